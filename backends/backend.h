@@ -1,0 +1,213 @@
+/*
+ * backend.h - the treaty between the house (cmd/) and the servers (backends/).
+ *
+ * A backend keeps one lock for one owner: it asks for it, keeps the lease
+ * alive, gives it back.  Its code is straight-line: send, wait, read, decide.
+ * It waits only through host->wait, and that call is the only one that goes
+ * upward: while a backend waits there, the house forwards signals, reaps the
+ * command and enforces the deadlines.
+ *
+ * A backend never prints, exits, forks, installs a signal handler, or reads a
+ * clock other than instant_now().  It knows nothing of argv, of the command or
+ * of exit statuses.  Everything it opens is close-on-exec.  What comes from the
+ * server is hostile until checked.
+ *
+ * The sequence for one lock, always in this order and always from one thread:
+ *
+ *	open      read the settings, touch nothing outside
+ *	acquire   ask, queue, wait; once
+ *	renew     any number of times, only after acquire gave RC_OK
+ *	release   after every acquire, won or not; perhaps more than once
+ *	close     free everything, send nothing
+ *
+ * A new backend is one file or directory here and one line in registry.c.
+ */
+#ifndef DLOCK_BACKEND_H
+#define DLOCK_BACKEND_H
+
+#include "clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	KEYS_MAX = 16,	     /* keys in one acquisition */
+	KEY_BYTES = 512,     /* longest key, without the NUL */
+	RECORD_BYTES = 1024, /* longest holder record, with the NUL */
+	OWNER_CHARS = 32,    /* an owner: 128 random bits in hexadecimal */
+	WHERE_BYTES = 384,   /* a server's name for people, with the NUL */
+};
+
+/* A lease that the server takes back only when the holder's process ends. */
+#define LEASE_FOREVER NEVER
+
+/* What became of a call.  The text in struct fault goes with all but RC_OK. */
+enum rc {
+	RC_OK,	     /* done, outputs are set */
+	RC_BUSY,     /* `until` passed (or no waiting was wanted): another has it */
+	RC_STOP,     /* the house told us to stop waiting */
+	RC_AGAIN,    /* no usable answer; nothing is known; may be asked again */
+	RC_LOST,     /* the server's word: this owner does not hold it */
+	RC_DENIED,   /* who we are is not known, or not allowed this */
+	RC_USAGE,    /* the URL or a setting makes no sense */
+	RC_CONFIG,   /* the server is not one on which this lock can be safe */
+	RC_PROTOCOL, /* the other side, or a lock on this key, speaks another language */
+	RC_SYSTEM,   /* this machine refused: descriptors, memory, disk */
+};
+
+/* One sentence for a person, no newline, no "dlock:", never a password. */
+struct fault {
+	char text[640];
+};
+
+/* Says and returns in one breath: return fault_set(f, RC_AGAIN, "...", ...). */
+enum rc fault_set(struct fault *, enum rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Words of an rc, for traces. */
+const char *rc_name(enum rc);
+
+/* One `-O name=value`. */
+struct setting {
+	const char *name, *value;
+};
+
+/* What is wanted.  Owned by the house; outlives the lock. */
+struct want {
+	const char *keys[KEYS_MAX]; /* each 1 to KEY_BYTES of UTF-8 without control characters */
+	size_t nkeys;		    /* at least 1; all are granted together or none */
+	const char *url;	    /* NULL: the backend's own default */
+	const struct setting *settings;
+	size_t nsettings;
+	const char *owner;  /* OWNER_CHARS, fresh for this acquisition: proof that a hold is ours */
+	const char *record; /* who we are, JSON, for others to read; below RECORD_BYTES */
+	int64_t ttl;	    /* the lease asked for */
+	unsigned capacity;  /* holders that fit at once, in units of weight (a mutex: 1) */
+	unsigned weight;    /* what this holder takes of it (a mutex: 1) */
+};
+
+/* What the server gave.  Filled by acquire; `sent` and `lease` again by renew. */
+struct grant {
+	uint64_t tokens[KEYS_MAX]; /* one a key; greater than in every earlier grant of that key */
+	instant sent;		   /* just before the request left that earned this lease */
+	int64_t lease;		   /* what the server really gave; LEASE_FOREVER without expiry */
+	/*
+	 * Where the kernel keeps the lock for as long as a descriptor is open
+	 * anywhere, that descriptor; otherwise -1.  The house gives a copy to
+	 * the front, so that the lock outlives a killed keeper until the
+	 * command's tree is gone too.  The backend goes on owning its own copy.
+	 */
+	int anchor;
+};
+
+enum woke {
+	WOKE_READY,   /* the descriptor is readable, writable or broken: try it */
+	WOKE_TIMEOUT, /* `until` has come */
+	WOKE_STOP,    /* give up at once what you are doing: return RC_STOP */
+};
+
+/* What a backend may ask of the house, and where it tells what it sees. */
+struct host {
+	/*
+	 * Sleeps until `fd` has one of `events` (poll(2)'s), or `until`.
+	 * fd -1 waits for the time alone.  Errors and hang-ups of fd count as
+	 * ready: the next read says what happened.
+	 */
+	enum woke (*wait)(struct host *, int fd, short events, instant until);
+
+	/*
+	 * What acquire last saw of the queue, written by the backend before it
+	 * waits (and before it says RC_BUSY) and read by the house inside wait.
+	 */
+	struct {
+		unsigned position;	   /* 1: next in line; 0: not known */
+		int64_t held;		   /* how long one holder has had it by the server's clock; < 0: not known */
+		char holder[RECORD_BYTES]; /* that holder's record as stored by it: hostile; "" if none */
+	} seen;
+};
+
+struct backend;
+
+/* The first member of every backend's own lock. */
+struct lock {
+	const struct backend *ops;
+	struct host *host;
+	const char *where; /* the server for people, e.g. "redis 10.0.0.5:6379"; owned by the lock */
+};
+
+/* What a backend is good for; the house asks these bits, never a name. */
+enum {
+	CAP_FAIR = 1 << 0,    /* serves waiters first come, first served */
+	CAP_DURABLE = 1 << 1, /* the lease outlives the connection */
+	CAP_SHARED = 1 << 2,  /* readers and writers */
+	CAP_LIMIT = 1 << 3,   /* capacity above 1 */
+	CAP_MULTI = 1 << 4,   /* several keys, all or none */
+};
+
+struct backend {
+	const char *name;
+	const char *schemes;  /* URL schemes that name it, each followed by a space */
+	const char *settings; /* the `-O` names it knows, for people; "" for none */
+	const char *url_help; /* one line: URL forms and the default */
+	unsigned caps;
+
+	/*
+	 * Makes a lock from what is wanted; checks URL and settings, touches
+	 * neither network nor disk.  RC_OK: *ret is ours until close.
+	 * Otherwise (RC_USAGE, RC_CONFIG, RC_SYSTEM) *ret is untouched and
+	 * nothing needs closing.  A NULL member means: not compiled in.
+	 */
+	enum rc (*open)(struct lock **ret, struct host *, const struct want *, struct fault *);
+
+	/*
+	 * Takes the lock, waiting for it inside host->wait until `until`; 0
+	 * means: do not queue, answer now.  How long an unreachable server is
+	 * given is the backend's to bound (seconds at first, the ttl while
+	 * queued), also when `until` is NEVER.
+	 *
+	 * Idempotent for one owner: where an answer got lost and the server
+	 * already counts us as waiter or holder, we go on as that.  A grant
+	 * that was not the answer to a request just sent (a wake-up) is
+	 * confirmed by one before RC_OK: grant->sent has no other source.
+	 * *grant is set with RC_OK only.
+	 */
+	enum rc (*acquire)(struct lock *, instant until, struct grant *, struct fault *);
+
+	/*
+	 * Extends the lease by a write on the authoritative server that
+	 * succeeds only while this owner holds it; never creates, never takes
+	 * back what was lost.  Gives up at `until`; an answer that comes later
+	 * is never read (its connection is closed).  RC_OK sets sent and lease
+	 * in *grant; RC_LOST only on the server's word; everything else is
+	 * RC_AGAIN or RC_STOP and leaves *grant alone.
+	 */
+	enum rc (*renew)(struct lock *, instant until, struct grant *, struct fault *);
+
+	/*
+	 * Gives back what this owner holds and leaves the queue, whichever it
+	 * is, at most until `until`.  Harmless when there is nothing, and
+	 * twice.  RC_OK: we were the owner until now (or never asked).
+	 * RC_LOST: the server says we were not.  RC_AGAIN: not known; what is
+	 * left ends with the lease.
+	 */
+	enum rc (*release)(struct lock *, instant until, struct fault *);
+
+	/* Frees all, sends nothing.  Accepts NULL. */
+	void (*close)(struct lock *);
+};
+
+/* Every backend dlock knows of, also those not compiled in; NULL-ended. */
+extern const struct backend *const backends[];
+
+/* By name ("redis") or by the scheme of a URL ("redis+unix:///run/r"); else NULL. */
+const struct backend *backend_named(const char *name);
+const struct backend *backend_of_url(const char *url);
+
+/*
+ * Wraps a lock so that each call is told to `tell` in one line: its name, what
+ * it gave, how long it took, the lease left.  The wrapper owns `inner`.  NULL
+ * (and inner untouched) without memory.
+ */
+struct lock *trace_wrap(struct lock *inner, void (*tell)(void *ctx, const char *line), void *ctx);
+
+#endif

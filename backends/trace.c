@@ -1,0 +1,107 @@
+/*
+ * trace.c - a lock that says what it does and passes it on (-v).
+ *
+ * Because this stands between the house and any backend, backends contain no
+ * logging at all.
+ */
+#include "backend.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct trace {
+	struct lock base;
+	struct lock *inner;
+	void (*tell)(void *ctx, const char *line);
+	void *ctx;
+};
+
+static const struct backend trace_backend;
+
+static struct trace *
+trace_of(struct lock *l)
+{
+	return (struct trace *)l;
+}
+
+/* `end` is when the lease ends, 0 for calls that earn none. */
+static enum rc
+told(struct trace *t, const char *call, instant began, enum rc rc, instant end, const struct fault *f)
+{
+	instant now = instant_now();
+	char line[1024], lease[64] = "";
+
+	if (rc == RC_OK && end == NEVER)
+		snprintf(lease, sizeof lease, ", kept until this process ends");
+	else if (rc == RC_OK && end)
+		snprintf(lease, sizeof lease, ", lease for %.3f s", (double)(end - now) / NS_PER_S);
+	snprintf(line, sizeof line, "%s: %s: %s in %.3f ms%s%s%s", t->base.where, call, rc_name(rc),
+	    (double)(now - began) / NS_PER_MS, lease, rc == RC_OK ? "" : ": ", rc == RC_OK ? "" : f->text);
+	t->tell(t->ctx, line);
+	return rc;
+}
+
+static enum rc
+trace_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
+{
+	struct trace *t = trace_of(l);
+	instant began = instant_now();
+	enum rc rc = t->inner->ops->acquire(t->inner, until, g, f);
+
+	return told(t, "acquire", began, rc, rc == RC_OK ? instant_after(g->sent, g->lease) : 0, f);
+}
+
+static enum rc
+trace_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+{
+	struct trace *t = trace_of(l);
+	instant began = instant_now();
+	enum rc rc = t->inner->ops->renew(t->inner, until, g, f);
+
+	return told(t, "renew", began, rc, rc == RC_OK ? instant_after(g->sent, g->lease) : 0, f);
+}
+
+static enum rc
+trace_release(struct lock *l, instant until, struct fault *f)
+{
+	struct trace *t = trace_of(l);
+	instant began = instant_now();
+
+	return told(t, "release", began, t->inner->ops->release(t->inner, until, f), 0, f);
+}
+
+static void
+trace_close(struct lock *l)
+{
+	struct trace *t = trace_of(l);
+
+	if (!l)
+		return;
+	t->inner->ops->close(t->inner);
+	free(t);
+}
+
+static const struct backend trace_backend = {
+    .name = "trace",
+    .acquire = trace_acquire,
+    .renew = trace_renew,
+    .release = trace_release,
+    .close = trace_close,
+};
+
+struct lock *
+trace_wrap(struct lock *inner, void (*tell)(void *ctx, const char *line), void *ctx)
+{
+	struct trace *t = calloc(1, sizeof *t);
+
+	if (!t)
+		return NULL;
+	*t = (struct trace){
+	    .base = {.ops = &trace_backend, .host = inner->host, .where = inner->where},
+	    .inner = inner,
+	    .tell = tell,
+	    .ctx = ctx,
+	};
+	return &t->base;
+}

@@ -1,0 +1,156 @@
+/* child.c - see child.h. */
+#include "child.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* setenv() fails only without memory; then the command must not run half-informed. */
+static void
+tell(const char *name, const char *value)
+{
+	if (setenv(name, value, 1) != 0)
+		_exit(127);
+}
+
+static void
+tell_all(const struct plan *p, const struct go *go)
+{
+	tell("DLOCK_KEY", p->keys[0]);
+	tell("DLOCK_TOKEN", go->token);
+	tell("DLOCK_OWNER", go->owner);
+	tell("DLOCK_BACKEND", p->backend->name);
+	tell("DLOCK_KEEPER", go->keepers);
+}
+
+/* Signals that came while we waited are delivered when the mask goes back, as they would have been. */
+static void
+restore(const struct origin *o)
+{
+	if (o->chld_ignored)
+		signal(SIGCHLD, SIG_IGN);
+	sigprocmask(SIG_SETMASK, &o->mask, NULL);
+}
+
+static _Noreturn void
+stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const char *path)
+{
+	struct go go;
+	int error;
+
+	if (!o->has_tty)
+		setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != keeper || recv(gate, &go, sizeof go, 0) != sizeof go)
+		_exit(127);
+	tell_all(p, &go);
+	restore(o);
+	execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */
+	error = errno;
+	send(gate, &error, sizeof error, MSG_NOSIGNAL);
+	_exit(127);
+}
+
+int
+child_fork(struct child *c, const struct plan *p, const struct origin *o, const char *path, int front,
+    int keeper)
+{
+	pid_t parent = getpid();
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+		return -1;
+	c->pid = fork();
+	if (c->pid == 0) {
+		close(front);
+		close(keeper);
+		close(ends[0]);
+		stub(ends[1], parent, p, o, path);
+	}
+	close(ends[1]);
+	if (c->pid < 0) {
+		close(ends[0]);
+		return -1;
+	}
+	c->gate = ends[0];
+	c->group = o->has_tty ? 0 : c->pid;
+	return 0;
+}
+
+void
+child_go(struct child *c, const struct go *go)
+{
+	send(c->gate, go, sizeof *go, MSG_NOSIGNAL);
+}
+
+enum gate
+child_gate(struct child *c, int *error)
+{
+	ssize_t n;
+
+	if (c->gate < 0)
+		return GATE_STARTED;
+	n = recv(c->gate, error, sizeof *error, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return GATE_WAITING;
+	close(c->gate);
+	c->gate = -1;
+	return n == sizeof *error ? GATE_FAILED : GATE_STARTED;
+}
+
+/* 0 if `path` can be executed by us, else 126 or 127. */
+static int
+look_at(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0)
+		return errno == ENOENT || errno == ENOTDIR ? 127 : 126;
+	if (S_ISDIR(st.st_mode)) {
+		errno = EISDIR;
+		return 126;
+	}
+	return eaccess(path, X_OK) == 0 ? 0 : 126;
+}
+
+int
+child_find(const char *name, char *path, size_t size)
+{
+	const char *dirs = getenv("PATH"), *end;
+	int best = 127, error = ENOENT;
+
+	if (strchr(name, '/')) {
+		if (strlen(name) >= size) {
+			errno = ENAMETOOLONG;
+			return 126;
+		}
+		strcpy(path, name);
+		return look_at(path);
+	}
+	if (!dirs)
+		dirs = "/bin:/usr/bin";
+	for (;; dirs = end + 1) {
+		int n, found;
+
+		end = strchrnul(dirs, ':');
+		n = snprintf(path, size, "%.*s/%s", (int)(end - dirs), dirs, name);
+		if (end == dirs)
+			n = snprintf(path, size, "./%s", name);
+		found = n > 0 && (size_t)n < size ? look_at(path) : 127;
+		if (found == 0)
+			return 0;
+		if (found < best) {
+			best = found;
+			error = errno;
+		}
+		if (!*end)
+			break;
+	}
+	errno = error;
+	return best;
+}

@@ -1,0 +1,56 @@
+/*
+ * child.h - the command: from a waiting stub to an executed program.
+ *
+ * The stub is forked before the keeper has a library, a thread or a socket to
+ * a server, so nothing of that kind can leak into the command, and a fork that
+ * fails is known before anything is locked.  It waits at a gate for "go".  The
+ * gate is close-on-exec at the stub's side: end of file there means that the
+ * program is running, an error number that it is not.
+ *
+ * The program gets the signal mask and dispositions, descriptors, directory
+ * and limits that dlock was started with; five variables are added.  It is
+ * killed by the kernel when the keeper dies.
+ */
+#ifndef DLOCK_CHILD_H
+#define DLOCK_CHILD_H
+
+#include "plan.h"
+
+#include <sys/types.h>
+
+enum { KEEPERS_BYTES = 1024 };
+
+/* What the stub needs to know when it may begin. */
+struct go {
+	char token[24];
+	char owner[OWNER_CHARS + 1];
+	char keepers[KEEPERS_BYTES]; /* DLOCK_KEEPER: addresses, innermost first */
+};
+
+struct child {
+	pid_t pid;
+	pid_t group; /* its own process group, or 0: the front's, with the terminal */
+	int gate;    /* -1 once the program runs or never will */
+};
+
+/*
+ * Forks the stub.  In it: closes `front` and `keeper` (the ends of the link),
+ * waits, executes `path` with the plan's arguments; never returns.  -1 with errno.
+ */
+int child_fork(struct child *, const struct plan *, const struct origin *, const char *path,
+    int front, int keeper);
+
+void child_go(struct child *, const struct go *);
+
+enum gate { GATE_WAITING, GATE_STARTED, GATE_FAILED };
+
+/* What the gate says by now; GATE_FAILED sets *error. */
+enum gate child_gate(struct child *, int *error);
+
+/*
+ * Where the program is that `name` means: into path[size].  0, or 126 (there is
+ * something, but not executable) or 127 (nothing), with errno.
+ */
+int child_find(const char *name, char *path, size_t size);
+
+#endif

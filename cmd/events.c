@@ -1,0 +1,86 @@
+/* events.c - see events.h. */
+#include "events.h"
+
+#include "object.h"
+#include "say.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 8192 };
+
+static void
+begin(struct object *j, char *line, const struct plan *p, const char *event)
+{
+	struct timespec t;
+	struct tm tm;
+	char day[32] = "", stamp[48];
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	if (gmtime_r(&t.tv_sec, &tm))
+		strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(stamp, sizeof stamp, "%s.%03ldZ", day, t.tv_nsec / 1000000);
+	object_begin(j, line, LINE_BYTES - 1);
+	object_string(j, "time", stamp);
+	object_string(j, "event", event);
+	object_string(j, "key", p->keys[0]);
+}
+
+static void
+finish(struct object *j, const struct plan *p)
+{
+	object_end(j);
+	j->out[j->used++] = '\n';
+	if (say_has_room(p->status_fd) && write(p->status_fd, j->out, j->used) < 0)
+		return; /* the reader is gone; the lock matters more */
+}
+
+void
+events_message(const struct plan *p, const struct msg *m)
+{
+	static const struct {
+		const char *event, *number, *text;
+	} shapes[] = {
+	    [MSG_WAITING] = {"waiting", "position", "holder"},
+	    [MSG_GRANTED] = {"acquired", NULL, NULL},
+	    [MSG_STARTED] = {"started", "pid", NULL},
+	    [MSG_STOPPED] = {"stopped", "signal", NULL},
+	    [MSG_RESUMED] = {"resumed", NULL, NULL},
+	    [MSG_SUSPECT] = {"suspect", "left_ms", "reason"},
+	    [MSG_TRUSTED] = {"trusted", NULL, NULL},
+	    [MSG_STOPPING] = {"stopping", NULL, "reason"},
+	};
+	char line[LINE_BYTES];
+	struct object j;
+
+	if (p->status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes || !shapes[m->kind].event)
+		return;
+	begin(&j, line, p, shapes[m->kind].event);
+	if (m->kind == MSG_GRANTED)
+		object_number(&j, "token", m->token);
+	if (shapes[m->kind].number)
+		object_number(&j, shapes[m->kind].number, m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
+	if (shapes[m->kind].text && *m->text)
+		object_string(&j, shapes[m->kind].text, m->text);
+	finish(&j, p);
+}
+
+void
+events_verdict(const struct plan *p, const struct verdict *v)
+{
+	char line[LINE_BYTES];
+	struct object j;
+
+	if (p->status_fd < 0)
+		return;
+	begin(&j, line, p, "verdict");
+	object_string(&j, "verdict", v->name);
+	object_number(&j, "status", v->status);
+	if (v->signal)
+		object_number(&j, "signal", v->signal);
+	if (*v->line)
+		object_string(&j, "message", v->line);
+	finish(&j, p);
+}

@@ -1,0 +1,27 @@
+/*
+ * events.h - --status-fd: every event, one JSON object a line, for scripts.
+ *
+ * Every line has `time` (UTC), `event` and `key`; further members by event:
+ *
+ *	waiting   position, holder (the record as JSON text)
+ *	acquired  token
+ *	started   pid
+ *	stopped   signal      the command was stopped (Ctrl-Z)
+ *	resumed
+ *	suspect   left_ms, reason    the lease could not be renewed so far
+ *	trusted               it was renewed after all
+ *	stopping              the command is asked to end
+ *	verdict   verdict, status, signal, message: the last line
+ */
+#ifndef DLOCK_EVENTS_H
+#define DLOCK_EVENTS_H
+
+#include "verdict.h"
+
+#include "link.h"
+
+/* Without --status-fd these do nothing.  A full pipe loses events, never time. */
+void events_message(const struct plan *, const struct msg *);
+void events_verdict(const struct plan *, const struct verdict *);
+
+#endif

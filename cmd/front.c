@@ -1,0 +1,345 @@
+/* front.c - see front.h. */
+#include "front.h"
+
+#include "events.h"
+#include "loop.h"
+#include "parse.h"
+#include "progress.h"
+#include "say.h"
+#include "text.h"
+#include "tree.h"
+#include "verdict.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SLACK (50 * NS_PER_MS)		  /* what a keeper that does its duty is given beyond each deadline */
+#define KEEPER_PATIENCE (3 * NS_PER_S)	  /* for a keeper that only has to release */
+#define INTERRUPT_PATIENCE (1500 * NS_PER_MS) /* for a keeper that has to leave the queue */
+
+enum { SLOT_LINK = LOOP_OWN, SLOTS };
+
+struct front {
+	const struct run *run;
+	const struct plan *plan;
+	struct shared *shared;
+	pid_t keeper; /* 0: reaped */
+	int link;     /* -1: end of file seen */
+	int anchor;   /* keeps a kernel lock while we live; -1 */
+	struct loop loop;
+	struct progress progress;
+	bool running; /* the keeper has told us of a grant */
+	instant interrupt_by, settle_by; /* NEVER: not counting */
+	int interrupt;
+	struct ending ending;
+	char words[RECORD_BYTES];
+	bool over;
+};
+
+/* ---- ending without the keeper ---- */
+
+static void
+reap(struct front *f)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (pid == f->keeper)
+			f->keeper = 0;
+}
+
+/* Kills everything below us, the keeper too, until nothing is left.  False: something will not die. */
+static bool
+kill_everything(struct front *f)
+{
+	instant patience = instant_now() + KILL_PATIENCE;
+	struct signalfd_siginfo info;
+	struct pollfd set[LOOP_OWN];
+
+	for (;;) {
+		tree_signal(getpid(), SIGKILL, false);
+		reap(f);
+		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
+			return true;
+		if (instant_now() >= patience)
+			return false;
+		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);
+		while (loop_signal(&f->loop, &info))
+			continue;
+	}
+}
+
+static void
+finish(struct front *f, struct ending e, const char *words)
+{
+	f->ending = e;
+	snprintf(f->words, sizeof f->words, "%s", words);
+	f->over = true;
+}
+
+/* The keeper is dead, or frozen past a deadline. */
+static void
+take_over(struct front *f, const char *why)
+{
+	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
+	struct ending never_ran = {.kind = END_REFUSED, .value = RC_SYSTEM};
+
+	if (atomic_load(&f->shared->settled)) { /* nothing runs: only the release is in doubt */
+		struct ending e = f->shared->ending;
+
+		e.unconfirmed = !atomic_load(&f->shared->told);
+		if (f->keeper)
+			kill(f->keeper, SIGKILL);
+		finish(f, e, e.unconfirmed ? why : "");
+		return;
+	}
+	lost.stuck = !kill_everything(f);
+	finish(f, atomic_load(&f->shared->granted) ? lost : never_ran, why);
+}
+
+/* ---- watching the keeper ---- */
+
+static instant
+watch_next(const struct front *f)
+{
+	instant next = instant_first(f->interrupt_by, f->settle_by);
+
+	if (!atomic_load(&f->shared->settled) && !atomic_load(&f->shared->stopping))
+		next = instant_first(next, instant_after(atomic_load(&f->shared->term_at), SLACK));
+	return f->settle_by != NEVER ? next
+				     : instant_first(next, instant_after(atomic_load(&f->shared->kill_at), SLACK));
+}
+
+static void
+watch(struct front *f, instant now)
+{
+	if (now >= f->interrupt_by) {
+		kill_everything(f);
+		finish(f, (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
+	} else if (now >= f->settle_by) {
+		take_over(f, "dlock's keeper process does not answer");
+	} else if (atomic_load(&f->shared->settled)) {
+		if (f->settle_by == NEVER && now >= instant_after(atomic_load(&f->shared->kill_at), SLACK))
+			f->settle_by = now + KEEPER_PATIENCE;
+	} else if (now >= instant_after(atomic_load(&f->shared->kill_at), SLACK)) {
+		take_over(f, "dlock's keeper process was stopped and could not renew it");
+	} else if (now >= instant_after(atomic_load(&f->shared->term_at), SLACK) &&
+	    !atomic_exchange(&f->shared->stopping, true)) {
+		tree_signal(f->keeper, f->plan->signal, true);
+	}
+}
+
+/* ---- signals ---- */
+
+/* Would this signal have ended a program that does nothing about it? */
+static bool
+ends_by_default(int sig)
+{
+	static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
+	struct sigaction inherited; /* we change none, so what is there is our caller's wish */
+
+	for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+		if (sig == harmless[i])
+			return false;
+	return sigaction(sig, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN;
+}
+
+/* Stops this process as `sig` would have, until somebody continues it. */
+static void
+stop_here(int sig)
+{
+	sigset_t one;
+
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	if (sig == SIGSTOP) {
+		raise(sig);
+		return;
+	}
+	raise(sig);
+	sigprocmask(SIG_UNBLOCK, &one, NULL); /* here we stop, and from here we go on */
+	sigprocmask(SIG_BLOCK, &one, NULL);
+}
+
+/*
+ * Whether the command has got the signal as well: in a terminal it shares our
+ * process group, to which the kernel sends Ctrl-C, and to which the command
+ * itself sends with `kill 0` (passing that back could go on for ever).
+ */
+static bool
+command_had_it(const struct front *f, const struct signalfd_siginfo *info)
+{
+	if (!f->run->origin->has_tty)
+		return false;
+	return info->ssi_code == SI_KERNEL || (info->ssi_code == SI_USER && tree_contains(f->keeper, info->ssi_pid));
+}
+
+static void
+take_signal(struct front *f, const struct signalfd_siginfo *info)
+{
+	int sig = info->ssi_signo;
+	struct msg m = {.kind = MSG_SIGNAL, .number = sig};
+
+	if (sig == SIGCHLD) {
+		reap(f);
+		return;
+	}
+	if (!f->running && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
+		progress_pause(&f->progress);
+		stop_here(sig);
+		return;
+	}
+	m.had = command_had_it(f, info);
+	m.ends = ends_by_default(sig);
+	link_send(f->link, &m, -1);
+	if (!f->running && m.ends && f->interrupt_by == NEVER) {
+		f->interrupt = sig;
+		f->interrupt_by = instant_now() + INTERRUPT_PATIENCE;
+	}
+}
+
+/* ---- messages ---- */
+
+/* The notice may be old: the job may have been continued since. */
+static void
+command_stopped(struct front *f, int sig)
+{
+	pid_t command = atomic_load(&f->shared->command);
+	char state = 0;
+
+	if (!f->run->origin->has_tty || !command || !tree_parent(command, &state) || state != 'T')
+		return;
+	atomic_store(&f->shared->mirrored, true);
+	stop_here(sig);
+	atomic_store(&f->shared->mirrored, false);
+}
+
+static void
+tell_suspicion(const struct front *f, const struct msg *m)
+{
+	char key[400], words[800], left[32];
+
+	if (!f->plan->verbose)
+		return;
+	say("%s: %s; the command may go on for %s, trying again",
+	    text_clean(key, sizeof key, f->plan->keys[0], strlen(f->plan->keys[0])),
+	    text_clean(words, sizeof words, m->text, strlen(m->text)),
+	    duration_text(m->number > 0 ? m->number : 0, left, sizeof left));
+}
+
+static void
+take_message(struct front *f, const struct msg *m, int fd)
+{
+	char words[1000];
+
+	events_message(f->plan, m);
+	switch (m->kind) {
+	case MSG_WAITING:
+		progress_heard(&f->progress, m);
+		break;
+	case MSG_GRANTED:
+		f->anchor = fd;
+		f->running = true;
+		f->interrupt_by = NEVER; /* it came too late: the command has got it instead */
+		progress_end(&f->progress, m->token);
+		break;
+	case MSG_STOPPED:
+		command_stopped(f, m->number);
+		break;
+	case MSG_SUSPECT:
+		tell_suspicion(f, m);
+		break;
+	case MSG_TRUSTED:
+		if (f->plan->verbose)
+			say("the lease was renewed after all");
+		break;
+	case MSG_TRACE:
+		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
+		break;
+	case MSG_ENDED:
+		finish(f, f->shared->ending, m->text);
+		break;
+	case MSG_STARTED:
+	case MSG_RESUMED:
+	case MSG_STOPPING:
+	case MSG_SIGNAL:
+		break;
+	}
+}
+
+static void
+hear_keeper(struct front *f)
+{
+	struct msg m;
+	int fd, got = 0;
+
+	while (!f->over && (got = link_receive(f->link, &m, &fd)) > 0)
+		take_message(f, &m, fd);
+	if (got < 0 && !f->over) {
+		close(f->link);
+		f->link = -1;
+		if (atomic_load(&f->shared->told))
+			finish(f, f->shared->ending, "");
+		else
+			take_over(f, "dlock's keeper process was killed");
+	}
+}
+
+/* ---- the process ---- */
+
+/* The keeper leaves right after its last word; a zombie of ours should not outlive us. */
+static void
+await_keeper(struct front *f)
+{
+	while (f->keeper && !atomic_load(&f->shared->lingers) && waitpid(f->keeper, NULL, 0) < 0 && errno == EINTR)
+		continue;
+}
+
+struct verdict
+front_run(const struct run *r, pid_t keeper)
+{
+	struct front f = {
+	    .run = r,
+	    .plan = r->plan,
+	    .shared = r->shared,
+	    .keeper = keeper,
+	    .link = r->ends[0],
+	    .anchor = -1,
+	    .interrupt_by = NEVER,
+	    .settle_by = NEVER,
+	};
+	struct pollfd set[SLOTS];
+	struct signalfd_siginfo info;
+	struct verdict v;
+	char holder[500];
+	sigset_t all;
+
+	close(r->ends[1]);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	sigfillset(&all);
+	progress_begin(&f.progress, r->plan, r->origin->has_tty);
+	if (loop_open(&f.loop, &all) != 0)
+		take_over(&f, strerror(errno));
+	while (!f.over) {
+		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
+		loop_wait(&f.loop, set, SLOTS, instant_first(progress_next(&f.progress), watch_next(&f)));
+		if (set[SLOT_LINK].revents)
+			hear_keeper(&f);
+		while (!f.over && set[LOOP_SIGNAL].revents && loop_signal(&f.loop, &info))
+			take_signal(&f, &info);
+		if (!f.over)
+			watch(&f, instant_now());
+		if (!f.over)
+			progress_tick(&f.progress, instant_now());
+	}
+	progress_end(&f.progress, 0);
+	progress_holder(&f.progress, holder, sizeof holder);
+	v = verdict_of(r->plan, &f.ending, f.words, holder, instant_now() - r->began);
+	await_keeper(&f);
+	return v;
+}

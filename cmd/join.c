@@ -1,0 +1,289 @@
+/* join.c - see join.h. */
+#include "join.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define JOIN_VERSION 1
+#define JOIN_PATIENCE NS_PER_S /* a keeper on this machine that needs longer is frozen */
+
+enum { PLACE_BYTES = 4096 };
+
+enum join_verb { JOIN_HOLD = 1, JOIN_CHECK };
+
+/* One datagram each way; both ends are the same program on the same machine. */
+struct join_ask {
+	int version;
+	enum join_verb verb;
+	char place[PLACE_BYTES]; /* key, backend, and server if stated: see write_place() */
+};
+
+struct join_answer {
+	int version;
+	struct join_offer offer;
+};
+
+/* "backend \n key \n [url \n settings...]": what makes two locks the same lock. */
+static bool
+write_place(char *out, const struct plan *p, bool with_server)
+{
+	int n = snprintf(out, PLACE_BYTES, "%s\n%s\n%s", p->backend->name, p->keys[0],
+	    with_server && p->url ? p->url : "");
+
+	for (size_t i = 0; with_server && i < p->nsettings && n > 0 && n < PLACE_BYTES; i++)
+		n += snprintf(out + n, PLACE_BYTES - n, "\n%s=%s", p->settings[i].name, p->settings[i].value);
+	return n > 0 && n < PLACE_BYTES;
+}
+
+static bool
+states_server(const struct plan *p)
+{
+	return p->url_stated || p->nsettings > 0;
+}
+
+/* ---- the outer side ---- */
+
+void
+join_listen(struct join_server *s)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	socklen_t size = sizeof a;
+
+	for (size_t i = 0; i < JOINS_MAX; i++)
+		s->guests[i].fd = -1;
+	s->used = 0;
+	s->address[0] = '\0';
+	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* Binding to nothing but the family lets the kernel choose an unused abstract name. */
+	if (s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, sizeof a.sun_family) == 0 &&
+	    listen(s->listener, 8) == 0 && getsockname(s->listener, (struct sockaddr *)&a, &size) == 0 &&
+	    size < sizeof s->address)
+		snprintf(s->address, sizeof s->address, "@%.*s",
+		    (int)(size - offsetof(struct sockaddr_un, sun_path) - 1), a.sun_path + 1);
+}
+
+nfds_t
+join_poll(const struct join_server *s, struct pollfd *set)
+{
+	set[0] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+	for (size_t i = 0; i < s->used; i++)
+		set[1 + i] = (struct pollfd){.fd = s->guests[i].fd, .events = POLLIN};
+	return 1 + s->used;
+}
+
+/* Only our own user may hold along with us. */
+static bool
+is_same_user(int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof peer;
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+static void
+welcome(struct join_server *s)
+{
+	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	for (size_t i = 0; fd >= 0 && is_same_user(fd) && i < JOINS_MAX; i++)
+		if (s->guests[i].fd < 0) {
+			s->guests[i].fd = fd;
+			s->guests[i].holds = false;
+			s->used = i < s->used ? s->used : i + 1;
+			return;
+		}
+	if (fd >= 0)
+		close(fd);
+}
+
+static bool
+is_same_lock(const struct join_ask *ask, const struct plan *p)
+{
+	char bare[PLACE_BYTES], full[PLACE_BYTES];
+
+	if (ask->version != JOIN_VERSION || !memchr(ask->place, '\0', sizeof ask->place))
+		return false;
+	return (write_place(bare, p, false) && strcmp(ask->place, bare) == 0) ||
+	    (write_place(full, p, true) && strcmp(ask->place, full) == 0);
+}
+
+/* By how many the joined holds have grown. */
+static int
+serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct join_offer *offer)
+{
+	struct join_answer answer = {.version = JOIN_VERSION};
+	struct join_ask ask;
+	ssize_t n = recv(s->guests[i].fd, &ask, sizeof ask, MSG_DONTWAIT);
+	bool held = s->guests[i].holds;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n != sizeof ask || !is_same_lock(&ask, p)) {
+		if (n == sizeof ask)
+			send(s->guests[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+		close(s->guests[i].fd);
+		s->guests[i].fd = -1;
+		return held ? -1 : 0;
+	}
+	answer.offer = *offer;
+	s->guests[i].holds = held || (offer->ours && ask.verb == JOIN_HOLD);
+	send(s->guests[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return s->guests[i].holds - held;
+}
+
+int
+join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct join_offer *offer)
+{
+	int grown = 0;
+
+	for (size_t i = 0; i < s->used; i++)
+		if (s->guests[i].fd >= 0 && set[1 + i].revents)
+			grown += serve_guest(s, i, p, offer);
+	if (set[0].revents)
+		welcome(s);
+	return grown;
+}
+
+/* ---- the inner side: a backend whose server is the outer keeper ---- */
+
+struct join {
+	struct lock base;
+	const struct plan *plan;
+	int fd;
+};
+
+static const struct backend join_backend;
+
+static enum rc
+ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct fault *f)
+{
+	struct join_ask a = {.version = JOIN_VERSION, .verb = verb};
+	struct join_answer answer;
+
+	write_place(a.place, j->plan, states_server(j->plan));
+	if (send(j->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof a)
+		return fault_set(f, RC_LOST, "the enclosing dlock has ended");
+	for (;;) {
+		ssize_t n = recv(j->fd, &answer, sizeof answer, MSG_DONTWAIT);
+
+		if (n == sizeof answer && answer.version == JOIN_VERSION && answer.offer.ours)
+			break;
+		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+			return fault_set(f, RC_LOST, "the enclosing dlock no longer holds the lock");
+		switch (j->base.host->wait(j->base.host, j->fd, POLLIN, until)) {
+		case WOKE_READY:
+			break;
+		case WOKE_TIMEOUT:
+			return fault_set(f, RC_AGAIN, "the enclosing dlock does not answer");
+		case WOKE_STOP:
+			return RC_STOP;
+		}
+	}
+	g->tokens[0] = answer.offer.token;
+	g->sent = answer.offer.sent;
+	g->lease = answer.offer.lease;
+	g->anchor = -1;
+	return RC_OK;
+}
+
+static enum rc
+join_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
+{
+	(void)until;
+	return ask((struct join *)l, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+}
+
+static enum rc
+join_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+{
+	return ask((struct join *)l, JOIN_CHECK, until, g, f);
+}
+
+/* Asks a last time whether the outer one still has it; closing the socket is what gives back. */
+static enum rc
+join_release(struct lock *l, instant until, struct fault *f)
+{
+	struct join *j = (struct join *)l;
+	struct grant g;
+	enum rc rc;
+
+	if (j->fd < 0)
+		return RC_OK;
+	rc = ask(j, JOIN_CHECK, until, &g, f);
+	close(j->fd);
+	j->fd = -1;
+	return rc;
+}
+
+static void
+join_close(struct lock *l)
+{
+	struct join *j = (struct join *)l;
+
+	if (j && j->fd >= 0)
+		close(j->fd);
+	free(j);
+}
+
+static const struct backend join_backend = {
+    .name = "join",
+    .caps = CAP_FAIR,
+    .acquire = join_acquire,
+    .renew = join_renew,
+    .release = join_release,
+    .close = join_close,
+};
+
+/* Connects to one address ("@name" of n bytes), -1 if nobody of ours is there. */
+static int
+connect_to(const char *address, size_t n)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd;
+
+	if (n < 2 || n > sizeof a.sun_path || *address != '@')
+		return -1;
+	memcpy(a.sun_path + 1, address + 1, n - 1);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&a, offsetof(struct sockaddr_un, sun_path) + n) == 0 &&
+	    is_same_user(fd))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+struct lock *
+join_open(struct host *host, const struct plan *p)
+{
+	const char *address = getenv("DLOCK_KEEPER");
+	char place[PLACE_BYTES];
+
+	if (!write_place(place, p, true))
+		return NULL;
+	while (address && *address) {
+		size_t n = strcspn(address, " ");
+		struct join *j = calloc(1, sizeof *j);
+		struct grant g;
+		struct fault f;
+
+		if (!j)
+			return NULL;
+		*j = (struct join){
+		    .base = {.ops = &join_backend, .host = host, .where = "the enclosing dlock"},
+		    .plan = p,
+		    .fd = connect_to(address, n),
+		};
+		if (j->fd >= 0 && ask(j, JOIN_CHECK, instant_now() + JOIN_PATIENCE, &g, &f) == RC_OK)
+			return &j->base;
+		join_close(&j->base);
+		address += n + strspn(address + n, " ");
+	}
+	return NULL;
+}

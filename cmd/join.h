@@ -1,0 +1,66 @@
+/*
+ * join.h - a nested dlock on a key that an enclosing dlock already holds.
+ *
+ * `dlock run -k deploy -- make` whose Makefile says `dlock run -k deploy` again
+ * must neither wait for itself nor ask the server: the inner one joins the
+ * outer one's hold.  The command finds the keepers around it in DLOCK_KEEPER;
+ * each is an abstract unix socket, open to processes of the same user only.
+ *
+ * A joined hold is the outer one in everything: token, lease, deadlines (same
+ * clock, so t_s can be handed on).  The outer keeper goes on renewing until
+ * the last joined hold has ended; when it loses the lock it kills its tree, of
+ * which the inner dlock is a part, and tells "lost" to whoever asks.
+ *
+ * The inner side is a backend like any other (join_open gives its lock), so
+ * nothing else in the house knows about nesting.
+ */
+#ifndef DLOCK_JOIN_H
+#define DLOCK_JOIN_H
+
+#include "plan.h"
+
+#include <poll.h>
+
+enum { JOINS_MAX = 64 };
+
+/* ---- the outer side ---- */
+
+struct join_server {
+	int listener; /* -1: none */
+	char address[64]; /* "@..." for DLOCK_KEEPER */
+	struct {
+		int fd; /* -1: free */
+		bool holds;
+	} guests[JOINS_MAX];
+	size_t used; /* no guest sits at or beyond this */
+};
+
+/* Opens the socket.  Without one (no memory, no descriptors) dlock works, but cannot be joined. */
+void join_listen(struct join_server *);
+
+/* Fills one slot for the listener and one for each guest; returns how many (at most JOINS_MAX + 1). */
+nfds_t join_poll(const struct join_server *, struct pollfd *set);
+
+/* What the keeper holds, for guests; `ours` false: nothing, or no longer. */
+struct join_offer {
+	bool ours;
+	uint64_t token;
+	instant sent;
+	int64_t lease;
+};
+
+/*
+ * Serves what join_poll() saw; returns by how many the number of joined holds
+ * has grown (or, negative, shrunk).
+ */
+int join_serve(struct join_server *, const struct pollfd *set, const struct plan *, const struct join_offer *);
+
+/* ---- the inner side ---- */
+
+/*
+ * If a keeper in DLOCK_KEEPER holds the plan's key, a lock that joins it.
+ * NULL otherwise: take the lock from the server.
+ */
+struct lock *join_open(struct host *, const struct plan *);
+
+#endif

@@ -1,0 +1,490 @@
+/* keeper.c - see keeper.h. */
+#include "keeper.h"
+
+#include "child.h"
+#include "join.h"
+#include "loop.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The slots of the poll set, after the loop's own. */
+enum { SLOT_LINK = LOOP_OWN, SLOT_GATE, SLOT_BACKEND, SLOT_JOIN, SLOTS = SLOT_JOIN + 1 + JOINS_MAX };
+
+struct keeper {
+	struct host host; /* first: the backend's way back to us */
+	const struct run *run;
+	const struct plan *plan;
+	struct shared *shared;
+	int link; /* -1: the front is gone */
+	struct loop loop;
+	struct child child;
+	struct join_server joins;
+
+	struct want want;
+	struct lock *lock;
+	struct grant grant;
+	struct fault fault; /* of the call that decided the ending */
+	unsigned shown;	    /* position last told to the front, + 1 */
+	char shown_holder[RECORD_BYTES];
+
+	struct keep keep;
+	unsigned todo; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT: for the main line */
+	instant until; /* of the call in todo */
+	instant wake;
+	bool stop; /* the call in flight is to return */
+	bool suspected;
+};
+
+/* ---- speaking to the front ---- */
+
+static void
+tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
+{
+	struct msg m = {.kind = kind, .number = number, .held = k->host.seen.held};
+
+	if (k->link < 0)
+		return;
+	snprintf(m.text, sizeof m.text, "%s", text);
+	link_send(k->link, &m, -1);
+}
+
+static void
+tell_trace(void *ctx, const char *line)
+{
+	tell(ctx, MSG_TRACE, 0, line);
+}
+
+/* With the descriptor whose being open keeps the lock, if there is one. */
+static void
+tell_grant(struct keeper *k)
+{
+	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.tokens[0]};
+
+	if (k->link >= 0)
+		link_send(k->link, &m, k->grant.anchor);
+}
+
+static void
+tell_waiting(struct keeper *k)
+{
+	if (k->shown == k->host.seen.position + 1 && strcmp(k->shown_holder, k->host.seen.holder) == 0)
+		return;
+	k->shown = k->host.seen.position + 1;
+	memcpy(k->shown_holder, k->host.seen.holder, sizeof k->shown_holder);
+	tell(k, MSG_WAITING, k->host.seen.position, k->host.seen.holder);
+}
+
+/* ---- carrying out what step() decides ---- */
+
+static void react(struct keeper *, enum event_kind, int value);
+
+static void
+let_go(struct keeper *k)
+{
+	const char *outer = getenv("DLOCK_KEEPER");
+	struct go go = {0};
+
+	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.tokens[0]);
+	memcpy(go.owner, k->run->owner, sizeof go.owner);
+	snprintf(go.keepers, sizeof go.keepers, "%s%s%s", k->joins.address, outer && *outer ? " " : "",
+	    outer ? outer : "");
+	atomic_store(&k->shared->command, k->child.pid);
+	atomic_store(&k->shared->granted, true);
+	tell_grant(k);
+	child_go(&k->child, &go);
+}
+
+/* What a front that must do without us has to know. */
+static void
+publish_ending(struct keeper *k, bool final)
+{
+	k->shared->ending = k->keep.ending;
+	atomic_store(&k->shared->settled, true);
+	atomic_store(&k->shared->told, final);
+}
+
+/* A front that stopped because the command did has to see that the command goes on, or is gone. */
+static void
+wake_front(struct keeper *k)
+{
+	if (k->link >= 0 && atomic_load(&k->shared->mirrored))
+		kill(getppid(), SIGCONT);
+}
+
+static void
+stop_tree(struct keeper *k)
+{
+	atomic_store(&k->shared->stopping, true);
+	tell(k, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
+	tree_signal(getpid(), k->plan->signal, true);
+}
+
+static void
+carry_out(struct keeper *k, const struct actions *a)
+{
+	if (a->set & DO_PUBLISH) {
+		atomic_store(&k->shared->term_at, k->keep.term_at);
+		atomic_store(&k->shared->kill_at, k->keep.kill_at);
+	}
+	if (a->set & DO_GO)
+		let_go(k);
+	if (a->set & DO_TERM)
+		stop_tree(k);
+	if (a->set & DO_KILL)
+		tree_signal(getpid(), SIGKILL, false);
+	if (k->keep.phase > PH_HOLD && k->keep.phase != PH_OVER)
+		publish_ending(k, false);
+	if (a->set & DO_REPORT) {
+		atomic_store(&k->shared->lingers, k->keep.phase == PH_LINGER);
+		publish_ending(k, true);
+		tell(k, MSG_ENDED, 0, k->fault.text);
+		wake_front(k);
+	}
+}
+
+static void
+react_to(struct keeper *k, const struct event *e)
+{
+	struct actions a = step(&k->keep, instant_now(), e);
+
+	carry_out(k, &a);
+	if (a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT)) {
+		k->todo |= a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT);
+		k->until = a.until;
+	}
+	k->stop = k->stop || (a.set & (DO_STOP_CALL | DO_EXIT));
+	k->wake = a.wake;
+}
+
+static void
+react(struct keeper *k, enum event_kind kind, int value)
+{
+	react_to(k, &(struct event){.kind = kind, .value = value});
+}
+
+/* ---- what may come at any time ---- */
+
+static void
+check_gate(struct keeper *k)
+{
+	int error = 0;
+
+	if (k->child.gate < 0 || k->keep.phase == PH_ASK)
+		return;
+	switch (child_gate(&k->child, &error)) {
+	case GATE_WAITING:
+		break;
+	case GATE_STARTED:
+		tell(k, MSG_STARTED, k->child.pid, "");
+		react(k, EV_STARTED, 0);
+		break;
+	case GATE_FAILED:
+		react(k, EV_EXEC_FAILED, error);
+		break;
+	}
+}
+
+static void
+command_changed(struct keeper *k, int status)
+{
+	if (WIFSTOPPED(status)) {
+		tell(k, MSG_STOPPED, WSTOPSIG(status), "");
+	} else if (WIFCONTINUED(status)) {
+		tell(k, MSG_RESUMED, 0, "");
+		wake_front(k);
+	} else {
+		check_gate(k); /* "could not be executed" comes before "has ended" */
+		atomic_store(&k->shared->command, 0);
+		react(k, EV_ENDED, status);
+	}
+}
+
+/* The one place that reaps. */
+static void
+reap(struct keeper *k)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0)
+		if (pid == k->child.pid)
+			command_changed(k, status);
+	if (pid < 0 && errno == ECHILD)
+		react(k, EV_EMPTY, 0);
+}
+
+static void
+forward(struct keeper *k, int sig)
+{
+	char state = 0;
+
+	if (atomic_load(&k->shared->command) == 0)
+		return;
+	/* After `fg` the shell has continued the whole job; a second CONT makes editors draw twice. */
+	if (sig == SIGCONT && tree_parent(k->child.pid, &state) && state != 'T')
+		return;
+	if (k->child.group == 0 || kill(-k->child.group, sig) != 0)
+		kill(k->child.pid, sig);
+}
+
+static void
+hear_front(struct keeper *k)
+{
+	struct msg m;
+	int fd, got;
+
+	while ((got = link_receive(k->link, &m, &fd)) > 0) {
+		if (fd >= 0)
+			close(fd);
+		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
+			react(k, EV_INTERRUPTED, m.number);
+		else if (m.kind == MSG_SIGNAL && k->keep.phase != PH_ASK && !m.had)
+			forward(k, m.number);
+	}
+	if (got < 0) {
+		close(k->link);
+		k->link = -1;
+		react(k, EV_ORPHANED, 0);
+	}
+}
+
+static void
+serve_joins(struct keeper *k, const struct pollfd *set)
+{
+	struct join_offer offer = {
+	    .ours = k->keep.phase == PH_HOLD && k->keep.ending.kind != END_LOST,
+	    .token = k->grant.tokens[0],
+	    .sent = k->keep.sent,
+	    .lease = k->keep.lease,
+	};
+	int grown = join_serve(&k->joins, set, k->plan, &offer);
+
+	for (; grown > 0; grown--)
+		react(k, EV_JOINED, 0);
+	for (; grown < 0; grown++)
+		react(k, EV_PARTED, 0);
+}
+
+/* Sleeps once, until `fd` is ready, something has happened, or `until`; deals with what came. */
+static bool
+pump(struct keeper *k, int fd, short events, instant until)
+{
+	struct pollfd set[SLOTS];
+	struct signalfd_siginfo info;
+	nfds_t n = SLOT_JOIN + join_poll(&k->joins, set + SLOT_JOIN);
+	bool ready;
+
+	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
+	set[SLOT_GATE] = (struct pollfd){.fd = k->keep.phase == PH_ASK ? -1 : k->child.gate, .events = POLLIN};
+	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
+	loop_wait(&k->loop, set, n, instant_first(until, k->wake));
+	ready = set[SLOT_BACKEND].revents != 0;
+	if (set[SLOT_GATE].revents)
+		check_gate(k);
+	if (set[LOOP_SIGNAL].revents)
+		while (loop_signal(&k->loop, &info))
+			reap(k);
+	if (set[SLOT_LINK].revents)
+		hear_front(k);
+	serve_joins(k, set + SLOT_JOIN);
+	if (instant_now() >= k->wake)
+		react(k, EV_TICK, 0);
+	return ready;
+}
+
+/* host->wait: where every backend waits, and where the house stays awake meanwhile. */
+static enum woke
+keeper_wait(struct host *h, int fd, short events, instant until)
+{
+	struct keeper *k = (struct keeper *)h;
+
+	if (k->keep.phase == PH_ASK)
+		tell_waiting(k);
+	while (!k->stop) {
+		if (pump(k, fd, events, until) && !k->stop)
+			return WOKE_READY;
+		if (!k->stop && instant_now() >= until)
+			return WOKE_TIMEOUT;
+	}
+	return WOKE_STOP;
+}
+
+/* ---- the calls ---- */
+
+static enum rc
+open_lock(struct keeper *k)
+{
+	const struct plan *p = k->plan;
+	enum rc rc = RC_OK;
+
+	k->want = (struct want){
+	    .nkeys = p->nkeys,
+	    .url = p->url,
+	    .settings = p->settings,
+	    .nsettings = p->nsettings,
+	    .owner = k->run->owner,
+	    .record = k->run->record,
+	    .ttl = p->terms.ttl,
+	    .capacity = 1,
+	    .weight = 1,
+	};
+	memcpy(k->want.keys, p->keys, sizeof k->want.keys);
+	k->lock = join_open(&k->host, p);
+	if (!k->lock && !p->backend->open)
+		return fault_set(&k->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
+		    p->backend->name);
+	if (!k->lock)
+		rc = p->backend->open(&k->lock, &k->host, &k->want, &k->fault);
+	if (rc == RC_OK && p->verbose) {
+		struct lock *traced = trace_wrap(k->lock, tell_trace, k);
+
+		k->lock = traced ? traced : k->lock;
+	}
+	return rc;
+}
+
+static void
+acquire(struct keeper *k)
+{
+	instant until = k->plan->wait == 0 ? 0 : instant_after(k->run->began, k->plan->wait);
+	enum rc rc = open_lock(k);
+
+	if (rc == RC_OK)
+		rc = k->lock->ops->acquire(k->lock, until, &k->grant, &k->fault);
+	k->stop = false;
+	if (rc == RC_BUSY)
+		tell_waiting(k);
+	if (rc == RC_OK)
+		react_to(k, &(struct event){.kind = EV_GRANTED, .sent = k->grant.sent, .lease = k->grant.lease});
+	else
+		react(k, EV_REFUSED, rc);
+}
+
+static void
+unanswered(struct keeper *k, const struct fault *f)
+{
+	if (!k->suspected)
+		tell(k, MSG_SUSPECT, k->keep.term_at - instant_now(), f->text);
+	k->suspected = true;
+	k->fault = *f;
+	react(k, EV_UNANSWERED, 0);
+}
+
+static void
+renew(struct keeper *k)
+{
+	struct fault f = {""};
+	enum rc rc = k->lock->ops->renew(k->lock, k->until, &k->grant, &f);
+
+	k->stop = false;
+	switch (rc) {
+	case RC_OK:
+		if (k->suspected)
+			tell(k, MSG_TRUSTED, 0, "");
+		k->suspected = false;
+		react_to(k, &(struct event){.kind = EV_RENEWED, .sent = k->grant.sent, .lease = k->grant.lease});
+		break;
+	case RC_LOST:
+		k->fault = f;
+		react(k, EV_DISOWNED, 0);
+		break;
+	case RC_STOP: /* our own doing, no sign of trouble */
+		react(k, EV_UNANSWERED, 0);
+		break;
+	default:
+		unanswered(k, &f);
+	}
+}
+
+static void
+release(struct keeper *k)
+{
+	struct fault f = {""};
+	enum rc rc = k->lock ? k->lock->ops->release(k->lock, k->until, &f) : RC_OK;
+
+	k->stop = false;
+	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
+		k->fault = f;
+	react(k, EV_RELEASED, rc);
+}
+
+/* ---- the process ---- */
+
+/* Lets go of everything that is the user's; 0 to 2 stay taken, so that no socket lands there. */
+static void
+leave_the_terminal(struct keeper *k)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), low, high;
+
+	setpgid(0, 0);
+	for (int fd = 0; fd <= 2; fd++)
+		dup2(null, fd);
+	low = k->link < k->child.gate ? k->link : k->child.gate;
+	high = k->link < k->child.gate ? k->child.gate : k->link;
+	if (low > 3)
+		close_range(3, low - 1, 0);
+	if (high > low + 1)
+		close_range(low + 1, high - 1, 0);
+	close_range(high + 1, ~0U, 0);
+}
+
+static _Noreturn void
+die_early(struct keeper *k, const char *what)
+{
+	fault_set(&k->fault, RC_SYSTEM, "%s: %s", what, strerror(errno));
+	k->keep.ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
+	publish_ending(k, true);
+	tell(k, MSG_ENDED, 0, k->fault.text);
+	_exit(0);
+}
+
+_Noreturn void
+keeper_run(const struct run *r)
+{
+	static struct keeper k; /* zeroed, and too large for a stack */
+	sigset_t chld;
+
+	k = (struct keeper){
+	    .host = {.wait = keeper_wait},
+	    .run = r,
+	    .plan = r->plan,
+	    .shared = r->shared,
+	    .link = r->ends[1],
+	    .wake = NEVER,
+	};
+	close(r->ends[0]);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (child_fork(&k.child, r->plan, r->origin, r->path, r->ends[0], r->ends[1]) != 0)
+		die_early(&k, "cannot start a process");
+	leave_the_terminal(&k);
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	if (loop_open(&k.loop, &chld) != 0)
+		die_early(&k, "cannot open a signalfd and a timerfd");
+	join_listen(&k.joins);
+	keep_init(&k.keep, &r->plan->terms);
+	react(&k, EV_TICK, 0);
+	while (!(k.todo & DO_EXIT)) {
+		unsigned todo = k.todo;
+
+		k.todo = 0;
+		if (todo & DO_ACQUIRE)
+			acquire(&k);
+		else if (todo & DO_RENEW)
+			renew(&k);
+		else if (todo & DO_RELEASE)
+			release(&k);
+		else
+			pump(&k, -1, 0, NEVER);
+	}
+	_exit(0);
+}

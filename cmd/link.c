@@ -1,0 +1,73 @@
+/* link.c - see link.h. */
+#include "link.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+int
+link_open(int ends[2])
+{
+	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
+}
+
+struct shared *
+shared_new(void)
+{
+	struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (s == MAP_FAILED)
+		return NULL;
+	atomic_init(&s->term_at, NEVER);
+	atomic_init(&s->kill_at, NEVER);
+	return s;
+}
+
+void
+link_send(int end, const struct msg *m, int fd)
+{
+	struct iovec text = {(void *)m, offsetof(struct msg, text) + strlen(m->text) + 1};
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof fd)];
+	} control = {0};
+	struct msghdr h = {.msg_iov = &text, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		h.msg_control = control.room;
+		h.msg_controllen = sizeof control.room;
+		*CMSG_FIRSTHDR(&h) = (struct cmsghdr){
+		    .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&h)), &fd, sizeof fd);
+	}
+	while (sendmsg(end, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
+		continue;
+}
+
+int
+link_receive(int end, struct msg *m, int *fd)
+{
+	struct iovec text = {m, sizeof *m};
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof *fd)];
+	} control;
+	struct msghdr h = {.msg_iov = &text, .msg_iovlen = 1, .msg_control = control.room,
+	    .msg_controllen = sizeof control.room};
+	ssize_t n;
+
+	*fd = -1;
+	do
+		n = recvmsg(end, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -1;
+	if (n == 0)
+		return -1;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+			memcpy(fd, CMSG_DATA(c), sizeof *fd);
+	m->text[sizeof m->text - 1] = '\0';
+	return 1;
+}

@@ -1,0 +1,71 @@
+/*
+ * link.h - what passes between the front and the keeper.
+ *
+ * A page of memory that both see, for what must be known even when the other
+ * one is frozen or dead: the deadlines.  And a pair of sockets for messages;
+ * a message is one datagram, whole or not at all, never blocks its sender
+ * (who may be talking to a stopped process), and may be dropped when the
+ * receiver has slept through a few hundred.  Only the ending must arrive: it
+ * stands in the page too.
+ *
+ * The end of file on the link is how each learns that the other one is gone.
+ */
+#ifndef DLOCK_LINK_H
+#define DLOCK_LINK_H
+
+#include "step.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+struct shared {
+	_Atomic instant term_at, kill_at; /* NEVER until a grant */
+	_Atomic pid_t command;		  /* its pid, 0 before it is known and after it was reaped */
+	_Atomic bool granted;		  /* the command may have begun */
+	_Atomic bool stopping;		  /* TERM has been sent */
+	_Atomic bool settled;		  /* nothing that needs the lock is running: no deadline counts */
+	_Atomic bool told;		  /* `ending` is final */
+	_Atomic bool lingers;		  /* and the keeper stays on for --min-hold */
+	_Atomic bool mirrored;		  /* the front has stopped because the command did */
+	struct ending ending;
+};
+
+enum msg_kind {
+	/* keeper to front */
+	MSG_WAITING,  /* number: position, held, text: a holder's record */
+	MSG_GRANTED,  /* number: token; carries the anchor's descriptor if there is one */
+	MSG_STARTED,  /* number: pid */
+	MSG_STOPPED,  /* the command stopped; number: by which signal */
+	MSG_RESUMED,  /* it continued */
+	MSG_SUSPECT,  /* number: nanoseconds left until TERM, text: why */
+	MSG_TRUSTED,  /* the lease was confirmed after all */
+	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
+	MSG_TRACE,    /* text: for -v */
+	MSG_ENDED,    /* shared->ending is set, text: the backend's words */
+	/* front to keeper */
+	MSG_SIGNAL, /* number: signal; had, ends */
+};
+
+struct msg {
+	enum msg_kind kind;
+	bool had;  /* MSG_SIGNAL: the command, if it runs, has got this one already */
+	bool ends; /* MSG_SIGNAL: ends the waiting, if we still wait */
+	int64_t number;
+	uint64_t token;
+	int64_t held;
+	char text[RECORD_BYTES];
+};
+
+/* Both ends (close-on-exec), or -1 with errno. */
+int link_open(int ends[2]);
+
+/* Sends msg, and a copy of descriptor `fd` unless it is -1.  Never blocks. */
+void link_send(int end, const struct msg *, int fd);
+
+/* 1: *msg is set, *fd too (ours to close) or -1.  0: nothing now.  -1: the other one is gone. */
+int link_receive(int end, struct msg *, int *fd);
+
+/* A fresh shared page, or NULL with errno. */
+struct shared *shared_new(void);
+
+#endif

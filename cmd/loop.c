@@ -1,0 +1,61 @@
+/* loop.c - see loop.h. */
+#include "loop.h"
+
+#include <stdint.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+int
+loop_open(struct loop *l, const sigset_t *signals)
+{
+	l->armed = NEVER;
+	l->signals = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	l->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	return l->signals < 0 || l->timer < 0 ? -1 : 0;
+}
+
+void
+loop_close(struct loop *l)
+{
+	close(l->signals);
+	close(l->timer);
+}
+
+/* An instant of 0 or before would disarm the timer; 1 ns is as good. */
+static void
+arm(struct loop *l, instant until)
+{
+	struct itimerspec t = {0};
+
+	if (l->armed == until)
+		return;
+	if (until != NEVER) {
+		instant at = until > 0 ? until : 1;
+
+		t.it_value.tv_sec = at / NS_PER_S;
+		t.it_value.tv_nsec = at % NS_PER_S;
+	}
+	timerfd_settime(l->timer, TFD_TIMER_ABSTIME, &t, NULL);
+	l->armed = until;
+}
+
+void
+loop_wait(struct loop *l, struct pollfd *set, nfds_t n, instant until)
+{
+	uint64_t expirations;
+
+	arm(l, until);
+	set[LOOP_SIGNAL] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+	set[LOOP_TIMER] = (struct pollfd){.fd = l->timer, .events = POLLIN};
+	if (poll(set, n, -1) < 0)
+		for (nfds_t i = 0; i < n; i++)
+			set[i].revents = 0;
+	if (set[LOOP_TIMER].revents && read(l->timer, &expirations, sizeof expirations) > 0)
+		l->armed = NEVER;
+}
+
+bool
+loop_signal(struct loop *l, struct signalfd_siginfo *info)
+{
+	return read(l->signals, info, sizeof *info) == sizeof *info;
+}

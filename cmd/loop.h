@@ -1,0 +1,36 @@
+/*
+ * loop.h - the only place in dlock that waits.
+ *
+ * Signals come through a signalfd, time through a timerfd on CLOCK_BOOTTIME
+ * (poll's own timeout would stand still while the machine sleeps).  Front and
+ * keeper have one loop each; their other descriptors follow in the same set.
+ */
+#ifndef DLOCK_LOOP_H
+#define DLOCK_LOOP_H
+
+#include "backends/clock.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/signalfd.h>
+
+/* The loop's own slots at the head of every poll set; a slot with fd -1 is passed over. */
+enum { LOOP_SIGNAL, LOOP_TIMER, LOOP_OWN };
+
+struct loop {
+	int signals, timer;
+	instant armed;
+};
+
+/* Opens a loop for `signals`, which must be blocked.  -1 with errno. */
+int loop_open(struct loop *, const sigset_t *signals);
+void loop_close(struct loop *);
+
+/* Sleeps until set[0..n) has news (in revents) or `until` has come; fills the own slots. */
+void loop_wait(struct loop *, struct pollfd *set, nfds_t n, instant until);
+
+/* The next signal that has come, or false. */
+bool loop_signal(struct loop *, struct signalfd_siginfo *);
+
+#endif

@@ -1,0 +1,120 @@
+/* main.c - the front desk: finds the subcommand. */
+#include "cmd.h"
+
+#include "backends/backend.h"
+#include "options.h"
+#include "say.h"
+#include "text.h"
+#include "verdict.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#ifndef DLOCK_VERSION
+#define DLOCK_VERSION "0.1.0"
+#endif
+
+const struct cmd cmds[] = {
+    {"run", "-k KEY [options] [--] COMMAND [ARGUMENT...]", "run a command under a lock", cmd_run},
+    {"help", "[SUBCOMMAND]", "explain dlock or a subcommand", cmd_help},
+    {"version", "", "tell the version and the backends built in", cmd_version},
+    {0},
+};
+
+static const struct cmd *
+find(const char *name)
+{
+	for (const struct cmd *c = cmds; c->name; c++)
+		if (strcmp(c->name, name) == 0)
+			return c;
+	return NULL;
+}
+
+static int
+no_such(const char *name)
+{
+	char clean[200];
+
+	say_last("there is no subcommand '%s' (dlock help lists them)", text_clean(clean, sizeof clean, name, strlen(name)));
+	return STATUS_USAGE;
+}
+
+/* Output that could not be written must not look like success. */
+static int
+written(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	say_last("cannot write to standard output");
+	return STATUS_SYSTEM;
+}
+
+static int
+print_overview(void)
+{
+	puts("dlock runs a command under a distributed lock: never two at once, never without\n"
+	     "the lock, never a lie about it.\n");
+	for (const struct cmd *c = cmds; c->name; c++)
+		printf("  dlock %-8s %-45s %s\n", c->name, c->synopsis, "");
+	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
+	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
+	     "dlock help run lists the options; the manual is dlock(1).");
+	return written();
+}
+
+int
+cmd_help(char **words)
+{
+	if (!*words)
+		return print_overview();
+	if (strcmp(*words, "--raw") == 0) {
+		options_print_raw(stdout);
+		return written();
+	}
+	if (strcmp(*words, "run") == 0)
+		return cmd_run((char *[]){"--help", NULL});
+	return find(*words) ? print_overview() : no_such(*words);
+}
+
+int
+cmd_version(char **words)
+{
+	(void)words;
+	puts("dlock " DLOCK_VERSION);
+	for (size_t i = 0; backends[i]; i++)
+		printf("  %-6s %s\n", backends[i]->name, backends[i]->url_help);
+	return written();
+}
+
+/* A descriptor that is closed now would be given to a socket of ours and written to as "stderr". */
+static void
+occupy_standard_descriptors(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct cmd *c;
+
+	occupy_standard_descriptors();
+	if (getauxval(AT_SECURE)) {
+		say_last("refuses to run set-uid or set-gid: install it without those bits");
+		return STATUS_CONFIG;
+	}
+	if (argc < 2) {
+		say_last("say what to do: dlock run -k KEY -- COMMAND (dlock help explains)");
+		return STATUS_USAGE;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+		return cmd_help(argv + 2);
+	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+		return cmd_version(argv + 2);
+	c = find(argv[1]);
+	return c ? c->run(argv + 2) : no_such(argv[1]);
+}

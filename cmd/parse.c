@@ -1,0 +1,202 @@
+/* parse.c - see parse.h. */
+#include "parse.h"
+
+#include "backends/backend.h"
+#include "text.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct unit {
+	const char *name;
+	int64_t ns;
+} units[] = {
+    {"w", 7 * 86400 * NS_PER_S},
+    {"d", 86400 * NS_PER_S},
+    {"h", 3600 * NS_PER_S},
+    {"m", 60 * NS_PER_S},
+    {"s", NS_PER_S},
+    {"ms", NS_PER_MS},
+};
+
+enum { UNITS = sizeof units / sizeof *units, SECONDS = 4 };
+
+/* "12" or "12.75" at *s in units of `unit` ns; moves *s on.  False: no number, or too large. */
+static bool
+take_quantity(const char **s, int64_t unit, int64_t *ns)
+{
+	int64_t whole = 0, part = 0, scale = unit;
+
+	if (**s < '0' || **s > '9')
+		return false;
+	for (; **s >= '0' && **s <= '9'; ++*s)
+		if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, **s - '0', &whole))
+			return false;
+	if (**s == '.') {
+		++*s;
+		if (**s < '0' || **s > '9')
+			return false;
+		for (; **s >= '0' && **s <= '9'; ++*s) {
+			scale /= 10;
+			part += (**s - '0') * scale;
+		}
+	}
+	return !__builtin_mul_overflow(whole, unit, &whole) && !__builtin_add_overflow(whole, part, ns);
+}
+
+/* The unit whose name follows the digits at s, or -1. */
+static int
+unit_after_digits(const char *s)
+{
+	size_t digits = strspn(s, "0123456789."), letters = strcspn(s + digits, "0123456789.");
+
+	for (int i = 0; i < UNITS; i++)
+		if (strlen(units[i].name) == letters && strncmp(units[i].name, s + digits, letters) == 0)
+			return i;
+	return -1;
+}
+
+bool
+parse_duration(const char *s, int64_t *ret)
+{
+	int64_t sum = 0, part;
+	int last = -1;
+
+	if (strcmp(s, "inf") == 0) {
+		*ret = NEVER;
+		return true;
+	}
+	if (*s && s[strspn(s, "0123456789.")] == '\0') {
+		if (!take_quantity(&s, NS_PER_S, &sum) || *s)
+			return false;
+		*ret = sum;
+		return true;
+	}
+	do {
+		int unit = unit_after_digits(s);
+
+		if (unit <= last || !take_quantity(&s, units[unit].ns, &part) ||
+		    __builtin_add_overflow(sum, part, &sum))
+			return false;
+		if (strncmp(s, units[unit].name, strlen(units[unit].name)) != 0)
+			return false;
+		s += strlen(units[unit].name);
+		last = unit;
+	} while (*s);
+	*ret = sum;
+	return true;
+}
+
+const char *
+duration_text(int64_t ns, char *out, size_t size)
+{
+	int64_t s = ns / NS_PER_S;
+
+	if (ns == NEVER)
+		snprintf(out, size, "inf");
+	else if (ns < NS_PER_S)
+		snprintf(out, size, "%lldms", (long long)(ns / NS_PER_MS));
+	else if (s < 10 && ns % NS_PER_S >= NS_PER_S / 10)
+		snprintf(out, size, "%lld.%llds", (long long)s, (long long)(ns % NS_PER_S / (NS_PER_S / 10)));
+	else if (s < 60)
+		snprintf(out, size, "%llds", (long long)s);
+	else if (s < 3600)
+		snprintf(out, size, "%lldm%02llds", (long long)(s / 60), (long long)(s % 60));
+	else if (s < 86400)
+		snprintf(out, size, "%lldh%02lldm", (long long)(s / 3600), (long long)(s / 60 % 60));
+	else
+		snprintf(out, size, "%lldd%02lldh", (long long)(s / 86400), (long long)(s / 3600 % 24));
+	return out;
+}
+
+bool
+parse_number(const char *s, long low, long high, long *ret)
+{
+	size_t n = strlen(s);
+	long value;
+
+	if (n == 0 || n > 18 || s[strspn(s, "0123456789")] != '\0')
+		return false;
+	value = strtol(s, NULL, 10);
+	if (value < low || value > high)
+		return false;
+	*ret = value;
+	return true;
+}
+
+bool
+parse_truth(const char *s, bool *ret)
+{
+	static const char *const words[] = {"0", "1", "no", "yes", "false", "true", "off", "on"};
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strcmp(s, words[i]) == 0) {
+			*ret = i % 2;
+			return true;
+		}
+	return false;
+}
+
+bool
+parse_signal(const char *s, int *ret)
+{
+	long number;
+
+	if (parse_number(s, 1, SIGRTMAX, &number)) {
+		*ret = number;
+		return true;
+	}
+	if (strncmp(s, "SIG", 3) == 0)
+		s += 3;
+	for (int sig = 1; sig < NSIG; sig++) {
+		const char *name = sigabbrev_np(sig);
+
+		if (name && strcmp(name, s) == 0) {
+			*ret = sig;
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *
+signal_text(int sig, char *out, size_t size)
+{
+	const char *name = sigabbrev_np(sig);
+
+	if (name)
+		snprintf(out, size, "SIG%s", name);
+	else
+		snprintf(out, size, "signal %d", sig);
+	return out;
+}
+
+const char *
+text_objection(const char *s, size_t most)
+{
+	size_t n = strlen(s);
+
+	if (n > most)
+		return "too long";
+	for (size_t i = 0; i < n;) {
+		uint32_t c = 0;
+		size_t len = utf8_next(s + i, n - i, &c);
+
+		if (len == 0)
+			return "not UTF-8";
+		if (c < 0x20 || (c >= 0x7f && c <= 0x9f))
+			return "it has control characters";
+		i += len;
+	}
+	return NULL;
+}
+
+const char *
+key_objection(const char *s)
+{
+	if (!*s)
+		return "a key cannot be empty";
+	return text_objection(s, KEY_BYTES);
+}

@@ -1,0 +1,42 @@
+/*
+ * parse.h - the words that people write: durations, numbers, signals, keys.
+ *
+ * Each function takes the whole string or refuses it; none reads a locale.  On
+ * refusal the output is untouched.
+ */
+#ifndef DLOCK_PARSE_H
+#define DLOCK_PARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* NUMBER[UNIT]..., units falling from w d h m s ms, decimals with a point; a lone
+   number is seconds; "inf" is NEVER.  At most about 292 years. */
+bool parse_duration(const char *, int64_t *ns);
+
+/* The same the other way, two largest units: "2m13s", "4h02m", "850ms", "inf". */
+const char *duration_text(int64_t ns, char *out, size_t size);
+
+/* Decimal digits only, low to high. */
+bool parse_number(const char *, long low, long high, long *);
+
+/* "1", "yes", "true", "on" and their opposites. */
+bool parse_truth(const char *, bool *);
+
+/* "TERM", "SIGTERM", "15". */
+bool parse_signal(const char *, int *);
+
+/* "SIGTERM", or "signal 40". */
+const char *signal_text(int sig, char *out, size_t size);
+
+/*
+ * NULL for a legal key, otherwise what is wrong with it: 1 to KEY_BYTES bytes
+ * of UTF-8 without control characters (C0, DEL, C1).
+ */
+const char *key_objection(const char *);
+
+/* The same for --who and --why, where up to `most` bytes and nothing at all are fine. */
+const char *text_objection(const char *, size_t most);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * plan.h - what the user asked for, after every source has been read.
+ *
+ * Filled by options.c, checked by plan_check(); from then on nobody changes it.
+ */
+#ifndef DLOCK_PLAN_H
+#define DLOCK_PLAN_H
+
+#include "step.h"
+
+#include <signal.h>
+
+enum { SETTINGS_MAX = 32 };
+
+struct plan {
+	const char *keys[KEYS_MAX];
+	size_t nkeys;
+	const struct backend *backend;
+	const char *url; /* NULL: the backend's default */
+	bool url_stated; /* by this run, not by an enclosing dlock */
+	struct setting settings[SETTINGS_MAX];
+	size_t nsettings;
+
+	int64_t wait; /* 0: do not wait; NEVER: for ever */
+	int conflict_status;
+	struct terms terms;
+	int signal; /* asks the command to stop */
+
+	const char *who, *why;
+	int status_fd; /* -1: none */
+	bool quiet, verbose;
+
+	const char *command; /* -c: for sh */
+	char **argv;	     /* what to execute, NULL-ended */
+};
+
+/* What the process was like when it was started; the command gets it back. */
+struct origin {
+	sigset_t mask;
+	bool chld_ignored; /* SIGCHLD was SIG_IGN, which would hide the command's end from us */
+	bool has_tty;	   /* there is a controlling terminal */
+};
+
+#endif

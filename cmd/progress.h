@@ -1,0 +1,46 @@
+/*
+ * progress.h - what a person sees while dlock waits.
+ *
+ * On a terminal (in the foreground): one live line, redrawn each second and
+ * erased on acquisition.  Elsewhere: one line after 3 s, then one a minute,
+ * which keeps CI systems from killing a silent job and cron from mailing about
+ * a lock that came at once.  With -q: nothing.
+ */
+#ifndef DLOCK_PROGRESS_H
+#define DLOCK_PROGRESS_H
+
+#include "link.h"
+#include "plan.h"
+
+struct progress {
+	const struct plan *plan;
+	bool live, drawn, spoken;
+	instant began, next;
+	bool heard; /* of a holder */
+	unsigned position;
+	instant held_since;	/* NEVER: not known */
+	char holder[400];	/* described, clean */
+};
+
+void progress_begin(struct progress *, const struct plan *, bool has_tty);
+void progress_heard(struct progress *, const struct msg *);
+
+/* When progress_tick() has something to do next. */
+static inline instant
+progress_next(const struct progress *g)
+{
+	return g->next;
+}
+
+void progress_tick(struct progress *, instant now);
+
+/* Erases the live line; the next tick draws it again. */
+void progress_pause(struct progress *);
+
+/* Erases the live line and stops; with a token, says how the waiting ended if it was noticed. */
+void progress_end(struct progress *, uint64_t token);
+
+/* "alice@ci-3 (pid 4711, deploy.sh) for 2m13s", for the sentence about a busy lock. */
+void progress_holder(const struct progress *, char *out, size_t size);
+
+#endif

@@ -1,0 +1,114 @@
+/* record.c - see record.h. */
+#include "record.h"
+
+#include "object.h"
+#include "text.h"
+
+#include <jansson.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 256 };
+
+/* $USER first: asking the password database can cost a round trip to LDAP. */
+static const char *
+user_name(char *out, size_t size)
+{
+	const char *names[] = {getenv("USER"), getenv("LOGNAME")};
+	struct passwd *pw;
+
+	for (size_t i = 0; i < 2; i++)
+		if (names[i] && *names[i])
+			return names[i];
+	pw = getpwuid(geteuid());
+	if (pw)
+		return pw->pw_name;
+	snprintf(out, size, "uid %u", (unsigned)geteuid());
+	return out;
+}
+
+static void
+host_name(char *out, size_t size)
+{
+	if (gethostname(out, size) != 0)
+		strcpy(out, "localhost");
+	out[size - 1] = '\0';
+}
+
+void
+record_who(char *out, size_t size)
+{
+	char host[NAME_BYTES], user[NAME_BYTES];
+
+	host_name(host, sizeof host);
+	snprintf(out, size, "%s@%s", user_name(user, sizeof user), host);
+}
+
+static const char *
+base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+void
+record_write(char *out, const struct plan *p)
+{
+	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], since[32] = "";
+	time_t now = time(NULL);
+	struct tm tm;
+	struct object j;
+
+	host_name(host, sizeof host);
+	if (gmtime_r(&now, &tm))
+		strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", &tm);
+	if (!p->who)
+		record_who(who, sizeof who);
+	object_begin(&j, out, RECORD_BYTES);
+	object_number(&j, "pid", getpid());
+	object_string(&j, "since", since);
+	object_string(&j, "who", p->who ? p->who : who);
+	object_string(&j, "host", host);
+	object_string(&j, "command", base_name(p->argv[0]));
+	object_string(&j, "why", p->why);
+	object_end(&j);
+}
+
+static void
+add(char *out, size_t size, const char *before, const char *text, const char *after)
+{
+	size_t used = strlen(out);
+	char clean[160];
+
+	text_clean(clean, sizeof clean, text, strlen(text));
+	snprintf(out + used, size - used, "%s%s%s", before, clean, after);
+}
+
+void
+record_describe(const char *record, char *out, size_t size)
+{
+	json_t *root = json_loads(record, JSON_REJECT_DUPLICATES, NULL);
+	const char *who = json_string_value(json_object_get(root, "who"));
+	const char *command = json_string_value(json_object_get(root, "command"));
+	const char *why = json_string_value(json_object_get(root, "why"));
+	json_t *pid = json_object_get(root, "pid");
+	char digits[24];
+
+	*out = '\0';
+	add(out, size, "", who && *who ? who : "somebody", "");
+	if (json_is_integer(pid)) {
+		snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(pid));
+		add(out, size, " (pid ", digits, "");
+		if (command && *command)
+			add(out, size, ", ", command, "");
+		add(out, size, ")", "", "");
+	}
+	if (why && *why)
+		add(out, size, " \"", why, "\"");
+	json_decref(root);
+}

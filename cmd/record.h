@@ -1,0 +1,26 @@
+/*
+ * record.h - who holds a lock: the record that stands beside it on the server.
+ *
+ * JSON {who, host, pid, command, why, since}.  `command` is the base name only
+ * (arguments may hold secrets), `since` the UTC time at which the run began to
+ * ask.  Whoever may write the lock may write anything here, so what is read is
+ * hostile: it is parsed by jansson, cut, and cleaned before it is shown.
+ */
+#ifndef DLOCK_RECORD_H
+#define DLOCK_RECORD_H
+
+#include "plan.h"
+
+/* The record of this run, into out[RECORD_BYTES]. */
+void record_write(char *out, const struct plan *);
+
+/*
+ * Describes a record in a few words for a sentence: `alice@ci-3 (pid 4711,
+ * deploy.sh, "release 4.2")`.  Never fails: what is no record is "somebody".
+ */
+void record_describe(const char *record, char *out, size_t size);
+
+/* "user@host" of this process. */
+void record_who(char *out, size_t size);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * run.c - dlock run: the story of one lock, from the first word to the last.
+ *
+ *	parse       the words and the environment become a plan; whatever is
+ *	            wrong with them is said now, before anything is touched
+ *	find        the command must exist before we ask for its lock
+ *	part        the keeper is forked: it forks the command's stub, takes the
+ *	            lock, lets the stub begin, renews, releases (keeper.c)
+ *	watch       the front passes signals on and waits (front.c)
+ *	end         what happened is said in one line, and in the status
+ */
+#include "cmd.h"
+
+#include "child.h"
+#include "events.h"
+#include "front.h"
+#include "options.h"
+#include "record.h"
+#include "say.h"
+#include "text.h"
+#include "verdict.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static int
+print_run_help(void)
+{
+	puts("usage: dlock run -k KEY [options] [--] COMMAND [ARGUMENT...]\n"
+	     "       dlock run [options] KEY [--] COMMAND [ARGUMENT...]\n"
+	     "\n"
+	     "Takes the lock KEY, runs COMMAND, keeps the lease alive, releases it.\n"
+	     "\n"
+	     "  dlock run -b file -k backup -- ./backup.sh\n"
+	     "  dlock run -u redis://10.0.0.5 -k deploy -w 10m -- make deploy\n"
+	     "  dlock run -u redis://10.0.0.5 -k nightly -n -E 0 -- ./nightly   (cron)\n");
+	options_print_help(stdout);
+	puts("\nDURATION: 30, 1.5s, 500ms, 2m, 1h30m, inf.  Each option but -h has a variable,\n"
+	     "such as DLOCK_TTL for --ttl.  Status: the command's own; 75 busy; 79 lock lost;\n"
+	     "124 --max-run; 126, 127 not executable, not found; 64 to 78 nothing was run.");
+	return fflush(stdout) == 0 ? 0 : STATUS_SYSTEM;
+}
+
+/* What a shell or a supervisor has set up, to be given back to the command. */
+static void
+remember_origin(struct origin *o)
+{
+	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+	struct sigaction chld;
+	sigset_t all;
+	int tty;
+
+	sigfillset(&all);
+	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+		sigdelset(&all, faults[i]);
+	sigprocmask(SIG_SETMASK, &all, &o->mask);
+	sigaction(SIGCHLD, NULL, &chld);
+	o->chld_ignored = chld.sa_handler == SIG_IGN;
+	if (o->chld_ignored)
+		signal(SIGCHLD, SIG_DFL);
+	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	o->has_tty = tty >= 0;
+	if (tty >= 0)
+		close(tty);
+}
+
+static bool
+make_owner(struct run *r, uint64_t *seed)
+{
+	unsigned char bytes[OWNER_CHARS / 2 + sizeof *seed];
+
+	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+		return false;
+	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
+		snprintf(r->owner + 2 * i, 3, "%02x", bytes[i]);
+	memcpy(seed, bytes + OWNER_CHARS / 2, sizeof *seed);
+	return true;
+}
+
+static int
+complain_about_system(const char *key, const char *what)
+{
+	char clean[400];
+
+	say_last("cannot take %s: %s: %s; nothing was run", text_clean(clean, sizeof clean, key, strlen(key)), what,
+	    strerror(errno));
+	return STATUS_SYSTEM;
+}
+
+/* The command must exist before we ask for its lock; that it does not change until then, nobody promises. */
+static int
+find_command(const struct plan *p, char *path, size_t size)
+{
+	char name[300], key[400];
+	int status = child_find(p->argv[0], path, size);
+
+	if (status != 0)
+		say_last("cannot execute '%s' under %s: %s; no lock was asked for",
+		    text_clean(name, sizeof name, p->argv[0], strlen(p->argv[0])),
+		    text_clean(key, sizeof key, p->keys[0], strlen(p->keys[0])), strerror(errno));
+	return status;
+}
+
+/* As the command did: loops in shells stop on Ctrl-C only when they see the signal. */
+static int
+die_of(int sig)
+{
+	struct rlimit none = {0, 0};
+	sigset_t one;
+
+	setrlimit(RLIMIT_CORE, &none); /* one core file, the command's, is enough */
+	prctl(PR_SET_DUMPABLE, 0);
+	signal(sig, SIG_DFL);
+	raise(sig);
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	return 128 + sig;
+}
+
+static int
+end(const struct plan *p, const struct verdict *v)
+{
+	if (*v->line)
+		say_last("%s", v->line);
+	events_verdict(p, v);
+	return v->signal ? die_of(v->signal) : v->status;
+}
+
+int
+cmd_run(char **words)
+{
+	static char path[PATH_MAX];
+	static struct run r;
+	static struct plan plan;
+	struct origin origin;
+	struct verdict v;
+	struct fault fault;
+	char clean[700];
+	pid_t keeper;
+	int status;
+
+	switch (options_parse(&plan, words, &fault)) {
+	case PARSED_HELP:
+		return print_run_help();
+	case PARSED_WRONG:
+		say_last("%s", text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
+		return STATUS_USAGE;
+	case PARSED_PLAN:
+		break;
+	}
+	status = find_command(&plan, path, sizeof path);
+	if (status != 0)
+		return status;
+
+	r = (struct run){.plan = &plan, .origin = &origin, .path = path, .began = instant_now()};
+	remember_origin(&origin);
+	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
+	record_write(r.record, &plan);
+	r.shared = shared_new();
+	if (!r.shared || !make_owner(&r, &plan.terms.seed) || link_open(r.ends) != 0)
+		return complain_about_system(plan.keys[0], "cannot get memory, random numbers or sockets");
+	keeper = fork();
+	if (keeper < 0)
+		return complain_about_system(plan.keys[0], "cannot start a process");
+	if (keeper == 0)
+		keeper_run(&r);
+	v = front_run(&r, keeper);
+	return end(&plan, &v);
+}

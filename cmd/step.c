@@ -1,0 +1,417 @@
+/* step.c - see step.h. */
+#include "step.h"
+
+#include <assert.h>
+
+/* ---- arithmetic of one lease ---- */
+
+void
+lease_deadlines(instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at)
+{
+	*kill_at = lease == LEASE_FOREVER ? NEVER : sent + lease - lease / 100 - KAPPA;
+	*term_at = *kill_at == NEVER ? NEVER : *kill_at - grace;
+}
+
+int64_t
+lease_attempt(int64_t lease)
+{
+	return lease / 10 < 3 * NS_PER_S ? lease / 10 : 3 * NS_PER_S;
+}
+
+static int64_t
+lease_backoff(int64_t lease)
+{
+	return lease_attempt(lease) / 6;
+}
+
+bool
+lease_fits(int64_t lease, int64_t grace)
+{
+	int64_t room = lease - lease / 100 - KAPPA - grace - lease / 3;
+
+	return room >= 2 * (lease_attempt(lease) + lease_backoff(lease));
+}
+
+int64_t
+lease_grace(int64_t lease)
+{
+	return lease / 6 < 5 * NS_PER_S ? lease / 6 : 5 * NS_PER_S;
+}
+
+int64_t
+lease_least(int64_t grace)
+{
+	int64_t tenth = NS_PER_S / 10, low = 30, high = 4000000000LL;
+
+	if (!lease_fits(high * tenth, grace))
+		return NEVER;
+	while (low < high) { /* lease_fits grows with the lease */
+		int64_t middle = low + (high - low) / 2;
+
+		if (lease_fits(middle * tenth, grace))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low * tenth;
+}
+
+/* ---- small questions and answers ---- */
+
+void
+keep_init(struct keep *k, const struct terms *terms)
+{
+	*k = (struct keep){
+	    .terms = *terms,
+	    .phase = PH_NEW,
+	    .term_at = NEVER,
+	    .kill_at = NEVER,
+	    .renew_at = NEVER,
+	    .started_at = NEVER,
+	    .stop_by = NEVER,
+	    .killing_since = NEVER,
+	    .jitter = terms->seed | 1,
+	};
+}
+
+/* What renewals are paced by: a lease for ever is still looked at now and then. */
+static int64_t
+pace(const struct keep *k)
+{
+	return k->lease == LEASE_FOREVER ? k->terms.ttl : k->lease;
+}
+
+/* Half to one and a half back-offs, so that a thousand holders do not knock together. */
+static int64_t
+jittered_backoff(struct keep *k)
+{
+	int64_t b = lease_backoff(pace(k));
+
+	k->jitter ^= k->jitter << 13; /* xorshift64, Marsaglia 2003 */
+	k->jitter ^= k->jitter >> 7;
+	k->jitter ^= k->jitter << 17;
+	return b / 2 + (int64_t)(k->jitter % (uint64_t)(b + 1));
+}
+
+static void
+take_lease(struct keep *k, instant now, instant sent, int64_t lease)
+{
+	k->sent = sent;
+	k->lease = lease;
+	lease_deadlines(sent, lease, k->terms.grace, &k->term_at, &k->kill_at);
+	k->renew_at = sent + pace(k) / 3;
+	if (k->renew_at <= now) /* the answer took that long, or is that of an enclosing dlock */
+		k->renew_at = now + jittered_backoff(k);
+}
+
+static void
+end_with(struct keep *k, enum ending_kind kind, int value)
+{
+	if (k->ending.kind == END_NONE) {
+		k->ending.kind = kind;
+		k->ending.value = value;
+	}
+}
+
+/* A loss outdoes every other ending but those in which nothing ran. */
+static void
+lose(struct keep *k, enum loss how)
+{
+	if (k->ending.kind == END_LOST || k->reported)
+		return;
+	k->ending = (struct ending){.kind = END_LOST, .loss = how};
+}
+
+/* Is there nothing left that must not run without the lock? */
+static bool
+finished(const struct keep *k)
+{
+	if (k->stopping || k->disowned || k->ending.kind == END_LOST)
+		return k->empty;
+	return k->gone && (k->empty || !k->terms.wait_tree) && k->joined == 0;
+}
+
+static instant
+run_ends(const struct keep *k)
+{
+	return k->started_at == NEVER ? NEVER : instant_after(k->started_at, k->terms.max_run);
+}
+
+/* ---- what an event tells ---- */
+
+static void
+granted(struct keep *k, instant now, const struct event *e, struct actions *a)
+{
+	k->call = CALL_NONE;
+	if (!k->terms.grace_fixed && lease_grace(e->lease) < k->terms.grace)
+		k->terms.grace = lease_grace(e->lease);
+	take_lease(k, now, e->sent, e->lease);
+	if (k->ending.kind == END_NONE && e->lease != LEASE_FOREVER && !lease_fits(e->lease, k->terms.grace))
+		end_with(k, END_REFUSED, RC_CONFIG);
+	if (k->ending.kind == END_NONE && now >= k->term_at) {
+		end_with(k, END_REFUSED, RC_AGAIN);
+		k->ending.too_late = true;
+	}
+	if (k->ending.kind != END_NONE) {
+		k->phase = PH_GIVE_BACK;
+		return;
+	}
+	k->phase = PH_HOLD;
+	k->granted_at = now;
+	a->set |= DO_PUBLISH | DO_GO;
+}
+
+static void
+renewed(struct keep *k, instant now, const struct event *e, struct actions *a)
+{
+	k->call = CALL_NONE;
+	k->suspect = false;
+	k->checked = k->phase == PH_LINGER;
+	if (k->ending.kind == END_LOST || now >= k->term_at)
+		return;
+	take_lease(k, now, e->sent, e->lease);
+	a->set |= DO_PUBLISH;
+}
+
+static void
+released(struct keep *k, enum rc rc)
+{
+	k->call = CALL_NONE;
+	k->phase = PH_OVER;
+	if (rc == RC_LOST && (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN))
+		lose(k, LOSS_FOUND);
+	else if (rc != RC_OK && rc != RC_LOST)
+		k->ending.unconfirmed = true;
+}
+
+/* The command was never executed; nobody else was in its tree. */
+static void
+not_executed(struct keep *k, int error)
+{
+	end_with(k, END_EXEC, error);
+	k->gone = k->empty = true;
+}
+
+static void
+absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
+{
+	switch (e->kind) {
+	case EV_TICK:
+		break;
+	case EV_GRANTED:
+		granted(k, now, e, a);
+		break;
+	case EV_REFUSED:
+		k->call = CALL_NONE;
+		end_with(k, END_REFUSED, e->value);
+		k->phase = PH_GIVE_BACK;
+		break;
+	case EV_RENEWED:
+		renewed(k, now, e, a);
+		break;
+	case EV_UNANSWERED:
+		k->call = CALL_NONE;
+		k->suspect = true;
+		k->checked = k->phase == PH_LINGER;
+		k->renew_at = now + jittered_backoff(k);
+		break;
+	case EV_DISOWNED:
+		k->call = CALL_NONE;
+		k->disowned = true;
+		lose(k, LOSS_TAKEN);
+		break;
+	case EV_RELEASED:
+		released(k, e->value);
+		break;
+	case EV_STARTED:
+		k->started_at = now;
+		break;
+	case EV_EXEC_FAILED:
+		not_executed(k, e->value);
+		break;
+	case EV_ENDED:
+		k->gone = true;
+		end_with(k, END_COMMAND, e->value);
+		break;
+	case EV_EMPTY:
+		k->empty = true;
+		break;
+	case EV_JOINED:
+		k->joined++;
+		break;
+	case EV_PARTED:
+		k->joined--;
+		break;
+	case EV_INTERRUPTED:
+		if (k->phase < PH_HOLD)
+			end_with(k, END_INTERRUPTED, e->value);
+		break;
+	case EV_ORPHANED:
+		end_with(k, END_ORPHANED, 0);
+		break;
+	}
+}
+
+/* ---- what to do about it ---- */
+
+static void
+stop_tree(struct keep *k, instant by, struct actions *a)
+{
+	k->stopping = true;
+	k->stop_by = instant_first(k->stop_by, by);
+	a->set |= DO_TERM;
+}
+
+/* The command's right to run: this is where the promise of section 1 is kept. */
+static void
+guard_tree(struct keep *k, instant now, struct actions *a)
+{
+	if (k->empty || finished(k))
+		return;
+	if (now >= k->term_at)
+		lose(k, LOSS_SILENCE);
+	if (now >= k->kill_at || now >= k->stop_by || k->disowned || k->killing_since != NEVER) {
+		k->stopping = true;
+		k->killing_since = instant_first(k->killing_since, now);
+		a->set |= DO_KILL;
+		if (now >= instant_after(k->killing_since, KILL_PATIENCE)) {
+			k->ending.stuck = true;
+			k->phase = PH_OVER;
+		}
+		return;
+	}
+	if (k->stopping)
+		return;
+	if (k->ending.kind == END_LOST) {
+		stop_tree(k, k->kill_at, a);
+	} else if (k->ending.kind == END_ORPHANED) {
+		stop_tree(k, instant_after(now, k->terms.grace), a);
+	} else if (now >= run_ends(k) && !k->gone) {
+		end_with(k, END_MAX_RUN, 0);
+		stop_tree(k, instant_after(now, k->terms.grace), a);
+	}
+}
+
+static void
+start_call(struct keep *k, enum call call, unsigned action, instant until, struct actions *a)
+{
+	assert(k->call == CALL_NONE);
+	k->call = call;
+	a->set |= action;
+	a->until = until;
+}
+
+static void
+renew_if_due(struct keep *k, instant now, struct actions *a)
+{
+	instant until = instant_first(now + lease_attempt(pace(k)), k->term_at);
+
+	if (k->call == CALL_NONE && now >= k->renew_at && now < k->term_at && k->ending.kind != END_LOST)
+		start_call(k, CALL_RENEW, DO_RENEW, until, a);
+}
+
+/* --min-hold: the command is gone; confirm once more, tell the front, keep on. */
+static void
+linger(struct keep *k, instant now, struct actions *a)
+{
+	if (k->disowned || now >= k->term_at || now >= instant_after(k->granted_at, k->terms.min_hold)) {
+		k->phase = PH_GIVE_BACK;
+		return;
+	}
+	if (k->checked && !k->reported) {
+		k->reported = true;
+		a->set |= DO_REPORT;
+	}
+	renew_if_due(k, now, a);
+}
+
+static bool
+is_kept_longer(const struct keep *k, instant now)
+{
+	return k->ending.kind == END_COMMAND && k->terms.min_hold > 0 &&
+	    now < instant_after(k->granted_at, k->terms.min_hold);
+}
+
+static void
+hold(struct keep *k, instant now, struct actions *a)
+{
+	guard_tree(k, now, a);
+	if (k->phase != PH_HOLD)
+		return;
+	if (!finished(k)) {
+		renew_if_due(k, now, a);
+	} else if (is_kept_longer(k, now)) {
+		k->phase = PH_LINGER;
+		k->renew_at = now; /* the front is told only what a server has just confirmed */
+	} else {
+		k->phase = PH_GIVE_BACK;
+	}
+}
+
+static void
+give_back(struct keep *k, instant now, struct actions *a)
+{
+	instant until = now + RELEASE_PATIENCE;
+
+	if (k->call == CALL_RENEW || k->call == CALL_ACQUIRE) {
+		a->set |= DO_STOP_CALL;
+		return;
+	}
+	if (k->call == CALL_RELEASE)
+		return;
+	if (k->ending.kind == END_INTERRUPTED)
+		until = now + WITHDRAW_PATIENCE;
+	if (k->ending.kind == END_LOST)
+		until = instant_first(until, instant_after(k->sent, k->lease));
+	if (k->disowned || until <= now)
+		k->phase = PH_OVER; /* there is nothing left to give */
+	else
+		start_call(k, CALL_RELEASE, DO_RELEASE, until, a);
+}
+
+static instant
+next_wake(const struct keep *k)
+{
+	instant wake = NEVER;
+
+	if (k->phase == PH_HOLD || k->phase == PH_LINGER) {
+		if (k->call == CALL_NONE && k->ending.kind != END_LOST)
+			wake = k->renew_at;
+		wake = instant_first(wake, k->ending.kind == END_LOST ? k->kill_at : k->term_at);
+		wake = instant_first(wake, k->stop_by);
+		if (!k->gone && !k->stopping)
+			wake = instant_first(wake, run_ends(k));
+	}
+	if (k->phase == PH_LINGER)
+		wake = instant_first(wake, instant_after(k->granted_at, k->terms.min_hold));
+	return wake;
+}
+
+struct actions
+step(struct keep *k, instant now, const struct event *e)
+{
+	struct actions a = {.until = NEVER, .wake = NEVER};
+
+	if (k->phase == PH_OVER)
+		return a;
+	absorb(k, now, e, &a);
+	if (k->phase == PH_NEW) {
+		k->phase = PH_ASK;
+		start_call(k, CALL_ACQUIRE, DO_ACQUIRE, NEVER, &a);
+	}
+	if (k->phase == PH_ASK && k->ending.kind != END_NONE)
+		a.set |= DO_STOP_CALL;
+	if (k->phase == PH_HOLD)
+		hold(k, now, &a);
+	if (k->phase == PH_LINGER)
+		linger(k, now, &a);
+	if (k->phase == PH_GIVE_BACK)
+		give_back(k, now, &a);
+	if (k->phase == PH_OVER) {
+		a.set |= DO_EXIT | (k->reported ? 0 : DO_REPORT);
+		k->reported = true;
+		return a;
+	}
+	a.wake = k->phase == PH_HOLD && k->killing_since != NEVER ? now + KILL_AGAIN : next_wake(k);
+	return a;
+}

@@ -1,0 +1,143 @@
+/* tree.c - see tree.h. */
+#include "tree.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+struct process {
+	pid_t pid, parent;
+	bool ours;
+};
+
+pid_t
+tree_parent(pid_t pid, char *state)
+{
+	char path[32], text[512], *after_name;
+	int fd, parent = 0;
+	ssize_t n;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof text - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	after_name = strrchr(text, ')'); /* the name may itself have brackets and blanks */
+	if (!after_name || sscanf(after_name + 1, " %c %d", state, &parent) != 2)
+		return 0;
+	return parent;
+}
+
+bool
+tree_contains(pid_t root, pid_t pid)
+{
+	char state;
+
+	/* Bounded, since the chain may change while we climb. */
+	for (int steps = 0; pid > 1 && steps < 1000; steps++) {
+		pid = tree_parent(pid, &state);
+		if (pid == root)
+			return true;
+	}
+	return false;
+}
+
+/* All processes of this machine, or NULL. */
+static struct process *
+list_processes(size_t *count)
+{
+	DIR *proc = opendir("/proc");
+	struct process *list = NULL;
+	size_t n = 0, room = 0;
+	struct dirent *entry;
+	char state;
+
+	while (proc && (entry = readdir(proc))) {
+		struct process p = {.pid = isdigit((unsigned char)*entry->d_name) ? atoi(entry->d_name) : 0};
+
+		if (p.pid <= 0 || (p.parent = tree_parent(p.pid, &state)) == 0)
+			continue;
+		if (n == room) {
+			struct process *more = realloc(list, (room = room ? 2 * room : 256) * sizeof *list);
+
+			if (!more)
+				break;
+			list = more;
+		}
+		list[n++] = p;
+	}
+	if (proc)
+		closedir(proc);
+	*count = n;
+	return list;
+}
+
+static bool
+is_ours(const struct process *list, size_t n, pid_t pid)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i].pid == pid)
+			return list[i].ours;
+	return false;
+}
+
+/* Marks what descends from root; again and again, for a child may stand before its parent. */
+static void
+mark_descendants(struct process *list, size_t n, pid_t root)
+{
+	bool grown = true;
+
+	while (grown) {
+		grown = false;
+		for (size_t i = 0; i < n; i++) {
+			if (list[i].ours || (list[i].parent != root && !is_ours(list, n, list[i].parent)))
+				continue;
+			list[i].ours = grown = true;
+		}
+	}
+}
+
+/* The pid may have been given to a stranger since we looked: hold it fast, look again. */
+static bool
+signal_process(const struct process *p, int sig, bool wake)
+{
+	int fd = pidfd_open(p->pid, 0);
+	char state = 0;
+	bool refused = false;
+
+	if (fd < 0)
+		return false;
+	if (tree_parent(p->pid, &state) == p->parent && state != 'Z') {
+		refused = pidfd_send_signal(fd, sig, NULL, 0) != 0 && errno == EPERM;
+		if (wake)
+			pidfd_send_signal(fd, SIGCONT, NULL, 0);
+	}
+	close(fd);
+	return refused;
+}
+
+int
+tree_signal(pid_t root, int sig, bool wake)
+{
+	size_t n;
+	struct process *list = list_processes(&n);
+	int refused = 0;
+
+	mark_descendants(list, n, root);
+	for (size_t i = 0; i < n; i++)
+		if (list[i].ours)
+			refused += signal_process(&list[i], sig, wake);
+	free(list);
+	return refused;
+}

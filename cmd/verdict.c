@@ -1,0 +1,144 @@
+/* verdict.c - see verdict.h. */
+#include "verdict.h"
+
+#include "parse.h"
+#include "text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* What is shown of things from outside, each cleaned. */
+struct shown {
+	char key[400], words[800], command[200];
+};
+
+static void __attribute__((format(printf, 4, 5)))
+decide(struct verdict *v, int status, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	v->status = status;
+	v->name = name;
+	va_start(ap, fmt);
+	vsnprintf(v->line, sizeof v->line, fmt, ap);
+	va_end(ap);
+}
+
+int
+verdict_exec_status(int error)
+{
+	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+}
+
+static void
+refused(struct verdict *v, const struct plan *p, const struct ending *e, const struct shown *s,
+    const char *holder, int64_t waited)
+{
+	static const struct {
+		int status;
+		const char *name;
+	} by_rc[] = {
+	    [RC_OK] = {STATUS_SYSTEM, "failed"},
+	    [RC_BUSY] = {STATUS_BUSY, "busy"},
+	    [RC_STOP] = {STATUS_SYSTEM, "failed"},
+	    [RC_AGAIN] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_LOST] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_DENIED] = {STATUS_DENIED, "denied"},
+	    [RC_USAGE] = {STATUS_USAGE, "usage"},
+	    [RC_CONFIG] = {STATUS_CONFIG, "refused"},
+	    [RC_PROTOCOL] = {STATUS_PROTOCOL, "protocol"},
+	    [RC_SYSTEM] = {STATUS_SYSTEM, "failed"},
+	};
+	char time[32];
+
+	if (e->value == RC_BUSY && p->wait == 0)
+		decide(v, p->conflict_status, "busy", "%s is held by %s; not waiting (-n), nothing was run", s->key,
+		    holder);
+	else if (e->value == RC_BUSY)
+		decide(v, p->conflict_status, "busy", "%s is still held by %s after %s of waiting (-w); nothing was run",
+		    s->key, holder, duration_text(waited, time, sizeof time));
+	else if (e->too_late)
+		decide(v, STATUS_UNAVAILABLE, "unreachable",
+		    "%s was granted too late to be used: the server or this machine is overloaded; nothing was run, "
+		    "try again",
+		    s->key);
+	else if (e->value == RC_CONFIG && !*s->words)
+		decide(v, STATUS_CONFIG, "refused",
+		    "the server's lease for %s is too short for --grace: ask for a smaller one; nothing was run", s->key);
+	else
+		decide(v, by_rc[e->value].status, by_rc[e->value].name, "cannot take %s: %s; nothing was run", s->key,
+		    s->words);
+}
+
+static void
+lost(struct verdict *v, const struct ending *e, const struct shown *s)
+{
+	static const char *const how[] = {
+	    [LOSS_NONE] = "",
+	    [LOSS_SILENCE] = "the lease could not be renewed in time",
+	    [LOSS_TAKEN] = "it was taken away while the command ran",
+	    [LOSS_FOUND] = "it was no longer ours when the command ended",
+	};
+
+	decide(v, STATUS_LOST, "lost", "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
+	    how[e->loss], *s->words ? " (" : "", s->words, *s->words ? ")" : "",
+	    e->stuck			  ? "the command could NOT be killed and may still be running"
+		: e->loss == LOSS_FOUND ? "another may have run beside it"
+					  : "the command was stopped");
+}
+
+static void
+ended(struct verdict *v, const struct ending *e, const struct shown *s)
+{
+	v->name = "ended";
+	if (WIFSIGNALED(e->value))
+		v->signal = WTERMSIG(e->value);
+	v->status = v->signal ? 128 + v->signal : WEXITSTATUS(e->value);
+	if (e->unconfirmed)
+		snprintf(v->line, sizeof v->line,
+		    "%s: the release was not confirmed (%s); it ends by itself with the lease", s->key, s->words);
+}
+
+struct verdict
+verdict_of(const struct plan *p, const struct ending *e, const char *words, const char *holder, int64_t waited)
+{
+	struct verdict v = {.name = "failed", .status = STATUS_SYSTEM};
+	struct shown s;
+	char time[32];
+
+	text_clean(s.key, sizeof s.key, p->keys[0], strlen(p->keys[0]));
+	text_clean(s.words, sizeof s.words, words, strlen(words));
+	text_clean(s.command, sizeof s.command, p->argv[0], strlen(p->argv[0]));
+	switch (e->kind) {
+	case END_NONE:
+	case END_ORPHANED:
+		break;
+	case END_COMMAND:
+		ended(&v, e, &s);
+		break;
+	case END_EXEC:
+		decide(&v, verdict_exec_status(e->value), "not-executed",
+		    "cannot execute '%s' under %s: %s; the lock was released", s.command, s.key, strerror(e->value));
+		break;
+	case END_REFUSED:
+		refused(&v, p, e, &s, holder, waited);
+		break;
+	case END_INTERRUPTED:
+		v = (struct verdict){.status = 128 + e->value, .signal = e->value, .name = "interrupted"};
+		break;
+	case END_MAX_RUN:
+		decide(&v, STATUS_MAX_RUN, "max-run", "stopped '%s' under %s after --max-run %s%s", s.command, s.key,
+		    duration_text(p->terms.max_run, time, sizeof time),
+		    e->stuck ? "; it could NOT be killed and may still be running" : "; the lock was released");
+		break;
+	case END_LOST:
+		lost(&v, e, &s);
+		break;
+	}
+	if (p->quiet && ((e->kind == END_REFUSED && e->value == RC_BUSY) || e->kind == END_COMMAND))
+		v.line[0] = '\0';
+	return v;
+}
