@@ -39,7 +39,8 @@ USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 
 # Client libraries are taken from archives where there are some: each shared
 # object costs every start of dlock some 40 us (make bench).
-static = $(if $(wildcard $(shell $(PKG_CONFIG) --variable=libdir $(1) 2>/dev/null)/lib$(2).a),-Wl,-Bstatic -l$(2) -Wl,-Bdynamic,-l$(2))
+archive = $(wildcard $(shell $(PKG_CONFIG) --variable=libdir $(1) 2>/dev/null)/lib$(1).a)
+static = $(or $(call archive,$(1)),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null))
 
 # ---- flags ----
 
@@ -49,9 +50,9 @@ HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection 
 	$(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),-fcf-protection=full) -fPIE
 HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 CFLAGS ?= -O2 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION='"$(VERSION)"' $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
 	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK) $(if $(USE_PG),-DHAVE_PG) $(CFLAGS)
-LIBS = $(call static,jansson,jansson) $(if $(USE_REDIS),$(call static,hiredis,hiredis)) -pthread $(LDLIBS)
+LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) -pthread $(LDLIBS)
 
 BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/trace.c backends/file.c \
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
@@ -67,7 +68,14 @@ $(O)/dlock: $(OBJECTS)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(O)/%.o: %.c | $(LUA)
+# Objects made with other flags or backends are no use: this file changes with them.
+$(O)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
+FORCE:
+.SECONDARY: $(LUA)
+
+$(O)/%.o: %.c $(O)/flags | $(LUA)
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<

@@ -41,27 +41,17 @@ no_such(const char *name)
 	return STATUS_USAGE;
 }
 
-/* Output that could not be written must not look like success. */
-static int
-written(void)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return 0;
-	say_last("cannot write to standard output");
-	return STATUS_SYSTEM;
-}
-
 static int
 print_overview(void)
 {
 	puts("dlock runs a command under a distributed lock: never two at once, never without\n"
 	     "the lock, never a lie about it.\n");
 	for (const struct cmd *c = cmds; c->name; c++)
-		printf("  dlock %-8s %-45s %s\n", c->name, c->synopsis, "");
+		printf("  dlock %-8s %s\n", c->name, c->help);
 	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
 	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
 	     "dlock help run lists the options; the manual is dlock(1).");
-	return written();
+	return say_written();
 }
 
 int
@@ -71,7 +61,7 @@ cmd_help(char **words)
 		return print_overview();
 	if (strcmp(*words, "--raw") == 0) {
 		options_print_raw(stdout);
-		return written();
+		return say_written();
 	}
 	if (strcmp(*words, "run") == 0)
 		return cmd_run((char *[]){"--help", NULL});
@@ -85,7 +75,7 @@ cmd_version(char **words)
 	puts("dlock " DLOCK_VERSION);
 	for (size_t i = 0; backends[i]; i++)
 		printf("  %-6s %s\n", backends[i]->name, backends[i]->url_help);
-	return written();
+	return say_written();
 }
 
 /* A descriptor that is closed now would be given to a socket of ours and written to as "stderr". */

@@ -327,6 +327,26 @@ wrong(struct fault *f, const char *fmt, const char *a, const char *b)
 	return PARSED_WRONG;
 }
 
+/* A value to be shown: what is wrong with it must still fit behind it. */
+static const char *
+shorten(const char *value)
+{
+	static char shown[64];
+
+	if (strlen(value) < sizeof shown)
+		return value;
+	snprintf(shown, sizeof shown, "%.*s...", (int)sizeof shown - 4, value);
+	return shown;
+}
+
+/* Shows the name alone: what stands behind the = may be a password. */
+static enum parsed
+unknown_option(struct fault *f, const char *word, size_t n)
+{
+	fault_set(f, RC_USAGE, "unknown option --%.*s (dlock help run lists them)", n < 40 ? (int)n : 40, word);
+	return PARSED_WRONG;
+}
+
 static int
 find_long(const char *name, size_t n)
 {
@@ -355,7 +375,7 @@ note(struct plan *p, struct given *g, int i, const char *value, struct fault *f)
 		g->flag[i] = value;
 		if (options[i].set(p, value, &why))
 			return PARSED_PLAN;
-		fault_set(f, RC_USAGE, "--%s '%s': %s", options[i].name, value, why.text);
+		fault_set(f, RC_USAGE, "--%s '%s': %s", options[i].name, shorten(value), why.text);
 		return PARSED_WRONG;
 	}
 	if (g->flag[i])
@@ -377,9 +397,9 @@ long_option(struct plan *p, struct given *g, char ***words, struct fault *f)
 		return PARSED_PLAN;
 	}
 	if (i < 0)
-		return wrong(f, "unknown option --%s (dlock help run lists them)%s", word, "");
+		return unknown_option(f, word, n);
 	if (!options[i].arg && word[n])
-		return wrong(f, "--%s takes no value, but '%s' is given", options[i].name, word + n + 1);
+		return wrong(f, "--%s takes no value, but '%s' is given", options[i].name, shorten(word + n + 1));
 	if (!options[i].arg)
 		return note(p, g, i, "1", f);
 	if (word[n])
@@ -404,7 +424,7 @@ short_options(struct plan *p, struct given *g, char ***words, struct fault *f)
 			continue;
 		}
 		if (i < 0)
-			return wrong(f, "unknown option -%.1s in '%s' (dlock help run lists them)", c, word);
+			return wrong(f, "unknown option -%.1s%s (dlock help run lists them)", c, "");
 		if (options[i].arg) {
 			value = c[1] ? c + 1 : *(*words);
 			if (!value)
@@ -492,7 +512,7 @@ apply(struct plan *p, const struct given *g, struct fault *f)
 		done = i == OPT_OPTION ? set_options(p, value, &why) : options[i].set(p, value, &why);
 		if (!done) {
 			fault_set(f, RC_USAGE, "%s%s '%s': %s", env ? "" : "--", env ? options[i].env : options[i].name,
-			    value, why.text);
+			    shorten(value), why.text);
 			return PARSED_WRONG;
 		}
 	}
@@ -570,15 +590,15 @@ settle_words(struct plan *p, char **words, struct fault *f)
 		if (!*words)
 			return wrong(f, "no key: say dlock run -k KEY -- COMMAND, with a name for the lock%s%s", "", "");
 		if (!set_key(p, *words, &why))
-			return wrong(f, "key '%s': %s", *words, why.text);
+			return wrong(f, "key '%s': %s", shorten(*words), why.text);
 		words++;
 		if (*words && strcmp(*words, "--") == 0)
 			words++;
 		else if (*words && **words == '-')
-			return wrong(f, "'%s' comes after the key '%s': options go before it", *words, p->keys[0]);
+			return wrong(f, "'%s' comes after the key '%s': options go before it", shorten(*words), p->keys[0]);
 	}
 	if (p->command && *words)
-		return wrong(f, "both --command and '%s' are given: which one is to run?%s", *words, "");
+		return wrong(f, "both --command and '%s' are given: which one is to run?%s", shorten(*words), "");
 	if (p->command) {
 		shell[2] = (char *)p->command;
 		p->argv = shell;

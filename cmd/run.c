@@ -45,7 +45,7 @@ print_run_help(void)
 	puts("\nDURATION: 30, 1.5s, 500ms, 2m, 1h30m, inf.  Each option but -h has a variable,\n"
 	     "such as DLOCK_TTL for --ttl.  Status: the command's own; 75 busy; 79 lock lost;\n"
 	     "124 --max-run; 126, 127 not executable, not found; 64 to 78 nothing was run.");
-	return fflush(stdout) == 0 ? 0 : STATUS_SYSTEM;
+	return say_written();
 }
 
 /* What a shell or a supervisor has set up, to be given back to the command. */

@@ -1,6 +1,8 @@
 /* say.c - see say.h. */
 #include "say.h"
 
+#include "verdict.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -53,4 +55,13 @@ say_last(const char *fmt, ...)
 	say_line(fmt, ap);
 	va_end(ap);
 	errno = error;
+}
+
+int
+say_written(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	say_last("cannot write to standard output: %s", strerror(errno));
+	return STATUS_SYSTEM;
 }

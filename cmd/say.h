@@ -14,6 +14,9 @@ void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same, but waits for room: for the last line. */
 void say_last(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* For the end of a text on stdout: 0, or a complaint and its status if it could not be written. */
+int say_written(void);
+
 /* Would writing to this descriptor go through at once? */
 int say_has_room(int fd);
 

@@ -1,0 +1,579 @@
+/*
+ * redis.c - locks on one Redis server.
+ *
+ *  1. Every operation is one run of lock.lua, atomic on the server, by the
+ *     server's clock; the script's first lines describe what is stored.  All
+ *     keys are declared and share the hash tag {KEY}, encoded.
+ *  2. Each of them is idempotent for an owner, so that one whose answer got
+ *     lost MAY be sent again; renew and release only ever touch a hold or a
+ *     place that is this owner's, and create nothing.
+ *  3. EVALSHA first; NOSCRIPT (a restarted server) is answered with EVAL.
+ *  4. An uncontended acquire, a renewal and a release are one round trip each;
+ *     AUTH and SELECT travel in front of the first one.
+ *  5. A waiter hears of its grant on a second connection, subscribed to a
+ *     channel of its own; it then asks once more, and that request earns the
+ *     lease.  Meanwhile it asks every BEAT, by which it counts as alive for
+ *     ALIVE; the first in line also asks when a holder's lease has run out.
+ *  6. The lease outlives the connection.  One that was idle and is found
+ *     closed is opened anew within the same call.  An answer that is overdue
+ *     closes it (wire.h).
+ *  7. RC_LOST is said on the script's word alone, or when the key has become
+ *     something else (WRONGTYPE); every other trouble while holding is RC_AGAIN.
+ */
+#include "backends/backend.h"
+
+#include "address.h"
+#include "backends/encode.h"
+#include "backends/redis/lock.lua.h"
+#include "wire.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BEAT (3300 * NS_PER_MS)	    /* a waiter asks at least so often, and half a second later at most */
+#define ALIVE (9 * NS_PER_S)	    /* and is believed alive for so long: two beats may be lost */
+#define CONNECT_PATIENCE (5 * NS_PER_S) /* for the first answer, unless -O connect-timeout */
+#define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
+#define ASK_LEAST NS_PER_S	    /* even if --wait is shorter, a server may take so long */
+#define RETRY (250 * NS_PER_MS)	    /* between attempts to reach a server while in the queue */
+
+enum { KEY_ROOM = ENCODED_BYTES + 16, KEYS = 5, ARGS = 3 + KEYS + 8 };
+
+struct redis {
+	struct lock base;
+	const struct want *want;
+	struct address address;
+	char where[WHERE_BYTES];
+	int64_t connect_patience;
+	char keys[KEYS][KEY_ROOM]; /* as in lock.lua; the last one is the channel's beginning */
+	struct wire talk;	   /* questions and answers */
+	struct wire ear;	   /* in the queue: subscribed to our channel */
+	bool asked;		   /* the server may know of us */
+	bool held;
+	unsigned beats; /* for their jitter */
+};
+
+/* An answer of the script, cut to size and checked. */
+struct answer {
+	long long code;
+	long long place, left_ms, held_ms; /* of a waiter */
+	uint64_t token;
+	char holder[RECORD_BYTES];
+};
+
+const struct backend redis_backend;
+
+static struct redis *
+redis_of(struct lock *l)
+{
+	return (struct redis *)l;
+}
+
+/* ---- one question, one answer ---- */
+
+/* What an error reply means, in words. */
+static enum rc
+server_said(struct redis *r, const char *text, struct fault *f)
+{
+	const char *hint;
+	enum rc rc = resp_error(text, &hint);
+
+	return fault_set(f, rc, "%s says '%.200s'%s%s", r->where, text, hint ? ": " : "", hint ? hint : "");
+}
+
+/* Receives a reply that must be +OK. */
+static enum rc
+expect_ok(struct redis *r, struct wire *w, instant until, struct fault *f)
+{
+	redisReply *reply;
+	enum rc rc = wire_receive(w, &reply, until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	if (reply->type == REDIS_REPLY_ERROR)
+		rc = server_said(r, reply->str, f);
+	else if (reply->type != REDIS_REPLY_STATUS || strcmp(reply->str, "OK") != 0)
+		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to a greeting", r->where);
+	freeReplyObject(reply);
+	if (rc != RC_OK)
+		wire_close(w);
+	return rc;
+}
+
+/* AUTH and SELECT, as far as needed, into buf; returns how many answers will come. */
+static int
+write_greeting(struct redis *r, char *buf, size_t size, size_t *used)
+{
+	const char *argv[3] = {"AUTH"};
+	const struct address *a = &r->address;
+	char db[16], *text;
+	int n = 0, argc = 1, length;
+
+	*used = 0;
+	if (*a->password) {
+		if (*a->user)
+			argv[argc++] = a->user;
+		argv[argc++] = a->password;
+		length = redisFormatCommandArgv(&text, argc, argv, NULL);
+		if (length < 0 || (size_t)length > size)
+			return -1;
+		memcpy(buf, text, length);
+		explicit_bzero(text, length);
+		free(text);
+		*used = length;
+		n++;
+	}
+	if (a->db) {
+		snprintf(db, sizeof db, "%d", a->db);
+		*used += snprintf(buf + *used, size - *used, "*2\r\n$6\r\nSELECT\r\n$%zu\r\n%s\r\n", strlen(db), db);
+		n++;
+	}
+	return n;
+}
+
+/* Sends a command on w, which is connected first if need be, and reads what comes before its answer. */
+static enum rc
+send_command(struct redis *r, struct wire *w, const char *command, size_t n, instant until, struct fault *f)
+{
+	char greeting[1024];
+	size_t used = 0;
+	int answers = 0;
+	enum rc rc;
+
+	if (w->fd < 0) {
+		rc = wire_connect(w, &r->address, until, f);
+		if (rc != RC_OK)
+			return rc;
+		answers = write_greeting(r, greeting, sizeof greeting, &used);
+		if (answers < 0)
+			return fault_set(f, RC_SYSTEM, "out of memory");
+	}
+	rc = used ? wire_send(w, greeting, used, until, f) : RC_OK;
+	explicit_bzero(greeting, used);
+	if (rc == RC_OK)
+		rc = wire_send(w, command, n, until, f);
+	for (; rc == RC_OK && answers > 0; answers--)
+		rc = expect_ok(r, w, until, f);
+	return rc;
+}
+
+/* The same, and the answer; a connection that died of idleness gets a second chance. */
+static enum rc
+exchange(struct redis *r, struct wire *w, int argc, const char **argv, const size_t *lengths, instant until,
+    redisReply **reply, struct fault *f)
+{
+	bool idle = w->fd >= 0;
+	char *command;
+	int n = redisFormatCommandArgv(&command, argc, argv, lengths);
+	enum rc rc;
+
+	if (n < 0)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	do {
+		rc = send_command(r, w, command, n, until, f);
+		if (rc == RC_OK)
+			rc = wire_receive(w, reply, until, f);
+		if (rc != RC_AGAIN || !idle)
+			break;
+		idle = false;
+	} while (instant_now() < until);
+	free(command);
+	return rc;
+}
+
+/* Member i of an array as text: a bulk string of less than `size` bytes. */
+static bool
+take_text(const redisReply *reply, size_t i, char *out, size_t size)
+{
+	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
+
+	if (!e || e->type != REDIS_REPLY_STRING || (size_t)e->len >= size || memchr(e->str, '\0', e->len))
+		return false;
+	memcpy(out, e->str, e->len + 1);
+	return true;
+}
+
+static bool
+take_integer(const redisReply *reply, size_t i, long long low, long long *out)
+{
+	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
+
+	if (!e || e->type != REDIS_REPLY_INTEGER || e->integer < low)
+		return false;
+	*out = e->integer;
+	return true;
+}
+
+/* A token is a positive integer that fits a double, as Redis computes with them. */
+static bool
+take_token(const redisReply *reply, size_t i, uint64_t *out)
+{
+	char digits[20];
+
+	if (!take_text(reply, i, digits, sizeof digits) || digits[strspn(digits, "0123456789")] != '\0')
+		return false;
+	*out = strtoull(digits, NULL, 10);
+	return *out > 0 && *out < (1ULL << 53);
+}
+
+/* {1, token} {0, place, left, held, record} {-1, capacity}; renew and release: {code}. */
+static bool
+read_answer(const redisReply *reply, bool acquiring, struct answer *a)
+{
+	if (reply->type != REDIS_REPLY_ARRAY || !take_integer(reply, 0, -1, &a->code) || a->code > 2)
+		return false;
+	if (!acquiring)
+		return true;
+	if (a->code == 1)
+		return take_token(reply, 1, &a->token);
+	if (a->code == 0)
+		return take_integer(reply, 1, 1, &a->place) && take_integer(reply, 2, 0, &a->left_ms) &&
+		    take_integer(reply, 3, -1, &a->held_ms) && take_text(reply, 4, a->holder, sizeof a->holder);
+	return a->code == -1;
+}
+
+/* Runs the script: argv[0] is the operation, the owner is put behind it.  *sent: just before it left. */
+static enum rc
+run_script(struct redis *r, int argc, const char **args, instant until, instant *sent, struct answer *a,
+    struct fault *f)
+{
+	const char *argv[ARGS] = {"EVALSHA", lock_sha1, "5"};
+	size_t lengths[ARGS];
+	redisReply *reply = NULL;
+	int n = 3;
+	enum rc rc;
+
+	for (int i = 0; i < KEYS; i++)
+		argv[n++] = r->keys[i];
+	argv[n++] = args[0];
+	argv[n++] = r->want->owner;
+	for (int i = 1; i < argc; i++)
+		argv[n++] = args[i];
+	for (int i = 0; i < n; i++)
+		lengths[i] = strlen(argv[i]);
+	*sent = instant_now();
+	rc = exchange(r, &r->talk, n, argv, lengths, until, &reply, f);
+	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
+		freeReplyObject(reply);
+		argv[0] = "EVAL";
+		argv[1] = lock_lua;
+		lengths[0] = 4;
+		lengths[1] = sizeof lock_lua;
+		*sent = instant_now();
+		rc = exchange(r, &r->talk, n, argv, lengths, until, &reply, f);
+	}
+	if (rc != RC_OK)
+		return rc;
+	if (reply->type == REDIS_REPLY_ERROR) {
+		rc = server_said(r, reply->str, f);
+	} else if (!read_answer(reply, strcmp(args[0], "acquire") == 0, a)) {
+		wire_close(&r->talk);
+		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's script does not give", r->where);
+	}
+	freeReplyObject(reply);
+	return rc;
+}
+
+/* ---- open ---- */
+
+/* "500ms", "2s": connect-timeout alone needs this, so whole numbers and two units do. */
+static bool
+read_patience(const char *value, int64_t *ns)
+{
+	char *end;
+	long n = strtol(value, &end, 10);
+
+	if (*value < '0' || *value > '9' || n <= 0 || n > 3600000)
+		return false;
+	*ns = strcmp(end, "ms") == 0 ? n * NS_PER_MS : n * NS_PER_S;
+	return strcmp(end, "ms") == 0 || strcmp(end, "s") == 0 || *end == '\0';
+}
+
+static enum rc
+read_setting(struct redis *r, const struct setting *s, struct fault *f)
+{
+	if (strcmp(s->name, "password-file") == 0)
+		return address_read_password(&r->address, s->value, f);
+	if (strcmp(s->name, "connect-timeout") != 0)
+		return fault_set(f, RC_USAGE, "the redis backend has no setting '%s' (there are %s)", s->name,
+		    redis_backend.settings);
+	if (read_patience(s->value, &r->connect_patience))
+		return RC_OK;
+	return fault_set(f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
+}
+
+static void
+name_keys(struct redis *r)
+{
+	static const char *const suffixes[KEYS] = {"h", "i", "q", "l", "w:"};
+	char tag[ENCODED_BYTES];
+
+	key_encode(tag, sizeof tag, r->want->keys[0]);
+	for (size_t i = 0; i < KEYS; i++)
+		snprintf(r->keys[i], sizeof r->keys[i], "dlock:{%s}:%s", tag, suffixes[i]);
+}
+
+static void
+redis_close(struct lock *l)
+{
+	struct redis *r = redis_of(l);
+
+	if (!r)
+		return;
+	wire_close(&r->talk);
+	wire_close(&r->ear);
+	explicit_bzero(&r->address, sizeof r->address);
+	free(r);
+}
+
+static enum rc
+redis_open(struct lock **ret, struct host *host, const struct want *want, struct fault *f)
+{
+	struct redis *r = calloc(1, sizeof *r);
+	enum rc rc;
+
+	if (!r)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	r->base = (struct lock){.ops = &redis_backend, .host = host, .where = r->where};
+	r->want = want;
+	r->connect_patience = CONNECT_PATIENCE;
+	wire_init(&r->talk, host, r->where);
+	wire_init(&r->ear, host, r->where);
+	rc = address_parse(&r->address, want->url, f);
+	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
+		rc = read_setting(r, &want->settings[i], f);
+	if (rc != RC_OK) {
+		redis_close(&r->base);
+		return rc;
+	}
+	address_print(&r->address, r->where, sizeof r->where);
+	name_keys(r);
+	*ret = &r->base;
+	return RC_OK;
+}
+
+/* ---- acquire ---- */
+
+static bool
+is_granted(const struct answer *a)
+{
+	return a->code == 1;
+}
+
+/* Asks for the lock, or for our place in the queue; `alive` 0: do not queue. */
+static enum rc
+ask(struct redis *r, int64_t alive, instant until, struct grant *g, struct answer *a, struct fault *f)
+{
+	char lease[24], patience[24], weight[16], capacity[16];
+	const char *args[] = {"acquire", lease, patience, r->ear.fd >= 0 ? "1" : "0", weight, capacity, r->want->record};
+	instant sent;
+	enum rc rc;
+
+	snprintf(lease, sizeof lease, "%" PRId64, ns_to_ms(r->want->ttl));
+	snprintf(patience, sizeof patience, "%" PRId64, ns_to_ms(alive));
+	snprintf(weight, sizeof weight, "%u", r->want->weight);
+	snprintf(capacity, sizeof capacity, "%u", r->want->capacity);
+	r->asked = true;
+	rc = run_script(r, sizeof args / sizeof *args, args, until, &sent, a, f);
+	if (rc != RC_OK)
+		return rc;
+	if (a->code < 0)
+		return fault_set(f, RC_PROTOCOL, "%s: this key is in use as a lock of another kind (another --limit)",
+		    r->where);
+	if (is_granted(a)) {
+		r->held = true;
+		*g = (struct grant){.tokens = {a->token}, .sent = sent, .lease = r->want->ttl, .anchor = -1};
+		return RC_OK;
+	}
+	r->base.host->seen.position = a->place;
+	r->base.host->seen.held = a->held_ms < 0 ? -1 : a->held_ms * NS_PER_MS;
+	memcpy(r->base.host->seen.holder, a->holder, sizeof a->holder);
+	return RC_OK;
+}
+
+/* Opens the ear: from its answer on, a call to us is heard. */
+static enum rc
+listen_to_calls(struct redis *r, instant until, struct fault *f)
+{
+	char channel[KEY_ROOM + OWNER_CHARS];
+	const char *argv[] = {"SUBSCRIBE", channel};
+	redisReply *reply;
+	enum rc rc;
+
+	snprintf(channel, sizeof channel, "%s%s", r->keys[KEYS - 1], r->want->owner);
+	rc = exchange(r, &r->ear, 2, argv, NULL, until, &reply, f);
+	if (rc != RC_OK)
+		return rc;
+	if (reply->type == REDIS_REPLY_ERROR)
+		rc = server_said(r, reply->str, f);
+	else if (reply->type != REDIS_REPLY_ARRAY)
+		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE", r->where);
+	freeReplyObject(reply);
+	if (rc != RC_OK)
+		wire_close(&r->ear);
+	return rc;
+}
+
+/* When to ask again although nobody called: the next beat, or the end of a lease if we are first. */
+static instant
+next_beat(struct redis *r, const struct answer *a)
+{
+	/* A few bits of the owner and a counter: enough to keep a thousand waiters from asking in step. */
+	int64_t jitter = (r->want->owner[r->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
+	instant now = instant_now(), beat = now + BEAT + jitter;
+
+	if (a->place == 1 && a->left_ms > 0)
+		beat = instant_first(beat, now + (a->left_ms + 5) * NS_PER_MS);
+	return beat;
+}
+
+/* Sleeps until we are called, or it is time to ask again.  RC_BUSY: `until` has come. */
+static enum rc
+await_call(struct redis *r, instant beat, instant until, struct fault *f)
+{
+	redisReply *reply;
+	enum rc rc;
+
+	switch (r->base.host->wait(r->base.host, r->ear.fd, POLLIN, instant_first(beat, until))) {
+	case WOKE_STOP:
+		return RC_STOP;
+	case WOKE_TIMEOUT:
+		return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", r->where) : RC_OK;
+	case WOKE_READY:
+		break;
+	}
+	rc = wire_receive(&r->ear, &reply, instant_now() + ASK_PATIENCE, f);
+	if (rc == RC_OK)
+		freeReplyObject(reply); /* what it says does not matter: we ask */
+	return rc == RC_STOP ? rc : RC_OK;
+}
+
+/* While queued, a server may be away for as long as the lease; `since` is when it left, 0 if it has not. */
+static enum rc
+bear_outage(struct redis *r, enum rc rc, instant until, instant *since, struct fault *f)
+{
+	instant now = instant_now();
+
+	if (rc != RC_AGAIN)
+		return rc;
+	if (*since == 0)
+		*since = now;
+	if (now >= until || now >= instant_after(*since, r->want->ttl))
+		return rc;
+	if (r->base.host->wait(r->base.host, -1, 0, instant_first(now + RETRY, until)) == WOKE_STOP)
+		return RC_STOP;
+	(void)f;
+	return RC_OK;
+}
+
+/* We are in the queue: listen, ask, sleep, until we are granted. */
+static enum rc
+wait_in_queue(struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
+{
+	instant outage = 0;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && !is_granted(a)) {
+		instant patience = instant_now() + ASK_PATIENCE;
+
+		if (r->ear.fd >= 0)
+			rc = await_call(r, next_beat(r, a), until, f);
+		else
+			rc = listen_to_calls(r, patience, f);
+		if (rc == RC_OK)
+			rc = ask(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f);
+		if (rc == RC_OK)
+			outage = 0;
+		else
+			rc = bear_outage(r, rc, until, &outage, f);
+	}
+	return rc;
+}
+
+static enum rc
+redis_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
+{
+	struct redis *r = redis_of(l);
+	instant now = instant_now(), patience = now + r->connect_patience;
+	struct answer a = {0};
+	enum rc rc;
+
+	if (until)
+		patience = instant_first(patience, until > now + ASK_LEAST ? until : now + ASK_LEAST);
+	rc = ask(r, until ? ALIVE : 0, patience, g, &a, f);
+	if (rc == RC_OK && !is_granted(&a)) {
+		if (until)
+			rc = wait_in_queue(r, until, g, &a, f);
+		else
+			rc = fault_set(f, RC_BUSY, "%s: held", r->where);
+	}
+	wire_close(&r->ear);
+	if (rc == RC_BUSY && !until)
+		r->asked = false; /* who does not queue leaves nothing */
+	return rc;
+}
+
+/* ---- renew and release ---- */
+
+static enum rc
+redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+{
+	struct redis *r = redis_of(l);
+	char lease[24];
+	const char *args[] = {"renew", lease};
+	struct answer a;
+	instant sent;
+	enum rc rc;
+
+	snprintf(lease, sizeof lease, "%" PRId64, ns_to_ms(r->want->ttl));
+	rc = run_script(r, 2, args, until, &sent, &a, f);
+	if (rc == RC_OK && a.code == 1) {
+		g->sent = sent;
+		g->lease = r->want->ttl;
+		return RC_OK;
+	}
+	if (rc == RC_OK)
+		return fault_set(f, RC_LOST, "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
+		    r->where);
+	if (rc == RC_PROTOCOL && strstr(f->text, "WRONGTYPE"))
+		return RC_LOST;
+	return rc == RC_STOP ? RC_STOP : RC_AGAIN;
+}
+
+static enum rc
+redis_release(struct lock *l, instant until, struct fault *f)
+{
+	struct redis *r = redis_of(l);
+	const char *args[] = {"release"};
+	struct answer a;
+	instant sent;
+	enum rc rc;
+
+	if (!r->asked)
+		return RC_OK;
+	rc = run_script(r, 1, args, until, &sent, &a, f);
+	if (rc == RC_PROTOCOL && strstr(f->text, "WRONGTYPE"))
+		rc = RC_LOST;
+	if (rc == RC_OK && a.code == 0 && r->held)
+		rc = fault_set(f, RC_LOST, "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
+		    r->where);
+	if (rc == RC_OK || rc == RC_LOST)
+		r->asked = r->held = false;
+	return rc;
+}
+
+const struct backend redis_backend = {
+    .name = "redis",
+    .schemes = "redis redis+unix ",
+    .settings = "password-file, connect-timeout",
+    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path (default: 127.0.0.1:6379)",
+    .caps = CAP_FAIR | CAP_DURABLE,
+    .open = redis_open,
+    .acquire = redis_acquire,
+    .renew = redis_renew,
+    .release = redis_release,
+    .close = redis_close,
+};

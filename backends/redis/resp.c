@@ -1,0 +1,142 @@
+/* resp.c - see resp.h. */
+#include "resp.h"
+
+#include <string.h>
+
+/* The number in a line such as ":-12\r\n" (without its first byte); false: none. */
+static bool
+line_number(const char *s, size_t n, long *ret)
+{
+	bool negative = n > 0 && *s == '-';
+	long value = 0;
+
+	if (negative) {
+		s++;
+		n--;
+	}
+	if (n == 0 || n > 18)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (s[i] < '0' || s[i] > '9')
+			return false;
+		value = value * 10 + s[i] - '0';
+	}
+	*ret = negative ? -value : value;
+	return true;
+}
+
+static ssize_t reply_length(const char *buf, size_t n, int depth);
+
+/* "$N\r\n" of `line` bytes, then N bytes and "\r\n"; N is -1 for nothing. */
+static ssize_t
+bulk_length(const char *buf, size_t n, size_t line, long bytes)
+{
+	size_t end = line + bytes + 2;
+
+	if (bytes == -1)
+		return line;
+	if (bytes < 0 || bytes > RESP_BYTES)
+		return -1;
+	if (n < end)
+		return 0;
+	return memcmp(buf + end - 2, "\r\n", 2) == 0 ? (ssize_t)end : -1;
+}
+
+static ssize_t
+array_length(const char *buf, size_t n, size_t line, long members, int depth)
+{
+	size_t used = line;
+
+	if (members == -1)
+		return line;
+	if (members < 0 || members > RESP_MEMBERS || depth == RESP_DEPTH)
+		return -1;
+	for (long i = 0; i < members; i++) {
+		ssize_t one = reply_length(buf + used, n - used, depth + 1);
+
+		if (one <= 0)
+			return one;
+		used += one;
+	}
+	return used;
+}
+
+static ssize_t
+reply_length(const char *buf, size_t n, int depth)
+{
+	const char *end = n ? memchr(buf, '\n', n) : NULL;
+	size_t line;
+	long number;
+
+	if (n == 0)
+		return 0;
+	if (!strchr("+-:$*", *buf) || !*buf)
+		return -1;
+	if (!end)
+		return n < RESP_BYTES ? 0 : -1;
+	line = end - buf + 1;
+	if (line < 3 || end[-1] != '\r' || memchr(buf, '\r', line - 2))
+		return -1;
+	if (*buf == '+' || *buf == '-')
+		return line;
+	if (!line_number(buf + 1, line - 3, &number))
+		return -1;
+	if (*buf == '$')
+		return bulk_length(buf, n, line, number);
+	if (*buf == '*')
+		return array_length(buf, n, line, number, depth);
+	return line;
+}
+
+ssize_t
+resp_length(const char *buf, size_t n)
+{
+	ssize_t length = reply_length(buf, n, 0);
+
+	if (length > RESP_BYTES || (length == 0 && n >= RESP_BYTES))
+		return -1;
+	return length;
+}
+
+/* In order of search, since an error from within a script names others on its way. */
+static const struct meaning {
+	const char *code;
+	enum rc rc;
+	const char *hint;
+} meanings[] = {
+    {"NOAUTH", RC_DENIED, "it wants a password: put it into the URL or -O password-file=FILE"},
+    {"WRONGPASS", RC_DENIED, "wrong user or password"},
+    {"invalid password", RC_DENIED, "wrong password"},
+    {"AUTH <password> called without any password", RC_DENIED, "it has no password for this user: leave it out"},
+    {"no password is set", RC_DENIED, "it has no password: leave it out"},
+    {"NOPERM", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous"},
+    {"can't run this command", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous"},
+    {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},
+    {"MOVED", RC_CONFIG, "it is one node of a cluster, which this backend cannot use"},
+    {"CROSSSLOT", RC_CONFIG, "it is one node of a cluster, which this backend cannot use"},
+    {"CLUSTERDOWN", RC_CONFIG, "it is one node of a cluster, which this backend cannot use"},
+    {"READONLY", RC_CONFIG, "it is a replica: name the master"},
+    {"DB index is out of range", RC_CONFIG, "it has no such database"},
+    {"unknown command", RC_CONFIG, "it does not know a command that dlock needs"},
+    {"LOADING", RC_AGAIN, "it is still loading its data: try again"},
+    {"MASTERDOWN", RC_AGAIN, "it is a replica without its master"},
+    {"BUSY", RC_AGAIN, "it is busy with a script: try again"},
+    {"OOM", RC_AGAIN, "it is out of memory: raise maxmemory"},
+    {"command not allowed when used memory", RC_AGAIN, "it is out of memory: raise maxmemory"},
+    {"MISCONF", RC_AGAIN, "it cannot save to disk and refuses writes"},
+    {"NOREPLICAS", RC_AGAIN, "too few replicas are connected to it"},
+    {"max number of clients", RC_AGAIN, "it has too many clients: raise maxclients"},
+    {"TRYAGAIN", RC_AGAIN, "try again"},
+};
+
+enum rc
+resp_error(const char *text, const char **hint)
+{
+	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+		if (strstr(text, meanings[i].code)) {
+			*hint = meanings[i].hint;
+			return meanings[i].rc;
+		}
+	*hint = NULL;
+	return RC_PROTOCOL;
+}

@@ -1,0 +1,33 @@
+/*
+ * resp.h - what a Redis server may say to us, before anybody parses it.
+ *
+ * hiredis builds the replies, but trusts lengths that a server announces (it
+ * would allocate 16 GiB for "*2147483647"), so a reply is given to it only
+ * when it is complete and this file has found it small and well-formed.
+ */
+#ifndef DLOCK_REDIS_RESP_H
+#define DLOCK_REDIS_RESP_H
+
+#include "backends/backend.h"
+
+#include <sys/types.h>
+
+enum {
+	RESP_BYTES = 16384, /* the longest reply */
+	RESP_MEMBERS = 16,  /* of one array */
+	RESP_DEPTH = 3,	    /* arrays within arrays */
+};
+
+/*
+ * The length of the first reply in buf[0..n).  0: it is not complete yet.
+ * -1: it is no RESP2, or larger than anything that is said to dlock.
+ */
+ssize_t resp_length(const char *buf, size_t n);
+
+/*
+ * What an error reply means while we ask for or hold a lock: an rc, and in
+ * *hint what the user can do.  RC_AGAIN for everything that may pass.
+ */
+enum rc resp_error(const char *text, const char **hint);
+
+#endif
