@@ -39,7 +39,7 @@ USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 
 # Client libraries are taken from archives where there are some: each shared
 # object costs every start of dlock some 40 us (make bench).
-archive = $(wildcard $(shell $(PKG_CONFIG) --variable=libdir $(1) 2>/dev/null)/lib$(1).a)
+archive = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a))
 static = $(or $(call archive,$(1)),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null))
 
 # ---- flags ----
@@ -89,6 +89,91 @@ $(O)/%.lua.h: %.lua
 	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
 
 -include $(OBJECTS:.o=.d)
+
+# ---- what must be installed, as Debian calls it ----
+
+BUILD_PACKAGES := gcc libc6-dev pkg-config libhiredis-dev libjansson-dev
+CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev redis-server python3-pytest python3-pexpect python3-redis \
+	python3-psutil clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc tmux vim less procps util-linux
+
+# $(call install_missing,packages): says what it does; does nothing when all is there.
+install_missing = missing=; for p in $(1); do dpkg -s $$p 2>/dev/null | grep -q '^Status: .* installed' || \
+	missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+	command -v apt-get >/dev/null || { echo "dlock needs, as Debian calls them:$$missing"; exit 1; }; \
+	echo "installing with apt-get:$$missing"; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	$$sudo apt-get update -qq && $$sudo apt-get install -qq -y --no-install-recommends $$missing >$(O)/apt.log 2>&1 || \
+	{ cat $(O)/apt.log; exit 1; }; fi
+
+.PHONY: deps-build
+deps-build:
+	@mkdir -p $(O); $(call install_missing,$(BUILD_PACKAGES))
+deps:
+	@mkdir -p $(O); $(call install_missing,$(CHECK_PACKAGES))
+
+# ---- to see it work ----
+
+demo: deps-build
+	@$(MAKE) --no-print-directory all
+	@sh tests/demo.sh $(O)/dlock
+
+# ---- to see that it does (a fresh make sees what deps has installed) ----
+
+check: deps
+	@$(MAKE) --no-print-directory all $(O)/dlock-test lint units fuzz-smoke
+	DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test $(PYTHON) -m pytest -q -p no:cacheprovider tests
+
+include tests/units.mk
+
+# Units and the contract once more, with every byte and shift watched.
+SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+sanitize: deps
+	@$(MAKE) --no-print-directory O=$(O)/asan HARDEN= HARDEN_LD= CFLAGS='$(SANITIZE)' all units
+	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/test_contract.py
+
+bench: deps
+	@$(MAKE) --no-print-directory all
+	@DLOCK=$(O)/dlock $(PYTHON) tests/bench.py
+
+# Tools that read; each is to have nothing to say.
+C_FILES = $(wildcard cmd/*.[ch] backends/*.[ch] backends/*/*.[ch])
+TIDY := -*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result
+lint: $(LUA) $(O)/flags
+	@echo "  LINT  clang (warnings)"
+	$(Q)for f in $(SOURCES); do clang $(filter-out -MMD -MP -fstack-clash-protection,$(ALL_CFLAGS)) -Werror -fsyntax-only $$f || exit 1; done
+	@echo "  LINT  clang-tidy"
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)' $(SOURCES) -- \
+		$(filter-out -MMD -MP -fcf-protection=full,$(ALL_CFLAGS)) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
+	@echo "  LINT  cppcheck"
+	$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
+		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -I. -I$(O) --suppress=missingIncludeSystem $(SOURCES)
+	@echo "  LINT  shellcheck, mandoc"
+	$(Q)shellcheck .ci/run tests/*.sh completions/dlock.bash
+	$(Q)mandoc -T lint -W style man/*.[17]
+	@echo "  LINT  the law of the house"
+	$(Q)! grep -nE '#include "(cmd/|step|plan|child|front|keeper)' $(BACKENDS)
+	$(Q)! grep -nE '\<(printf|fprintf|exit|_exit|fork|signal|sigaction)\(' $(BACKENDS)
+	$(Q)! grep -nE '\<(gets|strcat|sprintf|vsprintf|alloca)\(' $(C_FILES)
+
+format:
+	clang-format -i $(C_FILES)
+
+# ---- to use it ----
+
+install: all
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(BASHCOMPDIR) $(DESTDIR)$(ZSHCOMPDIR) \
+		$(DESTDIR)$(FISHCOMPDIR)
+	install -m 755 $(O)/dlock $(DESTDIR)$(BINDIR)/dlock
+	install -m 644 man/dlock.1 $(DESTDIR)$(MANDIR)/man1/dlock.1
+	install -m 644 completions/dlock.bash $(DESTDIR)$(BASHCOMPDIR)/dlock
+	install -m 644 completions/_dlock $(DESTDIR)$(ZSHCOMPDIR)/_dlock
+	install -m 644 completions/dlock.fish $(DESTDIR)$(FISHCOMPDIR)/dlock.fish
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/dlock $(DESTDIR)$(MANDIR)/man1/dlock.1 $(DESTDIR)$(BASHCOMPDIR)/dlock \
+		$(DESTDIR)$(ZSHCOMPDIR)/_dlock $(DESTDIR)$(FISHCOMPDIR)/dlock.fish
 
 clean:
 	rm -rf build

@@ -292,12 +292,16 @@ check_directory(struct file *f, const struct stat *st, struct fault *fault)
 static enum rc
 open_directory(struct file *f, struct fault *fault)
 {
+	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (f->ours ? O_NOFOLLOW : 0);
 	struct stat st;
 	enum rc rc;
 
-	if (f->ours && mkdir(f->dir, 0700) != 0 && errno != EEXIST)
-		return failed(f, "cannot make the directory", fault);
-	f->dirfd = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (f->ours ? O_NOFOLLOW : 0));
+	f->dirfd = open(f->dir, flags);
+	if (f->dirfd < 0 && errno == ENOENT && f->ours) {
+		if (mkdir(f->dir, 0700) != 0 && errno != EEXIST)
+			return failed(f, "cannot make the directory", fault);
+		f->dirfd = open(f->dir, flags);
+	}
 	if (f->dirfd < 0 && !f->ours && errno == ENOENT)
 		return fault_set(fault, RC_CONFIG, "%s: there is no such directory: mkdir it first", f->where);
 	if (f->dirfd < 0 && errno == ENOTDIR)

@@ -2,6 +2,7 @@
 #include "child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,13 +110,13 @@ look_at(const char *path)
 {
 	struct stat st;
 
-	if (stat(path, &st) != 0)
+	if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) != 0)
 		return errno == ENOENT || errno == ENOTDIR ? 127 : 126;
-	if (S_ISDIR(st.st_mode)) {
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		errno = EISDIR;
 		return 126;
 	}
-	return eaccess(path, X_OK) == 0 ? 0 : 126;
+	return 0;
 }
 
 int

@@ -32,7 +32,6 @@ struct front {
 	int anchor;   /* keeps a kernel lock while we live; -1 */
 	struct loop loop;
 	struct progress progress;
-	bool running; /* the keeper has told us of a grant */
 	instant interrupt_by, settle_by; /* NEVER: not counting */
 	int interrupt;
 	struct ending ending;
@@ -104,11 +103,25 @@ take_over(struct front *f, const char *why)
 
 /* ---- watching the keeper ---- */
 
+static bool
+is_running(const struct front *f)
+{
+	return atomic_load(&f->shared->granted);
+}
+
+/*
+ * Before the grant: no deadline can fall due earlier than one of a lease that
+ * is asked for just now, so looking again by then is soon enough.
+ */
 static instant
 watch_next(const struct front *f)
 {
-	instant next = instant_first(f->interrupt_by, f->settle_by);
+	instant next = instant_first(f->interrupt_by, f->settle_by), term_at, kill_at;
 
+	if (!is_running(f)) {
+		lease_deadlines(instant_now(), f->plan->terms.ttl, f->plan->terms.grace, &term_at, &kill_at);
+		return instant_first(next, term_at);
+	}
 	if (!atomic_load(&f->shared->settled) && !atomic_load(&f->shared->stopping))
 		next = instant_first(next, instant_after(atomic_load(&f->shared->term_at), SLACK));
 	return f->settle_by != NEVER ? next
@@ -118,6 +131,8 @@ watch_next(const struct front *f)
 static void
 watch(struct front *f, instant now)
 {
+	if (is_running(f))
+		f->interrupt_by = NEVER; /* it came too late: the command has got it instead */
 	if (now >= f->interrupt_by) {
 		kill_everything(f);
 		finish(f, (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
@@ -189,7 +204,7 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 		reap(f);
 		return;
 	}
-	if (!f->running && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
+	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
 		progress_pause(&f->progress);
 		stop_here(sig);
 		return;
@@ -197,7 +212,7 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
 	link_send(f->link, &m, -1);
-	if (!f->running && m.ends && f->interrupt_by == NEVER) {
+	if (!is_running(f) && m.ends && f->interrupt_by == NEVER) {
 		f->interrupt = sig;
 		f->interrupt_by = instant_now() + INTERRUPT_PATIENCE;
 	}
@@ -244,8 +259,6 @@ take_message(struct front *f, const struct msg *m, int fd)
 		break;
 	case MSG_GRANTED:
 		f->anchor = fd;
-		f->running = true;
-		f->interrupt_by = NEVER; /* it came too late: the command has got it instead */
 		progress_end(&f->progress, m->token);
 		break;
 	case MSG_STOPPED:

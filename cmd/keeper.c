@@ -33,8 +33,9 @@ struct keeper {
 	struct lock *lock;
 	struct grant grant;
 	struct fault fault; /* of the call that decided the ending */
-	unsigned shown;	    /* position last told to the front, + 1 */
-	char shown_holder[RECORD_BYTES];
+	bool spoke;	    /* the front knows that we wait: */
+	unsigned shown;	    /* at this place in the queue, */
+	char shown_holder[RECORD_BYTES]; /* for this one */
 
 	struct keep keep;
 	unsigned todo; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT: for the main line */
@@ -63,22 +64,31 @@ tell_trace(void *ctx, const char *line)
 	tell(ctx, MSG_TRACE, 0, line);
 }
 
-/* With the descriptor whose being open keeps the lock, if there is one. */
+/*
+ * With the descriptor whose being open keeps the lock, if there is one.  A front
+ * that has nothing to do about it is left asleep: waking it would cost the
+ * command's start more than anything else here.  By itself it looks at the
+ * deadlines in time for a lease of the ttl that begins when the answer comes;
+ * it must be told of a shorter one, and of one whose answer took its time.
+ */
 static void
 tell_grant(struct keeper *k)
 {
 	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.tokens[0]};
+	bool needed = k->grant.anchor >= 0 || k->spoke || k->plan->status_fd >= 0 ||
+	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
 
-	if (k->link >= 0)
+	if (k->link >= 0 && needed)
 		link_send(k->link, &m, k->grant.anchor);
 }
 
 static void
 tell_waiting(struct keeper *k)
 {
-	if (k->shown == k->host.seen.position + 1 && strcmp(k->shown_holder, k->host.seen.holder) == 0)
+	if (k->shown == k->host.seen.position && strcmp(k->shown_holder, k->host.seen.holder) == 0)
 		return;
-	k->shown = k->host.seen.position + 1;
+	k->shown = k->host.seen.position;
+	k->spoke = true;
 	memcpy(k->shown_holder, k->host.seen.holder, sizeof k->shown_holder);
 	tell(k, MSG_WAITING, k->host.seen.position, k->host.seen.holder);
 }
@@ -184,7 +194,8 @@ check_gate(struct keeper *k)
 	case GATE_WAITING:
 		break;
 	case GATE_STARTED:
-		tell(k, MSG_STARTED, k->child.pid, "");
+		if (k->plan->status_fd >= 0)
+			tell(k, MSG_STARTED, k->child.pid, "");
 		react(k, EV_STARTED, 0);
 		break;
 	case GATE_FAILED:
