@@ -130,7 +130,7 @@ child_find(const char *name, char *path, size_t size)
 			errno = ENAMETOOLONG;
 			return 126;
 		}
-		strcpy(path, name);
+		memcpy(path, name, strlen(name) + 1);
 		return look_at(path);
 	}
 	if (!dirs)

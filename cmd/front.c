@@ -309,8 +309,15 @@ hear_keeper(struct front *f)
 static void
 await_keeper(struct front *f)
 {
-	while (f->keeper && !atomic_load(&f->shared->lingers) && waitpid(f->keeper, NULL, 0) < 0 && errno == EINTR)
-		continue;
+	instant patience = instant_now() + NS_PER_S;
+	struct signalfd_siginfo info;
+	struct pollfd set[LOOP_OWN];
+
+	for (reap(f); f->keeper && !atomic_load(&f->shared->lingers) && instant_now() < patience; reap(f)) {
+		loop_wait(&f->loop, set, LOOP_OWN, patience);
+		while (loop_signal(&f->loop, &info))
+			continue;
+	}
 }
 
 struct verdict

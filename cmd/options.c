@@ -103,39 +103,44 @@ set_url(struct plan *p, const char *value, struct fault *f)
 	return true;
 }
 
+/* One NAME=VALUE of n bytes. */
 static bool
-add_setting(struct plan *p, char *text, struct fault *f)
+add_setting(struct plan *p, const char *text, size_t n, struct fault *f)
 {
-	char *equals = strchr(text, '=');
+	const char *equals = memchr(text, '=', n);
+	char *copy = p->settings_text + p->settings_used;
 
 	if (!equals || equals == text)
 		return refuse(f, "a backend's setting is written NAME=VALUE");
-	if (p->nsettings == SETTINGS_MAX)
-		return refuse(f, "too many settings");
-	*equals = '\0';
-	p->settings[p->nsettings++] = (struct setting){text, equals + 1};
+	if (p->nsettings == SETTINGS_MAX || p->settings_used + n + 1 > SETTINGS_BYTES)
+		return refuse(f, "these are too many, or too long");
+	memcpy(copy, text, n);
+	copy[n] = '\0';
+	copy[equals - text] = '\0';
+	p->settings[p->nsettings++] = (struct setting){copy, copy + (equals - text) + 1};
+	p->settings_used += n + 1;
 	return true;
 }
 
 static bool
 set_option(struct plan *p, const char *value, struct fault *f)
 {
-	char *copy = strdup(value);
-
-	return copy ? add_setting(p, copy, f) : refuse(f, "out of memory");
+	return add_setting(p, value, strlen(value), f);
 }
 
 /* DLOCK_OPTION: several settings, blanks between them. */
 static bool
 set_options(struct plan *p, const char *value, struct fault *f)
 {
-	char *copy = strdup(value), *rest, *word;
+	static const char blanks[] = " \t\n";
 
-	if (!copy)
-		return refuse(f, "out of memory");
-	for (word = strtok_r(copy, " \t\n", &rest); word; word = strtok_r(NULL, " \t\n", &rest))
-		if (!add_setting(p, word, f))
+	for (value += strspn(value, blanks); *value; value += strspn(value, blanks)) {
+		size_t n = strcspn(value, blanks);
+
+		if (!add_setting(p, value, n, f))
 			return false;
+		value += n;
+	}
 	return true;
 }
 

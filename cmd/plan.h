@@ -10,7 +10,7 @@
 
 #include <signal.h>
 
-enum { SETTINGS_MAX = 32 };
+enum { SETTINGS_MAX = 32, SETTINGS_BYTES = 8192 };
 
 struct plan {
 	const char *keys[KEYS_MAX];
@@ -20,6 +20,8 @@ struct plan {
 	bool url_stated; /* by this run, not by an enclosing dlock */
 	struct setting settings[SETTINGS_MAX];
 	size_t nsettings;
+	char settings_text[SETTINGS_BYTES]; /* what `settings` points into */
+	size_t settings_used;
 
 	int64_t wait; /* 0: do not wait; NEVER: for ever */
 	int conflict_status;

@@ -37,7 +37,7 @@ static void
 host_name(char *out, size_t size)
 {
 	if (gethostname(out, size) != 0)
-		strcpy(out, "localhost");
+		snprintf(out, size, "localhost");
 	out[size - 1] = '\0';
 }
 

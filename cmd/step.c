@@ -359,7 +359,7 @@ give_back(struct keep *k, instant now, struct actions *a)
 	}
 	if (k->call == CALL_RELEASE)
 		return;
-	if (k->ending.kind == END_INTERRUPTED)
+	if (k->ending.kind == END_INTERRUPTED || k->ending.kind == END_REFUSED)
 		until = now + WITHDRAW_PATIENCE;
 	if (k->ending.kind == END_LOST)
 		until = instant_first(until, instant_after(k->sent, k->lease));

@@ -32,7 +32,7 @@
 #define KILL_AGAIN (10 * NS_PER_MS)	  /* pause between two sweeps of a dying tree */
 #define KILL_PATIENCE (5 * NS_PER_S)	  /* after which a tree counts as beyond us */
 #define RELEASE_PATIENCE (2 * NS_PER_S)	  /* for the answer to a release */
-#define WITHDRAW_PATIENCE (800 * NS_PER_MS) /* the same when a person pressed Ctrl-C */
+#define WITHDRAW_PATIENCE (800 * NS_PER_MS) /* the same when nothing was granted, or a person pressed Ctrl-C */
 
 /* What the user asked for, as far as time is concerned. */
 struct terms {

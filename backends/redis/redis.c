@@ -88,7 +88,7 @@ server_said(struct redis *r, const char *text, struct fault *f)
 static enum rc
 expect_ok(struct redis *r, struct wire *w, instant until, struct fault *f)
 {
-	redisReply *reply;
+	redisReply *reply = NULL;
 	enum rc rc = wire_receive(w, &reply, until, f);
 
 	if (rc != RC_OK)
@@ -151,6 +151,7 @@ send_command(struct redis *r, struct wire *w, const char *command, size_t n, ins
 		if (answers < 0)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 	}
+	r->asked = true; /* from here on the server may know of us */
 	rc = used ? wire_send(w, greeting, used, until, f) : RC_OK;
 	explicit_bzero(greeting, used);
 	if (rc == RC_OK)
@@ -376,7 +377,6 @@ ask(struct redis *r, int64_t alive, instant until, struct grant *g, struct answe
 	snprintf(patience, sizeof patience, "%" PRId64, ns_to_ms(alive));
 	snprintf(weight, sizeof weight, "%u", r->want->weight);
 	snprintf(capacity, sizeof capacity, "%u", r->want->capacity);
-	r->asked = true;
 	rc = run_script(r, sizeof args / sizeof *args, args, until, &sent, a, f);
 	if (rc != RC_OK)
 		return rc;
@@ -400,12 +400,12 @@ listen_to_calls(struct redis *r, instant until, struct fault *f)
 {
 	char channel[KEY_ROOM + OWNER_CHARS];
 	const char *argv[] = {"SUBSCRIBE", channel};
-	redisReply *reply;
+	redisReply *reply = NULL;
 	enum rc rc;
 
 	snprintf(channel, sizeof channel, "%s%s", r->keys[KEYS - 1], r->want->owner);
 	rc = exchange(r, &r->ear, 2, argv, NULL, until, &reply, f);
-	if (rc != RC_OK)
+	if (rc != RC_OK || !reply)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR)
 		rc = server_said(r, reply->str, f);
@@ -434,7 +434,7 @@ next_beat(struct redis *r, const struct answer *a)
 static enum rc
 await_call(struct redis *r, instant beat, instant until, struct fault *f)
 {
-	redisReply *reply;
+	redisReply *reply = NULL;
 	enum rc rc;
 
 	switch (r->base.host->wait(r->base.host, r->ear.fd, POLLIN, instant_first(beat, until))) {
@@ -569,7 +569,7 @@ const struct backend redis_backend = {
     .name = "redis",
     .schemes = "redis redis+unix ",
     .settings = "password-file, connect-timeout",
-    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path (default: 127.0.0.1:6379)",
+    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path",
     .caps = CAP_FAIR | CAP_DURABLE,
     .open = redis_open,
     .acquire = redis_acquire,

@@ -105,6 +105,7 @@ static const struct meaning {
 	const char *hint;
 } meanings[] = {
     {"NOAUTH", RC_DENIED, "it wants a password: put it into the URL or -O password-file=FILE"},
+    {"unauthenticated", RC_DENIED, "it wants a password: put it into the URL or -O password-file=FILE"},
     {"WRONGPASS", RC_DENIED, "wrong user or password"},
     {"invalid password", RC_DENIED, "wrong password"},
     {"AUTH <password> called without any password", RC_DENIED, "it has no password for this user: leave it out"},
