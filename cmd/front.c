@@ -354,7 +354,9 @@ front_run(const struct run *r, pid_t keeper)
 			take_signal(&f, &info);
 		if (!f.over)
 			watch(&f, instant_now());
-		if (!f.over)
+		if (!f.over && is_running(&f))
+			progress_end(&f.progress, 0);
+		else if (!f.over)
 			progress_tick(&f.progress, instant_now());
 	}
 	progress_end(&f.progress, 0);
