@@ -20,30 +20,50 @@ enum join_verb { JOIN_HOLD = 1, JOIN_CHECK };
 struct join_ask {
 	int version;
 	enum join_verb verb;
-	char place[PLACE_BYTES]; /* key, backend, and server if stated: see write_place() */
+	bool anywhere; /* the place is not stated: only backend and key count */
+	char backend[16];
+	char key[KEY_BYTES + 1];
+	char place[PLACE_BYTES];
 };
 
 struct join_answer {
 	int version;
 	struct join_offer offer;
+	char place[PLACE_BYTES];
 };
 
-/* "backend \n key \n [url \n settings...]": what makes two locks the same lock. */
+/* "URL\nNAME=VALUE\n...\n": with backend and key, what makes two locks the same lock. */
 static bool
-write_place(char *out, const struct plan *p, bool with_server)
+write_place(char *out, const struct want *w)
 {
-	int n = snprintf(out, PLACE_BYTES, "%s\n%s\n%s", p->backend->name, p->keys[0],
-	    with_server && p->url ? p->url : "");
+	int n = snprintf(out, PLACE_BYTES, "%s\n", w->url ? w->url : "");
 
-	for (size_t i = 0; with_server && i < p->nsettings && n > 0 && n < PLACE_BYTES; i++)
-		n += snprintf(out + n, PLACE_BYTES - n, "\n%s=%s", p->settings[i].name, p->settings[i].value);
+	for (size_t i = 0; i < w->nsettings && n > 0 && n < PLACE_BYTES; i++)
+		n += snprintf(out + n, PLACE_BYTES - n, "%s=%s\n", w->settings[i].name, w->settings[i].value);
 	return n > 0 && n < PLACE_BYTES;
 }
 
-static bool
-states_server(const struct plan *p)
+/* The way back; `place` is cut up and kept. */
+static void
+read_place(char *place, struct want *w)
 {
-	return p->url_stated || p->nsettings > 0;
+	static struct setting settings[SETTINGS_MAX];
+	char *rest, *url = place, *line = place + strcspn(place, "\n");
+
+	if (!*line)
+		return;
+	*line++ = '\0';
+	w->url = *url ? url : NULL;
+	for (line = strtok_r(line, "\n", &rest); line && w->nsettings < SETTINGS_MAX;
+	     line = strtok_r(NULL, "\n", &rest)) {
+		char *equals = strchr(line, '=');
+
+		if (!equals)
+			continue;
+		*equals = '\0';
+		settings[w->nsettings++] = (struct setting){line, equals + 1};
+	}
+	w->settings = settings;
 }
 
 /* ---- the outer side ---- */
@@ -103,48 +123,49 @@ welcome(struct join_server *s)
 }
 
 static bool
-is_same_lock(const struct join_ask *ask, const struct plan *p)
+is_same_lock(const struct join_ask *ask, const struct plan *p, const char *place)
 {
-	char bare[PLACE_BYTES], full[PLACE_BYTES];
-
-	if (ask->version != JOIN_VERSION || !memchr(ask->place, '\0', sizeof ask->place))
-		return false;
-	return (write_place(bare, p, false) && strcmp(ask->place, bare) == 0) ||
-	    (write_place(full, p, true) && strcmp(ask->place, full) == 0);
+	return strncmp(ask->backend, p->backend->name, sizeof ask->backend) == 0 &&
+	    strncmp(ask->key, p->keys[0], sizeof ask->key) == 0 &&
+	    (ask->anywhere || strncmp(ask->place, place, sizeof ask->place) == 0);
 }
 
 /* By how many the joined holds have grown. */
 static int
-serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct join_offer *offer)
+serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct want *w,
+    const struct join_offer *offer)
 {
-	struct join_answer answer = {.version = JOIN_VERSION};
-	struct join_ask ask;
+	static struct join_answer answer; /* large */
+	static struct join_ask ask;
 	ssize_t n = recv(s->guests[i].fd, &ask, sizeof ask, MSG_DONTWAIT);
 	bool held = s->guests[i].holds;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n != sizeof ask || !is_same_lock(&ask, p)) {
-		if (n == sizeof ask)
-			send(s->guests[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+	answer = (struct join_answer){.version = JOIN_VERSION};
+	if (n == sizeof ask && ask.version == JOIN_VERSION && write_place(answer.place, w)) {
+		if (is_same_lock(&ask, p, answer.place))
+			answer.offer = *offer;
+		send(s->guests[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+	if (!answer.offer.ours) {
 		close(s->guests[i].fd);
 		s->guests[i].fd = -1;
 		return held ? -1 : 0;
 	}
-	answer.offer = *offer;
-	s->guests[i].holds = held || (offer->ours && ask.verb == JOIN_HOLD);
-	send(s->guests[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+	s->guests[i].holds = held || ask.verb == JOIN_HOLD;
 	return s->guests[i].holds - held;
 }
 
 int
-join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct join_offer *offer)
+join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct want *w,
+    const struct join_offer *offer)
 {
 	int grown = 0;
 
 	for (size_t i = 0; i < s->used; i++)
 		if (s->guests[i].fd >= 0 && set[1 + i].revents)
-			grown += serve_guest(s, i, p, offer);
+			grown += serve_guest(s, i, p, w, offer);
 	if (set[0].revents)
 		welcome(s);
 	return grown;
@@ -155,24 +176,36 @@ join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p
 struct join {
 	struct lock base;
 	const struct plan *plan;
+	const struct want *want;
 	int fd;
+	struct join_answer answer; /* the last one */
 };
 
 static const struct backend join_backend;
 
+static void
+write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
+{
+	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb, .anywhere = j->plan->inherits};
+	snprintf(a->backend, sizeof a->backend, "%s", j->plan->backend->name);
+	snprintf(a->key, sizeof a->key, "%s", j->plan->keys[0]);
+	if (!write_place(a->place, j->want))
+		a->version = 0; /* too long to be compared: never the same */
+}
+
 static enum rc
 ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct fault *f)
 {
-	struct join_ask a = {.version = JOIN_VERSION, .verb = verb};
-	struct join_answer answer;
+	static struct join_ask a; /* large */
 
-	write_place(a.place, j->plan, states_server(j->plan));
+	j->answer.version = 0;
+	write_ask(&a, j, verb);
 	if (send(j->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof a)
 		return fault_set(f, RC_LOST, "the enclosing dlock has ended");
 	for (;;) {
-		ssize_t n = recv(j->fd, &answer, sizeof answer, MSG_DONTWAIT);
+		ssize_t n = recv(j->fd, &j->answer, sizeof j->answer, MSG_DONTWAIT);
 
-		if (n == sizeof answer && answer.version == JOIN_VERSION && answer.offer.ours)
+		if (n == sizeof j->answer && j->answer.version == JOIN_VERSION && j->answer.offer.ours)
 			break;
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -185,9 +218,9 @@ ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct 
 			return RC_STOP;
 		}
 	}
-	g->tokens[0] = answer.offer.token;
-	g->sent = answer.offer.sent;
-	g->lease = answer.offer.lease;
+	g->tokens[0] = j->answer.offer.token;
+	g->sent = j->answer.offer.sent;
+	g->lease = j->answer.offer.lease;
 	g->anchor = -1;
 	return RC_OK;
 }
@@ -259,14 +292,26 @@ connect_to(const char *address, size_t n)
 	return -1;
 }
 
+/* Takes over the place that the nearest enclosing dlock has told, once. */
+static void
+inherit_place(const struct join *j, struct want *want, bool *done)
+{
+	static char place[PLACE_BYTES];
+
+	if (*done || !j->plan->inherits || j->answer.version != JOIN_VERSION || want->nsettings > 0)
+		return;
+	memcpy(place, j->answer.place, sizeof place);
+	place[sizeof place - 1] = '\0';
+	read_place(place, want);
+	*done = true;
+}
+
 struct lock *
-join_open(struct host *host, const struct plan *p)
+join_open(struct host *host, const struct plan *p, struct want *want)
 {
 	const char *address = getenv("DLOCK_KEEPER");
-	char place[PLACE_BYTES];
+	bool placed = false;
 
-	if (!write_place(place, p, true))
-		return NULL;
 	while (address && *address) {
 		size_t n = strcspn(address, " ");
 		struct join *j = calloc(1, sizeof *j);
@@ -278,10 +323,12 @@ join_open(struct host *host, const struct plan *p)
 		*j = (struct join){
 		    .base = {.ops = &join_backend, .host = host, .where = "the enclosing dlock"},
 		    .plan = p,
+		    .want = want,
 		    .fd = connect_to(address, n),
 		};
 		if (j->fd >= 0 && ask(j, JOIN_CHECK, instant_now() + JOIN_PATIENCE, &g, &f) == RC_OK)
 			return &j->base;
+		inherit_place(j, want, &placed);
 		join_close(&j->base);
 		address += n + strspn(address + n, " ");
 	}

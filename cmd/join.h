@@ -11,6 +11,10 @@
  * the last joined hold has ended; when it loses the lock it kills its tree, of
  * which the inner dlock is a part, and tells "lost" to whoever asks.
  *
+ * An inner run for another key that names no place (no -b, -u, or variable of
+ * its own) is told the outer one's server, so that it does not end up on
+ * another one without a word.
+ *
  * The inner side is a backend like any other (join_open gives its lock), so
  * nothing else in the house knows about nesting.
  */
@@ -53,14 +57,16 @@ struct join_offer {
  * Serves what join_poll() saw; returns by how many the number of joined holds
  * has grown (or, negative, shrunk).
  */
-int join_serve(struct join_server *, const struct pollfd *set, const struct plan *, const struct join_offer *);
+int join_serve(struct join_server *, const struct pollfd *set, const struct plan *, const struct want *,
+    const struct join_offer *);
 
 /* ---- the inner side ---- */
 
 /*
  * If a keeper in DLOCK_KEEPER holds the plan's key, a lock that joins it.
- * NULL otherwise: take the lock from the server.
+ * NULL otherwise: take the lock from the server; for a plan that inherits its
+ * place, want->url and want->settings are then the enclosing dlock's.
  */
-struct lock *join_open(struct host *, const struct plan *);
+struct lock *join_open(struct host *, const struct plan *, struct want *want);
 
 #endif

@@ -151,7 +151,7 @@ carry_out(struct keeper *k, const struct actions *a)
 		stop_tree(k);
 	if (a->set & DO_KILL)
 		tree_signal(getpid(), SIGKILL, false);
-	if (k->keep.phase > PH_HOLD && k->keep.phase != PH_OVER)
+	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k, false);
 	if (a->set & DO_REPORT) {
 		atomic_store(&k->shared->lingers, k->keep.phase == PH_LINGER);
@@ -214,6 +214,8 @@ command_changed(struct keeper *k, int status)
 		wake_front(k);
 	} else {
 		check_gate(k); /* "could not be executed" comes before "has ended" */
+		if (k->keep.phase == PH_ASK)
+			fault_set(&k->fault, RC_SYSTEM, "the process that was to become the command was killed");
 		atomic_store(&k->shared->command, 0);
 		react(k, EV_ENDED, status);
 	}
@@ -277,7 +279,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .sent = k->keep.sent,
 	    .lease = k->keep.lease,
 	};
-	int grown = join_serve(&k->joins, set, k->plan, &offer);
+	int grown = join_serve(&k->joins, set, k->plan, &k->want, &offer);
 
 	for (; grown > 0; grown--)
 		react(k, EV_JOINED, 0);
@@ -349,7 +351,7 @@ open_lock(struct keeper *k)
 	    .weight = 1,
 	};
 	memcpy(k->want.keys, p->keys, sizeof k->want.keys);
-	k->lock = join_open(&k->host, p);
+	k->lock = join_open(&k->host, p, &k->want);
 	if (!k->lock && !p->backend->open)
 		return fault_set(&k->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
 		    p->backend->name);

@@ -567,7 +567,6 @@ settle_place(struct plan *p, const struct given *g, struct fault *f)
 		return wrong(f,
 		    "no backend named: say -b NAME or -u URL, or set DLOCK_BACKEND or DLOCK_URL (there are %s)%s",
 		    names, "");
-	p->url_stated = p->url != NULL;
 	if (p->url)
 		return g->flag[OPT_URL] && !hide_password(p, (char *)g->flag[OPT_URL])
 		    ? wrong(f, "out of memory%s%s", "", "")
@@ -579,7 +578,7 @@ settle_place(struct plan *p, const struct given *g, struct fault *f)
 	if (c && backend_of_url(c) != p->backend)
 		return wrong(f, "%s is not a URL of %s", name, p->backend->name);
 	p->url = c;
-	p->url_stated = c != NULL;
+	p->inherits = !c && !g->flag[OPT_BACKEND] && is_nested();
 	return PARSED_PLAN;
 }
 

@@ -17,7 +17,7 @@ struct plan {
 	size_t nkeys;
 	const struct backend *backend;
 	const char *url; /* NULL: the backend's default */
-	bool url_stated; /* by this run, not by an enclosing dlock */
+	bool inherits;	 /* names no place itself: an enclosing dlock's counts */
 	struct setting settings[SETTINGS_MAX];
 	size_t nsettings;
 	char settings_text[SETTINGS_BYTES]; /* what `settings` points into */

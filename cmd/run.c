@@ -94,20 +94,6 @@ complain_about_system(const char *key, const char *what)
 	return STATUS_SYSTEM;
 }
 
-/* The command must exist before we ask for its lock; that it does not change until then, nobody promises. */
-static int
-find_command(const struct plan *p, char *path, size_t size)
-{
-	char name[300], key[400];
-	int status = child_find(p->argv[0], path, size);
-
-	if (status != 0)
-		say_last("cannot execute '%s' under %s: %s; no lock was asked for",
-		    text_clean(name, sizeof name, p->argv[0], strlen(p->argv[0])),
-		    text_clean(key, sizeof key, p->keys[0], strlen(p->keys[0])), strerror(errno));
-	return status;
-}
-
 /* As the command did: loops in shells stop on Ctrl-C only when they see the signal. */
 static int
 die_of(int sig)
@@ -134,6 +120,24 @@ end(const struct plan *p, const struct verdict *v)
 	return v->signal ? die_of(v->signal) : v->status;
 }
 
+/*
+ * The command must exist before we ask for its lock; that it still does when
+ * the lock comes, nobody promises.  True, or *v says what is wrong.
+ */
+static bool
+find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
+{
+	char name[300], key[400];
+
+	*v = (struct verdict){.status = child_find(p->argv[0], path, size), .name = "not-executed"};
+	if (v->status == 0)
+		return true;
+	snprintf(v->line, sizeof v->line, "cannot execute '%s' under %s: %s; no lock was asked for",
+	    text_clean(name, sizeof name, p->argv[0], strlen(p->argv[0])),
+	    text_clean(key, sizeof key, p->keys[0], strlen(p->keys[0])), strerror(errno));
+	return false;
+}
+
 int
 cmd_run(char **words)
 {
@@ -145,7 +149,6 @@ cmd_run(char **words)
 	struct fault fault;
 	char clean[700];
 	pid_t keeper;
-	int status;
 
 	switch (options_parse(&plan, words, &fault)) {
 	case PARSED_HELP:
@@ -156,9 +159,8 @@ cmd_run(char **words)
 	case PARSED_PLAN:
 		break;
 	}
-	status = find_command(&plan, path, sizeof path);
-	if (status != 0)
-		return status;
+	if (!find_command(&plan, path, sizeof path, &v))
+		return end(&plan, &v);
 
 	r = (struct run){.plan = &plan, .origin = &origin, .path = path, .began = instant_now()};
 	remember_origin(&origin);

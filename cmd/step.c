@@ -117,7 +117,7 @@ end_with(struct keep *k, enum ending_kind kind, int value)
 static void
 lose(struct keep *k, enum loss how)
 {
-	if (k->ending.kind == END_LOST || k->reported)
+	if (k->ending.kind == END_LOST || k->ending.kind == END_EXEC || k->reported)
 		return;
 	k->ending = (struct ending){.kind = END_LOST, .loss = how};
 }
@@ -180,15 +180,18 @@ released(struct keep *k, enum rc rc)
 	k->phase = PH_OVER;
 	if (rc == RC_LOST && (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN))
 		lose(k, LOSS_FOUND);
-	else if (rc != RC_OK && rc != RC_LOST)
+	else if (rc != RC_OK && rc != RC_LOST && !k->reported) {
 		k->ending.unconfirmed = true;
+		if (k->late)
+			lose(k, LOSS_SILENCE);
+	}
 }
 
 /* The command was never executed; nobody else was in its tree. */
 static void
 not_executed(struct keep *k, int error)
 {
-	end_with(k, END_EXEC, error);
+	k->ending = (struct ending){.kind = END_EXEC, .value = error}; /* whatever else: nothing ran */
 	k->gone = k->empty = true;
 }
 
@@ -231,6 +234,8 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		break;
 	case EV_ENDED:
 		k->gone = true;
+		if (k->phase < PH_HOLD)
+			end_with(k, END_REFUSED, RC_SYSTEM);
 		end_with(k, END_COMMAND, e->value);
 		break;
 	case EV_EMPTY:
@@ -247,6 +252,7 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 			end_with(k, END_INTERRUPTED, e->value);
 		break;
 	case EV_ORPHANED:
+		k->orphaned = true;
 		end_with(k, END_ORPHANED, 0);
 		break;
 	}
@@ -266,10 +272,12 @@ stop_tree(struct keep *k, instant by, struct actions *a)
 static void
 guard_tree(struct keep *k, instant now, struct actions *a)
 {
-	if (k->empty || finished(k))
+	if (finished(k))
 		return;
 	if (now >= k->term_at)
 		lose(k, LOSS_SILENCE);
+	if (k->empty)
+		return;
 	if (now >= k->kill_at || now >= k->stop_by || k->disowned || k->killing_since != NEVER) {
 		k->stopping = true;
 		k->killing_since = instant_first(k->killing_since, now);
@@ -284,7 +292,7 @@ guard_tree(struct keep *k, instant now, struct actions *a)
 		return;
 	if (k->ending.kind == END_LOST) {
 		stop_tree(k, k->kill_at, a);
-	} else if (k->ending.kind == END_ORPHANED) {
+	} else if (k->orphaned) {
 		stop_tree(k, instant_after(now, k->terms.grace), a);
 	} else if (now >= run_ends(k) && !k->gone) {
 		end_with(k, END_MAX_RUN, 0);
@@ -328,7 +336,7 @@ linger(struct keep *k, instant now, struct actions *a)
 static bool
 is_kept_longer(const struct keep *k, instant now)
 {
-	return k->ending.kind == END_COMMAND && k->terms.min_hold > 0 &&
+	return (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN) && k->terms.min_hold > 0 &&
 	    now < instant_after(k->granted_at, k->terms.min_hold);
 }
 
@@ -338,10 +346,12 @@ hold(struct keep *k, instant now, struct actions *a)
 	guard_tree(k, now, a);
 	if (k->phase != PH_HOLD)
 		return;
+	k->late = finished(k) && now >= k->kill_at;
 	if (!finished(k)) {
 		renew_if_due(k, now, a);
 	} else if (is_kept_longer(k, now)) {
 		k->phase = PH_LINGER;
+		k->stop_by = NEVER;
 		k->renew_at = now; /* the front is told only what a server has just confirmed */
 	} else {
 		k->phase = PH_GIVE_BACK;

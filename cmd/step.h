@@ -117,6 +117,8 @@ struct keep {
 	bool empty;	/* and so was everything it left behind */
 	bool stopping;	/* TERM has been asked for */
 	bool disowned;
+	bool orphaned;	/* the front is gone */
+	bool late;	/* the tree was seen to be gone only at or after kill_at */
 	bool suspect;	/* the last renewal went unanswered */
 	bool checked;	/* lingering: asked the server once more after the command */
 	unsigned joined;

@@ -46,8 +46,6 @@ parse_login(struct address *a, const char *text, size_t n, struct fault *f)
 	if (percent_decode(a->user, sizeof a->user, text, user) < 0 ||
 	    (colon && percent_decode(a->password, sizeof a->password, colon + 1, n - user - 1) < 0))
 		return bad(f, "has a user or password that is too long, or a wrong %XX in it");
-	if (*a->user && !*a->password)
-		return bad(f, "has a user without a password");
 	return RC_OK;
 }
 

@@ -346,6 +346,8 @@ redis_open(struct lock **ret, struct host *host, const struct want *want, struct
 	rc = address_parse(&r->address, want->url, f);
 	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
 		rc = read_setting(r, &want->settings[i], f);
+	if (rc == RC_OK && *r->address.user && !*r->address.password)
+		rc = fault_set(f, RC_USAGE, "the redis URL has a user without a password (there or in -O password-file=FILE)");
 	if (rc != RC_OK) {
 		redis_close(&r->base);
 		return rc;
