@@ -11,22 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* setenv() fails only without memory; then the command must not run half-informed. */
-static void
-tell(const char *name, const char *value)
-{
-	if (setenv(name, value, 1) != 0)
-		_exit(127);
-}
-
-static void
+/* False: no memory; then the command must not run half-informed. */
+static bool
 tell_all(const struct plan *p, const struct go *go)
 {
-	tell("DLOCK_KEY", p->keys[0]);
-	tell("DLOCK_TOKEN", go->token);
-	tell("DLOCK_OWNER", go->owner);
-	tell("DLOCK_BACKEND", p->backend->name);
-	tell("DLOCK_KEEPER", go->keepers);
+	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 && setenv("DLOCK_TOKEN", go->token, 1) == 0 &&
+	    setenv("DLOCK_OWNER", go->owner, 1) == 0 && setenv("DLOCK_BACKEND", p->backend->name, 1) == 0 &&
+	    setenv("DLOCK_KEEPER", go->keepers, 1) == 0;
 }
 
 /* Signals that came while we waited are delivered when the mask goes back, as they would have been. */
@@ -49,9 +40,10 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != keeper || recv(gate, &go, sizeof go, 0) != sizeof go)
 		_exit(127);
-	tell_all(p, &go);
-	restore(o);
-	execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */
+	if (tell_all(p, &go)) {
+		restore(o);
+		execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */
+	}
 	error = errno;
 	send(gate, &error, sizeof error, MSG_NOSIGNAL);
 	_exit(127);

@@ -204,6 +204,8 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 		reap(f);
 		return;
 	}
+	if (info->ssi_pid == (uint32_t)getpid()) /* SIGPIPE, when our stderr is a closed pipe */
+		return;
 	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
 		progress_pause(&f->progress);
 		stop_here(sig);

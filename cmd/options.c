@@ -98,7 +98,8 @@ set_backend(struct plan *p, const char *value, struct fault *f)
 static bool
 set_url(struct plan *p, const char *value, struct fault *f)
 {
-	(void)f;
+	if (strlen(value) >= URL_BYTES)
+		return refuse(f, "up to 4095 bytes are allowed");
 	p->url = value;
 	return true;
 }
@@ -525,22 +526,21 @@ apply(struct plan *p, const struct given *g, struct fault *f)
 }
 
 /* ps(1) shows arguments to everybody: keep a copy of the URL, blot out its password. */
-static bool
+static void
 hide_password(struct plan *p, char *url)
 {
 	char *host = strstr(url, "://"), *at, *colon;
 
-	p->url = strdup(url);
-	if (!p->url)
-		return false;
 	if (!host)
-		return true;
+		return;
 	host += 3;
 	at = memrchr(host, '@', strcspn(host, "/"));
 	colon = at ? memchr(host, ':', at - host) : NULL;
-	if (colon)
-		memset(colon + 1, 'x', at - colon - 1);
-	return true;
+	if (!colon)
+		return;
+	snprintf(p->url_text, sizeof p->url_text, "%s", url);
+	p->url = p->url_text;
+	memset(colon + 1, 'x', at - colon - 1);
 }
 
 /* Backend and URL: each may name the backend; both must name the same one. */
@@ -567,10 +567,10 @@ settle_place(struct plan *p, const struct given *g, struct fault *f)
 		return wrong(f,
 		    "no backend named: say -b NAME or -u URL, or set DLOCK_BACKEND or DLOCK_URL (there are %s)%s",
 		    names, "");
+	if (g->flag[OPT_URL])
+		hide_password(p, (char *)g->flag[OPT_URL]);
 	if (p->url)
-		return g->flag[OPT_URL] && !hide_password(p, (char *)g->flag[OPT_URL])
-		    ? wrong(f, "out of memory%s%s", "", "")
-		    : PARSED_PLAN;
+		return PARSED_PLAN;
 	snprintf(name, sizeof name, "DLOCK_%s_URL", p->backend->name);
 	for (char *up = name; *up; up++)
 		*up = toupper((unsigned char)*up);

@@ -10,13 +10,14 @@
 
 #include <signal.h>
 
-enum { SETTINGS_MAX = 32, SETTINGS_BYTES = 8192 };
+enum { SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
 
 struct plan {
 	const char *keys[KEYS_MAX];
 	size_t nkeys;
 	const struct backend *backend;
-	const char *url; /* NULL: the backend's default */
+	const char *url;     /* NULL: the backend's default */
+	char url_text[URL_BYTES]; /* a copy, where argv had a password */
 	bool inherits;	 /* names no place itself: an enclosing dlock's counts */
 	struct setting settings[SETTINGS_MAX];
 	size_t nsettings;

@@ -161,18 +161,24 @@ send_command(struct redis *r, struct wire *w, const char *command, size_t n, ins
 	return rc;
 }
 
-/* The same, and the answer; a connection that died of idleness gets a second chance. */
+/*
+ * The same, and the answer: the one that is due and nothing behind it.  A
+ * connection that died of idleness, or on which somebody spoke unasked, is
+ * opened anew; one that dies under the question gets a second chance.
+ */
 static enum rc
 exchange(struct redis *r, struct wire *w, int argc, const char **argv, const size_t *lengths, instant until,
     redisReply **reply, struct fault *f)
 {
-	bool idle = w->fd >= 0;
+	bool idle = w->fd >= 0 && wire_is_quiet(w);
 	char *command;
 	int n = redisFormatCommandArgv(&command, argc, argv, lengths);
 	enum rc rc;
 
 	if (n < 0)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	if (!idle)
+		wire_close(w);
 	do {
 		rc = send_command(r, w, command, n, until, f);
 		if (rc == RC_OK)
@@ -182,6 +188,11 @@ exchange(struct redis *r, struct wire *w, int argc, const char **argv, const siz
 		idle = false;
 	} while (instant_now() < until);
 	free(command);
+	if (rc == RC_OK && w == &r->talk && w->used > 0) {
+		freeReplyObject(*reply);
+		wire_close(w);
+		rc = fault_set(f, RC_PROTOCOL, "%s gave two answers to one question", r->where);
+	}
 	return rc;
 }
 

@@ -130,6 +130,14 @@ wire_connect(struct wire *w, const struct address *a, instant until, struct faul
 
 /* ---- talking ---- */
 
+bool
+wire_is_quiet(const struct wire *w)
+{
+	char byte;
+
+	return w->used == 0 && recv(w->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+}
+
 enum rc
 wire_send(struct wire *w, const char *buf, size_t n, instant until, struct fault *f)
 {
@@ -157,7 +165,8 @@ build(struct wire *w, size_t n, redisReply **ret, struct fault *f)
 
 	if (redisReaderFeed(w->reader, w->in, n) != REDIS_OK ||
 	    redisReaderGetReply(w->reader, &reply) != REDIS_OK || !reply)
-		return broken(w, RC_PROTOCOL, "sent what is no Redis reply", f);
+		return w->reader->err == REDIS_ERR_OOM ? broken(w, RC_SYSTEM, "cannot be read: out of memory", f)
+						       : broken(w, RC_PROTOCOL, "sent what is no Redis reply", f);
 	w->used -= n;
 	memmove(w->in, w->in + n, w->used);
 	*ret = reply;

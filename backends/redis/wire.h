@@ -32,6 +32,12 @@ void wire_init(struct wire *, struct host *, const char *where);
 /* RC_AGAIN: nobody there, or not in time.  RC_STOP.  RC_SYSTEM: no socket to be had. */
 enum rc wire_connect(struct wire *, const struct address *, instant until, struct fault *);
 
+/*
+ * Is the connection as it should be before a question: open, and nothing to be
+ * read?  What has come unasked would be taken for the answer.
+ */
+bool wire_is_quiet(const struct wire *);
+
 /* Sends all of buf. */
 enum rc wire_send(struct wire *, const char *buf, size_t n, instant until, struct fault *);
 
