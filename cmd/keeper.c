@@ -109,8 +109,11 @@ let_go(struct keeper *k)
 	    outer ? outer : "");
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
-	tell_grant(k);
+	if (k->grant.anchor >= 0)
+		tell_grant(k); /* first: what keeps the lock must be in two hands before the command runs */
 	child_go(&k->child, &go);
+	if (k->grant.anchor < 0)
+		tell_grant(k);
 }
 
 /* What a front that must do without us has to know. */

@@ -17,14 +17,15 @@
 --   renew    lease ms -> {1} or {0}: not the holder
 --   release  -> {1} held until now, {2} was in the queue, {0} neither
 --
--- Time is the server's alone.  Each operation first drops whose time is up, and
--- grants what can be granted to those who wait, in order.  A waiter so granted
+-- Time is the server's alone.  Whose time is up is dropped before anybody is
+-- granted anything; grants go to those who wait, in order.  A waiter so granted
 -- has GRACE ms to ask again, by which it takes up the full lease.
 local holders, info, queue, alive, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local operation, owner = ARGV[1], ARGV[2]
-local GRACE, DAY = 3000, 86400000
+local GRACE, MINUTE, DAY = 3000, 60000, 86400000
+local call = redis.call
 
-local time = redis.call('TIME')
+local time = call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 
@@ -32,55 +33,73 @@ local function text(n) return string.format('%.0f', n) end
 
 local function row(who)
   local weight, lease, token, hears, granted, record =
-    string.match(redis.call('HGET', info, who) or '', '^(%d+) (%d+) (%d+) (%d) (%d+) (.*)$')
+    string.match(call('HGET', info, who) or '', '^(%d+) (%d+) (%d+) (%d) (%d+) (.*)$')
   return weight and {weight = tonumber(weight), lease = tonumber(lease), token = token, hears = hears,
                      granted = tonumber(granted), record = record}
 end
 
 local function write(who, r)
-  redis.call('HSET', info, who, table.concat(
-    {text(r.weight), text(r.lease), r.token, r.hears, text(r.granted), r.record}, ' '))
+  call('HSET', info, who, text(r.weight) .. ' ' .. text(r.lease) .. ' ' .. r.token .. ' ' .. r.hears .. ' ' ..
+       text(r.granted) .. ' ' .. r.record)
 end
 
-local function leave_queue(who)
-  redis.call('ZREM', queue, who)
-  redis.call('ZREM', alive, who)
+-- Does `who` hold, by a lease that has not run out?
+local function holds(who)
+  local ends = call('ZSCORE', holders, who)
+  return ends and tonumber(ends) > now
 end
 
-for _, who in ipairs(redis.call('ZRANGEBYSCORE', holders, '-inf', now)) do
-  redis.call('ZREM', holders, who)
-  redis.call('HDEL', info, who)
-end
-for _, who in ipairs(redis.call('ZRANGEBYSCORE', alive, '-inf', now)) do
-  leave_queue(who)
-  redis.call('HDEL', info, who)
-end
-
-local capacity = tonumber(redis.call('HGET', info, '#cap') or '0')
-local used = 0
-for _, who in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
-  local r = row(who)
-  used = used + (r and r.weight or capacity)
+-- Sets the end of a lease, and that of the keys: a minute after the last lease
+-- in them (longer than any waiter counts as alive), a day for the numbers dealt.
+local function lease_to(who, ms)
+  call('ZADD', holders, text(now + ms), who)
+  local last = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]) + MINUTE
+  for _, key in ipairs({holders, queue, alive}) do call('PEXPIREAT', key, text(last)) end
+  call('PEXPIREAT', info, text(last + DAY))
 end
 
 -- The next number of a kind: grows whatever clock and memory do, one of them at least.
 local function number(kind)
-  local n = math.max(tonumber(redis.call('HGET', info, kind) or '0') + 1, us)
-  redis.call('HSET', info, kind, text(n))
-  return text(n)
+  local n = text(math.max(tonumber(call('HGET', info, kind) or '0') + 1, us))
+  call('HSET', info, kind, n)
+  return n
 end
 
-local function grant(who, r, lease)
-  leave_queue(who)
+local function leave_queue(who)
+  call('ZREM', queue, who)
+  call('ZREM', alive, who)
+end
+
+local capacity, used
+
+-- Drops whose time is up; learns how much of the lock is taken.
+local function look()
+  for _, who in ipairs(call('ZRANGEBYSCORE', holders, '-inf', now)) do
+    call('ZREM', holders, who)
+    call('HDEL', info, who)
+  end
+  for _, who in ipairs(call('ZRANGEBYSCORE', alive, '-inf', now)) do
+    leave_queue(who)
+    call('HDEL', info, who)
+  end
+  capacity = tonumber(call('HGET', info, '#cap') or '0')
+  used = 0
+  for _, who in ipairs(call('ZRANGE', holders, 0, -1)) do
+    local r = row(who)
+    used = used + (r and r.weight or capacity)
+  end
+end
+
+local function grant(who, r, ms)
   r.token, r.granted = number('#token'), us
   write(who, r)
-  redis.call('ZADD', holders, text(now + lease), who)
+  lease_to(who, ms)
   used = used + r.weight
 end
 
 -- How many processes hear a call to `who`.  Without the right to publish: none,
 -- and waiters find out when they next ask.
-local function call(who)
+local function hearers(who)
   local heard = redis.pcall('PUBLISH', channel .. who, '1')
   return type(heard) == 'number' and heard or 0
 end
@@ -88,19 +107,23 @@ end
 -- Grants to those who wait, in order, as long as they fit.  Passes over a waiter
 -- that used to hear and now does not: its process is dead, or its connection
 -- lost for the moment (then it keeps its place).  `asker` is on the line.
+-- True when `asker` was granted.
 local function serve(asker)
-  local place = 0
+  local place, served = 0, false
   while true do
-    local who = redis.call('ZRANGE', queue, place, place)[1]
+    local who = call('ZRANGE', queue, place, place)[1]
     local r = who and row(who)
-    if not who then return end
+    if not who then return served end
     if not r then
       leave_queue(who)
     elseif used + r.weight > capacity then
-      return
+      return served
     elseif who == asker then
+      leave_queue(who)
       grant(who, r, r.lease)
-    elseif call(who) > 0 or r.hears == '0' then
+      served = r.token
+    elseif hearers(who) > 0 or r.hears == '0' then
+      leave_queue(who)
       grant(who, r, math.min(r.lease, GRACE))
     else
       place = place + 1
@@ -108,76 +131,65 @@ local function serve(asker)
   end
 end
 
--- Nothing stays for ever: keys end a minute after the last lease in them, the
--- numbers dealt a day after.
-local function expire()
-  local last = now
-  for _, set in ipairs({holders, alive}) do
-    local top = redis.call('ZREVRANGE', set, 0, 0, 'WITHSCORES')[2]
-    last = math.max(last, tonumber(top or '0'))
+local function acquire(lease, patience, hears, weight, wanted, record)
+  if holds(owner) then -- an answer got lost, or we were called
+    lease_to(owner, lease)
+    return {1, row(owner).token}
   end
-  for _, key in ipairs({holders, queue, alive}) do
-    redis.call('PEXPIREAT', key, text(last + 60000))
+  look()
+  local waiting = call('ZCARD', queue)
+  if capacity ~= wanted then
+    if used > 0 or waiting > 0 then return {-1, text(capacity)} end
+    capacity = wanted
+    call('HSET', info, '#cap', text(capacity))
   end
-  redis.call('PEXPIREAT', info, text(last + DAY))
+  local r = row(owner)
+  if not r then
+    r = {weight = weight, lease = lease, token = '0', granted = 0, record = record, hears = hears}
+    if waiting == 0 and used + weight <= capacity then
+      grant(owner, r, lease)
+      return {1, r.token}
+    end
+    call('ZADD', queue, number('#ticket'), owner)
+  end
+  r.hears = hears
+  write(owner, r)
+  call('ZADD', alive, text(now + patience), owner)
+  local token = serve(owner)
+  if token then return {1, token} end
+
+  local place = call('ZRANK', queue, owner) + 1
+  if patience == 0 then
+    leave_queue(owner)
+    call('HDEL', info, owner)
+  end
+  local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
+  local h = first[1] and row(first[1])
+  return {0, place, first[2] and math.max(0, tonumber(first[2]) - now) or 0,
+          h and math.floor((us - h.granted) / 1000) or -1, h and h.record or ''}
+end
+
+local function renew(lease)
+  if not holds(owner) then return {0} end
+  lease_to(owner, lease)
+  return {1}
+end
+
+local function release()
+  local result = holds(owner) and 1 or call('ZREM', queue, owner) == 1 and 2 or 0
+  call('ZREM', holders, owner)
+  call('ZREM', alive, owner)
+  call('HDEL', info, owner)
+  look()
+  pcall(serve) -- without memory nobody can be granted, but released is released
+  return {result}
 end
 
 if operation == 'acquire' then
-  local lease, patience, hears = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-  local weight, wanted, record = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
-  if capacity ~= wanted then
-    if redis.call('ZCARD', holders) > 0 or redis.call('ZCARD', queue) > 0 then
-      return {-1, text(capacity)}
-    end
-    capacity = wanted
-    redis.call('HSET', info, '#cap', text(capacity))
-  end
-  if redis.call('ZSCORE', holders, owner) then -- an answer got lost, or we were called
-    redis.call('ZADD', holders, text(now + lease), owner)
-  else
-    local r = row(owner)
-    if not r then
-      r = {weight = weight, lease = lease, token = '0', granted = 0, record = record}
-      redis.call('ZADD', queue, number('#ticket'), owner)
-    end
-    r.hears = hears
-    write(owner, r)
-    redis.call('ZADD', alive, text(now + patience), owner)
-    serve(owner)
-  end
-  if redis.call('ZSCORE', holders, owner) then
-    expire()
-    return {1, row(owner).token}
-  end
-  local place = redis.call('ZRANK', queue, owner) + 1
-  if patience == 0 then
-    leave_queue(owner)
-    redis.call('HDEL', info, owner)
-  end
-  expire()
-  local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
-  local r = first[1] and row(first[1])
-  return {0, place, first[2] and tonumber(first[2]) - now or 0,
-          r and math.floor((us - r.granted) / 1000) or -1, r and r.record or ''}
-end
-
-if operation == 'renew' then
-  local ours = redis.call('ZSCORE', holders, owner)
-  if ours then redis.call('ZADD', holders, text(now + tonumber(ARGV[3])), owner) end
-  serve()
-  expire()
-  return {ours and 1 or 0}
-end
-
-if operation == 'release' then
-  local result = redis.call('ZREM', holders, owner) == 1 and 1 or
-    redis.call('ZREM', queue, owner) == 1 and 2 or 0
-  local r = row(owner)
-  redis.call('ZREM', alive, owner)
-  redis.call('HDEL', info, owner)
-  if result == 1 and r then used = used - r.weight end
-  pcall(serve) -- without memory nobody can be granted, but released is released
-  expire()
-  return {result}
+  return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8])
+elseif operation == 'renew' then
+  return renew(tonumber(ARGV[3]))
+elseif operation == 'release' then
+  return release()
 end
 return redis.error_reply('ERR dlock: no such operation')

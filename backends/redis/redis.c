@@ -523,7 +523,6 @@ redis_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 		else
 			rc = fault_set(f, RC_BUSY, "%s: held", r->where);
 	}
-	wire_close(&r->ear);
 	if (rc == RC_BUSY && !until)
 		r->asked = false; /* who does not queue leaves nothing */
 	return rc;
@@ -541,6 +540,7 @@ redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 	instant sent;
 	enum rc rc;
 
+	wire_close(&r->ear); /* not when we were granted: that would have kept the command waiting */
 	snprintf(lease, sizeof lease, "%" PRId64, ns_to_ms(r->want->ttl));
 	rc = run_script(r, 2, args, until, &sent, &a, f);
 	if (rc == RC_OK && a.code == 1) {
