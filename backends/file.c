@@ -65,9 +65,7 @@ struct file {
 
 /* The first line, and the record after it. */
 struct header {
-	int64_t next;
-	uint64_t token;
-	int64_t granted;
+	int64_t next, token, granted;
 	char record[RECORD_BYTES];
 };
 
@@ -228,20 +226,32 @@ header_write(struct file *f, const struct header *h)
 	int n;
 
 	memset(block, '\n', sizeof block);
-	n = snprintf(block, sizeof block, "dlock1 %" PRId64 " %" PRIu64 " %" PRId64 "\n%s", h->next, h->token,
+	n = snprintf(block, sizeof block, "dlock1 %" PRId64 " %" PRId64 " %" PRId64 "\n%s", h->next, h->token,
 	    h->granted, h->record);
 	block[n] = '\n';
 	if (pwrite(f->fd, block, sizeof block, 0) != sizeof block)
 		return; /* a full disk costs the record; the lock itself is not in the bytes */
 }
 
+/* A number and the one character behind it; moves *s past both. */
+static bool
+take_number(char **s, char end, int64_t *ret)
+{
+	char *stop;
+
+	*ret = **s >= '0' && **s <= '9' ? strtoll(*s, &stop, 10) : -1;
+	if (*ret < 0 || *ret > INT64_MAX / 2 || *stop != end)
+		return false;
+	*s = stop + 1;
+	return true;
+}
+
 /* False: the file is not one of ours. */
 static bool
 header_read(struct file *f, struct header *h)
 {
-	char block[FILE_BYTES + 1];
+	char block[FILE_BYTES + 1], *s = block + strlen("dlock1 ");
 	ssize_t n = pread(f->fd, block, FILE_BYTES, 0);
-	int used = 0;
 
 	*h = (struct header){.next = 1};
 	if (n == 0)
@@ -249,14 +259,11 @@ header_read(struct file *f, struct header *h)
 	if (n < 0)
 		return false;
 	block[n] = '\0';
-	if (sscanf(block, "dlock1 %" SCNd64 " %" SCNu64 " %" SCNd64 "%n", &h->next, &h->token, &h->granted, &used) != 3 ||
-	    block[used] != '\n' || h->next < 1 || h->next > INT64_MAX / 2 || h->token > INT64_MAX / 2)
+	if (strncmp(block, "dlock1 ", s - block) != 0 || !take_number(&s, ' ', &h->next) ||
+	    !take_number(&s, ' ', &h->token) || !take_number(&s, '\n', &h->granted) || h->next < 1)
 		return false;
-	n = strcspn(block + used + 1, "\n");
-	if ((size_t)n < sizeof h->record) {
-		memcpy(h->record, block + used + 1, n);
-		h->record[n] = '\0';
-	}
+	s[strcspn(s, "\n")] = '\0';
+	snprintf(h->record, sizeof h->record, "%s", s);
 	return true;
 }
 
@@ -468,7 +475,7 @@ take(struct file *f, struct header *h, struct grant *g)
 {
 	int64_t now = epoch_us();
 
-	h->token = h->token + 1 > (uint64_t)now ? h->token + 1 : (uint64_t)now;
+	h->token = h->token + 1 > now ? h->token + 1 : now;
 	h->granted = now;
 	snprintf(h->record, sizeof h->record, "%s", f->want->record);
 	header_write(f, h);

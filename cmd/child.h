@@ -23,7 +23,6 @@ enum { KEEPERS_BYTES = 1024 };
 /* What the stub needs to know when it may begin. */
 struct go {
 	char token[24];
-	char owner[OWNER_CHARS + 1];
 	char keepers[KEEPERS_BYTES]; /* DLOCK_KEEPER: addresses, innermost first */
 };
 
@@ -37,8 +36,8 @@ struct child {
  * Forks the stub.  In it: closes `front` and `keeper` (the ends of the link),
  * waits, executes `path` with the plan's arguments; never returns.  -1 with errno.
  */
-int child_fork(struct child *, const struct plan *, const struct origin *, const char *path,
-    int front, int keeper);
+int child_fork(struct child *, const struct plan *, const struct origin *, const char *owner,
+    const char *path, int front, int keeper);
 
 void child_go(struct child *, const struct go *);
 

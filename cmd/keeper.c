@@ -104,7 +104,6 @@ let_go(struct keeper *k)
 	struct go go = {0};
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.tokens[0]);
-	memcpy(go.owner, k->run->owner, sizeof go.owner);
 	snprintf(go.keepers, sizeof go.keepers, "%s%s%s", k->joins.address, outer && *outer ? " " : "",
 	    outer ? outer : "");
 	atomic_store(&k->shared->command, k->child.pid);
@@ -479,7 +478,7 @@ keeper_run(const struct run *r)
 	};
 	close(r->ends[0]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (child_fork(&k.child, r->plan, r->origin, r->path, r->ends[0], r->ends[1]) != 0)
+	if (child_fork(&k.child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1]) != 0)
 		die_early(&k, "cannot start a process");
 	leave_the_terminal(&k);
 	sigemptyset(&chld);
