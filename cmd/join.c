@@ -43,27 +43,29 @@ write_place(char *out, const struct want *w)
 	return n > 0 && n < PLACE_BYTES;
 }
 
-/* The way back; `place` is cut up and kept. */
+/* The way back, into `w`, whose own settings stand behind so that they win; `place` is cut up and kept. */
 static void
 read_place(char *place, struct want *w)
 {
-	static struct setting settings[SETTINGS_MAX];
+	static struct setting settings[2 * SETTINGS_MAX];
 	char *rest, *url = place, *line = place + strcspn(place, "\n");
+	size_t n = 0;
 
 	if (!*line)
 		return;
 	*line++ = '\0';
 	w->url = *url ? url : NULL;
-	for (line = strtok_r(line, "\n", &rest); line && w->nsettings < SETTINGS_MAX;
-	     line = strtok_r(NULL, "\n", &rest)) {
+	for (line = strtok_r(line, "\n", &rest); line && n < SETTINGS_MAX; line = strtok_r(NULL, "\n", &rest)) {
 		char *equals = strchr(line, '=');
 
 		if (!equals)
 			continue;
 		*equals = '\0';
-		settings[w->nsettings++] = (struct setting){line, equals + 1};
+		settings[n++] = (struct setting){line, equals + 1};
 	}
+	memcpy(settings + n, w->settings, w->nsettings * sizeof *settings);
 	w->settings = settings;
+	w->nsettings += n;
 }
 
 /* ---- the outer side ---- */
@@ -292,45 +294,47 @@ connect_to(const char *address, size_t n)
 	return -1;
 }
 
-/* Takes over the place that the nearest enclosing dlock has told, once. */
+/* Takes over the place that this keeper has told. */
 static void
-inherit_place(const struct join *j, struct want *want, bool *done)
+inherit_place(const struct join *j, struct want *want)
 {
 	static char place[PLACE_BYTES];
 
-	if (*done || !j->plan->inherits || j->answer.version != JOIN_VERSION || want->nsettings > 0)
-		return;
 	memcpy(place, j->answer.place, sizeof place);
 	place[sizeof place - 1] = '\0';
 	read_place(place, want);
-	*done = true;
 }
 
-struct lock *
-join_open(struct host *host, const struct plan *p, struct want *want)
+enum rc
+join_open(struct lock **ret, struct host *host, const struct plan *p, struct want *want, struct fault *f)
 {
 	const char *address = getenv("DLOCK_KEEPER");
-	bool placed = false;
+	bool placed = !p->inherits;
 
 	while (address && *address) {
 		size_t n = strcspn(address, " ");
 		struct join *j = calloc(1, sizeof *j);
 		struct grant g;
-		struct fault f;
 
 		if (!j)
-			return NULL;
+			return fault_set(f, RC_SYSTEM, "out of memory");
 		*j = (struct join){
 		    .base = {.ops = &join_backend, .host = host, .where = "the enclosing dlock"},
 		    .plan = p,
 		    .want = want,
 		    .fd = connect_to(address, n),
 		};
-		if (j->fd >= 0 && ask(j, JOIN_CHECK, instant_now() + JOIN_PATIENCE, &g, &f) == RC_OK)
-			return &j->base;
-		inherit_place(j, want, &placed);
+		if (j->fd >= 0 && ask(j, JOIN_CHECK, instant_now() + JOIN_PATIENCE, &g, f) == RC_OK) {
+			*ret = &j->base;
+			return RC_OK;
+		}
+		if (!placed && j->answer.version == JOIN_VERSION) {
+			inherit_place(j, want); /* the nearest one's */
+			placed = true;
+		}
 		join_close(&j->base);
 		address += n + strspn(address + n, " ");
 	}
-	return NULL;
+	return placed ? RC_OK
+		      : fault_set(f, RC_USAGE, "it would go where the enclosing dlock goes, but that has ended: say -u or -b");
 }

@@ -63,10 +63,11 @@ int join_serve(struct join_server *, const struct pollfd *set, const struct plan
 /* ---- the inner side ---- */
 
 /*
- * If a keeper in DLOCK_KEEPER holds the plan's key, a lock that joins it.
- * NULL otherwise: take the lock from the server; for a plan that inherits its
- * place, want->url and want->settings are then the enclosing dlock's.
+ * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or
+ * untouched if none of them holds the plan's key: take it from the server then;
+ * for a plan that inherits its place, *want now names the enclosing dlock's.
+ * RC_USAGE: that place is not to be known any more.
  */
-struct lock *join_open(struct host *, const struct plan *, struct want *want);
+enum rc join_open(struct lock **ret, struct host *, const struct plan *, struct want *want, struct fault *);
 
 #endif

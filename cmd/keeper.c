@@ -339,7 +339,7 @@ static enum rc
 open_lock(struct keeper *k)
 {
 	const struct plan *p = k->plan;
-	enum rc rc = RC_OK;
+	enum rc rc;
 
 	k->want = (struct want){
 	    .nkeys = p->nkeys,
@@ -353,11 +353,11 @@ open_lock(struct keeper *k)
 	    .weight = 1,
 	};
 	memcpy(k->want.keys, p->keys, sizeof k->want.keys);
-	k->lock = join_open(&k->host, p, &k->want);
-	if (!k->lock && !p->backend->open)
+	rc = join_open(&k->lock, &k->host, p, &k->want, &k->fault);
+	if (rc == RC_OK && !k->lock && !p->backend->open)
 		return fault_set(&k->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
 		    p->backend->name);
-	if (!k->lock)
+	if (rc == RC_OK && !k->lock)
 		rc = p->backend->open(&k->lock, &k->host, &k->want, &k->fault);
 	if (rc == RC_OK && p->verbose) {
 		struct lock *traced = trace_wrap(k->lock, tell_trace, k);

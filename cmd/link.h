@@ -5,7 +5,7 @@
  * one is frozen or dead: the deadlines.  And a pair of sockets for messages;
  * a message is one datagram, whole or not at all, never blocks its sender
  * (who may be talking to a stopped process), and may be dropped when the
- * receiver has slept through a few hundred.  Only the ending must arrive: it
+ * receiver has slept through some dozens.  Only the ending must arrive: it
  * stands in the page too.
  *
  * The end of file on the link is how each learns that the other one is gone.

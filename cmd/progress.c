@@ -24,7 +24,8 @@ is_foreground(void)
 {
 	const char *term = getenv("TERM");
 
-	return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp() && term && strcmp(term, "dumb") != 0;
+	return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp() && term && *term &&
+	    strcmp(term, "dumb") != 0;
 }
 
 void
@@ -79,7 +80,7 @@ draw(struct progress *g, instant now)
 
 	describe(g, now, text, sizeof text);
 	ioctl(STDERR_FILENO, TIOCGWINSZ, &w);
-	n = (w.ws_col > 20 ? w.ws_col : 80) - 1 - (int)strlen("dlock: ");
+	n = (w.ws_col > 20 ? w.ws_col : 80) - 3 - (int)strlen("dlock: "); /* the terminal may echo "^C" behind it */
 	if (n < (int)strlen(text))
 		while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
 			n--; /* not through the middle of a character */

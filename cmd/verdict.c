@@ -102,6 +102,15 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 		    "%s: the release was not confirmed (%s); it ends by itself with the lease", s->key, s->words);
 }
 
+/* What became of the lock when the command did not end by itself. */
+static const char *
+after(const struct ending *e)
+{
+	if (e->stuck)
+		return "it could NOT be killed and may still be running";
+	return e->unconfirmed ? "the release was not confirmed: the lock ends with its lease" : "the lock was released";
+}
+
 struct verdict
 verdict_of(const struct plan *p, const struct ending *e, const char *words, const char *holder, int64_t waited)
 {
@@ -121,7 +130,7 @@ verdict_of(const struct plan *p, const struct ending *e, const char *words, cons
 		break;
 	case END_EXEC:
 		decide(&v, verdict_exec_status(e->value), "not-executed",
-		    "cannot execute '%s' under %s: %s; the lock was released", s.command, s.key, strerror(e->value));
+		    "cannot execute '%s' under %s: %s; %s", s.command, s.key, strerror(e->value), after(e));
 		break;
 	case END_REFUSED:
 		refused(&v, p, e, &s, holder, waited);
@@ -130,9 +139,8 @@ verdict_of(const struct plan *p, const struct ending *e, const char *words, cons
 		v = (struct verdict){.status = 128 + e->value, .signal = e->value, .name = "interrupted"};
 		break;
 	case END_MAX_RUN:
-		decide(&v, STATUS_MAX_RUN, "max-run", "stopped '%s' under %s after --max-run %s%s", s.command, s.key,
-		    duration_text(p->terms.max_run, time, sizeof time),
-		    e->stuck ? "; it could NOT be killed and may still be running" : "; the lock was released");
+		decide(&v, STATUS_MAX_RUN, "max-run", "stopped '%s' under %s after --max-run %s; %s", s.command, s.key,
+		    duration_text(p->terms.max_run, time, sizeof time), after(e));
 		break;
 	case END_LOST:
 		lost(&v, e, &s);
