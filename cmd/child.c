@@ -61,13 +61,14 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const
 	ready = prepare_environment(p, owner);
 	if (getppid() != keeper || recv(gate, &go, sizeof go, 0) != sizeof go)
 		_exit(127);
-	if (ready) {
+	error = ready ? ETIME : ENOMEM;
+	if (ready && instant_now() < go.latest) { /* the keeper may have been frozen while it said "go" */
 		fill_in(token_text, go.token);
 		fill_in(keepers_text, go.keepers);
 		restore(o);
 		execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */
+		error = errno;
 	}
-	error = errno;
 	send(gate, &error, sizeof error, MSG_NOSIGNAL);
 	_exit(127);
 }

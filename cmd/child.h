@@ -22,6 +22,7 @@ enum { KEEPERS_BYTES = 1024 };
 
 /* What the stub needs to know when it may begin. */
 struct go {
+	instant latest; /* beginning later than this is worse than not beginning: the gate says ETIME */
 	char token[24];
 	char keepers[KEEPERS_BYTES]; /* DLOCK_KEEPER: addresses, innermost first */
 };

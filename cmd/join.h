@@ -11,9 +11,9 @@
  * the last joined hold has ended; when it loses the lock it kills its tree, of
  * which the inner dlock is a part, and tells "lost" to whoever asks.
  *
- * An inner run for another key that names no place (no -b, -u, or variable of
- * its own) is told the outer one's server, so that it does not end up on
- * another one without a word.
+ * An inner run that states no URL (by -u or a variable), and no other backend,
+ * means the server of the dlock around it, also for another key: it is told
+ * which, so that it does not end up elsewhere without a word.
  *
  * The inner side is a backend like any other (join_open gives its lock), so
  * nothing else in the house knows about nesting.

@@ -101,7 +101,7 @@ static void
 let_go(struct keeper *k)
 {
 	const char *outer = getenv("DLOCK_KEEPER");
-	struct go go = {0};
+	struct go go = {.latest = k->keep.term_at};
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.tokens[0]);
 	snprintf(go.keepers, sizeof go.keepers, "%s%s%s", k->joins.address, outer && *outer ? " " : "",

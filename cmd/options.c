@@ -548,8 +548,8 @@ static enum parsed
 settle_place(struct plan *p, const struct given *g, struct fault *f)
 {
 	const struct backend *of_url = p->url ? backend_of_url(p->url) : NULL;
+	const char *c, *enclosing;
 	char name[64], names[128];
-	const char *c;
 
 	list_backends(names, sizeof names);
 	if (p->url && !of_url) {
@@ -578,7 +578,8 @@ settle_place(struct plan *p, const struct given *g, struct fault *f)
 	if (c && backend_of_url(c) != p->backend)
 		return wrong(f, "%s is not a URL of %s", name, p->backend->name);
 	p->url = c;
-	p->inherits = !c && !g->flag[OPT_BACKEND] && is_nested();
+	enclosing = variable("DLOCK_BACKEND");
+	p->inherits = !c && is_nested() && enclosing && strcmp(enclosing, p->backend->name) == 0;
 	return PARSED_PLAN;
 }
 

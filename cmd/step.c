@@ -2,6 +2,7 @@
 #include "step.h"
 
 #include <assert.h>
+#include <errno.h>
 
 /* ---- arithmetic of one lease ---- */
 
@@ -117,7 +118,7 @@ end_with(struct keep *k, enum ending_kind kind, int value)
 static void
 lose(struct keep *k, enum loss how)
 {
-	if (k->ending.kind == END_LOST || k->ending.kind == END_EXEC || k->reported)
+	if (k->ending.kind == END_LOST || k->ending.kind == END_EXEC || k->ending.kind == END_REFUSED || k->reported)
 		return;
 	k->ending = (struct ending){.kind = END_LOST, .loss = how};
 }
@@ -187,11 +188,14 @@ released(struct keep *k, enum rc rc)
 	}
 }
 
-/* The command was never executed; nobody else was in its tree. */
+/* The command was never executed, whatever else has happened; nobody else was in its tree. */
 static void
 not_executed(struct keep *k, int error)
 {
-	k->ending = (struct ending){.kind = END_EXEC, .value = error}; /* whatever else: nothing ran */
+	if (error == ETIME)
+		k->ending = (struct ending){.kind = END_REFUSED, .value = RC_AGAIN, .too_late = true};
+	else
+		k->ending = (struct ending){.kind = END_EXEC, .value = error};
 	k->gone = k->empty = true;
 }
 

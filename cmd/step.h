@@ -54,7 +54,7 @@ enum event_kind {
 	EV_DISOWNED,	/* renew: the server says not ours */
 	EV_RELEASED,	/* release ended: value is the enum rc */
 	EV_STARTED,	/* the command has been executed */
-	EV_EXEC_FAILED, /* it has not: value is errno */
+	EV_EXEC_FAILED, /* it has not: value is errno; ETIME: it came too late to */
 	EV_ENDED,	/* it was reaped: value is the wait status */
 	EV_EMPTY,	/* nothing is left of its tree */
 	EV_JOINED,	/* a nested dlock holds along with us */

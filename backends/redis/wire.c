@@ -163,6 +163,8 @@ build(struct wire *w, size_t n, redisReply **ret, struct fault *f)
 {
 	void *reply = NULL;
 
+	if (!w->reader)
+		return broken(w, RC_AGAIN, "is not connected", f);
 	if (redisReaderFeed(w->reader, w->in, n) != REDIS_OK ||
 	    redisReaderGetReply(w->reader, &reply) != REDIS_OK || !reply)
 		return w->reader->err == REDIS_ERR_OOM ? broken(w, RC_SYSTEM, "cannot be read: out of memory", f)

@@ -1,0 +1,161 @@
+# Goal of this file: a TCP proxy that does to a connection what networks do.
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+UP, DOWN = "up", "down"  # towards the server, towards the client
+BOTH = (UP, DOWN)
+
+
+class Proxy:
+    """Forwards a loopback port to another one; faults apply to old and new connections.
+
+    hold(...)    keeps what is sent in these directions, until heal() delivers it
+    drop(...)    loses it silently
+    delay        seconds by which every piece is late
+    drip(...)    passes so many bytes at a time, with a pause after each
+    cut(...)     resets each connection after so many bytes in a direction
+    reset()      resets all connections
+    refuse()     closes the port, accept() opens it again
+    """
+
+    def __init__(self, port):
+        self._target = ("127.0.0.1", port)
+        self._change = threading.Condition()
+        self._links = set()
+        self._listener = None
+        self.port = 0
+        self.connections = 0
+        self.bytes = {UP: 0, DOWN: 0}
+        self.heal()
+        self.accept()
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
+
+    # ---- faults ----
+
+    def heal(self):
+        with self._change:
+            self._held, self._dropped = set(), set()
+            self._drip, self._cut = {}, {}
+            self.delay = 0
+            self._change.notify_all()
+
+    def hold(self, *directions):
+        self._held = set(directions)
+
+    def drop(self, *directions):
+        self._dropped = set(directions)
+
+    def drip(self, direction, size, pause):
+        self._drip = {direction: (size, pause)}
+
+    def cut(self, direction, after):
+        self._cut = {direction: after}
+
+    def reset(self):
+        for link in list(self._links):
+            link.reset()
+
+    def refuse(self):
+        listener, self._listener = self._listener, None
+        if listener:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+            listener.close()
+
+    def accept(self):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        listener.listen(64)
+        self.port = listener.getsockname()[1]
+        self._listener = listener
+        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+
+    def close(self):
+        self.refuse()
+        self.heal()
+        self.reset()
+
+    # ---- the work ----
+
+    def _serve(self, listener):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                self.connections += 1
+                try:
+                    server = socket.create_connection(self._target, timeout=5)
+                except OSError:
+                    close_with_reset(client)
+                    continue
+                server.settimeout(None)
+                _Link(self, client, server)
+
+    def _wait_while_held(self, direction, link):
+        with self._change:
+            while direction in self._held and not link.over:
+                self._change.wait(0.1)
+
+
+class _Link:
+    def __init__(self, proxy, client, server):
+        self.proxy, self.client, self.server = proxy, client, server
+        self.over = False
+        self.passed = {UP: 0, DOWN: 0}
+        proxy._links.add(self)
+        for direction, source, sink in ((UP, client, server), (DOWN, server, client)):
+            threading.Thread(target=self._pump, args=(direction, source, sink), daemon=True).start()
+
+    def reset(self):
+        self.over = True
+        close_with_reset(self.client)
+        close_with_reset(self.server)
+        self.proxy._links.discard(self)
+
+    def _pump(self, direction, source, sink):
+        try:
+            while data := source.recv(65536):
+                self._forward(direction, data, sink)
+            self.proxy._wait_while_held(direction, self)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.reset()
+
+    def _forward(self, direction, data, sink):
+        proxy = self.proxy
+        if proxy.delay:
+            time.sleep(proxy.delay)
+        proxy._wait_while_held(direction, self)
+        if direction in proxy._dropped:
+            return
+        size, pause = proxy._drip.get(direction, (len(data), 0))
+        for i in range(0, len(data), size):
+            self._send(direction, data[i:i + size], sink)
+            if pause:
+                time.sleep(pause)
+
+    def _send(self, direction, data, sink):
+        limit = self.proxy._cut.get(direction)
+        if limit is not None:
+            data = data[:max(0, limit - self.passed[direction])]
+        if data:
+            sink.sendall(data)
+        self.passed[direction] += len(data)
+        self.proxy.bytes[direction] += len(data)
+        if limit is not None and self.passed[direction] >= limit:
+            time.sleep(0.01)  # let the other side read what has come before the reset takes it away
+            raise ConnectionResetError
+
+
+def close_with_reset(sock):
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.shutdown(socket.SHUT_RD)  # wakes a thread in recv()
+    sock.close()

@@ -1,0 +1,1159 @@
+/*
+ * simulate.c - Goal of these tests: no order of delays, losses, pauses, late
+ * answers and exits makes the keeper's mind (cmd/step.c) break a promise.
+ *
+ * Each seed is one world on one virtual clock: a server whose clock runs up to
+ * 1 % off ours, others who take the lock the moment it lapses, a network that
+ * delays and loses requests and answers, a command with descendants that obey
+ * or do not, nested dlocks, a front that may die, and a keeper that is paused
+ * now and then (no step is run, everything that came is delivered at its end).
+ * The world does what cmd/keeper.c does with the actions, and watches.
+ *
+ *	SIMULATE_RUNS=N   schedules (500000)
+ *	SIMULATE_SEED=N   one schedule, told event by event
+ *
+ * Each invariant has been seen to fail: the change to step.c, the invariants it trips.
+ *
+@TABLE@
+ */
+#include "cmd/step.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS NS_PER_MS
+#define S NS_PER_S
+#define SLACK (50 * MS) /* from a deadline to the step that must have come; wakes are up to 30 ms late */
+
+/* ---- the invariants ---- */
+
+enum invariant {
+	KILL_IN_TIME,
+	KILL_REPEATED,
+	KILL_ON_DISOWNED,
+	TERM_IN_TIME,
+	MAX_RUN_STOPS,
+	ORPHAN_STOPS,
+	EXCLUSION,
+	RELEASE_AFTER_TREE,
+	NO_RENEWAL_AFTER_RELEASE,
+	ONE_CALL,
+	GO_ONCE_ON_A_GRANT,
+	LATE_ANSWER_CHANGES_NOTHING,
+	MIN_HOLD_KEPT,
+	ONE_REPORT,
+	ENDING_STAYS,
+	EXIT_LAST,
+	RUN_ENDS,
+	NO_SPIN,
+	LOSS_IS_TOLD,
+	NOTHING_RAN_IS_TRUE,
+	COMMAND_RAN_IS_TRUE,
+	INVARIANTS
+};
+
+static const char *const promise[INVARIANTS] = {
+    [KILL_IN_TIME] = "nothing covered runs past kill_at unkilled",
+    [KILL_REPEATED] = "KILL is repeated until nothing is left",
+    [KILL_ON_DISOWNED] = "the server's \"not yours\" kills in the same step",
+    [TERM_IN_TIME] = "TERM or KILL in the first step at or after term_at",
+    [MAX_RUN_STOPS] = "TERM or KILL in the first step after --max-run",
+    [ORPHAN_STOPS] = "TERM or KILL as soon as the front is gone",
+    [EXCLUSION] = "nothing covered runs while the server has granted the lock to another",
+    [RELEASE_AFTER_TREE] = "release only when the covered tree is gone",
+    [NO_RENEWAL_AFTER_RELEASE] = "no renewal after a release",
+    [ONE_CALL] = "at most one call in flight",
+    [GO_ONCE_ON_A_GRANT] = "GO once, on a grant that leaves time to run",
+    [LATE_ANSWER_CHANGES_NOTHING] = "an answer at or after term_at moves no deadline and no verdict",
+    [MIN_HOLD_KEPT] = "a lock that is ours is kept for --min-hold",
+    [ONE_REPORT] = "one report in each run",
+    [ENDING_STAYS] = "the ending does not change after the report",
+    [EXIT_LAST] = "nothing is asked after EXIT",
+    [RUN_ENDS] = "every run ends",
+    [NO_SPIN] = "the next wake lies in the future",
+    [LOSS_IS_TOLD] = "a lock that was lost under the command is not reported as the command's own end",
+    [NOTHING_RAN_IS_TRUE] = "\"nothing was run\" only when there was no GO",
+    [COMMAND_RAN_IS_TRUE] = "lost, max-run and the command's end only when there was a GO",
+};
+
+static struct {
+	unsigned long count;
+	unsigned long seed; /* the first */
+} broken[INVARIANTS];
+
+/* What the schedules have reached, to show that they reach everything. */
+static struct {
+	unsigned long runs, steps, endings[END_LOST + 1], losses[LOSS_FOUND + 1], renewals, unanswered, late, pauses,
+	    kills, joins, lingered, stuck, lapsed_under_pause, too_late, unconfirmed;
+} reached;
+
+/* ---- a world ---- */
+
+enum kind {
+	/* the world's own */
+	W_AT_SERVER, /* a request arrives: id, value is the enum call */
+	W_LAPSE,     /* the lease ends at the server: id */
+	W_OTHERS_END,
+	W_BREAK, /* an administrator takes the lock away */
+	W_EXEC,
+	W_COMMAND_ENDS, /* value: wait status */
+	W_REST_ENDS,
+	W_GUEST_ENDS,
+	W_TERM_LANDS,
+	W_KILL_LANDS,
+	W_PAUSE,
+	W_RESUME,
+	W_LOOK, /* nothing but a look at the invariants that depend on time */
+	/* what reaches the keeper: waits while it is paused */
+	K_FIRST,
+	K_CALL = K_FIRST, /* start the call that was asked for */
+	K_STARTED,
+	K_EXEC_FAILED,
+	K_ENDED,
+	K_EMPTY,
+	K_ORPHANED,
+	K_INTERRUPT,
+	K_GUEST_ASKS, /* value: 0 one in the tree, 1 one outside */
+	K_GUEST_PARTS,
+	K_WAKE,	   /* id */
+	K_ANSWER,  /* id, value: enum rc, or QUEUED */
+	K_WAKEUP,  /* from the server, to a waiter */
+	K_TIMEOUT, /* id */
+	K_STOPPED, /* id */
+};
+
+enum { QUEUED = 1000, ROOM = 96, PAUSES = 3, GUESTS = 2 };
+
+struct entry {
+	instant at;
+	unsigned long order;
+	enum kind kind;
+	unsigned id;
+	int value;
+};
+
+enum life { STUB, RUNS, DEAD };
+
+struct world {
+	unsigned long seed;
+	uint64_t random;
+	bool told; /* print what happens */
+	instant now;
+	struct entry queue[ROOM];
+	size_t queued;
+	unsigned long order;
+	struct keep keep;
+	struct terms terms;
+
+	/* network */
+	unsigned loss; /* packets in 1000 */
+	instant outage_from, outage_to;
+
+	/* server */
+	int64_t lease; /* that it gives; LEASE_FOREVER */
+	int rate;      /* of its clock against ours, in 1/1000 */
+	bool contended, waiting, ours, other, errors;
+	unsigned lease_id;
+
+	/* the backend's side of the call in flight */
+	enum call call;
+	unsigned call_id, asks;
+	instant sent, until, wait_until;
+	bool call_runs, stop, told_lost;
+
+	/* keeper */
+	bool paused, in_order;
+	instant paused_from[PAUSES], paused_to[PAUSES];
+	size_t pauses;
+	struct entry inbox[ROOM];
+	size_t came;
+	unsigned wake_id;
+
+	/* tree */
+	enum life command;
+	bool execs, rest, unkillable, obeys, missed_once;
+	int64_t runs, rest_runs, kill_latency;
+	struct {
+		bool alive, holds;
+	} guests[GUESTS];
+
+	/* what has been seen; the deadlines by our own arithmetic */
+	bool go, reported, released, exited, disowned, orphaned, taken_away;
+	bool done; /* with the tree: nothing is covered any more */
+	bool term_asked, kill_asked, gone, empty, granted, usable, lost_known;
+	unsigned joined;
+	instant term_at, kill_at, granted_at, started_at, kill_asked_at, lost_at, covered_until;
+	int64_t grace;
+	struct ending ending;
+};
+
+static uint64_t
+draw(struct world *w)
+{
+	w->random += 0x9e3779b97f4a7c15u; /* splitmix64, Steele et al. 2014 */
+	uint64_t z = w->random;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+static int64_t
+below(struct world *w, int64_t n)
+{
+	return n > 0 ? (int64_t)(draw(w) % (uint64_t)n) : 0;
+}
+
+static int64_t
+between(struct world *w, int64_t low, int64_t high)
+{
+	return low + below(w, high - low + 1);
+}
+
+static bool
+chance(struct world *w, int percent)
+{
+	return below(w, 100) < percent;
+}
+
+static void __attribute__((format(printf, 2, 3)))
+tell(const struct world *w, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!w->told)
+		return;
+	printf("%10.4f  ", (double)w->now / S);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+static void
+require(struct world *w, enum invariant i, bool holds)
+{
+	if (holds)
+		return;
+	if (broken[i].count++ == 0)
+		broken[i].seed = w->seed;
+	tell(w, "BROKEN: %s", promise[i]);
+}
+
+static void
+later(struct world *w, int64_t after, enum kind kind, unsigned id, int value)
+{
+	if (w->queued == ROOM)
+		abort();
+	w->queue[w->queued++] = (struct entry){instant_after(w->now, after), w->order++, kind, id, value};
+}
+
+/* Takes back what was to happen. */
+static void
+forget(struct world *w, enum kind kind)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < w->queued; i++)
+		if (w->queue[i].kind != kind)
+			w->queue[kept++] = w->queue[i];
+	w->queued = kept;
+}
+
+static bool
+next_entry(struct world *w, struct entry *ret)
+{
+	size_t best = 0;
+
+	if (w->queued == 0)
+		return false;
+	for (size_t i = 1; i < w->queued; i++)
+		if (w->queue[i].at < w->queue[best].at ||
+		    (w->queue[i].at == w->queue[best].at && w->queue[i].order < w->queue[best].order))
+			best = i;
+	*ret = w->queue[best];
+	w->queue[best] = w->queue[--w->queued];
+	return true;
+}
+
+/* ---- what is true, whatever the keeper knows ---- */
+
+/* Does anything run that the lock is there for? */
+static bool
+covered_alive(const struct world *w)
+{
+	bool all = w->terms.wait_tree || w->term_asked || w->kill_asked;
+
+	if (!w->go)
+		return false;
+	if (w->command == RUNS || (w->command == STUB && w->execs))
+		return true;
+	if (w->guests[0].alive && (w->guests[0].holds || all))
+		return true;
+	return w->rest && all;
+}
+
+/*
+ * The same as far as the keeper has been told, and can do something about: a
+ * joined dlock outside the tree keeps the deadlines itself.
+ */
+static bool
+covered_known(const struct world *w)
+{
+	if (!w->go || w->done || w->empty)
+		return false;
+	if (w->term_asked || w->kill_asked || w->disowned || w->lost_known)
+		return true;
+	return !w->gone || w->terms.wait_tree || w->joined > 0;
+}
+
+/* Was the keeper paused at that instant, or so near that it could not act? */
+static bool
+paused_at(const struct world *w, instant when)
+{
+	for (size_t i = 0; i < w->pauses; i++)
+		if (w->paused_from[i] <= instant_after(when, SLACK) && w->paused_to[i] >= when)
+			return true;
+	return false;
+}
+
+static void
+look(struct world *w)
+{
+	bool alive = covered_alive(w), stopped = w->term_asked || w->kill_asked;
+
+	if (alive)
+		w->covered_until = w->now;
+	if (alive && w->other && !w->unkillable && !w->taken_away && !paused_at(w, w->kill_at))
+		require(w, EXCLUSION, false);
+	if (covered_known(w) && !w->paused) {
+		require(w, KILL_IN_TIME,
+		    w->kill_asked || w->now <= instant_after(w->kill_at, SLACK) || paused_at(w, w->kill_at));
+		require(w, TERM_IN_TIME,
+		    stopped || w->now <= instant_after(w->term_at, SLACK) || paused_at(w, w->term_at));
+	}
+}
+
+/* ---- the server ---- */
+
+static int64_t
+at_server(const struct world *w, int64_t length)
+{
+	return length == LEASE_FOREVER ? NEVER : length / (1000 + w->rate) * 1000;
+}
+
+static void
+send_packet(struct world *w, enum kind kind, unsigned id, int value)
+{
+	int64_t lot = below(w, 100), attempt = lease_attempt(w->lease == LEASE_FOREVER ? w->terms.ttl : w->lease);
+	int64_t delay = lot < 80 ? below(w, 5 * MS) : lot < 95 ? below(w, 300 * MS) : below(w, 3 * attempt);
+
+	if ((unsigned)below(w, 1000) < w->loss || (w->now >= w->outage_from && w->now < w->outage_to)) {
+		tell(w, "            (lost on the way)");
+		return;
+	}
+	later(w, delay, kind, id, value);
+}
+
+static void
+take_place(struct world *w)
+{
+	w->other = true;
+	later(w, between(w, 100 * MS, 10 * S), W_OTHERS_END, 0, 0);
+}
+
+static void
+extend(struct world *w)
+{
+	w->ours = true;
+	w->waiting = false;
+	forget(w, W_LAPSE);
+	later(w, at_server(w, w->lease), W_LAPSE, ++w->lease_id, 0);
+}
+
+static void
+no_longer_ours(struct world *w)
+{
+	w->ours = false;
+	w->lease_id++;
+	if (w->go && w->lost_at == NEVER)
+		w->lost_at = w->now;
+	if (w->contended)
+		take_place(w);
+}
+
+static void
+serve_acquire(struct world *w, unsigned id)
+{
+	if (w->lost_at != NEVER || w->released)
+		return; /* an old request that comes after all: what it gives or not is the backend's business */
+	if (!w->ours && w->other) {
+		w->waiting = true;
+		send_packet(w, K_ANSWER, id, QUEUED);
+		return;
+	}
+	extend(w);
+	send_packet(w, K_ANSWER, id, RC_OK);
+}
+
+static void
+serve(struct world *w, unsigned id, enum call call)
+{
+	enum rc rc = w->ours ? RC_OK : RC_LOST;
+
+	tell(w, "    server: %s, %s", call == CALL_ACQUIRE ? "acquire" : call == CALL_RENEW ? "renew" : "release",
+	    w->ours ? "ours" : w->other ? "another's" : "nobody's");
+	if (w->errors && chance(w, 10)) { /* LOADING, MISCONF, ... */
+		send_packet(w, K_ANSWER, id, RC_AGAIN);
+		return;
+	}
+	if (call == CALL_ACQUIRE) {
+		serve_acquire(w, id);
+		return;
+	}
+	if (call == CALL_RENEW && w->ours)
+		extend(w);
+	if (call == CALL_RELEASE && w->ours) {
+		w->ours = false;
+		w->lease_id++;
+		if (w->contended)
+			take_place(w);
+	}
+	if (call == CALL_RELEASE)
+		w->waiting = false;
+	send_packet(w, K_ANSWER, id, rc);
+}
+
+static void
+others_end(struct world *w)
+{
+	w->other = false;
+	if (w->waiting) {
+		extend(w);
+		send_packet(w, K_WAKEUP, 0, 0);
+	}
+}
+
+/* ---- the tree ---- */
+
+static bool
+nothing_left(const struct world *w)
+{
+	return w->command == DEAD && !w->rest && !w->guests[0].alive;
+}
+
+static void
+after_a_death(struct world *w)
+{
+	if (nothing_left(w))
+		later(w, below(w, 2 * MS), K_EMPTY, 0, 0);
+}
+
+static void
+command_ends(struct world *w, int status)
+{
+	if (w->command == DEAD)
+		return;
+	w->command = DEAD;
+	later(w, 0, K_ENDED, 0, status);
+	after_a_death(w);
+}
+
+static void
+rest_ends(struct world *w)
+{
+	if (!w->rest)
+		return;
+	w->rest = false;
+	after_a_death(w);
+}
+
+static void
+guest_ends(struct world *w, int which)
+{
+	if (!w->guests[which].alive)
+		return;
+	w->guests[which].alive = false;
+	if (w->guests[which].holds)
+		later(w, below(w, 5 * MS), K_GUEST_PARTS, 0, which);
+	if (which == 0)
+		after_a_death(w);
+}
+
+static void
+exec_command(struct world *w)
+{
+	if (w->command != STUB)
+		return;
+	if (!w->execs) {
+		later(w, 0, K_EXEC_FAILED, 0, 2);
+		command_ends(w, 127 << 8);
+		return;
+	}
+	w->command = RUNS;
+	w->rest = w->rest_runs > 0;
+	later(w, below(w, 3 * MS), K_STARTED, 0, 0);
+	later(w, w->runs, W_COMMAND_ENDS, 0, (int)below(w, 2) << 8);
+	if (w->rest)
+		later(w, w->rest_runs, W_REST_ENDS, 0, 0);
+	if (chance(w, 15))
+		later(w, below(w, w->runs), K_GUEST_ASKS, 0, 0);
+	if (chance(w, 3))
+		later(w, below(w, w->runs), K_GUEST_ASKS, 0, 1);
+}
+
+static void
+term_lands(struct world *w)
+{
+	if (!w->obeys || w->unkillable)
+		return;
+	command_ends(w, 15);
+	guest_ends(w, 0);
+	if (chance(w, 60))
+		rest_ends(w);
+}
+
+static void
+kill_lands(struct world *w)
+{
+	if (w->unkillable)
+		return;
+	command_ends(w, 9);
+	guest_ends(w, 0);
+	if (!w->missed_once && chance(w, 20))
+		w->missed_once = true; /* it forked while the keeper looked */
+	else
+		rest_ends(w);
+}
+
+/* ---- the keeper, as keeper.c is ---- */
+
+static void deliver(struct world *, struct event);
+
+static void
+ask(struct world *w)
+{
+	int64_t patience = w->call == CALL_ACQUIRE ? S : w->until - w->now;
+
+	w->sent = w->now;
+	w->call_id++;
+	send_packet(w, W_AT_SERVER, w->call_id, w->call);
+	forget(w, K_TIMEOUT);
+	later(w, patience > 0 ? patience : 0, K_TIMEOUT, w->call_id, 0);
+	if (w->stop)
+		later(w, 0, K_STOPPED, w->call_id, 0);
+}
+
+static void
+finish_call(struct world *w, enum rc rc)
+{
+	struct event e = {.sent = w->sent, .lease = w->lease, .value = rc};
+	enum call call = w->call;
+
+	w->call = CALL_NONE;
+	w->call_runs = false;
+	w->call_id++;
+	w->stop = false;
+	if (call == CALL_ACQUIRE)
+		e.kind = rc == RC_OK ? EV_GRANTED : EV_REFUSED;
+	else if (call == CALL_RENEW)
+		e.kind = rc == RC_OK ? EV_RENEWED : rc == RC_LOST ? EV_DISOWNED : EV_UNANSWERED;
+	else
+		e.kind = EV_RELEASED;
+	w->told_lost = w->told_lost || (w->go && rc == RC_LOST);
+	reached.renewals += e.kind == EV_RENEWED;
+	reached.unanswered += e.kind == EV_UNANSWERED;
+	deliver(w, e);
+}
+
+/* A waiter's backend asks again, until it has waited enough or nobody answers. */
+static void
+ask_again(struct world *w, bool answered)
+{
+	w->asks = answered ? 0 : w->asks + 1;
+	if (w->now >= w->wait_until)
+		finish_call(w, RC_BUSY);
+	else if (w->asks >= 5)
+		finish_call(w, RC_AGAIN);
+	else
+		ask(w);
+}
+
+static void
+answered(struct world *w, int value)
+{
+	if (value == QUEUED) {
+		w->asks = 0;
+		w->call_id++; /* the answer is in: no timeout, but a heartbeat */
+		later(w, between(w, 0, 3 * S), K_TIMEOUT, w->call_id, QUEUED);
+	} else if (w->call == CALL_ACQUIRE && value == RC_AGAIN && chance(w, 50)) {
+		finish_call(w, RC_DENIED);
+	} else {
+		finish_call(w, value);
+	}
+}
+
+static void
+guest_asks(struct world *w, int which)
+{
+	bool there = which == 1 || w->command == RUNS || w->rest;
+
+	if (!there || w->guests[which].alive)
+		return;
+	w->guests[which].alive = true;
+	later(w, between(w, MS, w->terms.ttl), W_GUEST_ENDS, 0, which);
+	if (w->keep.phase != PH_HOLD || w->keep.ending.kind == END_LOST)
+		return;
+	w->guests[which].holds = true;
+	w->joined++;
+	reached.joins++;
+	deliver(w, (struct event){.kind = EV_JOINED});
+}
+
+static void
+take_input(struct world *w, const struct entry *e)
+{
+	switch (e->kind) {
+	case K_CALL:
+		w->call_runs = true;
+		w->asks = 0;
+		ask(w);
+		break;
+	case K_STARTED:
+		deliver(w, (struct event){.kind = EV_STARTED});
+		break;
+	case K_EXEC_FAILED:
+		deliver(w, (struct event){.kind = EV_EXEC_FAILED, .value = e->value});
+		break;
+	case K_ENDED:
+		deliver(w, (struct event){.kind = EV_ENDED, .value = e->value});
+		break;
+	case K_EMPTY:
+		deliver(w, (struct event){.kind = EV_EMPTY});
+		break;
+	case K_ORPHANED:
+		deliver(w, (struct event){.kind = EV_ORPHANED});
+		break;
+	case K_INTERRUPT:
+		if (w->keep.phase == PH_ASK)
+			deliver(w, (struct event){.kind = EV_INTERRUPTED, .value = 2});
+		break;
+	case K_GUEST_ASKS:
+		guest_asks(w, e->value);
+		break;
+	case K_GUEST_PARTS:
+		w->joined--;
+		deliver(w, (struct event){.kind = EV_PARTED});
+		break;
+	case K_WAKE:
+		if (e->id == w->wake_id)
+			deliver(w, (struct event){.kind = EV_TICK});
+		break;
+	case K_ANSWER:
+		if (w->call_runs && e->id == w->call_id)
+			answered(w, e->value);
+		break;
+	case K_WAKEUP:
+		if (w->call_runs && w->call == CALL_ACQUIRE)
+			ask(w);
+		break;
+	case K_TIMEOUT:
+		if (w->call_runs && e->id == w->call_id && w->call == CALL_ACQUIRE)
+			ask_again(w, e->value == QUEUED);
+		else if (w->call_runs && e->id == w->call_id)
+			finish_call(w, RC_AGAIN);
+		break;
+	case K_STOPPED:
+		if (w->call_runs && e->id == w->call_id)
+			finish_call(w, RC_STOP);
+		break;
+	default:
+		abort();
+	}
+}
+
+/* What came during a pause, in the order in which pump() looks; in half of the worlds in another one. */
+static void
+resume(struct world *w)
+{
+	enum kind first[] = {K_CALL, K_STARTED, K_ORPHANED, K_GUEST_ASKS, K_WAKE, K_ANSWER, K_STOPPED + 1};
+	size_t order[] = {0, 1, 2, 3, 4, 5}, came = w->came;
+	struct entry inbox[ROOM];
+
+	memcpy(inbox, w->inbox, sizeof inbox);
+	w->came = 0;
+	w->paused = false;
+	for (size_t i = 5; i > 1 && !w->in_order; i--) {
+		size_t j = 1 + below(w, i), o = order[i];
+
+		order[i] = order[j];
+		order[j] = o;
+	}
+	for (size_t c = 0; c < 6; c++)
+		for (size_t i = 0; i < came; i++)
+			if (inbox[i].kind >= first[order[c]] && inbox[i].kind < first[order[c] + 1] && !w->exited)
+				take_input(w, &inbox[i]);
+}
+
+/* ---- what step() answers ---- */
+
+static void
+note_lease(struct world *w, const struct event *e)
+{
+	if (!w->terms.grace_fixed && !w->granted) {
+		int64_t sixth = e->lease / 6 < 5 * S ? e->lease / 6 : 5 * S;
+
+		w->grace = sixth < w->grace ? sixth : w->grace;
+	}
+	if (e->lease == LEASE_FOREVER) {
+		w->kill_at = w->term_at = NEVER;
+		return;
+	}
+	w->kill_at = e->sent + e->lease - e->lease / 100 - 500 * MS;
+	w->term_at = w->kill_at - w->grace;
+	forget(w, W_LOOK);
+	later(w, w->term_at + SLACK + 1 - w->now, W_LOOK, 0, 0);
+	later(w, w->kill_at + SLACK + 1 - w->now, W_LOOK, 0, 0);
+}
+
+/* What the event tells, taken down before step() sees it. */
+static void
+note_event(struct world *w, const struct event *e)
+{
+	switch (e->kind) {
+	case EV_GRANTED:
+		note_lease(w, e);
+		w->granted = true;
+		w->granted_at = w->now;
+		w->usable = w->now < w->term_at;
+		break;
+	case EV_RENEWED:
+		if (w->now < w->term_at && !w->lost_known)
+			note_lease(w, e);
+		else
+			reached.late++;
+		break;
+	case EV_DISOWNED:
+		w->disowned = true;
+		break;
+	case EV_STARTED:
+		w->started_at = w->now;
+		break;
+	case EV_EXEC_FAILED:
+		w->gone = w->empty = true;
+		break;
+	case EV_ENDED:
+		w->gone = true;
+		break;
+	case EV_EMPTY:
+		w->empty = true;
+		break;
+	case EV_ORPHANED:
+		w->orphaned = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static void
+check_stopping(struct world *w, const struct event *e, const struct actions *a, bool covered)
+{
+	bool stop = w->term_asked || w->kill_asked || (a->set & (DO_TERM | DO_KILL));
+
+	if (!covered || w->exited)
+		return;
+	require(w, TERM_IN_TIME, stop || w->now < w->term_at);
+	require(w, KILL_IN_TIME, w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_at);
+	require(w, MAX_RUN_STOPS,
+	    stop || w->gone || w->started_at == NEVER || w->now < instant_after(w->started_at, w->terms.max_run));
+	require(w, ORPHAN_STOPS, stop || !w->orphaned);
+	require(w, KILL_ON_DISOWNED, e->kind != EV_DISOWNED || (a->set & DO_KILL));
+	require(w, KILL_REPEATED, !w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_asked_at + KILL_AGAIN);
+	require(w, KILL_REPEATED, !(w->kill_asked || (a->set & DO_KILL)) || (a->set & DO_EXIT) ||
+	    a->wake <= w->now + KILL_AGAIN);
+}
+
+/* Did the command run and end while all was well? */
+static bool
+own_end(const struct world *w)
+{
+	return w->go && (w->keep.ending.kind == END_COMMAND || w->keep.ending.kind == END_MAX_RUN);
+}
+
+static void
+check_calls(struct world *w, const struct actions *a)
+{
+	unsigned calls = a->set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE);
+
+	require(w, ONE_CALL, !calls || (w->call == CALL_NONE && (calls & (calls - 1)) == 0));
+	require(w, NO_RENEWAL_AFTER_RELEASE, !(w->released && (a->set & (DO_RENEW | DO_ACQUIRE))));
+	if (a->set & DO_RELEASE) {
+		require(w, RELEASE_AFTER_TREE, !covered_alive(w));
+		require(w, MIN_HOLD_KEPT,
+		    !own_end(w) || w->disowned || w->now >= w->term_at ||
+			w->now >= instant_after(w->granted_at, w->terms.min_hold));
+	}
+}
+
+static void
+check_ending(struct world *w, const struct actions *a)
+{
+	const struct ending *e = &w->keep.ending;
+	bool own = e->kind == END_COMMAND || e->kind == END_MAX_RUN;
+	bool unknowable = w->taken_away && !w->told_lost; /* by force, and no answer came through since */
+
+	if (w->reported)
+		require(w, ENDING_STAYS, memcmp(e, &w->ending, sizeof *e) == 0);
+	if (!(a->set & DO_REPORT))
+		return;
+	require(w, ONE_REPORT, !w->reported);
+	require(w, ONE_REPORT, e->kind != END_NONE);
+	require(w, LOSS_IS_TOLD, !own || w->lost_at == NEVER || w->covered_until < w->lost_at || unknowable);
+	require(w, NOTHING_RAN_IS_TRUE, !w->go || (e->kind != END_REFUSED && e->kind != END_INTERRUPTED));
+	require(w, COMMAND_RAN_IS_TRUE, w->go || (!own && e->kind != END_LOST && e->kind != END_EXEC));
+	require(w, COMMAND_RAN_IS_TRUE, e->kind != END_LOST || w->execs || w->command != DEAD);
+	w->reported = true;
+	w->ending = *e;
+	reached.endings[e->kind]++;
+	reached.losses[e->loss]++;
+	reached.stuck += e->stuck;
+	reached.too_late += e->too_late;
+	reached.unconfirmed += e->unconfirmed;
+	reached.lingered += w->keep.phase == PH_LINGER;
+}
+
+static void
+check(struct world *w, const struct event *e, const struct actions *a, bool covered)
+{
+	bool was_lost = w->lost_known;
+
+	require(w, EXIT_LAST, !w->exited || a->set == 0);
+	check_calls(w, a);
+	check_stopping(w, e, a, covered);
+	if (a->set & DO_GO) {
+		require(w, GO_ONCE_ON_A_GRANT, !w->go && e->kind == EV_GRANTED);
+		require(w, GO_ONCE_ON_A_GRANT, w->usable && w->keep.ending.kind == END_NONE);
+	}
+	w->lost_known = w->lost_known || w->keep.ending.kind == END_LOST;
+	require(w, LATE_ANSWER_CHANGES_NOTHING,
+	    !was_lost || w->keep.ending.kind == END_LOST || w->keep.ending.kind == END_EXEC);
+	if (w->go || (a->set & DO_GO))
+		require(w, LATE_ANSWER_CHANGES_NOTHING,
+		    w->keep.term_at == w->term_at && w->keep.kill_at == w->kill_at);
+	require(w, NO_SPIN, a->wake > w->now || (a->set & DO_EXIT));
+	check_ending(w, a);
+}
+
+static void
+start(struct world *w, enum call call, instant until)
+{
+	w->call = call;
+	w->until = until;
+	later(w, below(w, MS / 4), K_CALL, 0, 0);
+}
+
+static void
+carry_out(struct world *w, const struct actions *a)
+{
+	if (a->set & DO_GO) {
+		w->go = true;
+		later(w, below(w, 20 * MS), W_EXEC, 0, 0);
+	}
+	if (a->set & DO_TERM) {
+		w->term_asked = true;
+		later(w, between(w, 0, w->grace * 3 / 2), W_TERM_LANDS, 0, 0);
+	}
+	if (a->set & DO_KILL) {
+		reached.kills += !w->kill_asked;
+		w->kill_asked = true;
+		w->kill_asked_at = w->now;
+		if (w->queued < ROOM / 2)
+			later(w, w->kill_latency, W_KILL_LANDS, 0, 0);
+	}
+	if (a->set & DO_ACQUIRE)
+		start(w, CALL_ACQUIRE, NEVER);
+	if (a->set & DO_RENEW)
+		start(w, CALL_RENEW, a->until);
+	if (a->set & DO_RELEASE) {
+		w->released = true;
+		start(w, CALL_RELEASE, a->until);
+	}
+	if (a->set & DO_STOP_CALL) {
+		w->stop = true;
+		if (w->call_runs)
+			later(w, below(w, MS), K_STOPPED, w->call_id, 0);
+	}
+	if (a->set & DO_EXIT)
+		w->exited = true;
+	w->wake_id++;
+	forget(w, K_WAKE);
+	if (a->wake != NEVER)
+		later(w, (a->wake > w->now ? a->wake - w->now : 0) + (chance(w, 95) ? below(w, MS) : below(w, 30 * MS)),
+		    K_WAKE, w->wake_id, 0);
+}
+
+static void
+deliver(struct world *w, struct event e)
+{
+	static const char *const names[] = {"tick", "granted", "refused", "renewed", "unanswered", "disowned",
+	    "released", "started", "exec failed", "ended", "empty", "joined", "parted", "interrupted", "orphaned"};
+	struct actions a;
+	bool covered;
+
+	note_event(w, &e);
+	a = step(&w->keep, w->now, &e);
+	covered = covered_known(w);
+	tell(w, "%s (%d): phase %d, ending %d, actions %#x, wake %.4f", names[e.kind], e.value, w->keep.phase,
+	    w->keep.ending.kind, a.set, a.wake == NEVER ? -1.0 : (double)a.wake / S);
+	check(w, &e, &a, covered);
+	w->done = w->done || (w->go && !covered && w->joined == 0);
+	carry_out(w, &a);
+	reached.steps++;
+}
+
+/* ---- one schedule ---- */
+
+static void
+happen(struct world *w, const struct entry *e)
+{
+	switch (e->kind) {
+	case W_AT_SERVER:
+		serve(w, e->id, e->value);
+		break;
+	case W_LAPSE:
+		if (w->ours && e->id == w->lease_id) {
+			tell(w, "    server: the lease lapses");
+			reached.lapsed_under_pause += w->paused && covered_alive(w);
+			no_longer_ours(w);
+		}
+		break;
+	case W_OTHERS_END:
+		others_end(w);
+		break;
+	case W_BREAK:
+		if (w->ours && w->go) {
+			w->taken_away = true;
+			no_longer_ours(w);
+		}
+		break;
+	case W_EXEC:
+		exec_command(w);
+		break;
+	case W_COMMAND_ENDS:
+		command_ends(w, e->value);
+		break;
+	case W_REST_ENDS:
+		rest_ends(w);
+		break;
+	case W_GUEST_ENDS:
+		guest_ends(w, e->value);
+		break;
+	case W_TERM_LANDS:
+		term_lands(w);
+		break;
+	case W_KILL_LANDS:
+		kill_lands(w);
+		break;
+	case W_PAUSE:
+		if (w->pauses < PAUSES && !w->paused) {
+			int64_t length = chance(w, 50) ? below(w, S) : below(w, 3 * w->terms.ttl);
+
+			tell(w, "--- paused for %.4f s", (double)length / S);
+			w->paused = true;
+			w->paused_from[w->pauses] = w->now;
+			w->paused_to[w->pauses++] = w->now + length;
+			later(w, length, W_RESUME, 0, 0);
+			reached.pauses++;
+		}
+		break;
+	case W_RESUME:
+		tell(w, "--- goes on");
+		resume(w);
+		break;
+	case W_LOOK:
+		break;
+	default:
+		if (!w->paused)
+			take_input(w, e);
+		else if (w->came < ROOM)
+			w->inbox[w->came++] = *e;
+	}
+}
+
+static void
+choose_terms(struct world *w)
+{
+	static const int64_t usual[] = {3 * S, 5 * S, 10 * S, 15 * S, 30 * S};
+	struct terms *t = &w->terms;
+
+	t->ttl = chance(w, 70) ? usual[below(w, 5)] : between(w, 3 * S, 60 * S);
+	t->grace = lease_grace(t->ttl);
+	if (chance(w, 30)) {
+		int64_t grace = below(w, t->ttl / 2);
+
+		t->grace_fixed = lease_fits(t->ttl, grace);
+		if (t->grace_fixed)
+			t->grace = grace;
+	}
+	t->min_hold = chance(w, 25) ? below(w, 2 * t->ttl) : 0;
+	t->max_run = chance(w, 20) ? between(w, 1, 2 * t->ttl) : NEVER;
+	t->wait_tree = chance(w, 30);
+	t->seed = draw(w);
+	w->grace = t->grace;
+}
+
+static void
+choose_world(struct world *w)
+{
+	static const unsigned losses[] = {0, 0, 10, 100, 400};
+	int64_t ttl = w->terms.ttl;
+
+	w->loss = losses[below(w, 5)];
+	w->outage_from = chance(w, 40) ? below(w, 3 * ttl) : NEVER;
+	w->outage_to = instant_after(w->outage_from, below(w, 2 * ttl));
+	w->lease = chance(w, 3) ? LEASE_FOREVER : chance(w, 90) ? ttl : between(w, S, ttl);
+	w->rate = (int)between(w, -10, 10);
+	w->contended = chance(w, 80);
+	w->errors = chance(w, 10);
+	w->wait_until = chance(w, 20) ? below(w, ttl) : NEVER;
+	w->in_order = chance(w, 50);
+	w->execs = chance(w, 95);
+	w->obeys = chance(w, 70);
+	w->unkillable = chance(w, 1);
+	w->runs = chance(w, 50) ? below(w, 4 * ttl) : below(w, S);
+	w->rest_runs = chance(w, 40) ? below(w, 5 * ttl) : 0;
+	w->kill_latency = between(w, 0, 200 * MS);
+	if (chance(w, 40))
+		take_place(w);
+	for (int n = chance(w, 50) ? 0 : (int)between(w, 1, PAUSES); n > 0; n--)
+		later(w, below(w, 3 * ttl), W_PAUSE, 0, 0);
+	if (chance(w, 8))
+		later(w, below(w, 2 * ttl), K_ORPHANED, 0, 0);
+	if (chance(w, 8))
+		later(w, below(w, 5 * S), K_INTERRUPT, 0, 0);
+	if (chance(w, 3))
+		later(w, below(w, 2 * ttl), W_BREAK, 0, 0);
+	if (chance(w, 1))
+		later(w, below(w, 5 * S), W_COMMAND_ENDS, 0, 9); /* perhaps while it still is a stub */
+}
+
+static void
+simulate(unsigned long seed, bool told)
+{
+	static struct world world;
+	struct world *w = &world;
+	struct entry e;
+	unsigned long events = 0;
+
+	memset(w, 0, sizeof *w);
+	w->seed = seed;
+	w->random = seed;
+	w->told = told;
+	w->now = S; /* booted a second ago */
+	w->term_at = w->kill_at = w->granted_at = w->started_at = w->kill_asked_at = w->lost_at = NEVER;
+	choose_terms(w);
+	choose_world(w);
+	keep_init(&w->keep, &w->terms);
+	deliver(w, (struct event){.kind = EV_TICK});
+	while (!w->exited && events++ < 100000 && next_entry(w, &e)) {
+		w->now = e.at > w->now ? e.at : w->now;
+		happen(w, &e);
+		look(w);
+	}
+	require(w, RUN_ENDS, w->exited);
+	require(w, ONE_REPORT, !w->exited || w->reported);
+	if (w->exited) {
+		deliver(w, (struct event){.kind = EV_TICK});
+		deliver(w, (struct event){.kind = EV_EMPTY});
+	}
+	reached.runs++;
+}
+
+/* ---- the tests ---- */
+
+static int
+simulate_all(void **state)
+{
+	const char *runs = getenv("SIMULATE_RUNS");
+	unsigned long n = runs ? strtoul(runs, NULL, 10) : 500000;
+
+	(void)state;
+	for (unsigned long seed = 1; seed <= n; seed++)
+		simulate(seed, false);
+	printf("%lu schedules, %lu steps, %lu renewals, %lu unanswered, %lu answers too late, %lu pauses, %lu leases "
+	       "that lapsed in one, %lu trees killed, %lu joins\n",
+	    reached.runs, reached.steps, reached.renewals, reached.unanswered, reached.late, reached.pauses,
+	    reached.lapsed_under_pause, reached.kills, reached.joins);
+	return 0;
+}
+
+static void
+holds(void **state)
+{
+	enum invariant i = *(const enum invariant *)*state;
+
+	if (broken[i].count > 0)
+		fail_msg("%s: broken %lu times in %lu runs, first by SIMULATE_SEED=%lu", promise[i], broken[i].count,
+		    reached.runs, broken[i].seed);
+}
+
+/* A simulator that never gets anywhere would find nothing. */
+static void
+every_ending_is_reached(void **state)
+{
+	(void)state;
+	if (reached.runs < 10000)
+		skip();
+	for (int i = END_COMMAND; i <= END_LOST; i++)
+		assert_in_range(reached.endings[i], reached.runs / 1000, reached.runs);
+	for (int i = LOSS_SILENCE; i <= LOSS_FOUND; i++)
+		assert_in_range(reached.losses[i], reached.runs / 1000, reached.runs);
+	assert_in_range(reached.stuck, 10, reached.runs);
+	assert_in_range(reached.too_late, 10, reached.runs);
+	assert_in_range(reached.late, 10, reached.steps);
+	assert_in_range(reached.lingered, reached.runs / 1000, reached.runs);
+	assert_in_range(reached.lapsed_under_pause, reached.runs / 1000, reached.runs);
+	assert_in_range(reached.unconfirmed, reached.runs / 1000, reached.runs);
+	assert_in_range(reached.joins, reached.runs / 1000, reached.steps);
+}
+
+/* The same seed is the same schedule, or a failure could not be looked at again. */
+static void
+a_seed_repeats(void **state)
+{
+	unsigned long before, once;
+
+	(void)state;
+	before = reached.steps;
+	simulate(4711, false);
+	once = reached.steps - before;
+	simulate(4711, false);
+	assert_int_equal(reached.steps - before, 2 * once);
+}
+
+int
+main(void)
+{
+	static enum invariant which[INVARIANTS];
+	struct CMUnitTest tests[INVARIANTS + 2] = {
+	    [INVARIANTS] = cmocka_unit_test(every_ending_is_reached),
+	    [INVARIANTS + 1] = cmocka_unit_test(a_seed_repeats),
+	};
+	const char *seed = getenv("SIMULATE_SEED");
+
+	if (seed) {
+		simulate(strtoul(seed, NULL, 10), true);
+		return 0;
+	}
+	for (int i = 0; i < INVARIANTS; i++) {
+		which[i] = i;
+		tests[i] = (struct CMUnitTest){.name = promise[i], .test_func = holds, .initial_state = &which[i]};
+	}
+	return cmocka_run_group_tests_name("simulate", tests, simulate_all, NULL);
+}

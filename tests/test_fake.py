@@ -1,0 +1,497 @@
+# Goal of these tests: whatever a server answers, and whenever, dlock does what
+# it promises.  The server is the script of tests/fake.c, in a dlock of its own
+# (DLOCK_TEST, default build/dlock-test).
+
+import os
+import signal
+import sys
+
+import pytest
+
+import support
+from support import ROOT, boottime, is_alive, wait_for
+
+DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
+LEASE = 3.0  # the least ttl: TERM 1.97 s, KILL 2.47 s after the last good request, the lease ends after 2.97 s at the earliest
+TERM_AFTER, ENDS_AFTER = 1.97, 2.97
+
+# Notes that it lives, and each TERM, which it does not obey.
+HEART = """
+import signal, sys, time
+log = open(sys.argv[1], "a", buffering=1)
+def note(*words): print(*words, time.clock_gettime_ns(time.CLOCK_BOOTTIME), file=log)
+signal.signal(signal.SIGTERM, lambda *_: note("TERM"))
+while True:
+    note("beat")
+    time.sleep(0.01)
+"""
+
+
+class Scripted:
+    """dlock runs on a script, and what became of them."""
+
+    def __init__(self, dlock, directory):
+        self.dlock, self.directory, self.runs = dlock, directory, 0
+
+    def start(self, script, *words, **options):
+        self.runs += 1
+        log = self.directory / f"calls{self.runs}"
+        started = self.dlock.start("run", "-b", "fake", "-k", "job", "-O", f"script={script}", "-O", f"log={log}",
+                                   *words, **options)
+        started.log = log
+        return started
+
+    def run(self, script, *words, **options):
+        started = self.start(script, *words, **options)
+        done = started.wait()
+        done.calls = lambda: calls(started)
+        return done
+
+    def heart(self, script, *words, **options):
+        """Runs a command that beats until it is killed."""
+        beats = self.directory / f"beats{self.runs}"
+        started = self.start(script, *words, "--", sys.executable, "-c", HEART, beats, **options)
+        started.beats = beats
+        return started
+
+
+def notes(path):
+    """(word, seconds) of each line so far."""
+    if not path.exists():
+        return []
+    lines = [line.split() for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [(words[0], int(words[-1]) / 1e9) for words in lines]
+
+
+def calls(started):
+    return [name for name, _ in notes(started.log)]
+
+
+def last(started, call):
+    return [at for name, at in notes(started.log) if name == call][-1]
+
+
+def one_line(done):
+    """The one line that goes with a verdict."""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("dlock: "), lines
+    return lines[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_the_fake():
+    assert os.access(DLOCK_TEST, os.X_OK), f"{DLOCK_TEST} is missing: make build/dlock-test"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(support, "DLOCK", DLOCK_TEST)
+        yield
+
+
+@pytest.fixture
+def fake(dlock, tmp_path):
+    return Scripted(dlock, tmp_path)
+
+
+# What takes seconds because a lease must end runs all at once; the tests below
+# look at it when it is over.
+SILENCES = ["again", "hang", "denied", "usage", "config", "protocol", "system", "busy", "late@1.2s", "late@1h"]
+LONG = {
+    "blips": lambda fake: fake.start("renew=again,renew=hang,renew=ok,renew=system,renew=ok", "-t", "3s",
+                                     "-c", "sleep 3.5; exit 7"),
+    "endless": lambda fake: fake.start("lease=inf,renew=hang", "-t", "3s", "-c", "sleep 3.5; exit 7"),
+    "not ours": lambda fake: fake.heart("renew=ok,renew=lost", "-t", "3s"),
+    "slow answer": lambda fake: fake.heart("acquire=ok,renew=ok@250ms,renew=hang", "-t", "3s"),
+    "slow grant": lambda fake: fake.heart("acquire=late@1.5s,renew=hang", "-t", "3s"),
+    "too slow grant": lambda fake: fake.start("acquire=late@2s", "-t", "3s", "--", "echo", "runs"),
+    "obedient": lambda fake: fake.start("renew=hang", "-t", "3s", "-c",
+                                        'trap "echo obeys; exit 0" TERM; while :; do sleep 0.05; done'),
+    "short lease": lambda fake: fake.heart("lease=4s,renew=hang", "-t", "30s"),
+    "trouble": lambda fake: fake.start("renew=again,renew=ok", "-t", "3s", "-v", "-c", "sleep 2"),
+    "min-hold": lambda fake: fake.start("", "-t", "3s", "--min-hold", "2s", "-c", "exit 3"),
+    "min-hold after max-run": lambda fake: fake.start("", "-t", "3s", "--min-hold", "2s", "--max-run", "300ms",
+                                                      "-c", "sleep 1000"),
+    "max-run": lambda fake: fake.heart("", "-t", "30s", "--max-run", "500ms", "--grace", "300ms"),
+    "release unanswered": lambda fake: fake.start("release=hang", "-c", "exit 9"),
+    **{f"renew={answer}": lambda fake, answer=answer: fake.heart(f"renew={answer}", "-t", "3s")
+       for answer in SILENCES},
+}
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("long")
+    dlock = support.Dlock(directory)
+    fake = Scripted(dlock, directory)
+    started = {name: start(fake) for name, start in LONG.items()}
+    for one in started.values():
+        one.done = one.wait()
+    yield started
+    dlock.close()
+
+
+# ---- nothing was run ----
+
+
+@pytest.mark.parametrize("script, words, status", [
+    ("acquire=busy", ["-n"], 75),
+    ("acquire=busy", ["-w", "0"], 75),
+    ("acquire=busy", ["-w", "100ms"], 75),
+    ("acquire=busy@50ms", ["-w", "100ms"], 75),
+    ("acquire=busy", ["-n", "-E", "3"], 3),
+    ("acquire=busy", ["-n", "-E", "0"], 0),
+    ("acquire=again", [], 69),
+    ("acquire=lost", [], 69),
+    ("acquire=denied", [], 77),
+    ("acquire=config", [], 78),
+    ("acquire=protocol", [], 76),
+    ("acquire=system", [], 71),
+    ("acquire=usage", [], 64),
+    ("open=usage", [], 64),
+    ("open=config", [], 78),
+    ("open=system", [], 71),
+    ("acquire=denied@200ms,release=again", [], 77),
+    ("lease=1s", [], 78),                      # no room for two renewals
+    ("lease=1s", ["--grace", "0"], 78),
+])
+def test_refusal_has_its_status_and_one_line(fake, tmp_path, script, words, status):
+    done = fake.run(script, *words, "--", "touch", tmp_path / "ran")
+    assert done.status == status
+    assert "nothing was run" in one_line(done) and "job" in done.stderr
+    assert not (tmp_path / "ran").exists()
+    assert done.calls() == ([] if "open" in script else ["acquire", "release"])  # withdrawn, whatever was answered
+
+
+def test_busy_is_silent_with_q(fake):
+    done = fake.run("acquire=busy", "-n", "-q", "--", "true")
+    assert (done.status, done.stderr) == (75, "")
+
+
+def test_other_refusals_are_not_silent_with_q(fake):
+    assert "nothing was run" in one_line(fake.run("acquire=again", "-q", "--", "true"))
+
+
+def test_busy_line_names_the_holder(fake):
+    assert "another@fake (pid 7, true)" in one_line(fake.run("acquire=busy", "-n", "--", "true"))
+
+
+@pytest.mark.parametrize("script, sig", [
+    ("acquire=busy", signal.SIGINT), ("acquire=busy", signal.SIGTERM), ("acquire=busy", signal.SIGHUP),
+    ("acquire=hang", signal.SIGINT), ("acquire=busy,release=hang", signal.SIGINT),
+])
+def test_interrupted_waiter_withdraws_and_dies_of_the_signal(fake, tmp_path, script, sig):
+    started = fake.start(script, "--", "touch", tmp_path / "ran")
+    wait_for(lambda: calls(started), what="the request")
+    started.signal(sig)
+    assert started.wait().status == -sig
+    assert calls(started) == ["acquire", "release"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_front_killed_while_waiting_withdraws(fake, tmp_path):
+    started = fake.start("acquire=busy", "--", "touch", tmp_path / "ran")
+    wait_for(lambda: calls(started), what="the request")
+    keeper = started.keeper
+    started.signal(signal.SIGKILL)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert calls(started) == ["acquire", "release"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_keeper_killed_while_waiting_is_a_system_error(fake, tmp_path):
+    started = fake.start("acquire=busy", "--", "touch", tmp_path / "ran")
+    wait_for(lambda: calls(started), what="the request")
+    started.signal(signal.SIGKILL, "keeper")
+    done = started.wait()
+    assert done.status == 71
+    assert "nothing was run" in one_line(done)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_stub_killed_while_waiting_is_a_system_error(fake, tmp_path):
+    started = fake.start("acquire=busy,release=lost", "--", "touch", tmp_path / "ran")
+    wait_for(lambda: calls(started), what="the request")
+    stub = support.children_of(started.keeper)[0]
+    support.kill(stub)
+    done = started.wait()
+    assert done.status == 71
+    assert "nothing was run" in one_line(done)
+
+
+# ---- the command's own end ----
+
+
+@pytest.mark.parametrize("script", ["", "acquire=ok@100ms", "token=42", "lease=10s", "lease=inf"])
+@pytest.mark.parametrize("command, status", [("exit 0", 0), ("exit 9", 9), ("kill -9 $$", -9)])
+def test_status_is_the_commands_own(fake, script, command, status):
+    done = fake.run(script, "-c", command)
+    assert (done.status, done.stderr, done.calls()) == (status, "", ["acquire", "release"])
+
+
+def test_token_reaches_the_command(fake):
+    assert fake.run("token=18446744073709551615", "-c", "echo $DLOCK_TOKEN").stdout == "18446744073709551615\n"
+
+
+@pytest.mark.parametrize("script", ["release=again", "release=system", "release=denied"])
+def test_unconfirmed_release_is_said_and_changes_no_status(fake, script):
+    done = fake.run(script, "-c", "exit 9")
+    assert done.status == 9
+    assert "not confirmed" in one_line(done)
+
+
+def test_release_that_nobody_answers_is_not_awaited_for_ever(long):
+    done = long["release unanswered"].done
+    assert done.status == 9
+    assert "not confirmed" in one_line(done)
+
+
+def test_unconfirmed_release_is_silent_with_q(fake):
+    done = fake.run("release=again", "-q", "-c", "exit 9")
+    assert (done.status, done.stderr) == (9, "")
+
+
+@pytest.mark.parametrize("command", ["exit 0", "exit 9", "kill -9 $$"])
+def test_release_that_finds_the_lock_gone_is_a_loss(fake, command):
+    done = fake.run("release=lost", "-c", command)
+    assert done.status == 79
+    assert "another may have run beside it" in one_line(done)
+
+
+def test_command_that_cannot_be_executed_gives_the_lock_back(fake, tmp_path):
+    script = tmp_path / "script"
+    script.write_text("#!/nonexistent/interpreter\n")
+    script.chmod(0o755)
+    done = fake.run("", "--min-hold", "1h", "--", script)
+    assert done.status == 127
+    assert "released" in one_line(done)
+    assert done.calls() == ["acquire", "release"]
+
+
+def test_command_that_cannot_be_found_asks_for_no_lock(fake):
+    done = fake.run("", "--", "/nonexistent/command")
+    assert done.status == 127 and one_line(done)
+    assert done.calls() == []
+
+
+# ---- while it runs ----
+
+
+def test_blips_kill_nothing(long):
+    done, made = long["blips"].done, calls(long["blips"])
+    assert (done.status, done.stderr) == (7, "")
+    assert made[0] == "acquire" and made[-1] == "release"
+    assert made.count("renew") == len(made) - 2 >= 4
+
+
+def test_lease_without_end_outlives_silence(long):
+    done = long["endless"].done
+    assert (done.status, done.stderr) == (7, "")
+
+
+def test_not_ours_kills_at_once(long):
+    started = long["not ours"]
+    assert started.done.status == 79
+    assert "taken away while the command ran" in one_line(started.done)
+    assert calls(started) == ["acquire", "renew", "renew"]  # there is nothing to release
+    assert "TERM" not in [word for word, _ in notes(started.beats)]
+    assert notes(started.beats)[-1][1] < last(started, "renew") + 0.9  # long before the lease would have ended
+
+
+@pytest.mark.parametrize("answer", SILENCES)  # some come at last, when it is too late
+def test_command_is_stopped_in_time_however_the_server_fails(long, answer):
+    started = long[f"renew={answer}"]
+    asked, beats = last(started, "acquire"), notes(started.beats)
+    terms = [at for word, at in beats if word == "TERM"]
+    assert started.done.status == 79
+    assert "could not be renewed in time" in one_line(started.done)
+    assert terms and terms[0] >= asked + TERM_AFTER - 0.05
+    assert terms[0] < beats[-1][1] < asked + ENDS_AFTER
+    assert last(started, "renew") < asked + ENDS_AFTER
+
+
+def test_deadlines_count_from_the_request_not_from_the_answer(long):
+    """The last good answer came 250 ms after its request."""
+    started = long["slow answer"]
+    assert started.done.status == 79
+    good = [at for name, at in notes(started.log) if name == "renew"][0]
+    assert good + TERM_AFTER - 0.05 < notes(started.beats)[-1][1] < good + ENDS_AFTER
+
+
+def test_grant_that_was_long_on_its_way_counts_from_its_request(long):
+    started = long["slow grant"]
+    assert started.done.status == 79
+    assert notes(started.beats)[-1][1] < last(started, "acquire") + ENDS_AFTER
+
+
+def test_grant_that_was_too_long_on_its_way_runs_nothing(long):
+    started = long["too slow grant"]
+    assert (started.done.status, started.done.stdout) == (69, "")
+    assert "nothing was run" in one_line(started.done)
+    assert calls(started) == ["acquire", "release"]
+
+
+def test_command_that_obeys_is_not_killed(long):
+    started = long["obedient"]
+    assert (started.done.status, started.done.stdout) == (79, "obeys\n")
+    assert calls(started)[-1] == "release"
+
+
+def test_shorter_lease_of_the_server_counts(long):
+    started = long["short lease"]
+    assert started.done.status == 79
+    assert notes(started.beats)[-1][1] < last(started, "acquire") + 4 * 0.99
+
+
+# ---- stopping and releasing ----
+
+# Its descendants have left its session, its group and it itself.
+DAEMON = 'setsid "$@" </dev/null >/dev/null 2>&1 & '
+
+
+def test_release_comes_after_the_tree_is_gone(fake, tmp_path):
+    beats = tmp_path / "daemon"
+    started = fake.start("", "-t", "3s", "--max-run", "300ms", "--", "sh", "-c", DAEMON + "sleep 1000", "sh",
+                         sys.executable, "-c", HEART, beats)
+    done = started.wait()
+    assert done.status == 124
+    assert "--max-run" in one_line(done)
+    assert notes(beats)[-1][1] < last(started, "release")
+    assert "TERM" in [word for word, _ in notes(beats)]
+
+
+def test_wait_tree_releases_after_the_last_descendant(fake, tmp_path):
+    started = fake.start("", "--wait-tree", "--", "sh", "-c", DAEMON, "sh", "sh", "-c", f"sleep 0.5; date >{tmp_path}/end")
+    assert started.wait().status == 0
+    assert (tmp_path / "end").exists()
+    assert last(started, "release") >= last(started, "acquire") + 0.5
+
+
+def test_front_killed_stops_the_tree_then_releases(fake):
+    started = fake.heart("", "-t", "3s", "--grace", "300ms")
+    wait_for(lambda: notes(started.beats), what="a beat")
+    keeper = started.keeper
+    started.signal(signal.SIGKILL)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert [word for word, _ in notes(started.beats) if word != "beat"] == ["TERM"]
+    assert notes(started.beats)[-1][1] < last(started, "release")
+
+
+def test_front_killed_after_the_command_stops_what_is_waited_for(fake, tmp_path):
+    beats = tmp_path / "daemon"
+    started = fake.start("", "-t", "3s", "--grace", "300ms", "--wait-tree", "--", "sh", "-c", DAEMON, "sh",
+                         sys.executable, "-c", HEART, beats)
+    wait_for(lambda: notes(beats), what="a beat")
+    keeper, command = started.keeper, started.command
+    wait_for(lambda: not is_alive(command), what="the end of the command")
+    started.signal(signal.SIGKILL)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert notes(beats)[-1][1] < last(started, "release")
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSTOP])
+def test_keeper_that_is_gone_or_frozen_is_a_loss(fake, sig):
+    started = fake.heart("", "-t", "3s")
+    wait_for(lambda: notes(started.beats), what="a beat")
+    started.signal(sig, "keeper")
+    done = started.wait()
+    assert done.status == 79
+    assert one_line(done)
+    assert notes(started.beats)[-1][1] < last(started, "acquire") + 1 + ENDS_AFTER  # one renewal may have been made
+    assert "release" not in calls(started)
+
+
+def test_command_that_ends_while_all_of_dlock_sleeps_past_the_lease_is_a_loss(fake, tmp_path):
+    """The machine slept, or both processes were stopped: who knows whom the lock belonged to."""
+    started = fake.start("release=again", "-t", "3s", "-c", f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")
+    started.held()
+    keeper = started.keeper
+    support.kill(started.front, signal.SIGSTOP)
+    support.kill(keeper, signal.SIGSTOP)
+    asked = last(started, "acquire")
+    wait_for(lambda: boottime() > asked + 1.2 + LEASE, what="the end of the lease")
+    (tmp_path / "end").touch()
+    wait_for(lambda: not is_alive(started.events("started")[0]["pid"]), what="the end of the command")
+    support.kill(keeper, signal.SIGCONT)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    support.kill(started.front, signal.SIGCONT)
+    done = started.wait()
+    assert done.status == 79
+    assert one_line(done)
+
+
+# ---- time asked for ----
+
+
+def test_max_run_asks_then_kills(long):
+    started = long["max-run"]
+    assert started.done.status == 124
+    assert "released" in one_line(started.done)
+    assert [word for word, _ in notes(started.beats) if word != "beat"] == ["TERM"]
+    assert calls(started) == ["acquire", "release"]
+
+
+def test_lost_lock_outdoes_max_run(fake):
+    assert fake.run("release=lost", "--max-run", "200ms", "-c", "sleep 1000").status == 79
+
+
+@pytest.mark.parametrize("name, status", [("min-hold", 3), ("min-hold after max-run", 124)])
+def test_min_hold_keeps_the_lock_and_not_the_caller(long, name, status):
+    started = long[name]
+    assert started.done.status == status
+    wait_for(lambda: "release" in calls(started), what="the release")
+    assert last(started, "release") >= last(started, "acquire") + 2
+    assert calls(started).count("renew") >= 1  # it was a lease all the while
+
+
+def test_min_hold_does_not_keep_the_caller(fake):
+    started = fake.start("renew=ok,renew=lost", "-t", "3s", "--min-hold", "1h", "-c", "sleep 0.1; exit 3")
+    keeper = started.held().keeper
+    assert started.wait().status == 3
+    assert calls(started) in (["acquire"], ["acquire", "renew"])
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper, which has lost the lock")
+
+
+# ---- nested ----
+
+
+def test_nested_dlock_joins_without_asking_the_server(fake):
+    started = fake.start("", "-c", f"'{DLOCK_TEST}' run -b fake -k job -n -- sh -c 'echo $DLOCK_TOKEN; exit 5'")
+    done = started.wait()
+    assert (done.status, done.stdout, done.stderr) == (5, "1\n", "")
+    assert calls(started) == ["acquire", "release"]
+
+
+def test_loss_reaches_a_nested_dlock(fake, tmp_path):
+    inner = f"'{DLOCK_TEST}' run -b fake -k job -- sleep 1000; echo $? >{tmp_path}/inner"
+    done = fake.run("renew=lost", "-t", "3s", "-c", inner)
+    assert done.status == 79
+    assert not (tmp_path / "inner").exists()  # its caller was killed with it
+
+
+# ---- what is told ----
+
+
+def test_verbose_tells_every_call(fake):
+    done = fake.run("", "-v", "-c", "true")
+    lines = done.stderr.splitlines()
+    assert all(line.startswith("dlock: ") for line in lines)
+    assert [any(f"fake: {call}: ok" in line for line in lines) for call in ("acquire", "release")] == [True, True]
+
+
+def test_trouble_is_told_as_it_happens(long):
+    started = long["trouble"]
+    assert started.done.status == 0
+    assert started.events("suspect")[0]["left_ms"] > 0 and "script says" in started.events("suspect")[0]["reason"]
+    assert started.events("trusted")
+    assert started.events()[-1] == {**started.events()[-1], "event": "verdict", "verdict": "ended", "status": 0}
+
+
+@pytest.mark.parametrize("script, words, name", [
+    ("acquire=busy", ["-n"], "busy"), ("acquire=again", [], "unreachable"), ("acquire=denied", [], "denied"),
+    ("acquire=config", [], "refused"), ("acquire=protocol", [], "protocol"), ("release=lost", [], "lost"),
+    ("release=again", [], "ended"),
+])
+def test_verdict_is_the_last_event(fake, script, words, name):
+    started = fake.start(script, *words, "-c", "true")
+    done = started.wait()
+    verdict = started.events()[-1]
+    assert (verdict["event"], verdict["verdict"], verdict["status"]) == ("verdict", name, done.status)
+    assert f"dlock: {verdict['message']}" == one_line(done)

@@ -1,0 +1,521 @@
+# Goal of these tests: in a terminal dlock is as good as not there.  Ctrl-C,
+# Ctrl-Z, fg, bg, editors, pagers, pipelines and nested shells work; the one
+# line that dlock draws while it waits is gone when it no longer does.
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pexpect
+import pytest
+
+from support import DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, stat_of, wait_for
+
+TTL = 3
+ERASE = "\r\x1b[K"
+PROMPT = re.compile(r"<(\d+)>\Z")  # a prompt shows the last exit status
+
+CATCH = """
+import os, signal, sys
+caught = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP}
+signal.pthread_sigmask(signal.SIG_SETMASK, caught)
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+os.write(log, f"{os.getpid()}\\n".encode())
+while True:
+    n = signal.sigwait(caught)
+    os.write(log, f"{int(n)}\\n".encode())
+    if n == signal.SIGUSR2:
+        sys.exit(5)
+"""
+
+
+@pytest.fixture
+def files(request):
+    """Locks in a fresh directory."""
+    return FilePlace(request)
+
+
+@pytest.fixture
+def leased(request):
+    """Locks that end with their lease."""
+    return RedisPlace(request)
+
+
+class Shell:
+    """An interactive bash on a terminal of its own."""
+
+    def __init__(self, env, directory, size=(24, 80)):
+        env = {**env, "PS1": "<$?>", "PS2": "", "TERM": "vt100", "HISTFILE": "", "EXINIT": "", "LESS": ""}
+        self.tty = pexpect.spawn("bash", ["--norc", "--noprofile", "--noediting", "-i"], env=env, cwd=str(directory),
+                                 dimensions=size, echo=False, encoding="utf-8", timeout=PATIENCE)
+        self.seen = ""  # all that stood before the last prompt
+        self.tty.delaybeforesend = None
+        self.prompt()
+
+    def send(self, text):
+        self.tty.send(text)
+
+    def prompt(self):
+        """Waits for the next prompt and returns the status that it shows."""
+        self.tty.expect(PROMPT)
+        self.seen = self.tty.before
+        return int(self.tty.match.group(1))
+
+    def run(self, line):
+        self.send(line + "\n")
+        return self.prompt()
+
+    def expect(self, text):
+        self.tty.expect_exact(text)
+        return self.tty.before
+
+    def ctrl(self, letter):
+        self.tty.sendcontrol(letter)
+
+    def close(self):
+        """Like the closing of a window; what does not go by itself is killed."""
+        below = descendants_of(self.tty.pid)
+        with contextlib.suppress(OSError):  # some tests have closed it
+            self.tty.close(force=True)
+        for pid in below:
+            kill(pid)
+
+
+@pytest.fixture
+def shells(dlock, tmp_path):
+    """Opens interactive shells."""
+    opened = []
+
+    def opener(**options):
+        opened.append(Shell(dlock.env, tmp_path, **options))
+        return opened[-1]
+
+    yield opener
+    for shell in opened:
+        shell.close()
+
+
+@pytest.fixture
+def shell(shells):
+    return shells()
+
+
+def run_line(place, *words, key="job", options=()):
+    return " ".join([DLOCK, "run", *place.words, *options, "-k", place.key(key), "--", *words])
+
+
+def is_free(dlock, place):
+    return dlock.run("run", *place.words, "-nq", "-k", place.key(), "true", events=False).status == 0
+
+
+def state_of(pid):
+    found = stat_of(pid)
+    return found and found[1]
+
+
+@pytest.fixture
+def catcher(tmp_path):
+    """A command that logs its pid and every signal it gets; (words, function that reads the log)."""
+    (tmp_path / "catch.py").write_text(CATCH)
+    log = tmp_path / "log"
+    words = [sys.executable, "-IS", str(tmp_path / "catch.py"), str(log)]
+
+    def logged(n=1):
+        """At least n lines, as numbers."""
+        wait_for(lambda: log.exists() and log.read_text().count("\n") >= n, what=f"{n} lines of the log")
+        return [int(line) for line in log.read_text().split()]
+
+    return words, logged
+
+
+def outlast(seconds):
+    until = boottime() + seconds
+    wait_for(lambda: boottime() > until, timeout=seconds + PATIENCE, what="time")
+
+
+# ---- Ctrl-C ----
+
+
+@pytest.mark.parametrize("key, number", [("c", signal.SIGINT), ("\\", signal.SIGQUIT)])
+def test_a_key_gives_the_command_exactly_one_signal(shell, files, catcher, key, number):
+    words, logged = catcher
+    shell.send(run_line(files, *words) + "\n")
+    command = logged()[0]
+    for i in range(3):
+        shell.ctrl(key)
+        logged(2 + i)
+    kill(command, signal.SIGUSR2)
+    assert shell.prompt() == 5
+    assert logged()[1:] == 3 * [number] + [signal.SIGUSR2]
+
+
+def test_a_changed_window_is_one_signal(shell, files, catcher):
+    words, logged = catcher
+    shell.send(run_line(files, *words) + "\n")
+    command = logged()[0]
+    shell.tty.setwinsize(30, 90)
+    logged(2)
+    kill(command, signal.SIGUSR2)
+    assert shell.prompt() == 5
+    assert logged()[1:] == [signal.SIGWINCH, signal.SIGUSR2]
+
+
+def test_ctrl_c_ends_the_command_and_the_loop_around_it(dlock, shell, place):
+    ready = run_line(place, "sh", "-c", "'echo ready; sleep 1000'")
+    shell.send(ready + "\n")
+    shell.expect("ready")
+    shell.ctrl("c")
+    assert shell.prompt() == 130
+    assert "dlock" not in shell.seen
+    shell.send(f"for i in 1 2 3; do {ready}; done; echo the end\n")
+    shell.expect("ready")
+    shell.ctrl("c")
+    assert shell.prompt() == 130
+    assert "ready" not in shell.seen and "the end" not in shell.seen
+    assert is_free(dlock, place)
+
+
+def test_ctrl_c_while_waiting_gives_up_the_place(dlock, shell, place):
+    holder = dlock.hold(place, place.key())
+    shell.send(run_line(place, "echo", "ran") + "\n")
+    shell.expect(f"{ERASE}dlock: waiting for {place.key()}, held by ")
+    shell.ctrl("c")
+    assert shell.prompt() == 130
+    assert shell.seen.endswith(f"{ERASE}\r\n") and "ran" not in shell.seen
+    waiter = dlock.contend(place, place.key()).queued(1)
+    holder.finish()
+    assert waiter.held().finish().status == 0
+
+
+def test_ctrl_c_reaches_a_pipeline(shell, files, tmp_path):
+    shell.send(run_line(files, "cat") + " | tee copy\n")
+    shell.send("one\n")
+    shell.expect("one")
+    shell.ctrl("c")
+    assert shell.prompt() == 130
+    assert (tmp_path / "copy").read_text() == "one\n"
+
+
+def test_a_closed_window_ends_command_and_lock(dlock, shell, place):
+    shell.send(run_line(place, "sh", "-c", "'echo ready; sleep 1000'") + "\n")
+    shell.expect("ready")
+    below = descendants_of(shell.tty.pid)
+    assert len(below) >= 3
+    os.close(shell.tty.child_fd)
+    wait_for(lambda: not [p for p in below if is_alive(p)], what="the end of everything in the window")
+    assert is_free(dlock, place)
+
+
+# ---- Ctrl-Z ----
+
+
+def test_a_stopped_job_keeps_its_lock_and_continues_with_one_fg(dlock, shell, leased):
+    shell.send(run_line(leased, "cat", options=["-t", f"{TTL}s"]) + "\n")
+    shell.send("one\n")
+    shell.expect("one")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    assert "Stopped" in shell.seen
+    assert shell.run("jobs") == 0
+    assert shell.seen.count("Stopped") == 1
+    outlast(TTL + 1)
+    assert not is_free(dlock, leased)
+    shell.send("fg\n")
+    shell.send("two\n")
+    shell.expect("two")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    shell.send("fg\n")
+    shell.ctrl("d")
+    assert shell.prompt() == 0
+    assert is_free(dlock, leased)
+
+
+def test_a_stopped_job_continues_in_the_background(dlock, shell, place, tmp_path):
+    shell.send(run_line(place, "sh", "-c", "'echo ready; until [ -e go ]; do sleep 0.01; done; echo done >result'") + "\n")
+    shell.expect("ready")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    (tmp_path / "go").touch()
+    assert not (tmp_path / "result").exists()
+    assert shell.run("bg") == 0
+    assert shell.run("wait %1") == 0
+    assert (tmp_path / "result").read_text() == "done\n"
+    assert is_free(dlock, place)
+
+
+def test_a_stopped_job_can_be_killed(dlock, shell, place):
+    shell.send(run_line(place, "sh", "-c", "'echo ready; sleep 1000'") + "\n")
+    shell.expect("ready")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    shell.run("kill %1")
+    wait_for(lambda: is_free(dlock, place), what="the release")
+    assert shell.run("wait %1") in (143, 127)
+
+
+def test_a_command_that_stops_by_itself_stops_the_job(shell, files):
+    assert shell.run(run_line(files, "sh", "-c", "'kill -STOP $$; echo back; exit 3'")) > 128
+    assert "Stopped" in shell.seen and "\nback\r" not in shell.seen
+    assert shell.run("fg") == 3
+    assert shell.seen.endswith("\nback\r\n")
+
+
+def test_a_stopped_command_that_is_continued_alone_takes_its_job_along(shell, files, catcher):
+    words, logged = catcher
+    shell.send(run_line(files, *words) + "\n")
+    command = logged()[0]
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    front = stat_of(stat_of(command)[2])[2]
+    assert state_of(front) == state_of(command) == "T"
+    kill(command, signal.SIGCONT)
+    wait_for(lambda: "T" not in (state_of(front), state_of(command)), what="the job to go on")
+    kill(command, signal.SIGUSR2)
+    wait_for(lambda: shell.run(":") == 0 and "Exit 5" in shell.seen, what="the end of the job")
+
+
+@pytest.mark.parametrize("order", ["fg first", "release first"])
+def test_ctrl_z_while_waiting(dlock, shell, place, order):
+    holder = dlock.hold(place, place.key())
+    shell.send(run_line(place, "echo", "ran") + "\n")
+    shell.expect(f"{ERASE}dlock: waiting for ")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    assert "Stopped" in shell.seen
+    if order == "release first":
+        holder.finish()
+        shell.send("fg\n")
+    else:
+        shell.send("fg\n")
+        shell.expect(f"{ERASE}dlock: waiting for ")
+        holder.finish()
+    assert shell.prompt() == 0
+    assert "ran\r\n" in shell.seen
+    assert is_free(dlock, place)
+
+
+# ---- programs that own the terminal ----
+
+ONLY_WITH_VI = pytest.mark.skipif(not shutil.which("vi"), reason="no vi")
+ONLY_WITH_LESS = pytest.mark.skipif(not shutil.which("less"), reason="no less")
+
+
+@ONLY_WITH_VI
+def test_vi_edits_stops_and_goes_on(shell, files, tmp_path):
+    (tmp_path / "text").write_text("first line\n")
+    shell.send(run_line(files, "vi", "text") + "\n")
+    shell.expect("first line")
+    shell.send("osecond\x1b:w\r")
+    wait_for(lambda: (tmp_path / "text").read_text() == "first line\nsecond\n", what="vi to write")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    assert shell.run("echo meanwhile") == 0
+    assert "meanwhile" in shell.seen
+    shell.send("fg\n")
+    shell.send("othird\x1b:w\r")
+    wait_for(lambda: "third" in (tmp_path / "text").read_text(), what="vi to write again")
+    shell.send(":q\r")
+    assert shell.prompt() == 0
+    assert (tmp_path / "text").read_text() == "first line\nsecond\nthird\n"
+
+
+@ONLY_WITH_LESS
+def test_less_pages(shell, files, tmp_path):
+    (tmp_path / "text").write_text("".join(f"line {i}\n" for i in range(1000)))
+    shell.send(run_line(files, "less", "text") + "\n")
+    shell.expect("line 20")
+    shell.send("G")
+    shell.expect("line 999")
+    shell.send("q")
+    assert shell.prompt() == 0
+
+
+@ONLY_WITH_LESS
+def test_less_at_the_end_of_a_pipeline(shell, files):
+    shell.send(run_line(files, "seq", "1", "1000") + " | less\n")
+    shell.expect("20")
+    shell.send("G")
+    shell.expect("1000")
+    shell.send("q")
+    assert shell.prompt() == 0
+
+
+def test_the_command_reads_from_and_writes_to_the_terminal(shell, files):
+    assert shell.run("tty; stty size") == 0
+    direct = shell.seen
+    assert shell.run(run_line(files, "tty")) == 0
+    assert shell.run(run_line(files, "sh", "-c", "'tty; stty size'")) == 0
+    assert shell.seen == direct
+    shell.send(run_line(files, "sh", "-c", "'read -r x </dev/tty; echo got $x >/dev/tty'") + "\n")
+    shell.send("something\n")
+    shell.expect("got something")
+    assert shell.prompt() == 0
+
+
+def test_a_shell_inside_has_its_own_jobs(dlock, shell, files):
+    inner = "bash --norc --noprofile --noediting -i"
+    shell.send(run_line(files, "env", "PS1='inner:$? '", inner) + "\n")
+    shell.expect("inner:0 ")
+    shell.send("cat\n")
+    shell.send("x\n")
+    shell.expect("x")
+    shell.ctrl("c")
+    shell.expect("inner:130 ")
+    shell.send("cat\n")
+    shell.send("y\n")
+    shell.expect("y")
+    shell.ctrl("z")
+    shell.expect("inner:148 ")
+    assert not is_free(dlock, files)
+    shell.send("kill -9 %1; while jobs %1; do :; done; exit 6\n")
+    assert shell.prompt() == 6
+    assert is_free(dlock, files)
+
+
+def test_pipelines_on_both_sides(shell, files, tmp_path):
+    assert shell.run("seq 3 | " + run_line(files, "sed", "s/^/-/") + " | tee copy | wc -l") == 0
+    assert shell.seen.strip() == "3"
+    assert (tmp_path / "copy").read_text() == "-1\n-2\n-3\n"
+
+
+# ---- in the background ----
+
+
+def test_a_background_job_neither_reads_nor_draws(dlock, shell, place, tmp_path):
+    holder = dlock.hold(place, place.key())
+    shell.run("( " + run_line(place, "sh", "-c", "'echo ran >result'") + " ) &")
+    outlast(1)
+    assert shell.run("echo typed") == 0
+    assert shell.seen == "typed\r\n"
+    holder.finish()
+    wait_for(lambda: (tmp_path / "result").exists() and (tmp_path / "result").read_text(), what="the command")
+    assert shell.run("wait") == 0
+    assert "\x1b" not in shell.seen
+
+
+def test_a_background_command_that_wants_to_read_is_stopped_like_any_other(shell, files):
+    shell.run(run_line(files, "cat") + " &")
+    wait_for(lambda: shell.run("jobs") == 0 and "Stopped" in shell.seen, what="the job to stop")
+    shell.send("fg\n")
+    shell.send("hello\n")
+    shell.expect("hello")
+    shell.ctrl("d")
+    assert shell.prompt() == 0
+
+
+# ---- what a person sees while dlock waits ----
+
+
+def test_the_live_line_is_drawn_and_erased(dlock, shell, place):
+    holder = dlock.hold(place, place.key(), "--who", "alice", "--why", "release 7")
+    shell.send(run_line(place, "echo", "ran") + "\n")
+    before = shell.expect(f"{ERASE}dlock: waiting for {place.key()}, held by alice (pid {holder.pid}, cat)")
+    assert before == ""
+    shell.expect(ERASE)  # it is drawn again
+    holder.finish()
+    assert shell.prompt() == 0
+    drawn, ran = shell.seen.rsplit(ERASE, 1)
+    assert "\n" not in drawn
+    assert re.fullmatch(rf"(dlock: got {place.key()} after [^\n]*\r\n)?ran\r\n", ran)
+
+
+def test_a_lock_that_comes_at_once_draws_nothing(shell, place):
+    assert shell.run(run_line(place, "echo", "ran")) == 0
+    assert shell.seen == "ran\r\n"
+
+
+@pytest.mark.parametrize("options, variables", [(["-q"], ""), ([], "TERM=dumb ")], ids=["quiet", "dumb"])
+def test_nothing_is_drawn_where_it_is_not_wanted(dlock, shell, files, options, variables):
+    holder = dlock.hold(files, files.key())
+    shell.send(variables + run_line(files, "echo", "ran", options=options) + "\n")
+    outlast(0.8)
+    holder.finish()
+    assert shell.prompt() == 0
+    assert shell.seen == "ran\r\n"
+
+
+def test_a_narrow_window_is_not_scrolled(dlock, shells, files):
+    """A line that wraps could not be erased."""
+    shell = shells(size=(10, 40))
+    key = "\u20ac" * 100
+    holder = dlock.hold(files, key, "--who", "x" * 100)
+    shell.send(" ".join([DLOCK, "run", *files.words, "-k", key, "echo ran"]) + "\n")
+    shell.expect(f"{ERASE}dlock: waiting")
+    rest = shell.expect(ERASE)
+    assert len("dlock: waiting" + rest) < 40 and "\ufffd" not in rest
+    holder.finish()
+    assert shell.prompt() == 0
+
+
+@pytest.mark.parametrize("kind", ["no terminal", "a pipe in a terminal"])
+def test_off_a_terminal_there_is_one_line_after_a_while(dlock, files, shell, kind, tmp_path):
+    holder = dlock.hold(files, "job", "--who", "alice")
+    began = boottime()
+    if kind == "no terminal":
+        waiter = dlock.start("run", *files.words, "-k", "job", "true", start_new_session=True)
+        said = waiter.stderr
+    else:
+        shell.send(run_line(files, "true") + " 2>said\n")
+        wait_for((tmp_path / "said").exists, what="the redirection")
+        said = (tmp_path / "said").read_text
+    wait_for(said, what="a line")
+    assert boottime() - began >= 2.9
+    assert re.fullmatch(r"dlock: waiting for job, held by alice \(pid \d+, cat\) for [^\n]*\n", said())
+    holder.finish()
+    wait_for(lambda: said().count("\n") == 2, what="the good news")
+    assert re.fullmatch(r"dlock: got job after \S+ \(token \d+\)", said().splitlines()[1])
+    assert "\x1b" not in said()
+
+
+# ---- a real screen ----
+
+
+@pytest.fixture
+def tmux(dlock, tmp_path):
+    """A tmux of our own; returns a function that runs its commands."""
+    if not shutil.which("tmux"):
+        pytest.skip("no tmux")
+    socket = str(tmp_path / "tmux")
+
+    def run(*words):
+        return subprocess.run(["tmux", "-f", "/dev/null", "-S", socket, *words], env={**dlock.env, "TERM": "xterm"},
+                              capture_output=True, text=True, check=True, cwd=tmp_path, timeout=PATIENCE).stdout
+
+    run("new-session", "-d", "-x", "70", "-y", "12", "env PS1='ready>' bash --norc --noprofile -i")
+    yield run
+    server = int(run("display-message", "-p", "#{pid}"))
+    with contextlib.suppress(subprocess.CalledProcessError):
+        run("kill-server")
+    wait_for(lambda: not is_alive(server), what="the end of tmux")
+
+
+@ONLY_WITH_VI
+def test_what_a_person_sees_on_a_screen(dlock, tmux, files, tmp_path):
+    def screen():
+        return tmux("capture-pane", "-p")
+
+    def type_keys(*keys):
+        tmux("send-keys", *keys)
+
+    wait_for(lambda: "ready>" in screen(), what="a prompt")
+    (tmp_path / "job.sh").write_text(run_line(files, "vi", "text") + "\n")
+    holder = dlock.hold(files, "job", "--who", "alice")
+    type_keys("clear; . ./job.sh", "Enter")
+    wait_for(lambda: "dlock: waiting for job, held by alice" in screen(), what="the waiting line")
+    assert screen().count("dlock:") == 1
+    type_keys("C-z")
+    wait_for(lambda: "Stopped" in screen() and screen().rstrip().endswith("ready>"), what="the prompt")
+    assert "waiting for" not in screen()
+    type_keys("clear; fg", "Enter")
+    wait_for(lambda: "dlock: waiting for job, held by alice" in screen(), what="the waiting line again")
+    holder.finish()
+    wait_for(lambda: "\n~" in screen(), what="vi")
+    assert "waiting" not in screen()
+    type_keys("ihello", "Escape", ":wq", "Enter")
+    wait_for(lambda: screen().rstrip().endswith("ready>"), what="the prompt")
+    assert (tmp_path / "text").read_text() == "hello\n"
