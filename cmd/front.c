@@ -52,7 +52,7 @@ reap(struct front *f)
 			f->keeper = 0;
 }
 
-/* Kills everything below us, the keeper too, until nothing is left.  False: something will not die. */
+/* Kills everything of ours, the keeper too, until nothing is left.  False: something will not die. */
 static bool
 kill_everything(struct front *f)
 {
@@ -60,17 +60,16 @@ kill_everything(struct front *f)
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
-	for (;;) {
-		tree_signal(getpid(), SIGKILL, false);
-		reap(f);
-		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
-			return true;
+	while (tree_signal(getpid(), SIGKILL, false, &f->run->spared) > 0) {
 		if (instant_now() >= patience)
 			return false;
 		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);
 		while (loop_signal(&f->loop, &info))
 			continue;
+		reap(f);
 	}
+	reap(f);
+	return true;
 }
 
 static void
@@ -145,7 +144,7 @@ watch(struct front *f, instant now)
 		take_over(f, "dlock's keeper process was stopped and could not renew it");
 	} else if (now >= instant_after(atomic_load(&f->shared->term_at), SLACK) &&
 	    !atomic_exchange(&f->shared->stopping, true)) {
-		tree_signal(f->keeper, f->plan->signal, true);
+		tree_signal(f->keeper, f->plan->signal, true, NULL);
 	}
 }
 

@@ -137,7 +137,7 @@ stop_tree(struct keeper *k)
 {
 	atomic_store(&k->shared->stopping, true);
 	tell(k, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
-	tree_signal(getpid(), k->plan->signal, true);
+	tree_signal(getpid(), k->plan->signal, true, NULL);
 }
 
 static void
@@ -152,7 +152,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_TERM)
 		stop_tree(k);
 	if (a->set & DO_KILL)
-		tree_signal(getpid(), SIGKILL, false);
+		tree_signal(getpid(), SIGKILL, false, NULL);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k, false);
 	if (a->set & DO_REPORT) {

@@ -15,6 +15,7 @@
 
 #include "link.h"
 #include "plan.h"
+#include "tree.h"
 
 /* What front and keeper agree on before they part. */
 struct run {
@@ -25,6 +26,7 @@ struct run {
 	const char *path; /* what to execute */
 	char owner[OWNER_CHARS + 1];
 	char record[RECORD_BYTES];
+	struct spared spared; /* the front's children from before: `daemon & exec dlock run ...` */
 	instant began;
 };
 

@@ -132,10 +132,13 @@ finished(const struct keep *k)
 	return k->gone && (k->empty || !k->terms.wait_tree) && k->joined == 0;
 }
 
+/* --max-run ends the command, or what it left behind if the lock covers that. */
 static instant
 run_ends(const struct keep *k)
 {
-	return k->started_at == NEVER ? NEVER : instant_after(k->started_at, k->terms.max_run);
+	if (k->started_at == NEVER || (k->gone && !k->terms.wait_tree))
+		return NEVER;
+	return instant_after(k->started_at, k->terms.max_run);
 }
 
 /* ---- what an event tells ---- */
@@ -298,8 +301,8 @@ guard_tree(struct keep *k, instant now, struct actions *a)
 		stop_tree(k, k->kill_at, a);
 	} else if (k->orphaned) {
 		stop_tree(k, instant_after(now, k->terms.grace), a);
-	} else if (now >= run_ends(k) && !k->gone) {
-		end_with(k, END_MAX_RUN, 0);
+	} else if (now >= run_ends(k)) {
+		k->ending = (struct ending){.kind = END_MAX_RUN};
 		stop_tree(k, instant_after(now, k->terms.grace), a);
 	}
 }
@@ -393,7 +396,7 @@ next_wake(const struct keep *k)
 			wake = k->renew_at;
 		wake = instant_first(wake, k->ending.kind == END_LOST ? k->kill_at : k->term_at);
 		wake = instant_first(wake, k->stop_by);
-		if (!k->gone && !k->stopping)
+		if (k->phase == PH_HOLD && !k->stopping)
 			wake = instant_first(wake, run_ends(k));
 	}
 	if (k->phase == PH_LINGER)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct process {
@@ -92,52 +93,79 @@ is_ours(const struct process *list, size_t n, pid_t pid)
 	return false;
 }
 
+static bool
+is_spared(const struct spared *s, pid_t pid)
+{
+	for (size_t i = 0; s && i < s->n; i++)
+		if (s->pid[i] == pid)
+			return true;
+	return false;
+}
+
 /* Marks what descends from root; again and again, for a child may stand before its parent. */
 static void
-mark_descendants(struct process *list, size_t n, pid_t root)
+mark_descendants(struct process *list, size_t n, pid_t root, const struct spared *spared)
 {
 	bool grown = true;
 
 	while (grown) {
 		grown = false;
 		for (size_t i = 0; i < n; i++) {
-			if (list[i].ours || (list[i].parent != root && !is_ours(list, n, list[i].parent)))
+			if (list[i].ours || (list[i].parent != root && !is_ours(list, n, list[i].parent)) ||
+			    is_spared(spared, list[i].pid))
 				continue;
 			list[i].ours = grown = true;
 		}
 	}
 }
 
-/* The pid may have been given to a stranger since we looked: hold it fast, look again. */
+/* The pid may have been given to a stranger since we looked: hold it fast, look again.  Was it alive? */
 static bool
 signal_process(const struct process *p, int sig, bool wake)
 {
 	int fd = pidfd_open(p->pid, 0);
 	char state = 0;
-	bool refused = false;
+	bool alive = false;
 
 	if (fd < 0)
 		return false;
-	if (tree_parent(p->pid, &state) == p->parent && state != 'Z') {
-		refused = pidfd_send_signal(fd, sig, NULL, 0) != 0 && errno == EPERM;
+	if (tree_parent(p->pid, &state) == p->parent && state != 'Z' && state != 'X') {
+		alive = true;
+		pidfd_send_signal(fd, sig, NULL, 0);
 		if (wake)
 			pidfd_send_signal(fd, SIGCONT, NULL, 0);
 	}
 	close(fd);
-	return refused;
+	return alive;
 }
 
-int
-tree_signal(pid_t root, int sig, bool wake)
+size_t
+tree_signal(pid_t root, int sig, bool wake, const struct spared *spared)
 {
-	size_t n;
+	size_t n, alive = 0;
 	struct process *list = list_processes(&n);
-	int refused = 0;
 
-	mark_descendants(list, n, root);
+	mark_descendants(list, n, root, spared);
 	for (size_t i = 0; i < n; i++)
 		if (list[i].ours)
-			refused += signal_process(&list[i], sig, wake);
+			alive += signal_process(&list[i], sig, wake);
 	free(list);
-	return refused;
+	return alive;
+}
+
+void
+tree_spare_children(struct spared *s)
+{
+	struct process *list;
+	siginfo_t any;
+	size_t n;
+
+	s->n = 0;
+	if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) != 0)
+		return;
+	list = list_processes(&n);
+	for (size_t i = 0; i < n && s->n < SPARED_MAX; i++)
+		if (list[i].parent == getpid())
+			s->pid[s->n++] = list[i].pid;
+	free(list);
 }

@@ -10,14 +10,26 @@
 #define DLOCK_TREE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
+enum { SPARED_MAX = 32 };
+
+/* Children that a process had before it became ours to look after; they and theirs are left alone. */
+struct spared {
+	size_t n;
+	pid_t pid[SPARED_MAX];
+};
+
+/* The children of this process, for later sparing; cheap when there are none. */
+void tree_spare_children(struct spared *);
+
 /*
- * Sends `sig` to every descendant of `root` (not to root), and SIGCONT after
- * it if `wake`, so that what is stopped can obey.  Returns how many refused
- * (EPERM: the command has changed its user), 0 when all is well.
+ * Sends `sig` to every living descendant of `root` (not to root, and not to
+ * the spared, which may be NULL), and SIGCONT after it if `wake`, so that what
+ * is stopped can obey.  Returns how many there were: 0 says that all is quiet.
  */
-int tree_signal(pid_t root, int sig, bool wake);
+size_t tree_signal(pid_t root, int sig, bool wake, const struct spared *);
 
 /* Is `pid` a descendant of `root`? */
 bool tree_contains(pid_t root, pid_t pid);

@@ -720,7 +720,7 @@ def execve(path, argv, env, **options):
     return subprocess.run(["true"], preexec_fn=replace, capture_output=True, check=False, timeout=60, **options)
 
 
-def test_no_arguments_at_all(tmp_path):
+def test_no_arguments_at_all():
     result = execve(DLOCK, [], [b"PATH=/usr/bin:/bin"])
     assert result.returncode == 64
     assert result.stdout == b"" and result.stderr.startswith(b"dlock: ") and result.stderr.count(b"\n") == 1

@@ -170,7 +170,7 @@ with open(sys.argv[1], "w") as f:
 
 @pytest.mark.parametrize("redirections", [
     "", "3</etc/passwd", "3<. 4</dev/zero 5>out 6<>out 7>>out 8>&1 9<&0", "7</dev/null", "<&-", ">&-", "2>&-",
-    "<&- >&-", "<&- >&- 2>&-", "<&- 3</etc/passwd", "0<&- 1>&- 2>&- 3</etc/passwd 9</etc/passwd", "</dev/null >out 2>&1",
+    "<&- >&-", "<&- >&- 2>&-", "<&- 3</etc/passwd", "<&- >&- 2>&- 3</etc/passwd 9</etc/passwd", "</dev/null >out 2>&1",
 ])
 def test_the_command_has_the_descriptors_that_it_would_have(dlock, place, script, tmp_path, redirections):
     probe = script(LIST_DESCRIPTORS)

@@ -236,7 +236,8 @@ def test_a_stopped_job_keeps_its_lock_and_continues_with_one_fg(dlock, shell, le
 
 
 def test_a_stopped_job_continues_in_the_background(dlock, shell, place, tmp_path):
-    shell.send(run_line(place, "sh", "-c", "'echo ready; until [ -e go ]; do sleep 0.01; done; echo done >result'") + "\n")
+    work = "'echo ready; until [ -e go ]; do sleep 0.01; done; echo done >result'"
+    shell.send(run_line(place, "sh", "-c", work) + "\n")
     shell.expect("ready")
     shell.ctrl("z")
     assert shell.prompt() == 148

@@ -145,7 +145,7 @@ signal_reaches_descendants_only(void **state)
 	int status;
 
 	(void)state;
-	assert_int_equal(tree_signal(child, SIGKILL, false), 0);
+	assert_int_equal(tree_signal(child, SIGKILL, false, NULL), 1);
 	assert_int_equal(waitpid(child, &status, WNOHANG), 0);
 	assert_int_equal(waitpid(other, &status, WNOHANG), 0);
 	kill(child, SIGKILL); /* now the grandchild is ours, dead as it is */
@@ -165,7 +165,7 @@ orphans_are_found(void **state)
 	(void)state;
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(tree_contains(getpid(), grand));
-	assert_int_equal(tree_signal(getpid(), SIGKILL, false), 0);
+	assert_int_equal(tree_signal(getpid(), SIGKILL, false, NULL), 1);
 	assert_int_equal(waitpid(grand, &status, 0), grand);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
@@ -179,9 +179,29 @@ stopped_processes_are_woken_to_obey(void **state)
 	(void)state;
 	kill(child, SIGSTOP);
 	waitpid(child, &status, WUNTRACED);
-	assert_int_equal(tree_signal(getpid(), SIGTERM, true), 0);
+	assert_int_equal(tree_signal(getpid(), SIGTERM, true, NULL), 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+/* What was there before is left alone, with all that it has begotten. */
+static void
+the_spared_are_spared(void **state)
+{
+	pid_t grand, child = family(&grand, false), other;
+	struct spared spared;
+	int status;
+
+	(void)state;
+	tree_spare_children(&spared);
+	assert_int_equal(spared.n, 1);
+	other = sleeper();
+	assert_int_equal(tree_signal(getpid(), SIGKILL, false, &spared), 1);
+	assert_int_equal(waitpid(other, &status, 0), other);
+	assert_int_equal(waitpid(child, &status, WNOHANG), 0);
+	assert_int_equal(tree_signal(getpid(), SIGKILL, false, NULL), 2);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(waitpid(grand, &status, 0), grand);
 }
 
 static void
@@ -193,7 +213,7 @@ large_families_are_found_whole(void **state)
 	(void)state;
 	for (int i = 0; i < N; i++)
 		sleeper();
-	assert_int_equal(tree_signal(getpid(), SIGKILL, false), 0);
+	assert_int_equal(tree_signal(getpid(), SIGKILL, false, NULL), N);
 	while (waitpid(-1, &status, 0) > 0)
 		dead += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 	assert_int_equal(dead, N);
@@ -216,6 +236,7 @@ main(void)
 	    cmocka_unit_test(signal_reaches_descendants_only),
 	    cmocka_unit_test(orphans_are_found),
 	    cmocka_unit_test(stopped_processes_are_woken_to_obey),
+	    cmocka_unit_test(the_spared_are_spared),
 	    cmocka_unit_test(large_families_are_found_whole),
 	};
 
