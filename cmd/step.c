@@ -136,7 +136,7 @@ finished(const struct keep *k)
 static instant
 run_ends(const struct keep *k)
 {
-	if (k->started_at == NEVER || (k->gone && !k->terms.wait_tree))
+	if (k->started_at == NEVER || k->empty || (k->gone && !k->terms.wait_tree))
 		return NEVER;
 	return instant_after(k->started_at, k->terms.max_run);
 }
