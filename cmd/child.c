@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /*
@@ -103,6 +104,16 @@ void
 child_go(struct child *c, const struct go *go)
 {
 	send(c->gate, go, sizeof *go, MSG_NOSIGNAL);
+}
+
+void
+child_dismiss(struct child *c)
+{
+	close(c->gate);
+	c->gate = -1;
+	kill(c->pid, SIGKILL);
+	while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
 }
 
 enum gate

@@ -42,6 +42,9 @@ int child_fork(struct child *, const struct plan *, const struct origin *, const
 
 void child_go(struct child *, const struct go *);
 
+/* Ends a stub that was never let go, and buries it. */
+void child_dismiss(struct child *);
+
 enum gate { GATE_WAITING, GATE_STARTED, GATE_FAILED };
 
 /* What the gate says by now; GATE_FAILED sets *error. */

@@ -501,5 +501,7 @@ keeper_run(const struct run *r)
 		else
 			pump(&k, -1, 0, NEVER);
 	}
+	if (!atomic_load(&k.shared->granted) && !k.keep.gone)
+		child_dismiss(&k.child); /* else it would be left to the front, who does not wait for it */
 	_exit(0);
 }
