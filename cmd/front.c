@@ -207,6 +207,7 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 		return;
 	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
 		progress_pause(&f->progress);
+		atomic_store(&f->shared->speaking, false);
 		stop_here(sig);
 		return;
 	}
@@ -261,6 +262,7 @@ take_message(struct front *f, const struct msg *m, int fd)
 	case MSG_GRANTED:
 		f->anchor = fd;
 		progress_end(&f->progress, m->token);
+		atomic_store(&f->shared->speaking, false);
 		break;
 	case MSG_STOPPED:
 		command_stopped(f, m->number);
@@ -301,6 +303,17 @@ hear_keeper(struct front *f)
 			finish(f, f->shared->ending, "");
 		else
 			take_over(f, "dlock's keeper process was killed");
+	}
+}
+
+static void
+show_progress(struct front *f)
+{
+	if (is_running(f)) {
+		progress_end(&f->progress, 0);
+	} else {
+		progress_tick(&f->progress, instant_now());
+		atomic_store(&f->shared->speaking, progress_is_seen(&f->progress));
 	}
 }
 
@@ -355,10 +368,8 @@ front_run(const struct run *r, pid_t keeper)
 			take_signal(&f, &info);
 		if (!f.over)
 			watch(&f, instant_now());
-		if (!f.over && is_running(&f))
-			progress_end(&f.progress, 0);
-		else if (!f.over)
-			progress_tick(&f.progress, instant_now());
+		if (!f.over)
+			show_progress(&f);
 	}
 	progress_end(&f.progress, 0);
 	progress_holder(&f.progress, holder, sizeof holder);

@@ -95,7 +95,20 @@ tell_waiting(struct keeper *k)
 
 /* ---- carrying out what step() decides ---- */
 
+#define LAST_WORD (50 * NS_PER_MS) /* for the front to clear the screen; it may be stopped */
+
 static void react(struct keeper *, enum event_kind, int value);
+
+/* Where somebody watches us wait, that line must be gone before the command writes. */
+static void
+await_last_word(struct keeper *k)
+{
+	instant patience = instant_now() + LAST_WORD;
+	struct pollfd set[LOOP_OWN];
+
+	while (atomic_load(&k->shared->speaking) && instant_now() < patience)
+		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
+}
 
 static void
 let_go(struct keeper *k)
@@ -108,11 +121,14 @@ let_go(struct keeper *k)
 	    outer ? outer : "");
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
-	if (k->grant.anchor >= 0)
+	if (k->grant.anchor >= 0 || atomic_load(&k->shared->speaking)) {
 		tell_grant(k); /* first: what keeps the lock must be in two hands before the command runs */
-	child_go(&k->child, &go);
-	if (k->grant.anchor < 0)
+		await_last_word(k);
+		child_go(&k->child, &go);
+	} else {
+		child_go(&k->child, &go);
 		tell_grant(k);
+	}
 }
 
 /* What a front that must do without us has to know. */

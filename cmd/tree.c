@@ -15,29 +15,46 @@
 
 struct process {
 	pid_t pid, parent;
+	char state;
+	unsigned long long born; /* in clock ticks; with the pid, what makes a process itself */
 	bool ours;
 };
+
+/* Reads what the kernel tells of p->pid into the rest of *p; false: there is no such process. */
+static bool
+look_up(struct process *p)
+{
+	char path[32], text[1024], *after_name;
+	int fd, parent = 0;
+	ssize_t n;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)p->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, text, sizeof text - 1);
+	close(fd);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	after_name = strrchr(text, ')'); /* the name may itself have brackets and blanks */
+	if (!after_name ||
+	    sscanf(after_name + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &p->state,
+		&parent, &p->born) != 3)
+		return false;
+	p->parent = parent;
+	return true;
+}
 
 pid_t
 tree_parent(pid_t pid, char *state)
 {
-	char path[32], text[512], *after_name;
-	int fd, parent = 0;
-	ssize_t n;
+	struct process p = {.pid = pid};
 
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!look_up(&p))
 		return 0;
-	n = read(fd, text, sizeof text - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	after_name = strrchr(text, ')'); /* the name may itself have brackets and blanks */
-	if (!after_name || sscanf(after_name + 1, " %c %d", state, &parent) != 2)
-		return 0;
-	return parent;
+	*state = p.state;
+	return p.parent;
 }
 
 bool
@@ -62,12 +79,11 @@ list_processes(size_t *count)
 	struct process *list = NULL;
 	size_t n = 0, room = 0;
 	struct dirent *entry;
-	char state;
 
 	while (proc && (entry = readdir(proc))) {
 		struct process p = {.pid = isdigit((unsigned char)*entry->d_name) ? atoi(entry->d_name) : 0};
 
-		if (p.pid <= 0 || (p.parent = tree_parent(p.pid, &state)) == 0)
+		if (p.pid <= 0 || !look_up(&p))
 			continue;
 		if (n == room) {
 			struct process *more = realloc(list, (room = room ? 2 * room : 256) * sizeof *list);
@@ -119,17 +135,21 @@ mark_descendants(struct process *list, size_t n, pid_t root, const struct spared
 	}
 }
 
-/* The pid may have been given to a stranger since we looked: hold it fast, look again.  Was it alive? */
+/*
+ * The pid may have been given to a stranger since we looked: hold it fast, look
+ * again.  (Its parent may differ by now: the one before it in the list has just
+ * got the same signal.)  Was it alive?
+ */
 static bool
 signal_process(const struct process *p, int sig, bool wake)
 {
 	int fd = pidfd_open(p->pid, 0);
-	char state = 0;
+	struct process again = {.pid = p->pid};
 	bool alive = false;
 
 	if (fd < 0)
 		return false;
-	if (tree_parent(p->pid, &state) == p->parent && state != 'Z' && state != 'X') {
+	if (look_up(&again) && again.born == p->born && again.state != 'Z' && again.state != 'X') {
 		alive = true;
 		pidfd_send_signal(fd, sig, NULL, 0);
 		if (wake)

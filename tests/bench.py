@@ -441,7 +441,7 @@ def main():
         b = Bench(stage, o.sizes)
         if not b.redis:
             say("redis is not measured: it needs redis-server, and dlock built with it")
-        say(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}: what else runs here counts, in hand-offs most")
+        say(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}: other work here tells, in hand-offs most")
         for name, part in PARTS.items():
             if not o.parts or name in o.parts:
                 part(b)

@@ -118,7 +118,8 @@ static void
 print_quantiles(struct timed *t)
 {
 	qsort(t->took, t->runs, sizeof *t->took, by_size);
-	printf("%lld %lld %ld\n", (long long)t->took[t->runs / 2], (long long)t->took[t->runs * 95 / 100], t->runs);
+	printf("%lld %lld %ld\n", (long long)t->took[t->runs / 2], (long long)t->took[t->runs * 95 / 100],
+	    t->runs);
 }
 
 static int
