@@ -207,7 +207,7 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 		return;
 	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
 		progress_pause(&f->progress);
-		atomic_store(&f->shared->speaking, false);
+		atomic_store(&f->shared->on_screen, false);
 		stop_here(sig);
 		return;
 	}
@@ -262,7 +262,7 @@ take_message(struct front *f, const struct msg *m, int fd)
 	case MSG_GRANTED:
 		f->anchor = fd;
 		progress_end(&f->progress, m->token);
-		atomic_store(&f->shared->speaking, false);
+		atomic_store(&f->shared->on_screen, false);
 		break;
 	case MSG_STOPPED:
 		command_stopped(f, m->number);
@@ -313,7 +313,7 @@ show_progress(struct front *f)
 		progress_end(&f->progress, 0);
 	} else {
 		progress_tick(&f->progress, instant_now());
-		atomic_store(&f->shared->speaking, progress_is_seen(&f->progress));
+		atomic_store(&f->shared->on_screen, f->progress.drawn);
 	}
 }
 

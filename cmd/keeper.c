@@ -75,7 +75,7 @@ static void
 tell_grant(struct keeper *k)
 {
 	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.tokens[0]};
-	bool needed = k->grant.anchor >= 0 || k->spoke || k->plan->status_fd >= 0 ||
+	bool needed = k->grant.anchor >= 0 || (k->spoke && !k->plan->quiet) || k->plan->status_fd >= 0 ||
 	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
 
 	if (k->link >= 0 && needed)
@@ -95,18 +95,18 @@ tell_waiting(struct keeper *k)
 
 /* ---- carrying out what step() decides ---- */
 
-#define LAST_WORD (50 * NS_PER_MS) /* for the front to clear the screen; it may be stopped */
+#define CLEAR_SCREEN (50 * NS_PER_MS) /* for the front to erase its line; it may be stopped */
 
 static void react(struct keeper *, enum event_kind, int value);
 
 /* Where somebody watches us wait, that line must be gone before the command writes. */
 static void
-await_last_word(struct keeper *k)
+await_clear_screen(struct keeper *k)
 {
-	instant patience = instant_now() + LAST_WORD;
+	instant patience = instant_now() + CLEAR_SCREEN;
 	struct pollfd set[LOOP_OWN];
 
-	while (atomic_load(&k->shared->speaking) && instant_now() < patience)
+	while (atomic_load(&k->shared->on_screen) && instant_now() < patience)
 		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 }
 
@@ -121,9 +121,9 @@ let_go(struct keeper *k)
 	    outer ? outer : "");
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
-	if (k->grant.anchor >= 0 || atomic_load(&k->shared->speaking)) {
+	if (k->grant.anchor >= 0 || atomic_load(&k->shared->on_screen)) {
 		tell_grant(k); /* first: what keeps the lock must be in two hands before the command runs */
-		await_last_word(k);
+		await_clear_screen(k);
 		child_go(&k->child, &go);
 	} else {
 		child_go(&k->child, &go);

@@ -26,7 +26,7 @@ struct shared {
 	_Atomic bool settled;		  /* nothing that needs the lock is running: no deadline counts */
 	_Atomic bool told;		  /* `ending` is final */
 	_Atomic bool lingers;		  /* and the keeper stays on for --min-hold */
-	_Atomic bool speaking;		  /* the front has told of waiting and has a last word to say */
+	_Atomic bool on_screen;		  /* the live line is, and must go before the command writes */
 	_Atomic bool mirrored;		  /* the front has stopped because the command did */
 	struct ending ending;
 };

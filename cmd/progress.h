@@ -34,13 +34,6 @@ progress_next(const struct progress *g)
 
 void progress_tick(struct progress *, instant now);
 
-/* Has a person been told that we wait? */
-static inline bool
-progress_is_seen(const struct progress *g)
-{
-	return g->drawn || g->spoken;
-}
-
 /* Erases the live line; the next tick draws it again. */
 void progress_pause(struct progress *);
 

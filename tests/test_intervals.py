@@ -88,6 +88,7 @@ class Crowd:
         self.log.touch()
         self.witness = [witness, self.judge, self.log, self.end]
         self.spared, self.tormented, self.errors = [], [], []
+        self.stories = {}  # of the tormented
         self.threads = []
 
     def start(self, contenders, run):
@@ -112,7 +113,7 @@ class Crowd:
                 pause = torment[3] if torment else dice.choice(SHORT)
                 started = run("--wait-tree", "--", *self.witness, int(pause * 1000))
                 if torment:
-                    self._torment(started, dice, *torment[:3])
+                    self.stories[started] = self._torment(started, dice, *torment[:3])
                 (self.tormented if torment else self.spared).append(started)
                 started.wait(60)
                 served = served or started.running
@@ -126,11 +127,24 @@ class Crowd:
         pids = [started.pid]
         for _ in range(("front", "keeper", "command").index(process)):
             pids = children_of(pids[0]) if pids else []
-        if started.poll() is None and pids:
-            kill(pids[0], sig)
-            time.sleep(seconds)
-            if sig == signal.SIGSTOP:
-                kill(pids[0], signal.SIGCONT)
+        if started.poll() is not None or not pids:
+            return "nothing"
+        at = boottime()
+        kill(pids[0], sig)
+        time.sleep(seconds)
+        if sig == signal.SIGSTOP:
+            kill(pids[0], signal.SIGCONT)
+        return f"{process} {sig.name} at {at:.3f} for {seconds} s, {pids}"
+
+    def tell(self):
+        """Prints what happened to whom, for the search after a failure."""
+        runs = {s.events("acquired")[0]["token"]: s for s in self.spared + self.tormented if s.events("acquired")}
+        for line in self.seen():
+            print(*line)
+            started = runs.get(int(line[1]))
+            if started:
+                print("   ", started.poll(), self.stories.get(started, "spared"), started.stderr().strip())
+                print("   ", *((e["time"][17:], e["event"], e.get("reason")) for e in started.events()))
 
     def seen(self):
         """(alone or OVERLAP, token, time) of each command, in the order of their starts."""
@@ -162,7 +176,9 @@ def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):
     while boottime() - before < SECONDS:
         time.sleep(random.uniform(1, 4))
         if restart:
+            print(f"restart at {boottime():.3f}")
             restart()
+            print(f"restarted at {boottime():.3f}")
     for crowd in crowds:
         crowd.end.touch()
     for crowd, contenders in zip(crowds, CROWDS):
@@ -172,6 +188,8 @@ def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):
 
 def check(crowd, contenders, before, restarted):
     seen = crowd.seen()
+    if any(line[0] != "alone" for line in seen):
+        crowd.tell()
     assert not [line for line in seen if line[0] != "alone"]
     tokens = [int(line[1]) for line in seen]
     assert all(a < b for a, b in zip(tokens, tokens[1:]))

@@ -247,6 +247,8 @@ def test_only_the_command_leaves_a_core(dlock, files, tmp_path, sig):
     pid = os.fork()
     if pid == 0:
         os.chdir(tmp_path)
+        most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+        resource.setrlimit(resource.RLIMIT_CORE, (most, most))
         os.execve(DLOCK, line, dlock.env)
     _, status = os.waitpid(pid, 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == sig

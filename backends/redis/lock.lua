@@ -49,13 +49,18 @@ local function holds(who)
   return ends and tonumber(ends) > now
 end
 
--- Sets the end of a lease, and that of the keys: a minute after the last lease
--- in them (longer than any waiter counts as alive), a day for the numbers dealt.
-local function lease_to(who, ms)
-  call('ZADD', holders, text(now + ms), who)
-  local last = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]) + MINUTE
+-- Nothing stays for ever: the keys end a minute after the last lease in them
+-- (longer than any waiter counts as alive), the numbers dealt a day after.
+local function limit()
+  local top = call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
+  local last = math.max(tonumber(top or '0'), now) + MINUTE
   for _, key in ipairs({holders, queue, alive}) do call('PEXPIREAT', key, text(last)) end
   call('PEXPIREAT', info, text(last + DAY))
+end
+
+local function lease_to(who, ms)
+  call('ZADD', holders, text(now + ms), who)
+  limit()
 end
 
 -- The next number of a kind: grows whatever clock and memory do, one of them at least.
@@ -90,10 +95,10 @@ local function look()
   end
 end
 
-local function grant(who, r, ms)
+local function grant(who, r)
+  leave_queue(who)
   r.token, r.granted = number('#token'), us
   write(who, r)
-  lease_to(who, ms)
   used = used + r.weight
 end
 
@@ -119,12 +124,12 @@ local function serve(asker)
     elseif used + r.weight > capacity then
       return served
     elseif who == asker then
-      leave_queue(who)
-      grant(who, r, r.lease)
+      grant(who, r)
+      lease_to(who, r.lease)
       served = r.token
     elseif hearers(who) > 0 or r.hears == '0' then
-      leave_queue(who)
-      grant(who, r, math.min(r.lease, GRACE))
+      grant(who, r)
+      call('ZADD', holders, text(now + GRACE), who) -- well within the keys' limit
     else
       place = place + 1
     end
@@ -144,10 +149,12 @@ local function acquire(lease, patience, hears, weight, wanted, record)
     call('HSET', info, '#cap', text(capacity))
   end
   local r = row(owner)
-  if not r then
+  local new = not r
+  if new then
     r = {weight = weight, lease = lease, token = '0', granted = 0, record = record, hears = hears}
     if waiting == 0 and used + weight <= capacity then
-      grant(owner, r, lease)
+      grant(owner, r)
+      lease_to(owner, lease)
       return {1, r.token}
     end
     call('ZADD', queue, number('#ticket'), owner)
@@ -155,6 +162,7 @@ local function acquire(lease, patience, hears, weight, wanted, record)
   r.hears = hears
   write(owner, r)
   call('ZADD', alive, text(now + patience), owner)
+  if new then limit() end
   local token = serve(owner)
   if token then return {1, token} end
 

@@ -138,21 +138,36 @@ wire_is_quiet(const struct wire *w)
 	return w->used == 0 && recv(w->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
 }
 
-enum rc
-wire_send(struct wire *w, const char *buf, size_t n, instant until, struct fault *f)
+/* Takes `sent` bytes off the front of the parts. */
+static void
+use_up(struct iovec **parts, int *n, size_t sent)
 {
+	while (*n > 0 && sent >= (*parts)->iov_len) {
+		sent -= (*parts)->iov_len;
+		++*parts;
+		--*n;
+	}
+	if (*n > 0) {
+		(*parts)->iov_base = (char *)(*parts)->iov_base + sent;
+		(*parts)->iov_len -= sent;
+	}
+}
+
+enum rc
+wire_send(struct wire *w, struct iovec *parts, int n, instant until, struct fault *f)
+{
+	use_up(&parts, &n, 0);
 	while (n > 0) {
-		ssize_t sent = send(w->fd, buf, n, MSG_NOSIGNAL);
+		struct msghdr m = {.msg_iov = parts, .msg_iovlen = n};
+		ssize_t sent = sendmsg(w->fd, &m, MSG_NOSIGNAL);
 		enum rc rc;
 
-		if (sent > 0) {
-			buf += sent;
-			n -= sent;
-		} else if (errno != EAGAIN && errno != EINTR) {
+		if (sent > 0)
+			use_up(&parts, &n, sent);
+		else if (errno != EAGAIN && errno != EINTR)
 			return broken(w, RC_AGAIN, "closed the connection", f);
-		} else if ((rc = await(w, POLLOUT, until, f)) != RC_OK) {
+		else if ((rc = await(w, POLLOUT, until, f)) != RC_OK)
 			return rc;
-		}
 	}
 	return RC_OK;
 }

@@ -17,6 +17,7 @@
 #include "resp.h"
 
 #include <hiredis/hiredis.h>
+#include <sys/uio.h>
 
 struct wire {
 	struct host *host;
@@ -38,8 +39,8 @@ enum rc wire_connect(struct wire *, const struct address *, instant until, struc
  */
 bool wire_is_quiet(const struct wire *);
 
-/* Sends all of buf. */
-enum rc wire_send(struct wire *, const char *buf, size_t n, instant until, struct fault *);
+/* Sends all parts, in one packet where possible; the parts are used up. */
+enum rc wire_send(struct wire *, struct iovec *parts, int n, instant until, struct fault *);
 
 /* The next reply (freeReplyObject() it).  RC_PROTOCOL: what came is none, or too large. */
 enum rc wire_receive(struct wire *, redisReply **ret, instant until, struct fault *);
