@@ -52,7 +52,11 @@ reap(struct front *f)
 			f->keeper = 0;
 }
 
-/* Kills everything of ours, the keeper too, until nothing is left.  False: something will not die. */
+/*
+ * Kills everything of ours, the keeper too, until two looks in a row find
+ * nothing: a single one may miss who is being handed from a dying parent to us.
+ * False: something will not die.
+ */
 static bool
 kill_everything(struct front *f)
 {
@@ -60,7 +64,8 @@ kill_everything(struct front *f)
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
-	while (tree_signal(getpid(), SIGKILL, false, &f->run->spared) > 0) {
+	for (int quiet = 0; quiet < 2;) {
+		quiet = tree_signal(getpid(), SIGKILL, false, &f->run->spared) > 0 ? 0 : quiet + 1;
 		if (instant_now() >= patience)
 			return false;
 		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);

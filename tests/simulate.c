@@ -12,12 +12,45 @@
  *	SIMULATE_RUNS=N   schedules (500000)
  *	SIMULATE_SEED=N   one schedule, told event by event
  *
- * Each invariant has been seen to fail: the change to step.c, the invariants it trips.
+ * Each invariant has been seen to fail; a change to step.c, and what it trips:
  *
-@TABLE@
+ *	guard_tree      kill_at does not matter                   KILL_IN_TIME, NO_SPIN
+ *	guard_tree      the loss comes with kill_at, not term_at  TERM_IN_TIME, NO_SPIN
+ *	guard_tree      `disowned` does not matter                KILL_ON_DISOWNED
+ *	guard_tree      `orphaned` does not matter                ORPHAN_STOPS
+ *	guard_tree      an empty tree loses nothing               NO_SPIN
+ *	guard_tree      KILL_PATIENCE has no end                  RUN_ENDS
+ *	next_wake       run_ends() is left out                    MAX_RUN_STOPS
+ *	step            KILL_AGAIN is left out                    KILL_REPEATED, NO_SPIN
+ *	take_lease      counts from the answer, not the request   EXCLUSION, KILL_IN_TIME, TERM_IN_TIME,
+ *	                                                          GO_ONCE_ON_A_GRANT, LOSS_IS_TOLD
+ *	lease_deadlines kill_at is a second later                 the same
+ *	finished        does not wait for `empty` after a stop    RELEASE_AFTER_TREE, EXCLUSION, KILL_REPEATED, ...
+ *	finished        forgets joined holds (or --wait-tree)     RELEASE_AFTER_TREE, EXCLUSION, ...
+ *	give_back       asks for a renewal with the release       NO_RENEWAL_AFTER_RELEASE, ONE_CALL
+ *	give_back       does not wait for the call in flight (*)  ONE_CALL, LOSS_IS_TOLD
+ *	renew_if_due    does not look for a call in flight (*)    ONE_CALL, ONE_REPORT
+ *	granted         takes a grant after term_at               GO_ONCE_ON_A_GRANT
+ *	renewed         GO once more                              GO_ONCE_ON_A_GRANT
+ *	renewed         takes an answer after term_at             LATE_ANSWER_CHANGES_NOTHING, KILL_IN_TIME, ...
+ *	is_kept_longer  never                                     MIN_HOLD_KEPT
+ *	linger          reports each time                         ONE_REPORT
+ *	step            no report on exit                         ONE_REPORT
+ *	released        `unconfirmed` after the report            ENDING_STAYS
+ *	lose            after the report                          ENDING_STAYS
+ *	step            PH_OVER goes on                           EXIT_LAST
+ *	hold            stop_by outlives the stop                 NO_SPIN
+ *	hold            `late` is never set                       LOSS_IS_TOLD
+ *	released        RC_LOST is no loss                        LOSS_IS_TOLD
+ *	absorb          EV_INTERRUPTED counts in PH_HOLD          NOTHING_RAN_IS_TRUE
+ *	absorb          a stub's end is the command's             COMMAND_RAN_IS_TRUE
+ *	not_executed    a loss before it stays                    COMMAND_RAN_IS_TRUE
+ *
+ * (*) with the assertion in start_call() taken out, which catches them first.
  */
 #include "cmd/step.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,8 +110,8 @@ static const char *const promise[INVARIANTS] = {
     [RUN_ENDS] = "every run ends",
     [NO_SPIN] = "the next wake lies in the future",
     [LOSS_IS_TOLD] = "a lock that was lost under the command is not reported as the command's own end",
-    [NOTHING_RAN_IS_TRUE] = "\"nothing was run\" only when there was no GO",
-    [COMMAND_RAN_IS_TRUE] = "lost, max-run and the command's end only when there was a GO",
+    [NOTHING_RAN_IS_TRUE] = "\"nothing was run\" only when nothing ran",
+    [COMMAND_RAN_IS_TRUE] = "lost, max-run and the command's end only after a GO that was not refused",
 };
 
 static struct {
@@ -108,7 +141,8 @@ enum kind {
 	W_KILL_LANDS,
 	W_PAUSE,
 	W_RESUME,
-	W_LOOK, /* nothing but a look at the invariants that depend on time */
+	W_LOOK,	    /* nothing but a look at the invariants that depend on time */
+	W_LOOK_RUN, /* the same, for --max-run */
 	/* what reaches the keeper: waits while it is paused */
 	K_FIRST,
 	K_CALL = K_FIRST, /* start the call that was asked for */
@@ -176,7 +210,8 @@ struct world {
 
 	/* tree */
 	enum life command;
-	bool execs, rest, unkillable, obeys, missed_once;
+	instant latest; /* to begin */
+	bool execs, ran, rest, unkillable, obeys, missed_once;
 	int64_t runs, rest_runs, kill_latency;
 	struct {
 		bool alive, holds;
@@ -184,7 +219,8 @@ struct world {
 
 	/* what has been seen; the deadlines by our own arithmetic */
 	bool go, reported, released, exited, disowned, orphaned, taken_away;
-	bool done; /* with the tree: nothing is covered any more */
+	bool not_executed; /* EV_EXEC_FAILED has come */
+	bool done;	   /* with the tree: nothing is covered any more */
 	bool term_asked, kill_asked, gone, empty, granted, usable, lost_known;
 	unsigned joined;
 	instant term_at, kill_at, granted_at, started_at, kill_asked_at, lost_at, covered_until;
@@ -322,6 +358,15 @@ paused_at(const struct world *w, instant when)
 	return false;
 }
 
+/* When --max-run is over; NEVER where there is nothing for it to stop. */
+static instant
+run_over(const struct world *w)
+{
+	if (w->started_at == NEVER || (w->gone && !w->terms.wait_tree))
+		return NEVER;
+	return instant_after(w->started_at, w->terms.max_run);
+}
+
 static void
 look(struct world *w)
 {
@@ -336,6 +381,8 @@ look(struct world *w)
 		    w->kill_asked || w->now <= instant_after(w->kill_at, SLACK) || paused_at(w, w->kill_at));
 		require(w, TERM_IN_TIME,
 		    stopped || w->now <= instant_after(w->term_at, SLACK) || paused_at(w, w->term_at));
+		require(w, MAX_RUN_STOPS,
+		    stopped || w->now <= instant_after(run_over(w), SLACK) || paused_at(w, run_over(w)));
 	}
 }
 
@@ -490,12 +537,13 @@ exec_command(struct world *w)
 {
 	if (w->command != STUB)
 		return;
-	if (!w->execs) {
-		later(w, 0, K_EXEC_FAILED, 0, 2);
+	if (!w->execs || w->now >= w->latest) {
+		later(w, 0, K_EXEC_FAILED, 0, w->execs ? ETIME : ENOENT);
 		command_ends(w, 127 << 8);
 		return;
 	}
 	w->command = RUNS;
+	w->ran = true;
 	w->rest = w->rest_runs > 0;
 	later(w, below(w, 3 * MS), K_STARTED, 0, 0);
 	later(w, w->runs, W_COMMAND_ENDS, 0, (int)below(w, 2) << 8);
@@ -640,8 +688,7 @@ take_input(struct world *w, const struct entry *e)
 		deliver(w, (struct event){.kind = EV_ORPHANED});
 		break;
 	case K_INTERRUPT:
-		if (w->keep.phase == PH_ASK)
-			deliver(w, (struct event){.kind = EV_INTERRUPTED, .value = 2});
+		deliver(w, (struct event){.kind = EV_INTERRUPTED, .value = 2});
 		break;
 	case K_GUEST_ASKS:
 		guest_asks(w, e->value);
@@ -743,9 +790,11 @@ note_event(struct world *w, const struct event *e)
 		break;
 	case EV_STARTED:
 		w->started_at = w->now;
+		if (w->terms.max_run != NEVER)
+			later(w, w->terms.max_run + SLACK + 1, W_LOOK_RUN, 0, 0);
 		break;
 	case EV_EXEC_FAILED:
-		w->gone = w->empty = true;
+		w->gone = w->empty = w->not_executed = true;
 		break;
 	case EV_ENDED:
 		w->gone = true;
@@ -770,8 +819,7 @@ check_stopping(struct world *w, const struct event *e, const struct actions *a, 
 		return;
 	require(w, TERM_IN_TIME, stop || w->now < w->term_at);
 	require(w, KILL_IN_TIME, w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_at);
-	require(w, MAX_RUN_STOPS,
-	    stop || w->gone || w->started_at == NEVER || w->now < instant_after(w->started_at, w->terms.max_run));
+	require(w, MAX_RUN_STOPS, stop || w->now < run_over(w));
 	require(w, ORPHAN_STOPS, stop || !w->orphaned);
 	require(w, KILL_ON_DISOWNED, e->kind != EV_DISOWNED || (a->set & DO_KILL));
 	require(w, KILL_REPEATED, !w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_asked_at + KILL_AGAIN);
@@ -815,9 +863,9 @@ check_ending(struct world *w, const struct actions *a)
 	require(w, ONE_REPORT, !w->reported);
 	require(w, ONE_REPORT, e->kind != END_NONE);
 	require(w, LOSS_IS_TOLD, !own || w->lost_at == NEVER || w->covered_until < w->lost_at || unknowable);
-	require(w, NOTHING_RAN_IS_TRUE, !w->go || (e->kind != END_REFUSED && e->kind != END_INTERRUPTED));
-	require(w, COMMAND_RAN_IS_TRUE, w->go || (!own && e->kind != END_LOST && e->kind != END_EXEC));
-	require(w, COMMAND_RAN_IS_TRUE, e->kind != END_LOST || w->execs || w->command != DEAD);
+	require(w, NOTHING_RAN_IS_TRUE,
+	    !w->ran || (e->kind != END_REFUSED && e->kind != END_INTERRUPTED && e->kind != END_EXEC));
+	require(w, COMMAND_RAN_IS_TRUE, (w->go && !w->not_executed) || (!own && e->kind != END_LOST));
 	w->reported = true;
 	w->ending = *e;
 	reached.endings[e->kind]++;
@@ -842,7 +890,7 @@ check(struct world *w, const struct event *e, const struct actions *a, bool cove
 	}
 	w->lost_known = w->lost_known || w->keep.ending.kind == END_LOST;
 	require(w, LATE_ANSWER_CHANGES_NOTHING,
-	    !was_lost || w->keep.ending.kind == END_LOST || w->keep.ending.kind == END_EXEC);
+	    !was_lost || w->keep.ending.kind == END_LOST || w->not_executed);
 	if (w->go || (a->set & DO_GO))
 		require(w, LATE_ANSWER_CHANGES_NOTHING,
 		    w->keep.term_at == w->term_at && w->keep.kill_at == w->kill_at);
@@ -863,7 +911,8 @@ carry_out(struct world *w, const struct actions *a)
 {
 	if (a->set & DO_GO) {
 		w->go = true;
-		later(w, below(w, 20 * MS), W_EXEC, 0, 0);
+		w->latest = w->term_at;
+		later(w, chance(w, 99) ? below(w, 20 * MS) : below(w, 2 * w->terms.ttl), W_EXEC, 0, 0);
 	}
 	if (a->set & DO_TERM) {
 		w->term_asked = true;
@@ -977,6 +1026,7 @@ happen(struct world *w, const struct entry *e)
 		resume(w);
 		break;
 	case W_LOOK:
+	case W_LOOK_RUN:
 		break;
 	default:
 		if (!w->paused)
@@ -1027,6 +1077,8 @@ choose_world(struct world *w)
 	w->obeys = chance(w, 70);
 	w->unkillable = chance(w, 1);
 	w->runs = chance(w, 50) ? below(w, 4 * ttl) : below(w, S);
+	if (w->unkillable && chance(w, 50))
+		w->runs = 600 * S;
 	w->rest_runs = chance(w, 40) ? below(w, 5 * ttl) : 0;
 	w->kill_latency = between(w, 0, 200 * MS);
 	if (chance(w, 40))
@@ -1061,7 +1113,7 @@ simulate(unsigned long seed, bool told)
 	choose_world(w);
 	keep_init(&w->keep, &w->terms);
 	deliver(w, (struct event){.kind = EV_TICK});
-	while (!w->exited && events++ < 100000 && next_entry(w, &e)) {
+	while (!w->exited && events++ < 30000 && next_entry(w, &e)) {
 		w->now = e.at > w->now ? e.at : w->now;
 		happen(w, &e);
 		look(w);

@@ -161,7 +161,6 @@ def test_interrupted_waiter_dies_of_the_signal_and_leaves_the_queue(dlock, place
     waiter.signal(sig)
     done = waiter.wait(5)
     assert (done.status, done.stdout) == (-sig, "")
-    behind.queued(1)
     holder.finish()
     assert behind.held().finish().status == 0
     assert is_free(dlock, place, place.key())
