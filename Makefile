@@ -39,7 +39,7 @@ USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 
 # Client libraries are taken from archives where there are some: each shared
 # object costs every start of dlock some 40 us (make bench).
-archive = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a))
+archive = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a 2>/dev/null))
 static = $(or $(call archive,$(1)),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null))
 
 # ---- flags ----
@@ -47,7 +47,7 @@ static = $(or $(call archive,$(1)),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 # -fcf-protection exists on x86 only.
 HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection \
-	$(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),-fcf-protection=full) -fPIE
+	$(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),-fcf-protection=full) -fPIE
 HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \

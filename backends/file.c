@@ -5,9 +5,10 @@
  *     an exclusive lock on byte N (fcntl(2) F_OFD_SETLK, which belongs to the
  *     open file, so that a copy of the descriptor in the front keeps it, and
  *     the death of the last one frees it at once).
- *  2. Tickets are dealt upwards under a lock on byte 0 and MUST never be
- *     reused.  Who sees no lower ticket alive is the holder: since no lower
- *     one can appear, looking once is enough.
+ *  2. Tickets are dealt upwards under a lock on byte 0, each above every ticket
+ *     that is alive: what the file says of the next one is a hint, since a file
+ *     can be truncated and a disk be full.  Who sees no lower ticket alive is
+ *     the holder: since no lower one can appear, looking once is enough.
  *  3. Who is not first waits for the nearest lower ticket alive, and for that
  *     one only: a release wakes one process.  fcntl cannot wait in poll, so a
  *     thread waits; it is abandoned, not cancelled, when waiting ends early
@@ -126,15 +127,15 @@ ticket_alive(struct file *f, int64_t from, int64_t to)
 	return l.l_start < from ? from : l.l_start;
 }
 
-/* The highest ticket alive below ours, or 0 when we are first. */
+/* The highest ticket alive below `limit`, or 0.  (Our own is never seen.) */
 static int64_t
-predecessor(struct file *f)
+highest_alive(struct file *f, int64_t limit)
 {
-	int64_t found = ticket_alive(f, 1, f->ticket), higher = found;
+	int64_t found = ticket_alive(f, 1, limit), higher = found;
 
 	while (higher) {
 		found = higher;
-		higher = ticket_alive(f, found + 1, f->ticket);
+		higher = ticket_alive(f, found + 1, limit);
 	}
 	return found;
 }
@@ -219,8 +220,8 @@ await_byte(struct file *f, short type, int64_t byte, instant until, struct fault
 
 /* ---- the file ---- */
 
-static void
-header_write(struct file *f, const struct header *h)
+static enum rc
+header_write(struct file *f, const struct header *h, struct fault *fault)
 {
 	char block[FILE_BYTES];
 	int n;
@@ -229,8 +230,8 @@ header_write(struct file *f, const struct header *h)
 	n = snprintf(block, sizeof block, "dlock1 %" PRId64 " %" PRId64 " %" PRId64 "\n%s", h->next, h->token,
 	    h->granted, h->record);
 	block[n] = '\n';
-	if (pwrite(f->fd, block, sizeof block, 0) != sizeof block)
-		return; /* a full disk costs the record; the lock itself is not in the bytes */
+	errno = ENOSPC; /* what a short write means */
+	return pwrite(f->fd, block, sizeof block, 0) == sizeof block ? RC_OK : failed(f, "cannot write the lock file", fault);
 }
 
 /* A number and the one character behind it; moves *s past both. */
@@ -470,17 +471,33 @@ show_queue(struct file *f, const struct header *h, int64_t ticket)
 }
 
 /* With byte 0 locked and no lower ticket alive: writes down that the lock is ours. */
-static void
-take(struct file *f, struct header *h, struct grant *g)
+static enum rc
+take(struct file *f, struct header *h, struct grant *g, struct fault *fault)
 {
 	int64_t now = epoch_us();
+	enum rc rc;
 
 	h->token = h->token + 1 > now ? h->token + 1 : now;
 	h->granted = now;
 	snprintf(h->record, sizeof h->record, "%s", f->want->record);
-	header_write(f, h);
+	rc = header_write(f, h, fault); /* a token that is not kept might be dealt again */
+	if (rc != RC_OK)
+		return rc;
 	f->holds = true;
 	*g = (struct grant){.tokens = {h->token}, .sent = instant_now(), .lease = LEASE_FOREVER, .anchor = f->fd};
+	return RC_OK;
+}
+
+/* Draws a ticket, with byte 0 locked and `highest` the last one alive. */
+static enum rc
+draw_ticket(struct file *f, struct header *h, int64_t highest, struct fault *fault)
+{
+	f->ticket = h->next > highest ? h->next : highest + 1;
+	h->next = f->ticket + 1;
+	if (lock_bytes(f->fd, F_OFD_SETLK, F_WRLCK, f->ticket, 1) == 0)
+		return RC_OK;
+	f->ticket = 0;
+	return failed(f, "cannot lock a ticket", fault);
 }
 
 /* Draws a ticket; RC_OK with f->holds if nobody is before us, RC_BUSY if we may not wait. */
@@ -489,23 +506,21 @@ stand_in_line(struct file *f, instant until, struct grant *g, struct fault *faul
 {
 	struct header h;
 	enum rc rc = enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
-	bool busy;
+	int64_t highest;
 
 	if (rc != RC_OK)
 		return rc;
-	busy = ticket_alive(f, 1, h.next) != 0;
-	if (busy)
-		show_queue(f, &h, h.next);
-	if (!busy || until) {
-		f->ticket = h.next++;
-		lock_bytes(f->fd, F_OFD_SETLK, F_WRLCK, f->ticket, 1);
-		if (busy)
-			header_write(f, &h);
-		else
-			take(f, &h, g);
-	}
+	highest = highest_alive(f, INT64_MAX);
+	if (highest)
+		show_queue(f, &h, INT64_MAX);
+	if (highest && !until)
+		rc = fault_set(fault, RC_BUSY, "%s: held", f->where);
+	else
+		rc = draw_ticket(f, &h, highest, fault);
+	if (rc == RC_OK)
+		rc = highest ? header_write(f, &h, fault) : take(f, &h, g, fault);
 	unlock_byte(f, META);
-	return busy && !until ? fault_set(fault, RC_BUSY, "%s: held", f->where) : RC_OK;
+	return rc;
 }
 
 /* Waits until every lower ticket is gone, then takes the lock. */
@@ -516,7 +531,7 @@ wait_in_line(struct file *f, instant until, struct grant *g, struct fault *fault
 	int64_t before;
 	enum rc rc;
 
-	while ((before = predecessor(f))) {
+	while ((before = highest_alive(f, f->ticket))) {
 		rc = await_byte(f, F_RDLCK, before, until, fault);
 		if (rc != RC_OK)
 			return rc;
@@ -527,9 +542,9 @@ wait_in_line(struct file *f, instant until, struct grant *g, struct fault *fault
 	rc = enter(f, &h, until, fault);
 	if (rc != RC_OK)
 		return rc;
-	take(f, &h, g);
+	rc = take(f, &h, g, fault);
 	unlock_byte(f, META);
-	return RC_OK;
+	return rc;
 }
 
 static enum rc

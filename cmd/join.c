@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define JOIN_VERSION 1
-#define JOIN_PATIENCE NS_PER_S /* a keeper on this machine that needs longer is frozen */
+#define JOIN_PATIENCE (10 * NS_PER_S) /* a keeper on this machine that needs longer is frozen, or full */
+#define JOIN_RETRY (10 * NS_PER_MS)
 
 enum { PLACE_BYTES = 4096 };
 
@@ -78,12 +79,12 @@ join_listen(struct join_server *s)
 
 	for (size_t i = 0; i < JOINS_MAX; i++)
 		s->guests[i].fd = -1;
-	s->used = 0;
+	s->used = s->present = 0;
 	s->address[0] = '\0';
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	/* Binding to nothing but the family lets the kernel choose an unused abstract name. */
 	if (s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, sizeof a.sun_family) == 0 &&
-	    listen(s->listener, 8) == 0 && getsockname(s->listener, (struct sockaddr *)&a, &size) == 0 &&
+	    listen(s->listener, SOMAXCONN) == 0 && getsockname(s->listener, (struct sockaddr *)&a, &size) == 0 &&
 	    size < sizeof s->address)
 		snprintf(s->address, sizeof s->address, "@%.*s",
 		    (int)(size - offsetof(struct sockaddr_un, sun_path) - 1), a.sun_path + 1);
@@ -92,7 +93,7 @@ join_listen(struct join_server *s)
 nfds_t
 join_poll(const struct join_server *s, struct pollfd *set)
 {
-	set[0] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+	set[0] = (struct pollfd){.fd = s->present < JOINS_MAX ? s->listener : -1, .events = POLLIN};
 	for (size_t i = 0; i < s->used; i++)
 		set[1 + i] = (struct pollfd){.fd = s->guests[i].fd, .events = POLLIN};
 	return 1 + s->used;
@@ -116,6 +117,7 @@ welcome(struct join_server *s)
 	for (size_t i = 0; fd >= 0 && is_same_user(fd) && i < JOINS_MAX; i++)
 		if (s->guests[i].fd < 0) {
 			s->guests[i].fd = fd;
+			s->present++;
 			s->guests[i].holds = false;
 			s->used = i < s->used ? s->used : i + 1;
 			return;
@@ -153,6 +155,7 @@ serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct 
 	if (!answer.offer.ours) {
 		close(s->guests[i].fd);
 		s->guests[i].fd = -1;
+		s->present--;
 		return held ? -1 : 0;
 	}
 	s->guests[i].holds = held || ask.verb == JOIN_HOLD;
@@ -275,23 +278,27 @@ static const struct backend join_backend = {
     .close = join_close,
 };
 
-/* Connects to one address ("@name" of n bytes), -1 if nobody of ours is there. */
-static int
-connect_to(const char *address, size_t n)
+/* Connects to one address ("@name" of n bytes).  RC_LOST: nobody of ours is there any more. */
+static enum rc
+connect_to(struct join *j, const char *address, size_t n, instant until, struct fault *f)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	int fd;
 
 	if (n < 2 || n > sizeof a.sun_path || *address != '@')
-		return -1;
+		return RC_LOST;
 	memcpy(a.sun_path + 1, address + 1, n - 1);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&a, offsetof(struct sockaddr_un, sun_path) + n) == 0 &&
-	    is_same_user(fd))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
+	j->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (j->fd < 0)
+		return fault_set(f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+	while (connect(j->fd, (struct sockaddr *)&a, offsetof(struct sockaddr_un, sun_path) + n) != 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			return RC_LOST;
+		if (instant_now() >= until) /* too many others are at its door */
+			return fault_set(f, RC_AGAIN, "the enclosing dlock does not answer");
+		if (j->base.host->wait(j->base.host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
+			return RC_STOP;
+	}
+	return is_same_user(j->fd) ? RC_OK : RC_LOST;
 }
 
 /* Takes over the place that this keeper has told. */
@@ -305,6 +312,17 @@ inherit_place(const struct join *j, struct want *want)
 	read_place(place, want);
 }
 
+/* Asks the keeper at one address.  RC_OK: it has our key.  RC_LOST: it has not, or is gone. */
+static enum rc
+ask_keeper(struct join *j, const char *address, size_t n, struct fault *f)
+{
+	instant until = instant_now() + JOIN_PATIENCE;
+	struct grant g;
+	enum rc rc = connect_to(j, address, n, until, f);
+
+	return rc == RC_OK ? ask(j, JOIN_CHECK, until, &g, f) : rc;
+}
+
 enum rc
 join_open(struct lock **ret, struct host *host, const struct plan *p, struct want *want, struct fault *f)
 {
@@ -314,7 +332,7 @@ join_open(struct lock **ret, struct host *host, const struct plan *p, struct wan
 	while (address && *address) {
 		size_t n = strcspn(address, " ");
 		struct join *j = calloc(1, sizeof *j);
-		struct grant g;
+		enum rc rc;
 
 		if (!j)
 			return fault_set(f, RC_SYSTEM, "out of memory");
@@ -322,9 +340,10 @@ join_open(struct lock **ret, struct host *host, const struct plan *p, struct wan
 		    .base = {.ops = &join_backend, .host = host, .where = "the enclosing dlock"},
 		    .plan = p,
 		    .want = want,
-		    .fd = connect_to(address, n),
+		    .fd = -1,
 		};
-		if (j->fd >= 0 && ask(j, JOIN_CHECK, instant_now() + JOIN_PATIENCE, &g, f) == RC_OK) {
+		rc = ask_keeper(j, address, n, f);
+		if (rc == RC_OK) {
 			*ret = &j->base;
 			return RC_OK;
 		}
@@ -333,6 +352,8 @@ join_open(struct lock **ret, struct host *host, const struct plan *p, struct wan
 			placed = true;
 		}
 		join_close(&j->base);
+		if (rc != RC_LOST)
+			return rc;
 		address += n + strspn(address + n, " ");
 	}
 	return placed ? RC_OK

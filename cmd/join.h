@@ -25,7 +25,7 @@
 
 #include <poll.h>
 
-enum { JOINS_MAX = 64 };
+enum { JOINS_MAX = 512 };
 
 /* ---- the outer side ---- */
 
@@ -36,7 +36,8 @@ struct join_server {
 		int fd; /* -1: free */
 		bool holds;
 	} guests[JOINS_MAX];
-	size_t used; /* no guest sits at or beyond this */
+	size_t used;	/* no guest sits at or beyond this */
+	size_t present; /* when all seats are taken, the next one waits at the door */
 };
 
 /* Opens the socket.  Without one (no memory, no descriptors) dlock works, but cannot be joined. */
@@ -66,7 +67,9 @@ int join_serve(struct join_server *, const struct pollfd *set, const struct plan
  * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or
  * untouched if none of them holds the plan's key: take it from the server then;
  * for a plan that inherits its place, *want now names the enclosing dlock's.
- * RC_USAGE: that place is not to be known any more.
+ * RC_USAGE: that place is not to be known any more.  RC_AGAIN: a keeper around
+ * us is there but does not answer; asking the server instead might be waiting
+ * for ourselves.
  */
 enum rc join_open(struct lock **ret, struct host *, const struct plan *, struct want *want, struct fault *);
 

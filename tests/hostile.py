@@ -57,7 +57,8 @@ class Hostile:
     `greeting` is sent before anything is asked; `reset_after` bytes have come, the connection is reset.
     """
 
-    GOOD = {"acquire": GRANTED, "renew": DONE, "release": DONE}
+    GOOD = {"acquire": GRANTED, "renew": DONE, "release": DONE, "ping": b"+PONG\r\n", "auth": b"+OK\r\n",
+            "select": b"+OK\r\n"}
 
     def __init__(self, answers=None, greeting=b"", reset_after=None):
         self.answers = {**self.GOOD, **(answers or {})}

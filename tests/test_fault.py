@@ -482,7 +482,8 @@ def test_passing_errors_do_not_end_the_command(dlock, make_hostile):
             holder.event("suspect")
             holder.event("trusted")
     for error, holder in zip(errors, holders):
-        assert holder.finish().status == 0, error
+        done = holder.finish()
+        assert (done.status, done.stderr) == (0, ""), error
 
 
 def test_lasting_errors_end_the_command(dlock, make_hostile):

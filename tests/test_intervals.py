@@ -20,7 +20,7 @@ import time
 
 import pytest
 
-from support import boottime, children_of, is_alive, kill, name_of, wait_for
+from support import boottime, children_of, descendants_of, kill, name_of, wait_for
 
 SECONDS = float(os.environ.get("DLOCK_SOAK", "14"))
 CROWDS = (24, 6, 6, 6)  # contenders for each key
@@ -160,17 +160,23 @@ def test_the_judge_sees_overlaps(witness, tmp_path):
     assert [line[0] for line in crowd.seen()] == ["alone", "OVERLAP"]
 
 
+def witnesses():
+    return [p for p in descendants_of(os.getpid()) if name_of(p) == "witness"]
+
+
 def test_no_daemon_survives_a_killed_keeper(dlock, place, witness, tmp_path):
-    # The daemons change their parent while the front looks for them: now and then it could miss them.
-    crowd = Crowd(witness, tmp_path / "crowd")
+    # The command is killed while it makes a daemon, or the daemon changes its
+    # parent while the front looks for it: now and then the front could miss it.
+    crowd, left = Crowd(witness, tmp_path / "crowd"), []
     for n in range(120):
         started = dlock.start("run", *place.words, "-k", place.key(f"key{n}"), "--", *crowd.witness, LONG * 1000)
         started.event("started")
-        keeper = started.keeper
-        tree = wait_for(lambda: [p for p in started.tree() if name_of(p) == "witness"][1:], what="a daemon")
-        kill(keeper)
+        time.sleep(random.uniform(0, 0.002))
+        kill(started.keeper)
         assert started.wait().status == 79
-        assert not any(is_alive(p) for p in tree), n
+        left += witnesses()
+    crowd.end.touch()
+    assert not left
 
 
 def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):

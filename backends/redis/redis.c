@@ -53,6 +53,7 @@ struct redis {
 	struct wire ear;	   /* in the queue: subscribed to our channel */
 	bool asked;		   /* the server may know of us */
 	bool held;
+	bool repeated; /* the last question was asked twice: the first may have been heard */
 	unsigned beats; /* for their jitter */
 };
 
@@ -190,6 +191,7 @@ exchange(struct redis *r, struct wire *w, bool knock, int argc, const char **arg
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	if (!idle)
 		wire_close(w);
+	r->repeated = false;
 	do {
 		rc = send_command(r, w, knock, command, n, until, f);
 		if (rc == RC_OK)
@@ -197,6 +199,7 @@ exchange(struct redis *r, struct wire *w, bool knock, int argc, const char **arg
 		if (rc != RC_AGAIN || !idle)
 			break;
 		idle = false;
+		r->repeated = true;
 	} while (instant_now() < until);
 	free(command);
 	if (rc == RC_OK && w == &r->talk && w->used > 0) {
@@ -582,7 +585,9 @@ redis_release(struct lock *l, instant until, struct fault *f)
 	rc = run_script(r, 1, args, until, &sent, &a, f);
 	if (rc == RC_PROTOCOL && strstr(f->text, "WRONGTYPE"))
 		rc = RC_LOST;
-	if (rc == RC_OK && a.code == 0 && r->held)
+	if (rc == RC_OK && a.code == 0 && r->held && r->repeated)
+		rc = fault_set(f, RC_AGAIN, "%s closed the connection before it answered", r->where);
+	else if (rc == RC_OK && a.code == 0 && r->held)
 		rc = fault_set(f, RC_LOST, "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
 		    r->where);
 	if (rc == RC_OK || rc == RC_LOST)
