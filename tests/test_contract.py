@@ -329,3 +329,13 @@ def test_wait_tree_keeps_the_lock_for_descendants(dlock, place, tmp_path, option
     gate.write_text("go\n")
     assert holder.wait().status == 4
     assert is_free(dlock, place, place.key())
+
+
+def test_a_crowd_of_nested_runs_joins_without_deadlock(dlock, place):
+    """More at once than a socket's queue holds: none of them may go past the keeper to the server."""
+    inner = f'"{DLOCK}" run -k "$DLOCK_KEY" -- sh -c "echo $DLOCK_TOKEN"'
+    crowd = f"for i in $(seq 40); do {inner} & done; wait"
+    done = dlock.run("run", *place.words, "-k", place.key(), "--", "sh", "-c", crowd, timeout=60)
+    tokens = done.stdout.split()
+    assert done.status == 0 and done.stderr == ""
+    assert len(tokens) == 40 and len(set(tokens)) == 1

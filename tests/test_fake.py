@@ -4,6 +4,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -23,7 +24,7 @@ def note(*words): print(*words, time.clock_gettime_ns(time.CLOCK_BOOTTIME), file
 signal.signal(signal.SIGTERM, lambda *_: note("TERM"))
 while True:
     note("beat")
-    time.sleep(0.01)
+    time.sleep(0.03)
 """
 
 
@@ -442,9 +443,10 @@ def test_min_hold_keeps_the_lock_and_not_the_caller(long, name, status):
 
 
 def test_min_hold_does_not_keep_the_caller(fake):
-    started = fake.start("renew=ok,renew=lost", "-t", "3s", "--min-hold", "1h", "-c", "sleep 0.1; exit 3")
+    started = fake.start("renew=ok,renew=lost", "-t", "3s", "--min-hold", "1h", "-c", "read x; exit 3",
+                         stdin=subprocess.PIPE)
     keeper = started.held().keeper
-    assert started.wait().status == 3
+    assert started.finish().status == 3
     assert calls(started) in (["acquire"], ["acquire", "renew"])
     wait_for(lambda: not is_alive(keeper), what="the end of the keeper, which has lost the lock")
 

@@ -714,3 +714,14 @@ def test_interrupted_while_connecting(dlock, make_hostile):
     waiter.signal(signal.SIGINT)
     done = waiter.wait(10)
     assert (done.status, done.stdout) == (-signal.SIGINT, "")
+
+
+def test_lost_answer_to_a_release_is_no_lost_lock(dlock, redis_server, make_proxy):
+    """The server has released, its answer got lost, and asked again it knows of nothing: that proves no loss."""
+    proxy = make_proxy(redis_server.port)
+    holder = dlock.hold(At(proxy.url), "job")
+    proxy.cut(DOWN, proxy.bytes[DOWN])
+    holder.finish()
+    done = holder.wait()
+    assert done.status == 0 and "the release was not confirmed" in done.stderr
+    wait_for(lambda: run(dlock, redis_server.url, "-n").status == 0, what="a free lock")

@@ -167,14 +167,14 @@ def witnesses():
 def test_no_daemon_survives_a_killed_keeper(dlock, place, witness, tmp_path):
     # The command is killed while it makes a daemon, or the daemon changes its
     # parent while the front looks for it: now and then the front could miss it.
-    crowd, left = Crowd(witness, tmp_path / "crowd"), []
+    crowd, left = Crowd(witness, tmp_path / "crowd"), set()
     for n in range(120):
         started = dlock.start("run", *place.words, "-k", place.key(f"key{n}"), "--", *crowd.witness, LONG * 1000)
         started.event("started")
         time.sleep(random.uniform(0, 0.002))
         kill(started.keeper)
         assert started.wait().status == 79
-        left += witnesses()
+        left.update(witnesses())
     crowd.end.touch()
     assert not left
 

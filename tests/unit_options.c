@@ -21,7 +21,7 @@ static char buffers[WORDS_MAX][2000];
 static enum parsed
 parse(const char *line)
 {
-	char *words[WORDS_MAX] = {NULL};
+	static char *words[WORDS_MAX]; /* the plan points into it */
 	size_t n = 0;
 
 	while (*line) {
@@ -37,6 +37,7 @@ parse(const char *line)
 		n++;
 		line += len + (line[len] == ' ');
 	}
+	words[n] = NULL;
 	fault = (struct fault){""};
 	return options_parse(&plan, words, &fault);
 }
