@@ -176,8 +176,8 @@ struct backend {
 	/*
 	 * Extends the lease by a write on the authoritative server that
 	 * succeeds only while this owner holds it; never creates, never takes
-	 * back what was lost.  Gives up at `until`; an answer that comes later
-	 * is never read (its connection is closed).  RC_OK sets sent and lease
+	 * back what was lost.  Gives up at `until`; an answer that comes after
+	 * that is never read (its connection is closed).  RC_OK sets sent and lease
 	 * in *grant; RC_LOST only on the server's word; everything else is
 	 * RC_AGAIN or RC_STOP and leaves *grant alone.
 	 */

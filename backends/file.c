@@ -116,14 +116,24 @@ unlock_byte(struct file *f, int64_t byte)
 	lock_bytes(f->fd, F_OFD_SETLK, F_UNLCK, byte, 1);
 }
 
-/* A ticket alive among [from, to), or 0. */
+/*
+ * The first byte locked by another in [from, to), or 0; *end is the byte behind
+ * that lock.  Who cannot look must take it that somebody is there.
+ */
 static int64_t
-ticket_alive(struct file *f, int64_t from, int64_t to)
+ticket_alive(struct file *f, int64_t from, int64_t to, int64_t *end)
 {
 	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = to - from};
 
-	if (from >= to || fcntl(f->fd, F_OFD_GETLK, &l) != 0 || l.l_type == F_UNLCK)
+	if (from >= to)
 		return 0;
+	*end = to;
+	if (fcntl(f->fd, F_OFD_GETLK, &l) != 0)
+		return from;
+	if (l.l_type == F_UNLCK)
+		return 0;
+	if (l.l_len > 0 && l.l_start + l.l_len < to)
+		*end = l.l_start + l.l_len;
 	return l.l_start < from ? from : l.l_start;
 }
 
@@ -131,22 +141,20 @@ ticket_alive(struct file *f, int64_t from, int64_t to)
 static int64_t
 highest_alive(struct file *f, int64_t limit)
 {
-	int64_t found = ticket_alive(f, 1, limit), higher = found;
+	int64_t end = 1, highest = 0;
 
-	while (higher) {
-		found = higher;
-		higher = ticket_alive(f, found + 1, limit);
-	}
-	return found;
+	while (ticket_alive(f, end, limit, &end))
+		highest = end - 1;
+	return highest;
 }
 
 /* How many tickets are alive in [from, to). */
 static unsigned
 count_alive(struct file *f, int64_t from, int64_t to)
 {
-	int64_t found = ticket_alive(f, from, to);
+	int64_t end, found = ticket_alive(f, from, to, &end);
 
-	return found ? 1 + count_alive(f, from, found) + count_alive(f, found + 1, to) : 0;
+	return found ? 1 + count_alive(f, from, found) + count_alive(f, end, to) : 0;
 }
 
 /* What the waiting thread is given; it frees it, for it may outlive our interest. */
@@ -180,8 +188,10 @@ send_errand(struct file *f, short type, int64_t byte)
 	int done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), error;
 
 	if (!e || done < 0) {
+		if (done >= 0)
+			close(done);
 		free(e);
-		return done;
+		return -1;
 	}
 	*e = (struct errand){.fd = f->fd, .done = fcntl(done, F_DUPFD_CLOEXEC, 3), .type = type, .byte = byte};
 	pthread_attr_init(&small);
@@ -191,31 +201,35 @@ send_errand(struct file *f, short type, int64_t byte)
 	pthread_attr_destroy(&small);
 	if (error == 0)
 		return done;
+	if (e->done >= 0)
+		close(e->done);
 	free(e);
 	close(done);
 	errno = error;
 	return -1;
 }
 
-/* Locks one byte, waiting for it inside host->wait. */
+/* Locks one byte, waiting for it inside host->wait; whatever the thread says, we look ourselves. */
 static enum rc
 await_byte(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
 {
-	enum woke woke;
-	int done;
+	while (lock_bytes(f->fd, F_OFD_SETLK, type, byte, 1) != 0) {
+		enum woke woke;
+		int done;
 
-	if (lock_bytes(f->fd, F_OFD_SETLK, type, byte, 1) == 0)
-		return RC_OK;
-	if (errno != EAGAIN && errno != EACCES)
-		return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s", f->where, strerror(errno));
-	done = send_errand(f, type, byte);
-	if (done < 0)
-		return failed(f, "cannot start a thread", fault);
-	woke = f->base.host->wait(f->base.host, done, POLLIN, until);
-	close(done);
-	if (woke == WOKE_TIMEOUT)
-		return fault_set(fault, RC_BUSY, "%s: still held", f->where);
-	return woke == WOKE_READY ? RC_OK : RC_STOP;
+		if (errno != EAGAIN && errno != EACCES)
+			return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s", f->where, strerror(errno));
+		done = send_errand(f, type, byte);
+		if (done < 0)
+			return failed(f, "cannot start a thread", fault);
+		woke = f->base.host->wait(f->base.host, done, POLLIN, until);
+		close(done);
+		if (woke == WOKE_TIMEOUT)
+			return fault_set(fault, RC_BUSY, "%s: still held", f->where);
+		if (woke == WOKE_STOP)
+			return RC_STOP;
+	}
+	return RC_OK;
 }
 
 /* ---- the file ---- */
@@ -268,14 +282,18 @@ header_read(struct file *f, struct header *h)
 	return true;
 }
 
-/* Does the name still lead to the file that we have open? */
-static bool
-is_in_place(struct file *f)
+/* Does the name still lead to the file that we have open?  RC_LOST: no.  RC_AGAIN: that cannot be seen now. */
+static enum rc
+look_in_place(struct file *f, struct fault *fault)
 {
-	struct stat open, named;
+	struct stat opened, named;
 
-	return fstat(f->fd, &open) == 0 && fstatat(f->dirfd, f->leaf, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+	errno = 0;
+	if (fstat(f->fd, &opened) != 0 || (fstatat(f->dirfd, f->leaf, &named, AT_SYMLINK_NOFOLLOW) != 0 && errno != ENOENT))
+		return fault_set(fault, RC_AGAIN, "%s: cannot look at %s: %s", f->where, f->leaf, strerror(errno));
+	if (opened.st_nlink > 0 && errno != ENOENT && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev)
+		return RC_OK;
+	return fault_set(fault, RC_LOST, "%s: the lock file %s was removed or replaced", f->where, f->leaf);
 }
 
 /* What we must know of a directory before we trust what is in it. */
@@ -392,10 +410,13 @@ enter(struct file *f, struct header *h, instant until, struct fault *fault)
 
 	if (rc != RC_OK)
 		return rc;
-	if (!is_in_place(f)) {
+	rc = look_in_place(f, fault);
+	if (rc == RC_LOST) {
 		rc = open_file(f, fault);
 		return rc == RC_OK ? RC_LOST : rc;
 	}
+	if (rc != RC_OK)
+		return rc;
 	if (!header_read(f, h))
 		return fault_set(fault, RC_PROTOCOL, "%s: %s is not a lock file of dlock: remove it if nobody needs it",
 		    f->where, f->leaf);
@@ -568,27 +589,19 @@ file_acquire(struct lock *l, instant until, struct grant *g, struct fault *fault
 }
 
 static enum rc
-still_ours(struct file *f, struct fault *fault)
-{
-	if (is_in_place(f))
-		return RC_OK;
-	return fault_set(fault, RC_LOST, "%s: the lock file %s was removed or replaced", f->where, f->leaf);
-}
-
-static enum rc
 file_renew(struct lock *l, instant until, struct grant *g, struct fault *fault)
 {
 	(void)until;
 	g->sent = instant_now();
 	g->lease = LEASE_FOREVER;
-	return still_ours(file_of(l), fault);
+	return look_in_place(file_of(l), fault);
 }
 
 static enum rc
 file_release(struct lock *l, instant until, struct fault *fault)
 {
 	struct file *f = file_of(l);
-	enum rc rc = f->holds ? still_ours(f, fault) : RC_OK;
+	enum rc rc = f->holds ? look_in_place(f, fault) : RC_OK;
 
 	(void)until;
 	if (f->ticket)

@@ -19,6 +19,7 @@
 
 #define SLACK (50 * NS_PER_MS)		  /* what a keeper that does its duty is given beyond each deadline */
 #define KEEPER_PATIENCE (3 * NS_PER_S)	  /* for a keeper that only has to release */
+#define DOUBT (2 * NS_PER_S) /* for a silent keeper, of our own time awake: after a suspend both are late */
 #define INTERRUPT_PATIENCE (1500 * NS_PER_MS) /* for a keeper that has to leave the queue */
 
 enum { SLOT_LINK = LOOP_OWN, SLOTS };
@@ -32,7 +33,7 @@ struct front {
 	int anchor;   /* keeps a kernel lock while we live; -1 */
 	struct loop loop;
 	struct progress progress;
-	instant interrupt_by, settle_by; /* NEVER: not counting */
+	instant interrupt_by, settle_by, doubt_by; /* NEVER: not counting */
 	int interrupt;
 	struct ending ending;
 	char words[RECORD_BYTES];
@@ -52,10 +53,19 @@ reap(struct front *f)
 			f->keeper = 0;
 }
 
+/* Have all who could be ours been buried? */
+static bool
+is_alone(struct front *f)
+{
+	reap(f);
+	return f->keeper == 0 && (f->run->spared.n > 0 || (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD));
+}
+
 /*
- * Kills everything of ours, the keeper too, until two looks in a row find
- * nothing: a single one may miss who is being handed from a dying parent to us.
- * False: something will not die.
+ * Kills everything of ours, the keeper first (the kernel kills the command with
+ * it, and the rest becomes our own children), until we are alone and two looks
+ * in a row find nobody: a single one may miss who is just being handed from a
+ * dying parent to us.  False: something will not die, or cannot be seen.
  */
 static bool
 kill_everything(struct front *f)
@@ -64,16 +74,18 @@ kill_everything(struct front *f)
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
-	for (int quiet = 0; quiet < 2;) {
+	if (f->keeper)
+		kill(f->keeper, SIGKILL);
+	for (int quiet = 0; quiet < 2 || !is_alone(f);) {
 		quiet = tree_signal(getpid(), SIGKILL, false, &f->run->spared) > 0 ? 0 : quiet + 1;
 		if (instant_now() >= patience)
 			return false;
+		if (quiet >= 2 && is_alone(f))
+			break;
 		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);
 		while (loop_signal(&f->loop, &info))
 			continue;
-		reap(f);
 	}
-	reap(f);
 	return true;
 }
 
@@ -113,6 +125,29 @@ is_running(const struct front *f)
 	return atomic_load(&f->shared->granted);
 }
 
+/* From when on the keeper has been silent for too long: frozen, most likely. */
+static instant
+silent_from(const struct front *f)
+{
+	return instant_after(atomic_load(&f->shared->alive_at), f->plan->terms.ttl);
+}
+
+/*
+ * A kernel lock has no deadline that would end with a frozen keeper, a place in
+ * a queue neither; but nobody can use them any more.
+ */
+static bool
+is_given_up(struct front *f, instant now)
+{
+	if (now < silent_from(f)) {
+		f->doubt_by = NEVER;
+		return false;
+	}
+	if (f->doubt_by == NEVER)
+		f->doubt_by = now + DOUBT;
+	return now >= f->doubt_by;
+}
+
 /*
  * Before the grant: no deadline can fall due earlier than one of a lease that
  * is asked for just now, so looking again by then is soon enough.
@@ -122,6 +157,7 @@ watch_next(const struct front *f)
 {
 	instant next = instant_first(f->interrupt_by, f->settle_by), term_at, kill_at;
 
+	next = instant_first(next, f->doubt_by != NEVER ? f->doubt_by : silent_from(f));
 	if (!is_running(f)) {
 		lease_deadlines(instant_now(), f->plan->terms.ttl, f->plan->terms.grace, &term_at, &kill_at);
 		return instant_first(next, term_at);
@@ -140,8 +176,8 @@ watch(struct front *f, instant now)
 	if (now >= f->interrupt_by) {
 		kill_everything(f);
 		finish(f, (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
-	} else if (now >= f->settle_by) {
-		take_over(f, "dlock's keeper process does not answer");
+	} else if (now >= f->settle_by || is_given_up(f, now)) {
+		take_over(f, "dlock's keeper process was stopped");
 	} else if (atomic_load(&f->shared->settled)) {
 		if (f->settle_by == NEVER && now >= instant_after(atomic_load(&f->shared->kill_at), SLACK))
 			f->settle_by = now + KEEPER_PATIENCE;
@@ -351,6 +387,7 @@ front_run(const struct run *r, pid_t keeper)
 	    .anchor = -1,
 	    .interrupt_by = NEVER,
 	    .settle_by = NEVER,
+	    .doubt_by = NEVER,
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;

@@ -1,6 +1,8 @@
 /* join.c - see join.h. */
 #include "join.h"
 
+#include "tree.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,22 +74,23 @@ read_place(char *place, struct want *w)
 /* ---- the outer side ---- */
 
 void
-join_listen(struct join_server *s)
+join_listen(struct join_server *s, const char *owner)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	socklen_t size = sizeof a;
+	size_t size;
 
 	for (size_t i = 0; i < JOINS_MAX; i++)
 		s->guests[i].fd = -1;
 	s->used = s->present = 0;
-	s->address[0] = '\0';
+	/* A name that is never used again: a process left behind must not find a stranger at it. */
+	snprintf(s->address, sizeof s->address, "@dlock-%s", owner);
+	size = strlen(s->address);
+	memcpy(a.sun_path + 1, s->address + 1, size - 1);
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* Binding to nothing but the family lets the kernel choose an unused abstract name. */
-	if (s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, sizeof a.sun_family) == 0 &&
-	    listen(s->listener, SOMAXCONN) == 0 && getsockname(s->listener, (struct sockaddr *)&a, &size) == 0 &&
-	    size < sizeof s->address)
-		snprintf(s->address, sizeof s->address, "@%.*s",
-		    (int)(size - offsetof(struct sockaddr_un, sun_path) - 1), a.sun_path + 1);
+	if (s->listener < 0 ||
+	    bind(s->listener, (struct sockaddr *)&a, offsetof(struct sockaddr_un, sun_path) + size) != 0 ||
+	    listen(s->listener, SOMAXCONN) != 0)
+		s->address[0] = '\0';
 }
 
 nfds_t
@@ -99,22 +102,27 @@ join_poll(const struct join_server *s, struct pollfd *set)
 	return 1 + s->used;
 }
 
-/* Only our own user may hold along with us. */
-static bool
-is_same_user(int fd)
+/* The process at the other end, 0 unless it is our own user's. */
+static pid_t
+peer_of(int fd)
 {
 	struct ucred peer;
 	socklen_t size = sizeof peer;
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid() ? peer.pid : 0;
 }
 
+/* Only who descends from us may hold along with us: with our lease, it is killed in time. */
 static void
 welcome(struct join_server *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	for (size_t i = 0; fd >= 0 && is_same_user(fd) && i < JOINS_MAX; i++)
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) { /* else it would ring for ever */
+		close(s->listener);
+		s->listener = -1;
+	}
+	for (size_t i = 0; fd >= 0 && tree_contains(getpid(), peer_of(fd)) && i < JOINS_MAX; i++)
 		if (s->guests[i].fd < 0) {
 			s->guests[i].fd = fd;
 			s->present++;
@@ -298,7 +306,7 @@ connect_to(struct join *j, const char *address, size_t n, instant until, struct 
 		if (j->base.host->wait(j->base.host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
 			return RC_STOP;
 	}
-	return is_same_user(j->fd) ? RC_OK : RC_LOST;
+	return peer_of(j->fd) ? RC_OK : RC_LOST;
 }
 
 /* Takes over the place that this keeper has told. */

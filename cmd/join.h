@@ -4,7 +4,8 @@
  * `dlock run -k deploy -- make` whose Makefile says `dlock run -k deploy` again
  * must neither wait for itself nor ask the server: the inner one joins the
  * outer one's hold.  The command finds the keepers around it in DLOCK_KEEPER;
- * each is an abstract unix socket, open to processes of the same user only.
+ * each is an abstract unix socket, open to processes of the same user that
+ * descend from it.
  *
  * A joined hold is the outer one in everything: token, lease, deadlines (same
  * clock, so t_s can be handed on).  The outer keeper goes on renewing until
@@ -40,8 +41,8 @@ struct join_server {
 	size_t present; /* when all seats are taken, the next one waits at the door */
 };
 
-/* Opens the socket.  Without one (no memory, no descriptors) dlock works, but cannot be joined. */
-void join_listen(struct join_server *);
+/* Opens the socket, named after `owner`.  Without one (no memory, no descriptors) dlock works, but cannot be joined. */
+void join_listen(struct join_server *, const char *owner);
 
 /* Fills one slot for the listener and one for each guest; returns how many (at most JOINS_MAX + 1). */
 nfds_t join_poll(const struct join_server *, struct pollfd *set);

@@ -72,11 +72,9 @@ tell_trace(void *ctx, const char *line)
  * it must be told of a shorter one, and of one whose answer took its time.
  */
 static void
-tell_grant(struct keeper *k)
+tell_grant(struct keeper *k, bool needed)
 {
 	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.tokens[0]};
-	bool needed = k->grant.anchor >= 0 || (k->spoke && !k->plan->quiet) || k->plan->status_fd >= 0 ||
-	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
 
 	if (k->link >= 0 && needed)
 		link_send(k->link, &m, k->grant.anchor);
@@ -115,20 +113,21 @@ let_go(struct keeper *k)
 {
 	const char *outer = getenv("DLOCK_KEEPER");
 	struct go go = {.latest = k->keep.term_at};
+	bool first = k->grant.anchor >= 0 || atomic_load(&k->shared->on_screen) ||
+	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.tokens[0]);
 	snprintf(go.keepers, sizeof go.keepers, "%s%s%s", k->joins.address, outer && *outer ? " " : "",
 	    outer ? outer : "");
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
-	if (k->grant.anchor >= 0 || atomic_load(&k->shared->on_screen)) {
-		tell_grant(k); /* first: what keeps the lock must be in two hands before the command runs */
+	if (first) {
+		tell_grant(k, true); /* what keeps the lock must be in two hands before the command runs */
 		await_clear_screen(k);
-		child_go(&k->child, &go);
-	} else {
-		child_go(&k->child, &go);
-		tell_grant(k);
 	}
+	child_go(&k->child, &go);
+	if (!first)
+		tell_grant(k, (k->spoke && !k->plan->quiet) || k->plan->status_fd >= 0);
 }
 
 /* What a front that must do without us has to know. */
@@ -148,12 +147,23 @@ wake_front(struct keeper *k)
 		kill(getppid(), SIGCONT);
 }
 
+/* Everything below us; the command at least, where /proc does not show the rest. */
+static void
+signal_tree(struct keeper *k, int sig, bool wake)
+{
+	if (tree_signal(getpid(), sig, wake, NULL) > 0 || k->keep.gone)
+		return;
+	kill(k->child.pid, sig);
+	if (wake)
+		kill(k->child.pid, SIGCONT);
+}
+
 static void
 stop_tree(struct keeper *k)
 {
 	atomic_store(&k->shared->stopping, true);
 	tell(k, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
-	tree_signal(getpid(), k->plan->signal, true, NULL);
+	signal_tree(k, k->plan->signal, true);
 }
 
 static void
@@ -168,7 +178,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_TERM)
 		stop_tree(k);
 	if (a->set & DO_KILL)
-		tree_signal(getpid(), SIGKILL, false, NULL);
+		signal_tree(k, SIGKILL, false);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k, false);
 	if (a->set & DO_REPORT) {
@@ -305,7 +315,10 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 		react(k, EV_PARTED, 0);
 }
 
-/* Sleeps once, until `fd` is ready, something has happened, or `until`; deals with what came. */
+/*
+ * Sleeps once, until `fd` is ready, something has happened, or `until`; deals
+ * with what came.  Not longer than the front may doubt that we are alive.
+ */
 static bool
 pump(struct keeper *k, int fd, short events, instant until)
 {
@@ -317,7 +330,9 @@ pump(struct keeper *k, int fd, short events, instant until)
 	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
 	set[SLOT_GATE] = (struct pollfd){.fd = k->keep.phase == PH_ASK ? -1 : k->child.gate, .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
+	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
 	loop_wait(&k->loop, set, n, instant_first(until, k->wake));
+	atomic_store(&k->shared->alive_at, instant_now());
 	ready = set[SLOT_BACKEND].revents != 0;
 	if (set[SLOT_GATE].revents)
 		check_gate(k);
@@ -422,6 +437,7 @@ renew(struct keeper *k)
 		if (k->suspected)
 			tell(k, MSG_TRUSTED, 0, "");
 		k->suspected = false;
+		k->fault.text[0] = '\0';
 		react_to(k, &(struct event){.kind = EV_RENEWED, .sent = k->grant.sent, .lease = k->grant.lease});
 		break;
 	case RC_LOST:
@@ -501,7 +517,7 @@ keeper_run(const struct run *r)
 	sigaddset(&chld, SIGCHLD);
 	if (loop_open(&k.loop, &chld) != 0)
 		die_early(&k, "cannot open a signalfd and a timerfd");
-	join_listen(&k.joins);
+	join_listen(&k.joins, r->owner);
 	keep_init(&k.keep, &r->plan->terms);
 	react(&k, EV_TICK, 0);
 	while (!(k.todo & DO_EXIT)) {

@@ -21,6 +21,7 @@ shared_new(void)
 		return NULL;
 	atomic_init(&s->term_at, NEVER);
 	atomic_init(&s->kill_at, NEVER);
+	atomic_init(&s->alive_at, instant_now());
 	return s;
 }
 

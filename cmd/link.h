@@ -20,6 +20,7 @@
 
 struct shared {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
+	_Atomic instant alive_at;	  /* when the keeper last woke; it does so every third of the ttl */
 	_Atomic pid_t command;		  /* its pid, 0 before it is known and after it was reaped */
 	_Atomic bool granted;		  /* the command may have begun */
 	_Atomic bool stopping;		  /* TERM has been sent */

@@ -1,7 +1,7 @@
 /*
  * plan.h - what the user asked for, after every source has been read.
  *
- * Filled by options.c, checked by plan_check(); from then on nobody changes it.
+ * Filled and checked by options.c; from then on nobody changes it.
  */
 #ifndef DLOCK_PLAN_H
 #define DLOCK_PLAN_H

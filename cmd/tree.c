@@ -71,7 +71,15 @@ tree_contains(pid_t root, pid_t pid)
 	return false;
 }
 
-/* All processes of this machine, or NULL. */
+static int
+by_pid(const void *a, const void *b)
+{
+	pid_t x = ((const struct process *)a)->pid, y = ((const struct process *)b)->pid;
+
+	return (x > y) - (x < y);
+}
+
+/* All processes of this machine, by pid, or NULL. */
 static struct process *
 list_processes(size_t *count)
 {
@@ -96,6 +104,8 @@ list_processes(size_t *count)
 	}
 	if (proc)
 		closedir(proc);
+	if (n)
+		qsort(list, n, sizeof *list, by_pid);
 	*count = n;
 	return list;
 }
@@ -103,10 +113,9 @@ list_processes(size_t *count)
 static bool
 is_ours(const struct process *list, size_t n, pid_t pid)
 {
-	for (size_t i = 0; i < n; i++)
-		if (list[i].pid == pid)
-			return list[i].ours;
-	return false;
+	struct process wanted = {.pid = pid}, *found = n ? bsearch(&wanted, list, n, sizeof *list, by_pid) : NULL;
+
+	return found && found->ours;
 }
 
 static bool
@@ -147,6 +156,12 @@ signal_process(const struct process *p, int sig, bool wake)
 	struct process again = {.pid = p->pid};
 	bool alive = false;
 
+	if (fd < 0 && errno != ESRCH) { /* no descriptors, or an old kernel: less sure, but better than nothing */
+		kill(p->pid, sig);
+		if (wake)
+			kill(p->pid, SIGCONT);
+		return true;
+	}
 	if (fd < 0)
 		return false;
 	if (look_up(&again) && again.born == p->born && again.state != 'Z' && again.state != 'X') {

@@ -3,8 +3,8 @@
  *
  * Front and keeper are subreapers: whatever the command leaves behind, also
  * after setsid and a double fork, stays a descendant of theirs.  Found by the
- * parents in /proc; one process forking while we look may be missed, so who
- * wants everything dead asks again until waitpid says that no child is left.
+ * parents in /proc; a process that is just being born or handed on while we look
+ * may be missed, so who wants everything dead asks again and again.
  */
 #ifndef DLOCK_TREE_H
 #define DLOCK_TREE_H

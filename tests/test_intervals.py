@@ -47,6 +47,7 @@ WITNESS = r"""
             getenv("DLOCK_TOKEN"), (long)t.tv_sec, t.tv_nsec);
         if (fork() == 0) { /* a daemon, which lives a little longer */
             setsid();
+            usleep(1000); /* who counts processes may have seen this one, and not the next */
             if (fork() != 0)
                 _exit(0);
             pause += 20;
@@ -171,7 +172,7 @@ def test_no_daemon_survives_a_killed_keeper(dlock, place, witness, tmp_path):
     for n in range(120):
         started = dlock.start("run", *place.words, "-k", place.key(f"key{n}"), "--", *crowd.witness, LONG * 1000)
         started.event("started")
-        time.sleep(random.uniform(0, 0.002))
+        time.sleep(random.uniform(0, 0.001))
         kill(started.keeper)
         assert started.wait().status == 79
         left.update(witnesses())

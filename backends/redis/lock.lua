@@ -43,10 +43,10 @@ local function write(who, r)
        text(r.granted) .. ' ' .. r.record)
 end
 
--- Does `who` hold, by a lease that has not run out?
+-- Does `who` hold, by a lease that has not run out?  (Without its row it is nobody.)
 local function holds(who)
   local ends = call('ZSCORE', holders, who)
-  return ends and tonumber(ends) > now
+  return ends and tonumber(ends) > now and call('HEXISTS', info, who) == 1
 end
 
 -- Nothing stays for ever: the keys end a minute after the last lease in them
@@ -63,6 +63,13 @@ local function lease_to(who, ms)
   limit()
 end
 
+-- The same for who holds already.  A server without memory refuses a script whose
+-- first write may need some; this one does not, and what follows needs none.
+local function extend(who, ms)
+  call('PEXPIREAT', holders, text(now + ms + MINUTE))
+  lease_to(who, ms)
+end
+
 -- The next number of a kind: grows whatever clock and memory do, one of them at least.
 local function number(kind)
   local n = text(math.max(tonumber(call('HGET', info, kind) or '0') + 1, us))
@@ -75,7 +82,7 @@ local function leave_queue(who)
   call('ZREM', alive, who)
 end
 
-local capacity, used
+local capacity, used, called
 
 -- Drops whose time is up; learns how much of the lock is taken.
 local function look()
@@ -91,7 +98,7 @@ local function look()
   used = 0
   for _, who in ipairs(call('ZRANGE', holders, 0, -1)) do
     local r = row(who)
-    used = used + (r and r.weight or capacity)
+    used = used + (r and r.weight or math.huge) -- whoever that is: nobody else may
   end
 end
 
@@ -129,7 +136,8 @@ local function serve(asker)
       served = r.token
     elseif hearers(who) > 0 or r.hears == '0' then
       grant(who, r)
-      call('ZADD', holders, text(now + GRACE), who) -- well within the keys' limit
+      call('ZADD', holders, text(now + GRACE), who)
+      called = true
     else
       place = place + 1
     end
@@ -138,7 +146,7 @@ end
 
 local function acquire(lease, patience, hears, weight, wanted, record)
   if holds(owner) then -- an answer got lost, or we were called
-    lease_to(owner, lease)
+    extend(owner, lease)
     return {1, row(owner).token}
   end
   look()
@@ -148,17 +156,17 @@ local function acquire(lease, patience, hears, weight, wanted, record)
     capacity = wanted
     call('HSET', info, '#cap', text(capacity))
   end
+  local new = not call('ZSCORE', queue, owner)
   local r = row(owner)
-  local new = not r
-  if new then
+  if new or not r then
     r = {weight = weight, lease = lease, token = '0', granted = 0, record = record, hears = hears}
     if waiting == 0 and used + weight <= capacity then
       grant(owner, r)
       lease_to(owner, lease)
       return {1, r.token}
     end
-    call('ZADD', queue, number('#ticket'), owner)
   end
+  if new then call('ZADD', queue, number('#ticket'), owner) end
   r.hears = hears
   write(owner, r)
   call('ZADD', alive, text(now + patience), owner)
@@ -174,12 +182,12 @@ local function acquire(lease, patience, hears, weight, wanted, record)
   local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
   local h = first[1] and row(first[1])
   return {0, place, first[2] and math.max(0, tonumber(first[2]) - now) or 0,
-          h and math.floor((us - h.granted) / 1000) or -1, h and h.record or ''}
+          h and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or ''}
 end
 
 local function renew(lease)
   if not holds(owner) then return {0} end
-  lease_to(owner, lease)
+  extend(owner, lease)
   return {1}
 end
 
@@ -190,6 +198,7 @@ local function release()
   call('HDEL', info, owner)
   look()
   pcall(serve) -- without memory nobody can be granted, but released is released
+  if called then limit() end
   return {result}
 end
 

@@ -38,6 +38,7 @@
 #define CONNECT_PATIENCE (5 * NS_PER_S) /* for the first answer, unless -O connect-timeout */
 #define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
 #define ASK_LEAST NS_PER_S	    /* even if --wait is shorter, a server may take so long */
+#define DEAF_BEAT NS_PER_S	    /* without an ear: well within the grace of a grant nobody tells us of */
 #define RETRY (250 * NS_PER_MS)	    /* between attempts to reach a server while in the queue */
 
 enum { KEY_ROOM = ENCODED_BYTES + 16, KEYS = 5, ARGS = 3 + KEYS + 8 };
@@ -51,6 +52,7 @@ struct redis {
 	char keys[KEYS][KEY_ROOM]; /* as in lock.lua; the last one is the channel's beginning */
 	struct wire talk;	   /* questions and answers */
 	struct wire ear;	   /* in the queue: subscribed to our channel */
+	instant ear_due;	   /* not to be opened again before */
 	bool asked;		   /* the server may know of us */
 	bool held;
 	bool repeated; /* the last question was asked twice: the first may have been heard */
@@ -191,7 +193,6 @@ exchange(struct redis *r, struct wire *w, bool knock, int argc, const char **arg
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	if (!idle)
 		wire_close(w);
-	r->repeated = false;
 	do {
 		rc = send_command(r, w, knock, command, n, until, f);
 		if (rc == RC_OK)
@@ -281,6 +282,7 @@ run_script(struct redis *r, int argc, const char **args, instant until, instant 
 		argv[n++] = args[i];
 	for (int i = 0; i < n; i++)
 		lengths[i] = strlen(argv[i]);
+	r->repeated = false;
 	*sent = instant_now();
 	rc = exchange(r, &r->talk, releasing, n, argv, lengths, until, &reply, f);
 	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
@@ -453,6 +455,8 @@ next_beat(struct redis *r, const struct answer *a)
 	int64_t jitter = (r->want->owner[r->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
+	if (r->ear.fd < 0)
+		beat = now + DEAF_BEAT;
 	if (a->place == 1 && a->left_ms > 0)
 		beat = instant_first(beat, now + (a->left_ms + 5) * NS_PER_MS);
 	return beat;
@@ -477,6 +481,26 @@ await_call(struct redis *r, instant beat, instant until, struct fault *f)
 	if (rc == RC_OK)
 		freeReplyObject(reply); /* what it says does not matter: we ask */
 	return rc == RC_STOP ? rc : RC_OK;
+}
+
+/*
+ * Returns when there is reason to ask: a call, a beat, or an ear just opened,
+ * since a call may have come before.  Without an ear (the server has no room
+ * for a second connection) beats must do; it is tried again now and then.
+ */
+static enum rc
+attend(struct redis *r, const struct answer *a, instant until, struct fault *f)
+{
+	instant now = instant_now();
+	enum rc rc;
+
+	if (r->ear.fd < 0 && now >= r->ear_due) {
+		r->ear_due = now + DEAF_BEAT;
+		rc = listen_to_calls(r, now + ASK_PATIENCE, f);
+		if (rc != RC_AGAIN)
+			return rc;
+	}
+	return await_call(r, next_beat(r, a), until, f);
 }
 
 /* While queued, a server may be away for as long as the lease; `since` is when it left, 0 if it has not. */
@@ -505,12 +529,7 @@ wait_in_queue(struct redis *r, instant until, struct grant *g, struct answer *a,
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !is_granted(a)) {
-		instant patience = instant_now() + ASK_PATIENCE;
-
-		if (r->ear.fd >= 0)
-			rc = await_call(r, next_beat(r, a), until, f);
-		else
-			rc = listen_to_calls(r, patience, f);
+		rc = attend(r, a, until, f);
 		if (rc == RC_OK)
 			rc = ask(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f);
 		if (rc == RC_OK)
