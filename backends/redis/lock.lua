@@ -22,7 +22,7 @@
 -- has GRACE ms to ask again, by which it takes up the full lease.
 local holders, info, queue, alive, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local operation, owner = ARGV[1], ARGV[2]
-local GRACE, MINUTE, DAY = 3000, 60000, 86400000
+local GRACE, DEAF_GRACE, MINUTE, DAY = 3000, 1000, 60000, 86400000
 local call = redis.call
 
 local time = call('TIME')
@@ -116,30 +116,30 @@ local function hearers(who)
   return type(heard) == 'number' and heard or 0
 end
 
--- Grants to those who wait, in order, as long as they fit.  Passes over a waiter
--- that used to hear and now does not: its process is dead, or its connection
--- lost for the moment (then it keeps its place).  `asker` is on the line.
--- True when `asker` was granted.
+-- Grants to those who wait, in order, as long as they fit; `asker` is on the
+-- line.  A waiter that used to hear and now does not is dead, or has lost its
+-- connection for the moment; it keeps its turn, but a short one, and the next
+-- in line is called to see when that is over.  The token if `asker` was granted.
 local function serve(asker)
-  local place, served = 0, false
+  local token
   while true do
-    local who = call('ZRANGE', queue, place, place)[1]
+    local who = call('ZRANGE', queue, 0, 0)[1]
     local r = who and row(who)
-    if not who then return served end
+    if not who then return token end
     if not r then
       leave_queue(who)
     elseif used + r.weight > capacity then
-      return served
+      return token
     elseif who == asker then
       grant(who, r)
       lease_to(who, r.lease)
-      served = r.token
-    elseif hearers(who) > 0 or r.hears == '0' then
-      grant(who, r)
-      call('ZADD', holders, text(now + GRACE), who)
-      called = true
+      token = r.token
     else
-      place = place + 1
+      local deaf = hearers(who) == 0 and r.hears == '1'
+      grant(who, r)
+      call('ZADD', holders, text(now + (deaf and DEAF_GRACE or GRACE)), who)
+      called = true
+      if deaf then hearers(call('ZRANGE', queue, 0, 0)[1] or '') end
     end
   end
 end
