@@ -27,6 +27,7 @@ Q := $(if $(V),,@)
 
 # ---- which backends: auto takes what is there, yes insists ----
 
+$(foreach w,WITH_REDIS WITH_ZK WITH_PG,$(if $(filter auto yes no,$($(w))),,$(error $(w) is auto, yes or no)))
 have_pc = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
 have_src = $(if $(wildcard backends/$(1)/*.c),yes)
 # $(call choose,name,what the user says,is the library there,how to get it)
@@ -73,7 +74,7 @@ $(O)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
 FORCE:
-.SECONDARY: $(LUA)
+.SECONDARY: $(LUA) $(O)/none # (an empty list would mean every file)
 
 $(O)/%.o: %.c $(O)/flags | $(LUA)
 	@mkdir -p $(@D)

@@ -359,7 +359,7 @@ descend(struct file *f, struct fault *fault)
 		close(f->dirfd);
 		f->dirfd = next;
 	}
-	snprintf(f->leaf, sizeof f->leaf, "%s.lock", rest);
+	snprintf(f->leaf, sizeof f->leaf, "%.*s.lock", NAME_CHUNK, rest);
 	return RC_OK;
 }
 
