@@ -59,6 +59,8 @@ struct file {
 	char name[ENCODED_BYTES];   /* the key, encoded */
 	char leaf[NAME_CHUNK + 16]; /* the file's name in dirfd */
 	int dirfd, fd;		    /* -1: not open */
+	dev_t dev;		    /* which directory it was that we opened */
+	ino_t ino;
 	mode_t mode;		    /* of new files */
 	int64_t ticket;		    /* 0: none */
 	bool holds;
@@ -282,17 +284,23 @@ header_read(struct file *f, struct header *h)
 	return true;
 }
 
-/* Does the name still lead to the file that we have open?  RC_LOST: no.  RC_AGAIN: that cannot be seen now. */
+/*
+ * Do the names of directory and file still lead to what we have open?  RC_LOST:
+ * no, so that others lock something else.  RC_AGAIN: it cannot be seen now.
+ */
 static enum rc
 look_in_place(struct file *f, struct fault *fault)
 {
-	struct stat opened, named;
+	struct stat dir, opened, named;
 
-	errno = 0;
-	if (fstat(f->fd, &opened) != 0 || (fstatat(f->dirfd, f->leaf, &named, AT_SYMLINK_NOFOLLOW) != 0 && errno != ENOENT))
-		return fault_set(fault, RC_AGAIN, "%s: cannot look at %s: %s", f->where, f->leaf, strerror(errno));
-	if (opened.st_nlink > 0 && errno != ENOENT && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev)
+	if (stat(f->dir, &dir) != 0 || fstat(f->fd, &opened) != 0 ||
+	    fstatat(f->dirfd, f->leaf, &named, AT_SYMLINK_NOFOLLOW) != 0) {
+		if (errno != ENOENT)
+			return fault_set(fault, RC_AGAIN, "%s: cannot look at %s: %s", f->where, f->leaf, strerror(errno));
+	} else if (dir.st_ino == f->ino && dir.st_dev == f->dev && opened.st_ino == named.st_ino &&
+	    opened.st_dev == named.st_dev) {
 		return RC_OK;
+	}
 	return fault_set(fault, RC_LOST, "%s: the lock file %s was removed or replaced", f->where, f->leaf);
 }
 
@@ -322,6 +330,8 @@ open_directory(struct file *f, struct fault *fault)
 	struct stat st;
 	enum rc rc;
 
+	if (f->dirfd >= 0)
+		close(f->dirfd);
 	f->dirfd = open(f->dir, flags);
 	if (f->dirfd < 0 && errno == ENOENT && f->ours) {
 		if (mkdir(f->dir, 0700) != 0 && errno != EEXIST)
@@ -334,6 +344,8 @@ open_directory(struct file *f, struct fault *fault)
 		return fault_set(fault, RC_CONFIG, "%s: this is not a directory", f->where);
 	if (f->dirfd < 0 || fstat(f->dirfd, &st) != 0)
 		return failed(f, "cannot open the directory", fault);
+	f->dev = st.st_dev;
+	f->ino = st.st_ino;
 	rc = check_directory(f, &st, fault);
 	f->mode = 0600 | (st.st_mode & 0020 ? 0060 : 0) | (st.st_mode & 0002 ? 0066 : 0);
 	return rc;
@@ -399,6 +411,17 @@ open_file(struct file *f, struct fault *fault)
 	return check_file(f, fault);
 }
 
+/* Directory and file, from the names. */
+static enum rc
+open_all(struct file *f, struct fault *fault)
+{
+	enum rc rc = open_directory(f, fault);
+
+	if (rc == RC_OK)
+		rc = descend(f, fault);
+	return rc == RC_OK ? open_file(f, fault) : rc;
+}
+
 /*
  * Locks byte 0 of the file that the name leads to and reads its first line.
  * RC_LOST: it was replaced meanwhile (and is open anew): whatever was ours is void.
@@ -412,7 +435,7 @@ enter(struct file *f, struct header *h, instant until, struct fault *fault)
 		return rc;
 	rc = look_in_place(f, fault);
 	if (rc == RC_LOST) {
-		rc = open_file(f, fault);
+		rc = open_all(f, fault);
 		return rc == RC_OK ? RC_LOST : rc;
 	}
 	if (rc != RC_OK)
@@ -572,12 +595,8 @@ static enum rc
 file_acquire(struct lock *l, instant until, struct grant *g, struct fault *fault)
 {
 	struct file *f = file_of(l);
-	enum rc rc = open_directory(f, fault);
+	enum rc rc = open_all(f, fault);
 
-	if (rc == RC_OK)
-		rc = descend(f, fault);
-	if (rc == RC_OK)
-		rc = open_file(f, fault);
 	if (rc != RC_OK)
 		return rc;
 	do { /* once more for each time that the file is replaced under us */

@@ -70,7 +70,7 @@ refused(struct verdict *v, const struct plan *p, const struct ending *e, const s
 		    "the server's lease for %s is too short for --grace: ask for a smaller one; nothing was run", s->key);
 	else
 		decide(v, by_rc[e->value].status, by_rc[e->value].name, "cannot take %s: %s; nothing was run", s->key,
-		    s->words);
+		    *s->words ? s->words : "descriptors, memory or processes have run out");
 }
 
 static void

@@ -43,20 +43,28 @@ def test_what_cannot_be_written_is_no_lock(dlock, files, stored):
     assert dlock.run("run", *files.words, "-k", "job", "-n", "--", "true").status == 0
 
 
-@pytest.mark.parametrize("how", ["removed", "replaced"])
+@pytest.mark.parametrize("how", ["removed", "replaced", "directory-moved"])
 def test_a_holder_notices_that_its_file_is_gone(dlock, files, how):
     holder = dlock.start("run", *files.words, "-k", "job", "-t", "3s", "--", "sleep", "1000").held()
-    lock_file(files, "job").unlink()
+    if how == "directory-moved":
+        files.directory.rename(files.directory.with_name("elsewhere"))
+        files.directory.mkdir(mode=0o700)
+    else:
+        lock_file(files, "job").unlink()
     if how == "replaced":
         lock_file(files, "job").touch()
     done = holder.wait()
     assert done.status == 79 and "removed or replaced" in done.stderr
 
 
-def test_a_waiter_follows_the_file_that_replaces_the_one_it_waits_on(dlock, files):
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_a_waiter_follows_what_replaces_the_file_it_waits_on(dlock, files, what):
     holder = dlock.hold(files, "job")
     waiter = dlock.contend(files, "job", command=("true",)).queued(1)
     lock_file(files, "job").unlink()
+    if what == "directory":
+        files.directory.rename(files.directory.with_name("elsewhere"))
+        files.directory.mkdir(mode=0o700)
     holder.finish()
     assert waiter.wait().status == 0
 
