@@ -144,34 +144,36 @@ mark_descendants(struct process *list, size_t n, pid_t root, const struct spared
 	}
 }
 
+static bool
+is_dead(const struct process *p)
+{
+	return p->state == 'Z' || p->state == 'X';
+}
+
 /*
  * The pid may have been given to a stranger since we looked: hold it fast, look
  * again.  (Its parent may differ by now: the one before it in the list has just
- * got the same signal.)  Was it alive?
+ * got the same signal.)
  */
-static bool
+static void
 signal_process(const struct process *p, int sig, bool wake)
 {
 	int fd = pidfd_open(p->pid, 0);
 	struct process again = {.pid = p->pid};
-	bool alive = false;
 
 	if (fd < 0 && errno != ESRCH) { /* no descriptors, or an old kernel: less sure, but better than nothing */
 		kill(p->pid, sig);
 		if (wake)
 			kill(p->pid, SIGCONT);
-		return true;
 	}
 	if (fd < 0)
-		return false;
-	if (look_up(&again) && again.born == p->born && again.state != 'Z' && again.state != 'X') {
-		alive = true;
+		return;
+	if (look_up(&again) && again.born == p->born) {
 		pidfd_send_signal(fd, sig, NULL, 0);
 		if (wake)
 			pidfd_send_signal(fd, SIGCONT, NULL, 0);
 	}
 	close(fd);
-	return alive;
 }
 
 size_t
@@ -182,8 +184,10 @@ tree_signal(pid_t root, int sig, bool wake, const struct spared *spared)
 
 	mark_descendants(list, n, root, spared);
 	for (size_t i = 0; i < n; i++)
-		if (list[i].ours)
-			alive += signal_process(&list[i], sig, wake);
+		if (list[i].ours && !is_dead(&list[i])) {
+			alive++; /* also if it has died since: it may have begotten another */
+			signal_process(&list[i], sig, wake);
+		}
 	free(list);
 	return alive;
 }
