@@ -11,6 +11,7 @@
 #include "verdict.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -221,16 +222,31 @@ stop_here(int sig)
 	sigprocmask(SIG_BLOCK, &one, NULL);
 }
 
+static bool
+is_foreground_job(void)
+{
+	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
+
+	if (tty >= 0)
+		close(tty);
+	return yes;
+}
+
 /*
  * Whether the command has got the signal as well: in a terminal it shares our
  * process group, to which the kernel sends Ctrl-C, and to which the command
- * itself sends with `kill 0` (passing that back could go on for ever).
+ * itself sends with `kill 0` (passing that back could go on for ever).  What
+ * continues a job in the foreground is the shell's `fg`, to the whole group:
+ * passed on, it could undo the next Ctrl-Z.
  */
 static bool
 command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 {
 	if (!f->run->origin->has_tty)
 		return false;
+	if (info->ssi_signo == SIGCONT)
+		return is_foreground_job();
 	return info->ssi_code == SI_KERNEL || (info->ssi_code == SI_USER && tree_contains(f->keeper, info->ssi_pid));
 }
 
