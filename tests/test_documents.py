@@ -141,3 +141,15 @@ def test_the_manual_is_set_without_complaint():
     result = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-z", TOP / MANUAL], capture_output=True, text=True,
                             check=False)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_least_rights_of_the_readme_are_enough(dlock, make_redis):
+    """The ACL that people copy lets a run acquire, renew, wait and release."""
+    rights = re.search(r"^ACL SETUSER dlock on >password (.*)$", (TOP / "README.md").read_text(), re.M)[1].split()
+    server = make_redis()
+    server.client().execute_command("ACL", "SETUSER", "dlock", "on", ">password", "resetchannels", *rights)
+    url = server.url.replace("redis://", "redis://dlock:password@")
+    holder = dlock.start("run", "-u", url, "-k", "job", "-t", "3s", "--", "sleep", "1.5").held()
+    waiter = dlock.start("run", "-u", url, "-k", "job", "--", "true")
+    for done in (holder.wait(), waiter.wait()):
+        assert (done.status, done.stderr) == (0, "")
