@@ -18,7 +18,7 @@
  *	acquire   ask, queue, wait; once
  *	renew     any number of times, only after acquire gave RC_OK
  *	release   after every acquire, won or not; perhaps more than once
- *	close     free everything, send nothing
+ *	close     free everything; at most once, when nothing of the command is left
  *
  * A new backend is one file or directory here and one line in registry.c.
  */
@@ -49,6 +49,7 @@ enum rc {
 	RC_STOP,     /* the house told us to stop waiting */
 	RC_AGAIN,    /* no usable answer; nothing is known; may be asked again */
 	RC_LOST,     /* the server's word: this owner does not hold it */
+	RC_REVOKED,  /* renewed, but somebody entitled to it asks for the lock back */
 	RC_DENIED,   /* who we are is not known, or not allowed this */
 	RC_USAGE,    /* the URL or a setting makes no sense */
 	RC_CONFIG,   /* the server is not one on which this lock can be safe */
@@ -124,6 +125,15 @@ struct host {
 		int64_t held;		   /* how long one holder has had it by the server's clock; < 0: not known */
 		char holder[RECORD_BYTES]; /* that holder's record as stored by it: hostile; "" if none */
 	} seen;
+
+	/*
+	 * A descriptor of the backend's that becomes readable (or breaks) when
+	 * something has happened to the lock between two calls: the session has
+	 * expired, the connection ended, somebody wrote to our record.  The
+	 * house then renews at once, and that call finds out what it was and
+	 * silences the descriptor.  -1: there is none.
+	 */
+	int alert;
 };
 
 struct backend;
@@ -177,9 +187,9 @@ struct backend {
 	 * Extends the lease by a write on the authoritative server that
 	 * succeeds only while this owner holds it; never creates, never takes
 	 * back what was lost.  Gives up at `until`; an answer that comes after
-	 * that is never read (its connection is closed).  RC_OK sets sent and lease
-	 * in *grant; RC_LOST only on the server's word; everything else is
-	 * RC_AGAIN or RC_STOP and leaves *grant alone.
+	 * that is never read (its connection is closed).  RC_OK and RC_REVOKED
+	 * set sent and lease in *grant; RC_LOST only on the server's word;
+	 * everything else is RC_AGAIN or RC_STOP and leaves *grant alone.
 	 */
 	enum rc (*renew)(struct lock *, instant until, struct grant *, struct fault *);
 
@@ -192,7 +202,11 @@ struct backend {
 	 */
 	enum rc (*release)(struct lock *, instant until, struct fault *);
 
-	/* Frees all, sends nothing.  Accepts NULL. */
+	/*
+	 * Frees all, and takes leave of the server where that is the custom.
+	 * The house ends the process when it has not returned after two
+	 * seconds, so a library may take its time.  Accepts NULL.
+	 */
 	void (*close)(struct lock *);
 };
 

@@ -100,6 +100,7 @@ rc_name(enum rc rc)
 	    [RC_STOP] = "stopped",
 	    [RC_AGAIN] = "no answer",
 	    [RC_LOST] = "not ours",
+	    [RC_REVOKED] = "wanted back",
 	    [RC_DENIED] = "denied",
 	    [RC_USAGE] = "usage",
 	    [RC_CONFIG] = "unsafe configuration",

@@ -32,9 +32,9 @@ told(struct trace *t, const char *call, instant began, enum rc rc, instant end, 
 	instant now = instant_now();
 	char line[1024], lease[64] = "";
 
-	if (rc == RC_OK && end == NEVER)
+	if (end == NEVER)
 		snprintf(lease, sizeof lease, ", kept until this process ends");
-	else if (rc == RC_OK && end)
+	else if (end)
 		snprintf(lease, sizeof lease, ", lease for %.3f s", (double)(end - now) / NS_PER_S);
 	snprintf(line, sizeof line, "%s: %s: %s in %.3f ms%s%s%s", t->base.where, call, rc_name(rc),
 	    (double)(now - began) / NS_PER_MS, lease, rc == RC_OK ? "" : ": ", rc == RC_OK ? "" : f->text);
@@ -59,7 +59,7 @@ trace_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 	instant began = instant_now();
 	enum rc rc = t->inner->ops->renew(t->inner, until, g, f);
 
-	return told(t, "renew", began, rc, rc == RC_OK ? instant_after(g->sent, g->lease) : 0, f);
+	return told(t, "renew", began, rc, rc == RC_OK || rc == RC_REVOKED ? instant_after(g->sent, g->lease) : 0, f);
 }
 
 static enum rc

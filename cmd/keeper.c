@@ -4,11 +4,13 @@
 #include "child.h"
 #include "join.h"
 #include "loop.h"
+#include "parse.h"
 #include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 #include <unistd.h>
 
 /* The slots of the poll set, after the loop's own. */
-enum { SLOT_LINK = LOOP_OWN, SLOT_GATE, SLOT_BACKEND, SLOT_JOIN, SLOTS = SLOT_JOIN + 1 + JOINS_MAX };
+enum { SLOT_LINK = LOOP_OWN, SLOT_GATE, SLOT_BACKEND, SLOT_ALERT, SLOT_JOIN, SLOTS = SLOT_JOIN + 1 + JOINS_MAX };
 
 struct keeper {
 	struct host host; /* first: the backend's way back to us */
@@ -93,6 +95,7 @@ tell_waiting(struct keeper *k)
 
 /* ---- carrying out what step() decides ---- */
 
+#define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
 #define CLEAR_SCREEN (50 * NS_PER_MS) /* for the front to erase its line; it may be stopped */
 
 static void react(struct keeper *, enum event_kind, int value);
@@ -330,6 +333,7 @@ pump(struct keeper *k, int fd, short events, instant until)
 	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
 	set[SLOT_GATE] = (struct pollfd){.fd = k->keep.phase == PH_ASK ? -1 : k->child.gate, .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
+	set[SLOT_ALERT] = (struct pollfd){.fd = keep_heeds_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
 	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
 	loop_wait(&k->loop, set, n, instant_first(until, k->wake));
 	atomic_store(&k->shared->alive_at, instant_now());
@@ -342,6 +346,8 @@ pump(struct keeper *k, int fd, short events, instant until)
 	if (set[SLOT_LINK].revents)
 		hear_front(k);
 	serve_joins(k, set + SLOT_JOIN);
+	if (set[SLOT_ALERT].revents)
+		react(k, EV_ALERT, 0);
 	if (instant_now() >= k->wake)
 		react(k, EV_TICK, 0);
 	return ready;
@@ -398,6 +404,20 @@ open_lock(struct keeper *k)
 	return rc;
 }
 
+/* Where the server gives less than was asked for, it may be too little: then nothing is run, and we say why. */
+static void
+granted(struct keeper *k)
+{
+	char lease[32], asked[32], grace[32];
+
+	react_to(k, &(struct event){.kind = EV_GRANTED, .sent = k->grant.sent, .lease = k->grant.lease});
+	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
+		fault_set(&k->fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
+		    k->lock->where, duration_text(k->grant.lease, lease, sizeof lease),
+		    duration_text(k->plan->terms.ttl, asked, sizeof asked),
+		    duration_text(k->keep.terms.grace, grace, sizeof grace));
+}
+
 static void
 acquire(struct keeper *k)
 {
@@ -410,7 +430,7 @@ acquire(struct keeper *k)
 	if (rc == RC_BUSY)
 		tell_waiting(k);
 	if (rc == RC_OK)
-		react_to(k, &(struct event){.kind = EV_GRANTED, .sent = k->grant.sent, .lease = k->grant.lease});
+		granted(k);
 	else
 		react(k, EV_REFUSED, rc);
 }
@@ -437,8 +457,13 @@ renew(struct keeper *k)
 		if (k->suspected)
 			tell(k, MSG_TRUSTED, 0, "");
 		k->suspected = false;
-		k->fault.text[0] = '\0';
+		if (k->keep.ending.kind != END_LOST)
+			k->fault.text[0] = '\0';
 		react_to(k, &(struct event){.kind = EV_RENEWED, .sent = k->grant.sent, .lease = k->grant.lease});
+		break;
+	case RC_REVOKED:
+		k->fault = f;
+		react_to(k, &(struct event){.kind = EV_REVOKED, .sent = k->grant.sent, .lease = k->grant.lease});
 		break;
 	case RC_LOST:
 		k->fault = f;
@@ -462,6 +487,25 @@ release(struct keeper *k)
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
 		k->fault = f;
 	react(k, EV_RELEASED, rc);
+}
+
+/*
+ * Nothing is left of the command, and the front knows the ending: a client
+ * library that will not come to an end may be cut short by the kernel.
+ */
+static void
+close_lock(struct keeper *k)
+{
+	sigset_t alrm;
+
+	if (!k->lock || k->keep.ending.stuck)
+		return;
+	signal(SIGALRM, SIG_DFL);
+	sigemptyset(&alrm);
+	sigaddset(&alrm, SIGALRM);
+	alarm(CLOSE_PATIENCE);
+	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
+	k->lock->ops->close(k->lock);
 }
 
 /* ---- the process ---- */
@@ -501,7 +545,7 @@ keeper_run(const struct run *r)
 	sigset_t chld;
 
 	k = (struct keeper){
-	    .host = {.wait = keeper_wait},
+	    .host = {.wait = keeper_wait, .alert = -1},
 	    .run = r,
 	    .plan = r->plan,
 	    .shared = r->shared,
@@ -535,5 +579,6 @@ keeper_run(const struct run *r)
 	}
 	if (!atomic_load(&k.shared->granted) && !k.keep.gone)
 		child_dismiss(&k.child); /* else it would be left to the front, who does not wait for it */
+	close_lock(&k);
 	_exit(0);
 }

@@ -114,11 +114,18 @@ end_with(struct keep *k, enum ending_kind kind, int value)
 	}
 }
 
+/* Has the lock slipped away?  What we were asked to give up is still ours. */
+static bool
+is_lost(const struct keep *k)
+{
+	return k->ending.kind == END_LOST && k->ending.loss != LOSS_REVOKED;
+}
+
 /* A loss outdoes every other ending but those in which nothing ran. */
 static void
 lose(struct keep *k, enum loss how)
 {
-	if (k->ending.kind == END_LOST || k->ending.kind == END_EXEC || k->ending.kind == END_REFUSED || k->reported)
+	if (is_lost(k) || k->ending.kind == END_EXEC || k->ending.kind == END_REFUSED || k->reported)
 		return;
 	k->ending = (struct ending){.kind = END_LOST, .loss = how};
 }
@@ -139,6 +146,12 @@ run_ends(const struct keep *k)
 	if (k->started_at == NEVER || k->empty || (k->gone && !k->terms.wait_tree))
 		return NEVER;
 	return instant_after(k->started_at, k->terms.max_run);
+}
+
+bool
+keep_heeds_alert(const struct keep *k)
+{
+	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE && !k->suspect && !is_lost(k);
 }
 
 /* ---- what an event tells ---- */
@@ -171,10 +184,20 @@ renewed(struct keep *k, instant now, const struct event *e, struct actions *a)
 	k->call = CALL_NONE;
 	k->suspect = false;
 	k->checked = k->phase == PH_LINGER;
-	if (k->ending.kind == END_LOST || now >= k->term_at)
+	if (is_lost(k) || now >= k->term_at)
 		return;
 	take_lease(k, now, e->sent, e->lease);
 	a->set |= DO_PUBLISH;
+}
+
+/* Renewed, but wanted back: the command is to stop while the lock is still ours. */
+static void
+revoked(struct keep *k, instant now, const struct event *e, struct actions *a)
+{
+	renewed(k, now, e, a);
+	k->revoked = true;
+	if (k->phase == PH_HOLD && !finished(k) && !k->stopping)
+		lose(k, LOSS_REVOKED);
 }
 
 static void
@@ -182,7 +205,7 @@ released(struct keep *k, enum rc rc)
 {
 	k->call = CALL_NONE;
 	k->phase = PH_OVER;
-	if (rc == RC_LOST && (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN))
+	if (rc == RC_LOST && (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN || k->ending.kind == END_LOST))
 		lose(k, LOSS_FOUND);
 	else if (rc != RC_OK && rc != RC_LOST && !k->reported) {
 		k->ending.unconfirmed = true;
@@ -224,6 +247,12 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		k->suspect = true;
 		k->checked = k->phase == PH_LINGER;
 		k->renew_at = now + jittered_backoff(k);
+		break;
+	case EV_REVOKED:
+		revoked(k, now, e, a);
+		break;
+	case EV_ALERT:
+		k->renew_at = now;
 		break;
 	case EV_DISOWNED:
 		k->call = CALL_NONE;
@@ -297,8 +326,10 @@ guard_tree(struct keep *k, instant now, struct actions *a)
 	}
 	if (k->stopping)
 		return;
-	if (k->ending.kind == END_LOST) {
+	if (is_lost(k)) {
 		stop_tree(k, k->kill_at, a);
+	} else if (k->revoked) {
+		stop_tree(k, instant_after(now, k->terms.grace), a);
 	} else if (k->orphaned) {
 		stop_tree(k, instant_after(now, k->terms.grace), a);
 	} else if (now >= run_ends(k)) {
@@ -321,7 +352,7 @@ renew_if_due(struct keep *k, instant now, struct actions *a)
 {
 	instant until = instant_first(now + lease_attempt(pace(k)), k->term_at);
 
-	if (k->call == CALL_NONE && now >= k->renew_at && now < k->term_at && k->ending.kind != END_LOST)
+	if (k->call == CALL_NONE && now >= k->renew_at && now < k->term_at && !is_lost(k))
 		start_call(k, CALL_RENEW, DO_RENEW, until, a);
 }
 
@@ -329,7 +360,7 @@ renew_if_due(struct keep *k, instant now, struct actions *a)
 static void
 linger(struct keep *k, instant now, struct actions *a)
 {
-	if (k->disowned || now >= k->term_at || now >= instant_after(k->granted_at, k->terms.min_hold)) {
+	if (k->disowned || k->revoked || now >= k->term_at || now >= instant_after(k->granted_at, k->terms.min_hold)) {
 		k->phase = PH_GIVE_BACK;
 		return;
 	}
@@ -392,9 +423,9 @@ next_wake(const struct keep *k)
 	instant wake = NEVER;
 
 	if (k->phase == PH_HOLD || k->phase == PH_LINGER) {
-		if (k->call == CALL_NONE && k->ending.kind != END_LOST)
+		if (k->call == CALL_NONE && !is_lost(k))
 			wake = k->renew_at;
-		wake = instant_first(wake, k->ending.kind == END_LOST ? k->kill_at : k->term_at);
+		wake = instant_first(wake, is_lost(k) ? k->kill_at : k->term_at);
 		wake = instant_first(wake, k->stop_by);
 		if (k->phase == PH_HOLD && !k->stopping)
 			wake = instant_first(wake, run_ends(k));

@@ -18,6 +18,8 @@
  *  4. One DO_REPORT, one ending; DO_EXIT is the last action.
  *  5. A lease that was lost stays lost: an answer that comes at or after
  *     term_at changes nothing, and the server's "not yours" is final.
+ *  6. Whoever is asked for the lock back (EV_REVOKED) goes on renewing while the
+ *     command stops, TERM first and KILL after grace, and then releases.
  *
  * The arithmetic (DESIGN.md section 2): the lease T counts from t_s, just
  * before the request was sent that earned it; clocks may differ in rate by 1 %,
@@ -51,7 +53,9 @@ enum event_kind {
 	EV_REFUSED,	/* acquire ended without a grant: value is the enum rc */
 	EV_RENEWED,	/* renew: sent, lease */
 	EV_UNANSWERED,	/* renew: nothing is known */
+	EV_REVOKED,	/* renew: sent, lease; but somebody wants the lock back */
 	EV_DISOWNED,	/* renew: the server says not ours */
+	EV_ALERT,	/* something has happened to the lock: see what it is */
 	EV_RELEASED,	/* release ended: value is the enum rc */
 	EV_STARTED,	/* the command has been executed */
 	EV_EXEC_FAILED, /* it has not: value is errno; ETIME: it came too late to */
@@ -85,6 +89,7 @@ enum ending_kind {
 /* Why END_LOST. */
 enum loss {
 	LOSS_NONE,
+	LOSS_REVOKED, /* we were asked to give it up, and still hold it */
 	LOSS_SILENCE, /* nobody confirmed the lease in time */
 	LOSS_TAKEN,   /* the server said so while we held */
 	LOSS_FOUND,   /* the server said so at release */
@@ -117,6 +122,7 @@ struct keep {
 	bool empty;	/* and so was everything it left behind */
 	bool stopping;	/* TERM has been asked for */
 	bool disowned;
+	bool revoked;	/* we have been asked to give it up */
 	bool orphaned;	/* the front is gone */
 	bool late;	/* the tree was seen to be gone only at or after kill_at */
 	bool suspect;	/* the last renewal went unanswered */
@@ -151,6 +157,12 @@ struct actions {
 
 void keep_init(struct keep *, const struct terms *);
 struct actions step(struct keep *, instant now, const struct event *);
+
+/*
+ * Would EV_ALERT lead to a renewal now?  Otherwise one is under way or about to
+ * be tried again anyhow, or could not help, and the descriptor is left alone.
+ */
+bool keep_heeds_alert(const struct keep *);
 
 /* When TERM and KILL are due for a lease earned by a request sent at `sent`. */
 void lease_deadlines(instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at);

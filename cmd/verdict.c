@@ -46,6 +46,7 @@ refused(struct verdict *v, const struct plan *p, const struct ending *e, const s
 	    [RC_STOP] = {STATUS_SYSTEM, "failed"},
 	    [RC_AGAIN] = {STATUS_UNAVAILABLE, "unreachable"},
 	    [RC_LOST] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_REVOKED] = {STATUS_UNAVAILABLE, "unreachable"},
 	    [RC_DENIED] = {STATUS_DENIED, "denied"},
 	    [RC_USAGE] = {STATUS_USAGE, "usage"},
 	    [RC_CONFIG] = {STATUS_CONFIG, "refused"},
@@ -65,9 +66,6 @@ refused(struct verdict *v, const struct plan *p, const struct ending *e, const s
 		    "%s was granted too late to be used: the server or this machine is overloaded; nothing was run, "
 		    "try again",
 		    s->key);
-	else if (e->value == RC_CONFIG && !*s->words)
-		decide(v, STATUS_CONFIG, "refused",
-		    "the server's lease for %s is too short for --grace: ask for a smaller one; nothing was run", s->key);
 	else
 		decide(v, by_rc[e->value].status, by_rc[e->value].name, "cannot take %s: %s; nothing was run", s->key,
 		    *s->words ? s->words : "descriptors, memory or processes have run out");
@@ -78,6 +76,7 @@ lost(struct verdict *v, const struct ending *e, const struct shown *s)
 {
 	static const char *const how[] = {
 	    [LOSS_NONE] = "",
+	    [LOSS_REVOKED] = "its holder was asked to give it up",
 	    [LOSS_SILENCE] = "the lease could not be renewed in time",
 	    [LOSS_TAKEN] = "it was taken away while the command ran",
 	    [LOSS_FOUND] = "it was no longer ours when the command ended",

@@ -12,14 +12,15 @@
  * renewal and so on; the last of each call is for all that follow, and without
  * any the answer is ok.  ANSWER:
  *
- *	ok again lost denied usage config protocol system   that rc, after DELAY
+ *	ok again lost revoked denied usage config protocol system   that rc, after DELAY
  *	busy    another has it: until `until`
  *	hang    no answer comes
  *	late    ok after DELAY, even when nobody waits for it any more
  *
  * `open=` takes ok, usage, config and system.  `lease=DURATION` (or inf) is the
- * lease given in place of the ttl, `token=N` the token, `-O log=FILE` gets a
- * line "CALL OWNER NANOSECONDS" for every call.
+ * lease given in place of the ttl, `token=N` the token, `alert=DURATION` alerts
+ * the house once, so long after the grant; `close=hang` never comes to an end.
+ * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call.
  */
 #include "backends/backend.h"
 #include "cmd/parse.h"
@@ -28,6 +29,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 enum { CALLS = 3, ANSWERS = 16 };
 
@@ -49,6 +52,8 @@ struct fake {
 	uint64_t token;
 	const char *log;
 	enum rc on_open;
+	int64_t alert_after; /* 0: never */
+	bool close_hangs;
 };
 
 extern const struct backend fake_backend;
@@ -62,7 +67,7 @@ parse_verdict(const char *s, size_t n, int *ret)
 		const char *name;
 		int verdict;
 	} words[] = {
-	    {"ok", RC_OK}, {"busy", RC_BUSY}, {"again", RC_AGAIN}, {"lost", RC_LOST}, {"denied", RC_DENIED},
+	    {"ok", RC_OK}, {"busy", RC_BUSY}, {"again", RC_AGAIN}, {"lost", RC_LOST}, {"revoked", RC_REVOKED}, {"denied", RC_DENIED},
 	    {"usage", RC_USAGE}, {"config", RC_CONFIG}, {"protocol", RC_PROTOCOL}, {"system", RC_SYSTEM},
 	    {"hang", HANG}, {"late", LATE},
 	};
@@ -108,6 +113,10 @@ read_word(struct fake *k, char *word)
 		k->on_open = verdict;
 		return true;
 	}
+	if (strcmp(word, "alert") == 0)
+		return parse_duration(value, &k->alert_after);
+	if (strcmp(word, "close") == 0)
+		return k->close_hangs = strcmp(value, "hang") == 0;
 	if (strcmp(word, "token") == 0) {
 		k->token = strtoull(value, NULL, 10);
 		return true;
@@ -223,6 +232,17 @@ wait_for_another(struct fake *k, instant until, struct fault *f)
 	return fault_set(f, RC_BUSY, "another has it");
 }
 
+static void
+set_alert(struct fake *k)
+{
+	struct itimerspec at = {.it_value = {k->alert_after / NS_PER_S, k->alert_after % NS_PER_S}};
+
+	if (k->alert_after) {
+		k->base.host->alert = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+		timerfd_settime(k->base.host->alert, 0, &at, NULL);
+	}
+}
+
 static enum rc
 fake_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
@@ -234,8 +254,10 @@ fake_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 	rc = perform(k, 0, until == 0 ? NEVER : until, f);
 	if (rc == RC_BUSY)
 		return wait_for_another(k, until, f);
-	if (rc == RC_OK)
+	if (rc == RC_OK) {
 		*g = (struct grant){.tokens = {k->token}, .sent = sent, .lease = k->lease, .anchor = -1};
+		set_alert(k);
+	}
 	return rc;
 }
 
@@ -244,9 +266,13 @@ fake_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
 	struct fake *k = (struct fake *)l;
 	instant sent = instant_now();
-	enum rc rc = perform(k, 1, until, f);
+	uint64_t rang;
+	enum rc rc;
 
-	if (rc == RC_OK) {
+	if (l->host->alert >= 0 && read(l->host->alert, &rang, sizeof rang) > 0)
+		rang = 0;
+	rc = perform(k, 1, until, f);
+	if (rc == RC_OK || rc == RC_REVOKED) {
 		g->sent = sent;
 		g->lease = k->lease;
 	}
@@ -262,6 +288,8 @@ fake_release(struct lock *l, instant until, struct fault *f)
 static void
 fake_close(struct lock *l)
 {
+	while (l && ((struct fake *)l)->close_hangs)
+		pause();
 	free(l);
 }
 

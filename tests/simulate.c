@@ -18,6 +18,7 @@
  *	guard_tree      the loss comes with kill_at, not term_at  TERM_IN_TIME, NO_SPIN
  *	guard_tree      `disowned` does not matter                KILL_ON_DISOWNED
  *	guard_tree      `orphaned` does not matter                ORPHAN_STOPS
+ *	guard_tree      `revoked` does not matter                 REVOKED_STOPS
  *	guard_tree      an empty tree loses nothing               NO_SPIN
  *	guard_tree      KILL_PATIENCE has no end                  RUN_ENDS
  *	next_wake       run_ends() is left out                    MAX_RUN_STOPS
@@ -69,6 +70,7 @@ enum invariant {
 	KILL_IN_TIME,
 	KILL_REPEATED,
 	KILL_ON_DISOWNED,
+	REVOKED_STOPS,
 	TERM_IN_TIME,
 	MAX_RUN_STOPS,
 	ORPHAN_STOPS,
@@ -94,6 +96,7 @@ static const char *const promise[INVARIANTS] = {
     [KILL_IN_TIME] = "nothing covered runs past kill_at unkilled",
     [KILL_REPEATED] = "KILL is repeated until nothing is left",
     [KILL_ON_DISOWNED] = "the server's \"not yours\" kills in the same step",
+    [REVOKED_STOPS] = "TERM or KILL as soon as the lock is wanted back",
     [TERM_IN_TIME] = "TERM or KILL in the first step at or after term_at",
     [MAX_RUN_STOPS] = "TERM or KILL in the first step after --max-run",
     [ORPHAN_STOPS] = "TERM or KILL as soon as the front is gone",
@@ -122,7 +125,7 @@ static struct {
 /* What the schedules have reached, to show that they reach everything. */
 static struct {
 	unsigned long runs, steps, endings[END_LOST + 1], losses[LOSS_FOUND + 1], renewals, unanswered, late, pauses,
-	    kills, joins, lingered, stuck, lapsed_under_pause, too_late, unconfirmed;
+	    alerts, revoked, kills, joins, lingered, stuck, lapsed_under_pause, too_late, unconfirmed;
 } reached;
 
 /* ---- a world ---- */
@@ -154,6 +157,7 @@ enum kind {
 	K_INTERRUPT,
 	K_GUEST_ASKS, /* value: 0 one in the tree, 1 one outside */
 	K_GUEST_PARTS,
+	K_ALERT,
 	K_WAKE,	   /* id */
 	K_ANSWER,  /* id, value: enum rc, or QUEUED */
 	K_WAKEUP,  /* from the server, to a waiter */
@@ -191,7 +195,7 @@ struct world {
 	/* server */
 	int64_t lease; /* that it gives; LEASE_FOREVER */
 	int rate;      /* of its clock against ours, in 1/1000 */
-	bool contended, waiting, ours, other, errors;
+	bool contended, waiting, ours, other, errors, revokes;
 	unsigned lease_id;
 
 	/* the backend's side of the call in flight */
@@ -218,7 +222,7 @@ struct world {
 	} guests[GUESTS];
 
 	/* what has been seen; the deadlines by our own arithmetic */
-	bool go, reported, released, exited, disowned, orphaned, taken_away;
+	bool go, reported, released, exited, disowned, revoked, orphaned, taken_away;
 	bool not_executed; /* EV_EXEC_FAILED has come */
 	bool done;	   /* with the tree: nothing is covered any more */
 	bool term_asked, kill_asked, gone, empty, granted, usable, lost_known;
@@ -614,6 +618,9 @@ finish_call(struct world *w, enum rc rc)
 	else
 		e.kind = EV_RELEASED;
 	w->told_lost = w->told_lost || (w->go && rc == RC_LOST);
+	if (e.kind == EV_RENEWED && w->revokes && chance(w, 30))
+		e.kind = EV_REVOKED;
+	reached.revoked += e.kind == EV_REVOKED;
 	reached.renewals += e.kind == EV_RENEWED;
 	reached.unanswered += e.kind == EV_UNANSWERED;
 	deliver(w, e);
@@ -696,6 +703,11 @@ take_input(struct world *w, const struct entry *e)
 	case K_GUEST_PARTS:
 		w->joined--;
 		deliver(w, (struct event){.kind = EV_PARTED});
+		break;
+	case K_ALERT:
+		reached.alerts += keep_heeds_alert(&w->keep);
+		if (keep_heeds_alert(&w->keep))
+			deliver(w, (struct event){.kind = EV_ALERT});
 		break;
 	case K_WAKE:
 		if (e->id == w->wake_id)
@@ -785,6 +797,11 @@ note_event(struct world *w, const struct event *e)
 		else
 			reached.late++;
 		break;
+	case EV_REVOKED:
+		w->revoked = true;
+		if (w->now < w->term_at && !w->lost_known)
+			note_lease(w, e);
+		break;
 	case EV_DISOWNED:
 		w->disowned = true;
 		break;
@@ -821,6 +838,7 @@ check_stopping(struct world *w, const struct event *e, const struct actions *a, 
 	require(w, KILL_IN_TIME, w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_at);
 	require(w, MAX_RUN_STOPS, stop || w->now < run_over(w));
 	require(w, ORPHAN_STOPS, stop || !w->orphaned);
+	require(w, REVOKED_STOPS, stop || !w->revoked);
 	require(w, KILL_ON_DISOWNED, e->kind != EV_DISOWNED || (a->set & DO_KILL));
 	require(w, KILL_REPEATED, !w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_asked_at + KILL_AGAIN);
 	require(w, KILL_REPEATED, !(w->kill_asked || (a->set & DO_KILL)) || (a->set & DO_EXIT) ||
@@ -844,7 +862,7 @@ check_calls(struct world *w, const struct actions *a)
 	if (a->set & DO_RELEASE) {
 		require(w, RELEASE_AFTER_TREE, !covered_alive(w));
 		require(w, MIN_HOLD_KEPT,
-		    !own_end(w) || w->disowned || w->now >= w->term_at ||
+		    !own_end(w) || w->disowned || w->revoked || w->now >= w->term_at ||
 			w->now >= instant_after(w->granted_at, w->terms.min_hold));
 	}
 }
@@ -888,7 +906,7 @@ check(struct world *w, const struct event *e, const struct actions *a, bool cove
 		require(w, GO_ONCE_ON_A_GRANT, !w->go && e->kind == EV_GRANTED);
 		require(w, GO_ONCE_ON_A_GRANT, w->usable && w->keep.ending.kind == END_NONE);
 	}
-	w->lost_known = w->lost_known || w->keep.ending.kind == END_LOST;
+	w->lost_known = w->lost_known || (w->keep.ending.kind == END_LOST && w->keep.ending.loss != LOSS_REVOKED);
 	require(w, LATE_ANSWER_CHANGES_NOTHING,
 	    !was_lost || w->keep.ending.kind == END_LOST || w->not_executed);
 	if (w->go || (a->set & DO_GO))
@@ -1089,6 +1107,9 @@ choose_world(struct world *w)
 		later(w, below(w, 2 * ttl), K_ORPHANED, 0, 0);
 	if (chance(w, 8))
 		later(w, below(w, 5 * S), K_INTERRUPT, 0, 0);
+	w->revokes = chance(w, 5);
+	for (int n = chance(w, 90) ? 0 : (int)between(w, 1, 3); n > 0; n--)
+		later(w, below(w, 2 * ttl), K_ALERT, 0, 0);
 	if (chance(w, 3))
 		later(w, below(w, 2 * ttl), W_BREAK, 0, 0);
 	if (chance(w, 1))
@@ -1164,9 +1185,10 @@ every_ending_is_reached(void **state)
 		skip();
 	for (int i = END_COMMAND; i <= END_LOST; i++)
 		assert_in_range(reached.endings[i], reached.runs / 1000, reached.runs);
-	for (int i = LOSS_SILENCE; i <= LOSS_FOUND; i++)
+	for (int i = LOSS_REVOKED; i <= LOSS_FOUND; i++)
 		assert_in_range(reached.losses[i], reached.runs / 1000, reached.runs);
 	assert_in_range(reached.stuck, 10, reached.runs);
+	assert_in_range(reached.alerts, reached.runs / 100, reached.runs);
 	assert_in_range(reached.too_late, 10, reached.runs);
 	assert_in_range(reached.late, 10, reached.steps);
 	assert_in_range(reached.lingered, reached.runs / 1000, reached.runs);

@@ -151,6 +151,7 @@ def long(tmp_path_factory):
     ("open=system", [], 71),
     ("acquire=denied@200ms,release=again", [], 77),
     ("lease=1s", [], 78),                      # no room for two renewals
+    ("lease=5s", ["--grace", "4s"], 78),
     ("lease=1s", ["--grace", "0"], 78),
 ])
 def test_refusal_has_its_status_and_one_line(fake, tmp_path, script, words, status):
@@ -339,6 +340,55 @@ def test_shorter_lease_of_the_server_counts(long):
     started = long["short lease"]
     assert started.done.status == 79
     assert notes(started.beats)[-1][1] < last(started, "acquire") + 4 * 0.99
+
+
+def test_alert_brings_the_renewal_forward(fake):
+    """30 s of lease: the next renewal by itself would be 10 s away."""
+    started = fake.heart("alert=100ms,renew=lost")
+    assert started.wait(8).status == 79
+    assert calls(started) == ["acquire", "renew"]
+
+
+def test_alert_that_nothing_lies_behind_changes_nothing(fake):
+    done = fake.run("alert=50ms,renew=ok", "-c", "sleep 0.5; exit 4")
+    assert (done.status, done.calls()) == (4, ["acquire", "renew", "release"])
+
+
+def test_alert_is_no_reason_to_hammer_a_silent_server(fake):
+    done = fake.run("alert=50ms,renew=again", "-t", "9s", "-c", "sleep 1; exit 4")
+    assert done.status == 4
+    assert 2 <= done.calls().count("renew") <= 20  # 150 ms apart, and jittered
+
+
+def test_lock_that_is_wanted_back_is_given_up_politely(fake):
+    """TERM, and what obeys is not killed; the lock is released at its end."""
+    obey = "trap 'sleep 0.3; echo obeys; exit 0' TERM; while :; do sleep 0.05; done"
+    started = fake.start("alert=100ms,renew=revoked,renew=ok", "-c", obey)
+    done = started.wait(8)
+    assert (done.status, done.stdout) == (79, "obeys\n")
+    assert "asked to give it up (the script says wanted back)" in done.stderr
+    assert calls(started)[-1] == "release"
+
+
+def test_lock_that_is_wanted_back_stays_ours_until_the_command_is_gone(fake):
+    started = fake.heart("alert=100ms,renew=revoked,renew=ok", "-t", "10s", "--grace", "3700ms")
+    assert started.wait(10).status == 79
+    words = [word for word, _ in notes(started.beats)]
+    assert words.count("TERM") == 1
+    term = [at for word, at in notes(started.beats) if word == "TERM"][0]
+    assert notes(started.beats)[-1][1] > term + 3  # it had its grace, and was killed then
+    assert calls(started).count("renew") == 2 and calls(started)[-1] == "release"
+
+
+def test_lock_that_is_wanted_back_ends_min_hold(fake):
+    started = fake.start("renew=ok,renew=revoked", "-t", "3s", "--min-hold", "1h", "--", "true")
+    assert started.wait().status == 0
+    wait_for(lambda: calls(started) == ["acquire", "renew", "renew", "release"], what="the release")
+
+
+def test_library_that_will_not_close_is_cut_short(fake):
+    """Within a second for the caller; the keeper itself is looked for by every test's end."""
+    assert fake.run("close=hang", "-c", "exit 3").status == 3
 
 
 # ---- stopping and releasing ----
