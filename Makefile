@@ -55,7 +55,8 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HAR
 	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK) $(if $(USE_PG),-DHAVE_PG) $(CFLAGS)
 LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) -pthread $(LDLIBS)
 
-BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/trace.c backends/file.c \
+BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/endpoint.c backends/setting.c backends/trace.c \
+	backends/file.c \
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c))
 SOURCES := $(wildcard cmd/*.c) $(BACKENDS)

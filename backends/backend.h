@@ -87,11 +87,12 @@ struct want {
 	unsigned weight;    /* what this holder takes of it (a mutex: 1) */
 };
 
-/* What the server gave.  Filled by acquire; `sent` and `lease` again by renew. */
+/* What the server gave.  Filled by acquire; `sent`, `lease` and `pace` again by renew. */
 struct grant {
 	uint64_t tokens[KEYS_MAX]; /* one a key; greater than in every earlier grant of that key */
 	instant sent;		   /* just before the request left that earned this lease */
 	int64_t lease;		   /* what the server really gave; LEASE_FOREVER without expiry */
+	int64_t pace;		   /* renew so long after `sent`; 0: after a third of the lease */
 	/*
 	 * Where the kernel keeps the lock for as long as a descriptor is open
 	 * anywhere, that descriptor; otherwise -1.  The house gives a copy to

@@ -206,6 +206,15 @@ react_to(struct keeper *k, const struct event *e)
 	k->wake = a.wake;
 }
 
+/* What an acquire or a renewal has earned. */
+static void
+react_to_lease(struct keeper *k, enum event_kind kind)
+{
+	const struct grant *g = &k->grant;
+
+	react_to(k, &(struct event){.kind = kind, .sent = g->sent, .lease = g->lease, .pace = g->pace});
+}
+
 static void
 react(struct keeper *k, enum event_kind kind, int value)
 {
@@ -410,7 +419,7 @@ granted(struct keeper *k)
 {
 	char lease[32], asked[32], grace[32];
 
-	react_to(k, &(struct event){.kind = EV_GRANTED, .sent = k->grant.sent, .lease = k->grant.lease});
+	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
 		    k->lock->where, duration_text(k->grant.lease, lease, sizeof lease),
@@ -459,11 +468,11 @@ renew(struct keeper *k)
 		k->suspected = false;
 		if (k->keep.ending.kind != END_LOST)
 			k->fault.text[0] = '\0';
-		react_to(k, &(struct event){.kind = EV_RENEWED, .sent = k->grant.sent, .lease = k->grant.lease});
+		react_to_lease(k, EV_RENEWED);
 		break;
 	case RC_REVOKED:
 		k->fault = f;
-		react_to(k, &(struct event){.kind = EV_REVOKED, .sent = k->grant.sent, .lease = k->grant.lease});
+		react_to_lease(k, EV_REVOKED);
 		break;
 	case RC_LOST:
 		k->fault = f;

@@ -629,7 +629,7 @@ settle_lease(struct plan *p, struct fault *f)
 
 	if (!t->grace_fixed)
 		t->grace = lease_grace(t->ttl);
-	if (lease_fits(t->ttl, t->grace))
+	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
 		return PARSED_PLAN;
 	duration_text((lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S, least, sizeof least);
 	fault_set(f, RC_USAGE,

@@ -25,10 +25,16 @@ lease_backoff(int64_t lease)
 	return lease_attempt(lease) / 6;
 }
 
-bool
-lease_fits(int64_t lease, int64_t grace)
+int64_t
+lease_pace(int64_t lease)
 {
-	int64_t room = lease - lease / 100 - KAPPA - grace - lease / 3;
+	return lease / 3;
+}
+
+bool
+lease_fits(int64_t lease, int64_t pace, int64_t grace)
+{
+	int64_t room = lease - lease / 100 - KAPPA - grace - pace;
 
 	return room >= 2 * (lease_attempt(lease) + lease_backoff(lease));
 }
@@ -44,12 +50,12 @@ lease_least(int64_t grace)
 {
 	int64_t tenth = NS_PER_S / 10, low = 30, high = 4000000000LL;
 
-	if (!lease_fits(high * tenth, grace))
+	if (!lease_fits(high * tenth, lease_pace(high * tenth), grace))
 		return NEVER;
 	while (low < high) { /* lease_fits grows with the lease */
 		int64_t middle = low + (high - low) / 2;
 
-		if (lease_fits(middle * tenth, grace))
+		if (lease_fits(middle * tenth, lease_pace(middle * tenth), grace))
 			high = middle;
 		else
 			low = middle + 1;
@@ -75,9 +81,9 @@ keep_init(struct keep *k, const struct terms *terms)
 	};
 }
 
-/* What renewals are paced by: a lease for ever is still looked at now and then. */
+/* What attempts are measured by: a lease for ever is still looked at now and then. */
 static int64_t
-pace(const struct keep *k)
+span(const struct keep *k)
 {
 	return k->lease == LEASE_FOREVER ? k->terms.ttl : k->lease;
 }
@@ -86,7 +92,7 @@ pace(const struct keep *k)
 static int64_t
 jittered_backoff(struct keep *k)
 {
-	int64_t b = lease_backoff(pace(k));
+	int64_t b = lease_backoff(span(k));
 
 	k->jitter ^= k->jitter << 13; /* xorshift64, Marsaglia 2003 */
 	k->jitter ^= k->jitter >> 7;
@@ -95,12 +101,13 @@ jittered_backoff(struct keep *k)
 }
 
 static void
-take_lease(struct keep *k, instant now, instant sent, int64_t lease)
+take_lease(struct keep *k, instant now, const struct event *e)
 {
-	k->sent = sent;
-	k->lease = lease;
-	lease_deadlines(sent, lease, k->terms.grace, &k->term_at, &k->kill_at);
-	k->renew_at = sent + pace(k) / 3;
+	k->sent = e->sent;
+	k->lease = e->lease;
+	k->pace = e->pace ? e->pace : lease_pace(span(k));
+	lease_deadlines(k->sent, k->lease, k->terms.grace, &k->term_at, &k->kill_at);
+	k->renew_at = k->sent + k->pace;
 	if (k->renew_at <= now) /* the answer took that long, or is that of an enclosing dlock */
 		k->renew_at = now + jittered_backoff(k);
 }
@@ -162,8 +169,9 @@ granted(struct keep *k, instant now, const struct event *e, struct actions *a)
 	k->call = CALL_NONE;
 	if (!k->terms.grace_fixed && lease_grace(e->lease) < k->terms.grace)
 		k->terms.grace = lease_grace(e->lease);
-	take_lease(k, now, e->sent, e->lease);
-	if (k->ending.kind == END_NONE && e->lease != LEASE_FOREVER && !lease_fits(e->lease, k->terms.grace))
+	take_lease(k, now, e);
+	if (k->ending.kind == END_NONE && e->lease != LEASE_FOREVER &&
+	    !lease_fits(e->lease, k->pace, k->terms.grace))
 		end_with(k, END_REFUSED, RC_CONFIG);
 	if (k->ending.kind == END_NONE && now >= k->term_at) {
 		end_with(k, END_REFUSED, RC_AGAIN);
@@ -186,7 +194,7 @@ renewed(struct keep *k, instant now, const struct event *e, struct actions *a)
 	k->checked = k->phase == PH_LINGER;
 	if (is_lost(k) || now >= k->term_at)
 		return;
-	take_lease(k, now, e->sent, e->lease);
+	take_lease(k, now, e);
 	a->set |= DO_PUBLISH;
 }
 
@@ -350,7 +358,7 @@ start_call(struct keep *k, enum call call, unsigned action, instant until, struc
 static void
 renew_if_due(struct keep *k, instant now, struct actions *a)
 {
-	instant until = instant_first(now + lease_attempt(pace(k)), k->term_at);
+	instant until = instant_first(now + lease_attempt(span(k)), k->term_at);
 
 	if (k->call == CALL_NONE && now >= k->renew_at && now < k->term_at && !is_lost(k))
 		start_call(k, CALL_RENEW, DO_RENEW, until, a);

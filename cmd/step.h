@@ -49,11 +49,11 @@ struct terms {
 
 enum event_kind {
 	EV_TICK,	/* time has passed */
-	EV_GRANTED,	/* acquire: sent, lease */
+	EV_GRANTED,	/* acquire: sent, lease, pace */
 	EV_REFUSED,	/* acquire ended without a grant: value is the enum rc */
-	EV_RENEWED,	/* renew: sent, lease */
+	EV_RENEWED,	/* renew: sent, lease, pace */
 	EV_UNANSWERED,	/* renew: nothing is known */
-	EV_REVOKED,	/* renew: sent, lease; but somebody wants the lock back */
+	EV_REVOKED,	/* renew: the same; but somebody wants the lock back */
 	EV_DISOWNED,	/* renew: the server says not ours */
 	EV_ALERT,	/* something has happened to the lock: see what it is */
 	EV_RELEASED,	/* release ended: value is the enum rc */
@@ -71,7 +71,7 @@ struct event {
 	enum event_kind kind;
 	int value;
 	instant sent;
-	int64_t lease;
+	int64_t lease, pace;
 };
 
 /* How it ended. */
@@ -114,7 +114,7 @@ struct keep {
 	enum call call; /* in flight */
 
 	instant sent; /* of the last confirmed lease */
-	int64_t lease;
+	int64_t lease, pace;
 	instant term_at, kill_at, renew_at;
 	instant granted_at, started_at;
 
@@ -167,8 +167,11 @@ bool keep_heeds_alert(const struct keep *);
 /* When TERM and KILL are due for a lease earned by a request sent at `sent`. */
 void lease_deadlines(instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at);
 
-/* Do two attempts to renew fit before TERM?  Otherwise one lost packet kills. */
-bool lease_fits(int64_t lease, int64_t grace);
+/* When to renew a lease for which the server's kind has no other wish. */
+int64_t lease_pace(int64_t lease);
+
+/* Do two attempts to renew fit between `pace` and TERM?  Otherwise one lost packet kills. */
+bool lease_fits(int64_t lease, int64_t pace, int64_t grace);
 
 /* The least ttl that fits `grace`, rounded up to a tenth of a second. */
 int64_t lease_least(int64_t grace);

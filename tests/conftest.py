@@ -8,6 +8,7 @@ import pytest
 from hostile import Hostile
 from proxy import Proxy
 from support import Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, places, stat_of
+from zk import ZkEnsemble, ZkServer
 
 
 def pytest_configure(config):
@@ -76,6 +77,40 @@ def own_redis(make_redis):
     return make_redis()
 
 
+@pytest.fixture(scope="session")
+def zk_server():
+    """One server for all tests that do it no harm."""
+    server = ZkServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_zk(nothing_is_left):
+    """Starts servers of the test's own, with any settings of zoo.cfg."""
+    made = []
+
+    def make(*arguments, program=ZkServer, **settings):
+        made.append(program(*arguments, **settings))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture
+def own_zk(make_zk):
+    """A server that the test may break."""
+    return make_zk()
+
+
+@pytest.fixture
+def ensemble(make_zk):
+    """Three servers that the test may break."""
+    return make_zk(program=ZkEnsemble)
+
+
 @pytest.fixture
 def make_proxy():
     """Proxies in front of a local port."""
@@ -95,8 +130,8 @@ def make_hostile():
     """Servers that misbehave."""
     made = []
 
-    def make(*arguments, **options):
-        made.append(Hostile(*arguments, **options))
+    def make(*arguments, program=Hostile, **options):
+        made.append(program(*arguments, **options))
         return made[-1]
 
     yield make

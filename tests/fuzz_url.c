@@ -30,14 +30,14 @@ check(const char *url)
 		CLAIM(*f.text && !strchr(f.text, '\n'));
 		return;
 	}
-	CLAIM(a.port >= 1 && a.port <= 65535);
+	CLAIM(a.tcp.port >= 1 && a.tcp.port <= 65535);
 	CLAIM(a.db >= 0 && a.db <= 65535);
-	CLAIM(!*a.host != !*a.path); /* one of them */
-	CLAIM(strlen(a.host) < sizeof a.host && strlen(a.path) < sizeof a.path);
+	CLAIM(!*a.tcp.host != !*a.path); /* one of them */
+	CLAIM(strlen(a.tcp.host) < sizeof a.tcp.host && strlen(a.path) < sizeof a.path);
 	CLAIM(strlen(a.user) < sizeof a.user && strlen(a.password) < sizeof a.password);
 	CLAIM(!*a.path || *a.path == '/');
-	CLAIM(strspn(a.host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%") == strlen(a.host) ||
-	    strchr(a.host, '%')); /* a zone */
+	CLAIM(strspn(a.tcp.host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%") == strlen(a.tcp.host) ||
+	    strchr(a.tcp.host, '%')); /* a zone */
 	CLAIM(memcmp(&a, &twin, sizeof a) == 0);
 	address_print(&a, where, sizeof where);
 	CLAIM(strncmp(where, "redis ", 6) == 0);

@@ -20,6 +20,8 @@ class Proxy:
     cut(...)     resets each connection after so many bytes in a direction
     reset()      resets all connections
     refuse()     closes the port, accept() opens it again
+    tap          a function of (connection, direction, bytes) that sees everything before it
+                 passes, and may end the connection with ConnectionResetError
     """
 
     def __init__(self, port):
@@ -29,6 +31,7 @@ class Proxy:
         self._listener = None
         self.port = 0
         self.connections = 0
+        self.tap = None
         self.bytes = {UP: 0, DOWN: 0}
         self.heal()
         self.accept()
@@ -135,6 +138,8 @@ class _Link:
         proxy._wait_while_held(direction, self)
         if direction in proxy._dropped:
             return
+        if proxy.tap:
+            proxy.tap(self, direction, data)
         size, pause = proxy._drip.get(direction, (len(data), 0))
         for i in range(0, len(data), size):
             self._send(direction, data[i:i + size], sink)

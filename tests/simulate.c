@@ -193,7 +193,7 @@ struct world {
 	instant outage_from, outage_to;
 
 	/* server */
-	int64_t lease; /* that it gives; LEASE_FOREVER */
+	int64_t lease, pace; /* that it gives: LEASE_FOREVER; 0 */
 	int rate;      /* of its clock against ours, in 1/1000 */
 	bool contended, waiting, ours, other, errors, revokes;
 	unsigned lease_id;
@@ -604,7 +604,7 @@ ask(struct world *w)
 static void
 finish_call(struct world *w, enum rc rc)
 {
-	struct event e = {.sent = w->sent, .lease = w->lease, .value = rc};
+	struct event e = {.sent = w->sent, .lease = w->lease, .pace = w->pace, .value = rc};
 	enum call call = w->call;
 
 	w->call = CALL_NONE;
@@ -1065,7 +1065,7 @@ choose_terms(struct world *w)
 	if (chance(w, 30)) {
 		int64_t grace = below(w, t->ttl / 2);
 
-		t->grace_fixed = lease_fits(t->ttl, grace);
+		t->grace_fixed = lease_fits(t->ttl, lease_pace(t->ttl), grace);
 		if (t->grace_fixed)
 			t->grace = grace;
 	}
@@ -1086,6 +1086,7 @@ choose_world(struct world *w)
 	w->outage_from = chance(w, 40) ? below(w, 3 * ttl) : NEVER;
 	w->outage_to = instant_after(w->outage_from, below(w, 2 * ttl));
 	w->lease = chance(w, 3) ? LEASE_FOREVER : chance(w, 90) ? ttl : between(w, S, ttl);
+	w->pace = w->lease != LEASE_FOREVER && chance(w, 20) ? between(w, w->lease / 20, w->lease / 2) : 0;
 	w->rate = (int)between(w, -10, 10);
 	w->contended = chance(w, 80);
 	w->errors = chance(w, 10);

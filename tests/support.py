@@ -422,9 +422,44 @@ class RedisPlace:
         return self.server.restart
 
 
+class ZkPlace:
+    """Locks on the session's ZooKeeper, below a root for each test."""
+
+    name = "zk"
+    lease_ends = True  # a dead holder's node goes with its session
+    _tests = 0
+
+    def __init__(self, request):
+        self.server = request.getfixturevalue("zk_server")
+        ZkPlace._tests += 1
+        self.root = f"/t{ZkPlace._tests}"
+        self.url = self.server.url + self.root
+
+    @property
+    def words(self):
+        return ["-u", self.url]
+
+    def key(self, name="job"):
+        return name
+
+    def stored(self):
+        def below(client, path):
+            yield path.encode() + client.get(path)[0]
+            for child in client.get_children(path):
+                yield from below(client, f"{path}/{child}")
+
+        with self.server.client() as c:
+            return b"".join(below(c, self.root))
+
+    def crashable(self, request):
+        self.server = request.getfixturevalue("own_zk")  # writes are on its disk before they are answered
+        self.url = self.server.url
+        return self.server.restart
+
+
 # A new backend joins here, with one class.  DLOCK_TEST_BACKENDS names those to
 # test where a build does not have them all.
-PLACES = [FilePlace, RedisPlace]
+PLACES = [FilePlace, RedisPlace, ZkPlace]
 
 
 def places():

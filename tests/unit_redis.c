@@ -56,9 +56,9 @@ good_urls(void **state)
 
 		if (address_parse(&a, rows[i].url, &f) != RC_OK)
 			fail_msg("%s: %s", rows[i].url, f.text);
-		assert_string_equal(a.host, rows[i].host);
+		assert_string_equal(a.tcp.host, rows[i].host);
 		if (!*rows[i].path)
-			assert_int_equal(a.port, rows[i].port);
+			assert_int_equal(a.tcp.port, rows[i].port);
 		assert_string_equal(a.path, rows[i].path);
 		assert_string_equal(a.user, rows[i].user);
 		assert_string_equal(a.password, rows[i].password);
@@ -123,60 +123,6 @@ longest_urls(void **state)
 	snprintf(url, sizeof url, "redis://:%0511d@h", 0);
 	assert_int_equal(address_parse(&a, url, &f), RC_OK);
 	assert_int_equal(strlen(a.password), 511);
-}
-
-/* ---- password files ---- */
-
-static enum rc
-read_password(const char *content, size_t n, mode_t mode, char *password)
-{
-	char name[] = "/tmp/dlock-unit-XXXXXX";
-	int fd = mkstemp(name);
-	struct address a = {.password = ""};
-	struct fault f = {""};
-	enum rc rc;
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, content, n), n);
-	assert_int_equal(fchmod(fd, mode), 0);
-	close(fd);
-	rc = address_read_password(&a, name, &f);
-	unlink(name);
-	strcpy(password, a.password);
-	if (rc != RC_OK) {
-		assert_string_equal(a.password, "");
-		assert_null(strstr(f.text, "secret"));
-	}
-	return rc;
-}
-
-static void
-password_files(void **state)
-{
-	char password[512], many[600];
-	struct address a = {.password = ""};
-	struct fault f;
-
-	(void)state;
-	assert_int_equal(read_password("secret", 6, 0600, password), RC_OK);
-	assert_string_equal(password, "secret");
-	assert_int_equal(read_password("secret\n", 7, 0400, password), RC_OK);
-	assert_string_equal(password, "secret");
-	assert_int_equal(read_password(" secret \n", 9, 0600, password), RC_OK); /* blanks may be part of it */
-	assert_string_equal(password, " secret ");
-	assert_int_equal(read_password("", 0, 0600, password), RC_CONFIG);
-	assert_int_equal(read_password("\n", 1, 0600, password), RC_CONFIG);
-	assert_int_equal(read_password("secret\nmore\n", 12, 0600, password), RC_CONFIG);
-	assert_int_equal(read_password("sec\0ret", 7, 0600, password), RC_CONFIG);
-	assert_int_equal(read_password("secret", 6, 0640, password), RC_CONFIG);
-	assert_int_equal(read_password("secret", 6, 0604, password), RC_CONFIG);
-	memset(many, 'x', sizeof many);
-	assert_int_equal(read_password(many, 511, 0600, password), RC_OK);
-	assert_int_equal(read_password(many, 512, 0600, password), RC_CONFIG);
-	assert_int_equal(read_password(many, 600, 0600, password), RC_CONFIG);
-	assert_int_equal(address_read_password(&a, "/nonexistent", &f), RC_CONFIG);
-	assert_int_equal(address_read_password(&a, "/tmp", &f), RC_CONFIG);
-	assert_int_equal(address_read_password(&a, "/dev/zero", &f), RC_CONFIG);
 }
 
 /* ---- replies ---- */
@@ -321,7 +267,6 @@ main(void)
 	    cmocka_unit_test(good_urls),
 	    cmocka_unit_test(wrong_urls),
 	    cmocka_unit_test(longest_urls),
-	    cmocka_unit_test(password_files),
 	    cmocka_unit_test(good_replies),
 	    cmocka_unit_test(wrong_replies),
 	    cmocka_unit_test(endless_replies),

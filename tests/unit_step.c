@@ -46,7 +46,7 @@ table_of_deadlines(void **state)
 		lease_deadlines(sent, ttl, grace, &term_at, &kill_at);
 		near(term_at - sent, table[i].term_after);
 		near(kill_at - sent, table[i].kill_after);
-		assert_true(lease_fits(ttl, grace));
+		assert_true(lease_fits(ttl, lease_pace(ttl), grace));
 	}
 }
 
@@ -81,12 +81,12 @@ defaults_fit_from_three_seconds_on(void **state)
 {
 	(void)state;
 	for (int64_t ttl = 3 * S; ttl < 200 * S; ttl += 7 * MS)
-		assert_true(lease_fits(ttl, lease_grace(ttl)));
+		assert_true(lease_fits(ttl, lease_pace(ttl), lease_grace(ttl)));
 	for (int64_t ttl = 365 * 86400 * S; ttl > 200 * S; ttl /= 3)
-		assert_true(lease_fits(ttl, lease_grace(ttl)));
-	assert_false(lease_fits(1900 * MS, lease_grace(1900 * MS)));
-	assert_false(lease_fits(S, 0));
-	assert_false(lease_fits(0, 0));
+		assert_true(lease_fits(ttl, lease_pace(ttl), lease_grace(ttl)));
+	assert_false(lease_fits(1900 * MS, lease_pace(1900 * MS), lease_grace(1900 * MS)));
+	assert_false(lease_fits(S, lease_pace(S), 0));
+	assert_false(lease_fits(0, lease_pace(0), 0));
 }
 
 /* The least ttl is what it says: it fits, and a tenth of a second less does not. */
@@ -99,8 +99,8 @@ least_ttl_for_a_grace(void **state)
 	for (int64_t grace = 0; grace < 100 * S; grace += 333 * MS) {
 		int64_t least = lease_least(grace);
 
-		assert_true(lease_fits(least, grace));
-		assert_true(least == 3 * S || !lease_fits(least - 100 * MS, grace));
+		assert_true(lease_fits(least, lease_pace(least), grace));
+		assert_true(least == 3 * S || !lease_fits(least - 100 * MS, lease_pace(least - 100 * MS), grace));
 	}
 	assert_true(lease_least(365 * 86400 * S) < NEVER);
 }
@@ -114,7 +114,7 @@ longer_leases_fit_better(void **state)
 		bool fitted = false;
 
 		for (int64_t ttl = S; ttl < 60 * S; ttl += 10 * MS) {
-			bool fits = lease_fits(ttl, grace);
+			bool fits = lease_fits(ttl, lease_pace(ttl), grace);
 
 			assert_true(fits || !fitted);
 			fitted = fits;

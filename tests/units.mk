@@ -65,7 +65,7 @@ fuzz-smoke:
 	else echo "  FUZZ  skipped: $(FUZZ_CC) or its fuzzer runtime (libclang-rt-dev) is not installed"; fi
 
 $(O)/fuzz/fuzz_duration: cmd/parse.c cmd/text.c
-$(O)/fuzz/fuzz_url: backends/redis/address.c backends/encode.c
+$(O)/fuzz/fuzz_url: backends/redis/address.c backends/endpoint.c backends/encode.c
 $(O)/fuzz/fuzz_key: backends/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/fuzz_resp: backends/redis/resp.c
 $(O)/fuzz/fuzz_record: cmd/record.c cmd/object.c cmd/text.c

@@ -24,6 +24,7 @@
 
 #include "address.h"
 #include "backends/encode.h"
+#include "backends/setting.h"
 #include "backends/redis/lock.lua.h"
 #include "wire.h"
 
@@ -308,30 +309,15 @@ run_script(struct redis *r, int argc, const char **args, instant until, instant 
 
 /* ---- open ---- */
 
-/* "500ms", "2s": connect-timeout alone needs this, so whole numbers and two units do. */
-static bool
-read_patience(const char *value, int64_t *ns)
-{
-	char *end;
-	long n = strtol(value, &end, 10);
-
-	if (*value < '0' || *value > '9' || n <= 0 || n > 3600000)
-		return false;
-	*ns = strcmp(end, "ms") == 0 ? n * NS_PER_MS : n * NS_PER_S;
-	return strcmp(end, "ms") == 0 || strcmp(end, "s") == 0 || *end == '\0';
-}
-
 static enum rc
 read_setting(struct redis *r, const struct setting *s, struct fault *f)
 {
 	if (strcmp(s->name, "password-file") == 0)
-		return address_read_password(&r->address, s->value, f);
-	if (strcmp(s->name, "connect-timeout") != 0)
-		return fault_set(f, RC_USAGE, "the redis backend has no setting '%s' (there are %s)", s->name,
-		    redis_backend.settings);
-	if (read_patience(s->value, &r->connect_patience))
-		return RC_OK;
-	return fault_set(f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
+		return setting_secret(s->name, s->value, r->address.password, sizeof r->address.password, f);
+	if (strcmp(s->name, "connect-timeout") == 0)
+		return setting_patience(s->value, &r->connect_patience, f);
+	return fault_set(f, RC_USAGE, "the redis backend has no setting '%s' (there are %s)", s->name,
+	    redis_backend.settings);
 }
 
 static void

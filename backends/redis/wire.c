@@ -101,7 +101,7 @@ static enum rc
 connect_tcp(struct wire *w, const struct address *a, instant until, struct fault *f)
 {
 	struct places places;
-	enum rc rc = resolve(w->host, a->host, a->port, until, &places, f);
+	enum rc rc = resolve(w->host, a->tcp.host, a->tcp.port, until, &places, f);
 
 	for (size_t i = 0; rc == RC_OK && i < places.n; i++) {
 		instant now = instant_now();

@@ -1,0 +1,56 @@
+/* setting.c - see setting.h. */
+#include "setting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Whole numbers and two units do: nobody waits 1h30m for a connection. */
+enum rc
+setting_patience(const char *value, int64_t *ns, struct fault *f)
+{
+	char *end;
+	long n = strtol(value, &end, 10);
+
+	*ns = strcmp(end, "ms") == 0 ? n * NS_PER_MS : n * NS_PER_S;
+	if (*value >= '0' && *value <= '9' && n > 0 && n <= 3600000 && *ns <= 3600 * NS_PER_S &&
+	    (strcmp(end, "ms") == 0 || strcmp(end, "s") == 0 || *end == '\0'))
+		return RC_OK;
+	return fault_set(f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
+}
+
+static bool
+is_private(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == geteuid() || st.st_uid == 0) &&
+	    !(st.st_mode & 077);
+}
+
+enum rc
+setting_secret(const char *name, const char *file, char *out, size_t size, struct fault *f)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	bool private;
+	ssize_t n;
+
+	if (fd < 0)
+		return fault_set(f, RC_CONFIG, "%s %s: %s", name, file, strerror(errno));
+	private = is_private(fd);
+	n = private ? read(fd, out, size) : -1;
+	close(fd);
+	if (!private)
+		return fault_set(f, RC_CONFIG, "%s %s must be a plain file of yours with mode 0600", name, file);
+	if (n > 0 && out[n - 1] == '\n')
+		n--;
+	if (n <= 0 || (size_t)n == size || memchr(out, '\n', n) || memchr(out, '\0', n)) {
+		explicit_bzero(out, size);
+		return fault_set(f, RC_CONFIG, "%s %s must have one line of 1 to %zu bytes", name, file, size - 1);
+	}
+	out[n] = '\0';
+	return RC_OK;
+}

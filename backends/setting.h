@@ -1,0 +1,20 @@
+/*
+ * setting.h - values of -O settings that several backends understand alike.
+ */
+#ifndef DLOCK_SETTING_H
+#define DLOCK_SETTING_H
+
+#include "backend.h"
+
+/* -O connect-timeout: "500ms" or "2s", up to an hour.  RC_OK, or RC_USAGE in words. */
+enum rc setting_patience(const char *value, int64_t *ns, struct fault *);
+
+/*
+ * -O NAME=FILE where FILE holds a secret, so that it need not stand on a
+ * command line or in an environment: a plain file, ours or root's, readable by
+ * its owner only, one line of less than `size` bytes.  RC_OK, or RC_CONFIG with
+ * what is wrong; then `out` has nothing of it.
+ */
+enum rc setting_secret(const char *name, const char *file, char *out, size_t size, struct fault *);
+
+#endif

@@ -1,0 +1,471 @@
+# Goal of this file: private ZooKeeper servers, alone and three together, with
+# all that tests do to them; a reader of the protocol; a server that misbehaves.
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+
+from kazoo.client import KazooClient
+
+from hostile import RESET, SILENCE
+from proxy import BOTH, DOWN, UP, Proxy, close_with_reset
+from support import free_port, servers, wait_for
+
+# The jar's manifest names all others.
+CLASSES = ":".join(f"/usr/share/java/{jar}.jar" for jar in ("zookeeper", "slf4j-simple"))
+JAVA = ("java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
+        "-Dzookeeper.preAllocSize=1024", "-cp", CLASSES)
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+SETTINGS = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 3600000, "initLimit": 50, "syncLimit": 50,
+            "maxClientCnxns": 0, "clientPortAddress": "127.0.0.1", "4lw.commands.whitelist": "*"}
+
+
+class ZkServer:
+    """A ZooKeeper server of our own on a loopback port; `settings` are lines of its zoo.cfg.
+
+    `java` are words for the virtual machine, `member` is its number in an ensemble.
+    """
+
+    def __init__(self, java=(), member=None, port=None, start=True, **settings):
+        self.directory = tempfile.mkdtemp(prefix="dlock-zk-")
+        self.java, self.member = java, member
+        self.settings = {**SETTINGS, **settings, "dataDir": os.path.join(self.directory, "data")}
+        os.mkdir(self.settings["dataDir"])
+        self.process, self.port = None, port
+        if not start:
+            return
+        for _ in range(5):  # somebody else may take a free port before we do
+            self.port = port or free_port()
+            with contextlib.suppress(AssertionError):
+                self.start()
+                return
+        raise AssertionError(f"ZooKeeper does not start: {self.log()}")
+
+    @property
+    def url(self):
+        return self.url_at(self.port)
+
+    @staticmethod
+    def url_at(port):
+        """The same through a proxy on that port."""
+        return f"zk://127.0.0.1:{port}"
+
+    def log(self):
+        with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def start(self, wait=True):
+        config = os.path.join(self.directory, "zoo.cfg")
+        with open(config, "w", encoding="ascii") as f:
+            for name, value in {**self.settings, "clientPort": self.port}.items():
+                print(f"{name}={value}", file=f)
+        if self.member:
+            with open(os.path.join(self.settings["dataDir"], "myid"), "w", encoding="ascii") as f:
+                print(self.member, file=f)
+        with open(os.path.join(self.directory, "log"), "ab") as log:
+            self.process = subprocess.Popen([*JAVA[:-2], *self.java, *JAVA[-2:], MAIN, config],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory)
+        servers.add(self.process.pid)
+        if wait:
+            wait_for(self.answers, what="ZooKeeper")
+
+    # ---- what it says ----
+
+    def four(self, word, timeout=5):
+        """The answer to a four-letter word."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout) as s:
+            s.sendall(word.encode())
+            return b"".join(iter(lambda: s.recv(65536), b"")).decode()
+
+    def answers(self):
+        """Does it serve clients?"""
+        return self.mode() is not None
+
+    def mode(self):
+        """standalone, leader, follower, read-only; None while it is none of them."""
+        if self.process.poll() is not None:
+            raise AssertionError(f"ZooKeeper ended: {self.log()}")
+        try:
+            lines = self.four("srvr").splitlines()
+        except OSError:
+            return None
+        return next((line.split()[1] for line in lines if line.startswith("Mode: ")), None)
+
+    def metrics(self):
+        """mntr's numbers, without the prefix zk_."""
+        pairs = (line.split("\t") for line in self.four("mntr").splitlines() if "\t" in line)
+        return {name.removeprefix("zk_"): value for name, value in pairs}
+
+    def writes(self):
+        """Grows with each write, also with one that comes of a session's begin or end."""
+        return int(next(line.split()[1] for line in self.four("srvr").splitlines() if line.startswith("Zxid")), 16)
+
+    def sessions(self):
+        """The ids of all living sessions."""
+        lines = self.four("dump").splitlines()
+        found = set()
+        for line in lines[lines.index(next(li for li in lines if li.startswith("Session"))) + 1:]:
+            if line.startswith("ephemeral"):
+                break
+            found |= {int(word, 16) for word in line.split() if word.startswith("0x")}
+        return found
+
+    @contextlib.contextmanager
+    def client(self, **options):
+        """A kazoo client, for the length of a with."""
+        client = KazooClient(hosts=f"127.0.0.1:{self.port}", timeout=10, **options)
+        client.start(20)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    # ---- what is done to it ----
+
+    def kill(self):
+        """The crash of a server."""
+        self.process.kill()
+        self.process.wait()
+        servers.discard(self.process.pid)
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def stop(self):
+        """Ends it for good."""
+        if self.process:
+            self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def end_session(self, session, password):
+        """Closes a session in its owner's name."""
+        with Talk(self.port, session, password) as talk:
+            talk.ask(CLOSE)
+
+
+class ZkEnsemble:
+    """Three servers.  Followers reach their leader through proxies, so that each can be cut off."""
+
+    def __init__(self, java=(), **settings):
+        self.servers, self.links = [], {}
+        numbers = (1, 2, 3)
+        client, quorum, election = (dict(zip(numbers, free_ports(3))) for _ in range(3))
+        for i in numbers:
+            for j in numbers:
+                if i != j:
+                    self.links[i, j] = Proxy(quorum[j])
+            peers = {f"server.{j}": f"127.0.0.1:{quorum[j] if i == j else self.links[i, j].port}:{election[j]}"
+                     for j in numbers}
+            self.servers.append(ZkServer(java, member=i, port=client[i], start=False, **peers, **settings))
+        self.start()
+
+    @property
+    def url(self):
+        return "zk://" + ",".join(f"127.0.0.1:{s.port}" for s in self.servers)
+
+    def start(self):
+        for server in self.servers:
+            server.start(wait=False)
+        for server in self.servers:
+            wait_for(server.answers, what="the ensemble")
+
+    def is_alive(self, server):
+        return server.process and server.process.poll() is None
+
+    @property
+    def leader(self):
+        def found():
+            return [s for s in self.servers if self.is_alive(s) and s.mode() == "leader"]
+
+        return wait_for(found, what="a leader")[0]
+
+    @property
+    def followers(self):
+        leader = self.leader
+        return [s for s in self.servers if s is not leader]
+
+    def cut(self, follower):
+        """Nothing goes between this follower and whoever leads, though both believe that they are connected."""
+        for (i, _), link in self.links.items():
+            if i == follower.member:
+                link.hold(*BOTH)
+
+    def heal(self):
+        for link in self.links.values():
+            link.heal()
+
+    def stop(self):
+        for server in self.servers:
+            server.stop()
+        for link in self.links.values():
+            link.close()
+
+
+def free_ports(n):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
+        return [s.getsockname()[1] for s in sockets]
+
+
+# ---- the protocol ----
+
+CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN = 1, 2, 3, 4, 5, 8
+SYNC, PING, GET_CHILDREN2, CHECK, MULTI, CREATE2 = 9, 11, 12, 13, 14, 15
+CREATE_CONTAINER, CLOSE, AUTH, SET_WATCHES = 19, -11, 100, 101
+NOTIFICATION = -1  # the xid of an event
+NO_NODE, NODE_EXISTS = -101, -110
+
+
+def buffer(data):
+    return struct.pack(">i", len(data)) + data
+
+
+def frame(*parts):
+    return buffer(b"".join(parts))
+
+
+def welcome(timeout, session=0x1234, password=b"p" * 16, read_only=False):
+    """A server's answer to a connection."""
+    return frame(struct.pack(">iiq", 0, timeout, session), buffer(password), struct.pack(">?", read_only))
+
+
+def stat(czxid=7, session=0x1234, version=0, length=0, children=0):
+    return struct.pack(">qqqqiiiqiiq", czxid, czxid, 0, 0, version, 0, 0, session, length, children, czxid)
+
+
+def reply(xid, error=0, *parts):
+    return frame(struct.pack(">iqi", xid, 9, error), *parts)
+
+
+def text_at(data, offset):
+    """The string that begins there."""
+    length, = struct.unpack_from(">i", data, offset)
+    return data[offset + 4:offset + 4 + max(0, length)].decode(errors="backslashreplace")
+
+
+class Frames:
+    """Takes whole frames off a stream."""
+
+    def __init__(self):
+        self.buffer = bytearray()
+
+    def feed(self, data):
+        self.buffer += data
+        while len(self.buffer) >= 4:
+            end = 4 + struct.unpack_from(">i", self.buffer)[0]
+            if len(self.buffer) < end:
+                return
+            result = bytes(self.buffer[4:end])
+            del self.buffer[:end]
+            yield result
+
+
+class Talk:
+    """A client that speaks the bare protocol, in any session."""
+
+    def __init__(self, port, session=0, password=bytes(16), timeout=10000):
+        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+        self.frames = Frames()
+        self.socket.sendall(frame(struct.pack(">iqiq", 0, 0, timeout, session), buffer(password), b"\0"))
+        answer = self._receive()
+        _, self.timeout, self.session = struct.unpack_from(">iiq", answer)
+        self.password = answer[20:36]
+
+    def ask(self, operation, *parts):
+        self.socket.sendall(frame(struct.pack(">ii", 1, operation), *parts))
+        return self._receive()
+
+    def _receive(self):
+        while data := self.socket.recv(65536):
+            for result in self.frames.feed(data):
+                return result
+        raise ConnectionError("closed")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
+class Tap:
+    """Reads along what passes a proxy.
+
+    sessions     (id, password) that the server gave
+    requests     (operation, path) that clients sent, PINGs left out
+    events       (path of the event, the node its receiver created or None)
+    lose(op)     the next reply to such a request is lost and its connection with it
+    """
+
+    def __init__(self, proxy):
+        self.sessions, self.requests, self.events = [], [], []
+        self._state, self._lose = {}, []
+        proxy.tap = self
+
+    def lose(self, *operations):
+        self._lose = list(operations)
+
+    @property
+    def has_lost(self):
+        return not self._lose
+
+    def count(self, *operations):
+        return sum(operation in operations for operation, _ in self.requests)
+
+    def __call__(self, link, direction, data):
+        state = self._state.setdefault(link, _Conversation())
+        for message in state.frames[direction].feed(data):
+            if direction == UP:
+                self._up(state, message)
+            else:
+                self._down(state, message)
+
+    def _up(self, state, message):
+        if not state.greeted:
+            state.greeted = True
+            return
+        xid, operation = struct.unpack_from(">ii", message)
+        if operation == PING:
+            return
+        path = text_at(message, 8) if operation not in (CLOSE, AUTH, MULTI, SET_WATCHES) else None
+        state.asked[xid] = operation
+        self.requests.append((operation, path))
+
+    def _down(self, state, message):
+        if not state.welcomed:
+            state.welcomed = True
+            session, = struct.unpack_from(">q", message, 8)
+            self.sessions.append((session, message[20:36]))
+            return
+        xid, _, error = struct.unpack_from(">iqi", message)
+        if xid == NOTIFICATION:
+            self.events.append((text_at(message, 24), state.node))
+            return
+        operation = state.asked.pop(xid, None)
+        if operation in self._lose:
+            self._lose.remove(operation)
+            raise ConnectionResetError
+        if operation in (CREATE, CREATE2) and error == 0 and "-lock-" in text_at(message, 16):
+            state.node = text_at(message, 16)
+
+
+class _Conversation:
+    def __init__(self):
+        self.frames = {UP: Frames(), DOWN: Frames()}
+        self.greeted = self.welcomed = False
+        self.asked = {}
+        self.node = None
+
+
+class ZkHostile:
+    """A server that grants everything, except where told otherwise.
+
+    `welcome` is its answer to a connection; `answers` maps operations to bytes, SILENCE, RESET, or a function
+    of (xid, request) that gives those; with `reset_after` bytes sent, the connection is reset.
+    """
+
+    def __init__(self, first=None, answers=None, greeting=b"", reset_after=None):
+        self.first = welcome(30000) if first is None else first
+        self.answers = {**self._good(), **(answers or {})}
+        self.greeting, self.reset_after = greeting, reset_after
+        self.node, self.asked = b"", []
+        self.version = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"zk://127.0.0.1:{self.port}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _good(self):
+        return {
+            CREATE: self._create, CREATE2: self._create, CREATE_CONTAINER: self._create,
+            GET_CHILDREN: lambda xid, _: reply(xid, 0, struct.pack(">i", 1), buffer(self.name)),
+            GET_CHILDREN2: lambda xid, _: reply(xid, 0, struct.pack(">i", 1), buffer(self.name), stat()),
+            GET_DATA: lambda xid, _: reply(xid, 0, buffer(b"{}"), stat(version=self.version, length=2)),
+            EXISTS: lambda xid, _: reply(xid, 0, stat(version=self.version)),
+            SET_DATA: self._set,
+            DELETE: lambda xid, _: reply(xid),
+            CLOSE: lambda xid, _: reply(xid),
+            PING: lambda xid, _: reply(-2),
+            AUTH: lambda xid, _: reply(-4),
+            SYNC: lambda xid, request: reply(xid, 0, buffer(text_at(request, 8).encode())),
+        }
+
+    @property
+    def name(self):
+        return self.node.rsplit(b"/", 1)[-1]
+
+    def created(self, request):
+        """The name of the node that a request asks for."""
+        path = text_at(request, 8).encode()
+        return path + b"0000000000" if path.endswith(b"-") else path
+
+    def _create(self, xid, request):
+        path = self.created(request)
+        if b"-lock-" in path:
+            self.node = path
+        operation, = struct.unpack_from(">i", request, 4)
+        return reply(xid, 0, buffer(path), b"" if operation == CREATE else stat())
+
+    def _set(self, xid, _):
+        self.version += 1
+        return reply(xid, 0, stat(version=self.version))
+
+    def count(self, operation):
+        return self.asked.count(operation)
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                threading.Thread(target=self._talk, args=(client,), daemon=True).start()
+
+    def _talk(self, client):
+        frames, greeted, left = Frames(), False, [self.reset_after]
+        with contextlib.suppress(OSError), client:
+            self._send(client, self.greeting, left)
+            while data := client.recv(65536):
+                for request in frames.feed(data):
+                    answer = self._answer(request) if greeted else self.first
+                    greeted = True
+                    if answer is RESET:
+                        close_with_reset(client)
+                        return
+                    if answer is not SILENCE:
+                        self._send(client, answer, left)
+
+    def _send(self, client, data, left):
+        if left[0] is None:
+            client.sendall(data)
+            return
+        client.sendall(data[:left[0]])
+        left[0] -= len(data)
+        if left[0] <= 0:
+            close_with_reset(client)
+            raise ConnectionResetError
+
+    def _answer(self, request):
+        xid, operation = struct.unpack_from(">ii", request)
+        if operation != PING:
+            self.asked.append(operation)
+        answer = self.answers.get(operation, self.answers.get("*", SILENCE))
+        return answer(xid, request) if callable(answer) else answer
