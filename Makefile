@@ -52,8 +52,9 @@ HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection 
 HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
-	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK) $(if $(USE_PG),-DHAVE_PG) $(CFLAGS)
-LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) -pthread $(LDLIBS)
+	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) $(if $(USE_PG),-DHAVE_PG) $(CFLAGS)
+LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
+	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 
 BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/endpoint.c backends/setting.c backends/trace.c \
 	backends/file.c \
@@ -94,9 +95,10 @@ $(O)/%.lua.h: %.lua
 
 # ---- what must be installed, as Debian calls it ----
 
-BUILD_PACKAGES := gcc libc6-dev pkg-config libhiredis-dev libjansson-dev
+BUILD_PACKAGES := gcc libc6-dev pkg-config libhiredis-dev libzookeeper-mt-dev libjansson-dev
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev redis-server python3-pytest python3-pexpect python3-redis \
-	python3-psutil clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc tmux vim less procps util-linux
+	python3-psutil zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java clang libclang-rt-dev clang-tidy \
+	cppcheck shellcheck mandoc tmux vim less procps util-linux
 
 # $(call install_missing,packages): says what it does; does nothing when all is there.
 install_missing = missing=; for p in $(1); do dpkg -s $$p 2>/dev/null | grep -q '^Status: .* installed' || \
@@ -124,7 +126,7 @@ demo: deps-build
 # ---- to see that it does (a fresh make sees what deps has installed) ----
 
 check: deps
-	@$(MAKE) --no-print-directory all $(O)/dlock-test lint units fuzz-smoke
+	@$(MAKE) --no-print-directory all $(O)/dlock-test $(if $(USE_ZK),$(O)/dlock-reads) lint units fuzz-smoke
 	DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test $(PYTHON) -m pytest -q -p no:cacheprovider tests
 
 include tests/units.mk
@@ -150,7 +152,7 @@ lint: $(LUA) $(O)/flags
 		$(filter-out -MMD -MP -fcf-protection=full,$(ALL_CFLAGS)) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
 	@echo "  LINT  cppcheck"
 	$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
-		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
+		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[17]
@@ -165,17 +167,18 @@ format:
 # ---- to use it ----
 
 install: all
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(BASHCOMPDIR) $(DESTDIR)$(ZSHCOMPDIR) \
-		$(DESTDIR)$(FISHCOMPDIR)
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(BASHCOMPDIR) \
+		$(DESTDIR)$(ZSHCOMPDIR) $(DESTDIR)$(FISHCOMPDIR)
 	install -m 755 $(O)/dlock $(DESTDIR)$(BINDIR)/dlock
 	install -m 644 man/dlock.1 $(DESTDIR)$(MANDIR)/man1/dlock.1
+	install -m 644 man/dlock-backends.7 $(DESTDIR)$(MANDIR)/man7/dlock-backends.7
 	install -m 644 completions/dlock.bash $(DESTDIR)$(BASHCOMPDIR)/dlock
 	install -m 644 completions/_dlock $(DESTDIR)$(ZSHCOMPDIR)/_dlock
 	install -m 644 completions/dlock.fish $(DESTDIR)$(FISHCOMPDIR)/dlock.fish
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/dlock $(DESTDIR)$(MANDIR)/man1/dlock.1 $(DESTDIR)$(BASHCOMPDIR)/dlock \
-		$(DESTDIR)$(ZSHCOMPDIR)/_dlock $(DESTDIR)$(FISHCOMPDIR)/dlock.fish
+	rm -f $(DESTDIR)$(BINDIR)/dlock $(DESTDIR)$(MANDIR)/man1/dlock.1 $(DESTDIR)$(MANDIR)/man7/dlock-backends.7 \
+		$(DESTDIR)$(BASHCOMPDIR)/dlock $(DESTDIR)$(ZSHCOMPDIR)/_dlock $(DESTDIR)$(FISHCOMPDIR)/dlock.fish
 
 clean:
 	rm -rf build

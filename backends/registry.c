@@ -23,7 +23,7 @@ const struct backend redis_backend = {
 #ifndef HAVE_ZK
 const struct backend zk_backend = {
     .name = "zk",
-    .schemes = "zk ",
+    .schemes = "zk zks ",
     .settings = "",
     .url_help = "not compiled in",
 };

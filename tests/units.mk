@@ -5,13 +5,14 @@
 #	make fuzz         each for FUZZ_SECONDS
 #
 # $(O)/dlock-test is dlock with one backend more: the scripted one of tests/fake.c.
+# $(O)/dlock-reads has a zk backend that gets it wrong: tests/zk_reads.c.
 
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis),$(patsubst tests/%.c,%,$(wildcard tests/unit_*.c))) simulate
+UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis) $(if $(USE_ZK),,unit_zk),$(patsubst tests/%.c,%,$(wildcard tests/unit_*.c))) simulate
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
 
@@ -36,7 +37,13 @@ $(O)/tests/registry.o: backends/registry.c $(O)/flags
 	@echo "  CC    $< (with the fake)"
 	$(Q)$(CC) $(ALL_CFLAGS) -DWITH_FAKE -c -o $@ $<
 
--include $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/fake.d
+# ---- dlock with a zk backend that renews by reading ----
+
+$(O)/dlock-reads: $(filter-out $(O)/backends/zk/zk.o,$(OBJECTS)) $(O)/tests/zk_reads.o
+	@echo "  LD    $@"
+	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+-include $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/fake.d $(O)/tests/zk_reads.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 

@@ -1,0 +1,147 @@
+/* address.c - see ensemble.h. */
+#include "ensemble.h"
+
+#include "backends/encode.h"
+#include "backends/endpoint.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DEFAULT_PORT = 2181 };
+
+static enum rc
+bad(struct fault *f, const char *what)
+{
+	return fault_set(f, RC_USAGE, "the zk URL %s (zk://[user:password@]host[:port],.../chroot)", what);
+}
+
+static enum rc
+parse_login(struct ensemble *e, const char *text, size_t n, struct fault *f)
+{
+	const char *colon = memchr(text, ':', n);
+	int user, password;
+
+	if (!colon || colon == text)
+		return bad(f, "needs user:password before its @");
+	user = percent_decode(e->login, sizeof e->login - 1, text, colon - text);
+	if (user < 0 || memchr(e->login, ':', user))
+		return bad(f, "has a user that is too long, has a ':' or a wrong %XX in it");
+	e->login[user] = ':';
+	password = percent_decode(e->login + user + 1, sizeof e->login - user - 1, colon + 1, text + n - colon - 1);
+	return password < 0 ? bad(f, "has a password that is too long, or a wrong %XX in it") : RC_OK;
+}
+
+static bool
+is_number(const char *host)
+{
+	struct in6_addr any;
+
+	return inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1;
+}
+
+static enum rc
+add_host(struct ensemble *e, const char *text, size_t n, struct fault *f)
+{
+	size_t used = strlen(e->hosts);
+	struct endpoint host;
+	const char *wrong = endpoint_parse(&host, text, n, DEFAULT_PORT);
+	int length;
+
+	if (wrong)
+		return bad(f, wrong);
+	length = snprintf(e->hosts + used, sizeof e->hosts - used, strchr(host.host, ':') ? "%s[%s]:%d" : "%s%s:%d",
+	    used ? "," : "", host.host, host.port);
+	e->named = e->named || !is_number(host.host);
+	return (size_t)length < sizeof e->hosts - used ? RC_OK : bad(f, "names too many hosts");
+}
+
+static enum rc
+parse_hosts(struct ensemble *e, const char *text, size_t n, struct fault *f)
+{
+	const char *end = text + n, *comma;
+	enum rc rc;
+
+	do {
+		comma = memchr(text, ',', end - text);
+		rc = add_host(e, text, (comma ? comma : end) - text, f);
+		text = comma ? comma + 1 : end;
+	} while (rc == RC_OK && comma);
+	return rc;
+}
+
+/* One component: not empty, "." or "..", and no control characters. */
+static bool
+is_component(const char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+			return false;
+	return n > 0 && !(n <= 2 && strncmp(text, "..", n) == 0);
+}
+
+bool
+ensemble_is_path(const char *path)
+{
+	if (strcmp(path, "/zookeeper") == 0 || strncmp(path, "/zookeeper/", 11) == 0)
+		return false;
+	do {
+		size_t n;
+
+		if (*path != '/')
+			return false;
+		path++;
+		n = strcspn(path, "/");
+		if (!is_component(path, n))
+			return false;
+		path += n;
+	} while (*path);
+	return true;
+}
+
+static enum rc
+parse_chroot(struct ensemble *e, const char *text, struct fault *f)
+{
+	if (*text == '\0' || strcmp(text, "/") == 0)
+		return RC_OK;
+	if (strpbrk(text, "?#"))
+		return bad(f, "has a '?' or '#' in it (%3F, %23)");
+	if (percent_decode(e->chroot, sizeof e->chroot, text, strlen(text)) < 0 || !ensemble_is_path(e->chroot))
+		return bad(f, "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
+	return RC_OK;
+}
+
+enum rc
+ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
+{
+	const char *rest, *at;
+	size_t n;
+	enum rc rc = RC_OK;
+
+	*e = (struct ensemble){.tls_files = ""};
+	if (!url)
+		url = "zk://127.0.0.1";
+	e->tls = strncmp(url, "zks:", 4) == 0;
+	rest = strstr(url, "://");
+	if (!rest || rest != url + strcspn(url, ":"))
+		return bad(f, "has no // after its scheme");
+	rest += 3;
+	n = strcspn(rest, "/?#");
+	at = memrchr(rest, '@', n);
+	if (at)
+		rc = parse_login(e, rest, at - rest, f);
+	if (rc == RC_OK && at) {
+		n -= at + 1 - rest;
+		rest = at + 1;
+	}
+	if (rc == RC_OK)
+		rc = parse_hosts(e, rest, n, f);
+	return rc == RC_OK ? parse_chroot(e, rest + n, f) : rc;
+}
+
+void
+ensemble_print(const struct ensemble *e, char *out, size_t size)
+{
+	if (snprintf(out, size, "zk %s%s", e->hosts, e->chroot) >= (int)size)
+		memcpy(out + size - 4, "...", 4);
+}

@@ -1,0 +1,722 @@
+/* session.c - see session.h. */
+#include "session.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define CARRY(t) ((t) * 3 / 10) /* in which a ping surely went to the leader */
+#define PACE(t) ((t) / 12)
+#define TIMEOUT_MOST (INT_MAX / 4) /* ms; the library multiplies it */
+
+enum { PASTS = 24, TEXT_BYTES = RECORD_BYTES };
+
+/* One request that was answered. */
+struct past {
+	instant sent, answered;
+};
+
+struct session {
+	struct host *host;
+	const char *where;
+	const struct ensemble *ensemble;
+	int64_t asked; /* the timeout we wished for */
+	instant began; /* just before the session was asked for */
+	int bell;      /* rung for whoever waits in a call */
+	int alarm;     /* host->alert: rung for the house between calls */
+
+	pthread_mutex_t mutex; /* for what follows, which the library's threads change */
+	zhandle_t *zh;
+	bool initialised; /* zookeeper_init has returned */
+	int init_error;
+	int state; /* as the library last told it */
+	int64_t id, timeout;
+	struct past pasts[PASTS];
+	size_t npasts;
+	bool called;
+};
+
+enum kind { PLAIN, WATCH, GUARD };
+
+struct call {
+	struct session *session;
+	enum kind kind;
+	int owners;
+	bool done;
+	int code;
+	int version; /* GUARD: what we expect to find */
+	instant sent;
+	struct Stat stat;
+	char text[TEXT_BYTES];
+	char **names;
+	size_t nnames;
+};
+
+/* TLS is in some builds of the library only. */
+extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int, const clientid_t *, void *, int)
+    __attribute__((weak));
+
+/* ---- what the library says ---- */
+
+/* Its log has no context to give, so there is one for all; and it speaks from several threads. */
+static struct {
+	pthread_mutex_t mutex;
+	int error; /* errno of the last connection that failed */
+} complaint = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void
+hear_log(const char *line)
+{
+	const char *number = strstr(line, "errno=");
+
+	if (!number)
+		return;
+	pthread_mutex_lock(&complaint.mutex);
+	complaint.error = atoi(number + strlen("errno="));
+	pthread_mutex_unlock(&complaint.mutex);
+}
+
+static const char *
+last_complaint(void)
+{
+	int error;
+
+	pthread_mutex_lock(&complaint.mutex);
+	error = complaint.error;
+	pthread_mutex_unlock(&complaint.mutex);
+	if (error == 0)
+		return "no answer";
+	if (error == EHOSTDOWN) /* what the library makes of an end of file */
+		return "the server closes the connection (has it lost its quorum, or is it no ZooKeeper?)";
+	return strerror(error);
+}
+
+/* ---- bells ---- */
+
+static void
+ring(int fd)
+{
+	uint64_t one = 1;
+
+	if (write(fd, &one, sizeof one) < 0)
+		return; /* full: it rings already */
+}
+
+static void
+silence(int fd)
+{
+	uint64_t rang;
+
+	if (read(fd, &rang, sizeof rang) < 0)
+		return; /* it did not ring */
+}
+
+/* ---- what the library's threads bring ---- */
+
+static bool
+is_dead(int state)
+{
+	return state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE;
+}
+
+/* About the session itself. */
+static void
+session_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
+{
+	struct session *s = ctx;
+
+	(void)path;
+	if (type != ZOO_SESSION_EVENT)
+		return;
+	pthread_mutex_lock(&s->mutex);
+	s->state = state;
+	if (state == ZOO_CONNECTED_STATE) {
+		s->id = zoo_client_id(zh)->client_id;
+		s->timeout = zoo_recv_timeout(zh) * NS_PER_MS;
+	}
+	pthread_mutex_unlock(&s->mutex);
+	ring(s->bell);
+	if (is_dead(state))
+		ring(s->alarm);
+}
+
+/* About the node ahead of us. */
+static void
+watch_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
+{
+	struct session *s = ctx;
+
+	(void)zh, (void)state, (void)path;
+	if (type == ZOO_SESSION_EVENT)
+		return;
+	pthread_mutex_lock(&s->mutex);
+	s->called = true;
+	pthread_mutex_unlock(&s->mutex);
+	ring(s->bell);
+}
+
+/* About our own node; our own writes bring it too, and the guard's answer silences it then. */
+static void
+guard_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
+{
+	(void)zh, (void)state, (void)path;
+	if (type != ZOO_SESSION_EVENT)
+		ring(((struct session *)ctx)->alarm);
+}
+
+/* Answers of a server; the others are the library's, or about the session. */
+static bool
+is_about_nodes(int code)
+{
+	return code == ZOK || code == ZNONODE || code == ZNODEEXISTS || code == ZBADVERSION || code == ZUNIMPLEMENTED ||
+	    code == ZNOCHILDRENFOREPHEMERALS;
+}
+
+/* A burst of requests is one moment: the oldest of it stands for all. */
+static void
+remember(struct session *s, instant sent, instant answered)
+{
+	if (s->npasts && answered < s->pasts[s->npasts - 1].answered + PACE(s->timeout) / 4)
+		return;
+	if (s->npasts == PASTS) {
+		memmove(s->pasts, s->pasts + 1, (PASTS - 1) * sizeof *s->pasts);
+		s->npasts--;
+	}
+	s->pasts[s->npasts++] = (struct past){sent, answered};
+}
+
+static void
+call_free(struct call *c)
+{
+	for (size_t i = 0; i < c->nnames; i++)
+		free(c->names[i]);
+	free(c->names);
+	free(c);
+}
+
+/* What every answer ends with; from here on the library has done with the call. */
+static void
+settle(struct call *c, int code, const struct Stat *stat)
+{
+	struct session *s = c->session;
+	bool last;
+
+	pthread_mutex_lock(&s->mutex);
+	if (stat)
+		c->stat = *stat;
+	c->code = code;
+	c->done = true;
+	if (is_about_nodes(code))
+		remember(s, c->sent, instant_now());
+	if (c->kind == GUARD && code == ZOK && c->stat.version == c->version)
+		silence(s->alarm);
+	else if (c->kind == GUARD)
+		ring(s->alarm);
+	last = --c->owners == 0;
+	ring(s->bell);
+	pthread_mutex_unlock(&s->mutex);
+	if (last)
+		call_free(c);
+}
+
+static void
+take_text(struct call *c, const char *text, size_t n)
+{
+	n = n < sizeof c->text ? n : sizeof c->text - 1;
+	memcpy(c->text, text, n);
+	c->text[n] = '\0';
+}
+
+static void
+on_text_stat(int code, const char *text, const struct Stat *stat, const void *ctx)
+{
+	struct call *c = (struct call *)ctx;
+
+	if (text)
+		take_text(c, text, strlen(text));
+	settle(c, code, stat);
+}
+
+static void
+on_data(int code, const char *data, int n, const struct Stat *stat, const void *ctx)
+{
+	struct call *c = (struct call *)ctx;
+
+	if (data && n > 0)
+		take_text(c, data, n);
+	settle(c, code, stat);
+}
+
+static void
+on_names(int code, const struct String_vector *names, const void *ctx)
+{
+	struct call *c = (struct call *)ctx;
+
+	if (code == ZOK && names && names->count > 0) {
+		c->names = calloc(names->count, sizeof *c->names);
+		for (int i = 0; c->names && i < names->count; i++) {
+			c->names[i] = strdup(names->data[i]);
+			if (!c->names[i])
+				break;
+			c->nnames++;
+		}
+		if (c->nnames < (size_t)names->count)
+			code = ZSYSTEMERROR;
+	}
+	settle(c, code, NULL);
+}
+
+static void
+on_stat(int code, const struct Stat *stat, const void *ctx)
+{
+	settle((struct call *)ctx, code, stat);
+}
+
+static void
+on_nothing(int code, const void *ctx)
+{
+	settle((struct call *)ctx, code, NULL);
+}
+
+static void
+on_text(int code, const char *text, const void *ctx)
+{
+	(void)text;
+	settle((struct call *)ctx, code, NULL);
+}
+
+/* ---- making requests ---- */
+
+static struct call *
+call_new(struct session *s, enum kind kind)
+{
+	struct call *c = calloc(1, sizeof *c);
+
+	if (!c)
+		return NULL;
+	c->session = s;
+	c->kind = kind;
+	c->owners = 2;
+	c->sent = instant_now();
+	if (kind == WATCH) {
+		pthread_mutex_lock(&s->mutex);
+		s->called = false;
+		pthread_mutex_unlock(&s->mutex);
+	}
+	return c;
+}
+
+/* What the library does not take it will not answer either. */
+static struct call *
+sent(struct call *c, int code)
+{
+	if (code != ZOK)
+		settle(c, code, NULL);
+	return c;
+}
+
+struct call *
+session_create(struct session *s, const char *path, const char *data, int mode, bool open)
+{
+	struct call *c = call_new(s, PLAIN);
+
+	return c ? sent(c, zoo_acreate2(s->zh, path, data, (int)strlen(data),
+			       open ? &ZOO_OPEN_ACL_UNSAFE : &ZOO_CREATOR_ALL_ACL, mode, on_text_stat, c))
+		 : NULL;
+}
+
+struct call *
+session_list(struct session *s, const char *path)
+{
+	struct call *c = call_new(s, PLAIN);
+
+	return c ? sent(c, zoo_aget_children(s->zh, path, 0, on_names, c)) : NULL;
+}
+
+struct call *
+session_get(struct session *s, const char *path)
+{
+	struct call *c = call_new(s, PLAIN);
+
+	return c ? sent(c, zoo_awget(s->zh, path, NULL, NULL, on_data, c)) : NULL;
+}
+
+struct call *
+session_watch(struct session *s, const char *path)
+{
+	struct call *c = call_new(s, WATCH);
+
+	return c ? sent(c, zoo_awget(s->zh, path, watch_event, s, on_data, c)) : NULL;
+}
+
+struct call *
+session_guard(struct session *s, const char *path, int version)
+{
+	struct call *c = call_new(s, GUARD);
+
+	if (!c)
+		return NULL;
+	c->version = version;
+	return sent(c, zoo_awget(s->zh, path, guard_event, s, on_data, c));
+}
+
+struct call *
+session_set(struct session *s, const char *path, const char *data, int version)
+{
+	struct call *c = call_new(s, PLAIN);
+
+	return c ? sent(c, zoo_aset(s->zh, path, data, (int)strlen(data), version, on_stat, c)) : NULL;
+}
+
+struct call *
+session_delete(struct session *s, const char *path)
+{
+	struct call *c = call_new(s, PLAIN);
+
+	return c ? sent(c, zoo_adelete(s->zh, path, -1, on_nothing, c)) : NULL;
+}
+
+struct call *
+session_sync(struct session *s, const char *path)
+{
+	struct call *c = call_new(s, PLAIN);
+
+	return c ? sent(c, zoo_async(s->zh, path, on_text, c)) : NULL;
+}
+
+bool
+session_was_called(struct session *s)
+{
+	bool called;
+
+	pthread_mutex_lock(&s->mutex);
+	called = s->called;
+	pthread_mutex_unlock(&s->mutex);
+	return called;
+}
+
+/* ---- answers ---- */
+
+/* What became of a request that says nothing about nodes. */
+static enum rc
+judge(struct session *s, int code, struct fault *f)
+{
+	switch (code) {
+	case ZCONNECTIONLOSS:
+	case ZOPERATIONTIMEOUT:
+	case ZCLOSING:
+	case ZSESSIONMOVED:
+		return fault_set(f, RC_AGAIN, "%s: connection lost: %s", s->where, last_complaint());
+	case ZSESSIONEXPIRED:
+	case ZINVALIDSTATE:
+		return fault_set(f, RC_LOST, "%s: the session has expired", s->where);
+	case ZAUTHFAILED:
+		return fault_set(f, RC_DENIED, "%s: authentication failed", s->where);
+	case ZNOAUTH:
+		return fault_set(f, RC_DENIED, "%s: no permission (whose ACL is on the lock's nodes? -O acl, user:password)",
+		    s->where);
+	case ZNOTREADONLY:
+		return fault_set(f, RC_AGAIN, "%s: the server is read-only, it has lost its quorum", s->where);
+	case ZSYSTEMERROR:
+	case ZMARSHALLINGERROR:
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	default:
+		return fault_set(f, RC_PROTOCOL, "%s answers: %s", s->where, zerror(code));
+	}
+}
+
+static bool
+is_done(struct call *c)
+{
+	bool done;
+
+	pthread_mutex_lock(&c->session->mutex);
+	done = c->done;
+	pthread_mutex_unlock(&c->session->mutex);
+	return done;
+}
+
+enum rc
+session_sleep(struct session *s, instant until, struct fault *f)
+{
+	switch (s->host->wait(s->host, s->bell, POLLIN, until)) {
+	case WOKE_STOP:
+		return fault_set(f, RC_STOP, "told to stop");
+	case WOKE_TIMEOUT:
+		return fault_set(f, RC_AGAIN, "%s: no answer in time", s->where);
+	case WOKE_READY:
+		silence(s->bell);
+	}
+	return RC_OK;
+}
+
+enum rc
+call_await(struct call *c, instant until, int *code, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	if (!c)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	while (rc == RC_OK && !is_done(c))
+		rc = session_sleep(c->session, until, f);
+	if (rc != RC_OK)
+		return rc;
+	*code = c->code;
+	return is_about_nodes(c->code) ? RC_OK : judge(c->session, c->code, f);
+}
+
+instant
+call_sent(const struct call *c)
+{
+	return c->sent;
+}
+
+const struct Stat *
+call_stat(const struct call *c)
+{
+	return &c->stat;
+}
+
+const char *
+call_text(const struct call *c)
+{
+	return c->text;
+}
+
+const char *const *
+call_names(const struct call *c, size_t *n)
+{
+	*n = c->nnames;
+	return (const char *const *)c->names;
+}
+
+void
+call_drop(struct call *c)
+{
+	bool last;
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->session->mutex);
+	last = --c->owners == 0;
+	pthread_mutex_unlock(&c->session->mutex);
+	if (last)
+		call_free(c);
+}
+
+/* ---- the session ---- */
+
+static int
+state_of(struct session *s)
+{
+	int state;
+
+	pthread_mutex_lock(&s->mutex);
+	state = s->state;
+	pthread_mutex_unlock(&s->mutex);
+	return state;
+}
+
+bool
+session_is_connected(struct session *s)
+{
+	return state_of(s) == ZOO_CONNECTED_STATE;
+}
+
+bool
+session_is_dead(struct session *s)
+{
+	return is_dead(state_of(s));
+}
+
+int64_t
+session_id(struct session *s)
+{
+	int64_t id;
+
+	pthread_mutex_lock(&s->mutex);
+	id = s->id;
+	pthread_mutex_unlock(&s->mutex);
+	return id;
+}
+
+/* When the newest request was sent of which the leader surely knew when one sent at `sent` reached it. */
+static instant
+known_to_leader(struct session *s, instant sent_at)
+{
+	for (size_t i = s->npasts; i > 0; i--)
+		if (s->pasts[i - 1].answered <= sent_at - CARRY(s->timeout))
+			return s->pasts[i - 1].sent;
+	return s->began; /* a session is begun by the leader itself */
+}
+
+int64_t
+session_lease(struct session *s, instant sent_at)
+{
+	int64_t left, steady;
+
+	pthread_mutex_lock(&s->mutex);
+	left = s->timeout - (sent_at - known_to_leader(s, sent_at));
+	steady = s->timeout - CARRY(s->timeout) - PACE(s->timeout);
+	pthread_mutex_unlock(&s->mutex);
+	return left < steady ? left : steady; /* never more than later renewals can keep up */
+}
+
+int64_t
+session_pace(struct session *s)
+{
+	int64_t pace;
+
+	pthread_mutex_lock(&s->mutex);
+	pace = PACE(s->timeout);
+	pthread_mutex_unlock(&s->mutex);
+	return pace;
+}
+
+enum rc
+session_await(struct session *s, instant until, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && !session_is_connected(s)) {
+		if (is_dead(state_of(s)))
+			return judge(s, state_of(s) == ZOO_AUTH_FAILED_STATE ? ZAUTHFAILED : ZSESSIONEXPIRED, f);
+		rc = session_sleep(s, until, f);
+		if (rc == RC_AGAIN)
+			fault_set(f, rc, "%s: %s", s->where, last_complaint());
+	}
+	return rc;
+}
+
+/* May block in DNS. */
+static void *
+initialise(void *ctx)
+{
+	struct session *s = ctx;
+	int timeout = s->asked / NS_PER_MS < TIMEOUT_MOST ? (int)(s->asked / NS_PER_MS) : TIMEOUT_MOST;
+	const struct ensemble *e = s->ensemble;
+	zhandle_t *zh;
+
+	if (e->tls)
+		zh = zookeeper_init_ssl(e->hosts, e->tls_files, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV);
+	else
+		zh = zookeeper_init2(e->hosts, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV, hear_log);
+	if (zh && *e->login)
+		zoo_add_auth(zh, "digest", e->login, (int)strlen(e->login), NULL, NULL);
+	pthread_mutex_lock(&s->mutex);
+	s->zh = zh;
+	s->init_error = zh ? 0 : errno;
+	s->initialised = true;
+	ring(s->bell);
+	pthread_mutex_unlock(&s->mutex);
+	return NULL;
+}
+
+static bool
+is_initialised(struct session *s)
+{
+	bool yes;
+
+	pthread_mutex_lock(&s->mutex);
+	yes = s->initialised;
+	pthread_mutex_unlock(&s->mutex);
+	return yes;
+}
+
+/* Host names are looked up beside us: it can take longer than anybody wants to wait. */
+static enum rc
+start_library(struct session *s, instant until, struct fault *f)
+{
+	pthread_t thread;
+	enum rc rc = RC_OK;
+
+	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	if (!s->ensemble->named)
+		initialise(s);
+	else if (pthread_create(&thread, NULL, initialise, s) == 0)
+		pthread_detach(thread);
+	else
+		return fault_set(f, RC_SYSTEM, "cannot start a thread");
+	while (rc == RC_OK && !is_initialised(s))
+		rc = session_sleep(s, until, f);
+	if (rc == RC_AGAIN)
+		return fault_set(f, rc, "%s: its name was not resolved in time", s->where);
+	if (rc == RC_OK && !s->zh)
+		return fault_set(f, RC_AGAIN, "%s: %s", s->where,
+		    s->init_error == EINVAL || s->init_error == ENOENT ? "unknown host" : strerror(s->init_error));
+	return rc;
+}
+
+static struct session *
+session_new(struct host *host, const char *where, const struct ensemble *e, int64_t timeout)
+{
+	struct session *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return NULL;
+	*s = (struct session){.host = host, .where = where, .ensemble = e, .asked = timeout};
+	s->began = instant_now();
+	s->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&s->mutex, NULL);
+	host->alert = s->alarm;
+	return s;
+}
+
+/* A timeout that nobody asked for and no server should give is not believed. */
+static enum rc
+check_timeout(struct session *s, struct fault *f)
+{
+	if (s->timeout <= 0)
+		return fault_set(f, RC_PROTOCOL, "%s gives sessions that last no time", s->where);
+	if (s->timeout > 10 * s->asked)
+		s->timeout = s->asked;
+	return RC_OK;
+}
+
+enum rc
+session_begin(struct session **ret, struct host *host, const char *where, const struct ensemble *e, int64_t timeout,
+    instant until, struct fault *f)
+{
+	struct session *s;
+	enum rc rc;
+
+	if (e->tls && !zookeeper_init_ssl)
+		return fault_set(f, RC_CONFIG, "this libzookeeper has no TLS: use zk:// through stunnel or another tunnel");
+	s = session_new(host, where, e, timeout);
+	if (!s || s->bell < 0 || s->alarm < 0)
+		rc = fault_set(f, RC_SYSTEM, "cannot open an eventfd: %s", strerror(errno));
+	else
+		rc = start_library(s, until, f);
+	if (rc == RC_OK)
+		rc = session_await(s, until, f);
+	if (rc == RC_OK)
+		rc = check_timeout(s, f);
+	if (rc == RC_OK)
+		*ret = s;
+	else
+		session_end(s);
+	return rc == RC_LOST ? RC_AGAIN : rc;
+}
+
+void
+session_end(struct session *s)
+{
+	if (!s)
+		return;
+	s->host->alert = -1;
+	if (!is_initialised(s) && s->ensemble->named)
+		return; /* DNS still has it: left to the end of the process, which is near */
+	if (s->zh)
+		zookeeper_close(s->zh);
+	close(s->bell);
+	close(s->alarm);
+	pthread_mutex_destroy(&s->mutex);
+	free(s);
+}

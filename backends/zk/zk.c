@@ -1,0 +1,773 @@
+/*
+ * zk.c - locks in ZooKeeper, in the layout of Curator's InterProcessMutex.
+ *
+ *  1. A lock is a directory, <chroot>/<encoded key> or -O path.  Whoever wants
+ *     it makes an ephemeral sequential child `_c_<uuid>-lock-<number>`; the one
+ *     that stands first (queue.h) has it.  Java services that use Curator on the
+ *     same path exclude us and are excluded.
+ *  2. An uncontended acquire is two requests sent back to back, create and
+ *     list; a release is one, delete.  The token is the node's czxid, which comes
+ *     with the answer to create.
+ *  3. A waiter watches the one node ahead of it, so a release wakes one.  It
+ *     then lists anew, for the node may have been a waiter's that gave up, and
+ *     in the same breath writes its own node: that earns the lease.  Who is next
+ *     in line also asks often, for its lease is counted from what the leader
+ *     knows of it (session.h).
+ *  4. The lease is the session.  It is renewed by writing our own node, which
+ *     the quorum must agree to: a follower that is cut off from its leader goes
+ *     on answering pings and reads while the leader gives the lock away.
+ *     Another version than the one we wrote means that somebody else wrote to
+ *     our node: it is read before anything is decided.  "__REVOKE__" is Curator's
+ *     request to give the lock up.
+ *  5. A create whose answer got lost may have happened: we look for our uuid.
+ *     What another session of ours has left is deleted, never adopted.
+ *  6. The session's end is the lock's; a lost node or session is never made
+ *     again while the command runs.
+ */
+#include "backends/backend.h"
+
+#include "backends/encode.h"
+#include "backends/setting.h"
+#include "ensemble.h"
+#include "queue.h"
+#include "session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONNECT_PATIENCE (5 * NS_PER_S) /* for a session, unless -O connect-timeout */
+#define CONNECT_LEAST NS_PER_S		/* even if --wait is shorter, a server may take so long */
+#define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue */
+
+enum {
+	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
+	NAME_BYTES = 256, /* of a child; ours has 60 */
+	NODE_BYTES = DIR_BYTES + NAME_BYTES,
+};
+
+struct zk {
+	struct lock base;
+	const struct want *want;
+	struct ensemble ensemble;
+	char where[WHERE_BYTES];
+	char dir[DIR_BYTES];
+	char prefix[64]; /* of our node's name */
+	bool open_acl;
+	int64_t connect_patience;
+
+	struct session *session; /* NULL: none yet, or it has ended */
+	char node[NODE_BYTES];	 /* ours, with its path; "" if there is none that we know of */
+	bool asked;		 /* there may be one that we do not know of */
+	uint64_t token;
+	int version;	   /* of what we last wrote */
+	int64_t born;	   /* when our node was made, by the server's clock, */
+	instant born_here; /* and by ours */
+	char data[RECORD_BYTES + 1];
+	bool held;
+	bool revoked; /* we were asked to give it up, and have not yet said so */
+};
+
+const struct backend zk_backend;
+
+static struct zk *
+zk_of(struct lock *l)
+{
+	return (struct zk *)l;
+}
+
+/* ---- open ---- */
+
+static enum rc
+read_acl(struct zk *z, const char *value, struct fault *f)
+{
+	z->open_acl = strcmp(value, "open") == 0;
+	if (z->open_acl || strcmp(value, "creator") == 0)
+		return RC_OK;
+	return fault_set(f, RC_USAGE, "-O acl is creator or open");
+}
+
+static enum rc
+read_path(struct zk *z, const char *value, struct fault *f)
+{
+	if (!ensemble_is_path(value) || strlen(value) >= sizeof z->dir)
+		return fault_set(f, RC_USAGE, "-O path must be absolute (/a/b, without empty parts, '.' or '..', and not "
+				 "below /zookeeper)");
+	snprintf(z->dir, sizeof z->dir, "%s", value);
+	return RC_OK;
+}
+
+static enum rc
+read_login(struct zk *z, const char *file, struct fault *f)
+{
+	enum rc rc = setting_secret("auth-file", file, z->ensemble.login, sizeof z->ensemble.login, f);
+
+	if (rc == RC_OK && !strchr(z->ensemble.login, ':'))
+		rc = fault_set(f, RC_CONFIG, "auth-file %s must have one line user:password", file);
+	return rc;
+}
+
+static enum rc
+read_setting(struct zk *z, const struct setting *s, struct fault *f)
+{
+	if (strcmp(s->name, "path") == 0)
+		return read_path(z, s->value, f);
+	if (strcmp(s->name, "auth-file") == 0)
+		return read_login(z, s->value, f);
+	if (strcmp(s->name, "acl") == 0)
+		return read_acl(z, s->value, f);
+	if (strcmp(s->name, "connect-timeout") == 0)
+		return setting_patience(s->value, &z->connect_patience, f);
+	if (strcmp(s->name, "tls-files") == 0) {
+		z->ensemble.tls_files = s->value;
+		return RC_OK;
+	}
+	if (strcmp(s->name, "sasl") == 0)
+		return fault_set(f, RC_CONFIG, "this libzookeeper has no SASL: use user:password (digest)");
+	return fault_set(f, RC_USAGE, "the zk backend has no setting '%s' (there are %s)", s->name, zk_backend.settings);
+}
+
+/* Ours are found by the owner, written as the uuid that Curator puts there. */
+static void
+name_nodes(struct zk *z)
+{
+	const char *o = z->want->owner;
+	char key[ENCODED_BYTES];
+
+	snprintf(z->prefix, sizeof z->prefix, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-lock-", o, o + 8, o + 12, o + 16, o + 20);
+	if (*z->dir)
+		return;
+	key_encode(key, sizeof key, z->want->keys[0]);
+	/* The one name that ZooKeeper keeps to itself. */
+	snprintf(z->dir, sizeof z->dir, "%s/%s", z->ensemble.chroot,
+	    !*z->ensemble.chroot && strcmp(key, "zookeeper") == 0 ? "%7Aookeeper" : key);
+}
+
+static void
+zk_close(struct lock *l)
+{
+	struct zk *z = zk_of(l);
+
+	if (!z)
+		return;
+	session_end(z->session);
+	explicit_bzero(&z->ensemble, sizeof z->ensemble);
+	free(z);
+}
+
+static enum rc
+zk_open(struct lock **ret, struct host *host, const struct want *want, struct fault *f)
+{
+	struct zk *z = calloc(1, sizeof *z);
+	enum rc rc;
+
+	if (!z)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	z->base = (struct lock){.ops = &zk_backend, .host = host, .where = z->where};
+	z->want = want;
+	z->connect_patience = CONNECT_PATIENCE;
+	rc = ensemble_parse(&z->ensemble, want->url, f);
+	z->open_acl = !*z->ensemble.login;
+	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++) {
+		rc = read_setting(z, &want->settings[i], f);
+		if (strcmp(want->settings[i].name, "auth-file") == 0)
+			z->open_acl = false;
+	}
+	if (rc == RC_OK && !z->open_acl && !*z->ensemble.login)
+		rc = fault_set(f, RC_USAGE, "-O acl=creator needs a creator: user:password in the URL, or -O auth-file=FILE");
+	if (rc != RC_OK) {
+		zk_close(&z->base);
+		return rc;
+	}
+	ensemble_print(&z->ensemble, z->where, sizeof z->where);
+	name_nodes(z);
+	memcpy(z->data, want->record, strlen(want->record) + 1);
+	*ret = &z->base;
+	return RC_OK;
+}
+
+/* ---- directories ---- */
+
+/* Makes one of them; ZNODEEXISTS is as good as ZOK. */
+static enum rc
+make_one(struct zk *z, const char *path, instant until, int *code, struct fault *f)
+{
+	bool last = strcmp(path, z->dir) == 0;
+	enum rc rc = RC_OK;
+
+	/* The lock's own is to go when nobody uses it any more. */
+	for (int mode = last ? ZOO_CONTAINER : ZOO_PERSISTENT;; mode = ZOO_PERSISTENT) {
+		struct call *c = session_create(z->session, path, "", mode, z->open_acl);
+
+		rc = call_await(c, until, code, f);
+		call_drop(c);
+		if (rc != RC_OK || *code != ZUNIMPLEMENTED || mode == ZOO_PERSISTENT)
+			return rc;
+	}
+}
+
+/* Makes the lock's directory and what is missing above it, from below, for we may have no rights up there. */
+static enum rc
+make_directory(struct zk *z, instant until, struct fault *f)
+{
+	char path[DIR_BYTES];
+	size_t length = strlen(z->dir), end = length;
+	int code = ZNONODE;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && instant_now() < until) {
+		snprintf(path, sizeof path, "%.*s", (int)end, z->dir);
+		rc = make_one(z, path, until, &code, f);
+		if (rc != RC_OK)
+			return rc;
+		if (code == ZNOCHILDRENFOREPHEMERALS)
+			return fault_set(f, RC_PROTOCOL, "%s: a part of %s is an ephemeral node", z->where, z->dir);
+		if (code != ZNONODE && end == length)
+			return RC_OK;
+		if (code != ZNONODE)
+			end += 1 + strcspn(z->dir + end + 1, "/");
+		else if (end > 1)
+			end = (const char *)memrchr(z->dir, '/', end) - z->dir;
+		if (end == 0)
+			return fault_set(f, RC_PROTOCOL, "%s has no root", z->where);
+	}
+	return rc == RC_OK ? fault_set(f, RC_AGAIN, "%s: %s vanishes as fast as it is made", z->where, z->dir) : rc;
+}
+
+/* ---- our node ---- */
+
+static void
+forget_node(struct zk *z)
+{
+	z->node[0] = '\0';
+	z->version = 0;
+}
+
+static void
+adopt_node(struct zk *z, const char *path, const struct Stat *stat)
+{
+	snprintf(z->node, sizeof z->node, "%s", path);
+	z->token = (uint64_t)stat->czxid;
+	z->version = stat->version;
+	z->born = stat->ctime * NS_PER_MS;
+	z->born_here = instant_now();
+}
+
+static enum rc
+delete_node(struct zk *z, const char *path, instant until, int *code, struct fault *f)
+{
+	struct call *c = session_delete(z->session, path);
+	enum rc rc = call_await(c, until, code, f);
+
+	call_drop(c);
+	return rc;
+}
+
+/* A node with our uuid: this session's is adopted, an older one's deleted. */
+static enum rc
+claim_node(struct zk *z, const char *name, instant until, struct fault *f)
+{
+	char path[NODE_BYTES];
+	struct call *c;
+	int code;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", z->dir, name);
+	c = session_get(z->session, path);
+	rc = call_await(c, until, &code, f);
+	if (rc == RC_OK && code == ZOK && call_stat(c)->ephemeralOwner == session_id(z->session) && !*z->node)
+		adopt_node(z, path, call_stat(c));
+	else if (rc == RC_OK && code == ZOK)
+		rc = delete_node(z, path, until, &code, f);
+	call_drop(c);
+	return rc;
+}
+
+/* Did a create whose answer we have not got happen?  Then z->node is set. */
+static enum rc
+find_node(struct zk *z, instant until, struct fault *f)
+{
+	struct call *sync, *list = NULL;
+	const char *const *names;
+	size_t n = 0;
+	int code = ZOK;
+	enum rc rc = session_await(z->session, until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	sync = session_sync(z->session, z->dir);
+	list = session_list(z->session, z->dir);
+	rc = call_await(sync, until, &code, f);
+	if (rc == RC_OK)
+		rc = call_await(list, until, &code, f);
+	names = rc == RC_OK ? call_names(list, &n) : NULL;
+	for (size_t i = 0; rc == RC_OK && i < n; i++)
+		if (strncmp(names[i], z->prefix, strlen(z->prefix)) == 0 && strlen(names[i]) < NAME_BYTES)
+			rc = claim_node(z, names[i], until, f);
+	call_drop(sync);
+	call_drop(list);
+	if (rc == RC_OK)
+		z->asked = *z->node != '\0';
+	return rc;
+}
+
+/* ---- acquire ---- */
+
+/* What is left of a lease that a write has earned which was sent at `sent`. */
+static void
+set_lease(struct zk *z, struct grant *g, instant sent)
+{
+	g->sent = sent;
+	g->lease = session_lease(z->session, sent);
+	g->pace = session_pace(z->session);
+}
+
+static enum rc
+connect_session(struct zk *z, instant until, struct fault *f)
+{
+	if (z->session)
+		return session_await(z->session, until, f);
+	return session_begin(&z->session, z->base.host, z->where, &z->ensemble, z->want->ttl, until, f);
+}
+
+/* The session is no more, and with it our node. */
+static void
+leave_session(struct zk *z)
+{
+	session_end(z->session);
+	z->session = NULL;
+	forget_node(z);
+	z->asked = false;
+}
+
+/* Makes our node; *list is the queue right after that.  RC_OK with *code ZNONODE: there is no directory. */
+static enum rc
+create_node(struct zk *z, struct grant *g, struct call **list, instant until, int *code, struct fault *f)
+{
+	char path[NODE_BYTES];
+	struct call *create;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", z->dir, z->prefix);
+	create = session_create(z->session, path, z->want->record, ZOO_EPHEMERAL_SEQUENTIAL, z->open_acl);
+	*list = session_list(z->session, z->dir);
+	z->asked = true;
+	rc = call_await(create, until, code, f);
+	if (rc == RC_OK && *code == ZOK) {
+		adopt_node(z, call_text(create), call_stat(create));
+		set_lease(z, g, call_sent(create));
+	}
+	if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS)
+		rc = fault_set(f, RC_PROTOCOL, "%s: %s is an ephemeral node, no lock", z->where, z->dir);
+	call_drop(create);
+	return rc;
+}
+
+/* Joins the queue.  g->sent is set if the answer to our own create came, which earned a lease. */
+static enum rc
+enter(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
+{
+	int code;
+	enum rc rc;
+
+	for (;;) {
+		rc = create_node(z, g, list, until, &code, f);
+		if (rc == RC_AGAIN && instant_now() < until)
+			rc = find_node(z, until, f);
+		if (rc != RC_OK || *z->node)
+			return rc;
+		call_drop(*list);
+		*list = NULL;
+		if (code == ZNONODE)
+			rc = make_directory(z, until, f);
+		if (rc != RC_OK)
+			return rc;
+	}
+}
+
+/* Our place in a list of the queue. */
+static enum rc
+find_place(struct zk *z, struct call *list, struct place *ret, instant until, struct fault *f)
+{
+	const char *const *names;
+	size_t n;
+	int code;
+	enum rc rc = call_await(list, until, &code, f);
+
+	if (rc != RC_OK)
+		return rc;
+	names = call_names(list, &n);
+	queue_look(ret, names, code == ZOK ? n : 0, strrchr(z->node, '/') + 1);
+	if (ret->stranger)
+		return fault_set(f, RC_PROTOCOL, "%s: %s is in use as a lock of another kind (%.80s)", z->where, z->dir,
+		    ret->stranger);
+	if (ret->wrapped)
+		return fault_set(f, RC_CONFIG,
+		    "%s: %s has been used two thousand million times, its numbers are negative now: delete it when nobody uses it",
+		    z->where, z->dir);
+	if (!ret->found)
+		return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where);
+	return RC_OK;
+}
+
+/*
+ * What is shown of the first node's holder.  Its node is as old as its wish; that
+ * is how long it has had the lock, unless it had to wait: then its record ends
+ * with a blank, and how long is not known.
+ */
+static void
+see_holder(struct zk *z, const struct call *first, size_t before)
+{
+	const char *text = call_text(first);
+	size_t n = strlen(text);
+	int64_t born = call_stat(first)->ctime * NS_PER_MS;
+
+	z->base.host->seen.position = before;
+	z->base.host->seen.held = -1;
+	if (n && text[n - 1] == '}' && instant_now() - z->born_here + z->born > born)
+		z->base.host->seen.held = instant_now() - z->born_here + z->born - born;
+	snprintf(z->base.host->seen.holder, sizeof z->base.host->seen.holder, "%s", text);
+}
+
+/* Reads the node ahead of us, to be told of its end, and the first one.  *gone: it has ended already. */
+static enum rc
+watch_ahead(struct zk *z, const struct place *p, bool *gone, struct fault *f)
+{
+	instant until = instant_now() + ASK_PATIENCE;
+	char path[NODE_BYTES];
+	struct call *ahead, *first = NULL;
+	int code = ZOK, first_code = ZNONODE;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", z->dir, p->ahead);
+	ahead = session_watch(z->session, path);
+	if (strcmp(p->ahead, p->first) != 0) {
+		snprintf(path, sizeof path, "%s/%s", z->dir, p->first);
+		first = session_get(z->session, path);
+	}
+	rc = call_await(ahead, until, &code, f);
+	if (rc == RC_OK && first)
+		rc = call_await(first, until, &first_code, f);
+	if (rc == RC_OK && first && first_code == ZOK)
+		see_holder(z, first, p->before);
+	else if (rc == RC_OK && !first && code == ZOK)
+		see_holder(z, ahead, p->before);
+	*gone = code == ZNONODE;
+	call_drop(ahead);
+	call_drop(first);
+	return rc;
+}
+
+/* RC_OK: we are called, or it is `beat`.  RC_BUSY: `until` has come. */
+static enum rc
+await_call(struct zk *z, instant beat, instant until, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && !session_was_called(z->session) && instant_now() < beat) {
+		if (instant_now() >= until)
+			return fault_set(f, RC_BUSY, "%s: still held", z->where);
+		if (!session_is_connected(z->session))
+			return fault_set(f, RC_AGAIN, "%s: connection lost", z->where);
+		rc = session_sleep(z->session, instant_first(beat, until), f);
+		if (rc == RC_AGAIN)
+			rc = RC_OK; /* it was only the time */
+	}
+	return rc;
+}
+
+/* Lets the leader hear of us, and us of an end of our node. */
+static enum rc
+show_life(struct zk *z, struct fault *f)
+{
+	struct call *c = session_get(z->session, z->node);
+	int code;
+	enum rc rc = call_await(c, instant_now() + ASK_PATIENCE, &code, f);
+
+	call_drop(c);
+	return rc == RC_OK && code != ZOK ? fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where) : rc;
+}
+
+/* Returns when there is reason to list the queue anew: the node ahead is gone, or some time has passed. */
+static enum rc
+await_turn(struct zk *z, const struct place *p, instant until, struct fault *f)
+{
+	int64_t pace = session_pace(z->session);
+	bool gone;
+	enum rc rc = watch_ahead(z, p, &gone, f);
+
+	if (rc != RC_OK || gone)
+		return rc;
+	if (p->before > 1)
+		return await_call(z, instant_now() + 4 * pace, until, f);
+	while (rc == RC_OK && !session_was_called(z->session)) {
+		rc = await_call(z, instant_now() + pace, until, f);
+		if (rc == RC_OK && !session_was_called(z->session))
+			rc = show_life(z, f);
+	}
+	return rc;
+}
+
+static struct call *
+write_node(struct zk *z)
+{
+	return session_set(z->session, z->node, z->data, z->version);
+}
+
+/* Somebody else has written to our node: reads what, and from which version we go on. */
+static enum rc
+read_own(struct zk *z, struct call *c, instant until, struct fault *f)
+{
+	int code;
+	enum rc rc = call_await(c, until, &code, f);
+
+	if (rc == RC_OK && code != ZOK)
+		return fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
+	if (rc == RC_OK) {
+		z->version = call_stat(c)->version;
+		z->revoked = z->revoked || strcmp(call_text(c), "__REVOKE__") == 0;
+	}
+	return rc;
+}
+
+/*
+ * Earns the lease by writing our node; `set` is the first attempt at that.  What
+ * the leader has not heard of for too long would be too short a lease: then once more.
+ */
+static enum rc
+confirm(struct zk *z, struct call *set, struct grant *g, struct fault *f)
+{
+	instant until = instant_now() + ASK_PATIENCE + z->want->ttl;
+	enum rc rc = RC_OK;
+	int code;
+
+	for (;; set = write_node(z)) {
+		rc = call_await(set, until, &code, f);
+		if (rc == RC_OK && code == ZOK) {
+			z->version = call_stat(set)->version;
+			set_lease(z, g, call_sent(set));
+		} else if (rc == RC_OK) {
+			struct call *own = session_get(z->session, z->node);
+
+			rc = read_own(z, own, until, f);
+			call_drop(own);
+		}
+		call_drop(set);
+		if (rc != RC_OK || g->lease > 4 * g->pace)
+			return rc;
+		if (z->base.host->wait(z->base.host, -1, 0, instant_now() + session_pace(z->session)) == WOKE_STOP)
+			return RC_STOP;
+	}
+}
+
+/* We are in the queue, which `list` shows: waits for our turn. */
+static enum rc
+wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, struct fault *f)
+{
+	struct call *set = NULL;
+	struct place p;
+	bool gone, next;
+	enum rc rc;
+
+	for (;;) {
+		rc = find_place(z, list, &p, instant_now() + ASK_PATIENCE, f);
+		if (rc != RC_OK || p.before == 0)
+			break;
+		call_drop(set);
+		set = NULL;
+		if (until == 0) {
+			rc = watch_ahead(z, &p, &gone, f);
+			rc = rc == RC_OK ? fault_set(f, RC_BUSY, "%s: held", z->where) : rc;
+			break;
+		}
+		z->data[strlen(z->want->record)] = ' ';
+		rc = await_turn(z, &p, until, f);
+		if (rc != RC_OK)
+			break;
+		next = p.before == 1;
+		call_drop(list);
+		list = session_list(z->session, z->dir);
+		if (next)
+			set = write_node(z);
+	}
+	call_drop(list);
+	if (rc != RC_OK || (g->lease && !set)) {
+		call_drop(set);
+		return rc;
+	}
+	return confirm(z, set ? set : write_node(z), g, f);
+}
+
+/* Into the queue, from wherever we are: no session, no node, or all of that. */
+static enum rc
+come(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
+{
+	enum rc rc = connect_session(z, until, f);
+
+	*list = NULL;
+	if (rc == RC_OK && !*z->node && z->asked)
+		rc = find_node(z, until, f);
+	if (rc == RC_OK && !*z->node)
+		return enter(z, g, list, until, f);
+	if (rc == RC_OK)
+		*list = session_list(z->session, z->dir);
+	return rc;
+}
+
+/* While queued, a server may be away for as long as the lease; a session that has ended costs the place. */
+static enum rc
+come_back(struct zk *z, enum rc rc, struct grant *g, struct call **list, instant until, struct fault *f)
+{
+	instant patience = instant_first(until, instant_after(instant_now(), z->want->ttl));
+
+	*g = (struct grant){.anchor = -1};
+	while ((rc == RC_LOST || rc == RC_AGAIN) && instant_now() < patience) {
+		struct fault dead;
+
+		if (z->session && session_await(z->session, 0, &dead) == RC_LOST)
+			leave_session(z);
+		else if (rc == RC_LOST)
+			forget_node(z);
+		rc = come(z, g, list, patience, f);
+		if (rc != RC_OK) {
+			call_drop(*list);
+			*list = NULL;
+		}
+	}
+	return rc;
+}
+
+static enum rc
+zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
+{
+	struct zk *z = zk_of(l);
+	instant now = instant_now(), patience = now + z->connect_patience;
+	struct grant g = {.anchor = -1};
+	struct call *list;
+	enum rc rc;
+
+	if (until)
+		patience = instant_first(patience, until > now + CONNECT_LEAST ? until : now + CONNECT_LEAST);
+	rc = come(z, &g, &list, patience, f);
+	if (rc != RC_OK)
+		call_drop(list);
+	while (rc == RC_OK) {
+		rc = wait_in_queue(z, list, until, &g, f);
+		if (rc == RC_OK)
+			break;
+		rc = come_back(z, rc, &g, &list, until, f);
+	}
+	if (rc != RC_OK)
+		return rc == RC_LOST ? RC_AGAIN : rc;
+	z->held = true;
+	g.tokens[0] = z->token;
+	*ret = g;
+	call_drop(session_guard(z->session, z->node, z->version)); /* its answer is awaited by nobody */
+	return RC_OK;
+}
+
+/* ---- renew and release ---- */
+
+/* One write, and right behind it a look at what is there then. */
+static enum rc
+write_and_look(struct zk *z, instant until, struct grant *g, bool *written, struct fault *f)
+{
+	struct call *set = write_node(z), *look = session_guard(z->session, z->node, z->version + 1);
+	int code;
+	enum rc rc = call_await(set, until, &code, f);
+
+	*written = rc == RC_OK && code == ZOK;
+	if (*written) {
+		struct fault unheard;
+
+		z->version = call_stat(set)->version;
+		set_lease(z, g, call_sent(set));
+		call_await(look, until, &code, &unheard); /* if another wrote since, it alerts the house */
+	} else if (rc == RC_OK && code == ZNONODE) {
+		rc = fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
+	} else if (rc == RC_OK) {
+		rc = read_own(z, look, until, f);
+	}
+	call_drop(set);
+	call_drop(look);
+	return rc;
+}
+
+static enum rc
+zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+{
+	struct zk *z = zk_of(l);
+	bool written = false;
+	enum rc rc;
+
+	do {
+		rc = write_and_look(z, until, g, &written, f);
+	} while (rc == RC_OK && !written && instant_now() < until);
+	if (rc == RC_OK && !written)
+		return fault_set(f, RC_AGAIN, "%s: somebody writes to our node all the time", z->where);
+	if (rc == RC_OK && z->revoked) {
+		z->revoked = false;
+		return fault_set(f, RC_REVOKED, "%s: __REVOKE__ was written to our node", z->where);
+	}
+	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
+		return rc;
+	return session_is_dead(z->session) ? RC_LOST : RC_AGAIN;
+}
+
+/* Our node, whichever it is, is to go. */
+static enum rc
+remove_node(struct zk *z, instant until, struct fault *f)
+{
+	bool repeated = false;
+	int code = ZOK;
+	enum rc rc;
+
+	for (;;) {
+		rc = session_await(z->session, until, f);
+		if (rc == RC_OK && !*z->node)
+			rc = find_node(z, until, f);
+		if (rc == RC_OK && !*z->node)
+			return RC_OK;
+		if (rc == RC_OK)
+			rc = delete_node(z, z->node, until, &code, f);
+		if (rc != RC_AGAIN || instant_now() >= until)
+			break;
+		repeated = true;
+	}
+	if (rc == RC_OK && code == ZNONODE && repeated)
+		return fault_set(f, RC_AGAIN, "%s: connection lost before it answered", z->where);
+	if (rc == RC_OK && code == ZNONODE)
+		return fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
+	return rc;
+}
+
+static enum rc
+zk_release(struct lock *l, instant until, struct fault *f)
+{
+	struct zk *z = zk_of(l);
+	enum rc rc;
+
+	if (!z->session || !z->asked)
+		return RC_OK;
+	rc = remove_node(z, until, f);
+	if (rc == RC_LOST && !z->held)
+		rc = RC_OK;
+	if (rc == RC_OK || rc == RC_LOST) {
+		z->asked = z->held = false;
+		forget_node(z);
+	}
+	return rc;
+}
+
+const struct backend zk_backend = {
+    .name = "zk",
+    .schemes = "zk zks ",
+    .settings = "path, auth-file, acl, tls-files, connect-timeout",
+    .url_help = "zk://[user:password@]host[:port],.../chroot",
+    .caps = CAP_FAIR,
+    .open = zk_open,
+    .acquire = zk_acquire,
+    .renew = zk_renew,
+    .release = zk_release,
+    .close = zk_close,
+};
