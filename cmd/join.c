@@ -234,6 +234,7 @@ ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct 
 	g->tokens[0] = j->answer.offer.token;
 	g->sent = j->answer.offer.sent;
 	g->lease = j->answer.offer.lease;
+	g->pace = j->answer.offer.pace;
 	g->anchor = -1;
 	return RC_OK;
 }

@@ -52,7 +52,7 @@ struct join_offer {
 	bool ours;
 	uint64_t token;
 	instant sent;
-	int64_t lease;
+	int64_t lease, pace;
 };
 
 /*

@@ -318,6 +318,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .token = k->grant.tokens[0],
 	    .sent = k->keep.sent,
 	    .lease = k->keep.lease,
+	    .pace = k->keep.pace,
 	};
 	int grown = join_serve(&k->joins, set, k->plan, &k->want, &offer);
 

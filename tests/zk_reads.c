@@ -7,6 +7,5 @@
 #include "backends/zk/session.h"
 
 #define session_set(session, path, data, version) session_get(session, path)
-#define session_guard(session, path, version) session_get(session, path)
 
 #include "backends/zk/zk.c"

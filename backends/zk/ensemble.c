@@ -1,4 +1,4 @@
-/* address.c - see ensemble.h. */
+/* ensemble.c - see ensemble.h. */
 #include "ensemble.h"
 
 #include "backends/encode.h"

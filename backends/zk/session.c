@@ -15,7 +15,7 @@
 #define PACE(t) ((t) / 12)
 #define TIMEOUT_MOST (INT_MAX / 4) /* ms; the library multiplies it */
 
-enum { PASTS = 24, TEXT_BYTES = RECORD_BYTES };
+enum { PASTS = 24, TEXT_BYTES = 4096 /* a node's path, or a record */ };
 
 /* One request that was answered. */
 struct past {
@@ -25,7 +25,7 @@ struct past {
 struct session {
 	struct host *host;
 	const char *where;
-	const struct ensemble *ensemble;
+	struct ensemble ensemble; /* a copy: a lookup of names may outlive everything else */
 	int64_t asked; /* the timeout we wished for */
 	instant began; /* just before the session was asked for */
 	int bell;      /* rung for whoever waits in a call */
@@ -50,7 +50,6 @@ struct call {
 	int owners;
 	bool done;
 	int code;
-	int version; /* GUARD: what we expect to find */
 	instant sent;
 	struct Stat stat;
 	char text[TEXT_BYTES];
@@ -161,7 +160,7 @@ watch_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 	ring(s->bell);
 }
 
-/* About our own node; our own writes bring it too, and the guard's answer silences it then. */
+/* About our own node. */
 static void
 guard_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 {
@@ -214,9 +213,7 @@ settle(struct call *c, int code, const struct Stat *stat)
 	c->done = true;
 	if (is_about_nodes(code))
 		remember(s, c->sent, instant_now());
-	if (c->kind == GUARD && code == ZOK && c->stat.version == c->version)
-		silence(s->alarm);
-	else if (c->kind == GUARD)
+	if (c->kind == GUARD && code == ZNONODE)
 		ring(s->alarm);
 	last = --c->owners == 0;
 	ring(s->bell);
@@ -352,18 +349,15 @@ session_watch(struct session *s, const char *path)
 {
 	struct call *c = call_new(s, WATCH);
 
-	return c ? sent(c, zoo_awget(s->zh, path, watch_event, s, on_data, c)) : NULL;
+	return c ? sent(c, zoo_awget_children(s->zh, path, watch_event, s, on_names, c)) : NULL;
 }
 
 struct call *
-session_guard(struct session *s, const char *path, int version)
+session_guard(struct session *s, const char *path)
 {
 	struct call *c = call_new(s, GUARD);
 
-	if (!c)
-		return NULL;
-	c->version = version;
-	return sent(c, zoo_awget(s->zh, path, guard_event, s, on_data, c));
+	return c ? sent(c, zoo_awget_children(s->zh, path, guard_event, s, on_names, c)) : NULL;
 }
 
 struct call *
@@ -375,11 +369,11 @@ session_set(struct session *s, const char *path, const char *data, int version)
 }
 
 struct call *
-session_delete(struct session *s, const char *path)
+session_delete(struct session *s, const char *path, int version)
 {
 	struct call *c = call_new(s, PLAIN);
 
-	return c ? sent(c, zoo_adelete(s->zh, path, -1, on_nothing, c)) : NULL;
+	return c ? sent(c, zoo_adelete(s->zh, path, version, on_nothing, c)) : NULL;
 }
 
 struct call *
@@ -535,6 +529,12 @@ session_is_dead(struct session *s)
 	return is_dead(state_of(s));
 }
 
+void
+session_heed_alarm(struct session *s)
+{
+	silence(s->alarm);
+}
+
 int64_t
 session_id(struct session *s)
 {
@@ -600,7 +600,7 @@ initialise(void *ctx)
 {
 	struct session *s = ctx;
 	int timeout = s->asked / NS_PER_MS < TIMEOUT_MOST ? (int)(s->asked / NS_PER_MS) : TIMEOUT_MOST;
-	const struct ensemble *e = s->ensemble;
+	const struct ensemble *e = &s->ensemble;
 	zhandle_t *zh;
 
 	if (e->tls)
@@ -629,6 +629,17 @@ is_initialised(struct session *s)
 	return yes;
 }
 
+/* Why the library would not begin. */
+static enum rc
+judge_init(struct session *s, struct fault *f)
+{
+	if (s->init_error == EMFILE || s->init_error == ENFILE || s->init_error == ENOMEM)
+		return fault_set(f, RC_SYSTEM, "%s", strerror(s->init_error));
+	if (s->init_error == EINVAL || s->init_error == ENOENT)
+		return fault_set(f, RC_AGAIN, "%s: unknown host", s->where);
+	return fault_set(f, RC_AGAIN, "%s: %s", s->where, strerror(s->init_error));
+}
+
 /* Host names are looked up beside us: it can take longer than anybody wants to wait. */
 static enum rc
 start_library(struct session *s, instant until, struct fault *f)
@@ -636,8 +647,9 @@ start_library(struct session *s, instant until, struct fault *f)
 	pthread_t thread;
 	enum rc rc = RC_OK;
 
+	complaint.error = 0;
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	if (!s->ensemble->named)
+	if (!s->ensemble.named)
 		initialise(s);
 	else if (pthread_create(&thread, NULL, initialise, s) == 0)
 		pthread_detach(thread);
@@ -647,10 +659,7 @@ start_library(struct session *s, instant until, struct fault *f)
 		rc = session_sleep(s, until, f);
 	if (rc == RC_AGAIN)
 		return fault_set(f, rc, "%s: its name was not resolved in time", s->where);
-	if (rc == RC_OK && !s->zh)
-		return fault_set(f, RC_AGAIN, "%s: %s", s->where,
-		    s->init_error == EINVAL || s->init_error == ENOENT ? "unknown host" : strerror(s->init_error));
-	return rc;
+	return rc == RC_OK && !s->zh ? judge_init(s, f) : rc;
 }
 
 static struct session *
@@ -660,7 +669,7 @@ session_new(struct host *host, const char *where, const struct ensemble *e, int6
 
 	if (!s)
 		return NULL;
-	*s = (struct session){.host = host, .where = where, .ensemble = e, .asked = timeout};
+	*s = (struct session){.host = host, .where = where, .ensemble = *e, .asked = timeout};
 	s->began = instant_now();
 	s->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -711,12 +720,13 @@ session_end(struct session *s)
 	if (!s)
 		return;
 	s->host->alert = -1;
-	if (!is_initialised(s) && s->ensemble->named)
+	if (!is_initialised(s) && s->ensemble.named)
 		return; /* DNS still has it: left to the end of the process, which is near */
 	if (s->zh)
 		zookeeper_close(s->zh);
 	close(s->bell);
 	close(s->alarm);
 	pthread_mutex_destroy(&s->mutex);
+	explicit_bzero(&s->ensemble, sizeof s->ensemble);
 	free(s);
 }

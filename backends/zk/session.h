@@ -53,6 +53,9 @@ bool session_is_connected(struct session *);
 bool session_is_dead(struct session *); /* expired or refused; for good */
 int64_t session_id(struct session *);
 
+/* Silences the house's alert; to be followed by a look at what it was about. */
+void session_heed_alarm(struct session *);
+
 /*
  * What is left of the lease that a write has earned which was sent at `sent`
  * and has succeeded, and how long after `sent` to write again.
@@ -67,20 +70,21 @@ struct call *session_create(struct session *, const char *path, const char *data
 struct call *session_list(struct session *, const char *path);
 struct call *session_get(struct session *, const char *path);
 struct call *session_set(struct session *, const char *path, const char *data, int version);
-struct call *session_delete(struct session *, const char *path);
+struct call *session_delete(struct session *, const char *path, int version); /* -1: any */
 
 /* Lets this server catch up with the leader: what is read after the answer is not older than the request. */
 struct call *session_sync(struct session *, const char *path);
 
-/* Reads a node and notes once when it changes: session_was_called() then. */
+/*
+ * Notes when a node is gone: session_was_called() then.  It is done by asking for
+ * the node's children, of which it has none: a watch on data would be set off by
+ * each renewal of its owner, one on its existence would outlive it.
+ */
 struct call *session_watch(struct session *, const char *path);
 bool session_was_called(struct session *);
 
-/*
- * Reads our own node and raises the house's alert when it is not, or no longer,
- * as we have written it: of `version`.
- */
-struct call *session_guard(struct session *, const char *path, int version);
+/* The same for our own node, and for the house: raises its alert. */
+struct call *session_guard(struct session *, const char *path);
 
 /*
  * The answer, waited for until `until`.  RC_OK: *code is ZOK, or one of the

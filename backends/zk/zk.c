@@ -39,6 +39,10 @@
 #define CONNECT_PATIENCE (5 * NS_PER_S) /* for a session, unless -O connect-timeout */
 #define CONNECT_LEAST NS_PER_S		/* even if --wait is shorter, a server may take so long */
 #define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue */
+#define IDLE_PATIENCE (3 * NS_PER_S)	/* for a waiter whose turn has come */
+#define IDLE_BEAT NS_PER_S		/* to look whether it has taken it */
+#define NEAR_BEAT (2 * NS_PER_S)	/* to list the queue when there are one or two ahead, */
+#define FAR_BEAT (10 * NS_PER_S)	/* or more */
 
 enum {
 	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
@@ -63,7 +67,9 @@ struct zk {
 	int version;	   /* of what we last wrote */
 	int64_t born;	   /* when our node was made, by the server's clock, */
 	instant born_here; /* and by ours */
-	char data[RECORD_BYTES + 1];
+	char data[RECORD_BYTES + 2]; /* of our node: the record, and a mark */
+	int64_t idle;		     /* the node that does not take its turn: its czxid; 0: none */
+	instant idle_since;
 	bool held;
 	bool revoked; /* we were asked to give it up, and have not yet said so */
 };
@@ -76,15 +82,45 @@ zk_of(struct lock *l)
 	return (struct zk *)l;
 }
 
+/* ---- what stands in a node ---- */
+
+/* What a node tells of its owner, by the blanks behind its record. */
+enum mark { AT_ONCE, WAITING, WAITED }; /* has the lock, having found it free; waits; has it, having waited */
+
+static void
+set_mark(struct zk *z, enum mark mark)
+{
+	snprintf(z->data, sizeof z->data, "%s%.*s", z->want->record, (int)mark, "  ");
+}
+
+static enum mark
+mark_of(const char *data)
+{
+	size_t n = strlen(data);
+
+	if (n < 2 || data[n - 1] != ' ')
+		return AT_ONCE;
+	return data[n - 2] == ' ' ? WAITED : WAITING;
+}
+
 /* ---- open ---- */
 
+/* Who may use the nodes that we make: by default we alone, if we have a name. */
 static enum rc
-read_acl(struct zk *z, const char *value, struct fault *f)
+choose_acl(struct zk *z, struct fault *f)
 {
-	z->open_acl = strcmp(value, "open") == 0;
-	if (z->open_acl || strcmp(value, "creator") == 0)
+	const char *said = *z->ensemble.login ? "creator" : "open";
+
+	for (size_t i = 0; i < z->want->nsettings; i++)
+		if (strcmp(z->want->settings[i].name, "acl") == 0)
+			said = z->want->settings[i].value;
+	z->open_acl = strcmp(said, "open") == 0;
+	if (z->open_acl)
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "-O acl is creator or open");
+	if (strcmp(said, "creator") != 0)
+		return fault_set(f, RC_USAGE, "-O acl is creator or open");
+	return *z->ensemble.login ? RC_OK : fault_set(f, RC_USAGE,
+	    "-O acl=creator needs a creator: user:password in the URL, or -O auth-file=FILE");
 }
 
 static enum rc
@@ -115,7 +151,7 @@ read_setting(struct zk *z, const struct setting *s, struct fault *f)
 	if (strcmp(s->name, "auth-file") == 0)
 		return read_login(z, s->value, f);
 	if (strcmp(s->name, "acl") == 0)
-		return read_acl(z, s->value, f);
+		return RC_OK; /* choose_acl(), when it is known who we are */
 	if (strcmp(s->name, "connect-timeout") == 0)
 		return setting_patience(s->value, &z->connect_patience, f);
 	if (strcmp(s->name, "tls-files") == 0) {
@@ -167,21 +203,17 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 	z->want = want;
 	z->connect_patience = CONNECT_PATIENCE;
 	rc = ensemble_parse(&z->ensemble, want->url, f);
-	z->open_acl = !*z->ensemble.login;
-	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++) {
+	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
 		rc = read_setting(z, &want->settings[i], f);
-		if (strcmp(want->settings[i].name, "auth-file") == 0)
-			z->open_acl = false;
-	}
-	if (rc == RC_OK && !z->open_acl && !*z->ensemble.login)
-		rc = fault_set(f, RC_USAGE, "-O acl=creator needs a creator: user:password in the URL, or -O auth-file=FILE");
+	if (rc == RC_OK)
+		rc = choose_acl(z, f);
 	if (rc != RC_OK) {
 		zk_close(&z->base);
 		return rc;
 	}
 	ensemble_print(&z->ensemble, z->where, sizeof z->where);
 	name_nodes(z);
-	memcpy(z->data, want->record, strlen(want->record) + 1);
+	set_mark(z, AT_ONCE);
 	*ret = &z->base;
 	return RC_OK;
 }
@@ -241,6 +273,7 @@ forget_node(struct zk *z)
 {
 	z->node[0] = '\0';
 	z->version = 0;
+	set_mark(z, AT_ONCE);
 }
 
 static void
@@ -254,9 +287,9 @@ adopt_node(struct zk *z, const char *path, const struct Stat *stat)
 }
 
 static enum rc
-delete_node(struct zk *z, const char *path, instant until, int *code, struct fault *f)
+delete_node(struct zk *z, const char *path, int version, instant until, int *code, struct fault *f)
 {
-	struct call *c = session_delete(z->session, path);
+	struct call *c = session_delete(z->session, path, version);
 	enum rc rc = call_await(c, until, code, f);
 
 	call_drop(c);
@@ -278,7 +311,7 @@ claim_node(struct zk *z, const char *name, instant until, struct fault *f)
 	if (rc == RC_OK && code == ZOK && call_stat(c)->ephemeralOwner == session_id(z->session) && !*z->node)
 		adopt_node(z, path, call_stat(c));
 	else if (rc == RC_OK && code == ZOK)
-		rc = delete_node(z, path, until, &code, f);
+		rc = delete_node(z, path, -1, until, &code, f);
 	call_drop(c);
 	return rc;
 }
@@ -340,6 +373,18 @@ leave_session(struct zk *z)
 	z->asked = false;
 }
 
+/* Is it what we wanted to be made?  A server could say anything. */
+static bool
+is_ours(struct zk *z, const struct call *create)
+{
+	const char *path = call_text(create);
+	size_t n = strlen(z->dir);
+
+	return strncmp(path, z->dir, n) == 0 && path[n] == '/' &&
+	    strncmp(path + n + 1, z->prefix, strlen(z->prefix)) == 0 && strlen(path) < n + NAME_BYTES &&
+	    call_stat(create)->czxid > 0;
+}
+
 /* Makes our node; *list is the queue right after that.  RC_OK with *code ZNONODE: there is no directory. */
 static enum rc
 create_node(struct zk *z, struct grant *g, struct call **list, instant until, int *code, struct fault *f)
@@ -353,12 +398,14 @@ create_node(struct zk *z, struct grant *g, struct call **list, instant until, in
 	*list = session_list(z->session, z->dir);
 	z->asked = true;
 	rc = call_await(create, until, code, f);
-	if (rc == RC_OK && *code == ZOK) {
+	if (rc == RC_OK && *code == ZOK && is_ours(z, create)) {
 		adopt_node(z, call_text(create), call_stat(create));
 		set_lease(z, g, call_sent(create));
-	}
-	if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS)
+	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
 		rc = fault_set(f, RC_PROTOCOL, "%s: %s is an ephemeral node, no lock", z->where, z->dir);
+	} else if (rc == RC_OK && *code != ZNONODE) {
+		rc = fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to create", z->where);
+	}
 	call_drop(create);
 	return rc;
 }
@@ -372,14 +419,22 @@ enter(struct zk *z, struct grant *g, struct call **list, instant until, struct f
 
 	for (;;) {
 		rc = create_node(z, g, list, until, &code, f);
-		if (rc == RC_AGAIN && instant_now() < until)
-			rc = find_node(z, until, f);
-		if (rc != RC_OK || *z->node)
+		if (rc != RC_AGAIN && (rc != RC_OK || *z->node))
 			return rc;
 		call_drop(*list);
 		*list = NULL;
+		if (rc == RC_AGAIN && instant_now() < until) {
+			rc = find_node(z, until, f);
+			code = ZOK;
+		}
+		if (rc == RC_OK && *z->node)
+			*list = session_list(z->session, z->dir);
+		if (rc != RC_OK || *z->node)
+			return rc;
 		if (code == ZNONODE)
 			rc = make_directory(z, until, f);
+		if (rc == RC_OK && instant_now() >= until)
+			rc = fault_set(f, RC_AGAIN, "%s: %s vanishes as fast as it is made", z->where, z->dir);
 		if (rc != RC_OK)
 			return rc;
 	}
@@ -410,50 +465,69 @@ find_place(struct zk *z, struct call *list, struct place *ret, instant until, st
 	return RC_OK;
 }
 
-/*
- * What is shown of the first node's holder.  Its node is as old as its wish; that
- * is how long it has had the lock, unless it had to wait: then its record ends
- * with a blank, and how long is not known.
- */
+/* What is shown of the holder.  If it had to wait its node is older than its hold, and how old that is nobody knows. */
 static void
 see_holder(struct zk *z, const struct call *first, size_t before)
 {
-	const char *text = call_text(first);
-	size_t n = strlen(text);
-	int64_t born = call_stat(first)->ctime * NS_PER_MS;
+	int64_t held = z->born + (instant_now() - z->born_here) - call_stat(first)->ctime * NS_PER_MS;
 
 	z->base.host->seen.position = before;
-	z->base.host->seen.held = -1;
-	if (n && text[n - 1] == '}' && instant_now() - z->born_here + z->born > born)
-		z->base.host->seen.held = instant_now() - z->born_here + z->born - born;
-	snprintf(z->base.host->seen.holder, sizeof z->base.host->seen.holder, "%s", text);
+	z->base.host->seen.held = mark_of(call_text(first)) == AT_ONCE && held >= 0 ? held : -1;
+	snprintf(z->base.host->seen.holder, sizeof z->base.host->seen.holder, "%s", call_text(first));
 }
 
-/* Reads the node ahead of us, to be told of its end, and the first one.  *gone: it has ended already. */
+/* Asks to be told of the end of the node ahead.  *gone: it has ended already. */
 static enum rc
 watch_ahead(struct zk *z, const struct place *p, bool *gone, struct fault *f)
 {
-	instant until = instant_now() + ASK_PATIENCE;
 	char path[NODE_BYTES];
-	struct call *ahead, *first = NULL;
-	int code = ZOK, first_code = ZNONODE;
+	struct call *ahead;
+	int code = ZOK;
 	enum rc rc;
 
 	snprintf(path, sizeof path, "%s/%s", z->dir, p->ahead);
 	ahead = session_watch(z->session, path);
-	if (strcmp(p->ahead, p->first) != 0) {
-		snprintf(path, sizeof path, "%s/%s", z->dir, p->first);
-		first = session_get(z->session, path);
-	}
-	rc = call_await(ahead, until, &code, f);
-	if (rc == RC_OK && first)
-		rc = call_await(first, until, &first_code, f);
-	if (rc == RC_OK && first && first_code == ZOK)
-		see_holder(z, first, p->before);
-	else if (rc == RC_OK && !first && code == ZOK)
-		see_holder(z, ahead, p->before);
+	rc = call_await(ahead, instant_now() + ASK_PATIENCE, &code, f);
 	*gone = code == ZNONODE;
 	call_drop(ahead);
+	return rc;
+}
+
+/* Since when the first node, if it is the one ahead of us, has left its turn unused; NEVER: it does not. */
+static instant
+idle_since(struct zk *z, const struct place *p, const struct call *first)
+{
+	int64_t id = p->before == 1 && mark_of(call_text(first)) == WAITING ? call_stat(first)->czxid : 0;
+
+	if (z->idle != id || id == 0)
+		z->idle_since = id ? instant_now() : NEVER;
+	z->idle = id;
+	return z->idle_since;
+}
+
+/*
+ * Reads the first node, for people.  If it is a waiter's that does not take its
+ * turn, it is deleted: its owner has died, and would block us until its session
+ * ends.  If it takes its turn at this very moment its node has another version,
+ * and stays.
+ */
+static enum rc
+look_at_first(struct zk *z, const struct place *p, struct fault *f)
+{
+	instant now = instant_now(), until = now + ASK_PATIENCE;
+	char path[NODE_BYTES];
+	struct call *first;
+	int code;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", z->dir, p->first);
+	first = session_get(z->session, path);
+	rc = call_await(first, until, &code, f);
+	if (rc == RC_OK && code == ZOK) {
+		see_holder(z, first, p->before);
+		if (now >= instant_after(idle_since(z, p, first), IDLE_PATIENCE))
+			rc = delete_node(z, path, call_stat(first)->version, until, &code, f);
+	}
 	call_drop(first);
 	return rc;
 }
@@ -476,36 +550,37 @@ await_call(struct zk *z, instant beat, instant until, struct fault *f)
 	return rc;
 }
 
-/* Lets the leader hear of us, and us of an end of our node. */
-static enum rc
-show_life(struct zk *z, struct fault *f)
+/* When to list the queue anew though nobody called: the nearer our turn, the sooner. */
+static int64_t
+beat_of(struct zk *z, const struct place *p)
 {
-	struct call *c = session_get(z->session, z->node);
-	int code;
-	enum rc rc = call_await(c, instant_now() + ASK_PATIENCE, &code, f);
+	int64_t pace = session_pace(z->session);
 
-	call_drop(c);
-	return rc == RC_OK && code != ZOK ? fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where) : rc;
+	if (p->before > 2)
+		return instant_first(4 * pace, FAR_BEAT);
+	if (p->before > 1)
+		return NEAR_BEAT;
+	/* Next in line: the leader is to hear of us often (session.h). */
+	return instant_first(pace, z->idle ? IDLE_BEAT : NEAR_BEAT);
 }
 
-/* Returns when there is reason to list the queue anew: the node ahead is gone, or some time has passed. */
+/*
+ * Returns when there is reason to list the queue anew: the node ahead is gone, or
+ * some time has passed.  RC_BUSY: `until` has come, or is 0: no waiting.
+ */
 static enum rc
 await_turn(struct zk *z, const struct place *p, instant until, struct fault *f)
 {
-	int64_t pace = session_pace(z->session);
 	bool gone;
 	enum rc rc = watch_ahead(z, p, &gone, f);
 
+	if (rc == RC_OK && !gone)
+		rc = look_at_first(z, p, f);
 	if (rc != RC_OK || gone)
 		return rc;
-	if (p->before > 1)
-		return await_call(z, instant_now() + 4 * pace, until, f);
-	while (rc == RC_OK && !session_was_called(z->session)) {
-		rc = await_call(z, instant_now() + pace, until, f);
-		if (rc == RC_OK && !session_was_called(z->session))
-			rc = show_life(z, f);
-	}
-	return rc;
+	if (until == 0)
+		return fault_set(f, RC_BUSY, "%s: held", z->where);
+	return await_call(z, instant_now() + beat_of(z, p), until, f);
 }
 
 static struct call *
@@ -516,48 +591,94 @@ write_node(struct zk *z)
 
 /* Somebody else has written to our node: reads what, and from which version we go on. */
 static enum rc
-read_own(struct zk *z, struct call *c, instant until, struct fault *f)
+read_own(struct zk *z, instant until, struct fault *f)
 {
+	struct call *own = session_get(z->session, z->node);
 	int code;
-	enum rc rc = call_await(c, until, &code, f);
+	enum rc rc = call_await(own, until, &code, f);
 
 	if (rc == RC_OK && code != ZOK)
-		return fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
+		rc = fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
 	if (rc == RC_OK) {
-		z->version = call_stat(c)->version;
-		z->revoked = z->revoked || strcmp(call_text(c), "__REVOKE__") == 0;
+		z->version = call_stat(own)->version;
+		z->revoked = z->revoked || strcmp(call_text(own), "__REVOKE__") == 0;
 	}
+	call_drop(own);
 	return rc;
 }
 
+/* The answer to a write of our node, which earns the lease; not `written`: now we know what is there instead. */
+static enum rc
+write_once(struct zk *z, struct call *set, instant until, struct grant *g, bool *written, struct fault *f)
+{
+	int code;
+	enum rc rc = call_await(set, until, &code, f);
+
+	*written = rc == RC_OK && code == ZOK;
+	if (*written) {
+		z->version = call_stat(set)->version;
+		set_lease(z, g, call_sent(set));
+	} else if (rc == RC_OK && code == ZNONODE) {
+		rc = fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
+	} else if (rc == RC_OK) {
+		rc = read_own(z, until, f);
+	}
+	call_drop(set);
+	return rc;
+}
+
+/* Who is asked to give up what it does not yet have goes back to the end of the queue. */
+static enum rc
+yield(struct zk *z, instant until, struct fault *f)
+{
+	int code;
+	enum rc rc = delete_node(z, z->node, -1, until, &code, f);
+
+	z->revoked = false;
+	return rc == RC_OK ? fault_set(f, RC_LOST, "%s: our place in the queue was revoked", z->where) : rc;
+}
+
 /*
- * Earns the lease by writing our node; `set` is the first attempt at that.  What
- * the leader has not heard of for too long would be too short a lease: then once more.
+ * Our turn has come: earns the lease by writing our node; `set` is the first
+ * attempt at that.  What the leader has not heard of for too long would be too
+ * short a lease: then once more.
  */
 static enum rc
 confirm(struct zk *z, struct call *set, struct grant *g, struct fault *f)
 {
 	instant until = instant_now() + ASK_PATIENCE + z->want->ttl;
-	enum rc rc = RC_OK;
-	int code;
+	bool written;
+	enum rc rc;
 
 	for (;; set = write_node(z)) {
-		rc = call_await(set, until, &code, f);
-		if (rc == RC_OK && code == ZOK) {
-			z->version = call_stat(set)->version;
-			set_lease(z, g, call_sent(set));
-		} else if (rc == RC_OK) {
-			struct call *own = session_get(z->session, z->node);
-
-			rc = read_own(z, own, until, f);
-			call_drop(own);
-		}
-		call_drop(set);
-		if (rc != RC_OK || g->lease > 4 * g->pace)
+		rc = write_once(z, set, until, g, &written, f);
+		if (rc == RC_OK && z->revoked)
+			rc = yield(z, until, f);
+		if (rc != RC_OK || (written && g->lease > 4 * g->pace))
 			return rc;
-		if (z->base.host->wait(z->base.host, -1, 0, instant_now() + session_pace(z->session)) == WOKE_STOP)
-			return RC_STOP;
+		if (written &&
+		    z->base.host->wait(z->base.host, -1, 0, instant_now() + session_pace(z->session)) == WOKE_STOP)
+			return fault_set(f, RC_STOP, "told to stop");
 	}
+}
+
+/* For those behind us, who must know a waiter from a holder. */
+static enum rc
+mark_as_waiter(struct zk *z, struct fault *f)
+{
+	struct grant unused;
+	bool written;
+
+	set_mark(z, WAITING);
+	return write_once(z, write_node(z), instant_now() + ASK_PATIENCE, &unused, &written, f);
+}
+
+/* The write with which a waiter takes what has become its own. */
+static struct call *
+claim(struct zk *z)
+{
+	set_mark(z, WAITED);
+	return write_node(z);
 }
 
 /* We are in the queue, which `list` shows: waits for our turn. */
@@ -566,36 +687,31 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 {
 	struct call *set = NULL;
 	struct place p;
-	bool gone, next;
+	bool next;
 	enum rc rc;
 
 	for (;;) {
 		rc = find_place(z, list, &p, instant_now() + ASK_PATIENCE, f);
 		if (rc != RC_OK || p.before == 0)
 			break;
-		call_drop(set);
-		set = NULL;
-		if (until == 0) {
-			rc = watch_ahead(z, &p, &gone, f);
-			rc = rc == RC_OK ? fault_set(f, RC_BUSY, "%s: held", z->where) : rc;
-			break;
-		}
-		z->data[strlen(z->want->record)] = ' ';
-		rc = await_turn(z, &p, until, f);
+		if (until && mark_of(z->data) == AT_ONCE)
+			rc = mark_as_waiter(z, f);
+		if (rc == RC_OK)
+			rc = await_turn(z, &p, until, f);
 		if (rc != RC_OK)
 			break;
-		next = p.before == 1;
+		*g = (struct grant){.anchor = -1}; /* what create has earned is too long ago */
+		next = p.before == 1 && session_was_called(z->session); /* then nobody is ahead */
 		call_drop(list);
+		call_drop(set);
 		list = session_list(z->session, z->dir);
-		if (next)
-			set = write_node(z);
+		set = next ? claim(z) : NULL;
 	}
 	call_drop(list);
-	if (rc != RC_OK || (g->lease && !set)) {
-		call_drop(set);
-		return rc;
-	}
-	return confirm(z, set ? set : write_node(z), g, f);
+	if (rc == RC_OK && !g->lease)
+		return confirm(z, set ? set : claim(z), g, f);
+	call_drop(set);
+	return rc;
 }
 
 /* Into the queue, from wherever we are: no session, no node, or all of that. */
@@ -662,46 +778,22 @@ zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 	z->held = true;
 	g.tokens[0] = z->token;
 	*ret = g;
-	call_drop(session_guard(z->session, z->node, z->version)); /* its answer is awaited by nobody */
+	call_drop(session_guard(z->session, z->node)); /* its answer is awaited by nobody */
 	return RC_OK;
 }
 
 /* ---- renew and release ---- */
 
-/* One write, and right behind it a look at what is there then. */
-static enum rc
-write_and_look(struct zk *z, instant until, struct grant *g, bool *written, struct fault *f)
-{
-	struct call *set = write_node(z), *look = session_guard(z->session, z->node, z->version + 1);
-	int code;
-	enum rc rc = call_await(set, until, &code, f);
-
-	*written = rc == RC_OK && code == ZOK;
-	if (*written) {
-		struct fault unheard;
-
-		z->version = call_stat(set)->version;
-		set_lease(z, g, call_sent(set));
-		call_await(look, until, &code, &unheard); /* if another wrote since, it alerts the house */
-	} else if (rc == RC_OK && code == ZNONODE) {
-		rc = fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
-	} else if (rc == RC_OK) {
-		rc = read_own(z, look, until, f);
-	}
-	call_drop(set);
-	call_drop(look);
-	return rc;
-}
-
 static enum rc
 zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
 	struct zk *z = zk_of(l);
-	bool written = false;
+	bool written;
 	enum rc rc;
 
+	session_heed_alarm(z->session);
 	do {
-		rc = write_and_look(z, until, g, &written, f);
+		rc = write_once(z, write_node(z), until, g, &written, f);
 	} while (rc == RC_OK && !written && instant_now() < until);
 	if (rc == RC_OK && !written)
 		return fault_set(f, RC_AGAIN, "%s: somebody writes to our node all the time", z->where);
@@ -729,7 +821,7 @@ remove_node(struct zk *z, instant until, struct fault *f)
 		if (rc == RC_OK && !*z->node)
 			return RC_OK;
 		if (rc == RC_OK)
-			rc = delete_node(z, z->node, until, &code, f);
+			rc = delete_node(z, z->node, -1, until, &code, f);
 		if (rc != RC_AGAIN || instant_now() >= until)
 			break;
 		repeated = true;
