@@ -56,19 +56,21 @@ _dlock()
 	fi
 	case $prev in
 	--backend | -b)
-		mapfile -t COMPREPLY < <(compgen -W 'file redis' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file redis zk' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:///' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// zk:// zks://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
 	--option | -O)
-		if [[ $cur == password-file=* ]]; then
+		if [[ $cur == @(password|auth)-file=* ]]; then
 			cur=${cur#*=}
 			_filedir
+		elif [[ $cur == acl=* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
 		else
-			mapfile -t COMPREPLY < <(compgen -W 'connect-timeout= password-file=' -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= password-file= path= tls-files=' -- "$cur")
 			compopt -o nospace
 		fi
 		;;

@@ -43,9 +43,9 @@ complete -c dlock -n __dlock_command -a '(complete -C (string join " " -- (__dlo
 
 set -l run '__fish_seen_subcommand_from run; and not __dlock_command >/dev/null'
 complete -c dlock -n $run -s k -l key -x -d 'Name of the lock'
-complete -c dlock -n $run -s b -l backend -x -a 'file redis' -d 'Where locks are kept'
-complete -c dlock -n $run -s u -l url -x -a 'file:/// redis:// redis+unix:///' -d 'Which server or directory'
-complete -c dlock -n $run -s O -l option -x -a 'connect-timeout= password-file=' -d 'A setting of the backend'
+complete -c dlock -n $run -s b -l backend -x -a 'file redis zk' -d 'Where locks are kept'
+complete -c dlock -n $run -s u -l url -x -a 'file:/// redis:// redis+unix:/// zk:// zks://' -d 'Which server or directory'
+complete -c dlock -n $run -s O -l option -x -a 'acl=creator acl=open auth-file= connect-timeout= password-file= path= tls-files=' -d 'A setting of the backend'
 complete -c dlock -n $run -s n -l nonblock -d 'Do not wait for the lock'
 complete -c dlock -n $run -s w -l wait -x -d 'Wait at most so long'
 complete -c dlock -n $run -s E -l conflict-exit-code -x -d 'Status when the lock was not to be had'

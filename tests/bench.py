@@ -2,6 +2,8 @@
 
 Start-up, hand-off, idle waiters and memory, each against the reference measured
 in the same interleaved run: machines are noisy, ratios of medians are not.
+The reference is flock(1); for ZooKeeper's start-up a probe (bench_zk.c) that does
+the least that any program must do with the same library.
 Everything is private (temporary directory, free loopback ports) and gone at the
 end.  A target that is missed is marked, not fatal; what cannot run is.
 
@@ -59,7 +61,7 @@ class Stage:
 
     def __init__(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="dlock-bench-"))
-        self.spawner = str(self.dir / "bench_spawn")
+        self.spawner, self.probe = (str(self.dir / name) for name in ("bench_spawn", "bench_zk"))
         self.started = []
         self.names = 0
 
@@ -96,6 +98,13 @@ class Stage:
         if subprocess.run(argv + ["-static"], stderr=subprocess.DEVNULL).returncode != 0:
             subprocess.run(argv, check=True)
 
+    def compile_probe(self):
+        """With the library linked as dlock does it: from an archive, where there is one."""
+        argv = [os.environ.get("CC", "cc"), "-O2", "-o", self.probe, str(HERE / "bench_zk.c")]
+        if subprocess.run(argv + ["-l:libzookeeper_mt.a", "-lpthread", "-lm"],
+                          stderr=subprocess.DEVNULL).returncode != 0:
+            subprocess.run(argv + ["-lzookeeper_mt", "-lpthread"], check=True)
+
     def stamp(self, log, ms, gate=None):
         return [self.spawner, "stamp", log, str(ms)] + ([gate] if gate else [])
 
@@ -118,7 +127,7 @@ def answers(call):
     try:
         call()
         return True
-    except (redis.RedisError, OSError):
+    except (redis.RedisError, OSError, ValueError):
         return False
 
 
@@ -130,6 +139,55 @@ class RedisServer:
         self.tcp, self.unix = f"redis://127.0.0.1:{self.port}", f"redis+unix://{path}"
         self.client = redis.Redis(port=self.port)
         until(lambda: answers(self.client.ping), "redis-server")
+
+    def reset(self):
+        self.client.config_resetstat()
+
+    def counts(self):
+        """Since reset(): requests of others, scripts, calls to waiters."""
+        reads = self.client.info("stats")["total_reads_processed"] - 1  # this very INFO
+        calls = {k[len("cmdstat_"):]: v["calls"] for k, v in self.client.info("commandstats").items()}
+        scripts = sum(calls.get(name, 0) for name in ("eval", "evalsha", "fcall"))
+        return reads, scripts, calls.get("publish", 0) + calls.get("spublish", 0)
+
+
+class ZkServer:
+    """One server, with its data in the temporary directory; empty containers stay."""
+
+    JAR = "/usr/share/java/zookeeper.jar"
+
+    def __init__(self, stage):
+        self.port, config = free_port(), stage.dir / "zoo.cfg"
+        config.write_text(f"dataDir={stage.dir / 'zk'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+                          "maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=srvr,mntr\n")
+        stage.serve(["java", "-Xmx256m", "-XX:+UseSerialGC", "-Dznode.container.checkIntervalMs=3600000", "-cp", self.JAR,
+                     "org.apache.zookeeper.server.quorum.QuorumPeerMain", config])
+        self.hosts = f"127.0.0.1:{self.port}"
+        self.url = f"zk://{self.hosts}"
+        until(lambda: answers(lambda: self.four("srvr").index("Mode")), "ZooKeeper")
+
+    def four(self, word):
+        with socket.create_connection(("127.0.0.1", self.port), 10) as s:
+            s.sendall(word.encode())
+            return b"".join(iter(lambda: s.recv(65536), b"")).decode()
+
+    def metrics(self):
+        lines = [line.split("\t") for line in self.four("mntr").splitlines()]
+        return {line[0].removeprefix("zk_"): line[1] for line in lines if len(line) == 2}
+
+    def _now(self):
+        """Requests; watches that fired at waiters: whoever deletes its node also watches that, for itself."""
+        found = self.metrics()
+        fired = {w: int(found[f"sum_node_{w}_watch_count"]) for w in ("created", "deleted", "changed", "children")}
+        return int(found["packets_received"]), sum(fired.values()) - int(found["cnt_node_deleted_watch_count"])
+
+    def reset(self):
+        self.zero = self._now()
+
+    def counts(self):
+        """Since reset(): requests of others, no scripts, calls to waiters."""
+        packets, fired = self._now()
+        return packets - self.zero[0] - 1, None, fired - self.zero[1]  # less this very question
 
 
 class EtcdServer:
@@ -148,6 +206,7 @@ class EtcdServer:
 
 class Flock:
     name = "flock"
+    server = handoff = private = None  # no targets: the reference
 
     def __init__(self, stage):
         self.stage = stage
@@ -170,6 +229,7 @@ class Flock:
 
 class DlockFile(Flock):
     name = "dlock, file"
+    handoff, private = 1.5, 3  # at most: times flock's, MiB
 
     def file(self, key):
         return self.stage.dir / f"{key}.lock"
@@ -178,25 +238,55 @@ class DlockFile(Flock):
         return [DLOCK, "run", "-b", "file", "-u", f"file://{self.stage.dir}", "-k", key, "--"] + command
 
 
-class DlockRedis:
+class DlockServer:
     def __init__(self, server, name, url):
         self.server, self.name, self.url = server, name, url
 
     def argv(self, key, command):
-        return [DLOCK, "run", "-b", "redis", "-u", self.url, "-k", key, "--"] + command
+        return [DLOCK, "run", "-u", self.url, "-k", key, "--"] + command
+
+
+class DlockRedis(DlockServer):
+    handoff, private = 1.5, 3
 
     def queued(self, key):
         """Waiters listen, each on a channel of its own."""
         return len(self.server.client.pubsub_channels())
 
 
+class DlockZk(DlockServer):
+    handoff, private = None, 4
+
+    def queued(self, key):
+        """Holder and waiters have a node each, and no other lock is in use meanwhile."""
+        return int(self.server.metrics()["ephemerals_count"]) - 1
+
+
 class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
         self.flock, self.file = Flock(stage), DlockFile(stage)
-        self.server = RedisServer(stage) if "redis" in built_in() and shutil.which("redis-server") else None
-        self.redis = [DlockRedis(self.server, "dlock, redis", self.server.tcp),
-                      DlockRedis(self.server, "dlock, redis+unix", self.server.unix)] if self.server else []
+        self.redis, self.zk = [], []
+        if self.can("redis", shutil.which("redis-server"), "redis-server"):
+            server = RedisServer(stage)
+            self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
+                          DlockRedis(server, "dlock, redis+unix", server.unix)]
+        if self.can("zk", shutil.which("java") and os.path.exists(ZkServer.JAR), "zookeeper"):
+            server = ZkServer(stage)
+            self.zk = [DlockZk(server, "dlock, zk", server.url)]
+            stage.compile_probe()
+
+    @staticmethod
+    def can(backend, there, package):
+        if backend in built_in() and there:
+            return True
+        say(f"{backend} is not measured: it needs {package}, and dlock built with it")
+        return False
+
+    @property
+    def contenders(self):
+        """One for each kind of place, the reference first."""
+        return [self.flock, self.file] + self.redis[:1] + self.zk
 
 
 def built_in():
@@ -236,6 +326,11 @@ def startup(b):
     rows = [("true", 1, ["true"], None), ("flock FILE true", 1, b.flock.argv("start", ["true"]), None),
             (b.file.name, 1, b.file.argv("start", ["true"]), 1.3)]
     rows += [(c.name, 1, c.argv("start", ["true"]), 1.5) for c in b.redis]
+    probe = len(rows)
+    for c in b.zk:
+        subprocess.run(c.argv("probe", ["true"]), env=ENVIRON, check=True)  # makes the container
+        rows += [("bench_zk, a bare probe", 4, [b.stage.probe, c.server.hosts, "/probe"], None),
+                 (c.name, 4, c.argv("start", ["true"]), 1.3)]
     if shutil.which("etcd") and shutil.which("etcdctl"):
         rows.append(("etcdctl lock", 20, EtcdServer(b.stage).ctl + ["lock", "start", "true"], None))
     words = [b.stage.spawner, "time", b.sizes["rounds"]]
@@ -246,9 +341,16 @@ def startup(b):
     if p.returncode != 0:
         raise Impossible("a command of the start-up table failed")
     figures = [[int(n) for n in line.split()] for line in told if line]
-    reference = figures[1][0]
-    heading("start-up of a whole run of `true`", "median", "p95", "runs", "x flock", "target")
-    for (name, _, _, target), (median, p95, runs) in zip(rows, figures):
+    table = list(zip(rows, figures))
+    zk = table[probe:probe + 2 * len(b.zk)]
+    startup_table("start-up of a whole run of `true`", "x flock", figures[1][0], [r for r in table if r not in zk])
+    if zk:
+        startup_table("the same with ZooKeeper", "x probe", figures[probe][0], zk)
+
+
+def startup_table(title, unit, reference, table):
+    heading(title, "median", "p95", "runs", unit, "target")
+    for (name, _, _, target), (median, p95, runs) in table:
         row(name, f"{median / 1e6:.2f} ms", f"{p95 / 1e6:.2f} ms", runs, f"{median / reference:.2f}",
             judged(median / reference, target))
 
@@ -281,17 +383,18 @@ def one_queue(b, contender, waiters):
 
 def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
-    contenders = [b.flock, b.file] + b.redis
+    contenders = [b.flock, b.file] + b.redis + b.zk
     gaps = {c.name: [] for c in contenders}
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
             gaps[c.name] += one_queue(b, c, b.sizes["waiters"])
     reference = statistics.median(gaps["flock"])
     heading(f"hand-off among {b.sizes['waiters']} waiters", "median", "p95", "count", "x flock", "target")
-    for name, g in gaps.items():
+    for c in contenders:
+        g = gaps[c.name]
         median = statistics.median(g)
-        row(name, f"{median / 1e6:.2f} ms", f"{sorted(g)[len(g) * 95 // 100] / 1e6:.2f} ms", len(g),
-            f"{median / reference:.2f}", judged(median / reference, None if name == "flock" else 1.5))
+        row(c.name, f"{median / 1e6:.2f} ms", f"{sorted(g)[len(g) * 95 // 100] / 1e6:.2f} ms", len(g),
+            f"{median / reference:.2f}", judged(median / reference, c.handoff))
 
 
 def family(pid):
@@ -314,24 +417,19 @@ def switches(pids):
     return count
 
 
-class Counters:
-    """What the server did since: requests of others, scripts, PUBLISHes."""
+class Nothing:
+    """The server of those who have none."""
 
-    def __init__(self, server):
-        self.client = server.client if server else None
-        if self.client:
-            self.client.config_resetstat()
+    @staticmethod
+    def reset():
+        pass
 
-    def read(self):
-        if not self.client:
-            return 0, 0, 0
-        reads = self.client.info("stats")["total_reads_processed"] - 1  # this very INFO
-        calls = {k[len("cmdstat_"):]: v["calls"] for k, v in self.client.info("commandstats").items()}
-        scripts = sum(calls.get(name, 0) for name in ("eval", "evalsha", "fcall"))
-        return reads, scripts, calls.get("publish", 0) + calls.get("spublish", 0)
+    @staticmethod
+    def counts():
+        return None, None, None
 
 
-def watch(b, contender, server=None):
+def watch(b, contender):
     """One row: waiters idle for a while; then some releases, and how many of the others notice."""
     idlers, releases, seconds = (b.sizes[n] for n in ("idlers", "releases", "seconds"))
     key = b.stage.fresh("idle")
@@ -346,33 +444,33 @@ def watch(b, contender, server=None):
     bystanders = [pid for p in fleet[-idlers:] for pid in family(p.pid)]
     time.sleep(1)  # the last ones settle
 
-    counters, before = Counters(server), switches(bystanders)
+    server, before = contender.server or Nothing, switches(bystanders)
+    server.reset()
     time.sleep(seconds)
-    idle, woken = counters.read(), (switches(bystanders) - before) / idlers / seconds
+    idle, woken = server.counts(), (switches(bystanders) - before) / idlers / seconds
 
-    counters, before = Counters(server), switches(bystanders)
+    before = switches(bystanders)
+    server.reset()
     soon.touch()
     until(lambda: all(p.poll() is not None for p in fleet[:1 + releases]), "the releases")
     noticed = (switches(bystanders) - before) / (1 + releases)
-    busy = counters.read()
+    calls = server.counts()[2]
     never.touch()
     finish(contender, fleet)
 
-    requests, scripts = (n / len(fleet) / seconds for n in idle[:2])
-    cells = [f"{requests:.3f}", f"{scripts:.3f}"] if server else ["-", "-"]
-    cells += [f"{woken:.3f}", f"{busy[2] / (1 + releases):.2f}" if server else "-", f"{noticed:.2f}"]
-    row(contender.name, *cells, judged(requests, 0.334 if server else None))
+    requests, scripts = (None if n is None else n / len(fleet) / seconds for n in idle[:2])
+    cells = ["-" if n is None else f"{n:.3f}" for n in (requests, scripts, woken)]
+    cells += ["-" if calls is None else f"{calls / (1 + releases):.2f}", f"{noticed:.2f}"]
+    row(contender.name, *cells, judged(requests, None if requests is None else 0.334))
 
 
 def idle(b):
     """What waiters cost while nothing happens, and how many a release wakes."""
-    heading(f"{b.sizes['idlers']} waiters, {b.sizes['seconds']} s idle", "requests", "scripts", "wake-ups", "PUBLISH",
+    heading(f"{b.sizes['idlers']} waiters, {b.sizes['seconds']} s idle", "requests", "scripts", "wake-ups", "calls",
             "bystanders", "target")
     heading("", "a second", "a second", "a second", "a release", "a release", "requests")
-    watch(b, b.flock)
-    watch(b, b.file)
-    for c in b.redis[:1]:
-        watch(b, c, b.server)
+    for c in b.contenders:
+        watch(b, c)
 
 
 def pages(pids, *names):
@@ -396,7 +494,7 @@ def memory(b):
         return
     heading("memory of all processes of a", "holder", "waiter", "waiter", "target")
     heading("", "private", "private", "anon. PSS", "private")
-    for c in [b.flock, b.file] + b.redis[:1]:
+    for c in b.contenders:
         key = b.stage.fresh("memory")
         log, gate = b.stage.dir / f"{key}.log", b.stage.dir / f"{key}.gate"
         holder = b.stage.start(c.argv(key, b.stage.stamp(log, 0, gate)))
@@ -411,7 +509,7 @@ def memory(b):
         gate.touch()
         finish(c, [holder, waiter])
         row(c.name, *(f"{m:.2f} MiB" for m in private + [anonymous]),
-            judged(max(private), None if c is b.flock else 3))
+            judged(max(private), c.private))
 
 
 PARTS = {f.__name__: f for f in (startup, handoff, idle, memory)}
@@ -439,8 +537,6 @@ def main():
     try:
         stage.compile()
         b = Bench(stage, o.sizes)
-        if not b.redis:
-            say("redis is not measured: it needs redis-server, and dlock built with it")
         say(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}: other work here tells, in hand-offs most")
         for name, part in PARTS.items():
             if not o.parts or name in o.parts:

@@ -143,3 +143,21 @@ def make_hostile():
 def place(request):
     """Each backend in turn: `words` to reach it and fresh keys."""
     return request.param(request)
+
+
+# Backends with a server between which and dlock something can happen.
+REMOTE = [p for p in places() if p.lease_ends]
+
+
+@pytest.fixture(params=REMOTE, ids=lambda place: place.name)
+def remote(request):
+    """Each such backend in turn, on the server of all tests."""
+    return request.param(request)
+
+
+@pytest.fixture(params=REMOTE, ids=lambda place: place.name)
+def own_remote(request):
+    """The same on a server that the test may break, and whose crashes lose nothing."""
+    result = request.param(request)
+    result.crashable(request)
+    return result

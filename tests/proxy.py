@@ -17,7 +17,7 @@ class Proxy:
     drop(...)    loses it silently
     delay        seconds by which every piece is late
     drip(...)    passes so many bytes at a time, with a pause after each
-    cut(...)     resets each connection after so many bytes in a direction
+    cut(...)     resets each connection, or only one, after so many bytes in a direction
     reset()      resets all connections
     refuse()     closes the port, accept() opens it again
     tap          a function of (connection, direction, bytes) that sees everything before it
@@ -45,7 +45,7 @@ class Proxy:
     def heal(self):
         with self._change:
             self._held, self._dropped = set(), set()
-            self._drip, self._cut = {}, {}
+            self._drip, self._cut, self._once = {}, {}, False
             self.delay = 0
             self._change.notify_all()
 
@@ -58,8 +58,9 @@ class Proxy:
     def drip(self, direction, size, pause):
         self._drip = {direction: (size, pause)}
 
-    def cut(self, direction, after):
+    def cut(self, direction, after, once=False):
         self._cut = {direction: after}
+        self._once = once
 
     def reset(self):
         for link in list(self._links):
@@ -155,6 +156,8 @@ class _Link:
         self.passed[direction] += len(data)
         self.proxy.bytes[direction] += len(data)
         if limit is not None and self.passed[direction] >= limit:
+            if self.proxy._once:
+                self.proxy._cut = {}
             time.sleep(0.01)  # let the other side read what has come before the reset takes it away
             raise ConnectionResetError
 

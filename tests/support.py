@@ -251,7 +251,7 @@ class Dlock:
         self.started = []
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("DLOCK_") and k != "DLOCK"}
 
-    def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, **options):
+    def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=DLOCK, **options):
         """Starts `dlock WORDS`; for `run`, events go to a file (option events=False: not)."""
         n = len(self.started)
         files = {name: os.path.join(self.directory, f"dlock{n}.{name}") for name in ("out", "err", "events")}
@@ -263,7 +263,7 @@ class Dlock:
                 options["pass_fds"] = (*options.get("pass_fds", ()), log.fileno())
             options.setdefault("stdout", out)
             options.setdefault("stderr", err)
-            popen = subprocess.Popen([DLOCK, *words], stdin=stdin, env={**self.env, **(env or {})}, **options)
+            popen = subprocess.Popen([program, *words], stdin=stdin, env={**self.env, **(env or {})}, **options)
         result = Started(popen, files)
         self.started.append(result)
         return result
@@ -275,9 +275,9 @@ class Dlock:
         """Holds `key` with a command that runs until finish(); returns when it runs."""
         return self.contend(place, key, *options, command=command).held()
 
-    def contend(self, place, key, *options, command=UNTIL_EOF):
+    def contend(self, place, key, *options, command=UNTIL_EOF, **arguments):
         """The same, but does not wait for the grant."""
-        return self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE)
+        return self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
 
     def close(self):
         for started in self.started:
@@ -305,6 +305,11 @@ class RedisServer:
     @property
     def url(self):
         return f"redis://127.0.0.1:{self.port}"
+
+    def writes(self):
+        """Grows with each operation of a lock."""
+        with self.client() as c:
+            return c.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
 
     @property
     def unix_url(self):
@@ -403,7 +408,14 @@ class RedisPlace:
         self.server = request.getfixturevalue("redis_server")
         RedisPlace._tests += 1
         self.prefix = f"t{RedisPlace._tests}:"
-        self.url = self.server.url
+
+    @property
+    def url(self):
+        return self.url_at(self.server.port)
+
+    def url_at(self, port):
+        """The same locks through a proxy on that port."""
+        return f"redis://127.0.0.1:{port}"
 
     @property
     def words(self):
@@ -418,7 +430,6 @@ class RedisPlace:
 
     def crashable(self, request):
         self.server = request.getfixturevalue("make_redis")("--appendonly", "yes", "--appendfsync", "always")
-        self.url = self.server.url
         return self.server.restart
 
 
@@ -433,7 +444,13 @@ class ZkPlace:
         self.server = request.getfixturevalue("zk_server")
         ZkPlace._tests += 1
         self.root = f"/t{ZkPlace._tests}"
-        self.url = self.server.url + self.root
+
+    @property
+    def url(self):
+        return self.url_at(self.server.port)
+
+    def url_at(self, port):
+        return f"zk://127.0.0.1:{port}{self.root}"
 
     @property
     def words(self):
@@ -453,7 +470,6 @@ class ZkPlace:
 
     def crashable(self, request):
         self.server = request.getfixturevalue("own_zk")  # writes are on its disk before they are answered
-        self.url = self.server.url
         return self.server.restart
 
 

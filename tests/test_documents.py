@@ -2,17 +2,20 @@
 # completions and the program know the same words, so that nobody documents by
 # memory and no option is forgotten.
 
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 
 import pytest
+from kazoo.security import make_digest_acl
 
-from support import ROOT
+from support import DLOCK, ROOT, free_port
 
 TOP = pathlib.Path(ROOT)
-MANUAL, README = "man/dlock.1", "README.md"
+MANUAL, BACKENDS, README = "man/dlock.1", "man/dlock-backends.7", "README.md"
+MANUALS = [MANUAL, BACKENDS]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
@@ -24,7 +27,7 @@ STATUSES = {"USAGE": 64, "UNAVAILABLE": 69, "SYSTEM": 71, "BUSY": 75, "PROTOCOL"
 def text_of(name):
     """A document's text, a manual's as it will be read: "Fl \\&-key" is "--key"."""
     text = (TOP / name).read_text(encoding="utf-8")
-    if name != MANUAL:
+    if name not in MANUALS:
         return text
     return re.sub(r"\bFl (\\&)?", "-", text).replace("\\-", "-")
 
@@ -55,21 +58,60 @@ def test_completions_offer_every_option(options, name):
         assert occurs(written, text), option
 
 
-@pytest.mark.parametrize("name", [MANUAL, README])
+@pytest.mark.parametrize("name", [*MANUALS, README])
 def test_documents_speak_of_no_option_that_does_not_exist(options, name):
     known = {row[0] for row in options} | ALWAYS
     text = text_of(name)
     spoken = {word for line in text.splitlines() for word in re.findall(r"(?<![\w-])--([a-z][a-z-]+)", line)
-              if "dlock" in line or name == MANUAL}
+              if "dlock" in line or name in MANUALS}
     assert spoken - known == set()
 
 
-@pytest.mark.parametrize("name", [MANUAL, README])
+@pytest.mark.parametrize("name", [*MANUALS, README])
 def test_variables_in_documents_exist(options, name):
     known = {row[3] for row in options} | {f"DLOCK_{b}_URL" for b in ("FILE", "REDIS", "ZK", "PG", "<BACKEND>")}
     known |= {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"}
     spoken = set(re.findall(r"\bDLOCK_[A-Z_]*[A-Z]\b", text_of(name)))
     assert spoken - known == set()
+
+
+@pytest.fixture
+def settings(dlock):
+    """The -O names of each backend that is compiled in, as it lists them itself."""
+    found = {}
+    for line in dlock.run("version").stdout.splitlines()[1:]:
+        backend = line.split()[0]
+        refused = dlock.run("run", "-b", backend, "-O", "no-such=1", "-k", "job", "--", "true")
+        if refused.status == 64:
+            listed = re.search(r"\(there are (.*?)\)", refused.stderr)
+            found[backend] = listed[1].split(", ") if listed else []
+    assert found["file"] == [] and len(found) > 1
+    return found
+
+
+def section(text, backend):
+    """What the manual of the backends says of one."""
+    name = {"zk": "ZOOKEEPER", "pg": "POSTGRESQL"}.get(backend, backend.upper())
+    return re.search(rf"^\.Sh THE {name} BACKEND$(.*?)(?=^\.Sh )", text, re.M | re.S)[1]
+
+
+def test_the_manual_of_the_backends_explains_every_setting(settings):
+    for backend, names in settings.items():
+        explained = re.findall(r"^\.It Cm ([a-z-]+) Ns =", section(text_of(BACKENDS), backend), re.M)
+        assert sorted(explained) == sorted(names), backend
+
+
+def test_the_manual_of_the_backends_has_the_same_parts_for_each(settings):
+    parts = [re.findall(r"^\.Ss (.*)", section(text_of(BACKENDS), backend), re.M) for backend in settings]
+    common = ["Promise", "URL and settings", "What it needs", "Permissions", "What is stored", "What breaks it",
+              "Others on the same lock"]
+    assert [[p for p in of_one if p in common] for of_one in parts] == [common] * len(settings)
+
+
+def test_manual_and_completions_name_every_setting(settings):
+    for setting in {name for names in settings.values() for name in names}:
+        for document in [MANUAL, *COMPLETIONS]:
+            assert occurs(setting, text_of(document)), (document, setting)
 
 
 @pytest.mark.parametrize("name", [MANUAL, README, *COMPLETIONS])
@@ -134,11 +176,12 @@ def test_completions_are_scripts_that_their_shell_understands(program, name):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_manual_is_set_without_complaint():
+@pytest.mark.parametrize("name", MANUALS)
+def test_the_manuals_are_set_without_complaint(name):
     if not shutil.which("groff"):
         pytest.skip("no groff")
-    assert len(re.findall(r"^\.S[hH] ", text_of(MANUAL), re.M)) > 5
-    result = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-z", TOP / MANUAL], capture_output=True, text=True,
+    assert len(re.findall(r"^\.S[hH] ", text_of(name), re.M)) > 5
+    result = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-z", TOP / name], capture_output=True, text=True,
                             check=False)
     assert (result.returncode, result.stderr) == (0, "")
 
@@ -153,3 +196,52 @@ def test_the_least_rights_of_the_readme_are_enough(dlock, make_redis):
     waiter = dlock.start("run", "-u", url, "-k", "job", "--", "true")
     for done in (holder.wait(), waiter.wait()):
         assert (done.status, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("lacks", ["nothing", "read", "create", "delete"])
+def test_the_least_rights_of_the_manual_are_enough_for_zk(dlock, zk_server, lacks):
+    """create, read and delete on the lock's own path; and none of them is too much."""
+    rights = {right: True for right in ("read", "create", "delete") if right != lacks}
+    path = f"/rights-{lacks}"
+    with zk_server.client() as client:
+        client.create(path, acl=[make_digest_acl("dlock", "password", **rights)])
+    words = ["-u", zk_server.url.replace("zk://", "zk://dlock:password@"), "-O", f"path={path}", "-k", "job"]
+    holder = dlock.start("run", *words, "--", "sleep", "0.5")
+    if lacks == "nothing":
+        holder.held()
+        waiter = dlock.start("run", *words, "--", "true")
+        for done in (holder.wait(), waiter.wait()):
+            assert (done.status, done.stderr) == (0, "")
+    else:
+        assert (holder.wait().status, holder.stderr()) != (0, "")
+
+
+def example(marker):
+    """The commands (behind $) and the answers of the example in the README that has `marker` in it."""
+    blocks = re.findall(r"^```\n(.*?)^```$", text_of(README), re.M | re.S)
+    block, = [b for b in blocks if marker in b]
+    commands, answers = [], []
+    for line in block.replace("\\\n", "").splitlines():
+        (commands if line.startswith("$ ") else answers).append(line.removeprefix("$ "))
+    return commands, answers
+
+
+@pytest.mark.parametrize("backend, port", [("redis", "7000"), ("zk", "7001")])
+def test_the_first_steps_of_the_readme_lead_somewhere(tmp_path, backend, port):
+    """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""
+    commands, answers = example(f"export DLOCK_URL={backend}://")
+    script = "\n".join(commands).replace(port, str(free_port())).replace("/tmp/zk-try", str(tmp_path / "zk"))
+    script, waits = re.subn(r"^sleep 3\b", "until dlock run -k up -w 1s -- true 2>>log; do sleep 0.1; done", script,
+                            flags=re.M)
+    assert waits == (backend == "zk")
+    (tmp_path / "dlock").symlink_to(DLOCK)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env={"PATH": path, "HOME": str(tmp_path)},
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+
+    def shape(lines):
+        return [re.sub(r"\d[\d.]*", "N", line) for line in lines]
+
+    said = [line for line in shape(done.stdout.splitlines()) if line in shape(answers)]
+    assert said == shape(answers), done.stdout

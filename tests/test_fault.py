@@ -54,26 +54,24 @@ def assert_refused(done, status, *words):
 
 def wait_for_renewal(server, started):
     """Waits until the lease has been renewed once more."""
-    with server.client() as c:
-        before = c.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
-        wait_for(lambda: c.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0) > before,
-                 what="a renewal")
+    before = server.writes()
+    wait_for(lambda: server.writes() > before, what="a renewal")
     assert started.poll() is None
 
 
 # ---- at the start: nobody there, or nobody who answers ----
 
 
-def test_closed_port(dlock):
+def test_closed_port(dlock, remote):
     port = free_port()
-    assert_refused(run(dlock, f"redis://127.0.0.1:{port}"), 69, str(port), "refused")
+    assert_refused(run(dlock, remote.url_at(port)), 69, str(port), "refused")
 
 
 def test_missing_socket(dlock, tmp_path):
     assert_refused(run(dlock, f"redis+unix://{tmp_path}/none"), 69, f"{tmp_path}/none")
 
 
-def test_port_that_swallows_connections(dlock):
+def test_port_that_swallows_connections(dlock, remote):
     # Once the backlog is full, Linux drops the SYNs.
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         port = listener.getsockname()[1]
@@ -81,18 +79,18 @@ def test_port_that_swallows_connections(dlock):
         for s in fill:
             s.setblocking(False)
             s.connect_ex(("127.0.0.1", port))
-        assert_refused(run(dlock, f"redis://127.0.0.1:{port}", *IMPATIENT, timeout=20), 69, str(port))
+        assert_refused(run(dlock, remote.url_at(port), *IMPATIENT, timeout=20), 69, str(port))
         for s in fill:
             s.close()
 
 
-def test_server_that_never_answers(dlock, make_hostile):
+def test_server_that_never_answers(dlock, make_hostile, remote):
     server = make_hostile({"*": SILENCE})
-    assert_refused(run(dlock, server.url, *IMPATIENT, timeout=20), 69, str(server.port))
+    assert_refused(run(dlock, remote.url_at(server.port), *IMPATIENT, timeout=20), 69, str(server.port))
 
 
-def test_unknown_host(dlock):
-    assert_refused(run(dlock, "redis://dlock-test.invalid", timeout=30), 69, "dlock-test.invalid")
+def test_unknown_host(dlock, remote):
+    assert_refused(run(dlock, f"{remote.name}://dlock-test.invalid", timeout=30), 69, "dlock-test.invalid")
 
 
 def compile_shim(directory, name, source):
@@ -103,20 +101,20 @@ def compile_shim(directory, name, source):
     return str(library)
 
 
-def test_resolver_that_hangs(dlock, tmp_path):
+def test_resolver_that_hangs(dlock, tmp_path, remote):
     shim = compile_shim(tmp_path, "hang", """
         #include <netdb.h>
         #include <unistd.h>
         int getaddrinfo(const char *n, const char *s, const struct addrinfo *h, struct addrinfo **r)
         { sleep(100); return EAI_AGAIN; }""")
-    done = run(dlock, "redis://slow.example", *IMPATIENT, env={"LD_PRELOAD": shim}, timeout=20)
+    done = run(dlock, f"{remote.name}://slow.example", *IMPATIENT, env={"LD_PRELOAD": shim}, timeout=20)
     assert_refused(done, 69, "slow.example")
 
 
-def test_answers_that_drip_do_not_stretch_the_deadline(dlock, redis_server, make_proxy):
-    proxy = make_proxy(redis_server.port)
+def test_answers_that_drip_do_not_stretch_the_deadline(dlock, remote, make_proxy):
+    proxy = make_proxy(remote.server.port)
     proxy.drip(DOWN, 1, 0.9)  # the whole answer would take 25 s
-    assert_refused(run(dlock, proxy.url, *IMPATIENT, timeout=15), 69, str(proxy.port))
+    assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT, timeout=15), 69, str(proxy.port))
 
 
 # ---- at the start: a server that refuses ----
@@ -312,12 +310,12 @@ def test_lost_answer_is_withdrawn(dlock, redis_server, make_proxy):
     assert is_free(dlock, redis_server)
 
 
-def test_late_request_blocks_for_one_lease_at_most(dlock, redis_server, make_proxy):
-    proxy = make_proxy(redis_server.port)
+def test_late_request_blocks_for_one_lease_at_most(dlock, remote, make_proxy):
+    proxy = make_proxy(remote.server.port)
     proxy.hold(UP)
-    assert_refused(run(dlock, proxy.url, *IMPATIENT, *LEASE), 69)
+    assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT, *LEASE), 69)
     proxy.heal()  # now the server gets it
-    assert run(dlock, redis_server.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
 
 
 # ---- in the queue ----
@@ -350,9 +348,8 @@ def test_waiter_survives_a_partition(dlock, own_redis, make_proxy, fault):
     assert queue_length(own_redis) == 0
 
 
-def test_queue_survives_a_crash_with_aof(dlock, make_redis):
-    server = make_redis("--appendonly", "yes", "--appendfsync", "always")
-    at = At(server.url)
+def test_queue_survives_a_crash(dlock, own_remote):
+    at, server = At(own_remote.url), own_remote.server
     holder = dlock.hold(at, "job", *LEASE)
     waiters = [dlock.contend(at, "job", command=("true",)).queued(n) for n in (1, 2, 3)]
     server.restart()
@@ -371,14 +368,13 @@ def test_waiters_queue_again_at_a_server_that_lost_everything(dlock, own_redis):
     assert waiter.wait().status == 0
 
 
-def test_waiter_gives_up_after_a_lease_without_server(dlock, own_redis):
-    at = At(own_redis.url)
-    dlock.hold(at, "job")
-    waiter = dlock.contend(at, "job", *LEASE).queued(1)
-    own_redis.kill()
+def test_waiter_gives_up_after_a_lease_without_server(dlock, own_remote):
+    dlock.hold(own_remote, "job")
+    waiter = dlock.contend(own_remote, "job", *LEASE).queued(1)
+    own_remote.server.kill()
     done = waiter.wait()
     assert (done.status, done.stdout) == (69, "")
-    assert str(own_redis.port) in done.stderr.splitlines()[-1]
+    assert str(own_remote.server.port) in done.stderr.splitlines()[-1]
 
 
 # ---- holding: the server is away for too long ----
@@ -401,11 +397,11 @@ AWAY = {
 
 
 @pytest.mark.parametrize("away", AWAY.values(), ids=AWAY.keys())
-def test_command_is_gone_before_the_lease_ends(dlock, redis_server, make_proxy, tmp_path, away):
-    proxy, heard = make_proxy(redis_server.port), tmp_path / "heard"
-    holder = dlock.contend(At(proxy.url), "job", *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
+def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_path, away):
+    proxy, heard = make_proxy(remote.server.port), tmp_path / "heard"
+    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
     command = holder.command
-    next_ = dlock.contend(At(redis_server.url), "job", command=("sh", "-c", IS_GONE, command)).queued(1)
+    next_ = dlock.contend(remote, "job", command=("sh", "-c", IS_GONE, command)).queued(1)
     away(proxy)
     before = boottime()
     done = holder.wait(LEASE_SECONDS + 2)
@@ -419,17 +415,17 @@ def test_command_is_gone_before_the_lease_ends(dlock, redis_server, make_proxy, 
     assert boottime() - before < 2 * LEASE_SECONDS + 2
 
 
-def test_frozen_server_costs_the_command(dlock, own_redis):
-    holder = dlock.hold(At(own_redis.url), "job", *LEASE)
-    own_redis.pause()
+def test_frozen_server_costs_the_command(dlock, own_remote):
+    holder = dlock.hold(own_remote, "job", *LEASE)
+    own_remote.server.pause()
     assert holder.wait().status == 79
-    own_redis.resume()
-    assert run(dlock, own_redis.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    own_remote.server.resume()
+    assert run(dlock, own_remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
 
 
-def test_dead_server_costs_the_command(dlock, own_redis):
-    holder = dlock.hold(At(own_redis.url), "job", *LEASE)
-    own_redis.kill()
+def test_dead_server_costs_the_command(dlock, own_remote):
+    holder = dlock.hold(own_remote, "job", *LEASE)
+    own_remote.server.kill()
     assert holder.wait().status == 79
 
 
@@ -437,26 +433,27 @@ def test_dead_server_costs_the_command(dlock, own_redis):
 
 
 @pytest.mark.parametrize("fault", ["hold", "refuse", "pause"])
-def test_short_outage_leaves_the_command_alone(dlock, own_redis, make_proxy, tmp_path, fault):
-    proxy, heard = make_proxy(own_redis.port), tmp_path / "heard"
+def test_short_outage_leaves_the_command_alone(dlock, own_remote, make_proxy, tmp_path, fault):
+    server = own_remote.server
+    proxy, heard = make_proxy(server.port), tmp_path / "heard"
     command = ("sh", "-c", "trap 'echo TERM >>\"$0\"' TERM; cat", heard)
-    holder = dlock.hold(At(proxy.url), "job", "-t", "6s", command=command)
+    holder = dlock.hold(At(own_remote.url_at(proxy.port)), "job", "-t", "6s", command=command)
     if fault == "refuse":
         cannot_connect(proxy)
     elif fault == "hold":
         proxy.hold(*BOTH)
     else:
-        own_redis.pause()
+        server.pause()
     holder.event("suspect")
     if fault == "refuse":
         proxy.accept()
     proxy.heal()
-    own_redis.resume()
+    server.resume()
     holder.event("trusted")
     assert holder.finish().status == 0
     assert not heard.exists()
     assert [e["event"] for e in holder.events()].count("suspect") == 1
-    assert is_free(dlock, own_redis)
+    assert is_free(dlock, own_remote)
 
 
 def test_connection_closed_between_renewals_is_opened_anew(dlock, own_redis):
@@ -594,13 +591,12 @@ def test_expiry_is_restored_by_renewal(dlock, own_redis):
 # ---- holding: restarts ----
 
 
-def test_restart_with_its_data_goes_unnoticed(dlock, make_redis):
-    server = make_redis("--appendonly", "yes", "--appendfsync", "always")
-    holder = dlock.hold(At(server.url), "job", *LEASE)
-    server.restart()
-    wait_for_renewal(server, holder)
+def test_restart_with_its_data_goes_unnoticed(dlock, own_remote):
+    holder = dlock.hold(own_remote, "job", *LEASE)
+    own_remote.server.restart()
+    wait_for_renewal(own_remote.server, holder)
     assert holder.finish().status == 0
-    assert is_free(dlock, server)
+    assert is_free(dlock, own_remote)
 
 
 def test_restart_without_its_data_costs_the_command(dlock, own_redis):
@@ -695,22 +691,22 @@ def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
 # ---- at the end ----
 
 
-def test_unanswered_release_keeps_the_commands_status(dlock, redis_server, make_proxy):
-    proxy = make_proxy(redis_server.port)
-    holder = dlock.contend(At(proxy.url), "job", *LEASE, command=("sh", "-c", "read x; exit 5")).held()
+def test_unanswered_release_keeps_the_commands_status(dlock, remote, make_proxy):
+    proxy = make_proxy(remote.server.port)
+    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *LEASE, command=("sh", "-c", "read x; exit 5")).held()
     proxy.hold(*BOTH)
     holder.popen.stdin.write(b"\n")
     holder.popen.stdin.flush()
     done = holder.wait()
     assert done.status == 5 and done.stderr.count("\n") == 1 and "job" in done.stderr
     proxy.heal()
-    assert run(dlock, redis_server.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
 
 
-def test_interrupted_while_connecting(dlock, make_hostile):
-    server = make_hostile({"*": SILENCE})
-    waiter = dlock.contend(At(server.url), "job")
-    wait_for(lambda: server.asked, what="a request")
+def test_interrupted_while_connecting(dlock, make_hostile, make_proxy, remote):
+    proxy = make_proxy(make_hostile({"*": SILENCE}).port)
+    waiter = dlock.contend(At(remote.url_at(proxy.port)), "job")
+    wait_for(lambda: proxy.bytes[UP], what="a request")
     waiter.signal(signal.SIGINT)
     done = waiter.wait(10)
     assert (done.status, done.stdout) == (-signal.SIGINT, "")

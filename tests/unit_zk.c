@@ -119,8 +119,14 @@ wrapped_numbers_are_seen(void **state)
 	assert_name(look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).wrapped, "lock--000000001");
 	assert_name(look("a-lock--2147483648", (const char *const[]){"b-lock-2147483647", "a-lock--2147483648", NULL}).wrapped,
 	    "a-lock--2147483648");
+	assert_null(look(OURS, (const char *const[]){OURS, UUID "-lock-2147483646", NULL}).wrapped);
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
 		assert_null(look(OURS, (const char *const[]){others[i], OURS, NULL}).wrapped);
+	/* 3.8's counter stops there: many have this number, in no order */
+	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", "b-lock-2147483647", NULL}).wrapped,
+	    "a-lock-2147483647");
+	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", NULL}).wrapped, "a-lock-2147483647");
+	assert_null(look("a-lock-2147483646", (const char *const[]){"a-lock-2147483646", NULL}).wrapped);
 }
 
 /* However the names are shuffled, each sees as many before it as there are, and exactly one sees nobody. */

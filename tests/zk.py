@@ -33,7 +33,7 @@ class ZkServer:
     `java` are words for the virtual machine, `member` is its number in an ensemble.
     """
 
-    def __init__(self, java=(), member=None, port=None, start=True, **settings):
+    def __init__(self, java=(), member=None, port=None, start=True, wait=True, **settings):
         self.directory = tempfile.mkdtemp(prefix="dlock-zk-")
         self.java, self.member = java, member
         self.settings = {**SETTINGS, **settings, "dataDir": os.path.join(self.directory, "data")}
@@ -44,18 +44,13 @@ class ZkServer:
         for _ in range(5):  # somebody else may take a free port before we do
             self.port = port or free_port()
             with contextlib.suppress(AssertionError):
-                self.start()
+                self.start(wait)
                 return
         raise AssertionError(f"ZooKeeper does not start: {self.log()}")
 
     @property
     def url(self):
-        return self.url_at(self.port)
-
-    @staticmethod
-    def url_at(port):
-        """The same through a proxy on that port."""
-        return f"zk://127.0.0.1:{port}"
+        return f"zk://127.0.0.1:{self.port}"
 
     def log(self):
         with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as f:
@@ -92,11 +87,14 @@ class ZkServer:
         """standalone, leader, follower, read-only; None while it is none of them."""
         if self.process.poll() is not None:
             raise AssertionError(f"ZooKeeper ended: {self.log()}")
+        lines = (self.try_four("srvr") or "").splitlines()
+        return next((line.split()[1] for line in lines if line.startswith("Mode: ")), None)
+
+    def try_four(self, word):
         try:
-            lines = self.four("srvr").splitlines()
+            return self.four(word)
         except OSError:
             return None
-        return next((line.split()[1] for line in lines if line.startswith("Mode: ")), None)
 
     def metrics(self):
         """mntr's numbers, without the prefix zk_."""
@@ -140,6 +138,11 @@ class ZkServer:
         self.kill()
         self.start()
 
+    def forget(self):
+        """Loses all its data (while it is dead)."""
+        shutil.rmtree(self.settings["dataDir"])
+        os.mkdir(self.settings["dataDir"])
+
     def pause(self):
         self.process.send_signal(signal.SIGSTOP)
 
@@ -153,9 +156,15 @@ class ZkServer:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def end_session(self, session, password):
-        """Closes a session in its owner's name."""
-        with Talk(self.port, session, password) as talk:
-            talk.ask(CLOSE)
+        """Closes a session in its owner's name, who at the same time tries to get it back."""
+        def ended():
+            if session in self.sessions():
+                with contextlib.suppress(OSError), Talk(self.port, session, password) as talk:
+                    talk.ask(CLOSE)
+                    talk.read_all()
+            return session not in self.sessions()
+
+        wait_for(ended, what="the end of a session")
 
 
 class ZkEnsemble:
@@ -227,7 +236,7 @@ def free_ports(n):
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN = 1, 2, 3, 4, 5, 8
 SYNC, PING, GET_CHILDREN2, CHECK, MULTI, CREATE2 = 9, 11, 12, 13, 14, 15
 CREATE_CONTAINER, CLOSE, AUTH, SET_WATCHES = 19, -11, 100, 101
-NOTIFICATION = -1  # the xid of an event
+NOTIFICATION, NODE_DELETED = -1, 2  # the xid of an event; a kind of event
 NO_NODE, NODE_EXISTS = -101, -110
 
 
@@ -280,21 +289,14 @@ class Talk:
 
     def __init__(self, port, session=0, password=bytes(16), timeout=10000):
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
-        self.frames = Frames()
         self.socket.sendall(frame(struct.pack(">iqiq", 0, 0, timeout, session), buffer(password), b"\0"))
-        answer = self._receive()
-        _, self.timeout, self.session = struct.unpack_from(">iiq", answer)
-        self.password = answer[20:36]
 
     def ask(self, operation, *parts):
         self.socket.sendall(frame(struct.pack(">ii", 1, operation), *parts))
-        return self._receive()
 
-    def _receive(self):
-        while data := self.socket.recv(65536):
-            for result in self.frames.feed(data):
-                return result
-        raise ConnectionError("closed")
+    def read_all(self):
+        """Up to the end of the connection."""
+        return b"".join(iter(lambda: self.socket.recv(65536), b""))
 
     def __enter__(self):
         return self
@@ -307,25 +309,30 @@ class Tap:
     """Reads along what passes a proxy.
 
     sessions     (id, password) that the server gave
-    requests     (operation, path) that clients sent, PINGs left out
-    events       (path of the event, the node its receiver created or None)
-    lose(op)     the next reply to such a request is lost and its connection with it
+    ended        (path of a node that has ended, the node that who is told so created)
+    lose(...)    so many answers to such requests are lost, and their connections with them
+    on(...)      before the next such request passes, a function is called with its path;
+                 if it gives False, the next request too
     """
 
     def __init__(self, proxy):
-        self.sessions, self.requests, self.events = [], [], []
-        self._state, self._lose = {}, []
+        self.sessions, self.ended = [], []
+        self._state, self._lose, self._act = {}, ((), 0), ((), None)
         proxy.tap = self
 
-    def lose(self, *operations):
-        self._lose = list(operations)
+    def lose(self, operations, n):
+        self._lose = operations, n
 
     @property
     def has_lost(self):
-        return not self._lose
+        return self._lose[1] == 0
 
-    def count(self, *operations):
-        return sum(operation in operations for operation, _ in self.requests)
+    def on(self, operations, action):
+        self._act = operations, action
+
+    @property
+    def has_acted(self):
+        return self._act[1] is None
 
     def __call__(self, link, direction, data):
         state = self._state.setdefault(link, _Conversation())
@@ -342,9 +349,12 @@ class Tap:
         xid, operation = struct.unpack_from(">ii", message)
         if operation == PING:
             return
-        path = text_at(message, 8) if operation not in (CLOSE, AUTH, MULTI, SET_WATCHES) else None
         state.asked[xid] = operation
-        self.requests.append((operation, path))
+        operations, action = self._act
+        if action and operation in operations:
+            self._act = (), None
+            if action(text_at(message, 8)) is False:
+                self._act = operations, action
 
     def _down(self, state, message):
         if not state.welcomed:
@@ -354,11 +364,14 @@ class Tap:
             return
         xid, _, error = struct.unpack_from(">iqi", message)
         if xid == NOTIFICATION:
-            self.events.append((text_at(message, 24), state.node))
+            kind, = struct.unpack_from(">i", message, 16)
+            if kind == NODE_DELETED:
+                self.ended.append((text_at(message, 24), state.node))
             return
         operation = state.asked.pop(xid, None)
-        if operation in self._lose:
-            self._lose.remove(operation)
+        operations, n = self._lose
+        if n and operation in operations:
+            self._lose = operations, n - 1
             raise ConnectionResetError
         if operation in (CREATE, CREATE2) and error == 0 and "-lock-" in text_at(message, 16):
             state.node = text_at(message, 16)

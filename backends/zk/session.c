@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -138,6 +139,8 @@ session_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 	if (state == ZOO_CONNECTED_STATE) {
 		s->id = zoo_client_id(zh)->client_id;
 		s->timeout = zoo_recv_timeout(zh) * NS_PER_MS;
+		if (s->timeout > 10 * s->asked) /* nobody asked for that, and no server should give it */
+			s->timeout = s->asked;
 	}
 	pthread_mutex_unlock(&s->mutex);
 	ring(s->bell);
@@ -607,6 +610,8 @@ initialise(void *ctx)
 		zh = zookeeper_init_ssl(e->hosts, e->tls_files, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV);
 	else
 		zh = zookeeper_init2(e->hosts, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV, hear_log);
+	if (zh) /* the addresses are looked up anew when a connection is lost, not every time the library wakes */
+		zoo_set_servers_resolution_delay(zh, -1);
 	if (zh && *e->login)
 		zoo_add_auth(zh, "digest", e->login, (int)strlen(e->login), NULL, NULL);
 	pthread_mutex_lock(&s->mutex);
@@ -648,6 +653,7 @@ start_library(struct session *s, instant until, struct fault *f)
 	enum rc rc = RC_OK;
 
 	complaint.error = 0;
+	mallopt(M_ARENA_MAX, 1); /* or each thread of the library maps and unmaps megabytes for one */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	if (!s->ensemble.named)
 		initialise(s);
@@ -678,17 +684,6 @@ session_new(struct host *host, const char *where, const struct ensemble *e, int6
 	return s;
 }
 
-/* A timeout that nobody asked for and no server should give is not believed. */
-static enum rc
-check_timeout(struct session *s, struct fault *f)
-{
-	if (s->timeout <= 0)
-		return fault_set(f, RC_PROTOCOL, "%s gives sessions that last no time", s->where);
-	if (s->timeout > 10 * s->asked)
-		s->timeout = s->asked;
-	return RC_OK;
-}
-
 enum rc
 session_begin(struct session **ret, struct host *host, const char *where, const struct ensemble *e, int64_t timeout,
     instant until, struct fault *f)
@@ -704,14 +699,10 @@ session_begin(struct session **ret, struct host *host, const char *where, const 
 	else
 		rc = start_library(s, until, f);
 	if (rc == RC_OK)
-		rc = session_await(s, until, f);
-	if (rc == RC_OK)
-		rc = check_timeout(s, f);
-	if (rc == RC_OK)
 		*ret = s;
 	else
 		session_end(s);
-	return rc == RC_LOST ? RC_AGAIN : rc;
+	return rc;
 }
 
 void
@@ -719,7 +710,8 @@ session_end(struct session *s)
 {
 	if (!s)
 		return;
-	s->host->alert = -1;
+	if (s->host->alert == s->alarm)
+		s->host->alert = -1;
 	if (!is_initialised(s) && s->ensemble.named)
 		return; /* DNS still has it: left to the end of the process, which is near */
 	if (s->zh)
@@ -729,4 +721,20 @@ session_end(struct session *s)
 	pthread_mutex_destroy(&s->mutex);
 	explicit_bzero(&s->ensemble, sizeof s->ensemble);
 	free(s);
+}
+
+static void *
+end_session(void *ctx)
+{
+	session_end(ctx);
+	return NULL;
+}
+
+void
+session_abandon(struct session *s)
+{
+	pthread_t thread;
+
+	if (s && pthread_create(&thread, NULL, end_session, s) == 0)
+		pthread_detach(thread);
 }

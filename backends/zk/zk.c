@@ -41,6 +41,7 @@
 #define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue */
 #define IDLE_PATIENCE (3 * NS_PER_S)	/* for a waiter whose turn has come */
 #define IDLE_BEAT NS_PER_S		/* to look whether it has taken it */
+#define RETRY (250 * NS_PER_MS)		/* between attempts to get back into the queue */
 #define NEAR_BEAT (2 * NS_PER_S)	/* to list the queue when there are one or two ahead, */
 #define FAR_BEAT (10 * NS_PER_S)	/* or more */
 
@@ -68,9 +69,10 @@ struct zk {
 	int64_t born;	   /* when our node was made, by the server's clock, */
 	instant born_here; /* and by ours */
 	char data[RECORD_BYTES + 2]; /* of our node: the record, and a mark */
+	instant away_since;	     /* from when on the queue was out of our sight; NEVER: it is not */
 	int64_t idle;		     /* the node that does not take its turn: its czxid; 0: none */
 	instant idle_since;
-	bool held;
+	bool held, guarded;
 	bool revoked; /* we were asked to give it up, and have not yet said so */
 };
 
@@ -202,6 +204,7 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 	z->base = (struct lock){.ops = &zk_backend, .host = host, .where = z->where};
 	z->want = want;
 	z->connect_patience = CONNECT_PATIENCE;
+	z->away_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, want->url, f);
 	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
 		rc = read_setting(z, &want->settings[i], f);
@@ -320,13 +323,15 @@ claim_node(struct zk *z, const char *name, instant until, struct fault *f)
 static enum rc
 find_node(struct zk *z, instant until, struct fault *f)
 {
-	struct call *sync, *list = NULL;
+	bool heard = session_id(z->session) != 0;
+	struct call *sync, *list;
 	const char *const *names;
 	size_t n = 0;
 	int code = ZOK;
 	enum rc rc = session_await(z->session, until, f);
 
-	if (rc != RC_OK)
+	z->asked = z->asked && heard;
+	if (rc != RC_OK || !heard)
 		return rc;
 	sync = session_sync(z->session, z->dir);
 	list = session_list(z->session, z->dir);
@@ -367,7 +372,7 @@ connect_session(struct zk *z, instant until, struct fault *f)
 static void
 leave_session(struct zk *z)
 {
-	session_end(z->session);
+	session_abandon(z->session);
 	z->session = NULL;
 	forget_node(z);
 	z->asked = false;
@@ -398,12 +403,12 @@ create_node(struct zk *z, struct grant *g, struct call **list, instant until, in
 	*list = session_list(z->session, z->dir);
 	z->asked = true;
 	rc = call_await(create, until, code, f);
-	if (rc == RC_OK && *code == ZOK && is_ours(z, create)) {
+	if (rc == RC_OK && *code == ZOK && is_ours(z, create) && session_pace(z->session) > 0) {
 		adopt_node(z, call_text(create), call_stat(create));
 		set_lease(z, g, call_sent(create));
 	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
 		rc = fault_set(f, RC_PROTOCOL, "%s: %s is an ephemeral node, no lock", z->where, z->dir);
-	} else if (rc == RC_OK && *code != ZNONODE) {
+	} else if (rc == RC_OK && (*code != ZNONODE || session_pace(z->session) <= 0)) {
 		rc = fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to create", z->where);
 	}
 	call_drop(create);
@@ -462,6 +467,7 @@ find_place(struct zk *z, struct call *list, struct place *ret, instant until, st
 		    z->where, z->dir);
 	if (!ret->found)
 		return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where);
+	z->away_since = NEVER;
 	return RC_OK;
 }
 
@@ -734,12 +740,16 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 static enum rc
 come_back(struct zk *z, enum rc rc, struct grant *g, struct call **list, instant until, struct fault *f)
 {
-	instant patience = instant_first(until, instant_after(instant_now(), z->want->ttl));
+	bool again = z->away_since != NEVER;
+	struct fault dead;
+	instant patience;
 
 	*g = (struct grant){.anchor = -1};
-	while ((rc == RC_LOST || rc == RC_AGAIN) && instant_now() < patience) {
-		struct fault dead;
-
+	z->away_since = instant_first(z->away_since, instant_now());
+	patience = instant_first(until, instant_after(z->away_since, z->want->ttl));
+	for (; (rc == RC_LOST || rc == RC_AGAIN) && instant_now() < patience; again = true) {
+		if (again && z->base.host->wait(z->base.host, -1, 0, instant_now() + RETRY) == WOKE_STOP)
+			return fault_set(f, RC_STOP, "told to stop");
 		if (z->session && session_await(z->session, 0, &dead) == RC_LOST)
 			leave_session(z);
 		else if (rc == RC_LOST)
@@ -778,7 +788,6 @@ zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 	z->held = true;
 	g.tokens[0] = z->token;
 	*ret = g;
-	call_drop(session_guard(z->session, z->node)); /* its answer is awaited by nobody */
 	return RC_OK;
 }
 
@@ -792,6 +801,9 @@ zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	session_heed_alarm(z->session);
+	if (!z->guarded) /* not at the grant: most commands end before this, and start earlier without */
+		call_drop(session_guard(z->session, z->node));
+	z->guarded = true;
 	do {
 		rc = write_once(z, write_node(z), until, g, &written, f);
 	} while (rc == RC_OK && !written && instant_now() < until);
@@ -839,8 +851,8 @@ zk_release(struct lock *l, instant until, struct fault *f)
 	struct zk *z = zk_of(l);
 	enum rc rc;
 
-	if (!z->session || !z->asked)
-		return RC_OK;
+	if (!z->session || !z->asked || session_id(z->session) == 0)
+		return RC_OK; /* nobody has heard of us */
 	rc = remove_node(z, until, f);
 	if (rc == RC_LOST && !z->held)
 		rc = RC_OK;
