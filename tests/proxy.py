@@ -24,8 +24,9 @@ class Proxy:
                  passes, and may end the connection with ConnectionResetError
     """
 
-    def __init__(self, port):
-        self._target = ("127.0.0.1", port)
+    def __init__(self, port, patience=0):
+        """With patience, a connection waits so many seconds for a server that does not listen yet."""
+        self._target, self._patience = ("127.0.0.1", port), patience
         self._change = threading.Condition()
         self._links = set()
         self._listener = None
@@ -94,13 +95,23 @@ class Proxy:
             while True:
                 client, _ = listener.accept()
                 self.connections += 1
-                try:
-                    server = socket.create_connection(self._target, timeout=5)
-                except OSError:
+                server = self._connect()
+                if server:
+                    _Link(self, client, server)
+                else:
                     close_with_reset(client)
-                    continue
+
+    def _connect(self):
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                server = socket.create_connection(self._target, timeout=5)
                 server.settimeout(None)
-                _Link(self, client, server)
+                return server
+            except OSError:
+                if time.monotonic() >= end:
+                    return None
+                time.sleep(0.02)
 
     def _wait_while_held(self, direction, link):
         with self._change:

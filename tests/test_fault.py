@@ -64,7 +64,7 @@ def wait_for_renewal(server, started):
 
 def test_closed_port(dlock, remote):
     port = free_port()
-    assert_refused(run(dlock, remote.url_at(port)), 69, str(port), "refused")
+    assert_refused(run(dlock, remote.url_at(port), *IMPATIENT), 69, str(port), "refused")
 
 
 def test_missing_socket(dlock, tmp_path):

@@ -88,7 +88,7 @@ places(void **state)
 		assert_name(place.ahead, rows[i].ahead);
 		assert_name(place.first, rows[i].first);
 		assert_null(place.stranger);
-		assert_null(place.wrapped);
+		assert_null(place.worn);
 	}
 }
 
@@ -110,23 +110,23 @@ strangers_are_seen_wherever_they_stand(void **state)
 }
 
 static void
-wrapped_numbers_are_seen(void **state)
+worn_numbers_are_seen(void **state)
 {
 	static const char *const others[] = {"-0000000001", "a-b", "--1", "x--2147483648", "lock-", "lock--", "lock--x"};
 
 	(void)state;
-	assert_name(look(OURS, (const char *const[]){UUID "-lock--2147483648", OURS, NULL}).wrapped, UUID "-lock--2147483648");
-	assert_name(look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).wrapped, "lock--000000001");
-	assert_name(look("a-lock--2147483648", (const char *const[]){"b-lock-2147483647", "a-lock--2147483648", NULL}).wrapped,
+	assert_name(look(OURS, (const char *const[]){UUID "-lock--2147483648", OURS, NULL}).worn, UUID "-lock--2147483648");
+	assert_name(look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).worn, "lock--000000001");
+	assert_name(look("a-lock--2147483648", (const char *const[]){"b-lock-0000000007", "a-lock--2147483648", NULL}).worn,
 	    "a-lock--2147483648");
-	assert_null(look(OURS, (const char *const[]){OURS, UUID "-lock-2147483646", NULL}).wrapped);
+	assert_null(look(OURS, (const char *const[]){OURS, UUID "-lock-2147483646", NULL}).worn);
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		assert_null(look(OURS, (const char *const[]){others[i], OURS, NULL}).wrapped);
+		assert_null(look(OURS, (const char *const[]){others[i], OURS, NULL}).worn);
 	/* 3.8's counter stops there: many have this number, in no order */
-	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", "b-lock-2147483647", NULL}).wrapped,
+	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", "b-lock-2147483647", NULL}).worn,
 	    "a-lock-2147483647");
-	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", NULL}).wrapped, "a-lock-2147483647");
-	assert_null(look("a-lock-2147483646", (const char *const[]){"a-lock-2147483646", NULL}).wrapped);
+	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", NULL}).worn, "a-lock-2147483647");
+	assert_null(look("a-lock-2147483646", (const char *const[]){"a-lock-2147483646", NULL}).worn);
 }
 
 /* However the names are shuffled, each sees as many before it as there are, and exactly one sees nobody. */
@@ -296,7 +296,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(places),
 	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
-	    cmocka_unit_test(wrapped_numbers_are_seen),
+	    cmocka_unit_test(worn_numbers_are_seen),
 	    cmocka_unit_test(all_agree_on_one_order),
 	    cmocka_unit_test(good_urls),
 	    cmocka_unit_test(wrong_urls),

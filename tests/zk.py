@@ -23,7 +23,7 @@ JAVA = ("java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xsha
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
         "-Dzookeeper.preAllocSize=1024", "-cp", CLASSES)
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-SETTINGS = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 3600000, "initLimit": 50, "syncLimit": 50,
+SETTINGS = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 3600000, "initLimit": 10, "syncLimit": 50,
             "maxClientCnxns": 0, "clientPortAddress": "127.0.0.1", "4lw.commands.whitelist": "*"}
 
 
@@ -177,7 +177,7 @@ class ZkEnsemble:
         for i in numbers:
             for j in numbers:
                 if i != j:
-                    self.links[i, j] = Proxy(quorum[j])
+                    self.links[i, j] = Proxy(quorum[j], patience=1)  # else an election goes in circles
             peers = {f"server.{j}": f"127.0.0.1:{quorum[j] if i == j else self.links[i, j].port}:{election[j]}"
                      for j in numbers}
             self.servers.append(ZkServer(java, member=i, port=client[i], start=False, **peers, **settings))

@@ -145,3 +145,19 @@ ensemble_print(const struct ensemble *e, char *out, size_t size)
 	if (snprintf(out, size, "zk %s%s", e->hosts, e->chroot) >= (int)size)
 		memcpy(out + size - 4, "...", 4);
 }
+
+void
+ensemble_rotate(struct ensemble *e, unsigned n)
+{
+	char first[sizeof e->hosts];
+	const char *comma;
+
+	for (; n > 0 && (comma = strchr(e->hosts, ',')); n--) {
+		size_t length = comma - e->hosts, rest = strlen(comma + 1);
+
+		memcpy(first, e->hosts, length);
+		memmove(e->hosts, comma + 1, rest);
+		e->hosts[rest] = ',';
+		memcpy(e->hosts + rest + 1, first, length);
+	}
+}

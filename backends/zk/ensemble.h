@@ -23,6 +23,9 @@ struct ensemble {
 /* RC_OK, or RC_USAGE with what is wrong; never repeats the password.  url NULL: 127.0.0.1:2181. */
 enum rc ensemble_parse(struct ensemble *, const char *url, struct fault *);
 
+/* Moves the first host to the end, n times. */
+void ensemble_rotate(struct ensemble *, unsigned n);
+
 /* Is it an absolute path of components that ZooKeeper takes, outside of its own /zookeeper? */
 bool ensemble_is_path(const char *);
 

@@ -33,13 +33,15 @@ is_stranger(const char *name)
 	return false;
 }
 
-/* "...lock--2147483648" */
+/* "...lock-2147483647", "...lock--2147483648" */
 static bool
-is_wrapped(const char *name)
+is_worn(const char *name)
 {
 	const char *number = rank(name);
 
-	return number != name && number[0] == '-' && number[1] >= '0' && number[1] <= '9';
+	if (number == name)
+		return false;
+	return strcmp(number, "2147483647") == 0 || (number[0] == '-' && number[1] >= '0' && number[1] <= '9');
 }
 
 void
@@ -49,10 +51,10 @@ queue_look(struct place *ret, const char *const *names, size_t n, const char *ow
 	for (size_t i = 0; i < n; i++) {
 		const char *name = names[i];
 
-		if (is_stranger(name))
+		if (!ret->stranger && is_stranger(name))
 			ret->stranger = name;
-		if (is_wrapped(name))
-			ret->wrapped = name;
+		if (!ret->worn && is_worn(name))
+			ret->worn = name;
 		if (strcmp(name, own) == 0)
 			ret->found = true;
 		if (!ret->first || stands_before(name, ret->first))

@@ -653,6 +653,7 @@ start_library(struct session *s, instant until, struct fault *f)
 	enum rc rc = RC_OK;
 
 	complaint.error = 0;
+	zoo_deterministic_conn_order(1); /* the order is ours to choose */
 	mallopt(M_ARENA_MAX, 1); /* or each thread of the library maps and unmaps megabytes for one */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	if (!s->ensemble.named)

@@ -38,6 +38,7 @@
 
 #define CONNECT_PATIENCE (5 * NS_PER_S) /* for a session, unless -O connect-timeout */
 #define CONNECT_LEAST NS_PER_S		/* even if --wait is shorter, a server may take so long */
+#define HOST_PATIENCE (1500 * NS_PER_MS)	/* for one of several hosts */
 #define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue */
 #define IDLE_PATIENCE (3 * NS_PER_S)	/* for a waiter whose turn has come */
 #define IDLE_BEAT NS_PER_S		/* to look whether it has taken it */
@@ -69,9 +70,11 @@ struct zk {
 	int64_t born;	   /* when our node was made, by the server's clock, */
 	instant born_here; /* and by ours */
 	char data[RECORD_BYTES + 2]; /* of our node: the record, and a mark */
+	instant contact_by;	     /* until then we must have seen our place */
 	instant away_since;	     /* from when on the queue was out of our sight; NEVER: it is not */
 	int64_t idle;		     /* the node that does not take its turn: its czxid; 0: none */
 	instant idle_since;
+	bool queued; /* we have seen our place */
 	bool held, guarded;
 	bool revoked; /* we were asked to give it up, and have not yet said so */
 };
@@ -140,7 +143,7 @@ read_login(struct zk *z, const char *file, struct fault *f)
 {
 	enum rc rc = setting_secret("auth-file", file, z->ensemble.login, sizeof z->ensemble.login, f);
 
-	if (rc == RC_OK && !strchr(z->ensemble.login, ':'))
+	if (rc == RC_OK && (!strchr(z->ensemble.login, ':') || *z->ensemble.login == ':'))
 		rc = fault_set(f, RC_CONFIG, "auth-file %s must have one line user:password", file);
 	return rc;
 }
@@ -215,6 +218,7 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 		return rc;
 	}
 	ensemble_print(&z->ensemble, z->where, sizeof z->where);
+	ensemble_rotate(&z->ensemble, (unsigned char)want->owner[0]); /* so that not all go to the same server */
 	name_nodes(z);
 	set_mark(z, AT_ONCE);
 	*ret = &z->base;
@@ -360,12 +364,32 @@ set_lease(struct zk *z, struct grant *g, instant sent)
 	g->pace = session_pace(z->session);
 }
 
+/*
+ * A server that takes connections and says nothing would cost the library two
+ * thirds of the timeout; where there are others, one of them is tried first then.
+ */
+static enum rc
+begin_session(struct zk *z, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	for (;;) {
+		rc = session_begin(&z->session, z->base.host, z->where, &z->ensemble, z->want->ttl, until, f);
+		if (rc != RC_OK || !strchr(z->ensemble.hosts, ','))
+			return rc;
+		rc = session_await(z->session, instant_first(until, instant_now() + HOST_PATIENCE), f);
+		if (rc != RC_AGAIN || instant_now() >= until)
+			return rc;
+		session_abandon(z->session);
+		z->session = NULL;
+		ensemble_rotate(&z->ensemble, 1);
+	}
+}
+
 static enum rc
 connect_session(struct zk *z, instant until, struct fault *f)
 {
-	if (z->session)
-		return session_await(z->session, until, f);
-	return session_begin(&z->session, z->base.host, z->where, &z->ensemble, z->want->ttl, until, f);
+	return z->session ? session_await(z->session, until, f) : begin_session(z, until, f);
 }
 
 /* The session is no more, and with it our node. */
@@ -461,13 +485,14 @@ find_place(struct zk *z, struct call *list, struct place *ret, instant until, st
 	if (ret->stranger)
 		return fault_set(f, RC_PROTOCOL, "%s: %s is in use as a lock of another kind (%.80s)", z->where, z->dir,
 		    ret->stranger);
-	if (ret->wrapped)
+	if (ret->worn)
 		return fault_set(f, RC_CONFIG,
-		    "%s: %s has been used two thousand million times, its numbers are negative now: delete it when nobody uses it",
+		    "%s: %s has been used two thousand million times and has no numbers left: delete it when nobody uses it",
 		    z->where, z->dir);
 	if (!ret->found)
 		return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where);
 	z->away_since = NEVER;
+	z->queued = true;
 	return RC_OK;
 }
 
@@ -621,7 +646,9 @@ write_once(struct zk *z, struct call *set, instant until, struct grant *g, bool 
 	enum rc rc = call_await(set, until, &code, f);
 
 	*written = rc == RC_OK && code == ZOK;
-	if (*written) {
+	if (*written && (uint64_t)call_stat(set)->czxid != z->token) {
+		rc = fault_set(f, RC_LOST, "%s: our node was deleted, and made again by another", z->where);
+	} else if (*written) {
 		z->version = call_stat(set)->version;
 		set_lease(z, g, call_sent(set));
 	} else if (rc == RC_OK && code == ZNONODE) {
@@ -736,7 +763,7 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 	return rc;
 }
 
-/* While queued, a server may be away for as long as the lease; a session that has ended costs the place. */
+/* Once queued, a server may be away for as long as the lease; a session that has ended costs the place. */
 static enum rc
 come_back(struct zk *z, enum rc rc, struct grant *g, struct call **list, instant until, struct fault *f)
 {
@@ -746,7 +773,7 @@ come_back(struct zk *z, enum rc rc, struct grant *g, struct call **list, instant
 
 	*g = (struct grant){.anchor = -1};
 	z->away_since = instant_first(z->away_since, instant_now());
-	patience = instant_first(until, instant_after(z->away_since, z->want->ttl));
+	patience = instant_first(until, z->queued ? instant_after(z->away_since, z->want->ttl) : z->contact_by);
 	for (; (rc == RC_LOST || rc == RC_AGAIN) && instant_now() < patience; again = true) {
 		if (again && z->base.host->wait(z->base.host, -1, 0, instant_now() + RETRY) == WOKE_STOP)
 			return fault_set(f, RC_STOP, "told to stop");
@@ -767,14 +794,15 @@ static enum rc
 zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 {
 	struct zk *z = zk_of(l);
-	instant now = instant_now(), patience = now + z->connect_patience;
+	instant now = instant_now();
 	struct grant g = {.anchor = -1};
 	struct call *list;
 	enum rc rc;
 
+	z->contact_by = now + z->connect_patience;
 	if (until)
-		patience = instant_first(patience, until > now + CONNECT_LEAST ? until : now + CONNECT_LEAST);
-	rc = come(z, &g, &list, patience, f);
+		z->contact_by = instant_first(z->contact_by, until > now + CONNECT_LEAST ? until : now + CONNECT_LEAST);
+	rc = come(z, &g, &list, z->contact_by, f);
 	if (rc != RC_OK)
 		call_drop(list);
 	while (rc == RC_OK) {
