@@ -126,7 +126,7 @@ demo: deps-build
 # ---- to see that it does (a fresh make sees what deps has installed) ----
 
 check: deps
-	@$(MAKE) --no-print-directory all $(O)/dlock-test $(if $(USE_ZK),$(O)/dlock-reads) lint units fuzz-smoke
+	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units fuzz-smoke
 	DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test $(PYTHON) -m pytest -q -p no:cacheprovider tests
 
 include tests/units.mk

@@ -5,7 +5,7 @@
 #	make fuzz         each for FUZZ_SECONDS
 #
 # $(O)/dlock-test is dlock with one backend more: the scripted one of tests/fake.c.
-# $(O)/dlock-reads has a zk backend that gets it wrong: tests/zk_reads.c.
+# $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/zk_*.c.
 
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 60
@@ -37,13 +37,18 @@ $(O)/tests/registry.o: backends/registry.c $(O)/flags
 	@echo "  CC    $< (with the fake)"
 	$(Q)$(CC) $(ALL_CFLAGS) -DWITH_FAKE -c -o $@ $<
 
-# ---- dlock with a zk backend that renews by reading ----
+# ---- dlock with zk backends that get it wrong ----
 
-$(O)/dlock-reads: $(filter-out $(O)/backends/zk/zk.o,$(OBJECTS)) $(O)/tests/zk_reads.o
+WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks)
+
+.PHONY: wrong
+wrong: $(WRONG)
+
+$(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/zk.o,$(OBJECTS)) $(O)/tests/zk_%.o
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/fake.d $(O)/tests/zk_reads.d
+-include $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/fake.d $(O)/tests/zk_reads.d $(O)/tests/zk_acks.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 
