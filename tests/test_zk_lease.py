@@ -35,7 +35,7 @@ def test_follower_cut_right_after_a_write(dlock, make_zk, make_proxy):
     Where the lease is counted from the write, two run at once: the binary that
     does so shows that this test can fail.
     """
-    ensemble = make_zk(program=ZkEnsemble, tickTime=3000, minSessionTimeout=6000)
+    ensemble = make_zk(program=ZkEnsemble, tickTime=1000, minSessionTimeout=2000)
     leader, follower = ensemble.leader, ensemble.followers[0]
     proxy = make_proxy(follower.port)
     tap = CutAfterWrite(proxy, ensemble, follower)
