@@ -92,7 +92,7 @@ class ZkServer:
 
     def try_four(self, word):
         try:
-            return self.four(word)
+            return self.four(word, 0.5)  # one that is just starting may never answer
         except OSError:
             return None
 

@@ -1,9 +1,13 @@
 /* session.c - see session.h. */
 #include "session.h"
 
+#include "backends/endpoint.h"
+
+#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -35,6 +39,7 @@ struct session {
 	pthread_mutex_t mutex; /* for what follows, which the library's threads change */
 	zhandle_t *zh;
 	bool initialised; /* zookeeper_init has returned */
+	bool several;	  /* the hosts have more than one address */
 	int init_error;
 	int state; /* as the library last told it */
 	int64_t id, timeout;
@@ -67,18 +72,32 @@ extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int
 /* Its log has no context to give, so there is one for all; and it speaks from several threads. */
 static struct {
 	pthread_mutex_t mutex;
-	int error; /* errno of the last connection that failed */
-} complaint = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+	int error;    /* errno of the last connection that failed */
+	int rounds; /* how often the library was through with its list of hosts */
+	int bell;   /* of the session that wants to know; -1 */
+} complaint = {.mutex = PTHREAD_MUTEX_INITIALIZER, .bell = -1};
+
+static void
+ring(int fd)
+{
+	uint64_t one = 1;
+
+	if (write(fd, &one, sizeof one) < 0)
+		return; /* full: it rings already */
+}
 
 static void
 hear_log(const char *line)
 {
 	const char *number = strstr(line, "errno=");
 
-	if (!number)
-		return;
 	pthread_mutex_lock(&complaint.mutex);
-	complaint.error = atoi(number + strlen("errno="));
+	if (number)
+		complaint.error = atoi(number + strlen("errno="));
+	if (strstr(line, "exhaustively")) {
+		complaint.rounds++;
+		ring(complaint.bell);
+	}
 	pthread_mutex_unlock(&complaint.mutex);
 }
 
@@ -97,15 +116,25 @@ last_complaint(void)
 	return strerror(error);
 }
 
-/* ---- bells ---- */
+/* In its first round the library leaves out every other host. */
+static bool
+all_refuse(bool several)
+{
+	bool yes;
+
+	pthread_mutex_lock(&complaint.mutex);
+	yes = complaint.rounds > several && complaint.error == ECONNREFUSED;
+	pthread_mutex_unlock(&complaint.mutex);
+	return yes;
+}
 
 static void
-ring(int fd)
+listen_for_complaints(int bell)
 {
-	uint64_t one = 1;
-
-	if (write(fd, &one, sizeof one) < 0)
-		return; /* full: it rings already */
+	pthread_mutex_lock(&complaint.mutex);
+	complaint.error = complaint.rounds = 0;
+	complaint.bell = bell;
+	pthread_mutex_unlock(&complaint.mutex);
 }
 
 static void
@@ -590,26 +619,99 @@ session_await(struct session *s, instant until, struct fault *f)
 	while (rc == RC_OK && !session_is_connected(s)) {
 		if (is_dead(state_of(s)))
 			return judge(s, state_of(s) == ZOO_AUTH_FAILED_STATE ? ZAUTHFAILED : ZSESSIONEXPIRED, f);
-		rc = session_sleep(s, until, f);
+		rc = session_id(s) == 0 && all_refuse(s->several) ? RC_AGAIN : session_sleep(s, until, f);
 		if (rc == RC_AGAIN)
 			fault_set(f, rc, "%s: %s", s->where, last_complaint());
 	}
 	return rc;
 }
 
+/* The addresses of "host:port", n bytes, as the library will look them up; NULL if there are none. */
+static struct addrinfo *
+look_up(struct endpoint *e, const char *text, size_t n)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP, .ai_flags = AI_ADDRCONFIG};
+	struct addrinfo *found = NULL;
+
+	if (endpoint_parse(e, text, n, 1) || getaddrinfo(e->host, NULL, &hints, &found) != 0)
+		return NULL;
+	return found;
+}
+
+static int
+count_addresses(const char *text, size_t n)
+{
+	struct endpoint e;
+	struct addrinfo *found = look_up(&e, text, n);
+	int count = 0;
+
+	for (struct addrinfo *a = found; a; a = a->ai_next)
+		count++;
+	if (found)
+		freeaddrinfo(found);
+	return count;
+}
+
+/* Puts an address of the first host, n bytes, behind the others: as a number, for a name may have several. */
+static void
+add_address(const char *text, size_t n, char *out, size_t size)
+{
+	struct endpoint e;
+	struct addrinfo *found = look_up(&e, text, n);
+	size_t used = strlen(out);
+	char number[64];
+
+	if (!found)
+		return;
+	if (getnameinfo(found->ai_addr, found->ai_addrlen, number, sizeof number, NULL, 0, NI_NUMERICHOST) == 0)
+		snprintf(out + used, size - used, strchr(number, ':') ? ",[%s]:%d" : ",%s:%d", number, e.port);
+	freeaddrinfo(found);
+}
+
+/*
+ * The hosts as the library is to have them: with an odd number of addresses.  It
+ * goes on by two after each that fails; with an even number it never comes to half
+ * of them, nor to the end of the list where it would pause (3.8 to 3.9:
+ * handle_error and zoo_cycle_next_server each take a step).  So one is named twice.
+ */
+static void
+name_hosts(struct session *s, char *out, size_t size)
+{
+	const char *text = s->ensemble.hosts;
+	size_t first = strcspn(text, ",");
+	int count = 0;
+
+	snprintf(out, size, "%s", text);
+	if (!s->ensemble.named && !text[first])
+		return;
+	for (;;) {
+		size_t n = strcspn(text, ",");
+
+		count += count_addresses(text, n);
+		if (!text[n])
+			break;
+		text += n + 1;
+	}
+	s->several = count > 1;
+	if (count % 2 == 0)
+		add_address(s->ensemble.hosts, first, out, size);
+}
+
 /* May block in DNS. */
 static void *
 initialise(void *ctx)
 {
+	char hosts[sizeof ((struct ensemble *)0)->hosts + 80];
 	struct session *s = ctx;
 	int timeout = s->asked / NS_PER_MS < TIMEOUT_MOST ? (int)(s->asked / NS_PER_MS) : TIMEOUT_MOST;
 	const struct ensemble *e = &s->ensemble;
 	zhandle_t *zh;
 
+	name_hosts(s, hosts, sizeof hosts);
 	if (e->tls)
-		zh = zookeeper_init_ssl(e->hosts, e->tls_files, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV);
+		zh = zookeeper_init_ssl(hosts, e->tls_files, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV);
 	else
-		zh = zookeeper_init2(e->hosts, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV, hear_log);
+		zh = zookeeper_init2(hosts, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV, hear_log);
 	if (zh) /* the addresses are looked up anew when a connection is lost, not every time the library wakes */
 		zoo_set_servers_resolution_delay(zh, -1);
 	if (zh && *e->login)
@@ -652,10 +754,10 @@ start_library(struct session *s, instant until, struct fault *f)
 	pthread_t thread;
 	enum rc rc = RC_OK;
 
-	complaint.error = 0;
+	listen_for_complaints(s->bell);
 	zoo_deterministic_conn_order(1); /* the order is ours to choose */
 	mallopt(M_ARENA_MAX, 1); /* or each thread of the library maps and unmaps megabytes for one */
-	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
 	if (!s->ensemble.named)
 		initialise(s);
 	else if (pthread_create(&thread, NULL, initialise, s) == 0)
@@ -717,6 +819,8 @@ session_end(struct session *s)
 		return; /* DNS still has it: left to the end of the process, which is near */
 	if (s->zh)
 		zookeeper_close(s->zh);
+	if (complaint.bell == s->bell)
+		listen_for_complaints(-1);
 	close(s->bell);
 	close(s->alarm);
 	pthread_mutex_destroy(&s->mutex);

@@ -33,10 +33,9 @@ struct session;
 struct call;
 
 /*
- * Begins a session of `timeout`.  RC_OK: *ret is ours until session_end; requests
- * may be made, and travel as soon as there is a connection.  RC_AGAIN: the hosts'
- * names were not found until `until`.  RC_CONFIG: TLS is wanted, and the library
- * has none.  RC_SYSTEM.
+ * Begins a session of `timeout`.  RC_OK: *ret is ours until session_end; to be
+ * waited for with session_await.  RC_AGAIN: the hosts' names were not found until
+ * `until`.  RC_CONFIG: TLS is wanted, and the library has none.  RC_SYSTEM.
  */
 enum rc session_begin(struct session **ret, struct host *, const char *where, const struct ensemble *,
     int64_t timeout, instant until, struct fault *);
@@ -47,7 +46,10 @@ void session_end(struct session *);
 /* The same without waiting for it. */
 void session_abandon(struct session *);
 
-/* Waits for a connection.  RC_LOST: the session has expired or was refused; there will be none. */
+/*
+ * Waits for a connection.  RC_LOST: the session has expired or was refused; there
+ * will be none.  RC_AGAIN: not until `until`, or every host refuses the first one.
+ */
 enum rc session_await(struct session *, instant until, struct fault *);
 
 /* The same until something happens: an answer, a watch, a connection; RC_OK, RC_STOP, RC_AGAIN at `until`. */
@@ -55,8 +57,6 @@ enum rc session_sleep(struct session *, instant until, struct fault *);
 
 bool session_is_connected(struct session *);
 bool session_is_dead(struct session *); /* expired or refused; for good */
-
-/* 0 as long as no server can have heard of us. */
 int64_t session_id(struct session *);
 
 /* Silences the house's alert; to be followed by a look at what it was about. */

@@ -42,6 +42,7 @@
 #define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue */
 #define IDLE_PATIENCE (3 * NS_PER_S)	/* for a waiter whose turn has come */
 #define IDLE_BEAT NS_PER_S		/* to look whether it has taken it */
+#define FIRST_RENEWAL (500 * NS_PER_MS) /* after the grant at most; from then on we hear of our node's end at once */
 #define RETRY (250 * NS_PER_MS)		/* between attempts to get back into the queue */
 #define NEAR_BEAT (2 * NS_PER_S)	/* to list the queue when there are one or two ahead, */
 #define FAR_BEAT (10 * NS_PER_S)	/* or more */
@@ -327,15 +328,13 @@ claim_node(struct zk *z, const char *name, instant until, struct fault *f)
 static enum rc
 find_node(struct zk *z, instant until, struct fault *f)
 {
-	bool heard = session_id(z->session) != 0;
 	struct call *sync, *list;
 	const char *const *names;
 	size_t n = 0;
 	int code = ZOK;
 	enum rc rc = session_await(z->session, until, f);
 
-	z->asked = z->asked && heard;
-	if (rc != RC_OK || !heard)
+	if (rc != RC_OK)
 		return rc;
 	sync = session_sync(z->session, z->dir);
 	list = session_list(z->session, z->dir);
@@ -371,14 +370,16 @@ set_lease(struct zk *z, struct grant *g, instant sent)
 static enum rc
 begin_session(struct zk *z, instant until, struct fault *f)
 {
+	bool several = strchr(z->ensemble.hosts, ',') != NULL;
 	enum rc rc;
 
 	for (;;) {
+		instant patience = several ? instant_first(until, instant_now() + HOST_PATIENCE) : until;
+
 		rc = session_begin(&z->session, z->base.host, z->where, &z->ensemble, z->want->ttl, until, f);
-		if (rc != RC_OK || !strchr(z->ensemble.hosts, ','))
-			return rc;
-		rc = session_await(z->session, instant_first(until, instant_now() + HOST_PATIENCE), f);
-		if (rc != RC_AGAIN || instant_now() >= until)
+		if (rc == RC_OK)
+			rc = session_await(z->session, patience, f);
+		if (rc != RC_AGAIN || instant_now() < patience || instant_now() >= until)
 			return rc;
 		session_abandon(z->session);
 		z->session = NULL;
@@ -439,34 +440,31 @@ create_node(struct zk *z, struct grant *g, struct call **list, instant until, in
 	return rc;
 }
 
-/* Joins the queue.  g->sent is set if the answer to our own create came, which earned a lease. */
+/*
+ * Joins the queue; *list is what it looked like then.  *g is set if the answer to
+ * our own create came, which earned a lease.  What fails on the way, a connection
+ * or a directory, is tried again until `until`.
+ */
 static enum rc
 enter(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
 {
 	int code;
 	enum rc rc;
 
-	for (;;) {
-		rc = create_node(z, g, list, until, &code, f);
-		if (rc != RC_AGAIN && (rc != RC_OK || *z->node))
-			return rc;
+	do {
 		call_drop(*list);
-		*list = NULL;
+		rc = create_node(z, g, list, until, &code, f);
+		if (rc == RC_OK && !*z->node)
+			rc = make_directory(z, until, f);
 		if (rc == RC_AGAIN && instant_now() < until) {
 			rc = find_node(z, until, f);
-			code = ZOK;
+			call_drop(*list);
+			*list = *z->node ? session_list(z->session, z->dir) : NULL;
 		}
-		if (rc == RC_OK && *z->node)
-			*list = session_list(z->session, z->dir);
-		if (rc != RC_OK || *z->node)
-			return rc;
-		if (code == ZNONODE)
-			rc = make_directory(z, until, f);
-		if (rc == RC_OK && instant_now() >= until)
-			rc = fault_set(f, RC_AGAIN, "%s: %s vanishes as fast as it is made", z->where, z->dir);
-		if (rc != RC_OK)
-			return rc;
-	}
+	} while ((rc == RC_AGAIN || (rc == RC_OK && !*z->node)) && instant_now() < until);
+	if (rc == RC_OK && !*z->node)
+		return fault_set(f, RC_AGAIN, "%s: %s vanishes as fast as it is made", z->where, z->dir);
+	return rc;
 }
 
 /* Our place in a list of the queue. */
@@ -671,6 +669,13 @@ yield(struct zk *z, instant until, struct fault *f)
 	return rc == RC_OK ? fault_set(f, RC_LOST, "%s: our place in the queue was revoked", z->where) : rc;
 }
 
+/* Is it a lease to begin with?  One that is too short, or was long on its way, is better earned once more. */
+static bool
+is_usable(const struct grant *g)
+{
+	return g->lease >= 6 * g->pace && instant_now() < instant_after(g->sent, 2 * g->pace);
+}
+
 /*
  * Our turn has come: earns the lease by writing our node; `set` is the first
  * attempt at that.  What the leader has not heard of for too long would be too
@@ -687,7 +692,7 @@ confirm(struct zk *z, struct call *set, struct grant *g, struct fault *f)
 		rc = write_once(z, set, until, g, &written, f);
 		if (rc == RC_OK && z->revoked)
 			rc = yield(z, until, f);
-		if (rc != RC_OK || (written && g->lease > 4 * g->pace))
+		if (rc != RC_OK || (written && is_usable(g)))
 			return rc;
 		if (written &&
 		    z->base.host->wait(z->base.host, -1, 0, instant_now() + session_pace(z->session)) == WOKE_STOP)
@@ -741,7 +746,7 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 		set = next ? claim(z) : NULL;
 	}
 	call_drop(list);
-	if (rc == RC_OK && !g->lease)
+	if (rc == RC_OK && !is_usable(g))
 		return confirm(z, set ? set : claim(z), g, f);
 	call_drop(set);
 	return rc;
@@ -815,6 +820,7 @@ zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 		return rc == RC_LOST ? RC_AGAIN : rc;
 	z->held = true;
 	g.tokens[0] = z->token;
+	g.pace = instant_first(g.pace, FIRST_RENEWAL);
 	*ret = g;
 	return RC_OK;
 }
@@ -829,7 +835,7 @@ zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	session_heed_alarm(z->session);
-	if (!z->guarded) /* not at the grant: most commands end before this, and start earlier without */
+	if (!z->guarded) /* not at the grant: short commands do without */
 		call_drop(session_guard(z->session, z->node));
 	z->guarded = true;
 	do {
@@ -879,8 +885,8 @@ zk_release(struct lock *l, instant until, struct fault *f)
 	struct zk *z = zk_of(l);
 	enum rc rc;
 
-	if (!z->session || !z->asked || session_id(z->session) == 0)
-		return RC_OK; /* nobody has heard of us */
+	if (!z->session || !z->asked)
+		return RC_OK;
 	rc = remove_node(z, until, f);
 	if (rc == RC_LOST && !z->held)
 		rc = RC_OK;
