@@ -6,8 +6,9 @@ import time
 import pytest
 
 from hostile import Hostile
+from pg import PG_PLACES, make_pg, make_pooler, make_tamper, own_pg, pg_server  # noqa: F401, fixtures
 from proxy import Proxy
-from support import Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, places, stat_of
+from support import PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, places, stat_of
 
 
 def pytest_configure(config):
@@ -104,7 +105,10 @@ def make_hostile():
         server.close()
 
 
-@pytest.fixture(params=places(), ids=lambda place: place.name)
+PLACES += PG_PLACES
+
+
+@pytest.fixture(params=places(), ids=lambda place: getattr(place, "id", place.name))
 def place(request):
     """Each backend in turn: `words` to reach it and fresh keys."""
     return request.param(request)

@@ -83,6 +83,10 @@ class Proxy:
         self.heal()
         self.reset()
 
+    def rewrite(self, link, data):
+        """What the client gets for `data` of the server's."""
+        return data
+
     # ---- the work ----
 
     def _serve(self, listener):
@@ -135,6 +139,8 @@ class _Link:
         proxy._wait_while_held(direction, self)
         if direction in proxy._dropped:
             return
+        if direction == DOWN:
+            data = proxy.rewrite(self, data)
         size, pause = proxy._drip.get(direction, (len(data), 0))
         for i in range(0, len(data), size):
             self._send(direction, data[i:i + size], sink)

@@ -242,14 +242,14 @@ class Started:
 
 
 class Dlock:
-    """Runs the binary under test in an environment without DLOCK_* variables."""
+    """Runs the binary under test in an environment without DLOCK_* and PG* variables."""
 
     UNTIL_EOF = ("cat",)  # a command that ends with its stdin
 
     def __init__(self, directory):
         self.directory = str(directory)
         self.started = []
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("DLOCK_") and k != "DLOCK"}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "PG")) and k != "DLOCK"}
 
     def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, **options):
         """Starts `dlock WORDS`; for `run`, events go to a file (option events=False: not)."""
