@@ -93,9 +93,10 @@ $(O)/%.lua.h: %.lua
 
 # ---- what must be installed, as Debian calls it ----
 
-BUILD_PACKAGES := gcc libc6-dev pkg-config libhiredis-dev libjansson-dev
+BUILD_PACKAGES := gcc libc6-dev pkg-config libhiredis-dev libjansson-dev libpq-dev
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev redis-server python3-pytest python3-pexpect python3-redis \
-	python3-psutil clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc tmux vim less procps util-linux
+	python3-psutil postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc \
+	tmux vim less procps util-linux
 
 # $(call install_missing,packages): says what it does; does nothing when all is there.
 install_missing = missing=; for p in $(1); do dpkg -s $$p 2>/dev/null | grep -q '^Status: .* installed' || \

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hostile import Hostile
-from pg import PG_PLACES, make_pg, make_pooler, make_tamper, own_pg, pg_server  # noqa: F401, fixtures
+from pg import PG_PLACES, db, make_db, make_pg, make_pooler, make_tamper, own_pg, pg_server  # noqa: F401, fixtures
 from proxy import Proxy
 from support import PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, places, stat_of
 

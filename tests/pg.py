@@ -17,7 +17,7 @@ import tempfile
 import psycopg2
 import pytest
 
-from proxy import Proxy
+from proxy import UP, Proxy
 from support import children_of, free_port, is_alive, kill, servers, wait_for
 
 USER, DB = "app", "app"  # an ordinary role, which owns its database
@@ -81,10 +81,14 @@ def template():
 class PgServer:
     """A server with a fresh copy of the template, on a loopback port and a unix socket.
 
-    Settings are given as arguments; safe=True: a crash of it loses nothing.
+    Settings are given as arguments; safe=True: a crash of it loses nothing; hba: lines before pg_hba.conf's own;
+    env: variables for it.
     """
 
-    def __init__(self, safe=False, data=None, hba=(), **settings):
+    _databases = 0
+
+    def __init__(self, safe=False, data=None, hba=(), env=None, **settings):
+        self.env = env or {}
         self.directory = make_directory("dlock-pg-")
         self.data = f"{self.directory}/data"
         if data is None:
@@ -134,16 +138,24 @@ class PgServer:
         with open(f"{self.directory}/log", encoding="utf-8", errors="replace") as f:
             return f.read()
 
+    def database(self, name=None):
+        """A new database of USER's, where a test is alone."""
+        PgServer._databases += 1
+        name = name or f"db{PgServer._databases}"
+        self.ask(f'CREATE DATABASE "{name}" OWNER {USER}', db="postgres")
+        return Database(self, name)
+
     # ---- who is connected ----
 
-    def sessions(self, where="true"):
-        """Process ids of dlock's sessions."""
-        return [pid for pid, in self.ask("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'dlock%%'"
-                                         f" AND backend_type = 'client backend' AND {where} ORDER BY backend_start")]
+    def sessions(self, db=DB):
+        """Process ids of the sessions in a database, the oldest first."""
+        return [pid for pid, in self.ask("SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type ="
+                                         " 'client backend' AND pid <> pg_backend_pid() ORDER BY backend_start", db)]
 
-    def terminate(self, pids):
-        for pid in pids:
-            self.ask("SELECT pg_terminate_backend(%s)", pid)
+    def terminate(self, db=DB):
+        """Ends them; returns how many there were."""
+        return self.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
+                          " AND backend_type = 'client backend' AND pid <> pg_backend_pid()", db)
 
     # ---- its life ----
 
@@ -153,7 +165,7 @@ class PgServer:
             words += ["-c", f"{name}={value}"]
         with open(f"{self.directory}/log", "ab") as log:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/tmp",
-                                            **account())
+                                            env={**os.environ, **self.env}, **account())
         servers.add(self.process.pid)
         if wait:
             wait_for(self.answers, what="postgres")
@@ -220,6 +232,31 @@ class PgServer:
         assert self.value("SELECT pg_promote()")
 
 
+class Database:
+    """One of a server's databases."""
+
+    def __init__(self, server, name):
+        self.server, self.name, self.url = server, name, pg_url(server.port, db=name)
+
+    def connect(self, user="postgres", **options):
+        return self.server.connect(user, self.name, **options)
+
+    def ask(self, sql, *arguments, **options):
+        return self.server.ask(sql, *arguments, db=self.name, **options)
+
+    def value(self, sql, *arguments, **options):
+        return self.server.value(sql, *arguments, db=self.name, **options)
+
+    def sessions(self):
+        return self.server.sessions(self.name)
+
+    def terminate(self):
+        return self.server.terminate(self.name)
+
+    def drop(self):
+        self.server.ask(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)', db="postgres")
+
+
 class PgBouncer:
     """A pooler in front of a server."""
 
@@ -232,10 +269,12 @@ class PgBouncer:
                  "admin_users": "postgres", **settings}
         ini = "".join(f"{name} = {value}\n" for name, value in lines.items())
         pathlib.Path(self.directory, "users").write_text(f'"{USER}" ""\n"postgres" ""\n')
-        path = pathlib.Path(self.directory, "ini")
-        path.write_text(f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\n{ini}")
-        program = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
-        self.process = subprocess.Popen([program, "-q", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        pathlib.Path(self.directory, "ini").write_text(f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\n{ini}")
+        self.start()
+
+    def start(self):
+        words = [shutil.which("pgbouncer") or "/usr/sbin/pgbouncer", "-q", f"{self.directory}/ini"]
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL, cwd="/tmp", **account())
         servers.add(self.process.pid)
         wait_for(self.answers, what="pgbouncer")
@@ -251,10 +290,17 @@ class PgBouncer:
             return True
         return False
 
-    def stop(self):
+    def kill(self):
         self.process.kill()
         self.process.wait()
         servers.discard(self.process.pid)
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    def stop(self):
+        self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -277,8 +323,10 @@ class Tamper(Proxy):
     def url(self):
         return pg_url(self.port, extra="?sslmode=disable&gssencmode=disable")  # the replies to these are no messages
 
-    def rewrite(self, link, data):
+    def rewrite(self, link, direction, data):
         """Takes whole messages off what has come, and gives what is to be sent for them."""
+        if direction == UP:
+            return data
         state = self.parsers.setdefault(link, {"rest": b"", "ready": self.early})
         state["rest"] += data
         out = b""
@@ -395,6 +443,26 @@ def pg_server():
     server = PgServer()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def make_db(pg_server, nothing_is_left):
+    """Makes databases on the shared server."""
+    made = []
+
+    def make(*arguments):
+        made.append(pg_server.database(*arguments))
+        return made[-1]
+
+    yield make
+    for database in made:
+        database.drop()
+
+
+@pytest.fixture
+def db(make_db):
+    """A database that the test may break."""
+    return make_db()
 
 
 @pytest.fixture

@@ -83,8 +83,8 @@ class Proxy:
         self.heal()
         self.reset()
 
-    def rewrite(self, link, data):
-        """What the client gets for `data` of the server's."""
+    def rewrite(self, link, direction, data):
+        """What is passed on instead of `data`."""
         return data
 
     # ---- the work ----
@@ -139,8 +139,7 @@ class _Link:
         proxy._wait_while_held(direction, self)
         if direction in proxy._dropped:
             return
-        if direction == DOWN:
-            data = proxy.rewrite(self, data)
+        data = proxy.rewrite(self, direction, data)
         size, pause = proxy._drip.get(direction, (len(data), 0))
         for i in range(0, len(data), size):
             self._send(direction, data[i:i + size], sink)

@@ -253,8 +253,8 @@ def nested(*words):
 @pytest.mark.parametrize("inner", ["", "-n", "-w 5s"])
 @pytest.mark.parametrize("stated", [True, False], ids=["same-url", "no-url"])
 def test_nested_run_on_the_same_key_joins(dlock, place, inner, stated):
-    url = f"-u {place.url}" if stated else ""
-    script = f"echo $DLOCK_TOKEN; {nested(url, '-k', place.key(), inner)} -- sh -c 'echo $DLOCK_TOKEN; exit 5'"
+    words = place.words if stated else []
+    script = f"echo $DLOCK_TOKEN; {nested(*words, '-k', place.key(), inner)} -- sh -c 'echo $DLOCK_TOKEN; exit 5'"
     done = dlock.run("run", *place.words, "-k", place.key(), "--", "sh", "-c", script)
     assert (done.status, done.stderr) == (5, "")
     outer_token, inner_token = done.stdout.split()
@@ -264,7 +264,7 @@ def test_nested_run_on_the_same_key_joins(dlock, place, inner, stated):
 
 def test_nested_run_on_another_key_takes_its_own_lock(dlock, place):
     outer, inner = place.key("outer"), place.key("inner")
-    command = ("sh", "-c", nested("-u", place.url, "-k", inner, "-- cat"))
+    command = ("sh", "-c", nested(*place.words, "-k", inner, "-- cat"))
     hold = dlock.contend(place, outer, command=command).held()
     wait_for(lambda: not is_free(dlock, place, inner), what="the inner lock")
     assert not is_free(dlock, place, outer)
@@ -275,7 +275,7 @@ def test_nested_run_on_another_key_takes_its_own_lock(dlock, place):
 def test_nested_in_nested_finds_the_outermost(dlock, place):
     a, b = place.key("a"), place.key("b")
     innermost = nested("-k", a, "-n") + " -- sh -c 'echo $DLOCK_TOKEN'"
-    middle = nested("-u", place.url, "-k", b) + f' -- sh -c "{innermost}"'.replace("$", "\\$")
+    middle = nested(*place.words, "-k", b) + f' -- sh -c "{innermost}"'.replace("$", "\\$")
     done = dlock.run("run", *place.words, "-k", a, "--", "sh", "-c", f"echo $DLOCK_TOKEN; {middle}")
     assert done.status == 0, done
     first, second = done.stdout.split()

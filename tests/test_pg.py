@@ -1,0 +1,1137 @@
+# Goal of these tests: locks on PostgreSQL are kept through what happens to
+# databases (restarts, fail-over, poolers, administrators), and whatever a server
+# says or refuses is reported as what it was.  All of it holds for the default
+# mode, a lease in a table; test_pg_modes.py has the other ones.
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import psycopg2
+import pytest
+
+from pg import DB, PG_PLACES, USER, PgServer, bindir, columns, data_row, error, make_directory, pg_url
+from proxy import BOTH, DOWN, UP
+from support import DLOCK, ROOT, boottime, free_port, is_alive, wait_for
+from test_fault import (AWAY, IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, assert_refused, cannot_connect,
+                        compile_shim)
+
+MODES = ["lease", "advisory", "row"]
+SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
+
+
+class At:
+    """A place as tests of one backend make them."""
+
+    def __init__(self, url, mode="lease"):
+        self.words = ["-u", url, *(["-O", f"mode={mode}"] if mode != "lease" else [])]
+
+
+def run(dlock, url, *options, command=("echo", "ran"), mode="lease", **arguments):
+    return dlock.run("run", *At(url, mode).words, "-k", "job", *options, "--", *command, **arguments)
+
+
+def is_free(dlock, url, mode="lease"):
+    return run(dlock, url, "-n", mode=mode).status == 0
+
+
+def wait_for_renewals(holder, count=1):
+    """Waits until as many more renewals have succeeded as dlock -v tells of."""
+    def told():
+        return holder.stderr().count("renew: ok")
+
+    before = told()
+    wait_for(lambda: told() >= before + count, what="a renewal")
+    assert holder.poll() is None
+
+
+@pytest.fixture(params=PG_PLACES, ids=lambda p: p.id)
+def pg_place(request):
+    """Each of the modes, and the pooler."""
+    return request.param(request)
+
+
+# ---- where a server is ----
+
+
+def test_unix_socket(dlock, pg_server):
+    done = dlock.run("run", "-u", pg_server.unix_url, "-k", "socket", "-n", "--", "printenv", "DLOCK_BACKEND")
+    assert (done.status, done.stdout, done.stderr) == (0, "pg\n", "")
+
+
+def test_variables_of_libpq_name_the_server(dlock, pg_server):
+    env = {"PGHOST": "127.0.0.1", "PGPORT": str(pg_server.port), "PGUSER": USER, "PGDATABASE": DB}
+    done = dlock.run("run", "-b", "pg", "-k", "variables", "-n", "--", "printenv", "PGHOST", env=env)
+    assert (done.status, done.stdout) == (0, "127.0.0.1\n")
+
+
+def test_service_file_names_the_server(dlock, pg_server, tmp_path):
+    services = tmp_path / "services"
+    services.write_text(f"[locks]\nhost=127.0.0.1\nport={pg_server.port}\nuser={USER}\ndbname={DB}\n")
+    for words, extra in ((["-u", "postgresql:///?service=locks"], {}), (["-b", "pg"], {"PGSERVICE": "locks"}),
+                         (["-b", "pg", "-u", "service=locks"], {})):
+        env = {"PGSERVICEFILE": str(services), **extra}
+        assert dlock.run("run", *words, "-k", "service", "-n", "--", "true", env=env).status == 0
+
+
+@pytest.mark.parametrize("url", ["postgresql://{user}@127.0.0.1:{port}/{db}", "postgres://{user}@127.0.0.1:{port}/{db}",
+                                 "host=127.0.0.1 port={port} user={user} dbname={db}",
+                                 "postgresql://{user}@127.0.0.1:{closed},127.0.0.1:{port}/{db}",
+                                 "postgresql://127.0.0.1:{port}/{db}?user={user}&application_name=mine&keepalives=0"])
+def test_forms_of_an_address(dlock, pg_server, url):
+    url = url.format(user=USER, db=DB, port=pg_server.port, closed=free_port())
+    assert dlock.run("run", "-b", "pg", "-u", url, "-k", "forms", "-n", "--", "true").status == 0
+
+
+def test_all_forms_lead_to_the_same_lock(dlock, pg_server):
+    dlock.hold(At(pg_server.unix_url), "form")
+    for url in (pg_server.url, pg_server.url.replace("postgresql", "postgres")):
+        assert dlock.run("run", "-u", url, "-k", "form", "-n", "--", "true").status == 75
+
+
+@pytest.mark.parametrize("url", [
+    "postgresql://127.0.0.1:99999/app", "postgresql://127.0.0.1:port/app", "postgresql://127.0.0.1/app?colour=red",
+    "host='127.0.0.1", "host=127.0.0.1 colour=red", "host", "postgresql://127.0.0.1/app?sslmode=maybe",
+    "postgresql://[::1/app", "postgresql://127.0.0.1/%zz", "postgresql://h/app?target_session_attrs=king",
+])
+def test_addresses_that_make_no_sense(dlock, url):
+    done = dlock.run("run", "-b", "pg", "-u", url, "-k", "job", "--", "echo", "ran")
+    assert done.status in (64, 78)
+    assert_refused(done, done.status)
+
+
+def test_missing_service(dlock, tmp_path):
+    (tmp_path / "services").write_text("[other]\nhost=127.0.0.1\n")
+    done = dlock.run("run", "-b", "pg", "-u", "service=missing", "-k", "job", "--", "echo", "ran",
+                     env={"PGSERVICEFILE": str(tmp_path / "services")})
+    assert done.status in (64, 78)
+    assert_refused(done, done.status, "missing")
+
+
+@pytest.mark.parametrize("setting", ["mode=", "mode=LEASE", "mode=magic", "key=7", "derive=flyway", "colour=red"])
+def test_settings_that_make_no_sense(dlock, pg_server, setting):
+    """Also those that belong to another mode."""
+    assert_refused(run(dlock, pg_server.url, "-O", setting), 64, setting.split("=")[0])
+
+
+# ---- at the start: nobody there, or nobody who answers ----
+
+
+def test_closed_port(dlock):
+    port = free_port()
+    assert_refused(run(dlock, pg_url(port)), 69, str(port), "refused")
+
+
+def test_missing_socket(dlock, tmp_path):
+    assert_refused(run(dlock, f"postgresql:///app?host={tmp_path}/none"), 69, f"{tmp_path}/none")
+
+
+def test_port_that_swallows_connections(dlock):
+    # Once the backlog is full, Linux drops the SYNs.
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        port = listener.getsockname()[1]
+        fill = [socket.socket() for _ in range(4)]
+        for s in fill:
+            s.setblocking(False)
+            s.connect_ex(("127.0.0.1", port))
+        assert_refused(run(dlock, pg_url(port), *IMPATIENT, timeout=20), 69, str(port))
+        for s in fill:
+            s.close()
+
+
+def test_server_that_never_answers(dlock):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert_refused(run(dlock, pg_url(port), *IMPATIENT, timeout=20), 69, str(port))
+
+
+def test_frozen_server(dlock, own_pg):
+    own_pg.pause()
+    assert_refused(run(dlock, own_pg.url, *IMPATIENT, timeout=20), 69, str(own_pg.port))
+
+
+def test_unknown_host(dlock):
+    assert_refused(run(dlock, "postgresql://dlock-test.invalid/app", timeout=30), 69, "dlock-test.invalid")
+
+
+def test_resolver_that_hangs(dlock, tmp_path):
+    shim = compile_shim(tmp_path, "hang", """
+        #include <netdb.h>
+        #include <unistd.h>
+        int getaddrinfo(const char *n, const char *s, const struct addrinfo *h, struct addrinfo **r)
+        { sleep(100); return EAI_AGAIN; }""")
+    done = run(dlock, "postgresql://slow.example/app", *IMPATIENT, env={"LD_PRELOAD": shim}, timeout=20)
+    assert_refused(done, 69, "slow.example")
+
+
+def test_answers_that_drip_do_not_stretch_the_deadline(dlock, pg_server, make_proxy):
+    proxy = make_proxy(pg_server.port)
+    proxy.drip(DOWN, 1, 0.9)
+    assert_refused(run(dlock, pg_url(proxy.port), *IMPATIENT, timeout=15), 69, str(proxy.port))
+
+
+@pytest.mark.parametrize("banner", [b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+                                    b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", b"-ERR unknown command\r\n",
+                                    b"\x15\x03\x01\x00\x02\x02\x46", b"E" + b"\xff" * 64, b"R\x7f\xff\xff\xff", b"N" * 9])
+def test_servers_of_another_kind(dlock, banner):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    with client:
+                        client.recv(8)
+                        client.sendall(banner)
+                        client.recv(1000)
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = listener.getsockname()[1]
+        done = run(dlock, pg_url(port), *IMPATIENT, timeout=20)
+        assert done.status in (69, 76)
+        assert_refused(done, done.status, str(port))
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_redis_server_is_no_postgresql(dlock, redis_server):
+    done = run(dlock, pg_url(redis_server.port), *IMPATIENT)
+    assert done.status in (69, 76)
+    assert_refused(done, done.status, str(redis_server.port))
+
+
+def test_console_of_a_pooler(dlock, pg_server, make_pooler):
+    pooler = make_pooler(pg_server)
+    done = run(dlock, pg_url(pooler.port, "postgres", "pgbouncer"))
+    assert done.status in (76, 78)
+    assert_refused(done, done.status)
+
+
+def test_library_that_is_not_installed(dlock, pg_server, tmp_path):
+    shim = compile_shim(tmp_path, "absent", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <string.h>
+        void *dlopen(const char *file, int flags)
+        {
+            if (file && strstr(file, "libpq"))
+                return NULL;
+            return ((void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen"))(file, flags);
+        }""")
+    assert_refused(run(dlock, pg_server.url, env={"LD_PRELOAD": shim}), 78, "libpq", "apt")
+
+
+def test_the_library_is_loaded_by_this_backend_only(dlock, tmp_path):
+    linked = subprocess.run(["ldd", DLOCK], capture_output=True, text=True, check=True).stdout
+    assert "libc.so" in linked and "libpq" not in linked
+    done = dlock.run("run", "-u", f"file://{tmp_path}", "-k", "job", "--", "sh", "-c", "cat /proc/$PPID/maps")
+    assert done.status == 0 and "libc.so" in done.stdout and "libpq" not in done.stdout
+
+
+# ---- at the start: a server that refuses ----
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that wants a password of `guarded`, lets in everybody else but `banned`."""
+    server = PgServer(hba=["host all guarded 127.0.0.1/32 scram-sha-256", "host all banned 127.0.0.1/32 reject"],
+                      max_connections=12)
+    server.ask("CREATE ROLE guarded LOGIN PASSWORD 'right-one'")
+    server.ask("CREATE ROLE banned LOGIN")
+    server.ask("GRANT ALL ON DATABASE app TO guarded")
+    yield server
+    server.stop()
+
+
+def url_with(server, credentials):
+    return f"postgresql://{credentials}@127.0.0.1:{server.port}/{DB}"
+
+
+def test_password(dlock, guarded, tmp_path):
+    assert run(dlock, url_with(guarded, "guarded:right-one")).status == 0
+    assert run(dlock, url_with(guarded, "guarded"), env={"PGPASSWORD": "right-one"}).status == 0
+    passfile = tmp_path / "pgpass"
+    passfile.write_text("*:*:*:guarded:right-one\n")
+    passfile.chmod(0o600)
+    assert run(dlock, url_with(guarded, "guarded"), env={"PGPASSFILE": str(passfile)}).status == 0
+
+
+def test_wrong_password(dlock, guarded):
+    done = run(dlock, url_with(guarded, "guarded:wrong-one"), "-v")
+    assert done.status == 77 and "password" in done.stderr and "wrong-one" not in done.stderr
+
+
+@pytest.mark.parametrize("credentials, word", [("guarded", "password"), ("banned", "banned"), ("nobody", "nobody")])
+def test_who_is_not_let_in(dlock, guarded, credentials, word):
+    assert_refused(run(dlock, url_with(guarded, credentials), env={"PGPASSFILE": "/dev/null"}), 77, word)
+
+
+def test_database_that_does_not_exist(dlock, pg_server):
+    assert_refused(run(dlock, pg_url(pg_server.port, db="none")), 78, "none")
+
+
+def test_database_that_may_not_be_entered(dlock, db):
+    db.ask(f"REVOKE CONNECT ON DATABASE {db.name} FROM PUBLIC")
+    db.ask("CREATE ROLE passer LOGIN")
+    assert_refused(run(dlock, pg_url(db.server.port, "passer", db.name)), 77, db.name)
+    db.ask("DROP ROLE passer")
+
+
+def test_too_many_connections_is_not_busy(dlock, guarded):
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(psycopg2.OperationalError):
+            while True:
+                stack.enter_context(contextlib.closing(guarded.connect("app")))
+        assert_refused(run(dlock, guarded.url, "-n"), 69, "53300")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_full_lock_table_is_not_busy(dlock, guarded, mode):
+    """Any role may fill it."""
+    assert run(dlock, guarded.url, mode=mode).status == 0
+    with contextlib.closing(guarded.connect(USER)) as c:
+        with pytest.raises(psycopg2.errors.OutOfMemory), c.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(g) FROM generate_series(1, 100000) g")
+        done = run(dlock, guarded.url, "-n", mode=mode)
+        if mode == "advisory" or done.status != 0:  # a table's lock may go another way
+            assert_refused(done, 69, "53200")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_standby_is_refused(dlock, fleet, mode):
+    _, standby = fleet
+    assert_refused(run(dlock, standby.url, mode=mode), 78, "standby")
+    stated = standby.url + "?target_session_attrs=any"
+    assert_refused(run(dlock, stated, mode=mode), 78)
+
+
+def test_the_primary_is_found_among_several_hosts(dlock, fleet):
+    primary, standby = fleet
+    ports = f"127.0.0.1:{free_port()},127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
+    url = f"postgresql://{USER}@{ports}/{DB}"
+    holder = dlock.hold(At(url), "job")
+    assert run(dlock, primary.url, "-n").status == 75
+    assert holder.finish().status == 0
+
+
+# ---- at the start: what a server says ----
+
+STATES = {
+    "08006": 69, "08P01": 69, "53200": 69, "53300": 69, "53400": 69, "57P01": 69, "57P02": 69, "57P03": 69,
+    "28000": 77, "28P01": 77, "42501": 77,
+    "25006": 78, "3D000": 78,
+    "XX000": 76, "22P02": 76, "42601": 76,
+    "40001": (69, 76), "40P01": (69, 76),  # asked again a few times before
+}
+
+
+@pytest.mark.parametrize("state, status", STATES.items())
+def test_errors_have_their_status(dlock, pg_server, make_tamper, state, status):
+    def change(kind, body):
+        return [(b"E", error(state, f"no such thing{SCREEN} as luck\nand more"))] if kind in (b"T", b"D") else \
+            [] if kind == b"C" else [(kind, body)]
+
+    done = run(dlock, make_tamper(pg_server.port, change).url, timeout=20)
+    assert done.status in (status if isinstance(status, tuple) else (status,))
+    assert_refused(done, done.status, "\\x1B", "no such thing")
+    assert "and more" not in done.stderr
+
+
+@pytest.mark.parametrize("state, status", [("57P03", 69), ("53300", 69), ("28000", 77), ("3D000", 78)])
+def test_errors_at_the_door_have_their_status(dlock, pg_server, make_tamper, state, status):
+    def change(kind, body):
+        return [(b"E", error(state, f"go away{SCREEN}", "FATAL"))] if kind == b"R" else []
+
+    done = run(dlock, make_tamper(pg_server.port, change, early=True).url, *IMPATIENT, timeout=20)
+    assert_refused(done, status, "go away", "\\x1B")
+
+
+def each_row(change):
+    """Rows are what `change` makes of their columns: a list of rows."""
+    return lambda kind, body: [(b"D", data_row(r)) for r in change(columns(body))] if kind == b"D" else [(kind, body)]
+
+
+NONSENSE = {
+    "no-row": each_row(lambda row: []),
+    "two-rows": each_row(lambda row: [row, row]),
+    "nulls": each_row(lambda row: [[None] * len(row)]),
+    "empty": each_row(lambda row: [[b""] * len(row)]),
+    "words": each_row(lambda row: [[b"hello"] * len(row)]),
+    "nuls": each_row(lambda row: [[b"t\0"] * len(row)]),
+    "negative": each_row(lambda row: [[b"-1"] * len(row)]),
+    "huge": each_row(lambda row: [[b"9" * 30] * len(row)]),
+    "floats": each_row(lambda row: [[b"1.7e15"] * len(row)]),
+    "large": each_row(lambda row: [[b"x" * 100000] * len(row)]),
+    "one-column-less": each_row(lambda row: [row[:-1]]),
+    "no-result": lambda kind, body: [] if kind in (b"T", b"D") else [(kind, body)],
+    "no-end": lambda kind, body: [] if kind == b"Z" else [(kind, body)],
+    "copy": lambda kind, body: [(b"G", b"\0\0\0")] if kind == b"T" else [] if kind in (b"D", b"C") else [(kind, body)],
+    "unknown-message": lambda kind, body: [(b"!", b"?"), (kind, body)] if kind == b"D" else [(kind, body)],
+}
+
+
+@pytest.mark.parametrize("mode", ["lease", "advisory"])
+@pytest.mark.parametrize("change", NONSENSE.values(), ids=NONSENSE.keys())
+def test_nonsense_runs_nothing(dlock, db, make_tamper, change, mode):
+    run(dlock, db.url, mode=mode)
+    tamper = make_tamper(db.server.port, change)
+    done = run(dlock, tamper.url.replace(f"/{DB}", f"/{db.name}"), *IMPATIENT, mode=mode, timeout=20)
+    assert done.status in (69, 76, 77, 78)
+    assert_refused(done, done.status)
+
+
+def test_notices_are_not_printed(dlock, pg_server, make_tamper):
+    notice = (b"N", error("01000", f"look here{SCREEN}", "WARNING"))
+
+    def change(kind, body):
+        return [notice] * 2000 + [(kind, body)]
+
+    done = run(dlock, make_tamper(pg_server.port, change).url, "-v")
+    assert (done.status, done.stdout) == (0, "ran\n")
+    assert "look" not in done.stderr and "\x1b" not in done.stderr
+
+
+def parameter(name, value):
+    """Lies about a parameter of the server."""
+    def change(kind, body):
+        if kind == b"S" and body.startswith(name.encode() + b"\0"):
+            body = f"{name}\0{value}\0".encode()
+        return [(kind, body)]
+    return change
+
+
+def test_a_server_of_another_encoding_or_style(dlock, make_db):
+    """What a database or role sets for itself changes nothing."""
+    database = make_db()
+    settings = {"datestyle": "German", "timezone": "Pacific/Apia", "extra_float_digits": -5, "bytea_output": "escape",
+                "intervalstyle": "sql_standard", "standard_conforming_strings": "off", "client_encoding": "LATIN1",
+                "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on",
+                "statement_timeout": "3s", "lock_timeout": "50ms", "row_security": "off", "lc_monetary": "C",
+                "plan_cache_mode": "force_generic_plan", "search_path": '"$user", nowhere'}
+    for name, value in settings.items():
+        value = value if name == "search_path" else f"'{value}'"
+        database.ask(f"ALTER DATABASE {database.name} SET {name} = {value}")
+    key = "schlüssel"
+    holder = dlock.hold(At(database.url), key, "--why", "größer", *LEASE, "-v")
+    waiter = dlock.contend(At(database.url), key, command=("true",)).queued(1)
+    wait_for_renewals(holder, 4)  # beyond the first lease
+    assert json.loads(waiter.event("waiting")["holder"])["why"] == "größer"
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+def test_a_database_that_is_read_only_by_default(dlock, db):
+    """The setting is a default, which dlock either overrides or names; the lock is never half there."""
+    db.ask(f"ALTER DATABASE {db.name} SET default_transaction_read_only = on")
+    done = run(dlock, db.url)
+    if done.status != 0:
+        assert_refused(done, 78, "read-only")
+
+
+@pytest.mark.parametrize("version", ["9.4.26", "13.9"])
+def test_advisory_mode_needs_a_server_that_ends_idle_sessions(dlock, pg_server, make_tamper, version):
+    tamper = make_tamper(pg_server.port, parameter("server_version", version), early=True)
+    assert_refused(run(dlock, tamper.url, mode="advisory"), 78, "14")
+
+
+# ---- connections that break while asking ----
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN], ids=["request", "answer"])
+def test_lock_is_free_after_a_reset_in_the_middle(dlock, db, make_proxy, direction):
+    proxy = make_proxy(db.server.port)
+    url = pg_url(proxy.port, db=db.name)
+    assert run(dlock, url).status == 0
+    proxy.bytes = {UP: 0, DOWN: 0}
+    assert run(dlock, url).status == 0
+    length = proxy.bytes[direction]  # of a whole run: all that comes before the release is lost on the way
+    refused = 0
+    for n in range(1, length, max(1, length // 25)):
+        proxy.cut(direction, n)
+        done = run(dlock, url, *LEASE)
+        proxy.cut(direction, 1 << 30)
+        if done.status == 0:  # only the release got lost
+            assert "not confirmed" in done.stderr or not done.stderr
+        else:
+            assert_refused(done, 69)
+            refused += 1
+        assert run(dlock, db.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert refused > 5
+
+
+def test_lost_answer_is_withdrawn(dlock, db, make_proxy):
+    """The request arrives, its answer does not: what it took is given back."""
+    run(dlock, db.url)
+    proxy = make_proxy(db.server.port)
+    deaf = lose_first_answer(proxy)
+    done = run(dlock, pg_url(proxy.port, db=db.name), *IMPATIENT)
+    assert_refused(done, 69)
+    assert deaf
+    assert is_free(dlock, db.url)
+
+
+def lose_first_answer(proxy):
+    """Of the first connection that asks for something of dlock's; returns a list which that one is put into."""
+    deaf = []
+
+    def rewrite(link, direction, data):
+        if direction == UP and not deaf and b"dlock." in data:
+            deaf.append(link)
+        return b"" if direction == DOWN and link in deaf else data
+
+    proxy.rewrite = rewrite
+    return deaf
+
+
+def test_late_request_blocks_for_one_lease_at_most(dlock, db, make_proxy):
+    run(dlock, db.url)
+    proxy = make_proxy(db.server.port)
+    proxy.hold(DOWN)
+    assert_refused(run(dlock, pg_url(proxy.port, db=db.name), *IMPATIENT, *LEASE), 69)
+    proxy.heal()
+    assert run(dlock, db.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+
+
+def test_interrupted_while_connecting(dlock):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        waiter = dlock.contend(At(pg_url(listener.getsockname()[1])), "job")
+        listener.settimeout(20)
+        with listener.accept()[0]:
+            waiter.signal(signal.SIGINT)
+            done = waiter.wait(10)
+        assert (done.status, done.stdout) == (-signal.SIGINT, "")
+
+
+# ---- the schema ----
+
+
+def schema_sql(dlock):
+    done = dlock.run("help", "pg-schema")
+    assert (done.status, done.stderr) == (0, "")
+    return done.stdout
+
+
+def readme_sql():
+    """What README.md tells an administrator to grant, for a role `worker`."""
+    text = pathlib.Path(ROOT, "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^(GRANT [^;]*dlock[^;]*;)", text, re.M)
+    assert found
+    return found
+
+
+@pytest.fixture
+def worker(db):
+    """A role that may enter the database, and no more."""
+    db.ask("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    db.ask(f"REVOKE ALL ON DATABASE {db.name} FROM PUBLIC")
+    db.ask("CREATE ROLE worker LOGIN")
+    db.ask(f"GRANT CONNECT ON DATABASE {db.name} TO worker")
+    yield pg_url(db.server.port, "worker", db.name)
+    db.drop()
+    db.server.ask("DROP ROLE worker", db="postgres")
+
+
+def psql(database, sql, user="postgres"):
+    subprocess.run([f"{bindir()}/psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p",
+                    str(database.server.port), "-U", user, "-d", database.name], input=sql, text=True, check=True,
+                   capture_output=True)
+
+
+def test_a_crowd_at_first_use(dlock, db):
+    """Each finds no schema, and none of them fails for the others."""
+    crowd = [dlock.contend(At(db.url), f"key{n % 4}", command=("true",)) for n in range(16)]
+    assert [c.wait(60).status for c in crowd] == [0] * 16
+
+
+@pytest.mark.parametrize("mode", ["lease", "row"])
+def test_a_role_that_may_not_make_the_schema_is_told_who_can(dlock, worker, mode):
+    assert_refused(run(dlock, worker, mode=mode), 77, "dlock help pg-schema", "psql")
+
+
+def test_the_least_rights_of_the_readme_are_enough(dlock, db, worker):
+    """An administrator installs the schema twice and grants what the README says; then the role can do all."""
+    for _ in range(2):
+        psql(db, schema_sql(dlock))
+    for grant in readme_sql():
+        db.ask(grant.replace("deploy", "worker"))
+    at = At(worker)
+    holder = dlock.hold(at, "job", *LEASE, "-v")
+    quitter = dlock.contend(at, "job", "-w", "1s").queued(1)
+    waiter = dlock.contend(at, "job", command=("true",)).queued(2)
+    wait_for_renewals(holder, 4)
+    assert quitter.wait().status == 75
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    for mode in ("advisory", "row"):
+        done = run(dlock, worker, mode=mode)
+        assert (done.status, done.stderr) == (0, "")
+    with contextlib.closing(db.connect("worker")) as c, c.cursor() as cursor:
+        for sql in ("DROP SCHEMA dlock CASCADE", "CREATE TABLE dlock.mine (a int)", "ALTER TABLE dlock.holds ADD a int",
+                    "CREATE OR REPLACE FUNCTION dlock.version() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(sql)
+
+
+def test_the_schema_is_the_same_whoever_makes_it(dlock, make_db):
+    """At first use, or by the administrator: columns, functions, indexes, sequences."""
+    first, second = make_db(), make_db()
+    assert run(dlock, first.url).status == 0
+    psql(second, schema_sql(dlock), USER)
+    assert shape(first) == shape(second)
+    assert run(dlock, second.url).status == 0
+
+
+def shape(database):
+    columns_ = database.ask("SELECT table_name, column_name, data_type, column_default FROM information_schema.columns"
+                            " WHERE table_schema = 'dlock' ORDER BY 1, 2")
+    functions = database.ask("SELECT oid::regprocedure::text, prosrc, prosecdef, proconfig, proacl::text FROM pg_proc"
+                             " WHERE pronamespace = 'dlock'::regnamespace ORDER BY 1")
+    indexes = database.ask("SELECT indexdef FROM pg_indexes WHERE schemaname = 'dlock' ORDER BY 1")
+    assert columns_ and functions and indexes
+    return columns_, functions, indexes
+
+
+EVIL = """
+    CREATE SCHEMA evil;
+    CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.pg_backend_pid() RETURNS int LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.cheat(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.cheat);
+    CREATE TABLE evil.holds (a int); CREATE TABLE evil.keys (a int); CREATE TABLE evil.waiters (a int);
+    GRANT ALL ON SCHEMA evil TO PUBLIC;
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_search_path_is_no_way_in(dlock, db, mode):
+    """A schema of somebody else's in front of everything is not looked into."""
+    db.ask(EVIL)
+    db.ask(f"ALTER DATABASE {db.name} SET search_path = evil, pg_catalog")
+    url = db.url + "?options=-csearch_path%3Devil,pg_catalog"
+    holder = dlock.hold(At(url, mode), "job", *LEASE, "-v")
+    waiter = dlock.contend(At(url, mode), "job", command=("true",))
+    waiter.event("waiting")
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+@pytest.mark.parametrize("key", ["'; DROP SCHEMA dlock CASCADE; --", "$1", "\\'", "a'b", "%s%n", "$$", "x\"y", "E'\\n'"])
+def test_keys_are_no_sql(dlock, pg_place, key):
+    key = pg_place.key(key)
+    holder = dlock.hold(pg_place, key)
+    assert dlock.run("run", *pg_place.words, "-k", key, "-n", "--", "true").status == 75
+    assert holder.finish().status == 0
+
+
+# ---- in the queue ----
+
+
+@pytest.mark.parametrize("fault", ["reset", "hold", "refuse"])
+def test_waiter_survives_a_partition(dlock, db, make_proxy, fault):
+    proxy = make_proxy(db.server.port)
+    holder = dlock.hold(At(db.url), "job")
+    waiter = dlock.contend(At(pg_url(proxy.port, db=db.name)), "job", command=("true",)).queued(1)
+    before = proxy.connections
+    if fault == "refuse":
+        proxy.refuse()
+    if fault == "hold":
+        proxy.hold(*BOTH)
+        wait_for(lambda: proxy.connections > before, what="a new attempt")
+    proxy.reset()
+    if fault == "refuse":
+        time.sleep(0.5)  # some attempts fail
+        proxy.accept()
+    proxy.heal()
+    wait_for(lambda: proxy.connections > before, what="the waiter's return")
+    late = dlock.contend(At(db.url), "job", command=("true",)).queued(2)
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0 and late.wait().status == 0
+    assert waiter.token < late.token
+
+
+def test_waiter_behind_a_partition_blocks_for_a_moment_only(dlock, db, make_proxy):
+    proxy = make_proxy(db.server.port)
+    holder = dlock.hold(At(db.url), "job")
+    lost = dlock.contend(At(pg_url(proxy.port, db=db.name)), "job", *LEASE).queued(1)
+    behind = dlock.contend(At(db.url), "job", command=("true",)).queued(2)
+    proxy.drop(*BOTH)
+    assert holder.finish().status == 0
+    assert behind.wait().status == 0
+    assert not lost.running
+
+
+def test_waiter_gives_up_after_a_lease_without_server(dlock, own_pg):
+    dlock.hold(At(own_pg.url), "job")
+    waiter = dlock.contend(At(own_pg.url), "job", *LEASE).queued(1)
+    own_pg.crash()
+    done = waiter.wait()
+    assert (done.status, done.stdout) == (69, "")
+    assert str(own_pg.port) in done.stderr.splitlines()[-1]
+
+
+def test_terminated_waiters_come_back_to_their_places(dlock, db, tmp_path):
+    order = tmp_path / "order"
+    holder = dlock.hold(At(db.url), "job")
+    waiters = [dlock.contend(At(db.url), "job", command=("sh", "-c", f"echo {n} >>{order}")).queued(n)
+               for n in (1, 2, 3)]
+    assert db.terminate() >= 3
+    wait_for(lambda: len(db.sessions()) >= 3, what="their return")
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in waiters] == [0, 0, 0]
+    assert order.read_text().split() == list("123")
+
+
+def test_index_is_built_concurrently_while_others_wait(dlock, pg_place):
+    """A waiter that keeps a snapshot would block it for ever."""
+    database = pg_place.server
+    database.ask("CREATE TABLE IF NOT EXISTS things AS SELECT g FROM generate_series(1, 1000) g")
+    script = ["/usr/bin/python3", "-c", "import psycopg2, sys; c = psycopg2.connect(sys.argv[1]); c.autocommit = True; "
+              "sys.stdin.read(); c.cursor().execute('CREATE INDEX CONCURRENTLY ON things (g)')",
+              pg_url(database.port, "postgres")]
+    holder = dlock.hold(pg_place, pg_place.key(), "-t", "6s", command=script)
+    waiters = [dlock.contend(pg_place, pg_place.key(), "-t", "6s", command=("true",)) for _ in range(3)]
+    for w in waiters:
+        w.event("waiting")
+    time.sleep(0.5)  # they wait as they will
+    before = boottime()
+    assert holder.finish(60).status == 0
+    assert boottime() - before < 20
+    assert [w.wait().status for w in waiters] == [0, 0, 0]
+
+
+# ---- holding: the server is away for too long ----
+
+
+def test_command_is_gone_before_the_lease_ends(dlock, db, make_proxy, tmp_path):
+    """Whatever becomes of the network; all at once, each on a key of its own."""
+    run(dlock, db.url)
+    holders, nexts, proxies = {}, {}, {}
+    for away in AWAY:
+        proxies[away] = make_proxy(db.server.port)
+        at = At(pg_url(proxies[away].port, db=db.name))
+        holders[away] = dlock.contend(at, away, *LEASE, command=("sh", "-c", STUBBORN, tmp_path / away))
+    for away, holder in holders.items():
+        command = ("sh", "-c", IS_GONE, holder.held().command)
+        nexts[away] = dlock.contend(At(db.url), away, command=command).queued(1)
+    before = boottime()
+    for away, proxy in proxies.items():
+        AWAY[away](proxy)
+    for away, holder in holders.items():
+        done = holder.wait(LEASE_SECONDS + 4)
+        assert done.status == 79, away
+        assert not is_alive(holder.command)
+        assert done.stderr.count("\n") == 1 and away in done.stderr
+        assert (tmp_path / away).read_text() == "TERM\n"
+        assert len(holder.events("suspect")) == 1 and not holder.events("trusted"), away
+    for away, next_ in nexts.items():
+        assert next_.wait(2 * LEASE_SECONDS + 4).status == 0, away
+        assert next_.token > holders[away].token
+    assert boottime() - before < 2 * LEASE_SECONDS + 6
+
+
+def test_frozen_server_costs_the_command(dlock, own_pg):
+    holder = dlock.hold(At(own_pg.url), "job", *LEASE)
+    own_pg.pause()
+    assert holder.wait().status == 79
+    own_pg.resume()
+    assert run(dlock, own_pg.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+
+
+# ---- holding: the server is away for a while ----
+
+
+@pytest.mark.parametrize("fault", ["hold", "refuse", "pause"])
+def test_short_outage_leaves_the_command_alone(dlock, own_pg, make_proxy, tmp_path, fault):
+    proxy, heard = make_proxy(own_pg.port), tmp_path / "heard"
+    command = ("sh", "-c", "trap 'echo TERM >>\"$0\"' TERM; cat", heard)
+    holder = dlock.hold(At(pg_url(proxy.port)), "job", "-t", "6s", command=command)
+    if fault == "refuse":
+        cannot_connect(proxy)
+    elif fault == "hold":
+        proxy.hold(*BOTH)
+    else:
+        own_pg.pause()
+    holder.event("suspect")
+    if fault == "refuse":
+        proxy.accept()
+    proxy.heal()
+    own_pg.resume()
+    holder.event("trusted")
+    assert holder.finish().status == 0
+    assert not heard.exists()
+    assert [e["event"] for e in holder.events()].count("suspect") == 1
+    assert is_free(dlock, own_pg.url)
+
+
+def test_terminated_session_leaves_the_command_alone(dlock, db):
+    """A lease is no session."""
+    holder = dlock.hold(At(db.url), "job", *LEASE, "-v")
+    assert db.terminate() >= 1
+    wait_for_renewals(holder, 3)
+    assert run(dlock, db.url, "-n").status == 75
+    assert holder.finish().status == 0
+    assert not holder.events("suspect")
+    assert is_free(dlock, db.url)
+
+
+def test_passing_errors_do_not_end_the_command(dlock, db, make_tamper):
+    """Of a renewal; the next one succeeds."""
+    run(dlock, db.url)
+    holders = {}
+    for state in STATES:
+        failing = threading.Event()
+
+        def change(kind, body, state=state, failing=failing):
+            if failing.is_set() and kind in (b"T", b"D"):
+                return [(b"E", error(state, "not now"))]
+            return [] if failing.is_set() and kind == b"C" else [(kind, body)]
+
+        url = make_tamper(db.server.port, change).url.replace(f"/{DB}", f"/{db.name}")
+        holders[state] = dlock.contend(At(url), state, "-t", "6s"), failing
+    for holder, failing in holders.values():
+        holder.held()
+        failing.set()
+    for state, (holder, failing) in holders.items():
+        if state not in ("40001", "40P01"):
+            holder.event("suspect")
+        else:
+            wait_for(lambda h=holder: h.events("suspect") or h.poll() is not None, what=state)
+        failing.clear()
+    for holder, _ in holders.values():
+        holder.event("trusted")
+    for state, (holder, _) in holders.items():
+        done = holder.finish()
+        assert (done.status, done.stderr) == (0, ""), state
+
+
+def test_lasting_errors_end_the_command(dlock, db, make_tamper):
+    run(dlock, db.url)
+    holders = {}
+    for state in ("25006", "42501", "57P03", "XX000", "40001"):
+        failing = threading.Event()
+
+        def change(kind, body, state=state, failing=failing):
+            if failing.is_set() and kind in (b"T", b"D"):
+                return [(b"E", error(state, "never"))]
+            return [] if failing.is_set() and kind == b"C" else [(kind, body)]
+
+        url = make_tamper(db.server.port, change).url.replace(f"/{DB}", f"/{db.name}")
+        holders[state] = dlock.contend(At(url), state, *LEASE), failing
+    for holder, failing in holders.values():
+        holder.held()
+        failing.set()
+    for state, (holder, _) in holders.items():
+        done = holder.wait()
+        assert (done.status, done.stderr.count("\n")) == (79, 1), state
+
+
+def test_nonsense_does_not_keep_the_lease(dlock, db, make_tamper):
+    run(dlock, db.url)
+    holders = {}
+    for name in set(NONSENSE) - {"unknown-message"}:
+        lying = threading.Event()
+
+        def change(kind, body, name=name, lying=lying):
+            return NONSENSE[name](kind, body) if lying.is_set() else [(kind, body)]
+
+        url = make_tamper(db.server.port, change).url.replace(f"/{DB}", f"/{db.name}")
+        holders[name] = dlock.contend(At(url), name, *LEASE), lying
+    for holder, lying in holders.values():
+        holder.held()
+        lying.set()
+    for name, (holder, _) in holders.items():
+        done = holder.wait()
+        assert (done.status, done.stderr.count("\n")) == (79, 1), name
+
+
+# ---- holding: what is done to the data ----
+
+TAMPERED = {
+    "deleted": ["DELETE FROM dlock.holds"],
+    "truncated": ["TRUNCATE dlock.holds CASCADE"],
+    "everything-deleted": ["DELETE FROM dlock.waiters", "DELETE FROM dlock.holds", "DELETE FROM dlock.keys"],
+    "dropped": ["DROP TABLE dlock.holds CASCADE"],
+    "schema-dropped": ["DROP SCHEMA dlock CASCADE"],
+    "another-owner": ["UPDATE dlock.holds SET owner = repeat('f', 32)"],
+    "expired": ["UPDATE dlock.holds SET ends = clock_timestamp() - interval '1 hour'"],
+}
+
+
+def tamper_with(database, statements):
+    for sql in statements:
+        database.ask(sql)
+
+
+def test_lost_data_cost_the_command(dlock, make_db):
+    holders = {}
+    for name in TAMPERED:
+        database = make_db()
+        holders[name] = database, dlock.contend(At(database.url), "job", *LEASE)
+    for name, (database, holder) in holders.items():
+        holder.held()
+        tamper_with(database, TAMPERED[name])
+        if name == "expired":  # it is not lost while nobody else has it
+            assert run(dlock, database.url, "-n").status == 0
+    for name, (database, holder) in holders.items():
+        done = holder.wait()
+        assert done.status == 79 and done.stderr.count("\n") == 1, name
+        if name in ("dropped",):
+            database.ask("DROP SCHEMA dlock CASCADE")
+        assert is_free(dlock, database.url), name
+
+
+def test_lost_data_are_noticed_at_release(dlock, db):
+    holder = dlock.hold(At(db.url), "job")
+    db.ask("DELETE FROM dlock.holds")
+    done = holder.finish()
+    assert done.status == 79 and "job" in done.stderr
+
+
+def test_lost_lock_is_not_taken_again(dlock, db):
+    holder = dlock.hold(At(db.url), "job", *LEASE)
+    db.ask("DELETE FROM dlock.holds")
+    assert holder.wait().status == 79
+    assert db.value("SELECT count(*) FROM dlock.holds") == 0
+
+
+def test_nothing_is_left_of_locks_that_were_released(dlock, db):
+    for n in range(5):
+        holder = dlock.hold(At(db.url), f"key{n}")
+        waiter = dlock.contend(At(db.url), f"key{n}", command=("true",)).queued(1)
+        assert holder.finish().status == 0 and waiter.wait().status == 0
+    assert db.value("SELECT count(*) FROM dlock.holds") == 0
+    assert db.value("SELECT count(*) FROM dlock.waiters") == 0
+
+
+# ---- restarts and fail-over ----
+
+
+def test_immediate_restart_goes_unnoticed(dlock, make_pg):
+    """Holder and waiters find everything again, in the same order."""
+    server = make_pg(safe=True)
+    at = At(server.url)
+    holder = dlock.hold(at, "job", "-t", "6s", "-v")
+    waiters = [dlock.contend(at, "job", "-t", "6s", command=("true",)).queued(n) for n in (1, 2, 3)]
+    server.restart()
+    wait_for_renewals(holder, 2)
+    assert run(dlock, server.url, "-n").status == 75
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in waiters] == [0, 0, 0]
+    tokens = [s.token for s in (holder, *waiters)]
+    assert tokens == sorted(set(tokens))
+    assert is_free(dlock, server.url)
+
+
+@pytest.fixture
+def fleet(make_pg, request):
+    """A primary and its synchronous standby."""
+    primary = make_pg(safe=True)
+    standby = primary.standby()
+    request.addfinalizer(standby.stop)
+    return primary, standby
+
+
+def test_promotion_keeps_the_lock(dlock, fleet):
+    """The primary dies; the standby, which has every acknowledged write, goes on as the server."""
+    primary, standby = fleet
+    url = f"postgresql://{USER}@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{DB}"
+    run(dlock, url)
+    holder = dlock.hold(At(url), "job", "-t", "9s", "-v")
+    waiter = dlock.contend(At(url), "job", "-t", "9s", command=("true",)).queued(1)
+    primary.crash()
+    standby.promote()
+    wait_for_renewals(holder, 2)
+    assert run(dlock, standby.url, "-n").status == 75
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    last = dlock.hold(At(standby.url), "job")
+    assert holder.token < waiter.token < last.token
+
+
+def test_old_primary_keeps_nobody(dlock, fleet, tmp_path):
+    """The standby is promoted while the primary lives: whoever sees the old one only has lost."""
+    primary, standby = fleet
+    run(dlock, primary.url)
+    holder = dlock.contend(At(primary.url), "job", *LEASE, command=("sh", "-c", STUBBORN, tmp_path / "heard")).held()
+    standby.promote()
+    next_ = dlock.contend(At(standby.url), "job", command=("sh", "-c", IS_GONE, holder.command))
+    assert holder.wait(LEASE_SECONDS + 4).status == 79
+    assert next_.wait().status == 0
+    assert next_.token > holder.token
+
+
+# ---- the server's clock ----
+
+
+@pytest.fixture
+def clock(request, make_pg):
+    """A server whose wall clock is wrong by what is written into the file, in seconds."""
+    directory = pathlib.Path(make_directory("dlock-clock-"))  # the server may not enter tmp_path
+    request.addfinalizer(lambda: shutil.rmtree(directory, ignore_errors=True))
+    file = directory / "shift"
+    file.write_text("0")
+    shim = compile_shim(directory, "clock", """
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <sys/time.h>
+        #include <time.h>
+        #include <unistd.h>
+        int gettimeofday(struct timeval *tv, void *zone)
+        {
+            struct timespec t;
+            char text[32] = "";
+            int fd = open(getenv("SHIFT"), O_RDONLY);
+            (void)zone;
+            if (fd >= 0) {
+                if (read(fd, text, sizeof text - 1) < 0)
+                    text[0] = 0;
+                close(fd);
+            }
+            clock_gettime(CLOCK_REALTIME, &t);
+            tv->tv_sec = t.tv_sec + atol(text);
+            tv->tv_usec = t.tv_nsec / 1000;
+            return 0;
+        }""")
+    server = make_pg(env={"LD_PRELOAD": shim, "SHIFT": str(file)})
+
+    def shift(seconds):
+        (directory / "new").write_text(str(seconds))
+        os.rename(directory / "new", file)
+        now = server.value("SELECT extract(epoch FROM clock_timestamp())::float8")
+        assert abs(now - time.time() - seconds) < 60
+
+    return server, shift
+
+
+def test_server_clock_set_forward_costs_the_command(dlock, clock):
+    server, shift = clock
+    holder = dlock.hold(At(server.url), "job", *LEASE)
+    shift(3600)
+    assert is_free(dlock, server.url)  # by its clock, the lease has ended
+    assert holder.wait().status == 79
+
+
+def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
+    server, shift = clock
+    holder = dlock.hold(At(server.url), "job", *LEASE, "-v")
+    waiter = dlock.contend(At(server.url), "job").queued(1)
+    shift(-3600)
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert waiter.held().token > holder.token
+    assert waiter.finish().status == 0
+    assert is_free(dlock, server.url)
+
+
+# ---- at the end ----
+
+
+def test_unanswered_release_keeps_the_commands_status(dlock, db, make_proxy):
+    proxy = make_proxy(db.server.port)
+    at = At(pg_url(proxy.port, db=db.name))
+    holder = dlock.contend(at, "job", *LEASE, command=("sh", "-c", "read x; exit 5")).held()
+    proxy.hold(*BOTH)
+    holder.popen.stdin.write(b"\n")
+    holder.popen.stdin.flush()
+    done = holder.wait()
+    assert done.status == 5 and done.stderr.count("\n") == 1 and "job" in done.stderr
+    proxy.heal()
+    assert run(dlock, db.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+
+
+def test_lost_answer_to_a_release_is_no_lost_lock(dlock, db, make_proxy):
+    """The server has released, its answer got lost, and asked again it knows of nothing: that proves no loss."""
+    proxy = make_proxy(db.server.port)
+    holder = dlock.hold(At(pg_url(proxy.port, db=db.name)), "job")
+    proxy.cut(DOWN, 1)  # resets at the next answer
+    done = holder.finish()
+    assert done.status == 0 and "the release was not confirmed" in done.stderr
+    wait_for(lambda: is_free(dlock, db.url), what="a free lock")
+
+
+# ---- poolers ----
+
+
+@pytest.mark.parametrize("pooling", ["session", "transaction", "statement"])
+def test_a_lease_through_a_pooler(dlock, db, make_pooler, pooling):
+    """And with directly connected ones in the same queue."""
+    run(dlock, db.url)
+    pooler = make_pooler(db.server, pooling, default_pool_size=2)
+    pooled = At(pg_url(pooler.port, db=db.name))
+    holder = dlock.hold(pooled, "job", *LEASE, "-v")
+    waiters = [dlock.contend(at, "job", command=("true",)).queued(n + 1)
+               for n, at in enumerate((At(db.url), pooled, At(db.url), pooled))]
+    wait_for_renewals(holder, 3)
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in waiters] == [0] * 4
+    tokens = [s.token for s in (holder, *waiters)]
+    assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("pooling", ["transaction", "statement"])
+@pytest.mark.parametrize("mode", ["advisory", "row"])
+def test_modes_of_a_session_are_refused_by_poolers(dlock, db, make_pooler, pooling, mode):
+    """And nothing is left in the sessions that the pooler keeps."""
+    pooler = make_pooler(db.server, pooling)
+    assert_refused(run(dlock, pg_url(pooler.port, db=db.name), mode=mode), 78, "pool")
+    assert db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert is_free(dlock, db.url, mode)
+    with contextlib.closing(psycopg2.connect(pg_url(pooler.port, db=db.name))) as c, c.cursor() as cursor:
+        c.autocommit = True
+        cursor.execute("SHOW idle_session_timeout")
+        assert cursor.fetchone() == ("0",)
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)
+
+
+def test_a_pooler_that_restarts_costs_nothing(dlock, db, make_pooler):
+    run(dlock, db.url)
+    pooler = make_pooler(db.server)
+    at = At(pg_url(pooler.port, db=db.name))
+    holder = dlock.hold(at, "job", "-t", "6s", "-v")
+    waiter = dlock.contend(at, "job", "-t", "6s", command=("true",)).queued(1)
+    pooler.restart()
+    wait_for_renewals(holder, 2)
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+# ---- secrets ----
+
+
+@pytest.mark.parametrize("url", [
+    "postgresql://u:hunter2@127.0.0.1:{closed}/app", "postgresql://u:hunter2@127.0.0.1:{open}/none",
+    "postgresql://u:hunter2@[::1/app", "host=127.0.0.1 port={closed} password=hunter2",
+    "host=127.0.0.1 password='hunter2", "postgresql://127.0.0.1:{closed}/app?user=u&password=hunter2",
+    "postgresql://u:hunter2@127.0.0.1:{closed}/app?colour=red", "postgresql://u:hunter2@dlock-test.invalid/app",
+    "postgresql://u:hunter2%zz@h/app", "host=h password=hunter2 colour=red", "password=hunter2 =x",
+    "postgresql://u:hunter2@127.0.0.1:x/app", "postgresql://u:hunter2@127.0.0.1,h2:1,2,3/app",
+    "postgresql://u:hunter2 host=127.0.0.1",
+])
+def test_no_message_tells_a_password(dlock, pg_server, url):
+    url = url.format(closed=free_port(), open=pg_server.port)
+    for words in (["-u", url], ["-u", url, "-v"]):
+        started = dlock.start("run", "-b", "pg", *words, "-k", "job", "--", "echo", "ran")
+        done = started.wait(30)
+        assert done.status in (64, 69, 77, 78) and done.stdout == ""
+        assert "hunter2" not in done.stderr and done.stderr
+        assert "hunter2" not in str(started.events())
+
+
+def test_nobody_sees_the_password_of_a_holder(dlock, guarded):
+    holder = dlock.hold(At(url_with(guarded, "guarded:right-one")), "job", "-v")
+    for pid in (holder.front, holder.keeper):
+        assert "right-one" not in pathlib.Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+    waiter = dlock.contend(At(guarded.url), "job").queued()
+    assert "right-one" not in str(waiter.events()) + holder.stderr() + str(holder.events())
+    activity = guarded.ask("SELECT * FROM pg_stat_activity") + guarded.ask("SELECT * FROM dlock.holds")
+    assert "right-one" not in str(activity)
