@@ -27,13 +27,15 @@ import time
 import psutil
 import redis
 
+from pg import PgServer as PgBase
+
 HERE = pathlib.Path(__file__).resolve().parent
 DLOCK = os.path.abspath(os.environ.get("DLOCK", HERE.parent / "build" / "dlock"))
 PATIENCE = 60  # seconds for anything that is only waited for
 MIB = 1 << 20
 
 # What the commands run under: a plain PATH, and no settings of the user's but silence.
-ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "ETCDCTL_"))}
+ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "ETCDCTL_", "PG"))}
 ENVIRON["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRON.update(DLOCK_QUIET="1", ETCDCTL_API="3")
 
@@ -96,6 +98,15 @@ class Stage:
         if subprocess.run(argv + ["-static"], stderr=subprocess.DEVNULL).returncode != 0:
             subprocess.run(argv, check=True)
 
+    def compile_probe(self):
+        """The bare use of libpq that dlock is measured against; its path."""
+        path, flags = self.dir / "bench_pg", ["-lpq"]
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            told = subprocess.run(["pkg-config", "--cflags", "--libs", "libpq"], capture_output=True, text=True, check=True)
+            flags = told.stdout.split()
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", path, HERE / "bench_pg.c", *flags], check=True)
+        return path
+
     def stamp(self, log, ms, gate=None):
         return [self.spawner, "stamp", log, str(ms)] + ([gate] if gate else [])
 
@@ -141,6 +152,21 @@ class EtcdServer:
         self.ctl = ["etcdctl", "--endpoints", client]
         until(lambda: subprocess.run(self.ctl + ["endpoint", "health"], env=ENVIRON,
                                      capture_output=True).returncode == 0, "etcd")
+
+
+class PgServer(PgBase):
+    """As it comes out of the package: every commit waits for the disk."""
+
+    def __init__(self):
+        super().__init__(safe=True, max_connections=400)
+        self.client = self.connect()
+        self.ask("CREATE TABLE probe (key text PRIMARY KEY, owner text)")
+        self.ask("GRANT ALL ON probe TO PUBLIC")
+
+    def number(self, sql, *arguments):
+        with self.client.cursor() as cursor:
+            cursor.execute(sql, arguments)
+            return cursor.fetchone()[0]
 
 
 # ---- the contenders: how each takes a lock, and how one sees its queue ----
@@ -190,6 +216,20 @@ class DlockRedis:
         return len(self.server.client.pubsub_channels())
 
 
+class DlockPg:
+    def __init__(self, server, name, url):
+        self.server, self.name, self.url = server, name, url
+
+    def argv(self, key, command):
+        return [DLOCK, "run", "-b", "pg", "-u", self.url, "-k", key, "--"] + command
+
+    def queued(self, key):
+        """Of the waiters in the table, those that live; 0 before the first lock has made it."""
+        if not self.server.number("SELECT count(to_regclass('dlock.waiters'))"):
+            return 0
+        return self.server.number("SELECT count(*) FROM dlock.waiters WHERE key = %s", key)
+
+
 class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
@@ -197,6 +237,14 @@ class Bench:
         self.server = RedisServer(stage) if "redis" in built_in() and shutil.which("redis-server") else None
         self.redis = [DlockRedis(self.server, "dlock, redis", self.server.tcp),
                       DlockRedis(self.server, "dlock, redis+unix", self.server.unix)] if self.server else []
+        self.pg_server = PgServer() if "pg" in built_in() else None
+        self.pg = [DlockPg(self.pg_server, "dlock, pg", self.pg_server.url),
+                   DlockPg(self.pg_server, "dlock, pg, unix socket", self.pg_server.unix_url)] if self.pg_server else []
+
+    def close(self):
+        if self.pg_server:
+            self.pg_server.client.close()
+            self.pg_server.stop()
 
 
 def built_in():
@@ -238,6 +286,13 @@ def startup(b):
     rows += [(c.name, 1, c.argv("start", ["true"]), 1.5) for c in b.redis]
     if shutil.which("etcd") and shutil.which("etcdctl"):
         rows.append(("etcdctl lock", 20, EtcdServer(b.stage).ctl + ["lock", "start", "true"], None))
+    flocks = len(rows)
+    if b.pg:
+        probe = b.stage.compile_probe()
+        rows += [("libpq: connect, upsert, delete", 4, [probe, b.pg[0].url, "start"], None)]
+        rows += [(c.name, 4, c.argv("start", ["true"]), 1.3) for c in b.pg[:1]]
+        rows += [("the same, unix socket", 4, [probe, b.pg[1].url, "start"], None)]
+        rows += [(c.name, 4, c.argv("start", ["true"]), 1.3) for c in b.pg[1:]]
     words = [b.stage.spawner, "time", b.sizes["rounds"]]
     for _, every, argv, _ in rows:
         words += [":", every] + argv
@@ -246,8 +301,13 @@ def startup(b):
     if p.returncode != 0:
         raise Impossible("a command of the start-up table failed")
     figures = [[int(n) for n in line.split()] for line in told if line]
-    reference = figures[1][0]
-    heading("start-up of a whole run of `true`", "median", "p95", "runs", "x flock", "target")
+    tabulate(rows[:flocks], figures[:flocks], "x flock", figures[1][0])
+    for i in range(flocks, len(rows), 2):
+        tabulate(rows[i:i + 2], figures[i:i + 2], "x probe", figures[i][0])
+
+
+def tabulate(rows, figures, column, reference):
+    heading("start-up of a whole run of `true`", "median", "p95", "runs", column, "target")
     for (name, _, _, target), (median, p95, runs) in zip(rows, figures):
         row(name, f"{median / 1e6:.2f} ms", f"{p95 / 1e6:.2f} ms", runs, f"{median / reference:.2f}",
             judged(median / reference, target))
@@ -281,7 +341,7 @@ def one_queue(b, contender, waiters):
 
 def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
-    contenders = [b.flock, b.file] + b.redis
+    contenders = [b.flock, b.file] + b.redis + b.pg
     gaps = {c.name: [] for c in contenders}
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
@@ -291,7 +351,7 @@ def handoff(b):
     for name, g in gaps.items():
         median = statistics.median(g)
         row(name, f"{median / 1e6:.2f} ms", f"{sorted(g)[len(g) * 95 // 100] / 1e6:.2f} ms", len(g),
-            f"{median / reference:.2f}", judged(median / reference, None if name == "flock" else 1.5))
+            f"{median / reference:.2f}", judged(median / reference, None if name == "flock" or "pg" in name else 1.5))
 
 
 def family(pid):
@@ -315,16 +375,23 @@ def switches(pids):
 
 
 class Counters:
-    """What the server did since: requests of others, scripts, PUBLISHes."""
+    """What the server did since: requests of others (of pg: transactions), scripts, PUBLISHes."""
 
     def __init__(self, server):
-        self.client = server.client if server else None
-        if self.client:
+        self.server, self.client = server, server.client if server else None
+        if isinstance(server, PgServer):
+            self.before = self.transactions()
+        elif self.client:
             self.client.config_resetstat()
+
+    def transactions(self):
+        return self.server.number("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'app'")
 
     def read(self):
         if not self.client:
             return 0, 0, 0
+        if isinstance(self.server, PgServer):
+            return self.transactions() - self.before - 1, 0, 0
         reads = self.client.info("stats")["total_reads_processed"] - 1  # this very INFO
         calls = {k[len("cmdstat_"):]: v["calls"] for k, v in self.client.info("commandstats").items()}
         scripts = sum(calls.get(name, 0) for name in ("eval", "evalsha", "fcall"))
@@ -359,9 +426,10 @@ def watch(b, contender, server=None):
     finish(contender, fleet)
 
     requests, scripts = (n / len(fleet) / seconds for n in idle[:2])
-    cells = [f"{requests:.3f}", f"{scripts:.3f}"] if server else ["-", "-"]
-    cells += [f"{woken:.3f}", f"{busy[2] / (1 + releases):.2f}" if server else "-", f"{noticed:.2f}"]
-    row(contender.name, *cells, judged(requests, 0.334 if server else None))
+    is_redis = server is b.server and server is not None
+    cells = [f"{requests:.3f}" if server else "-", f"{scripts:.3f}" if is_redis else "-", f"{woken:.3f}"]
+    cells += [f"{busy[2] / (1 + releases):.2f}" if is_redis else "-", f"{noticed:.2f}"]
+    row(contender.name, *cells, judged(requests, 0.334 if is_redis else None))
 
 
 def idle(b):
@@ -373,6 +441,8 @@ def idle(b):
     watch(b, b.file)
     for c in b.redis[:1]:
         watch(b, c, b.server)
+    for c in b.pg[:1]:
+        watch(b, c, b.pg_server)
 
 
 def pages(pids, *names):
@@ -396,7 +466,7 @@ def memory(b):
         return
     heading("memory of all processes of a", "holder", "waiter", "waiter", "target")
     heading("", "private", "private", "anon. PSS", "private")
-    for c in [b.flock, b.file] + b.redis[:1]:
+    for c in [b.flock, b.file] + b.redis[:1] + b.pg[:1]:
         key = b.stage.fresh("memory")
         log, gate = b.stage.dir / f"{key}.log", b.stage.dir / f"{key}.gate"
         holder = b.stage.start(c.argv(key, b.stage.stamp(log, 0, gate)))
@@ -435,12 +505,14 @@ def options():
 def main():
     o = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    stage = Stage()
+    stage, b = Stage(), None
     try:
         stage.compile()
         b = Bench(stage, o.sizes)
         if not b.redis:
             say("redis is not measured: it needs redis-server, and dlock built with it")
+        if not b.pg:
+            say("pg is not measured: dlock was built without it")
         say(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}: other work here tells, in hand-offs most")
         for name, part in PARTS.items():
             if not o.parts or name in o.parts:
@@ -452,6 +524,8 @@ def main():
     finally:
         for sig in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sig, signal.SIG_IGN)  # the cleaning is not to be interrupted
+        if b:
+            b.close()
         stage.close()
 
 
