@@ -45,7 +45,7 @@ _dlock()
 		return
 	fi
 	if [[ ${COMP_WORDS[1]} == help ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'run help version' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'run help version pg-schema' -- "$cur")
 		return
 	fi
 	[[ ${COMP_WORDS[1]} == run ]] || return
@@ -56,10 +56,10 @@ _dlock()
 	fi
 	case $prev in
 	--backend | -b)
-		mapfile -t COMPREPLY < <(compgen -W 'file redis' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file redis pg' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:///' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// postgresql://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
@@ -67,8 +67,13 @@ _dlock()
 		if [[ $cur == password-file=* ]]; then
 			cur=${cur#*=}
 			_filedir
+		elif [[ $cur == mode=* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W 'lease advisory row' -- "${cur#*=}")
+		elif [[ $cur == derive=* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
+				-- "${cur#*=}")
 		else
-			mapfile -t COMPREPLY < <(compgen -W 'connect-timeout= password-file=' -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W 'connect-timeout= password-file= mode= key= derive=' -- "$cur")
 			compopt -o nospace
 		fi
 		;;
