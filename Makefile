@@ -38,6 +38,9 @@ USE_REDIS := $(call choose,redis,$(WITH_REDIS),$(call have_pc,hiredis),libhiredi
 USE_ZK := $(call choose,zk,$(WITH_ZK),$(wildcard /usr/include/zookeeper/zookeeper.h),libzookeeper-mt-dev)
 USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 
+# libpq is loaded when the pg backend is opened: only its header is needed here.
+PG_INCLUDE = $(if $(USE_PG),$(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags libpq 2>/dev/null)))
+
 # Client libraries are taken from archives where there are some: each shared
 # object costs every start of dlock some 40 us (make bench).
 archive = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a 2>/dev/null))
@@ -52,7 +55,7 @@ HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection 
 HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
-	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK) $(if $(USE_PG),-DHAVE_PG) $(CFLAGS)
+	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK) $(if $(USE_PG),-DHAVE_PG $(PG_INCLUDE)) $(CFLAGS)
 LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) -pthread $(LDLIBS)
 
 BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/trace.c backends/file.c \
@@ -61,6 +64,8 @@ BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/trac
 SOURCES := $(wildcard cmd/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
 LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua)))
+SQL := $(if $(USE_PG),$(patsubst %.sql,$(O)/%.sql.h,$(wildcard backends/pg/*.sql)))
+MADE := $(LUA) $(SQL)
 
 .PHONY: all demo check install uninstall lint format sanitize fuzz bench clean deps
 all: $(O)/dlock
@@ -74,9 +79,9 @@ $(O)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
 FORCE:
-.SECONDARY: $(LUA) $(O)/none # (an empty list would mean every file)
+.SECONDARY: $(MADE) $(O)/none # (an empty list would mean every file)
 
-$(O)/%.o: %.c $(O)/flags | $(LUA)
+$(O)/%.o: %.c $(O)/flags | $(MADE)
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
@@ -88,6 +93,13 @@ $(O)/%.lua.h: %.lua
 	$(Q){ echo "static const char $(basename $(notdir $<))_sha1[] = \"$$(sha1sum <$< | cut -c 1-40)\";"; \
 	echo "static const char $(basename $(notdir $<))_lua[] = {"; \
 	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
+
+# So does a schema, ended as a string.
+$(O)/%.sql.h: %.sql
+	@mkdir -p $(@D)
+	@echo "  SQL   $<"
+	$(Q){ echo "static const char $(basename $(notdir $<))_sql[] = {"; \
+	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo "0};"; } >$@
 
 -include $(OBJECTS:.o=.d)
 
@@ -142,7 +154,7 @@ bench: deps
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] backends/*.[ch] backends/*/*.[ch])
 TIDY := -*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
-lint: $(LUA) $(O)/flags
+lint: $(MADE) $(O)/flags
 	@echo "  LINT  clang (warnings)"
 	$(Q)for f in $(SOURCES); do clang $(filter-out -MMD -MP -fstack-clash-protection,$(ALL_CFLAGS)) -Werror -fsyntax-only $$f || exit 1; done
 	@echo "  LINT  clang-tidy"
