@@ -190,6 +190,7 @@ const struct backend pg_backend = {
     .schemes = "postgresql postgres = ",
     .settings = "mode, connect-timeout",
     .url_help = "postgresql://[user[:password]@]host[:port][/database], or host=... dbname=...",
+    .schema = schema_sql,
     .caps = CAP_FAIR | CAP_DURABLE,
     .open = pg_open,
     .acquire = pg_acquire,
