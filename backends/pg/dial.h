@@ -13,7 +13,12 @@
 
 struct dial;
 
-/* Begins to connect; gives up by itself after `patience`.  NULL: no memory or no thread (errno). */
+/*
+ * Begins to connect; gives up by itself after `patience`.  Of several hosts
+ * each but the last gets a share of time, so that a dead one hides no living
+ * one (libpq leaves that to its blocking calls).  NULL: no memory or no thread
+ * (errno).
+ */
 struct dial *dial_start(const struct pq *, const char *conninfo, int64_t ttl, int64_t patience);
 
 /* Readable when it has ended, well or not. */

@@ -17,6 +17,7 @@
 	X(conndefaults)                                                                                       \
 	X(connectPoll)                                                                                        \
 	X(connectStartParams)                                                                                 \
+	X(conninfo)                                                                                           \
 	X(conninfoFree)                                                                                       \
 	X(conninfoParse)                                                                                      \
 	X(consumeInput)                                                                                       \

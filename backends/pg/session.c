@@ -151,7 +151,7 @@ refused(struct session *s, const char *text, struct fault *f)
 static bool
 is_about_words(const char *text)
 {
-	return strncmp(text, "invalid ", 8) == 0 || strncmp(text, "definition of service", 21) == 0 ||
+	return strncmp(text, "invalid ", 8) == 0 ||
 	    strncmp(text, "could not match", 15) == 0 || strncmp(text, "service file", 12) == 0;
 }
 
@@ -163,8 +163,11 @@ connect_failed(struct session *s, struct fault *f)
 	enum rc rc;
 
 	first_line(text, sizeof text, why);
-	if (is_about_words(why))
-		rc = fault_set(f, RC_USAGE, "%s: %s", s->where, text);
+	if (strncmp(why, "definition of service", 21) == 0)
+		rc = fault_set(f, RC_USAGE, "%s", text);
+	else if (is_about_words(why)) /* what it quotes may be a password */
+		rc = fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s",
+		    (int)strcspn(text, "\""), text);
 	else if (!*text)
 		rc = fault_set(f, RC_AGAIN, "%s does not answer", s->where);
 	else
@@ -173,11 +176,16 @@ connect_failed(struct session *s, struct fault *f)
 	return rc;
 }
 
+/* A server's name from what was stated or what libpq has used; a slip of the pen may have put a password there. */
 static void
 name_place(struct session *s, const char *host, const char *port, const char *db)
 {
 	bool v6 = host && strchr(host, ':');
 
+	if (host && strchr(host, '@'))
+		host = strrchr(host, '@') + 1;
+	if (port && port[strspn(port, "0123456789,")])
+		port = NULL;
 	snprintf(s->where, sizeof s->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "", host && *host ? host : "local",
 	    v6 ? "]" : "", port && *port ? ":" : "", port && *port ? port : "", db && *db ? "/" : "",
 	    db && *db ? db : "");
@@ -306,12 +314,21 @@ keep(struct session *s, PGresult *r)
 	s->kept = r;
 }
 
+static bool
+is_copy(const struct session *s, const PGresult *r)
+{
+	ExecStatusType status = s->pq->resultStatus(r);
+
+	return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
+}
+
 /* Reads until the server has said all. */
 static enum rc
 collect(struct session *s, instant until, struct fault *f)
 {
 	for (;;) {
 		PGresult *r;
+		bool endless;
 		enum rc rc;
 
 		while (s->pq->isBusy(s->conn)) {
@@ -320,13 +337,18 @@ collect(struct session *s, instant until, struct fault *f)
 				return rc;
 			if (!s->pq->consumeInput(s->conn))
 				break; /* the reason comes as a result */
+			if (instant_now() >= until)
+				return fault_set(f, RC_AGAIN, "%s does not come to an end", s->where);
 		}
 		r = s->pq->getResult(s->conn);
 		if (!r)
 			break;
+		endless = is_copy(s, r);
 		keep(s, r);
-		if (s->pq->status(s->conn) != CONNECTION_OK)
-			break;
+		if (endless || s->pq->status(s->conn) != CONNECTION_OK)
+			break; /* libpq would give the same result for ever */
+		if (instant_now() >= until)
+			return fault_set(f, RC_AGAIN, "%s does not come to an end", s->where);
 	}
 	s->pending = false;
 	return RC_OK;
