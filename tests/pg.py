@@ -85,6 +85,7 @@ class PgServer:
     env: variables for it.
     """
 
+    name = DB  # of the database in which most is done
     _databases = 0
 
     def __init__(self, safe=False, data=None, hba=(), env=None, **settings):
@@ -236,7 +237,8 @@ class Database:
     """One of a server's databases."""
 
     def __init__(self, server, name):
-        self.server, self.name, self.url = server, name, pg_url(server.port, db=name)
+        self.server, self.name, self.port = server, name, server.port
+        self.url = pg_url(server.port, db=name)
 
     def connect(self, user="postgres", **options):
         return self.server.connect(user, self.name, **options)
@@ -319,9 +321,8 @@ class Tamper(Proxy):
         self.change, self.early = change, early
         self.parsers = {}
 
-    @property
-    def url(self):
-        return pg_url(self.port, extra="?sslmode=disable&gssencmode=disable")  # the replies to these are no messages
+    def url(self, db=DB):
+        return pg_url(self.port, db=db, extra="?sslmode=disable&gssencmode=disable")  # replies to these are no messages
 
     def rewrite(self, link, direction, data):
         """Takes whole messages off what has come, and gives what is to be sent for them."""

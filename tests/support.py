@@ -74,8 +74,8 @@ def children_of(pid):
     return [p for p, parent in sorted(_parents().items()) if parent == pid]
 
 
-def descendants_of(pid):
-    parents, found, new = _parents(), set(), {pid}
+def descendants_of(pid, parents=None):
+    parents, found, new = parents or _parents(), set(), {pid}
     while new:
         new = {p for p, parent in parents.items() if parent in new} - found
         found |= new
@@ -110,10 +110,10 @@ def adopt_orphans():
 
 def leftovers(before):
     """Processes below us that are neither in `before` nor a server's."""
-    allowed = set(before)
+    parents, allowed = _parents(), set(before)  # one look at all: servers fork at any time
     for pid in servers:
-        allowed |= {pid, *descendants_of(pid)}
-    return [p for p in descendants_of(os.getpid()) if p not in allowed]
+        allowed |= {pid, *descendants_of(pid, parents)}
+    return [p for p in descendants_of(os.getpid(), parents) if p not in allowed]
 
 
 # ---- running dlock ----

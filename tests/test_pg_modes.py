@@ -159,7 +159,7 @@ def test_a_granted_lock_is_not_overlooked_for_a_timeout(dlock, db, make_tamper):
             lying.clear()
         return [(kind, body)]
 
-    url = make_tamper(db.server.port, change).url.replace(f"/{DB}", f"/{db.name}")
+    url = make_tamper(db.server.port, change).url(db.name)
     waiter = dlock.contend(At(url, "advisory"), "job", command=("true",))
     waiter.event("waiting")
     wait_for(lambda: advisory_locks(db, granted=False), what="the waiter's request")
