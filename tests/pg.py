@@ -377,6 +377,7 @@ class PgPlace:
 
     name, id = "pg", "pg-lease"
     lease_ends = True  # a dead holder's lock ends with its lease
+    fair = whole_record = True
     settings = ()      # -O of its mode
     _tests = 0
 
@@ -422,6 +423,8 @@ class AdvisoryPgPlace(PgPlace):
     """Locks of the session, which other programs may take too."""
 
     id = "pg-advisory"
+    fair = False          # they wait in pieces, after each of which they are last
+    whole_record = False  # the name of a session has room for little
     settings = ("mode=advisory",)
 
 
@@ -429,6 +432,7 @@ class RowPgPlace(PgPlace):
     """A row, locked in an open transaction."""
 
     id = "pg-row"
+    fair = whole_record = False
     settings = ("mode=row",)
 
 

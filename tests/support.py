@@ -369,7 +369,9 @@ class FilePlace:
     """Locks in a fresh directory."""
 
     name = "file"
-    lease_ends = False  # the kernel frees the lock of a dead holder at once
+    lease_ends = False   # the kernel frees the lock of a dead holder at once
+    fair = True          # waiters are served in order
+    whole_record = True  # others can read all that a holder says of itself
 
     def __init__(self, request):
         self.directory = request.getfixturevalue("tmp_path") / "locks"
@@ -397,6 +399,7 @@ class RedisPlace:
 
     name = "redis"
     lease_ends = True  # a dead holder's lock ends with its lease
+    fair = whole_record = True
     _tests = 0
 
     def __init__(self, request):

@@ -110,7 +110,7 @@ def test_nonblock_says_who_holds_it(dlock, place):
     done = dlock.run("run", *place.words, "-k", place.key(), "-n", "--", "echo", "ran")
     assert (done.status, done.stdout) == (75, "")
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("dlock: ")
-    for word in (place.key(), "alice@ci", str(holder.pid), "cat", "release 4.2"):
+    for word in (place.key(), "alice@ci", str(holder.pid), "cat", *(["release 4.2"] if place.whole_record else [])):
         assert word in done.stderr
 
 
@@ -145,8 +145,9 @@ def test_waiters_are_served_in_order(dlock, place, tmp_path):
         waiters.append(dlock.contend(place, place.key(), command=command).queued(n))
     assert holder.finish().status == 0
     assert [w.wait().status for w in waiters] == [0] * 6
-    assert order.read_text().split() == list("123456")
-    tokens = [holder.token] + [w.token for w in waiters]
+    served = order.read_text().split()
+    assert served == list("123456") if place.fair else sorted(served) == list("123456")
+    tokens = [holder.token] + [waiters[int(n) - 1].token for n in served]
     assert tokens == sorted(set(tokens))
 
 
@@ -239,7 +240,7 @@ def test_record_names_the_command_but_not_its_arguments(dlock, place):
     record = json.loads(waiter.event("waiting")["holder"])
     assert record["command"] == "sh" and record["pid"] == holder.pid
     assert set(record) <= {"who", "host", "pid", "command", "why", "since"}
-    assert b'"sh"' in place.stored()
+    assert not place.whole_record or b'"sh"' in place.stored()
     assert b"hunter2" not in place.stored()
 
 

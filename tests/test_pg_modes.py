@@ -322,7 +322,7 @@ def test_row_is_a_row(dlock, db):
                     " AND state LIKE 'idle in transaction%%'") == 1
     with contextlib.closing(db.connect()) as c, c.cursor() as cursor:
         with pytest.raises(psycopg2.errors.LockNotAvailable):
-            cursor.execute("SELECT 1 FROM dlock.keys WHERE key = %s FOR UPDATE NOWAIT", ("job",))
+            cursor.execute("SELECT 1 FROM dlock.rows WHERE key = %s FOR UPDATE NOWAIT", ("job",))
     assert holder.finish().status == 0
     assert db.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
                     " AND state LIKE 'idle in transaction%%'") == 0
