@@ -26,6 +26,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CHUNK (3 * NS_PER_S)	       /* so long a waiter sleeps in the server */
@@ -42,26 +43,36 @@ enum rang { RANG_IN_VAIN, RANG, RANG_FREE };
 
 /* ---- one question, one answer ---- */
 
+/* Has the session got its bell?  NULL: it was not to take it. */
+static void
+note_bell(struct pg *pg, const PGresult *r, int field)
+{
+	bool rings;
+
+	if (field_boolean(&pg->session, r, field, &rings))
+		pg->rings = pg->rings || rings;
+}
+
 static bool
 read_place(struct pg *pg, const PGresult *r, struct place *p)
 {
 	const struct session *s = &pg->session;
 	struct host *host = pg->base.host;
 
-	if (!field_boolean(s, r, 0, &pg->rings) || !field_integer(s, r, 1, -1, &p->code) ||
-	    !field_boolean(s, r, 8, &pg->direct))
+	if (!field_integer(s, r, 0, -1, &p->code) || !field_boolean(s, r, 7, &pg->direct))
 		return false;
+	note_bell(pg, r, 8);
 	if (p->code != 0)
-		return p->code < 0 || field_integer(s, r, 2, 1, &p->token);
-	if (!field_integer(s, r, 3, 1, &p->place))
+		return p->code < 0 || field_integer(s, r, 1, 1, &p->token);
+	if (!field_integer(s, r, 2, 1, &p->place))
 		return false;
-	if (!field_integer(s, r, 4, 0, &p->left_ms))
+	if (!field_integer(s, r, 3, 0, &p->left_ms))
 		p->left_ms = 0; /* nobody holds: the first in line has not come for it yet */
-	if (!field_integer(s, r, 5, 0, &p->held_ms) || !field_text(s, r, 6, host->seen.holder, sizeof host->seen.holder)) {
+	if (!field_integer(s, r, 4, 0, &p->held_ms) || !field_text(s, r, 5, host->seen.holder, sizeof host->seen.holder)) {
 		p->held_ms = -1;
 		host->seen.holder[0] = '\0';
 	}
-	if (!field_integer(s, r, 7, INT64_MIN, &p->ahead))
+	if (!field_integer(s, r, 6, INT64_MIN, &p->ahead))
 		p->ahead = 0;
 	return true;
 }
@@ -74,14 +85,19 @@ static void
 note_session(void *ctx)
 {
 	struct pg *pg = ctx;
+	char first_half[17];
+	uint64_t bell;
 
+	snprintf(first_half, sizeof first_half, "%.16s", pg->want->owner);
 	if (pg->serial != pg->session.serial) {
 		pg->abandoned = pg->abandoned || pg->rings;
 		pg->rings = pg->direct = false;
 		pg->serial = pg->session.serial;
 	}
 	snprintf(pg->pid, sizeof pg->pid, "%d", pg->session.pq->backendPID(pg->session.conn));
-	snprintf(pg->rung, sizeof pg->rung, "%s", pg->rings ? "t" : "f");
+	bell = strtoull(first_half, NULL, 16);
+	snprintf(pg->rings ? pg->give : pg->take, sizeof pg->give, "%" PRId64, (int64_t)bell);
+	*(pg->rings ? pg->take : pg->give) = '\0';
 }
 
 /* ---- acquire ---- */
@@ -98,9 +114,9 @@ ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct 
 {
 	const struct want *w = pg->want;
 	const char *values[] = {w->keys[0], w->owner, w->record, pg->lease_ms, alive_ms, pg->weight, pg->capacity,
-	    pg->pid, pg->rung};
-	struct question q = {"SELECT rings, code, granted, place, left_ms, held_ms, holder, ahead, direct "
-			     "FROM dlock.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+	    pg->pid, pg->take};
+	struct question q = {"SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, rings "
+			     "FROM dlock.acquire($1, $2, $3, $4, $5, $6, $7, $8, nullif($9, '')::pg_catalog.int8)",
 	    sizeof values / sizeof *values, values, note_session, pg};
 	PGresult *r;
 	instant sent;
@@ -252,21 +268,13 @@ not_ours(struct pg *pg, struct fault *f)
 	    pg->session.where);
 }
 
-/* Is it gone for good: not a row but the whole table, or its functions? */
-static bool
-is_dropped(const struct pg *pg)
-{
-	return session_said(&pg->session, "42P01") || session_said(&pg->session, "3F000") ||
-	    session_said(&pg->session, "42883");
-}
-
 static enum rc
 lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	const struct want *w = pg->want;
 	char token[24];
-	const char *values[] = {w->keys[0], w->owner, token, pg->lease_ms, pg->pid, pg->rung};
-	const struct question q = {"SELECT rings, code FROM dlock.renew($1, $2, $3, $4, $5, $6)", 6, values, note_session,
+	const char *values[] = {w->keys[0], w->owner, token, pg->lease_ms, pg->pid, pg->take};
+	const struct question q = {"SELECT code, rings FROM dlock.renew($1, $2, $3, $4, $5, nullif($6, '')::pg_catalog.int8)", 6, values, note_session,
 	    pg};
 	int64_t code = -1;
 	PGresult *r;
@@ -276,8 +284,9 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	snprintf(token, sizeof token, "%" PRIu64, pg->token);
 	rc = session_ask(&pg->session, &q, true, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
-		return is_dropped(pg) ? not_ours(pg, f) : rc == RC_STOP ? RC_STOP : RC_AGAIN;
-	if (!field_boolean(&pg->session, r, 0, &pg->rings) || !field_integer(&pg->session, r, 1, 0, &code))
+		return pg_is_missing(pg) ? not_ours(pg, f) : rc == RC_STOP ? RC_STOP : RC_AGAIN; /* a table dropped is a lock lost */
+	note_bell(pg, r, 1);
+	if (!field_integer(&pg->session, r, 0, 0, &code))
 		rc = fault_set(f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
 	pg->session.pq->clear(r);
 	if (code == 0)
@@ -308,8 +317,8 @@ static enum rc
 lease_release(struct pg *pg, instant until, struct fault *f)
 {
 	const struct want *w = pg->want;
-	const char *values[] = {w->keys[0], w->owner, pg->rung};
-	struct question q = {"SELECT dlock.release($1, $2, $3)", 3, values, note_session, pg};
+	const char *values[] = {w->keys[0], w->owner, pg->give};
+	struct question q = {"SELECT dlock.release($1, $2, nullif($3, '')::pg_catalog.int8)", 3, values, note_session, pg};
 	PGresult *r;
 	instant sent;
 	enum rc rc;
@@ -317,11 +326,11 @@ lease_release(struct pg *pg, instant until, struct fault *f)
 	if (!pg->asked)
 		return RC_OK;
 	if (pg->abandoned || (pg->rings && !pg->session.conn))
-		q.sql = "SELECT dlock.release($1, $2, $3), dlock.hush($2)";
+		q.sql = "SELECT dlock.release($1, $2, nullif($3, '')::pg_catalog.int8), dlock.hush($2)";
 	rc = session_ask(&pg->session, &q, true, 1 + (strstr(q.sql, "hush") != NULL), until, &sent, &r, f);
 	if (rc != RC_OK) {
 		pg->unsure = true;
-		return is_dropped(pg) ? (pg->held ? not_ours(pg, f) : RC_OK) : rc;
+		return pg_is_missing(pg) ? (pg->held ? not_ours(pg, f) : RC_OK) : rc;
 	}
 	rc = read_release(pg, r, f);
 	pg->session.pq->clear(r);

@@ -9,6 +9,7 @@
 #include "pg.h"
 
 #include "backends/pg/schema.sql.h"
+#include "derive.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #define CONNECT_PATIENCE (5 * NS_PER_S) /* for the first answer, unless -O connect-timeout */
 #define RETRY (250 * NS_PER_MS)		/* between attempts to reach a server while in the queue */
 
-static const struct mode *const modes[] = {&lease_mode};
+static const struct mode *const modes[] = {&lease_mode, &advisory_mode, &row_mode};
 
 const struct backend pg_backend;
 
@@ -30,15 +31,16 @@ pg_of(struct lock *l)
 
 /* ---- the schema ---- */
 
-static bool
-is_missing(const struct session *s)
+bool
+pg_is_missing(const struct pg *pg)
 {
+	const struct session *s = &pg->session;
+
 	return session_said(s, "3F000") || session_said(s, "42883") || session_said(s, "42P01");
 }
 
-/* Without the right to it: who has it, and what to do. */
-static enum rc
-explain_denial(struct pg *pg, enum rc rc, struct fault *f)
+enum rc
+pg_explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 {
 	if (rc != RC_DENIED || !session_said(&pg->session, "42501"))
 		return rc;
@@ -49,17 +51,23 @@ explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 }
 
 enum rc
+pg_create_schema(struct pg *pg, instant until, struct fault *f)
+{
+	return session_run(&pg->session, schema_sql, until, f);
+}
+
+enum rc
 pg_ask(struct pg *pg, const struct question *q, int fields, instant until, instant *sent, PGresult **ret,
     struct fault *f)
 {
 	enum rc rc = session_ask(&pg->session, q, true, fields, until, sent, ret, f);
 
-	if (rc != RC_OK && rc != RC_STOP && is_missing(&pg->session)) {
-		rc = session_run(&pg->session, schema_sql, until, f);
+	if (rc != RC_OK && rc != RC_STOP && pg_is_missing(pg)) {
+		rc = pg_create_schema(pg, until, f);
 		if (rc == RC_OK)
 			rc = session_ask(&pg->session, q, true, fields, until, sent, ret, f);
 	}
-	return explain_denial(pg, rc, f);
+	return pg_explain_denial(pg, rc, f);
 }
 
 /* ---- patience ---- */
@@ -120,12 +128,35 @@ read_setting(struct pg *pg, const struct setting *s, struct fault *f)
 {
 	if (strcmp(s->name, "mode") == 0)
 		return read_mode(pg, s->value, f);
+	if (strcmp(s->name, "key") == 0) {
+		pg->key_is = s->value;
+		return number_read(&(struct number){0}, s->value)
+		    ? RC_OK
+		    : fault_set(f, RC_USAGE, "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
+	}
+	if (strcmp(s->name, "derive") == 0) {
+		pg->derive = s->value;
+		return derivation_named(s->value)
+		    ? RC_OK
+		    : fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", s->value, derivation_names);
+	}
 	if (strcmp(s->name, "connect-timeout") != 0)
 		return fault_set(f, RC_USAGE, "the pg backend has no setting '%s' (there are %s)", s->name,
 		    pg_backend.settings);
 	if (read_patience(s->value, &pg->connect_patience))
 		return RC_OK;
 	return fault_set(f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
+}
+
+/* What makes sense by itself, but not together. */
+static enum rc
+check_settings(const struct pg *pg, struct fault *f)
+{
+	if (pg->key_is && pg->derive)
+		return fault_set(f, RC_USAGE, "key= and derive= contradict each other");
+	if ((pg->key_is || pg->derive) && pg->mode != &advisory_mode)
+		return fault_set(f, RC_USAGE, "%s= goes with mode=advisory only", pg->key_is ? "key" : "derive");
+	return RC_OK;
 }
 
 /* ---- the calls ---- */
@@ -159,6 +190,8 @@ pg_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
 		rc = read_setting(pg, &want->settings[i], f);
 	if (rc == RC_OK)
+		rc = check_settings(pg, f);
+	if (rc == RC_OK)
 		rc = session_init(&pg->session, host, want->url, want->ttl, f);
 	if (rc == RC_OK)
 		*ret = &pg->base;
@@ -188,7 +221,7 @@ pg_release(struct lock *l, instant until, struct fault *f)
 const struct backend pg_backend = {
     .name = "pg",
     .schemes = "postgresql postgres = ",
-    .settings = "mode, connect-timeout",
+    .settings = "mode, key, derive, connect-timeout",
     .url_help = "postgresql://[user[:password]@]host[:port][/database], or host=... dbname=...",
     .schema = schema_sql,
     .caps = CAP_FAIR | CAP_DURABLE,

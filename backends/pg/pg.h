@@ -23,7 +23,7 @@ struct mode {
 	enum rc (*release)(struct pg *, instant until, struct fault *);
 };
 
-extern const struct mode lease_mode;
+extern const struct mode lease_mode, advisory_mode, row_mode;
 
 struct pg {
 	struct lock base;
@@ -42,9 +42,18 @@ struct pg {
 	char pid[16];	 /* its server process, as we were told */
 	bool direct;	 /* no pooler in between */
 	bool rings;	 /* it has our bell */
-	char rung[2];	 /* the same as a parameter, "t" or "f" */
+	char take[24], give[24]; /* the bell as a parameter: where it is to be taken, or given back; else "" */
 	bool abandoned;	 /* a session that had it may live on, at the server alone */
 	unsigned beats;	 /* for their jitter */
+
+	/* ---- modes advisory and row, bound to their session (bound.h) ---- */
+	instant beat_sent; /* the heartbeat that is out, or was answered last */
+	const char *key_is; /* -O key= */
+	const char *derive; /* -O derive= */
+	char lock_args[80]; /* the advisory lock in SQL: as the functions take it, */
+	char lock_is[256];  /* and as a condition on pg_locks l */
+	bool no_schema;	    /* there is none, and we may not make it */
+	char transaction[24]; /* in which the row is locked */
 };
 
 /* How long the first answer may take, seen from now. */
@@ -56,6 +65,15 @@ instant pg_patience(const struct pg *, instant until);
  */
 enum rc pg_ask(struct pg *, const struct question *, int fields, instant until, instant *sent, PGresult **ret,
     struct fault *);
+
+/* Is the schema, or something in it, missing: says the last error. */
+bool pg_is_missing(const struct pg *);
+
+/* Creates the schema. */
+enum rc pg_create_schema(struct pg *, instant until, struct fault *);
+
+/* Where the right to it is missing (42501): who has it, and what to do. */
+enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
 
 /* While queued, a server may be away for as long as the lease; `since`: when it left, 0 if it has not. */
 enum rc pg_bear_outage(struct pg *, enum rc, instant until, instant *since);

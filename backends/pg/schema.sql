@@ -7,7 +7,9 @@
 -- mode row has its own at the end.  Those that touch tables run with the rights
 -- of the owner (SECURITY DEFINER), so that nobody else needs any right on the
 -- tables and nobody can tamper with another's hold; their search_path is fixed.
--- Each is one statement and one transaction for its caller.
+-- Each is one statement and one transaction for its caller.  Where nobody else
+-- has to do with a key, acquire and release are a single SQL statement inside
+-- too: in a new session, which a short command has, PL/pgSQL needs 3 ms more.
 --
 -- What holds between two transactions:
 --  1. At most `capacity` units of weight are held under a key: whoever decides
@@ -15,7 +17,8 @@
 --     For a mutex the primary key of `holds` alone would see to it: the slot is 0.
 --  2. Where a living waiter fits, it has been granted: there is no free lock
 --     with a queue, so nobody needs to look in vain and nobody can barge in.
---  3. A key without holds and waiters has no row at all.
+--  3. A key without holds and waiters has no row at all: who can make the row
+--     may take the lock.  A row with `decisions` 0 has seen one hold, no others.
 --
 -- Time is the server's, clock_timestamp() throughout: now() would be the time at
 -- which a transaction began that may have waited since.  Read committed is what
@@ -65,6 +68,11 @@ CREATE TABLE IF NOT EXISTS dlock.waiters (
 ) WITH (fillfactor = 50);
 
 CREATE UNIQUE INDEX IF NOT EXISTS waiters_in_order ON dlock.waiters (key, ticket);
+
+CREATE TABLE IF NOT EXISTS dlock.rows (		-- mode=row: to be locked
+	key text COLLATE "C" PRIMARY KEY,
+	token bigint NOT NULL DEFAULT 0		-- of the last hold that ended well
+) WITH (fillfactor = 50);
 
 -- Tokens and tickets.  They begin with the microseconds of this moment, so that
 -- they go on growing in a database that has lost its schema.
@@ -116,21 +124,13 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.serve(text, timestamptz) FROM PUBLIC;
 
--- Asks for the lock, or for one's place in the queue; the same for an owner who
--- asks again.  `patience_ms` 0: do not queue.  `client_pid` is what the client
--- takes for its server process (it is not, behind a pooler); `rings`: does this
--- session have its bell?
---
--- code 1: granted, `token`.  -1: in use with another `capacity`.
--- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
--- granted, its record, and the bell of who is next before us.
-CREATE OR REPLACE FUNCTION dlock.acquire(the_key text, me text, my_record text, lease_ms bigint,
-	patience_ms bigint, my_weight integer, my_capacity integer, client_pid integer, INOUT rings boolean,
+-- acquire(), where others may have to do with the key.
+CREATE OR REPLACE FUNCTION dlock.acquire_among(the_key text, me text, my_record text, lease_ms bigint,
+	patience_ms bigint, my_weight integer, my_capacity integer, client_pid integer, my_bell bigint,
 	OUT code integer, OUT granted bigint, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
-	OUT holder text, OUT ahead bigint, OUT direct boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	OUT holder text, OUT ahead bigint, OUT direct boolean, OUT rings boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	fresh boolean;
 	known boolean := false;
 	now_capacity integer;
 	moment timestamptz;
@@ -143,26 +143,18 @@ BEGIN
 	END IF;
 	INSERT INTO dlock.keys AS k (key, capacity) VALUES (the_key, my_capacity)
 		ON CONFLICT (key) DO UPDATE SET decisions = k.decisions + 1
-		RETURNING k.capacity, k.decisions = 0 INTO now_capacity, fresh;
+		RETURNING k.capacity INTO now_capacity;
 	moment := clock_timestamp();
 
-	IF fresh THEN
-		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
-			VALUES (the_key, 0, me, nextval('dlock.numbers'), my_weight, moment + my_lease, moment, my_record)
-			ON CONFLICT DO NOTHING RETURNING token INTO granted;
-	END IF;
-
-	IF granted IS NULL THEN
-		DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= moment;
-		UPDATE dlock.holds h SET ends = moment + my_lease WHERE h.key = the_key AND h.owner = me
-			RETURNING h.token INTO granted;
-	END IF;
+	DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= moment;
+	UPDATE dlock.holds h SET ends = moment + my_lease WHERE h.key = the_key AND h.owner = me
+		RETURNING h.token INTO granted;
 
 	IF granted IS NULL THEN
 		DELETE FROM dlock.waiters q WHERE q.key = the_key AND q.alive <= moment AND q.owner <> me;
 		IF now_capacity <> my_capacity THEN
 			IF EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key)
-			OR EXISTS (SELECT FROM dlock.waiters q WHERE q.key = the_key) THEN
+					OR EXISTS (SELECT FROM dlock.waiters q WHERE q.key = the_key) THEN
 				code := -1;
 				RETURN;
 			END IF;
@@ -202,16 +194,54 @@ BEGIN
 			PERFORM set_config('synchronous_commit', 'off', true);
 		END IF;
 		-- From the next statement on, the server notices while we sleep that we are gone.
-		IF direct AND NOT rings AND current_setting('client_connection_check_interval', true) = '0' THEN
+		IF direct AND my_bell IS NOT NULL AND current_setting('client_connection_check_interval', true) = '0' THEN
 			PERFORM set_config('client_connection_check_interval', '1s', false);
 		END IF;
 	ELSE
 		code := 1;
 	END IF;
-	IF direct AND NOT rings THEN
-		rings := pg_try_advisory_lock(dlock.bell(me));
+	IF direct AND my_bell IS NOT NULL THEN
+		rings := pg_try_advisory_lock(my_bell);
 	END IF;
 END
+$$;
+
+REVOKE ALL ON FUNCTION dlock.acquire_among(text, text, text, bigint, bigint, integer, integer, integer, bigint)
+	FROM PUBLIC;
+
+-- Asks for the lock, or for one's place in the queue; the same for an owner who
+-- asks again.  `patience_ms` 0: do not queue.  `client_pid` is what the client
+-- takes for its server process (it is not, behind a pooler); `my_bell`: the one
+-- that this session has yet to take.
+--
+-- code 1: `granted` this token.  -1: in use with another capacity.
+-- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
+-- granted, its record, and the bell of who is next before us.
+-- `direct`: there is no pooler.  `rings`: the session has got its bell.
+CREATE OR REPLACE FUNCTION dlock.acquire(the_key text, me text, my_record text, lease_ms bigint,
+	patience_ms bigint, my_weight integer, my_capacity integer, client_pid integer, my_bell bigint,
+	OUT code integer, OUT granted bigint, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT ahead bigint, OUT direct boolean, OUT rings boolean)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH made AS (
+		INSERT INTO dlock.keys (key, capacity) VALUES (the_key, my_capacity) ON CONFLICT DO NOTHING
+			RETURNING CASE current_setting('synchronous_commit') WHEN 'off'
+				THEN set_config('synchronous_commit', 'on', true) END
+	), held AS (
+		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
+			SELECT the_key, 0, me, nextval('dlock.numbers'), my_weight,
+				clock_timestamp() + lease_ms * '1 ms'::interval, clock_timestamp(), my_record
+			FROM made ON CONFLICT DO NOTHING
+			RETURNING token
+	)
+	SELECT 1, h.token, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text, NULL::bigint,
+		client_pid = pg_backend_pid(),
+		CASE WHEN client_pid = pg_backend_pid() THEN pg_try_advisory_lock(my_bell) END
+		FROM held h
+	UNION ALL
+	SELECT a.* FROM dlock.acquire_among(the_key, me, my_record, lease_ms, patience_ms, my_weight, my_capacity,
+			client_pid, my_bell) a
+		WHERE NOT EXISTS (SELECT FROM held)
 $$;
 
 -- Sleeps until whose bell it is has no more of it, `ms` at most.  0: in vain;
@@ -234,7 +264,7 @@ $$;
 
 -- Extends a lease that still runs and is the one granted with this token.
 CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint,
-	client_pid integer, INOUT rings boolean, OUT code integer)
+	client_pid integer, my_bell bigint, OUT code integer, OUT rings boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
 BEGIN
 	IF current_setting('synchronous_commit') = 'off' THEN
@@ -243,24 +273,22 @@ BEGIN
 	UPDATE dlock.holds h SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
 		WHERE h.key = the_key AND h.owner = me AND h.token = my_token AND h.ends > clock_timestamp();
 	code := CASE WHEN FOUND THEN 1 ELSE 0 END;
-	IF FOUND AND NOT rings AND client_pid = pg_backend_pid() THEN
-		rings := pg_try_advisory_lock(dlock.bell(me));
+	IF FOUND AND my_bell IS NOT NULL AND client_pid = pg_backend_pid() THEN
+		rings := pg_try_advisory_lock(my_bell);
 	END IF;
 END
 $$;
 
--- Gives back what this owner holds, or its place in the queue, and grants to who
--- is next.  1: held until now; 2: waited; 0: neither.
-CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, rings boolean) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+-- release(), where others may have to do with the key.
+CREATE OR REPLACE FUNCTION dlock.release_among(the_key text, me text, my_bell bigint) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	held boolean;
 	result integer := 0;
 BEGIN
 	UPDATE dlock.keys k SET decisions = k.decisions + 1 WHERE k.key = the_key;
-	IF rings THEN	-- the next one wakes and lines up behind us for the key's row while we work
-		PERFORM pg_advisory_unlock(dlock.bell(me));
-	END IF;
+	-- The next one wakes, and lines up behind us for the key's row while we work.
+	PERFORM pg_advisory_unlock(my_bell) WHERE my_bell IS NOT NULL;
 	DELETE FROM dlock.holds h WHERE h.key = the_key AND h.owner = me
 		RETURNING h.ends > clock_timestamp() INTO held;
 	IF held THEN
@@ -276,10 +304,36 @@ BEGIN
 		DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= clock_timestamp();
 		PERFORM dlock.serve(the_key, clock_timestamp());
 	END IF;
-	-- A release that a crash undoes ends with its lease; it is not worth waiting for the disk.
-	PERFORM set_config('synchronous_commit', 'off', true);
 	RETURN result;
 END
+$$;
+
+REVOKE ALL ON FUNCTION dlock.release_among(text, text, bigint) FROM PUBLIC;
+
+-- Gives back what this owner holds, or its place in the queue, and grants to who
+-- is next; and `my_bell`, if the session has it.  1: held until now; 2: waited;
+-- 0: neither.
+--
+-- It does not wait for the disk: a release that a crash undoes ends with its
+-- lease, and a grant made here counts when it has been confirmed, which waits.
+--
+-- Should somebody decide about the key meanwhile, the deletion of its row finds
+-- `decisions` changed, or the row gone, and deletes nothing.
+CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_bell bigint) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH freed AS (
+		DELETE FROM dlock.keys k WHERE k.key = the_key AND k.decisions = 0
+			AND EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key AND h.owner = me)
+			RETURNING CASE WHEN my_bell IS NOT NULL THEN pg_advisory_unlock(my_bell) END
+	), held AS (
+		DELETE FROM dlock.holds h USING freed WHERE h.key = the_key AND h.owner = me
+			RETURNING h.ends > clock_timestamp() AS still
+	)
+	SELECT r.result FROM (
+		SELECT h.still::integer FROM held h
+		UNION ALL
+		SELECT dlock.release_among(the_key, me, my_bell) WHERE NOT EXISTS (SELECT FROM held)
+	) r (result), set_config('synchronous_commit', 'off', true)
 $$;
 
 -- Ends sessions of ours that are left over from a broken connection and keep our
@@ -290,6 +344,58 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 	WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
 		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 		AND (l.classid::bigint << 32) | l.objid::bigint = dlock.bell(me) AND l.pid <> pg_backend_pid()
+$$;
+
+-- ---- mode=row ----
+
+CREATE OR REPLACE FUNCTION dlock.make_row(the_key text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ INSERT INTO dlock.rows (key) VALUES (the_key) ON CONFLICT DO NOTHING $$;
+
+-- Locks the key's row in the caller's transaction, and makes a lease of it: the
+-- server ends a transaction that is silent for `lease_ms`.  With `patient` it
+-- waits for the row, as long as the caller's timeouts let it.
+--
+-- code 1: locked, `token`, `transaction`.  -1: there is no such row.
+-- code 0: how many wait, and the server process of who holds it.
+--
+-- A crash loses what an open transaction has written, numbers drawn included; so
+-- the token is also later than the clock was for any before.
+CREATE OR REPLACE FUNCTION dlock.lock_row(the_key text, lease_ms bigint, patient boolean, name text,
+	OUT code integer, OUT granted bigint, OUT transaction bigint, OUT waiting bigint, OUT holder integer)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	old dlock.rows;
+	locker xid;
+	place tid;
+BEGIN
+	PERFORM set_config('application_name', name, true);
+	PERFORM set_config('idle_in_transaction_session_timeout', lease_ms::text, true);
+	IF patient THEN
+		SELECT * INTO old FROM dlock.rows r WHERE r.key = the_key FOR UPDATE;
+	ELSE
+		SELECT * INTO old FROM dlock.rows r WHERE r.key = the_key FOR UPDATE SKIP LOCKED;
+	END IF;
+	IF FOUND THEN
+		code := 1;
+		granted := greatest(old.token + 1, nextval('dlock.numbers'),
+			(1000000 * extract(epoch FROM clock_timestamp()))::bigint);
+		UPDATE dlock.rows r SET token = granted WHERE r.key = the_key;
+		transaction := txid_current();
+		PERFORM set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true);
+		RETURN;
+	END IF;
+	-- Whoever locked the row left his transaction's number in it.  The first one
+	-- waits for that transaction, the others for the place of the row.
+	SELECT r.xmax, r.ctid INTO locker, place FROM dlock.rows r WHERE r.key = the_key;
+	code := CASE WHEN FOUND THEN 0 ELSE -1 END;
+	SELECT l.pid INTO holder FROM pg_locks l
+		WHERE l.locktype = 'transactionid' AND l.transactionid = locker AND l.granted;
+	SELECT count(DISTINCT l.pid) INTO waiting FROM pg_locks l WHERE NOT l.granted
+		AND ((l.locktype = 'transactionid' AND l.transactionid = locker)
+		OR (l.locktype = 'tuple' AND l.relation = 'dlock.rows'::regclass
+			AND format('(%s,%s)', l.page, l.tuple)::tid = place));
+END
 $$;
 
 COMMIT;

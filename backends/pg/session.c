@@ -401,15 +401,14 @@ session_receive(struct session *s, int fields, instant until, PGresult **ret, st
 	return judge(s, r, fields, ret, f);
 }
 
-/* One attempt, which leaves no question open. */
-static enum rc
-ask_once(struct session *s, const struct question *q, int fields, instant until, instant *sent, PGresult **ret,
+enum rc
+session_ask_here(struct session *s, const struct question *q, int fields, instant until, instant *sent, PGresult **ret,
     struct fault *f)
 {
-	enum rc rc = session_connect(s, until, f);
+	enum rc rc;
 
-	if (rc != RC_OK)
-		return rc;
+	if (!session_is_open(s))
+		return broken(s, f);
 	if (q->prepare)
 		q->prepare(q->ctx);
 	*sent = instant_now();
@@ -443,9 +442,27 @@ session_ask(struct session *s, const struct question *q, bool again, int fields,
 		was_open = session_is_open(s);
 		s->repeated = attempts > 0;
 		s->sqlstate[0] = '\0';
-		rc = ask_once(s, q, fields, until, sent, ret, f);
+		rc = session_connect(s, until, f);
+		if (rc == RC_OK)
+			rc = session_ask_here(s, q, fields, until, sent, ret, f);
 		attempts++;
 	} while (rc == RC_AGAIN && again && may_ask_again(s, was_open, attempts) && instant_now() < until);
+	return rc;
+}
+
+static enum rc
+run(struct session *s, const char *script, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	if (!s->pq->sendQuery(s->conn, script))
+		return broken(s, f);
+	s->pending = true;
+	rc = push(s, until, f);
+	if (rc == RC_OK)
+		rc = session_receive(s, 0, until, NULL, f);
+	if (s->pending)
+		session_close(s);
 	return rc;
 }
 
@@ -457,14 +474,14 @@ session_run(struct session *s, const char *script, instant until, struct fault *
 	if (rc != RC_OK)
 		return rc;
 	s->sqlstate[0] = '\0';
-	if (!s->pq->sendQuery(s->conn, script))
-		return broken(s, f);
-	s->pending = true;
-	rc = push(s, until, f);
-	if (rc == RC_OK)
-		rc = session_receive(s, 0, until, NULL, f);
-	if (s->pending)
-		session_close(s);
+	rc = run(s, script, until, f);
+	if (rc != RC_OK && s->conn) { /* it may have stopped within its transaction; the reason stays */
+		char state[sizeof s->sqlstate];
+
+		memcpy(state, s->sqlstate, sizeof state);
+		(void)run(s, "ROLLBACK", until, &(struct fault){""});
+		memcpy(s->sqlstate, state, sizeof state);
+	}
 	return rc;
 }
 

@@ -71,11 +71,15 @@ struct question {
 enum rc session_ask(struct session *, const struct question *, bool again, int fields, instant until, instant *sent,
     PGresult **ret, struct fault *);
 
+/* The same on the connection there is: a mode that lives in its session never wants another one unasked. */
+enum rc session_ask_here(struct session *, const struct question *, int fields, instant until, instant *sent,
+    PGresult **ret, struct fault *);
+
 /* The same in two steps, on the open connection; an answer that is late (RC_AGAIN, `pending`) may be waited for again. */
 enum rc session_send(struct session *, const struct question *, instant until, struct fault *);
 enum rc session_receive(struct session *, int fields, instant until, PGresult **ret, struct fault *);
 
-/* Runs a script of several statements. */
+/* Runs a script of several statements, connecting if need be; rolls back what has failed. */
 enum rc session_run(struct session *, const char *script, instant until, struct fault *);
 
 /* Closes the connection; another may be opened. */
