@@ -8,7 +8,8 @@ import pytest
 from hostile import Hostile
 from pg import PG_PLACES, db, make_db, make_pg, make_pooler, make_tamper, own_pg, pg_server  # noqa: F401, fixtures
 from proxy import Proxy
-from support import PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, places, stat_of
+from support import (OTHER_PLACES, PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, place_id,
+                     places, stat_of)
 
 
 def pytest_configure(config):
@@ -105,10 +106,11 @@ def make_hostile():
         server.close()
 
 
-PLACES += PG_PLACES
+PLACES.append(PG_PLACES[0])
+OTHER_PLACES += PG_PLACES[1:]
 
 
-@pytest.fixture(params=places(), ids=lambda place: getattr(place, "id", place.name))
+@pytest.fixture(params=places(), ids=place_id)
 def place(request):
     """Each backend in turn: `words` to reach it and fresh keys."""
     return request.param(request)

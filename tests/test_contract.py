@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import DLOCK, boottime, is_alive, name_of, wait_for
+from support import DLOCK, boottime, is_alive, name_of, place_id, places, wait_for
 
 LEASE = ("-t", "3s")  # the least there is, where a lease must end
 
@@ -17,6 +17,12 @@ DAEMONS = 'setsid sh -c "sleep 1000 & exec sleep 1000" & exec sleep 1000'
 
 # Fails if any process named in its arguments is more than a zombie.
 ALL_GONE = 'for p; do [ ! -e /proc/$p/exe ] || exit 99; done'
+
+
+@pytest.fixture(params=places(every=True), ids=place_id)
+def place(request):
+    """Also each further mode of a backend."""
+    return request.param(request)
 
 
 def daemons(started):
