@@ -444,10 +444,11 @@ def test_a_database_that_is_read_only_by_default(dlock, db):
         assert_refused(done, 78, "read-only")
 
 
-@pytest.mark.parametrize("version", ["9.4.26", "13.9"])
-def test_advisory_mode_needs_a_server_that_ends_idle_sessions(dlock, pg_server, make_tamper, version):
+@pytest.mark.parametrize("mode, version, word", [("advisory", "13.9", "14"), ("lease", "9.4.26", "older")])
+def test_servers_that_are_too_old(dlock, pg_server, make_tamper, mode, version, word):
+    """Before 14, the server does not end idle sessions."""
     tamper = make_tamper(pg_server.port, parameter("server_version", version), early=True)
-    assert_refused(run(dlock, tamper.url(), mode="advisory"), 78, "14")
+    assert_refused(run(dlock, tamper.url(), mode=mode), 78, word)
 
 
 # ---- connections that break while asking ----
@@ -1070,10 +1071,10 @@ def test_leases_through_poolers(dlock, db, make_pooler):
         assert tokens == sorted(set(tokens))
 
 
-@pytest.mark.parametrize("pooling", ["transaction", "statement"])
-@pytest.mark.parametrize("mode", ["advisory", "row"])
-def test_modes_of_a_session_are_refused_by_poolers(dlock, db, make_pooler, pooling, mode):
+@pytest.mark.parametrize("mode, pooling", [("advisory", "transaction"), ("advisory", "statement"), ("row", "statement")])
+def test_what_a_pooler_cannot_carry_is_refused(dlock, db, make_pooler, pooling, mode):
     """And nothing is left in the sessions that the pooler keeps."""
+    run(dlock, db.url, mode=mode)
     pooler = make_pooler(db.server, pooling)
     assert_refused(run(dlock, pg_url(pooler.port, db=db.name), mode=mode), 78, "pool")
     assert db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
@@ -1084,6 +1085,23 @@ def test_modes_of_a_session_are_refused_by_poolers(dlock, db, make_pooler, pooli
         assert cursor.fetchone() == ("0",)
         cursor.execute("SHOW lock_timeout")
         assert cursor.fetchone() == ("0",)
+
+
+def test_a_row_through_a_pooler(dlock, db, make_pooler):
+    """A transaction has a connection of its own while it is open."""
+    pooler = make_pooler(db.server)
+    pooled = At(pg_url(pooler.port, db=db.name), "row")
+    holder = dlock.hold(pooled, "job", *LEASE, "-v")
+    waiters = [dlock.contend(at, "job", command=("true",)) for at in (At(db.url, "row"), pooled)]
+    for waiter in waiters:
+        waiter.event("waiting")
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in waiters] == [0, 0]
+    with contextlib.closing(psycopg2.connect(pg_url(pooler.port, db=db.name))) as c, c.cursor() as cursor:
+        for setting in ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"):
+            cursor.execute(f"SHOW {setting}")
+            assert cursor.fetchone() == ("0",)
 
 
 def test_a_pooler_that_restarts_costs_nothing(dlock, db, make_pooler):

@@ -16,7 +16,7 @@ from pg import DB, error, pg_url
 from proxy import BOTH
 from support import boottime, is_alive, wait_for
 from test_fault import IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, assert_refused
-from test_pg import At, is_free, run, wait_for_renewals
+from test_pg import MODES, At, is_free, run, wait_for_renewals
 
 SESSION_MODES = ["advisory", "row"]
 
@@ -173,11 +173,19 @@ def test_a_granted_lock_is_not_overlooked_for_a_timeout(dlock, db, make_tamper):
 # ---- tokens ----
 
 
-def test_tokens_grow_in_all_modes_together(dlock, db):
-    tokens = []
-    for mode_ in ("lease", "advisory", "row", "advisory", "lease", "row"):
-        tokens.append(int(run(dlock, db.url, command=("printenv", "DLOCK_TOKEN"), mode=mode_).stdout))
-    assert tokens == sorted(set(tokens))
+def token_of(dlock, url, mode_):
+    done = run(dlock, url, command=("printenv", "DLOCK_TOKEN"), mode=mode_)
+    assert done.status == 0, done
+    return int(done.stdout)
+
+
+def test_tokens_grow_in_each_mode(dlock, db):
+    tokens = {mode_: [] for mode_ in MODES}
+    for _ in range(3):
+        for mode_, seen in tokens.items():
+            seen.append(token_of(dlock, db.url, mode_))
+    for seen in tokens.values():
+        assert seen == sorted(set(seen))
 
 
 def test_tokens_without_a_schema_are_the_servers_clock(dlock, db):
@@ -186,10 +194,10 @@ def test_tokens_without_a_schema_are_the_servers_clock(dlock, db):
     db.ask(f"GRANT CONNECT ON DATABASE {db.name} TO guest")
     url = pg_url(db.server.port, "guest", db.name)
     before = time.time() * 1e6
-    tokens = [int(run(dlock, url, command=("printenv", "DLOCK_TOKEN"), mode="advisory").stdout) for _ in range(3)]
+    tokens = [token_of(dlock, url, "advisory") for _ in range(3)]
     assert before < tokens[0] < tokens[1] < tokens[2] < time.time() * 1e6
-    later = [int(run(dlock, db.url, command=("printenv", "DLOCK_TOKEN"), mode=m).stdout) for m in ("lease", "advisory")]
-    assert tokens[2] < later[0] < later[1]  # now there is a schema, and its sequence began by the clock
+    token_of(dlock, db.url, "lease")
+    assert tokens[2] < token_of(dlock, db.url, "advisory")  # now there is a schema, and its sequence began by the clock
     assert_refused(run(dlock, url, mode="advisory"), 77)  # which it may not use: its tokens would be of another kind
     db.drop()
     db.server.ask("DROP ROLE guest", db="postgres")
