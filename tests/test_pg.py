@@ -436,6 +436,20 @@ def test_a_server_of_another_encoding_or_style(dlock, make_db):
     assert waiter.wait().status == 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_database_that_lacks_letters(dlock, db, mode):
+    """Where it is not in Unicode: what it cannot store is refused, not mangled."""
+    db.drop()
+    db.server.ask(f"CREATE DATABASE {db.name} OWNER {USER} TEMPLATE template0 ENCODING LATIN1", db="postgres")
+    at = At(db.url, mode)
+    holder = dlock.hold(at, "schlüssel", "--why", "größer")
+    assert dlock.run("run", *at.words, "-k", "schlüssel", "-n", "--", "true").status == 75
+    assert holder.finish().status == 0
+    done = dlock.run("run", *at.words, "-k", "ключ", "-n", "--", "echo", "ran")
+    if mode != "advisory" or done.status != 0:  # which is a number to the server
+        assert_refused(done, 78)
+
+
 def test_a_database_that_is_read_only_by_default(dlock, db):
     """The setting is a default, which dlock either overrides or names; the lock is never half there."""
     db.ask(f"ALTER DATABASE {db.name} SET default_transaction_read_only = on")
@@ -679,6 +693,28 @@ def test_waiter_behind_a_partition_blocks_for_a_moment_only(dlock, db, make_prox
     assert holder.finish().status == 0
     assert behind.wait().status == 0
     assert not lost.running
+
+
+def test_a_bell_that_somebody_keeps_costs_time_only(dlock, db):
+    """Whoever may connect may take the advisory locks by which waiters are woken."""
+    holder = dlock.hold(At(db.url), "job")
+    owner = db.value("SELECT owner FROM dlock.holds")
+    taken = threading.Event()
+
+    def take():
+        with contextlib.closing(db.connect()) as c, c.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(dlock.bell(%s))", (owner,))
+            taken.wait(30)
+
+    thief = threading.Thread(target=take)
+    thief.start()
+    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"),
+             what="the thief in the queue")
+    waiter = dlock.contend(At(db.url), "job", command=("true",)).queued(1)
+    assert holder.finish().status == 0
+    assert waiter.wait(10).status == 0
+    taken.set()
+    thief.join()
 
 
 def test_waiter_gives_up_after_a_lease_without_server(dlock, own_pg):
