@@ -4,7 +4,8 @@
  *
  *  1. The session is made fit first: a lease (idle_session_timeout), a look now
  *     and then whether we still live (client_connection_check_interval), no
- *     other timeouts, and a name for others to read.  The statement that does
+ *     other timeouts, a search path that nobody can tamper with, and a name for
+ *     others to read.  The statement that does
  *     it does nothing on a standby, or where a pooler stands between; then the
  *     session is left as it was, and refused.
  *  2. Waiting is done in the server, in its fair queue, in chunks of CHUNK for
@@ -34,9 +35,10 @@ static const char settle_sql[] =
     "SELECT s.direct, s.standby, CASE WHEN s.direct AND NOT s.standby THEN pg_catalog.concat("
     "pg_catalog.set_config('idle_session_timeout', $2, false), "
     "pg_catalog.set_config('client_connection_check_interval', '1s', false), "
+    "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
     "pg_catalog.set_config('statement_timeout', '0', false), "
     "pg_catalog.set_config('application_name', " BOUND_NAME("$3") ", false)) END "
-    "FROM (SELECT pg_catalog.pg_backend_pid() = $1::pg_catalog.int4 AS direct, "
+    "FROM (SELECT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $1::pg_catalog.int4 AS direct, "
     "pg_catalog.pg_is_in_recovery() AS standby OFFSET 0) s";
 
 /* Makes a new session fit, or finds that it cannot be. */
@@ -159,7 +161,8 @@ take(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g,
 
 	if (!field_integer(&pg->session, r, field, 1, &token))
 		return fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
-	*g = (struct grant){.tokens = {(uint64_t)token}, .sent = sent, .lease = pg->want->ttl, .anchor = -1};
+	*g = (struct grant){.tokens = {(uint64_t)token}, .sent = sent, .lease = pg->want->ttl,
+	    .anchor = pg->session.pq->socket(pg->session.conn)};
 	bound_watch(pg);
 	return RC_OK;
 }
@@ -265,6 +268,7 @@ wait_here(struct pg *pg, instant until, struct grant *g, struct fault *f)
 			return confirm(pg, instant_now() + ASK_PATIENCE, g, f);
 		if (rc == RC_OK && instant_now() >= until)
 			return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
+		pg->asked = true;
 		if (rc == RC_OK)
 			rc = queue(pg, until, f);
 		if (rc != RC_OK)
@@ -297,7 +301,7 @@ advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	rc = attempt(pg, patience, until, g, f);
-	while (rc == RC_AGAIN && pg->serial > 0 && until) { /* we have been in the queue */
+	while (rc == RC_AGAIN && pg->asked) { /* we have been in the queue */
 		serial = pg->serial;
 		rc = pg_bear_outage(pg, rc, until, &outage);
 		if (rc == RC_OK)

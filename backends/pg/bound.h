@@ -6,7 +6,9 @@
  *  2. A session that has ended took the lock along: RC_LOST.  There is no way
  *     back to it, and another session never counts as the same hold.  While
  *     nobody asks, host->alert watches the connection.
- *  3. So an answer that is late does not poison the connection: the question
+ *  3. The connection itself is the grant's anchor: with a copy of it in the front,
+ *     a killed keeper does not end the session before the command's tree is gone.
+ *  4. An answer that is late does not poison the connection: the question
  *     stays out, and the next renewal waits for the same answer.  The lease
  *     counts from when that question left.
  */
@@ -44,9 +46,9 @@ bool bound_see(struct pg *, const PGresult *, int first);
 
 /* "dlock; 12; sh; alice@ci; why": what others can read in pg_stat_activity; in SQL, of parameter n, the record. */
 #define BOUND_NAME(n)                                                                                         \
-	"pg_catalog.left(pg_catalog.concat_ws('; ', 'dlock', " n "::pg_catalog.json ->> 'pid', "              \
-	"" n "::pg_catalog.json ->> 'command', " n "::pg_catalog.json ->> 'who', "                            \
-	"" n "::pg_catalog.json ->> 'why'), 63)"
+	"pg_catalog.left(pg_catalog.concat_ws('; ', 'dlock', " n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'pid', "              \
+	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'command', " n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'who', "                            \
+	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'why'), 63)"
 
 /* The way back: a record of session `a` of pg_stat_activity, as far as it can be known. */
 #define BOUND_RECORD                                                                                          \

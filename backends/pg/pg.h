@@ -33,16 +33,17 @@ struct pg {
 	int64_t connect_patience;
 	char lease_ms[24], weight[16], capacity[16]; /* of want, as parameters */
 
-	/* ---- lease mode ---- */
-	bool asked;	 /* the server may know of us */
+	bool asked;	 /* the server may know of us; a mode bound to its session: we have queued */
 	bool held;	 /* it has said that we hold */
+
+	/* ---- lease mode ---- */
 	bool unsure;	 /* a release went unanswered: it may be done */
 	uint64_t token;
 	unsigned serial; /* of the session that these are about: */
 	char pid[16];	 /* its server process, as we were told */
 	bool direct;	 /* no pooler in between */
 	bool rings;	 /* it has our bell */
-	char take[24], give[24]; /* the bell as a parameter: where it is to be taken, or given back; else "" */
+	char take[24], give[24]; /* the bell as a parameter: where it is to be taken, or given back; else "0" */
 	bool abandoned;	 /* a session that had it may live on, at the server alone */
 	unsigned beats;	 /* for their jitter */
 
@@ -53,7 +54,7 @@ struct pg {
 	char lock_args[80]; /* the advisory lock in SQL: as the functions take it, */
 	char lock_is[256];  /* and as a condition on pg_locks l */
 	bool no_schema;	    /* there is none, and we may not make it */
-	char transaction[24]; /* in which the row is locked */
+	int64_t transaction; /* in which the row is locked */
 };
 
 /* How long the first answer may take, seen from now. */

@@ -34,6 +34,40 @@ command(struct pg *pg, const char *sql, instant until, struct fault *f)
 	return session_ask_here(&pg->session, &q, 0, until, &sent, NULL, f);
 }
 
+/* ---- the hold ---- */
+
+/* Is it still the transaction in which we have locked the row? */
+static void
+write_heartbeat(const struct pg *pg, char *sql, size_t size)
+{
+	snprintf(sql, size, "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) %" PRId64 " IS TRUE",
+	    pg->transaction);
+}
+
+static enum rc
+row_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
+{
+	char sql[128];
+	const struct question q = {sql, 0, NULL, NULL, NULL};
+
+	write_heartbeat(pg, sql, sizeof sql);
+	return bound_renew(pg, &q, true, until, g, f);
+}
+
+/*
+ * A lock waited for was granted some time after the question left; the lease
+ * counts from one that is answered at once.  And as a statement of the simple
+ * kind this one ends what lock_row() left open: the snapshot for which a
+ * CREATE INDEX CONCURRENTLY by our own command would wait.
+ */
+static enum rc
+confirm(struct pg *pg, struct grant *g, struct fault *f)
+{
+	enum rc rc = row_renew(pg, instant_now() + ASK_PATIENCE, g, f);
+
+	return rc == RC_LOST ? RC_AGAIN : rc;
+}
+
 /* ---- acquire ---- */
 
 /* The key's row must be there, and seen by all, before it can be locked. */
@@ -60,11 +94,12 @@ read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct g
 	if (fine && *code == ROW_HELD)
 		fine = bound_see(pg, r, 3);
 	if (fine && *code == ROW_OURS)
-		fine = field_integer(s, r, 1, 1, &token) && field_text(s, r, 2, pg->transaction, sizeof pg->transaction);
+		fine = field_integer(s, r, 1, 1, &token) && field_integer(s, r, 2, 1, &pg->transaction);
 	if (!fine)
 		return fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
 	if (*code == ROW_OURS)
-		*g = (struct grant){.tokens = {(uint64_t)token}, .sent = sent, .lease = pg->want->ttl, .anchor = -1};
+		*g = (struct grant){.tokens = {(uint64_t)token}, .sent = sent, .lease = pg->want->ttl,
+		    .anchor = pg->session.pq->socket(pg->session.conn)};
 	return RC_OK;
 }
 
@@ -96,25 +131,26 @@ lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant
 static enum rc
 attempt(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct grant *g, struct fault *f)
 {
-	char begin[160];
+	char begin[200];
 	enum rc rc;
 
-	snprintf(begin, sizeof begin, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = %" PRId64
-				      "; SET LOCAL lock_timeout = 0", wait_ms);
+	snprintf(begin, sizeof begin, 
+	    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; "
+	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
+	    wait_ms);
 	(void)session_is_open(&pg->session);
 	rc = session_run(&pg->session, begin, until, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, wait_ms > 0, until + wait_ms * NS_PER_MS, code, g, f);
 	if (rc == RC_OK && *code == ROW_OURS) {
 		bound_watch(pg);
-		return RC_OK;
+		return confirm(pg, g, f);
 	}
-	if (pg->session.conn && rc != RC_STOP && !session_said(&pg->session, "42")) {
-		struct fault ignored;
-
-		(void)command(pg, "ROLLBACK", instant_now() + ASK_PATIENCE, &ignored);
+	if (rc != RC_OK) {
+		session_close(&pg->session); /* and with it whatever there is of a transaction */
+		return rc;
 	}
-	return rc;
+	return command(pg, "ROLLBACK", instant_now() + ASK_PATIENCE, f);
 }
 
 /* The same, but a key without a row gets one, and a database without the schema as well. */
@@ -125,16 +161,9 @@ attempt_anew(struct pg *pg, instant until, int64_t *code, struct grant *g, struc
 
 	if (rc == RC_OK ? *code != ROW_MISSING : !pg_is_missing(pg))
 		return pg_explain_denial(pg, rc, f);
-	session_close(&pg->session); /* with what is left of the transaction */
 	rc = make_row(pg, until, f);
 	return rc == RC_OK ? attempt(pg, 0, until, code, g, f) : rc;
 }
-
-/*
- * A lock waited for was granted some time after the question left.  The lease
- * counts from a question that was answered at once.
- */
-static enum rc confirm(struct pg *, struct grant *, struct fault *);
 
 /* How long to wait in the server this time. */
 static int64_t
@@ -156,7 +185,7 @@ wait_in_queue(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	while (rc == RC_OK && code != ROW_OURS) {
 		rc = attempt(pg, chunk_ms(until), instant_now() + ASK_PATIENCE, &code, g, f);
 		if (rc == RC_OK && code == ROW_OURS)
-			return confirm(pg, g, f);
+			return RC_OK;
 		if (rc == RC_OK && instant_now() >= until)
 			return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
 		if (rc == RC_OK)
@@ -182,32 +211,13 @@ row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
-/* ---- renew and release ---- */
-
-static const char heartbeat_sql[] = "SELECT pg_catalog.txid_current_if_assigned() = $1::pg_catalog.int8 IS TRUE";
-
-static enum rc
-row_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
-{
-	const char *values[] = {pg->transaction};
-	const struct question q = {heartbeat_sql, 1, values, NULL, NULL};
-
-	return bound_renew(pg, &q, true, until, g, f);
-}
-
-static enum rc
-confirm(struct pg *pg, struct grant *g, struct fault *f)
-{
-	enum rc rc = row_renew(pg, instant_now() + ASK_PATIENCE, g, f);
-
-	return rc == RC_LOST ? RC_AGAIN : rc;
-}
+/* ---- release ---- */
 
 static enum rc
 row_release(struct pg *pg, instant until, struct fault *f)
 {
-	const char *values[] = {pg->transaction};
-	const struct question q = {heartbeat_sql, 1, values, NULL, NULL};
+	char sql[128];
+	const struct question q = {sql, 0, NULL, NULL, NULL};
 	bool ours = false;
 	PGresult *r = NULL;
 	instant sent;
@@ -215,6 +225,7 @@ row_release(struct pg *pg, instant until, struct fault *f)
 
 	if (!pg->held)
 		return RC_OK;
+	write_heartbeat(pg, sql, sizeof sql);
 	rc = bound_settle(pg, until, f);
 	if (rc == RC_OK)
 		rc = session_ask_here(&pg->session, &q, 1, until, &sent, &r, f);

@@ -194,13 +194,13 @@ BEGIN
 			PERFORM set_config('synchronous_commit', 'off', true);
 		END IF;
 		-- From the next statement on, the server notices while we sleep that we are gone.
-		IF direct AND my_bell IS NOT NULL AND current_setting('client_connection_check_interval', true) = '0' THEN
+		IF direct AND my_bell <> 0 AND current_setting('client_connection_check_interval', true) = '0' THEN
 			PERFORM set_config('client_connection_check_interval', '1s', false);
 		END IF;
 	ELSE
 		code := 1;
 	END IF;
-	IF direct AND my_bell IS NOT NULL THEN
+	IF direct AND my_bell <> 0 THEN
 		rings := pg_try_advisory_lock(my_bell);
 	END IF;
 END
@@ -212,7 +212,7 @@ REVOKE ALL ON FUNCTION dlock.acquire_among(text, text, text, bigint, bigint, int
 -- Asks for the lock, or for one's place in the queue; the same for an owner who
 -- asks again.  `patience_ms` 0: do not queue.  `client_pid` is what the client
 -- takes for its server process (it is not, behind a pooler); `my_bell`: the one
--- that this session has yet to take.
+-- that this session has yet to take, or 0.
 --
 -- code 1: `granted` this token.  -1: in use with another capacity.
 -- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
@@ -236,7 +236,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_tim
 	)
 	SELECT 1, h.token, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text, NULL::bigint,
 		client_pid = pg_backend_pid(),
-		CASE WHEN client_pid = pg_backend_pid() THEN pg_try_advisory_lock(my_bell) END
+		CASE WHEN client_pid = pg_backend_pid() AND my_bell <> 0 THEN pg_try_advisory_lock(my_bell) END
 		FROM held h
 	UNION ALL
 	SELECT a.* FROM dlock.acquire_among(the_key, me, my_record, lease_ms, patience_ms, my_weight, my_capacity,
@@ -273,7 +273,7 @@ BEGIN
 	UPDATE dlock.holds h SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
 		WHERE h.key = the_key AND h.owner = me AND h.token = my_token AND h.ends > clock_timestamp();
 	code := CASE WHEN FOUND THEN 1 ELSE 0 END;
-	IF FOUND AND my_bell IS NOT NULL AND client_pid = pg_backend_pid() THEN
+	IF FOUND AND my_bell <> 0 AND client_pid = pg_backend_pid() THEN
 		rings := pg_try_advisory_lock(my_bell);
 	END IF;
 END
@@ -288,7 +288,7 @@ DECLARE
 BEGIN
 	UPDATE dlock.keys k SET decisions = k.decisions + 1 WHERE k.key = the_key;
 	-- The next one wakes, and lines up behind us for the key's row while we work.
-	PERFORM pg_advisory_unlock(my_bell) WHERE my_bell IS NOT NULL;
+	PERFORM pg_advisory_unlock(my_bell) WHERE my_bell <> 0;
 	DELETE FROM dlock.holds h WHERE h.key = the_key AND h.owner = me
 		RETURNING h.ends > clock_timestamp() INTO held;
 	IF held THEN
@@ -311,7 +311,7 @@ $$;
 REVOKE ALL ON FUNCTION dlock.release_among(text, text, bigint) FROM PUBLIC;
 
 -- Gives back what this owner holds, or its place in the queue, and grants to who
--- is next; and `my_bell`, if the session has it.  1: held until now; 2: waited;
+-- is next; and `my_bell`, if the session has it (else 0).  1: held until now; 2: waited;
 -- 0: neither.
 --
 -- It does not wait for the disk: a release that a crash undoes ends with its
@@ -324,7 +324,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_tim
 	WITH freed AS (
 		DELETE FROM dlock.keys k WHERE k.key = the_key AND k.decisions = 0
 			AND EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key AND h.owner = me)
-			RETURNING CASE WHEN my_bell IS NOT NULL THEN pg_advisory_unlock(my_bell) END
+			RETURNING CASE WHEN my_bell <> 0 THEN pg_advisory_unlock(my_bell) END
 	), held AS (
 		DELETE FROM dlock.holds h USING freed WHERE h.key = the_key AND h.owner = me
 			RETURNING h.ends > clock_timestamp() AS still

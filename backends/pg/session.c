@@ -59,6 +59,7 @@ rc_of(const struct session *s, const char **hint)
 	    {"28", RC_DENIED, "check user, password and pg_hba.conf"},
 	    {"42501", RC_DENIED, NULL},
 	    {"25006", RC_CONFIG, "this is a standby, or a read-only role; a lock needs the primary"},
+	    {"0A000", RC_CONFIG, NULL},
 	    {"3D000", RC_CONFIG, NULL},
 	    {"3F000", RC_CONFIG, NULL},
 	    {"22P05", RC_CONFIG, "the encoding of this database lacks characters of the key or the record"},
@@ -80,12 +81,26 @@ rc_of(const struct session *s, const char **hint)
 	return RC_PROTOCOL;
 }
 
+/* A refusal by PgBouncer has one SQLSTATE for everything, but always the same words. */
+static void
+understand_pooler(struct session *s, const char *text)
+{
+	if (session_said(s, "08P01") && strstr(text, "auth"))
+		remember_sqlstate(s, "28P01");
+	if (session_said(s, "08P01") && strstr(text, "no such database"))
+		remember_sqlstate(s, "3D000");
+	if (session_said(s, "08P01") && strstr(text, "pooling mode"))
+		remember_sqlstate(s, "0A000");
+}
+
 static enum rc
 say(struct session *s, const char *text, struct fault *f)
 {
 	const char *hint;
-	enum rc rc = rc_of(s, &hint);
+	enum rc rc;
 
+	understand_pooler(s, text);
+	rc = rc_of(s, &hint);
 	return fault_set(f, rc, "%s says '%.240s' (%s)%s%s", s->where, text, s->sqlstate, hint ? ": " : "",
 	    hint ? hint : "");
 }
@@ -119,16 +134,6 @@ overhear(void *arg, const PGresult *notice)
 
 /* ---- connecting ---- */
 
-/* A refusal by PgBouncer has one SQLSTATE for everything, but always the same words. */
-static void
-understand_pooler(struct session *s, const char *text)
-{
-	if (session_said(s, "08P01") && strstr(text, "auth"))
-		remember_sqlstate(s, "28P01");
-	if (session_said(s, "08P01") && strstr(text, "no such database"))
-		remember_sqlstate(s, "3D000");
-}
-
 /* A failure to connect has its SQLSTATE in its text alone: "FATAL:  28P01: no such user". */
 static enum rc
 refused(struct session *s, const char *text, struct fault *f)
@@ -136,10 +141,8 @@ refused(struct session *s, const char *text, struct fault *f)
 	const char *colon = strstr(text, ":  ");
 
 	remember_sqlstate(s, colon ? colon + 3 : NULL);
-	if (*s->sqlstate) {
-		understand_pooler(s, text);
+	if (*s->sqlstate)
 		return say(s, colon + 3 + 7, f);
-	}
 	if (strstr(text, "standby mode") || strstr(text, "session is read-only"))
 		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
 	if (strstr(text, "no password supplied"))
@@ -206,7 +209,7 @@ adopt(struct session *s, PGconn *conn, struct fault *f)
 	name_place(s, s->pq->host(conn), s->pq->port(conn), s->pq->db(conn));
 	if (s->pq->serverVersion(conn) < OLDEST_SERVER) {
 		session_close(s);
-		return fault_set(f, RC_CONFIG, "%s is older than PostgreSQL 10", s->where);
+		return fault_set(f, RC_CONFIG, "%s is older than PostgreSQL 10 (and mode=advisory needs 14)", s->where);
 	}
 	if (s->pq->setnonblocking(conn, 1) == 0)
 		return RC_OK;
@@ -296,7 +299,8 @@ enum rc
 session_send(struct session *s, const struct question *q, instant until, struct fault *f)
 {
 	s->sqlstate[0] = '\0';
-	if (!s->pq->sendQueryParams(s->conn, q->sql, q->n, NULL, q->values, NULL, NULL, 0))
+	if (!(q->n > 0 ? s->pq->sendQueryParams(s->conn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
+		       : s->pq->sendQuery(s->conn, q->sql)))
 		return broken(s, f);
 	s->pending = true;
 	return push(s, until, f);

@@ -53,7 +53,10 @@ enum rc session_connect(struct session *, instant until, struct fault *);
  */
 bool session_is_open(struct session *);
 
-/* A statement and its parameters, text or NULL. */
+/*
+ * A statement and its parameters, text or NULL.  Without any it goes the simple
+ * way, which leaves nothing open in a transaction (a portal keeps a snapshot).
+ */
 struct question {
 	const char *sql;
 	int n;
