@@ -2,9 +2,10 @@
  * lease.c - mode=lease: a hold is a row that ends.
  *
  *  1. Every operation is one call of a function of schema.sql: one statement,
- *     one transaction, one round trip, by the server's clock.  Each is
- *     idempotent for an owner, so that one whose answer got lost MAY be sent
- *     again; renew and release only ever touch what is this owner's.
+ *     one transaction, one round trip, by the server's clock; where others have
+ *     to do with the key, the first request takes one more.  Each is idempotent
+ *     for an owner, so that one whose answer got lost MAY be sent again; renew
+ *     and release only ever touch what is this owner's.
  *  2. The lease outlives connection and server.  Whatever happens to these is
  *     RC_AGAIN, a new connection (to a primary) and the same question; RC_LOST
  *     is said on the server's word alone: no row of ours, or no such table.
@@ -114,6 +115,61 @@ is_granted(const struct place *p)
 	return p->code == 1;
 }
 
+static void
+show_place(struct pg *pg, const struct place *p)
+{
+	pg->base.host->seen.position = p->place;
+	pg->base.host->seen.held = p->held_ms < 0 ? -1 : p->held_ms * NS_PER_MS;
+}
+
+/* It is ours: by the request that left at `sent`. */
+static void
+take(struct pg *pg, int64_t token, instant sent, struct grant *g)
+{
+	pg->held = true;
+	pg->token = token;
+	*g = (struct grant){.tokens = {token}, .sent = sent, .lease = pg->want->ttl, .anchor = -1};
+}
+
+static enum rc
+makes_no_sense(struct pg *pg, struct fault *f)
+{
+	session_close(&pg->session);
+	return fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", pg->session.where);
+}
+
+/* The first question of all: is there nobody?  Otherwise *p says that we wait, and nothing else. */
+static enum rc
+grab(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
+{
+	const struct want *w = pg->want;
+	char lease[32];
+	const char *values[] = {w->keys[0], w->owner, w->record, lease, pg->weight, pg->capacity, pg->pid, pg->take};
+	const struct question q = {"SELECT granted, direct, rings FROM dlock.grab($1, $2, $3, $4, $5, $6, $7, $8)",
+	    sizeof values / sizeof *values, values, note_session, pg};
+	const struct session *s = &pg->session;
+	PGresult *r;
+	instant sent;
+	enum rc rc;
+
+	snprintf(lease, sizeof lease, "%s ms", pg->lease_ms);
+	rc = pg_ask(pg, &q, 3, until, &sent, &r, f);
+	if (rc != RC_OK)
+		return rc;
+	*p = (struct place){.code = 0};
+	if (s->pq->getisnull(r, 0, 0)) {
+		pg->among = true;
+	} else if (field_integer(s, r, 0, 1, &p->token) && field_boolean(s, r, 1, &pg->direct)) {
+		note_bell(pg, r, 2);
+		p->code = 1;
+		take(pg, p->token, sent, g);
+	} else {
+		rc = makes_no_sense(pg, f);
+	}
+	s->pq->clear(r);
+	return rc;
+}
+
 /* Asks for the lock, or for our place in the queue; `alive_ms` "0": do not queue. */
 static enum rc
 ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
@@ -121,35 +177,26 @@ ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct 
 	const struct want *w = pg->want;
 	const char *values[] = {w->keys[0], w->owner, w->record, pg->lease_ms, alive_ms, pg->weight, pg->capacity,
 	    pg->pid, pg->take};
-	struct question q = {"SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, rings "
-			     "FROM dlock.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+	const struct question q = {"SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, rings "
+				   "FROM dlock.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9)",
 	    sizeof values / sizeof *values, values, note_session, pg};
 	PGresult *r;
 	instant sent;
-	enum rc rc;
+	enum rc rc = pg_ask(pg, &q, 9, until, &sent, &r, f);
 
-	rc = pg_ask(pg, &q, 9, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!read_place(pg, r, p)) {
-		session_close(&pg->session);
-		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", pg->session.where);
-	} else if (p->code < 0) {
+	if (!read_place(pg, r, p))
+		rc = makes_no_sense(pg, f);
+	else if (p->code < 0)
 		rc = fault_set(f, RC_PROTOCOL, "%s: this key is in use as a lock of another kind (another --limit)",
 		    pg->session.where);
-	}
+	else if (is_granted(p))
+		take(pg, p->token, sent, g);
+	else
+		show_place(pg, p);
 	pg->session.pq->clear(r);
-	if (rc != RC_OK)
-		return rc;
-	if (is_granted(p)) {
-		pg->held = true;
-		pg->token = p->token;
-		*g = (struct grant){.tokens = {p->token}, .sent = sent, .lease = w->ttl, .anchor = -1};
-	} else {
-		pg->base.host->seen.position = p->place;
-		pg->base.host->seen.held = p->held_ms < 0 ? -1 : p->held_ms * NS_PER_MS;
-	}
-	return RC_OK;
+	return rc;
 }
 
 /* When to ask again where no bell will tell us. */
@@ -250,9 +297,12 @@ wait_in_queue(struct pg *pg, instant until, struct grant *g, struct place *p, st
 static enum rc
 lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	struct place p = {0};
-	enum rc rc = ask(pg, until ? ALIVE_MS : "0", pg_patience(pg, until), g, &p, f);
+	instant patience = pg_patience(pg, until);
+	struct place p;
+	enum rc rc = grab(pg, patience, g, &p, f);
 
+	if (rc == RC_OK && pg->among)
+		rc = ask(pg, until ? ALIVE_MS : "0", patience, g, &p, f);
 	if (rc == RC_OK && !is_granted(&p)) {
 		if (until)
 			rc = wait_in_queue(pg, until, g, &p, f);

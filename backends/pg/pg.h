@@ -44,6 +44,7 @@ struct pg {
 	bool direct;	 /* no pooler in between */
 	bool rings;	 /* it has our bell */
 	char take[24], give[24]; /* the bell as a parameter: where it is to be taken, or given back; else "0" */
+	bool among;	 /* somebody else has to do with the key: acquire(), not grab() */
 	bool abandoned;	 /* a session that had it may live on, at the server alone */
 	unsigned beats;	 /* for their jitter */
 

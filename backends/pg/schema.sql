@@ -3,13 +3,15 @@
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
 --
--- Four functions are the whole interface: acquire, await, renew, release; the
--- mode row has its own at the end.  Those that touch tables run with the rights
--- of the owner (SECURITY DEFINER), so that nobody else needs any right on the
--- tables and nobody can tamper with another's hold; their search_path is fixed.
--- Each is one statement and one transaction for its caller.  Where nobody else
--- has to do with a key, acquire and release are a single SQL statement inside
--- too: in a new session, which a short command has, PL/pgSQL needs 3 ms more.
+-- Five functions are the whole interface: grab, acquire, await, renew, release;
+-- the mode row has its own at the end.  Those that touch tables run with the
+-- rights of the owner (SECURITY DEFINER), so that nobody else needs any right on
+-- the tables and nobody can tamper with another's hold; their search_path is
+-- fixed.  Each is one statement and one transaction for its caller.
+--
+-- In a new session, which a short command has, PL/pgSQL costs 3 ms.  So where
+-- nobody else has to do with a key, grab (which asks first) and release are a
+-- single SQL statement inside.
 --
 -- What holds between two transactions:
 --  1. At most `capacity` units of weight are held under a key: whoever decides
@@ -124,12 +126,42 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.serve(text, timestamptz) FROM PUBLIC;
 
--- acquire(), where others may have to do with the key.
-CREATE OR REPLACE FUNCTION dlock.acquire_among(the_key text, me text, my_record text, lease_ms bigint,
+-- Takes a lock that nobody holds or waits for; the arguments are acquire()'s, but
+-- the lease is in one piece.  NULL: there is somebody.
+CREATE OR REPLACE FUNCTION dlock.grab(the_key text, me text, my_record text, my_lease interval,
+	my_weight integer, my_capacity integer, client_pid integer, my_bell bigint,
+	OUT granted bigint, OUT direct boolean, OUT rings boolean)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH made AS (
+		INSERT INTO dlock.keys (key, capacity) VALUES (the_key, my_capacity) ON CONFLICT DO NOTHING
+			RETURNING CASE current_setting('synchronous_commit') WHEN 'off'
+				THEN set_config('synchronous_commit', 'on', true) END
+	), held AS (
+		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
+			SELECT the_key, 0, me, nextval('dlock.numbers'), my_weight,
+				clock_timestamp() + my_lease, clock_timestamp(), my_record
+			FROM made
+			RETURNING token
+	)
+	SELECT h.token, client_pid = pg_backend_pid(),
+		CASE WHEN client_pid = pg_backend_pid() AND my_bell <> 0 THEN pg_try_advisory_lock(my_bell) END
+		FROM held h
+$$;
+
+-- Asks for the lock, or for one's place in the queue; the same for an owner who
+-- asks again.  `patience_ms` 0: do not queue.  `client_pid` is what the client
+-- takes for its server process (it is not, behind a pooler); `my_bell`: the one
+-- that this session has yet to take, or 0.
+--
+-- code 1: `granted` this token.  -1: in use with another capacity.
+-- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
+-- granted, its record, and the bell of who is next before us.
+-- `direct`: there is no pooler.  `rings`: the session has got its bell.
+CREATE OR REPLACE FUNCTION dlock.acquire(the_key text, me text, my_record text, lease_ms bigint,
 	patience_ms bigint, my_weight integer, my_capacity integer, client_pid integer, my_bell bigint,
 	OUT code integer, OUT granted bigint, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
 	OUT holder text, OUT ahead bigint, OUT direct boolean, OUT rings boolean)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
 DECLARE
 	known boolean := false;
 	now_capacity integer;
@@ -206,44 +238,6 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION dlock.acquire_among(text, text, text, bigint, bigint, integer, integer, integer, bigint)
-	FROM PUBLIC;
-
--- Asks for the lock, or for one's place in the queue; the same for an owner who
--- asks again.  `patience_ms` 0: do not queue.  `client_pid` is what the client
--- takes for its server process (it is not, behind a pooler); `my_bell`: the one
--- that this session has yet to take, or 0.
---
--- code 1: `granted` this token.  -1: in use with another capacity.
--- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
--- granted, its record, and the bell of who is next before us.
--- `direct`: there is no pooler.  `rings`: the session has got its bell.
-CREATE OR REPLACE FUNCTION dlock.acquire(the_key text, me text, my_record text, lease_ms bigint,
-	patience_ms bigint, my_weight integer, my_capacity integer, client_pid integer, my_bell bigint,
-	OUT code integer, OUT granted bigint, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
-	OUT holder text, OUT ahead bigint, OUT direct boolean, OUT rings boolean)
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
-	WITH made AS (
-		INSERT INTO dlock.keys (key, capacity) VALUES (the_key, my_capacity) ON CONFLICT DO NOTHING
-			RETURNING CASE current_setting('synchronous_commit') WHEN 'off'
-				THEN set_config('synchronous_commit', 'on', true) END
-	), held AS (
-		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
-			SELECT the_key, 0, me, nextval('dlock.numbers'), my_weight,
-				clock_timestamp() + lease_ms * '1 ms'::interval, clock_timestamp(), my_record
-			FROM made ON CONFLICT DO NOTHING
-			RETURNING token
-	)
-	SELECT 1, h.token, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text, NULL::bigint,
-		client_pid = pg_backend_pid(),
-		CASE WHEN client_pid = pg_backend_pid() AND my_bell <> 0 THEN pg_try_advisory_lock(my_bell) END
-		FROM held h
-	UNION ALL
-	SELECT a.* FROM dlock.acquire_among(the_key, me, my_record, lease_ms, patience_ms, my_weight, my_capacity,
-			client_pid, my_bell) a
-		WHERE NOT EXISTS (SELECT FROM held)
-$$;
-
 -- Sleeps until whose bell it is has no more of it, `ms` at most.  0: in vain;
 -- 1: it rang; 2: it was free from the beginning.  Nothing is locked afterwards.
 -- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY
@@ -304,6 +298,7 @@ BEGIN
 		DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= clock_timestamp();
 		PERFORM dlock.serve(the_key, clock_timestamp());
 	END IF;
+	PERFORM set_config('synchronous_commit', 'off', true);
 	RETURN result;
 END
 $$;
@@ -324,16 +319,15 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_tim
 	WITH freed AS (
 		DELETE FROM dlock.keys k WHERE k.key = the_key AND k.decisions = 0
 			AND EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key AND h.owner = me)
-			RETURNING CASE WHEN my_bell <> 0 THEN pg_advisory_unlock(my_bell) END
+			RETURNING set_config('synchronous_commit', 'off', true),
+				CASE WHEN my_bell <> 0 THEN pg_advisory_unlock(my_bell) END
 	), held AS (
 		DELETE FROM dlock.holds h USING freed WHERE h.key = the_key AND h.owner = me
 			RETURNING h.ends > clock_timestamp() AS still
 	)
-	SELECT r.result FROM (
-		SELECT h.still::integer FROM held h
-		UNION ALL
-		SELECT dlock.release_among(the_key, me, my_bell) WHERE NOT EXISTS (SELECT FROM held)
-	) r (result), set_config('synchronous_commit', 'off', true)
+	SELECT h.still::integer FROM held h
+	UNION ALL
+	SELECT dlock.release_among(the_key, me, my_bell) WHERE NOT EXISTS (SELECT FROM held)
 $$;
 
 -- Ends sessions of ours that are left over from a broken connection and keep our
