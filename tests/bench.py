@@ -158,7 +158,7 @@ class PgServer(PgBase):
     """As it comes out of the package: every commit waits for the disk."""
 
     def __init__(self):
-        super().__init__(safe=True, max_connections=400)
+        super().__init__(safe=True, where=tempfile.gettempdir(), max_connections=400)
         self.client = self.connect()
         self.ask("CREATE TABLE probe (key text PRIMARY KEY, owner text)")
         self.ask("GRANT ALL ON probe TO PUBLIC")

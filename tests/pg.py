@@ -24,7 +24,7 @@ USER, DB = "app", "app"  # an ordinary role, which owns its database
 
 # Tests need no data after a crash of the machine; those that crash a server say safe=True.
 SETTINGS = {"max_connections": 300, "shared_buffers": "16MB", "max_wal_senders": 4, "log_min_messages": "warning",
-            "log_line_prefix": "%m [%p] ", "listen_addresses": "127.0.0.1"}
+            "log_line_prefix": "%m [%p] ", "listen_addresses": "127.0.0.1", "dynamic_shared_memory_type": "mmap"}
 UNSAFE = {"fsync": "off", "full_page_writes": "off"}
 
 
@@ -51,9 +51,19 @@ def account():
     raise AssertionError("no user whom postgres could run as")
 
 
-def make_directory(prefix):
+@functools.cache
+def roomy():
+    """Memory, if there is enough: a database is hundreds of small files, slow to make on many a disk."""
+    with contextlib.suppress(OSError):
+        memory = os.statvfs("/dev/shm")
+        if memory.f_bavail * memory.f_frsize > 2 << 30 and os.access("/dev/shm", os.W_OK):
+            return "/dev/shm"
+    return "/tmp"
+
+
+def make_directory(prefix, where=None):
     """A short path (a unix socket must fit), owned by whoever runs the server."""
-    directory = tempfile.mkdtemp(prefix=prefix, dir="/tmp")
+    directory = tempfile.mkdtemp(prefix=prefix, dir=where or roomy())
     if account():
         os.chown(directory, account()["user"], account()["group"])
     return directory
@@ -82,15 +92,15 @@ class PgServer:
     """A server with a fresh copy of the template, on a loopback port and a unix socket.
 
     Settings are given as arguments; safe=True: a crash of it loses nothing; hba: lines before pg_hba.conf's own;
-    env: variables for it.
+    env: variables for it; where: in this directory, a disk's if that matters.
     """
 
     name = DB  # of the database in which most is done
     _databases = 0
 
-    def __init__(self, safe=False, data=None, hba=(), env=None, **settings):
+    def __init__(self, safe=False, data=None, hba=(), env=None, where=None, **settings):
         self.env = env or {}
-        self.directory = make_directory("dlock-pg-")
+        self.directory = make_directory("dlock-pg-", where)
         self.data = f"{self.directory}/data"
         if data is None:
             subprocess.run(["cp", "-a", template(), self.data], check=True)

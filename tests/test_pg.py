@@ -738,22 +738,34 @@ def test_terminated_waiters_come_back_to_their_places(dlock, db, tmp_path):
     assert order.read_text().split() == list("123")
 
 
-def test_index_is_built_concurrently_while_others_wait(dlock, pg_place):
-    """A waiter that keeps a snapshot would block it for ever."""
-    database = pg_place.server
-    database.ask("CREATE TABLE IF NOT EXISTS things AS SELECT g FROM generate_series(1, 1000) g")
-    script = ["/usr/bin/python3", "-c", "import psycopg2, sys; c = psycopg2.connect(sys.argv[1]); c.autocommit = True; "
-              "sys.stdin.read(); c.cursor().execute('CREATE INDEX CONCURRENTLY ON things (g)')",
-              pg_url(database.port, "postgres")]
-    holder = dlock.hold(pg_place, pg_place.key(), "-t", "6s", command=script)
-    waiters = [dlock.contend(pg_place, pg_place.key(), "-t", "6s", command=("true",)) for _ in range(3)]
-    for w in waiters:
-        w.event("waiting")
+CREATE_INDEX = """
+import psycopg2, sys
+c = psycopg2.connect(sys.argv[1])
+c.autocommit = True
+sys.stdin.read()
+c.cursor().execute("CREATE INDEX CONCURRENTLY ON things (g)")
+"""
+
+
+def test_index_is_built_concurrently_while_others_wait(dlock, make_db, make_pooler):
+    """A waiter that keeps a snapshot, or the holder's own, would block it for ever."""
+    holders, waiters = {}, {}
+    for name in (*MODES, "pooled"):
+        database = make_db()
+        database.ask("CREATE TABLE things AS SELECT g FROM generate_series(1, 1000) g")
+        port = make_pooler(database.server).port if name == "pooled" else database.port
+        at = At(pg_url(port, db=database.name), name if name in MODES else "lease")
+        command = ["/usr/bin/python3", "-c", CREATE_INDEX, pg_url(database.port, "postgres", database.name)]
+        holders[name] = dlock.contend(at, "job", "-t", "6s", command=command).held()
+        waiters[name] = [dlock.contend(at, "job", "-t", "6s", command=("true",)) for _ in range(3)]
+    for waiter in (w for ws in waiters.values() for w in ws):
+        waiter.event("waiting")
     time.sleep(0.5)  # they wait as they will
-    before = boottime()
-    assert holder.finish(60).status == 0
-    assert boottime() - before < 20
-    assert [w.wait().status for w in waiters] == [0, 0, 0]
+    for holder in holders.values():
+        holder.popen.stdin.close()
+    for name, holder in holders.items():
+        assert holder.wait(20).status == 0, name
+        assert [w.wait().status for w in waiters[name]] == [0, 0, 0]
 
 
 # ---- holding: the server is away for too long ----

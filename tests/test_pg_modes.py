@@ -16,7 +16,7 @@ from pg import DB, error, pg_url
 from proxy import BOTH
 from support import boottime, is_alive, wait_for
 from test_fault import IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, assert_refused
-from test_pg import MODES, At, is_free, run, wait_for_renewals
+from test_pg import MODES, At, is_free, run
 
 SESSION_MODES = ["advisory", "row"]
 
@@ -238,77 +238,80 @@ def test_lost_lock_is_not_taken_again(dlock, db, mode):
     assert advisory_locks(db) == []
 
 
-def test_unlocked_behind_our_back(dlock, db):
-    """The lock is what counts, not the session: renewals look for it."""
-    holder = dlock.hold(At(db.url, "advisory"), "job", *LEASE, "-v")
-    wait_for_renewals(holder)
-    assert holder.finish().status == 0
+class Silent:
+    """A holder who falls silent, and who comes after it."""
+
+    def __init__(self, dlock, db, proxy, mode_, key):
+        self.proxy, self.at, self.key = proxy, At(db.url, mode_), key
+        self.holder = dlock.contend(At(pg_url(proxy.port, db=db.name), mode_), key, *LEASE).held()
+        self.keeper = self.holder.keeper
+        self.next = dlock.contend(self.at, key, command=("sh", "-c", IS_GONE, self.holder.command))
+        self.next.event("waiting")
 
 
-@pytest.mark.parametrize("frozen", ["keeper", "partition"])
-def test_silence_ends_the_session_as_a_lease(dlock, db, make_proxy, mode, frozen):
+def test_silence_ends_the_session_as_a_lease(dlock, db, make_proxy):
     """The server ends a session that says nothing for a ttl, and not before the command is dead."""
-    proxy = make_proxy(db.server.port)
-    holder = dlock.contend(At(pg_url(proxy.port, db=db.name), mode), "job", *LEASE).held()
-    command, keeper = holder.command, holder.keeper
-    next_ = dlock.contend(At(db.url, mode), "job", command=("sh", "-c", IS_GONE, command))
-    next_.event("waiting")
+    silent = {(m, how): Silent(dlock, db, make_proxy(db.server.port), m, how)
+              for m in SESSION_MODES for how in ("frozen", "partition")}
     before = boottime()
-    if frozen == "keeper":
-        holder.signal(signal.SIGSTOP, "keeper")
-    else:
-        proxy.hold(*BOTH)
-    assert next_.wait(2 * LEASE_SECONDS + 6).status == 0
+    for (_, how), s in silent.items():
+        if how == "frozen":
+            s.holder.signal(signal.SIGSTOP, "keeper")
+        else:
+            s.proxy.hold(*BOTH)
+    for name, s in silent.items():
+        assert s.next.wait(2 * LEASE_SECONDS + 6).status == 0, name
+        assert s.next.token > s.holder.token
     assert boottime() - before < 2 * LEASE_SECONDS + 6
-    holder.signal(signal.SIGCONT, "keeper")
-    assert holder.wait().status == 79
-    wait_for(lambda: not is_alive(keeper), what="the keeper's end")
-    assert next_.token > holder.token
-    assert is_free(dlock, db.url, mode)
+    for name, s in silent.items():
+        s.holder.signal(signal.SIGCONT, "keeper")
+        assert s.holder.wait().status == 79, name
+        wait_for(lambda s=s: not is_alive(s.keeper), what="the keeper's end")
+        assert dlock.run("run", *s.at.words, "-k", s.key, "-n", "--", "true").status == 0, name
 
 
-def test_the_lease_is_the_servers_own(dlock, db, mode):
+def test_the_lease_is_the_servers_own(dlock, db):
     """Whatever the database has set, and for this session only."""
     db.ask(f"ALTER DATABASE {db.name} SET idle_session_timeout = '1s'")
     db.ask(f"ALTER DATABASE {db.name} SET idle_in_transaction_session_timeout = '1s'")
     db.ask(f"ALTER DATABASE {db.name} SET statement_timeout = '2s'")
     db.ask(f"ALTER DATABASE {db.name} SET lock_timeout = '100ms'")
-    holder = dlock.hold(At(db.url, mode), "job", "-t", "9s", "-v")
-    waiter = dlock.contend(At(db.url, mode), "job", command=("true",))
-    wait_for_renewals(holder)  # at a third of 9 s
-    assert holder.finish().status == 0
-    assert waiter.wait().status == 0
+    holders = [dlock.hold(At(db.url, m), "job", "-t", "9s", "-v") for m in SESSION_MODES]
+    waiters = [dlock.contend(At(db.url, m), "job", command=("true",)) for m in SESSION_MODES]
+    for holder in holders:
+        wait_for(lambda h=holder: "renew: ok" in h.stderr(), what="a renewal")  # at a third of 9 s
+    for holder, waiter in zip(holders, waiters):
+        assert holder.finish().status == 0
+        assert waiter.wait().status == 0
 
 
 # ---- waiting ----
 
 
-def test_dead_waiter_is_gone_soon(dlock, db, mode):
-    """Though its connection was never closed: the server looks whether it still is there."""
-    holder = dlock.hold(At(db.url, mode), "job")
-    waiter = dlock.contend(At(db.url, mode), "job")
-    waiter.event("waiting")
-    assert waiter.keeper
-    waiter.signal(signal.SIGKILL, "keeper")
-    waiter.wait()
-    behind = dlock.contend(At(db.url, mode), "job", command=("true",))
-    behind.event("waiting")
-    wait_for(lambda: len(db.sessions()) == 2, what="the end of the dead one's session")
-    assert holder.finish().status == 0
-    assert behind.wait(10).status == 0
-
-
-def test_waiter_behind_a_partition_blocks_for_a_lease_at_most(dlock, db, make_proxy, mode):
-    proxy = make_proxy(db.server.port)
-    holder = dlock.hold(At(db.url, mode), "job")
-    lost = dlock.contend(At(pg_url(proxy.port, db=db.name), mode), "job", *LEASE)
-    lost.event("waiting")
-    behind = dlock.contend(At(db.url, mode), "job", command=("true",))
-    behind.event("waiting")
-    proxy.drop(*BOTH)
-    assert holder.finish().status == 0
-    assert behind.wait(20).status == 0
-    assert not lost.running
+def test_waiters_that_are_no_more_block_for_a_lease_at_most(dlock, db, make_proxy):
+    """One was killed, one is behind a partition: the server looks now and then whether they still are there."""
+    stories = []
+    for m in SESSION_MODES:
+        for how in ("killed", "partition"):
+            proxy = make_proxy(db.server.port)
+            holder = dlock.hold(At(db.url, m), how)
+            lost = dlock.contend(At(pg_url(proxy.port, db=db.name), m), how, *LEASE)
+            lost.event("waiting")
+            behind = dlock.contend(At(db.url, m), how, command=("true",))
+            behind.event("waiting")
+            stories.append((f"{m} {how}", proxy, holder, lost, behind))
+    for name, proxy, _, lost, _ in stories:
+        if "killed" in name:
+            assert lost.keeper
+            lost.signal(signal.SIGKILL, "keeper")
+            lost.wait()
+        else:
+            proxy.drop(*BOTH)
+    for name, _, holder, _, behind in stories:
+        assert holder.finish().status == 0, name
+    for name, _, _, lost, behind in stories:
+        assert behind.wait(20).status == 0, name
+        assert not lost.running
 
 
 def test_waiter_survives_a_partition(dlock, db, make_proxy, mode):
