@@ -37,9 +37,11 @@ static const char settle_sql[] =
     "pg_catalog.set_config('client_connection_check_interval', '1s', false), "
     "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
     "pg_catalog.set_config('statement_timeout', '0', false), "
-    "pg_catalog.set_config('application_name', " BOUND_NAME("$3") ", false)) END "
-    "FROM (SELECT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $1::pg_catalog.int4 AS direct, "
-    "pg_catalog.pg_is_in_recovery() AS standby OFFSET 0) s";
+    "pg_catalog.set_config('application_name', " BOUND_NAME(
+	"$3") ", false)) END "
+	      "FROM (SELECT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $1::pg_catalog.int4 AS "
+	      "direct, "
+	      "pg_catalog.pg_is_in_recovery() AS standby OFFSET 0) s";
 
 /* Makes a new session fit, or finds that it cannot be. */
 static enum rc
@@ -55,7 +57,9 @@ settle(struct pg *pg, instant until, struct fault *f)
 	enum rc rc;
 
 	if (s->pq->serverVersion(s->conn) < LEASES)
-		return bound_refuse(pg, "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)", f);
+		return bound_refuse(pg,
+		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
+		    f);
 	snprintf(pid, sizeof pid, "%d", s->pq->backendPID(s->conn));
 	rc = session_ask_here(s, &q, 3, until, &sent, &r, f);
 	if (rc != RC_OK)
@@ -64,9 +68,11 @@ settle(struct pg *pg, instant until, struct fault *f)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", s->where);
 	s->pq->clear(r);
 	if (rc == RC_OK && !direct)
-		return bound_refuse(pg, "is a pooler: it would lend our session to others (mode=lease can live with that)", f);
+		return bound_refuse(pg,
+		    "is a pooler: it would lend our session to others (mode=lease can live with that)", f);
 	if (rc == RC_OK && standby)
-		return bound_refuse(pg, "is a standby, which has advisory locks of its own: a lock needs the primary", f);
+		return bound_refuse(
+		    pg, "is a standby, which has advisory locks of its own: a lock needs the primary", f);
 	pg->serial = s->serial;
 	return rc;
 }
@@ -79,14 +85,14 @@ write_lock(struct pg *pg, const struct number *n)
 	uint32_t low = n->pair ? (uint32_t)n->two[1] : (uint32_t)n->one;
 
 	if (n->pair)
-		snprintf(pg->lock_args, sizeof pg->lock_args, "'%" PRId32 "'::pg_catalog.int4, '%" PRId32 "'::pg_catalog.int4",
-		    n->two[0], n->two[1]);
+		snprintf(pg->lock_args, sizeof pg->lock_args,
+		    "'%" PRId32 "'::pg_catalog.int4, '%" PRId32 "'::pg_catalog.int4", n->two[0], n->two[1]);
 	else
 		snprintf(pg->lock_args, sizeof pg->lock_args, "'%" PRId64 "'::pg_catalog.int8", n->one);
 	snprintf(pg->lock_is, sizeof pg->lock_is,
 	    "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d "
-	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32 "' AND l.objid = '%" PRIu32
-	    "' AND l.objsubid = %d",
+	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32
+	    "' AND l.objid = '%" PRIu32 "' AND l.objsubid = %d",
 	    high, low, n->pair ? 2 : 1);
 }
 
@@ -100,7 +106,8 @@ name_lock(struct pg *pg, struct fault *f)
 	if (pg->key_is)
 		number_read(&n, pg->key_is);
 	else
-		rc = derive(&n, derivation_named(pg->derive), pg->want->keys[0], pg->session.pq->db(pg->session.conn), f);
+		rc = derive(&n, derivation_named(pg->derive), pg->want->keys[0],
+		    pg->session.pq->db(pg->session.conn), f);
 	if (rc == RC_OK)
 		write_lock(pg, &n);
 	return rc;
@@ -128,8 +135,9 @@ get_ready(struct pg *pg, instant until, struct fault *f)
 static const char *
 token_sql(const struct pg *pg)
 {
-	return pg->no_schema ? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
-			     : "dlock.number()";
+	return pg->no_schema
+		   ? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
+		   : "dlock.number()";
 }
 
 /* After a question that wanted a token: was it in vain because there is no schema?  Sees to that; RC_OK: ask again. */
@@ -147,7 +155,8 @@ get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
 }
 
 static enum rc
-ask_for_token(struct pg *pg, const char *sql, int fields, instant until, instant *sent, PGresult **r, struct fault *f)
+ask_for_token(
+    struct pg *pg, const char *sql, int fields, instant until, instant *sent, PGresult **r, struct fault *f)
 {
 	const struct question q = {sql, 0, NULL, NULL, NULL};
 
@@ -161,7 +170,9 @@ take(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g,
 
 	if (!field_integer(&pg->session, r, field, 1, &token))
 		return fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
-	*g = (struct grant){.tokens = {(uint64_t)token}, .sent = sent, .lease = pg->want->ttl,
+	*g = (struct grant){.tokens = {(uint64_t)token},
+	    .sent = sent,
+	    .lease = pg->want->ttl,
 	    .anchor = pg->session.pq->socket(pg->session.conn)};
 	bound_watch(pg);
 	return RC_OK;
@@ -178,7 +189,9 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 
 	*got = false;
 	do {
-		snprintf(sql, sizeof sql, "SELECT t.got, CASE WHEN t.got THEN %s END FROM pg_catalog.pg_try_advisory_lock(%s) t(got)",
+		snprintf(sql, sizeof sql,
+		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM pg_catalog.pg_try_advisory_lock(%s) "
+		    "t(got)",
 		    token_sql(pg), pg->lock_args);
 		rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
 		if (rc == RC_OK)
@@ -224,9 +237,11 @@ look(struct pg *pg, instant until, bool *ours, struct fault *f)
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
-	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid()), "
+	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
+	    "pg_catalog.pg_backend_pid()), "
 	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE %s AND NOT l.granted), "
-	    "(SELECT " BOUND_RECORD " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
+	    "(SELECT " BOUND_RECORD
+	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
 	    "WHERE %s AND l.granted LIMIT 1)",
 	    pg->lock_is, pg->lock_is, pg->lock_is);
 	rc = session_ask_here(&pg->session, &q, 3, until, &sent, &r, f);
@@ -248,7 +263,8 @@ queue(struct pg *pg, instant until, struct fault *f)
 	instant now = instant_now(), wake = instant_first(now + CHUNK, until), sent;
 	enum rc rc;
 
-	snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_lock(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
+	snprintf(sql, sizeof sql,
+	    "SELECT pg_catalog.pg_advisory_lock(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
 	    pg->lock_args);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
 	rc = session_ask_here(&pg->session, &q, 1, wake + ASK_LEAST, &sent, NULL, f);
@@ -323,7 +339,8 @@ advisory_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	const struct question q = {sql, 0, NULL, NULL, NULL};
 
 	snprintf(sql, sizeof sql,
-	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid())",
+	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
+	    "pg_catalog.pg_backend_pid())",
 	    pg->lock_is);
 	return bound_renew(pg, &q, false, until, g, f);
 }

@@ -57,7 +57,8 @@ beat(struct pg *pg, const struct question *q, instant until, PGresult **r, struc
 }
 
 enum rc
-bound_renew(struct pg *pg, const struct question *q, bool errors_end, instant until, struct grant *g, struct fault *f)
+bound_renew(struct pg *pg, const struct question *q, bool errors_end, instant until, struct grant *g,
+    struct fault *f)
 {
 	struct host *host = pg->base.host;
 	PGresult *r = NULL;

@@ -12,7 +12,7 @@
 
 struct number {
 	bool pair;
-	int64_t one;	  /* if not a pair */
+	int64_t one;    /* if not a pair */
 	int32_t two[2]; /* if a pair */
 };
 
@@ -32,6 +32,7 @@ extern const char derivation_names[];
  * The lock for `key` in `database` (some tools put its name in).  RC_USAGE: not
  * a key that this tool could have.
  */
-enum rc derive(struct number *, const struct derivation *, const char *key, const char *database, struct fault *);
+enum rc derive(
+    struct number *, const struct derivation *, const char *key, const char *database, struct fault *);
 
 #endif

@@ -65,8 +65,8 @@ begin(const struct dial *d, const struct hosts *h)
 	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
 	    "tcp_user_timeout", "dbname", "client_encoding", "host", "hostaddr", "port", NULL};
 	char idle[24], interval[24], user_timeout[24];
-	const char *values[] = {idle, interval, "3", user_timeout, d->conninfo, "UTF8", h->host, h->hostaddr, h->port,
-	    NULL};
+	const char *values[] = {
+	    idle, interval, "3", user_timeout, d->conninfo, "UTF8", h->host, h->hostaddr, h->port, NULL};
 	long seconds = (long)(d->ttl / NS_PER_S);
 	PGconn *conn;
 
@@ -89,9 +89,10 @@ carry_on(const struct dial *d, PGconn *conn)
 	const char *host = NULL;
 	instant share = 0;
 
-	while ((state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) && !atomic_load(&d->dropped)) {
-		struct pollfd p = {.fd = d->pq->socket(conn),
-		    .events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT};
+	while ((state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) &&
+	       !atomic_load(&d->dropped)) {
+		struct pollfd p = {
+		    .fd = d->pq->socket(conn), .events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT};
 
 		if (host != d->pq->host(conn)) { /* libpq keeps the names, each at its own address */
 			host = d->pq->host(conn);
@@ -218,7 +219,8 @@ dial_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patie
 
 	if (!d)
 		return NULL;
-	*d = (struct dial){.pq = pq, .conninfo = strdup(conninfo), .ttl = ttl, .give_up = instant_now() + patience};
+	*d = (struct dial){
+	    .pq = pq, .conninfo = strdup(conninfo), .ttl = ttl, .give_up = instant_now() + patience};
 	d->share = ttl / 6 < SHARE_MAX ? ttl / 6 : SHARE_MAX;
 	d->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	atomic_init(&d->owners, 2);

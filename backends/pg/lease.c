@@ -34,10 +34,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK (3 * NS_PER_S)	       /* so long a waiter sleeps in the server */
-#define ALIVE_MS "9000"		       /* and counts as alive: two beats may be lost */
-#define POLL (200 * NS_PER_MS)	       /* without bells the first in line asks so often, the second half as often... */
-#define POLL_MAX (2 * NS_PER_S)	       /* but well within the 3 s of a grant that nobody tells us of */
+#define CHUNK (3 * NS_PER_S) /* so long a waiter sleeps in the server */
+#define ALIVE_MS "9000"      /* and counts as alive: two beats may be lost */
+#define POLL                                                                                               \
+	(200 * NS_PER_MS) /* without bells the first in line asks so often, the second half as often... */
+#define POLL_MAX (2 * NS_PER_S) /* but well within the 3 s of a grant that nobody tells us of */
 
 /* What acquire() said. */
 struct place {
@@ -73,7 +74,8 @@ read_place(struct pg *pg, const PGresult *r, struct place *p)
 		return false;
 	if (!field_integer(s, r, 3, 0, &p->left_ms))
 		p->left_ms = 0; /* nobody holds: the first in line has not come for it yet */
-	if (!field_integer(s, r, 4, 0, &p->held_ms) || !field_text(s, r, 5, host->seen.holder, sizeof host->seen.holder)) {
+	if (!field_integer(s, r, 4, 0, &p->held_ms) ||
+	    !field_text(s, r, 5, host->seen.holder, sizeof host->seen.holder)) {
 		p->held_ms = -1;
 		host->seen.holder[0] = '\0';
 	}
@@ -135,7 +137,8 @@ static enum rc
 makes_no_sense(struct pg *pg, struct fault *f)
 {
 	session_close(&pg->session);
-	return fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", pg->session.where);
+	return fault_set(
+	    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", pg->session.where);
 }
 
 /* The first question of all: is there nobody?  Otherwise *p says that we wait, and nothing else. */
@@ -144,8 +147,10 @@ grab(struct pg *pg, instant until, struct grant *g, struct place *p, struct faul
 {
 	const struct want *w = pg->want;
 	char lease[32];
-	const char *values[] = {w->keys[0], w->owner, w->record, lease, pg->weight, pg->capacity, pg->pid, pg->take};
-	const struct question q = {"SELECT granted, direct, rings FROM dlock.grab($1, $2, $3, $4, $5, $6, $7, $8)",
+	const char *values[] = {
+	    w->keys[0], w->owner, w->record, lease, pg->weight, pg->capacity, pg->pid, pg->take};
+	const struct question q = {
+	    "SELECT granted, direct, rings FROM dlock.grab($1, $2, $3, $4, $5, $6, $7, $8)",
 	    sizeof values / sizeof *values, values, note_session, pg};
 	const struct session *s = &pg->session;
 	PGresult *r;
@@ -175,10 +180,11 @@ static enum rc
 ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
 {
 	const struct want *w = pg->want;
-	const char *values[] = {w->keys[0], w->owner, w->record, pg->lease_ms, alive_ms, pg->weight, pg->capacity,
-	    pg->pid, pg->take};
-	const struct question q = {"SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, rings "
-				   "FROM dlock.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+	const char *values[] = {w->keys[0], w->owner, w->record, pg->lease_ms, alive_ms, pg->weight,
+	    pg->capacity, pg->pid, pg->take};
+	const struct question q = {
+	    "SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, rings "
+	    "FROM dlock.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9)",
 	    sizeof values / sizeof *values, values, note_session, pg};
 	PGresult *r;
 	instant sent;
@@ -189,7 +195,8 @@ ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct 
 	if (!read_place(pg, r, p))
 		rc = makes_no_sense(pg, f);
 	else if (p->code < 0)
-		rc = fault_set(f, RC_PROTOCOL, "%s: this key is in use as a lock of another kind (another --limit)",
+		rc = fault_set(f, RC_PROTOCOL,
+		    "%s: this key is in use as a lock of another kind (another --limit)",
 		    pg->session.where);
 	else if (is_granted(p))
 		take(pg, p->token, sent, g);
@@ -319,7 +326,8 @@ lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 not_ours(struct pg *pg, struct fault *f)
 {
-	return fault_set(f, RC_LOST, "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
+	return fault_set(f, RC_LOST,
+	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
 	    pg->session.where);
 }
 
@@ -329,8 +337,8 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	const struct want *w = pg->want;
 	char token[24];
 	const char *values[] = {w->keys[0], w->owner, token, pg->lease_ms, pg->pid, pg->take};
-	const struct question q = {"SELECT code, rings FROM dlock.renew($1, $2, $3, $4, $5, $6)", 6, values, note_session,
-	    pg};
+	const struct question q = {
+	    "SELECT code, rings FROM dlock.renew($1, $2, $3, $4, $5, $6)", 6, values, note_session, pg};
 	int64_t code = -1;
 	PGresult *r;
 	instant sent;
@@ -339,10 +347,13 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	snprintf(token, sizeof token, "%" PRIu64, pg->token);
 	rc = session_ask(&pg->session, &q, true, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
-		return pg_is_missing(pg) ? not_ours(pg, f) : rc == RC_STOP ? RC_STOP : RC_AGAIN; /* a table dropped is a lock lost */
+		return pg_is_missing(pg) ? not_ours(pg, f)
+		       : rc == RC_STOP   ? RC_STOP
+					 : RC_AGAIN; /* a table dropped is a lock lost */
 	note_bell(pg, r, 1);
 	if (!field_integer(&pg->session, r, 0, 0, &code))
-		rc = fault_set(f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
+		rc = fault_set(
+		    f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
 	pg->session.pq->clear(r);
 	if (code == 0)
 		return not_ours(pg, f);
@@ -360,9 +371,11 @@ read_release(struct pg *pg, const PGresult *r, struct fault *f)
 	int64_t code;
 
 	if (!field_integer(&pg->session, r, 0, 0, &code))
-		return fault_set(f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
+		return fault_set(
+		    f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
 	if (code == 0 && pg->held && (pg->session.repeated || pg->unsure))
-		return fault_set(f, RC_AGAIN, "%s closed the connection before it answered", pg->session.where);
+		return fault_set(
+		    f, RC_AGAIN, "%s closed the connection before it answered", pg->session.where);
 	if (code == 0 && pg->held)
 		return not_ours(pg, f);
 	return RC_OK;

@@ -17,9 +17,9 @@
 #include <string.h>
 
 #define CONNECT_PATIENCE (5 * NS_PER_S) /* for the first answer, unless -O connect-timeout */
-#define RETRY (250 * NS_PER_MS)		/* between attempts to reach a server while in the queue */
+#define RETRY (250 * NS_PER_MS)         /* between attempts to reach a server while in the queue */
 
-static const struct mode *const modes[] = {&lease_mode, &advisory_mode, &row_mode};
+static const struct mode *const modes[] = {&lease_mode, &advisory_mode, &row_mode, NULL};
 
 const struct backend pg_backend;
 
@@ -45,7 +45,8 @@ pg_explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 	if (rc != RC_DENIED || !session_said(&pg->session, "42501"))
 		return rc;
 	return fault_set(f, RC_DENIED,
-	    "%s: this role may not use, or not create, the schema dlock; as its administrator run dlock help pg-schema "
+	    "%s: this role may not use, or not create, the schema dlock; as its administrator run dlock "
+	    "help pg-schema "
 	    "| psql DATABASE, then GRANT USAGE ON SCHEMA dlock TO the role",
 	    pg->session.where);
 }
@@ -115,12 +116,13 @@ read_patience(const char *value, int64_t *ns)
 static enum rc
 read_mode(struct pg *pg, const char *value, struct fault *f)
 {
-	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+	for (size_t i = 0; modes[i]; i++)
 		if (strcmp(modes[i]->name, value) == 0) {
 			pg->mode = modes[i];
 			return RC_OK;
 		}
-	return fault_set(f, RC_USAGE, "the pg backend has no mode '%s' (there are lease, advisory, row)", value);
+	return fault_set(
+	    f, RC_USAGE, "the pg backend has no mode '%s' (there are lease, advisory, row)", value);
 }
 
 static enum rc
@@ -131,14 +133,17 @@ read_setting(struct pg *pg, const struct setting *s, struct fault *f)
 	if (strcmp(s->name, "key") == 0) {
 		pg->key_is = s->value;
 		return number_read(&(struct number){0}, s->value)
-		    ? RC_OK
-		    : fault_set(f, RC_USAGE, "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
+			   ? RC_OK
+			   : fault_set(f, RC_USAGE,
+				 "key is written as a number of 64 bits, or as two of 32: key=42, "
+				 "key=7,-1");
 	}
 	if (strcmp(s->name, "derive") == 0) {
 		pg->derive = s->value;
 		return derivation_named(s->value)
-		    ? RC_OK
-		    : fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", s->value, derivation_names);
+			   ? RC_OK
+			   : fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", s->value,
+				 derivation_names);
 	}
 	if (strcmp(s->name, "connect-timeout") != 0)
 		return fault_set(f, RC_USAGE, "the pg backend has no setting '%s' (there are %s)", s->name,
@@ -155,7 +160,8 @@ check_settings(const struct pg *pg, struct fault *f)
 	if (pg->key_is && pg->derive)
 		return fault_set(f, RC_USAGE, "key= and derive= contradict each other");
 	if ((pg->key_is || pg->derive) && pg->mode != &advisory_mode)
-		return fault_set(f, RC_USAGE, "%s= goes with mode=advisory only", pg->key_is ? "key" : "derive");
+		return fault_set(
+		    f, RC_USAGE, "%s= goes with mode=advisory only", pg->key_is ? "key" : "derive");
 	return RC_OK;
 }
 

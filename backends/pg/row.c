@@ -40,7 +40,8 @@ command(struct pg *pg, const char *sql, instant until, struct fault *f)
 static void
 write_heartbeat(const struct pg *pg, char *sql, size_t size)
 {
-	snprintf(sql, size, "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) %" PRId64 " IS TRUE",
+	snprintf(sql, size,
+	    "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) %" PRId64 " IS TRUE",
 	    pg->transaction);
 }
 
@@ -96,9 +97,12 @@ read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct g
 	if (fine && *code == ROW_OURS)
 		fine = field_integer(s, r, 1, 1, &token) && field_integer(s, r, 2, 1, &pg->transaction);
 	if (!fine)
-		return fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
+		return fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
 	if (*code == ROW_OURS)
-		*g = (struct grant){.tokens = {(uint64_t)token}, .sent = sent, .lease = pg->want->ttl,
+		*g = (struct grant){.tokens = {(uint64_t)token},
+		    .sent = sent,
+		    .lease = pg->want->ttl,
 		    .anchor = pg->session.pq->socket(pg->session.conn)};
 	return RC_OK;
 }
@@ -108,9 +112,10 @@ static enum rc
 lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant *g, struct fault *f)
 {
 	const char *values[] = {pg->want->keys[0], pg->lease_ms, patient ? "t" : "f", pg->want->record};
-	const struct question q = {"SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
-				   "(SELECT " BOUND_RECORD " FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END "
-				   "FROM dlock.lock_row($1, $2, $3, " BOUND_NAME("$4") ") r",
+	const struct question q = {
+	    "SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
+	    "(SELECT " BOUND_RECORD " FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END "
+	    "FROM dlock.lock_row($1, $2, $3, " BOUND_NAME("$4") ") r",
 	    4, values, NULL, NULL};
 	PGresult *r;
 	instant sent;
@@ -134,7 +139,7 @@ attempt(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct gra
 	char begin[200];
 	enum rc rc;
 
-	snprintf(begin, sizeof begin, 
+	snprintf(begin, sizeof begin,
 	    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; "
 	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
 	    wait_ms);
@@ -205,7 +210,8 @@ row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	enum rc rc = attempt_anew(pg, pg_patience(pg, until), &code, g, f);
 
 	if (rc == RC_OK && code != ROW_OURS)
-		rc = until ? wait_in_queue(pg, until, g, f) : fault_set(f, RC_BUSY, "%s: held", pg->session.where);
+		rc = until ? wait_in_queue(pg, until, g, f)
+			   : fault_set(f, RC_BUSY, "%s: held", pg->session.where);
 	if (rc != RC_OK)
 		session_close(&pg->session); /* whatever it may have got */
 	return rc;

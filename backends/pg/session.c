@@ -13,7 +13,7 @@
 
 enum {
 	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
-	AGAIN_MAX = 5,		/* times that a transaction may have lost a race */
+	AGAIN_MAX = 5,          /* times that a transaction may have lost a race */
 };
 
 /* ---- what a server has to say ---- */
@@ -146,7 +146,8 @@ refused(struct session *s, const char *text, struct fault *f)
 	if (strstr(text, "standby mode") || strstr(text, "session is read-only"))
 		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
 	if (strstr(text, "no password supplied"))
-		return fault_set(f, RC_DENIED, "%s asks for a password (PGPASSFILE, ~/.pgpass or the URL)", s->where);
+		return fault_set(
+		    f, RC_DENIED, "%s asks for a password (PGPASSFILE, ~/.pgpass or the URL)", s->where);
 	return fault_set(f, RC_AGAIN, "cannot reach %s: %.240s", s->where, text);
 }
 
@@ -154,8 +155,8 @@ refused(struct session *s, const char *text, struct fault *f)
 static bool
 is_about_words(const char *text)
 {
-	return strncmp(text, "invalid ", 8) == 0 ||
-	    strncmp(text, "could not match", 15) == 0 || strncmp(text, "service file", 12) == 0;
+	return strncmp(text, "invalid ", 8) == 0 || strncmp(text, "could not match", 15) == 0 ||
+	       strncmp(text, "service file", 12) == 0;
 }
 
 static enum rc
@@ -189,9 +190,9 @@ name_place(struct session *s, const char *host, const char *port, const char *db
 		host = strrchr(host, '@') + 1;
 	if (port && port[strspn(port, "0123456789,")])
 		port = NULL;
-	snprintf(s->where, sizeof s->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "", host && *host ? host : "local",
-	    v6 ? "]" : "", port && *port ? ":" : "", port && *port ? port : "", db && *db ? "/" : "",
-	    db && *db ? db : "");
+	snprintf(s->where, sizeof s->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
+	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
+	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
 }
 
 /* A connection has come: makes it ours. */
@@ -209,7 +210,8 @@ adopt(struct session *s, PGconn *conn, struct fault *f)
 	name_place(s, s->pq->host(conn), s->pq->port(conn), s->pq->db(conn));
 	if (s->pq->serverVersion(conn) < OLDEST_SERVER) {
 		session_close(s);
-		return fault_set(f, RC_CONFIG, "%s is older than PostgreSQL 10 (and mode=advisory needs 14)", s->where);
+		return fault_set(
+		    f, RC_CONFIG, "%s is older than PostgreSQL 10 (and mode=advisory needs 14)", s->where);
 	}
 	if (s->pq->setnonblocking(conn, 1) == 0)
 		return RC_OK;
@@ -382,7 +384,8 @@ judge(struct session *s, PGresult *r, int fields, PGresult **ret, struct fault *
 			session_close(s);
 	} else if (!is_as_asked(s, r, fields)) {
 		session_close(s);
-		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
 	} else if (ret) {
 		*ret = r;
 		return RC_OK;
@@ -406,8 +409,8 @@ session_receive(struct session *s, int fields, instant until, PGresult **ret, st
 }
 
 enum rc
-session_ask_here(struct session *s, const struct question *q, int fields, instant until, instant *sent, PGresult **ret,
-    struct fault *f)
+session_ask_here(struct session *s, const struct question *q, int fields, instant until, instant *sent,
+    PGresult **ret, struct fault *f)
 {
 	enum rc rc;
 
@@ -434,8 +437,8 @@ may_ask_again(struct session *s, bool was_open, unsigned attempts)
 }
 
 enum rc
-session_ask(struct session *s, const struct question *q, bool again, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *f)
+session_ask(struct session *s, const struct question *q, bool again, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *f)
 {
 	unsigned attempts = 0;
 	bool was_open;
@@ -515,16 +518,19 @@ session_init(struct session *s, struct host *host, const char *conninfo, int64_t
 	PQconninfoOption *options;
 	const char *at;
 
-	*s = (struct session){.host = host, .conninfo = conninfo ? conninfo : "", .ttl = ttl, .pq = pq_load()};
+	*s = (struct session){
+	    .host = host, .conninfo = conninfo ? conninfo : "", .ttl = ttl, .pq = pq_load()};
 	if (!s->pq)
 		return fault_set(f, RC_CONFIG, "libpq is not installed (apt install libpq5)");
 	state_defaults(s->pq);
 	options = s->pq->conninfoParse(s->conninfo, NULL);
 	if (!options)
 		return fault_set(f, RC_USAGE,
-		    "the URL is none that libpq understands: postgresql://user@host:port/database, or host=... dbname=...");
+		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
+		    "host=... dbname=...");
 	at = option(options, "hostaddr");
-	name_place(s, at ? at : option(options, "host"), option(options, "port"), option(options, "dbname"));
+	name_place(
+	    s, at ? at : option(options, "host"), option(options, "port"), option(options, "dbname"));
 	s->pq->conninfoFree(options);
 	return RC_OK;
 }
@@ -558,7 +564,8 @@ field_integer(const struct session *s, const PGresult *r, int field, int64_t low
 	const char *text = s->pq->getvalue(r, 0, field);
 	char *end;
 
-	if (s->pq->getisnull(r, 0, field) || !*text || strlen(text) != (size_t)s->pq->getlength(r, 0, field))
+	if (s->pq->getisnull(r, 0, field) || !*text ||
+	    strlen(text) != (size_t)s->pq->getlength(r, 0, field))
 		return false;
 	errno = 0;
 	*ret = strtoll(text, &end, 10);

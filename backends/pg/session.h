@@ -31,13 +31,13 @@ struct session {
 	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	int64_t ttl;
 	char where[WHERE_BYTES];
-	PGconn *conn;	   /* NULL: not connected */
-	struct dial *dial; /* a connection on its way */
-	unsigned serial;   /* of the connection: counts them */
-	bool pending;	   /* a question is out */
-	PGresult *kept;	   /* what has come of its answer */
-	bool repeated;	   /* session_ask() had to ask twice: the first may have been heard */
-	char sqlstate[6];  /* of the last error or last words; "" where it was none of the server's */
+	PGconn *conn;         /* NULL: not connected */
+	struct dial *dial;    /* a connection on its way */
+	unsigned serial;      /* of the connection: counts them */
+	bool pending;         /* a question is out */
+	PGresult *kept;       /* what has come of its answer */
+	bool repeated;        /* session_ask() had to ask twice: the first may have been heard */
+	char sqlstate[6];     /* of the last error or last words; "" where it was none of the server's */
 	char last_words[160]; /* what the server said unasked, such as why it hangs up */
 };
 
@@ -71,12 +71,12 @@ struct question {
  * takes a statement that may be run twice, a connection found broken is opened
  * anew, and one that breaks under the question gets a second chance.
  */
-enum rc session_ask(struct session *, const struct question *, bool again, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *);
+enum rc session_ask(struct session *, const struct question *, bool again, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *);
 
 /* The same on the connection there is: a mode that lives in its session never wants another one unasked. */
-enum rc session_ask_here(struct session *, const struct question *, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *);
+enum rc session_ask_here(struct session *, const struct question *, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *);
 
 /* The same in two steps, on the open connection; an answer that is late (RC_AGAIN, `pending`) may be waited for again. */
 enum rc session_send(struct session *, const struct question *, instant until, struct fault *);
