@@ -110,6 +110,7 @@ DECLARE
 BEGIN
 	SELECT k.capacity - coalesce((SELECT sum(h.weight) FROM dlock.holds h WHERE h.key = k.key), 0)
 		INTO room FROM dlock.keys k WHERE k.key = the_key;
+	room := coalesce(room, 0);	-- without a row, which cannot be, nobody is granted
 	LOOP
 		SELECT * INTO w FROM dlock.waiters q WHERE q.key = the_key ORDER BY q.ticket LIMIT 1;
 		EXIT WHEN NOT FOUND OR (w.alive > moment AND w.weight > room);
@@ -140,7 +141,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_tim
 		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
 			SELECT the_key, 0, me, nextval('dlock.numbers'), my_weight,
 				clock_timestamp() + my_lease, clock_timestamp(), my_record
-			FROM made
+			FROM made ON CONFLICT DO NOTHING
 			RETURNING token
 	)
 	SELECT h.token, client_pid = pg_backend_pid(),

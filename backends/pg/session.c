@@ -44,7 +44,7 @@ session_said(const struct session *s, const char *sqlstate)
 static void
 remember_sqlstate(struct session *s, const char *state)
 {
-	snprintf(s->sqlstate, sizeof s->sqlstate, "%s", state && is_sqlstate(state) ? state : "");
+	snprintf(s->sqlstate, sizeof s->sqlstate, "%.5s", state && is_sqlstate(state) ? state : "");
 }
 
 /* What an SQLSTATE, or the beginning of one, means for a lock. */
@@ -109,12 +109,13 @@ say(struct session *s, const char *text, struct fault *f)
 static enum rc
 server_said(struct session *s, const PGresult *r, struct fault *f)
 {
+	const char *message = s->pq->resultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
 	char text[256];
 
 	remember_sqlstate(s, s->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
 	if (!*s->sqlstate)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
-	first_line(text, sizeof text, s->pq->resultErrorField(r, PG_DIAG_MESSAGE_PRIMARY));
+	first_line(text, sizeof text, message ? message : "");
 	return say(s, text, f);
 }
 
@@ -126,7 +127,7 @@ overhear(void *arg, const PGresult *notice)
 	const char *state = s->pq->resultErrorField(notice, PG_DIAG_SQLSTATE);
 	const char *text = s->pq->resultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
 
-	if (state && text && strncmp(state, "57P", 3) == 0) {
+	if (state && text && (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
 		remember_sqlstate(s, state);
 		first_line(s->last_words, sizeof s->last_words, text);
 	}
@@ -138,11 +139,12 @@ overhear(void *arg, const PGresult *notice)
 static enum rc
 refused(struct session *s, const char *text, struct fault *f)
 {
-	const char *colon = strstr(text, ":  ");
+	const char *colon = strstr(text, ":  "), *state = colon ? colon + 3 : "";
+	bool stated = is_sqlstate(state) && strncmp(state + 5, ": ", 2) == 0;
 
-	remember_sqlstate(s, colon ? colon + 3 : NULL);
-	if (*s->sqlstate)
-		return say(s, colon + 3 + 7, f);
+	remember_sqlstate(s, stated ? state : NULL);
+	if (stated)
+		return say(s, state + 7, f);
 	if (strstr(text, "standby mode") || strstr(text, "session is read-only"))
 		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
 	if (strstr(text, "no password supplied"))
