@@ -140,6 +140,8 @@ class _Link:
         if direction in proxy._dropped:
             return
         data = proxy.rewrite(self, direction, data)
+        if not data:
+            return
         size, pause = proxy._drip.get(direction, (len(data), 0))
         for i in range(0, len(data), size):
             self._send(direction, data[i:i + size], sink)

@@ -972,6 +972,22 @@ def test_immediate_restart_goes_unnoticed(dlock, make_pg):
     assert is_free(dlock, server.url)
 
 
+def test_a_grant_is_on_disk_before_the_command_runs(dlock, make_pg):
+    """Even where commits are told not to wait for it."""
+    server = make_pg(safe=True, synchronous_commit="off", wal_writer_delay="10s")
+    run(dlock, server.url)
+    first = dlock.hold(At(server.url), "job")
+    server.restart()
+    assert run(dlock, server.url, "-n").status == 75
+    waiter = dlock.contend(At(server.url), "job").queued(1)
+    assert first.finish().status == 0
+    token = waiter.held().token
+    server.restart()
+    assert run(dlock, server.url, "-n").status == 75  # so is the grant of one who waited
+    assert waiter.finish().status == 0
+    assert first.token < token
+
+
 @pytest.fixture
 def fleet(make_pg, request):
     """A primary and its synchronous standby."""
