@@ -228,7 +228,7 @@ const struct backend pg_backend = {
     .name = "pg",
     .schemes = "postgresql postgres = ",
     .settings = "mode, key, derive, connect-timeout",
-    .url_help = "postgresql://[user[:password]@]host[:port][/database], or host=... dbname=...",
+    .url_help = "postgresql://[user@]host[:port][/database], or host=... dbname=...",
     .schema = schema_sql,
     .caps = CAP_FAIR | CAP_DURABLE,
     .open = pg_open,

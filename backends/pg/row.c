@@ -179,15 +179,19 @@ chunk_ms(instant until)
 	return wake > now ? ns_to_ms(wake - now) : 1;
 }
 
-/* Chunk after chunk, and between them a look at who is there. */
+/*
+ * Chunk after chunk, and between them a look at who is there.  Only what an
+ * attempt has just brought counts: one that was granted and then broke off has
+ * lost it again.
+ */
 static enum rc
 wait_in_queue(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	int64_t code = ROW_HELD;
+	int64_t code;
 	instant outage = 0;
-	enum rc rc = RC_OK;
+	enum rc rc;
 
-	while (rc == RC_OK && code != ROW_OURS) {
+	do {
 		rc = attempt(pg, chunk_ms(until), instant_now() + ASK_PATIENCE, &code, g, f);
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
@@ -195,11 +199,13 @@ wait_in_queue(struct pg *pg, instant until, struct grant *g, struct fault *f)
 			return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
 		if (rc == RC_OK)
 			rc = attempt_anew(pg, instant_now() + ASK_PATIENCE, &code, g, f);
+		if (rc == RC_OK && code == ROW_OURS)
+			return RC_OK;
 		if (rc == RC_OK)
 			outage = 0;
 		else
 			rc = pg_bear_outage(pg, rc, until, &outage);
-	}
+	} while (rc == RC_OK);
 	return rc;
 }
 
