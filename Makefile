@@ -38,6 +38,9 @@ USE_REDIS := $(call choose,redis,$(WITH_REDIS),$(call have_pc,hiredis),libhiredi
 USE_ZK := $(call choose,zk,$(WITH_ZK),$(wildcard /usr/include/zookeeper/zookeeper.h),libzookeeper-mt-dev)
 USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 
+# libpq is loaded when the pg backend is opened: only its header is needed here.
+PG_INCLUDE = $(if $(USE_PG),$(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags libpq 2>/dev/null)))
+
 # Client libraries are taken from archives where there are some: each shared
 # object costs every start of dlock some 40 us (make bench).
 archive = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a 2>/dev/null))
@@ -52,7 +55,8 @@ HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection 
 HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
-	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) $(if $(USE_PG),-DHAVE_PG) $(CFLAGS)
+	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
+	$(if $(USE_PG),-DHAVE_PG $(PG_INCLUDE)) $(CFLAGS)
 LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 
@@ -63,6 +67,8 @@ BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/endp
 SOURCES := $(wildcard cmd/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
 LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua)))
+SQL := $(if $(USE_PG),$(patsubst %.sql,$(O)/%.sql.h,$(wildcard backends/pg/*.sql)))
+MADE := $(LUA) $(SQL)
 
 .PHONY: all demo check install uninstall lint format sanitize fuzz bench clean deps
 all: $(O)/dlock
@@ -76,9 +82,9 @@ $(O)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
 FORCE:
-.SECONDARY: $(LUA) $(O)/none # (an empty list would mean every file)
+.SECONDARY: $(MADE) $(O)/none # (an empty list would mean every file)
 
-$(O)/%.o: %.c $(O)/flags | $(LUA)
+$(O)/%.o: %.c $(O)/flags | $(MADE)
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
@@ -91,14 +97,22 @@ $(O)/%.lua.h: %.lua
 	echo "static const char $(basename $(notdir $<))_lua[] = {"; \
 	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
 
+# So does a schema, ended as a string.
+$(O)/%.sql.h: %.sql
+	@mkdir -p $(@D)
+	@echo "  SQL   $<"
+	$(Q){ echo "static const char $(basename $(notdir $<))_sql[] = {"; \
+	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo "0};"; } >$@
+
 -include $(OBJECTS:.o=.d)
 
 # ---- what must be installed, as Debian calls it ----
 
-BUILD_PACKAGES := gcc libc6-dev pkg-config libhiredis-dev libzookeeper-mt-dev libjansson-dev
-CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev redis-server python3-pytest python3-pexpect python3-redis \
-	python3-psutil zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java clang libclang-rt-dev clang-tidy \
-	cppcheck shellcheck mandoc tmux vim less procps util-linux
+BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libzookeeper-mt-dev libpq-dev
+CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
+	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
+	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc \
+	tmux vim less procps util-linux
 
 # $(call install_missing,packages): says what it does; does nothing when all is there.
 install_missing = missing=; for p in $(1); do dpkg -s $$p 2>/dev/null | grep -q '^Status: .* installed' || \
@@ -127,7 +141,7 @@ demo: deps-build
 
 check: deps
 	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units fuzz-smoke
-	DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test $(PYTHON) -m pytest -q -p no:cacheprovider tests
+	DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 
 include tests/units.mk
 
@@ -144,7 +158,7 @@ bench: deps
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] backends/*.[ch] backends/*/*.[ch])
 TIDY := -*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
-lint: $(LUA) $(O)/flags
+lint: $(MADE) $(O)/flags
 	@echo "  LINT  clang (warnings)"
 	$(Q)for f in $(SOURCES); do clang $(filter-out -MMD -MP -fstack-clash-protection,$(ALL_CFLAGS)) -Werror -fsyntax-only $$f || exit 1; done
 	@echo "  LINT  clang-tidy"
@@ -152,7 +166,7 @@ lint: $(LUA) $(O)/flags
 		$(filter-out -MMD -MP -fcf-protection=full,$(ALL_CFLAGS)) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
 	@echo "  LINT  cppcheck"
 	$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
-		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
+		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[17]

@@ -157,9 +157,10 @@ enum {
 
 struct backend {
 	const char *name;
-	const char *schemes;  /* URL schemes that name it, each followed by a space */
+	const char *schemes;  /* URL schemes that name it, each followed by a space; "=": also name=value pairs */
 	const char *settings; /* the `-O` names it knows, for people; "" for none */
 	const char *url_help; /* one line: URL forms and the default */
+	const char *schema;   /* what may have to be set up on a server by hand, as a script; or NULL */
 	unsigned caps;
 
 	/*

@@ -31,7 +31,7 @@ const struct backend zk_backend = {
 #ifndef HAVE_PG
 const struct backend pg_backend = {
     .name = "pg",
-    .schemes = "postgresql postgres ",
+    .schemes = "postgresql postgres = ",
     .settings = "",
     .url_help = "not compiled in",
 };
@@ -67,15 +67,30 @@ listed(const char *list, const char *scheme, size_t n)
 	return false;
 }
 
+/* What stands for a scheme in `url`, n bytes: "redis" of redis://host, "=" of the pairs host=h dbname=d. */
+static const char *
+scheme_of(const char *url, size_t *n)
+{
+	size_t name = strspn(url, "abcdefghijklmnopqrstuvwxyz_"), blanks = strspn(url + name, " ");
+
+	if (name > 0 && url[name + blanks] == '=') {
+		*n = 1;
+		return url + name + blanks;
+	}
+	*n = strcspn(url, ":");
+	return *n > 0 && url[*n] == ':' ? url : NULL;
+}
+
 const struct backend *
 backend_of_url(const char *url)
 {
-	size_t n = strcspn(url, ":");
+	size_t n;
+	const char *scheme = scheme_of(url, &n);
 
-	if (n == 0 || url[n] != ':')
+	if (!scheme)
 		return NULL;
 	for (size_t i = 0; backends[i]; i++)
-		if (listed(backends[i]->schemes, url, n))
+		if (listed(backends[i]->schemes, scheme, n))
 			return backends[i];
 	return NULL;
 }

@@ -54,6 +54,21 @@ print_overview(void)
 	return say_written();
 }
 
+/* "pg-schema": what an administrator may have to run before the pg backend can be used. */
+static const char *
+schema_named(const char *word)
+{
+	size_t n = strcspn(word, "-");
+	char name[16];
+	const struct backend *b;
+
+	if (n >= sizeof name || strcmp(word + n, "-schema") != 0)
+		return NULL;
+	snprintf(name, sizeof name, "%.*s", (int)n, word);
+	b = backend_named(name);
+	return b ? b->schema : NULL;
+}
+
 int
 cmd_help(char **words)
 {
@@ -65,6 +80,10 @@ cmd_help(char **words)
 	}
 	if (strcmp(*words, "run") == 0)
 		return cmd_run((char *[]){"--help", NULL});
+	if (schema_named(*words)) {
+		fputs(schema_named(*words), stdout);
+		return say_written();
+	}
 	return find(*words) ? print_overview() : no_such(*words);
 }
 

@@ -525,22 +525,60 @@ apply(struct plan *p, const struct given *g, struct fault *f)
 	return PARSED_PLAN;
 }
 
-/* ps(1) shows arguments to everybody: keep a copy of the URL, blot out its password. */
-static void
-hide_password(struct plan *p, char *url)
+/* The password of scheme://user:password@host/..., and its length; NULL: it has none. */
+static char *
+password_of_user(char *url, size_t *n)
 {
 	char *host = strstr(url, "://"), *at, *colon;
 
 	if (!host)
-		return;
+		return NULL;
 	host += 3;
 	at = memrchr(host, '@', strcspn(host, "/"));
 	colon = at ? memchr(host, ':', at - host) : NULL;
-	if (!colon)
-		return;
+	*n = colon ? (size_t)(at - colon - 1) : 0;
+	return colon ? colon + 1 : NULL;
+}
+
+/* The same of ...?password=WORD&... and of password='WO\'RD' among other pairs, at or after `text`. */
+static char *
+password_of_pair(char *text, size_t *n)
+{
+	char *word = text, *end;
+
+	do {
+		word = strstr(word, "password");
+		if (!word)
+			return NULL;
+		word += strlen("password");
+		word += strspn(word, " ");
+	} while (*word != '=');
+	word++;
+	word += strspn(word, " ");
+	for (end = word; *end && *end != '&' && (*end != ' ' || *word == '\''); end++) {
+		if (*end == '\\' && end[1])
+			end++;
+		else if (*end == '\'' && end > word && *word == '\'')
+			break;
+	}
+	*n = end - word;
+	return word;
+}
+
+/* ps(1) shows arguments to everybody: keep a copy of the URL, blot out its passwords. */
+static void
+hide_password(struct plan *p, char *url)
+{
+	char *word;
+	size_t n;
+
 	snprintf(p->url_text, sizeof p->url_text, "%s", url);
 	p->url = p->url_text;
-	memset(colon + 1, 'x', at - colon - 1);
+	word = password_of_user(url, &n);
+	if (word)
+		memset(word, 'x', n);
+	for (char *rest = url; (word = password_of_pair(rest, &n)); rest = word + n)
+		memset(word, 'x', n);
 }
 
 /* Backend and URL: each may name the backend; both must name the same one. */
@@ -555,7 +593,7 @@ settle_place(struct plan *p, const struct given *g, struct fault *f)
 	if (p->url && !of_url) {
 		fault_set(f, RC_USAGE,
 		    "--url '%.*s...': begins with no scheme known here (such as redis://host or file:///directory)",
-		    (int)strcspn(p->url, ":/@"), p->url);
+		    (int)strcspn(p->url, ":/@ ="), p->url);
 		return PARSED_WRONG;
 	}
 	if (of_url && p->backend && of_url != p->backend)

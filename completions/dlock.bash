@@ -45,7 +45,7 @@ _dlock()
 		return
 	fi
 	if [[ ${COMP_WORDS[1]} == help ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'run help version' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'run help version pg-schema' -- "$cur")
 		return
 	fi
 	[[ ${COMP_WORDS[1]} == run ]] || return
@@ -56,10 +56,10 @@ _dlock()
 	fi
 	case $prev in
 	--backend | -b)
-		mapfile -t COMPREPLY < <(compgen -W 'file redis zk' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// zk:// zks://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
@@ -69,8 +69,14 @@ _dlock()
 			_filedir
 		elif [[ $cur == acl=* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
+		elif [[ $cur == mode=* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W 'lease advisory row' -- "${cur#*=}")
+		elif [[ $cur == derive=* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
+				-- "${cur#*=}")
 		else
-			mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= password-file= path= tls-files=' -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= derive= key= mode= password-file= path= tls-files=' \
+				-- "$cur")
 			compopt -o nospace
 		fi
 		;;

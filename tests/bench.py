@@ -2,8 +2,9 @@
 
 Start-up, hand-off, idle waiters and memory, each against the reference measured
 in the same interleaved run: machines are noisy, ratios of medians are not.
-The reference is flock(1); for ZooKeeper's start-up a probe (bench_zk.c) that does
-the least that any program must do with the same library.
+The reference is flock(1); for the start-up with ZooKeeper and PostgreSQL a probe
+(bench_zk.c, bench_pg.c) that does the least that any program must do with the
+same library.
 Everything is private (temporary directory, free loopback ports) and gone at the
 end.  A target that is missed is marked, not fatal; what cannot run is.
 
@@ -29,13 +30,15 @@ import time
 import psutil
 import redis
 
+from pg import PgServer as PgBase, bindir
+
 HERE = pathlib.Path(__file__).resolve().parent
 DLOCK = os.path.abspath(os.environ.get("DLOCK", HERE.parent / "build" / "dlock"))
 PATIENCE = 60  # seconds for anything that is only waited for
 MIB = 1 << 20
 
 # What the commands run under: a plain PATH, and no settings of the user's but silence.
-ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "ETCDCTL_"))}
+ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "ETCDCTL_", "PG"))}
 ENVIRON["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRON.update(DLOCK_QUIET="1", ETCDCTL_API="3")
 
@@ -61,8 +64,8 @@ class Stage:
 
     def __init__(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="dlock-bench-"))
-        self.spawner, self.probe = (str(self.dir / name) for name in ("bench_spawn", "bench_zk"))
-        self.started = []
+        self.spawner = str(self.dir / "bench_spawn")
+        self.started, self.servers = [], []
         self.names = 0
 
     def close(self):
@@ -75,6 +78,8 @@ class Stage:
             except subprocess.TimeoutExpired:
                 p.kill()
                 p.wait()
+        for server in self.servers:
+            server.stop()
         while self.dir.exists():  # somebody's last words may come late
             shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -98,12 +103,12 @@ class Stage:
         if subprocess.run(argv + ["-static"], stderr=subprocess.DEVNULL).returncode != 0:
             subprocess.run(argv, check=True)
 
-    def compile_probe(self):
-        """With the library linked as dlock does it: from an archive, where there is one."""
-        argv = [os.environ.get("CC", "cc"), "-O2", "-o", self.probe, str(HERE / "bench_zk.c")]
-        if subprocess.run(argv + ["-l:libzookeeper_mt.a", "-lpthread", "-lm"],
-                          stderr=subprocess.DEVNULL).returncode != 0:
-            subprocess.run(argv + ["-lzookeeper_mt", "-lpthread"], check=True)
+    def compile_probe(self, name, *flags):
+        """The bare use of a library that dlock is measured against, linked with the first flags that do; its path."""
+        argv = [os.environ.get("CC", "cc"), "-O2", "-o", self.dir / name, HERE / f"{name}.c"]
+        if all(subprocess.run(argv + f, stderr=subprocess.DEVNULL).returncode != 0 for f in flags):
+            raise Impossible(f"{name}.c cannot be compiled")
+        return self.dir / name
 
     def stamp(self, log, ms, gate=None):
         return [self.spawner, "stamp", log, str(ms)] + ([gate] if gate else [])
@@ -201,12 +206,38 @@ class EtcdServer:
                                      capture_output=True).returncode == 0, "etcd")
 
 
+class PgServer(PgBase):
+    """As it comes out of the package: every commit waits for the disk."""
+
+    def __init__(self, stage):
+        super().__init__(safe=True, where=tempfile.gettempdir(), max_connections=400)
+        stage.servers.append(self)
+        self.client = self.connect()
+        self.ask("CREATE TABLE probe (key text PRIMARY KEY, owner text)")
+        self.ask("GRANT ALL ON probe TO PUBLIC")
+
+    def number(self, sql, *arguments):
+        with self.client.cursor() as cursor:
+            cursor.execute(sql, arguments)
+            return cursor.fetchone()[0]
+
+    def transactions(self):
+        return self.number("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'app'")
+
+    def reset(self):
+        self.zero = self.transactions()
+
+    def counts(self):
+        """Since reset(): transactions of others, no scripts, no calls: waiters wake each other."""
+        return self.transactions() - self.zero - 1, None, None  # less this very question
+
+
 # ---- the contenders: how each takes a lock, and how one sees its queue ----
 
 
 class Flock:
     name = "flock"
-    server = handoff = private = None  # no targets: the reference
+    server = handoff = private = requests = None  # no targets: the reference
 
     def __init__(self, stage):
         self.stage = stage
@@ -239,6 +270,8 @@ class DlockFile(Flock):
 
 
 class DlockServer:
+    requests = 0.334  # at most, of an idle waiter, a second
+
     def __init__(self, server, name, url):
         self.server, self.name, self.url = server, name, url
 
@@ -257,16 +290,35 @@ class DlockRedis(DlockServer):
 class DlockZk(DlockServer):
     handoff, private = None, 4
 
+    def probe(self, stage):
+        """With the library linked as dlock does it: from an archive, where there is one."""
+        subprocess.run(self.argv("probe", ["true"]), env=ENVIRON, check=True)  # makes the container
+        path = stage.compile_probe("bench_zk", ["-l:libzookeeper_mt.a", "-lpthread", "-lm"], ["-lzookeeper_mt", "-lpthread"])
+        return [path, self.server.hosts, "/probe"]
+
     def queued(self, key):
         """Holder and waiters have a node each, and no other lock is in use meanwhile."""
         return int(self.server.metrics()["ephemerals_count"]) - 1
+
+
+class DlockPg(DlockServer):
+    handoff, private, requests = None, 3, None
+
+    def probe(self, stage):
+        return [stage.compile_probe("bench_pg", ["-I/usr/include/postgresql", "-lpq"]), self.url, "start"]
+
+    def queued(self, key):
+        """Waiters have a row each; 0 before the first lock has made the table."""
+        if not self.server.number("SELECT count(to_regclass('dlock.waiters'))"):
+            return 0
+        return self.server.number("SELECT count(*) FROM dlock.waiters WHERE key = %s", key)
 
 
 class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
         self.flock, self.file = Flock(stage), DlockFile(stage)
-        self.redis, self.zk = [], []
+        self.redis, self.zk, self.pg = [], [], []
         if self.can("redis", shutil.which("redis-server"), "redis-server"):
             server = RedisServer(stage)
             self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
@@ -274,7 +326,9 @@ class Bench:
         if self.can("zk", shutil.which("java") and os.path.exists(ZkServer.JAR), "zookeeper"):
             server = ZkServer(stage)
             self.zk = [DlockZk(server, "dlock, zk", server.url)]
-            stage.compile_probe()
+        if self.can("pg", os.path.exists(f"{bindir()}/postgres"), "postgresql"):
+            server = PgServer(stage)
+            self.pg = [DlockPg(server, "dlock, pg", server.url), DlockPg(server, "dlock, pg, unix socket", server.unix_url)]
 
     @staticmethod
     def can(backend, there, package):
@@ -286,7 +340,7 @@ class Bench:
     @property
     def contenders(self):
         """One for each kind of place, the reference first."""
-        return [self.flock, self.file] + self.redis[:1] + self.zk
+        return [self.flock, self.file] + self.redis[:1] + self.zk + self.pg[:1]
 
 
 def built_in():
@@ -326,26 +380,23 @@ def startup(b):
     rows = [("true", 1, ["true"], None), ("flock FILE true", 1, b.flock.argv("start", ["true"]), None),
             (b.file.name, 1, b.file.argv("start", ["true"]), 1.3)]
     rows += [(c.name, 1, c.argv("start", ["true"]), 1.5) for c in b.redis]
-    probe = len(rows)
-    for c in b.zk:
-        subprocess.run(c.argv("probe", ["true"]), env=ENVIRON, check=True)  # makes the container
-        rows += [("bench_zk, a bare probe", 4, [b.stage.probe, c.server.hosts, "/probe"], None),
-                 (c.name, 4, c.argv("start", ["true"]), 1.3)]
     if shutil.which("etcd") and shutil.which("etcdctl"):
         rows.append(("etcdctl lock", 20, EtcdServer(b.stage).ctl + ["lock", "start", "true"], None))
+    tables = [("start-up of a whole run of `true`", "x flock", 1, rows)]
+    for c in b.zk + b.pg:
+        tables.append((f"the same with {c.name.removeprefix('dlock, ')}", "x probe", 0, [
+            ("the least that must be done", 4, c.probe(b.stage), None), (c.name, 4, c.argv("start", ["true"]), 1.3)]))
     words = [b.stage.spawner, "time", b.sizes["rounds"]]
-    for _, every, argv, _ in rows:
+    for _, every, argv, _ in (one for *_, rows in tables for one in rows):
         words += [":", every] + argv
     p = b.stage.start(words, stdout=subprocess.PIPE)
     told = p.communicate()[0].split("\n")
     if p.returncode != 0:
         raise Impossible("a command of the start-up table failed")
     figures = [[int(n) for n in line.split()] for line in told if line]
-    table = list(zip(rows, figures))
-    zk = table[probe:probe + 2 * len(b.zk)]
-    startup_table("start-up of a whole run of `true`", "x flock", figures[1][0], [r for r in table if r not in zk])
-    if zk:
-        startup_table("the same with ZooKeeper", "x probe", figures[probe][0], zk)
+    for title, unit, reference, rows in tables:
+        found, figures = figures[:len(rows)], figures[len(rows):]
+        startup_table(title, unit, found[reference][0], zip(rows, found))
 
 
 def startup_table(title, unit, reference, table):
@@ -383,7 +434,7 @@ def one_queue(b, contender, waiters):
 
 def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
-    contenders = [b.flock, b.file] + b.redis + b.zk
+    contenders = [b.flock, b.file] + b.redis + b.zk + b.pg
     gaps = {c.name: [] for c in contenders}
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
@@ -461,7 +512,7 @@ def watch(b, contender):
     requests, scripts = (None if n is None else n / len(fleet) / seconds for n in idle[:2])
     cells = ["-" if n is None else f"{n:.3f}" for n in (requests, scripts, woken)]
     cells += ["-" if calls is None else f"{calls / (1 + releases):.2f}", f"{noticed:.2f}"]
-    row(contender.name, *cells, judged(requests, None if requests is None else 0.334))
+    row(contender.name, *cells, judged(requests, contender.requests))
 
 
 def idle(b):

@@ -1,4 +1,4 @@
-# Goal of this file: the fixtures that all tests share.
+# Goal of this file: the fixtures that all tests share, and which tests belong together.
 
 import os
 import time
@@ -6,13 +6,52 @@ import time
 import pytest
 
 from hostile import Hostile
+from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
-from support import Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, places, stat_of
-from zk import ZkEnsemble, ZkServer
+from support import (OTHER_PLACES, PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, place_id,
+                     places, stat_of)
+from zk import ZkEnsemble, ZkPlace, ZkServer
+
+PLACES += [ZkPlace, PG_PLACES[0]]
+OTHER_PLACES += PG_PLACES[1:]
+
+# For -m, so that the tests of different servers can run side by side (check.sh).
+MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
+         "zk": "of a file test_zk*, only if zk is among these backends",
+         "pg": "of a file test_pg*, only if pg is among them"}
 
 
 def pytest_configure(config):
     adopt_orphans()
+    for name, what in MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {what}")
+
+
+def pytest_collection_modifyitems(config, items):
+    wanted, left = {p.name for p in places()}, []
+    for item in items:
+        of = item.path.stem.split("_")[1]
+        if of in ("zk", "pg"):
+            item.add_marker(of)
+            if of not in wanted:
+                left.append(item)
+        elif hasattr(item, "callspec") and any(p in PLACES + OTHER_PLACES for p in item.callspec.params.values()):
+            item.add_marker("place")
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=left)
+
+
+def making(program, end="stop"):
+    """The body of a fixture that makes such things, with any arguments, and ends them after the test."""
+    made = []
+
+    def make(*arguments, program=program, **options):
+        made.append(program(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for thing in made:
+        getattr(thing, end)()
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +88,11 @@ def dlock(tmp_path, nothing_is_left):
     result.close()
 
 
+# ---- servers: one for all tests that do it no harm, and those of a test's own ----
+
+
 @pytest.fixture(scope="session")
 def redis_server():
-    """One server for all tests that do it no harm."""
     server = RedisServer()
     yield server
     server.stop()
@@ -60,15 +101,7 @@ def redis_server():
 @pytest.fixture
 def make_redis(nothing_is_left):
     """Starts servers of the test's own, with any options of redis-server."""
-    made = []
-
-    def make(*options, **arguments):
-        made.append(RedisServer(*options, **arguments))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.stop()
+    yield from making(RedisServer)
 
 
 @pytest.fixture
@@ -79,7 +112,6 @@ def own_redis(make_redis):
 
 @pytest.fixture(scope="session")
 def zk_server():
-    """One server for all tests that do it no harm."""
     server = ZkServer()
     yield server
     server.stop()
@@ -88,15 +120,7 @@ def zk_server():
 @pytest.fixture
 def make_zk(nothing_is_left):
     """Starts servers of the test's own, with any settings of zoo.cfg."""
-    made = []
-
-    def make(*arguments, program=ZkServer, **settings):
-        made.append(program(*arguments, **settings))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.stop()
+    yield from making(ZkServer)
 
 
 @pytest.fixture
@@ -111,35 +135,68 @@ def ensemble(make_zk):
     return make_zk(program=ZkEnsemble)
 
 
+@pytest.fixture(scope="session")
+def pg_server():
+    server = PgServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_pg(nothing_is_left):
+    """Starts servers of the test's own, with any settings."""
+    yield from making(PgServer)
+
+
+@pytest.fixture
+def own_pg(make_pg):
+    """A server that the test may break."""
+    return make_pg()
+
+
+@pytest.fixture
+def make_db(pg_server, nothing_is_left):
+    """Makes databases on the shared server."""
+    yield from making(pg_server.database, "drop")
+
+
+@pytest.fixture
+def db(make_db):
+    """A database that the test may break."""
+    return make_db()
+
+
+@pytest.fixture
+def make_pooler(nothing_is_left):
+    """Starts poolers in front of a server."""
+    yield from making(PgBouncer)
+
+
+# ---- what stands between, or pretends ----
+
+
 @pytest.fixture
 def make_proxy():
     """Proxies in front of a local port."""
-    made = []
+    yield from making(Proxy, "close")
 
-    def make(port):
-        made.append(Proxy(port))
-        return made[-1]
 
-    yield make
-    for proxy in made:
-        proxy.close()
+@pytest.fixture
+def make_tamper():
+    """Proxies that change what a PostgreSQL server says."""
+    yield from making(Tamper, "close")
 
 
 @pytest.fixture
 def make_hostile():
     """Servers that misbehave."""
-    made = []
-
-    def make(*arguments, program=Hostile, **options):
-        made.append(program(*arguments, **options))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.close()
+    yield from making(Hostile, "close")
 
 
-@pytest.fixture(params=places(), ids=lambda place: place.name)
+# ---- places ----
+
+
+@pytest.fixture(params=places(), ids=place_id)
 def place(request):
     """Each backend in turn: `words` to reach it and fresh keys."""
     return request.param(request)
@@ -149,13 +206,13 @@ def place(request):
 REMOTE = [p for p in places() if p.lease_ends]
 
 
-@pytest.fixture(params=REMOTE, ids=lambda place: place.name)
+@pytest.fixture(params=REMOTE, ids=place_id)
 def remote(request):
     """Each such backend in turn, on the server of all tests."""
     return request.param(request)
 
 
-@pytest.fixture(params=REMOTE, ids=lambda place: place.name)
+@pytest.fixture(params=REMOTE, ids=place_id)
 def own_remote(request):
     """The same on a server that the test may break, and whose crashes lose nothing."""
     result = request.param(request)

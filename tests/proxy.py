@@ -21,7 +21,8 @@ class Proxy:
     reset()      resets all connections
     refuse()     closes the port, accept() opens it again
     tap          a function of (connection, direction, bytes) that sees everything before it
-                 passes, and may end the connection with ConnectionResetError
+                 passes, gives what passes instead, and may end the connection with
+                 ConnectionResetError
     """
 
     def __init__(self, port, patience=0):
@@ -151,7 +152,9 @@ class _Link:
         if direction in proxy._dropped:
             return
         if proxy.tap:
-            proxy.tap(self, direction, data)
+            data = proxy.tap(self, direction, data)
+        if not data:
+            return
         size, pause = proxy._drip.get(direction, (len(data), 0))
         for i in range(0, len(data), size):
             self._send(direction, data[i:i + size], sink)

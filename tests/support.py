@@ -3,8 +3,10 @@
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -34,9 +36,12 @@ def wait_for(condition, timeout=PATIENCE, what=None):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below those that clients are given, so that none of them takes it while a server restarts."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 def boottime():
@@ -74,8 +79,8 @@ def children_of(pid):
     return [p for p, parent in sorted(_parents().items()) if parent == pid]
 
 
-def descendants_of(pid):
-    parents, found, new = _parents(), set(), {pid}
+def descendants_of(pid, parents=None):
+    parents, found, new = parents or _parents(), set(), {pid}
     while new:
         new = {p for p, parent in parents.items() if parent in new} - found
         found |= new
@@ -110,10 +115,10 @@ def adopt_orphans():
 
 def leftovers(before):
     """Processes below us that are neither in `before` nor a server's."""
-    allowed = set(before)
+    parents, allowed = _parents(), set(before)  # one look at all: servers fork at any time
     for pid in servers:
-        allowed |= {pid, *descendants_of(pid)}
-    return [p for p in descendants_of(os.getpid()) if p not in allowed]
+        allowed |= {pid, *descendants_of(pid, parents)}
+    return [p for p in descendants_of(os.getpid(), parents) if p not in allowed]
 
 
 # ---- running dlock ----
@@ -242,16 +247,16 @@ class Started:
 
 
 class Dlock:
-    """Runs the binary under test in an environment without DLOCK_* variables."""
+    """Runs the binary under test in an environment without DLOCK_* and PG* variables."""
 
     UNTIL_EOF = ("cat",)  # a command that ends with its stdin
 
     def __init__(self, directory):
         self.directory = str(directory)
         self.started = []
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("DLOCK_") and k != "DLOCK"}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "PG")) and k != "DLOCK"}
 
-    def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=DLOCK, **options):
+    def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=None, **options):
         """Starts `dlock WORDS`; for `run`, events go to a file (option events=False: not)."""
         n = len(self.started)
         files = {name: os.path.join(self.directory, f"dlock{n}.{name}") for name in ("out", "err", "events")}
@@ -263,7 +268,7 @@ class Dlock:
                 options["pass_fds"] = (*options.get("pass_fds", ()), log.fileno())
             options.setdefault("stdout", out)
             options.setdefault("stderr", err)
-            popen = subprocess.Popen([program, *words], stdin=stdin, env={**self.env, **(env or {})}, **options)
+            popen = subprocess.Popen([program or DLOCK, *words], stdin=stdin, env={**self.env, **(env or {})}, **options)
         result = Started(popen, files)
         self.started.append(result)
         return result
@@ -287,62 +292,41 @@ class Dlock:
 # ---- private servers ----
 
 
-class RedisServer:
-    """A redis-server of our own on a loopback port and a unix socket."""
+class Server:
+    """What private servers have in common; a kind of them has start(wait) and answers()."""
 
-    def __init__(self, *options, env=None, program="redis-server"):
-        self.directory = tempfile.mkdtemp(prefix="dlock-redis-")
-        self.options, self.env, self.program = options, env, program
-        self.socket = os.path.join(self.directory, "s")
-        self.process = None
+    kind = None  # what people call it
+
+    def __init__(self, directory):
+        self.directory, self.process, self.port = directory, None, None
+
+    def settle(self, port=None, **options):
+        """Starts it, on this port or a free one."""
         for _ in range(5):  # somebody else may take a free port before we do
-            self.port = free_port()
-            with contextlib.suppress(AssertionError):
-                self.start()
+            self.port = port or free_port()
+            try:
+                self.start(**options)
                 return
-        raise AssertionError(f"redis-server does not start: {self.log()}")
+            except AssertionError:
+                if self.process.poll() is None:
+                    self.kill()
+        raise AssertionError(f"{self.kind} does not start: {self.log()}")
 
-    @property
-    def url(self):
-        return f"redis://127.0.0.1:{self.port}"
+    def launch(self, words, wait=True, **options):
+        with open(os.path.join(self.directory, "log"), "ab") as log:
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
+        servers.add(self.process.pid)
+        if wait:
+            wait_for(self.answers, what=self.kind)
 
-    def writes(self):
-        """Grows with each operation of a lock."""
-        with self.client() as c:
-            return c.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
-
-    @property
-    def unix_url(self):
-        return f"redis+unix://{self.socket}"
+    def must_live(self):
+        if self.process.poll() is not None:
+            servers.discard(self.process.pid)
+            raise AssertionError(f"{self.kind} ended: {self.log()}")
 
     def log(self):
         with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as f:
             return f.read()
-
-    def client(self, **options):
-        return redis.Redis(host="127.0.0.1", port=self.port, decode_responses=True, **options)
-
-    def start(self, wait=True):
-        words = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.socket,
-                 "--dir", self.directory, "--save", "", "--appendonly", "no", "--loglevel", "warning", *self.options]
-        with open(os.path.join(self.directory, "log"), "ab") as log:
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env={**os.environ, **(self.env or {})})
-        servers.add(self.process.pid)
-        if wait:
-            wait_for(self.answers, what="redis-server")
-
-    def answers(self):
-        """Does it answer at all, whatever it says?"""
-        if self.process.poll() is not None:
-            raise AssertionError(f"redis-server ended: {self.log()}")
-        try:
-            with self.client(socket_timeout=1) as c:
-                return c.ping()
-        except (redis.exceptions.AuthenticationError, redis.exceptions.ResponseError):
-            return True
-        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
-            return False
 
     def kill(self):
         """The crash of a server."""
@@ -355,6 +339,7 @@ class RedisServer:
         self.start()
 
     def pause(self):
+        """It takes connections, for the kernel does that, but never answers."""
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self):
@@ -367,10 +352,73 @@ class RedisServer:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+class RedisServer(Server):
+    """A redis-server of our own on a loopback port and a unix socket."""
+
+    kind = "redis-server"
+
+    def __init__(self, *options, env=None, program="redis-server"):
+        super().__init__(tempfile.mkdtemp(prefix="dlock-redis-"))
+        self.options, self.env, self.program = options, env, program
+        self.socket = os.path.join(self.directory, "s")
+        self.settle()
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def unix_url(self):
+        return f"redis+unix://{self.socket}"
+
+    def writes(self):
+        """Grows with each operation of a lock."""
+        with self.client() as c:
+            return c.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
+
+    def client(self, **options):
+        return redis.Redis(host="127.0.0.1", port=self.port, decode_responses=True, **options)
+
+    def start(self, wait=True):
+        words = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.socket,
+                 "--dir", self.directory, "--save", "", "--appendonly", "no", "--loglevel", "warning", *self.options]
+        self.launch(words, wait, env={**os.environ, **(self.env or {})})
+
+    def answers(self):
+        """Does it answer at all, whatever it says?"""
+        self.must_live()
+        try:
+            with self.client(socket_timeout=1) as c:
+                return c.ping()
+        except (redis.exceptions.AuthenticationError, redis.exceptions.ResponseError):
+            return True
+        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
+            return False
+
+
 # ---- backends, for tests of what all of them promise ----
 
 
-class FilePlace:
+class Place:
+    """Where locks are kept: `words` lead there, key() keeps those of tests on one server apart."""
+
+    lease_ends = True    # a dead holder's lock ends with its lease
+    fair = True          # waiters are served in order
+    whole_record = True  # others can read all that a holder says of itself
+    settings = ()        # words for -O
+    ttl = "3s"           # the shortest whose lease bears the restart of a server
+    prefix = ""
+    _numbers = itertools.count(1)
+
+    @property
+    def words(self):
+        return ["-u", self.url, *(word for s in self.settings for word in ("-O", s))]
+
+    def key(self, name="job"):
+        return self.prefix + name
+
+
+class FilePlace(Place):
     """Locks in a fresh directory."""
 
     name = "file"
@@ -381,13 +429,6 @@ class FilePlace:
         self.directory.mkdir(mode=0o700)
         self.url = f"file://{self.directory}"
 
-    @property
-    def words(self):
-        return ["-u", self.url]
-
-    def key(self, name="job"):
-        return name
-
     def stored(self):
         """All that anybody could read there."""
         return b"".join(f.read_bytes() for f in self.directory.iterdir())
@@ -397,32 +438,25 @@ class FilePlace:
         return None
 
 
-class RedisPlace:
-    """Locks on the session's server; keys are kept apart by a prefix."""
-
-    name = "redis"
-    lease_ends = True  # a dead holder's lock ends with its lease
-    _tests = 0
-
-    def __init__(self, request):
-        self.server = request.getfixturevalue("redis_server")
-        RedisPlace._tests += 1
-        self.prefix = f"t{RedisPlace._tests}:"
+class RemotePlace(Place):
+    """Locks on `server`, which url_at() leads to through any port of any host, such as a proxy's."""
 
     @property
     def url(self):
         return self.url_at(self.server.port)
 
-    def url_at(self, port):
-        """The same locks through a proxy on that port."""
-        return f"redis://127.0.0.1:{port}"
 
-    @property
-    def words(self):
-        return ["-u", self.url]
+class RedisPlace(RemotePlace):
+    """Locks on the session's server; keys are kept apart by a prefix."""
 
-    def key(self, name="job"):
-        return self.prefix + name
+    name = "redis"
+
+    def __init__(self, request):
+        self.server = request.getfixturevalue("redis_server")
+        self.prefix = f"t{next(self._numbers)}:"
+
+    def url_at(self, port, host="127.0.0.1"):
+        return f"redis://{host}:{port}"
 
     def stored(self):
         with redis.Redis(port=self.server.port) as c:
@@ -433,51 +467,17 @@ class RedisPlace:
         return self.server.restart
 
 
-class ZkPlace:
-    """Locks on the session's ZooKeeper, below a root for each test."""
-
-    name = "zk"
-    lease_ends = True  # a dead holder's node goes with its session
-    _tests = 0
-
-    def __init__(self, request):
-        self.server = request.getfixturevalue("zk_server")
-        ZkPlace._tests += 1
-        self.root = f"/t{ZkPlace._tests}"
-
-    @property
-    def url(self):
-        return self.url_at(self.server.port)
-
-    def url_at(self, port):
-        return f"zk://127.0.0.1:{port}{self.root}"
-
-    @property
-    def words(self):
-        return ["-u", self.url]
-
-    def key(self, name="job"):
-        return name
-
-    def stored(self):
-        def below(client, path):
-            yield path.encode() + client.get(path)[0]
-            for child in client.get_children(path):
-                yield from below(client, f"{path}/{child}")
-
-        with self.server.client() as c:
-            return b"".join(below(c, self.root))
-
-    def crashable(self, request):
-        self.server = request.getfixturevalue("own_zk")  # writes are on its disk before they are answered
-        return self.server.restart
+# A new backend joins here, with one class; those that need more are in files of
+# their own and join in conftest.py.  DLOCK_TEST_BACKENDS names those to test where
+# a build does not have them all.
+PLACES = [FilePlace, RedisPlace]
+OTHER_PLACES = []  # further ways to keep locks on one of these backends, which promise the same
 
 
-# A new backend joins here, with one class.  DLOCK_TEST_BACKENDS names those to
-# test where a build does not have them all.
-PLACES = [FilePlace, RedisPlace, ZkPlace]
-
-
-def places():
+def places(every=False):
     wanted = os.environ.get("DLOCK_TEST_BACKENDS", "").split()
-    return [p for p in PLACES if not wanted or p.name in wanted]
+    return [p for p in PLACES + (OTHER_PLACES if every else []) if not wanted or p.name in wanted]
+
+
+def place_id(place):
+    return getattr(place, "id", place.name)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import DLOCK, boottime, is_alive, name_of, wait_for
+from support import DLOCK, boottime, is_alive, name_of, place_id, places, wait_for
 
 LEASE = ("-t", "3s")  # the least there is, where a lease must end
 
@@ -17,6 +17,12 @@ DAEMONS = 'setsid sh -c "sleep 1000 & exec sleep 1000" & exec sleep 1000'
 
 # Fails if any process named in its arguments is more than a zombie.
 ALL_GONE = 'for p; do [ ! -e /proc/$p/exe ] || exit 99; done'
+
+
+@pytest.fixture(params=places(every=True), ids=place_id)
+def place(request):
+    """Also each further mode of a backend."""
+    return request.param(request)
 
 
 def daemons(started):
@@ -110,7 +116,7 @@ def test_nonblock_says_who_holds_it(dlock, place):
     done = dlock.run("run", *place.words, "-k", place.key(), "-n", "--", "echo", "ran")
     assert (done.status, done.stdout) == (75, "")
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("dlock: ")
-    for word in (place.key(), "alice@ci", str(holder.pid), "cat", "release 4.2"):
+    for word in (place.key(), "alice@ci", str(holder.pid), "cat", *(["release 4.2"] if place.whole_record else [])):
         assert word in done.stderr
 
 
@@ -145,8 +151,9 @@ def test_waiters_are_served_in_order(dlock, place, tmp_path):
         waiters.append(dlock.contend(place, place.key(), command=command).queued(n))
     assert holder.finish().status == 0
     assert [w.wait().status for w in waiters] == [0] * 6
-    assert order.read_text().split() == list("123456")
-    tokens = [holder.token] + [w.token for w in waiters]
+    served = order.read_text().split()
+    assert served == list("123456") if place.fair else sorted(served) == list("123456")
+    tokens = [holder.token] + [waiters[int(n) - 1].token for n in served]
     assert tokens == sorted(set(tokens))
 
 
@@ -239,7 +246,7 @@ def test_record_names_the_command_but_not_its_arguments(dlock, place):
     record = json.loads(waiter.event("waiting")["holder"])
     assert record["command"] == "sh" and record["pid"] == holder.pid
     assert set(record) <= {"who", "host", "pid", "command", "why", "since"}
-    assert b'"sh"' in place.stored()
+    assert not place.whole_record or b'"sh"' in place.stored()
     assert b"hunter2" not in place.stored()
 
 
@@ -253,8 +260,8 @@ def nested(*words):
 @pytest.mark.parametrize("inner", ["", "-n", "-w 5s"])
 @pytest.mark.parametrize("stated", [True, False], ids=["same-url", "no-url"])
 def test_nested_run_on_the_same_key_joins(dlock, place, inner, stated):
-    url = f"-u {place.url}" if stated else ""
-    script = f"echo $DLOCK_TOKEN; {nested(url, '-k', place.key(), inner)} -- sh -c 'echo $DLOCK_TOKEN; exit 5'"
+    words = place.words if stated else []
+    script = f"echo $DLOCK_TOKEN; {nested(*words, '-k', place.key(), inner)} -- sh -c 'echo $DLOCK_TOKEN; exit 5'"
     done = dlock.run("run", *place.words, "-k", place.key(), "--", "sh", "-c", script)
     assert (done.status, done.stderr) == (5, "")
     outer_token, inner_token = done.stdout.split()
@@ -264,7 +271,7 @@ def test_nested_run_on_the_same_key_joins(dlock, place, inner, stated):
 
 def test_nested_run_on_another_key_takes_its_own_lock(dlock, place):
     outer, inner = place.key("outer"), place.key("inner")
-    command = ("sh", "-c", nested("-u", place.url, "-k", inner, "-- cat"))
+    command = ("sh", "-c", nested(*place.words, "-k", inner, "-- cat"))
     hold = dlock.contend(place, outer, command=command).held()
     wait_for(lambda: not is_free(dlock, place, inner), what="the inner lock")
     assert not is_free(dlock, place, outer)
@@ -275,7 +282,7 @@ def test_nested_run_on_another_key_takes_its_own_lock(dlock, place):
 def test_nested_in_nested_finds_the_outermost(dlock, place):
     a, b = place.key("a"), place.key("b")
     innermost = nested("-k", a, "-n") + " -- sh -c 'echo $DLOCK_TOKEN'"
-    middle = nested("-u", place.url, "-k", b) + f' -- sh -c "{innermost}"'.replace("$", "\\$")
+    middle = nested(*place.words, "-k", b) + f' -- sh -c "{innermost}"'.replace("$", "\\$")
     done = dlock.run("run", *place.words, "-k", a, "--", "sh", "-c", f"echo $DLOCK_TOKEN; {middle}")
     assert done.status == 0, done
     first, second = done.stdout.split()

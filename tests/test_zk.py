@@ -20,12 +20,11 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from hostile import RESET, SILENCE
 from proxy import BOTH, DOWN
-from support import DLOCK, boottime, free_port, is_alive, places, wait_for
-from test_fault import IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, At, assert_refused, is_free, run
+from support import DLOCK, boottime, free_port, is_alive, wait_for
+from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, At, assert_refused, is_free, run,
+                        wait_for_writes)
 from zk import (CREATE, CREATE2, CREATE_CONTAINER, DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, NO_NODE,
                 SET_DATA, Tap, ZkEnsemble, ZkHostile, buffer, reply, stat, welcome)
-
-pytestmark = pytest.mark.skipif("zk" not in [p.name for p in places()], reason="zk is not to be tested")
 
 NODE = re.compile(r"_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-lock-(\d{10})")
 LISTS = (GET_CHILDREN, GET_CHILDREN2)
@@ -68,13 +67,6 @@ def nodes(client, path):
         return sorted(client.get_children(path), key=lambda name: name.rsplit("lock-", 1)[-1])
     except NoNodeError:
         return []
-
-
-def wait_for_writes(server, n, started):
-    """Waits until the lease has been renewed so many times more."""
-    before = server.writes()
-    wait_for(lambda: server.writes() >= before + n, what=f"{n} renewals")
-    assert started.poll() is None
 
 
 # ---- what others see ----
@@ -647,7 +639,7 @@ def test_holder_survives_resets(dlock, at, make_proxy, tmp_path):
         before = proxy.connections
         proxy.reset()
         wait_for(lambda: proxy.connections > before, what="a new connection")
-        wait_for_writes(at.server, 1, holder)
+        wait_for_writes(at.server, holder)
     assert holder.finish().status == 0
     assert not heard.exists()
 
@@ -660,7 +652,7 @@ def test_lost_answer_to_a_renewal(dlock, at, tapped, tmp_path):
     for _ in range(2):
         tap.lose((SET_DATA,), 1)
         wait_for(lambda: tap.has_lost, what="a lost answer")
-        wait_for_writes(at.server, 2, holder)
+        wait_for_writes(at.server, holder, 2)
     assert holder.finish().status == 0
     assert not heard.exists()
 
@@ -796,7 +788,7 @@ def test_shorter_lease_than_asked_for_is_obeyed(dlock, make_zk, make_proxy):
     proxy = make_proxy(at.server.port)
     holder = dlock.hold(At(f"zk://127.0.0.1:{proxy.port}"), "job", "-t", "60s")
     next_ = dlock.contend(at, "job", command=("sh", "-c", IS_GONE, holder.command)).queued(1)
-    wait_for_writes(at.server, 3, holder)
+    wait_for_writes(at.server, holder, 3)
     before = boottime()
     proxy.hold(*BOTH)
     assert holder.wait().status == 79
@@ -838,7 +830,7 @@ def test_revocation_stops_the_command_and_gives_the_lock_back(dlock, at, tmp_pat
 def test_revocation_after_renewals(dlock, at, tmp_path):
     heard = tmp_path / "heard"
     holder = dlock.contend(at, "job", "-t", "9s", command=("sh", "-c", STUBBORN, heard)).held()
-    wait_for_writes(at.server, 1, holder)
+    wait_for_writes(at.server, holder)
     with at.server.client() as c:
         c.set(f"{at.job}/{nodes(c, at.job)[0]}", b"__REVOKE__")
         assert holder.wait().status == 79
@@ -1119,7 +1111,7 @@ def test_follower_cut_from_its_leader(dlock, make_zk, settings, program):
     holder = dlock.contend(own(follower), "job", *LEASE, program=binary).held()
     command = holder.command
     next_ = dlock.contend(own(leader), "job", command=("sh", "-c", IS_GONE, command)).queued(1)
-    wait_for_writes(leader, 2 if program == "dlock" else 0, holder)
+    wait_for_writes(leader, holder, 2 if program == "dlock" else 0)
     ensemble.cut(follower)
     overlapped = next_.wait().status == 99
     assert follower.mode() == "follower"  # it still believes that it is one

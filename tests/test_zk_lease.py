@@ -4,13 +4,9 @@
 
 import os
 
-import pytest
-
-from support import DLOCK, places
+from support import DLOCK
 from test_fault import IS_GONE, At
 from zk import SET_DATA, Tap, ZkEnsemble
-
-pytestmark = pytest.mark.skipif("zk" not in [p.name for p in places()], reason="zk is not to be tested")
 
 
 class CutAfterWrite(Tap):

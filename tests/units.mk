@@ -12,7 +12,8 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis) $(if $(USE_ZK),,unit_zk),$(patsubst tests/%.c,%,$(wildcard tests/unit_*.c))) simulate
+UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis) $(if $(USE_ZK),,unit_zk) $(if $(USE_PG),,unit_derive), \
+	$(patsubst tests/%.c,%,$(wildcard tests/unit_*.c))) simulate
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
 

@@ -4,10 +4,8 @@
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import struct
-import subprocess
 import tempfile
 import threading
 
@@ -15,7 +13,7 @@ from kazoo.client import KazooClient
 
 from hostile import RESET, SILENCE
 from proxy import BOTH, DOWN, UP, Proxy, close_with_reset
-from support import free_port, servers, wait_for
+from support import RemotePlace, Server, free_port, wait_for
 
 # The jar's manifest names all others.
 CLASSES = ":".join(f"/usr/share/java/{jar}.jar" for jar in ("zookeeper", "slf4j-simple"))
@@ -27,34 +25,25 @@ SETTINGS = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 3600
             "maxClientCnxns": 0, "clientPortAddress": "127.0.0.1", "4lw.commands.whitelist": "*"}
 
 
-class ZkServer:
+class ZkServer(Server):
     """A ZooKeeper server of our own on a loopback port; `settings` are lines of its zoo.cfg.
 
     `java` are words for the virtual machine, `member` is its number in an ensemble.
     """
 
+    kind = "ZooKeeper"
+
     def __init__(self, java=(), member=None, port=None, start=True, wait=True, **settings):
-        self.directory = tempfile.mkdtemp(prefix="dlock-zk-")
-        self.java, self.member = java, member
+        super().__init__(tempfile.mkdtemp(prefix="dlock-zk-"))
+        self.java, self.member, self.port = java, member, port
         self.settings = {**SETTINGS, **settings, "dataDir": os.path.join(self.directory, "data")}
         os.mkdir(self.settings["dataDir"])
-        self.process, self.port = None, port
-        if not start:
-            return
-        for _ in range(5):  # somebody else may take a free port before we do
-            self.port = port or free_port()
-            with contextlib.suppress(AssertionError):
-                self.start(wait)
-                return
-        raise AssertionError(f"ZooKeeper does not start: {self.log()}")
+        if start:
+            self.settle(port, wait=wait)
 
     @property
     def url(self):
         return f"zk://127.0.0.1:{self.port}"
-
-    def log(self):
-        with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as f:
-            return f.read()
 
     def start(self, wait=True):
         config = os.path.join(self.directory, "zoo.cfg")
@@ -64,12 +53,7 @@ class ZkServer:
         if self.member:
             with open(os.path.join(self.settings["dataDir"], "myid"), "w", encoding="ascii") as f:
                 print(self.member, file=f)
-        with open(os.path.join(self.directory, "log"), "ab") as log:
-            self.process = subprocess.Popen([*JAVA[:-2], *self.java, *JAVA[-2:], MAIN, config],
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory)
-        servers.add(self.process.pid)
-        if wait:
-            wait_for(self.answers, what="ZooKeeper")
+        self.launch([*JAVA[:-2], *self.java, *JAVA[-2:], MAIN, config], wait, cwd=self.directory)
 
     # ---- what it says ----
 
@@ -85,8 +69,7 @@ class ZkServer:
 
     def mode(self):
         """standalone, leader, follower, read-only; None while it is none of them."""
-        if self.process.poll() is not None:
-            raise AssertionError(f"ZooKeeper ended: {self.log()}")
+        self.must_live()
         lines = (self.try_four("srvr") or "").splitlines()
         return next((line.split()[1] for line in lines if line.startswith("Mode: ")), None)
 
@@ -128,32 +111,10 @@ class ZkServer:
 
     # ---- what is done to it ----
 
-    def kill(self):
-        """The crash of a server."""
-        self.process.kill()
-        self.process.wait()
-        servers.discard(self.process.pid)
-
-    def restart(self):
-        self.kill()
-        self.start()
-
     def forget(self):
         """Loses all its data (while it is dead)."""
         shutil.rmtree(self.settings["dataDir"])
         os.mkdir(self.settings["dataDir"])
-
-    def pause(self):
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self):
-        self.process.send_signal(signal.SIGCONT)
-
-    def stop(self):
-        """Ends it for good."""
-        if self.process:
-            self.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     def end_session(self, session, password):
         """Closes a session in its owner's name, who at the same time tries to get it back."""
@@ -173,7 +134,8 @@ class ZkEnsemble:
     def __init__(self, java=(), **settings):
         self.servers, self.links = [], {}
         numbers = (1, 2, 3)
-        client, quorum, election = (dict(zip(numbers, free_ports(3))) for _ in range(3))
+        ports = iter(free_ports(9))
+        client, quorum, election = ({i: next(ports) for i in numbers} for _ in range(3))
         for i in numbers:
             for j in numbers:
                 if i != j:
@@ -226,9 +188,40 @@ class ZkEnsemble:
 
 
 def free_ports(n):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
-        return [s.getsockname()[1] for s in sockets]
+    ports = set()
+    while len(ports) < n:
+        ports.add(free_port())
+    return sorted(ports)
+
+
+# ---- the place ----
+
+
+class ZkPlace(RemotePlace):
+    """Locks on the session's ZooKeeper, below a root for each test."""
+
+    name = "zk"
+    ttl = "6s"  # of a session; the lease is 0.61 of it, and a virtual machine starts slowly
+
+    def __init__(self, request):
+        self.server = request.getfixturevalue("zk_server")
+        self.root = f"/t{next(self._numbers)}"
+
+    def url_at(self, port, host="127.0.0.1"):
+        return f"zk://{host}:{port}{self.root}"
+
+    def stored(self):
+        def below(client, path):
+            yield path.encode() + client.get(path)[0]
+            for child in client.get_children(path):
+                yield from below(client, f"{path}/{child}")
+
+        with self.server.client() as c:
+            return b"".join(below(c, self.root))
+
+    def crashable(self, request):
+        self.server = request.getfixturevalue("own_zk")  # writes are on its disk before they are answered
+        return self.server.restart
 
 
 # ---- the protocol ----
@@ -341,6 +334,7 @@ class Tap:
                 self._up(state, message)
             else:
                 self._down(state, message)
+        return data
 
     def _up(self, state, message):
         if not state.greeted:

@@ -1,0 +1,379 @@
+/*
+ * advisory.c - mode=advisory: the lock is the session's advisory lock, as
+ * other programs take it.
+ *
+ *  1. The session is made fit first: a lease (idle_session_timeout), a look now
+ *     and then whether we still live (client_connection_check_interval), no
+ *     other timeouts, a search path that nobody can tamper with, and a name for
+ *     others to read.  The statement that does
+ *     it does nothing on a standby, or where a pooler stands between; then the
+ *     session is left as it was, and refused.
+ *  2. Waiting is done in the server, in its fair queue, in chunks of CHUNK for
+ *     the snapshot's sake (see lease.c); at the end of each one loses the place.
+ *  3. A timeout, or a cancel, may come together with the grant: after either we
+ *     look into pg_locks before anything else.
+ *  4. Tokens are numbers of dlock's sequence.  Where there is no schema dlock
+ *     and we may not make one, they are microseconds of the server's clock,
+ *     behind which a sequence made later begins.
+ *  5. What holds for all locks bound to a session: bound.h.
+ */
+#include "bound.h"
+
+#include "derive.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CHUNK (3 * NS_PER_S)
+
+enum { LEASES = 140000 }; /* the first server that ends idle sessions */
+
+/* ---- the session ---- */
+
+static const char settle_sql[] =
+    "SELECT s.direct, s.standby, CASE WHEN s.direct AND NOT s.standby THEN pg_catalog.concat("
+    "pg_catalog.set_config('idle_session_timeout', $2, false), "
+    "pg_catalog.set_config('client_connection_check_interval', '1s', false), "
+    "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
+    "pg_catalog.set_config('statement_timeout', '0', false), "
+    "pg_catalog.set_config('application_name', " BOUND_NAME(
+	"$3") ", false)) END "
+	      "FROM (SELECT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $1::pg_catalog.int4 AS "
+	      "direct, "
+	      "pg_catalog.pg_is_in_recovery() AS standby OFFSET 0) s";
+
+/* Makes a new session fit, or finds that it cannot be. */
+static enum rc
+settle(struct pg *pg, instant until, struct fault *f)
+{
+	struct session *s = &pg->session;
+	char pid[16];
+	const char *values[] = {pid, pg->lease_ms, pg->want->record};
+	const struct question q = {settle_sql, 3, values, NULL, NULL};
+	bool direct = false, standby = false;
+	instant sent;
+	PGresult *r;
+	enum rc rc;
+
+	if (s->pq->serverVersion(s->conn) < LEASES)
+		return bound_refuse(pg,
+		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
+		    f);
+	snprintf(pid, sizeof pid, "%d", s->pq->backendPID(s->conn));
+	rc = session_ask_here(s, &q, 3, until, &sent, &r, f);
+	if (rc != RC_OK)
+		return rc;
+	if (!field_boolean(s, r, 0, &direct) || !field_boolean(s, r, 1, &standby))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", s->where);
+	s->pq->clear(r);
+	if (rc == RC_OK && !direct)
+		return bound_refuse(pg,
+		    "is a pooler: it would lend our session to others (mode=lease can live with that)", f);
+	if (rc == RC_OK && standby)
+		return bound_refuse(
+		    pg, "is a standby, which has advisory locks of its own: a lock needs the primary", f);
+	pg->serial = s->serial;
+	return rc;
+}
+
+/* Writes the lock as SQL has it.  Only numbers get into a statement. */
+static void
+write_lock(struct pg *pg, const struct number *n)
+{
+	uint32_t high = n->pair ? (uint32_t)n->two[0] : (uint32_t)((uint64_t)n->one >> 32);
+	uint32_t low = n->pair ? (uint32_t)n->two[1] : (uint32_t)n->one;
+
+	if (n->pair)
+		snprintf(pg->lock_args, sizeof pg->lock_args,
+		    "'%" PRId32 "'::pg_catalog.int4, '%" PRId32 "'::pg_catalog.int4", n->two[0], n->two[1]);
+	else
+		snprintf(pg->lock_args, sizeof pg->lock_args, "'%" PRId64 "'::pg_catalog.int8", n->one);
+	snprintf(pg->lock_is, sizeof pg->lock_is,
+	    "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d "
+	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32
+	    "' AND l.objid = '%" PRIu32 "' AND l.objsubid = %d",
+	    high, low, n->pair ? 2 : 1);
+}
+
+/* Which lock it is; some tools put the name of the database in. */
+static enum rc
+name_lock(struct pg *pg, struct fault *f)
+{
+	struct number n;
+	enum rc rc = RC_OK;
+
+	if (pg->key_is)
+		number_read(&n, pg->key_is);
+	else
+		rc = derive(&n, derivation_named(pg->derive), pg->want->keys[0],
+		    pg->session.pq->db(pg->session.conn), f);
+	if (rc == RC_OK)
+		write_lock(pg, &n);
+	return rc;
+}
+
+/* A connection that is fit, and still there. */
+static enum rc
+get_ready(struct pg *pg, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	(void)session_is_open(&pg->session);
+	rc = session_connect(&pg->session, until, f);
+	if (rc == RC_OK && pg->serial != pg->session.serial) {
+		rc = name_lock(pg, f);
+		if (rc == RC_OK)
+			rc = settle(pg, until, f);
+	}
+	return rc;
+}
+
+/* ---- acquire ---- */
+
+/* Where the next token comes from, as an expression. */
+static const char *
+token_sql(const struct pg *pg)
+{
+	return pg->no_schema
+		   ? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
+		   : "dlock.number()";
+}
+
+/* After a question that wanted a token: was it in vain because there is no schema?  Sees to that; RC_OK: ask again. */
+static enum rc
+get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
+{
+	if (rc == RC_OK || rc == RC_STOP || pg->no_schema || !pg_is_missing(pg))
+		return rc == RC_OK ? RC_PROTOCOL : pg_explain_denial(pg, rc, f);
+	rc = pg_create_schema(pg, until, f);
+	if (rc == RC_DENIED && session_said(&pg->session, "42501")) {
+		pg->no_schema = true;
+		rc = RC_OK;
+	}
+	return rc;
+}
+
+static enum rc
+ask_for_token(
+    struct pg *pg, const char *sql, int fields, instant until, instant *sent, PGresult **r, struct fault *f)
+{
+	const struct question q = {sql, 0, NULL, NULL, NULL};
+
+	return session_ask_here(&pg->session, &q, fields, until, sent, r, f);
+}
+
+static enum rc
+take(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g, struct fault *f)
+{
+	int64_t token;
+
+	if (!field_integer(&pg->session, r, field, 1, &token))
+		return fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
+	*g = (struct grant){.tokens = {(uint64_t)token},
+	    .sent = sent,
+	    .lease = pg->want->ttl,
+	    .anchor = pg->session.pq->socket(pg->session.conn)};
+	bound_watch(pg);
+	return RC_OK;
+}
+
+/* Takes it if it is free; *got: it was. */
+static enum rc
+try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault *f)
+{
+	char sql[400];
+	PGresult *r;
+	instant sent;
+	enum rc rc;
+
+	*got = false;
+	do {
+		snprintf(sql, sizeof sql,
+		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM pg_catalog.pg_try_advisory_lock(%s) "
+		    "t(got)",
+		    token_sql(pg), pg->lock_args);
+		rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
+		if (rc == RC_OK)
+			break;
+		rc = get_numbers(pg, rc, until, f);
+	} while (rc == RC_OK);
+	if (rc != RC_OK)
+		return rc;
+	if (!field_boolean(&pg->session, r, 0, got))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
+	if (rc == RC_OK && *got)
+		rc = take(pg, r, 1, sent, g, f);
+	pg->session.pq->clear(r);
+	return rc;
+}
+
+/* The lock has been granted while we waited: a token, and by that question the lease. */
+static enum rc
+confirm(struct pg *pg, instant until, struct grant *g, struct fault *f)
+{
+	char sql[200];
+	PGresult *r;
+	instant sent;
+	enum rc rc;
+
+	snprintf(sql, sizeof sql, "SELECT %s", token_sql(pg));
+	rc = ask_for_token(pg, sql, 1, until, &sent, &r, f);
+	if (rc != RC_OK)
+		return pg_explain_denial(pg, rc, f);
+	rc = take(pg, r, 0, sent, g, f);
+	pg->session.pq->clear(r);
+	return rc;
+}
+
+/* Who is there?  *ours: it is we who hold it. */
+static enum rc
+look(struct pg *pg, instant until, bool *ours, struct fault *f)
+{
+	char sql[2600];
+	const struct question q = {sql, 0, NULL, NULL, NULL};
+	PGresult *r;
+	instant sent;
+	enum rc rc;
+
+	snprintf(sql, sizeof sql,
+	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
+	    "pg_catalog.pg_backend_pid()), "
+	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE %s AND NOT l.granted), "
+	    "(SELECT " BOUND_RECORD
+	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
+	    "WHERE %s AND l.granted LIMIT 1)",
+	    pg->lock_is, pg->lock_is, pg->lock_is);
+	rc = session_ask_here(&pg->session, &q, 3, until, &sent, &r, f);
+	if (rc != RC_OK)
+		return rc;
+	if (!field_boolean(&pg->session, r, 0, ours) || !bound_see(pg, r, 1))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
+	pg->session.pq->clear(r);
+	return rc;
+}
+
+/* One chunk in the server's queue.  RC_OK: it is over, whatever the reason. */
+static enum rc
+queue(struct pg *pg, instant until, struct fault *f)
+{
+	char sql[300], ms[24];
+	const char *values[] = {ms};
+	const struct question q = {sql, 1, values, NULL, NULL};
+	instant now = instant_now(), wake = instant_first(now + CHUNK, until), sent;
+	enum rc rc;
+
+	snprintf(sql, sizeof sql,
+	    "SELECT pg_catalog.pg_advisory_lock(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
+	    pg->lock_args);
+	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
+	rc = session_ask_here(&pg->session, &q, 1, wake + ASK_LEAST, &sent, NULL, f);
+	return session_said(&pg->session, "55P03") || session_said(&pg->session, "57014") ? RC_OK : rc;
+}
+
+/* Waits on one session, until it is granted or something is wrong. */
+static enum rc
+wait_here(struct pg *pg, instant until, struct grant *g, struct fault *f)
+{
+	bool ours = false;
+	enum rc rc;
+
+	for (;;) {
+		rc = look(pg, instant_now() + ASK_PATIENCE, &ours, f);
+		if (rc == RC_OK && ours)
+			return confirm(pg, instant_now() + ASK_PATIENCE, g, f);
+		if (rc == RC_OK && instant_now() >= until)
+			return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
+		pg->asked = true;
+		if (rc == RC_OK)
+			rc = queue(pg, until, f);
+		if (rc != RC_OK)
+			return rc;
+	}
+}
+
+/* The whole of it on one connection, however often one is needed. */
+static enum rc
+attempt(struct pg *pg, instant patience, instant until, struct grant *g, struct fault *f)
+{
+	bool got = false, ours;
+	enum rc rc = get_ready(pg, patience, f);
+
+	if (rc == RC_OK)
+		rc = try_lock(pg, patience, &got, g, f);
+	if (rc != RC_OK || got)
+		return rc;
+	if (until)
+		return wait_here(pg, until, g, f);
+	rc = look(pg, patience, &ours, f);
+	return rc == RC_OK ? fault_set(f, RC_BUSY, "%s: held", pg->session.where) : rc;
+}
+
+static enum rc
+advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
+{
+	instant outage = 0, patience = pg_patience(pg, until);
+	unsigned serial;
+	enum rc rc;
+
+	rc = attempt(pg, patience, until, g, f);
+	while (rc == RC_AGAIN && pg->asked) { /* we have been in the queue */
+		serial = pg->serial;
+		rc = pg_bear_outage(pg, rc, until, &outage);
+		if (rc == RC_OK)
+			rc = attempt(pg, instant_now() + ASK_PATIENCE, until, g, f);
+		if (pg->serial != serial)
+			outage = 0;
+	}
+	if (rc != RC_OK)
+		session_close(&pg->session); /* whatever it may have got */
+	return rc;
+}
+
+/* ---- renew and release ---- */
+
+static enum rc
+advisory_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
+{
+	char sql[500];
+	const struct question q = {sql, 0, NULL, NULL, NULL};
+
+	snprintf(sql, sizeof sql,
+	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
+	    "pg_catalog.pg_backend_pid())",
+	    pg->lock_is);
+	return bound_renew(pg, &q, false, until, g, f);
+}
+
+static enum rc
+advisory_release(struct pg *pg, instant until, struct fault *f)
+{
+	char sql[160];
+	const struct question q = {sql, 0, NULL, NULL, NULL};
+	bool ours;
+	PGresult *r;
+	instant sent;
+	enum rc rc;
+
+	if (!pg->held)
+		return RC_OK;
+	rc = bound_settle(pg, until, f);
+	if (rc == RC_OK) {
+		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock(%s)", pg->lock_args);
+		rc = session_ask_here(&pg->session, &q, 1, until, &sent, &r, f);
+		if (rc == RC_OK && (!field_boolean(&pg->session, r, 0, &ours) || !ours))
+			rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->session.where);
+		if (rc == RC_OK || rc == RC_LOST)
+			pg->session.pq->clear(r);
+	}
+	pg->held = false;
+	session_close(&pg->session); /* if nothing else, this gives it back */
+	return rc;
+}
+
+const struct mode advisory_mode = {
+    .name = "advisory",
+    .acquire = advisory_acquire,
+    .renew = advisory_renew,
+    .release = advisory_release,
+};

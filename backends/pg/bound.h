@@ -1,0 +1,68 @@
+/*
+ * bound.h - locks that are bound to their session: the modes advisory and row.
+ *
+ *  1. The server ends a session that has been silent for the ttl; that makes a
+ *     lease of it.  Its word is sent for by a heartbeat, any statement.
+ *  2. A session that has ended took the lock along: RC_LOST.  There is no way
+ *     back to it, and another session never counts as the same hold.  While
+ *     nobody asks, host->alert watches the connection.
+ *  3. The connection itself is the grant's anchor: with a copy of it in the front,
+ *     a killed keeper does not end the session before the command's tree is gone.
+ *  4. An answer that is late does not poison the connection: the question
+ *     stays out, and the next renewal waits for the same answer.  The lease
+ *     counts from when that question left.
+ */
+#ifndef DLOCK_PG_BOUND_H
+#define DLOCK_PG_BOUND_H
+
+#include "pg.h"
+
+/* We hold: watches the connection from now on. */
+void bound_watch(struct pg *);
+
+/*
+ * Sends the heartbeat, or waits for the answer to the last one: one boolean,
+ * "still ours".  With `errors_end`, an error of the server's ends the hold.
+ */
+enum rc bound_renew(
+    struct pg *, const struct question *, bool errors_end, instant until, struct grant *, struct fault *);
+
+/*
+ * The connection as it must be for a release: open, and no question out.
+ * RC_LOST: it has ended.
+ */
+enum rc bound_settle(struct pg *, instant until, struct fault *);
+
+/* The hold ended with its connection. */
+enum rc bound_lost(struct pg *, struct fault *);
+
+/* What session_ask() said about the setting up of a session that cannot be had as it must be: RC_CONFIG and why. */
+enum rc bound_refuse(struct pg *, const char *why, struct fault *);
+
+/*
+ * Reads two fields from `first` on into host->seen: how many wait, and who
+ * holds it (a JSON object, or NULL).  Our place is behind those who wait.
+ */
+bool bound_see(struct pg *, const PGresult *, int first);
+
+/* "dlock; 12; sh; alice@ci; why": what others can read in pg_stat_activity; in SQL, of parameter n, the record. */
+#define BOUND_NAME(n)                                                                                      \
+	"pg_catalog.left(pg_catalog.concat_ws('; ', 'dlock', " n                                           \
+	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'pid', "                                               \
+	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'command', " n                                    \
+	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'who', "                                               \
+	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'why'), 63)"
+
+/* The way back: a record of session `a` of pg_stat_activity, as far as it can be known. */
+#define BOUND_RECORD                                                                                       \
+	"CASE WHEN a.application_name ~ '^dlock; [0-9]{1,9}; ' THEN "                                      \
+	"pg_catalog.json_build_object("                                                                    \
+	"'pid', pg_catalog.split_part(a.application_name, '; ', 2)::pg_catalog.int4, "                     \
+	"'command', pg_catalog.split_part(a.application_name, '; ', 3), "                                  \
+	"'who', pg_catalog.split_part(a.application_name, '; ', 4), "                                      \
+	"'why', pg_catalog.split_part(a.application_name, '; ', 5)) ELSE "                                 \
+	"pg_catalog.json_build_object('pid', a.pid, "                                                      \
+	"'command', coalesce(nullif(a.application_name, ''), 'a session of PostgreSQL'), "                 \
+	"'who', pg_catalog.concat(a.usename, '@', coalesce(pg_catalog.host(a.client_addr), 'local'))) END"
+
+#endif

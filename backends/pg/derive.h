@@ -1,0 +1,38 @@
+/*
+ * derive.h - which advisory lock a key is, as dlock and other tools have it.
+ *
+ * PostgreSQL knows two kinds of advisory locks, named by one number of 64 bits
+ * or by two of 32; they never meet.  Every tool derives its numbers from names
+ * in its own way; whoever is to be excluded must do it alike.
+ */
+#ifndef DLOCK_PG_DERIVE_H
+#define DLOCK_PG_DERIVE_H
+
+#include "backends/backend.h"
+
+struct number {
+	bool pair;
+	int64_t one;    /* if not a pair */
+	int32_t two[2]; /* if a pair */
+};
+
+/* "-42" or "7,-1".  False: neither, or out of range. */
+bool number_read(struct number *, const char *text);
+
+/* A derivation, by the name that -O derive= has for it. */
+struct derivation;
+
+/* NULL: there is none of this name.  name NULL: dlock's own. */
+const struct derivation *derivation_named(const char *name);
+
+/* All their names, for people. */
+extern const char derivation_names[];
+
+/*
+ * The lock for `key` in `database` (some tools put its name in).  RC_USAGE: not
+ * a key that this tool could have.
+ */
+enum rc derive(
+    struct number *, const struct derivation *, const char *key, const char *database, struct fault *);
+
+#endif

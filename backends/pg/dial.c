@@ -1,0 +1,263 @@
+/* dial.c - see dial.h. */
+#include "dial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define SHARE_MAX (2 * NS_PER_S) /* for one of several hosts; no more than a sixth of the lease */
+
+enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
+
+/* Shared by the thread and whoever waits for it; the one who lets go last frees it. */
+struct dial {
+	const struct pq *pq;
+	char *conninfo;
+	int64_t ttl;
+	int64_t share; /* of time, for each host */
+	instant give_up;
+	int done; /* eventfd */
+	PGconn *conn;
+	atomic_bool dropped;
+	atomic_int owners;
+};
+
+static void
+let_go(struct dial *d)
+{
+	if (atomic_fetch_sub(&d->owners, 1) > 1)
+		return;
+	if (d->conn)
+		d->pq->finish(d->conn);
+	close(d->done);
+	explicit_bzero(d->conninfo, strlen(d->conninfo));
+	free(d->conninfo);
+	free(d);
+}
+
+static void
+swallow(void *arg, const PGresult *notice)
+{
+	(void)arg;
+	(void)notice;
+}
+
+/* Which hosts are meant, as libpq writes it: lists with commas; NULL: as the user has stated. */
+struct hosts {
+	const char *host, *hostaddr, *port;
+};
+
+/*
+ * Begins.  What stands before the user's words is overruled by them; what
+ * stands behind overrules them: keys and records are UTF-8.
+ */
+static PGconn *
+begin(const struct dial *d, const struct hosts *h)
+{
+	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
+	    "tcp_user_timeout", "dbname", "client_encoding", "host", "hostaddr", "port", NULL};
+	char idle[24], interval[24], user_timeout[24];
+	const char *values[] = {
+	    idle, interval, "3", user_timeout, d->conninfo, "UTF8", h->host, h->hostaddr, h->port, NULL};
+	long seconds = (long)(d->ttl / NS_PER_S);
+	PGconn *conn;
+
+	snprintf(idle, sizeof idle, "%ld", seconds / 3 > 0 ? seconds / 3 : 1);
+	snprintf(interval, sizeof interval, "%ld", seconds / 10 > 0 ? seconds / 10 : 1);
+	snprintf(user_timeout, sizeof user_timeout, "%ld", (long)ns_to_ms(d->ttl));
+	conn = d->pq->connectStartParams(keywords, values, true);
+	if (conn) {
+		d->pq->setErrorVerbosity(conn, PQERRORS_VERBOSE); /* for the SQLSTATE in refusals */
+		d->pq->setNoticeReceiver(conn, swallow, NULL);
+	}
+	return conn;
+}
+
+/* libpq's handshake, until it ends, or nobody waits for it, or one host has had its share. */
+static void
+carry_on(const struct dial *d, PGconn *conn)
+{
+	PostgresPollingStatusType state = PGRES_POLLING_WRITING;
+	const char *host = NULL;
+	instant share = 0;
+
+	while ((state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) &&
+	       !atomic_load(&d->dropped)) {
+		struct pollfd p = {
+		    .fd = d->pq->socket(conn), .events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT};
+
+		if (host != d->pq->host(conn)) { /* libpq keeps the names, each at its own address */
+			host = d->pq->host(conn);
+			share = instant_now() + d->share;
+		}
+		if (instant_now() >= share || instant_now() >= d->give_up)
+			return;
+		if (poll(&p, 1, LOOK_MS) > 0)
+			state = d->pq->connectPoll(conn);
+	}
+}
+
+/* ---- several hosts ---- */
+
+static const char *
+option(const PQconninfoOption *o, const char *keyword)
+{
+	for (; o->keyword; o++)
+		if (strcmp(o->keyword, keyword) == 0)
+			return o->val && *o->val ? o->val : NULL;
+	return NULL;
+}
+
+/* Element n of a list with commas, and what comes behind it; one element stands for all. */
+static const char *
+element(const char *list, size_t n, size_t *length, const char **rest)
+{
+	while (list && n > 0 && strchr(list, ',')) {
+		list = strchr(list, ',') + 1;
+		n--;
+	}
+	*length = list ? strcspn(list, ",") : 0;
+	*rest = list && list[*length] == ',' ? list + *length + 1 : NULL;
+	return list;
+}
+
+static bool
+is_element(const char *list, size_t n, const char *name)
+{
+	size_t length;
+	const char *rest, *at = element(list, n, &length, &rest);
+
+	return length == 0 || (strlen(name) == length && memcmp(at, name, length) == 0);
+}
+
+/* The hosts behind the one that is being tried; the result's members point into o.  False: it is the last. */
+static bool
+hosts_left(const struct dial *d, const PGconn *conn, const PQconninfoOption *o, struct hosts *left)
+{
+	const char *host = option(o, "host"), *hostaddr = option(o, "hostaddr"), *port = option(o, "port");
+	const char *names = host ? host : hostaddr, *rest = names;
+	size_t length;
+
+	for (size_t n = 0; rest; n++) {
+		element(names, n, &length, &rest);
+		if (!rest)
+			return false;
+		if (!is_element(names, n, d->pq->host(conn)) || !is_element(port, n, d->pq->port(conn)))
+			continue;
+		element(host, n, &length, &left->host);
+		element(hostaddr, n, &length, &left->hostaddr);
+		element(port, n, &length, &left->port);
+		return true;
+	}
+	return false;
+}
+
+/* Leaves a host that has had its share, for those behind it in the list. */
+static bool
+pass_on(struct dial *d)
+{
+	PQconninfoOption *o = d->pq->conninfo(d->conn);
+	struct hosts left;
+	PGconn *next = NULL;
+
+	if (o && hosts_left(d, d->conn, o, &left))
+		next = begin(d, &left);
+	if (o)
+		d->pq->conninfoFree(o);
+	if (!next)
+		return false;
+	d->pq->finish(d->conn);
+	d->conn = next;
+	return true;
+}
+
+static bool
+is_undecided(const struct dial *d)
+{
+	ConnStatusType status = d->pq->status(d->conn);
+
+	return status != CONNECTION_OK && status != CONNECTION_BAD;
+}
+
+static void
+dial(struct dial *d)
+{
+	d->conn = begin(d, &(struct hosts){NULL, NULL, NULL});
+	while (d->conn && is_undecided(d) && !atomic_load(&d->dropped) && instant_now() < d->give_up) {
+		carry_on(d, d->conn);
+		if (is_undecided(d) && !pass_on(d))
+			d->share = d->give_up - instant_now(); /* all that is left, for the last one */
+	}
+}
+
+static void *
+work(void *arg)
+{
+	struct dial *d = arg;
+
+	dial(d);
+	eventfd_write(d->done, 1);
+	let_go(d);
+	return NULL;
+}
+
+struct dial *
+dial_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patience)
+{
+	struct dial *d = calloc(1, sizeof *d);
+	pthread_attr_t attr;
+	pthread_t thread;
+	int error;
+
+	if (!d)
+		return NULL;
+	*d = (struct dial){
+	    .pq = pq, .conninfo = strdup(conninfo), .ttl = ttl, .give_up = instant_now() + patience};
+	d->share = ttl / 6 < SHARE_MAX ? ttl / 6 : SHARE_MAX;
+	d->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	atomic_init(&d->owners, 2);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	error = d->done < 0 || !d->conninfo ? errno : pthread_create(&thread, &attr, work, d);
+	pthread_attr_destroy(&attr);
+	if (error == 0)
+		return d;
+	if (d->done >= 0)
+		close(d->done);
+	free(d->conninfo);
+	free(d);
+	errno = error;
+	return NULL;
+}
+
+int
+dial_fd(const struct dial *d)
+{
+	return d->done;
+}
+
+PGconn *
+dial_take(struct dial *d)
+{
+	PGconn *conn = d->conn;
+
+	d->conn = NULL;
+	return conn;
+}
+
+void
+dial_drop(struct dial *d)
+{
+	if (!d)
+		return;
+	atomic_store(&d->dropped, true);
+	let_go(d);
+}

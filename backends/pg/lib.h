@@ -1,0 +1,59 @@
+/*
+ * lib.h - libpq, when it is needed and not before.
+ *
+ * Linking it would cost every start of dlock, on whatever backend, 3 to 5 ms
+ * (it brings OpenSSL, Kerberos and LDAP along).  So it is opened by name when
+ * a pg lock is, and called through a table: pq->finish(conn) is PQfinish(conn).
+ * The types come from <libpq-fe.h>, so the compiler checks every call.
+ */
+#ifndef DLOCK_PG_LIB_H
+#define DLOCK_PG_LIB_H
+
+#include <libpq-fe.h>
+
+#define PQ_FUNCTIONS(X)                                                                                    \
+	X(backendPID)                                                                                      \
+	X(clear)                                                                                           \
+	X(conndefaults)                                                                                    \
+	X(connectPoll)                                                                                     \
+	X(connectStartParams)                                                                              \
+	X(conninfo)                                                                                        \
+	X(conninfoFree)                                                                                    \
+	X(conninfoParse)                                                                                   \
+	X(consumeInput)                                                                                    \
+	X(db)                                                                                              \
+	X(errorMessage)                                                                                    \
+	X(finish)                                                                                          \
+	X(flush)                                                                                           \
+	X(freemem)                                                                                         \
+	X(getResult)                                                                                       \
+	X(getisnull)                                                                                       \
+	X(getlength)                                                                                       \
+	X(getvalue)                                                                                        \
+	X(host)                                                                                            \
+	X(isBusy)                                                                                          \
+	X(libVersion)                                                                                      \
+	X(nfields)                                                                                         \
+	X(ntuples)                                                                                         \
+	X(port)                                                                                            \
+	X(resultErrorField)                                                                                \
+	X(resultStatus)                                                                                    \
+	X(sendQuery)                                                                                       \
+	X(sendQueryParams)                                                                                 \
+	X(serverVersion)                                                                                   \
+	X(setErrorVerbosity)                                                                               \
+	X(setNoticeReceiver)                                                                               \
+	X(setnonblocking)                                                                                  \
+	X(socket)                                                                                          \
+	X(status)
+
+struct pq {
+#define X(name) __typeof__(&PQ##name) name;
+	PQ_FUNCTIONS(X)
+#undef X
+};
+
+/* The table; NULL where libpq.so.5 is not installed or lacks one of the functions. */
+const struct pq *pq_load(void);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * pg.h - what the three modes of the pg backend share.
+ *
+ *	lease      a row with an end, which outlives connection and server (lease.c)
+ *	advisory   a session's advisory lock, as other programs take it (advisory.c)
+ *	row        SELECT ... FOR UPDATE in an open transaction (row.c)
+ */
+#ifndef DLOCK_PG_PG_H
+#define DLOCK_PG_PG_H
+
+#include "session.h"
+
+#define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
+#define ASK_LEAST NS_PER_S          /* even if --wait is shorter, a server may take so long */
+
+struct pg;
+
+/* What a mode does of struct backend. */
+struct mode {
+	const char *name;
+	enum rc (*acquire)(struct pg *, instant until, struct grant *, struct fault *);
+	enum rc (*renew)(struct pg *, instant until, struct grant *, struct fault *);
+	enum rc (*release)(struct pg *, instant until, struct fault *);
+};
+
+extern const struct mode lease_mode, advisory_mode, row_mode;
+
+struct pg {
+	struct lock base;
+	const struct want *want;
+	const struct mode *mode;
+	struct session session;
+	int64_t connect_patience;
+	char lease_ms[24], weight[16], capacity[16]; /* of want, as parameters */
+
+	bool asked; /* the server may know of us; a mode bound to its session: we have queued */
+	bool held;  /* it has said that we hold */
+
+	/* ---- lease mode ---- */
+	bool unsure; /* a release went unanswered: it may be done */
+	uint64_t token;
+	unsigned serial; /* of the session that these are about: */
+	char pid[16];    /* its server process, as we were told */
+	bool direct;     /* no pooler in between */
+	bool rings;      /* it has our bell */
+	char take[24],
+	    give[24];   /* the bell as a parameter: where it is to be taken, or given back; else "0" */
+	bool among;     /* somebody else has to do with the key: acquire(), not grab() */
+	bool abandoned; /* a session that had it may live on, at the server alone */
+	unsigned beats; /* for their jitter */
+
+	/* ---- modes advisory and row, bound to their session (bound.h) ---- */
+	instant beat_sent;   /* the heartbeat that is out, or was answered last */
+	const char *key_is;  /* -O key= */
+	const char *derive;  /* -O derive= */
+	char lock_args[80];  /* the advisory lock in SQL: as the functions take it, */
+	char lock_is[256];   /* and as a condition on pg_locks l */
+	bool no_schema;      /* there is none, and we may not make it */
+	int64_t transaction; /* in which the row is locked */
+};
+
+/* How long the first answer may take, seen from now. */
+instant pg_patience(const struct pg *, instant until);
+
+/*
+ * session_ask(), and where the schema dlock or one of its functions is missing,
+ * creates it and asks again.
+ */
+enum rc pg_ask(struct pg *, const struct question *, int fields, instant until, instant *sent,
+    PGresult **ret, struct fault *);
+
+/* Is the schema, or something in it, missing: says the last error. */
+bool pg_is_missing(const struct pg *);
+
+/* Creates the schema. */
+enum rc pg_create_schema(struct pg *, instant until, struct fault *);
+
+/* Where the right to it is missing (42501): who has it, and what to do. */
+enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
+
+/* While queued, a server may be away for as long as the lease; `since`: when it left, 0 if it has not. */
+enum rc pg_bear_outage(struct pg *, enum rc, instant until, instant *since);
+
+#endif

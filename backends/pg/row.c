@@ -1,0 +1,259 @@
+/*
+ * row.c - mode=row: the textbook's lock, SELECT ... FOR UPDATE in a transaction
+ * that stays open as long as the lock is held.
+ *
+ *  1. The rows are those of the table dlock.rows, one a key, made when missing
+ *     and never deleted.  Everything happens inside the transaction, nothing in
+ *     the session, so that a pooler may stand between.
+ *  2. idle_in_transaction_session_timeout is the lease; a heartbeat looks
+ *     whether it still is the same transaction.  An error ends a transaction,
+ *     and the lock with it: RC_LOST.
+ *  3. Waiting is done in chunks of CHUNK, a transaction each, and at the end of
+ *     each one loses the place.  A timeout that comes together with the grant
+ *     ends the transaction and so gives it back.
+ *  4. What it costs: a connection for each holder and waiter, a transaction
+ *     that holds vacuum back in the whole database for as long as the lock, and
+ *     in the server's log an error for each chunk that was waited in vain.
+ *  5. What holds for all locks bound to a session: bound.h.
+ */
+#include "bound.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CHUNK (3 * NS_PER_S)
+
+/* A statement that says nothing but that it was done. */
+static enum rc
+command(struct pg *pg, const char *sql, instant until, struct fault *f)
+{
+	const struct question q = {sql, 0, NULL, NULL, NULL};
+	instant sent;
+
+	return session_ask_here(&pg->session, &q, 0, until, &sent, NULL, f);
+}
+
+/* ---- the hold ---- */
+
+/* Is it still the transaction in which we have locked the row? */
+static void
+write_heartbeat(const struct pg *pg, char *sql, size_t size)
+{
+	snprintf(sql, size,
+	    "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) %" PRId64 " IS TRUE",
+	    pg->transaction);
+}
+
+static enum rc
+row_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
+{
+	char sql[128];
+	const struct question q = {sql, 0, NULL, NULL, NULL};
+
+	write_heartbeat(pg, sql, sizeof sql);
+	return bound_renew(pg, &q, true, until, g, f);
+}
+
+/*
+ * A lock waited for was granted some time after the question left; the lease
+ * counts from one that is answered at once.  And as a statement of the simple
+ * kind this one ends what lock_row() left open: the snapshot for which a
+ * CREATE INDEX CONCURRENTLY by our own command would wait.
+ */
+static enum rc
+confirm(struct pg *pg, struct grant *g, struct fault *f)
+{
+	enum rc rc = row_renew(pg, instant_now() + ASK_PATIENCE, g, f);
+
+	return rc == RC_LOST ? RC_AGAIN : rc;
+}
+
+/* ---- acquire ---- */
+
+/* The key's row must be there, and seen by all, before it can be locked. */
+static enum rc
+make_row(struct pg *pg, instant until, struct fault *f)
+{
+	const char *values[] = {pg->want->keys[0]};
+	const struct question q = {"SELECT dlock.make_row($1)", 1, values, NULL, NULL};
+	instant sent;
+
+	return pg_ask(pg, &q, 1, until, &sent, NULL, f);
+}
+
+enum { ROW_MISSING = -1, ROW_HELD, ROW_OURS };
+
+/* What lock_row() says: a code; token and transaction; or how many wait and who holds it. */
+static enum rc
+read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct grant *g, struct fault *f)
+{
+	const struct session *s = &pg->session;
+	int64_t token = 0;
+	bool fine = field_integer(s, r, 0, ROW_MISSING, code);
+
+	if (fine && *code == ROW_HELD)
+		fine = bound_see(pg, r, 3);
+	if (fine && *code == ROW_OURS)
+		fine = field_integer(s, r, 1, 1, &token) && field_integer(s, r, 2, 1, &pg->transaction);
+	if (!fine)
+		return fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
+	if (*code == ROW_OURS)
+		*g = (struct grant){.tokens = {(uint64_t)token},
+		    .sent = sent,
+		    .lease = pg->want->ttl,
+		    .anchor = pg->session.pq->socket(pg->session.conn)};
+	return RC_OK;
+}
+
+/* In a transaction: locks the row; waits for it, where it may, until the transaction's time is up. */
+static enum rc
+lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant *g, struct fault *f)
+{
+	const char *values[] = {pg->want->keys[0], pg->lease_ms, patient ? "t" : "f", pg->want->record};
+	const struct question q = {
+	    "SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
+	    "(SELECT " BOUND_RECORD " FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END "
+	    "FROM dlock.lock_row($1, $2, $3, " BOUND_NAME("$4") ") r",
+	    4, values, NULL, NULL};
+	PGresult *r;
+	instant sent;
+	enum rc rc = session_ask_here(&pg->session, &q, 5, until, &sent, &r, f);
+
+	if (session_said(&pg->session, "57014") || session_said(&pg->session, "55P03")) {
+		*code = ROW_HELD; /* the time is up */
+		return RC_OK;
+	}
+	if (rc != RC_OK)
+		return rc;
+	rc = read_row(pg, r, sent, code, g, f);
+	pg->session.pq->clear(r);
+	return rc;
+}
+
+/* One attempt, a transaction: `wait_ms` 0: now or never. */
+static enum rc
+attempt(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct grant *g, struct fault *f)
+{
+	char begin[200];
+	enum rc rc;
+
+	snprintf(begin, sizeof begin,
+	    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; "
+	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
+	    wait_ms);
+	(void)session_is_open(&pg->session);
+	rc = session_run(&pg->session, begin, until, f);
+	if (rc == RC_OK)
+		rc = lock_row(pg, wait_ms > 0, until + wait_ms * NS_PER_MS, code, g, f);
+	if (rc == RC_OK && *code == ROW_OURS) {
+		bound_watch(pg);
+		return confirm(pg, g, f);
+	}
+	if (rc != RC_OK) {
+		session_close(&pg->session); /* and with it whatever there is of a transaction */
+		return rc;
+	}
+	return command(pg, "ROLLBACK", instant_now() + ASK_PATIENCE, f);
+}
+
+/* The same, but a key without a row gets one, and a database without the schema as well. */
+static enum rc
+attempt_anew(struct pg *pg, instant until, int64_t *code, struct grant *g, struct fault *f)
+{
+	enum rc rc = attempt(pg, 0, until, code, g, f);
+
+	if (rc == RC_OK ? *code != ROW_MISSING : !pg_is_missing(pg))
+		return pg_explain_denial(pg, rc, f);
+	rc = make_row(pg, until, f);
+	return rc == RC_OK ? attempt(pg, 0, until, code, g, f) : rc;
+}
+
+/* How long to wait in the server this time. */
+static int64_t
+chunk_ms(instant until)
+{
+	instant now = instant_now(), wake = instant_first(now + CHUNK, until);
+
+	return wake > now ? ns_to_ms(wake - now) : 1;
+}
+
+/*
+ * Chunk after chunk, and between them a look at who is there.  Only what an
+ * attempt has just brought counts: one that was granted and then broke off has
+ * lost it again.
+ */
+static enum rc
+wait_in_queue(struct pg *pg, instant until, struct grant *g, struct fault *f)
+{
+	int64_t code;
+	instant outage = 0;
+	enum rc rc;
+
+	do {
+		rc = attempt(pg, chunk_ms(until), instant_now() + ASK_PATIENCE, &code, g, f);
+		if (rc == RC_OK && code == ROW_OURS)
+			return RC_OK;
+		if (rc == RC_OK && instant_now() >= until)
+			return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
+		if (rc == RC_OK)
+			rc = attempt_anew(pg, instant_now() + ASK_PATIENCE, &code, g, f);
+		if (rc == RC_OK && code == ROW_OURS)
+			return RC_OK;
+		if (rc == RC_OK)
+			outage = 0;
+		else
+			rc = pg_bear_outage(pg, rc, until, &outage);
+	} while (rc == RC_OK);
+	return rc;
+}
+
+static enum rc
+row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
+{
+	int64_t code = ROW_HELD;
+	enum rc rc = attempt_anew(pg, pg_patience(pg, until), &code, g, f);
+
+	if (rc == RC_OK && code != ROW_OURS)
+		rc = until ? wait_in_queue(pg, until, g, f)
+			   : fault_set(f, RC_BUSY, "%s: held", pg->session.where);
+	if (rc != RC_OK)
+		session_close(&pg->session); /* whatever it may have got */
+	return rc;
+}
+
+/* ---- release ---- */
+
+static enum rc
+row_release(struct pg *pg, instant until, struct fault *f)
+{
+	char sql[128];
+	const struct question q = {sql, 0, NULL, NULL, NULL};
+	bool ours = false;
+	PGresult *r = NULL;
+	instant sent;
+	enum rc rc;
+
+	if (!pg->held)
+		return RC_OK;
+	write_heartbeat(pg, sql, sizeof sql);
+	rc = bound_settle(pg, until, f);
+	if (rc == RC_OK)
+		rc = session_ask_here(&pg->session, &q, 1, until, &sent, &r, f);
+	if (rc == RC_OK && (!field_boolean(&pg->session, r, 0, &ours) || !ours))
+		rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->session.where);
+	pg->session.pq->clear(r);
+	if (rc == RC_OK)
+		rc = command(pg, "COMMIT", until, f);
+	pg->held = false;
+	session_close(&pg->session); /* if nothing else, this gives it back */
+	return rc;
+}
+
+const struct mode row_mode = {
+    .name = "row",
+    .acquire = row_acquire,
+    .renew = row_renew,
+    .release = row_release,
+};

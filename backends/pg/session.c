@@ -1,0 +1,596 @@
+/* session.c - see session.h. */
+#include "session.h"
+
+#include "dial.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIAL_PATIENCE (15 * NS_PER_S) /* for one attempt to connect, whoever waits for it how long */
+
+enum {
+	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
+	AGAIN_MAX = 5,          /* times that a transaction may have lost a race */
+};
+
+/* ---- what a server has to say ---- */
+
+/* The first line of what libpq says, without what it says of the place; we say that better. */
+static void
+first_line(char *out, size_t size, const char *text)
+{
+	const char *end = strchrnul(text, '\n'), *failed = strstr(text, " failed: ");
+
+	if (strncmp(text, "connection to server", 20) == 0 && failed && failed < end)
+		text = failed + 9;
+	snprintf(out, size, "%.*s", (int)(end - text), text);
+}
+
+static bool
+is_sqlstate(const char *s)
+{
+	return strspn(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5;
+}
+
+bool
+session_said(const struct session *s, const char *sqlstate)
+{
+	return strncmp(s->sqlstate, sqlstate, strlen(sqlstate)) == 0;
+}
+
+static void
+remember_sqlstate(struct session *s, const char *state)
+{
+	snprintf(s->sqlstate, sizeof s->sqlstate, "%.5s", state && is_sqlstate(state) ? state : "");
+}
+
+/* What an SQLSTATE, or the beginning of one, means for a lock. */
+static enum rc
+rc_of(const struct session *s, const char **hint)
+{
+	static const struct {
+		const char *state;
+		enum rc rc;
+		const char *hint;
+	} rows[] = {
+	    {"28", RC_DENIED, "check user, password and pg_hba.conf"},
+	    {"42501", RC_DENIED, NULL},
+	    {"25006", RC_CONFIG, "this is a standby, or a read-only role; a lock needs the primary"},
+	    {"0A000", RC_CONFIG, NULL},
+	    {"3D000", RC_CONFIG, NULL},
+	    {"3F000", RC_CONFIG, NULL},
+	    {"22P05", RC_CONFIG, "the encoding of this database lacks characters of the key or the record"},
+	    {"53300", RC_AGAIN, "the server has no room for another connection"},
+	    {"53", RC_AGAIN, NULL},
+	    {"57", RC_AGAIN, NULL},
+	    {"08", RC_AGAIN, NULL},
+	    {"55P03", RC_AGAIN, "somebody keeps rows of the schema dlock locked"},
+	    {"40", RC_AGAIN, NULL},
+	    {"58", RC_AGAIN, NULL},
+	};
+
+	*hint = NULL;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (session_said(s, rows[i].state)) {
+			*hint = rows[i].hint;
+			return rows[i].rc;
+		}
+	return RC_PROTOCOL;
+}
+
+/* A refusal by PgBouncer has one SQLSTATE for everything, but always the same words. */
+static void
+understand_pooler(struct session *s, const char *text)
+{
+	if (session_said(s, "08P01") && strstr(text, "auth"))
+		remember_sqlstate(s, "28P01");
+	if (session_said(s, "08P01") && strstr(text, "no such database"))
+		remember_sqlstate(s, "3D000");
+	if (session_said(s, "08P01") && strstr(text, "pooling mode"))
+		remember_sqlstate(s, "0A000");
+}
+
+static enum rc
+say(struct session *s, const char *text, struct fault *f)
+{
+	const char *hint;
+	enum rc rc;
+
+	understand_pooler(s, text);
+	rc = rc_of(s, &hint);
+	return fault_set(f, rc, "%s says '%.240s' (%s)%s%s", s->where, text, s->sqlstate, hint ? ": " : "",
+	    hint ? hint : "");
+}
+
+/* The server's error as the outcome of a question. */
+static enum rc
+server_said(struct session *s, const PGresult *r, struct fault *f)
+{
+	const char *message = s->pq->resultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+	char text[256];
+
+	remember_sqlstate(s, s->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
+	if (!*s->sqlstate)
+		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
+	first_line(text, sizeof text, message ? message : "");
+	return say(s, text, f);
+}
+
+/* What comes unasked: a warning, or the last words before the server hangs up. */
+static void
+overhear(void *arg, const PGresult *notice)
+{
+	struct session *s = arg;
+	const char *state = s->pq->resultErrorField(notice, PG_DIAG_SQLSTATE);
+	const char *text = s->pq->resultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+
+	if (state && text && (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
+		remember_sqlstate(s, state);
+		first_line(s->last_words, sizeof s->last_words, text);
+	}
+}
+
+/* ---- connecting ---- */
+
+/* A failure to connect has its SQLSTATE in its text alone: "FATAL:  28P01: no such user". */
+static enum rc
+refused(struct session *s, const char *text, struct fault *f)
+{
+	const char *colon = strstr(text, ":  "), *state = colon ? colon + 3 : "";
+	bool stated = is_sqlstate(state) && strncmp(state + 5, ": ", 2) == 0;
+
+	remember_sqlstate(s, stated ? state : NULL);
+	if (stated)
+		return say(s, state + 7, f);
+	if (strstr(text, "standby mode") || strstr(text, "session is read-only"))
+		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
+	if (strstr(text, "no password supplied"))
+		return fault_set(
+		    f, RC_DENIED, "%s asks for a password (PGPASSFILE, ~/.pgpass or the URL)", s->where);
+	return fault_set(f, RC_AGAIN, "cannot reach %s: %.240s", s->where, text);
+}
+
+/* Is this about the words of the user, and not about a network or a server? */
+static bool
+is_about_words(const char *text)
+{
+	return strncmp(text, "invalid ", 8) == 0 || strncmp(text, "could not match", 15) == 0 ||
+	       strncmp(text, "service file", 12) == 0;
+}
+
+static enum rc
+connect_failed(struct session *s, struct fault *f)
+{
+	const char *why = s->pq->errorMessage(s->conn);
+	char text[256];
+	enum rc rc;
+
+	first_line(text, sizeof text, why);
+	if (strncmp(why, "definition of service", 21) == 0)
+		rc = fault_set(f, RC_USAGE, "%s", text);
+	else if (is_about_words(why)) /* what it quotes may be a password */
+		rc = fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s",
+		    (int)strcspn(text, "\""), text);
+	else if (!*text)
+		rc = fault_set(f, RC_AGAIN, "%s does not answer", s->where);
+	else
+		rc = refused(s, text, f);
+	session_close(s);
+	return rc;
+}
+
+/* A server's name from what was stated or what libpq has used; a slip of the pen may have put a password there. */
+static void
+name_place(struct session *s, const char *host, const char *port, const char *db)
+{
+	bool v6 = host && strchr(host, ':');
+
+	if (host && strchr(host, '@'))
+		host = strrchr(host, '@') + 1;
+	if (port && port[strspn(port, "0123456789,")])
+		port = NULL;
+	snprintf(s->where, sizeof s->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
+	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
+	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
+}
+
+/* A connection has come: makes it ours. */
+static enum rc
+adopt(struct session *s, PGconn *conn, struct fault *f)
+{
+	if (!conn)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	s->conn = conn;
+	s->serial++;
+	s->last_words[0] = '\0';
+	s->pq->setNoticeReceiver(conn, overhear, s);
+	if (s->pq->status(conn) != CONNECTION_OK)
+		return connect_failed(s, f);
+	name_place(s, s->pq->host(conn), s->pq->port(conn), s->pq->db(conn));
+	if (s->pq->serverVersion(conn) < OLDEST_SERVER) {
+		session_close(s);
+		return fault_set(
+		    f, RC_CONFIG, "%s is older than PostgreSQL 10 (and mode=advisory needs 14)", s->where);
+	}
+	if (s->pq->setnonblocking(conn, 1) == 0)
+		return RC_OK;
+	session_close(s);
+	return fault_set(f, RC_SYSTEM, "out of memory");
+}
+
+enum rc
+session_connect(struct session *s, instant until, struct fault *f)
+{
+	PGconn *conn;
+
+	if (s->conn)
+		return RC_OK;
+	if (!s->dial)
+		s->dial = dial_start(s->pq, s->conninfo, s->ttl, DIAL_PATIENCE);
+	if (!s->dial)
+		return fault_set(f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
+	switch (s->host->wait(s->host, dial_fd(s->dial), POLLIN, until)) {
+	case WOKE_STOP:
+		return RC_STOP;
+	case WOKE_TIMEOUT:
+		return fault_set(f, RC_AGAIN, "%s does not answer", s->where);
+	case WOKE_READY:
+		break;
+	}
+	conn = dial_take(s->dial);
+	dial_drop(s->dial);
+	s->dial = NULL;
+	return adopt(s, conn, f);
+}
+
+/* ---- asking ---- */
+
+static enum rc
+broken(struct session *s, struct fault *f)
+{
+	session_close(s);
+	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", s->where, *s->last_words ? ": " : "",
+	    s->last_words);
+}
+
+static enum rc
+await(struct session *s, short events, instant until, struct fault *f)
+{
+	switch (s->host->wait(s->host, s->pq->socket(s->conn), events, until)) {
+	case WOKE_READY:
+		return RC_OK;
+	case WOKE_TIMEOUT:
+		return fault_set(f, RC_AGAIN, "%s does not answer", s->where);
+	case WOKE_STOP:
+		break;
+	}
+	return RC_STOP;
+}
+
+bool
+session_is_open(struct session *s)
+{
+	struct fault ignored;
+
+	if (s->conn && (!s->pq->consumeInput(s->conn) || s->pq->status(s->conn) != CONNECTION_OK))
+		broken(s, &ignored);
+	else if (s->conn && !s->pending)
+		s->pq->isBusy(s->conn); /* lets last words be heard */
+	return s->conn != NULL;
+}
+
+/* Everything out onto the wire; seldom more than one packet. */
+static enum rc
+push(struct session *s, instant until, struct fault *f)
+{
+	int left;
+	enum rc rc;
+
+	while ((left = s->pq->flush(s->conn)) > 0) {
+		rc = await(s, POLLIN | POLLOUT, until, f);
+		if (rc != RC_OK)
+			return rc;
+		if (!s->pq->consumeInput(s->conn))
+			return broken(s, f);
+	}
+	return left == 0 ? RC_OK : broken(s, f);
+}
+
+enum rc
+session_send(struct session *s, const struct question *q, instant until, struct fault *f)
+{
+	s->sqlstate[0] = '\0';
+	if (!(q->n > 0 ? s->pq->sendQueryParams(s->conn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
+		       : s->pq->sendQuery(s->conn, q->sql)))
+		return broken(s, f);
+	s->pending = true;
+	return push(s, until, f);
+}
+
+/* Of several results the first error counts, or else the last one. */
+static void
+keep(struct session *s, PGresult *r)
+{
+	if (s->kept && s->pq->resultStatus(s->kept) == PGRES_FATAL_ERROR) {
+		s->pq->clear(r);
+		return;
+	}
+	s->pq->clear(s->kept);
+	s->kept = r;
+}
+
+static bool
+is_copy(const struct session *s, const PGresult *r)
+{
+	ExecStatusType status = s->pq->resultStatus(r);
+
+	return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
+}
+
+/* Reads until the server has said all. */
+static enum rc
+collect(struct session *s, instant until, struct fault *f)
+{
+	for (;;) {
+		PGresult *r;
+		bool endless;
+		enum rc rc;
+
+		while (s->pq->isBusy(s->conn)) {
+			rc = await(s, POLLIN, until, f);
+			if (rc != RC_OK)
+				return rc;
+			if (!s->pq->consumeInput(s->conn))
+				break; /* the reason comes as a result */
+			if (instant_now() >= until)
+				return fault_set(f, RC_AGAIN, "%s does not come to an end", s->where);
+		}
+		r = s->pq->getResult(s->conn);
+		if (!r)
+			break;
+		endless = is_copy(s, r);
+		keep(s, r);
+		if (endless || s->pq->status(s->conn) != CONNECTION_OK)
+			break; /* libpq would give the same result for ever */
+		if (instant_now() >= until)
+			return fault_set(f, RC_AGAIN, "%s does not come to an end", s->where);
+	}
+	s->pending = false;
+	return RC_OK;
+}
+
+/* What was asked for: one row of so many fields; or, for none, that it was done. */
+static bool
+is_as_asked(struct session *s, const PGresult *r, int fields)
+{
+	ExecStatusType status = s->pq->resultStatus(r);
+
+	if (fields == 0)
+		return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+	return status == PGRES_TUPLES_OK && s->pq->ntuples(r) == 1 && s->pq->nfields(r) == fields;
+}
+
+static enum rc
+judge(struct session *s, PGresult *r, int fields, PGresult **ret, struct fault *f)
+{
+	enum rc rc;
+
+	if (!r)
+		return broken(s, f);
+	if (s->pq->resultStatus(r) == PGRES_FATAL_ERROR) {
+		rc = server_said(s, r, f);
+		if (s->pq->status(s->conn) != CONNECTION_OK)
+			session_close(s);
+	} else if (!is_as_asked(s, r, fields)) {
+		session_close(s);
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
+	} else if (ret) {
+		*ret = r;
+		return RC_OK;
+	} else {
+		rc = RC_OK;
+	}
+	s->pq->clear(r);
+	return rc;
+}
+
+enum rc
+session_receive(struct session *s, int fields, instant until, PGresult **ret, struct fault *f)
+{
+	enum rc rc = collect(s, until, f);
+	PGresult *r = s->kept;
+
+	if (rc != RC_OK)
+		return rc;
+	s->kept = NULL;
+	return judge(s, r, fields, ret, f);
+}
+
+enum rc
+session_ask_here(struct session *s, const struct question *q, int fields, instant until, instant *sent,
+    PGresult **ret, struct fault *f)
+{
+	enum rc rc;
+
+	if (!session_is_open(s))
+		return broken(s, f);
+	if (q->prepare)
+		q->prepare(q->ctx);
+	*sent = instant_now();
+	rc = session_send(s, q, until, f);
+	if (rc == RC_OK)
+		rc = session_receive(s, fields, until, ret, f);
+	if (s->pending)
+		session_close(s);
+	return rc;
+}
+
+/* May the same be asked again: the connection was only found broken, or the transaction lost a race? */
+static bool
+may_ask_again(struct session *s, bool was_open, unsigned attempts)
+{
+	if (session_said(s, "40001") || session_said(s, "40P01"))
+		return attempts < AGAIN_MAX;
+	return was_open && !s->conn && attempts == 1;
+}
+
+enum rc
+session_ask(struct session *s, const struct question *q, bool again, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *f)
+{
+	unsigned attempts = 0;
+	bool was_open;
+	enum rc rc;
+
+	s->repeated = false;
+	do {
+		was_open = session_is_open(s);
+		s->repeated = attempts > 0;
+		s->sqlstate[0] = '\0';
+		rc = session_connect(s, until, f);
+		if (rc == RC_OK)
+			rc = session_ask_here(s, q, fields, until, sent, ret, f);
+		attempts++;
+	} while (rc == RC_AGAIN && again && may_ask_again(s, was_open, attempts) && instant_now() < until);
+	return rc;
+}
+
+static enum rc
+run(struct session *s, const char *script, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	if (!s->pq->sendQuery(s->conn, script))
+		return broken(s, f);
+	s->pending = true;
+	rc = push(s, until, f);
+	if (rc == RC_OK)
+		rc = session_receive(s, 0, until, NULL, f);
+	if (s->pending)
+		session_close(s);
+	return rc;
+}
+
+enum rc
+session_run(struct session *s, const char *script, instant until, struct fault *f)
+{
+	enum rc rc = session_connect(s, until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	s->sqlstate[0] = '\0';
+	rc = run(s, script, until, f);
+	if (rc != RC_OK && s->conn) { /* it may have stopped within its transaction; the reason stays */
+		char state[sizeof s->sqlstate];
+
+		memcpy(state, s->sqlstate, sizeof state);
+		(void)run(s, "ROLLBACK", until, &(struct fault){""});
+		memcpy(s->sqlstate, state, sizeof state);
+	}
+	return rc;
+}
+
+/* ---- the beginning and the end ---- */
+
+/* What the user has not stated.  In the environment, where a service and the URL overrule it. */
+static void
+state_defaults(const struct pq *pq)
+{
+	setenv("PGTARGETSESSIONATTRS", pq->libVersion() >= 140000 ? "primary" : "read-write", false);
+	setenv("PGGSSENCMODE", "disable", false);
+	setenv("PGAPPNAME", "dlock", false);
+}
+
+static const char *
+option(const PQconninfoOption *o, const char *keyword)
+{
+	for (; o->keyword; o++)
+		if (strcmp(o->keyword, keyword) == 0)
+			return o->val ? o->val : o->envvar ? getenv(o->envvar) : NULL;
+	return NULL;
+}
+
+enum rc
+session_init(struct session *s, struct host *host, const char *conninfo, int64_t ttl, struct fault *f)
+{
+	PQconninfoOption *options;
+	const char *at;
+
+	*s = (struct session){
+	    .host = host, .conninfo = conninfo ? conninfo : "", .ttl = ttl, .pq = pq_load()};
+	if (!s->pq)
+		return fault_set(f, RC_CONFIG, "libpq is not installed (apt install libpq5)");
+	state_defaults(s->pq);
+	options = s->pq->conninfoParse(s->conninfo, NULL);
+	if (!options)
+		return fault_set(f, RC_USAGE,
+		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
+		    "host=... dbname=...");
+	at = option(options, "hostaddr");
+	name_place(
+	    s, at ? at : option(options, "host"), option(options, "port"), option(options, "dbname"));
+	s->pq->conninfoFree(options);
+	return RC_OK;
+}
+
+void
+session_close(struct session *s)
+{
+	if (!s->pq)
+		return;
+	s->pq->clear(s->kept);
+	s->kept = NULL;
+	if (s->conn)
+		s->pq->finish(s->conn);
+	s->conn = NULL;
+	s->pending = false;
+}
+
+void
+session_free(struct session *s)
+{
+	session_close(s);
+	dial_drop(s->dial);
+	s->dial = NULL;
+}
+
+/* ---- fields ---- */
+
+bool
+field_integer(const struct session *s, const PGresult *r, int field, int64_t low, int64_t *ret)
+{
+	const char *text = s->pq->getvalue(r, 0, field);
+	char *end;
+
+	if (s->pq->getisnull(r, 0, field) || !*text ||
+	    strlen(text) != (size_t)s->pq->getlength(r, 0, field))
+		return false;
+	errno = 0;
+	*ret = strtoll(text, &end, 10);
+	return errno == 0 && *end == '\0' && *ret >= low;
+}
+
+bool
+field_boolean(const struct session *s, const PGresult *r, int field, bool *ret)
+{
+	const char *text = s->pq->getvalue(r, 0, field);
+
+	*ret = strcmp(text, "t") == 0;
+	return !s->pq->getisnull(r, 0, field) && (*ret || strcmp(text, "f") == 0);
+}
+
+bool
+field_text(const struct session *s, const PGresult *r, int field, char *out, size_t size)
+{
+	size_t n = s->pq->getlength(r, 0, field);
+
+	if (n >= size)
+		return false;
+	memcpy(out, s->pq->getvalue(r, 0, field), n);
+	out[n] = '\0';
+	return true;
+}

@@ -1,0 +1,410 @@
+# Goal of this file: PostgreSQL servers of the tests' own, a standby, a pooler, and
+# the places where locks are kept on them.
+
+import atexit
+import contextlib
+import functools
+import glob
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+
+import psycopg2
+
+from proxy import UP, Proxy
+from support import RemotePlace, Server, children_of, is_alive, kill, servers, wait_for
+
+USER, DB = "app", "app"  # an ordinary role, which owns its database
+
+# Tests need no data after a crash of the machine; those that crash a server say safe=True.
+SETTINGS = {"max_connections": 300, "shared_buffers": "16MB", "max_wal_senders": 4, "log_min_messages": "warning",
+            "log_line_prefix": "%m [%p] ", "listen_addresses": "127.0.0.1", "dynamic_shared_memory_type": "mmap"}
+UNSAFE = {"fsync": "off", "full_page_writes": "off"}
+
+
+def pg_url(port, user=USER, db=DB, extra="", host="127.0.0.1"):
+    """The same address whether a server, a pooler or a proxy listens there."""
+    return f"postgresql://{user}@{host}:{port}/{db}{extra}"
+
+
+def bindir():
+    """Where initdb and postgres are: Debian has them in no one's PATH."""
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda d: int(d.split("/")[4]))
+    return found[-1] if found else os.path.dirname(shutil.which("postgres"))
+
+
+@functools.cache
+def account():
+    """PostgreSQL refuses to run as root: whom it may run as, for Popen."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    raise AssertionError("no user whom postgres could run as")
+
+
+@functools.cache
+def roomy():
+    """Memory, if there is enough: a database is hundreds of small files, slow to make on many a disk."""
+    with contextlib.suppress(OSError):
+        memory = os.statvfs("/dev/shm")
+        if memory.f_bavail * memory.f_frsize > 2 << 30 and os.access("/dev/shm", os.W_OK):
+            return "/dev/shm"
+    return "/tmp"
+
+
+def make_directory(prefix, where=None):
+    """A short path (a unix socket must fit), owned by whoever runs the server."""
+    directory = tempfile.mkdtemp(prefix=prefix, dir=where or roomy())
+    if account():
+        os.chown(directory, account()["user"], account()["group"])
+    return directory
+
+
+def tool(name, *words, **options):
+    """Runs one of PostgreSQL's programs to its end; its output is for the reader of a failure."""
+    done = subprocess.run([f"{bindir()}/{name}", *words], capture_output=True, text=True, check=False, cwd="/tmp",
+                          **account(), **options)
+    assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+
+
+@functools.cache
+def template():
+    """A data directory that was never started; copies of it are fresh servers."""
+    directory = make_directory("dlock-pg-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    data = f"{directory}/data"
+    tool("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8", "--wal-segsize=1")
+    tool("postgres", "--single", "-F", "-D", data, "postgres",
+         input=f"CREATE ROLE {USER} LOGIN;\nCREATE DATABASE {DB} OWNER {USER};\n")
+    return data
+
+
+class PgServer(Server):
+    """A server with a fresh copy of the template, on a loopback port and a unix socket.
+
+    Settings are given as arguments; safe=True: a crash of it loses nothing; hba: lines before pg_hba.conf's own;
+    env: variables for it; where: in this directory, a disk's if that matters.
+    """
+
+    kind = "postgres"
+    name = DB  # of the database in which most is done
+    _databases = 0
+
+    def __init__(self, safe=False, data=None, hba=(), env=None, where=None, **settings):
+        super().__init__(make_directory("dlock-pg-", where))
+        self.env = env or {}
+        self.data = f"{self.directory}/data"
+        if data is None:
+            subprocess.run(["cp", "-a", template(), self.data], check=True)
+        else:
+            os.rename(data, self.data)
+        self.settings = {**SETTINGS, **({} if safe else UNSAFE), **settings}
+        if hba:
+            path = pathlib.Path(self.data, "pg_hba.conf")
+            path.write_text("\n".join([*hba, path.read_text()]))
+        self.settle()
+
+    # ---- its addresses ----
+
+    @property
+    def url(self):
+        return pg_url(self.port)
+
+    @property
+    def unix_url(self):
+        return f"postgresql:///{DB}?host={self.directory}&port={self.port}&user={USER}"
+
+    # ---- what it is asked ----
+
+    def connect(self, user="postgres", db=DB, **options):
+        """A connection on which every statement is a transaction."""
+        c = psycopg2.connect(host="127.0.0.1", port=self.port, user=user, dbname=db, **options)
+        c.autocommit = True
+        return c
+
+    def ask(self, sql, *arguments, **options):
+        """The rows of one statement, as a superuser."""
+        with contextlib.closing(self.connect(**options)) as c, c.cursor() as cursor:
+            cursor.execute(sql, arguments or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def value(self, sql, *arguments, **options):
+        return self.ask(sql, *arguments, **options)[0][0]
+
+    def writes(self):
+        """Grows with each transaction that writes."""
+        return self.value("SELECT txid_snapshot_xmax(txid_current_snapshot())")
+
+    def database(self, name=None):
+        """A new database of USER's, where a test is alone."""
+        PgServer._databases += 1
+        name = name or f"db{PgServer._databases}"
+        self.ask(f'CREATE DATABASE "{name}" OWNER {USER}', db="postgres")
+        return Database(self, name)
+
+    # ---- who is connected ----
+
+    def sessions(self, db=DB):
+        """Process ids of the sessions in a database, the oldest first."""
+        return [pid for pid, in self.ask("SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type ="
+                                         " 'client backend' AND pid <> pg_backend_pid() ORDER BY backend_start", db)]
+
+    def terminate(self, db=DB):
+        """Ends them; returns how many there were."""
+        return self.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
+                          " AND backend_type = 'client backend' AND pid <> pg_backend_pid()", db)
+
+    # ---- its life ----
+
+    def start(self, wait=True):
+        words = [f"{bindir()}/postgres", "-D", self.data, "-p", str(self.port), "-k", self.directory]
+        for name, value in self.settings.items():
+            words += ["-c", f"{name}={value}"]
+        self.launch(words, wait, cwd="/tmp", env={**os.environ, **self.env}, **account())
+
+    def answers(self):
+        self.must_live()
+        with contextlib.suppress(psycopg2.OperationalError):
+            return self.ask("SELECT 1", db="postgres") == [(1,)]
+        return False
+
+    def signal(self, sig):
+        """To the postmaster, and the end of all of it."""
+        below = children_of(self.process.pid)
+        self.process.send_signal(sig)
+        self.process.wait()
+        wait_for(lambda: not any(map(is_alive, below)), what="the end of the backends")
+        servers.discard(self.process.pid)
+
+    def kill(self):
+        """What `pg_ctl stop -m immediate` does: no checkpoint, no farewell; recovery comes at the next start."""
+        self.signal(signal.SIGQUIT)
+
+    def pause(self):
+        for pid in (self.process.pid, *children_of(self.process.pid)):
+            kill(pid, signal.SIGSTOP)
+
+    def resume(self):
+        for pid in (*children_of(self.process.pid), self.process.pid):
+            kill(pid, signal.SIGCONT)
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.resume()
+            self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # ---- a second one that follows it ----
+
+    def standby(self, synchronous=True):
+        """A hot standby of this server; every commit here then waits for it."""
+        directory = make_directory("dlock-pg-")
+        copy = f"{directory}/data"
+        tool("pg_basebackup", "-D", copy, "-R", "-X", "stream", "-c", "fast", "-N",
+             "-d", f"host=127.0.0.1 port={self.port} user=postgres application_name=standby")
+        result = PgServer(data=copy, **{k: v for k, v in self.settings.items() if k not in SETTINGS})
+        os.rmdir(directory)
+        if synchronous:
+            self.ask("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+            self.ask("SELECT pg_reload_conf()")
+            wait_for(lambda: self.ask("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"),
+                     what="a synchronous standby")
+        return result
+
+    def promote(self):
+        assert self.value("SELECT pg_promote()")
+
+
+class Database:
+    """One of a server's databases."""
+
+    def __init__(self, server, name):
+        self.server, self.name, self.port = server, name, server.port
+        self.url = pg_url(server.port, db=name)
+
+    def connect(self, user="postgres", **options):
+        return self.server.connect(user, self.name, **options)
+
+    def ask(self, sql, *arguments, **options):
+        return self.server.ask(sql, *arguments, db=self.name, **options)
+
+    def value(self, sql, *arguments, **options):
+        return self.server.value(sql, *arguments, db=self.name, **options)
+
+    def sessions(self):
+        return self.server.sessions(self.name)
+
+    def terminate(self):
+        return self.server.terminate(self.name)
+
+    def drop(self):
+        self.server.ask(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)', db="postgres")
+
+
+class PgBouncer(Server):
+    """A pooler in front of a server."""
+
+    kind = "pgbouncer"
+
+    def __init__(self, server, mode="transaction", **settings):
+        super().__init__(make_directory("dlock-pool-"))
+        self.settings = {"listen_addr": "127.0.0.1", "unix_socket_dir": self.directory, "auth_type": "trust",
+                         "auth_file": f"{self.directory}/users", "pool_mode": mode, "max_client_conn": 300,
+                         "default_pool_size": 10, "server_login_retry": 1, "admin_users": "postgres", **settings}
+        self.databases = f"* = host=127.0.0.1 port={server.port}"
+        pathlib.Path(self.directory, "users").write_text(f'"{USER}" ""\n"postgres" ""\n')
+        self.settle()
+
+    @property
+    def url(self):
+        return pg_url(self.port)
+
+    def start(self):
+        lines = "".join(f"{name} = {value}\n" for name, value in {**self.settings, "listen_port": self.port}.items())
+        ini = pathlib.Path(self.directory, "ini")
+        ini.write_text(f"[databases]\n{self.databases}\n[pgbouncer]\n{lines}")
+        self.launch([shutil.which("pgbouncer") or "/usr/sbin/pgbouncer", ini], cwd="/tmp", **account())
+
+    def answers(self):
+        self.must_live()
+        with contextlib.suppress(psycopg2.OperationalError):
+            psycopg2.connect(self.url).close()
+            return True
+        return False
+
+
+# ---- a server that says something else ----
+
+
+class Tamper(Proxy):
+    """A proxy that changes what the server says: `change(kind, body)` gives the messages to send instead of one.
+
+    kind is the message's letter (bytes), body what follows its length; a message in the result is (kind, body).
+    Nothing is changed before the first ReadyForQuery, unless early=True.
+    """
+
+    def __init__(self, port, change, early=False):
+        super().__init__(port)
+        self.change, self.early = change, early
+        self.parsers = {}
+        self.tap = self._rewrite
+
+    def url(self, db=DB):
+        return pg_url(self.port, db=db, extra="?sslmode=disable&gssencmode=disable")  # replies to these are no messages
+
+    def _rewrite(self, link, direction, data):
+        """Takes whole messages off what has come, and gives what is to be sent for them."""
+        if direction == UP:
+            return data
+        state = self.parsers.setdefault(link, {"rest": b"", "ready": self.early})
+        state["rest"] += data
+        out = b""
+        while len(state["rest"]) >= 5:
+            size = struct.unpack(">I", state["rest"][1:5])[0] + 1
+            if len(state["rest"]) < size:
+                break
+            kind, body, state["rest"] = state["rest"][:1], state["rest"][5:size], state["rest"][size:]
+            messages = self.change(kind, body) if state["ready"] else [(kind, body)]
+            out += b"".join(message(*m) for m in messages)
+            state["ready"] = state["ready"] or kind == b"Z"
+        return out
+
+
+def message(kind, body):
+    return kind + struct.pack(">I", len(body) + 4) + body
+
+
+def error(sqlstate, text, severity="ERROR"):
+    """An ErrorResponse; with severity NOTICE, of a NoticeResponse, the body."""
+    fields = (("S", severity), ("V", severity), ("C", sqlstate), ("M", text))
+    return b"".join(k.encode() + v.encode() + b"\0" for k, v in fields) + b"\0"
+
+
+def columns(body):
+    """The values of a DataRow."""
+    count, at, found = struct.unpack(">H", body[:2])[0], 2, []
+    for _ in range(count):
+        size = struct.unpack(">i", body[at:at + 4])[0]
+        found.append(None if size < 0 else body[at + 4:at + 4 + size])
+        at += 4 + max(size, 0)
+    return found
+
+
+def data_row(values):
+    body = struct.pack(">H", len(values))
+    for v in values:
+        body += struct.pack(">i", -1) if v is None else struct.pack(">i", len(v)) + v
+    return body
+
+
+# ---- the places ----
+
+
+class PgPlace(RemotePlace):
+    """Locks in a table, the default; keys are kept apart by a prefix."""
+
+    name, id = "pg", "pg-lease"
+
+    def __init__(self, request):
+        self.server = request.getfixturevalue("pg_server")
+        self.prefix = f"t{next(self._numbers)}:"
+
+    def url_at(self, port, host="127.0.0.1"):
+        return pg_url(port, host=host)
+
+    def stored(self):
+        tables = self.server.ask("SELECT schemaname, relname FROM pg_stat_user_tables")
+        rows = [self.server.ask(f'SELECT t::text FROM "{schema}"."{name}" t') for schema, name in tables]
+        rows.append(self.server.ask("SELECT pg_stat_activity::text FROM pg_stat_activity WHERE pid <> pg_backend_pid()"))
+        return str(rows).replace('\\"', '"').replace('""', '"').encode()
+
+    def crashable(self, request):
+        self.server = request.getfixturevalue("make_pg")(safe=True)
+        return self.server.restart
+
+
+class PooledPgPlace(PgPlace):
+    """The same, with a pooler in between that gives each transaction another connection."""
+
+    id = "pg-pooled"
+
+    def __init__(self, request):
+        super().__init__(request)
+        self.pooler = request.getfixturevalue("make_pooler")(self.server)
+
+    @property
+    def url(self):
+        return self.pooler.url
+
+    def crashable(self, request):
+        crash = super().crashable(request)
+        self.pooler = request.getfixturevalue("make_pooler")(self.server)
+        return crash
+
+
+class AdvisoryPgPlace(PgPlace):
+    """Locks of the session, which other programs may take too."""
+
+    id = "pg-advisory"
+    fair = False          # they wait in pieces, after each of which they are last
+    whole_record = False  # the name of a session has room for little
+    settings = ("mode=advisory",)
+
+
+class RowPgPlace(PgPlace):
+    """A row, locked in an open transaction."""
+
+    id = "pg-row"
+    fair = whole_record = False
+    settings = ("mode=row",)
+
+
+PG_PLACES = [PgPlace, PooledPgPlace, AdvisoryPgPlace, RowPgPlace]

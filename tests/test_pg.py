@@ -1,0 +1,1062 @@
+# Goal of these tests: locks on PostgreSQL are kept through what happens to
+# databases (restarts, fail-over, poolers, administrators), and whatever a server
+# says or refuses is reported as what it was.  All of it holds for the default
+# mode, a lease in a table; test_pg_modes.py has the other ones.
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import psycopg2
+import pytest
+
+from pg import DB, PG_PLACES, USER, PgServer, columns, data_row, error, make_directory, pg_url, tool
+from proxy import BOTH, DOWN, UP
+from support import DLOCK, ROOT, free_port, wait_for
+from test_fault import IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, assert_refused, compile_shim
+
+MODES = ["lease", "advisory", "row"]
+SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
+
+
+class At:
+    """A place as tests of one backend make them."""
+
+    def __init__(self, url, mode="lease"):
+        self.words = ["-u", url, *(["-O", f"mode={mode}"] if mode != "lease" else [])]
+
+
+def run(dlock, url, *options, command=("echo", "ran"), mode="lease", **arguments):
+    return dlock.run("run", *At(url, mode).words, "-k", "job", *options, "--", *command, **arguments)
+
+
+def is_free(dlock, url, mode="lease"):
+    return run(dlock, url, "-n", mode=mode).status == 0
+
+
+def psql(database, sql, user="postgres"):
+    tool("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", pg_url(database.port, user, database.name), input=sql)
+
+
+def wait_for_renewals(holder, count=1):
+    """Waits until as many more renewals have succeeded as dlock -v tells of."""
+    def told():
+        return holder.stderr().count("renew: ok")
+
+    before = told()
+    wait_for(lambda: told() >= before + count, what="a renewal")
+    assert holder.poll() is None
+
+
+@pytest.fixture(params=PG_PLACES, ids=lambda p: p.id)
+def pg_place(request):
+    """Each of the modes, and the pooler."""
+    return request.param(request)
+
+
+# ---- where a server is ----
+
+
+def test_unix_socket(dlock, pg_server):
+    done = dlock.run("run", "-u", pg_server.unix_url, "-k", "socket", "-n", "--", "printenv", "DLOCK_BACKEND")
+    assert (done.status, done.stdout, done.stderr) == (0, "pg\n", "")
+
+
+def test_variables_of_libpq_name_the_server(dlock, pg_server):
+    env = {"PGHOST": "127.0.0.1", "PGPORT": str(pg_server.port), "PGUSER": USER, "PGDATABASE": DB}
+    done = dlock.run("run", "-b", "pg", "-k", "variables", "-n", "--", "printenv", "PGHOST", env=env)
+    assert (done.status, done.stdout) == (0, "127.0.0.1\n")
+
+
+def test_service_file_names_the_server(dlock, pg_server, tmp_path):
+    services = tmp_path / "services"
+    services.write_text(f"[locks]\nhost=127.0.0.1\nport={pg_server.port}\nuser={USER}\ndbname={DB}\n")
+    for words, extra in ((["-u", "postgresql:///?service=locks"], {}), (["-b", "pg"], {"PGSERVICE": "locks"}),
+                         (["-b", "pg", "-u", "service=locks"], {})):
+        env = {"PGSERVICEFILE": str(services), **extra}
+        assert dlock.run("run", *words, "-k", "service", "-n", "--", "true", env=env).status == 0
+
+
+@pytest.mark.parametrize("url", ["postgresql://{user}@127.0.0.1:{port}/{db}", "postgres://{user}@127.0.0.1:{port}/{db}",
+                                 "host=127.0.0.1 port={port} user={user} dbname={db}",
+                                 "postgresql://{user}@127.0.0.1:{closed},127.0.0.1:{port}/{db}",
+                                 "postgresql://127.0.0.1:{port}/{db}?user={user}&application_name=mine&keepalives=0"])
+def test_forms_of_an_address(dlock, pg_server, url):
+    url = url.format(user=USER, db=DB, port=pg_server.port, closed=free_port())
+    assert dlock.run("run", "-b", "pg", "-u", url, "-k", "forms", "-n", "--", "true").status == 0
+
+
+def test_all_forms_lead_to_the_same_lock(dlock, pg_server):
+    dlock.hold(At(pg_server.unix_url), "form")
+    for url in (pg_server.url, pg_server.url.replace("postgresql", "postgres")):
+        assert dlock.run("run", "-u", url, "-k", "form", "-n", "--", "true").status == 75
+
+
+@pytest.mark.parametrize("url", [
+    "postgresql://127.0.0.1:99999/app", "postgresql://127.0.0.1:port/app", "postgresql://127.0.0.1/app?colour=red",
+    "host='127.0.0.1", "host=127.0.0.1 colour=red", "host", "postgresql://127.0.0.1/app?sslmode=maybe",
+    "postgresql://[::1/app", "postgresql://127.0.0.1/%zz", "postgresql://h/app?target_session_attrs=king",
+])
+def test_addresses_that_make_no_sense(dlock, url):
+    done = dlock.run("run", "-b", "pg", "-u", url, "-k", "job", "--", "echo", "ran")
+    assert done.status in (64, 78)
+    assert_refused(done, done.status)
+
+
+def test_missing_service(dlock, tmp_path):
+    (tmp_path / "services").write_text("[other]\nhost=127.0.0.1\n")
+    done = dlock.run("run", "-b", "pg", "-u", "service=missing", "-k", "job", "--", "echo", "ran",
+                     env={"PGSERVICEFILE": str(tmp_path / "services")})
+    assert done.status in (64, 78)
+    assert_refused(done, done.status, "missing")
+
+
+@pytest.mark.parametrize("setting", ["mode=", "mode=LEASE", "mode=magic", "key=7", "derive=flyway", "colour=red"])
+def test_settings_that_make_no_sense(dlock, pg_server, setting):
+    """Also those that belong to another mode."""
+    assert_refused(run(dlock, pg_server.url, "-O", setting), 64, setting.split("=")[0])
+
+
+# ---- at the start: nobody there, or nobody who answers ----
+
+
+def test_missing_socket(dlock, tmp_path):
+    assert_refused(run(dlock, f"postgresql:///app?host={tmp_path}/none"), 69, f"{tmp_path}/none")
+
+
+def test_nobody_who_is_silent_is_waited_for(dlock, own_pg, redis_server):
+    """A frozen server, and one that waits for more."""
+    own_pg.pause()
+    started = {port: dlock.contend(At(pg_url(port)), "job", *IMPATIENT) for port in (own_pg.port, redis_server.port)}
+    for port, waiter in started.items():
+        assert_refused(waiter.wait(15), 69, str(port))
+
+
+@pytest.mark.parametrize("banner", [b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+                                    b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", b"-ERR unknown command\r\n",
+                                    b"\x15\x03\x01\x00\x02\x02\x46", b"E" + b"\xff" * 64, b"R\x7f\xff\xff\xff", b"N" * 9])
+def test_servers_of_another_kind(dlock, banner):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    with client:
+                        client.recv(8)
+                        client.sendall(banner)
+                        client.recv(1000)
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = listener.getsockname()[1]
+        done = run(dlock, pg_url(port), *IMPATIENT, timeout=20)
+        assert done.status in (69, 76)
+        assert_refused(done, done.status, str(port))
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_console_of_a_pooler(dlock, pg_server, make_pooler):
+    pooler = make_pooler(pg_server)
+    done = run(dlock, pg_url(pooler.port, "postgres", "pgbouncer"))
+    assert done.status in (76, 78)
+    assert_refused(done, done.status)
+
+
+def test_library_that_is_not_installed(dlock, pg_server, tmp_path):
+    shim = compile_shim(tmp_path, "absent", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <string.h>
+        void *dlopen(const char *file, int flags)
+        {
+            if (file && strstr(file, "libpq"))
+                return NULL;
+            return ((void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen"))(file, flags);
+        }""")
+    assert_refused(run(dlock, pg_server.url, env={"LD_PRELOAD": shim}), 78, "libpq", "apt")
+
+
+def test_the_library_is_loaded_by_this_backend_only(dlock, tmp_path):
+    linked = subprocess.run(["ldd", DLOCK], capture_output=True, text=True, check=True).stdout
+    assert "libc.so" in linked and "libpq" not in linked
+    done = dlock.run("run", "-u", f"file://{tmp_path}", "-k", "job", "--", "sh", "-c", "cat /proc/$PPID/maps")
+    assert done.status == 0 and "libc.so" in done.stdout and "libpq" not in done.stdout
+
+
+# ---- at the start: a server that refuses ----
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that wants a password of `guarded`, lets in everybody else but `banned`."""
+    server = PgServer(hba=["host all guarded 127.0.0.1/32 scram-sha-256", "host all banned 127.0.0.1/32 reject"],
+                      max_connections=12)
+    server.ask("CREATE ROLE guarded LOGIN PASSWORD 'right-one'")
+    server.ask("CREATE ROLE banned LOGIN")
+    psql(server, pathlib.Path(ROOT, "backends/pg/schema.sql").read_text(encoding="utf-8"))
+    server.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
+    yield server
+    server.stop()
+
+
+def url_with(server, credentials):
+    return f"postgresql://{credentials}@127.0.0.1:{server.port}/{DB}"
+
+
+def test_password(dlock, guarded, tmp_path):
+    assert run(dlock, url_with(guarded, "guarded:right-one")).status == 0
+    assert run(dlock, url_with(guarded, "guarded"), env={"PGPASSWORD": "right-one"}).status == 0
+    passfile = tmp_path / "pgpass"
+    passfile.write_text("*:*:*:guarded:right-one\n")
+    passfile.chmod(0o600)
+    assert run(dlock, url_with(guarded, "guarded"), env={"PGPASSFILE": str(passfile)}).status == 0
+
+
+def test_wrong_password(dlock, guarded):
+    done = run(dlock, url_with(guarded, "guarded:wrong-one"), "-v")
+    assert done.status == 77 and "password" in done.stderr and "wrong-one" not in done.stderr
+
+
+@pytest.mark.parametrize("credentials, word", [("guarded", "password"), ("banned", "banned"), ("nobody", "nobody")])
+def test_who_is_not_let_in(dlock, guarded, credentials, word):
+    assert_refused(run(dlock, url_with(guarded, credentials), env={"PGPASSFILE": "/dev/null"}), 77, word)
+
+
+def test_database_that_does_not_exist(dlock, pg_server):
+    assert_refused(run(dlock, pg_url(pg_server.port, db="none")), 78, "none")
+
+
+def test_database_that_may_not_be_entered(dlock, db):
+    db.ask(f"REVOKE CONNECT ON DATABASE {db.name} FROM PUBLIC")
+    db.ask("CREATE ROLE passer LOGIN")
+    assert_refused(run(dlock, pg_url(db.server.port, "passer", db.name)), 77, db.name)
+    db.ask("DROP ROLE passer")
+
+
+def test_too_many_connections_is_not_busy(dlock, guarded):
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(psycopg2.OperationalError):
+            while True:
+                stack.enter_context(contextlib.closing(guarded.connect("app")))
+        assert_refused(run(dlock, guarded.url, "-n"), 69, "53300")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_full_lock_table_is_not_busy(dlock, guarded, mode):
+    """Any role may fill it."""
+    assert run(dlock, guarded.url, mode=mode).status == 0
+    with contextlib.closing(guarded.connect(USER)) as c:
+        with pytest.raises(psycopg2.errors.OutOfMemory), c.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(g) FROM generate_series(1, 100000) g")
+        done = run(dlock, guarded.url, "-n", mode=mode)
+        if mode == "advisory" or done.status != 0:  # a table's lock may go another way
+            assert_refused(done, 69, "53200")
+
+
+@pytest.fixture(scope="module")
+def pair(pg_server):
+    """A primary and a standby that no test breaks."""
+    standby = pg_server.standby(synchronous=False)
+    yield pg_server, standby
+    standby.stop()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_standby_is_refused(dlock, pair, mode):
+    _, standby = pair
+    assert_refused(run(dlock, standby.url, mode=mode), 78, "standby")
+    stated = standby.url + "?target_session_attrs=any"
+    assert_refused(run(dlock, stated, mode=mode), 78)
+
+
+def test_the_primary_is_found_among_several_hosts(dlock, pair):
+    primary, standby = pair
+    ports = f"127.0.0.1:{free_port()},127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
+    url = f"postgresql://{USER}@{ports}/{DB}"
+    holder = dlock.hold(At(url), "job")
+    assert run(dlock, primary.url, "-n").status == 75
+    assert holder.finish().status == 0
+
+
+def test_a_host_that_does_not_answer_is_passed_over(dlock, pg_server):
+    """As the old primary's, after a fail-over, when its machine is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hosts = f"127.0.0.1:{listener.getsockname()[1]},127.0.0.1:{pg_server.port}"
+        done = run(dlock, f"postgresql://{USER}@{hosts}/{DB}", timeout=20)
+        assert (done.status, done.stdout) == (0, "ran\n")
+
+
+# ---- at the start: what a server says ----
+
+STATES = {
+    "08006": 69, "08P01": 69, "53200": 69, "53300": 69, "53400": 69, "57P01": 69, "57P02": 69, "57P03": 69,
+    "28000": 77, "28P01": 77, "42501": 77,
+    "25006": 78, "3D000": 78,
+    "XX000": 76, "22P02": 76, "42601": 76,
+    "40001": (69, 76), "40P01": (69, 76),  # asked again a few times before
+}
+
+
+def failing_with(state, text="not now"):
+    """Every result is this error instead."""
+    def change(kind, body):
+        if kind == b"T":
+            return [(b"E", error(state, text))]
+        return [] if kind in (b"D", b"C") else [(kind, body)]
+    return change
+
+
+@pytest.mark.parametrize("state, status", STATES.items())
+def test_errors_have_their_status(dlock, pg_server, make_tamper, state, status):
+    change = failing_with(state, f"no such thing{SCREEN} as luck\nand more")
+    done = run(dlock, make_tamper(pg_server.port, change).url(), timeout=20)
+    assert done.status in (status if isinstance(status, tuple) else (status,))
+    assert_refused(done, done.status, *(["GRANT"] if state == "42501" else ["\\x1B", "no such thing"]))
+    assert "and more" not in done.stderr
+
+
+@pytest.mark.parametrize("state, status", [("57P03", 69), ("53300", 69), ("28000", 77), ("3D000", 78)])
+def test_errors_at_the_door_have_their_status(dlock, pg_server, make_tamper, state, status):
+    def change(kind, body):
+        return [(b"E", error(state, f"go away{SCREEN}", "FATAL"))] if kind == b"R" else []
+
+    done = run(dlock, make_tamper(pg_server.port, change, early=True).url(), *IMPATIENT, timeout=20)
+    assert_refused(done, status, "go away", "\\x1B")
+
+
+def each_row(change):
+    """Rows are what `change` makes of their columns: a list of rows."""
+    return lambda kind, body: [(b"D", data_row(r)) for r in change(columns(body))] if kind == b"D" else [(kind, body)]
+
+
+NONSENSE = {
+    "no-row": each_row(lambda row: []),
+    "two-rows": each_row(lambda row: [row, row]),
+    "nulls": each_row(lambda row: [[None] * len(row)]),
+    "empty": each_row(lambda row: [[b""] * len(row)]),
+    "words": each_row(lambda row: [[b"hello"] * len(row)]),
+    "nuls": each_row(lambda row: [[b"t\0"] * len(row)]),
+    "negative": each_row(lambda row: [[b"-1"] * len(row)]),
+    "huge": each_row(lambda row: [[b"9" * 30] * len(row)]),
+    "floats": each_row(lambda row: [[b"1.7e15"] * len(row)]),
+    "large": each_row(lambda row: [[b"x" * 100000] * len(row)]),
+    "one-column-less": each_row(lambda row: [row[:-1]]),
+    "no-result": lambda kind, body: [] if kind in (b"T", b"D") else [(kind, body)],
+    "no-end": lambda kind, body: [] if kind == b"Z" else [(kind, body)],
+    "copy": lambda kind, body: [(b"G", b"\0\0\0")] if kind == b"T" else [] if kind in (b"D", b"C") else [(kind, body)],
+    "unknown-message": lambda kind, body: [(b"!", b"?"), (kind, body)] if kind == b"D" else [(kind, body)],
+}
+
+
+@pytest.mark.parametrize("mode", ["lease", "advisory"])
+@pytest.mark.parametrize("change", NONSENSE.values(), ids=NONSENSE.keys())
+def test_nonsense_runs_nothing(dlock, db, make_tamper, change, mode):
+    run(dlock, db.url, mode=mode)
+    tamper = make_tamper(db.server.port, change)
+    done = run(dlock, tamper.url(db.name), *IMPATIENT, mode=mode, timeout=20)
+    assert done.status in (69, 76, 77, 78)
+    assert_refused(done, done.status)
+
+
+def test_notices_are_not_printed(dlock, pg_server, make_tamper):
+    notice = (b"N", error("01000", f"look here{SCREEN}", "WARNING"))
+
+    def change(kind, body):
+        return [notice] * 2000 + [(kind, body)]
+
+    done = run(dlock, make_tamper(pg_server.port, change).url(), "-v")
+    assert (done.status, done.stdout) == (0, "ran\n")
+    assert "look" not in done.stderr and "\x1b" not in done.stderr
+
+
+def parameter(name, value):
+    """Lies about a parameter of the server."""
+    def change(kind, body):
+        if kind == b"S" and body.startswith(name.encode() + b"\0"):
+            body = f"{name}\0{value}\0".encode()
+        return [(kind, body)]
+    return change
+
+
+def test_a_server_of_another_encoding_or_style(dlock, make_db):
+    """What a database or role sets for itself changes nothing."""
+    database = make_db()
+    settings = {"datestyle": "German", "timezone": "Pacific/Apia", "extra_float_digits": -5, "bytea_output": "escape",
+                "intervalstyle": "sql_standard", "standard_conforming_strings": "off", "client_encoding": "LATIN1",
+                "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on",
+                "statement_timeout": "3s", "lock_timeout": "50ms", "row_security": "off", "lc_monetary": "C",
+                "plan_cache_mode": "force_generic_plan", "search_path": '"$user", nowhere'}
+    for name, value in settings.items():
+        value = value if name == "search_path" else f"'{value}'"
+        database.ask(f"ALTER DATABASE {database.name} SET {name} = {value}")
+    key = "schlüssel"
+    holder = dlock.hold(At(database.url), key, "--why", "größer", *LEASE, "-v")
+    waiter = dlock.contend(At(database.url), key, command=("true",)).queued(1)
+    wait_for_renewals(holder)
+    assert json.loads(waiter.event("waiting")["holder"])["why"] == "größer"
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_database_that_lacks_letters(dlock, db, mode):
+    """Where it is not in Unicode: what it cannot store is refused, not mangled."""
+    db.drop()
+    db.server.ask(f"CREATE DATABASE {db.name} OWNER {USER} TEMPLATE template0 ENCODING LATIN1", db="postgres")
+    at = At(db.url, mode)
+    holder = dlock.hold(at, "schlüssel", "--why", "größer")
+    assert dlock.run("run", *at.words, "-k", "schlüssel", "-n", "--", "true").status == 75
+    assert holder.finish().status == 0
+    done = dlock.run("run", *at.words, "-k", "ключ", "-n", "--", "echo", "ran")
+    if mode != "advisory" or done.status != 0:  # which is a number to the server
+        assert_refused(done, 78)
+
+
+def test_a_database_that_is_read_only_by_default(dlock, db):
+    """The setting is a default, which dlock either overrides or names; the lock is never half there."""
+    db.ask(f"ALTER DATABASE {db.name} SET default_transaction_read_only = on")
+    done = run(dlock, db.url)
+    if done.status != 0:
+        assert_refused(done, 78, "read-only")
+
+
+@pytest.mark.parametrize("mode, version, word", [("advisory", "13.9", "14"), ("lease", "9.4.26", "older")])
+def test_servers_that_are_too_old(dlock, pg_server, make_tamper, mode, version, word):
+    """Before 14, the server does not end idle sessions."""
+    tamper = make_tamper(pg_server.port, parameter("server_version", version), early=True)
+    assert_refused(run(dlock, tamper.url(), mode=mode), 78, word)
+
+
+# ---- connections that break while asking ----
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN], ids=["request", "answer"])
+def test_lock_is_free_after_a_reset_in_the_middle(dlock, db, make_proxy, direction):
+    proxy = make_proxy(db.server.port)
+    url = pg_url(proxy.port, db=db.name)
+    assert run(dlock, url).status == 0
+    proxy.bytes = {UP: 0, DOWN: 0}
+    assert run(dlock, url).status == 0
+    length = proxy.bytes[direction]  # of a whole run: all that comes before the release is lost on the way
+    refused = 0
+    for n in range(1, length, max(1, length // 25)):
+        proxy.cut(direction, n)
+        done = run(dlock, url, *LEASE)
+        proxy.cut(direction, 1 << 30)
+        if done.status == 0:  # only the release got lost
+            assert "not confirmed" in done.stderr or not done.stderr
+        else:
+            assert_refused(done, 69)
+            refused += 1
+        assert run(dlock, db.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert refused > 5
+
+
+def test_lost_answer_is_withdrawn(dlock, db, make_proxy):
+    """The request arrives, its answer does not: what it took is given back."""
+    run(dlock, db.url)
+    proxy = make_proxy(db.server.port)
+    deaf = lose_first_answer(proxy)
+    done = run(dlock, pg_url(proxy.port, db=db.name), *IMPATIENT)
+    assert_refused(done, 69)
+    assert deaf
+    assert is_free(dlock, db.url)
+
+
+def lose_first_answer(proxy):
+    """Of the first connection that asks for something of dlock's; returns a list which that one is put into."""
+    deaf = []
+
+    def rewrite(link, direction, data):
+        if direction == UP and not deaf and b"dlock." in data:
+            deaf.append(link)
+        return b"" if direction == DOWN and link in deaf else data
+
+    proxy.tap = rewrite
+    return deaf
+
+
+# ---- the schema ----
+
+
+def schema_sql(dlock):
+    done = dlock.run("help", "pg-schema")
+    assert (done.status, done.stderr) == (0, "")
+    return done.stdout
+
+
+def readme_sql():
+    """What README.md tells an administrator to grant, for a role `worker`."""
+    text = pathlib.Path(ROOT, "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^(GRANT [^;]*dlock[^;]*;)", text, re.M)
+    assert found
+    return found
+
+
+@pytest.fixture
+def worker(db):
+    """A role that may enter the database, and no more."""
+    db.ask("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    db.ask(f"REVOKE ALL ON DATABASE {db.name} FROM PUBLIC")
+    db.ask("CREATE ROLE worker LOGIN")
+    db.ask(f"GRANT CONNECT ON DATABASE {db.name} TO worker")
+    yield pg_url(db.server.port, "worker", db.name)
+    db.drop()
+    db.server.ask("DROP ROLE worker", db="postgres")
+
+
+def test_a_crowd_at_first_use(dlock, db):
+    """Each finds no schema, and none of them fails for the others."""
+    crowd = [dlock.contend(At(db.url), f"key{n % 4}", command=("true",)) for n in range(16)]
+    assert [c.wait(60).status for c in crowd] == [0] * 16
+
+
+@pytest.mark.parametrize("mode", ["lease", "row"])
+def test_a_role_that_may_not_make_the_schema_is_told_who_can(dlock, worker, mode):
+    assert_refused(run(dlock, worker, mode=mode), 77, "dlock help pg-schema", "psql")
+
+
+def test_the_least_rights_of_the_readme_are_enough(dlock, db, worker):
+    """An administrator installs the schema twice and grants what the README says; then the role can do all."""
+    for _ in range(2):
+        psql(db, schema_sql(dlock))
+    for grant in readme_sql():
+        db.ask(grant.replace("deploy", "worker"))
+    at = At(worker)
+    holder = dlock.hold(at, "job", *LEASE, "-v")
+    quitter = dlock.contend(at, "job", "-w", "1s").queued(1)
+    waiter = dlock.contend(at, "job", command=("true",)).queued(2)
+    wait_for_renewals(holder)
+    assert quitter.wait().status == 75
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    for mode in ("advisory", "row"):
+        done = run(dlock, worker, mode=mode)
+        assert (done.status, done.stderr) == (0, "")
+    with contextlib.closing(db.connect("worker")) as c, c.cursor() as cursor:
+        for sql in ("DROP SCHEMA dlock CASCADE", "CREATE TABLE dlock.mine (a int)", "ALTER TABLE dlock.holds ADD a int",
+                    "CREATE OR REPLACE FUNCTION dlock.version() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(sql)
+
+
+def test_the_schema_is_the_same_whoever_makes_it(dlock, make_db):
+    """At first use, or by the administrator: columns, functions, indexes, sequences."""
+    first, second = make_db(), make_db()
+    assert run(dlock, first.url).status == 0
+    psql(second, schema_sql(dlock), USER)
+    assert shape(first) == shape(second)
+    assert run(dlock, second.url).status == 0
+
+
+def shape(database):
+    columns_ = database.ask("SELECT table_name, column_name, data_type, column_default FROM information_schema.columns"
+                            " WHERE table_schema = 'dlock' ORDER BY 1, 2")
+    functions = database.ask("SELECT oid::regprocedure::text, prosrc, prosecdef, proconfig, proacl::text FROM pg_proc"
+                             " WHERE pronamespace = 'dlock'::regnamespace ORDER BY 1")
+    indexes = database.ask("SELECT indexdef FROM pg_indexes WHERE schemaname = 'dlock' ORDER BY 1")
+    assert columns_ and functions and indexes
+    return columns_, functions, indexes
+
+
+EVIL = """
+    CREATE SCHEMA evil;
+    CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.pg_backend_pid() RETURNS int LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.cheat(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.cheat);
+    CREATE TABLE evil.holds (a int); CREATE TABLE evil.keys (a int); CREATE TABLE evil.waiters (a int);
+    GRANT ALL ON SCHEMA evil TO PUBLIC;
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_search_path_is_no_way_in(dlock, db, mode):
+    """A schema of somebody else's in front of everything is not looked into."""
+    db.ask(EVIL)
+    db.ask(f"ALTER DATABASE {db.name} SET search_path = evil, pg_catalog")
+    url = db.url + "?options=-csearch_path%3Devil,pg_catalog"
+    holder = dlock.hold(At(url, mode), "job", *LEASE, "-v")
+    waiter = dlock.contend(At(url, mode), "job", command=("true",))
+    waiter.event("waiting")
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+@pytest.mark.parametrize("key", ["'; DROP SCHEMA dlock CASCADE; --", "$1", "\\'", "a'b", "%s%n", "$$", "x\"y", "E'\\n'"])
+def test_keys_are_no_sql(dlock, pg_place, key):
+    key = pg_place.key(key)
+    holder = dlock.hold(pg_place, key)
+    assert dlock.run("run", *pg_place.words, "-k", key, "-n", "--", "true").status == 75
+    assert holder.finish().status == 0
+
+
+# ---- in the queue ----
+
+
+def test_waiters_survive_partitions(dlock, db, make_proxy):
+    """Each of them comes back to its place."""
+    run(dlock, db.url)
+    proxies = {fault: make_proxy(db.server.port) for fault in ("reset", "hold", "refuse")}
+    holders = {fault: dlock.contend(At(db.url), fault) for fault in proxies}
+    for holder in holders.values():
+        holder.held()
+    waiters = {fault: dlock.contend(At(pg_url(proxy.port, db=db.name)), fault, command=("true",))
+               for fault, proxy in proxies.items()}
+    for waiter in waiters.values():
+        waiter.queued(1)
+    before = {fault: proxy.connections for fault, proxy in proxies.items()}
+    proxies["refuse"].refuse()
+    proxies["hold"].hold(*BOTH)
+    proxies["reset"].reset()
+    proxies["refuse"].reset()
+    wait_for(lambda: proxies["hold"].connections > before["hold"], what="a new attempt")
+    proxies["hold"].reset()
+    proxies["hold"].heal()
+    proxies["refuse"].accept()  # some attempts have failed
+    late = {}
+    for fault, proxy in proxies.items():
+        wait_for(lambda p=proxy, f=fault: p.connections > before[f], what=f"the return of {fault}")
+        late[fault] = dlock.contend(At(db.url), fault, command=("true",)).queued(2)
+    for fault, holder in holders.items():
+        assert holder.finish().status == 0
+        assert waiters[fault].wait().status == 0 and late[fault].wait().status == 0
+        assert waiters[fault].token < late[fault].token, fault
+
+
+def test_waiter_behind_a_partition_blocks_for_a_moment_only(dlock, db, make_proxy):
+    proxy = make_proxy(db.server.port)
+    holder = dlock.hold(At(db.url), "job")
+    lost = dlock.contend(At(pg_url(proxy.port, db=db.name)), "job", *LEASE).queued(1)
+    behind = dlock.contend(At(db.url), "job", command=("true",)).queued(2)
+    proxy.drop(*BOTH)
+    assert holder.finish().status == 0
+    assert behind.wait().status == 0
+    assert not lost.running
+
+
+def test_a_bell_that_somebody_keeps_costs_time_only(dlock, db):
+    """Whoever may connect may take the advisory locks by which waiters are woken."""
+    holder = dlock.hold(At(db.url), "job")
+    owner = db.value("SELECT owner FROM dlock.holds")
+    taken = threading.Event()
+
+    def take():
+        with contextlib.closing(db.connect()) as c, c.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(dlock.bell(%s))", (owner,))
+            taken.wait(30)
+
+    thief = threading.Thread(target=take)
+    thief.start()
+    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"),
+             what="the thief in the queue")
+    waiter = dlock.contend(At(db.url), "job", command=("true",)).queued(1)
+    assert holder.finish().status == 0
+    assert waiter.wait(10).status == 0
+    taken.set()
+    thief.join()
+
+
+def test_terminated_waiters_come_back_to_their_places(dlock, db, tmp_path):
+    order = tmp_path / "order"
+    holder = dlock.hold(At(db.url), "job")
+    waiters = [dlock.contend(At(db.url), "job", command=("sh", "-c", f"echo {n} >>{order}")).queued(n)
+               for n in (1, 2, 3)]
+    assert db.terminate() >= 3
+    wait_for(lambda: len(db.sessions()) >= 3, what="their return")
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in waiters] == [0, 0, 0]
+    assert order.read_text().split() == list("123")
+
+
+CREATE_INDEX = """
+import psycopg2, sys
+c = psycopg2.connect(sys.argv[1])
+c.autocommit = True
+sys.stdin.read()
+c.cursor().execute("CREATE INDEX CONCURRENTLY ON things (g)")
+"""
+
+
+def test_index_is_built_concurrently_while_others_wait(dlock, make_db, make_pooler):
+    """A waiter that keeps a snapshot, or the holder's own, would block it for ever."""
+    holders, waiters = {}, {}
+    for name in (*MODES, "pooled"):
+        database = make_db()
+        database.ask("CREATE TABLE things AS SELECT g FROM generate_series(1, 1000) g")
+        port = make_pooler(database.server).port if name == "pooled" else database.port
+        at = At(pg_url(port, db=database.name), name if name in MODES else "lease")
+        command = ["/usr/bin/python3", "-c", CREATE_INDEX, pg_url(database.port, "postgres", database.name)]
+        holders[name] = dlock.contend(at, "job", "-t", "6s", command=command).held()
+        waiters[name] = [dlock.contend(at, "job", "-t", "6s", command=("true",)) for _ in range(3)]
+    for waiter in (w for ws in waiters.values() for w in ws):
+        waiter.event("waiting")
+    time.sleep(0.5)  # they wait as they will
+    for holder in holders.values():
+        holder.popen.stdin.close()
+    for name, holder in holders.items():
+        assert holder.wait(20).status == 0, name
+        assert [w.wait().status for w in waiters[name]] == [0, 0, 0]
+
+
+# ---- holding: a server that is there, but ----
+
+
+def test_terminated_session_leaves_the_command_alone(dlock, db):
+    """A lease is no session."""
+    holder = dlock.hold(At(db.url), "job", *LEASE, "-v")
+    assert db.terminate() >= 1
+    wait_for_renewals(holder)
+    assert run(dlock, db.url, "-n").status == 75
+    assert holder.finish().status == 0
+    assert not holder.events("suspect")
+    assert is_free(dlock, db.url)
+
+
+def test_passing_errors_do_not_end_the_command(dlock, db, make_tamper):
+    """Of a renewal; the next one succeeds."""
+    run(dlock, db.url)
+    holders = {}
+    for state in STATES:
+        failing = threading.Event()
+
+        def change(kind, body, fail=failing_with(state), failing=failing):
+            return fail(kind, body) if failing.is_set() else [(kind, body)]
+
+        url = make_tamper(db.server.port, change).url(db.name)
+        holders[state] = dlock.contend(At(url), state, "-t", "6s"), failing
+    for holder, failing in holders.values():
+        holder.held()
+        failing.set()
+    for state, (holder, failing) in holders.items():
+        if state not in ("40001", "40P01"):
+            holder.event("suspect")
+        else:
+            wait_for(lambda h=holder: h.events("suspect") or h.poll() is not None, what=state)
+        failing.clear()
+    for holder, _ in holders.values():
+        holder.event("trusted")
+    for state, (holder, _) in holders.items():
+        done = holder.finish()
+        assert (done.status, done.stderr) == (0, ""), state
+
+
+def test_lasting_errors_end_the_command(dlock, db, make_tamper):
+    """As does nonsense, which is no renewal."""
+    run(dlock, db.url)
+    changes = {state: failing_with(state) for state in ("25006", "42501", "57P03", "XX000", "40001")}
+    changes.update((name, change) for name, change in NONSENSE.items() if name != "unknown-message")
+    holders = {}
+    for name, change in changes.items():
+        lying = threading.Event()
+
+        def now_and_then(kind, body, change=change, lying=lying):
+            return change(kind, body) if lying.is_set() else [(kind, body)]
+
+        url = make_tamper(db.server.port, now_and_then).url(db.name)
+        holders[name] = dlock.contend(At(url), name, *LEASE), lying
+    for holder, lying in holders.values():
+        holder.held()
+        lying.set()
+    for name, (holder, _) in holders.items():
+        done = holder.wait()
+        assert (done.status, done.stderr.count("\n")) == (79, 1), name
+
+
+# ---- holding: what is done to the data ----
+
+TAMPERED = {
+    "deleted": ["DELETE FROM dlock.holds"],
+    "truncated": ["TRUNCATE dlock.holds CASCADE"],
+    "everything-deleted": ["DELETE FROM dlock.waiters", "DELETE FROM dlock.holds", "DELETE FROM dlock.keys"],
+    "dropped": ["DROP TABLE dlock.holds CASCADE"],
+    "schema-dropped": ["DROP SCHEMA dlock CASCADE"],
+    "another-owner": ["UPDATE dlock.holds SET owner = repeat('f', 32)"],
+    "expired": ["UPDATE dlock.holds SET ends = clock_timestamp() - interval '1 hour'"],
+}
+
+
+def tamper_with(database, statements):
+    for sql in statements:
+        database.ask(sql)
+
+
+def test_lost_data_cost_the_command(dlock, make_db):
+    holders = {}
+    for name in TAMPERED:
+        database = make_db()
+        holders[name] = database, dlock.contend(At(database.url), "job", *LEASE)
+    for name, (database, holder) in holders.items():
+        holder.held()
+        tamper_with(database, TAMPERED[name])
+        if name == "expired":  # it is not lost while nobody else has it
+            assert run(dlock, database.url, "-n").status == 0
+    for name, (database, holder) in holders.items():
+        done = holder.wait()
+        assert done.status == 79 and done.stderr.count("\n") == 1, name
+        if name == "dropped":
+            database.ask("DROP SCHEMA dlock CASCADE")
+        if name != "another-owner":
+            assert is_free(dlock, database.url), name
+
+
+def test_lost_data_are_noticed_at_release(dlock, db):
+    holder = dlock.hold(At(db.url), "job")
+    db.ask("DELETE FROM dlock.holds")
+    done = holder.finish()
+    assert done.status == 79 and "job" in done.stderr
+
+
+def test_lost_lock_is_not_taken_again(dlock, db):
+    holder = dlock.hold(At(db.url), "job", *LEASE)
+    db.ask("DELETE FROM dlock.holds")
+    assert holder.wait().status == 79
+    assert db.value("SELECT count(*) FROM dlock.holds") == 0
+
+
+def test_nothing_is_left_of_locks_that_were_released(dlock, db):
+    for n in range(5):
+        holder = dlock.hold(At(db.url), f"key{n}")
+        waiter = dlock.contend(At(db.url), f"key{n}", command=("true",)).queued(1)
+        assert holder.finish().status == 0 and waiter.wait().status == 0
+    assert db.value("SELECT count(*) FROM dlock.holds") == 0
+    assert db.value("SELECT count(*) FROM dlock.waiters") == 0
+
+
+# ---- restarts and fail-over ----
+
+
+def test_a_grant_is_on_disk_before_the_command_runs(dlock, make_pg):
+    """Even where commits are told not to wait for it."""
+    server = make_pg(safe=True, synchronous_commit="off", wal_writer_delay="10s")
+    run(dlock, server.url)
+    first = dlock.hold(At(server.url), "job")
+    server.restart()
+    assert run(dlock, server.url, "-n").status == 75
+    waiter = dlock.contend(At(server.url), "job").queued(1)
+    assert first.finish().status == 0
+    token = waiter.held().token
+    server.restart()
+    assert run(dlock, server.url, "-n").status == 75  # so is the grant of one who waited
+    assert waiter.finish().status == 0
+    assert first.token < token
+
+
+@pytest.fixture
+def fleet(make_pg, request):
+    """A primary and its synchronous standby."""
+    primary = make_pg(safe=True)
+    standby = primary.standby()
+    request.addfinalizer(standby.stop)
+    return primary, standby
+
+
+def test_promotion_keeps_the_lock(dlock, fleet):
+    """The primary dies; the standby, which has every acknowledged write, goes on as the server."""
+    primary, standby = fleet
+    url = f"postgresql://{USER}@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{DB}"
+    run(dlock, url)
+    holder = dlock.hold(At(url), "job", "-t", "6s", "-v")
+    waiter = dlock.contend(At(url), "job", "-t", "6s", command=("true",)).queued(1)
+    primary.kill()
+    standby.promote()
+    wait_for_renewals(holder)
+    assert run(dlock, standby.url, "-n").status == 75
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    last = dlock.hold(At(standby.url), "job")
+    assert holder.token < waiter.token < last.token
+
+
+def test_old_primary_keeps_nobody(dlock, fleet, tmp_path):
+    """The standby is promoted while the primary lives: whoever sees the old one only has lost."""
+    primary, standby = fleet
+    run(dlock, primary.url)
+    holder = dlock.contend(At(primary.url), "job", *LEASE, command=("sh", "-c", STUBBORN, tmp_path / "heard")).held()
+    standby.promote()
+    next_ = dlock.contend(At(standby.url), "job", command=("sh", "-c", IS_GONE, holder.command))
+    assert holder.wait(LEASE_SECONDS + 4).status == 79
+    assert next_.wait().status == 0
+    assert next_.token > holder.token
+
+
+# ---- the server's clock ----
+
+
+@pytest.fixture
+def clock(request, make_pg):
+    """A server whose wall clock is wrong by what is written into the file, in seconds."""
+    directory = pathlib.Path(make_directory("dlock-clock-"))  # the server may not enter tmp_path
+    request.addfinalizer(lambda: shutil.rmtree(directory, ignore_errors=True))
+    file = directory / "shift"
+    file.write_text("0")
+    shim = compile_shim(directory, "clock", """
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <sys/time.h>
+        #include <time.h>
+        #include <unistd.h>
+        int gettimeofday(struct timeval *tv, void *zone)
+        {
+            struct timespec t;
+            char text[32] = "";
+            int fd = open(getenv("SHIFT"), O_RDONLY);
+            (void)zone;
+            if (fd >= 0) {
+                if (read(fd, text, sizeof text - 1) < 0)
+                    text[0] = 0;
+                close(fd);
+            }
+            clock_gettime(CLOCK_REALTIME, &t);
+            tv->tv_sec = t.tv_sec + atol(text);
+            tv->tv_usec = t.tv_nsec / 1000;
+            return 0;
+        }""")
+    server = make_pg(env={"LD_PRELOAD": shim, "SHIFT": str(file)})
+
+    def shift(seconds):
+        (directory / "new").write_text(str(seconds))
+        os.rename(directory / "new", file)
+        now = server.value("SELECT extract(epoch FROM clock_timestamp())::float8")
+        assert abs(now - time.time() - seconds) < 60
+
+    return server, shift
+
+
+def test_server_clock_set_forward_costs_the_command(dlock, clock):
+    server, shift = clock
+    holder = dlock.hold(At(server.url), "job", *LEASE)
+    shift(3600)
+    assert is_free(dlock, server.url)  # by its clock, the lease has ended
+    assert holder.wait().status == 79
+
+
+def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
+    server, shift = clock
+    holder = dlock.hold(At(server.url), "job", *LEASE, "-v")
+    waiter = dlock.contend(At(server.url), "job").queued(1)
+    shift(-3600)
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert waiter.held().token > holder.token
+    assert waiter.finish().status == 0
+    assert is_free(dlock, server.url)
+
+
+# ---- at the end ----
+
+
+def test_lost_answer_to_a_release_is_no_lost_lock(dlock, db, make_proxy):
+    """The server has released, its answer got lost, and asked again it knows of nothing: that proves no loss."""
+    proxy = make_proxy(db.server.port)
+    holder = dlock.hold(At(pg_url(proxy.port, db=db.name)), "job")
+    proxy.cut(DOWN, 1)  # resets at the next answer
+    done = holder.finish()
+    assert done.status == 0 and "the release was not confirmed" in done.stderr
+    wait_for(lambda: is_free(dlock, db.url), what="a free lock")
+
+
+# ---- poolers ----
+
+
+def test_leases_through_poolers(dlock, db, make_pooler):
+    """And with directly connected ones in the same queue."""
+    run(dlock, db.url)
+    holders, waiters = {}, {}
+    for pooling, size in (("session", 10), ("transaction", 2), ("statement", 2)):
+        pooled = At(pg_url(make_pooler(db.server, pooling, default_pool_size=size).port, db=db.name))
+        holders[pooling] = dlock.hold(pooled, pooling, *LEASE, "-v")
+        waiters[pooling] = [dlock.contend(at, pooling, command=("true",)).queued(n + 1)
+                            for n, at in enumerate((At(db.url), pooled, At(db.url), pooled))]
+    for pooling, holder in holders.items():
+        wait_for_renewals(holder)
+        assert holder.finish().status == 0
+        assert [w.wait().status for w in waiters[pooling]] == [0] * 4
+        tokens = [s.token for s in (holder, *waiters[pooling])]
+        assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("mode, pooling", [("advisory", "transaction"), ("advisory", "statement"), ("row", "statement")])
+def test_what_a_pooler_cannot_carry_is_refused(dlock, db, make_pooler, pooling, mode):
+    """And nothing is left in the sessions that the pooler keeps."""
+    run(dlock, db.url, mode=mode)
+    pooler = make_pooler(db.server, pooling)
+    assert_refused(run(dlock, pg_url(pooler.port, db=db.name), mode=mode), 78, "pool")
+    assert db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert is_free(dlock, db.url, mode)
+    with contextlib.closing(psycopg2.connect(pg_url(pooler.port, db=db.name))) as c, c.cursor() as cursor:
+        c.autocommit = True
+        cursor.execute("SHOW idle_session_timeout")
+        assert cursor.fetchone() == ("0",)
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)
+
+
+def test_a_row_through_a_pooler(dlock, db, make_pooler):
+    """A transaction has a connection of its own while it is open."""
+    pooler = make_pooler(db.server)
+    pooled = At(pg_url(pooler.port, db=db.name), "row")
+    holder = dlock.hold(pooled, "job", *LEASE, "-v")
+    waiters = [dlock.contend(at, "job", command=("true",)) for at in (At(db.url, "row"), pooled)]
+    for waiter in waiters:
+        waiter.event("waiting")
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in waiters] == [0, 0]
+    with contextlib.closing(psycopg2.connect(pg_url(pooler.port, db=db.name))) as c, c.cursor() as cursor:
+        for setting in ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"):
+            cursor.execute(f"SHOW {setting}")
+            assert cursor.fetchone() == ("0",)
+
+
+def test_a_pooler_that_restarts_costs_nothing(dlock, db, make_pooler):
+    run(dlock, db.url)
+    pooler = make_pooler(db.server)
+    at = At(pg_url(pooler.port, db=db.name))
+    holder = dlock.hold(at, "job", "-t", "6s", "-v")
+    waiter = dlock.contend(at, "job", "-t", "6s", command=("true",)).queued(1)
+    pooler.restart()
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+# ---- secrets ----
+
+
+@pytest.mark.parametrize("url", [
+    "postgresql://u:hunter2@127.0.0.1:{closed}/app", "postgresql://u:hunter2@127.0.0.1:{open}/none",
+    "postgresql://u:hunter2@[::1/app", "host=127.0.0.1 port={closed} password=hunter2",
+    "host=127.0.0.1 password='hunter2", "postgresql://127.0.0.1:{closed}/app?user=u&password=hunter2",
+    "postgresql://u:hunter2@127.0.0.1:{closed}/app?colour=red", "postgresql://u:hunter2@dlock-test.invalid/app",
+    "postgresql://u:hunter2%zz@h/app", "host=h password=hunter2 colour=red", "password=hunter2 =x",
+    "postgresql://u:hunter2@127.0.0.1:x/app", "postgresql://u:hunter2@127.0.0.1,h2:1,2,3/app",
+    "postgresql://u:hunter2 host=127.0.0.1",
+])
+def test_no_message_tells_a_password(dlock, pg_server, url):
+    url = url.format(closed=free_port(), open=pg_server.port)
+    for words in (["-u", url], ["-u", url, "-v"]):
+        started = dlock.start("run", "-b", "pg", *words, "-k", "job", "--", "echo", "ran")
+        done = started.wait(30)
+        assert done.status in (64, 69, 77, 78) and done.stdout == ""
+        assert "hunter2" not in done.stderr and done.stderr
+        assert "hunter2" not in str(started.events())
+
+
+def test_nobody_sees_the_password_of_a_holder(dlock, guarded):
+    holder = dlock.hold(At(url_with(guarded, "guarded:right-one")), "job", "-v")
+    for pid in (holder.front, holder.keeper):
+        assert "right-one" not in pathlib.Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+    waiter = dlock.contend(At(guarded.url), "job").queued()
+    assert "right-one" not in str(waiter.events()) + holder.stderr() + str(holder.events())
+    activity = guarded.ask("SELECT * FROM pg_stat_activity") + guarded.ask("SELECT * FROM dlock.holds")
+    assert "right-one" not in str(activity)
