@@ -968,8 +968,8 @@ carry_out(struct world *w, const struct actions *a)
 static void
 deliver(struct world *w, struct event e)
 {
-	static const char *const names[] = {"tick", "granted", "refused", "renewed", "unanswered", "disowned",
-	    "released", "started", "exec failed", "ended", "empty", "joined", "parted", "interrupted", "orphaned"};
+	static const char *const names[] = {"tick", "granted", "refused", "renewed", "unanswered", "revoked",
+	    "disowned", "alert", "released", "started", "exec failed", "ended", "empty", "joined", "parted", "interrupted", "orphaned"};
 	struct actions a;
 	bool covered;
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import threading
@@ -194,6 +195,22 @@ def test_dead_hosts_are_passed_over(dlock, zk_server):
 
 def test_host_that_is_a_name(dlock, zk_server):
     done = run(dlock, f"zk://localhost:{zk_server.port}/name")
+    assert (done.status, done.stderr) == (0, "")
+
+
+def has_ipv6():
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("hosts", ["[::1]:{0}", "[::1]:{0},127.0.0.1:{1}", "127.0.0.1:{1},[::1]:{0}"])
+def test_ipv6(dlock, make_zk, hosts):
+    server = make_zk(clientPortAddress="::")
+    done = run(dlock, "zk://" + hosts.format(server.port, free_port()))
     assert (done.status, done.stderr) == (0, "")
 
 

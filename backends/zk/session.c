@@ -449,9 +449,11 @@ judge(struct session *s, int code, struct fault *f)
 		    s->where);
 	case ZNOTREADONLY:
 		return fault_set(f, RC_AGAIN, "%s: the server is read-only, it has lost its quorum", s->where);
+	case ZBADARGUMENTS:
+		return fault_set(f, RC_USAGE, "%s does not take this path (chroot, or -O path)", s->where);
 	case ZSYSTEMERROR:
 	case ZMARSHALLINGERROR:
-		return fault_set(f, RC_SYSTEM, "out of memory");
+		return fault_set(f, RC_SYSTEM, "descriptors or memory have run out");
 	default:
 		return fault_set(f, RC_PROTOCOL, "%s answers: %s", s->where, zerror(code));
 	}
@@ -664,8 +666,20 @@ add_address(const char *text, size_t n, char *out, size_t size)
 	if (!found)
 		return;
 	if (getnameinfo(found->ai_addr, found->ai_addrlen, number, sizeof number, NULL, 0, NI_NUMERICHOST) == 0)
-		snprintf(out + used, size - used, strchr(number, ':') ? ",[%s]:%d" : ",%s:%d", number, e.port);
+		snprintf(out + used, size - used, ",%s:%d", number, e.port);
 	freeaddrinfo(found);
+}
+
+/* The library looks for the last colon of a host, and does not know the brackets of IPv6. */
+static void
+strip_brackets(char *out, size_t size, const char *hosts)
+{
+	size_t n = 0;
+
+	for (; *hosts && n + 1 < size; hosts++)
+		if (*hosts != '[' && *hosts != ']')
+			out[n++] = *hosts;
+	out[n] = '\0';
 }
 
 /*
@@ -681,7 +695,7 @@ name_hosts(struct session *s, char *out, size_t size)
 	size_t first = strcspn(text, ",");
 	int count = 0;
 
-	snprintf(out, size, "%s", text);
+	strip_brackets(out, size, text);
 	if (!s->ensemble.named && !text[first])
 		return;
 	for (;;) {
