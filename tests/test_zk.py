@@ -183,6 +183,19 @@ def test_exact_path(dlock, at):
     assert holder.finish().status == 0
 
 
+@pytest.mark.parametrize("dead", [1, 3])
+def test_dead_waiters_do_not_block_for_a_session(dlock, at, dead):
+    """Their sessions last 30 s; each of them costs the living one a few."""
+    holder = dlock.hold(at, "job")
+    waiters = [dlock.contend(at, "job").queued(n + 1) for n in range(dead)]
+    last = dlock.contend(at, "job", command=("true",)).queued(dead + 1)
+    for waiter in waiters:
+        waiter.signal(signal.SIGKILL, "keeper")
+        assert waiter.wait().status == 71
+    assert holder.finish().status == 0
+    assert last.wait(6 + 5 * dead).status == 0
+
+
 # ---- several servers named ----
 
 

@@ -44,10 +44,11 @@
 #define IDLE_BEAT NS_PER_S		/* to look whether it has taken it */
 #define FIRST_RENEWAL (500 * NS_PER_MS) /* after the grant at most; from then on we hear of our node's end at once */
 #define RETRY (250 * NS_PER_MS)		/* between attempts to get back into the queue */
-#define NEAR_BEAT (2 * NS_PER_S)	/* to list the queue when there are one or two ahead, */
+#define NEAR_BEAT (2 * NS_PER_S)	/* to list the queue when there are up to NEAR ahead, */
 #define FAR_BEAT (10 * NS_PER_S)	/* or more */
 
 enum {
+	NEAR = 8,
 	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
 	NAME_BYTES = 256, /* of a child; ours has 60 */
 	NODE_BYTES = DIR_BYTES + NAME_BYTES,
@@ -522,11 +523,11 @@ watch_ahead(struct zk *z, const struct place *p, bool *gone, struct fault *f)
 	return rc;
 }
 
-/* Since when the first node, if it is the one ahead of us, has left its turn unused; NEVER: it does not. */
+/* Since when we have seen the first node leave its turn unused; NEVER: it does not. */
 static instant
-idle_since(struct zk *z, const struct place *p, const struct call *first)
+idle_since(struct zk *z, const struct call *first)
 {
-	int64_t id = p->before == 1 && mark_of(call_text(first)) == WAITING ? call_stat(first)->czxid : 0;
+	int64_t id = mark_of(call_text(first)) == WAITING ? call_stat(first)->czxid : 0;
 
 	if (z->idle != id || id == 0)
 		z->idle_since = id ? instant_now() : NEVER;
@@ -538,7 +539,8 @@ idle_since(struct zk *z, const struct place *p, const struct call *first)
  * Reads the first node, for people.  If it is a waiter's that does not take its
  * turn, it is deleted: its owner has died, and would block us until its session
  * ends.  If it takes its turn at this very moment its node has another version,
- * and stays.
+ * and stays.  Whoever is near enough to the front does that: the next in line may
+ * be dead too.
  */
 static enum rc
 look_at_first(struct zk *z, const struct place *p, struct fault *f)
@@ -554,7 +556,7 @@ look_at_first(struct zk *z, const struct place *p, struct fault *f)
 	rc = call_await(first, until, &code, f);
 	if (rc == RC_OK && code == ZOK) {
 		see_holder(z, first, p->before);
-		if (now >= instant_after(idle_since(z, p, first), IDLE_PATIENCE))
+		if (now >= instant_after(idle_since(z, first), IDLE_PATIENCE))
 			rc = delete_node(z, path, call_stat(first)->version, until, &code, f);
 	}
 	call_drop(first);
@@ -585,10 +587,10 @@ beat_of(struct zk *z, const struct place *p)
 {
 	int64_t pace = session_pace(z->session);
 
-	if (p->before > 2)
+	if (p->before > NEAR)
 		return instant_first(4 * pace, FAR_BEAT);
 	if (p->before > 1)
-		return NEAR_BEAT;
+		return z->idle ? IDLE_BEAT : NEAR_BEAT;
 	/* Next in line: the leader is to hear of us often (session.h). */
 	return instant_first(pace, z->idle ? IDLE_BEAT : NEAR_BEAT);
 }
