@@ -662,7 +662,7 @@ guest_asks(struct world *w, int which)
 		return;
 	w->guests[which].alive = true;
 	later(w, between(w, MS, w->terms.ttl), W_GUEST_ENDS, 0, which);
-	if (w->keep.phase != PH_HOLD || w->keep.ending.kind == END_LOST)
+	if (w->keep.phase != PH_HOLD || keep_is_lost(&w->keep))
 		return;
 	w->guests[which].holds = true;
 	w->joined++;

@@ -350,7 +350,7 @@ def test_waiter_survives_a_partition(dlock, own_redis, make_proxy, fault):
 
 def test_queue_survives_a_crash(dlock, own_remote):
     at, server = At(own_remote.url), own_remote.server
-    holder = dlock.hold(at, "job", *LEASE)
+    holder = dlock.hold(at, "job", "-t", "9s")
     waiters = [dlock.contend(at, "job", command=("true",)).queued(n) for n in (1, 2, 3)]
     server.restart()
     wait_for_renewal(server, holder)

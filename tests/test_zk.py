@@ -20,7 +20,7 @@ from kazoo.recipe.lock import Lock
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from hostile import RESET, SILENCE
-from proxy import BOTH, DOWN
+from proxy import BOTH, DOWN, UP
 from support import DLOCK, boottime, free_port, is_alive, places, wait_for
 from test_fault import IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, At, assert_refused, is_free, run
 from zk import (CREATE, CREATE2, CREATE_CONTAINER, DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, NO_NODE,
@@ -197,6 +197,42 @@ def test_dead_waiters_do_not_block_for_a_session(dlock, at, dead):
 
 
 # ---- several servers named ----
+
+
+def test_server_that_falls_silent_is_left_for_another(dlock, zk_server, make_proxy):
+    """The library would wait for two thirds of the session, longer than the lease lasts."""
+    proxies = [make_proxy(zk_server.port) for _ in range(2)]
+    at = At("zk://" + ",".join(f"127.0.0.1:{p.port}" for p in proxies) + f"/silent{next(_tests)}")
+    holder = dlock.hold(at, "job", "-t", "9s")
+    waiter = dlock.contend(at, "job", "-t", "9s").queued(1)
+    used = next(p for p in proxies if p.bytes[UP])
+    used.hold(*BOTH)
+    wait_for_writes(zk_server, 12, holder)  # more than a session lasts
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
+
+
+def test_session_that_another_server_shortens_is_lost(dlock, make_zk, make_proxy):
+    """What was promised is no longer so: the command is killed at once."""
+    server = make_zk(maxSessionTimeout=20000)
+    proxy = make_proxy(server.port)
+    at = At(f"zk://127.0.0.1:{proxy.port}")
+    holder = dlock.hold(at, "job", "-t", "20s")
+    server.settings["maxSessionTimeout"] = 4000
+    server.restart()
+    done = holder.wait()
+    assert (done.status, done.stderr.count("\n")) == (79, 1) and "shortened" in done.stderr
+
+
+@pytest.mark.parametrize("data", [b"leader of host ", b"{} ", b'{"who":"x"}\t \n\0'], ids=["blank", "object", "nul"])
+def test_nodes_of_others_are_not_taken_for_dead_waiters(dlock, at, data):
+    name = "_c_22222222-2222-2222-2222-222222222222-lock-"
+    with at.server.client() as c:
+        c.ensure_path(at.job)
+        c.create(f"{at.job}/{name}", data, ephemeral=True, sequence=True)
+        assert run(dlock, at.url, "-w", "5s").status == 75
+        assert len(nodes(c, at.job)) == 1
+
 
 
 def test_dead_hosts_are_passed_over(dlock, zk_server):
