@@ -314,7 +314,7 @@ static void
 serve_joins(struct keeper *k, const struct pollfd *set)
 {
 	struct join_offer offer = {
-	    .ours = k->keep.phase == PH_HOLD && k->keep.ending.kind != END_LOST,
+	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
 	    .token = k->grant.tokens[0],
 	    .sent = k->keep.sent,
 	    .lease = k->keep.lease,
@@ -451,7 +451,8 @@ unanswered(struct keeper *k, const struct fault *f)
 	if (!k->suspected)
 		tell(k, MSG_SUSPECT, k->keep.term_at - instant_now(), f->text);
 	k->suspected = true;
-	k->fault = *f;
+	if (k->keep.ending.kind != END_LOST)
+		k->fault = *f;
 	react(k, EV_UNANSWERED, 0);
 }
 

@@ -63,11 +63,15 @@ describe(const struct progress *g, instant now, char *out, size_t size)
 	char key[400], holder[500], waited[32], place[32] = "";
 
 	text_clean(key, sizeof key, g->plan->keys[0], strlen(g->plan->keys[0]));
+	duration_text(now - g->began, waited, sizeof waited);
+	if (!g->heard) {
+		snprintf(out, size, "%s: no answer yet, waited %s", key, waited);
+		return;
+	}
 	progress_holder(g, holder, sizeof holder);
 	if (g->position)
 		snprintf(place, sizeof place, ", position %u", g->position);
-	snprintf(out, size, "waiting for %s%s%s%s, waited %s", key, g->heard ? ", held by " : "",
-	    g->heard ? holder : "", place, duration_text(now - g->began, waited, sizeof waited));
+	snprintf(out, size, "waiting for %s, held by %s%s, waited %s", key, holder, place, waited);
 }
 
 /* One line of the terminal, never two: a wrapped line cannot be erased. */

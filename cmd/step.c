@@ -121,9 +121,8 @@ end_with(struct keep *k, enum ending_kind kind, int value)
 	}
 }
 
-/* Has the lock slipped away?  What we were asked to give up is still ours. */
-static bool
-is_lost(const struct keep *k)
+bool
+keep_is_lost(const struct keep *k)
 {
 	return k->ending.kind == END_LOST && k->ending.loss != LOSS_REVOKED;
 }
@@ -132,7 +131,7 @@ is_lost(const struct keep *k)
 static void
 lose(struct keep *k, enum loss how)
 {
-	if (is_lost(k) || k->ending.kind == END_EXEC || k->ending.kind == END_REFUSED || k->reported)
+	if (keep_is_lost(k) || k->ending.kind == END_EXEC || k->ending.kind == END_REFUSED || k->reported)
 		return;
 	k->ending = (struct ending){.kind = END_LOST, .loss = how};
 }
@@ -158,7 +157,7 @@ run_ends(const struct keep *k)
 bool
 keep_heeds_alert(const struct keep *k)
 {
-	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE && !k->suspect && !is_lost(k);
+	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE && !k->suspect && !keep_is_lost(k);
 }
 
 /* ---- what an event tells ---- */
@@ -192,7 +191,7 @@ renewed(struct keep *k, instant now, const struct event *e, struct actions *a)
 	k->call = CALL_NONE;
 	k->suspect = false;
 	k->checked = k->phase == PH_LINGER;
-	if (is_lost(k) || now >= k->term_at)
+	if (keep_is_lost(k) || now >= k->term_at)
 		return;
 	take_lease(k, now, e);
 	a->set |= DO_PUBLISH;
@@ -334,7 +333,7 @@ guard_tree(struct keep *k, instant now, struct actions *a)
 	}
 	if (k->stopping)
 		return;
-	if (is_lost(k)) {
+	if (keep_is_lost(k)) {
 		stop_tree(k, k->kill_at, a);
 	} else if (k->revoked) {
 		stop_tree(k, instant_after(now, k->terms.grace), a);
@@ -360,7 +359,7 @@ renew_if_due(struct keep *k, instant now, struct actions *a)
 {
 	instant until = instant_first(now + lease_attempt(span(k)), k->term_at);
 
-	if (k->call == CALL_NONE && now >= k->renew_at && now < k->term_at && !is_lost(k))
+	if (k->call == CALL_NONE && now >= k->renew_at && now < k->term_at && !keep_is_lost(k))
 		start_call(k, CALL_RENEW, DO_RENEW, until, a);
 }
 
@@ -431,9 +430,9 @@ next_wake(const struct keep *k)
 	instant wake = NEVER;
 
 	if (k->phase == PH_HOLD || k->phase == PH_LINGER) {
-		if (k->call == CALL_NONE && !is_lost(k))
+		if (k->call == CALL_NONE && !keep_is_lost(k))
 			wake = k->renew_at;
-		wake = instant_first(wake, is_lost(k) ? k->kill_at : k->term_at);
+		wake = instant_first(wake, keep_is_lost(k) ? k->kill_at : k->term_at);
 		wake = instant_first(wake, k->stop_by);
 		if (k->phase == PH_HOLD && !k->stopping)
 			wake = instant_first(wake, run_ends(k));

@@ -158,6 +158,9 @@ struct actions {
 void keep_init(struct keep *, const struct terms *);
 struct actions step(struct keep *, instant now, const struct event *);
 
+/* Has the lock slipped away?  What we were asked to give up is still ours. */
+bool keep_is_lost(const struct keep *);
+
 /*
  * Would EV_ALERT lead to a renewal now?  Otherwise one is under way or about to
  * be tried again anyhow, or could not help, and the descriptor is left alone.

@@ -662,7 +662,7 @@ guest_asks(struct world *w, int which)
 		return;
 	w->guests[which].alive = true;
 	later(w, between(w, MS, w->terms.ttl), W_GUEST_ENDS, 0, which);
-	if (w->keep.phase != PH_HOLD || w->keep.ending.kind == END_LOST)
+	if (w->keep.phase != PH_HOLD || keep_is_lost(&w->keep))
 		return;
 	w->guests[which].holds = true;
 	w->joined++;
@@ -968,8 +968,8 @@ carry_out(struct world *w, const struct actions *a)
 static void
 deliver(struct world *w, struct event e)
 {
-	static const char *const names[] = {"tick", "granted", "refused", "renewed", "unanswered", "disowned",
-	    "released", "started", "exec failed", "ended", "empty", "joined", "parted", "interrupted", "orphaned"};
+	static const char *const names[] = {"tick", "granted", "refused", "renewed", "unanswered", "revoked",
+	    "disowned", "alert", "released", "started", "exec failed", "ended", "empty", "joined", "parted", "interrupted", "orphaned"};
 	struct actions a;
 	bool covered;
 

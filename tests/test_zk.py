@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import threading
@@ -19,7 +20,7 @@ from kazoo.recipe.lock import Lock
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from hostile import RESET, SILENCE
-from proxy import BOTH, DOWN
+from proxy import BOTH, DOWN, UP
 from support import DLOCK, boottime, free_port, is_alive, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, At, assert_refused, is_free, run,
                         wait_for_writes)
@@ -174,7 +175,56 @@ def test_exact_path(dlock, at):
     assert holder.finish().status == 0
 
 
+@pytest.mark.parametrize("dead", [1, 3])
+def test_dead_waiters_do_not_block_for_a_session(dlock, at, dead):
+    """Their sessions last 30 s; each of them costs the living one a few."""
+    holder = dlock.hold(at, "job")
+    waiters = [dlock.contend(at, "job").queued(n + 1) for n in range(dead)]
+    last = dlock.contend(at, "job", command=("true",)).queued(dead + 1)
+    for waiter in waiters:
+        waiter.signal(signal.SIGKILL, "keeper")
+        assert waiter.wait().status == 71
+    assert holder.finish().status == 0
+    assert last.wait(6 + 5 * dead).status == 0
+
+
 # ---- several servers named ----
+
+
+def test_server_that_falls_silent_is_left_for_another(dlock, zk_server, make_proxy):
+    """The library would wait for two thirds of the session, longer than the lease lasts."""
+    proxies = [make_proxy(zk_server.port) for _ in range(2)]
+    at = At("zk://" + ",".join(f"127.0.0.1:{p.port}" for p in proxies) + f"/silent{next(_tests)}")
+    holder = dlock.hold(at, "job", "-t", "9s")
+    waiter = dlock.contend(at, "job", "-t", "9s").queued(1)
+    used = next(p for p in proxies if p.bytes[UP])
+    used.hold(*BOTH)
+    wait_for_writes(zk_server, 12, holder)  # more than a session lasts
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
+
+
+def test_session_that_another_server_shortens_is_lost(dlock, make_zk, make_proxy):
+    """What was promised is no longer so: the command is killed at once."""
+    server = make_zk(maxSessionTimeout=20000)
+    proxy = make_proxy(server.port)
+    at = At(f"zk://127.0.0.1:{proxy.port}")
+    holder = dlock.hold(at, "job", "-t", "20s")
+    server.settings["maxSessionTimeout"] = 4000
+    server.restart()
+    done = holder.wait()
+    assert (done.status, done.stderr.count("\n")) == (79, 1) and "shortened" in done.stderr
+
+
+@pytest.mark.parametrize("data", [b"leader of host ", b"{} ", b'{"who":"x"}\t \n\0'], ids=["blank", "object", "nul"])
+def test_nodes_of_others_are_not_taken_for_dead_waiters(dlock, at, data):
+    name = "_c_22222222-2222-2222-2222-222222222222-lock-"
+    with at.server.client() as c:
+        c.ensure_path(at.job)
+        c.create(f"{at.job}/{name}", data, ephemeral=True, sequence=True)
+        assert run(dlock, at.url, "-w", "5s").status == 75
+        assert len(nodes(c, at.job)) == 1
+
 
 
 def test_dead_hosts_are_passed_over(dlock, zk_server):
@@ -186,6 +236,22 @@ def test_dead_hosts_are_passed_over(dlock, zk_server):
 
 def test_host_that_is_a_name(dlock, zk_server):
     done = run(dlock, f"zk://localhost:{zk_server.port}/name")
+    assert (done.status, done.stderr) == (0, "")
+
+
+def has_ipv6():
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("hosts", ["[::1]:{0}", "[::1]:{0},127.0.0.1:{1}", "127.0.0.1:{1},[::1]:{0}"])
+def test_ipv6(dlock, make_zk, hosts):
+    server = make_zk(clientPortAddress="::")
+    done = run(dlock, "zk://" + hosts.format(server.port, free_port()))
     assert (done.status, done.stderr) == (0, "")
 
 

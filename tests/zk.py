@@ -201,7 +201,7 @@ class ZkPlace(RemotePlace):
     """Locks on the session's ZooKeeper, below a root for each test."""
 
     name = "zk"
-    ttl = "6s"  # of a session; the lease is 0.61 of it, and a virtual machine starts slowly
+    ttl = "6s"  # of a session; the lease is half of it, and a virtual machine starts slowly
 
     def __init__(self, request):
         self.server = request.getfixturevalue("zk_server")

@@ -23,7 +23,8 @@ struct place {
 	/*
 	 * A child by which we cannot go.  `stranger`: made by a lock whose users
 	 * do not wait for ours (kazoo's "__lock__" and "__rlock__", Curator's
-	 * "__READ__" and "__WRIT__").  `worn`: its number is the last one there
+	 * "__READ__" and "__WRIT__", the "locks" and "leases" of its semaphores).
+	 * `worn`: its number is the last one there
 	 * is, which all after it get as well, or (before 3.8) negative: after
 	 * 2^31 of them numbers order nothing any more.
 	 */

@@ -3,7 +3,6 @@
 
 #include "backends/endpoint.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
@@ -14,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define CARRY(t) ((t) * 3 / 10) /* in which a ping surely went to the leader */
@@ -42,7 +42,8 @@ struct session {
 	bool several;	  /* the hosts have more than one address */
 	int init_error;
 	int state; /* as the library last told it */
-	int64_t id, timeout;
+	int64_t id, granted, timeout; /* the timeout: as it was granted, and as we believe it */
+	bool shrunk;		      /* it has become shorter */
 	struct past pasts[PASTS];
 	size_t npasts;
 	bool called;
@@ -149,9 +150,25 @@ silence(int fd)
 /* ---- what the library's threads bring ---- */
 
 static bool
-is_dead(int state)
+is_dead(const struct session *s)
 {
-	return state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE;
+	return s->state == ZOO_EXPIRED_SESSION_STATE || s->state == ZOO_AUTH_FAILED_STATE || s->shrunk;
+}
+
+/*
+ * The timeout that a server grants.  Another one, after the connection to the
+ * first was lost, may grant less (its maxSessionTimeout differs); then the session
+ * may end before the time that we have promised.  False: that is so.
+ */
+static bool
+take_timeout(struct session *s, int64_t timeout)
+{
+	if (s->id && timeout < s->granted)
+		return false;
+	s->granted = timeout;
+	/* Nobody asked for ten times as much, and no server should give it. */
+	s->timeout = timeout > 10 * s->asked ? s->asked : timeout;
+	return true;
 }
 
 /* About the session itself. */
@@ -159,21 +176,21 @@ static void
 session_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 {
 	struct session *s = ctx;
+	bool dead;
 
 	(void)path;
 	if (type != ZOO_SESSION_EVENT)
 		return;
 	pthread_mutex_lock(&s->mutex);
 	s->state = state;
-	if (state == ZOO_CONNECTED_STATE) {
+	if (state == ZOO_CONNECTED_STATE)
+		s->shrunk = !take_timeout(s, zoo_recv_timeout(zh) * NS_PER_MS);
+	if (state == ZOO_CONNECTED_STATE)
 		s->id = zoo_client_id(zh)->client_id;
-		s->timeout = zoo_recv_timeout(zh) * NS_PER_MS;
-		if (s->timeout > 10 * s->asked) /* nobody asked for that, and no server should give it */
-			s->timeout = s->asked;
-	}
+	dead = is_dead(s);
 	pthread_mutex_unlock(&s->mutex);
 	ring(s->bell);
-	if (is_dead(state))
+	if (dead)
 		ring(s->alarm);
 }
 
@@ -438,10 +455,11 @@ judge(struct session *s, int code, struct fault *f)
 	case ZOPERATIONTIMEOUT:
 	case ZCLOSING:
 	case ZSESSIONMOVED:
+	case ZTHROTTLEDOP:
 		return fault_set(f, RC_AGAIN, "%s: connection lost: %s", s->where, last_complaint());
 	case ZSESSIONEXPIRED:
 	case ZINVALIDSTATE:
-		return fault_set(f, RC_LOST, "%s: the session has expired", s->where);
+		return fault_set(f, RC_LOST, "%s: the session has expired, or another server has shortened it", s->where);
 	case ZAUTHFAILED:
 		return fault_set(f, RC_DENIED, "%s: authentication failed", s->where);
 	case ZNOAUTH:
@@ -449,9 +467,11 @@ judge(struct session *s, int code, struct fault *f)
 		    s->where);
 	case ZNOTREADONLY:
 		return fault_set(f, RC_AGAIN, "%s: the server is read-only, it has lost its quorum", s->where);
+	case ZBADARGUMENTS:
+		return fault_set(f, RC_USAGE, "%s does not take this path (chroot, or -O path)", s->where);
 	case ZSYSTEMERROR:
 	case ZMARSHALLINGERROR:
-		return fault_set(f, RC_SYSTEM, "out of memory");
+		return fault_set(f, RC_SYSTEM, "descriptors or memory have run out");
 	default:
 		return fault_set(f, RC_PROTOCOL, "%s answers: %s", s->where, zerror(code));
 	}
@@ -473,7 +493,7 @@ session_sleep(struct session *s, instant until, struct fault *f)
 {
 	switch (s->host->wait(s->host, s->bell, POLLIN, until)) {
 	case WOKE_STOP:
-		return fault_set(f, RC_STOP, "told to stop");
+		return RC_STOP;
 	case WOKE_TIMEOUT:
 		return fault_set(f, RC_AGAIN, "%s: no answer in time", s->where);
 	case WOKE_READY:
@@ -558,7 +578,12 @@ session_is_connected(struct session *s)
 bool
 session_is_dead(struct session *s)
 {
-	return is_dead(state_of(s));
+	bool dead;
+
+	pthread_mutex_lock(&s->mutex);
+	dead = is_dead(s);
+	pthread_mutex_unlock(&s->mutex);
+	return dead;
 }
 
 void
@@ -591,13 +616,24 @@ known_to_leader(struct session *s, instant sent_at)
 int64_t
 session_lease(struct session *s, instant sent_at)
 {
-	int64_t left, steady;
+	int64_t left;
 
 	pthread_mutex_lock(&s->mutex);
 	left = s->timeout - (sent_at - known_to_leader(s, sent_at));
-	steady = s->timeout - CARRY(s->timeout) - PACE(s->timeout);
 	pthread_mutex_unlock(&s->mutex);
-	return left < steady ? left : steady; /* never more than later renewals can keep up */
+	return instant_first(left, session_steady(s));
+}
+
+/* One request more than CARRY old is always known: with one pace between two of them, and one to spare. */
+int64_t
+session_steady(struct session *s)
+{
+	int64_t steady;
+
+	pthread_mutex_lock(&s->mutex);
+	steady = s->timeout - CARRY(s->timeout) - 2 * PACE(s->timeout);
+	pthread_mutex_unlock(&s->mutex);
+	return steady;
 }
 
 int64_t
@@ -616,8 +652,8 @@ session_await(struct session *s, instant until, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	while (rc == RC_OK && !session_is_connected(s)) {
-		if (is_dead(state_of(s)))
+	while (rc == RC_OK && (session_is_dead(s) || !session_is_connected(s))) {
+		if (session_is_dead(s))
 			return judge(s, state_of(s) == ZOO_AUTH_FAILED_STATE ? ZAUTHFAILED : ZSESSIONEXPIRED, f);
 		rc = session_id(s) == 0 && all_refuse(s->several) ? RC_AGAIN : session_sleep(s, until, f);
 		if (rc == RC_AGAIN)
@@ -626,93 +662,89 @@ session_await(struct session *s, instant until, struct fault *f)
 	return rc;
 }
 
-/* The addresses of "host:port", n bytes, as the library will look them up; NULL if there are none. */
-static struct addrinfo *
-look_up(struct endpoint *e, const char *text, size_t n)
+/* One more for a list of addresses, without brackets, which the library does not know. */
+static int
+add_address(char *out, size_t size, const char *number, int port)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP, .ai_flags = AI_ADDRCONFIG};
-	struct addrinfo *found = NULL;
+	size_t used = strlen(out);
 
-	if (endpoint_parse(e, text, n, 1) || getaddrinfo(e->host, NULL, &hints, &found) != 0)
-		return NULL;
-	return found;
+	if (used + strlen(number) + 8 >= size)
+		return 0;
+	snprintf(out + used, size - used, "%s%s:%d", used ? "," : "", number, port);
+	return 1;
 }
 
+/* Adds what "host:port", n bytes, stands for. */
 static int
-count_addresses(const char *text, size_t n)
+add_host(char *out, size_t size, const char *text, size_t n, bool named)
 {
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP, .ai_flags = AI_ADDRCONFIG};
+	struct addrinfo *found;
 	struct endpoint e;
-	struct addrinfo *found = look_up(&e, text, n);
+	char number[64];
 	int count = 0;
 
+	if (endpoint_parse(&e, text, n, 1))
+		return 0;
+	if (!named)
+		return add_address(out, size, e.host, e.port);
+	if (getaddrinfo(e.host, NULL, &hints, &found) != 0)
+		return 0;
 	for (struct addrinfo *a = found; a; a = a->ai_next)
-		count++;
-	if (found)
-		freeaddrinfo(found);
+		if (getnameinfo(a->ai_addr, a->ai_addrlen, number, sizeof number, NULL, 0, NI_NUMERICHOST) == 0)
+			count += add_address(out, size, number, e.port);
+	freeaddrinfo(found);
 	return count;
 }
 
-/* Puts an address of the first host, n bytes, behind the others: as a number, for a name may have several. */
-static void
-add_address(const char *text, size_t n, char *out, size_t size)
-{
-	struct endpoint e;
-	struct addrinfo *found = look_up(&e, text, n);
-	size_t used = strlen(out);
-	char number[64];
-
-	if (!found)
-		return;
-	if (getnameinfo(found->ai_addr, found->ai_addrlen, number, sizeof number, NULL, 0, NI_NUMERICHOST) == 0)
-		snprintf(out + used, size - used, strchr(number, ':') ? ",[%s]:%d" : ",%s:%d", number, e.port);
-	freeaddrinfo(found);
-}
-
 /*
- * The hosts as the library is to have them: with an odd number of addresses.  It
- * goes on by two after each that fails; with an even number it never comes to half
- * of them, nor to the end of the list where it would pause (3.8 to 3.9:
- * handle_error and zoo_cycle_next_server each take a step).  So one is named twice.
+ * The hosts as the library is to have them.  As addresses: it would look names up
+ * in the thread that has to keep the session alive, and spin while that fails.
+ * And an odd number of them: it goes on by two after each that fails; with an even
+ * number it never comes to half of them, nor to the end of the list where it would
+ * pause (3.8 to 3.9: handle_error and zoo_cycle_next_server each take a step).  So
+ * one is named twice.
  */
 static void
 name_hosts(struct session *s, char *out, size_t size)
 {
 	const char *text = s->ensemble.hosts;
-	size_t first = strcspn(text, ",");
 	int count = 0;
 
-	snprintf(out, size, "%s", text);
-	if (!s->ensemble.named && !text[first])
-		return;
-	for (;;) {
-		size_t n = strcspn(text, ",");
-
-		count += count_addresses(text, n);
-		if (!text[n])
-			break;
-		text += n + 1;
+	out[0] = '\0';
+	for (size_t n; *text; text += n + (text[n] == ',')) {
+		n = strcspn(text, ",");
+		count += add_host(out, size, text, n, s->ensemble.named);
 	}
 	s->several = count > 1;
-	if (count % 2 == 0)
-		add_address(s->ensemble.hosts, first, out, size);
+	if (count > 0 && count % 2 == 0 && 2 * strlen(out) + 2 < size) {
+		size_t first = strcspn(out, ","), used = strlen(out);
+
+		out[used] = ',';
+		memcpy(out + used + 1, out, first);
+		out[used + 1 + first] = '\0';
+	}
 }
 
 /* May block in DNS. */
 static void *
 initialise(void *ctx)
 {
-	char hosts[sizeof ((struct ensemble *)0)->hosts + 80];
+	char hosts[8192];
 	struct session *s = ctx;
 	int timeout = s->asked / NS_PER_MS < TIMEOUT_MOST ? (int)(s->asked / NS_PER_MS) : TIMEOUT_MOST;
 	const struct ensemble *e = &s->ensemble;
 	zhandle_t *zh;
 
 	name_hosts(s, hosts, sizeof hosts);
-	if (e->tls)
+	errno = ENOENT;
+	if (!*hosts)
+		zh = NULL;
+	else if (e->tls)
 		zh = zookeeper_init_ssl(hosts, e->tls_files, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV);
 	else
 		zh = zookeeper_init2(hosts, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV, hear_log);
-	if (zh) /* the addresses are looked up anew when a connection is lost, not every time the library wakes */
+	if (zh) /* addresses do not change */
 		zoo_set_servers_resolution_delay(zh, -1);
 	if (zh && *e->login)
 		zoo_add_auth(zh, "digest", e->login, (int)strlen(e->login), NULL, NULL);
@@ -734,6 +766,23 @@ is_initialised(struct session *s)
 	yes = s->initialised;
 	pthread_mutex_unlock(&s->mutex);
 	return yes;
+}
+
+/* The library keeps its socket to itself; it is the only one of ours with that peer. */
+void
+session_poison(struct session *s)
+{
+	struct sockaddr_storage peer, other;
+	socklen_t n = sizeof peer;
+
+	if (!session_is_connected(s) || !zookeeper_get_connected_host(s->zh, (struct sockaddr *)&peer, &n))
+		return;
+	for (int fd = 0; fd < 256; fd++) {
+		socklen_t m = sizeof other;
+
+		if (getpeername(fd, (struct sockaddr *)&other, &m) == 0 && m == n && memcmp(&peer, &other, n) == 0)
+			shutdown(fd, SHUT_RDWR);
+	}
 }
 
 /* Why the library would not begin. */
@@ -808,19 +857,27 @@ session_begin(struct session **ret, struct host *host, const char *where, const 
 	return rc;
 }
 
+/* The house and the library's log know of it no more. */
+static void
+detach(struct session *s)
+{
+	if (s->host && s->host->alert == s->alarm) {
+		s->host->alert = -1;
+		listen_for_complaints(-1);
+	}
+	s->host = NULL;
+}
+
 void
 session_end(struct session *s)
 {
 	if (!s)
 		return;
-	if (s->host->alert == s->alarm)
-		s->host->alert = -1;
+	detach(s);
 	if (!is_initialised(s) && s->ensemble.named)
 		return; /* DNS still has it: left to the end of the process, which is near */
 	if (s->zh)
 		zookeeper_close(s->zh);
-	if (complaint.bell == s->bell)
-		listen_for_complaints(-1);
 	close(s->bell);
 	close(s->alarm);
 	pthread_mutex_destroy(&s->mutex);
@@ -840,6 +897,9 @@ session_abandon(struct session *s)
 {
 	pthread_t thread;
 
-	if (s && pthread_create(&thread, NULL, end_session, s) == 0)
+	if (!s)
+		return;
+	detach(s); /* here, not in the thread: the next session may begin at once */
+	if (pthread_create(&thread, NULL, end_session, s) == 0)
 		pthread_detach(thread);
 }

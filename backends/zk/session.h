@@ -40,6 +40,12 @@ struct call;
 enum rc session_begin(struct session **ret, struct host *, const char *where, const struct ensemble *,
     int64_t timeout, instant until, struct fault *);
 
+/*
+ * Breaks a connection on which nobody answers: the library would stay with it for
+ * two thirds of the timeout before it tries another server.
+ */
+void session_poison(struct session *);
+
 /* Ends it at the server too, if there is a connection; may take for ever.  Accepts NULL. */
 void session_end(struct session *);
 
@@ -64,9 +70,11 @@ void session_heed_alarm(struct session *);
 
 /*
  * What is left of the lease that a write has earned which was sent at `sent`
- * and has succeeded, and how long after `sent` to write again.
+ * and has succeeded; never more than session_steady(), which requests every
+ * session_pace() can keep up.
  */
 int64_t session_lease(struct session *, instant sent);
+int64_t session_steady(struct session *);
 int64_t session_pace(struct session *);
 
 /* ---- requests: never NULL-checked by their users, session.c copes ---- */

@@ -44,10 +44,11 @@
 #define IDLE_BEAT NS_PER_S		/* to look whether it has taken it */
 #define FIRST_RENEWAL (500 * NS_PER_MS) /* after the grant at most; from then on we hear of our node's end at once */
 #define RETRY (250 * NS_PER_MS)		/* between attempts to get back into the queue */
-#define NEAR_BEAT (2 * NS_PER_S)	/* to list the queue when there are one or two ahead, */
+#define NEAR_BEAT (2 * NS_PER_S)	/* to list the queue when there are up to NEAR ahead, */
 #define FAR_BEAT (10 * NS_PER_S)	/* or more */
 
 enum {
+	NEAR = 8,
 	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
 	NAME_BYTES = 256, /* of a child; ours has 60 */
 	NODE_BYTES = DIR_BYTES + NAME_BYTES,
@@ -70,11 +71,14 @@ struct zk {
 	int version;	   /* of what we last wrote */
 	int64_t born;	   /* when our node was made, by the server's clock, */
 	instant born_here; /* and by ours */
-	char data[RECORD_BYTES + 2]; /* of our node: the record, and a mark */
+	char data[RECORD_BYTES + 4]; /* of our node: the record, and a mark */
+	bool marked;		     /* as a waiter's; the node has it too */
+	instant turn_over;	     /* until then we must have earned a lease; NEVER: it is not our turn */
 	instant contact_by;	     /* until then we must have seen our place */
 	instant away_since;	     /* from when on the queue was out of our sight; NEVER: it is not */
 	int64_t idle;		     /* the node that does not take its turn: its czxid; 0: none */
 	instant idle_since;
+	instant silent_since; /* from when on renewals went unanswered; NEVER */
 	bool queued; /* we have seen our place */
 	bool held, guarded;
 	bool revoked; /* we were asked to give it up, and have not yet said so */
@@ -90,23 +94,26 @@ zk_of(struct lock *l)
 
 /* ---- what stands in a node ---- */
 
-/* What a node tells of its owner, by the blanks behind its record. */
+/*
+ * What a node tells of its owner, by white space behind its record that no other
+ * program writes there.
+ */
 enum mark { AT_ONCE, WAITING, WAITED }; /* has the lock, having found it free; waits; has it, having waited */
+
+static const char *const tails[] = {[AT_ONCE] = "", [WAITING] = "\t \n", [WAITED] = "\t\n"};
 
 static void
 set_mark(struct zk *z, enum mark mark)
 {
-	snprintf(z->data, sizeof z->data, "%s%.*s", z->want->record, (int)mark, "  ");
+	snprintf(z->data, sizeof z->data, "%s%s", z->want->record, tails[mark]);
 }
 
-static enum mark
-mark_of(const char *data)
+static bool
+has_mark(const char *data, enum mark mark)
 {
-	size_t n = strlen(data);
+	size_t n = strlen(data), tail = strlen(tails[mark]);
 
-	if (n < 2 || data[n - 1] != ' ')
-		return AT_ONCE;
-	return data[n - 2] == ' ' ? WAITED : WAITING;
+	return n > tail + 1 && data[0] == '{' && data[n - tail - 1] == '}' && strcmp(data + n - tail, tails[mark]) == 0;
 }
 
 /* ---- open ---- */
@@ -208,7 +215,7 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 	z->base = (struct lock){.ops = &zk_backend, .host = host, .where = z->where};
 	z->want = want;
 	z->connect_patience = CONNECT_PATIENCE;
-	z->away_since = NEVER;
+	z->away_since = z->turn_over = z->silent_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, want->url, f);
 	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
 		rc = read_setting(z, &want->settings[i], f);
@@ -282,6 +289,8 @@ forget_node(struct zk *z)
 	z->node[0] = '\0';
 	z->version = 0;
 	set_mark(z, AT_ONCE);
+	z->marked = false;
+	z->turn_over = NEVER;
 }
 
 static void
@@ -501,7 +510,7 @@ see_holder(struct zk *z, const struct call *first, size_t before)
 	int64_t held = z->born + (instant_now() - z->born_here) - call_stat(first)->ctime * NS_PER_MS;
 
 	z->base.host->seen.position = before;
-	z->base.host->seen.held = mark_of(call_text(first)) == AT_ONCE && held >= 0 ? held : -1;
+	z->base.host->seen.held = has_mark(call_text(first), AT_ONCE) && held >= 0 ? held : -1;
 	snprintf(z->base.host->seen.holder, sizeof z->base.host->seen.holder, "%s", call_text(first));
 }
 
@@ -522,11 +531,21 @@ watch_ahead(struct zk *z, const struct place *p, bool *gone, struct fault *f)
 	return rc;
 }
 
-/* Since when the first node, if it is the one ahead of us, has left its turn unused; NEVER: it does not. */
-static instant
-idle_since(struct zk *z, const struct place *p, const struct call *first)
+/* A node of dlock's whose owner waits, beyond doubt: others' are not ours to delete. */
+static bool
+is_waiter(const struct call *node)
 {
-	int64_t id = p->before == 1 && mark_of(call_text(first)) == WAITING ? call_stat(first)->czxid : 0;
+	const struct Stat *stat = call_stat(node);
+
+	return has_mark(call_text(node), WAITING) && stat->dataLength == (int32_t)strlen(call_text(node)) &&
+	    stat->ephemeralOwner != 0;
+}
+
+/* Since when we have seen the first node leave its turn unused; NEVER: it does not. */
+static instant
+idle_since(struct zk *z, const struct call *first)
+{
+	int64_t id = is_waiter(first) ? call_stat(first)->czxid : 0;
 
 	if (z->idle != id || id == 0)
 		z->idle_since = id ? instant_now() : NEVER;
@@ -538,7 +557,8 @@ idle_since(struct zk *z, const struct place *p, const struct call *first)
  * Reads the first node, for people.  If it is a waiter's that does not take its
  * turn, it is deleted: its owner has died, and would block us until its session
  * ends.  If it takes its turn at this very moment its node has another version,
- * and stays.
+ * and stays.  Whoever is near enough to the front does that: the next in line may
+ * be dead too.
  */
 static enum rc
 look_at_first(struct zk *z, const struct place *p, struct fault *f)
@@ -554,17 +574,32 @@ look_at_first(struct zk *z, const struct place *p, struct fault *f)
 	rc = call_await(first, until, &code, f);
 	if (rc == RC_OK && code == ZOK) {
 		see_holder(z, first, p->before);
-		if (now >= instant_after(idle_since(z, p, first), IDLE_PATIENCE))
+		if (now >= instant_after(idle_since(z, first), IDLE_PATIENCE) && strncmp(p->first, "_c_", 3) == 0)
 			rc = delete_node(z, path, call_stat(first)->version, until, &code, f);
+		if (rc == RC_DENIED || rc == RC_PROTOCOL)
+			rc = RC_OK; /* it was worth trying */
 	}
 	call_drop(first);
 	return rc;
+}
+
+/* Lets the leader hear of us (session.h), and us of an end of our node. */
+static enum rc
+show_life(struct zk *z, struct fault *f)
+{
+	struct call *c = session_get(z->session, z->node);
+	int code;
+	enum rc rc = call_await(c, instant_now() + ASK_PATIENCE, &code, f);
+
+	call_drop(c);
+	return rc == RC_OK && code != ZOK ? fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where) : rc;
 }
 
 /* RC_OK: we are called, or it is `beat`.  RC_BUSY: `until` has come. */
 static enum rc
 await_call(struct zk *z, instant beat, instant until, struct fault *f)
 {
+	instant life = instant_now() + session_pace(z->session);
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !session_was_called(z->session) && instant_now() < beat) {
@@ -572,9 +607,13 @@ await_call(struct zk *z, instant beat, instant until, struct fault *f)
 			return fault_set(f, RC_BUSY, "%s: still held", z->where);
 		if (!session_is_connected(z->session))
 			return fault_set(f, RC_AGAIN, "%s: connection lost", z->where);
-		rc = session_sleep(z->session, instant_first(beat, until), f);
+		rc = session_sleep(z->session, instant_first(life, instant_first(beat, until)), f);
 		if (rc == RC_AGAIN)
 			rc = RC_OK; /* it was only the time */
+		if (rc == RC_OK && instant_now() >= life) {
+			rc = show_life(z, f);
+			life = instant_now() + session_pace(z->session);
+		}
 	}
 	return rc;
 }
@@ -585,11 +624,8 @@ beat_of(struct zk *z, const struct place *p)
 {
 	int64_t pace = session_pace(z->session);
 
-	if (p->before > 2)
+	if (p->before > NEAR)
 		return instant_first(4 * pace, FAR_BEAT);
-	if (p->before > 1)
-		return NEAR_BEAT;
-	/* Next in line: the leader is to hear of us often (session.h). */
 	return instant_first(pace, z->idle ? IDLE_BEAT : NEAR_BEAT);
 }
 
@@ -669,34 +705,36 @@ yield(struct zk *z, instant until, struct fault *f)
 	return rc == RC_OK ? fault_set(f, RC_LOST, "%s: our place in the queue was revoked", z->where) : rc;
 }
 
-/* Is it a lease to begin with?  One that is too short, or was long on its way, is better earned once more. */
+/* Is it the lease that later renewals will keep up?  One that is shorter says nothing about the settings. */
 static bool
-is_usable(const struct grant *g)
+is_steady(struct zk *z, const struct grant *g)
 {
-	return g->lease >= 6 * g->pace && instant_now() < instant_after(g->sent, 2 * g->pace);
+	return g->lease > 0 && g->lease >= session_steady(z->session);
 }
 
 /*
  * Our turn has come: earns the lease by writing our node; `set` is the first
- * attempt at that.  What the leader has not heard of for too long would be too
- * short a lease: then once more.
+ * attempt at that.  While the leader has not heard of us for long enough, that
+ * would be too short a lease: then once more.  After the ttl our turn is over.
  */
 static enum rc
 confirm(struct zk *z, struct call *set, struct grant *g, struct fault *f)
 {
-	instant until = instant_now() + ASK_PATIENCE + z->want->ttl;
 	bool written;
 	enum rc rc;
 
+	z->turn_over = instant_first(z->turn_over, instant_after(instant_now(), z->want->ttl));
 	for (;; set = write_node(z)) {
-		rc = write_once(z, set, until, g, &written, f);
+		rc = write_once(z, set, z->turn_over, g, &written, f);
 		if (rc == RC_OK && z->revoked)
-			rc = yield(z, until, f);
-		if (rc != RC_OK || (written && is_usable(g)))
+			rc = yield(z, z->turn_over, f);
+		if (rc != RC_OK || (written && is_steady(z, g)))
 			return rc;
+		if (instant_now() >= z->turn_over)
+			return fault_set(f, RC_AGAIN, "%s: answers too slowly for this --ttl", z->where);
 		if (written &&
 		    z->base.host->wait(z->base.host, -1, 0, instant_now() + session_pace(z->session)) == WOKE_STOP)
-			return fault_set(f, RC_STOP, "told to stop");
+			return RC_STOP;
 	}
 }
 
@@ -705,10 +743,9 @@ static enum rc
 mark_as_waiter(struct zk *z, struct fault *f)
 {
 	struct grant unused;
-	bool written;
 
 	set_mark(z, WAITING);
-	return write_once(z, write_node(z), instant_now() + ASK_PATIENCE, &unused, &written, f);
+	return write_once(z, write_node(z), instant_now() + ASK_PATIENCE, &unused, &z->marked, f);
 }
 
 /* The write with which a waiter takes what has become its own. */
@@ -716,6 +753,7 @@ static struct call *
 claim(struct zk *z)
 {
 	set_mark(z, WAITED);
+	z->marked = false;
 	return write_node(z);
 }
 
@@ -732,21 +770,21 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 		rc = find_place(z, list, &p, instant_now() + ASK_PATIENCE, f);
 		if (rc != RC_OK || p.before == 0)
 			break;
-		if (until && mark_of(z->data) == AT_ONCE)
+		if (until && !z->marked)
 			rc = mark_as_waiter(z, f);
 		if (rc == RC_OK)
 			rc = await_turn(z, &p, until, f);
 		if (rc != RC_OK)
 			break;
 		*g = (struct grant){.anchor = -1}; /* what create has earned is too long ago */
-		next = p.before == 1 && session_was_called(z->session); /* then nobody is ahead */
+		next = p.before == 1 && session_was_called(z->session); /* then most likely nobody is ahead */
 		call_drop(list);
 		call_drop(set);
 		list = session_list(z->session, z->dir);
 		set = next ? claim(z) : NULL;
 	}
 	call_drop(list);
-	if (rc == RC_OK && !is_usable(g))
+	if (rc == RC_OK && !is_steady(z, g))
 		return confirm(z, set ? set : claim(z), g, f);
 	call_drop(set);
 	return rc;
@@ -778,10 +816,12 @@ come_back(struct zk *z, enum rc rc, struct grant *g, struct call **list, instant
 
 	*g = (struct grant){.anchor = -1};
 	z->away_since = instant_first(z->away_since, instant_now());
-	patience = instant_first(until, z->queued ? instant_after(z->away_since, z->want->ttl) : z->contact_by);
+	patience = instant_first(instant_first(until, z->turn_over), z->queued ? instant_after(z->away_since, z->want->ttl) : z->contact_by);
 	for (; (rc == RC_LOST || rc == RC_AGAIN) && instant_now() < patience; again = true) {
+		if (rc == RC_AGAIN && z->session)
+			session_poison(z->session); /* it has had its time */
 		if (again && z->base.host->wait(z->base.host, -1, 0, instant_now() + RETRY) == WOKE_STOP)
-			return fault_set(f, RC_STOP, "told to stop");
+			return RC_STOP;
 		if (z->session && session_await(z->session, 0, &dead) == RC_LOST)
 			leave_session(z);
 		else if (rc == RC_LOST)
@@ -827,14 +867,28 @@ zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 
 /* ---- renew and release ---- */
 
+/* A server that has left renewals unanswered for a while: there is time yet to ask the next one. */
+static void
+try_another_server(struct zk *z, instant began)
+{
+	z->silent_since = instant_first(z->silent_since, began);
+	if (instant_now() < z->silent_since + session_pace(z->session) * 3 / 2)
+		return;
+	session_poison(z->session);
+	z->silent_since = NEVER;
+}
+
 static enum rc
 zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
 	struct zk *z = zk_of(l);
+	instant began = instant_now();
 	bool written;
 	enum rc rc;
 
 	session_heed_alarm(z->session);
+	if (session_is_dead(z->session))
+		return session_await(z->session, 0, f); /* it says why */
 	if (!z->guarded) /* not at the grant: short commands do without */
 		call_drop(session_guard(z->session, z->node));
 	z->guarded = true;
@@ -847,9 +901,14 @@ zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 		z->revoked = false;
 		return fault_set(f, RC_REVOKED, "%s: __REVOKE__ was written to our node", z->where);
 	}
+	if (rc == RC_OK)
+		z->silent_since = NEVER;
 	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
 		return rc;
-	return session_is_dead(z->session) ? RC_LOST : RC_AGAIN;
+	if (session_is_dead(z->session))
+		return RC_LOST;
+	try_another_server(z, began);
+	return RC_AGAIN;
 }
 
 /* Our node, whichever it is, is to go. */
