@@ -296,7 +296,7 @@ wait_here(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 attempt(struct pg *pg, instant patience, instant until, struct grant *g, struct fault *f)
 {
-	bool got, ours;
+	bool got = false, ours;
 	enum rc rc = get_ready(pg, patience, f);
 
 	if (rc == RC_OK)
