@@ -295,12 +295,12 @@ class Tamper(Proxy):
         super().__init__(port)
         self.change, self.early = change, early
         self.parsers = {}
-        self.tap = self._rewrite
+        self.tap = self.rewrite
 
     def url(self, db=DB):
         return pg_url(self.port, db=db, extra="?sslmode=disable&gssencmode=disable")  # replies to these are no messages
 
-    def _rewrite(self, link, direction, data):
+    def rewrite(self, link, direction, data):
         """Takes whole messages off what has come, and gives what is to be sent for them."""
         if direction == UP:
             return data

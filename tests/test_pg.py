@@ -17,7 +17,7 @@ import time
 import psycopg2
 import pytest
 
-from pg import DB, PG_PLACES, USER, PgServer, columns, data_row, error, make_directory, pg_url, tool
+from pg import DB, PG_PLACES, USER, PgServer, Tamper, columns, data_row, error, make_directory, pg_url, tool
 from proxy import BOTH, DOWN, UP
 from support import DLOCK, ROOT, free_port, wait_for
 from test_fault import IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, assert_refused, compile_shim
@@ -631,6 +631,41 @@ def test_waiters_survive_partitions(dlock, db, make_proxy):
         assert holder.finish().status == 0
         assert waiters[fault].wait().status == 0 and late[fault].wait().status == 0
         assert waiters[fault].token < late[fault].token, fault
+
+
+class CutAfterAnswer(Tamper):
+    """Once armed, the first row that comes is passed on; whatever is said next on that connection breaks it."""
+
+    def __init__(self, port):
+        super().__init__(port, self.look)
+        self.armed, self.heard, self.cut = False, False, 0
+
+    def look(self, kind, body):
+        self.heard = self.heard or (self.armed and kind == b"D")
+        return [(kind, body)]
+
+    def rewrite(self, link, direction, data):
+        if direction == UP and self.heard:
+            self.armed, self.heard, self.cut = False, False, self.cut + 1
+            raise ConnectionResetError
+        return super().rewrite(link, direction, data)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_waiter_cut_off_as_it_is_served_does_not_run_without_the_lock(dlock, db, mode, request):
+    """It has heard that it is served; but what it says next, by which the lock becomes its own, breaks the connection."""
+    proxy = CutAfterAnswer(db.server.port)
+    request.addfinalizer(proxy.close)
+    holder = dlock.hold(At(db.url, mode), "job", *LEASE)
+    alone = f'env -u DLOCK_KEEPER "{DLOCK}" run {" ".join(At(db.url, mode).words)} -k job -n -- true'
+    waiter = dlock.contend(At(proxy.url(db.name), mode), "job", *LEASE, command=("sh", "-c", f"{alone}; echo $?"))
+    waiter.event("waiting")
+    time.sleep(0.3)  # it sleeps in the server
+    proxy.armed = True
+    assert holder.finish().status == 0
+    done = waiter.wait()
+    assert proxy.cut == 1
+    assert (done.status, done.stdout) == (0, "75\n")
 
 
 def test_waiter_behind_a_partition_blocks_for_a_moment_only(dlock, db, make_proxy):

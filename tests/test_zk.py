@@ -199,7 +199,7 @@ def test_server_that_falls_silent_is_left_for_another(dlock, zk_server, make_pro
     waiter = dlock.contend(at, "job", "-t", "9s").queued(1)
     used = next(p for p in proxies if p.bytes[UP])
     used.hold(*BOTH)
-    wait_for_writes(zk_server, 12, holder)  # more than a session lasts
+    wait_for_writes(zk_server, holder, 12)  # more than a session lasts
     assert holder.finish().status == 0
     assert waiter.held().finish().status == 0
 
