@@ -438,6 +438,7 @@ class ZkPlace:
 
     name = "zk"
     lease_ends = True  # a dead holder's node goes with its session
+    crash_ttl = "9s"  # a holder bears the restart of a virtual machine; of a session of 3 s it could not
     _tests = 0
 
     def __init__(self, request):

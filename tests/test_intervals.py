@@ -24,7 +24,7 @@ from support import boottime, children_of, descendants_of, kill, name_of, wait_f
 
 SECONDS = float(os.environ.get("DLOCK_SOAK", "14"))
 CROWDS = (24, 6, 6, 6)  # contenders for each key
-OPTIONS = ("-t", "3s")  # a killed keeper's lock comes back soon
+TTL = "3s"  # a killed keeper's lock comes back soon
 LONG = 8                # seconds, well beyond the lease
 
 WITNESS = r"""
@@ -190,7 +190,7 @@ def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):
     for n, contenders in enumerate(CROWDS):
         def run(*words, key=place.key(f"key{n}")):
             with lock:
-                return dlock.start("run", *place.words, "-k", key, *OPTIONS, *words)
+                return dlock.start("run", *place.words, "-k", key, "-t", getattr(place, "crash_ttl", TTL), *words)
 
         crowds.append(Crowd(witness, tmp_path / f"crowd{n}"))
         crowds[-1].start(contenders, run)
