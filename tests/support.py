@@ -406,7 +406,7 @@ class Place:
     fair = True          # waiters are served in order
     whole_record = True  # others can read all that a holder says of itself
     settings = ()        # words for -O
-    ttl = "3s"           # the shortest whose lease bears the restart of a server
+    crash_ttl = "3s"     # the shortest whose lease bears the restart of a server
     prefix = ""
     _numbers = itertools.count(1)
 

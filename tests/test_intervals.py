@@ -189,7 +189,7 @@ def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):
     for n, contenders in enumerate(CROWDS):
         def run(*words, key=place.key(f"key{n}")):
             with lock:
-                return dlock.start("run", *place.words, "-k", key, "-t", place.ttl, *words)  # a killed keeper's lock comes back soon
+                return dlock.start("run", *place.words, "-k", key, "-t", place.crash_ttl, *words)
 
         crowds.append(Crowd(witness, tmp_path / f"crowd{n}"))
         crowds[-1].start(contenders, run)

@@ -201,7 +201,7 @@ class ZkPlace(RemotePlace):
     """Locks on the session's ZooKeeper, below a root for each test."""
 
     name = "zk"
-    ttl = "6s"  # of a session; the lease is half of it, and a virtual machine starts slowly
+    crash_ttl = "9s"  # a holder bears the restart of a virtual machine; of a session of 3 s it could not
 
     def __init__(self, request):
         self.server = request.getfixturevalue("zk_server")
