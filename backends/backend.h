@@ -97,7 +97,8 @@ struct grant {
 	 * Where the kernel keeps the lock for as long as a descriptor is open
 	 * anywhere, that descriptor; otherwise -1.  The house gives a copy to
 	 * the front, so that the lock outlives a killed keeper until the
-	 * command's tree is gone too.  The backend goes on owning its own copy.
+	 * command's tree is gone too, and so that the front sees a connection
+	 * end though the keeper be frozen.  The backend goes on owning its own copy.
 	 */
 	int anchor;
 };

@@ -21,9 +21,10 @@
 #define SLACK (50 * NS_PER_MS)		  /* what a keeper that does its duty is given beyond each deadline */
 #define KEEPER_PATIENCE (3 * NS_PER_S)	  /* for a keeper that only has to release */
 #define DOUBT (2 * NS_PER_S) /* for a silent keeper, of our own time awake: after a suspend both are late */
+#define ANCHOR_PATIENCE (200 * NS_PER_MS) /* for a keeper whose lock has ended with its connection */
 #define INTERRUPT_PATIENCE (1500 * NS_PER_MS) /* for a keeper that has to leave the queue */
 
-enum { SLOT_LINK = LOOP_OWN, SLOTS };
+enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS };
 
 struct front {
 	const struct run *run;
@@ -31,10 +32,10 @@ struct front {
 	struct shared *shared;
 	pid_t keeper; /* 0: reaped */
 	int link;     /* -1: end of file seen */
-	int anchor;   /* keeps a kernel lock while we live; -1 */
+	int anchor;   /* keeps the lock while we live, and breaks if it ends; -1 */
 	struct loop loop;
 	struct progress progress;
-	instant interrupt_by, settle_by, doubt_by; /* NEVER: not counting */
+	instant interrupt_by, settle_by, doubt_by, adrift_by; /* NEVER: not counting */
 	int interrupt;
 	struct ending ending;
 	char words[RECORD_BYTES];
@@ -159,6 +160,8 @@ watch_next(const struct front *f)
 	instant next = instant_first(f->interrupt_by, f->settle_by), term_at, kill_at;
 
 	next = instant_first(next, f->doubt_by != NEVER ? f->doubt_by : silent_from(f));
+	if (!atomic_load(&f->shared->settled))
+		next = instant_first(next, f->adrift_by);
 	if (!is_running(f)) {
 		lease_deadlines(instant_now(), f->plan->terms.ttl, f->plan->terms.grace, &term_at, &kill_at);
 		return instant_first(next, term_at);
@@ -169,6 +172,16 @@ watch_next(const struct front *f)
 				     : instant_first(next, instant_after(atomic_load(&f->shared->kill_at), SLACK));
 }
 
+/*
+ * A lock that is a connection ends with it, and the keeper kills the command then;
+ * but it may be frozen.  (A kernel lock's descriptor never tells anything.)
+ */
+static bool
+is_adrift(const struct front *f)
+{
+	return f->adrift_by != NEVER || atomic_load(&f->shared->settled);
+}
+
 static void
 watch(struct front *f, instant now)
 {
@@ -177,6 +190,8 @@ watch(struct front *f, instant now)
 	if (now >= f->interrupt_by) {
 		kill_everything(f);
 		finish(f, (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
+	} else if (now >= f->adrift_by && !atomic_load(&f->shared->settled)) {
+		take_over(f, "the lock's connection has ended, and dlock's keeper process was stopped");
 	} else if (now >= f->settle_by || is_given_up(f, now)) {
 		take_over(f, "dlock's keeper process was stopped");
 	} else if (atomic_load(&f->shared->settled)) {
@@ -404,6 +419,7 @@ front_run(const struct run *r, pid_t keeper)
 	    .interrupt_by = NEVER,
 	    .settle_by = NEVER,
 	    .doubt_by = NEVER,
+	    .adrift_by = NEVER,
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
@@ -419,9 +435,12 @@ front_run(const struct run *r, pid_t keeper)
 		take_over(&f, strerror(errno));
 	while (!f.over) {
 		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
+		set[SLOT_ANCHOR] = (struct pollfd){.fd = is_adrift(&f) ? -1 : f.anchor, .events = POLLRDHUP};
 		loop_wait(&f.loop, set, SLOTS, instant_first(progress_next(&f.progress), watch_next(&f)));
 		if (set[SLOT_LINK].revents)
 			hear_keeper(&f);
+		if (set[SLOT_ANCHOR].revents)
+			f.adrift_by = instant_now() + ANCHOR_PATIENCE;
 		while (!f.over && set[LOOP_SIGNAL].revents && loop_signal(&f.loop, &info))
 			take_signal(&f, &info);
 		if (!f.over)

@@ -19,16 +19,19 @@
  *
  * `open=` takes ok, usage, config and system.  `lease=DURATION` (or inf) is the
  * lease given in place of the ttl, `token=N` the token, `alert=DURATION` alerts
- * the house once, so long after the grant; `close=hang` never comes to an end.
+ * the house once, so long after the grant; `close=hang` never comes to an end;
+ * `anchor=PORT` gives a connection to that local port as the grant's anchor.
  * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call.
  */
 #include "backends/backend.h"
 #include "cmd/parse.h"
 
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -54,6 +57,7 @@ struct fake {
 	enum rc on_open;
 	int64_t alert_after; /* 0: never */
 	bool close_hangs;
+	int anchor_port; /* 0: no anchor */
 };
 
 extern const struct backend fake_backend;
@@ -115,6 +119,8 @@ read_word(struct fake *k, char *word)
 	}
 	if (strcmp(word, "alert") == 0)
 		return parse_duration(value, &k->alert_after);
+	if (strcmp(word, "anchor") == 0)
+		return (k->anchor_port = atoi(value)) > 0;
 	if (strcmp(word, "close") == 0)
 		return k->close_hangs = strcmp(value, "hang") == 0;
 	if (strcmp(word, "token") == 0) {
@@ -243,6 +249,17 @@ set_alert(struct fake *k)
 	}
 }
 
+static int
+make_anchor(struct fake *k)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(k->anchor_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = k->anchor_port ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) != 0)
+		abort();
+	return fd;
+}
+
 static enum rc
 fake_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
@@ -255,7 +272,7 @@ fake_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_BUSY)
 		return wait_for_another(k, until, f);
 	if (rc == RC_OK) {
-		*g = (struct grant){.tokens = {k->token}, .sent = sent, .lease = k->lease, .anchor = -1};
+		*g = (struct grant){.tokens = {k->token}, .sent = sent, .lease = k->lease, .anchor = make_anchor(k)};
 		set_alert(k);
 	}
 	return rc;

@@ -4,6 +4,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -384,6 +385,29 @@ def test_lock_that_is_wanted_back_ends_min_hold(fake):
     started = fake.start("renew=ok,renew=revoked", "-t", "3s", "--min-hold", "1h", "--", "true")
     assert started.wait().status == 0
     wait_for(lambda: calls(started) == ["acquire", "renew", "renew", "release"], what="the release")
+
+
+def test_connection_that_is_the_lock_is_watched_by_the_front_too(fake):
+    """The keeper would kill the command when it ends, but is frozen; 30 s of lease are left."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        started = fake.heart(f"anchor={server.getsockname()[1]}")
+        connection, _ = server.accept()
+        command = started.command
+        started.signal(signal.SIGSTOP, "keeper")
+        connection.close()
+        assert started.wait(8).status == 79
+        assert not is_alive(command)
+
+
+def test_connection_that_ends_with_the_command_is_no_loss(fake):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        started = fake.start(f"anchor={server.getsockname()[1]},release=ok@600ms", "-c", "exit 3")
+        connection, _ = server.accept()
+        wait_for(lambda: "release" in calls(started), what="the release")
+        connection.close()
+        assert started.wait(8).status == 3
 
 
 def test_library_that_will_not_close_is_cut_short(fake):
