@@ -29,6 +29,19 @@ first_line(char *out, size_t size, const char *text)
 	snprintf(out, size, "%.*s", (int)(end - text), text);
 }
 
+/* What looks like a name to libpq, "secret@db1", has the end of a password in it where a '@' in a URL was not encoded. */
+static void
+hide_password(const struct session *s, char *text)
+{
+	char *name = strchr(text, '"'), *at = strrchr(text, '@');
+
+	if (!name || at <= name || !strstr(s->conninfo, "://"))
+		return;
+	name++;
+	if (memmem(s->conninfo, strlen(s->conninfo), name, at + 1 - name))
+		memmove(name, at, strlen(at) + 1);
+}
+
 static bool
 is_sqlstate(const char *s)
 {
@@ -135,6 +148,23 @@ overhear(void *arg, const PGresult *notice)
 
 /* ---- connecting ---- */
 
+/* A server's name from what was stated or what libpq has used; a slip of the pen may have put a password there. */
+static void
+name_place(struct session *s, const char *host, const char *port, const char *db)
+{
+	bool v6 = host && strchr(host, ':');
+
+	if (host && strchr(host, '@'))
+		host = strrchr(host, '@') + 1;
+	if (db && strchr(db, '@'))
+		db = strrchr(db, '@') + 1;
+	if (port && port[strspn(port, "0123456789,")])
+		port = NULL;
+	snprintf(s->where, sizeof s->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
+	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
+	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
+}
+
 /* A failure to connect has its SQLSTATE in its text alone: "FATAL:  28P01: no such user". */
 static enum rc
 refused(struct session *s, const char *text, struct fault *f)
@@ -149,8 +179,9 @@ refused(struct session *s, const char *text, struct fault *f)
 		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
 	if (strstr(text, "no password supplied"))
 		return fault_set(
-		    f, RC_DENIED, "%s asks for a password (PGPASSFILE, ~/.pgpass or the URL)", s->where);
-	return fault_set(f, RC_AGAIN, "cannot reach %s: %.240s", s->where, text);
+		    f, RC_DENIED, "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)", s->where);
+	return fault_set(f, strstr(text, strerror(EMFILE)) ? RC_SYSTEM : RC_AGAIN, "cannot reach %s: %.240s",
+	    s->where, text);
 }
 
 /* Is this about the words of the user, and not about a network or a server? */
@@ -161,6 +192,22 @@ is_about_words(const char *text)
 	       strncmp(text, "service file", 12) == 0;
 }
 
+/* "invalid integer value "x" for connection option "port"": what is quoted first may be a password. */
+static enum rc
+not_taken(const char *text, struct fault *f)
+{
+	static const char of[] = " for connection option ";
+	const char *option = strstr(text, of), *next;
+	size_t n = strcspn(text, "\"");
+
+	while (option && (next = strstr(option + 1, of)))
+		option = next; /* the value may look like this too */
+	while (n > 0 && strchr(" :", text[n - 1]))
+		n--;
+	return fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n, text,
+	    option ? option : "");
+}
+
 static enum rc
 connect_failed(struct session *s, struct fault *f)
 {
@@ -168,33 +215,20 @@ connect_failed(struct session *s, struct fault *f)
 	char text[256];
 	enum rc rc;
 
+	if (s->is_default)
+		name_place(s, s->pq->host(s->conn), s->pq->port(s->conn), s->pq->db(s->conn));
 	first_line(text, sizeof text, why);
+	hide_password(s, text);
 	if (strncmp(why, "definition of service", 21) == 0)
 		rc = fault_set(f, RC_USAGE, "%s", text);
-	else if (is_about_words(why)) /* what it quotes may be a password */
-		rc = fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s",
-		    (int)strcspn(text, "\""), text);
+	else if (is_about_words(why))
+		rc = not_taken(text, f);
 	else if (!*text)
 		rc = fault_set(f, RC_AGAIN, "%s does not answer", s->where);
 	else
 		rc = refused(s, text, f);
 	session_close(s);
 	return rc;
-}
-
-/* A server's name from what was stated or what libpq has used; a slip of the pen may have put a password there. */
-static void
-name_place(struct session *s, const char *host, const char *port, const char *db)
-{
-	bool v6 = host && strchr(host, ':');
-
-	if (host && strchr(host, '@'))
-		host = strrchr(host, '@') + 1;
-	if (port && port[strspn(port, "0123456789,")])
-		port = NULL;
-	snprintf(s->where, sizeof s->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
-	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
-	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
 }
 
 /* A connection has come: makes it ours. */
@@ -519,11 +553,12 @@ session_init(struct session *s, struct host *host, const char *conninfo, int64_t
 {
 	PQconninfoOption *options;
 	const char *at;
+	enum rc rc;
 
-	*s = (struct session){
-	    .host = host, .conninfo = conninfo ? conninfo : "", .ttl = ttl, .pq = pq_load()};
-	if (!s->pq)
-		return fault_set(f, RC_CONFIG, "libpq is not installed (apt install libpq5)");
+	*s = (struct session){.host = host, .conninfo = conninfo ? conninfo : "", .ttl = ttl};
+	rc = pq_load(&s->pq, f);
+	if (rc != RC_OK)
+		return rc;
 	state_defaults(s->pq);
 	options = s->pq->conninfoParse(s->conninfo, NULL);
 	if (!options)
@@ -531,8 +566,9 @@ session_init(struct session *s, struct host *host, const char *conninfo, int64_t
 		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
 		    "host=... dbname=...");
 	at = option(options, "hostaddr");
-	name_place(
-	    s, at ? at : option(options, "host"), option(options, "port"), option(options, "dbname"));
+	at = at ? at : option(options, "host");
+	s->is_default = !at || !*at;
+	name_place(s, at, option(options, "port"), option(options, "dbname"));
 	s->pq->conninfoFree(options);
 	return RC_OK;
 }

@@ -31,6 +31,7 @@ struct session {
 	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	int64_t ttl;
 	char where[WHERE_BYTES];
+	bool is_default;      /* no host was stated: libpq says which one it takes */
 	PGconn *conn;         /* NULL: not connected */
 	struct dial *dial;    /* a connection on its way */
 	unsigned serial;      /* of the connection: counts them */
@@ -41,7 +42,7 @@ struct session {
 	char last_words[160]; /* what the server said unasked, such as why it hangs up */
 };
 
-/* Reads conninfo and names the server; no connection yet.  RC_USAGE, RC_CONFIG (no libpq). */
+/* Reads conninfo and names the server; no connection yet.  RC_USAGE; as pq_load(). */
 enum rc session_init(struct session *, struct host *, const char *conninfo, int64_t ttl, struct fault *);
 
 /* Connects if need be.  A connection that is late is waited for again by the next call. */
