@@ -136,6 +136,8 @@ def test_closed_port(dlock):
 
 def test_missing_socket(dlock, tmp_path):
     assert_refused(run(dlock, f"postgresql:///app?host={tmp_path}/none"), 69, f"{tmp_path}/none")
+    port = free_port()
+    assert_refused(run(dlock, f"postgresql:///app?port={port}"), 69, "cannot reach pg /", f":{port}/app")
 
 
 def test_unknown_host(dlock):
@@ -212,6 +214,15 @@ def test_library_that_is_not_installed(dlock, pg_server, tmp_path):
             return ((void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen"))(file, flags);
         }""")
     assert_refused(run(dlock, pg_server.url, env={"LD_PRELOAD": shim}), 78, "libpq", "apt")
+
+
+@pytest.mark.parametrize("limit", ["-v 12000", "-n 7", "-n 9"])
+def test_a_machine_that_cannot_load_the_library(dlock, pg_server, limit):
+    """For want of memory or descriptors: to install it again would not help."""
+    limited = ["sh", "-c", f'ulimit {limit}; exec "$0" "$@"', DLOCK, "run", "-u", pg_server.url, "-k", "job", "--", "true"]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (71, "", 1)
+    assert "installed" not in done.stderr and ("memory" in done.stderr or "open files" in done.stderr or "map" in done.stderr)
 
 
 def test_the_library_is_loaded_by_this_backend_only(dlock, tmp_path):
@@ -730,6 +741,54 @@ def test_waiter_behind_a_partition_blocks_for_a_moment_only(dlock, db, make_prox
     assert not lost.running
 
 
+def first_is_away(db):
+    """Has the first one in the queue been silent for so long that it does not count without a session?"""
+    return db.value("SELECT away <= clock_timestamp() FROM dlock.waiters ORDER BY ticket LIMIT 1")
+
+
+def test_dead_waiters_in_a_row_are_passed_over(dlock, db):
+    """Their sessions have ended, so the lock is not offered to one after the other."""
+    holder = dlock.hold(At(db.url), "job")
+    dead = [dlock.contend(At(db.url), "job").queued(n + 1) for n in range(5)]
+    for waiter in dead:
+        waiter.signal(signal.SIGKILL, "keeper")
+    wait_for(lambda: db.value("SELECT every(away <= clock_timestamp()) FROM dlock.waiters"), what="silence")
+    assert holder.finish().status == 0
+    assert is_free(dlock, db.url)
+
+
+def test_who_is_away_is_passed_over_and_keeps_its_place(dlock, db, make_proxy):
+    proxy = make_proxy(db.server.port)
+    holder = dlock.hold(At(db.url), "job")
+    lost = dlock.contend(At(pg_url(proxy.port, db=db.name)), "job").queued(1)
+    behind = dlock.contend(At(db.url), "job").queued(2)
+    proxy.refuse()
+    proxy.reset()
+    wait_for(lambda: first_is_away(db), what="silence")
+    assert holder.finish().status == 0
+    behind.held()
+    late = dlock.contend(At(db.url), "job", command=("true",)).queued(2)
+    proxy.accept()
+    wait_for(lambda: not first_is_away(db), what="its return")
+    assert behind.finish().status == 0
+    lost.held()
+    assert lost.finish().status == 0
+    assert late.wait().status == 0
+    assert lost.token < late.token
+
+
+def test_silent_waiters_with_a_session_are_not_passed_over(dlock, db):
+    """A keeper that stands still for a moment keeps its place, and what it is granted, for that moment."""
+    holder = dlock.hold(At(db.url), "job")
+    first = dlock.contend(At(db.url), "job").queued(1)
+    first.signal(signal.SIGSTOP, "keeper")
+    wait_for(lambda: first_is_away(db), what="silence")
+    assert holder.finish().status == 0
+    assert not is_free(dlock, db.url)
+    first.signal(signal.SIGCONT, "keeper")
+    assert first.held().finish().status == 0
+
+
 def test_a_bell_that_somebody_keeps_costs_time_only(dlock, db):
     """Whoever may connect may take the advisory locks by which waiters are woken."""
     holder = dlock.hold(At(db.url), "job")
@@ -1170,7 +1229,8 @@ def test_leases_through_poolers(dlock, db, make_pooler):
         assert tokens == sorted(set(tokens))
 
 
-@pytest.mark.parametrize("mode, pooling", [("advisory", "transaction"), ("advisory", "statement"), ("row", "statement")])
+@pytest.mark.parametrize("mode, pooling", [("advisory", "session"), ("advisory", "transaction"), ("advisory", "statement"),
+                                           ("row", "statement")])
 def test_what_a_pooler_cannot_carry_is_refused(dlock, db, make_pooler, pooling, mode):
     """And nothing is left in the sessions that the pooler keeps."""
     run(dlock, db.url, mode=mode)
@@ -1218,8 +1278,19 @@ def test_a_pooler_that_restarts_costs_nothing(dlock, db, make_pooler):
 # ---- secrets ----
 
 
+@pytest.mark.parametrize("url, words", [
+    ("postgresql://127.0.0.1:x/app", 'for connection option "port";'),
+    ("postgresql://127.0.0.1:99999/app", "invalid port number;"),
+    ("postgresql://127.0.0.1/app?sslmode=maybe", "invalid sslmode value;"),
+])
+def test_what_is_wrong_with_an_address(dlock, url, words):
+    assert_refused(run(dlock, url), 64, words)
+
+
 @pytest.mark.parametrize("url", [
-    "postgresql://u:hunter2@127.0.0.1:{closed}/app", "postgresql://u:hunter2@127.0.0.1:{open}/none",
+    "postgresql://u:at@hunter2@127.0.0.1:{closed}/app", "postgresql://u:at@x/hunter2@127.0.0.1/app",
+    "postgresql://u:a@b@hunter2@127.0.0.1/app", "postgresql://u:at@hunter2@127.0.0.1:x/app",
+    "postgresql://u:at@127.0.0.1:{open}/hunter2@app", "postgresql://u:hunter2@127.0.0.1:{closed}/app", "postgresql://u:hunter2@127.0.0.1:{open}/none",
     "postgresql://u:hunter2@[::1/app", "host=127.0.0.1 port={closed} password=hunter2",
     "host=127.0.0.1 password='hunter2", "postgresql://127.0.0.1:{closed}/app?user=u&password=hunter2",
     "postgresql://u:hunter2@127.0.0.1:{closed}/app?colour=red", "postgresql://u:hunter2@dlock-test.invalid/app",

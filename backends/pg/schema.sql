@@ -19,6 +19,8 @@
 --     For a mutex the primary key of `holds` alone would see to it: the slot is 0.
 --  2. Where a living waiter fits, it has been granted: there is no free lock
 --     with a queue, so nobody needs to look in vain and nobody can barge in.
+--     (But for who has lost its session: it keeps its place, and is passed over
+--     until it asks again.)
 --  3. A key without holds and waiters has no row at all: who can make the row
 --     may take the lock.  A row with `decisions` 0 has seen one hold, no others.
 --
@@ -64,7 +66,8 @@ CREATE TABLE IF NOT EXISTS dlock.waiters (
 	ticket bigint NOT NULL,			-- served in this order
 	weight integer NOT NULL,
 	lease interval NOT NULL,
-	alive timestamptz NOT NULL,		-- counts as dead after this
+	alive timestamptz NOT NULL,		-- counts as dead after this,
+	away timestamptz,			-- and as away if nobody has its bell after this; NULL: it has none
 	record text NOT NULL,
 	PRIMARY KEY (key, owner)
 ) WITH (fillfactor = 50);
@@ -100,20 +103,27 @@ LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$ SELECT ('x' || "left"(owner, 16))::bit(64)::bigint $$;
 
 -- Grants to those who wait, in order, as long as they fit; drops the dead on the
--- way.  Who is granted so has 3 s to ask again, by which it takes up its lease.
--- The caller has locked the key and dropped the holds that have run out.
+-- way, passes over those away.  Who is granted so has 3 s to ask again, by which
+-- it takes up its lease.  The caller has locked the key and dropped the holds
+-- that have run out.
 CREATE OR REPLACE FUNCTION dlock.serve(the_key text, moment timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	room bigint;
+	last bigint := 0;
 	w record;
 BEGIN
 	SELECT k.capacity - coalesce((SELECT sum(h.weight) FROM dlock.holds h WHERE h.key = k.key), 0)
 		INTO room FROM dlock.keys k WHERE k.key = the_key;
 	room := coalesce(room, 0);	-- without a row, which cannot be, nobody is granted
 	LOOP
-		SELECT * INTO w FROM dlock.waiters q WHERE q.key = the_key ORDER BY q.ticket LIMIT 1;
-		EXIT WHEN NOT FOUND OR (w.alive > moment AND w.weight > room);
+		SELECT * INTO w FROM dlock.waiters q WHERE q.key = the_key AND q.ticket > last
+			ORDER BY q.ticket LIMIT 1;
+		EXIT WHEN NOT FOUND;
+		last := w.ticket;
+		CONTINUE WHEN w.alive > moment AND w.away <= moment
+			AND pg_try_advisory_xact_lock_shared(dlock.bell(w.owner));
+		EXIT WHEN w.alive > moment AND w.weight > room;
 		DELETE FROM dlock.waiters q WHERE q.key = the_key AND q.owner = w.owner;
 		CONTINUE WHEN w.alive <= moment;
 		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
@@ -167,6 +177,7 @@ DECLARE
 	known boolean := false;
 	now_capacity integer;
 	moment timestamptz;
+	gone timestamptz;	-- with a session, from then on: it would have asked again
 	my_lease interval := lease_ms * '1 ms'::interval;
 	mine bigint;
 BEGIN
@@ -178,6 +189,7 @@ BEGIN
 		ON CONFLICT (key) DO UPDATE SET decisions = k.decisions + 1
 		RETURNING k.capacity INTO now_capacity;
 	moment := clock_timestamp();
+	gone := CASE WHEN direct THEN moment + '3 s'::interval END;
 
 	DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= moment;
 	UPDATE dlock.holds h SET ends = moment + my_lease WHERE h.key = the_key AND h.owner = me
@@ -193,13 +205,13 @@ BEGIN
 			END IF;
 			UPDATE dlock.keys k SET capacity = my_capacity WHERE k.key = the_key;
 		END IF;
-		UPDATE dlock.waiters q SET alive = moment + patience_ms * '1 ms'::interval
+		UPDATE dlock.waiters q SET alive = moment + patience_ms * '1 ms'::interval, away = gone
 			WHERE q.key = the_key AND q.owner = me RETURNING q.ticket INTO mine;
 		known := FOUND;
 		IF NOT known THEN
-			INSERT INTO dlock.waiters (key, owner, ticket, weight, lease, alive, record)
+			INSERT INTO dlock.waiters (key, owner, ticket, weight, lease, alive, away, record)
 				VALUES (the_key, me, nextval('dlock.numbers'), my_weight, my_lease,
-					moment + greatest(patience_ms, 1) * '1 ms'::interval, my_record)
+					moment + greatest(patience_ms, 1) * '1 ms'::interval, gone, my_record)
 				RETURNING ticket INTO mine;
 		END IF;
 		PERFORM dlock.serve(the_key, moment);
