@@ -278,7 +278,9 @@ def test_database_that_does_not_exist(dlock, pg_server):
 def test_database_that_may_not_be_entered(dlock, db):
     db.ask(f"REVOKE CONNECT ON DATABASE {db.name} FROM PUBLIC")
     db.ask("CREATE ROLE passer LOGIN")
-    assert_refused(run(dlock, pg_url(db.server.port, "passer", db.name)), 77, db.name)
+    done = run(dlock, pg_url(db.server.port, "passer", db.name))
+    assert_refused(done, 77, db.name, "permission denied for database")
+    assert "pg-schema" not in done.stderr
     db.ask("DROP ROLE passer")
 
 
@@ -638,6 +640,39 @@ EVIL = """
     CREATE TABLE evil.holds (a int); CREATE TABLE evil.keys (a int); CREATE TABLE evil.waiters (a int);
     GRANT ALL ON SCHEMA evil TO PUBLIC;
 """
+
+
+def test_a_schema_made_by_somebody_else_gets_no_rights_of_the_administrators(dlock, db):
+    """Whoever may create schemas may have made this one before, with traps in it."""
+    db.ask("CREATE SCHEMA dlock; CREATE TABLE dlock.rows (key text PRIMARY KEY, token bigint NOT NULL DEFAULT 0)", user=USER)
+    psql(db, schema_sql(dlock))
+    owners = db.ask("SELECT DISTINCT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"
+                    " UNION SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'dlock'::regnamespace")
+    assert owners == [(USER,)]
+    assert run(dlock, db.url).status == 0
+
+
+@pytest.mark.parametrize("arguments", [
+    "'job', 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', {lease}, {more}1, 1, 0, 0",
+    "'job', '0123456789abcdef', '{}', {lease}, {more}1, 1, 0, 0",
+    "'job', repeat('a', 32), '{}', {lease}, {more}0, 1, 0, 0", "'job', repeat('a', 32), '{}', {lease}, {more}-1, 1, 0, 0",
+    "'job', repeat('a', 32), '{}', {lease}, {more}1, 0, 0, 0",
+    "'job', repeat('a', 32), '{}', {endless}, {more}1, 1, 0, 0",
+])
+def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, arguments):
+    """Any role that may use the schema may call its functions."""
+    holder = dlock.hold(At(db.url), "job")
+    for key in ("job", "other"):
+        for function, lease, endless, more in (("acquire", "1000", "-9000000000000000", "600000, "),
+                                               ("grab", "'1 s'", "'-300000 years'", "")):
+            words = arguments.replace("'job'", f"'{key}'").replace("{lease}", lease).replace("{endless}", endless)
+            with contextlib.suppress(psycopg2.Error):
+                db.ask(f"SELECT dlock.{function}({words.replace('{more}', more)})", user=USER)
+    waiter = dlock.contend(At(db.url), "job", command=("true",)).queued()
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    assert db.value("SELECT count(*) FROM dlock.waiters") == 0
+    assert dlock.run("run", "-u", db.url, "-k", "other", "-n", "--", "true").status == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -1082,6 +1117,16 @@ def test_a_grant_is_on_disk_before_the_command_runs(dlock, make_pg):
     assert first.token < token
 
 
+def test_numbers_are_on_disk_before_they_are_told(dlock, make_pg):
+    """Those that are drawn outside a grant of the default mode too."""
+    server = make_pg(safe=True, synchronous_commit="off", wal_writer_delay="10s")
+    run(dlock, server.url)
+    server.ask("CHECKPOINT")
+    drawn = server.value("SELECT max(dlock.number()) FROM generate_series(1, 100)")
+    server.restart()
+    assert server.value("SELECT dlock.number()") > drawn
+
+
 @pytest.fixture
 def fleet(make_pg, request):
     """A primary and its synchronous standby."""
@@ -1094,11 +1139,12 @@ def fleet(make_pg, request):
 def test_promotion_keeps_the_lock(dlock, fleet):
     """The primary dies; the standby, which has every acknowledged write, goes on as the server."""
     primary, standby = fleet
-    url = f"postgresql://{USER}@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{DB}"
+    url = f"postgresql://{USER}@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/{DB}"
     run(dlock, url)
     holder = dlock.hold(At(url), "job", "-t", "6s", "-v")
     waiter = dlock.contend(At(url), "job", "-t", "6s", command=("true",)).queued(1)
     primary.crash()
+    time.sleep(1)  # all that they find is a standby
     standby.promote()
     wait_for_renewals(holder)
     assert run(dlock, standby.url, "-n").status == 75

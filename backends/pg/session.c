@@ -13,7 +13,6 @@
 
 enum {
 	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
-	AGAIN_MAX = 5,          /* times that a transaction may have lost a race */
 };
 
 /* ---- what a server has to say ---- */
@@ -175,8 +174,10 @@ refused(struct session *s, const char *text, struct fault *f)
 	remember_sqlstate(s, stated ? state : NULL);
 	if (stated)
 		return say(s, state + 7, f);
-	if (strstr(text, "standby mode") || strstr(text, "session is read-only"))
+	if (strstr(text, "standby mode") || strstr(text, "session is read-only")) {
+		remember_sqlstate(s, "25006");
 		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
+	}
 	if (strstr(text, "no password supplied"))
 		return fault_set(
 		    f, RC_DENIED, "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)", s->where);
@@ -463,34 +464,40 @@ session_ask_here(struct session *s, const struct question *q, int fields, instan
 	return rc;
 }
 
-/* May the same be asked again: the connection was only found broken, or the transaction lost a race? */
+/* A transaction has lost a race, and changed nothing: a moment, not the same for all, before the next attempt. */
 static bool
-may_ask_again(struct session *s, bool was_open, unsigned attempts)
+stopped_after_race(struct session *s)
 {
-	if (session_said(s, "40001") || session_said(s, "40P01"))
-		return attempts < AGAIN_MAX;
-	return was_open && !s->conn && attempts == 1;
+	instant now = instant_now();
+
+	return s->host->wait(s->host, -1, 0, now + 2 * NS_PER_MS + now % (18 * NS_PER_MS)) == WOKE_STOP;
 }
 
 enum rc
 session_ask(struct session *s, const struct question *q, bool again, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *f)
 {
-	unsigned attempts = 0;
 	bool was_open;
 	enum rc rc;
 
 	s->repeated = false;
-	do {
+	for (;;) {
 		was_open = session_is_open(s);
-		s->repeated = attempts > 0;
 		s->sqlstate[0] = '\0';
 		rc = session_connect(s, until, f);
 		if (rc == RC_OK)
 			rc = session_ask_here(s, q, fields, until, sent, ret, f);
-		attempts++;
-	} while (rc == RC_AGAIN && again && may_ask_again(s, was_open, attempts) && instant_now() < until);
-	return rc;
+		if (rc != RC_AGAIN || !again || instant_now() >= until)
+			return rc;
+		if (session_said(s, "40001") || session_said(s, "40P01")) {
+			if (stopped_after_race(s))
+				return RC_STOP;
+		} else if (was_open && !s->conn && !s->repeated) {
+			s->repeated = true; /* the connection was only found broken */
+		} else {
+			return rc;
+		}
+	}
 }
 
 static enum rc

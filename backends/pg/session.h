@@ -70,7 +70,8 @@ struct question {
  * Connects if need be, asks, and waits for the one row of `fields` fields
  * (clear() it); 0 fields: for its being done.  *sent: just before the question left.  With `again`, which
  * takes a statement that may be run twice, a connection found broken is opened
- * anew, and one that breaks under the question gets a second chance.
+ * anew, and one that breaks under the question gets a second chance; a transaction
+ * that has lost a race (40001) gets all the time there is.
  */
 enum rc session_ask(struct session *, const struct question *, bool again, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *);
