@@ -429,6 +429,17 @@ def parameter(name, value):
     return change
 
 
+def test_a_crowd_where_transactions_are_serializable(dlock, db):
+    """They lose races against each other, which nobody needs to know."""
+    db.ask(f"ALTER DATABASE {db.name} SET default_transaction_isolation = 'serializable'")
+    holder = dlock.hold(At(db.url), "job")
+    crowd = [dlock.contend(At(db.url), "job", command=("true",)) for _ in range(20)]
+    for waiter in crowd:
+        waiter.queued()
+    assert holder.finish().status == 0
+    assert [(w.wait().status, w.stderr()) for w in crowd] == [(0, "")] * 20
+
+
 def test_a_server_of_another_encoding_or_style(dlock, make_db):
     """What a database or role sets for itself changes nothing."""
     database = make_db()
@@ -700,6 +711,11 @@ def test_keys_are_no_sql(dlock, pg_place, key):
 # ---- in the queue ----
 
 
+def first_is_away(db, key="job"):
+    """Has the first one in the queue been silent for so long that it does not count without a session?"""
+    return db.value("SELECT away <= clock_timestamp() FROM dlock.waiters WHERE key = %s ORDER BY ticket LIMIT 1", key)
+
+
 def test_waiters_survive_partitions(dlock, db, make_proxy):
     """Each of them comes back to its place."""
     run(dlock, db.url)
@@ -722,7 +738,7 @@ def test_waiters_survive_partitions(dlock, db, make_proxy):
     proxies["refuse"].accept()  # some attempts have failed
     late = {}
     for fault, proxy in proxies.items():
-        wait_for(lambda p=proxy, f=fault: p.connections > before[f], what=f"the return of {fault}")
+        wait_for(lambda p=proxy, f=fault: p.connections > before[f] and not first_is_away(db, f), what=f"the return of {fault}")
         late[fault] = dlock.contend(At(db.url), fault, command=("true",)).queued(2)
     for fault, holder in holders.items():
         assert holder.finish().status == 0
@@ -774,11 +790,6 @@ def test_waiter_behind_a_partition_blocks_for_a_moment_only(dlock, db, make_prox
     assert holder.finish().status == 0
     assert behind.wait().status == 0
     assert not lost.running
-
-
-def first_is_away(db):
-    """Has the first one in the queue been silent for so long that it does not count without a session?"""
-    return db.value("SELECT away <= clock_timestamp() FROM dlock.waiters ORDER BY ticket LIMIT 1")
 
 
 def test_dead_waiters_in_a_row_are_passed_over(dlock, db):
@@ -1164,6 +1175,25 @@ def test_old_primary_keeps_nobody(dlock, fleet, tmp_path):
     assert holder.wait(LEASE_SECONDS + 4).status == 79
     assert next_.wait().status == 0
     assert next_.token > holder.token
+
+
+def waiting_for_a_standby(server):
+    """(process, start of its statement) of whoever does."""
+    return server.ask("SELECT pid, query_start FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+
+
+def test_a_grant_that_its_standby_does_not_have_is_none(dlock, fleet):
+    """An administrator cancels the wait for it; the server then says that all is well, and a warning."""
+    primary, standby = fleet
+    run(dlock, primary.url)
+    standby.pause()
+    starter = dlock.contend(At(primary.url), "job", "-O", "connect-timeout=60s")
+    first = wait_for(lambda: waiting_for_a_standby(primary), what="a commit")
+    primary.ask("SELECT pg_cancel_backend(%s)", first[0][0])
+    wait_for(lambda: starter.running or waiting_for_a_standby(primary) not in ([], first), what="another one")
+    assert not starter.running
+    standby.resume()
+    assert starter.held().finish().status == 0
 
 
 # ---- the server's clock ----

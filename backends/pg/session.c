@@ -138,7 +138,10 @@ overhear(void *arg, const PGresult *notice)
 	struct session *s = arg;
 	const char *state = s->pq->resultErrorField(notice, PG_DIAG_SQLSTATE);
 	const char *text = s->pq->resultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+	const char *function = s->pq->resultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
 
+	if (function && strcmp(function, "SyncRepWaitForLSN") == 0)
+		s->unreplicated = true;
 	if (state && text && (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
 		remember_sqlstate(s, state);
 		first_line(s->last_words, sizeof s->last_words, text);
@@ -338,6 +341,7 @@ enum rc
 session_send(struct session *s, const struct question *q, instant until, struct fault *f)
 {
 	s->sqlstate[0] = '\0';
+	s->unreplicated = false;
 	if (!(q->n > 0 ? s->pq->sendQueryParams(s->conn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
 		       : s->pq->sendQuery(s->conn, q->sql)))
 		return broken(s, f);
@@ -473,6 +477,15 @@ stopped_after_race(struct session *s)
 	return s->host->wait(s->host, -1, 0, now + 2 * NS_PER_MS + now % (18 * NS_PER_MS)) == WOKE_STOP;
 }
 
+/* An answer that a fail-over may undo is none: the same again writes, and waits, again. */
+static enum rc
+distrust(struct session *s, PGresult **ret, struct fault *f)
+{
+	if (ret)
+		s->pq->clear(*ret);
+	return fault_set(f, RC_AGAIN, "%s does not wait for its standby", s->where);
+}
+
 enum rc
 session_ask(struct session *s, const struct question *q, bool again, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *f)
@@ -484,11 +497,16 @@ session_ask(struct session *s, const struct question *q, bool again, int fields,
 	for (;;) {
 		was_open = session_is_open(s);
 		s->sqlstate[0] = '\0';
+		s->unreplicated = false;
 		rc = session_connect(s, until, f);
 		if (rc == RC_OK)
 			rc = session_ask_here(s, q, fields, until, sent, ret, f);
+		if (rc == RC_OK && again && s->unreplicated)
+			rc = distrust(s, ret, f);
 		if (rc != RC_AGAIN || !again || instant_now() >= until)
 			return rc;
+		if (s->unreplicated)
+			continue;
 		if (session_said(s, "40001") || session_said(s, "40P01")) {
 			if (stopped_after_race(s))
 				return RC_STOP;

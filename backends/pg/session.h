@@ -38,6 +38,7 @@ struct session {
 	bool pending;         /* a question is out */
 	PGresult *kept;       /* what has come of its answer */
 	bool repeated;        /* session_ask() had to ask twice: the first may have been heard */
+	bool unreplicated;    /* the answer came before a standby had what it tells of: somebody cancelled that wait */
 	char sqlstate[6];     /* of the last error or last words; "" where it was none of the server's */
 	char last_words[160]; /* what the server said unasked, such as why it hangs up */
 };
@@ -71,7 +72,8 @@ struct question {
  * (clear() it); 0 fields: for its being done.  *sent: just before the question left.  With `again`, which
  * takes a statement that may be run twice, a connection found broken is opened
  * anew, and one that breaks under the question gets a second chance; a transaction
- * that has lost a race (40001) gets all the time there is.
+ * that has lost a race (40001), or was not waited for on the standby, gets all
+ * the time there is.
  */
 enum rc session_ask(struct session *, const struct question *, bool again, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *);
