@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RACES (2 * NS_PER_S)          /* so long a transaction may lose races against others */
 #define DIAL_PATIENCE (15 * NS_PER_S) /* for one attempt to connect, whoever waits for it how long */
 
 enum {
@@ -490,6 +491,7 @@ enum rc
 session_ask(struct session *s, const struct question *q, bool again, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *f)
 {
+	instant races_end = instant_first(until, instant_now() + RACES);
 	bool was_open;
 	enum rc rc;
 
@@ -507,7 +509,7 @@ session_ask(struct session *s, const struct question *q, bool again, int fields,
 			return rc;
 		if (s->unreplicated)
 			continue;
-		if (session_said(s, "40001") || session_said(s, "40P01")) {
+		if ((session_said(s, "40001") || session_said(s, "40P01")) && instant_now() < races_end) {
 			if (stopped_after_race(s))
 				return RC_STOP;
 		} else if (was_open && !s->conn && !s->repeated) {

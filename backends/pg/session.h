@@ -72,8 +72,8 @@ struct question {
  * (clear() it); 0 fields: for its being done.  *sent: just before the question left.  With `again`, which
  * takes a statement that may be run twice, a connection found broken is opened
  * anew, and one that breaks under the question gets a second chance; a transaction
- * that has lost a race (40001), or was not waited for on the standby, gets all
- * the time there is.
+ * that has lost a race (40001) gets as many as fit into 2 s, and one that was
+ * not waited for on the standby all the time there is.
  */
 enum rc session_ask(struct session *, const struct question *, bool again, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *);
