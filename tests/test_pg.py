@@ -359,6 +359,7 @@ def failing_with(state, text="not now"):
 
 @pytest.mark.parametrize("state, status", STATES.items())
 def test_errors_have_their_status(dlock, pg_server, make_tamper, state, status):
+    assert run(dlock, pg_server.url).status == 0  # the schema is there
     change = failing_with(state, f"no such thing{SCREEN} as luck\nand more")
     done = run(dlock, make_tamper(pg_server.port, change).url(), timeout=20)
     assert done.status in (status if isinstance(status, tuple) else (status,))
