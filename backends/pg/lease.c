@@ -35,11 +35,13 @@
 #include <string.h>
 
 #define CHUNK (2500 * NS_PER_MS) /* so long a waiter sleeps in the server: less than a grant waits for it */
-#define ALIVE_MS "9000"		 /* and counts as alive: two beats may be lost */
-#define POLL (200 * NS_PER_MS)	 /* without bells the first in line asks so often, the second half as often, */
-#define POLL_MAX (2 * NS_PER_S)	 /* but all well within the 3 s of a grant that nobody tells them of */
+#define ALIVE_MS "9000"          /* and counts as alive: two beats may be lost */
+#define POLL                                                                                               \
+	(200 * NS_PER_MS) /* without bells the first in line asks so often, the second half as often, */
+#define POLL_MAX (2 * NS_PER_S) /* but all well within the 3 s of a grant that nobody tells them of */
 
-#define BELIEVED INT64_C(1000000000) /* a place, or ms, that a server may tell of: what is reckoned with them fits */
+#define BELIEVED                                                                                           \
+	INT64_C(1000000000) /* a place, or ms, that a server may tell of: what is reckoned with them fits */
 
 /* What acquire() said. */
 struct place {

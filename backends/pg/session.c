@@ -183,10 +183,11 @@ refused(struct session *s, const char *text, struct fault *f)
 		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
 	}
 	if (strstr(text, "no password supplied"))
-		return fault_set(
-		    f, RC_DENIED, "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)", s->where);
-	return fault_set(f, strstr(text, strerror(EMFILE)) ? RC_SYSTEM : RC_AGAIN, "cannot reach %s: %.240s",
-	    s->where, text);
+		return fault_set(f, RC_DENIED,
+		    "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)",
+		    s->where);
+	return fault_set(f, strstr(text, strerror(EMFILE)) ? RC_SYSTEM : RC_AGAIN,
+	    "cannot reach %s: %.240s", s->where, text);
 }
 
 /* Is this about the words of the user, and not about a network or a server? */
@@ -209,8 +210,8 @@ not_taken(const char *text, struct fault *f)
 		option = next; /* the value may look like this too */
 	while (n > 0 && strchr(" :", text[n - 1]))
 		n--;
-	return fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n, text,
-	    option ? option : "");
+	return fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n,
+	    text, option ? option : "");
 }
 
 static enum rc

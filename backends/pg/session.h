@@ -31,14 +31,15 @@ struct session {
 	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	int64_t ttl;
 	char where[WHERE_BYTES];
-	bool is_default;      /* no host was stated: libpq says which one it takes */
-	PGconn *conn;         /* NULL: not connected */
-	struct dial *dial;    /* a connection on its way */
-	unsigned serial;      /* of the connection: counts them */
-	bool pending;         /* a question is out */
-	PGresult *kept;       /* what has come of its answer */
-	bool repeated;        /* session_ask() had to ask twice: the first may have been heard */
-	bool unreplicated;    /* the answer came before a standby had what it tells of: somebody cancelled that wait */
+	bool is_default;   /* no host was stated: libpq says which one it takes */
+	PGconn *conn;      /* NULL: not connected */
+	struct dial *dial; /* a connection on its way */
+	unsigned serial;   /* of the connection: counts them */
+	bool pending;      /* a question is out */
+	PGresult *kept;    /* what has come of its answer */
+	bool repeated;     /* session_ask() had to ask twice: the first may have been heard */
+	bool
+	    unreplicated; /* the answer came before a standby had what it tells of: somebody cancelled that wait */
 	char sqlstate[6];     /* of the last error or last words; "" where it was none of the server's */
 	char last_words[160]; /* what the server said unasked, such as why it hangs up */
 };
