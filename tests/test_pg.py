@@ -129,6 +129,8 @@ def test_settings_that_make_no_sense(dlock, pg_server, setting):
 
 def test_missing_socket(dlock, tmp_path):
     assert_refused(run(dlock, f"postgresql:///app?host={tmp_path}/none"), 69, f"{tmp_path}/none")
+    port = free_port()
+    assert_refused(run(dlock, f"postgresql:///app?port={port}"), 69, "cannot reach pg /", f":{port}/app")
 
 
 def test_nobody_who_is_silent_is_waited_for(dlock, own_pg, redis_server):
@@ -180,6 +182,15 @@ def test_library_that_is_not_installed(dlock, pg_server, tmp_path):
             return ((void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen"))(file, flags);
         }""")
     assert_refused(run(dlock, pg_server.url, env={"LD_PRELOAD": shim}), 78, "libpq", "apt")
+
+
+@pytest.mark.parametrize("limit", ["-v 12000", "-n 7", "-n 9"])
+def test_a_machine_that_cannot_load_the_library(dlock, pg_server, limit):
+    """For want of memory or descriptors: to install it again would not help."""
+    limited = ["sh", "-c", f'ulimit {limit}; exec "$0" "$@"', DLOCK, "run", "-u", pg_server.url, "-k", "job", "--", "true"]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (71, "", 1)
+    assert "installed" not in done.stderr and ("memory" in done.stderr or "open files" in done.stderr or "map" in done.stderr)
 
 
 def test_the_library_is_loaded_by_this_backend_only(dlock, tmp_path):
@@ -235,7 +246,9 @@ def test_database_that_does_not_exist(dlock, pg_server):
 def test_database_that_may_not_be_entered(dlock, db):
     db.ask(f"REVOKE CONNECT ON DATABASE {db.name} FROM PUBLIC")
     db.ask("CREATE ROLE passer LOGIN")
-    assert_refused(run(dlock, pg_url(db.server.port, "passer", db.name)), 77, db.name)
+    done = run(dlock, pg_url(db.server.port, "passer", db.name))
+    assert_refused(done, 77, db.name, "permission denied for database")
+    assert "pg-schema" not in done.stderr
     db.ask("DROP ROLE passer")
 
 
@@ -314,6 +327,7 @@ def failing_with(state, text="not now"):
 
 @pytest.mark.parametrize("state, status", STATES.items())
 def test_errors_have_their_status(dlock, pg_server, make_tamper, state, status):
+    assert run(dlock, pg_server.url).status == 0  # the schema is there
     change = failing_with(state, f"no such thing{SCREEN} as luck\nand more")
     done = run(dlock, make_tamper(pg_server.port, change).url(), timeout=20)
     assert done.status in (status if isinstance(status, tuple) else (status,))
@@ -382,6 +396,17 @@ def parameter(name, value):
             body = f"{name}\0{value}\0".encode()
         return [(kind, body)]
     return change
+
+
+def test_a_crowd_where_transactions_are_serializable(dlock, db):
+    """They lose races against each other, which nobody needs to know."""
+    db.ask(f"ALTER DATABASE {db.name} SET default_transaction_isolation = 'serializable'")
+    holder = dlock.hold(At(db.url), "job")
+    crowd = [dlock.contend(At(db.url), "job", command=("true",)) for _ in range(20)]
+    for waiter in crowd:
+        waiter.queued()
+    assert holder.finish().status == 0
+    assert [(w.wait().status, w.stderr()) for w in crowd] == [(0, "")] * 20
 
 
 def test_a_server_of_another_encoding_or_style(dlock, make_db):
@@ -578,6 +603,39 @@ EVIL = """
 """
 
 
+def test_a_schema_made_by_somebody_else_gets_no_rights_of_the_administrators(dlock, db):
+    """Whoever may create schemas may have made this one before, with traps in it."""
+    db.ask("CREATE SCHEMA dlock; CREATE TABLE dlock.rows (key text PRIMARY KEY, token bigint NOT NULL DEFAULT 0)", user=USER)
+    psql(db, schema_sql(dlock))
+    owners = db.ask("SELECT DISTINCT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"
+                    " UNION SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'dlock'::regnamespace")
+    assert owners == [(USER,)]
+    assert run(dlock, db.url).status == 0
+
+
+@pytest.mark.parametrize("arguments", [
+    "'job', 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', {lease}, {more}1, 1, 0, 0",
+    "'job', '0123456789abcdef', '{}', {lease}, {more}1, 1, 0, 0",
+    "'job', repeat('a', 32), '{}', {lease}, {more}0, 1, 0, 0", "'job', repeat('a', 32), '{}', {lease}, {more}-1, 1, 0, 0",
+    "'job', repeat('a', 32), '{}', {lease}, {more}1, 0, 0, 0",
+    "'job', repeat('a', 32), '{}', {endless}, {more}1, 1, 0, 0",
+])
+def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, arguments):
+    """Any role that may use the schema may call its functions."""
+    holder = dlock.hold(At(db.url), "job")
+    for key in ("job", "other"):
+        for function, lease, endless, more in (("acquire", "1000", "-9000000000000000", "600000, "),
+                                               ("grab", "'1 s'", "'-300000 years'", "")):
+            words = arguments.replace("'job'", f"'{key}'").replace("{lease}", lease).replace("{endless}", endless)
+            with contextlib.suppress(psycopg2.Error):
+                db.ask(f"SELECT dlock.{function}({words.replace('{more}', more)})", user=USER)
+    waiter = dlock.contend(At(db.url), "job", command=("true",)).queued()
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    assert db.value("SELECT count(*) FROM dlock.waiters") == 0
+    assert dlock.run("run", "-u", db.url, "-k", "other", "-n", "--", "true").status == 0
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_search_path_is_no_way_in(dlock, db, mode):
     """A schema of somebody else's in front of everything is not looked into."""
@@ -603,6 +661,11 @@ def test_keys_are_no_sql(dlock, pg_place, key):
 # ---- in the queue ----
 
 
+def first_is_away(db, key="job"):
+    """Has the first one in the queue been silent for so long that it does not count without a session?"""
+    return db.value("SELECT away <= clock_timestamp() FROM dlock.waiters WHERE key = %s ORDER BY ticket LIMIT 1", key)
+
+
 def test_waiters_survive_partitions(dlock, db, make_proxy):
     """Each of them comes back to its place."""
     run(dlock, db.url)
@@ -625,7 +688,7 @@ def test_waiters_survive_partitions(dlock, db, make_proxy):
     proxies["refuse"].accept()  # some attempts have failed
     late = {}
     for fault, proxy in proxies.items():
-        wait_for(lambda p=proxy, f=fault: p.connections > before[f], what=f"the return of {fault}")
+        wait_for(lambda p=proxy, f=fault: p.connections > before[f] and not first_is_away(db, f), what=f"the return of {fault}")
         late[fault] = dlock.contend(At(db.url), fault, command=("true",)).queued(2)
     for fault, holder in holders.items():
         assert holder.finish().status == 0
@@ -677,6 +740,49 @@ def test_waiter_behind_a_partition_blocks_for_a_moment_only(dlock, db, make_prox
     assert holder.finish().status == 0
     assert behind.wait().status == 0
     assert not lost.running
+
+
+def test_dead_waiters_in_a_row_are_passed_over(dlock, db):
+    """Their sessions have ended, so the lock is not offered to one after the other."""
+    holder = dlock.hold(At(db.url), "job")
+    dead = [dlock.contend(At(db.url), "job").queued(n + 1) for n in range(5)]
+    for waiter in dead:
+        waiter.signal(signal.SIGKILL, "keeper")
+    wait_for(lambda: db.value("SELECT every(away <= clock_timestamp()) FROM dlock.waiters"), what="silence")
+    assert holder.finish().status == 0
+    assert is_free(dlock, db.url)
+
+
+def test_who_is_away_is_passed_over_and_keeps_its_place(dlock, db, make_proxy):
+    proxy = make_proxy(db.server.port)
+    holder = dlock.hold(At(db.url), "job")
+    lost = dlock.contend(At(pg_url(proxy.port, db=db.name)), "job").queued(1)
+    behind = dlock.contend(At(db.url), "job").queued(2)
+    proxy.refuse()
+    proxy.reset()
+    wait_for(lambda: first_is_away(db), what="silence")
+    assert holder.finish().status == 0
+    behind.held()
+    late = dlock.contend(At(db.url), "job", command=("true",)).queued(2)
+    proxy.accept()
+    wait_for(lambda: not first_is_away(db), what="its return")
+    assert behind.finish().status == 0
+    lost.held()
+    assert lost.finish().status == 0
+    assert late.wait().status == 0
+    assert lost.token < late.token
+
+
+def test_silent_waiters_with_a_session_are_not_passed_over(dlock, db):
+    """A keeper that stands still for a moment keeps its place, and what it is granted, for that moment."""
+    holder = dlock.hold(At(db.url), "job")
+    first = dlock.contend(At(db.url), "job").queued(1)
+    first.signal(signal.SIGSTOP, "keeper")
+    wait_for(lambda: first_is_away(db), what="silence")
+    assert holder.finish().status == 0
+    assert not is_free(dlock, db.url)
+    first.signal(signal.SIGCONT, "keeper")
+    assert first.held().finish().status == 0
 
 
 def test_a_bell_that_somebody_keeps_costs_time_only(dlock, db):
@@ -886,6 +992,16 @@ def test_a_grant_is_on_disk_before_the_command_runs(dlock, make_pg):
     assert first.token < token
 
 
+def test_numbers_are_on_disk_before_they_are_told(dlock, make_pg):
+    """Those that are drawn outside a grant of the default mode too."""
+    server = make_pg(safe=True, synchronous_commit="off", wal_writer_delay="10s")
+    run(dlock, server.url)
+    server.ask("CHECKPOINT")
+    drawn = server.value("SELECT max(dlock.number()) FROM generate_series(1, 100)")
+    server.restart()
+    assert server.value("SELECT dlock.number()") > drawn
+
+
 @pytest.fixture
 def fleet(make_pg, request):
     """A primary and its synchronous standby."""
@@ -898,11 +1014,12 @@ def fleet(make_pg, request):
 def test_promotion_keeps_the_lock(dlock, fleet):
     """The primary dies; the standby, which has every acknowledged write, goes on as the server."""
     primary, standby = fleet
-    url = f"postgresql://{USER}@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{DB}"
+    url = f"postgresql://{USER}@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/{DB}"
     run(dlock, url)
     holder = dlock.hold(At(url), "job", "-t", "6s", "-v")
     waiter = dlock.contend(At(url), "job", "-t", "6s", command=("true",)).queued(1)
     primary.kill()
+    time.sleep(1)  # all that they find is a standby
     standby.promote()
     wait_for_renewals(holder)
     assert run(dlock, standby.url, "-n").status == 75
@@ -922,6 +1039,25 @@ def test_old_primary_keeps_nobody(dlock, fleet, tmp_path):
     assert holder.wait(LEASE_SECONDS + 4).status == 79
     assert next_.wait().status == 0
     assert next_.token > holder.token
+
+
+def waiting_for_a_standby(server):
+    """(process, start of its statement) of whoever does."""
+    return server.ask("SELECT pid, query_start FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+
+
+def test_a_grant_that_its_standby_does_not_have_is_none(dlock, fleet):
+    """An administrator cancels the wait for it; the server then says that all is well, and a warning."""
+    primary, standby = fleet
+    run(dlock, primary.url)
+    standby.pause()
+    starter = dlock.contend(At(primary.url), "job", "-O", "connect-timeout=60s")
+    first = wait_for(lambda: waiting_for_a_standby(primary), what="a commit")
+    primary.ask("SELECT pg_cancel_backend(%s)", first[0][0])
+    wait_for(lambda: starter.running or waiting_for_a_standby(primary) not in ([], first), what="another one")
+    assert not starter.running
+    standby.resume()
+    assert starter.held().finish().status == 0
 
 
 # ---- the server's clock ----
@@ -1020,7 +1156,8 @@ def test_leases_through_poolers(dlock, db, make_pooler):
         assert tokens == sorted(set(tokens))
 
 
-@pytest.mark.parametrize("mode, pooling", [("advisory", "transaction"), ("advisory", "statement"), ("row", "statement")])
+@pytest.mark.parametrize("mode, pooling", [("advisory", "session"), ("advisory", "transaction"), ("advisory", "statement"),
+                                           ("row", "statement")])
 def test_what_a_pooler_cannot_carry_is_refused(dlock, db, make_pooler, pooling, mode):
     """And nothing is left in the sessions that the pooler keeps."""
     run(dlock, db.url, mode=mode)
@@ -1068,8 +1205,19 @@ def test_a_pooler_that_restarts_costs_nothing(dlock, db, make_pooler):
 # ---- secrets ----
 
 
+@pytest.mark.parametrize("url, words", [
+    ("postgresql://127.0.0.1:x/app", 'for connection option "port";'),
+    ("postgresql://127.0.0.1:99999/app", "invalid port number;"),
+    ("postgresql://127.0.0.1/app?sslmode=maybe", "invalid sslmode value;"),
+])
+def test_what_is_wrong_with_an_address(dlock, url, words):
+    assert_refused(run(dlock, url), 64, words)
+
+
 @pytest.mark.parametrize("url", [
-    "postgresql://u:hunter2@127.0.0.1:{closed}/app", "postgresql://u:hunter2@127.0.0.1:{open}/none",
+    "postgresql://u:at@hunter2@127.0.0.1:{closed}/app", "postgresql://u:at@x/hunter2@127.0.0.1/app",
+    "postgresql://u:a@b@hunter2@127.0.0.1/app", "postgresql://u:at@hunter2@127.0.0.1:x/app",
+    "postgresql://u:at@127.0.0.1:{open}/hunter2@app", "postgresql://u:hunter2@127.0.0.1:{closed}/app", "postgresql://u:hunter2@127.0.0.1:{open}/none",
     "postgresql://u:hunter2@[::1/app", "host=127.0.0.1 port={closed} password=hunter2",
     "host=127.0.0.1 password='hunter2", "postgresql://127.0.0.1:{closed}/app?user=u&password=hunter2",
     "postgresql://u:hunter2@127.0.0.1:{closed}/app?colour=red", "postgresql://u:hunter2@dlock-test.invalid/app",

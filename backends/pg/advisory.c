@@ -317,7 +317,7 @@ advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	rc = attempt(pg, patience, until, g, f);
-	while (rc == RC_AGAIN && pg->asked) { /* we have been in the queue */
+	while (pg_is_outage(pg, rc) && pg->asked) { /* we have been in the queue */
 		serial = pg->serial;
 		rc = pg_bear_outage(pg, rc, until, &outage);
 		if (rc == RC_OK)

@@ -35,9 +35,13 @@
 #include <string.h>
 
 #define CHUNK (2500 * NS_PER_MS) /* so long a waiter sleeps in the server: less than a grant waits for it */
-#define ALIVE_MS "9000"		 /* and counts as alive: two beats may be lost */
-#define POLL (200 * NS_PER_MS)	 /* without bells the first in line asks so often, the second half as often, */
-#define POLL_MAX (2 * NS_PER_S)	 /* but all well within the 3 s of a grant that nobody tells them of */
+#define ALIVE_MS "9000"          /* and counts as alive: two beats may be lost */
+#define POLL                                                                                               \
+	(200 * NS_PER_MS) /* without bells the first in line asks so often, the second half as often, */
+#define POLL_MAX (2 * NS_PER_S) /* but all well within the 3 s of a grant that nobody tells them of */
+
+#define BELIEVED                                                                                           \
+	INT64_C(1000000000) /* a place, or ms, that a server may tell of: what is reckoned with them fits */
 
 /* What acquire() said. */
 struct place {
@@ -80,6 +84,9 @@ read_place(struct pg *pg, const PGresult *r, struct place *p)
 	}
 	if (!field_integer(s, r, 6, INT64_MIN, &p->ahead))
 		p->ahead = 0;
+	p->place = p->place < BELIEVED ? p->place : BELIEVED;
+	p->left_ms = p->left_ms < BELIEVED ? p->left_ms : BELIEVED;
+	p->held_ms = p->held_ms < BELIEVED * 1000 ? p->held_ms : BELIEVED * 1000;
 	return true;
 }
 

@@ -2,8 +2,10 @@
 #include "lib.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 static struct pq table;
 
@@ -27,10 +29,26 @@ resolve_all(void *library)
 	return true;
 }
 
-const struct pq *
-pq_load(void)
+/* It is not there; or this machine had no memory or descriptors for it, or for what it needs. */
+static enum rc
+not_loaded(struct fault *f)
+{
+	const char *why = dlerror();
+
+	if (!why || strstr(why, strerror(ENOENT)))
+		return fault_set(f, RC_CONFIG, "libpq is not installed (apt install libpq5)");
+	return fault_set(f, RC_SYSTEM, "cannot load libpq: %s", why);
+}
+
+enum rc
+pq_load(const struct pq **ret, struct fault *f)
 {
 	void *library = dlopen("libpq.so.5", RTLD_LAZY | RTLD_LOCAL);
 
-	return library && resolve_all(library) ? &table : NULL;
+	if (!library)
+		return not_loaded(f);
+	if (!resolve_all(library))
+		return fault_set(f, RC_CONFIG, "libpq is too old (apt install libpq5)");
+	*ret = &table;
+	return RC_OK;
 }

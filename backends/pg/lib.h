@@ -9,6 +9,8 @@
 #ifndef DLOCK_PG_LIB_H
 #define DLOCK_PG_LIB_H
 
+#include "backends/backend.h"
+
 #include <libpq-fe.h>
 
 #define PQ_FUNCTIONS(X)                                                                                    \
@@ -53,7 +55,7 @@ struct pq {
 #undef X
 };
 
-/* The table; NULL where libpq.so.5 is not installed or lacks one of the functions. */
-const struct pq *pq_load(void);
+/* Gives the table.  RC_CONFIG: libpq.so.5 is not installed, or lacks a function; RC_SYSTEM: it could not be loaded. */
+enum rc pq_load(const struct pq **ret, struct fault *);
 
 #endif

@@ -45,6 +45,8 @@ pg_explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 {
 	if (rc != RC_DENIED || !session_said(&pg->session, "42501"))
 		return rc;
+	if (!pg->session.conn)
+		return rc; /* it may not even enter the database */
 	return fault_set(f, RC_DENIED,
 	    "%s: this role may not use, or not create, the schema dlock; as its administrator run dlock "
 	    "help pg-schema "
@@ -84,13 +86,19 @@ pg_patience(const struct pg *pg, instant until)
 	return patience;
 }
 
+bool
+pg_is_outage(const struct pg *pg, enum rc rc)
+{
+	return rc == RC_AGAIN || (rc == RC_CONFIG && session_said(&pg->session, "25006"));
+}
+
 enum rc
 pg_bear_outage(struct pg *pg, enum rc rc, instant until, instant *since)
 {
 	struct host *host = pg->base.host;
 	instant now = instant_now();
 
-	if (rc != RC_AGAIN)
+	if (!pg_is_outage(pg, rc))
 		return rc;
 	if (*since == 0)
 		*since = now;

@@ -78,6 +78,9 @@ enum rc pg_create_schema(struct pg *, instant until, struct fault *);
 /* Where the right to it is missing (42501): who has it, and what to do. */
 enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
 
+/* What passes by itself: an outage, or a standby that will be promoted. */
+bool pg_is_outage(const struct pg *, enum rc);
+
 /* While queued, a server may be away for as long as the lease; `since`: when it left, 0 if it has not. */
 enum rc pg_bear_outage(struct pg *, enum rc, instant until, instant *since);
 

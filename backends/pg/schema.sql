@@ -19,6 +19,8 @@
 --     For a mutex the primary key of `holds` alone would see to it: the slot is 0.
 --  2. Where a living waiter fits, it has been granted: there is no free lock
 --     with a queue, so nobody needs to look in vain and nobody can barge in.
+--     (But for who has lost its session: it keeps its place, and is passed over
+--     until it asks again.)
 --  3. A key without holds and waiters has no row at all: who can make the row
 --     may take the lock.  A row with `decisions` 0 has seen one hold, no others.
 --
@@ -33,25 +35,40 @@
 BEGIN;
 
 SET LOCAL client_min_messages = warning;
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- Two that come here at once take turns.
 DO $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(7235142765483); END $$;
 
 CREATE SCHEMA IF NOT EXISTS dlock;
+
+-- Who owns a schema can put tables with triggers there.  So where it is another's,
+-- all that is made below belongs to that one, and runs with no more rights.
+DO $$
+DECLARE
+	its_owner name := (SELECT pg_get_userbyid(n.nspowner) FROM pg_namespace n WHERE n.nspname = 'dlock');
+BEGIN
+	IF its_owner <> current_user THEN
+		RAISE WARNING 'the schema dlock belongs to %, whose code runs for everybody who uses it', its_owner;
+		EXECUTE format('SET LOCAL ROLE %I', its_owner);
+	END IF;
+END
+$$;
+
 COMMENT ON SCHEMA dlock IS 'dlock 1: locks for commands, see dlock(1)';
 
 CREATE TABLE IF NOT EXISTS dlock.keys (
 	key text COLLATE "C" PRIMARY KEY,
-	capacity integer NOT NULL,
+	capacity integer NOT NULL CHECK (capacity > 0),
 	decisions bigint NOT NULL DEFAULT 0	-- its update is the lock of whoever decides
 ) WITH (fillfactor = 50);
 
 CREATE TABLE IF NOT EXISTS dlock.holds (
 	key text COLLATE "C",
 	slot integer,
-	owner text NOT NULL,
+	owner text NOT NULL CHECK (owner ~ '^[0-9a-f]{32}$'),
 	token bigint NOT NULL,			-- of the grant: the version that renewals compare
-	weight integer NOT NULL,
+	weight integer NOT NULL CHECK (weight > 0),
 	ends timestamptz NOT NULL,		-- when the lease has run out
 	since timestamptz NOT NULL,
 	record text NOT NULL,			-- who that is, JSON, for people
@@ -60,11 +77,12 @@ CREATE TABLE IF NOT EXISTS dlock.holds (
 
 CREATE TABLE IF NOT EXISTS dlock.waiters (
 	key text COLLATE "C",
-	owner text,
+	owner text CHECK (owner ~ '^[0-9a-f]{32}$'),
 	ticket bigint NOT NULL,			-- served in this order
-	weight integer NOT NULL,
-	lease interval NOT NULL,
-	alive timestamptz NOT NULL,		-- counts as dead after this
+	weight integer NOT NULL CHECK (weight > 0),
+	lease interval NOT NULL CHECK (lease BETWEEN '0' AND '100 years'),
+	alive timestamptz NOT NULL,		-- counts as dead after this,
+	away timestamptz,			-- and as away if nobody has its bell after this; NULL: it has none
 	record text NOT NULL,
 	PRIMARY KEY (key, owner)
 ) WITH (fillfactor = 50);
@@ -92,7 +110,10 @@ LANGUAGE sql IMMUTABLE AS 'SELECT 1';
 
 CREATE OR REPLACE FUNCTION dlock.number() RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$ SELECT nextval('dlock.numbers') $$;
+AS $$
+	SELECT CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END;
+	SELECT nextval('dlock.numbers')
+$$;
 
 -- The advisory lock that is an owner's bell: the first half of its 128 bits.
 CREATE OR REPLACE FUNCTION dlock.bell(owner text) RETURNS bigint
@@ -100,20 +121,27 @@ LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$ SELECT ('x' || "left"(owner, 16))::bit(64)::bigint $$;
 
 -- Grants to those who wait, in order, as long as they fit; drops the dead on the
--- way.  Who is granted so has 3 s to ask again, by which it takes up its lease.
--- The caller has locked the key and dropped the holds that have run out.
+-- way, passes over those away.  Who is granted so has 3 s to ask again, by which
+-- it takes up its lease.  The caller has locked the key and dropped the holds
+-- that have run out.
 CREATE OR REPLACE FUNCTION dlock.serve(the_key text, moment timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	room bigint;
+	last bigint := 0;
 	w record;
 BEGIN
 	SELECT k.capacity - coalesce((SELECT sum(h.weight) FROM dlock.holds h WHERE h.key = k.key), 0)
 		INTO room FROM dlock.keys k WHERE k.key = the_key;
 	room := coalesce(room, 0);	-- without a row, which cannot be, nobody is granted
 	LOOP
-		SELECT * INTO w FROM dlock.waiters q WHERE q.key = the_key ORDER BY q.ticket LIMIT 1;
-		EXIT WHEN NOT FOUND OR (w.alive > moment AND w.weight > room);
+		SELECT * INTO w FROM dlock.waiters q WHERE q.key = the_key AND q.ticket > last
+			ORDER BY q.ticket LIMIT 1;
+		EXIT WHEN NOT FOUND;
+		last := w.ticket;
+		CONTINUE WHEN w.alive > moment AND w.away <= moment
+			AND pg_try_advisory_xact_lock_shared(dlock.bell(w.owner));
+		EXIT WHEN w.alive > moment AND w.weight > room;
 		DELETE FROM dlock.waiters q WHERE q.key = the_key AND q.owner = w.owner;
 		CONTINUE WHEN w.alive <= moment;
 		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
@@ -167,9 +195,11 @@ DECLARE
 	known boolean := false;
 	now_capacity integer;
 	moment timestamptz;
+	gone timestamptz;	-- with a session, from then on: it would have asked again
 	my_lease interval := lease_ms * '1 ms'::interval;
 	mine bigint;
 BEGIN
+	patience_ms := least(patience_ms, 60000);
 	direct := client_pid = pg_backend_pid();
 	IF current_setting('synchronous_commit') = 'off' THEN
 		PERFORM set_config('synchronous_commit', 'on', true);
@@ -178,6 +208,7 @@ BEGIN
 		ON CONFLICT (key) DO UPDATE SET decisions = k.decisions + 1
 		RETURNING k.capacity INTO now_capacity;
 	moment := clock_timestamp();
+	gone := CASE WHEN direct THEN moment + '3 s'::interval END;
 
 	DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= moment;
 	UPDATE dlock.holds h SET ends = moment + my_lease WHERE h.key = the_key AND h.owner = me
@@ -193,13 +224,13 @@ BEGIN
 			END IF;
 			UPDATE dlock.keys k SET capacity = my_capacity WHERE k.key = the_key;
 		END IF;
-		UPDATE dlock.waiters q SET alive = moment + patience_ms * '1 ms'::interval
+		UPDATE dlock.waiters q SET alive = moment + patience_ms * '1 ms'::interval, away = gone
 			WHERE q.key = the_key AND q.owner = me RETURNING q.ticket INTO mine;
 		known := FOUND;
 		IF NOT known THEN
-			INSERT INTO dlock.waiters (key, owner, ticket, weight, lease, alive, record)
+			INSERT INTO dlock.waiters (key, owner, ticket, weight, lease, alive, away, record)
 				VALUES (the_key, me, nextval('dlock.numbers'), my_weight, my_lease,
-					moment + greatest(patience_ms, 1) * '1 ms'::interval, my_record)
+					moment + greatest(patience_ms, 1) * '1 ms'::interval, gone, my_record)
 				RETURNING ticket INTO mine;
 		END IF;
 		PERFORM dlock.serve(the_key, moment);
@@ -278,10 +309,12 @@ $$;
 CREATE OR REPLACE FUNCTION dlock.release_among(the_key text, me text, my_bell bigint) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+	known boolean;
 	held boolean;
 	result integer := 0;
 BEGIN
 	UPDATE dlock.keys k SET decisions = k.decisions + 1 WHERE k.key = the_key;
+	known := FOUND;
 	-- The next one wakes, and lines up behind us for the key's row while we work.
 	PERFORM pg_advisory_unlock(my_bell) WHERE my_bell <> 0;
 	DELETE FROM dlock.holds h WHERE h.key = the_key AND h.owner = me
@@ -295,7 +328,7 @@ BEGIN
 	DELETE FROM dlock.keys k WHERE k.key = the_key
 		AND NOT EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key)
 		AND NOT EXISTS (SELECT FROM dlock.waiters q WHERE q.key = the_key);
-	IF NOT FOUND THEN
+	IF known AND NOT FOUND THEN
 		DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= clock_timestamp();
 		PERFORM dlock.serve(the_key, clock_timestamp());
 	END IF;
@@ -339,6 +372,7 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 	WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
 		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 		AND (l.classid::bigint << 32) | l.objid::bigint = dlock.bell(me) AND l.pid <> pg_backend_pid()
+		AND l.pid IN (SELECT a.pid FROM pg_stat_activity a WHERE a.usename = current_user)
 $$;
 
 -- ---- mode=row ----

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RACES (2 * NS_PER_S)          /* so long a transaction may lose races against others */
 #define DIAL_PATIENCE (15 * NS_PER_S) /* for one attempt to connect, whoever waits for it how long */
 
 enum {
 	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
-	AGAIN_MAX = 5,          /* times that a transaction may have lost a race */
 };
 
 /* ---- what a server has to say ---- */
@@ -27,6 +27,19 @@ first_line(char *out, size_t size, const char *text)
 	if (strncmp(text, "connection to server", 20) == 0 && failed && failed < end)
 		text = failed + 9;
 	snprintf(out, size, "%.*s", (int)(end - text), text);
+}
+
+/* What looks like a name to libpq, "secret@db1", has the end of a password in it where a '@' in a URL was not encoded. */
+static void
+hide_password(const struct session *s, char *text)
+{
+	char *name = strchr(text, '"'), *at = strrchr(text, '@');
+
+	if (!name || at <= name || !strstr(s->conninfo, "://"))
+		return;
+	name++;
+	if (memmem(s->conninfo, strlen(s->conninfo), name, at + 1 - name))
+		memmove(name, at, strlen(at) + 1);
 }
 
 static bool
@@ -126,7 +139,10 @@ overhear(void *arg, const PGresult *notice)
 	struct session *s = arg;
 	const char *state = s->pq->resultErrorField(notice, PG_DIAG_SQLSTATE);
 	const char *text = s->pq->resultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+	const char *function = s->pq->resultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
 
+	if (function && strcmp(function, "SyncRepWaitForLSN") == 0)
+		s->unreplicated = true;
 	if (state && text && (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
 		remember_sqlstate(s, state);
 		first_line(s->last_words, sizeof s->last_words, text);
@@ -134,6 +150,23 @@ overhear(void *arg, const PGresult *notice)
 }
 
 /* ---- connecting ---- */
+
+/* A server's name from what was stated or what libpq has used; a slip of the pen may have put a password there. */
+static void
+name_place(struct session *s, const char *host, const char *port, const char *db)
+{
+	bool v6 = host && strchr(host, ':');
+
+	if (host && strchr(host, '@'))
+		host = strrchr(host, '@') + 1;
+	if (db && strchr(db, '@'))
+		db = strrchr(db, '@') + 1;
+	if (port && port[strspn(port, "0123456789,")])
+		port = NULL;
+	snprintf(s->where, sizeof s->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
+	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
+	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
+}
 
 /* A failure to connect has its SQLSTATE in its text alone: "FATAL:  28P01: no such user". */
 static enum rc
@@ -145,12 +178,16 @@ refused(struct session *s, const char *text, struct fault *f)
 	remember_sqlstate(s, stated ? state : NULL);
 	if (stated)
 		return say(s, state + 7, f);
-	if (strstr(text, "standby mode") || strstr(text, "session is read-only"))
+	if (strstr(text, "standby mode") || strstr(text, "session is read-only")) {
+		remember_sqlstate(s, "25006");
 		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
+	}
 	if (strstr(text, "no password supplied"))
-		return fault_set(
-		    f, RC_DENIED, "%s asks for a password (PGPASSFILE, ~/.pgpass or the URL)", s->where);
-	return fault_set(f, RC_AGAIN, "cannot reach %s: %.240s", s->where, text);
+		return fault_set(f, RC_DENIED,
+		    "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)",
+		    s->where);
+	return fault_set(f, strstr(text, strerror(EMFILE)) ? RC_SYSTEM : RC_AGAIN,
+	    "cannot reach %s: %.240s", s->where, text);
 }
 
 /* Is this about the words of the user, and not about a network or a server? */
@@ -161,6 +198,22 @@ is_about_words(const char *text)
 	       strncmp(text, "service file", 12) == 0;
 }
 
+/* "invalid integer value "x" for connection option "port"": what is quoted first may be a password. */
+static enum rc
+not_taken(const char *text, struct fault *f)
+{
+	static const char of[] = " for connection option ";
+	const char *option = strstr(text, of), *next;
+	size_t n = strcspn(text, "\"");
+
+	while (option && (next = strstr(option + 1, of)))
+		option = next; /* the value may look like this too */
+	while (n > 0 && strchr(" :", text[n - 1]))
+		n--;
+	return fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n,
+	    text, option ? option : "");
+}
+
 static enum rc
 connect_failed(struct session *s, struct fault *f)
 {
@@ -168,33 +221,20 @@ connect_failed(struct session *s, struct fault *f)
 	char text[256];
 	enum rc rc;
 
+	if (s->is_default)
+		name_place(s, s->pq->host(s->conn), s->pq->port(s->conn), s->pq->db(s->conn));
 	first_line(text, sizeof text, why);
+	hide_password(s, text);
 	if (strncmp(why, "definition of service", 21) == 0)
 		rc = fault_set(f, RC_USAGE, "%s", text);
-	else if (is_about_words(why)) /* what it quotes may be a password */
-		rc = fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s",
-		    (int)strcspn(text, "\""), text);
+	else if (is_about_words(why))
+		rc = not_taken(text, f);
 	else if (!*text)
 		rc = fault_set(f, RC_AGAIN, "%s does not answer", s->where);
 	else
 		rc = refused(s, text, f);
 	session_close(s);
 	return rc;
-}
-
-/* A server's name from what was stated or what libpq has used; a slip of the pen may have put a password there. */
-static void
-name_place(struct session *s, const char *host, const char *port, const char *db)
-{
-	bool v6 = host && strchr(host, ':');
-
-	if (host && strchr(host, '@'))
-		host = strrchr(host, '@') + 1;
-	if (port && port[strspn(port, "0123456789,")])
-		port = NULL;
-	snprintf(s->where, sizeof s->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
-	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
-	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
 }
 
 /* A connection has come: makes it ours. */
@@ -303,6 +343,7 @@ enum rc
 session_send(struct session *s, const struct question *q, instant until, struct fault *f)
 {
 	s->sqlstate[0] = '\0';
+	s->unreplicated = false;
 	if (!(q->n > 0 ? s->pq->sendQueryParams(s->conn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
 		       : s->pq->sendQuery(s->conn, q->sql)))
 		return broken(s, f);
@@ -429,34 +470,55 @@ session_ask_here(struct session *s, const struct question *q, int fields, instan
 	return rc;
 }
 
-/* May the same be asked again: the connection was only found broken, or the transaction lost a race? */
+/* A transaction has lost a race, and changed nothing: a moment, not the same for all, before the next attempt. */
 static bool
-may_ask_again(struct session *s, bool was_open, unsigned attempts)
+stopped_after_race(struct session *s)
 {
-	if (session_said(s, "40001") || session_said(s, "40P01"))
-		return attempts < AGAIN_MAX;
-	return was_open && !s->conn && attempts == 1;
+	instant now = instant_now();
+
+	return s->host->wait(s->host, -1, 0, now + 2 * NS_PER_MS + now % (18 * NS_PER_MS)) == WOKE_STOP;
+}
+
+/* An answer that a fail-over may undo is none: the same again writes, and waits, again. */
+static enum rc
+distrust(struct session *s, PGresult **ret, struct fault *f)
+{
+	if (ret)
+		s->pq->clear(*ret);
+	return fault_set(f, RC_AGAIN, "%s does not wait for its standby", s->where);
 }
 
 enum rc
 session_ask(struct session *s, const struct question *q, bool again, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *f)
 {
-	unsigned attempts = 0;
+	instant races_end = instant_first(until, instant_now() + RACES);
 	bool was_open;
 	enum rc rc;
 
 	s->repeated = false;
-	do {
+	for (;;) {
 		was_open = session_is_open(s);
-		s->repeated = attempts > 0;
 		s->sqlstate[0] = '\0';
+		s->unreplicated = false;
 		rc = session_connect(s, until, f);
 		if (rc == RC_OK)
 			rc = session_ask_here(s, q, fields, until, sent, ret, f);
-		attempts++;
-	} while (rc == RC_AGAIN && again && may_ask_again(s, was_open, attempts) && instant_now() < until);
-	return rc;
+		if (rc == RC_OK && again && s->unreplicated)
+			rc = distrust(s, ret, f);
+		if (rc != RC_AGAIN || !again || instant_now() >= until)
+			return rc;
+		if (s->unreplicated)
+			continue;
+		if ((session_said(s, "40001") || session_said(s, "40P01")) && instant_now() < races_end) {
+			if (stopped_after_race(s))
+				return RC_STOP;
+		} else if (was_open && !s->conn && !s->repeated) {
+			s->repeated = true; /* the connection was only found broken */
+		} else {
+			return rc;
+		}
+	}
 }
 
 static enum rc
@@ -519,11 +581,12 @@ session_init(struct session *s, struct host *host, const char *conninfo, int64_t
 {
 	PQconninfoOption *options;
 	const char *at;
+	enum rc rc;
 
-	*s = (struct session){
-	    .host = host, .conninfo = conninfo ? conninfo : "", .ttl = ttl, .pq = pq_load()};
-	if (!s->pq)
-		return fault_set(f, RC_CONFIG, "libpq is not installed (apt install libpq5)");
+	*s = (struct session){.host = host, .conninfo = conninfo ? conninfo : "", .ttl = ttl};
+	rc = pq_load(&s->pq, f);
+	if (rc != RC_OK)
+		return rc;
 	state_defaults(s->pq);
 	options = s->pq->conninfoParse(s->conninfo, NULL);
 	if (!options)
@@ -531,8 +594,9 @@ session_init(struct session *s, struct host *host, const char *conninfo, int64_t
 		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
 		    "host=... dbname=...");
 	at = option(options, "hostaddr");
-	name_place(
-	    s, at ? at : option(options, "host"), option(options, "port"), option(options, "dbname"));
+	at = at ? at : option(options, "host");
+	s->is_default = !at || !*at;
+	name_place(s, at, option(options, "port"), option(options, "dbname"));
 	s->pq->conninfoFree(options);
 	return RC_OK;
 }

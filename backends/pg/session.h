@@ -31,17 +31,20 @@ struct session {
 	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	int64_t ttl;
 	char where[WHERE_BYTES];
-	PGconn *conn;         /* NULL: not connected */
-	struct dial *dial;    /* a connection on its way */
-	unsigned serial;      /* of the connection: counts them */
-	bool pending;         /* a question is out */
-	PGresult *kept;       /* what has come of its answer */
-	bool repeated;        /* session_ask() had to ask twice: the first may have been heard */
+	bool is_default;   /* no host was stated: libpq says which one it takes */
+	PGconn *conn;      /* NULL: not connected */
+	struct dial *dial; /* a connection on its way */
+	unsigned serial;   /* of the connection: counts them */
+	bool pending;      /* a question is out */
+	PGresult *kept;    /* what has come of its answer */
+	bool repeated;     /* session_ask() had to ask twice: the first may have been heard */
+	bool
+	    unreplicated; /* the answer came before a standby had what it tells of: somebody cancelled that wait */
 	char sqlstate[6];     /* of the last error or last words; "" where it was none of the server's */
 	char last_words[160]; /* what the server said unasked, such as why it hangs up */
 };
 
-/* Reads conninfo and names the server; no connection yet.  RC_USAGE, RC_CONFIG (no libpq). */
+/* Reads conninfo and names the server; no connection yet.  RC_USAGE; as pq_load(). */
 enum rc session_init(struct session *, struct host *, const char *conninfo, int64_t ttl, struct fault *);
 
 /* Connects if need be.  A connection that is late is waited for again by the next call. */
@@ -69,7 +72,9 @@ struct question {
  * Connects if need be, asks, and waits for the one row of `fields` fields
  * (clear() it); 0 fields: for its being done.  *sent: just before the question left.  With `again`, which
  * takes a statement that may be run twice, a connection found broken is opened
- * anew, and one that breaks under the question gets a second chance.
+ * anew, and one that breaks under the question gets a second chance; a transaction
+ * that has lost a race (40001) gets as many as fit into 2 s, and one that was
+ * not waited for on the standby all the time there is.
  */
 enum rc session_ask(struct session *, const struct question *, bool again, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *);
