@@ -544,6 +544,7 @@ password_of_user(char *url, size_t *n)
 static char *
 password_of_pair(char *text, size_t *n)
 {
+	static const char blanks[] = " \t\n\v\f\r"; /* as libpq skips them */
 	char *word = text, *end;
 
 	do {
@@ -551,11 +552,11 @@ password_of_pair(char *text, size_t *n)
 		if (!word)
 			return NULL;
 		word += strlen("password");
-		word += strspn(word, " ");
+		word += strspn(word, blanks);
 	} while (*word != '=');
 	word++;
-	word += strspn(word, " ");
-	for (end = word; *end && *end != '&' && (*end != ' ' || *word == '\''); end++) {
+	word += strspn(word, blanks);
+	for (end = word; *end && *end != '&' && (!strchr(blanks, *end) || *word == '\''); end++) {
 		if (*end == '\\' && end[1])
 			end++;
 		else if (*end == '\'' && end > word && *word == '\'')

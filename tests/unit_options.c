@@ -295,6 +295,8 @@ passwords_are_blotted_out(void **state)
 	fine("-u postgresql://u@h/d?password=secret&connect_timeout=2 -k job cmd");
 	assert_string_equal(plan.url, "postgresql://u@h/d?password=secret&connect_timeout=2");
 	assert_string_equal(buffers[1], "postgresql://u@h/d?password=xxxxxx&connect_timeout=2");
+	fine("-u dbname=d\tpassword\t=\tsecret\tuser=u -k job cmd");
+	assert_string_equal(buffers[1], "dbname=d\tpassword\t=\txxxxxx\tuser=u");
 	fine("-u redis://h:1/0 -k job cmd"); /* a port is no password */
 	assert_string_equal(buffers[1], "redis://h:1/0");
 	wrong("-b file -u redis://user:secret@h -k job cmd", "contradict");
