@@ -50,8 +50,8 @@ print_overview(void)
 		printf("  dlock %-8s %s\n", c->name, c->help);
 	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
 	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
-	     "dlock help run lists the options, dlock help pg-schema what the pg backend keeps in a\n"
-	     "database; the manual is dlock(1).");
+	     "dlock help run lists the options, dlock help pg-schema prints what the pg\n"
+	     "backend keeps in a database; the manual is dlock(1).");
 	return say_written();
 }
 
