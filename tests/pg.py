@@ -352,6 +352,7 @@ class PgPlace(RemotePlace):
     """Locks in a table, the default; keys are kept apart by a prefix."""
 
     name, id = "pg", "pg-lease"
+    crash_ttl = "9s"  # who waits bears the recovery of a loaded server
 
     def __init__(self, request):
         self.server = request.getfixturevalue("pg_server")
