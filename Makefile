@@ -112,7 +112,7 @@ BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libzook
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc \
-	tmux vim less procps util-linux
+	tmux vim less procps util-linux zsh fish groff-base
 
 # $(call install_missing,packages): says what it does; does nothing when all is there.
 install_missing = missing=; for p in $(1); do dpkg -s $$p 2>/dev/null | grep -q '^Status: .* installed' || \

@@ -25,7 +25,7 @@ from support import DLOCK, boottime, free_port, is_alive, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, At, assert_refused, is_free, run,
                         wait_for_writes)
 from zk import (CREATE, CREATE2, CREATE_CONTAINER, DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, NO_NODE,
-                SET_DATA, Tap, ZkEnsemble, ZkHostile, buffer, reply, stat, welcome)
+                SET_DATA, SYNC, Tap, ZkEnsemble, ZkHostile, buffer, reply, stat, welcome)
 
 NODE = re.compile(r"_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-lock-(\d{10})")
 LISTS = (GET_CHILDREN, GET_CHILDREN2)
@@ -186,6 +186,19 @@ def test_dead_waiters_do_not_block_for_a_session(dlock, at, dead):
         assert waiter.wait().status == 71
     assert holder.finish().status == 0
     assert last.wait(6 + 5 * dead).status == 0
+
+
+def test_no_second_node_while_the_first_is_in_doubt(dlock, tapped, at):
+    """The answer to create is lost, and so is the one to the question whether it happened."""
+    place, _, tap = tapped
+    with at.server.client() as c:
+        c.ensure_path(at.job)  # so that the first create is one that succeeds
+    tap.lose((*MAKES, SYNC), 2)
+    holder = dlock.hold(place, "job")
+    assert tap.has_lost
+    with at.server.client() as c:
+        assert len(nodes(c, at.job)) == 1
+    assert holder.finish().status == 0
 
 
 # ---- several servers named ----

@@ -10,9 +10,9 @@
  *     with the answer to create.
  *  3. A waiter watches the one node ahead of it, so a release wakes one.  It
  *     then lists anew, for the node may have been a waiter's that gave up, and
- *     in the same breath writes its own node: that earns the lease.  Who is next
- *     in line also asks often, for its lease is counted from what the leader
- *     knows of it (session.h).
+ *     in the same breath writes its own node: that earns the lease.  Every waiter
+ *     also asks often, for its lease will be counted from what the leader knows
+ *     of it (session.h).
  *  4. The lease is the session.  It is renewed by writing our own node, which
  *     the quorum must agree to: a follower that is cut off from its leader goes
  *     on answering pings and reads while the leader gives the lock away.
@@ -437,6 +437,8 @@ create_node(struct zk *z, struct grant *g, struct call **list, instant until, in
 	*list = session_list(z->session, z->dir);
 	z->asked = true;
 	rc = call_await(create, until, code, f);
+	if (rc == RC_OK && *code == ZNONODE)
+		z->asked = false; /* it was not made, for certain */
 	if (rc == RC_OK && *code == ZOK && is_ours(z, create) && session_pace(z->session) > 0) {
 		adopt_node(z, call_text(create), call_stat(create));
 		set_lease(z, g, call_sent(create));
@@ -462,14 +464,14 @@ enter(struct zk *z, struct grant *g, struct call **list, instant until, struct f
 
 	do {
 		call_drop(*list);
-		rc = create_node(z, g, list, until, &code, f);
+		*list = NULL;
+		rc = z->asked ? find_node(z, until, f) : RC_OK; /* or there might be two of ours */
+		if (rc == RC_OK && *z->node)
+			*list = session_list(z->session, z->dir);
+		else if (rc == RC_OK)
+			rc = create_node(z, g, list, until, &code, f);
 		if (rc == RC_OK && !*z->node)
 			rc = make_directory(z, until, f);
-		if (rc == RC_AGAIN && instant_now() < until) {
-			rc = find_node(z, until, f);
-			call_drop(*list);
-			*list = *z->node ? session_list(z->session, z->dir) : NULL;
-		}
 	} while ((rc == RC_AGAIN || (rc == RC_OK && !*z->node)) && instant_now() < until);
 	if (rc == RC_OK && !*z->node)
 		return fault_set(f, RC_AGAIN, "%s: %s vanishes as fast as it is made", z->where, z->dir);
@@ -797,8 +799,6 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 	enum rc rc = connect_session(z, until, f);
 
 	*list = NULL;
-	if (rc == RC_OK && !*z->node && z->asked)
-		rc = find_node(z, until, f);
 	if (rc == RC_OK && !*z->node)
 		return enter(z, g, list, until, f);
 	if (rc == RC_OK)
@@ -816,7 +816,8 @@ come_back(struct zk *z, enum rc rc, struct grant *g, struct call **list, instant
 
 	*g = (struct grant){.anchor = -1};
 	z->away_since = instant_first(z->away_since, instant_now());
-	patience = instant_first(instant_first(until, z->turn_over), z->queued ? instant_after(z->away_since, z->want->ttl) : z->contact_by);
+	patience = z->queued ? instant_after(z->away_since, z->want->ttl) : z->contact_by;
+	patience = instant_first(patience, instant_first(until, z->turn_over));
 	for (; (rc == RC_LOST || rc == RC_AGAIN) && instant_now() < patience; again = true) {
 		if (rc == RC_AGAIN && z->session)
 			session_poison(z->session); /* it has had its time */
@@ -907,6 +908,7 @@ zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 		return rc;
 	if (session_is_dead(z->session))
 		return RC_LOST;
+	z->guarded = false; /* its answer may have been lost too */
 	try_another_server(z, began);
 	return RC_AGAIN;
 }
