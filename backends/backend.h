@@ -83,6 +83,7 @@ struct want {
 	const char *owner;  /* OWNER_CHARS, fresh for this acquisition: proof that a hold is ours */
 	const char *record; /* who we are, JSON, for others to read; below RECORD_BYTES */
 	int64_t ttl;	    /* the lease asked for */
+	bool persist;	    /* the user named a time to wait: it holds for a server that does not answer, too */
 	unsigned capacity;  /* holders that fit at once, in units of weight (a mutex: 1) */
 	unsigned weight;    /* what this holder takes of it (a mutex: 1) */
 };
@@ -174,9 +175,8 @@ struct backend {
 
 	/*
 	 * Takes the lock, waiting for it inside host->wait until `until`; 0
-	 * means: do not queue, answer now.  How long an unreachable server is
-	 * given is the backend's to bound (seconds at first, the ttl while
-	 * queued), also when `until` is NEVER.
+	 * means: do not queue, answer now.  A server that does not answer is
+	 * asked again as patience.h says, also one that refuses to connect.
 	 *
 	 * Idempotent for one owner: where an answer got lost and the server
 	 * already counts us as waiter or holder, we go on as that.  A grant

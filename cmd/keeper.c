@@ -396,6 +396,7 @@ open_lock(struct keeper *k)
 	    .owner = k->run->owner,
 	    .record = k->run->record,
 	    .ttl = p->terms.ttl,
+	    .persist = p->persist,
 	    .capacity = 1,
 	    .weight = 1,
 	};

@@ -160,6 +160,7 @@ set_nonblock(struct plan *p, const char *value, struct fault *f)
 static bool
 set_wait(struct plan *p, const char *value, struct fault *f)
 {
+	p->persist = true;
 	return parse_duration(value, &p->wait) ||
 	    refuse(f, "a duration is written 30, 1.5s, 500ms, 2m, 1h30m or inf");
 }

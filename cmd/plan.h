@@ -25,6 +25,7 @@ struct plan {
 	size_t settings_used;
 
 	int64_t wait; /* 0: do not wait; NEVER: for ever */
+	bool persist; /* --wait was given: it also covers a server that does not answer */
 	int conflict_status;
 	struct terms terms;
 	int signal; /* asks the command to stop */
