@@ -349,6 +349,12 @@ take_message(struct front *f, const struct msg *m, int fd)
 	case MSG_TRACE:
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
+	case MSG_NOTICE:
+		if (f->plan->quiet)
+			break;
+		progress_pause(&f->progress);
+		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
+		break;
 	case MSG_ENDED:
 		finish(f, f->shared->ending, m->text);
 		break;

@@ -66,6 +66,15 @@ tell_trace(void *ctx, const char *line)
 	tell(ctx, MSG_TRACE, 0, line);
 }
 
+static void
+tell_notice(struct keeper *k)
+{
+	if (!*k->host.notice.text)
+		return;
+	tell(k, MSG_NOTICE, 0, k->host.notice.text);
+	k->host.notice.text[0] = '\0';
+}
+
 /*
  * With the descriptor whose being open keeps the lock, if there is one.  A front
  * that has nothing to do about it is left asleep: waking it would cost the
@@ -371,6 +380,7 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 
 	if (k->keep.phase == PH_ASK)
 		tell_waiting(k);
+	tell_notice(k);
 	while (!k->stop) {
 		if (pump(k, fd, events, until) && !k->stop)
 			return WOKE_READY;
@@ -399,6 +409,7 @@ open_lock(struct keeper *k)
 	    .persist = p->persist,
 	    .capacity = 1,
 	    .weight = 1,
+	    .verbose = p->verbose,
 	};
 	memcpy(k->want.keys, p->keys, sizeof k->want.keys);
 	rc = join_open(&k->lock, &k->host, p, &k->want, &k->fault);
@@ -438,6 +449,7 @@ acquire(struct keeper *k)
 	if (rc == RC_OK)
 		rc = k->lock->ops->acquire(k->lock, until, &k->grant, &k->fault);
 	k->stop = false;
+	tell_notice(k);
 	if (rc == RC_BUSY)
 		tell_waiting(k);
 	if (rc == RC_OK)
@@ -464,6 +476,7 @@ renew(struct keeper *k)
 	enum rc rc = k->lock->ops->renew(k->lock, k->until, &k->grant, &f);
 
 	k->stop = false;
+	tell_notice(k);
 	switch (rc) {
 	case RC_OK:
 		if (k->suspected)
@@ -496,6 +509,7 @@ release(struct keeper *k)
 	enum rc rc = k->lock ? k->lock->ops->release(k->lock, k->until, &f) : RC_OK;
 
 	k->stop = false;
+	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
 		k->fault = f;
 	react(k, EV_RELEASED, rc);

@@ -20,7 +20,8 @@
  * `open=` takes ok, usage, config and system.  `lease=DURATION` (or inf) is the
  * lease given in place of the ttl, `token=N` the token, `alert=DURATION` alerts
  * the house once, so long after the grant; `close=hang` never comes to an end;
- * `anchor=PORT` gives a connection to that local port as the grant's anchor.
+ * `anchor=PORT` gives a connection to that local port as the grant's anchor;
+ * `notice=TEXT` gives that notice with the first renewal.
  * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call.
  */
 #include "backends/backend.h"
@@ -58,6 +59,7 @@ struct fake {
 	int64_t alert_after; /* 0: never */
 	bool close_hangs;
 	int anchor_port; /* 0: no anchor */
+	char notice[64];
 };
 
 extern const struct backend fake_backend;
@@ -121,6 +123,8 @@ read_word(struct fake *k, char *word)
 		return parse_duration(value, &k->alert_after);
 	if (strcmp(word, "anchor") == 0)
 		return (k->anchor_port = atoi(value)) > 0;
+	if (strcmp(word, "notice") == 0)
+		return snprintf(k->notice, sizeof k->notice, "%s", value) < (int)sizeof k->notice;
 	if (strcmp(word, "close") == 0)
 		return k->close_hangs = strcmp(value, "hang") == 0;
 	if (strcmp(word, "token") == 0) {
@@ -288,6 +292,9 @@ fake_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 
 	if (l->host->alert >= 0 && read(l->host->alert, &rang, sizeof rang) > 0)
 		rang = 0;
+	if (*k->notice)
+		fault_set(&l->host->notice, RC_OK, "%s", k->notice);
+	k->notice[0] = '\0';
 	rc = perform(k, 1, until, f);
 	if (rc == RC_OK || rc == RC_REVOKED) {
 		g->sent = sent;
