@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis) $(if $(USE_ZK),,unit_zk) $(if $(USE_PG),,unit_derive), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis unit_answer) $(if $(USE_ZK),,unit_zk) $(if $(USE_PG),,unit_derive), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit_*.c))) simulate
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
