@@ -129,9 +129,9 @@ def test_settings_that_make_no_sense(dlock, pg_server, setting):
 
 
 def test_missing_socket(dlock, tmp_path):
-    assert_refused(run(dlock, f"postgresql:///app?host={tmp_path}/none"), 69, f"{tmp_path}/none")
+    assert_refused(run(dlock, f"postgresql:///app?host={tmp_path}/none", *IMPATIENT), 69, f"{tmp_path}/none")
     port = free_port()
-    assert_refused(run(dlock, f"postgresql:///app?port={port}"), 69, "cannot reach pg /", f":{port}/app")
+    assert_refused(run(dlock, f"postgresql:///app?port={port}", *IMPATIENT), 69, "cannot reach pg /", f":{port}/app")
 
 
 def test_nobody_who_is_silent_is_waited_for(dlock, own_pg, redis_server):
@@ -420,7 +420,7 @@ def failing_with(state, text="not now"):
 def test_errors_have_their_status(dlock, pg_server, make_tamper, state, status):
     assert run(dlock, pg_server.url).status == 0  # the schema is there
     change = failing_with(state, f"no such thing{SCREEN} as luck\nand more")
-    done = run(dlock, make_tamper(pg_server.port, change).url(), timeout=20)
+    done = run(dlock, make_tamper(pg_server.port, change).url(), "-n", timeout=20)
     assert done.status in (status if isinstance(status, tuple) else (status,))
     assert_refused(done, done.status, *(["GRANT"] if state == "42501" else ["\\x1B", "no such thing"]))
     assert "and more" not in done.stderr
@@ -563,7 +563,7 @@ def test_lock_is_free_after_a_reset_in_the_middle(dlock, db, make_proxy, directi
     refused = 0
     for n in range(1, length, max(1, length // 25)):
         proxy.cut(direction, n)
-        done = run(dlock, url, *LEASE)
+        done = run(dlock, url, *LEASE, "-n")
         proxy.cut(direction, 1 << 30)
         if done.status == 0:  # only the release got lost
             assert "not confirmed" in done.stderr or not done.stderr
@@ -1390,13 +1390,13 @@ def test_what_is_wrong_with_an_address(dlock, url, words):
     "host=127.0.0.1 password='hunter2", "postgresql://127.0.0.1:{closed}/app?user=u&password=hunter2",
     "postgresql://u:hunter2@127.0.0.1:{closed}/app?colour=red", "postgresql://u:hunter2@dlock-test.invalid/app",
     "postgresql://u:hunter2%zz@h/app", "host=h password=hunter2 colour=red", "password=hunter2 =x",
-    "postgresql://u:hunter2@127.0.0.1:x/app", "postgresql://u:hunter2@127.0.0.1,h2:1,2,3/app",
+    "postgresql://u:hunter2@127.0.0.1:x/app", "postgresql://u:hunter2@127.0.0.1,127.0.0.1:1,127.0.0.1,127.0.0.1/app",
     "postgresql://u:hunter2 host=127.0.0.1",
 ])
 def test_no_message_tells_a_password(dlock, pg_server, url):
     url = url.format(closed=free_port(), open=pg_server.port)
     for words in (["-u", url], ["-u", url, "-v"]):
-        started = dlock.start("run", "-b", "pg", *words, "-k", "job", "--", "echo", "ran")
+        started = dlock.start("run", "-b", "pg", *words, "-k", "job", *IMPATIENT, "--", "echo", "ran")
         done = started.wait(30)
         assert done.status in (64, 69, 77, 78) and done.stdout == ""
         assert "hunter2" not in done.stderr and done.stderr

@@ -79,7 +79,9 @@ pg_ask(struct pg *pg, const struct question *q, int fields, instant until, insta
 instant
 pg_attempt_ends(const struct pg *pg, instant first_by)
 {
-	return instant_first(first_by, instant_after(instant_now(), pg->patience.first));
+	instant now = instant_now(), least = instant_first(now + ASK_LEAST, now + pg->patience.first);
+
+	return first_by < least ? least : instant_first(first_by, instant_after(now, pg->patience.first));
 }
 
 enum rc

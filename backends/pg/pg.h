@@ -76,7 +76,7 @@ enum rc pg_create_schema(struct pg *, instant until, struct fault *);
 /* Where the right to it is missing (42501): who has it, and what to do. */
 enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
 
-/* Until when one attempt at a first answer may take; `until` as acquire has it. */
+/* How long one attempt at a first answer may take, which shall be there by `first_by`: long enough to learn why it fails. */
 instant pg_attempt_ends(const struct pg *, instant first_by);
 
 /*
