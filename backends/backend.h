@@ -130,6 +130,13 @@ struct host {
 	} seen;
 
 	/*
+	 * Tells the user one sentence, like a fault's, that is no verdict: what
+	 * endangers this lock or others although the call succeeds.  Once is
+	 * enough.  The text is copied; -q keeps it away from the user.
+	 */
+	void (*notice)(struct host *, const char *text);
+
+	/*
 	 * A descriptor of the backend's that becomes readable (or breaks) when
 	 * something has happened to the lock between two calls: the session has
 	 * expired, the connection ended, somebody wrote to our record.  The

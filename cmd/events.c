@@ -51,6 +51,7 @@ events_message(const struct plan *p, const struct msg *m)
 	    [MSG_SUSPECT] = {"suspect", "left_ms", "reason"},
 	    [MSG_TRUSTED] = {"trusted", NULL, NULL},
 	    [MSG_STOPPING] = {"stopping", NULL, "reason"},
+	    [MSG_NOTICE] = {"notice", NULL, "message"},
 	};
 	char line[LINE_BYTES];
 	struct object j;

@@ -11,6 +11,7 @@
  *	suspect   left_ms, reason    the lease could not be renewed so far
  *	trusted               it was renewed after all
  *	stopping              the command is asked to end
+ *	notice    message     the backend warns of something
  *	verdict   verdict, status, signal, message: the last line
  */
 #ifndef DLOCK_EVENTS_H

@@ -322,6 +322,18 @@ tell_suspicion(const struct front *f, const struct msg *m)
 }
 
 static void
+tell_notice(struct front *f, const struct msg *m)
+{
+	char key[400], words[1000];
+
+	if (f->plan->quiet)
+		return;
+	progress_pause(&f->progress);
+	say("%s: %s", text_clean(key, sizeof key, f->plan->keys[0], strlen(f->plan->keys[0])),
+	    text_clean(words, sizeof words, m->text, strlen(m->text)));
+}
+
+static void
 take_message(struct front *f, const struct msg *m, int fd)
 {
 	char words[1000];
@@ -348,6 +360,9 @@ take_message(struct front *f, const struct msg *m, int fd)
 		break;
 	case MSG_TRACE:
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
+		break;
+	case MSG_NOTICE:
+		tell_notice(f, m);
 		break;
 	case MSG_ENDED:
 		finish(f, f->shared->ending, m->text);

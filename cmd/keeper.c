@@ -380,6 +380,13 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 	return WOKE_STOP;
 }
 
+/* host->notice */
+static void
+keeper_notice(struct host *h, const char *text)
+{
+	tell((struct keeper *)h, MSG_NOTICE, 0, text);
+}
+
 /* ---- the calls ---- */
 
 static enum rc
@@ -557,7 +564,7 @@ keeper_run(const struct run *r)
 	sigset_t chld;
 
 	k = (struct keeper){
-	    .host = {.wait = keeper_wait, .alert = -1},
+	    .host = {.wait = keeper_wait, .notice = keeper_notice, .alert = -1},
 	    .run = r,
 	    .plan = r->plan,
 	    .shared = r->shared,

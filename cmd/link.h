@@ -43,6 +43,7 @@ enum msg_kind {
 	MSG_TRUSTED,  /* the lease was confirmed after all */
 	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
 	MSG_TRACE,    /* text: for -v */
+	MSG_NOTICE,   /* text: the backend's, for the user */
 	MSG_ENDED,    /* shared->ending is set, text: the backend's words */
 	/* front to keeper */
 	MSG_SIGNAL, /* number: signal; had, ends */
