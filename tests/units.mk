@@ -81,6 +81,7 @@ $(O)/fuzz/fuzz_duration: cmd/parse.c cmd/text.c
 $(O)/fuzz/fuzz_url: backends/redis/address.c backends/endpoint.c backends/encode.c
 $(O)/fuzz/fuzz_key: backends/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/fuzz_resp: backends/redis/resp.c
+$(O)/fuzz/fuzz_header: backends/file/header.c
 $(O)/fuzz/fuzz_record: cmd/record.c cmd/object.c cmd/text.c
 
 $(FUZZ_TARGETS): $(O)/fuzz/%: tests/%.c
