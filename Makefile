@@ -151,9 +151,16 @@ sanitize: deps
 	@$(MAKE) --no-print-directory O=$(O)/asan HARDEN= HARDEN_LD= CFLAGS='$(SANITIZE)' all units
 	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/test_contract.py
 
-bench: deps
+# make bench crowd N="200 1000" BACKEND=redis: how costs grow with the number of waiters
+.PHONY: crowd bench-costs bench-crowd
+bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,bench-costs)
+crowd: bench
+bench-costs: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench.py
+bench-crowd: deps
+	@$(MAKE) --no-print-directory all
+	@DLOCK=$(O)/dlock $(PYTHON) tests/bench_crowd.py $(if $(N),--waiters $(N)) $(if $(BACKEND),--backends $(BACKEND))
 
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] backends/*.[ch] backends/*/*.[ch])
