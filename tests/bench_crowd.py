@@ -126,7 +126,7 @@ class Redis(WithServer):
     name = "redis"
 
     def __init__(self, n):
-        self.server = RedisServer("--appendonly", "yes", "--maxclients", str(n + 100), "--tcp-backlog", "4096")
+        self.server = RedisServer("--appendonly", "yes", "--maxclients", str(3 * n + 100), "--tcp-backlog", "4096")
 
     def queued(self, _):
         """Waiters listen, each on a channel of its own."""
