@@ -182,7 +182,7 @@ def test_killed_waiter_blocks_nobody_for_long(dlock, place, process):
     waiter.signal(signal.SIGKILL, process)
     assert not waiter.wait().stdout
     holder.finish()
-    behind.event("started", timeout=10)
+    behind.event("started", timeout=25)  # before a lease of 30 s could end
     assert behind.finish().status == 0
     assert not waiter.running
 
@@ -196,7 +196,7 @@ def test_waiter_killed_as_it_is_served_blocks_nobody_for_long(dlock, place, proc
     assert waiter.keeper
     holder.popen.stdin.close()
     waiter.signal(signal.SIGKILL, process)
-    behind.event("started", timeout=10)
+    behind.event("started", timeout=25)  # before a lease of 30 s could end
     assert holder.wait().status == 0
     assert behind.finish().status == 0
 

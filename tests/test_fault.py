@@ -80,18 +80,18 @@ def test_port_that_swallows_connections(dlock, remote):
         for s in fill:
             s.setblocking(False)
             s.connect_ex(("127.0.0.1", port))
-        assert_refused(run(dlock, remote.url_at(port), *IMPATIENT, timeout=20), 69, str(port))
+        assert_refused(run(dlock, remote.url_at(port), *IMPATIENT), 69, str(port))
         for s in fill:
             s.close()
 
 
 def test_server_that_never_answers(dlock, make_hostile, remote):
     server = make_hostile({"*": SILENCE})
-    assert_refused(run(dlock, remote.url_at(server.port), *IMPATIENT, timeout=20), 69, str(server.port))
+    assert_refused(run(dlock, remote.url_at(server.port), *IMPATIENT), 69, str(server.port))
 
 
 def test_unknown_host(dlock, remote):
-    assert_refused(run(dlock, remote.url_at(7000, "dlock-test.invalid"), timeout=30), 69, "dlock-test.invalid")
+    assert_refused(run(dlock, remote.url_at(7000, "dlock-test.invalid")), 69, "dlock-test.invalid")
 
 
 def compile_shim(directory, name, source):
@@ -108,14 +108,14 @@ def test_resolver_that_hangs(dlock, tmp_path, remote):
         #include <unistd.h>
         int getaddrinfo(const char *n, const char *s, const struct addrinfo *h, struct addrinfo **r)
         { sleep(100); return EAI_AGAIN; }""")
-    done = run(dlock, remote.url_at(7000, "slow.example"), *IMPATIENT, env={"LD_PRELOAD": shim}, timeout=20)
+    done = run(dlock, remote.url_at(7000, "slow.example"), *IMPATIENT, env={"LD_PRELOAD": shim})
     assert_refused(done, 69, "slow.example")
 
 
 def test_answers_that_drip_do_not_stretch_the_deadline(dlock, remote, make_proxy):
     proxy = make_proxy(remote.server.port)
     proxy.drip(DOWN, 1, 0.9)  # the whole answer would take 25 s
-    assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT, timeout=15), 69, str(proxy.port))
+    assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT), 69, str(proxy.port))
 
 
 # ---- at the start: a server that refuses ----
@@ -248,19 +248,19 @@ NONSENSE = {
 @pytest.mark.parametrize("reply", NONSENSE.values(), ids=NONSENSE.keys())
 def test_nonsense_is_a_protocol_error(dlock, make_hostile, reply):
     server = make_hostile({"*": reply})
-    assert_refused(run(dlock, server.url, timeout=20), 76, str(server.port))
+    assert_refused(run(dlock, server.url), 76, str(server.port))
 
 
 def test_banner_of_another_protocol(dlock, make_hostile):
     for banner in (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", b"220 mail.example ESMTP\r\n"):
         server = make_hostile({"*": SILENCE}, greeting=banner)
-        assert_refused(run(dlock, server.url, timeout=20), 76, str(server.port))
+        assert_refused(run(dlock, server.url), 76, str(server.port))
 
 
 def test_flood_takes_no_memory(dlock, make_hostile):
     server = make_hostile({"*": b"$104857600\r\n" + b"x" * (100 << 20) + b"\r\n"})
     limit = 200 << 20
-    done = run(dlock, server.url, timeout=20,
+    done = run(dlock, server.url,
                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit // 4, limit // 4)))
     assert_refused(done, 76)
 

@@ -158,7 +158,7 @@ def test_servers_of_another_kind(dlock, banner):
 
         threading.Thread(target=serve, daemon=True).start()
         port = listener.getsockname()[1]
-        done = run(dlock, pg_url(port), *IMPATIENT, timeout=20)
+        done = run(dlock, pg_url(port), *IMPATIENT)
         assert done.status in (69, 76)
         assert_refused(done, done.status, str(port))
         listener.shutdown(socket.SHUT_RDWR)
@@ -189,7 +189,7 @@ def test_library_that_is_not_installed(dlock, pg_server, tmp_path):
 def test_a_machine_that_cannot_load_the_library(dlock, pg_server, limit):
     """For want of memory or descriptors: to install it again would not help."""
     limited = ["sh", "-c", f'ulimit {limit}; exec "$0" "$@"', DLOCK, "run", "-u", pg_server.url, "-k", "job", "--", "true"]
-    done = subprocess.run(limited, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (71, "", 1)
     assert "installed" not in done.stderr and ("memory" in done.stderr or "open files" in done.stderr or "map" in done.stderr)
 
@@ -302,7 +302,7 @@ def test_a_host_that_does_not_answer_is_passed_over(dlock, pg_server):
     """As the old primary's, after a fail-over, when its machine is gone."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         hosts = f"127.0.0.1:{listener.getsockname()[1]},127.0.0.1:{pg_server.port}"
-        done = run(dlock, f"postgresql://{USER}@{hosts}/{DB}", timeout=20)
+        done = run(dlock, f"postgresql://{USER}@{hosts}/{DB}")
         assert (done.status, done.stdout) == (0, "ran\n")
 
 
@@ -330,7 +330,7 @@ def failing_with(state, text="not now"):
 def test_errors_have_their_status(dlock, pg_server, make_tamper, state, status):
     assert run(dlock, pg_server.url).status == 0  # the schema is there
     change = failing_with(state, f"no such thing{SCREEN} as luck\nand more")
-    done = run(dlock, make_tamper(pg_server.port, change).url(), timeout=20)
+    done = run(dlock, make_tamper(pg_server.port, change).url())
     assert done.status in (status if isinstance(status, tuple) else (status,))
     assert_refused(done, done.status, *(["GRANT"] if state == "42501" else ["\\x1B", "no such thing"]))
     assert "and more" not in done.stderr
@@ -341,7 +341,7 @@ def test_errors_at_the_door_have_their_status(dlock, pg_server, make_tamper, sta
     def change(kind, body):
         return [(b"E", error(state, f"go away{SCREEN}", "FATAL"))] if kind == b"R" else []
 
-    done = run(dlock, make_tamper(pg_server.port, change, early=True).url(), *IMPATIENT, timeout=20)
+    done = run(dlock, make_tamper(pg_server.port, change, early=True).url(), *IMPATIENT)
     assert_refused(done, status, "go away", "\\x1B")
 
 
@@ -374,7 +374,7 @@ NONSENSE = {
 def test_nonsense_runs_nothing(dlock, db, make_tamper, change, mode):
     run(dlock, db.url, mode=mode)
     tamper = make_tamper(db.server.port, change)
-    done = run(dlock, tamper.url(db.name), *IMPATIENT, mode=mode, timeout=20)
+    done = run(dlock, tamper.url(db.name), *IMPATIENT, mode=mode)
     assert done.status in (69, 76, 77, 78)
     assert_refused(done, done.status)
 

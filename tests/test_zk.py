@@ -358,7 +358,7 @@ def test_some_rights_are_not_enough(dlock, at, rights):
         mine = make_digest_acl("alice", "hunter2", all=True)
         c.create(at.root, acl=OPEN_ACL_UNSAFE)
         c.create(at.job, acl=[mine, make_digest_acl("bob", "swordfish", **rights)])
-        done = run(dlock, with_login(at, BOB).words[1], timeout=20)
+        done = run(dlock, with_login(at, BOB).words[1])
         assert_no_secret(done.stderr)
         if len(rights) == 2:
             # Granted, and then its node cannot be deleted; it goes with the session.
@@ -519,14 +519,14 @@ def test_numbers_that_come_to_their_end(dlock, make_zk):
     with server.client() as c:
         assert nodes(c, at.job)[0].endswith("-lock-2147483646")
         for options in (), ("-n",), ():
-            assert_refused(run(dlock, at.url, *options, timeout=20), 78, at.job)
+            assert_refused(run(dlock, at.url, *options), 78, at.job)
         assert len(nodes(c, at.job)) == 1
         assert holder.finish().status == 0
-        assert_refused(run(dlock, at.url, timeout=20), 78, at.job)
+        assert_refused(run(dlock, at.url), 78, at.job)
         c.delete(at.job)
         assert run(dlock, at.url).status == 0
         directory(c, at, "_c_22222222-2222-2222-2222-222222222222-lock--2147483000")
-        assert_refused(run(dlock, at.url, timeout=20), 78, at.job)
+        assert_refused(run(dlock, at.url), 78, at.job)
 
 
 def test_ten_thousand_children(dlock, own_zk):
@@ -563,7 +563,7 @@ def test_parent_that_can_have_no_children(dlock, at):
     with at.server.client() as c:
         c.create(at.root)
         c.create(at.job, ephemeral=True)
-        assert_refused(run(dlock, at.url, timeout=20), 76, at.job)
+        assert_refused(run(dlock, at.url), 76, at.job)
 
 
 # ---- between two steps ----
@@ -682,7 +682,7 @@ def test_lost_answer_of_a_waiter_is_found_again(dlock, at, tapped):
 def test_create_whose_answer_never_comes_is_withdrawn(dlock, at, tapped):
     place, proxy, tap = tapped
     tap.on(MAKES, lambda path: "-lock-" in path and proxy.drop(DOWN))
-    assert_refused(run(dlock, place.words[1], *IMPATIENT, *LEASE, timeout=20), 69, str(proxy.port))
+    assert_refused(run(dlock, place.words[1], *IMPATIENT, *LEASE), 69, str(proxy.port))
     assert tap.has_acted
     assert run(dlock, at.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
 
@@ -979,20 +979,20 @@ def test_read_only_server(dlock, make_zk):
     server = make_zk(["-Dreadonlymode.enabled=true"], member=1, **dead)
     assert wait_for(server.mode) == "read-only"
     # It turns clients away that do not ask for reading only, as one without a quorum does.
-    assert_refused(run(dlock, server.url, *IMPATIENT, timeout=20), 69, "quorum")
+    assert_refused(run(dlock, server.url, *IMPATIENT), 69, "quorum")
 
 
 def test_server_without_quorum(dlock, make_zk):
     dead = {f"server.{n}": f"127.0.0.1:{free_port()}:{free_port()}" for n in (1, 2, 3)}
     server = make_zk(member=1, wait=False, **dead)
     wait_for(lambda: "not currently serving" in (server.try_four("srvr") or ""), what="a server that serves nobody")
-    assert_refused(run(dlock, server.url, *IMPATIENT, timeout=20), 69, str(server.port))
+    assert_refused(run(dlock, server.url, *IMPATIENT), 69, str(server.port))
 
 
 def test_server_with_too_many_clients(dlock, make_zk):
     server = make_zk(maxClientCnxns=1)
     with server.client():
-        assert_refused(run(dlock, server.url, *IMPATIENT, timeout=20), 69, str(server.port))
+        assert_refused(run(dlock, server.url, *IMPATIENT), 69, str(server.port))
 
 
 GARBAGE = {
@@ -1053,7 +1053,7 @@ def test_reset_after_any_byte(dlock, make_hostile):
 @pytest.mark.parametrize("timeout", [0, -1, -(1 << 31), 1, 999])
 def test_lease_of_no_use(dlock, make_hostile, timeout):
     server = make_hostile(program=ZkHostile, first=welcome(timeout))
-    done = run(dlock, server.url, *IMPATIENT, timeout=20)
+    done = run(dlock, server.url, *IMPATIENT)
     assert done.status in (69, 76, 78), done
     assert_refused(done, done.status, str(server.port))
 
@@ -1061,7 +1061,7 @@ def test_lease_of_no_use(dlock, make_hostile, timeout):
 def test_lease_of_25_days(dlock, make_hostile):
     # The library reckons with twice of that, as an int.
     server = make_hostile(program=ZkHostile, first=welcome((1 << 31) - 1))
-    done = run(dlock, server.url, *IMPATIENT, timeout=20)
+    done = run(dlock, server.url, *IMPATIENT)
     assert done.status in (0, 69, 76, 78), done
 
 
@@ -1113,7 +1113,7 @@ def test_token_that_is_none(dlock, make_hostile, czxid):
         return reply(xid, 0, buffer(server.node), stat(czxid=czxid))
 
     server = make_hostile(program=ZkHostile, answers=to_all(MAKES, create))
-    assert_refused(run(dlock, server.url, timeout=20), 76, str(server.port))
+    assert_refused(run(dlock, server.url), 76, str(server.port))
 
 
 def test_nonsense_for_a_renewal(dlock, make_hostile):
@@ -1227,7 +1227,7 @@ def test_quorum_lost(dlock, ensemble):
     before = boottime()
     assert holder.wait().status == 79
     assert not is_alive(command) and boottime() - before < LEASE_SECONDS + 2
-    assert_refused(run(dlock, at.words[1], *IMPATIENT, timeout=20), 69)
+    assert_refused(run(dlock, at.words[1], *IMPATIENT), 69)
     followers[0].start(wait=False)
     wait_for(lambda: run(dlock, at.words[1], *IMPATIENT, "-w", "10s").status == 0, timeout=30, what="a quorum")
 
