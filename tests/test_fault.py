@@ -19,7 +19,9 @@ from support import boottime, free_port, is_alive, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
-LONG_LEASE = ("-t", "9s")  # outlasts the restart of any server on a busy machine
+LIVING_LEASE = ("-t", "9s")  # of a holder who is to keep it, on a machine that is late by seconds
+SOON_SECONDS = 25  # after a lease of 3 s, and before one of 30 s could end
+SOON = f"{SOON_SECONDS}s"
 IMPATIENT = ("-O", "connect-timeout=1s")
 
 # Notes SIGTERM in a file and goes on until it is killed.
@@ -27,6 +29,11 @@ STUBBORN = "trap 'echo TERM >>\"$0\"' TERM; while :; do read x; done"
 
 # Fails if the process is more than a zombie.
 IS_GONE = "[ ! -e /proc/$0/exe ] || exit 99"
+
+
+def outlasting_a_restart(place):
+    """A lease that bears it, on a machine where a server takes its time; zk counts on half of it."""
+    return ("-t", "60s" if place.name == "zk" else "20s")
 
 
 class At:
@@ -316,7 +323,7 @@ def test_late_request_blocks_for_one_lease_at_most(dlock, remote, make_proxy):
     proxy.hold(UP)
     assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT, *LEASE), 69)
     proxy.heal()  # now the server gets it
-    assert run(dlock, remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, remote.url, "-w", SOON).status == 0
 
 
 # ---- in the queue ----
@@ -351,7 +358,7 @@ def test_waiter_survives_a_partition(dlock, own_redis, make_proxy, fault):
 
 def test_queue_survives_a_crash(dlock, own_remote):
     at, server = At(own_remote.url), own_remote.server
-    holder = dlock.hold(at, "job", *LONG_LEASE)
+    holder = dlock.hold(at, "job", *outlasting_a_restart(own_remote))
     waiters = [dlock.contend(at, "job", command=("true",)).queued(n) for n in (1, 2, 3)]
     server.restart()
     wait_for_writes(server, holder)
@@ -405,15 +412,15 @@ def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_pa
     next_ = dlock.contend(remote, "job", command=("sh", "-c", IS_GONE, command)).queued(1)
     away(proxy)
     before = boottime()
-    done = holder.wait(LEASE_SECONDS + 2)
+    done = holder.wait()
     assert done.status == 79
     assert not is_alive(command)
     assert done.stderr.count("\n") == 1 and "job" in done.stderr
     assert heard.read_text() == "TERM\n"
     assert len(holder.events("suspect")) == 1 and not holder.events("trusted")
-    assert next_.wait(2 * LEASE_SECONDS + 2).status == 0
+    assert next_.wait().status == 0
     assert next_.token > holder.token
-    assert boottime() - before < 2 * LEASE_SECONDS + 2
+    assert boottime() - before < SOON_SECONDS
 
 
 def test_frozen_server_costs_the_command(dlock, own_remote):
@@ -421,7 +428,7 @@ def test_frozen_server_costs_the_command(dlock, own_remote):
     own_remote.server.pause()
     assert holder.wait().status == 79
     own_remote.server.resume()
-    assert run(dlock, own_remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, own_remote.url, "-w", SOON).status == 0
 
 
 def test_dead_server_costs_the_command(dlock, own_remote):
@@ -458,7 +465,7 @@ def test_short_outage_leaves_the_command_alone(dlock, own_remote, make_proxy, tm
 
 
 def test_connection_closed_between_renewals_is_opened_anew(dlock, own_redis):
-    holder = dlock.hold(At(own_redis.url), "job", *LEASE)
+    holder = dlock.hold(At(own_redis.url), "job", *LIVING_LEASE)
     with own_redis.client() as c:
         c.client_kill_filter(_type="normal", skipme=True)
     wait_for_writes(own_redis, holder)
@@ -579,7 +586,7 @@ def test_lost_lock_is_not_taken_again(dlock, own_redis):
 
 
 def test_expiry_is_restored_by_renewal(dlock, own_redis):
-    holder = dlock.hold(At(own_redis.url), "job", *LEASE)
+    holder = dlock.hold(At(own_redis.url), "job", *LIVING_LEASE)
     with own_redis.client() as c:
         keys = keys_of(c)
         for key in keys:
@@ -593,7 +600,7 @@ def test_expiry_is_restored_by_renewal(dlock, own_redis):
 
 
 def test_restart_with_its_data_goes_unnoticed(dlock, own_remote):
-    holder = dlock.hold(own_remote, "job", *LONG_LEASE)
+    holder = dlock.hold(own_remote, "job", *outlasting_a_restart(own_remote))
     own_remote.server.restart()
     wait_for_writes(own_remote.server, holder)
     assert holder.finish().status == 0
@@ -679,7 +686,7 @@ def test_server_clock_set_forward_costs_the_command(dlock, clock):
 
 def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
     server, shift = clock
-    holder = dlock.hold(At(server.url), "job", *LEASE)
+    holder = dlock.hold(At(server.url), "job", *LIVING_LEASE)
     waiter = dlock.contend(At(server.url), "job").queued(1)
     shift(-3600)
     wait_for_writes(server, holder)
@@ -701,7 +708,7 @@ def test_unanswered_release_keeps_the_commands_status(dlock, remote, make_proxy)
     done = holder.wait()
     assert done.status == 5 and done.stderr.count("\n") == 1 and "job" in done.stderr
     proxy.heal()
-    assert run(dlock, remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, remote.url, "-w", SOON).status == 0
 
 
 def test_interrupted_while_connecting(dlock, make_hostile, make_proxy, remote):
@@ -709,7 +716,7 @@ def test_interrupted_while_connecting(dlock, make_hostile, make_proxy, remote):
     waiter = dlock.contend(At(remote.url_at(proxy.port)), "job")
     wait_for(lambda: proxy.bytes[UP], what="a request")
     waiter.signal(signal.SIGINT)
-    done = waiter.wait(10)
+    done = waiter.wait()
     assert (done.status, done.stdout) == (-signal.SIGINT, "")
 
 
