@@ -5,8 +5,9 @@
 #	make check      everything that is tested
 #	make install    PREFIX=/usr/local, DESTDIR=
 #
-# What is missing is installed by `make deps` (demo and check call it), from
-# the system's own packages.  V=1 shows the commands.
+# What is missing is installed by `make deps` (demo, check and bench call it), from
+# the system's own packages, if root does it; otherwise it says what an administrator
+# is to install.  V=1 shows the commands.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -79,6 +80,8 @@ $(O)/dlock: $(OBJECTS)
 
 # Objects made with other flags or backends are no use: this file changes with them.
 $(O)/flags: FORCE
+	@$(can_build) || { echo "dlock needs a C compiler, pkg-config and jansson, and for each backend its library; on Debian:"; \
+	echo "    apt-get install --no-install-recommends $(BUILD_PACKAGES)"; exit 1; }
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
 FORCE:
@@ -114,22 +117,27 @@ CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect
 	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc \
 	tmux vim less procps util-linux zsh fish groff-base
 
-# $(call install_missing,packages): says what it does; does nothing when all is there.
-install_missing = missing=; for p in $(1); do dpkg -s $$p 2>/dev/null | grep -q '^Status: .* installed' || \
-	missing="$$missing $$p"; done; \
-	if [ -n "$$missing" ]; then \
-	command -v apt-get >/dev/null || { echo "dlock needs, as Debian calls them:$$missing"; exit 1; }; \
-	echo "installing with apt-get:$$missing"; \
-	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	export DEBIAN_FRONTEND=noninteractive; \
-	$$sudo apt-get update -qq && $$sudo apt-get install -qq -y --no-install-recommends $$missing >$(O)/apt.log 2>&1 || \
-	{ cat $(O)/apt.log; exit 1; }; fi
+can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson 2>/dev/null
 
+# Where there are no Debian packages, nothing can be said about them: whoever builds knows.
+missing = $(if $(shell command -v dpkg-query),$(filter-out $(shell dpkg-query -W -f '$${Status}/$${Package}\n' $(1) 2>/dev/null | \
+	sed -n 's,^[a-z]* ok installed/,,p'),$(1)))
+# $(call install,packages): says what it does; without root, what is to be done.
+install = if [ "$$(id -u)" != 0 ]; then \
+	echo "not all that is needed is installed; an administrator can do that:"; \
+	echo "    apt-get install --no-install-recommends $(1)"; exit 1; fi; \
+	echo "installing with apt-get: $(1)"; mkdir -p $(O); \
+	export DEBIAN_FRONTEND=noninteractive; \
+	{ apt-get update -qq && apt-get install -qq -y --no-install-recommends $(1); } >$(O)/apt.log 2>&1 || \
+	{ cat $(O)/apt.log; exit 1; }
+install_missing = $(if $(call missing,$(1)),$(call install,$(call missing,$(1))),:)
+
+# A user builds with what is there: backends may be left out.
 .PHONY: deps-build
 deps-build:
-	@mkdir -p $(O); $(call install_missing,$(BUILD_PACKAGES))
+	@$(if $(filter 0,$(shell id -u)),$(call install_missing,$(BUILD_PACKAGES)),:)
 deps:
-	@mkdir -p $(O); $(call install_missing,$(CHECK_PACKAGES))
+	@$(call install_missing,$(CHECK_PACKAGES))
 
 # ---- to see it work ----
 
@@ -141,7 +149,7 @@ demo: deps-build
 
 check: deps
 	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units fuzz-smoke
-	DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
+	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 
 include tests/units.mk
 
@@ -151,9 +159,16 @@ sanitize: deps
 	@$(MAKE) --no-print-directory O=$(O)/asan HARDEN= HARDEN_LD= CFLAGS='$(SANITIZE)' all units
 	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/test_contract.py
 
-bench: deps
+# make bench crowd N="200 1000" BACKEND=redis: how costs grow with the number of waiters
+.PHONY: crowd bench-costs bench-crowd
+bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,bench-costs)
+crowd: bench; @:
+bench-costs: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench.py
+bench-crowd: deps
+	@$(MAKE) --no-print-directory all
+	@DLOCK=$(O)/dlock $(PYTHON) tests/bench_crowd.py $(if $(N),--waiters $(N)) $(if $(BACKEND),--backends $(BACKEND))
 
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] backends/*.[ch] backends/*/*.[ch])
@@ -181,18 +196,16 @@ format:
 # ---- to use it ----
 
 install: all
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(BASHCOMPDIR) \
-		$(DESTDIR)$(ZSHCOMPDIR) $(DESTDIR)$(FISHCOMPDIR)
-	install -m 755 $(O)/dlock $(DESTDIR)$(BINDIR)/dlock
-	install -m 644 man/dlock.1 $(DESTDIR)$(MANDIR)/man1/dlock.1
-	install -m 644 man/dlock-backends.7 $(DESTDIR)$(MANDIR)/man7/dlock-backends.7
-	install -m 644 completions/dlock.bash $(DESTDIR)$(BASHCOMPDIR)/dlock
-	install -m 644 completions/_dlock $(DESTDIR)$(ZSHCOMPDIR)/_dlock
-	install -m 644 completions/dlock.fish $(DESTDIR)$(FISHCOMPDIR)/dlock.fish
+	install -D -m 755 $(O)/dlock "$(DESTDIR)$(BINDIR)/dlock"
+	install -D -m 644 man/dlock.1 "$(DESTDIR)$(MANDIR)/man1/dlock.1"
+	install -D -m 644 man/dlock-backends.7 "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7"
+	install -D -m 644 completions/dlock.bash "$(DESTDIR)$(BASHCOMPDIR)/dlock"
+	install -D -m 644 completions/_dlock "$(DESTDIR)$(ZSHCOMPDIR)/_dlock"
+	install -D -m 644 completions/dlock.fish "$(DESTDIR)$(FISHCOMPDIR)/dlock.fish"
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/dlock $(DESTDIR)$(MANDIR)/man1/dlock.1 $(DESTDIR)$(MANDIR)/man7/dlock-backends.7 \
-		$(DESTDIR)$(BASHCOMPDIR)/dlock $(DESTDIR)$(ZSHCOMPDIR)/_dlock $(DESTDIR)$(FISHCOMPDIR)/dlock.fish
+	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(MANDIR)/man1/dlock.1" "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7" \
+		"$(DESTDIR)$(BASHCOMPDIR)/dlock" "$(DESTDIR)$(ZSHCOMPDIR)/_dlock" "$(DESTDIR)$(FISHCOMPDIR)/dlock.fish"
 
 clean:
 	rm -rf build

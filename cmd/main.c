@@ -44,14 +44,14 @@ no_such(const char *name)
 static int
 print_overview(void)
 {
-	puts("dlock runs a command under a distributed lock: never two at once, never without\n"
-	     "the lock, never a lie about it.\n");
+	puts("dlock is a lock for scripts, cron jobs and CI pipelines: never two at once,\n"
+	     "never without the lock, never a lie about it.\n");
 	for (const struct cmd *c = cmds; c->name; c++)
 		printf("  dlock %-8s %s\n", c->name, c->help);
 	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
 	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
-	     "dlock help run lists the options, dlock help pg-schema prints what the pg\n"
-	     "backend keeps in a database; the manual is dlock(1).");
+	     "dlock help run lists the options.  dlock help pg-schema prints what the pg\n"
+	     "backend keeps in a database.  The manual is dlock(1).");
 	return say_written();
 }
 

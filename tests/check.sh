@@ -1,47 +1,104 @@
 #!/bin/sh
-# check.sh - runs the black-box tests: those of different servers side by side,
-# since they mostly wait, and each test once.
+# check.sh - runs the black-box tests: those of different servers side by side, half
+# of each in a process of its own, since they mostly wait; and each test once.
 #
 #	check.sh DIRECTORY [OPTION OF PYTEST...]
 #
 # DLOCK and DLOCK_TEST name what is tested.  The output of each part goes to a file
-# in DIRECTORY, and is shown when the part has ended; fails if any of them has.
+# in DIRECTORY; a line every CHECK_SECONDS tells how far all are, and at the end what
+# has failed is shown.  Fails if any part has.
 set -u
 cd "$(dirname "$0")/.." || exit
 out=$1
 shift
+parts=
+began=$(date +%s)
 
-# part NAME BACKENDS MARKS: what conftest.py marks so, on these backends.  (A shell
-# has its background jobs ignore SIGINT; tests, and who is tested, must not.)
+# part NAME SHARE BACKENDS MARKS: what conftest.py marks so, on these backends.
+#
+# A shell has its background jobs ignore SIGINT; tests, and who is tested, must not.
+# In a session of its own, for the kernel sends SIGHUP to a process group that is left
+# by its shell while one of its processes is stopped, and tests stop processes.
 part()
 {
-	name=$1 backends=$2 marks=$3
-	shift 3
-	DLOCK_TEST_BACKENDS=$backends env --default-signal=INT,QUIT "${PYTHON:-/usr/bin/python3}" -m pytest -q \
-		-p no:cacheprovider -m "$marks" "$@" tests >"$out/check-$name.log" 2>&1 &
+	name=$1 share=$2 backends=$3 marks=$4
+	shift 4
+	DLOCK_TEST_BACKENDS=$backends DLOCK_TEST_SHARE=$share setsid env --default-signal=INT,QUIT,HUP \
+		"${PYTHON:-/usr/bin/python3}" -m pytest -v --tb=short -p no:cacheprovider -m "$marks" "$@" tests \
+		>"$out/check-$name.log" 2>&1 </dev/null &
+	eval "pid_$name=$!"
+	parts="$parts $name"
 }
 
-part here 'file redis' '' "$@"
-here=$!
-part zk zk 'place or zk' "$@"
-zk=$!
-part pg pg 'place or pg' "$@"
-pg=$!
-trap 'wait; exit 130' INT
-trap 'kill $here $zk $pg; wait; exit 143' TERM
-
-# shown NAME PID
-shown()
+# end STATUS: for a trap.
+# shellcheck disable=SC2317
+end()
 {
-	wait "$2"
+	for p in $parts; do
+		eval "kill -INT \$pid_$p" 2>/dev/null
+	done
+	wait
+	exit "$1"
+}
+
+is_running()
+{
+	for p in $parts; do
+		eval "kill -0 \$pid_$p" 2>/dev/null && return
+	done
+	return 1
+}
+
+# How far a part is: " zk1 63%", and how many have failed.
+show_progress()
+{
+	percent=$(grep -o '[0-9]*%\]$' "$out/check-$1.log" | tail -n 1)
+	failed=$(grep -c ' \(FAILED\|ERROR\) *\[' "$out/check-$1.log")
+	printf ' %s %s' "$1" "${percent%]}"
+	[ "$failed" = 0 ] || printf ' (%s failed)' "$failed"
+}
+
+show_all()
+{
+	printf '  TEST  %4d s:' "$(($(date +%s) - began))"
+	for p in $parts; do
+		show_progress "$p"
+	done
+	echo
+}
+
+# What has failed in a part, and its last line.
+show_end()
+{
+	eval "wait \$pid_$1"
 	status=$?
-	echo "  TEST  $1"
-	cat "$out/check-$1.log"
+	if [ "$status" != 0 ]; then
+		sed -n '/^=* \(FAILURES\|ERRORS\) =*$/,$p' "$out/check-$1.log" | sed '$d'
+	fi
+	echo "  TEST  $1: $(tail -n 1 "$out/check-$1.log" | sed 's/^=* //; s/ =*$//')"
 	return "$status"
 }
 
+trap 'end 130' INT
+trap 'end 143' TERM HUP PIPE # after SIGINT, pytest cleans up
+
+echo "  TEST  what needs a server, side by side (some minutes); at work: tail -f $out/check-*.log"
+for half in 1 2; do
+	part "here$half" "$half/2" 'file redis' '' "$@"
+	part "zk$half" "$half/2" zk 'place or zk' "$@"
+	part "pg$half" "$half/2" pg 'place or pg' "$@"
+done
+
+seconds=0
+while is_running; do
+	sleep 1
+	seconds=$((seconds + 1))
+	[ $((seconds % ${CHECK_SECONDS:-20})) != 0 ] || show_all
+done
+
 failed=0
-shown here $here || failed=1
-shown zk $zk || failed=1
-shown pg $pg || failed=1
+for p in $parts; do
+	show_end "$p" || failed=1
+done
+[ $failed = 0 ] || echo "  TEST  failed; all output: $out/check-*.log" >&2
 exit $failed

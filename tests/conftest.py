@@ -2,6 +2,7 @@
 
 import os
 import time
+import zlib
 
 import pytest
 
@@ -15,7 +16,8 @@ from zk import ZkEnsemble, ZkPlace, ZkServer
 PLACES += [ZkPlace, PG_PLACES[0]]
 OTHER_PLACES += PG_PLACES[1:]
 
-# For -m, so that the tests of different servers can run side by side (check.sh).
+# For -m, so that the tests of different servers can run side by side (check.sh); and
+# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other.
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
          "zk": "of a file test_zk*, only if zk is among these backends",
          "pg": "of a file test_pg*, only if pg is among them"}
@@ -37,8 +39,10 @@ def pytest_collection_modifyitems(config, items):
                 left.append(item)
         elif hasattr(item, "callspec") and any(p in PLACES + OTHER_PLACES for p in item.callspec.params.values()):
             item.add_marker("place")
-    items[:] = [item for item in items if item not in left]
-    config.hook.pytest_deselected(items=left)
+    kept = [item for item in items if item not in left]
+    part, parts = map(int, os.environ.get("DLOCK_TEST_SHARE", "1/1").split("/"))
+    items[:] = [item for item in kept if zlib.crc32(item.nodeid.encode()) % parts == part - 1]
+    config.hook.pytest_deselected(items=[item for item in left + kept if item not in items])
 
 
 def making(program, end="stop"):

@@ -18,7 +18,7 @@ import redis
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DLOCK = os.path.abspath(os.environ.get("DLOCK", os.path.join(ROOT, "build", "dlock")))
-PATIENCE = 20  # seconds for anything that should happen soon
+PATIENCE = 60  # seconds for anything that should happen soon, on a machine that has much else to do
 
 
 def wait_for(condition, timeout=PATIENCE, what=None):
@@ -273,7 +273,7 @@ class Dlock:
         self.started.append(result)
         return result
 
-    def run(self, *words, timeout=60, **options):
+    def run(self, *words, timeout=PATIENCE, **options):
         return self.start(*words, **options).wait(timeout)
 
     def hold(self, place, key, *options, command=UNTIL_EOF):

@@ -401,7 +401,7 @@ def serve_once(listener, greeting):
         except OSError:
             return
         with contextlib.suppress(OSError), peer:
-            peer.settimeout(10)
+            peer.settimeout(60)
             peer.recv(4096)
             peer.sendall(greeting)
             peer.shutdown(socket.SHUT_WR)

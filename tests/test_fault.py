@@ -19,7 +19,9 @@ from support import boottime, free_port, is_alive, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
-LONG_LEASE = ("-t", "9s")  # outlasts the restart of any server on a busy machine
+LIVING_LEASE = ("-t", "9s")  # of a holder who is to keep it, on a machine that is late by seconds
+SOON_SECONDS = 25  # after a lease of 3 s, and before one of 30 s could end
+SOON = f"{SOON_SECONDS}s"
 IMPATIENT = ("-O", "connect-timeout=1s")
 ONCE = ("-n",)  # asks once, also a server that does not answer
 
@@ -28,6 +30,11 @@ STUBBORN = "trap 'echo TERM >>\"$0\"' TERM; while :; do read x; done"
 
 # Fails if the process is more than a zombie.
 IS_GONE = "[ ! -e /proc/$0/exe ] || exit 99"
+
+
+def outlasting_a_restart(place):
+    """A lease that bears it, on a machine where a server takes its time; zk counts on half of it."""
+    return ("-t", "60s" if place.name == "zk" else "20s")
 
 
 class At:
@@ -81,18 +88,18 @@ def test_port_that_swallows_connections(dlock, remote):
         for s in fill:
             s.setblocking(False)
             s.connect_ex(("127.0.0.1", port))
-        assert_refused(run(dlock, remote.url_at(port), *IMPATIENT, timeout=20), 69, str(port))
+        assert_refused(run(dlock, remote.url_at(port), *IMPATIENT), 69, str(port))
         for s in fill:
             s.close()
 
 
 def test_server_that_never_answers(dlock, make_hostile, remote):
     server = make_hostile({"*": SILENCE})
-    assert_refused(run(dlock, remote.url_at(server.port), *IMPATIENT, timeout=20), 69, str(server.port))
+    assert_refused(run(dlock, remote.url_at(server.port), *IMPATIENT), 69, str(server.port))
 
 
 def test_unknown_host(dlock, remote):
-    assert_refused(run(dlock, remote.url_at(7000, "dlock-test.invalid"), *ONCE, timeout=30), 69, "dlock-test.invalid")
+    assert_refused(run(dlock, remote.url_at(7000, "dlock-test.invalid"), *ONCE), 69, "dlock-test.invalid")
 
 
 def compile_shim(directory, name, source):
@@ -109,14 +116,14 @@ def test_resolver_that_hangs(dlock, tmp_path, remote):
         #include <unistd.h>
         int getaddrinfo(const char *n, const char *s, const struct addrinfo *h, struct addrinfo **r)
         { sleep(100); return EAI_AGAIN; }""")
-    done = run(dlock, remote.url_at(7000, "slow.example"), *IMPATIENT, env={"LD_PRELOAD": shim}, timeout=20)
+    done = run(dlock, remote.url_at(7000, "slow.example"), *IMPATIENT, env={"LD_PRELOAD": shim})
     assert_refused(done, 69, "slow.example")
 
 
 def test_answers_that_drip_do_not_stretch_the_deadline(dlock, remote, make_proxy):
     proxy = make_proxy(remote.server.port)
     proxy.drip(DOWN, 1, 0.9)  # the whole answer would take 25 s
-    assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT, timeout=15), 69, str(proxy.port))
+    assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT), 69, str(proxy.port))
 
 
 # ---- at the start: a server that refuses ----
@@ -252,19 +259,19 @@ NONSENSE = {
 @pytest.mark.parametrize("reply", NONSENSE.values(), ids=NONSENSE.keys())
 def test_nonsense_is_a_protocol_error(dlock, make_hostile, reply):
     server = make_hostile({"*": reply})
-    assert_refused(run(dlock, server.url, timeout=20), 76, str(server.port))
+    assert_refused(run(dlock, server.url), 76, str(server.port))
 
 
 def test_banner_of_another_protocol(dlock, make_hostile):
     for banner in (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", b"220 mail.example ESMTP\r\n"):
         server = make_hostile({"*": SILENCE}, greeting=banner)
-        assert_refused(run(dlock, server.url, timeout=20), 76, str(server.port))
+        assert_refused(run(dlock, server.url), 76, str(server.port))
 
 
 def test_flood_takes_no_memory(dlock, make_hostile):
     server = make_hostile({"*": b"$104857600\r\n" + b"x" * (100 << 20) + b"\r\n"})
     limit = 200 << 20
-    done = run(dlock, server.url, timeout=20,
+    done = run(dlock, server.url,
                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit // 4, limit // 4)))
     assert_refused(done, 76)
 
@@ -319,7 +326,7 @@ def test_late_request_blocks_for_one_lease_at_most(dlock, remote, make_proxy):
     proxy.hold(UP)
     assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT, *LEASE), 69)
     proxy.heal()  # now the server gets it
-    assert run(dlock, remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, remote.url, "-w", SOON).status == 0
 
 
 # ---- in the queue ----
@@ -354,7 +361,7 @@ def test_waiter_survives_a_partition(dlock, own_redis, make_proxy, fault):
 
 def test_queue_survives_a_crash(dlock, own_remote):
     at, server = At(own_remote.url), own_remote.server
-    holder = dlock.hold(at, "job", *LONG_LEASE)
+    holder = dlock.hold(at, "job", *outlasting_a_restart(own_remote))
     waiters = [dlock.contend(at, "job", command=("true",)).queued(n) for n in (1, 2, 3)]
     server.restart()
     wait_for_writes(server, holder)
@@ -408,15 +415,15 @@ def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_pa
     next_ = dlock.contend(remote, "job", command=("sh", "-c", IS_GONE, command)).queued(1)
     away(proxy)
     before = boottime()
-    done = holder.wait(LEASE_SECONDS + 2)
+    done = holder.wait()
     assert done.status == 79
     assert not is_alive(command)
     assert done.stderr.count("\n") == 1 and "job" in done.stderr
     assert heard.read_text() == "TERM\n"
     assert len(holder.events("suspect")) == 1 and not holder.events("trusted")
-    assert next_.wait(2 * LEASE_SECONDS + 2).status == 0
+    assert next_.wait().status == 0
     assert next_.token > holder.token
-    assert boottime() - before < 2 * LEASE_SECONDS + 2
+    assert boottime() - before < SOON_SECONDS
 
 
 def test_frozen_server_costs_the_command(dlock, own_remote):
@@ -424,7 +431,7 @@ def test_frozen_server_costs_the_command(dlock, own_remote):
     own_remote.server.pause()
     assert holder.wait().status == 79
     own_remote.server.resume()
-    assert run(dlock, own_remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, own_remote.url, "-w", SOON).status == 0
 
 
 def test_dead_server_costs_the_command(dlock, own_remote):
@@ -461,7 +468,7 @@ def test_short_outage_leaves_the_command_alone(dlock, own_remote, make_proxy, tm
 
 
 def test_connection_closed_between_renewals_is_opened_anew(dlock, own_redis):
-    holder = dlock.hold(At(own_redis.url), "job", *LEASE)
+    holder = dlock.hold(At(own_redis.url), "job", *LIVING_LEASE)
     with own_redis.client() as c:
         c.client_kill_filter(_type="normal", skipme=True)
     wait_for_writes(own_redis, holder)
@@ -582,7 +589,7 @@ def test_lost_lock_is_not_taken_again(dlock, own_redis):
 
 
 def test_expiry_is_restored_by_renewal(dlock, own_redis):
-    holder = dlock.hold(At(own_redis.url), "job", *LEASE)
+    holder = dlock.hold(At(own_redis.url), "job", *LIVING_LEASE)
     with own_redis.client() as c:
         keys = keys_of(c)
         for key in keys:
@@ -596,7 +603,7 @@ def test_expiry_is_restored_by_renewal(dlock, own_redis):
 
 
 def test_restart_with_its_data_goes_unnoticed(dlock, own_remote):
-    holder = dlock.hold(own_remote, "job", *LONG_LEASE)
+    holder = dlock.hold(own_remote, "job", *outlasting_a_restart(own_remote))
     own_remote.server.restart()
     wait_for_writes(own_remote.server, holder)
     assert holder.finish().status == 0
@@ -682,7 +689,7 @@ def test_server_clock_set_forward_costs_the_command(dlock, clock):
 
 def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
     server, shift = clock
-    holder = dlock.hold(At(server.url), "job", *LEASE)
+    holder = dlock.hold(At(server.url), "job", *LIVING_LEASE)
     waiter = dlock.contend(At(server.url), "job").queued(1)
     shift(-3600)
     wait_for_writes(server, holder)
@@ -704,7 +711,7 @@ def test_unanswered_release_keeps_the_commands_status(dlock, remote, make_proxy)
     done = holder.wait()
     assert done.status == 5 and done.stderr.count("\n") == 1 and "job" in done.stderr
     proxy.heal()
-    assert run(dlock, remote.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, remote.url, "-w", SOON).status == 0
 
 
 def test_interrupted_while_connecting(dlock, make_hostile, make_proxy, remote):
@@ -712,7 +719,7 @@ def test_interrupted_while_connecting(dlock, make_hostile, make_proxy, remote):
     waiter = dlock.contend(At(remote.url_at(proxy.port)), "job")
     wait_for(lambda: proxy.bytes[UP], what="a request")
     waiter.signal(signal.SIGINT)
-    done = waiter.wait(10)
+    done = waiter.wait()
     assert (done.status, done.stdout) == (-signal.SIGINT, "")
 
 

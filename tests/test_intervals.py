@@ -102,7 +102,7 @@ class Crowd:
     def finish(self):
         self.end.touch()
         for thread in self.threads:
-            thread.join(60)
+            thread.join(180)
         assert not any(thread.is_alive() for thread in self.threads), "a contender waits for ever"
         assert not self.errors
 
@@ -116,14 +116,14 @@ class Crowd:
                 if torment:
                     self.stories[started] = self._torment(started, dice, *torment[:3])
                 (self.tormented if torment else self.spared).append(started)
-                started.wait(60)
+                started.wait(120)
                 served = served or started.running
         except Exception as e:  # pylint: disable=broad-except
             self.errors.append(e)
 
     def _torment(self, started, dice, process, sig, seconds):
         if dice.random() < 0.75:
-            wait_for(lambda: started.running or started.poll() is not None, timeout=60)
+            wait_for(lambda: started.running or started.poll() is not None)
         time.sleep(dice.uniform(0, 0.3))
         pids = [started.pid]
         for _ in range(("front", "keeper", "command").index(process)):
@@ -185,7 +185,7 @@ def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):
     random.seed(seed)
     restart = place.crashable(request)
     before, lock = boottime(), threading.Lock()
-    crowds = []
+    crowds, longest = [], 0
     for n, contenders in enumerate(CROWDS):
         def run(*words, key=place.key(f"key{n}")):
             with lock:
@@ -196,17 +196,19 @@ def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):
     while boottime() - before < SECONDS:
         time.sleep(random.uniform(1, 4))
         if restart:
-            print(f"restart at {boottime():.3f}")
+            crash = boottime()
             restart()
-            print(f"restarted at {boottime():.3f}")
+            longest = max(longest, boottime() - crash)
+            print(f"restart at {crash:.3f}, until {boottime():.3f}")
     for crowd in crowds:
         crowd.end.touch()
     for crowd, contenders in zip(crowds, CROWDS):
         crowd.finish()
-        check(crowd, contenders, before, restart)
+        check(crowd, contenders, before, restart, longest > float(place.crash_ttl[:-1]) / 5)
 
 
-def check(crowd, contenders, before, restarted):
+def check(crowd, contenders, before, restarted, slow):
+    """slow: a server was away for longer than a lease of that length can bear."""
     seen = crowd.seen()
     if any(line[0] != "alone" for line in seen):
         crowd.tell()
@@ -220,4 +222,4 @@ def check(crowd, contenders, before, restarted):
         done = started.result()
         # A server that is away at the very start is an error; from then on it is waited for.
         turned_away = restarted and done.status == 69 and not started.events("waiting")
-        assert done.status == 0 or turned_away, (done, started.events())
+        assert done.status == 0 or turned_away or slow and done.status == 79, (done, started.events())

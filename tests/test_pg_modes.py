@@ -15,7 +15,7 @@ import pytest
 from pg import DB, error, pg_url
 from proxy import BOTH
 from support import boottime, is_alive, wait_for
-from test_fault import IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, assert_refused
+from test_fault import IS_GONE, LEASE, SOON_SECONDS, STUBBORN, assert_refused
 from test_pg import MODES, At, is_free, run
 
 SESSION_MODES = ["advisory", "row"]
@@ -208,11 +208,11 @@ def test_tokens_without_a_schema_are_the_servers_clock(dlock, db):
 
 def test_terminated_session_ends_the_command_at_once(dlock, db, tmp_path, mode):
     heard = tmp_path / "heard"
-    holder = dlock.contend(At(db.url, mode), "job", "-t", "30s", command=("sh", "-c", STUBBORN, heard)).held()
+    holder = dlock.contend(At(db.url, mode), "job", "-t", "10m", command=("sh", "-c", STUBBORN, heard)).held()
     before = boottime()
     assert db.terminate() >= 1
     done = holder.wait()
-    assert boottime() - before < 8  # long before the next renewal
+    assert boottime() - before < 90  # long before the next renewal
     assert done.status == 79 and done.stderr.count("\n") == 1 and "job" in done.stderr
     assert not heard.exists()  # KILL, without TERM
     assert is_free(dlock, db.url, mode)
@@ -260,9 +260,9 @@ def test_silence_ends_the_session_as_a_lease(dlock, db, make_proxy):
         else:
             s.proxy.hold(*BOTH)
     for name, s in silent.items():
-        assert s.next.wait(2 * LEASE_SECONDS + 6).status == 0, name
+        assert s.next.wait().status == 0, name
         assert s.next.token > s.holder.token
-    assert boottime() - before < 2 * LEASE_SECONDS + 6
+    assert boottime() - before < SOON_SECONDS
     for name, s in silent.items():
         s.holder.signal(signal.SIGCONT, "keeper")
         assert s.holder.wait().status == 79, name
@@ -310,7 +310,7 @@ def test_waiters_that_are_no_more_block_for_a_lease_at_most(dlock, db, make_prox
     for name, _, holder, _, behind in stories:
         assert holder.finish().status == 0, name
     for name, _, _, lost, behind in stories:
-        assert behind.wait(20).status == 0, name
+        assert behind.wait().status == 0, name
         assert not lost.running
 
 

@@ -22,7 +22,7 @@ from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, descendan
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
 SHORT = ["-t", f"{TTL}s"]
-STRANGER = 54321  # a user who has no process on any machine
+STRANGER = 50000 + os.getpid() % 10000  # a user who has no other process, whoever else tests
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from hostile import RESET, SILENCE
 from proxy import BOTH, DOWN, UP
 from support import DLOCK, boottime, free_port, is_alive, wait_for
-from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, STUBBORN, At, assert_refused, is_free, run,
-                        wait_for_writes)
+from test_fault import (IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, SOON_SECONDS, STUBBORN, At, assert_refused,
+                        is_free, run, wait_for_writes)
 from zk import (CREATE, CREATE2, CREATE_CONTAINER, DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, NO_NODE,
                 SET_DATA, SYNC, Tap, ZkEnsemble, ZkHostile, buffer, reply, stat, welcome)
 
@@ -101,7 +101,7 @@ def test_kazoo_sees_our_nodes_where_told_how_they_are_named(dlock, at):
             lock.acquire(timeout=0.3)
         assert len(lock.contenders()) == 1
         assert holder.finish().status == 0
-        assert lock.acquire(timeout=10)
+        assert lock.acquire(timeout=60)
         lock.release()
 
 
@@ -219,10 +219,10 @@ def test_server_that_falls_silent_is_left_for_another(dlock, zk_server, make_pro
 
 def test_session_that_another_server_shortens_is_lost(dlock, make_zk, make_proxy):
     """What was promised is no longer so: the command is killed at once."""
-    server = make_zk(maxSessionTimeout=20000)
+    server = make_zk(maxSessionTimeout=90000)
     proxy = make_proxy(server.port)
     at = At(f"zk://127.0.0.1:{proxy.port}")
-    holder = dlock.hold(at, "job", "-t", "20s")
+    holder = dlock.hold(at, "job", "-t", "90s")  # bears the restart
     server.settings["maxSessionTimeout"] = 4000
     server.restart()
     done = holder.wait()
@@ -358,7 +358,7 @@ def test_some_rights_are_not_enough(dlock, at, rights):
         mine = make_digest_acl("alice", "hunter2", all=True)
         c.create(at.root, acl=OPEN_ACL_UNSAFE)
         c.create(at.job, acl=[mine, make_digest_acl("bob", "swordfish", **rights)])
-        done = run(dlock, with_login(at, BOB).words[1], timeout=20)
+        done = run(dlock, with_login(at, BOB).words[1])
         assert_no_secret(done.stderr)
         if len(rights) == 2:
             # Granted, and then its node cannot be deleted; it goes with the session.
@@ -519,14 +519,14 @@ def test_numbers_that_come_to_their_end(dlock, make_zk):
     with server.client() as c:
         assert nodes(c, at.job)[0].endswith("-lock-2147483646")
         for options in (), ("-n",), ():
-            assert_refused(run(dlock, at.url, *options, timeout=20), 78, at.job)
+            assert_refused(run(dlock, at.url, *options), 78, at.job)
         assert len(nodes(c, at.job)) == 1
         assert holder.finish().status == 0
-        assert_refused(run(dlock, at.url, timeout=20), 78, at.job)
+        assert_refused(run(dlock, at.url), 78, at.job)
         c.delete(at.job)
         assert run(dlock, at.url).status == 0
         directory(c, at, "_c_22222222-2222-2222-2222-222222222222-lock--2147483000")
-        assert_refused(run(dlock, at.url, timeout=20), 78, at.job)
+        assert_refused(run(dlock, at.url), 78, at.job)
 
 
 def test_ten_thousand_children(dlock, own_zk):
@@ -563,7 +563,7 @@ def test_parent_that_can_have_no_children(dlock, at):
     with at.server.client() as c:
         c.create(at.root)
         c.create(at.job, ephemeral=True)
-        assert_refused(run(dlock, at.url, timeout=20), 76, at.job)
+        assert_refused(run(dlock, at.url), 76, at.job)
 
 
 # ---- between two steps ----
@@ -656,7 +656,7 @@ def test_connection_cut_after_any_byte(dlock, at, make_proxy):
         for n in range(1, total, total // 12):
             before = proxy.connections
             proxy.cut(DOWN, n, once=True)
-            holder = dlock.contend(place, "job", *LEASE)
+            holder = dlock.contend(place, "job", *LIVING_LEASE)
             wait_for(lambda: holder.running or holder.poll() is not None, what="the grant")
             assert holder.running, (n, holder.result())
             assert len(nodes(c, at.job)) == 1
@@ -682,9 +682,9 @@ def test_lost_answer_of_a_waiter_is_found_again(dlock, at, tapped):
 def test_create_whose_answer_never_comes_is_withdrawn(dlock, at, tapped):
     place, proxy, tap = tapped
     tap.on(MAKES, lambda path: "-lock-" in path and proxy.drop(DOWN))
-    assert_refused(run(dlock, place.words[1], *IMPATIENT, *LEASE, timeout=20), 69, str(proxy.port))
+    assert_refused(run(dlock, place.words[1], *IMPATIENT, *LEASE), 69, str(proxy.port))
     assert tap.has_acted
-    assert run(dlock, at.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, at.url, "-w", SOON).status == 0
 
 
 @pytest.mark.parametrize("fault", ["reset", "hold", "refuse"])
@@ -713,7 +713,7 @@ def test_waiter_survives_a_partition(dlock, at, make_proxy, fault):
 
 def test_holder_survives_resets(dlock, at, make_proxy, tmp_path):
     proxy, heard = make_proxy(at.server.port), tmp_path / "heard"
-    holder = dlock.hold(at.through(proxy), "job", *LEASE, command=hear(heard))
+    holder = dlock.hold(at.through(proxy), "job", *LIVING_LEASE, command=hear(heard))
     for _ in range(3):
         before = proxy.connections
         proxy.reset()
@@ -727,7 +727,7 @@ def test_lost_answer_to_a_renewal(dlock, at, tapped, tmp_path):
     # The version has grown, though we were not told: it is our own write.
     place, _, tap = tapped
     heard = tmp_path / "heard"
-    holder = dlock.hold(place, "job", *LEASE, command=hear(heard))
+    holder = dlock.hold(place, "job", *LIVING_LEASE, command=hear(heard))
     for _ in range(2):
         tap.lose((SET_DATA,), 1)
         wait_for(lambda: tap.has_lost, what="a lost answer")
@@ -799,7 +799,7 @@ def test_session_ended_while_a_renewal_is_under_way(dlock, at, tapped):
     holder = dlock.hold(place, "job", "-t", "6s")
     held = threading.Event()
     tap.on((SET_DATA,), lambda path: (proxy.hold(*BOTH), held.set()))
-    assert held.wait(20)
+    assert held.wait(60)
     at.server.end_session(*tap.sessions[-1])
     proxy.heal()
     assert holder.wait().status == 79
@@ -901,7 +901,7 @@ def test_revocation_stops_the_command_and_gives_the_lock_back(dlock, at, tmp_pat
         assert boottime() - before < 30 / 3 - 2  # before the next renewal
         assert done.status == 79 and done.stderr.count("\n") == 1 and "job" in done.stderr
         assert heard.read_text() == "TERM\n"
-        assert next_.wait(5).status == 0
+        assert next_.wait().status == 0
         assert nodes(c, at.job) == []
 
 
@@ -919,7 +919,7 @@ def test_revocation_after_renewals(dlock, at, tmp_path):
 @pytest.mark.parametrize("value", [b"", b"hello", b"__REVOKE__ ", b"__revoke__", b"x" * 100000], ids=range(5))
 def test_other_writes_to_our_node_do_no_harm(dlock, at, tmp_path, value):
     heard = tmp_path / "heard"
-    holder = dlock.hold(at, "job", *LEASE, command=hear(heard))
+    holder = dlock.hold(at, "job", *LIVING_LEASE, command=hear(heard))
     with at.server.client() as c:
         path = f"{at.job}/{nodes(c, at.job)[0]}"
         for _ in range(2):
@@ -932,7 +932,7 @@ def test_other_writes_to_our_node_do_no_harm(dlock, at, tmp_path, value):
 
 def test_writes_without_end_do_no_harm(dlock, at, tmp_path):
     heard, over = tmp_path / "heard", threading.Event()
-    holder = dlock.hold(at, "job", *LEASE, command=hear(heard))
+    holder = dlock.hold(at, "job", *LIVING_LEASE, command=hear(heard))
 
     def write():
         with at.server.client() as c:
@@ -942,7 +942,7 @@ def test_writes_without_end_do_no_harm(dlock, at, tmp_path):
 
     thread = threading.Thread(target=write)
     thread.start()
-    time.sleep(LEASE_SECONDS + 1)  # it would be lost by now, if it could not be renewed
+    time.sleep(10)  # it would be lost by now, if it could not be renewed
     assert holder.poll() is None
     over.set()
     thread.join()
@@ -979,20 +979,20 @@ def test_read_only_server(dlock, make_zk):
     server = make_zk(["-Dreadonlymode.enabled=true"], member=1, **dead)
     assert wait_for(server.mode) == "read-only"
     # It turns clients away that do not ask for reading only, as one without a quorum does.
-    assert_refused(run(dlock, server.url, *IMPATIENT, timeout=20), 69, "quorum")
+    assert_refused(run(dlock, server.url, *IMPATIENT), 69, "quorum")
 
 
 def test_server_without_quorum(dlock, make_zk):
     dead = {f"server.{n}": f"127.0.0.1:{free_port()}:{free_port()}" for n in (1, 2, 3)}
     server = make_zk(member=1, wait=False, **dead)
     wait_for(lambda: "not currently serving" in (server.try_four("srvr") or ""), what="a server that serves nobody")
-    assert_refused(run(dlock, server.url, *IMPATIENT, timeout=20), 69, str(server.port))
+    assert_refused(run(dlock, server.url, *IMPATIENT), 69, str(server.port))
 
 
 def test_server_with_too_many_clients(dlock, make_zk):
     server = make_zk(maxClientCnxns=1)
     with server.client():
-        assert_refused(run(dlock, server.url, *IMPATIENT, timeout=20), 69, str(server.port))
+        assert_refused(run(dlock, server.url, *IMPATIENT), 69, str(server.port))
 
 
 GARBAGE = {
@@ -1023,11 +1023,11 @@ def assert_all_survived(dlock, servers, *options):
     Some of it makes libzookeeper reach for memory that is not its own (a reply to nothing, a torn
     one).  Then the keeper dies of it (71), alone and before anything is locked.
     """
-    started = {name: dlock.contend(At(server.url), "job", *IMPATIENT, *options, command=("echo", "ran"))
+    started = {name: dlock.contend(At(server.url), "job", "-q", *IMPATIENT, *options, command=("echo", "ran"))
                for name, server in servers.items()}
     odd = {}
     for name, one in started.items():
-        done = one.wait(40)
+        done = one.wait()
         if done.status not in (69, 71, 76, 77) or done.stdout or done.stderr.count("\n") != 1:
             odd[name] = done
     assert not odd
@@ -1053,7 +1053,7 @@ def test_reset_after_any_byte(dlock, make_hostile):
 @pytest.mark.parametrize("timeout", [0, -1, -(1 << 31), 1, 999])
 def test_lease_of_no_use(dlock, make_hostile, timeout):
     server = make_hostile(program=ZkHostile, first=welcome(timeout))
-    done = run(dlock, server.url, *IMPATIENT, timeout=20)
+    done = run(dlock, server.url, *IMPATIENT)
     assert done.status in (69, 76, 78), done
     assert_refused(done, done.status, str(server.port))
 
@@ -1061,7 +1061,7 @@ def test_lease_of_no_use(dlock, make_hostile, timeout):
 def test_lease_of_25_days(dlock, make_hostile):
     # The library reckons with twice of that, as an int.
     server = make_hostile(program=ZkHostile, first=welcome((1 << 31) - 1))
-    done = run(dlock, server.url, *IMPATIENT, timeout=20)
+    done = run(dlock, server.url, *IMPATIENT)
     assert done.status in (0, 69, 76, 78), done
 
 
@@ -1113,7 +1113,7 @@ def test_token_that_is_none(dlock, make_hostile, czxid):
         return reply(xid, 0, buffer(server.node), stat(czxid=czxid))
 
     server = make_hostile(program=ZkHostile, answers=to_all(MAKES, create))
-    assert_refused(run(dlock, server.url, timeout=20), 76, str(server.port))
+    assert_refused(run(dlock, server.url), 76, str(server.port))
 
 
 def test_nonsense_for_a_renewal(dlock, make_hostile):
@@ -1148,9 +1148,9 @@ def test_frozen_server_does_not_hold_up_the_end(dlock, own_zk):
     before = boottime()
     done = holder.finish()
     assert done.status == 0 and "job" in done.stderr  # the release was not confirmed
-    assert boottime() - before < LEASE_SECONDS + 4
+    assert boottime() - before < SOON_SECONDS
     own_zk.resume()
-    assert run(dlock, at.url, "-w", f"{LEASE_SECONDS + 2}s").status == 0
+    assert run(dlock, at.url, "-w", SOON).status == 0
 
 
 # ---- a server that lost everything ----
@@ -1226,10 +1226,10 @@ def test_quorum_lost(dlock, ensemble):
         follower.kill()
     before = boottime()
     assert holder.wait().status == 79
-    assert not is_alive(command) and boottime() - before < LEASE_SECONDS + 2
-    assert_refused(run(dlock, at.words[1], *IMPATIENT, timeout=20), 69)
+    assert not is_alive(command)
+    assert_refused(run(dlock, at.words[1], *IMPATIENT), 69)
     followers[0].start(wait=False)
-    wait_for(lambda: run(dlock, at.words[1], *IMPATIENT, "-w", "10s").status == 0, timeout=30, what="a quorum")
+    wait_for(lambda: run(dlock, at.words[1], *IMPATIENT, "-w", "10s").status == 0, what="a quorum")
 
 
 def test_all_servers_frozen(dlock, ensemble):
@@ -1240,7 +1240,7 @@ def test_all_servers_frozen(dlock, ensemble):
     for server in ensemble.servers:
         server.pause()
     assert holder.wait().status == 79
-    assert boottime() - before < LEASE_SECONDS + 3
+    assert boottime() - before < SOON_SECONDS
     for server in ensemble.servers:
         server.resume()
     assert waiter.held().finish().status == 0

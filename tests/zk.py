@@ -201,7 +201,7 @@ class ZkPlace(RemotePlace):
     """Locks on the session's ZooKeeper, below a root for each test."""
 
     name = "zk"
-    crash_ttl = "9s"  # a holder bears the restart of a virtual machine; of a session of 3 s it could not
+    crash_ttl = "18s"  # a holder counts on half of it, and bears the restart of a virtual machine
 
     def __init__(self, request):
         self.server = request.getfixturevalue("zk_server")
