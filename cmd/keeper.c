@@ -150,15 +150,18 @@ wake_front(struct keeper *k)
 		kill(getppid(), SIGCONT);
 }
 
-/* Everything below us; the command at least, where /proc does not show the rest. */
+/* Everything below us, the command first. */
 static void
 signal_tree(struct keeper *k, int sig, bool wake)
 {
-	if (tree_signal(getpid(), sig, wake, NULL) > 0 || k->keep.gone)
-		return;
-	kill(k->child.pid, sig);
-	if (wake)
-		kill(k->child.pid, SIGCONT);
+	const struct aim aim = {
+	    .sig = sig,
+	    .wake = wake,
+	    .command = k->keep.gone ? 0 : k->child.pid,
+	    .leads = k->child.group != 0,
+	};
+
+	tree_signal(getpid(), &aim);
 }
 
 static void
@@ -275,18 +278,19 @@ reap(struct keeper *k)
 		react(k, EV_EMPTY, 0);
 }
 
+/* To the command alone, as it would be without us: what it does about its own children is its affair. */
 static void
 forward(struct keeper *k, int sig)
 {
-	char state = 0;
+	char state;
 
 	if (atomic_load(&k->shared->command) == 0)
 		return;
 	/* After `fg` the shell has continued the whole job; a second CONT makes editors draw twice. */
-	if (sig == SIGCONT && tree_parent(k->child.pid, &state) && state != 'T')
+	state = sig == SIGCONT ? tree_state(k->child.pid) : '\0';
+	if (sig == SIGCONT && state != 'T' && state != '\0')
 		return;
-	if (k->child.group == 0 || kill(-k->child.group, sig) != 0)
-		kill(k->child.pid, sig);
+	kill(k->child.pid, sig);
 }
 
 static void
@@ -569,6 +573,7 @@ keeper_run(const struct run *r)
 	if (child_fork(&k.child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1]) != 0)
 		die_early(&k, "cannot start a process");
 	leave_the_terminal(&k);
+	tree_prepare();
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	if (loop_open(&k.loop, &chld) != 0)

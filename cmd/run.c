@@ -18,6 +18,7 @@
 #include "record.h"
 #include "say.h"
 #include "text.h"
+#include "tree.h"
 #include "verdict.h"
 
 #include <errno.h>
@@ -167,7 +168,7 @@ cmd_run(char **words)
 	remember_origin(&origin);
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	record_write(r.record, &plan);
-	tree_spare_children(&r.spared);
+	r.has_elders = tree_has_children();
 	r.shared = shared_new();
 	if (!r.shared || !make_owner(&r, &plan.terms.seed) || link_open(r.ends) != 0)
 		return complain_about_system(plan.keys[0], "cannot get memory, random numbers or sockets");
