@@ -471,12 +471,12 @@ front_run(const struct run *r, pid_t keeper)
 	sigset_t all;
 
 	close(r->ends[1]);
-	tree_prepare();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigfillset(&all);
 	progress_begin(&f.progress, r->plan, r->origin->has_tty);
 	if (loop_open(&f.loop, &all) != 0)
 		take_over(&f, strerror(errno));
+	tree_prepare();
 	look_around(&f);
 	while (!f.over) {
 		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};

@@ -129,6 +129,7 @@ let_go(struct keeper *k)
 		await_clear_screen(k);
 	}
 	child_go(&k->child, &go);
+	tree_prepare(); /* not earlier: opening the lock comes first where descriptors are few */
 	if (!first)
 		tell_grant(k, (k->spoke && !k->plan->quiet) || k->plan->status_fd >= 0);
 }
@@ -573,7 +574,6 @@ keeper_run(const struct run *r)
 	if (child_fork(&k.child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1]) != 0)
 		die_early(&k, "cannot start a process");
 	leave_the_terminal(&k);
-	tree_prepare();
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	if (loop_open(&k.loop, &chld) != 0)

@@ -25,26 +25,23 @@ struct process {
 /* ---- reading /proc ---- */
 
 static int proc = -1;		    /* /proc itself */
-static int reserve[2] = {-1, -1}; /* as many as a sweep has open besides */
+static int reserve = -1; /* for what a sweep has to open besides */
 
 void
 tree_prepare(void)
 {
 	proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	for (size_t i = 0; i < 2; i++)
-		reserve[i] = proc < 0 ? -1 : fcntl(proc, F_DUPFD_CLOEXEC, 0);
+	reserve = proc < 0 ? -1 : fcntl(proc, F_DUPFD_CLOEXEC, 0);
 }
 
 static bool
 give_up_reserve(void)
 {
-	bool had = reserve[0] >= 0 || reserve[1] >= 0;
+	bool had = reserve >= 0;
 
-	for (size_t i = 0; i < 2; i++) {
-		if (reserve[i] >= 0)
-			close(reserve[i]);
-		reserve[i] = -1;
-	}
+	if (had)
+		close(reserve);
+	reserve = -1;
 	return had;
 }
 
@@ -343,6 +340,16 @@ signal_command(const struct aim *a)
 		send_to(a->command, a);
 }
 
+/* By its number: a moment lies between the look and the signal, but no descriptor is needed for both at once. */
+static void
+signal_number(const struct process *p, const struct aim *a)
+{
+	struct process again = *p;
+
+	if (own_number() == getpid() && look_up(&again) && again.born == p->born)
+		send_to(p->pid, a);
+}
+
 /*
  * The pid may have been given to a stranger since we looked: hold it fast, look
  * again.  (Its parent may differ by now: the one before it in the list has just
@@ -354,22 +361,18 @@ signal_process(const struct process *p, const struct aim *a)
 {
 	struct process again = *p;
 	char path[16];
-	int fd;
+	int fd, error = 0;
 
 	snprintf(path, sizeof path, "%d", (int)p->pid);
 	fd = open_at(proc, path, O_DIRECTORY);
-	if (fd < 0) { /* no descriptors: less sure, but better than nothing */
-		if (errno != ENOENT && own_number() == getpid())
-			send_to(p->pid, a);
-		return;
-	}
-	if (read_stat(fd, "stat", &again) && again.born == p->born) {
-		if (pidfd_send_signal(fd, a->sig, NULL, 0) != 0 && errno == ENOSYS)
-			send_to(p->pid, a);
-		else if (a->wake)
-			pidfd_send_signal(fd, SIGCONT, NULL, 0);
-	}
-	close(fd);
+	if (fd < 0 || !read_stat(fd, "stat", &again) || pidfd_send_signal(fd, again.born == p->born ? a->sig : 0, NULL, 0) != 0)
+		error = errno;
+	else if (a->wake && again.born == p->born)
+		pidfd_send_signal(fd, SIGCONT, NULL, 0);
+	if (fd >= 0)
+		close(fd);
+	if (error == EMFILE || error == ENFILE || error == ENOSYS)
+		signal_number(p, a);
 }
 
 /* The descendants of root that /proc shows. */
