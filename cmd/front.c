@@ -282,7 +282,7 @@ stop_here(int sig)
 static bool
 is_foreground_job(void)
 {
-	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
 
 	if (tty >= 0)

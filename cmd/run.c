@@ -66,7 +66,7 @@ remember_origin(struct origin *o)
 	o->chld_ignored = chld.sa_handler == SIG_IGN;
 	if (o->chld_ignored)
 		signal(SIGCHLD, SIG_DFL);
-	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	o->has_tty = tty >= 0;
 	if (tty >= 0)
 		close(tty);
