@@ -279,10 +279,16 @@ stop_here(int sig)
 	sigprocmask(SIG_BLOCK, &one, NULL);
 }
 
+static int
+open_terminal(void)
+{
+	return open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
+
 static bool
 is_foreground_job(void)
 {
-	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	int tty = open_terminal();
 	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
 
 	if (tty >= 0)
@@ -336,6 +342,27 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 
 /* ---- messages ---- */
 
+/*
+ * Stops as a shell's job.  A command that leads a group of its own, such as an
+ * interactive shell, is not reached by the `fg` that continues ours: it is
+ * continued by us, and gets the terminal back if it had it.
+ */
+static void
+stop_with(pid_t command, int sig)
+{
+	pid_t group = getpgid(command);
+	int tty = group != getpgrp() ? open_terminal() : -1;
+	bool owner = tty >= 0 && tcgetpgrp(tty) == group;
+
+	stop_here(sig);
+	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
+		tcsetpgrp(tty, group);
+	if (tty >= 0)
+		close(tty);
+	if (group > 0 && group != getpgrp() && getpgid(command) == group)
+		kill(-group, SIGCONT);
+}
+
 /* The notice may be old: the job may have been continued since. */
 static void
 command_stopped(struct front *f, int sig)
@@ -346,7 +373,7 @@ command_stopped(struct front *f, int sig)
 	if (!f->run->origin->has_tty || !command || (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	atomic_store(&f->shared->mirrored, true);
-	stop_here(sig);
+	stop_with(command, sig);
 	atomic_store(&f->shared->mirrored, false);
 }
 

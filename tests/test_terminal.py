@@ -422,6 +422,36 @@ def test_a_shell_inside_has_its_own_jobs(dlock, shell, files):
     assert is_free(dlock, files)
 
 
+INNER = {"bash": "bash --norc --noprofile --noediting -i", "zsh": "zsh -fi +Z"}
+
+
+@pytest.mark.parametrize("inner, stop", [("bash", "kill -STOP $$"), ("bash", "suspend"), ("zsh", "suspend")])
+def test_a_shell_inside_can_be_suspended(dlock, shell, leased, inner, stop):
+    """It has a process group of its own, and the terminal; `fg` gives it both back."""
+    if not shutil.which(inner):
+        pytest.skip(f"no {inner}")
+    shell.send(run_line(leased, "env", "PS1='inner: '", *INNER[inner].split(), options=["-t", f"{TTL}s"]) + "\n")
+    shell.expect("inner: ")
+    for i in range(2):
+        shell.send(f"{stop}\n")
+        assert shell.prompt() > 128
+        assert "Stopped" in shell.seen
+        assert shell.run("echo outside") == 0
+        assert not is_free(dlock, leased)
+        shell.send("fg\n")
+        shell.send(f"echo in{i}side\n")
+        shell.expect(f"in{i}side")
+        shell.expect("inner: ")
+    shell.send("cat\n")
+    shell.send("x\n")
+    shell.expect("x")
+    shell.ctrl("c")
+    shell.expect("inner: ")
+    shell.send("exit 6\n")
+    assert shell.prompt() == 6
+    assert is_free(dlock, leased)
+
+
 def test_pipelines_on_both_sides(shell, files, tmp_path):
     assert shell.run("seq 3 | " + run_line(files, "sed", "s/^/-/") + " | tee copy | wc -l") == 0
     assert shell.seen.strip() == "3"
