@@ -138,6 +138,7 @@ let_go(struct keeper *k)
 		await_clear_screen(k);
 	}
 	child_go(&k->child, &go);
+	tree_prepare(); /* not earlier: opening the lock comes first where descriptors are few */
 	if (!first)
 		tell_grant(k, (k->spoke && !k->plan->quiet) || k->plan->status_fd >= 0);
 }
@@ -159,15 +160,18 @@ wake_front(struct keeper *k)
 		kill(getppid(), SIGCONT);
 }
 
-/* Everything below us; the command at least, where /proc does not show the rest. */
+/* Everything below us, the command first. */
 static void
 signal_tree(struct keeper *k, int sig, bool wake)
 {
-	if (tree_signal(getpid(), sig, wake, NULL) > 0 || k->keep.gone)
-		return;
-	kill(k->child.pid, sig);
-	if (wake)
-		kill(k->child.pid, SIGCONT);
+	const struct aim aim = {
+	    .sig = sig,
+	    .wake = wake,
+	    .command = k->keep.gone ? 0 : k->child.pid,
+	    .leads = k->child.group != 0,
+	};
+
+	tree_signal(getpid(), &aim);
 }
 
 static void
@@ -284,18 +288,19 @@ reap(struct keeper *k)
 		react(k, EV_EMPTY, 0);
 }
 
+/* To the command alone, as it would be without us: what it does about its own children is its affair. */
 static void
 forward(struct keeper *k, int sig)
 {
-	char state = 0;
+	char state;
 
 	if (atomic_load(&k->shared->command) == 0)
 		return;
 	/* After `fg` the shell has continued the whole job; a second CONT makes editors draw twice. */
-	if (sig == SIGCONT && tree_parent(k->child.pid, &state) && state != 'T')
+	state = sig == SIGCONT ? tree_state(k->child.pid) : '\0';
+	if (sig == SIGCONT && state != 'T' && state != '\0')
 		return;
-	if (k->child.group == 0 || kill(-k->child.group, sig) != 0)
-		kill(k->child.pid, sig);
+	kill(k->child.pid, sig);
 }
 
 static void

@@ -89,14 +89,14 @@ draw(struct progress *g, instant now)
 		while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
 			n--; /* not through the middle of a character */
 	n = snprintf(line, sizeof line, "\r\033[Kdlock: %.*s", n, text);
-	if (say_has_room(STDERR_FILENO) && write(STDERR_FILENO, line, n) == n)
+	if (say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE) > 0)
 		g->drawn = true;
 }
 
 void
 progress_pause(struct progress *g)
 {
-	if (g->drawn && write(STDERR_FILENO, "\r\033[K", 4) == 4)
+	if (g->drawn && say_bytes(STDERR_FILENO, "\r\033[K", 4, SAY_AT_ONCE) == 4)
 		g->drawn = false;
 }
 

@@ -18,6 +18,7 @@
 #include "record.h"
 #include "say.h"
 #include "text.h"
+#include "tree.h"
 #include "verdict.h"
 
 #include <errno.h>
@@ -65,7 +66,7 @@ remember_origin(struct origin *o)
 	o->chld_ignored = chld.sa_handler == SIG_IGN;
 	if (o->chld_ignored)
 		signal(SIGCHLD, SIG_DFL);
-	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	o->has_tty = tty >= 0;
 	if (tty >= 0)
 		close(tty);
@@ -167,7 +168,7 @@ cmd_run(char **words)
 	remember_origin(&origin);
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	record_write(r.record, &plan);
-	tree_spare_children(&r.spared);
+	r.has_elders = tree_has_children();
 	r.shared = shared_new();
 	if (!r.shared || !make_owner(&r, &plan.terms.seed) || link_open(r.ends) != 0)
 		return complain_about_system(plan.keys[0], "cannot get memory, random numbers or sockets");

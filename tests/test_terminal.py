@@ -5,6 +5,7 @@
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -303,6 +304,46 @@ def test_ctrl_z_while_waiting(dlock, shell, place, order):
     assert is_free(dlock, place)
 
 
+# ---- Ctrl-S ----
+
+
+def halt(shell):
+    """Ctrl-S; returns when the terminal takes nothing any more."""
+    tty = os.open(os.readlink(f"/proc/{shell.tty.pid}/fd/0"), os.O_WRONLY | os.O_NOCTTY)
+    shell.ctrl("s")
+    wait_for(lambda: not select.select([], [tty], [], 0)[1], what="the terminal to halt")
+    os.close(tty)
+
+
+@pytest.mark.parametrize("what, options", [(signal.SIGTERM, []), (signal.SIGUSR1, ["-v"]), ("a killed keeper", []),
+                                           ("a killed keeper", ["-v"]), ("a frozen keeper", [])])
+def test_a_halted_terminal_holds_nothing_up(dlock, shell, leased, catcher, what, options):
+    """The line that says that we wait cannot be erased; command, signals and deadlines do not care."""
+    words, logged = catcher
+    holder = dlock.hold(leased, leased.key())
+    shell.send(run_line(leased, *words, options=["-t", f"{TTL}s", *options]) + "\n")
+    shell.expect(f"{ERASE}dlock: waiting for ")
+    halt(shell)
+    outlast(1.2)  # it is drawn each second
+    holder.finish()
+    command = logged()[0]
+    keeper = stat_of(command)[2]
+    front = stat_of(keeper)[2]
+    outlast(0.2)
+    if what == "a killed keeper":
+        kill(keeper)
+    elif what == "a frozen keeper":
+        kill(keeper, signal.SIGSTOP)
+    else:
+        kill(front, what)
+        assert logged(2)[1] == what
+        kill(front, signal.SIGUSR2)
+    wait_for(lambda: not is_alive(command), what="the end of the command")
+    wait_for(lambda: not is_alive(front), what="the end of dlock")  # also though nobody takes its last line
+    shell.ctrl("q")
+    assert shell.prompt() == (79 if "keeper" in str(what) else 5)
+
+
 # ---- programs that own the terminal ----
 
 ONLY_WITH_VI = pytest.mark.skipif(not shutil.which("vi"), reason="no vi")
@@ -379,6 +420,36 @@ def test_a_shell_inside_has_its_own_jobs(dlock, shell, files):
     shell.send("kill -9 %1; while jobs %1; do :; done; exit 6\n")
     assert shell.prompt() == 6
     assert is_free(dlock, files)
+
+
+INNER = {"bash": "bash --norc --noprofile --noediting -i", "zsh": "zsh -fi +Z"}
+
+
+@pytest.mark.parametrize("inner, stop", [("bash", "kill -STOP $$"), ("bash", "suspend"), ("zsh", "suspend")])
+def test_a_shell_inside_can_be_suspended(dlock, shell, leased, inner, stop):
+    """It has a process group of its own, and the terminal; `fg` gives it both back."""
+    if not shutil.which(inner):
+        pytest.skip(f"no {inner}")
+    shell.send(run_line(leased, "env", "PS1='inner: '", *INNER[inner].split(), options=["-t", f"{TTL}s"]) + "\n")
+    shell.expect("inner: ")
+    for i in range(2):
+        shell.send(f"{stop}\n")
+        assert shell.prompt() > 128
+        assert "Stopped" in shell.seen
+        assert shell.run("echo outside") == 0
+        assert not is_free(dlock, leased)
+        shell.send("fg\n")
+        shell.send(f"echo in{i}side\n")
+        shell.expect(f"in{i}side")
+        shell.expect("inner: ")
+    shell.send("cat\n")
+    shell.send("x\n")
+    shell.expect("x")
+    shell.ctrl("c")
+    shell.expect("inner: ")
+    shell.send("exit 6\n")
+    assert shell.prompt() == 6
+    assert is_free(dlock, leased)
 
 
 def test_pipelines_on_both_sides(shell, files, tmp_path):
