@@ -41,6 +41,8 @@ patience_end_outage(struct patience *p)
 {
 	p->since = NEVER;
 	p->tries = 0;
+	if (p->host)
+		p->host->seen.silent = false;
 }
 
 /* From 0 to n - 1. */
@@ -87,5 +89,7 @@ patience_retry(struct patience *p, struct host *host, enum rc rc, bool queued, i
 		return RC_AGAIN;
 	next = instant_first(now + pause_before_retry(p, host->seen.position, queued), ends);
 	p->tries++;
+	p->host = host;
+	host->seen.silent = true;
 	return host->wait(host, -1, 0, next) == WOKE_STOP ? RC_STOP : RC_OK;
 }

@@ -25,6 +25,7 @@ struct patience {
 	bool persist;
 	instant since; /* of the outage; NEVER: the server answers */
 	unsigned tries; /* in this outage */
+	struct host *host; /* who was told of it; NULL: nobody */
 	uint64_t jitter;
 };
 
@@ -33,12 +34,12 @@ void patience_init(struct patience *, const struct want *);
 /* Until when the first answer may be awaited; `until` as acquire has it. */
 instant patience_first(const struct patience *, instant until);
 
-/* The server has answered: the next failure begins an outage. */
+/* The server has answered (host->seen.silent ends): the next failure begins an outage. */
 void patience_end_outage(struct patience *);
 
 /*
- * After an attempt that ended with RC_AGAIN (another rc is given back as it is):
- * sleeps until the next one is due.  RC_OK: try again.  RC_AGAIN: it has lasted
+ * After an attempt that ended with RC_AGAIN and words in acquire's fault (another
+ * rc is given back as it is): tells the host, sleeps until the next one is due.  RC_OK: try again.  RC_AGAIN: it has lasted
  * too long.  RC_STOP: as host->wait says.  `queued`: the server knows of us.
  */
 enum rc patience_retry(struct patience *, struct host *, enum rc, bool queued, instant until);
