@@ -125,6 +125,7 @@ struct host {
 	 * waits (and before it says RC_BUSY) and read by the house inside wait.
 	 */
 	struct {
+		bool silent;		   /* the server does not answer; how, says the fault given to acquire */
 		unsigned position;	   /* 1: next in line; 0: not known */
 		int64_t held;		   /* how long one holder has had it by the server's clock; < 0: not known */
 		char holder[RECORD_BYTES]; /* that holder's record as stored by it: hostile; "" if none */

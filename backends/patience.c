@@ -51,6 +51,8 @@ patience_end_outage(struct patience *p)
 {
 	p->since = NEVER;
 	p->tries = 0;
+	if (p->host)
+		p->host->seen.silent = false;
 }
 
 bool
@@ -107,5 +109,7 @@ patience_retry(struct patience *p, struct host *host, enum rc rc, bool queued, i
 		return RC_AGAIN;
 	next = instant_first(now + pause_before_retry(p, host->seen.position, queued), ends - LAST);
 	p->tries++;
+	p->host = host;
+	host->seen.silent = true;
 	return host->wait(host, -1, 0, next) == WOKE_STOP ? RC_STOP : RC_OK;
 }

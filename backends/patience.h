@@ -27,6 +27,7 @@ struct patience {
 	bool persist;
 	instant since; /* when the server was last heard, or first asked; NEVER: it answers */
 	unsigned tries; /* in this outage */
+	struct host *host; /* who was told of it; NULL: nobody */
 	uint64_t jitter;
 };
 
@@ -41,15 +42,15 @@ instant patience_first(const struct patience *, instant until);
 /* The same for a single attempt that begins now. */
 instant patience_attempt(const struct patience *, instant until);
 
-/* The server has answered: the next failure begins an outage. */
+/* The server has answered (host->seen.silent ends): the next failure begins an outage. */
 void patience_end_outage(struct patience *);
 
 /* Has it not answered since patience_begin(), or since an attempt failed? */
 bool patience_is_outage(const struct patience *);
 
 /*
- * After an attempt that ended with RC_AGAIN (another rc is given back as it is):
- * sleeps until the next one is due.  RC_OK: try again.  RC_AGAIN: it has lasted
+ * After an attempt that ended with RC_AGAIN and words in acquire's fault (another
+ * rc is given back as it is): tells the host, sleeps until the next one is due.  RC_OK: try again.  RC_AGAIN: it has lasted
  * too long.  RC_STOP: as host->wait says.  `queued`: the server knows of us.
  */
 enum rc patience_retry(struct patience *, struct host *, enum rc, bool queued, instant until);

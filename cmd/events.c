@@ -42,6 +42,7 @@ events_message(const struct plan *p, const struct msg *m)
 		const char *event, *number, *text;
 	} shapes[] = {
 	    [MSG_WAITING] = {"waiting", "position", "holder"},
+	    [MSG_RETRYING] = {"retrying", NULL, "reason"},
 	    [MSG_GRANTED] = {"acquired", NULL, NULL},
 	    [MSG_STARTED] = {"started", "pid", NULL},
 	    [MSG_STOPPED] = {"stopped", "signal", NULL},

@@ -4,6 +4,7 @@
  * Every line has `time` (UTC), `event` and `key`; further members by event:
  *
  *	waiting   position, holder (the record as JSON text)
+ *	retrying  reason      the server does not answer
  *	acquired  token
  *	started   pid
  *	stopped   signal      the command was stopped (Ctrl-Z)

@@ -331,6 +331,8 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 		stop_here(sig);
 		return;
 	}
+	if (sig == SIGWINCH)
+		progress_resized(&f->progress);
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
 	link_send(f->link, &m, -1);
@@ -385,7 +387,7 @@ tell_suspicion(const struct front *f, const struct msg *m)
 	if (!f->plan->verbose)
 		return;
 	say("%s: %s; the command may go on for %s, trying again",
-	    text_clean(key, sizeof key, f->plan->keys[0], strlen(f->plan->keys[0])),
+	    text_name(key, sizeof key, f->plan->keys[0]),
 	    text_clean(words, sizeof words, m->text, strlen(m->text)),
 	    duration_text(m->number > 0 ? m->number : 0, left, sizeof left));
 }
@@ -398,6 +400,7 @@ take_message(struct front *f, const struct msg *m, int fd)
 	events_message(f->plan, m);
 	switch (m->kind) {
 	case MSG_WAITING:
+	case MSG_RETRYING:
 		progress_heard(&f->progress, m);
 		break;
 	case MSG_GRANTED:
@@ -500,13 +503,14 @@ front_run(const struct run *r, pid_t keeper)
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	struct verdict v;
-	char holder[500];
+	struct heard heard = {.words = f.words};
+	char holder[HOLDER_BYTES];
 	sigset_t all;
 
 	close(r->ends[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigfillset(&all);
-	progress_begin(&f.progress, r->plan, r->origin->has_tty);
+	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
 	if (loop_open(&f.loop, &all) != 0)
 		take_over(&f, strerror(errno));
 	tree_prepare();
@@ -527,8 +531,10 @@ front_run(const struct run *r, pid_t keeper)
 			show_progress(&f);
 	}
 	progress_end(&f.progress, 0);
-	progress_holder(&f.progress, holder, sizeof holder);
-	v = verdict_of(r->plan, &f.ending, f.words, holder, instant_now() - r->began);
+	heard.where = shared_where(r->shared);
+	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
+	heard.waited = instant_now() - r->began;
+	v = verdict_of(r->plan, &f.ending, &heard);
 	await_keeper(&f);
 	return v;
 }

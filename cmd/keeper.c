@@ -36,8 +36,9 @@ struct keeper {
 	struct grant grant;
 	struct fault fault; /* of the call that decided the ending */
 	bool spoke;	    /* the front knows that we wait: */
-	unsigned shown;	    /* at this place in the queue, */
-	char shown_holder[RECORD_BYTES]; /* for this one */
+	bool shown_silent;  /* for a server that does not answer, */
+	unsigned shown;	    /* or at this place in the queue; */
+	char shown_text[RECORD_BYTES]; /* why, or for this holder */
 
 	struct keep keep;
 	unsigned todo; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT: for the main line */
@@ -94,12 +95,17 @@ tell_grant(struct keeper *k, bool needed)
 static void
 tell_waiting(struct keeper *k)
 {
-	if (k->shown == k->host.seen.position && strcmp(k->shown_holder, k->host.seen.holder) == 0)
+	bool silent = k->host.seen.silent;
+	unsigned position = k->host.seen.position;
+	const char *text = silent ? k->fault.text : k->host.seen.holder;
+
+	if (k->shown_silent == silent && k->shown == position && strcmp(k->shown_text, text) == 0)
 		return;
-	k->shown = k->host.seen.position;
 	k->spoke = true;
-	memcpy(k->shown_holder, k->host.seen.holder, sizeof k->shown_holder);
-	tell(k, MSG_WAITING, k->host.seen.position, k->host.seen.holder);
+	k->shown_silent = silent;
+	k->shown = position;
+	snprintf(k->shown_text, sizeof k->shown_text, "%s", text);
+	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
 
 /* ---- carrying out what step() decides ---- */
@@ -423,6 +429,10 @@ open_lock(struct keeper *k)
 		    p->backend->name);
 	if (rc == RC_OK && !k->lock)
 		rc = p->backend->open(&k->lock, &k->host, &k->want, &k->fault);
+	if (rc == RC_OK) {
+		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock->where);
+		atomic_store(&k->shared->opened, true);
+	}
 	if (rc == RC_OK && p->verbose) {
 		struct lock *traced = trace_wrap(k->lock, tell_trace, k);
 
@@ -455,8 +465,10 @@ acquire(struct keeper *k)
 		rc = k->lock->ops->acquire(k->lock, until, &k->grant, &k->fault);
 	k->stop = false;
 	tell_notice(k);
-	if (rc == RC_BUSY)
+	if (rc == RC_BUSY) {
+		k->host.seen.silent = false;
 		tell_waiting(k);
+	}
 	if (rc == RC_OK)
 		granted(k);
 	else

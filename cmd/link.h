@@ -29,12 +29,15 @@ struct shared {
 	_Atomic bool lingers;		  /* and the keeper stays on for --min-hold */
 	_Atomic bool on_screen;		  /* the live line is, and must go before the command writes */
 	_Atomic bool mirrored;		  /* the front has stopped because the command did */
+	_Atomic bool opened;		  /* `where` is set */
+	char where[WHERE_BYTES];	  /* the server, for people */
 	struct ending ending;
 };
 
 enum msg_kind {
 	/* keeper to front */
 	MSG_WAITING,  /* number: position, held, text: a holder's record */
+	MSG_RETRYING, /* the server does not answer; text: how */
 	MSG_GRANTED,  /* number: token; carries the anchor's descriptor if there is one */
 	MSG_STARTED,  /* number: pid */
 	MSG_STOPPED,  /* the command stopped; number: by which signal */
@@ -67,6 +70,9 @@ void link_send(int end, const struct msg *, int fd);
 
 /* 1: *msg is set, *fd too (ours to close) or -1.  0: nothing now.  -1: the other one is gone. */
 int link_receive(int end, struct msg *, int *fd);
+
+/* The server's name, not cleaned; "" while it is not known. */
+const char *shared_where(const struct shared *);
 
 /* A fresh shared page, or NULL with errno. */
 struct shared *shared_new(void);
