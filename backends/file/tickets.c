@@ -131,6 +131,8 @@ tickets_before(int fd, int64_t ticket)
 
 /* ---- waiting ---- */
 
+enum { GOT = 1, NOT_GOT }; /* what a thread writes at its end */
+
 /* What the waiting thread is given; it frees it, for it may outlive our interest. */
 struct errand {
 	int fd, done; /* done: an eventfd of its own */
@@ -142,10 +144,9 @@ static void *
 wait_in_kernel(void *arg)
 {
 	struct errand *e = arg;
-	uint64_t one = 1;
+	uint64_t end = lock_byte(e->fd, F_OFD_SETLKW, e->type, e->byte) == 0 ? GOT : NOT_GOT;
 
-	lock_byte(e->fd, F_OFD_SETLKW, e->type, e->byte);
-	if (write(e->done, &one, sizeof one) < 0)
+	if (write(e->done, &end, sizeof end) < 0)
 		abort(); /* an eventfd of ours takes any number */
 	close(e->done);
 	free(e);
@@ -188,4 +189,14 @@ tickets_wait(int fd, short type, int64_t byte)
 	free(e);
 	errno = error;
 	return -1;
+}
+
+bool
+tickets_waited(int done)
+{
+	uint64_t end = 0;
+	bool got = read(done, &end, sizeof end) == sizeof end && end == GOT;
+
+	close(done);
+	return got;
 }
