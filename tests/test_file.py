@@ -3,6 +3,7 @@
 # gone or replaced is noticed; nobody is led astray by what others put there.
 
 import contextlib
+import errno
 import fcntl
 import os
 import resource
@@ -175,6 +176,10 @@ SHIM = """
             errno = ENOLCK;
             return -1;
         }
+        if (command == F_OFD_SETLK && getenv("SETLK_ERRNO")) {
+            errno = atoi(getenv("SETLK_ERRNO"));
+            return -1;
+        }
         return real(fd, command, argument);
     }"""
 
@@ -196,6 +201,13 @@ def test_a_question_that_fails_is_an_error_of_that_run_alone(dlock, files, shim,
     if holder:
         assert holder.finish().status == 0
     assert dlock.run("run", *files.words, "-k", "job", "-n", "--", "true").status == 0
+
+
+@pytest.mark.parametrize("error, status, words", [
+    (errno.ENOLCK, 71, "lock service"), (errno.EINVAL, 78, "cannot lock"), (errno.EOPNOTSUPP, 78, "cannot lock")])
+def test_a_file_system_without_locks(dlock, files, shim, error, status, words):
+    done = dlock.run("run", *files.words, "-k", "job", "--", "true", env={"LD_PRELOAD": shim, "SETLK_ERRNO": str(error)})
+    assert done.status == status and words in done.stderr and os.strerror(error) in done.stderr
 
 
 class Stranger:
