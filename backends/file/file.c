@@ -278,7 +278,7 @@ stand_in_line(struct file *f, struct header *h, instant until, struct grant *g, 
 static enum rc
 decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 {
-	struct header h;
+	struct header h = {.next = 1};
 	enum rc rc = enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
 	if (rc == RC_OK)
