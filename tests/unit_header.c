@@ -75,6 +75,9 @@ zeros_are_what_a_crash_leaves(void **state)
 	(void)state;
 	assert_true(header_parse(&h, block, sizeof block));
 	assert_int_equal(h.next, 1);
+	memcpy(block, "dlock", 5);
+	assert_true(header_parse(&h, block, sizeof block));
+	assert_int_equal(h.next, 1);
 }
 
 static void

@@ -213,7 +213,7 @@ open_named(struct directory *d, struct stat *st, struct fault *fault)
 enum rc
 directory_open(struct directory *d, struct fault *fault)
 {
-	struct stat st;
+	struct stat st = {0};
 	enum rc rc;
 
 	directory_close(d);

@@ -45,6 +45,7 @@ struct file {
 	char name[NAME_BYTES]; /* of the lock file in it */
 	int fd;		       /* the lock file; -1: not open */
 	int64_t ticket;	       /* 0: none */
+	int64_t before;	       /* the one to wait for; 0: none, -1: cannot be seen (errno) */
 	bool holds;
 };
 
@@ -135,27 +136,36 @@ cannot_lock(const struct file *f, struct fault *fault)
 	return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s", f->dir.where, strerror(errno));
 }
 
-/* Locks one byte, waiting for it inside host->wait; whatever the thread says, we look ourselves. */
+/* Waits for one byte that is taken, inside host->wait, and locks it.  RC_AGAIN: it may be free now, try. */
+static enum rc
+await_taken(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
+{
+	int done = tickets_wait(f->fd, type, byte);
+	enum woke woke;
+	bool got;
+
+	if (done < 0)
+		return failed(f, "cannot start a thread", fault);
+	woke = f->base.host->wait(f->base.host, done, POLLIN, until);
+	got = tickets_waited(done);
+	if (woke == WOKE_TIMEOUT)
+		return fault_set(fault, RC_BUSY, "%s: still held", f->dir.where);
+	if (woke == WOKE_STOP)
+		return RC_STOP;
+	return got ? RC_OK : RC_AGAIN;
+}
+
 static enum rc
 await_byte(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
 {
-	while (tickets_lock(f->fd, type, byte) != 0) {
-		enum woke woke;
-		int done;
+	enum rc rc = RC_AGAIN;
 
+	while (rc == RC_AGAIN && tickets_lock(f->fd, type, byte) != 0) {
 		if (errno != EAGAIN)
 			return cannot_lock(f, fault);
-		done = tickets_wait(f->fd, type, byte);
-		if (done < 0)
-			return failed(f, "cannot start a thread", fault);
-		woke = f->base.host->wait(f->base.host, done, POLLIN, until);
-		close(done);
-		if (woke == WOKE_TIMEOUT)
-			return fault_set(fault, RC_BUSY, "%s: still held", f->dir.where);
-		if (woke == WOKE_STOP)
-			return RC_STOP;
+		rc = await_taken(f, type, byte, until, fault);
 	}
-	return RC_OK;
+	return rc == RC_AGAIN ? RC_OK : rc;
 }
 
 /*
@@ -209,21 +219,17 @@ show_queue(struct file *f)
 static enum rc
 wait_in_line(struct file *f, instant until, struct fault *fault)
 {
-	int64_t limit = f->ticket ? f->ticket : NUMBER_LIMIT, before;
-	enum rc rc;
+	while (f->before > 0) {
+		enum rc rc;
 
-	do {
-		before = tickets_last(f->fd, limit, limit);
-		if (before < 0)
-			return failed(f, "cannot look at the queue", fault);
-		if (before == 0)
-			return RC_OK;
 		show_queue(f);
-		rc = await_byte(f, F_RDLCK, before, until, fault);
-		if (rc == RC_OK)
-			tickets_unlock(f->fd, before);
-	} while (rc == RC_OK && f->ticket);
-	return rc;
+		rc = await_taken(f, F_RDLCK, f->before, until, fault);
+		if (rc != RC_OK && rc != RC_AGAIN)
+			return rc;
+		tickets_unlock(f->fd, f->before);
+		f->before = f->ticket ? tickets_last(f->fd, f->ticket, f->ticket) : 0;
+	}
+	return f->before < 0 ? failed(f, "cannot look at the queue", fault) : RC_OK;
 }
 
 /* ---- the decisions, each with byte 0 locked ---- */
@@ -252,6 +258,7 @@ stand_in_line(struct file *f, struct header *h, instant until, struct grant *g, 
 	int64_t last = tickets_last(f->fd, h->next, NUMBER_LIMIT), ticket = h->next > last ? h->next : last + 1;
 	enum rc rc;
 
+	f->before = last;
 	if (last < 0)
 		return failed(f, "cannot look at the queue", fault);
 	if (last > 0 && !until) {
@@ -271,7 +278,7 @@ stand_in_line(struct file *f, struct header *h, instant until, struct grant *g, 
 static enum rc
 decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 {
-	struct header h;
+	struct header h = {.next = 1};
 	enum rc rc = enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
 	if (rc == RC_OK)
@@ -316,7 +323,7 @@ file_open(struct lock **ret, struct host *host, const struct want *want, struct 
 	f->base = (struct lock){.ops = &file_backend, .host = host, .where = f->dir.where};
 	f->want = want;
 	f->fd = -1;
-	f->ticket = 0;
+	f->ticket = f->before = 0;
 	f->holds = false;
 	directory_init(&f->dir, want->url ? path : NULL);
 	name_file(f->name, want->keys[0]);

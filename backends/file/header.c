@@ -32,16 +32,14 @@ line_end(const char *s, const char *end)
 bool
 header_parse(struct header *h, const char *text, size_t n)
 {
-	size_t sign = strlen(magic) < n ? strlen(magic) : n;
+	size_t sign = strnlen(text, strlen(magic) < n ? strlen(magic) : n);
 	const char *s = text + sign, *end = text + n, *first = line_end(text, end);
 
 	*h = (struct header){.next = 1};
-	if (n == 0 || *text == '\0')
-		return true;
 	if (memcmp(text, magic, sign) != 0)
 		return false;
-	if (first < s)
-		return true;
+	if (sign < strlen(magic))
+		return true; /* the beginning of ours, or nothing */
 	h->next = take_number(&s, first);
 	h->next = h->next > 0 ? h->next : 1;
 	h->token = take_number(&s, first);

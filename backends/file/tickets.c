@@ -131,6 +131,8 @@ tickets_before(int fd, int64_t ticket)
 
 /* ---- waiting ---- */
 
+enum { GOT = 1, NOT_GOT }; /* what a thread writes at its end */
+
 /* What the waiting thread is given; it frees it, for it may outlive our interest. */
 struct errand {
 	int fd, done; /* done: an eventfd of its own */
@@ -142,50 +144,61 @@ static void *
 wait_in_kernel(void *arg)
 {
 	struct errand *e = arg;
-	uint64_t one = 1;
+	uint64_t end = lock_byte(e->fd, F_OFD_SETLKW, e->type, e->byte) == 0 ? GOT : NOT_GOT;
 
-	lock_byte(e->fd, F_OFD_SETLKW, e->type, e->byte);
-	if (write(e->done, &one, sizeof one) < 0)
+	if (write(e->done, &end, sizeof end) < 0)
 		abort(); /* an eventfd of ours takes any number */
 	close(e->done);
 	free(e);
 	return NULL;
 }
 
+/* 0 or an error number. */
 static int
-start_thread(struct errand *e)
+send_errand(int fd, int done, short type, int64_t byte)
 {
+	struct errand *e = malloc(sizeof *e);
 	pthread_attr_t small;
 	pthread_t thread;
 	int error;
 
+	if (!e)
+		return ENOMEM;
+	*e = (struct errand){.fd = fd, .done = fcntl(done, F_DUPFD_CLOEXEC, 3), .type = type, .byte = byte};
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 64 * 1024);
 	pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &small, wait_in_kernel, e);
+	error = e->done < 0 ? EMFILE : pthread_create(&thread, &small, wait_in_kernel, e);
 	pthread_attr_destroy(&small);
+	if (error == 0)
+		return 0;
+	if (e->done >= 0)
+		close(e->done);
+	free(e);
 	return error;
 }
 
 int
 tickets_wait(int fd, short type, int64_t byte)
 {
-	struct errand *e = malloc(sizeof *e);
-	int done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), error = ENOMEM;
+	int done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), error;
 
-	if (e && done >= 0) {
-		*e = (struct errand){.fd = fd, .done = fcntl(done, F_DUPFD_CLOEXEC, 3), .type = type, .byte = byte};
-		error = e->done < 0 ? errno : start_thread(e);
-		if (error == 0)
-			return done;
-		if (e->done >= 0)
-			close(e->done);
-	} else if (e) {
-		error = errno;
-	}
-	if (done >= 0)
-		close(done);
-	free(e);
+	if (done < 0)
+		return -1;
+	error = send_errand(fd, done, type, byte);
+	if (error == 0)
+		return done;
+	close(done);
 	errno = error;
 	return -1;
+}
+
+bool
+tickets_waited(int done)
+{
+	uint64_t end = 0;
+	bool got = read(done, &end, sizeof end) == sizeof end && end == GOT;
+
+	close(done);
+	return got;
 }

@@ -43,10 +43,15 @@ unsigned tickets_before(int fd, int64_t ticket);
 
 /*
  * Lets a thread wait for the byte in the kernel, since fcntl cannot wait in
- * poll.  Returns a descriptor, the caller's, that becomes readable when the
- * thread has got the lock or an error; -1 with errno.  Closing it early
- * abandons the thread; what that may still get ends with the process.
+ * poll.  Returns a descriptor that becomes readable when the thread has the
+ * lock or an error; -1 with errno.
  */
 int tickets_wait(int fd, short type, int64_t byte);
+
+/*
+ * Has the thread got it?  Closes the descriptor.  A thread that still waits is
+ * abandoned: what it may get yet ends with the process.
+ */
+bool tickets_waited(int done);
 
 #endif
