@@ -175,7 +175,7 @@ def test_a_crowd_bears_a_restart_in_order_and_asks_seldom_meanwhile(dlock, make_
     time.sleep(7)
     counter.close()
     server.start()
-    # Each comes once in 2.8 s, the first four some three times a second.
+    # Each comes once in three seconds, the first four some three times a second.
     assert CROWD < len(counter.times)
     assert counter.most_in_a_second() <= 0.4 * CROWD + 4 * 5
     with server.client() as c:
