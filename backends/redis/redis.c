@@ -48,6 +48,7 @@
 #define DEAF_BEAT NS_PER_S	    /* without an ear: well within the grace of a grant nobody tells us of */
 #define HEALTH_PATIENCE (500 * NS_PER_MS) /* for what comes right behind an answer */
 
+enum { LEFT_LEAST = 50 }; /* ms; a server that says less again and again is asked no more often */
 enum { KEY_ROOM = ENCODED_BYTES + 16, KEYS = 5, ARGS = 3 + KEYS + 9 };
 
 struct redis {
@@ -261,6 +262,7 @@ exchange(struct redis *r, struct wire *w, struct question q, instant until, redi
 		wire_close(w);
 	do {
 		rc = send_question(r, w, &q, (struct iovec){command, n}, until, f);
+		r->inspected = r->inspected || (q.inspect && rc == RC_OK);
 		if (rc == RC_OK)
 			rc = wire_receive(w, reply, until, f);
 		if (rc != RC_AGAIN || !idle)
@@ -320,7 +322,6 @@ run_script(struct redis *r, int argc, const char **args, instant until, instant 
 	enum rc rc;
 
 	r->repeated = false;
-	r->inspected = r->inspected || q.inspect;
 	*sent = instant_now();
 	rc = exchange(r, &r->talk, q, until, &reply, f);
 	if (rc == RC_OK && is_noscript(reply)) {
@@ -490,7 +491,7 @@ next_beat(struct redis *r, const struct answer *a)
 	if (r->ear.fd < 0)
 		beat = now + DEAF_BEAT;
 	if (a->place == 1 && a->left_ms > 0)
-		beat = instant_first(beat, now + (a->left_ms + 5) * NS_PER_MS);
+		beat = instant_first(beat, now + (a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) * NS_PER_MS);
 	return beat;
 }
 
