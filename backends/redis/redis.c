@@ -305,7 +305,7 @@ write_script(struct redis *r, int argc, const char **args, const char *argv[ARGS
 static bool
 is_noscript(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+	return reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
 }
 
 /* Runs the script.  *sent: just before the request left that was answered. */
@@ -334,7 +334,7 @@ run_script(struct redis *r, int argc, const char **args, instant until, instant 
 		*sent = instant_now();
 		rc = exchange(r, &r->talk, q, until, &reply, f);
 	}
-	if (rc != RC_OK)
+	if (rc != RC_OK || !reply)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR) {
 		bool lost = !acquiring && resp_is_foreign(reply->str);
@@ -586,7 +586,7 @@ redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 	struct redis *r = redis_of(l);
 	char lease[24];
 	const char *args[] = {"renew", lease};
-	struct answer a;
+	struct answer a = {0};
 	instant sent;
 	enum rc rc;
 
@@ -610,7 +610,7 @@ redis_release(struct lock *l, instant until, struct fault *f)
 {
 	struct redis *r = redis_of(l);
 	const char *args[] = {"release"};
-	struct answer a;
+	struct answer a = {0};
 	instant sent;
 	enum rc rc;
 
