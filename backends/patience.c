@@ -5,7 +5,7 @@
 #define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
 #define SOON (100 * NS_PER_MS)
 #define NEAR_PAUSE (500 * NS_PER_MS)
-#define FAR_PAUSE (2800 * NS_PER_MS)
+#define FAR_PAUSE (3 * NS_PER_S)
 
 #define LAST (100 * NS_PER_MS) /* what is left for an attempt is more than this */
 

@@ -12,9 +12,9 @@
  *
  * A thousand waiters lose their server in the same millisecond.  Those next in
  * line try again at once and often, for one of them is to run as soon as the
- * server is back; each of the others comes at a random moment of the next 2.8
+ * server is back; each of the others comes at a random moment of the next three
  * seconds and then once in so long, so that five hundred of them are no more
- * than two hundred attempts in any second, and all are back after three.
+ * than two hundred attempts in any second, and all are back in time.
  */
 #ifndef DLOCK_PATIENCE_H
 #define DLOCK_PATIENCE_H

@@ -2,6 +2,8 @@
 # others may write into a lock's keys, servers that lose locks, and crowds.
 
 import contextlib
+import os
+import re
 import socket
 import threading
 import time
@@ -10,7 +12,7 @@ import pytest
 
 from hostile import GRANTED, array
 from proxy import close_with_reset
-from support import free_port, is_alive, wait_for
+from support import ROOT, free_port, is_alive, wait_for
 
 SECRET = "s3cr3t/P%55 x"
 ENCODED = "s3cr3t%2FP%2555%20x"
@@ -90,6 +92,13 @@ def test_an_absurd_lease_makes_no_waiter_ask_without_end(dlock, own_redis, ends)
         assert 0 < c.pttl("dlock:{job}:h") < YEAR_MS + 120000
         let_go_by_hand(c)
     assert waiter.held().finish().status == 0
+
+
+def test_a_lease_that_is_always_about_to_end_is_looked_at_now_and_then(dlock, make_hostile):
+    server = make_hostile({"acquire": array(0, 1, 1, 5, b"{}", 7), "subscribe": array(b"subscribe", b"x", 1)})
+    dlock.contend(At(server.url), "job").queued(1)
+    time.sleep(2)
+    assert 5 < server.asked.count("acquire") <= 2 / 0.05 + 5
 
 
 # ---- a server that is restarted ----
@@ -175,7 +184,7 @@ def test_a_crowd_bears_a_restart_in_order_and_asks_seldom_meanwhile(dlock, make_
     time.sleep(7)
     counter.close()
     server.start()
-    # Each comes once in 2.8 s, the first four some three times a second.
+    # Each comes once in three seconds, the first four some three times a second.
     assert CROWD < len(counter.times)
     assert counter.most_in_a_second() <= 0.4 * CROWD + 4 * 5
     with server.client() as c:
@@ -272,6 +281,32 @@ def test_a_server_that_cannot_save_is_told_of(dlock, make_redis):
         c.bgsave()
         wait_for(lambda: c.info("persistence")["rdb_last_bgsave_status"] == "err", what="a save that fails")
     assert "cannot save" in run(dlock, server.url, "-v").stderr
+
+
+def test_a_verbose_run_is_told_although_the_server_was_away_at_first(dlock, make_redis):
+    server = make_redis(*NOTHING_SAVED)
+    server.kill()
+    started = dlock.start("run", "-v", "-u", server.url, "-k", "job", "-w", "60s", "--", "true")
+    time.sleep(0.5)
+    server.start()
+    assert started.wait().status == 0
+    assert len(started.events("notice")) == 1
+
+
+@pytest.mark.parametrize("more, told", [("", 0), (" +info +config|get", 1)], ids=["least", "told"])
+def test_the_rights_of_the_manual_suffice(dlock, make_redis, more, told):
+    server = make_redis(*NOTHING_SAVED)
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        rules = re.search(r"^ACL SETUSER dlock on >password (.*)$", f.read(), re.M)[1] + more
+    with server.client() as c:
+        c.execute_command("ACL", "SETUSER", "dlock", "on", ">password", *rules.split())
+    at = At(f"redis://dlock:password@127.0.0.1:{server.port}")
+    holder = dlock.hold(at, "job", *LEASE)
+    waiter = dlock.contend(at, "job", *LEASE).queued(1)
+    wait_for(lambda: calls(server) >= 5, what="renewals")
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
+    assert len(holder.events("notice")) == told
 
 
 @pytest.mark.parametrize("rules", ["-info -config", "-config", "-info"])

@@ -48,6 +48,7 @@
 #define DEAF_BEAT NS_PER_S	    /* without an ear: well within the grace of a grant nobody tells us of */
 #define HEALTH_PATIENCE (500 * NS_PER_MS) /* for what comes right behind an answer */
 
+enum { LEFT_LEAST = 50 }; /* ms; a server that says less again and again is asked no more often */
 enum { KEY_ROOM = ENCODED_BYTES + 16, KEYS = 5, ARGS = 3 + KEYS + 9 };
 
 struct redis {
@@ -261,6 +262,7 @@ exchange(struct redis *r, struct wire *w, struct question q, instant until, redi
 		wire_close(w);
 	do {
 		rc = send_question(r, w, &q, (struct iovec){command, n}, until, f);
+		r->inspected = r->inspected || (q.inspect && rc == RC_OK);
 		if (rc == RC_OK)
 			rc = wire_receive(w, reply, until, f);
 		if (rc != RC_AGAIN || !idle)
@@ -303,7 +305,7 @@ write_script(struct redis *r, int argc, const char **args, const char *argv[ARGS
 static bool
 is_noscript(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+	return reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
 }
 
 /* Runs the script.  *sent: just before the request left that was answered. */
@@ -320,7 +322,6 @@ run_script(struct redis *r, int argc, const char **args, instant until, instant 
 	enum rc rc;
 
 	r->repeated = false;
-	r->inspected = r->inspected || q.inspect;
 	*sent = instant_now();
 	rc = exchange(r, &r->talk, q, until, &reply, f);
 	if (rc == RC_OK && is_noscript(reply)) {
@@ -333,7 +334,7 @@ run_script(struct redis *r, int argc, const char **args, instant until, instant 
 		*sent = instant_now();
 		rc = exchange(r, &r->talk, q, until, &reply, f);
 	}
-	if (rc != RC_OK)
+	if (rc != RC_OK || !reply)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR) {
 		bool lost = !acquiring && resp_is_foreign(reply->str);
@@ -490,7 +491,7 @@ next_beat(struct redis *r, const struct answer *a)
 	if (r->ear.fd < 0)
 		beat = now + DEAF_BEAT;
 	if (a->place == 1 && a->left_ms > 0)
-		beat = instant_first(beat, now + (a->left_ms + 5) * NS_PER_MS);
+		beat = instant_first(beat, now + (a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) * NS_PER_MS);
 	return beat;
 }
 
@@ -585,7 +586,7 @@ redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 	struct redis *r = redis_of(l);
 	char lease[24];
 	const char *args[] = {"renew", lease};
-	struct answer a;
+	struct answer a = {0};
 	instant sent;
 	enum rc rc;
 
@@ -609,7 +610,7 @@ redis_release(struct lock *l, instant until, struct fault *f)
 {
 	struct redis *r = redis_of(l);
 	const char *args[] = {"release"};
-	struct answer a;
+	struct answer a = {0};
 	instant sent;
 	enum rc rc;
 
