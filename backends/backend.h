@@ -7,7 +7,7 @@
  * upward: while a backend waits there, the house forwards signals, reaps the
  * command and enforces the deadlines.
  *
- * A backend never prints, exits, forks, installs a signal handler, or reads a
+ * A backend never prints (for what the user should know: host->notice), exits, forks, installs a signal handler, or reads a
  * clock other than instant_now().  It knows nothing of argv, of the command or
  * of exit statuses.  Everything it opens is close-on-exec.  What comes from the
  * server is hostile until checked.
@@ -86,6 +86,7 @@ struct want {
 	bool persist;	    /* the user named a time to wait: it holds for a server that does not answer, too */
 	unsigned capacity;  /* holders that fit at once, in units of weight (a mutex: 1) */
 	unsigned weight;    /* what this holder takes of it (a mutex: 1) */
+	bool verbose;	    /* the user wants to know more: what a notice needs may be found out at once */
 };
 
 /* What the server gave.  Filled by acquire; `sent`, `lease` and `pace` again by renew. */
@@ -124,6 +125,7 @@ struct host {
 	 * waits (and before it says RC_BUSY) and read by the house inside wait.
 	 */
 	struct {
+		bool silent;		   /* the server does not answer; how, says the fault given to acquire */
 		unsigned position;	   /* 1: next in line; 0: not known */
 		int64_t held;		   /* how long one holder has had it by the server's clock; < 0: not known */
 		char holder[RECORD_BYTES]; /* that holder's record as stored by it: hostile; "" if none */
@@ -137,6 +139,16 @@ struct host {
 	 * silences the descriptor.  -1: there is none.
 	 */
 	int alert;
+
+	/*
+	 * What the user should know although the call succeeds: the server may
+	 * lose locks, a lock lies in another place.  The backend writes it with
+	 * fault_set(&host->notice, RC_OK, ...), in open or in any call, and says
+	 * each thing once; the house takes it when the call waits or returns
+	 * (a second one before that replaces the first), shows it as one line
+	 * unless -q, and passes it on as an event.  "" when there is none.
+	 */
+	struct fault notice;
 };
 
 struct backend;

@@ -5,8 +5,9 @@
 #define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
 #define SOON (100 * NS_PER_MS)
 #define NEAR_PAUSE (500 * NS_PER_MS)
-#define FAR_LEAST (1400 * NS_PER_MS)
-#define FAR_SPREAD (2800 * NS_PER_MS)
+#define FAR_PAUSE (2800 * NS_PER_MS)
+
+#define LAST (100 * NS_PER_MS) /* what is left for an attempt is more than this */
 
 enum { NEAR = 4 }; /* so many at the head of the queue come soon */
 
@@ -24,16 +25,25 @@ patience_init(struct patience *p, const struct want *want)
 		p->jitter = (p->jitter ^ (unsigned char)*c) * 1099511628211ULL;
 }
 
+void
+patience_begin(struct patience *p)
+{
+	p->since = instant_now();
+}
+
 instant
 patience_first(const struct patience *p, instant until)
 {
-	instant now = instant_now(), least = instant_after(now, LEAST);
+	instant began = p->since == NEVER ? instant_now() : p->since, least = began + LEAST;
+	instant ends = p->persist && until ? NEVER : instant_after(began, p->first);
 
-	if (p->persist && until)
-		return until > least ? until : least;
-	if (until && until < instant_after(now, p->first))
-		return until > least ? until : least;
-	return instant_after(now, p->first);
+	return until ? instant_first(ends, until > least ? until : least) : ends;
+}
+
+instant
+patience_attempt(const struct patience *p, instant until)
+{
+	return instant_first(patience_first(p, until), instant_after(instant_now(), p->first));
 }
 
 void
@@ -41,6 +51,14 @@ patience_end_outage(struct patience *p)
 {
 	p->since = NEVER;
 	p->tries = 0;
+	if (p->host)
+		p->host->seen.silent = false;
+}
+
+bool
+patience_is_outage(const struct patience *p)
+{
+	return p->since != NEVER;
 }
 
 /* From 0 to n - 1. */
@@ -53,15 +71,19 @@ random_below(struct patience *p, int64_t n)
 	return p->jitter % (uint64_t)n;
 }
 
-/* A new run begins like one that is near and slows down, for it may be one of a thousand. */
+/*
+ * Many come in steps of equal length after a random first one: steps of random
+ * length would meet in waves.  A new run begins like one that is near and slows
+ * down, for it may be one of a thousand.
+ */
 static int64_t
 pause_before_retry(struct patience *p, unsigned position, bool queued)
 {
-	int64_t far = FAR_LEAST + random_below(p, FAR_SPREAD), pause = SOON << (p->tries < 5 ? p->tries : 5);
+	int64_t pause = SOON << (p->tries < 5 ? p->tries : 5);
 
 	if (queued && (position == 0 || position > NEAR))
-		return far;
-	pause = instant_first(pause, queued ? NEAR_PAUSE : far);
+		return p->tries == 0 ? random_below(p, FAR_PAUSE) : FAR_PAUSE - FAR_PAUSE / 16 + random_below(p, FAR_PAUSE / 8);
+	pause = instant_first(pause, queued ? NEAR_PAUSE : FAR_PAUSE);
 	return pause / 2 + random_below(p, pause);
 }
 
@@ -83,9 +105,11 @@ patience_retry(struct patience *p, struct host *host, enum rc rc, bool queued, i
 	if (p->since == NEVER)
 		p->since = now;
 	ends = retry_ends(p, queued, until);
-	if (now >= ends)
+	if (now >= ends - LAST)
 		return RC_AGAIN;
-	next = instant_first(now + pause_before_retry(p, host->seen.position, queued), ends);
+	next = instant_first(now + pause_before_retry(p, host->seen.position, queued), ends - LAST);
 	p->tries++;
+	p->host = host;
+	host->seen.silent = true;
 	return host->wait(host, -1, 0, next) == WOKE_STOP ? RC_STOP : RC_OK;
 }

@@ -4,15 +4,17 @@
  * One for each lock, owned by its backend.  There are two bounds, and --wait
  * replaces both when the user named it (want->persist):
  *
- *  1. Before the first answer: connect-timeout (5 s), also when the connection
- *     is refused, since a server that is being restarted refuses.  With `until`
- *     0 there is one attempt.
+ *  1. Before the first answer: connect-timeout (5 s) from the beginning, also
+ *     when the connection is refused, since a server that is being restarted
+ *     refuses.  It bounds a single attempt, too, whatever --wait says.  With
+ *     `until` 0 there is one attempt.
  *  2. In the queue: the ttl, from when the server was last heard.
  *
  * A thousand waiters lose their server in the same millisecond.  Those next in
  * line try again at once and often, for one of them is to run as soon as the
- * server is back; the others come at random times within the next four seconds,
- * so that some hundred of them are no burden.
+ * server is back; each of the others comes at a random moment of the next 2.8
+ * seconds and then once in so long, so that five hundred of them are no more
+ * than two hundred attempts in any second, and all are back after three.
  */
 #ifndef DLOCK_PATIENCE_H
 #define DLOCK_PATIENCE_H
@@ -23,22 +25,32 @@ struct patience {
 	int64_t first; /* the first bound, ns; a setting may change it */
 	int64_t ttl;
 	bool persist;
-	instant since; /* of the outage; NEVER: the server answers */
+	instant since; /* when the server was last heard, or first asked; NEVER: it answers */
 	unsigned tries; /* in this outage */
+	struct host *host; /* who was told of it; NULL: nobody */
 	uint64_t jitter;
 };
 
 void patience_init(struct patience *, const struct want *);
 
+/* The first bound counts from now; without this call, from the first failure. */
+void patience_begin(struct patience *);
+
 /* Until when the first answer may be awaited; `until` as acquire has it. */
 instant patience_first(const struct patience *, instant until);
 
-/* The server has answered: the next failure begins an outage. */
+/* The same for a single attempt that begins now. */
+instant patience_attempt(const struct patience *, instant until);
+
+/* The server has answered (host->seen.silent ends): the next failure begins an outage. */
 void patience_end_outage(struct patience *);
 
+/* Has it not answered since patience_begin(), or since an attempt failed? */
+bool patience_is_outage(const struct patience *);
+
 /*
- * After an attempt that ended with RC_AGAIN (another rc is given back as it is):
- * sleeps until the next one is due.  RC_OK: try again.  RC_AGAIN: it has lasted
+ * After an attempt that ended with RC_AGAIN and words in acquire's fault (another
+ * rc is given back as it is): tells the host, sleeps until the next one is due.  RC_OK: try again.  RC_AGAIN: it has lasted
  * too long.  RC_STOP: as host->wait says.  `queued`: the server knows of us.
  */
 enum rc patience_retry(struct patience *, struct host *, enum rc, bool queued, instant until);

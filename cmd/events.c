@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { LINE_BYTES = 4096 }; /* PIPE_BUF: what poll calls writable takes so much at once */
+enum { LINE_BYTES = 4096 }; /* PIPE_BUF: a pipe that poll calls writable takes so much at once */
 
 static void
 begin(struct object *j, char *line, const struct plan *p, const char *event)
@@ -29,12 +28,11 @@ begin(struct object *j, char *line, const struct plan *p, const char *event)
 }
 
 static void
-finish(struct object *j, const struct plan *p)
+finish(struct object *j, const struct plan *p, int64_t patience)
 {
 	object_end(j);
 	j->out[j->used++] = '\n';
-	if (say_has_room(p->status_fd) && write(p->status_fd, j->out, j->used) < 0)
-		return; /* the reader is gone; the lock matters more */
+	say_bytes(p->status_fd, j->out, j->used, patience);
 }
 
 void
@@ -44,6 +42,7 @@ events_message(const struct plan *p, const struct msg *m)
 		const char *event, *number, *text;
 	} shapes[] = {
 	    [MSG_WAITING] = {"waiting", "position", "holder"},
+	    [MSG_RETRYING] = {"retrying", NULL, "reason"},
 	    [MSG_GRANTED] = {"acquired", NULL, NULL},
 	    [MSG_STARTED] = {"started", "pid", NULL},
 	    [MSG_STOPPED] = {"stopped", "signal", NULL},
@@ -51,6 +50,7 @@ events_message(const struct plan *p, const struct msg *m)
 	    [MSG_SUSPECT] = {"suspect", "left_ms", "reason"},
 	    [MSG_TRUSTED] = {"trusted", NULL, NULL},
 	    [MSG_STOPPING] = {"stopping", NULL, "reason"},
+	    [MSG_NOTICE] = {"notice", NULL, "message"},
 	};
 	char line[LINE_BYTES];
 	struct object j;
@@ -64,7 +64,7 @@ events_message(const struct plan *p, const struct msg *m)
 		object_number(&j, shapes[m->kind].number, m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
 	if (shapes[m->kind].text && *m->text)
 		object_string(&j, shapes[m->kind].text, m->text);
-	finish(&j, p);
+	finish(&j, p, SAY_AT_ONCE);
 }
 
 void
@@ -82,5 +82,5 @@ events_verdict(const struct plan *p, const struct verdict *v)
 		object_number(&j, "signal", v->signal);
 	if (*v->line)
 		object_string(&j, "message", v->line);
-	finish(&j, p);
+	finish(&j, p, SAY_PATIENTLY);
 }

@@ -4,6 +4,7 @@
  * Every line has `time` (UTC), `event` and `key`; further members by event:
  *
  *	waiting   position, holder (the record as JSON text)
+ *	retrying  reason      the server does not answer
  *	acquired  token
  *	started   pid
  *	stopped   signal      the command was stopped (Ctrl-Z)
@@ -11,6 +12,7 @@
  *	suspect   left_ms, reason    the lease could not be renewed so far
  *	trusted               it was renewed after all
  *	stopping              the command is asked to end
+ *	notice    message     what is wrong at the server although the lock works
  *	verdict   verdict, status, signal, message: the last line
  */
 #ifndef DLOCK_EVENTS_H
@@ -20,7 +22,7 @@
 
 #include "link.h"
 
-/* Without --status-fd these do nothing.  A full pipe loses events, never time. */
+/* Without --status-fd these do nothing.  A full pipe loses events, never time; the verdict waits a little. */
 void events_message(const struct plan *, const struct msg *);
 void events_verdict(const struct plan *, const struct verdict *);
 

@@ -20,6 +20,7 @@
 
 #define SLACK (50 * NS_PER_MS)		  /* what a keeper that does its duty is given beyond each deadline */
 #define KEEPER_PATIENCE (3 * NS_PER_S)	  /* for a keeper that only has to release */
+#define LOOK_AGAIN (2 * NS_PER_S) /* for processes that are not the command's */
 #define DOUBT (2 * NS_PER_S) /* for a silent keeper, of our own time awake: after a suspend both are late */
 #define ANCHOR_PATIENCE (200 * NS_PER_MS) /* for a keeper whose lock has ended with its connection */
 #define INTERRUPT_PATIENCE (1500 * NS_PER_MS) /* for a keeper that has to leave the queue */
@@ -35,6 +36,8 @@ struct front {
 	int anchor;   /* keeps the lock while we live, and breaks if it ends; -1 */
 	struct loop loop;
 	struct progress progress;
+	struct spared spared; /* who is below us, but not by way of the keeper */
+	instant look_at;      /* when to look for such again; NEVER: there is nobody */
 	instant interrupt_by, settle_by, doubt_by, adrift_by; /* NEVER: not counting */
 	int interrupt;
 	struct ending ending;
@@ -53,6 +56,8 @@ reap(struct front *f)
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		if (pid == f->keeper)
 			f->keeper = 0;
+		else if (pid == atomic_load(&f->shared->command)) /* ours since the keeper died */
+			atomic_store(&f->shared->command, 0);
 }
 
 /* Have all who could be ours been buried? */
@@ -60,14 +65,44 @@ static bool
 is_alone(struct front *f)
 {
 	reap(f);
-	return f->keeper == 0 && (f->run->spared.n > 0 || (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD));
+	return f->keeper == 0 && (f->run->has_elders || (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD));
 }
 
 /*
- * Kills everything of ours, the keeper first (the kernel kills the command with
- * it, and the rest becomes our own children), until we are alone and two looks
- * in a row find nobody: a single one may miss who is just being handed from a
- * dying parent to us.  False: something will not die, or cannot be seen.
+ * Who has children of his own has to know them from the command's when the
+ * keeper is dead and all of these are his children too.
+ */
+static void
+look_around(struct front *f)
+{
+	f->look_at = NEVER;
+	if (!f->run->has_elders || !f->keeper)
+		return;
+	tree_spare(&f->spared, f->keeper);
+	if (f->spared.n > 0)
+		f->look_at = instant_now() + LOOK_AGAIN;
+}
+
+/* Sends to the command's whole tree; ours is more, the keeper above all. */
+static size_t
+signal_tree(struct front *f, pid_t root, int sig, bool wake)
+{
+	const struct aim aim = {
+	    .sig = sig,
+	    .wake = wake,
+	    .command = atomic_load(&f->shared->command),
+	    .leads = !f->run->origin->has_tty,
+	    .spared = &f->spared,
+	};
+
+	return tree_signal(root, &aim);
+}
+
+/*
+ * Kills everything of ours but the spared: the command first, then the keeper, so
+ * that the rest becomes our own children, until we are alone and two looks in a
+ * row find nobody: a single one may miss who is just being handed from a dying
+ * parent to us.  False: something will not die, or cannot be seen.
  */
 static bool
 kill_everything(struct front *f)
@@ -76,10 +111,14 @@ kill_everything(struct front *f)
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
-	if (f->keeper)
+	if (atomic_load(&f->shared->command))
+		kill(atomic_load(&f->shared->command), SIGKILL);
+	if (f->keeper) {
+		look_around(f);
 		kill(f->keeper, SIGKILL);
+	}
 	for (int quiet = 0; quiet < 2 || !is_alone(f);) {
-		quiet = tree_signal(getpid(), SIGKILL, false, &f->run->spared) > 0 ? 0 : quiet + 1;
+		quiet = signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0 : quiet + 1;
 		if (instant_now() >= patience)
 			return false;
 		if (quiet >= 2 && is_alone(f))
@@ -159,6 +198,7 @@ watch_next(const struct front *f)
 {
 	instant next = instant_first(f->interrupt_by, f->settle_by), term_at, kill_at;
 
+	next = instant_first(next, f->look_at);
 	next = instant_first(next, f->doubt_by != NEVER ? f->doubt_by : silent_from(f));
 	if (!atomic_load(&f->shared->settled))
 		next = instant_first(next, f->adrift_by);
@@ -185,6 +225,8 @@ is_adrift(const struct front *f)
 static void
 watch(struct front *f, instant now)
 {
+	if (now >= f->look_at)
+		look_around(f);
 	if (is_running(f))
 		f->interrupt_by = NEVER; /* it came too late: the command has got it instead */
 	if (now >= f->interrupt_by) {
@@ -201,7 +243,7 @@ watch(struct front *f, instant now)
 		take_over(f, "dlock's keeper process was stopped and could not renew it");
 	} else if (now >= instant_after(atomic_load(&f->shared->term_at), SLACK) &&
 	    !atomic_exchange(&f->shared->stopping, true)) {
-		tree_signal(f->keeper, f->plan->signal, true, NULL);
+		signal_tree(f, f->keeper, f->plan->signal, true);
 	}
 }
 
@@ -237,10 +279,16 @@ stop_here(int sig)
 	sigprocmask(SIG_BLOCK, &one, NULL);
 }
 
+static int
+open_terminal(void)
+{
+	return open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
+
 static bool
 is_foreground_job(void)
 {
-	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	int tty = open_terminal();
 	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
 
 	if (tty >= 0)
@@ -262,7 +310,7 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 		return false;
 	if (info->ssi_signo == SIGCONT)
 		return is_foreground_job();
-	return info->ssi_code == SI_KERNEL || (info->ssi_code == SI_USER && tree_contains(f->keeper, info->ssi_pid));
+	return info->ssi_code == SI_KERNEL || (info->ssi_code == SI_USER && tree_relation(f->keeper, info->ssi_pid) == KIN_YES);
 }
 
 static void
@@ -283,6 +331,8 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 		stop_here(sig);
 		return;
 	}
+	if (sig == SIGWINCH)
+		progress_resized(&f->progress);
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
 	link_send(f->link, &m, -1);
@@ -294,17 +344,38 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 
 /* ---- messages ---- */
 
+/*
+ * Stops as a shell's job.  A command that leads a group of its own, such as an
+ * interactive shell, is not reached by the `fg` that continues ours: it is
+ * continued by us, and gets the terminal back if it had it.
+ */
+static void
+stop_with(pid_t command, int sig)
+{
+	pid_t group = getpgid(command);
+	int tty = group != getpgrp() ? open_terminal() : -1;
+	bool owner = tty >= 0 && tcgetpgrp(tty) == group;
+
+	stop_here(sig);
+	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
+		tcsetpgrp(tty, group);
+	if (tty >= 0)
+		close(tty);
+	if (group > 0 && group != getpgrp() && getpgid(command) == group)
+		kill(-group, SIGCONT);
+}
+
 /* The notice may be old: the job may have been continued since. */
 static void
 command_stopped(struct front *f, int sig)
 {
 	pid_t command = atomic_load(&f->shared->command);
-	char state = 0;
+	char state = command ? tree_state(command) : '\0';
 
-	if (!f->run->origin->has_tty || !command || !tree_parent(command, &state) || state != 'T')
+	if (!f->run->origin->has_tty || !command || (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	atomic_store(&f->shared->mirrored, true);
-	stop_here(sig);
+	stop_with(command, sig);
 	atomic_store(&f->shared->mirrored, false);
 }
 
@@ -316,7 +387,7 @@ tell_suspicion(const struct front *f, const struct msg *m)
 	if (!f->plan->verbose)
 		return;
 	say("%s: %s; the command may go on for %s, trying again",
-	    text_clean(key, sizeof key, f->plan->keys[0], strlen(f->plan->keys[0])),
+	    text_name(key, sizeof key, f->plan->keys[0]),
 	    text_clean(words, sizeof words, m->text, strlen(m->text)),
 	    duration_text(m->number > 0 ? m->number : 0, left, sizeof left));
 }
@@ -329,6 +400,7 @@ take_message(struct front *f, const struct msg *m, int fd)
 	events_message(f->plan, m);
 	switch (m->kind) {
 	case MSG_WAITING:
+	case MSG_RETRYING:
 		progress_heard(&f->progress, m);
 		break;
 	case MSG_GRANTED:
@@ -347,6 +419,12 @@ take_message(struct front *f, const struct msg *m, int fd)
 			say("the lease was renewed after all");
 		break;
 	case MSG_TRACE:
+		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
+		break;
+	case MSG_NOTICE:
+		if (f->plan->quiet)
+			break;
+		progress_pause(&f->progress);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_ENDED:
@@ -420,19 +498,23 @@ front_run(const struct run *r, pid_t keeper)
 	    .settle_by = NEVER,
 	    .doubt_by = NEVER,
 	    .adrift_by = NEVER,
+	    .look_at = NEVER,
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	struct verdict v;
-	char holder[500];
+	struct heard heard = {.words = f.words};
+	char holder[HOLDER_BYTES];
 	sigset_t all;
 
 	close(r->ends[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigfillset(&all);
-	progress_begin(&f.progress, r->plan, r->origin->has_tty);
+	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
 	if (loop_open(&f.loop, &all) != 0)
 		take_over(&f, strerror(errno));
+	tree_prepare();
+	look_around(&f);
 	while (!f.over) {
 		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
 		set[SLOT_ANCHOR] = (struct pollfd){.fd = is_adrift(&f) ? -1 : f.anchor, .events = POLLRDHUP};
@@ -449,8 +531,10 @@ front_run(const struct run *r, pid_t keeper)
 			show_progress(&f);
 	}
 	progress_end(&f.progress, 0);
-	progress_holder(&f.progress, holder, sizeof holder);
-	v = verdict_of(r->plan, &f.ending, f.words, holder, instant_now() - r->began);
+	heard.where = shared_where(r->shared);
+	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
+	heard.waited = instant_now() - r->began;
+	v = verdict_of(r->plan, &f.ending, &heard);
 	await_keeper(&f);
 	return v;
 }

@@ -122,7 +122,7 @@ welcome(struct join_server *s)
 		close(s->listener);
 		s->listener = -1;
 	}
-	for (size_t i = 0; fd >= 0 && tree_contains(getpid(), peer_of(fd)) && i < JOINS_MAX; i++)
+	for (size_t i = 0; fd >= 0 && tree_relation(getpid(), peer_of(fd)) != KIN_NO && i < JOINS_MAX; i++)
 		if (s->guests[i].fd < 0) {
 			s->guests[i].fd = fd;
 			s->present++;

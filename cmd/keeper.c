@@ -36,8 +36,9 @@ struct keeper {
 	struct grant grant;
 	struct fault fault; /* of the call that decided the ending */
 	bool spoke;	    /* the front knows that we wait: */
-	unsigned shown;	    /* at this place in the queue, */
-	char shown_holder[RECORD_BYTES]; /* for this one */
+	bool shown_silent;  /* for a server that does not answer, */
+	unsigned shown;	    /* or at this place in the queue; */
+	char shown_text[RECORD_BYTES]; /* why, or for this holder */
 
 	struct keep keep;
 	unsigned todo; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT: for the main line */
@@ -66,6 +67,15 @@ tell_trace(void *ctx, const char *line)
 	tell(ctx, MSG_TRACE, 0, line);
 }
 
+static void
+tell_notice(struct keeper *k)
+{
+	if (!*k->host.notice.text)
+		return;
+	tell(k, MSG_NOTICE, 0, k->host.notice.text);
+	k->host.notice.text[0] = '\0';
+}
+
 /*
  * With the descriptor whose being open keeps the lock, if there is one.  A front
  * that has nothing to do about it is left asleep: waking it would cost the
@@ -85,12 +95,17 @@ tell_grant(struct keeper *k, bool needed)
 static void
 tell_waiting(struct keeper *k)
 {
-	if (k->shown == k->host.seen.position && strcmp(k->shown_holder, k->host.seen.holder) == 0)
+	bool silent = k->host.seen.silent;
+	unsigned position = k->host.seen.position;
+	const char *text = silent ? k->fault.text : k->host.seen.holder;
+
+	if (k->shown_silent == silent && k->shown == position && strcmp(k->shown_text, text) == 0)
 		return;
-	k->shown = k->host.seen.position;
 	k->spoke = true;
-	memcpy(k->shown_holder, k->host.seen.holder, sizeof k->shown_holder);
-	tell(k, MSG_WAITING, k->host.seen.position, k->host.seen.holder);
+	k->shown_silent = silent;
+	k->shown = position;
+	snprintf(k->shown_text, sizeof k->shown_text, "%s", text);
+	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
 
 /* ---- carrying out what step() decides ---- */
@@ -129,6 +144,7 @@ let_go(struct keeper *k)
 		await_clear_screen(k);
 	}
 	child_go(&k->child, &go);
+	tree_prepare(); /* not earlier: opening the lock comes first where descriptors are few */
 	if (!first)
 		tell_grant(k, (k->spoke && !k->plan->quiet) || k->plan->status_fd >= 0);
 }
@@ -150,15 +166,18 @@ wake_front(struct keeper *k)
 		kill(getppid(), SIGCONT);
 }
 
-/* Everything below us; the command at least, where /proc does not show the rest. */
+/* Everything below us, the command first. */
 static void
 signal_tree(struct keeper *k, int sig, bool wake)
 {
-	if (tree_signal(getpid(), sig, wake, NULL) > 0 || k->keep.gone)
-		return;
-	kill(k->child.pid, sig);
-	if (wake)
-		kill(k->child.pid, SIGCONT);
+	const struct aim aim = {
+	    .sig = sig,
+	    .wake = wake,
+	    .command = k->keep.gone ? 0 : k->child.pid,
+	    .leads = k->child.group != 0,
+	};
+
+	tree_signal(getpid(), &aim);
 }
 
 static void
@@ -275,18 +294,19 @@ reap(struct keeper *k)
 		react(k, EV_EMPTY, 0);
 }
 
+/* To the command alone, as it would be without us: what it does about its own children is its affair. */
 static void
 forward(struct keeper *k, int sig)
 {
-	char state = 0;
+	char state;
 
 	if (atomic_load(&k->shared->command) == 0)
 		return;
 	/* After `fg` the shell has continued the whole job; a second CONT makes editors draw twice. */
-	if (sig == SIGCONT && tree_parent(k->child.pid, &state) && state != 'T')
+	state = sig == SIGCONT ? tree_state(k->child.pid) : '\0';
+	if (sig == SIGCONT && state != 'T' && state != '\0')
 		return;
-	if (k->child.group == 0 || kill(-k->child.group, sig) != 0)
-		kill(k->child.pid, sig);
+	kill(k->child.pid, sig);
 }
 
 static void
@@ -371,6 +391,7 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 
 	if (k->keep.phase == PH_ASK)
 		tell_waiting(k);
+	tell_notice(k);
 	while (!k->stop) {
 		if (pump(k, fd, events, until) && !k->stop)
 			return WOKE_READY;
@@ -399,6 +420,7 @@ open_lock(struct keeper *k)
 	    .persist = p->persist,
 	    .capacity = 1,
 	    .weight = 1,
+	    .verbose = p->verbose,
 	};
 	memcpy(k->want.keys, p->keys, sizeof k->want.keys);
 	rc = join_open(&k->lock, &k->host, p, &k->want, &k->fault);
@@ -407,6 +429,10 @@ open_lock(struct keeper *k)
 		    p->backend->name);
 	if (rc == RC_OK && !k->lock)
 		rc = p->backend->open(&k->lock, &k->host, &k->want, &k->fault);
+	if (rc == RC_OK) {
+		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock->where);
+		atomic_store(&k->shared->opened, true);
+	}
 	if (rc == RC_OK && p->verbose) {
 		struct lock *traced = trace_wrap(k->lock, tell_trace, k);
 
@@ -438,8 +464,11 @@ acquire(struct keeper *k)
 	if (rc == RC_OK)
 		rc = k->lock->ops->acquire(k->lock, until, &k->grant, &k->fault);
 	k->stop = false;
-	if (rc == RC_BUSY)
+	tell_notice(k);
+	if (rc == RC_BUSY) {
+		k->host.seen.silent = false;
 		tell_waiting(k);
+	}
 	if (rc == RC_OK)
 		granted(k);
 	else
@@ -464,6 +493,7 @@ renew(struct keeper *k)
 	enum rc rc = k->lock->ops->renew(k->lock, k->until, &k->grant, &f);
 
 	k->stop = false;
+	tell_notice(k);
 	switch (rc) {
 	case RC_OK:
 		if (k->suspected)
@@ -496,6 +526,7 @@ release(struct keeper *k)
 	enum rc rc = k->lock ? k->lock->ops->release(k->lock, k->until, &f) : RC_OK;
 
 	k->stop = false;
+	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
 		k->fault = f;
 	react(k, EV_RELEASED, rc);

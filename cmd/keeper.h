@@ -15,7 +15,6 @@
 
 #include "link.h"
 #include "plan.h"
-#include "tree.h"
 
 /* What front and keeper agree on before they part. */
 struct run {
@@ -26,7 +25,7 @@ struct run {
 	const char *path; /* what to execute */
 	char owner[OWNER_CHARS + 1];
 	char record[RECORD_BYTES];
-	struct spared spared; /* the front's children from before: `daemon & exec dlock run ...` */
+	bool has_elders; /* the front has children from before: `daemon & exec dlock run ...` */
 	instant began;
 };
 

@@ -12,6 +12,12 @@ link_open(int ends[2])
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
 }
 
+const char *
+shared_where(const struct shared *s)
+{
+	return atomic_load(&s->opened) ? s->where : "";
+}
+
 struct shared *
 shared_new(void)
 {

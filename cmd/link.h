@@ -29,12 +29,15 @@ struct shared {
 	_Atomic bool lingers;		  /* and the keeper stays on for --min-hold */
 	_Atomic bool on_screen;		  /* the live line is, and must go before the command writes */
 	_Atomic bool mirrored;		  /* the front has stopped because the command did */
+	_Atomic bool opened;		  /* `where` is set */
+	char where[WHERE_BYTES];	  /* the server, for people */
 	struct ending ending;
 };
 
 enum msg_kind {
 	/* keeper to front */
 	MSG_WAITING,  /* number: position, held, text: a holder's record */
+	MSG_RETRYING, /* the server does not answer; text: how */
 	MSG_GRANTED,  /* number: token; carries the anchor's descriptor if there is one */
 	MSG_STARTED,  /* number: pid */
 	MSG_STOPPED,  /* the command stopped; number: by which signal */
@@ -43,6 +46,7 @@ enum msg_kind {
 	MSG_TRUSTED,  /* the lease was confirmed after all */
 	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
 	MSG_TRACE,    /* text: for -v */
+	MSG_NOTICE,   /* text: what the user should know of the server */
 	MSG_ENDED,    /* shared->ending is set, text: the backend's words */
 	/* front to keeper */
 	MSG_SIGNAL, /* number: signal; had, ends */
@@ -66,6 +70,9 @@ void link_send(int end, const struct msg *, int fd);
 
 /* 1: *msg is set, *fd too (ours to close) or -1.  0: nothing now.  -1: the other one is gone. */
 int link_receive(int end, struct msg *, int *fd);
+
+/* The server's name, not cleaned; "" while it is not known. */
+const char *shared_where(const struct shared *);
 
 /* A fresh shared page, or NULL with errno. */
 struct shared *shared_new(void);

@@ -1,4 +1,4 @@
-/* main.c - the front desk: finds the subcommand. */
+/* main.c - finds the subcommand. */
 #include "cmd.h"
 
 #include "backends/backend.h"
@@ -16,6 +16,8 @@
 #define DLOCK_VERSION "0.1.0"
 #endif
 
+enum { CMDS_MAX = 16 };
+
 const struct cmd cmds[] = {
     {"run", "-k KEY [options] [--] COMMAND [ARGUMENT...]", "run a command under a lock", cmd_run},
     {"help", "[SUBCOMMAND]", "explain dlock or a subcommand", cmd_help},
@@ -32,26 +34,45 @@ find(const char *name)
 	return NULL;
 }
 
+/* The subcommand that was meant, or NULL. */
+static const char *
+meant_by(const char *name)
+{
+	static const struct synonym synonyms[] = {
+	    {"exec", "run"}, {"lock", "run"}, {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
+	const char *known[CMDS_MAX + 1] = {0}, *meant = text_meant(name, strlen(name), synonyms);
+
+	for (size_t i = 0; cmds[i].name && i < CMDS_MAX; i++)
+		known[i] = cmds[i].name;
+	return meant ? meant : text_nearest(name, strlen(name), known);
+}
+
 static int
 no_such(const char *name)
 {
+	const char *meant = meant_by(name);
 	char clean[200];
 
-	say_last("there is no subcommand '%s' (dlock help lists them)", text_clean(clean, sizeof clean, name, strlen(name)));
+	text_clean(clean, sizeof clean, name, strlen(name));
+	if (*name == '-')
+		say_last("'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)", clean, clean);
+	else
+		say_last("there is no subcommand '%s'%s%s%s (dlock help lists them)", clean,
+		    meant ? ": did you mean dlock " : "", meant ? meant : "", meant ? "?" : "");
 	return STATUS_USAGE;
 }
 
 static int
 print_overview(void)
 {
-	puts("dlock is a lock for scripts, cron jobs and CI pipelines: never two at once,\n"
-	     "never without the lock, never a lie about it.\n");
+	puts("dlock runs a command under a lock that many machines can share: one run at a\n"
+	     "time, the others wait in line, and if the lock is lost, the command is stopped.\n");
 	for (const struct cmd *c = cmds; c->name; c++)
 		printf("  dlock %-8s %s\n", c->name, c->help);
 	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
 	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
-	     "dlock help run lists the options.  dlock help pg-schema prints what the pg\n"
-	     "backend keeps in a database.  The manual is dlock(1).");
+	     "Options: dlock help run.  What an administrator of PostgreSQL may have to run:\n"
+	     "dlock help pg-schema.  Everything: man dlock, man dlock-backends.");
 	return say_written();
 }
 

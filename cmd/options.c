@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "parse.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -10,6 +11,9 @@
 #include <string.h>
 
 #define LONGEST (365 * 86400 * NS_PER_S) /* for a ttl, grace or min-hold: a year */
+#define DURATIONS "a duration is written 30, 1.5s, 500ms, 2m or 1h30m"
+
+enum { BACKENDS_MAX = 16 };
 
 /* ---- what each option does with its value ---- */
 
@@ -27,15 +31,24 @@ take_duration(int64_t *to, int64_t low, const char *value, struct fault *f)
 	int64_t ns;
 	char least[32];
 
-	if (!parse_duration(value, &ns))
-		return refuse(f, "a duration is written 30, 1.5s, 500ms, 2m or 1h30m");
+	duration_text(low, least, sizeof least);
+	if (!parse_duration(value, &ns)) {
+		fault_set(f, RC_USAGE, DURATIONS "; from %s to 365d is allowed", least);
+		return false;
+	}
 	if (ns < low || ns > LONGEST) {
-		duration_text(low, least, sizeof least);
 		fault_set(f, RC_USAGE, "from %s to 365d is allowed", least);
 		return false;
 	}
 	*to = ns;
 	return true;
+}
+
+/* One without an upper bound that matters. */
+static bool
+take_long_duration(int64_t *to, const char *value, struct fault *f)
+{
+	return parse_duration(value, to) || refuse(f, DURATIONS ", up to 292 years, or inf");
 }
 
 static bool
@@ -54,7 +67,7 @@ take_text(const char **to, const char *value, struct fault *f)
 static bool
 take_flag(bool *to, const char *value, struct fault *f)
 {
-	return parse_truth(value, to) || refuse(f, "1 or 0 is allowed");
+	return parse_truth(value, to) || refuse(f, "1 or 0 is allowed (or yes, no, true, false, on, off)");
 }
 
 static bool
@@ -73,6 +86,15 @@ set_key(struct plan *p, const char *value, struct fault *f)
 	return true;
 }
 
+/* The word that was meant by one that is none; or NULL. */
+static const char *
+meant_by(const char *word, size_t n, const struct synonym *synonyms, const char *const *known)
+{
+	const char *meant = text_meant(word, n, synonyms);
+
+	return meant ? meant : text_nearest(word, n, known);
+}
+
 static void
 list_backends(char *out, size_t size)
 {
@@ -85,21 +107,32 @@ list_backends(char *out, size_t size)
 static bool
 set_backend(struct plan *p, const char *value, struct fault *f)
 {
+	static const struct synonym synonyms[] = {
+	    {"postgres", "pg"}, {"postgresql", "pg"}, {"psql", "pg"}, {"zookeeper", "zk"}, {"flock", "file"},
+	    {"dir", "file"}, {"directory", "file"}, {"local", "file"}, {"sentinel", "redis"}, {NULL, NULL},
+	};
+	const char *known[BACKENDS_MAX + 1] = {0}, *meant;
 	char names[128];
 
 	p->backend = backend_named(value);
 	if (p->backend)
 		return true;
+	for (size_t i = 0; backends[i] && i < BACKENDS_MAX; i++)
+		known[i] = backends[i]->name;
+	meant = meant_by(value, strlen(value), synonyms, known);
 	list_backends(names, sizeof names);
-	fault_set(f, RC_USAGE, "no such backend (there are %s)", names);
+	fault_set(f, RC_USAGE, "no such backend%s%s%s (there are %s)", meant ? ": did you mean " : "",
+	    meant ? meant : "", meant ? "?" : "", names);
 	return false;
 }
 
 static bool
 set_url(struct plan *p, const char *value, struct fault *f)
 {
+	if (!*value)
+		return refuse(f, "a URL begins with a scheme (such as redis://host or file:///directory)");
 	if (strlen(value) >= URL_BYTES)
-		return refuse(f, "up to 4095 bytes are allowed");
+		return refuse(f, "too long (up to 4095 bytes are allowed)");
 	p->url = value;
 	return true;
 }
@@ -114,7 +147,7 @@ add_setting(struct plan *p, const char *text, size_t n, struct fault *f)
 	if (!equals || equals == text)
 		return refuse(f, "a backend's setting is written NAME=VALUE");
 	if (p->nsettings == SETTINGS_MAX || p->settings_used + n + 1 > SETTINGS_BYTES)
-		return refuse(f, "these are too many, or too long");
+		return refuse(f, "too many settings, or too long ones (up to 32, 8192 bytes in all)");
 	memcpy(copy, text, n);
 	copy[n] = '\0';
 	copy[equals - text] = '\0';
@@ -161,8 +194,7 @@ static bool
 set_wait(struct plan *p, const char *value, struct fault *f)
 {
 	p->persist = true;
-	return parse_duration(value, &p->wait) ||
-	    refuse(f, "a duration is written 30, 1.5s, 500ms, 2m, 1h30m or inf");
+	return take_long_duration(&p->wait, value, f);
 }
 
 static bool
@@ -213,8 +245,8 @@ set_min_hold(struct plan *p, const char *value, struct fault *f)
 static bool
 set_max_run(struct plan *p, const char *value, struct fault *f)
 {
-	if (!parse_duration(value, &p->terms.max_run))
-		return refuse(f, "a duration is written 30, 1.5s, 500ms, 2m, 1h30m or inf");
+	if (!take_long_duration(&p->terms.max_run, value, f))
+		return false;
 	if (p->terms.max_run == 0)
 		return refuse(f, "a command needs some time (more than 0, or inf)");
 	return true;
@@ -251,11 +283,15 @@ static bool
 set_status_fd(struct plan *p, const char *value, struct fault *f)
 {
 	long n;
+	int mode;
 
 	if (!parse_number(value, 0, INT_MAX, &n))
-		return refuse(f, "a descriptor's number is wanted");
-	if (fcntl(n, F_GETFD) < 0)
+		return refuse(f, "the number of an open descriptor is wanted, such as 3");
+	mode = fcntl(n, F_GETFL);
+	if (mode < 0)
 		return refuse(f, "this descriptor is not open");
+	if ((mode & O_ACCMODE) == O_RDONLY || (mode & O_PATH))
+		return refuse(f, "this descriptor is not open for writing");
 	p->status_fd = n;
 	return true;
 }
@@ -323,6 +359,7 @@ enum { OPTIONS = sizeof options / sizeof *options - 1 };
 struct given {
 	const char *flag[OPTIONS]; /* the value, "1" for a flag; NULL: not said */
 	bool help;
+	bool first_is_key; /* no other word was the key */
 };
 
 /* ---- the command line ---- */
@@ -334,23 +371,52 @@ wrong(struct fault *f, const char *fmt, const char *a, const char *b)
 	return PARSED_WRONG;
 }
 
-/* A value to be shown: what is wrong with it must still fit behind it. */
+/* A value to be shown, or two: what is wrong with it must still fit behind it. */
 static const char *
 shorten(const char *value)
 {
-	static char shown[64];
+	static char shown[2][64];
+	static int turn;
 
-	if (strlen(value) < sizeof shown)
+	if (strlen(value) < sizeof *shown)
 		return value;
-	snprintf(shown, sizeof shown, "%.*s...", (int)sizeof shown - 4, value);
-	return shown;
+	turn = !turn;
+	snprintf(shown[turn], sizeof *shown, "%.*s...", (int)sizeof *shown - 4, value);
+	return shown[turn];
+}
+
+/* "; did you mean --wait?", or nothing. */
+static const char *
+suggest_option(const char *word, size_t n, char *out, size_t size)
+{
+	static const struct synonym synonyms[] = {
+	    {"nowait", "nonblock"}, {"no-wait", "nonblock"}, {"nb", "nonblock"}, {"try", "nonblock"},
+	    {"timeout", "wait"}, {"wait-timeout", "wait"}, {"lock-timeout", "wait"}, {"kill-after", "grace"},
+	    {"lease", "ttl"}, {"expire", "ttl"}, {"name", "key"}, {"lock", "key"}, {"id", "key"}, {"server", "url"},
+	    {"host", "url"}, {"address", "url"}, {"directory", "url"}, {"dir", "url"}, {"type", "backend"},
+	    {"reason", "why"}, {"comment", "why"}, {"owner", "who"}, {"user", "who"}, {"hold", "min-hold"},
+	    {"shell", "command"}, {"exec", "command"}, {"set", "option"}, {"silent", "quiet"}, {"debug", "verbose"},
+	    {"events", "status-fd"}, {NULL, NULL},
+	};
+	const char *known[OPTIONS + 1] = {0}, *meant;
+
+	for (int i = 0; i < OPTIONS; i++)
+		known[i] = options[i].name;
+	meant = meant_by(word, n, synonyms, known);
+	*out = '\0';
+	if (meant)
+		snprintf(out, size, ": did you mean --%s?", meant);
+	return out;
 }
 
 /* Shows the name alone: what stands behind the = may be a password. */
 static enum parsed
 unknown_option(struct fault *f, const char *word, size_t n)
 {
-	fault_set(f, RC_USAGE, "unknown option --%.*s (dlock help run lists them)", n < 40 ? (int)n : 40, word);
+	char meant[64];
+
+	fault_set(f, RC_USAGE, "unknown option --%.*s%s (dlock help run lists them)", n < 40 ? (int)n : 40, word,
+	    suggest_option(word, n, meant, sizeof meant));
 	return PARSED_WRONG;
 }
 
@@ -416,12 +482,24 @@ long_option(struct plan *p, struct given *g, char ***words, struct fault *f)
 	return note(p, g, i, *(*words)++, f);
 }
 
-/* A cluster such as `-nq` or `-nkKEY`; moves *words past it and its value. */
+/* Shows no value: it may be a password. */
+static enum parsed
+letter_with_equals(struct fault *f, const struct option *o)
+{
+	fault_set(f, RC_USAGE, "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s", o->letter,
+	    o->letter, o->arg, o->name, o->arg);
+	return PARSED_WRONG;
+}
+
+/* A cluster such as `-nq` or `-nkKEY`; moves *words past it and its value.  `-key` is none, but a mistake. */
 static enum parsed
 short_options(struct plan *p, struct given *g, char ***words, struct fault *f)
 {
 	const char *word = *(*words)++;
+	int meant = find_long(word + 1, strcspn(word + 1, "="));
 
+	if (meant >= 0)
+		return wrong(f, "-%s is written with two dashes: --%s", options[meant].name, options[meant].name);
 	for (const char *c = word + 1; *c; c++) {
 		int i = find_letter(*c);
 		const char *value = "1";
@@ -430,8 +508,12 @@ short_options(struct plan *p, struct given *g, char ***words, struct fault *f)
 			g->help = true;
 			continue;
 		}
+		if (i < 0 && *c == '=' && c > word + 1)
+			return wrong(f, "-%.1s takes no value%s", c - 1, "");
 		if (i < 0)
 			return wrong(f, "unknown option -%.1s%s (dlock help run lists them)", c, "");
+		if (options[i].arg && c[1] == '=')
+			return letter_with_equals(f, &options[i]);
 		if (options[i].arg) {
 			value = c[1] ? c + 1 : *(*words);
 			if (!value)
@@ -466,6 +548,44 @@ read_flags(struct plan *p, struct given *g, char ***words, struct fault *f)
 	return PARSED_PLAN;
 }
 
+/* Does a `--` stand among them? */
+static bool
+have_dashes(char **words)
+{
+	for (; *words; words++)
+		if (strcmp(*words, "--") == 0)
+			return true;
+	return false;
+}
+
+/*
+ * Without -k the first word is the key.  Options may stand behind it where a --
+ * comes behind them; without it, `dlock run backup -n x` could as well be a
+ * command whose key was forgotten.
+ */
+static enum parsed
+read_key(struct plan *p, struct given *g, char ***words, struct fault *f)
+{
+	const char *key = *(*words)++, *next = **words;
+	struct fault why;
+
+	if (!*key)
+		return wrong(f, "the key is empty%s%s", "", "");
+	if (!set_key(p, key, &why))
+		return wrong(f, "key '%s': %s", shorten(key), why.text);
+	if (!next || next[0] != '-' || !next[1])
+		return PARSED_PLAN;
+	if (have_dashes(*words) && read_flags(p, g, words, f) == PARSED_WRONG)
+		return PARSED_WRONG;
+	if (**words == next || strcmp((*words)[-1], "--") != 0) {
+		fault_set(f, RC_USAGE,
+		    "'%s' comes after the key '%s': options go before the key, or before a -- (dlock run %s %s ... -- COMMAND)",
+		    shorten(next), shorten(key), shorten(key), shorten(next));
+		return PARSED_WRONG;
+	}
+	return PARSED_PLAN;
+}
+
 /* ---- both sources together ---- */
 
 /* An empty variable is as good as none, so that `DLOCK_WAIT= dlock run` resets it. */
@@ -490,20 +610,34 @@ is_nested(void)
 static const char *
 inherited(const struct given *g, int i)
 {
-	bool place = g->flag[OPT_BACKEND] || g->flag[OPT_URL];
+	bool server = g->flag[OPT_BACKEND] || g->flag[OPT_URL];
 	bool patience = g->flag[OPT_NONBLOCK] || g->flag[OPT_WAIT];
 
 	if (g->flag[i])
 		return NULL;
 	if (i == OPT_KEY && is_nested())
 		return NULL;
-	if (i == OPT_BACKEND && (place || (is_nested() && variable("DLOCK_URL"))))
+	if (i == OPT_BACKEND && (server || (is_nested() && variable("DLOCK_URL"))))
 		return NULL;
-	if (i == OPT_URL && place)
+	if (i == OPT_URL && server)
 		return NULL;
 	if ((i == OPT_NONBLOCK || i == OPT_WAIT) && patience)
 		return NULL;
 	return variable(options[i].env);
+}
+
+/* Not to wait and to wait: whoever says both, in one way, has made a mistake. */
+static enum parsed
+check_patience(const struct given *g, struct fault *f)
+{
+	const char *nonblock = inherited(g, OPT_NONBLOCK);
+	bool on = false;
+
+	if (g->flag[OPT_NONBLOCK] && g->flag[OPT_WAIT])
+		return wrong(f, "--nonblock and --wait %s contradict each other%s", shorten(g->flag[OPT_WAIT]), "");
+	if (nonblock && inherited(g, OPT_WAIT) && parse_truth(nonblock, &on) && on)
+		return wrong(f, "DLOCK_NONBLOCK and DLOCK_WAIT contradict each other%s%s", "", "");
+	return PARSED_PLAN;
 }
 
 static enum parsed
@@ -583,21 +717,47 @@ hide_password(struct plan *p, char *url)
 		memset(word, 'x', n);
 }
 
+/* "DLOCK_REDIS_URL" */
+static void
+url_variable(const struct backend *b, char *out, size_t size)
+{
+	snprintf(out, size, "DLOCK_%s_URL", b->name);
+	for (char *c = out; *c; c++)
+		*c = toupper((unsigned char)*c);
+}
+
+/* Shows the scheme alone, for there may be a password behind it; a path has none. */
+static enum parsed
+no_url(struct fault *f, const char *named, const char *url)
+{
+	static const struct synonym synonyms[] = {
+	    {"zookeeper", "zk"}, {"pg", "postgresql"}, {"psql", "postgresql"}, {"dir", "file"}, {"valkey", "redis"},
+	    {NULL, NULL},
+	};
+	static const char *const known[] = {"file", "redis", "zk", "postgresql", NULL};
+	size_t n = strcspn(url, ":/@ =");
+	const char *meant = strncmp(url + n, "://", 3) == 0 ? meant_by(url, n, synonyms, known) : NULL;
+
+	if (*url == '/') {
+		fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", named, shorten(url), shorten(url));
+		return PARSED_WRONG;
+	}
+	fault_set(f, RC_USAGE, "%s '%.*s...': begins with no scheme known here%s%s%s (such as redis://host or file:///directory)",
+	    named, n < 60 ? (int)n : 60, url, meant ? ": did you mean " : "", meant ? meant : "", meant ? "://?" : "");
+	return PARSED_WRONG;
+}
+
 /* Backend and URL: each may name the backend; both must name the same one. */
 static enum parsed
-settle_place(struct plan *p, const struct given *g, struct fault *f)
+settle_backend(struct plan *p, const struct given *g, struct fault *f)
 {
 	const struct backend *of_url = p->url ? backend_of_url(p->url) : NULL;
 	const char *c, *enclosing;
 	char name[64], names[128];
 
 	list_backends(names, sizeof names);
-	if (p->url && !of_url) {
-		fault_set(f, RC_USAGE,
-		    "--url '%.*s...': begins with no scheme known here (such as redis://host or file:///directory)",
-		    (int)strcspn(p->url, ":/@ ="), p->url);
-		return PARSED_WRONG;
-	}
+	if (p->url && !of_url)
+		return no_url(f, g->flag[OPT_URL] ? "--url" : "DLOCK_URL", p->url);
 	if (of_url && p->backend && of_url != p->backend)
 		return wrong(f, "--backend %s and the URL of %s contradict each other", p->backend->name,
 		    of_url->name);
@@ -611,10 +771,10 @@ settle_place(struct plan *p, const struct given *g, struct fault *f)
 		hide_password(p, (char *)g->flag[OPT_URL]);
 	if (p->url)
 		return PARSED_PLAN;
-	snprintf(name, sizeof name, "DLOCK_%s_URL", p->backend->name);
-	for (char *up = name; *up; up++)
-		*up = toupper((unsigned char)*up);
+	url_variable(p->backend, name, sizeof name);
 	c = variable(name);
+	if (c && !backend_of_url(c))
+		return no_url(f, name, c);
 	if (c && backend_of_url(c) != p->backend)
 		return wrong(f, "%s is not a URL of %s", name, p->backend->name);
 	p->url = c;
@@ -623,25 +783,14 @@ settle_place(struct plan *p, const struct given *g, struct fault *f)
 	return PARSED_PLAN;
 }
 
-/* The words after the options: [KEY] [--] COMMAND [ARGUMENT...]. */
+/* The words after options and key. */
 static enum parsed
-settle_words(struct plan *p, char **words, struct fault *f)
+settle_command(struct plan *p, const struct given *g, char **words, struct fault *f)
 {
 	static char *shell[] = {"/bin/sh", "-c", NULL, NULL};
-	bool first_is_key = p->nkeys == 0;
-	struct fault why;
 
-	if (first_is_key) {
-		if (!*words)
-			return wrong(f, "no key: say dlock run -k KEY -- COMMAND, with a name for the lock%s%s", "", "");
-		if (!set_key(p, *words, &why))
-			return wrong(f, "key '%s': %s", shorten(*words), why.text);
-		words++;
-		if (*words && strcmp(*words, "--") == 0)
-			words++;
-		else if (*words && **words == '-')
-			return wrong(f, "'%s' comes after the key '%s': options go before it", shorten(*words), p->keys[0]);
-	}
+	if (p->nkeys == 0)
+		return wrong(f, "no key: say dlock run -k KEY -- COMMAND, with a name for the lock%s%s", "", "");
 	if (p->command && *words)
 		return wrong(f, "both --command and '%s' are given: which one is to run?%s", shorten(*words), "");
 	if (p->command) {
@@ -649,13 +798,13 @@ settle_words(struct plan *p, char **words, struct fault *f)
 		p->argv = shell;
 		return PARSED_PLAN;
 	}
-	if (!*words && first_is_key)
+	if (!*words && g->first_is_key)
 		return wrong(f, "no command after the key '%s' (with -k KEY all words are the command)%s",
-		    p->keys[0], "");
+		    shorten(p->keys[0]), "");
 	if (!*words)
-		return wrong(f, "no command to run under '%s'%s", p->keys[0], "");
+		return wrong(f, "no command to run under '%s'%s", shorten(p->keys[0]), "");
 	if (!**words)
-		return wrong(f, "the command to run under '%s' is empty%s", p->keys[0], "");
+		return wrong(f, "the command to run under '%s' is empty%s", shorten(p->keys[0]), "");
 	p->argv = words;
 	return PARSED_PLAN;
 }
@@ -692,16 +841,77 @@ options_parse(struct plan *p, char **words, struct fault *f)
 	};
 	if (read_flags(p, &g, &words, f) == PARSED_WRONG)
 		return PARSED_WRONG;
+	g.first_is_key = !g.help && !g.flag[OPT_KEY] && !inherited(&g, OPT_KEY);
+	if (g.first_is_key && *words && read_key(p, &g, &words, f) == PARSED_WRONG)
+		return PARSED_WRONG;
 	if (g.help)
 		return PARSED_HELP;
-	if (g.flag[OPT_NONBLOCK] && g.flag[OPT_WAIT])
-		return wrong(f, "--nonblock and --wait %s contradict each other%s", g.flag[OPT_WAIT], "");
-	if (*words && !g.flag[OPT_KEY] && !inherited(&g, OPT_KEY) && !*words[0])
-		return wrong(f, "the key is empty%s%s", "", "");
-	if (apply(p, &g, f) == PARSED_WRONG || settle_words(p, words, f) == PARSED_WRONG ||
-	    settle_place(p, &g, f) == PARSED_WRONG)
+	if (check_patience(&g, f) == PARSED_WRONG || apply(p, &g, f) == PARSED_WRONG ||
+	    settle_command(p, &g, words, f) == PARSED_WRONG || settle_backend(p, &g, f) == PARSED_WRONG)
 		return PARSED_WRONG;
 	return settle_lease(p, f);
+}
+
+/* ---- variables that nobody reads ---- */
+
+static bool
+is_word(const char *word, const char *text, size_t n)
+{
+	return strlen(word) == n && strncmp(word, text, n) == 0;
+}
+
+/* The variable of an option, of a URL, or one that dlock itself sets for commands. */
+static bool
+is_known_variable(const char *name, size_t n)
+{
+	static const char *const told[] = {"DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER", "DLOCK_KEEPER", "DLOCK_SLOT",
+	    "DLOCK_HANDLE"};
+	char url[64];
+
+	for (int i = 0; i < OPTIONS; i++)
+		if (is_word(options[i].env, name, n))
+			return true;
+	for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+		if (is_word(told[i], name, n))
+			return true;
+	for (size_t i = 0; backends[i]; i++) {
+		url_variable(backends[i], url, sizeof url);
+		if (is_word(url, name, n))
+			return true;
+	}
+	return false;
+}
+
+/* "DLOCK_WIAT (did you mean DLOCK_WAIT?)"; returns its length, which may be more than fits. */
+static size_t
+describe_variable(const char *name, size_t n, char *out, size_t size)
+{
+	const char *known[OPTIONS + 1] = {0}, *meant;
+	char clean[64];
+
+	for (int i = 0; i < OPTIONS; i++)
+		known[i] = options[i].env + strlen("DLOCK_");
+	meant = text_nearest(name + strlen("DLOCK_"), n - strlen("DLOCK_"), known);
+	return snprintf(out, size, "%s%s%s%s", text_clean(clean, sizeof clean, name, n), meant ? " (did you mean DLOCK_" : "",
+	    meant ? meant : "", meant ? "?)" : "");
+}
+
+bool
+options_stray(char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (char **e = environ; *e; e++) {
+		size_t n = strcspn(*e, "=");
+
+		if (strncmp(*e, "DLOCK_", 6) != 0 || (*e)[n] != '=' || !(*e)[n + 1] || is_known_variable(*e, n))
+			continue;
+		if (used > 0 && used < size)
+			used += snprintf(out + used, size - used, ", ");
+		if (used < size)
+			used += describe_variable(*e, n, out + used, size - used);
+	}
+	return used > 0;
 }
 
 /* ---- what people and tests read ---- */

@@ -4,7 +4,8 @@
  * The parser, the environment, the help text, and (through `dlock help --raw`)
  * the tests that compare manual and completions with it all read this table.
  *
- * Options end at `--` or at the first word that is none.  Nothing may be
+ * Options end at `--` or at the first word that is none.  Without -k that word is
+ * the key, and further options may come between it and a `--`.  Nothing may be
  * abbreviated; nothing but -k and -O may be given twice.  A flag beats its
  * variable; an empty variable counts as unset.
  */
@@ -36,6 +37,13 @@ enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
  * not show them for long; the plan keeps a copy.
  */
 enum parsed options_parse(struct plan *plan, char **words, struct fault *fault);
+
+/*
+ * Variables that look like dlock's but mean nothing to it, most likely for a
+ * typing error: their names and what was meant, fit to be shown, as far as there
+ * is room.  False: there are none.
+ */
+bool options_stray(char *out, size_t size);
 
 void options_print_help(FILE *);
 void options_print_raw(FILE *); /* NAME LETTER ARG ENV, tab-separated, "-" for none */

@@ -77,36 +77,45 @@ record_write(char *out, const struct plan *p)
 	object_end(&j);
 }
 
-static void
-add(char *out, size_t size, const char *before, const char *text, const char *after)
+static const char *
+member(const json_t *root, const char *name)
 {
-	size_t used = strlen(out);
-	char clean[160];
+	const char *text = json_string_value(json_object_get(root, name));
 
-	text_clean(clean, sizeof clean, text, strlen(text));
-	snprintf(out + used, size - used, "%s%s%s", before, clean, after);
+	return text && *text ? text : NULL;
+}
+
+/* " (pid 4711 on ci-3, running deploy.sh)": whose pid it is cannot be mistaken. */
+static void
+describe_process(const json_t *root, char *out, size_t size)
+{
+	const json_t *pid = json_object_get(root, "pid");
+	const char *host = member(root, "host"), *command = member(root, "command");
+	char clean[100];
+	size_t n;
+
+	*out = '\0';
+	if (!json_is_integer(pid))
+		return;
+	n = snprintf(out, size, " (pid %lld", (long long)json_integer_value(pid));
+	if (host)
+		n += snprintf(out + n, size - n, " on %s", text_name(clean, sizeof clean, host));
+	if (command)
+		n += snprintf(out + n, size - n, ", running %s", text_name(clean, sizeof clean, command));
+	snprintf(out + n, size - n, ")");
 }
 
 void
 record_describe(const char *record, char *out, size_t size)
 {
 	json_t *root = json_loads(record, JSON_REJECT_DUPLICATES, NULL);
-	const char *who = json_string_value(json_object_get(root, "who"));
-	const char *command = json_string_value(json_object_get(root, "command"));
-	const char *why = json_string_value(json_object_get(root, "why"));
-	json_t *pid = json_object_get(root, "pid");
-	char digits[24];
+	const char *who = member(root, "who"), *why = member(root, "why");
+	char name[160], process[300], reason[162] = " ";
 
-	*out = '\0';
-	add(out, size, "", who && *who ? who : "somebody", "");
-	if (json_is_integer(pid)) {
-		snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(pid));
-		add(out, size, " (pid ", digits, "");
-		if (command && *command)
-			add(out, size, ", ", command, "");
-		add(out, size, ")", "", "");
-	}
-	if (why && *why)
-		add(out, size, " \"", why, "\"");
+	text_name(name, sizeof name, who ? who : "somebody");
+	describe_process(root, process, sizeof process);
+	if (why)
+		text_quote(reason + 1, sizeof reason - 1, why, '"');
+	snprintf(out, size, "%s%s%s", name, process, why ? reason : "");
 	json_decref(root);
 }

@@ -15,8 +15,8 @@
 void record_write(char *out, const struct plan *);
 
 /*
- * Describes a record in a few words for a sentence: `alice@ci-3 (pid 4711,
- * deploy.sh, "release 4.2")`.  Never fails: what is no record is "somebody".
+ * Describes a record in a few words for a sentence: `alice (pid 4711 on ci-3,
+ * running deploy.sh) "release 4.2"`.  Never fails: what is no record is "somebody".
  */
 void record_describe(const char *record, char *out, size_t size);
 

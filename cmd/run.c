@@ -18,6 +18,7 @@
 #include "record.h"
 #include "say.h"
 #include "text.h"
+#include "tree.h"
 #include "verdict.h"
 
 #include <errno.h>
@@ -65,7 +66,7 @@ remember_origin(struct origin *o)
 	o->chld_ignored = chld.sa_handler == SIG_IGN;
 	if (o->chld_ignored)
 		signal(SIGCHLD, SIG_DFL);
-	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	o->has_tty = tty >= 0;
 	if (tty >= 0)
 		close(tty);
@@ -85,11 +86,11 @@ make_owner(struct run *r, uint64_t *seed)
 }
 
 static int
-complain_about_system(const char *key, const char *what)
+system_refused(const char *key, const char *what)
 {
 	char clean[400];
 
-	say_last("cannot take %s: %s: %s; nothing was run", text_clean(clean, sizeof clean, key, strlen(key)), what,
+	say_last("cannot take %s: %s: %s; nothing was run", text_name(clean, sizeof clean, key), what,
 	    strerror(errno));
 	return STATUS_SYSTEM;
 }
@@ -129,13 +130,15 @@ static bool
 find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 {
 	char name[300], key[400];
+	const char *hint;
 
 	*v = (struct verdict){.status = child_find(p->argv[0], path, size), .name = "not-executed"};
 	if (v->status == 0)
 		return true;
-	snprintf(v->line, sizeof v->line, "cannot execute '%s' under %s: %s; no lock was asked for",
+	hint = strchr(p->argv[0], ' ') && !p->argv[1] ? " (did you mean -c? it runs a line of shell)" : "";
+	snprintf(v->line, sizeof v->line, "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, p->argv[0], strlen(p->argv[0])),
-	    text_clean(key, sizeof key, p->keys[0], strlen(p->keys[0])), strerror(errno));
+	    text_name(key, sizeof key, p->keys[0]), strerror(errno), hint);
 	return false;
 }
 
@@ -160,6 +163,8 @@ cmd_run(char **words)
 	case PARSED_PLAN:
 		break;
 	}
+	if (!plan.quiet && options_stray(clean, sizeof clean))
+		say("unknown in the environment and ignored: %s", clean);
 	if (!find_command(&plan, path, sizeof path, &v))
 		end(&plan, &v);
 
@@ -167,13 +172,13 @@ cmd_run(char **words)
 	remember_origin(&origin);
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	record_write(r.record, &plan);
-	tree_spare_children(&r.spared);
+	r.has_elders = tree_has_children();
 	r.shared = shared_new();
 	if (!r.shared || !make_owner(&r, &plan.terms.seed) || link_open(r.ends) != 0)
-		return complain_about_system(plan.keys[0], "cannot get memory, random numbers or sockets");
+		return system_refused(plan.keys[0], "cannot get memory, random numbers or sockets");
 	keeper = _Fork();
 	if (keeper < 0)
-		return complain_about_system(plan.keys[0], "cannot start a process");
+		return system_refused(plan.keys[0], "cannot start a process");
 	if (keeper == 0)
 		keeper_run(&r);
 	v = front_run(&r, keeper);

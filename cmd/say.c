@@ -5,56 +5,119 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-int
-say_has_room(int fd)
+#define STUCK (10 * NS_PER_MS) /* a write that takes longer sleeps */
+
+static bool
+has_room(int fd, instant until)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	int64_t left;
+	int n;
 
-	return poll(&p, 1, 0) > 0 && (p.revents & POLLOUT);
+	do {
+		left = until - instant_now();
+		n = poll(&p, 1, left > 0 ? (int)(left / NS_PER_MS) + 1 : 0);
+	} while (n < 0 && errno == EINTR && left > 0);
+	return n > 0 && (p.revents & POLLOUT);
+}
+
+static void
+do_nothing(int sig)
+{
+	(void)sig;
+}
+
+/* Rings again and again: once could be just before the write. */
+static bool
+start_timer(timer_t *timer)
+{
+	const struct itimerspec often = {{.tv_nsec = STUCK}, {.tv_nsec = STUCK}};
+	const struct sigaction interrupt = {.sa_handler = do_nothing};
+	struct sigevent ring = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
+
+	return sigaction(SIGCHLD, &interrupt, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &ring, timer) == 0 &&
+	    timer_settime(*timer, 0, &often, NULL) == 0;
+}
+
+/* Like write(2), but does not sleep for long; -1 also if that cannot be promised. */
+static ssize_t
+write_briefly(int fd, const char *text, size_t n)
+{
+	sigset_t chld, mask;
+	timer_t timer;
+	ssize_t done;
+	int error;
+
+	if (!start_timer(&timer))
+		return -1;
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_UNBLOCK, &chld, &mask);
+	done = write(fd, text, n);
+	error = errno;
+	sigprocmask(SIG_SETMASK, &mask, NULL);
+	timer_delete(timer);
+	errno = error;
+	return done;
+}
+
+size_t
+say_bytes(int fd, const char *text, size_t n, int64_t patience)
+{
+	instant until = instant_now() + patience;
+	size_t done = 0;
+	ssize_t now;
+
+	do {
+		now = has_room(fd, until) ? write_briefly(fd, text + done, n - done) : 0;
+		if (now < 0 && errno != EINTR && errno != EAGAIN)
+			break;
+		done += now > 0 ? now : 0;
+	} while (done < n && instant_now() < until);
+	return done;
 }
 
 /* One write, so that lines of several processes do not mix. */
 static void
-say_line(const char *fmt, va_list ap)
+say_line(int64_t patience, const char *fmt, va_list ap)
 {
 	char line[2048] = "dlock: ";
 	size_t n = strlen(line);
+	int error = errno;
 
 	vsnprintf(line + n, sizeof line - n - 1, fmt, ap);
 	n = strlen(line);
 	line[n++] = '\n';
-	while (write(STDERR_FILENO, line, n) < 0 && errno == EINTR)
-		continue;
+	say_bytes(STDERR_FILENO, line, n, patience);
+	errno = error;
 }
 
 void
 say(const char *fmt, ...)
 {
-	int error = errno;
 	va_list ap;
 
 	va_start(ap, fmt);
-	if (say_has_room(STDERR_FILENO))
-		say_line(fmt, ap);
+	say_line(SAY_AT_ONCE, fmt, ap);
 	va_end(ap);
-	errno = error;
 }
 
 void
 say_last(const char *fmt, ...)
 {
-	int error = errno;
 	va_list ap;
 
 	va_start(ap, fmt);
-	say_line(fmt, ap);
+	say_line(SAY_PATIENTLY, fmt, ap);
 	va_end(ap);
-	errno = error;
 }
 
 int

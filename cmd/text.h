@@ -22,4 +22,30 @@ size_t utf8_next(const char *s, size_t n, uint32_t *c);
  */
 char *text_clean(char *out, size_t size, const char *text, size_t n);
 
+/* The same between quotes, one of which cannot be imitated inside; size is at least 8. */
+char *text_quote(char *out, size_t size, const char *text, char quote);
+
+/* The same for a name in a sentence: in '...' where it has blanks, so that one sees where it ends. */
+char *text_name(char *out, size_t size, const char *text);
+
+/*
+ * Cuts a line of UTF-8 off with "..." so that it takes no more than so many
+ * columns of a terminal.  Returns text.
+ */
+char *text_fit(char *text, size_t columns);
+
+/*
+ * The one of `known` (NULL-ended) that was probably meant by the n bytes of
+ * `word`, or NULL: one or two keys were hit wrongly, or it was cut short.
+ */
+const char *text_nearest(const char *word, size_t n, const char *const *known);
+
+/* A word that people use for another one, often because another program calls it so. */
+struct synonym {
+	const char *word, *meant;
+};
+
+/* The same among synonyms, which end with {NULL, NULL}; only the whole word counts. */
+const char *text_meant(const char *word, size_t n, const struct synonym *);
+
 #endif

@@ -13,63 +13,159 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { PID_MAX = 1 << 22 }; /* PID_MAX_LIMIT of the kernel: no pid is greater */
+
 struct process {
-	pid_t pid, parent;
+	pid_t pid, parent, group; /* as /proc numbers them */
 	char state;
 	unsigned long long born; /* in clock ticks; with the pid, what makes a process itself */
 	bool ours;
 };
 
-/* Reads what the kernel tells of p->pid into the rest of *p; false: there is no such process. */
-static bool
-look_up(struct process *p)
+/* ---- reading /proc ---- */
+
+static int proc = -1;		    /* /proc itself */
+static int reserve = -1; /* for what a sweep has to open besides */
+
+void
+tree_prepare(void)
 {
-	char path[32], text[1024], *after_name;
-	int fd, parent = 0;
+	proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	reserve = proc < 0 ? -1 : fcntl(proc, F_DUPFD_CLOEXEC, 0);
+}
+
+static bool
+give_up_reserve(void)
+{
+	bool had = reserve >= 0;
+
+	if (had)
+		close(reserve);
+	reserve = -1;
+	return had;
+}
+
+static int
+open_at(int dir, const char *path, int flags)
+{
+	int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | flags);
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE) && give_up_reserve())
+		fd = openat(dir, path, O_RDONLY | O_CLOEXEC | flags);
+	return fd;
+}
+
+static bool
+read_at(int dir, const char *path, char *text, size_t size)
+{
+	int fd = open_at(dir, path, 0);
 	ssize_t n;
 
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)p->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	n = read(fd, text, sizeof text - 1);
+	n = read(fd, text, size - 1);
 	close(fd);
 	if (n <= 0)
 		return false;
 	text[n] = '\0';
-	after_name = strrchr(text, ')'); /* the name may itself have brackets and blanks */
-	if (!after_name ||
-	    sscanf(after_name + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &p->state,
-		&parent, &p->born) != 3)
-		return false;
-	p->parent = parent;
 	return true;
 }
 
-pid_t
-tree_parent(pid_t pid, char *state)
+/* Reads what the kernel tells in dir/path of one process into all of *p but its pid; false: there is no such process. */
+static bool
+read_stat(int dir, const char *path, struct process *p)
 {
-	struct process p = {.pid = pid};
+	char text[1024], *after_name;
+	int parent = 0, group = 0;
 
-	if (!look_up(&p))
-		return 0;
-	*state = p.state;
-	return p.parent;
+	if (!read_at(dir, path, text, sizeof text))
+		return false;
+	after_name = strrchr(text, ')'); /* the name may itself have brackets and blanks */
+	if (!after_name ||
+	    sscanf(after_name + 1, " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &p->state,
+		&parent, &group, &p->born) != 4)
+		return false;
+	p->parent = parent;
+	p->group = group;
+	return true;
 }
 
-bool
-tree_contains(pid_t root, pid_t pid)
+static bool
+look_up(struct process *p)
 {
-	char state;
+	char path[32];
+
+	snprintf(path, sizeof path, "%d/stat", (int)p->pid);
+	return read_stat(proc, path, p);
+}
+
+/* The number of this process in /proc; 0: it is not there, so this is no /proc of ours. */
+static pid_t
+own_number(void)
+{
+	char text[16];
+	ssize_t n = readlinkat(proc, "self", text, sizeof text - 1);
+
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	return atoi(text);
+}
+
+/* Under which number /proc shows the process that is `pid` to us; 0: none. */
+static pid_t
+number_of(pid_t pid)
+{
+	pid_t self = own_number();
+	char path[40], text[512], *line;
+	bool found;
+	int fd;
+
+	if (self == 0 || self == getpid() || pid == getpid())
+		return self == getpid() ? pid : self;
+	fd = pidfd_open(pid, 0);
+	if (fd < 0)
+		return 0;
+	snprintf(path, sizeof path, "self/fdinfo/%d", fd);
+	found = read_at(proc, path, text, sizeof text);
+	close(fd);
+	line = found ? strstr(text, "\nPid:") : NULL;
+	return line && atoi(line + 5) > 0 ? atoi(line + 5) : 0;
+}
+
+char
+tree_state(pid_t pid)
+{
+	struct process p = {.pid = number_of(pid)};
+
+	return p.pid && look_up(&p) ? p.state : '\0';
+}
+
+enum kin
+tree_relation(pid_t root, pid_t pid)
+{
+	struct process p = {.pid = number_of(pid)};
+	pid_t wanted = number_of(root);
 
 	/* Bounded, since the chain may change while we climb. */
-	for (int steps = 0; pid > 1 && steps < 1000; steps++) {
-		pid = tree_parent(pid, &state);
-		if (pid == root)
-			return true;
+	for (int steps = 0; steps < 10000; steps++) {
+		if (p.pid == 0 || wanted == 0 || !look_up(&p))
+			return KIN_HIDDEN;
+		if (p.parent == wanted)
+			return KIN_YES;
+		if (p.parent == 0 || p.pid == 1)
+			return KIN_NO;
+		p.pid = p.parent;
 	}
-	return false;
+	return KIN_HIDDEN;
 }
+
+/* ---- all processes ---- */
+
+struct list {
+	struct process *at;
+	size_t n, room;
+};
 
 static int
 by_pid(const void *a, const void *b)
@@ -79,67 +175,93 @@ by_pid(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* All processes of this machine, by pid, or NULL. */
-static struct process *
-list_processes(size_t *count)
+/* False: no memory. */
+static bool
+add(struct list *l, const struct process *p)
 {
-	DIR *proc = opendir("/proc");
-	struct process *list = NULL;
-	size_t n = 0, room = 0;
-	struct dirent *entry;
+	if (l->n == l->room) {
+		size_t room = l->room ? 2 * l->room : 256;
+		struct process *more = realloc(l->at, room * sizeof *more);
 
-	while (proc && (entry = readdir(proc))) {
+		if (!more)
+			return false;
+		l->at = more;
+		l->room = room;
+	}
+	l->at[l->n++] = *p;
+	return true;
+}
+
+/* False: no memory for all of them. */
+static bool
+add_entries(struct list *l, const char *entries, size_t size)
+{
+	for (size_t i = 0; i < size;) {
+		const struct dirent64 *entry = (const void *)(entries + i);
 		struct process p = {.pid = isdigit((unsigned char)*entry->d_name) ? atoi(entry->d_name) : 0};
 
-		if (p.pid <= 0 || !look_up(&p))
-			continue;
-		if (n == room) {
-			struct process *more = realloc(list, (room = room ? 2 * room : 256) * sizeof *list);
-
-			if (!more)
-				break;
-			list = more;
-		}
-		list[n++] = p;
+		if (p.pid > 0 && look_up(&p) && !add(l, &p))
+			return false;
+		i += entry->d_reclen;
 	}
-	if (proc)
-		closedir(proc);
-	if (n)
-		qsort(list, n, sizeof *list, by_pid);
-	*count = n;
-	return list;
+	return true;
+}
+
+/* All that /proc shows, by pid; at[] is the caller's. */
+static struct list
+list_processes(void)
+{
+	_Alignas(struct dirent64) char entries[8192];
+	struct list l = {0};
+	ssize_t size;
+
+	lseek(proc, 0, SEEK_SET);
+	while ((size = getdents64(proc, entries, sizeof entries)) > 0 && add_entries(&l, entries, size))
+		continue;
+	if (l.n)
+		qsort(l.at, l.n, sizeof *l.at, by_pid);
+	return l;
+}
+
+static const struct process *
+find(const struct process *at, size_t n, pid_t pid)
+{
+	struct process wanted = {.pid = pid};
+
+	return n ? bsearch(&wanted, at, n, sizeof *at, by_pid) : NULL;
 }
 
 static bool
-is_ours(const struct process *list, size_t n, pid_t pid)
+is_ours(const struct list *l, pid_t pid)
 {
-	struct process wanted = {.pid = pid}, *found = n ? bsearch(&wanted, list, n, sizeof *list, by_pid) : NULL;
+	const struct process *found = find(l->at, l->n, pid);
 
 	return found && found->ours;
 }
 
+/* Seen before, and the same: `born` is 0 where /proc did not tell. */
 static bool
-is_spared(const struct spared *s, pid_t pid)
+is_spared(const struct spared *s, const struct process *p)
 {
-	for (size_t i = 0; s && i < s->n; i++)
-		if (s->pid[i] == pid)
-			return true;
-	return false;
+	const struct process *found = s ? find(s->list, s->n, p->pid) : NULL;
+
+	return found && (found->born == p->born || found->born == 0 || p->born == 0);
 }
 
 /* Marks what descends from root; again and again, for a child may stand before its parent. */
 static void
-mark_descendants(struct process *list, size_t n, pid_t root, const struct spared *spared)
+mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 {
-	bool grown = true;
+	bool grown = root > 0;
 
 	while (grown) {
 		grown = false;
-		for (size_t i = 0; i < n; i++) {
-			if (list[i].ours || (list[i].parent != root && !is_ours(list, n, list[i].parent)) ||
-			    is_spared(spared, list[i].pid))
+		for (size_t i = 0; i < l->n; i++) {
+			struct process *p = &l->at[i];
+
+			if (p->ours || (p->parent != root && !is_ours(l, p->parent)) || is_spared(spared, p))
 				continue;
-			list[i].ours = grown = true;
+			p->ours = grown = true;
 		}
 	}
 }
@@ -150,61 +272,229 @@ is_dead(const struct process *p)
 	return p->state == 'Z' || p->state == 'X';
 }
 
+/* ---- children, without /proc ---- */
+
+bool
+tree_has_children(void)
+{
+	siginfo_t found;
+
+	return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* Have we children, and no zombies among them?  (After those are buried one sees more.) */
+static bool
+all_children_live(void)
+{
+	siginfo_t found = {0};
+
+	return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) == 0 && found.si_pid == 0;
+}
+
+/* The next pid of a living child of ours in (after, last]; 0: there is none. */
+static pid_t
+next_child(pid_t after, pid_t last)
+{
+	for (pid_t pid = after + 1; pid <= last; pid++) {
+		siginfo_t found = {0};
+
+		if (waitid(P_PID, pid, &found, WEXITED | WNOHANG | WNOWAIT) == 0 && found.si_pid == 0)
+			return pid;
+	}
+	return 0;
+}
+
+/* The pid that was given out last, learned by asking for one; 0: there is none to be had. */
+static pid_t
+newest_pid(void)
+{
+	pid_t pid = _Fork();
+
+	if (pid == 0)
+		_exit(0);
+	if (pid > 0)
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			continue;
+	return pid > 0 ? pid : 0;
+}
+
+/* ---- sending ---- */
+
+static void
+send_to(pid_t pid, const struct aim *a)
+{
+	kill(pid, a->sig);
+	if (a->wake)
+		kill(pid, SIGCONT);
+}
+
+/* Nothing is needed for this but a number. */
+static void
+signal_command(const struct aim *a)
+{
+	if (a->command == 0)
+		return;
+	if (a->leads)
+		send_to(-a->command, a);
+	if (!a->leads || getpgid(a->command) != a->command)
+		send_to(a->command, a);
+}
+
+/* By its number: a moment lies between the look and the signal, but no descriptor is needed for both at once. */
+static void
+signal_number(const struct process *p, const struct aim *a)
+{
+	struct process again = *p;
+
+	if (own_number() == getpid() && look_up(&again) && again.born == p->born)
+		send_to(p->pid, a);
+}
+
 /*
  * The pid may have been given to a stranger since we looked: hold it fast, look
  * again.  (Its parent may differ by now: the one before it in the list has just
- * got the same signal.)
+ * got the same signal.)  A directory in /proc is as good as a pidfd, and means
+ * the same process whatever number it has here.
  */
 static void
-signal_process(const struct process *p, int sig, bool wake)
+signal_process(const struct process *p, const struct aim *a)
 {
-	int fd = pidfd_open(p->pid, 0);
-	struct process again = {.pid = p->pid};
+	struct process again = *p;
+	char path[16];
+	int fd, error = 0;
 
-	if (fd < 0 && errno != ESRCH) { /* no descriptors, or an old kernel: less sure, but better than nothing */
-		kill(p->pid, sig);
-		if (wake)
-			kill(p->pid, SIGCONT);
-	}
-	if (fd < 0)
-		return;
-	if (look_up(&again) && again.born == p->born) {
-		pidfd_send_signal(fd, sig, NULL, 0);
-		if (wake)
-			pidfd_send_signal(fd, SIGCONT, NULL, 0);
-	}
-	close(fd);
+	snprintf(path, sizeof path, "%d", (int)p->pid);
+	fd = open_at(proc, path, O_DIRECTORY);
+	if (fd < 0 || !read_stat(fd, "stat", &again) || pidfd_send_signal(fd, again.born == p->born ? a->sig : 0, NULL, 0) != 0)
+		error = errno;
+	else if (a->wake && again.born == p->born)
+		pidfd_send_signal(fd, SIGCONT, NULL, 0);
+	if (fd >= 0)
+		close(fd);
+	if (error == EMFILE || error == ENFILE || error == ENOSYS)
+		signal_number(p, a);
 }
 
-size_t
-tree_signal(pid_t root, int sig, bool wake, const struct spared *spared)
+/* The descendants of root that /proc shows. */
+static size_t
+signal_seen(pid_t root, const struct aim *a)
 {
-	size_t n, alive = 0;
-	struct process *list = list_processes(&n);
+	struct list l = list_processes();
+	pid_t command = a->command ? number_of(a->command) : 0;
+	size_t alive = 0;
 
-	mark_descendants(list, n, root, spared);
-	for (size_t i = 0; i < n; i++)
-		if (list[i].ours && !is_dead(&list[i])) {
-			alive++; /* also if it has died since: it may have begotten another */
-			signal_process(&list[i], sig, wake);
-		}
-	free(list);
+	mark_descendants(&l, number_of(root), a->spared);
+	for (size_t i = 0; i < l.n; i++) {
+		const struct process *p = &l.at[i];
+
+		if (!p->ours || is_dead(p))
+			continue;
+		alive++; /* also if it has died since: it may have begotten another */
+		if (command == 0 || (p->pid != command && !(a->leads && p->group == command)))
+			signal_process(p, a);
+	}
+	free(l.at);
 	return alive;
 }
 
-void
-tree_spare_children(struct spared *s)
+/* How many there are in (after, last] but the spared, of whom there are *spared more. */
+static size_t
+signal_range(pid_t after, pid_t last, const struct aim *a, size_t *spared)
 {
-	struct process *list;
-	siginfo_t any;
-	size_t n;
+	size_t n = 0;
 
-	s->n = 0;
-	if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) != 0)
+	for (pid_t pid = after; (pid = next_child(pid, last)) > 0;) {
+		struct process p = {.pid = pid};
+
+		if (is_spared(a->spared, &p)) {
+			++*spared;
+			continue;
+		}
+		n++;
+		if (pid != a->command)
+			send_to(pid, a);
+	}
+	return n;
+}
+
+/*
+ * Our children, seen or not; theirs become ours when they die.  All are younger
+ * than we are, so that few pids have to be tried unless the numbers have begun
+ * again meanwhile.
+ */
+static size_t
+signal_children(const struct aim *a)
+{
+	size_t n = 0, spared = 0;
+	pid_t newest;
+
+	if (!all_children_live())
+		return 0;
+	newest = newest_pid();
+	if (newest > getpid())
+		n = signal_range(getpid(), newest, a, &spared);
+	return n || spared ? n : signal_range(0, PID_MAX, a, &spared);
+}
+
+size_t
+tree_signal(pid_t root, const struct aim *a)
+{
+	size_t alive;
+
+	signal_command(a);
+	alive = signal_seen(root, a);
+	return alive || root != getpid() ? alive : signal_children(a);
+}
+
+/* ---- sparing ---- */
+
+static bool
+lives(pid_t child)
+{
+	return next_child(child - 1, child) == child;
+}
+
+/* Where there is no /proc: children at least.  They are older than the keeper. */
+static void
+list_elders(struct list *l, pid_t keeper)
+{
+	pid_t pid = keeper > getpid() ? getpid() : 0, last = pid ? keeper - 1 : PID_MAX;
+
+	while ((pid = next_child(pid, last)) > 0)
+		if (pid != keeper)
+			add(l, &(struct process){.pid = pid});
+}
+
+static void
+list_strangers(struct list *l, pid_t keeper)
+{
+	struct process own = {.pid = number_of(keeper)};
+	const struct spared but = {1, &own};
+	size_t n = 0;
+
+	*l = list_processes();
+	mark_descendants(l, own_number(), &but);
+	for (size_t i = 0; i < l->n; i++)
+		if (l->at[i].ours)
+			l->at[n++] = l->at[i];
+	l->n = n;
+}
+
+void
+tree_spare(struct spared *s, pid_t keeper)
+{
+	struct list l = {0};
+
+	if (own_number() != 0)
+		list_strangers(&l, keeper);
+	else if (s->n == 0)
+		list_elders(&l, keeper);
+	else
 		return;
-	list = list_processes(&n);
-	for (size_t i = 0; i < n && s->n < SPARED_MAX; i++)
-		if (list[i].parent == getpid())
-			s->pid[s->n++] = list[i].pid;
-	free(list);
+	if (!lives(keeper)) {
+		free(l.at);
+		return;
+	}
+	free(s->list);
+	*s = (struct spared){l.n, l.at};
 }

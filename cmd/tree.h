@@ -5,6 +5,13 @@
  * after setsid and a double fork, stays a descendant of theirs.  Found by the
  * parents in /proc; a process that is just being born or handed on while we look
  * may be missed, so who wants everything dead asks again and again.
+ *
+ * /proc may number processes otherwise than we do (that of an outer pid
+ * namespace), hide some (hidepid=2), or not be there, and descriptors may have
+ * run out.  The command and its group are therefore signalled by their number,
+ * before any look; and when /proc shows nobody but the kernel says that children
+ * are left, these are found by asking it for one pid after the other.
+ * All pids here are those of our own namespace.
  */
 #ifndef DLOCK_TREE_H
 #define DLOCK_TREE_H
@@ -13,28 +20,44 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-enum { SPARED_MAX = 32 };
+/* Opens what a sweep needs while there are descriptors; once in each process that may have to sweep. */
+void tree_prepare(void);
 
-/* Children that a process had before it became ours to look after; they and theirs are left alone. */
+/* Processes below us that are not the command's; they and theirs are left alone. */
 struct spared {
 	size_t n;
-	pid_t pid[SPARED_MAX];
+	struct process *list; /* owned */
 };
 
-/* The children of this process, for later sparing; cheap when there are none. */
-void tree_spare_children(struct spared *);
+/* Has this process children at all?  Cheap. */
+bool tree_has_children(void);
 
 /*
- * Sends `sig` to every living descendant of `root` (not to root, and not to
- * the spared, which may be NULL), and SIGCONT after it if `wake`, so that what
- * is stopped can obey.  Returns how many there were: 0 says that all is quiet.
+ * Looks who is below this process, but not below its child `keeper`; they are
+ * spared from now on.  Nothing changes when `keeper` has died, since who was below
+ * it is then below us.
  */
-size_t tree_signal(pid_t root, int sig, bool wake, const struct spared *);
+void tree_spare(struct spared *, pid_t keeper);
 
-/* Is `pid` a descendant of `root`? */
-bool tree_contains(pid_t root, pid_t pid);
+struct aim {
+	int sig;
+	bool wake;	/* SIGCONT after it, so that what is stopped can obey */
+	pid_t command;	/* gets it first; our child or grandchild and not yet reaped, or 0 */
+	bool leads;	/* a process group, which gets it too */
+	const struct spared *spared; /* NULL: nobody */
+};
 
-/* The parent of `pid` and its state letter ('T' stopped, 'Z' dead...); 0 if there is no such process. */
-pid_t tree_parent(pid_t pid, char *state);
+/*
+ * Signals the command, then every living descendant of `root` (not root) that
+ * has not got it with the command.  Returns how many descendants there were: 0
+ * says that all is quiet.
+ */
+size_t tree_signal(pid_t root, const struct aim *);
+
+/* Is `pid` a descendant of `root`?  KIN_HIDDEN: /proc does not show enough of its ancestors. */
+enum kin { KIN_NO, KIN_YES, KIN_HIDDEN } tree_relation(pid_t root, pid_t pid);
+
+/* The state letter of `pid` ('T' stopped, 'Z' dead...); 0 if /proc does not show it. */
+char tree_state(pid_t pid);
 
 #endif

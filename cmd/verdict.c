@@ -12,7 +12,7 @@
 
 /* What is shown of things from outside, each cleaned. */
 struct shown {
-	char key[400], words[800], command[200];
+	char key[400], words[800], where[WHERE_BYTES], command[200];
 };
 
 static void __attribute__((format(printf, 4, 5)))
@@ -33,9 +33,37 @@ verdict_exec_status(int error)
 	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
 }
 
+/* "deploy (redis 10.0.0.5:6379) is held by alice ..." */
+static void
+busy(struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
+{
+	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
+	char time[32];
+
+	if (p->wait == 0)
+		decide(v, p->conflict_status, "busy", "%s%s%s%s is held by %s; not waiting (-n), nothing was run", s->key,
+		    open, s->where, close, h->holder);
+	else
+		decide(v, p->conflict_status, "busy",
+		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run", s->key, open, s->where,
+		    close, h->holder, duration_text(h->waited, time, sizeof time));
+}
+
+/* The server did not answer: how long we have tried is what -w says. */
+static void
+unreachable(struct verdict *v, const struct plan *p, const struct shown *s, int64_t waited)
+{
+	char time[32], tried[80] = "tried once (-n)";
+
+	if (p->wait != 0)
+		snprintf(tried, sizeof tried, "tried for %s (%s)", duration_text(waited, time, sizeof time),
+		    p->persist ? "-w" : "-w DURATION tries longer");
+	decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
+}
+
 static void
 refused(struct verdict *v, const struct plan *p, const struct ending *e, const struct shown *s,
-    const char *holder, int64_t waited)
+    const struct heard *h)
 {
 	static const struct {
 		int status;
@@ -53,14 +81,11 @@ refused(struct verdict *v, const struct plan *p, const struct ending *e, const s
 	    [RC_PROTOCOL] = {STATUS_PROTOCOL, "protocol"},
 	    [RC_SYSTEM] = {STATUS_SYSTEM, "failed"},
 	};
-	char time[32];
 
-	if (e->value == RC_BUSY && p->wait == 0)
-		decide(v, p->conflict_status, "busy", "%s is held by %s; not waiting (-n), nothing was run", s->key,
-		    holder);
-	else if (e->value == RC_BUSY)
-		decide(v, p->conflict_status, "busy", "%s is still held by %s after %s of waiting (-w); nothing was run",
-		    s->key, holder, duration_text(waited, time, sizeof time));
+	if (e->value == RC_BUSY)
+		busy(v, p, s, h);
+	else if (e->value == RC_AGAIN && !e->too_late && *s->words)
+		unreachable(v, p, s, h->waited);
 	else if (e->too_late)
 		decide(v, STATUS_UNAVAILABLE, "unreachable",
 		    "%s was granted too late to be used: the server or this machine is overloaded; nothing was run, "
@@ -111,14 +136,15 @@ after(const struct ending *e)
 }
 
 struct verdict
-verdict_of(const struct plan *p, const struct ending *e, const char *words, const char *holder, int64_t waited)
+verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 {
 	struct verdict v = {.name = "failed", .status = STATUS_SYSTEM};
 	struct shown s;
 	char time[32];
 
-	text_clean(s.key, sizeof s.key, p->keys[0], strlen(p->keys[0]));
-	text_clean(s.words, sizeof s.words, words, strlen(words));
+	text_name(s.key, sizeof s.key, p->keys[0]);
+	text_clean(s.words, sizeof s.words, h->words, strlen(h->words));
+	text_clean(s.where, sizeof s.where, h->where, strlen(h->where));
 	text_clean(s.command, sizeof s.command, p->argv[0], strlen(p->argv[0]));
 	switch (e->kind) {
 	case END_NONE:
@@ -132,7 +158,7 @@ verdict_of(const struct plan *p, const struct ending *e, const char *words, cons
 		    "cannot execute '%s' under %s: %s; %s", s.command, s.key, strerror(e->value), after(e));
 		break;
 	case END_REFUSED:
-		refused(&v, p, e, &s, holder, waited);
+		refused(&v, p, e, &s, h);
 		break;
 	case END_INTERRUPTED:
 		v = (struct verdict){.status = 128 + e->value, .signal = e->value, .name = "interrupted"};

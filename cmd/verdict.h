@@ -33,16 +33,20 @@ enum {
 struct verdict {
 	int status;	/* to exit with */
 	int signal;	/* or to die of; 0: exit */
-	char line[1600]; /* to say, clean; "" for nothing */
+	char line[1800]; /* to say, clean; "" for nothing */
 	const char *name; /* for events: "busy", "lost"... */
 };
 
-/*
- * What `ending` means to the user.  `words` are the backend's; `holder`
- * describes who has a busy lock, `waited` how long we tried.
- */
-struct verdict verdict_of(const struct plan *, const struct ending *, const char *words, const char *holder,
-    int64_t waited);
+/* What the front has heard of it all. */
+struct heard {
+	const char *words;  /* the backend's, of the call that decided the ending */
+	const char *where;  /* the server; "" if that is not known */
+	const char *holder; /* who has a busy lock, clean */
+	int64_t waited;	    /* how long we tried */
+};
+
+/* What `ending` means to the user. */
+struct verdict verdict_of(const struct plan *, const struct ending *, const struct heard *);
 
 /* Status and word for a command that child_find() or exec refused with this error. */
 int verdict_exec_status(int error);

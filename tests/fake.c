@@ -14,16 +14,19 @@
  *
  *	ok again lost revoked denied usage config protocol system   that rc, after DELAY
  *	busy    another has it: until `until`
+ *	away    (acquire) the server does not answer; it is asked again as patience.h says
  *	hang    no answer comes
  *	late    ok after DELAY, even when nobody waits for it any more
  *
  * `open=` takes ok, usage, config and system.  `lease=DURATION` (or inf) is the
  * lease given in place of the ttl, `token=N` the token, `alert=DURATION` alerts
  * the house once, so long after the grant; `close=hang` never comes to an end;
- * `anchor=PORT` gives a connection to that local port as the grant's anchor.
+ * `anchor=PORT` gives a connection to that local port as the grant's anchor;
+ * `notice=TEXT` gives that notice with the first renewal.
  * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call.
  */
 #include "backends/backend.h"
+#include "backends/patience.h"
 #include "cmd/parse.h"
 
 #include <inttypes.h>
@@ -39,7 +42,7 @@ enum { CALLS = 3, ANSWERS = 16 };
 
 static const char *const call_names[CALLS] = {"acquire", "renew", "release"};
 
-enum verdict { HANG = 100, LATE };
+enum verdict { HANG = 100, LATE, AWAY };
 
 struct answer {
 	int verdict; /* an enum rc, or one of the above */
@@ -58,6 +61,8 @@ struct fake {
 	int64_t alert_after; /* 0: never */
 	bool close_hangs;
 	int anchor_port; /* 0: no anchor */
+	char notice[64];
+	struct patience patience;
 };
 
 extern const struct backend fake_backend;
@@ -73,7 +78,7 @@ parse_verdict(const char *s, size_t n, int *ret)
 	} words[] = {
 	    {"ok", RC_OK}, {"busy", RC_BUSY}, {"again", RC_AGAIN}, {"lost", RC_LOST}, {"revoked", RC_REVOKED}, {"denied", RC_DENIED},
 	    {"usage", RC_USAGE}, {"config", RC_CONFIG}, {"protocol", RC_PROTOCOL}, {"system", RC_SYSTEM},
-	    {"hang", HANG}, {"late", LATE},
+	    {"hang", HANG}, {"late", LATE}, {"away", AWAY},
 	};
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -121,6 +126,8 @@ read_word(struct fake *k, char *word)
 		return parse_duration(value, &k->alert_after);
 	if (strcmp(word, "anchor") == 0)
 		return (k->anchor_port = atoi(value)) > 0;
+	if (strcmp(word, "notice") == 0)
+		return snprintf(k->notice, sizeof k->notice, "%s", value) < (int)sizeof k->notice;
 	if (strcmp(word, "close") == 0)
 		return k->close_hangs = strcmp(value, "hang") == 0;
 	if (strcmp(word, "token") == 0) {
@@ -185,6 +192,8 @@ perform(struct fake *k, int call, instant until, struct fault *f)
 	rc = sleep_until(k, instant_after(asked, a.delay), a.verdict == LATE ? NEVER : until, f);
 	if (rc != RC_OK || a.verdict == RC_OK || a.verdict == LATE)
 		return rc;
+	if (a.verdict == AWAY)
+		return fault_set(f, RC_AGAIN, "cannot reach \33[2J the server");
 	return fault_set(f, a.verdict, "the script says %s", rc_name(a.verdict));
 }
 
@@ -205,6 +214,7 @@ fake_open(struct lock **ret, struct host *host, const struct want *want, struct 
 	    .lease = want->ttl,
 	    .token = 1,
 	};
+	patience_init(&k->patience, want);
 	good = !query || read_script(k, query + 1);
 	for (size_t i = 0; i < want->nsettings && good; i++) {
 		if (strcmp(want->settings[i].name, "script") == 0)
@@ -260,15 +270,37 @@ make_anchor(struct fake *k)
 	return fd;
 }
 
+/* The next answer that is not "away" (*sent: when it was asked for), or how the patience ended. */
+static enum rc
+ask_to_acquire(struct fake *k, instant until, instant *sent, struct fault *f)
+{
+	size_t last = k->written[0] ? k->written[0] - 1 : 0;
+
+	for (;;) {
+		bool away = k->script[0][k->asked[0] < last ? k->asked[0] : last].verdict == AWAY;
+		enum rc rc;
+
+		*sent = instant_now();
+		rc = perform(k, 0, until == 0 ? NEVER : until, f);
+		if (!away)
+			patience_end_outage(&k->patience);
+		if (!away || rc != RC_AGAIN)
+			return rc;
+		rc = patience_retry(&k->patience, k->base.host, rc, false, until);
+		if (rc != RC_OK)
+			return rc;
+	}
+}
+
 static enum rc
 fake_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
 	struct fake *k = (struct fake *)l;
-	instant sent = instant_now();
+	instant sent;
 	enum rc rc;
 
 	l->host->seen.held = -1;
-	rc = perform(k, 0, until == 0 ? NEVER : until, f);
+	rc = ask_to_acquire(k, until, &sent, f);
 	if (rc == RC_BUSY)
 		return wait_for_another(k, until, f);
 	if (rc == RC_OK) {
@@ -288,6 +320,9 @@ fake_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 
 	if (l->host->alert >= 0 && read(l->host->alert, &rang, sizeof rang) > 0)
 		rang = 0;
+	if (*k->notice)
+		fault_set(&l->host->notice, RC_OK, "%s", k->notice);
+	k->notice[0] = '\0';
 	rc = perform(k, 1, until, f);
 	if (rc == RC_OK || rc == RC_REVOKED) {
 		g->sent = sent;

@@ -4,8 +4,10 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -13,7 +15,7 @@ import threading
 
 import pytest
 
-from support import DLOCK, FilePlace, is_alive, stat_of, wait_for
+from support import DLOCK, FilePlace, RedisPlace, is_alive, stat_of, wait_for
 
 RAN = "touched-by-the-command"
 
@@ -120,7 +122,30 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", PLACE, "k", "--"], ["no command", "k"]),
     (["run", PLACE, "-k", "k", "--", ""], ["command", "empty"]),
     (["run", PLACE, "", MARK], ["key", "empty"]),
-    (["run", PLACE, "k", "-n", MARK], ["-n", "before"]),
+    (["run", PLACE, "k", "-n", MARK], ["'-n'", "after the key 'k'", "before", "dlock run k -n ... -- COMMAND"]),
+    (["run", PLACE, "k", "--full"], ["'--full'", "after the key 'k'", "before"]),
+    (["run", PLACE, "k", "-n", "touch", "--", "x"], ["'-n'", "after the key 'k'", "before"]),
+    (["run", PLACE, "k", "--nope", "--", MARK], ["--nope", "dlock help"]),
+    (["run", PLACE, "k", "-k", "other", "--", MARK], ["'other'", "one key"]),
+    (["run", PLACE, "k", "-n", "--"], ["no command", "'k'"]),
+    (["run", PLACE, "-k=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
+    (["run", PLACE, "-nk=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
+    (["run", PLACE, "-k", "k", "-w=5", MARK], ["-w=", "-w DURATION", "--wait=DURATION"]),
+    (["run", PLACE, "-k", "k", "-n=1", MARK], ["-n", "no value"]),
+    (["run", PLACE, "-k", "k", "-qn=", MARK], ["-n", "no value"]),
+    (["run", PLACE, "-key", "k", MARK], ["-key", "--key"]),
+    (["run", PLACE, "-k", "k", "-quiet", MARK], ["-quiet", "--quiet"]),
+    (["run", PLACE, "-k", "k", "-wait=5", MARK], ["-wait", "--wait"]),
+    (["run", PLACE, "-k", "k", "--nowait", MARK], ["--nowait", "did you mean --nonblock?", "dlock help"]),
+    (["run", PLACE, "-k", "k", "--timeout", "5", MARK], ["--timeout", "did you mean --wait?", "dlock help"]),
+    (["run", PLACE, "-k", "k", "--non-block", MARK], ["--non-block", "did you mean --nonblock?"]),
+    (["run", PLACE, "-k", "k", "--Wait=5", MARK], ["--Wait", "did you mean --wait?"]),
+    (["run", "-b", "postgres", "-k", "k", MARK], ["'postgres'", "did you mean pg?", "file", "redis", "zk", "pg"]),
+    (["run", "-b", "zookeeper", "-k", "k", MARK], ["'zookeeper'", "did you mean zk?"]),
+    (["run", "-b", "rdeis", "-k", "k", MARK], ["'rdeis'", "did you mean redis?"]),
+    (["run", "-u", "/tmp/x", "-k", "k", MARK], ["--url '/tmp/x'", "file:///tmp/x"]),
+    (["run", "-b", "file", "-u", "/tmp/x", "-k", "k", MARK], ["--url '/tmp/x'", "file:///tmp/x"]),
+    (["run", "-u", "zookeeper://h", "-k", "k", MARK], ["--url", "did you mean zk://?"]),
     (["run", PLACE, "-k", "k", "-c", "true", MARK], ["--command", "touch"]),
     (["run", "-k", "k", MARK], ["backend", "-b", "-u", "file", "redis", "zk", "pg"]),
     (["run", "-b", "redis", PLACE, "-k", "k", MARK], ["--backend redis", "file"]),
@@ -135,10 +160,13 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", PLACE, "-k", "k", "--=x", MARK], ["--", "dlock help"]),
     (["run", PLACE, "-O", "colour=red", "-k", "k", MARK], ["colour", "file"]),
     (["nosuch"], ["nosuch", "dlock help"]),
-    (["ru", PLACE, "-k", "k", MARK], ["ru", "dlock help"]),
-    (["RUN", PLACE, "-k", "k", MARK], ["RUN", "dlock help"]),
-    (["-k", "k", MARK], ["-k", "dlock help"]),
+    (["ru", PLACE, "-k", "k", MARK], ["ru", "did you mean dlock run?", "dlock help"]),
+    (["rnu", PLACE, "-k", "k", MARK], ["rnu", "did you mean dlock run?", "dlock help"]),
+    (["RUN", PLACE, "-k", "k", MARK], ["RUN", "did you mean dlock run?", "dlock help"]),
+    (["lock", PLACE, "-k", "k", MARK], ["lock", "did you mean dlock run?", "dlock help"]),
+    (["-k", "k", MARK], ["-k", "dlock run -k", "dlock help"]),
     (["help", "nosuch"], ["nosuch", "dlock help"]),
+    (["help", "vresion"], ["vresion", "did you mean dlock version?", "dlock help"]),
     (["a\x1b]0;title\x07\n\u202eb"], ["a\\x1B]0;title\\x07\\x0A\\u202Eb"]),
 ], ids=short)
 def test_a_wrong_line_is_refused(refuse, words, said):
@@ -174,9 +202,8 @@ def test_a_wrong_value_is_refused(refuse, option):
 def test_a_wrong_variable_is_refused(refuse, option):
     value, said, _ = OPTIONS[option]
     place = [] if option in ("backend", "url") else [PLACE]
-    named = "--url" if option == "url" else variable(option)  # either way it is clear what to mend
     refuse(["run", *place, *([] if option == "key" else ["-k", "k"]), MARK], 64,
-           [named, said], env={variable(option): value})
+           [variable(option), said], env={variable(option): value})
 
 
 # ---- values ----
@@ -220,6 +247,17 @@ def test_what_is_no_duration_is_refused(refuse, option, value):
     (["--status-fd", "-1"], ["--status-fd '-1'", "descriptor"]),
     (["--status-fd", "x"], ["--status-fd 'x'", "descriptor"]),
     (["--status-fd", "777"], ["--status-fd '777'", "not open"]),
+    (["--status-fd", "99999999999999999999"], ["--status-fd '99999999999999999999'", "descriptor"]),
+    (["--wait", "99999999999w"], ["--wait '99999999999w'", "292 years", "inf"]),
+    (["--max-run", "99999999999w"], ["--max-run '99999999999w'", "292 years", "inf"]),
+    (["--ttl", ""], ["--ttl ''", "from 3s to 365d"]),
+    (["--grace", "x\ny"], ["--grace 'x\\x0Ay'", "365d"]),
+    (["--wait", b"\xff"], ["--wait '\\xFF'", "inf"]),
+    (["--signal", "TERM\n"], ["--signal 'TERM\\x0A'", "SIGTERM"]),
+    (["-O", "x" * 9000 + "=1"], ["--option 'xxx", "8192"]),
+    (["-b", "x" * 9000], ["--backend 'xxx", "file", "redis", "zk", "pg"]),
+    (["--" + "x" * 9000], ["--xxx", "dlock help"]),
+    (["-w", "1" * 9000], ["--wait '111", "inf"]),
     (["--who", "a\x1b[2Jb"], ["--who 'a\\x1B[2Jb'", "control"]),
     (["--who", b"\xff"], ["--who '\\xFF'", "UTF-8"]),
     (["--why", "x" * 201], ["--why 'xxx", "too long", "200"]),
@@ -245,6 +283,11 @@ def test_a_value_out_of_range_is_refused(refuse, words, said):
 def test_a_legal_value_is_taken(dlock, files, words):
     result = dlock.run("run", *files.words, *words, "-k", "k", "--", "echo", "ran")
     assert (result.status, result.stdout) == (0, "ran\n"), result
+
+
+def test_a_descriptor_for_reading_takes_no_events(refuse):
+    with open("/dev/null", encoding="utf-8") as null:
+        refuse(["run", PLACE, "--status-fd", "0", "-k", "k", MARK], 64, ["--status-fd '0'", "not open for writing"], stdin=null)
 
 
 def test_a_decimal_point_is_a_point_in_every_locale(dlock, files):
@@ -383,8 +426,7 @@ def test_a_wrong_url_is_refused(refuse, url, said):
     (lambda d: os.mkfifo(d / "k.lock"), 77, ["k.lock"]),
     (lambda d: (d / "k.lock").mkdir(), 77, ["k.lock"]),
     (lambda d: (d / "k.lock").write_text("something else\n"), 76, ["k.lock"]),
-    (lambda d: (d / "k.lock").write_text("dlock1 -5 0 0\n"), 76, ["k.lock"]),
-], ids=["missing", "no directory", "open to all", "symlink", "fifo", "directory", "foreign", "wrong numbers"])
+], ids=["missing", "no directory", "open to all", "symlink", "fifo", "directory", "foreign"])
 def test_a_directory_that_cannot_be_trusted_is_refused(dlock, files, mark, tmp_path, spoil, status, said):
     spoil(files.directory)
     before = entries_below(tmp_path)
@@ -445,6 +487,7 @@ def odd_commands(tmp_path):
     ("plain/x", 127, ["plain/x", "Not a directory"]),
     ("nonexistent", 127, ["nonexistent", "No such file"]),
     ("dlock-no-such-command", 127, ["'dlock-no-such-command'", "No such file"]),
+    ("echo a b", 127, ["'echo a b'", "No such file", "did you mean -c?"]),
     ("-foo", 127, ["'-foo'", "No such file"]),
     ("\x1b[2J", 127, ["'\\x1B[2J'", "No such file"]),
     ("/" + "a" * 300, 126, ["aaa", "too long"]),
@@ -470,7 +513,13 @@ def test_a_command_that_cannot_be_found_takes_no_lock(dlock, files, odd_commands
     (["--key", "--", "printenv", "DLOCK_KEY"], "--\n"),
     (["--key=--", "printenv", "DLOCK_KEY"], "--\n"),
     (["--key==", "printenv", "DLOCK_KEY"], "=\n"),
-    (["-k=", "printenv", "DLOCK_KEY"], "=\n"),
+    (["-k", "=", "printenv", "DLOCK_KEY"], "=\n"),
+    (["-k", "=x", "printenv", "DLOCK_KEY"], "=x\n"),
+    (["k", "-n", "--", "echo", "-n", "a"], "a"),
+    (["k", "-n", "-w5"], None),
+    (["k", "-w", "5", "--ttl=9s", "--", "printenv", "DLOCK_KEY"], "k\n"),
+    (["-n", "k", "-q", "--", "echo", "--"], "--\n"),
+    (["k", "-c", "echo $0", "--"], "/bin/sh\n"),
     (["-", "printenv", "DLOCK_KEY"], "-\n"),
     (["--", "-x", "printenv", "DLOCK_KEY"], "-x\n"),
     (["-k", "k", "echo", "-n", "-k", "--key=x", "--help", "--"], "-k --key=x --help --"),
@@ -566,6 +615,24 @@ def test_a_flag_beats_its_variable(dlock, files, option):
     assert (result.status, result.stdout) == (0, "ran\n"), result
 
 
+@pytest.mark.parametrize("quiet", [False, True])
+def test_an_unknown_variable_is_named_but_not_fatal(dlock, files, quiet):
+    env = {"DLOCK_WIAT": "secret", "DLOCK_X\x1b[2J": "1", "DLOCK_TOKENS": "{}", "DLOCK_NONE": "", "DLOCKS": "1"}
+    result = dlock.run("run", *files.words, *["-q"] * quiet, "-k", "k", "echo", "ran", env=env, events=False)
+    assert (result.status, result.stdout) == (0, "ran\n")
+    if quiet:
+        assert result.stderr == ""
+    else:
+        assert result.stderr.count("\n") == 1 and result.stderr.startswith("dlock: ")
+        assert "DLOCK_WIAT (did you mean DLOCK_WAIT?)" in result.stderr and "DLOCK_X\\x1B[2J" in result.stderr
+        assert "secret" not in result.stderr and "TOKENS" not in result.stderr and "NONE" not in result.stderr
+
+
+def test_a_nested_run_finds_no_unknown_variable(dlock, files):
+    result = dlock.run(*nested(files, "k", [*files.words, "-n", "-k", "l", "true"]), events=False)
+    assert (result.status, result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("env, words, status, output", [
     ({"DLOCK_COMMAND": "echo variable"}, ["-k", "k"], 0, "variable\n"),
     ({"DLOCK_COMMAND": "echo variable"}, ["-k", "k", "-c", "echo flag"], 0, "flag\n"),
@@ -574,6 +641,8 @@ def test_a_flag_beats_its_variable(dlock, files, option):
     ({"DLOCK_NONBLOCK": "yes", "DLOCK_WAIT": "1h"}, ["-n", "-k", "k", "echo", "a"], 0, "a\n"),
     ({"DLOCK_NONBLOCK": "maybe"}, ["-w", "1h", "-k", "k", "echo", "a"], 0, "a\n"),
     ({"DLOCK_WAIT": "soon"}, ["-n", "-k", "k", "echo", "a"], 0, "a\n"),
+    ({"DLOCK_NONBLOCK": "yes", "DLOCK_WAIT": "1h"}, ["-k", "k", "echo", "a"], 64, ""),
+    ({"DLOCK_NONBLOCK": "no", "DLOCK_WAIT": "1h"}, ["-k", "k", "echo", "a"], 0, "a\n"),
     ({"DLOCK_TTL": "5s"}, ["--grace", "4s", "-k", "k", "echo", "a"], 64, ""),
     ({"DLOCK_TTL": "5s"}, ["--grace", "4s", "-t", "30s", "-k", "k", "echo", "a"], 0, "a\n"),
 ])
@@ -827,6 +896,44 @@ def test_a_busy_lock_is_reported_unless_quiet(dlock, place, words, status, tmp_p
     quiet = dlock.run("run", *place.words, "-q", *words, "-k", place.key(), *mark, events=False)
     assert (quiet.status, quiet.stdout, quiet.stderr) == (status, "", "")
     assert not (tmp_path / RAN).exists()
+    assert held.finish().status == 0
+
+
+def test_the_busy_line_says_where_and_whose(dlock, files):
+    """Server or directory, host of the pid also with --who, a key with blanks within quotes."""
+    held = dlock.hold(files, "a key", "--who", "alice", "--why", 'the "why"')
+    said = dlock.run("run", *files.words, "-n", "-k", "a key", "true", events=False).stderr
+    assert re.fullmatch(rf"dlock: 'a key' \(directory {re.escape(str(files.directory))}\) is held by alice "
+                        rf"\(pid {held.pid} on {re.escape(socket.gethostname())}, running cat\) "
+                        r'"the \\"why\\"" for \S+; not waiting \(-n\), nothing was run\n', said), said
+    assert held.finish().status == 0
+
+
+HOSTILE = {
+    "escape": "x\x1b[2J\x1b]0;t\x07y",
+    "bidi": "x\u202ey\u2066z",
+    "newline": "x\ndlock: got it",
+    "invisible": "x\u200b\u3164\ufeff\U000e0041y",
+    "long": "\u754c" * 200,
+    "imitation": 'root (pid 1 on prod) for 3s; y',
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("member", ["who", "host", "command", "why"])
+def test_what_others_have_stored_is_harmless_in_the_busy_line(dlock, redis_server, request, member, text):
+    place = RedisPlace(request)
+    with redis_server.client() as c:
+        held = dlock.hold(place, place.key())
+        stored, = [(k, f) for k in c.scan_iter(f"dlock:*{place.prefix.rstrip(':')}*") if c.type(k) == "hash"
+                   for f, v in c.hgetall(k).items() if '"who"' in v]
+        head, record = re.fullmatch("([^{]*)({.*})", c.hget(*stored)).groups()
+        c.hset(*stored, head + json.dumps({**json.loads(record), member: text}, ensure_ascii=False))
+        result = dlock.run("run", *place.words, "-n", "-k", place.key(), "true", events=False)
+    assert_one_line(result, 75, place.key(), "nothing was run")
+    assert len(result.stderr) < 1500
+    if text == HOSTILE["imitation"]:
+        assert {"why": f'"{text}"'}.get(member, f"'{text}'") in result.stderr
     assert held.finish().status == 0
 
 

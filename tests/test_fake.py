@@ -573,3 +573,13 @@ def test_verdict_is_the_last_event(fake, script, words, name):
     verdict = started.events()[-1]
     assert (verdict["event"], verdict["verdict"], verdict["status"]) == ("verdict", name, done.status)
     assert f"dlock: {verdict['message']}" == one_line(done)
+
+
+@pytest.mark.parametrize("words, lines", [([], 1), (["-v"], 1), (["-q"], 0)], ids=["plain", "verbose", "quiet"])
+def test_a_notice_is_told_once(fake, words, lines):
+    started = fake.start("notice=mind the disk,alert=1ms", "-c", "read x", *words, stdin=subprocess.PIPE)
+    started.event("notice", message="mind the disk")
+    done = started.finish()
+    assert done.status == 1  # read's, at the end of its input
+    assert done.stderr.count("dlock: mind the disk\n") == lines
+    assert len(started.events("notice")) == 1

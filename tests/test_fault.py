@@ -23,6 +23,7 @@ LIVING_LEASE = ("-t", "9s")  # of a holder who is to keep it, on a machine that 
 SOON_SECONDS = 25  # after a lease of 3 s, and before one of 30 s could end
 SOON = f"{SOON_SECONDS}s"
 IMPATIENT = ("-O", "connect-timeout=1s")
+ONCE = ("-n",)  # asks once, also a server that does not answer
 
 # Notes SIGTERM in a file and goes on until it is killed.
 STUBBORN = "trap 'echo TERM >>\"$0\"' TERM; while :; do read x; done"
@@ -76,7 +77,7 @@ def test_closed_port(dlock, remote):
 
 
 def test_missing_socket(dlock, tmp_path):
-    assert_refused(run(dlock, f"redis+unix://{tmp_path}/none"), 69, f"{tmp_path}/none")
+    assert_refused(run(dlock, f"redis+unix://{tmp_path}/none", *ONCE), 69, f"{tmp_path}/none")
 
 
 def test_port_that_swallows_connections(dlock, remote):
@@ -98,7 +99,7 @@ def test_server_that_never_answers(dlock, make_hostile, remote):
 
 
 def test_unknown_host(dlock, remote):
-    assert_refused(run(dlock, remote.url_at(7000, "dlock-test.invalid")), 69, "dlock-test.invalid")
+    assert_refused(run(dlock, remote.url_at(7000, "dlock-test.invalid"), *ONCE), 69, "dlock-test.invalid")
 
 
 def compile_shim(directory, name, source):
@@ -147,7 +148,7 @@ def test_answers_that_drip_do_not_stretch_the_deadline(dlock, remote, make_proxy
 ], ids=lambda v: v.split()[0] if isinstance(v, str) and v.isupper() else None)
 def test_error_replies_have_their_status_and_a_hint(dlock, make_hostile, reply, status, hint):
     server = make_hostile({"*": b"-" + reply.encode() + b"\r\n"})
-    assert_refused(run(dlock, server.url), status, reply.split()[0], hint)
+    assert_refused(run(dlock, server.url, *ONCE), status, reply.split()[0], hint)
 
 
 def test_noscript_is_answered_with_the_script(dlock, own_redis):
@@ -167,7 +168,7 @@ def test_noscript_is_answered_with_the_script(dlock, own_redis):
 ], ids=["password", "replica", "memory", "replicas", "cluster"])
 def test_real_servers_that_refuse(dlock, make_redis, options, status):
     server = make_redis(*options)
-    assert_refused(run(dlock, server.url), status, str(server.port))
+    assert_refused(run(dlock, server.url, *ONCE), status, str(server.port))
 
 
 @pytest.mark.parametrize("rules", ["resetkeys ~other:*", "-evalsha -eval", "-zadd"])
@@ -181,7 +182,7 @@ def test_server_with_too_many_clients(dlock, make_redis):
     server = make_redis("--maxclients", "1")
     with server.client() as c:
         c.ping()
-        assert_refused(run(dlock, server.url), 69, "maxclients")
+        assert_refused(run(dlock, server.url, *ONCE), 69, "maxclients")
 
 
 def test_wrong_password(dlock, make_redis):
@@ -239,13 +240,16 @@ NONSENSE = {
     "token-2^64": array(1, b"18446744073709551617"),
     "token-nul": array(1, b"17\0"),
     # what is said to a waiter
-    "place-zero": array(0, 0, 1000, 5, b"{}"),
-    "place-negative": array(0, -1, 1000, 5, b"{}"),
-    "left-negative": array(0, 1, -2, 5, b"{}"),
-    "held-text": array(0, 1, 1000, b"x", b"{}"),
-    "record-missing": array(0, 1, 1000, 5),
-    "record-large": array(0, 1, 1000, 5, b"x" * 5000),
-    "record-nul": array(0, 1, 1000, 5, b"{\0}"),
+    "place-zero": array(0, 0, 1000, 5, b"{}", 7),
+    "place-negative": array(0, -1, 1000, 5, b"{}", 7),
+    "left-negative": array(0, 1, -2, 5, b"{}", 7),
+    "held-text": array(0, 1, 1000, b"x", b"{}", 7),
+    "record-missing": array(0, 1, 1000, 5, 7),
+    "record-large": array(0, 1, 1000, 5, b"x" * 5000, 7),
+    "record-nul": array(0, 1, 1000, 5, b"{\0}", 7),
+    "ticket-missing": array(0, 1, 1000, 5, b"{}"),
+    "ticket-negative": array(0, 1, 1000, 5, b"{}", -1),
+    "ticket-text": array(0, 1, 1000, 5, b"{}", b"x"),
     # an answer to nothing
     "twice": GRANTED * 2,
     "grant-and-noise": GRANTED + b"noise",
@@ -282,7 +286,7 @@ def test_errors_are_printed_without_their_escapes(dlock, make_hostile):
     b'{"who":"' + b"x" * 900 + b'"}', b"", b"\xff\xfe", b'{"who":"a\\u0000b"}',
 ], ids=range(10))
 def test_holder_record_is_shown_harmlessly(dlock, make_hostile, record):
-    server = make_hostile({"acquire": array(0, 1, 1000, 5, record)})
+    server = make_hostile({"acquire": array(0, 1, 1000, 5, record, 7)})
     assert_refused(run(dlock, server.url, "-n"), 75)
 
 
@@ -292,8 +296,7 @@ def test_holder_record_is_shown_harmlessly(dlock, make_hostile, record):
 def test_reset_after_any_byte_of_the_request(dlock, make_hostile):
     for n in [*range(0, 40), *range(40, 300, 9)]:
         server = make_hostile(reset_after=n)
-        done = run(dlock, server.url)
-        assert_refused(done, 69, str(server.port))
+        assert_refused(run(dlock, server.url, *ONCE), 69, str(server.port))
 
 
 @pytest.mark.parametrize("direction", [UP, DOWN], ids=["request", "answer"])
@@ -304,7 +307,7 @@ def test_lock_is_free_after_a_reset_in_the_middle(dlock, redis_server, make_prox
     holder.finish()
     for n in range(1, length, length // 10):
         proxy.cut(direction, n)
-        assert_refused(run(dlock, proxy.url), 69)
+        assert_refused(run(dlock, proxy.url, *ONCE), 69)
         assert is_free(dlock, redis_server), n
 
 

@@ -129,9 +129,9 @@ def test_settings_that_make_no_sense(dlock, pg_server, setting):
 
 
 def test_missing_socket(dlock, tmp_path):
-    assert_refused(run(dlock, f"postgresql:///app?host={tmp_path}/none"), 69, f"{tmp_path}/none")
+    assert_refused(run(dlock, f"postgresql:///app?host={tmp_path}/none", *IMPATIENT), 69, f"{tmp_path}/none")
     port = free_port()
-    assert_refused(run(dlock, f"postgresql:///app?port={port}"), 69, "cannot reach pg /", f":{port}/app")
+    assert_refused(run(dlock, f"postgresql:///app?port={port}", *IMPATIENT), 69, "cannot reach pg /", f":{port}/app")
 
 
 def test_nobody_who_is_silent_is_waited_for(dlock, own_pg, redis_server):
@@ -142,26 +142,90 @@ def test_nobody_who_is_silent_is_waited_for(dlock, own_pg, redis_server):
         assert_refused(waiter.wait(), 69, str(port))
 
 
+@pytest.mark.parametrize("tls", ["prefer", "disable"])
 @pytest.mark.parametrize("banner", [b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
                                     b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", b"-ERR unknown command\r\n",
-                                    b"\x15\x03\x01\x00\x02\x02\x46", b"E" + b"\xff" * 64, b"R\x7f\xff\xff\xff", b"N" * 9])
-def test_servers_of_another_kind(dlock, banner):
+                                    b"\x15\x03\x01\x00\x02\x02\x46", b"N" * 9])
+def test_another_kind_of_server_is_known_at_once(dlock, banner, tls):
+    """However long one would wait for a PostgreSQL."""
+    with talker(banner) as port:
+        done = run(dlock, pg_url(port, extra=f"?sslmode={tls}"), "-w", "inf", timeout=20)
+        assert_refused(done, 76, str(port), "is this a PostgreSQL?")
+
+
+@contextlib.contextmanager
+def talker(banner):
+    """A port where everybody hears this."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         def serve():
             with contextlib.suppress(OSError):
                 while True:
                     client, _ = listener.accept()
-                    with client:
+                    with client, contextlib.suppress(ConnectionError):
                         client.recv(8)
                         client.sendall(banner)
                         client.recv(1000)
 
         threading.Thread(target=serve, daemon=True).start()
-        port = listener.getsockname()[1]
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("banner", [b"E" + b"\xff" * 64, b"R\x7f\xff\xff\xff", b"N"])
+def test_servers_that_begin_like_it(dlock, banner):
+    with talker(banner) as port:
         done = run(dlock, pg_url(port), *IMPATIENT)
         assert done.status in (69, 76)
         assert_refused(done, done.status, str(port))
-        listener.shutdown(socket.SHUT_RDWR)
+
+
+# ---- at the start: a server that is away for a moment ----
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_named_wait_covers_a_server_that_is_down(dlock, make_pg, mode):
+    server = make_pg()
+    server.signal(signal.SIGQUIT)
+    started = dlock.contend(At(server.url, mode), "job", "-w", "60s", "-O", "connect-timeout=1s", command=("echo", "ran"))
+    assert_refused(run(dlock, server.url, "-n", mode=mode), 69, "cannot reach")  # asks once
+    time.sleep(2)  # longer than the bound that -w replaces
+    assert started.popen.poll() is None
+    server.start()
+    assert started.wait(30).status == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_restart_of_a_moment_costs_no_run(dlock, make_pg, mode):
+    """Without --wait, too: a cron job does not name it."""
+    server = make_pg()
+    server.signal(signal.SIGQUIT)
+    started = dlock.contend(At(server.url, mode), "job", "-O", "connect-timeout=30s", command=("echo", "ran"))
+    server.start()
+    assert started.wait(40).status == 0
+
+
+@pytest.mark.parametrize("state", ["57P03", "53300"])
+def test_a_server_that_is_not_ready_is_asked_again(dlock, pg_server, make_tamper, state):
+    def change(kind, body):
+        if kind != b"R" or len(refusals) >= 2:
+            return [(kind, body)]
+        refusals.append(kind)
+        return [(b"E", error(state, "not yet", "FATAL"))]
+
+    refusals = []
+    assert run(dlock, make_tamper(pg_server.port, change, early=True).url()).status == 0
+    assert len(refusals) == 2
+
+
+def test_who_does_not_wait_asks_once(dlock, pg_server, make_tamper):
+    def change(kind, body):
+        if kind == b"R":
+            refusals.append(kind)
+        return [(b"E", error("57P03", "not yet", "FATAL"))] if kind == b"R" else []
+
+    refusals = []
+    assert_refused(run(dlock, make_tamper(pg_server.port, change, early=True).url(), "-n"), 69, "not yet")
+    assert len(refusals) == 1
 
 
 def test_console_of_a_pooler(dlock, pg_server, make_pooler):
@@ -302,6 +366,32 @@ def test_the_primary_is_found_among_several_hosts(dlock, pair):
     assert holder.finish().status == 0
 
 
+@pytest.mark.parametrize("primary", ["refuses", "is silent"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_standby_without_its_primary_is_an_outage(dlock, pair, primary, order):
+    """A fail-over: some of the hosts named will have a primary again, by promotion or repair."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1] if primary == "is silent" else free_port()
+        hosts = ",".join([f"127.0.0.1:{port}", f"127.0.0.1:{pair[1].port}"][::order])
+        done = run(dlock, f"postgresql://{USER}@{hosts}/{DB}", "-w", "1s", timeout=30)
+        assert_refused(done, 69)
+
+
+def test_a_run_that_begins_in_a_fail_over_waits_for_its_end(dlock, make_pg):
+    primary = make_pg()
+    standby = primary.standby(synchronous=False)
+    try:
+        primary.signal(signal.SIGQUIT)
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        started = dlock.contend(At(f"postgresql://{USER}@{hosts}/{DB}"), "job", "-w", "60s", command=("true",))
+        time.sleep(1)
+        assert started.popen.poll() is None
+        standby.promote()
+        assert started.wait(30).status == 0
+    finally:
+        standby.stop()
+
+
 def test_a_host_that_does_not_answer_is_passed_over(dlock, pg_server):
     """As the old primary's, after a fail-over, when its machine is gone."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -334,7 +424,7 @@ def failing_with(state, text="not now"):
 def test_errors_have_their_status(dlock, pg_server, make_tamper, state, status):
     assert run(dlock, pg_server.url).status == 0  # the schema is there
     change = failing_with(state, f"no such thing{SCREEN} as luck\nand more")
-    done = run(dlock, make_tamper(pg_server.port, change).url())
+    done = run(dlock, make_tamper(pg_server.port, change).url(), "-n")
     assert done.status in (status if isinstance(status, tuple) else (status,))
     assert_refused(done, done.status, *(["GRANT"] if state == "42501" else ["\\x1B", "no such thing"]))
     assert "and more" not in done.stderr
@@ -477,7 +567,7 @@ def test_lock_is_free_after_a_reset_in_the_middle(dlock, db, make_proxy, directi
     refused = 0
     for n in range(1, length, max(1, length // 25)):
         proxy.cut(direction, n)
-        done = run(dlock, url, *LEASE)
+        done = run(dlock, url, *LEASE, "-n")
         proxy.cut(direction, 1 << 30)
         if done.status == 0:  # only the release got lost
             assert "not confirmed" in done.stderr or not done.stderr
@@ -616,6 +706,83 @@ def test_a_schema_made_by_somebody_else_gets_no_rights_of_the_administrators(dlo
                     " UNION SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'dlock'::regnamespace")
     assert owners == [(USER,)]
     assert run(dlock, db.url).status == 0
+
+
+POWERS = {"SUPERUSER": "SUPERUSER", "BYPASSRLS": "BYPASSRLS", "CREATEROLE": "CREATEROLE", "REPLICATION": "REPLICATION",
+          "program": "IN ROLE pg_execute_server_program", "member": "IN ROLE postgres"}
+
+
+@pytest.fixture
+def role(db):
+    """Makes a role with a power; it may use the database and no more."""
+    made = []
+
+    def make(power):
+        made.append(f"powerful{db.name}")
+        db.ask(f"CREATE ROLE {made[-1]} LOGIN {power}")
+        return made[-1]
+
+    yield make
+    for name in made:
+        db.ask(f"DROP OWNED BY {name}")
+        db.ask(f"DROP ROLE {name}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("power", POWERS)
+def test_functions_of_a_stranger_get_no_power(dlock, db, role, power, mode):
+    """The owner of the database has made the schema."""
+    assert run(dlock, db.url).status == 0
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    db.ask("CREATE SEQUENCE public.victims; CREATE SEQUENCE public.calls; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC")
+    for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"):
+        db.ask(f"ALTER FUNCTION {name} SECURITY INVOKER", user=USER)
+    source = (f"BEGIN PERFORM nextval('public.calls'); IF current_user <> '{USER}' THEN"
+              " PERFORM nextval('public.victims'); END IF; END")  # numbers drawn stay drawn
+    db.ask("UPDATE pg_proc SET prosrc = %s, prosqlbody = NULL, prolang = (SELECT oid FROM pg_language WHERE"
+           " lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace", source)
+    assert_refused(run(dlock, pg_url(db.port, role(POWERS[power]), db.name), mode=mode), 78, "schema dlock")
+    assert not db.value("SELECT is_called FROM public.calls")
+    run(dlock, db.url, mode=mode)  # with the owner's own rights they are called
+    assert db.value("SELECT is_called FROM public.calls") and not db.value("SELECT is_called FROM public.victims")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("power", POWERS)
+def test_a_schema_of_an_administrators_serves_everybody(dlock, db, role, power, mode):
+    psql(db, schema_sql(dlock))
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
+    assert run(dlock, db.url, mode=mode).status == 0
+    assert run(dlock, pg_url(db.port, role(POWERS[power]), db.name), mode=mode).status == 0
+    assert run(dlock, pg_url(db.port, "postgres", db.name), mode=mode).status == 0
+
+
+@pytest.mark.parametrize("trap", [
+    "GRANT CREATE ON SCHEMA dlock TO app", "GRANT CREATE ON SCHEMA dlock TO PUBLIC",
+    "ALTER FUNCTION dlock.number() OWNER TO app", "ALTER SEQUENCE dlock.numbers OWNER TO app",
+    "ALTER SCHEMA dlock OWNER TO app", "GRANT TRIGGER ON dlock.rows TO app", "ALTER TABLE dlock.rows OWNER TO app"])
+def test_whatever_lets_a_stranger_in_is_seen(dlock, db, trap):
+    psql(db, schema_sql(dlock))
+    db.ask("GRANT USAGE, CREATE ON SCHEMA dlock TO app")
+    db.ask(trap)
+    db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
+    assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
+
+
+def test_a_role_without_power_pays_no_round_trip_for_the_guard(dlock, db, make_proxy):
+    """What goes up after the handshake: one packet for the grab, one for the release, one good-bye."""
+    assert run(dlock, db.url).status == 0
+    proxy = make_proxy(db.port)
+    turns = []
+
+    def tap(link, direction, data):
+        if not turns or turns[-1] != (link, direction):
+            turns.append((link, direction))
+        return data
+
+    proxy.tap = tap
+    assert run(dlock, pg_url(proxy.port, db=db.name, extra="?sslmode=disable")).status == 0
+    assert sum(direction == UP for _, direction in turns) <= 4, turns
 
 
 @pytest.mark.parametrize("arguments", [
@@ -1227,14 +1394,14 @@ def test_what_is_wrong_with_an_address(dlock, url, words):
     "host=127.0.0.1 password='hunter2", "postgresql://127.0.0.1:{closed}/app?user=u&password=hunter2",
     "postgresql://u:hunter2@127.0.0.1:{closed}/app?colour=red", "postgresql://u:hunter2@dlock-test.invalid/app",
     "postgresql://u:hunter2%zz@h/app", "host=h password=hunter2 colour=red", "password=hunter2 =x",
-    "postgresql://u:hunter2@127.0.0.1:x/app", "postgresql://u:hunter2@127.0.0.1,h2:1,2,3/app",
+    "postgresql://u:hunter2@127.0.0.1:x/app", "postgresql://u:hunter2@127.0.0.1,127.0.0.1:1,127.0.0.1,127.0.0.1/app",
     "postgresql://u:hunter2 host=127.0.0.1",
 ])
 def test_no_message_tells_a_password(dlock, pg_server, url):
     url = url.format(closed=free_port(), open=pg_server.port)
     for words in (["-u", url], ["-u", url, "-v"]):
-        started = dlock.start("run", "-b", "pg", *words, "-k", "job", "--", "echo", "ran")
-        done = started.wait()
+        started = dlock.start("run", "-b", "pg", *words, "-k", "job", *IMPATIENT, "--", "echo", "ran")
+        done = started.wait(30)
         assert done.status in (64, 69, 77, 78) and done.stdout == ""
         assert "hunter2" not in done.stderr and done.stderr
         assert "hunter2" not in str(started.events())

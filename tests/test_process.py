@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, stat_of,
+from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, name_of, stat_of,
                      wait_for)
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
@@ -353,14 +353,27 @@ def test_a_signal_to_dlocks_group_reaches_the_command_once(dlock, files, script)
     assert held.stdout().split() == ["ready", "15", "2", "1", str(int(signal.SIGUSR2))]
 
 
-def test_a_signal_is_passed_on_to_the_whole_group_of_the_command(dlock, files):
-    """As the terminal would: what `sh -c` has started ends with it."""
-    held = dlock.hold(files, "k", command=["sh", "-c", "echo ready; cat; :"])
-    wait_for(lambda: len(descendants_of(held.command)) == 1, what="sh and cat")
-    tree = held.tree()
-    held.signal(signal.SIGUSR1)
-    assert held.wait().status == -signal.SIGUSR1
-    wait_for(lambda: not [p for p in tree if is_alive(p)], what="the end of cat")
+@pytest.mark.parametrize("sig", [signal.SIGUSR1, signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_is_for_the_command_alone(dlock, files, script, sig):
+    """What it does about its workers is its affair."""
+    main = script("""
+import os, signal, sys
+if os.fork() == 0:
+    signal.pause()
+signal.pthread_sigmask(signal.SIG_BLOCK, [int(sys.argv[1]), signal.SIGUSR2])
+print("ready", flush=True)
+print(int(signal.sigwait([int(sys.argv[1])])), flush=True)
+signal.sigwait([signal.SIGUSR2])
+""")
+    held = dlock.start("run", *files.words, "-k", "k", *main, str(int(sig)), start_new_session=True)
+    wait_for(has_line("ready", held), what="the command")
+    worker = wait_for(lambda: descendants_of(held.command), what="the worker")[0]
+    held.signal(sig)
+    wait_for(has_line(str(int(sig)), held), what="the signal")
+    held.signal(signal.SIGUSR2)
+    assert held.wait().status == 0
+    assert is_alive(worker), "the signal went to the worker as well"
+    kill(worker)
 
 
 def test_ignored_signals_stay_ignored(dlock, place):
@@ -549,6 +562,121 @@ def test_children_of_the_caller_are_none_of_dlocks_business(dlock, place, tmp_pa
     foreign = read_number(tmp_path / "foreign")
     assert is_alive(foreign)
     kill(foreign)
+
+
+@pytest.mark.parametrize("whom", ["keeper", "frozen keeper"])
+def test_processes_of_the_caller_survive_a_killed_keeper(dlock, leased, tmp_path, whom):
+    """Many children from before, and a daemon of theirs that comes later and loses its parent."""
+    line = (f'for i in $(seq 40); do sleep 1000 & done; jobs -p >{tmp_path}/older; '
+            f'bash -c "read x <{tmp_path}/go; bash -c \'setsid sleep 1000 & echo \\$! >{tmp_path}/daemon\'; '
+            'exec sleep 1000" & exec "$@"')
+    os.mkfifo(tmp_path / "go")
+    held = dlock.start("-c", line, "bash", DLOCK, "run", *leased.words, "--status-fd=2", *SHORT, "-k", leased.key(),
+                       "sh", "-c", "setsid sleep 1000 & exec sleep 1000", program=shutil.which("bash"))
+    wait_for(lambda: '"started"' in held.stderr(), what="the command")
+    command = next(event["pid"] for event in map(json.loads, held.stderr().splitlines())
+                   if event["event"] == "started")
+    keeper = stat_of(command)[2]
+    tree = wait_for(lambda: [command, *descendants_of(command)][1:] and [command, *descendants_of(command)])
+    (tmp_path / "go").write_text("go\n")
+    daemon = read_number(tmp_path / "daemon")
+    wait_for(lambda: stat_of(daemon)[2] == held.pid, what="the front to inherit a daemon")
+    outlast(2.5)  # the front looks around every 2 s
+    kill(keeper, signal.SIGKILL if whom == "keeper" else signal.SIGSTOP)
+    assert held.wait().status == 79
+    older = [int(pid) for pid in (tmp_path / "older").read_text().split()]
+    assert len(older) == 40
+    assert [p for p in [*older, daemon] if not is_alive(p)] == []
+    assert not [p for p in tree if is_alive(p)]
+    for pid in descendants_of(os.getpid()):
+        if pid in (*older, daemon) or name_of(pid) == "sleep":
+            kill(pid)
+
+
+# ---- a /proc that does not show our processes, or none ----
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make namespaces everywhere")
+PROCS = {
+    "of an outer namespace": ["unshare", "-pf", "--kill-child"],
+    "none": ["unshare", "-m", "sh", "-c", 'umount -l /proc 2>/dev/null || mount -t tmpfs none /proc; exec "$@"', "sh"],
+    "hiding": ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec setpriv --reuid=54321 '
+               '--regid=54321 --clear-groups --bounding-set=-all "$@"', "sh"],
+}
+
+
+def beating(path):
+    """Does somebody still write there?"""
+    before = path.stat().st_size
+    time.sleep(0.3)
+    return path.stat().st_size > before
+
+
+@pytest.fixture
+def beater(script, tmp_path):
+    """A command whose daemon and grandchild bear TERM, hide themselves and write on as long as they live."""
+    signs = [tmp_path / name for name in ("daemon", "worker")]
+    words = script(f"""
+import ctypes, os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def beat(path):
+    ctypes.CDLL(None).prctl(4, 0)  # not dumpable: with hidepid=2 invisible even to its user
+    while True:
+        with open(path, "a") as f: f.write("x")
+        time.sleep(0.02)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: beat({str(signs[0])!r})
+    os._exit(0)
+if os.fork() == 0: beat({str(signs[1])!r})
+time.sleep(1000)
+""")
+    return words, signs
+
+
+@pytest.fixture
+def for_all(tmp_path, files):
+    """Lets any user in, and gives him a dlock that he can execute."""
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o777 if parent == tmp_path else 0o755)
+    files.directory.chmod(0o1777)
+    copy = tmp_path / "dlock"
+    shutil.copy(DLOCK, copy)
+    return str(copy)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("proc", PROCS)
+def test_max_run_stops_a_tree_that_proc_does_not_show(dlock, files, beater, for_all, proc):
+    words, signs = beater
+    result = dlock.start(*PROCS[proc][1:], for_all, "run", *files.words, "--max-run", "700ms", "--grace", "200ms", "-k",
+                         "k", *words, program=shutil.which("unshare"), start_new_session=True, events=False).wait()
+    assert result.status == 124 and "NOT" not in result.stderr, result
+    assert not any(beating(sign) for sign in signs)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("proc", PROCS)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_no_descendant_survives_the_keeper_where_proc_does_not_show_it(dlock, leased, beater, for_all, proc, how):
+    words, signs = beater
+    held = dlock.start(*PROCS[proc][1:], for_all, "run", *leased.words, *SHORT, "-k", leased.key(), *words,
+                       program=shutil.which("unshare"), start_new_session=True, events=False)
+    wait_for(lambda: all(sign.exists() for sign in signs), what="signs of life")
+    command = next(p for p in descendants_of(held.pid) if name_of(p).startswith("python") and
+                   name_of(stat_of(p)[2]) == "dlock")
+    kill(stat_of(command)[2], how)
+    result = held.wait()
+    assert result.status == 79 and "NOT" not in result.stderr, result
+    assert not any(beating(sign) for sign in signs)
+
+
+@pytest.mark.parametrize("descriptors", [10, 11, 12])
+def test_few_descriptors_and_a_tree_is_killed(dlock, files, beater, descriptors):
+    words, signs = beater
+    result = dlock.run("run", *files.words, "--max-run", "700ms", "--grace", "200ms", "-k", "k", *words, events=False,
+                       start_new_session=True, preexec_fn=limit(resource.RLIMIT_NOFILE, descriptors))
+    assert result.status == 124 and "NOT" not in result.stderr, result
+    assert not any(beating(sign) for sign in signs)
 
 
 # ---- in company ----

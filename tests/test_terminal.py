@@ -3,20 +3,27 @@
 # line that dlock draws while it waits is gone when it no longer does.
 
 import contextlib
+import json
 import os
 import re
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import unicodedata
 
 import pexpect
 import pytest
 
-from support import DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, stat_of, wait_for
+from support import (DLOCK, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, stat_of,
+                     wait_for)
 
+DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
 TTL = 3
-ERASE = "\r\x1b[K"
+ERASE = "\r\x1b[J"
+WAITING = re.compile(rf"{re.escape(ERASE)}dlock: waiting [\w.]+")
 PROMPT = re.compile(r"<(\d+)>\Z")  # a prompt shows the last exit status
 
 CATCH = """
@@ -70,7 +77,8 @@ class Shell:
         return self.prompt()
 
     def expect(self, text):
-        self.tty.expect_exact(text)
+        """Text or a regular expression; returns what stood before it."""
+        (self.tty.expect if isinstance(text, re.Pattern) else self.tty.expect_exact)(text)
         return self.tty.before
 
     def ctrl(self, letter):
@@ -186,7 +194,7 @@ def test_ctrl_c_ends_the_command_and_the_loop_around_it(dlock, shell, place):
 def test_ctrl_c_while_waiting_gives_up_the_place(dlock, shell, place):
     holder = dlock.hold(place, place.key())
     shell.send(run_line(place, "echo", "ran") + "\n")
-    shell.expect(f"{ERASE}dlock: waiting for {place.key()}, held by ")
+    shell.expect(WAITING)
     shell.ctrl("c")
     assert shell.prompt() == 130
     assert shell.seen.endswith(f"{ERASE}\r\n") and "ran" not in shell.seen
@@ -287,7 +295,7 @@ def test_a_stopped_command_that_is_continued_alone_takes_its_job_along(shell, fi
 def test_ctrl_z_while_waiting(dlock, shell, place, order):
     holder = dlock.hold(place, place.key())
     shell.send(run_line(place, "echo", "ran") + "\n")
-    shell.expect(f"{ERASE}dlock: waiting for ")
+    shell.expect(WAITING)
     shell.ctrl("z")
     assert shell.prompt() == 148
     assert "Stopped" in shell.seen
@@ -296,11 +304,51 @@ def test_ctrl_z_while_waiting(dlock, shell, place, order):
         shell.send("fg\n")
     else:
         shell.send("fg\n")
-        shell.expect(f"{ERASE}dlock: waiting for ")
+        shell.expect(WAITING)
         holder.finish()
     assert shell.prompt() == 0
     assert "ran\r\n" in shell.seen
     assert is_free(dlock, place)
+
+
+# ---- Ctrl-S ----
+
+
+def halt(shell):
+    """Ctrl-S; returns when the terminal takes nothing any more."""
+    tty = os.open(os.readlink(f"/proc/{shell.tty.pid}/fd/0"), os.O_WRONLY | os.O_NOCTTY)
+    shell.ctrl("s")
+    wait_for(lambda: not select.select([], [tty], [], 0)[1], what="the terminal to halt")
+    os.close(tty)
+
+
+@pytest.mark.parametrize("what, options", [(signal.SIGTERM, []), (signal.SIGUSR1, ["-v"]), ("a killed keeper", []),
+                                           ("a killed keeper", ["-v"]), ("a frozen keeper", [])])
+def test_a_halted_terminal_holds_nothing_up(dlock, shell, leased, catcher, what, options):
+    """The line that says that we wait cannot be erased; command, signals and deadlines do not care."""
+    words, logged = catcher
+    holder = dlock.hold(leased, leased.key())
+    shell.send(run_line(leased, *words, options=["-t", f"{TTL}s", *options]) + "\n")
+    shell.expect(f"{ERASE}dlock: waiting for ")
+    halt(shell)
+    outlast(1.2)  # it is drawn each second
+    holder.finish()
+    command = logged()[0]
+    keeper = stat_of(command)[2]
+    front = stat_of(keeper)[2]
+    outlast(0.2)
+    if what == "a killed keeper":
+        kill(keeper)
+    elif what == "a frozen keeper":
+        kill(keeper, signal.SIGSTOP)
+    else:
+        kill(front, what)
+        assert logged(2)[1] == what
+        kill(front, signal.SIGUSR2)
+    wait_for(lambda: not is_alive(command), what="the end of the command")
+    wait_for(lambda: not is_alive(front), what="the end of dlock")  # also though nobody takes its last line
+    shell.ctrl("q")
+    assert shell.prompt() == (79 if "keeper" in str(what) else 5)
 
 
 # ---- programs that own the terminal ----
@@ -381,6 +429,36 @@ def test_a_shell_inside_has_its_own_jobs(dlock, shell, files):
     assert is_free(dlock, files)
 
 
+INNER = {"bash": "bash --norc --noprofile --noediting -i", "zsh": "zsh -fi +Z"}
+
+
+@pytest.mark.parametrize("inner, stop", [("bash", "kill -STOP $$"), ("bash", "suspend"), ("zsh", "suspend")])
+def test_a_shell_inside_can_be_suspended(dlock, shell, leased, inner, stop):
+    """It has a process group of its own, and the terminal; `fg` gives it both back."""
+    if not shutil.which(inner):
+        pytest.skip(f"no {inner}")
+    shell.send(run_line(leased, "env", "PS1='inner: '", *INNER[inner].split(), options=["-t", f"{TTL}s"]) + "\n")
+    shell.expect("inner: ")
+    for i in range(2):
+        shell.send(f"{stop}\n")
+        assert shell.prompt() > 128
+        assert "Stopped" in shell.seen
+        assert shell.run("echo outside") == 0
+        assert not is_free(dlock, leased)
+        shell.send("fg\n")
+        shell.send(f"echo in{i}side\n")
+        shell.expect(f"in{i}side")
+        shell.expect("inner: ")
+    shell.send("cat\n")
+    shell.send("x\n")
+    shell.expect("x")
+    shell.ctrl("c")
+    shell.expect("inner: ")
+    shell.send("exit 6\n")
+    assert shell.prompt() == 6
+    assert is_free(dlock, leased)
+
+
 def test_pipelines_on_both_sides(shell, files, tmp_path):
     assert shell.run("seq 3 | " + run_line(files, "sed", "s/^/-/") + " | tee copy | wc -l") == 0
     assert shell.seen.strip() == "3"
@@ -415,17 +493,44 @@ def test_a_background_command_that_wants_to_read_is_stopped_like_any_other(shell
 # ---- what a person sees while dlock waits ----
 
 
-def test_the_live_line_is_drawn_and_erased(dlock, shell, place):
+def test_the_live_line_is_drawn_and_erased(dlock, shells, place):
+    shell = shells(size=(24, 200))
     holder = dlock.hold(place, place.key(), "--who", "alice", "--why", "release 7")
     shell.send(run_line(place, "echo", "ran") + "\n")
-    before = shell.expect(f"{ERASE}dlock: waiting for {place.key()}, held by alice (pid {holder.pid}, cat)")
-    assert before == ""
-    shell.expect(ERASE)  # it is drawn again
+    assert shell.expect(WAITING) == ""
+    rest = shell.expect(ERASE)  # it is drawn again
+    assert re.fullmatch(rf"(, next in line)? for {place.key()}; held by alice \(pid {holder.pid} on {socket.gethostname()}"
+                        r', running cat\)( "release 7")?( for \w+)?\r', rest), rest
     holder.finish()
     assert shell.prompt() == 0
     drawn, ran = shell.seen.rsplit(ERASE, 1)
     assert "\n" not in drawn
-    assert re.fullmatch(rf"(dlock: got {place.key()} after [^\n]*\r\n)?ran\r\n", ran)
+    assert re.fullmatch(rf"(dlock: got {place.key()} after \S+\r\n)?ran\r\n", ran)
+
+
+def test_the_place_in_line_comes_first(dlock, shells, leased):
+    """Also where the rest does not fit."""
+    shell = shells(size=(10, 44))
+    holder = dlock.hold(leased, leased.key(), "--who", "x" * 60)
+    first = dlock.contend(leased, leased.key()).queued(1)
+    second = dlock.contend(leased, leased.key()).queued(2)
+    shell.send(run_line(leased, "true") + "\n")
+    shell.expect(re.compile(re.escape(ERASE) + r"dlock: waiting \w+, number 3 in line for"))
+    holder.finish()
+    first.finish()
+    shell.expect(re.compile(re.escape(ERASE) + r"dlock: waiting [\w.]+, next in line for"))
+    second.finish()
+    assert shell.prompt() == 0
+
+
+def test_the_token_is_said_with_v_only(dlock, files):
+    for words, token in ((["-v"], True), ([], False)):
+        holder = dlock.hold(files, "job")
+        waiter = dlock.contend(files, "job", *words, command=["true"], start_new_session=True)
+        wait_for(lambda w=waiter: "; held by " in w.stderr(), what="a line")
+        holder.finish()
+        said = [line for line in waiter.wait().stderr.splitlines() if "got job after" in line]
+        assert [("token" in line) for line in said] == [token], said
 
 
 def test_a_lock_that_comes_at_once_draws_nothing(shell, place):
@@ -443,15 +548,18 @@ def test_nothing_is_drawn_where_it_is_not_wanted(dlock, shell, files, options, v
     assert shell.seen == "ran\r\n"
 
 
-def test_a_narrow_window_is_not_scrolled(dlock, shells, files):
-    """A line that wraps could not be erased."""
-    shell = shells(size=(10, 40))
-    key = "\u20ac" * 100
+@pytest.mark.parametrize("columns", [40, 19, 8])
+@pytest.mark.parametrize("key", ["\u20ac" * 100, "\u754c" * 100, "e" + "\u0301" * 100, "k" * 100],
+                         ids=["narrow", "wide", "combining", "ascii"])
+def test_a_narrow_window_is_not_scrolled(dlock, shells, files, key, columns):
+    """A line that wraps would scroll the screen with each second."""
     holder = dlock.hold(files, key, "--who", "x" * 100)
-    shell.send(" ".join([DLOCK, "run", *files.words, "-k", key, "echo ran"]) + "\n")
-    shell.expect(f"{ERASE}dlock: waiting")
-    rest = shell.expect(ERASE)
-    assert len("dlock: waiting" + rest) < 40 and "\ufffd" not in rest
+    shell = shells(size=(10, columns))
+    shell.send("clear\n" + " ".join([DLOCK, "run", *files.words, "-k", key, "echo ran"]) + "\n")
+    shell.expect(f"{ERASE}dl")
+    line = "dl" + shell.expect("\r")
+    assert sum(2 if ord(c) >= 0x1100 else 1 for c in line) < columns and "\ufffd" not in line
+    assert line.endswith("...")
     holder.finish()
     assert shell.prompt() == 0
 
@@ -469,10 +577,11 @@ def test_off_a_terminal_there_is_one_line_after_a_while(dlock, files, shell, kin
         said = (tmp_path / "said").read_text
     wait_for(said, what="a line")
     assert boottime() - began >= 2.9
-    assert re.fullmatch(r"dlock: waiting for job, held by alice \(pid \d+, cat\) for [^\n]*\n", said())
+    assert re.fullmatch(rf"dlock: waiting \S+, next in line for job; held by alice \(pid {holder.pid} on "
+                        rf"{socket.gethostname()}, running cat\) for \w+\n", said())
     holder.finish()
     wait_for(lambda: said().count("\n") == 2, what="the good news")
-    assert re.fullmatch(r"dlock: got job after \S+ \(token \d+\)", said().splitlines()[1])
+    assert re.fullmatch(r"dlock: got job after \S+", said().splitlines()[1])
     assert "\x1b" not in said()
 
 
@@ -508,16 +617,114 @@ def test_what_a_person_sees_on_a_screen(dlock, tmux, files, tmp_path):
     (tmp_path / "job.sh").write_text(run_line(files, "vi", "text") + "\n")
     holder = dlock.hold(files, "job", "--who", "alice")
     type_keys("clear; . ./job.sh", "Enter")
-    wait_for(lambda: "dlock: waiting for job, held by alice" in screen(), what="the waiting line")
+    wait_for(lambda: "next in line for job; held by alice" in screen(), what="the waiting line")
     assert screen().count("dlock:") == 1
     type_keys("C-z")
     wait_for(lambda: "Stopped" in screen() and screen().rstrip().endswith("ready>"), what="the prompt")
-    assert "waiting for" not in screen()
+    assert "waiting" not in screen()
     type_keys("clear; fg", "Enter")
-    wait_for(lambda: "dlock: waiting for job, held by alice" in screen(), what="the waiting line again")
+    wait_for(lambda: "next in line for job; held by alice" in screen(), what="the waiting line again")
     holder.finish()
     wait_for(lambda: "\n~" in screen(), what="vi")
     assert "waiting" not in screen()
     type_keys("ihello", "Escape", ":wq", "Enter")
     wait_for(lambda: screen().rstrip().endswith("ready>"), what="the prompt")
     assert (tmp_path / "text").read_text() == "hello\n"
+
+
+def wide(text):
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+
+
+def resize(tmux, columns):
+    tmux("resize-window", "-x", str(columns), "-y", "12")
+
+
+@pytest.mark.parametrize("who", ["x" * 60, "\u754c" * 60, "e\u0301" * 60], ids=["ascii", "wide", "combining"])
+def test_a_window_that_changes_its_size_shows_one_line(dlock, tmux, files, tmp_path, who):
+    def lines():
+        return [line.rstrip() for line in tmux("capture-pane", "-p").splitlines() if line.strip()]
+
+    wait_for(lambda: "ready>" in "".join(lines()), what="a prompt")
+    (tmp_path / "job.sh").write_text(run_line(files, "true") + "\n")
+    holder = dlock.hold(files, "job", "--who", who)
+    tmux("send-keys", "seq 7 26; . ./job.sh", "Enter")  # at the bottom of the screen, as mostly
+    wait_for(lambda: "held by" in "".join(lines()), what="the waiting line")
+    for columns in (30, 95, 41, 22, 70):
+        resize(tmux, columns)
+        wait_for(lambda: len(lines()) > 2 and lines()[-2] == "26" and lines()[-1].startswith("dlock: waiting")
+                 and lines()[-1].endswith("...") and wide(lines()[-1]) < columns,
+                 what=f"one line of {columns} columns")
+    holder.finish()
+    wait_for(lambda: lines()[-1] == "ready>", what="the end")
+    assert [line for line in lines() if "waiting" in line] == []
+
+
+@pytest.mark.parametrize("text", ["x\x1b[2J\x1b[5;5Hdlock: got job\r\n", "x\u202e\u2066y\u200b", "\x9b2J\x85\x0c", "\u754c" * 100],
+                         ids=["escape", "bidi", "c1", "long"])
+def test_what_others_have_stored_is_harmless_on_a_screen(dlock, tmux, leased, tmp_path, text):
+    def lines():
+        return [line.rstrip() for line in tmux("capture-pane", "-p").splitlines() if line.strip()]
+
+    resize(tmux, 200)
+    wait_for(lambda: "ready>" in "".join(lines()), what="a prompt")
+    (tmp_path / "job.sh").write_text(run_line(leased, "true") + "\n")
+    with leased.server.client() as c:
+        holder = dlock.hold(leased, leased.key())
+        stored, = [(k, f) for k in c.scan_iter(f"dlock:*{leased.prefix.rstrip(':')}*") if c.type(k) == "hash"
+                   for f, v in c.hgetall(k).items() if '"who"' in v]
+        head, record = re.fullmatch("([^{]*)({.*})", c.hget(*stored)).groups()
+        c.hset(*stored, head + json.dumps({**json.loads(record), "who": text}, ensure_ascii=False))
+    tmux("send-keys", "clear; echo top; . ./job.sh", "Enter")
+    wait_for(lambda: "held by" in "".join(lines()), what="the waiting line")
+    top, line = lines()
+    assert top == "top" and line.startswith("dlock: waiting ") and "got job" not in line[:40]
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]", line)
+    holder.finish()
+    wait_for(lambda: "ready>" in lines()[-1], what="the prompt")
+
+
+# ---- a server that does not answer ----
+
+
+def test_waiting_for_a_server_is_said_on_the_screen(dlock, tmux, tmp_path):
+    def screen():
+        return tmux("capture-pane", "-p")
+
+    resize(tmux, 120)
+    wait_for(lambda: "ready>" in screen(), what="a prompt")
+    (tmp_path / "job.sh").write_text(f"{DLOCK_TEST} run -u 'fake:///?acquire=away' -w 1h -k 'a job' true\n")
+    tmux("send-keys", "clear; . ./job.sh", "Enter")
+    wait_for(lambda: re.search(r"^dlock: waiting \w+ for 'a job'; cannot reach \\x1B\[2J the server, trying again$",
+                               screen(), re.M), what="the waiting line")
+    tmux("send-keys", "C-c")
+    wait_for(lambda: screen().rstrip().endswith("ready>") and "waiting" not in screen(), what="the prompt")
+
+
+def test_off_a_terminal_waiting_for_a_server_is_one_line(dlock):
+    script = "fake:///?acquire=away,acquire=away,acquire=away,acquire=away,acquire=busy"
+    waiter = dlock.start("run", "-u", script.replace("away,", "away@1s,"), "-w", "1h", "-k", "job", "true", program=DLOCK_TEST,
+                         start_new_session=True)
+    wait_for(waiter.stderr, what="a line")
+    assert re.fullmatch(r"dlock: waiting \S+ for job; cannot reach \\x1B\[2J the server, trying again\n", waiter.stderr())
+    waiter.queued(1)
+    events = [(e["event"], e.get("reason") or e.get("position")) for e in waiter.events()]
+    assert events == [("retrying", "cannot reach \x1b[2J the server"), ("waiting", 1)]
+    waiter.signal(signal.SIGTERM)
+    assert waiter.wait().status == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("words, env, status, tried, least", [
+    (["-n"], {}, 69, "tried once (-n)", 0),
+    (["-w", "0"], {}, 69, "tried once (-n)", 0),
+    ([], {"DLOCK_NONBLOCK": "1"}, 69, "tried once (-n)", 0),
+    ([], {}, 69, "tried for 5s (-w DURATION tries longer)", 5),
+    (["-w", "1500ms"], {}, 69, "tried for 1.5s (-w)", 1.5),
+    ([], {"DLOCK_WAIT": "6"}, 69, "tried for 6s (-w)", 6),
+], ids=str)
+def test_a_server_that_stays_away_is_tried_for_so_long(dlock, words, env, status, tried, least):
+    began = boottime()
+    result = dlock.run("run", "-u", "fake:///?acquire=away", *words, "-q", "-k", "job", "true", env=env, program=DLOCK_TEST)
+    assert result.status == status and boottime() - began >= least
+    assert re.fullmatch(r"dlock: cannot take job: cannot reach \\x1B\[2J the server; " + re.escape(tried) +
+                        "; nothing was run\n", result.stderr.replace("5.1s", "5s").replace("6.1s", "6s")), result

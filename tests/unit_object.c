@@ -145,14 +145,14 @@ static void
 record_tells_who_we_are(void **state)
 {
 	char *argv[] = {"/usr/local/bin/deploy.sh", "--password=secret", NULL};
-	struct plan p = {.argv = argv, .who = "alice@ci", .why = "release \"4.2\""};
-	char record[RECORD_BYTES], text[400];
+	struct plan p = {.argv = argv, .who = "alice", .why = "release \"4.2\""};
+	char record[RECORD_BYTES], text[400], host[256];
 	json_t *root;
 
 	(void)state;
 	record_write(record, &p);
 	root = parsed(record);
-	assert_string_equal(member(root, "who"), "alice@ci");
+	assert_string_equal(member(root, "who"), "alice");
 	assert_string_equal(member(root, "why"), "release \"4.2\"");
 	assert_string_equal(member(root, "command"), "deploy.sh"); /* arguments may hold secrets */
 	assert_null(strstr(record, "secret"));
@@ -161,7 +161,8 @@ record_tells_who_we_are(void **state)
 	assert_non_null(json_object_get(root, "since"));
 	json_decref(root);
 	record_describe(record, text, sizeof text);
-	snprintf(record, sizeof record, "alice@ci (pid %d, deploy.sh) \"release \"4.2\"\"", (int)getpid());
+	gethostname(host, sizeof host);
+	snprintf(record, sizeof record, "alice (pid %d on %s, running deploy.sh) \"release \\\"4.2\\\"\"", (int)getpid(), host);
 	assert_string_equal(text, record);
 }
 
@@ -206,9 +207,18 @@ hostile_records_are_described(void **state)
 	    {"{\"who\":\"eve\"}", "eve"},
 	    {"{\"who\":\"eve\",\"pid\":7}", "eve (pid 7)"},
 	    {"{\"who\":\"eve\",\"pid\":\"7\",\"command\":\"x\"}", "eve"},
-	    {"{\"who\":\"eve\",\"pid\":-1,\"command\":\"x\"}", "eve (pid -1, x)"},
+	    {"{\"who\":\"eve\",\"pid\":-1,\"command\":\"x\"}", "eve (pid -1, running x)"},
 	    {"{\"who\":\"eve\",\"pid\":99999999999999999999}", "somebody"},
-	    {"{\"pid\":7,\"command\":\"x\",\"why\":\"y\"}", "somebody (pid 7, x) \"y\""},
+	    {"{\"pid\":7,\"command\":\"x\",\"why\":\"y\"}", "somebody (pid 7, running x) \"y\""},
+	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"h\",\"command\":\"x\"}", "eve (pid 7 on h, running x)"},
+	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"\",\"command\":\"\"}", "eve (pid 7)"},
+	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"h\\u001b[2J\",\"command\":\"\\n\"}",
+		"eve (pid 7 on h\\x1B[2J, running \\x0A)"},
+	    /* an imitation of other words stays within its quotes */
+	    {"{\"who\":\"al ice\",\"pid\":7,\"command\":\"a b\"}", "'al ice' (pid 7, running 'a b')"},
+	    {"{\"who\":\"root' (pid 1 on '\"}", "'root\\' (pid 1 on \\''"},
+	    {"{\"who\":\"root\xc2\xa0(pid\xe3\x80\x80" "1)\"}", "'root\xc2\xa0(pid\xe3\x80\x80" "1)'"},
+	    {"{\"who\":\"eve\",\"why\":\"x\\\" for 3s; y\"}", "eve \"x\\\" for 3s; y\""},
 	    {"{\"who\":\"\\u001b[2J\\n\\u202e\\u009b\"}", "\\x1B[2J\\x0A\\u202E\\x9B"},
 	    {"{\"who\":\"%s%n\"}", "%s%n"},
 	};

@@ -1,12 +1,14 @@
 /* unit_options.c - Goal of these tests: the words and the environment become the plan that was meant, or one clear sentence. */
 #include "cmd/options.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -72,6 +74,7 @@ clean_environment(void **state)
 	unsetenv("DLOCK_KEEPER");
 	unsetenv("DLOCK_FILE_URL");
 	unsetenv("DLOCK_REDIS_URL");
+	unsetenv("DLOCK_WIAT");
 	return 0;
 }
 
@@ -137,6 +140,18 @@ where_options_end(void **state)
 	fine("-b file job -- cmd x");
 	assert_string_equal(plan.keys[0], "job");
 	assert_string_equal(plan.argv[0], "cmd");
+	fine("-b file job -n -t 10s -- -x -n"); /* behind the key, where a -- shows which are options */
+	assert_string_equal(plan.keys[0], "job");
+	assert_string_equal(plan.argv[0], "-x");
+	assert_true(plan.wait == 0 && plan.terms.ttl == 10 * S);
+	fine("-b file -- job -n -- cmd");
+	assert_true(plan.wait == 0);
+	fine("-b file job -c true --");
+	assert_string_equal(plan.argv[2], "true");
+	fine("-b file job -- -n -- x");
+	assert_string_equal(plan.argv[0], "-n");
+	assert_true(plan.wait == NEVER);
+	assert_int_equal(parse("-b file job -h -- cmd"), PARSED_HELP);
 	fine("-b file job cmd -- x");
 	assert_string_equal(plan.argv[1], "--");
 	fine("-b file --key=-- cmd");
@@ -168,7 +183,25 @@ wrong_words(void **state)
 	wrong("-b file -k job -n -w 5 cmd", "--nonblock|--wait|contradict");
 	wrong("-b file -k job -c true cmd", "--command|cmd");
 	wrong("-b file -k job -c \"\"", "--command|empty");
-	wrong("-b file job -n cmd", "-n|before");
+	wrong("-b file job -n cmd", "-n|before|dlock run job -n ... -- COMMAND");
+	wrong("-b file job -c cmd", "-c|before");
+	wrong("-b file job -n cmd -- x", "-n|before");
+	wrong("-b file job --full", "--full|before");
+	wrong("-b file job --nonsense -- cmd", "--nonsense");
+	wrong("-b file job -k other -- cmd", "other|one key");
+	wrong("-b file job -n --", "command|job");
+	wrong("-b file -k=job cmd", "-k=|-k KEY|--key=KEY");
+	wrong("-b file -n -w=5 -k job cmd", "-w=|-w DURATION|--wait=DURATION");
+	wrong("-b file -n=1 -k job cmd", "-n|no value");
+	wrong("-b file -nq=1 -k job cmd", "-q|no value");
+	wrong("-b file -= cmd", "-=");
+	wrong("-b file -key job cmd", "-key|--key");
+	wrong("-quiet -k job cmd", "-quiet|--quiet");
+	wrong("-wait=5 -k job cmd", "-wait|--wait");
+	wrong("-b file --nowait -k job cmd", "--nowait|did you mean --nonblock?");
+	wrong("-b file --timeout=5 -k job cmd", "--timeout|did you mean --wait?");
+	wrong("-b file --Key job cmd", "--Key|did you mean --key?");
+	wrong("-b file --tlt 5 -k job cmd", "--tlt|did you mean --ttl?");
 }
 
 static void
@@ -177,6 +210,15 @@ wrong_values(void **state)
 	(void)state;
 	wrong("-b REDIS -k job cmd", "--backend|REDIS|file");
 	wrong("-b \"\" -k job cmd", "--backend|file");
+	wrong("-b postgres -k job cmd", "--backend|did you mean pg?");
+	wrong("-b ZooKeeper -k job cmd", "--backend|did you mean zk?");
+	wrong("-b rdeis -k job cmd", "--backend|did you mean redis?");
+	wrong("-b nope -k job cmd", "--backend|no such backend (there are");
+	assert_int_equal(dup2(open("/dev/null", O_RDONLY), 90), 90);
+	wrong("-b file -k job --status-fd 90 cmd", "--status-fd|not open for writing");
+	wrong("-b file -k job -w 99999999999w cmd", "--wait|292 years|inf");
+	wrong("-b file -k job --max-run 99999999999w cmd", "--max-run|292 years|inf");
+	wrong("-b file -k job --grace x cmd", "--grace|1h30m|0ms to 365d");
 	wrong("-b file -k job -t 2.9s cmd", "--ttl|2.9s|3s");
 	wrong("-b file -k job -t 10x cmd", "--ttl|10x");
 	wrong("-b file -k job -t inf cmd", "--ttl|inf");
@@ -234,7 +276,17 @@ place_is_named_once(void **state)
 	wrong("-b file -u redis://h -k job cmd", "file|redis|contradict");
 	wrong("-u http://h -k job cmd", "--url|scheme");
 	wrong("-u nonsense -k job cmd", "--url|scheme");
-	wrong("-u \"\" -k job cmd", "url");
+	wrong("-u \"\" -k job cmd", "--url|scheme");
+	wrong("-u /tmp/x -k job cmd", "--url|'/tmp/x'|file:///tmp/x");
+	wrong("-b file -u /tmp/x -k job cmd", "--url|file:///tmp/x");
+	wrong("-u zookeeper://h -k job cmd", "--url|did you mean zk://?");
+	wrong("-u reids://u:secret@h -k job cmd", "--url|did you mean redis://?");
+	assert_null(strstr(fault.text, "secret"));
+	setenv("DLOCK_URL", "/tmp/x", 1);
+	wrong("-k job cmd", "DLOCK_URL '/tmp/x'|file:///tmp/x");
+	unsetenv("DLOCK_URL");
+	setenv("DLOCK_FILE_URL", "/tmp/x", 1);
+	wrong("-b file -k job cmd", "DLOCK_FILE_URL '/tmp/x'|file:///tmp/x");
 }
 
 static void
@@ -262,6 +314,58 @@ variables(void **state)
 	assert_string_equal(plan.keys[0], "job");
 	setenv("DLOCK_TTL", "x", 1);
 	wrong("-k job cmd", "DLOCK_TTL|'x'");
+}
+
+static void
+patience_is_named_once(void **state)
+{
+	(void)state;
+	fine("-b file -k job cmd");
+	assert_true(plan.wait == NEVER && !plan.persist);
+	fine("-b file -k job -w 5 cmd");
+	assert_true(plan.wait == 5 * S && plan.persist);
+	fine("-b file -k job -n cmd");
+	assert_true(plan.wait == 0 && !plan.persist);
+	setenv("DLOCK_WAIT", "7", 1);
+	fine("-b file -k job cmd");
+	assert_true(plan.wait == 7 * S && plan.persist);
+	fine("-b file -k job -n cmd");
+	assert_true(plan.wait == 0 && !plan.persist);
+	setenv("DLOCK_NONBLOCK", "1", 1);
+	wrong("-b file -k job cmd", "DLOCK_NONBLOCK|DLOCK_WAIT|contradict");
+	setenv("DLOCK_NONBLOCK", "0", 1);
+	fine("-b file -k job cmd");
+	assert_true(plan.wait == 7 * S);
+}
+
+static void
+strange_variables_are_noticed(void **state)
+{
+	char text[300];
+
+	(void)state;
+	assert_false(options_stray(text, sizeof text));
+	setenv("DLOCK_TTL", "5", 1);
+	setenv("DLOCK_PG_URL", "x", 1);
+	setenv("DLOCK_TOKEN", "7", 1);
+	setenv("DLOCK_OWNER", "x", 1);
+	setenv("DLOCK_NONSENSE", "", 1); /* empty is as good as none */
+	setenv("DLOCKED", "1", 1);
+	assert_false(options_stray(text, sizeof text));
+	setenv("DLOCK_WIAT", "secret", 1);
+	assert_true(options_stray(text, sizeof text));
+	assert_string_equal(text, "DLOCK_WIAT (did you mean DLOCK_WAIT?)");
+	setenv("DLOCK_\33[2J\xff", "1", 1);
+	assert_true(options_stray(text, sizeof text));
+	assert_non_null(strstr(text, "DLOCK_\\x1B[2J\\xFF"));
+	for (size_t size = 1; size < 60; size++) {
+		memset(text, 'X', sizeof text);
+		options_stray(text, size);
+		assert_in_range(strlen(text), 0, size - 1);
+		assert_int_equal(text[size], 'X');
+	}
+	unsetenv("DLOCK_\33[2J\xff");
+	unsetenv("DLOCKED");
 }
 
 static void
@@ -339,6 +443,8 @@ main(void)
 	    cmocka_unit_test_setup(long_values_leave_room_for_the_reason, clean_environment),
 	    cmocka_unit_test_setup(place_is_named_once, clean_environment),
 	    cmocka_unit_test_setup(variables, clean_environment),
+	    cmocka_unit_test_setup(patience_is_named_once, clean_environment),
+	    cmocka_unit_test_setup(strange_variables_are_noticed, clean_environment),
 	    cmocka_unit_test_setup(url_of_a_backend, clean_environment),
 	    cmocka_unit_test_setup(passwords_are_blotted_out, clean_environment),
 	    cmocka_unit_test_setup(the_table_is_whole, clean_environment),

@@ -93,6 +93,9 @@ what_is_shown(void **state)
 	cleaned("\xe2\x80\xae" "evil", 7, "\\u202Eevil");
 	cleaned("\xe2\x80\x8b\xc2\xad\xef\xbb\xbf", 8, "\\u200B\\u00AD\\uFEFF");
 	cleaned("\xf3\xa0\x81\x81", 4, "\\uE0041");
+	cleaned("\xe3\x85\xa4\xef\xbe\xa0\xe1\x85\x9f", 9, "\\u3164\\uFFA0\\u115F"); /* letters without a shape */
+	cleaned("\xef\xb8\x81\xf3\xa0\x84\x80", 7, "\\uFE01\\uE0100");
+	cleaned("\xe2\x9d\xa4\xef\xb8\x8f", 6, "\xe2\x9d\xa4\xef\xb8\x8f"); /* an emoji */
 }
 
 /* Printing it is harmless: whole characters, none that controls, hides or reorders. */
@@ -102,7 +105,8 @@ assert_harmless(const char *s)
 	static const struct {
 		uint32_t from, to;
 	} harmful[] = {{0, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x200b, 0x200f}, {0x2028, 0x202e},
-	    {0x2060, 0x2069}, {0xfeff, 0xfeff}, {0xd800, 0xdfff}};
+	    {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xd800, 0xdfff}, {0x3164, 0x3164}, {0xffa0, 0xffa0},
+	    {0xfe00, 0xfe0e}, {0xe0000, 0xe0fff}};
 	size_t n = strlen(s);
 
 	for (size_t i = 0; i < n;) {
@@ -152,6 +156,112 @@ what_does_not_fit_ends_in_dots(void **state)
 	assert_string_equal(out, "...");
 }
 
+static void
+named(const char *in, const char *expected)
+{
+	char out[40];
+
+	assert_ptr_equal(text_name(out, sizeof out, in), out);
+	assert_string_equal(out, expected);
+}
+
+static void
+names_with_blanks_are_quoted(void **state)
+{
+	char out[8];
+
+	(void)state;
+	named("deploy/prod", "deploy/prod");
+	named("", "");
+	named("it's", "it's");
+	named("a b", "'a b'");
+	named(" ", "' '");
+	named("a\xc2\xa0" "b", "'a\xc2\xa0" "b'");
+	named("a\tb c", "'a\\x09b c'");
+	named("k' is held by 'root", "'k\\' is held by \\'root'");
+	named("1234567890 1234567890 1234567890 1234567890", "'1234567890 1234567890 1234567890 1...'");
+	text_name(out, sizeof out, "1 34567890");
+	assert_string_equal(out, "'1 ...'");
+}
+
+/* What a terminal of another author would need at most: two columns for each character beyond Latin. */
+static size_t
+width(const char *s)
+{
+	size_t n = 0;
+
+	for (; *s; s++)
+		if (((unsigned char)*s & 0xc0) != 0x80)
+			n += (unsigned char)*s >= 0xe1 ? 2 : 1;
+	return n;
+}
+
+static void
+fitted(const char *in, size_t columns, const char *expected)
+{
+	char text[100];
+
+	snprintf(text, sizeof text, "%s", in);
+	assert_ptr_equal(text_fit(text, columns), text);
+	assert_string_equal(text, expected);
+	assert_in_range(width(text), 0, columns);
+}
+
+static void
+lines_fit_their_columns(void **state)
+{
+	(void)state;
+	fitted("", 0, "");
+	fitted("x", 0, "");
+	fitted("1234", 4, "1234");
+	fitted("12345", 4, "1...");
+	fitted("12345", 3, "...");
+	fitted("12345", 1, ".");
+	fitted("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 4, "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
+	fitted("\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c", 6, "\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c");
+	fitted("\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c", 5, "\xe7\x95\x8c...");
+	fitted("\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c", 4, "...");
+	fitted("e\xcc\x81" "e\xcc\x81", 4, "e\xcc\x81" "e\xcc\x81");
+	for (size_t columns = 0; columns < 48; columns++)
+		for (int round = 0; round < 200; round++) {
+			char text[80];
+			size_t n = 0;
+
+			while (n < sizeof text - 5)
+				n += rand() % 2 ? encode('a' + rand() % 26, 1, text + n) : encode(0x4e00 + rand() % 100, 3, text + n);
+			text[n] = '\0';
+			text_fit(text, columns);
+			assert_in_range(strlen(text), 0, n);
+			assert_in_range(width(text), columns < 4 ? columns : columns - 1, columns);
+		}
+}
+
+static void
+typing_errors_are_understood(void **state)
+{
+	static const char *const known[] = {"key", "wait", "nonblock", "ttl", "min-hold", "verbose", NULL};
+	static const struct synonym synonyms[] = {{"nowait", "nonblock"}, {NULL, NULL}};
+	static const struct {
+		const char *word, *meant;
+	} rows[] = {
+	    {"kye", "key"}, {"wiat", "wait"}, {"wati", "wait"}, {"WAIT", "wait"}, {"waits", "wait"}, {"non-block", "nonblock"},
+	    {"minhold", "min-hold"}, {"MIN_HOLD", "min-hold"}, {"tll", "ttl"}, {"verb", "verbose"}, {"vrebsoe", "verbose"},
+	    {"k", NULL}, {"", NULL}, {"x", NULL}, {"foo", NULL}, {"frobnicate", NULL}, {"colour", NULL},
+	    {"waitwaitwaitwaitwaitwaitwaitwaitwaitwaitwaitwait", NULL}, {"\xff\xff\xff", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *meant = text_nearest(rows[i].word, strlen(rows[i].word), known);
+
+		if (rows[i].meant ? !meant || strcmp(meant, rows[i].meant) != 0 : meant != NULL)
+			fail_msg("%s: %s", rows[i].word, meant ? meant : "nothing");
+	}
+	assert_string_equal(text_nearest("wait=x", 4, known), "wait");
+	assert_string_equal(text_meant("NoWait", 6, synonyms), "nonblock");
+	assert_null(text_meant("nowai", 5, synonyms));
+}
+
 int
 main(void)
 {
@@ -161,6 +271,9 @@ main(void)
 	    cmocka_unit_test(what_is_shown),
 	    cmocka_unit_test(anything_is_made_harmless_and_fits),
 	    cmocka_unit_test(what_does_not_fit_ends_in_dots),
+	    cmocka_unit_test(names_with_blanks_are_quoted),
+	    cmocka_unit_test(lines_fit_their_columns),
+	    cmocka_unit_test(typing_errors_are_understood),
 	};
 
 	return cmocka_run_group_tests_name("text", tests, NULL, NULL);

@@ -4,6 +4,7 @@
  */
 #include "cmd/tree.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,24 +67,21 @@ bury(pid_t pid)
 }
 
 static void
-parent_and_state(void **state)
+states(void **state)
 {
 	pid_t child = sleeper();
-	char letter = 0;
 
 	(void)state;
-	assert_int_equal(tree_parent(child, &letter), getpid());
-	assert_non_null(strchr("RS", letter));
+	assert_non_null(strchr("RS", tree_state(child)));
 	kill(child, SIGSTOP);
 	waitpid(child, NULL, WUNTRACED);
-	assert_int_equal(tree_parent(child, &letter), getpid());
-	assert_int_equal(letter, 'T');
+	assert_int_equal(tree_state(child), 'T');
 	kill(child, SIGKILL);
 	waitid(P_PID, child, NULL, WEXITED | WNOWAIT);
-	assert_int_equal(tree_parent(child, &letter), getpid());
-	assert_int_equal(letter, 'Z');
+	assert_int_equal(tree_state(child), 'Z');
+	assert_int_equal(tree_relation(getpid(), child), KIN_YES);
 	bury(child);
-	assert_int_equal(tree_parent(child, &letter), 0);
+	assert_int_equal(tree_state(child), 0);
 }
 
 /* The name in /proc is the process's own to choose. */
@@ -90,8 +89,6 @@ static void
 hostile_names_do_not_confuse(void **state)
 {
 	static const char *const names[] = {") Z 1", "((((", "a b c", "\n", "", "))))))))))))))"};
-	char letter = 0;
-
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		int ends[2];
@@ -108,10 +105,10 @@ hostile_names_do_not_confuse(void **state)
 		}
 		close(ends[1]);
 		assert_int_equal(read(ends[0], &c, 0), 0);
-		while (tree_parent(child, &letter) && letter == 'R')
+		while (tree_state(child) == 'R')
 			usleep(1000);
-		assert_int_equal(tree_parent(child, &letter), getpid());
-		assert_true(tree_contains(getpid(), child));
+		assert_int_equal(tree_state(child), 'S');
+		assert_int_equal(tree_relation(getpid(), child), KIN_YES);
 		close(ends[0]);
 		bury(child);
 	}
@@ -123,14 +120,14 @@ descendants_are_contained(void **state)
 	pid_t grand, child = family(&grand, false), other = sleeper();
 
 	(void)state;
-	assert_true(tree_contains(getpid(), child));
-	assert_true(tree_contains(getpid(), grand));
-	assert_true(tree_contains(child, grand));
-	assert_false(tree_contains(child, other));
-	assert_false(tree_contains(child, child));
-	assert_false(tree_contains(child, getpid()));
-	assert_false(tree_contains(getpid(), 1));
-	assert_false(tree_contains(getpid(), 0));
+	assert_int_equal(tree_relation(getpid(), child), KIN_YES);
+	assert_int_equal(tree_relation(getpid(), grand), KIN_YES);
+	assert_int_equal(tree_relation(child, grand), KIN_YES);
+	assert_int_equal(tree_relation(child, other), KIN_NO);
+	assert_int_equal(tree_relation(child, child), KIN_NO);
+	assert_int_equal(tree_relation(child, getpid()), KIN_NO);
+	assert_int_equal(tree_relation(getpid(), 1), KIN_NO);
+	assert_int_equal(tree_relation(getpid(), 0), KIN_HIDDEN);
 	kill(grand, SIGKILL);
 	bury(child);
 	bury(other);
@@ -145,7 +142,7 @@ signal_reaches_descendants_only(void **state)
 	int status;
 
 	(void)state;
-	assert_int_equal(tree_signal(child, SIGKILL, false, NULL), 1);
+	assert_int_equal(tree_signal(child, &(struct aim){.sig = SIGKILL}), 1);
 	assert_int_equal(waitpid(child, &status, WNOHANG), 0);
 	assert_int_equal(waitpid(other, &status, WNOHANG), 0);
 	kill(child, SIGKILL); /* now the grandchild is ours, dead as it is */
@@ -164,8 +161,8 @@ orphans_are_found(void **state)
 
 	(void)state;
 	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(tree_contains(getpid(), grand));
-	assert_int_equal(tree_signal(getpid(), SIGKILL, false, NULL), 1);
+	assert_int_equal(tree_relation(getpid(), grand), KIN_YES);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 1);
 	assert_int_equal(waitpid(grand, &status, 0), grand);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
@@ -179,29 +176,143 @@ stopped_processes_are_woken_to_obey(void **state)
 	(void)state;
 	kill(child, SIGSTOP);
 	waitpid(child, &status, WUNTRACED);
-	assert_int_equal(tree_signal(getpid(), SIGTERM, true, NULL), 1);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGTERM, .wake = true}), 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
-/* What was there before is left alone, with all that it has begotten. */
+/* Who is there besides the keeper is left alone, with all that they beget, however many they are. */
 static void
-the_spared_are_spared(void **state)
+strangers_are_spared(void **state)
 {
-	pid_t grand, child = family(&grand, false), other;
-	struct spared spared;
+	enum { N = 100 };
+	struct spared spared = {0};
+	pid_t grand, keeper = sleeper(), child = family(&grand, true), own;
 	int status;
 
 	(void)state;
-	tree_spare_children(&spared);
-	assert_int_equal(spared.n, 1);
-	other = sleeper();
-	assert_int_equal(tree_signal(getpid(), SIGKILL, false, &spared), 1);
-	assert_int_equal(waitpid(other, &status, 0), other);
-	assert_int_equal(waitpid(child, &status, WNOHANG), 0);
-	assert_int_equal(tree_signal(getpid(), SIGKILL, false, NULL), 2);
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(waitpid(grand, &status, 0), grand);
+	for (int i = 0; i < N; i++)
+		sleeper();
+	assert_int_equal(waitpid(child, &status, 0), child); /* the grandchild is ours now */
+	tree_spare(&spared, keeper);
+	assert_int_equal(spared.n, N + 1);
+	own = sleeper();
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL, .spared = &spared}), 2);
+	assert_int_equal(waitpid(own, &status, 0), own);
+	assert_int_equal(waitpid(keeper, &status, 0), keeper);
+	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
+	tree_spare(&spared, keeper); /* too late: who is ours now may have been its */
+	assert_int_equal(spared.n, N + 1);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), N + 1);
+	while (waitpid(-1, &status, 0) > 0)
+		continue;
+	free(spared.list);
+}
+
+/* The command gets its signal once, and so does each of its group. */
+static void
+nobody_is_signalled_twice(void **state)
+{
+	int ends[2], sent = 0;
+	sigset_t term;
+	pid_t command;
+	char c;
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	sigemptyset(&term);
+	sigaddset(&term, SIGRTMIN); /* these are queued */
+	sigprocmask(SIG_BLOCK, &term, NULL);
+	command = fork();
+	if (command == 0) {
+		setpgid(0, 0);
+		for (int i = fork() == 0 || write(ends[1], "", 1) < 0; i < 2; i++)
+			while (sigwait(&term, &sent) != 0 || write(ends[1], "", 1) < 0)
+				continue;
+		pause();
+	}
+	sigprocmask(SIG_UNBLOCK, &term, NULL);
+	assert_int_equal(read(ends[0], &c, 1), 1);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGRTMIN, .command = command, .leads = true}), 2);
+	assert_int_equal(read(ends[0], &c, 1), 1);
+	assert_int_equal(read(ends[0], &c, 1), 1);
+	usleep(50000);
+	close(ends[1]);
+	assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(read(ends[0], &c, 1), -1);
+	tree_signal(getpid(), &(struct aim){.sig = SIGKILL, .command = command, .leads = true});
+	while (waitpid(-1, NULL, 0) > 0)
+		continue;
+	close(ends[0]);
+}
+
+/* Kills level by level as dlock does; returns how many looks that took, 0: in vain. */
+static int
+kill_all(void)
+{
+	for (int looks = 1; looks < 100; looks++) {
+		tree_signal(getpid(), &(struct aim){.sig = SIGKILL});
+		usleep(10000);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			continue;
+		if (!tree_has_children())
+			return looks;
+	}
+	return 0;
+}
+
+/* Takes all descriptors that are left. */
+static void
+exhaust_descriptors(struct rlimit *old)
+{
+	struct rlimit none;
+
+	getrlimit(RLIMIT_NOFILE, old);
+	none = *old;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
+static void
+sweeps_need_no_descriptors(void **state)
+{
+	struct rlimit old;
+	pid_t grand;
+
+	(void)state;
+	family(&grand, false);
+	family(&grand, true);
+	exhaust_descriptors(&old);
+	assert_true(kill_all() > 0);
+	setrlimit(RLIMIT_NOFILE, &old);
+	tree_prepare();
+	family(&grand, false);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 2);
+	assert_true(kill_all() > 0);
+}
+
+/* Those in reserve let a sweep see the whole tree. */
+static void
+descriptors_are_in_reserve(void **state)
+{
+	struct rlimit full, old;
+	int last;
+	pid_t grand;
+
+	(void)state;
+	tree_prepare();
+	family(&grand, false);
+	last = dup(0);
+	close(last);
+	getrlimit(RLIMIT_NOFILE, &old);
+	full = old;
+	full.rlim_cur = last;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &full), 0);
+	assert_int_equal(dup(0), -1);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 2);
+	setrlimit(RLIMIT_NOFILE, &old);
+	assert_true(kill_all() > 0);
+	tree_prepare();
 }
 
 static void
@@ -213,7 +324,7 @@ large_families_are_found_whole(void **state)
 	(void)state;
 	for (int i = 0; i < N; i++)
 		sleeper();
-	assert_int_equal(tree_signal(getpid(), SIGKILL, false, NULL), N);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), N);
 	while (waitpid(-1, &status, 0) > 0)
 		dead += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 	assert_int_equal(dead, N);
@@ -223,6 +334,7 @@ static int
 become_subreaper(void **state)
 {
 	(void)state;
+	tree_prepare();
 	return prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
@@ -230,13 +342,16 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(parent_and_state),
+	    cmocka_unit_test(states),
 	    cmocka_unit_test(hostile_names_do_not_confuse),
 	    cmocka_unit_test(descendants_are_contained),
 	    cmocka_unit_test(signal_reaches_descendants_only),
 	    cmocka_unit_test(orphans_are_found),
 	    cmocka_unit_test(stopped_processes_are_woken_to_obey),
-	    cmocka_unit_test(the_spared_are_spared),
+	    cmocka_unit_test(strangers_are_spared),
+	    cmocka_unit_test(nobody_is_signalled_twice),
+	    cmocka_unit_test(sweeps_need_no_descriptors),
+	    cmocka_unit_test(descriptors_are_in_reserve),
 	    cmocka_unit_test(large_families_are_found_whole),
 	};
 

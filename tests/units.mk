@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis) $(if $(USE_ZK),,unit_zk) $(if $(USE_PG),,unit_derive), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis unit_answer) $(if $(USE_ZK),,unit_zk) $(if $(USE_PG),,unit_derive), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit_*.c))) simulate
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
@@ -81,6 +81,7 @@ $(O)/fuzz/fuzz_duration: cmd/parse.c cmd/text.c
 $(O)/fuzz/fuzz_url: backends/redis/address.c backends/endpoint.c backends/encode.c
 $(O)/fuzz/fuzz_key: backends/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/fuzz_resp: backends/redis/resp.c
+$(O)/fuzz/fuzz_header: backends/file/header.c
 $(O)/fuzz/fuzz_record: cmd/record.c cmd/object.c cmd/text.c
 
 $(FUZZ_TARGETS): $(O)/fuzz/%: tests/%.c

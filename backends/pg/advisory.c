@@ -168,7 +168,7 @@ take(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g,
 {
 	int64_t token;
 
-	if (!field_integer(&pg->session, r, field, 1, &token))
+	if (!field_integer(&pg->session, r, field, 1, INT64_MAX, &token))
 		return fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
 	*g = (struct grant){.tokens = {(uint64_t)token},
 	    .sent = sent,
@@ -312,19 +312,20 @@ attempt(struct pg *pg, instant patience, instant until, struct grant *g, struct 
 static enum rc
 advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	instant outage = 0, patience = pg_patience(pg, until);
+	instant first_by = patience_first(&pg->patience, until);
 	unsigned serial;
-	enum rc rc;
+	enum rc rc, next = RC_OK;
 
-	rc = attempt(pg, patience, until, g, f);
-	while (pg_is_outage(pg, rc) && pg->asked) { /* we have been in the queue */
+	do {
 		serial = pg->serial;
-		rc = pg_bear_outage(pg, rc, until, &outage);
-		if (rc == RC_OK)
-			rc = attempt(pg, instant_now() + ASK_PATIENCE, until, g, f);
+		rc = attempt(pg, pg_attempt_ends(pg, pg->asked ? NEVER : first_by), until, g, f);
 		if (pg->serial != serial)
-			outage = 0;
-	}
+			patience_end_outage(&pg->patience);
+		if (rc != RC_OK)
+			next = until ? pg_try_again(pg, rc, pg->asked, pg->asked ? until : first_by) : rc;
+	} while (rc != RC_OK && next == RC_OK);
+	if (rc != RC_OK)
+		rc = next;
 	if (rc != RC_OK)
 		session_close(&pg->session); /* whatever it may have got */
 	return rc;

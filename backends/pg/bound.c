@@ -109,7 +109,7 @@ bound_see(struct pg *pg, const PGresult *r, int first)
 	struct host *host = pg->base.host;
 	int64_t waiting;
 
-	if (!field_integer(&pg->session, r, first, 0, &waiting))
+	if (!field_integer(&pg->session, r, first, 0, INT64_MAX, &waiting))
 		return false;
 	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
 	host->seen.held = -1;

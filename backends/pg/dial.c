@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define SHARE_MAX (2 * NS_PER_S) /* for one of several hosts; no more than a sixth of the lease */
@@ -26,6 +27,9 @@ struct dial {
 	instant give_up;
 	int done; /* eventfd */
 	PGconn *conn;
+	bool heard;	   /* the server being tried has said something */
+	bool met_another;  /* than a PostgreSQL */
+	bool left_a_host;
 	atomic_bool dropped;
 	atomic_int owners;
 };
@@ -81,9 +85,34 @@ begin(const struct dial *d, const struct hosts *h)
 	return conn;
 }
 
+/*
+ * A look at the first bytes a server says, which libpq goes on to read: one
+ * letter to a request for TLS or GSS, and else a message of the protocol.  What
+ * libpq has to say of anything else depends on its version.
+ */
+static void
+look_at_first_words(struct dial *d, PGconn *conn)
+{
+	ConnStatusType status = d->pq->status(conn);
+	bool encryption = status == CONNECTION_SSL_STARTUP || status == CONNECTION_GSS_STARTUP;
+	char words[2];
+	ssize_t n;
+
+	if (status == CONNECTION_STARTED || status == CONNECTION_MADE)
+		d->heard = false;
+	if (d->heard || (!encryption && status != CONNECTION_AWAITING_RESPONSE))
+		return;
+	n = recv(d->pq->socket(conn), words, sizeof words, MSG_PEEK | MSG_DONTWAIT);
+	if (n <= 0)
+		return;
+	d->heard = true;
+	if (!strchr(encryption ? "SNGE" : "REv", words[0]) || !words[0] || (encryption && words[0] != 'E' && n > 1))
+		d->met_another = true;
+}
+
 /* libpq's handshake, until it ends, or nobody waits for it, or one host has had its share. */
 static void
-carry_on(const struct dial *d, PGconn *conn)
+carry_on(struct dial *d, PGconn *conn)
 {
 	PostgresPollingStatusType state = PGRES_POLLING_WRITING;
 	const char *host = NULL;
@@ -100,8 +129,10 @@ carry_on(const struct dial *d, PGconn *conn)
 		}
 		if (instant_now() >= share || instant_now() >= d->give_up)
 			return;
-		if (poll(&p, 1, LOOK_MS) > 0)
-			state = d->pq->connectPoll(conn);
+		if (poll(&p, 1, LOOK_MS) <= 0)
+			continue;
+		look_at_first_words(d, conn);
+		state = d->pq->connectPoll(conn);
 	}
 }
 
@@ -176,6 +207,7 @@ pass_on(struct dial *d)
 		return false;
 	d->pq->finish(d->conn);
 	d->conn = next;
+	d->left_a_host = true;
 	return true;
 }
 
@@ -251,6 +283,18 @@ dial_take(struct dial *d)
 
 	d->conn = NULL;
 	return conn;
+}
+
+bool
+dial_met_another(const struct dial *d)
+{
+	return d->met_another;
+}
+
+bool
+dial_left_a_host(const struct dial *d)
+{
+	return d->left_a_host;
 }
 
 void

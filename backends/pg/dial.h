@@ -11,6 +11,8 @@
 #include "backends/clock.h"
 #include "lib.h"
 
+#include <stdbool.h>
+
 struct dial;
 
 /*
@@ -30,6 +32,12 @@ int dial_fd(const struct dial *);
  * status is not CONNECTION_OK.
  */
 PGconn *dial_take(struct dial *);
+
+/* Once it has ended: did some server begin with what no PostgreSQL says? */
+bool dial_met_another(const struct dial *);
+
+/* Once it has ended: was a host left, for it did not answer in its share of time? */
+bool dial_left_a_host(const struct dial *);
 
 /* Accepts NULL. */
 void dial_drop(struct dial *);

@@ -68,21 +68,21 @@ read_place(struct pg *pg, const PGresult *r, struct place *p)
 	const struct session *s = &pg->session;
 	struct host *host = pg->base.host;
 
-	if (!field_integer(s, r, 0, -1, &p->code) || !field_boolean(s, r, 7, &pg->direct))
+	if (!field_integer(s, r, 0, -1, 1, &p->code) || !field_boolean(s, r, 7, &pg->direct))
 		return false;
 	note_bell(pg, r, 8);
 	if (p->code != 0)
-		return p->code < 0 || field_integer(s, r, 1, 1, &p->token);
-	if (!field_integer(s, r, 2, 1, &p->place))
+		return p->code < 0 || field_integer(s, r, 1, 1, INT64_MAX, &p->token);
+	if (!field_integer(s, r, 2, 1, INT64_MAX, &p->place))
 		return false;
-	if (!field_integer(s, r, 3, 0, &p->left_ms))
+	if (!field_integer(s, r, 3, 0, INT64_MAX, &p->left_ms))
 		p->left_ms = 0; /* nobody holds: the first in line has not come for it yet */
-	if (!field_integer(s, r, 4, 0, &p->held_ms) ||
+	if (!field_integer(s, r, 4, 0, INT64_MAX, &p->held_ms) ||
 	    !field_text(s, r, 5, host->seen.holder, sizeof host->seen.holder)) {
 		p->held_ms = -1;
 		host->seen.holder[0] = '\0';
 	}
-	if (!field_integer(s, r, 6, INT64_MIN, &p->ahead))
+	if (!field_integer(s, r, 6, INT64_MIN, INT64_MAX, &p->ahead))
 		p->ahead = 0;
 	p->place = p->place < BELIEVED ? p->place : BELIEVED;
 	p->left_ms = p->left_ms < BELIEVED ? p->left_ms : BELIEVED;
@@ -170,7 +170,7 @@ grab(struct pg *pg, instant until, struct grant *g, struct place *p, struct faul
 	*p = (struct place){.code = 0};
 	if (s->pq->getisnull(r, 0, 0)) {
 		pg->among = true;
-	} else if (field_integer(s, r, 0, 1, &p->token) && field_boolean(s, r, 1, &pg->direct)) {
+	} else if (field_integer(s, r, 0, 1, INT64_MAX, &p->token) && field_boolean(s, r, 1, &pg->direct)) {
 		note_bell(pg, r, 2);
 		p->code = 1;
 		take(pg, p->token, sent, g);
@@ -260,7 +260,7 @@ sleep_there(struct pg *pg, const struct place *p, instant until, enum rang *rang
 		return rc;
 	if (rc != RC_OK)
 		return session_said(&pg->session, "57014") ? RC_OK : rc;
-	*rang = field_integer(&pg->session, r, 0, 0, &answer) ? (enum rang)answer : RANG_IN_VAIN;
+	*rang = field_integer(&pg->session, r, 0, RANG_IN_VAIN, RANG_FREE, &answer) ? (enum rang)answer : RANG_IN_VAIN;
 	pg->session.pq->clear(r);
 	if (*rang == RANG_IN_VAIN && instant_now() >= until)
 		return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
@@ -291,7 +291,6 @@ attend(struct pg *pg, const struct place *p, int64_t *deaf, instant until, struc
 static enum rc
 wait_in_queue(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
-	instant outage = 0;
 	int64_t deaf = 0;
 	enum rc rc = RC_OK;
 
@@ -300,22 +299,35 @@ wait_in_queue(struct pg *pg, instant until, struct grant *g, struct place *p, st
 		if (rc == RC_OK)
 			rc = ask(pg, ALIVE_MS, instant_now() + ASK_PATIENCE, g, p, f);
 		if (rc == RC_OK)
-			outage = 0;
+			patience_end_outage(&pg->patience);
 		else
-			rc = pg_bear_outage(pg, rc, until, &outage);
+			rc = pg_try_again(pg, rc, true, until);
 	}
 	return rc;
 }
 
 static enum rc
+ask_first(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
+{
+	enum rc rc = pg->among ? RC_OK : grab(pg, until, g, p, f);
+
+	return rc == RC_OK && pg->among ? ask(pg, alive_ms, until, g, p, f) : rc;
+}
+
+static enum rc
 lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	instant patience = pg_patience(pg, until);
+	instant first_by = patience_first(&pg->patience, until);
 	struct place p;
-	enum rc rc = grab(pg, patience, g, &p, f);
+	enum rc rc, next;
 
-	if (rc == RC_OK && pg->among)
-		rc = ask(pg, until ? ALIVE_MS : "0", patience, g, &p, f);
+	do {
+		rc = ask_first(pg, until ? ALIVE_MS : "0", pg_attempt_ends(pg, first_by), g, &p, f);
+		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by) : rc;
+	} while (rc == RC_AGAIN && next == RC_OK);
+	if (rc == RC_AGAIN)
+		rc = next;
+	patience_end_outage(&pg->patience);
 	if (rc == RC_OK && !is_granted(&p)) {
 		if (until)
 			rc = wait_in_queue(pg, until, g, &p, f);
@@ -357,7 +369,7 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 		       : rc == RC_STOP   ? RC_STOP
 					 : RC_AGAIN; /* a table dropped is a lock lost */
 	note_bell(pg, r, 1);
-	if (!field_integer(&pg->session, r, 0, 0, &code))
+	if (!field_integer(&pg->session, r, 0, 0, 2, &code))
 		rc = fault_set(
 		    f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
 	pg->session.pq->clear(r);
@@ -376,7 +388,7 @@ read_release(struct pg *pg, const PGresult *r, struct fault *f)
 {
 	int64_t code;
 
-	if (!field_integer(&pg->session, r, 0, 0, &code))
+	if (!field_integer(&pg->session, r, 0, 0, 2, &code))
 		return fault_set(
 		    f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
 	if (code == 0 && pg->held && (pg->session.repeated || pg->unsure))

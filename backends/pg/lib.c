@@ -15,15 +15,19 @@ resolve_all(void *library)
 	static const struct {
 		const char *name;
 		void **where;
+		bool optional;
 	} rows[] = {
-#define X(name) {"PQ" #name, (void **)&table.name},
+#define X(name) {"PQ" #name, (void **)&table.name, false},
 	    PQ_FUNCTIONS(X)
+#undef X
+#define X(name) {"PQ" #name, (void **)&table.name, true},
+		PQ_PIPELINE_FUNCTIONS(X)
 #undef X
 	};
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		*rows[i].where = dlsym(library, rows[i].name);
-		if (!*rows[i].where)
+		if (!*rows[i].where && !rows[i].optional)
 			return false;
 	}
 	return true;

@@ -37,6 +37,7 @@
 	X(libVersion)                                                                                      \
 	X(nfields)                                                                                         \
 	X(ntuples)                                                                                         \
+	X(parameterStatus)                                                                                 \
 	X(port)                                                                                            \
 	X(resultErrorField)                                                                                \
 	X(resultStatus)                                                                                    \
@@ -49,9 +50,16 @@
 	X(socket)                                                                                          \
 	X(status)
 
+/* These came with libpq 14; NULL where it is older. */
+#define PQ_PIPELINE_FUNCTIONS(X)                                                                           \
+	X(enterPipelineMode)                                                                               \
+	X(exitPipelineMode)                                                                                \
+	X(pipelineSync)
+
 struct pq {
 #define X(name) __typeof__(&PQ##name) name;
 	PQ_FUNCTIONS(X)
+	PQ_PIPELINE_FUNCTIONS(X)
 #undef X
 };
 

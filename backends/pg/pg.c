@@ -17,9 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONNECT_PATIENCE (5 * NS_PER_S) /* for the first answer, unless -O connect-timeout */
-#define RETRY (250 * NS_PER_MS)         /* between attempts to reach a server while in the queue */
-
 static const struct mode *const modes[] = {&lease_mode, &advisory_mode, &row_mode, NULL};
 
 const struct backend pg_backend;
@@ -57,7 +54,10 @@ pg_explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 enum rc
 pg_create_schema(struct pg *pg, instant until, struct fault *f)
 {
-	return session_run(&pg->session, schema_sql, until, f);
+	enum rc rc = session_run(&pg->session, schema_sql, until, f);
+
+	pg->session.trusted = false; /* somebody may have made it before us */
+	return rc;
 }
 
 enum rc
@@ -77,34 +77,20 @@ pg_ask(struct pg *pg, const struct question *q, int fields, instant until, insta
 /* ---- patience ---- */
 
 instant
-pg_patience(const struct pg *pg, instant until)
+pg_attempt_ends(const struct pg *pg, instant first_by)
 {
-	instant now = instant_now(), patience = now + pg->connect_patience;
+	instant now = instant_now(), least = instant_first(now + ASK_LEAST, now + pg->patience.first);
 
-	if (until)
-		patience = instant_first(patience, until > now + ASK_LEAST ? until : now + ASK_LEAST);
-	return patience;
-}
-
-bool
-pg_is_outage(const struct pg *pg, enum rc rc)
-{
-	return rc == RC_AGAIN || (rc == RC_CONFIG && session_said(&pg->session, "25006"));
+	return first_by < least ? least : instant_first(first_by, instant_after(now, pg->patience.first));
 }
 
 enum rc
-pg_bear_outage(struct pg *pg, enum rc rc, instant until, instant *since)
+pg_try_again(struct pg *pg, enum rc rc, bool queued, instant until)
 {
-	struct host *host = pg->base.host;
-	instant now = instant_now();
+	bool promotion = queued && rc == RC_CONFIG && session_said(&pg->session, "25006");
+	enum rc next = patience_retry(&pg->patience, pg->base.host, promotion ? RC_AGAIN : rc, queued, until);
 
-	if (!pg_is_outage(pg, rc))
-		return rc;
-	if (*since == 0)
-		*since = now;
-	if (now >= until || now >= instant_after(*since, pg->want->ttl))
-		return rc;
-	return host->wait(host, -1, 0, instant_first(now + RETRY, until)) == WOKE_STOP ? RC_STOP : RC_OK;
+	return next == RC_AGAIN ? rc : next;
 }
 
 /* ---- settings ---- */
@@ -142,7 +128,7 @@ read_setting(struct pg *pg, const struct setting *s, struct fault *f)
 				 derivation_names);
 	}
 	if (strcmp(s->name, "connect-timeout") == 0)
-		return setting_patience(s->value, &pg->connect_patience, f);
+		return setting_patience(s->value, &pg->patience.first, f);
 	return fault_set(
 	    f, RC_USAGE, "the pg backend has no setting '%s' (there are %s)", s->name, pg_backend.settings);
 }
@@ -183,7 +169,7 @@ pg_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 	pg->base = (struct lock){.ops = &pg_backend, .host = host, .where = pg->session.where};
 	pg->want = want;
 	pg->mode = &lease_mode;
-	pg->connect_patience = CONNECT_PATIENCE;
+	patience_init(&pg->patience, want);
 	snprintf(pg->lease_ms, sizeof pg->lease_ms, "%" PRId64, ns_to_ms(want->ttl));
 	snprintf(pg->weight, sizeof pg->weight, "%u", want->weight);
 	snprintf(pg->capacity, sizeof pg->capacity, "%u", want->capacity);

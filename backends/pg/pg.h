@@ -8,10 +8,11 @@
 #ifndef DLOCK_PG_PG_H
 #define DLOCK_PG_PG_H
 
+#include "backends/patience.h"
 #include "session.h"
 
 #define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
-#define ASK_LEAST NS_PER_S          /* even if --wait is shorter, a server may take so long */
+#define ASK_LEAST NS_PER_S          /* for one that comes late, after a sleep in the server */
 
 struct pg;
 
@@ -30,7 +31,7 @@ struct pg {
 	const struct want *want;
 	const struct mode *mode;
 	struct session session;
-	int64_t connect_patience;
+	struct patience patience;
 	char lease_ms[24], weight[16], capacity[16]; /* of want, as parameters */
 
 	bool asked; /* the server may know of us; a mode bound to its session: we have queued */
@@ -59,9 +60,6 @@ struct pg {
 	int64_t transaction; /* in which the row is locked */
 };
 
-/* How long the first answer may take, seen from now. */
-instant pg_patience(const struct pg *, instant until);
-
 /*
  * session_ask(), and where the schema dlock or one of its functions is missing,
  * creates it and asks again.
@@ -78,10 +76,14 @@ enum rc pg_create_schema(struct pg *, instant until, struct fault *);
 /* Where the right to it is missing (42501): who has it, and what to do. */
 enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
 
-/* What passes by itself: an outage, or a standby that will be promoted. */
-bool pg_is_outage(const struct pg *, enum rc);
+/* How long one attempt at a first answer may take, which shall be there by `first_by`: long enough to learn why it fails. */
+instant pg_attempt_ends(const struct pg *, instant first_by);
 
-/* While queued, a server may be away for as long as the lease; `since`: when it left, 0 if it has not. */
-enum rc pg_bear_outage(struct pg *, enum rc, instant until, instant *since);
+/*
+ * After an attempt that has failed: RC_OK, and what has passed by itself may be
+ * tried again.  `queued`: the server knows of us; then a standby is one that will
+ * be promoted.
+ */
+enum rc pg_try_again(struct pg *, enum rc, bool queued, instant until);
 
 #endif

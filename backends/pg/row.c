@@ -90,12 +90,13 @@ read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct g
 {
 	const struct session *s = &pg->session;
 	int64_t token = 0;
-	bool fine = field_integer(s, r, 0, ROW_MISSING, code);
+	bool fine = field_integer(s, r, 0, ROW_MISSING, ROW_OURS, code);
 
 	if (fine && *code == ROW_HELD)
 		fine = bound_see(pg, r, 3);
 	if (fine && *code == ROW_OURS)
-		fine = field_integer(s, r, 1, 1, &token) && field_integer(s, r, 2, 1, &pg->transaction);
+		fine = field_integer(s, r, 1, 1, INT64_MAX, &token) &&
+		       field_integer(s, r, 2, 1, INT64_MAX, &pg->transaction);
 	if (!fine)
 		return fault_set(
 		    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
@@ -144,7 +145,9 @@ attempt(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct gra
 	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
 	    wait_ms);
 	(void)session_is_open(&pg->session);
-	rc = session_run(&pg->session, begin, until, f);
+	rc = session_vet(&pg->session, until, f);
+	if (rc == RC_OK)
+		rc = session_run(&pg->session, begin, until, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, wait_ms > 0, until + wait_ms * NS_PER_MS, code, g, f);
 	if (rc == RC_OK && *code == ROW_OURS) {
@@ -188,7 +191,6 @@ static enum rc
 wait_in_queue(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	int64_t code;
-	instant outage = 0;
 	enum rc rc;
 
 	do {
@@ -202,9 +204,9 @@ wait_in_queue(struct pg *pg, instant until, struct grant *g, struct fault *f)
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
 		if (rc == RC_OK)
-			outage = 0;
+			patience_end_outage(&pg->patience);
 		else
-			rc = pg_bear_outage(pg, rc, until, &outage);
+			rc = pg_try_again(pg, rc, true, until);
 	} while (rc == RC_OK);
 	return rc;
 }
@@ -212,8 +214,17 @@ wait_in_queue(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
+	instant first_by = patience_first(&pg->patience, until);
 	int64_t code = ROW_HELD;
-	enum rc rc = attempt_anew(pg, pg_patience(pg, until), &code, g, f);
+	enum rc rc, next;
+
+	do {
+		rc = attempt_anew(pg, pg_attempt_ends(pg, first_by), &code, g, f);
+		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by) : rc;
+	} while (rc == RC_AGAIN && next == RC_OK);
+	if (rc == RC_AGAIN)
+		rc = next;
+	patience_end_outage(&pg->patience);
 
 	if (rc == RC_OK && code != ROW_OURS)
 		rc = until ? wait_in_queue(pg, until, g, f)

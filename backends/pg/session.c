@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include "dial.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -168,6 +169,28 @@ name_place(struct session *s, const char *host, const char *port, const char *db
 	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
 }
 
+static bool
+is_about_standby(const char *line)
+{
+	return strstr(line, "standby mode") || strstr(line, "session is read-only");
+}
+
+/*
+ * libpq says a line for each host.  Of these one counts that is not about a
+ * standby, if there is any: for where a primary may yet be found among the
+ * hosts, a standby is no mistake of the user's.
+ */
+static void
+telling_line(char *out, size_t size, const char *text)
+{
+	const char *next = text;
+
+	do {
+		first_line(out, size, next);
+		next = strchr(next, '\n');
+	} while (next && *++next && is_about_standby(out));
+}
+
 /* A failure to connect has its SQLSTATE in its text alone: "FATAL:  28P01: no such user". */
 static enum rc
 refused(struct session *s, const char *text, struct fault *f)
@@ -178,7 +201,9 @@ refused(struct session *s, const char *text, struct fault *f)
 	remember_sqlstate(s, stated ? state : NULL);
 	if (stated)
 		return say(s, state + 7, f);
-	if (strstr(text, "standby mode") || strstr(text, "session is read-only")) {
+	if (is_about_standby(text)) {
+		if (s->left_a_host)
+			return fault_set(f, RC_AGAIN, "%s: no primary answers, only a standby", s->where);
 		remember_sqlstate(s, "25006");
 		return fault_set(f, RC_CONFIG, "%s: %.240s: a lock needs the primary", s->where, text);
 	}
@@ -223,9 +248,11 @@ connect_failed(struct session *s, struct fault *f)
 
 	if (s->is_default)
 		name_place(s, s->pq->host(s->conn), s->pq->port(s->conn), s->pq->db(s->conn));
-	first_line(text, sizeof text, why);
+	telling_line(text, sizeof text, why);
 	hide_password(s, text);
-	if (strncmp(why, "definition of service", 21) == 0)
+	if (s->met_another)
+		rc = fault_set(f, RC_PROTOCOL, "%s does not speak PostgreSQL's language: is this a PostgreSQL?", s->where);
+	else if (strncmp(why, "definition of service", 21) == 0)
 		rc = fault_set(f, RC_USAGE, "%s", text);
 	else if (is_about_words(why))
 		rc = not_taken(text, f);
@@ -245,6 +272,7 @@ adopt(struct session *s, PGconn *conn, struct fault *f)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	s->conn = conn;
 	s->serial++;
+	s->trusted = false;
 	s->last_words[0] = '\0';
 	s->pq->setNoticeReceiver(conn, overhear, s);
 	if (s->pq->status(conn) != CONNECTION_OK)
@@ -281,6 +309,8 @@ session_connect(struct session *s, instant until, struct fault *f)
 		break;
 	}
 	conn = dial_take(s->dial);
+	s->met_another = dial_met_another(s->dial);
+	s->left_a_host = dial_left_a_host(s->dial);
 	dial_drop(s->dial);
 	s->dial = NULL;
 	return adopt(s, conn, f);
@@ -339,13 +369,30 @@ push(struct session *s, instant until, struct fault *f)
 	return left == 0 ? RC_OK : broken(s, f);
 }
 
+static bool
+send_alone(struct session *s, const struct question *q)
+{
+	return q->n > 0 ? s->pq->sendQueryParams(s->conn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
+			: s->pq->sendQuery(s->conn, q->sql);
+}
+
+/* Both in one packet: if the guard fails, the server skips what follows. */
+static bool
+send_guarded(struct session *s, const struct question *q)
+{
+	return s->pq->enterPipelineMode(s->conn) &&
+	       s->pq->sendQueryParams(s->conn, guard_first, 0, NULL, NULL, NULL, NULL, 0) &&
+	       s->pq->sendQueryParams(s->conn, q->sql, q->n, NULL, q->values, NULL, NULL, 0) &&
+	       s->pq->pipelineSync(s->conn);
+}
+
 enum rc
 session_send(struct session *s, const struct question *q, instant until, struct fault *f)
 {
 	s->sqlstate[0] = '\0';
-	s->unreplicated = false;
-	if (!(q->n > 0 ? s->pq->sendQueryParams(s->conn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
-		       : s->pq->sendQuery(s->conn, q->sql)))
+	s->unreplicated = s->stopped = false;
+	s->guarded = !s->trusted;
+	if (s->guarded ? !send_guarded(s, q) : !send_alone(s, q))
 		return broken(s, f);
 	s->pending = true;
 	return push(s, until, f);
@@ -361,6 +408,25 @@ keep(struct session *s, PGresult *r)
 	}
 	s->pq->clear(s->kept);
 	s->kept = r;
+}
+
+/* The guard's answer comes first. */
+static void
+note_guard(struct session *s, const PGresult *r)
+{
+	if (s->kept || s->pq->resultStatus(r) != PGRES_FATAL_ERROR)
+		return;
+	remember_sqlstate(s, s->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
+	s->stopped = session_said(s, GUARD_STOPS);
+}
+
+/* The end of what was sent together; the connection is as ever again. */
+static void
+end_guarded(struct session *s, PGresult *r)
+{
+	s->pq->clear(r);
+	s->guarded = false;
+	s->trusted = s->pq->exitPipelineMode(s->conn) && !s->stopped;
 }
 
 static bool
@@ -390,8 +456,16 @@ collect(struct session *s, instant until, struct fault *f)
 				return fault_set(f, RC_AGAIN, "%s does not come to an end", s->where);
 		}
 		r = s->pq->getResult(s->conn);
+		if (!r && s->guarded && s->pq->status(s->conn) == CONNECTION_OK && instant_now() < until)
+			continue; /* between the guard and the question */
 		if (!r)
 			break;
+		if (s->pq->resultStatus(r) == PGRES_PIPELINE_SYNC) {
+			end_guarded(s, r);
+			break;
+		}
+		if (s->guarded)
+			note_guard(s, r);
 		endless = is_copy(s, r);
 		keep(s, r);
 		if (endless || s->pq->status(s->conn) != CONNECTION_OK)
@@ -451,16 +525,12 @@ session_receive(struct session *s, int fields, instant until, PGresult **ret, st
 	return judge(s, r, fields, ret, f);
 }
 
-enum rc
-session_ask_here(struct session *s, const struct question *q, int fields, instant until, instant *sent,
+static enum rc
+ask_once(struct session *s, const struct question *q, int fields, instant until, instant *sent,
     PGresult **ret, struct fault *f)
 {
 	enum rc rc;
 
-	if (!session_is_open(s))
-		return broken(s, f);
-	if (q->prepare)
-		q->prepare(q->ctx);
 	*sent = instant_now();
 	rc = session_send(s, q, until, f);
 	if (rc == RC_OK)
@@ -468,6 +538,79 @@ session_ask_here(struct session *s, const struct question *q, int fields, instan
 	if (s->pending)
 		session_close(s);
 	return rc;
+}
+
+/* The role has more rights than a stranger's function should get: is the schema a stranger's? */
+static enum rc
+inspect_schema(struct session *s, instant until, struct fault *f)
+{
+	const struct question q = {guard_last, 0, NULL, NULL, NULL};
+	PGresult *r;
+	instant sent;
+	bool fine;
+	enum rc rc;
+
+	s->trusted = true; /* this question calls nothing of theirs */
+	rc = ask_once(s, &q, 1, until, &sent, &r, f);
+	if (rc != RC_OK)
+		return rc;
+	if (!field_boolean(s, r, 0, &fine))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
+	else if (!fine)
+		rc = fault_set(f, RC_CONFIG,
+		    "%s: the schema dlock, or something in it, is neither a superuser's nor this role's, which has "
+		    "too many rights to call a stranger's functions: use an ordinary role",
+		    s->where);
+	s->pq->clear(r);
+	if (rc != RC_OK)
+		session_close(s);
+	return rc;
+}
+
+/* What is known without a question. */
+static bool
+is_surely_powerful(const struct session *s)
+{
+	const char *super = s->pq->parameterStatus(s->conn, "is_superuser");
+
+	return !s->pq->enterPipelineMode || (super && strcmp(super, "on") == 0);
+}
+
+enum rc
+session_vet(struct session *s, instant until, struct fault *f)
+{
+	const struct question q = {guard_first, 0, NULL, NULL, NULL};
+	instant sent;
+	enum rc rc = session_connect(s, until, f);
+
+	if (rc != RC_OK || s->trusted)
+		return rc;
+	if (is_surely_powerful(s))
+		return inspect_schema(s, until, f);
+	s->trusted = true;
+	rc = ask_once(s, &q, 0, until, &sent, NULL, f);
+	return session_said(s, GUARD_STOPS) ? inspect_schema(s, until, f) : rc;
+}
+
+enum rc
+session_ask_here(struct session *s, const struct question *q, int fields, instant until, instant *sent,
+    PGresult **ret, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	if (!session_is_open(s))
+		return broken(s, f);
+	if (q->prepare)
+		q->prepare(q->ctx);
+	if (!s->trusted && is_surely_powerful(s))
+		rc = inspect_schema(s, until, f);
+	if (rc == RC_OK)
+		rc = ask_once(s, q, fields, until, sent, ret, f);
+	if (!s->stopped)
+		return rc;
+	s->stopped = false;
+	rc = inspect_schema(s, until, f);
+	return rc == RC_OK ? ask_once(s, q, fields, until, sent, ret, f) : rc;
 }
 
 /* A transaction has lost a race, and changed nothing: a moment, not the same for all, before the next attempt. */
@@ -611,7 +754,7 @@ session_close(struct session *s)
 	if (s->conn)
 		s->pq->finish(s->conn);
 	s->conn = NULL;
-	s->pending = false;
+	s->pending = s->trusted = s->guarded = s->stopped = false;
 }
 
 void
@@ -625,7 +768,7 @@ session_free(struct session *s)
 /* ---- fields ---- */
 
 bool
-field_integer(const struct session *s, const PGresult *r, int field, int64_t low, int64_t *ret)
+field_integer(const struct session *s, const PGresult *r, int field, int64_t low, int64_t high, int64_t *ret)
 {
 	const char *text = s->pq->getvalue(r, 0, field);
 	char *end;
@@ -635,7 +778,7 @@ field_integer(const struct session *s, const PGresult *r, int field, int64_t low
 		return false;
 	errno = 0;
 	*ret = strtoll(text, &end, 10);
-	return errno == 0 && *end == '\0' && *ret >= low;
+	return errno == 0 && *end == '\0' && *ret >= low && *ret <= high;
 }
 
 bool

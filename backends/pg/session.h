@@ -34,7 +34,12 @@ struct session {
 	bool is_default;   /* no host was stated: libpq says which one it takes */
 	PGconn *conn;      /* NULL: not connected */
 	struct dial *dial; /* a connection on its way */
+	bool met_another;  /* than a PostgreSQL, at the last attempt to connect */
+	bool left_a_host;  /* that attempt left a host that did not answer */
 	unsigned serial;   /* of the connection: counts them */
+	bool trusted;      /* functions of the schema dlock may be called here: see guard.h */
+	bool guarded;      /* the question that is out follows upon the guard */
+	bool stopped;      /* the guard has kept it from being run */
 	bool pending;      /* a question is out */
 	PGresult *kept;    /* what has come of its answer */
 	bool repeated;     /* session_ask() had to ask twice: the first may have been heard */
@@ -87,6 +92,13 @@ enum rc session_ask_here(struct session *, const struct question *, int fields, 
 enum rc session_send(struct session *, const struct question *, instant until, struct fault *);
 enum rc session_receive(struct session *, int fields, instant until, PGresult **ret, struct fault *);
 
+/*
+ * Connects if need be, and looks whether functions of the schema dlock may be
+ * called (guard.h).  For those that ask first within a transaction of their own:
+ * elsewhere this is part of the first question.
+ */
+enum rc session_vet(struct session *, instant until, struct fault *);
+
 /* Runs a script of several statements, connecting if need be; rolls back what has failed. */
 enum rc session_run(struct session *, const char *script, instant until, struct fault *);
 
@@ -99,8 +111,9 @@ void session_free(struct session *);
 /* Was the last error this one?  "42501", or a class: "53". */
 bool session_said(const struct session *, const char *sqlstate);
 
-/* Fields, checked: an integer not below `low`; a boolean; text that fits. */
-bool field_integer(const struct session *, const PGresult *, int field, int64_t low, int64_t *ret);
+/* Fields, checked: an integer from `low` to `high`; a boolean; text that fits. */
+bool field_integer(
+    const struct session *, const PGresult *, int field, int64_t low, int64_t high, int64_t *ret);
 bool field_boolean(const struct session *, const PGresult *, int field, bool *ret);
 bool field_text(const struct session *, const PGresult *, int field, char *out, size_t size);
 

@@ -10,19 +10,21 @@
 --
 -- ARGV: operation, owner, then
 --   acquire  lease ms, ms to be alive in the queue (0: do not queue), hears (1: it
---            listens on its channel), weight, capacity, record
+--            listens on its channel), weight, capacity, record, the ticket it had (0: none)
 --            -> {1, token}
---            -> {0, place in the queue, ms until a lease ends, ms held, holder's record}
+--            -> {0, place in the queue, ms until a lease ends, ms held, holder's record, ticket}
 --            -> {-1, capacity in use}
 --   renew    lease ms -> {1} or {0}: not the holder
 --   release  -> {1} held until now, {2} was in the queue, {0} neither
 --
 -- Time is the server's alone.  Whose time is up is dropped before anybody is
 -- granted anything; grants go to those who wait, in order.  A waiter so granted
--- has GRACE ms to ask again, by which it takes up the full lease.
+-- has GRACE ms to ask again, by which it takes up the full lease.  One that comes
+-- too late, or finds that the server has forgotten it, is put back by its ticket.
+-- Every answer is preceded by a write, so that a replica can give none.
 local holders, info, queue, alive, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local operation, owner = ARGV[1], ARGV[2]
-local GRACE, DEAF_GRACE, MINUTE, DAY = 3000, 1000, 60000, 86400000
+local GRACE, DEAF_GRACE, MINUTE, DAY, YEAR = 3000, 1000, 60000, 86400000, 366 * 86400000
 local call = redis.call
 
 local time = call('TIME')
@@ -50,13 +52,17 @@ local function holds(who)
 end
 
 -- Nothing stays for ever: the keys end a minute after the last lease in them
--- (longer than any waiter counts as alive), the numbers dealt a day after.
+-- (longer than any waiter counts as alive; a lease beyond a year is not ours), the
+-- numbers dealt a day after.
 local function limit()
   local top = call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
-  local last = math.max(tonumber(top or '0'), now) + MINUTE
+  local last = math.min(math.max(tonumber(top or '0'), now), now + YEAR) + MINUTE
   for _, key in ipairs({holders, queue, alive}) do call('PEXPIREAT', key, text(last)) end
   call('PEXPIREAT', info, text(last + DAY))
 end
+
+-- Changes nothing, but only where writing is allowed, even without memory.
+local function must_write() call('ZREM', holders, '') end
 
 local function lease_to(who, ms)
   call('ZADD', holders, text(now + ms), who)
@@ -144,7 +150,7 @@ local function serve(asker)
   end
 end
 
-local function acquire(lease, patience, hears, weight, wanted, record)
+local function acquire(lease, patience, hears, weight, wanted, record, ticket)
   if holds(owner) then -- an answer got lost, or we were called
     extend(owner, lease)
     return {1, row(owner).token}
@@ -152,7 +158,10 @@ local function acquire(lease, patience, hears, weight, wanted, record)
   look()
   local waiting = call('ZCARD', queue)
   if capacity ~= wanted then
-    if used > 0 or waiting > 0 then return {-1, text(capacity)} end
+    if used > 0 or waiting > 0 then
+      must_write()
+      return {-1, text(capacity)}
+    end
     capacity = wanted
     call('HSET', info, '#cap', text(capacity))
   end
@@ -166,7 +175,7 @@ local function acquire(lease, patience, hears, weight, wanted, record)
       return {1, r.token}
     end
   end
-  if new then call('ZADD', queue, number('#ticket'), owner) end
+  if new then call('ZADD', queue, ticket > 0 and text(math.min(ticket, us)) or number('#ticket'), owner) end
   r.hears = hears
   write(owner, r)
   call('ZADD', alive, text(now + patience), owner)
@@ -174,19 +183,22 @@ local function acquire(lease, patience, hears, weight, wanted, record)
   local token = serve(owner)
   if token then return {1, token} end
 
-  local place = call('ZRANK', queue, owner) + 1
+  local place, dealt = call('ZRANK', queue, owner) + 1, call('ZSCORE', queue, owner)
   if patience == 0 then
     leave_queue(owner)
     call('HDEL', info, owner)
   end
   local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
   local h = first[1] and row(first[1])
-  return {0, place, first[2] and math.max(0, tonumber(first[2]) - now) or 0,
-          h and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or ''}
+  return {0, place, first[2] and math.min(math.max(0, tonumber(first[2]) - now), YEAR) or 0,
+          h and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or '', tonumber(dealt)}
 end
 
 local function renew(lease)
-  if not holds(owner) then return {0} end
+  if not holds(owner) then
+    must_write()
+    return {0}
+  end
   extend(owner, lease)
   return {1}
 end
@@ -203,7 +215,8 @@ local function release()
 end
 
 if operation == 'acquire' then
-  return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8])
+  return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8],
+                 tonumber(ARGV[9]))
 elseif operation == 'renew' then
   return renew(tonumber(ARGV[3]))
 elseif operation == 'release' then

@@ -19,13 +19,21 @@
  *     closes it (wire.h).
  *  7. RC_LOST is said on the script's word alone, or when the key has become
  *     something else (WRONGTYPE); every other trouble while holding is RC_AGAIN.
+ *  8. After an outage of the server a waiter asks with its old ticket, which is
+ *     its place, whatever the server still knows.
+ *  9. Whether the server may lose locks is asked once, in one packet with a
+ *     question that is sent anyhow: the first renewal, with -v the first of all.
  */
 #include "backends/backend.h"
 
 #include "address.h"
+#include "answer.h"
 #include "backends/encode.h"
-#include "backends/setting.h"
+#include "backends/patience.h"
 #include "backends/redis/lock.lua.h"
+#include "backends/secret.h"
+#include "backends/setting.h"
+#include "health.h"
 #include "wire.h"
 
 #include <inttypes.h>
@@ -36,36 +44,38 @@
 
 #define BEAT (3300 * NS_PER_MS)	    /* a waiter asks at least so often, and half a second later at most */
 #define ALIVE (9 * NS_PER_S)	    /* and is believed alive for so long: two beats may be lost */
-#define CONNECT_PATIENCE (5 * NS_PER_S) /* for the first answer, unless -O connect-timeout */
 #define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
-#define ASK_LEAST NS_PER_S	    /* even if --wait is shorter, a server may take so long */
 #define DEAF_BEAT NS_PER_S	    /* without an ear: well within the grace of a grant nobody tells us of */
-#define RETRY (250 * NS_PER_MS)	    /* between attempts to reach a server while in the queue */
+#define HEALTH_PATIENCE (500 * NS_PER_MS) /* for what comes right behind an answer */
 
-enum { KEY_ROOM = ENCODED_BYTES + 16, KEYS = 5, ARGS = 3 + KEYS + 8 };
+enum { KEY_ROOM = ENCODED_BYTES + 16, KEYS = 5, ARGS = 3 + KEYS + 9 };
 
 struct redis {
 	struct lock base;
 	const struct want *want;
 	struct address address;
 	char where[WHERE_BYTES];
-	int64_t connect_patience;
+	struct patience patience;
 	char keys[KEYS][KEY_ROOM]; /* as in lock.lua; the last one is the channel's beginning */
 	struct wire talk;	   /* questions and answers */
 	struct wire ear;	   /* in the queue: subscribed to our channel */
 	instant ear_due;	   /* not to be opened again before */
+	uint64_t ticket;	   /* our place, as the server dealt it; 0: none yet */
 	bool asked;		   /* the server may know of us */
 	bool held;
 	bool repeated; /* the last question was asked twice: the first may have been heard */
+	bool inspect;  /* ask with the next question how the server is set */
+	bool inspected;
 	unsigned beats; /* for their jitter */
 };
 
-/* An answer of the script, cut to size and checked. */
-struct answer {
-	long long code;
-	long long place, left_ms, held_ms; /* of a waiter */
-	uint64_t token;
-	char holder[RECORD_BYTES];
+/* A command, and what goes in one packet with it. */
+struct question {
+	int argc;
+	const char **argv;
+	const size_t *lengths; /* NULL: strings */
+	bool knock;	       /* a PING in front, see send_question() */
+	bool inspect;	       /* health_questions behind */
 };
 
 const struct backend redis_backend;
@@ -80,26 +90,40 @@ redis_of(struct lock *l)
 
 /* What an error reply means, in words. */
 static enum rc
-server_said(struct redis *r, const char *text, struct fault *f)
+server_said(struct redis *r, char *text, struct fault *f)
 {
 	const char *hint;
 	enum rc rc = resp_error(text, &hint);
 
+	secret_blot(text, r->address.password);
 	return fault_set(f, rc, "%s says '%.200s'%s%s", r->where, text, hint ? ": " : "", hint ? hint : "");
 }
 
+/* The same of an answer to AUTH, which may repeat the password and is not quoted. */
+static enum rc
+login_refused(struct redis *r, const char *text, struct fault *f)
+{
+	const char *hint;
+	enum rc rc = resp_error(text, &hint);
+
+	return fault_set(f, rc, "%s refuses the login: %s", r->where,
+	    hint ? hint : "its answer is not shown, since it may repeat the password");
+}
+
+enum greeting { KNOCK, LOGIN, CHOICE };
+
 /* Reads the answer to a greeting: +OK, or to a knock whatever it is. */
 static enum rc
-read_greeted(struct redis *r, struct wire *w, bool knock, instant until, struct fault *f)
+read_greeted(struct redis *r, struct wire *w, enum greeting g, instant until, struct fault *f)
 {
 	redisReply *reply = NULL;
 	enum rc rc = wire_receive(w, &reply, until, f);
 
 	if (rc != RC_OK || !reply)
 		return rc;
-	if (!knock && reply->type == REDIS_REPLY_ERROR)
-		rc = server_said(r, reply->str, f);
-	else if (!knock && (reply->type != REDIS_REPLY_STATUS || strcmp(reply->str, "OK") != 0))
+	if (g != KNOCK && reply->type == REDIS_REPLY_ERROR)
+		rc = g == LOGIN ? login_refused(r, reply->str, f) : server_said(r, reply->str, f);
+	else if (g != KNOCK && (reply->type != REDIS_REPLY_STATUS || strcmp(reply->str, "OK") != 0))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to a greeting", r->where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
@@ -107,9 +131,9 @@ read_greeted(struct redis *r, struct wire *w, bool knock, instant until, struct 
 	return rc;
 }
 
-/* AUTH and SELECT, as far as needed, into buf; returns how many answers will come. */
+/* AUTH and SELECT, as far as needed, into buf, and what they are into kinds; returns how many, -1 without memory. */
 static int
-write_greeting(struct redis *r, char *buf, size_t size, size_t *used)
+write_greeting(struct redis *r, char *buf, size_t size, size_t *used, enum greeting kinds[2])
 {
 	const char *argv[3] = {"AUTH"};
 	const struct address *a = &r->address;
@@ -128,18 +152,18 @@ write_greeting(struct redis *r, char *buf, size_t size, size_t *used)
 		explicit_bzero(text, length);
 		free(text);
 		*used = length;
-		n++;
+		kinds[n++] = LOGIN;
 	}
 	if (a->db) {
 		snprintf(db, sizeof db, "%d", a->db);
 		*used += snprintf(buf + *used, size - *used, "*2\r\n$6\r\nSELECT\r\n$%zu\r\n%s\r\n", strlen(db), db);
-		n++;
+		kinds[n++] = CHOICE;
 	}
 	return n;
 }
 
 /*
- * Sends a command on w, which is connected first if need be, and reads what
+ * Sends a question on w, which is connected first if need be, and reads what
  * comes before its answer.
  *
  * With `knock`, a PING travels in front of the command on a connection that is
@@ -148,46 +172,87 @@ write_greeting(struct redis *r, char *buf, size_t size, size_t *used)
  * begins before we take the processor to clean up (hand-off 1.6 to 1.4 x flock).
  */
 static enum rc
-send_command(struct redis *r, struct wire *w, bool knock, const char *command, size_t n, instant until,
+send_question(struct redis *r, struct wire *w, const struct question *q, struct iovec command, instant until,
     struct fault *f)
 {
 	char greeting[1024] = "*1\r\n$4\r\nPING\r\n";
-	size_t used = knock ? strlen(greeting) : 0;
-	struct iovec parts[2];
-	int answers = knock;
+	size_t used = q->knock ? strlen(greeting) : 0;
+	enum greeting kinds[2] = {KNOCK};
+	struct iovec parts[3];
+	int answers = q->knock;
 	enum rc rc;
 
 	if (w->fd < 0) {
 		rc = wire_connect(w, &r->address, until, f);
 		if (rc != RC_OK)
 			return rc;
-		knock = false;
-		answers = write_greeting(r, greeting, sizeof greeting, &used);
+		answers = write_greeting(r, greeting, sizeof greeting, &used, kinds);
 		if (answers < 0)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 	}
 	r->asked = true; /* from here on the server may know of us */
 	parts[0] = (struct iovec){greeting, used};
-	parts[1] = (struct iovec){(char *)command, n};
-	rc = wire_send(w, parts, 2, until, f);
+	parts[1] = command;
+	parts[2] = (struct iovec){(char *)health_questions, q->inspect ? strlen(health_questions) : 0};
+	rc = wire_send(w, parts, 3, until, f);
 	explicit_bzero(greeting, used);
-	for (; rc == RC_OK && answers > 0; answers--)
-		rc = read_greeted(r, w, knock, until, f);
+	for (int i = 0; rc == RC_OK && i < answers; i++)
+		rc = read_greeted(r, w, kinds[i], until, f);
 	return rc;
 }
 
+/* The text of an answer to one of health_questions: of a string, or of the second of two; NULL: we are not told. */
+static const char *
+told(const redisReply *reply)
+{
+	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2)
+		reply = reply->element[1];
+	return reply->type == REDIS_REPLY_STRING ? reply->str : NULL;
+}
+
 /*
- * The same, and the answer: the one that is due and nothing behind it.  A
- * connection that died of idleness, or on which somebody spoke unasked, is
- * opened anew; one that dies under the question gets a second chance.
+ * Reads the answers to health_questions, and gives notice of what they say.
+ * That they do not come, or not in time, is no failure: what was asked before
+ * them has been answered.  False: something else came.
+ */
+static bool
+hear_health(struct redis *r, struct wire *w, instant until)
+{
+	redisReply *replies[HEALTH_ANSWERS] = {NULL};
+	char complaint[HEALTH_BYTES];
+	struct fault ignored;
+	struct health h;
+	enum rc rc = RC_OK;
+	int n = 0;
+
+	while (rc == RC_OK && n < HEALTH_ANSWERS) {
+		rc = wire_receive(w, &replies[n], until, &ignored);
+		if (rc == RC_OK && !told(replies[n]) && replies[n]->type != REDIS_REPLY_ERROR)
+			rc = RC_PROTOCOL;
+		n += replies[n] != NULL;
+	}
+	if (rc == RC_OK) {
+		h = (struct health){told(replies[0]), told(replies[1]), told(replies[2])};
+		if (health_complaint(&h, complaint, sizeof complaint))
+			fault_set(&r->base.host->notice, RC_OK, "%s may lose locks: %s; see dlock-backends(7)", r->where,
+			    complaint);
+	}
+	while (n > 0)
+		freeReplyObject(replies[--n]);
+	return rc != RC_PROTOCOL;
+}
+
+/*
+ * Sends a question and reads the answer: the one that is due and nothing behind
+ * it.  A connection that died of idleness, or on which somebody spoke unasked,
+ * is opened anew; one that dies under the question gets a second chance.
  */
 static enum rc
-exchange(struct redis *r, struct wire *w, bool knock, int argc, const char **argv, const size_t *lengths,
-    instant until, redisReply **reply, struct fault *f)
+exchange(struct redis *r, struct wire *w, struct question q, instant until, redisReply **reply, struct fault *f)
 {
 	bool idle = w->fd >= 0 && wire_is_quiet(w);
 	char *command;
-	int n = redisFormatCommandArgv(&command, argc, argv, lengths);
+	int n = redisFormatCommandArgv(&command, q.argc, q.argv, q.lengths);
 	enum rc rc;
 
 	if (n < 0)
@@ -195,86 +260,35 @@ exchange(struct redis *r, struct wire *w, bool knock, int argc, const char **arg
 	if (!idle)
 		wire_close(w);
 	do {
-		rc = send_command(r, w, knock, command, n, until, f);
+		rc = send_question(r, w, &q, (struct iovec){command, n}, until, f);
 		if (rc == RC_OK)
 			rc = wire_receive(w, reply, until, f);
 		if (rc != RC_AGAIN || !idle)
 			break;
-		idle = false;
+		idle = q.inspect = false; /* a proxy may close at a command it does not know */
 		r->repeated = true;
 	} while (instant_now() < until);
 	free(command);
-	if (rc == RC_OK && w == &r->talk && w->used > 0) {
+	if (rc != RC_OK)
+		return rc;
+	if ((q.inspect && !hear_health(r, w, instant_first(until, instant_now() + HEALTH_PATIENCE))) ||
+	    (w == &r->talk && w->used > 0)) {
 		freeReplyObject(*reply);
 		wire_close(w);
-		rc = fault_set(f, RC_PROTOCOL, "%s gave two answers to one question", r->where);
+		return fault_set(f, RC_PROTOCOL, "%s gave two answers to one question", r->where);
 	}
-	return rc;
+	return RC_OK;
 }
 
-/* Member i of an array as text: a bulk string of less than `size` bytes. */
-static bool
-take_text(const redisReply *reply, size_t i, char *out, size_t size)
+/* Puts the script's command together: argv[0] is the operation, the owner is put behind it. */
+static int
+write_script(struct redis *r, int argc, const char **args, const char *argv[ARGS], size_t lengths[ARGS])
 {
-	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
+	int n = 0;
 
-	if (!e || e->type != REDIS_REPLY_STRING || (size_t)e->len >= size || memchr(e->str, '\0', e->len))
-		return false;
-	memcpy(out, e->str, e->len + 1);
-	return true;
-}
-
-static bool
-take_integer(const redisReply *reply, size_t i, long long low, long long *out)
-{
-	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
-
-	if (!e || e->type != REDIS_REPLY_INTEGER || e->integer < low)
-		return false;
-	*out = e->integer;
-	return true;
-}
-
-/* A token is a positive integer that fits a double, as Redis computes with them. */
-static bool
-take_token(const redisReply *reply, size_t i, uint64_t *out)
-{
-	char digits[20];
-
-	if (!take_text(reply, i, digits, sizeof digits) || digits[strspn(digits, "0123456789")] != '\0')
-		return false;
-	*out = strtoull(digits, NULL, 10);
-	return *out > 0 && *out < (1ULL << 53);
-}
-
-/* {1, token} {0, place, left, held, record} {-1, capacity}; renew and release: {code}. */
-static bool
-read_answer(const redisReply *reply, bool acquiring, struct answer *a)
-{
-	if (reply->type != REDIS_REPLY_ARRAY || !take_integer(reply, 0, -1, &a->code) || a->code > 2)
-		return false;
-	if (!acquiring)
-		return true;
-	if (a->code == 1)
-		return take_token(reply, 1, &a->token);
-	if (a->code == 0)
-		return take_integer(reply, 1, 1, &a->place) && take_integer(reply, 2, 0, &a->left_ms) &&
-		    take_integer(reply, 3, -1, &a->held_ms) && take_text(reply, 4, a->holder, sizeof a->holder);
-	return a->code == -1;
-}
-
-/* Runs the script: argv[0] is the operation, the owner is put behind it.  *sent: just before it left. */
-static enum rc
-run_script(struct redis *r, int argc, const char **args, instant until, instant *sent, struct answer *a,
-    struct fault *f)
-{
-	const char *argv[ARGS] = {"EVALSHA", lock_sha1, "5"};
-	bool releasing = strcmp(args[0], "release") == 0, acquiring = strcmp(args[0], "acquire") == 0;
-	size_t lengths[ARGS];
-	redisReply *reply = NULL;
-	int n = 3;
-	enum rc rc;
-
+	argv[n++] = "EVALSHA";
+	argv[n++] = lock_sha1;
+	argv[n++] = "5";
 	for (int i = 0; i < KEYS; i++)
 		argv[n++] = r->keys[i];
 	argv[n++] = args[0];
@@ -283,23 +297,50 @@ run_script(struct redis *r, int argc, const char **args, instant until, instant 
 		argv[n++] = args[i];
 	for (int i = 0; i < n; i++)
 		lengths[i] = strlen(argv[i]);
+	return n;
+}
+
+static bool
+is_noscript(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+}
+
+/* Runs the script.  *sent: just before the request left that was answered. */
+static enum rc
+run_script(struct redis *r, int argc, const char **args, instant until, instant *sent, struct answer *a,
+    struct fault *f)
+{
+	const char *argv[ARGS];
+	size_t lengths[ARGS];
+	bool acquiring = strcmp(args[0], "acquire") == 0;
+	struct question q = {write_script(r, argc, args, argv, lengths), argv, lengths,
+	    strcmp(args[0], "release") == 0, r->inspect && !r->inspected};
+	redisReply *reply = NULL;
+	enum rc rc;
+
 	r->repeated = false;
+	r->inspected = r->inspected || q.inspect;
 	*sent = instant_now();
-	rc = exchange(r, &r->talk, releasing, n, argv, lengths, until, &reply, f);
-	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
+	rc = exchange(r, &r->talk, q, until, &reply, f);
+	if (rc == RC_OK && is_noscript(reply)) {
 		freeReplyObject(reply);
 		argv[0] = "EVAL";
 		argv[1] = lock_lua;
 		lengths[0] = 4;
 		lengths[1] = sizeof lock_lua;
+		q.inspect = false;
 		*sent = instant_now();
-		rc = exchange(r, &r->talk, releasing, n, argv, lengths, until, &reply, f);
+		rc = exchange(r, &r->talk, q, until, &reply, f);
 	}
 	if (rc != RC_OK)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR) {
+		bool lost = !acquiring && resp_is_foreign(reply->str);
+
 		rc = server_said(r, reply->str, f);
-	} else if (!read_answer(reply, acquiring, a)) {
+		rc = lost ? RC_LOST : rc;
+	} else if (!answer_read(a, reply, acquiring)) {
 		wire_close(&r->talk);
 		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's script does not give", r->where);
 	}
@@ -315,7 +356,7 @@ read_setting(struct redis *r, const struct setting *s, struct fault *f)
 	if (strcmp(s->name, "password-file") == 0)
 		return setting_secret(s->name, s->value, r->address.password, sizeof r->address.password, f);
 	if (strcmp(s->name, "connect-timeout") == 0)
-		return setting_patience(s->value, &r->connect_patience, f);
+		return setting_patience(s->value, &r->patience.first, f);
 	return fault_set(f, RC_USAGE, "the redis backend has no setting '%s' (there are %s)", s->name,
 	    redis_backend.settings);
 }
@@ -354,7 +395,8 @@ redis_open(struct lock **ret, struct host *host, const struct want *want, struct
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	r->base = (struct lock){.ops = &redis_backend, .host = host, .where = r->where};
 	r->want = want;
-	r->connect_patience = CONNECT_PATIENCE;
+	r->inspect = want->verbose;
+	patience_init(&r->patience, want);
 	wire_init(&r->talk, host, r->where);
 	wire_init(&r->ear, host, r->where);
 	rc = address_parse(&r->address, want->url, f);
@@ -384,8 +426,9 @@ is_granted(const struct answer *a)
 static enum rc
 ask(struct redis *r, int64_t alive, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
-	char lease[24], patience[24], weight[16], capacity[16];
-	const char *args[] = {"acquire", lease, patience, r->ear.fd >= 0 ? "1" : "0", weight, capacity, r->want->record};
+	char lease[24], patience[24], weight[16], capacity[16], ticket[24];
+	const char *args[] = {"acquire", lease, patience, r->ear.fd >= 0 ? "1" : "0", weight, capacity, r->want->record,
+	    ticket};
 	instant sent;
 	enum rc rc;
 
@@ -393,6 +436,7 @@ ask(struct redis *r, int64_t alive, instant until, struct grant *g, struct answe
 	snprintf(patience, sizeof patience, "%" PRId64, ns_to_ms(alive));
 	snprintf(weight, sizeof weight, "%u", r->want->weight);
 	snprintf(capacity, sizeof capacity, "%u", r->want->capacity);
+	snprintf(ticket, sizeof ticket, "%" PRIu64, r->ticket);
 	rc = run_script(r, sizeof args / sizeof *args, args, until, &sent, a, f);
 	if (rc != RC_OK)
 		return rc;
@@ -404,6 +448,8 @@ ask(struct redis *r, int64_t alive, instant until, struct grant *g, struct answe
 		*g = (struct grant){.tokens = {a->token}, .sent = sent, .lease = r->want->ttl, .anchor = -1};
 		return RC_OK;
 	}
+	r->ticket = a->ticket;
+	secret_blot(a->holder, r->address.password);
 	r->base.host->seen.position = a->place;
 	r->base.host->seen.held = a->held_ms < 0 ? -1 : a->held_ms * NS_PER_MS;
 	memcpy(r->base.host->seen.holder, a->holder, sizeof a->holder);
@@ -420,7 +466,7 @@ listen_to_calls(struct redis *r, instant until, struct fault *f)
 	enum rc rc;
 
 	snprintf(channel, sizeof channel, "%s%s", r->keys[KEYS - 1], r->want->owner);
-	rc = exchange(r, &r->ear, false, 2, argv, NULL, until, &reply, f);
+	rc = exchange(r, &r->ear, (struct question){.argc = 2, .argv = argv}, until, &reply, f);
 	if (rc != RC_OK || !reply)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR)
@@ -448,7 +494,7 @@ next_beat(struct redis *r, const struct answer *a)
 	return beat;
 }
 
-/* Sleeps until we are called, or it is time to ask again.  RC_BUSY: `until` has come. */
+/* Sleeps until we are called, or it is time to ask again.  RC_BUSY: `until` has come.  RC_AGAIN: the ear is gone. */
 static enum rc
 await_call(struct redis *r, instant beat, instant until, struct fault *f)
 {
@@ -466,12 +512,13 @@ await_call(struct redis *r, instant beat, instant until, struct fault *f)
 	rc = wire_receive(&r->ear, &reply, instant_now() + ASK_PATIENCE, f);
 	if (rc == RC_OK)
 		freeReplyObject(reply); /* what it says does not matter: we ask */
-	return rc == RC_STOP ? rc : RC_OK;
+	return rc == RC_PROTOCOL ? RC_OK : rc;
 }
 
 /*
  * Returns when there is reason to ask: a call, a beat, or an ear just opened,
- * since a call may have come before.  Without an ear (the server has no room
+ * since a call may have come before; or that a server that was away may be back.
+ * Without an ear (the server has no room
  * for a second connection) beats must do; it is tried again now and then.
  */
 static enum rc
@@ -480,6 +527,8 @@ attend(struct redis *r, const struct answer *a, instant until, struct fault *f)
 	instant now = instant_now();
 	enum rc rc;
 
+	if (patience_is_outage(&r->patience))
+		return RC_OK;
 	if (r->ear.fd < 0 && now >= r->ear_due) {
 		r->ear_due = now + DEAF_BEAT;
 		rc = listen_to_calls(r, now + ASK_PATIENCE, f);
@@ -489,63 +538,43 @@ attend(struct redis *r, const struct answer *a, instant until, struct fault *f)
 	return await_call(r, next_beat(r, a), until, f);
 }
 
-/* While queued, a server may be away for as long as the lease; `since` is when it left, 0 if it has not. */
+/*
+ * One attempt: asks, after listening for a reason to if we are in the queue.
+ * Each is bounded by itself; patience.h says how many there are.
+ */
 static enum rc
-bear_outage(struct redis *r, enum rc rc, instant until, instant *since, struct fault *f)
+attempt(struct redis *r, bool queued, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
-	instant now = instant_now();
+	enum rc rc;
 
-	if (rc != RC_AGAIN)
-		return rc;
-	if (*since == 0)
-		*since = now;
-	if (now >= until || now >= instant_after(*since, r->want->ttl))
-		return rc;
-	if (r->base.host->wait(r->base.host, -1, 0, instant_first(now + RETRY, until)) == WOKE_STOP)
-		return RC_STOP;
-	(void)f;
-	return RC_OK;
-}
-
-/* We are in the queue: listen, ask, sleep, until we are granted. */
-static enum rc
-wait_in_queue(struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
-{
-	instant outage = 0;
-	enum rc rc = RC_OK;
-
-	while (rc == RC_OK && !is_granted(a)) {
-		rc = attend(r, a, until, f);
-		if (rc == RC_OK)
-			rc = ask(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f);
-		if (rc == RC_OK)
-			outage = 0;
-		else
-			rc = bear_outage(r, rc, until, &outage, f);
-	}
-	return rc;
+	if (!queued)
+		return ask(r, until ? ALIVE : 0, patience_attempt(&r->patience, until), g, a, f);
+	rc = attend(r, a, until, f);
+	return rc == RC_OK ? ask(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f) : rc;
 }
 
 static enum rc
 redis_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
 	struct redis *r = redis_of(l);
-	instant now = instant_now(), patience = now + r->connect_patience;
 	struct answer a = {0};
+	bool queued = false;
 	enum rc rc;
 
-	if (until)
-		patience = instant_first(patience, until > now + ASK_LEAST ? until : now + ASK_LEAST);
-	rc = ask(r, until ? ALIVE : 0, patience, g, &a, f);
-	if (rc == RC_OK && !is_granted(&a)) {
-		if (until)
-			rc = wait_in_queue(r, until, g, &a, f);
-		else
-			rc = fault_set(f, RC_BUSY, "%s: held", r->where);
-	}
-	if (rc == RC_BUSY && !until)
-		r->asked = false; /* who does not queue leaves nothing */
-	return rc;
+	patience_begin(&r->patience);
+	do {
+		rc = attempt(r, queued, until, g, &a, f);
+		if (rc == RC_OK) {
+			patience_end_outage(&r->patience);
+			queued = true;
+		} else {
+			rc = patience_retry(&r->patience, l->host, rc, queued, until);
+		}
+	} while (rc == RC_OK && !is_granted(&a) && until);
+	if (rc != RC_OK || is_granted(&a))
+		return rc;
+	r->asked = false; /* who does not queue leaves nothing */
+	return fault_set(f, RC_BUSY, "%s: held", r->where);
 }
 
 /* ---- renew and release ---- */
@@ -562,6 +591,7 @@ redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 
 	wire_close(&r->ear); /* not when we were granted: that would have kept the command waiting */
 	snprintf(lease, sizeof lease, "%" PRId64, ns_to_ms(r->want->ttl));
+	r->inspect = true;
 	rc = run_script(r, 2, args, until, &sent, &a, f);
 	if (rc == RC_OK && a.code == 1) {
 		g->sent = sent;
@@ -571,9 +601,7 @@ redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_OK)
 		return fault_set(f, RC_LOST, "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
 		    r->where);
-	if (rc == RC_PROTOCOL && strstr(f->text, "WRONGTYPE"))
-		return RC_LOST;
-	return rc == RC_STOP ? RC_STOP : RC_AGAIN;
+	return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
 }
 
 static enum rc
@@ -587,9 +615,8 @@ redis_release(struct lock *l, instant until, struct fault *f)
 
 	if (!r->asked)
 		return RC_OK;
+	r->inspect = false;
 	rc = run_script(r, 1, args, until, &sent, &a, f);
-	if (rc == RC_PROTOCOL && strstr(f->text, "WRONGTYPE"))
-		rc = RC_LOST;
 	if (rc == RC_OK && a.code == 0 && r->held && r->repeated)
 		rc = fault_set(f, RC_AGAIN, "%s closed the connection before it answered", r->where);
 	else if (rc == RC_OK && a.code == 0 && r->held)

@@ -109,6 +109,9 @@ static const struct meaning {
     {"WRONGPASS", RC_DENIED, "wrong user or password"},
     {"invalid password", RC_DENIED, "wrong password"},
     {"AUTH <password> called without any password", RC_DENIED, "it has no password for this user: leave it out"},
+    {"wrong number of arguments for 'auth'", RC_DENIED, "it knows no users: leave the user's name out"},
+    {"command 'AUTH'", RC_DENIED, "it knows no passwords: leave it out"},
+    {"command `AUTH`", RC_DENIED, "it knows no passwords: leave it out"},
     {"no password is set", RC_DENIED, "it has no password: leave it out"},
     {"NOPERM", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous"},
     {"can't run this command", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous"},
@@ -140,4 +143,10 @@ resp_error(const char *text, const char **hint)
 		}
 	*hint = NULL;
 	return RC_PROTOCOL;
+}
+
+bool
+resp_is_foreign(const char *text)
+{
+	return strstr(text, "WRONGTYPE") != NULL;
 }

@@ -30,4 +30,7 @@ ssize_t resp_length(const char *buf, size_t n);
  */
 enum rc resp_error(const char *text, const char **hint);
 
+/* Does it say that what stands under the key is no lock, so that whoever held one has lost it? */
+bool resp_is_foreign(const char *text);
+
 #endif

@@ -1,0 +1,370 @@
+/* directory.c - see directory.h. */
+#include "directory.h"
+
+#include "tickets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	PLACES = 2,	   /* for a default directory */
+	STALE = 24 * 3600, /* seconds, after which a file is touched: those who clean /tmp wait for ten days */
+};
+
+enum rc
+directory_failed(const struct directory *d, const char *what, struct fault *fault)
+{
+	enum rc rc = errno == EACCES || errno == EPERM ? RC_DENIED : RC_SYSTEM;
+
+	return fault_set(fault, rc, "%s: %s: %s", d->where, what, strerror(errno));
+}
+
+static void
+set_path(struct directory *d, const char *path)
+{
+	snprintf(d->path, sizeof d->path, "%s", path);
+	snprintf(d->where, sizeof d->where, "directory %.300s", path);
+}
+
+/* ---- the default one ---- */
+
+/*
+ * The same for cron and for a login, whatever the environment; nothing removes
+ * it at a log-out.  In the first place nobody else can squat (root), or nothing
+ * cleans up (users); where it is not to be had, such as in a container, /tmp.
+ */
+static void
+default_path(char *out, size_t size, int place)
+{
+	unsigned uid = geteuid();
+
+	if (place == 0 && uid == 0)
+		snprintf(out, size, "/run/dlock");
+	else
+		snprintf(out, size, "%s/dlock-%u", place == 0 ? "/run/lock" : "/tmp", uid);
+}
+
+/* Where versions before this one kept it, unless in /tmp. */
+static void
+former_path(char *out, size_t size)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+
+	if (geteuid() == 0)
+		snprintf(out, size, "/run/lock/dlock");
+	else if (runtime && *runtime == '/')
+		snprintf(out, size, "%s/dlock", runtime);
+	else
+		snprintf(out, size, "/run/user/%u/dlock", (unsigned)geteuid());
+}
+
+void
+directory_init(struct directory *d, const char *path)
+{
+	char first[64];
+
+	default_path(first, sizeof first, 0);
+	*d = (struct directory){.is_default = !path, .fd = -1};
+	set_path(d, path ? path : first);
+}
+
+static bool
+is_ours_alone(const struct stat *st)
+{
+	return S_ISDIR(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 022);
+}
+
+static enum rc
+refuse_default(const struct directory *d, const struct stat *st, struct fault *fault)
+{
+	const char *kind = S_ISLNK(st->st_mode) ? "a symbolic link" : S_ISDIR(st->st_mode) ? "a directory" : "no directory";
+
+	return fault_set(fault, RC_DENIED,
+	    "%s: this is %s of uid %u with mode %03o, but must be a directory of uid %u with mode 700: "
+	    "have it removed, or name another directory with -u file:///DIR",
+	    d->where, kind, (unsigned)st->st_uid, st->st_mode & 07777, (unsigned)geteuid());
+}
+
+/* Opens what is at d->path, or makes it; false with errno. */
+static bool
+open_or_make(struct directory *d)
+{
+	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+	d->fd = open(d->path, flags);
+	if (d->fd >= 0 || errno != ENOENT)
+		return d->fd >= 0;
+	if (mkdir(d->path, 0700) == 0)
+		chmod(d->path, 0700); /* whatever the umask says; nobody else can have replaced it */
+	else if (errno != EEXIST)
+		return false;
+	d->fd = open(d->path, flags);
+	return d->fd >= 0;
+}
+
+/* Does the error mean that it cannot be there, today or tomorrow?  Others must not lead us elsewhere: they pass. */
+static bool
+cannot_be_here(int error)
+{
+	return error == EACCES || error == EPERM || error == EROFS || error == ENOENT || error == ENOTDIR || error == ELOOP;
+}
+
+static enum rc
+open_default(struct directory *d, struct stat *st, struct fault *fault)
+{
+	for (int place = 0; place < PLACES; place++) {
+		char path[64];
+		int error;
+
+		default_path(path, sizeof path, place);
+		set_path(d, path);
+		if (open_or_make(d) && fstat(d->fd, st) == 0)
+			return is_ours_alone(st) ? RC_OK : refuse_default(d, st, fault);
+		error = errno;
+		if (lstat(d->path, st) == 0 && !is_ours_alone(st))
+			return refuse_default(d, st, fault);
+		errno = error;
+		if (!cannot_be_here(error))
+			return directory_failed(d, "cannot make or open the directory", fault);
+	}
+	return fault_set(fault, RC_DENIED,
+	    "%s: it cannot be made, and a better place for it neither (%s): name a directory with -u file:///DIR", d->where,
+	    strerror(errno));
+}
+
+/* Somebody's ticket on that file, in a directory that is ours and not `d` by another name. */
+static bool
+is_held_in(const struct directory *d, const char *path, const char *name)
+{
+	int dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd = -1;
+	struct stat st;
+	bool held;
+
+	if (dir < 0)
+		return false;
+	if (fstat(dir, &st) == 0 && st.st_uid == geteuid() && (st.st_ino != d->ino || st.st_dev != d->dev))
+		fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	held = fd >= 0 && tickets_any(fd);
+	if (fd >= 0)
+		close(fd);
+	close(dir);
+	return held;
+}
+
+bool
+directory_elsewhere(const struct directory *d, const char *name, char place[PATH_MAX])
+{
+	if (!d->is_default)
+		return false;
+	former_path(place, PATH_MAX);
+	if (is_held_in(d, place, name))
+		return true;
+	default_path(place, PATH_MAX, PLACES - 1);
+	return strcmp(place, d->path) != 0 && is_held_in(d, place, name);
+}
+
+/* ---- any directory ---- */
+
+/* May others make files in it whom its owner has not chosen? */
+static bool
+is_open_to_all(const struct directory *d)
+{
+	return d->mode & S_IWOTH;
+}
+
+static bool
+is_trusted(const struct directory *d, uid_t uid)
+{
+	return !is_open_to_all(d) || uid == geteuid() || uid == 0 || uid == d->owner;
+}
+
+/* What must be so of a directory before what is in it is trusted. */
+static enum rc
+check_directory(const struct directory *d, const struct stat *st, struct fault *fault)
+{
+	if ((st->st_mode & S_IWOTH) && !(st->st_mode & S_ISVTX))
+		return fault_set(fault, RC_DENIED,
+		    "%s: everybody may delete files in it: chmod +t it, or name another directory", d->where);
+	if ((st->st_mode & S_IWOTH) && st->st_uid != geteuid() && st->st_uid != 0)
+		return fault_set(fault, RC_DENIED, "%s: it belongs to uid %u and everybody may write it", d->where,
+		    (unsigned)st->st_uid);
+	return RC_OK;
+}
+
+static enum rc
+open_named(struct directory *d, struct stat *st, struct fault *fault)
+{
+	d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (d->fd < 0 && errno == ENOENT)
+		return fault_set(fault, RC_CONFIG, "%s: there is no such directory: mkdir it first", d->where);
+	if (d->fd < 0 && errno == ENOTDIR)
+		return fault_set(fault, RC_CONFIG, "%s: this is not a directory", d->where);
+	if (d->fd < 0 || fstat(d->fd, st) != 0)
+		return directory_failed(d, "cannot open the directory", fault);
+	return check_directory(d, st, fault);
+}
+
+enum rc
+directory_open(struct directory *d, struct fault *fault)
+{
+	struct stat st;
+	enum rc rc;
+
+	directory_close(d);
+	rc = d->is_default ? open_default(d, &st, fault) : open_named(d, &st, fault);
+	if (rc != RC_OK)
+		return rc;
+	d->dev = st.st_dev;
+	d->ino = st.st_ino;
+	d->owner = st.st_uid;
+	d->mode = st.st_mode;
+	return RC_OK;
+}
+
+void
+directory_close(struct directory *d)
+{
+	if (d->fd >= 0)
+		close(d->fd);
+	d->fd = -1;
+}
+
+/* ---- files in it ---- */
+
+static mode_t
+file_mode(const struct directory *d)
+{
+	return 0600 | (d->mode & 0020 ? 0060 : 0) | (d->mode & 0002 ? 0066 : 0);
+}
+
+static mode_t
+step_mode(const struct directory *d)
+{
+	return (d->mode & 02000) | 0700 | (d->mode & 0020 ? 0070 : 0) | (d->mode & 0002 ? 01077 : 0);
+}
+
+/* Opens the directory `step` in `at`, or makes it; -1 with errno. */
+static int
+open_step(const struct directory *d, int at, const char *step)
+{
+	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	bool made = mkdirat(at, step, step_mode(d) & 0700) == 0;
+	int fd = made || errno == EEXIST ? openat(at, step, flags) : -1;
+
+	if (made && fd >= 0)
+		fchmod(fd, step_mode(d)); /* whatever the umask says: others must be able to come in */
+	return fd;
+}
+
+/* From `at`, which it closes unless it is the directory itself, one step down. */
+static enum rc
+descend(const struct directory *d, int *at, const char *step, struct fault *fault)
+{
+	int next = open_step(d, *at, step), error = errno;
+	struct stat st;
+
+	if (*at != d->fd)
+		close(*at);
+	*at = next;
+	errno = error;
+	if (next < 0 && (errno == ENOTDIR || errno == ELOOP))
+		return fault_set(fault, RC_DENIED, "%s: %.40s... in it is not a directory: somebody put it there", d->where, step);
+	if (next < 0 || fstat(next, &st) != 0)
+		return directory_failed(d, "cannot make or open the directory of a long key", fault);
+	if (!is_trusted(d, st.st_uid))
+		return fault_set(fault, RC_DENIED, "%s: the directory %.40s... in it belongs to uid %u, who is not trusted there",
+		    d->where, step, (unsigned)st.st_uid);
+	return check_directory(d, &st, fault);
+}
+
+static enum rc
+check_file(const struct directory *d, const char *leaf, int fd, struct fault *fault)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return directory_failed(d, "cannot look at the lock file", fault);
+	if (!S_ISREG(st.st_mode) || st.st_nlink > 1)
+		return fault_set(fault, RC_DENIED, "%s: %s is not a plain file with one name: somebody put it there", d->where,
+		    leaf);
+	if (!is_trusted(d, st.st_uid))
+		return fault_set(fault, RC_DENIED, "%s: %s belongs to uid %u, who is not trusted in a directory open to all",
+		    d->where, leaf, (unsigned)st.st_uid);
+	return RC_OK;
+}
+
+/* An open descriptor; -1 with errno. */
+static int
+open_or_make_file(const struct directory *d, int at, const char *leaf)
+{
+	int fd;
+
+	do {
+		fd = openat(at, leaf, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		if (fd >= 0 || errno != ENOENT)
+			return fd;
+		fd = openat(at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file_mode(d));
+		if (fd >= 0)
+			fchmod(fd, file_mode(d)); /* whatever the umask says: others must be able to wait */
+	} while (fd < 0 && errno == EEXIST);
+	return fd;
+}
+
+static enum rc
+open_leaf(const struct directory *d, int at, const char *leaf, int *ret, struct fault *fault)
+{
+	int fd = open_or_make_file(d, at, leaf);
+	enum rc rc;
+
+	if (fd < 0 && (errno == ELOOP || errno == ENXIO || errno == EISDIR))
+		return fault_set(fault, RC_DENIED, "%s: %s is not a plain file: somebody put it there", d->where, leaf);
+	if (fd < 0)
+		return directory_failed(d, "cannot open the lock file", fault);
+	rc = check_file(d, leaf, fd, fault);
+	if (rc == RC_OK)
+		*ret = fd;
+	else
+		close(fd);
+	return rc;
+}
+
+enum rc
+directory_open_file(const struct directory *d, const char *name, int *fd, struct fault *fault)
+{
+	char step[NAME_MAX + 1];
+	enum rc rc = RC_OK;
+	int at = d->fd;
+
+	for (const char *slash; rc == RC_OK && (slash = strchr(name, '/')); name = slash + 1) {
+		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
+		rc = descend(d, &at, step, fault);
+	}
+	if (rc == RC_OK)
+		rc = open_leaf(d, at, name, fd, fault);
+	if (at >= 0 && at != d->fd)
+		close(at);
+	return rc;
+}
+
+enum rc
+directory_look(const struct directory *d, const char *name, int fd, struct fault *fault)
+{
+	struct stat dir, opened, named;
+
+	if (stat(d->path, &dir) != 0 || fstat(fd, &opened) != 0 || fstatat(d->fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0) {
+		if (errno != ENOENT && errno != ENOTDIR)
+			return fault_set(fault, RC_AGAIN, "%s: cannot look at %.60s: %s", d->where, name, strerror(errno));
+	} else if (dir.st_ino == d->ino && dir.st_dev == d->dev && opened.st_ino == named.st_ino &&
+	    opened.st_dev == named.st_dev) {
+		if (opened.st_mtime < time(NULL) - STALE)
+			futimens(fd, NULL);
+		return RC_OK;
+	}
+	return fault_set(fault, RC_LOST, "%s: the lock file %.60s was removed or replaced", d->where, name);
+}

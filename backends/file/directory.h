@@ -1,0 +1,59 @@
+/*
+ * directory.h - where lock files lie, and what must be so before one is trusted.
+ *
+ * The directory is named by the user, or it is the default one of this uid:
+ * the first of two places at which it is or can be made.  In a directory that
+ * others may write, files are opened without following links, must be plain,
+ * with one name, and (if the world may write) owned by us, root, or the
+ * directory's owner.
+ */
+#ifndef DLOCK_FILE_DIRECTORY_H
+#define DLOCK_FILE_DIRECTORY_H
+
+#include "backends/backend.h"
+
+#include <limits.h>
+#include <sys/types.h>
+
+struct directory {
+	char path[PATH_MAX];
+	char where[WHERE_BYTES]; /* for people */
+	bool is_default;
+	int fd; /* -1: not open */
+	dev_t dev;
+	ino_t ino;
+	uid_t owner;
+	mode_t mode;
+};
+
+/* Not open yet; `path` NULL: the default one, whose place is settled when it is opened. */
+void directory_init(struct directory *, const char *path);
+
+/* Opens it (again), or makes it if it is the default one, and checks whether it can be trusted. */
+enum rc directory_open(struct directory *, struct fault *);
+
+/*
+ * Opens the file `name` in it, or makes it, readable and writable by whom the
+ * directory is writable by, and checks it.  Directories within the name, each
+ * ended by a slash, are made too.  RC_OK: *fd is the caller's.
+ */
+enum rc directory_open_file(const struct directory *, const char *name, int *fd, struct fault *);
+
+/*
+ * Do path and name still lead to the directory and the file that are open?
+ * RC_LOST: no, so that others lock something else.  RC_AGAIN: it cannot be seen now.
+ */
+enum rc directory_look(const struct directory *, const char *name, int fd, struct fault *);
+
+/*
+ * Is anybody's ticket alive on a file of this name in another place that is or
+ * was a default one of this uid?  Then *place is that one.
+ */
+bool directory_elsewhere(const struct directory *, const char *name, char place[PATH_MAX]);
+
+/* RC_DENIED or RC_SYSTEM by errno, "WHERE: WHAT: why". */
+enum rc directory_failed(const struct directory *, const char *what, struct fault *);
+
+void directory_close(struct directory *);
+
+#endif

@@ -1,0 +1,404 @@
+/*
+ * file.c - locks of one host, kept by the kernel in files of one directory.
+ *
+ *  1. A key is one file.  Processes stand in line on it by tickets, which are
+ *     byte locks (tickets.h): the kernel keeps them, and frees them when the
+ *     last process that has the file open is gone.
+ *  2. Tickets are dealt upwards under a lock on byte 0, each above every ticket
+ *     that is alive: what the file says of the next one is a hint, since a file
+ *     can be truncated and a disk be full.  Who sees no lower ticket alive is
+ *     the holder: since no lower one can appear, looking once is enough.
+ *  3. Who is not first waits for the nearest lower ticket alive, and for that
+ *     one only: a release wakes one process.
+ *  4. The file's first line (header.h) is written with byte 0 locked, in one
+ *     write.  Token = max(previous + 1, microseconds since the epoch): it
+ *     grows even if the file was deleted or what it said is lost.
+ *  5. The file is never deleted.  Should somebody else do it, a lock on the
+ *     orphan excludes nobody: each decision MUST be followed by a look whether
+ *     the name still leads to our file; a holder that finds it does not has lost.
+ *  6. The lease is LEASE_FOREVER: the kernel takes it back when we die.
+ */
+#include "directory.h"
+#include "header.h"
+#include "tickets.h"
+
+#include "backends/encode.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	NAME_CHUNK = 200, /* of an encoded key in one directory entry (NAME_MAX is 255) */
+	NAME_BYTES = ENCODED_BYTES + 2 * (ENCODED_BYTES / NAME_CHUNK) + 8,
+};
+
+struct file {
+	struct lock base;
+	const struct want *want;
+	struct directory dir;
+	char name[NAME_BYTES]; /* of the lock file in it */
+	int fd;		       /* the lock file; -1: not open */
+	int64_t ticket;	       /* 0: none */
+	bool holds;
+};
+
+const struct backend file_backend;
+
+static struct file *
+file_of(struct lock *l)
+{
+	return (struct file *)l;
+}
+
+static enum rc
+failed(const struct file *f, const char *what, struct fault *fault)
+{
+	return directory_failed(&f->dir, what, fault);
+}
+
+/* The wall clock in microseconds: what tokens and `granted` are made of. */
+static int64_t
+epoch_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
+}
+
+/* ---- the file ---- */
+
+/* The file's name.  A key too long for one goes into directories "CHUNK+" ('+' is in no encoded key). */
+static void
+name_file(char out[NAME_BYTES], const char *key)
+{
+	char encoded[ENCODED_BYTES];
+	const char *rest = encoded;
+
+	key_encode(encoded, sizeof encoded, key);
+	for (; strlen(rest) > NAME_CHUNK; rest += NAME_CHUNK)
+		out += snprintf(out, NAME_CHUNK + 3, "%.*s+/", NAME_CHUNK, rest);
+	snprintf(out, NAME_CHUNK + 8, "%s.lock", rest);
+}
+
+/* Directory and file, from the names; a ticket on a file that was open before is gone. */
+static enum rc
+open_all(struct file *f, struct fault *fault)
+{
+	enum rc rc = directory_open(&f->dir, fault);
+
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = -1;
+	f->ticket = 0;
+	return rc == RC_OK ? directory_open_file(&f->dir, f->name, &f->fd, fault) : rc;
+}
+
+static enum rc
+write_header(struct file *f, const struct header *h, struct fault *fault)
+{
+	char block[HEADER_BYTES];
+
+	header_format(h, block);
+	errno = ENOSPC; /* what a short write means */
+	return pwrite(f->fd, block, sizeof block, 0) == sizeof block ? RC_OK : failed(f, "cannot write the lock file", fault);
+}
+
+static enum rc
+read_header(struct file *f, struct header *h, struct fault *fault)
+{
+	char block[HEADER_BYTES];
+	ssize_t n = pread(f->fd, block, sizeof block, 0);
+
+	if (n < 0)
+		return failed(f, "cannot read the lock file", fault);
+	if (header_parse(h, block, (size_t)n))
+		return RC_OK;
+	return fault_set(fault, RC_PROTOCOL, "%s: %.60s is not a lock file of dlock: remove it if nobody needs it",
+	    f->dir.where, f->name);
+}
+
+/* ---- waiting ---- */
+
+/* Why a byte that is not taken could not be locked. */
+static enum rc
+cannot_lock(const struct file *f, struct fault *fault)
+{
+	if (errno == ENOLCK)
+		return failed(f, "the kernel gives no lock (on a network file system: its lock service must run)", fault);
+	return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s", f->dir.where, strerror(errno));
+}
+
+/* Locks one byte, waiting for it inside host->wait; whatever the thread says, we look ourselves. */
+static enum rc
+await_byte(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
+{
+	while (tickets_lock(f->fd, type, byte) != 0) {
+		enum woke woke;
+		int done;
+
+		if (errno != EAGAIN)
+			return cannot_lock(f, fault);
+		done = tickets_wait(f->fd, type, byte);
+		if (done < 0)
+			return failed(f, "cannot start a thread", fault);
+		woke = f->base.host->wait(f->base.host, done, POLLIN, until);
+		close(done);
+		if (woke == WOKE_TIMEOUT)
+			return fault_set(fault, RC_BUSY, "%s: still held", f->dir.where);
+		if (woke == WOKE_STOP)
+			return RC_STOP;
+	}
+	return RC_OK;
+}
+
+/*
+ * Locks byte 0 of the file that the name leads to, and reads its header.  A file
+ * that was replaced is opened anew: then our ticket is gone, which was on the
+ * old one.
+ */
+static enum rc
+enter(struct file *f, struct header *h, instant until, struct fault *fault)
+{
+	for (;;) {
+		enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
+
+		if (rc == RC_OK)
+			rc = directory_look(&f->dir, f->name, f->fd, fault);
+		if (rc == RC_OK)
+			return read_header(f, h, fault);
+		if (rc != RC_LOST)
+			return rc;
+		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) == WOKE_STOP)
+			return RC_STOP; /* whoever does this may do it for ever */
+		rc = open_all(f, fault);
+		if (rc != RC_OK)
+			return rc;
+	}
+}
+
+static void
+show_holder(struct file *f, const struct header *h)
+{
+	f->base.host->seen.held = header_age(h, epoch_us());
+	snprintf(f->base.host->seen.holder, RECORD_BYTES, "%s", h->record);
+}
+
+/* Nobody is kept from the file meanwhile: a header that is just being written is shown the next time. */
+static void
+show_queue(struct file *f)
+{
+	struct fault ignored;
+	struct header h;
+
+	if (read_header(f, &h, &ignored) == RC_OK)
+		show_holder(f, &h);
+	f->base.host->seen.position = tickets_before(f->fd, f->ticket ? f->ticket : NUMBER_LIMIT);
+}
+
+/*
+ * Waits until every lower ticket is gone.  Without a ticket, for want of a
+ * number above the last one, until that one is gone.
+ */
+static enum rc
+wait_in_line(struct file *f, instant until, struct fault *fault)
+{
+	int64_t limit = f->ticket ? f->ticket : NUMBER_LIMIT, before;
+	enum rc rc;
+
+	do {
+		before = tickets_last(f->fd, limit, limit);
+		if (before < 0)
+			return failed(f, "cannot look at the queue", fault);
+		if (before == 0)
+			return RC_OK;
+		show_queue(f);
+		rc = await_byte(f, F_RDLCK, before, until, fault);
+		if (rc == RC_OK)
+			tickets_unlock(f->fd, before);
+	} while (rc == RC_OK && f->ticket);
+	return rc;
+}
+
+/* ---- the decisions, each with byte 0 locked ---- */
+
+/* No lower ticket is alive: writes down that the lock is ours. */
+static enum rc
+take(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+{
+	enum rc rc;
+
+	h->granted = epoch_us();
+	h->token = header_next_token(h, h->granted);
+	snprintf(h->record, sizeof h->record, "%s", f->want->record);
+	rc = write_header(f, h, fault); /* a token that is not kept might be dealt again */
+	if (rc != RC_OK)
+		return rc;
+	f->holds = true;
+	*g = (struct grant){.tokens = {h->token}, .sent = instant_now(), .lease = LEASE_FOREVER, .anchor = f->fd};
+	return RC_OK;
+}
+
+/* Draws a ticket above all that are alive, and takes the lock if there are none. */
+static enum rc
+stand_in_line(struct file *f, struct header *h, instant until, struct grant *g, struct fault *fault)
+{
+	int64_t last = tickets_last(f->fd, h->next, NUMBER_LIMIT), ticket = h->next > last ? h->next : last + 1;
+	enum rc rc;
+
+	if (last < 0)
+		return failed(f, "cannot look at the queue", fault);
+	if (last > 0 && !until) {
+		show_holder(f, h);
+		return fault_set(fault, RC_BUSY, "%s: held", f->dir.where);
+	}
+	if (ticket >= NUMBER_LIMIT)
+		return RC_OK; /* only somebody else's program has locked that much */
+	rc = await_byte(f, F_WRLCK, ticket, until ? until : instant_now(), fault);
+	if (rc != RC_OK)
+		return rc;
+	f->ticket = ticket;
+	h->next = ticket + 1;
+	return last > 0 ? write_header(f, h, fault) : take(f, h, g, fault);
+}
+
+static enum rc
+decide(struct file *f, instant until, struct grant *g, struct fault *fault)
+{
+	struct header h;
+	enum rc rc = enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
+
+	if (rc == RC_OK)
+		rc = f->ticket ? take(f, &h, g, fault) : stand_in_line(f, &h, until, g, fault);
+	if (f->fd >= 0)
+		tickets_unlock(f->fd, META);
+	return rc;
+}
+
+/* ---- the calls ---- */
+
+/* The host and the directory of file://[localhost]/DIR. */
+static enum rc
+read_url(char path[PATH_MAX], const char *url, struct fault *fault)
+{
+	const char *s = url + strlen("file:");
+
+	if (strncmp(s, "//", 2) == 0)
+		s += 2;
+	if (strncmp(s, "localhost/", 10) == 0)
+		s += 9;
+	if (*s != '/')
+		return fault_set(fault, RC_USAGE, "the URL of a directory is written file:///DIR, with three slashes");
+	if (percent_decode(path, PATH_MAX, s, strlen(s)) < 0)
+		return fault_set(fault, RC_USAGE, "the directory in the URL is too long, or has a wrong %%XX");
+	return RC_OK;
+}
+
+static enum rc
+file_open(struct lock **ret, struct host *host, const struct want *want, struct fault *fault)
+{
+	char path[PATH_MAX];
+	struct file *f;
+
+	if (want->nsettings > 0)
+		return fault_set(fault, RC_USAGE, "the file backend has no setting '%s'", want->settings[0].name);
+	if (want->url && read_url(path, want->url, fault) != RC_OK)
+		return RC_USAGE;
+	f = malloc(sizeof *f);
+	if (!f)
+		return fault_set(fault, RC_SYSTEM, "out of memory");
+	f->base = (struct lock){.ops = &file_backend, .host = host, .where = f->dir.where};
+	f->want = want;
+	f->fd = -1;
+	f->ticket = 0;
+	f->holds = false;
+	directory_init(&f->dir, want->url ? path : NULL);
+	name_file(f->name, want->keys[0]);
+	*ret = &f->base;
+	return RC_OK;
+}
+
+static void
+tell_of_elsewhere(struct file *f)
+{
+	char place[PATH_MAX];
+
+	if (!directory_elsewhere(&f->dir, f->name, place))
+		return;
+	fault_set(&f->base.host->notice, RC_OK,
+	    "%.100s is also locked in %.150s, another default directory of this user: that run and this one, in "
+	    "%.150s, do not exclude each other", f->want->keys[0], place, f->dir.path);
+}
+
+static enum rc
+file_acquire(struct lock *l, instant until, struct grant *g, struct fault *fault)
+{
+	struct file *f = file_of(l);
+	enum rc rc = open_all(f, fault);
+
+	if (rc == RC_OK)
+		tell_of_elsewhere(f);
+	while (rc == RC_OK && !f->holds) {
+		rc = decide(f, until, g, fault);
+		if (rc == RC_OK && !f->holds)
+			rc = wait_in_line(f, until, fault);
+	}
+	return rc;
+}
+
+static enum rc
+file_renew(struct lock *l, instant until, struct grant *g, struct fault *fault)
+{
+	struct file *f = file_of(l);
+
+	(void)until;
+	g->sent = instant_now();
+	g->lease = LEASE_FOREVER;
+	return directory_look(&f->dir, f->name, f->fd, fault);
+}
+
+static enum rc
+file_release(struct lock *l, instant until, struct fault *fault)
+{
+	struct file *f = file_of(l);
+	enum rc rc = f->holds ? directory_look(&f->dir, f->name, f->fd, fault) : RC_OK;
+
+	(void)until;
+	if (f->ticket)
+		tickets_unlock(f->fd, f->ticket);
+	f->ticket = 0;
+	f->holds = false;
+	return rc;
+}
+
+static void
+file_close(struct lock *l)
+{
+	struct file *f = file_of(l);
+
+	if (!f)
+		return;
+	if (f->fd >= 0)
+		close(f->fd);
+	directory_close(&f->dir);
+	free(f);
+}
+
+const struct backend file_backend = {
+    .name = "file",
+    .schemes = "file ",
+    .settings = "",
+    .url_help = "file:///DIR (default: a directory of this user; one host only)",
+    .caps = CAP_FAIR,
+    .open = file_open,
+    .acquire = file_acquire,
+    .renew = file_renew,
+    .release = file_release,
+    .close = file_close,
+};

@@ -1,0 +1,77 @@
+/* header.c - see header.h. */
+#include "header.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char magic[] = "dlock1 ";
+
+/* The number at *s, which ends with a blank or the line; moves *s behind it.  0 where there is none. */
+static int64_t
+take_number(const char **s, const char *end)
+{
+	const char *stop = memchr(*s, ' ', (size_t)(end - *s)), *c;
+	int64_t n = 0;
+
+	stop = stop ? stop : end;
+	for (c = *s; c < stop && *c >= '0' && *c <= '9' && n < NUMBER_LIMIT / 10; c++)
+		n = n * 10 + (*c - '0');
+	*s = stop < end ? stop + 1 : end;
+	return c == stop ? n : 0;
+}
+
+static const char *
+line_end(const char *s, const char *end)
+{
+	const char *found = memchr(s, '\n', (size_t)(end - s));
+
+	return found ? found : end;
+}
+
+bool
+header_parse(struct header *h, const char *text, size_t n)
+{
+	size_t sign = strlen(magic) < n ? strlen(magic) : n;
+	const char *s = text + sign, *end = text + n, *first = line_end(text, end);
+
+	*h = (struct header){.next = 1};
+	if (n == 0 || *text == '\0')
+		return true;
+	if (memcmp(text, magic, sign) != 0)
+		return false;
+	if (first < s)
+		return true;
+	h->next = take_number(&s, first);
+	h->next = h->next > 0 ? h->next : 1;
+	h->token = take_number(&s, first);
+	h->granted = take_number(&s, first);
+	s = first < end ? first + 1 : end;
+	snprintf(h->record, sizeof h->record, "%.*s", (int)(line_end(s, end) - s), s);
+	return true;
+}
+
+void
+header_format(const struct header *h, char block[HEADER_BYTES])
+{
+	int n = snprintf(block, HEADER_BYTES, "%s%" PRId64 " %" PRId64 " %" PRId64 "\n%s", magic, h->next, h->token,
+	    h->granted, h->record);
+
+	memset(block + n, '\n', (size_t)(HEADER_BYTES - n));
+}
+
+int64_t
+header_age(const struct header *h, int64_t now_us)
+{
+	int64_t us = now_us - h->granted;
+
+	return h->granted > 0 && us >= 0 && us <= INT64_MAX / 1000 ? us * 1000 : -1;
+}
+
+int64_t
+header_next_token(const struct header *h, int64_t now_us)
+{
+	int64_t next = h->token + 1;
+
+	return next > now_us ? next : now_us;
+}

@@ -1,0 +1,33 @@
+/*
+ * guard.c - see guard.h.
+ *
+ * The search path may be anybody's here, so every operator has its schema.
+ */
+#include "guard.h"
+
+#define EQUALS " OPERATOR(pg_catalog.=) "
+
+const char guard_first[] =
+    "SELECT pg_catalog.concat('dlock looks at the schema first: member of ', r.rolname)::pg_catalog.int4 "
+    "FROM pg_catalog.pg_roles r WHERE (r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolreplication "
+    "OR r.rolname" EQUALS
+    "ANY (ARRAY['pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', "
+    "'pg_read_all_data', 'pg_write_all_data', 'pg_signal_backend', 'pg_maintain', "
+    "'pg_create_subscription']::pg_catalog.name[])) AND pg_catalog.pg_has_role(r.oid, 'MEMBER')";
+
+/* Whoever owns the schema or something in it, or may put something there. */
+#define OWNERS                                                                                             \
+	"SELECT n.nspowner FROM n UNION ALL "                                                              \
+	"SELECT p.proowner FROM n JOIN pg_catalog.pg_proc p ON p.pronamespace" EQUALS "n.oid UNION ALL "   \
+	"SELECT c.relowner FROM n JOIN pg_catalog.pg_class c ON c.relnamespace" EQUALS "n.oid UNION ALL "  \
+	"SELECT t.typowner FROM n JOIN pg_catalog.pg_type t ON t.typnamespace" EQUALS "n.oid UNION ALL "   \
+	"SELECT a.grantee FROM n, pg_catalog.aclexplode(n.nspacl) a WHERE a.privilege_type" EQUALS         \
+	"'CREATE' UNION ALL "                                                                              \
+	"SELECT a.grantee FROM n JOIN pg_catalog.pg_class c ON c.relnamespace" EQUALS "n.oid, "            \
+	"pg_catalog.aclexplode(c.relacl) a WHERE a.privilege_type" EQUALS "'TRIGGER'"
+
+const char guard_last[] =
+    "WITH n AS (SELECT * FROM pg_catalog.pg_namespace s WHERE s.nspname" EQUALS "'dlock'), "
+    "w(who) AS (" OWNERS ") "
+    "SELECT NOT EXISTS (SELECT FROM w WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r "
+    "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS "current_user)))";

@@ -1,0 +1,309 @@
+# Goal of these tests: what is peculiar to locks on Redis: its passwords, what
+# others may write into a lock's keys, servers that lose locks, and crowds.
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from hostile import GRANTED, array
+from proxy import close_with_reset
+from support import free_port, is_alive, wait_for
+
+SECRET = "s3cr3t/P%55 x"
+ENCODED = "s3cr3t%2FP%2555%20x"
+LEASE = ("-t", "3s")
+YEAR_MS = 366 * 86400 * 1000
+
+
+class At:
+    """A place as tests of one backend make them."""
+
+    def __init__(self, url):
+        self.words = ["-u", url]
+
+
+def run(dlock, url, *options, command=("echo", "ran"), **arguments):
+    return dlock.run("run", "-u", url, "-k", "job", *options, "--", *command, **arguments)
+
+
+def calls(server, command="evalsha"):
+    with server.client() as c:
+        return c.info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
+
+
+# ---- secrets ----
+
+
+def said(started):
+    return started.stderr() + started.stdout() + str(started.events())
+
+
+@pytest.mark.parametrize("echo", [SECRET, ENCODED, "\\x73" + SECRET[1:], SECRET[:9]], ids=["plain", "encoded", "escaped", "cut"])
+@pytest.mark.parametrize("asked", ["auth", "select", "acquire", "renew", "release"])
+def test_a_password_that_the_server_repeats_is_not_told(dlock, make_hostile, asked, echo):
+    error = f"-ERR unknown command 'X', with args beginning with: '{echo}'\r\n".encode()
+    server = make_hostile({asked: error, "select": error if asked == "select" else b"+OK\r\n"})
+    url = f"redis://:{ENCODED}@127.0.0.1:{server.port}/1"
+    started = dlock.start("run", "-v", "-u", url, "-k", "job", *LEASE, "--", "sleep", "1.5" if asked == "renew" else "0")
+    started.wait()
+    told = said(started)
+    assert asked in server.asked and "127.0.0.1" in told
+    assert echo[:8] not in told and echo[-6:] not in told, told
+
+
+def test_a_server_without_passwords_does_not_make_dlock_tell_one(dlock, make_hostile):
+    server = make_hostile({"auth": f"-ERR unknown command 'AUTH', with args beginning with: '{SECRET}' \r\n".encode()})
+    done = run(dlock, f"redis://:{ENCODED}@127.0.0.1:{server.port}", "-n")
+    assert done.status == 77 and "leave it out" in done.stderr and SECRET[:6] not in done.stderr
+
+
+# ---- what others write into the keys ----
+
+
+OTHER = "f" * 32  # an owner
+
+
+def hold_by_hand(client, ends):
+    """As another program might: a lease of the key "job" until then, in ms since 1970 (or an hour from now)."""
+    client.hset("dlock:{job}:i", mapping={"#cap": "1", OTHER: "1 60000 5 0 5 {}"})
+    client.zadd("dlock:{job}:h", {OTHER: ends or time.time() * 1000 + 3600000})
+
+
+def let_go_by_hand(client):
+    client.delete("dlock:{job}:h")
+
+
+@pytest.mark.parametrize("ends", ["9.3e18", "1e300", "+inf", YEAR_MS * 3000], ids=str)
+def test_an_absurd_lease_makes_no_waiter_ask_without_end(dlock, own_redis, ends):
+    at = At(own_redis.url)
+    with own_redis.client() as c:
+        hold_by_hand(c, ends)
+        waiter = dlock.contend(at, "job").queued(1)
+        wait_for(lambda: c.pubsub_channels("dlock:*"), what="the waiter's ear")
+        time.sleep(0.3)
+        before = calls(own_redis)
+        time.sleep(2)
+        assert calls(own_redis) - before <= 2
+        assert 0 < c.pttl("dlock:{job}:h") < YEAR_MS + 120000
+        let_go_by_hand(c)
+    assert waiter.held().finish().status == 0
+
+
+# ---- a server that is restarted ----
+
+
+@pytest.mark.parametrize("words", [[], ["-w", "60s"], ["-w", "60s", "-O", "connect-timeout=1s"]], ids=str)
+def test_a_new_run_outlasts_the_restart_of_its_server(dlock, own_redis, words):
+    own_redis.kill()
+    run_ = dlock.start("run", "-u", own_redis.url, "-k", "job", *words, "--", "true")
+    time.sleep(1.2 if "-w" not in words else 6)
+    assert run_.poll() is None
+    own_redis.start()
+    assert run_.wait().status == 0
+
+
+def test_a_new_run_that_may_not_wait_asks_once(dlock, make_hostile):
+    server = make_hostile({"acquire": b"-LOADING Redis is loading the dataset in memory\r\n"})
+    assert run(dlock, server.url, "-n").status == 69
+    assert server.asked.count("acquire") == 1
+
+
+def test_a_new_run_gives_up_when_its_time_is_over(dlock):
+    began = time.monotonic()
+    assert run(dlock, f"redis://127.0.0.1:{free_port()}", "-w", "2s").status == 69
+    assert 1.5 < time.monotonic() - began
+    assert run(dlock, f"redis://127.0.0.1:{free_port()}", "-O", "connect-timeout=700ms").status == 69
+
+
+PASSING = ["LOADING Redis is loading the dataset in memory", "MASTERDOWN Link with MASTER is down",
+           "BUSY Redis is busy running a script.", "ERR max number of clients reached", "TRYAGAIN later"]
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda e: e.split()[0])
+def test_what_passes_by_itself_is_waited_for(dlock, make_hostile, error):
+    server = make_hostile({"acquire": [b"-" + error.encode() + b"\r\n"] * 3 + [GRANTED]})
+    assert run(dlock, server.url).status == 0
+    assert server.asked.count("acquire") == 4
+
+
+class Counter:
+    """Listens where a server was, notes when it is asked, and resets each connection."""
+
+    def __init__(self, port):
+        self.times = []
+        self.listener = socket.create_server(("127.0.0.1", port), backlog=1000)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                self.times.append(time.monotonic())
+                close_with_reset(client)
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def most_in_a_second(self):
+        return max(sum(1 for other in self.times if t <= other < t + 1) for t in self.times)
+
+
+CROWD = 40
+
+
+def queue_of(client):
+    return client.zrange("dlock:{job}:q", 0, -1)
+
+
+@pytest.mark.parametrize("options", [[], ["--appendonly", "yes", "--appendfsync", "always"]], ids=["forgets", "remembers"])
+def test_a_crowd_bears_a_restart_in_order_and_asks_seldom_meanwhile(dlock, make_redis, make_proxy, options):
+    server = make_redis(*options)
+    proxy = make_proxy(server.port)
+    with server.client() as c:
+        hold_by_hand(c, None)
+        waiters = [dlock.contend(At(proxy.url), "job", "-w", "90s", command=("true",)).queued(n + 1) for n in range(CROWD)]
+        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == CROWD, what="their ears")
+        order = queue_of(c)
+    proxy.refuse()
+    counter = Counter(proxy.port)
+    server.kill()
+    time.sleep(7)
+    counter.close()
+    server.start()
+    # Each comes once in 2.8 s, the first four some three times a second.
+    assert CROWD < len(counter.times)
+    assert counter.most_in_a_second() <= 0.4 * CROWD + 4 * 5
+    with server.client() as c:
+        hold_by_hand(c, None)
+        proxy.accept()
+        wait_for(lambda: len(queue_of(c)) == CROWD, what="the crowd's return")
+        assert queue_of(c) == order
+        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == CROWD, what="their ears")
+        let_go_by_hand(c)
+        assert [w.wait(60).status for w in waiters] == [0] * CROWD
+    tokens = [w.token for w in waiters]
+    assert tokens == sorted(tokens)
+
+
+def test_who_comes_too_late_for_its_grant_keeps_its_place(dlock, own_redis, make_proxy):
+    """A waiter that hears nothing when its turn comes, and is back a little later, goes before those behind it."""
+    proxy = make_proxy(own_redis.port)
+    holder = dlock.hold(At(own_redis.url), "job")
+    first = dlock.contend(At(proxy.url), "job").queued(1)
+    second = dlock.contend(At(own_redis.url), "job").queued(2)
+    third = dlock.contend(At(own_redis.url), "job").queued(3)
+    proxy.refuse()
+    proxy.reset()
+    with own_redis.client() as c:
+        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 2, what="the loss of an ear")
+    holder.finish()
+    second.held()
+    proxy.accept()
+    wait_for(lambda: len(own_redis_queue(own_redis)) == 2, what="the first one's return")
+    second.finish()
+    first.held().finish()
+    third.held().finish()
+    assert [w.wait().status for w in (holder, first, second, third)] == [0] * 4
+    assert second.token < first.token < third.token
+
+
+def own_redis_queue(server):
+    with server.client() as c:
+        return queue_of(c)
+
+
+def test_an_idle_waiter_asks_once_in_three_seconds(dlock, own_redis):
+    holder = dlock.hold(At(own_redis.url), "job", "-t", "120s")
+    waiters = [dlock.contend(At(own_redis.url), "job", command=("true",)).queued(n + 1) for n in range(8)]
+    with own_redis.client() as c:
+        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 8, what="their ears")
+        time.sleep(0.5)
+        before, began = c.info("commandstats")["cmdstat_evalsha"]["calls"], time.monotonic()
+        time.sleep(7)
+        asked, passed = c.info("commandstats")["cmdstat_evalsha"]["calls"] - before, time.monotonic() - began
+        assert 8 <= asked <= 8 * (passed / 3.3 + 1)
+        c.config_resetstat()
+        assert holder.finish().status == 0
+        assert [w.wait().status for w in waiters] == [0] * 8
+        stats = c.info("commandstats")
+    # A hand-off: the release, one call, one question.  (Beats may fall between.)
+    assert stats["cmdstat_evalsha"]["calls"] <= 2 * 9 + 8
+    assert stats["cmdstat_publish"]["calls"] <= 9
+
+
+# ---- servers that lose locks ----
+
+EVICTING = ("--maxmemory", "1gb", "--maxmemory-policy", "volatile-lru")
+NOTHING_SAVED = ("--save", "")
+
+
+@pytest.mark.parametrize("options, words", [
+    (EVICTING, ["maxmemory-policy volatile-lru"]),
+    (NOTHING_SAVED, ["neither appendonly nor save"]),
+    (EVICTING + NOTHING_SAVED, ["maxmemory-policy volatile-lru", "neither appendonly nor save"]),
+    ((), []),
+    (("--maxmemory", "1gb"), []),
+    (("--maxmemory-policy", "allkeys-lru"), []),
+    (("--save", "", "--appendonly", "yes"), []),
+], ids=["evicts", "forgets", "both", "saves", "limited", "unlimited", "appends"])
+@pytest.mark.parametrize("verbose", [False, True], ids=["renewal", "verbose"])
+def test_a_server_that_may_lose_locks_is_told_of_once(dlock, make_redis, options, words, verbose):
+    server = make_redis(*options)
+    started = dlock.contend(At(server.url), "job", *LEASE, *(["-v"] if verbose else [])).held()
+    if not verbose:
+        assert not started.events("notice")
+        wait_for(lambda: calls(server, "evalsha") >= 3, what="two renewals")
+    done = started.finish()
+    lines = [line for line in done.stderr.splitlines() if "may lose locks" in line]
+    assert done.status == 0 and len(lines) == len(started.events("notice")) == (1 if words else 0)
+    assert all(word in lines[0] and str(server.port) in lines[0] for word in words)
+    assert calls(server, "info|memory") <= 1 and calls(server, "config|get") == 1
+
+
+def test_a_server_that_cannot_save_is_told_of(dlock, make_redis):
+    server = make_redis("--stop-writes-on-bgsave-error", "no", "--enable-protected-configs", "yes")
+    with server.client() as c:
+        c.config_set("dir", "/proc/self")  # nobody writes there
+        c.bgsave()
+        wait_for(lambda: c.info("persistence")["rdb_last_bgsave_status"] == "err", what="a save that fails")
+    assert "cannot save" in run(dlock, server.url, "-v").stderr
+
+
+@pytest.mark.parametrize("rules", ["-info -config", "-config", "-info"])
+def test_what_the_server_does_not_tell_is_not_complained_about(dlock, make_redis, rules):
+    server = make_redis(*NOTHING_SAVED)
+    with server.client() as c:
+        c.execute_command("ACL", "SETUSER", "worker", "on", "nopass", "~*", "&*", "+@all", *rules.split())
+    done = run(dlock, f"redis://worker:any@127.0.0.1:{server.port}", "-v")
+    assert done.status == 0 and "may lose" not in done.stderr
+
+
+@pytest.mark.parametrize("answer", [b"", b"-ERR unknown command\r\n", b"$3\r\nabc\r\n", array(b"save", b""), array(),
+                                    b"$40\r\nmaxmemory:99999999999999999999999999\r\n\r\n\r\n"], ids=range(6))
+@pytest.mark.parametrize("asked", ["info", "config"])
+def test_a_renewal_counts_whatever_is_said_of_the_settings(dlock, make_hostile, asked, answer):
+    silent = b"-NOPERM\r\n"
+    server = make_hostile({"info": silent, "config": silent, **{asked: answer or None}})
+    holder = dlock.contend(At(server.url), "job", *LEASE)
+    wait_for(lambda: server.asked.count("renew") >= 2, what="two renewals")
+    assert holder.finish().status == 0
+
+
+# ---- who may say "no" ----
+
+
+def test_a_replica_cannot_say_that_the_lock_is_lost(dlock, make_redis):
+    """Its master's data may be late, or flushed by a resynchronization: it must not be believed."""
+    server = make_redis()
+    holder = dlock.hold(At(server.url), "job", "-t", "6s")
+    with server.client() as c:
+        c.flushall()
+        c.replicaof("127.0.0.1", free_port())
+        holder.event("suspect", timeout=10)
+        assert is_alive(holder.command)
+        assert "READONLY" in holder.events("suspect")[0]["reason"]
