@@ -54,7 +54,8 @@ show_progress()
 {
 	percent=$(grep -o '[0-9]*%\]$' "$out/check-$1.log" | tail -n 1)
 	failed=$(grep -c ' \(FAILED\|ERROR\) *\[' "$out/check-$1.log")
-	printf ' %s %s' "$1" "${percent%]}"
+	percent=${percent%]}
+	printf ' %s %s' "$1" "${percent:-0%}"
 	[ "$failed" = 0 ] || printf ' (%s failed)' "$failed"
 }
 

@@ -95,11 +95,11 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                self.connections += 1
                 server = self._connect()
                 if server:
                     _Link(self, client, server)
                 else:
+                    self.connections += 1
                     close_with_reset(client)
 
     def _connect(self):
@@ -126,6 +126,7 @@ class _Link:
         self.over = False
         self.passed = {UP: 0, DOWN: 0}
         proxy._links.add(self)
+        proxy.connections += 1  # counted when reset() would end it, and before anything passes
         for direction, source, sink in ((UP, client, server), (DOWN, server, client)):
             threading.Thread(target=self._pump, args=(direction, source, sink), daemon=True).start()
 

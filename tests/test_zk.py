@@ -1136,7 +1136,7 @@ def test_nonsense_for_a_renewal(dlock, make_hostile):
 
 def test_flood_of_events_does_no_harm(dlock, make_hostile):
     event = reply(-1, 0, struct.pack(">ii", 3, 3), buffer(b"/job/x"))
-    server = make_hostile(program=ZkHostile, first=welcome(3000) + event * 20000)
+    server = make_hostile(program=ZkHostile, first=welcome(30000) + event * 20000)
     assert run(dlock, server.url).status == 0
 
 
@@ -1186,7 +1186,7 @@ def test_follower_cut_from_its_leader(dlock, make_zk, settings, program):
     ensemble = make_zk(program=ZkEnsemble, **settings)
     follower, leader = ensemble.followers[0], ensemble.leader
     binary = DLOCK if program == "dlock" else os.path.join(os.path.dirname(DLOCK), program)
-    holder = dlock.contend(own(follower), "job", *LEASE, program=binary).held()
+    holder = dlock.contend(own(follower), "job", "-t", "6s", program=binary).held()  # less than syncLimit
     command = holder.command
     next_ = dlock.contend(own(leader), "job", command=("sh", "-c", IS_GONE, command)).queued(1)
     wait_for_writes(leader, holder, 2 if program == "dlock" else 0)
