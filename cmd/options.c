@@ -902,9 +902,12 @@ options_stray(char *out, size_t size)
 	size_t used = 0;
 
 	for (char **e = environ; *e; e++) {
-		size_t n = strcspn(*e, "=");
+		size_t n;
 
-		if (strncmp(*e, "DLOCK_", 6) != 0 || (*e)[n] != '=' || !(*e)[n + 1] || is_known_variable(*e, n))
+		if (strncmp(*e, "DLOCK_", strlen("DLOCK_")) != 0)
+			continue;
+		n = strcspn(*e, "=");
+		if ((*e)[n] != '=' || !(*e)[n + 1] || is_known_variable(*e, n))
 			continue;
 		if (used > 0 && used < size)
 			used += snprintf(out + used, size - used, ", ");
