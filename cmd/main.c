@@ -40,8 +40,10 @@ meant_by(const char *name)
 {
 	static const struct synonym synonyms[] = {
 	    {"exec", "run"}, {"lock", "run"}, {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
-	const char *known[CMDS_MAX + 1] = {0}, *meant = text_meant(name, strlen(name), synonyms);
+	const char *known[CMDS_MAX + 1] = {0}, *meant;
 
+	name += strspn(name, "-");
+	meant = text_meant(name, strlen(name), synonyms);
 	for (size_t i = 0; cmds[i].name && i < CMDS_MAX; i++)
 		known[i] = cmds[i].name;
 	return meant ? meant : text_nearest(name, strlen(name), known);
@@ -54,7 +56,7 @@ no_such(const char *name)
 	char clean[200];
 
 	text_clean(clean, sizeof clean, name, strlen(name));
-	if (*name == '-')
+	if (*name == '-' && !meant)
 		say_last("'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)", clean, clean);
 	else
 		say_last("there is no subcommand '%s'%s%s%s (dlock help lists them)", clean,
@@ -94,7 +96,7 @@ schema_named(const char *word)
 int
 cmd_help(char **words)
 {
-	if (!*words)
+	if (!*words || strcmp(*words, "--help") == 0 || strcmp(*words, "-h") == 0)
 		return print_overview();
 	if (strcmp(*words, "--raw") == 0) {
 		options_print_raw(stdout);

@@ -726,6 +726,14 @@ url_variable(const struct backend *b, char *out, size_t size)
 		*c = toupper((unsigned char)*c);
 }
 
+static enum parsed
+wrong_path(struct fault *f, const char *named, const char *path, const char *from_the_root_on)
+{
+	fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", named, shorten(path),
+	    shorten(from_the_root_on));
+	return PARSED_WRONG;
+}
+
 /* Shows the scheme alone, for there may be a password behind it; a path has none. */
 static enum parsed
 no_url(struct fault *f, const char *named, const char *url)
@@ -738,10 +746,10 @@ no_url(struct fault *f, const char *named, const char *url)
 	size_t n = strcspn(url, ":/@ =");
 	const char *meant = strncmp(url + n, "://", 3) == 0 ? meant_by(url, n, synonyms, known) : NULL;
 
-	if (*url == '/') {
-		fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", named, shorten(url), shorten(url));
-		return PARSED_WRONG;
-	}
+	if (*url == '/')
+		return wrong_path(f, named, url, url);
+	if (*url == '.' || *url == '~')
+		return wrong_path(f, named, url, "/DIRECTORY");
 	fault_set(f, RC_USAGE, "%s '%.*s...': begins with no scheme known here%s%s%s (such as redis://host or file:///directory)",
 	    named, n < 60 ? (int)n : 60, url, meant ? ": did you mean " : "", meant ? meant : "", meant ? "://?" : "");
 	return PARSED_WRONG;
