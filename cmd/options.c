@@ -117,7 +117,7 @@ set_backend(struct plan *p, const char *value, struct fault *f)
 	p->backend = backend_named(value);
 	if (p->backend)
 		return true;
-	for (size_t i = 0; backends[i] && i < BACKENDS_MAX; i++)
+	for (size_t i = 0; i < BACKENDS_MAX && backends[i]; i++)
 		known[i] = backends[i]->name;
 	meant = meant_by(value, strlen(value), synonyms, known);
 	list_backends(names, sizeof names);
