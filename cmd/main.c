@@ -16,14 +16,14 @@
 #define DLOCK_VERSION "0.1.0"
 #endif
 
-enum { CMDS_MAX = 16 };
-
 const struct cmd cmds[] = {
     {"run", "-k KEY [options] [--] COMMAND [ARGUMENT...]", "run a command under a lock", cmd_run},
     {"help", "[SUBCOMMAND]", "explain dlock or a subcommand", cmd_help},
     {"version", "", "tell the version and the backends built in", cmd_version},
     {0},
 };
+
+enum { CMDS = sizeof cmds / sizeof *cmds - 1 };
 
 static const struct cmd *
 find(const char *name)
@@ -40,9 +40,11 @@ meant_by(const char *name)
 {
 	static const struct synonym synonyms[] = {
 	    {"exec", "run"}, {"lock", "run"}, {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
-	const char *known[CMDS_MAX + 1] = {0}, *meant = text_meant(name, strlen(name), synonyms);
+	const char *known[CMDS + 1] = {0}, *meant;
 
-	for (size_t i = 0; cmds[i].name && i < CMDS_MAX; i++)
+	name += strspn(name, "-");
+	meant = text_meant(name, strlen(name), synonyms);
+	for (int i = 0; i < CMDS; i++)
 		known[i] = cmds[i].name;
 	return meant ? meant : text_nearest(name, strlen(name), known);
 }
@@ -54,7 +56,7 @@ no_such(const char *name)
 	char clean[200];
 
 	text_clean(clean, sizeof clean, name, strlen(name));
-	if (*name == '-')
+	if (*name == '-' && !meant)
 		say_last("'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)", clean, clean);
 	else
 		say_last("there is no subcommand '%s'%s%s%s (dlock help lists them)", clean,
@@ -94,7 +96,7 @@ schema_named(const char *word)
 int
 cmd_help(char **words)
 {
-	if (!*words)
+	if (!*words || strcmp(*words, "--help") == 0 || strcmp(*words, "-h") == 0)
 		return print_overview();
 	if (strcmp(*words, "--raw") == 0) {
 		options_print_raw(stdout);

@@ -117,7 +117,7 @@ set_backend(struct plan *p, const char *value, struct fault *f)
 	p->backend = backend_named(value);
 	if (p->backend)
 		return true;
-	for (size_t i = 0; backends[i] && i < BACKENDS_MAX; i++)
+	for (size_t i = 0; i < BACKENDS_MAX && backends[i]; i++)
 		known[i] = backends[i]->name;
 	meant = meant_by(value, strlen(value), synonyms, known);
 	list_backends(names, sizeof names);
@@ -726,6 +726,14 @@ url_variable(const struct backend *b, char *out, size_t size)
 		*c = toupper((unsigned char)*c);
 }
 
+static enum parsed
+wrong_path(struct fault *f, const char *named, const char *path, const char *from_the_root_on)
+{
+	fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", named, shorten(path),
+	    shorten(from_the_root_on));
+	return PARSED_WRONG;
+}
+
 /* Shows the scheme alone, for there may be a password behind it; a path has none. */
 static enum parsed
 no_url(struct fault *f, const char *named, const char *url)
@@ -738,10 +746,10 @@ no_url(struct fault *f, const char *named, const char *url)
 	size_t n = strcspn(url, ":/@ =");
 	const char *meant = strncmp(url + n, "://", 3) == 0 ? meant_by(url, n, synonyms, known) : NULL;
 
-	if (*url == '/') {
-		fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", named, shorten(url), shorten(url));
-		return PARSED_WRONG;
-	}
+	if (*url == '/')
+		return wrong_path(f, named, url, url);
+	if (*url == '.' || *url == '~')
+		return wrong_path(f, named, url, "/DIRECTORY");
 	fault_set(f, RC_USAGE, "%s '%.*s...': begins with no scheme known here%s%s%s (such as redis://host or file:///directory)",
 	    named, n < 60 ? (int)n : 60, url, meant ? ": did you mean " : "", meant ? meant : "", meant ? "://?" : "");
 	return PARSED_WRONG;
@@ -902,9 +910,12 @@ options_stray(char *out, size_t size)
 	size_t used = 0;
 
 	for (char **e = environ; *e; e++) {
-		size_t n = strcspn(*e, "=");
+		size_t n;
 
-		if (strncmp(*e, "DLOCK_", 6) != 0 || (*e)[n] != '=' || !(*e)[n + 1] || is_known_variable(*e, n))
+		if (strncmp(*e, "DLOCK_", strlen("DLOCK_")) != 0)
+			continue;
+		n = strcspn(*e, "=");
+		if ((*e)[n] != '=' || !(*e)[n + 1] || is_known_variable(*e, n))
 			continue;
 		if (used > 0 && used < size)
 			used += snprintf(out + used, size - used, ", ");

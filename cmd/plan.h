@@ -18,7 +18,7 @@ struct plan {
 	const struct backend *backend;
 	const char *url;     /* NULL: the backend's default */
 	char url_text[URL_BYTES]; /* a copy, where argv had a password */
-	bool inherits;	 /* names no place itself: an enclosing dlock's counts */
+	bool inherits;	 /* names no server itself: an enclosing dlock's counts */
 	struct setting settings[SETTINGS_MAX];
 	size_t nsettings;
 	char settings_text[SETTINGS_BYTES]; /* what `settings` points into */

@@ -122,6 +122,19 @@ end(const struct plan *p, const struct verdict *v)
 	_exit(v->signal ? die_of(v->signal) : v->status);
 }
 
+/* Why there is no such command, if one can guess; or "". */
+static const char *
+guess(char *const *argv)
+{
+	if (argv[0][0] == '-')
+		return " (options go before the --)";
+	if (strchr(argv[0], ' ') && !argv[1])
+		return " (did you mean -c? it runs a line of shell)";
+	if (strchr(argv[0], '=') && argv[1])
+		return " (did you mean env? it sets variables)";
+	return "";
+}
+
 /*
  * The command must exist before we ask for its lock; that it still does when
  * the lock comes, nobody promises.  True, or *v says what is wrong.
@@ -130,15 +143,13 @@ static bool
 find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 {
 	char name[300], key[400];
-	const char *hint;
 
 	*v = (struct verdict){.status = child_find(p->argv[0], path, size), .name = "not-executed"};
 	if (v->status == 0)
 		return true;
-	hint = strchr(p->argv[0], ' ') && !p->argv[1] ? " (did you mean -c? it runs a line of shell)" : "";
 	snprintf(v->line, sizeof v->line, "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, p->argv[0], strlen(p->argv[0])),
-	    text_name(key, sizeof key, p->keys[0]), strerror(errno), hint);
+	    text_name(key, sizeof key, p->keys[0]), strerror(errno), guess(p->argv));
 	return false;
 }
 

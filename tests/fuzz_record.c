@@ -34,6 +34,30 @@ check_text(const uint8_t *data, size_t size)
 		text_clean(out, room, (const char *)data, size);
 		CLAIM(strlen(out) < room);
 		is_harmless(out);
+		text_fit(out, size % 80);
+		CLAIM(strlen(out) < room);
+		is_harmless(out);
+		free(out);
+	}
+}
+
+/* Within quotes there is none that has no backslash before it. */
+static void
+check_name(const char *text)
+{
+	for (size_t room = 8; room < 300; room += 37) {
+		char *out = malloc(room);
+
+		CLAIM(out);
+		text_name(out, room, text);
+		CLAIM(strlen(out) < room);
+		is_harmless(out);
+		if (*out == '\'' && strchr(text, ' '))
+			CLAIM(strlen(out) >= 2 && out[strlen(out) - 1] == '\'');
+		text_quote(out, room, text, '"');
+		for (size_t i = 1; out[i + 1]; i++)
+			CLAIM(out[i] != '"' || out[i - 1] == '\\');
+		is_harmless(out);
 		free(out);
 	}
 }
@@ -65,6 +89,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CLAIM(*whole);
 	is_harmless(whole);
 	check_text(data, size);
+	check_name(record);
 	for (size_t room = 3; room < 200; room += 23)
 		check_object(record, room);
 	free(record);

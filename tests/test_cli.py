@@ -15,7 +15,7 @@ import threading
 
 import pytest
 
-from support import DLOCK, FilePlace, RedisPlace, is_alive, stat_of, wait_for
+from support import DLOCK, ROOT, FilePlace, RedisPlace, is_alive, stat_of, wait_for
 
 RAN = "touched-by-the-command"
 
@@ -145,6 +145,7 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", "-b", "rdeis", "-k", "k", MARK], ["'rdeis'", "did you mean redis?"]),
     (["run", "-u", "/tmp/x", "-k", "k", MARK], ["--url '/tmp/x'", "file:///tmp/x"]),
     (["run", "-b", "file", "-u", "/tmp/x", "-k", "k", MARK], ["--url '/tmp/x'", "file:///tmp/x"]),
+    (["run", "-u", "./x", "-k", "k", MARK], ["--url './x'", "file:///DIRECTORY"]),
     (["run", "-u", "zookeeper://h", "-k", "k", MARK], ["--url", "did you mean zk://?"]),
     (["run", PLACE, "-k", "k", "-c", "true", MARK], ["--command", "touch"]),
     (["run", "-k", "k", MARK], ["backend", "-b", "-u", "file", "redis", "zk", "pg"]),
@@ -166,6 +167,7 @@ def refuse(dlock, files, mark, tmp_path):
     (["lock", PLACE, "-k", "k", MARK], ["lock", "did you mean dlock run?", "dlock help"]),
     (["-k", "k", MARK], ["-k", "dlock run -k", "dlock help"]),
     (["help", "nosuch"], ["nosuch", "dlock help"]),
+    (["--verson"], ["--verson", "did you mean dlock version?", "dlock help"]),
     (["help", "vresion"], ["vresion", "did you mean dlock version?", "dlock help"]),
     (["a\x1b]0;title\x07\n\u202eb"], ["a\\x1B]0;title\\x07\\x0A\\u202Eb"]),
 ], ids=short)
@@ -488,7 +490,7 @@ def odd_commands(tmp_path):
     ("nonexistent", 127, ["nonexistent", "No such file"]),
     ("dlock-no-such-command", 127, ["'dlock-no-such-command'", "No such file"]),
     ("echo a b", 127, ["'echo a b'", "No such file", "did you mean -c?"]),
-    ("-foo", 127, ["'-foo'", "No such file"]),
+    ("-foo", 127, ["'-foo'", "No such file", "options go before the --"]),
     ("\x1b[2J", 127, ["'\\x1B[2J'", "No such file"]),
     ("/" + "a" * 300, 126, ["aaa", "too long"]),
     ("/" + "a/" * 4000, 126, ["a/a", "too long"]),
@@ -738,7 +740,7 @@ def test_a_forgotten_keeper_does_no_harm(dlock, files):
 # ---- help and version ----
 
 HELPS = [["help"], ["--help"], ["-h"], ["help", "run"], ["run", "--help"], ["run", "-h"], ["run", "-nh", "x"],
-         ["help", "help"], ["help", "version"], ["help", "--raw"], ["version"], ["--version"], ["-V"]]
+         ["help", "help"], ["help", "version"], ["help", "--help"], ["help", "--raw"], ["version"], ["--version"], ["-V"]]
 
 
 @pytest.mark.parametrize("words", HELPS, ids=" ".join)
@@ -935,6 +937,41 @@ def test_what_others_have_stored_is_harmless_in_the_busy_line(dlock, redis_serve
     if text == HOSTILE["imitation"]:
         assert {"why": f'"{text}"'}.get(member, f"'{text}'") in result.stderr
     assert held.finish().status == 0
+
+
+def test_a_variable_is_no_command(dlock, files):
+    result = dlock.run("run", *files.words, "-k", "k", "A=1", "true", events=False)
+    assert_one_line(result, 127, "'A=1'", "did you mean env?")
+
+
+@pytest.mark.parametrize("script, words, status, said", [
+    ("acquire=busy", ["-n", "true"], 75, None),
+    ("acquire=busy", ["-w", "1", "true"], 75, None),
+    ("acquire=away", ["-n", "true"], 69, "cannot reach"),
+    ("acquire=denied", ["true"], 77, "says denied"),
+    ("acquire=protocol", ["true"], 76, "says protocol"),
+    ("acquire=config", ["true"], 78, "says unsafe"),
+    ("acquire=system", ["true"], 71, "says system"),
+    ("acquire=usage", ["true"], 64, "says usage"),
+    ("open=config", ["true"], 78, "refused"),
+    ("renew=lost", ["-t", "3s", "sleep", "9"], 79, "lost"),
+    ("acquire=ok", ["--max-run", "100ms", "sleep", "9"], 124, "--max-run"),
+    ("release=again", ["true"], 0, None),
+    ("release=lost", ["true"], 79, "lost"),
+    ("acquire=ok", ["sh", "-c", "exit 7"], 7, None),
+    ("acquire=ok", ["sh", "-c", "kill -TERM $$"], -15, None),
+    ("acquire=ok", ["dlock-no-such-command"], 127, "No such file"),
+    ("acquire=ok", ["/tmp"], 126, "directory"),
+], ids=str)
+def test_quiet_hides_no_verdict(dlock, script, words, status, said):
+    """Of the lines that go with a verdict, -q leaves out the busy lock and the release that was not confirmed."""
+    program = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
+    result = dlock.run("run", "-b", "fake", "-O", f"script={script}", "-q", "-k", "a b", *words, events=False, program=program,
+                       env={"DLOCK_STRANGE": "1"})
+    if said:
+        assert_one_line(result, status, said, "'a b'")
+    else:
+        assert (result.status, result.stderr) == (status, "")
 
 
 def test_quiet_is_not_silent_about_errors(dlock, files):

@@ -175,7 +175,7 @@ def test_other_refusals_are_not_silent_with_q(fake):
 
 
 def test_busy_line_names_the_holder(fake):
-    assert "another@fake (pid 7, true)" in one_line(fake.run("acquire=busy", "-n", "--", "true"))
+    assert "another@fake (pid 7, running true)" in one_line(fake.run("acquire=busy", "-n", "--", "true"))
 
 
 @pytest.mark.parametrize("script, sig", [
