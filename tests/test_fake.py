@@ -290,8 +290,8 @@ def test_release_in_the_background_keeps_nothing_of_the_callers(fake, tmp_path):
 
 
 def test_lost_lock_is_given_back_in_the_background(fake):
-    started = fake.start("alert=100ms,renew=revoked,release=again,release=ok", "--", "sleep", "1000")
-    keeper = started.held().keeper
+    started = fake.start("alert=1s,renew=revoked,release=again,release=ok", "--", "sleep", "1000")
+    keeper = started.keeper
     done = started.wait()
     assert done.status == 79 and one_line(done)
     wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
@@ -575,7 +575,6 @@ def test_an_end_that_the_front_has_caused_is_a_loss(fake, tmp_path, answer, opti
     assert "could not be renewed in time" in done.stderr.splitlines()[-1]  # before it the shell may speak
     assert started.events("stopping")
     assert [word for word, _ in notes(beats) if word != "beat"] == ["TERM"]  # asked once, killed then
-    assert notes(beats)[-1][1] < last(started, "acquire") + 6 * 0.99
     if "release" in calls(started):  # else the front was first: the keeper woke only after kill_at
         assert notes(beats)[-1][1] < last(started, "release")
 
