@@ -1,6 +1,8 @@
 /* child.c - see child.h. */
 #include "child.h"
 
+#include "link.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,33 +52,34 @@ restore(const struct origin *o)
 }
 
 static _Noreturn void
-stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const char *owner, const char *path)
+stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const char *owner, const char *path,
+    _Atomic int *exec)
 {
 	struct go go;
 	bool ready;
-	int error;
 
 	if (!o->has_tty)
 		setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	ready = prepare_environment(p, owner);
-	if (getppid() != keeper || recv(gate, &go, sizeof go, 0) != sizeof go)
+	if (getppid() != keeper || !ready || recv(gate, &go, sizeof go, 0) != sizeof go)
 		_exit(127);
-	error = ready ? ETIME : ENOMEM;
-	if (ready && instant_now() < go.latest) { /* the keeper may have been frozen while it said "go" */
-		fill_in(token_text, go.token);
-		fill_in(keepers_text, go.keepers);
-		restore(o);
-		execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */
-		error = errno;
+	if (instant_now() >= go.latest) { /* the keeper may have been frozen while it said "go" */
+		atomic_store(exec, ETIME);
+		_exit(127);
 	}
-	send(gate, &error, sizeof error, MSG_NOSIGNAL);
+	fill_in(token_text, go.token);
+	fill_in(keepers_text, go.keepers);
+	atomic_store(exec, EXEC_CALLED); /* from here on what happens to us happens to the command */
+	restore(o);
+	execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */
+	atomic_store(exec, errno);
 	_exit(127);
 }
 
 int
 child_fork(struct child *c, const struct plan *p, const struct origin *o, const char *owner, const char *path,
-    int front, int keeper)
+    int front, int keeper, _Atomic int *exec)
 {
 	pid_t parent = getpid();
 	int ends[2];
@@ -88,7 +91,7 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o, const 
 		close(front);
 		close(keeper);
 		close(ends[0]);
-		stub(ends[1], parent, p, o, owner, path);
+		stub(ends[1], parent, p, o, owner, path, exec);
 	}
 	close(ends[1]);
 	if (c->pid < 0) {
@@ -96,6 +99,7 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o, const 
 		return -1;
 	}
 	c->gate = ends[0];
+	c->exec = exec;
 	c->group = o->has_tty ? 0 : c->pid;
 	return 0;
 }
@@ -103,7 +107,8 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o, const 
 void
 child_go(struct child *c, const struct go *go)
 {
-	send(c->gate, go, sizeof *go, MSG_NOSIGNAL);
+	if (send(c->gate, go, sizeof *go, MSG_NOSIGNAL) != sizeof *go)
+		shutdown(c->gate, SHUT_RDWR);
 }
 
 void
@@ -119,16 +124,18 @@ child_dismiss(struct child *c)
 enum gate
 child_gate(struct child *c, int *error)
 {
-	ssize_t n;
+	int exec;
+	char none;
 
 	if (c->gate < 0)
 		return GATE_STARTED;
-	n = recv(c->gate, error, sizeof *error, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (recv(c->gate, &none, sizeof none, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR))
 		return GATE_WAITING;
 	close(c->gate);
 	c->gate = -1;
-	return n == sizeof *error ? GATE_FAILED : GATE_STARTED;
+	exec = atomic_load(c->exec);
+	*error = exec == EXEC_NOT_CALLED ? 0 : exec;
+	return exec == EXEC_CALLED ? GATE_STARTED : GATE_FAILED;
 }
 
 /* 0 if `path` can be executed by us, else 126 or 127. */

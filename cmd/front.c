@@ -9,6 +9,7 @@
 #include "text.h"
 #include "tree.h"
 #include "verdict.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,12 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SLACK (50 * NS_PER_MS)		  /* what a keeper that does its duty is given beyond each deadline */
-#define KEEPER_PATIENCE (3 * NS_PER_S)	  /* for a keeper that only has to release */
 #define LOOK_AGAIN (2 * NS_PER_S) /* for processes that are not the command's */
-#define DOUBT (2 * NS_PER_S) /* for a silent keeper, of our own time awake: after a suspend both are late */
-#define ANCHOR_PATIENCE (200 * NS_PER_MS) /* for a keeper whose lock has ended with its connection */
-#define INTERRUPT_PATIENCE (1500 * NS_PER_MS) /* for a keeper that has to leave the queue */
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS };
 
@@ -38,7 +34,7 @@ struct front {
 	struct progress progress;
 	struct spared spared; /* who is below us, but not by way of the keeper */
 	instant look_at;      /* when to look for such again; NEVER: there is nobody */
-	instant interrupt_by, settle_by, doubt_by, adrift_by; /* NEVER: not counting */
+	struct watch watch;
 	int interrupt;
 	struct ending ending;
 	char words[RECORD_BYTES];
@@ -138,13 +134,20 @@ finish(struct front *f, struct ending e, const char *words)
 	f->over = true;
 }
 
+/* Kills everything.  It is `otherwise` unless the command may have begun: then the lock is lost under it. */
+static void
+kill_and_finish(struct front *f, struct ending otherwise, const char *why)
+{
+	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
+
+	lost.stuck = !kill_everything(f);
+	finish(f, lost.stuck || atomic_load(&f->shared->exec) == EXEC_CALLED ? lost : otherwise, why);
+}
+
 /* The keeper is dead, or frozen past a deadline. */
 static void
 take_over(struct front *f, const char *why)
 {
-	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
-	struct ending never_ran = {.kind = END_REFUSED, .value = RC_SYSTEM};
-
 	if (atomic_load(&f->shared->settled)) { /* nothing runs: only the release is in doubt */
 		struct ending e = f->shared->ending;
 
@@ -154,8 +157,7 @@ take_over(struct front *f, const char *why)
 		finish(f, e, e.unconfirmed ? why : "");
 		return;
 	}
-	lost.stuck = !kill_everything(f);
-	finish(f, atomic_load(&f->shared->granted) ? lost : never_ran, why);
+	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
 }
 
 /* ---- watching the keeper ---- */
@@ -166,50 +168,62 @@ is_running(const struct front *f)
 	return atomic_load(&f->shared->granted);
 }
 
-/* From when on the keeper has been silent for too long: frozen, most likely. */
-static instant
-silent_from(const struct front *f)
+static struct view
+view_of(const struct shared *s)
 {
-	return instant_after(atomic_load(&f->shared->alive_at), f->plan->terms.ttl);
+	return (struct view){
+	    .granted = atomic_load(&s->granted),
+	    .settled = atomic_load(&s->settled),
+	    .stopping = atomic_load(&s->stopping),
+	    .term_at = atomic_load(&s->term_at),
+	    .kill_at = atomic_load(&s->kill_at),
+	    .alive_at = atomic_load(&s->alive_at),
+	};
 }
 
 /*
- * A kernel lock has no deadline that would end with a frozen keeper, a place in
- * a queue neither; but nobody can use them any more.
+ * In the place of a keeper that is late.  Said first, done then: a keeper that
+ * sees the command end of it has to know that it was no end of its own.
  */
-static bool
-is_given_up(struct front *f, instant now)
+static void
+stop_command(struct front *f)
 {
-	if (now < silent_from(f)) {
-		f->doubt_by = NEVER;
-		return false;
-	}
-	if (f->doubt_by == NEVER)
-		f->doubt_by = now + DOUBT;
-	return now >= f->doubt_by;
+	if (atomic_exchange(&f->shared->stopping, true))
+		return;
+	signal_tree(f, f->keeper, f->plan->signal, true);
+	events_message(f->plan, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
-/*
- * Before the grant: no deadline can fall due earlier than one of a lease that
- * is asked for just now, so looking again by then is soon enough.
- */
+/* Does what is due by now; returns when to look again. */
 static instant
-watch_next(const struct front *f)
+watch_keeper(struct front *f)
 {
-	instant next = instant_first(f->interrupt_by, f->settle_by), term_at, kill_at;
+	struct view view = view_of(f->shared);
+	struct watched due;
 
-	next = instant_first(next, f->look_at);
-	next = instant_first(next, f->doubt_by != NEVER ? f->doubt_by : silent_from(f));
-	if (!atomic_load(&f->shared->settled))
-		next = instant_first(next, f->adrift_by);
-	if (!is_running(f)) {
-		lease_deadlines(instant_now(), f->plan->terms.ttl, f->plan->terms.grace, &term_at, &kill_at);
-		return instant_first(next, term_at);
+	if (instant_now() >= f->look_at)
+		look_around(f);
+	due = watch(&f->watch, instant_now(), &view);
+	switch (due.duty) {
+	case DUTY_NONE:
+		break;
+	case DUTY_TERM:
+		stop_command(f);
+		break;
+	case DUTY_INTERRUPT:
+		kill_and_finish(f, (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
+		break;
+	case DUTY_KILL:
+		take_over(f, "dlock's keeper process was stopped and could not renew it");
+		break;
+	case DUTY_ADRIFT:
+		take_over(f, "the lock's connection has ended, and dlock's keeper process was stopped");
+		break;
+	case DUTY_GIVE_UP:
+		take_over(f, "dlock's keeper process was stopped");
+		break;
 	}
-	if (!atomic_load(&f->shared->settled) && !atomic_load(&f->shared->stopping))
-		next = instant_first(next, instant_after(atomic_load(&f->shared->term_at), SLACK));
-	return f->settle_by != NEVER ? next
-				     : instant_first(next, instant_after(atomic_load(&f->shared->kill_at), SLACK));
+	return instant_first(due.wake, f->look_at);
 }
 
 /*
@@ -219,32 +233,7 @@ watch_next(const struct front *f)
 static bool
 is_adrift(const struct front *f)
 {
-	return f->adrift_by != NEVER || atomic_load(&f->shared->settled);
-}
-
-static void
-watch(struct front *f, instant now)
-{
-	if (now >= f->look_at)
-		look_around(f);
-	if (is_running(f))
-		f->interrupt_by = NEVER; /* it came too late: the command has got it instead */
-	if (now >= f->interrupt_by) {
-		kill_everything(f);
-		finish(f, (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
-	} else if (now >= f->adrift_by && !atomic_load(&f->shared->settled)) {
-		take_over(f, "the lock's connection has ended, and dlock's keeper process was stopped");
-	} else if (now >= f->settle_by || is_given_up(f, now)) {
-		take_over(f, "dlock's keeper process was stopped");
-	} else if (atomic_load(&f->shared->settled)) {
-		if (f->settle_by == NEVER && now >= instant_after(atomic_load(&f->shared->kill_at), SLACK))
-			f->settle_by = now + KEEPER_PATIENCE;
-	} else if (now >= instant_after(atomic_load(&f->shared->kill_at), SLACK)) {
-		take_over(f, "dlock's keeper process was stopped and could not renew it");
-	} else if (now >= instant_after(atomic_load(&f->shared->term_at), SLACK) &&
-	    !atomic_exchange(&f->shared->stopping, true)) {
-		signal_tree(f, f->keeper, f->plan->signal, true);
-	}
+	return f->watch.adrift_by != NEVER || atomic_load(&f->shared->settled);
 }
 
 /* ---- signals ---- */
@@ -336,9 +325,9 @@ take_signal(struct front *f, const struct signalfd_siginfo *info)
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
 	link_send(f->link, &m, -1);
-	if (!is_running(f) && m.ends && f->interrupt_by == NEVER) {
-		f->interrupt = sig;
-		f->interrupt_by = instant_now() + INTERRUPT_PATIENCE;
+	if (!is_running(f) && m.ends) {
+		f->interrupt = f->interrupt ? f->interrupt : sig;
+		watch_interrupted(&f->watch, instant_now());
 	}
 }
 
@@ -494,10 +483,6 @@ front_run(const struct run *r, pid_t keeper)
 	    .keeper = keeper,
 	    .link = r->ends[0],
 	    .anchor = -1,
-	    .interrupt_by = NEVER,
-	    .settle_by = NEVER,
-	    .doubt_by = NEVER,
-	    .adrift_by = NEVER,
 	    .look_at = NEVER,
 	};
 	struct pollfd set[SLOTS];
@@ -505,30 +490,32 @@ front_run(const struct run *r, pid_t keeper)
 	struct verdict v;
 	struct heard heard = {.words = f.words};
 	char holder[HOLDER_BYTES];
+	instant wake;
 	sigset_t all;
 
 	close(r->ends[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigfillset(&all);
+	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
 	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
 	if (loop_open(&f.loop, &all) != 0)
 		take_over(&f, strerror(errno));
 	tree_prepare();
 	look_around(&f);
 	while (!f.over) {
+		wake = watch_keeper(&f);
+		if (f.over)
+			break;
+		show_progress(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
 		set[SLOT_ANCHOR] = (struct pollfd){.fd = is_adrift(&f) ? -1 : f.anchor, .events = POLLRDHUP};
-		loop_wait(&f.loop, set, SLOTS, instant_first(progress_next(&f.progress), watch_next(&f)));
+		loop_wait(&f.loop, set, SLOTS, instant_first(progress_next(&f.progress), wake));
 		if (set[SLOT_LINK].revents)
 			hear_keeper(&f);
 		if (set[SLOT_ANCHOR].revents)
-			f.adrift_by = instant_now() + ANCHOR_PATIENCE;
+			watch_adrift(&f.watch, instant_now());
 		while (!f.over && set[LOOP_SIGNAL].revents && loop_signal(&f.loop, &info))
 			take_signal(&f, &info);
-		if (!f.over)
-			watch(&f, instant_now());
-		if (!f.over)
-			show_progress(&f);
 	}
 	progress_end(&f.progress, 0);
 	heard.where = shared_where(r->shared);

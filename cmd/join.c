@@ -11,9 +11,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define JOIN_VERSION 1
+#define JOIN_VERSION 2
 #define JOIN_PATIENCE (10 * NS_PER_S) /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_RETRY (10 * NS_PER_MS)
+#define KEEP_MOST (365 * 86400 * NS_PER_S) /* what --min-hold may be */
 
 enum { PLACE_BYTES = 4096 };
 
@@ -24,6 +25,7 @@ struct join_ask {
 	int version;
 	enum join_verb verb;
 	bool anywhere; /* the place is not stated: only backend and key count */
+	int64_t keep;  /* the lock is wanted for so long from now, whatever becomes of the asker */
 	char backend[16];
 	char key[KEY_BYTES + 1];
 	char place[PLACE_BYTES];
@@ -145,7 +147,7 @@ is_same_lock(const struct join_ask *ask, const struct plan *p, const char *place
 /* By how many the joined holds have grown. */
 static int
 serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct want *w,
-    const struct join_offer *offer)
+    const struct join_offer *offer, int64_t *keep)
 {
 	static struct join_answer answer; /* large */
 	static struct join_ask ask;
@@ -158,6 +160,8 @@ serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct 
 	if (n == sizeof ask && ask.version == JOIN_VERSION && write_place(answer.place, w)) {
 		if (is_same_lock(&ask, p, answer.place))
 			answer.offer = *offer;
+		if (answer.offer.ours && ask.keep > *keep)
+			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;
 		send(s->guests[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	if (!answer.offer.ours) {
@@ -172,13 +176,13 @@ serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct 
 
 int
 join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct want *w,
-    const struct join_offer *offer)
+    const struct join_offer *offer, int64_t *keep)
 {
 	int grown = 0;
 
 	for (size_t i = 0; i < s->used; i++)
 		if (s->guests[i].fd >= 0 && set[1 + i].revents)
-			grown += serve_guest(s, i, p, w, offer);
+			grown += serve_guest(s, i, p, w, offer, keep);
 	if (set[0].revents)
 		welcome(s);
 	return grown;
@@ -190,6 +194,7 @@ struct join {
 	struct lock base;
 	const struct plan *plan;
 	const struct want *want;
+	const instant *keep_until;
 	int fd;
 	struct join_answer answer; /* the last one */
 };
@@ -202,6 +207,8 @@ write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb, .anywhere = j->plan->inherits};
 	snprintf(a->backend, sizeof a->backend, "%s", j->plan->backend->name);
 	snprintf(a->key, sizeof a->key, "%s", j->plan->keys[0]);
+	if (*j->keep_until > instant_now())
+		a->keep = *j->keep_until - instant_now();
 	if (!write_place(a->place, j->want))
 		a->version = 0; /* too long to be compared: never the same */
 }
@@ -333,7 +340,8 @@ ask_keeper(struct join *j, const char *address, size_t n, struct fault *f)
 }
 
 enum rc
-join_open(struct lock **ret, struct host *host, const struct plan *p, struct want *want, struct fault *f)
+join_open(struct lock **ret, struct host *host, const struct plan *p, struct want *want, const instant *keep_until,
+    struct fault *f)
 {
 	const char *address = getenv("DLOCK_KEEPER");
 	bool placed = !p->inherits;
@@ -349,6 +357,7 @@ join_open(struct lock **ret, struct host *host, const struct plan *p, struct wan
 		    .base = {.ops = &join_backend, .host = host, .where = "the enclosing dlock"},
 		    .plan = p,
 		    .want = want,
+		    .keep_until = keep_until,
 		    .fd = -1,
 		};
 		rc = ask_keeper(j, address, n, f);

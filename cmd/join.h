@@ -9,7 +9,7 @@
  *
  * A joined hold is the outer one in everything: token, lease, deadlines (same
  * clock, so t_s can be handed on).  The outer keeper goes on renewing until
- * the last joined hold has ended; when it loses the lock it kills its tree, of
+ * the last joined hold has ended, and the --min-hold of each is over; when it loses the lock it kills its tree, of
  * which the inner dlock is a part, and tells "lost" to whoever asks.
  *
  * An inner run that states no URL (by -u or a variable), and no other backend,
@@ -57,10 +57,11 @@ struct join_offer {
 
 /*
  * Serves what join_poll() saw; returns by how many the number of joined holds
- * has grown (or, negative, shrunk).
+ * has grown (or, negative, shrunk).  *keep becomes the longest time from now for
+ * which one of them wants the lock kept (its --min-hold), if that is longer.
  */
 int join_serve(struct join_server *, const struct pollfd *set, const struct plan *, const struct want *,
-    const struct join_offer *);
+    const struct join_offer *, int64_t *keep);
 
 /* ---- the inner side ---- */
 
@@ -70,8 +71,10 @@ int join_serve(struct join_server *, const struct pollfd *set, const struct plan
  * for a plan that inherits its place, *want now names the enclosing dlock's.
  * RC_USAGE: that place is not to be known any more.  RC_AGAIN: a keeper around
  * us is there but does not answer; asking the server instead might be waiting
- * for ourselves.
+ * for ourselves.  On release the enclosing dlock is asked to keep the lock until
+ * *keep_until, which may change until then.
  */
-enum rc join_open(struct lock **ret, struct host *, const struct plan *, struct want *want, struct fault *);
+enum rc join_open(struct lock **ret, struct host *, const struct plan *, struct want *want, const instant *keep_until,
+    struct fault *);
 
 #endif

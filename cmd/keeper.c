@@ -5,6 +5,7 @@
 #include "join.h"
 #include "loop.h"
 #include "parse.h"
+#include "record.h"
 #include "tree.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +34,8 @@ struct keeper {
 	struct join_server joins;
 
 	struct want want;
+	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
+	instant outer_until; /* joined: how long the enclosing dlock is asked to keep the lock */
 	struct lock *lock;
 	struct grant grant;
 	struct fault fault; /* of the call that decided the ending */
@@ -180,12 +184,43 @@ signal_tree(struct keeper *k, int sig, bool wake)
 	tree_signal(getpid(), &aim);
 }
 
+/* Unless the front has been faster. */
 static void
 stop_tree(struct keeper *k)
 {
-	atomic_store(&k->shared->stopping, true);
+	if (atomic_exchange(&k->shared->stopping, true))
+		return;
 	tell(k, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
 	signal_tree(k, k->plan->signal, true);
+}
+
+/*
+ * A stub that was never let go has the caller's descriptors, and would be left
+ * to the front, who does not wait for it.
+ */
+static void
+dismiss_stub(struct keeper *k)
+{
+	if (!atomic_load(&k->shared->granted) && !k->keep.gone && k->child.gate >= 0)
+		child_dismiss(&k->child);
+}
+
+/*
+ * From here on nobody waits for us: nothing of the caller's must be kept busy,
+ * and whoever wants us to end may say so.
+ */
+static void
+go_on_alone(struct keeper *k)
+{
+	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	if (tty >= 0) {
+		ioctl(tty, TIOCNOTTY);
+		close(tty);
+	}
+	if (chdir("/") != 0)
+		tell_trace(k, "cannot leave the working directory");
+	dismiss_stub(k);
 }
 
 static void
@@ -204,7 +239,9 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k, false);
 	if (a->set & DO_REPORT) {
-		atomic_store(&k->shared->lingers, k->keep.phase == PH_LINGER);
+		if (!(a->set & DO_EXIT))
+			go_on_alone(k);
+		atomic_store(&k->shared->lingers, !(a->set & DO_EXIT));
 		publish_ending(k, true);
 		tell(k, MSG_ENDED, 0, k->fault.text);
 		wake_front(k);
@@ -214,8 +251,11 @@ carry_out(struct keeper *k, const struct actions *a)
 static void
 react_to(struct keeper *k, const struct event *e)
 {
-	struct actions a = step(&k->keep, instant_now(), e);
+	struct actions a;
 
+	if (e->kind != EV_OVERTAKEN && k->keep.phase == PH_HOLD && !k->keep.stopping && atomic_load(&k->shared->stopping))
+		react(k, EV_OVERTAKEN, 0); /* first: what we are to hear of may be its work */
+	a = step(&k->keep, instant_now(), e);
 	carry_out(k, &a);
 	if (a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT)) {
 		k->todo |= a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT);
@@ -258,6 +298,8 @@ check_gate(struct keeper *k)
 		react(k, EV_STARTED, 0);
 		break;
 	case GATE_FAILED:
+		if (error == 0 && k->keep.phase == PH_HOLD)
+			fault_set(&k->fault, RC_SYSTEM, "the process that was to become the command could not begin");
 		react(k, EV_EXEC_FAILED, error);
 		break;
 	}
@@ -274,7 +316,7 @@ command_changed(struct keeper *k, int status)
 	} else {
 		check_gate(k); /* "could not be executed" comes before "has ended" */
 		if (k->keep.phase == PH_ASK)
-			fault_set(&k->fault, RC_SYSTEM, "the process that was to become the command was killed");
+			fault_set(&k->fault, RC_SYSTEM, "the process that was to become the command has ended");
 		atomic_store(&k->shared->command, 0);
 		react(k, EV_ENDED, status);
 	}
@@ -309,6 +351,21 @@ forward(struct keeper *k, int sig)
 	kill(k->child.pid, sig);
 }
 
+/* To this very process.  With --min-hold others are shown its pid, and mean the command as long as that runs. */
+static void
+take_signal(struct keeper *k, int sig)
+{
+	if (sig == SIGCHLD) {
+		reap(k);
+	} else if (k->keep.phase == PH_ASK) {
+		react(k, EV_INTERRUPTED, sig);
+	} else {
+		if (k->keep.phase == PH_HOLD && k->plan->terms.min_hold > 0)
+			forward(k, sig);
+		react(k, EV_TERMINATED, sig);
+	}
+}
+
 static void
 hear_front(struct keeper *k)
 {
@@ -340,8 +397,11 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .lease = k->keep.lease,
 	    .pace = k->keep.pace,
 	};
-	int grown = join_serve(&k->joins, set, k->plan, &k->want, &offer);
+	int64_t keep = 0;
+	int grown = join_serve(&k->joins, set, k->plan, &k->want, &offer, &keep);
 
+	if (keep > 0)
+		react_to(k, &(struct event){.kind = EV_KEEP, .lease = keep});
 	for (; grown > 0; grown--)
 		react(k, EV_JOINED, 0);
 	for (; grown < 0; grown++)
@@ -372,7 +432,7 @@ pump(struct keeper *k, int fd, short events, instant until)
 		check_gate(k);
 	if (set[LOOP_SIGNAL].revents)
 		while (loop_signal(&k->loop, &info))
-			reap(k);
+			take_signal(k, info.ssi_signo);
 	if (set[SLOT_LINK].revents)
 		hear_front(k);
 	serve_joins(k, set + SLOT_JOIN);
@@ -415,7 +475,7 @@ open_lock(struct keeper *k)
 	    .settings = p->settings,
 	    .nsettings = p->nsettings,
 	    .owner = k->run->owner,
-	    .record = k->run->record,
+	    .record = *k->record ? k->record : k->run->record,
 	    .ttl = p->terms.ttl,
 	    .persist = p->persist,
 	    .capacity = 1,
@@ -423,7 +483,8 @@ open_lock(struct keeper *k)
 	    .verbose = p->verbose,
 	};
 	memcpy(k->want.keys, p->keys, sizeof k->want.keys);
-	rc = join_open(&k->lock, &k->host, p, &k->want, &k->fault);
+	rc = join_open(&k->lock, &k->host, p, &k->want, &k->outer_until, &k->fault);
+	k->keep.terms.nested = k->lock != NULL;
 	if (rc == RC_OK && !k->lock && !p->backend->open)
 		return fault_set(&k->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
 		    p->backend->name);
@@ -523,8 +584,10 @@ static void
 release(struct keeper *k)
 {
 	struct fault f = {""};
-	enum rc rc = k->lock ? k->lock->ops->release(k->lock, k->until, &f) : RC_OK;
+	enum rc rc;
 
+	k->outer_until = keep_wanted_until(&k->keep);
+	rc = k->lock ? k->lock->ops->release(k->lock, k->until, &f) : RC_OK;
 	k->stop = false;
 	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
@@ -585,7 +648,7 @@ _Noreturn void
 keeper_run(const struct run *r)
 {
 	static struct keeper k; /* zeroed, and too large for a stack */
-	sigset_t chld;
+	sigset_t heard;
 
 	k = (struct keeper){
 	    .host = {.wait = keeper_wait, .alert = -1},
@@ -597,13 +660,16 @@ keeper_run(const struct run *r)
 	};
 	close(r->ends[0]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (child_fork(&k.child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1]) != 0)
+	if (child_fork(&k.child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1], &r->shared->exec) != 0)
 		die_early(&k, "cannot start a process");
 	leave_the_terminal(&k);
-	sigemptyset(&chld);
-	sigaddset(&chld, SIGCHLD);
-	if (loop_open(&k.loop, &chld) != 0)
+	sigemptyset(&heard);
+	sigaddset(&heard, SIGCHLD);
+	sigaddset(&heard, SIGTERM);
+	if (loop_open(&k.loop, &heard) != 0)
 		die_early(&k, "cannot open a signalfd and a timerfd");
+	if (r->plan->terms.min_hold > 0)
+		record_write(k.record, r->plan, getpid());
 	join_listen(&k.joins, r->owner);
 	keep_init(&k.keep, &r->plan->terms);
 	react(&k, EV_TICK, 0);
@@ -620,8 +686,7 @@ keeper_run(const struct run *r)
 		else
 			pump(&k, -1, 0, NEVER);
 	}
-	if (!atomic_load(&k.shared->granted) && !k.keep.gone)
-		child_dismiss(&k.child); /* else it would be left to the front, who does not wait for it */
+	dismiss_stub(&k);
 	close_lock(&k);
 	_exit(0);
 }

@@ -8,7 +8,8 @@
  * It may be killed or frozen at any line: the front watches, and the kernel
  * kills the command with it.  When the front dies, it stops the command's
  * tree, then releases.  After the front has been told the ending it may live
- * on alone, for --min-hold.
+ * on alone, for --min-hold, or to release when the server did not answer; then
+ * it has let go of the directory and the terminal, and ends on TERM.
  */
 #ifndef DLOCK_KEEPER_H
 #define DLOCK_KEEPER_H

@@ -18,15 +18,19 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+/* How far the stub has come. */
+enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
+
 struct shared {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
 	_Atomic instant alive_at;	  /* when the keeper last woke; it does so every third of the ttl */
 	_Atomic pid_t command;		  /* its pid, 0 before it is known and after it was reaped */
 	_Atomic bool granted;		  /* the command may have begun */
-	_Atomic bool stopping;		  /* TERM has been sent */
+	_Atomic bool stopping;		  /* TERM is being sent, by the one who has set this */
+	_Atomic int exec;		  /* EXEC_*, or the errno with which it failed */
 	_Atomic bool settled;		  /* nothing that needs the lock is running: no deadline counts */
 	_Atomic bool told;		  /* `ending` is final */
-	_Atomic bool lingers;		  /* and the keeper stays on for --min-hold */
+	_Atomic bool lingers;		  /* and the keeper stays on: for --min-hold, or to release */
 	_Atomic bool on_screen;		  /* the live line is, and must go before the command writes */
 	_Atomic bool mirrored;		  /* the front has stopped because the command did */
 	_Atomic bool opened;		  /* `where` is set */

@@ -59,7 +59,7 @@ base_name(const char *path)
 }
 
 void
-record_write(char *out, const struct plan *p)
+record_write(char *out, const struct plan *p, pid_t pid)
 {
 	char who[2 * NAME_BYTES + 1], host[NAME_BYTES];
 	struct object j;
@@ -68,7 +68,7 @@ record_write(char *out, const struct plan *p)
 	if (!p->who)
 		record_who(who, sizeof who);
 	object_begin(&j, out, RECORD_BYTES);
-	object_number(&j, "pid", getpid());
+	object_number(&j, "pid", pid);
 	object_number(&j, "since", time(NULL));
 	object_string(&j, "who", p->who ? p->who : who);
 	object_string(&j, "host", host);

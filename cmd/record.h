@@ -12,7 +12,7 @@
 #include "plan.h"
 
 /* The record of this run, into out[RECORD_BYTES]. */
-void record_write(char *out, const struct plan *);
+void record_write(char *out, const struct plan *, pid_t);
 
 /*
  * Describes a record in a few words for a sentence: `alice (pid 4711 on ci-3,

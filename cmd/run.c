@@ -182,7 +182,7 @@ cmd_run(char **words)
 	r = (struct run){.plan = &plan, .origin = &origin, .path = path, .began = instant_now()};
 	remember_origin(&origin);
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
-	record_write(r.record, &plan);
+	record_write(r.record, &plan, getpid());
 	r.has_elders = tree_has_children();
 	r.shared = shared_new();
 	if (!r.shared || !make_owner(&r, &plan.terms.seed) || link_open(r.ends) != 0)

@@ -88,22 +88,29 @@ span(const struct keep *k)
 	return k->lease == LEASE_FOREVER ? k->terms.ttl : k->lease;
 }
 
-/* Half to one and a half back-offs, so that a thousand holders do not knock together. */
+/* So that a thousand holders do not knock together. */
+static int64_t
+jittered(struct keep *k, int64_t least, int64_t most)
+{
+	k->jitter ^= k->jitter << 13; /* xorshift64, Marsaglia 2003 */
+	k->jitter ^= k->jitter >> 7;
+	k->jitter ^= k->jitter << 17;
+	return least + (int64_t)(k->jitter % (uint64_t)(most - least + 1));
+}
+
 static int64_t
 jittered_backoff(struct keep *k)
 {
 	int64_t b = lease_backoff(span(k));
 
-	k->jitter ^= k->jitter << 13; /* xorshift64, Marsaglia 2003 */
-	k->jitter ^= k->jitter >> 7;
-	k->jitter ^= k->jitter << 17;
-	return b / 2 + (int64_t)(k->jitter % (uint64_t)(b + 1));
+	return jittered(k, b / 2, b / 2 + b);
 }
 
 static void
 take_lease(struct keep *k, instant now, const struct event *e)
 {
 	k->sent = e->sent;
+	k->asked = k->asked > k->sent ? k->asked : k->sent;
 	k->lease = e->lease;
 	k->pace = e->pace ? e->pace : lease_pace(span(k));
 	lease_deadlines(k->sent, k->lease, k->terms.grace, &k->term_at, &k->kill_at);
@@ -154,6 +161,22 @@ run_ends(const struct keep *k)
 	return instant_after(k->started_at, k->terms.max_run);
 }
 
+instant
+keep_wanted_until(const struct keep *k)
+{
+	return k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN ? k->keep_until : 0;
+}
+
+/*
+ * When the server has surely ended the lease, whatever it got of us and however
+ * slow its clock; 0: there is none that would outlive us.
+ */
+static instant
+surely_over(const struct keep *k)
+{
+	return k->lease == LEASE_FOREVER ? 0 : k->asked + k->lease + k->lease / 50;
+}
+
 bool
 keep_heeds_alert(const struct keep *k)
 {
@@ -182,6 +205,7 @@ granted(struct keep *k, instant now, const struct event *e, struct actions *a)
 	}
 	k->phase = PH_HOLD;
 	k->granted_at = now;
+	k->keep_until = instant_after(now, k->terms.min_hold);
 	a->set |= DO_PUBLISH | DO_GO;
 }
 
@@ -208,16 +232,18 @@ revoked(struct keep *k, instant now, const struct event *e, struct actions *a)
 }
 
 static void
-released(struct keep *k, enum rc rc)
+released(struct keep *k, instant now, enum rc rc)
 {
 	k->call = CALL_NONE;
-	k->phase = PH_OVER;
-	if (rc == RC_LOST && (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN || k->ending.kind == END_LOST))
-		lose(k, LOSS_FOUND);
-	else if (rc != RC_OK && rc != RC_LOST && !k->reported) {
+	k->release_at = now + jittered(k, RELEASE_AGAIN, 2 * RELEASE_AGAIN);
+	if (rc == RC_OK || rc == RC_LOST) {
+		k->phase = PH_OVER;
+		if (rc == RC_OK && k->terms.nested && !k->reported)
+			k->ending.kept = KEPT_OUTSIDE;
+		if (rc == RC_LOST && (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN || k->ending.kind == END_LOST))
+			lose(k, LOSS_FOUND);
+	} else if (!k->reported) {
 		k->ending.unconfirmed = true;
-		if (k->late)
-			lose(k, LOSS_SILENCE);
 	}
 }
 
@@ -225,11 +251,33 @@ released(struct keep *k, enum rc rc)
 static void
 not_executed(struct keep *k, int error)
 {
-	if (error == ETIME)
+	k->gone = k->empty = true;
+	if (k->phase != PH_HOLD) /* nor was it meant to be */
+		return;
+	if (error == ETIME || (error == 0 && k->ending.kind == END_LOST)) /* or it was killed, as late */
 		k->ending = (struct ending){.kind = END_REFUSED, .value = RC_AGAIN, .too_late = true};
+	else if (error == 0)
+		k->ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
 	else
 		k->ending = (struct ending){.kind = END_EXEC, .value = error};
-	k->gone = k->empty = true;
+}
+
+/* The front was right to do so, or has just not seen our last renewal: the command has TERM, and may end of it. */
+static void
+overtaken(struct keep *k)
+{
+	if (k->phase != PH_HOLD)
+		return;
+	lose(k, LOSS_SILENCE);
+	k->stopping = true;
+	k->stop_by = instant_first(k->stop_by, k->kill_at);
+}
+
+static void
+terminated(struct keep *k)
+{
+	k->keep_until = 0;
+	k->hurry = k->hurry || k->phase > PH_HOLD;
 }
 
 static void
@@ -267,7 +315,7 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		lose(k, LOSS_TAKEN);
 		break;
 	case EV_RELEASED:
-		released(k, e->value);
+		released(k, now, e->value);
 		break;
 	case EV_STARTED:
 		k->started_at = now;
@@ -290,6 +338,10 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 	case EV_PARTED:
 		k->joined--;
 		break;
+	case EV_KEEP:
+		if (k->keep_until < instant_after(now, e->lease))
+			k->keep_until = instant_after(now, e->lease);
+		break;
 	case EV_INTERRUPTED:
 		if (k->phase < PH_HOLD)
 			end_with(k, END_INTERRUPTED, e->value);
@@ -297,6 +349,12 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 	case EV_ORPHANED:
 		k->orphaned = true;
 		end_with(k, END_ORPHANED, 0);
+		break;
+	case EV_OVERTAKEN:
+		overtaken(k);
+		break;
+	case EV_TERMINATED:
+		terminated(k);
 		break;
 	}
 }
@@ -315,11 +373,9 @@ stop_tree(struct keep *k, instant by, struct actions *a)
 static void
 guard_tree(struct keep *k, instant now, struct actions *a)
 {
-	if (finished(k))
-		return;
-	if (now >= k->term_at)
+	if (now >= k->term_at) /* also if all has ended: who knows of what, and when */
 		lose(k, LOSS_SILENCE);
-	if (k->empty)
+	if (finished(k) || k->empty)
 		return;
 	if (now >= k->kill_at || now >= k->stop_by || k->disowned || k->killing_since != NEVER) {
 		k->stopping = true;
@@ -361,18 +417,21 @@ renew_if_due(struct keep *k, instant now, struct actions *a)
 
 	if (k->call == CALL_NONE && now >= k->renew_at && now < k->term_at && !keep_is_lost(k))
 		start_call(k, CALL_RENEW, DO_RENEW, until, a);
+	if (a->set & DO_RENEW)
+		k->asked = now;
 }
 
 /* --min-hold: the command is gone; confirm once more, tell the front, keep on. */
 static void
 linger(struct keep *k, instant now, struct actions *a)
 {
-	if (k->disowned || k->revoked || now >= k->term_at || now >= instant_after(k->granted_at, k->terms.min_hold)) {
+	if (k->disowned || k->revoked || now >= k->term_at || now >= k->keep_until) {
 		k->phase = PH_GIVE_BACK;
 		return;
 	}
 	if (k->checked && !k->reported) {
 		k->reported = true;
+		k->ending.kept = KEPT_MIN_HOLD;
 		a->set |= DO_REPORT;
 	}
 	renew_if_due(k, now, a);
@@ -381,8 +440,7 @@ linger(struct keep *k, instant now, struct actions *a)
 static bool
 is_kept_longer(const struct keep *k, instant now)
 {
-	return (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN) && k->terms.min_hold > 0 &&
-	    now < instant_after(k->granted_at, k->terms.min_hold);
+	return now < keep_wanted_until(k) && !k->terms.nested;
 }
 
 static void
@@ -391,7 +449,6 @@ hold(struct keep *k, instant now, struct actions *a)
 	guard_tree(k, now, a);
 	if (k->phase != PH_HOLD)
 		return;
-	k->late = finished(k) && now >= k->kill_at;
 	if (!finished(k)) {
 		renew_if_due(k, now, a);
 	} else if (is_kept_longer(k, now)) {
@@ -403,10 +460,34 @@ hold(struct keep *k, instant now, struct actions *a)
 	}
 }
 
+/* The user need not wait for what may take the rest of a lease. */
+static void
+report_unconfirmed(struct keep *k, struct actions *a)
+{
+	if (k->reported)
+		return;
+	k->reported = true;
+	k->ending.kept = KEPT_TRYING;
+	a->set |= DO_REPORT;
+}
+
+/* Of the next attempt; not after `now`: there is nothing left to give. */
+static instant
+release_until(const struct keep *k, instant now)
+{
+	bool withdraws = k->ending.kind == END_INTERRUPTED || k->ending.kind == END_REFUSED;
+	bool late = k->ending.kind == END_LOST && k->lease != LEASE_FOREVER;
+	instant until = now + (withdraws || late ? WITHDRAW_PATIENCE : RELEASE_PATIENCE);
+
+	if (k->disowned)
+		return now;
+	return late || k->release_at ? instant_first(until, surely_over(k)) : until;
+}
+
 static void
 give_back(struct keep *k, instant now, struct actions *a)
 {
-	instant until = now + RELEASE_PATIENCE;
+	instant until = release_until(k, now);
 
 	if (k->call == CALL_RENEW || k->call == CALL_ACQUIRE) {
 		a->set |= DO_STOP_CALL;
@@ -414,12 +495,12 @@ give_back(struct keep *k, instant now, struct actions *a)
 	}
 	if (k->call == CALL_RELEASE)
 		return;
-	if (k->ending.kind == END_INTERRUPTED || k->ending.kind == END_REFUSED)
-		until = now + WITHDRAW_PATIENCE;
-	if (k->ending.kind == END_LOST)
-		until = instant_first(until, instant_after(k->sent, k->lease));
-	if (k->disowned || until <= now)
-		k->phase = PH_OVER; /* there is nothing left to give */
+	if (until <= now || (k->release_at && k->hurry)) {
+		k->phase = PH_OVER;
+		return;
+	}
+	if (now < k->release_at)
+		report_unconfirmed(k, a);
 	else
 		start_call(k, CALL_RELEASE, DO_RELEASE, until, a);
 }
@@ -429,6 +510,8 @@ next_wake(const struct keep *k)
 {
 	instant wake = NEVER;
 
+	if (k->phase == PH_GIVE_BACK && k->call == CALL_NONE)
+		return k->release_at;
 	if (k->phase == PH_HOLD || k->phase == PH_LINGER) {
 		if (k->call == CALL_NONE && !keep_is_lost(k))
 			wake = k->renew_at;
@@ -438,7 +521,7 @@ next_wake(const struct keep *k)
 			wake = instant_first(wake, run_ends(k));
 	}
 	if (k->phase == PH_LINGER)
-		wake = instant_first(wake, instant_after(k->granted_at, k->terms.min_hold));
+		wake = instant_first(wake, k->keep_until);
 	return wake;
 }
 

@@ -122,17 +122,27 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 		v->signal = WTERMSIG(e->value);
 	v->status = v->signal ? 128 + v->signal : WEXITSTATUS(e->value);
 	if (e->unconfirmed)
-		snprintf(v->line, sizeof v->line,
-		    "%s: the release was not confirmed (%s); it ends by itself with the lease", s->key, s->words);
+		snprintf(v->line, sizeof v->line, "%s: the release was not confirmed (%s); %s", s->key, s->words,
+		    e->kept == KEPT_TRYING ? "it is tried again in the background, and the lock ends by itself with the lease"
+					   : "the lock ends by itself with the lease");
 }
 
 /* What became of the lock when the command did not end by itself. */
 static const char *
 after(const struct ending *e)
 {
+	static const char *const kept[] = {
+	    [KEPT_NOT] = "the lock was released",
+	    [KEPT_MIN_HOLD] = "the lock is kept in the background until --min-hold is over",
+	    [KEPT_OUTSIDE] = "the enclosing dlock still holds the lock",
+	    [KEPT_TRYING] = "the release was not confirmed: it is tried again in the background, and the lock ends with its lease",
+	};
+
 	if (e->stuck)
 		return "it could NOT be killed and may still be running";
-	return e->unconfirmed ? "the release was not confirmed: the lock ends with its lease" : "the lock was released";
+	if (e->unconfirmed && e->kept != KEPT_TRYING)
+		return "the release was not confirmed: the lock ends with its lease";
+	return kept[e->kept];
 }
 
 struct verdict

@@ -1,6 +1,7 @@
 # Goal of this file: the fixtures that all tests share, and which tests belong together.
 
 import os
+import signal
 import time
 import zlib
 
@@ -9,8 +10,8 @@ import pytest
 from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
-from support import (OTHER_PLACES, PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, kill, leftovers, place_id,
-                     places, stat_of)
+from support import (OTHER_PLACES, PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
+                     leftovers, place_id, places, stat_of)
 from zk import ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
@@ -63,8 +64,12 @@ def nothing_is_left():
     """After each test, no process that it brought into the world is left."""
     before = descendants_of(os.getpid())
     yield
-    end = time.monotonic() + 10  # keepers may still be releasing
+    end, told = time.monotonic() + 10, set()  # keepers may still be releasing
     while leftovers(before) and time.monotonic() < end:
+        for pid in leftovers(before):  # those in the background may go on for the rest of a lease, unless told
+            if pid not in told and is_in_the_background(pid):
+                kill(pid, signal.SIGTERM)
+                told.add(pid)
         time.sleep(0.02)
     left = [(pid, stat_of(pid)) for pid in leftovers(before)]
     for pid, _ in left:

@@ -23,7 +23,8 @@
  * the house once, so long after the grant; `close=hang` never comes to an end;
  * `anchor=PORT` gives a connection to that local port as the grant's anchor;
  * `notice=TEXT` gives that notice with the first renewal.
- * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call.
+ * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call, `-O record=FILE`
+ * what others would be shown of us.
  */
 #include "backends/backend.h"
 #include "backends/patience.h"
@@ -56,7 +57,7 @@ struct fake {
 	size_t written[CALLS], asked[CALLS];
 	int64_t lease;
 	uint64_t token;
-	const char *log;
+	const char *log, *record;
 	enum rc on_open;
 	int64_t alert_after; /* 0: never */
 	bool close_hangs;
@@ -221,6 +222,8 @@ fake_open(struct lock **ret, struct host *host, const struct want *want, struct 
 			good = read_script(k, want->settings[i].value);
 		else if (strcmp(want->settings[i].name, "log") == 0)
 			k->log = want->settings[i].value;
+		else if (strcmp(want->settings[i].name, "record") == 0)
+			k->record = want->settings[i].value;
 		else
 			good = false;
 	}
@@ -292,6 +295,17 @@ ask_to_acquire(struct fake *k, instant until, instant *sent, struct fault *f)
 	}
 }
 
+static void
+write_record(const struct fake *k)
+{
+	FILE *f = k->record ? fopen(k->record, "we") : NULL;
+
+	if (f) {
+		fputs(k->want->record, f);
+		fclose(f);
+	}
+}
+
 static enum rc
 fake_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
@@ -304,6 +318,7 @@ fake_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_BUSY)
 		return wait_for_another(k, until, f);
 	if (rc == RC_OK) {
+		write_record(k);
 		*g = (struct grant){.tokens = {k->token}, .sent = sent, .lease = k->lease, .anchor = make_anchor(k)};
 		set_alert(k);
 	}
@@ -348,7 +363,7 @@ fake_close(struct lock *l)
 const struct backend fake_backend = {
     .name = "fake",
     .schemes = "fake ",
-    .settings = "script log",
+    .settings = "script log record",
     .url_help = "fake:///?SCRIPT, see tests/fake.c",
     .caps = CAP_FAIR | CAP_DURABLE,
     .open = fake_open,

@@ -1,13 +1,15 @@
 /*
  * simulate.c - Goal of these tests: no order of delays, losses, pauses, late
- * answers and exits makes the keeper's mind (cmd/step.c) break a promise.
+ * answers and exits makes the two minds of dlock, the keeper's (cmd/step.c) and
+ * the front's (cmd/watch.c), break a promise.
  *
  * Each seed is one world on one virtual clock: a server whose clock runs up to
  * 1 % off ours, others who take the lock the moment it lapses, a network that
  * delays and loses requests and answers, a command with descendants that obey
- * or do not, nested dlocks, a front that may die, and a keeper that is paused
- * now and then (no step is run, everything that came is delivered at its end).
- * The world does what cmd/keeper.c does with the actions, and watches.
+ * or do not, nested dlocks, a front that may die, and a front and a keeper that
+ * are paused now and then (no step is run, everything that came is delivered at
+ * its end), the keeper also between what it has decided and doing it.
+ * The world does what cmd/keeper.c and cmd/front.c do with the actions.
  *
  *	SIMULATE_RUNS=N   schedules (500000)
  *	SIMULATE_SEED=N   one schedule, told event by event
@@ -41,7 +43,18 @@
  *	lose            after the report                          ENDING_STAYS
  *	step            PH_OVER goes on                           EXIT_LAST
  *	hold            stop_by outlives the stop                 NO_SPIN
- *	hold            `late` is never set                       LOSS_IS_TOLD
+ *	guard_tree      what is finished loses nothing at term_at LOSS_IS_TOLD
+ *	  and the world's EV_OVERTAKEN is left out               OWN_END_IS_OWN, RELEASE_AFTER_TREE, EXCLUSION,
+ *	                                                          NOTHING_LEFT_RUNNING, KILL_IN_TIME
+ *	overtaken       does nothing                              OWN_END_IS_OWN, NOTHING_LEFT_RUNNING, ...
+ *	watch           no DUTY_KILL                              EXCLUSION
+ *	watch           no DUTY_TERM                              FRONT_IS_IN_TIME
+ *	watch           does not look again before the grant      EXCLUSION
+ *	watch           does not ask whether all is settled       FRONT_IS_NEEDED
+ *	released        does not try again                        NOT_LEFT_BEHIND
+ *	surely_over     counts from the last good renewal         NOT_LEFT_BEHIND
+ *	absorb          EV_KEEP does nothing                      MIN_HOLD_KEPT
+ *	not_executed    after the report                          ENDING_STAYS
  *	released        RC_LOST is no loss                        LOSS_IS_TOLD
  *	absorb          EV_INTERRUPTED counts in PH_HOLD          NOTHING_RAN_IS_TRUE
  *	absorb          a stub's end is the command's             COMMAND_RAN_IS_TRUE
@@ -50,6 +63,7 @@
  * (*) with the assertion in start_call() taken out, which catches them first.
  */
 #include "cmd/step.h"
+#include "cmd/watch.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -62,7 +76,7 @@
 
 #define MS NS_PER_MS
 #define S NS_PER_S
-#define SLACK (50 * MS) /* from a deadline to the step that must have come; wakes are up to 30 ms late */
+#define LATE (50 * MS) /* from a deadline to the step that must have come; wakes are up to 30 ms late */
 
 /* ---- the invariants ---- */
 
@@ -89,6 +103,11 @@ enum invariant {
 	LOSS_IS_TOLD,
 	NOTHING_RAN_IS_TRUE,
 	COMMAND_RAN_IS_TRUE,
+	OWN_END_IS_OWN,
+	NOTHING_LEFT_RUNNING,
+	NOT_LEFT_BEHIND,
+	FRONT_IS_IN_TIME,
+	FRONT_IS_NEEDED,
 	INVARIANTS
 };
 
@@ -115,6 +134,11 @@ static const char *const promise[INVARIANTS] = {
     [LOSS_IS_TOLD] = "a lock that was lost under the command is not reported as the command's own end",
     [NOTHING_RAN_IS_TRUE] = "\"nothing was run\" only when nothing ran",
     [COMMAND_RAN_IS_TRUE] = "lost, max-run and the command's end only after a GO that was not refused",
+    [OWN_END_IS_OWN] = "what the front has stopped has not ended by itself",
+    [NOTHING_LEFT_RUNNING] = "nothing covered runs when the keeper exits",
+    [NOT_LEFT_BEHIND] = "a lock that is still ours at the server was asked back for a whole lease",
+    [FRONT_IS_IN_TIME] = "a front that is awake stops what a late keeper does not",
+    [FRONT_IS_NEEDED] = "the front stops nothing that does not need the lock, and nothing before its time",
 };
 
 static struct {
@@ -125,7 +149,8 @@ static struct {
 /* What the schedules have reached, to show that they reach everything. */
 static struct {
 	unsigned long runs, steps, endings[END_LOST + 1], losses[LOSS_FOUND + 1], renewals, unanswered, late, pauses,
-	    alerts, revoked, kills, joins, lingered, stuck, lapsed_under_pause, too_late, unconfirmed;
+	    alerts, revoked, kills, joins, lingered, stuck, lapsed_under_pause, too_late, unconfirmed,
+	    front_pauses, half_done, front_terms, overtaken, taken_over, left_behind, retried, kept, terminated;
 } reached;
 
 /* ---- a world ---- */
@@ -144,6 +169,11 @@ enum kind {
 	W_KILL_LANDS,
 	W_PAUSE,
 	W_RESUME,
+	W_FRONT_WAKE, /* id */
+	W_FRONT_PAUSE,
+	W_FRONT_RESUME,
+	W_FRONT_DIES,
+	W_INTERRUPT,
 	W_LOOK,	    /* nothing but a look at the invariants that depend on time */
 	W_LOOK_RUN, /* the same, for --max-run */
 	/* what reaches the keeper: waits while it is paused */
@@ -156,7 +186,9 @@ enum kind {
 	K_ORPHANED,
 	K_INTERRUPT,
 	K_GUEST_ASKS, /* value: 0 one in the tree, 1 one outside */
+	K_GUEST_KEEPS, /* value: ms */
 	K_GUEST_PARTS,
+	K_TERMINATE,
 	K_ALERT,
 	K_WAKE,	   /* id */
 	K_ANSWER,  /* id, value: enum rc, or QUEUED */
@@ -211,6 +243,20 @@ struct world {
 	struct entry inbox[ROOM];
 	size_t came;
 	unsigned wake_id;
+	bool killed; /* by the front */
+	instant killed_at;
+	bool half_done; /* paused between step() and this: */
+	struct actions half;
+
+	/* front, and what both see */
+	struct watch watch;
+	struct view page;
+	struct ending page_ending;
+	instant published_at;
+	bool front_gone, front_dead, front_paused;
+	instant front_dead_at, front_paused_from[PAUSES], front_paused_to[PAUSES];
+	size_t front_pauses;
+	unsigned front_wake_id;
 
 	/* tree */
 	enum life command;
@@ -225,6 +271,9 @@ struct world {
 	bool go, reported, released, exited, disowned, revoked, orphaned, taken_away;
 	bool not_executed; /* EV_EXEC_FAILED has come */
 	bool done;	   /* with the tree: nothing is covered any more */
+	bool cut_short;	   /* TERM came from the front while something covered ran */
+	bool hurry;
+	instant keep_until;
 	bool term_asked, kill_asked, gone, empty, granted, usable, lost_known;
 	unsigned joined;
 	instant term_at, kill_at, granted_at, started_at, kill_asked_at, lost_at, covered_until;
@@ -331,7 +380,7 @@ covered_alive(const struct world *w)
 
 	if (!w->go)
 		return false;
-	if (w->command == RUNS || (w->command == STUB && w->execs))
+	if (w->command == RUNS || (w->command == STUB && w->execs && w->now < w->latest))
 		return true;
 	if (w->guests[0].alive && (w->guests[0].holds || all))
 		return true;
@@ -352,12 +401,23 @@ covered_known(const struct world *w)
 	return !w->gone || w->terms.wait_tree || w->joined > 0;
 }
 
+static bool
+front_paused_at(const struct world *w, instant when)
+{
+	if (w->front_dead && w->front_dead_at <= instant_after(when, 3 * LATE))
+		return true;
+	for (size_t i = 0; i < w->front_pauses; i++)
+		if (w->front_paused_from[i] <= instant_after(when, 3 * LATE) && w->front_paused_to[i] >= when)
+			return true;
+	return false;
+}
+
 /* Was the keeper paused at that instant, or so near that it could not act? */
 static bool
 paused_at(const struct world *w, instant when)
 {
 	for (size_t i = 0; i < w->pauses; i++)
-		if (w->paused_from[i] <= instant_after(when, SLACK) && w->paused_to[i] >= when)
+		if (w->paused_from[i] <= instant_after(when, LATE) && w->paused_to[i] >= when)
 			return true;
 	return false;
 }
@@ -374,19 +434,28 @@ run_over(const struct world *w)
 static void
 look(struct world *w)
 {
-	bool alive = covered_alive(w), stopped = w->term_asked || w->kill_asked;
+	bool alive = covered_alive(w), stopped = w->page.stopping || w->kill_asked;
 
 	if (alive)
 		w->covered_until = w->now;
-	if (alive && w->other && !w->unkillable && !w->taken_away && !paused_at(w, w->kill_at))
+	if (alive && w->other && !w->unkillable && !w->taken_away &&
+	    !(paused_at(w, w->kill_at) && front_paused_at(w, w->kill_at)))
 		require(w, EXCLUSION, false);
-	if (covered_known(w) && !w->paused) {
+	if (w->page.granted && !w->page.settled && !w->killed && !w->front_gone) {
+		instant term_at = w->page.term_at > w->published_at ? w->page.term_at : w->published_at;
+		instant kill_at = w->page.kill_at > w->published_at ? w->page.kill_at : w->published_at;
+
+		require(w, FRONT_IS_IN_TIME, w->page.stopping || w->now <= instant_after(term_at, 3 * LATE) ||
+		    front_paused_at(w, term_at));
+		require(w, FRONT_IS_IN_TIME, w->now <= instant_after(kill_at, 3 * LATE) || front_paused_at(w, kill_at));
+	}
+	if (covered_known(w) && !w->paused && !w->killed) {
 		require(w, KILL_IN_TIME,
-		    w->kill_asked || w->now <= instant_after(w->kill_at, SLACK) || paused_at(w, w->kill_at));
+		    w->kill_asked || w->now <= instant_after(w->kill_at, LATE) || paused_at(w, w->kill_at));
 		require(w, TERM_IN_TIME,
-		    stopped || w->now <= instant_after(w->term_at, SLACK) || paused_at(w, w->term_at));
+		    stopped || w->now <= instant_after(w->term_at, LATE) || paused_at(w, w->term_at));
 		require(w, MAX_RUN_STOPS,
-		    stopped || w->now <= instant_after(run_over(w), SLACK) || paused_at(w, run_over(w)));
+		    stopped || w->now <= instant_after(run_over(w), LATE) || paused_at(w, run_over(w)));
 	}
 }
 
@@ -530,8 +599,13 @@ guest_ends(struct world *w, int which)
 	if (!w->guests[which].alive)
 		return;
 	w->guests[which].alive = false;
-	if (w->guests[which].holds)
-		later(w, below(w, 5 * MS), K_GUEST_PARTS, 0, which);
+	if (w->guests[which].holds) {
+		int64_t delay = below(w, 5 * MS);
+
+		if (chance(w, 30))
+			later(w, delay, K_GUEST_KEEPS, 0, (int)below(w, 2 * w->terms.ttl / MS));
+		later(w, delay, K_GUEST_PARTS, 0, which);
+	}
 	if (which == 0)
 		after_a_death(w);
 }
@@ -686,6 +760,8 @@ take_input(struct world *w, const struct entry *e)
 		deliver(w, (struct event){.kind = EV_EXEC_FAILED, .value = e->value});
 		break;
 	case K_ENDED:
+		if (!w->ran && w->keep.phase != PH_ASK && !w->not_executed)
+			deliver(w, (struct event){.kind = EV_EXEC_FAILED});
 		deliver(w, (struct event){.kind = EV_ENDED, .value = e->value});
 		break;
 	case K_EMPTY:
@@ -700,9 +776,16 @@ take_input(struct world *w, const struct entry *e)
 	case K_GUEST_ASKS:
 		guest_asks(w, e->value);
 		break;
+	case K_GUEST_KEEPS:
+		if (w->keep.phase == PH_HOLD && !keep_is_lost(&w->keep))
+			deliver(w, (struct event){.kind = EV_KEEP, .lease = e->value * MS});
+		break;
 	case K_GUEST_PARTS:
 		w->joined--;
 		deliver(w, (struct event){.kind = EV_PARTED});
+		break;
+	case K_TERMINATE:
+		deliver(w, (struct event){.kind = w->keep.phase == PH_ASK ? EV_INTERRUPTED : EV_TERMINATED, .value = 15});
 		break;
 	case K_ALERT:
 		reached.alerts += keep_heeds_alert(&w->keep);
@@ -736,6 +819,18 @@ take_input(struct world *w, const struct entry *e)
 	}
 }
 
+/* What reaches the keeper, now or when it is awake. */
+static void
+arrive(struct world *w, const struct entry *e)
+{
+	if (!w->paused)
+		take_input(w, e);
+	else if (w->came < ROOM)
+		w->inbox[w->came++] = *e;
+}
+
+static void carry_out(struct world *, const struct actions *);
+
 /* What came during a pause, in the order in which pump() looks; in half of the worlds in another one. */
 static void
 resume(struct world *w)
@@ -747,6 +842,10 @@ resume(struct world *w)
 	memcpy(inbox, w->inbox, sizeof inbox);
 	w->came = 0;
 	w->paused = false;
+	if (w->half_done) {
+		w->half_done = false;
+		carry_out(w, &w->half);
+	}
 	for (size_t i = 5; i > 1 && !w->in_order; i--) {
 		size_t j = 1 + below(w, i), o = order[i];
 
@@ -756,7 +855,7 @@ resume(struct world *w)
 	for (size_t c = 0; c < 6; c++)
 		for (size_t i = 0; i < came; i++)
 			if (inbox[i].kind >= first[order[c]] && inbox[i].kind < first[order[c] + 1] && !w->exited)
-				take_input(w, &inbox[i]);
+				arrive(w, &inbox[i]);
 }
 
 /* ---- what step() answers ---- */
@@ -776,8 +875,8 @@ note_lease(struct world *w, const struct event *e)
 	w->kill_at = e->sent + e->lease - e->lease / 100 - 500 * MS;
 	w->term_at = w->kill_at - w->grace;
 	forget(w, W_LOOK);
-	later(w, w->term_at + SLACK + 1 - w->now, W_LOOK, 0, 0);
-	later(w, w->kill_at + SLACK + 1 - w->now, W_LOOK, 0, 0);
+	later(w, w->term_at + LATE + 1 - w->now, W_LOOK, 0, 0);
+	later(w, w->kill_at + LATE + 1 - w->now, W_LOOK, 0, 0);
 }
 
 /* What the event tells, taken down before step() sees it. */
@@ -789,6 +888,7 @@ note_event(struct world *w, const struct event *e)
 		note_lease(w, e);
 		w->granted = true;
 		w->granted_at = w->now;
+		w->keep_until = instant_after(w->now, w->terms.min_hold);
 		w->usable = w->now < w->term_at;
 		break;
 	case EV_RENEWED:
@@ -808,7 +908,7 @@ note_event(struct world *w, const struct event *e)
 	case EV_STARTED:
 		w->started_at = w->now;
 		if (w->terms.max_run != NEVER)
-			later(w, w->terms.max_run + SLACK + 1, W_LOOK_RUN, 0, 0);
+			later(w, w->terms.max_run + LATE + 1, W_LOOK_RUN, 0, 0);
 		break;
 	case EV_EXEC_FAILED:
 		w->gone = w->empty = w->not_executed = true;
@@ -822,6 +922,19 @@ note_event(struct world *w, const struct event *e)
 	case EV_ORPHANED:
 		w->orphaned = true;
 		break;
+	case EV_KEEP:
+		reached.kept++;
+		if (w->keep_until < w->now + e->lease)
+			w->keep_until = w->now + e->lease;
+		break;
+	case EV_OVERTAKEN:
+		reached.overtaken++;
+		break;
+	case EV_TERMINATED:
+		reached.terminated++;
+		w->keep_until = 0;
+		w->hurry = w->hurry || w->keep.phase > PH_HOLD;
+		break;
 	default:
 		break;
 	}
@@ -830,7 +943,7 @@ note_event(struct world *w, const struct event *e)
 static void
 check_stopping(struct world *w, const struct event *e, const struct actions *a, bool covered)
 {
-	bool stop = w->term_asked || w->kill_asked || (a->set & (DO_TERM | DO_KILL));
+	bool stop = w->page.stopping || w->kill_asked || (a->set & (DO_TERM | DO_KILL));
 
 	if (!covered || w->exited)
 		return;
@@ -863,7 +976,12 @@ check_calls(struct world *w, const struct actions *a)
 		require(w, RELEASE_AFTER_TREE, !covered_alive(w));
 		require(w, MIN_HOLD_KEPT,
 		    !own_end(w) || w->disowned || w->revoked || w->now >= w->term_at ||
-			w->now >= instant_after(w->granted_at, w->terms.min_hold));
+			w->now >= w->keep_until);
+	}
+	if (a->set & DO_EXIT) {
+		require(w, NOTHING_LEFT_RUNNING, !covered_alive(w) || w->keep.ending.stuck);
+		require(w, NOT_LEFT_BEHIND, !w->ours || !w->granted || w->lease == LEASE_FOREVER || w->hurry || w->disowned ||
+		    w->keep.ending.stuck || w->now >= w->keep.asked + w->lease);
 	}
 }
 
@@ -880,10 +998,11 @@ check_ending(struct world *w, const struct actions *a)
 		return;
 	require(w, ONE_REPORT, !w->reported);
 	require(w, ONE_REPORT, e->kind != END_NONE);
+	require(w, OWN_END_IS_OWN, !own || !w->cut_short);
 	require(w, LOSS_IS_TOLD, !own || w->lost_at == NEVER || w->covered_until < w->lost_at || unknowable);
 	require(w, NOTHING_RAN_IS_TRUE,
 	    !w->ran || (e->kind != END_REFUSED && e->kind != END_INTERRUPTED && e->kind != END_EXEC));
-	require(w, COMMAND_RAN_IS_TRUE, (w->go && !w->not_executed) || (!own && e->kind != END_LOST));
+	require(w, COMMAND_RAN_IS_TRUE, w->ran || (!own && e->kind != END_LOST));
 	w->reported = true;
 	w->ending = *e;
 	reached.endings[e->kind]++;
@@ -925,15 +1044,35 @@ start(struct world *w, enum call call, instant until)
 }
 
 static void
+wake_front(struct world *w, int64_t after)
+{
+	later(w, after, W_FRONT_WAKE, ++w->front_wake_id, 0);
+}
+
+static void
 carry_out(struct world *w, const struct actions *a)
 {
+	if (a->set & DO_PUBLISH) {
+		w->page.term_at = w->keep.term_at;
+		w->page.kill_at = w->keep.kill_at;
+		w->published_at = w->now;
+	}
+	if (w->keep.phase > PH_HOLD) {
+		w->page.settled = true;
+		w->page_ending = w->keep.ending;
+	}
+	if (a->set & DO_REPORT)
+		w->front_gone = true;
 	if (a->set & DO_GO) {
+		w->page.granted = true;
+		if (w->lease < w->terms.ttl || w->now - w->keep.sent > 20 * MS)
+			wake_front(w, below(w, MS)); /* by a message */
 		w->go = true;
 		w->latest = w->term_at;
 		later(w, chance(w, 99) ? below(w, 20 * MS) : below(w, 2 * w->terms.ttl), W_EXEC, 0, 0);
 	}
-	if (a->set & DO_TERM) {
-		w->term_asked = true;
+	if ((a->set & DO_TERM) && !w->page.stopping) {
+		w->page.stopping = w->term_asked = true;
 		later(w, between(w, 0, w->grace * 3 / 2), W_TERM_LANDS, 0, 0);
 	}
 	if (a->set & DO_KILL) {
@@ -948,6 +1087,7 @@ carry_out(struct world *w, const struct actions *a)
 	if (a->set & DO_RENEW)
 		start(w, CALL_RENEW, a->until);
 	if (a->set & DO_RELEASE) {
+		reached.retried += w->reported && w->released;
 		w->released = true;
 		start(w, CALL_RELEASE, a->until);
 	}
@@ -966,13 +1106,32 @@ carry_out(struct world *w, const struct actions *a)
 }
 
 static void
+pause_keeper(struct world *w)
+{
+	int64_t length = chance(w, 50) ? below(w, S) : below(w, 3 * w->terms.ttl);
+
+	if (w->pauses == PAUSES || w->paused)
+		return;
+	tell(w, "--- paused for %.4f s", (double)length / S);
+	w->paused = true;
+	w->paused_from[w->pauses] = w->now;
+	w->paused_to[w->pauses++] = w->now + length;
+	w->page.alive_at = w->now;
+	later(w, length, W_RESUME, 0, 0);
+	reached.pauses++;
+}
+
+static void
 deliver(struct world *w, struct event e)
 {
 	static const char *const names[] = {"tick", "granted", "refused", "renewed", "unanswered", "revoked",
-	    "disowned", "alert", "released", "started", "exec failed", "ended", "empty", "joined", "parted", "interrupted", "orphaned"};
+	    "disowned", "alert", "released", "started", "exec failed", "ended", "empty", "joined", "parted", "keep", "interrupted", "orphaned",
+	    "overtaken", "terminated"};
 	struct actions a;
 	bool covered;
 
+	if (e.kind != EV_OVERTAKEN && w->keep.phase == PH_HOLD && !w->keep.stopping && w->page.stopping)
+		deliver(w, (struct event){.kind = EV_OVERTAKEN});
 	note_event(w, &e);
 	a = step(&w->keep, w->now, &e);
 	covered = covered_known(w);
@@ -980,8 +1139,91 @@ deliver(struct world *w, struct event e)
 	    w->keep.ending.kind, a.set, a.wake == NEVER ? -1.0 : (double)a.wake / S);
 	check(w, &e, &a, covered);
 	w->done = w->done || (w->go && !covered && w->joined == 0);
-	carry_out(w, &a);
 	reached.steps++;
+	if (e.kind != EV_OVERTAKEN && below(w, 1000) < 2)
+		pause_keeper(w);
+	if (w->paused) {
+		w->half_done = true;
+		w->half = a;
+		reached.half_done++;
+	} else {
+		carry_out(w, &a);
+	}
+}
+
+/* ---- the front, as front.c is ---- */
+
+/* The keeper dies at once, the tree a little later. */
+static void
+front_kills(struct world *w, enum duty duty)
+{
+	struct ending e = {.kind = END_REFUSED};
+
+	if (w->ran)
+		e = (struct ending){.kind = END_LOST};
+	if (w->page.settled)
+		e = w->page_ending;
+	tell(w, "front: duty %d, ending %d", duty, e.kind);
+	require(w, FRONT_IS_NEEDED, duty != DUTY_KILL || (!w->page.settled && w->now >= w->page.kill_at + SLACK));
+	require(w, FRONT_IS_NEEDED, duty != DUTY_INTERRUPT || !w->page.granted);
+	require(w, OWN_END_IS_OWN, (e.kind != END_COMMAND && e.kind != END_MAX_RUN) || !w->cut_short);
+	require(w, NOTHING_RAN_IS_TRUE, !w->ran || e.kind != END_REFUSED);
+	require(w, NOTHING_LEFT_RUNNING, !w->page.settled || !covered_alive(w));
+	reached.taken_over += !w->page.settled;
+	reached.left_behind += w->page.settled;
+	w->killed = w->front_gone = w->reported = true;
+	w->killed_at = w->now;
+	if (!w->page.settled) {
+		w->kill_asked = true;
+		later(w, w->kill_latency, W_KILL_LANDS, 0, 0);
+		later(w, w->kill_latency + KILL_AGAIN, W_KILL_LANDS, 0, 0);
+	}
+}
+
+static void
+front_stops(struct world *w)
+{
+	tell(w, "front: TERM");
+	require(w, FRONT_IS_NEEDED, !w->page.settled && !w->page.stopping && w->now >= w->page.term_at + SLACK);
+	reached.front_terms++;
+	if (covered_alive(w))
+		w->cut_short = w->term_asked = true;
+	w->page.stopping = true;
+	later(w, between(w, 0, w->grace * 3 / 2), W_TERM_LANDS, 0, 0);
+}
+
+static void
+front_looks(struct world *w)
+{
+	struct watched due;
+
+	if (w->front_gone || w->front_dead || w->front_paused)
+		return;
+	if (!w->paused)
+		w->page.alive_at = w->now;
+	due = watch(&w->watch, w->now, &w->page);
+	require(w, NO_SPIN, due.wake > w->now || (due.duty != DUTY_NONE && due.duty != DUTY_TERM));
+	if (due.duty == DUTY_TERM)
+		front_stops(w);
+	else if (due.duty != DUTY_NONE)
+		front_kills(w, due.duty);
+	if (due.wake != NEVER)
+		wake_front(w, due.wake - w->now + (chance(w, 95) ? below(w, MS) : below(w, 30 * MS)));
+}
+
+static void
+pause_front(struct world *w)
+{
+	int64_t length = chance(w, 50) ? below(w, S) : below(w, 3 * w->terms.ttl);
+
+	if (w->front_pauses == PAUSES || w->front_paused)
+		return;
+	tell(w, "--- front paused for %.4f s", (double)length / S);
+	w->front_paused = true;
+	w->front_paused_from[w->front_pauses] = w->now;
+	w->front_paused_to[w->front_pauses++] = w->now + length;
+	later(w, length, W_FRONT_RESUME, 0, 0);
+	reached.front_pauses++;
 }
 
 /* ---- one schedule ---- */
@@ -1028,29 +1270,44 @@ happen(struct world *w, const struct entry *e)
 		kill_lands(w);
 		break;
 	case W_PAUSE:
-		if (w->pauses < PAUSES && !w->paused) {
-			int64_t length = chance(w, 50) ? below(w, S) : below(w, 3 * w->terms.ttl);
-
-			tell(w, "--- paused for %.4f s", (double)length / S);
-			w->paused = true;
-			w->paused_from[w->pauses] = w->now;
-			w->paused_to[w->pauses++] = w->now + length;
-			later(w, length, W_RESUME, 0, 0);
-			reached.pauses++;
-		}
+		pause_keeper(w);
 		break;
 	case W_RESUME:
 		tell(w, "--- goes on");
-		resume(w);
+		if (!w->killed)
+			resume(w);
+		break;
+	case W_FRONT_WAKE:
+		if (e->id == w->front_wake_id)
+			front_looks(w);
+		break;
+	case W_FRONT_PAUSE:
+		pause_front(w);
+		break;
+	case W_FRONT_RESUME:
+		tell(w, "--- front goes on");
+		w->front_paused = false;
+		front_looks(w);
+		break;
+	case W_FRONT_DIES:
+		if (!w->front_gone) {
+			w->front_dead = true;
+			w->front_dead_at = w->now;
+			later(w, 0, K_ORPHANED, 0, 0);
+		}
+		break;
+	case W_INTERRUPT:
+		if (!w->page.granted)
+			watch_interrupted(&w->watch, w->now);
+		wake_front(w, 0);
+		later(w, 0, K_INTERRUPT, 0, 0);
 		break;
 	case W_LOOK:
 	case W_LOOK_RUN:
 		break;
 	default:
-		if (!w->paused)
-			take_input(w, e);
-		else if (w->came < ROOM)
-			w->inbox[w->came++] = *e;
+		if (!w->killed)
+			arrive(w, e);
 	}
 }
 
@@ -1105,16 +1362,27 @@ choose_world(struct world *w)
 	for (int n = chance(w, 50) ? 0 : (int)between(w, 1, PAUSES); n > 0; n--)
 		later(w, below(w, 3 * ttl), W_PAUSE, 0, 0);
 	if (chance(w, 8))
-		later(w, below(w, 2 * ttl), K_ORPHANED, 0, 0);
+		later(w, below(w, 2 * ttl), W_FRONT_DIES, 0, 0);
 	if (chance(w, 8))
-		later(w, below(w, 5 * S), K_INTERRUPT, 0, 0);
+		later(w, below(w, 5 * S), W_INTERRUPT, 0, 0);
+	for (int n = chance(w, 75) ? 0 : (int)between(w, 1, PAUSES); n > 0; n--)
+		later(w, below(w, 3 * ttl), W_FRONT_PAUSE, 0, 0);
+	if (chance(w, 5))
+		later(w, below(w, 4 * ttl), K_TERMINATE, 0, 0);
 	w->revokes = chance(w, 5);
 	for (int n = chance(w, 90) ? 0 : (int)between(w, 1, 3); n > 0; n--)
 		later(w, below(w, 2 * ttl), K_ALERT, 0, 0);
-	if (chance(w, 3))
+	if (chance(w, 6))
 		later(w, below(w, 2 * ttl), W_BREAK, 0, 0);
 	if (chance(w, 1))
 		later(w, below(w, 5 * S), W_COMMAND_ENDS, 0, 9); /* perhaps while it still is a stub */
+}
+
+/* Nothing can happen any more that matters to anybody. */
+static bool
+is_over(const struct world *w)
+{
+	return w->exited || (w->killed && (!covered_alive(w) || w->unkillable));
 }
 
 static void
@@ -1133,14 +1401,17 @@ simulate(unsigned long seed, bool told)
 	w->term_at = w->kill_at = w->granted_at = w->started_at = w->kill_asked_at = w->lost_at = NEVER;
 	choose_terms(w);
 	choose_world(w);
+	w->page = (struct view){.term_at = NEVER, .kill_at = NEVER, .alive_at = w->now};
+	watch_init(&w->watch, w->terms.ttl, w->terms.grace);
 	keep_init(&w->keep, &w->terms);
 	deliver(w, (struct event){.kind = EV_TICK});
-	while (!w->exited && events++ < 30000 && next_entry(w, &e)) {
+	front_looks(w);
+	while (!is_over(w) && events++ < 30000 && next_entry(w, &e)) {
 		w->now = e.at > w->now ? e.at : w->now;
 		happen(w, &e);
 		look(w);
 	}
-	require(w, RUN_ENDS, w->exited);
+	require(w, RUN_ENDS, is_over(w));
 	require(w, ONE_REPORT, !w->exited || w->reported);
 	if (w->exited) {
 		deliver(w, (struct event){.kind = EV_TICK});
@@ -1161,9 +1432,10 @@ simulate_all(void **state)
 	for (unsigned long seed = 1; seed <= n; seed++)
 		simulate(seed, false);
 	printf("%lu schedules, %lu steps, %lu renewals, %lu unanswered, %lu answers too late, %lu pauses, %lu leases "
-	       "that lapsed in one, %lu trees killed, %lu joins\n",
+	       "that lapsed in one, %lu trees killed, %lu joins; front: %lu pauses, %lu TERMs, %lu taken over\n",
 	    reached.runs, reached.steps, reached.renewals, reached.unanswered, reached.late, reached.pauses,
-	    reached.lapsed_under_pause, reached.kills, reached.joins);
+	    reached.lapsed_under_pause, reached.kills, reached.joins, reached.front_pauses, reached.front_terms,
+	    reached.taken_over);
 	return 0;
 }
 
@@ -1189,6 +1461,14 @@ every_ending_is_reached(void **state)
 	for (int i = LOSS_REVOKED; i <= LOSS_FOUND; i++)
 		assert_in_range(reached.losses[i], reached.runs / 1000, reached.runs);
 	assert_in_range(reached.stuck, 10, reached.runs);
+	assert_in_range(reached.front_terms, reached.runs / 1000, reached.runs);
+	assert_in_range(reached.overtaken, reached.runs / 1000, reached.runs);
+	assert_in_range(reached.taken_over, reached.runs / 1000, reached.runs);
+	assert_in_range(reached.left_behind, reached.runs / 10000, reached.runs);
+	assert_in_range(reached.half_done, reached.runs / 1000, reached.runs);
+	assert_in_range(reached.retried, reached.runs / 1000, reached.steps);
+	assert_in_range(reached.kept, reached.runs / 1000, reached.steps);
+	assert_in_range(reached.terminated, reached.runs / 1000, reached.steps);
 	assert_in_range(reached.alerts, reached.runs / 100, reached.runs);
 	assert_in_range(reached.too_late, 10, reached.runs);
 	assert_in_range(reached.late, 10, reached.steps);

@@ -121,6 +121,22 @@ def leftovers(before):
     return [p for p in descendants_of(os.getpid(), parents) if p not in allowed]
 
 
+def is_in_the_background(pid):
+    """Is it a keeper that has told its ending and goes on alone: for --min-hold, or to release?"""
+    found = stat_of(pid)
+    with contextlib.suppress(OSError):
+        return found and found[0].startswith("dlock") and found[2] == os.getpid() and os.readlink(f"/proc/{pid}/cwd") == "/"
+    return False
+
+
+def compile_shim(directory, name, source):
+    """A shared object to preload."""
+    library = directory / f"{name}.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-o", library, "-", "-ldl"],
+                   input=source.encode(), check=True)
+    return str(library)
+
+
 # ---- running dlock ----
 
 

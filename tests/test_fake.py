@@ -2,6 +2,7 @@
 # it promises.  The server is the script of tests/fake.c, in a dlock of its own
 # (DLOCK_TEST, default build/dlock-test).
 
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,7 @@ import sys
 import pytest
 
 import support
-from support import ROOT, boottime, is_alive, wait_for
+from support import ROOT, boottime, compile_shim, is_alive, wait_for
 
 DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
 LEASE = 3.0  # the least ttl: TERM 1.97 s, KILL 2.47 s after the last good request, the lease ends after 2.97 s at the earliest
@@ -242,6 +243,71 @@ def test_unconfirmed_release_is_said_and_changes_no_status(fake, script):
     assert "not confirmed" in one_line(done)
 
 
+RELEASES = "release=again,release=system,release=hang,release=again,release=ok"
+
+
+def test_unanswered_release_is_asked_for_again_in_the_background(fake):
+    """The caller gets its prompt back, and the next holder the lock as soon as the server is there again."""
+    started = fake.start(RELEASES, "-c", "read x; exit 9", stdin=subprocess.PIPE)
+    keeper = started.held().keeper
+    done = started.finish()
+    assert done.status == 9
+    assert "in the background" in one_line(done)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert calls(started) == ["acquire"] + ["release"] * 5
+    asked = [at for name, at in notes(started.log) if name == "release"]
+    pauses = [later - earlier for earlier, later in zip(asked, asked[1:])]
+    assert all(pause >= 0.5 for pause in pauses)  # no hammering
+    assert len({round(pause, 2) for pause in pauses}) > 1  # nor in step with others
+
+
+def test_release_is_asked_for_until_the_lease_has_ended(fake):
+    started = fake.start("release=again", "-t", "5s", "-c", "read x; exit 9", stdin=subprocess.PIPE)
+    keeper = started.held().keeper
+    assert started.finish().status == 9
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    if calls(started) == ["acquire"] + ["release"] * calls(started).count("release"):  # nothing was renewed meanwhile
+        assert last(started, "acquire") + 3 < last(started, "release") < last(started, "acquire") + 5.2
+
+
+def test_release_in_the_background_keeps_nothing_of_the_callers(fake, tmp_path):
+    """What reads the output of dlock sees its end at once; the directory can go; TERM ends it."""
+    words = [DLOCK_TEST, "run", "-b", "fake", "-k", "job", "-O", "script=release=again", "-t", "1h", "-c", "read x"]
+    before = boottime()
+    reader, writer = os.pipe()
+    front = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=writer, stderr=writer, cwd=tmp_path, env=fake.dlock.env)
+    os.close(writer)
+    keeper = wait_for(lambda: support.children_of(front.pid), what="a keeper")[0]
+    front.stdin.close()
+    text = b""
+    while (more := os.read(reader, 4096)):
+        text += more
+    os.close(reader)
+    assert front.wait() == 1 and b"in the background" in text
+    assert boottime() - before < 60
+    assert is_alive(keeper)
+    assert os.readlink(f"/proc/{keeper}/cwd") == "/"
+    support.kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+
+
+def test_lost_lock_is_given_back_in_the_background(fake):
+    started = fake.start("alert=1s,renew=revoked,release=again,release=ok", "--", "sleep", "1000")
+    keeper = started.keeper
+    done = started.wait()
+    assert done.status == 79 and one_line(done)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert calls(started)[-2:] == ["release", "release"]
+
+
+def test_waiter_whose_withdrawal_is_not_answered_is_gone(fake):
+    started = fake.start("acquire=busy,release=again", "-w", "1s", "--", "true")
+    keeper = started.keeper
+    assert started.wait().status == 75
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert calls(started) == ["acquire", "release"]
+
+
 def test_release_that_nobody_answers_is_not_awaited_for_ever(long):
     done = long["release unanswered"].done
     assert done.status == 9
@@ -267,6 +333,29 @@ def test_command_that_cannot_be_executed_gives_the_lock_back(fake, tmp_path):
     done = fake.run("", "--min-hold", "1h", "--", script)
     assert done.status == 127
     assert "released" in one_line(done)
+    assert done.calls() == ["acquire", "release"]
+
+
+# dlock with a call that fails in the stub, or on the way to it: the only datagrams of more than 1000 bytes are its own.
+BROKEN_STUBS = {
+    "go cannot be sent": "ssize_t send(int fd, const void *data, size_t size, int flags)"
+                         "{ if (size > 1000) { errno = ENOBUFS; return -1; } return sendto(fd, data, size, flags, 0, 0); }",
+    "go cannot be received": "ssize_t recv(int fd, void *data, size_t size, int flags)"
+                             "{ if (size > 1000) { errno = ENOMEM; return -1; } return recvfrom(fd, data, size, flags, 0, 0); }",
+    "no memory": "int putenv(char *s) { (void)s; errno = ENOMEM; return -1; }",
+    "killed after go": "ssize_t recv(int fd, void *data, size_t size, int flags)"
+                       "{ ssize_t n = recvfrom(fd, data, size, flags, 0, 0); if (n > 1000) raise(SIGKILL); return n; }",
+}
+
+
+@pytest.mark.parametrize("source", BROKEN_STUBS.values(), ids=BROKEN_STUBS)
+def test_stub_that_cannot_become_the_command_is_a_system_error(fake, tmp_path, source):
+    headers = "#include <errno.h>\n#include <signal.h>\n#include <sys/socket.h>\n#include <sys/types.h>\n"
+    shim = compile_shim(tmp_path, "broken", headers + source)
+    done = fake.run("", "--", "touch", tmp_path / "ran", env={"LD_PRELOAD": shim})
+    assert done.status == 71
+    assert "nothing was run" in one_line(done) and "the process that was to become the command" in one_line(done)
+    assert not (tmp_path / "ran").exists()
     assert done.calls() == ["acquire", "release"]
 
 
@@ -463,6 +552,35 @@ def test_front_killed_after_the_command_stops_what_is_waited_for(fake, tmp_path)
     assert notes(beats)[-1][1] < last(started, "release")
 
 
+# How a command answers the front's TERM: $1 is a heart that does not.
+ANSWERS_TO_TERM = {
+    "ends with 0": "trap 'exit 0' TERM; ",
+    "dies of it": "",
+}
+
+
+@pytest.mark.parametrize("options", [[], ["--wait-tree"]], ids=["", "wait-tree"])
+@pytest.mark.parametrize("answer", ANSWERS_TO_TERM.values(), ids=ANSWERS_TO_TERM)
+def test_an_end_that_the_front_has_caused_is_a_loss(fake, tmp_path, answer, options):
+    """The keeper is frozen at term_at, the front asks the command to stop in its place, the keeper wakes and reaps."""
+    beats = tmp_path / "daemon"
+    started = fake.start("renew=hang", "-t", "6s", *options, "--", "sh", "-c",
+                         f'{answer}{DAEMON} while :; do sleep 0.05; done', "sh", sys.executable, "-c", HEART, beats)
+    command, keeper = started.command, started.keeper
+    started.event("suspect")
+    support.kill(keeper, signal.SIGSTOP)
+    wait_for(lambda: "TERM" in [word for word, _ in notes(beats)], what="TERM from the front")
+    wait_for(lambda: not is_alive(command), what="the end of the command")
+    support.kill(keeper, signal.SIGCONT)
+    done = started.wait()
+    assert done.status == 79
+    assert "could not be renewed in time" in done.stderr.splitlines()[-1]  # before it the shell may speak
+    assert started.events("stopping")
+    assert [word for word, _ in notes(beats) if word != "beat"] == ["TERM"]  # asked once, killed then
+    if "release" in calls(started):  # else the front was first: the keeper woke only after kill_at
+        assert notes(beats)[-1][1] < last(started, "release")
+
+
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSTOP])
 def test_keeper_that_is_gone_or_frozen_is_a_loss(fake, sig):
     started = fake.heart("", "-t", "3s")
@@ -527,7 +645,85 @@ def test_min_hold_does_not_keep_the_caller(fake):
     wait_for(lambda: not is_alive(keeper), what="the end of the keeper, which has lost the lock")
 
 
+@pytest.mark.parametrize("words", [[], ["--max-run", "1s"]], ids=["", "max-run"])
+def test_min_hold_ends_with_term_and_gives_the_lock_back(fake, tmp_path, words):
+    started = fake.start("", "--min-hold", "1h", *words, "-c", "read x", cwd=tmp_path, stdin=subprocess.PIPE)
+    keeper = started.held().keeper
+    done = started.wait() if words else started.finish()
+    if words:
+        assert done.status == 124 and "kept in the background until --min-hold is over" in one_line(done)
+    else:
+        assert (done.status, done.stderr) == (1, "")
+    assert is_alive(keeper) and "release" not in calls(started)
+    assert os.readlink(f"/proc/{keeper}/cwd") == "/"
+    support.kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert calls(started)[-1] == "release"
+
+
+def test_term_to_the_keeper_stops_the_command_and_ends_min_hold(fake):
+    """Others are shown this process: what is sent to it reaches the command, as if sent to dlock."""
+    started = fake.start("", "--min-hold", "1h", "-c", "trap 'exit 3' TERM; while :; do sleep 0.05; done")
+    keeper = started.held().keeper
+    support.kill(keeper, signal.SIGTERM)
+    assert started.wait().status == 3
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert calls(started) == ["acquire", "release"]
+
+
+def test_term_to_the_keeper_ends_the_waiting(fake):
+    started = fake.start("acquire=busy", "--min-hold", "1h", "--", "true")
+    wait_for(lambda: calls(started), what="the request")
+    support.kill(started.keeper, signal.SIGTERM)
+    assert started.wait().status == -signal.SIGTERM
+    assert calls(started) == ["acquire", "release"]
+
+
+@pytest.mark.parametrize("options", [[], ["--min-hold", "1h"]], ids=["", "min-hold"])
+def test_others_are_shown_who_can_be_told_to_end(fake, tmp_path, options):
+    """The front; with --min-hold the keeper, which outlives it."""
+    started = fake.start("", "-O", f"record={tmp_path}/record", *options, "--", "cat", stdin=subprocess.PIPE)
+    keeper = started.held().keeper
+    assert json.loads((tmp_path / "record").read_text())["pid"] == (keeper if options else started.front)
+    started.finish()
+    support.kill(keeper, signal.SIGTERM)
+
+
 # ---- nested ----
+
+
+def nested(*options, command="true"):
+    return f"'{DLOCK_TEST}' run -b fake -k job {' '.join(options)} -- {command}"
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_min_hold_of_a_nested_dlock_keeps_the_outer_lock_and_no_caller(fake, levels):
+    inner = nested("--min-hold", "1h")
+    if levels == 2:
+        inner = nested(command=f'sh -c "{inner}" </dev/null')
+    started = fake.start("", "-c", f"{inner}; read x; exit 4", stdin=subprocess.PIPE)
+    keeper = started.held().keeper
+    done = started.finish()
+    assert (done.status, done.stderr) == (4, "")
+    assert is_alive(keeper) and "release" not in calls(started)
+    wait_for(lambda: support.children_of(keeper) == [], what="the end of the inner ones")
+    support.kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert calls(started)[-1] == "release"
+
+
+def test_min_hold_of_a_nested_dlock_ends_in_time(fake):
+    started = fake.start("", "-c", nested("--min-hold", "2s") + "; read x", stdin=subprocess.PIPE)
+    keeper = started.held().keeper
+    assert started.finish().status == 1
+    wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
+    assert last(started, "release") > last(started, "acquire") + 2
+
+
+def test_nested_dlock_says_who_holds_the_lock(fake):
+    done = fake.run("", "-c", nested("--max-run", "100ms", command="sleep 1000"))
+    assert done.status == 124
+    assert "the enclosing dlock still holds the lock" in one_line(done)
 
 
 def test_nested_dlock_joins_without_asking_the_server(fake):

@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import socket
-import subprocess
 import threading
 import time
 
@@ -15,7 +14,7 @@ import redis
 
 from hostile import DONE, GRANTED, RESET, SILENCE, array
 from proxy import BOTH, DOWN, UP
-from support import boottime, free_port, is_alive, wait_for
+from support import boottime, compile_shim, free_port, is_alive, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
@@ -100,14 +99,6 @@ def test_server_that_never_answers(dlock, make_hostile, remote):
 
 def test_unknown_host(dlock, remote):
     assert_refused(run(dlock, remote.url_at(7000, "dlock-test.invalid"), *ONCE), 69, "dlock-test.invalid")
-
-
-def compile_shim(directory, name, source):
-    """A shared object to preload."""
-    library = directory / f"{name}.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-o", library, "-", "-ldl"],
-                   input=source.encode(), check=True)
-    return str(library)
 
 
 def test_resolver_that_hangs(dlock, tmp_path, remote):
@@ -712,6 +703,19 @@ def test_unanswered_release_keeps_the_commands_status(dlock, remote, make_proxy)
     assert done.status == 5 and done.stderr.count("\n") == 1 and "job" in done.stderr
     proxy.heal()
     assert run(dlock, remote.url, "-w", SOON).status == 0
+
+
+def test_release_while_the_server_is_away_costs_the_next_one_no_lease(dlock, remote, make_proxy):
+    """What could not be told at the end is told as soon as the server is there again."""
+    proxy, lease = make_proxy(remote.server.port), 30
+    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", "-t", f"{lease}s").held()
+    granted = boottime()
+    cannot_connect(proxy)
+    done = holder.finish()
+    assert done.status == 0 and "in the background" in done.stderr
+    proxy.accept()
+    assert run(dlock, remote.url, "-w", "2m", timeout=150).status == 0
+    assert boottime() < granted + 0.9 * lease
 
 
 def test_interrupted_while_connecting(dlock, make_hostile, make_proxy, remote):

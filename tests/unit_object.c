@@ -150,7 +150,7 @@ record_tells_who_we_are(void **state)
 	json_t *root;
 
 	(void)state;
-	record_write(record, &p);
+	record_write(record, &p, getpid());
 	root = parsed(record);
 	assert_string_equal(member(root, "who"), "alice");
 	assert_string_equal(member(root, "why"), "release \"4.2\"");
@@ -180,7 +180,7 @@ long_words_leave_a_record(void **state)
 	memset(why, '\\', sizeof why - 1);
 	for (size_t n = 1; n < sizeof name; n += 97) {
 		name[n] = '\0';
-		record_write(record, &p);
+		record_write(record, &p, getpid());
 		assert_in_range(strlen(record), 2, RECORD_BYTES - 1);
 		json_decref(parsed(record));
 		name[n] = '\x1b';

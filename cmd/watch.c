@@ -1,0 +1,102 @@
+/* watch.c - see watch.h. */
+#include "watch.h"
+
+/* What is due when.  Of those that are due, the first counts. */
+struct timer {
+	instant at;
+	enum duty duty;
+};
+
+enum { TIMERS = 6 };
+
+void
+watch_init(struct watch *w, int64_t ttl, int64_t grace)
+{
+	*w = (struct watch){
+	    .ttl = ttl,
+	    .grace = grace,
+	    .interrupt_by = NEVER,
+	    .settle_by = NEVER,
+	    .doubt_by = NEVER,
+	    .adrift_by = NEVER,
+	};
+}
+
+void
+watch_interrupted(struct watch *w, instant now)
+{
+	w->interrupt_by = instant_first(w->interrupt_by, now + INTERRUPT_PATIENCE);
+}
+
+void
+watch_adrift(struct watch *w, instant now)
+{
+	w->adrift_by = instant_first(w->adrift_by, now + ANCHOR_PATIENCE);
+}
+
+/*
+ * A patience that begins when we see at `from` or later that it is needed: we
+ * may have slept as long as the keeper.  Returns when to look: for its
+ * beginning, or its end.
+ */
+static instant
+patience(instant *by, instant now, instant from, int64_t length)
+{
+	if (now < from)
+		*by = NEVER;
+	else if (*by == NEVER)
+		*by = now + length;
+	return now < from ? from : *by;
+}
+
+/*
+ * Before the grant no deadline can fall due earlier than one of a lease that is
+ * asked for just now; the page is looked at again by then.
+ */
+static instant
+look_again(const struct watch *w, instant now)
+{
+	instant term_at, kill_at;
+
+	lease_deadlines(now, w->ttl, w->grace, &term_at, &kill_at);
+	return term_at;
+}
+
+/*
+ * A kernel lock has no deadline that would end with a frozen keeper, a place in
+ * a queue neither; hence GIVE_UP.  An interrupt that came after the grant is
+ * the command's.
+ */
+static void
+set_timers(struct timer *t, struct watch *w, instant now, const struct view *v)
+{
+	bool runs = v->granted && !v->settled;
+	instant kill_at = instant_after(v->kill_at, SLACK), term_at = instant_after(v->term_at, SLACK);
+
+	if (v->granted)
+		w->interrupt_by = NEVER;
+	t[0] = (struct timer){w->interrupt_by, DUTY_INTERRUPT};
+	t[1] = (struct timer){v->settled ? NEVER : w->adrift_by, DUTY_ADRIFT};
+	t[2] = (struct timer){
+	    patience(&w->settle_by, now, v->settled ? kill_at : NEVER, KEEPER_PATIENCE), DUTY_GIVE_UP};
+	t[3] = (struct timer){
+	    patience(&w->doubt_by, now, instant_after(v->alive_at, w->ttl), DOUBT), DUTY_GIVE_UP};
+	t[4] = (struct timer){runs ? kill_at : NEVER, DUTY_KILL};
+	t[5] = (struct timer){runs && !v->stopping ? term_at : NEVER, DUTY_TERM};
+}
+
+struct watched
+watch(struct watch *w, instant now, const struct view *v)
+{
+	struct watched result = {.wake = v->granted ? NEVER : look_again(w, now)};
+	struct timer timers[TIMERS];
+
+	set_timers(timers, w, now, v);
+	for (int i = 0; i < TIMERS; i++) {
+		if (now >= timers[i].at && result.duty == DUTY_NONE)
+			result.duty = timers[i].duty;
+		else
+			result.wake = instant_first(result.wake, timers[i].at);
+	}
+	return result;
+}
