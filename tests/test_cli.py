@@ -469,7 +469,7 @@ def test_a_server_of_another_kind_is_recognised(refuse, greeting):
 
 @pytest.mark.parametrize("path", ["/nonexistent/socket", "/dev/null", "/tmp"])
 def test_what_is_no_socket_is_no_server(refuse, path):
-    refuse(["run", "-u", f"redis+unix://{path}", "-k", "k", MARK], 69, [path])
+    refuse(["run", "-n", "-u", f"redis+unix://{path}", "-k", "k", MARK], 69, [path])
 
 
 # ---- commands ----
