@@ -37,6 +37,9 @@ enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
  */
 enum parsed options_parse(struct plan *plan, char **words, struct fault *fault);
 
+/* Does this URL hold a password?  NULL: no. */
+bool options_has_password(const char *url);
+
 void options_print_help(FILE *);
 void options_print_raw(FILE *); /* NAME LETTER ARG ENV, tab-separated, "-" for none */
 
