@@ -18,6 +18,7 @@ enum { PID_MAX = 1 << 22 }; /* PID_MAX_LIMIT of the kernel: no pid is greater */
 struct process {
 	pid_t pid, parent, group; /* as /proc numbers them */
 	char state;
+	int threads;
 	unsigned long long born; /* in clock ticks; with the pid, what makes a process itself */
 	bool ours;
 };
@@ -82,8 +83,8 @@ read_stat(int dir, const char *path, struct process *p)
 		return false;
 	after_name = strrchr(text, ')'); /* the name may itself have brackets and blanks */
 	if (!after_name ||
-	    sscanf(after_name + 1, " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &p->state,
-		&parent, &group, &p->born) != 4)
+	    sscanf(after_name + 1, " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d %*s %llu", &p->state,
+		&parent, &group, &p->threads, &p->born) != 5)
 		return false;
 	p->parent = parent;
 	p->group = group;
@@ -266,10 +267,11 @@ mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 	}
 }
 
+/* A process whose first thread has ended looks like a zombie, but others of its threads run on. */
 static bool
 is_dead(const struct process *p)
 {
-	return p->state == 'Z' || p->state == 'X';
+	return (p->state == 'Z' && p->threads <= 1) || p->state == 'X';
 }
 
 /* ---- children, without /proc ---- */

@@ -736,11 +736,11 @@ def test_a_stranger_with_our_environment_is_refused(dlock, files, tmp_path):
 
 
 def test_nested_many_times(dlock, files):
-    """25 levels, each with its own key; the innermost knows them all."""
+    """40 levels, each with its own key; the innermost knows them all."""
     words = [DLOCK, "run", *files.words, "-n", "-k", "k0", "echo", "ran"]
-    for i in range(24, 0, -1):
+    for i in range(39, 0, -1):
         words = [DLOCK, "run", *files.words, "-n", "-k", f"k{i}", *words]
-    result = dlock.run(*[DLOCK, "run", *files.words, "-k", "k0", *words][1:], events=False)
+    result = dlock.run("run", *files.words, "-k", "k0", *words, events=False)
     assert (result.status, result.stdout, result.stderr) == (0, "ran\n", "")
 
 
@@ -757,7 +757,7 @@ for version in 1, 2:
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         s.settimeout(10)
         s.connect(chr(0) + name[1:])
-        s.send(struct.pack("=iib", version, 2, 1) .ljust(9) [:9] + b"redis".ljust(16, bytes(1)) + b"k".ljust(513, bytes(1))
+        s.send(struct.pack("=iib", version, 2, 1) .ljust(9) + b"redis".ljust(16, bytes(1)) + b"k".ljust(513, bytes(1))
                + bytes(size - 9 - 16 - 513))
         answer = s.recv(65536)
         if b"hunter2" in answer: print("told")
@@ -791,7 +791,7 @@ def test_a_timer_set_before_still_rings(dlock, files):
     (["nohup"], ["sh", "-c", "kill -HUP $$; echo alive"], 0, "alive\n"),
     (["setsid", "-w"], ["echo", "a"], 0, "a\n"),
     (["env", "-i"], ["/bin/echo", "a"], 0, "a\n"),
-    (["nice", "-n", "5"], ["nice"], 0, "5\n"),
+    (["nice", "-n", "5"], ["nice"], 0, f"{min(os.nice(0) + 5, 19)}\n"),
     (["xargs", "-a", "/dev/null"], ["echo", "a"], 0, "a\n"),
 ], ids=lambda v: " ".join(v[:1]) if isinstance(v, list) else "")
 def test_dlock_works_with_others_of_its_kind(dlock, place, company, command, status, output):
