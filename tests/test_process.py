@@ -744,6 +744,14 @@ def test_nested_many_times(dlock, files):
     assert (result.status, result.stdout, result.stderr) == (0, "ran\n", "")
 
 
+@pytest.mark.parametrize("descriptors", range(9, 13))
+def test_few_descriptors_and_a_nested_run_does_not_wait_for_its_parent(dlock, files, descriptors):
+    inner = f'ulimit -Sn 64; exec "{DLOCK}" run -k k echo ran'
+    result = dlock.run("run", *files.words, "-k", "k", "sh", "-c", inner, events=False,
+                       preexec_fn=limit(resource.RLIMIT_NOFILE, descriptors, 1024))
+    assert (result.status, result.stdout) in ((0, "ran\n"), (69, ""), (71, ""), (76, "")), result
+
+
 @pytest.mark.parametrize("key, status", [("k", 0), ("other", 64)])
 def test_a_password_is_handed_to_nobody(dlock, make_redis, script, key, status):
     """Whoever descends from dlock may ask its keeper; the URL is not for all of them."""
