@@ -20,7 +20,7 @@
 
 #define SLACK (50 * NS_PER_MS)		  /* what a keeper that does its duty is given beyond each deadline */
 #define KEEPER_PATIENCE (3 * NS_PER_S)	  /* for a keeper that only has to release */
-#define LOOK_AGAIN (2 * NS_PER_S) /* for processes that are not the command's */
+#define LOOK_AGAIN (2 * NS_PER_S)	  /* for processes that are not the command's */
 #define DOUBT (2 * NS_PER_S) /* for a silent keeper, of our own time awake: after a suspend both are late */
 #define ANCHOR_PATIENCE (200 * NS_PER_MS) /* for a keeper whose lock has ended with its connection */
 #define INTERRUPT_PATIENCE (1500 * NS_PER_MS) /* for a keeper that has to leave the queue */

@@ -161,7 +161,8 @@ join_listen(struct join_server *s, const char *owner, const struct plan *p)
 	snprintf(name, sizeof name, "dlock-%s", owner);
 	size = socket_address(&a, name, strlen(name));
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, size) == 0 && listen(s->listener, SOMAXCONN) == 0)
+	if (s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, size) == 0 &&
+	    listen(s->listener, SOMAXCONN) == 0)
 		net = net_of(s->listener);
 	snprintf(s->address, sizeof s->address, "@%s/%llx/%llx", name, net, lock_hash(p));
 }
@@ -432,7 +433,9 @@ connect_to(struct join *j, const struct address *to, instant until, struct fault
 		return fault_set(f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 	while (connect(j->fd, (struct sockaddr *)&a, size) != 0) {
 		if (errno != EAGAIN && errno != EINTR)
-			return is_same_net(to, j->fd) ? RC_LOST : not_joined(j, to, "cannot be asked from here (is this another network namespace?)", f);
+			return is_same_net(to, j->fd)
+			    ? RC_LOST
+			    : not_joined(j, to, "cannot be asked from here (another network namespace?)", f);
 		if (instant_now() >= until) /* too many others are at its door */
 			return fault_set(f, RC_AGAIN, "the enclosing dlock does not answer");
 		if (j->base.host->wait(j->base.host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
