@@ -20,26 +20,36 @@
  * every run some fifty microseconds between the grant and the command.
  */
 static char token_text[sizeof "DLOCK_TOKEN=" + sizeof((struct go *)0)->token] = "DLOCK_TOKEN=";
-static char keepers_text[sizeof "DLOCK_KEEPER=" + KEEPERS_BYTES] = "DLOCK_KEEPER=";
-
-static void
-fill_in(char *text, const char *value)
-{
-	char *place = strchr(text, '=') + 1;
-
-	memcpy(place, value, strlen(value) + 1);
-}
+static char *keepers_text; /* and behind our address those of the dlocks around us, however many */
+static const char *outer_keepers = "";
 
 /* False: no memory; then the command must not run half-informed. */
 static bool
 prepare_environment(const struct plan *p, const char *owner)
 {
 	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
+	const char *outer = getenv("DLOCK_KEEPER");
 
+	if (outer && *outer)
+		outer_keepers = outer; /* it stays where it is when it is unset */
+	keepers_text = malloc(sizeof "DLOCK_KEEPER=" + KEEPER_BYTES + strlen(outer_keepers) + 1);
+	if (!keepers_text)
+		return false;
+	memcpy(keepers_text, "DLOCK_KEEPER=", sizeof "DLOCK_KEEPER=");
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		unsetenv(ours[i]); /* all of a name, should there be several */
 	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 && setenv("DLOCK_OWNER", owner, 1) == 0 &&
 	    setenv("DLOCK_BACKEND", p->backend->name, 1) == 0 && putenv(token_text) == 0 && putenv(keepers_text) == 0;
+}
+
+static void
+fill_in(char *text, const char *value, const char *more)
+{
+	char *place = stpcpy(strchr(text, '=') + 1, value);
+
+	if (*more)
+		*place++ = ' ';
+	memcpy(place, more, strlen(more) + 1);
 }
 
 /* Signals that came while we waited are delivered when the mask goes back, as they would have been. */
@@ -68,8 +78,8 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const
 		atomic_store(exec, ETIME);
 		_exit(127);
 	}
-	fill_in(token_text, go.token);
-	fill_in(keepers_text, go.keepers);
+	fill_in(token_text, go.token, "");
+	fill_in(keepers_text, go.keeper, outer_keepers);
 	atomic_store(exec, EXEC_CALLED); /* from here on what happens to us happens to the command */
 	restore(o);
 	execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */

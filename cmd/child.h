@@ -19,13 +19,13 @@
 
 #include <sys/types.h>
 
-enum { KEEPERS_BYTES = 1024 };
+enum { KEEPER_BYTES = 128 };
 
 /* What the stub needs to know when it may begin. */
 struct go {
 	instant latest; /* beginning later than this is worse than not beginning: it fails with ETIME */
 	char token[24];
-	char keepers[KEEPERS_BYTES]; /* DLOCK_KEEPER: addresses, innermost first */
+	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
 };
 
 struct child {

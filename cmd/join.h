@@ -5,7 +5,10 @@
  * must neither wait for itself nor ask the server: the inner one joins the
  * outer one's hold.  The command finds the keepers around it in DLOCK_KEEPER;
  * each is an abstract unix socket, open to processes of the same user that
- * descend from it.
+ * descend from it.  An address, "@dlock-OWNER/NET/LOCK", also says in which
+ * network namespace it is, since it is found from no other, and which lock the
+ * keeper has (a hash of backend and key), so that a run which cannot ask is not
+ * left to wait for its own ancestor: it is refused.
  *
  * A joined hold is the outer one in everything: token, lease, deadlines (same
  * clock, so t_s can be handed on).  The outer keeper goes on renewing until
@@ -14,7 +17,8 @@
  *
  * An inner run that states no URL (by -u or a variable), and no other backend,
  * means the server of the dlock around it, also for another key: it is told
- * which, so that it does not end up elsewhere without a word.
+ * which, so that it does not end up elsewhere without a word.  A URL with a
+ * password is told to nobody.
  *
  * The inner side is a backend like any other (join_open gives its lock), so
  * nothing else in the house knows about nesting.
@@ -32,17 +36,22 @@ enum { JOINS_MAX = 512 };
 
 struct join_server {
 	int listener; /* -1: none */
-	char address[64]; /* "@..." for DLOCK_KEEPER */
+	bool deaf;    /* no descriptors for guests: they wait at the door until one leaves */
+	char address[96]; /* for DLOCK_KEEPER */
 	struct {
 		int fd; /* -1: free */
 		bool holds;
+		bool stranger; /* none of our descendants: may not hold along with us */
 	} guests[JOINS_MAX];
 	size_t used;	/* no guest sits at or beyond this */
 	size_t present; /* when all seats are taken, the next one waits at the door */
 };
 
-/* Opens the socket, named after `owner`.  Without one (no memory, no descriptors) dlock works, but cannot be joined. */
-void join_listen(struct join_server *, const char *owner);
+/*
+ * Opens the socket, named after `owner`, for the plan's lock.  Without one (no
+ * descriptors) dlock works, and runs that would join it are refused.
+ */
+void join_listen(struct join_server *, const char *owner, const struct plan *);
 
 /* Fills one slot for the listener and one for each guest; returns how many (at most JOINS_MAX + 1). */
 nfds_t join_poll(const struct join_server *, struct pollfd *set);
@@ -69,10 +78,11 @@ int join_serve(struct join_server *, const struct pollfd *set, const struct plan
  * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or
  * untouched if none of them holds the plan's key: take it from the server then;
  * for a plan that inherits its place, *want now names the enclosing dlock's.
- * RC_USAGE: that place is not to be known any more.  RC_AGAIN: a keeper around
- * us is there but does not answer; asking the server instead might be waiting
- * for ourselves.  On release the enclosing dlock is asked to keep the lock until
- * *keep_until, which may change until then.
+ * RC_USAGE: that place is not to be known (any more).  RC_AGAIN: a keeper around
+ * us is there but does not answer.  RC_PROTOCOL: one has our key, or may have it,
+ * but cannot be joined; asking the server might be waiting for ourselves.  On
+ * release the enclosing dlock is asked to keep the lock until *keep_until, which
+ * may change until then.
  */
 enum rc join_open(struct lock **ret, struct host *, const struct plan *, struct want *want, const instant *keep_until,
     struct fault *);

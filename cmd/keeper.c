@@ -133,14 +133,12 @@ await_clear_screen(struct keeper *k)
 static void
 let_go(struct keeper *k)
 {
-	const char *outer = getenv("DLOCK_KEEPER");
 	struct go go = {.latest = k->keep.term_at};
 	bool first = k->grant.anchor >= 0 || atomic_load(&k->shared->on_screen) ||
 	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.tokens[0]);
-	snprintf(go.keepers, sizeof go.keepers, "%s%s%s", k->joins.address, outer && *outer ? " " : "",
-	    outer ? outer : "");
+	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
 	if (first) {
@@ -670,7 +668,7 @@ keeper_run(const struct run *r)
 		die_early(&k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
 		record_write(k.record, r->plan, getpid());
-	join_listen(&k.joins, r->owner);
+	join_listen(&k.joins, r->owner, r->plan);
 	keep_init(&k.keep, &r->plan->terms);
 	react(&k, EV_TICK, 0);
 	while (!(k.todo & DO_EXIT)) {

@@ -701,6 +701,14 @@ password_of_pair(char *text, size_t *n)
 	return word;
 }
 
+bool
+options_has_password(const char *url)
+{
+	size_t n;
+
+	return url && (password_of_user((char *)url, &n) || password_of_pair((char *)url, &n));
+}
+
 /* ps(1) shows arguments to everybody: keep a copy of the URL, blot out its passwords. */
 static void
 hide_password(struct plan *p, char *url)

@@ -44,6 +44,8 @@ enum parsed options_parse(struct plan *plan, char **words, struct fault *fault);
  * is room.  False: there are none.
  */
 bool options_stray(char *out, size_t size);
+/* Does this URL hold a password?  NULL: no. */
+bool options_has_password(const char *url);
 
 void options_print_help(FILE *);
 void options_print_raw(FILE *); /* NAME LETTER ARG ENV, tab-separated, "-" for none */

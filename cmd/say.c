@@ -47,9 +47,9 @@ start_timer(timer_t *timer)
 	    timer_settime(*timer, 0, &often, NULL) == 0;
 }
 
-/* Like write(2), but does not sleep for long; -1 also if that cannot be promised. */
+/* Like write(2), but does not sleep for long; where that cannot be promised, only the last line is worth it. */
 static ssize_t
-write_briefly(int fd, const char *text, size_t n)
+write_briefly(int fd, const char *text, size_t n, bool last)
 {
 	sigset_t chld, mask;
 	timer_t timer;
@@ -57,7 +57,7 @@ write_briefly(int fd, const char *text, size_t n)
 	int error;
 
 	if (!start_timer(&timer))
-		return -1;
+		return last ? write(fd, text, n) : 0;
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	sigprocmask(SIG_UNBLOCK, &chld, &mask);
@@ -77,10 +77,13 @@ say_bytes(int fd, const char *text, size_t n, int64_t patience)
 	ssize_t now;
 
 	do {
-		now = has_room(fd, until) ? write_briefly(fd, text + done, n - done) : 0;
+		now = has_room(fd, until) ? write_briefly(fd, text + done, n - done, patience > 0) : 0;
 		if (now < 0 && errno != EINTR && errno != EAGAIN)
 			break;
-		done += now > 0 ? now : 0;
+		if (now > 0)
+			done += now;
+		else if (patience > 0)
+			poll(NULL, 0, STUCK / NS_PER_MS); /* room, but too little for all of it at once */
 	} while (done < n && instant_now() < until);
 	return done;
 }

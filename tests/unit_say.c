@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <termios.h>
 #include <unistd.h>
@@ -125,6 +126,26 @@ nothing_is_changed(void **state)
 	assert_int_equal(say_bytes(ends[1], page, 10, SAY_AT_ONCE), 0);
 }
 
+/* Timers count as pending signals, of which there may be none. */
+static void
+without_timers(void **state)
+{
+	struct rlimit old, none;
+	int ends[2];
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	getrlimit(RLIMIT_SIGPENDING, &old);
+	none = old;
+	none.rlim_cur = 0;
+	setrlimit(RLIMIT_SIGPENDING, &none);
+	say_bytes(ends[1], page, 10, SAY_AT_ONCE);
+	assert_int_equal(timed(ends[1], 10, SAY_PATIENTLY), 10);
+	setrlimit(RLIMIT_SIGPENDING, &old);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int
 main(void)
 {
@@ -133,6 +154,7 @@ main(void)
 	    cmocka_unit_test(little_room),
 	    cmocka_unit_test(room_that_comes),
 	    cmocka_unit_test(nothing_is_changed),
+	    cmocka_unit_test(without_timers),
 	};
 
 	memset(page, 'x', sizeof page);

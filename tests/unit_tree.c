@@ -5,6 +5,7 @@
 #include "cmd/tree.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -261,6 +262,45 @@ kill_all(void)
 	return 0;
 }
 
+static void *
+rest(void *unused)
+{
+	while (pause() < 0)
+		continue;
+	return unused;
+}
+
+/* It looks like a zombie to /proc, but not to who waits for it. */
+static void
+a_process_without_its_first_thread_lives(void **state)
+{
+	pthread_t thread;
+	pid_t child, lone;
+	int ends[2], status;
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	child = fork();
+	if (child == 0) {
+		lone = fork();
+		if (lone == 0) {
+			pthread_create(&thread, NULL, rest, NULL);
+			pthread_exit(NULL);
+		}
+		if (write(ends[1], &lone, sizeof lone) > 0)
+			waitpid(lone, NULL, 0);
+		_exit(0);
+	}
+	assert_int_equal(read(ends[0], &lone, sizeof lone), sizeof lone);
+	while (tree_state(lone) != 'Z')
+		usleep(1000);
+	assert_int_equal(tree_signal(child, &(struct aim){.sig = SIGTERM}), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	close(ends[0]);
+	close(ends[1]);
+}
+
 /* Takes all descriptors that are left. */
 static void
 exhaust_descriptors(struct rlimit *old)
@@ -350,6 +390,7 @@ main(void)
 	    cmocka_unit_test(stopped_processes_are_woken_to_obey),
 	    cmocka_unit_test(strangers_are_spared),
 	    cmocka_unit_test(nobody_is_signalled_twice),
+	    cmocka_unit_test(a_process_without_its_first_thread_lives),
 	    cmocka_unit_test(sweeps_need_no_descriptors),
 	    cmocka_unit_test(descriptors_are_in_reserve),
 	    cmocka_unit_test(large_families_are_found_whole),
