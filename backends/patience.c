@@ -5,8 +5,7 @@
 #define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
 #define SOON (100 * NS_PER_MS)
 #define NEAR_PAUSE (500 * NS_PER_MS)
-#define FAR_LEAST (1400 * NS_PER_MS)
-#define FAR_SPREAD (2800 * NS_PER_MS)
+#define FAR_LEAST (1400 * NS_PER_MS) /* or an eighth of the ttl, for one whose place ends with it */
 
 enum { NEAR = 4 }; /* so many at the head of the queue come soon */
 
@@ -57,7 +56,8 @@ random_below(struct patience *p, int64_t n)
 static int64_t
 pause_before_retry(struct patience *p, unsigned position, bool queued)
 {
-	int64_t far = FAR_LEAST + random_below(p, FAR_SPREAD), pause = SOON << (p->tries < 5 ? p->tries : 5);
+	int64_t least = instant_first(FAR_LEAST, p->ttl / 8), far = least + random_below(p, 2 * least);
+	int64_t pause = SOON << (p->tries < 5 ? p->tries : 5);
 
 	if (queued && (position == 0 || position > NEAR))
 		return far;
