@@ -837,7 +837,7 @@ session_life(struct session *s)
 	int64_t life;
 
 	pthread_mutex_lock(&s->mutex);
-	life = s->alone ? s->timeout / 3 : 2 * PACE(s->timeout);
+	life = s->alone ? s->timeout / 4 : 2 * PACE(s->timeout);
 	pthread_mutex_unlock(&s->mutex);
 	return life;
 }
