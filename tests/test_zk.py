@@ -1212,7 +1212,8 @@ def assert_all_survived(dlock, servers, *options):
     odd = {}
     for name, one in started.items():
         done = one.wait(40)
-        if done.status not in (69, 71, 76, 77) or done.stdout or done.stderr.count("\n") != 1:
+        told = [line for line in done.stderr.splitlines() if "waited" not in line]  # a slow machine waits, and says so
+        if done.status not in (69, 71, 76, 77) or done.stdout or len(told) != 1:
             odd[name] = done
     assert not odd
 
