@@ -40,8 +40,8 @@
 #include <string.h>
 
 #define HOST_PATIENCE (1500 * NS_PER_MS)	/* for one of several hosts */
-#define ATTEMPT (5 * NS_PER_S)		/* to be in the queue, or back in it, before the next one */
-#define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue */
+#define ATTEMPT (5 * NS_PER_S)		/* to have a session, before the next one */
+#define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue, or a third of the lease */
 #define IDLE_PATIENCE (3 * NS_PER_S)	/* for a waiter whose turn has come */
 #define IDLE_BEAT NS_PER_S		/* to look whether it has taken it */
 #define FIRST_RENEWAL (500 * NS_PER_MS) /* after the grant at most; from then on we hear of our node's end at once */
@@ -235,6 +235,15 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 	set_mark(z, AT_ONCE);
 	*ret = &z->base;
 	return RC_OK;
+}
+
+/* Until when a question of a waiter's may be unanswered: a server on which a crowd has just come is slow. */
+static instant
+answer_by(struct zk *z)
+{
+	int64_t third = z->want->ttl / 3;
+
+	return instant_after(instant_now(), third > ASK_PATIENCE ? third : ASK_PATIENCE);
 }
 
 /* ---- directories ---- */
@@ -549,7 +558,7 @@ watch_ahead(struct zk *z, const struct place *p, bool *gone, struct fault *f)
 
 	snprintf(path, sizeof path, "%s/%s", z->dir, p->ahead);
 	ahead = session_watch(z->session, path);
-	rc = call_await(ahead, instant_now() + ASK_PATIENCE, &code, f);
+	rc = call_await(ahead, answer_by(z), &code, f);
 	*gone = code == ZNONODE;
 	call_drop(ahead);
 	return rc;
@@ -586,7 +595,7 @@ idle_since(struct zk *z, const struct call *first)
 static enum rc
 look_at_first(struct zk *z, const struct place *p, struct fault *f)
 {
-	instant now = instant_now(), until = now + ASK_PATIENCE;
+	instant now = instant_now(), until = answer_by(z);
 	char path[NODE_BYTES];
 	struct call *first;
 	int code;
@@ -616,7 +625,7 @@ count_departed(struct zk *z, const struct place *p, bool *moved, struct fault *f
 {
 	struct call *c = session_look(z->session, z->dir);
 	int code;
-	enum rc rc = call_await(c, instant_now() + ASK_PATIENCE, &code, f);
+	enum rc rc = call_await(c, answer_by(z), &code, f);
 	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - z->departed) / 2 : 0;
 
 	call_drop(c);
@@ -803,7 +812,7 @@ mark_as_waiter(struct zk *z, struct fault *f)
 
 	guard_node(z);
 	set_mark(z, WAITING);
-	return write_once(z, write_node(z), instant_now() + ASK_PATIENCE, &unused, &z->marked, f);
+	return write_once(z, write_node(z), answer_by(z), &unused, &z->marked, f);
 }
 
 /* The write with which a waiter takes what has become its own. */
@@ -825,7 +834,7 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 	enum rc rc;
 
 	for (;;) {
-		rc = find_place(z, list, &p, instant_now() + ASK_PATIENCE, f);
+		rc = find_place(z, list, &p, answer_by(z), f);
 		if (rc != RC_OK || p.before == 0)
 			break;
 		if (until && !z->marked)
@@ -848,6 +857,16 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 	return rc;
 }
 
+/*
+ * Until when we must be in the queue once we have a session.  A slow server is not
+ * made faster by beginning anew.
+ */
+static instant
+enter_by(struct zk *z, instant until)
+{
+	return instant_after(instant_now(), until && z->patience.persist ? z->want->ttl : z->patience.first);
+}
+
 /* Into the queue, from wherever we are: no session, no node, or all of that. */
 static enum rc
 come(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
@@ -856,7 +875,7 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 
 	*list = NULL;
 	if (rc == RC_OK && !*z->node)
-		return enter(z, g, list, until, f);
+		return enter(z, g, list, enter_by(z, until), f);
 	if (rc == RC_OK)
 		*list = session_list(z->session, z->dir);
 	return rc;
