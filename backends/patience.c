@@ -5,7 +5,7 @@
 #define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
 #define SOON (100 * NS_PER_MS)
 #define NEAR_PAUSE (500 * NS_PER_MS)
-#define FAR_PAUSE (3 * NS_PER_S)
+#define FAR_PAUSE (3 * NS_PER_S) /* or a quarter of the ttl, for one whose place ends with it */
 
 #define LAST (100 * NS_PER_MS) /* what is left for an attempt is more than this */
 
@@ -79,11 +79,12 @@ random_below(struct patience *p, int64_t n)
 static int64_t
 pause_before_retry(struct patience *p, unsigned position, bool queued)
 {
+	int64_t far = instant_first(FAR_PAUSE, p->ttl / 4);
 	int64_t pause = SOON << (p->tries < 5 ? p->tries : 5);
 
 	if (queued && (position == 0 || position > NEAR))
-		return p->tries == 0 ? random_below(p, FAR_PAUSE) : FAR_PAUSE - FAR_PAUSE / 16 + random_below(p, FAR_PAUSE / 8);
-	pause = instant_first(pause, queued ? NEAR_PAUSE : FAR_PAUSE);
+		return p->tries == 0 ? random_below(p, far) : far - far / 16 + random_below(p, far / 8);
+	pause = instant_first(pause, queued ? NEAR_PAUSE : far);
 	return pause / 2 + random_below(p, pause);
 }
 

@@ -2,6 +2,7 @@
 # strangers in a lock directory, revocation), and that dlock is at home among the
 # users of Apache Curator.
 
+import http.server
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from support import DLOCK, boottime, free_port, is_alive, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, SOON_SECONDS, STUBBORN, At, assert_refused,
                         is_free, run, wait_for_writes)
 from zk import (CREATE, CREATE2, CREATE_CONTAINER, DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, NO_NODE,
-                SET_DATA, SYNC, Tap, ZkEnsemble, ZkHostile, buffer, reply, stat, welcome)
+                PING, SET_DATA, SYNC, Tap, ZkEnsemble, ZkHostile, buffer, reply, stat, welcome)
 
 NODE = re.compile(r"_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-lock-(\d{10})")
 LISTS = (GET_CHILDREN, GET_CHILDREN2)
@@ -410,7 +411,7 @@ def test_password_appears_nowhere(dlock, at, make_zk):
     assert [d.status for d in done] == [75, 0]
     port = free_port()
     for url in (f"zk://{ALICE}@127.0.0.1:{port}", f"zk://{ALICE}@dlock-test.invalid", f"zks://{ALICE}@h",
-                f"zk://{ALICE}@h//x", f"zk://{ALICE}@127.0.0.1:{make_zk(maxSessionTimeout=1000).port}"):
+                f"zk://{ALICE}@h//x", f"zk://{ALICE}@127.0.0.1:{make_zk(maxSessionTimeout=600).port}"):
         done.append(run(dlock, url, "-v", *IMPATIENT))
         assert done[-1].status in (64, 69, 78)
     for d in done:
@@ -845,8 +846,8 @@ def test_node_deleted_and_made_again_by_somebody_else(dlock, at, tmp_path):
 
 
 @pytest.mark.parametrize("settings, options, status", [
-    ({"maxSessionTimeout": 1000}, (), 78),
-    ({"maxSessionTimeout": 1000}, LEASE, 78),
+    ({"maxSessionTimeout": 600}, (), 78),
+    ({"maxSessionTimeout": 600}, LEASE, 78),
     ({"maxSessionTimeout": 4000}, ("--grace", "5s"), 78),
     ({"maxSessionTimeout": 4000}, (), 0),
     ({"minSessionTimeout": 8000}, LEASE, 0),
@@ -953,6 +954,77 @@ def test_writes_without_end_do_no_harm(dlock, at, tmp_path):
 # ---- many waiters ----
 
 
+def settled(tap, operation, seconds):
+    """Waits until such requests have come to rest."""
+    def quiet():
+        before = tap.asked[operation]
+        time.sleep(seconds)
+        return tap.asked[operation] == before
+
+    wait_for(quiet, timeout=60, what="rest")
+
+
+def test_traffic_of_a_waiter_does_not_grow_with_the_queue(dlock, at, tapped):
+    """Far waiters ask for the directory's counts four times a session; nobody lists, nobody writes."""
+    place, _, tap = tapped
+    holder = dlock.hold(at, "job")
+    near = [dlock.contend(at, "job", "-t", "60s", command=("true",)) for _ in range(9)]
+    for waiter in near:
+        waiter.event("waiting", timeout=60)
+    far = [dlock.contend(place, "job", "-t", "6s", command=("true",)) for _ in range(30)]
+    for waiter in far:
+        waiter.event("waiting", timeout=60)
+    settled(tap, SET_DATA, 1)
+    before, began = tap.asked.copy(), boottime()
+    time.sleep(6)
+    asked, spent = tap.asked - before, boottime() - began
+    assert set(asked) <= {EXISTS, PING}
+    assert sum(asked.values()) <= 30 * (spent / 1.5 + 1)
+    assert holder.finish().status == 0
+    assert [w.wait(60).status for w in near + far] == [0] * 39
+    assert sum(tap.asked[o] for o in LISTS) <= 30 * 6 + 60  # each: at its start and its turn, two watches, two guards
+
+
+def test_far_waiter_learns_that_it_has_come_near(dlock, at):
+    """The node ahead is a dead one's and stays, so nobody calls when those before it leave."""
+    holder = dlock.hold(at, "job")
+    living = [dlock.contend(at, "job", "-t", "60s", command=("true",)).queued(n + 1) for n in range(10)]
+    dead = dlock.contend(at, "job", "-t", "300s").queued(11)
+    last = dlock.contend(at, "job", "-t", "12s", command=("true",)).queued(12)
+    dead.signal(signal.SIGKILL, "keeper")
+    assert dead.wait().status == 71
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in living] == [0] * 10
+    assert last.wait(40).status == 0
+
+
+def test_attempts_to_connect_are_spread(dlock, at, make_proxy):
+    """All lose their server in one moment, and it is away for longer than a session lasts."""
+    proxy, n = make_proxy(at.server.port), 40
+    place = at.through(proxy)
+    holder = dlock.hold(at, "job")
+    waiters = [dlock.contend(place, "job", "-t", "60s", command=("true",)) for _ in range(n)]
+    for waiter in waiters:
+        waiter.event("waiting", timeout=60)
+    proxy.drop(DOWN)  # whoever comes is let in, and hears nothing
+    stamps = []
+    before = proxy.connections
+    proxy.tap = lambda link, direction, data: stamps.append((boottime(), link)) or data
+    began = boottime()
+    proxy.reset()
+    time.sleep(1)
+    assert proxy.connections - before <= 20 + 4 * 10  # the four that are near; few of the others
+    wait_for(lambda: proxy.connections - before >= n, what="all of them")
+    first = sorted({link: t for t, link in reversed(stamps)}.values())
+    assert first[-1] - began > 1
+    per_tenth = [sum(t <= s < t + 0.1 for s in first) for t in first]
+    assert max(per_tenth) <= n / 3
+    proxy.heal()
+    proxy.reset()
+    assert holder.finish().status == 0
+    assert [w.wait(60).status for w in waiters] == [0] * n
+
+
 def test_release_wakes_one_of_two_hundred(dlock, own_zk, make_proxy):
     at, proxy = own(own_zk), make_proxy(own_zk.port)
     tap = Tap(proxy)
@@ -970,7 +1042,119 @@ def test_release_wakes_one_of_two_hundred(dlock, own_zk, make_proxy):
     assert len({path for path, _ in woken}) == len({receiver for _, receiver in woken}) == 200
 
 
+# ---- a server that is away ----
+
+
+def test_server_that_comes_later_is_waited_for(dlock, at, make_proxy):
+    """With --wait as long as that says, and otherwise for connect-timeout; with -n it is asked once."""
+    proxy = make_proxy(at.server.port)
+    url = at.through(proxy).words[1]
+    proxy.refuse()
+    assert_refused(run(dlock, url, "-n"), 69, str(proxy.port), "refused")
+    assert_refused(run(dlock, url, "-w", "2s"), 69, str(proxy.port), "refused")
+    patient = dlock.contend(at.through(proxy), "one", "-w", "60s", command=("true",))
+    default = dlock.contend(at.through(proxy), "two", "-O", "connect-timeout=30s", command=("true",))
+    time.sleep(1)
+    assert patient.poll() is None and default.poll() is None
+    proxy.accept()
+    assert patient.wait().status == default.wait().status == 0
+
+
+def test_waiter_with_a_time_of_its_own_outlasts_its_session(dlock, at, tapped):
+    place, proxy, tap = tapped
+    holder = dlock.hold(at, "job")
+    waiter = dlock.contend(place, "job", *LEASE, "-w", "60s", command=("true",)).queued(1)
+    proxy.refuse()
+    proxy.reset()
+    with at.server.client() as c:
+        wait_for(lambda: len(nodes(c, at.job)) == 1, what="the end of its session")
+        time.sleep(LEASE_SECONDS)  # without --wait it would have given up
+        assert waiter.poll() is None
+        proxy.accept()
+        wait_for(lambda: len(nodes(c, at.job)) == 2, what="its return")
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+def test_release_is_made_up_for_when_the_server_is_back(dlock, own_zk):
+    """The session would last another minute."""
+    at = own(own_zk)
+    holder = dlock.hold(at, "job", "-t", "60s")
+    waiter = dlock.contend(at, "job", "-t", "60s", "-w", "inf", command=("true",)).queued(1)
+    own_zk.kill()
+    holder.finish()
+    own_zk.start()
+    before = boottime()
+    assert waiter.wait().status == 0
+    assert boottime() - before < 10
+
+
+def test_all_waiters_are_back_soon_after_a_restart(dlock, own_zk):
+    at, n = own(own_zk), 60
+    holder = dlock.hold(at, "job", "-t", "60s")
+    waiters = [dlock.contend(at, "job", "-t", "60s", command=("true",)) for _ in range(n)]
+    for waiter in waiters:
+        waiter.event("waiting", timeout=60)
+    own_zk.restart()
+    wait_for(lambda: len(own_zk.sessions()) == n + 1 and int(own_zk.metrics()["num_alive_connections"]) > n, what="all")
+    with own_zk.client() as c:
+        assert len(nodes(c, at.job)) == n + 1
+    assert holder.finish().status == 0
+    assert [w.wait(60).status for w in waiters] == [0] * n
+
+
 # ---- servers that are not what they should be ----
+
+
+class Http(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(params=["redis", "pg", "http"])
+def other(request):
+    """The port of a server that is something else."""
+    if request.param == "redis":
+        yield request.getfixturevalue("redis_server").port
+    elif request.param == "pg":
+        yield request.getfixturevalue("pg_server").port
+    else:
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Http) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield server.server_port
+            server.shutdown()
+
+
+def test_server_that_is_something_else(dlock, other):
+    """It is said at once, not after a time-out."""
+    url = f"zk://127.0.0.1:{other}"
+    for options in (("-O", "connect-timeout=60s"), ("-w", "inf"), ("-n", "-O", "connect-timeout=60s")):
+        assert_refused(run(dlock, url, *options, timeout=15), 76, str(other), "is this a ZooKeeper?")
+
+
+def test_lease_of_a_single_server_is_the_whole_session(dlock, at, ensemble):
+    """It is itself the leader that counts; a member of an ensemble may not be."""
+    for place, full in ((at, True), (own(ensemble.servers[0]), False), (own(ensemble.servers[1]), False)):
+        holder = dlock.hold(place, "job", "-t", "12s", "-v")
+        wait_for(lambda: "renew: ok" in holder.stderr(), what="a renewal")
+        left = float(re.search(r"renew: ok .* lease for ([\d.]+) s", holder.stderr())[1])
+        assert (left > 11) == full and left > 6
+        assert holder.finish().status == 0
+
+
+@pytest.mark.parametrize("n", [-1 << 63, -1, 0, (1 << 63) - 1])
+def test_odd_numbers_of_nodes(dlock, make_hostile, n):
+    small = max(-1 << 31, min(n, (1 << 31) - 1))
+    odd = struct.pack(">qqqqiiiqiiq", 7, n, n, n, small, small, small, n, small, small, n)
+
+    def children_(xid, _):
+        return reply(xid, 0, struct.pack(">i", 2), buffer(b"!"), buffer(server.name), odd)
+
+    server = make_hostile(program=ZkHostile, answers={
+        **to_all(LISTS, children_), GET_DATA: lambda xid, _: reply(xid, 0, buffer(b"{}"), odd),
+        EXISTS: lambda xid, _: reply(xid, 0, odd)})
+    assert_refused(run(dlock, server.url, "-w", "2s", timeout=20), 75)
+
 
 
 def test_read_only_server(dlock, make_zk):
@@ -1028,7 +1212,8 @@ def assert_all_survived(dlock, servers, *options):
     odd = {}
     for name, one in started.items():
         done = one.wait()
-        if done.status not in (69, 71, 76, 77) or done.stdout or done.stderr.count("\n") != 1:
+        told = [line for line in done.stderr.splitlines() if "waited" not in line]  # a slow machine waits, and says so
+        if done.status not in (69, 71, 76, 77) or done.stdout or len(told) != 1:
             odd[name] = done
     assert not odd
 
@@ -1120,7 +1305,6 @@ def test_nonsense_for_a_renewal(dlock, make_hostile):
     answers = {
         "error": lambda xid, _: reply(xid, -99999), "silence": SILENCE, "reset": RESET,
         "torn": b"\0\0\0\x50\0\0", "huge": b"\x7f\xff\xff\xff", "negative": b"\xff\xff\xff\xff",
-        "twice": lambda xid, _: reply(xid, 0, stat(version=1)) + reply(xid, 0, stat(version=1)),
         "not-yours": lambda xid, _: reply(xid, NO_NODE), "denied": lambda xid, _: reply(xid, -102),
     }
     holders = {}

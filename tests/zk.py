@@ -1,6 +1,7 @@
 # Goal of this file: private ZooKeeper servers, alone and three together, with
 # all that tests do to them; a reader of the protocol; a server that misbehaves.
 
+import collections
 import contextlib
 import os
 import shutil
@@ -303,13 +304,14 @@ class Tap:
 
     sessions     (id, password) that the server gave
     ended        (path of a node that has ended, the node that who is told so created)
+    asked        how many requests there were, by operation
     lose(...)    so many answers to such requests are lost, and their connections with them
     on(...)      before the next such request passes, a function is called with its path;
                  if it gives False, the next request too
     """
 
     def __init__(self, proxy):
-        self.sessions, self.ended = [], []
+        self.sessions, self.ended, self.asked = [], [], collections.Counter()
         self._state, self._lose, self._act = {}, ((), 0), ((), None)
         proxy.tap = self
 
@@ -341,6 +343,7 @@ class Tap:
             state.greeted = True
             return
         xid, operation = struct.unpack_from(">ii", message)
+        self.asked[operation] += 1
         if operation == PING:
             return
         state.asked[xid] = operation

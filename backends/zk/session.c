@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include "backends/endpoint.h"
+#include "probe.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -18,9 +19,10 @@
 
 #define CARRY(t) ((t) * 3 / 10) /* in which a ping surely went to the leader */
 #define PACE(t) ((t) / 12)
+#define SILENCE (500 * NS_PER_MS) /* at the start, after which we ask whether it is a ZooKeeper at all */
 #define TIMEOUT_MOST (INT_MAX / 4) /* ms; the library multiplies it */
 
-enum { PASTS = 24, TEXT_BYTES = 4096 /* a node's path, or a record */ };
+enum { PASTS = 24, ADDRESSES = 64, GATES = 4, TEXT_BYTES = 4096 /* a node's path, or a record */ };
 
 /* One request that was answered. */
 struct past {
@@ -35,18 +37,23 @@ struct session {
 	instant began; /* just before the session was asked for */
 	int bell;      /* rung for whoever waits in a call */
 	int alarm;     /* host->alert: rung for the house between calls */
+	struct gate *gate;
+	struct socket_address addresses[ADDRESSES];
+	size_t naddresses;
+	bool probed;
 
 	pthread_mutex_t mutex; /* for what follows, which the library's threads change */
 	zhandle_t *zh;
 	bool initialised; /* zookeeper_init has returned */
-	bool several;	  /* the hosts have more than one address */
 	int init_error;
 	int state; /* as the library last told it */
 	int64_t id, granted, timeout; /* the timeout: as it was granted, and as we believe it */
 	bool shrunk;		      /* it has become shorter */
 	struct past pasts[PASTS];
 	size_t npasts;
-	bool called;
+	bool proven; /* it has answered a request */
+	bool alone;  /* the server is no member of an ensemble */
+	bool called, alarmed;
 };
 
 enum kind { PLAIN, WATCH, GUARD };
@@ -70,13 +77,28 @@ extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int
 
 /* ---- what the library says ---- */
 
-/* Its log has no context to give, so there is one for all; and it speaks from several threads. */
-static struct {
+/*
+ * Where the library is held when it has lost its connection, or not got one: it
+ * would try again at once, and so would a thousand others.  It says so in its log
+ * first, in its own thread and without a lock (3.8: handle_socket_error_msg), and
+ * there it is kept waiting until session_await() lets it try once.
+ *
+ * A log has no context, so each session has one of several functions for it.  The
+ * last few sessions may still be ending when a new one begins.
+ */
+static struct gate {
 	pthread_mutex_t mutex;
+	pthread_cond_t opens;
+	bool shut;    /* the library waits: there is no connection */
+	bool leaving; /* it is to end, and waits no more */
 	int error;    /* errno of the last connection that failed */
-	int rounds; /* how often the library was through with its list of hosts */
-	int bell;   /* of the session that wants to know; -1 */
-} complaint = {.mutex = PTHREAD_MUTEX_INITIALIZER, .bell = -1};
+	int bell, alarm; /* of the session that wants to know; -1 */
+} gates[GATES] = {
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .bell = -1, .alarm = -1},
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .bell = -1, .alarm = -1},
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .bell = -1, .alarm = -1},
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .bell = -1, .alarm = -1},
+};
 
 static void
 ring(int fd)
@@ -87,55 +109,111 @@ ring(int fd)
 		return; /* full: it rings already */
 }
 
+/* A session that has expired has no connection to wait for. */
 static void
-hear_log(const char *line)
+hear_log(struct gate *g, const char *line)
 {
 	const char *number = strstr(line, "errno=");
 
-	pthread_mutex_lock(&complaint.mutex);
-	if (number)
-		complaint.error = atoi(number + strlen("errno="));
-	if (strstr(line, "exhaustively")) {
-		complaint.rounds++;
-		ring(complaint.bell);
-	}
-	pthread_mutex_unlock(&complaint.mutex);
+	if (!number || strstr(line, "has expired"))
+		return;
+	pthread_mutex_lock(&g->mutex);
+	g->error = atoi(number + strlen("errno="));
+	g->shut = !g->leaving;
+	ring(g->bell);
+	ring(g->alarm);
+	while (g->shut)
+		pthread_cond_wait(&g->opens, &g->mutex);
+	pthread_mutex_unlock(&g->mutex);
 }
 
-static const char *
-last_complaint(void)
+static void
+hear_log_0(const char *line)
+{
+	hear_log(&gates[0], line);
+}
+
+static void
+hear_log_1(const char *line)
+{
+	hear_log(&gates[1], line);
+}
+
+static void
+hear_log_2(const char *line)
+{
+	hear_log(&gates[2], line);
+}
+
+static void
+hear_log_3(const char *line)
+{
+	hear_log(&gates[3], line);
+}
+
+static const log_callback_fn hearers[GATES] = {hear_log_0, hear_log_1, hear_log_2, hear_log_3};
+
+static struct gate *
+gate_take(int bell, int alarm)
+{
+	static unsigned next;
+	struct gate *g = &gates[next++ % GATES];
+
+	pthread_mutex_lock(&g->mutex);
+	g->shut = g->leaving = false;
+	g->error = 0;
+	g->bell = bell;
+	g->alarm = alarm;
+	pthread_mutex_unlock(&g->mutex);
+	return g;
+}
+
+static bool
+gate_is_shut(struct gate *g)
+{
+	bool shut;
+
+	pthread_mutex_lock(&g->mutex);
+	shut = g->shut;
+	pthread_mutex_unlock(&g->mutex);
+	return shut;
+}
+
+/* Lets the library try once; for good if the session is `leaving`. */
+static void
+gate_open(struct gate *g, bool leaving)
+{
+	pthread_mutex_lock(&g->mutex);
+	g->shut = false;
+	if (leaving) {
+		g->leaving = true;
+		g->bell = g->alarm = -1;
+	}
+	pthread_cond_signal(&g->opens);
+	pthread_mutex_unlock(&g->mutex);
+}
+
+static int
+last_error(struct gate *g)
 {
 	int error;
 
-	pthread_mutex_lock(&complaint.mutex);
-	error = complaint.error;
-	pthread_mutex_unlock(&complaint.mutex);
+	pthread_mutex_lock(&g->mutex);
+	error = g->error;
+	pthread_mutex_unlock(&g->mutex);
+	return error;
+}
+
+static const char *
+complaint(struct gate *g)
+{
+	int error = last_error(g);
+
 	if (error == 0)
 		return "no answer";
 	if (error == EHOSTDOWN) /* what the library makes of an end of file */
 		return "the server closes the connection (has it lost its quorum, or is it no ZooKeeper?)";
 	return strerror(error);
-}
-
-/* In its first round the library leaves out every other host. */
-static bool
-all_refuse(bool several)
-{
-	bool yes;
-
-	pthread_mutex_lock(&complaint.mutex);
-	yes = complaint.rounds > several && complaint.error == ECONNREFUSED;
-	pthread_mutex_unlock(&complaint.mutex);
-	return yes;
-}
-
-static void
-listen_for_complaints(int bell)
-{
-	pthread_mutex_lock(&complaint.mutex);
-	complaint.error = complaint.rounds = 0;
-	complaint.bell = bell;
-	pthread_mutex_unlock(&complaint.mutex);
 }
 
 static void
@@ -171,6 +249,21 @@ take_timeout(struct session *s, int64_t timeout)
 	return true;
 }
 
+/*
+ * A server that is no member of an ensemble has nothing in here; who may not read it knows nothing.  A leader
+ * whose data are those of a server that was alone once has nothing in it either (3.8): it hears us itself.
+ */
+static void
+on_config(int code, const char *data, int n, const struct Stat *stat, const void *ctx)
+{
+	struct session *s = (struct session *)ctx;
+
+	(void)data;
+	pthread_mutex_lock(&s->mutex);
+	s->alone = code == ZOK && n <= 0 && stat && stat->dataLength == 0;
+	pthread_mutex_unlock(&s->mutex);
+}
+
 /* About the session itself. */
 static void
 session_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
@@ -183,12 +276,15 @@ session_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 		return;
 	pthread_mutex_lock(&s->mutex);
 	s->state = state;
+	s->alone = false;
 	if (state == ZOO_CONNECTED_STATE)
 		s->shrunk = !take_timeout(s, zoo_recv_timeout(zh) * NS_PER_MS);
 	if (state == ZOO_CONNECTED_STATE)
 		s->id = zoo_client_id(zh)->client_id;
 	dead = is_dead(s);
 	pthread_mutex_unlock(&s->mutex);
+	if (state == ZOO_CONNECTED_STATE)
+		zoo_awget(zh, ZOO_CONFIG_NODE, NULL, NULL, on_config, s);
 	ring(s->bell);
 	if (dead)
 		ring(s->alarm);
@@ -213,9 +309,16 @@ watch_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 static void
 guard_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 {
+	struct session *s = ctx;
+
 	(void)zh, (void)state, (void)path;
-	if (type != ZOO_SESSION_EVENT)
-		ring(((struct session *)ctx)->alarm);
+	if (type == ZOO_SESSION_EVENT)
+		return;
+	pthread_mutex_lock(&s->mutex);
+	s->alarmed = true;
+	pthread_mutex_unlock(&s->mutex);
+	ring(s->bell);
+	ring(s->alarm);
 }
 
 /* Answers of a server; the others are the library's, or about the session. */
@@ -260,10 +363,14 @@ settle(struct call *c, int code, const struct Stat *stat)
 		c->stat = *stat;
 	c->code = code;
 	c->done = true;
-	if (is_about_nodes(code))
+	if (is_about_nodes(code)) {
+		s->proven = true;
 		remember(s, c->sent, instant_now());
-	if (c->kind == GUARD && code == ZNONODE)
+	}
+	if (c->kind == GUARD && code == ZNONODE) {
+		s->alarmed = true;
 		ring(s->alarm);
+	}
 	last = --c->owners == 0;
 	ring(s->bell);
 	pthread_mutex_unlock(&s->mutex);
@@ -300,7 +407,7 @@ on_data(int code, const char *data, int n, const struct Stat *stat, const void *
 }
 
 static void
-on_names(int code, const struct String_vector *names, const void *ctx)
+on_names(int code, const struct String_vector *names, const struct Stat *stat, const void *ctx)
 {
 	struct call *c = (struct call *)ctx;
 
@@ -315,7 +422,15 @@ on_names(int code, const struct String_vector *names, const void *ctx)
 		if (c->nnames < (size_t)names->count)
 			code = ZSYSTEMERROR;
 	}
-	settle(c, code, NULL);
+	settle(c, code, stat);
+}
+
+/* Of a node that is watched, which has no children. */
+static void
+on_no_names(int code, const struct String_vector *names, const void *ctx)
+{
+	(void)names;
+	settle((struct call *)ctx, code, NULL);
 }
 
 static void
@@ -350,11 +465,12 @@ call_new(struct session *s, enum kind kind)
 	c->kind = kind;
 	c->owners = 2;
 	c->sent = instant_now();
-	if (kind == WATCH) {
-		pthread_mutex_lock(&s->mutex);
+	pthread_mutex_lock(&s->mutex);
+	if (kind == WATCH)
 		s->called = false;
-		pthread_mutex_unlock(&s->mutex);
-	}
+	if (kind == GUARD)
+		s->alarmed = false;
+	pthread_mutex_unlock(&s->mutex);
 	return c;
 }
 
@@ -382,7 +498,15 @@ session_list(struct session *s, const char *path)
 {
 	struct call *c = call_new(s, PLAIN);
 
-	return c ? sent(c, zoo_aget_children(s->zh, path, 0, on_names, c)) : NULL;
+	return c ? sent(c, zoo_aget_children2(s->zh, path, 0, on_names, c)) : NULL;
+}
+
+struct call *
+session_look(struct session *s, const char *path)
+{
+	struct call *c = call_new(s, PLAIN);
+
+	return c ? sent(c, zoo_aexists(s->zh, path, 0, on_stat, c)) : NULL;
 }
 
 struct call *
@@ -398,7 +522,7 @@ session_watch(struct session *s, const char *path)
 {
 	struct call *c = call_new(s, WATCH);
 
-	return c ? sent(c, zoo_awget_children(s->zh, path, watch_event, s, on_names, c)) : NULL;
+	return c ? sent(c, zoo_awget_children(s->zh, path, watch_event, s, on_no_names, c)) : NULL;
 }
 
 struct call *
@@ -406,7 +530,7 @@ session_guard(struct session *s, const char *path)
 {
 	struct call *c = call_new(s, GUARD);
 
-	return c ? sent(c, zoo_awget_children(s->zh, path, guard_event, s, on_names, c)) : NULL;
+	return c ? sent(c, zoo_awget_children(s->zh, path, guard_event, s, on_no_names, c)) : NULL;
 }
 
 struct call *
@@ -444,19 +568,67 @@ session_was_called(struct session *s)
 	return called;
 }
 
+bool
+session_was_alarmed(struct session *s)
+{
+	bool alarmed;
+
+	pthread_mutex_lock(&s->mutex);
+	alarmed = s->alarmed;
+	s->alarmed = false;
+	pthread_mutex_unlock(&s->mutex);
+	return alarmed;
+}
+
 /* ---- answers ---- */
+
+static bool
+is_proven(struct session *s)
+{
+	bool proven;
+
+	pthread_mutex_lock(&s->mutex);
+	proven = s->proven;
+	pthread_mutex_unlock(&s->mutex);
+	return proven;
+}
+
+/*
+ * Before its first answer, a server that is silent or breaks off may be none: the
+ * library takes anything for the beginning of a session.  RC_OK: it may be one.
+ */
+static enum rc
+doubt(struct session *s, struct fault *f)
+{
+	enum probed answer = PROBE_UNKNOWN;
+
+	if (s->probed || is_proven(s) || last_error(s->gate) == ECONNREFUSED)
+		return RC_OK;
+	s->probed = true;
+	for (size_t i = 0; i < s->naddresses && answer != PROBE_ZOOKEEPER && answer != PROBE_STOP; i++)
+		answer = probe(s->host, &s->addresses[i]);
+	if (answer == PROBE_STOP)
+		return RC_STOP;
+	return answer == PROBE_OTHER
+	    ? fault_set(f, RC_PROTOCOL, "%s: that is no answer of a ZooKeeper: is this a ZooKeeper?", s->where) : RC_OK;
+}
 
 /* What became of a request that says nothing about nodes. */
 static enum rc
 judge(struct session *s, int code, struct fault *f)
 {
+	enum rc rc = code == ZNOAUTH ? RC_OK : doubt(s, f);
+
+	if (rc != RC_OK)
+		return rc;
 	switch (code) {
 	case ZCONNECTIONLOSS:
+	case ZRUNTIMEINCONSISTENCY:
 	case ZOPERATIONTIMEOUT:
 	case ZCLOSING:
 	case ZSESSIONMOVED:
 	case ZTHROTTLEDOP:
-		return fault_set(f, RC_AGAIN, "%s: connection lost: %s", s->where, last_complaint());
+		return fault_set(f, RC_AGAIN, "%s: connection lost: %s", s->where, complaint(s->gate));
 	case ZSESSIONEXPIRED:
 	case ZINVALIDSTATE:
 		return fault_set(f, RC_LOST, "%s: the session has expired, or another server has shortened it", s->where);
@@ -502,6 +674,16 @@ session_sleep(struct session *s, instant until, struct fault *f)
 	return RC_OK;
 }
 
+/* The same; before the first answer a silence is reason to ask what this is. */
+static enum rc
+sleep_in_doubt(struct session *s, instant until, struct fault *f)
+{
+	instant suspicious = s->probed || is_proven(s) ? NEVER : s->began + SILENCE;
+	enum rc rc = session_sleep(s, instant_first(until, suspicious), f);
+
+	return rc == RC_AGAIN && (suspicious < until || suspicious == until) ? doubt(s, f) : rc;
+}
+
 enum rc
 call_await(struct call *c, instant until, int *code, struct fault *f)
 {
@@ -509,8 +691,11 @@ call_await(struct call *c, instant until, int *code, struct fault *f)
 
 	if (!c)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	while (rc == RC_OK && !is_done(c))
-		rc = session_sleep(c->session, until, f);
+	while (rc == RC_OK && !is_done(c)) {
+		if (gate_is_shut(c->session->gate))
+			return judge(c->session, ZCONNECTIONLOSS, f);
+		rc = sleep_in_doubt(c->session, until, f);
+	}
 	if (rc != RC_OK)
 		return rc;
 	*code = c->code;
@@ -572,7 +757,7 @@ state_of(struct session *s)
 bool
 session_is_connected(struct session *s)
 {
-	return state_of(s) == ZOO_CONNECTED_STATE;
+	return state_of(s) == ZOO_CONNECTED_STATE && !gate_is_shut(s->gate);
 }
 
 bool
@@ -607,6 +792,8 @@ session_id(struct session *s)
 static instant
 known_to_leader(struct session *s, instant sent_at)
 {
+	if (s->alone)
+		return sent_at;
 	for (size_t i = s->npasts; i > 0; i--)
 		if (s->pasts[i - 1].answered <= sent_at - CARRY(s->timeout))
 			return s->pasts[i - 1].sent;
@@ -631,7 +818,7 @@ session_steady(struct session *s)
 	int64_t steady;
 
 	pthread_mutex_lock(&s->mutex);
-	steady = s->timeout - CARRY(s->timeout) - 2 * PACE(s->timeout);
+	steady = s->alone ? s->timeout : s->timeout - CARRY(s->timeout) - 2 * PACE(s->timeout);
 	pthread_mutex_unlock(&s->mutex);
 	return steady;
 }
@@ -647,36 +834,65 @@ session_pace(struct session *s)
 	return pace;
 }
 
+int64_t
+session_life(struct session *s)
+{
+	int64_t life;
+
+	pthread_mutex_lock(&s->mutex);
+	life = s->alone ? s->timeout / 4 : 2 * PACE(s->timeout);
+	pthread_mutex_unlock(&s->mutex);
+	return life;
+}
+
+/* The library has gone to try; until it has said what became of it, there is no connection. */
+static void
+let_try(struct session *s)
+{
+	pthread_mutex_lock(&s->mutex);
+	if (!is_dead(s))
+		s->state = ZOO_CONNECTING_STATE;
+	pthread_mutex_unlock(&s->mutex);
+	gate_open(s->gate, false);
+}
+
+/* Of several addresses, the library leaves out every other one in its first round. */
 enum rc
 session_await(struct session *s, instant until, struct fault *f)
 {
+	size_t most = s->naddresses > 1 ? 2 * s->naddresses : 1, tries = gate_is_shut(s->gate) ? 0 : 1;
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && (session_is_dead(s) || !session_is_connected(s))) {
 		if (session_is_dead(s))
 			return judge(s, state_of(s) == ZOO_AUTH_FAILED_STATE ? ZAUTHFAILED : ZSESSIONEXPIRED, f);
-		rc = session_id(s) == 0 && all_refuse(s->several) ? RC_AGAIN : session_sleep(s, until, f);
-		if (rc == RC_AGAIN)
-			fault_set(f, rc, "%s: %s", s->where, last_complaint());
+		if (!gate_is_shut(s->gate))
+			rc = sleep_in_doubt(s, until, f);
+		else if (tries++ < most && (tries == 1 || instant_now() < until))
+			let_try(s);
+		else
+			rc = judge(s, ZCONNECTIONLOSS, f);
 	}
-	return rc;
+	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, complaint(s->gate)) : rc;
 }
 
 /* One more for a list of addresses, without brackets, which the library does not know. */
 static int
-add_address(char *out, size_t size, const char *number, int port)
+add_address(struct session *s, char *out, size_t size, const char *number, int port)
 {
 	size_t used = strlen(out);
 
-	if (used + strlen(number) + 8 >= size)
+	if (used + strlen(number) + 8 >= size || s->naddresses == ADDRESSES ||
+	    !socket_address(&s->addresses[s->naddresses], number, port))
 		return 0;
+	s->naddresses++;
 	snprintf(out + used, size - used, "%s%s:%d", used ? "," : "", number, port);
 	return 1;
 }
 
 /* Adds what "host:port", n bytes, stands for. */
 static int
-add_host(char *out, size_t size, const char *text, size_t n, bool named)
+add_host(struct session *s, char *out, size_t size, const char *text, size_t n)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP, .ai_flags = AI_ADDRCONFIG};
 	struct addrinfo *found;
@@ -686,13 +902,13 @@ add_host(char *out, size_t size, const char *text, size_t n, bool named)
 
 	if (endpoint_parse(&e, text, n, 1))
 		return 0;
-	if (!named)
-		return add_address(out, size, e.host, e.port);
+	if (!s->ensemble.named)
+		return add_address(s, out, size, e.host, e.port);
 	if (getaddrinfo(e.host, NULL, &hints, &found) != 0)
 		return 0;
 	for (struct addrinfo *a = found; a; a = a->ai_next)
 		if (getnameinfo(a->ai_addr, a->ai_addrlen, number, sizeof number, NULL, 0, NI_NUMERICHOST) == 0)
-			count += add_address(out, size, number, e.port);
+			count += add_address(s, out, size, number, e.port);
 	freeaddrinfo(found);
 	return count;
 }
@@ -714,9 +930,8 @@ name_hosts(struct session *s, char *out, size_t size)
 	out[0] = '\0';
 	for (size_t n; *text; text += n + (text[n] == ',')) {
 		n = strcspn(text, ",");
-		count += add_host(out, size, text, n, s->ensemble.named);
+		count += add_host(s, out, size, text, n);
 	}
-	s->several = count > 1;
 	if (count > 0 && count % 2 == 0 && 2 * strlen(out) + 2 < size) {
 		size_t first = strcspn(out, ","), used = strlen(out);
 
@@ -743,7 +958,7 @@ initialise(void *ctx)
 	else if (e->tls)
 		zh = zookeeper_init_ssl(hosts, e->tls_files, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV);
 	else
-		zh = zookeeper_init2(hosts, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV, hear_log);
+		zh = zookeeper_init2(hosts, session_event, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV, hearers[s->gate - gates]);
 	if (zh) /* addresses do not change */
 		zoo_set_servers_resolution_delay(zh, -1);
 	if (zh && *e->login)
@@ -803,7 +1018,6 @@ start_library(struct session *s, instant until, struct fault *f)
 	pthread_t thread;
 	enum rc rc = RC_OK;
 
-	listen_for_complaints(s->bell);
 	zoo_deterministic_conn_order(1); /* the order is ours to choose */
 	mallopt(M_ARENA_MAX, 1); /* or each thread of the library maps and unmaps megabytes for one */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
@@ -832,6 +1046,7 @@ session_new(struct host *host, const char *where, const struct ensemble *e, int6
 	s->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&s->mutex, NULL);
+	s->gate = gate_take(s->bell, s->alarm);
 	host->alert = s->alarm;
 	return s;
 }
@@ -861,11 +1076,10 @@ session_begin(struct session **ret, struct host *host, const char *where, const 
 static void
 detach(struct session *s)
 {
-	if (s->host && s->host->alert == s->alarm) {
+	if (s->host && s->host->alert == s->alarm)
 		s->host->alert = -1;
-		listen_for_complaints(-1);
-	}
 	s->host = NULL;
+	gate_open(s->gate, true);
 }
 
 void

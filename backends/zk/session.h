@@ -20,6 +20,12 @@
  * the pings travel on the same connection as the writes.  A session lasts at
  * least two ticks unless minSessionTimeout was lowered by hand, so half a tick
  * is at most T/4; CARRY allows for a late ping.  session_lease() counts so.
+ *
+ * A server that is no member of an ensemble has no leader but itself: there the
+ * whole T counts from when the write was sent.  Such a server has an empty
+ * /zookeeper/config, which is asked for with each connection; members have
+ * written theirs into it before they serve anybody (3.8: Learner.syncWithLeader,
+ * Leader.startZkServer).
  */
 #ifndef DLOCK_ZK_SESSION_H
 #define DLOCK_ZK_SESSION_H
@@ -53,12 +59,14 @@ void session_end(struct session *);
 void session_abandon(struct session *);
 
 /*
- * Waits for a connection.  RC_LOST: the session has expired or was refused; there
- * will be none.  RC_AGAIN: not until `until`, or every host refuses the first one.
+ * Waits for a connection.  If there is none, each server is tried once, and here only:
+ * whoever calls decides how often that is.  RC_LOST: the session has expired or was
+ * refused; there will be none.  RC_AGAIN: not until `until`, or nobody lets us in.
+ * RC_PROTOCOL: that is no ZooKeeper.
  */
 enum rc session_await(struct session *, instant until, struct fault *);
 
-/* The same until something happens: an answer, a watch, a connection; RC_OK, RC_STOP, RC_AGAIN at `until`. */
+/* The same until something happens: an answer, a watch, a connection or its end; RC_OK, RC_STOP, RC_AGAIN at `until`. */
 enum rc session_sleep(struct session *, instant until, struct fault *);
 
 bool session_is_connected(struct session *);
@@ -77,11 +85,15 @@ int64_t session_lease(struct session *, instant sent);
 int64_t session_steady(struct session *);
 int64_t session_pace(struct session *);
 
+/* How often whoever waits has to be heard of, so that its first lease is a steady one. */
+int64_t session_life(struct session *);
+
 /* ---- requests: never NULL-checked by their users, session.c copes ---- */
 
 /* Makes a node; mode as in zookeeper.h. */
 struct call *session_create(struct session *, const char *path, const char *data, int mode, bool open);
-struct call *session_list(struct session *, const char *path);
+struct call *session_list(struct session *, const char *path); /* and what is known of the path */
+struct call *session_look(struct session *, const char *path); /* the latter alone */
 struct call *session_get(struct session *, const char *path);
 struct call *session_set(struct session *, const char *path, const char *data, int version);
 struct call *session_delete(struct session *, const char *path, int version); /* -1: any */
@@ -97,8 +109,9 @@ struct call *session_sync(struct session *, const char *path);
 struct call *session_watch(struct session *, const char *path);
 bool session_was_called(struct session *);
 
-/* The same for our own node, and for the house: raises its alert. */
+/* The same for our own node, and for the house: raises its alert.  True once for each alarm. */
 struct call *session_guard(struct session *, const char *path);
+bool session_was_alarmed(struct session *);
 
 /*
  * The answer, waited for until `until`.  RC_OK: *code is ZOK, or one of the

@@ -10,9 +10,11 @@
  *     with the answer to create.
  *  3. A waiter watches the one node ahead of it, so a release wakes one.  It
  *     then lists anew, for the node may have been a waiter's that gave up, and
- *     in the same breath writes its own node: that earns the lease.  Every waiter
- *     also asks often, for its lease will be counted from what the leader knows
- *     of it (session.h).
+ *     in the same breath writes its own node: that earns the lease.  What it does
+ *     besides costs the same however long the queue is: now and then it asks for the
+ *     directory's counts, which tell how many have left.  The leader hears of it that
+ *     way (session.h), and it learns when it may have come near the head; those near
+ *     the head look after waiters that have died.
  *  4. The lease is the session.  It is renewed by writing our own node, which
  *     the quorum must agree to: a follower that is cut off from its leader goes
  *     on answering pings and reads while the leader gives the lock away.
@@ -27,6 +29,7 @@
 #include "backends/backend.h"
 
 #include "backends/encode.h"
+#include "backends/patience.h"
 #include "backends/setting.h"
 #include "ensemble.h"
 #include "queue.h"
@@ -36,16 +39,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONNECT_PATIENCE (5 * NS_PER_S) /* for a session, unless -O connect-timeout */
-#define CONNECT_LEAST NS_PER_S		/* even if --wait is shorter, a server may take so long */
 #define HOST_PATIENCE (1500 * NS_PER_MS)	/* for one of several hosts */
-#define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue */
+#define ATTEMPT (5 * NS_PER_S)		/* to have a session, before the next one */
+#define ASK_PATIENCE (3 * NS_PER_S)	/* for an answer while in the queue, or a third of the lease */
 #define IDLE_PATIENCE (3 * NS_PER_S)	/* for a waiter whose turn has come */
 #define IDLE_BEAT NS_PER_S		/* to look whether it has taken it */
 #define FIRST_RENEWAL (500 * NS_PER_MS) /* after the grant at most; from then on we hear of our node's end at once */
-#define RETRY (250 * NS_PER_MS)		/* between attempts to get back into the queue */
-#define NEAR_BEAT (2 * NS_PER_S)	/* to list the queue when there are up to NEAR ahead, */
+#define RETRY (100 * NS_PER_MS)		/* between attempts to give back */
+#define NEAR_BEAT (2 * NS_PER_S)	/* to look at the queue when there are up to NEAR ahead, */
 #define FAR_BEAT (10 * NS_PER_S)	/* or more */
+#define SIGHT NS_PER_S			/* times our place: so often we want to know it anew */
 
 enum {
 	NEAR = 8,
@@ -62,25 +65,26 @@ struct zk {
 	char dir[DIR_BYTES];
 	char prefix[64]; /* of our node's name */
 	bool open_acl;
-	int64_t connect_patience;
+	struct patience patience;
 
 	struct session *session; /* NULL: none yet, or it has ended */
 	char node[NODE_BYTES];	 /* ours, with its path; "" if there is none that we know of */
 	bool asked;		 /* there may be one that we do not know of */
 	uint64_t token;
 	int version;	   /* of what we last wrote */
-	int64_t born;	   /* when our node was made, by the server's clock, */
+	int64_t born;	   /* when our node was made, by the server's clock (< 0: not known), */
 	instant born_here; /* and by ours */
 	char data[RECORD_BYTES + 4]; /* of our node: the record, and a mark */
 	bool marked;		     /* as a waiter's; the node has it too */
 	instant turn_over;	     /* until then we must have earned a lease; NEVER: it is not our turn */
-	instant contact_by;	     /* until then we must have seen our place */
-	instant away_since;	     /* from when on the queue was out of our sight; NEVER: it is not */
+	uint32_t departed;	     /* from the directory, when we saw our place: twice as many as have left, */
+	instant listed;		     /* which was then */
 	int64_t idle;		     /* the node that does not take its turn: its czxid; 0: none */
 	instant idle_since;
 	instant silent_since; /* from when on renewals went unanswered; NEVER */
 	bool queued; /* we have seen our place */
 	bool held, guarded;
+	bool release_doubted; /* our node may be gone: we have asked for it, and got no answer */
 	bool revoked; /* we were asked to give it up, and have not yet said so */
 };
 
@@ -166,7 +170,7 @@ read_setting(struct zk *z, const struct setting *s, struct fault *f)
 	if (strcmp(s->name, "acl") == 0)
 		return RC_OK; /* choose_acl(), when it is known who we are */
 	if (strcmp(s->name, "connect-timeout") == 0)
-		return setting_patience(s->value, &z->connect_patience, f);
+		return setting_patience(s->value, &z->patience.first, f);
 	if (strcmp(s->name, "tls-files") == 0) {
 		z->ensemble.tls_files = s->value;
 		return RC_OK;
@@ -214,8 +218,8 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	z->base = (struct lock){.ops = &zk_backend, .host = host, .where = z->where};
 	z->want = want;
-	z->connect_patience = CONNECT_PATIENCE;
-	z->away_since = z->turn_over = z->silent_since = NEVER;
+	patience_init(&z->patience, want);
+	z->turn_over = z->silent_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, want->url, f);
 	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
 		rc = read_setting(z, &want->settings[i], f);
@@ -231,6 +235,15 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 	set_mark(z, AT_ONCE);
 	*ret = &z->base;
 	return RC_OK;
+}
+
+/* Until when a question of a waiter's may be unanswered: a server on which a crowd has just come is slow. */
+static instant
+answer_by(struct zk *z)
+{
+	int64_t third = z->want->ttl / 3;
+
+	return instant_after(instant_now(), third > ASK_PATIENCE ? third : ASK_PATIENCE);
 }
 
 /* ---- directories ---- */
@@ -289,17 +302,24 @@ forget_node(struct zk *z)
 	z->node[0] = '\0';
 	z->version = 0;
 	set_mark(z, AT_ONCE);
-	z->marked = false;
+	z->marked = z->guarded = false;
 	z->turn_over = NEVER;
 }
 
+/* A server's time in ns; -1 if it makes no sense. */
+static int64_t
+server_time(int64_t ms)
+{
+	return ms > 0 && ms < INT64_MAX / NS_PER_MS / 2 ? ms * NS_PER_MS : -1;
+}
+
 static void
-adopt_node(struct zk *z, const char *path, const struct Stat *stat)
+adopt_node(struct zk *z, const char *path, const struct Stat *node)
 {
 	snprintf(z->node, sizeof z->node, "%s", path);
-	z->token = (uint64_t)stat->czxid;
-	z->version = stat->version;
-	z->born = stat->ctime * NS_PER_MS;
+	z->token = (uint64_t)node->czxid;
+	z->version = node->version;
+	z->born = server_time(node->ctime);
 	z->born_here = instant_now();
 }
 
@@ -325,7 +345,9 @@ claim_node(struct zk *z, const char *name, instant until, struct fault *f)
 	snprintf(path, sizeof path, "%s/%s", z->dir, name);
 	c = session_get(z->session, path);
 	rc = call_await(c, until, &code, f);
-	if (rc == RC_OK && code == ZOK && call_stat(c)->ephemeralOwner == session_id(z->session) && !*z->node)
+	if (rc == RC_OK && code == ZOK && call_stat(c)->czxid <= 0)
+		rc = fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to get", z->where);
+	else if (rc == RC_OK && code == ZOK && call_stat(c)->ephemeralOwner == session_id(z->session) && !*z->node)
 		adopt_node(z, path, call_stat(c));
 	else if (rc == RC_OK && code == ZOK)
 		rc = delete_node(z, path, -1, until, &code, f);
@@ -402,14 +424,13 @@ connect_session(struct zk *z, instant until, struct fault *f)
 	return z->session ? session_await(z->session, until, f) : begin_session(z, until, f);
 }
 
-/* The session is no more, and with it our node. */
+/* The session is no more, and with it our node, or soon. */
 static void
 leave_session(struct zk *z)
 {
 	session_abandon(z->session);
 	z->session = NULL;
 	forget_node(z);
-	z->asked = false;
 }
 
 /* Is it what we wanted to be made?  A server could say anything. */
@@ -453,8 +474,8 @@ create_node(struct zk *z, struct grant *g, struct call **list, instant until, in
 
 /*
  * Joins the queue; *list is what it looked like then.  *g is set if the answer to
- * our own create came, which earned a lease.  What fails on the way, a connection
- * or a directory, is tried again until `until`.
+ * our own create came, which earned a lease.  A directory that is removed on the
+ * way is made again until `until`.
  */
 static enum rc
 enter(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
@@ -472,10 +493,17 @@ enter(struct zk *z, struct grant *g, struct call **list, instant until, struct f
 			rc = create_node(z, g, list, until, &code, f);
 		if (rc == RC_OK && !*z->node)
 			rc = make_directory(z, until, f);
-	} while ((rc == RC_AGAIN || (rc == RC_OK && !*z->node)) && instant_now() < until);
+	} while (rc == RC_OK && !*z->node && instant_now() < until);
 	if (rc == RC_OK && !*z->node)
 		return fault_set(f, RC_AGAIN, "%s: %s vanishes as fast as it is made", z->where, z->dir);
 	return rc;
+}
+
+/* Twice the number of children that have left a directory: a change is either a birth or a death. */
+static uint32_t
+departed(const struct Stat *directory)
+{
+	return (uint32_t)directory->cversion - (uint32_t)directory->numChildren;
 }
 
 /* Our place in a list of the queue. */
@@ -500,7 +528,9 @@ find_place(struct zk *z, struct call *list, struct place *ret, instant until, st
 		    z->where, z->dir);
 	if (!ret->found)
 		return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where);
-	z->away_since = NEVER;
+	patience_end_outage(&z->patience);
+	z->departed = departed(call_stat(list));
+	z->listed = instant_now();
 	z->queued = true;
 	return RC_OK;
 }
@@ -509,7 +539,8 @@ find_place(struct zk *z, struct call *list, struct place *ret, instant until, st
 static void
 see_holder(struct zk *z, const struct call *first, size_t before)
 {
-	int64_t held = z->born + (instant_now() - z->born_here) - call_stat(first)->ctime * NS_PER_MS;
+	int64_t born = server_time(call_stat(first)->ctime);
+	int64_t held = z->born < 0 || born < 0 ? -1 : z->born + (instant_now() - z->born_here) - born;
 
 	z->base.host->seen.position = before;
 	z->base.host->seen.held = has_mark(call_text(first), AT_ONCE) && held >= 0 ? held : -1;
@@ -527,7 +558,7 @@ watch_ahead(struct zk *z, const struct place *p, bool *gone, struct fault *f)
 
 	snprintf(path, sizeof path, "%s/%s", z->dir, p->ahead);
 	ahead = session_watch(z->session, path);
-	rc = call_await(ahead, instant_now() + ASK_PATIENCE, &code, f);
+	rc = call_await(ahead, answer_by(z), &code, f);
 	*gone = code == ZNONODE;
 	call_drop(ahead);
 	return rc;
@@ -537,10 +568,9 @@ watch_ahead(struct zk *z, const struct place *p, bool *gone, struct fault *f)
 static bool
 is_waiter(const struct call *node)
 {
-	const struct Stat *stat = call_stat(node);
+	const struct Stat *n = call_stat(node);
 
-	return has_mark(call_text(node), WAITING) && stat->dataLength == (int32_t)strlen(call_text(node)) &&
-	    stat->ephemeralOwner != 0;
+	return has_mark(call_text(node), WAITING) && n->dataLength == (int32_t)strlen(call_text(node)) && n->ephemeralOwner != 0;
 }
 
 /* Since when we have seen the first node leave its turn unused; NEVER: it does not. */
@@ -565,7 +595,7 @@ idle_since(struct zk *z, const struct call *first)
 static enum rc
 look_at_first(struct zk *z, const struct place *p, struct fault *f)
 {
-	instant now = instant_now(), until = now + ASK_PATIENCE;
+	instant now = instant_now(), until = answer_by(z);
 	char path[NODE_BYTES];
 	struct call *first;
 	int code;
@@ -585,55 +615,80 @@ look_at_first(struct zk *z, const struct place *p, struct fault *f)
 	return rc;
 }
 
-/* Lets the leader hear of us (session.h), and us of an end of our node. */
+/*
+ * Asks for the directory's counts, whereby the leader hears of us, too.  *moved: some
+ * have left, and we may be near the head, or have not known our place for long.  All
+ * of them may have stood behind us; then our place is as it was.
+ */
 static enum rc
-show_life(struct zk *z, struct fault *f)
+count_departed(struct zk *z, const struct place *p, bool *moved, struct fault *f)
 {
-	struct call *c = session_get(z->session, z->node);
+	struct call *c = session_look(z->session, z->dir);
 	int code;
-	enum rc rc = call_await(c, instant_now() + ASK_PATIENCE, &code, f);
+	enum rc rc = call_await(c, answer_by(z), &code, f);
+	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - z->departed) / 2 : 0;
 
 	call_drop(c);
-	return rc == RC_OK && code != ZOK ? fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where) : rc;
+	if (rc == RC_OK && code != ZOK)
+		return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where);
+	*moved = left > 0 && (p->before <= (size_t)NEAR + left || instant_now() >= z->listed + (int64_t)p->before * SIGHT);
+	return rc;
 }
 
-/* RC_OK: we are called, or it is `beat`.  RC_BUSY: `until` has come. */
-static enum rc
-await_call(struct zk *z, instant beat, instant until, struct fault *f)
+/* When to look at the queue though nobody called: the nearer our turn, the sooner. */
+static int64_t
+beat_of(struct zk *z, const struct place *p)
 {
-	instant life = instant_now() + session_pace(z->session);
+	int64_t life = session_life(z->session);
+
+	if (p->before > NEAR)
+		return instant_first(life, FAR_BEAT);
+	return instant_first(life, z->idle ? IDLE_BEAT : NEAR_BEAT);
+}
+
+/* Sleeps until `beat`, if nothing happens.  RC_BUSY: `until` has come.  RC_LOST: our node is gone. */
+static enum rc
+doze(struct zk *z, instant beat, instant until, struct fault *f)
+{
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !session_was_called(z->session) && instant_now() < beat) {
 		if (instant_now() >= until)
 			return fault_set(f, RC_BUSY, "%s: still held", z->where);
+		if (session_was_alarmed(z->session))
+			return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where);
 		if (!session_is_connected(z->session))
 			return fault_set(f, RC_AGAIN, "%s: connection lost", z->where);
-		rc = session_sleep(z->session, instant_first(life, instant_first(beat, until)), f);
+		rc = session_sleep(z->session, instant_first(beat, until), f);
 		if (rc == RC_AGAIN)
 			rc = RC_OK; /* it was only the time */
-		if (rc == RC_OK && instant_now() >= life) {
-			rc = show_life(z, f);
-			life = instant_now() + session_pace(z->session);
-		}
 	}
 	return rc;
 }
 
-/* When to list the queue anew though nobody called: the nearer our turn, the sooner. */
-static int64_t
-beat_of(struct zk *z, const struct place *p)
+/* Waits until there is reason to list the queue anew.  RC_BUSY: `until` has come. */
+static enum rc
+await_call(struct zk *z, const struct place *p, instant until, struct fault *f)
 {
-	int64_t pace = session_pace(z->session);
+	bool moved = false;
+	enum rc rc = RC_OK;
 
-	if (p->before > NEAR)
-		return instant_first(4 * pace, FAR_BEAT);
-	return instant_first(pace, z->idle ? IDLE_BEAT : NEAR_BEAT);
+	while (rc == RC_OK && !moved && !session_was_called(z->session)) {
+		instant beat = instant_now() + beat_of(z, p);
+
+		rc = doze(z, beat, until, f);
+		if (rc != RC_OK || session_was_called(z->session))
+			break;
+		rc = count_departed(z, p, &moved, f);
+		if (rc == RC_OK && !moved && p->before <= NEAR)
+			rc = look_at_first(z, p, f);
+	}
+	return rc;
 }
 
 /*
  * Returns when there is reason to list the queue anew: the node ahead is gone, or
- * some time has passed.  RC_BUSY: `until` has come, or is 0: no waiting.
+ * others are.  RC_BUSY: `until` has come, or is 0: no waiting.
  */
 static enum rc
 await_turn(struct zk *z, const struct place *p, instant until, struct fault *f)
@@ -647,7 +702,7 @@ await_turn(struct zk *z, const struct place *p, instant until, struct fault *f)
 		return rc;
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: held", z->where);
-	return await_call(z, instant_now() + beat_of(z, p), until, f);
+	return await_call(z, p, until, f);
 }
 
 static struct call *
@@ -740,14 +795,24 @@ confirm(struct zk *z, struct call *set, struct grant *g, struct fault *f)
 	}
 }
 
+/* Watches over our own node, through all connections of this session. */
+static void
+guard_node(struct zk *z)
+{
+	if (!z->guarded)
+		call_drop(session_guard(z->session, z->node));
+	z->guarded = true;
+}
+
 /* For those behind us, who must know a waiter from a holder. */
 static enum rc
 mark_as_waiter(struct zk *z, struct fault *f)
 {
 	struct grant unused;
 
+	guard_node(z);
 	set_mark(z, WAITING);
-	return write_once(z, write_node(z), instant_now() + ASK_PATIENCE, &unused, &z->marked, f);
+	return write_once(z, write_node(z), answer_by(z), &unused, &z->marked, f);
 }
 
 /* The write with which a waiter takes what has become its own. */
@@ -769,7 +834,7 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 	enum rc rc;
 
 	for (;;) {
-		rc = find_place(z, list, &p, instant_now() + ASK_PATIENCE, f);
+		rc = find_place(z, list, &p, answer_by(z), f);
 		if (rc != RC_OK || p.before == 0)
 			break;
 		if (until && !z->marked)
@@ -779,7 +844,7 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 		if (rc != RC_OK)
 			break;
 		*g = (struct grant){.anchor = -1}; /* what create has earned is too long ago */
-		next = p.before == 1 && session_was_called(z->session); /* then most likely nobody is ahead */
+		next = session_was_called(z->session); /* then most likely nobody is ahead */
 		call_drop(list);
 		call_drop(set);
 		list = session_list(z->session, z->dir);
@@ -792,6 +857,16 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 	return rc;
 }
 
+/*
+ * Until when we must be in the queue once we have a session.  A slow server is not
+ * made faster by beginning anew.
+ */
+static instant
+enter_by(struct zk *z, instant until)
+{
+	return instant_after(instant_now(), until && z->patience.persist ? z->want->ttl : z->patience.first);
+}
+
 /* Into the queue, from wherever we are: no session, no node, or all of that. */
 static enum rc
 come(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
@@ -800,65 +875,60 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 
 	*list = NULL;
 	if (rc == RC_OK && !*z->node)
-		return enter(z, g, list, until, f);
+		return enter(z, g, list, enter_by(z, until), f);
 	if (rc == RC_OK)
 		*list = session_list(z->session, z->dir);
 	return rc;
 }
 
-/* Once queued, a server may be away for as long as the lease; a session that has ended costs the place. */
+/* Into the queue, and to its head. */
 static enum rc
-come_back(struct zk *z, enum rc rc, struct grant *g, struct call **list, instant until, struct fault *f)
+try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
 {
-	bool again = z->away_since != NEVER;
-	struct fault dead;
-	instant patience;
+	instant patience = instant_first(patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
+	struct call *list = NULL;
+	enum rc rc;
 
 	*g = (struct grant){.anchor = -1};
-	z->away_since = instant_first(z->away_since, instant_now());
-	patience = z->queued ? instant_after(z->away_since, z->want->ttl) : z->contact_by;
-	patience = instant_first(patience, instant_first(until, z->turn_over));
-	for (; (rc == RC_LOST || rc == RC_AGAIN) && instant_now() < patience; again = true) {
-		if (rc == RC_AGAIN && z->session)
-			session_poison(z->session); /* it has had its time */
-		if (again && z->base.host->wait(z->base.host, -1, 0, instant_now() + RETRY) == WOKE_STOP)
-			return RC_STOP;
-		if (z->session && session_await(z->session, 0, &dead) == RC_LOST)
-			leave_session(z);
-		else if (rc == RC_LOST)
-			forget_node(z);
-		rc = come(z, g, list, patience, f);
-		if (rc != RC_OK) {
-			call_drop(*list);
-			*list = NULL;
-		}
-	}
+	rc = come(z, g, &list, patience, f);
+	if (rc == RC_OK)
+		return wait_in_queue(z, list, until, g, f);
+	call_drop(list);
 	return rc;
+}
+
+/* After a failure: makes ready for the next attempt, and waits for its time.  A session that has ended costs the place. */
+static enum rc
+prepare_retry(struct zk *z, enum rc rc, instant until)
+{
+	if (rc != RC_LOST && rc != RC_AGAIN)
+		return rc;
+	if (z->session && session_is_dead(z->session))
+		leave_session(z);
+	else if (rc == RC_LOST)
+		forget_node(z);
+	else if (z->session)
+		session_poison(z->session); /* it has had its time */
+	if (!z->patience.persist && instant_now() >= z->turn_over)
+		return RC_AGAIN;
+	return patience_retry(&z->patience, z->base.host, RC_AGAIN, z->queued, until);
 }
 
 static enum rc
 zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 {
 	struct zk *z = zk_of(l);
-	instant now = instant_now();
-	struct grant g = {.anchor = -1};
-	struct call *list;
+	struct grant g;
 	enum rc rc;
 
-	z->contact_by = now + z->connect_patience;
-	if (until)
-		z->contact_by = instant_first(z->contact_by, until > now + CONNECT_LEAST ? until : now + CONNECT_LEAST);
-	rc = come(z, &g, &list, z->contact_by, f);
-	if (rc != RC_OK)
-		call_drop(list);
-	while (rc == RC_OK) {
-		rc = wait_in_queue(z, list, until, &g, f);
+	for (;;) {
+		rc = try_acquire(z, until, &g, f);
 		if (rc == RC_OK)
 			break;
-		rc = come_back(z, rc, &g, &list, until, f);
+		rc = prepare_retry(z, rc, until);
+		if (rc != RC_OK)
+			return rc;
 	}
-	if (rc != RC_OK)
-		return rc == RC_LOST ? RC_AGAIN : rc;
 	z->held = true;
 	g.tokens[0] = z->token;
 	g.pace = instant_first(g.pace, FIRST_RENEWAL);
@@ -868,15 +938,36 @@ zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 
 /* ---- renew and release ---- */
 
-/* A server that has left renewals unanswered for a while: there is time yet to ask the next one. */
+/*
+ * A server that has left renewals unanswered for a while: there is time yet to ask the
+ * next one.  Where there is but one, a late answer is better than none.
+ */
 static void
 try_another_server(struct zk *z, instant began)
 {
+	int64_t patience = session_pace(z->session) * (strchr(z->ensemble.hosts, ',') ? 3 : 8) / 2;
+
 	z->silent_since = instant_first(z->silent_since, began);
-	if (instant_now() < z->silent_since + session_pace(z->session) * 3 / 2)
+	if (instant_now() < instant_after(z->silent_since, patience))
 		return;
 	session_poison(z->session);
 	z->silent_since = NEVER;
+}
+
+/* Writes our node, also where others write to it, until nothing is to be heard of its end. */
+static enum rc
+write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
+{
+	bool written, alarmed;
+	enum rc rc;
+
+	do {
+		rc = write_once(z, write_node(z), until, g, &written, f);
+		alarmed = session_was_alarmed(z->session);
+	} while (rc == RC_OK && (!written || alarmed) && instant_now() < until);
+	if (rc == RC_OK && !written)
+		return fault_set(f, RC_AGAIN, "%s: somebody writes to our node all the time", z->where);
+	return rc;
 }
 
 static enum rc
@@ -884,60 +975,63 @@ zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 {
 	struct zk *z = zk_of(l);
 	instant began = instant_now();
-	bool written;
 	enum rc rc;
 
 	session_heed_alarm(z->session);
-	if (session_is_dead(z->session))
-		return session_await(z->session, 0, f); /* it says why */
-	if (!z->guarded) /* not at the grant: short commands do without */
-		call_drop(session_guard(z->session, z->node));
-	z->guarded = true;
-	do {
-		rc = write_once(z, write_node(z), until, g, &written, f);
-	} while (rc == RC_OK && !written && instant_now() < until);
-	if (rc == RC_OK && !written)
-		return fault_set(f, RC_AGAIN, "%s: somebody writes to our node all the time", z->where);
+	rc = session_await(z->session, until, f);
+	if (rc == RC_OK) {
+		guard_node(z); /* not at the grant: short commands do without */
+		rc = write_through(z, until, g, f);
+	}
+	if (rc == RC_OK)
+		z->silent_since = NEVER;
 	if (rc == RC_OK && z->revoked) {
 		z->revoked = false;
 		return fault_set(f, RC_REVOKED, "%s: __REVOKE__ was written to our node", z->where);
 	}
-	if (rc == RC_OK)
-		z->silent_since = NEVER;
 	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
 		return rc;
 	if (session_is_dead(z->session))
 		return RC_LOST;
-	z->guarded = false; /* its answer may have been lost too */
 	try_another_server(z, began);
 	return RC_AGAIN;
 }
 
-/* Our node, whichever it is, is to go. */
+/* Our node, whichever it is, is to go; *doubt: an earlier attempt at that may have succeeded. */
+static enum rc
+remove_once(struct zk *z, instant until, bool *doubt, struct fault *f)
+{
+	int code = ZOK;
+	enum rc rc = session_await(z->session, until, f);
+
+	if (rc == RC_OK && !*z->node)
+		rc = find_node(z, until, f);
+	if (rc != RC_OK || !*z->node)
+		return rc;
+	rc = delete_node(z, z->node, -1, until, &code, f);
+	if (rc == RC_OK && code == ZNONODE && !*doubt)
+		return fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
+	*doubt = *doubt || rc == RC_AGAIN;
+	return rc;
+}
+
+/* A server that is away is asked again until `until`: whoever waits is to have the lock as soon as it is back. */
 static enum rc
 remove_node(struct zk *z, instant until, struct fault *f)
 {
-	bool repeated = false;
-	int code = ZOK;
 	enum rc rc;
 
 	for (;;) {
-		rc = session_await(z->session, until, f);
-		if (rc == RC_OK && !*z->node)
-			rc = find_node(z, until, f);
-		if (rc == RC_OK && !*z->node)
-			return RC_OK;
-		if (rc == RC_OK)
-			rc = delete_node(z, z->node, -1, until, &code, f);
-		if (rc != RC_AGAIN || instant_now() >= until)
-			break;
-		repeated = true;
+		rc = remove_once(z, until, &z->release_doubted, f);
+		if (rc != RC_AGAIN)
+			return rc;
+		if (instant_now() >= until)
+			session_poison(z->session); /* or the next attempt would be with one who says nothing */
+		if (instant_now() >= until)
+			return rc;
+		if (z->base.host->wait(z->base.host, -1, 0, instant_first(until, instant_now() + RETRY)) == WOKE_STOP)
+			return RC_STOP;
 	}
-	if (rc == RC_OK && code == ZNONODE && repeated)
-		return fault_set(f, RC_AGAIN, "%s: connection lost before it answered", z->where);
-	if (rc == RC_OK && code == ZNONODE)
-		return fault_set(f, RC_LOST, "%s: our node was deleted", z->where);
-	return rc;
 }
 
 static enum rc
