@@ -42,7 +42,7 @@ const struct backend *const backends[] = {
     &redis_backend,
     &zk_backend,
     &pg_backend,
-#ifdef WITH_FAKE /* tests/fake.c, only in the binary that the tests build */
+#ifdef WITH_FAKE /* tests/servers/fake.c, only in the binary that the tests build */
     &fake_backend,
 #endif
     NULL,

@@ -5,7 +5,7 @@
 #include "options.h"
 #include "say.h"
 #include "text.h"
-#include "verdict.h"
+#include "cmd/supervise/verdict.h"
 
 #include <fcntl.h>
 #include <stdio.h>
