@@ -101,8 +101,8 @@ CREATE TABLE IF NOT EXISTS dlock.claims (
 	CHECK ((slot IS NULL) = (token IS NULL) AND (slot IS NULL) = (ends IS NULL) AND (slot IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 50);
 
-CREATE UNIQUE INDEX IF NOT EXISTS holds ON dlock.claims (key, slot) WHERE slot IS NOT NULL;
-CREATE UNIQUE INDEX IF NOT EXISTS owners ON dlock.claims (key, owner);
+CREATE UNIQUE INDEX IF NOT EXISTS claims_held ON dlock.claims (key, slot) WHERE slot IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS claims_by_owner ON dlock.claims (key, owner);
 
 CREATE TABLE IF NOT EXISTS dlock.rows (		-- mode=row: to be locked
 	key text COLLATE "C" PRIMARY KEY,
