@@ -208,7 +208,8 @@ CREATE OR REPLACE FUNCTION dlock.look(the_key text, mine bigint, moment timestam
 	OUT place bigint, OUT left_ms bigint, OUT held_ms bigint, OUT holder text, OUT holds_direct boolean, OUT holds_owner text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	SELECT count(*) INTO place FROM dlock.claims c WHERE c.key = the_key AND c.ticket <= mine AND c.slot IS NULL;
+	SELECT count(*) INTO place FROM dlock.claims c WHERE c.key = the_key AND c.ticket <= mine AND c.slot IS NULL
+			AND (c.alive IS NULL OR c.alive > moment);
 	SELECT ceil(1000 * extract(epoch FROM min(c.ends) - moment)) INTO left_ms
 		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL;
 	SELECT 1000 * extract(epoch FROM moment - c.since), c.record, c.direct, c.owner
