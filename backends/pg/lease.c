@@ -339,12 +339,15 @@ attend(struct pg *pg, struct place *p, int64_t *deaf, instant until, struct gran
 	while (rc == RC_OK && slept == SLEPT_IN_VAIN && p->token == 0)
 		rc = sleep_there(pg, p, until, &slept, f);
 	*deaf = slept == SLEPT_NOT ? p->ahead : 0;
-	if (rc == RC_AGAIN || session_said(&pg->session, "57014"))
-		return RC_OK; /* asking will show whether that is an outage */
+	if (session_said(&pg->session, "57014"))
+		return RC_OK; /* somebody has cancelled our sleep */
 	return rc == RC_OK && p->token ? confirm(pg, p, g, f) : rc;
 }
 
-/* We are in the queue: sleep, ask, until we are granted. */
+/*
+ * We are in the queue: sleep, ask, until we are granted.  When a connection has
+ * broken, so may have those of a thousand others: no attempt before its turn.
+ */
 static enum rc
 wait_in_queue(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
@@ -352,7 +355,7 @@ wait_in_queue(struct pg *pg, instant until, struct grant *g, struct place *p, st
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !is_granted(p)) {
-		rc = attend(pg, p, &deaf, until, g, f);
+		rc = pg->session.conn ? attend(pg, p, &deaf, until, g, f) : RC_OK;
 		if (rc == RC_OK && !is_granted(p))
 			rc = ask(pg, ALIVE_MS, instant_now() + ASK_PATIENCE, g, p, f);
 		if (rc == RC_OK)
