@@ -547,7 +547,7 @@ static enum rc
 inspect_schema(struct session *s, instant until, struct fault *f)
 {
 	const struct question q = {guard_last, 0, NULL, NULL, NULL};
-	PGresult *r;
+	PGresult *r = NULL;
 	instant sent;
 	bool fine;
 	enum rc rc;
