@@ -215,25 +215,25 @@ ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct 
 
 /* When to ask again where no lock will tell us. */
 static instant
-next_beat(struct pg *pg, const struct place *p)
+next_question(struct pg *pg, const struct place *p)
 {
 	/* A few bits of the owner and a counter: enough to keep a thousand waiters from asking in step. */
 	int64_t pause = p->place * POLL < POLL_MAX ? p->place * POLL : POLL_MAX;
-	int64_t jitter = pause / 32 * (pg->want->owner[pg->beats++ % OWNER_CHARS] % 16);
-	instant now = instant_now(), beat = now + pause * 3 / 4 + jitter;
+	int64_t jitter = pause / 32 * (pg->want->owner[pg->jitter++ % OWNER_CHARS] % 16);
+	instant now = instant_now(), ask_at = now + pause * 3 / 4 + jitter;
 
 	if (p->place == 1 && p->left_ms > 0)
-		beat = instant_first(beat, now + (p->left_ms + 5) * NS_PER_MS);
-	return beat;
+		ask_at = instant_first(ask_at, now + (p->left_ms + 5) * NS_PER_MS);
+	return ask_at;
 }
 
 /* Sleeps here.  RC_BUSY: `until` has come. */
 static enum rc
-sleep_here(struct pg *pg, instant beat, instant until, struct fault *f)
+sleep_here(struct pg *pg, instant wake, instant until, struct fault *f)
 {
 	struct host *host = pg->base.host;
 
-	if (host->wait(host, -1, 0, instant_first(beat, until)) == WOKE_STOP)
+	if (host->wait(host, -1, 0, instant_first(wake, until)) == WOKE_STOP)
 		return RC_STOP;
 	return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", pg->session.where) : RC_OK;
 }
@@ -249,7 +249,7 @@ chunk(struct pg *pg, const struct place *p)
 
 	if ((p->place == 1 || !pg->wakes) && most > CHUNK_FIRST)
 		return CHUNK_FIRST;
-	return most - most / 64 * (pg->want->owner[pg->beats++ % OWNER_CHARS] % 16);
+	return most - most / 64 * (pg->want->owner[pg->jitter++ % OWNER_CHARS] % 16);
 }
 
 /* What await() has brought: whether we were woken; the token of a grant, else 0; where we are, if that is told. */
@@ -326,19 +326,19 @@ is_settled(struct pg *pg, const struct place *p)
  * is before us still, it has lost its session, and must be asked about now and then.
  */
 static enum rc
-attend(struct pg *pg, struct place *p, int64_t *deaf, instant until, struct grant *g, struct fault *f)
+attend(struct pg *pg, struct place *p, int64_t *was_free, instant until, struct grant *g, struct fault *f)
 {
 	enum slept slept = SLEPT_IN_VAIN;
 	enum rc rc = RC_OK;
 
-	if (!is_settled(pg, p) || *deaf == p->ahead) {
-		*deaf = 0;
-		return sleep_here(pg, next_beat(pg, p), until, f);
+	if (!is_settled(pg, p) || *was_free == p->ahead) {
+		*was_free = 0;
+		return sleep_here(pg, next_question(pg, p), until, f);
 	}
 	p->token = 0;
 	while (rc == RC_OK && slept == SLEPT_IN_VAIN && p->token == 0)
 		rc = sleep_there(pg, p, until, &slept, f);
-	*deaf = slept == SLEPT_NOT ? p->ahead : 0;
+	*was_free = slept == SLEPT_NOT ? p->ahead : 0;
 	if (session_said(&pg->session, "57014"))
 		return RC_OK; /* somebody has cancelled our sleep */
 	return rc == RC_OK && p->token ? confirm(pg, p, g, f) : rc;
@@ -351,11 +351,11 @@ attend(struct pg *pg, struct place *p, int64_t *deaf, instant until, struct gran
 static enum rc
 wait_in_queue(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
-	int64_t deaf = 0;
+	int64_t was_free = 0;
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !is_granted(p)) {
-		rc = pg->session.conn ? attend(pg, p, &deaf, until, g, f) : RC_OK;
+		rc = pg->session.conn ? attend(pg, p, &was_free, until, g, f) : RC_OK;
 		if (rc == RC_OK && !is_granted(p))
 			rc = ask(pg, ALIVE_MS, instant_now() + ASK_PATIENCE, g, p, f);
 		if (rc == RC_OK)

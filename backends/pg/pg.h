@@ -49,7 +49,7 @@ struct pg {
 	bool among;         /* somebody else has to do with the key: queue(), not take() */
 	unsigned rehearsed; /* the session in which await() has done so */
 	bool abandoned; /* a session that had it may live on, at the server alone */
-	unsigned beats; /* for their jitter */
+	unsigned jitter; /* counts what must not be done in step with others */
 
 	/* ---- modes advisory and row, bound to their session (bound.h) ---- */
 	instant beat_sent;   /* the heartbeat that is out, or was answered last */
