@@ -11,7 +11,7 @@
 #include "backends/patience.h"
 #include "session.h"
 
-#define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
+#define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
 #define ASK_LEAST NS_PER_S          /* for one that comes late, after a sleep in the server */
 
 struct pg;
@@ -43,12 +43,13 @@ struct pg {
 	unsigned serial; /* of the session that these are about: */
 	char pid[16];    /* its server process, as we were told */
 	bool direct;     /* no pooler in between */
-	bool rings;      /* it has our bell */
+	bool wakes;      /* it has our wake-up lock */
 	char take[24],
-	    give[24];   /* the bell as a parameter: where it is to be taken, or given back; else "0" */
-	bool among;     /* somebody else has to do with the key: acquire(), not grab() */
+	    give[24];       /* that lock as a parameter: where it is to be taken, or given back; else "0" */
+	bool among;         /* somebody else has to do with the key: queue(), not take() */
+	unsigned rehearsed; /* the session in which await() has done so */
 	bool abandoned; /* a session that had it may live on, at the server alone */
-	unsigned beats; /* for their jitter */
+	unsigned jitter; /* counts what must not be done in step with others */
 
 	/* ---- modes advisory and row, bound to their session (bound.h) ---- */
 	instant beat_sent;   /* the heartbeat that is out, or was answered last */

@@ -1,37 +1,42 @@
--- schema.sql - what lease mode keeps in the database.  Version 1.
+-- schema.sql - what lease mode keeps in the database.  Version 2.
 --
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
 --
--- Five functions are the whole interface: grab, acquire, await, renew, release;
--- the mode row has its own at the end.  Those that touch tables run with the
--- rights of the owner (SECURITY DEFINER), so that nobody else needs any right on
--- the tables and nobody can tamper with another's hold; their search_path is
--- fixed.  Each is one statement and one transaction for its caller.
+-- The interface is the functions take, queue, await, renew, release and
+-- release_among; the mode row has its own at the end.  Those that touch tables run
+-- with the rights of the owner (SECURITY DEFINER), so that nobody else needs any
+-- right on the tables and nobody can tamper with another's hold; their search_path
+-- is fixed.  Each is one statement and one transaction for its caller.
 --
 -- In a new session, which a short command has, PL/pgSQL costs 3 ms.  So where
--- nobody else has to do with a key, grab (which asks first) and release are a
+-- nobody else has to do with a key, take (which asks first) and release are a
 -- single SQL statement inside.
 --
--- What holds between two transactions:
---  1. At most `capacity` units of weight are held under a key: whoever decides
---     about a key has updated its row in `keys` first, and so decides alone.
---     For a mutex the primary key of `holds` alone would see to it: the slot is 0.
---  2. Where a living waiter fits, it has been granted: there is no free lock
+-- Everything about a key is a row of `claims`, one for each owner who holds or
+-- waits.  What holds between two transactions:
+--  1. At most `capacity` units of weight are held under a key: whoever grants or
+--     gives back has the key's advisory lock (of the transaction, so until what
+--     was done is visible), and decides by what can be seen from then on, in read
+--     committed.  What is decided by an older snapshot (take, and every function
+--     under a stricter isolation) the unique slot refuses: for a mutex it is 0.
+--     So these work for a capacity of 1 only.
+--  2. A hold counts until its row is gone, whatever `ends` says: a renewal
+--     takes no lock but the row's, and DELETE looks at the newest version of it.
+--  3. Where a living waiter fits, it has been granted: there is no free lock
 --     with a queue, so nobody needs to look in vain and nobody can barge in.
---     (But for who has lost its session: it keeps its place, and is passed over
---     until it asks again.)
---  3. A key without holds and waiters has no row at all: who can make the row
---     may take the lock.  A row with `decisions` 0 has seen one hold, no others.
+--     (But for who has lost its session: it keeps its place for some seconds, and
+--     is passed over until it asks again.  And release may overlook who came at
+--     the same moment: that one wakes, and asks.)
 --
 -- Time is the server's, clock_timestamp() throughout: now() would be the time at
--- which a transaction began that may have waited since.  Read committed is what
--- the functions are written for; under a stricter default the update of the key's
--- row fails (40001) where the sight of the rest may be old, and dlock asks again.
+-- which a transaction began that may have waited since.
 --
--- A bell is a session's advisory lock derived from its owner's name.  Who holds
--- or waits over a direct connection keeps his own; the next in line sleeps on it
--- in await().  It only wakes; what is true stands in the tables.
+-- Who holds or waits over a direct connection keeps an advisory lock of the session,
+-- derived from the owner's name: its wake-up lock.  The next in line sleeps on it in
+-- await().  Whoever releases takes it once more for the transaction and then gives
+-- back the session's share: so it is free at the moment when what the transaction
+-- has granted can be seen.  It only wakes; what is true stands in the table.
 BEGIN;
 
 SET LOCAL client_min_messages = warning;
@@ -55,39 +60,49 @@ BEGIN
 END
 $$;
 
-COMMENT ON SCHEMA dlock IS 'dlock 1: locks for commands, see dlock(1)';
+-- Version 1 had three tables instead of claims.
+DO $$
+DECLARE
+	used boolean;
+BEGIN
+	IF to_regclass('dlock.holds') IS NULL THEN
+		RETURN;
+	END IF;
+	EXECUTE 'SELECT EXISTS (SELECT FROM dlock.holds WHERE ends > clock_timestamp())' INTO used;
+	IF used THEN
+		RAISE object_in_use USING MESSAGE = 'an older dlock holds locks in this database: wait until it has ended';
+	END IF;
+	DROP TABLE IF EXISTS dlock.holds, dlock.waiters, dlock.keys;
+	DROP FUNCTION IF EXISTS dlock.bell(text), dlock.serve(text, timestamptz), dlock.await(bigint, integer),
+		dlock.grab(text, text, text, interval, integer, integer, integer, bigint),
+		dlock.acquire(text, text, text, bigint, bigint, integer, integer, integer, bigint),
+		dlock.renew(text, text, bigint, bigint, integer, bigint), dlock.hush(text),
+		dlock.release(text, text, bigint), dlock.release_among(text, text, bigint);
+END
+$$;
 
-CREATE TABLE IF NOT EXISTS dlock.keys (
-	key text COLLATE "C" PRIMARY KEY,
-	capacity integer NOT NULL CHECK (capacity > 0),
-	decisions bigint NOT NULL DEFAULT 0	-- its update is the lock of whoever decides
-) WITH (fillfactor = 50);
+COMMENT ON SCHEMA dlock IS 'dlock 2: locks for commands, see dlock(1)';
 
-CREATE TABLE IF NOT EXISTS dlock.holds (
+CREATE TABLE IF NOT EXISTS dlock.claims (
 	key text COLLATE "C",
-	slot integer,
+	ticket bigint,				-- served in this order
 	owner text NOT NULL CHECK (owner ~ '^[0-9a-f]{32}$'),
-	token bigint NOT NULL,			-- of the grant: the version that renewals compare
 	weight integer NOT NULL CHECK (weight > 0),
-	ends timestamptz NOT NULL,		-- when the lease has run out
-	since timestamptz NOT NULL,
-	record text NOT NULL,			-- who that is, JSON, for people
-	PRIMARY KEY (key, slot)
-) WITH (fillfactor = 50);
-
-CREATE TABLE IF NOT EXISTS dlock.waiters (
-	key text COLLATE "C",
-	owner text CHECK (owner ~ '^[0-9a-f]{32}$'),
-	ticket bigint NOT NULL,			-- served in this order
-	weight integer NOT NULL CHECK (weight > 0),
+	capacity integer NOT NULL CHECK (capacity > 0),	-- what the claims of a key agree about
 	lease interval NOT NULL CHECK (lease BETWEEN '0' AND '100 years'),
-	alive timestamptz NOT NULL,		-- counts as dead after this,
-	away timestamptz,			-- and as away if nobody has its bell after this; NULL: it has none
-	record text NOT NULL,
-	PRIMARY KEY (key, owner)
+	direct boolean NOT NULL,		-- lives while its wake-up lock is held
+	alive timestamptz,			-- as a waiter counts as dead after this; NULL: not known to be away
+	token bigint,				-- of the grant: the version that renewals compare; NULL: it waits
+	slot integer,				-- NULL: it waits
+	ends timestamptz,			-- when the lease has run out
+	since timestamptz,
+	record text NOT NULL,			-- who that is, JSON, for people
+	PRIMARY KEY (key, ticket),
+	CHECK ((slot IS NULL) = (token IS NULL) AND (slot IS NULL) = (ends IS NULL) AND (slot IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 50);
 
-CREATE UNIQUE INDEX IF NOT EXISTS waiters_in_order ON dlock.waiters (key, ticket);
+CREATE UNIQUE INDEX IF NOT EXISTS claims_held ON dlock.claims (key, slot) WHERE slot IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS claims_by_owner ON dlock.claims (key, owner);
 
 CREATE TABLE IF NOT EXISTS dlock.rows (		-- mode=row: to be locked
 	key text COLLATE "C" PRIMARY KEY,
@@ -106,7 +121,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION dlock.version() RETURNS integer
-LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+LANGUAGE sql IMMUTABLE AS 'SELECT 2';
 
 CREATE OR REPLACE FUNCTION dlock.number() RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -115,263 +130,331 @@ AS $$
 	SELECT nextval('dlock.numbers')
 $$;
 
--- The advisory lock that is an owner's bell: the first half of its 128 bits.
-CREATE OR REPLACE FUNCTION dlock.bell(owner text) RETURNS bigint
-LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp
-AS $$ SELECT ('x' || "left"(owner, 16))::bit(64)::bigint $$;
+-- An owner's wake-up lock: the first half of its 128 bits.
+CREATE OR REPLACE FUNCTION dlock.wake_lock(owner text) RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT
+AS $$ SELECT ('x' || pg_catalog."left"(owner, 16))::bit(64)::bigint $$;
 
--- Grants to those who wait, in order, as long as they fit; drops the dead on the
--- way, passes over those away.  Who is granted so has 3 s to ask again, by which
--- it takes up its lease.  The caller has locked the key and dropped the holds
--- that have run out.
-CREATE OR REPLACE FUNCTION dlock.serve(the_key text, moment timestamptz) RETURNS void
+-- Is this waiter, another than we, to be passed over?  Whoever lacks its session is
+-- given some seconds to come back to its place.
+CREATE OR REPLACE FUNCTION dlock.is_away(w dlock.claims, moment timestamptz) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF (CASE WHEN w.direct THEN NOT pg_try_advisory_xact_lock_shared(('x' || "left"(w.owner, 16))::bit(64)::bigint)
+			ELSE w.alive > moment END) THEN
+		RETURN false;
+	END IF;
+	IF w.alive <= moment THEN
+		DELETE FROM dlock.claims c WHERE c.key = w.key AND c.ticket = w.ticket;
+	ELSIF w.alive IS NULL THEN
+		UPDATE dlock.claims c SET alive = moment + '15 s'::interval WHERE c.key = w.key AND c.ticket = w.ticket;
+	END IF;
+	RETURN true;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.is_away(dlock.claims, timestamptz) FROM PUBLIC;
+
+-- Grants to those who wait, in order, as long as they fit; passes over those away.
+-- Who is granted so has 3 s to ask again, by which it takes up its lease; `me` is
+-- asking.  The caller has the key's lock and has dropped the holds that have run out.
+CREATE OR REPLACE FUNCTION dlock.serve(the_key text, me text, moment timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	room bigint;
+	held bigint;
+	w dlock.claims;
 	last bigint := 0;
-	w record;
+	there boolean;
+	fits boolean;
 BEGIN
-	SELECT k.capacity - coalesce((SELECT sum(h.weight) FROM dlock.holds h WHERE h.key = k.key), 0)
-		INTO room FROM dlock.keys k WHERE k.key = the_key;
-	room := coalesce(room, 0);	-- without a row, which cannot be, nobody is granted
+	SELECT coalesce(sum(c.weight), 0) INTO held FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL;
 	LOOP
-		SELECT * INTO w FROM dlock.waiters q WHERE q.key = the_key AND q.ticket > last
-			ORDER BY q.ticket LIMIT 1;
-		EXIT WHEN NOT FOUND;
+		SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.ticket > last AND c.slot IS NULL
+			ORDER BY c.ticket LIMIT 1;
+		fits := coalesce(held + w.weight <= w.capacity, false);
+		there := fits AND (w.owner = me OR NOT dlock.is_away(w, moment));
+		UPDATE dlock.claims c SET token = nextval('dlock.numbers'), since = moment, alive = NULL,
+				ends = moment + CASE WHEN w.owner = me THEN w.lease ELSE least(w.lease, '3 s'::interval) END,
+				slot = CASE w.capacity WHEN 1 THEN 0 ELSE (SELECT min(s)
+					FROM generate_series(0, (SELECT count(*) FROM dlock.claims h
+						WHERE h.key = the_key AND h.slot IS NOT NULL)) s
+					WHERE NOT EXISTS (SELECT FROM dlock.claims h WHERE h.key = the_key AND h.slot = s)) END
+			WHERE c.key = the_key AND c.ticket = w.ticket AND there;
+		EXIT WHEN NOT fits;
 		last := w.ticket;
-		CONTINUE WHEN w.alive > moment AND w.away <= moment
-			AND pg_try_advisory_xact_lock_shared(dlock.bell(w.owner));
-		EXIT WHEN w.alive > moment AND w.weight > room;
-		DELETE FROM dlock.waiters q WHERE q.key = the_key AND q.owner = w.owner;
-		CONTINUE WHEN w.alive <= moment;
-		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
-			SELECT the_key, min(s), w.owner, nextval('dlock.numbers'), w.weight,
-				moment + least(w.lease, '3 s'::interval), moment, w.record
-			FROM generate_series(0, (SELECT count(*) FROM dlock.holds h WHERE h.key = the_key)) s
-			WHERE NOT EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key AND h.slot = s);
-		room := room - w.weight;
+		held := held + CASE WHEN there THEN w.weight ELSE 0 END;
 	END LOOP;
 END
 $$;
-REVOKE ALL ON FUNCTION dlock.serve(text, timestamptz) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dlock.serve(text, text, timestamptz) FROM PUBLIC;
 
--- Takes a lock that nobody holds or waits for; the arguments are acquire()'s, but
+-- Takes a mutex that nobody holds or waits for; the arguments are queue()'s, but
 -- the lease is in one piece.  NULL: there is somebody.
-CREATE OR REPLACE FUNCTION dlock.grab(the_key text, me text, my_record text, my_lease interval,
-	my_weight integer, my_capacity integer, client_pid integer, my_bell bigint,
-	OUT granted bigint, OUT direct boolean, OUT rings boolean)
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
-	WITH made AS (
-		INSERT INTO dlock.keys (key, capacity) VALUES (the_key, my_capacity) ON CONFLICT DO NOTHING
-			RETURNING CASE current_setting('synchronous_commit') WHEN 'off'
-				THEN set_config('synchronous_commit', 'on', true) END
-	), held AS (
-		INSERT INTO dlock.holds (key, slot, owner, token, weight, ends, since, record)
-			SELECT the_key, 0, me, nextval('dlock.numbers'), my_weight,
-				clock_timestamp() + my_lease, clock_timestamp(), my_record
-			FROM made ON CONFLICT DO NOTHING
-			RETURNING token
-	)
-	SELECT h.token, client_pid = pg_backend_pid(),
-		CASE WHEN client_pid = pg_backend_pid() AND my_bell <> 0 THEN pg_try_advisory_lock(my_bell) END
-		FROM held h
+CREATE OR REPLACE FUNCTION dlock.take(the_key text, me text, my_record text, my_lease interval,
+	client_pid integer, my_wake bigint, OUT granted bigint, OUT direct boolean, OUT wakes boolean)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+	INSERT INTO dlock.claims AS c (key, ticket, owner, weight, capacity, lease, direct, token, slot, ends, since, record)
+		SELECT the_key, n.n, me, 1, 1, my_lease, client_pid = pg_backend_pid(), n.n, 0,
+			clock_timestamp() + my_lease, clock_timestamp(), my_record
+		FROM (SELECT nextval('dlock.numbers') FROM (SELECT pg_advisory_xact_lock(1684828011, hashtext(the_key)),
+			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
+			OFFSET 0) l OFFSET 0) n(n)
+		WHERE NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key)
+	ON CONFLICT DO NOTHING
+	RETURNING c.token, c.direct, CASE WHEN c.direct AND my_wake <> 0 THEN pg_try_advisory_lock(my_wake) END
 $$;
 
--- Asks for the lock, or for one's place in the queue; the same for an owner who
--- asks again.  `patience_ms` 0: do not queue.  `client_pid` is what the client
--- takes for its server process (it is not, behind a pooler); `my_bell`: the one
--- that this session has yet to take, or 0.
---
--- code 1: `granted` this token.  -1: in use with another capacity.
--- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
--- granted, its record, and the bell of who is next before us.
--- `direct`: there is no pooler.  `rings`: the session has got its bell.
-CREATE OR REPLACE FUNCTION dlock.acquire(the_key text, me text, my_record text, lease_ms bigint,
-	patience_ms bigint, my_weight integer, my_capacity integer, client_pid integer, my_bell bigint,
-	OUT code integer, OUT granted bigint, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
-	OUT holder text, OUT ahead bigint, OUT direct boolean, OUT rings boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
-DECLARE
-	known boolean := false;
-	now_capacity integer;
-	moment timestamptz;
-	gone timestamptz;	-- with a session, from then on: it would have asked again
-	my_lease interval := lease_ms * '1 ms'::interval;
-	mine bigint;
+-- Where a waiter is in the queue, and who holds.
+CREATE OR REPLACE FUNCTION dlock.look(the_key text, mine bigint, moment timestamptz,
+	OUT place bigint, OUT left_ms bigint, OUT held_ms bigint, OUT holder text, OUT holds_direct boolean, OUT holds_owner text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	patience_ms := least(patience_ms, 60000);
-	direct := client_pid = pg_backend_pid();
-	IF current_setting('synchronous_commit') = 'off' THEN
-		PERFORM set_config('synchronous_commit', 'on', true);
-	END IF;
-	INSERT INTO dlock.keys AS k (key, capacity) VALUES (the_key, my_capacity)
-		ON CONFLICT (key) DO UPDATE SET decisions = k.decisions + 1
-		RETURNING k.capacity INTO now_capacity;
-	moment := clock_timestamp();
-	gone := CASE WHEN direct THEN moment + '3 s'::interval END;
+	SELECT count(*) INTO place FROM dlock.claims c WHERE c.key = the_key AND c.ticket <= mine AND c.slot IS NULL
+			AND (c.alive IS NULL OR c.alive > moment);
+	SELECT ceil(1000 * extract(epoch FROM min(c.ends) - moment)) INTO left_ms
+		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL;
+	SELECT 1000 * extract(epoch FROM moment - c.since), c.record, c.direct, c.owner
+		INTO held_ms, holder, holds_direct, holds_owner
+		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL ORDER BY c.slot LIMIT 1;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.look(text, bigint, timestamptz) FROM PUBLIC;
 
-	DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= moment;
-	UPDATE dlock.holds h SET ends = moment + my_lease WHERE h.key = the_key AND h.owner = me
-		RETURNING h.token INTO granted;
-
-	IF granted IS NULL THEN
-		DELETE FROM dlock.waiters q WHERE q.key = the_key AND q.alive <= moment AND q.owner <> me;
-		IF now_capacity <> my_capacity THEN
-			IF EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key)
-					OR EXISTS (SELECT FROM dlock.waiters q WHERE q.key = the_key) THEN
-				code := -1;
-				RETURN;
-			END IF;
-			UPDATE dlock.keys k SET capacity = my_capacity WHERE k.key = the_key;
-		END IF;
-		UPDATE dlock.waiters q SET alive = moment + patience_ms * '1 ms'::interval, away = gone
-			WHERE q.key = the_key AND q.owner = me RETURNING q.ticket INTO mine;
-		known := FOUND;
-		IF NOT known THEN
-			INSERT INTO dlock.waiters (key, owner, ticket, weight, lease, alive, away, record)
-				VALUES (the_key, me, nextval('dlock.numbers'), my_weight, my_lease,
-					moment + greatest(patience_ms, 1) * '1 ms'::interval, gone, my_record)
-				RETURNING ticket INTO mine;
-		END IF;
-		PERFORM dlock.serve(the_key, moment);
-		UPDATE dlock.holds h SET ends = moment + my_lease WHERE h.key = the_key AND h.owner = me
-			RETURNING h.token INTO granted;
+-- Makes a session fit for long waits; it is this waiter's alone.
+CREATE OR REPLACE FUNCTION dlock.settle() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	-- The server notices while we sleep that we are gone, also by an unplugged cable.
+	IF current_setting('client_connection_check_interval', true) = '0' THEN
+		PERFORM set_config('client_connection_check_interval', '2s', false);
 	END IF;
-
-	IF granted IS NULL THEN
-		code := 0;
-		SELECT count(*) INTO place FROM dlock.waiters q WHERE q.key = the_key AND q.ticket <= mine;
-		SELECT ceil(1000 * extract(epoch FROM min(h.ends) - moment)) INTO left_ms
-			FROM dlock.holds h WHERE h.key = the_key;
-		SELECT 1000 * extract(epoch FROM moment - h.since), h.record, dlock.bell(h.owner)
-			INTO held_ms, holder, ahead
-			FROM dlock.holds h WHERE h.key = the_key ORDER BY h.slot LIMIT 1;
-		IF place > 1 THEN
-			SELECT dlock.bell(q.owner) INTO ahead FROM dlock.waiters q
-				WHERE q.key = the_key AND q.ticket < mine ORDER BY q.ticket DESC LIMIT 1;
-		END IF;
-		IF patience_ms = 0 THEN
-			DELETE FROM dlock.waiters q WHERE q.key = the_key AND q.owner = me;
-			RETURN;
-		END IF;
-		IF known THEN	-- no more than a sign of life: if it gets lost, the next one comes
-			PERFORM set_config('synchronous_commit', 'off', true);
-		END IF;
-		-- From the next statement on, the server notices while we sleep that we are gone.
-		IF direct AND my_bell <> 0 AND current_setting('client_connection_check_interval', true) = '0' THEN
-			PERFORM set_config('client_connection_check_interval', '1s', false);
-		END IF;
-	ELSE
-		code := 1;
+	PERFORM set_config('tcp_keepalives_idle', '4', false), set_config('tcp_keepalives_interval', '1', false),
+		set_config('tcp_keepalives_count', '4', false), set_config('statement_timeout', '0', false),
+		set_config('default_transaction_isolation', 'read committed', false);
+	IF current_setting('plan_cache_mode', true) IS NOT NULL THEN
+		PERFORM set_config('plan_cache_mode', 'force_generic_plan', false);
 	END IF;
-	IF direct AND my_bell <> 0 THEN
-		rings := pg_try_advisory_lock(my_bell);
+	IF current_setting('transaction_timeout', true) IS NOT NULL THEN
+		PERFORM set_config('transaction_timeout', '0', false);
 	END IF;
 END
 $$;
+REVOKE ALL ON FUNCTION dlock.settle() FROM PUBLIC;
 
--- Sleeps until whose bell it is has no more of it, `ms` at most.  0: in vain;
--- 1: it rang; 2: it was free from the beginning.  Nothing is locked afterwards.
+-- Asks for the lock, or for one's place in the queue; the same for an owner who
+-- asks again.  `patience_ms` 0: do not queue; behind a pooler, for so long without
+-- another question the waiter counts as alive.  `client_pid` is what the client
+-- takes for its server process (it is not, behind a pooler); `my_wake`: the
+-- wake-up lock that this session has yet to take, or 0.
+--
+-- code 1: `granted` this token.  -1: in use with another capacity.
+-- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
+-- granted, its record, and `ahead`, the wake-up lock of who is next before us;
+-- NULL: it has none.
+-- `direct`: there is no pooler.  `wakes`: the session has got its wake-up lock.
+CREATE OR REPLACE FUNCTION dlock.queue(the_key text, me text, my_record text, lease_ms bigint,
+	patience_ms bigint, my_weight integer, my_capacity integer, client_pid integer, my_wake bigint,
+	OUT code integer, OUT granted bigint, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT ahead bigint, OUT direct boolean, OUT wakes boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	my_lease interval := lease_ms * '1 ms'::interval;
+	mine dlock.claims;
+	w dlock.claims;
+	dead timestamptz;
+	last bigint;
+	p record;
+	rehearsal boolean;
+	a_key text;
+BEGIN
+	patience_ms := least(patience_ms, 60000);
+	direct := client_pid = pg_backend_pid();
+	IF my_capacity > 1 AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING MESSAGE = 'more than one holder needs default_transaction_isolation = read committed';
+	END IF;
+	IF direct AND my_wake <> 0 THEN
+		wakes := pg_try_advisory_lock(my_wake);
+		PERFORM dlock.settle();
+	END IF;
+
+	-- A session that does this for the first time takes 10 ms for what will be 1 ms.
+	-- Not while it has the key: so all is done once for a key that cannot be.
+	rehearsal := wakes IS NOT NULL;
+	LOOP
+		a_key := CASE WHEN rehearsal THEN E'\001' || me ELSE the_key END;
+		PERFORM pg_advisory_xact_lock(1684828011, hashtext(a_key));
+		moment := clock_timestamp();
+		DELETE FROM dlock.claims c WHERE c.key = a_key AND c.slot IS NOT NULL AND c.ends <= moment;
+		SELECT * INTO mine FROM dlock.claims c WHERE c.key = a_key AND c.owner = me;
+		IF mine.slot IS NULL THEN
+			SELECT * INTO w FROM dlock.claims c WHERE c.key = a_key AND c.owner <> me ORDER BY c.ticket LIMIT 1;
+			WHILE w.capacity <> my_capacity LOOP
+				IF w.slot IS NOT NULL OR NOT dlock.is_away(w, moment) THEN
+					code := -1;
+					RETURN;
+				END IF;
+				DELETE FROM dlock.claims c WHERE c.key = a_key AND c.ticket = w.ticket;
+				SELECT * INTO w FROM dlock.claims c WHERE c.key = a_key AND c.owner <> me ORDER BY c.ticket LIMIT 1;
+			END LOOP;
+			dead := CASE WHEN NOT direct THEN moment + greatest(patience_ms, 1) * '1 ms'::interval END;
+			IF mine.ticket IS NULL THEN
+				INSERT INTO dlock.claims AS c (key, ticket, owner, weight, capacity, lease, direct, alive, record)
+					SELECT a_key, nextval('dlock.numbers'), me, my_weight, my_capacity, my_lease, queue.direct, dead, my_record
+					WHERE NOT rehearsal
+					RETURNING * INTO mine;
+			ELSIF mine.direct <> direct OR mine.alive IS DISTINCT FROM dead THEN
+				UPDATE dlock.claims c SET alive = dead, direct = queue.direct
+					WHERE c.key = a_key AND c.ticket = mine.ticket;
+			END IF;
+			PERFORM dlock.serve(a_key, me, moment);
+			SELECT c.token INTO granted FROM dlock.claims c WHERE c.key = a_key AND c.ticket = mine.ticket;
+		ELSE
+			UPDATE dlock.claims c SET ends = moment + my_lease WHERE c.key = a_key AND c.ticket = mine.ticket
+				RETURNING c.token INTO granted;
+		END IF;
+
+		IF granted IS NOT NULL THEN
+			code := 1;
+			IF current_setting('synchronous_commit') = 'off' THEN
+				PERFORM set_config('synchronous_commit', 'on', true);
+			END IF;
+			RETURN;
+		END IF;
+		code := 0;
+		SELECT * INTO p FROM dlock.look(a_key, mine.ticket, moment);
+		place := p.place;
+		left_ms := p.left_ms;
+		held_ms := p.held_ms;
+		holder := p.holder;
+		last := mine.ticket;
+		FOR n IN 1..4 LOOP	-- not all: after a restart hundreds are away at once, and come back
+			SELECT * INTO w FROM dlock.claims c WHERE c.key = a_key AND c.ticket < last AND c.slot IS NULL
+				ORDER BY c.ticket DESC LIMIT 1;
+			EXIT WHEN NOT dlock.is_away(w, moment) OR w.ticket IS NULL;
+			last := w.ticket;
+		END LOOP;
+		EXIT WHEN NOT rehearsal;
+		rehearsal := false;
+	END LOOP;
+	ahead := CASE WHEN CASE WHEN w.ticket IS NULL THEN p.holds_direct ELSE w.direct END
+		THEN dlock.wake_lock(coalesce(w.owner, p.holds_owner)) END;
+	IF patience_ms = 0 THEN
+		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
+	END IF;
+	PERFORM set_config('synchronous_commit', 'off', true);	-- a place in the queue: if it gets lost, we ask again
+END
+$$;
+
+-- Sleeps until somebody has no more of `ahead`, `ms` at most.  code 0: in vain;
+-- then where we are is told as by queue().  1: woken; 2: it was free from the
+-- beginning.  `granted`: this token, within the last 3 s, to be confirmed by a
+-- renewal; NULL: not, and with code 0 and `place` NULL the claim is gone.
 -- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY
 -- and VACUUM wait: so let ms be small.
-CREATE OR REPLACE FUNCTION dlock.await(bell bigint, ms integer) RETURNS integer
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+--
+-- `rehearse`: first runs what there will be in a hurry when our turn comes, for a key
+-- that cannot be: what PL/pgSQL runs for the first time in a session takes 3 ms more.
+CREATE OR REPLACE FUNCTION dlock.await(the_key text, me text, ahead bigint, ms integer, my_wake bigint, rehearse boolean,
+	OUT code integer, OUT granted bigint, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint, OUT holder text,
+	OUT wakes boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	mine dlock.claims;
+	p record;
 BEGIN
-	IF pg_try_advisory_xact_lock_shared(bell) THEN
-		RETURN 2;
+	IF my_wake <> 0 THEN
+		wakes := pg_try_advisory_lock(my_wake);
 	END IF;
-	PERFORM set_config('lock_timeout', ms::text, true);
-	PERFORM pg_advisory_xact_lock_shared(bell);
-	RETURN 1;
-EXCEPTION WHEN lock_not_available THEN
-	RETURN 0;
+	IF rehearse THEN
+		PERFORM dlock.renew(E'\001' || me, me, 0, 0, 0, 0), dlock.release_among(E'\001' || me, me, 0);
+	END IF;
+	IF pg_try_advisory_xact_lock_shared(ahead) THEN
+		code := 2;
+	ELSE
+		BEGIN
+			PERFORM set_config('lock_timeout', ms::text, true);
+			PERFORM pg_advisory_xact_lock_shared(ahead);
+			code := 1;
+		EXCEPTION WHEN lock_not_available THEN
+			code := 0;
+		END;
+	END IF;
+	SELECT * INTO mine FROM dlock.claims c WHERE c.key = the_key AND c.owner = me;
+	IF mine.ends > clock_timestamp() THEN
+		granted := mine.token;
+	ELSIF code = 0 AND mine.ticket IS NOT NULL AND mine.slot IS NULL THEN
+		SELECT * INTO p FROM dlock.look(the_key, mine.ticket, clock_timestamp());
+		place := p.place;
+		left_ms := p.left_ms;
+		held_ms := p.held_ms;
+		holder := p.holder;
+	END IF;
 END
 $$;
 
 -- Extends a lease that still runs and is the one granted with this token.
 CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint,
-	client_pid integer, my_bell bigint, OUT code integer, OUT rings boolean)
+	client_pid integer, my_wake bigint, OUT code integer, OUT wakes boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
 BEGIN
 	IF current_setting('synchronous_commit') = 'off' THEN
 		PERFORM set_config('synchronous_commit', 'on', true);
 	END IF;
-	UPDATE dlock.holds h SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
-		WHERE h.key = the_key AND h.owner = me AND h.token = my_token AND h.ends > clock_timestamp();
+	UPDATE dlock.claims c SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
+		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp();
 	code := CASE WHEN FOUND THEN 1 ELSE 0 END;
-	IF FOUND AND my_bell <> 0 AND client_pid = pg_backend_pid() THEN
-		rings := pg_try_advisory_lock(my_bell);
+	IF FOUND AND my_wake <> 0 AND client_pid = pg_backend_pid() THEN
+		wakes := pg_try_advisory_lock(my_wake);
 	END IF;
 END
 $$;
 
 -- release(), where others may have to do with the key.
-CREATE OR REPLACE FUNCTION dlock.release_among(the_key text, me text, my_bell bigint) RETURNS integer
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION dlock.release_among(the_key text, me text, my_wake bigint) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
-	known boolean;
-	held boolean;
-	result integer := 0;
+	mine dlock.claims;
 BEGIN
-	UPDATE dlock.keys k SET decisions = k.decisions + 1 WHERE k.key = the_key;
-	known := FOUND;
-	-- The next one wakes, and lines up behind us for the key's row while we work.
-	PERFORM pg_advisory_unlock(my_bell) WHERE my_bell <> 0;
-	DELETE FROM dlock.holds h WHERE h.key = the_key AND h.owner = me
-		RETURNING h.ends > clock_timestamp() INTO held;
-	IF held THEN
-		result := 1;
-	ELSE
-		DELETE FROM dlock.waiters q WHERE q.key = the_key AND q.owner = me;
-		result := CASE WHEN FOUND THEN 2 ELSE 0 END;
-	END IF;
-	DELETE FROM dlock.keys k WHERE k.key = the_key
-		AND NOT EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key)
-		AND NOT EXISTS (SELECT FROM dlock.waiters q WHERE q.key = the_key);
-	IF known AND NOT FOUND THEN
-		DELETE FROM dlock.holds h WHERE h.key = the_key AND h.ends <= clock_timestamp();
-		PERFORM dlock.serve(the_key, clock_timestamp());
+	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me RETURNING * INTO mine;
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= clock_timestamp();
+	PERFORM dlock.serve(the_key, NULL, clock_timestamp());
+	IF my_wake <> 0 THEN
+		PERFORM pg_advisory_xact_lock(my_wake), pg_advisory_unlock(my_wake);
 	END IF;
 	PERFORM set_config('synchronous_commit', 'off', true);
-	RETURN result;
+	RETURN CASE WHEN mine.ends > clock_timestamp() THEN 1 WHEN mine.ticket IS NOT NULL AND mine.slot IS NULL THEN 2 ELSE 0 END;
 END
 $$;
 
-REVOKE ALL ON FUNCTION dlock.release_among(text, text, bigint) FROM PUBLIC;
-
 -- Gives back what this owner holds, or its place in the queue, and grants to who
--- is next; and `my_bell`, if the session has it (else 0).  1: held until now; 2: waited;
+-- is next; and `my_wake`, if the session has it (else 0).  1: held until now; 2: waited;
 -- 0: neither.
 --
 -- It does not wait for the disk: a release that a crash undoes ends with its
 -- lease, and a grant made here counts when it has been confirmed, which waits.
---
--- Should somebody decide about the key meanwhile, the deletion of its row finds
--- `decisions` changed, or the row gone, and deletes nothing.
-CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_bell bigint) RETURNS integer
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
-	WITH freed AS (
-		DELETE FROM dlock.keys k WHERE k.key = the_key AND k.decisions = 0
-			AND EXISTS (SELECT FROM dlock.holds h WHERE h.key = the_key AND h.owner = me)
-			RETURNING set_config('synchronous_commit', 'off', true),
-				CASE WHEN my_bell <> 0 THEN pg_advisory_unlock(my_bell) END
-	), held AS (
-		DELETE FROM dlock.holds h USING freed WHERE h.key = the_key AND h.owner = me
-			RETURNING h.ends > clock_timestamp() AS still
+CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_wake bigint) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+	WITH alone AS (
+		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me AND c.slot IS NOT NULL
+			AND NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key AND o.owner <> me)
+		RETURNING c.ends > clock_timestamp() AS still, set_config('synchronous_commit', 'off', true),
+			CASE WHEN my_wake <> 0 THEN pg_advisory_xact_lock(my_wake) IS NULL END,
+			CASE WHEN my_wake <> 0 THEN pg_advisory_unlock(my_wake) END
 	)
-	SELECT h.still::integer FROM held h
+	SELECT a.still::integer FROM alone a
 	UNION ALL
-	SELECT dlock.release_among(the_key, me, my_bell) WHERE NOT EXISTS (SELECT FROM held)
+	SELECT dlock.release_among(the_key, me, my_wake) WHERE NOT EXISTS (SELECT FROM alone)
 $$;
 
 -- Ends sessions of ours that are left over from a broken connection and keep our
--- bell: who waits for it would wait for nobody.  With the caller's own rights.
-CREATE OR REPLACE FUNCTION dlock.hush(me text) RETURNS bigint
+-- wake-up lock: who waits for it would wait for nobody.  With the caller's own rights.
+CREATE OR REPLACE FUNCTION dlock.end_old_sessions(me text) RETURNS bigint
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l
 	WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
 		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-		AND (l.classid::bigint << 32) | l.objid::bigint = dlock.bell(me) AND l.pid <> pg_backend_pid()
+		AND (l.classid::bigint << 32) | l.objid::bigint = dlock.wake_lock(me) AND l.pid <> pg_backend_pid()
 		AND l.pid IN (SELECT a.pid FROM pg_stat_activity a WHERE a.usename = current_user)
 $$;
 

@@ -81,8 +81,10 @@ rc_of(const struct session *s, const char **hint)
 	    {"53", RC_AGAIN, NULL},
 	    {"57", RC_AGAIN, NULL},
 	    {"08", RC_AGAIN, NULL},
+	    {"55006", RC_AGAIN, NULL},
 	    {"55P03", RC_AGAIN, "somebody keeps rows of the schema dlock locked"},
 	    {"40", RC_AGAIN, NULL},
+	    {"23505", RC_AGAIN, NULL},
 	    {"58", RC_AGAIN, NULL},
 	};
 
@@ -545,7 +547,7 @@ static enum rc
 inspect_schema(struct session *s, instant until, struct fault *f)
 {
 	const struct question q = {guard_last, 0, NULL, NULL, NULL};
-	PGresult *r;
+	PGresult *r = NULL;
 	instant sent;
 	bool fine;
 	enum rc rc;
@@ -613,6 +615,13 @@ session_ask_here(struct session *s, const struct question *q, int fields, instan
 	return rc == RC_OK ? ask_once(s, q, fields, until, sent, ret, f) : rc;
 }
 
+/* Serialization, deadlock; and, where the default isolation is stricter than dlock needs, a slot that it could not see taken. */
+static bool
+is_lost_race(const struct session *s)
+{
+	return session_said(s, "40001") || session_said(s, "40P01") || session_said(s, "23505");
+}
+
 /* A transaction has lost a race, and changed nothing: a moment, not the same for all, before the next attempt. */
 static bool
 stopped_after_race(struct session *s)
@@ -653,7 +662,7 @@ session_ask(struct session *s, const struct question *q, bool again, int fields,
 			return rc;
 		if (s->unreplicated)
 			continue;
-		if ((session_said(s, "40001") || session_said(s, "40P01")) && instant_now() < races_end) {
+		if (is_lost_race(s) && instant_now() < races_end) {
 			if (stopped_after_race(s))
 				return RC_STOP;
 		} else if (was_open && !s->conn && !s->repeated) {

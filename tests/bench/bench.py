@@ -311,9 +311,9 @@ class DlockPg(DlockServer):
 
     def queued(self, key):
         """Waiters have a row each; 0 before the first lock has made the table."""
-        if not self.server.number("SELECT count(to_regclass('dlock.waiters'))"):
+        if not self.server.number("SELECT count(to_regclass('dlock.claims'))"):
             return 0
-        return self.server.number("SELECT count(*) FROM dlock.waiters WHERE key = %s", key)
+        return self.server.number("SELECT count(*) FROM dlock.claims WHERE key = %s AND slot IS NULL", key)
 
 
 class Bench:

@@ -223,3 +223,29 @@ def check(crowd, contenders, before, restarted, slow):
         # A server that is away at the very start is an error; from then on it is waited for.
         turned_away = restarted and done.status == 69 and not started.events("waiting")
         assert done.status == 0 or turned_away or slow and done.status == 79, (done, started.events())
+
+
+def test_no_overlap_in_a_crowd_on_pg(dlock, make_pg, witness, tmp_path):
+    """Three hundred at once on one server, of whom one after the other is killed."""
+    server = make_pg(safe=True, max_connections=500)
+    place = ("-u", server.url, "-k", "crowd", "-t", "6s")
+    crowd = Crowd(witness, tmp_path / "crowd")
+    assert dlock.run("run", *place, "--", "true").status == 0  # the schema is there
+    started = [dlock.start("run", *place, "-w", "5m", "--wait-tree", "--", *crowd.witness, random.choice((2, 20, 50)))
+               for _ in range(300)]
+    killed, until = set(), time.monotonic() + SECONDS
+    while time.monotonic() < until and any(s.popen.poll() is None for s in started):
+        time.sleep(0.1)
+        n = random.randrange(len(started))
+        pids = [started[n].popen.pid, *children_of(started[n].popen.pid)][:2]
+        if started[n].popen.poll() is None:
+            killed.add(n)
+            kill(random.choice(pids))
+    for n, each in enumerate(started):
+        each.popen.wait(300)
+        if n not in killed:
+            assert each.popen.returncode == 0, each.stderr()
+    seen = crowd.seen()
+    assert len(seen) >= len(started) - len(killed)
+    assert {line[0] for line in seen} == {"alone"}
+    assert [int(line[1]) for line in seen] == sorted({int(line[1]) for line in seen})

@@ -660,7 +660,7 @@ def test_the_least_rights_of_the_readme_are_enough(dlock, db, worker):
         done = run(dlock, worker, mode=mode)
         assert (done.status, done.stderr) == (0, "")
     with contextlib.closing(db.connect("worker")) as c, c.cursor() as cursor:
-        for sql in ("DROP SCHEMA dlock CASCADE", "CREATE TABLE dlock.mine (a int)", "ALTER TABLE dlock.holds ADD a int",
+        for sql in ("DROP SCHEMA dlock CASCADE", "CREATE TABLE dlock.mine (a int)", "ALTER TABLE dlock.claims ADD a int",
                     "CREATE OR REPLACE FUNCTION dlock.version() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(sql)
@@ -693,7 +693,7 @@ EVIL = """
     CREATE FUNCTION evil.nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
     CREATE FUNCTION evil.cheat(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
     CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.cheat);
-    CREATE TABLE evil.holds (a int); CREATE TABLE evil.keys (a int); CREATE TABLE evil.waiters (a int);
+    CREATE TABLE evil.claims (a int); CREATE TABLE evil.rows (a int);
     GRANT ALL ON SCHEMA evil TO PUBLIC;
 """
 
@@ -796,15 +796,19 @@ def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, arguments):
     """Any role that may use the schema may call its functions."""
     holder = dlock.hold(At(db.url), "job")
     for key in ("job", "other"):
-        for function, lease, endless, more in (("acquire", "1000", "-9000000000000000", "600000, "),
-                                               ("grab", "'1 s'", "'-300000 years'", "")):
+        for function, lease, endless, more in (("queue", "1000", "-9000000000000000", "600000, "),
+                                               ("take", "'1 s'", "'-300000 years'", "")):
             words = arguments.replace("'job'", f"'{key}'").replace("{lease}", lease).replace("{endless}", endless)
+            if function == "take":  # of mutexes alone: no weight, no capacity
+                if "{more}1, 1, " not in words:
+                    continue
+                words = words.replace("{more}1, 1, ", "")
             with contextlib.suppress(psycopg2.Error):
                 db.ask(f"SELECT dlock.{function}({words.replace('{more}', more)})", user=USER)
     waiter = dlock.contend(At(db.url), "job", command=("true",)).queued()
     assert holder.finish().status == 0
     assert waiter.wait().status == 0
-    assert db.value("SELECT count(*) FROM dlock.waiters") == 0
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NULL") == 0
     assert dlock.run("run", "-u", db.url, "-k", "other", "-n", "--", "true").status == 0
 
 
@@ -833,9 +837,14 @@ def test_keys_are_no_sql(dlock, pg_place, key):
 # ---- in the queue ----
 
 
+AWAY = """NOT EXISTS (SELECT FROM pg_locks l WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND mode = 'ExclusiveLock' AND (classid::bigint << 32) | objid::bigint = dlock.wake_lock(c.owner))"""
+
+
 def first_is_away(db, key="job"):
-    """Has the first one in the queue been silent for so long that it does not count without a session?"""
-    return db.value("SELECT away <= clock_timestamp() FROM dlock.waiters WHERE key = %s ORDER BY ticket LIMIT 1", key)
+    """Has the first one in the queue no session, and so no wake-up lock?"""
+    return db.value(f"SELECT {AWAY} FROM dlock.claims c WHERE key = %s AND slot IS NULL ORDER BY ticket LIMIT 1", key)
 
 
 def test_waiters_survive_partitions(dlock, db, make_proxy):
@@ -920,7 +929,7 @@ def test_dead_waiters_in_a_row_are_passed_over(dlock, db):
     dead = [dlock.contend(At(db.url), "job").queued(n + 1) for n in range(5)]
     for waiter in dead:
         waiter.signal(signal.SIGKILL, "keeper")
-    wait_for(lambda: db.value("SELECT every(away <= clock_timestamp()) FROM dlock.waiters"), what="silence")
+    wait_for(lambda: db.value(f"SELECT every({AWAY}) FROM dlock.claims c WHERE slot IS NULL"), what="silence")
     assert holder.finish().status == 0
     assert is_free(dlock, db.url)
 
@@ -950,22 +959,23 @@ def test_silent_waiters_with_a_session_are_not_passed_over(dlock, db):
     holder = dlock.hold(At(db.url), "job")
     first = dlock.contend(At(db.url), "job").queued(1)
     first.signal(signal.SIGSTOP, "keeper")
-    wait_for(lambda: first_is_away(db), what="silence")
+    time.sleep(4)  # longer than a server needs to see that a session has ended
+    assert not first_is_away(db)
     assert holder.finish().status == 0
     assert not is_free(dlock, db.url)
     first.signal(signal.SIGCONT, "keeper")
     assert first.held().finish().status == 0
 
 
-def test_a_bell_that_somebody_keeps_costs_time_only(dlock, db):
+def test_a_wake_up_lock_that_somebody_keeps_costs_time_only(dlock, db):
     """Whoever may connect may take the advisory locks by which waiters are woken."""
     holder = dlock.hold(At(db.url), "job")
-    owner = db.value("SELECT owner FROM dlock.holds")
+    owner = db.value("SELECT owner FROM dlock.claims")
     taken = threading.Event()
 
     def take():
         with contextlib.closing(db.connect()) as c, c.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(dlock.bell(%s))", (owner,))
+            cursor.execute("SELECT pg_advisory_lock(dlock.wake_lock(%s))", (owner,))
             taken.wait(120)
 
     thief = threading.Thread(target=take)
@@ -989,6 +999,106 @@ def test_terminated_waiters_come_back_to_their_places(dlock, db, tmp_path):
     assert holder.finish().status == 0
     assert [w.wait().status for w in waiters] == [0, 0, 0]
     assert order.read_text().split() == list("123")
+
+
+# ---- a crowd ----
+
+
+def transactions(database):
+    return database.value("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()")
+
+
+def test_a_waiter_is_no_burden_while_it_waits(dlock, db):
+    """It sleeps for many seconds at a time, and asks nothing in between: whatever the length of the queue."""
+    holder = dlock.hold(At(db.url), "job")
+    waiters = [dlock.contend(At(db.url), "job", command=("true",)) for _ in range(20)]
+    for waiter in waiters:
+        waiter.queued()
+    time.sleep(2)  # the server counts what a session has done after a second or so
+    begin, before = time.monotonic(), transactions(db)
+    time.sleep(15)
+    done, seconds = transactions(db) - before, time.monotonic() - begin
+    assert done / len(waiters) / seconds < 0.3, done
+    assert holder.finish().status == 0
+    assert [w.wait(60).status for w in waiters] == [0] * len(waiters)
+
+
+class Turns(Tamper):
+    """Counts how often the client spoke, and how often it was spoken to."""
+
+    def __init__(self, port):
+        self.said, self.last = {UP: 0, DOWN: 0}, None
+        super().__init__(port, lambda kind, body: [(kind, body)])
+
+    def rewrite(self, link, direction, data):
+        if direction != self.last:
+            self.said[direction] += 1
+        self.last = direction
+        return super().rewrite(link, direction, data)
+
+
+def test_a_hand_off_is_two_statements_and_wakes_one(dlock, db, request):
+    """The release of the one, a renewal by the other: whoever else there is hears nothing of it."""
+    run(dlock, db.url)
+    proxies = [Turns(db.port) for _ in range(6)]
+    for proxy in proxies:
+        request.addfinalizer(proxy.close)
+    all_of_them = [dlock.contend(At(p.url(db.name)), "job", "-t", "60s") for p in proxies[:1]]
+    all_of_them[0].held()
+    for n, proxy in enumerate(proxies[1:], 1):
+        all_of_them.append(dlock.contend(At(proxy.url(db.name)), "job", "-t", "60s").queued(n))
+    time.sleep(1)  # all are asleep
+    before = [dict(p.said) for p in proxies]
+    assert all_of_them[0].finish().status == 0
+    all_of_them[1].held()
+    after = [dict(p.said) for p in proxies]
+    up = [a[UP] - b[UP] for a, b in zip(after, before)]
+    assert up[0] <= 2 and up[1] == 1, up  # a release and a good-bye; a renewal
+    assert sum(up[2:]) <= 1, up  # a chunk may just have ended
+    for each in all_of_them[1:]:
+        assert each.held().finish().status == 0
+
+
+def test_the_queue_forgets_the_dead(dlock, db):
+    """Those whose sessions have ended no longer count, though the holder holds on."""
+    holder = dlock.hold(At(db.url), "job")
+    dead = [dlock.contend(At(db.url), "job").queued(n + 1) for n in range(5)]
+    last = dlock.contend(At(db.url), "job", command=("true",)).queued(6)
+    for waiter in dead:
+        waiter.signal(signal.SIGKILL, "keeper")
+    last.event("waiting", 60, position=1)
+    assert holder.finish().status == 0
+    assert last.wait().status == 0
+    assert run(dlock, db.url).status == 0
+
+
+def test_more_than_one_may_hold(dlock, db):
+    """The functions know capacities, though no option asks for them yet."""
+    run(dlock, db.url)
+
+    def queue(owner, weight):
+        return db.ask("SELECT code, granted, place FROM dlock.queue('pool', repeat(%s, 32), '{}', 60000, 9000, %s, 3, 0, 0)",
+                      owner, weight)[0]
+
+    assert [queue(o, w)[0] for o, w in (("a", 1), ("b", 2), ("c", 2), ("d", 1))] == [1, 1, 0, 0]  # in order: d fits no sooner
+    assert db.value("SELECT dlock.release('pool', repeat('b', 32), 0)") == 1
+    assert db.ask("SELECT left(owner, 1), slot FROM dlock.claims WHERE key = 'pool' ORDER BY ticket") == [
+        ("a", 0), ("c", 1), ("d", None)]
+    assert db.value("SELECT dlock.release('pool', repeat('a', 32), 0)") == 1
+    assert queue("d", 1)[0] == 1
+    assert db.value("SELECT array_agg(slot ORDER BY slot)::text FROM dlock.claims") == "{0,1}"
+    assert db.ask("SELECT code FROM dlock.queue('pool', repeat('e', 32), '{}', 60000, 9000, 1, 1, 0, 0)") == [(-1,)]
+
+
+def test_an_older_schema_is_brought_up_to_date(dlock, db):
+    db.ask("CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz); CREATE TABLE dlock.keys (a int);"
+           " CREATE TABLE dlock.waiters (a int); INSERT INTO dlock.holds VALUES ('job', now() + interval '1 hour')", user=USER)
+    assert_refused(run(dlock, db.url, "-n"), 69, "an older dlock holds locks")
+    db.ask("UPDATE dlock.holds SET ends = now()")
+    assert run(dlock, db.url).status == 0
+    assert db.value("SELECT to_regclass('dlock.holds')") is None
+    psql(db, schema_sql(dlock), USER)  # again changes nothing
+    assert run(dlock, db.url).status == 0
 
 
 CREATE_INDEX = """
@@ -1088,13 +1198,13 @@ def test_lasting_errors_end_the_command(dlock, db, make_tamper):
 # ---- holding: what is done to the data ----
 
 TAMPERED = {
-    "deleted": ["DELETE FROM dlock.holds"],
-    "truncated": ["TRUNCATE dlock.holds CASCADE"],
-    "everything-deleted": ["DELETE FROM dlock.waiters", "DELETE FROM dlock.holds", "DELETE FROM dlock.keys"],
-    "dropped": ["DROP TABLE dlock.holds CASCADE"],
+    "deleted": ["DELETE FROM dlock.claims WHERE slot IS NOT NULL"],
+    "truncated": ["TRUNCATE dlock.claims"],
+    "everything-deleted": ["DELETE FROM dlock.claims"],
+    "dropped": ["DROP TABLE dlock.claims CASCADE"],
     "schema-dropped": ["DROP SCHEMA dlock CASCADE"],
-    "another-owner": ["UPDATE dlock.holds SET owner = repeat('f', 32)"],
-    "expired": ["UPDATE dlock.holds SET ends = clock_timestamp() - interval '1 hour'"],
+    "another-owner": ["UPDATE dlock.claims SET owner = repeat('f', 32)"],
+    "expired": ["UPDATE dlock.claims SET ends = clock_timestamp() - interval '1 hour'"],
 }
 
 
@@ -1124,16 +1234,16 @@ def test_lost_data_cost_the_command(dlock, make_db):
 
 def test_lost_data_are_noticed_at_release(dlock, db):
     holder = dlock.hold(At(db.url), "job")
-    db.ask("DELETE FROM dlock.holds")
+    db.ask("DELETE FROM dlock.claims WHERE slot IS NOT NULL")
     done = holder.finish()
     assert done.status == 79 and "job" in done.stderr
 
 
 def test_lost_lock_is_not_taken_again(dlock, db):
     holder = dlock.hold(At(db.url), "job", *LEASE)
-    db.ask("DELETE FROM dlock.holds")
+    db.ask("DELETE FROM dlock.claims WHERE slot IS NOT NULL")
     assert holder.wait().status == 79
-    assert db.value("SELECT count(*) FROM dlock.holds") == 0
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL") == 0
 
 
 def test_nothing_is_left_of_locks_that_were_released(dlock, db):
@@ -1141,8 +1251,8 @@ def test_nothing_is_left_of_locks_that_were_released(dlock, db):
         holder = dlock.hold(At(db.url), f"key{n}")
         waiter = dlock.contend(At(db.url), f"key{n}", command=("true",)).queued(1)
         assert holder.finish().status == 0 and waiter.wait().status == 0
-    assert db.value("SELECT count(*) FROM dlock.holds") == 0
-    assert db.value("SELECT count(*) FROM dlock.waiters") == 0
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL") == 0
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NULL") == 0
 
 
 # ---- restarts and fail-over ----
@@ -1413,5 +1523,5 @@ def test_nobody_sees_the_password_of_a_holder(dlock, guarded):
         assert "right-one" not in pathlib.Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
     waiter = dlock.contend(At(guarded.url), "job").queued()
     assert "right-one" not in str(waiter.events()) + holder.stderr() + str(holder.events())
-    activity = guarded.ask("SELECT * FROM pg_stat_activity") + guarded.ask("SELECT * FROM dlock.holds")
+    activity = guarded.ask("SELECT * FROM pg_stat_activity") + guarded.ask("SELECT * FROM dlock.claims")
     assert "right-one" not in str(activity)
