@@ -10,7 +10,7 @@
 
 #include <signal.h>
 
-enum { SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
+enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
 
 struct plan {
 	const char *keys[KEYS_MAX];

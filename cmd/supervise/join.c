@@ -43,7 +43,7 @@ struct join_answer {
 
 /* "URL\nNAME=VALUE\n...\n": with backend and key, what makes two locks the same lock. */
 static bool
-write_place(char *out, const struct want *w)
+write_place(char *out, const struct site *w)
 {
 	int n = snprintf(out, PLACE_BYTES, "%s\n", w->url ? w->url : "");
 
@@ -54,7 +54,7 @@ write_place(char *out, const struct want *w)
 
 /* The way back, into `w`, whose own settings stand behind so that they win; `place` is cut up and kept. */
 static void
-read_place(char *place, struct want *w)
+read_place(char *place, struct site *w)
 {
 	static struct setting settings[2 * SETTINGS_MAX];
 	char *rest, *url = place, *line = place + strcspn(place, "\n");
@@ -243,7 +243,7 @@ see_off(struct join_server *s, size_t i)
 
 /* Where we are, but for a password. */
 static bool
-tell_place(struct join_answer *a, const struct want *w)
+tell_place(struct join_answer *a, const struct site *w)
 {
 	a->secret = options_has_password(w->url);
 	return a->secret || write_place(a->place, w);
@@ -259,7 +259,7 @@ is_same_lock(const struct join_ask *ask, const struct plan *p, const char *place
 
 /* By how many the joined holds have grown. */
 static int
-serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct want *w,
+serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct site *w,
     const struct join_offer *offer, int64_t *keep)
 {
 	static struct join_answer answer; /* large */
@@ -288,7 +288,7 @@ serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct 
 }
 
 int
-join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct want *w,
+join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct site *w,
     const struct join_offer *offer, int64_t *keep)
 {
 	int grown = 0;
@@ -304,15 +304,21 @@ join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p
 /* ---- the inner side: a backend whose server is the outer keeper ---- */
 
 struct join {
-	struct lock base;
+	struct store base;
 	const struct plan *plan;
-	const struct want *want;
+	const struct site *site;
 	const instant *keep_until;
 	int fd;
 	struct join_answer answer; /* the last one */
 };
 
 static const struct backend join_backend;
+
+static struct join *
+join_of(struct store *s)
+{
+	return (struct join *)store_of(s, &join_backend);
+}
 
 static void
 write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
@@ -322,7 +328,7 @@ write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 	snprintf(a->key, sizeof a->key, "%s", j->plan->keys[0]);
 	if (*j->keep_until > instant_now())
 		a->keep = *j->keep_until - instant_now();
-	if (!write_place(a->place, j->want))
+	if (!write_place(a->place, j->site))
 		a->version = 0; /* too long to be compared: never the same */
 }
 
@@ -351,7 +357,7 @@ ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct 
 			return RC_STOP;
 		}
 	}
-	g->tokens[0] = j->answer.offer.token;
+	g->token = j->answer.offer.token;
 	g->sent = j->answer.offer.sent;
 	g->lease = j->answer.offer.lease;
 	g->pace = j->answer.offer.pace;
@@ -360,23 +366,23 @@ ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct 
 }
 
 static enum rc
-join_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
+join_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
 {
-	(void)until;
-	return ask((struct join *)l, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	(void)claim, (void)until;
+	return ask(join_of(s), JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
 }
 
 static enum rc
-join_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	return ask((struct join *)l, JOIN_CHECK, until, g, f);
+	return ask(join_of(s), JOIN_CHECK, until, g, f);
 }
 
 /* Asks a last time whether the outer one still has it; closing the socket is what gives back. */
 static enum rc
-join_release(struct lock *l, instant until, struct fault *f)
+join_release(struct store *s, instant until, struct fault *f)
 {
-	struct join *j = (struct join *)l;
+	struct join *j = join_of(s);
 	struct grant g;
 	enum rc rc;
 
@@ -389,9 +395,9 @@ join_release(struct lock *l, instant until, struct fault *f)
 }
 
 static void
-join_close(struct lock *l)
+join_close(struct store *s)
 {
-	struct join *j = (struct join *)l;
+	struct join *j = s ? join_of(s) : NULL;
 
 	if (j && j->fd >= 0)
 		close(j->fd);
@@ -400,11 +406,8 @@ join_close(struct lock *l)
 
 static const struct backend join_backend = {
     .name = "join",
-    .caps = CAP_FAIR,
-    .acquire = join_acquire,
-    .renew = join_renew,
-    .release = join_release,
     .close = join_close,
+    .lock = &(const struct lock_ops){join_acquire, join_renew, join_release},
 };
 
 /* That keeper has our key, or seems to. */
@@ -453,13 +456,13 @@ connect_to(struct join *j, const struct address *to, instant until, struct fault
 
 /* Takes over the place that this keeper has told. */
 static void
-inherit_place(const struct join *j, struct want *want)
+inherit_place(const struct join *j, struct site *site)
 {
 	static char place[PLACE_BYTES];
 
 	memcpy(place, j->answer.place, sizeof place);
 	place[sizeof place - 1] = '\0';
-	read_place(place, want);
+	read_place(place, site);
 }
 
 /* Asks the keeper at one address.  RC_OK: it has our key.  RC_LOST: it has not, or is gone. */
@@ -476,7 +479,7 @@ ask_keeper(struct join *j, const struct address *a, struct fault *f)
 }
 
 enum rc
-join_open(struct lock **ret, struct host *host, const struct plan *p, struct want *want, const instant *keep_until,
+join_open(struct store **ret, struct host *host, const struct plan *p, struct site *site, const instant *keep_until,
     struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
@@ -490,9 +493,9 @@ join_open(struct lock **ret, struct host *host, const struct plan *p, struct wan
 		if (!j)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 		*j = (struct join){
-		    .base = {.ops = &join_backend, .host = host, .where = "the enclosing dlock"},
+		    .base = {&join_backend, host, "the enclosing dlock", CAP_FAIR},
 		    .plan = p,
-		    .want = want,
+		    .site = site,
 		    .keep_until = keep_until,
 		    .fd = -1,
 		};
@@ -505,7 +508,7 @@ join_open(struct lock **ret, struct host *host, const struct plan *p, struct wan
 			secret = j->answer.secret;
 			placed = !secret;
 			if (placed)
-				inherit_place(j, want);
+				inherit_place(j, site);
 		}
 		join_close(&j->base);
 		if (rc != RC_LOST)

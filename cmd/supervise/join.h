@@ -69,7 +69,7 @@ struct join_offer {
  * has grown (or, negative, shrunk).  *keep becomes the longest time from now for
  * which one of them wants the lock kept (its --min-hold), if that is longer.
  */
-int join_serve(struct join_server *, const struct pollfd *set, const struct plan *, const struct want *,
+int join_serve(struct join_server *, const struct pollfd *set, const struct plan *, const struct site *,
     const struct join_offer *, int64_t *keep);
 
 /* ---- the inner side ---- */
@@ -77,14 +77,14 @@ int join_serve(struct join_server *, const struct pollfd *set, const struct plan
 /*
  * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or
  * untouched if none of them holds the plan's key: take it from the server then;
- * for a plan that inherits its place, *want now names the enclosing dlock's.
+ * for a plan that inherits its place, *site now names the enclosing dlock's.
  * RC_USAGE: that place is not to be known (any more).  RC_AGAIN: a keeper around
  * us is there but does not answer.  RC_PROTOCOL: one has our key, or may have it,
  * but cannot be joined; asking the server might be waiting for ourselves.  On
  * release the enclosing dlock is asked to keep the lock until *keep_until, which
  * may change until then.
  */
-enum rc join_open(struct lock **ret, struct host *, const struct plan *, struct want *want, const instant *keep_until,
+enum rc join_open(struct store **ret, struct host *, const struct plan *, struct site *site, const instant *keep_until,
     struct fault *);
 
 #endif

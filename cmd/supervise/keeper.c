@@ -33,10 +33,11 @@ struct keeper {
 	struct child child;
 	struct join_server joins;
 
-	struct want want;
+	struct site site;
+	struct claim claim;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
 	instant outer_until; /* joined: how long the enclosing dlock is asked to keep the lock */
-	struct lock *lock;
+	struct store *store;
 	struct grant grant;
 	struct fault fault; /* of the call that decided the ending */
 	bool spoke;	    /* the front knows that we wait: */
@@ -90,7 +91,7 @@ tell_notice(struct keeper *k)
 static void
 tell_grant(struct keeper *k, bool needed)
 {
-	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.tokens[0]};
+	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.token};
 
 	if (k->link >= 0 && needed)
 		link_send(k->link, &m, k->grant.anchor);
@@ -137,7 +138,7 @@ let_go(struct keeper *k)
 	bool first = k->grant.anchor >= 0 || atomic_load(&k->shared->on_screen) ||
 	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
 
-	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.tokens[0]);
+	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.token);
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
@@ -390,13 +391,13 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 {
 	struct join_offer offer = {
 	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
-	    .token = k->grant.tokens[0],
+	    .token = k->grant.token,
 	    .sent = k->keep.sent,
 	    .lease = k->keep.lease,
 	    .pace = k->keep.pace,
 	};
 	int64_t keep = 0;
-	int grown = join_serve(&k->joins, set, k->plan, &k->want, &offer, &keep);
+	int grown = join_serve(&k->joins, set, k->plan, &k->site, &offer, &keep);
 
 	if (keep > 0)
 		react_to(k, &(struct event){.kind = EV_KEEP, .lease = keep});
@@ -461,41 +462,62 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 
 /* ---- the calls ---- */
 
-static enum rc
-open_lock(struct keeper *k)
+static void
+make_claim(struct keeper *k)
 {
 	const struct plan *p = k->plan;
-	enum rc rc;
 
-	k->want = (struct want){
-	    .nkeys = p->nkeys,
-	    .url = p->url,
-	    .settings = p->settings,
-	    .nsettings = p->nsettings,
+	k->site = (struct site){p->url, p->settings, p->nsettings};
+	k->claim = (struct claim){
+	    .key = p->keys[0],
 	    .owner = k->run->owner,
 	    .record = *k->record ? k->record : k->run->record,
 	    .ttl = p->terms.ttl,
 	    .persist = p->persist,
-	    .capacity = 1,
-	    .weight = 1,
-	    .verbose = p->verbose,
 	};
-	memcpy(k->want.keys, p->keys, sizeof k->want.keys);
-	rc = join_open(&k->lock, &k->host, p, &k->want, &k->outer_until, &k->fault);
-	k->keep.terms.nested = k->lock != NULL;
-	if (rc == RC_OK && !k->lock && !p->backend->open)
+}
+
+/* What of its kind the store cannot do is refused before anything is asked. */
+static enum rc
+check_capability(const struct store *s, const struct claim *c, struct fault *f)
+{
+	static const struct {
+		unsigned cap;
+		const char *word;
+	} needs[] = {
+	    [KIND_EXCLUSIVE] = {0, ""},
+	    [KIND_SHARED] = {CAP_SHARED, "shared"},
+	    [KIND_LIMIT] = {CAP_LIMIT, "limited"},
+	};
+
+	if ((s->caps & needs[c->kind].cap) == needs[c->kind].cap)
+		return RC_OK;
+	return fault_set(f, RC_CONFIG, "%s has no %s locks (dlock-backends(7) says who has)", s->where, needs[c->kind].word);
+}
+
+static enum rc
+open_store(struct keeper *k)
+{
+	const struct plan *p = k->plan;
+	enum rc rc;
+
+	rc = join_open(&k->store, &k->host, p, &k->site, &k->outer_until, &k->fault);
+	k->keep.terms.nested = k->store != NULL;
+	if (rc == RC_OK && !k->store && !p->backend->open)
 		return fault_set(&k->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
 		    p->backend->name);
-	if (rc == RC_OK && !k->lock)
-		rc = p->backend->open(&k->lock, &k->host, &k->want, &k->fault);
+	if (rc == RC_OK && !k->store)
+		rc = p->backend->open(&k->store, &k->host, &k->site, &k->fault);
+	if (rc == RC_OK)
+		rc = check_capability(k->store, &k->claim, &k->fault);
 	if (rc == RC_OK) {
-		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock->where);
+		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->store->where);
 		atomic_store(&k->shared->opened, true);
 	}
 	if (rc == RC_OK && p->verbose) {
-		struct lock *traced = trace_wrap(k->lock, tell_trace, k);
+		struct store *traced = trace_wrap(k->store, tell_trace, k);
 
-		k->lock = traced ? traced : k->lock;
+		k->store = traced ? traced : k->store;
 	}
 	return rc;
 }
@@ -509,7 +531,7 @@ granted(struct keeper *k)
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
-		    k->lock->where, duration_text(k->grant.lease, lease, sizeof lease),
+		    k->store->where, duration_text(k->grant.lease, lease, sizeof lease),
 		    duration_text(k->plan->terms.ttl, asked, sizeof asked),
 		    duration_text(k->keep.terms.grace, grace, sizeof grace));
 }
@@ -518,10 +540,12 @@ static void
 acquire(struct keeper *k)
 {
 	instant until = k->plan->wait == 0 ? 0 : instant_after(k->run->began, k->plan->wait);
-	enum rc rc = open_lock(k);
+	enum rc rc;
 
+	make_claim(k);
+	rc = open_store(k);
 	if (rc == RC_OK)
-		rc = k->lock->ops->acquire(k->lock, until, &k->grant, &k->fault);
+		rc = k->store->backend->lock->acquire(k->store, &k->claim, until, &k->grant, &k->fault);
 	k->stop = false;
 	tell_notice(k);
 	if (rc == RC_BUSY) {
@@ -549,7 +573,7 @@ static void
 renew(struct keeper *k)
 {
 	struct fault f = {""};
-	enum rc rc = k->lock->ops->renew(k->lock, k->until, &k->grant, &f);
+	enum rc rc = k->store->backend->lock->renew(k->store, k->until, &k->grant, &f);
 
 	k->stop = false;
 	tell_notice(k);
@@ -585,7 +609,7 @@ release(struct keeper *k)
 	enum rc rc;
 
 	k->outer_until = keep_wanted_until(&k->keep);
-	rc = k->lock ? k->lock->ops->release(k->lock, k->until, &f) : RC_OK;
+	rc = k->store ? k->store->backend->lock->release(k->store, k->until, &f) : RC_OK;
 	k->stop = false;
 	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
@@ -598,18 +622,18 @@ release(struct keeper *k)
  * library that will not come to an end may be cut short by the kernel.
  */
 static void
-close_lock(struct keeper *k)
+close_store(struct keeper *k)
 {
 	sigset_t alrm;
 
-	if (!k->lock || k->keep.ending.stuck)
+	if (!k->store || k->keep.ending.stuck)
 		return;
 	signal(SIGALRM, SIG_DFL);
 	sigemptyset(&alrm);
 	sigaddset(&alrm, SIGALRM);
 	alarm(CLOSE_PATIENCE);
 	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
-	k->lock->ops->close(k->lock);
+	k->store->backend->close(k->store);
 }
 
 /* ---- the process ---- */
@@ -649,7 +673,7 @@ keeper_run(const struct run *r)
 	sigset_t heard;
 
 	k = (struct keeper){
-	    .host = {.wait = keeper_wait, .alert = -1},
+	    .host = {.wait = keeper_wait, .alert = -1, .verbose = r->plan->verbose},
 	    .run = r,
 	    .plan = r->plan,
 	    .shared = r->shared,
@@ -685,6 +709,6 @@ keeper_run(const struct run *r)
 			pump(&k, -1, 0, NEVER);
 	}
 	dismiss_stub(&k);
-	close_lock(&k);
+	close_store(&k);
 	_exit(0);
 }

@@ -20,7 +20,7 @@
  *
  * `open=` takes ok, usage, config and system.  `lease=DURATION` (or inf) is the
  * lease given in place of the ttl, `token=N` the token, `alert=DURATION` alerts
- * the house once, so long after the grant; `close=hang` never comes to an end;
+ * the keeper once, so long after the grant; `close=hang` never comes to an end;
  * `anchor=PORT` gives a connection to that local port as the grant's anchor;
  * `notice=TEXT` gives that notice with the first renewal.
  * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call, `-O record=FILE`
@@ -28,6 +28,7 @@
  */
 #include "backends/backend.h"
 #include "backends/patience.h"
+#include "backends/setting.h"
 #include "cmd/parse.h"
 
 #include <inttypes.h>
@@ -51,11 +52,11 @@ struct answer {
 };
 
 struct fake {
-	struct lock base;
-	const struct want *want;
+	struct store base;
+	const struct claim *claim;
 	struct answer script[CALLS][ANSWERS];
 	size_t written[CALLS], asked[CALLS];
-	int64_t lease;
+	int64_t lease; /* 0: the ttl */
 	uint64_t token;
 	const char *log, *record;
 	enum rc on_open;
@@ -67,6 +68,12 @@ struct fake {
 };
 
 extern const struct backend fake_backend;
+
+static struct fake *
+fake_of(struct store *s)
+{
+	return (struct fake *)store_of(s, &fake_backend);
+}
 
 /* ---- the script ---- */
 
@@ -159,7 +166,7 @@ next_answer(struct fake *k, int call)
 	FILE *log = k->log ? fopen(k->log, "ae") : NULL;
 
 	if (log) {
-		fprintf(log, "%s %s %" PRId64 "\n", call_names[call], k->want->owner, instant_now());
+		fprintf(log, "%s %s %" PRId64 "\n", call_names[call], k->claim->owner, instant_now());
 		fclose(log);
 	}
 	if (k->written[call] == 0)
@@ -201,42 +208,58 @@ perform(struct fake *k, int call, instant until, struct fault *f)
 /* ---- the calls ---- */
 
 static enum rc
-fake_open(struct lock **ret, struct host *host, const struct want *want, struct fault *f)
+set_script(struct store *s, const char *value, struct fault *f)
 {
-	const char *query = want->url ? strchr(want->url, '?') : NULL;
+	return read_script(fake_of(s), value) ? RC_OK : fault_set(f, RC_USAGE, "the script makes no sense");
+}
+
+static enum rc
+set_log(struct store *s, const char *value, struct fault *f)
+{
+	(void)f;
+	fake_of(s)->log = value;
+	return RC_OK;
+}
+
+static enum rc
+set_record(struct store *s, const char *value, struct fault *f)
+{
+	(void)f;
+	fake_of(s)->record = value;
+	return RC_OK;
+}
+
+static const struct setting_row settings[] = {
+    {"script", "SCRIPT", "what to answer", set_script},
+    {"log", "FILE", "where to write each call", set_log},
+    {"record", "FILE", "where to write what others would be shown of us", set_record},
+    {0},
+};
+
+static enum rc
+fake_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
+{
+	const char *query = site->url ? strchr(site->url, '?') : NULL;
 	struct fake *k = calloc(1, sizeof *k);
-	bool good;
+	enum rc rc;
 
 	if (!k)
 		return fault_set(f, RC_SYSTEM, "no memory");
 	*k = (struct fake){
-	    .base = {.ops = &fake_backend, .host = host, .where = "fake"},
-	    .want = want,
-	    .lease = want->ttl,
+	    .base = {&fake_backend, host, "fake", CAP_FAIR | CAP_DURABLE},
 	    .token = 1,
 	};
-	patience_init(&k->patience, want);
-	good = !query || read_script(k, query + 1);
-	for (size_t i = 0; i < want->nsettings && good; i++) {
-		if (strcmp(want->settings[i].name, "script") == 0)
-			good = read_script(k, want->settings[i].value);
-		else if (strcmp(want->settings[i].name, "log") == 0)
-			k->log = want->settings[i].value;
-		else if (strcmp(want->settings[i].name, "record") == 0)
-			k->record = want->settings[i].value;
-		else
-			good = false;
-	}
-	if (!good)
-		k->on_open = RC_USAGE;
-	if (k->on_open != RC_OK) {
-		enum rc rc = k->on_open;
-
+	patience_init(&k->patience);
+	rc = !query || read_script(k, query + 1) ? RC_OK : fault_set(f, RC_USAGE, "the script makes no sense");
+	if (rc == RC_OK)
+		rc = setting_read(&k->base, site, f);
+	if (rc == RC_OK && k->on_open != RC_OK)
+		rc = fault_set(f, k->on_open, "the script has open refused");
+	if (rc == RC_OK)
+		*ret = &k->base;
+	else
 		free(k);
-		return fault_set(f, rc, "the script %s", good ? "has open refused" : "makes no sense");
-	}
-	*ret = &k->base;
-	return RC_OK;
+	return rc;
 }
 
 /* Another has it; for good, as far as this script goes. */
@@ -301,74 +324,79 @@ write_record(const struct fake *k)
 	FILE *f = k->record ? fopen(k->record, "we") : NULL;
 
 	if (f) {
-		fputs(k->want->record, f);
+		fputs(k->claim->record, f);
 		fclose(f);
 	}
 }
 
-static enum rc
-fake_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
+static int64_t
+lease_of(const struct fake *k)
 {
-	struct fake *k = (struct fake *)l;
+	return k->lease ? k->lease : k->claim->ttl;
+}
+
+static enum rc
+fake_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
+{
+	struct fake *k = fake_of(s);
 	instant sent;
 	enum rc rc;
 
-	l->host->seen.held = -1;
+	k->claim = claim;
+	patience_begin(&k->patience, claim);
+	s->host->seen.held = -1;
 	rc = ask_to_acquire(k, until, &sent, f);
 	if (rc == RC_BUSY)
 		return wait_for_another(k, until, f);
 	if (rc == RC_OK) {
 		write_record(k);
-		*g = (struct grant){.tokens = {k->token}, .sent = sent, .lease = k->lease, .anchor = make_anchor(k)};
+		*g = (struct grant){.token = k->token, .sent = sent, .lease = lease_of(k), .anchor = make_anchor(k)};
 		set_alert(k);
 	}
 	return rc;
 }
 
 static enum rc
-fake_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+fake_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	struct fake *k = (struct fake *)l;
+	struct fake *k = fake_of(s);
 	instant sent = instant_now();
 	uint64_t rang;
 	enum rc rc;
 
-	if (l->host->alert >= 0 && read(l->host->alert, &rang, sizeof rang) > 0)
+	if (s->host->alert >= 0 && read(s->host->alert, &rang, sizeof rang) > 0)
 		rang = 0;
 	if (*k->notice)
-		fault_set(&l->host->notice, RC_OK, "%s", k->notice);
+		fault_set(&s->host->notice, RC_OK, "%s", k->notice);
 	k->notice[0] = '\0';
 	rc = perform(k, 1, until, f);
 	if (rc == RC_OK || rc == RC_REVOKED) {
 		g->sent = sent;
-		g->lease = k->lease;
+		g->lease = lease_of(k);
 	}
 	return rc;
 }
 
 static enum rc
-fake_release(struct lock *l, instant until, struct fault *f)
+fake_release(struct store *s, instant until, struct fault *f)
 {
-	return perform((struct fake *)l, 2, until, f);
+	return perform(fake_of(s), 2, until, f);
 }
 
 static void
-fake_close(struct lock *l)
+fake_close(struct store *s)
 {
-	while (l && ((struct fake *)l)->close_hangs)
+	while (s && fake_of(s)->close_hangs)
 		pause();
-	free(l);
+	free(s);
 }
 
 const struct backend fake_backend = {
     .name = "fake",
-    .schemes = "fake ",
-    .settings = "script log record",
+    .schemes = (const char *const[]){"fake", NULL},
+    .settings = settings,
     .url_help = "fake:///?SCRIPT, see tests/servers/fake.c",
-    .caps = CAP_FAIR | CAP_DURABLE,
     .open = fake_open,
-    .acquire = fake_acquire,
-    .renew = fake_renew,
-    .release = fake_release,
     .close = fake_close,
+    .lock = &(const struct lock_ops){fake_acquire, fake_renew, fake_release},
 };

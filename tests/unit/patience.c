@@ -17,7 +17,7 @@
 enum { CROWD = 500, SECONDS = 12 };
 
 /* A house in which no time passes: it notes how long it was to sleep. */
-struct house {
+struct caller {
 	struct host host;
 	enum woke woke;
 	int64_t slept;
@@ -27,7 +27,7 @@ struct house {
 static enum woke
 sleep_at_once(struct host *host, int fd, short events, instant until)
 {
-	struct house *h = (struct house *)host;
+	struct caller *h = (struct caller *)host;
 
 	(void)fd;
 	(void)events;
@@ -36,10 +36,10 @@ sleep_at_once(struct host *host, int fd, short events, instant until)
 	return h->woke;
 }
 
-static struct house
-house_at(unsigned position)
+static struct caller
+caller_at(unsigned position)
 {
-	return (struct house){.host = {.wait = sleep_at_once, .alert = -1, .seen = {.position = position}}, .woke = WOKE_TIMEOUT};
+	return (struct caller){.host = {.wait = sleep_at_once, .alert = -1, .seen = {.position = position}}, .woke = WOKE_TIMEOUT};
 }
 
 static struct patience
@@ -47,7 +47,9 @@ patience_of(const char *owner, bool persist)
 {
 	struct patience p;
 
-	patience_init(&p, &(struct want){.owner = owner, .ttl = 30 * NS_PER_S, .persist = persist});
+	patience_init(&p);
+	patience_begin(&p, &(struct claim){.owner = owner, .ttl = 30 * NS_PER_S, .persist = persist});
+	patience_end_outage(&p);
 	return p;
 }
 
@@ -66,7 +68,7 @@ first_answer_is_awaited_for_connect_timeout(void **state)
 	instant now = instant_now();
 
 	(void)state;
-	patience_begin(&p);
+	p.since = instant_now();
 	assert_true(is_near(patience_first(&p, NEVER), now + 5 * NS_PER_S));
 	assert_true(is_near(patience_first(&p, 0), now + 5 * NS_PER_S));
 	assert_true(is_near(patience_first(&p, now + 3 * NS_PER_S), now + 3 * NS_PER_S));
@@ -84,7 +86,7 @@ wait_replaces_connect_timeout_but_bounds_no_attempt(void **state)
 	instant now = instant_now();
 
 	(void)state;
-	patience_begin(&p);
+	p.since = instant_now();
 	assert_true(patience_first(&p, NEVER) == NEVER);
 	assert_true(is_near(patience_attempt(&p, NEVER), now + 5 * NS_PER_S));
 	assert_true(is_near(patience_first(&p, now + 60 * NS_PER_S), now + 60 * NS_PER_S));
@@ -96,10 +98,10 @@ wait_replaces_connect_timeout_but_bounds_no_attempt(void **state)
 static int64_t
 lasts(struct patience p, bool queued, instant until, int64_t step)
 {
-	struct house h = house_at(1);
+	struct caller h = caller_at(1);
 	int64_t passed = 0;
 
-	patience_begin(&p);
+	p.since = instant_now();
 	while (patience_retry(&p, &h.host, RC_AGAIN, queued, until) == RC_OK) {
 		assert_true(h.slept > 0);
 		assert_true(passed < 1000 * NS_PER_S);
@@ -130,7 +132,7 @@ static void
 no_attempt_begins_when_the_time_is_up(void **state)
 {
 	struct patience p = patience_of("a", true);
-	struct house h = house_at(9);
+	struct caller h = caller_at(9);
 	instant until = instant_now() + 300 * NS_PER_MS;
 
 	(void)state;
@@ -143,7 +145,7 @@ only_silence_is_borne(void **state)
 {
 	static const enum rc others[] = {RC_OK, RC_BUSY, RC_STOP, RC_LOST, RC_DENIED, RC_USAGE, RC_CONFIG, RC_PROTOCOL, RC_SYSTEM};
 	struct patience p = patience_of("a", true);
-	struct house h = house_at(1);
+	struct caller h = caller_at(1);
 
 	(void)state;
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -172,7 +174,7 @@ count_attempts(unsigned i, unsigned position, bool queued, unsigned tenths[SECON
 {
 	char owner[OWNER_CHARS + 1];
 	struct patience p;
-	struct house h = house_at(position);
+	struct caller h = caller_at(position);
 
 	owner_of(owner, i);
 	p = patience_of(owner, true);
