@@ -858,18 +858,6 @@ def public_dlock(tmp_path):
 NOBODY = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
-def test_the_default_directory_of_a_user_is_below_the_runtime_directory(dlock, public_dlock, tmp_path):
-    runtime = tmp_path / "runtime"
-    runtime.mkdir()
-    if NOBODY:
-        os.chown(runtime, 65534, 65534)
-    result = subprocess.run([public_dlock, "run", "-b", "file", "-k", "k", "true"], **NOBODY, capture_output=True,
-                            env={**dlock.env, "XDG_RUNTIME_DIR": str(runtime)}, check=False)
-    assert (result.returncode, result.stderr) == (0, b"")
-    assert entries_below(runtime) == ["dlock", "dlock/k.lock"]
-    assert (runtime / "dlock").stat().st_mode & 0o777 == 0o700
-
-
 @pytest.mark.skipif(not NOBODY, reason="only root can make a program of another user")
 def test_a_set_uid_dlock_refuses(public_dlock, files, mark, tmp_path):
     os.chmod(public_dlock, 0o4755)
