@@ -46,6 +46,8 @@ FLAGS = ("nonblock", "wait-tree", "quiet", "verbose")
 REPEATABLE = ("key", "option")
 NOT_VARIABLES = ("command",)  # cannot be had together with the words of a command
 
+DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
+
 
 @pytest.fixture
 def files(request):
@@ -953,8 +955,7 @@ def test_a_variable_is_no_command(dlock, files):
 ], ids=str)
 def test_quiet_hides_no_verdict(dlock, script, words, status, said):
     """Of the lines that go with a verdict, -q leaves out the busy lock and the release that was not confirmed."""
-    program = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
-    result = dlock.run("run", "-b", "fake", "-O", f"script={script}", "-q", "-k", "a b", *words, events=False, program=program,
+    result = dlock.run("run", "-b", "fake", "-O", f"script={script}", "-q", "-k", "a b", *words, events=False, program=DLOCK_TEST,
                        env={"DLOCK_STRANGE": "1"})
     if said:
         assert_one_line(result, status, said, "'a b'")
