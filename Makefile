@@ -61,8 +61,7 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HAR
 LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 
-BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/endpoint.c backends/setting.c \
-	backends/patience.c backends/secret.c backends/trace.c $(wildcard backends/file/*.c) \
+BACKENDS := $(wildcard backends/*.c backends/file/*.c) \
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c))
 SOURCES := $(wildcard cmd/*.c cmd/supervise/*.c) $(BACKENDS)

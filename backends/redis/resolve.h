@@ -11,17 +11,17 @@
 
 #include <sys/socket.h>
 
-enum { PLACES_MAX = 8 };
+enum { ADDRESSES_MAX = 8 };
 
-struct places {
+struct addresses {
 	size_t n;
 	struct {
 		struct sockaddr_storage address;
 		socklen_t size;
-	} at[PLACES_MAX];
+	} at[ADDRESSES_MAX];
 };
 
-/* RC_OK with at least one place; RC_AGAIN: unknown, or no answer until then; RC_STOP; RC_SYSTEM. */
-enum rc resolve(struct host *, const char *name, int port, instant until, struct places *, struct fault *);
+/* RC_OK with at least one address; RC_AGAIN: unknown, or no answer until then; RC_STOP; RC_SYSTEM. */
+enum rc resolve(struct host *, const char *name, int port, instant until, struct addresses *, struct fault *);
 
 #endif

@@ -100,15 +100,15 @@ connect_unix(struct wire *w, const char *path, instant until, struct fault *f)
 static enum rc
 connect_tcp(struct wire *w, const struct address *a, instant until, struct fault *f)
 {
-	struct places places;
-	enum rc rc = resolve(w->host, a->tcp.host, a->tcp.port, until, &places, f);
+	struct addresses addresses;
+	enum rc rc = resolve(w->host, a->tcp.host, a->tcp.port, until, &addresses, f);
 
-	for (size_t i = 0; rc == RC_OK && i < places.n; i++) {
+	for (size_t i = 0; rc == RC_OK && i < addresses.n; i++) {
 		instant now = instant_now();
-		int64_t share = until == NEVER ? NS_PER_S : (until - now) / (int64_t)(places.n - i);
+		int64_t share = until == NEVER ? NS_PER_S : (until - now) / (int64_t)(addresses.n - i);
 
-		rc = connect_place(w, (struct sockaddr *)&places.at[i].address, places.at[i].size, now + share, f);
-		if (rc == RC_OK || i + 1 == places.n || rc != RC_AGAIN)
+		rc = connect_place(w, (struct sockaddr *)&addresses.at[i].address, addresses.at[i].size, now + share, f);
+		if (rc == RC_OK || i + 1 == addresses.n || rc != RC_AGAIN)
 			return rc;
 		rc = RC_OK; /* try the next */
 	}
