@@ -78,7 +78,7 @@ fuzz-smoke:
 	else echo "  FUZZ  skipped: $(FUZZ_CC) or its fuzzer runtime (libclang-rt-dev) is not installed"; fi
 
 $(O)/fuzz/duration: cmd/parse.c cmd/text.c
-$(O)/fuzz/url: backends/redis/address.c backends/endpoint.c backends/encode.c
+$(O)/fuzz/url: backends/redis/address.c backends/endpoint.c backends/encode.c backends/url.c
 $(O)/fuzz/key: backends/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/resp: backends/redis/resp.c
 $(O)/fuzz/header: backends/file/header.c
