@@ -15,20 +15,7 @@
 #define DLOCK_VERDICT_H
 
 #include "cmd/plan.h"
-
-enum {
-	STATUS_USAGE = 64,
-	STATUS_UNAVAILABLE = 69,
-	STATUS_SYSTEM = 71,
-	STATUS_BUSY = 75,
-	STATUS_PROTOCOL = 76,
-	STATUS_DENIED = 77,
-	STATUS_CONFIG = 78,
-	STATUS_LOST = 79,
-	STATUS_MAX_RUN = 124,
-	STATUS_NOT_EXECUTABLE = 126,
-	STATUS_NOT_FOUND = 127,
-};
+#include "cmd/status.h"
 
 struct verdict {
 	int status;	/* to exit with */
