@@ -183,7 +183,7 @@ send_question(struct redis *r, struct wire *w, const struct question *q, struct 
 	int answers = q->knock;
 	enum rc rc;
 
-	if (w->fd < 0) {
+	if (!wire_is_open(w)) {
 		rc = wire_connect(w, &r->address, until, f);
 		if (rc != RC_OK)
 			return rc;
@@ -251,7 +251,7 @@ hear_health(struct redis *r, struct wire *w, instant until)
 static enum rc
 exchange(struct redis *r, struct wire *w, struct question q, instant until, redisReply **reply, struct fault *f)
 {
-	bool idle = w->fd >= 0 && wire_is_quiet(w);
+	bool idle = wire_is_quiet(w);
 	char *command;
 	int n = redisFormatCommandArgv(&command, q.argc, q.argv, q.lengths);
 	enum rc rc;
@@ -435,7 +435,7 @@ static enum rc
 ask(struct redis *r, int64_t alive, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
 	char lease[24], patience[24], ticket[24];
-	const char *args[] = {"acquire", lease, patience, r->ear.fd >= 0 ? "1" : "0", "1", "1", r->claim->record,
+	const char *args[] = {"acquire", lease, patience, wire_is_open(&r->ear) ? "1" : "0", "1", "1", r->claim->record,
 	    ticket};
 	instant sent;
 	enum rc rc;
@@ -493,7 +493,7 @@ next_beat(struct redis *r, const struct answer *a)
 	int64_t jitter = (r->claim->owner[r->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
-	if (r->ear.fd < 0)
+	if (!wire_is_open(&r->ear))
 		beat = now + DEAF_BEAT;
 	if (a->place == 1 && a->left_ms > 0)
 		beat = instant_first(beat, now + (a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) * NS_PER_MS);
@@ -507,7 +507,7 @@ await_call(struct redis *r, instant beat, instant until, struct fault *f)
 	redisReply *reply = NULL;
 	enum rc rc;
 
-	switch (r->base.host->wait(r->base.host, r->ear.fd, POLLIN, instant_first(beat, until))) {
+	switch (r->base.host->wait(r->base.host, r->ear.stream.fd, POLLIN, instant_first(beat, until))) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
@@ -535,7 +535,7 @@ attend(struct redis *r, const struct answer *a, instant until, struct fault *f)
 
 	if (patience_is_outage(&r->patience))
 		return RC_OK;
-	if (r->ear.fd < 0 && now >= r->ear_due) {
+	if (!wire_is_open(&r->ear) && now >= r->ear_due) {
 		r->ear_due = now + DEAF_BEAT;
 		rc = listen_to_calls(r, now + ASK_PATIENCE, f);
 		if (rc != RC_AGAIN)

@@ -1,7 +1,7 @@
 /* resolve.c - names to addresses, by a thread where the resolver is needed. */
 #include "resolve.h"
 
-#include "backends/task.h"
+#include "task.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,10 +4,10 @@
  * getaddrinfo(3) cannot be given a deadline, so a name is asked for by a thread
  * that is left alone when it takes too long.  Numeric addresses need none.
  */
-#ifndef DLOCK_REDIS_RESOLVE_H
-#define DLOCK_REDIS_RESOLVE_H
+#ifndef DLOCK_RESOLVE_H
+#define DLOCK_RESOLVE_H
 
-#include "backends/backend.h"
+#include "backend.h"
 
 #include <sys/socket.h>
 
