@@ -243,7 +243,7 @@ struct lock_ops {
 struct setting_row {
 	const char *name;
 	const char *arg;  /* what to call the value */
-	const char *help; /* one line */
+	const char *help; /* one line; NULL: named nowhere, since it is always refused */
 	/* RC_OK, or RC_USAGE or RC_CONFIG and what would be right. */
 	enum rc (*set)(struct store *, const char *value, struct fault *);
 };

@@ -17,7 +17,8 @@ list_names(const struct setting_row *row, char *out, size_t size)
 
 	snprintf(out, size, "it has none");
 	for (; row && row->name && used < size; row++)
-		used += snprintf(out + used, size - used, "%s%s", used ? ", " : "there are ", row->name);
+		if (row->help)
+			used += snprintf(out + used, size - used, "%s%s", used ? ", " : "there are ", row->name);
 	return out;
 }
 

@@ -193,7 +193,7 @@ static const struct setting_row settings[] = {
     {"acl", "creator|open", "who may use the nodes (default: creator, if there is a user)", set_acl},
     {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)", set_connect_timeout},
     {"tls-files", "FILES", "certificates for zks://, where the library has TLS", set_tls_files},
-    {"sasl", "NAME", "refused: this library has no SASL", set_sasl},
+    {"sasl", NULL, NULL, set_sasl},
     {0},
 };
 
