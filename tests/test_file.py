@@ -491,6 +491,18 @@ def test_a_squatted_directory_is_refused_with_advice(island, what, first):
 
 
 @ONLY_ROOT
+def test_a_link_that_comes_and_goes_leads_nobody_to_the_next_place(island):
+    """A stranger who wins a race may have a run refused, but not sent where another one does not look."""
+    here, path = island(), f"/run/lock/dlock-{USER}"
+    loop = f"import os\nprint(flush=True)\nwhile True:\n try: os.symlink('/x', {path!r}); os.unlink({path!r})\n except OSError: pass"
+    with subprocess.Popen(here.words("python3", "-c", loop, uid=OTHER), stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout.readline() == b"\n"
+        here.sh(f"for i in $(seq 100); do {DLOCK} run -b file -k job -- true; rm -rf {path}; done 2>/dev/null; :", uid=USER)
+        stranger.kill()
+    assert here.sh("ls /tmp") == ""
+
+
+@ONLY_ROOT
 def test_nobody_can_squat_roots_directory(island):
     here = island()
     here.sh("mkdir /run/lock/dlock /run/lock/dlock-0 /tmp/dlock-0 /tmp/dlock", uid=OTHER)
