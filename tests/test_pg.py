@@ -769,6 +769,30 @@ def test_whatever_lets_a_stranger_in_is_seen(dlock, db, trap):
     assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
 
 
+def poison(db):
+    """The owner of the database makes every function of its schema a trap that steps back to who has logged in."""
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    db.ask("CREATE SEQUENCE public.victims; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC")
+    for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"):
+        db.ask(f"ALTER FUNCTION {name} SECURITY INVOKER; ALTER FUNCTION {name} RESET ALL", user=USER)
+    db.ask("UPDATE pg_proc SET prosrc = %s, prosqlbody = NULL, prolang = (SELECT oid FROM pg_language WHERE"
+           " lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace",
+           "BEGIN PERFORM set_config('session_authorization', 'postgres', false), set_config('role', 'none', false);"
+           f" IF current_user <> '{USER}' THEN PERFORM nextval('public.victims'); END IF; END")
+
+
+@pytest.mark.parametrize("setting", ["role", "session_authorization"])
+@pytest.mark.parametrize("mode", MODES)
+def test_who_was_made_another_at_the_login_keeps_the_power_and_is_guarded(dlock, db, mode, setting):
+    """The owner of a database may set for it as whom sessions begin; a function may set that back."""
+    assert run(dlock, db.url).status == 0
+    poison(db)
+    db.ask(f"ALTER DATABASE {db.name} SET {setting} = '{USER}'", user=USER)
+    done = run(dlock, pg_url(db.port, "postgres", db.name), mode=mode)
+    assert not db.value("SELECT is_called FROM public.victims")
+    assert_refused(done, 78, "schema dlock")
+
+
 def test_a_role_without_power_pays_no_round_trip_for_the_guard(dlock, db, make_proxy):
     """What goes up after the handshake: one packet for the grab, one for the release, one good-bye."""
     assert run(dlock, db.url).status == 0
