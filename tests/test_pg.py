@@ -708,6 +708,16 @@ def test_a_schema_made_by_somebody_else_gets_no_rights_of_the_administrators(dlo
     assert run(dlock, db.url).status == 0
 
 
+def test_a_view_in_place_of_an_old_table_gets_no_rights_of_the_administrators(dlock, db):
+    db.ask("CREATE SEQUENCE public.victims; GRANT ALL ON SEQUENCE public.victims TO PUBLIC; GRANT CREATE ON SCHEMA public TO app")
+    db.ask("CREATE SCHEMA dlock; CREATE FUNCTION public.evil() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN"
+           " PERFORM set_config('role', 'none', false); IF current_user <> 'app' THEN PERFORM nextval('public.victims');"
+           " END IF; RETURN NULL; END$$; CREATE VIEW dlock.holds AS SELECT public.evil() AS ends", user=USER)
+    words = ("psql", "-X", "-q", f"--dbname={pg_url(db.port, 'postgres', db.name)}")
+    subprocess.run(words, input=schema_sql(dlock), capture_output=True, text=True, check=False)
+    assert not db.value("SELECT is_called FROM public.victims")
+
+
 POWERS = {"SUPERUSER": "SUPERUSER", "BYPASSRLS": "BYPASSRLS", "CREATEROLE": "CREATEROLE", "REPLICATION": "REPLICATION",
           "program": "IN ROLE pg_execute_server_program", "member": "IN ROLE postgres"}
 
