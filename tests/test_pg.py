@@ -803,6 +803,25 @@ def test_who_was_made_another_at_the_login_keeps_the_power_and_is_guarded(dlock,
     assert_refused(done, 78, "schema dlock")
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, make_proxy, mode):
+    """The owner of the database has it ready, and is faster than our next question."""
+    assert run(dlock, db.url, mode=mode).status == 0
+    poison(db)
+    db.ask("ALTER SCHEMA dlock RENAME TO hidden", user=USER)
+    proxy = make_proxy(db.port)
+
+    def tap(_, direction, data):
+        if direction == UP and re.search(rb"dlock\.(take|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
+            with contextlib.suppress(psycopg2.Error):  # we may have made ours by now
+                db.ask("ALTER SCHEMA hidden RENAME TO dlock", user=USER)
+        return data
+
+    proxy.tap = tap
+    run(dlock, pg_url(proxy.port, "postgres", db.name, extra="?sslmode=disable"), mode=mode)
+    assert not db.value("SELECT is_called FROM public.victims")
+
+
 def test_a_role_without_power_pays_no_round_trip_for_the_guard(dlock, db, make_proxy):
     """What goes up after the handshake: one packet for the grab, one for the release, one good-bye."""
     assert run(dlock, db.url).status == 0

@@ -31,5 +31,5 @@ const char guard_first[] =
 const char guard_last[] =
     "WITH n AS (SELECT * FROM pg_catalog.pg_namespace s WHERE s.nspname" EQUALS "'dlock'), "
     "w(who) AS (" OWNERS ") "
-    "SELECT NOT EXISTS (SELECT FROM w WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r "
-    "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS "session_user)))";
+    "SELECT CASE WHEN EXISTS (SELECT FROM n) THEN NOT EXISTS (SELECT FROM w WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r "
+    "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS "session_user))) END";

@@ -388,12 +388,19 @@ send_guarded(struct session *s, const struct question *q)
 	       s->pq->pipelineSync(s->conn);
 }
 
+/* Does it call what may be a stranger's? */
+static bool
+calls_functions(const struct question *q)
+{
+	return strstr(q->sql, "dlock.") != NULL;
+}
+
 enum rc
 session_send(struct session *s, const struct question *q, instant until, struct fault *f)
 {
 	s->sqlstate[0] = '\0';
 	s->unreplicated = s->stopped = false;
-	s->guarded = !s->trusted;
+	s->guarded = !s->trusted && calls_functions(q);
 	if (s->guarded ? !send_guarded(s, q) : !send_alone(s, q))
 		return broken(s, f);
 	s->pending = true;
@@ -552,10 +559,15 @@ inspect_schema(struct session *s, instant until, struct fault *f)
 	bool fine;
 	enum rc rc;
 
-	s->trusted = true; /* this question calls nothing of theirs */
 	rc = ask_once(s, &q, 1, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
+	if (s->pq->getisnull(r, 0, 0)) { /* and who asked for one of its functions now might get a stranger's */
+		s->pq->clear(r);
+		remember_sqlstate(s, "3F000");
+		return fault_set(f, RC_CONFIG, "%s: there is no schema dlock", s->where);
+	}
+	s->trusted = true;
 	if (!field_boolean(s, r, 0, &fine))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
 	else if (!fine)
@@ -589,8 +601,8 @@ session_vet(struct session *s, instant until, struct fault *f)
 		return rc;
 	if (is_surely_powerful(s))
 		return inspect_schema(s, until, f);
-	s->trusted = true;
 	rc = ask_once(s, &q, 0, until, &sent, NULL, f);
+	s->trusted = rc == RC_OK;
 	return session_said(s, GUARD_STOPS) ? inspect_schema(s, until, f) : rc;
 }
 
@@ -604,7 +616,7 @@ session_ask_here(struct session *s, const struct question *q, int fields, instan
 		return broken(s, f);
 	if (q->prepare)
 		q->prepare(q->ctx);
-	if (!s->trusted && is_surely_powerful(s))
+	if (!s->trusted && calls_functions(q) && is_surely_powerful(s))
 		rc = inspect_schema(s, until, f);
 	if (rc == RC_OK)
 		rc = ask_once(s, q, fields, until, sent, ret, f);
