@@ -439,6 +439,17 @@ def test_errors_at_the_door_have_their_status(dlock, pg_server, make_tamper, sta
     assert_refused(done, status, "go away", "\\x1B")
 
 
+@pytest.mark.parametrize("early", [True, False], ids=["at-the-door", "later"])
+def test_a_password_that_a_server_repeats_is_not_shown(dlock, pg_server, make_tamper, early):
+    assert run(dlock, pg_server.url).status == 0  # the schema is there
+    text = "no luck with c0rrect-h@rse!, as c0rrect-h%40rse!"
+    refusal = (b"E", error("28P01", text, "FATAL"))
+    change = (lambda kind, body: [refusal] if kind == b"R" else []) if early else failing_with("XX000", text)
+    url = make_tamper(pg_server.port, change, early=early).url().replace("app@", "app:c0rrect-h%40rse!@", 1)
+    done = run(dlock, url, "-n")
+    assert_refused(done, 77 if early else 76, "no luck with ***, as ***")
+
+
 def each_row(change):
     """Rows are what `change` makes of their columns: a list of rows."""
     return lambda kind, body: [(b"D", data_row(r)) for r in change(columns(body))] if kind == b"D" else [(kind, body)]

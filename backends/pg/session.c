@@ -4,6 +4,8 @@
 #include "dial.h"
 #include "guard.h"
 
+#include "backends/secret.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -28,6 +30,15 @@ first_line(char *out, size_t size, const char *text)
 	if (strncmp(text, "connection to server", 20) == 0 && failed && failed < end)
 		text = failed + 9;
 	snprintf(out, size, "%.*s", (int)(end - text), text);
+}
+
+/* The first line of what a server says, which may repeat the password that it was told. */
+static void
+server_line(const struct session *s, char *out, size_t size, const char *text)
+{
+	first_line(out, size, text);
+	if (s->conn)
+		secret_blot(out, s->pq->pass(s->conn));
 }
 
 /* What looks like a name to libpq, "secret@db1", has the end of a password in it where a '@' in a URL was not encoded. */
@@ -131,7 +142,7 @@ server_said(struct session *s, const PGresult *r, struct fault *f)
 	remember_sqlstate(s, s->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
 	if (!*s->sqlstate)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
-	first_line(text, sizeof text, message ? message : "");
+	server_line(s, text, sizeof text, message ? message : "");
 	return say(s, text, f);
 }
 
@@ -148,7 +159,7 @@ overhear(void *arg, const PGresult *notice)
 		s->unreplicated = true;
 	if (state && text && (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
 		remember_sqlstate(s, state);
-		first_line(s->last_words, sizeof s->last_words, text);
+		server_line(s, s->last_words, sizeof s->last_words, text);
 	}
 }
 
@@ -251,6 +262,7 @@ connect_failed(struct session *s, struct fault *f)
 	if (s->is_default)
 		name_place(s, s->pq->host(s->conn), s->pq->port(s->conn), s->pq->db(s->conn));
 	telling_line(text, sizeof text, why);
+	secret_blot(text, s->pq->pass(s->conn));
 	hide_password(s, text);
 	if (s->met_another)
 		rc = fault_set(f, RC_PROTOCOL, "%s does not speak PostgreSQL's language: is this a PostgreSQL?", s->where);
