@@ -51,10 +51,11 @@ setting_patience(const char *value, int64_t *ns, struct fault *f)
 	char *end;
 	long n = strtol(value, &end, 10);
 
-	*ns = strcmp(end, "ms") == 0 ? n * NS_PER_MS : n * NS_PER_S;
-	if (*value >= '0' && *value <= '9' && n > 0 && n <= 3600000 && *ns <= 3600 * NS_PER_S &&
-	    (strcmp(end, "ms") == 0 || strcmp(end, "s") == 0 || *end == '\0'))
-		return RC_OK;
+	if (*value >= '0' && *value <= '9' && n > 0 && n <= 3600000) {
+		*ns = strcmp(end, "ms") == 0 ? n * NS_PER_MS : n * NS_PER_S;
+		if (*ns <= 3600 * NS_PER_S && (strcmp(end, "ms") == 0 || strcmp(end, "s") == 0 || *end == '\0'))
+			return RC_OK;
+	}
 	return fault_set(f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
 }
 

@@ -91,28 +91,43 @@ refuse_default(const struct directory *d, const struct stat *st, struct fault *f
 	    d->where, kind, (unsigned)st->st_uid, st->st_mode & 07777, (unsigned)geteuid());
 }
 
-/* Opens what is at d->path, or makes it; false with errno. */
-static bool
-open_or_make(struct directory *d)
+/*
+ * Makes it, unless something is there.  RC_AGAIN with errno: it cannot be there,
+ * today or tomorrow.  Only the directory above decides that: were it said of what
+ * is found there, a stranger could lead one run to the next place and not another.
+ */
+static enum rc
+make_default(const struct directory *d, struct fault *fault)
 {
-	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-
-	d->fd = open(d->path, flags);
-	if (d->fd >= 0 || errno != ENOENT)
-		return d->fd >= 0;
-	if (mkdir(d->path, 0700) == 0)
+	if (mkdir(d->path, 0700) == 0) {
 		chmod(d->path, 0700); /* whatever the umask says; nobody else can have replaced it */
-	else if (errno != EEXIST)
-		return false;
-	d->fd = open(d->path, flags);
-	return d->fd >= 0;
+		return RC_OK;
+	}
+	if (errno == EEXIST)
+		return RC_OK;
+	if (errno == EACCES || errno == EPERM || errno == EROFS || errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
+		return RC_AGAIN;
+	return directory_failed(d, "cannot make the directory", fault);
 }
 
-/* Does the error mean that it cannot be there, today or tomorrow?  Others must not lead us elsewhere: they pass. */
-static bool
-cannot_be_here(int error)
+static enum rc
+open_own(struct directory *d, struct stat *st, struct fault *fault)
 {
-	return error == EACCES || error == EPERM || error == EROFS || error == ENOENT || error == ENOTDIR || error == ELOOP;
+	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, error;
+	enum rc rc;
+
+	d->fd = open(d->path, flags);
+	if (d->fd < 0) {
+		rc = make_default(d, fault);
+		if (rc != RC_OK)
+			return rc;
+		d->fd = open(d->path, flags);
+	}
+	error = errno;
+	if ((d->fd >= 0 ? fstat(d->fd, st) : lstat(d->path, st)) == 0 && !is_ours_alone(st))
+		return refuse_default(d, st, fault);
+	errno = error;
+	return d->fd >= 0 ? RC_OK : directory_failed(d, "cannot open the directory", fault);
 }
 
 static enum rc
@@ -120,18 +135,13 @@ open_default(struct directory *d, struct stat *st, struct fault *fault)
 {
 	for (int place = 0; place < PLACES; place++) {
 		char path[64];
-		int error;
+		enum rc rc;
 
 		default_path(path, sizeof path, place);
 		set_path(d, path);
-		if (open_or_make(d) && fstat(d->fd, st) == 0)
-			return is_ours_alone(st) ? RC_OK : refuse_default(d, st, fault);
-		error = errno;
-		if (lstat(d->path, st) == 0 && !is_ours_alone(st))
-			return refuse_default(d, st, fault);
-		errno = error;
-		if (!cannot_be_here(error))
-			return directory_failed(d, "cannot make or open the directory", fault);
+		rc = open_own(d, st, fault);
+		if (rc != RC_AGAIN)
+			return rc;
 	}
 	return fault_set(fault, RC_DENIED,
 	    "%s: it cannot be made, and a better place for it neither (%s): name a directory with -u file:///DIR", d->where,

@@ -186,8 +186,10 @@ enter(struct file *f, struct header *h, instant until, struct fault *fault)
 			return read_header(f, h, fault);
 		if (rc != RC_LOST)
 			return rc;
+		if (instant_now() >= until)
+			return RC_AGAIN; /* whoever does this may do it for ever */
 		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) == WOKE_STOP)
-			return RC_STOP; /* whoever does this may do it for ever */
+			return RC_STOP;
 		rc = open_all(f, fault);
 		if (rc != RC_OK)
 			return rc;

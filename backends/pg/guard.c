@@ -1,7 +1,9 @@
 /*
  * guard.c - see guard.h.
  *
- * The search path may be anybody's here, so every operator has its schema.
+ * The search path may be anybody's here, so every operator has its schema.  And
+ * so may be the role in which the session began (ALTER DATABASE SET role), from
+ * which a function steps back to the one that logged in: that one counts.
  */
 #include "guard.h"
 
@@ -13,7 +15,7 @@ const char guard_first[] =
     "OR r.rolname" EQUALS
     "ANY (ARRAY['pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', "
     "'pg_read_all_data', 'pg_write_all_data', 'pg_signal_backend', 'pg_maintain', "
-    "'pg_create_subscription']::pg_catalog.name[])) AND pg_catalog.pg_has_role(r.oid, 'MEMBER')";
+    "'pg_create_subscription']::pg_catalog.name[])) AND pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')";
 
 /* Whoever owns the schema or something in it, or may put something there. */
 #define OWNERS                                                                                             \
@@ -29,5 +31,5 @@ const char guard_first[] =
 const char guard_last[] =
     "WITH n AS (SELECT * FROM pg_catalog.pg_namespace s WHERE s.nspname" EQUALS "'dlock'), "
     "w(who) AS (" OWNERS ") "
-    "SELECT NOT EXISTS (SELECT FROM w WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r "
-    "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS "current_user)))";
+    "SELECT CASE WHEN EXISTS (SELECT FROM n) THEN NOT EXISTS (SELECT FROM w WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r "
+    "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS "session_user))) END";

@@ -21,7 +21,7 @@
 extern const char guard_first[];
 #define GUARD_STOPS "22P02"
 
-/* One boolean: may such a role call what is there now? */
+/* One boolean: may such a role call what is there now?  NULL: there is no schema. */
 extern const char guard_last[];
 
 #endif

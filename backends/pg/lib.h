@@ -38,6 +38,7 @@
 	X(nfields)                                                                                         \
 	X(ntuples)                                                                                         \
 	X(parameterStatus)                                                                                 \
+	X(pass)                                                                                            \
 	X(port)                                                                                            \
 	X(resultErrorField)                                                                                \
 	X(resultStatus)                                                                                    \

@@ -68,6 +68,12 @@ BEGIN
 	IF to_regclass('dlock.holds') IS NULL THEN
 		RETURN;
 	END IF;
+	-- To read a table runs what its owner has put there (a view, a policy, a type), with
+	-- all rights of who has logged in: the role set above is no fence.
+	IF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = 'dlock.holds'::regclass
+			AND (session_user <> pg_get_userbyid(c.relowner) OR session_user <> pg_get_userbyid(n.nspowner))) THEN
+		RAISE insufficient_privilege USING MESSAGE = 'dlock.holds is another''s: its owner must log in for this';
+	END IF;
 	EXECUTE 'SELECT EXISTS (SELECT FROM dlock.holds WHERE ends > clock_timestamp())' INTO used;
 	IF used THEN
 		RAISE object_in_use USING MESSAGE = 'an older dlock holds locks in this database: wait until it has ended';

@@ -4,6 +4,8 @@
 #include "dial.h"
 #include "guard.h"
 
+#include "backends/secret.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -28,6 +30,15 @@ first_line(char *out, size_t size, const char *text)
 	if (strncmp(text, "connection to server", 20) == 0 && failed && failed < end)
 		text = failed + 9;
 	snprintf(out, size, "%.*s", (int)(end - text), text);
+}
+
+/* The first line of what a server says, which may repeat the password that it was told. */
+static void
+server_line(const struct session *s, char *out, size_t size, const char *text)
+{
+	first_line(out, size, text);
+	if (s->conn)
+		secret_blot(out, s->pq->pass(s->conn));
 }
 
 /* What looks like a name to libpq, "secret@db1", has the end of a password in it where a '@' in a URL was not encoded. */
@@ -131,7 +142,7 @@ server_said(struct session *s, const PGresult *r, struct fault *f)
 	remember_sqlstate(s, s->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
 	if (!*s->sqlstate)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
-	first_line(text, sizeof text, message ? message : "");
+	server_line(s, text, sizeof text, message ? message : "");
 	return say(s, text, f);
 }
 
@@ -148,7 +159,7 @@ overhear(void *arg, const PGresult *notice)
 		s->unreplicated = true;
 	if (state && text && (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
 		remember_sqlstate(s, state);
-		first_line(s->last_words, sizeof s->last_words, text);
+		server_line(s, s->last_words, sizeof s->last_words, text);
 	}
 }
 
@@ -251,6 +262,7 @@ connect_failed(struct session *s, struct fault *f)
 	if (s->is_default)
 		name_place(s, s->pq->host(s->conn), s->pq->port(s->conn), s->pq->db(s->conn));
 	telling_line(text, sizeof text, why);
+	secret_blot(text, s->pq->pass(s->conn));
 	hide_password(s, text);
 	if (s->met_another)
 		rc = fault_set(f, RC_PROTOCOL, "%s does not speak PostgreSQL's language: is this a PostgreSQL?", s->where);
@@ -388,12 +400,19 @@ send_guarded(struct session *s, const struct question *q)
 	       s->pq->pipelineSync(s->conn);
 }
 
+/* Does it call what may be a stranger's? */
+static bool
+calls_functions(const struct question *q)
+{
+	return strstr(q->sql, "dlock.") != NULL;
+}
+
 enum rc
 session_send(struct session *s, const struct question *q, instant until, struct fault *f)
 {
 	s->sqlstate[0] = '\0';
 	s->unreplicated = s->stopped = false;
-	s->guarded = !s->trusted;
+	s->guarded = !s->trusted && calls_functions(q);
 	if (s->guarded ? !send_guarded(s, q) : !send_alone(s, q))
 		return broken(s, f);
 	s->pending = true;
@@ -552,10 +571,15 @@ inspect_schema(struct session *s, instant until, struct fault *f)
 	bool fine;
 	enum rc rc;
 
-	s->trusted = true; /* this question calls nothing of theirs */
 	rc = ask_once(s, &q, 1, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
+	if (s->pq->getisnull(r, 0, 0)) { /* and who asked for one of its functions now might get a stranger's */
+		s->pq->clear(r);
+		remember_sqlstate(s, "3F000");
+		return fault_set(f, RC_CONFIG, "%s: there is no schema dlock", s->where);
+	}
+	s->trusted = true;
 	if (!field_boolean(s, r, 0, &fine))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
 	else if (!fine)
@@ -589,8 +613,8 @@ session_vet(struct session *s, instant until, struct fault *f)
 		return rc;
 	if (is_surely_powerful(s))
 		return inspect_schema(s, until, f);
-	s->trusted = true;
 	rc = ask_once(s, &q, 0, until, &sent, NULL, f);
+	s->trusted = rc == RC_OK;
 	return session_said(s, GUARD_STOPS) ? inspect_schema(s, until, f) : rc;
 }
 
@@ -604,7 +628,7 @@ session_ask_here(struct session *s, const struct question *q, int fields, instan
 		return broken(s, f);
 	if (q->prepare)
 		q->prepare(q->ctx);
-	if (!s->trusted && is_surely_powerful(s))
+	if (!s->trusted && calls_functions(q) && is_surely_powerful(s))
 		rc = inspect_schema(s, until, f);
 	if (rc == RC_OK)
 		rc = ask_once(s, q, fields, until, sent, ret, f);

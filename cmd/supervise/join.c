@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -148,9 +149,10 @@ socket_address(struct sockaddr_un *out, const char *name, size_t n)
 /* ---- the outer side ---- */
 
 void
-join_listen(struct join_server *s, const char *owner, const struct plan *p)
+join_listen(struct join_server *s, const struct plan *p)
 {
 	unsigned long long net = ~0ULL; /* found from nowhere */
+	unsigned long long id[2] = {0};
 	struct sockaddr_un a;
 	socklen_t size;
 	char name[64];
@@ -159,11 +161,16 @@ join_listen(struct join_server *s, const char *owner, const struct plan *p)
 		s->guests[i].fd = -1;
 	s->used = s->present = 0;
 	s->deaf = false;
-	/* A name that is never used again: a process left behind must not find a stranger at it. */
-	snprintf(name, sizeof name, "dlock-%s", owner);
+	/*
+	 * A name that is never used again: a process left behind must not find a stranger
+	 * at it.  And not the owner's, since every user of this machine can read it.
+	 */
+	if (getrandom(id, sizeof id, 0) != sizeof id)
+		id[0] = 0; /* then nobody listens */
+	snprintf(name, sizeof name, "dlock-%016llx%016llx", id[0], id[1]);
 	size = socket_address(&a, name, strlen(name));
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, size) == 0 &&
+	if (id[0] && s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, size) == 0 &&
 	    listen(s->listener, SOMAXCONN) == 0)
 		net = net_of(s->listener);
 	snprintf(s->address, sizeof s->address, "@%s/%llx/%llx", name, net, lock_hash(p));

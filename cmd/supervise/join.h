@@ -48,10 +48,10 @@ struct join_server {
 };
 
 /*
- * Opens the socket, named after `owner`, for the plan's lock.  Without one (no
+ * Opens the socket, under a random name, for the plan's lock.  Without one (no
  * descriptors) dlock works, and runs that would join it are refused.
  */
-void join_listen(struct join_server *, const char *owner, const struct plan *);
+void join_listen(struct join_server *, const struct plan *);
 
 /* Fills one slot for the listener and one for each guest; returns how many (at most JOINS_MAX + 1). */
 nfds_t join_poll(const struct join_server *, struct pollfd *set);

@@ -692,7 +692,7 @@ keeper_run(const struct run *r)
 		die_early(&k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
 		record_write(k.record, r->plan, getpid());
-	join_listen(&k.joins, r->owner, r->plan);
+	join_listen(&k.joins, r->plan);
 	keep_init(&k.keep, &r->plan->terms);
 	react(&k, EV_TICK, 0);
 	while (!(k.todo & DO_EXIT)) {

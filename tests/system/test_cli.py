@@ -733,6 +733,15 @@ def test_a_nested_run_with_the_same_variables_needs_no_options(dlock, files):
     assert entries_below(files.directory) == ["k.lock", "l.lock"]
 
 
+def test_no_other_user_can_read_the_owner_off_the_list_of_sockets(dlock, files):
+    """Whoever knows it may release the lock."""
+    script = "cat /proc/net/unix; echo $DLOCK_OWNER $DLOCK_KEEPER"
+    *sockets, last = dlock.run("run", *files.words, "-k", "k", "--", "sh", "-c", script, events=False).stdout.splitlines()
+    owner, keeper = last.split()
+    assert any(s.endswith(" " + keeper.split("/")[0]) for s in sockets)
+    assert not any(owner in s for s in sockets)
+
+
 def test_a_forgotten_keeper_does_no_harm(dlock, files):
     env = {"DLOCK_KEEPER": "@dlock-nobody-listens-here nonsense @ @@ " + "@" + "x" * 300}
     result = dlock.run("run", *files.words, "-k", "k", "echo", "ran", env=env, events=False)

@@ -152,6 +152,8 @@ SHIM = """
     #include <fcntl.h>
     #include <stdarg.h>
     #include <stdlib.h>
+    #include <string.h>
+    #include <sys/stat.h>
     #include <unistd.h>
     /* Each F_OFD_GETLK and F_OFD_SETLK is a letter in the file GETLK_LOG; number GETLK_FAILS of the first fails. */
     int fcntl(int fd, int command, ...)
@@ -181,6 +183,21 @@ SHIM = """
             return -1;
         }
         return real(fd, command, argument);
+    }
+
+    /* NEVER_THERE: what has this name is always another file than the one that is open. */
+    int fstatat(int dir, const char *name, struct stat *st, int flags)
+    {
+        static int (*real)(int, const char *, struct stat *, int);
+        const char *never = getenv("NEVER_THERE");
+        int result;
+
+        if (!real)
+            real = dlsym(RTLD_NEXT, "fstatat");
+        result = real(dir, name, st, flags);
+        if (never && strcmp(name, never) == 0)
+            st->st_ino++;
+        return result;
     }"""
 
 
@@ -208,6 +225,13 @@ def test_a_question_that_fails_is_an_error_of_that_run_alone(dlock, files, shim,
 def test_a_file_system_without_locks(dlock, files, shim, error, status, words):
     done = dlock.run("run", *files.words, "-k", "job", "--", "true", env={"LD_PRELOAD": shim, "SETLK_ERRNO": str(error)})
     assert done.status == status and words in done.stderr and os.strerror(error) in done.stderr
+
+
+@pytest.mark.parametrize("how", [("-n",), ("-w", "1s")])
+def test_a_file_that_is_replaced_again_and_again_keeps_nobody_for_longer_than_wanted(dlock, files, shim, how):
+    env = {"LD_PRELOAD": shim, "NEVER_THERE": lock_file(files, "job").name}
+    done = dlock.run("run", *files.words, "-k", "job", *how, "--", "echo", "ran", env=env)
+    assert (done.status, done.stdout) == (69, "") and "removed or replaced" in done.stderr
 
 
 class Stranger:
@@ -493,6 +517,18 @@ def test_a_squatted_directory_is_refused_with_advice(island, what, first):
     assert path in done.stderr and "-u file:///" in done.stderr
     assert f"uid {USER if what == 'open' else OTHER}" in done.stderr
     assert ("symbolic link" in done.stderr) == (what in ("symlink", "dangling"))
+
+
+@ONLY_ROOT
+def test_a_link_that_comes_and_goes_leads_nobody_to_the_next_place(island):
+    """A stranger who wins a race may have a run refused, but not sent where another one does not look."""
+    here, path = island(), f"/run/lock/dlock-{USER}"
+    loop = f"import os\nprint(flush=True)\nwhile True:\n try: os.symlink('/x', {path!r}); os.unlink({path!r})\n except OSError: pass"
+    with subprocess.Popen(here.words("python3", "-c", loop, uid=OTHER), stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout.readline() == b"\n"
+        here.sh(f"for i in $(seq 100); do {DLOCK} run -b file -k job -- true; rm -rf {path}; done 2>/dev/null; :", uid=USER)
+        stranger.kill()
+    assert here.sh("ls /tmp") == ""
 
 
 @ONLY_ROOT

@@ -439,6 +439,17 @@ def test_errors_at_the_door_have_their_status(dlock, pg_server, make_tamper, sta
     assert_refused(done, status, "go away", "\\x1B")
 
 
+@pytest.mark.parametrize("early", [True, False], ids=["at-the-door", "later"])
+def test_a_password_that_a_server_repeats_is_not_shown(dlock, pg_server, make_tamper, early):
+    assert run(dlock, pg_server.url).status == 0  # the schema is there
+    text = "no luck with c0rrect-h@rse!, as c0rrect-h%40rse!"
+    refusal = (b"E", error("28P01", text, "FATAL"))
+    change = (lambda kind, body: [refusal] if kind == b"R" else []) if early else failing_with("XX000", text)
+    url = make_tamper(pg_server.port, change, early=early).url().replace("app@", "app:c0rrect-h%40rse!@", 1)
+    done = run(dlock, url, "-n")
+    assert_refused(done, 77 if early else 76, "no luck with ***, as ***")
+
+
 def each_row(change):
     """Rows are what `change` makes of their columns: a list of rows."""
     return lambda kind, body: [(b"D", data_row(r)) for r in change(columns(body))] if kind == b"D" else [(kind, body)]
@@ -708,6 +719,16 @@ def test_a_schema_made_by_somebody_else_gets_no_rights_of_the_administrators(dlo
     assert run(dlock, db.url).status == 0
 
 
+def test_a_view_in_place_of_an_old_table_gets_no_rights_of_the_administrators(dlock, db):
+    db.ask("CREATE SEQUENCE public.victims; GRANT ALL ON SEQUENCE public.victims TO PUBLIC; GRANT CREATE ON SCHEMA public TO app")
+    db.ask("CREATE SCHEMA dlock; CREATE FUNCTION public.evil() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN"
+           " PERFORM set_config('role', 'none', false); IF current_user <> 'app' THEN PERFORM nextval('public.victims');"
+           " END IF; RETURN NULL; END$$; CREATE VIEW dlock.holds AS SELECT public.evil() AS ends", user=USER)
+    words = ("psql", "-X", "-q", f"--dbname={pg_url(db.port, 'postgres', db.name)}")
+    subprocess.run(words, input=schema_sql(dlock), capture_output=True, text=True, check=False)
+    assert not db.value("SELECT is_called FROM public.victims")
+
+
 POWERS = {"SUPERUSER": "SUPERUSER", "BYPASSRLS": "BYPASSRLS", "CREATEROLE": "CREATEROLE", "REPLICATION": "REPLICATION",
           "program": "IN ROLE pg_execute_server_program", "member": "IN ROLE postgres"}
 
@@ -767,6 +788,49 @@ def test_whatever_lets_a_stranger_in_is_seen(dlock, db, trap):
     db.ask(trap)
     db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
     assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
+
+
+def poison(db):
+    """The owner of the database makes every function of its schema a trap that steps back to who has logged in."""
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    db.ask("CREATE SEQUENCE public.victims; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC")
+    for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"):
+        db.ask(f"ALTER FUNCTION {name} SECURITY INVOKER; ALTER FUNCTION {name} RESET ALL", user=USER)
+    db.ask("UPDATE pg_proc SET prosrc = %s, prosqlbody = NULL, prolang = (SELECT oid FROM pg_language WHERE"
+           " lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace",
+           "BEGIN PERFORM set_config('session_authorization', 'postgres', false), set_config('role', 'none', false);"
+           f" IF current_user <> '{USER}' THEN PERFORM nextval('public.victims'); END IF; END")
+
+
+@pytest.mark.parametrize("setting", ["role", "session_authorization"])
+@pytest.mark.parametrize("mode", MODES)
+def test_who_was_made_another_at_the_login_keeps_the_power_and_is_guarded(dlock, db, mode, setting):
+    """The owner of a database may set for it as whom sessions begin; a function may set that back."""
+    assert run(dlock, db.url).status == 0
+    poison(db)
+    db.ask(f"ALTER DATABASE {db.name} SET {setting} = '{USER}'", user=USER)
+    done = run(dlock, pg_url(db.port, "postgres", db.name), mode=mode)
+    assert not db.value("SELECT is_called FROM public.victims")
+    assert_refused(done, 78, "schema dlock")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, make_proxy, mode):
+    """The owner of the database has it ready, and is faster than our next question."""
+    assert run(dlock, db.url, mode=mode).status == 0
+    poison(db)
+    db.ask("ALTER SCHEMA dlock RENAME TO hidden", user=USER)
+    proxy = make_proxy(db.port)
+
+    def tap(_, direction, data):
+        if direction == UP and re.search(rb"dlock\.(take|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
+            with contextlib.suppress(psycopg2.Error):  # we may have made ours by now
+                db.ask("ALTER SCHEMA hidden RENAME TO dlock", user=USER)
+        return data
+
+    proxy.tap = tap
+    run(dlock, pg_url(proxy.port, "postgres", db.name, extra="?sslmode=disable"), mode=mode)
+    assert not db.value("SELECT is_called FROM public.victims")
 
 
 def test_a_role_without_power_pays_no_round_trip_for_the_guard(dlock, db, make_proxy):

@@ -64,7 +64,8 @@ endpoints(void **state)
 static void
 patience(void **state)
 {
-	static const char *const wrong[] = {"", "0", "0s", "-1", "+1", "1m", "2 s", "1.5s", "s", "3601s", "99999999999999999999"};
+	static const char *const wrong[] = {"", "0", "0s", "-1", "+1", "1m", "2 s", "1.5s", "s", "3601s", "3600001ms",
+	    "9223372037s", "9223372036855ms", "99999999999999999999"};
 	struct fault f;
 	int64_t ns;
 
