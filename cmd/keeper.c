@@ -153,11 +153,19 @@ let_go(struct keeper *k)
 
 /* What a front that must do without us has to know. */
 static void
-publish_ending(struct keeper *k, bool final)
+publish_ending(struct keeper *k)
 {
 	k->shared->ending = k->keep.ending;
 	atomic_store(&k->shared->settled, true);
-	atomic_store(&k->shared->told, final);
+}
+
+/* The message may be dropped; a front that finds none, but this in the page, has missed it. */
+static void
+report_ending(struct keeper *k)
+{
+	publish_ending(k);
+	tell(k, MSG_ENDED, 0, k->fault.text);
+	atomic_store(&k->shared->told, true);
 }
 
 /* A front that stopped because the command did has to see that the command goes on, or is gone. */
@@ -235,13 +243,12 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_KILL)
 		signal_tree(k, SIGKILL, false);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
-		publish_ending(k, false);
+		publish_ending(k);
 	if (a->set & DO_REPORT) {
 		if (!(a->set & DO_EXIT))
 			go_on_alone(k);
 		atomic_store(&k->shared->lingers, !(a->set & DO_EXIT));
-		publish_ending(k, true);
-		tell(k, MSG_ENDED, 0, k->fault.text);
+		report_ending(k);
 		wake_front(k);
 	}
 }
@@ -637,8 +644,7 @@ die_early(struct keeper *k, const char *what)
 {
 	fault_set(&k->fault, RC_SYSTEM, "%s: %s", what, strerror(errno));
 	k->keep.ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
-	publish_ending(k, true);
-	tell(k, MSG_ENDED, 0, k->fault.text);
+	report_ending(k);
 	_exit(0);
 }
 
