@@ -327,17 +327,26 @@ command_changed(struct keeper *k, int status)
 	}
 }
 
-/* The one place that reaps. */
+/*
+ * The one place that reaps.  The page forgets the command before its number is
+ * free for others: we could be frozen in between, and the front kill a stranger.
+ */
 static void
 reap(struct keeper *k)
 {
+	const int any = WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT;
+	siginfo_t found = {0};
 	int status;
-	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0)
-		if (pid == k->child.pid)
+	for (; waitid(P_ALL, 0, &found, any) == 0; found.si_pid = 0) {
+		if (found.si_pid == 0)
+			return;
+		if (found.si_pid == k->child.pid && found.si_code != CLD_STOPPED && found.si_code != CLD_CONTINUED)
+			atomic_store(&k->shared->command, 0);
+		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == k->child.pid)
 			command_changed(k, status);
-	if (pid < 0 && errno == ECHILD)
+	}
+	if (errno == ECHILD)
 		react(k, EV_EMPTY, 0);
 }
 

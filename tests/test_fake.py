@@ -593,6 +593,41 @@ def test_keeper_that_is_gone_or_frozen_is_a_loss(fake, sig):
     assert "release" not in calls(started)
 
 
+def test_front_kills_no_stranger_who_has_the_number_of_the_command(fake, tmp_path):
+    """A keeper that freezes just when it has reaped the command, and a pid that is given out again."""
+    last_pid = "/proc/sys/kernel/ns_last_pid"
+    if os.geteuid() != 0 or not os.access(last_pid, os.W_OK):
+        pytest.skip("only root can choose a pid")
+    shim = compile_shim(tmp_path, "frozen", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <signal.h>
+        #include <sys/wait.h>
+        pid_t waitpid(pid_t pid, int *status, int flags)
+        {
+            pid_t got = ((pid_t (*)(pid_t, int *, int))dlsym(RTLD_NEXT, "waitpid"))(pid, status, flags);
+            if (got > 0 && (flags & WUNTRACED) && WIFEXITED(*status) && WEXITSTATUS(*status) == 42)
+                raise(SIGSTOP);
+            return got;
+        }""")
+    started = fake.start("", "-t", "3s", "-c", "read x; exit 42", stdin=subprocess.PIPE, env={"LD_PRELOAD": shim})
+    keeper, command = started.keeper, started.command
+    started.popen.stdin.close()
+    wait_for(lambda: support.stat_of(keeper)[1] == "T", what="a frozen keeper")
+    strangers = []
+    while not strangers or strangers[-1].pid != command:
+        with open(last_pid, "w", encoding="ascii") as f:
+            f.write(str(command - 1))
+        strangers.append(subprocess.Popen(["sleep", "1000"]))
+        assert len(strangers) < 100
+    assert started.wait().status == 79
+    alive = strangers[-1].poll() is None
+    for stranger in strangers:
+        stranger.kill()
+        stranger.wait()
+    assert alive
+
+
 def test_command_that_ends_while_all_of_dlock_sleeps_past_the_lease_is_a_loss(fake, tmp_path):
     """The machine slept, or both processes were stopped: who knows whom the lock belonged to."""
     started = fake.start("release=again", "-t", "3s", "-c", f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")
