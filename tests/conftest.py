@@ -46,6 +46,12 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=[item for item in left + kept if item not in items])
 
 
+def pytest_collection_finish():
+    """What the tests are told in DLOCK_... is read by now; a dlock would say that it does not know it."""
+    for name in [name for name in os.environ if name.startswith("DLOCK")]:
+        del os.environ[name]
+
+
 def making(program, end="stop"):
     """The body of a fixture that makes such things, with any arguments, and ends them after the test."""
     made = []

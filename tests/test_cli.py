@@ -46,6 +46,8 @@ FLAGS = ("nonblock", "wait-tree", "quiet", "verbose")
 REPEATABLE = ("key", "option")
 NOT_VARIABLES = ("command",)  # cannot be had together with the words of a command
 
+DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
+
 
 @pytest.fixture
 def files(request):
@@ -858,18 +860,6 @@ def public_dlock(tmp_path):
 NOBODY = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
-def test_the_default_directory_of_a_user_is_below_the_runtime_directory(dlock, public_dlock, tmp_path):
-    runtime = tmp_path / "runtime"
-    runtime.mkdir()
-    if NOBODY:
-        os.chown(runtime, 65534, 65534)
-    result = subprocess.run([public_dlock, "run", "-b", "file", "-k", "k", "true"], **NOBODY, capture_output=True,
-                            env={**dlock.env, "XDG_RUNTIME_DIR": str(runtime)}, check=False)
-    assert (result.returncode, result.stderr) == (0, b"")
-    assert entries_below(runtime) == ["dlock", "dlock/k.lock"]
-    assert (runtime / "dlock").stat().st_mode & 0o777 == 0o700
-
-
 @pytest.mark.skipif(not NOBODY, reason="only root can make a program of another user")
 def test_a_set_uid_dlock_refuses(public_dlock, files, mark, tmp_path):
     os.chmod(public_dlock, 0o4755)
@@ -965,8 +955,7 @@ def test_a_variable_is_no_command(dlock, files):
 ], ids=str)
 def test_quiet_hides_no_verdict(dlock, script, words, status, said):
     """Of the lines that go with a verdict, -q leaves out the busy lock and the release that was not confirmed."""
-    program = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
-    result = dlock.run("run", "-b", "fake", "-O", f"script={script}", "-q", "-k", "a b", *words, events=False, program=program,
+    result = dlock.run("run", "-b", "fake", "-O", f"script={script}", "-q", "-k", "a b", *words, events=False, program=DLOCK_TEST,
                        env={"DLOCK_STRANGE": "1"})
     if said:
         assert_one_line(result, status, said, "'a b'")

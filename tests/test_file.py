@@ -383,11 +383,16 @@ def test_a_lock_file_that_is_old_is_touched(dlock, files):
 # ---- the default directory ----
 
 
+# Where it is in an island: the tests may run from a directory that is hidden there.
+PROGRAM = "/mnt/dlock"
+
+
 class Island:
     """Mounts of its own: an empty /run and /tmp, in which dlock is run as some user."""
 
     def __init__(self, setup="chmod 1777 /tmp; mkdir -m 1777 /run/lock", *before):
-        script = " && ".join(["mount --make-rprivate /", *before, "mount -t tmpfs -o mode=755 run /run",
+        script = " && ".join(["mount --make-rprivate /", "mount -t tmpfs -o mode=755 program /mnt",
+                              f"install -m 755 '{DLOCK}' {PROGRAM}", *before, "mount -t tmpfs -o mode=755 run /run",
                               "mount -t tmpfs tmp /tmp", f"{{ {setup}; }}"]) + "; echo ready; exec sleep 1000"
         self.process = subprocess.Popen(["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == "ready\n"
@@ -401,12 +406,12 @@ class Island:
     def sh(self, script, uid=0):
         return subprocess.run(self.words("sh", "-c", script, uid=uid), capture_output=True, text=True, check=True).stdout
 
-    def run(self, *words, program=DLOCK, **options):
+    def run(self, *words, program=PROGRAM, **options):
         done = subprocess.run(self.words(program, "run", "-b", "file", "-k", "job", *words, **options),
                               capture_output=True, text=True, timeout=60, check=False)
         return Completed(done.returncode, done.stdout, done.stderr)
 
-    def hold(self, *words, program=DLOCK, **options):
+    def hold(self, *words, program=PROGRAM, **options):
         """Returns when it holds the lock, which it does until finish()."""
         words = self.words(program, "run", "-b", "file", "-k", "job", *words, "--", "sh", "-c", "echo held; cat", **options)
         holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -502,7 +507,7 @@ def test_nobody_can_squat_roots_directory(island):
 @pytest.mark.parametrize("umask", ["000", "077", "777"])
 def test_the_default_directory_is_private_whatever_the_umask(island, umask):
     here = island()
-    done = subprocess.run(here.words("sh", "-c", f"umask {umask}; exec {DLOCK} run -b file -k job -- true"), check=False)
+    done = subprocess.run(here.words("sh", "-c", f"umask {umask}; exec {PROGRAM} run -b file -k job -- true"), check=False)
     assert done.returncode == 0
     assert here.sh("stat -c %a /run/lock/*") == "700\n"
     assert here.run("-n", "--", "true").status == 0

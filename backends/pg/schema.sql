@@ -265,6 +265,7 @@ DECLARE
 	last bigint;
 	p record;
 	rehearsal boolean;
+	joined boolean := false;
 	a_key text;
 BEGIN
 	patience_ms := least(patience_ms, 60000);
@@ -302,6 +303,7 @@ BEGIN
 					SELECT a_key, nextval('dlock.numbers'), me, my_weight, my_capacity, my_lease, queue.direct, dead, my_record
 					WHERE NOT rehearsal
 					RETURNING * INTO mine;
+				joined := FOUND AND patience_ms > 0;
 			ELSIF mine.direct <> direct OR mine.alive IS DISTINCT FROM dead THEN
 				UPDATE dlock.claims c SET alive = dead, direct = queue.direct
 					WHERE c.key = a_key AND c.ticket = mine.ticket;
@@ -341,7 +343,9 @@ BEGIN
 	IF patience_ms = 0 THEN
 		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
 	END IF;
-	PERFORM set_config('synchronous_commit', 'off', true);	-- a place in the queue: if it gets lost, we ask again
+	IF NOT joined THEN	-- a new place is to outlive a crash of the server, so that the order does
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
 END
 $$;
 
