@@ -598,10 +598,13 @@ static void
 release(struct keeper *k)
 {
 	struct fault f = {""};
-	enum rc rc;
+	enum rc rc = RC_OK;
 
 	k->outer_until = keep_wanted_until(&k->keep);
-	rc = k->lock ? k->lock->ops->release(k->lock, k->until, &f) : RC_OK;
+	if (k->lock)
+		rc = k->lock->ops->release(k->lock, k->until, &f);
+	if (rc == RC_SYSTEM && !k->keep.granted_at) /* memory has run out, say; for a withdrawal there is no later */
+		rc = k->lock->ops->release(k->lock, k->until, &f);
 	k->stop = false;
 	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
