@@ -61,11 +61,10 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HAR
 LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 
-BACKENDS := backends/registry.c backends/clock.c backends/encode.c backends/endpoint.c backends/setting.c \
-	backends/patience.c backends/secret.c backends/trace.c $(wildcard backends/file/*.c) \
+BACKENDS := $(wildcard backends/*.c backends/file/*.c) \
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c))
-SOURCES := $(wildcard cmd/*.c) $(BACKENDS)
+SOURCES := $(wildcard cmd/*.c cmd/supervise/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
 LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua)))
 SQL := $(if $(USE_PG),$(patsubst %.sql,$(O)/%.sql.h,$(wildcard backends/pg/*.sql)))
@@ -157,7 +156,7 @@ include tests/units.mk
 SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 sanitize: deps
 	@$(MAKE) --no-print-directory O=$(O)/asan HARDEN= HARDEN_LD= CFLAGS='$(SANITIZE)' all units
-	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/test_contract.py
+	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/test_contract.py
 
 # make bench crowd N="200 1000" BACKEND=redis: how costs grow with the number of waiters
 .PHONY: crowd bench-costs bench-crowd
@@ -165,13 +164,13 @@ bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,bench-costs)
 crowd: bench; @:
 bench-costs: deps
 	@$(MAKE) --no-print-directory all
-	@DLOCK=$(O)/dlock $(PYTHON) tests/bench.py
+	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/bench.py
 bench-crowd: deps
 	@$(MAKE) --no-print-directory all
-	@DLOCK=$(O)/dlock $(PYTHON) tests/bench_crowd.py $(if $(N),--waiters $(N)) $(if $(BACKEND),--backends $(BACKEND))
+	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/crowd.py $(if $(N),--waiters $(N)) $(if $(BACKEND),--backends $(BACKEND))
 
 # Tools that read; each is to have nothing to say.
-C_FILES = $(wildcard cmd/*.[ch] backends/*.[ch] backends/*/*.[ch])
+C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch])
 TIDY := -*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
 lint: $(MADE) $(O)/flags
 	@echo "  LINT  clang (warnings)"
@@ -185,8 +184,8 @@ lint: $(MADE) $(O)/flags
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[17]
-	@echo "  LINT  the law of the house"
-	$(Q)! grep -nE '#include "(cmd/|step|plan|child|front|keeper)' $(BACKENDS)
+	@echo "  LINT  what a backend never does"
+	$(Q)! grep -nE '#include "cmd/' $(BACKENDS)
 	$(Q)! grep -nE '\<(printf|fprintf|exit|_exit|fork|signal|sigaction)\(' $(BACKENDS)
 	$(Q)! grep -nE '\<(gets|strcat|sprintf|vsprintf|alloca)\(' $(C_FILES)
 

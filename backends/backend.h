@@ -1,26 +1,31 @@
 /*
- * backend.h - the treaty between the house (cmd/) and the servers (backends/).
+ * backend.h - the contract between dlock's caller side (cmd/) and the servers (backends/).
  *
- * A backend keeps one lock for one owner: it asks for it, keeps the lease
- * alive, gives it back.  Its code is straight-line: send, wait, read, decide.
- * It waits only through host->wait, and that call is the only one that goes
- * upward: while a backend waits there, the house forwards signals, reaps the
- * command and enforces the deadlines.
+ * A backend opens a store: the locks that one server, ensemble or directory
+ * keeps.  Over a store there are two tables of functions:
  *
- * A backend never prints (for what the user should know: host->notice), exits, forks, installs a signal handler, or reads a
- * clock other than instant_now().  It knows nothing of argv, of the command or
+ *	lock_ops    one claim on one key: ask for it, keep the lease alive, give it back
+ *	admin_ops   look at what is there, and steer it; needs no owner and no lease
+ *
+ * Its code is straight-line: send, wait, read, decide.  It waits only through
+ * host->wait, and that is the only call that goes upward: while a backend waits
+ * there, its caller forwards signals, reaps the command and enforces the
+ * deadlines.
+ *
+ * A backend never prints (what the user should know is a host->notice), exits,
+ * forks, installs a signal handler, or reads a clock other than instant_now().  It knows nothing of argv, of the command or
  * of exit statuses.  Everything it opens is close-on-exec.  What comes from the
  * server is hostile until checked.
  *
  * The sequence for one lock, always in this order and always from one thread:
  *
- *	open      read the settings, touch nothing outside
+ *	open      read URL and settings, touch nothing outside
  *	acquire   ask, queue, wait; once
  *	renew     any number of times, only after acquire gave RC_OK
  *	release   after every acquire, won or not; perhaps more than once
  *	close     free everything; at most once, when nothing of the command is left
  *
- * A new backend is one file or directory here and one line in registry.c.
+ * A new backend is one directory here, a row in registry.c and one in the Makefile.
  */
 #ifndef DLOCK_BACKEND_H
 #define DLOCK_BACKEND_H
@@ -30,9 +35,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 enum {
-	KEYS_MAX = 16,	     /* keys in one acquisition */
 	KEY_BYTES = 512,     /* longest key, without the NUL */
 	RECORD_BYTES = 1024, /* longest holder record, with the NUL */
 	OWNER_CHARS = 32,    /* an owner: 128 random bits in hexadecimal */
@@ -42,11 +47,13 @@ enum {
 /* A lease that the server takes back only when the holder's process ends. */
 #define LEASE_FOREVER NEVER
 
-/* What became of a call.  The text in struct fault goes with all but RC_OK. */
+/* ---- what became of a call ---- */
+
+/* The text in struct fault goes with all but RC_OK. */
 enum rc {
 	RC_OK,	     /* done, outputs are set */
 	RC_BUSY,     /* `until` passed (or no waiting was wanted): another has it */
-	RC_STOP,     /* the house told us to stop waiting */
+	RC_STOP,     /* host->wait told us to stop waiting */
 	RC_AGAIN,    /* no usable answer; nothing is known; may be asked again */
 	RC_LOST,     /* the server's word: this owner does not hold it */
 	RC_REVOKED,  /* renewed, but somebody entitled to it asks for the lock back */
@@ -68,36 +75,46 @@ enum rc fault_set(struct fault *, enum rc, const char *fmt, ...) __attribute__((
 /* Words of an rc, for traces. */
 const char *rc_name(enum rc);
 
+/* ---- where, and what ---- */
+
 /* One `-O name=value`. */
 struct setting {
 	const char *name, *value;
 };
 
-/* What is wanted.  Owned by the house; outlives the lock. */
-struct want {
-	const char *keys[KEYS_MAX]; /* each 1 to KEY_BYTES of UTF-8 without control characters */
-	size_t nkeys;		    /* at least 1; all are granted together or none */
-	const char *url;	    /* NULL: the backend's own default */
+/* Where locks are kept, as the user named it.  Owned by the caller; outlives the store. */
+struct site {
+	const char *url; /* NULL: the backend's own default */
 	const struct setting *settings;
 	size_t nsettings;
+};
+
+enum lock_kind {
+	KIND_EXCLUSIVE, /* no other holder beside it */
+	KIND_SHARED,	/* any number of its kind */
+	KIND_LIMIT,	/* up to `limit` of its kind */
+};
+
+/* What is wanted.  Owned by the caller; outlives the store. */
+struct claim {
+	const char *key; /* 1 to KEY_BYTES of UTF-8 without control characters */
+	enum lock_kind kind;
+	unsigned limit;	    /* with KIND_LIMIT: how many holders fit, at least 1 */
 	const char *owner;  /* OWNER_CHARS, fresh for this acquisition: proof that a hold is ours */
 	const char *record; /* who we are, JSON, for others to read; below RECORD_BYTES */
 	int64_t ttl;	    /* the lease asked for */
 	bool persist;	    /* the user named a time to wait: it holds for a server that does not answer, too */
-	unsigned capacity;  /* holders that fit at once, in units of weight (a mutex: 1) */
-	unsigned weight;    /* what this holder takes of it (a mutex: 1) */
-	bool verbose;	    /* the user wants to know more: what a notice needs may be found out at once */
 };
 
 /* What the server gave.  Filled by acquire; `sent`, `lease` and `pace` again by renew. */
 struct grant {
-	uint64_t tokens[KEYS_MAX]; /* one a key; greater than in every earlier grant of that key */
-	instant sent;		   /* just before the request left that earned this lease */
-	int64_t lease;		   /* what the server really gave; LEASE_FOREVER without expiry */
-	int64_t pace;		   /* renew so long after `sent`; 0: after a third of the lease */
+	uint64_t token; /* greater than in every earlier grant of this key */
+	instant sent;	/* just before the request left that earned this lease */
+	int64_t lease;	/* what the server really gave; LEASE_FOREVER without expiry */
+	int64_t pace;	/* renew so long after `sent`; 0: after a third of the lease */
 	/*
 	 * Where the kernel keeps the lock for as long as a descriptor is open
-	 * anywhere, that descriptor; otherwise -1.  The house gives a copy to
+	 * anywhere, that descriptor; otherwise -1.  The keeper gives a copy to
 	 * the front, so that the lock outlives a killed keeper until the
 	 * command's tree is gone too, and so that the front sees a connection
 	 * end though the keeper be frozen.  The backend goes on owning its own copy.
@@ -105,24 +122,27 @@ struct grant {
 	int anchor;
 };
 
+/* ---- the caller, as a backend sees it ---- */
+
 enum woke {
 	WOKE_READY,   /* the descriptor is readable, writable or broken: try it */
 	WOKE_TIMEOUT, /* `until` has come */
 	WOKE_STOP,    /* give up at once what you are doing: return RC_STOP */
 };
 
-/* What a backend may ask of the house, and where it tells what it sees. */
+/* What a backend may ask of its caller, and where it tells what it sees. */
 struct host {
 	/*
 	 * Sleeps until `fd` has one of `events` (poll(2)'s), or `until`.
 	 * fd -1 waits for the time alone.  Errors and hang-ups of fd count as
-	 * ready: the next read says what happened.
+	 * ready: the next read says what happened.  Who has to watch several
+	 * sockets hands in an epoll descriptor.
 	 */
 	enum woke (*wait)(struct host *, int fd, short events, instant until);
 
 	/*
 	 * What acquire last saw of the queue, written by the backend before it
-	 * waits (and before it says RC_BUSY) and read by the house inside wait.
+	 * waits (and before it says RC_BUSY) and read by the caller inside wait.
 	 */
 	struct {
 		bool silent;		   /* the server does not answer; how, says the fault given to acquire */
@@ -135,8 +155,8 @@ struct host {
 	 * A descriptor of the backend's that becomes readable (or breaks) when
 	 * something has happened to the lock between two calls: the session has
 	 * expired, the connection ended, somebody wrote to our record.  The
-	 * house then renews at once, and that call finds out what it was and
-	 * silences the descriptor.  -1: there is none.
+	 * keeper then renews at once, and that call finds out what it was and
+	 * clears the descriptor.  -1: there is none.
 	 */
 	int alert;
 
@@ -144,47 +164,47 @@ struct host {
 	 * What the user should know although the call succeeds: the server may
 	 * lose locks, a lock lies in another place.  The backend writes it with
 	 * fault_set(&host->notice, RC_OK, ...), in open or in any call, and says
-	 * each thing once; the house takes it when the call waits or returns
+	 * each thing once; the keeper takes it when the call waits or returns
 	 * (a second one before that replaces the first), shows it as one line
 	 * unless -q, and passes it on as an event.  "" when there is none.
 	 */
 	struct fault notice;
+
+	/* The user wants to know more: what a notice needs may be found out at once. */
+	bool verbose;
 };
+
+/* ---- a backend ---- */
 
 struct backend;
 
-/* The first member of every backend's own lock. */
-struct lock {
-	const struct backend *ops;
+/* The first member of every backend's own store. */
+struct store {
+	const struct backend *backend;
 	struct host *host;
-	const char *where; /* the server for people, e.g. "redis 10.0.0.5:6379"; owned by the lock */
+	const char *where; /* the server for people, e.g. "redis 10.0.0.5:6379"; owned by the store */
+	unsigned caps;	   /* CAP_ bits, as URL and settings have them */
 };
 
-/* What a backend is good for; the house asks these bits, never a name. */
+/* The downcast of a store is checked: any other backend's is a mistake of ours, never to be lived with. */
+static inline struct store *
+store_of(struct store *s, const struct backend *b)
+{
+	if (s->backend != b)
+		abort();
+	return s;
+}
+
+/* What a store is good for; asked before anything is asked of a server. */
 enum {
 	CAP_FAIR = 1 << 0,    /* serves waiters first come, first served */
 	CAP_DURABLE = 1 << 1, /* the lease outlives the connection */
-	CAP_SHARED = 1 << 2,  /* readers and writers */
-	CAP_LIMIT = 1 << 3,   /* capacity above 1 */
-	CAP_MULTI = 1 << 4,   /* several keys, all or none */
+	CAP_SHARED = 1 << 2,  /* KIND_SHARED */
+	CAP_LIMIT = 1 << 3,   /* KIND_LIMIT */
 };
 
-struct backend {
-	const char *name;
-	const char *schemes;  /* URL schemes that name it, each followed by a space; "=": also name=value pairs */
-	const char *settings; /* the `-O` names it knows, for people; "" for none */
-	const char *url_help; /* one line: URL forms and the default */
-	const char *schema;   /* what may have to be set up on a server by hand, as a script; or NULL */
-	unsigned caps;
-
-	/*
-	 * Makes a lock from what is wanted; checks URL and settings, touches
-	 * neither network nor disk.  RC_OK: *ret is ours until close.
-	 * Otherwise (RC_USAGE, RC_CONFIG, RC_SYSTEM) *ret is untouched and
-	 * nothing needs closing.  A NULL member means: not compiled in.
-	 */
-	enum rc (*open)(struct lock **ret, struct host *, const struct want *, struct fault *);
-
+/* One claim on one key of one store. */
+struct lock_ops {
 	/*
 	 * Takes the lock, waiting for it inside host->wait until `until`; 0
 	 * means: do not queue, answer now.  A server that does not answer is
@@ -194,9 +214,10 @@ struct backend {
 	 * already counts us as waiter or holder, we go on as that.  A grant
 	 * that was not the answer to a request just sent (a wake-up) is
 	 * confirmed by one before RC_OK: grant->sent has no other source.
-	 * *grant is set with RC_OK only.
+	 * *grant is set with RC_OK only.  The claim is kept: renew and release
+	 * speak of it.
 	 */
-	enum rc (*acquire)(struct lock *, instant until, struct grant *, struct fault *);
+	enum rc (*acquire)(struct store *, const struct claim *, instant until, struct grant *, struct fault *);
 
 	/*
 	 * Extends the lease by a write on the authoritative server that
@@ -206,23 +227,51 @@ struct backend {
 	 * set sent and lease in *grant; RC_LOST only on the server's word;
 	 * everything else is RC_AGAIN or RC_STOP and leaves *grant alone.
 	 */
-	enum rc (*renew)(struct lock *, instant until, struct grant *, struct fault *);
+	enum rc (*renew)(struct store *, instant until, struct grant *, struct fault *);
 
 	/*
 	 * Gives back what this owner holds and leaves the queue, whichever it
 	 * is, at most until `until`.  Harmless when there is nothing, and
 	 * twice.  RC_OK: we were the owner until now (or never asked).
-	 * RC_LOST: the server says we were not.  RC_AGAIN: not known; what is
-	 * left ends with the lease.
+	 * RC_LOST: the server says we were not.  RC_AGAIN: not known; may be
+	 * asked again; what is left ends with the lease.
 	 */
-	enum rc (*release)(struct lock *, instant until, struct fault *);
+	enum rc (*release)(struct store *, instant until, struct fault *);
+};
+
+/* One `-O name=value` that a backend knows: read by parser, help, completions and errors. */
+struct setting_row {
+	const char *name;
+	const char *arg;  /* what to call the value */
+	const char *help; /* one line; NULL: named nowhere, since it is always refused */
+	/* RC_OK, or RC_USAGE or RC_CONFIG and what would be right. */
+	enum rc (*set)(struct store *, const char *value, struct fault *);
+};
+
+struct backend {
+	const char *name;
+	const char *const *schemes; /* of URLs that name it; NULL-ended */
+	bool pairs;		    /* a URL may also be written name=value name=value */
+	const struct setting_row *settings; /* ended by a row without a name; NULL: none */
+	const char *url_help;		    /* one line: URL forms and the default */
+	const char *schema; /* what may have to be set up on a server by hand, as a script; or NULL */
+
+	/*
+	 * Makes a store from what the user named; checks URL and settings,
+	 * touches neither network nor servers.  RC_OK: *ret is the caller's until
+	 * close.  Otherwise (RC_USAGE, RC_CONFIG, RC_SYSTEM) *ret is untouched
+	 * and nothing needs closing.  A NULL member means: not compiled in.
+	 */
+	enum rc (*open)(struct store **ret, struct host *, const struct site *, struct fault *);
 
 	/*
 	 * Frees all, and takes leave of the server where that is the custom.
-	 * The house ends the process when it has not returned after two
+	 * The keeper ends the process when it has not returned after two
 	 * seconds, so a library may take its time.  Accepts NULL.
 	 */
-	void (*close)(struct lock *);
+	void (*close)(struct store *);
+
+	const struct lock_ops *lock;
 };
 
 /* Every backend dlock knows of, also those not compiled in; NULL-ended. */
@@ -233,10 +282,10 @@ const struct backend *backend_named(const char *name);
 const struct backend *backend_of_url(const char *url);
 
 /*
- * Wraps a lock so that each call is told to `tell` in one line: its name, what
- * it gave, how long it took, the lease left.  The wrapper owns `inner`.  NULL
- * (and inner untouched) without memory.
+ * Wraps a store so that each call on a lock is told to `tell` in one line: its
+ * name, what it gave, how long it took, the lease left.  The wrapper owns
+ * `inner`.  NULL (and inner untouched) without memory.
  */
-struct lock *trace_wrap(struct lock *inner, void (*tell)(void *ctx, const char *line), void *ctx);
+struct store *trace_wrap(struct store *inner, void (*tell)(void *ctx, const char *line), void *ctx);
 
 #endif

@@ -12,23 +12,20 @@
 enum { NEAR = 4 }; /* so many at the head of the queue come soon */
 
 void
-patience_init(struct patience *p, const struct want *want)
+patience_init(struct patience *p)
 {
-	*p = (struct patience){
-	    .first = FIRST_ANSWER,
-	    .ttl = want->ttl,
-	    .persist = want->persist,
-	    .since = NEVER,
-	    .jitter = 1469598103934665603ULL,
-	};
-	for (const char *c = want->owner; *c; c++) /* FNV-1a: as random as the owner is */
-		p->jitter = (p->jitter ^ (unsigned char)*c) * 1099511628211ULL;
+	*p = (struct patience){.first = FIRST_ANSWER, .since = NEVER};
 }
 
 void
-patience_begin(struct patience *p)
+patience_begin(struct patience *p, const struct claim *claim)
 {
+	p->ttl = claim->ttl;
+	p->persist = claim->persist;
 	p->since = instant_now();
+	p->jitter = 1469598103934665603ULL;
+	for (const char *c = claim->owner; *c; c++) /* FNV-1a: as random as the owner is */
+		p->jitter = (p->jitter ^ (unsigned char)*c) * 1099511628211ULL;
 }
 
 instant

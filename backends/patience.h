@@ -2,7 +2,7 @@
  * patience.h - how long a server that does not answer is asked again, and how often.
  *
  * One for each lock, owned by its backend.  There are two bounds, and --wait
- * replaces both when the user named it (want->persist):
+ * replaces both when the user named it (claim->persist):
  *
  *  1. Before the first answer: connect-timeout (5 s) from the beginning, also
  *     when the connection is refused, since a server that is being restarted
@@ -31,10 +31,11 @@ struct patience {
 	uint64_t jitter;
 };
 
-void patience_init(struct patience *, const struct want *);
+/* With the default of the first bound, which a setting may replace. */
+void patience_init(struct patience *);
 
-/* The first bound counts from now; without this call, from the first failure. */
-void patience_begin(struct patience *);
+/* Once, when acquire begins: the first bound counts from now. */
+void patience_begin(struct patience *, const struct claim *);
 
 /* Until when the first answer may be awaited; `until` as acquire has it. */
 instant patience_first(const struct patience *, instant until);

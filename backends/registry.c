@@ -12,29 +12,23 @@
 
 extern const struct backend file_backend, redis_backend, zk_backend, pg_backend, fake_backend;
 
+/* Stands for a backend that this build lacks; then its schemes, and whether it takes pairs. */
+#define MISSING(word, takes_pairs, ...) \
+	const struct backend word##_backend = { \
+	    .name = #word, \
+	    .schemes = (const char *const[]){__VA_ARGS__, NULL}, \
+	    .pairs = takes_pairs, \
+	    .url_help = "not compiled in", \
+	}
+
 #ifndef HAVE_REDIS
-const struct backend redis_backend = {
-    .name = "redis",
-    .schemes = "redis redis+unix ",
-    .settings = "",
-    .url_help = "not compiled in",
-};
+MISSING(redis, false, "redis", "redis+unix");
 #endif
 #ifndef HAVE_ZK
-const struct backend zk_backend = {
-    .name = "zk",
-    .schemes = "zk zks ",
-    .settings = "",
-    .url_help = "not compiled in",
-};
+MISSING(zk, false, "zk", "zks");
 #endif
 #ifndef HAVE_PG
-const struct backend pg_backend = {
-    .name = "pg",
-    .schemes = "postgresql postgres = ",
-    .settings = "",
-    .url_help = "not compiled in",
-};
+MISSING(pg, true, "postgresql", "postgres");
 #endif
 
 const struct backend *const backends[] = {
@@ -42,7 +36,7 @@ const struct backend *const backends[] = {
     &redis_backend,
     &zk_backend,
     &pg_backend,
-#ifdef WITH_FAKE /* tests/fake.c, only in the binary that the tests build */
+#ifdef WITH_FAKE /* tests/servers/fake.c, only in the binary that the tests build */
     &fake_backend,
 #endif
     NULL,
@@ -57,40 +51,32 @@ backend_named(const char *name)
 	return NULL;
 }
 
-/* Is `scheme` (of n bytes) one of the words of `list`? */
+/* Does `url` begin with scheme: of this backend? */
 static bool
-listed(const char *list, const char *scheme, size_t n)
+has_scheme(const struct backend *b, const char *url)
 {
-	for (; *list; list = strchr(list, ' ') + 1)
-		if (strncmp(list, scheme, n) == 0 && list[n] == ' ')
+	size_t n = strcspn(url, ":");
+
+	for (const char *const *s = b->schemes; url[n] == ':' && *s; s++)
+		if (strlen(*s) == n && strncmp(*s, url, n) == 0)
 			return true;
 	return false;
 }
 
-/* What stands for a scheme in `url`, n bytes: "redis" of redis://host, "=" of the pairs host=h dbname=d. */
-static const char *
-scheme_of(const char *url, size_t *n)
+/* Is `url` written as name=value pairs: host=h dbname=d? */
+static bool
+has_pairs(const char *url)
 {
 	size_t name = strspn(url, "abcdefghijklmnopqrstuvwxyz_"), blanks = strspn(url + name, " ");
 
-	if (name > 0 && url[name + blanks] == '=') {
-		*n = 1;
-		return url + name + blanks;
-	}
-	*n = strcspn(url, ":");
-	return *n > 0 && url[*n] == ':' ? url : NULL;
+	return name > 0 && url[name + blanks] == '=';
 }
 
 const struct backend *
 backend_of_url(const char *url)
 {
-	size_t n;
-	const char *scheme = scheme_of(url, &n);
-
-	if (!scheme)
-		return NULL;
 	for (size_t i = 0; backends[i]; i++)
-		if (listed(backends[i]->schemes, scheme, n))
+		if (has_pairs(url) ? backends[i]->pairs : has_scheme(backends[i], url))
 			return backends[i];
 	return NULL;
 }

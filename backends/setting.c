@@ -1,12 +1,48 @@
-/* setting.c - see setting.h. */
+/* setting.c - reads -O settings by a backend's rows. */
 #include "setting.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* "there are path, acl", or "it has none". */
+static const char *
+list_names(const struct setting_row *row, char *out, size_t size)
+{
+	size_t used = 0;
+
+	snprintf(out, size, "it has none");
+	for (; row && row->name && used < size; row++)
+		if (row->help)
+			used += snprintf(out + used, size - used, "%s%s", used ? ", " : "there are ", row->name);
+	return out;
+}
+
+static enum rc
+set_one(struct store *store, const struct setting *s, struct fault *f)
+{
+	char names[256];
+
+	for (const struct setting_row *row = store->backend->settings; row && row->name; row++)
+		if (strcmp(row->name, s->name) == 0)
+			return row->set(store, s->value, f);
+	return fault_set(f, RC_USAGE, "the %s backend has no setting '%s' (%s)", store->backend->name,
+	    s->name, list_names(store->backend->settings, names, sizeof names));
+}
+
+enum rc
+setting_read(struct store *store, const struct site *site, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	for (size_t i = 0; rc == RC_OK && i < site->nsettings; i++)
+		rc = set_one(store, &site->settings[i], f);
+	return rc;
+}
 
 /* Whole numbers and two units do: nobody waits 1h30m for a connection. */
 enum rc

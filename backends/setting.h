@@ -1,10 +1,16 @@
 /*
- * setting.h - values of -O settings that several backends understand alike.
+ * setting.h - reads -O settings by a backend's rows, and the values that several understand alike.
  */
 #ifndef DLOCK_SETTING_H
 #define DLOCK_SETTING_H
 
 #include "backend.h"
+
+/*
+ * Hands each setting of the site to its row's setter.  RC_OK, or what the first
+ * bad one has to say; for an unknown name RC_USAGE with the names there are.
+ */
+enum rc setting_read(struct store *, const struct site *, struct fault *);
 
 /* -O connect-timeout: "500ms" or "2s", up to an hour.  RC_OK, or RC_USAGE in words. */
 enum rc setting_patience(const char *value, int64_t *ns, struct fault *);

@@ -1,7 +1,7 @@
 /*
- * trace.c - a lock that says what it does and passes it on (-v).
+ * trace.c - a store that says what it does and passes it on (-v).
  *
- * Because this stands between the house and any backend, backends contain no
+ * Because this stands between the keeper and any backend, backends contain no
  * logging at all.
  */
 #include "backend.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 struct trace {
-	struct lock base;
-	struct lock *inner;
+	struct store base;
+	struct store *inner;
 	void (*tell)(void *ctx, const char *line);
 	void *ctx;
 };
@@ -20,9 +20,9 @@ struct trace {
 static const struct backend trace_backend;
 
 static struct trace *
-trace_of(struct lock *l)
+trace_of(struct store *s)
 {
-	return (struct trace *)l;
+	return (struct trace *)store_of(s, &trace_backend);
 }
 
 /* `end` is when the lease ends, 0 for calls that earn none. */
@@ -43,65 +43,64 @@ told(struct trace *t, const char *call, instant began, enum rc rc, instant end, 
 }
 
 static enum rc
-trace_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
+trace_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
 {
-	struct trace *t = trace_of(l);
+	struct trace *t = trace_of(s);
 	instant began = instant_now();
-	enum rc rc = t->inner->ops->acquire(t->inner, until, g, f);
+	enum rc rc = t->inner->backend->lock->acquire(t->inner, claim, until, g, f);
 
 	return told(t, "acquire", began, rc, rc == RC_OK ? instant_after(g->sent, g->lease) : 0, f);
 }
 
 static enum rc
-trace_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+trace_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	struct trace *t = trace_of(l);
+	struct trace *t = trace_of(s);
 	instant began = instant_now();
-	enum rc rc = t->inner->ops->renew(t->inner, until, g, f);
+	enum rc rc = t->inner->backend->lock->renew(t->inner, until, g, f);
 
 	return told(t, "renew", began, rc, rc == RC_OK || rc == RC_REVOKED ? instant_after(g->sent, g->lease) : 0, f);
 }
 
 static enum rc
-trace_release(struct lock *l, instant until, struct fault *f)
+trace_release(struct store *s, instant until, struct fault *f)
 {
-	struct trace *t = trace_of(l);
+	struct trace *t = trace_of(s);
 	instant began = instant_now();
 
-	return told(t, "release", began, t->inner->ops->release(t->inner, until, f), 0, f);
+	return told(t, "release", began, t->inner->backend->lock->release(t->inner, until, f), 0, f);
 }
 
 static void
-trace_close(struct lock *l)
+trace_close(struct store *s)
 {
-	struct trace *t = trace_of(l);
+	struct trace *t = s ? trace_of(s) : NULL;
 
-	if (!l)
+	if (!t)
 		return;
-	t->inner->ops->close(t->inner);
+	t->inner->backend->close(t->inner);
 	free(t);
 }
 
 static const struct backend trace_backend = {
     .name = "trace",
-    .acquire = trace_acquire,
-    .renew = trace_renew,
-    .release = trace_release,
     .close = trace_close,
+    .lock = &(const struct lock_ops){trace_acquire, trace_renew, trace_release},
 };
 
-struct lock *
-trace_wrap(struct lock *inner, void (*tell)(void *ctx, const char *line), void *ctx)
+struct store *
+trace_wrap(struct store *inner, void (*tell)(void *ctx, const char *line), void *ctx)
 {
 	struct trace *t = calloc(1, sizeof *t);
 
 	if (!t)
 		return NULL;
 	*t = (struct trace){
-	    .base = {.ops = &trace_backend, .host = inner->host, .where = inner->where},
+	    .base = *inner,
 	    .inner = inner,
 	    .tell = tell,
 	    .ctx = ctx,
 	};
+	t->base.backend = &trace_backend;
 	return &t->base;
 }

@@ -1,11 +1,11 @@
-/* main.c - finds the subcommand. */
+/* main.c - dispatch: finds the subcommand. */
 #include "cmd.h"
 
 #include "backends/backend.h"
 #include "options.h"
 #include "say.h"
 #include "text.h"
-#include "verdict.h"
+#include "status.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "parse.h"
+#include "status.h"
 #include "text.h"
 
 #include <ctype.h>
@@ -850,7 +851,7 @@ options_parse(struct plan *p, char **words, struct fault *f)
 
 	*p = (struct plan){
 	    .wait = NEVER,
-	    .conflict_status = 75,
+	    .conflict_status = STATUS_BUSY,
 	    .terms = {.ttl = 30 * NS_PER_S, .max_run = NEVER},
 	    .signal = SIGTERM,
 	    .status_fd = -1,

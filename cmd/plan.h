@@ -6,11 +6,11 @@
 #ifndef DLOCK_PLAN_H
 #define DLOCK_PLAN_H
 
-#include "step.h"
+#include "cmd/supervise/step.h"
 
 #include <signal.h>
 
-enum { SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
+enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
 
 struct plan {
 	const char *keys[KEYS_MAX];

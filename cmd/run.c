@@ -11,15 +11,15 @@
  */
 #include "cmd.h"
 
-#include "child.h"
-#include "events.h"
-#include "front.h"
+#include "cmd/supervise/child.h"
+#include "cmd/supervise/events.h"
+#include "cmd/supervise/front.h"
 #include "options.h"
 #include "record.h"
 #include "say.h"
 #include "text.h"
-#include "tree.h"
-#include "verdict.h"
+#include "cmd/supervise/tree.h"
+#include "cmd/supervise/verdict.h"
 
 #include <errno.h>
 #include <fcntl.h>

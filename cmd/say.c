@@ -1,7 +1,7 @@
 /* say.c - see say.h. */
 #include "say.h"
 
-#include "verdict.h"
+#include "status.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -24,7 +24,7 @@ part()
 	name=$1 share=$2 backends=$3 marks=$4
 	shift 4
 	DLOCK_TEST_BACKENDS=$backends DLOCK_TEST_SHARE=$share setsid env --default-signal=INT,QUIT,HUP \
-		"${PYTHON:-/usr/bin/python3}" -m pytest -v --tb=short -p no:cacheprovider -m "$marks" "$@" tests \
+		"${PYTHON:-/usr/bin/python3}" -m pytest -v --tb=short -p no:cacheprovider -m "$marks" "$@" tests/system \
 		>"$out/check-$name.log" 2>&1 </dev/null &
 	eval "pid_$name=$!"
 	parts="$parts $name"

@@ -1,19 +1,19 @@
 # units.mk - what is tested and fuzzed function by function, without a server.
 #
-#	make units        every tests/unit_*.c and the simulator (cmocka)
-#	make fuzz-smoke   each tests/fuzz_*.c for FUZZ_SMOKE_SECONDS
+#	make units        every tests/unit/*.c and the simulator (cmocka)
+#	make fuzz-smoke   each tests/fuzz/*.c for FUZZ_SMOKE_SECONDS
 #	make fuzz         each for FUZZ_SECONDS
 #
-# $(O)/dlock-test is dlock with one backend more: the scripted one of tests/fake.c.
-# $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/zk_*.c.
+# $(O)/dlock-test is dlock with one backend more: the scripted one of tests/servers/fake.c.
+# $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/servers/zk_*.c.
 
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit_redis unit_answer) $(if $(USE_ZK),,unit_zk) $(if $(USE_PG),,unit_derive), \
-	$(patsubst tests/%.c,%,$(wildcard tests/unit_*.c))) simulate
+UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer) $(if $(USE_ZK),,unit/zk) $(if $(USE_PG),,unit/derive), \
+	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
 
@@ -27,7 +27,7 @@ $(UNITS:%=$(O)/tests/%): $(O)/tests/%: $(O)/tests/%.o $(UNIT_LIB)
 
 # ---- dlock with the fake backend ----
 
-TEST_OBJECTS = $(filter-out $(O)/backends/registry.o,$(OBJECTS)) $(O)/tests/registry.o $(O)/tests/fake.o
+TEST_OBJECTS = $(filter-out $(O)/backends/registry.o,$(OBJECTS)) $(O)/tests/registry.o $(O)/tests/servers/fake.o
 
 $(O)/dlock-test: $(TEST_OBJECTS)
 	@echo "  LD    $@"
@@ -45,18 +45,18 @@ WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks)
 .PHONY: wrong
 wrong: $(WRONG)
 
-$(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/zk.o,$(OBJECTS)) $(O)/tests/zk_%.o
+$(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/zk.o,$(OBJECTS)) $(O)/tests/servers/zk_%.o
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/fake.d $(O)/tests/zk_reads.d $(O)/tests/zk_acks.d
+-include $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/servers/fake.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 
 FUZZ_CC ?= clang
 FUZZ_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION='"$(VERSION)"' $(WARN) -I. -I$(O) -O1 -g \
 	-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
-FUZZERS := $(filter-out $(if $(USE_REDIS),,fuzz_url fuzz_resp),$(patsubst tests/%.c,%,$(wildcard tests/fuzz_*.c)))
+FUZZERS := $(filter-out $(if $(USE_REDIS),,url resp),$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
 FUZZ_TARGETS = $(FUZZERS:%=$(O)/fuzz/%)
 # $(call fuzz,seconds): one line for each target, all of its output when it finds something
 fuzz = for t in $(FUZZERS); do echo "  FUZZ  $$t ($(1) s)"; \
@@ -77,14 +77,14 @@ fuzz-smoke:
 	then $(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_SMOKE_SECONDS); \
 	else echo "  FUZZ  skipped: $(FUZZ_CC) or its fuzzer runtime (libclang-rt-dev) is not installed"; fi
 
-$(O)/fuzz/fuzz_duration: cmd/parse.c cmd/text.c
-$(O)/fuzz/fuzz_url: backends/redis/address.c backends/endpoint.c backends/encode.c
-$(O)/fuzz/fuzz_key: backends/encode.c cmd/parse.c cmd/text.c
-$(O)/fuzz/fuzz_resp: backends/redis/resp.c
-$(O)/fuzz/fuzz_header: backends/file/header.c
-$(O)/fuzz/fuzz_record: cmd/record.c cmd/object.c cmd/text.c
+$(O)/fuzz/duration: cmd/parse.c cmd/text.c
+$(O)/fuzz/url: backends/redis/address.c backends/endpoint.c backends/encode.c backends/url.c
+$(O)/fuzz/key: backends/encode.c cmd/parse.c cmd/text.c
+$(O)/fuzz/resp: backends/redis/resp.c
+$(O)/fuzz/header: backends/file/header.c
+$(O)/fuzz/record: cmd/record.c cmd/object.c cmd/text.c
 
-$(FUZZ_TARGETS): $(O)/fuzz/%: tests/%.c
+$(FUZZ_TARGETS): $(O)/fuzz/%: tests/fuzz/%.c
 	@mkdir -p $(@D)
 	@echo "  FUZZ  $@ (build)"
 	$(Q)$(FUZZ_CC) $(FUZZ_CFLAGS) -o $@ $^ $(LIBS)

@@ -23,6 +23,7 @@
 #include "tickets.h"
 
 #include "backends/encode.h"
+#include "backends/setting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,8 +40,8 @@ enum {
 };
 
 struct file {
-	struct lock base;
-	const struct want *want;
+	struct store base;
+	const struct claim *claim;
 	struct directory dir;
 	char name[NAME_BYTES]; /* of the lock file in it */
 	int fd;		       /* the lock file; -1: not open */
@@ -52,9 +53,9 @@ struct file {
 const struct backend file_backend;
 
 static struct file *
-file_of(struct lock *l)
+file_of(struct store *s)
 {
-	return (struct file *)l;
+	return (struct file *)store_of(s, &file_backend);
 }
 
 static enum rc
@@ -242,12 +243,12 @@ take(struct file *f, struct header *h, struct grant *g, struct fault *fault)
 
 	h->granted = epoch_us();
 	h->token = header_next_token(h, h->granted);
-	snprintf(h->record, sizeof h->record, "%s", f->want->record);
+	snprintf(h->record, sizeof h->record, "%s", f->claim->record);
 	rc = write_header(f, h, fault); /* a token that is not kept might be dealt again */
 	if (rc != RC_OK)
 		return rc;
 	f->holds = true;
-	*g = (struct grant){.tokens = {h->token}, .sent = instant_now(), .lease = LEASE_FOREVER, .anchor = f->fd};
+	*g = (struct grant){.token = h->token, .sent = instant_now(), .lease = LEASE_FOREVER, .anchor = f->fd};
 	return RC_OK;
 }
 
@@ -308,27 +309,29 @@ read_url(char path[PATH_MAX], const char *url, struct fault *fault)
 }
 
 static enum rc
-file_open(struct lock **ret, struct host *host, const struct want *want, struct fault *fault)
+file_open(struct store **ret, struct host *host, const struct site *site, struct fault *fault)
 {
 	char path[PATH_MAX];
 	struct file *f;
+	enum rc rc;
 
-	if (want->nsettings > 0)
-		return fault_set(fault, RC_USAGE, "the file backend has no setting '%s'", want->settings[0].name);
-	if (want->url && read_url(path, want->url, fault) != RC_OK)
+	if (site->url && read_url(path, site->url, fault) != RC_OK)
 		return RC_USAGE;
 	f = malloc(sizeof *f);
 	if (!f)
 		return fault_set(fault, RC_SYSTEM, "out of memory");
-	f->base = (struct lock){.ops = &file_backend, .host = host, .where = f->dir.where};
-	f->want = want;
+	f->base = (struct store){&file_backend, host, f->dir.where, CAP_FAIR};
+	f->claim = NULL;
 	f->fd = -1;
 	f->ticket = f->before = 0;
 	f->holds = false;
-	directory_init(&f->dir, want->url ? path : NULL);
-	name_file(f->name, want->keys[0]);
-	*ret = &f->base;
-	return RC_OK;
+	directory_init(&f->dir, site->url ? path : NULL);
+	rc = setting_read(&f->base, site, fault);
+	if (rc == RC_OK)
+		*ret = &f->base;
+	else
+		free(f);
+	return rc;
 }
 
 static void
@@ -340,15 +343,18 @@ tell_of_elsewhere(struct file *f)
 		return;
 	fault_set(&f->base.host->notice, RC_OK,
 	    "%.100s is also locked in %.150s, another default directory of this user: that run and this one, in "
-	    "%.150s, do not exclude each other", f->want->keys[0], place, f->dir.path);
+	    "%.150s, do not exclude each other", f->claim->key, place, f->dir.path);
 }
 
 static enum rc
-file_acquire(struct lock *l, instant until, struct grant *g, struct fault *fault)
+file_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *fault)
 {
-	struct file *f = file_of(l);
-	enum rc rc = open_all(f, fault);
+	struct file *f = file_of(s);
+	enum rc rc;
 
+	f->claim = claim;
+	name_file(f->name, claim->key);
+	rc = open_all(f, fault);
 	if (rc == RC_OK)
 		tell_of_elsewhere(f);
 	while (rc == RC_OK && !f->holds) {
@@ -360,9 +366,9 @@ file_acquire(struct lock *l, instant until, struct grant *g, struct fault *fault
 }
 
 static enum rc
-file_renew(struct lock *l, instant until, struct grant *g, struct fault *fault)
+file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 {
-	struct file *f = file_of(l);
+	struct file *f = file_of(s);
 
 	(void)until;
 	g->sent = instant_now();
@@ -371,9 +377,9 @@ file_renew(struct lock *l, instant until, struct grant *g, struct fault *fault)
 }
 
 static enum rc
-file_release(struct lock *l, instant until, struct fault *fault)
+file_release(struct store *s, instant until, struct fault *fault)
 {
-	struct file *f = file_of(l);
+	struct file *f = file_of(s);
 	enum rc rc = f->holds ? directory_look(&f->dir, f->name, f->fd, fault) : RC_OK;
 
 	(void)until;
@@ -385,9 +391,9 @@ file_release(struct lock *l, instant until, struct fault *fault)
 }
 
 static void
-file_close(struct lock *l)
+file_close(struct store *s)
 {
-	struct file *f = file_of(l);
+	struct file *f = s ? file_of(s) : NULL;
 
 	if (!f)
 		return;
@@ -399,13 +405,9 @@ file_close(struct lock *l)
 
 const struct backend file_backend = {
     .name = "file",
-    .schemes = "file ",
-    .settings = "",
+    .schemes = (const char *const[]){"file", NULL},
     .url_help = "file:///DIR (default: a directory of this user; one host only)",
-    .caps = CAP_FAIR,
     .open = file_open,
-    .acquire = file_acquire,
-    .renew = file_renew,
-    .release = file_release,
     .close = file_close,
+    .lock = &(const struct lock_ops){file_acquire, file_renew, file_release},
 };

@@ -49,7 +49,7 @@ settle(struct pg *pg, instant until, struct fault *f)
 {
 	struct session *s = &pg->session;
 	char pid[16];
-	const char *values[] = {pid, pg->lease_ms, pg->want->record};
+	const char *values[] = {pid, pg->lease_ms, pg->claim->record};
 	const struct question q = {settle_sql, 3, values, NULL, NULL};
 	bool direct = false, standby = false;
 	instant sent;
@@ -106,7 +106,7 @@ name_lock(struct pg *pg, struct fault *f)
 	if (pg->key_is)
 		number_read(&n, pg->key_is);
 	else
-		rc = derive(&n, derivation_named(pg->derive), pg->want->keys[0],
+		rc = derive(&n, derivation_named(pg->derive), pg->claim->key,
 		    pg->session.pq->db(pg->session.conn), f);
 	if (rc == RC_OK)
 		write_lock(pg, &n);
@@ -170,9 +170,9 @@ take(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g,
 
 	if (!field_integer(&pg->session, r, field, 1, INT64_MAX, &token))
 		return fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
-	*g = (struct grant){.tokens = {(uint64_t)token},
+	*g = (struct grant){.token = token,
 	    .sent = sent,
-	    .lease = pg->want->ttl,
+	    .lease = pg->claim->ttl,
 	    .anchor = pg->session.pq->socket(pg->session.conn)};
 	bound_watch(pg);
 	return RC_OK;
@@ -374,6 +374,7 @@ advisory_release(struct pg *pg, instant until, struct fault *f)
 
 const struct mode advisory_mode = {
     .name = "advisory",
+    .caps = 0,
     .acquire = advisory_acquire,
     .renew = advisory_renew,
     .release = advisory_release,

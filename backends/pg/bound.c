@@ -71,7 +71,7 @@ bound_renew(struct pg *pg, const struct question *q, bool errors_end, instant un
 	pg->session.pq->clear(r);
 	if (rc == RC_OK) {
 		g->sent = pg->beat_sent;
-		g->lease = pg->want->ttl;
+		g->lease = pg->claim->ttl;
 	}
 	if (rc != RC_LOST)
 		bound_watch(pg);

@@ -1,4 +1,4 @@
-/* derive.c - see derive.h.  Sources and test vectors: tests/unit_derive.c. */
+/* derive.c - see derive.h.  Sources and test vectors: tests/unit/derive.c. */
 #include "derive.h"
 
 #include <errno.h>

@@ -1,47 +1,41 @@
-/* dial.c - see dial.h. */
+/* dial.c - connects to PostgreSQL in a thread, of several hosts one after the other. */
 #include "dial.h"
 
+#include "backends/task.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define SHARE_MAX (2 * NS_PER_S) /* for one of several hosts; no more than a sixth of the lease */
 
 enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
 
-/* Shared by the thread and whoever waits for it; the one who lets go last frees it. */
 struct dial {
+	struct task task;
 	const struct pq *pq;
 	char *conninfo;
 	int64_t ttl;
 	int64_t share; /* of time, for each host */
 	instant give_up;
-	int done; /* eventfd */
 	PGconn *conn;
 	bool heard;	   /* the server being tried has said something */
 	bool met_another;  /* than a PostgreSQL */
 	bool left_a_host;
-	atomic_bool dropped;
-	atomic_int owners;
 };
 
 static void
-let_go(struct dial *d)
+dial_free(struct task *t)
 {
-	if (atomic_fetch_sub(&d->owners, 1) > 1)
-		return;
+	struct dial *d = (struct dial *)t;
+
 	if (d->conn)
 		d->pq->finish(d->conn);
-	close(d->done);
 	explicit_bzero(d->conninfo, strlen(d->conninfo));
 	free(d->conninfo);
 	free(d);
@@ -119,7 +113,7 @@ carry_on(struct dial *d, PGconn *conn)
 	instant share = 0;
 
 	while ((state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) &&
-	       !atomic_load(&d->dropped)) {
+	       !atomic_load(&d->task.dropped)) {
 		struct pollfd p = {
 		    .fd = d->pq->socket(conn), .events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT};
 
@@ -220,60 +214,44 @@ is_undecided(const struct dial *d)
 }
 
 static void
-dial(struct dial *d)
+dial_work(struct task *t)
 {
+	struct dial *d = (struct dial *)t;
+
 	d->conn = begin(d, &(struct hosts){NULL, NULL, NULL});
-	while (d->conn && is_undecided(d) && !atomic_load(&d->dropped) && instant_now() < d->give_up) {
+	while (d->conn && is_undecided(d) && !atomic_load(&d->task.dropped) && instant_now() < d->give_up) {
 		carry_on(d, d->conn);
 		if (is_undecided(d) && !pass_on(d))
 			d->share = d->give_up - instant_now(); /* all that is left, for the last one */
 	}
 }
 
-static void *
-work(void *arg)
-{
-	struct dial *d = arg;
-
-	dial(d);
-	eventfd_write(d->done, 1);
-	let_go(d);
-	return NULL;
-}
-
 struct dial *
 dial_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patience)
 {
 	struct dial *d = calloc(1, sizeof *d);
-	pthread_attr_t attr;
-	pthread_t thread;
-	int error;
+	char *copy = strdup(conninfo);
 
-	if (!d)
+	if (!d || !copy) {
+		free(d);
+		free(copy);
 		return NULL;
+	}
 	*d = (struct dial){
-	    .pq = pq, .conninfo = strdup(conninfo), .ttl = ttl, .give_up = instant_now() + patience};
-	d->share = ttl / 6 < SHARE_MAX ? ttl / 6 : SHARE_MAX;
-	d->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	atomic_init(&d->owners, 2);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = d->done < 0 || !d->conninfo ? errno : pthread_create(&thread, &attr, work, d);
-	pthread_attr_destroy(&attr);
-	if (error == 0)
-		return d;
-	if (d->done >= 0)
-		close(d->done);
-	free(d->conninfo);
-	free(d);
-	errno = error;
-	return NULL;
+	    .task = {.work = dial_work, .free = dial_free},
+	    .pq = pq,
+	    .conninfo = copy,
+	    .ttl = ttl,
+	    .share = ttl / 6 < SHARE_MAX ? ttl / 6 : SHARE_MAX,
+	    .give_up = instant_now() + patience,
+	};
+	return task_start(&d->task, 0) ? d : NULL;
 }
 
 int
 dial_fd(const struct dial *d)
 {
-	return d->done;
+	return d->task.done;
 }
 
 PGconn *
@@ -300,8 +278,5 @@ dial_left_a_host(const struct dial *d)
 void
 dial_drop(struct dial *d)
 {
-	if (!d)
-		return;
-	atomic_store(&d->dropped, true);
-	let_go(d);
+	task_drop(d ? &d->task : NULL);
 }

@@ -112,7 +112,7 @@ note_session(void *ctx)
 	char first_half[17];
 	uint64_t wake_lock;
 
-	snprintf(first_half, sizeof first_half, "%.16s", pg->want->owner);
+	snprintf(first_half, sizeof first_half, "%.16s", pg->claim->owner);
 	if (pg->serial != pg->session.serial) {
 		pg->abandoned = pg->abandoned || pg->wakes;
 		pg->wakes = pg->direct = false;
@@ -141,7 +141,7 @@ take(struct pg *pg, int64_t token, instant sent, struct grant *g)
 {
 	pg->held = true;
 	pg->token = token;
-	*g = (struct grant){.tokens = {token}, .sent = sent, .lease = pg->want->ttl, .anchor = -1};
+	*g = (struct grant){.token = token, .sent = sent, .lease = pg->claim->ttl, .anchor = -1};
 }
 
 static enum rc
@@ -156,9 +156,9 @@ makes_no_sense(struct pg *pg, struct fault *f)
 static enum rc
 take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
-	const struct want *w = pg->want;
+	const struct claim *c = pg->claim;
 	char lease[32];
-	const char *values[] = {w->keys[0], w->owner, w->record, lease, pg->pid, pg->take};
+	const char *values[] = {c->key, c->owner, c->record, lease, pg->pid, pg->take};
 	const struct question q = {"SELECT granted, direct, wakes FROM dlock.take($1, $2, $3, $4, $5, $6)",
 	    sizeof values / sizeof *values, values, note_session, pg};
 	const struct session *s = &pg->session;
@@ -188,9 +188,9 @@ take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct
 static enum rc
 ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
 {
-	const struct want *w = pg->want;
-	const char *values[] = {w->keys[0], w->owner, w->record, pg->lease_ms, alive_ms, pg->weight,
-	    pg->capacity, pg->pid, pg->take};
+	const struct claim *c = pg->claim;
+	const char *values[] = {c->key, c->owner, c->record, pg->lease_ms, alive_ms, "1",
+	    "1", pg->pid, pg->take};
 	const struct question q = {
 	    "SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, wakes "
 	    "FROM dlock.queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
@@ -219,7 +219,7 @@ next_question(struct pg *pg, const struct place *p)
 {
 	/* A few bits of the owner and a counter: enough to keep a thousand waiters from asking in step. */
 	int64_t pause = p->place * POLL < POLL_MAX ? p->place * POLL : POLL_MAX;
-	int64_t jitter = pause / 32 * (pg->want->owner[pg->jitter++ % OWNER_CHARS] % 16);
+	int64_t jitter = pause / 32 * (pg->claim->owner[pg->jitter++ % OWNER_CHARS] % 16);
 	instant now = instant_now(), ask_at = now + pause * 3 / 4 + jitter;
 
 	if (p->place == 1 && p->left_ms > 0)
@@ -245,11 +245,11 @@ sleep_here(struct pg *pg, instant wake, instant until, struct fault *f)
 static int64_t
 chunk(struct pg *pg, const struct place *p)
 {
-	int64_t most = pg->want->ttl / 2 < CHUNK ? pg->want->ttl / 2 : CHUNK;
+	int64_t most = pg->claim->ttl / 2 < CHUNK ? pg->claim->ttl / 2 : CHUNK;
 
 	if ((p->place == 1 || !pg->wakes) && most > CHUNK_FIRST)
 		return CHUNK_FIRST;
-	return most - most / 64 * (pg->want->owner[pg->jitter++ % OWNER_CHARS] % 16);
+	return most - most / 64 * (pg->claim->owner[pg->jitter++ % OWNER_CHARS] % 16);
 }
 
 /* What await() has brought: whether we were woken; the token of a grant, else 0; where we are, if that is told. */
@@ -273,9 +273,9 @@ read_sleep(struct pg *pg, const PGresult *r, struct place *p, enum slept *slept,
 static enum rc
 sleep_there(struct pg *pg, struct place *p, instant until, enum slept *slept, struct fault *f)
 {
-	const struct want *w = pg->want;
+	const struct claim *c = pg->claim;
 	char ahead[24], ms[24];
-	const char *values[] = {w->keys[0], w->owner, ahead, ms, pg->take, pg->rehearsed == pg->serial ? "f" : "t"};
+	const char *values[] = {c->key, c->owner, ahead, ms, pg->take, pg->rehearsed == pg->serial ? "f" : "t"};
 	const struct question q = {"SELECT code, granted, place, left_ms, held_ms, holder, wakes "
 				   "FROM dlock.await($1, $2, $3, $4, $5, $6)",
 	    sizeof values / sizeof *values, values, note_session, pg};
@@ -381,7 +381,7 @@ lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	struct place p = {.code = 0};
 	enum rc rc, next;
 
-	pg->among = pg->want->capacity > 1; /* take() is for mutexes */
+	pg->among = pg->claim->kind != KIND_EXCLUSIVE; /* take() is for mutexes */
 	do {
 		rc = ask_first(pg, until ? ALIVE_MS : "0", pg_attempt_ends(pg, first_by), g, &p, f);
 		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by) : rc;
@@ -413,9 +413,9 @@ not_ours(struct pg *pg, struct fault *f)
 static enum rc
 lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	const struct want *w = pg->want;
+	const struct claim *c = pg->claim;
 	char token[24];
-	const char *values[] = {w->keys[0], w->owner, token, pg->lease_ms, pg->pid, pg->take};
+	const char *values[] = {c->key, c->owner, token, pg->lease_ms, pg->pid, pg->take};
 	const struct question q = {
 	    "SELECT code, wakes FROM dlock.renew($1, $2, $3, $4, $5, $6)", 6, values, note_session, pg};
 	int64_t code = -1;
@@ -438,7 +438,7 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 		return not_ours(pg, f);
 	if (code == 1) {
 		g->sent = sent;
-		g->lease = w->ttl;
+		g->lease = c->ttl;
 	}
 	return rc;
 }
@@ -463,8 +463,8 @@ read_release(struct pg *pg, const PGresult *r, struct fault *f)
 static enum rc
 lease_release(struct pg *pg, instant until, struct fault *f)
 {
-	const struct want *w = pg->want;
-	const char *values[] = {w->keys[0], w->owner, pg->give};
+	const struct claim *c = pg->claim;
+	const char *values[] = {c->key, c->owner, pg->give};
 	struct question q = {"SELECT dlock.release($1, $2, $3)", 3, values, note_session, pg};
 	bool old_sessions;
 	PGresult *r;
@@ -493,6 +493,7 @@ lease_release(struct pg *pg, instant until, struct fault *f)
 
 const struct mode lease_mode = {
     .name = "lease",
+    .caps = CAP_FAIR | CAP_DURABLE,
     .acquire = lease_acquire,
     .renew = lease_renew,
     .release = lease_release,

@@ -22,9 +22,9 @@ static const struct mode *const modes[] = {&lease_mode, &advisory_mode, &row_mod
 const struct backend pg_backend;
 
 static struct pg *
-pg_of(struct lock *l)
+pg_of(struct store *s)
 {
-	return (struct pg *)l;
+	return (struct pg *)store_of(s, &pg_backend);
 }
 
 /* ---- the schema ---- */
@@ -96,42 +96,49 @@ pg_try_again(struct pg *pg, enum rc rc, bool queued, instant until)
 /* ---- settings ---- */
 
 static enum rc
-read_mode(struct pg *pg, const char *value, struct fault *f)
+set_mode(struct store *s, const char *value, struct fault *f)
 {
 	for (size_t i = 0; modes[i]; i++)
 		if (strcmp(modes[i]->name, value) == 0) {
-			pg->mode = modes[i];
+			pg_of(s)->mode = modes[i];
 			return RC_OK;
 		}
-	return fault_set(
-	    f, RC_USAGE, "the pg backend has no mode '%s' (there are lease, advisory, row)", value);
+	return fault_set(f, RC_USAGE, "the pg backend has no mode '%s' (there are lease, advisory, row)", value);
 }
 
 static enum rc
-read_setting(struct pg *pg, const struct setting *s, struct fault *f)
+set_key(struct store *s, const char *value, struct fault *f)
 {
-	if (strcmp(s->name, "mode") == 0)
-		return read_mode(pg, s->value, f);
-	if (strcmp(s->name, "key") == 0) {
-		pg->key_is = s->value;
-		return number_read(&(struct number){0}, s->value)
-			   ? RC_OK
-			   : fault_set(f, RC_USAGE,
-				 "key is written as a number of 64 bits, or as two of 32: key=42, "
-				 "key=7,-1");
-	}
-	if (strcmp(s->name, "derive") == 0) {
-		pg->derive = s->value;
-		return derivation_named(s->value)
-			   ? RC_OK
-			   : fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", s->value,
-				 derivation_names);
-	}
-	if (strcmp(s->name, "connect-timeout") == 0)
-		return setting_patience(s->value, &pg->patience.first, f);
-	return fault_set(
-	    f, RC_USAGE, "the pg backend has no setting '%s' (there are %s)", s->name, pg_backend.settings);
+	struct number unused;
+
+	pg_of(s)->key_is = value;
+	if (number_read(&unused, value))
+		return RC_OK;
+	return fault_set(f, RC_USAGE, "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
 }
+
+static enum rc
+set_derive(struct store *s, const char *value, struct fault *f)
+{
+	pg_of(s)->derive = value;
+	if (derivation_named(value))
+		return RC_OK;
+	return fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derivation_names);
+}
+
+static enum rc
+set_connect_timeout(struct store *s, const char *value, struct fault *f)
+{
+	return setting_patience(value, &pg_of(s)->patience.first, f);
+}
+
+static const struct setting_row settings[] = {
+    {"mode", "lease|advisory|row", "how a key is locked (default: lease)", set_mode},
+    {"key", "NUMBER|A,B", "mode=advisory: the lock of this number", set_key},
+    {"derive", "TOOL", "mode=advisory: the lock that this tool would take", set_derive},
+    {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)", set_connect_timeout},
+    {0},
+};
 
 /* What makes sense by itself, but not together. */
 static enum rc
@@ -148,9 +155,9 @@ check_settings(const struct pg *pg, struct fault *f)
 /* ---- the calls ---- */
 
 static void
-pg_close(struct lock *l)
+pg_close(struct store *s)
 {
-	struct pg *pg = pg_of(l);
+	struct pg *pg = s ? pg_of(s) : NULL;
 
 	if (!pg)
 		return;
@@ -159,26 +166,22 @@ pg_close(struct lock *l)
 }
 
 static enum rc
-pg_open(struct lock **ret, struct host *host, const struct want *want, struct fault *f)
+pg_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
 	struct pg *pg = calloc(1, sizeof *pg);
 	enum rc rc = RC_OK;
 
 	if (!pg)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	pg->base = (struct lock){.ops = &pg_backend, .host = host, .where = pg->session.where};
-	pg->want = want;
+	pg->base = (struct store){&pg_backend, host, pg->session.where, 0};
 	pg->mode = &lease_mode;
-	patience_init(&pg->patience, want);
-	snprintf(pg->lease_ms, sizeof pg->lease_ms, "%" PRId64, ns_to_ms(want->ttl));
-	snprintf(pg->weight, sizeof pg->weight, "%u", want->weight);
-	snprintf(pg->capacity, sizeof pg->capacity, "%u", want->capacity);
-	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
-		rc = read_setting(pg, &want->settings[i], f);
+	patience_init(&pg->patience);
+	rc = setting_read(&pg->base, site, f);
 	if (rc == RC_OK)
 		rc = check_settings(pg, f);
 	if (rc == RC_OK)
-		rc = session_init(&pg->session, host, want->url, want->ttl, f);
+		rc = session_init(&pg->session, host, site->url, f);
+	pg->base.caps = pg->mode->caps;
 	if (rc == RC_OK)
 		*ret = &pg->base;
 	else
@@ -187,33 +190,37 @@ pg_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 }
 
 static enum rc
-pg_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
+pg_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
 {
-	return pg_of(l)->mode->acquire(pg_of(l), until, g, f);
+	struct pg *pg = pg_of(s);
+
+	pg->claim = claim;
+	pg->session.ttl = claim->ttl;
+	snprintf(pg->lease_ms, sizeof pg->lease_ms, "%" PRId64, ns_to_ms(claim->ttl));
+	patience_begin(&pg->patience, claim);
+	return pg->mode->acquire(pg, until, g, f);
 }
 
 static enum rc
-pg_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+pg_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	return pg_of(l)->mode->renew(pg_of(l), until, g, f);
+	return pg_of(s)->mode->renew(pg_of(s), until, g, f);
 }
 
 static enum rc
-pg_release(struct lock *l, instant until, struct fault *f)
+pg_release(struct store *s, instant until, struct fault *f)
 {
-	return pg_of(l)->mode->release(pg_of(l), until, f);
+	return pg_of(s)->mode->release(pg_of(s), until, f);
 }
 
 const struct backend pg_backend = {
     .name = "pg",
-    .schemes = "postgresql postgres = ",
-    .settings = "mode, key, derive, connect-timeout",
+    .schemes = (const char *const[]){"postgresql", "postgres", NULL},
+    .pairs = true,
+    .settings = settings,
     .url_help = "postgresql://[user@]host[:port][/database], or host=... dbname=...",
     .schema = schema_sql,
-    .caps = CAP_FAIR | CAP_DURABLE,
     .open = pg_open,
-    .acquire = pg_acquire,
-    .renew = pg_renew,
-    .release = pg_release,
     .close = pg_close,
+    .lock = &(const struct lock_ops){pg_acquire, pg_renew, pg_release},
 };

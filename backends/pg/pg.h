@@ -16,9 +16,10 @@
 
 struct pg;
 
-/* What a mode does of struct backend. */
+/* What a mode does of struct lock_ops. */
 struct mode {
 	const char *name;
+	unsigned caps;
 	enum rc (*acquire)(struct pg *, instant until, struct grant *, struct fault *);
 	enum rc (*renew)(struct pg *, instant until, struct grant *, struct fault *);
 	enum rc (*release)(struct pg *, instant until, struct fault *);
@@ -27,12 +28,12 @@ struct mode {
 extern const struct mode lease_mode, advisory_mode, row_mode;
 
 struct pg {
-	struct lock base;
-	const struct want *want;
+	struct store base;
+	const struct claim *claim;
 	const struct mode *mode;
 	struct session session;
 	struct patience patience;
-	char lease_ms[24], weight[16], capacity[16]; /* of want, as parameters */
+	char lease_ms[24]; /* of the claim, as a parameter */
 
 	bool asked; /* the server may know of us; a mode bound to its session: we have queued */
 	bool held;  /* it has said that we hold */

@@ -75,7 +75,7 @@ confirm(struct pg *pg, struct grant *g, struct fault *f)
 static enum rc
 make_row(struct pg *pg, instant until, struct fault *f)
 {
-	const char *values[] = {pg->want->keys[0]};
+	const char *values[] = {pg->claim->key};
 	const struct question q = {"SELECT dlock.make_row($1)", 1, values, NULL, NULL};
 	instant sent;
 
@@ -101,9 +101,9 @@ read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct g
 		return fault_set(
 		    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
 	if (*code == ROW_OURS)
-		*g = (struct grant){.tokens = {(uint64_t)token},
+		*g = (struct grant){.token = token,
 		    .sent = sent,
-		    .lease = pg->want->ttl,
+		    .lease = pg->claim->ttl,
 		    .anchor = pg->session.pq->socket(pg->session.conn)};
 	return RC_OK;
 }
@@ -112,7 +112,7 @@ read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct g
 static enum rc
 lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant *g, struct fault *f)
 {
-	const char *values[] = {pg->want->keys[0], pg->lease_ms, patient ? "t" : "f", pg->want->record};
+	const char *values[] = {pg->claim->key, pg->lease_ms, patient ? "t" : "f", pg->claim->record};
 	const struct question q = {
 	    "SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
 	    "(SELECT " BOUND_RECORD " FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END "
@@ -264,6 +264,7 @@ row_release(struct pg *pg, instant until, struct fault *f)
 
 const struct mode row_mode = {
     .name = "row",
+    .caps = 0,
     .acquire = row_acquire,
     .renew = row_renew,
     .release = row_release,

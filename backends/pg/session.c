@@ -729,13 +729,13 @@ option(const PQconninfoOption *o, const char *keyword)
 }
 
 enum rc
-session_init(struct session *s, struct host *host, const char *conninfo, int64_t ttl, struct fault *f)
+session_init(struct session *s, struct host *host, const char *conninfo, struct fault *f)
 {
 	PQconninfoOption *options;
 	const char *at;
 	enum rc rc;
 
-	*s = (struct session){.host = host, .conninfo = conninfo ? conninfo : "", .ttl = ttl};
+	*s = (struct session){.host = host, .conninfo = conninfo ? conninfo : ""};
 	rc = pq_load(&s->pq, f);
 	if (rc != RC_OK)
 		return rc;

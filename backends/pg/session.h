@@ -50,7 +50,7 @@ struct session {
 };
 
 /* Reads conninfo and names the server; no connection yet.  RC_USAGE; as pq_load(). */
-enum rc session_init(struct session *, struct host *, const char *conninfo, int64_t ttl, struct fault *);
+enum rc session_init(struct session *, struct host *, const char *conninfo, struct fault *);
 
 /* Connects if need be.  A connection that is late is waited for again by the next call. */
 enum rc session_connect(struct session *, instant until, struct fault *);

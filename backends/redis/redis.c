@@ -52,8 +52,8 @@ enum { LEFT_LEAST = 50 }; /* ms; a server that says less again and again is aske
 enum { KEY_ROOM = ENCODED_BYTES + 16, KEYS = 5, ARGS = 3 + KEYS + 9 };
 
 struct redis {
-	struct lock base;
-	const struct want *want;
+	struct store base;
+	const struct claim *claim;
 	struct address address;
 	char where[WHERE_BYTES];
 	struct patience patience;
@@ -82,9 +82,9 @@ struct question {
 const struct backend redis_backend;
 
 static struct redis *
-redis_of(struct lock *l)
+redis_of(struct store *s)
 {
-	return (struct redis *)l;
+	return (struct redis *)store_of(s, &redis_backend);
 }
 
 /* ---- one question, one answer ---- */
@@ -183,7 +183,7 @@ send_question(struct redis *r, struct wire *w, const struct question *q, struct 
 	int answers = q->knock;
 	enum rc rc;
 
-	if (w->fd < 0) {
+	if (!wire_is_open(w)) {
 		rc = wire_connect(w, &r->address, until, f);
 		if (rc != RC_OK)
 			return rc;
@@ -251,7 +251,7 @@ hear_health(struct redis *r, struct wire *w, instant until)
 static enum rc
 exchange(struct redis *r, struct wire *w, struct question q, instant until, redisReply **reply, struct fault *f)
 {
-	bool idle = w->fd >= 0 && wire_is_quiet(w);
+	bool idle = wire_is_quiet(w);
 	char *command;
 	int n = redisFormatCommandArgv(&command, q.argc, q.argv, q.lengths);
 	enum rc rc;
@@ -294,7 +294,7 @@ write_script(struct redis *r, int argc, const char **args, const char *argv[ARGS
 	for (int i = 0; i < KEYS; i++)
 		argv[n++] = r->keys[i];
 	argv[n++] = args[0];
-	argv[n++] = r->want->owner;
+	argv[n++] = r->claim->owner;
 	for (int i = 1; i < argc; i++)
 		argv[n++] = args[i];
 	for (int i = 0; i < n; i++)
@@ -352,15 +352,24 @@ run_script(struct redis *r, int argc, const char **args, instant until, instant 
 /* ---- open ---- */
 
 static enum rc
-read_setting(struct redis *r, const struct setting *s, struct fault *f)
+set_password_file(struct store *s, const char *value, struct fault *f)
 {
-	if (strcmp(s->name, "password-file") == 0)
-		return setting_secret(s->name, s->value, r->address.password, sizeof r->address.password, f);
-	if (strcmp(s->name, "connect-timeout") == 0)
-		return setting_patience(s->value, &r->patience.first, f);
-	return fault_set(f, RC_USAGE, "the redis backend has no setting '%s' (there are %s)", s->name,
-	    redis_backend.settings);
+	struct address *a = &redis_of(s)->address;
+
+	return setting_secret("password-file", value, a->password, sizeof a->password, f);
 }
+
+static enum rc
+set_connect_timeout(struct store *s, const char *value, struct fault *f)
+{
+	return setting_patience(value, &redis_of(s)->patience.first, f);
+}
+
+static const struct setting_row settings[] = {
+    {"password-file", "FILE", "the password, in a file of mode 0600", set_password_file},
+    {"connect-timeout", "DURATION", "for a server that does not answer, without --wait (default: 5s)", set_connect_timeout},
+    {0},
+};
 
 static void
 name_keys(struct redis *r)
@@ -368,15 +377,15 @@ name_keys(struct redis *r)
 	static const char *const suffixes[KEYS] = {"h", "i", "q", "l", "w:"};
 	char tag[ENCODED_BYTES];
 
-	key_encode(tag, sizeof tag, r->want->keys[0]);
+	key_encode(tag, sizeof tag, r->claim->key);
 	for (size_t i = 0; i < KEYS; i++)
 		snprintf(r->keys[i], sizeof r->keys[i], "dlock:{%s}:%s", tag, suffixes[i]);
 }
 
 static void
-redis_close(struct lock *l)
+redis_close(struct store *s)
 {
-	struct redis *r = redis_of(l);
+	struct redis *r = s ? redis_of(s) : NULL;
 
 	if (!r)
 		return;
@@ -387,22 +396,21 @@ redis_close(struct lock *l)
 }
 
 static enum rc
-redis_open(struct lock **ret, struct host *host, const struct want *want, struct fault *f)
+redis_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
 	struct redis *r = calloc(1, sizeof *r);
 	enum rc rc;
 
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	r->base = (struct lock){.ops = &redis_backend, .host = host, .where = r->where};
-	r->want = want;
-	r->inspect = want->verbose;
-	patience_init(&r->patience, want);
+	r->base = (struct store){&redis_backend, host, r->where, CAP_FAIR | CAP_DURABLE};
+	r->inspect = host->verbose;
+	patience_init(&r->patience);
 	wire_init(&r->talk, host, r->where);
 	wire_init(&r->ear, host, r->where);
-	rc = address_parse(&r->address, want->url, f);
-	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
-		rc = read_setting(r, &want->settings[i], f);
+	rc = address_parse(&r->address, site->url, f);
+	if (rc == RC_OK)
+		rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
 		rc = fault_set(f, RC_USAGE, "the redis URL has a user without a password (there or in -O password-file=FILE)");
 	if (rc != RC_OK) {
@@ -410,7 +418,6 @@ redis_open(struct lock **ret, struct host *host, const struct want *want, struct
 		return rc;
 	}
 	address_print(&r->address, r->where, sizeof r->where);
-	name_keys(r);
 	*ret = &r->base;
 	return RC_OK;
 }
@@ -427,16 +434,14 @@ is_granted(const struct answer *a)
 static enum rc
 ask(struct redis *r, int64_t alive, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
-	char lease[24], patience[24], weight[16], capacity[16], ticket[24];
-	const char *args[] = {"acquire", lease, patience, r->ear.fd >= 0 ? "1" : "0", weight, capacity, r->want->record,
+	char lease[24], patience[24], ticket[24];
+	const char *args[] = {"acquire", lease, patience, wire_is_open(&r->ear) ? "1" : "0", "1", "1", r->claim->record,
 	    ticket};
 	instant sent;
 	enum rc rc;
 
-	snprintf(lease, sizeof lease, "%" PRId64, ns_to_ms(r->want->ttl));
+	snprintf(lease, sizeof lease, "%" PRId64, ns_to_ms(r->claim->ttl));
 	snprintf(patience, sizeof patience, "%" PRId64, ns_to_ms(alive));
-	snprintf(weight, sizeof weight, "%u", r->want->weight);
-	snprintf(capacity, sizeof capacity, "%u", r->want->capacity);
 	snprintf(ticket, sizeof ticket, "%" PRIu64, r->ticket);
 	rc = run_script(r, sizeof args / sizeof *args, args, until, &sent, a, f);
 	if (rc != RC_OK)
@@ -446,7 +451,7 @@ ask(struct redis *r, int64_t alive, instant until, struct grant *g, struct answe
 		    r->where);
 	if (is_granted(a)) {
 		r->held = true;
-		*g = (struct grant){.tokens = {a->token}, .sent = sent, .lease = r->want->ttl, .anchor = -1};
+		*g = (struct grant){.token = a->token, .sent = sent, .lease = r->claim->ttl, .anchor = -1};
 		return RC_OK;
 	}
 	r->ticket = a->ticket;
@@ -466,7 +471,7 @@ listen_to_calls(struct redis *r, instant until, struct fault *f)
 	redisReply *reply = NULL;
 	enum rc rc;
 
-	snprintf(channel, sizeof channel, "%s%s", r->keys[KEYS - 1], r->want->owner);
+	snprintf(channel, sizeof channel, "%s%s", r->keys[KEYS - 1], r->claim->owner);
 	rc = exchange(r, &r->ear, (struct question){.argc = 2, .argv = argv}, until, &reply, f);
 	if (rc != RC_OK || !reply)
 		return rc;
@@ -485,10 +490,10 @@ static instant
 next_beat(struct redis *r, const struct answer *a)
 {
 	/* A few bits of the owner and a counter: enough to keep a thousand waiters from asking in step. */
-	int64_t jitter = (r->want->owner[r->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
+	int64_t jitter = (r->claim->owner[r->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
-	if (r->ear.fd < 0)
+	if (!wire_is_open(&r->ear))
 		beat = now + DEAF_BEAT;
 	if (a->place == 1 && a->left_ms > 0)
 		beat = instant_first(beat, now + (a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) * NS_PER_MS);
@@ -502,7 +507,7 @@ await_call(struct redis *r, instant beat, instant until, struct fault *f)
 	redisReply *reply = NULL;
 	enum rc rc;
 
-	switch (r->base.host->wait(r->base.host, r->ear.fd, POLLIN, instant_first(beat, until))) {
+	switch (r->base.host->wait(r->base.host, r->ear.stream.fd, POLLIN, instant_first(beat, until))) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
@@ -530,7 +535,7 @@ attend(struct redis *r, const struct answer *a, instant until, struct fault *f)
 
 	if (patience_is_outage(&r->patience))
 		return RC_OK;
-	if (r->ear.fd < 0 && now >= r->ear_due) {
+	if (!wire_is_open(&r->ear) && now >= r->ear_due) {
 		r->ear_due = now + DEAF_BEAT;
 		rc = listen_to_calls(r, now + ASK_PATIENCE, f);
 		if (rc != RC_AGAIN)
@@ -555,21 +560,23 @@ attempt(struct redis *r, bool queued, instant until, struct grant *g, struct ans
 }
 
 static enum rc
-redis_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
+redis_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
 {
-	struct redis *r = redis_of(l);
+	struct redis *r = redis_of(s);
 	struct answer a = {0};
 	bool queued = false;
 	enum rc rc;
 
-	patience_begin(&r->patience);
+	r->claim = claim;
+	name_keys(r);
+	patience_begin(&r->patience, claim);
 	do {
 		rc = attempt(r, queued, until, g, &a, f);
 		if (rc == RC_OK) {
 			patience_end_outage(&r->patience);
 			queued = true;
 		} else {
-			rc = patience_retry(&r->patience, l->host, rc, queued, until);
+			rc = patience_retry(&r->patience, s->host, rc, queued, until);
 		}
 	} while (rc == RC_OK && !is_granted(&a) && until);
 	if (rc != RC_OK || is_granted(&a))
@@ -581,9 +588,9 @@ redis_acquire(struct lock *l, instant until, struct grant *g, struct fault *f)
 /* ---- renew and release ---- */
 
 static enum rc
-redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	struct redis *r = redis_of(l);
+	struct redis *r = redis_of(s);
 	char lease[24];
 	const char *args[] = {"renew", lease};
 	struct answer a = {0};
@@ -591,12 +598,12 @@ redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	wire_close(&r->ear); /* not when we were granted: that would have kept the command waiting */
-	snprintf(lease, sizeof lease, "%" PRId64, ns_to_ms(r->want->ttl));
+	snprintf(lease, sizeof lease, "%" PRId64, ns_to_ms(r->claim->ttl));
 	r->inspect = true;
 	rc = run_script(r, 2, args, until, &sent, &a, f);
 	if (rc == RC_OK && a.code == 1) {
 		g->sent = sent;
-		g->lease = r->want->ttl;
+		g->lease = r->claim->ttl;
 		return RC_OK;
 	}
 	if (rc == RC_OK)
@@ -606,9 +613,9 @@ redis_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-redis_release(struct lock *l, instant until, struct fault *f)
+redis_release(struct store *s, instant until, struct fault *f)
 {
-	struct redis *r = redis_of(l);
+	struct redis *r = redis_of(s);
 	const char *args[] = {"release"};
 	struct answer a = {0};
 	instant sent;
@@ -630,13 +637,10 @@ redis_release(struct lock *l, instant until, struct fault *f)
 
 const struct backend redis_backend = {
     .name = "redis",
-    .schemes = "redis redis+unix ",
-    .settings = "password-file, connect-timeout",
+    .schemes = (const char *const[]){"redis", "redis+unix", NULL},
+    .settings = settings,
     .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path",
-    .caps = CAP_FAIR | CAP_DURABLE,
     .open = redis_open,
-    .acquire = redis_acquire,
-    .renew = redis_renew,
-    .release = redis_release,
     .close = redis_close,
+    .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
 };

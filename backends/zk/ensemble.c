@@ -1,8 +1,9 @@
-/* ensemble.c - see ensemble.h. */
+/* ensemble.c - where a ZooKeeper ensemble is, from a URL. */
 #include "ensemble.h"
 
 #include "backends/encode.h"
 #include "backends/endpoint.h"
+#include "backends/url.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -17,18 +18,19 @@ bad(struct fault *f, const char *what)
 }
 
 static enum rc
-parse_login(struct ensemble *e, const char *text, size_t n, struct fault *f)
+take_login(struct ensemble *e, const struct url *u, struct fault *f)
 {
-	const char *colon = memchr(text, ':', n);
 	int user, password;
 
-	if (!colon || colon == text)
+	if (!u->user.at)
+		return RC_OK;
+	if (u->user.n == 0 || !u->password.at)
 		return bad(f, "needs user:password before its @");
-	user = percent_decode(e->login, sizeof e->login - 1, text, colon - text);
+	user = percent_decode(e->login, sizeof e->login - 1, u->user.at, u->user.n);
 	if (user < 0 || memchr(e->login, ':', user))
 		return bad(f, "has a user that is too long, has a ':' or a wrong %XX in it");
 	e->login[user] = ':';
-	password = percent_decode(e->login + user + 1, sizeof e->login - user - 1, colon + 1, text + n - colon - 1);
+	password = percent_decode(e->login + user + 1, sizeof e->login - user - 1, u->password.at, u->password.n);
 	return password < 0 ? bad(f, "has a password that is too long, or a wrong %XX in it") : RC_OK;
 }
 
@@ -41,11 +43,11 @@ is_number(const char *host)
 }
 
 static enum rc
-add_host(struct ensemble *e, const char *text, size_t n, struct fault *f)
+add_host(struct ensemble *e, struct part text, struct fault *f)
 {
 	size_t used = strlen(e->hosts);
 	struct endpoint host;
-	const char *wrong = endpoint_parse(&host, text, n, DEFAULT_PORT);
+	const char *wrong = endpoint_parse(&host, text.at, text.n, DEFAULT_PORT);
 	int length;
 
 	if (wrong)
@@ -57,16 +59,12 @@ add_host(struct ensemble *e, const char *text, size_t n, struct fault *f)
 }
 
 static enum rc
-parse_hosts(struct ensemble *e, const char *text, size_t n, struct fault *f)
+take_hosts(struct ensemble *e, struct part list, struct fault *f)
 {
-	const char *end = text + n, *comma;
-	enum rc rc;
+	enum rc rc = RC_OK;
 
-	do {
-		comma = memchr(text, ',', end - text);
-		rc = add_host(e, text, (comma ? comma : end) - text, f);
-		text = comma ? comma + 1 : end;
-	} while (rc == RC_OK && comma);
+	while (rc == RC_OK && list.at)
+		rc = add_host(e, part_first(&list), f);
 	return rc;
 }
 
@@ -100,13 +98,13 @@ ensemble_is_path(const char *path)
 }
 
 static enum rc
-parse_chroot(struct ensemble *e, const char *text, struct fault *f)
+take_chroot(struct ensemble *e, const struct url *u, struct fault *f)
 {
-	if (*text == '\0' || strcmp(text, "/") == 0)
+	if (u->query.at)
+		return bad(f, "has a '?' in it (%3F)");
+	if (u->path.n <= 1)
 		return RC_OK;
-	if (strpbrk(text, "?#"))
-		return bad(f, "has a '?' or '#' in it (%3F, %23)");
-	if (percent_decode(e->chroot, sizeof e->chroot, text, strlen(text)) < 0 || !ensemble_is_path(e->chroot))
+	if (percent_decode(e->chroot, sizeof e->chroot, u->path.at, u->path.n) < 0 || !ensemble_is_path(e->chroot))
 		return bad(f, "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
 	return RC_OK;
 }
@@ -114,29 +112,19 @@ parse_chroot(struct ensemble *e, const char *text, struct fault *f)
 enum rc
 ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 {
-	const char *rest, *at;
-	size_t n;
-	enum rc rc = RC_OK;
+	const char *wrong;
+	struct url u;
+	enum rc rc;
 
 	*e = (struct ensemble){.tls_files = ""};
-	if (!url)
-		url = "zk://127.0.0.1";
-	e->tls = strncmp(url, "zks:", 4) == 0;
-	rest = strstr(url, "://");
-	if (!rest || rest != url + strcspn(url, ":"))
-		return bad(f, "has no // after its scheme");
-	rest += 3;
-	n = strcspn(rest, "/?#");
-	at = memrchr(rest, '@', n);
-	if (at)
-		rc = parse_login(e, rest, at - rest, f);
-	if (rc == RC_OK && at) {
-		n -= at + 1 - rest;
-		rest = at + 1;
-	}
+	wrong = url_cut(&u, url ? url : "zk://127.0.0.1");
+	if (wrong)
+		return bad(f, wrong);
+	e->tls = part_is(&u.scheme, "zks");
+	rc = take_login(e, &u, f);
 	if (rc == RC_OK)
-		rc = parse_hosts(e, rest, n, f);
-	return rc == RC_OK ? parse_chroot(e, rest + n, f) : rc;
+		rc = take_hosts(e, u.hosts, f);
+	return rc == RC_OK ? take_chroot(e, &u, f) : rc;
 }
 
 void

@@ -58,12 +58,13 @@ enum {
 };
 
 struct zk {
-	struct lock base;
-	const struct want *want;
+	struct store base;
+	const struct claim *claim;
 	struct ensemble ensemble;
 	char where[WHERE_BYTES];
 	char dir[DIR_BYTES];
 	char prefix[64]; /* of our node's name */
+	enum { ACL_UNSAID, ACL_OPEN, ACL_CREATOR } acl; /* as the user has it */
 	bool open_acl;
 	struct patience patience;
 
@@ -91,9 +92,9 @@ struct zk {
 const struct backend zk_backend;
 
 static struct zk *
-zk_of(struct lock *l)
+zk_of(struct store *s)
 {
-	return (struct zk *)l;
+	return (struct zk *)store_of(s, &zk_backend);
 }
 
 /* ---- what stands in a node ---- */
@@ -109,7 +110,7 @@ static const char *const tails[] = {[AT_ONCE] = "", [WAITING] = "\t \n", [WAITED
 static void
 set_mark(struct zk *z, enum mark mark)
 {
-	snprintf(z->data, sizeof z->data, "%s%s", z->want->record, tails[mark]);
+	snprintf(z->data, sizeof z->data, "%s%s", z->claim->record, tails[mark]);
 }
 
 static bool
@@ -126,23 +127,27 @@ has_mark(const char *data, enum mark mark)
 static enum rc
 choose_acl(struct zk *z, struct fault *f)
 {
-	const char *said = *z->ensemble.login ? "creator" : "open";
-
-	for (size_t i = 0; i < z->want->nsettings; i++)
-		if (strcmp(z->want->settings[i].name, "acl") == 0)
-			said = z->want->settings[i].value;
-	z->open_acl = strcmp(said, "open") == 0;
-	if (z->open_acl)
-		return RC_OK;
-	if (strcmp(said, "creator") != 0)
-		return fault_set(f, RC_USAGE, "-O acl is creator or open");
-	return *z->ensemble.login ? RC_OK : fault_set(f, RC_USAGE,
-	    "-O acl=creator needs a creator: user:password in the URL, or -O auth-file=FILE");
+	z->open_acl = z->acl == ACL_OPEN || (z->acl == ACL_UNSAID && !*z->ensemble.login);
+	return z->open_acl || *z->ensemble.login
+	    ? RC_OK
+	    : fault_set(f, RC_USAGE,
+		  "-O acl=creator needs a creator: user:password in the URL, or -O auth-file=FILE");
 }
 
 static enum rc
-read_path(struct zk *z, const char *value, struct fault *f)
+set_acl(struct store *s, const char *value, struct fault *f)
 {
+	struct zk *z = zk_of(s);
+
+	z->acl = strcmp(value, "open") == 0 ? ACL_OPEN : strcmp(value, "creator") == 0 ? ACL_CREATOR : ACL_UNSAID;
+	return z->acl != ACL_UNSAID ? RC_OK : fault_set(f, RC_USAGE, "-O acl is creator or open");
+}
+
+static enum rc
+set_path(struct store *s, const char *value, struct fault *f)
+{
+	struct zk *z = zk_of(s);
+
 	if (!ensemble_is_path(value) || strlen(value) >= sizeof z->dir)
 		return fault_set(f, RC_USAGE, "-O path must be absolute (/a/b, without empty parts, '.' or '..', and not "
 				 "below /zookeeper)");
@@ -151,8 +156,9 @@ read_path(struct zk *z, const char *value, struct fault *f)
 }
 
 static enum rc
-read_login(struct zk *z, const char *file, struct fault *f)
+set_auth_file(struct store *s, const char *file, struct fault *f)
 {
+	struct zk *z = zk_of(s);
 	enum rc rc = setting_secret("auth-file", file, z->ensemble.login, sizeof z->ensemble.login, f);
 
 	if (rc == RC_OK && (!strchr(z->ensemble.login, ':') || *z->ensemble.login == ':'))
@@ -161,45 +167,56 @@ read_login(struct zk *z, const char *file, struct fault *f)
 }
 
 static enum rc
-read_setting(struct zk *z, const struct setting *s, struct fault *f)
+set_connect_timeout(struct store *s, const char *value, struct fault *f)
 {
-	if (strcmp(s->name, "path") == 0)
-		return read_path(z, s->value, f);
-	if (strcmp(s->name, "auth-file") == 0)
-		return read_login(z, s->value, f);
-	if (strcmp(s->name, "acl") == 0)
-		return RC_OK; /* choose_acl(), when it is known who we are */
-	if (strcmp(s->name, "connect-timeout") == 0)
-		return setting_patience(s->value, &z->patience.first, f);
-	if (strcmp(s->name, "tls-files") == 0) {
-		z->ensemble.tls_files = s->value;
-		return RC_OK;
-	}
-	if (strcmp(s->name, "sasl") == 0)
-		return fault_set(f, RC_CONFIG, "this libzookeeper has no SASL: use user:password (digest)");
-	return fault_set(f, RC_USAGE, "the zk backend has no setting '%s' (there are %s)", s->name, zk_backend.settings);
+	return setting_patience(value, &zk_of(s)->patience.first, f);
 }
+
+static enum rc
+set_tls_files(struct store *s, const char *value, struct fault *f)
+{
+	(void)f;
+	zk_of(s)->ensemble.tls_files = value;
+	return RC_OK;
+}
+
+static enum rc
+set_sasl(struct store *s, const char *value, struct fault *f)
+{
+	(void)s, (void)value;
+	return fault_set(f, RC_CONFIG, "this libzookeeper has no SASL: use user:password (digest)");
+}
+
+static const struct setting_row settings[] = {
+    {"path", "PATH", "the lock's directory, as Curator's users name it (default: from the key)", set_path},
+    {"auth-file", "FILE", "user:password, in a file of mode 0600", set_auth_file},
+    {"acl", "creator|open", "who may use the nodes (default: creator, if there is a user)", set_acl},
+    {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)", set_connect_timeout},
+    {"tls-files", "FILES", "certificates for zks://, where the library has TLS", set_tls_files},
+    {"sasl", NULL, NULL, set_sasl},
+    {0},
+};
 
 /* Ours are found by the owner, written as the uuid that Curator puts there. */
 static void
 name_nodes(struct zk *z)
 {
-	const char *o = z->want->owner;
+	const char *o = z->claim->owner;
 	char key[ENCODED_BYTES];
 
 	snprintf(z->prefix, sizeof z->prefix, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-lock-", o, o + 8, o + 12, o + 16, o + 20);
 	if (*z->dir)
 		return;
-	key_encode(key, sizeof key, z->want->keys[0]);
+	key_encode(key, sizeof key, z->claim->key);
 	/* The one name that ZooKeeper keeps to itself. */
 	snprintf(z->dir, sizeof z->dir, "%s/%s", z->ensemble.chroot,
 	    !*z->ensemble.chroot && strcmp(key, "zookeeper") == 0 ? "%7Aookeeper" : key);
 }
 
 static void
-zk_close(struct lock *l)
+zk_close(struct store *s)
 {
-	struct zk *z = zk_of(l);
+	struct zk *z = s ? zk_of(s) : NULL;
 
 	if (!z)
 		return;
@@ -209,20 +226,19 @@ zk_close(struct lock *l)
 }
 
 static enum rc
-zk_open(struct lock **ret, struct host *host, const struct want *want, struct fault *f)
+zk_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
 	struct zk *z = calloc(1, sizeof *z);
 	enum rc rc;
 
 	if (!z)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	z->base = (struct lock){.ops = &zk_backend, .host = host, .where = z->where};
-	z->want = want;
-	patience_init(&z->patience, want);
+	z->base = (struct store){&zk_backend, host, z->where, CAP_FAIR};
+	patience_init(&z->patience);
 	z->turn_over = z->silent_since = NEVER;
-	rc = ensemble_parse(&z->ensemble, want->url, f);
-	for (size_t i = 0; rc == RC_OK && i < want->nsettings; i++)
-		rc = read_setting(z, &want->settings[i], f);
+	rc = ensemble_parse(&z->ensemble, site->url, f);
+	if (rc == RC_OK)
+		rc = setting_read(&z->base, site, f);
 	if (rc == RC_OK)
 		rc = choose_acl(z, f);
 	if (rc != RC_OK) {
@@ -230,9 +246,6 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 		return rc;
 	}
 	ensemble_print(&z->ensemble, z->where, sizeof z->where);
-	ensemble_rotate(&z->ensemble, (unsigned char)want->owner[0]); /* so that not all go to the same server */
-	name_nodes(z);
-	set_mark(z, AT_ONCE);
 	*ret = &z->base;
 	return RC_OK;
 }
@@ -241,7 +254,7 @@ zk_open(struct lock **ret, struct host *host, const struct want *want, struct fa
 static instant
 answer_by(struct zk *z)
 {
-	int64_t third = z->want->ttl / 3;
+	int64_t third = z->claim->ttl / 3;
 
 	return instant_after(instant_now(), third > ASK_PATIENCE ? third : ASK_PATIENCE);
 }
@@ -407,7 +420,7 @@ begin_session(struct zk *z, instant until, struct fault *f)
 	for (;;) {
 		instant patience = several ? instant_first(until, instant_now() + HOST_PATIENCE) : until;
 
-		rc = session_begin(&z->session, z->base.host, z->where, &z->ensemble, z->want->ttl, until, f);
+		rc = session_begin(&z->session, z->base.host, z->where, &z->ensemble, z->claim->ttl, until, f);
 		if (rc == RC_OK)
 			rc = session_await(z->session, patience, f);
 		if (rc != RC_AGAIN || instant_now() < patience || instant_now() >= until)
@@ -454,7 +467,7 @@ create_node(struct zk *z, struct grant *g, struct call **list, instant until, in
 	enum rc rc;
 
 	snprintf(path, sizeof path, "%s/%s", z->dir, z->prefix);
-	create = session_create(z->session, path, z->want->record, ZOO_EPHEMERAL_SEQUENTIAL, z->open_acl);
+	create = session_create(z->session, path, z->claim->record, ZOO_EPHEMERAL_SEQUENTIAL, z->open_acl);
 	*list = session_list(z->session, z->dir);
 	z->asked = true;
 	rc = call_await(create, until, code, f);
@@ -780,7 +793,7 @@ confirm(struct zk *z, struct call *set, struct grant *g, struct fault *f)
 	bool written;
 	enum rc rc;
 
-	z->turn_over = instant_first(z->turn_over, instant_after(instant_now(), z->want->ttl));
+	z->turn_over = instant_first(z->turn_over, instant_after(instant_now(), z->claim->ttl));
 	for (;; set = write_node(z)) {
 		rc = write_once(z, set, z->turn_over, g, &written, f);
 		if (rc == RC_OK && z->revoked)
@@ -864,7 +877,7 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 static instant
 enter_by(struct zk *z, instant until)
 {
-	return instant_after(instant_now(), until && z->patience.persist ? z->want->ttl : z->patience.first);
+	return instant_after(instant_now(), until && z->patience.persist ? z->claim->ttl : z->patience.first);
 }
 
 /* Into the queue, from wherever we are: no session, no node, or all of that. */
@@ -915,12 +928,17 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 }
 
 static enum rc
-zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
+zk_acquire(struct store *s, const struct claim *claim, instant until, struct grant *ret, struct fault *f)
 {
-	struct zk *z = zk_of(l);
+	struct zk *z = zk_of(s);
 	struct grant g;
 	enum rc rc;
 
+	z->claim = claim;
+	ensemble_rotate(&z->ensemble, (unsigned char)claim->owner[0]); /* so that not all go to the same server */
+	name_nodes(z);
+	set_mark(z, AT_ONCE);
+	patience_begin(&z->patience, claim);
 	for (;;) {
 		rc = try_acquire(z, until, &g, f);
 		if (rc == RC_OK)
@@ -930,7 +948,7 @@ zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 			return rc;
 	}
 	z->held = true;
-	g.tokens[0] = z->token;
+	g.token = z->token;
 	g.pace = instant_first(g.pace, FIRST_RENEWAL);
 	*ret = g;
 	return RC_OK;
@@ -971,9 +989,9 @@ write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-zk_renew(struct lock *l, instant until, struct grant *g, struct fault *f)
+zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	struct zk *z = zk_of(l);
+	struct zk *z = zk_of(s);
 	instant began = instant_now();
 	enum rc rc;
 
@@ -1035,9 +1053,9 @@ remove_node(struct zk *z, instant until, struct fault *f)
 }
 
 static enum rc
-zk_release(struct lock *l, instant until, struct fault *f)
+zk_release(struct store *s, instant until, struct fault *f)
 {
-	struct zk *z = zk_of(l);
+	struct zk *z = zk_of(s);
 	enum rc rc;
 
 	if (!z->session || !z->asked)
@@ -1054,13 +1072,10 @@ zk_release(struct lock *l, instant until, struct fault *f)
 
 const struct backend zk_backend = {
     .name = "zk",
-    .schemes = "zk zks ",
-    .settings = "path, auth-file, acl, tls-files, connect-timeout",
+    .schemes = (const char *const[]){"zk", "zks", NULL},
+    .settings = settings,
     .url_help = "zk://[user:password@]host[:port],.../chroot",
-    .caps = CAP_FAIR,
     .open = zk_open,
-    .acquire = zk_acquire,
-    .renew = zk_renew,
-    .release = zk_release,
     .close = zk_close,
+    .lock = &(const struct lock_ops){zk_acquire, zk_renew, zk_release},
 };

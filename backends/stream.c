@@ -1,0 +1,197 @@
+/* stream.c - bytes to and from one server over a socket. */
+#include "stream.h"
+
+#include "resolve.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* ---- plain sockets ---- */
+
+static ssize_t
+plain_write(struct stream *s, const struct iovec *parts, int n)
+{
+	struct msghdr m = {.msg_iov = (struct iovec *)parts, .msg_iovlen = n};
+
+	s->wants = POLLOUT;
+	return sendmsg(s->fd, &m, MSG_NOSIGNAL);
+}
+
+static ssize_t
+plain_read(struct stream *s, void *to, size_t size)
+{
+	s->wants = POLLIN;
+	return recv(s->fd, to, size, 0);
+}
+
+static const struct stream_ops plain = {plain_write, plain_read};
+
+/* ---- any ---- */
+
+void
+stream_init(struct stream *s, struct host *host, const char *where)
+{
+	*s = (struct stream){.host = host, .where = where, .ops = &plain, .fd = -1};
+}
+
+void
+stream_close(struct stream *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+}
+
+static enum rc
+stream_broken(struct stream *s, enum rc rc, const char *what, struct fault *f)
+{
+	stream_close(s);
+	return fault_set(f, rc, "%s %s", s->where, what);
+}
+
+static enum rc
+stream_await(struct stream *s, short events, instant until, struct fault *f)
+{
+	switch (s->host->wait(s->host, s->fd, events, until)) {
+	case WOKE_READY:
+		return RC_OK;
+	case WOKE_TIMEOUT:
+		return stream_broken(s, RC_AGAIN, "does not answer", f);
+	case WOKE_STOP:
+		break;
+	}
+	stream_close(s);
+	return RC_STOP;
+}
+
+static enum rc
+unreachable(struct stream *s, int error, struct fault *f)
+{
+	stream_close(s);
+	return fault_set(f, error == EACCES ? RC_DENIED : RC_AGAIN, "cannot reach %s: %s", s->where, strerror(error));
+}
+
+static enum rc
+connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, instant until, struct fault *f)
+{
+	int error = 0, one = 1;
+	socklen_t length = sizeof error;
+	enum rc rc;
+
+	s->fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s->fd < 0)
+		return fault_set(f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+	if (a->sa_family != AF_UNIX)
+		setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	if (connect(s->fd, a, size) == 0)
+		return RC_OK;
+	if (errno != EINPROGRESS)
+		return unreachable(s, errno, f);
+	rc = stream_await(s, POLLOUT, until, f);
+	if (rc != RC_OK)
+		return rc;
+	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
+		error = errno;
+	return error == 0 ? RC_OK : unreachable(s, error, f);
+}
+
+enum rc
+stream_connect_unix(struct stream *s, const char *path, instant until, struct fault *f)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	stream_close(s);
+	memcpy(a.sun_path, path, strnlen(path, sizeof a.sun_path - 1) + 1);
+	return connect_address(s, (struct sockaddr *)&a, sizeof a, until, f);
+}
+
+/* A dead address is to hide no living one. */
+static instant
+share_of_time(instant until, size_t addresses)
+{
+	instant now = instant_now();
+
+	return now + (until == NEVER ? NS_PER_S : (until - now) / (int64_t)addresses);
+}
+
+enum rc
+stream_connect(struct stream *s, const char *host, int port, instant until, struct fault *f)
+{
+	struct addresses addresses;
+	enum rc rc = resolve(s->host, host, port, until, &addresses, f);
+
+	stream_close(s);
+	for (size_t i = 0; rc == RC_OK && i < addresses.n; i++) {
+		rc = connect_address(s, (struct sockaddr *)&addresses.at[i].address, addresses.at[i].size,
+		    share_of_time(until, addresses.n - i), f);
+		if (rc == RC_OK || i + 1 == addresses.n || rc != RC_AGAIN)
+			return rc;
+		rc = RC_OK; /* try the next */
+	}
+	return rc;
+}
+
+bool
+stream_is_quiet(const struct stream *s)
+{
+	char byte;
+
+	return s->fd >= 0 && recv(s->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+}
+
+/* Takes `sent` bytes off the front of the parts. */
+static void
+use_up(struct iovec **parts, int *n, size_t sent)
+{
+	while (*n > 0 && sent >= (*parts)->iov_len) {
+		sent -= (*parts)->iov_len;
+		++*parts;
+		--*n;
+	}
+	if (*n > 0) {
+		(*parts)->iov_base = (char *)(*parts)->iov_base + sent;
+		(*parts)->iov_len -= sent;
+	}
+}
+
+enum rc
+stream_send(struct stream *s, struct iovec *parts, int n, instant until, struct fault *f)
+{
+	use_up(&parts, &n, 0);
+	while (n > 0) {
+		ssize_t sent = s->ops->write(s, parts, n);
+		enum rc rc;
+
+		if (sent > 0)
+			use_up(&parts, &n, sent);
+		else if (errno != EAGAIN && errno != EINTR)
+			return stream_broken(s, RC_AGAIN, "closed the connection", f);
+		else if ((rc = stream_await(s, s->wants, until, f)) != RC_OK)
+			return rc;
+	}
+	return RC_OK;
+}
+
+enum rc
+stream_receive(struct stream *s, void *to, size_t size, size_t *got, instant until, struct fault *f)
+{
+	for (;;) {
+		ssize_t n = s->ops->read(s, to, size);
+		enum rc rc;
+
+		if (n > 0) {
+			*got = n;
+			return RC_OK;
+		}
+		if (n == 0 || (errno != EAGAIN && errno != EINTR))
+			return stream_broken(s, RC_AGAIN, "closed the connection", f);
+		rc = stream_await(s, s->wants, until, f);
+		if (rc != RC_OK)
+			return rc;
+	}
+}

@@ -1,0 +1,57 @@
+/*
+ * stream.h - bytes to and from one server over a socket.
+ *
+ * The socket is non-blocking, close-on-exec and never gives SIGPIPE; every wait
+ * is in host->wait with an absolute deadline.  What carries the bytes is a row
+ * of functions, stream_ops: plain sockets; whatever encrypts them is a second
+ * row, and nothing above it changes.
+ *
+ * Functions that return an rc close the stream whenever that is not RC_OK: an
+ * answer that comes late would be taken for that to the next question.
+ * RC_AGAIN: nobody there, hung up, or not in time.  RC_STOP: host->wait says so.
+ * RC_SYSTEM: no socket to be had.  RC_DENIED: a unix socket that we may not use.
+ */
+#ifndef DLOCK_STREAM_H
+#define DLOCK_STREAM_H
+
+#include "backend.h"
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct stream;
+
+/* As writev(2) and read(2), with EAGAIN when it has to wait; then s->wants says for what. */
+struct stream_ops {
+	ssize_t (*write)(struct stream *, const struct iovec *, int n);
+	ssize_t (*read)(struct stream *, void *, size_t);
+};
+
+struct stream {
+	struct host *host;
+	const char *where; /* the server, for people; not owned */
+	const struct stream_ops *ops;
+	int fd;	     /* -1: closed */
+	short wants; /* poll(2)'s events, after EAGAIN */
+};
+
+void stream_init(struct stream *, struct host *, const char *where);
+
+/* To a host's addresses in turn, each with its share of the time that is left. */
+enum rc stream_connect(struct stream *, const char *host, int port, instant until, struct fault *);
+
+/* To a unix socket; path below 108 bytes. */
+enum rc stream_connect_unix(struct stream *, const char *path, instant until, struct fault *);
+
+/* Is it open, and nothing to be read?  What has come unasked would be taken for an answer. */
+bool stream_is_quiet(const struct stream *);
+
+/* Sends all parts, in one packet where possible; the parts are used up. */
+enum rc stream_send(struct stream *, struct iovec *parts, int n, instant until, struct fault *);
+
+/* Waits for some bytes: *got of them, 1 to `size`. */
+enum rc stream_receive(struct stream *, void *to, size_t size, size_t *got, instant until, struct fault *);
+
+void stream_close(struct stream *);
+
+#endif

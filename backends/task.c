@@ -1,0 +1,72 @@
+/* task.c - work that blocks, done by a thread that may be left behind. */
+#include "task.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void
+let_go(struct task *t)
+{
+	int done = t->done;
+
+	if (atomic_fetch_sub(&t->owners, 1) > 1)
+		return;
+	if (done >= 0)
+		close(done);
+	t->free(t);
+}
+
+static void *
+run(void *arg)
+{
+	struct task *t = arg;
+
+	t->work(t);
+	eventfd_write(t->done, 1);
+	let_go(t);
+	return NULL;
+}
+
+static int
+start_thread(struct task *t, size_t stack)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int error;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (stack > 0)
+		pthread_attr_setstacksize(&attr, stack);
+	error = pthread_create(&thread, &attr, run, t);
+	pthread_attr_destroy(&attr);
+	return error;
+}
+
+bool
+task_start(struct task *t, size_t stack)
+{
+	int error;
+
+	atomic_init(&t->dropped, false);
+	atomic_init(&t->owners, 2);
+	t->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	error = t->done < 0 ? errno : start_thread(t, stack);
+	if (error == 0)
+		return true;
+	atomic_init(&t->owners, 1);
+	let_go(t);
+	errno = error;
+	return false;
+}
+
+void
+task_drop(struct task *t)
+{
+	if (!t)
+		return;
+	atomic_store(&t->dropped, true);
+	let_go(t);
+}

@@ -1,0 +1,58 @@
+/* url.c - cuts a URL into its parts. */
+#include "url.h"
+
+#include <string.h>
+
+/* user:password@, if there is an @; returns what stands behind it. */
+static const char *
+cut_login(struct url *u, const char *text, size_t n)
+{
+	const char *at = memrchr(text, '@', n), *colon;
+
+	if (!at)
+		return text;
+	colon = memchr(text, ':', at - text);
+	u->user = (struct part){text, (colon ? colon : at) - text};
+	if (colon)
+		u->password = (struct part){colon + 1, at - colon - 1};
+	return at + 1;
+}
+
+const char *
+url_cut(struct url *u, const char *text)
+{
+	size_t scheme = strcspn(text, ":/?#"), authority;
+	const char *rest = text + scheme, *hosts;
+
+	*u = (struct url){.scheme = {text, scheme}};
+	if (strncmp(rest, "://", 3) != 0)
+		return "has no // after its scheme";
+	rest += 3;
+	authority = strcspn(rest, "/?#"); /* a password has its / as %2F */
+	hosts = cut_login(u, rest, authority);
+	rest += authority;
+	u->hosts = (struct part){hosts, rest - hosts};
+	u->path = (struct part){rest, *rest == '/' ? strcspn(rest, "?#") : 0};
+	rest += u->path.n;
+	if (*rest == '?')
+		u->query = (struct part){rest + 1, strcspn(rest + 1, "#")};
+	if (*rest == '#' || (u->query.at && u->query.at[u->query.n] == '#'))
+		return "has a '#' in it (%23)";
+	return NULL;
+}
+
+bool
+part_is(const struct part *p, const char *word)
+{
+	return p->at && strlen(word) == p->n && memcmp(p->at, word, p->n) == 0;
+}
+
+struct part
+part_first(struct part *list)
+{
+	const char *comma = memchr(list->at, ',', list->n);
+	struct part first = {list->at, comma ? (size_t)(comma - list->at) : list->n};
+
+	*list = comma ? (struct part){comma + 1, list->n - first.n - 1} : (struct part){NULL, 0};
+	return first;
+}

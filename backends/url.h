@@ -1,0 +1,36 @@
+/*
+ * url.h - the parts of scheme://user:password@host1:port,host2/path?query.
+ *
+ * Nothing is decoded or copied: each part is a piece of the text, which must
+ * outlive it.  Whoever takes a part undoes its %XX (percent_decode) into room
+ * of its own, and says what it allows.
+ */
+#ifndef DLOCK_URL_H
+#define DLOCK_URL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Some bytes of a text; at NULL: the part is missing, which differs from an empty one. */
+struct part {
+	const char *at;
+	size_t n;
+};
+
+struct url {
+	struct part scheme;
+	struct part user, password; /* before the last @ of the authority; the password behind its first colon */
+	struct part hosts;	    /* with commas between several; may be empty */
+	struct part path;	    /* from its slash on; n 0: none */
+	struct part query;	    /* behind the question mark */
+};
+
+/* NULL, or what is wrong with it: "has no // after its scheme". */
+const char *url_cut(struct url *, const char *text);
+
+bool part_is(const struct part *, const char *word);
+
+/* The first of a list with commas; the list goes on behind it, and has at NULL after the last one. */
+struct part part_first(struct part *list);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * child.h - the command: from a waiting stub to an executed program.
+ *
+ * The stub is forked before the keeper has a library, a thread or a socket to
+ * a server, so nothing of that kind can leak into the command, and a fork that
+ * fails is known before anything is locked.  It waits at a gate for "go".  The
+ * gate is close-on-exec at the stub's side: end of file there means that the
+ * program is running, or never will.  Which of the two stands in memory that
+ * both share, where it can be said when nothing else works any more.
+ *
+ * The program gets the signal mask and dispositions, descriptors, directory
+ * and limits that dlock was started with; five variables are added.  It is
+ * killed by the kernel when the keeper dies.
+ */
+#ifndef DLOCK_CHILD_H
+#define DLOCK_CHILD_H
+
+#include "cmd/plan.h"
+
+#include <sys/types.h>
+
+enum { KEEPER_BYTES = 128 };
+
+/* What the stub needs to know when it may begin. */
+struct go {
+	instant latest; /* beginning later than this is worse than not beginning: it fails with ETIME */
+	char token[24];
+	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
+};
+
+struct child {
+	pid_t pid;
+	pid_t group; /* its own process group, or 0: the front's, with the terminal */
+	int gate;    /* -1 once the program runs or never will */
+	_Atomic int *exec; /* in shared memory, see link.h */
+};
+
+/*
+ * Forks the stub.  In it: closes `front` and `keeper` (the ends of the link),
+ * waits, executes `path` with the plan's arguments; never returns.  -1 with errno.
+ * What becomes of that is noted in *exec, EXEC_NOT_CALLED until then.
+ */
+int child_fork(struct child *, const struct plan *, const struct origin *, const char *owner,
+    const char *path, int front, int keeper, _Atomic int *exec);
+
+/* Lets it begin.  Where that cannot be said the gate is shut: the stub ends, and the gate says so. */
+void child_go(struct child *, const struct go *);
+
+/* Ends a stub that was never let go, and buries it. */
+void child_dismiss(struct child *);
+
+enum gate { GATE_WAITING, GATE_STARTED, GATE_FAILED };
+
+/* What the gate says by now.  GATE_FAILED sets *error: an errno, or 0 for a stub that never called exec. */
+enum gate child_gate(struct child *, int *error);
+
+/*
+ * Where the program is that `name` means: into path[size].  0, or 126 (there is
+ * something, but not executable) or 127 (nothing), with errno.
+ */
+int child_find(const char *name, char *path, size_t size);
+
+#endif

@@ -1,0 +1,86 @@
+/* events.c - see events.h. */
+#include "events.h"
+
+#include "cmd/object.h"
+#include "cmd/say.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { LINE_BYTES = 4096 }; /* PIPE_BUF: a pipe that poll calls writable takes so much at once */
+
+static void
+begin(struct object *j, char *line, const struct plan *p, const char *event)
+{
+	struct timespec t;
+	struct tm tm;
+	char day[32] = "", stamp[48];
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	if (gmtime_r(&t.tv_sec, &tm))
+		strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(stamp, sizeof stamp, "%s.%03ldZ", day, t.tv_nsec / 1000000);
+	object_begin(j, line, LINE_BYTES - 1);
+	object_string(j, "time", stamp);
+	object_string(j, "event", event);
+	object_string(j, "key", p->keys[0]);
+}
+
+static void
+finish(struct object *j, const struct plan *p, int64_t patience)
+{
+	object_end(j);
+	j->out[j->used++] = '\n';
+	say_bytes(p->status_fd, j->out, j->used, patience);
+}
+
+void
+events_message(const struct plan *p, const struct msg *m)
+{
+	static const struct {
+		const char *event, *number, *text;
+	} shapes[] = {
+	    [MSG_WAITING] = {"waiting", "position", "holder"},
+	    [MSG_RETRYING] = {"retrying", NULL, "reason"},
+	    [MSG_GRANTED] = {"acquired", NULL, NULL},
+	    [MSG_STARTED] = {"started", "pid", NULL},
+	    [MSG_STOPPED] = {"stopped", "signal", NULL},
+	    [MSG_RESUMED] = {"resumed", NULL, NULL},
+	    [MSG_SUSPECT] = {"suspect", "left_ms", "reason"},
+	    [MSG_TRUSTED] = {"trusted", NULL, NULL},
+	    [MSG_STOPPING] = {"stopping", NULL, "reason"},
+	    [MSG_NOTICE] = {"notice", NULL, "message"},
+	};
+	char line[LINE_BYTES];
+	struct object j;
+
+	if (p->status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes || !shapes[m->kind].event)
+		return;
+	begin(&j, line, p, shapes[m->kind].event);
+	if (m->kind == MSG_GRANTED)
+		object_number(&j, "token", m->token);
+	if (shapes[m->kind].number)
+		object_number(&j, shapes[m->kind].number, m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
+	if (shapes[m->kind].text && *m->text)
+		object_string(&j, shapes[m->kind].text, m->text);
+	finish(&j, p, SAY_AT_ONCE);
+}
+
+void
+events_verdict(const struct plan *p, const struct verdict *v)
+{
+	char line[LINE_BYTES];
+	struct object j;
+
+	if (p->status_fd < 0)
+		return;
+	begin(&j, line, p, "verdict");
+	object_string(&j, "verdict", v->name);
+	object_number(&j, "status", v->status);
+	if (v->signal)
+		object_number(&j, "signal", v->signal);
+	if (*v->line)
+		object_string(&j, "message", v->line);
+	finish(&j, p, SAY_PATIENTLY);
+}

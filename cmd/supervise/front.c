@@ -1,0 +1,530 @@
+/* front.c - see front.h. */
+#include "front.h"
+
+#include "events.h"
+#include "loop.h"
+#include "cmd/parse.h"
+#include "progress.h"
+#include "cmd/say.h"
+#include "cmd/text.h"
+#include "tree.h"
+#include "verdict.h"
+#include "watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LOOK_AGAIN (2 * NS_PER_S) /* for processes that are not the command's */
+
+enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS };
+
+struct front {
+	const struct run *run;
+	const struct plan *plan;
+	struct shared *shared;
+	pid_t keeper; /* 0: reaped */
+	int link;     /* -1: end of file seen */
+	int anchor;   /* keeps the lock while we live, and breaks if it ends; -1 */
+	struct loop loop;
+	struct progress progress;
+	struct spared spared; /* who is below us, but not by way of the keeper */
+	instant look_at;      /* when to look for such again; NEVER: there is nobody */
+	struct watch watch;
+	int interrupt;
+	struct ending ending;
+	char words[RECORD_BYTES];
+	bool over;
+};
+
+/* ---- ending without the keeper ---- */
+
+static void
+reap(struct front *f)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (pid == f->keeper)
+			f->keeper = 0;
+		else if (pid == atomic_load(&f->shared->command)) /* ours since the keeper died */
+			atomic_store(&f->shared->command, 0);
+}
+
+/* Have all who could be ours been buried? */
+static bool
+is_alone(struct front *f)
+{
+	reap(f);
+	return f->keeper == 0 && (f->run->has_elders || (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD));
+}
+
+/*
+ * Who has children of his own has to know them from the command's when the
+ * keeper is dead and all of these are his children too.
+ */
+static void
+look_around(struct front *f)
+{
+	f->look_at = NEVER;
+	if (!f->run->has_elders || !f->keeper)
+		return;
+	tree_spare(&f->spared, f->keeper);
+	if (f->spared.n > 0)
+		f->look_at = instant_now() + LOOK_AGAIN;
+}
+
+/* Sends to the command's whole tree; ours is more, the keeper above all. */
+static size_t
+signal_tree(struct front *f, pid_t root, int sig, bool wake)
+{
+	const struct aim aim = {
+	    .sig = sig,
+	    .wake = wake,
+	    .command = atomic_load(&f->shared->command),
+	    .leads = !f->run->origin->has_tty,
+	    .spared = &f->spared,
+	};
+
+	return tree_signal(root, &aim);
+}
+
+/*
+ * Kills everything of ours but the spared: the command first, then the keeper, so
+ * that the rest becomes our own children, until we are alone and two looks in a
+ * row find nobody: a single one may miss who is just being handed from a dying
+ * parent to us.  False: something will not die, or cannot be seen.
+ */
+static bool
+kill_everything(struct front *f)
+{
+	instant patience = instant_now() + KILL_PATIENCE;
+	struct signalfd_siginfo info;
+	struct pollfd set[LOOP_OWN];
+
+	if (atomic_load(&f->shared->command))
+		kill(atomic_load(&f->shared->command), SIGKILL);
+	if (f->keeper) {
+		look_around(f);
+		kill(f->keeper, SIGKILL);
+	}
+	for (int quiet = 0; quiet < 2 || !is_alone(f);) {
+		quiet = signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0 : quiet + 1;
+		if (instant_now() >= patience)
+			return false;
+		if (quiet >= 2 && is_alone(f))
+			break;
+		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);
+		while (loop_signal(&f->loop, &info))
+			continue;
+	}
+	return true;
+}
+
+static void
+finish(struct front *f, struct ending e, const char *words)
+{
+	f->ending = e;
+	snprintf(f->words, sizeof f->words, "%s", words);
+	f->over = true;
+}
+
+/* Kills everything.  It is `otherwise` unless the command may have begun: then the lock is lost under it. */
+static void
+kill_and_finish(struct front *f, struct ending otherwise, const char *why)
+{
+	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
+
+	lost.stuck = !kill_everything(f);
+	finish(f, lost.stuck || atomic_load(&f->shared->exec) == EXEC_CALLED ? lost : otherwise, why);
+}
+
+/* The keeper is dead, or frozen past a deadline. */
+static void
+take_over(struct front *f, const char *why)
+{
+	if (atomic_load(&f->shared->settled)) { /* nothing runs: only the release is in doubt */
+		struct ending e = f->shared->ending;
+
+		e.unconfirmed = !atomic_load(&f->shared->told);
+		if (f->keeper && (e.unconfirmed || !atomic_load(&f->shared->lingers)))
+			kill(f->keeper, SIGKILL);
+		finish(f, e, e.unconfirmed ? why : "");
+		return;
+	}
+	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
+}
+
+/* ---- watching the keeper ---- */
+
+static bool
+is_running(const struct front *f)
+{
+	return atomic_load(&f->shared->granted);
+}
+
+static struct view
+view_of(const struct shared *s)
+{
+	return (struct view){
+	    .granted = atomic_load(&s->granted),
+	    .settled = atomic_load(&s->settled),
+	    .stopping = atomic_load(&s->stopping),
+	    .term_at = atomic_load(&s->term_at),
+	    .kill_at = atomic_load(&s->kill_at),
+	    .alive_at = atomic_load(&s->alive_at),
+	};
+}
+
+/*
+ * In the place of a keeper that is late.  Said first, done then: a keeper that
+ * sees the command end of it has to know that it was no end of its own.
+ */
+static void
+stop_command(struct front *f)
+{
+	if (atomic_exchange(&f->shared->stopping, true))
+		return;
+	signal_tree(f, f->keeper, f->plan->signal, true);
+	events_message(f->plan, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
+}
+
+/* Does what is due by now; returns when to look again. */
+static instant
+watch_keeper(struct front *f)
+{
+	struct view view = view_of(f->shared);
+	struct watched due;
+
+	if (instant_now() >= f->look_at)
+		look_around(f);
+	due = watch(&f->watch, instant_now(), &view);
+	switch (due.duty) {
+	case DUTY_NONE:
+		break;
+	case DUTY_TERM:
+		stop_command(f);
+		break;
+	case DUTY_INTERRUPT:
+		kill_and_finish(f, (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
+		break;
+	case DUTY_KILL:
+		take_over(f, "dlock's keeper process was stopped and could not renew it");
+		break;
+	case DUTY_ADRIFT:
+		take_over(f, "the lock's connection has ended, and dlock's keeper process was stopped");
+		break;
+	case DUTY_GIVE_UP:
+		take_over(f, "dlock's keeper process was stopped");
+		break;
+	}
+	return instant_first(due.wake, f->look_at);
+}
+
+/*
+ * A lock that is a connection ends with it, and the keeper kills the command then;
+ * but it may be frozen.  (A kernel lock's descriptor never tells anything.)
+ */
+static bool
+is_adrift(const struct front *f)
+{
+	return f->watch.adrift_by != NEVER || atomic_load(&f->shared->settled);
+}
+
+/* ---- signals ---- */
+
+/* Would this signal have ended a program that does nothing about it? */
+static bool
+ends_by_default(int sig)
+{
+	static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
+	struct sigaction inherited; /* we change none, so what is there is our caller's wish */
+
+	for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+		if (sig == harmless[i])
+			return false;
+	return sigaction(sig, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN;
+}
+
+/* Stops this process as `sig` would have, until somebody continues it. */
+static void
+stop_here(int sig)
+{
+	sigset_t one;
+
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	if (sig == SIGSTOP) {
+		raise(sig);
+		return;
+	}
+	raise(sig);
+	sigprocmask(SIG_UNBLOCK, &one, NULL); /* here we stop, and from here we go on */
+	sigprocmask(SIG_BLOCK, &one, NULL);
+}
+
+static int
+open_terminal(void)
+{
+	return open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
+
+static bool
+is_foreground_job(void)
+{
+	int tty = open_terminal();
+	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
+
+	if (tty >= 0)
+		close(tty);
+	return yes;
+}
+
+/*
+ * Whether the command has got the signal as well: in a terminal it shares our
+ * process group, to which the kernel sends Ctrl-C, and to which the command
+ * itself sends with `kill 0` (passing that back could go on for ever).  What
+ * continues a job in the foreground is the shell's `fg`, to the whole group:
+ * passed on, it could undo the next Ctrl-Z.
+ */
+static bool
+command_had_it(const struct front *f, const struct signalfd_siginfo *info)
+{
+	if (!f->run->origin->has_tty)
+		return false;
+	if (info->ssi_signo == SIGCONT)
+		return is_foreground_job();
+	return info->ssi_code == SI_KERNEL || (info->ssi_code == SI_USER && tree_relation(f->keeper, info->ssi_pid) == KIN_YES);
+}
+
+static void
+take_signal(struct front *f, const struct signalfd_siginfo *info)
+{
+	int sig = info->ssi_signo;
+	struct msg m = {.kind = MSG_SIGNAL, .number = sig};
+
+	if (sig == SIGCHLD) {
+		reap(f);
+		return;
+	}
+	if (info->ssi_pid == (uint32_t)getpid()) /* SIGPIPE, when our stderr is a closed pipe */
+		return;
+	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
+		progress_pause(&f->progress);
+		atomic_store(&f->shared->on_screen, false);
+		stop_here(sig);
+		return;
+	}
+	if (sig == SIGWINCH)
+		progress_resized(&f->progress);
+	m.had = command_had_it(f, info);
+	m.ends = ends_by_default(sig);
+	link_send(f->link, &m, -1);
+	if (!is_running(f) && m.ends) {
+		f->interrupt = f->interrupt ? f->interrupt : sig;
+		watch_interrupted(&f->watch, instant_now());
+	}
+}
+
+/* ---- messages ---- */
+
+/*
+ * Stops as a shell's job.  A command that leads a group of its own, such as an
+ * interactive shell, is not reached by the `fg` that continues ours: it is
+ * continued by us, and gets the terminal back if it had it.
+ */
+static void
+stop_with(pid_t command, int sig)
+{
+	pid_t group = getpgid(command);
+	int tty = group != getpgrp() ? open_terminal() : -1;
+	bool owner = tty >= 0 && tcgetpgrp(tty) == group;
+
+	stop_here(sig);
+	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
+		tcsetpgrp(tty, group);
+	if (tty >= 0)
+		close(tty);
+	if (group > 0 && group != getpgrp() && getpgid(command) == group)
+		kill(-group, SIGCONT);
+}
+
+/* The notice may be old: the job may have been continued since. */
+static void
+command_stopped(struct front *f, int sig)
+{
+	pid_t command = atomic_load(&f->shared->command);
+	char state = command ? tree_state(command) : '\0';
+
+	if (!f->run->origin->has_tty || !command || (state ? state != 'T' : kill(command, 0) != 0))
+		return;
+	atomic_store(&f->shared->mirrored, true);
+	stop_with(command, sig);
+	atomic_store(&f->shared->mirrored, false);
+}
+
+static void
+tell_suspicion(const struct front *f, const struct msg *m)
+{
+	char key[400], words[800], left[32];
+
+	if (!f->plan->verbose)
+		return;
+	say("%s: %s; the command may go on for %s, trying again",
+	    text_name(key, sizeof key, f->plan->keys[0]),
+	    text_clean(words, sizeof words, m->text, strlen(m->text)),
+	    duration_text(m->number > 0 ? m->number : 0, left, sizeof left));
+}
+
+static void
+take_message(struct front *f, const struct msg *m, int fd)
+{
+	char words[1000];
+
+	events_message(f->plan, m);
+	switch (m->kind) {
+	case MSG_WAITING:
+	case MSG_RETRYING:
+		progress_heard(&f->progress, m);
+		break;
+	case MSG_GRANTED:
+		f->anchor = fd;
+		progress_end(&f->progress, m->token);
+		atomic_store(&f->shared->on_screen, false);
+		break;
+	case MSG_STOPPED:
+		command_stopped(f, m->number);
+		break;
+	case MSG_SUSPECT:
+		tell_suspicion(f, m);
+		break;
+	case MSG_TRUSTED:
+		if (f->plan->verbose)
+			say("the lease was renewed after all");
+		break;
+	case MSG_TRACE:
+		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
+		break;
+	case MSG_NOTICE:
+		if (f->plan->quiet)
+			break;
+		progress_pause(&f->progress);
+		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
+		break;
+	case MSG_ENDED:
+		finish(f, f->shared->ending, m->text);
+		break;
+	case MSG_STARTED:
+	case MSG_RESUMED:
+	case MSG_STOPPING:
+	case MSG_SIGNAL:
+		break;
+	}
+}
+
+static void
+hear_keeper(struct front *f)
+{
+	bool told = atomic_load(&f->shared->told); /* then the word of it lies here already, or was dropped */
+	struct msg m;
+	int fd, got = 0;
+
+	while (!f->over && (got = link_receive(f->link, &m, &fd)) > 0)
+		take_message(f, &m, fd);
+	if (got == 0 && told && !f->over)
+		finish(f, f->shared->ending, "");
+	if (got < 0 && !f->over) {
+		close(f->link);
+		f->link = -1;
+		if (atomic_load(&f->shared->told))
+			finish(f, f->shared->ending, "");
+		else
+			take_over(f, "dlock's keeper process was killed");
+	}
+}
+
+static void
+show_progress(struct front *f)
+{
+	if (is_running(f)) {
+		progress_end(&f->progress, 0);
+	} else {
+		progress_tick(&f->progress, instant_now());
+		atomic_store(&f->shared->on_screen, f->progress.drawn);
+	}
+}
+
+/* ---- the process ---- */
+
+/* The keeper leaves right after its last word; a zombie of ours should not outlive us. */
+static void
+await_keeper(struct front *f)
+{
+	instant patience = instant_now() + NS_PER_S;
+	struct signalfd_siginfo info;
+	struct pollfd set[LOOP_OWN];
+
+	for (reap(f); f->keeper && !atomic_load(&f->shared->lingers) && instant_now() < patience; reap(f)) {
+		loop_wait(&f->loop, set, LOOP_OWN, patience);
+		while (loop_signal(&f->loop, &info))
+			continue;
+	}
+}
+
+struct verdict
+front_run(const struct run *r, pid_t keeper)
+{
+	struct front f = {
+	    .run = r,
+	    .plan = r->plan,
+	    .shared = r->shared,
+	    .keeper = keeper,
+	    .link = r->ends[0],
+	    .anchor = -1,
+	    .look_at = NEVER,
+	};
+	struct pollfd set[SLOTS];
+	struct signalfd_siginfo info;
+	struct verdict v;
+	struct heard heard = {.words = f.words};
+	char holder[HOLDER_BYTES];
+	instant wake;
+	sigset_t all;
+
+	close(r->ends[1]);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	sigfillset(&all);
+	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
+	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
+	if (loop_open(&f.loop, &all) != 0)
+		take_over(&f, strerror(errno));
+	tree_prepare();
+	look_around(&f);
+	while (!f.over) {
+		wake = watch_keeper(&f);
+		if (f.over)
+			break;
+		show_progress(&f);
+		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
+		set[SLOT_ANCHOR] = (struct pollfd){.fd = is_adrift(&f) ? -1 : f.anchor, .events = POLLRDHUP};
+		loop_wait(&f.loop, set, SLOTS, instant_first(progress_next(&f.progress), wake));
+		if (set[SLOT_LINK].revents || atomic_load(&f.shared->told))
+			hear_keeper(&f);
+		if (set[SLOT_ANCHOR].revents)
+			watch_adrift(&f.watch, instant_now());
+		while (!f.over && set[LOOP_SIGNAL].revents && loop_signal(&f.loop, &info))
+			take_signal(&f, &info);
+	}
+	progress_end(&f.progress, 0);
+	heard.where = shared_where(r->shared);
+	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
+	heard.waited = instant_now() - r->began;
+	v = verdict_of(r->plan, &f.ending, &heard);
+	await_keeper(&f);
+	return v;
+}

@@ -1,0 +1,90 @@
+/*
+ * join.h - a nested dlock on a key that an enclosing dlock already holds.
+ *
+ * `dlock run -k deploy -- make` whose Makefile says `dlock run -k deploy` again
+ * must neither wait for itself nor ask the server: the inner one joins the
+ * outer one's hold.  The command finds the keepers around it in DLOCK_KEEPER;
+ * each is an abstract unix socket, open to processes of the same user that
+ * descend from it.  An address, "@dlock-OWNER/NET/LOCK", also says in which
+ * network namespace it is, since it is found from no other, and which lock the
+ * keeper has (a hash of backend and key), so that a run which cannot ask is not
+ * left to wait for its own ancestor: it is refused.
+ *
+ * A joined hold is the outer one in everything: token, lease, deadlines (same
+ * clock, so t_s can be handed on).  The outer keeper goes on renewing until
+ * the last joined hold has ended, and the --min-hold of each is over; when it loses the lock it kills its tree, of
+ * which the inner dlock is a part, and tells "lost" to whoever asks.
+ *
+ * An inner run that states no URL (by -u or a variable), and no other backend,
+ * means the server of the dlock around it, also for another key: it is told
+ * which, so that it does not end up elsewhere without a word.  A URL with a
+ * password is told to nobody.
+ *
+ * The inner side is a backend like any other (join_open gives its lock), so
+ * nothing else in the house knows about nesting.
+ */
+#ifndef DLOCK_JOIN_H
+#define DLOCK_JOIN_H
+
+#include "cmd/plan.h"
+
+#include <poll.h>
+
+enum { JOINS_MAX = 512 };
+
+/* ---- the outer side ---- */
+
+struct join_server {
+	int listener; /* -1: none */
+	bool deaf;    /* no descriptors for guests: they wait at the door until one leaves */
+	char address[96]; /* for DLOCK_KEEPER */
+	struct {
+		int fd; /* -1: free */
+		bool holds;
+		bool stranger; /* none of our descendants: may not hold along with us */
+	} guests[JOINS_MAX];
+	size_t used;	/* no guest sits at or beyond this */
+	size_t present; /* when all seats are taken, the next one waits at the door */
+};
+
+/*
+ * Opens the socket, named after `owner`, for the plan's lock.  Without one (no
+ * descriptors) dlock works, and runs that would join it are refused.
+ */
+void join_listen(struct join_server *, const char *owner, const struct plan *);
+
+/* Fills one slot for the listener and one for each guest; returns how many (at most JOINS_MAX + 1). */
+nfds_t join_poll(const struct join_server *, struct pollfd *set);
+
+/* What the keeper holds, for guests; `ours` false: nothing, or no longer. */
+struct join_offer {
+	bool ours;
+	uint64_t token;
+	instant sent;
+	int64_t lease, pace;
+};
+
+/*
+ * Serves what join_poll() saw; returns by how many the number of joined holds
+ * has grown (or, negative, shrunk).  *keep becomes the longest time from now for
+ * which one of them wants the lock kept (its --min-hold), if that is longer.
+ */
+int join_serve(struct join_server *, const struct pollfd *set, const struct plan *, const struct site *,
+    const struct join_offer *, int64_t *keep);
+
+/* ---- the inner side ---- */
+
+/*
+ * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or
+ * untouched if none of them holds the plan's key: take it from the server then;
+ * for a plan that inherits its place, *site now names the enclosing dlock's.
+ * RC_USAGE: that place is not to be known (any more).  RC_AGAIN: a keeper around
+ * us is there but does not answer.  RC_PROTOCOL: one has our key, or may have it,
+ * but cannot be joined; asking the server might be waiting for ourselves.  On
+ * release the enclosing dlock is asked to keep the lock until *keep_until, which
+ * may change until then.
+ */
+enum rc join_open(struct store **ret, struct host *, const struct plan *, struct site *site, const instant *keep_until,
+    struct fault *);
+
+#endif

@@ -1,0 +1,732 @@
+/* keeper.c - see keeper.h. */
+#include "keeper.h"
+
+#include "child.h"
+#include "join.h"
+#include "loop.h"
+#include "cmd/parse.h"
+#include "cmd/record.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The slots of the poll set, after the loop's own. */
+enum { SLOT_LINK = LOOP_OWN, SLOT_GATE, SLOT_BACKEND, SLOT_ALERT, SLOT_JOIN, SLOTS = SLOT_JOIN + 1 + JOINS_MAX };
+
+struct keeper {
+	struct host host; /* first: the backend's way back to us */
+	const struct run *run;
+	const struct plan *plan;
+	struct shared *shared;
+	int link; /* -1: the front is gone */
+	struct loop loop;
+	struct child child;
+	struct join_server joins;
+
+	struct site site;
+	struct claim claim;
+	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
+	instant outer_until; /* joined: how long the enclosing dlock is asked to keep the lock */
+	struct store *store;
+	struct grant grant;
+	struct fault fault; /* of the call that decided the ending */
+	bool spoke;	    /* the front knows that we wait: */
+	bool shown_silent;  /* for a server that does not answer, */
+	unsigned shown;	    /* or at this place in the queue; */
+	char shown_text[RECORD_BYTES]; /* why, or for this holder */
+
+	struct keep keep;
+	unsigned todo; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT: for the main line */
+	instant until; /* of the call in todo */
+	instant wake;
+	bool stop; /* the call in flight is to return */
+	bool suspected;
+};
+
+/* ---- speaking to the front ---- */
+
+static void
+tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
+{
+	struct msg m = {.kind = kind, .number = number, .held = k->host.seen.held};
+
+	if (k->link < 0)
+		return;
+	snprintf(m.text, sizeof m.text, "%s", text);
+	link_send(k->link, &m, -1);
+}
+
+static void
+tell_trace(void *ctx, const char *line)
+{
+	tell(ctx, MSG_TRACE, 0, line);
+}
+
+static void
+tell_notice(struct keeper *k)
+{
+	if (!*k->host.notice.text)
+		return;
+	tell(k, MSG_NOTICE, 0, k->host.notice.text);
+	k->host.notice.text[0] = '\0';
+}
+
+/*
+ * With the descriptor whose being open keeps the lock, if there is one.  A front
+ * that has nothing to do about it is left asleep: waking it would cost the
+ * command's start more than anything else here.  By itself it looks at the
+ * deadlines in time for a lease of the ttl that begins when the answer comes;
+ * it must be told of a shorter one, and of one whose answer took its time.
+ */
+static void
+tell_grant(struct keeper *k, bool needed)
+{
+	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.token};
+
+	if (k->link >= 0 && needed)
+		link_send(k->link, &m, k->grant.anchor);
+}
+
+static void
+tell_waiting(struct keeper *k)
+{
+	bool silent = k->host.seen.silent;
+	unsigned position = k->host.seen.position;
+	const char *text = silent ? k->fault.text : k->host.seen.holder;
+
+	if (k->shown_silent == silent && k->shown == position && strcmp(k->shown_text, text) == 0)
+		return;
+	k->spoke = true;
+	k->shown_silent = silent;
+	k->shown = position;
+	snprintf(k->shown_text, sizeof k->shown_text, "%s", text);
+	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
+}
+
+/* ---- carrying out what step() decides ---- */
+
+#define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
+#define CLEAR_SCREEN (50 * NS_PER_MS) /* for the front to erase its line; it may be stopped */
+
+static void react(struct keeper *, enum event_kind, int value);
+
+/* Where somebody watches us wait, that line must be gone before the command writes. */
+static void
+await_clear_screen(struct keeper *k)
+{
+	instant patience = instant_now() + CLEAR_SCREEN;
+	struct pollfd set[LOOP_OWN];
+
+	while (atomic_load(&k->shared->on_screen) && instant_now() < patience)
+		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
+}
+
+static void
+let_go(struct keeper *k)
+{
+	struct go go = {.latest = k->keep.term_at};
+	bool first = k->grant.anchor >= 0 || atomic_load(&k->shared->on_screen) ||
+	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
+
+	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.token);
+	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
+	atomic_store(&k->shared->command, k->child.pid);
+	atomic_store(&k->shared->granted, true);
+	if (first) {
+		tell_grant(k, true); /* what keeps the lock must be in two hands before the command runs */
+		await_clear_screen(k);
+	}
+	child_go(&k->child, &go);
+	tree_prepare(); /* not earlier: opening the lock comes first where descriptors are few */
+	if (!first)
+		tell_grant(k, (k->spoke && !k->plan->quiet) || k->plan->status_fd >= 0);
+}
+
+/* What a front that must do without us has to know. */
+static void
+publish_ending(struct keeper *k)
+{
+	k->shared->ending = k->keep.ending;
+	atomic_store(&k->shared->settled, true);
+}
+
+/* The message may be dropped; a front that finds none, but this in the page, has missed it. */
+static void
+report_ending(struct keeper *k)
+{
+	publish_ending(k);
+	tell(k, MSG_ENDED, 0, k->fault.text);
+	atomic_store(&k->shared->told, true);
+}
+
+/* A front that stopped because the command did has to see that the command goes on, or is gone. */
+static void
+wake_front(struct keeper *k)
+{
+	if (k->link >= 0 && atomic_load(&k->shared->mirrored))
+		kill(getppid(), SIGCONT);
+}
+
+/* Everything below us, the command first. */
+static void
+signal_tree(struct keeper *k, int sig, bool wake)
+{
+	const struct aim aim = {
+	    .sig = sig,
+	    .wake = wake,
+	    .command = k->keep.gone ? 0 : k->child.pid,
+	    .leads = k->child.group != 0,
+	};
+
+	tree_signal(getpid(), &aim);
+}
+
+/* Unless the front has been faster. */
+static void
+stop_tree(struct keeper *k)
+{
+	if (atomic_exchange(&k->shared->stopping, true))
+		return;
+	tell(k, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
+	signal_tree(k, k->plan->signal, true);
+}
+
+/*
+ * A stub that was never let go has the caller's descriptors, and would be left
+ * to the front, who does not wait for it.
+ */
+static void
+dismiss_stub(struct keeper *k)
+{
+	if (!atomic_load(&k->shared->granted) && !k->keep.gone && k->child.gate >= 0)
+		child_dismiss(&k->child);
+}
+
+/*
+ * From here on nobody waits for us: nothing of the caller's must be kept busy,
+ * and whoever wants us to end may say so.
+ */
+static void
+go_on_alone(struct keeper *k)
+{
+	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	if (tty >= 0) {
+		ioctl(tty, TIOCNOTTY);
+		close(tty);
+	}
+	if (chdir("/") != 0)
+		tell_trace(k, "cannot leave the working directory");
+	dismiss_stub(k);
+}
+
+static void
+carry_out(struct keeper *k, const struct actions *a)
+{
+	if (a->set & DO_PUBLISH) {
+		atomic_store(&k->shared->term_at, k->keep.term_at);
+		atomic_store(&k->shared->kill_at, k->keep.kill_at);
+	}
+	if (a->set & DO_GO)
+		let_go(k);
+	if (a->set & DO_TERM)
+		stop_tree(k);
+	if (a->set & DO_KILL)
+		signal_tree(k, SIGKILL, false);
+	if (k->keep.phase > PH_HOLD && !k->keep.reported)
+		publish_ending(k);
+	if (a->set & DO_REPORT) {
+		if (!(a->set & DO_EXIT))
+			go_on_alone(k);
+		atomic_store(&k->shared->lingers, !(a->set & DO_EXIT));
+		report_ending(k);
+		wake_front(k);
+	}
+}
+
+static void
+react_to(struct keeper *k, const struct event *e)
+{
+	struct actions a;
+
+	if (e->kind != EV_OVERTAKEN && k->keep.phase == PH_HOLD && !k->keep.stopping && atomic_load(&k->shared->stopping))
+		react(k, EV_OVERTAKEN, 0); /* first: what we are to hear of may be its work */
+	a = step(&k->keep, instant_now(), e);
+	carry_out(k, &a);
+	if (a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT)) {
+		k->todo |= a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT);
+		k->until = a.until;
+	}
+	k->stop = k->stop || (a.set & (DO_STOP_CALL | DO_EXIT));
+	k->wake = a.wake;
+}
+
+/* What an acquire or a renewal has earned. */
+static void
+react_to_lease(struct keeper *k, enum event_kind kind)
+{
+	const struct grant *g = &k->grant;
+
+	react_to(k, &(struct event){.kind = kind, .sent = g->sent, .lease = g->lease, .pace = g->pace});
+}
+
+static void
+react(struct keeper *k, enum event_kind kind, int value)
+{
+	react_to(k, &(struct event){.kind = kind, .value = value});
+}
+
+/* ---- what may come at any time ---- */
+
+static void
+check_gate(struct keeper *k)
+{
+	int error = 0;
+
+	if (k->child.gate < 0 || k->keep.phase == PH_ASK)
+		return;
+	switch (child_gate(&k->child, &error)) {
+	case GATE_WAITING:
+		break;
+	case GATE_STARTED:
+		if (k->plan->status_fd >= 0)
+			tell(k, MSG_STARTED, k->child.pid, "");
+		react(k, EV_STARTED, 0);
+		break;
+	case GATE_FAILED:
+		if (error == 0 && k->keep.phase == PH_HOLD)
+			fault_set(&k->fault, RC_SYSTEM, "the process that was to become the command could not begin");
+		react(k, EV_EXEC_FAILED, error);
+		break;
+	}
+}
+
+static void
+command_changed(struct keeper *k, int status)
+{
+	if (WIFSTOPPED(status)) {
+		tell(k, MSG_STOPPED, WSTOPSIG(status), "");
+	} else if (WIFCONTINUED(status)) {
+		tell(k, MSG_RESUMED, 0, "");
+		wake_front(k);
+	} else {
+		check_gate(k); /* "could not be executed" comes before "has ended" */
+		if (k->keep.phase == PH_ASK)
+			fault_set(&k->fault, RC_SYSTEM, "the process that was to become the command has ended");
+		atomic_store(&k->shared->command, 0);
+		react(k, EV_ENDED, status);
+	}
+}
+
+/*
+ * The one place that reaps.  The page forgets the command before its number is
+ * free for others: we could be frozen in between, and the front kill a stranger.
+ */
+static void
+reap(struct keeper *k)
+{
+	const int any = WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT;
+	siginfo_t found = {0};
+	int status;
+
+	for (; waitid(P_ALL, 0, &found, any) == 0; found.si_pid = 0) {
+		if (found.si_pid == 0)
+			return;
+		if (found.si_pid == k->child.pid && found.si_code != CLD_STOPPED && found.si_code != CLD_CONTINUED)
+			atomic_store(&k->shared->command, 0);
+		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == k->child.pid)
+			command_changed(k, status);
+	}
+	if (errno == ECHILD)
+		react(k, EV_EMPTY, 0);
+}
+
+/* To the command alone, as it would be without us: what it does about its own children is its affair. */
+static void
+forward(struct keeper *k, int sig)
+{
+	char state;
+
+	if (atomic_load(&k->shared->command) == 0)
+		return;
+	/* After `fg` the shell has continued the whole job; a second CONT makes editors draw twice. */
+	state = sig == SIGCONT ? tree_state(k->child.pid) : '\0';
+	if (sig == SIGCONT && state != 'T' && state != '\0')
+		return;
+	kill(k->child.pid, sig);
+}
+
+/* To this very process.  With --min-hold others are shown its pid, and mean the command as long as that runs. */
+static void
+take_signal(struct keeper *k, int sig)
+{
+	if (sig == SIGCHLD) {
+		reap(k);
+	} else if (k->keep.phase == PH_ASK) {
+		react(k, EV_INTERRUPTED, sig);
+	} else {
+		if (k->keep.phase == PH_HOLD && k->plan->terms.min_hold > 0)
+			forward(k, sig);
+		react(k, EV_TERMINATED, sig);
+	}
+}
+
+static void
+hear_front(struct keeper *k)
+{
+	struct msg m;
+	int fd, got;
+
+	while ((got = link_receive(k->link, &m, &fd)) > 0) {
+		if (fd >= 0)
+			close(fd);
+		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
+			react(k, EV_INTERRUPTED, m.number);
+		else if (m.kind == MSG_SIGNAL && k->keep.phase != PH_ASK && !m.had)
+			forward(k, m.number);
+	}
+	if (got < 0) {
+		close(k->link);
+		k->link = -1;
+		react(k, EV_ORPHANED, 0);
+	}
+}
+
+static void
+serve_joins(struct keeper *k, const struct pollfd *set)
+{
+	struct join_offer offer = {
+	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
+	    .token = k->grant.token,
+	    .sent = k->keep.sent,
+	    .lease = k->keep.lease,
+	    .pace = k->keep.pace,
+	};
+	int64_t keep = 0;
+	int grown = join_serve(&k->joins, set, k->plan, &k->site, &offer, &keep);
+
+	if (keep > 0)
+		react_to(k, &(struct event){.kind = EV_KEEP, .lease = keep});
+	for (; grown > 0; grown--)
+		react(k, EV_JOINED, 0);
+	for (; grown < 0; grown++)
+		react(k, EV_PARTED, 0);
+}
+
+/*
+ * Sleeps once, until `fd` is ready, something has happened, or `until`; deals
+ * with what came.  Not longer than the front may doubt that we are alive.
+ */
+static bool
+pump(struct keeper *k, int fd, short events, instant until)
+{
+	struct pollfd set[SLOTS];
+	struct signalfd_siginfo info;
+	nfds_t n = SLOT_JOIN + join_poll(&k->joins, set + SLOT_JOIN);
+	bool ready;
+
+	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
+	set[SLOT_GATE] = (struct pollfd){.fd = k->keep.phase == PH_ASK ? -1 : k->child.gate, .events = POLLIN};
+	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
+	set[SLOT_ALERT] = (struct pollfd){.fd = keep_heeds_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
+	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
+	loop_wait(&k->loop, set, n, instant_first(until, k->wake));
+	atomic_store(&k->shared->alive_at, instant_now());
+	ready = set[SLOT_BACKEND].revents != 0;
+	if (set[SLOT_GATE].revents)
+		check_gate(k);
+	if (set[LOOP_SIGNAL].revents)
+		while (loop_signal(&k->loop, &info))
+			take_signal(k, info.ssi_signo);
+	if (set[SLOT_LINK].revents)
+		hear_front(k);
+	serve_joins(k, set + SLOT_JOIN);
+	if (set[SLOT_ALERT].revents)
+		react(k, EV_ALERT, 0);
+	if (instant_now() >= k->wake)
+		react(k, EV_TICK, 0);
+	return ready;
+}
+
+/* host->wait: where every backend waits, and where the house stays awake meanwhile. */
+static enum woke
+keeper_wait(struct host *h, int fd, short events, instant until)
+{
+	struct keeper *k = (struct keeper *)h;
+
+	if (k->keep.phase == PH_ASK)
+		tell_waiting(k);
+	tell_notice(k);
+	while (!k->stop) {
+		if (pump(k, fd, events, until) && !k->stop)
+			return WOKE_READY;
+		if (!k->stop && instant_now() >= until)
+			return WOKE_TIMEOUT;
+	}
+	return WOKE_STOP;
+}
+
+/* ---- the calls ---- */
+
+static void
+make_claim(struct keeper *k)
+{
+	const struct plan *p = k->plan;
+
+	k->site = (struct site){p->url, p->settings, p->nsettings};
+	k->claim = (struct claim){
+	    .key = p->keys[0],
+	    .owner = k->run->owner,
+	    .record = *k->record ? k->record : k->run->record,
+	    .ttl = p->terms.ttl,
+	    .persist = p->persist,
+	};
+}
+
+/* What of its kind the store cannot do is refused before anything is asked. */
+static enum rc
+check_capability(const struct store *s, const struct claim *c, struct fault *f)
+{
+	static const struct {
+		unsigned cap;
+		const char *word;
+	} needs[] = {
+	    [KIND_EXCLUSIVE] = {0, ""},
+	    [KIND_SHARED] = {CAP_SHARED, "shared"},
+	    [KIND_LIMIT] = {CAP_LIMIT, "limited"},
+	};
+
+	if ((s->caps & needs[c->kind].cap) == needs[c->kind].cap)
+		return RC_OK;
+	return fault_set(f, RC_CONFIG, "%s has no %s locks (dlock-backends(7) says who has)", s->where, needs[c->kind].word);
+}
+
+static enum rc
+open_store(struct keeper *k)
+{
+	const struct plan *p = k->plan;
+	enum rc rc;
+
+	rc = join_open(&k->store, &k->host, p, &k->site, &k->outer_until, &k->fault);
+	k->keep.terms.nested = k->store != NULL;
+	if (rc == RC_OK && !k->store && !p->backend->open)
+		return fault_set(&k->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
+		    p->backend->name);
+	if (rc == RC_OK && !k->store)
+		rc = p->backend->open(&k->store, &k->host, &k->site, &k->fault);
+	if (rc == RC_OK)
+		rc = check_capability(k->store, &k->claim, &k->fault);
+	if (rc == RC_OK) {
+		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->store->where);
+		atomic_store(&k->shared->opened, true);
+	}
+	if (rc == RC_OK && p->verbose) {
+		struct store *traced = trace_wrap(k->store, tell_trace, k);
+
+		k->store = traced ? traced : k->store;
+	}
+	return rc;
+}
+
+/* Where the server gives less than was asked for, it may be too little: then nothing is run, and we say why. */
+static void
+granted(struct keeper *k)
+{
+	char lease[32], asked[32], grace[32];
+
+	react_to_lease(k, EV_GRANTED);
+	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
+		fault_set(&k->fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
+		    k->store->where, duration_text(k->grant.lease, lease, sizeof lease),
+		    duration_text(k->plan->terms.ttl, asked, sizeof asked),
+		    duration_text(k->keep.terms.grace, grace, sizeof grace));
+}
+
+static void
+acquire(struct keeper *k)
+{
+	instant until = k->plan->wait == 0 ? 0 : instant_after(k->run->began, k->plan->wait);
+	enum rc rc;
+
+	make_claim(k);
+	rc = open_store(k);
+	if (rc == RC_OK)
+		rc = k->store->backend->lock->acquire(k->store, &k->claim, until, &k->grant, &k->fault);
+	k->stop = false;
+	tell_notice(k);
+	if (rc == RC_BUSY) {
+		k->host.seen.silent = false;
+		tell_waiting(k);
+	}
+	if (rc == RC_OK)
+		granted(k);
+	else
+		react(k, EV_REFUSED, rc);
+}
+
+static void
+unanswered(struct keeper *k, const struct fault *f)
+{
+	if (!k->suspected)
+		tell(k, MSG_SUSPECT, k->keep.term_at - instant_now(), f->text);
+	k->suspected = true;
+	if (k->keep.ending.kind != END_LOST)
+		k->fault = *f;
+	react(k, EV_UNANSWERED, 0);
+}
+
+static void
+renew(struct keeper *k)
+{
+	struct fault f = {""};
+	enum rc rc = k->store->backend->lock->renew(k->store, k->until, &k->grant, &f);
+
+	k->stop = false;
+	tell_notice(k);
+	switch (rc) {
+	case RC_OK:
+		if (k->suspected)
+			tell(k, MSG_TRUSTED, 0, "");
+		k->suspected = false;
+		if (k->keep.ending.kind != END_LOST)
+			k->fault.text[0] = '\0';
+		react_to_lease(k, EV_RENEWED);
+		break;
+	case RC_REVOKED:
+		k->fault = f;
+		react_to_lease(k, EV_REVOKED);
+		break;
+	case RC_LOST:
+		k->fault = f;
+		react(k, EV_DISOWNED, 0);
+		break;
+	case RC_STOP: /* our own doing, no sign of trouble */
+		react(k, EV_UNANSWERED, 0);
+		break;
+	default:
+		unanswered(k, &f);
+	}
+}
+
+static void
+release(struct keeper *k)
+{
+	struct fault f = {""};
+	enum rc rc = RC_OK;
+
+	k->outer_until = keep_wanted_until(&k->keep);
+	if (k->store)
+		rc = k->store->backend->lock->release(k->store, k->until, &f);
+	if (rc == RC_SYSTEM && !k->keep.granted_at) /* memory has run out, say; for a withdrawal there is no later */
+		rc = k->store->backend->lock->release(k->store, k->until, &f);
+	k->stop = false;
+	tell_notice(k);
+	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
+		k->fault = f;
+	react(k, EV_RELEASED, rc);
+}
+
+/*
+ * Nothing is left of the command, and the front knows the ending: a client
+ * library that will not come to an end may be cut short by the kernel.
+ */
+static void
+close_store(struct keeper *k)
+{
+	sigset_t alrm;
+
+	if (!k->store || k->keep.ending.stuck)
+		return;
+	signal(SIGALRM, SIG_DFL);
+	sigemptyset(&alrm);
+	sigaddset(&alrm, SIGALRM);
+	alarm(CLOSE_PATIENCE);
+	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
+	k->store->backend->close(k->store);
+}
+
+/* ---- the process ---- */
+
+/* Lets go of everything that is the user's; 0 to 2 stay taken, so that no socket lands there. */
+static void
+leave_the_terminal(struct keeper *k)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), low, high;
+
+	setpgid(0, 0);
+	for (int fd = 0; fd <= 2; fd++)
+		dup2(null, fd);
+	low = k->link < k->child.gate ? k->link : k->child.gate;
+	high = k->link < k->child.gate ? k->child.gate : k->link;
+	if (low > 3)
+		close_range(3, low - 1, 0);
+	if (high > low + 1)
+		close_range(low + 1, high - 1, 0);
+	close_range(high + 1, ~0U, 0);
+}
+
+static _Noreturn void
+die_early(struct keeper *k, const char *what)
+{
+	fault_set(&k->fault, RC_SYSTEM, "%s: %s", what, strerror(errno));
+	k->keep.ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
+	report_ending(k);
+	_exit(0);
+}
+
+_Noreturn void
+keeper_run(const struct run *r)
+{
+	static struct keeper k; /* zeroed, and too large for a stack */
+	sigset_t heard;
+
+	k = (struct keeper){
+	    .host = {.wait = keeper_wait, .alert = -1, .verbose = r->plan->verbose},
+	    .run = r,
+	    .plan = r->plan,
+	    .shared = r->shared,
+	    .link = r->ends[1],
+	    .wake = NEVER,
+	};
+	close(r->ends[0]);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (child_fork(&k.child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1], &r->shared->exec) != 0)
+		die_early(&k, "cannot start a process");
+	leave_the_terminal(&k);
+	sigemptyset(&heard);
+	sigaddset(&heard, SIGCHLD);
+	sigaddset(&heard, SIGTERM);
+	if (loop_open(&k.loop, &heard) != 0)
+		die_early(&k, "cannot open a signalfd and a timerfd");
+	if (r->plan->terms.min_hold > 0)
+		record_write(k.record, r->plan, getpid());
+	join_listen(&k.joins, r->owner, r->plan);
+	keep_init(&k.keep, &r->plan->terms);
+	react(&k, EV_TICK, 0);
+	while (!(k.todo & DO_EXIT)) {
+		unsigned todo = k.todo;
+
+		k.todo = 0;
+		if (todo & DO_ACQUIRE)
+			acquire(&k);
+		else if (todo & DO_RENEW)
+			renew(&k);
+		else if (todo & DO_RELEASE)
+			release(&k);
+		else
+			pump(&k, -1, 0, NEVER);
+	}
+	dismiss_stub(&k);
+	close_store(&k);
+	_exit(0);
+}

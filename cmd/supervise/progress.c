@@ -1,0 +1,168 @@
+/* progress.c - see progress.h. */
+#include "progress.h"
+
+#include "cmd/parse.h"
+#include "cmd/record.h"
+#include "cmd/say.h"
+#include "cmd/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define LIVE_FIRST (300 * NS_PER_MS) /* a lock that comes at once draws nothing */
+#define LIVE_AGAIN NS_PER_S
+#define PLAIN_FIRST (3 * NS_PER_S)
+#define PLAIN_AGAIN (60 * NS_PER_S)
+#define ERASE "\r\033[J" /* to the end of the screen: where a line was broken, its rest is below */
+
+/* A line drawn from the background would run through what the user types. */
+static bool
+is_foreground(void)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp() && term && *term &&
+	    strcmp(term, "dumb") != 0;
+}
+
+void
+progress_begin(struct progress *g, const struct plan *p, const struct shared *s, bool has_tty)
+{
+	*g = (struct progress){.plan = p, .shared = s, .began = instant_now(), .held_since = NEVER, .next = NEVER};
+	if (p->quiet)
+		return;
+	g->live = has_tty && is_foreground();
+	g->next = g->began + (g->live ? LIVE_FIRST : PLAIN_FIRST);
+}
+
+static void
+hear_trouble(struct progress *g, const char *text)
+{
+	text_clean(g->trouble, sizeof g->trouble, text, strlen(text));
+}
+
+void
+progress_heard(struct progress *g, const struct msg *m)
+{
+	if (m->kind == MSG_RETRYING) {
+		hear_trouble(g, m->text);
+		return;
+	}
+	hear_trouble(g, "");
+	g->heard = *m->text != '\0';
+	g->position = m->number;
+	g->held_since = m->held >= 0 ? instant_now() - m->held : NEVER;
+	if (g->heard)
+		record_describe(m->text, g->holder, sizeof g->holder);
+}
+
+const char *
+progress_holder(const struct progress *g, char *out, size_t size)
+{
+	char time[32];
+
+	snprintf(out, size, "%s%s%s", g->heard ? g->holder : "somebody", g->held_since == NEVER ? "" : " for ",
+	    g->held_since == NEVER ? "" : duration_text(instant_now() - g->held_since, time, sizeof time));
+	return out;
+}
+
+/* What we wait for: the server, if we have not heard of anybody yet, or the holder. */
+static void
+describe_cause(const struct progress *g, char *out, size_t size)
+{
+	const char *where = shared_where(g->shared);
+	char holder[HOLDER_BYTES], server[WHERE_BYTES];
+
+	text_clean(server, sizeof server, where, strlen(where));
+	if (*g->trouble)
+		snprintf(out, size, "%s, trying again", g->trouble);
+	else if (g->heard || g->position)
+		snprintf(out, size, "held by %s", progress_holder(g, holder, sizeof holder));
+	else
+		snprintf(out, size, "no answer yet%s%s", *server ? " from " : "", server);
+}
+
+/* "waiting 41s, next in line for deploy; held by ...": what changes comes first, what may be cut off last. */
+static void
+describe(const struct progress *g, instant now, char *out, size_t size)
+{
+	char key[400], cause[HOLDER_BYTES + 100], waited[32], place[48] = "";
+
+	text_name(key, sizeof key, g->plan->keys[0]);
+	describe_cause(g, cause, sizeof cause);
+	if (g->position == 1)
+		snprintf(place, sizeof place, ", next in line");
+	else if (g->position)
+		snprintf(place, sizeof place, ", number %u in line", g->position);
+	snprintf(out, size, "waiting %s%s for %s; %s", duration_text(now - g->began, waited, sizeof waited), place, key,
+	    cause);
+}
+
+/* One line of the terminal, never two; the last column stays free, for some terminals break a line that is full. */
+static void
+draw(struct progress *g, instant now)
+{
+	struct winsize w = {0};
+	char text[1300] = "dlock: ", line[1320];
+	int n;
+
+	describe(g, now, text + strlen(text), sizeof text - strlen(text));
+	ioctl(STDERR_FILENO, TIOCGWINSZ, &w);
+	text_fit(text, (w.ws_col ? w.ws_col : 80) - 1);
+	n = snprintf(line, sizeof line, ERASE "%s\r", text);
+	if (say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE) == (size_t)n)
+		g->drawn = true;
+}
+
+void
+progress_resized(struct progress *g)
+{
+	if (g->drawn)
+		g->next = 0;
+}
+
+void
+progress_pause(struct progress *g)
+{
+	if (g->drawn && say_bytes(STDERR_FILENO, ERASE, strlen(ERASE), SAY_AT_ONCE) == strlen(ERASE))
+		g->drawn = false;
+}
+
+void
+progress_tick(struct progress *g, instant now)
+{
+	char text[1300];
+
+	if (now < g->next)
+		return;
+	if (g->live) {
+		if (is_foreground())
+			draw(g, now);
+		g->next = now + LIVE_AGAIN;
+		return;
+	}
+	describe(g, now, text, sizeof text);
+	say("%s", text);
+	g->spoken = true;
+	g->next = now + PLAIN_AGAIN;
+}
+
+void
+progress_end(struct progress *g, uint64_t token)
+{
+	instant waited = instant_now() - g->began;
+	char key[400], time[32], number[40] = "";
+
+	progress_pause(g);
+	g->next = NEVER;
+	if (!token || !(g->spoken || (g->live && waited > NS_PER_S)))
+		return;
+	if (g->plan->verbose)
+		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
+	say("got %s after %s%s", text_name(key, sizeof key, g->plan->keys[0]), duration_text(waited, time, sizeof time),
+	    number);
+}

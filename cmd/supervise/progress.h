@@ -1,0 +1,57 @@
+/*
+ * progress.h - what a person sees while dlock waits.
+ *
+ * On a terminal (in the foreground): one live line, redrawn each second and
+ * erased on acquisition.  It fits the terminal, and the cursor stays at its
+ * beginning, so that it can be erased also when the terminal has become narrower
+ * and has broken it.  Elsewhere: one line after 3 s, then one a minute,
+ * which keeps CI systems from killing a silent job and cron from mailing about
+ * a lock that came at once.  With -q: nothing.
+ */
+#ifndef DLOCK_PROGRESS_H
+#define DLOCK_PROGRESS_H
+
+#include "link.h"
+#include "cmd/plan.h"
+
+enum { HOLDER_BYTES = 700 };
+
+struct progress {
+	const struct plan *plan;
+	const struct shared *shared;
+	bool live, drawn, spoken;
+	instant began, next;
+	bool heard; /* of a holder */
+	unsigned position;
+	instant held_since;	/* NEVER: not known */
+	char holder[HOLDER_BYTES - 100]; /* described, clean */
+	char trouble[700];		 /* why the server does not answer, clean; "": it does */
+};
+
+void progress_begin(struct progress *, const struct plan *, const struct shared *, bool has_tty);
+
+/* MSG_WAITING or MSG_RETRYING. */
+void progress_heard(struct progress *, const struct msg *);
+
+/* The terminal has another size: what is drawn may not fit any more. */
+void progress_resized(struct progress *);
+
+/* When progress_tick() has something to do next. */
+static inline instant
+progress_next(const struct progress *g)
+{
+	return g->next;
+}
+
+void progress_tick(struct progress *, instant now);
+
+/* Erases the live line; the next tick draws it again. */
+void progress_pause(struct progress *);
+
+/* Erases the live line and stops; with a token, says how the waiting ended if it was noticed. */
+void progress_end(struct progress *, uint64_t token);
+
+/* "alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", for the sentence about a busy lock.  Returns out. */
+const char *progress_holder(const struct progress *, char *out, size_t size);
+
+#endif

@@ -1,0 +1,213 @@
+/*
+ * step.h - the keeper's mind: what has happened, what to do next.
+ *
+ * step() is pure: it looks at its state, the time and one event, changes its
+ * state and says what to do.  It calls nothing, waits for nothing, reads no
+ * clock, so tests/model/simulate.c can drive it through a hundred thousand schedules
+ * of delays, losses, pauses and late answers without a server or a process.
+ *
+ * It promises:
+ *
+ *  1. From grant to end, DO_TERM is asked for no later than the first step at
+ *     or after term_at (unless the front has asked: EV_OVERTAKEN), DO_KILL no
+ *     later than the first one at or after kill_at, and DO_KILL again every
+ *     KILL_AGAIN until nothing is left of the tree.
+ *  2. At most one backend call is in flight.  After DO_RELEASE no renewal is
+ *     ever asked for; DO_RELEASE only when the command (with --wait-tree, or
+ *     when it is being stopped: its whole tree) is gone.
+ *  3. DO_GO at most once, only on a grant whose deadlines leave time to run.
+ *  4. One DO_REPORT, one ending; DO_EXIT is the last action.
+ *  5. A lease that was lost stays lost: an answer that comes at or after
+ *     term_at changes nothing, and the server's "not yours" is final.  So is
+ *     what is not known to have ended before term_at: an end that is seen
+ *     later may be the work of the front's TERM, and the whole tree must go.
+ *  6. Whoever is asked for the lock back (EV_REVOKED) goes on renewing while the
+ *     command stops, TERM first and KILL after grace, and then releases.
+ *  7. A release that nobody answers is asked for again, after the report, until
+ *     the lease has surely ended at the server.
+ *
+ * The arithmetic (DESIGN.md section 2): the lease T counts from t_s, just
+ * before the request was sent that earned it; clocks may differ in rate by 1 %,
+ * and KAPPA covers kill-to-reaped and our own scheduling.
+ */
+#ifndef DLOCK_STEP_H
+#define DLOCK_STEP_H
+
+#include "backends/backend.h"
+
+#define KAPPA (500 * NS_PER_MS)		  /* from KILL to reaped */
+#define KILL_AGAIN (10 * NS_PER_MS)	  /* pause between two sweeps of a dying tree */
+#define KILL_PATIENCE (5 * NS_PER_S)	  /* after which a tree counts as beyond us */
+#define RELEASE_PATIENCE (2 * NS_PER_S)	  /* for the answer to a release */
+#define RELEASE_AGAIN (500 * NS_PER_MS)	  /* to twice as much: pause before it is asked for again */
+#define WITHDRAW_PATIENCE (800 * NS_PER_MS) /* the same when nothing was granted, it was lost, or a person pressed Ctrl-C */
+
+/* What the user asked for, as far as time is concerned. */
+struct terms {
+	int64_t ttl;	  /* lease to ask for */
+	int64_t grace;	  /* from TERM to KILL */
+	bool grace_fixed; /* the user's word; otherwise it shrinks with a lease that is less than ttl */
+	int64_t min_hold; /* keep the lock so long after the grant; 0: no longer than needed */
+	int64_t max_run;  /* let the command run so long; NEVER: as long as it likes */
+	bool wait_tree;	  /* the lock covers all descendants, not the command alone */
+	bool nested;	  /* an enclosing dlock has the lock, and keeps it for min_hold */
+	uint64_t seed;	  /* of the jitter between attempts; any number */
+};
+
+enum event_kind {
+	EV_TICK,	/* time has passed */
+	EV_GRANTED,	/* acquire: sent, lease, pace */
+	EV_REFUSED,	/* acquire ended without a grant: value is the enum rc */
+	EV_RENEWED,	/* renew: sent, lease, pace */
+	EV_UNANSWERED,	/* renew: nothing is known */
+	EV_REVOKED,	/* renew: the same; but somebody wants the lock back */
+	EV_DISOWNED,	/* renew: the server says not ours */
+	EV_ALERT,	/* something has happened to the lock: see what it is */
+	EV_RELEASED,	/* release ended: value is the enum rc */
+	EV_STARTED,	/* the command has been executed */
+	EV_EXEC_FAILED, /* it has not: value is errno; ETIME: it came too late to; 0: it was not even tried */
+	EV_ENDED,	/* it was reaped: value is the wait status */
+	EV_EMPTY,	/* nothing is left of its tree */
+	EV_JOINED,	/* a nested dlock holds along with us */
+	EV_PARTED,	/* and no longer does */
+	EV_KEEP,	/* one of them wants the lock kept for `lease` from now */
+	EV_INTERRUPTED, /* a signal that should end the waiting: value is its number */
+	EV_ORPHANED,	/* the front is gone */
+	EV_OVERTAKEN,	/* we were late: the front has sent TERM in our place */
+	EV_TERMINATED,	/* somebody wants this process to end: no --min-hold, no trying on */
+};
+
+struct event {
+	enum event_kind kind;
+	int value;
+	instant sent;
+	int64_t lease, pace;
+};
+
+/* How it ended. */
+enum ending_kind {
+	END_NONE,
+	END_COMMAND,	 /* value: wait status */
+	END_EXEC,	 /* value: errno */
+	END_REFUSED,	 /* value: enum rc of the acquisition */
+	END_INTERRUPTED, /* value: signal */
+	END_ORPHANED,
+	END_MAX_RUN,
+	END_LOST,
+};
+
+/* Why END_LOST. */
+enum loss {
+	LOSS_NONE,
+	LOSS_REVOKED, /* we were asked to give it up, and still hold it */
+	LOSS_SILENCE, /* nobody confirmed the lease in time */
+	LOSS_TAKEN,   /* the server said so while we held */
+	LOSS_FOUND,   /* the server said so at release */
+};
+
+/* Why the lock is not free, though all is over for the user. */
+enum kept {
+	KEPT_NOT,
+	KEPT_MIN_HOLD,
+	KEPT_OUTSIDE, /* an enclosing dlock has it */
+	KEPT_TRYING,  /* nobody has confirmed the release yet */
+};
+
+struct ending {
+	enum ending_kind kind;
+	int value;
+	enum loss loss;
+	bool stuck;	   /* the tree could not be killed; the lock was not released */
+	bool unconfirmed;  /* nobody answered the release */
+	bool too_late;	   /* END_REFUSED: the grant left no time to run */
+	enum kept kept;
+};
+
+enum phase { PH_NEW, PH_ASK, PH_HOLD, PH_LINGER, PH_GIVE_BACK, PH_OVER };
+enum call { CALL_NONE, CALL_ACQUIRE, CALL_RENEW, CALL_RELEASE };
+
+/* The state; all but `terms` belongs to step(). */
+struct keep {
+	struct terms terms;
+	enum phase phase;
+	enum call call; /* in flight */
+
+	instant sent;  /* of the last confirmed lease */
+	instant asked; /* when we last asked for one, answered or not */
+	int64_t lease, pace;
+	instant term_at, kill_at, renew_at;
+	instant granted_at, started_at;
+	instant keep_until; /* --min-hold, ours or that of one who joined */
+
+	bool gone;	/* the command was reaped (or never lived) */
+	bool empty;	/* and so was everything it left behind */
+	bool stopping;	/* TERM has been asked for */
+	bool disowned;
+	bool revoked;	/* we have been asked to give it up */
+	bool orphaned;	/* the front is gone */
+	bool suspect;	/* the last renewal went unanswered */
+	bool checked;	/* lingering: asked the server once more after the command */
+	bool hurry;	/* a release that is not answered is not asked for again */
+	unsigned joined;
+	instant stop_by;       /* KILL what is being stopped; NEVER */
+	instant killing_since; /* NEVER: not yet */
+	instant release_at;    /* again; 0: never asked for yet */
+
+	struct ending ending;
+	bool reported;
+	uint64_t jitter;
+};
+
+enum {
+	DO_ACQUIRE = 1 << 0, /* start this backend call; its result comes back as an event */
+	DO_RENEW = 1 << 1,
+	DO_RELEASE = 1 << 2,
+	DO_STOP_CALL = 1 << 3, /* let the call in flight return at once */
+	DO_PUBLISH = 1 << 4,   /* term_at and kill_at have changed */
+	DO_GO = 1 << 5,	       /* let the command begin */
+	DO_TERM = 1 << 6,      /* --signal and CONT to the whole tree */
+	DO_KILL = 1 << 7,      /* KILL to the whole tree */
+	DO_REPORT = 1 << 8,    /* the ending is final: say it */
+	DO_EXIT = 1 << 9,
+};
+
+struct actions {
+	unsigned set;
+	instant until; /* bound of the call that is to be started */
+	instant wake;  /* call again with EV_TICK no later than this */
+};
+
+void keep_init(struct keep *, const struct terms *);
+struct actions step(struct keep *, instant now, const struct event *);
+
+/* Has the lock slipped away?  What we were asked to give up is still ours. */
+bool keep_is_lost(const struct keep *);
+
+/*
+ * Would EV_ALERT lead to a renewal now?  Otherwise one is under way or about to
+ * be tried again anyhow, or could not help, and the descriptor is left alone.
+ */
+bool keep_heeds_alert(const struct keep *);
+
+/* How long the lock is wanted for --min-hold after an ending like this; 0: no longer. */
+instant keep_wanted_until(const struct keep *);
+
+/* When TERM and KILL are due for a lease earned by a request sent at `sent`. */
+void lease_deadlines(instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at);
+
+/* When to renew a lease for which the server's kind has no other wish. */
+int64_t lease_pace(int64_t lease);
+
+/* Do two attempts to renew fit between `pace` and TERM?  Otherwise one lost packet kills. */
+bool lease_fits(int64_t lease, int64_t pace, int64_t grace);
+
+/* The least ttl that fits `grace`, rounded up to a tenth of a second. */
+int64_t lease_least(int64_t grace);
+
+/* The grace for a lease where nobody asked for another: a sixth, at most 5 s. */
+int64_t lease_grace(int64_t lease);
+
+/* How long one attempt to renew may take. */
+int64_t lease_attempt(int64_t lease);
+
+#endif

@@ -1,0 +1,191 @@
+/* verdict.c - see verdict.h. */
+#include "verdict.h"
+
+#include "cmd/parse.h"
+#include "cmd/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* What is shown of things from outside, each cleaned. */
+struct shown {
+	char key[400], words[800], where[WHERE_BYTES], command[200];
+};
+
+static void __attribute__((format(printf, 4, 5)))
+decide(struct verdict *v, int status, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	v->status = status;
+	v->name = name;
+	va_start(ap, fmt);
+	vsnprintf(v->line, sizeof v->line, fmt, ap);
+	va_end(ap);
+}
+
+int
+verdict_exec_status(int error)
+{
+	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+}
+
+/* "deploy (redis 10.0.0.5:6379) is held by alice ..." */
+static void
+busy(struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
+{
+	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
+	char time[32];
+
+	if (p->wait == 0)
+		decide(v, p->conflict_status, "busy", "%s%s%s%s is held by %s; not waiting (-n), nothing was run", s->key,
+		    open, s->where, close, h->holder);
+	else
+		decide(v, p->conflict_status, "busy",
+		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run", s->key, open, s->where,
+		    close, h->holder, duration_text(h->waited, time, sizeof time));
+}
+
+/* The server did not answer: how long we have tried is what -w says. */
+static void
+unreachable(struct verdict *v, const struct plan *p, const struct shown *s, int64_t waited)
+{
+	char time[32], tried[80] = "tried once (-n)";
+
+	if (p->wait != 0)
+		snprintf(tried, sizeof tried, "tried for %s (%s)", duration_text(waited, time, sizeof time),
+		    p->persist ? "-w" : "-w DURATION tries longer");
+	decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
+}
+
+static const char *after(const struct ending *);
+
+static void
+refused(struct verdict *v, const struct plan *p, const struct ending *e, const struct shown *s,
+    const struct heard *h)
+{
+	static const struct {
+		int status;
+		const char *name;
+	} by_rc[] = {
+	    [RC_OK] = {STATUS_SYSTEM, "failed"},
+	    [RC_BUSY] = {STATUS_BUSY, "busy"},
+	    [RC_STOP] = {STATUS_SYSTEM, "failed"},
+	    [RC_AGAIN] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_LOST] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_REVOKED] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_DENIED] = {STATUS_DENIED, "denied"},
+	    [RC_USAGE] = {STATUS_USAGE, "usage"},
+	    [RC_CONFIG] = {STATUS_CONFIG, "refused"},
+	    [RC_PROTOCOL] = {STATUS_PROTOCOL, "protocol"},
+	    [RC_SYSTEM] = {STATUS_SYSTEM, "failed"},
+	};
+
+	if (e->value == RC_BUSY)
+		busy(v, p, s, h);
+	else if (e->value == RC_AGAIN && !e->too_late && *s->words)
+		unreachable(v, p, s, h->waited);
+	else if (e->too_late)
+		decide(v, STATUS_UNAVAILABLE, "unreachable",
+		    "%s was granted too late to be used: the server or this machine is overloaded; nothing was run, "
+		    "try again",
+		    s->key);
+	else
+		decide(v, by_rc[e->value].status, by_rc[e->value].name, "cannot take %s: %s; nothing was run%s%s", s->key,
+		    *s->words ? s->words : "descriptors, memory or processes have run out",
+		    e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
+		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
+}
+
+static void
+lost(struct verdict *v, const struct ending *e, const struct shown *s)
+{
+	static const char *const how[] = {
+	    [LOSS_NONE] = "",
+	    [LOSS_REVOKED] = "its holder was asked to give it up",
+	    [LOSS_SILENCE] = "the lease could not be renewed in time",
+	    [LOSS_TAKEN] = "it was taken away while the command ran",
+	    [LOSS_FOUND] = "it was no longer ours when the command ended",
+	};
+
+	decide(v, STATUS_LOST, "lost", "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
+	    how[e->loss], *s->words ? " (" : "", s->words, *s->words ? ")" : "",
+	    e->stuck			  ? "the command could NOT be killed and may still be running"
+		: e->loss == LOSS_FOUND ? "another may have run beside it"
+					  : "the command was stopped");
+}
+
+static void
+ended(struct verdict *v, const struct ending *e, const struct shown *s)
+{
+	v->name = "ended";
+	if (WIFSIGNALED(e->value))
+		v->signal = WTERMSIG(e->value);
+	v->status = v->signal ? 128 + v->signal : WEXITSTATUS(e->value);
+	if (e->unconfirmed)
+		snprintf(v->line, sizeof v->line, "%s: the release was not confirmed (%s); %s", s->key, s->words,
+		    e->kept == KEPT_TRYING ? "it is tried again in the background, and the lock ends by itself with the lease"
+					   : "the lock ends by itself with the lease");
+}
+
+/* What became of the lock when the command did not end by itself. */
+static const char *
+after(const struct ending *e)
+{
+	static const char *const kept[] = {
+	    [KEPT_NOT] = "the lock was released",
+	    [KEPT_MIN_HOLD] = "the lock is kept in the background until --min-hold is over",
+	    [KEPT_OUTSIDE] = "the enclosing dlock still holds the lock",
+	    [KEPT_TRYING] = "the release was not confirmed: it is tried again in the background, and the lock ends with its lease",
+	};
+
+	if (e->stuck)
+		return "it could NOT be killed and may still be running";
+	if (e->unconfirmed && e->kept != KEPT_TRYING)
+		return "the release was not confirmed: the lock ends with its lease";
+	return kept[e->kept];
+}
+
+struct verdict
+verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
+{
+	struct verdict v = {.name = "failed", .status = STATUS_SYSTEM};
+	struct shown s;
+	char time[32];
+
+	text_name(s.key, sizeof s.key, p->keys[0]);
+	text_clean(s.words, sizeof s.words, h->words, strlen(h->words));
+	text_clean(s.where, sizeof s.where, h->where, strlen(h->where));
+	text_clean(s.command, sizeof s.command, p->argv[0], strlen(p->argv[0]));
+	switch (e->kind) {
+	case END_NONE:
+	case END_ORPHANED:
+		break;
+	case END_COMMAND:
+		ended(&v, e, &s);
+		break;
+	case END_EXEC:
+		decide(&v, verdict_exec_status(e->value), "not-executed",
+		    "cannot execute '%s' under %s: %s; %s", s.command, s.key, strerror(e->value), after(e));
+		break;
+	case END_REFUSED:
+		refused(&v, p, e, &s, h);
+		break;
+	case END_INTERRUPTED:
+		v = (struct verdict){.status = 128 + e->value, .signal = e->value, .name = "interrupted"};
+		break;
+	case END_MAX_RUN:
+		decide(&v, STATUS_MAX_RUN, "max-run", "stopped '%s' under %s after --max-run %s; %s", s.command, s.key,
+		    duration_text(p->terms.max_run, time, sizeof time), after(e));
+		break;
+	case END_LOST:
+		lost(&v, e, &s);
+		break;
+	}
+	if (p->quiet && ((e->kind == END_REFUSED && e->value == RC_BUSY) || e->kind == END_COMMAND))
+		v.line[0] = '\0';
+	return v;
+}

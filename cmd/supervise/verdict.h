@@ -1,0 +1,41 @@
+/*
+ * verdict.h - the one place that turns an ending into a sentence and a status.
+ *
+ *	the command's own        it ran, and held the lock all the while
+ *	75 (-E)                  busy, or --wait expired
+ *	79                       the lock was lost while the command ran
+ *	124                      --max-run exceeded
+ *	126 / 127                command not executable / not found
+ *	64 69 71 76 77 78        nothing was run: usage, unreachable, system,
+ *	                         protocol, permission, configuration
+ *	by signal N              the command died of it, or dlock was interrupted
+ *	                         by it while waiting
+ */
+#ifndef DLOCK_VERDICT_H
+#define DLOCK_VERDICT_H
+
+#include "cmd/plan.h"
+#include "cmd/status.h"
+
+struct verdict {
+	int status;	/* to exit with */
+	int signal;	/* or to die of; 0: exit */
+	char line[1800]; /* to say, clean; "" for nothing */
+	const char *name; /* for events: "busy", "lost"... */
+};
+
+/* What the front has heard of it all. */
+struct heard {
+	const char *words;  /* the backend's, of the call that decided the ending */
+	const char *where;  /* the server; "" if that is not known */
+	const char *holder; /* who has a busy lock, clean */
+	int64_t waited;	    /* how long we tried */
+};
+
+/* What `ending` means to the user. */
+struct verdict verdict_of(const struct plan *, const struct ending *, const struct heard *);
+
+/* Status and word for a command that child_find() or exec refused with this error. */
+int verdict_exec_status(int error);
+
+#endif

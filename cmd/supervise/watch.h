@@ -1,0 +1,65 @@
+/*
+ * watch.h - the front's mind: does the keeper do its duty?
+ *
+ * watch() is pure, as step() is: it looks at its state, the time and what the
+ * shared page says, and tells what to do and when to look again.  So
+ * tests/model/simulate.c can run both against each other.
+ *
+ * It promises, as long as the front itself is awake:
+ *
+ *  1. DUTY_TERM when the keeper has not stopped the command by term_at + SLACK,
+ *     DUTY_KILL when it has not ended by kill_at + SLACK: a keeper that is
+ *     frozen or starved costs the command, never exclusion.
+ *  2. Nothing of the kind once the page says that nothing is left that needs
+ *     the lock; then a keeper that will not go is left behind after
+ *     KEEPER_PATIENCE.
+ *  3. A keeper that has given no sign of life for a whole ttl is given up, also
+ *     where no lease would end.
+ */
+#ifndef DLOCK_WATCH_H
+#define DLOCK_WATCH_H
+
+#include "step.h"
+
+#define SLACK (50 * NS_PER_MS)		 /* what a keeper that does its duty is given beyond each deadline */
+#define KEEPER_PATIENCE (3 * NS_PER_S)	 /* for a keeper that only has to release */
+#define DOUBT (2 * NS_PER_S)		 /* for a silent keeper, of our own time awake: after a suspend both are late */
+#define ANCHOR_PATIENCE (200 * NS_PER_MS) /* for a keeper whose lock has ended with its connection */
+#define INTERRUPT_PATIENCE (1500 * NS_PER_MS) /* for a keeper that has to leave the queue */
+
+/* What the shared page says at one moment. */
+struct view {
+	bool granted, settled, stopping;
+	instant term_at, kill_at, alive_at;
+};
+
+struct watch {
+	int64_t ttl, grace;
+	instant interrupt_by, settle_by, doubt_by, adrift_by; /* NEVER: not counting */
+};
+
+enum duty {
+	DUTY_NONE,
+	DUTY_TERM,	/* ask the command to stop, in the keeper's place; and say so in the page, before */
+	DUTY_INTERRUPT, /* the keeper does not leave the queue: kill everything, end as interrupted */
+	DUTY_KILL,	/* the keeper is past kill_at: kill everything */
+	DUTY_ADRIFT,	/* the lock has ended with its connection: the same */
+	DUTY_GIVE_UP,	/* the keeper is frozen: the same, or leave it behind if nothing runs */
+};
+
+struct watched {
+	enum duty duty;
+	instant wake; /* look again no later than this */
+};
+
+void watch_init(struct watch *, int64_t ttl, int64_t grace);
+
+/* A signal has come that should end the waiting. */
+void watch_interrupted(struct watch *, instant now);
+
+/* The connection that is the lock has ended. */
+void watch_adrift(struct watch *, instant now);
+
+struct watched watch(struct watch *, instant now, const struct view *);
+
+#endif

@@ -1,0 +1,608 @@
+"""Goal of this benchmark: show what dlock costs, beside what it competes with.
+
+Start-up, hand-off, idle waiters and memory, each against the reference measured
+in the same interleaved run: machines are noisy, ratios of medians are not.
+The reference is flock(1); for the start-up with ZooKeeper and PostgreSQL a probe
+(bench_zk.c, bench_pg.c) that does the least that any program must do with the
+same library.
+Everything is private (temporary directory, free loopback ports) and gone at the
+end.  A target that is missed is marked, not fatal; what cannot run is.
+
+    make bench                 all of it, below three minutes
+    tests/bench/bench.py --quick     a smoke run
+    tests/bench/bench.py startup     one part: startup handoff idle memory
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import psutil
+import redis
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers"))
+
+from pg import PgServer as PgBase, bindir
+
+HERE = pathlib.Path(__file__).resolve().parent
+DLOCK = os.path.abspath(os.environ.get("DLOCK", HERE.parent.parent / "build" / "dlock"))
+PATIENCE = 60  # seconds for anything that is only waited for
+MIB = 1 << 20
+
+# What the commands run under: a plain PATH, and no settings of the user's but silence.
+ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "ETCDCTL_", "PG"))}
+ENVIRON["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRON.update(DLOCK_QUIET="1", ETCDCTL_API="3")
+
+SIZES = {  # name: (full, quick)
+    "rounds": (1000, 40),  # of start-up
+    "waiters": (200, 20),  # on one key, for the hand-off
+    "passes": (3, 1),  # of the hand-off
+    "idlers": (60, 12),  # waiters that are watched
+    "releases": (20, 4),  # while they are watched
+    "seconds": (15, 2),  # of idleness
+}
+
+
+class Impossible(Exception):
+    """The benchmark cannot be carried out."""
+
+
+# ---- processes and servers ----
+
+
+class Stage:
+    """A temporary directory, and every process started there."""
+
+    def __init__(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="dlock-bench-"))
+        self.spawner = str(self.dir / "bench_spawn")
+        self.started, self.servers = [], []
+        self.names = 0
+
+    def close(self):
+        for p in self.started:
+            if p.poll() is None:
+                p.terminate()
+        for p in self.started:
+            try:
+                p.wait(10)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+        for server in self.servers:
+            server.stop()
+        while self.dir.exists():  # somebody's last words may come late
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def fresh(self, name):
+        self.names += 1
+        return f"{name}{self.names}"
+
+    def start(self, argv, stdout=subprocess.DEVNULL, stderr=None):
+        p = subprocess.Popen([str(a) for a in argv], cwd=self.dir, env=ENVIRON, text=True,
+                             stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+        self.started.append(p)
+        return p
+
+    def serve(self, argv):
+        with open(self.dir / "servers.log", "ab") as log:
+            return self.start(argv, log, log)
+
+    def compile(self):
+        argv = [os.environ.get("CC", "cc"), "-O2", "-o", self.spawner, str(HERE / "spawn.c")]
+        # Static where possible: the stamped command's own start is part of every hand-off.
+        if subprocess.run(argv + ["-static"], stderr=subprocess.DEVNULL).returncode != 0:
+            subprocess.run(argv, check=True)
+
+    def compile_probe(self, name, *flags):
+        """The bare use of a library that dlock is measured against, linked with the first flags that do; its path."""
+        argv = [os.environ.get("CC", "cc"), "-O2", "-o", self.dir / name, HERE / f"{name}.c"]
+        if all(subprocess.run(argv + f, stderr=subprocess.DEVNULL).returncode != 0 for f in flags):
+            raise Impossible(f"{name}.c cannot be compiled")
+        return self.dir / name
+
+    def stamp(self, log, ms, gate=None):
+        return [self.spawner, "stamp", log, str(ms)] + ([gate] if gate else [])
+
+
+def until(condition, what):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise Impossible(f"waited {PATIENCE} s in vain for {what}")
+        time.sleep(0.02)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def answers(call):
+    try:
+        call()
+        return True
+    except (redis.RedisError, OSError, ValueError):
+        return False
+
+
+class RedisServer:
+    def __init__(self, stage):
+        self.port, path = free_port(), stage.dir / "redis.sock"
+        stage.serve(["redis-server", "--bind", "127.0.0.1", "--port", self.port, "--unixsocket", path, "--save", "",
+                     "--dir", stage.dir])
+        self.tcp, self.unix = f"redis://127.0.0.1:{self.port}", f"redis+unix://{path}"
+        self.client = redis.Redis(port=self.port)
+        until(lambda: answers(self.client.ping), "redis-server")
+
+    def reset(self):
+        self.client.config_resetstat()
+
+    def counts(self):
+        """Since reset(): requests of others, scripts, calls to waiters."""
+        reads = self.client.info("stats")["total_reads_processed"] - 1  # this very INFO
+        calls = {k[len("cmdstat_"):]: v["calls"] for k, v in self.client.info("commandstats").items()}
+        scripts = sum(calls.get(name, 0) for name in ("eval", "evalsha", "fcall"))
+        return reads, scripts, calls.get("publish", 0) + calls.get("spublish", 0)
+
+
+class ZkServer:
+    """One server, with its data in the temporary directory; empty containers stay."""
+
+    JAR = "/usr/share/java/zookeeper.jar"
+
+    def __init__(self, stage):
+        self.port, config = free_port(), stage.dir / "zoo.cfg"
+        config.write_text(f"dataDir={stage.dir / 'zk'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+                          "maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=srvr,mntr\n")
+        stage.serve(["java", "-Xmx256m", "-XX:+UseSerialGC", "-Dznode.container.checkIntervalMs=3600000", "-cp", self.JAR,
+                     "org.apache.zookeeper.server.quorum.QuorumPeerMain", config])
+        self.hosts = f"127.0.0.1:{self.port}"
+        self.url = f"zk://{self.hosts}"
+        until(lambda: answers(lambda: self.four("srvr").index("Mode")), "ZooKeeper")
+
+    def four(self, word):
+        with socket.create_connection(("127.0.0.1", self.port), 10) as s:
+            s.sendall(word.encode())
+            return b"".join(iter(lambda: s.recv(65536), b"")).decode()
+
+    def metrics(self):
+        lines = [line.split("\t") for line in self.four("mntr").splitlines()]
+        return {line[0].removeprefix("zk_"): line[1] for line in lines if len(line) == 2}
+
+    def _now(self):
+        """Requests; watches that fired at waiters: whoever deletes its node also watches that, for itself."""
+        found = self.metrics()
+        fired = {w: int(found[f"sum_node_{w}_watch_count"]) for w in ("created", "deleted", "changed", "children")}
+        return int(found["packets_received"]), sum(fired.values()) - int(found["cnt_node_deleted_watch_count"])
+
+    def reset(self):
+        self.zero = self._now()
+
+    def counts(self):
+        """Since reset(): requests of others, no scripts, calls to waiters."""
+        packets, fired = self._now()
+        return packets - self.zero[0] - 1, None, fired - self.zero[1]  # less this very question
+
+
+class EtcdServer:
+    def __init__(self, stage):
+        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        stage.serve(["etcd", "--data-dir", stage.dir / "etcd", "--listen-client-urls", client, "--log-level", "error",
+                     "--advertise-client-urls", client, "--listen-peer-urls", peer,
+                     "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"])
+        self.ctl = ["etcdctl", "--endpoints", client]
+        until(lambda: subprocess.run(self.ctl + ["endpoint", "health"], env=ENVIRON,
+                                     capture_output=True).returncode == 0, "etcd")
+
+
+class PgServer(PgBase):
+    """As it comes out of the package: every commit waits for the disk."""
+
+    def __init__(self, stage):
+        super().__init__(safe=True, where=tempfile.gettempdir(), max_connections=400)
+        stage.servers.append(self)
+        self.client = self.connect()
+        self.ask("CREATE TABLE probe (key text PRIMARY KEY, owner text)")
+        self.ask("GRANT ALL ON probe TO PUBLIC")
+
+    def number(self, sql, *arguments):
+        with self.client.cursor() as cursor:
+            cursor.execute(sql, arguments)
+            return cursor.fetchone()[0]
+
+    def transactions(self):
+        return self.number("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'app'")
+
+    def reset(self):
+        self.zero = self.transactions()
+
+    def counts(self):
+        """Since reset(): transactions of others, no scripts, no calls: waiters wake each other."""
+        return self.transactions() - self.zero - 1, None, None  # less this very question
+
+
+# ---- the contenders: how each takes a lock, and how one sees its queue ----
+
+
+class Flock:
+    name = "flock"
+    server = handoff = private = requests = None  # no targets: the reference
+
+    def __init__(self, stage):
+        self.stage = stage
+
+    def file(self, key):
+        return self.stage.dir / key
+
+    def argv(self, key, command):
+        return ["flock", self.file(key)] + command
+
+    def queued(self, key):
+        """Blocked requests on the lock file in /proc/locks."""
+        try:
+            inode = f":{os.stat(self.file(key)).st_ino} "
+        except FileNotFoundError:
+            return 0
+        lines = pathlib.Path("/proc/locks").read_text().splitlines()
+        return sum("->" in line and inode in line for line in lines)
+
+
+class DlockFile(Flock):
+    name = "dlock, file"
+    handoff, private = 1.5, 3  # at most: times flock's, MiB
+
+    def file(self, key):
+        return self.stage.dir / f"{key}.lock"
+
+    def argv(self, key, command):
+        return [DLOCK, "run", "-b", "file", "-u", f"file://{self.stage.dir}", "-k", key, "--"] + command
+
+
+class DlockServer:
+    requests = 0.334  # at most, of an idle waiter, a second
+
+    def __init__(self, server, name, url):
+        self.server, self.name, self.url = server, name, url
+
+    def argv(self, key, command):
+        return [DLOCK, "run", "-u", self.url, "-k", key, "--"] + command
+
+
+class DlockRedis(DlockServer):
+    handoff, private = 1.5, 3
+
+    def queued(self, key):
+        """Waiters listen, each on a channel of its own."""
+        return len(self.server.client.pubsub_channels())
+
+
+class DlockZk(DlockServer):
+    handoff, private = None, 4
+
+    def probe(self, stage):
+        """With the library linked as dlock does it: from an archive, where there is one."""
+        subprocess.run(self.argv("probe", ["true"]), env=ENVIRON, check=True)  # makes the container
+        path = stage.compile_probe("zk", ["-l:libzookeeper_mt.a", "-lpthread", "-lm"], ["-lzookeeper_mt", "-lpthread"])
+        return [path, self.server.hosts, "/probe"]
+
+    def queued(self, key):
+        """Holder and waiters have a node each, and no other lock is in use meanwhile."""
+        return int(self.server.metrics()["ephemerals_count"]) - 1
+
+
+class DlockPg(DlockServer):
+    handoff, private, requests = None, 3, None
+
+    def probe(self, stage):
+        return [stage.compile_probe("pg", ["-I/usr/include/postgresql", "-lpq"]), self.url, "start"]
+
+    def queued(self, key):
+        """Waiters have a row each; 0 before the first lock has made the table."""
+        if not self.server.number("SELECT count(to_regclass('dlock.claims'))"):
+            return 0
+        return self.server.number("SELECT count(*) FROM dlock.claims WHERE key = %s AND slot IS NULL", key)
+
+
+class Bench:
+    def __init__(self, stage, sizes):
+        self.stage, self.sizes = stage, sizes
+        self.flock, self.file = Flock(stage), DlockFile(stage)
+        self.redis, self.zk, self.pg = [], [], []
+        if self.can("redis", shutil.which("redis-server"), "redis-server"):
+            server = RedisServer(stage)
+            self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
+                          DlockRedis(server, "dlock, redis+unix", server.unix)]
+        if self.can("zk", shutil.which("java") and os.path.exists(ZkServer.JAR), "zookeeper"):
+            server = ZkServer(stage)
+            self.zk = [DlockZk(server, "dlock, zk", server.url)]
+        if self.can("pg", os.path.exists(f"{bindir()}/postgres"), "postgresql"):
+            server = PgServer(stage)
+            self.pg = [DlockPg(server, "dlock, pg", server.url), DlockPg(server, "dlock, pg, unix socket", server.unix_url)]
+
+    @staticmethod
+    def can(backend, there, package):
+        if backend in built_in() and there:
+            return True
+        say(f"{backend} is not measured: it needs {package}, and dlock built with it")
+        return False
+
+    @property
+    def contenders(self):
+        """One for each kind of place, the reference first."""
+        return [self.flock, self.file] + self.redis[:1] + self.zk + self.pg[:1]
+
+
+def built_in():
+    try:
+        told = subprocess.run([DLOCK, "version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as why:
+        raise Impossible(f"{why} (make builds it)") from None
+    return [line.split()[0] for line in told.splitlines()[1:] if "not compiled in" not in line]
+
+
+# ---- how it is told ----
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def heading(title, *columns):
+    say(("\n" if title else "") + f"{title:36}" + "".join(f"{c:>11}" for c in columns))
+
+
+def judged(value, target):
+    if target is None:
+        return ""
+    return f"{'<= %g' % target:>11}" + ("" if value <= target else "  MISSED")
+
+
+def row(name, *cells):
+    say(f"  {name:34}" + "".join(f"{c:>11}" for c in cells[:-1]) + cells[-1])
+
+
+# ---- the four parts ----
+
+
+def startup(b):
+    """Whole processes, from posix_spawn to wait, around `true`."""
+    rows = [("true", 1, ["true"], None), ("flock FILE true", 1, b.flock.argv("start", ["true"]), None),
+            (b.file.name, 1, b.file.argv("start", ["true"]), 1.3)]
+    rows += [(c.name, 1, c.argv("start", ["true"]), 1.5) for c in b.redis]
+    if shutil.which("etcd") and shutil.which("etcdctl"):
+        rows.append(("etcdctl lock", 20, EtcdServer(b.stage).ctl + ["lock", "start", "true"], None))
+    tables = [("start-up of a whole run of `true`", "x flock", 1, rows)]
+    for c in b.zk + b.pg:
+        tables.append((f"the same with {c.name.removeprefix('dlock, ')}", "x probe", 0, [
+            ("the least that must be done", 4, c.probe(b.stage), None), (c.name, 4, c.argv("start", ["true"]), 1.3)]))
+    words = [b.stage.spawner, "time", b.sizes["rounds"]]
+    for _, every, argv, _ in (one for *_, rows in tables for one in rows):
+        words += [":", every] + argv
+    p = b.stage.start(words, stdout=subprocess.PIPE)
+    told = p.communicate()[0].split("\n")
+    if p.returncode != 0:
+        raise Impossible("a command of the start-up table failed")
+    figures = [[int(n) for n in line.split()] for line in told if line]
+    for title, unit, reference, rows in tables:
+        found, figures = figures[:len(rows)], figures[len(rows):]
+        startup_table(title, unit, found[reference][0], zip(rows, found))
+
+
+def startup_table(title, unit, reference, table):
+    heading(title, "median", "p95", "runs", unit, "target")
+    for (name, _, _, target), (median, p95, runs) in table:
+        row(name, f"{median / 1e6:.2f} ms", f"{p95 / 1e6:.2f} ms", runs, f"{median / reference:.2f}",
+            judged(median / reference, target))
+
+
+def finish(contender, fleet):
+    until(lambda: all(p.poll() is not None for p in fleet), f"the end of all ({contender.name})")
+    for p in fleet:
+        if p.returncode != 0:
+            raise Impossible(f"{contender.name}: one ended with {p.returncode}")
+
+
+def one_queue(b, contender, waiters):
+    """All queue behind one holder, then run one after the other; returns the gaps between them."""
+    key = b.stage.fresh("queue")
+    log, gate = b.stage.dir / f"{key}.log", b.stage.dir / f"{key}.gate"
+    first = b.stage.start(contender.argv(key, b.stage.stamp(log, 0, gate)))
+    until(log.exists, "the first holder")
+    rest = [b.stage.start(contender.argv(key, b.stage.stamp(log, 2))) for _ in range(waiters)]
+    until(lambda: contender.queued(key) == waiters, f"{waiters} waiters ({contender.name})")
+    gate.touch()
+    finish(contender, [first] + rest)
+    runs = list(struct.iter_unpack("=qq", log.read_bytes()))
+    if len(runs) != waiters + 1:
+        raise Impossible(f"{contender.name}: {len(runs)} of {waiters + 1} commands ran")
+    gaps = [after[0] - before[1] for before, after in zip(runs, runs[1:])]
+    if min(gaps) < 0:
+        raise Impossible(f"{contender.name}: two commands ran at once")
+    return gaps
+
+
+def handoff(b):
+    """From the end of one command to the start of the next, all others already waiting."""
+    contenders = [b.flock, b.file] + b.redis + b.zk + b.pg
+    gaps = {c.name: [] for c in contenders}
+    for i in range(b.sizes["passes"]):
+        for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
+            gaps[c.name] += one_queue(b, c, b.sizes["waiters"])
+    reference = statistics.median(gaps["flock"])
+    heading(f"hand-off among {b.sizes['waiters']} waiters", "median", "p95", "count", "x flock", "target")
+    for c in contenders:
+        g = gaps[c.name]
+        median = statistics.median(g)
+        row(c.name, f"{median / 1e6:.2f} ms", f"{sorted(g)[len(g) * 95 // 100] / 1e6:.2f} ms", len(g),
+            f"{median / reference:.2f}", judged(median / reference, c.handoff))
+
+
+def family(pid):
+    """A process and its descendants."""
+    try:
+        p = psutil.Process(pid)
+        return [p.pid] + [c.pid for c in p.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def switches(pids):
+    """How often these processes, with all their threads, have slept and been woken."""
+    count = 0
+    for pid in pids:
+        for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
+            with contextlib.suppress(OSError):
+                text = status.read_text()
+                count += int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+    return count
+
+
+class Nothing:
+    """The server of those who have none."""
+
+    @staticmethod
+    def reset():
+        pass
+
+    @staticmethod
+    def counts():
+        return None, None, None
+
+
+def watch(b, contender):
+    """One row: waiters idle for a while; then some releases, and how many of the others notice."""
+    idlers, releases, seconds = (b.sizes[n] for n in ("idlers", "releases", "seconds"))
+    key = b.stage.fresh("idle")
+    log, soon, never = (b.stage.dir / f"{key}.{end}" for end in ("log", "soon", "never"))
+    fleet = [b.stage.start(contender.argv(key, b.stage.stamp(log, 0, soon)))]
+    until(log.exists, "the first holder")
+    # Those that will be served, the next holder, and those whom none of this concerns.
+    last = b.stage.stamp(log, 0, never)
+    for count, command in ((releases, b.stage.stamp(log, 0)), (1, last), (idlers, last)):
+        fleet += [b.stage.start(contender.argv(key, command)) for _ in range(count)]
+        until(lambda: contender.queued(key) == len(fleet) - 1, f"{len(fleet) - 1} waiters ({contender.name})")
+    bystanders = [pid for p in fleet[-idlers:] for pid in family(p.pid)]
+    time.sleep(1)  # the last ones settle
+
+    server, before = contender.server or Nothing, switches(bystanders)
+    server.reset()
+    time.sleep(seconds)
+    idle, woken = server.counts(), (switches(bystanders) - before) / idlers / seconds
+
+    before = switches(bystanders)
+    server.reset()
+    soon.touch()
+    until(lambda: all(p.poll() is not None for p in fleet[:1 + releases]), "the releases")
+    noticed = (switches(bystanders) - before) / (1 + releases)
+    calls = server.counts()[2]
+    never.touch()
+    finish(contender, fleet)
+
+    requests, scripts = (None if n is None else n / len(fleet) / seconds for n in idle[:2])
+    cells = ["-" if n is None else f"{n:.3f}" for n in (requests, scripts, woken)]
+    cells += ["-" if calls is None else f"{calls / (1 + releases):.2f}", f"{noticed:.2f}"]
+    row(contender.name, *cells, judged(requests, contender.requests))
+
+
+def idle(b):
+    """What waiters cost while nothing happens, and how many a release wakes."""
+    heading(f"{b.sizes['idlers']} waiters, {b.sizes['seconds']} s idle", "requests", "scripts", "wake-ups", "calls",
+            "bystanders", "target")
+    heading("", "a second", "a second", "a second", "a release", "a release", "requests")
+    for c in b.contenders:
+        watch(b, c)
+
+
+def pages(pids, *names):
+    """The sum of these lines of smaps_rollup."""
+    total = 0
+    for pid in pids:
+        for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.split(":")[0] in names:
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def is_command(pid):
+    return pathlib.Path(f"/proc/{pid}/comm").read_text() == "bench_spawn\n"
+
+
+def memory(b):
+    """All processes of one dlock; the command itself is not counted."""
+    if os.geteuid() != 0:
+        say("\nmemory is not measured: dlock's processes cannot be read but by root")
+        return
+    heading("memory of all processes of a", "holder", "waiter", "waiter", "target")
+    heading("", "private", "private", "anon. PSS", "private")
+    for c in b.contenders:
+        key = b.stage.fresh("memory")
+        log, gate = b.stage.dir / f"{key}.log", b.stage.dir / f"{key}.gate"
+        holder = b.stage.start(c.argv(key, b.stage.stamp(log, 0, gate)))
+        until(log.exists, "the holder")
+        waiter = b.stage.start(c.argv(key, b.stage.stamp(log, 0)))
+        until(lambda: c.queued(key) == 1, "the waiter")
+        time.sleep(0.3)  # whatever it still does before it sleeps
+        holds = [pid for pid in family(holder.pid) if not is_command(pid)]
+        waits = family(waiter.pid)
+        private = [pages(pids, "Private_Clean", "Private_Dirty") / MIB for pids in (holds, waits)]
+        anonymous = pages(waits, "Pss_Anon") / MIB
+        gate.touch()
+        finish(c, [holder, waiter])
+        row(c.name, *(f"{m:.2f} MiB" for m in private + [anonymous]),
+            judged(max(private), c.private))
+
+
+PARTS = {f.__name__: f for f in (startup, handoff, idle, memory)}
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0].split(": ", 1)[1],
+                                epilog="Each size may also come from the environment: BENCH_ROUNDS=5000.")
+    p.add_argument("parts", nargs="*", metavar="PART", help=f"{' '.join(PARTS)} (default: all)")
+    p.add_argument("--quick", action="store_true", help="a smoke run: small sizes")
+    for name, (full, quick) in SIZES.items():
+        p.add_argument(f"--{name}", type=int, metavar="N", help=f"default {full}, quick {quick}")
+    o = p.parse_args()
+    for name in o.parts:
+        if name not in PARTS:
+            p.error(f"there is no part '{name}'")
+    o.sizes = {n: getattr(o, n) or int(os.environ.get(f"BENCH_{n.upper()}", 0)) or SIZES[n][o.quick] for n in SIZES}
+    return o
+
+
+def main():
+    o = options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    stage = Stage()
+    try:
+        stage.compile()
+        b = Bench(stage, o.sizes)
+        say(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}: other work here tells, in hand-offs most")
+        for name, part in PARTS.items():
+            if not o.parts or name in o.parts:
+                part(b)
+    except Impossible as why:
+        sys.exit(f"bench: {why}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sig, signal.SIG_IGN)  # the cleaning is not to be interrupted
+        stage.close()
+
+
+if __name__ == "__main__":
+    main()

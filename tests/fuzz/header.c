@@ -1,0 +1,27 @@
+/* header.c - Goal of these tests: whatever stands in a lock file, its numbers are within bounds and its record is one line. */
+#include "backends/file/header.h"
+#include "tests/fuzz/fuzz.h"
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	size_t n = size < HEADER_BYTES ? size : HEADER_BYTES;
+	char *text = malloc(n ? n : 1), block[HEADER_BYTES];
+	struct header h, back;
+
+	CLAIM(text);
+	memcpy(text, data, n);
+	if (!header_parse(&h, text, n))
+		CLAIM(h.next == 1 && h.token == 0 && h.granted == 0 && !*h.record);
+	free(text);
+	CLAIM(h.next >= 1 && h.next < NUMBER_LIMIT);
+	CLAIM(h.token >= 0 && h.token < NUMBER_LIMIT);
+	CLAIM(h.granted >= 0 && h.granted < NUMBER_LIMIT);
+	CLAIM(memchr(h.record, '\0', sizeof h.record) && !strchr(h.record, '\n'));
+	CLAIM(header_age(&h, 1795232537955312) >= -1);
+	CLAIM(header_next_token(&h, 1795232537955312) > h.token);
+	header_format(&h, block);
+	CLAIM(header_parse(&back, block, sizeof block));
+	CLAIM(back.next == h.next && back.token == h.token && back.granted == h.granted && strcmp(back.record, h.record) == 0);
+	return 0;
+}

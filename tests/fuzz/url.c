@@ -1,0 +1,61 @@
+/* url.c - Goal of these tests: every text is a redis URL or none, and no password shows in what is said about it. */
+#include "backends/redis/address.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdarg.h>
+
+/* As in backends/registry.c, which would bring all backends along. */
+enum rc
+fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(f->text, sizeof f->text, fmt, ap);
+	va_end(ap);
+	return rc;
+}
+
+static void
+check(const char *url)
+{
+	struct address a, twin;
+	struct fault f = {""}, other = {""};
+	char where[WHERE_BYTES];
+	enum rc rc = address_parse(&a, url, &f);
+
+	CLAIM(rc == RC_OK || rc == RC_USAGE);
+	CLAIM(address_parse(&twin, url, &other) == rc);
+	if (rc != RC_OK) {
+		CLAIM(*f.text && !strchr(f.text, '\n'));
+		return;
+	}
+	CLAIM(a.tcp.port >= 1 && a.tcp.port <= 65535);
+	CLAIM(a.db >= 0 && a.db <= 65535);
+	CLAIM(!*a.tcp.host != !*a.path); /* one of them */
+	CLAIM(strlen(a.tcp.host) < sizeof a.tcp.host && strlen(a.path) < sizeof a.path);
+	CLAIM(strlen(a.user) < sizeof a.user && strlen(a.password) < sizeof a.password);
+	CLAIM(!*a.path || *a.path == '/');
+	CLAIM(strspn(a.tcp.host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%") == strlen(a.tcp.host) ||
+	    strchr(a.tcp.host, '%')); /* a zone */
+	CLAIM(memcmp(&a, &twin, sizeof a) == 0);
+	address_print(&a, where, sizeof where);
+	CLAIM(strncmp(where, "redis ", 6) == 0);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *s = fuzz_string(data, size), *url = malloc(size + 20);
+
+	if (!url)
+		abort();
+	check(s);
+	sprintf(url, "redis://%s", s);
+	check(url);
+	sprintf(url, "redis+unix://%s", s);
+	check(url);
+	free(url);
+	free(s);
+	return 0;
+}

@@ -1,0 +1,499 @@
+# Goal of this file: what every test needs and none should write twice: to run
+# dlock and look inside it, to start private servers, to wait for conditions.
+
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import redis
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DLOCK = os.path.abspath(os.environ.get("DLOCK", os.path.join(ROOT, "build", "dlock")))
+PATIENCE = 60  # seconds for anything that should happen soon, on a machine that has much else to do
+
+
+def wait_for(condition, timeout=PATIENCE, what=None):
+    """Calls condition until it gives something true, and returns that."""
+    end = time.monotonic() + timeout
+    pause = 0.002
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {timeout} s in vain for {what or condition.__name__}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+def free_port():
+    """Below those that clients are given, so that none of them takes it while a server restarts."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
+
+
+def boottime():
+    """The clock on which dlock counts leases."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# ---- processes ----
+
+
+def stat_of(pid):
+    """(name, state, parent) of a process, or None."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            text = f.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    name, rest = text[text.index("(") + 1:].rsplit(")", 1)
+    state, parent = rest.split()[:2]
+    return name, state, int(parent)
+
+
+def name_of(pid):
+    found = stat_of(pid)
+    return found and found[0]
+
+
+def is_alive(pid):
+    found = stat_of(pid)
+    return found is not None and found[1] not in "ZX"
+
+
+def children_of(pid):
+    """Living children, in order of their pids."""
+    return [p for p, parent in sorted(_parents().items()) if parent == pid]
+
+
+def descendants_of(pid, parents=None):
+    parents, found, new = parents or _parents(), set(), {pid}
+    while new:
+        new = {p for p, parent in parents.items() if parent in new} - found
+        found |= new
+    return sorted(found)
+
+
+def _parents():
+    result = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            found = stat_of(entry)
+            if found and found[1] not in "ZX":
+                result[int(entry)] = found[2]
+    return result
+
+
+def kill(pid, sig=signal.SIGKILL):
+    """Sends a signal; a process that is gone is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, sig)
+
+
+# Whatever a test leaves behind stays a descendant of the test process, so that
+# it can be found.
+PR_SET_CHILD_SUBREAPER = 36
+servers = set()  # pids of servers that outlive a test on purpose
+
+
+def adopt_orphans():
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def leftovers(before):
+    """Processes below us that are neither in `before` nor a server's."""
+    parents, allowed = _parents(), set(before)  # one look at all: servers fork at any time
+    for pid in servers:
+        allowed |= {pid, *descendants_of(pid, parents)}
+    return [p for p in descendants_of(os.getpid(), parents) if p not in allowed]
+
+
+def is_in_the_background(pid):
+    """Is it a keeper that has told its ending and goes on alone: for --min-hold, or to release?"""
+    found = stat_of(pid)
+    with contextlib.suppress(OSError):
+        return found and found[0].startswith("dlock") and found[2] == os.getpid() and os.readlink(f"/proc/{pid}/cwd") == "/"
+    return False
+
+
+def compile_shim(directory, name, source):
+    """A shared object to preload."""
+    library = directory / f"{name}.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-o", library, "-", "-ldl"],
+                   input=source.encode(), check=True)
+    return str(library)
+
+
+# ---- running dlock ----
+
+
+class Completed:
+    """How a dlock ended: `status` as subprocess has it, -N for signal N."""
+
+    def __init__(self, status, stdout, stderr):
+        self.status, self.stdout, self.stderr = status, stdout, stderr
+
+    def __repr__(self):
+        return f"<status {self.status}, stdout {self.stdout!r}, stderr {self.stderr!r}>"
+
+
+class Started:
+    """A dlock that runs in the background; its output goes to files."""
+
+    def __init__(self, popen, files):
+        self.popen, self._files = popen, files
+        self.pid = self.front = popen.pid
+        self._keeper = None
+
+    def stdout(self):
+        return self._read("out")
+
+    def stderr(self):
+        return self._read("err")
+
+    def _read(self, name):
+        with open(self._files[name], encoding="utf-8", errors="backslashreplace") as f:
+            return f.read()
+
+    def events(self, name=None):
+        """What came on --status-fd so far: dictionaries, all or those called `name`."""
+        lines = self._read("events").splitlines(keepends=True)
+        found = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [e for e in found if name in (None, e["event"])]
+
+    def event(self, name, timeout=PATIENCE, **members):
+        """Waits for an event with these members and returns it."""
+
+        def fits():
+            for e in self.events(name):
+                if all(e.get(k) == v for k, v in members.items()):
+                    return e
+            if self.popen.poll() is not None:
+                raise AssertionError(f"dlock ended before {name} {members}: {self.result()}")
+            return None
+
+        return wait_for(fits, timeout, f"event {name} {members or ''}")
+
+    @property
+    def keeper(self):
+        """The keeper's pid: the front's only child.  Ask before anything is killed."""
+        if self._keeper is None:
+            self._keeper = wait_for(lambda: children_of(self.pid) or self.poll() is not None, what="a keeper")[0]
+        return self._keeper
+
+    @property
+    def command(self):
+        """The command's pid; waits until it has been executed."""
+        return self.event("started")["pid"]
+
+    @property
+    def token(self):
+        return self.event("acquired")["token"]
+
+    @property
+    def running(self):
+        """Has it been granted the lock and executed the command?"""
+        return bool(self.events("started"))
+
+    def queued(self, position=None):
+        """Waits until it stands in the queue (at this position)."""
+        if position is None:
+            self.event("waiting")
+        else:
+            self.event("waiting", position=position)
+        return self
+
+    def held(self):
+        """Waits until the command runs."""
+        self.event("started")
+        return self
+
+    def signal(self, sig, process="front"):
+        """To the front, the keeper or the command."""
+        kill(getattr(self, process), sig)
+
+    def tree(self):
+        """All its living processes."""
+        below = descendants_of(self.pid)
+        return below + ([self.pid] if is_alive(self.pid) else [])
+
+    def poll(self):
+        return self.popen.poll()
+
+    def result(self):
+        return Completed(self.popen.returncode, self.stdout(), self.stderr())
+
+    def wait(self, timeout=PATIENCE):
+        try:
+            self.popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"dlock did not end within {timeout} s; stderr: {self.stderr()!r}, "
+                                 f"events: {self.events()}") from None
+        return self.result()
+
+    def finish(self, timeout=PATIENCE):
+        """Lets a command that waits for the end of its stdin end, and dlock with it."""
+        self.popen.stdin.close()
+        return self.wait(timeout)
+
+    def destroy(self):
+        """Kills all of it at once."""
+        if self.popen.poll() is None:
+            kill(self.pid, signal.SIGSTOP)  # it must not react to what follows
+            for pid in descendants_of(self.pid):
+                kill(pid)
+            self.popen.kill()
+            self.popen.wait()
+        if self.popen.stdin:
+            with contextlib.suppress(OSError):
+                self.popen.stdin.close()
+
+
+class Dlock:
+    """Runs the binary under test in an environment without DLOCK_* and PG* variables."""
+
+    UNTIL_EOF = ("cat",)  # a command that ends with its stdin
+
+    def __init__(self, directory):
+        self.directory = str(directory)
+        self.started = []
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "PG")) and k != "DLOCK"}
+
+    def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=None, **options):
+        """Starts `dlock WORDS`; for `run`, events go to a file (option events=False: not)."""
+        n = len(self.started)
+        files = {name: os.path.join(self.directory, f"dlock{n}.{name}") for name in ("out", "err", "events")}
+        words = [str(w) for w in words]
+        with contextlib.ExitStack() as stack:
+            out, err, log = (stack.enter_context(open(files[name], "ab")) for name in ("out", "err", "events"))
+            if events is not False and words[:1] == ["run"]:
+                words[1:1] = ["--status-fd", str(log.fileno())]
+                options["pass_fds"] = (*options.get("pass_fds", ()), log.fileno())
+            options.setdefault("stdout", out)
+            options.setdefault("stderr", err)
+            popen = subprocess.Popen([program or DLOCK, *words], stdin=stdin, env={**self.env, **(env or {})}, **options)
+        result = Started(popen, files)
+        self.started.append(result)
+        return result
+
+    def run(self, *words, timeout=PATIENCE, **options):
+        return self.start(*words, **options).wait(timeout)
+
+    def hold(self, place, key, *options, command=UNTIL_EOF):
+        """Holds `key` with a command that runs until finish(); returns when it runs."""
+        return self.contend(place, key, *options, command=command).held()
+
+    def contend(self, place, key, *options, command=UNTIL_EOF, **arguments):
+        """The same, but does not wait for the grant."""
+        return self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
+
+    def close(self):
+        for started in self.started:
+            started.destroy()
+
+
+# ---- private servers ----
+
+
+class Server:
+    """What private servers have in common; a kind of them has start(wait) and answers()."""
+
+    kind = None  # what people call it
+
+    def __init__(self, directory):
+        self.directory, self.process, self.port = directory, None, None
+
+    def settle(self, port=None, **options):
+        """Starts it, on this port or a free one."""
+        for _ in range(5):  # somebody else may take a free port before we do
+            self.port = port or free_port()
+            try:
+                self.start(**options)
+                return
+            except AssertionError:
+                if self.process.poll() is None:
+                    self.kill()
+        raise AssertionError(f"{self.kind} does not start: {self.log()}")
+
+    def launch(self, words, wait=True, **options):
+        with open(os.path.join(self.directory, "log"), "ab") as log:
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
+        servers.add(self.process.pid)
+        if wait:
+            wait_for(self.answers, what=self.kind)
+
+    def must_live(self):
+        if self.process.poll() is not None:
+            servers.discard(self.process.pid)
+            raise AssertionError(f"{self.kind} ended: {self.log()}")
+
+    def log(self):
+        with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def kill(self):
+        """The crash of a server."""
+        self.process.kill()
+        self.process.wait()
+        servers.discard(self.process.pid)
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    def pause(self):
+        """It takes connections, for the kernel does that, but never answers."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def stop(self):
+        """Ends it for good."""
+        if self.process:
+            self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class RedisServer(Server):
+    """A redis-server of our own on a loopback port and a unix socket."""
+
+    kind = "redis-server"
+
+    def __init__(self, *options, env=None, program="redis-server"):
+        super().__init__(tempfile.mkdtemp(prefix="dlock-redis-"))
+        self.options, self.env, self.program = options, env, program
+        self.socket = os.path.join(self.directory, "s")
+        self.settle()
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def unix_url(self):
+        return f"redis+unix://{self.socket}"
+
+    def writes(self):
+        """Grows with each operation of a lock."""
+        with self.client() as c:
+            return c.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
+
+    def client(self, **options):
+        return redis.Redis(host="127.0.0.1", port=self.port, decode_responses=True, **options)
+
+    def start(self, wait=True):
+        words = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.socket,
+                 "--dir", self.directory, "--save", "86400 1", "--appendonly", "no", "--loglevel", "warning", *self.options]
+        self.launch(words, wait, env={**os.environ, **(self.env or {})})
+
+    def answers(self):
+        """Does it answer at all, whatever it says?"""
+        self.must_live()
+        try:
+            with self.client(socket_timeout=1) as c:
+                return c.ping()
+        except (redis.exceptions.AuthenticationError, redis.exceptions.ResponseError):
+            return True
+        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
+            return False
+
+
+# ---- backends, for tests of what all of them promise ----
+
+
+class Place:
+    """Where locks are kept: `words` lead there, key() keeps those of tests on one server apart."""
+
+    lease_ends = True    # a dead holder's lock ends with its lease
+    fair = True          # waiters are served in order
+    whole_record = True  # others can read all that a holder says of itself
+    settings = ()        # words for -O
+    crash_ttl = "3s"     # the shortest whose lease bears the restart of a server
+    prefix = ""
+    _numbers = itertools.count(1)
+
+    @property
+    def words(self):
+        return ["-u", self.url, *(word for s in self.settings for word in ("-O", s))]
+
+    def key(self, name="job"):
+        return self.prefix + name
+
+
+class FilePlace(Place):
+    """Locks in a fresh directory."""
+
+    name = "file"
+    lease_ends = False  # the kernel frees the lock of a dead holder at once
+
+    def __init__(self, request):
+        self.directory = request.getfixturevalue("tmp_path") / "locks"
+        self.directory.mkdir(mode=0o700)
+        self.url = f"file://{self.directory}"
+
+    def stored(self):
+        """All that anybody could read there."""
+        return b"".join(f.read_bytes() for f in self.directory.iterdir())
+
+    def crashable(self, request):
+        """Moves to a server whose crashes lose nothing; returns what crashes and restarts it, None without server."""
+        return None
+
+
+class RemotePlace(Place):
+    """Locks on `server`, which url_at() leads to through any port of any host, such as a proxy's."""
+
+    @property
+    def url(self):
+        return self.url_at(self.server.port)
+
+
+class RedisPlace(RemotePlace):
+    """Locks on the session's server; keys are kept apart by a prefix."""
+
+    name = "redis"
+
+    def __init__(self, request):
+        self.server = request.getfixturevalue("redis_server")
+        self.prefix = f"t{next(self._numbers)}:"
+
+    def url_at(self, port, host="127.0.0.1"):
+        return f"redis://{host}:{port}"
+
+    def stored(self):
+        with redis.Redis(port=self.server.port) as c:
+            return b"".join(k + (c.dump(k) or b"") for k in c.scan_iter("*"))
+
+    def crashable(self, request):
+        self.server = request.getfixturevalue("make_redis")("--appendonly", "yes", "--appendfsync", "always")
+        return self.server.restart
+
+
+# A new backend joins here, with one class; those that need more are in files of
+# their own and join in conftest.py.  DLOCK_TEST_BACKENDS names those to test where
+# a build does not have them all.
+PLACES = [FilePlace, RedisPlace]
+OTHER_PLACES = []  # further ways to keep locks on one of these backends, which promise the same
+
+
+def places(every=False):
+    wanted = os.environ.get("DLOCK_TEST_BACKENDS", "").split()
+    return [p for p in PLACES + (OTHER_PLACES if every else []) if not wanted or p.name in wanted]
+
+
+def place_id(place):
+    return getattr(place, "id", place.name)

@@ -1,0 +1,238 @@
+# Goal of this file: the fixtures that all tests share, and which tests belong together.
+
+import os
+import sys
+import signal
+import time
+import zlib
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "servers"))
+
+from hostile import Hostile
+from pg import PG_PLACES, PgBouncer, PgServer, Tamper
+from proxy import Proxy
+from support import (OTHER_PLACES, PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
+                     leftovers, place_id, places, stat_of)
+from zk import ZkEnsemble, ZkPlace, ZkServer
+
+PLACES += [ZkPlace, PG_PLACES[0]]
+OTHER_PLACES += PG_PLACES[1:]
+
+# For -m, so that the tests of different servers can run side by side (check.sh); and
+# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other.
+MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
+         "zk": "of a file test_zk*, only if zk is among these backends",
+         "pg": "of a file test_pg*, only if pg is among them"}
+
+
+def pytest_configure(config):
+    adopt_orphans()
+    for name, what in MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {what}")
+
+
+def pytest_collection_modifyitems(config, items):
+    wanted, left = {p.name for p in places()}, []
+    for item in items:
+        of = item.path.stem.split("_")[1]
+        if of in ("zk", "pg"):
+            item.add_marker(of)
+            if of not in wanted:
+                left.append(item)
+        elif hasattr(item, "callspec") and any(p in PLACES + OTHER_PLACES for p in item.callspec.params.values()):
+            item.add_marker("place")
+    kept = [item for item in items if item not in left]
+    part, parts = map(int, os.environ.get("DLOCK_TEST_SHARE", "1/1").split("/"))
+    items[:] = [item for item in kept if zlib.crc32(item.nodeid.encode()) % parts == part - 1]
+    config.hook.pytest_deselected(items=[item for item in left + kept if item not in items])
+
+
+def pytest_collection_finish():
+    """What the tests are told in DLOCK_... is read by now; a dlock would say that it does not know it."""
+    for name in [name for name in os.environ if name.startswith("DLOCK")]:
+        del os.environ[name]
+
+
+def making(program, end="stop"):
+    """The body of a fixture that makes such things, with any arguments, and ends them after the test."""
+    made = []
+
+    def make(*arguments, program=program, **options):
+        made.append(program(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for thing in made:
+        getattr(thing, end)()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """After each test, no process that it brought into the world is left."""
+    before = descendants_of(os.getpid())
+    yield
+    end, told = time.monotonic() + 10, set()  # keepers may still be releasing
+    while leftovers(before) and time.monotonic() < end:
+        for pid in leftovers(before):  # those in the background may go on for the rest of a lease, unless told
+            if pid not in told and is_in_the_background(pid):
+                kill(pid, signal.SIGTERM)
+                told.add(pid)
+        time.sleep(0.02)
+    left = [(pid, stat_of(pid)) for pid in leftovers(before)]
+    for pid, _ in left:
+        kill(pid)
+    _reap_adopted()
+    assert not left, f"processes left behind: {left}"
+
+
+def _reap_adopted():
+    """Collects orphans that became ours, but no child that a Popen waits for."""
+    for entry in os.listdir("/proc"):
+        found = stat_of(entry) if entry.isdigit() else None
+        if found and found[1] == "Z" and found[2] == os.getpid():
+            try:
+                os.waitpid(int(entry), os.WNOHANG)
+            except ChildProcessError:
+                pass
+
+
+@pytest.fixture
+def dlock(tmp_path, nothing_is_left):
+    """Runs dlock; what still runs at the end of the test is killed."""
+    result = Dlock(tmp_path)
+    yield result
+    result.close()
+
+
+# ---- servers: one for all tests that do it no harm, and those of a test's own ----
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    server = RedisServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_redis(nothing_is_left):
+    """Starts servers of the test's own, with any options of redis-server."""
+    yield from making(RedisServer)
+
+
+@pytest.fixture
+def own_redis(make_redis):
+    """A server that the test may break."""
+    return make_redis()
+
+
+@pytest.fixture(scope="session")
+def zk_server():
+    server = ZkServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_zk(nothing_is_left):
+    """Starts servers of the test's own, with any settings of zoo.cfg."""
+    yield from making(ZkServer)
+
+
+@pytest.fixture
+def own_zk(make_zk):
+    """A server that the test may break."""
+    return make_zk()
+
+
+@pytest.fixture
+def ensemble(make_zk):
+    """Three servers that the test may break."""
+    return make_zk(program=ZkEnsemble)
+
+
+@pytest.fixture(scope="session")
+def pg_server():
+    server = PgServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_pg(nothing_is_left):
+    """Starts servers of the test's own, with any settings."""
+    yield from making(PgServer)
+
+
+@pytest.fixture
+def own_pg(make_pg):
+    """A server that the test may break."""
+    return make_pg()
+
+
+@pytest.fixture
+def make_db(pg_server, nothing_is_left):
+    """Makes databases on the shared server."""
+    yield from making(pg_server.database, "drop")
+
+
+@pytest.fixture
+def db(make_db):
+    """A database that the test may break."""
+    return make_db()
+
+
+@pytest.fixture
+def make_pooler(nothing_is_left):
+    """Starts poolers in front of a server."""
+    yield from making(PgBouncer)
+
+
+# ---- what stands between, or pretends ----
+
+
+@pytest.fixture
+def make_proxy():
+    """Proxies in front of a local port."""
+    yield from making(Proxy, "close")
+
+
+@pytest.fixture
+def make_tamper():
+    """Proxies that change what a PostgreSQL server says."""
+    yield from making(Tamper, "close")
+
+
+@pytest.fixture
+def make_hostile():
+    """Servers that misbehave."""
+    yield from making(Hostile, "close")
+
+
+# ---- places ----
+
+
+@pytest.fixture(params=places(), ids=place_id)
+def place(request):
+    """Each backend in turn: `words` to reach it and fresh keys."""
+    return request.param(request)
+
+
+# Backends with a server between which and dlock something can happen.
+REMOTE = [p for p in places() if p.lease_ends]
+
+
+@pytest.fixture(params=REMOTE, ids=place_id)
+def remote(request):
+    """Each such backend in turn, on the server of all tests."""
+    return request.param(request)
+
+
+@pytest.fixture(params=REMOTE, ids=place_id)
+def own_remote(request):
+    """The same on a server that the test may break, and whose crashes lose nothing."""
+    result = request.param(request)
+    result.crashable(request)
+    return result

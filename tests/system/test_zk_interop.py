@@ -1,0 +1,231 @@
+# Goal of these tests: services that use Apache Curator's InterProcessMutex, the
+# Java library that most of them use, exclude dlock and are excluded by it, and
+# kazoo, the Python library, can be told to wait for it.  The other libraries are
+# Debian's, and the real ones.
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from support import DLOCK, PATIENCE, ROOT, wait_for
+
+JARS = ["curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "guava", "slf4j-api",
+        "slf4j-nop"]
+SMALL = ["-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+ALTERNATIONS = 200
+
+
+@pytest.fixture(scope="module")
+def classpath(tmp_path_factory):
+    """Where Curator and the compiled Curator.java are."""
+    jars = [f"/usr/share/java/{name}.jar" for name in JARS]
+    classes = tmp_path_factory.mktemp("classes")
+    subprocess.run(["javac", "-J-XX:TieredStopAtLevel=1", "-cp", ":".join(jars), "-d", classes,
+                    os.path.join(ROOT, "tests", "servers", "Curator.java")], check=True)
+    return ":".join([*jars, str(classes)])
+
+
+class Curator:
+    """A Java process with Curator in it; see Curator.java for what it understands."""
+
+    def __init__(self, classpath, port):
+        self.process = subprocess.Popen(["java", *SMALL, "-cp", classpath, "Curator", f"127.0.0.1:{port}"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *words):
+        """Sends a command whose answer may take a while."""
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        late = threading.Timer(3 * PATIENCE, self.process.kill)
+        late.start()
+        line = self.process.stdout.readline().rstrip("\n")
+        late.cancel()
+        assert line and not line.startswith("error"), f"Curator answered {line!r}"
+        return line.split(" ")
+
+    def do(self, *words):
+        self.ask(*words)
+        return self.answer()
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def curator(classpath, zk_server):
+    result = Curator(classpath, zk_server.port)
+    yield result
+    result.close()
+
+
+@pytest.fixture
+def kazoo(zk_server):
+    with zk_server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def path(request):
+    """The lock of this test, a path that some application has chosen."""
+    return f"/shop/{request.node.name}"
+
+
+@pytest.fixture
+def words(zk_server, path):
+    """How dlock joins that lock."""
+    return ["-u", zk_server.url, "-O", f"path={path}", "-k", "job"]
+
+
+def children(kazoo, path):
+    return kazoo.get_children(path) if kazoo.exists(path) else []
+
+
+def hold(dlock, words, *command):
+    return dlock.start("run", *words, "--", *(command or dlock.UNTIL_EOF), stdin=subprocess.PIPE)
+
+
+def test_dlock_waits_for_curator_and_has_a_greater_token(dlock, curator, words, path):
+    node, czxid = curator.do("acquire", path)[1:]
+    assert node.startswith(f"{path}/_c_")
+    busy = dlock.run("run", *words, "-n", "--", "true")
+    assert busy.status == 75 and "job is held" in busy.stderr
+    waiter = hold(dlock, words).queued(1)
+    assert not waiter.running
+    curator.do("release", path)
+    assert waiter.token > int(czxid)
+    assert waiter.finish().status == 0
+
+
+def test_curator_waits_for_dlock_and_has_a_greater_token(dlock, curator, kazoo, words, path):
+    holder = hold(dlock, words).held()
+    assert curator.do("try", path, 300) == ["busy"]
+    curator.ask("acquire", path)
+    wait_for(lambda: len(children(kazoo, path)) == 2, what="Curator in the queue")
+    token = holder.token
+    assert holder.finish().status == 0
+    czxid = curator.answer()[2]
+    assert int(czxid) > token
+    curator.do("release", path)
+    assert children(kazoo, path) == []
+
+
+def test_all_wait_in_one_queue(dlock, curator, kazoo, words, path):
+    """dlock, Curator, dlock: first come, first served."""
+    first = hold(dlock, words).held()
+    curator.ask("acquire", path)
+    wait_for(lambda: len(children(kazoo, path)) == 2, what="Curator in the queue")
+    third = hold(dlock, words).queued(2)
+    first.finish()
+    second = curator.answer()
+    assert second[0] == "held" and not third.running
+    curator.do("release", path)
+    assert first.token < int(second[2]) < third.token
+    assert third.finish().status == 0
+
+
+def test_a_key_is_a_path_that_curator_can_use(dlock, zk_server, curator):
+    """Without -O path: the key, encoded, below the chroot."""
+    curator.do("acquire", "/team/reports%2Fdaily")
+    place = ["-u", f"{zk_server.url}/team"]
+    assert dlock.run("run", *place, "-k", "reports/daily", "-n", "--", "true").status == 75
+    assert dlock.run("run", *place, "-k", "reports/weekly", "-n", "--", "true").status == 0
+    curator.do("release", "/team/reports%2Fdaily")
+    assert dlock.run("run", *place, "-k", "reports/daily", "-n", "--", "true").status == 0
+
+
+def test_two_hundred_alternations(dlock, curator, words, path, tmp_path):
+    """Both take turns on one lock: never at once, and with tokens that grow."""
+    log, stop = tmp_path / "log", tmp_path / "stop"
+    turn = f'mkdir {log}.d || echo overlap >>{log}; echo "dlock $DLOCK_TOKEN" >>{log}; rmdir {log}.d'
+    loop = f'while [ ! -e {stop} ]; do "$@" || exit; done'
+    again = subprocess.Popen(["sh", "-c", loop, "sh", DLOCK, "run", *words, "-c", turn], env=dlock.env)
+
+    def lines():
+        return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+
+    def alternations():
+        assert again.poll() is None, f"dlock ended with {again.returncode}"
+        found = lines()
+        return sum(a[0] != b[0] for a, b in zip(found, found[1:])) >= ALTERNATIONS
+
+    try:
+        curator.ask("turns", path, log, stop)
+        wait_for(alternations, timeout=6 * PATIENCE, what=f"{ALTERNATIONS} alternations")
+    finally:
+        stop.touch()
+        assert again.wait(PATIENCE) == 0
+    assert curator.answer()[1] == "turns"
+    turns = lines()
+    assert ["overlap"] not in turns
+    tokens = [int(token) for _, token in turns]
+    assert all(a < b for a, b in zip(tokens, tokens[1:]))
+
+
+def test_curators_revocation_stops_the_command_politely(dlock, curator, kazoo, words, path):
+    holder = dlock.start("run", *words, "-c", "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.1; done")
+    wait_for(lambda: holder.stdout() == "ready\n", what="the trap")
+    assert curator.do("revoke", f"{path}/{children(kazoo, path)[0]}") == ["asked"]
+    done = holder.wait()
+    assert (done.status, done.stdout) == (79, "ready\nasked\n")
+    assert "lost job" in done.stderr
+    assert children(kazoo, path) == []
+    assert curator.do("try", path, 10000)[0] == "held"
+
+
+def test_a_waiter_that_is_revoked_does_not_harm_the_holder(dlock, curator, kazoo, words, path):
+    """Whatever the waiter makes of it, the lock goes on to somebody, and holders never meet."""
+    holder = hold(dlock, words).held()
+    ours = children(kazoo, path)
+    waiter = hold(dlock, words).queued(1)
+    curator.do("revoke", f"{path}/{(set(children(kazoo, path)) - set(ours)).pop()}")
+    assert holder.poll() is None and not waiter.running
+    assert holder.finish().status == 0
+    waiter.signal(signal.SIGTERM)
+    waiter.wait()
+    assert curator.do("try", path, 10000)[0] == "held"
+
+
+@pytest.mark.filterwarnings("ignore:isSet")  # kazoo's own
+def test_kazoo_waits_for_dlock_when_told_of_its_nodes(dlock, kazoo, words, path):
+    holder = hold(dlock, words).held()
+    lock = kazoo.Lock(path, "python", extra_lock_patterns=["-lock-"])
+    assert not lock.acquire(blocking=False)
+    holders = lock.contenders()
+    assert len(holders) == 1 and json.loads(holders[0])["command"] == "cat"
+
+    got = threading.Event()
+    thread = threading.Thread(target=lambda: lock.acquire(timeout=PATIENCE) and got.set())
+    thread.start()
+    wait_for(lambda: len(children(kazoo, path)) == 2, what="kazoo in the queue")
+    assert not got.is_set()
+    assert holder.finish().status == 0
+    thread.join()
+    assert got.is_set()
+    lock.release()
+
+
+def test_kazoos_own_locks_are_refused(dlock, kazoo, words, path):
+    """Curator would not see them, so that nobody may mix the two without the extra pattern."""
+    with kazoo.Lock(path, "python"):
+        refused = dlock.run("run", *words, "-n", "--", "true")
+    assert refused.status == 76 and "nothing was run" in refused.stderr
+
+
+def test_kazoo_reads_who_holds_it(dlock, kazoo, words, path):
+    holder = dlock.start("run", *words, "--who", "alice@ci-1", "--why", "release 4.2", "--", "cat",
+                         stdin=subprocess.PIPE).held()
+    node, = children(kazoo, path)
+    assert re.fullmatch(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lock-\d{10}", node)
+    data, stat = kazoo.get(f"{path}/{node}")
+    record = json.loads(data)
+    assert (record["who"], record["why"], record["command"]) == ("alice@ci-1", "release 4.2", "cat")
+    assert stat.czxid == holder.token and stat.ephemeralOwner != 0
+    holder.finish()

@@ -1,0 +1,159 @@
+/* derive.c - Goal of these tests: a key is the advisory lock that other programs take for it. */
+#include "backends/pg/derive.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void
+is_one(const char *tool, const char *key, const char *database, int64_t expected)
+{
+	struct number n;
+	struct fault f;
+
+	assert_int_equal(derive(&n, derivation_named(tool), key, database, &f), RC_OK);
+	assert_false(n.pair);
+	if (n.one != expected)
+		fail_msg("%s of '%s' is %lld and should be %lld", tool, key, (long long)n.one, (long long)expected);
+}
+
+static void
+is_pair(const char *tool, const char *key, int32_t a, int32_t b)
+{
+	struct number n;
+	struct fault f;
+
+	assert_int_equal(derive(&n, derivation_named(tool), key, "app", &f), RC_OK);
+	assert_true(n.pair);
+	assert_int_equal(n.two[0], a);
+	assert_int_equal(n.two[1], b);
+}
+
+/* pg_try_advisory_lock(crc32(name) & 0x7fffffff, prefix.to_i & 0x7fffffff) */
+static void
+ruby_with_advisory_lock(void **state)
+{
+	(void)state;
+	unsetenv("WITH_ADVISORY_LOCK_PREFIX");
+	is_pair("with_advisory_lock", "foo", 208889121, 0);
+	is_pair("with_advisory_lock", "nightly-report", 69980848, 0);
+	setenv("WITH_ADVISORY_LOCK_PREFIX", "myapp", 1);
+	is_pair("with_advisory_lock", "foo", 208889121, 0);
+	setenv("WITH_ADVISORY_LOCK_PREFIX", "7", 1);
+	is_pair("with_advisory_lock", "foo", 208889121, 7);
+	unsetenv("WITH_ADVISORY_LOCK_PREFIX");
+}
+
+/* 2053462845 * crc32(current_database()); the key does not matter */
+static void
+rails_migrations(void **state)
+{
+	(void)state;
+	is_one("rails-migration", "any", "app_production", 4615154450383096620);
+	is_one("rails-migration", "other", "app_production", 4615154450383096620);
+}
+
+/* the first 8 bytes of SHA-256, the least significant first */
+static void
+django_pglock(void **state)
+{
+	char key[KEY_BYTES + 1];
+
+	(void)state;
+	is_one("django-pglock", "foo", "app", -8086495256948496852);
+	/* One, two and nine blocks; around the ends of the padding.  From hashlib. */
+	memset(key, 'k', KEY_BYTES);
+	key[KEY_BYTES] = '\0';
+	is_one("django-pglock", key, "app", -3612976521531516296);
+	key[64] = '\0';
+	is_one("django-pglock", key, "app", -5981226914710021851);
+	key[56] = '\0';
+	is_one("django-pglock", key, "app", 3034537258313071177);
+	key[55] = '\0';
+	is_one("django-pglock", key, "app", 7536869591265094548);
+}
+
+/* the same hash of "dlock:" and the key, the most significant byte first */
+static void
+dlock_itself(void **state)
+{
+	(void)state;
+	assert_ptr_equal(derivation_named(NULL), derivation_named("dlock"));
+	is_one("dlock", "foo", "app", -6898199071693601759);
+	is_one("dlock", "ключ", "app", -1040035552635301297);
+}
+
+/* uint32(crc32(schema \0 table \0 database) * 1486364155) */
+static void
+golang_migrate(void **state)
+{
+	(void)state;
+	is_one("golang-migrate", "public.schema_migrations", "app", 1787120056);
+}
+
+/* 77431708279161 + String.hashCode() of "schema"."table" */
+static void
+flyway(void **state)
+{
+	(void)state;
+	is_one("flyway", "public.flyway_schema_history", "app", 77433833903597);
+	is_one("flyway", "öff.\xf0\x9f\x94\x92", "app", 77430145516676);
+}
+
+static void
+keys_that_are_no_tables_are_refused(void **state)
+{
+	static const char *const tools[] = {"golang-migrate", "flyway"}, *const keys[] = {"job", ".table", "schema.", "."};
+	struct number n;
+	struct fault f;
+
+	(void)state;
+	for (size_t t = 0; t < 2; t++)
+		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+			assert_int_equal(derive(&n, derivation_named(tools[t]), keys[k], "app", &f), RC_USAGE);
+	assert_null(derivation_named("liquibase"));
+	assert_null(derivation_named(""));
+}
+
+static void
+numbers_as_they_are(void **state)
+{
+	static const char *const wrong[] = {"", "x", "1x", "1,", ",1", "1,2,3", " 1", "+1", "1 ", "--1", "-", "1,x", "0x10",
+	    "9223372036854775808", "-9223372036854775809", "2147483648,1", "1,-2147483649", "1.5"};
+	struct number n;
+
+	(void)state;
+	assert_true(number_read(&n, "-9223372036854775808"));
+	assert_false(n.pair);
+	assert_true(n.one == INT64_MIN);
+	assert_true(number_read(&n, "42"));
+	assert_int_equal(n.one, 42);
+	assert_true(number_read(&n, "-2147483648,7"));
+	assert_true(n.pair);
+	assert_int_equal(n.two[0], INT32_MIN);
+	assert_int_equal(n.two[1], 7);
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		if (number_read(&n, wrong[i]))
+			fail_msg("'%s' was taken for a number", wrong[i]);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(ruby_with_advisory_lock),
+	    cmocka_unit_test(rails_migrations),
+	    cmocka_unit_test(django_pglock),
+	    cmocka_unit_test(dlock_itself),
+	    cmocka_unit_test(golang_migrate),
+	    cmocka_unit_test(flyway),
+	    cmocka_unit_test(keys_that_are_no_tables_are_refused),
+	    cmocka_unit_test(numbers_as_they_are),
+	};
+
+	return cmocka_run_group_tests_name("derive", tests, NULL, NULL);
+}

@@ -1,0 +1,180 @@
+/* link.c - Goal of these tests: messages between front and keeper arrive whole, never block, and carry descriptors. */
+#include "cmd/supervise/link.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int
+open_link(void **state)
+{
+	static int ends[2];
+
+	*state = ends;
+	return link_open(ends);
+}
+
+static int
+close_link(void **state)
+{
+	int *ends = *state;
+
+	close(ends[0]);
+	close(ends[1]);
+	return 0;
+}
+
+static void
+messages_arrive_whole_and_in_order(void **state)
+{
+	const int *ends = *state;
+	struct msg m = {.kind = MSG_GRANTED, .had = true, .number = INT64_MIN, .token = UINT64_MAX, .held = -1}, got;
+	int fd = 7;
+
+	memset(m.text, 't', sizeof m.text - 1);
+	link_send(ends[0], &m, -1);
+	strcpy(m.text, "");
+	m.kind = MSG_SIGNAL;
+	link_send(ends[0], &m, -1);
+	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
+	assert_int_equal(fd, -1);
+	assert_int_equal(got.kind, MSG_GRANTED);
+	assert_true(got.had && !got.ends && got.number == INT64_MIN && got.token == UINT64_MAX && got.held == -1);
+	assert_int_equal(strspn(got.text, "t"), sizeof m.text - 1);
+	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
+	assert_int_equal(got.kind, MSG_SIGNAL);
+	assert_string_equal(got.text, "");
+	assert_int_equal(link_receive(ends[1], &got, &fd), 0);
+	link_send(ends[1], &m, -1); /* and the other way */
+	assert_int_equal(link_receive(ends[0], &got, &fd), 1);
+}
+
+static size_t
+open_descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void
+descriptors_travel(void **state)
+{
+	const int *ends = *state;
+	struct msg m = {.kind = MSG_GRANTED, .text = "with an anchor"}, got;
+	int pipe_ends[2], fd = -1;
+	struct stat sent, received;
+	size_t before;
+
+	assert_int_equal(pipe(pipe_ends), 0);
+	before = open_descriptors();
+	link_send(ends[0], &m, pipe_ends[0]);
+	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
+	assert_string_equal(got.text, "with an anchor");
+	assert_true(fd >= 0 && fd != pipe_ends[0]);
+	assert_int_equal(open_descriptors(), before + 1);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	fstat(pipe_ends[0], &sent);
+	fstat(fd, &received);
+	assert_int_equal(sent.st_ino, received.st_ino);
+	close(fd);
+	close(pipe_ends[0]);
+	close(pipe_ends[1]);
+}
+
+/* Whoever talks to a stopped process must not stand still: messages may be lost, never time. */
+static void
+full_link_does_not_block(void **state)
+{
+	const int *ends = *state;
+	struct msg m = {.kind = MSG_TRACE, .text = "redis 127.0.0.1:6379: renew: ok in 0.2 ms"}, got;
+	int fd, arrived = 0, sent = 5000;
+
+	alarm(20); /* instead of hanging */
+	for (int i = 0; i < sent; i++) {
+		m.number = i;
+		link_send(ends[0], &m, -1);
+	}
+	alarm(0);
+	while (link_receive(ends[1], &got, &fd) == 1) {
+		assert_int_equal(got.number, arrived); /* the first ones, without a gap */
+		arrived++;
+	}
+	assert_in_range(arrived, 100, sent - 1);
+}
+
+static void
+end_of_the_other_is_heard_after_its_last_words(void **state)
+{
+	int *ends = *state;
+	struct msg m = {.kind = MSG_ENDED, .text = "last"}, got;
+	int fd;
+
+	link_send(ends[0], &m, -1);
+	close(ends[0]);
+	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
+	assert_string_equal(got.text, "last");
+	assert_int_equal(link_receive(ends[1], &got, &fd), -1);
+	link_send(ends[1], &m, -1); /* neither a SIGPIPE nor anything else */
+	ends[0] = open("/dev/null", O_RDONLY);
+}
+
+static void
+ends_are_not_inherited(void **state)
+{
+	const int *ends = *state;
+
+	for (int i = 0; i < 2; i++) {
+		assert_true(fcntl(ends[i], F_GETFD) & FD_CLOEXEC);
+		assert_true(fcntl(ends[i], F_GETFL) & O_NONBLOCK);
+	}
+}
+
+static void
+page_is_shared_with_children(void **state)
+{
+	struct shared *s = shared_new();
+	pid_t child;
+
+	(void)state;
+	assert_non_null(s);
+	assert_true(atomic_load(&s->term_at) == NEVER && atomic_load(&s->kill_at) == NEVER);
+	assert_false(atomic_load(&s->granted) || atomic_load(&s->told) || atomic_load(&s->settled));
+	child = fork();
+	if (child == 0) {
+		atomic_store(&s->kill_at, 42);
+		s->ending.kind = END_LOST;
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+	assert_int_equal(atomic_load(&s->kill_at), 42);
+	assert_int_equal(s->ending.kind, END_LOST);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(messages_arrive_whole_and_in_order, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(descriptors_travel, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(full_link_does_not_block, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(end_of_the_other_is_heard_after_its_last_words, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(ends_are_not_inherited, open_link, close_link),
+	    cmocka_unit_test(page_is_shared_with_children),
+	};
+
+	return cmocka_run_group_tests_name("link", tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+/* object.c - Goal of these tests: what dlock writes as JSON is JSON, whatever goes in and however small the buffer. */
+#include "cmd/object.h"
+#include "cmd/record.h"
+#include "cmd/text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+static json_t *
+parsed(const char *text)
+{
+	json_error_t error;
+	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+
+	if (!root || !json_is_object(root))
+		fail_msg("%s: %s", text, error.text);
+	return root;
+}
+
+static const char *
+member(const json_t *root, const char *name)
+{
+	return json_string_value(json_object_get(root, name));
+}
+
+static void
+values_come_back(void **state)
+{
+	static const char *const rows[] = {"", "plain", "a \"quoted\" \\ word", "tab\tnewline\nescape\x1b[0m", "\x01\x1f\x7f",
+	    "\xc3\xbc \xf0\x9f\x94\x92 \xe2\x80\xae", "\xc2\x9b", "</script>", "{\"who\":\"x\"}"};
+	char out[512];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct object j;
+		json_t *root;
+
+		object_begin(&j, out, sizeof out);
+		object_string(&j, "text", rows[i]);
+		object_number(&j, "least", INT64_MIN);
+		object_string(&j, "absent", NULL);
+		object_number(&j, "most", INT64_MAX);
+		object_end(&j);
+		root = parsed(out);
+		assert_string_equal(member(root, "text"), rows[i]);
+		assert_true(json_integer_value(json_object_get(root, "least")) == INT64_MIN);
+		assert_true(json_integer_value(json_object_get(root, "most")) == INT64_MAX);
+		assert_int_equal(json_object_size(root), 3);
+		assert_null(strchr(out, '\n')); /* one line, or a reader of --status-fd would see two */
+		json_decref(root);
+	}
+}
+
+static void
+nothing_is_an_object_too(void **state)
+{
+	char out[3];
+	struct object j;
+
+	(void)state;
+	object_begin(&j, out, sizeof out);
+	object_string(&j, "a", "b");
+	object_number(&j, "c", 1);
+	object_end(&j);
+	assert_string_equal(out, "{}");
+}
+
+static void
+what_is_no_utf8_is_replaced(void **state)
+{
+	char out[64];
+	struct object j;
+	json_t *root;
+
+	(void)state;
+	object_begin(&j, out, sizeof out);
+	object_string(&j, "a", "x\xff\xc0\xafy");
+	object_end(&j);
+	root = parsed(out);
+	assert_string_equal(member(root, "a"), "x\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdy");
+	json_decref(root);
+}
+
+/* Each member is there as a whole or not at all. */
+static void
+too_small_a_buffer_leaves_members_out(void **state)
+{
+	(void)state;
+	for (size_t size = 3; size < 80; size++) {
+		char out[80];
+		struct object j;
+		json_t *root;
+
+		memset(out, 'X', sizeof out);
+		object_begin(&j, out, size);
+		object_string(&j, "first", "\x1b\"\\ \xc3\xbc");
+		object_number(&j, "second", -1234567890123);
+		object_string(&j, "third", "3");
+		object_end(&j);
+		assert_in_range(strlen(out), 2, size - 1);
+		for (size_t i = size; i < sizeof out; i++)
+			assert_int_equal(out[i], 'X');
+		root = parsed(out);
+		if (member(root, "first"))
+			assert_string_equal(member(root, "first"), "\x1b\"\\ \xc3\xbc");
+		if (json_object_get(root, "second"))
+			assert_true(json_integer_value(json_object_get(root, "second")) == -1234567890123);
+		if (member(root, "third"))
+			assert_string_equal(member(root, "third"), "3");
+		json_decref(root);
+	}
+}
+
+static void
+random_bytes_give_json(void **state)
+{
+	(void)state;
+	srand(4);
+	for (int round = 0; round < 50000; round++) {
+		char text[101], out[300];
+		size_t n = rand() % sizeof text;
+		struct object j;
+
+		for (size_t i = 0; i < n; i++)
+			text[i] = (char)(1 + rand() % 255);
+		text[n] = '\0';
+		object_begin(&j, out, 3 + rand() % (sizeof out - 3));
+		object_string(&j, "a", text);
+		object_string(&j, text, "b");
+		object_end(&j);
+		json_decref(parsed(out));
+	}
+}
+
+/* ---- the holder record ---- */
+
+static void
+record_tells_who_we_are(void **state)
+{
+	char *argv[] = {"/usr/local/bin/deploy.sh", "--password=secret", NULL};
+	struct plan p = {.argv = argv, .who = "alice", .why = "release \"4.2\""};
+	char record[RECORD_BYTES], text[400], host[256];
+	json_t *root;
+
+	(void)state;
+	record_write(record, &p, getpid());
+	root = parsed(record);
+	assert_string_equal(member(root, "who"), "alice");
+	assert_string_equal(member(root, "why"), "release \"4.2\"");
+	assert_string_equal(member(root, "command"), "deploy.sh"); /* arguments may hold secrets */
+	assert_null(strstr(record, "secret"));
+	assert_int_equal(json_integer_value(json_object_get(root, "pid")), getpid());
+	assert_non_null(member(root, "host"));
+	assert_non_null(json_object_get(root, "since"));
+	json_decref(root);
+	record_describe(record, text, sizeof text);
+	gethostname(host, sizeof host);
+	snprintf(record, sizeof record, "alice (pid %d on %s, running deploy.sh) \"release \\\"4.2\\\"\"", (int)getpid(), host);
+	assert_string_equal(text, record);
+}
+
+static void
+long_words_leave_a_record(void **state)
+{
+	static char name[5000], who[201], why[201];
+	char *argv[] = {name, NULL};
+	struct plan p = {.argv = argv, .who = who, .why = why};
+	char record[RECORD_BYTES];
+
+	(void)state;
+	memset(name, '\x1b', sizeof name - 1);
+	memset(who, '"', sizeof who - 1);
+	memset(why, '\\', sizeof why - 1);
+	for (size_t n = 1; n < sizeof name; n += 97) {
+		name[n] = '\0';
+		record_write(record, &p, getpid());
+		assert_in_range(strlen(record), 2, RECORD_BYTES - 1);
+		json_decref(parsed(record));
+		name[n] = '\x1b';
+	}
+}
+
+static void
+hostile_records_are_described(void **state)
+{
+	static const struct {
+		const char *record, *text;
+	} rows[] = {
+	    {"", "somebody"},
+	    {"x", "somebody"},
+	    {"[]", "somebody"},
+	    {"null", "somebody"},
+	    {"{}", "somebody"},
+	    {"{\"who\":", "somebody"},
+	    {"{\"who\":\"a\",\"who\":\"b\"}", "somebody"},
+	    {"{\"who\":\"a\\u0000b\"}", "somebody"},
+	    {"{\"who\":\"\xff\"}", "somebody"},
+	    {"{\"who\":\"\"}", "somebody"},
+	    {"{\"who\":7,\"command\":[],\"why\":{}}", "somebody"},
+	    {"{\"who\":\"eve\"}", "eve"},
+	    {"{\"who\":\"eve\",\"pid\":7}", "eve (pid 7)"},
+	    {"{\"who\":\"eve\",\"pid\":\"7\",\"command\":\"x\"}", "eve"},
+	    {"{\"who\":\"eve\",\"pid\":-1,\"command\":\"x\"}", "eve (pid -1, running x)"},
+	    {"{\"who\":\"eve\",\"pid\":99999999999999999999}", "somebody"},
+	    {"{\"pid\":7,\"command\":\"x\",\"why\":\"y\"}", "somebody (pid 7, running x) \"y\""},
+	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"h\",\"command\":\"x\"}", "eve (pid 7 on h, running x)"},
+	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"\",\"command\":\"\"}", "eve (pid 7)"},
+	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"h\\u001b[2J\",\"command\":\"\\n\"}",
+		"eve (pid 7 on h\\x1B[2J, running \\x0A)"},
+	    /* an imitation of other words stays within its quotes */
+	    {"{\"who\":\"al ice\",\"pid\":7,\"command\":\"a b\"}", "'al ice' (pid 7, running 'a b')"},
+	    {"{\"who\":\"root' (pid 1 on '\"}", "'root\\' (pid 1 on \\''"},
+	    {"{\"who\":\"root\xc2\xa0(pid\xe3\x80\x80" "1)\"}", "'root\xc2\xa0(pid\xe3\x80\x80" "1)'"},
+	    {"{\"who\":\"eve\",\"why\":\"x\\\" for 3s; y\"}", "eve \"x\\\" for 3s; y\""},
+	    {"{\"who\":\"\\u001b[2J\\n\\u202e\\u009b\"}", "\\x1B[2J\\x0A\\u202E\\x9B"},
+	    {"{\"who\":\"%s%n\"}", "%s%n"},
+	};
+	char text[400];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		record_describe(rows[i].record, text, sizeof text);
+		assert_string_equal(text, rows[i].text);
+	}
+}
+
+static void
+descriptions_fit(void **state)
+{
+	static char long_words[3000], record[10000];
+	char text[400];
+
+	(void)state;
+	memset(long_words, 'x', sizeof long_words - 1);
+	snprintf(record, sizeof record, "{\"who\":\"%s\",\"pid\":7,\"command\":\"%s\",\"why\":\"%s\"}", long_words, long_words,
+	    long_words);
+	for (size_t size = 1; size < sizeof text; size++) {
+		memset(text, 'X', sizeof text);
+		record_describe(record, text, size);
+		assert_in_range(strlen(text), 0, size - 1);
+		for (size_t i = size; i < sizeof text; i++)
+			assert_int_equal(text[i], 'X');
+	}
+	record_describe(record, text, sizeof text);
+	assert_non_null(strstr(text, "...")); /* what is cut off says so */
+	memset(record, '[', sizeof record - 1); /* nested ten thousand deep */
+	record_describe(record, text, sizeof text);
+	assert_string_equal(text, "somebody");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(values_come_back),
+	    cmocka_unit_test(nothing_is_an_object_too),
+	    cmocka_unit_test(what_is_no_utf8_is_replaced),
+	    cmocka_unit_test(too_small_a_buffer_leaves_members_out),
+	    cmocka_unit_test(random_bytes_give_json),
+	    cmocka_unit_test(record_tells_who_we_are),
+	    cmocka_unit_test(long_words_leave_a_record),
+	    cmocka_unit_test(hostile_records_are_described),
+	    cmocka_unit_test(descriptions_fit),
+	};
+
+	return cmocka_run_group_tests_name("object", tests, NULL, NULL);
+}

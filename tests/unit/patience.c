@@ -1,0 +1,252 @@
+/*
+ * patience.c - Goal of these tests: a server that is away is asked for as
+ * long as was promised and no longer, soon by those who are next, and by five
+ * hundred others not more often than two hundred times a second.
+ */
+#include "backends/patience.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CROWD = 500, SECONDS = 12 };
+
+/* A house in which no time passes: it notes how long it was to sleep. */
+struct caller {
+	struct host host;
+	enum woke woke;
+	int64_t slept;
+	unsigned waits;
+};
+
+static enum woke
+sleep_at_once(struct host *host, int fd, short events, instant until)
+{
+	struct caller *h = (struct caller *)host;
+
+	(void)fd;
+	(void)events;
+	h->slept = until - instant_now();
+	h->waits++;
+	return h->woke;
+}
+
+static struct caller
+caller_at(unsigned position)
+{
+	return (struct caller){.host = {.wait = sleep_at_once, .alert = -1, .seen = {.position = position}}, .woke = WOKE_TIMEOUT};
+}
+
+static struct patience
+patience_of(const char *owner, bool persist)
+{
+	struct patience p;
+
+	patience_init(&p);
+	patience_begin(&p, &(struct claim){.owner = owner, .ttl = 30 * NS_PER_S, .persist = persist});
+	patience_end_outage(&p);
+	return p;
+}
+
+static bool
+is_near(instant a, instant b)
+{
+	return llabs(a - b) < NS_PER_S / 2;
+}
+
+/* ---- bounds ---- */
+
+static void
+first_answer_is_awaited_for_connect_timeout(void **state)
+{
+	struct patience p = patience_of("a", false);
+	instant now = instant_now();
+
+	(void)state;
+	p.since = instant_now();
+	assert_true(is_near(patience_first(&p, NEVER), now + 5 * NS_PER_S));
+	assert_true(is_near(patience_first(&p, 0), now + 5 * NS_PER_S));
+	assert_true(is_near(patience_first(&p, now + 3 * NS_PER_S), now + 3 * NS_PER_S));
+	assert_true(is_near(patience_first(&p, now + 1), now + NS_PER_S)); /* so much may a server take at least */
+	p.first = 2 * NS_PER_S;
+	assert_true(is_near(patience_first(&p, NEVER), now + 2 * NS_PER_S));
+	p.since -= NS_PER_S; /* it counts from the beginning, not from each attempt */
+	assert_true(is_near(patience_first(&p, NEVER), now + NS_PER_S));
+}
+
+static void
+wait_replaces_connect_timeout_but_bounds_no_attempt(void **state)
+{
+	struct patience p = patience_of("a", true);
+	instant now = instant_now();
+
+	(void)state;
+	p.since = instant_now();
+	assert_true(patience_first(&p, NEVER) == NEVER);
+	assert_true(is_near(patience_attempt(&p, NEVER), now + 5 * NS_PER_S));
+	assert_true(is_near(patience_first(&p, now + 60 * NS_PER_S), now + 60 * NS_PER_S));
+	assert_true(is_near(patience_attempt(&p, now + 2 * NS_PER_S), now + 2 * NS_PER_S));
+	assert_true(is_near(patience_attempt(&p, 0), now + 5 * NS_PER_S));
+}
+
+/* How long it goes on, where each failure comes `step` after the one before. */
+static int64_t
+lasts(struct patience p, bool queued, instant until, int64_t step)
+{
+	struct caller h = caller_at(1);
+	int64_t passed = 0;
+
+	p.since = instant_now();
+	while (patience_retry(&p, &h.host, RC_AGAIN, queued, until) == RC_OK) {
+		assert_true(h.slept > 0);
+		assert_true(passed < 1000 * NS_PER_S);
+		p.since -= step; /* instead of letting time pass */
+		until = until == NEVER || until == 0 ? until : until - step;
+		passed += step;
+	}
+	return passed;
+}
+
+static void
+outages_are_borne_for_so_long(void **state)
+{
+	struct patience plain = patience_of("a", false), persistent = patience_of("a", true);
+	instant now = instant_now();
+
+	(void)state;
+	assert_int_equal(lasts(plain, false, NEVER, NS_PER_S) / NS_PER_S, 5);
+	assert_int_equal(lasts(plain, true, NEVER, NS_PER_S) / NS_PER_S, 30);
+	assert_int_equal(lasts(plain, true, now + 10 * NS_PER_S, NS_PER_S) / NS_PER_S, 10);
+	assert_int_equal(lasts(persistent, false, now + 60 * NS_PER_S, NS_PER_S) / NS_PER_S, 60);
+	assert_int_equal(lasts(persistent, true, now + 90 * NS_PER_S, NS_PER_S) / NS_PER_S, 90);
+	assert_int_equal(lasts(plain, false, 0, NS_PER_S), 0); /* -n: once */
+	assert_int_equal(lasts(persistent, false, 0, NS_PER_S), 0);
+}
+
+static void
+no_attempt_begins_when_the_time_is_up(void **state)
+{
+	struct patience p = patience_of("a", true);
+	struct caller h = caller_at(9);
+	instant until = instant_now() + 300 * NS_PER_MS;
+
+	(void)state;
+	assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, true, until), RC_OK);
+	assert_true(h.slept < 300 * NS_PER_MS);
+}
+
+static void
+only_silence_is_borne(void **state)
+{
+	static const enum rc others[] = {RC_OK, RC_BUSY, RC_STOP, RC_LOST, RC_DENIED, RC_USAGE, RC_CONFIG, RC_PROTOCOL, RC_SYSTEM};
+	struct patience p = patience_of("a", true);
+	struct caller h = caller_at(1);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		assert_int_equal(patience_retry(&p, &h.host, others[i], true, NEVER), others[i]);
+	assert_int_equal(h.waits, 0);
+	assert_false(patience_is_outage(&p));
+	assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, true, NEVER), RC_OK);
+	assert_true(patience_is_outage(&p));
+	patience_end_outage(&p);
+	assert_false(patience_is_outage(&p));
+	h.woke = WOKE_STOP;
+	assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, true, NEVER), RC_STOP);
+}
+
+/* ---- how often ---- */
+
+static void
+owner_of(char owner[OWNER_CHARS + 1], unsigned i)
+{
+	snprintf(owner, OWNER_CHARS + 1, "%016x%016x", i * 2654435761U, ~i);
+}
+
+/* The moments of one waiter's attempts, counted by tenths of a second. */
+static void
+count_attempts(unsigned i, unsigned position, bool queued, unsigned tenths[SECONDS * 10])
+{
+	char owner[OWNER_CHARS + 1];
+	struct patience p;
+	struct caller h = caller_at(position);
+
+	owner_of(owner, i);
+	p = patience_of(owner, true);
+	for (int64_t at = 0;; at += h.slept) {
+		assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, queued, NEVER), RC_OK);
+		if (at + h.slept >= SECONDS * NS_PER_S)
+			return;
+		tenths[(at + h.slept) / (100 * NS_PER_MS)]++;
+	}
+}
+
+static void
+a_crowd_makes_two_hundred_attempts_in_any_second(void **state)
+{
+	unsigned tenths[SECONDS * 10] = {0};
+
+	(void)state;
+	for (unsigned i = 0; i < CROWD; i++)
+		count_attempts(i, i + 1, true, tenths);
+	for (unsigned first = 0; first + 10 <= SECONDS * 10; first++) {
+		unsigned sum = 0;
+
+		for (unsigned t = first; t < first + 10; t++)
+			sum += tenths[t];
+		if (sum > 200 || sum < 150)
+			fail_msg("%u attempts from %.1f s on", sum, first / 10.0);
+	}
+}
+
+static void
+everybody_is_back_within_four_seconds(void **state)
+{
+	(void)state;
+	for (unsigned position = 0; position < CROWD; position++) {
+		unsigned tenths[SECONDS * 10] = {0}, silent = 0, longest = 0;
+
+		count_attempts(position, position, true, tenths);
+		for (unsigned t = 0; t < SECONDS * 10; t++) {
+			silent = tenths[t] ? 0 : silent + 1;
+			longest = silent > longest ? silent : longest;
+		}
+		assert_true(longest <= (position >= 1 && position <= 4 ? 9 : 35));
+	}
+}
+
+static void
+new_runs_come_soon_and_slow_down(void **state)
+{
+	unsigned tenths[SECONDS * 10] = {0}, early = 0, late = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < CROWD; i++)
+		count_attempts(i, 0, false, tenths);
+	for (unsigned t = 0; t < SECONDS * 10; t++)
+		*(t < 10 ? &early : &late) += tenths[t];
+	assert_true(early >= 2 * CROWD);
+	assert_true(late < CROWD * (SECONDS - 1) / 2);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(first_answer_is_awaited_for_connect_timeout),
+	    cmocka_unit_test(wait_replaces_connect_timeout_but_bounds_no_attempt),
+	    cmocka_unit_test(outages_are_borne_for_so_long),
+	    cmocka_unit_test(no_attempt_begins_when_the_time_is_up),
+	    cmocka_unit_test(only_silence_is_borne),
+	    cmocka_unit_test(a_crowd_makes_two_hundred_attempts_in_any_second),
+	    cmocka_unit_test(everybody_is_back_within_four_seconds),
+	    cmocka_unit_test(new_runs_come_soon_and_slow_down),
+	};
+
+	return cmocka_run_group_tests_name("patience", tests, NULL, NULL);
+}

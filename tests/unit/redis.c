@@ -1,0 +1,279 @@
+/*
+ * redis.c - Goal of these tests: the pure parts of the redis backend: what
+ * a URL means, which replies are let in, what a server's errors mean.
+ */
+#include "backends/redis/address.h"
+#include "backends/redis/resp.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- URLs ---- */
+
+static void
+good_urls(void **state)
+{
+	static const struct {
+		const char *url, *host;
+		int port;
+		const char *path, *user, *password;
+		int db;
+		const char *printed;
+	} rows[] = {
+	    {NULL, "127.0.0.1", 6379, "", "", "", 0, "redis 127.0.0.1:6379"},
+	    {"redis://h", "h", 6379, "", "", "", 0, "redis h:6379"},
+	    {"redis://h/", "h", 6379, "", "", "", 0, "redis h:6379"},
+	    {"redis://h:1", "h", 1, "", "", "", 0, "redis h:1"},
+	    {"redis://h:65535/15", "h", 65535, "", "", "", 15, "redis h:65535"},
+	    {"redis://a-b_c.example.org:6379", "a-b_c.example.org", 6379, "", "", "", 0, "redis a-b_c.example.org:6379"},
+	    {"redis://[::1]", "::1", 6379, "", "", "", 0, "redis [::1]:6379"},
+	    {"redis://[::1]:7000/2", "::1", 7000, "", "", "", 2, "redis [::1]:7000"},
+	    {"redis://[fe80::1%eth0]:1", "fe80::1%eth0", 1, "", "", "", 0, "redis [fe80::1%eth0]:1"},
+	    {"redis://[::ffff:10.0.0.1]", "::ffff:10.0.0.1", 6379, "", "", "", 0, "redis [::ffff:10.0.0.1]:6379"},
+	    {"redis://:pw@h", "h", 6379, "", "", "pw", 0, "redis h:6379"},
+	    {"redis://user:pw@h:1/3", "h", 1, "", "user", "pw", 3, "redis h:1"},
+	    {"redis://u%3Aser:p%40ss%2F%25@h", "h", 6379, "", "u:ser", "p@ss/%", 0, "redis h:6379"},
+	    {"redis://u:p:q@h", "h", 6379, "", "u", "p:q", 0, "redis h:6379"},
+	    {"redis://u:p@q@h", "h", 6379, "", "u", "p@q", 0, "redis h:6379"},
+	    {"redis+unix:///run/redis.sock", "", 6379, "/run/redis.sock", "", "", 0, "redis /run/redis.sock"},
+	    {"redis+unix:///run/a%20b?db=3", "", 6379, "/run/a b", "", "", 3, "redis /run/a b"},
+	    {"redis+unix://u:p@/run/s", "", 6379, "/run/s", "u", "p", 0, "redis /run/s"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct address a;
+		struct fault f = {""};
+		char printed[WHERE_BYTES];
+
+		if (address_parse(&a, rows[i].url, &f) != RC_OK)
+			fail_msg("%s: %s", rows[i].url, f.text);
+		assert_string_equal(a.tcp.host, rows[i].host);
+		if (!*rows[i].path)
+			assert_int_equal(a.tcp.port, rows[i].port);
+		assert_string_equal(a.path, rows[i].path);
+		assert_string_equal(a.user, rows[i].user);
+		assert_string_equal(a.password, rows[i].password);
+		assert_int_equal(a.db, rows[i].db);
+		address_print(&a, printed, sizeof printed);
+		assert_string_equal(printed, rows[i].printed);
+	}
+}
+
+static void
+is_wrong(const char *url)
+{
+	struct address a;
+	struct fault f = {""};
+
+	if (address_parse(&a, url, &f) != RC_USAGE)
+		fail_msg("%s: not refused", url);
+	assert_string_not_equal(f.text, "");
+	assert_null(strstr(f.text, "secret"));
+}
+
+static void
+wrong_urls(void **state)
+{
+	static const char *const rows[] = {"redis:", "redis:/", "redis:h", "redis://", "redis:///", "redis:///0",
+	    "redis://:6379", "redis://h:", "redis://h:0", "redis://h:65536", "redis://h:655360", "redis://h:6379abc",
+	    "redis://h:-1", "redis://h:+1", "redis://h: 1", "redis://h:1:2", "redis://h:99999999999", "redis://h/-1",
+	    "redis://h/x", "redis://h/1/2", "redis://h/1 ", "redis://h/99999999999", "redis://h/2147483648", "redis://h?db=1",
+	    "redis://h#1", "redis://h h", "redis://h\n", "redis://h,i", "redis://::1", "redis://[::1", "redis://[]",
+	    "redis://[h]", "redis://[::1]1", "redis://[::1]:", "redis://[::1]:0", "redis://[::1]x:1", "redis://u:secret%zz@h",
+	    "redis://u:secret%00@h", "redis://u:secret%4@h", "redis://u%:secret@h", "redis://u:secret@", "redis://u:secret@:1",
+	    "redis+unix://", "redis+unix://relative", "redis+unix://host/path", "redis+unix:///s?db=", "redis+unix:///s?db=x",
+	    "redis+unix:///s?db=-1", "redis+unix:///s?password=secret", "redis+unix:///s?db=1&db=2", "redis+unix:///%zz"};
+	char url[800];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		is_wrong(rows[i]);
+	snprintf(url, sizeof url, "redis+unix:///%0107d", 0); /* 108 bytes of path */
+	is_wrong(url);
+	snprintf(url, sizeof url, "redis://%0300d", 0);
+	is_wrong(url);
+	snprintf(url, sizeof url, "redis://%064d.example", 0); /* a label has 63 at most */
+	is_wrong(url);
+	snprintf(url, sizeof url, "redis://u:%0600d@h", 0);
+	is_wrong(url);
+	snprintf(url, sizeof url, "redis://%0200d:secret@h", 0);
+	is_wrong(url);
+}
+
+static void
+longest_urls(void **state)
+{
+	struct address a;
+	struct fault f;
+	char url[800];
+
+	(void)state;
+	snprintf(url, sizeof url, "redis+unix:///%0106d", 0);
+	assert_int_equal(address_parse(&a, url, &f), RC_OK);
+	assert_int_equal(strlen(a.path), 107);
+	snprintf(url, sizeof url, "redis://:%0511d@h", 0);
+	assert_int_equal(address_parse(&a, url, &f), RC_OK);
+	assert_int_equal(strlen(a.password), 511);
+}
+
+/* ---- replies ---- */
+
+static void
+good_replies(void **state)
+{
+	static const char *const rows[] = {"+OK\r\n", "+\r\n", "-ERR x\r\n", ":0\r\n", ":-1\r\n", ":123456789012345678\r\n",
+	    "$-1\r\n", "$0\r\n\r\n", "$3\r\nabc\r\n", "$2\r\n\r\n\r\n", "*-1\r\n", "*0\r\n", "*1\r\n:1\r\n",
+	    "*3\r\n:1\r\n$-1\r\n+x\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n", "*2\r\n*0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		size_t n = strlen(rows[i]);
+		char two[200];
+
+		assert_int_equal(resp_length(rows[i], n), n);
+		for (size_t cut = 0; cut < n; cut++) /* arrives byte by byte */
+			assert_int_equal(resp_length(rows[i], cut), 0);
+		snprintf(two, sizeof two, "%s%s", rows[i], "+more\r\n");
+		assert_int_equal(resp_length(two, strlen(two)), n);
+	}
+}
+
+static void
+wrong_replies(void **state)
+{
+	static const char *const rows[] = {"\r\n", "HTTP/1.1 400 Bad Request\r\n", "SSH-2.0\r\n", "%1\r\n", "_\r\n", "#t\r\n",
+	    ",1\r\n", "\x15\x03\x01", "+OK\n", "+O\rK\r\n", ":\r\n", ":abc\r\n", ":1a\r\n", ":+1\r\n", ":-\r\n",
+	    ":1234567890123456789\r\n", ":99999999999999999999\r\n", "$-2\r\n", "$\r\n", "$abc\r\n", "$16385\r\n",
+	    "$2147483647\r\n", "$9223372036854775806\r\n", "$9223372036854775808\r\n", "$3\r\nabcd\r\n", "$0\r\nab",
+	    "*-2\r\n", "*17\r\n", "*2147483647\r\n", "*9223372036854775807\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+	    "*2\r\n:1\r\nx\r\n", "*1\r\n$20000\r\n", "\n", "*\r\n", "+\n"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (resp_length(rows[i], strlen(rows[i])) != -1)
+			fail_msg("row %zu: %s is %zd", i, rows[i], resp_length(rows[i], strlen(rows[i])));
+	assert_int_equal(resp_length("\0\r\n", 3), -1);
+}
+
+/* No reply is awaited for ever: what does not end within RESP_BYTES is refused. */
+static void
+endless_replies(void **state)
+{
+	static char buf[RESP_BYTES + 100];
+
+	(void)state;
+	memset(buf, 'x', sizeof buf);
+	buf[0] = '-';
+	assert_int_equal(resp_length(buf, RESP_BYTES - 1), 0);
+	assert_int_equal(resp_length(buf, RESP_BYTES), -1);
+	memcpy(buf, "$16300\r\n", 8);
+	assert_int_equal(resp_length(buf, 8), 0);
+	memcpy(buf + 8 + 16300, "\r\n", 2);
+	assert_int_equal(resp_length(buf, 8 + 16302), 8 + 16302);
+	memcpy(buf, "*2\r\n$9000\r\n", 11); /* each is small enough, both are not */
+	memcpy(buf + 11 + 9000, "\r\n$9000\r\n", 9);
+	assert_int_equal(resp_length(buf, RESP_BYTES), -1);
+}
+
+static void
+random_bytes_are_answered_safely(void **state)
+{
+	(void)state;
+	srand(5);
+	for (int round = 0; round < 300000; round++) {
+		size_t n = rand() % 40;
+		char *buf = malloc(n ? n : 1); /* exact, for the address sanitizer */
+		ssize_t got;
+
+		for (size_t i = 0; i < n; i++)
+			buf[i] = "+-:$*\r\n\r\n0123\r\n-"[rand() % 17];
+		got = resp_length(buf, n);
+		assert_true(got >= -1 && got <= (ssize_t)n);
+		free(buf);
+	}
+}
+
+/* ---- errors ---- */
+
+static void
+errors_mean_what_the_user_can_do(void **state)
+{
+	static const struct {
+		const char *text;
+		enum rc rc;
+	} rows[] = {
+	    {"NOAUTH Authentication required.", RC_DENIED},
+	    {"WRONGPASS invalid username-password pair or user is disabled.", RC_DENIED},
+	    {"ERR invalid password", RC_DENIED},
+	    {"ERR AUTH <password> called without any password configured for the default user.", RC_DENIED},
+	    {"ERR Client sent AUTH, but no password is set", RC_DENIED},
+	    {"NOPERM this user has no permissions to run the 'evalsha' command", RC_DENIED},
+	    {"ERR Protocol error: unauthenticated multibulk length", RC_DENIED},
+	    {"WRONGTYPE Operation against a key holding the wrong kind of value", RC_PROTOCOL},
+	    {"MOVED 3999 127.0.0.1:6381", RC_CONFIG},
+	    {"CLUSTERDOWN The cluster is down", RC_CONFIG},
+	    {"CROSSSLOT Keys in request don't hash to the same slot", RC_CONFIG},
+	    {"READONLY You can't write against a read only replica.", RC_CONFIG},
+	    {"ERR DB index is out of range", RC_CONFIG},
+	    {"ERR unknown command 'EVALSHA', with args beginning with: ", RC_CONFIG},
+	    {"LOADING Redis is loading the dataset in memory", RC_AGAIN},
+	    {"MASTERDOWN Link with MASTER is down", RC_AGAIN},
+	    {"BUSY Redis is busy running a script.", RC_AGAIN},
+	    {"OOM command not allowed when used memory > 'maxmemory'.", RC_AGAIN},
+	    {"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", RC_AGAIN},
+	    {"NOREPLICAS Not enough good replicas to write.", RC_AGAIN},
+	    {"ERR max number of clients reached", RC_AGAIN},
+	    {"ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation against a key", RC_PROTOCOL},
+	    {"ERR Error running script (call to f_0): @user_script: 1: -READONLY You can't write", RC_CONFIG},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *hint = "";
+
+		if (resp_error(rows[i].text, &hint) != rows[i].rc)
+			fail_msg("%s: %s", rows[i].text, rc_name(resp_error(rows[i].text, &hint)));
+		assert_non_null(hint);
+	}
+}
+
+static void
+unknown_errors_are_protocol_without_a_hint(void **state)
+{
+	static const char *const rows[] = {"", "ERR", "ERR syntax error", "\x1b[2J", "noauth"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *hint = "";
+
+		assert_int_equal(resp_error(rows[i], &hint), RC_PROTOCOL);
+		assert_null(hint);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(good_urls),
+	    cmocka_unit_test(wrong_urls),
+	    cmocka_unit_test(longest_urls),
+	    cmocka_unit_test(good_replies),
+	    cmocka_unit_test(wrong_replies),
+	    cmocka_unit_test(endless_replies),
+	    cmocka_unit_test(random_bytes_are_answered_safely),
+	    cmocka_unit_test(errors_mean_what_the_user_can_do),
+	    cmocka_unit_test(unknown_errors_are_protocol_without_a_hint),
+	};
+
+	return cmocka_run_group_tests_name("redis", tests, NULL, NULL);
+}

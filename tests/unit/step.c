@@ -1,0 +1,375 @@
+/*
+ * step.c - Goal of these tests: the arithmetic of a lease is that of the
+ * design, digit by digit, and an end that is seen late is a loss.  (All else
+ * that step() does: simulate.c.)
+ */
+#include "cmd/supervise/step.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS NS_PER_MS
+#define S NS_PER_S
+
+static const struct {
+	int64_t ttl, attempt, grace, term_after, kill_after; /* in ms */
+	int attempts;
+} table[] = {
+    {3000, 300, 500, 1970, 2470, 2},
+    {5000, 500, 833, 3617, 4450, 3},
+    {10000, 1000, 1667, 7733, 9400, 3},
+    {15000, 1500, 2500, 11850, 14350, 3},
+    {30000, 3000, 5000, 24200, 29200, 4},
+};
+
+static void
+near(int64_t ns, int64_t ms)
+{
+	if (llabs(ns - ms * MS) > MS)
+		fail_msg("%.4f s is not %.3f s", (double)ns / S, (double)ms / 1000);
+}
+
+static void
+table_of_deadlines(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		int64_t ttl = table[i].ttl * MS, grace = lease_grace(ttl);
+		instant term_at, kill_at, sent = 1000 * S;
+
+		near(lease_attempt(ttl), table[i].attempt);
+		near(grace, table[i].grace);
+		lease_deadlines(sent, ttl, grace, &term_at, &kill_at);
+		near(term_at - sent, table[i].term_after);
+		near(kill_at - sent, table[i].kill_after);
+		assert_true(lease_fits(ttl, lease_pace(ttl), grace));
+	}
+}
+
+/* How many attempts fit between the first renewal and TERM, as section 3.4 counts them. */
+static void
+attempts_before_term(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		int64_t ttl = table[i].ttl * MS, attempt = lease_attempt(ttl);
+		instant term_at, kill_at;
+
+		lease_deadlines(0, ttl, lease_grace(ttl), &term_at, &kill_at);
+		assert_int_equal((term_at - ttl / 3) / (attempt + attempt / 6), table[i].attempts);
+	}
+}
+
+static void
+lease_for_ever_has_no_deadline(void **state)
+{
+	instant term_at = 1, kill_at = 1;
+
+	(void)state;
+	lease_deadlines(1000 * S, LEASE_FOREVER, 5 * S, &term_at, &kill_at);
+	assert_true(term_at == NEVER && kill_at == NEVER);
+	assert_true(lease_grace(LEASE_FOREVER) == 5 * S);
+}
+
+/* From every ttl of 3 s on, the default grace fits; there are shorter ones that do not. */
+static void
+defaults_fit_from_three_seconds_on(void **state)
+{
+	(void)state;
+	for (int64_t ttl = 3 * S; ttl < 200 * S; ttl += 7 * MS)
+		assert_true(lease_fits(ttl, lease_pace(ttl), lease_grace(ttl)));
+	for (int64_t ttl = 365 * 86400 * S; ttl > 200 * S; ttl /= 3)
+		assert_true(lease_fits(ttl, lease_pace(ttl), lease_grace(ttl)));
+	assert_false(lease_fits(1900 * MS, lease_pace(1900 * MS), lease_grace(1900 * MS)));
+	assert_false(lease_fits(S, lease_pace(S), 0));
+	assert_false(lease_fits(0, lease_pace(0), 0));
+}
+
+/* The least ttl is what it says: it fits, and a tenth of a second less does not. */
+static void
+least_ttl_for_a_grace(void **state)
+{
+	(void)state;
+	assert_true(lease_least(60 * S) == 102800 * MS); /* the table rounds up to 103 s */
+	assert_true(lease_least(0) == 3 * S);
+	for (int64_t grace = 0; grace < 100 * S; grace += 333 * MS) {
+		int64_t least = lease_least(grace);
+
+		assert_true(lease_fits(least, lease_pace(least), grace));
+		assert_true(least == 3 * S || !lease_fits(least - 100 * MS, lease_pace(least - 100 * MS), grace));
+	}
+	assert_true(lease_least(365 * 86400 * S) < NEVER);
+}
+
+/* If a ttl fits, so does every longer one; lease_least() relies on it. */
+static void
+longer_leases_fit_better(void **state)
+{
+	(void)state;
+	for (int64_t grace = 0; grace < 20 * S; grace += 777 * MS) {
+		bool fitted = false;
+
+		for (int64_t ttl = S; ttl < 60 * S; ttl += 10 * MS) {
+			bool fits = lease_fits(ttl, lease_pace(ttl), grace);
+
+			assert_true(fits || !fitted);
+			fitted = fits;
+		}
+		assert_true(fitted);
+	}
+}
+
+/* TERM before KILL before the server can give the lock away, at a clock 1 % fast. */
+static void
+deadlines_lie_before_the_end(void **state)
+{
+	(void)state;
+	for (int64_t ttl = 3 * S; ttl < 100 * S; ttl += 13 * MS) {
+		instant term_at, kill_at, sent = 77 * S;
+
+		lease_deadlines(sent, ttl, lease_grace(ttl), &term_at, &kill_at);
+		assert_true(sent + ttl / 3 < term_at);
+		assert_true(term_at < kill_at);
+		assert_true(kill_at + KAPPA <= sent + ttl / 101 * 100 + S / 1000);
+	}
+}
+
+static void
+instants_do_not_wrap(void **state)
+{
+	(void)state;
+	assert_true(instant_after(5, 6) == 11);
+	assert_true(instant_after(5, NEVER) == NEVER);
+	assert_true(instant_after(NEVER, 5) == NEVER);
+	assert_true(instant_after(NEVER - 1, 5) == NEVER);
+	assert_true(instant_after(NEVER - 5, 4) == NEVER - 1);
+	assert_true(instant_first(5, NEVER) == 5 && instant_first(NEVER, 5) == 5);
+	assert_true(ns_to_ms(0) == 0 && ns_to_ms(1) == 1 && ns_to_ms(MS) == 1 && ns_to_ms(MS + 1) == 2);
+}
+
+/* ---- one keeper, told what happens when; times in seconds after the grant ---- */
+
+#define GRANT (100 * S) /* ttl 6 s: TERM 4.44 s, KILL 5.44 s after it */
+
+static struct keep keeper;
+
+static struct actions
+tell_event(double after, struct event e)
+{
+	return step(&keeper, GRANT + (instant)(after * S), &e);
+}
+
+static struct actions
+tell(double after, enum event_kind kind, int value)
+{
+	return tell_event(after, (struct event){.kind = kind, .value = value});
+}
+
+static void
+begin_with(struct terms terms)
+{
+	terms.ttl = 6 * S;
+	terms.grace = S;
+	terms.max_run = NEVER;
+	keep_init(&keeper, &terms);
+	tell(-0.1, EV_TICK, 0);
+	assert_true(tell_event(0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S}).set & DO_GO);
+	tell(0.1, EV_STARTED, 0);
+	assert_true(tell(2, EV_TICK, 0).set & DO_RENEW);
+	tell(2.6, EV_UNANSWERED, 0);
+}
+
+static int
+begin(void **state)
+{
+	(void)state;
+	begin_with((struct terms){.seed = 1});
+	return 0;
+}
+
+static void
+assert_lost(void)
+{
+	assert_int_equal(keeper.ending.kind, END_LOST);
+	assert_int_equal(keeper.ending.loss, LOSS_SILENCE);
+}
+
+/* The keeper slept from before TERM until after it; the front has stopped the command, which ended with 0. */
+static void
+late_keeper_takes_no_end_for_the_commands_own(void **state)
+{
+	(void)state;
+	assert_int_equal(tell(4.9, EV_ENDED, 0).set & (DO_RELEASE | DO_TERM), DO_TERM);
+	assert_lost();
+	assert_true(tell(5.44, EV_TICK, 0).set & DO_KILL);
+	assert_true(tell(5.45, EV_EMPTY, 0).set & DO_RELEASE);
+	assert_true(tell(5.46, EV_RELEASED, RC_OK).set & DO_REPORT);
+	assert_lost();
+}
+
+static void
+late_keeper_takes_no_empty_tree_for_a_good_end(void **state)
+{
+	(void)state;
+	begin_with((struct terms){.wait_tree = true});
+	tell(4.4, EV_ENDED, 0);
+	assert_int_equal(tell(4.9, EV_EMPTY, 0).set, DO_STOP_CALL); /* a renewal is under way */
+	assert_lost();
+}
+
+static void
+late_keeper_takes_no_parting_for_a_good_end(void **state)
+{
+	(void)state;
+	tell(3, EV_JOINED, 0);
+	tell(4.4, EV_ENDED, 0);
+	assert_false(tell(4.9, EV_PARTED, 0).set & DO_RELEASE);
+	assert_lost();
+}
+
+/* Overtaken between two steps: the renewal was in time, the front did not see it any more. */
+static void
+what_the_front_has_stopped_is_lost_whatever_the_deadline(void **state)
+{
+	struct actions a;
+
+	(void)state;
+	tell_event(4.43, (struct event){.kind = EV_RENEWED, .sent = GRANT + 4 * S, .lease = 6 * S});
+	a = tell(4.6, EV_OVERTAKEN, 0);
+	assert_false(a.set & DO_TERM); /* it has got one */
+	assert_lost();
+	assert_false(tell(4.6, EV_ENDED, 0).set & DO_RELEASE);
+	assert_true(tell(9.44, EV_TICK, 0).set & DO_KILL);
+}
+
+static void
+end_in_time_is_the_commands_own(void **state)
+{
+	(void)state;
+	assert_true(tell(4.4, EV_ENDED, 0).set & DO_RELEASE);
+	tell(4.9, EV_OVERTAKEN, 0); /* it could not know yet */
+	assert_true(tell(5, EV_RELEASED, RC_OK).set & DO_REPORT);
+	assert_int_equal(keeper.ending.kind, END_COMMAND);
+}
+
+/* ---- giving back ---- */
+
+static void
+unanswered_release_is_told_and_asked_for_again(void **state)
+{
+	struct actions a;
+	double now = 3;
+
+	(void)state;
+	assert_true(tell(now, EV_ENDED, 0).set & DO_RELEASE);
+	a = tell(now, EV_RELEASED, RC_AGAIN);
+	assert_int_equal(a.set, DO_REPORT);
+	assert_true(keeper.ending.unconfirmed && keeper.ending.kept == KEPT_TRYING);
+	for (int tries = 0; !(a.set & DO_EXIT); tries++) {
+		double pause = (double)(a.wake - GRANT) / S - now;
+
+		assert_true(pause >= 0.499 && pause <= 1.001);
+		now += pause;
+		a = tell(now, EV_TICK, 0);
+		if (a.set & DO_EXIT)
+			break;
+		assert_int_equal(a.set, DO_RELEASE);
+		a = tell(now, EV_RELEASED, RC_AGAIN);
+		assert_true(tries < 20);
+	}
+	assert_true(now > 2 + 6 && now < 2 + 6.2 + 1); /* a lease after the last request for one */
+	assert_true(keeper.ending.unconfirmed);
+}
+
+static void
+asking_again_ends_with_the_answer_and_with_term(void **state)
+{
+	(void)state;
+	tell(3, EV_ENDED, 0);
+	tell(3, EV_RELEASED, RC_AGAIN);
+	assert_int_equal(tell(4.1, EV_TICK, 0).set, DO_RELEASE);
+	assert_int_equal(tell(4.1, EV_RELEASED, RC_LOST).set, DO_EXIT);
+	assert_int_equal(keeper.ending.kind, END_COMMAND);
+	begin(state);
+	tell(3, EV_ENDED, 0);
+	tell(3, EV_RELEASED, RC_AGAIN);
+	assert_int_equal(tell(3.1, EV_TERMINATED, 15).set, DO_EXIT);
+}
+
+static void
+kernel_locks_end_with_the_process(void **state)
+{
+	(void)state;
+	keep_init(&keeper, &(struct terms){.ttl = 6 * S, .max_run = NEVER});
+	tell(-0.1, EV_TICK, 0);
+	tell_event(0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = LEASE_FOREVER});
+	assert_true(tell(1, EV_ENDED, 0).set & DO_RELEASE);
+	assert_int_equal(tell(1, EV_RELEASED, RC_AGAIN).set, DO_REPORT | DO_EXIT);
+}
+
+static void
+min_hold_ends_with_term(void **state)
+{
+	(void)state;
+	begin_with((struct terms){.min_hold = 3600 * S});
+	assert_true(tell(3, EV_ENDED, 0).set & DO_RENEW);
+	assert_true(tell_event(3, (struct event){.kind = EV_RENEWED, .sent = GRANT + 3 * S, .lease = 6 * S}).set & DO_REPORT);
+	assert_int_equal(keeper.ending.kept, KEPT_MIN_HOLD);
+	assert_int_equal(tell(4, EV_TERMINATED, 15).set, DO_RELEASE);
+	assert_int_equal(tell(4, EV_RELEASED, RC_OK).set, DO_EXIT);
+}
+
+/* TERM to all of a service's processes: the command ends of it, and the lock is not kept. */
+static void
+min_hold_is_given_up_with_term_while_the_command_runs(void **state)
+{
+	(void)state;
+	begin_with((struct terms){.min_hold = 3600 * S});
+	tell(3, EV_TERMINATED, 15);
+	assert_int_equal(tell(3.1, EV_ENDED, 15).set, DO_STOP_CALL); /* a renewal is under way */
+	assert_int_equal(tell(3.1, EV_UNANSWERED, 0).set, DO_RELEASE);
+}
+
+static void
+nested_min_hold_is_the_outer_ones(void **state)
+{
+	(void)state;
+	begin_with((struct terms){.min_hold = 3600 * S, .nested = true});
+	assert_int_equal(tell(3, EV_ENDED, 0).set, DO_RELEASE);
+	assert_true(keep_wanted_until(&keeper) == GRANT + 3600 * S);
+	assert_true(tell(3, EV_RELEASED, RC_OK).set & DO_REPORT);
+	assert_int_equal(keeper.ending.kept, KEPT_OUTSIDE);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(table_of_deadlines),
+	    cmocka_unit_test(attempts_before_term),
+	    cmocka_unit_test(lease_for_ever_has_no_deadline),
+	    cmocka_unit_test(defaults_fit_from_three_seconds_on),
+	    cmocka_unit_test(least_ttl_for_a_grace),
+	    cmocka_unit_test(longer_leases_fit_better),
+	    cmocka_unit_test(deadlines_lie_before_the_end),
+	    cmocka_unit_test(instants_do_not_wrap),
+	    cmocka_unit_test_setup(late_keeper_takes_no_end_for_the_commands_own, begin),
+	    cmocka_unit_test_setup(late_keeper_takes_no_empty_tree_for_a_good_end, begin),
+	    cmocka_unit_test_setup(late_keeper_takes_no_parting_for_a_good_end, begin),
+	    cmocka_unit_test_setup(what_the_front_has_stopped_is_lost_whatever_the_deadline, begin),
+	    cmocka_unit_test_setup(end_in_time_is_the_commands_own, begin),
+	    cmocka_unit_test_setup(unanswered_release_is_told_and_asked_for_again, begin),
+	    cmocka_unit_test_setup(asking_again_ends_with_the_answer_and_with_term, begin),
+	    cmocka_unit_test_setup(kernel_locks_end_with_the_process, begin),
+	    cmocka_unit_test_setup(min_hold_ends_with_term, begin),
+	    cmocka_unit_test_setup(min_hold_is_given_up_with_term_while_the_command_runs, begin),
+	    cmocka_unit_test_setup(nested_min_hold_is_the_outer_ones, begin),
+	};
+
+	return cmocka_run_group_tests_name("step", tests, NULL, NULL);
+}

@@ -1,0 +1,155 @@
+/*
+ * tickets.c - Goal of these tests: in whatever order tickets were drawn,
+ * the last one below a number is found, and few questions are asked for it.
+ */
+#include "backends/file/header.h"
+#include "backends/file/tickets.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+#include <cmocka.h>
+
+enum { MOST = 64 };
+
+/* A file with tickets on it, each of an open file of its own. */
+struct queue {
+	char path[32];
+	int fd; /* that of who looks */
+	int others[MOST];
+	int n;
+};
+
+static void
+begin(struct queue *q)
+{
+	snprintf(q->path, sizeof q->path, "/tmp/unit_tickets.XXXXXX");
+	q->fd = mkstemp(q->path);
+	q->n = 0;
+	assert_true(q->fd >= 0);
+}
+
+static void
+add(struct queue *q, short type, int64_t byte)
+{
+	int fd = open(q->path, O_RDWR);
+
+	assert_true(fd >= 0 && q->n < MOST);
+	assert_int_equal(tickets_lock(fd, type, byte), 0);
+	q->others[q->n++] = fd;
+}
+
+static void
+end(struct queue *q)
+{
+	while (q->n > 0)
+		close(q->others[--q->n]);
+	close(q->fd);
+	unlink(q->path);
+}
+
+static void
+nobody_is_there(void **state)
+{
+	struct queue q;
+
+	(void)state;
+	begin(&q);
+	add(&q, F_WRLCK, META);
+	add(&q, F_RDLCK, 7); /* somebody who has waited */
+	assert_false(tickets_any(q.fd));
+	assert_int_equal(tickets_last(q.fd, 1, NUMBER_LIMIT), 0);
+	assert_int_equal(tickets_last(q.fd, 7, 8), 0);
+	assert_int_equal(tickets_before(q.fd, 9), 0);
+	end(&q);
+}
+
+/* The kernel then reports 10 first: with byte 10 locked before byte 5 it is not the lowest that comes. */
+static void
+the_last_one_is_found_in_any_order(void **state)
+{
+	static const int64_t numbers[] = {10, 5, 40, 6, 1, 39, NUMBER_LIMIT - 1, 12, 1000000};
+	static const int64_t hints[] = {1, 2, 5, 11, 41, 42, 1000001, NUMBER_LIMIT};
+	static const struct {
+		int64_t limit, last;
+		unsigned before;
+	} rows[] = {{1, 0, 0}, {2, 1, 1}, {5, 1, 1}, {6, 5, 2}, {10, 6, 3}, {11, 10, 4}, {12, 10, 4}, {13, 12, 5},
+	    {39, 12, 38}, {40, 39, 39}, {1000, 40, 999}, {NUMBER_LIMIT, NUMBER_LIMIT - 1, 0}};
+	struct queue q;
+
+	(void)state;
+	begin(&q);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		add(&q, F_WRLCK, numbers[i]);
+	assert_true(tickets_any(q.fd));
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		unsigned before = tickets_before(q.fd, rows[i].limit);
+
+		for (size_t h = 0; h < sizeof hints / sizeof *hints; h++)
+			assert_int_equal(tickets_last(q.fd, hints[h] < rows[i].limit ? hints[h] : rows[i].limit, rows[i].limit),
+			    rows[i].last);
+		assert_true(before <= rows[i].before && before >= (rows[i].before <= 32 ? rows[i].before : 5));
+	}
+	end(&q);
+}
+
+static void
+random_queues(void **state)
+{
+	(void)state;
+	srand(5);
+	for (int round = 0; round < 300; round++) {
+		int64_t limit = 1 + rand() % 60, hint = 1 + rand() % limit, last = 0;
+		bool drawn[61] = {false};
+		unsigned before = 0;
+		struct queue q;
+
+		begin(&q);
+		for (int i = rand() % 20; i > 0; i--) {
+			int64_t number = 1 + rand() % 60;
+
+			if (!drawn[number])
+				add(&q, F_WRLCK, number);
+			drawn[number] = true;
+		}
+		for (int64_t i = 1; i < limit; i++) {
+			last = drawn[i] ? i : last;
+			before += drawn[i];
+		}
+		assert_int_equal(tickets_last(q.fd, hint, limit), last);
+		assert_true(tickets_before(q.fd, limit) >= before || limit > 32);
+		end(&q);
+	}
+}
+
+static void
+what_cannot_be_asked_is_an_error(void **state)
+{
+	int fd = open("/dev/null", O_RDWR), gone;
+
+	(void)state;
+	gone = dup(fd);
+	close(gone);
+	close(fd);
+	assert_int_equal(tickets_last(gone, 1, NUMBER_LIMIT), -1);
+	assert_int_equal(tickets_before(gone, 5), 0);
+	assert_false(tickets_any(gone));
+	assert_int_equal(tickets_lock(gone, F_WRLCK, 1), -1);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(nobody_is_there),
+	    cmocka_unit_test(the_last_one_is_found_in_any_order),
+	    cmocka_unit_test(random_queues),
+	    cmocka_unit_test(what_cannot_be_asked_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,400 @@
+/*
+ * tree.c - Goal of these tests: what the command has brought into the
+ * world is found and stopped, and nothing else is.
+ */
+#include "cmd/supervise/tree.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Forks a process that sleeps until it is killed. */
+static pid_t
+sleeper(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		for (;;)
+			pause();
+	assert_true(pid > 0);
+	return pid;
+}
+
+/*
+ * Forks a family: a child (returned) and a grandchild (*grand), which leaves
+ * session and group; with `orphan` it loses its parent too.
+ */
+static pid_t
+family(pid_t *grand, bool orphan)
+{
+	int ends[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(ends), 0);
+	pid = fork();
+	if (pid == 0) {
+		pid_t self = fork() == 0 ? setsid() : 0;
+
+		if (self > 0 && write(ends[1], &self, sizeof self) < 0)
+			_exit(1);
+		if (self == 0 && orphan)
+			_exit(0);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(ends[0], grand, sizeof *grand), sizeof *grand);
+	close(ends[0]);
+	close(ends[1]);
+	return pid;
+}
+
+static void
+bury(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void
+states(void **state)
+{
+	pid_t child = sleeper();
+
+	(void)state;
+	assert_non_null(strchr("RS", tree_state(child)));
+	kill(child, SIGSTOP);
+	waitpid(child, NULL, WUNTRACED);
+	assert_int_equal(tree_state(child), 'T');
+	kill(child, SIGKILL);
+	waitid(P_PID, child, NULL, WEXITED | WNOWAIT);
+	assert_int_equal(tree_state(child), 'Z');
+	assert_int_equal(tree_relation(getpid(), child), KIN_YES);
+	bury(child);
+	assert_int_equal(tree_state(child), 0);
+}
+
+/* The name in /proc is the process's own to choose. */
+static void
+hostile_names_do_not_confuse(void **state)
+{
+	static const char *const names[] = {") Z 1", "((((", "a b c", "\n", "", "))))))))))))))"};
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		int ends[2];
+		pid_t child;
+		char c;
+
+		assert_int_equal(pipe(ends), 0);
+		child = fork();
+		if (child == 0) {
+			prctl(PR_SET_NAME, names[i]);
+			close(ends[1]);
+			for (;;)
+				pause();
+		}
+		close(ends[1]);
+		assert_int_equal(read(ends[0], &c, 0), 0);
+		while (tree_state(child) == 'R')
+			usleep(1000);
+		assert_int_equal(tree_state(child), 'S');
+		assert_int_equal(tree_relation(getpid(), child), KIN_YES);
+		close(ends[0]);
+		bury(child);
+	}
+}
+
+static void
+descendants_are_contained(void **state)
+{
+	pid_t grand, child = family(&grand, false), other = sleeper();
+
+	(void)state;
+	assert_int_equal(tree_relation(getpid(), child), KIN_YES);
+	assert_int_equal(tree_relation(getpid(), grand), KIN_YES);
+	assert_int_equal(tree_relation(child, grand), KIN_YES);
+	assert_int_equal(tree_relation(child, other), KIN_NO);
+	assert_int_equal(tree_relation(child, child), KIN_NO);
+	assert_int_equal(tree_relation(child, getpid()), KIN_NO);
+	assert_int_equal(tree_relation(getpid(), 1), KIN_NO);
+	assert_int_equal(tree_relation(getpid(), 0), KIN_HIDDEN);
+	kill(grand, SIGKILL);
+	bury(child);
+	bury(other);
+	waitpid(grand, NULL, 0);
+}
+
+/* Signals reach the whole family below its root, not the root, not others. */
+static void
+signal_reaches_descendants_only(void **state)
+{
+	pid_t grand, child = family(&grand, false), other = sleeper();
+	int status;
+
+	(void)state;
+	assert_int_equal(tree_signal(child, &(struct aim){.sig = SIGKILL}), 1);
+	assert_int_equal(waitpid(child, &status, WNOHANG), 0);
+	assert_int_equal(waitpid(other, &status, WNOHANG), 0);
+	kill(child, SIGKILL); /* now the grandchild is ours, dead as it is */
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(waitpid(grand, &status, 0), grand);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	bury(other);
+}
+
+/* setsid and a double fork do not escape a subreaper. */
+static void
+orphans_are_found(void **state)
+{
+	pid_t grand, child = family(&grand, true);
+	int status;
+
+	(void)state;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(tree_relation(getpid(), grand), KIN_YES);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 1);
+	assert_int_equal(waitpid(grand, &status, 0), grand);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void
+stopped_processes_are_woken_to_obey(void **state)
+{
+	pid_t child = sleeper();
+	int status;
+
+	(void)state;
+	kill(child, SIGSTOP);
+	waitpid(child, &status, WUNTRACED);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGTERM, .wake = true}), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+/* Who is there besides the keeper is left alone, with all that they beget, however many they are. */
+static void
+strangers_are_spared(void **state)
+{
+	enum { N = 100 };
+	struct spared spared = {0};
+	pid_t grand, keeper = sleeper(), child = family(&grand, true), own;
+	int status;
+
+	(void)state;
+	for (int i = 0; i < N; i++)
+		sleeper();
+	assert_int_equal(waitpid(child, &status, 0), child); /* the grandchild is ours now */
+	tree_spare(&spared, keeper);
+	assert_int_equal(spared.n, N + 1);
+	own = sleeper();
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL, .spared = &spared}), 2);
+	assert_int_equal(waitpid(own, &status, 0), own);
+	assert_int_equal(waitpid(keeper, &status, 0), keeper);
+	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
+	tree_spare(&spared, keeper); /* too late: who is ours now may have been its */
+	assert_int_equal(spared.n, N + 1);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), N + 1);
+	while (waitpid(-1, &status, 0) > 0)
+		continue;
+	free(spared.list);
+}
+
+/* The command gets its signal once, and so does each of its group. */
+static void
+nobody_is_signalled_twice(void **state)
+{
+	int ends[2], sent = 0;
+	sigset_t term;
+	pid_t command;
+	char c;
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	sigemptyset(&term);
+	sigaddset(&term, SIGRTMIN); /* these are queued */
+	sigprocmask(SIG_BLOCK, &term, NULL);
+	command = fork();
+	if (command == 0) {
+		setpgid(0, 0);
+		for (int i = fork() == 0 || write(ends[1], "", 1) < 0; i < 2; i++)
+			while (sigwait(&term, &sent) != 0 || write(ends[1], "", 1) < 0)
+				continue;
+		pause();
+	}
+	sigprocmask(SIG_UNBLOCK, &term, NULL);
+	assert_int_equal(read(ends[0], &c, 1), 1);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGRTMIN, .command = command, .leads = true}), 2);
+	assert_int_equal(read(ends[0], &c, 1), 1);
+	assert_int_equal(read(ends[0], &c, 1), 1);
+	usleep(50000);
+	close(ends[1]);
+	assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(read(ends[0], &c, 1), -1);
+	tree_signal(getpid(), &(struct aim){.sig = SIGKILL, .command = command, .leads = true});
+	while (waitpid(-1, NULL, 0) > 0)
+		continue;
+	close(ends[0]);
+}
+
+/* Kills level by level as dlock does; returns how many looks that took, 0: in vain. */
+static int
+kill_all(void)
+{
+	for (int looks = 1; looks < 100; looks++) {
+		tree_signal(getpid(), &(struct aim){.sig = SIGKILL});
+		usleep(10000);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			continue;
+		if (!tree_has_children())
+			return looks;
+	}
+	return 0;
+}
+
+static void *
+rest(void *unused)
+{
+	while (pause() < 0)
+		continue;
+	return unused;
+}
+
+/* It looks like a zombie to /proc, but not to who waits for it. */
+static void
+a_process_without_its_first_thread_lives(void **state)
+{
+	pthread_t thread;
+	pid_t child, lone;
+	int ends[2], status;
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	child = fork();
+	if (child == 0) {
+		lone = fork();
+		if (lone == 0) {
+			pthread_create(&thread, NULL, rest, NULL);
+			pthread_exit(NULL);
+		}
+		if (write(ends[1], &lone, sizeof lone) > 0)
+			waitpid(lone, NULL, 0);
+		_exit(0);
+	}
+	assert_int_equal(read(ends[0], &lone, sizeof lone), sizeof lone);
+	while (tree_state(lone) != 'Z')
+		usleep(1000);
+	assert_int_equal(tree_signal(child, &(struct aim){.sig = SIGTERM}), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* Takes all descriptors that are left. */
+static void
+exhaust_descriptors(struct rlimit *old)
+{
+	struct rlimit none;
+
+	getrlimit(RLIMIT_NOFILE, old);
+	none = *old;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
+static void
+sweeps_need_no_descriptors(void **state)
+{
+	struct rlimit old;
+	pid_t grand;
+
+	(void)state;
+	family(&grand, false);
+	family(&grand, true);
+	exhaust_descriptors(&old);
+	assert_true(kill_all() > 0);
+	setrlimit(RLIMIT_NOFILE, &old);
+	tree_prepare();
+	family(&grand, false);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 2);
+	assert_true(kill_all() > 0);
+}
+
+/* Those in reserve let a sweep see the whole tree. */
+static void
+descriptors_are_in_reserve(void **state)
+{
+	struct rlimit full, old;
+	int last;
+	pid_t grand;
+
+	(void)state;
+	tree_prepare();
+	family(&grand, false);
+	last = dup(0);
+	close(last);
+	getrlimit(RLIMIT_NOFILE, &old);
+	full = old;
+	full.rlim_cur = last;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &full), 0);
+	assert_int_equal(dup(0), -1);
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 2);
+	setrlimit(RLIMIT_NOFILE, &old);
+	assert_true(kill_all() > 0);
+	tree_prepare();
+}
+
+static void
+large_families_are_found_whole(void **state)
+{
+	enum { N = 400 };
+	int status, dead = 0;
+
+	(void)state;
+	for (int i = 0; i < N; i++)
+		sleeper();
+	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), N);
+	while (waitpid(-1, &status, 0) > 0)
+		dead += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+	assert_int_equal(dead, N);
+}
+
+static int
+become_subreaper(void **state)
+{
+	(void)state;
+	tree_prepare();
+	return prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(states),
+	    cmocka_unit_test(hostile_names_do_not_confuse),
+	    cmocka_unit_test(descendants_are_contained),
+	    cmocka_unit_test(signal_reaches_descendants_only),
+	    cmocka_unit_test(orphans_are_found),
+	    cmocka_unit_test(stopped_processes_are_woken_to_obey),
+	    cmocka_unit_test(strangers_are_spared),
+	    cmocka_unit_test(nobody_is_signalled_twice),
+	    cmocka_unit_test(a_process_without_its_first_thread_lives),
+	    cmocka_unit_test(sweeps_need_no_descriptors),
+	    cmocka_unit_test(descriptors_are_in_reserve),
+	    cmocka_unit_test(large_families_are_found_whole),
+	};
+
+	return cmocka_run_group_tests_name("tree", tests, become_subreaper, NULL);
+}

@@ -1,0 +1,308 @@
+/*
+ * zk.c - Goal of these tests: the pure parts of the zk backend: who stands
+ * before whom in a lock directory, and what a URL means.
+ */
+#include "backends/zk/ensemble.h"
+#include "backends/zk/queue.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define OURS "_c_11111111-2222-3333-4444-555555555555-lock-0000000007"
+#define UUID "_c_99999999-2222-3333-4444-555555555555"
+
+/* ---- the queue ---- */
+
+/* Names, the last one NULL. */
+static struct place
+look(const char *own, const char *const *names)
+{
+	struct place place;
+	size_t n = 0;
+
+	while (names[n])
+		n++;
+	queue_look(&place, names, n, own);
+	return place;
+}
+
+static void
+assert_name(const char *got, const char *wanted)
+{
+	if (!wanted)
+		assert_null(got);
+	else if (!got)
+		fail_msg("nobody, not %s", wanted);
+	else
+		assert_string_equal(got, wanted);
+}
+
+static void
+places(void **state)
+{
+	static const struct {
+		const char *names[6];
+		bool found;
+		size_t before;
+		const char *ahead, *first;
+	} rows[] = {
+	    {{NULL}, false, 0, NULL, NULL},
+	    {{OURS}, true, 0, NULL, OURS},
+	    {{UUID "-lock-0000000008", OURS}, true, 0, NULL, OURS},
+	    {{UUID "-lock-0000000006", OURS}, true, 1, UUID "-lock-0000000006", UUID "-lock-0000000006"},
+	    /* the uuid counts nothing, and the order of the names neither */
+	    {{"_c_z-lock-0000000003", OURS, "_c_a-lock-0000000006", "_c_b-lock-0000000005", "_c_0-lock-0000000010"}, true, 3,
+		"_c_a-lock-0000000006", "_c_z-lock-0000000003"},
+	    {{"_c_0-lock-0000000010", "_c_b-lock-0000000005", "_c_a-lock-0000000006", OURS, "_c_z-lock-0000000003"}, true, 3,
+		"_c_a-lock-0000000006", "_c_z-lock-0000000003"},
+	    /* ours is not among them: then its place is nobody's */
+	    {{"_c_a-lock-0000000006"}, false, 1, "_c_a-lock-0000000006", "_c_a-lock-0000000006"},
+	    {{UUID "-lock-0000000007"}, false, 0, NULL, UUID "-lock-0000000007"},
+	    /* other makers: the last lock- counts, without one the whole name */
+	    {{"lock-0000000006", OURS}, true, 1, "lock-0000000006", "lock-0000000006"},
+	    {{"x-lock-9-lock-0000000006", OURS}, true, 1, "x-lock-9-lock-0000000006", "x-lock-9-lock-0000000006"},
+	    {{"x-lock-0-lock-0000000008", OURS}, true, 0, NULL, OURS},
+	    {{"block-0000000006", OURS}, true, 1, "block-0000000006", "block-0000000006"},
+	    {{"x", "write-0000000001", "x-0000000001", "LOCK-0000000001", "~"}, false, 0, NULL, "LOCK-0000000001"},
+	    {{"0000000006", OURS}, true, 1, "0000000006", "0000000006"},
+	    {{"!", OURS}, true, 1, "!", "!"},
+	    {{"lock-", OURS}, true, 1, "lock-", "lock-"},
+	    {{"lock", OURS}, true, 0, NULL, OURS},
+	    {{"lock-lock-", OURS}, true, 1, "lock-lock-", "lock-lock-"},
+	    {{"lock-x", OURS, "\xff", "lock-0000000008"}, true, 0, NULL, OURS},
+	    {{"lock-00000000070", OURS}, true, 0, NULL, OURS},
+	    {{"lock-000000000", OURS}, true, 1, "lock-000000000", "lock-000000000"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct place place = look(OURS, rows[i].names);
+
+		if (place.found != rows[i].found || place.before != rows[i].before)
+			fail_msg("row %zu: found %d, before %zu", i, place.found, place.before);
+		assert_name(place.ahead, rows[i].ahead);
+		assert_name(place.first, rows[i].first);
+		assert_null(place.stranger);
+		assert_null(place.worn);
+	}
+}
+
+static void
+strangers_are_seen_wherever_they_stand(void **state)
+{
+	static const char *const strangers[] = {"0123456789abcdef0123456789abcdef__lock__0000000001",
+	    "0123456789abcdef0123456789abcdef__rlock__0000000001", UUID "-__READ__0000000001", UUID "-__WRIT__0000000001",
+	    "zzz__lock__9999999999"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+		const char *const first[] = {strangers[i], OURS, UUID "-lock-0000000008", NULL};
+		const char *const last[] = {UUID "-lock-0000000001", OURS, strangers[i], NULL};
+
+		assert_name(look(OURS, first).stranger, strangers[i]);
+		assert_name(look(OURS, last).stranger, strangers[i]);
+	}
+}
+
+static void
+worn_numbers_are_seen(void **state)
+{
+	static const char *const others[] = {"-0000000001", "a-b", "--1", "x--2147483648", "lock-", "lock--", "lock--x"};
+
+	(void)state;
+	assert_name(look(OURS, (const char *const[]){UUID "-lock--2147483648", OURS, NULL}).worn, UUID "-lock--2147483648");
+	assert_name(look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).worn, "lock--000000001");
+	assert_name(look("a-lock--2147483648", (const char *const[]){"b-lock-0000000007", "a-lock--2147483648", NULL}).worn,
+	    "a-lock--2147483648");
+	assert_null(look(OURS, (const char *const[]){OURS, UUID "-lock-2147483646", NULL}).worn);
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		assert_null(look(OURS, (const char *const[]){others[i], OURS, NULL}).worn);
+	/* 3.8's counter stops there: many have this number, in no order */
+	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", "b-lock-2147483647", NULL}).worn,
+	    "a-lock-2147483647");
+	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", NULL}).worn, "a-lock-2147483647");
+	assert_null(look("a-lock-2147483646", (const char *const[]){"a-lock-2147483646", NULL}).worn);
+}
+
+/* However the names are shuffled, each sees as many before it as there are, and exactly one sees nobody. */
+static void
+all_agree_on_one_order(void **state)
+{
+	enum { MANY = 40 };
+	char names[MANY][80];
+	const char *list[MANY];
+	bool taken[MANY];
+
+	(void)state;
+	srand(7);
+	for (int round = 0; round < 300; round++) {
+		memset(taken, 0, sizeof taken);
+		for (int i = 0; i < MANY; i++) { /* also equal numbers, and names of others */
+			snprintf(names[i], sizeof names[i], rand() % 4 ? "_c_%d-%d-lock-%010d" : "%d-%d-%d", i, rand(), rand() % 60);
+			list[i] = names[i];
+		}
+		for (int i = 0; i < MANY; i++) {
+			int j = rand() % MANY;
+			const char *swap = list[i];
+
+			list[i] = list[j];
+			list[j] = swap;
+		}
+		for (int i = 0; i < MANY; i++) {
+			struct place place, ahead;
+
+			queue_look(&place, list, MANY, names[i]);
+			assert_true(place.found && place.before < MANY && !taken[place.before]);
+			taken[place.before] = true;
+			assert_int_equal(place.before == 0, place.ahead == NULL);
+			assert_int_equal(place.before == 0, strcmp(place.first, names[i]) == 0);
+			if (place.ahead) {
+				queue_look(&ahead, list, MANY, place.ahead);
+				assert_int_equal(ahead.before, place.before - 1);
+			}
+		}
+	}
+}
+
+/* ---- URLs ---- */
+
+static void
+good_urls(void **state)
+{
+	static const struct {
+		const char *url, *hosts, *chroot, *login;
+		bool tls, named;
+		const char *printed;
+	} rows[] = {
+	    {NULL, "127.0.0.1:2181", "", "", false, false, "zk 127.0.0.1:2181"},
+	    {"zk://h", "h:2181", "", "", false, true, "zk h:2181"},
+	    {"zk://h/", "h:2181", "", "", false, true, "zk h:2181"},
+	    {"zk://10.0.0.1:1", "10.0.0.1:1", "", "", false, false, "zk 10.0.0.1:1"},
+	    {"zk://h:65535/a", "h:65535", "/a", "", false, true, "zk h:65535/a"},
+	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "", false, true, "zk a:2181,b:1,10.0.0.1:2181"},
+	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "", false, true, "zk 10.0.0.1:2181,b:2181"},
+	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "", false, false, "zk [::1]:2181,[fe80::2]:3"},
+	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", false, true, "zk h:2181/a/b.c/..."},
+	    {"zk://h/a%20b%2Fc", "h:2181", "/a b/c", "", false, true, "zk h:2181/a b/c"},
+	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", false, true, "zk h:2181/zookeeper2"},
+	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", false, true, "zk h:2181/a/zookeeper"},
+	    {"zk://u:pw@h", "h:2181", "", "u:pw", false, true, "zk h:2181"},
+	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%", false, true, "zk h:2181,i:2181/c"},
+	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", false, true, "zk h:2181"},
+	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", false, true, "zk h:2181"},
+	    {"zks://h", "h:2181", "", "", true, true, "zk h:2181"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct ensemble e;
+		struct fault f = {""};
+		char printed[WHERE_BYTES];
+
+		if (ensemble_parse(&e, rows[i].url, &f) != RC_OK)
+			fail_msg("%s: %s", rows[i].url, f.text);
+		assert_string_equal(e.hosts, rows[i].hosts);
+		assert_string_equal(e.chroot, rows[i].chroot);
+		assert_string_equal(e.login, rows[i].login);
+		assert_int_equal(e.tls, rows[i].tls);
+		assert_int_equal(e.named, rows[i].named);
+		ensemble_print(&e, printed, sizeof printed);
+		assert_string_equal(printed, rows[i].printed);
+	}
+}
+
+static void
+is_wrong(const char *url)
+{
+	struct ensemble e;
+	struct fault f = {""};
+
+	if (ensemble_parse(&e, url, &f) != RC_USAGE)
+		fail_msg("%s: not refused", url);
+	assert_string_not_equal(f.text, "");
+	assert_null(strstr(f.text, "secret"));
+}
+
+static void
+wrong_urls(void **state)
+{
+	static const char *const rows[] = {"zk:", "zk:/", "zk:h", "zk://", "zk:///", "zk:///a", "zk://:2181", "zk://h:",
+	    "zk://h:0", "zk://h:65536", "zk://h:2181abc", "zk://h:-1", "zk://h:+1", "zk://h: 1", "zk://h:1:2",
+	    "zk://h:99999999999", "zk://a,,b", "zk://,a", "zk://a,", "zk://,", "zk://a;b", "zk://h h", "zk://h\n", "zk://::1",
+	    "zk://[::1", "zk://[]", "zk://[h]", "zk://h//a", "zk://h/a/", "zk://h/a//b", "zk://h//", "zk://h/.", "zk://h/..",
+	    "zk://h/a/../b", "zk://h/%2E%2e/b", "zk://h/a%00b", "zk://h/%zz", "zk://h/a%", "zk://h/a%0Ab", "zk://h/\x7f",
+	    "zk://h/zookeeper", "zk://h/zookeeper/a", "zk://h?a=b", "zk://h/a?b=c", "zk://h/a#b", "zk://secret@h",
+	    "zk://:secret@h", "zk://@h", "zk://u:secret%zz@h", "zk://u:secret%00@h", "zk://u:secret%4@h", "zk://u%:secret@h",
+	    "zk://u%3Av:secret@h", "zk://u:secret@", "zk://u:secret@:1", "zk://u:secret@,h"};
+	char url[8000];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		is_wrong(rows[i]);
+	snprintf(url, sizeof url, "zk://u:%0700d@h", 0);
+	is_wrong(url);
+	snprintf(url, sizeof url, "zk://%0700d:secret@h", 0);
+	is_wrong(url);
+	snprintf(url, sizeof url, "zk://h/%01024d", 0);
+	is_wrong(url);
+	snprintf(url, sizeof url, "zk://%0300d", 0);
+	is_wrong(url);
+	strcpy(url, "zk://h");
+	for (int i = 0; i < 1000; i++)
+		strcat(url, ",h:1234");
+	is_wrong(url);
+}
+
+static void
+long_urls_are_printed_in_part(void **state)
+{
+	struct ensemble e;
+	struct fault f;
+	char url[2000] = "zk://h", printed[WHERE_BYTES];
+
+	(void)state;
+	for (int i = 0; i < 200; i++)
+		strcat(url, ",h:1234");
+	assert_int_equal(ensemble_parse(&e, url, &f), RC_OK);
+	ensemble_print(&e, printed, sizeof printed);
+	assert_int_equal(strlen(printed), WHERE_BYTES - 1);
+	assert_string_equal(printed + WHERE_BYTES - 4, "...");
+}
+
+static void
+paths(void **state)
+{
+	static const char *const good[] = {"/a", "/a/b", "/...", "/.a", "/a b", "/\xc3\xbc", "/zookeeper2", "/a/zookeeper"};
+	static const char *const wrong[] = {"", "a", "/", "//", "/a/", "//a", "/a//b", "/.", "/..", "/a/.", "/a/../b", "/\x01",
+	    "/a\x1f", "/a\x7f", "/zookeeper", "/zookeeper/config"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+		if (!ensemble_is_path(good[i]))
+			fail_msg("%s is no path", good[i]);
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		if (ensemble_is_path(wrong[i]))
+			fail_msg("%s is a path", wrong[i]);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(places),
+	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
+	    cmocka_unit_test(worn_numbers_are_seen),
+	    cmocka_unit_test(all_agree_on_one_order),
+	    cmocka_unit_test(good_urls),
+	    cmocka_unit_test(wrong_urls),
+	    cmocka_unit_test(long_urls_are_printed_in_part),
+	    cmocka_unit_test(paths),
+	};
+
+	return cmocka_run_group_tests_name("zk", tests, NULL, NULL);
+}
