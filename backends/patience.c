@@ -103,11 +103,15 @@ patience_retry(struct patience *p, struct host *host, enum rc rc, bool queued, i
 	if (p->since == NEVER)
 		p->since = now;
 	ends = retry_ends(p, queued, until);
-	if (now >= ends - LAST)
+	if (now >= ends)
 		return RC_AGAIN;
 	next = instant_first(now + pause_before_retry(p, host->seen.position, queued), ends - LAST);
+	if (now >= ends - LAST) /* too late for another attempt, too early to say that we have tried for so long */
+		next = ends;
 	p->tries++;
 	p->host = host;
 	host->seen.silent = true;
-	return host->wait(host, -1, 0, next) == WOKE_STOP ? RC_STOP : RC_OK;
+	if (host->wait(host, -1, 0, next) == WOKE_STOP)
+		return RC_STOP;
+	return next == ends ? RC_AGAIN : RC_OK;
 }

@@ -40,17 +40,17 @@ static bool
 start_timer(timer_t *timer)
 {
 	const struct itimerspec often = {{.tv_nsec = STUCK}, {.tv_nsec = STUCK}};
-	const struct sigaction interrupt = {.sa_handler = do_nothing};
 	struct sigevent ring = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
 
-	return sigaction(SIGCHLD, &interrupt, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &ring, timer) == 0 &&
-	    timer_settime(*timer, 0, &often, NULL) == 0;
+	return timer_create(CLOCK_MONOTONIC, &ring, timer) == 0 && timer_settime(*timer, 0, &often, NULL) == 0;
 }
 
 /* Like write(2), but does not sleep for long; where that cannot be promised, only the last line is worth it. */
 static ssize_t
 write_briefly(int fd, const char *text, size_t n, bool last)
 {
+	const struct sigaction interrupt = {.sa_handler = do_nothing};
+	struct sigaction before;
 	sigset_t chld, mask;
 	timer_t timer;
 	ssize_t done;
@@ -60,11 +60,13 @@ write_briefly(int fd, const char *text, size_t n, bool last)
 		return last ? write(fd, text, n) : 0;
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
+	sigaction(SIGCHLD, &interrupt, &before);
 	sigprocmask(SIG_UNBLOCK, &chld, &mask);
 	done = write(fd, text, n);
 	error = errno;
 	sigprocmask(SIG_SETMASK, &mask, NULL);
 	timer_delete(timer);
+	sigaction(SIGCHLD, &before, NULL); /* the command is to have it as it was */
 	errno = error;
 	return done;
 }

@@ -152,7 +152,7 @@ take_over(struct front *f, const char *why)
 		struct ending e = f->shared->ending;
 
 		e.unconfirmed = !atomic_load(&f->shared->told);
-		if (f->keeper)
+		if (f->keeper && (e.unconfirmed || !atomic_load(&f->shared->lingers)))
 			kill(f->keeper, SIGKILL);
 		finish(f, e, e.unconfirmed ? why : "");
 		return;
@@ -430,11 +430,14 @@ take_message(struct front *f, const struct msg *m, int fd)
 static void
 hear_keeper(struct front *f)
 {
+	bool told = atomic_load(&f->shared->told); /* then the word of it lies here already, or was dropped */
 	struct msg m;
 	int fd, got = 0;
 
 	while (!f->over && (got = link_receive(f->link, &m, &fd)) > 0)
 		take_message(f, &m, fd);
+	if (got == 0 && told && !f->over)
+		finish(f, f->shared->ending, "");
 	if (got < 0 && !f->over) {
 		close(f->link);
 		f->link = -1;
@@ -510,7 +513,7 @@ front_run(const struct run *r, pid_t keeper)
 		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
 		set[SLOT_ANCHOR] = (struct pollfd){.fd = is_adrift(&f) ? -1 : f.anchor, .events = POLLRDHUP};
 		loop_wait(&f.loop, set, SLOTS, instant_first(progress_next(&f.progress), wake));
-		if (set[SLOT_LINK].revents)
+		if (set[SLOT_LINK].revents || atomic_load(&f.shared->told))
 			hear_keeper(&f);
 		if (set[SLOT_ANCHOR].revents)
 			watch_adrift(&f.watch, instant_now());

@@ -344,6 +344,8 @@ ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct 
 {
 	static struct join_ask a; /* large */
 
+	while (recv(j->fd, &j->answer, sizeof j->answer, MSG_DONTWAIT) > 0)
+		continue; /* an answer that nobody waited for any longer */
 	j->answer.version = 0;
 	write_ask(&a, j, verb);
 	if (send(j->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof a)
@@ -368,15 +370,22 @@ ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct 
 	g->sent = j->answer.offer.sent;
 	g->lease = j->answer.offer.lease;
 	g->pace = j->answer.offer.pace;
-	g->anchor = -1;
+	g->anchor = j->fd;
 	return RC_OK;
 }
 
+/*
+ * The connection is the hold: the front has it too, so that the outer one keeps
+ * the lock until all that a killed keeper of ours has left behind is gone.
+ */
 static enum rc
 join_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
 {
+	struct join *j = join_of(s);
+
 	(void)claim, (void)until;
-	return ask(join_of(s), JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	s->host->alert = j->fd;
+	return ask(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
 }
 
 static enum rc
@@ -385,7 +394,7 @@ join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	return ask(join_of(s), JOIN_CHECK, until, g, f);
 }
 
-/* Asks a last time whether the outer one still has it; closing the socket is what gives back. */
+/* Asks a last time whether the outer one still has it; the end of the connection is what gives back. */
 static enum rc
 join_release(struct store *s, instant until, struct fault *f)
 {
@@ -396,6 +405,8 @@ join_release(struct store *s, instant until, struct fault *f)
 	if (j->fd < 0)
 		return RC_OK;
 	rc = ask(j, JOIN_CHECK, until, &g, f);
+	s->host->alert = -1;
+	shutdown(j->fd, SHUT_RDWR); /* for the front's copy as well */
 	close(j->fd);
 	j->fd = -1;
 	return rc;
@@ -472,7 +483,10 @@ inherit_place(const struct join *j, struct site *site)
 	read_place(place, site);
 }
 
-/* Asks the keeper at one address.  RC_OK: it has our key.  RC_LOST: it has not, or is gone. */
+/*
+ * Asks the keeper at one address.  RC_OK: it has our key, and keeps it for us
+ * from now on.  RC_LOST: it has not, or is gone.
+ */
 static enum rc
 ask_keeper(struct join *j, const struct address *a, struct fault *f)
 {
@@ -481,7 +495,7 @@ ask_keeper(struct join *j, const struct address *a, struct fault *f)
 	enum rc rc = connect_to(j, a, until, f);
 
 	if (rc == RC_OK)
-		rc = ask(j, JOIN_CHECK, until, &g, f);
+		rc = ask(j, JOIN_HOLD, until, &g, f);
 	return rc == RC_LOST && j->answer.stranger ? unjoinable(j, "counts this run among no descendants of its", f) : rc;
 }
 

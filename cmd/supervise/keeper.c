@@ -154,11 +154,19 @@ let_go(struct keeper *k)
 
 /* What a front that must do without us has to know. */
 static void
-publish_ending(struct keeper *k, bool final)
+publish_ending(struct keeper *k)
 {
 	k->shared->ending = k->keep.ending;
 	atomic_store(&k->shared->settled, true);
-	atomic_store(&k->shared->told, final);
+}
+
+/* The message may be dropped; a front that finds none, but this in the page, has missed it. */
+static void
+report_ending(struct keeper *k)
+{
+	publish_ending(k);
+	tell(k, MSG_ENDED, 0, k->fault.text);
+	atomic_store(&k->shared->told, true);
 }
 
 /* A front that stopped because the command did has to see that the command goes on, or is gone. */
@@ -236,13 +244,12 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_KILL)
 		signal_tree(k, SIGKILL, false);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
-		publish_ending(k, false);
+		publish_ending(k);
 	if (a->set & DO_REPORT) {
 		if (!(a->set & DO_EXIT))
 			go_on_alone(k);
 		atomic_store(&k->shared->lingers, !(a->set & DO_EXIT));
-		publish_ending(k, true);
-		tell(k, MSG_ENDED, 0, k->fault.text);
+		report_ending(k);
 		wake_front(k);
 	}
 }
@@ -321,17 +328,26 @@ command_changed(struct keeper *k, int status)
 	}
 }
 
-/* The one place that reaps. */
+/*
+ * The one place that reaps.  The page forgets the command before its number is
+ * free for others: we could be frozen in between, and the front kill a stranger.
+ */
 static void
 reap(struct keeper *k)
 {
+	const int any = WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT;
+	siginfo_t found = {0};
 	int status;
-	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0)
-		if (pid == k->child.pid)
+	for (; waitid(P_ALL, 0, &found, any) == 0; found.si_pid = 0) {
+		if (found.si_pid == 0)
+			return;
+		if (found.si_pid == k->child.pid && found.si_code != CLD_STOPPED && found.si_code != CLD_CONTINUED)
+			atomic_store(&k->shared->command, 0);
+		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == k->child.pid)
 			command_changed(k, status);
-	if (pid < 0 && errno == ECHILD)
+	}
+	if (errno == ECHILD)
 		react(k, EV_EMPTY, 0);
 }
 
@@ -606,10 +622,13 @@ static void
 release(struct keeper *k)
 {
 	struct fault f = {""};
-	enum rc rc;
+	enum rc rc = RC_OK;
 
 	k->outer_until = keep_wanted_until(&k->keep);
-	rc = k->store ? k->store->backend->lock->release(k->store, k->until, &f) : RC_OK;
+	if (k->store)
+		rc = k->store->backend->lock->release(k->store, k->until, &f);
+	if (rc == RC_SYSTEM && !k->keep.granted_at) /* memory has run out, say; for a withdrawal there is no later */
+		rc = k->store->backend->lock->release(k->store, k->until, &f);
 	k->stop = false;
 	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
@@ -661,8 +680,7 @@ die_early(struct keeper *k, const char *what)
 {
 	fault_set(&k->fault, RC_SYSTEM, "%s: %s", what, strerror(errno));
 	k->keep.ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
-	publish_ending(k, true);
-	tell(k, MSG_ENDED, 0, k->fault.text);
+	report_ending(k);
 	_exit(0);
 }
 

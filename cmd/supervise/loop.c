@@ -21,6 +21,8 @@ loop_close(struct loop *l)
 	close(l->timer);
 }
 
+#define BLIND 10 /* milliseconds between two looks where there is no timer */
+
 /* An instant of 0 or before would disarm the timer; 1 ns is as good. */
 static void
 arm(struct loop *l, instant until)
@@ -47,7 +49,7 @@ loop_wait(struct loop *l, struct pollfd *set, nfds_t n, instant until)
 	arm(l, until);
 	set[LOOP_SIGNAL] = (struct pollfd){.fd = l->signals, .events = POLLIN};
 	set[LOOP_TIMER] = (struct pollfd){.fd = l->timer, .events = POLLIN};
-	if (poll(set, n, -1) < 0)
+	if (poll(set, n, l->timer < 0 ? BLIND : -1) < 0)
 		for (nfds_t i = 0; i < n; i++)
 			set[i].revents = 0;
 	if (set[LOOP_TIMER].revents && read(l->timer, &expirations, sizeof expirations) > 0)

@@ -61,6 +61,8 @@ unreachable(struct verdict *v, const struct plan *p, const struct shown *s, int6
 	decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
 }
 
+static const char *after(const struct ending *);
+
 static void
 refused(struct verdict *v, const struct plan *p, const struct ending *e, const struct shown *s,
     const struct heard *h)
@@ -92,8 +94,10 @@ refused(struct verdict *v, const struct plan *p, const struct ending *e, const s
 		    "try again",
 		    s->key);
 	else
-		decide(v, by_rc[e->value].status, by_rc[e->value].name, "cannot take %s: %s; nothing was run", s->key,
-		    *s->words ? s->words : "descriptors, memory or processes have run out");
+		decide(v, by_rc[e->value].status, by_rc[e->value].name, "cannot take %s: %s; nothing was run%s%s", s->key,
+		    *s->words ? s->words : "descriptors, memory or processes have run out",
+		    e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
+		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
 }
 
 static void

@@ -593,6 +593,41 @@ def test_keeper_that_is_gone_or_frozen_is_a_loss(fake, sig):
     assert "release" not in calls(started)
 
 
+def test_front_kills_no_stranger_who_has_the_number_of_the_command(fake, tmp_path):
+    """A keeper that freezes just when it has reaped the command, and a pid that is given out again."""
+    last_pid = "/proc/sys/kernel/ns_last_pid"
+    if os.geteuid() != 0 or not os.access(last_pid, os.W_OK):
+        pytest.skip("only root can choose a pid")
+    shim = compile_shim(tmp_path, "frozen", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <signal.h>
+        #include <sys/wait.h>
+        pid_t waitpid(pid_t pid, int *status, int flags)
+        {
+            pid_t got = ((pid_t (*)(pid_t, int *, int))dlsym(RTLD_NEXT, "waitpid"))(pid, status, flags);
+            if (got > 0 && (flags & WUNTRACED) && WIFEXITED(*status) && WEXITSTATUS(*status) == 42)
+                raise(SIGSTOP);
+            return got;
+        }""")
+    started = fake.start("", "-t", "3s", "-c", "read x; exit 42", stdin=subprocess.PIPE, env={"LD_PRELOAD": shim})
+    keeper, command = started.keeper, started.command
+    started.popen.stdin.close()
+    wait_for(lambda: support.stat_of(keeper)[1] == "T", what="a frozen keeper")
+    strangers = []
+    while not strangers or strangers[-1].pid != command:
+        with open(last_pid, "w", encoding="ascii") as f:
+            f.write(str(command - 1))
+        strangers.append(subprocess.Popen(["sleep", "1000"]))
+        assert len(strangers) < 100
+    assert started.wait().status == 79
+    alive = strangers[-1].poll() is None
+    for stranger in strangers:
+        stranger.kill()
+        stranger.wait()
+    assert alive
+
+
 def test_command_that_ends_while_all_of_dlock_sleeps_past_the_lease_is_a_loss(fake, tmp_path):
     """The machine slept, or both processes were stopped: who knows whom the lock belonged to."""
     started = fake.start("release=again", "-t", "3s", "-c", f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")
@@ -659,6 +694,21 @@ def test_min_hold_ends_with_term_and_gives_the_lock_back(fake, tmp_path, words):
     support.kill(keeper, signal.SIGTERM)
     wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
     assert calls(started)[-1] == "release"
+
+
+def test_front_that_slept_through_everything_learns_the_ending(fake):
+    """It may have been stopped until the link is full, so that the last message is dropped."""
+    started = fake.start("", "--min-hold", "1h", "-c", "read x; exit 3", stdin=subprocess.PIPE)
+    keeper, command = started.keeper, started.command
+    started.signal(signal.SIGSTOP)
+    for sig, state in [(signal.SIGSTOP, "T"), (signal.SIGCONT, "S")] * 300:
+        support.kill(command, sig)
+        wait_for(lambda state=state: support.stat_of(command)[1] == state, what=state)
+    started.popen.stdin.close()
+    wait_for(lambda: os.readlink(f"/proc/{keeper}/cwd") == "/", what="the report")
+    started.signal(signal.SIGCONT)
+    assert started.wait().status == 3
+    assert is_alive(keeper)
 
 
 def test_term_to_the_keeper_stops_the_command_and_ends_min_hold(fake):
@@ -731,6 +781,54 @@ def test_nested_dlock_joins_without_asking_the_server(fake):
     done = started.wait()
     assert (done.status, done.stdout, done.stderr) == (5, "1\n", "")
     assert calls(started) == ["acquire", "release"]
+
+
+def test_outer_lock_outlives_what_a_killed_inner_keeper_leaves(fake, tmp_path):
+    """The front of the inner one is to end it; the outer one waits, however long that takes."""
+    beats = tmp_path / "beats"
+    heart = f"sh -c '{sys.executable} -c \"$HEART\" {beats} & wait'"
+    started = fake.start("", "-c", nested(command=heart) + f" & while [ ! -s {beats} ]; do sleep 0.01; done", env={"HEART": HEART})
+    outer = started.held().keeper
+    wait_for(lambda: notes(beats), what="the inner command")
+    inner = wait_for(lambda: [p for p in support.children_of(outer) if support.children_of(p)], what="the inner front")[0]
+    keeper = support.children_of(inner)[0]
+    support.kill(inner, signal.SIGSTOP)
+    support.kill(keeper)
+    wait_for(lambda: not is_alive(keeper), what="the end of the inner keeper")
+    seen = len(notes(beats))
+    wait_for(lambda: len(notes(beats)) > seen + 10, what="what it has left behind")
+    assert "release" not in calls(started)
+    support.kill(inner, signal.SIGCONT)
+    assert started.wait().status == 0
+    assert last(started, "release") > notes(beats)[-1][1]
+
+
+def test_nested_dlock_that_has_found_the_lock_keeps_it(fake, tmp_path):
+    """Also when the outer command ends before the inner one has done more than find it."""
+    shim = compile_shim(tmp_path, "slow", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <fcntl.h>
+        #include <sys/types.h>
+        #include <unistd.h>
+        ssize_t send(int fd, const void *p, size_t n, int flags)
+        {
+            static int asked;
+            if (n > 4000 && ++asked == 2) {
+                close(open("found", O_WRONLY | O_CREAT, 0600));
+                while (access("go", F_OK) != 0)
+                    usleep(1000);
+            }
+            return ((ssize_t (*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send"))(fd, p, n, flags);
+        }""")
+    inner = f"env LD_PRELOAD={shim} {nested(command='echo runs')}"
+    started = fake.start("", "-c", f"{inner} & while [ ! -e found ]; do sleep 0.01; done", cwd=tmp_path)
+    command = started.command
+    wait_for(lambda: support.stat_of(command) is None, what="the end of the outer command")
+    (tmp_path / "go").touch()
+    wait_for(lambda: "release" in calls(started), what="the release")
+    done = started.wait()
+    assert (done.status, done.stdout, done.stderr) == (0, "runs\n", "")
 
 
 def test_loss_reaches_a_nested_dlock(fake, tmp_path):

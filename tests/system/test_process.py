@@ -17,8 +17,8 @@ import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, name_of, stat_of,
-                     wait_for)
+from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_shim, descendants_of, is_alive, kill, name_of,
+                     stat_of, wait_for)
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
 SHORT = ["-t", f"{TTL}s"]
@@ -146,6 +146,14 @@ def test_signals_limits_and_the_rest_are_as_without_dlock(dlock, files, world):
     direct = lines_of(look, WORLDS[world], env=dlock.env)
     assert lines_of([DLOCK, "run", *files.words, "-k", "k", *look], WORLDS[world], env=dlock.env) == direct
     assert any(line.startswith("SigIgn") for line in direct)
+
+
+def test_a_complaint_leaves_the_signals_as_they_were(dlock, files):
+    words = [DLOCK, "run", *files.words, "-k", "x", "grep", "SigIgn", "/proc/self/status"]
+    done = subprocess.run(words, preexec_fn=ignore(signal.SIGCHLD), capture_output=True, text=True, check=True, timeout=60,
+                          env={**dlock.env, "DLOCK_STRAY": "1"})
+    assert "DLOCK_STRAY" in done.stderr
+    assert int(done.stdout.split()[1], 16) >> (signal.SIGCHLD - 1) & 1
 
 
 def test_nice_directory_and_session_are_as_without_dlock(dlock, files, tmp_path):
@@ -888,6 +896,16 @@ def test_few_descriptors_mean_a_refusal_never_a_wrong_grant(dlock, place, tmp_pa
     holder = dlock.hold(place, place.key())
     assert outcome(dlock, words, marker, preexec_fn=few).status != 0
     assert holder.finish().status == 0
+
+
+def test_descriptors_that_run_out_everywhere_mean_a_refusal(dlock, files, tmp_path):
+    shim = compile_shim(tmp_path, "full", """
+        #include <errno.h>
+        #include <signal.h>
+        int signalfd(int fd, const sigset_t *mask, int flags) { errno = ENFILE; return -1; }
+        int timerfd_create(int clock, int flags) { errno = ENFILE; return -1; }""")
+    done = dlock.run("run", *files.words, "-k", "x", "echo", "runs", env={"LD_PRELOAD": shim})
+    assert (done.status, done.stdout) == (71, "")
 
 
 def test_descriptors_enough_for_a_lock(dlock, place, tmp_path):

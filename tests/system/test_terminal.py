@@ -329,7 +329,7 @@ def test_a_halted_terminal_holds_nothing_up(dlock, shell, leased, catcher, what,
     words, logged = catcher
     holder = dlock.hold(leased, leased.key())
     shell.send(run_line(leased, *words, options=["-t", f"{TTL}s", *options]) + "\n")
-    shell.expect(f"{ERASE}dlock: waiting for ")
+    shell.expect(f"{ERASE}dlock: waiting ")
     halt(shell)
     outlast(1.2)  # it is drawn each second
     holder.finish()
