@@ -859,12 +859,14 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 
 /*
  * Until when we must be in the queue once we have a session.  A slow server is not
- * made faster by beginning anew.
+ * made faster by beginning anew: whoever has time waits for a whole ttl.
  */
 static instant
 enter_by(struct zk *z, instant until)
 {
-	return instant_after(instant_now(), until && z->patience.persist ? z->want->ttl : z->patience.first);
+	if (!until || !z->patience.persist)
+		return instant_after(instant_now(), z->patience.first);
+	return instant_first(instant_after(instant_now(), z->want->ttl), patience_first(&z->patience, until));
 }
 
 /* Into the queue, from wherever we are: no session, no node, or all of that. */
@@ -921,6 +923,7 @@ zk_acquire(struct lock *l, instant until, struct grant *ret, struct fault *f)
 	struct grant g;
 	enum rc rc;
 
+	patience_begin(&z->patience);
 	for (;;) {
 		rc = try_acquire(z, until, &g, f);
 		if (rc == RC_OK)
@@ -1034,6 +1037,16 @@ remove_node(struct zk *z, instant until, struct fault *f)
 	}
 }
 
+/*
+ * Our node may stay where we must not delete it, or its server talks nonsense: then it
+ * goes with the session, at once.  The keeper would ask again, and keep the session alive.
+ */
+static bool
+is_refusal(enum rc rc)
+{
+	return rc != RC_OK && rc != RC_LOST && rc != RC_AGAIN && rc != RC_STOP;
+}
+
 static enum rc
 zk_release(struct lock *l, instant until, struct fault *f)
 {
@@ -1045,6 +1058,8 @@ zk_release(struct lock *l, instant until, struct fault *f)
 	rc = remove_node(z, until, f);
 	if (rc == RC_LOST && !z->held)
 		rc = RC_OK;
+	if (is_refusal(rc))
+		leave_session(z);
 	if (rc == RC_OK || rc == RC_LOST) {
 		z->asked = z->held = false;
 		forget_node(z);
