@@ -873,7 +873,8 @@ enter_by(struct zk *z, instant until)
 static enum rc
 come(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
 {
-	enum rc rc = connect_session(z, until, f);
+	instant patience = instant_first(patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
+	enum rc rc = connect_session(z, patience, f);
 
 	*list = NULL;
 	if (rc == RC_OK && !*z->node)
@@ -887,12 +888,11 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 static enum rc
 try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
 {
-	instant patience = instant_first(patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
 	struct call *list = NULL;
 	enum rc rc;
 
 	*g = (struct grant){.anchor = -1};
-	rc = come(z, g, &list, patience, f);
+	rc = come(z, g, &list, until, f);
 	if (rc == RC_OK)
 		return wait_in_queue(z, list, until, g, f);
 	call_drop(list);
