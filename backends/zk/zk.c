@@ -1037,10 +1037,7 @@ remove_node(struct zk *z, instant until, struct fault *f)
 	}
 }
 
-/*
- * Our node may stay where we must not delete it, or its server talks nonsense: then it
- * goes with the session, at once.  The keeper would ask again, and keep the session alive.
- */
+/* Where we must not delete our node, or get nonsense for an answer, it goes with the session alone. */
 static bool
 is_refusal(enum rc rc)
 {
@@ -1059,7 +1056,7 @@ zk_release(struct lock *l, instant until, struct fault *f)
 	if (rc == RC_LOST && !z->held)
 		rc = RC_OK;
 	if (is_refusal(rc))
-		leave_session(z);
+		z->asked = false; /* to ask again would be to keep the session alive: next time, there is nothing to give */
 	if (rc == RC_OK || rc == RC_LOST) {
 		z->asked = z->held = false;
 		forget_node(z);
