@@ -6,25 +6,33 @@
  *     that stands first (queue.h) has it.  Java services that use Curator on the
  *     same path exclude us and are excluded.
  *  2. An uncontended acquire is two requests sent back to back, create and
- *     list; a release is one, delete.  The token is the node's czxid, which comes
- *     with the answer to create.
+ *     list; a release is one, delete.  (A connection costs one more, session.h.)
+ *     The token is the node's czxid, which comes with the answer to create.
  *  3. A waiter watches the one node ahead of it, so a release wakes one.  It
  *     then lists anew, for the node may have been a waiter's that gave up, and
- *     in the same breath writes its own node: that earns the lease.  What it does
- *     besides costs the same however long the queue is: now and then it asks for the
- *     directory's counts, which tell how many have left.  The leader hears of it that
- *     way (session.h), and it learns when it may have come near the head; those near
- *     the head look after waiters that have died.
- *  4. The lease is the session.  It is renewed by writing our own node, which
+ *     in the same breath writes its own node: that earns the lease.
+ *  4. What a waiter does besides costs the same however long the queue is: a few
+ *     times a session it asks for the directory's counts, which tell how many have
+ *     left, and whereby the leader hears of it.  It lists only when it may have come
+ *     near the head, and else after a second for each place: all names are sent with
+ *     a list, so whoever joins has one for all who stand there.
+ *  5. A waiter marks its node.  Those near the head delete the first node if it
+ *     stays marked for IDLE_PATIENCE: its owner has died.
+ *  6. The lease is the session.  It is renewed by writing our own node, which
  *     the quorum must agree to: a follower that is cut off from its leader goes
- *     on answering pings and reads while the leader gives the lock away.
+ *     on answering pings and reads while the leader gives the lock away.  How
+ *     long a lease a write earns, and the proof of it, is in session.h.
  *     Another version than the one we wrote means that somebody else wrote to
  *     our node: it is read before anything is decided.  "__REVOKE__" is Curator's
  *     request to give the lock up.
- *  5. A create whose answer got lost may have happened: we look for our uuid.
+ *  7. A create whose answer got lost may have happened: we look for our uuid.
  *     What another session of ours has left is deleted, never adopted.
- *  6. The session's end is the lock's; a lost node or session is never made
- *     again while the command runs.
+ *  8. The session's end is the lock's; a lost node or session is never made
+ *     again while the command runs.  A waiter that lost either joins anew, at the end.
+ *  9. A server that is away is asked again at moments that are spread (patience.h),
+ *     and the session goes on if it is back in time.  A release is asked for until
+ *     its answer or the end of its time; where it is refused, the session's end is
+ *     the release.
  */
 #include "backends/backend.h"
 
