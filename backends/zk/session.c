@@ -52,7 +52,7 @@ struct session {
 	struct past pasts[PASTS];
 	size_t npasts;
 	bool proven; /* it has answered a request */
-	bool alone;  /* the server is no member of an ensemble */
+	bool alone;  /* the server of this connection follows nobody: session.h, 4 */
 	bool called, alarmed;
 };
 
@@ -249,10 +249,7 @@ take_timeout(struct session *s, int64_t timeout)
 	return true;
 }
 
-/*
- * A server that is no member of an ensemble has nothing in here; who may not read it knows nothing.  A leader
- * whose data are those of a server that was alone once has nothing in it either (3.8): it hears us itself.
- */
+/* A server with nothing in here hears of us itself; who may not read it knows nothing.  See session.h, 4 and 5. */
 static void
 on_config(int code, const char *data, int n, const struct Stat *stat, const void *ctx)
 {
@@ -788,7 +785,7 @@ session_id(struct session *s)
 	return id;
 }
 
-/* When the newest request was sent of which the leader surely knew when one sent at `sent` reached it. */
+/* When the newest request was sent of which the leader surely knew when one sent then reached it: session.h, 2 and 3. */
 static instant
 known_to_leader(struct session *s, instant sent_at)
 {

@@ -10,22 +10,38 @@
  * A call has two owners, whoever made it and the library; the last one frees
  * it.  So an answer that comes when nobody waits any more does no harm.
  *
- * How long the lock is ours: the session's timeout T counts from when the
- * LEADER last heard of it.  A follower passes on a client's writes at once, but
- * a write is not what the leader goes by: it is told who is alive by the
- * follower's answers to its own pings, every half tickTime (3.8: Learner.ping,
- * LearnerHandler, SessionTrackerImpl.checkSession does not touch).  When a
- * write has succeeded, then an EARLIER request of ours has reached the leader
- * that way, if it was answered at least half a tick before the write was sent:
- * the pings travel on the same connection as the writes.  A session lasts at
- * least two ticks unless minSessionTimeout was lowered by hand, so half a tick
- * is at most T/4; CARRY allows for a late ping.  session_lease() counts so.
+ * How long the lock is ours, T being the session's timeout, after a write that
+ * was sent at t and has succeeded (session_lease; Java names are the server's, 3.5
+ * to 3.9):
  *
- * A server that is no member of an ensemble has no leader but itself: there the
- * whole T counts from when the write was sent.  Such a server has an empty
- * /zookeeper/config, which is asked for with each connection; members have
- * written theirs into it before they serve anybody (3.8: Learner.syncWithLeader,
- * Leader.startZkServer).
+ *  1. T counts from when the LEADER last heard of the session.  A new leader, or a
+ *     server that starts, counts from its own beginning (SessionTrackerImpl), which
+ *     is after t: whoever follows it no longer agrees to an older one's writes.
+ *  2. A leader has heard of a client that is connected to it at t or later, since
+ *     each request counts (ZooKeeperServer.submitRequestNow): the lease is T.
+ *  3. A follower passes on a client's writes at once, but a write is not what its
+ *     leader goes by: it is told who is alive by the follower's answers to its own
+ *     pings, every half tickTime (Learner.ping, LearnerHandler;
+ *     SessionTrackerImpl.checkSession does not touch).  A write that has succeeded
+ *     proves that an EARLIER request of ours has reached the leader that way, if that
+ *     was answered at least half a tick before t: the pings travel on the same
+ *     connection as the writes.  A session lasts at least two ticks unless
+ *     minSessionTimeout was lowered by hand, so half a tick is at most T/4; CARRY
+ *     (0.3 T) allows for a late ping.  The lease is T from when the newest such
+ *     request was sent; with one each PACE (T/12) that is 0.53 T at the least.
+ *  4. The case of 2 is known by an empty /zookeeper/config, which is asked for with
+ *     each connection.  It is empty at a server that is no member of an ensemble.
+ *     Followers and observers have written theirs into it before they serve
+ *     anybody (Learner.syncWithLeader).  A leader may not have, if its data are
+ *     those of a server that was alone once: 2 is true of it.  Not known, not
+ *     readable, or an older server that has no such node: it is taken for a follower.
+ *  5. No connection has the answer of another.  It is forgotten when a connection
+ *     begins or ends, and the library brings the session's events and all answers,
+ *     also "lost", in one thread and in the order in which they happened (one
+ *     queue, completions_to_process; cleanup() in 3.8 to 3.9).  If the
+ *     question itself went out on the next connection, that is answered.  A write that a
+ *     follower passed on may be judged when we have come to a leader as in 4: that has
+ *     heard of us when we came, after t (ZooKeeperServer.revalidateSession).
  */
 #ifndef DLOCK_ZK_SESSION_H
 #define DLOCK_ZK_SESSION_H

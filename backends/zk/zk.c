@@ -6,25 +6,33 @@
  *     that stands first (queue.h) has it.  Java services that use Curator on the
  *     same path exclude us and are excluded.
  *  2. An uncontended acquire is two requests sent back to back, create and
- *     list; a release is one, delete.  The token is the node's czxid, which comes
- *     with the answer to create.
+ *     list; a release is one, delete.  (A connection costs one more, session.h.)
+ *     The token is the node's czxid, which comes with the answer to create.
  *  3. A waiter watches the one node ahead of it, so a release wakes one.  It
  *     then lists anew, for the node may have been a waiter's that gave up, and
- *     in the same breath writes its own node: that earns the lease.  What it does
- *     besides costs the same however long the queue is: now and then it asks for the
- *     directory's counts, which tell how many have left.  The leader hears of it that
- *     way (session.h), and it learns when it may have come near the head; those near
- *     the head look after waiters that have died.
- *  4. The lease is the session.  It is renewed by writing our own node, which
+ *     in the same breath writes its own node: that earns the lease.
+ *  4. What a waiter does besides costs the same however long the queue is: a few
+ *     times a session it asks for the directory's counts, which tell how many have
+ *     left, and whereby the leader hears of it.  It lists only when it may have come
+ *     near the head, and else after a second for each place: all names are sent with
+ *     a list, so whoever joins has one for all who stand there.
+ *  5. A waiter marks its node.  Those near the head delete the first node if it
+ *     stays marked for IDLE_PATIENCE: its owner has died.
+ *  6. The lease is the session.  It is renewed by writing our own node, which
  *     the quorum must agree to: a follower that is cut off from its leader goes
- *     on answering pings and reads while the leader gives the lock away.
+ *     on answering pings and reads while the leader gives the lock away.  How
+ *     long a lease a write earns, and the proof of it, is in session.h.
  *     Another version than the one we wrote means that somebody else wrote to
  *     our node: it is read before anything is decided.  "__REVOKE__" is Curator's
  *     request to give the lock up.
- *  5. A create whose answer got lost may have happened: we look for our uuid.
+ *  7. A create whose answer got lost may have happened: we look for our uuid.
  *     What another session of ours has left is deleted, never adopted.
- *  6. The session's end is the lock's; a lost node or session is never made
- *     again while the command runs.
+ *  8. The session's end is the lock's; a lost node or session is never made
+ *     again while the command runs.  A waiter that lost either joins anew, at the end.
+ *  9. A server that is away is asked again at moments that are spread (patience.h),
+ *     and the session goes on if it is back in time.  A release is asked for until
+ *     its answer or the end of its time; where it is refused, the session's end is
+ *     the release.
  */
 #include "backends/backend.h"
 
@@ -872,19 +880,22 @@ wait_in_queue(struct zk *z, struct call *list, instant until, struct grant *g, s
 
 /*
  * Until when we must be in the queue once we have a session.  A slow server is not
- * made faster by beginning anew.
+ * made faster by beginning anew: whoever has time waits for a whole ttl.
  */
 static instant
 enter_by(struct zk *z, instant until)
 {
-	return instant_after(instant_now(), until && z->patience.persist ? z->claim->ttl : z->patience.first);
+	if (!until || !z->patience.persist)
+		return instant_after(instant_now(), z->patience.first);
+	return instant_first(instant_after(instant_now(), z->claim->ttl), patience_first(&z->patience, until));
 }
 
 /* Into the queue, from wherever we are: no session, no node, or all of that. */
 static enum rc
 come(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
 {
-	enum rc rc = connect_session(z, until, f);
+	instant patience = instant_first(patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
+	enum rc rc = connect_session(z, patience, f);
 
 	*list = NULL;
 	if (rc == RC_OK && !*z->node)
@@ -898,12 +909,11 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 static enum rc
 try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
 {
-	instant patience = instant_first(patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
 	struct call *list = NULL;
 	enum rc rc;
 
 	*g = (struct grant){.anchor = -1};
-	rc = come(z, g, &list, patience, f);
+	rc = come(z, g, &list, until, f);
 	if (rc == RC_OK)
 		return wait_in_queue(z, list, until, g, f);
 	call_drop(list);
@@ -1052,6 +1062,13 @@ remove_node(struct zk *z, instant until, struct fault *f)
 	}
 }
 
+/* Where we must not delete our node, or get nonsense for an answer, it goes with the session alone. */
+static bool
+is_refusal(enum rc rc)
+{
+	return rc != RC_OK && rc != RC_LOST && rc != RC_AGAIN && rc != RC_STOP;
+}
+
 static enum rc
 zk_release(struct store *s, instant until, struct fault *f)
 {
@@ -1063,6 +1080,8 @@ zk_release(struct store *s, instant until, struct fault *f)
 	rc = remove_node(z, until, f);
 	if (rc == RC_LOST && !z->held)
 		rc = RC_OK;
+	if (is_refusal(rc))
+		z->asked = false; /* to ask again would be to keep the session alive: next time, there is nothing to give */
 	if (rc == RC_OK || rc == RC_LOST) {
 		z->asked = z->held = false;
 		forget_node(z);

@@ -402,12 +402,12 @@ class ZkHostile:
 
     def _good(self):
         return {
-            CREATE: self._create, CREATE2: self._create, CREATE_CONTAINER: self._create,
+            CREATE: self.make, CREATE2: self.make, CREATE_CONTAINER: self.make,
             GET_CHILDREN: lambda xid, _: reply(xid, 0, struct.pack(">i", 1), buffer(self.name)),
             GET_CHILDREN2: lambda xid, _: reply(xid, 0, struct.pack(">i", 1), buffer(self.name), stat()),
             GET_DATA: lambda xid, _: reply(xid, 0, buffer(b"{}"), stat(version=self.version, length=2)),
             EXISTS: lambda xid, _: reply(xid, 0, stat(version=self.version)),
-            SET_DATA: self._set,
+            SET_DATA: self.set,
             DELETE: lambda xid, _: reply(xid),
             CLOSE: lambda xid, _: reply(xid),
             PING: lambda xid, _: reply(-2),
@@ -424,14 +424,14 @@ class ZkHostile:
         path = text_at(request, 8).encode()
         return path + b"0000000000" if path.endswith(b"-") else path
 
-    def _create(self, xid, request):
+    def make(self, xid, request):
         path = self.created(request)
         if b"-lock-" in path:
             self.node = path
         operation, = struct.unpack_from(">i", request, 4)
         return reply(xid, 0, buffer(path), b"" if operation == CREATE else stat())
 
-    def _set(self, xid, _):
+    def set(self, xid, _):
         self.version += 1
         return reply(xid, 0, stat(version=self.version))
 

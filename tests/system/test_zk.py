@@ -23,10 +23,10 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from hostile import RESET, SILENCE
 from proxy import BOTH, DOWN, UP
 from support import DLOCK, boottime, free_port, is_alive, wait_for
-from test_fault import (IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, SOON_SECONDS, STUBBORN, At, assert_refused,
-                        is_free, run, wait_for_writes)
+from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, LIVING_LEASE, SOON, SOON_SECONDS, STUBBORN, At,
+                        assert_refused, is_free, run, wait_for_writes)
 from zk import (CREATE, CREATE2, CREATE_CONTAINER, DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, NO_NODE,
-                PING, SET_DATA, SYNC, Tap, ZkEnsemble, ZkHostile, buffer, reply, stat, welcome)
+                PING, SET_DATA, SYNC, Tap, ZkEnsemble, ZkHostile, buffer, reply, stat, text_at, welcome)
 
 NODE = re.compile(r"_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-lock-(\d{10})")
 LISTS = (GET_CHILDREN, GET_CHILDREN2)
@@ -366,7 +366,7 @@ def test_some_rights_are_not_enough(dlock, at, rights):
             assert done.status in (0, 77), done
         else:
             assert_refused(done, 77)
-        assert nodes(c, at.job) == []
+        wait_for(lambda: nodes(c, at.job) == [], timeout=10, what="the end of its session, which would last longer")
 
 
 def test_rights_taken_away_from_a_holder(dlock, at):
@@ -845,6 +845,8 @@ def test_node_deleted_and_made_again_by_somebody_else(dlock, at, tmp_path):
         c.delete(path)
 
 
+# What is refused leaves no time for a second attempt to renew before TERM: 1 s of a server that is alone
+# would do (half a second is the margin of KILL, two attempts are 0.1 s each), of an ensemble's not (unit_step.c).
 @pytest.mark.parametrize("settings, options, status", [
     ({"maxSessionTimeout": 600}, (), 78),
     ({"maxSessionTimeout": 600}, LEASE, 78),
@@ -1060,6 +1062,31 @@ def test_server_that_comes_later_is_waited_for(dlock, at, make_proxy):
     assert patient.wait().status == default.wait().status == 0
 
 
+def test_slow_server_is_given_the_time_of_wait(dlock, at, make_proxy, tapped):
+    """Each answer takes longer than connect-timeout: with --wait there is time, and it is spent in one session."""
+    place, proxy, tap = tapped
+    other = make_proxy(at.server.port)
+    holder = dlock.hold(at, "job")
+    proxy.delay = other.delay = 1.5  # there, and back
+    hasty = ("-t", "60s", "-O", "connect-timeout=1s")
+    assert_refused(run(dlock, at.through(other).words[1], *hasty, timeout=30), 69, str(other.port))
+    waiter = dlock.contend(place, "job", *hasty, "-w", "inf", command=("true",))
+    wait_for(lambda: tap.asked[SET_DATA] == 1, timeout=60, what="its mark in the queue")
+    assert len({session for session, _ in tap.sessions if session}) == 1
+    assert sum(tap.asked[o] for o in MAKES) == 1
+    assert holder.finish().status == 0
+    assert waiter.wait(60).status == 0
+
+
+def test_slow_server_does_not_prolong_wait(dlock, make_hostile):
+    """It takes our create, and never answers: no more than the time to wait, or connect-timeout, is spent on it."""
+    server = make_hostile(program=ZkHostile, answers=to_all((*MAKES, *LISTS), SILENCE))
+    for options, most in ((("-w", "2s", "-t", "60s"), 15), (("-O", "connect-timeout=6s"), 10)):
+        before = boottime()
+        assert run(dlock, server.url, *options, timeout=70).status == 69
+        assert boottime() - before < most
+
+
 def test_waiter_with_a_time_of_its_own_outlasts_its_session(dlock, at, tapped):
     place, proxy, tap = tapped
     holder = dlock.hold(at, "job")
@@ -1140,6 +1167,47 @@ def test_lease_of_a_single_server_is_the_whole_session(dlock, at, ensemble):
         left = float(re.search(r"renew: ok .* lease for ([\d.]+) s", holder.stderr())[1])
         assert (left > 11) == full and left > 6
         assert holder.finish().status == 0
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["prompt", "late"])
+def test_what_a_server_says_of_itself_is_not_believed_of_the_next(dlock, make_hostile, late):
+    """The first connection is to a server that is alone, or a leader that looks so; the second to a follower.
+
+    `late`: the first answers no request but the question who it is, with the end of the connection behind it.
+    """
+    asked = []  # one question a connection
+
+    def nothing(xid):
+        return reply(xid, 0, buffer(b""), stat())
+
+    def who(xid, request):
+        if text_at(request, 8) != "/zookeeper/config":
+            return reply(xid, 0, buffer(b"{}"), stat(version=server.version, length=2))
+        asked.append(xid)
+        if len(asked) > 1:
+            return reply(xid, 0, buffer(b"server.1=a:1:2"), stat(length=14))
+        return SILENCE if late else nothing(xid)
+
+    def create(xid, request):
+        return nothing(asked[0]) if late and len(asked) == 1 else server.make(xid, request)
+
+    def lists(xid, _):
+        if late and len(asked) == 1:
+            raise ConnectionResetError
+        return reply(xid, 0, struct.pack(">i", 1), buffer(server.name), stat())
+
+    def write(xid, request):
+        if server.version == 1 and len(asked) == 1:
+            raise ConnectionResetError
+        return server.set(xid, request)
+
+    server = make_hostile(program=ZkHostile, first=welcome(12000), answers={
+        GET_DATA: who, SET_DATA: write, **to_all(MAKES, create), **to_all(LISTS, lists)})
+    holder = dlock.hold(At(server.url), "job", "-t", "12s", "-v")
+    wait_for(lambda: len(asked) == 2 and holder.stderr().count("renew: ok") == 3, what="renewals")
+    leases = [float(left) for left in re.findall(r"renew: ok .* lease for ([\d.]+) s", holder.stderr())]
+    assert [left > 11 for left in leases[:2]] == [not late, False]
+    assert holder.finish().status == 0
 
 
 @pytest.mark.parametrize("n", [-1 << 63, -1, 0, (1 << 63) - 1])
@@ -1302,9 +1370,11 @@ def test_token_that_is_none(dlock, make_hostile, czxid):
 
 
 def test_nonsense_for_a_renewal(dlock, make_hostile):
+    """An answer to nothing (`twice`) kills libzookeeper, and so the keeper; the command is stopped all the same."""
     answers = {
         "error": lambda xid, _: reply(xid, -99999), "silence": SILENCE, "reset": RESET,
         "torn": b"\0\0\0\x50\0\0", "huge": b"\x7f\xff\xff\xff", "negative": b"\xff\xff\xff\xff",
+        "twice": lambda xid, _: reply(xid, 0, stat(version=1)) + reply(xid, 0, stat(version=1)),
         "not-yours": lambda xid, _: reply(xid, NO_NODE), "denied": lambda xid, _: reply(xid, -102),
     }
     holders = {}

@@ -96,7 +96,7 @@ def test_dlock_waits_for_curator_and_has_a_greater_token(dlock, curator, words, 
     node, czxid = curator.do("acquire", path)[1:]
     assert node.startswith(f"{path}/_c_")
     busy = dlock.run("run", *words, "-n", "--", "true")
-    assert busy.status == 75 and "job is held" in busy.stderr
+    assert busy.status == 75 and "is held by somebody" in busy.stderr
     waiter = hold(dlock, words).queued(1)
     assert not waiter.running
     curator.do("release", path)

@@ -106,6 +106,38 @@ least_ttl_for_a_grace(void **state)
 	assert_true(lease_least(365 * 86400 * S) < NEVER);
 }
 
+/* Do the first renewal and one more get their whole time before TERM, if nobody answers and the pause is the longest? */
+static bool
+two_attempts_fit(int64_t lease, int64_t pace)
+{
+	int64_t attempt = lease_attempt(lease), grace = lease_grace(lease);
+	instant term_at, kill_at;
+
+	lease_deadlines(0, lease, grace, &term_at, &kill_at);
+	return pace + attempt + attempt / 6 * 3 / 2 + attempt <= term_at;
+}
+
+/*
+ * A server may grant less than the least ttl.  ZooKeeper's pace is a twelfth of its
+ * session, which is the lease where it is alone, and else 53 % of it: one
+ * second just does in the one case, and does not in the other.
+ */
+static void
+tiny_leases_of_a_server(void **state)
+{
+	(void)state;
+	for (int64_t session = 100 * MS; session < 10 * S; session += MS) {
+		int64_t pace = session / 12, member = session - session * 3 / 10 - 2 * pace;
+
+		assert_true(!lease_fits(session, pace, lease_grace(session)) || two_attempts_fit(session, pace));
+		assert_true(!lease_fits(member, pace, lease_grace(member)) || two_attempts_fit(member, pace));
+	}
+	assert_true(lease_fits(S, S / 12, lease_grace(S)));
+	assert_false(lease_fits(950 * MS, 950 * MS / 12, lease_grace(950 * MS)));
+	assert_false(lease_fits(533 * MS, S / 12, lease_grace(533 * MS)));
+	assert_false(lease_fits(600 * MS, 50 * MS, lease_grace(600 * MS)));
+}
+
 /* If a ttl fits, so does every longer one; lease_least() relies on it. */
 static void
 longer_leases_fit_better(void **state)
@@ -355,6 +387,7 @@ main(void)
 	    cmocka_unit_test(lease_for_ever_has_no_deadline),
 	    cmocka_unit_test(defaults_fit_from_three_seconds_on),
 	    cmocka_unit_test(least_ttl_for_a_grace),
+	    cmocka_unit_test(tiny_leases_of_a_server),
 	    cmocka_unit_test(longer_leases_fit_better),
 	    cmocka_unit_test(deadlines_lie_before_the_end),
 	    cmocka_unit_test(instants_do_not_wrap),
