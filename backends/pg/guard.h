@@ -17,9 +17,9 @@
 
 #include "session.h"
 
-/* An error (GUARD_STOPS) where the role has such rights; otherwise no row. */
+/* An error (GUARD_STOPS, a division by zero) where the role has such rights; otherwise no row. */
 extern const char guard_first[];
-#define GUARD_STOPS "22P02"
+#define GUARD_STOPS "22012"
 
 /* One boolean: may such a role call what is there now?  NULL: there is no schema. */
 extern const char guard_last[];

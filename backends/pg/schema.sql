@@ -47,6 +47,18 @@ DO $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(7235142765483); END $$;
 
 CREATE SCHEMA IF NOT EXISTS dlock;
 
+-- Functions of several versions do not go together.
+DO $$
+DECLARE
+	its_version text := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
+		FROM pg_namespace n WHERE n.nspname = 'dlock');
+BEGIN
+	IF its_version::integer > 2 THEN
+		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
+	END IF;
+END
+$$;
+
 -- Who owns a schema can put tables with triggers there.  So where it is another's,
 -- all that is made below belongs to that one, and runs with no more rights.
 DO $$

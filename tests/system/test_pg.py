@@ -1165,6 +1165,15 @@ def test_an_older_schema_is_brought_up_to_date(dlock, db):
     assert run(dlock, db.url).status == 0
 
 
+def test_a_newer_schema_is_left_alone(dlock, db):
+    """Its functions would not go together with ours."""
+    assert run(dlock, db.url).status == 0
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 3: locks for commands'; ALTER FUNCTION dlock.take RENAME TO take3", user=USER)
+    assert_refused(run(dlock, db.url), 78, "newer dlock")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 3:")
+    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take'")
+
+
 CREATE_INDEX = """
 import psycopg2, sys
 c = psycopg2.connect(sys.argv[1])
