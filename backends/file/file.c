@@ -141,14 +141,14 @@ cannot_lock(const struct file *f, struct fault *fault)
 static enum rc
 await_taken(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
 {
-	int done = tickets_wait(f->fd, type, byte);
+	struct ticket_wait *w = tickets_wait(f->fd, type, byte);
 	enum woke woke;
 	bool got;
 
-	if (done < 0)
+	if (!w)
 		return failed(f, "cannot start a thread", fault);
-	woke = f->base.host->wait(f->base.host, done, POLLIN, until);
-	got = tickets_waited(done);
+	woke = f->base.host->wait(f->base.host, tickets_done(w), POLLIN, until);
+	got = tickets_waited(w);
 	if (woke == WOKE_TIMEOUT)
 		return fault_set(fault, RC_BUSY, "%s: still held", f->dir.where);
 	if (woke == WOKE_STOP)
