@@ -375,7 +375,7 @@ static enum rc
 redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct redis *r = redis_of(s);
-	struct answer a;
+	struct answer a = {.code = ANSWER_NOT_HOLDER};
 	instant sent;
 	enum rc rc;
 
@@ -394,7 +394,7 @@ static enum rc
 redis_release(struct store *s, instant until, struct fault *f)
 {
 	struct redis *r = redis_of(s);
-	struct answer a;
+	struct answer a = {.code = ANSWER_NOT_HOLDER};
 	instant sent;
 	enum rc rc;
 
