@@ -1,4 +1,4 @@
-/* clock.c - see clock.h. */
+/* clock.c - reads the one clock, and does sums with its instants. */
 #include "clock.h"
 
 #include <time.h>

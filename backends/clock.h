@@ -1,5 +1,5 @@
 /*
- * clock.h - the one clock of the house.
+ * clock.h - the one clock that everything here reads.
  *
  * Every instant in dlock is nanoseconds on CLOCK_BOOTTIME: it goes on while a
  * laptop sleeps, as the lease on the server does, and no administrator can set
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-typedef int64_t instant; /* the only typedef in the house */
+typedef int64_t instant; /* the only typedef of dlock */
 
 #define NS_PER_MS 1000000LL
 #define NS_PER_S 1000000000LL

@@ -1,4 +1,4 @@
-/* encode.c - see encode.h. */
+/* encode.c - keys as names, and %XX undone. */
 #include "encode.h"
 
 #include <stdbool.h>

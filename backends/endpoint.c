@@ -1,4 +1,4 @@
-/* endpoint.c - see endpoint.h. */
+/* endpoint.c - reads a host and a port. */
 #include "endpoint.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* secret.c - see secret.h. */
+/* secret.c - finds passwords in what is quoted, however they are written. */
 #include "secret.h"
 
 #include <stdbool.h>

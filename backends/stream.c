@@ -70,7 +70,7 @@ stream_await(struct stream *s, short events, instant until, struct fault *f)
 }
 
 static enum rc
-unreachable(struct stream *s, int error, struct fault *f)
+stream_unreachable(struct stream *s, int error, struct fault *f)
 {
 	stream_close(s);
 	return fault_set(f, error == EACCES ? RC_DENIED : RC_AGAIN, "cannot reach %s: %s", s->where, strerror(error));
@@ -91,13 +91,13 @@ connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, inst
 	if (connect(s->fd, a, size) == 0)
 		return RC_OK;
 	if (errno != EINPROGRESS)
-		return unreachable(s, errno, f);
+		return stream_unreachable(s, errno, f);
 	rc = stream_await(s, POLLOUT, until, f);
 	if (rc != RC_OK)
 		return rc;
 	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
 		error = errno;
-	return error == 0 ? RC_OK : unreachable(s, error, f);
+	return error == 0 ? RC_OK : stream_unreachable(s, error, f);
 }
 
 enum rc

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 static void
-let_go(struct task *t)
+task_let_go(struct task *t)
 {
 	int done = t->done;
 
@@ -19,13 +19,13 @@ let_go(struct task *t)
 }
 
 static void *
-run(void *arg)
+task_run(void *arg)
 {
 	struct task *t = arg;
 
 	t->work(t);
 	eventfd_write(t->done, 1);
-	let_go(t);
+	task_let_go(t);
 	return NULL;
 }
 
@@ -40,7 +40,7 @@ start_thread(struct task *t, size_t stack)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (stack > 0)
 		pthread_attr_setstacksize(&attr, stack);
-	error = pthread_create(&thread, &attr, run, t);
+	error = pthread_create(&thread, &attr, task_run, t);
 	pthread_attr_destroy(&attr);
 	return error;
 }
@@ -57,7 +57,7 @@ task_start(struct task *t, size_t stack)
 	if (error == 0)
 		return true;
 	atomic_init(&t->owners, 1);
-	let_go(t);
+	task_let_go(t);
 	errno = error;
 	return false;
 }
@@ -68,5 +68,5 @@ task_drop(struct task *t)
 	if (!t)
 		return;
 	atomic_store(&t->dropped, true);
-	let_go(t);
+	task_let_go(t);
 }

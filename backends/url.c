@@ -25,8 +25,10 @@ url_cut(struct url *u, const char *text)
 	const char *rest = text + scheme, *hosts;
 
 	*u = (struct url){.scheme = {text, scheme}};
-	if (strncmp(rest, "://", 3) != 0)
+	if (strncmp(rest, "://", 3) != 0) {
+		u->path = strncmp(rest, ":/", 2) == 0 ? (struct part){rest + 1, strcspn(rest + 1, "?#")} : (struct part){NULL, 0};
 		return "has no // after its scheme";
+	}
 	rest += 3;
 	authority = strcspn(rest, "/?#"); /* a password has its / as %2F */
 	hosts = cut_login(u, rest, authority);

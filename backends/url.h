@@ -25,7 +25,10 @@ struct url {
 	struct part query;	    /* behind the question mark */
 };
 
-/* NULL, or what is wrong with it: "has no // after its scheme". */
+/*
+ * NULL, or what is wrong with it: "has no // after its scheme".  The path is set
+ * all the same, for those who allow that (file:/DIR).
+ */
 const char *url_cut(struct url *, const char *text);
 
 bool part_is(const struct part *, const char *word);

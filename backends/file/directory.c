@@ -1,4 +1,4 @@
-/* directory.c - see directory.h. */
+/* directory.c - finds the directory of the lock files, and trusts it or not. */
 #include "directory.h"
 
 #include "tickets.h"

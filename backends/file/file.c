@@ -24,6 +24,7 @@
 
 #include "backends/encode.h"
 #include "backends/setting.h"
+#include "backends/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,14 +142,14 @@ cannot_lock(const struct file *f, struct fault *fault)
 static enum rc
 await_taken(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
 {
-	int done = tickets_wait(f->fd, type, byte);
+	struct ticket_wait *w = tickets_wait(f->fd, type, byte);
 	enum woke woke;
 	bool got;
 
-	if (done < 0)
+	if (!w)
 		return failed(f, "cannot start a thread", fault);
-	woke = f->base.host->wait(f->base.host, done, POLLIN, until);
-	got = tickets_waited(done);
+	woke = f->base.host->wait(f->base.host, tickets_done(w), POLLIN, until);
+	got = tickets_waited(w);
 	if (woke == WOKE_TIMEOUT)
 		return fault_set(fault, RC_BUSY, "%s: still held", f->dir.where);
 	if (woke == WOKE_STOP)
@@ -293,19 +294,19 @@ decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 
 /* ---- the calls ---- */
 
-/* The host and the directory of file://[localhost]/DIR. */
+/*
+ * The directory of file:[//[localhost]]/DIR.  It is all that follows, since here
+ * people write '?' and '#' as they are; what url_cut() finds wrong is none of it.
+ */
 static enum rc
 read_url(char path[PATH_MAX], const char *url, struct fault *fault)
 {
-	const char *s = url + strlen("file:");
+	struct url u;
 
-	if (strncmp(s, "//", 2) == 0)
-		s += 2;
-	if (strncmp(s, "localhost/", 10) == 0)
-		s += 9;
-	if (*s != '/')
+	(void)url_cut(&u, url);
+	if (u.path.n == 0 || u.user.at || (u.hosts.n > 0 && !part_is(&u.hosts, "localhost")))
 		return fault_set(fault, RC_USAGE, "the URL of a directory is written file:///DIR, with three slashes");
-	if (percent_decode(path, PATH_MAX, s, strlen(s)) < 0)
+	if (percent_decode(path, PATH_MAX, u.path.at, strlen(u.path.at)) < 0)
 		return fault_set(fault, RC_USAGE, "the directory in the URL is too long, or has a wrong %%XX");
 	return RC_OK;
 }

@@ -1,4 +1,4 @@
-/* header.c - see header.h. */
+/* header.c - reads and writes the first line of a lock file. */
 #include "header.h"
 
 #include <inttypes.h>

@@ -1,13 +1,13 @@
-/* tickets.c - see tickets.h. */
+/* tickets.c - asks the kernel who is in the queue, and waits for a byte in a thread. */
 #include "tickets.h"
 
+#include "backends/task.h"
 #include "header.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum { COUNTED = 32 }; /* places further back than this are reckoned */
@@ -131,74 +131,59 @@ tickets_before(int fd, int64_t ticket)
 
 /* ---- waiting ---- */
 
-enum { GOT = 1, NOT_GOT }; /* what a thread writes at its end */
+enum { STACK = 64 * 1024 }; /* of a thread that only calls fcntl */
 
-/* What the waiting thread is given; it frees it, for it may outlive our interest. */
-struct errand {
-	int fd, done; /* done: an eventfd of its own */
+struct ticket_wait {
+	struct task task;
+	int fd; /* ours: a number of the caller's may mean another file by the time the thread looks at it */
 	short type;
 	int64_t byte;
+	atomic_bool got;
 };
 
-static void *
-wait_in_kernel(void *arg)
+static void
+wait_in_kernel(struct task *t)
 {
-	struct errand *e = arg;
-	uint64_t end = lock_byte(e->fd, F_OFD_SETLKW, e->type, e->byte) == 0 ? GOT : NOT_GOT;
+	struct ticket_wait *w = (struct ticket_wait *)t;
 
-	if (write(e->done, &end, sizeof end) < 0)
-		abort(); /* an eventfd of ours takes any number */
-	close(e->done);
-	free(e);
+	w->got = lock_byte(w->fd, F_OFD_SETLKW, w->type, w->byte) == 0;
+}
+
+static void
+free_wait(struct task *t)
+{
+	struct ticket_wait *w = (struct ticket_wait *)t;
+
+	close(w->fd);
+	free(w);
+}
+
+struct ticket_wait *
+tickets_wait(int fd, short type, int64_t byte)
+{
+	struct ticket_wait *w = malloc(sizeof *w);
+
+	if (!w)
+		return NULL;
+	*w = (struct ticket_wait){.task = {.work = wait_in_kernel, .free = free_wait}, .type = type, .byte = byte};
+	w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (w->fd >= 0)
+		return task_start(&w->task, STACK) ? w : NULL;
+	free(w);
 	return NULL;
 }
 
-/* 0 or an error number. */
-static int
-send_errand(int fd, int done, short type, int64_t byte)
-{
-	struct errand *e = malloc(sizeof *e);
-	pthread_attr_t small;
-	pthread_t thread;
-	int error;
-
-	if (!e)
-		return ENOMEM;
-	*e = (struct errand){.fd = fd, .done = fcntl(done, F_DUPFD_CLOEXEC, 3), .type = type, .byte = byte};
-	pthread_attr_init(&small);
-	pthread_attr_setstacksize(&small, 64 * 1024);
-	pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
-	error = e->done < 0 ? EMFILE : pthread_create(&thread, &small, wait_in_kernel, e);
-	pthread_attr_destroy(&small);
-	if (error == 0)
-		return 0;
-	if (e->done >= 0)
-		close(e->done);
-	free(e);
-	return error;
-}
-
 int
-tickets_wait(int fd, short type, int64_t byte)
+tickets_done(const struct ticket_wait *w)
 {
-	int done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), error;
-
-	if (done < 0)
-		return -1;
-	error = send_errand(fd, done, type, byte);
-	if (error == 0)
-		return done;
-	close(done);
-	errno = error;
-	return -1;
+	return w->task.done;
 }
 
 bool
-tickets_waited(int done)
+tickets_waited(struct ticket_wait *w)
 {
-	uint64_t end = 0;
-	bool got = read(done, &end, sizeof end) == sizeof end && end == GOT;
+	bool got = w->got;
 
-	close(done);
+	task_drop(&w->task);
 	return got;
 }

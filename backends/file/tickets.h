@@ -19,6 +19,8 @@
 
 enum { META = 0 };
 
+struct ticket_wait;
+
 /* Takes or gives back one byte without waiting (F_WRLCK, F_RDLCK, F_UNLCK): 0, or -1 with errno, EAGAIN if it is taken. */
 int tickets_lock(int fd, short type, int64_t byte);
 void tickets_unlock(int fd, int64_t byte);
@@ -43,15 +45,19 @@ unsigned tickets_before(int fd, int64_t ticket);
 
 /*
  * Lets a thread wait for the byte in the kernel, since fcntl cannot wait in
- * poll.  Returns a descriptor that becomes readable when the thread has the
- * lock or an error; -1 with errno.
+ * poll.  NULL with errno.  The lock belongs to the open file behind `fd`; the
+ * thread has a descriptor of its own for it.
  */
-int tickets_wait(int fd, short type, int64_t byte);
+struct ticket_wait *tickets_wait(int fd, short type, int64_t byte);
+
+/* A descriptor that becomes readable when the thread has the lock or an error. */
+int tickets_done(const struct ticket_wait *);
 
 /*
- * Has the thread got it?  Closes the descriptor.  A thread that still waits is
- * abandoned: what it may get yet ends with the process.
+ * Has the thread got it?  Frees `w`.  A thread that still waits is abandoned,
+ * and keeps the file open until it gets the lock or the process ends: what else
+ * is locked on it is to be unlocked, not just closed.
  */
-bool tickets_waited(int done);
+bool tickets_waited(struct ticket_wait *w);
 
 #endif

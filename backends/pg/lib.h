@@ -2,9 +2,9 @@
  * lib.h - libpq, when it is needed and not before.
  *
  * Linking it would cost every start of dlock, on whatever backend, 3 to 5 ms
- * (it brings OpenSSL, Kerberos and LDAP along).  So it is opened by name when
- * a pg lock is, and called through a table: pq->finish(conn) is PQfinish(conn).
- * The types come from <libpq-fe.h>, so the compiler checks every call.
+ * (it brings OpenSSL, Kerberos and LDAP along).  So it is loaded (dl.h) when a
+ * pg lock is opened, and called through a table: pq->finish(conn) is
+ * PQfinish(conn).
  */
 #ifndef DLOCK_PG_LIB_H
 #define DLOCK_PG_LIB_H

@@ -10,49 +10,49 @@
 enum { DEFAULT_PORT = 6379, DB_MOST = 65535 };
 
 static enum rc
-bad(struct fault *f, const char *what)
+bad_url(struct fault *f, const char *what)
 {
 	return fault_set(f, RC_USAGE, "the redis URL %s (redis://[user:password@]host[:port][/db] or redis+unix:///path)",
 	    what);
 }
 
 static enum rc
-take_login(struct address *a, const struct url *u, struct fault *f)
+address_login(struct address *a, const struct url *u, struct fault *f)
 {
 	if (percent_decode(a->user, sizeof a->user, u->user.at, u->user.n) < 0 ||
 	    percent_decode(a->password, sizeof a->password, u->password.at, u->password.n) < 0)
-		return bad(f, "has a user or password that is too long, or a wrong %XX in it");
+		return bad_url(f, "has a user or password that is too long, or a wrong %XX in it");
 	return RC_OK;
 }
 
 static enum rc
-take_socket(struct address *a, const struct url *u, struct fault *f)
+address_socket(struct address *a, const struct url *u, struct fault *f)
 {
 	a->tcp.host[0] = '\0';
 	if (u->hosts.n > 0 || u->path.n == 0)
-		return bad(f, "needs a path after redis+unix://");
+		return bad_url(f, "needs a path after redis+unix://");
 	if (u->query.at && strncmp(u->query.at, "db=", 3) == 0)
 		a->db = endpoint_number(u->query.at + 3, u->query.n - 3, DB_MOST);
 	else if (u->query.at)
 		a->db = -1;
 	if (a->db < 0)
-		return bad(f, "has a wrong end (?db=NUMBER is allowed)");
+		return bad_url(f, "has a wrong end (?db=NUMBER is allowed)");
 	if (percent_decode(a->path, sizeof a->path, u->path.at, u->path.n) < 0)
-		return bad(f, "has a wrong socket path (absolute, at most 107 bytes)");
+		return bad_url(f, "has a wrong socket path (absolute, at most 107 bytes)");
 	return RC_OK;
 }
 
 static enum rc
-take_host(struct address *a, const struct url *u, struct fault *f)
+address_host(struct address *a, const struct url *u, struct fault *f)
 {
 	const char *wrong = endpoint_parse(&a->tcp, u->hosts.at, u->hosts.n, DEFAULT_PORT);
 
 	if (wrong)
-		return bad(f, wrong);
+		return bad_url(f, wrong);
 	if (u->path.n > 1)
 		a->db = endpoint_number(u->path.at + 1, u->path.n - 1, DB_MOST);
 	if (a->db < 0 || u->query.at)
-		return bad(f, "has a wrong database (a number after the /)");
+		return bad_url(f, "has a wrong database (a number after the /)");
 	return RC_OK;
 }
 
@@ -67,10 +67,10 @@ address_parse(struct address *a, const char *url, struct fault *f)
 		return RC_OK;
 	wrong = url_cut(&u, url);
 	if (wrong)
-		return bad(f, wrong);
-	if (take_login(a, &u, f) != RC_OK)
+		return bad_url(f, wrong);
+	if (address_login(a, &u, f) != RC_OK)
 		return RC_USAGE;
-	return part_is(&u.scheme, "redis+unix") ? take_socket(a, &u, f) : take_host(a, &u, f);
+	return part_is(&u.scheme, "redis+unix") ? address_socket(a, &u, f) : address_host(a, &u, f);
 }
 
 void

@@ -1,4 +1,4 @@
-/* answer.c - see answer.h. */
+/* answer.c - reads what lock.lua answers, trusting none of it. */
 #include "answer.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 /* Member i of an array as text: a bulk string of less than `size` bytes. */
 static bool
-take_text(const redisReply *reply, size_t i, char *out, size_t size)
+answer_text(const redisReply *reply, size_t i, char *out, size_t size)
 {
 	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
 
@@ -18,7 +18,7 @@ take_text(const redisReply *reply, size_t i, char *out, size_t size)
 
 /* Member i as an integer: below `low` is wrong, above `most` is taken for `most`. */
 static bool
-take_integer(const redisReply *reply, size_t i, int64_t low, int64_t most, int64_t *out)
+answer_integer(const redisReply *reply, size_t i, int64_t low, int64_t most, int64_t *out)
 {
 	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
 
@@ -29,26 +29,26 @@ take_integer(const redisReply *reply, size_t i, int64_t low, int64_t most, int64
 }
 
 static bool
-take_token(const redisReply *reply, size_t i, uint64_t *out)
+answer_token(const redisReply *reply, size_t i, uint64_t *out)
 {
 	char digits[20];
 
-	if (!take_text(reply, i, digits, sizeof digits) || digits[strspn(digits, "0123456789")] != '\0')
+	if (!answer_text(reply, i, digits, sizeof digits) || digits[strspn(digits, "0123456789")] != '\0')
 		return false;
 	*out = strtoull(digits, NULL, 10);
 	return *out > 0 && *out < TOKEN_LIMIT;
 }
 
 static bool
-read_waiter(struct answer *a, const redisReply *reply)
+answer_waiter(struct answer *a, const redisReply *reply)
 {
 	int64_t place, ticket;
 
-	if (!take_integer(reply, 1, 1, INT32_MAX, &place) ||
-	    !take_integer(reply, 2, 0, ANSWER_MS_MOST, &a->left_ms) ||
-	    !take_integer(reply, 3, -1, ANSWER_MS_MOST, &a->held_ms) ||
-	    !take_text(reply, 4, a->holder, sizeof a->holder) ||
-	    !take_integer(reply, 5, 0, TOKEN_LIMIT - 1, &ticket))
+	if (!answer_integer(reply, 1, 1, INT32_MAX, &place) ||
+	    !answer_integer(reply, 2, 0, ANSWER_MS_MOST, &a->left_ms) ||
+	    !answer_integer(reply, 3, -1, ANSWER_MS_MOST, &a->held_ms) ||
+	    !answer_text(reply, 4, a->holder, sizeof a->holder) ||
+	    !answer_integer(reply, 5, 0, TOKEN_LIMIT - 1, &ticket))
 		return false;
 	a->place = place;
 	a->ticket = ticket;
@@ -60,14 +60,15 @@ answer_read(struct answer *a, const redisReply *reply, bool acquiring)
 {
 	int64_t code;
 
-	if (reply->type != REDIS_REPLY_ARRAY || !take_integer(reply, 0, -1, INT32_MAX, &code))
+	if (reply->type != REDIS_REPLY_ARRAY || !answer_integer(reply, 0, ANSWER_OTHER_LIMIT, INT32_MAX, &code) ||
+	    code > ANSWER_WAITER)
 		return false;
-	a->code = code;
+	a->code = (enum answer_code)code;
 	if (!acquiring)
-		return code >= 0 && code <= 2;
-	if (code == 1)
-		return take_token(reply, 1, &a->token);
-	if (code == 0)
-		return read_waiter(a, reply);
-	return code == -1;
+		return a->code != ANSWER_OTHER_LIMIT;
+	if (a->code == ANSWER_HOLDER)
+		return answer_token(reply, 1, &a->token);
+	if (a->code == ANSWER_NOT_HOLDER)
+		return answer_waiter(a, reply);
+	return a->code == ANSWER_OTHER_LIMIT;
 }

@@ -15,8 +15,15 @@
 #define ANSWER_MS_MOST (366LL * 86400 * 1000) /* no lease is longer than a year */
 #define TOKEN_LIMIT (1ULL << 53)	      /* Redis computes with doubles */
 
+enum answer_code {
+	ANSWER_OTHER_LIMIT = -1, /* acquire: the key is a lock with another number of holders */
+	ANSWER_NOT_HOLDER = 0,	 /* acquire: it waits, or others hold; renew, release: it does not hold */
+	ANSWER_HOLDER = 1,	 /* release: it was until now */
+	ANSWER_WAITER = 2,	 /* release: it was in the queue */
+};
+
 struct answer {
-	int code;
+	enum answer_code code;
 	/* of a waiter: */
 	unsigned place;		   /* from 1 */
 	int64_t left_ms;	   /* until a lease ends, 0 to ANSWER_MS_MOST; 0: none does */
@@ -29,8 +36,8 @@ struct answer {
 
 /*
  * Reads a reply of the script: to acquire {1, token}, {0, place, left, held,
- * record, ticket} or {-1, capacity}; to renew and release {code}.  False: the
- * script gives no such answer.
+ * record, ticket} or {-1, capacity}; to renew and release {code}: the first
+ * number is an answer_code.  False: the script gives no such answer.
  */
 bool answer_read(struct answer *, const redisReply *, bool acquiring);
 

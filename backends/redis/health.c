@@ -1,4 +1,4 @@
-/* health.c - see health.h. */
+/* health.c - judges by a Redis server's own words whether it may lose locks. */
 #include "health.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ forgetting(const struct health *h)
 }
 
 bool
-health_complaint(const struct health *h, char *out, size_t size)
+health_risks(const struct health *h, char *out, size_t size)
 {
 	char policy[32];
 	const char *evicts = evicting(h, policy, sizeof policy), *forgets = forgetting(h);

@@ -2,7 +2,7 @@
  * health.h - whether a Redis server is set so that it may lose locks.
  *
  * Judged by what the server says of itself, which it may not be willing to:
- * what is not known is not complained about.
+ * what is not known is no risk.
  */
 #ifndef DLOCK_REDIS_HEALTH_H
 #define DLOCK_REDIS_HEALTH_H
@@ -25,6 +25,6 @@ struct health {
  * Says in what ways this server may lose locks, as the rest of a sentence ("it
  * evicts keys ... and ..."), below HEALTH_BYTES; false: in none that is known.
  */
-bool health_complaint(const struct health *, char *out, size_t size);
+bool health_risks(const struct health *, char *out, size_t size);
 
 #endif

@@ -2,15 +2,15 @@
 --
 -- KEYS, all with the same {tag}:
 --   1  holders   sorted set  owner -> end of its lease, ms
---   2  info      hash        owner -> "weight lease token hears granted record",
+--   2  info      hash        owner -> "weight lease token subscribed granted record",
 --                            '#cap' capacity, '#token' and '#ticket' the last ones dealt
 --   3  queue     sorted set  owner -> ticket, by which it is served
 --   4  alive     sorted set  owner in the queue -> until when it counts as alive, ms
--- A waiter hears of its grant on the channel KEYS[5] .. its owner (a channel is no key).
+-- A waiter is told of its grant on the channel KEYS[5] .. its owner (a channel is no key).
 --
 -- ARGV: operation, owner, then
---   acquire  lease ms, ms to be alive in the queue (0: do not queue), hears (1: it
---            listens on its channel), weight, capacity, record, the ticket it had (0: none)
+--   acquire  lease ms, ms to be alive in the queue (0: do not queue), subscribed (1: to
+--            its channel), weight, capacity, record, the ticket it had (0: none)
 --            -> {1, token}
 --            -> {0, place in the queue, ms until a lease ends, ms held, holder's record, ticket}
 --            -> {-1, capacity in use}
@@ -24,7 +24,7 @@
 -- Every answer is preceded by a write, so that a replica can give none.
 local holders, info, queue, alive, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local operation, owner = ARGV[1], ARGV[2]
-local GRACE, DEAF_GRACE, MINUTE, DAY, YEAR = 3000, 1000, 60000, 86400000, 366 * 86400000
+local GRACE, UNSUBSCRIBED_GRACE, MINUTE, DAY, YEAR = 3000, 1000, 60000, 86400000, 366 * 86400000
 local call = redis.call
 
 local time = call('TIME')
@@ -34,14 +34,14 @@ local now = math.floor(us / 1000)
 local function text(n) return string.format('%.0f', n) end
 
 local function row(who)
-  local weight, lease, token, hears, granted, record =
+  local weight, lease, token, subscribed, granted, record =
     string.match(call('HGET', info, who) or '', '^(%d+) (%d+) (%d+) (%d) (%d+) (.*)$')
-  return weight and {weight = tonumber(weight), lease = tonumber(lease), token = token, hears = hears,
+  return weight and {weight = tonumber(weight), lease = tonumber(lease), token = token, subscribed = subscribed,
                      granted = tonumber(granted), record = record}
 end
 
 local function write(who, r)
-  call('HSET', info, who, text(r.weight) .. ' ' .. text(r.lease) .. ' ' .. r.token .. ' ' .. r.hears .. ' ' ..
+  call('HSET', info, who, text(r.weight) .. ' ' .. text(r.lease) .. ' ' .. r.token .. ' ' .. r.subscribed .. ' ' ..
        text(r.granted) .. ' ' .. r.record)
 end
 
@@ -88,7 +88,7 @@ local function leave_queue(who)
   call('ZREM', alive, who)
 end
 
-local capacity, used, called
+local capacity, used, woken
 
 -- Drops whose time is up; learns how much of the lock is taken.
 local function look()
@@ -115,17 +115,17 @@ local function grant(who, r)
   used = used + r.weight
 end
 
--- How many processes hear a call to `who`.  Without the right to publish: none,
--- and waiters find out when they next ask.
-local function hearers(who)
-  local heard = redis.pcall('PUBLISH', channel .. who, '1')
-  return type(heard) == 'number' and heard or 0
+-- Wakes `who`; how many processes were subscribed.  Without the right to publish:
+-- none, and waiters find out when they next ask.
+local function publish_to(who)
+  local subscribers = redis.pcall('PUBLISH', channel .. who, '1')
+  return type(subscribers) == 'number' and subscribers or 0
 end
 
 -- Grants to those who wait, in order, as long as they fit; `asker` is on the
--- line.  A waiter that used to hear and now does not is dead, or has lost its
+-- line.  A waiter that was subscribed and now is not is dead, or has lost its
 -- connection for the moment; it keeps its turn, but a short one, and the next
--- in line is called to see when that is over.  The token if `asker` was granted.
+-- in line is woken to see when that is over.  The token if `asker` was granted.
 local function serve(asker)
   local token
   while true do
@@ -141,17 +141,17 @@ local function serve(asker)
       lease_to(who, r.lease)
       token = r.token
     else
-      local deaf = hearers(who) == 0 and r.hears == '1'
+      local unsubscribed = publish_to(who) == 0 and r.subscribed == '1'
       grant(who, r)
-      call('ZADD', holders, text(now + (deaf and DEAF_GRACE or GRACE)), who)
-      called = true
-      if deaf then hearers(call('ZRANGE', queue, 0, 0)[1] or '') end
+      call('ZADD', holders, text(now + (unsubscribed and UNSUBSCRIBED_GRACE or GRACE)), who)
+      woken = true
+      if unsubscribed then publish_to(call('ZRANGE', queue, 0, 0)[1] or '') end
     end
   end
 end
 
-local function acquire(lease, patience, hears, weight, wanted, record, ticket)
-  if holds(owner) then -- an answer got lost, or we were called
+local function acquire(lease, patience, subscribed, weight, wanted, record, ticket)
+  if holds(owner) then -- an answer got lost, or we were woken
     extend(owner, lease)
     return {1, row(owner).token}
   end
@@ -168,7 +168,7 @@ local function acquire(lease, patience, hears, weight, wanted, record, ticket)
   local new = not call('ZSCORE', queue, owner)
   local r = row(owner)
   if new or not r then
-    r = {weight = weight, lease = lease, token = '0', granted = 0, record = record, hears = hears}
+    r = {weight = weight, lease = lease, token = '0', granted = 0, record = record, subscribed = subscribed}
     if waiting == 0 and used + weight <= capacity then
       grant(owner, r)
       lease_to(owner, lease)
@@ -176,7 +176,7 @@ local function acquire(lease, patience, hears, weight, wanted, record, ticket)
     end
   end
   if new then call('ZADD', queue, ticket > 0 and text(math.min(ticket, us)) or number('#ticket'), owner) end
-  r.hears = hears
+  r.subscribed = subscribed
   write(owner, r)
   call('ZADD', alive, text(now + patience), owner)
   if new then limit() end
@@ -210,7 +210,7 @@ local function release()
   call('HDEL', info, owner)
   look()
   pcall(serve) -- without memory nobody can be granted, but released is released
-  if called then limit() end
+  if woken then limit() end
   return {result}
 end
 

@@ -1,4 +1,4 @@
-/* resp.c - see resp.h. */
+/* resp.c - measures replies before they are parsed, and says what an error reply means. */
 #include "resp.h"
 
 #include <string.h>
@@ -149,4 +149,10 @@ bool
 resp_is_foreign(const char *text)
 {
 	return strstr(text, "WRONGTYPE") != NULL;
+}
+
+bool
+resp_is_noscript(const char *text)
+{
+	return strncmp(text, "NOSCRIPT", 8) == 0;
 }

@@ -33,4 +33,7 @@ enum rc resp_error(const char *text, const char **hint);
 /* Does it say that what stands under the key is no lock, so that whoever held one has lost it? */
 bool resp_is_foreign(const char *text);
 
+/* Does it say that the server does not know the script, since it was restarted or never saw it? */
+bool resp_is_noscript(const char *text);
+
 #endif

@@ -381,6 +381,8 @@ def test_a_deceptive_key_is_shown_as_what_it_is(dlock, place):
     ("file://", ["file:///DIR"]),
     ("file:here", ["file:///DIR"]),
     ("file://host/dir", ["file:///DIR"]),
+    ("file://user@localhost/dir", ["file:///DIR"]),
+    ("file://localhost", ["file:///DIR"]),
     ("file:///a%zz", ["%XX"]),
     ("file:///a%00b", ["%XX"]),
     ("file:///" + "a" * 5000, ["--url", "allowed"]),
@@ -695,6 +697,14 @@ def test_a_percent_in_a_directory_is_decoded(dlock, tmp_path):
     assert dlock.run("run", "-u", f"file://{tmp_path}/a%20b%25%3f", "-k", "k", "true").status == 0
     assert entries_below(directory) == ["k.lock"]
     assert dlock.run("run", "-u", f"file://localhost{tmp_path}/a%20b%25%3F", "-k", "k", "true").status == 0
+
+
+@pytest.mark.parametrize("before", ["file:", "file://", "file://localhost"])
+def test_a_directory_may_be_written_as_it_is(dlock, tmp_path, before):
+    directory = tmp_path / "a#b?c=d@e"
+    directory.mkdir()
+    assert dlock.run("run", "-u", f"{before}{directory}", "-k", "k", "true").status == 0
+    assert entries_below(directory) == ["k.lock"]
 
 
 # ---- a dlock inside a dlock ----

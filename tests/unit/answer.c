@@ -132,7 +132,7 @@ settings_that_endanger_locks(void **state)
 {
 	static const struct {
 		struct health health;
-		const char *words[2]; /* none: no complaint */
+		const char *words[2]; /* none: no risk */
 	} rows[] = {
 	    {{NULL, NULL, NULL}, {NULL}},
 	    {{"", "", ""}, {NULL}},
@@ -156,9 +156,9 @@ settings_that_endanger_locks(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char text[HEALTH_BYTES];
-		bool complains = health_complaint(&rows[i].health, text, sizeof text);
+		bool risky = health_risks(&rows[i].health, text, sizeof text);
 
-		if (complains != (rows[i].words[0] != NULL))
+		if (risky != (rows[i].words[0] != NULL))
 			fail_msg("row %zu: %s", i, text);
 		for (int w = 0; w < 2 && rows[i].words[w]; w++)
 			assert_non_null(strstr(text, rows[i].words[w]));

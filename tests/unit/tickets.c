@@ -5,6 +5,7 @@
 #include "backends/file/header.h"
 #include "backends/file/tickets.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -141,6 +142,76 @@ what_cannot_be_asked_is_an_error(void **state)
 	assert_int_equal(tickets_lock(gone, F_WRLCK, 1), -1);
 }
 
+static bool
+has_ended(const struct ticket_wait *w, int ms)
+{
+	struct pollfd p = {.fd = tickets_done(w), .events = POLLIN};
+
+	return poll(&p, 1, ms) == 1;
+}
+
+static void
+a_thread_waits_for_a_byte(void **state)
+{
+	struct ticket_wait *w;
+	struct queue q;
+
+	(void)state;
+	begin(&q);
+	add(&q, F_WRLCK, 5);
+	w = tickets_wait(q.fd, F_RDLCK, 5);
+	assert_non_null(w);
+	assert_false(has_ended(w, 20));
+	close(q.others[--q.n]);
+	assert_true(has_ended(w, 60000));
+	assert_true(tickets_waited(w));
+	add(&q, F_RDLCK, 5);
+	assert_int_equal(tickets_lock(q.others[0], F_WRLCK, 5), -1); /* it is locked by the file that waited */
+	end(&q);
+	assert_null(tickets_wait(q.fd, F_RDLCK, 5)); /* closed by now */
+}
+
+/* The caller may close the file at any time, and its number soon means another one: that is left alone. */
+static void
+a_thread_locks_the_file_it_was_given(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 300; round++) {
+		struct ticket_wait *w;
+		struct queue q, other;
+		int number;
+
+		begin(&q);
+		begin(&other);
+		add(&q, F_WRLCK, 5);
+		number = q.fd;
+		w = tickets_wait(q.fd, F_RDLCK, 5);
+		assert_non_null(w);
+		assert_int_equal(dup2(other.fd, number), number);
+		close(q.others[--q.n]);
+		assert_true(has_ended(w, 60000));
+		assert_true(tickets_waited(w));
+		add(&other, F_WRLCK, 5);
+		end(&other);
+		end(&q);
+	}
+}
+
+static void
+a_wait_is_abandoned(void **state)
+{
+	struct ticket_wait *w;
+	struct queue q;
+
+	(void)state;
+	begin(&q);
+	add(&q, F_WRLCK, 5);
+	w = tickets_wait(q.fd, F_RDLCK, 5);
+	assert_non_null(w);
+	assert_false(tickets_waited(w));
+	end(&q);
+}
+
 int
 main(void)
 {
@@ -149,6 +220,9 @@ main(void)
 	    cmocka_unit_test(the_last_one_is_found_in_any_order),
 	    cmocka_unit_test(random_queues),
 	    cmocka_unit_test(what_cannot_be_asked_is_an_error),
+	    cmocka_unit_test(a_thread_waits_for_a_byte),
+	    cmocka_unit_test(a_thread_locks_the_file_it_was_given),
+	    cmocka_unit_test(a_wait_is_abandoned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

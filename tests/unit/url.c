@@ -65,6 +65,20 @@ wrong_urls(void **state)
 		assert_non_null(url_cut(&u, rows[i]));
 }
 
+/* Some schemes take it all the same. */
+static void
+a_path_without_slashes_before_it(void **state)
+{
+	struct url u;
+
+	(void)state;
+	assert_non_null(url_cut(&u, "file:/a/b?c"));
+	assert_string_equal(text_of(&u.path), "/a/b");
+	assert_non_null(url_cut(&u, "a:h/b"));
+	assert_string_equal(text_of(&u.path), "-");
+	assert_string_equal(text_of(&u.hosts), "-");
+}
+
 static void
 lists(void **state)
 {
@@ -90,6 +104,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(good_urls),
 	    cmocka_unit_test(wrong_urls),
+	    cmocka_unit_test(a_path_without_slashes_before_it),
 	    cmocka_unit_test(lists),
 	};
 

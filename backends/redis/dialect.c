@@ -1,0 +1,103 @@
+/* dialect.c - dlock's own dialect: every operation is one run of lock.lua. */
+#include "dialect.h"
+
+#include "backends/redis/lock.lua.h"
+#include "resp.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	OPERANDS = 9,			      /* behind operation and owner, at most */
+	ARGUMENTS = 3 + NAMES + 2 + OPERANDS, /* of the command */
+};
+
+/* All keys are declared and share the hash tag {KEY}, encoded; the last one is the channel's beginning. */
+static void
+native_name(struct names *names, const struct claim *claim)
+{
+	static const char *const suffixes[NAMES] = {"h", "i", "q", "l", "w:"};
+	char tag[ENCODED_BYTES];
+
+	key_encode(tag, sizeof tag, claim->key);
+	for (size_t i = 0; i < NAMES; i++)
+		snprintf(names->keys[i], sizeof names->keys[i], "dlock:{%s}:%s", tag, suffixes[i]);
+	snprintf(names->channel, sizeof names->channel, "%s%s", names->keys[NAMES - 1], claim->owner);
+}
+
+/* A command that is being put together; the texts of its numbers are kept here. */
+struct native_command {
+	const char *argv[ARGUMENTS];
+	size_t lengths[ARGUMENTS];
+	int argc;
+	char numbers[3][24];
+	int n;
+};
+
+static void
+add_bytes(struct native_command *c, const char *bytes, size_t length)
+{
+	c->argv[c->argc] = bytes;
+	c->lengths[c->argc++] = length;
+}
+
+static void
+add_text(struct native_command *c, const char *text)
+{
+	add_bytes(c, text, strlen(text));
+}
+
+static void
+add_number(struct native_command *c, uint64_t number)
+{
+	char *text = c->numbers[c->n++];
+
+	snprintf(text, sizeof c->numbers[0], "%" PRIu64, number);
+	add_text(c, text);
+}
+
+static void
+add_acquire(struct native_command *c, const struct claim *claim, const struct request *r)
+{
+	add_number(c, ns_to_ms(claim->ttl));
+	add_number(c, ns_to_ms(r->alive));
+	add_text(c, r->subscribed ? "1" : "0");
+	add_text(c, "1"); /* weight */
+	add_text(c, "1"); /* capacity */
+	add_text(c, claim->record);
+	add_number(c, r->ticket);
+}
+
+static int
+native_write(char **command, const struct names *names, const struct claim *claim, const struct request *r, bool whole)
+{
+	static const char *const operations[] = {[ACQUIRE] = "acquire", [RENEW] = "renew", [RELEASE] = "release"};
+	struct native_command c;
+
+	c.argc = c.n = 0;
+	add_text(&c, whole ? "EVAL" : "EVALSHA");
+	add_bytes(&c, whole ? lock_lua : lock_sha1, whole ? sizeof lock_lua : strlen(lock_sha1));
+	add_text(&c, "5"); /* NAMES */
+	for (int i = 0; i < NAMES; i++)
+		add_text(&c, names->keys[i]);
+	add_text(&c, operations[r->operation]);
+	add_text(&c, claim->owner);
+	if (r->operation == ACQUIRE)
+		add_acquire(&c, claim, r);
+	else if (r->operation == RENEW)
+		add_number(&c, ns_to_ms(claim->ttl));
+	return redisFormatCommandArgv(command, c.argc, c.argv, c.lengths);
+}
+
+static enum reading
+native_read(struct answer *a, const struct request *r, const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ERROR)
+		return answer_read(a, reply, r->operation == ACQUIRE) ? READ_ANSWER : READ_NONSENSE;
+	if (resp_is_noscript(reply->str))
+		return READ_UNKNOWN_SCRIPT;
+	return resp_is_foreign(reply->str) ? READ_FOREIGN : READ_ERROR;
+}
+
+const struct dialect native_dialect = {native_name, native_write, native_read};

@@ -1,0 +1,55 @@
+/*
+ * dialect.h - how a lock is spoken of in Redis: names, commands, answers; no I/O.
+ *
+ * A dialect is a row of functions.  There is one today, dlock's own (lock.lua);
+ * that of another tool that locks in Redis would be a second.
+ */
+#ifndef DLOCK_REDIS_DIALECT_H
+#define DLOCK_REDIS_DIALECT_H
+
+#include "answer.h"
+#include "backends/backend.h"
+#include "backends/encode.h"
+
+enum { NAME_BYTES = ENCODED_BYTES + 16, NAMES = 5 };
+
+/* What one claim is called on the server. */
+struct names {
+	char keys[NAMES][NAME_BYTES]; /* as KEYS of the script */
+	char channel[NAME_BYTES + OWNER_CHARS]; /* where its owner is told to ask again */
+};
+
+enum operation { ACQUIRE, RENEW, RELEASE };
+
+/* What is to be asked for a claim. */
+struct request {
+	enum operation operation;
+	/* of ACQUIRE: */
+	int64_t alive;	 /* so long we count as alive in the queue; 0: not to queue */
+	bool subscribed; /* to our channel */
+	uint64_t ticket; /* the place we had; 0: none */
+};
+
+/* What a reply is. */
+enum reading {
+	READ_ANSWER,	     /* of the script: *answer is set */
+	READ_UNKNOWN_SCRIPT, /* to be written again, `whole` */
+	READ_ERROR,	     /* an error reply */
+	READ_FOREIGN,	     /* the same, and whoever held a lock there has lost it */
+	READ_NONSENSE,	     /* nothing that the script answers */
+};
+
+struct dialect {
+	void (*name)(struct names *, const struct claim *);
+	/*
+	 * Writes a request as one command (redisFreeCommand() it) and returns its
+	 * length, -1 without memory.  `whole`: with the script, for a server that
+	 * does not know it.
+	 */
+	int (*write)(char **command, const struct names *, const struct claim *, const struct request *, bool whole);
+	enum reading (*read)(struct answer *, const struct request *, const redisReply *);
+};
+
+extern const struct dialect native_dialect;
+
+#endif

@@ -1,0 +1,249 @@
+/* server.c - logs in to one Redis server, sends questions and reads their answers. */
+#include "server.h"
+
+#include "backends/secret.h"
+#include "health.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEALTH_PATIENCE (500 * NS_PER_MS) /* for what comes right behind an answer */
+
+void
+server_init(struct server *s, struct host *host, const struct address *a, const char *where)
+{
+	*s = (struct server){.host = host, .address = a, .where = where};
+	wire_init(&s->wire, host, where);
+}
+
+bool
+server_is_open(const struct server *s)
+{
+	return wire_is_open(&s->wire);
+}
+
+int
+server_descriptor(const struct server *s)
+{
+	return s->wire.stream.fd;
+}
+
+void
+server_close(struct server *s)
+{
+	wire_close(&s->wire);
+}
+
+enum rc
+server_refused(const struct server *s, char *text, struct fault *f)
+{
+	const char *hint;
+	enum rc rc = resp_error(text, &hint);
+
+	secret_blot(text, s->address->password);
+	return fault_set(f, rc, "%s says '%.200s'%s%s", s->where, text, hint ? ": " : "", hint ? hint : "");
+}
+
+/* ---- the greeting ---- */
+
+/* What may travel in front of a question. */
+enum greeting { GREET_PING, GREET_AUTH, GREET_SELECT };
+
+struct greetings {
+	char text[1024];
+	size_t used;
+	enum greeting kinds[2];
+	int n;
+};
+
+/* An answer to AUTH may repeat the password, and is not quoted. */
+static enum rc
+login_refused(const struct server *s, const char *text, struct fault *f)
+{
+	const char *hint;
+	enum rc rc = resp_error(text, &hint);
+
+	return fault_set(f, rc, "%s refuses the login: %s", s->where,
+	    hint ? hint : "its answer is not shown, since it may repeat the password");
+}
+
+static bool
+greet(struct greetings *g, enum greeting kind, int argc, const char **argv)
+{
+	char *text;
+	int length = redisFormatCommandArgv(&text, argc, argv, NULL);
+	bool fits = length >= 0 && (size_t)length <= sizeof g->text - g->used;
+
+	if (fits) {
+		memcpy(g->text + g->used, text, length);
+		g->used += length;
+		g->kinds[g->n++] = kind;
+	}
+	if (length >= 0) {
+		explicit_bzero(text, length);
+		redisFreeCommand(text);
+	}
+	return fits;
+}
+
+/* AUTH and SELECT, as far as needed; false without memory. */
+static bool
+greet_new(struct greetings *g, const struct address *a)
+{
+	const char *auth[3] = {"AUTH"};
+	char db[16];
+	int argc = 1;
+
+	if (*a->password) {
+		if (*a->user)
+			auth[argc++] = a->user;
+		auth[argc++] = a->password;
+		if (!greet(g, GREET_AUTH, argc, auth))
+			return false;
+	}
+	snprintf(db, sizeof db, "%d", a->db);
+	return !a->db || greet(g, GREET_SELECT, 2, (const char *[]){"SELECT", db});
+}
+
+/* Reads the answer to a greeting: +OK, or to a PING whatever it is. */
+static enum rc
+read_greeted(struct server *s, enum greeting kind, instant until, struct fault *f)
+{
+	redisReply *reply = NULL;
+	enum rc rc = wire_receive(&s->wire, &reply, until, f);
+
+	if (rc != RC_OK || !reply)
+		return rc;
+	if (kind != GREET_PING && reply->type == REDIS_REPLY_ERROR)
+		rc = kind == GREET_AUTH ? login_refused(s, reply->str, f) : server_refused(s, reply->str, f);
+	else if (kind != GREET_PING && (reply->type != REDIS_REPLY_STATUS || strcmp(reply->str, "OK") != 0))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to a greeting", s->where);
+	freeReplyObject(reply);
+	if (rc != RC_OK)
+		wire_close(&s->wire);
+	return rc;
+}
+
+/* ---- how it is set ---- */
+
+/* The text of an answer to one of health_questions: of a string, or of the second of two; NULL: we are not told. */
+static const char *
+health_text(const redisReply *reply)
+{
+	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2)
+		reply = reply->element[1];
+	return reply->type == REDIS_REPLY_STRING ? reply->str : NULL;
+}
+
+/*
+ * Reads the answers to health_questions, and gives notice of what they say.
+ * That they do not come, or not in time, is no failure: what was asked before
+ * them has been answered.  False: something else came.
+ */
+static bool
+read_health(struct server *s, instant until)
+{
+	redisReply *replies[HEALTH_ANSWERS] = {NULL};
+	char risks[HEALTH_BYTES];
+	struct fault ignored;
+	struct health h;
+	enum rc rc = RC_OK;
+	int n = 0;
+
+	while (rc == RC_OK && n < HEALTH_ANSWERS) {
+		rc = wire_receive(&s->wire, &replies[n], until, &ignored);
+		if (rc == RC_OK && !health_text(replies[n]) && replies[n]->type != REDIS_REPLY_ERROR)
+			rc = RC_PROTOCOL;
+		n += replies[n] != NULL;
+	}
+	if (rc == RC_OK) {
+		h = (struct health){health_text(replies[0]), health_text(replies[1]), health_text(replies[2])};
+		if (health_risks(&h, risks, sizeof risks))
+			fault_set(&s->host->notice, RC_OK, "%s may lose locks: %s; see dlock-backends(7)", s->where, risks);
+	}
+	while (n > 0)
+		freeReplyObject(replies[--n]);
+	return rc != RC_PROTOCOL;
+}
+
+/* ---- one question, one answer ---- */
+
+/* Sends a question, after connecting if need be, and reads what comes before its answer. */
+static enum rc
+server_send(struct server *s, const struct question *q, bool inspect, instant until, struct fault *f)
+{
+	struct greetings g = {.n = 0};
+	struct iovec parts[3];
+	bool fits = true;
+	enum rc rc;
+
+	if (wire_is_open(&s->wire)) {
+		if (q->ping_first)
+			fits = greet(&g, GREET_PING, 1, (const char *[]){"PING"});
+	} else {
+		rc = wire_connect(&s->wire, s->address, until, f);
+		if (rc != RC_OK)
+			return rc;
+		fits = greet_new(&g, s->address);
+	}
+	if (!fits) {
+		wire_close(&s->wire);
+		explicit_bzero(g.text, g.used);
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	}
+	s->asked = true;
+	parts[0] = (struct iovec){g.text, g.used};
+	parts[1] = (struct iovec){(char *)q->command, q->length};
+	parts[2] = (struct iovec){(char *)health_questions, inspect ? strlen(health_questions) : 0};
+	rc = wire_send(&s->wire, parts, 3, until, f);
+	explicit_bzero(g.text, g.used);
+	for (int i = 0; rc == RC_OK && i < g.n; i++)
+		rc = read_greeted(s, g.kinds[i], until, f);
+	return rc;
+}
+
+/* Reads what comes behind the answer; false: what nobody asked for. */
+static bool
+read_rest(struct server *s, const struct question *q, bool inspect, instant until)
+{
+	if (inspect && !read_health(s, instant_first(until, instant_now() + HEALTH_PATIENCE)))
+		return false;
+	return q->messages || s->wire.used == 0;
+}
+
+enum rc
+server_ask(struct server *s, const struct question *q, instant until, redisReply **reply, struct fault *f)
+{
+	bool idle = wire_is_quiet(&s->wire), inspect = q->inspect && !s->inspected;
+	enum rc rc;
+
+	if (!idle)
+		wire_close(&s->wire);
+	do {
+		rc = server_send(s, q, inspect, until, f);
+		s->inspected = s->inspected || (inspect && rc == RC_OK);
+		if (rc == RC_OK)
+			rc = wire_receive(&s->wire, reply, until, f);
+		if (rc != RC_AGAIN || !idle)
+			break;
+		idle = inspect = false; /* a proxy may close at a command it does not know */
+		s->repeated = true;
+	} while (instant_now() < until);
+	if (rc != RC_OK || read_rest(s, q, inspect, until))
+		return rc;
+	freeReplyObject(*reply);
+	wire_close(&s->wire);
+	return fault_set(f, RC_PROTOCOL, "%s gave two answers to one question", s->where);
+}
+
+enum rc
+server_take_message(struct server *s, instant until, struct fault *f)
+{
+	redisReply *reply = NULL;
+	enum rc rc = wire_receive(&s->wire, &reply, until, f);
+
+	if (rc == RC_OK)
+		freeReplyObject(reply);
+	return rc;
+}

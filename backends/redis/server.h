@@ -1,0 +1,74 @@
+/*
+ * server.h - questions to one Redis server, and their answers, on one connection.
+ *
+ * Whoever asks need not think of the connection: it is opened and logged in
+ * (AUTH, SELECT in front of the first question, in the same packet) when it is
+ * needed.  What is asked is no matter of this file: it knows nothing of locks.
+ *
+ * Which server it is does not change: `address` is the one of the URL.  Where
+ * it can change (sentinel, cluster), exactly two places know of it: the one
+ * that connects (server_send in server.c), which then asks where the server of
+ * this key is, and redis_run() in redis.c, which sees every error and reply and
+ * then tells what it saw.  With a single server both would say nothing, so
+ * there is no such interface yet.
+ */
+#ifndef DLOCK_REDIS_SERVER_H
+#define DLOCK_REDIS_SERVER_H
+
+#include "address.h"
+#include "wire.h"
+
+struct server {
+	struct wire wire;
+	struct host *host;
+	const struct address *address; /* not owned */
+	const char *where;	       /* for people; not owned */
+	bool inspected;		       /* it has been asked how it is set */
+	/* For the caller, who clears them: */
+	bool asked;    /* something has been sent: the server may know of us */
+	bool repeated; /* a question was asked twice: the first one may have been heard */
+};
+
+/* A command, and what goes in one packet with it. */
+struct question {
+	const char *command; /* as redisFormatCommandArgv() writes it */
+	size_t length;
+	/*
+	 * A PING travels in front of the command on a connection that is open.
+	 * Redis writes out the answers of one round last come, first served;
+	 * having been heard first, we are answered last, so that whom our
+	 * release wakes begins before we take the processor to clean up
+	 * (hand-off 1.6 to 1.4 x flock).
+	 */
+	bool ping_first;
+	bool inspect;  /* health_questions behind it, once for each server: a host->notice if they find something */
+	bool messages; /* more may come behind the answer: it begins a subscription */
+};
+
+void server_init(struct server *, struct host *, const struct address *, const char *where);
+
+bool server_is_open(const struct server *);
+
+/* To wait for messages (-1: closed). */
+int server_descriptor(const struct server *);
+
+/*
+ * Sends a question and reads the answer: the one that is due and nothing behind
+ * it.  A connection that died of idleness, or on which somebody spoke unasked,
+ * is opened anew; one that dies under the question gets a second chance.
+ *
+ * RC_OK: *reply is the caller's (freeReplyObject() it); it may be an error
+ * reply.  Otherwise the connection is closed: see stream.h; RC_DENIED, RC_CONFIG
+ * and others of server_refused(): the login did not succeed.
+ */
+enum rc server_ask(struct server *, const struct question *, instant until, redisReply **reply, struct fault *);
+
+/* Reads one message of a subscription, which does not say more than that there is one. */
+enum rc server_take_message(struct server *, instant until, struct fault *);
+
+/* What the error reply `text` means, in words; never RC_OK.  A password in it is blotted out. */
+enum rc server_refused(const struct server *, char *text, struct fault *);
+
+void server_close(struct server *);
+
+#endif
