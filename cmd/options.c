@@ -1,6 +1,7 @@
 /* options.c - see options.h. */
 #include "options.h"
 
+#include "nearest.h"
 #include "parse.h"
 #include "status.h"
 #include "text.h"
@@ -32,7 +33,7 @@ take_duration(int64_t *to, int64_t low, const char *value, struct fault *f)
 	int64_t ns;
 	char least[32];
 
-	duration_text(low, least, sizeof least);
+	parse_duration_text(low, least, sizeof least);
 	if (!parse_duration(value, &ns)) {
 		fault_set(f, RC_USAGE, DURATIONS "; from %s to 365d is allowed", least);
 		return false;
@@ -74,7 +75,7 @@ take_flag(bool *to, const char *value, struct fault *f)
 static bool
 set_key(struct plan *p, const char *value, struct fault *f)
 {
-	const char *objection = key_objection(value);
+	const char *objection = parse_key_objection(value);
 
 	if (objection) {
 		fault_set(f, RC_USAGE, "%s (a key is 1 to %d bytes of UTF-8 without control characters)",
@@ -91,9 +92,9 @@ set_key(struct plan *p, const char *value, struct fault *f)
 static const char *
 meant_by(const char *word, size_t n, const struct synonym *synonyms, const char *const *known)
 {
-	const char *meant = text_meant(word, n, synonyms);
+	const char *meant = nearest_synonym(word, n, synonyms);
 
-	return meant ? meant : text_nearest(word, n, known);
+	return meant ? meant : nearest_word(word, n, known);
 }
 
 static void
@@ -837,10 +838,10 @@ settle_lease(struct plan *p, struct fault *f)
 		t->grace = lease_grace(t->ttl);
 	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
 		return PARSED_PLAN;
-	duration_text((lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S, least, sizeof least);
+	parse_duration_text((lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S, least, sizeof least);
 	fault_set(f, RC_USAGE,
 	    "--ttl %s is too short for --grace %s: two renewals would not fit (at least --ttl %s)",
-	    duration_text(t->ttl, ttl, sizeof ttl), duration_text(t->grace, grace, sizeof grace), least);
+	    parse_duration_text(t->ttl, ttl, sizeof ttl), parse_duration_text(t->grace, grace, sizeof grace), least);
 	return PARSED_WRONG;
 }
 
@@ -908,7 +909,7 @@ describe_variable(const char *name, size_t n, char *out, size_t size)
 
 	for (int i = 0; i < OPTIONS; i++)
 		known[i] = options[i].env + strlen("DLOCK_");
-	meant = text_nearest(name + strlen("DLOCK_"), n - strlen("DLOCK_"), known);
+	meant = nearest_word(name + strlen("DLOCK_"), n - strlen("DLOCK_"), known);
 	return snprintf(out, size, "%s%s%s%s", text_clean(clean, sizeof clean, name, n), meant ? " (did you mean DLOCK_" : "",
 	    meant ? meant : "", meant ? "?)" : "");
 }

@@ -6,7 +6,7 @@
 #ifndef DLOCK_PLAN_H
 #define DLOCK_PLAN_H
 
-#include "cmd/supervise/step.h"
+#include "lease.h"
 
 #include <signal.h>
 

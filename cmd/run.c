@@ -14,6 +14,7 @@
 #include "cmd/supervise/child.h"
 #include "cmd/supervise/events.h"
 #include "cmd/supervise/front.h"
+#include "cmd/supervise/keeper.h"
 #include "options.h"
 #include "record.h"
 #include "say.h"
@@ -144,9 +145,9 @@ find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 {
 	char name[300], key[400];
 
-	*v = (struct verdict){.status = child_find(p->argv[0], path, size), .name = "not-executed"};
-	if (v->status == 0)
+	if (child_find(p->argv[0], path, size))
 		return true;
+	*v = (struct verdict){.status = status_of_exec(errno), .name = "not-executed"};
 	snprintf(v->line, sizeof v->line, "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, p->argv[0], strlen(p->argv[0])),
 	    text_name(key, sizeof key, p->keys[0]), strerror(errno), guess(p->argv));
