@@ -15,12 +15,13 @@
 #include "cmd/supervise/events.h"
 #include "cmd/supervise/front.h"
 #include "cmd/supervise/keeper.h"
+#include "cmd/supervise/tree.h"
+#include "cmd/supervise/verdict.h"
 #include "options.h"
 #include "record.h"
 #include "say.h"
+#include "stray.h"
 #include "text.h"
-#include "cmd/supervise/tree.h"
-#include "cmd/supervise/verdict.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -166,7 +167,7 @@ cmd_run(char **words)
 	char clean[700];
 	pid_t keeper;
 
-	switch (options_parse(&plan, words, &fault)) {
+	switch (plan_read(&plan, words, &fault)) {
 	case PARSED_HELP:
 		return print_run_help();
 	case PARSED_WRONG:
@@ -175,7 +176,7 @@ cmd_run(char **words)
 	case PARSED_PLAN:
 		break;
 	}
-	if (!plan.quiet && options_stray(clean, sizeof clean))
+	if (!plan.quiet && stray_list(clean, sizeof clean))
 		say("unknown in the environment and ignored: %s", clean);
 	if (!find_command(&plan, path, sizeof path, &v))
 		end(&plan, &v);
