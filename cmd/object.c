@@ -1,4 +1,4 @@
-/* object.c - see object.h. */
+/* object.c - writes one flat JSON object into a buffer. */
 #include "object.h"
 
 #include "text.h"

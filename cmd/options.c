@@ -17,8 +17,11 @@
 
 /* ---- setters that several rows share ---- */
 
-/* Where an option keeps its value: a member of the plan, which must have this type. */
-#define AT(type, member) _Generic(((struct plan *)NULL)->member, type : offsetof(struct plan, member))
+/* Where an option keeps its value: a member of the plan, which must have the type that the setter writes. */
+#define DURATION_AT(m) _Generic(((struct plan *)NULL)->m, int64_t : offsetof(struct plan, m))
+#define NUMBER_AT(m) _Generic(((struct plan *)NULL)->m, int : offsetof(struct plan, m))
+#define FLAG_AT(m) _Generic(((struct plan *)NULL)->m, bool : offsetof(struct plan, m))
+#define TEXT_AT(m) _Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
 
 static void *
 member(struct plan *p, const struct option *o)
@@ -248,37 +251,37 @@ const struct option options[] = {
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.set = set_nonblock, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT", "wait at most so long; 0 is -n (default: inf)",
-	.set = set_wait, .group = GROUP_WAIT, .at = AT(int64_t, wait), .max = NEVER},
+	.set = set_wait, .group = GROUP_WAIT, .at = DURATION_AT(wait), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
 	"status when the lock was not to be had\n(default: 75)",
-	.set = set_number, .at = AT(int, conflict_status), .max = 255},
+	.set = set_number, .at = NUMBER_AT(conflict_status), .max = 255},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL", "the lease, renewed at a third (default: 30s)",
-	.set = set_duration, .at = AT(int64_t, terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
+	.set = set_duration, .at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
-	.set = set_grace, .at = AT(int64_t, terms.grace), .max = YEAR},
+	.set = set_grace, .at = DURATION_AT(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL", "asks the command to stop (default: TERM)",
 	.set = set_signal},
     [OPT_MIN_HOLD] = {"min-hold", 0, "DURATION", "DLOCK_MIN_HOLD",
 	"keep the lock at least so long; dlock itself\nreturns with the command",
-	.set = set_duration, .at = AT(int64_t, terms.min_hold), .max = YEAR},
+	.set = set_duration, .at = DURATION_AT(terms.min_hold), .max = YEAR},
     [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN", "stop the command after so long: status 124",
-	.set = set_max_run, .at = AT(int64_t, terms.max_run), .max = NEVER},
+	.set = set_max_run, .at = DURATION_AT(terms.max_run), .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE", "release only when every descendant has ended",
-	.set = set_flag, .at = AT(bool, terms.wait_tree)},
+	.set = set_flag, .at = FLAG_AT(terms.wait_tree)},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
 	.set = set_command},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
-	.set = set_text, .at = AT(const char *, who), .max = 200},
+	.set = set_text, .at = TEXT_AT(who), .max = 200},
     [OPT_WHY] = {"why", 0, "TEXT", "DLOCK_WHY", "shown to others, such as a ticket",
-	.set = set_text, .at = AT(const char *, why), .max = 200},
+	.set = set_text, .at = TEXT_AT(why), .max = 200},
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line",
 	.set = set_status_fd, .max = INT_MAX},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET", "say nothing about waiting or a busy lock",
-	.set = set_flag, .at = AT(bool, quiet)},
+	.set = set_flag, .at = FLAG_AT(quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE", "tell what happens, call by call",
-	.set = set_flag, .at = AT(bool, verbose)},
+	.set = set_flag, .at = FLAG_AT(verbose)},
     [OPTIONS] = {.name = NULL},
 };
 

@@ -1,4 +1,4 @@
-/* parse.c - see parse.h. */
+/* parse.c - reads durations, numbers, signals and keys as people write them. */
 #include "parse.h"
 
 #include "backends/backend.h"

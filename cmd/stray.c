@@ -47,8 +47,10 @@ describe_variable(const char *name, size_t n, char *out, size_t size)
 	for (int i = 0; i < OPTIONS; i++)
 		known[i] = options[i].env + strlen("DLOCK_");
 	meant = nearest_word(name + strlen("DLOCK_"), n - strlen("DLOCK_"), known);
-	return snprintf(out, size, "%s%s%s%s", text_clean(clean, sizeof clean, name, n), meant ? " (did you mean DLOCK_" : "",
-	    meant ? meant : "", meant ? "?)" : "");
+	text_clean(clean, sizeof clean, name, n);
+	if (!meant)
+		return snprintf(out, size, "%s", clean);
+	return snprintf(out, size, "%s (did you mean DLOCK_%s?)", clean, meant);
 }
 
 bool

@@ -34,7 +34,7 @@ char *text_name(char *out, size_t size, const char *text);
  */
 char *text_fit(char *text, size_t columns);
 
-/* NULL, or what is wrong with a text of up to `most` bytes of UTF-8 without control characters (C0, DEL, C1). */
+/* NULL, or why this is no text of up to `most` bytes of UTF-8 without control characters (C0, DEL, C1). */
 const char *text_objection(const char *, size_t most);
 
 /* The beginning of what a user gave, to be quoted: what is wrong with it must still fit behind it. */

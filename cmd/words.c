@@ -151,7 +151,8 @@ read_options_behind(struct words *w, const char *key, struct fault *f)
 		return RC_USAGE;
 	if (*w->next == first || strcmp(w->next[-1], "--") != 0)
 		return fault_set(f, RC_USAGE,
-		    "'%s' comes after the key '%s': options go before the key, or before a -- (dlock run %s %s ... -- COMMAND)",
+		    "'%s' comes after the key '%s': options go before the key, or before a -- "
+		    "(dlock run %s %s ... -- COMMAND)",
 		    text_brief(first).text, text_brief(key).text, text_brief(key).text, text_brief(first).text);
 	return RC_OK;
 }

@@ -1,4 +1,4 @@
-/* child.c - see child.h. */
+/* child.c - finds the command, forks its stub, and lets it begin when the lock is there. */
 #include "child.h"
 
 #include "cmd/status.h"

@@ -1,4 +1,4 @@
-/* front.c - see front.h. */
+/* front.c - the process that the user sees: passes signals on, speaks, watches the keeper. */
 #include "front.h"
 
 #include "events.h"

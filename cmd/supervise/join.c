@@ -1,4 +1,4 @@
-/* join.c - see join.h. */
+/* join.c - lets a dlock below another one use the lock that this one holds. */
 #include "join.h"
 
 #include "cmd/mask.h"

@@ -1,4 +1,4 @@
-/* keeper.c - see keeper.h. */
+/* keeper.c - the process that keeps the lock: carries out what step() decides. */
 #include "keeper.h"
 
 #include "child.h"

@@ -1,4 +1,4 @@
-/* progress.c - see progress.h. */
+/* progress.c - says while one waits who has the lock, for how long, and when we got it. */
 #include "progress.h"
 
 #include "cmd/parse.h"

@@ -1,4 +1,4 @@
-/* step.c - see step.h. */
+/* step.c - decides what the keeper does next, from state, time and one event. */
 #include "step.h"
 
 #include <assert.h>

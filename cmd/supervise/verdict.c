@@ -1,4 +1,4 @@
-/* verdict.c - see verdict.h. */
+/* verdict.c - turns an ending into one sentence and an exit status. */
 #include "verdict.h"
 
 #include "cmd/parse.h"
