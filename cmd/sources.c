@@ -78,7 +78,7 @@ apply(const struct source *s, int i, struct plan *p, struct fault *f)
 {
 	const struct option *o = &options[i];
 	bool variable = s->kind == SOURCE_ENVIRONMENT && o->set_variable;
-	struct fault why;
+	struct fault why = {""};
 	char called[64];
 
 	if ((variable ? o->set_variable : o->set)(p, o, s->value[i], &why) == RC_OK)
