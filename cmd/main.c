@@ -2,6 +2,7 @@
 #include "cmd.h"
 
 #include "backends/backend.h"
+#include "nearest.h"
 #include "options.h"
 #include "say.h"
 #include "text.h"
@@ -40,13 +41,12 @@ meant_by(const char *name)
 {
 	static const struct synonym synonyms[] = {
 	    {"exec", "run"}, {"lock", "run"}, {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
-	const char *known[CMDS + 1] = {0}, *meant;
+	const char *known[CMDS + 1] = {0};
 
 	name += strspn(name, "-");
-	meant = text_meant(name, strlen(name), synonyms);
 	for (int i = 0; i < CMDS; i++)
 		known[i] = cmds[i].name;
-	return meant ? meant : text_nearest(name, strlen(name), known);
+	return nearest_meant(name, strlen(name), synonyms, known);
 }
 
 static int

@@ -1,4 +1,4 @@
-/* object.c - see object.h. */
+/* object.c - writes one flat JSON object into a buffer. */
 #include "object.h"
 
 #include "text.h"
@@ -27,7 +27,7 @@ put_string(struct object *j, const char *s)
 		return false;
 	for (size_t i = 0; i < n;) {
 		uint32_t c = 0;
-		size_t len = utf8_next(s + i, n - i, &c);
+		size_t len = text_next(s + i, n - i, &c);
 		char escaped[8];
 
 		if (len == 0) /* not UTF-8: the replacement character, as jq and browsers do */

@@ -1,13 +1,10 @@
 /*
  * options.h - the one table of options of `dlock run`.
  *
- * The parser, the environment, the help text, and (through `dlock help --raw`)
- * the tests that compare manual and completions with it all read this table.
- *
- * Options end at `--` or at the first word that is none.  Without -k that word is
- * the key, and further options may come between it and a `--`.  Nothing may be
- * abbreviated; nothing but -k and -O may be given twice.  A flag beats its
- * variable; an empty variable counts as unset.
+ * Command line, environment, help text, and (through `dlock help --raw`) the
+ * tests that compare manual and completions with it all read this table.  How
+ * options are written stands in words.h, which source of them counts in
+ * sources.h.
  */
 #ifndef DLOCK_OPTIONS_H
 #define DLOCK_OPTIONS_H
@@ -16,36 +13,62 @@
 
 #include <stdio.h>
 
+/* The rows, in the order in which they are shown and take effect. */
+enum {
+	OPT_KEY,
+	OPT_BACKEND,
+	OPT_URL,
+	OPT_OPTION,
+	OPT_NONBLOCK,
+	OPT_WAIT,
+	OPT_CONFLICT,
+	OPT_TTL,
+	OPT_GRACE,
+	OPT_SIGNAL,
+	OPT_MIN_HOLD,
+	OPT_MAX_RUN,
+	OPT_WAIT_TREE,
+	OPT_COMMAND,
+	OPT_WHO,
+	OPT_WHY,
+	OPT_STATUS_FD,
+	OPT_QUIET,
+	OPT_VERBOSE,
+	OPTIONS,
+};
+
+/* Options that answer one question together: see sources.h. */
+enum group {
+	GROUP_NONE,
+	GROUP_SERVER, /* which one */
+	GROUP_WAIT,   /* how long */
+};
+
 struct option {
 	const char *name;
 	char letter;	 /* 0: none */
 	const char *arg; /* what to call the value; NULL: takes none */
 	const char *env;
-	/* Takes `value` into the plan; otherwise says in `fault` what would be right. */
-	bool (*set)(struct plan *, const char *value, struct fault *);
 	const char *help; /* one or two lines of at most 50 columns */
+	enum group group;
+	bool repeats; /* may be given more than once: takes effect as it is read */
+
+	/* Takes `value` into the plan; RC_USAGE: the fault says what would be right. */
+	enum rc (*set)(struct plan *, const struct option *, const char *value, struct fault *);
+	/* The same of a variable, where that differs: it can stand for several flags; or NULL. */
+	enum rc (*set_variable)(struct plan *, const struct option *, const char *value, struct fault *);
+	size_t at;	  /* for setters that many rows share: the member of struct plan */
+	int64_t min, max; /* and what it may be: nanoseconds, bytes, or just a number */
 };
 
-extern const struct option options[]; /* NULL-ended */
+extern const struct option options[]; /* OPTIONS of them, and one without a name */
 
-enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
+/* The option of this name, n bytes long, or of this letter; -1: none. */
+int options_named(const char *name, size_t n);
+int options_lettered(char);
 
-/*
- * Reads the words after `run` and the environment into *plan.  PARSED_WRONG:
- * *fault names option, value and what is allowed.  The plan points into argv
- * and the environment.  Passwords in argv are overwritten, so that ps(1) does
- * not show them for long; the plan keeps a copy.
- */
-enum parsed options_parse(struct plan *plan, char **words, struct fault *fault);
-
-/*
- * Variables that look like dlock's but mean nothing to it, most likely for a
- * typing error: their names and what was meant, fit to be shown, as far as there
- * is room.  False: there are none.
- */
-bool options_stray(char *out, size_t size);
-/* Does this URL hold a password?  NULL: no. */
-bool options_has_password(const char *url);
+/* The name that was probably meant by a word that is none; NULL: no guess. */
+const char *options_nearest(const char *word, size_t n);
 
 void options_print_help(FILE *);
 void options_print_raw(FILE *); /* NAME LETTER ARG ENV, tab-separated, "-" for none */

@@ -1,4 +1,4 @@
-/* parse.c - see parse.h. */
+/* parse.c - reads durations, numbers, signals and keys as people write them. */
 #include "parse.h"
 
 #include "backends/backend.h"
@@ -90,7 +90,7 @@ parse_duration(const char *s, int64_t *ret)
 }
 
 const char *
-duration_text(int64_t ns, char *out, size_t size)
+parse_duration_text(int64_t ns, char *out, size_t size)
 {
 	int64_t s = ns / NS_PER_S;
 
@@ -162,7 +162,7 @@ parse_signal(const char *s, int *ret)
 }
 
 const char *
-signal_text(int sig, char *out, size_t size)
+parse_signal_text(int sig, char *out, size_t size)
 {
 	const char *name = sigabbrev_np(sig);
 
@@ -174,27 +174,7 @@ signal_text(int sig, char *out, size_t size)
 }
 
 const char *
-text_objection(const char *s, size_t most)
-{
-	size_t n = strlen(s);
-
-	if (n > most)
-		return "too long";
-	for (size_t i = 0; i < n;) {
-		uint32_t c = 0;
-		size_t len = utf8_next(s + i, n - i, &c);
-
-		if (len == 0)
-			return "not UTF-8";
-		if (c < 0x20 || (c >= 0x7f && c <= 0x9f))
-			return "it has control characters";
-		i += len;
-	}
-	return NULL;
-}
-
-const char *
-key_objection(const char *s)
+parse_key_objection(const char *s)
 {
 	if (!*s)
 		return "a key cannot be empty";

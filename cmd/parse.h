@@ -16,7 +16,7 @@
 bool parse_duration(const char *, int64_t *ns);
 
 /* The same the other way, two largest units: "2m13s", "4h02m", "850ms", "inf". */
-const char *duration_text(int64_t ns, char *out, size_t size);
+const char *parse_duration_text(int64_t ns, char *out, size_t size);
 
 /* Decimal digits only, low to high. */
 bool parse_number(const char *, long low, long high, long *);
@@ -28,15 +28,12 @@ bool parse_truth(const char *, bool *);
 bool parse_signal(const char *, int *);
 
 /* "SIGTERM", or "signal 40". */
-const char *signal_text(int sig, char *out, size_t size);
+const char *parse_signal_text(int sig, char *out, size_t size);
 
 /*
  * NULL for a legal key, otherwise what is wrong with it: 1 to KEY_BYTES bytes
  * of UTF-8 without control characters (C0, DEL, C1).
  */
-const char *key_objection(const char *);
-
-/* The same for --who and --why, where up to `most` bytes and nothing at all are fine. */
-const char *text_objection(const char *, size_t most);
+const char *parse_key_objection(const char *);
 
 #endif

@@ -1,12 +1,12 @@
 /*
  * plan.h - what the user asked for, after every source has been read.
  *
- * Filled and checked by options.c; from then on nobody changes it.
+ * Filled and checked by plan_read(); from then on nobody changes it.
  */
 #ifndef DLOCK_PLAN_H
 #define DLOCK_PLAN_H
 
-#include "cmd/supervise/step.h"
+#include "lease.h"
 
 #include <signal.h>
 
@@ -44,5 +44,15 @@ struct origin {
 	bool chld_ignored; /* SIGCHLD was SIG_IGN, which would hide the command's end from us */
 	bool has_tty;	   /* there is a controlling terminal */
 };
+
+enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
+
+/*
+ * Reads the words after `run` and the environment into *plan.  PARSED_WRONG:
+ * *fault names option, value and what is allowed.  The plan points into argv
+ * and the environment.  Passwords in argv are overwritten, so that ps(1) does
+ * not show them for long; the plan keeps a copy.
+ */
+enum parsed plan_read(struct plan *, char **argv, struct fault *);
 
 #endif

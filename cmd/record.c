@@ -1,4 +1,4 @@
-/* record.c - see record.h. */
+/* record.c - writes who we are for others to read, and describes who others are. */
 #include "record.h"
 
 #include "object.h"

@@ -14,12 +14,14 @@
 #include "cmd/supervise/child.h"
 #include "cmd/supervise/events.h"
 #include "cmd/supervise/front.h"
+#include "cmd/supervise/keeper.h"
+#include "cmd/supervise/tree.h"
+#include "cmd/supervise/verdict.h"
 #include "options.h"
 #include "record.h"
 #include "say.h"
+#include "stray.h"
 #include "text.h"
-#include "cmd/supervise/tree.h"
-#include "cmd/supervise/verdict.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -144,9 +146,9 @@ find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 {
 	char name[300], key[400];
 
-	*v = (struct verdict){.status = child_find(p->argv[0], path, size), .name = "not-executed"};
-	if (v->status == 0)
+	if (child_find(p->argv[0], path, size))
 		return true;
+	*v = (struct verdict){.status = status_of_exec(errno), .name = "not-executed"};
 	snprintf(v->line, sizeof v->line, "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, p->argv[0], strlen(p->argv[0])),
 	    text_name(key, sizeof key, p->keys[0]), strerror(errno), guess(p->argv));
@@ -165,7 +167,7 @@ cmd_run(char **words)
 	char clean[700];
 	pid_t keeper;
 
-	switch (options_parse(&plan, words, &fault)) {
+	switch (plan_read(&plan, words, &fault)) {
 	case PARSED_HELP:
 		return print_run_help();
 	case PARSED_WRONG:
@@ -174,7 +176,7 @@ cmd_run(char **words)
 	case PARSED_PLAN:
 		break;
 	}
-	if (!plan.quiet && options_stray(clean, sizeof clean))
+	if (!plan.quiet && stray_list(clean, sizeof clean))
 		say("unknown in the environment and ignored: %s", clean);
 	if (!find_command(&plan, path, sizeof path, &v))
 		end(&plan, &v);

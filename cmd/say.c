@@ -1,4 +1,4 @@
-/* say.c - see say.h. */
+/* say.c - writes one line to stderr without ever being held up by its reader. */
 #include "say.h"
 
 #include "status.h"

@@ -7,6 +7,8 @@
 #ifndef DLOCK_STATUS_H
 #define DLOCK_STATUS_H
 
+#include "backends/backend.h"
+
 enum {
 	STATUS_USAGE = 64,
 	STATUS_UNAVAILABLE = 69,
@@ -20,5 +22,17 @@ enum {
 	STATUS_NOT_EXECUTABLE = 126,
 	STATUS_NOT_FOUND = 127,
 };
+
+/* The status of what ended before a command ran, and its name in the events. */
+struct status {
+	int number;
+	const char *name;
+};
+
+/* Of an acquisition that gave `rc`; for RC_BUSY where -E names no other. */
+struct status status_of_rc(enum rc);
+
+/* Of a program that cannot be executed, for `error`, an errno: it is not there, or cannot be executed. */
+int status_of_exec(int error);
 
 #endif

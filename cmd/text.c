@@ -1,13 +1,12 @@
-/* text.c - see text.h. */
+/* text.c - decodes UTF-8, and makes bytes from anywhere fit to be shown. */
 #include "text.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 size_t
-utf8_next(const char *s, size_t n, uint32_t *ret)
+text_next(const char *s, size_t n, uint32_t *ret)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 	const unsigned char *u = (const unsigned char *)s;
@@ -66,7 +65,7 @@ clean(char *out, size_t size, const char *text, size_t n, char quote)
 
 	for (size_t i = 0; i < n;) {
 		uint32_t c = 0;
-		size_t len = utf8_next(text + i, n - i, &c);
+		size_t len = text_next(text + i, n - i, &c);
 		char shown[16];
 
 		if (len == 0)
@@ -101,7 +100,7 @@ has_blanks(const char *text)
 {
 	for (size_t left = strlen(text); left > 0;) {
 		uint32_t c = 0;
-		size_t len = utf8_next(text, left, &c);
+		size_t len = text_next(text, left, &c);
 
 		if (len > 0 && is_blank(c))
 			return true;
@@ -145,7 +144,7 @@ text_fit(char *text, size_t columns)
 	for (size_t i = 0; i < n; i += len) {
 		uint32_t c = 0;
 
-		len = utf8_next(text + i, n - i, &c);
+		len = text_next(text + i, n - i, &c);
 		len = len ? len : 1;
 		used += columns_of(c);
 		if (used + most <= columns)
@@ -159,69 +158,34 @@ text_fit(char *text, size_t columns)
 	return text;
 }
 
-/* ---- what was meant ---- */
-
-enum { WORD_BYTES = 32 };
-
-static char
-lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
-}
-
-static size_t
-least(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
-/* How many keys were left out, hit too much, hit wrongly or swapped with their neighbour (Damerau 1964). */
-static size_t
-distance(const char *a, size_t na, const char *b, size_t nb)
-{
-	size_t d[WORD_BYTES + 1][WORD_BYTES + 1];
-
-	for (size_t i = 0; i <= na; i++)
-		for (size_t j = 0; j <= nb; j++) {
-			if (i == 0 || j == 0) {
-				d[i][j] = i + j;
-				continue;
-			}
-			d[i][j] = d[i - 1][j - 1] + (lower(a[i - 1]) != lower(b[j - 1]));
-			d[i][j] = least(d[i][j], least(d[i - 1][j], d[i][j - 1]) + 1);
-			if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]))
-				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
-		}
-	return d[na][nb];
-}
-
 const char *
-text_nearest(const char *word, size_t n, const char *const *known)
+text_objection(const char *s, size_t most)
 {
-	const char *best = NULL;
-	size_t nearest = n < 5 ? 2 : n < 8 ? 3 : 4; /* what is that far away was not meant */
+	size_t n = strlen(s);
 
-	if (n < 2 || n > WORD_BYTES)
-		return NULL;
-	for (; *known; known++) {
-		size_t length = strlen(*known), d;
+	if (n > most)
+		return "too long";
+	for (size_t i = 0; i < n;) {
+		uint32_t c = 0;
+		size_t len = text_next(s + i, n - i, &c);
 
-		if (length > WORD_BYTES)
-			continue;
-		d = n >= 2 && n < length && strncmp(word, *known, n) == 0 ? 1 : distance(word, n, *known, length);
-		if (d < nearest && d < length) {
-			nearest = d;
-			best = *known;
-		}
+		if (len == 0)
+			return "not UTF-8";
+		if (is_control(c))
+			return "it has control characters";
+		i += len;
 	}
-	return best;
+	return NULL;
 }
 
-const char *
-text_meant(const char *word, size_t n, const struct synonym *s)
+struct brief
+text_brief(const char *text)
 {
-	for (; s->word; s++)
-		if (strlen(s->word) == n && strncasecmp(s->word, word, n) == 0)
-			return s->meant;
-	return NULL;
+	struct brief b;
+
+	if (strlen(text) < sizeof b.text)
+		snprintf(b.text, sizeof b.text, "%s", text);
+	else
+		snprintf(b.text, sizeof b.text, "%.*s...", (int)sizeof b.text - 4, text);
+	return b;
 }

@@ -12,7 +12,7 @@
  * length and sets *c, or returns 0 where the bytes are no character: broken,
  * overlong, a surrogate, beyond U+10FFFF.
  */
-size_t utf8_next(const char *s, size_t n, uint32_t *c);
+size_t text_next(const char *s, size_t n, uint32_t *c);
 
 /*
  * Copies `n` bytes of text so that printing them is harmless: control
@@ -34,18 +34,14 @@ char *text_name(char *out, size_t size, const char *text);
  */
 char *text_fit(char *text, size_t columns);
 
-/*
- * The one of `known` (NULL-ended) that was probably meant by the n bytes of
- * `word`, or NULL: one or two keys were hit wrongly, or it was cut short.
- */
-const char *text_nearest(const char *word, size_t n, const char *const *known);
+/* NULL, or why this is no text of up to `most` bytes of UTF-8 without control characters (C0, DEL, C1). */
+const char *text_objection(const char *, size_t most);
 
-/* A word that people use for another one, often because another program calls it so. */
-struct synonym {
-	const char *word, *meant;
+/* The beginning of what a user gave, to be quoted: what is wrong with it must still fit behind it. */
+struct brief {
+	char text[64];
 };
 
-/* The same among synonyms, which end with {NULL, NULL}; only the whole word counts. */
-const char *text_meant(const char *word, size_t n, const struct synonym *);
+struct brief text_brief(const char *);
 
 #endif

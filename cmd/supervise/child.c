@@ -1,6 +1,7 @@
-/* child.c - see child.h. */
+/* child.c - finds the command, forks its stub, and lets it begin when the lock is there. */
 #include "child.h"
 
+#include "cmd/status.h"
 #include "link.h"
 
 #include <errno.h>
@@ -73,10 +74,10 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	ready = prepare_environment(p, owner);
 	if (getppid() != keeper || !ready || recv(gate, &go, sizeof go, 0) != sizeof go)
-		_exit(127);
+		_exit(STATUS_NOT_FOUND);
 	if (instant_now() >= go.latest) { /* the keeper may have been frozen while it said "go" */
 		atomic_store(exec, ETIME);
-		_exit(127);
+		_exit(STATUS_NOT_FOUND);
 	}
 	fill_in(token_text, go.token, "");
 	fill_in(keepers_text, go.keeper, outer_keepers);
@@ -84,7 +85,7 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const
 	restore(o);
 	execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */
 	atomic_store(exec, errno);
-	_exit(127);
+	_exit(STATUS_NOT_FOUND);
 }
 
 int
@@ -148,54 +149,53 @@ child_gate(struct child *c, int *error)
 	return exec == EXEC_CALLED ? GATE_STARTED : GATE_FAILED;
 }
 
-/* 0 if `path` can be executed by us, else 126 or 127. */
-static int
-look_at(const char *path)
+/* Can `path` be executed by us?  If not: errno. */
+static bool
+is_executable(const char *path)
 {
 	struct stat st;
 
 	if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) != 0)
-		return errno == ENOENT || errno == ENOTDIR ? 127 : 126;
+		return false;
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		errno = EISDIR;
-		return 126;
+		return false;
 	}
-	return 0;
+	return true;
 }
 
-int
+bool
 child_find(const char *name, char *path, size_t size)
 {
 	const char *dirs = getenv("PATH"), *end;
-	int best = 127, error = ENOENT;
+	int error = ENOENT;
 
 	if (strchr(name, '/')) {
 		if (strlen(name) >= size) {
 			errno = ENAMETOOLONG;
-			return 126;
+			return false;
 		}
 		memcpy(path, name, strlen(name) + 1);
-		return look_at(path);
+		return is_executable(path);
 	}
 	if (!dirs)
 		dirs = "/bin:/usr/bin";
 	for (;; dirs = end + 1) {
-		int n, found;
+		int n;
 
 		end = strchrnul(dirs, ':');
 		n = snprintf(path, size, "%.*s/%s", (int)(end - dirs), dirs, name);
 		if (end == dirs)
 			n = snprintf(path, size, "./%s", name);
-		found = n > 0 && (size_t)n < size ? look_at(path) : 127;
-		if (found == 0)
-			return 0;
-		if (found < best) {
-			best = found;
-			error = errno;
+		if (n > 0 && (size_t)n < size) {
+			if (is_executable(path))
+				return true;
+			if (error == ENOENT && errno != ENOTDIR) /* what is there says more than what is not */
+				error = errno;
 		}
 		if (!*end)
 			break;
 	}
 	errno = error;
-	return best;
+	return false;
 }

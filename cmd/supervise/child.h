@@ -55,9 +55,9 @@ enum gate { GATE_WAITING, GATE_STARTED, GATE_FAILED };
 enum gate child_gate(struct child *, int *error);
 
 /*
- * Where the program is that `name` means: into path[size].  0, or 126 (there is
- * something, but not executable) or 127 (nothing), with errno.
+ * Where the program is that `name` means: into path[size].  False, with errno:
+ * there is nothing, or something that cannot be executed (status_of_exec()).
  */
-int child_find(const char *name, char *path, size_t size);
+bool child_find(const char *name, char *path, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* events.c - see events.h. */
+/* events.c - writes what happens as JSON to --status-fd. */
 #include "events.h"
 
 #include "cmd/object.h"

@@ -1,4 +1,4 @@
-/* front.c - see front.h. */
+/* front.c - the process that the user sees: passes signals on, speaks, watches the keeper. */
 #include "front.h"
 
 #include "events.h"
@@ -378,7 +378,7 @@ tell_suspicion(const struct front *f, const struct msg *m)
 	say("%s: %s; the command may go on for %s, trying again",
 	    text_name(key, sizeof key, f->plan->keys[0]),
 	    text_clean(words, sizeof words, m->text, strlen(m->text)),
-	    duration_text(m->number > 0 ? m->number : 0, left, sizeof left));
+	    parse_duration_text(m->number > 0 ? m->number : 0, left, sizeof left));
 }
 
 static void

@@ -12,7 +12,7 @@
 #ifndef DLOCK_FRONT_H
 #define DLOCK_FRONT_H
 
-#include "keeper.h"
+#include "run.h"
 #include "verdict.h"
 
 /* Runs beside a keeper just forked; returns how it ended, to be said and exited with. */

@@ -1,7 +1,7 @@
-/* join.c - see join.h. */
+/* join.c - lets a dlock below another one use the lock that this one holds. */
 #include "join.h"
 
-#include "cmd/options.h"
+#include "cmd/mask.h"
 #include "cmd/text.h"
 #include "tree.h"
 
@@ -252,7 +252,7 @@ see_off(struct join_server *s, size_t i)
 static bool
 tell_place(struct join_answer *a, const struct site *w)
 {
-	a->secret = options_has_password(w->url);
+	a->secret = mask_finds(w->url);
 	return a->secret || write_place(a->place, w);
 }
 

@@ -1,4 +1,4 @@
-/* keeper.c - see keeper.h. */
+/* keeper.c - the process that keeps the lock: carries out what step() decides. */
 #include "keeper.h"
 
 #include "child.h"
@@ -547,9 +547,9 @@ granted(struct keeper *k)
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
-		    k->store->where, duration_text(k->grant.lease, lease, sizeof lease),
-		    duration_text(k->plan->terms.ttl, asked, sizeof asked),
-		    duration_text(k->keep.terms.grace, grace, sizeof grace));
+		    k->store->where, parse_duration_text(k->grant.lease, lease, sizeof lease),
+		    parse_duration_text(k->plan->terms.ttl, asked, sizeof asked),
+		    parse_duration_text(k->keep.terms.grace, grace, sizeof grace));
 }
 
 static void

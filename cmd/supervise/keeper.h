@@ -14,21 +14,7 @@
 #ifndef DLOCK_KEEPER_H
 #define DLOCK_KEEPER_H
 
-#include "link.h"
-#include "cmd/plan.h"
-
-/* What front and keeper agree on before they part. */
-struct run {
-	const struct plan *plan;
-	const struct origin *origin;
-	struct shared *shared;
-	int ends[2];	  /* of the link: [0] the front's, [1] the keeper's */
-	const char *path; /* what to execute */
-	char owner[OWNER_CHARS + 1];
-	char record[RECORD_BYTES];
-	bool has_elders; /* the front has children from before: `daemon & exec dlock run ...` */
-	instant began;
-};
+#include "run.h"
 
 /* Runs in the keeper's process, right after the fork; never returns. */
 _Noreturn void keeper_run(const struct run *);

@@ -1,4 +1,4 @@
-/* link.c - see link.h. */
+/* link.c - messages and descriptors between front and keeper, and the page that both see. */
 #include "link.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* loop.c - see loop.h. */
+/* loop.c - sleeps until a descriptor, a signal or a time. */
 #include "loop.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* progress.c - see progress.h. */
+/* progress.c - says while one waits who has the lock, for how long, and when we got it. */
 #include "progress.h"
 
 #include "cmd/parse.h"
@@ -66,7 +66,7 @@ progress_holder(const struct progress *g, char *out, size_t size)
 	char time[32];
 
 	snprintf(out, size, "%s%s%s", g->heard ? g->holder : "somebody", g->held_since == NEVER ? "" : " for ",
-	    g->held_since == NEVER ? "" : duration_text(instant_now() - g->held_since, time, sizeof time));
+	    g->held_since == NEVER ? "" : parse_duration_text(instant_now() - g->held_since, time, sizeof time));
 	return out;
 }
 
@@ -98,7 +98,7 @@ describe(const struct progress *g, instant now, char *out, size_t size)
 		snprintf(place, sizeof place, ", next in line");
 	else if (g->position)
 		snprintf(place, sizeof place, ", number %u in line", g->position);
-	snprintf(out, size, "waiting %s%s for %s; %s", duration_text(now - g->began, waited, sizeof waited), place, key,
+	snprintf(out, size, "waiting %s%s for %s; %s", parse_duration_text(now - g->began, waited, sizeof waited), place, key,
 	    cause);
 }
 
@@ -163,6 +163,6 @@ progress_end(struct progress *g, uint64_t token)
 		return;
 	if (g->plan->verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
-	say("got %s after %s%s", text_name(key, sizeof key, g->plan->keys[0]), duration_text(waited, time, sizeof time),
+	say("got %s after %s%s", text_name(key, sizeof key, g->plan->keys[0]), parse_duration_text(waited, time, sizeof time),
 	    number);
 }

@@ -25,34 +25,17 @@
  *     command stops, TERM first and KILL after grace, and then releases.
  *  7. A release that nobody answers is asked for again, after the report, until
  *     the lease has surely ended at the server.
- *
- * The arithmetic (DESIGN.md section 2): the lease T counts from t_s, just
- * before the request was sent that earned it; clocks may differ in rate by 1 %,
- * and KAPPA covers kill-to-reaped and our own scheduling.
  */
 #ifndef DLOCK_STEP_H
 #define DLOCK_STEP_H
 
-#include "backends/backend.h"
+#include "cmd/lease.h"
 
-#define KAPPA (500 * NS_PER_MS)		  /* from KILL to reaped */
 #define KILL_AGAIN (10 * NS_PER_MS)	  /* pause between two sweeps of a dying tree */
 #define KILL_PATIENCE (5 * NS_PER_S)	  /* after which a tree counts as beyond us */
 #define RELEASE_PATIENCE (2 * NS_PER_S)	  /* for the answer to a release */
 #define RELEASE_AGAIN (500 * NS_PER_MS)	  /* to twice as much: pause before it is asked for again */
 #define WITHDRAW_PATIENCE (800 * NS_PER_MS) /* the same when nothing was granted, it was lost, or a person pressed Ctrl-C */
-
-/* What the user asked for, as far as time is concerned. */
-struct terms {
-	int64_t ttl;	  /* lease to ask for */
-	int64_t grace;	  /* from TERM to KILL */
-	bool grace_fixed; /* the user's word; otherwise it shrinks with a lease that is less than ttl */
-	int64_t min_hold; /* keep the lock so long after the grant; 0: no longer than needed */
-	int64_t max_run;  /* let the command run so long; NEVER: as long as it likes */
-	bool wait_tree;	  /* the lock covers all descendants, not the command alone */
-	bool nested;	  /* an enclosing dlock has the lock, and keeps it for min_hold */
-	uint64_t seed;	  /* of the jitter between attempts; any number */
-};
 
 enum event_kind {
 	EV_TICK,	/* time has passed */
@@ -191,23 +174,5 @@ bool keep_heeds_alert(const struct keep *);
 
 /* How long the lock is wanted for --min-hold after an ending like this; 0: no longer. */
 instant keep_wanted_until(const struct keep *);
-
-/* When TERM and KILL are due for a lease earned by a request sent at `sent`. */
-void lease_deadlines(instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at);
-
-/* When to renew a lease for which the server's kind has no other wish. */
-int64_t lease_pace(int64_t lease);
-
-/* Do two attempts to renew fit between `pace` and TERM?  Otherwise one lost packet kills. */
-bool lease_fits(int64_t lease, int64_t pace, int64_t grace);
-
-/* The least ttl that fits `grace`, rounded up to a tenth of a second. */
-int64_t lease_least(int64_t grace);
-
-/* The grace for a lease where nobody asked for another: a sixth, at most 5 s. */
-int64_t lease_grace(int64_t lease);
-
-/* How long one attempt to renew may take. */
-int64_t lease_attempt(int64_t lease);
 
 #endif

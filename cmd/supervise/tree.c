@@ -1,4 +1,4 @@
-/* tree.c - see tree.h. */
+/* tree.c - finds and signals all descendants of a process. */
 #include "tree.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* verdict.c - see verdict.h. */
+/* verdict.c - turns an ending into one sentence and an exit status. */
 #include "verdict.h"
 
 #include "cmd/parse.h"
@@ -27,12 +27,6 @@ decide(struct verdict *v, int status, const char *name, const char *fmt, ...)
 	va_end(ap);
 }
 
-int
-verdict_exec_status(int error)
-{
-	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
-}
-
 /* "deploy (redis 10.0.0.5:6379) is held by alice ..." */
 static void
 busy(struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
@@ -46,7 +40,7 @@ busy(struct verdict *v, const struct plan *p, const struct shown *s, const struc
 	else
 		decide(v, p->conflict_status, "busy",
 		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run", s->key, open, s->where,
-		    close, h->holder, duration_text(h->waited, time, sizeof time));
+		    close, h->holder, parse_duration_text(h->waited, time, sizeof time));
 }
 
 /* The server did not answer: how long we have tried is what -w says. */
@@ -56,7 +50,7 @@ unreachable(struct verdict *v, const struct plan *p, const struct shown *s, int6
 	char time[32], tried[80] = "tried once (-n)";
 
 	if (p->wait != 0)
-		snprintf(tried, sizeof tried, "tried for %s (%s)", duration_text(waited, time, sizeof time),
+		snprintf(tried, sizeof tried, "tried for %s (%s)", parse_duration_text(waited, time, sizeof time),
 		    p->persist ? "-w" : "-w DURATION tries longer");
 	decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
 }
@@ -67,22 +61,7 @@ static void
 refused(struct verdict *v, const struct plan *p, const struct ending *e, const struct shown *s,
     const struct heard *h)
 {
-	static const struct {
-		int status;
-		const char *name;
-	} by_rc[] = {
-	    [RC_OK] = {STATUS_SYSTEM, "failed"},
-	    [RC_BUSY] = {STATUS_BUSY, "busy"},
-	    [RC_STOP] = {STATUS_SYSTEM, "failed"},
-	    [RC_AGAIN] = {STATUS_UNAVAILABLE, "unreachable"},
-	    [RC_LOST] = {STATUS_UNAVAILABLE, "unreachable"},
-	    [RC_REVOKED] = {STATUS_UNAVAILABLE, "unreachable"},
-	    [RC_DENIED] = {STATUS_DENIED, "denied"},
-	    [RC_USAGE] = {STATUS_USAGE, "usage"},
-	    [RC_CONFIG] = {STATUS_CONFIG, "refused"},
-	    [RC_PROTOCOL] = {STATUS_PROTOCOL, "protocol"},
-	    [RC_SYSTEM] = {STATUS_SYSTEM, "failed"},
-	};
+	struct status status = status_of_rc(e->value);
 
 	if (e->value == RC_BUSY)
 		busy(v, p, s, h);
@@ -94,7 +73,7 @@ refused(struct verdict *v, const struct plan *p, const struct ending *e, const s
 		    "try again",
 		    s->key);
 	else
-		decide(v, by_rc[e->value].status, by_rc[e->value].name, "cannot take %s: %s; nothing was run%s%s", s->key,
+		decide(v, status.number, status.name, "cannot take %s: %s; nothing was run%s%s", s->key,
 		    *s->words ? s->words : "descriptors, memory or processes have run out",
 		    e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
@@ -168,7 +147,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		ended(&v, e, &s);
 		break;
 	case END_EXEC:
-		decide(&v, verdict_exec_status(e->value), "not-executed",
+		decide(&v, status_of_exec(e->value), "not-executed",
 		    "cannot execute '%s' under %s: %s; %s", s.command, s.key, strerror(e->value), after(e));
 		break;
 	case END_REFUSED:
@@ -179,7 +158,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		break;
 	case END_MAX_RUN:
 		decide(&v, STATUS_MAX_RUN, "max-run", "stopped '%s' under %s after --max-run %s; %s", s.command, s.key,
-		    duration_text(p->terms.max_run, time, sizeof time), after(e));
+		    parse_duration_text(p->terms.max_run, time, sizeof time), after(e));
 		break;
 	case END_LOST:
 		lost(&v, e, &s);

@@ -16,6 +16,7 @@
 
 #include "cmd/plan.h"
 #include "cmd/status.h"
+#include "step.h"
 
 struct verdict {
 	int status;	/* to exit with */
@@ -34,8 +35,5 @@ struct heard {
 
 /* What `ending` means to the user. */
 struct verdict verdict_of(const struct plan *, const struct ending *, const struct heard *);
-
-/* Status and word for a command that child_find() or exec refused with this error. */
-int verdict_exec_status(int error);
 
 #endif

@@ -1,4 +1,4 @@
-/* watch.c - see watch.h. */
+/* watch.c - decides whether the keeper is late, and what the front does about it. */
 #include "watch.h"
 
 /* What is due when.  Of those that are due, the first counts. */

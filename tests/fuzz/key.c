@@ -21,7 +21,7 @@ check_key(const char *key)
 	}
 	free(name);
 	free(back);
-	if (!key_objection(key)) { /* a legal key fits where it is to fit */
+	if (!parse_key_objection(key)) { /* a legal key fits where it is to fit */
 		char encoded[ENCODED_BYTES];
 
 		CLAIM(n >= 1 && n <= KEY_BYTES);

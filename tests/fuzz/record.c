@@ -14,7 +14,7 @@ is_harmless(const char *s)
 
 	for (size_t i = 0; i < n;) {
 		uint32_t c = 0;
-		size_t len = utf8_next(s + i, n - i, &c);
+		size_t len = text_next(s + i, n - i, &c);
 
 		CLAIM(len > 0);
 		CLAIM(c >= 0x20 && !(c >= 0x7f && c <= 0x9f));

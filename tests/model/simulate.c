@@ -14,7 +14,7 @@
  *	SIMULATE_RUNS=N   schedules (500000)
  *	SIMULATE_SEED=N   one schedule, told event by event
  *
- * Each invariant has been seen to fail; a change to step.c, and what it trips:
+ * Each invariant has been seen to fail; a change to step.c (or lease.c), and what it trips:
  *
  *	guard_tree      kill_at does not matter                   KILL_IN_TIME, NO_SPIN
  *	guard_tree      the loss comes with kill_at, not term_at  TERM_IN_TIME, NO_SPIN

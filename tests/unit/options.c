@@ -1,5 +1,6 @@
 /* options.c - Goal of these tests: the words and the environment become the plan that was meant, or one clear sentence. */
 #include "cmd/options.h"
+#include "cmd/stray.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -41,7 +42,7 @@ parse(const char *line)
 	}
 	words[n] = NULL;
 	fault = (struct fault){""};
-	return options_parse(&plan, words, &fault);
+	return plan_read(&plan, words, &fault);
 }
 
 static void
@@ -344,23 +345,23 @@ strange_variables_are_noticed(void **state)
 	char text[300];
 
 	(void)state;
-	assert_false(options_stray(text, sizeof text));
+	assert_false(stray_list(text, sizeof text));
 	setenv("DLOCK_TTL", "5", 1);
 	setenv("DLOCK_PG_URL", "x", 1);
 	setenv("DLOCK_TOKEN", "7", 1);
 	setenv("DLOCK_OWNER", "x", 1);
 	setenv("DLOCK_NONSENSE", "", 1); /* empty is as good as none */
 	setenv("DLOCKED", "1", 1);
-	assert_false(options_stray(text, sizeof text));
+	assert_false(stray_list(text, sizeof text));
 	setenv("DLOCK_WIAT", "secret", 1);
-	assert_true(options_stray(text, sizeof text));
+	assert_true(stray_list(text, sizeof text));
 	assert_string_equal(text, "DLOCK_WIAT (did you mean DLOCK_WAIT?)");
 	setenv("DLOCK_\33[2J\xff", "1", 1);
-	assert_true(options_stray(text, sizeof text));
+	assert_true(stray_list(text, sizeof text));
 	assert_non_null(strstr(text, "DLOCK_\\x1B[2J\\xFF"));
 	for (size_t size = 1; size < 60; size++) {
 		memset(text, 'X', sizeof text);
-		options_stray(text, size);
+		stray_list(text, size);
 		assert_in_range(strlen(text), 0, size - 1);
 		assert_int_equal(text[size], 'X');
 	}

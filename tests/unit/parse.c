@@ -1,6 +1,7 @@
 /* parse.c - Goal of these tests: what people write is taken whole and exactly, or refused. */
 #include "backends/backend.h"
 #include "cmd/parse.h"
+#include "cmd/text.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -70,7 +71,7 @@ durations_in_words(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		assert_string_equal(duration_text(rows[i].ns, text, sizeof text), rows[i].text);
+		assert_string_equal(parse_duration_text(rows[i].ns, text, sizeof text), rows[i].text);
 }
 
 /* What is printed reads back as the same, cut off below its second unit. */
@@ -83,7 +84,7 @@ durations_there_and_back(void **state)
 		int64_t ns = ((int64_t)rand() << 31 | rand()) >> (rand() % 62), back = -1;
 		char text[32];
 
-		assert_true(parse_duration(duration_text(ns, text, sizeof text), &back));
+		assert_true(parse_duration(parse_duration_text(ns, text, sizeof text), &back));
 		if (back > ns || ns - back >= (ns < 10 * S ? 100 * MS : ns / 10 + 1))
 			fail_msg("%lld became %s, which is %lld", (long long)ns, text, (long long)back);
 	}
@@ -154,10 +155,10 @@ signals(void **state)
 		assert_int_equal(sig, -7);
 	}
 	for (int s = 1; s < 32; s++) {
-		assert_true(parse_signal(signal_text(s, text, sizeof text), &sig));
+		assert_true(parse_signal(parse_signal_text(s, text, sizeof text), &sig));
 		assert_int_equal(sig, s);
 	}
-	assert_string_equal(signal_text(40, text, sizeof text), "signal 40");
+	assert_string_equal(parse_signal_text(40, text, sizeof text), "signal 40");
 }
 
 static void
@@ -171,16 +172,16 @@ keys(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-		if (key_objection(good[i]))
-			fail_msg("'%s': %s", good[i], key_objection(good[i]));
+		if (parse_key_objection(good[i]))
+			fail_msg("'%s': %s", good[i], parse_key_objection(good[i]));
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		if (!key_objection(bad[i]))
+		if (!parse_key_objection(bad[i]))
 			fail_msg("row %zu is a key", i);
 	memset(longest, 'k', sizeof longest);
 	longest[KEY_BYTES + 1] = '\0';
-	assert_non_null(key_objection(longest));
+	assert_non_null(parse_key_objection(longest));
 	longest[KEY_BYTES] = '\0';
-	assert_null(key_objection(longest));
+	assert_null(parse_key_objection(longest));
 	assert_null(text_objection("", 5));
 	assert_null(text_objection("12345", 5));
 	assert_non_null(text_objection("123456", 5));

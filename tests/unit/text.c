@@ -39,14 +39,14 @@ every_code_point(void **state)
 		char s[4];
 
 		encode(c, length, s);
-		if (utf8_next(s, 4, &got) != (legal ? length : 0) || got != (legal ? c : 0xdead))
+		if (text_next(s, 4, &got) != (legal ? length : 0) || got != (legal ? c : 0xdead))
 			fail_msg("U+%04X", c);
 		for (size_t cut = 1; cut < length; cut++)
-			if (utf8_next(s, cut, &got) != 0)
+			if (text_next(s, cut, &got) != 0)
 				fail_msg("U+%04X cut to %zu bytes", c, cut);
 		for (size_t longer = length + 1; longer <= 4; longer++) {
 			encode(c, longer, s);
-			if (utf8_next(s, 4, &got) != 0)
+			if (text_next(s, 4, &got) != 0)
 				fail_msg("U+%04X in %zu bytes", c, longer);
 		}
 	}
@@ -62,7 +62,7 @@ every_beginning(void **state)
 			static const char tails[] = "\x00\x7f\x80\xbf\xc0";
 			char s[] = {(char)(head >> 8), (char)head, tails[tail / 3 + tail % 2], tails[tail % 5]}, back[4];
 			uint32_t c = 0;
-			size_t n = utf8_next(s, 4, &c);
+			size_t n = text_next(s, 4, &c);
 
 			if (n && (encode(c, n, back) != n || n != shortest(c) || memcmp(s, back, n) != 0))
 				fail_msg("%02x%02x%02x%02x", s[0] & 255, s[1] & 255, s[2] & 255, s[3] & 255);
@@ -111,7 +111,7 @@ assert_harmless(const char *s)
 
 	for (size_t i = 0; i < n;) {
 		uint32_t c = 0;
-		size_t len = utf8_next(s + i, n - i, &c);
+		size_t len = text_next(s + i, n - i, &c);
 
 		assert_int_not_equal(len, 0);
 		for (size_t h = 0; h < sizeof harmful / sizeof *harmful; h++)
@@ -236,32 +236,6 @@ lines_fit_their_columns(void **state)
 		}
 }
 
-static void
-typing_errors_are_understood(void **state)
-{
-	static const char *const known[] = {"key", "wait", "nonblock", "ttl", "min-hold", "verbose", NULL};
-	static const struct synonym synonyms[] = {{"nowait", "nonblock"}, {NULL, NULL}};
-	static const struct {
-		const char *word, *meant;
-	} rows[] = {
-	    {"kye", "key"}, {"wiat", "wait"}, {"wati", "wait"}, {"WAIT", "wait"}, {"waits", "wait"}, {"non-block", "nonblock"},
-	    {"minhold", "min-hold"}, {"MIN_HOLD", "min-hold"}, {"tll", "ttl"}, {"verb", "verbose"}, {"vrebsoe", "verbose"},
-	    {"k", NULL}, {"", NULL}, {"x", NULL}, {"foo", NULL}, {"frobnicate", NULL}, {"colour", NULL},
-	    {"waitwaitwaitwaitwaitwaitwaitwaitwaitwaitwaitwait", NULL}, {"\xff\xff\xff", NULL},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const char *meant = text_nearest(rows[i].word, strlen(rows[i].word), known);
-
-		if (rows[i].meant ? !meant || strcmp(meant, rows[i].meant) != 0 : meant != NULL)
-			fail_msg("%s: %s", rows[i].word, meant ? meant : "nothing");
-	}
-	assert_string_equal(text_nearest("wait=x", 4, known), "wait");
-	assert_string_equal(text_meant("NoWait", 6, synonyms), "nonblock");
-	assert_null(text_meant("nowai", 5, synonyms));
-}
-
 int
 main(void)
 {
@@ -273,7 +247,6 @@ main(void)
 	    cmocka_unit_test(what_does_not_fit_ends_in_dots),
 	    cmocka_unit_test(names_with_blanks_are_quoted),
 	    cmocka_unit_test(lines_fit_their_columns),
-	    cmocka_unit_test(typing_errors_are_understood),
 	};
 
 	return cmocka_run_group_tests_name("text", tests, NULL, NULL);

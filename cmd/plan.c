@@ -1,0 +1,81 @@
+/* plan.c - makes the plan of a run from the command line and the environment, and checks it as a whole. */
+#include "plan.h"
+
+#include "parse.h"
+#include "site.h"
+#include "status.h"
+#include "text.h"
+#include "words.h"
+
+#include <string.h>
+
+/* The words after options and key; `named`: one of those was the key. */
+static enum rc
+settle_command(struct plan *p, char **words, bool named, struct fault *f)
+{
+	static char *shell[] = {"/bin/sh", "-c", NULL, NULL};
+
+	if (p->nkeys == 0)
+		return fault_set(f, RC_USAGE, "no key: say dlock run -k KEY -- COMMAND, with a name for the lock");
+	if (p->command && *words)
+		return fault_set(f, RC_USAGE, "both --command and '%s' are given: which one is to run?",
+		    text_brief(*words).text);
+	if (p->command) {
+		shell[2] = (char *)p->command;
+		p->argv = shell;
+		return RC_OK;
+	}
+	if (!*words && named)
+		return fault_set(f, RC_USAGE, "no command after the key '%s' (with -k KEY all words are the command)",
+		    text_brief(p->keys[0]).text);
+	if (!*words)
+		return fault_set(f, RC_USAGE, "no command to run under '%s'", text_brief(p->keys[0]).text);
+	if (!**words)
+		return fault_set(f, RC_USAGE, "the command to run under '%s' is empty", text_brief(p->keys[0]).text);
+	p->argv = words;
+	return RC_OK;
+}
+
+/* Can the lease carry two attempts to renew, the grace and the margin? */
+static enum rc
+settle_lease(struct terms *t, struct fault *f)
+{
+	char ttl[32], grace[32], least[32];
+
+	if (!t->grace_fixed)
+		t->grace = lease_grace(t->ttl);
+	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
+		return RC_OK;
+	parse_duration_text((lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S, least, sizeof least);
+	return fault_set(f, RC_USAGE,
+	    "--ttl %s is too short for --grace %s: two renewals would not fit (at least --ttl %s)",
+	    parse_duration_text(t->ttl, ttl, sizeof ttl), parse_duration_text(t->grace, grace, sizeof grace), least);
+}
+
+enum parsed
+plan_read(struct plan *p, char **argv, struct fault *f)
+{
+	struct sources all;
+	struct words words = {.next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
+	bool named; /* the key is a word of its own */
+
+	*p = (struct plan){
+	    .wait = NEVER,
+	    .conflict_status = STATUS_BUSY,
+	    .terms = {.ttl = 30 * NS_PER_S, .max_run = NEVER},
+	    .signal = SIGTERM,
+	    .status_fd = -1,
+	};
+	sources_init(&all);
+	if (words_read_options(&words, f) != RC_OK)
+		return PARSED_WRONG;
+	named = !words.help && !sources_of(&all, OPT_KEY);
+	if (named && *words.next && words_read_key(&words, f) != RC_OK)
+		return PARSED_WRONG;
+	if (words.help)
+		return PARSED_HELP;
+	if (sources_apply(&all, p, f) != RC_OK || settle_command(p, words.next, named, f) != RC_OK ||
+	    site_settle(p, &all, f) != RC_OK || settle_lease(&p->terms, f) != RC_OK)
+		return PARSED_WRONG;
+	return PARSED_PLAN;
+}

@@ -1,0 +1,149 @@
+/* site.c - finds out which backend and which server are meant. */
+#include "site.h"
+
+#include "mask.h"
+#include "nearest.h"
+#include "text.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { BACKENDS_MAX = 16 };
+
+/* "file, redis, zk, pg" */
+static const char *
+list_backends(char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; backends[i] && used < size; i++)
+		used += snprintf(out + used, size - used, "%s%s", i ? ", " : "", backends[i]->name);
+	return out;
+}
+
+enum rc
+site_set_backend(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	static const struct synonym synonyms[] = {
+	    {"postgres", "pg"}, {"postgresql", "pg"}, {"psql", "pg"}, {"zookeeper", "zk"}, {"flock", "file"},
+	    {"dir", "file"}, {"directory", "file"}, {"local", "file"}, {"sentinel", "redis"}, {NULL, NULL},
+	};
+	const char *known[BACKENDS_MAX + 1] = {0}, *meant;
+	char names[128];
+
+	(void)o;
+	p->backend = backend_named(value);
+	if (p->backend)
+		return RC_OK;
+	for (size_t i = 0; i < BACKENDS_MAX && backends[i]; i++)
+		known[i] = backends[i]->name;
+	meant = nearest_meant(value, strlen(value), synonyms, known);
+	return fault_set(f, RC_USAGE, "no such backend%s%s%s (there are %s)", meant ? ": did you mean " : "",
+	    meant ? meant : "", meant ? "?" : "", list_backends(names, sizeof names));
+}
+
+enum rc
+site_set_url(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	if (!*value)
+		return fault_set(f, RC_USAGE, "a URL begins with a scheme (such as redis://host or file:///directory)");
+	if (strlen(value) > (size_t)o->max)
+		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)", (long long)o->max);
+	p->url = value;
+	return RC_OK;
+}
+
+static enum rc
+wrong_path(struct fault *f, const char *called, const char *path, const char *from_the_root_on)
+{
+	return fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", called, text_brief(path).text,
+	    text_brief(from_the_root_on).text);
+}
+
+/* Shows the scheme alone, for there may be a password behind it; a path has none. */
+static enum rc
+no_url(struct fault *f, const char *called, const char *url)
+{
+	static const struct synonym synonyms[] = {
+	    {"zookeeper", "zk"}, {"pg", "postgresql"}, {"psql", "postgresql"}, {"dir", "file"}, {"valkey", "redis"},
+	    {NULL, NULL},
+	};
+	static const char *const known[] = {"file", "redis", "zk", "postgresql", NULL};
+	size_t n = strcspn(url, ":/@ =");
+	const char *meant = strncmp(url + n, "://", 3) == 0 ? nearest_meant(url, n, synonyms, known) : NULL;
+
+	if (*url == '/')
+		return wrong_path(f, called, url, url);
+	if (*url == '.' || *url == '~')
+		return wrong_path(f, called, url, "/DIRECTORY");
+	return fault_set(f, RC_USAGE,
+	    "%s '%.*s...': begins with no scheme known here%s%s%s (such as redis://host or file:///directory)", called,
+	    n < 60 ? (int)n : 60, url, meant ? ": did you mean " : "", meant ? meant : "", meant ? "://?" : "");
+}
+
+/* The backend, by its name or by the URL's scheme. */
+static enum rc
+settle_backend(struct plan *p, const struct sources *all, struct fault *f)
+{
+	const struct backend *of_url = p->url ? backend_of_url(p->url) : NULL;
+	char called[64], names[128];
+
+	if (p->url && !of_url)
+		return no_url(f, sources_call(sources_of(all, OPT_URL), OPT_URL, called, sizeof called), p->url);
+	if (of_url && p->backend && of_url != p->backend)
+		return fault_set(f, RC_USAGE, "--backend %s and the URL of %s contradict each other", p->backend->name,
+		    of_url->name);
+	if (of_url)
+		p->backend = of_url;
+	if (!p->backend)
+		return fault_set(f, RC_USAGE,
+		    "no backend named: say -b NAME or -u URL, or set DLOCK_BACKEND or DLOCK_URL (there are %s)",
+		    list_backends(names, sizeof names));
+	return RC_OK;
+}
+
+static void
+keep_copy(struct plan *p, char *url)
+{
+	snprintf(p->url_text, sizeof p->url_text, "%s", url);
+	p->url = p->url_text;
+	mask_passwords(url);
+}
+
+void
+site_variable(const struct backend *b, char *out)
+{
+	snprintf(out, SITE_VARIABLE_BYTES, "DLOCK_%s_URL", b->name);
+	for (char *c = out; *c; c++)
+		*c = toupper((unsigned char)*c);
+}
+
+/* No URL was given: the backend's own variable, or else what an enclosing dlock uses. */
+static enum rc
+read_variable(struct plan *p, struct fault *f)
+{
+	char name[SITE_VARIABLE_BYTES];
+	const char *url, *enclosing = sources_variable("DLOCK_BACKEND");
+
+	site_variable(p->backend, name);
+	url = sources_variable(name);
+	if (url && !backend_of_url(url))
+		return no_url(f, name, url);
+	if (url && backend_of_url(url) != p->backend)
+		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name, p->backend->name);
+	p->url = url;
+	p->inherits = !url && sources_nested() && enclosing && strcmp(enclosing, p->backend->name) == 0;
+	return RC_OK;
+}
+
+enum rc
+site_settle(struct plan *p, const struct sources *all, struct fault *f)
+{
+	if (settle_backend(p, all, f) != RC_OK)
+		return RC_USAGE;
+	if (!p->url)
+		return read_variable(p, f);
+	if (sources_of(all, OPT_URL)->kind == SOURCE_WORDS)
+		keep_copy(p, (char *)p->url);
+	return RC_OK;
+}

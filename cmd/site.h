@@ -1,0 +1,29 @@
+/*
+ * site.h - which backend, and which server of it.
+ *
+ * Backend and URL may each name the backend; both must name the same one.
+ * Without a URL, DLOCK_<BACKEND>_URL counts, and after it the backend's default.
+ */
+#ifndef DLOCK_SITE_H
+#define DLOCK_SITE_H
+
+#include "sources.h"
+
+enum { SITE_VARIABLE_BYTES = 64 };
+
+/* Setters of --backend and --url, see options.h. */
+enum rc site_set_backend(struct plan *, const struct option *, const char *value, struct fault *);
+enum rc site_set_url(struct plan *, const struct option *, const char *value, struct fault *);
+
+/*
+ * Fills in what of backend and URL was not said, once all values are in the
+ * plan.  A password in a URL of the command line is overwritten there, so that
+ * ps(1) does not show it for long; the plan keeps a copy.  RC_USAGE: the fault
+ * is one sentence, without any password.
+ */
+enum rc site_settle(struct plan *, const struct sources *, struct fault *);
+
+/* "DLOCK_REDIS_URL", into out[SITE_VARIABLE_BYTES]. */
+void site_variable(const struct backend *, char *out);
+
+#endif

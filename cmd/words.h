@@ -1,0 +1,28 @@
+/*
+ * words.h - the command line of `dlock run`, cut into options, key and command.
+ *
+ * Options end at `--` or at the first word that is none.  Without -k that word is
+ * the key, and further options may come between it and a `--`.  Nothing may be
+ * abbreviated; nothing but what the table says may be given twice.
+ *
+ * What may be given twice takes effect at once; all else is only noted.
+ */
+#ifndef DLOCK_WORDS_H
+#define DLOCK_WORDS_H
+
+#include "sources.h"
+
+struct words {
+	char **next;	     /* what has not been read yet, NULL-ended */
+	struct plan *plan;   /* where options take effect that may be given twice */
+	struct source *said; /* where all options are noted */
+	bool help;	     /* -h or --help was among them */
+};
+
+/* Reads options, up to the first word that is none, or past a `--`.  RC_USAGE: the fault says what is wrong. */
+enum rc words_read_options(struct words *, struct fault *);
+
+/* Reads one word as the key, and options behind it where a `--` ends them. */
+enum rc words_read_key(struct words *, struct fault *);
+
+#endif
