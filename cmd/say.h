@@ -21,7 +21,7 @@ void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same for the last line, after which there is nothing to guard: waits some seconds for room. */
 void say_last(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* For the end of a text on stdout: 0, or a complaint and its status if it could not be written. */
+/* For the end of a text on stdout: 0, or a line on stderr and its status if it could not be written. */
 int say_written(void);
 
 #define SAY_AT_ONCE 0

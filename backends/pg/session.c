@@ -1,7 +1,7 @@
 /* session.c - see session.h. */
 #include "session.h"
 
-#include "dial.h"
+#include "connecting.h"
 #include "guard.h"
 
 #include "backends/secret.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define RACES (2 * NS_PER_S)          /* so long a transaction may lose races against others */
-#define DIAL_PATIENCE (15 * NS_PER_S) /* for one attempt to connect, whoever waits for it how long */
+#define CONNECT_PATIENCE (15 * NS_PER_S) /* for one attempt to connect, whoever waits for it how long */
 
 enum {
 	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
@@ -310,11 +310,11 @@ session_connect(struct session *s, instant until, struct fault *f)
 
 	if (s->conn)
 		return RC_OK;
-	if (!s->dial)
-		s->dial = dial_start(s->pq, s->conninfo, s->ttl, DIAL_PATIENCE);
-	if (!s->dial)
+	if (!s->connecting)
+		s->connecting = connecting_start(s->pq, s->conninfo, s->ttl, CONNECT_PATIENCE);
+	if (!s->connecting)
 		return fault_set(f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (s->host->wait(s->host, dial_fd(s->dial), POLLIN, until)) {
+	switch (s->host->wait(s->host, connecting_fd(s->connecting), POLLIN, until)) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
@@ -322,11 +322,11 @@ session_connect(struct session *s, instant until, struct fault *f)
 	case WOKE_READY:
 		break;
 	}
-	conn = dial_take(s->dial);
-	s->met_another = dial_met_another(s->dial);
-	s->left_a_host = dial_left_a_host(s->dial);
-	dial_drop(s->dial);
-	s->dial = NULL;
+	conn = connecting_take(s->connecting);
+	s->met_another = connecting_met_another(s->connecting);
+	s->left_a_host = connecting_left_a_host(s->connecting);
+	connecting_drop(s->connecting);
+	s->connecting = NULL;
 	return adopt(s, conn, f);
 }
 
@@ -794,8 +794,8 @@ void
 session_free(struct session *s)
 {
 	session_close(s);
-	dial_drop(s->dial);
-	s->dial = NULL;
+	connecting_drop(s->connecting);
+	s->connecting = NULL;
 }
 
 /* ---- fields ---- */

@@ -23,7 +23,7 @@
 #include "backends/backend.h"
 #include "lib.h"
 
-struct dial;
+struct connecting;
 
 struct session {
 	struct host *host;
@@ -33,7 +33,7 @@ struct session {
 	char where[WHERE_BYTES];
 	bool is_default;   /* no host was stated: libpq says which one it takes */
 	PGconn *conn;      /* NULL: not connected */
-	struct dial *dial; /* a connection on its way */
+	struct connecting *connecting; /* a connection on its way */
 	bool met_another;  /* than a PostgreSQL, at the last attempt to connect */
 	bool left_a_host;  /* that attempt left a host that did not answer */
 	unsigned serial;   /* of the connection: counts them */

@@ -23,7 +23,7 @@ stands_before(const char *a, const char *b)
 }
 
 static bool
-is_stranger(const char *name)
+is_foreign(const char *name)
 {
 	static const char *const marks[] = {"__lock__", "__rlock__", "__READ__", "__WRIT__"};
 
@@ -35,7 +35,7 @@ is_stranger(const char *name)
 
 /* "...lock-2147483647", "...lock--2147483648" */
 static bool
-is_worn(const char *name)
+is_exhausted(const char *name)
 {
 	const char *number = rank(name);
 
@@ -51,10 +51,10 @@ queue_look(struct place *ret, const char *const *names, size_t n, const char *ow
 	for (size_t i = 0; i < n; i++) {
 		const char *name = names[i];
 
-		if (!ret->stranger && is_stranger(name))
-			ret->stranger = name;
-		if (!ret->worn && is_worn(name))
-			ret->worn = name;
+		if (!ret->foreign && is_foreign(name))
+			ret->foreign = name;
+		if (!ret->exhausted && is_exhausted(name))
+			ret->exhausted = name;
 		if (strcmp(name, own) == 0)
 			ret->found = true;
 		if (!ret->first || stands_before(name, ret->first))

@@ -21,14 +21,14 @@ struct place {
 	const char *ahead; /* the last of those; NULL if there is none */
 	const char *first; /* the holder; NULL without children */
 	/*
-	 * A child by which we cannot go.  `stranger`: made by a lock whose users
+	 * A child by which we cannot go.  `foreign`: made by a lock whose users
 	 * do not wait for ours (kazoo's "__lock__" and "__rlock__", Curator's
 	 * "__READ__" and "__WRIT__", the "locks" and "leases" of its semaphores).
-	 * `worn`: its number is the last one there
+	 * `exhausted`: its number is the last one there
 	 * is, which all after it get as well, or (before 3.8) negative: after
 	 * 2^31 of them numbers order nothing any more.
 	 */
-	const char *stranger, *worn;
+	const char *foreign, *exhausted;
 };
 
 /* Where `own` (a name, complete) stands among n names.  What *ret points to is in `names`. */

@@ -35,8 +35,8 @@ struct session {
 	struct ensemble ensemble; /* a copy: a lookup of names may outlive everything else */
 	int64_t asked; /* the timeout we wished for */
 	instant began; /* just before the session was asked for */
-	int bell;      /* rung for whoever waits in a call */
-	int alarm;     /* host->alert: rung for the house between calls */
+	int wake_fd;      /* set for whoever waits in a call */
+	int alarm;     /* host->alert: set for the keeper between calls */
 	struct gate *gate;
 	struct socket_address addresses[ADDRESSES];
 	size_t naddresses;
@@ -92,16 +92,16 @@ static struct gate {
 	bool shut;    /* the library waits: there is no connection */
 	bool leaving; /* it is to end, and waits no more */
 	int error;    /* errno of the last connection that failed */
-	int bell, alarm; /* of the session that wants to know; -1 */
+	int wake_fd, alarm; /* of the session that wants to know; -1 */
 } gates[GATES] = {
-	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .bell = -1, .alarm = -1},
-	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .bell = -1, .alarm = -1},
-	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .bell = -1, .alarm = -1},
-	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .bell = -1, .alarm = -1},
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .wake_fd = -1, .alarm = -1},
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .wake_fd = -1, .alarm = -1},
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .wake_fd = -1, .alarm = -1},
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .wake_fd = -1, .alarm = -1},
 };
 
 static void
-ring(int fd)
+event_set(int fd)
 {
 	uint64_t one = 1;
 
@@ -120,8 +120,8 @@ hear_log(struct gate *g, const char *line)
 	pthread_mutex_lock(&g->mutex);
 	g->error = atoi(number + strlen("errno="));
 	g->shut = !g->leaving;
-	ring(g->bell);
-	ring(g->alarm);
+	event_set(g->wake_fd);
+	event_set(g->alarm);
 	while (g->shut)
 		pthread_cond_wait(&g->opens, &g->mutex);
 	pthread_mutex_unlock(&g->mutex);
@@ -154,7 +154,7 @@ hear_log_3(const char *line)
 static const log_callback_fn hearers[GATES] = {hear_log_0, hear_log_1, hear_log_2, hear_log_3};
 
 static struct gate *
-gate_take(int bell, int alarm)
+gate_take(int wake_fd, int alarm)
 {
 	static unsigned next;
 	struct gate *g = &gates[next++ % GATES];
@@ -162,7 +162,7 @@ gate_take(int bell, int alarm)
 	pthread_mutex_lock(&g->mutex);
 	g->shut = g->leaving = false;
 	g->error = 0;
-	g->bell = bell;
+	g->wake_fd = wake_fd;
 	g->alarm = alarm;
 	pthread_mutex_unlock(&g->mutex);
 	return g;
@@ -187,7 +187,7 @@ gate_open(struct gate *g, bool leaving)
 	g->shut = false;
 	if (leaving) {
 		g->leaving = true;
-		g->bell = g->alarm = -1;
+		g->wake_fd = g->alarm = -1;
 	}
 	pthread_cond_signal(&g->opens);
 	pthread_mutex_unlock(&g->mutex);
@@ -205,7 +205,7 @@ last_error(struct gate *g)
 }
 
 static const char *
-complaint(struct gate *g)
+last_log_error(struct gate *g)
 {
 	int error = last_error(g);
 
@@ -217,7 +217,7 @@ complaint(struct gate *g)
 }
 
 static void
-silence(int fd)
+event_clear(int fd)
 {
 	uint64_t rang;
 
@@ -282,9 +282,9 @@ session_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 	pthread_mutex_unlock(&s->mutex);
 	if (state == ZOO_CONNECTED_STATE)
 		zoo_awget(zh, ZOO_CONFIG_NODE, NULL, NULL, on_config, s);
-	ring(s->bell);
+	event_set(s->wake_fd);
 	if (dead)
-		ring(s->alarm);
+		event_set(s->alarm);
 }
 
 /* About the node ahead of us. */
@@ -299,7 +299,7 @@ watch_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 	pthread_mutex_lock(&s->mutex);
 	s->called = true;
 	pthread_mutex_unlock(&s->mutex);
-	ring(s->bell);
+	event_set(s->wake_fd);
 }
 
 /* About our own node. */
@@ -314,8 +314,8 @@ guard_event(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 	pthread_mutex_lock(&s->mutex);
 	s->alarmed = true;
 	pthread_mutex_unlock(&s->mutex);
-	ring(s->bell);
-	ring(s->alarm);
+	event_set(s->wake_fd);
+	event_set(s->alarm);
 }
 
 /* Answers of a server; the others are the library's, or about the session. */
@@ -366,10 +366,10 @@ settle(struct call *c, int code, const struct Stat *stat)
 	}
 	if (c->kind == GUARD && code == ZNONODE) {
 		s->alarmed = true;
-		ring(s->alarm);
+		event_set(s->alarm);
 	}
 	last = --c->owners == 0;
-	ring(s->bell);
+	event_set(s->wake_fd);
 	pthread_mutex_unlock(&s->mutex);
 	if (last)
 		call_free(c);
@@ -625,7 +625,7 @@ judge(struct session *s, int code, struct fault *f)
 	case ZCLOSING:
 	case ZSESSIONMOVED:
 	case ZTHROTTLEDOP:
-		return fault_set(f, RC_AGAIN, "%s: connection lost: %s", s->where, complaint(s->gate));
+		return fault_set(f, RC_AGAIN, "%s: connection lost: %s", s->where, last_log_error(s->gate));
 	case ZSESSIONEXPIRED:
 	case ZINVALIDSTATE:
 		return fault_set(f, RC_LOST, "%s: the session has expired, or another server has shortened it", s->where);
@@ -660,13 +660,13 @@ is_done(struct call *c)
 enum rc
 session_sleep(struct session *s, instant until, struct fault *f)
 {
-	switch (s->host->wait(s->host, s->bell, POLLIN, until)) {
+	switch (s->host->wait(s->host, s->wake_fd, POLLIN, until)) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
 		return fault_set(f, RC_AGAIN, "%s: no answer in time", s->where);
 	case WOKE_READY:
-		silence(s->bell);
+		event_clear(s->wake_fd);
 	}
 	return RC_OK;
 }
@@ -769,9 +769,9 @@ session_is_dead(struct session *s)
 }
 
 void
-session_heed_alarm(struct session *s)
+session_clear_alarm(struct session *s)
 {
-	silence(s->alarm);
+	event_clear(s->alarm);
 }
 
 int64_t
@@ -870,7 +870,7 @@ session_await(struct session *s, instant until, struct fault *f)
 		else
 			rc = judge(s, ZCONNECTIONLOSS, f);
 	}
-	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, complaint(s->gate)) : rc;
+	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, last_log_error(s->gate)) : rc;
 }
 
 /* One more for a list of addresses, without brackets, which the library does not know. */
@@ -964,7 +964,7 @@ initialise(void *ctx)
 	s->zh = zh;
 	s->init_error = zh ? 0 : errno;
 	s->initialised = true;
-	ring(s->bell);
+	event_set(s->wake_fd);
 	pthread_mutex_unlock(&s->mutex);
 	return NULL;
 }
@@ -1040,10 +1040,10 @@ session_new(struct host *host, const char *where, const struct ensemble *e, int6
 		return NULL;
 	*s = (struct session){.host = host, .where = where, .ensemble = *e, .asked = timeout};
 	s->began = instant_now();
-	s->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&s->mutex, NULL);
-	s->gate = gate_take(s->bell, s->alarm);
+	s->gate = gate_take(s->wake_fd, s->alarm);
 	host->alert = s->alarm;
 	return s;
 }
@@ -1058,7 +1058,7 @@ session_begin(struct session **ret, struct host *host, const char *where, const 
 	if (e->tls && !zookeeper_init_ssl)
 		return fault_set(f, RC_CONFIG, "this libzookeeper has no TLS: use zk:// through stunnel or another tunnel");
 	s = session_new(host, where, e, timeout);
-	if (!s || s->bell < 0 || s->alarm < 0)
+	if (!s || s->wake_fd < 0 || s->alarm < 0)
 		rc = fault_set(f, RC_SYSTEM, "cannot open an eventfd: %s", strerror(errno));
 	else
 		rc = start_library(s, until, f);
@@ -1069,7 +1069,7 @@ session_begin(struct session **ret, struct host *host, const char *where, const 
 	return rc;
 }
 
-/* The house and the library's log know of it no more. */
+/* The keeper and the library's log know of it no more. */
 static void
 detach(struct session *s)
 {
@@ -1089,7 +1089,7 @@ session_end(struct session *s)
 		return; /* DNS still has it: left to the end of the process, which is near */
 	if (s->zh)
 		zookeeper_close(s->zh);
-	close(s->bell);
+	close(s->wake_fd);
 	close(s->alarm);
 	pthread_mutex_destroy(&s->mutex);
 	explicit_bzero(&s->ensemble, sizeof s->ensemble);

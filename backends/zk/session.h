@@ -89,8 +89,8 @@ bool session_is_connected(struct session *);
 bool session_is_dead(struct session *); /* expired or refused; for good */
 int64_t session_id(struct session *);
 
-/* Silences the house's alert; to be followed by a look at what it was about. */
-void session_heed_alarm(struct session *);
+/* Clears the keeper's alert; to be followed by a look at what it was about. */
+void session_clear_alarm(struct session *);
 
 /*
  * What is left of the lease that a write has earned which was sent at `sent`
@@ -125,7 +125,7 @@ struct call *session_sync(struct session *, const char *path);
 struct call *session_watch(struct session *, const char *path);
 bool session_was_called(struct session *);
 
-/* The same for our own node, and for the house: raises its alert.  True once for each alarm. */
+/* The same for our own node, and for the keeper: raises its alert.  True once for each alarm. */
 struct call *session_guard(struct session *, const char *path);
 bool session_was_alarmed(struct session *);
 

@@ -540,10 +540,10 @@ find_place(struct zk *z, struct call *list, struct place *ret, instant until, st
 		return rc;
 	names = call_names(list, &n);
 	queue_look(ret, names, code == ZOK ? n : 0, strrchr(z->node, '/') + 1);
-	if (ret->stranger)
+	if (ret->foreign)
 		return fault_set(f, RC_PROTOCOL, "%s: %s is in use as a lock of another kind (%.80s)", z->where, z->dir,
-		    ret->stranger);
-	if (ret->worn)
+		    ret->foreign);
+	if (ret->exhausted)
 		return fault_set(f, RC_CONFIG,
 		    "%s: %s has been used two thousand million times and has no numbers left: delete it when nobody uses it",
 		    z->where, z->dir);
@@ -1005,7 +1005,7 @@ zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	instant began = instant_now();
 	enum rc rc;
 
-	session_heed_alarm(z->session);
+	session_clear_alarm(z->session);
 	rc = session_await(z->session, until, f);
 	if (rc == RC_OK) {
 		guard_node(z); /* not at the grant: short commands do without */

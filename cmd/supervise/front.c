@@ -56,7 +56,7 @@ reap(struct front *f)
 			atomic_store(&f->shared->command, 0);
 }
 
-/* Have all who could be ours been buried? */
+/* Have all who could be ours been reaped? */
 static bool
 is_alone(struct front *f)
 {

@@ -160,7 +160,7 @@ join_listen(struct join_server *s, const struct plan *p)
 	for (size_t i = 0; i < JOINS_MAX; i++)
 		s->guests[i].fd = -1;
 	s->used = s->present = 0;
-	s->deaf = false;
+	s->out_of_fds = false;
 	/*
 	 * A name that is never used again: a process left behind must not find a stranger
 	 * at it.  And not the owner's, since every user of this machine can read it.
@@ -179,7 +179,7 @@ join_listen(struct join_server *s, const struct plan *p)
 nfds_t
 join_poll(const struct join_server *s, struct pollfd *set)
 {
-	set[0] = (struct pollfd){.fd = s->present < JOINS_MAX && !s->deaf ? s->listener : -1, .events = POLLIN};
+	set[0] = (struct pollfd){.fd = s->present < JOINS_MAX && !s->out_of_fds ? s->listener : -1, .events = POLLIN};
 	for (size_t i = 0; i < s->used; i++)
 		set[1 + i] = (struct pollfd){.fd = s->guests[i].fd, .events = POLLIN};
 	return 1 + s->used;
@@ -225,7 +225,7 @@ welcome(struct join_server *s)
 	pid_t pid;
 
 	if (fd < 0) {
-		s->deaf = errno == EMFILE || errno == ENFILE; /* else it would ring for ever */
+		s->out_of_fds = errno == EMFILE || errno == ENFILE; /* else it would be ready for ever */
 		return;
 	}
 	if (!is_own_user(fd, &pid)) {
@@ -245,7 +245,7 @@ see_off(struct join_server *s, size_t i)
 	close(s->guests[i].fd);
 	s->guests[i].fd = -1;
 	s->present--;
-	s->deaf = false;
+	s->out_of_fds = false;
 }
 
 /* Where we are, but for a password. */

@@ -21,7 +21,7 @@
  * password is told to nobody.
  *
  * The inner side is a backend like any other (join_open gives its lock), so
- * nothing else in the house knows about nesting.
+ * nothing else in dlock knows about nesting.
  */
 #ifndef DLOCK_JOIN_H
 #define DLOCK_JOIN_H
@@ -36,7 +36,7 @@ enum { JOINS_MAX = 512 };
 
 struct join_server {
 	int listener; /* -1: none */
-	bool deaf;    /* no descriptors for guests: they wait at the door until one leaves */
+	bool out_of_fds; /* no descriptors for guests: they wait until one leaves */
 	char address[96]; /* for DLOCK_KEEPER */
 	struct {
 		int fd; /* -1: free */

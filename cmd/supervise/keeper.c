@@ -438,7 +438,7 @@ pump(struct keeper *k, int fd, short events, instant until)
 	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
 	set[SLOT_GATE] = (struct pollfd){.fd = k->keep.phase == PH_ASK ? -1 : k->child.gate, .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
-	set[SLOT_ALERT] = (struct pollfd){.fd = keep_heeds_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
+	set[SLOT_ALERT] = (struct pollfd){.fd = keep_wants_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
 	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
 	loop_wait(&k->loop, set, n, instant_first(until, k->wake));
 	atomic_store(&k->shared->alive_at, instant_now());
@@ -458,7 +458,7 @@ pump(struct keeper *k, int fd, short events, instant until)
 	return ready;
 }
 
-/* host->wait: where every backend waits, and where the house stays awake meanwhile. */
+/* host->wait: where every backend waits, and where the keeper does its other duties meanwhile. */
 static enum woke
 keeper_wait(struct host *h, int fd, short events, instant until)
 {

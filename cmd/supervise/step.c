@@ -29,7 +29,7 @@ span(const struct keep *k)
 	return k->lease == LEASE_FOREVER ? k->terms.ttl : k->lease;
 }
 
-/* So that a thousand holders do not knock together. */
+/* So that a thousand holders do not ask in the same moment. */
 static int64_t
 jittered(struct keep *k, int64_t least, int64_t most)
 {
@@ -119,7 +119,7 @@ surely_over(const struct keep *k)
 }
 
 bool
-keep_heeds_alert(const struct keep *k)
+keep_wants_alert(const struct keep *k)
 {
 	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE && !k->suspect && !keep_is_lost(k);
 }

@@ -1,5 +1,5 @@
 /*
- * step.h - the keeper's mind: what has happened, what to do next.
+ * step.h - the keeper's state machine: what has happened, what to do next.
  *
  * step() is pure: it looks at its state, the time and one event, changes its
  * state and says what to do.  It calls nothing, waits for nothing, reads no
@@ -170,7 +170,7 @@ bool keep_is_lost(const struct keep *);
  * Would EV_ALERT lead to a renewal now?  Otherwise one is under way or about to
  * be tried again anyhow, or could not help, and the descriptor is left alone.
  */
-bool keep_heeds_alert(const struct keep *);
+bool keep_wants_alert(const struct keep *);
 
 /* How long the lock is wanted for --min-hold after an ending like this; 0: no longer. */
 instant keep_wanted_until(const struct keep *);

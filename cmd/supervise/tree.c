@@ -285,7 +285,7 @@ tree_has_children(void)
 	return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Have we children, and no zombies among them?  (After those are buried one sees more.) */
+/* Have we children, and no zombies among them?  (After those are reaped one sees more.) */
 static bool
 all_children_live(void)
 {
@@ -399,7 +399,7 @@ signal_seen(pid_t root, const struct aim *a)
 
 		if (!p->ours || is_dead(p))
 			continue;
-		alive++; /* also if it has died since: it may have begotten another */
+		alive++; /* also if it has died since: it may have started another */
 		if (command == 0 || (p->pid != command && !(a->leads && p->group == command)))
 			signal_process(p, a);
 	}

@@ -1,5 +1,5 @@
 /*
- * watch.h - the front's mind: does the keeper do its duty?
+ * watch.h - the front's state machine: does the keeper do its duty?
  *
  * watch() is pure, as step() is: it looks at its state, the time and what the
  * shared page says, and tells what to do and when to look again.  So

@@ -1,5 +1,5 @@
 /*
- * spawn.c - the clockwork of bench.py: two small tools without an
+ * spawn.c - the small tools of bench.py: two small tools without an
  * interpreter's cost.
  *
  *	bench_spawn time ROUNDS : EVERY COMMAND... : EVERY COMMAND...

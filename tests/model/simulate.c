@@ -788,8 +788,8 @@ take_input(struct world *w, const struct entry *e)
 		deliver(w, (struct event){.kind = w->keep.phase == PH_ASK ? EV_INTERRUPTED : EV_TERMINATED, .value = 15});
 		break;
 	case K_ALERT:
-		reached.alerts += keep_heeds_alert(&w->keep);
-		if (keep_heeds_alert(&w->keep))
+		reached.alerts += keep_wants_alert(&w->keep);
+		if (keep_wants_alert(&w->keep))
 			deliver(w, (struct event){.kind = EV_ALERT});
 		break;
 	case K_WAKE:

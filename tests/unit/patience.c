@@ -16,7 +16,7 @@
 
 enum { CROWD = 500, SECONDS = 12 };
 
-/* A house in which no time passes: it notes how long it was to sleep. */
+/* A caller for whom no time passes: it notes how long it was to sleep. */
 struct caller {
 	struct host host;
 	enum woke woke;

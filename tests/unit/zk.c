@@ -87,8 +87,8 @@ places(void **state)
 			fail_msg("row %zu: found %d, before %zu", i, place.found, place.before);
 		assert_name(place.ahead, rows[i].ahead);
 		assert_name(place.first, rows[i].first);
-		assert_null(place.stranger);
-		assert_null(place.worn);
+		assert_null(place.foreign);
+		assert_null(place.exhausted);
 	}
 }
 
@@ -104,8 +104,8 @@ strangers_are_seen_wherever_they_stand(void **state)
 		const char *const first[] = {strangers[i], OURS, UUID "-lock-0000000008", NULL};
 		const char *const last[] = {UUID "-lock-0000000001", OURS, strangers[i], NULL};
 
-		assert_name(look(OURS, first).stranger, strangers[i]);
-		assert_name(look(OURS, last).stranger, strangers[i]);
+		assert_name(look(OURS, first).foreign, strangers[i]);
+		assert_name(look(OURS, last).foreign, strangers[i]);
 	}
 }
 
@@ -115,18 +115,18 @@ worn_numbers_are_seen(void **state)
 	static const char *const others[] = {"-0000000001", "a-b", "--1", "x--2147483648", "lock-", "lock--", "lock--x"};
 
 	(void)state;
-	assert_name(look(OURS, (const char *const[]){UUID "-lock--2147483648", OURS, NULL}).worn, UUID "-lock--2147483648");
-	assert_name(look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).worn, "lock--000000001");
-	assert_name(look("a-lock--2147483648", (const char *const[]){"b-lock-0000000007", "a-lock--2147483648", NULL}).worn,
+	assert_name(look(OURS, (const char *const[]){UUID "-lock--2147483648", OURS, NULL}).exhausted, UUID "-lock--2147483648");
+	assert_name(look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).exhausted, "lock--000000001");
+	assert_name(look("a-lock--2147483648", (const char *const[]){"b-lock-0000000007", "a-lock--2147483648", NULL}).exhausted,
 	    "a-lock--2147483648");
-	assert_null(look(OURS, (const char *const[]){OURS, UUID "-lock-2147483646", NULL}).worn);
+	assert_null(look(OURS, (const char *const[]){OURS, UUID "-lock-2147483646", NULL}).exhausted);
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		assert_null(look(OURS, (const char *const[]){others[i], OURS, NULL}).worn);
+		assert_null(look(OURS, (const char *const[]){others[i], OURS, NULL}).exhausted);
 	/* 3.8's counter stops there: many have this number, in no order */
-	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", "b-lock-2147483647", NULL}).worn,
+	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", "b-lock-2147483647", NULL}).exhausted,
 	    "a-lock-2147483647");
-	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", NULL}).worn, "a-lock-2147483647");
-	assert_null(look("a-lock-2147483646", (const char *const[]){"a-lock-2147483646", NULL}).worn);
+	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", NULL}).exhausted, "a-lock-2147483647");
+	assert_null(look("a-lock-2147483646", (const char *const[]){"a-lock-2147483646", NULL}).exhausted);
 }
 
 /* However the names are shuffled, each sees as many before it as there are, and exactly one sees nobody. */

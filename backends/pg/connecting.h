@@ -1,19 +1,19 @@
 /*
- * dial.h - a connection on its way.
+ * connecting.h - a connection on its way.
  *
  * libpq connects in a thread of its own, because names, service files and
  * handshakes can block in it without end.  Whoever waits may leave at any
  * time: the thread then throws away what it gets, or ends with the process.
  */
-#ifndef DLOCK_PG_DIAL_H
-#define DLOCK_PG_DIAL_H
+#ifndef DLOCK_PG_CONNECTING_H
+#define DLOCK_PG_CONNECTING_H
 
 #include "backends/clock.h"
 #include "lib.h"
 
 #include <stdbool.h>
 
-struct dial;
+struct connecting;
 
 /*
  * Begins to connect; gives up by itself after `patience`.  Of several hosts
@@ -21,25 +21,25 @@ struct dial;
  * one (libpq leaves that to its blocking calls).  NULL: no memory or no thread
  * (errno).
  */
-struct dial *dial_start(const struct pq *, const char *conninfo, int64_t ttl, int64_t patience);
+struct connecting *connecting_start(const struct pq *, const char *conninfo, int64_t ttl, int64_t patience);
 
 /* Readable when it has ended, well or not. */
-int dial_fd(const struct dial *);
+int connecting_fd(const struct connecting *);
 
 /*
  * What came of it, once that is so; the caller's to finish.  NULL: no memory.
  * What has failed, or has not come to an end in time, is a connection whose
  * status is not CONNECTION_OK.
  */
-PGconn *dial_take(struct dial *);
+PGconn *connecting_take(struct connecting *);
 
 /* Once it has ended: did some server begin with what no PostgreSQL says? */
-bool dial_met_another(const struct dial *);
+bool connecting_met_another(const struct connecting *);
 
 /* Once it has ended: was a host left, for it did not answer in its share of time? */
-bool dial_left_a_host(const struct dial *);
+bool connecting_left_a_host(const struct connecting *);
 
 /* Accepts NULL. */
-void dial_drop(struct dial *);
+void connecting_drop(struct connecting *);
 
 #endif

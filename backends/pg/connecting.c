@@ -1,5 +1,5 @@
-/* dial.c - connects to PostgreSQL in a thread, of several hosts one after the other. */
-#include "dial.h"
+/* connecting.c - connects to PostgreSQL in a thread, of several hosts one after the other. */
+#include "connecting.h"
 
 #include "backends/task.h"
 
@@ -16,7 +16,7 @@
 
 enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
 
-struct dial {
+struct connecting {
 	struct task task;
 	const struct pq *pq;
 	char *conninfo;
@@ -30,9 +30,9 @@ struct dial {
 };
 
 static void
-dial_free(struct task *t)
+connecting_free(struct task *t)
 {
-	struct dial *d = (struct dial *)t;
+	struct connecting *d = (struct connecting *)t;
 
 	if (d->conn)
 		d->pq->finish(d->conn);
@@ -58,7 +58,7 @@ struct hosts {
  * stands behind overrules them: keys and records are UTF-8.
  */
 static PGconn *
-begin(const struct dial *d, const struct hosts *h)
+begin(const struct connecting *d, const struct hosts *h)
 {
 	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
 	    "tcp_user_timeout", "dbname", "client_encoding", "host", "hostaddr", "port", NULL};
@@ -85,7 +85,7 @@ begin(const struct dial *d, const struct hosts *h)
  * libpq has to say of anything else depends on its version.
  */
 static void
-look_at_first_words(struct dial *d, PGconn *conn)
+look_at_first_words(struct connecting *d, PGconn *conn)
 {
 	ConnStatusType status = d->pq->status(conn);
 	bool encryption = status == CONNECTION_SSL_STARTUP || status == CONNECTION_GSS_STARTUP;
@@ -106,7 +106,7 @@ look_at_first_words(struct dial *d, PGconn *conn)
 
 /* libpq's handshake, until it ends, or nobody waits for it, or one host has had its share. */
 static void
-carry_on(struct dial *d, PGconn *conn)
+carry_on(struct connecting *d, PGconn *conn)
 {
 	PostgresPollingStatusType state = PGRES_POLLING_WRITING;
 	const char *host = NULL;
@@ -165,7 +165,7 @@ is_element(const char *list, size_t n, const char *name)
 
 /* The hosts behind the one that is being tried; the result's members point into o.  False: it is the last. */
 static bool
-hosts_left(const struct dial *d, const PGconn *conn, const PQconninfoOption *o, struct hosts *left)
+hosts_left(const struct connecting *d, const PGconn *conn, const PQconninfoOption *o, struct hosts *left)
 {
 	const char *host = option(o, "host"), *hostaddr = option(o, "hostaddr"), *port = option(o, "port");
 	const char *names = host ? host : hostaddr, *rest = names;
@@ -187,7 +187,7 @@ hosts_left(const struct dial *d, const PGconn *conn, const PQconninfoOption *o, 
 
 /* Leaves a host that has had its share, for those behind it in the list. */
 static bool
-pass_on(struct dial *d)
+pass_on(struct connecting *d)
 {
 	PQconninfoOption *o = d->pq->conninfo(d->conn);
 	struct hosts left;
@@ -206,7 +206,7 @@ pass_on(struct dial *d)
 }
 
 static bool
-is_undecided(const struct dial *d)
+is_undecided(const struct connecting *d)
 {
 	ConnStatusType status = d->pq->status(d->conn);
 
@@ -214,9 +214,9 @@ is_undecided(const struct dial *d)
 }
 
 static void
-dial_work(struct task *t)
+connecting_work(struct task *t)
 {
-	struct dial *d = (struct dial *)t;
+	struct connecting *d = (struct connecting *)t;
 
 	d->conn = begin(d, &(struct hosts){NULL, NULL, NULL});
 	while (d->conn && is_undecided(d) && !atomic_load(&d->task.dropped) && instant_now() < d->give_up) {
@@ -226,10 +226,10 @@ dial_work(struct task *t)
 	}
 }
 
-struct dial *
-dial_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patience)
+struct connecting *
+connecting_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patience)
 {
-	struct dial *d = calloc(1, sizeof *d);
+	struct connecting *d = calloc(1, sizeof *d);
 	char *copy = strdup(conninfo);
 
 	if (!d || !copy) {
@@ -237,8 +237,8 @@ dial_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patie
 		free(copy);
 		return NULL;
 	}
-	*d = (struct dial){
-	    .task = {.work = dial_work, .free = dial_free},
+	*d = (struct connecting){
+	    .task = {.work = connecting_work, .free = connecting_free},
 	    .pq = pq,
 	    .conninfo = copy,
 	    .ttl = ttl,
@@ -249,13 +249,13 @@ dial_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patie
 }
 
 int
-dial_fd(const struct dial *d)
+connecting_fd(const struct connecting *d)
 {
 	return d->task.done;
 }
 
 PGconn *
-dial_take(struct dial *d)
+connecting_take(struct connecting *d)
 {
 	PGconn *conn = d->conn;
 
@@ -264,19 +264,19 @@ dial_take(struct dial *d)
 }
 
 bool
-dial_met_another(const struct dial *d)
+connecting_met_another(const struct connecting *d)
 {
 	return d->met_another;
 }
 
 bool
-dial_left_a_host(const struct dial *d)
+connecting_left_a_host(const struct connecting *d)
 {
 	return d->left_a_host;
 }
 
 void
-dial_drop(struct dial *d)
+connecting_drop(struct connecting *d)
 {
 	task_drop(d ? &d->task : NULL);
 }
