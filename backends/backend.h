@@ -2,10 +2,9 @@
  * backend.h - the contract between dlock's caller side (cmd/) and the servers (backends/).
  *
  * A backend opens a store: the locks that one server, ensemble or directory
- * keeps.  Over a store there are two tables of functions:
- *
- *	lock_ops    one claim on one key: ask for it, keep the lease alive, give it back
- *	admin_ops   look at what is there, and steer it; needs no owner and no lease
+ * keeps.  Its lock_ops serve one claim on one key of it: ask for it, keep the
+ * lease alive, give it back.  (Whatever looks at a store or steers it gets a
+ * table of its own, since it needs no owner and no lease.)
  *
  * Its code is straight-line: send, wait, read, decide.  It waits only through
  * host->wait, and that is the only call that goes upward: while a backend waits

@@ -51,8 +51,9 @@ bool patience_is_outage(const struct patience *);
 
 /*
  * After an attempt that ended with RC_AGAIN and words in acquire's fault (another
- * rc is given back as it is): tells the host, sleeps until the next one is due.  RC_OK: try again.  RC_AGAIN: it has lasted
- * too long.  RC_STOP: as host->wait says.  `queued`: the server knows of us.
+ * rc is given back as it is): tells the host, and sleeps until the next one is
+ * due.  RC_OK: try again.  RC_AGAIN: it has lasted too long.  RC_STOP: as
+ * host->wait says.  `queued`: the server knows of us.
  */
 enum rc patience_retry(struct patience *, struct host *, enum rc, bool queued, instant until);
 
