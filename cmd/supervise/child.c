@@ -112,6 +112,8 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o, const 
 	c->gate = ends[0];
 	c->exec = exec;
 	c->group = o->has_tty ? 0 : c->pid;
+	if (c->group) /* the stub does it too: should we end before it has, the kernel sends HUP to the caller's group */
+		setpgid(c->pid, c->pid);
 	return 0;
 }
 

@@ -1050,3 +1050,41 @@ def test_min_hold_keeps_the_lock_but_not_the_caller(dlock, place):
         assert not is_free(dlock, place, place.key())
     wait_for(lambda: is_free(dlock, place, place.key()), what="the end of --min-hold")
     assert boottime() - started >= 2
+
+
+# Runs dlock beside a stopped process of the same group, in a session of its own, and counts the HUPs that it gets.
+BESIDE_A_STOPPED_ONE = """
+import os, signal, subprocess, sys
+heard = []
+signal.signal(signal.SIGHUP, lambda *_: heard.append(1))
+stopped = subprocess.Popen(["sleep", "1000"])
+os.kill(stopped.pid, signal.SIGSTOP)
+environ = {**os.environ, "LD_PRELOAD": sys.argv[1]}
+for _ in range(3):
+    subprocess.run(sys.argv[2:], env=environ, stderr=subprocess.DEVNULL)
+stopped.kill()
+print(len(heard))
+"""
+
+# The stub is slow to leave its caller's group: its keeper may have ended by then.
+SLOW_STUB = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <unistd.h>
+static pid_t front;
+__attribute__((constructor)) static void begin(void) { front = getpid(); }
+int setpgid(pid_t pid, pid_t group)
+{
+    if (pid == 0 && getppid() != front && getpid() != front)
+        usleep(700000);
+    return syscall(SYS_setpgid, pid, group);
+}"""
+
+
+def test_nobody_is_hung_up_by_a_stub_that_is_slow(dlock, files, tmp_path):
+    """When the parent of a process in an orphaned group ends, the kernel sends HUP to all of it, if one is stopped."""
+    shim = compile_shim(tmp_path, "slow_stub", SLOW_STUB)
+    dlock.hold(files, "job")
+    done = subprocess.run(["setsid", "--wait", sys.executable, "-c", BESIDE_A_STOPPED_ONE, shim, DLOCK, "run", *files.words, "-n",
+                           "-k", "job", "--", "true"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "0\n"
