@@ -56,12 +56,12 @@ reap(struct front *f)
 			atomic_store(&f->shared->command, 0);
 }
 
-/* Have all who could be ours been reaped? */
+/* Have all who could be ours been reaped?  Without a child there is no descendant: orphans become our children. */
 static bool
 is_alone(struct front *f)
 {
 	reap(f);
-	return f->keeper == 0 && (f->run->has_elders || (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD));
+	return f->keeper == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD;
 }
 
 /*
@@ -96,9 +96,11 @@ signal_tree(struct front *f, pid_t root, int sig, bool wake)
 
 /*
  * Kills everything of ours but the spared: the command first, then the keeper, so
- * that the rest becomes our own children, until we are alone and two looks in a
- * row find nobody: a single one may miss who is just being handed from a dying
- * parent to us.  False: something will not die, or cannot be seen.
+ * that the rest becomes our own children, until we are alone.  Beside children who
+ * are not the command's that is when two looks in a row find nobody: a single one
+ * may miss who is just being handed from a dying parent to us.  False: something
+ * will not die, or cannot be seen.  (A look may take longer than our patience: it
+ * is over only when there is still somebody.)
  */
 static bool
 kill_everything(struct front *f)
@@ -113,12 +115,12 @@ kill_everything(struct front *f)
 		look_around(f);
 		kill(f->keeper, SIGKILL);
 	}
-	for (int quiet = 0; quiet < 2 || !is_alone(f);) {
+	for (int quiet = 0; !is_alone(f);) {
 		quiet = signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0 : quiet + 1;
-		if (instant_now() >= patience)
+		if (is_alone(f) || (quiet >= 2 && f->run->has_elders && f->keeper == 0))
+			return true;
+		if (quiet != 1 && instant_now() >= patience)
 			return false;
-		if (quiet >= 2 && is_alone(f))
-			break;
 		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);
 		while (loop_signal(&f->loop, &info))
 			continue;
@@ -495,15 +497,17 @@ front_run(const struct run *r, pid_t keeper)
 	char holder[HOLDER_BYTES];
 	instant wake;
 	sigset_t all;
+	int error;
 
 	close(r->ends[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigfillset(&all);
 	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
 	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
-	if (loop_open(&f.loop, &all) != 0)
-		take_over(&f, strerror(errno));
+	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;
 	tree_prepare();
+	if (error)
+		take_over(&f, strerror(error));
 	look_around(&f);
 	while (!f.over) {
 		wake = watch_keeper(&f);

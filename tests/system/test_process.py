@@ -678,6 +678,45 @@ def test_no_descendant_survives_the_keeper_where_proc_does_not_show_it(dlock, le
     assert not any(beating(sign) for sign in signs)
 
 
+# Near the greatest pid, so that those of the command and its children are small.
+WRAPPED = ["unshare", "-mpf", "--kill-child", "--mount-proc", "sh", "-c",
+           'echo $(($(cat /proc/sys/kernel/pid_max) - 4)) >/proc/sys/kernel/ns_last_pid && '
+           'mount -t tmpfs none /proc && exec "$@"', "sh"]
+
+
+@AS_ROOT
+@pytest.mark.skipif(not os.path.exists("/proc/sys/kernel/ns_last_pid"), reason="pids cannot be chosen on this kernel")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_tree_is_found_without_proc_where_pids_have_begun_again(dlock, leased, beater, tmp_path, how):
+    """Nor are all pids that could be tried for it: on a busy machine that takes longer than one may wait."""
+    words, signs = beater
+    counts = tmp_path / "asked"
+    shim = compile_shim(tmp_path, "count", f"""
+        #include <fcntl.h>
+        #include <sys/syscall.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static unsigned n;
+        int waitid(idtype_t type, id_t id, siginfo_t *info, int options) {{
+            if (type == P_PID && ++n % 10000 == 0) {{
+                int fd = open("{counts}", O_WRONLY | O_CREAT | O_APPEND, 0600);
+                write(fd, "x", 1);
+                close(fd);
+            }}
+            return syscall(SYS_waitid, type, id, info, options, 0);
+        }}""")
+    held = dlock.start(*WRAPPED[1:], DLOCK, "run", *leased.words, *SHORT, "-k", leased.key(), *words,
+                       program=WRAPPED[0], start_new_session=True, events=False, env={"LD_PRELOAD": shim})
+    wait_for(lambda: all(sign.exists() for sign in signs), what="signs of life")
+    command = next(p for p in descendants_of(held.pid) if name_of(p).startswith("python") and
+                   name_of(stat_of(p)[2]) == "dlock")
+    kill(stat_of(command)[2], how)
+    result = held.wait()
+    assert result.status == 79 and "NOT" not in result.stderr, result
+    assert not any(beating(sign) for sign in signs)
+    assert not counts.exists() or counts.stat().st_size < 100
+
+
 @pytest.mark.parametrize("descriptors", [10, 11, 12])
 def test_few_descriptors_and_a_tree_is_killed(dlock, files, beater, descriptors):
     words, signs = beater
