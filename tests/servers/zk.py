@@ -4,6 +4,7 @@
 import collections
 import contextlib
 import os
+import re
 import shutil
 import socket
 import struct
@@ -11,10 +12,11 @@ import tempfile
 import threading
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from hostile import RESET, SILENCE
 from proxy import BOTH, DOWN, UP, Proxy, close_with_reset
-from support import RemotePlace, Server, free_port, wait_for
+from support import At, RemotePlace, Server, free_port, wait_for
 
 # The jar's manifest names all others.
 CLASSES = ":".join(f"/usr/share/java/{jar}.jar" for jar in ("zookeeper", "slf4j-simple"))
@@ -281,11 +283,35 @@ class ZkPlace(RemotePlace):
         return self.server.restart
 
 
+def own(server, root=""):
+    """A server of the test's own, as a place."""
+    result = At(server.url + root)
+    result.server, result.url, result.job = server, result.words[1], root + "/job"
+    return result
+
+
+def hear(heard):
+    """A command that lives until the end of its stdin and notes a TERM."""
+    return ("sh", "-c", "trap 'echo TERM >>\"$0\"' TERM; cat", heard)
+
+
+NODE = re.compile(r"_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-lock-(\d{10})")
+
+
+def nodes(client, path):
+    try:
+        return sorted(client.get_children(path), key=lambda name: name.rsplit("lock-", 1)[-1])
+    except NoNodeError:
+        return []
+
+
 # ---- the protocol ----
 
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN = 1, 2, 3, 4, 5, 8
 SYNC, PING, GET_CHILDREN2, CHECK, MULTI, CREATE2 = 9, 11, 12, 13, 14, 15
 CREATE_CONTAINER, CLOSE, AUTH, SET_WATCHES = 19, -11, 100, 101
+LISTS = (GET_CHILDREN, GET_CHILDREN2)
+MAKES = (CREATE, CREATE2)
 NOTIFICATION, NODE_DELETED = -1, 2  # the xid of an event; a kind of event
 NO_NODE, NODE_EXISTS = -101, -110
 
@@ -436,6 +462,11 @@ class _Conversation:
         self.greeted = self.welcomed = False
         self.asked = {}
         self.node = None
+
+
+def to_all(operations, answer):
+    """For a ZkHostile."""
+    return {operation: answer for operation in operations}
 
 
 class ZkHostile:

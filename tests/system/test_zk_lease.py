@@ -5,8 +5,8 @@
 import os
 import time
 
-from support import DLOCK
-from test_fault import IS_GONE, At
+from support import DLOCK, At
+from test_fault import IS_GONE
 from zk import SET_DATA, Tap, ZkEnsemble
 
 LEASE, SILENCE = 18, 5  # seconds; the naive binary is heard of each third of its lease
