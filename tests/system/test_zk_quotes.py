@@ -2,7 +2,6 @@
 # show the password that it was given, and means nothing that only a dlock says.
 
 import json
-import os
 
 import pytest
 
@@ -108,19 +107,3 @@ def test_no_node_is_deleted_for_what_no_waiter_writes(dlock, at, data):
         c.create(f"{at.job}/_c_22222222-2222-2222-2222-222222222222-lock-", data, ephemeral=True, sequence=True)
         assert run(dlock, at.url, "-w", "5s").status == 75
         assert c.get(f"{at.job}/{nodes(c, at.job)[0]}")[0] == data  # nor changed
-
-
-def test_longest_record_of_a_waiter_is_shown_whole(dlock, at):
-    """What its stage adds to a record does not cost others the sight of it."""
-    why = "x" * 1500  # more than fits
-    holder = dlock.hold(at, "job")
-    waiter = dlock.contend(at, "job", "--who", "bob", "--why", "y" * 780).queued(1)
-    third = dlock.contend(at, "job").queued(2)
-    assert holder.finish().status == 0
-    waiter.held()
-    third.event("waiting", position=1)
-    done = run(dlock, at.url, "-n")
-    assert done.status == 75 and "bob" in done.stderr and len(why) > len(done.stderr)
-    assert waiter.finish().status == 0
-    assert third.held().finish().status == 0
-    assert os.path.exists(dlock.directory)
