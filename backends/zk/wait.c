@@ -1,8 +1,6 @@
 /* wait.c - waits in the queue for our turn, and takes it. */
 #include "wait.h"
 
-#include "queue.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,44 +48,44 @@ refuse_foreign(const struct turn *t, const char *name, struct fault *f)
 	return fault_set(f, RC_PROTOCOL, "%s: %s is in use as a lock of another kind (%s)", d->where, d->path, quoted);
 }
 
-/* Our place in a list of the queue. */
+/* Our place in the list. */
 static enum rc
-place_find(struct turn *t, struct call *list, struct place *ret, struct fault *f)
+place_find(struct turn *t, struct fault *f)
 {
 	const struct lockdir *d = t->node->dir;
 	const char *const *names;
+	struct place *p = &t->place;
 	size_t n;
 	int code;
-	enum rc rc = call_await(list, answer_by(t), &code, f);
+	enum rc rc = call_await(t->list, answer_by(t), &code, f);
 
 	if (rc != RC_OK)
 		return rc;
-	names = call_names(list, &n);
-	queue_look(ret, names, code == ZOK ? n : 0, strrchr(t->node->path, '/') + 1);
-	if (ret->foreign)
-		return refuse_foreign(t, ret->foreign, f);
-	if (ret->exhausted)
+	names = call_names(t->list, &n);
+	queue_look(p, names, code == ZOK ? n : 0, strrchr(t->node->path, '/') + 1);
+	if (p->foreign)
+		return refuse_foreign(t, p->foreign, f);
+	if (p->exhausted)
 		return fault_set(f, RC_CONFIG,
 		    "%s: %s has been used two thousand million times and has no numbers left: delete it when nobody uses it",
 		    d->where, d->path);
-	if (!ret->found)
+	if (!p->found)
 		return place_is_lost(t, f);
 	patience_end_outage(t->patience);
-	t->departed = departed(call_stat(list));
-	t->listed = instant_now();
+	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
 	t->queued = true;
 	return RC_OK;
 }
 
 /* Asks to be told of the end of the node ahead.  *gone: it has ended already. */
 static enum rc
-watch_ahead(struct turn *t, const struct place *p, bool *gone, struct fault *f)
+watch_ahead(struct turn *t, bool *gone, struct fault *f)
 {
 	char path[NODE_BYTES];
 	int code = ZOK;
 	enum rc rc;
 
-	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, p->ahead);
+	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, t->place.ahead);
 	rc = call_finish(call_watch(t->node->session, path), answer_by(t), &code, f);
 	*gone = code == ZNONODE;
 	return rc;
@@ -97,14 +95,14 @@ watch_ahead(struct turn *t, const struct place *p, bool *gone, struct fault *f)
 
 /* What is shown of the holder.  If it had to wait its node is older than its hold, and how old that is nobody knows. */
 static void
-show_holder(struct turn *t, const struct call *first, size_t before)
+show_holder(struct turn *t, const struct call *first)
 {
 	const struct birth *own = &t->node->birth;
 	int64_t born = node_server_time(call_stat(first)->ctime);
 	int64_t held = own->server < 0 || born < 0 ? -1 : own->server + (instant_now() - own->here) - born;
 	char *record = data_record(call_text(first), session_secret(t->node->session));
 
-	t->host->seen.position = before;
+	t->host->seen.position = t->place.before;
 	t->host->seen.held = data_stage(call_text(first)) == STAGE_AT_ONCE && held >= 0 ? held : -1;
 	session_quote(t->node->session, t->host->seen.holder, sizeof t->host->seen.holder,
 	    record ? record : call_text(first));
@@ -141,21 +139,22 @@ idle_since(struct turn *t, const char *name, const struct call *first)
  * be dead too.
  */
 static enum rc
-look_at_first(struct turn *t, const struct place *p, struct fault *f)
+look_at_first(struct turn *t, struct fault *f)
 {
 	struct session *s = t->node->session;
 	instant now = instant_now(), until = answer_by(t);
+	const char *name = t->place.first;
 	char path[NODE_BYTES];
 	struct call *first;
 	int code;
 	enum rc rc;
 
-	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, p->first);
+	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, name);
 	first = call_get(s, path);
 	rc = call_await(first, until, &code, f);
 	if (rc == RC_OK && code == ZOK) {
-		show_holder(t, first, p->before);
-		if (now >= instant_after(idle_since(t, p->first, first), IDLE_PATIENCE))
+		show_holder(t, first);
+		if (now >= instant_after(idle_since(t, name, first), IDLE_PATIENCE))
 			rc = call_finish(call_delete(s, path, call_stat(first)->version), until, &code, f);
 		if (rc == RC_DENIED || rc == RC_PROTOCOL)
 			rc = RC_OK; /* it was worth trying */
@@ -172,28 +171,32 @@ look_at_first(struct turn *t, const struct place *p, struct fault *f)
  * of them may have stood behind us; then our place is as it was.
  */
 static enum rc
-count_departed(struct turn *t, const struct place *p, bool *moved, struct fault *f)
+count_departed(struct turn *t, bool *moved, struct fault *f)
 {
 	struct call *c = call_exists(t->node->session, t->node->dir->path);
 	int code;
 	enum rc rc = call_await(c, answer_by(t), &code, f);
-	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - t->departed) / 2 : 0;
+	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - t->census.departed) / 2 : 0;
+	size_t before = t->place.before;
 
 	call_drop(c);
 	if (rc == RC_OK && code != ZOK)
 		return place_is_lost(t, f);
-	*moved = left > 0 && (p->before <= (size_t)NEAR + left || instant_now() >= t->listed + (int64_t)p->before * SIGHT);
+	if (rc == RC_OK)
+		patience_end_outage(t->patience);
+	*moved = left > 0 &&
+	    (before <= (size_t)NEAR + left || instant_now() >= t->census.taken + (int64_t)before * SIGHT);
 	return rc;
 }
 
 /* When to look at the queue though nobody called: the nearer our turn, the sooner. */
 static int64_t
-beat_of(struct turn *t, const struct place *p)
+beat_of(struct turn *t)
 {
 	struct credit credit = session_look(t->node->session).credit;
 	int64_t life = credit_life(&credit);
 
-	if (p->before > NEAR)
+	if (t->place.before > NEAR)
 		return instant_first(life, FAR_BEAT);
 	return instant_first(life, t->idler.czxid ? IDLE_BEAT : NEAR_BEAT);
 }
@@ -229,20 +232,20 @@ doze(struct turn *t, instant beat, instant until, struct fault *f)
 	return rc;
 }
 
-/* Waits until there is reason to list the queue anew.  RC_BUSY: `until` has come. */
+/* Waits until there is reason to list the queue anew; first looks at `beat`.  RC_BUSY: `until` has come. */
 static enum rc
-await_change(struct turn *t, const struct place *p, instant until, struct fault *f)
+await_change(struct turn *t, instant beat, instant until, struct fault *f)
 {
 	bool moved = false;
 	enum rc rc = RC_OK;
 
-	while (rc == RC_OK && !moved && !was_called(t)) {
-		rc = doze(t, instant_now() + beat_of(t, p), until, f);
+	for (; rc == RC_OK && !moved && !was_called(t); beat = instant_now() + beat_of(t)) {
+		rc = doze(t, beat, until, f);
 		if (rc != RC_OK || was_called(t))
 			break;
-		rc = count_departed(t, p, &moved, f);
-		if (rc == RC_OK && !moved && p->before <= NEAR)
-			rc = look_at_first(t, p, f);
+		rc = count_departed(t, &moved, f);
+		if (rc == RC_OK && !moved && t->place.before <= NEAR)
+			rc = look_at_first(t, f);
 	}
 	return rc;
 }
@@ -252,18 +255,22 @@ await_change(struct turn *t, const struct place *p, instant until, struct fault 
  * others are.  RC_BUSY: `until` has come, or is 0: no waiting.
  */
 static enum rc
-wait_behind(struct turn *t, const struct place *p, instant until, struct fault *f)
+wait_behind(struct turn *t, instant until, struct fault *f)
 {
 	bool gone;
-	enum rc rc = watch_ahead(t, p, &gone, f);
+	enum rc rc;
 
+	if (t->watching) /* through another connection than before: much may have happened */
+		return await_change(t, instant_now(), until, f);
+	rc = watch_ahead(t, &gone, f);
 	if (rc == RC_OK && !gone)
-		rc = look_at_first(t, p, f);
+		rc = look_at_first(t, f);
 	if (rc != RC_OK || gone)
 		return rc;
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
-	return await_change(t, p, until, f);
+	t->watching = true;
+	return await_change(t, instant_now() + beat_of(t), until, f);
 }
 
 /* For those behind us, who must know a waiter from a holder. */
@@ -337,35 +344,61 @@ take_turn(struct turn *t, struct call *set, struct grant *g, struct fault *f)
 	}
 }
 
+/* The queue as it is now; if our turn has most likely come, *set is the write that takes it. */
+static void
+list_anew(struct turn *t, struct call **set)
+{
+	bool next = was_called(t); /* then most likely nobody is ahead */
+
+	t->watching = false;
+	call_drop(t->list);
+	call_drop(*set);
+	t->list = call_list(t->node->session, t->node->dir->path);
+	*set = next ? claim_turn(t) : NULL;
+}
+
+/* Until nobody is ahead of us. */
+static enum rc
+await_head(struct turn *t, instant until, struct grant *g, struct call **set, struct fault *f)
+{
+	for (;;) {
+		enum rc rc = t->watching ? RC_OK : place_find(t, f);
+
+		if (rc != RC_OK || t->place.before == 0)
+			return rc;
+		if (until && !t->node->marked)
+			rc = mark_as_waiter(t, f);
+		if (rc == RC_OK)
+			rc = wait_behind(t, until, f);
+		if (rc != RC_OK)
+			return rc;
+		*g = (struct grant){.anchor = -1}; /* what create has earned is too long ago */
+		list_anew(t, set);
+	}
+}
+
 enum rc
 turn_await(struct turn *t, struct call *list, instant until, struct grant *g, struct fault *f)
 {
-	struct node *n = t->node;
 	struct call *set = NULL;
-	struct place p;
-	bool next;
 	enum rc rc;
 
-	for (;;) {
-		rc = place_find(t, list, &p, f);
-		if (rc != RC_OK || p.before == 0)
-			break;
-		if (until && !n->marked)
-			rc = mark_as_waiter(t, f);
-		if (rc == RC_OK)
-			rc = wait_behind(t, &p, until, f);
-		if (rc != RC_OK)
-			break;
-		*g = (struct grant){.anchor = -1}; /* what create has earned is too long ago */
-		next = was_called(t);		   /* then most likely nobody is ahead */
-		call_drop(list);
-		call_drop(set);
-		list = call_list(n->session, n->dir->path);
-		set = next ? claim_turn(t) : NULL;
+	if (!t->watching) {
+		call_drop(t->list);
+		t->list = list;
 	}
-	call_drop(list);
+	rc = await_head(t, until, g, &set, f);
 	if (rc == RC_OK && !is_steady(t, g))
 		return take_turn(t, set ? set : claim_turn(t), g, f);
 	call_drop(set);
 	return rc;
+}
+
+void
+turn_forget(struct turn *t)
+{
+	call_drop(t->list);
+	t->list = NULL;
+	t->watching = false;
+	t->over = NEVER;
 }

@@ -139,6 +139,7 @@ zk_close(struct store *s)
 
 	if (!z)
 		return;
+	turn_forget(&z->turn);
 	session_end(z->node.session);
 	explicit_bzero(&z->ensemble, sizeof z->ensemble);
 	free(z);
@@ -207,7 +208,7 @@ static void
 forget_place(struct zk *z)
 {
 	node_forget(&z->node);
-	z->turn.over = NEVER;
+	turn_forget(&z->turn);
 }
 
 /* The session is no more, and with it our node, or soon. */
@@ -243,7 +244,7 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 	*list = NULL;
 	if (rc == RC_OK && !*z->node.path)
 		return node_join(&z->node, g, list, join_by(z, until), f);
-	if (rc == RC_OK)
+	if (rc == RC_OK && !z->turn.watching)
 		*list = call_list(z->node.session, z->dir.path);
 	return rc;
 }
@@ -290,8 +291,8 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	z->dir.where = z->where;
 	lockdir_name(&z->dir, z->ensemble.chroot, claim);
 	z->node = (struct node){.session = z->node.session, .dir = &z->dir, .record = claim->record};
-	node_forget(&z->node);
-	z->turn = (struct turn){.node = &z->node, .host = z->base.host, .patience = &z->patience, .ttl = claim->ttl, .over = NEVER};
+	z->turn = (struct turn){.node = &z->node, .host = z->base.host, .patience = &z->patience, .ttl = claim->ttl};
+	forget_place(z);
 	patience_begin(&z->patience, claim);
 }
 
@@ -312,6 +313,7 @@ zk_acquire(struct store *s, const struct claim *claim, instant until, struct gra
 			return rc;
 	}
 	z->held = true;
+	turn_forget(&z->turn); /* the queue may be long */
 	g.token = z->node.birth.token;
 	g.pace = instant_first(g.pace, FIRST_RENEWAL);
 	*ret = g;
