@@ -66,15 +66,14 @@ blot_member(json_t *member, const char *secret)
 char *
 data_record(const char *data, const char *secret)
 {
-	json_t *root = read_object(data), *member;
-	const char *name;
+	json_t *root = read_object(data);
 	char *text;
 
 	if (!root)
 		return NULL;
 	json_object_del(root, MEMBER);
-	json_object_foreach(root, name, member)
-		blot_member(member, secret);
+	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i))
+		blot_member(json_object_iter_value(i), secret);
 	text = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
 	return text;
