@@ -434,6 +434,13 @@ class Place:
         return self.prefix + name
 
 
+class At:
+    """A place as tests of one backend make them."""
+
+    def __init__(self, url):
+        self.words = ["-u", url]
+
+
 class FilePlace(Place):
     """Locks in a fresh directory."""
 

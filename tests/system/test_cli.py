@@ -98,7 +98,7 @@ def assert_refused(result, tmp_path, status, *words):
 
 # ---- the shape of the line ----
 
-PLACE, MARK = object(), object()  # in the tables: how to reach the backend; the command
+PLACE, MARK = ["PLACE"], ["MARK"]  # in the tables: how to reach the backend; the command
 
 
 @pytest.fixture

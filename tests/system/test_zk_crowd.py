@@ -2,7 +2,6 @@
 # more trouble to it when they come back than a few.
 
 from support import wait_for
-from test_zk import at, tapped  # noqa: F401 (fixtures)
 from zk import EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, SET_DATA
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from support import wait_for
 from test_fault import At, run
-from test_zk import at, nodes  # noqa: F401 (a fixture)
+from zk import nodes
 
 SECRET = "correct-horse%battery é"
 IN_URL = "correct-horse%25battery%20%C3%A9"
