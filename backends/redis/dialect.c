@@ -20,7 +20,7 @@ native_name(struct names *names, const struct claim *claim)
 	static const char *const suffixes[NAMES] = {"h", "i", "q", "l", "w:"};
 	char tag[ENCODED_BYTES];
 
-	key_encode(tag, sizeof tag, claim->key);
+	encode_key(tag, sizeof tag, claim->key);
 	for (size_t i = 0; i < NAMES; i++)
 		snprintf(names->keys[i], sizeof names->keys[i], "dlock:{%s}:%s", tag, suffixes[i]);
 	snprintf(names->channel, sizeof names->channel, "%s%s", names->keys[NAMES - 1], claim->owner);

@@ -215,7 +215,7 @@ name_nodes(struct zk *z)
 	snprintf(z->prefix, sizeof z->prefix, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-lock-", o, o + 8, o + 12, o + 16, o + 20);
 	if (*z->dir)
 		return;
-	key_encode(key, sizeof key, z->claim->key);
+	encode_key(key, sizeof key, z->claim->key);
 	/* The one name that ZooKeeper keeps to itself. */
 	snprintf(z->dir, sizeof z->dir, "%s/%s", z->ensemble.chroot,
 	    !*z->ensemble.chroot && strcmp(key, "zookeeper") == 0 ? "%7Aookeeper" : key);
