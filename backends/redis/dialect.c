@@ -100,4 +100,4 @@ native_read(struct answer *a, const struct request *r, const redisReply *reply)
 	return resp_is_foreign(reply->str) ? READ_FOREIGN : READ_ERROR;
 }
 
-const struct dialect native_dialect = {native_name, native_write, native_read};
+const struct dialect dialect_native = {native_name, native_write, native_read};

@@ -181,7 +181,7 @@ redis_open(struct store **ret, struct host *host, const struct site *site, struc
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	r->base = (struct store){&redis_backend, host, r->where, CAP_FAIR | CAP_DURABLE};
-	r->dialect = &native_dialect;
+	r->dialect = &dialect_native;
 	patience_init(&r->patience);
 	server_init(&r->commands, host, &r->address, r->where);
 	server_init(&r->queue.subscription, host, &r->address, r->where);

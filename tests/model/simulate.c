@@ -50,7 +50,8 @@
  *	watch           no DUTY_KILL                              EXCLUSION
  *	watch           no DUTY_TERM                              FRONT_IS_IN_TIME
  *	watch           does not look again before the grant      EXCLUSION
- *	watch           does not ask whether all is finished       FRONT_IS_NEEDED
+ *	watch           does not ask whether all is finished      FRONT_IS_NEEDED
+ *	link_looks_in_time  always                                EXCLUSION, FRONT_IS_IN_TIME
  *	released        does not try again                        NOT_LEFT_BEHIND
  *	surely_over     counts from the last good renewal         NOT_LEFT_BEHIND
  *	absorb          EV_KEEP does nothing                      MIN_HOLD_KEPT
