@@ -26,11 +26,11 @@ ensemble_take_login(struct ensemble *e, const struct url *u, struct fault *f)
 		return RC_OK;
 	if (u->user.n == 0 || !u->password.at)
 		return url_is_wrong(f, "needs user:password before its @");
-	user = percent_decode(e->login, sizeof e->login - 1, u->user.at, u->user.n);
+	user = encode_undo(e->login, sizeof e->login - 1, u->user.at, u->user.n);
 	if (user < 0 || memchr(e->login, ':', user))
 		return url_is_wrong(f, "has a user that is too long, has a ':' or a wrong %XX in it");
 	e->login[user] = ':';
-	password = percent_decode(e->login + user + 1, sizeof e->login - user - 1, u->password.at, u->password.n);
+	password = encode_undo(e->login + user + 1, sizeof e->login - user - 1, u->password.at, u->password.n);
 	return password < 0 ? url_is_wrong(f, "has a password that is too long, or a wrong %XX in it") : RC_OK;
 }
 
@@ -43,7 +43,7 @@ is_number(const char *host)
 }
 
 static enum rc
-ensemble_add_host(struct ensemble *e, struct part text, struct fault *f)
+ensemble_add_host(struct ensemble *e, struct url_part text, struct fault *f)
 {
 	size_t used = strlen(e->hosts);
 	struct endpoint host;
@@ -59,12 +59,12 @@ ensemble_add_host(struct ensemble *e, struct part text, struct fault *f)
 }
 
 static enum rc
-ensemble_take_hosts(struct ensemble *e, struct part list, struct fault *f)
+ensemble_take_hosts(struct ensemble *e, struct url_part list, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && list.at)
-		rc = ensemble_add_host(e, part_first(&list), f);
+		rc = ensemble_add_host(e, url_part_first(&list), f);
 	return rc;
 }
 
@@ -104,7 +104,7 @@ ensemble_take_chroot(struct ensemble *e, const struct url *u, struct fault *f)
 		return url_is_wrong(f, "has a '?' in it (%3F)");
 	if (u->path.n <= 1)
 		return RC_OK;
-	if (percent_decode(e->chroot, sizeof e->chroot, u->path.at, u->path.n) < 0 || !ensemble_is_path(e->chroot))
+	if (encode_undo(e->chroot, sizeof e->chroot, u->path.at, u->path.n) < 0 || !ensemble_is_path(e->chroot))
 		return url_is_wrong(f, "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
 	return RC_OK;
 }
@@ -120,7 +120,7 @@ ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 	wrong = url_cut(&u, url ? url : "zk://127.0.0.1");
 	if (wrong)
 		return url_is_wrong(f, wrong);
-	e->tls = part_is(&u.scheme, "zks");
+	e->tls = url_part_is(&u.scheme, "zks");
 	rc = ensemble_take_login(e, &u, f);
 	if (rc == RC_OK)
 		rc = ensemble_take_hosts(e, u.hosts, f);

@@ -13,7 +13,7 @@ lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
 	snprintf(d->prefix, sizeof d->prefix, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-lock-", o, o + 8, o + 12, o + 16, o + 20);
 	if (*d->path)
 		return;
-	key_encode(key, sizeof key, claim->key);
+	encode_key(key, sizeof key, claim->key);
 	/* The one name that ZooKeeper keeps to itself. */
 	snprintf(d->path, sizeof d->path, "%s/%s", chroot,
 	    !*chroot && strcmp(key, "zookeeper") == 0 ? "%7Aookeeper" : key);

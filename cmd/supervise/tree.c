@@ -229,7 +229,7 @@ list_processes(void)
 }
 
 static const struct process *
-find(const struct process *at, size_t n, pid_t pid)
+find_process(const struct process *at, size_t n, pid_t pid)
 {
 	struct process wanted = {.pid = pid};
 
@@ -237,9 +237,9 @@ find(const struct process *at, size_t n, pid_t pid)
 }
 
 static bool
-is_ours(const struct list *l, pid_t pid)
+is_marked(const struct list *l, pid_t pid)
 {
-	const struct process *found = find(l->at, l->n, pid);
+	const struct process *found = find_process(l->at, l->n, pid);
 
 	return found && found->ours;
 }
@@ -248,7 +248,7 @@ is_ours(const struct list *l, pid_t pid)
 static bool
 is_spared(const struct spared *s, const struct process *p)
 {
-	const struct process *found = s ? find(s->list, s->n, p->pid) : NULL;
+	const struct process *found = s ? find_process(s->list, s->n, p->pid) : NULL;
 
 	return found && (found->born == p->born || found->born == 0 || p->born == 0);
 }
@@ -264,7 +264,7 @@ mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 		for (size_t i = 0; i < l->n; i++) {
 			struct process *p = &l->at[i];
 
-			if (p->ours || (p->parent != root && !is_ours(l, p->parent)) || is_spared(spared, p))
+			if (p->ours || (p->parent != root && !is_marked(l, p->parent)) || is_spared(spared, p))
 				continue;
 			p->ours = grown = true;
 		}
@@ -273,7 +273,7 @@ mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 
 /* A process whose first thread has ended looks like a zombie, but others of its threads run on. */
 static bool
-is_dead(const struct process *p)
+is_dead_process(const struct process *p)
 {
 	return (p->state == 'Z' && p->threads <= 1) || p->state == 'X';
 }
@@ -363,7 +363,7 @@ signal_number(const struct process *p, const struct aim *a)
 }
 
 /*
- * The pid may have been given to a stranger since we looked: hold it fast, look
+ * The pid may be another process's since we looked: hold it fast, look
  * again.  (Its parent may differ by now: the one before it in the list has just
  * got the same signal.)  A directory in /proc is as good as a pidfd, and means
  * the same process whatever number it has here.
@@ -400,7 +400,7 @@ signal_seen(pid_t root, const struct aim *a)
 	for (size_t i = 0; i < l.n; i++) {
 		const struct process *p = &l.at[i];
 
-		if (!p->ours || is_dead(p))
+		if (!p->ours || is_dead_process(p))
 			continue;
 		alive++; /* also if it has died since: it may have started another */
 		if (command == 0 || (p->pid != command && !(a->leads && p->group == command)))

@@ -614,17 +614,17 @@ def test_front_kills_no_stranger_who_has_the_number_of_the_command(fake, tmp_pat
     keeper, command = started.keeper, started.command
     started.popen.stdin.close()
     wait_for(lambda: support.stat_of(keeper)[1] == "T", what="a frozen keeper")
-    strangers = []
-    while not strangers or strangers[-1].pid != command:
+    others = []
+    while not others or others[-1].pid != command:
         with open(last_pid, "w", encoding="ascii") as f:
             f.write(str(command - 1))
-        strangers.append(subprocess.Popen(["sleep", "1000"]))
-        assert len(strangers) < 100
+        others.append(subprocess.Popen(["sleep", "1000"]))
+        assert len(others) < 100
     assert started.wait().status == 79
-    alive = strangers[-1].poll() is None
-    for stranger in strangers:
-        stranger.kill()
-        stranger.wait()
+    alive = others[-1].poll() is None
+    for other in others:
+        other.kill()
+        other.wait()
     assert alive
 
 

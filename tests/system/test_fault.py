@@ -326,7 +326,7 @@ def test_waiter_survives_a_partition(dlock, own_redis, make_proxy, fault):
     proxy = make_proxy(own_redis.port)
     holder = dlock.hold(At(own_redis.url), "job")
     waiter = dlock.contend(At(proxy.url), "job", command=("true",)).queued(1)
-    wait_for(lambda: proxy.connections == 2, what="the waiter's ear")
+    wait_for(lambda: proxy.connections == 2, what="the waiter's subscription")
     if fault == "refuse":
         proxy.refuse()
     if fault == "hold":

@@ -22,7 +22,7 @@ from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_s
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
 SHORT = ["-t", f"{TTL}s"]
-STRANGER = 50000 + os.getpid() % 10000  # a user who has no other process, whoever else tests
+OTHER_USER = 50000 + os.getpid() % 10000  # a user who has no other process, whoever else tests
 
 
 @pytest.fixture
@@ -49,17 +49,17 @@ def script(tmp_path):
 
 
 @pytest.fixture
-def stranger(tmp_path, files):
+def other_user(tmp_path, files):
     """Runs dlock as another user, in a directory and from a file that he may use."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)
-    os.chown(files.directory, STRANGER, STRANGER)
+    os.chown(files.directory, OTHER_USER, OTHER_USER)
     copy = shutil.copy(DLOCK, tmp_path / "dlock")
 
     def run(*words, **options):
-        return subprocess.run([copy, *words], user=STRANGER, group=STRANGER, extra_groups=[], cwd=files.directory,
+        return subprocess.run([copy, *words], user=OTHER_USER, group=OTHER_USER, extra_groups=[], cwd=files.directory,
                               capture_output=True, text=True, check=False, timeout=60, **options)
 
     return run
@@ -954,8 +954,8 @@ def test_descriptors_enough_for_a_lock(dlock, place, tmp_path):
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 4])
-def test_few_processes_mean_a_refusal_before_anything_is_locked(stranger, files, processes):
-    result = stranger("run", *files.words, "-k", "k", "touch", "ran",
+def test_few_processes_mean_a_refusal_before_anything_is_locked(other_user, files, processes):
+    result = other_user("run", *files.words, "-k", "k", "touch", "ran",
                       preexec_fn=limit(resource.RLIMIT_NPROC, processes))
     ran = (files.directory / "ran").exists()
     assert (result.returncode, ran) == ((71, False) if processes < 3 else (0, True)), result
