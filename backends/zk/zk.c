@@ -79,7 +79,7 @@ set_acl(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_zk_path(struct store *s, const char *value, struct fault *f)
+set_dir_path(struct store *s, const char *value, struct fault *f)
 {
 	struct lockdir *d = &zk_of(s)->dir;
 
@@ -123,7 +123,7 @@ set_sasl(struct store *s, const char *value, struct fault *f)
 }
 
 static const struct setting_row settings[] = {
-    {"path", "PATH", "the lock's directory, as Curator's users name it (default: from the key)", set_zk_path},
+    {"path", "PATH", "the lock's directory, as Curator's users name it (default: from the key)", set_dir_path},
     {"auth-file", "FILE", "user:password, in a file of mode 0600", set_auth_file},
     {"acl", "creator|open", "who may use the nodes (default: creator, if there is a user)", set_acl},
     {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)", set_first_patience},
