@@ -73,7 +73,7 @@ place_find(struct turn *t, struct fault *f)
 		return place_is_lost(t, f);
 	patience_end_outage(t->patience);
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
-	t->queued = true;
+	t->queued = t->placed = true;
 	return RC_OK;
 }
 
@@ -399,6 +399,6 @@ turn_forget(struct turn *t)
 {
 	call_drop(t->list);
 	t->list = NULL;
-	t->watching = false;
+	t->watching = t->placed = false;
 	t->over = NEVER;
 }

@@ -42,7 +42,8 @@ struct turn {
 	struct patience *patience;
 	int64_t ttl;
 	instant over;	   /* until then we must have earned a lease; NEVER: it is not our turn */
-	bool queued;	   /* we have seen our place */
+	bool queued;	   /* we have seen our place, */
+	bool placed;	   /* and still have it, as far as we know */
 	bool watching;	   /* the node that was ahead of us then, and still is, as far as we know */
 	struct call *list; /* the queue as it was then, */
 	struct place place;

@@ -272,6 +272,8 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 
 	if (rc != RC_LOST && rc != RC_AGAIN)
 		return rc;
+	if (rc == RC_LOST && z->turn.placed)
+		patience_end_outage(&z->patience); /* that is an answer: the server is back */
 	if (s && session_look(s).dead)
 		leave_session(z);
 	else if (rc == RC_LOST)
