@@ -13,7 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PID_MAX = 1 << 22 }; /* PID_MAX_LIMIT of the kernel: no pid is greater */
+enum {
+	PID_MAX = 1 << 22,   /* PID_MAX_LIMIT of the kernel: no pid is greater */
+	PID_USUAL = 1 << 15, /* nor than this on most machines */
+};
 
 struct process {
 	pid_t pid, parent, group; /* as /proc numbers them */
@@ -429,8 +432,10 @@ signal_range(pid_t after, pid_t last, const struct aim *a, size_t *spared)
 
 /*
  * Our children, seen or not; theirs become ours when they die.  All are younger
- * than we are, so that few pids have to be tried unless the numbers have begun
- * again meanwhile.
+ * than we are, so that few pids have to be tried, also when the numbers have
+ * begun again meanwhile.  To try every number is the last resort: it takes a
+ * second and a half, several on a busy machine, and then we might give up.  So
+ * it is not done for a child that has died while we looked.
  */
 static size_t
 signal_children(const struct aim *a)
@@ -443,7 +448,11 @@ signal_children(const struct aim *a)
 	newest = newest_pid();
 	if (newest > getpid())
 		n = signal_range(getpid(), newest, a, &spared);
-	return n || spared ? n : signal_range(0, PID_MAX, a, &spared);
+	else
+		n = signal_range(0, newest, a, &spared) + signal_range(getpid(), PID_USUAL, a, &spared);
+	if (n || (spared && newest > getpid()) || !all_children_live())
+		return n;
+	return signal_range(0, PID_MAX, a, &spared);
 }
 
 /*
