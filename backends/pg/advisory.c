@@ -104,9 +104,9 @@ name_lock(struct pg *pg, struct fault *f)
 	enum rc rc = RC_OK;
 
 	if (pg->key_is)
-		number_read(&n, pg->key_is);
+		derive_read_number(&n, pg->key_is);
 	else
-		rc = derive(&n, derivation_named(pg->derive), pg->claim->key,
+		rc = derive_number(&n, derive_named(pg->derive), pg->claim->key,
 		    pg->session.pq->db(pg->session.conn), f);
 	if (rc == RC_OK)
 		write_lock(pg, &n);

@@ -112,7 +112,7 @@ set_key(struct store *s, const char *value, struct fault *f)
 	struct number unused;
 
 	pg_of(s)->key_is = value;
-	if (number_read(&unused, value))
+	if (derive_read_number(&unused, value))
 		return RC_OK;
 	return fault_set(f, RC_USAGE, "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
 }
@@ -121,9 +121,9 @@ static enum rc
 set_derive(struct store *s, const char *value, struct fault *f)
 {
 	pg_of(s)->derive = value;
-	if (derivation_named(value))
+	if (derive_named(value))
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derivation_names);
+	return fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derive_names);
 }
 
 static enum rc
