@@ -1,5 +1,6 @@
 /*
- * backend.h - the contract between dlock's caller side (cmd/) and the servers (backends/).
+ * backend.h - the contract between dlock's caller side (cmd/) and the servers
+ * (backends/).
  *
  * A backend opens a store: the locks that one server, ensemble or directory
  * keeps.  Its lock_ops serve one claim on one key of it: ask for it, keep the
@@ -11,10 +12,10 @@
  * there, its caller forwards signals, reaps the command and enforces the
  * deadlines.
  *
- * A backend never prints (what the user should know is a host->notice), exits,
- * forks, installs a signal handler, or reads a clock other than instant_now().  It knows nothing of argv, of the command or
- * of exit statuses.  Everything it opens is close-on-exec.  What comes from the
- * server is hostile until checked.
+ * A backend never prints (what the user should know is a host->notice), exits, forks,
+ * installs a signal handler, or reads a clock other than instant_now().  It knows nothing
+ * of argv, of the command or of exit statuses.  Everything it opens is close-on-exec.
+ * What comes from the server is hostile until checked.
  *
  * The sequence for one lock, always in this order and always from one thread:
  *
@@ -50,7 +51,7 @@ enum {
 
 /* The text in struct fault goes with all but RC_OK. */
 enum rc {
-	RC_OK,	     /* done, outputs are set */
+	RC_OK,       /* done, outputs are set */
 	RC_BUSY,     /* `until` passed (or no waiting was wanted): another has it */
 	RC_STOP,     /* host->wait told us to stop waiting */
 	RC_AGAIN,    /* no usable answer; nothing is known; may be asked again */
@@ -69,7 +70,8 @@ struct fault {
 };
 
 /* Says and returns in one breath: return fault_set(f, RC_AGAIN, "...", ...). */
-enum rc fault_set(struct fault *, enum rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+enum rc fault_set(struct fault *, enum rc, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Words of an rc, for traces. */
 const char *rc_name(enum rc);
@@ -81,7 +83,9 @@ struct setting {
 	const char *name, *value;
 };
 
-/* Where locks are kept, as the user named it.  Owned by the caller; outlives the store. */
+/*
+ * Where locks are kept, as the user named it.  Owned by the caller; outlives the store.
+ */
 struct site {
 	const char *url; /* NULL: the backend's own default */
 	const struct setting *settings;
@@ -90,27 +94,31 @@ struct site {
 
 enum lock_kind {
 	KIND_EXCLUSIVE, /* no other holder beside it */
-	KIND_SHARED,	/* any number of its kind */
-	KIND_LIMIT,	/* up to `limit` of its kind */
+	KIND_SHARED,    /* any number of its kind */
+	KIND_LIMIT,     /* up to `limit` of its kind */
 };
 
 /* What is wanted.  Owned by the caller; outlives the store. */
 struct claim {
 	const char *key; /* 1 to KEY_BYTES of UTF-8 without control characters */
 	enum lock_kind kind;
-	unsigned limit;	    /* with KIND_LIMIT: how many holders fit, at least 1 */
-	const char *owner;  /* OWNER_CHARS, fresh for this acquisition: proof that a hold is ours */
+	unsigned limit; /* with KIND_LIMIT: how many holders fit, at least 1 */
+	/* OWNER_CHARS, fresh for this acquisition: proof that a hold is ours */
+	const char *owner;
 	const char *record; /* who we are, JSON, for others to read; below RECORD_BYTES */
-	int64_t ttl;	    /* the lease asked for */
-	bool persist;	    /* the user named a time to wait: it holds for a server that does not answer, too */
+	int64_t ttl;        /* the lease asked for */
+	/*
+	 * the user named a time to wait: it holds for a server that does not answer, too
+	 */
+	bool persist;
 };
 
 /* What the server gave.  Filled by acquire; `sent`, `lease` and `pace` again by renew. */
 struct grant {
 	uint64_t token; /* greater than in every earlier grant of this key */
-	instant sent;	/* just before the request left that earned this lease */
-	int64_t lease;	/* what the server really gave; LEASE_FOREVER without expiry */
-	int64_t pace;	/* renew so long after `sent`; 0: after a third of the lease */
+	instant sent;   /* just before the request left that earned this lease */
+	int64_t lease;  /* what the server really gave; LEASE_FOREVER without expiry */
+	int64_t pace;   /* renew so long after `sent`; 0: after a third of the lease */
 	/*
 	 * Where the kernel keeps the lock for as long as a descriptor is open
 	 * anywhere, that descriptor; otherwise -1.  The keeper gives a copy to
@@ -144,10 +152,13 @@ struct host {
 	 * waits (and before it says RC_BUSY) and read by the caller inside wait.
 	 */
 	struct {
-		bool silent;		   /* the server does not answer; how, says the fault given to acquire */
-		unsigned position;	   /* 1: next in line; 0: not known */
-		int64_t held;		   /* how long one holder has had it by the server's clock; < 0: not known */
-		char holder[RECORD_BYTES]; /* that holder's record as stored by it: hostile; "" if none */
+		/* the server does not answer; how, says the fault given to acquire */
+		bool silent;
+		unsigned position; /* 1: next in line; 0: not known */
+		/* how long one holder has had it by the server's clock; < 0: not known */
+		int64_t held;
+		/* that holder's record as stored by it: hostile; "" if none */
+		char holder[RECORD_BYTES];
 	} seen;
 
 	/*
@@ -181,11 +192,15 @@ struct backend;
 struct store {
 	const struct backend *backend;
 	struct host *host;
-	const char *where; /* the server for people, e.g. "redis 10.0.0.5:6379"; owned by the store */
-	unsigned caps;	   /* CAP_ bits, as URL and settings have them */
+	/* the server for people, e.g. "redis 10.0.0.5:6379"; owned by the store */
+	const char *where;
+	unsigned caps; /* CAP_ bits, as URL and settings have them */
 };
 
-/* The downcast of a store is checked: any other backend's is a mistake of ours, never to be lived with. */
+/*
+ * The downcast of a store is checked: any other backend's is a mistake of ours, never to
+ * be lived with.
+ */
 static inline struct store *
 store_of(struct store *s, const struct backend *b)
 {
@@ -216,7 +231,8 @@ struct lock_ops {
 	 * *grant is set with RC_OK only.  The claim is kept: renew and release
 	 * speak of it.
 	 */
-	enum rc (*acquire)(struct store *, const struct claim *, instant until, struct grant *, struct fault *);
+	enum rc (*acquire)(struct store *, const struct claim *, instant until,
+	    struct grant *, struct fault *);
 
 	/*
 	 * Extends the lease by a write on the authoritative server that
@@ -238,7 +254,10 @@ struct lock_ops {
 	enum rc (*release)(struct store *, instant until, struct fault *);
 };
 
-/* One `-O name=value` that a backend knows: read by parser, help, completions and errors. */
+/*
+ * One `-O name=value` that a backend knows: read by parser, help, completions and
+ * errors.
+ */
 struct setting_row {
 	const char *name;
 	const char *arg;  /* what to call the value */
@@ -249,11 +268,14 @@ struct setting_row {
 
 struct backend {
 	const char *name;
-	const char *const *schemes; /* of URLs that name it, the usual one first; NULL-ended */
-	bool pairs;		    /* a URL may also be written name=value name=value */
-	const struct setting_row *settings; /* ended by a row without a name; NULL: none */
-	const char *url_help;		    /* one line: URL forms and the default */
-	const char *schema; /* what may have to be set up on a server by hand, as a script; or NULL */
+	/* of URLs that name it, the usual one first; NULL-ended */
+	const char *const *schemes;
+	bool pairs; /* a URL may also be written name=value name=value */
+	/* ended by a row without a name; NULL: none */
+	const struct setting_row *settings;
+	const char *url_help; /* one line: URL forms and the default */
+	/* what may have to be set up on a server by hand, as a script; or NULL */
+	const char *schema;
 
 	/*
 	 * Makes a store from what the user named; checks URL and settings,
@@ -261,7 +283,8 @@ struct backend {
 	 * close.  Otherwise (RC_USAGE, RC_CONFIG, RC_SYSTEM) *ret is untouched
 	 * and nothing needs closing.  A NULL member means: not compiled in.
 	 */
-	enum rc (*open)(struct store **ret, struct host *, const struct site *, struct fault *);
+	enum rc (*open)(
+	    struct store **ret, struct host *, const struct site *, struct fault *);
 
 	/*
 	 * Frees all, and takes leave of the server where that is the custom.
@@ -285,6 +308,7 @@ const struct backend *backend_of_url(const char *url);
  * name, what it gave, how long it took, the lease left.  The wrapper owns
  * `inner`.  NULL (and inner untouched) without memory.
  */
-struct store *trace_wrap(struct store *inner, void (*tell)(void *ctx, const char *line), void *ctx);
+struct store *trace_wrap(
+    struct store *inner, void (*tell)(void *ctx, const char *line), void *ctx);
 
 #endif

@@ -5,14 +5,18 @@
 #include <errno.h>
 #include <string.h>
 
-/* It is not there; or this machine had no memory or descriptors for it, or for what it needs. */
+/*
+ * It is not there; or this machine had no memory or descriptors for it, or for what it
+ * needs.
+ */
 static enum rc
 dl_not_loaded(const struct dl_library *l, struct fault *f)
 {
 	const char *why = dlerror();
 
 	if (!why || strstr(why, strerror(ENOENT)))
-		return fault_set(f, RC_CONFIG, "%s is not installed (apt install %s)", l->name, l->package);
+		return fault_set(f, RC_CONFIG, "%s is not installed (apt install %s)",
+		    l->name, l->package);
 	return fault_set(f, RC_SYSTEM, "cannot load %s: %s", l->name, why);
 }
 
@@ -26,7 +30,8 @@ dl_load(const struct dl_library *l, struct fault *f)
 	for (size_t i = 0; i < l->n; i++) {
 		*l->symbols[i].at = dlsym(library, l->symbols[i].name);
 		if (!*l->symbols[i].at && !l->symbols[i].optional)
-			return fault_set(f, RC_CONFIG, "%s is too old (apt install %s)", l->name, l->package);
+			return fault_set(f, RC_CONFIG, "%s is too old (apt install %s)",
+			    l->name, l->package);
 	}
 	return RC_OK;
 }

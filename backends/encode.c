@@ -7,8 +7,8 @@
 static bool
 is_plain(unsigned char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	    (c && strchr("-_.~:@=", c));
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	    (c >= '0' && c <= '9') || (c && strchr("-_.~:@=", c));
 }
 
 size_t

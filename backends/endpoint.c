@@ -30,8 +30,9 @@ is_host_name(const char *text, size_t n)
 		char c = text[i];
 
 		label = c == '.' ? 0 : label + 1;
-		if (label > 63 || !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-				      c == '-' || c == '_' || c == '.'))
+		if (label > 63 ||
+		    !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+			(c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.'))
 			return false;
 	}
 	return n > 0 && n < 254;
@@ -44,7 +45,8 @@ is_ipv6(const char *text, size_t n)
 
 	while (zone < n && text[zone] != '%')
 		zone++;
-	return n > 1 && n < 100 && strspn(text, "0123456789abcdefABCDEF:.") == zone && memchr(text, ':', zone);
+	return n > 1 && n < 100 && strspn(text, "0123456789abcdefABCDEF:.") == zone &&
+	    memchr(text, ':', zone);
 }
 
 /* What follows the host: nothing, or a colon and the port. */
@@ -52,7 +54,8 @@ static const char *
 parse_port(struct endpoint *e, const char *text, size_t n, int port)
 {
 	e->port = n ? endpoint_number(text + 1, n - 1, PORT_MOST) : port;
-	return e->port > 0 && (n == 0 || *text == ':') ? NULL : "has a wrong port (1 to 65535)";
+	return e->port > 0 && (n == 0 || *text == ':') ? NULL
+						       : "has a wrong port (1 to 65535)";
 }
 
 static const char *

@@ -8,7 +8,7 @@
 
 struct endpoint {
 	char host[256]; /* a name, an IPv4 address, or an IPv6 one without its brackets */
-	int port;	/* 1 to 65535 */
+	int port;       /* 1 to 65535 */
 };
 
 /*

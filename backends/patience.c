@@ -5,7 +5,8 @@
 #define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
 #define SOON (100 * NS_PER_MS)
 #define NEAR_PAUSE (500 * NS_PER_MS)
-#define FAR_PAUSE (3 * NS_PER_S) /* or a quarter of the ttl, for one whose place ends with it */
+/* or a quarter of the ttl, for one whose place ends with it */
+#define FAR_PAUSE (3 * NS_PER_S)
 
 #define LAST (100 * NS_PER_MS) /* what is left for an attempt is more than this */
 
@@ -24,14 +25,16 @@ patience_begin(struct patience *p, const struct claim *claim)
 	p->persist = claim->persist;
 	p->since = instant_now();
 	p->jitter = 1469598103934665603ULL;
-	for (const char *c = claim->owner; *c; c++) /* FNV-1a: as random as the owner is */
+	/* FNV-1a: as random as the owner is */
+	for (const char *c = claim->owner; *c; c++)
 		p->jitter = (p->jitter ^ (unsigned char)*c) * 1099511628211ULL;
 }
 
 instant
 patience_first(const struct patience *p, instant until)
 {
-	instant began = p->since == NEVER ? instant_now() : p->since, least = began + LEAST;
+	instant began = p->since == NEVER ? instant_now() : p->since,
+		least = began + LEAST;
 	instant ends = p->persist && until ? NEVER : instant_after(began, p->first);
 
 	return until ? instant_first(ends, until > least ? until : least) : ends;
@@ -40,7 +43,8 @@ patience_first(const struct patience *p, instant until)
 instant
 patience_attempt(const struct patience *p, instant until)
 {
-	return instant_first(patience_first(p, until), instant_after(instant_now(), p->first));
+	return instant_first(
+	    patience_first(p, until), instant_after(instant_now(), p->first));
 }
 
 void
@@ -80,7 +84,8 @@ pause_before_retry(struct patience *p, unsigned position, bool queued)
 	int64_t pause = SOON << (p->tries < 5 ? p->tries : 5);
 
 	if (queued && (position == 0 || position > NEAR))
-		return p->tries == 0 ? random_below(p, far) : far - far / 16 + random_below(p, far / 8);
+		return p->tries == 0 ? random_below(p, far)
+				     : far - far / 16 + random_below(p, far / 8);
 	pause = instant_first(pause, queued ? NEAR_PAUSE : far);
 	return pause / 2 + random_below(p, pause);
 }
@@ -94,7 +99,8 @@ retry_ends(const struct patience *p, bool queued, instant until)
 }
 
 enum rc
-patience_retry(struct patience *p, struct host *host, enum rc rc, bool queued, instant until)
+patience_retry(
+    struct patience *p, struct host *host, enum rc rc, bool queued, instant until)
 {
 	instant now = instant_now(), ends, next;
 
@@ -105,8 +111,12 @@ patience_retry(struct patience *p, struct host *host, enum rc rc, bool queued, i
 	ends = retry_ends(p, queued, until);
 	if (now >= ends)
 		return RC_AGAIN;
-	next = instant_first(now + pause_before_retry(p, host->seen.position, queued), ends - LAST);
-	if (now >= ends - LAST) /* too late for another attempt, too early to say that we have tried for so long */
+	next = instant_first(
+	    now + pause_before_retry(p, host->seen.position, queued), ends - LAST);
+	/*
+	 * too late for another attempt, too early to say that we have tried for so long
+	 */
+	if (now >= ends - LAST)
 		next = ends;
 	p->tries++;
 	p->host = host;

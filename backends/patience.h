@@ -25,8 +25,9 @@ struct patience {
 	int64_t first; /* the first bound, ns; a setting may change it */
 	int64_t ttl;
 	bool persist;
-	instant since; /* when the server was last heard, or first asked; NEVER: it answers */
-	unsigned tries; /* in this outage */
+	/* when the server was last heard, or first asked; NEVER: it answers */
+	instant since;
+	unsigned tries;    /* in this outage */
 	struct host *host; /* who was told of it; NULL: nobody */
 	uint64_t jitter;
 };
@@ -55,6 +56,7 @@ bool patience_is_outage(const struct patience *);
  * due.  RC_OK: try again.  RC_AGAIN: it has lasted too long.  RC_STOP: as
  * host->wait says.  `queued`: the server knows of us.
  */
-enum rc patience_retry(struct patience *, struct host *, enum rc, bool queued, instant until);
+enum rc patience_retry(
+    struct patience *, struct host *, enum rc, bool queued, instant until);
 
 #endif

@@ -10,9 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct backend file_backend, redis_backend, zk_backend, pg_backend, fake_backend;
+extern const struct backend file_backend, redis_backend, zk_backend, pg_backend,
+    fake_backend;
 
-/* Stands for a backend that this build lacks; then its schemes, and whether it takes pairs. */
+/*
+ * Stands for a backend that this build lacks; then its schemes, and whether it takes
+ * pairs.
+ */
 #define MISSING(word, takes_pairs, ...) \
 	const struct backend word##_backend = { \
 	    .name = #word, \
@@ -67,7 +71,8 @@ has_scheme(const struct backend *b, const char *url)
 static bool
 has_pairs(const char *url)
 {
-	size_t name = strspn(url, "abcdefghijklmnopqrstuvwxyz_"), blanks = strspn(url + name, " ");
+	size_t name = strspn(url, "abcdefghijklmnopqrstuvwxyz_"),
+	       blanks = strspn(url + name, " ");
 
 	return name > 0 && url[name + blanks] == '=';
 }

@@ -36,7 +36,9 @@ keep_addresses(struct addresses *p, const struct addrinfo *list)
 static void
 lookup_work(struct task *t)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV}, *list;
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+			    .ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV},
+			*list;
 	struct lookup *q = (struct lookup *)t;
 
 	q->error = getaddrinfo(q->name, q->service, &hints, &list);
@@ -51,7 +53,9 @@ static bool
 is_numeric(const char *name, int port, struct addresses *p)
 {
 	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *list;
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+			    .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV},
+			*list;
 	char service[8];
 
 	p->n = 0;
@@ -86,7 +90,8 @@ lookup_start(const char *name, int port)
 }
 
 enum rc
-resolve(struct host *host, const char *name, int port, instant until, struct addresses *ret, struct fault *f)
+resolve(struct host *host, const char *name, int port, instant until,
+    struct addresses *ret, struct fault *f)
 {
 	struct lookup *q;
 	enum rc rc = RC_OK;
@@ -95,16 +100,19 @@ resolve(struct host *host, const char *name, int port, instant until, struct add
 		return RC_OK;
 	q = lookup_start(name, port);
 	if (!q)
-		return fault_set(f, RC_SYSTEM, "cannot start a thread to resolve %s: %s", name, strerror(errno));
+		return fault_set(f, RC_SYSTEM, "cannot start a thread to resolve %s: %s",
+		    name, strerror(errno));
 	switch (host->wait(host, q->task.done, POLLIN, until)) {
 	case WOKE_READY:
 		if (q->error == 0 && q->found.n > 0)
 			*ret = q->found;
 		else
-			rc = fault_set(f, RC_AGAIN, "cannot resolve the host name %s: %s", name, gai_strerror(q->error));
+			rc = fault_set(f, RC_AGAIN, "cannot resolve the host name %s: %s",
+			    name, gai_strerror(q->error));
 		break;
 	case WOKE_TIMEOUT:
-		rc = fault_set(f, RC_AGAIN, "cannot resolve the host name %s: no answer in time", name);
+		rc = fault_set(f, RC_AGAIN,
+		    "cannot resolve the host name %s: no answer in time", name);
 		break;
 	case WOKE_STOP:
 		rc = RC_STOP;

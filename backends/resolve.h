@@ -21,7 +21,11 @@ struct addresses {
 	} at[ADDRESSES_MAX];
 };
 
-/* RC_OK with at least one address; RC_AGAIN: unknown, or no answer until then; RC_STOP; RC_SYSTEM. */
-enum rc resolve(struct host *, const char *name, int port, instant until, struct addresses *, struct fault *);
+/*
+ * RC_OK with at least one address; RC_AGAIN: unknown, or no answer until then; RC_STOP;
+ * RC_SYSTEM.
+ */
+enum rc resolve(struct host *, const char *name, int port, instant until,
+    struct addresses *, struct fault *);
 
 #endif

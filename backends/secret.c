@@ -35,12 +35,15 @@ guise(const char *text, char c)
 		return 3;
 	if (*text == '\\' && text[1] == 'x' && is_hex(text + 2, c))
 		return 4;
-	if (*text == '\\' && (text[1] == c || (letter && (unsigned char)c < ' ' && text[1] == letter[1])))
+	if (*text == '\\' &&
+	    (text[1] == c || (letter && (unsigned char)c < ' ' && text[1] == letter[1])))
 		return 2;
 	return *text == ' ' && ((unsigned char)c < ' ' || c == 0x7f);
 }
 
-/* How many bytes of `text` are the secret or enough of its beginning; 0: it is not here. */
+/*
+ * How many bytes of `text` are the secret or enough of its beginning; 0: it is not here.
+ */
 static size_t
 echo_length(const char *text, const char *secret, bool disguised)
 {
@@ -62,7 +65,8 @@ secret_blot(char *text, const char *secret)
 	if (!secret || !*secret)
 		return;
 	for (; *text; text++) {
-		size_t plain = echo_length(text, secret, false), disguised = echo_length(text, secret, true);
+		size_t plain = echo_length(text, secret, false),
+		       disguised = echo_length(text, secret, true);
 		size_t n = plain > disguised ? plain : disguised, stars = n < 3 ? n : 3;
 
 		if (n == 0)

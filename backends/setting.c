@@ -18,7 +18,8 @@ list_names(const struct setting_row *row, char *out, size_t size)
 	snprintf(out, size, "it has none");
 	for (; row && row->name && used < size; row++)
 		if (row->help)
-			used += snprintf(out + used, size - used, "%s%s", used ? ", " : "there are ", row->name);
+			used += snprintf(out + used, size - used, "%s%s",
+			    used ? ", " : "there are ", row->name);
 	return out;
 }
 
@@ -27,11 +28,13 @@ set_one(struct store *store, const struct setting *s, struct fault *f)
 {
 	char names[256];
 
-	for (const struct setting_row *row = store->backend->settings; row && row->name; row++)
+	for (const struct setting_row *row = store->backend->settings; row && row->name;
+	     row++)
 		if (strcmp(row->name, s->name) == 0)
 			return row->set(store, s->value, f);
-	return fault_set(f, RC_USAGE, "the %s backend has no setting '%s' (%s)", store->backend->name,
-	    s->name, list_names(store->backend->settings, names, sizeof names));
+	return fault_set(f, RC_USAGE, "the %s backend has no setting '%s' (%s)",
+	    store->backend->name, s->name,
+	    list_names(store->backend->settings, names, sizeof names));
 }
 
 enum rc
@@ -53,10 +56,12 @@ setting_patience(const char *value, int64_t *ns, struct fault *f)
 
 	if (*value >= '0' && *value <= '9' && n > 0 && n <= 3600000) {
 		*ns = strcmp(end, "ms") == 0 ? n * NS_PER_MS : n * NS_PER_S;
-		if (*ns <= 3600 * NS_PER_S && (strcmp(end, "ms") == 0 || strcmp(end, "s") == 0 || *end == '\0'))
+		if (*ns <= 3600 * NS_PER_S &&
+		    (strcmp(end, "ms") == 0 || strcmp(end, "s") == 0 || *end == '\0'))
 			return RC_OK;
 	}
-	return fault_set(f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
+	return fault_set(
+	    f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
 }
 
 static bool
@@ -64,12 +69,13 @@ is_private(int fd)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == geteuid() || st.st_uid == 0) &&
-	    !(st.st_mode & 077);
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	    (st.st_uid == geteuid() || st.st_uid == 0) && !(st.st_mode & 077);
 }
 
 enum rc
-setting_secret(const char *name, const char *file, char *out, size_t size, struct fault *f)
+setting_secret(
+    const char *name, const char *file, char *out, size_t size, struct fault *f)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	bool private;
@@ -81,12 +87,14 @@ setting_secret(const char *name, const char *file, char *out, size_t size, struc
 	n = private ? read(fd, out, size) : -1;
 	close(fd);
 	if (!private)
-		return fault_set(f, RC_CONFIG, "%s %s must be a plain file of yours with mode 0600", name, file);
+		return fault_set(f, RC_CONFIG,
+		    "%s %s must be a plain file of yours with mode 0600", name, file);
 	if (n > 0 && out[n - 1] == '\n')
 		n--;
 	if (n <= 0 || (size_t)n == size || memchr(out, '\n', n) || memchr(out, '\0', n)) {
 		explicit_bzero(out, size);
-		return fault_set(f, RC_CONFIG, "%s %s must have one line of 1 to %zu bytes", name, file, size - 1);
+		return fault_set(f, RC_CONFIG,
+		    "%s %s must have one line of 1 to %zu bytes", name, file, size - 1);
 	}
 	out[n] = '\0';
 	return RC_OK;

@@ -1,5 +1,6 @@
 /*
- * setting.h - reads -O settings by a backend's rows, and the values that several understand alike.
+ * setting.h - reads -O settings by a backend's rows, and the values that several
+ * understand alike.
  */
 #ifndef DLOCK_SETTING_H
 #define DLOCK_SETTING_H
@@ -21,6 +22,7 @@ enum rc setting_patience(const char *value, int64_t *ns, struct fault *);
  * its owner only, one line of less than `size` bytes.  RC_OK, or RC_CONFIG with
  * what is wrong; then `out` has nothing of it.
  */
-enum rc setting_secret(const char *name, const char *file, char *out, size_t size, struct fault *);
+enum rc setting_secret(
+    const char *name, const char *file, char *out, size_t size, struct fault *);
 
 #endif

@@ -73,11 +73,13 @@ static enum rc
 stream_unreachable(struct stream *s, int error, struct fault *f)
 {
 	stream_close(s);
-	return fault_set(f, error == EACCES ? RC_DENIED : RC_AGAIN, "cannot reach %s: %s", s->where, strerror(error));
+	return fault_set(f, error == EACCES ? RC_DENIED : RC_AGAIN, "cannot reach %s: %s",
+	    s->where, strerror(error));
 }
 
 static enum rc
-connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, instant until, struct fault *f)
+connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, instant until,
+    struct fault *f)
 {
 	int error = 0, one = 1;
 	socklen_t length = sizeof error;
@@ -85,7 +87,8 @@ connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, inst
 
 	s->fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s->fd < 0)
-		return fault_set(f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+		return fault_set(
+		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 	if (a->sa_family != AF_UNIX)
 		setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	if (connect(s->fd, a, size) == 0)
@@ -120,15 +123,16 @@ share_of_time(instant until, size_t addresses)
 }
 
 enum rc
-stream_connect(struct stream *s, const char *host, int port, instant until, struct fault *f)
+stream_connect(
+    struct stream *s, const char *host, int port, instant until, struct fault *f)
 {
 	struct addresses addresses;
 	enum rc rc = resolve(s->host, host, port, until, &addresses, f);
 
 	stream_close(s);
 	for (size_t i = 0; rc == RC_OK && i < addresses.n; i++) {
-		rc = connect_address(s, (struct sockaddr *)&addresses.at[i].address, addresses.at[i].size,
-		    share_of_time(until, addresses.n - i), f);
+		rc = connect_address(s, (struct sockaddr *)&addresses.at[i].address,
+		    addresses.at[i].size, share_of_time(until, addresses.n - i), f);
 		if (rc == RC_OK || i + 1 == addresses.n || rc != RC_AGAIN)
 			return rc;
 		rc = RC_OK; /* try the next */
@@ -178,7 +182,8 @@ stream_send(struct stream *s, struct iovec *parts, int n, instant until, struct 
 }
 
 enum rc
-stream_receive(struct stream *s, void *to, size_t size, size_t *got, instant until, struct fault *f)
+stream_receive(
+    struct stream *s, void *to, size_t size, size_t *got, instant until, struct fault *f)
 {
 	for (;;) {
 		ssize_t n = s->ops->read(s, to, size);

@@ -21,7 +21,10 @@
 
 struct stream;
 
-/* As writev(2) and read(2), with EAGAIN when it has to wait; then s->wants says for what. */
+/*
+ * As writev(2) and read(2), with EAGAIN when it has to wait; then s->wants says for
+ * what.
+ */
 struct stream_ops {
 	ssize_t (*write)(struct stream *, const struct iovec *, int n);
 	ssize_t (*read)(struct stream *, void *, size_t);
@@ -31,26 +34,33 @@ struct stream {
 	struct host *host;
 	const char *where; /* the server, for people; not owned */
 	const struct stream_ops *ops;
-	int fd;	     /* -1: closed */
+	int fd;      /* -1: closed */
 	short wants; /* poll(2)'s events, after EAGAIN */
 };
 
 void stream_init(struct stream *, struct host *, const char *where);
 
 /* To a host's addresses in turn, each with its share of the time that is left. */
-enum rc stream_connect(struct stream *, const char *host, int port, instant until, struct fault *);
+enum rc stream_connect(
+    struct stream *, const char *host, int port, instant until, struct fault *);
 
 /* To a unix socket; path below 108 bytes. */
-enum rc stream_connect_unix(struct stream *, const char *path, instant until, struct fault *);
+enum rc stream_connect_unix(
+    struct stream *, const char *path, instant until, struct fault *);
 
-/* Is it open, and nothing to be read?  What has come unasked would be taken for an answer. */
+/*
+ * Is it open, and nothing to be read?  What has come unasked would be taken for an
+ * answer.
+ */
 bool stream_is_quiet(const struct stream *);
 
 /* Sends all parts, in one packet where possible; the parts are used up. */
-enum rc stream_send(struct stream *, struct iovec *parts, int n, instant until, struct fault *);
+enum rc stream_send(
+    struct stream *, struct iovec *parts, int n, instant until, struct fault *);
 
 /* Waits for some bytes: *got of them, 1 to `size`. */
-enum rc stream_receive(struct stream *, void *to, size_t size, size_t *got, instant until, struct fault *);
+enum rc stream_receive(
+    struct stream *, void *to, size_t size, size_t *got, instant until, struct fault *);
 
 void stream_close(struct stream *);
 

@@ -1,5 +1,6 @@
 /*
- * task.h - work that blocks and knows no deadline, done by a thread that may be left behind.
+ * task.h - work that blocks and knows no deadline, done by a thread that may be left
+ * behind.
  *
  * getaddrinfo(3), a kernel lock that is waited for, a library's handshake: none
  * can be given a time, so a detached thread does it, and whoever needs the
@@ -15,9 +16,10 @@
 #include <stddef.h>
 
 struct task {
-	int done; /* an eventfd, readable when the work has ended */
+	int done;                    /* an eventfd, readable when the work has ended */
 	void (*work)(struct task *); /* in the thread */
-	void (*free)(struct task *); /* what the work's own struct holds, and the struct */
+	/* what the work's own struct holds, and the struct */
+	void (*free)(struct task *);
 	atomic_bool dropped; /* the starter has let go: work may look, and end early */
 	atomic_int owners;
 };

@@ -27,7 +27,8 @@ trace_of(struct store *s)
 
 /* `end` is when the lease ends, 0 for calls that earn none. */
 static enum rc
-told(struct trace *t, const char *call, instant began, enum rc rc, instant end, const struct fault *f)
+told(struct trace *t, const char *call, instant began, enum rc rc, instant end,
+    const struct fault *f)
 {
 	instant now = instant_now();
 	char line[1024], lease[64] = "";
@@ -35,21 +36,25 @@ told(struct trace *t, const char *call, instant began, enum rc rc, instant end, 
 	if (end == NEVER)
 		snprintf(lease, sizeof lease, ", kept until this process ends");
 	else if (end)
-		snprintf(lease, sizeof lease, ", lease for %.3f s", (double)(end - now) / NS_PER_S);
-	snprintf(line, sizeof line, "%s: %s: %s in %.3f ms%s%s%s", t->base.where, call, rc_name(rc),
-	    (double)(now - began) / NS_PER_MS, lease, rc == RC_OK ? "" : ": ", rc == RC_OK ? "" : f->text);
+		snprintf(lease, sizeof lease, ", lease for %.3f s",
+		    (double)(end - now) / NS_PER_S);
+	snprintf(line, sizeof line, "%s: %s: %s in %.3f ms%s%s%s", t->base.where, call,
+	    rc_name(rc), (double)(now - began) / NS_PER_MS, lease,
+	    rc == RC_OK ? "" : ": ", rc == RC_OK ? "" : f->text);
 	t->tell(t->ctx, line);
 	return rc;
 }
 
 static enum rc
-trace_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
+trace_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *f)
 {
 	struct trace *t = trace_of(s);
 	instant began = instant_now();
 	enum rc rc = t->inner->backend->lock->acquire(t->inner, claim, until, g, f);
 
-	return told(t, "acquire", began, rc, rc == RC_OK ? instant_after(g->sent, g->lease) : 0, f);
+	return told(t, "acquire", began, rc,
+	    rc == RC_OK ? instant_after(g->sent, g->lease) : 0, f);
 }
 
 static enum rc
@@ -59,7 +64,8 @@ trace_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	instant began = instant_now();
 	enum rc rc = t->inner->backend->lock->renew(t->inner, until, g, f);
 
-	return told(t, "renew", began, rc, rc == RC_OK || rc == RC_REVOKED ? instant_after(g->sent, g->lease) : 0, f);
+	return told(t, "renew", began, rc,
+	    rc == RC_OK || rc == RC_REVOKED ? instant_after(g->sent, g->lease) : 0, f);
 }
 
 static enum rc
@@ -68,7 +74,8 @@ trace_release(struct store *s, instant until, struct fault *f)
 	struct trace *t = trace_of(s);
 	instant began = instant_now();
 
-	return told(t, "release", began, t->inner->backend->lock->release(t->inner, until, f), 0, f);
+	return told(t, "release", began,
+	    t->inner->backend->lock->release(t->inner, until, f), 0, f);
 }
 
 static void

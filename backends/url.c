@@ -26,7 +26,9 @@ url_cut(struct url *u, const char *text)
 
 	*u = (struct url){.scheme = {text, scheme}};
 	if (strncmp(rest, "://", 3) != 0) {
-		u->path = strncmp(rest, ":/", 2) == 0 ? (struct url_part){rest + 1, strcspn(rest + 1, "?#")} : (struct url_part){NULL, 0};
+		u->path = strncmp(rest, ":/", 2) == 0
+		    ? (struct url_part){rest + 1, strcspn(rest + 1, "?#")}
+		    : (struct url_part){NULL, 0};
 		return "has no // after its scheme";
 	}
 	rest += 3;
@@ -55,6 +57,7 @@ url_part_first(struct url_part *list)
 	const char *comma = memchr(list->at, ',', list->n);
 	struct url_part first = {list->at, comma ? (size_t)(comma - list->at) : list->n};
 
-	*list = comma ? (struct url_part){comma + 1, list->n - first.n - 1} : (struct url_part){NULL, 0};
+	*list = comma ? (struct url_part){comma + 1, list->n - first.n - 1}
+		      : (struct url_part){NULL, 0};
 	return first;
 }

@@ -19,10 +19,11 @@ struct url_part {
 
 struct url {
 	struct url_part scheme;
-	struct url_part user, password; /* before the last @ of the authority; the password behind its first colon */
-	struct url_part hosts;	    /* with commas between several; may be empty */
-	struct url_part path;	    /* from its slash on; n 0: none */
-	struct url_part query;	    /* behind the question mark */
+	/* before the last @ of the authority; the password behind its first colon */
+	struct url_part user, password;
+	struct url_part hosts; /* with commas between several; may be empty */
+	struct url_part path;  /* from its slash on; n 0: none */
+	struct url_part query; /* behind the question mark */
 };
 
 /*
@@ -33,7 +34,10 @@ const char *url_cut(struct url *, const char *text);
 
 bool url_part_is(const struct url_part *, const char *word);
 
-/* The first of a list with commas; the list goes on behind it, and has at NULL after the last one. */
+/*
+ * The first of a list with commas; the list goes on behind it, and has at NULL after the
+ * last one.
+ */
 struct url_part url_part_first(struct url_part *list);
 
 #endif

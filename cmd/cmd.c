@@ -30,8 +30,8 @@ cmd_named(const char *name)
 static const char *
 meant_by(const char *name)
 {
-	static const struct synonym synonyms[] = {
-	    {"exec", "run"}, {"lock", "run"}, {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
+	static const struct synonym synonyms[] = {{"exec", "run"}, {"lock", "run"},
+	    {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
 	const char *known[CMDS + 1] = {0};
 
 	name += strspn(name, "-");
@@ -48,9 +48,12 @@ cmd_refuse(const char *name)
 
 	text_clean(clean, sizeof clean, name, strlen(name));
 	if (*name == '-' && !meant)
-		say_last("'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)", clean, clean);
+		say_last(
+		    "'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)",
+		    clean, clean);
 	else
-		say_last("there is no subcommand '%s'%s%s%s (dlock help lists them)", clean,
-		    meant ? ": did you mean dlock " : "", meant ? meant : "", meant ? "?" : "");
+		say_last("there is no subcommand '%s'%s%s%s (dlock help lists them)",
+		    clean, meant ? ": did you mean dlock " : "", meant ? meant : "",
+		    meant ? "?" : "");
 	return STATUS_USAGE;
 }

@@ -9,9 +9,11 @@
 
 struct cmd {
 	const char *name;
-	const char *help;	  /* one line */
-	int (*run)(char **words); /* the words after the name, NULL-ended; returns the exit status */
-	int (*explain)(void);	  /* what `dlock help NAME` says; returns the exit status; NULL: the overview */
+	const char *help; /* one line */
+	/* the words after the name, NULL-ended; returns the exit status */
+	int (*run)(char **words);
+	/* what `dlock help NAME` says; returns the exit status; NULL: the overview */
+	int (*explain)(void);
 };
 
 extern const struct cmd cmds[]; /* ended by one without a name */
@@ -19,7 +21,10 @@ extern const struct cmd cmds[]; /* ended by one without a name */
 /* The subcommand of this name, or NULL. */
 const struct cmd *cmd_named(const char *name);
 
-/* Says that there is none of this name, and which may have been meant; returns the exit status. */
+/*
+ * Says that there is none of this name, and which may have been meant; returns the exit
+ * status.
+ */
 int cmd_refuse(const char *name);
 
 int cmd_run(char **words);

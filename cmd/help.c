@@ -12,18 +12,22 @@
 static int
 print_overview(void)
 {
-	puts("dlock runs a command under a lock that many machines can share: one run at a\n"
-	     "time, the others wait in line, and if the lock is lost, the command is stopped.\n");
+	puts(
+	    "dlock runs a command under a lock that many machines can share: one run at a\n"
+	    "time, the others wait in line, and if the lock is lost, the command is stopped.\n");
 	for (const struct cmd *c = cmds; c->name; c++)
 		printf("  dlock %-8s %s\n", c->name, c->help);
-	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
-	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
-	     "Options: dlock help run.  What an administrator of PostgreSQL may have to run:\n"
-	     "dlock help pg-schema.  Everything: man dlock, man dlock-backends.");
+	puts(
+	    "\n  dlock run -b file -k backup -- ./backup.sh\n"
+	    "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
+	    "Options: dlock help run.  What an administrator of PostgreSQL may have to run:\n"
+	    "dlock help pg-schema.  Everything: man dlock, man dlock-backends.");
 	return say_written();
 }
 
-/* "pg-schema": what an administrator may have to run before the pg backend can be used. */
+/*
+ * "pg-schema": what an administrator may have to run before the pg backend can be used.
+ */
 static const char *
 schema_named(const char *word)
 {

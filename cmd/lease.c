@@ -2,7 +2,8 @@
 #include "lease.h"
 
 void
-lease_deadlines(instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at)
+lease_deadlines(
+    instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at)
 {
 	*kill_at = lease == LEASE_FOREVER ? NEVER : sent + lease - lease / 100 - KAPPA;
 	*term_at = *kill_at == NEVER ? NEVER : *kill_at - grace;

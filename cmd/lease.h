@@ -14,23 +14,29 @@
 
 /* What the user asked for, as far as time is concerned. */
 struct terms {
-	int64_t ttl;	  /* lease to ask for */
-	int64_t grace;	  /* from TERM to KILL */
-	bool grace_fixed; /* the user's word; otherwise it shrinks with a lease that is less than ttl */
-	int64_t min_hold; /* keep the lock so long after the grant; 0: no longer than needed */
-	int64_t max_run;  /* let the command run so long; NEVER: as long as it likes */
-	bool wait_tree;	  /* the lock covers all descendants, not the command alone */
-	bool nested;	  /* an enclosing dlock has the lock, and keeps it for min_hold */
-	uint64_t seed;	  /* of the jitter between attempts; any number */
+	int64_t ttl;   /* lease to ask for */
+	int64_t grace; /* from TERM to KILL */
+	/* the user's word; otherwise it shrinks with a lease that is less than ttl */
+	bool grace_fixed;
+	/* keep the lock so long after the grant; 0: no longer than needed */
+	int64_t min_hold;
+	int64_t max_run; /* let the command run so long; NEVER: as long as it likes */
+	bool wait_tree;  /* the lock covers all descendants, not the command alone */
+	bool nested;     /* an enclosing dlock has the lock, and keeps it for min_hold */
+	uint64_t seed;   /* of the jitter between attempts; any number */
 };
 
 /* When TERM and KILL are due for a lease earned by a request sent at `sent`. */
-void lease_deadlines(instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at);
+void lease_deadlines(
+    instant sent, int64_t lease, int64_t grace, instant *term_at, instant *kill_at);
 
 /* When to renew a lease for which the server's kind has no other wish. */
 int64_t lease_pace(int64_t lease);
 
-/* Do two attempts to renew fit between `pace` and TERM?  Otherwise one lost packet kills. */
+/*
+ * Do two attempts to renew fit between `pace` and TERM?  Otherwise one lost packet
+ * kills.
+ */
 bool lease_fits(int64_t lease, int64_t pace, int64_t grace);
 
 /* The least ttl that fits `grace`, rounded up to a tenth of a second. */

@@ -8,7 +8,10 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-/* A descriptor that is closed now would be given to a socket of ours and written to as "stderr". */
+/*
+ * A descriptor that is closed now would be given to a socket of ours and written to as
+ * "stderr".
+ */
 static void
 occupy_standard_descriptors(void)
 {
@@ -24,11 +27,13 @@ main(int argc, char **argv)
 
 	occupy_standard_descriptors();
 	if (getauxval(AT_SECURE)) {
-		say_last("refuses to run set-uid or set-gid: install it without those bits");
+		say_last(
+		    "refuses to run set-uid or set-gid: install it without those bits");
 		return STATUS_CONFIG;
 	}
 	if (argc < 2) {
-		say_last("say what to do: dlock run -k KEY -- COMMAND (dlock help explains)");
+		say_last(
+		    "say what to do: dlock run -k KEY -- COMMAND (dlock help explains)");
 		return STATUS_USAGE;
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

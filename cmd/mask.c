@@ -19,7 +19,10 @@ password_of_user(char *url, size_t *n)
 	return colon ? colon + 1 : NULL;
 }
 
-/* The same of ...?password=WORD&... and of password='WO\'RD' among other pairs, at or after `text`. */
+/*
+ * The same of ...?password=WORD&... and of password='WO\'RD' among other pairs, at or
+ * after `text`.
+ */
 static char *
 password_of_pair(char *text, size_t *n)
 {
@@ -35,7 +38,8 @@ password_of_pair(char *text, size_t *n)
 	} while (*word != '=');
 	word++;
 	word += strspn(word, blanks);
-	for (end = word; *end && *end != '&' && (!strchr(blanks, *end) || *word == '\''); end++) {
+	for (end = word; *end && *end != '&' && (!strchr(blanks, *end) || *word == '\'');
+	     end++) {
 		if (*end == '\\' && end[1])
 			end++;
 		else if (*end == '\'' && end > word && *word == '\'')
@@ -50,7 +54,8 @@ mask_finds(const char *url)
 {
 	size_t n;
 
-	return url && (password_of_user((char *)url, &n) || password_of_pair((char *)url, &n));
+	return url &&
+	    (password_of_user((char *)url, &n) || password_of_pair((char *)url, &n));
 }
 
 void

@@ -18,7 +18,10 @@ least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* How many keys were left out, hit too much, hit wrongly or swapped with their neighbour (Damerau 1964). */
+/*
+ * How many keys were left out, hit too much, hit wrongly or swapped with their neighbour
+ * (Damerau 1964).
+ */
 static size_t
 distance(const char *a, size_t na, const char *b, size_t nb)
 {
@@ -32,7 +35,8 @@ distance(const char *a, size_t na, const char *b, size_t nb)
 			}
 			d[i][j] = d[i - 1][j - 1] + (lower(a[i - 1]) != lower(b[j - 1]));
 			d[i][j] = least(d[i][j], least(d[i - 1][j], d[i][j - 1]) + 1);
-			if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]))
+			if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+			    lower(a[i - 2]) == lower(b[j - 1]))
 				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
 		}
 	return d[na][nb];
@@ -42,7 +46,8 @@ const char *
 nearest_word(const char *word, size_t n, const char *const *known)
 {
 	const char *best = NULL;
-	size_t nearest = n < 5 ? 2 : n < 8 ? 3 : 4; /* what is that far away was not meant */
+	/* what is that far away was not meant */
+	size_t nearest = n < 5 ? 2 : n < 8 ? 3 : 4;
 
 	if (n < 2 || n > WORD_BYTES)
 		return NULL;
@@ -51,7 +56,9 @@ nearest_word(const char *word, size_t n, const char *const *known)
 
 		if (length > WORD_BYTES)
 			continue;
-		d = n >= 2 && n < length && strncmp(word, *known, n) == 0 ? 1 : distance(word, n, *known, length);
+		d = n >= 2 && n < length && strncmp(word, *known, n) == 0
+		    ? 1
+		    : distance(word, n, *known, length);
 		if (d < nearest && d < length) {
 			nearest = d;
 			best = *known;
@@ -70,7 +77,8 @@ nearest_synonym(const char *word, size_t n, const struct synonym *s)
 }
 
 const char *
-nearest_meant(const char *word, size_t n, const struct synonym *synonyms, const char *const *known)
+nearest_meant(
+    const char *word, size_t n, const struct synonym *synonyms, const char *const *known)
 {
 	const char *meant = nearest_synonym(word, n, synonyms);
 

@@ -23,6 +23,7 @@ struct synonym {
 const char *nearest_synonym(const char *word, size_t n, const struct synonym *);
 
 /* The same in both: a synonym counts more. */
-const char *nearest_meant(const char *word, size_t n, const struct synonym *, const char *const *known);
+const char *nearest_meant(
+    const char *word, size_t n, const struct synonym *, const char *const *known);
 
 #endif

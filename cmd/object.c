@@ -30,7 +30,8 @@ put_string(struct object *j, const char *s)
 		size_t len = text_next(s + i, n - i, &c);
 		char escaped[8];
 
-		if (len == 0) /* not UTF-8: the replacement character, as jq and browsers do */
+		/* not UTF-8: the replacement character, as jq and browsers do */
+		if (len == 0)
 			snprintf(escaped, sizeof escaped, "\\uFFFD");
 		else if (c < 0x20 || (c >= 0x7f && c <= 0x9f))
 			snprintf(escaped, sizeof escaped, "\\u%04X", (unsigned)c);

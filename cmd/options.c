@@ -17,11 +17,16 @@
 
 /* ---- setters that several rows share ---- */
 
-/* Where an option keeps its value: a member of the plan, which must have the type that the setter writes. */
-#define DURATION_AT(m) _Generic(((struct plan *)NULL)->m, int64_t : offsetof(struct plan, m))
+/*
+ * Where an option keeps its value: a member of the plan, which must have the type that
+ * the setter writes.
+ */
+#define DURATION_AT(m) \
+	_Generic(((struct plan *)NULL)->m, int64_t : offsetof(struct plan, m))
 #define NUMBER_AT(m) _Generic(((struct plan *)NULL)->m, int : offsetof(struct plan, m))
 #define FLAG_AT(m) _Generic(((struct plan *)NULL)->m, bool : offsetof(struct plan, m))
-#define TEXT_AT(m) _Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
+#define TEXT_AT(m) \
+	_Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
 
 static void *
 option_target(struct plan *p, const struct option *o)
@@ -53,8 +58,9 @@ set_duration(struct plan *p, const struct option *o, const char *value, struct f
 	}
 	if (o->max == NEVER)
 		return fault_set(f, RC_USAGE, DURATIONS ", up to 292 years, or inf");
-	return fault_set(f, RC_USAGE, "%sfrom %s to %s is allowed", legible ? "" : DURATIONS "; ",
-	    write_bound(o->min, min, sizeof min), write_bound(o->max, max, sizeof max));
+	return fault_set(f, RC_USAGE, "%sfrom %s to %s is allowed",
+	    legible ? "" : DURATIONS "; ", write_bound(o->min, min, sizeof min),
+	    write_bound(o->max, max, sizeof max));
 }
 
 static enum rc
@@ -63,8 +69,8 @@ set_number(struct plan *p, const struct option *o, const char *value, struct fau
 	long n;
 
 	if (!parse_number(value, o->min, o->max, &n))
-		return fault_set(f, RC_USAGE, "a number from %lld to %lld is allowed", (long long)o->min,
-		    (long long)o->max);
+		return fault_set(f, RC_USAGE, "a number from %lld to %lld is allowed",
+		    (long long)o->min, (long long)o->max);
 	*(int *)option_target(p, o) = n;
 	return RC_OK;
 }
@@ -73,7 +79,8 @@ static enum rc
 take_truth(const char *value, bool *ret, struct fault *f)
 {
 	if (!parse_truth(value, ret))
-		return fault_set(f, RC_USAGE, "1 or 0 is allowed (or yes, no, true, false, on, off)");
+		return fault_set(
+		    f, RC_USAGE, "1 or 0 is allowed (or yes, no, true, false, on, off)");
 	return RC_OK;
 }
 
@@ -90,8 +97,9 @@ set_text(struct plan *p, const struct option *o, const char *value, struct fault
 	const char *objection = text_objection(value, o->max);
 
 	if (objection)
-		return fault_set(f, RC_USAGE, "%s (up to %lld bytes of UTF-8 without control characters)", objection,
-		    (long long)o->max);
+		return fault_set(f, RC_USAGE,
+		    "%s (up to %lld bytes of UTF-8 without control characters)",
+		    objection, (long long)o->max);
 	*(const char **)option_target(p, o) = value;
 	return RC_OK;
 }
@@ -105,7 +113,8 @@ add_key(struct plan *p, const struct option *o, const char *value, struct fault 
 
 	(void)o;
 	if (objection)
-		return fault_set(f, RC_USAGE, "%s (a key is 1 to %d bytes of UTF-8 without control characters)",
+		return fault_set(f, RC_USAGE,
+		    "%s (a key is 1 to %d bytes of UTF-8 without control characters)",
 		    objection, KEY_BYTES);
 	if (p->nkeys > 0)
 		return fault_set(f, RC_USAGE, "one run takes one key so far");
@@ -121,14 +130,18 @@ add_setting(struct plan *p, const char *text, size_t n, struct fault *f)
 	char *copy = p->site.settings_text + p->site.settings_used;
 
 	if (!equals || equals == text)
-		return fault_set(f, RC_USAGE, "a backend's setting is written NAME=VALUE");
-	if (p->site.nsettings == SETTINGS_MAX || p->site.settings_used + n + 1 > SETTINGS_BYTES)
-		return fault_set(f, RC_USAGE, "too many settings, or too long ones (up to %d, %d bytes in all)",
+		return fault_set(
+		    f, RC_USAGE, "a backend's setting is written NAME=VALUE");
+	if (p->site.nsettings == SETTINGS_MAX ||
+	    p->site.settings_used + n + 1 > SETTINGS_BYTES)
+		return fault_set(f, RC_USAGE,
+		    "too many settings, or too long ones (up to %d, %d bytes in all)",
 		    SETTINGS_MAX, SETTINGS_BYTES);
 	memcpy(copy, text, n);
 	copy[n] = '\0';
 	copy[equals - text] = '\0';
-	p->site.settings[p->site.nsettings++] = (struct setting){copy, copy + (equals - text) + 1};
+	p->site.settings[p->site.nsettings++] = (struct setting){
+	    copy, copy + (equals - text) + 1};
 	p->site.settings_used += n + 1;
 	return RC_OK;
 }
@@ -190,14 +203,16 @@ set_max_run(struct plan *p, const struct option *o, const char *value, struct fa
 	int64_t ns;
 
 	if (parse_duration(value, &ns) && ns < o->min)
-		return fault_set(f, RC_USAGE, "a command needs some time (more than 0, or inf)");
+		return fault_set(
+		    f, RC_USAGE, "a command needs some time (more than 0, or inf)");
 	return set_duration(p, o, value, f);
 }
 
 static enum rc
 set_signal(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	static const int useless[] = {SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
+	static const int useless[] = {
+	    SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
 	int sig;
 
 	(void)o;
@@ -205,7 +220,8 @@ set_signal(struct plan *p, const struct option *o, const char *value, struct fau
 		return fault_set(f, RC_USAGE, "a signal is written TERM, SIGTERM or 15");
 	for (size_t i = 0; i < sizeof useless / sizeof *useless; i++)
 		if (sig == useless[i])
-			return fault_set(f, RC_USAGE, "this signal does not ask a command to end");
+			return fault_set(
+			    f, RC_USAGE, "this signal does not ask a command to end");
 	p->command.signal = sig;
 	return RC_OK;
 }
@@ -227,7 +243,8 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 	int mode;
 
 	if (!parse_number(value, o->min, o->max, &n))
-		return fault_set(f, RC_USAGE, "the number of an open descriptor is wanted, such as 3");
+		return fault_set(
+		    f, RC_USAGE, "the number of an open descriptor is wanted, such as 3");
 	mode = fcntl(n, F_GETFL);
 	if (mode < 0)
 		return fault_set(f, RC_USAGE, "this descriptor is not open");
@@ -240,36 +257,41 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 /* ---- the table ---- */
 
 const struct option options[] = {
-    [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY", "the lock's name (without -k: the first word)",
-	.set = add_key, .repeats = true},
-    [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept: ",
-	.set = site_set_backend, .group = GROUP_SERVER},
+    [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY",
+	"the lock's name (without -k: the first word)", .set = add_key, .repeats = true},
+    [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND",
+	"where locks are kept: ", .set = site_set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
 	"which server or directory; names the backend\ntoo (default: DLOCK_<BACKEND>_URL, then local)",
 	.set = site_set_url, .group = GROUP_SERVER, .max = URL_BYTES - 1},
-    [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION", "a setting of the backend; repeatable",
-	.set = set_setting, .set_variable = set_settings, .repeats = true},
+    [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION",
+	"a setting of the backend; repeatable", .set = set_setting,
+	.set_variable = set_settings, .repeats = true},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.set = set_nonblock, .group = GROUP_WAIT},
-    [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT", "wait at most so long; 0 is -n (default: inf)",
-	.set = set_wait, .group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
+    [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT",
+	"wait at most so long; 0 is -n (default: inf)", .set = set_wait,
+	.group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
-	"status when the lock was not to be had\n(default: 75)",
-	.set = set_number, .at = NUMBER_AT(wait.conflict_status), .max = 255},
-    [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL", "the lease, renewed at a third (default: 30s)",
-	.set = set_duration, .at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
+	"status when the lock was not to be had\n(default: 75)", .set = set_number,
+	.at = NUMBER_AT(wait.conflict_status), .max = 255},
+    [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
+	"the lease, renewed at a third (default: 30s)", .set = set_duration,
+	.at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
 	.set = set_grace, .at = DURATION_AT(terms.grace), .max = YEAR},
-    [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL", "asks the command to stop (default: TERM)",
-	.set = set_signal},
+    [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
+	"asks the command to stop (default: TERM)", .set = set_signal},
     [OPT_MIN_HOLD] = {"min-hold", 0, "DURATION", "DLOCK_MIN_HOLD",
 	"keep the lock at least so long; dlock itself\nreturns with the command",
 	.set = set_duration, .at = DURATION_AT(terms.min_hold), .max = YEAR},
-    [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN", "stop the command after so long: status 124",
-	.set = set_max_run, .at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
-    [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE", "release only when every descendant has ended",
-	.set = set_flag, .at = FLAG_AT(terms.wait_tree)},
+    [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN",
+	"stop the command after so long: status 124", .set = set_max_run,
+	.at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
+    [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE",
+	"release only when every descendant has ended", .set = set_flag,
+	.at = FLAG_AT(terms.wait_tree)},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
 	.set = set_command},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
@@ -279,10 +301,11 @@ const struct option options[] = {
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line",
 	.set = set_status_fd, .max = INT_MAX},
-    [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET", "say nothing about waiting or a busy lock",
-	.set = set_flag, .at = FLAG_AT(show.quiet)},
-    [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE", "tell what happens, call by call",
-	.set = set_flag, .at = FLAG_AT(show.verbose)},
+    [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
+	"say nothing about waiting or a busy lock", .set = set_flag,
+	.at = FLAG_AT(show.quiet)},
+    [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
+	"tell what happens, call by call", .set = set_flag, .at = FLAG_AT(show.verbose)},
     [OPTIONS] = {.name = NULL},
 };
 
@@ -290,7 +313,8 @@ int
 options_named(const char *name, size_t n)
 {
 	for (int i = 0; i < OPTIONS; i++)
-		if (strlen(options[i].name) == n && strncmp(options[i].name, name, n) == 0)
+		if (strlen(options[i].name) == n &&
+		    strncmp(options[i].name, name, n) == 0)
 			return i;
 	return -1;
 }
@@ -308,13 +332,37 @@ const char *
 options_nearest(const char *word, size_t n)
 {
 	static const struct synonym synonyms[] = {
-	    {"nowait", "nonblock"}, {"no-wait", "nonblock"}, {"nb", "nonblock"}, {"try", "nonblock"},
-	    {"timeout", "wait"}, {"wait-timeout", "wait"}, {"lock-timeout", "wait"}, {"kill-after", "grace"},
-	    {"lease", "ttl"}, {"expire", "ttl"}, {"name", "key"}, {"lock", "key"}, {"id", "key"}, {"server", "url"},
-	    {"host", "url"}, {"address", "url"}, {"directory", "url"}, {"dir", "url"}, {"type", "backend"},
-	    {"reason", "why"}, {"comment", "why"}, {"owner", "who"}, {"user", "who"}, {"hold", "min-hold"},
-	    {"shell", "command"}, {"exec", "command"}, {"set", "option"}, {"silent", "quiet"}, {"debug", "verbose"},
-	    {"events", "status-fd"}, {NULL, NULL},
+	    {"nowait", "nonblock"},
+	    {"no-wait", "nonblock"},
+	    {"nb", "nonblock"},
+	    {"try", "nonblock"},
+	    {"timeout", "wait"},
+	    {"wait-timeout", "wait"},
+	    {"lock-timeout", "wait"},
+	    {"kill-after", "grace"},
+	    {"lease", "ttl"},
+	    {"expire", "ttl"},
+	    {"name", "key"},
+	    {"lock", "key"},
+	    {"id", "key"},
+	    {"server", "url"},
+	    {"host", "url"},
+	    {"address", "url"},
+	    {"directory", "url"},
+	    {"dir", "url"},
+	    {"type", "backend"},
+	    {"reason", "why"},
+	    {"comment", "why"},
+	    {"owner", "who"},
+	    {"user", "who"},
+	    {"hold", "min-hold"},
+	    {"shell", "command"},
+	    {"exec", "command"},
+	    {"set", "option"},
+	    {"silent", "quiet"},
+	    {"debug", "verbose"},
+	    {"events", "status-fd"},
+	    {NULL, NULL},
 	};
 	const char *known[OPTIONS + 1] = {0};
 
@@ -332,11 +380,14 @@ options_print_help(FILE *to)
 		const char *rest = strchr(o->help, '\n');
 		char head[64], names[128] = "";
 
-		if (o == &options[OPT_BACKEND]) /* its help ends with the names, which stand in their own table */
+		/* its help ends with the names, which stand in their own table */
+		if (o == &options[OPT_BACKEND])
 			site_list_backends(names, sizeof names);
-		snprintf(head, sizeof head, "%s%c%s --%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ',
-		    o->letter ? "," : " ", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-		fprintf(to, "  %-28s %.*s%s\n", head, rest ? (int)(rest - o->help) : (int)strlen(o->help), o->help, names);
+		snprintf(head, sizeof head, "%s%c%s --%s%s%s", o->letter ? "-" : " ",
+		    o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
+		    o->arg ? " " : "", o->arg ? o->arg : "");
+		fprintf(to, "  %-28s %.*s%s\n", head,
+		    rest ? (int)(rest - o->help) : (int)strlen(o->help), o->help, names);
 		if (rest)
 			fprintf(to, "  %-28s %s\n", "", rest + 1);
 	}
@@ -346,5 +397,6 @@ void
 options_print_raw(FILE *to)
 {
 	for (const struct option *o = options; o->name; o++)
-		fprintf(to, "%s\t%c\t%s\t%s\n", o->name, o->letter ? o->letter : '-', o->arg ? o->arg : "-", o->env);
+		fprintf(to, "%s\t%c\t%s\t%s\n", o->name, o->letter ? o->letter : '-',
+		    o->arg ? o->arg : "-", o->env);
 }

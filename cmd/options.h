@@ -46,7 +46,7 @@ enum group {
 
 struct option {
 	const char *name;
-	char letter;	 /* 0: none */
+	char letter;     /* 0: none */
 	const char *arg; /* what to call the value; NULL: takes none */
 	const char *env;
 	const char *help; /* one or two lines of at most 50 columns */
@@ -54,10 +54,16 @@ struct option {
 	bool repeats; /* may be given more than once: takes effect as it is read */
 
 	/* Takes `value` into the plan; RC_USAGE: the fault says what would be right. */
-	enum rc (*set)(struct plan *, const struct option *, const char *value, struct fault *);
-	/* The same of a variable, where that differs: it can stand for several flags; or NULL. */
-	enum rc (*set_variable)(struct plan *, const struct option *, const char *value, struct fault *);
-	size_t at;	  /* for setters that many rows share: the member of struct plan */
+	enum rc (*set)(
+	    struct plan *, const struct option *, const char *value, struct fault *);
+	/*
+	 * The same of a variable, where that differs: it can stand for several flags; or
+	 * NULL.
+	 */
+	enum rc (*set_variable)(
+	    struct plan *, const struct option *, const char *value, struct fault *);
+	/* for setters that many rows share: the member of struct plan */
+	size_t at;
 	int64_t min, max; /* and what it may be: nanoseconds, bytes, or just a number */
 };
 

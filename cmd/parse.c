@@ -23,7 +23,10 @@ static const struct unit {
 
 enum { UNITS = sizeof units / sizeof *units, SECONDS = 4 };
 
-/* "12" or "12.75" at *s in units of `unit` ns; moves *s on.  False: no number, or too large. */
+/*
+ * "12" or "12.75" at *s in units of `unit` ns; moves *s on.  False: no number, or too
+ * large.
+ */
 static bool
 take_quantity(const char **s, int64_t unit, int64_t *ns)
 {
@@ -32,7 +35,8 @@ take_quantity(const char **s, int64_t unit, int64_t *ns)
 	if (**s < '0' || **s > '9')
 		return false;
 	for (; **s >= '0' && **s <= '9'; ++*s)
-		if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, **s - '0', &whole))
+		if (__builtin_mul_overflow(whole, 10, &whole) ||
+		    __builtin_add_overflow(whole, **s - '0', &whole))
 			return false;
 	if (**s == '.') {
 		++*s;
@@ -43,17 +47,20 @@ take_quantity(const char **s, int64_t unit, int64_t *ns)
 			part += (**s - '0') * scale;
 		}
 	}
-	return !__builtin_mul_overflow(whole, unit, &whole) && !__builtin_add_overflow(whole, part, ns);
+	return !__builtin_mul_overflow(whole, unit, &whole) &&
+	    !__builtin_add_overflow(whole, part, ns);
 }
 
 /* The unit whose name follows the digits at s, or -1. */
 static int
 unit_after_digits(const char *s)
 {
-	size_t digits = strspn(s, "0123456789."), letters = strcspn(s + digits, "0123456789.");
+	size_t digits = strspn(s, "0123456789."),
+	       letters = strcspn(s + digits, "0123456789.");
 
 	for (int i = 0; i < UNITS; i++)
-		if (strlen(units[i].name) == letters && strncmp(units[i].name, s + digits, letters) == 0)
+		if (strlen(units[i].name) == letters &&
+		    strncmp(units[i].name, s + digits, letters) == 0)
 			return i;
 	return -1;
 }
@@ -99,15 +106,19 @@ parse_duration_text(int64_t ns, char *out, size_t size)
 	else if (ns < NS_PER_S)
 		snprintf(out, size, "%lldms", (long long)(ns / NS_PER_MS));
 	else if (s < 10 && ns % NS_PER_S >= NS_PER_S / 10)
-		snprintf(out, size, "%lld.%llds", (long long)s, (long long)(ns % NS_PER_S / (NS_PER_S / 10)));
+		snprintf(out, size, "%lld.%llds", (long long)s,
+		    (long long)(ns % NS_PER_S / (NS_PER_S / 10)));
 	else if (s < 60)
 		snprintf(out, size, "%llds", (long long)s);
 	else if (s < 3600)
-		snprintf(out, size, "%lldm%02llds", (long long)(s / 60), (long long)(s % 60));
+		snprintf(
+		    out, size, "%lldm%02llds", (long long)(s / 60), (long long)(s % 60));
 	else if (s < 86400)
-		snprintf(out, size, "%lldh%02lldm", (long long)(s / 3600), (long long)(s / 60 % 60));
+		snprintf(out, size, "%lldh%02lldm", (long long)(s / 3600),
+		    (long long)(s / 60 % 60));
 	else
-		snprintf(out, size, "%lldd%02lldh", (long long)(s / 86400), (long long)(s / 3600 % 24));
+		snprintf(out, size, "%lldd%02lldh", (long long)(s / 86400),
+		    (long long)(s / 3600 % 24));
 	return out;
 }
 
@@ -129,7 +140,8 @@ parse_number(const char *s, long low, long high, long *ret)
 bool
 parse_truth(const char *s, bool *ret)
 {
-	static const char *const words[] = {"0", "1", "no", "yes", "false", "true", "off", "on"};
+	static const char *const words[] = {
+	    "0", "1", "no", "yes", "false", "true", "off", "on"};
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (strcmp(s, words[i]) == 0) {

@@ -1,4 +1,7 @@
-/* plan.c - makes the plan of a run from the command line and the environment, and checks it as a whole. */
+/*
+ * plan.c - makes the plan of a run from the command line and the environment, and checks
+ * it as a whole.
+ */
 #include "plan.h"
 
 #include "parse.h"
@@ -14,9 +17,11 @@ static enum rc
 settle_command(struct plan *p, char **words, bool named, struct fault *f)
 {
 	if (p->nkeys == 0)
-		return fault_set(f, RC_USAGE, "no key: say dlock run -k KEY -- COMMAND, with a name for the lock");
+		return fault_set(f, RC_USAGE,
+		    "no key: say dlock run -k KEY -- COMMAND, with a name for the lock");
 	if (p->command.line && *words)
-		return fault_set(f, RC_USAGE, "both --command and '%s' are given: which one is to run?",
+		return fault_set(f, RC_USAGE,
+		    "both --command and '%s' are given: which one is to run?",
 		    text_brief(*words).text);
 	if (p->command.line) {
 		p->command.shell[2] = (char *)p->command.line;
@@ -24,12 +29,15 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 		return RC_OK;
 	}
 	if (!*words && named)
-		return fault_set(f, RC_USAGE, "no command after the key '%s' (with -k KEY all words are the command)",
+		return fault_set(f, RC_USAGE,
+		    "no command after the key '%s' (with -k KEY all words are the command)",
 		    text_brief(p->keys[0]).text);
 	if (!*words)
-		return fault_set(f, RC_USAGE, "no command to run under '%s'", text_brief(p->keys[0]).text);
+		return fault_set(f, RC_USAGE, "no command to run under '%s'",
+		    text_brief(p->keys[0]).text);
 	if (!**words)
-		return fault_set(f, RC_USAGE, "the command to run under '%s' is empty", text_brief(p->keys[0]).text);
+		return fault_set(f, RC_USAGE, "the command to run under '%s' is empty",
+		    text_brief(p->keys[0]).text);
 	p->command.argv = words;
 	return RC_OK;
 }
@@ -44,10 +52,12 @@ settle_lease(struct terms *t, struct fault *f)
 		t->grace = lease_grace(t->ttl);
 	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
 		return RC_OK;
-	parse_duration_text((lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S, least, sizeof least);
+	parse_duration_text((lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S,
+	    least, sizeof least);
 	return fault_set(f, RC_USAGE,
 	    "--ttl %s is too short for --grace %s: two renewals would not fit (at least --ttl %s)",
-	    parse_duration_text(t->ttl, ttl, sizeof ttl), parse_duration_text(t->grace, grace, sizeof grace), least);
+	    parse_duration_text(t->ttl, ttl, sizeof ttl),
+	    parse_duration_text(t->grace, grace, sizeof grace), least);
 }
 
 enum parsed
@@ -71,7 +81,8 @@ plan_read(struct plan *p, char **argv, struct fault *f)
 		return PARSED_WRONG;
 	if (words.help)
 		return PARSED_HELP;
-	if (sources_apply(&all, p, f) != RC_OK || settle_command(p, words.next, named, f) != RC_OK ||
+	if (sources_apply(&all, p, f) != RC_OK ||
+	    settle_command(p, words.next, named, f) != RC_OK ||
 	    site_settle(p, &all, f) != RC_OK || settle_lease(&p->terms, f) != RC_OK)
 		return PARSED_WRONG;
 	return PARSED_PLAN;

@@ -15,9 +15,10 @@ enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096
 /* Where: the backend, and which server or directory of it. */
 struct plan_site {
 	const struct backend *backend;
-	const char *url;	  /* NULL: the backend's default */
+	const char *url;          /* NULL: the backend's default */
 	char url_text[URL_BYTES]; /* a copy, where argv had a password */
-	bool inherits;		  /* names no server itself: an enclosing dlock's counts */
+	/* names no server itself: an enclosing dlock's counts */
+	bool inherits;
 	struct setting settings[SETTINGS_MAX];
 	size_t nsettings;
 	char settings_text[SETTINGS_BYTES]; /* what `settings` points into */
@@ -34,15 +35,15 @@ struct plan_wait {
 /* What others are shown of this run, and the user. */
 struct plan_show {
 	const char *who, *why; /* NULL: not said */
-	int status_fd;	       /* -1: none */
+	int status_fd;         /* -1: none */
 	bool quiet, verbose;
 };
 
 struct plan_command {
 	const char *line; /* -c: for sh */
-	char *shell[4];	  /* sh, with that line */
-	char **argv;	  /* what to execute, NULL-ended */
-	int signal;	  /* asks it to stop */
+	char *shell[4];   /* sh, with that line */
+	char **argv;      /* what to execute, NULL-ended */
+	int signal;       /* asks it to stop */
 };
 
 struct plan {
@@ -58,8 +59,9 @@ struct plan {
 /* What the process was like when it was started; the command gets it back. */
 struct origin {
 	sigset_t mask;
-	bool chld_ignored; /* SIGCHLD was SIG_IGN, which would hide the command's end from us */
-	bool has_tty;	   /* there is a controlling terminal */
+	/* SIGCHLD was SIG_IGN, which would hide the command's end from us */
+	bool chld_ignored;
+	bool has_tty; /* there is a controlling terminal */
 };
 
 enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };

@@ -14,7 +14,10 @@
 
 enum { NAME_BYTES = 256 };
 
-/* The password database comes last: it costs as much as all the rest of our start, or asks LDAP. */
+/*
+ * The password database comes last: it costs as much as all the rest of our start, or
+ * asks LDAP.
+ */
 static const char *
 user_name(char *out, size_t size)
 {
@@ -90,7 +93,8 @@ static void
 describe_process(const json_t *root, char *out, size_t size)
 {
 	const json_t *pid = json_object_get(root, "pid");
-	const char *host = record_member(root, "host"), *command = record_member(root, "command");
+	const char *host = record_member(root, "host"),
+		   *command = record_member(root, "command");
 	char clean[100];
 	size_t n;
 
@@ -99,9 +103,11 @@ describe_process(const json_t *root, char *out, size_t size)
 		return;
 	n = snprintf(out, size, " (pid %lld", (long long)json_integer_value(pid));
 	if (host)
-		n += snprintf(out + n, size - n, " on %s", text_name(clean, sizeof clean, host));
+		n += snprintf(
+		    out + n, size - n, " on %s", text_name(clean, sizeof clean, host));
 	if (command)
-		n += snprintf(out + n, size - n, ", running %s", text_name(clean, sizeof clean, command));
+		n += snprintf(out + n, size - n, ", running %s",
+		    text_name(clean, sizeof clean, command));
 	snprintf(out + n, size - n, ")");
 }
 

@@ -1,9 +1,9 @@
 /*
  * record.h - who holds a lock: the record that stands beside it on the server.
  *
- * JSON {who, host, pid, command, why, since}.  `command` is the base name only
- * (arguments may hold secrets), `since` the second, counted from the epoch, in
- * which the run began to ask.  Whoever may write the lock may write anything here, so what is read is
+ * JSON {who, host, pid, command, why, since}.  `command` is the base name only (arguments
+ * may hold secrets), `since` the second, counted from the epoch, in which the run began
+ * to ask.  Whoever may write the lock may write anything here, so what is read is
  * hostile: it is parsed by jansson, cut, and cleaned before it is shown.
  */
 #ifndef DLOCK_RECORD_H

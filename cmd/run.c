@@ -36,18 +36,20 @@
 int
 cmd_run_explain(void)
 {
-	puts("usage: dlock run -k KEY [options] [--] COMMAND [ARGUMENT...]\n"
-	     "       dlock run [options] KEY [--] COMMAND [ARGUMENT...]\n"
-	     "\n"
-	     "Takes the lock KEY, runs COMMAND, keeps the lease alive, releases it.\n"
-	     "\n"
-	     "  dlock run -b file -k backup -- ./backup.sh\n"
-	     "  dlock run -u redis://10.0.0.5 -k deploy -w 10m -- make deploy\n"
-	     "  dlock run -u redis://10.0.0.5 -k nightly -n -E 0 -- ./nightly   (cron)\n");
+	puts(
+	    "usage: dlock run -k KEY [options] [--] COMMAND [ARGUMENT...]\n"
+	    "       dlock run [options] KEY [--] COMMAND [ARGUMENT...]\n"
+	    "\n"
+	    "Takes the lock KEY, runs COMMAND, keeps the lease alive, releases it.\n"
+	    "\n"
+	    "  dlock run -b file -k backup -- ./backup.sh\n"
+	    "  dlock run -u redis://10.0.0.5 -k deploy -w 10m -- make deploy\n"
+	    "  dlock run -u redis://10.0.0.5 -k nightly -n -E 0 -- ./nightly   (cron)\n");
 	options_print_help(stdout);
-	puts("\nDURATION: 30, 1.5s, 500ms, 2m, 1h30m, inf.  Each option but -h has a variable,\n"
-	     "such as DLOCK_TTL for --ttl.  Status: the command's own; 75 busy; 79 lock lost;\n"
-	     "124 --max-run; 126, 127 not executable, not found; 64 to 78 nothing was run.");
+	puts(
+	    "\nDURATION: 30, 1.5s, 500ms, 2m, 1h30m, inf.  Each option but -h has a variable,\n"
+	    "such as DLOCK_TTL for --ttl.  Status: the command's own; 75 busy; 79 lock lost;\n"
+	    "124 --max-run; 126, 127 not executable, not found; 64 to 78 nothing was run.");
 	return say_written();
 }
 
@@ -92,8 +94,8 @@ system_refused(const char *key, const char *what)
 {
 	char clean[400];
 
-	say_last("cannot take %s: %s: %s; nothing was run", text_name(clean, sizeof clean, key), what,
-	    strerror(errno));
+	say_last("cannot take %s: %s: %s; nothing was run",
+	    text_name(clean, sizeof clean, key), what, strerror(errno));
 	return STATUS_SYSTEM;
 }
 
@@ -114,7 +116,10 @@ die_of(int sig)
 	return 128 + sig;
 }
 
-/* Without exit(3): nothing of ours is buffered, and what it would look through costs as much as a fork. */
+/*
+ * Without exit(3): nothing of ours is buffered, and what it would look through costs as
+ * much as a fork.
+ */
 static _Noreturn void
 end(const struct plan *p, const struct verdict *v)
 {
@@ -149,13 +154,18 @@ find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 	if (child_find(p->command.argv[0], path, size))
 		return true;
 	*v = (struct verdict){.status = status_of_exec(errno), .name = "not-executed"};
-	snprintf(v->line, sizeof v->line, "cannot execute '%s' under %s: %s%s; no lock was asked for",
+	snprintf(v->line, sizeof v->line,
+	    "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, p->command.argv[0], strlen(p->command.argv[0])),
-	    text_name(key, sizeof key, p->keys[0]), strerror(errno), guess(p->command.argv));
+	    text_name(key, sizeof key, p->keys[0]), strerror(errno),
+	    guess(p->command.argv));
 	return false;
 }
 
-/* All that front and keeper share when they part.  False, with errno: something is not to be had. */
+/*
+ * All that front and keeper share when they part.  False, with errno: something is not
+ * to be had.
+ */
 static bool
 prepare_run(struct run *r, struct plan *p, struct origin *o, const char *path)
 {
@@ -183,7 +193,8 @@ cmd_run(char **words)
 	case PARSED_HELP:
 		return cmd_run_explain();
 	case PARSED_WRONG:
-		say_last("%s", text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
+		say_last("%s",
+		    text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
 		return STATUS_USAGE;
 	case PARSED_PLAN:
 		break;
@@ -193,7 +204,8 @@ cmd_run(char **words)
 	if (!find_command(&plan, path, sizeof path, &v))
 		end(&plan, &v);
 	if (!prepare_run(&r, &plan, &origin, path))
-		return system_refused(plan.keys[0], "cannot get memory, random numbers or sockets");
+		return system_refused(
+		    plan.keys[0], "cannot get memory, random numbers or sockets");
 	keeper = _Fork();
 	if (keeper < 0)
 		return system_refused(plan.keys[0], "cannot start a process");

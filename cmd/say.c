@@ -40,12 +40,17 @@ static bool
 start_timer(timer_t *timer)
 {
 	const struct itimerspec often = {{.tv_nsec = STUCK}, {.tv_nsec = STUCK}};
-	struct sigevent signal_us = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
+	struct sigevent signal_us = {
+	    .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
 
-	return timer_create(CLOCK_MONOTONIC, &signal_us, timer) == 0 && timer_settime(*timer, 0, &often, NULL) == 0;
+	return timer_create(CLOCK_MONOTONIC, &signal_us, timer) == 0 &&
+	    timer_settime(*timer, 0, &often, NULL) == 0;
 }
 
-/* Like write(2), but does not sleep for long; where that cannot be promised, only the last line is worth it. */
+/*
+ * Like write(2), but does not sleep for long; where that cannot be promised, only the
+ * last line is worth it.
+ */
 static ssize_t
 write_briefly(int fd, const char *text, size_t n, bool last)
 {
@@ -79,13 +84,16 @@ say_bytes(int fd, const char *text, size_t n, int64_t patience)
 	ssize_t now;
 
 	do {
-		now = has_room(fd, until) ? write_briefly(fd, text + done, n - done, patience > 0) : 0;
+		now = has_room(fd, until)
+		    ? write_briefly(fd, text + done, n - done, patience > 0)
+		    : 0;
 		if (now < 0 && errno != EINTR && errno != EAGAIN)
 			break;
 		if (now > 0)
 			done += now;
 		else if (patience > 0)
-			poll(NULL, 0, STUCK / NS_PER_MS); /* room, but too little for all of it at once */
+			/* room, but too little for all of it at once */
+			poll(NULL, 0, STUCK / NS_PER_MS);
 	} while (done < n && instant_now() < until);
 	return done;
 }

@@ -15,13 +15,22 @@
 
 #include <stddef.h>
 
-/* Text with anything from outside must have passed text_clean().  Without room the line is dropped. */
+/*
+ * Text with anything from outside must have passed text_clean().  Without room the line
+ * is dropped.
+ */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same for the last line, after which there is nothing to guard: waits some seconds for room. */
+/*
+ * The same for the last line, after which there is nothing to guard: waits some seconds
+ * for room.
+ */
 void say_last(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* For the end of a text on stdout: 0, or a line on stderr and its status if it could not be written. */
+/*
+ * For the end of a text on stdout: 0, or a line on stderr and its status if it could not
+ * be written.
+ */
 int say_written(void);
 
 #define SAY_AT_ONCE 0

@@ -17,7 +17,10 @@ list_backends(char *out, size_t size, const char *last)
 	size_t used = 0;
 
 	for (size_t i = 0; backends[i] && used < size; i++)
-		used += snprintf(out + used, size - used, "%s%s", i == 0 ? "" : backends[i + 1] ? ", " : last,
+		used += snprintf(out + used, size - used, "%s%s",
+		    i == 0                ? ""
+			: backends[i + 1] ? ", "
+					  : last,
 		    backends[i]->name);
 	return out;
 }
@@ -39,11 +42,20 @@ site_print_raw(FILE *to)
 }
 
 enum rc
-site_set_backend(struct plan *p, const struct option *o, const char *value, struct fault *f)
+site_set_backend(
+    struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	static const struct synonym synonyms[] = {
-	    {"postgres", "pg"}, {"postgresql", "pg"}, {"psql", "pg"}, {"zookeeper", "zk"}, {"flock", "file"},
-	    {"dir", "file"}, {"directory", "file"}, {"local", "file"}, {"sentinel", "redis"}, {NULL, NULL},
+	    {"postgres", "pg"},
+	    {"postgresql", "pg"},
+	    {"psql", "pg"},
+	    {"zookeeper", "zk"},
+	    {"flock", "file"},
+	    {"dir", "file"},
+	    {"directory", "file"},
+	    {"local", "file"},
+	    {"sentinel", "redis"},
+	    {NULL, NULL},
 	};
 	const char *known[BACKENDS_MAX + 1] = {0}, *meant;
 	char names[128];
@@ -55,26 +67,30 @@ site_set_backend(struct plan *p, const struct option *o, const char *value, stru
 	for (size_t i = 0; i < BACKENDS_MAX && backends[i]; i++)
 		known[i] = backends[i]->name;
 	meant = nearest_meant(value, strlen(value), synonyms, known);
-	return fault_set(f, RC_USAGE, "no such backend%s%s%s (there are %s)", meant ? ": did you mean " : "",
-	    meant ? meant : "", meant ? "?" : "", list_backends(names, sizeof names, ", "));
+	return fault_set(f, RC_USAGE, "no such backend%s%s%s (there are %s)",
+	    meant ? ": did you mean " : "", meant ? meant : "", meant ? "?" : "",
+	    list_backends(names, sizeof names, ", "));
 }
 
 enum rc
 site_set_url(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	if (!*value)
-		return fault_set(f, RC_USAGE, "a URL begins with a scheme (such as redis://host or file:///directory)");
+		return fault_set(f, RC_USAGE,
+		    "a URL begins with a scheme (such as redis://host or file:///directory)");
 	if (strlen(value) > (size_t)o->max)
-		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)", (long long)o->max);
+		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)",
+		    (long long)o->max);
 	p->site.url = value;
 	return RC_OK;
 }
 
 static enum rc
-wrong_path(struct fault *f, const char *called, const char *path, const char *from_the_root_on)
+wrong_path(
+    struct fault *f, const char *called, const char *path, const char *from_the_root_on)
 {
-	return fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", called, text_brief(path).text,
-	    text_brief(from_the_root_on).text);
+	return fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", called,
+	    text_brief(path).text, text_brief(from_the_root_on).text);
 }
 
 /* Shows the scheme alone, for there may be a password behind it; a path has none. */
@@ -82,7 +98,11 @@ static enum rc
 no_url(struct fault *f, const char *called, const char *url)
 {
 	static const struct synonym synonyms[] = {
-	    {"zookeeper", "zk"}, {"pg", "postgresql"}, {"psql", "postgresql"}, {"dir", "file"}, {"valkey", "redis"},
+	    {"zookeeper", "zk"},
+	    {"pg", "postgresql"},
+	    {"psql", "postgresql"},
+	    {"dir", "file"},
+	    {"valkey", "redis"},
 	    {NULL, NULL},
 	};
 	const char *known[BACKENDS_MAX + 1] = {0}, *meant = NULL;
@@ -97,8 +117,9 @@ no_url(struct fault *f, const char *called, const char *url)
 	if (*url == '.' || *url == '~')
 		return wrong_path(f, called, url, "/DIRECTORY");
 	return fault_set(f, RC_USAGE,
-	    "%s '%.*s...': begins with no scheme known here%s%s%s (such as redis://host or file:///directory)", called,
-	    n < 60 ? (int)n : 60, url, meant ? ": did you mean " : "", meant ? meant : "", meant ? "://?" : "");
+	    "%s '%.*s...': begins with no scheme known here%s%s%s (such as redis://host or file:///directory)",
+	    called, n < 60 ? (int)n : 60, url, meant ? ": did you mean " : "",
+	    meant ? meant : "", meant ? "://?" : "");
 }
 
 /* The backend, by its name or by the URL's scheme. */
@@ -109,10 +130,14 @@ settle_backend(struct plan *p, const struct sources *all, struct fault *f)
 	char called[64], names[128];
 
 	if (p->site.url && !of_url)
-		return no_url(f, sources_call(sources_of(all, OPT_URL), OPT_URL, called, sizeof called), p->site.url);
+		return no_url(f,
+		    sources_call(
+			sources_of(all, OPT_URL), OPT_URL, called, sizeof called),
+		    p->site.url);
 	if (of_url && p->site.backend && of_url != p->site.backend)
-		return fault_set(f, RC_USAGE, "--backend %s and the URL of %s contradict each other", p->site.backend->name,
-		    of_url->name);
+		return fault_set(f, RC_USAGE,
+		    "--backend %s and the URL of %s contradict each other",
+		    p->site.backend->name, of_url->name);
 	if (of_url)
 		p->site.backend = of_url;
 	if (!p->site.backend)
@@ -150,9 +175,11 @@ read_variable(struct plan *p, struct fault *f)
 	if (url && !backend_of_url(url))
 		return no_url(f, name, url);
 	if (url && backend_of_url(url) != p->site.backend)
-		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name, p->site.backend->name);
+		return fault_set(
+		    f, RC_USAGE, "%s is not a URL of %s", name, p->site.backend->name);
 	p->site.url = url;
-	p->site.inherits = !url && sources_nested() && enclosing && strcmp(enclosing, p->site.backend->name) == 0;
+	p->site.inherits = !url && sources_nested() && enclosing &&
+	    strcmp(enclosing, p->site.backend->name) == 0;
 	return RC_OK;
 }
 

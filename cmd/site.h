@@ -12,8 +12,10 @@
 enum { SITE_VARIABLE_BYTES = 64 };
 
 /* Setters of --backend and --url, see options.h. */
-enum rc site_set_backend(struct plan *, const struct option *, const char *value, struct fault *);
-enum rc site_set_url(struct plan *, const struct option *, const char *value, struct fault *);
+enum rc site_set_backend(
+    struct plan *, const struct option *, const char *value, struct fault *);
+enum rc site_set_url(
+    struct plan *, const struct option *, const char *value, struct fault *);
 
 /*
  * Fills in what of backend and URL was not said, once all values are in the
@@ -26,7 +28,10 @@ enum rc site_settle(struct plan *, const struct sources *, struct fault *);
 /* "file, redis, zk or pg".  Returns out. */
 const char *site_list_backends(char *out, size_t size);
 
-/* A line for each backend, NAME and SCHEMES, with a tab between them and blanks between schemes. */
+/*
+ * A line for each backend, NAME and SCHEMES, with a tab between them and blanks between
+ * schemes.
+ */
 void site_print_raw(FILE *);
 
 /* "DLOCK_REDIS_URL", into out[SITE_VARIABLE_BYTES]. */

@@ -20,7 +20,10 @@ sources_nested(void)
 	return sources_variable("DLOCK_KEEPER") != NULL;
 }
 
-/* Some variables may be only what an enclosing dlock tells its command: which lock that has, and where. */
+/*
+ * Some variables may be only what an enclosing dlock tells its command: which lock that
+ * has, and where.
+ */
 static void
 read_environment(struct source *s)
 {
@@ -83,8 +86,9 @@ apply(const struct source *s, int i, struct plan *p, struct fault *f)
 
 	if ((variable ? o->set_variable : o->set)(p, o, s->value[i], &why) == RC_OK)
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "%s '%s': %s", sources_call(s, i, called, sizeof called),
-	    text_brief(s->value[i]).text, why.text);
+	return fault_set(f, RC_USAGE, "%s '%s': %s",
+	    sources_call(s, i, called, sizeof called), text_brief(s->value[i]).text,
+	    why.text);
 }
 
 /* Not to wait and to wait: whoever says both in one source has made a mistake. */
@@ -95,12 +99,14 @@ check_wait(const struct sources *all, struct fault *f)
 	char nonblock[64], wait[64];
 	bool on = false, words;
 
-	if (!s || s != sources_of(all, OPT_WAIT) || !parse_truth(s->value[OPT_NONBLOCK], &on) || !on)
+	if (!s || s != sources_of(all, OPT_WAIT) ||
+	    !parse_truth(s->value[OPT_NONBLOCK], &on) || !on)
 		return RC_OK;
 	words = s->kind == SOURCE_WORDS;
 	return fault_set(f, RC_USAGE, "%s and %s%s%s contradict each other",
-	    sources_call(s, OPT_NONBLOCK, nonblock, sizeof nonblock), sources_call(s, OPT_WAIT, wait, sizeof wait),
-	    words ? " " : "", words ? text_brief(s->value[OPT_WAIT]).text : "");
+	    sources_call(s, OPT_NONBLOCK, nonblock, sizeof nonblock),
+	    sources_call(s, OPT_WAIT, wait, sizeof wait), words ? " " : "",
+	    words ? text_brief(s->value[OPT_WAIT]).text : "");
 }
 
 enum rc

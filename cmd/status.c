@@ -26,5 +26,6 @@ status_of_rc(enum rc rc)
 int
 status_of_exec(int error)
 {
-	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND
+						   : STATUS_NOT_EXECUTABLE;
 }

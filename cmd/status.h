@@ -32,7 +32,10 @@ struct status {
 /* Of an acquisition that gave `rc`; for RC_BUSY where -E names no other. */
 struct status status_of_rc(enum rc);
 
-/* Of a program that cannot be executed, for `error`, an errno: it is not there, or cannot be executed. */
+/*
+ * Of a program that cannot be executed, for `error`, an errno: it is not there, or
+ * cannot be executed.
+ */
 int status_of_exec(int error);
 
 #endif

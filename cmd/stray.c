@@ -19,8 +19,8 @@ is_word(const char *word, const char *text, size_t n)
 static bool
 is_known_variable(const char *name, size_t n)
 {
-	static const char *const told[] = {"DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER", "DLOCK_KEEPER", "DLOCK_SLOT",
-	    "DLOCK_HANDLE"};
+	static const char *const told[] = {"DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER",
+	    "DLOCK_KEEPER", "DLOCK_SLOT", "DLOCK_HANDLE"};
 	char url[SITE_VARIABLE_BYTES];
 
 	for (int i = 0; i < OPTIONS; i++)
@@ -37,7 +37,10 @@ is_known_variable(const char *name, size_t n)
 	return false;
 }
 
-/* "DLOCK_WIAT (did you mean DLOCK_WAIT?)"; returns its length, which may be more than fits. */
+/*
+ * "DLOCK_WIAT (did you mean DLOCK_WAIT?)"; returns its length, which may be more than
+ * fits.
+ */
 static size_t
 describe_variable(const char *name, size_t n, char *out, size_t size)
 {

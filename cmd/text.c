@@ -10,7 +10,11 @@ text_next(const char *s, size_t n, uint32_t *ret)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 	const unsigned char *u = (const unsigned char *)s;
-	size_t len = u[0] < 0x80 ? 1 : u[0] >> 5 == 6 ? 2 : u[0] >> 4 == 14 ? 3 : u[0] >> 3 == 30 ? 4 : 0;
+	size_t len = u[0] < 0x80 ? 1
+	    : u[0] >> 5 == 6     ? 2
+	    : u[0] >> 4 == 14    ? 3
+	    : u[0] >> 3 == 30    ? 4
+				 : 0;
 	uint32_t c = len == 1 ? u[0] : u[0] & (0x7f >> len);
 
 	if (len == 0 || len > n)
@@ -26,16 +30,31 @@ text_next(const char *s, size_t n, uint32_t *ret)
 	return len;
 }
 
-/* Characters that show nothing and change how their neighbours look, or are blank though they are letters. */
+/*
+ * Characters that show nothing and change how their neighbours look, or are blank though
+ * they are letters.
+ */
 static bool
 is_deceptive(uint32_t c)
 {
 	static const struct {
 		uint32_t from, to;
 	} ranges[] = {
-	    {0xad, 0xad}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f},
-	    {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0e},
-	    {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff9, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+	    {0xad, 0xad},
+	    {0x61c, 0x61c},
+	    {0x115f, 0x1160},
+	    {0x17b4, 0x17b5},
+	    {0x180b, 0x180f},
+	    {0x200b, 0x200f},
+	    {0x2028, 0x202e},
+	    {0x2060, 0x206f},
+	    {0x3164, 0x3164},
+	    {0xfe00, 0xfe0e},
+	    {0xfeff, 0xfeff},
+	    {0xffa0, 0xffa0},
+	    {0xfff9, 0xfffb},
+	    {0x1d173, 0x1d17a},
+	    {0xe0000, 0xe0fff},
 	};
 
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -53,8 +72,8 @@ is_control(uint32_t c)
 static bool
 is_blank(uint32_t c)
 {
-	return c == ' ' || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x202f || c == 0x205f ||
-	    c == 0x2800 || c == 0x3000;
+	return c == ' ' || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+	    c == 0x202f || c == 0x205f || c == 0x2800 || c == 0x3000;
 }
 
 /* text_clean(), and with a backslash before each `quote`. */
@@ -75,7 +94,8 @@ clean(char *out, size_t size, const char *text, size_t n, char quote)
 		else if (is_deceptive(c))
 			snprintf(shown, sizeof shown, "\\u%04X", (unsigned)c);
 		else
-			snprintf(shown, sizeof shown, "%s%.*s", quote && c == (unsigned char)quote ? "\\" : "", (int)len,
+			snprintf(shown, sizeof shown, "%s%.*s",
+			    quote && c == (unsigned char)quote ? "\\" : "", (int)len,
 			    text + i);
 		if (used + strlen(shown) + 4 > size) {
 			memcpy(out + used, "...", 4);
@@ -125,10 +145,14 @@ text_quote(char *out, size_t size, const char *text, char quote)
 char *
 text_name(char *out, size_t size, const char *text)
 {
-	return has_blanks(text) ? text_quote(out, size, text, '\'') : text_clean(out, size, text, strlen(text));
+	return has_blanks(text) ? text_quote(out, size, text, '\'')
+				: text_clean(out, size, text, strlen(text));
 }
 
-/* Wide characters begin there; what combines with its neighbour and takes none counts as well: never too few. */
+/*
+ * Wide characters begin there; what combines with its neighbour and takes none counts as
+ * well: never too few.
+ */
 static size_t
 columns_of(uint32_t c)
 {

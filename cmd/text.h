@@ -25,7 +25,10 @@ char *text_clean(char *out, size_t size, const char *text, size_t n);
 /* The same between quotes, one of which cannot be imitated inside; size is at least 8. */
 char *text_quote(char *out, size_t size, const char *text, char quote);
 
-/* The same for a name in a sentence: in '...' where it has blanks, so that one sees where it ends. */
+/*
+ * The same for a name in a sentence: in '...' where it has blanks, so that one sees
+ * where it ends.
+ */
 char *text_name(char *out, size_t size, const char *text);
 
 /*
@@ -34,10 +37,16 @@ char *text_name(char *out, size_t size, const char *text);
  */
 char *text_fit(char *text, size_t columns);
 
-/* NULL, or why this is no text of up to `most` bytes of UTF-8 without control characters (C0, DEL, C1). */
+/*
+ * NULL, or why this is no text of up to `most` bytes of UTF-8 without control characters
+ * (C0, DEL, C1).
+ */
 const char *text_objection(const char *, size_t most);
 
-/* The beginning of what a user gave, to be quoted: what is wrong with it must still fit behind it. */
+/*
+ * The beginning of what a user gave, to be quoted: what is wrong with it must still fit
+ * behind it.
+ */
 struct brief {
 	char text[64];
 };

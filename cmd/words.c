@@ -11,8 +11,10 @@ unknown_option(struct fault *f, const char *word, size_t n)
 {
 	const char *meant = options_nearest(word, n);
 
-	return fault_set(f, RC_USAGE, "unknown option --%.*s%s%s%s (dlock help run lists them)", n < 40 ? (int)n : 40,
-	    word, meant ? ": did you mean --" : "", meant ? meant : "", meant ? "?" : "");
+	return fault_set(f, RC_USAGE,
+	    "unknown option --%.*s%s%s%s (dlock help run lists them)",
+	    n < 40 ? (int)n : 40, word, meant ? ": did you mean --" : "",
+	    meant ? meant : "", meant ? "?" : "");
 }
 
 static enum rc
@@ -25,7 +27,8 @@ needs_value(struct fault *f, const struct option *o)
 static enum rc
 letter_with_equals(struct fault *f, const struct option *o)
 {
-	return fault_set(f, RC_USAGE, "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s",
+	return fault_set(f, RC_USAGE,
+	    "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s",
 	    o->letter, o->letter, o->arg, o->name, o->arg);
 }
 
@@ -39,7 +42,8 @@ note(struct words *w, int i, const char *value, struct fault *f)
 		return fault_set(f, RC_USAGE, "--%s is given twice", o->name);
 	w->said->value[i] = value;
 	if (o->repeats && o->set(w->plan, o, value, &why) != RC_OK)
-		return fault_set(f, RC_USAGE, "--%s '%s': %s", o->name, text_brief(value).text, why.text);
+		return fault_set(f, RC_USAGE, "--%s '%s': %s", o->name,
+		    text_brief(value).text, why.text);
 	return RC_OK;
 }
 
@@ -58,8 +62,8 @@ read_long(struct words *w, struct fault *f)
 	if (i < 0)
 		return unknown_option(f, word, n);
 	if (!options[i].arg && word[n])
-		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given", options[i].name,
-		    text_brief(word + n + 1).text);
+		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
+		    options[i].name, text_brief(word + n + 1).text);
 	if (!options[i].arg)
 		return note(w, i, "1", f);
 	if (word[n])
@@ -90,8 +94,8 @@ read_letters(struct words *w, struct fault *f)
 	int meant = options_named(word + 1, strcspn(word + 1, "="));
 
 	if (meant >= 0)
-		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s", options[meant].name,
-		    options[meant].name);
+		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
+		    options[meant].name, options[meant].name);
 	for (const char *c = word + 1; *c; c++) {
 		int i = options_lettered(*c);
 
@@ -102,7 +106,8 @@ read_letters(struct words *w, struct fault *f)
 		if (i < 0 && *c == '=' && c > word + 1)
 			return fault_set(f, RC_USAGE, "-%c takes no value", c[-1]);
 		if (i < 0)
-			return fault_set(f, RC_USAGE, "unknown option -%c (dlock help run lists them)", *c);
+			return fault_set(f, RC_USAGE,
+			    "unknown option -%c (dlock help run lists them)", *c);
 		if (options[i].arg)
 			return read_letters_value(w, i, c + 1, f);
 		if (note(w, i, "1", f) != RC_OK)
@@ -139,7 +144,10 @@ have_dashes(char **words)
 	return false;
 }
 
-/* Without a -- behind them, `dlock run backup -n x` could as well be a command whose key was forgotten. */
+/*
+ * Without a -- behind them, `dlock run backup -n x` could as well be a command whose key
+ * was forgotten.
+ */
 static enum rc
 read_options_behind(struct words *w, const char *key, struct fault *f)
 {
@@ -153,7 +161,8 @@ read_options_behind(struct words *w, const char *key, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "'%s' comes after the key '%s': options go before the key, or before a -- "
 		    "(dlock run %s %s ... -- COMMAND)",
-		    text_brief(first).text, text_brief(key).text, text_brief(key).text, text_brief(first).text);
+		    text_brief(first).text, text_brief(key).text, text_brief(key).text,
+		    text_brief(first).text);
 	return RC_OK;
 }
 
@@ -166,6 +175,7 @@ words_read_key(struct words *w, struct fault *f)
 	if (!*key)
 		return fault_set(f, RC_USAGE, "the key is empty");
 	if (options[OPT_KEY].set(w->plan, &options[OPT_KEY], key, &why) != RC_OK)
-		return fault_set(f, RC_USAGE, "key '%s': %s", text_brief(key).text, why.text);
+		return fault_set(
+		    f, RC_USAGE, "key '%s': %s", text_brief(key).text, why.text);
 	return read_options_behind(w, key, f);
 }

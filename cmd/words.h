@@ -13,13 +13,16 @@
 #include "sources.h"
 
 struct words {
-	char **next;	     /* what has not been read yet, NULL-ended */
+	char **next;         /* what has not been read yet, NULL-ended */
 	struct plan *plan;   /* where options take effect that may be given twice */
 	struct source *said; /* where all options are noted */
-	bool help;	     /* -h or --help was among them */
+	bool help;           /* -h or --help was among them */
 };
 
-/* Reads options, up to the first word that is none, or past a `--`.  RC_USAGE: the fault says what is wrong. */
+/*
+ * Reads options, up to the first word that is none, or past a `--`.  RC_USAGE: the fault
+ * says what is wrong.
+ */
 enum rc words_read_options(struct words *, struct fault *);
 
 /* Reads one word as the key, and options behind it where a `--` ends them. */

@@ -13,8 +13,11 @@
 #include <unistd.h>
 
 enum {
-	DEFAULTS = 2,	   /* paths for a default directory */
-	STALE = 24 * 3600, /* seconds, after which a file is touched: those who clean /tmp wait for ten days */
+	DEFAULTS = 2, /* paths for a default directory */
+	/*
+	 * seconds, after which a file is touched: those who clean /tmp wait for ten days
+	 */
+	STALE = 24 * 3600,
 };
 
 enum rc
@@ -47,7 +50,8 @@ default_path(char *out, size_t size, int which)
 	if (which == 0 && uid == 0)
 		snprintf(out, size, "/run/dlock");
 	else
-		snprintf(out, size, "%s/dlock-%u", which == 0 ? "/run/lock" : "/tmp", uid);
+		snprintf(
+		    out, size, "%s/dlock-%u", which == 0 ? "/run/lock" : "/tmp", uid);
 }
 
 /* Where versions before this one kept it, unless in /tmp. */
@@ -83,12 +87,15 @@ is_ours_alone(const struct stat *st)
 static enum rc
 refuse_default(const struct directory *d, const struct stat *st, struct fault *fault)
 {
-	const char *kind = S_ISLNK(st->st_mode) ? "a symbolic link" : S_ISDIR(st->st_mode) ? "a directory" : "no directory";
+	const char *kind = S_ISLNK(st->st_mode) ? "a symbolic link"
+	    : S_ISDIR(st->st_mode)              ? "a directory"
+						: "no directory";
 
 	return fault_set(fault, RC_DENIED,
 	    "%s: this is %s of uid %u with mode %03o, but must be a directory of uid %u with mode 700: "
 	    "have it removed, or name another directory with -u file:///DIR",
-	    d->where, kind, (unsigned)st->st_uid, st->st_mode & 07777, (unsigned)geteuid());
+	    d->where, kind, (unsigned)st->st_uid, st->st_mode & 07777,
+	    (unsigned)geteuid());
 }
 
 /*
@@ -100,12 +107,14 @@ static enum rc
 make_default(const struct directory *d, struct fault *fault)
 {
 	if (mkdir(d->path, 0700) == 0) {
-		chmod(d->path, 0700); /* whatever the umask says; nobody else can have replaced it */
+		/* whatever the umask says; nobody else can have replaced it */
+		chmod(d->path, 0700);
 		return RC_OK;
 	}
 	if (errno == EEXIST)
 		return RC_OK;
-	if (errno == EACCES || errno == EPERM || errno == EROFS || errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
+	if (errno == EACCES || errno == EPERM || errno == EROFS || errno == ENOENT ||
+	    errno == ENOTDIR || errno == ELOOP)
 		return RC_AGAIN;
 	return directory_failed(d, "cannot make the directory", fault);
 }
@@ -124,10 +133,12 @@ open_own(struct directory *d, struct stat *st, struct fault *fault)
 		d->fd = open(d->path, flags);
 	}
 	error = errno;
-	if ((d->fd >= 0 ? fstat(d->fd, st) : lstat(d->path, st)) == 0 && !is_ours_alone(st))
+	if ((d->fd >= 0 ? fstat(d->fd, st) : lstat(d->path, st)) == 0 &&
+	    !is_ours_alone(st))
 		return refuse_default(d, st, fault);
 	errno = error;
-	return d->fd >= 0 ? RC_OK : directory_failed(d, "cannot open the directory", fault);
+	return d->fd >= 0 ? RC_OK
+			  : directory_failed(d, "cannot open the directory", fault);
 }
 
 static enum rc
@@ -144,11 +155,14 @@ open_default(struct directory *d, struct stat *st, struct fault *fault)
 			return rc;
 	}
 	return fault_set(fault, RC_DENIED,
-	    "%s: it cannot be made, and a better place for it neither (%s): name a directory with -u file:///DIR", d->where,
-	    strerror(errno));
+	    "%s: it cannot be made, and a better place for it neither (%s): name a directory with -u file:///DIR",
+	    d->where, strerror(errno));
 }
 
-/* Somebody's ticket on that file, in a directory that is ours and not `d` by another name. */
+/*
+ * Somebody's ticket on that file, in a directory that is ours and not `d` by another
+ * name.
+ */
 static bool
 is_held_in(const struct directory *d, const char *path, const char *name)
 {
@@ -158,7 +172,8 @@ is_held_in(const struct directory *d, const char *path, const char *name)
 
 	if (dir < 0)
 		return false;
-	if (fstat(dir, &st) == 0 && st.st_uid == geteuid() && (st.st_ino != d->ino || st.st_dev != d->dev))
+	if (fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
+	    (st.st_ino != d->ino || st.st_dev != d->dev))
 		fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	held = fd >= 0 && tickets_any(fd);
 	if (fd >= 0)
@@ -200,9 +215,11 @@ check_directory(const struct directory *d, const struct stat *st, struct fault *
 {
 	if ((st->st_mode & S_IWOTH) && !(st->st_mode & S_ISVTX))
 		return fault_set(fault, RC_DENIED,
-		    "%s: everybody may delete files in it: chmod +t it, or name another directory", d->where);
+		    "%s: everybody may delete files in it: chmod +t it, or name another directory",
+		    d->where);
 	if ((st->st_mode & S_IWOTH) && st->st_uid != geteuid() && st->st_uid != 0)
-		return fault_set(fault, RC_DENIED, "%s: it belongs to uid %u and everybody may write it", d->where,
+		return fault_set(fault, RC_DENIED,
+		    "%s: it belongs to uid %u and everybody may write it", d->where,
 		    (unsigned)st->st_uid);
 	return RC_OK;
 }
@@ -212,9 +229,11 @@ open_named(struct directory *d, struct stat *st, struct fault *fault)
 {
 	d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (d->fd < 0 && errno == ENOENT)
-		return fault_set(fault, RC_CONFIG, "%s: there is no such directory: mkdir it first", d->where);
+		return fault_set(fault, RC_CONFIG,
+		    "%s: there is no such directory: mkdir it first", d->where);
 	if (d->fd < 0 && errno == ENOTDIR)
-		return fault_set(fault, RC_CONFIG, "%s: this is not a directory", d->where);
+		return fault_set(
+		    fault, RC_CONFIG, "%s: this is not a directory", d->where);
 	if (d->fd < 0 || fstat(d->fd, st) != 0)
 		return directory_failed(d, "cannot open the directory", fault);
 	return check_directory(d, st, fault);
@@ -256,7 +275,8 @@ file_mode(const struct directory *d)
 static mode_t
 step_mode(const struct directory *d)
 {
-	return (d->mode & 02000) | 0700 | (d->mode & 0020 ? 0070 : 0) | (d->mode & 0002 ? 01077 : 0);
+	return (d->mode & 02000) | 0700 | (d->mode & 0020 ? 0070 : 0) |
+	    (d->mode & 0002 ? 01077 : 0);
 }
 
 /* Opens the directory `step` in `at`, or makes it; -1 with errno. */
@@ -268,7 +288,8 @@ open_step(const struct directory *d, int at, const char *step)
 	int fd = made || errno == EEXIST ? openat(at, step, flags) : -1;
 
 	if (made && fd >= 0)
-		fchmod(fd, step_mode(d)); /* whatever the umask says: others must be able to come in */
+		/* whatever the umask says: others must be able to come in */
+		fchmod(fd, step_mode(d));
 	return fd;
 }
 
@@ -284,11 +305,15 @@ descend(const struct directory *d, int *at, const char *step, struct fault *faul
 	*at = next;
 	errno = error;
 	if (next < 0 && (errno == ENOTDIR || errno == ELOOP))
-		return fault_set(fault, RC_DENIED, "%s: %.40s... in it is not a directory: somebody put it there", d->where, step);
+		return fault_set(fault, RC_DENIED,
+		    "%s: %.40s... in it is not a directory: somebody put it there",
+		    d->where, step);
 	if (next < 0 || fstat(next, &st) != 0)
-		return directory_failed(d, "cannot make or open the directory of a long key", fault);
+		return directory_failed(
+		    d, "cannot make or open the directory of a long key", fault);
 	if (!is_trusted(d, st.st_uid))
-		return fault_set(fault, RC_DENIED, "%s: the directory %.40s... in it belongs to uid %u, who is not trusted there",
+		return fault_set(fault, RC_DENIED,
+		    "%s: the directory %.40s... in it belongs to uid %u, who is not trusted there",
 		    d->where, step, (unsigned)st.st_uid);
 	return check_directory(d, &st, fault);
 }
@@ -301,10 +326,12 @@ check_file(const struct directory *d, const char *leaf, int fd, struct fault *fa
 	if (fstat(fd, &st) != 0)
 		return directory_failed(d, "cannot look at the lock file", fault);
 	if (!S_ISREG(st.st_mode) || st.st_nlink > 1)
-		return fault_set(fault, RC_DENIED, "%s: %s is not a plain file with one name: somebody put it there", d->where,
-		    leaf);
+		return fault_set(fault, RC_DENIED,
+		    "%s: %s is not a plain file with one name: somebody put it there",
+		    d->where, leaf);
 	if (!is_trusted(d, st.st_uid))
-		return fault_set(fault, RC_DENIED, "%s: %s belongs to uid %u, who is not trusted in a directory open to all",
+		return fault_set(fault, RC_DENIED,
+		    "%s: %s belongs to uid %u, who is not trusted in a directory open to all",
 		    d->where, leaf, (unsigned)st.st_uid);
 	return RC_OK;
 }
@@ -316,24 +343,29 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 	int fd;
 
 	do {
-		fd = openat(at, leaf, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		fd = openat(
+		    at, leaf, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
-		fd = openat(at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file_mode(d));
+		fd = openat(at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    file_mode(d));
 		if (fd >= 0)
-			fchmod(fd, file_mode(d)); /* whatever the umask says: others must be able to wait */
+			/* whatever the umask says: others must be able to wait */
+			fchmod(fd, file_mode(d));
 	} while (fd < 0 && errno == EEXIST);
 	return fd;
 }
 
 static enum rc
-open_leaf(const struct directory *d, int at, const char *leaf, int *ret, struct fault *fault)
+open_leaf(
+    const struct directory *d, int at, const char *leaf, int *ret, struct fault *fault)
 {
 	int fd = open_or_make_file(d, at, leaf);
 	enum rc rc;
 
 	if (fd < 0 && (errno == ELOOP || errno == ENXIO || errno == EISDIR))
-		return fault_set(fault, RC_DENIED, "%s: %s is not a plain file: somebody put it there", d->where, leaf);
+		return fault_set(fault, RC_DENIED,
+		    "%s: %s is not a plain file: somebody put it there", d->where, leaf);
 	if (fd < 0)
 		return directory_failed(d, "cannot open the lock file", fault);
 	rc = check_file(d, leaf, fd, fault);
@@ -345,13 +377,15 @@ open_leaf(const struct directory *d, int at, const char *leaf, int *ret, struct 
 }
 
 enum rc
-directory_open_file(const struct directory *d, const char *name, int *fd, struct fault *fault)
+directory_open_file(
+    const struct directory *d, const char *name, int *fd, struct fault *fault)
 {
 	char step[NAME_MAX + 1];
 	enum rc rc = RC_OK;
 	int at = d->fd;
 
-	for (const char *slash; rc == RC_OK && (slash = strchr(name, '/')); name = slash + 1) {
+	for (const char *slash; rc == RC_OK && (slash = strchr(name, '/'));
+	     name = slash + 1) {
 		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
 		rc = descend(d, &at, step, fault);
 	}
@@ -367,14 +401,17 @@ directory_look(const struct directory *d, const char *name, int fd, struct fault
 {
 	struct stat dir, opened, named;
 
-	if (stat(d->path, &dir) != 0 || fstat(fd, &opened) != 0 || fstatat(d->fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0) {
+	if (stat(d->path, &dir) != 0 || fstat(fd, &opened) != 0 ||
+	    fstatat(d->fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0) {
 		if (errno != ENOENT && errno != ENOTDIR)
-			return fault_set(fault, RC_AGAIN, "%s: cannot look at %.60s: %s", d->where, name, strerror(errno));
-	} else if (dir.st_ino == d->ino && dir.st_dev == d->dev && opened.st_ino == named.st_ino &&
-	    opened.st_dev == named.st_dev) {
+			return fault_set(fault, RC_AGAIN, "%s: cannot look at %.60s: %s",
+			    d->where, name, strerror(errno));
+	} else if (dir.st_ino == d->ino && dir.st_dev == d->dev &&
+	    opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
 		if (opened.st_mtime < time(NULL) - STALE)
 			futimens(fd, NULL);
 		return RC_OK;
 	}
-	return fault_set(fault, RC_LOST, "%s: the lock file %.60s was removed or replaced", d->where, name);
+	return fault_set(fault, RC_LOST,
+	    "%s: the lock file %.60s was removed or replaced", d->where, name);
 }

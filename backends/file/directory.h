@@ -29,7 +29,10 @@ struct directory {
 /* Not open yet; `path` NULL: the default one, chosen when it is opened. */
 void directory_init(struct directory *, const char *path);
 
-/* Opens it (again), or makes it if it is the default one, and checks whether it can be trusted. */
+/*
+ * Opens it (again), or makes it if it is the default one, and checks whether it can be
+ * trusted.
+ */
 enum rc directory_open(struct directory *, struct fault *);
 
 /*
@@ -37,19 +40,22 @@ enum rc directory_open(struct directory *, struct fault *);
  * directory is writable by, and checks it.  Directories within the name, each
  * ended by a slash, are made too.  RC_OK: *fd is the caller's.
  */
-enum rc directory_open_file(const struct directory *, const char *name, int *fd, struct fault *);
+enum rc directory_open_file(
+    const struct directory *, const char *name, int *fd, struct fault *);
 
 /*
  * Do path and name still lead to the directory and the file that are open?
  * RC_LOST: no, so that others lock something else.  RC_AGAIN: it cannot be seen now.
  */
-enum rc directory_look(const struct directory *, const char *name, int fd, struct fault *);
+enum rc directory_look(
+    const struct directory *, const char *name, int fd, struct fault *);
 
 /*
  * Is anybody's ticket alive on a file of this name in another directory that is
  * or was a default one of this uid?  Then *other is its path.
  */
-bool directory_elsewhere(const struct directory *, const char *name, char other[PATH_MAX]);
+bool directory_elsewhere(
+    const struct directory *, const char *name, char other[PATH_MAX]);
 
 /* RC_DENIED or RC_SYSTEM by errno, "WHERE: WHAT: why". */
 enum rc directory_failed(const struct directory *, const char *what, struct fault *);

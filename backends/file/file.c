@@ -45,9 +45,10 @@ struct file {
 	const struct claim *claim;
 	struct directory dir;
 	char name[NAME_BYTES]; /* of the lock file in it */
-	int fd;		       /* the lock file; -1: not open */
-	int64_t ticket;	       /* 0: none */
-	int64_t before;	       /* the one to wait for; 0: none, -1: cannot be seen (errno) */
+	int fd;                /* the lock file; -1: not open */
+	int64_t ticket;        /* 0: none */
+	/* the one to wait for; 0: none, -1: cannot be seen (errno) */
+	int64_t before;
 	bool holds;
 };
 
@@ -77,7 +78,10 @@ epoch_us(void)
 
 /* ---- the file ---- */
 
-/* The file's name.  A key too long for one goes into directories "CHUNK+" ('+' is in no encoded key). */
+/*
+ * The file's name.  A key too long for one goes into directories "CHUNK+" ('+' is in no
+ * encoded key).
+ */
 static void
 name_file(char out[NAME_BYTES], const char *key)
 {
@@ -110,7 +114,9 @@ write_header(struct file *f, const struct header *h, struct fault *fault)
 
 	header_format(h, block);
 	errno = ENOSPC; /* what a short write means */
-	return pwrite(f->fd, block, sizeof block, 0) == sizeof block ? RC_OK : failed(f, "cannot write the lock file", fault);
+	return pwrite(f->fd, block, sizeof block, 0) == sizeof block
+	    ? RC_OK
+	    : failed(f, "cannot write the lock file", fault);
 }
 
 static enum rc
@@ -123,7 +129,8 @@ read_header(struct file *f, struct header *h, struct fault *fault)
 		return failed(f, "cannot read the lock file", fault);
 	if (header_parse(h, block, (size_t)n))
 		return RC_OK;
-	return fault_set(fault, RC_PROTOCOL, "%s: %.60s is not a lock file of dlock: remove it if nobody needs it",
+	return fault_set(fault, RC_PROTOCOL,
+	    "%s: %.60s is not a lock file of dlock: remove it if nobody needs it",
 	    f->dir.where, f->name);
 }
 
@@ -134,11 +141,17 @@ static enum rc
 cannot_lock(const struct file *f, struct fault *fault)
 {
 	if (errno == ENOLCK)
-		return failed(f, "the kernel gives no lock (on a network file system: its lock service must run)", fault);
-	return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s", f->dir.where, strerror(errno));
+		return failed(f,
+		    "the kernel gives no lock (on a network file system: its lock service must run)",
+		    fault);
+	return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s",
+	    f->dir.where, strerror(errno));
 }
 
-/* Waits for one byte that is taken, inside host->wait, and locks it.  RC_AGAIN: it may be free now, try. */
+/*
+ * Waits for one byte that is taken, inside host->wait, and locks it.  RC_AGAIN: it may
+ * be free now, try.
+ */
 static enum rc
 await_taken(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
 {
@@ -189,7 +202,8 @@ file_enter(struct file *f, struct header *h, instant until, struct fault *fault)
 			return rc;
 		if (instant_now() >= until)
 			return RC_AGAIN; /* whoever does this may do it for ever */
-		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) == WOKE_STOP)
+		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) ==
+		    WOKE_STOP)
 			return RC_STOP;
 		rc = open_all(f, fault);
 		if (rc != RC_OK)
@@ -204,7 +218,10 @@ show_holder(struct file *f, const struct header *h)
 	snprintf(f->base.host->seen.holder, RECORD_BYTES, "%s", h->record);
 }
 
-/* Nobody is kept from the file meanwhile: a header that is just being written is shown the next time. */
+/*
+ * Nobody is kept from the file meanwhile: a header that is just being written is shown
+ * the next time.
+ */
 static void
 show_queue(struct file *f)
 {
@@ -213,7 +230,8 @@ show_queue(struct file *f)
 
 	if (read_header(f, &h, &ignored) == RC_OK)
 		show_holder(f, &h);
-	f->base.host->seen.position = tickets_before(f->fd, f->ticket ? f->ticket : NUMBER_LIMIT);
+	f->base.host->seen.position = tickets_before(
+	    f->fd, f->ticket ? f->ticket : NUMBER_LIMIT);
 }
 
 /*
@@ -247,19 +265,25 @@ file_take(struct file *f, struct header *h, struct grant *g, struct fault *fault
 	h->granted = epoch_us();
 	h->token = header_next_token(h, h->granted);
 	snprintf(h->record, sizeof h->record, "%s", f->claim->record);
-	rc = write_header(f, h, fault); /* a token that is not kept might be dealt again */
+	/* a token that is not kept might be dealt again */
+	rc = write_header(f, h, fault);
 	if (rc != RC_OK)
 		return rc;
 	f->holds = true;
-	*g = (struct grant){.token = h->token, .sent = instant_now(), .lease = LEASE_FOREVER, .anchor = f->fd};
+	*g = (struct grant){.token = h->token,
+	    .sent = instant_now(),
+	    .lease = LEASE_FOREVER,
+	    .anchor = f->fd};
 	return RC_OK;
 }
 
 /* Draws a ticket above all that are alive, and takes the lock if there are none. */
 static enum rc
-stand_in_line(struct file *f, struct header *h, instant until, struct grant *g, struct fault *fault)
+stand_in_line(
+    struct file *f, struct header *h, instant until, struct grant *g, struct fault *fault)
 {
-	int64_t last = tickets_last(f->fd, h->next, NUMBER_LIMIT), ticket = h->next > last ? h->next : last + 1;
+	int64_t last = tickets_last(f->fd, h->next, NUMBER_LIMIT),
+		ticket = h->next > last ? h->next : last + 1;
 	enum rc rc;
 
 	f->before = last;
@@ -286,7 +310,8 @@ file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 	enum rc rc = file_enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
 	if (rc == RC_OK)
-		rc = f->ticket ? file_take(f, &h, g, fault) : stand_in_line(f, &h, until, g, fault);
+		rc = f->ticket ? file_take(f, &h, g, fault)
+			       : stand_in_line(f, &h, until, g, fault);
 	if (f->fd >= 0)
 		tickets_unlock(f->fd, META);
 	return rc;
@@ -304,15 +329,19 @@ read_url(char path[PATH_MAX], const char *url, struct fault *fault)
 	struct url u;
 
 	(void)url_cut(&u, url);
-	if (u.path.n == 0 || u.user.at || (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
-		return fault_set(fault, RC_USAGE, "the URL of a directory is written file:///DIR, with three slashes");
+	if (u.path.n == 0 || u.user.at ||
+	    (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
+		return fault_set(fault, RC_USAGE,
+		    "the URL of a directory is written file:///DIR, with three slashes");
 	if (encode_undo(path, PATH_MAX, u.path.at, strlen(u.path.at)) < 0)
-		return fault_set(fault, RC_USAGE, "the directory in the URL is too long, or has a wrong %%XX");
+		return fault_set(fault, RC_USAGE,
+		    "the directory in the URL is too long, or has a wrong %%XX");
 	return RC_OK;
 }
 
 static enum rc
-file_open(struct store **ret, struct host *host, const struct site *site, struct fault *fault)
+file_open(
+    struct store **ret, struct host *host, const struct site *site, struct fault *fault)
 {
 	char path[PATH_MAX];
 	struct file *f;
@@ -346,11 +375,13 @@ tell_of_elsewhere(struct file *f)
 		return;
 	fault_set(&f->base.host->notice, RC_OK,
 	    "%.100s is also locked in %.150s, another default directory of this user: that run and this one, in "
-	    "%.150s, do not exclude each other", f->claim->key, other, f->dir.path);
+	    "%.150s, do not exclude each other",
+	    f->claim->key, other, f->dir.path);
 }
 
 static enum rc
-file_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *fault)
+file_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *fault)
 {
 	struct file *f = file_of(s);
 	enum rc rc;

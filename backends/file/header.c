@@ -7,7 +7,10 @@
 
 static const char magic[] = "dlock1 ";
 
-/* The number at *s, which ends with a blank or the line; moves *s behind it.  0 where there is none. */
+/*
+ * The number at *s, which ends with a blank or the line; moves *s behind it.  0 where
+ * there is none.
+ */
 static int64_t
 take_number(const char **s, const char *end)
 {
@@ -52,8 +55,8 @@ header_parse(struct header *h, const char *text, size_t n)
 void
 header_format(const struct header *h, char block[HEADER_BYTES])
 {
-	int n = snprintf(block, HEADER_BYTES, "%s%" PRId64 " %" PRId64 " %" PRId64 "\n%s", magic, h->next, h->token,
-	    h->granted, h->record);
+	int n = snprintf(block, HEADER_BYTES, "%s%" PRId64 " %" PRId64 " %" PRId64 "\n%s",
+	    magic, h->next, h->token, h->granted, h->record);
 
 	memset(block + n, '\n', (size_t)(HEADER_BYTES - n));
 }

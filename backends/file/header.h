@@ -18,7 +18,10 @@
 
 enum { HEADER_BYTES = 1280 };
 
-/* Tickets, tokens and times are below this: 18 digits.  Clocks reach half of that in the year 17,800. */
+/*
+ * Tickets, tokens and times are below this: 18 digits.  Clocks reach half of that in the
+ * year 17,800.
+ */
 #define NUMBER_LIMIT INT64_C(1000000000000000000)
 
 struct header {
@@ -41,7 +44,10 @@ void header_format(const struct header *h, char block[HEADER_BYTES]);
 /* How long ago `granted` was, in nanoseconds; -1 where it says nothing sensible. */
 int64_t header_age(const struct header *h, int64_t now_us);
 
-/* The token after the header's: greater than that one and, below the limit, not less than `now_us`. */
+/*
+ * The token after the header's: greater than that one and, below the limit, not less
+ * than `now_us`.
+ */
 int64_t header_next_token(const struct header *h, int64_t now_us);
 
 #endif

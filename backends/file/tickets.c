@@ -31,7 +31,9 @@ ask_kernel(int fd, int command, struct flock *l)
 static int
 lock_byte(int fd, int command, short type, int64_t byte)
 {
-	return ask_kernel(fd, command, &(struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1});
+	return ask_kernel(fd, command,
+	    &(struct flock){
+		.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1});
 }
 
 int
@@ -52,11 +54,15 @@ tickets_unlock(int fd, int64_t byte)
 
 /* ---- who is there ---- */
 
-/* 1: some write lock in [from, to), cut to that range, is *found; 0: there is none; -1 with errno. */
+/*
+ * 1: some write lock in [from, to), cut to that range, is *found; 0: there is none; -1
+ * with errno.
+ */
 static int
 find_locked(int fd, int64_t from, int64_t to, struct span *found)
 {
-	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = to - from};
+	struct flock l = {
+	    .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = to - from};
 
 	if (from >= to)
 		return 0;
@@ -135,7 +141,11 @@ enum { STACK = 64 * 1024 }; /* of a thread that only calls fcntl */
 
 struct ticket_wait {
 	struct task task;
-	int fd; /* ours: a number of the caller's may mean another file by the time the thread looks at it */
+	/*
+	 * ours: a number of the caller's may mean another file by the time the thread
+	 * looks at it
+	 */
+	int fd;
 	short type;
 	int64_t byte;
 	atomic_bool got;
@@ -165,7 +175,9 @@ tickets_wait(int fd, short type, int64_t byte)
 
 	if (!w)
 		return NULL;
-	*w = (struct ticket_wait){.task = {.work = wait_in_kernel, .free = free_wait}, .type = type, .byte = byte};
+	*w = (struct ticket_wait){.task = {.work = wait_in_kernel, .free = free_wait},
+	    .type = type,
+	    .byte = byte};
 	w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (w->fd >= 0)
 		return task_start(&w->task, STACK) ? w : NULL;

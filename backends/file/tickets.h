@@ -21,7 +21,10 @@ enum { META = 0 };
 
 struct ticket_wait;
 
-/* Takes or gives back one byte without waiting (F_WRLCK, F_RDLCK, F_UNLCK): 0, or -1 with errno, EAGAIN if it is taken. */
+/*
+ * Takes or gives back one byte without waiting (F_WRLCK, F_RDLCK, F_UNLCK): 0, or -1
+ * with errno, EAGAIN if it is taken.
+ */
 int tickets_lock(int fd, short type, int64_t byte);
 void tickets_unlock(int fd, int64_t byte);
 

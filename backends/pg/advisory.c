@@ -33,8 +33,8 @@ enum { LEASES = 140000 }; /* the first server that ends idle sessions */
 struct advisory {
 	struct bound bound;
 	unsigned serial;    /* of the session that has been made fit */
-	bool queued;	    /* in some session */
-	bool no_schema;	    /* there is none, and we may not make it */
+	bool queued;        /* in some session */
+	bool no_schema;     /* there is none, and we may not make it */
 	char lock_args[80]; /* the lock in SQL: as the functions take it, */
 	char lock_is[256];  /* and as a condition on pg_locks l */
 };
@@ -66,7 +66,8 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	struct connection *c = &pg->conn;
 	char pid[16];
 	const char *values[] = {pid, pg->lease_ms, pg->claim->record};
-	const struct question q = {.sql = settle_sql, .n = 3, .values = values, .harmless = true};
+	const struct question q = {
+	    .sql = settle_sql, .n = 3, .values = values, .harmless = true};
 	bool direct = false, standby = false;
 	instant sent;
 	PGresult *r;
@@ -85,10 +86,12 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	c->pq->clear(r);
 	if (rc == RC_OK && !direct)
 		return bound_refuse(pg,
-		    "is a pooler: it would lend our session to others (mode=lease can live with that)", f);
+		    "is a pooler: it would lend our session to others (mode=lease can live with that)",
+		    f);
 	if (rc == RC_OK && standby)
-		return bound_refuse(
-		    pg, "is a standby, which has advisory locks of its own: a lock needs the primary", f);
+		return bound_refuse(pg,
+		    "is a standby, which has advisory locks of its own: a lock needs the primary",
+		    f);
 	advisory_of(pg)->serial = c->serial;
 	return rc;
 }
@@ -97,14 +100,17 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 static void
 write_lock(struct advisory *own, const struct number *n)
 {
-	uint32_t high = n->pair ? (uint32_t)n->two[0] : (uint32_t)((uint64_t)n->one >> 32);
+	uint32_t high = n->pair ? (uint32_t)n->two[0]
+				: (uint32_t)((uint64_t)n->one >> 32);
 	uint32_t low = n->pair ? (uint32_t)n->two[1] : (uint32_t)n->one;
 
 	if (n->pair)
 		snprintf(own->lock_args, sizeof own->lock_args,
-		    "'%" PRId32 "'::pg_catalog.int4, '%" PRId32 "'::pg_catalog.int4", n->two[0], n->two[1]);
+		    "'%" PRId32 "'::pg_catalog.int4, '%" PRId32 "'::pg_catalog.int4",
+		    n->two[0], n->two[1]);
 	else
-		snprintf(own->lock_args, sizeof own->lock_args, "'%" PRId64 "'::pg_catalog.int8", n->one);
+		snprintf(own->lock_args, sizeof own->lock_args,
+		    "'%" PRId64 "'::pg_catalog.int8", n->one);
 	snprintf(own->lock_is, sizeof own->lock_is,
 	    "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d "
 	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32
@@ -152,11 +158,14 @@ static const char *
 token_sql(const struct pg *pg)
 {
 	return advisory_of(pg)->no_schema
-		   ? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
-		   : "dlock.number()";
+	    ? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
+	    : "dlock.number()";
 }
 
-/* After a question that wanted a token: was it in vain because there is no schema?  Sees to that; RC_OK: ask again. */
+/*
+ * After a question that wanted a token: was it in vain because there is no schema?  Sees
+ * to that; RC_OK: ask again.
+ */
 static enum rc
 get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
 {
@@ -173,8 +182,8 @@ get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
 }
 
 static enum rc
-ask_for_token(
-    struct pg *pg, const char *sql, int fields, instant until, instant *sent, PGresult **r, struct fault *f)
+ask_for_token(struct pg *pg, const char *sql, int fields, instant until, instant *sent,
+    PGresult **r, struct fault *f)
 {
 	const struct question q = {.sql = sql, .harmless = advisory_of(pg)->no_schema};
 
@@ -182,7 +191,8 @@ ask_for_token(
 }
 
 static enum rc
-read_token(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g, struct fault *f)
+read_token(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g,
+    struct fault *f)
 {
 	int64_t token;
 
@@ -278,7 +288,8 @@ sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 {
 	char sql[300], ms[24];
 	const char *values[] = {ms};
-	const struct question q = {.sql = sql, .n = 1, .values = values, .harmless = true};
+	const struct question q = {
+	    .sql = sql, .n = 1, .values = values, .harmless = true};
 	instant now = instant_now(), wake = instant_first(now + CHUNK, until), sent;
 	enum rc rc;
 
@@ -287,7 +298,8 @@ sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 	    advisory_of(pg)->lock_args);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
 	rc = ask_here(&pg->conn, &q, 1, wake + ASK_LEAST, &sent, NULL, f);
-	return said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014") ? RC_OK : rc;
+	return said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014") ? RC_OK
+										: rc;
 }
 
 /* Waits on one session, until it is granted or something is wrong. */
@@ -313,7 +325,8 @@ wait_in_session(struct pg *pg, instant until, struct grant *g, struct fault *f)
 
 /* The whole of it on one connection, however often one is needed. */
 static enum rc
-try_session(struct pg *pg, instant patience, instant until, struct grant *g, struct fault *f)
+try_session(
+    struct pg *pg, instant patience, instant until, struct grant *g, struct fault *f)
 {
 	bool got = false, ours;
 	enum rc rc = get_session(pg, patience, f);
@@ -338,11 +351,14 @@ advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 
 	do {
 		serial = own->serial;
-		rc = try_session(pg, pg_attempt_ends(pg, own->queued ? NEVER : first_by), until, g, f);
+		rc = try_session(
+		    pg, pg_attempt_ends(pg, own->queued ? NEVER : first_by), until, g, f);
 		if (own->serial != serial)
 			patience_end_outage(&pg->patience);
 		if (rc != RC_OK)
-			next = until ? pg_try_again(pg, rc, own->queued, own->queued ? until : first_by) : rc;
+			next = until ? pg_try_again(pg, rc, own->queued,
+					   own->queued ? until : first_by)
+				     : rc;
 	} while (rc != RC_OK && next == RC_OK);
 	if (rc != RC_OK)
 		rc = next;
@@ -382,10 +398,12 @@ advisory_release(struct pg *pg, instant until, struct fault *f)
 		return RC_OK;
 	rc = bound_settle(pg, until, f);
 	if (rc == RC_OK) {
-		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock(%s)", own->lock_args);
+		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock(%s)",
+		    own->lock_args);
 		rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
 		if (rc == RC_OK && (!field_boolean(pg->conn.pq, r, 0, &ours) || !ours))
-			rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
+			rc = fault_set(
+			    f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
 		if (rc == RC_OK || rc == RC_LOST)
 			pg->conn.pq->clear(r);
 	}

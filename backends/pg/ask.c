@@ -8,8 +8,8 @@
 #define RACES (2 * NS_PER_S) /* so long a transaction may lose races against others */
 
 enum rc
-ask_here(struct connection *c, const struct question *q, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *f)
+ask_here(struct connection *c, const struct question *q, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
@@ -28,23 +28,32 @@ ask_here(struct connection *c, const struct question *q, int fields, instant unt
 	return rc == RC_OK ? question_ask(c, q, fields, until, sent, ret, f) : rc;
 }
 
-/* Serialization, deadlock; and, where the default isolation is stricter than dlock needs, a slot that it could not see taken. */
+/*
+ * Serialization, deadlock; and, where the default isolation is stricter than dlock
+ * needs, a slot that it could not see taken.
+ */
 static bool
 is_lost_race(const struct connection *c)
 {
 	return said_state(c, "40001") || said_state(c, "40P01") || said_state(c, "23505");
 }
 
-/* A transaction has lost a race, and changed nothing: a moment, not the same for all, before the next attempt. */
+/*
+ * A transaction has lost a race, and changed nothing: a moment, not the same for all,
+ * before the next attempt.
+ */
 static bool
 stopped_after_race(struct connection *c)
 {
 	instant now = instant_now();
 
-	return c->host->wait(c->host, -1, 0, now + 2 * NS_PER_MS + now % (18 * NS_PER_MS)) == WOKE_STOP;
+	return c->host->wait(c->host, -1, 0,
+		   now + 2 * NS_PER_MS + now % (18 * NS_PER_MS)) == WOKE_STOP;
 }
 
-/* An answer that a fail-over may undo is none: the same again writes, and waits, again. */
+/*
+ * An answer that a fail-over may undo is none: the same again writes, and waits, again.
+ */
 static enum rc
 distrust(struct connection *c, PGresult **ret, struct fault *f)
 {
@@ -54,8 +63,8 @@ distrust(struct connection *c, PGresult **ret, struct fault *f)
 }
 
 enum rc
-ask_server(struct connection *c, const struct question *q, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *f)
+ask_server(struct connection *c, const struct question *q, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *f)
 {
 	instant races_end = instant_first(until, instant_now() + RACES);
 	bool was_open;
@@ -79,7 +88,8 @@ ask_server(struct connection *c, const struct question *q, int fields, instant u
 			if (stopped_after_race(c))
 				return RC_STOP;
 		} else if (was_open && !c->pgconn && !c->pending.again) {
-			c->pending.again = true; /* the connection was only found broken */
+			/* the connection was only found broken */
+			c->pending.again = true;
 		} else {
 			return rc;
 		}
@@ -103,7 +113,8 @@ ask_script(struct connection *c, const char *script, instant until, struct fault
 	if (rc != RC_OK)
 		return rc;
 	rc = run(c, script, until, f);
-	if (rc != RC_OK && c->pgconn) { /* it may have stopped within its transaction; the reason stays */
+	/* it may have stopped within its transaction; the reason stays */
+	if (rc != RC_OK && c->pgconn) {
 		char state[sizeof c->said.sqlstate];
 
 		memcpy(state, c->said.sqlstate, sizeof state);

@@ -11,14 +11,21 @@
  * lost a race (40001) gets as many as fit into 2 s, and one that was not waited
  * for on the standby all the time there is.  The rest as question_ask() has it.
  */
-enum rc ask_server(struct connection *, const struct question *, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *);
+enum rc ask_server(struct connection *, const struct question *, int fields,
+    instant until, instant *sent, PGresult **ret, struct fault *);
 
-/* The same on the connection there is: a mode that lives in its session never wants another one unasked. */
-enum rc ask_here(struct connection *, const struct question *, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *);
+/*
+ * The same on the connection there is: a mode that lives in its session never wants
+ * another one unasked.
+ */
+enum rc ask_here(struct connection *, const struct question *, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *);
 
-/* Runs a script of several statements, connecting if need be; rolls back what has failed. */
-enum rc ask_script(struct connection *, const char *script, instant until, struct fault *);
+/*
+ * Runs a script of several statements, connecting if need be; rolls back what has
+ * failed.
+ */
+enum rc ask_script(
+    struct connection *, const char *script, instant until, struct fault *);
 
 #endif

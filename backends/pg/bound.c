@@ -13,7 +13,8 @@ bound_lost(struct pg *pg, struct fault *f)
 {
 	const struct connection *c = &pg->conn;
 
-	return fault_set(f, RC_LOST, "the session at %s has ended, and the lock with it%s%s", c->where,
+	return fault_set(f, RC_LOST,
+	    "the session at %s has ended, and the lock with it%s%s", c->where,
 	    *c->said.last_words ? ": " : "", c->said.last_words);
 }
 
@@ -37,12 +38,15 @@ read_ours(struct pg *pg, const PGresult *r, struct fault *f)
 
 	if (!field_boolean(pg->conn.pq, r, 0, &ours))
 		return fault_set(f, RC_AGAIN, "%s gave no sense", pg->conn.where);
-	return ours ? RC_OK : fault_set(f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
+	return ours
+	    ? RC_OK
+	    : fault_set(f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
 }
 
 /* The heartbeat that is out is the one we wait for; otherwise there goes one. */
 static enum rc
-send_beat(struct pg *pg, struct bound *b, const struct question *q, instant until, PGresult **r, struct fault *f)
+send_beat(struct pg *pg, struct bound *b, const struct question *q, instant until,
+    PGresult **r, struct fault *f)
 {
 	struct connection *c = &pg->conn;
 	enum rc rc = RC_OK;
@@ -57,8 +61,8 @@ send_beat(struct pg *pg, struct bound *b, const struct question *q, instant unti
 }
 
 enum rc
-bound_renew(struct pg *pg, struct bound *b, const struct question *q, bool errors_end, instant until,
-    struct grant *g, struct fault *f)
+bound_renew(struct pg *pg, struct bound *b, const struct question *q, bool errors_end,
+    instant until, struct grant *g, struct fault *f)
 {
 	struct host *host = pg->base.host;
 	PGresult *r = NULL;
@@ -113,7 +117,8 @@ bound_see(struct pg *pg, const PGresult *r, int first)
 		return false;
 	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
 	host->seen.held = -1;
-	if (!field_text(pg->conn.pq, r, first + 1, host->seen.holder, sizeof host->seen.holder))
+	if (!field_text(
+		pg->conn.pq, r, first + 1, host->seen.holder, sizeof host->seen.holder))
 		host->seen.holder[0] = '\0';
 	return true;
 }

@@ -19,7 +19,7 @@
 
 /* What such a lock has of its own, as a member of its mode's struct. */
 struct bound {
-	bool held;	   /* by the server's word */
+	bool held;         /* by the server's word */
 	instant beat_sent; /* the heartbeat that is out, or was answered last */
 };
 
@@ -30,8 +30,8 @@ void bound_watch(struct pg *, struct bound *);
  * Sends the heartbeat, or waits for the answer to the last one: one boolean,
  * "still ours".  With `errors_end`, an error of the server's ends the hold.
  */
-enum rc bound_renew(struct pg *, struct bound *, const struct question *, bool errors_end, instant until,
-    struct grant *, struct fault *);
+enum rc bound_renew(struct pg *, struct bound *, const struct question *, bool errors_end,
+    instant until, struct grant *, struct fault *);
 
 /*
  * The connection as it must be for a release: open, and no question out.
@@ -42,7 +42,10 @@ enum rc bound_settle(struct pg *, instant until, struct fault *);
 /* The hold ended with its connection. */
 enum rc bound_lost(struct pg *, struct fault *);
 
-/* What ask_here() said about the setting up of a session that cannot be had as it must be: RC_CONFIG and why. */
+/*
+ * What ask_here() said about the setting up of a session that cannot be had as it must
+ * be: RC_CONFIG and why.
+ */
 enum rc bound_refuse(struct pg *, const char *why, struct fault *);
 
 /*
@@ -51,24 +54,29 @@ enum rc bound_refuse(struct pg *, const char *why, struct fault *);
  */
 bool bound_see(struct pg *, const PGresult *, int first);
 
-/* "dlock; 12; sh; alice@ci; why": what others can read in pg_stat_activity; in SQL, of parameter n, the record. */
-#define BOUND_NAME(n)                                                                                      \
-	"pg_catalog.left(pg_catalog.concat_ws('; ', 'dlock', " n                                           \
-	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'pid', "                                               \
-	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'command', " n                                    \
-	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'who', "                                               \
+/*
+ * "dlock; 12; sh; alice@ci; why": what others can read in pg_stat_activity; in SQL, of
+ * parameter n, the record.
+ */
+#define BOUND_NAME(n) \
+	"pg_catalog.left(pg_catalog.concat_ws('; ', 'dlock', " n \
+	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'pid', " \
+	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'command', " n \
+	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'who', " \
 	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'why'), 63)"
 
-/* The way back: a record of session `a` of pg_stat_activity, as far as it can be known. */
-#define BOUND_RECORD                                                                                       \
-	"CASE WHEN a.application_name ~ '^dlock; [0-9]{1,9}; ' THEN "                                      \
-	"pg_catalog.json_build_object("                                                                    \
-	"'pid', pg_catalog.split_part(a.application_name, '; ', 2)::pg_catalog.int4, "                     \
-	"'command', pg_catalog.split_part(a.application_name, '; ', 3), "                                  \
-	"'who', pg_catalog.split_part(a.application_name, '; ', 4), "                                      \
-	"'why', pg_catalog.split_part(a.application_name, '; ', 5)) ELSE "                                 \
-	"pg_catalog.json_build_object('pid', a.pid, "                                                      \
-	"'command', coalesce(nullif(a.application_name, ''), 'a session of PostgreSQL'), "                 \
+/*
+ * The way back: a record of session `a` of pg_stat_activity, as far as it can be known.
+ */
+#define BOUND_RECORD \
+	"CASE WHEN a.application_name ~ '^dlock; [0-9]{1,9}; ' THEN " \
+	"pg_catalog.json_build_object(" \
+	"'pid', pg_catalog.split_part(a.application_name, '; ', 2)::pg_catalog.int4, " \
+	"'command', pg_catalog.split_part(a.application_name, '; ', 3), " \
+	"'who', pg_catalog.split_part(a.application_name, '; ', 4), " \
+	"'why', pg_catalog.split_part(a.application_name, '; ', 5)) ELSE " \
+	"pg_catalog.json_build_object('pid', a.pid, " \
+	"'command', coalesce(nullif(a.application_name, ''), 'a session of PostgreSQL'), " \
 	"'who', pg_catalog.concat(a.usename, '@', coalesce(pg_catalog.host(a.client_addr), 'local'))) END"
 
 #endif

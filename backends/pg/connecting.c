@@ -1,4 +1,7 @@
-/* connecting.c - connects to PostgreSQL in a thread, of several hosts one after the other. */
+/*
+ * connecting.c - connects to PostgreSQL in a thread, of several hosts one after the
+ * other.
+ */
 #include "connecting.h"
 
 #include "hosts.h"
@@ -14,7 +17,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define SHARE_MAX (2 * NS_PER_S) /* for one of several hosts; no more than a sixth of the lease */
+/* for one of several hosts; no more than a sixth of the lease */
+#define SHARE_MAX (2 * NS_PER_S)
 
 enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
 
@@ -26,9 +30,9 @@ struct connecting {
 	int64_t share; /* of time, for each host */
 	instant give_up;
 	PGconn *conn;
-	size_t hosts;	 /* named by the user, once that matters */
+	size_t hosts;    /* named by the user, once that matters */
 	size_t standbys; /* among them, met until now */
-	bool heard;	 /* the server being tried has said something */
+	bool heard;      /* the server being tried has said something */
 	struct connecting_end end;
 };
 
@@ -52,17 +56,19 @@ swallow(void *arg, const PGresult *notice)
 }
 
 /*
- * Begins, with these hosts, or where there are none with those stated.  What stands before the user's words is overruled by them; what
- * stands behind overrules them: keys and records are UTF-8.
+ * Begins, with these hosts, or where there are none with those stated.  What stands
+ * before the user's words is overruled by them; what stands behind overrules them: keys
+ * and records are UTF-8.
  */
 static PGconn *
 begin_login(const struct connecting *d, const struct hosts *h)
 {
-	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
-	    "tcp_user_timeout", "dbname", "client_encoding", "host", "hostaddr", "port", NULL};
+	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval",
+	    "keepalives_count", "tcp_user_timeout", "dbname", "client_encoding", "host",
+	    "hostaddr", "port", NULL};
 	char idle[24], interval[24], user_timeout[24];
-	const char *values[] = {
-	    idle, interval, "3", user_timeout, d->conninfo, "UTF8", h->host, h->hostaddr, h->port, NULL};
+	const char *values[] = {idle, interval, "3", user_timeout, d->conninfo, "UTF8",
+	    h->host, h->hostaddr, h->port, NULL};
 	long seconds = (long)(d->ttl / NS_PER_S);
 	PGconn *conn;
 
@@ -71,7 +77,8 @@ begin_login(const struct connecting *d, const struct hosts *h)
 	snprintf(user_timeout, sizeof user_timeout, "%ld", (long)ns_to_ms(d->ttl));
 	conn = d->pq->connectStartParams(keywords, values, true);
 	if (conn) {
-		d->pq->setErrorVerbosity(conn, PQERRORS_VERBOSE); /* for the SQLSTATE in refusals */
+		/* for the SQLSTATE in refusals */
+		d->pq->setErrorVerbosity(conn, PQERRORS_VERBOSE);
 		d->pq->setNoticeReceiver(conn, swallow, NULL);
 	}
 	return conn;
@@ -86,7 +93,8 @@ static void
 look_at_first_words(struct connecting *d, PGconn *conn)
 {
 	ConnStatusType status = d->pq->status(conn);
-	bool encryption = status == CONNECTION_SSL_STARTUP || status == CONNECTION_GSS_STARTUP;
+	bool encryption = status == CONNECTION_SSL_STARTUP ||
+	    status == CONNECTION_GSS_STARTUP;
 	char words[2];
 	ssize_t n;
 
@@ -98,11 +106,15 @@ look_at_first_words(struct connecting *d, PGconn *conn)
 	if (n <= 0)
 		return;
 	d->heard = true;
-	if (!strchr(encryption ? "SNGE" : "REv", words[0]) || !words[0] || (encryption && words[0] != 'E' && n > 1))
+	if (!strchr(encryption ? "SNGE" : "REv", words[0]) || !words[0] ||
+	    (encryption && words[0] != 'E' && n > 1))
 		d->end.met_another = true;
 }
 
-/* libpq's handshake, until it ends, or nobody waits for it, or one host has had its share. */
+/*
+ * libpq's handshake, until it ends, or nobody waits for it, or one host has had its
+ * share.
+ */
 static void
 carry_on(struct connecting *d, PGconn *conn)
 {
@@ -111,11 +123,12 @@ carry_on(struct connecting *d, PGconn *conn)
 	instant share = 0;
 
 	while ((state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) &&
-	       !atomic_load(&d->task.dropped)) {
-		struct pollfd p = {
-		    .fd = d->pq->socket(conn), .events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT};
+	    !atomic_load(&d->task.dropped)) {
+		struct pollfd p = {.fd = d->pq->socket(conn),
+		    .events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT};
 
-		if (host != d->pq->host(conn)) { /* libpq keeps the names, each at its own address */
+		/* libpq keeps the names, each at its own address */
+		if (host != d->pq->host(conn)) {
 			host = d->pq->host(conn);
 			share = instant_now() + d->share;
 		}
@@ -145,7 +158,10 @@ wait_for_answer(struct connecting *d, instant until)
 	return d->pq->getResult(d->conn);
 }
 
-/* A server before PostgreSQL 14 says it only when asked.  One that does not answer that will not answer more. */
+/*
+ * A server before PostgreSQL 14 says it only when asked.  One that does not answer that
+ * will not answer more.
+ */
 static bool
 says_to_be_standby(struct connecting *d)
 {
@@ -192,10 +208,14 @@ option(const PQconninfoOption *o, const char *keyword)
 static struct hosts
 hosts_of(const PQconninfoOption *o)
 {
-	return (struct hosts){option(o, "host"), option(o, "hostaddr"), option(o, "port")};
+	return (struct hosts){
+	    option(o, "host"), option(o, "hostaddr"), option(o, "port")};
 }
 
-/* Leaves a host that has had its share, or is a standby, for those behind it in the list. */
+/*
+ * Leaves a host that has had its share, or is a standby, for those behind it in the
+ * list.
+ */
 static bool
 pass_on(struct connecting *d)
 {
@@ -231,7 +251,10 @@ is_wanted(const struct connecting *d)
 	return !atomic_load(&d->task.dropped) && instant_now() < d->give_up;
 }
 
-/* A login has come to its end, well or not.  Goes on to the next host where it was at a standby's. */
+/*
+ * A login has come to its end, well or not.  Goes on to the next host where it was at a
+ * standby's.
+ */
 static bool
 leave_standby(struct connecting *d)
 {
@@ -255,7 +278,8 @@ connecting_work(struct task *t)
 		while (d->conn && is_undecided(d) && is_wanted(d)) {
 			carry_on(d, d->conn);
 			if (is_undecided(d) && !pass_on(d))
-				d->share = d->give_up - instant_now(); /* all that is left, for the last one */
+				/* all that is left, for the last one */
+				d->share = d->give_up - instant_now();
 		}
 	} while (d->conn && !is_undecided(d) && is_wanted(d) && leave_standby(d));
 }

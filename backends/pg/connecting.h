@@ -21,7 +21,8 @@ struct connecting;
  * one (libpq leaves that to its blocking calls), and a standby is left for the
  * hosts behind it.  NULL: no memory or no thread (errno).
  */
-struct connecting *connecting_start(const struct pq *, const char *conninfo, int64_t ttl, int64_t patience);
+struct connecting *connecting_start(
+    const struct pq *, const char *conninfo, int64_t ttl, int64_t patience);
 
 /* Readable when it has ended, well or not. */
 int connecting_fd(const struct connecting *);

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONNECT_PATIENCE (15 * NS_PER_S) /* for one attempt to connect, whoever waits for it how long */
+/* for one attempt to connect, whoever waits for it how long */
+#define CONNECT_PATIENCE (15 * NS_PER_S)
 
 enum {
 	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
@@ -17,7 +18,10 @@ enum {
 
 /* ---- what is stated ---- */
 
-/* What the user has not stated.  In the environment, where a service and the URL overrule it. */
+/*
+ * What the user has not stated.  In the environment, where a service and the URL
+ * overrule it.
+ */
 static void
 state_defaults(void)
 {
@@ -35,7 +39,10 @@ stated(const PQconninfoOption *o, const char *keyword)
 	return NULL;
 }
 
-/* Names the server by what was stated or what libpq has used; a slip of the pen may have put a password there. */
+/*
+ * Names the server by what was stated or what libpq has used; a slip of the pen may have
+ * put a password there.
+ */
 static void
 name_server(struct connection *c, const char *host, const char *port, const char *db)
 {
@@ -55,11 +62,13 @@ name_server(struct connection *c, const char *host, const char *port, const char
 static void
 name_server_used(struct connection *c)
 {
-	name_server(c, c->pq->host(c->pgconn), c->pq->port(c->pgconn), c->pq->db(c->pgconn));
+	name_server(
+	    c, c->pq->host(c->pgconn), c->pq->port(c->pgconn), c->pq->db(c->pgconn));
 }
 
 enum rc
-connection_init(struct connection *c, struct host *host, const char *conninfo, struct fault *f)
+connection_init(
+    struct connection *c, struct host *host, const char *conninfo, struct fault *f)
 {
 	PQconninfoOption *options;
 	const char *at;
@@ -107,14 +116,17 @@ is_no_primary(struct connection *c, const struct connecting_end *end, struct fau
 	name_server_used(c);
 	connection_close(c);
 	if (end->primary_is_away)
-		return fault_set(f, RC_AGAIN, "%s: no primary answers, only a standby", c->where);
+		return fault_set(
+		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->where);
 	said_set(c, READ_ONLY); /* as it would have said itself at the first write */
-	return fault_set(f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->where);
+	return fault_set(
+	    f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->where);
 }
 
 /* A connection has come: makes it ours. */
 static enum rc
-adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end, struct fault *f)
+adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
+    struct fault *f)
 {
 	if (!pgconn)
 		return fault_set(f, RC_SYSTEM, "out of memory");
@@ -130,8 +142,9 @@ adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end, st
 	name_server_used(c);
 	if (c->pq->serverVersion(pgconn) < OLDEST_SERVER) {
 		connection_close(c);
-		return fault_set(
-		    f, RC_CONFIG, "%s is older than PostgreSQL 10 (and mode=advisory needs 14)", c->where);
+		return fault_set(f, RC_CONFIG,
+		    "%s is older than PostgreSQL 10 (and mode=advisory needs 14)",
+		    c->where);
 	}
 	if (c->pq->setnonblocking(pgconn, 1) == 0)
 		return RC_OK;
@@ -148,9 +161,11 @@ connection_open(struct connection *c, instant until, struct fault *f)
 	if (c->pgconn)
 		return RC_OK;
 	if (!c->connecting)
-		c->connecting = connecting_start(c->pq, c->conninfo, c->ttl, CONNECT_PATIENCE);
+		c->connecting = connecting_start(
+		    c->pq, c->conninfo, c->ttl, CONNECT_PATIENCE);
 	if (!c->connecting)
-		return fault_set(f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
+		return fault_set(
+		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
 	switch (c->host->wait(c->host, connecting_fd(c->connecting), POLLIN, until)) {
 	case WOKE_STOP:
 		return RC_STOP;
@@ -178,7 +193,9 @@ connection_broken(struct connection *c, struct fault *f)
 bool
 connection_is_open(struct connection *c)
 {
-	if (c->pgconn && (!c->pq->consumeInput(c->pgconn) || c->pq->status(c->pgconn) != CONNECTION_OK))
+	if (c->pgconn &&
+	    (!c->pq->consumeInput(c->pgconn) ||
+		c->pq->status(c->pgconn) != CONNECTION_OK))
 		connection_close(c);
 	else if (c->pgconn && !c->pending.out)
 		c->pq->isBusy(c->pgconn); /* lets last words be heard */

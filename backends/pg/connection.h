@@ -38,22 +38,26 @@ struct connection {
 	int64_t ttl;
 	bool is_default; /* no host was stated: libpq says which one it takes */
 	char where[WHERE_BYTES];
-	PGconn *pgconn;		       /* NULL: not connected */
+	PGconn *pgconn;                /* NULL: not connected */
 	struct connecting *connecting; /* one on its way */
-	unsigned serial;	       /* counts them */
+	unsigned serial;               /* counts them */
 	struct said said;
 	struct trust trust;
 	struct pending {
-		bool out;	/* a question is */
-		bool again;	/* ask() had to ask twice: the first may have been heard */
+		bool out; /* a question is */
+		/* ask() had to ask twice: the first may have been heard */
+		bool again;
 		PGresult *kept; /* what has come of its answer */
 	} pending;
 };
 
 /* Reads conninfo and names the server; no connection yet.  RC_USAGE; as pq_load(). */
-enum rc connection_init(struct connection *, struct host *, const char *conninfo, struct fault *);
+enum rc connection_init(
+    struct connection *, struct host *, const char *conninfo, struct fault *);
 
-/* Connects if need be.  A connection that is late is waited for again by the next call. */
+/*
+ * Connects if need be.  A connection that is late is waited for again by the next call.
+ */
 enum rc connection_open(struct connection *, instant until, struct fault *);
 
 /*
@@ -62,7 +66,10 @@ enum rc connection_open(struct connection *, instant until, struct fault *);
  */
 bool connection_is_open(struct connection *);
 
-/* It has broken, or what comes over it makes no sense any more: closes it, and says so (RC_AGAIN). */
+/*
+ * It has broken, or what comes over it makes no sense any more: closes it, and says so
+ * (RC_AGAIN).
+ */
 enum rc connection_broken(struct connection *, struct fault *);
 
 /* Closes the connection; another may be opened. */

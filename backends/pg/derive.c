@@ -1,4 +1,7 @@
-/* derive.c - which advisory lock a key is, tool by tool.  Sources and test vectors: tests/unit/derive.c. */
+/*
+ * derive.c - which advisory lock a key is, tool by tool.  Sources and test vectors:
+ * tests/unit/derive.c.
+ */
 #include "derive.h"
 
 #include "sha256.h"
@@ -29,7 +32,8 @@ crc32(uint32_t crc, const void *data, size_t n)
 
 struct derivation {
 	const char *name;
-	enum rc (*derive)(struct number *, const char *key, const char *database, struct fault *);
+	enum rc (*derive)(
+	    struct number *, const char *key, const char *database, struct fault *);
 };
 
 /* dlock's own: the first half of a quarter of a hash, in network order. */
@@ -49,9 +53,12 @@ derive_dlock(struct number *n, const char *key, const char *database, struct fau
 	return RC_OK;
 }
 
-/* Ruby: CRC-32 of the name, and a prefix of which nothing but a leading number survives. */
+/*
+ * Ruby: CRC-32 of the name, and a prefix of which nothing but a leading number survives.
+ */
 static enum rc
-derive_with_advisory_lock(struct number *n, const char *key, const char *database, struct fault *f)
+derive_with_advisory_lock(
+    struct number *n, const char *key, const char *database, struct fault *f)
 {
 	const char *prefix = getenv("WITH_ADVISORY_LOCK_PREFIX");
 
@@ -64,7 +71,8 @@ derive_with_advisory_lock(struct number *n, const char *key, const char *databas
 
 /* Rails has one for the migrations of a database, whatever the key. */
 static enum rc
-derive_rails_migration(struct number *n, const char *key, const char *database, struct fault *f)
+derive_rails_migration(
+    struct number *n, const char *key, const char *database, struct fault *f)
 {
 	(void)key, (void)f;
 	*n = (struct number){.one = 2053462845LL * crc32(0, database, strlen(database))};
@@ -72,7 +80,8 @@ derive_rails_migration(struct number *n, const char *key, const char *database, 
 }
 
 static enum rc
-derive_django_pglock(struct number *n, const char *key, const char *database, struct fault *f)
+derive_django_pglock(
+    struct number *n, const char *key, const char *database, struct fault *f)
 {
 	unsigned char hash[SHA256_BYTES];
 	uint64_t bits = 0;
@@ -102,12 +111,13 @@ cut_table(const char *key, char *schema, const char **table)
 static enum rc
 not_a_table(const char *example, struct fault *f)
 {
-	return fault_set(
-	    f, RC_USAGE, "the key must be the table whose migrations are meant, such as %s", example);
+	return fault_set(f, RC_USAGE,
+	    "the key must be the table whose migrations are meant, such as %s", example);
 }
 
 static enum rc
-derive_golang_migrate(struct number *n, const char *key, const char *database, struct fault *f)
+derive_golang_migrate(
+    struct number *n, const char *key, const char *database, struct fault *f)
 {
 	char schema[KEY_BYTES + 1];
 	const char *table;
@@ -115,8 +125,9 @@ derive_golang_migrate(struct number *n, const char *key, const char *database, s
 
 	if (!cut_table(key, schema, &table))
 		return not_a_table("public.schema_migrations", f);
-	crc =
-	    crc32(0, schema, strlen(schema) + 1); /* with the NUL, which is what they join the names with */
+	crc = crc32(0, schema,
+	    strlen(schema) +
+		1); /* with the NUL, which is what they join the names with */
 	crc = crc32(crc, table, strlen(table) + 1);
 	crc = crc32(crc, database, strlen(database));
 	*n = (struct number){.one = (uint32_t)(crc * 1486364155U)};
@@ -193,7 +204,8 @@ derive_named(const char *name)
 }
 
 enum rc
-derive_number(struct number *n, const struct derivation *d, const char *key, const char *database, struct fault *f)
+derive_number(struct number *n, const struct derivation *d, const char *key,
+    const char *database, struct fault *f)
 {
 	return d->derive(n, key, database, f);
 }
@@ -201,7 +213,8 @@ derive_number(struct number *n, const struct derivation *d, const char *key, con
 /* ---- numbers as they are ---- */
 
 static bool
-read_integer(const char *text, char end, int64_t low, int64_t high, int64_t *ret, const char **rest)
+read_integer(const char *text, char end, int64_t low, int64_t high, int64_t *ret,
+    const char **rest)
 {
 	char *stop;
 	long long n;

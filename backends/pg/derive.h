@@ -32,7 +32,7 @@ extern const char derive_names[];
  * The lock for `key` in `database` (some tools put its name in).  RC_USAGE: not
  * a key that this tool could have.
  */
-enum rc derive_number(
-    struct number *, const struct derivation *, const char *key, const char *database, struct fault *);
+enum rc derive_number(struct number *, const struct derivation *, const char *key,
+    const char *database, struct fault *);
 
 #endif

@@ -6,7 +6,8 @@
 #include <string.h>
 
 bool
-field_integer(const struct pq *pq, const PGresult *r, int field, int64_t low, int64_t high, int64_t *ret)
+field_integer(const struct pq *pq, const PGresult *r, int field, int64_t low,
+    int64_t high, int64_t *ret)
 {
 	const char *text = pq->getvalue(r, 0, field);
 	char *end;

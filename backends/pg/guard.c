@@ -27,22 +27,28 @@ const char guard_first[] =
     "AND pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')";
 
 /* Whoever owns the schema or something in it, or may put something there. */
-#define OWNERS                                                                                             \
-	"SELECT n.nspowner FROM n UNION ALL "                                                              \
-	"SELECT p.proowner FROM n JOIN pg_catalog.pg_proc p ON p.pronamespace" EQUALS "n.oid UNION ALL "   \
-	"SELECT c.relowner FROM n JOIN pg_catalog.pg_class c ON c.relnamespace" EQUALS "n.oid UNION ALL "  \
-	"SELECT t.typowner FROM n JOIN pg_catalog.pg_type t ON t.typnamespace" EQUALS "n.oid UNION ALL "   \
-	"SELECT a.grantee FROM n, pg_catalog.aclexplode(n.nspacl) a WHERE a.privilege_type" EQUALS         \
-	"'CREATE' UNION ALL "                                                                              \
-	"SELECT a.grantee FROM n JOIN pg_catalog.pg_class c ON c.relnamespace" EQUALS "n.oid, "            \
+#define OWNERS \
+	"SELECT n.nspowner FROM n UNION ALL " \
+	"SELECT p.proowner FROM n JOIN pg_catalog.pg_proc p ON p.pronamespace" EQUALS \
+	"n.oid UNION ALL " \
+	"SELECT c.relowner FROM n JOIN pg_catalog.pg_class c ON c.relnamespace" EQUALS \
+	"n.oid UNION ALL " \
+	"SELECT t.typowner FROM n JOIN pg_catalog.pg_type t ON t.typnamespace" EQUALS \
+	"n.oid UNION ALL " \
+	"SELECT a.grantee FROM n, pg_catalog.aclexplode(n.nspacl) a WHERE a.privilege_type" EQUALS \
+	"'CREATE' UNION ALL " \
+	"SELECT a.grantee FROM n JOIN pg_catalog.pg_class c ON c.relnamespace" EQUALS \
+	"n.oid, " \
 	"pg_catalog.aclexplode(c.relacl) a WHERE a.privilege_type" EQUALS "'TRIGGER'"
 
 /* One boolean: may such a role call what is there now?  NULL: there is no schema. */
 static const char last_sql[] =
-    "WITH n AS (SELECT * FROM pg_catalog.pg_namespace s WHERE s.nspname" EQUALS "'dlock'), "
+    "WITH n AS (SELECT * FROM pg_catalog.pg_namespace s WHERE s.nspname" EQUALS
+    "'dlock'), "
     "w(who) AS (" OWNERS ") "
     "SELECT CASE WHEN EXISTS (SELECT FROM n) THEN NOT EXISTS (SELECT FROM w WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r "
-    "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS "session_user))) END";
+    "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS
+    "session_user))) END";
 
 enum rc
 guard_inspect(struct connection *c, instant until, struct fault *f)
@@ -56,14 +62,16 @@ guard_inspect(struct connection *c, instant until, struct fault *f)
 	rc = question_ask(c, &q, 1, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	if (c->pq->getisnull(r, 0, 0)) { /* and who asked for one of its functions now might get another's */
+	/* and who asked for one of its functions now might get another's */
+	if (c->pq->getisnull(r, 0, 0)) {
 		c->pq->clear(r);
 		said_set(c, "3F000");
 		return fault_set(f, RC_CONFIG, "%s: there is no schema dlock", c->where);
 	}
 	c->trust.full = true;
 	if (!field_boolean(c->pq, r, 0, &fine))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense", c->where);
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", c->where);
 	else if (!fine)
 		rc = fault_set(f, RC_CONFIG,
 		    "%s: the schema dlock, or something in it, is neither a superuser's nor this role's, which has "

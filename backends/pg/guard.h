@@ -17,7 +17,10 @@
 
 #include "question.h"
 
-/* An error (GUARD_STOPS, a division by zero) where the role has such rights; otherwise no row. */
+/*
+ * An error (GUARD_STOPS, a division by zero) where the role has such rights; otherwise
+ * no row.
+ */
 extern const char guard_first[];
 #define GUARD_STOPS "22012"
 

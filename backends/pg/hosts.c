@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-/* Element n of a list with commas, and what comes behind it; one element stands for all. */
+/*
+ * Element n of a list with commas, and what comes behind it; one element stands for all.
+ */
 static const char *
 element(const char *list, size_t n, size_t *length, const char **rest)
 {
@@ -42,7 +44,8 @@ hosts_count(const struct hosts *h)
 }
 
 bool
-hosts_behind(const struct hosts *h, const char *host, const char *port, struct hosts *behind)
+hosts_behind(
+    const struct hosts *h, const char *host, const char *port, struct hosts *behind)
 {
 	const char *rest = names_of(h);
 	size_t length;

@@ -1,4 +1,7 @@
-/* hosts.h - the hosts that a connection string names, as libpq writes them: lists with commas. */
+/*
+ * hosts.h - the hosts that a connection string names, as libpq writes them: lists with
+ * commas.
+ */
 #ifndef DLOCK_PG_HOSTS_H
 #define DLOCK_PG_HOSTS_H
 
@@ -14,9 +17,11 @@ struct hosts {
 size_t hosts_count(const struct hosts *);
 
 /*
- * Those behind the first one called `host` (its name, or its address where it has none) with `port`; *behind
- * points into the same lists.  False: that one is the last, or none of these.
+ * Those behind the first one called `host` (its name, or its address where it has none)
+ * with `port`; *behind points into the same lists.  False: that one is the last, or none
+ * of these.
  */
-bool hosts_behind(const struct hosts *, const char *host, const char *port, struct hosts *behind);
+bool hosts_behind(
+    const struct hosts *, const char *host, const char *port, struct hosts *behind);
 
 #endif

@@ -35,29 +35,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK (10 * NS_PER_S)         /* so long a waiter sleeps in the server */
-#define CHUNK_FIRST (2500 * NS_PER_MS) /* and the first in line: less than a grant waits for it */
-#define ALIVE_MS "9000"                /* one behind a pooler counts as alive: two questions may be lost */
-#define POLL                                                                                               \
-	(200 * NS_PER_MS) /* without locks the first in line asks so often, the second half as often, */
-#define POLL_MAX (2 * NS_PER_S) /* but all well within the 3 s of a grant that nobody tells them of */
+#define CHUNK (10 * NS_PER_S) /* so long a waiter sleeps in the server */
+/* and the first in line: less than a grant waits for it */
+#define CHUNK_FIRST (2500 * NS_PER_MS)
+/* one behind a pooler counts as alive: two questions may be lost */
+#define ALIVE_MS "9000"
+/* without locks the first in line asks so often, the second half as often, */
+#define POLL (200 * NS_PER_MS)
+/* but all well within the 3 s of a grant that nobody tells them of */
+#define POLL_MAX (2 * NS_PER_S)
 
-#define BELIEVED                                                                                           \
-	INT64_C(1000000000) /* a place, or ms, that a server may tell of: what is reckoned with them fits */
+/* a place, or ms, that a server may tell of: what is reckoned with them fits */
+#define BELIEVED INT64_C(1000000000)
 
 /* What a session has of us; it ends with it. */
 struct lease_session {
 	unsigned serial; /* of its connection */
-	char pid[16];	 /* its server process, as we were told */
-	bool direct;	 /* no pooler in between */
-	bool rehearsed;	 /* await() has done so */
+	char pid[16];    /* its server process, as we were told */
+	bool direct;     /* no pooler in between */
+	bool rehearsed;  /* await() has done so */
 };
 
 /* Our wake-up lock: free when we have gone, or have given the lock back. */
 struct wake_lock {
-	bool taken;	    /* the session has it */
-	bool abandoned;	    /* a session that had it may live on, at the server alone */
-	char take[24], give[24]; /* its number as a parameter: where it is to be taken, or given back; else "0" */
+	bool taken;     /* the session has it */
+	bool abandoned; /* a session that had it may live on, at the server alone */
+	/* its number as a parameter: where it is to be taken, or given back; else "0" */
+	char take[24], give[24];
 };
 
 /* mode=lease's own. */
@@ -108,9 +112,11 @@ read_where(struct pg *pg, const PGresult *r, int first, struct place *p)
 	if (!field_integer(c->pq, r, first, 1, BELIEVED, &p->place))
 		return false;
 	if (!field_integer(c->pq, r, first + 1, 0, BELIEVED, &p->left_ms))
-		p->left_ms = 0; /* nobody holds: the first in line has not come for it yet */
+		/* nobody holds: the first in line has not come for it yet */
+		p->left_ms = 0;
 	if (!field_integer(c->pq, r, first + 2, 0, BELIEVED * 1000, &p->held_ms) ||
-	    !field_text(c->pq, r, first + 3, host->seen.holder, sizeof host->seen.holder)) {
+	    !field_text(
+		c->pq, r, first + 3, host->seen.holder, sizeof host->seen.holder)) {
 		p->held_ms = -1;
 		host->seen.holder[0] = '\0';
 	}
@@ -125,7 +131,8 @@ read_place(struct pg *pg, const PGresult *r, struct place *p)
 	struct lease *l = lease_of(pg);
 	const struct connection *c = &pg->conn;
 
-	if (!field_integer(c->pq, r, 0, -1, 1, &p->code) || !field_boolean(c->pq, r, 7, &l->session.direct))
+	if (!field_integer(c->pq, r, 0, -1, 1, &p->code) ||
+	    !field_boolean(c->pq, r, 7, &l->session.direct))
 		return false;
 	note_wake_lock(pg, r, 8);
 	if (p->code != 0)
@@ -155,9 +162,11 @@ note_session(void *ctx)
 		l->session = (struct lease_session){.serial = pg->conn.serial};
 	}
 	l->asked = true;
-	snprintf(l->session.pid, sizeof l->session.pid, "%d", pg->conn.pq->backendPID(pg->conn.pgconn));
+	snprintf(l->session.pid, sizeof l->session.pid, "%d",
+	    pg->conn.pq->backendPID(pg->conn.pgconn));
 	wake_lock = strtoull(first_half, NULL, 16);
-	snprintf(l->wake.taken ? l->wake.give : l->wake.take, sizeof l->wake.give, "%" PRId64, (int64_t)wake_lock);
+	snprintf(l->wake.taken ? l->wake.give : l->wake.take, sizeof l->wake.give,
+	    "%" PRId64, (int64_t)wake_lock);
 	snprintf(l->wake.taken ? l->wake.take : l->wake.give, sizeof l->wake.take, "0");
 }
 
@@ -179,7 +188,8 @@ note_grant(struct pg *pg, int64_t token, instant sent, struct grant *g)
 
 	l->held = true;
 	l->token = token;
-	*g = (struct grant){.token = token, .sent = sent, .lease = pg->claim->ttl, .anchor = -1};
+	*g = (struct grant){
+	    .token = token, .sent = sent, .lease = pg->claim->ttl, .anchor = -1};
 }
 
 /* Nothing that comes over this connection is believed any more. */
@@ -190,16 +200,21 @@ refuse_answer(struct pg *pg, struct fault *f)
 	return pg_makes_no_sense(pg, RC_PROTOCOL, f);
 }
 
-/* The first question of all: is there nobody?  Otherwise *p says that we wait, and nothing else. */
+/*
+ * The first question of all: is there nobody?  Otherwise *p says that we wait, and
+ * nothing else.
+ */
 static enum rc
 take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
 	const struct claim *claim = pg->claim;
 	char lease[32];
-	const char *values[] = {claim->key, claim->owner, claim->record, lease, l->session.pid, l->wake.take};
+	const char *values[] = {
+	    claim->key, claim->owner, claim->record, lease, l->session.pid, l->wake.take};
 	const struct question q = {
-	    .sql = "SELECT granted, direct, wakes FROM dlock.take($1, $2, $3, $4, $5, $6)",
+	    .sql =
+		"SELECT granted, direct, wakes FROM dlock.take($1, $2, $3, $4, $5, $6)",
 	    .n = sizeof values / sizeof *values,
 	    .values = values,
 	    .prepare = note_session,
@@ -216,7 +231,8 @@ take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct
 	*p = (struct place){.code = 0};
 	if (pq->getisnull(r, 0, 0)) {
 		l->among = true;
-	} else if (field_integer(pq, r, 0, 1, INT64_MAX, &p->token) && field_boolean(pq, r, 1, &l->session.direct)) {
+	} else if (field_integer(pq, r, 0, 1, INT64_MAX, &p->token) &&
+	    field_boolean(pq, r, 1, &l->session.direct)) {
 		note_wake_lock(pg, r, 2);
 		p->code = 1;
 		note_grant(pg, p->token, sent, g);
@@ -229,15 +245,17 @@ take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct
 
 /* Asks for the lock, or for our place in the queue; `alive_ms` "0": do not queue. */
 static enum rc
-ask_for_place(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
+ask_for_place(struct pg *pg, const char *alive_ms, instant until, struct grant *g,
+    struct place *p, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
 	const struct claim *claim = pg->claim;
-	const char *values[] = {claim->key, claim->owner, claim->record, pg->lease_ms, alive_ms, "1",
-	    "1", l->session.pid, l->wake.take};
+	const char *values[] = {claim->key, claim->owner, claim->record, pg->lease_ms,
+	    alive_ms, "1", "1", l->session.pid, l->wake.take};
 	const struct question q = {
-	    .sql = "SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, wakes "
-		   "FROM dlock.queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+	    .sql =
+		"SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, wakes "
+		"FROM dlock.queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
 	    .n = sizeof values / sizeof *values,
 	    .values = values,
 	    .prepare = note_session,
@@ -265,7 +283,10 @@ static instant
 next_question(struct pg *pg, const struct place *p)
 {
 	struct lease *l = lease_of(pg);
-	/* A few bits of the owner and a counter: enough to keep a thousand waiters from asking in step. */
+	/*
+	 * A few bits of the owner and a counter: enough to keep a thousand waiters from
+	 * asking in step.
+	 */
 	int64_t pause = p->place * POLL < POLL_MAX ? p->place * POLL : POLL_MAX;
 	int64_t jitter = pause / 32 * (pg->claim->owner[l->jitter++ % OWNER_CHARS] % 16);
 	instant now = instant_now(), ask_at = now + pause * 3 / 4 + jitter;
@@ -283,7 +304,9 @@ sleep_here(struct pg *pg, instant wake, instant until, struct fault *f)
 
 	if (host->wait(host, -1, 0, instant_first(wake, until)) == WOKE_STOP)
 		return RC_STOP;
-	return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where) : RC_OK;
+	return instant_now() >= until
+	    ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where)
+	    : RC_OK;
 }
 
 /*
@@ -301,9 +324,13 @@ next_chunk(struct pg *pg, const struct place *p)
 	return most - most / 64 * (pg->claim->owner[l->jitter++ % OWNER_CHARS] % 16);
 }
 
-/* What await() has brought: whether we were woken; the token of a grant, else 0; where we are, if that is told. */
+/*
+ * What await() has brought: whether we were woken; the token of a grant, else 0; where
+ * we are, if that is told.
+ */
 static enum rc
-read_sleep(struct pg *pg, const PGresult *r, struct place *p, enum slept *slept, struct fault *f)
+read_sleep(
+    struct pg *pg, const PGresult *r, struct place *p, enum slept *slept, struct fault *f)
 {
 	int64_t code;
 
@@ -318,14 +345,19 @@ read_sleep(struct pg *pg, const PGresult *r, struct place *p, enum slept *slept,
 	return RC_OK;
 }
 
-/* Sleeps in the server until the one before us has gone; the first in line also for the end of a lease. */
+/*
+ * Sleeps in the server until the one before us has gone; the first in line also for the
+ * end of a lease.
+ */
 static enum rc
-sleep_there(struct pg *pg, struct place *p, instant until, enum slept *slept, struct fault *f)
+sleep_there(
+    struct pg *pg, struct place *p, instant until, enum slept *slept, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
 	const struct claim *claim = pg->claim;
 	char ahead[24], ms[24];
-	const char *values[] = {claim->key, claim->owner, ahead, ms, l->wake.take, l->session.rehearsed ? "f" : "t"};
+	const char *values[] = {claim->key, claim->owner, ahead, ms, l->wake.take,
+	    l->session.rehearsed ? "f" : "t"};
 	const struct question q = {
 	    .sql = "SELECT code, granted, place, left_ms, held_ms, holder, wakes "
 		   "FROM dlock.await($1, $2, $3, $4, $5, $6)",
@@ -333,7 +365,8 @@ sleep_there(struct pg *pg, struct place *p, instant until, enum slept *slept, st
 	    .values = values,
 	    .prepare = note_session,
 	    .ctx = pg};
-	instant now = instant_now(), wake = instant_first(now + next_chunk(pg, p), until), sent;
+	instant now = instant_now(), wake = instant_first(now + next_chunk(pg, p), until),
+		sent;
 	PGresult *r;
 	enum rc rc;
 
@@ -347,7 +380,8 @@ sleep_there(struct pg *pg, struct place *p, instant until, enum slept *slept, st
 	l->session.rehearsed = true;
 	rc = read_sleep(pg, r, p, slept, f);
 	pg->conn.pq->clear(r);
-	if (rc == RC_OK && *slept == SLEPT_IN_VAIN && p->token == 0 && instant_now() >= until)
+	if (rc == RC_OK && *slept == SLEPT_IN_VAIN && p->token == 0 &&
+	    instant_now() >= until)
 		return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
 	if (rc == RC_OK && p->place == 1 && p->left_ms == 0 && *slept == SLEPT_IN_VAIN)
 		*slept = SLEPT_UNTIL_WOKEN; /* a lease has run out */
@@ -374,7 +408,8 @@ is_settled(struct pg *pg, const struct place *p)
 {
 	struct lease *l = lease_of(pg);
 
-	return l->session.direct && p->ahead && pg->conn.pgconn && l->session.serial == pg->conn.serial;
+	return l->session.direct && p->ahead && pg->conn.pgconn &&
+	    l->session.serial == pg->conn.serial;
 }
 
 /*
@@ -383,7 +418,8 @@ is_settled(struct pg *pg, const struct place *p)
  * is before us still, it has lost its session, and must be asked about now and then.
  */
 static enum rc
-wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until, struct grant *g, struct fault *f)
+wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until,
+    struct grant *g, struct fault *f)
 {
 	enum slept slept = SLEPT_IN_VAIN;
 	enum rc rc = RC_OK;
@@ -406,15 +442,18 @@ wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until, 
  * broken, so may have those of a thousand others: no attempt before its turn.
  */
 static enum rc
-wait_for_lease(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
+wait_for_lease(
+    struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
 	int64_t was_free = 0;
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !is_granted(p)) {
-		rc = pg->conn.pgconn ? wait_for_turn(pg, p, &was_free, until, g, f) : RC_OK;
+		rc = pg->conn.pgconn ? wait_for_turn(pg, p, &was_free, until, g, f)
+				     : RC_OK;
 		if (rc == RC_OK && !is_granted(p))
-			rc = ask_for_place(pg, ALIVE_MS, instant_now() + ASK_PATIENCE, g, p, f);
+			rc = ask_for_place(
+			    pg, ALIVE_MS, instant_now() + ASK_PATIENCE, g, p, f);
 		if (rc == RC_OK)
 			patience_end_outage(&pg->patience);
 		else
@@ -424,7 +463,8 @@ wait_for_lease(struct pg *pg, instant until, struct grant *g, struct place *p, s
 }
 
 static enum rc
-ask_first(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
+ask_first(struct pg *pg, const char *alive_ms, instant until, struct grant *g,
+    struct place *p, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
 	enum rc rc = l->among ? RC_OK : take_free(pg, until, g, p, f);
@@ -442,8 +482,10 @@ lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 
 	l->among = pg->claim->kind != KIND_EXCLUSIVE; /* take() is for mutexes */
 	do {
-		rc = ask_first(pg, until ? ALIVE_MS : "0", pg_attempt_ends(pg, first_by), g, &p, f);
-		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by) : rc;
+		rc = ask_first(
+		    pg, until ? ALIVE_MS : "0", pg_attempt_ends(pg, first_by), g, &p, f);
+		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by)
+					       : rc;
 	} while (rc == RC_AGAIN && next == RC_OK);
 	if (rc == RC_AGAIN)
 		rc = next;
@@ -475,7 +517,8 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	struct lease *l = lease_of(pg);
 	const struct claim *claim = pg->claim;
 	char token[24];
-	const char *values[] = {claim->key, claim->owner, token, pg->lease_ms, l->session.pid, l->wake.take};
+	const char *values[] = {
+	    claim->key, claim->owner, token, pg->lease_ms, l->session.pid, l->wake.take};
 	const struct question q = {
 	    .sql = "SELECT code, wakes FROM dlock.renew($1, $2, $3, $4, $5, $6)",
 	    .n = sizeof values / sizeof *values,
@@ -491,7 +534,7 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	rc = ask_server(&pg->conn, &q, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return pg_is_missing(pg) ? lease_not_ours(pg, f)
-		       : rc == RC_STOP   ? RC_STOP
+		    : rc == RC_STOP      ? RC_STOP
 					 : RC_AGAIN; /* a table dropped is a lock lost */
 	note_wake_lock(pg, r, 1);
 	if (!field_integer(pg->conn.pq, r, 0, 0, 2, &code))
@@ -516,8 +559,8 @@ read_release(struct pg *pg, const PGresult *r, struct fault *f)
 	if (!field_integer(pg->conn.pq, r, 0, 0, 2, &code))
 		return pg_makes_no_sense(pg, RC_AGAIN, f);
 	if (code == 0 && l->held && (pg->conn.pending.again || l->unsure))
-		return fault_set(
-		    f, RC_AGAIN, "%s closed the connection before it answered", pg->conn.where);
+		return fault_set(f, RC_AGAIN,
+		    "%s closed the connection before it answered", pg->conn.where);
 	if (code == 0 && l->held)
 		return lease_not_ours(pg, f);
 	return RC_OK;
@@ -529,8 +572,7 @@ lease_release(struct pg *pg, instant until, struct fault *f)
 	struct lease *l = lease_of(pg);
 	const struct claim *claim = pg->claim;
 	const char *values[] = {claim->key, claim->owner, l->wake.give};
-	struct question q = {
-	    .sql = "SELECT dlock.release($1, $2, $3)",
+	struct question q = {.sql = "SELECT dlock.release($1, $2, $3)",
 	    .n = sizeof values / sizeof *values,
 	    .values = values,
 	    .prepare = note_session,
@@ -542,7 +584,8 @@ lease_release(struct pg *pg, instant until, struct fault *f)
 
 	if (!l->asked)
 		return RC_OK;
-	old_sessions = l->wake.abandoned || (!connection_is_open(&pg->conn) && l->wake.taken);
+	old_sessions = l->wake.abandoned ||
+	    (!connection_is_open(&pg->conn) && l->wake.taken);
 	if (old_sessions)
 		q.sql = "SELECT dlock.release($1, $2, $3), dlock.end_old_sessions($2)";
 	else if (l->among)

@@ -14,7 +14,8 @@ static const struct dl_symbol symbols[] = {
 #undef X
 };
 
-static const struct dl_library libpq = {"libpq", "libpq.so.5", "libpq5", symbols, sizeof symbols / sizeof *symbols};
+static const struct dl_library libpq = {
+    "libpq", "libpq.so.5", "libpq5", symbols, sizeof symbols / sizeof *symbols};
 
 enum rc
 pq_load(const struct pq **ret, struct fault *f)

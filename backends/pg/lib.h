@@ -13,46 +13,46 @@
 
 #include <libpq-fe.h>
 
-#define PQ_FUNCTIONS(X)                                                                                    \
-	X(backendPID)                                                                                      \
-	X(clear)                                                                                           \
-	X(connectPoll)                                                                                     \
-	X(connectStartParams)                                                                              \
-	X(connectionNeedsPassword)                                                                         \
-	X(conninfo)                                                                                        \
-	X(conninfoFree)                                                                                    \
-	X(conninfoParse)                                                                                   \
-	X(consumeInput)                                                                                    \
-	X(db)                                                                                              \
-	X(errorMessage)                                                                                    \
-	X(finish)                                                                                          \
-	X(flush)                                                                                           \
-	X(getResult)                                                                                       \
-	X(getisnull)                                                                                       \
-	X(getlength)                                                                                       \
-	X(getvalue)                                                                                        \
-	X(host)                                                                                            \
-	X(isBusy)                                                                                          \
-	X(nfields)                                                                                         \
-	X(ntuples)                                                                                         \
-	X(parameterStatus)                                                                                 \
-	X(pass)                                                                                            \
-	X(port)                                                                                            \
-	X(resultErrorField)                                                                                \
-	X(resultStatus)                                                                                    \
-	X(sendQuery)                                                                                       \
-	X(sendQueryParams)                                                                                 \
-	X(serverVersion)                                                                                   \
-	X(setErrorVerbosity)                                                                               \
-	X(setNoticeReceiver)                                                                               \
-	X(setnonblocking)                                                                                  \
-	X(socket)                                                                                          \
+#define PQ_FUNCTIONS(X) \
+	X(backendPID) \
+	X(clear) \
+	X(connectPoll) \
+	X(connectStartParams) \
+	X(connectionNeedsPassword) \
+	X(conninfo) \
+	X(conninfoFree) \
+	X(conninfoParse) \
+	X(consumeInput) \
+	X(db) \
+	X(errorMessage) \
+	X(finish) \
+	X(flush) \
+	X(getResult) \
+	X(getisnull) \
+	X(getlength) \
+	X(getvalue) \
+	X(host) \
+	X(isBusy) \
+	X(nfields) \
+	X(ntuples) \
+	X(parameterStatus) \
+	X(pass) \
+	X(port) \
+	X(resultErrorField) \
+	X(resultStatus) \
+	X(sendQuery) \
+	X(sendQueryParams) \
+	X(serverVersion) \
+	X(setErrorVerbosity) \
+	X(setNoticeReceiver) \
+	X(setnonblocking) \
+	X(socket) \
 	X(status)
 
 /* These came with libpq 14; NULL where it is older. */
-#define PQ_PIPELINE_FUNCTIONS(X)                                                                           \
-	X(enterPipelineMode)                                                                               \
-	X(exitPipelineMode)                                                                                \
+#define PQ_PIPELINE_FUNCTIONS(X) \
+	X(enterPipelineMode) \
+	X(exitPipelineMode) \
 	X(pipelineSync)
 
 struct pq {
@@ -62,7 +62,10 @@ struct pq {
 #undef X
 };
 
-/* Gives the table.  RC_CONFIG: libpq.so.5 is not installed, or lacks a function; RC_SYSTEM: it could not be loaded. */
+/*
+ * Gives the table.  RC_CONFIG: libpq.so.5 is not installed, or lacks a function;
+ * RC_SYSTEM: it could not be loaded.
+ */
 enum rc pq_load(const struct pq **ret, struct fault *);
 
 #endif

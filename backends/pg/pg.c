@@ -61,8 +61,8 @@ pg_create_schema(struct pg *pg, instant until, struct fault *f)
 }
 
 enum rc
-pg_ask(struct pg *pg, const struct question *q, int fields, instant until, instant *sent, PGresult **ret,
-    struct fault *f)
+pg_ask(struct pg *pg, const struct question *q, int fields, instant until, instant *sent,
+    PGresult **ret, struct fault *f)
 {
 	enum rc rc = ask_server(&pg->conn, q, fields, until, sent, ret, f);
 
@@ -77,7 +77,8 @@ pg_ask(struct pg *pg, const struct question *q, int fields, instant until, insta
 enum rc
 pg_makes_no_sense(const struct pg *pg, enum rc rc, struct fault *f)
 {
-	return fault_set(f, rc, "%s gave an answer that dlock's functions do not give", pg->conn.where);
+	return fault_set(f, rc, "%s gave an answer that dlock's functions do not give",
+	    pg->conn.where);
 }
 
 /* ---- patience ---- */
@@ -85,16 +86,20 @@ pg_makes_no_sense(const struct pg *pg, enum rc rc, struct fault *f)
 instant
 pg_attempt_ends(const struct pg *pg, instant first_by)
 {
-	instant now = instant_now(), least = instant_first(now + ASK_LEAST, now + pg->patience.first);
+	instant now = instant_now(),
+		least = instant_first(now + ASK_LEAST, now + pg->patience.first);
 
-	return first_by < least ? least : instant_first(first_by, instant_after(now, pg->patience.first));
+	return first_by < least
+	    ? least
+	    : instant_first(first_by, instant_after(now, pg->patience.first));
 }
 
 enum rc
 pg_try_again(struct pg *pg, enum rc rc, bool queued, instant until)
 {
 	bool promotion = queued && rc == RC_CONFIG && said_state(&pg->conn, READ_ONLY);
-	enum rc next = patience_retry(&pg->patience, pg->base.host, promotion ? RC_AGAIN : rc, queued, until);
+	enum rc next = patience_retry(
+	    &pg->patience, pg->base.host, promotion ? RC_AGAIN : rc, queued, until);
 
 	return next == RC_AGAIN ? rc : next;
 }
@@ -109,7 +114,8 @@ set_mode(struct store *s, const char *value, struct fault *f)
 			pg_of(s)->stated.mode = modes[i];
 			return RC_OK;
 		}
-	return fault_set(f, RC_USAGE, "the pg backend has no mode '%s' (there are lease, advisory, row)", value);
+	return fault_set(f, RC_USAGE,
+	    "the pg backend has no mode '%s' (there are lease, advisory, row)", value);
 }
 
 static enum rc
@@ -120,7 +126,8 @@ set_key(struct store *s, const char *value, struct fault *f)
 	pg_of(s)->stated.key = value;
 	if (derive_read_number(&unused, value))
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
+	return fault_set(f, RC_USAGE,
+	    "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
 }
 
 static enum rc
@@ -129,7 +136,8 @@ set_derive(struct store *s, const char *value, struct fault *f)
 	pg_of(s)->stated.derive = value;
 	if (derive_named(value))
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derive_names);
+	return fault_set(
+	    f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derive_names);
 }
 
 static enum rc
@@ -142,7 +150,8 @@ static const struct setting_row settings[] = {
     {"mode", "lease|advisory|row", "how a key is locked (default: lease)", set_mode},
     {"key", "NUMBER|A,B", "mode=advisory: the lock of this number", set_key},
     {"derive", "TOOL", "mode=advisory: the lock that this tool would take", set_derive},
-    {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)", set_first_patience},
+    {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)",
+	set_first_patience},
     {0},
 };
 
@@ -153,7 +162,8 @@ check_stated(const struct stated *stated, struct fault *f)
 	if (stated->key && stated->derive)
 		return fault_set(f, RC_USAGE, "key= and derive= contradict each other");
 	if ((stated->key || stated->derive) && stated->mode != &advisory_mode)
-		return fault_set(f, RC_USAGE, "%s= goes with mode=advisory only", stated->key ? "key" : "derive");
+		return fault_set(f, RC_USAGE, "%s= goes with mode=advisory only",
+		    stated->key ? "key" : "derive");
 	return RC_OK;
 }
 
@@ -199,7 +209,8 @@ pg_open(struct store **ret, struct host *host, const struct site *site, struct f
 }
 
 static enum rc
-pg_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
+pg_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *f)
 {
 	struct pg *pg = pg_of(s);
 

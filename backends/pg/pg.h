@@ -14,7 +14,8 @@
 #include "backends/patience.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
-#define ASK_LEAST NS_PER_S          /* for one that comes late, after a sleep in the server */
+/* for one that comes late, after a sleep in the server */
+#define ASK_LEAST NS_PER_S
 
 struct pg;
 
@@ -56,8 +57,8 @@ pg_own(const struct pg *pg, const struct mode *mode)
  * ask_server(), and where the schema dlock or one of its functions is missing,
  * creates it and asks again.
  */
-enum rc pg_ask(struct pg *, const struct question *, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *);
+enum rc pg_ask(struct pg *, const struct question *, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *);
 
 /* Is the schema, or something in it, missing: says the last error. */
 bool pg_is_missing(const struct pg *);
@@ -71,7 +72,10 @@ enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
 /* What the server has sent is no answer to what was asked. */
 enum rc pg_makes_no_sense(const struct pg *, enum rc, struct fault *);
 
-/* How long one attempt at a first answer may take, which shall be there by `first_by`: long enough to learn why it fails. */
+/*
+ * How long one attempt at a first answer may take, which shall be there by `first_by`:
+ * long enough to learn why it fails.
+ */
 instant pg_attempt_ends(const struct pg *, instant first_by);
 
 /*

@@ -41,7 +41,8 @@ push(struct connection *c, instant until, struct fault *f)
 static bool
 send_alone(struct connection *c, const struct question *q)
 {
-	return q->n > 0 ? c->pq->sendQueryParams(c->pgconn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
+	return q->n > 0 ? c->pq->sendQueryParams(
+			      c->pgconn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
 			: c->pq->sendQuery(c->pgconn, q->sql);
 }
 
@@ -50,13 +51,16 @@ static bool
 send_guarded(struct connection *c, const struct question *q)
 {
 	return c->pq->enterPipelineMode(c->pgconn) &&
-	       c->pq->sendQueryParams(c->pgconn, guard_first, 0, NULL, NULL, NULL, NULL, 0) &&
-	       c->pq->sendQueryParams(c->pgconn, q->sql, q->n, NULL, q->values, NULL, NULL, 0) &&
-	       c->pq->pipelineSync(c->pgconn);
+	    c->pq->sendQueryParams(
+		c->pgconn, guard_first, 0, NULL, NULL, NULL, NULL, 0) &&
+	    c->pq->sendQueryParams(
+		c->pgconn, q->sql, q->n, NULL, q->values, NULL, NULL, 0) &&
+	    c->pq->pipelineSync(c->pgconn);
 }
 
 enum rc
-question_send(struct connection *c, const struct question *q, instant until, struct fault *f)
+question_send(
+    struct connection *c, const struct question *q, instant until, struct fault *f)
 {
 	c->said.sqlstate[0] = '\0';
 	c->said.unreplicated = c->trust.stopped = false;
@@ -71,7 +75,8 @@ question_send(struct connection *c, const struct question *q, instant until, str
 static void
 keep(struct connection *c, PGresult *r)
 {
-	if (c->pending.kept && c->pq->resultStatus(c->pending.kept) == PGRES_FATAL_ERROR) {
+	if (c->pending.kept &&
+	    c->pq->resultStatus(c->pending.kept) == PGRES_FATAL_ERROR) {
 		c->pq->clear(r);
 		return;
 	}
@@ -103,10 +108,14 @@ is_copy(const struct connection *c, const PGresult *r)
 {
 	ExecStatusType status = c->pq->resultStatus(r);
 
-	return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
+	return status == PGRES_COPY_IN || status == PGRES_COPY_OUT ||
+	    status == PGRES_COPY_BOTH;
 }
 
-/* Until there is a result to be taken, or none will come: the reason comes as a result, too. */
+/*
+ * Until there is a result to be taken, or none will come: the reason comes as a result,
+ * too.
+ */
 static enum rc
 wait_for_result(struct connection *c, instant until, struct fault *f)
 {
@@ -119,7 +128,8 @@ wait_for_result(struct connection *c, instant until, struct fault *f)
 		if (!c->pq->consumeInput(c->pgconn))
 			return RC_OK;
 		if (instant_now() >= until)
-			return fault_set(f, RC_AGAIN, "%s does not come to an end", c->where);
+			return fault_set(
+			    f, RC_AGAIN, "%s does not come to an end", c->where);
 	}
 	return RC_OK;
 }
@@ -137,7 +147,8 @@ take_result(struct connection *c, PGresult *r)
 	if (c->trust.asked)
 		note_guard(c, r);
 	keep(c, r);
-	return endless || c->pq->status(c->pgconn) != CONNECTION_OK; /* libpq would give the same one for ever */
+	/* libpq would give the same one for ever */
+	return endless || c->pq->status(c->pgconn) != CONNECTION_OK;
 }
 
 /* Reads until the server has said all. */
@@ -151,12 +162,14 @@ collect(struct connection *c, instant until, struct fault *f)
 		if (rc != RC_OK)
 			return rc;
 		r = c->pq->getResult(c->pgconn);
-		if (!r && c->trust.asked && c->pq->status(c->pgconn) == CONNECTION_OK && instant_now() < until)
+		if (!r && c->trust.asked && c->pq->status(c->pgconn) == CONNECTION_OK &&
+		    instant_now() < until)
 			continue; /* between the guard and the question */
 		if (!r || take_result(c, r))
 			break;
 		if (instant_now() >= until)
-			return fault_set(f, RC_AGAIN, "%s does not come to an end", c->where);
+			return fault_set(
+			    f, RC_AGAIN, "%s does not come to an end", c->where);
 	}
 	c->pending.out = false;
 	return RC_OK;
@@ -170,11 +183,13 @@ is_as_asked(struct connection *c, const PGresult *r, int fields)
 
 	if (fields == 0)
 		return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
-	return status == PGRES_TUPLES_OK && c->pq->ntuples(r) == 1 && c->pq->nfields(r) == fields;
+	return status == PGRES_TUPLES_OK && c->pq->ntuples(r) == 1 &&
+	    c->pq->nfields(r) == fields;
 }
 
 static enum rc
-judge_answer(struct connection *c, PGresult *r, int fields, PGresult **ret, struct fault *f)
+judge_answer(
+    struct connection *c, PGresult *r, int fields, PGresult **ret, struct fault *f)
 {
 	enum rc rc;
 
@@ -186,8 +201,8 @@ judge_answer(struct connection *c, PGresult *r, int fields, PGresult **ret, stru
 			connection_close(c);
 	} else if (!is_as_asked(c, r, fields)) {
 		connection_close(c);
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", c->where);
+		rc = fault_set(f, RC_PROTOCOL,
+		    "%s gave an answer that dlock's functions do not give", c->where);
 	} else if (ret) {
 		*ret = r;
 		return RC_OK;
@@ -199,7 +214,8 @@ judge_answer(struct connection *c, PGresult *r, int fields, PGresult **ret, stru
 }
 
 enum rc
-question_receive(struct connection *c, int fields, instant until, PGresult **ret, struct fault *f)
+question_receive(
+    struct connection *c, int fields, instant until, PGresult **ret, struct fault *f)
 {
 	enum rc rc = collect(c, until, f);
 	PGresult *r = c->pending.kept;
@@ -211,8 +227,8 @@ question_receive(struct connection *c, int fields, instant until, PGresult **ret
 }
 
 enum rc
-question_ask(struct connection *c, const struct question *q, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *f)
+question_ask(struct connection *c, const struct question *q, int fields, instant until,
+    instant *sent, PGresult **ret, struct fault *f)
 {
 	enum rc rc;
 

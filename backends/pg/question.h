@@ -18,22 +18,32 @@ struct question {
 	const char *sql;
 	int n;
 	const char *const *values;
-	bool harmless; /* it calls no function of the schema dlock, and so needs no guard (guard.h) */
-	void (*prepare)(void *ctx); /* if not NULL: called on each connection before it is asked */
+	/* it calls no function of the schema dlock, and so needs no guard (guard.h) */
+	bool harmless;
+	/* if not NULL: called on each connection before it is asked */
+	void (*prepare)(void *ctx);
 	void *ctx;
 };
 
-/* On the open connection.  Where the functions are not trusted yet, the guard goes first, in the same packet. */
-enum rc question_send(struct connection *, const struct question *, instant until, struct fault *);
+/*
+ * On the open connection.  Where the functions are not trusted yet, the guard goes
+ * first, in the same packet.
+ */
+enum rc question_send(
+    struct connection *, const struct question *, instant until, struct fault *);
 
 /*
  * Waits for the one row of `fields` fields (clear() it; ret NULL: nobody wants it); 0
  * fields: for its being done.  Late (RC_AGAIN, pending.out): it may be waited for again.
  */
-enum rc question_receive(struct connection *, int fields, instant until, PGresult **ret, struct fault *);
+enum rc question_receive(
+    struct connection *, int fields, instant until, PGresult **ret, struct fault *);
 
-/* Both; *sent: just before the question left.  An answer that is late is not waited for again. */
-enum rc question_ask(struct connection *, const struct question *, int fields, instant until, instant *sent,
-    PGresult **ret, struct fault *);
+/*
+ * Both; *sent: just before the question left.  An answer that is late is not waited for
+ * again.
+ */
+enum rc question_ask(struct connection *, const struct question *, int fields,
+    instant until, instant *sent, PGresult **ret, struct fault *);
 
 #endif

@@ -54,7 +54,8 @@ static void
 write_heartbeat(const struct pg *pg, char *sql, size_t size)
 {
 	snprintf(sql, size,
-	    "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) %" PRId64 " IS TRUE",
+	    "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) %" PRId64
+	    " IS TRUE",
 	    row_of(pg)->transaction);
 }
 
@@ -89,7 +90,8 @@ static enum rc
 make_row(struct pg *pg, instant until, struct fault *f)
 {
 	const char *values[] = {pg->claim->key};
-	const struct question q = {.sql = "SELECT dlock.make_row($1)", .n = 1, .values = values};
+	const struct question q = {
+	    .sql = "SELECT dlock.make_row($1)", .n = 1, .values = values};
 	instant sent;
 
 	return pg_ask(pg, &q, 1, until, &sent, NULL, f);
@@ -97,9 +99,13 @@ make_row(struct pg *pg, instant until, struct fault *f)
 
 enum { ROW_MISSING = -1, ROW_HELD, ROW_OURS };
 
-/* What lock_row() says: a code; token and transaction; or how many wait and who holds it. */
+/*
+ * What lock_row() says: a code; token and transaction; or how many wait and who holds
+ * it.
+ */
 static enum rc
-read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct grant *g, struct fault *f)
+read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct grant *g,
+    struct fault *f)
 {
 	const struct connection *c = &pg->conn;
 	int64_t token = 0;
@@ -109,7 +115,7 @@ read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct g
 		fine = bound_see(pg, r, 3);
 	if (fine && *code == ROW_OURS)
 		fine = field_integer(c->pq, r, 1, 1, INT64_MAX, &token) &&
-		       field_integer(c->pq, r, 2, 1, INT64_MAX, &row_of(pg)->transaction);
+		    field_integer(c->pq, r, 2, 1, INT64_MAX, &row_of(pg)->transaction);
 	if (!fine)
 		return pg_makes_no_sense(pg, RC_PROTOCOL, f);
 	if (*code == ROW_OURS)
@@ -120,15 +126,22 @@ read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct g
 	return RC_OK;
 }
 
-/* In a transaction: locks the row; waits for it, where it may, until the transaction's time is up. */
+/*
+ * In a transaction: locks the row; waits for it, where it may, until the transaction's
+ * time is up.
+ */
 static enum rc
-lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant *g, struct fault *f)
+lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant *g,
+    struct fault *f)
 {
-	const char *values[] = {pg->claim->key, pg->lease_ms, patient ? "t" : "f", pg->claim->record};
+	const char *values[] = {
+	    pg->claim->key, pg->lease_ms, patient ? "t" : "f", pg->claim->record};
 	const struct question q = {
-	    .sql = "SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
-	    "(SELECT " BOUND_RECORD " FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END "
-	    "FROM dlock.lock_row($1, $2, $3, " BOUND_NAME("$4") ") r",
+	    .sql =
+		"SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
+		"(SELECT " BOUND_RECORD
+		" FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END "
+		"FROM dlock.lock_row($1, $2, $3, " BOUND_NAME("$4") ") r",
 	    .n = 4,
 	    .values = values};
 	PGresult *r;
@@ -148,7 +161,8 @@ lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant
 
 /* One attempt, a transaction: `wait_ms` 0: now or never. */
 static enum rc
-try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct grant *g, struct fault *f)
+try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct grant *g,
+    struct fault *f)
 {
 	char begin[200];
 	enum rc rc;
@@ -168,15 +182,19 @@ try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct gra
 		return confirm_row(pg, g, f);
 	}
 	if (rc != RC_OK) {
-		connection_close(&pg->conn); /* and with it whatever there is of a transaction */
+		/* and with it whatever there is of a transaction */
+		connection_close(&pg->conn);
 		return rc;
 	}
 	return run_command(pg, "ROLLBACK", instant_now() + ASK_PATIENCE, f);
 }
 
-/* The same, but a key without a row gets one, and a database without the schema as well. */
+/*
+ * The same, but a key without a row gets one, and a database without the schema as well.
+ */
 static enum rc
-try_row_anew(struct pg *pg, instant until, int64_t *code, struct grant *g, struct fault *f)
+try_row_anew(
+    struct pg *pg, instant until, int64_t *code, struct grant *g, struct fault *f)
 {
 	enum rc rc = try_row(pg, 0, until, code, g, f);
 
@@ -207,7 +225,8 @@ wait_for_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	do {
-		rc = try_row(pg, row_chunk_ms(until), instant_now() + ASK_PATIENCE, &code, g, f);
+		rc = try_row(
+		    pg, row_chunk_ms(until), instant_now() + ASK_PATIENCE, &code, g, f);
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
 		if (rc == RC_OK && instant_now() >= until)
@@ -233,7 +252,8 @@ row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 
 	do {
 		rc = try_row_anew(pg, pg_attempt_ends(pg, first_by), &code, g, f);
-		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by) : rc;
+		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by)
+					       : rc;
 	} while (rc == RC_AGAIN && next == RC_OK);
 	if (rc == RC_AGAIN)
 		rc = next;

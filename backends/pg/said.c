@@ -1,4 +1,7 @@
-/* said.c - reads errors, notices and libpq's words, and keeps passwords out of what is quoted. */
+/*
+ * said.c - reads errors, notices and libpq's words, and keeps passwords out of what is
+ * quoted.
+ */
 #include "said.h"
 
 #include "connection.h"
@@ -13,7 +16,10 @@
 
 /* ---- what may be quoted ---- */
 
-/* The first line of what libpq says, without what it says of the place; we say that better. */
+/*
+ * The first line of what libpq says, without what it says of the place; we say that
+ * better.
+ */
 static void
 first_line(char *out, size_t size, const char *text)
 {
@@ -24,7 +30,9 @@ first_line(char *out, size_t size, const char *text)
 	snprintf(out, size, "%.*s", (int)(end - text), text);
 }
 
-/* The first line of what a server says, which may repeat the password that it was told. */
+/*
+ * The first line of what a server says, which may repeat the password that it was told.
+ */
 static void
 server_line(const struct connection *c, char *out, size_t size, const char *text)
 {
@@ -33,7 +41,10 @@ server_line(const struct connection *c, char *out, size_t size, const char *text
 		secret_blot(out, c->pq->pass(c->pgconn));
 }
 
-/* What looks like a name to libpq, "secret@db1", has the end of a password in it where a '@' in a URL was not encoded. */
+/*
+ * What looks like a name to libpq, "secret@db1", has the end of a password in it where a
+ * '@' in a URL was not encoded.
+ */
 static void
 hide_password(const struct connection *c, char *text)
 {
@@ -63,7 +74,8 @@ said_state(const struct connection *c, const char *sqlstate)
 void
 said_set(struct connection *c, const char *state)
 {
-	snprintf(c->said.sqlstate, sizeof c->said.sqlstate, "%.5s", state && is_sqlstate(state) ? state : "");
+	snprintf(c->said.sqlstate, sizeof c->said.sqlstate, "%.5s",
+	    state && is_sqlstate(state) ? state : "");
 }
 
 /* What an SQLSTATE, or the beginning of one, means for a lock. */
@@ -77,11 +89,13 @@ rc_of(const struct connection *c, const char **hint)
 	} rows[] = {
 	    {"28", RC_DENIED, "check user, password and pg_hba.conf"},
 	    {"42501", RC_DENIED, NULL},
-	    {READ_ONLY, RC_CONFIG, "this is a standby, or a read-only role; a lock needs the primary"},
+	    {READ_ONLY, RC_CONFIG,
+		"this is a standby, or a read-only role; a lock needs the primary"},
 	    {"0A000", RC_CONFIG, NULL},
 	    {"3D000", RC_CONFIG, NULL},
 	    {"3F000", RC_CONFIG, NULL},
-	    {"22P05", RC_CONFIG, "the encoding of this database lacks characters of the key or the record"},
+	    {"22P05", RC_CONFIG,
+		"the encoding of this database lacks characters of the key or the record"},
 	    {"53300", RC_AGAIN, "the server has no room for another connection"},
 	    {"53", RC_AGAIN, NULL},
 	    {"57", RC_AGAIN, NULL},
@@ -127,8 +141,8 @@ quote(struct connection *c, const char *text, struct fault *f)
 
 	understand_pooler(c, text);
 	rc = rc_of(c, &hint);
-	return fault_set(f, rc, "%s says '%.240s' (%s)%s%s", c->where, text, c->said.sqlstate,
-	    hint ? ": " : "", hint ? hint : "");
+	return fault_set(f, rc, "%s says '%.240s' (%s)%s%s", c->where, text,
+	    c->said.sqlstate, hint ? ": " : "", hint ? hint : "");
 }
 
 enum rc
@@ -154,7 +168,8 @@ said_notice(void *arg, const PGresult *notice)
 
 	if (function && strcmp(function, "SyncRepWaitForLSN") == 0)
 		c->said.unreplicated = true;
-	if (state && text && (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
+	if (state && text &&
+	    (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
 		said_set(c, state);
 		server_line(c, c->said.last_words, sizeof c->said.last_words, text);
 	}
@@ -174,7 +189,8 @@ enum subject { IS_SERVICE, IS_SETTING, IS_REFUSAL, IS_REACH };
 static enum subject
 subject_of(const char *why, const char *line, const char **refusal)
 {
-	static const char *const of_settings[] = {"invalid ", "could not match", "service file"};
+	static const char *const of_settings[] = {
+	    "invalid ", "could not match", "service file"};
 	const char *colon = strstr(line, ":  ");
 
 	if (strncmp(why, "definition of service", 21) == 0)
@@ -183,10 +199,14 @@ subject_of(const char *why, const char *line, const char **refusal)
 		if (strncmp(why, of_settings[i], strlen(of_settings[i])) == 0)
 			return IS_SETTING;
 	*refusal = colon ? colon + 3 : "";
-	return is_sqlstate(*refusal) && strncmp(*refusal + 5, ": ", 2) == 0 ? IS_REFUSAL : IS_REACH;
+	return is_sqlstate(*refusal) && strncmp(*refusal + 5, ": ", 2) == 0 ? IS_REFUSAL
+									    : IS_REACH;
 }
 
-/* "invalid integer value "x" for connection option "port"": what is quoted first may be a password. */
+/*
+ * "invalid integer value "x" for connection option "port"": what is quoted first may be
+ * a password.
+ */
 static enum rc
 not_taken(const char *text, struct fault *f)
 {
@@ -198,8 +218,9 @@ not_taken(const char *text, struct fault *f)
 		option = next; /* the value may look like this too */
 	while (n > 0 && strchr(" :", text[n - 1]))
 		n--;
-	return fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n,
-	    text, option ? option : "");
+	return fault_set(f, RC_USAGE,
+	    "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n, text,
+	    option ? option : "");
 }
 
 /* Has this process, or the machine, no descriptor left for a socket? */
@@ -224,7 +245,8 @@ unreached(struct connection *c, const char *text, struct fault *f)
 		return fault_set(f, RC_AGAIN, "%s does not answer", c->where);
 	if (c->pq->connectionNeedsPassword(c->pgconn))
 		return fault_set(f, RC_DENIED,
-		    "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)", c->where);
+		    "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)",
+		    c->where);
 	if (is_out_of_descriptors(c))
 		rc = RC_SYSTEM;
 	return fault_set(f, rc, "cannot reach %s: %.240s", c->where, text);
@@ -242,7 +264,8 @@ said_at_login(struct connection *c, bool foreign, struct fault *f)
 	said_set(c, NULL);
 	if (foreign)
 		return fault_set(f, RC_PROTOCOL,
-		    "%s does not speak PostgreSQL's language: is this a PostgreSQL?", c->where);
+		    "%s does not speak PostgreSQL's language: is this a PostgreSQL?",
+		    c->where);
 	switch (subject_of(why, text, &refusal)) {
 	case IS_SERVICE:
 		return fault_set(f, RC_USAGE, "%s", text);

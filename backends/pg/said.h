@@ -13,9 +13,14 @@
 struct connection;
 
 struct said {
-	char sqlstate[6];     /* of the last error or last words; "" where it was none of the server's */
+	/* of the last error or last words; "" where it was none of the server's */
+	char sqlstate[6];
 	char last_words[160]; /* what the server said unasked, such as why it hangs up */
-	bool unreplicated;    /* the answer came before a standby had what it tells of: somebody cancelled that wait */
+	/*
+	 * the answer came before a standby had what it tells of: somebody cancelled that
+	 * wait
+	 */
+	bool unreplicated;
 };
 
 #define READ_ONLY "25006" /* a standby, or a role or database that is read-only */
@@ -26,7 +31,10 @@ bool said_state(const struct connection *, const char *sqlstate);
 /* Remembers an SQLSTATE as that of the last error; what is none counts as "". */
 void said_set(struct connection *, const char *sqlstate);
 
-/* A notice receiver; its argument is the connection: a warning, or the last words before the server hangs up. */
+/*
+ * A notice receiver; its argument is the connection: a warning, or the last words before
+ * the server hangs up.
+ */
 void said_notice(void *connection, const PGresult *);
 
 /* The server's error as the outcome of a question. */

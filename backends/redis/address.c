@@ -12,7 +12,8 @@ enum { DEFAULT_PORT = 6379, DB_MOST = 65535 };
 static enum rc
 bad_url(struct fault *f, const char *what)
 {
-	return fault_set(f, RC_USAGE, "the redis URL %s (redis://[user:password@]host[:port][/db] or redis+unix:///path)",
+	return fault_set(f, RC_USAGE,
+	    "the redis URL %s (redis://[user:password@]host[:port][/db] or redis+unix:///path)",
 	    what);
 }
 
@@ -20,8 +21,10 @@ static enum rc
 address_login(struct address *a, const struct url *u, struct fault *f)
 {
 	if (encode_undo(a->user, sizeof a->user, u->user.at, u->user.n) < 0 ||
-	    encode_undo(a->password, sizeof a->password, u->password.at, u->password.n) < 0)
-		return bad_url(f, "has a user or password that is too long, or a wrong %XX in it");
+	    encode_undo(a->password, sizeof a->password, u->password.at, u->password.n) <
+		0)
+		return bad_url(
+		    f, "has a user or password that is too long, or a wrong %XX in it");
 	return RC_OK;
 }
 
@@ -38,14 +41,16 @@ address_socket(struct address *a, const struct url *u, struct fault *f)
 	if (a->db < 0)
 		return bad_url(f, "has a wrong end (?db=NUMBER is allowed)");
 	if (encode_undo(a->path, sizeof a->path, u->path.at, u->path.n) < 0)
-		return bad_url(f, "has a wrong socket path (absolute, at most 107 bytes)");
+		return bad_url(
+		    f, "has a wrong socket path (absolute, at most 107 bytes)");
 	return RC_OK;
 }
 
 static enum rc
 address_host(struct address *a, const struct url *u, struct fault *f)
 {
-	const char *wrong = endpoint_parse(&a->tcp, u->hosts.at, u->hosts.n, DEFAULT_PORT);
+	const char *wrong = endpoint_parse(
+	    &a->tcp, u->hosts.at, u->hosts.n, DEFAULT_PORT);
 
 	if (wrong)
 		return bad_url(f, wrong);
@@ -70,7 +75,8 @@ address_parse(struct address *a, const char *url, struct fault *f)
 		return bad_url(f, wrong);
 	if (address_login(a, &u, f) != RC_OK)
 		return RC_USAGE;
-	return url_part_is(&u.scheme, "redis+unix") ? address_socket(a, &u, f) : address_host(a, &u, f);
+	return url_part_is(&u.scheme, "redis+unix") ? address_socket(a, &u, f)
+						    : address_host(a, &u, f);
 }
 
 void
@@ -79,5 +85,7 @@ address_print(const struct address *a, char *out, size_t size)
 	if (*a->path)
 		snprintf(out, size, "redis %s", a->path);
 	else
-		snprintf(out, size, strchr(a->tcp.host, ':') ? "redis [%s]:%d" : "redis %s:%d", a->tcp.host, a->tcp.port);
+		snprintf(out, size,
+		    strchr(a->tcp.host, ':') ? "redis [%s]:%d" : "redis %s:%d",
+		    a->tcp.host, a->tcp.port);
 }

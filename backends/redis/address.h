@@ -15,13 +15,16 @@
 
 struct address {
 	struct endpoint tcp; /* host "" for a unix socket */
-	char path[108]; /* of a unix socket, else "" */
+	char path[108];      /* of a unix socket, else "" */
 	char user[128];
 	char password[512];
 	int db;
 };
 
-/* RC_OK, or RC_USAGE with what is wrong; never repeats the password.  url NULL: 127.0.0.1:6379. */
+/*
+ * RC_OK, or RC_USAGE with what is wrong; never repeats the password.  url NULL:
+ * 127.0.0.1:6379.
+ */
 enum rc address_parse(struct address *, const char *url, struct fault *);
 
 /* "redis 10.0.0.5:6379", for people. */

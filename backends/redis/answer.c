@@ -10,7 +10,8 @@ answer_text(const redisReply *reply, size_t i, char *out, size_t size)
 {
 	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
 
-	if (!e || e->type != REDIS_REPLY_STRING || (size_t)e->len >= size || memchr(e->str, '\0', e->len))
+	if (!e || e->type != REDIS_REPLY_STRING || (size_t)e->len >= size ||
+	    memchr(e->str, '\0', e->len))
 		return false;
 	memcpy(out, e->str, e->len + 1);
 	return true;
@@ -33,7 +34,8 @@ answer_token(const redisReply *reply, size_t i, uint64_t *out)
 {
 	char digits[20];
 
-	if (!answer_text(reply, i, digits, sizeof digits) || digits[strspn(digits, "0123456789")] != '\0')
+	if (!answer_text(reply, i, digits, sizeof digits) ||
+	    digits[strspn(digits, "0123456789")] != '\0')
 		return false;
 	*out = strtoull(digits, NULL, 10);
 	return *out > 0 && *out < TOKEN_LIMIT;
@@ -60,7 +62,8 @@ answer_read(struct answer *a, const redisReply *reply, bool acquiring)
 {
 	int64_t code;
 
-	if (reply->type != REDIS_REPLY_ARRAY || !answer_integer(reply, 0, ANSWER_OTHER_LIMIT, INT32_MAX, &code) ||
+	if (reply->type != REDIS_REPLY_ARRAY ||
+	    !answer_integer(reply, 0, ANSWER_OTHER_LIMIT, INT32_MAX, &code) ||
 	    code > ANSWER_WAITER)
 		return false;
 	a->code = (enum answer_code)code;

@@ -9,11 +9,14 @@
 #include <string.h>
 
 enum {
-	OPERANDS = 9,			      /* behind operation and owner, at most */
+	OPERANDS = 9,                         /* behind operation and owner, at most */
 	ARGUMENTS = 3 + NAMES + 2 + OPERANDS, /* of the command */
 };
 
-/* All keys are declared and share the hash tag {KEY}, encoded; the last one is the channel's beginning. */
+/*
+ * All keys are declared and share the hash tag {KEY}, encoded; the last one is the
+ * channel's beginning.
+ */
 static void
 native_name(struct names *names, const struct claim *claim)
 {
@@ -22,8 +25,10 @@ native_name(struct names *names, const struct claim *claim)
 
 	encode_key(tag, sizeof tag, claim->key);
 	for (size_t i = 0; i < NAMES; i++)
-		snprintf(names->keys[i], sizeof names->keys[i], "dlock:{%s}:%s", tag, suffixes[i]);
-	snprintf(names->channel, sizeof names->channel, "%s%s", names->keys[NAMES - 1], claim->owner);
+		snprintf(names->keys[i], sizeof names->keys[i], "dlock:{%s}:%s", tag,
+		    suffixes[i]);
+	snprintf(names->channel, sizeof names->channel, "%s%s", names->keys[NAMES - 1],
+	    claim->owner);
 }
 
 /* A command that is being put together; the texts of its numbers are kept here. */
@@ -70,14 +75,17 @@ add_acquire(struct native_command *c, const struct claim *claim, const struct re
 }
 
 static int
-native_write(char **command, const struct names *names, const struct claim *claim, const struct request *r, bool whole)
+native_write(char **command, const struct names *names, const struct claim *claim,
+    const struct request *r, bool whole)
 {
-	static const char *const operations[] = {[ACQUIRE] = "acquire", [RENEW] = "renew", [RELEASE] = "release"};
+	static const char *const operations[] = {
+	    [ACQUIRE] = "acquire", [RENEW] = "renew", [RELEASE] = "release"};
 	struct native_command c;
 
 	c.argc = c.n = 0;
 	add_text(&c, whole ? "EVAL" : "EVALSHA");
-	add_bytes(&c, whole ? lock_lua : lock_sha1, whole ? sizeof lock_lua : strlen(lock_sha1));
+	add_bytes(&c, whole ? lock_lua : lock_sha1,
+	    whole ? sizeof lock_lua : strlen(lock_sha1));
 	add_text(&c, "5"); /* NAMES */
 	for (int i = 0; i < NAMES; i++)
 		add_text(&c, names->keys[i]);
@@ -94,7 +102,8 @@ static enum reading
 native_read(struct answer *a, const struct request *r, const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ERROR)
-		return answer_read(a, reply, r->operation == ACQUIRE) ? READ_ANSWER : READ_NONSENSE;
+		return answer_read(a, reply, r->operation == ACQUIRE) ? READ_ANSWER
+								      : READ_NONSENSE;
 	if (resp_is_noscript(reply->str))
 		return READ_UNKNOWN_SCRIPT;
 	return resp_is_foreign(reply->str) ? READ_FOREIGN : READ_ERROR;

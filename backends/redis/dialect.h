@@ -15,7 +15,7 @@ enum { NAME_BYTES = ENCODED_BYTES + 16, NAMES = 5 };
 
 /* What one claim is called on the server. */
 struct names {
-	char keys[NAMES][NAME_BYTES]; /* as KEYS of the script */
+	char keys[NAMES][NAME_BYTES];           /* as KEYS of the script */
 	char channel[NAME_BYTES + OWNER_CHARS]; /* where its owner is told to ask again */
 };
 
@@ -25,18 +25,18 @@ enum operation { ACQUIRE, RENEW, RELEASE };
 struct request {
 	enum operation operation;
 	/* of ACQUIRE: */
-	int64_t alive;	 /* so long we count as alive in the queue; 0: not to queue */
+	int64_t alive;   /* so long we count as alive in the queue; 0: not to queue */
 	bool subscribed; /* to our channel */
 	uint64_t ticket; /* the place we had; 0: none */
 };
 
 /* What a reply is. */
 enum reading {
-	READ_ANSWER,	     /* of the script: *answer is set */
+	READ_ANSWER,         /* of the script: *answer is set */
 	READ_UNKNOWN_SCRIPT, /* to be written again, `whole` */
-	READ_ERROR,	     /* an error reply */
-	READ_FOREIGN,	     /* the same, and whoever held a lock there has lost it */
-	READ_NONSENSE,	     /* nothing that the script answers */
+	READ_ERROR,          /* an error reply */
+	READ_FOREIGN,        /* the same, and whoever held a lock there has lost it */
+	READ_NONSENSE,       /* nothing that the script answers */
 };
 
 struct dialect {
@@ -46,7 +46,8 @@ struct dialect {
 	 * length, -1 without memory.  `whole`: with the script, for a server that
 	 * does not know it.
 	 */
-	int (*write)(char **command, const struct names *, const struct claim *, const struct request *, bool whole);
+	int (*write)(char **command, const struct names *, const struct claim *,
+	    const struct request *, bool whole);
 	enum reading (*read)(struct answer *, const struct request *, const redisReply *);
 };
 

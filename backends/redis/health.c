@@ -43,9 +43,11 @@ evicting(const struct health *h, char *policy, size_t size)
 
 	field(h->memory, "maxmemory", most, sizeof most);
 	field(h->memory, "maxmemory_policy", policy, size);
-	if (!*most || strcmp(most, "0") == 0 || !*policy || strcmp(policy, "noeviction") == 0)
+	if (!*most || strcmp(most, "0") == 0 || !*policy ||
+	    strcmp(policy, "noeviction") == 0)
 		return NULL;
-	return policy[strspn(policy, "abcdefghijklmnopqrstuvwxyz-")] ? "not noeviction" : policy;
+	return policy[strspn(policy, "abcdefghijklmnopqrstuvwxyz-")] ? "not noeviction"
+								     : policy;
 }
 
 /* Without the append-only file a dump is better than nothing, if it can be written. */
@@ -53,12 +55,16 @@ static const char *
 forgetting(const struct health *h)
 {
 	if (is(h->persistence, "aof_enabled", "1"))
-		return is(h->persistence, "aof_last_write_status", "err") ? "it cannot write its append-only file" : NULL;
+		return is(h->persistence, "aof_last_write_status", "err")
+		    ? "it cannot write its append-only file"
+		    : NULL;
 	if (!is(h->persistence, "aof_enabled", "0"))
 		return NULL;
 	if (h->save && !*h->save)
 		return "a restart makes it forget them all (neither appendonly nor save is set)";
-	return is(h->persistence, "rdb_last_bgsave_status", "err") ? "it cannot save its data to disk" : NULL;
+	return is(h->persistence, "rdb_last_bgsave_status", "err")
+	    ? "it cannot save its data to disk"
+	    : NULL;
 }
 
 bool
@@ -67,7 +73,9 @@ health_risks(const struct health *h, char *out, size_t size)
 	char policy[32];
 	const char *evicts = evicting(h, policy, sizeof policy), *forgets = forgetting(h);
 
-	snprintf(out, size, "%s%s%s%s%s", evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",
-	    evicts ? evicts : "", evicts ? ")" : "", evicts && forgets ? ", and " : "", forgets ? forgets : "");
+	snprintf(out, size, "%s%s%s%s%s",
+	    evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",
+	    evicts ? evicts : "", evicts ? ")" : "", evicts && forgets ? ", and " : "",
+	    forgets ? forgets : "");
 	return evicts || forgets;
 }

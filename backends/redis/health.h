@@ -16,9 +16,9 @@ enum { HEALTH_ANSWERS = 3, HEALTH_BYTES = 320 };
 
 /* What is known: the answers' texts; NULL: not told. */
 struct health {
-	const char *memory;	 /* INFO memory */
+	const char *memory;      /* INFO memory */
 	const char *persistence; /* INFO persistence */
-	const char *save;	 /* CONFIG GET save: its value */
+	const char *save;        /* CONFIG GET save: its value */
 };
 
 /*

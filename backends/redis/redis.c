@@ -1,5 +1,6 @@
 /*
- * redis.c - locks on one Redis server: the store, its settings, acquire, wait, renew, release.
+ * redis.c - locks on one Redis server: the store, its settings, acquire, wait, renew,
+ * release.
  *
  *  1. Every operation is one run of a script (dialect.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.
@@ -37,19 +38,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEAT (3300 * NS_PER_MS)	    /* a waiter asks at least so often, and half a second later at most */
-#define ALIVE (9 * NS_PER_S)	    /* and is believed alive for so long: two beats may be lost */
+/* a waiter asks at least so often, and half a second later at most */
+#define BEAT (3300 * NS_PER_MS)
+/* and is believed alive for so long: two beats may be lost */
+#define ALIVE (9 * NS_PER_S)
 #define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
-#define UNSUBSCRIBED_BEAT NS_PER_S  /* well within the grace of a grant nobody tells us of */
+/* well within the grace of a grant nobody tells us of */
+#define UNSUBSCRIBED_BEAT NS_PER_S
 
-enum { LEFT_LEAST = 50 }; /* ms; a server that says less again and again is asked no more often */
+/* ms; a server that says less again and again is asked no more often */
+enum { LEFT_LEAST = 50 };
 
 /* Our place in the queue, while we wait. */
 struct redis_queue {
 	struct server subscription; /* to our channel */
-	instant subscribe_due;	    /* not to be tried again before */
-	uint64_t ticket;	    /* the place, as the server dealt it; 0: none yet */
-	unsigned beats;		    /* for their jitter */
+	instant subscribe_due;      /* not to be tried again before */
+	uint64_t ticket;            /* the place, as the server dealt it; 0: none yet */
+	unsigned beats;             /* for their jitter */
 };
 
 struct redis {
@@ -76,10 +81,12 @@ redis_of(struct store *s)
 /* ---- one request, one answer ---- */
 
 static enum rc
-redis_ask(struct redis *r, const struct request *q, bool whole, instant until, redisReply **reply, struct fault *f)
+redis_ask(struct redis *r, const struct request *q, bool whole, instant until,
+    redisReply **reply, struct fault *f)
 {
 	struct question question = {.ping_first = q->operation == RELEASE,
-	    .inspect = q->operation == RENEW || (q->operation == ACQUIRE && r->base.host->verbose)};
+	    .inspect = q->operation == RENEW ||
+		(q->operation == ACQUIRE && r->base.host->verbose)};
 	char *command;
 	int length = r->dialect->write(&command, &r->names, r->claim, q, whole);
 	enum rc rc;
@@ -95,7 +102,8 @@ redis_ask(struct redis *r, const struct request *q, bool whole, instant until, r
 
 /* What is said to the user of a reply; RC_OK: it is an answer. */
 static enum rc
-redis_judge(struct redis *r, const struct request *q, enum reading reading, const redisReply *reply, struct fault *f)
+redis_judge(struct redis *r, const struct request *q, enum reading reading,
+    const redisReply *reply, struct fault *f)
 {
 	enum rc rc;
 
@@ -104,7 +112,8 @@ redis_judge(struct redis *r, const struct request *q, enum reading reading, cons
 		return RC_OK;
 	case READ_NONSENSE:
 		server_close(&r->commands);
-		return fault_set(f, RC_PROTOCOL, "%s gave an answer that dlock's script does not give", r->where);
+		return fault_set(f, RC_PROTOCOL,
+		    "%s gave an answer that dlock's script does not give", r->where);
 	case READ_UNKNOWN_SCRIPT:
 	case READ_ERROR:
 	case READ_FOREIGN:
@@ -116,13 +125,15 @@ redis_judge(struct redis *r, const struct request *q, enum reading reading, cons
 
 /* Runs an operation.  *sent: just before the request left that was answered. */
 static enum rc
-redis_run(struct redis *r, const struct request *q, instant until, instant *sent, struct answer *a, struct fault *f)
+redis_run(struct redis *r, const struct request *q, instant until, instant *sent,
+    struct answer *a, struct fault *f)
 {
 	enum reading reading = READ_UNKNOWN_SCRIPT;
 	enum rc rc = RC_OK;
 
 	r->commands.repeated = false;
-	for (int whole = 0; rc == RC_OK && reading == READ_UNKNOWN_SCRIPT && whole < 2; whole++) {
+	for (int whole = 0; rc == RC_OK && reading == READ_UNKNOWN_SCRIPT && whole < 2;
+	     whole++) {
 		redisReply *reply = NULL;
 
 		*sent = instant_now();
@@ -154,8 +165,11 @@ redis_connect_timeout(struct store *s, const char *value, struct fault *f)
 }
 
 static const struct setting_row settings[] = {
-    {"password-file", "FILE", "the password, in a file of mode 0600", redis_password_file},
-    {"connect-timeout", "DURATION", "for a server that does not answer, without --wait (default: 5s)", redis_connect_timeout},
+    {"password-file", "FILE", "the password, in a file of mode 0600",
+	redis_password_file},
+    {"connect-timeout", "DURATION",
+	"for a server that does not answer, without --wait (default: 5s)",
+	redis_connect_timeout},
     {0},
 };
 
@@ -173,7 +187,8 @@ redis_close(struct store *s)
 }
 
 static enum rc
-redis_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
+redis_open(
+    struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
 	struct redis *r = calloc(1, sizeof *r);
 	enum rc rc;
@@ -189,7 +204,8 @@ redis_open(struct store **ret, struct host *host, const struct site *site, struc
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
-		rc = fault_set(f, RC_USAGE, "the redis URL has a user without a password (there or in -O password-file=FILE)");
+		rc = fault_set(f, RC_USAGE,
+		    "the redis URL has a user without a password (there or in -O password-file=FILE)");
 	if (rc != RC_OK) {
 		redis_close(&r->base);
 		return rc;
@@ -215,9 +231,12 @@ redis_show(struct redis *r, struct answer *a)
 
 /* Asks for the lock, or for our place in the queue; `alive` 0: do not queue. */
 static enum rc
-redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g, struct answer *a, struct fault *f)
+redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
+    struct answer *a, struct fault *f)
 {
-	struct request q = {.operation = ACQUIRE, .alive = alive, .subscribed = server_is_open(&r->queue.subscription),
+	struct request q = {.operation = ACQUIRE,
+	    .alive = alive,
+	    .subscribed = server_is_open(&r->queue.subscription),
 	    .ticket = r->queue.ticket};
 	instant sent;
 	enum rc rc = redis_run(r, &q, until, &sent, a, f);
@@ -227,14 +246,18 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g, s
 	switch (a->code) {
 	case ANSWER_HOLDER:
 		r->held = true;
-		*g = (struct grant){.token = a->token, .sent = sent, .lease = r->claim->ttl, .anchor = -1};
+		*g = (struct grant){.token = a->token,
+		    .sent = sent,
+		    .lease = r->claim->ttl,
+		    .anchor = -1};
 		return RC_OK;
 	case ANSWER_NOT_HOLDER:
 		r->queue.ticket = a->ticket;
 		redis_show(r, a);
 		return RC_OK;
 	default:
-		return fault_set(f, RC_PROTOCOL, "%s: this key is in use as a lock of another kind (another --limit)",
+		return fault_set(f, RC_PROTOCOL,
+		    "%s: this key is in use as a lock of another kind (another --limit)",
 		    r->where);
 	}
 }
@@ -259,25 +282,36 @@ redis_subscribe(struct redis *r, instant until, struct fault *f)
 	if (reply->type == REDIS_REPLY_ERROR)
 		rc = server_refused(&r->queue.subscription, reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
-		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE", r->where);
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE", r->where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
 		server_close(&r->queue.subscription);
 	return rc;
 }
 
-/* When to ask again although no message came: the next beat, or the end of a lease if we are first. */
+/*
+ * When to ask again although no message came: the next beat, or the end of a lease if we
+ * are first.
+ */
 static instant
 redis_next_beat(struct redis *r, const struct answer *a)
 {
-	/* A few bits of the owner and a counter: enough to keep a thousand waiters from asking in step. */
-	int64_t jitter = (r->claim->owner[r->queue.beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
+	/*
+	 * A few bits of the owner and a counter: enough to keep a thousand waiters from
+	 * asking in step.
+	 */
+	int64_t jitter = (r->claim->owner[r->queue.beats++ % OWNER_CHARS] % 16) * 30 *
+	    NS_PER_MS;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
 	if (!server_is_open(&r->queue.subscription))
 		beat = now + UNSUBSCRIBED_BEAT;
 	if (a->place == 1 && a->left_ms > 0)
-		beat = instant_first(beat, now + (a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) * NS_PER_MS);
+		beat = instant_first(beat,
+		    now +
+			(a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) *
+			    NS_PER_MS);
 	return beat;
 }
 
@@ -291,11 +325,14 @@ redis_await_message(struct redis *r, instant beat, instant until, struct fault *
 	struct host *host = r->base.host;
 	enum rc rc;
 
-	switch (host->wait(host, server_descriptor(&r->queue.subscription), POLLIN, instant_first(beat, until))) {
+	switch (host->wait(host, server_descriptor(&r->queue.subscription), POLLIN,
+	    instant_first(beat, until))) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
-		return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", r->where) : RC_OK;
+		return instant_now() >= until
+		    ? fault_set(f, RC_BUSY, "%s: still held", r->where)
+		    : RC_OK;
 	case WOKE_READY:
 		break;
 	}
@@ -310,7 +347,8 @@ redis_await_message(struct redis *r, instant beat, instant until, struct fault *
  * connection) beats must do; it is tried again now and then.
  */
 static enum rc
-redis_wait_in_queue(struct redis *r, const struct answer *a, instant until, struct fault *f)
+redis_wait_in_queue(
+    struct redis *r, const struct answer *a, instant until, struct fault *f)
 {
 	instant now = instant_now();
 	enum rc rc;
@@ -331,18 +369,23 @@ redis_wait_in_queue(struct redis *r, const struct answer *a, instant until, stru
  * Each is bounded by itself; patience.h says how many there are.
  */
 static enum rc
-redis_attempt(struct redis *r, bool queued, instant until, struct grant *g, struct answer *a, struct fault *f)
+redis_attempt(struct redis *r, bool queued, instant until, struct grant *g,
+    struct answer *a, struct fault *f)
 {
 	enum rc rc;
 
 	if (!queued)
-		return redis_ask_lock(r, until ? ALIVE : 0, patience_attempt(&r->patience, until), g, a, f);
+		return redis_ask_lock(
+		    r, until ? ALIVE : 0, patience_attempt(&r->patience, until), g, a, f);
 	rc = redis_wait_in_queue(r, a, until, f);
-	return rc == RC_OK ? redis_ask_lock(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f) : rc;
+	return rc == RC_OK
+	    ? redis_ask_lock(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f)
+	    : rc;
 }
 
 static enum rc
-redis_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
+redis_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct answer a = {.code = ANSWER_NOT_HOLDER};
@@ -372,7 +415,8 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 static enum rc
 redis_lost(const struct redis *r, struct fault *f)
 {
-	return fault_set(f, RC_LOST, "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
+	return fault_set(f, RC_LOST,
+	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
 	    r->where);
 }
 
@@ -384,7 +428,8 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	instant sent;
 	enum rc rc;
 
-	server_close(&r->queue.subscription); /* not when we were granted: that would have kept the command waiting */
+	/* not when we were granted: that would have kept the command waiting */
+	server_close(&r->queue.subscription);
 	rc = redis_run(r, &(struct request){.operation = RENEW}, until, &sent, &a, f);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
@@ -407,8 +452,10 @@ redis_release(struct store *s, instant until, struct fault *f)
 		return RC_OK;
 	rc = redis_run(r, &(struct request){.operation = RELEASE}, until, &sent, &a, f);
 	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->held)
-		rc = r->commands.repeated ? fault_set(f, RC_AGAIN, "%s closed the connection before it answered", r->where)
-					  : redis_lost(r, f);
+		rc = r->commands.repeated
+		    ? fault_set(f, RC_AGAIN,
+			  "%s closed the connection before it answered", r->where)
+		    : redis_lost(r, f);
 	if (rc == RC_OK || rc == RC_LOST)
 		r->commands.asked = r->held = false;
 	return rc;

@@ -1,4 +1,6 @@
-/* resp.c - measures replies before they are parsed, and says what an error reply means. */
+/*
+ * resp.c - measures replies before they are parsed, and says what an error reply means.
+ */
 #include "resp.h"
 
 #include <string.h>
@@ -104,21 +106,28 @@ static const struct meaning {
 	enum rc rc;
 	const char *hint;
 } meanings[] = {
-    {"NOAUTH", RC_DENIED, "it wants a password: put it into the URL or -O password-file=FILE"},
-    {"unauthenticated", RC_DENIED, "it wants a password: put it into the URL or -O password-file=FILE"},
+    {"NOAUTH", RC_DENIED,
+	"it wants a password: put it into the URL or -O password-file=FILE"},
+    {"unauthenticated", RC_DENIED,
+	"it wants a password: put it into the URL or -O password-file=FILE"},
     {"WRONGPASS", RC_DENIED, "wrong user or password"},
     {"invalid password", RC_DENIED, "wrong password"},
-    {"AUTH <password> called without any password", RC_DENIED, "it has no password for this user: leave it out"},
-    {"wrong number of arguments for 'auth'", RC_DENIED, "it knows no users: leave the user's name out"},
+    {"AUTH <password> called without any password", RC_DENIED,
+	"it has no password for this user: leave it out"},
+    {"wrong number of arguments for 'auth'", RC_DENIED,
+	"it knows no users: leave the user's name out"},
     {"command 'AUTH'", RC_DENIED, "it knows no passwords: leave it out"},
     {"command `AUTH`", RC_DENIED, "it knows no passwords: leave it out"},
     {"no password is set", RC_DENIED, "it has no password: leave it out"},
     {"NOPERM", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous"},
-    {"can't run this command", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous"},
+    {"can't run this command", RC_DENIED,
+	"allow the user ~dlock:* &dlock:* +@all -@dangerous"},
     {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},
     {"MOVED", RC_CONFIG, "it is one node of a cluster, which this backend cannot use"},
-    {"CROSSSLOT", RC_CONFIG, "it is one node of a cluster, which this backend cannot use"},
-    {"CLUSTERDOWN", RC_CONFIG, "it is one node of a cluster, which this backend cannot use"},
+    {"CROSSSLOT", RC_CONFIG,
+	"it is one node of a cluster, which this backend cannot use"},
+    {"CLUSTERDOWN", RC_CONFIG,
+	"it is one node of a cluster, which this backend cannot use"},
     {"READONLY", RC_CONFIG, "it is a replica: name the master"},
     {"DB index is out of range", RC_CONFIG, "it has no such database"},
     {"unknown command", RC_CONFIG, "it does not know a command that dlock needs"},
@@ -126,7 +135,8 @@ static const struct meaning {
     {"MASTERDOWN", RC_AGAIN, "it is a replica without its master"},
     {"BUSY", RC_AGAIN, "it is busy with a script: try again"},
     {"OOM", RC_AGAIN, "it is out of memory: raise maxmemory"},
-    {"command not allowed when used memory", RC_AGAIN, "it is out of memory: raise maxmemory"},
+    {"command not allowed when used memory", RC_AGAIN,
+	"it is out of memory: raise maxmemory"},
     {"MISCONF", RC_AGAIN, "it cannot save to disk and refuses writes"},
     {"NOREPLICAS", RC_AGAIN, "too few replicas are connected to it"},
     {"max number of clients", RC_AGAIN, "it has too many clients: raise maxclients"},

@@ -15,7 +15,7 @@
 enum {
 	RESP_BYTES = 16384, /* the longest reply */
 	RESP_MEMBERS = 16,  /* of one array */
-	RESP_DEPTH = 3,	    /* arrays within arrays */
+	RESP_DEPTH = 3,     /* arrays within arrays */
 };
 
 /*
@@ -30,10 +30,16 @@ ssize_t resp_length(const char *buf, size_t n);
  */
 enum rc resp_error(const char *text, const char **hint);
 
-/* Does it say that what stands under the key is no lock, so that whoever held one has lost it? */
+/*
+ * Does it say that what stands under the key is no lock, so that whoever held one has
+ * lost it?
+ */
 bool resp_is_foreign(const char *text);
 
-/* Does it say that the server does not know the script, since it was restarted or never saw it? */
+/*
+ * Does it say that the server does not know the script, since it was restarted or never
+ * saw it?
+ */
 bool resp_is_noscript(const char *text);
 
 #endif

@@ -11,7 +11,8 @@
 #define HEALTH_PATIENCE (500 * NS_PER_MS) /* for what comes right behind an answer */
 
 void
-server_init(struct server *s, struct host *host, const struct address *a, const char *where)
+server_init(
+    struct server *s, struct host *host, const struct address *a, const char *where)
 {
 	*s = (struct server){.host = host, .address = a, .where = where};
 	wire_init(&s->wire, host, where);
@@ -42,7 +43,8 @@ server_refused(const struct server *s, char *text, struct fault *f)
 	enum rc rc = resp_error(text, &hint);
 
 	secret_blot(text, s->address->password);
-	return fault_set(f, rc, "%s says '%.200s'%s%s", s->where, text, hint ? ": " : "", hint ? hint : "");
+	return fault_set(f, rc, "%s says '%.200s'%s%s", s->where, text, hint ? ": " : "",
+	    hint ? hint : "");
 }
 
 /* ---- the greeting ---- */
@@ -116,9 +118,12 @@ read_greeted(struct server *s, enum greeting kind, instant until, struct fault *
 	if (rc != RC_OK || !reply)
 		return rc;
 	if (kind != GREET_PING && reply->type == REDIS_REPLY_ERROR)
-		rc = kind == GREET_AUTH ? login_refused(s, reply->str, f) : server_refused(s, reply->str, f);
-	else if (kind != GREET_PING && (reply->type != REDIS_REPLY_STATUS || strcmp(reply->str, "OK") != 0))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to a greeting", s->where);
+		rc = kind == GREET_AUTH ? login_refused(s, reply->str, f)
+					: server_refused(s, reply->str, f);
+	else if (kind != GREET_PING &&
+	    (reply->type != REDIS_REPLY_STATUS || strcmp(reply->str, "OK") != 0))
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gave a wrong answer to a greeting", s->where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
 		wire_close(&s->wire);
@@ -127,7 +132,10 @@ read_greeted(struct server *s, enum greeting kind, instant until, struct fault *
 
 /* ---- how it is set ---- */
 
-/* The text of an answer to one of health_questions: of a string, or of the second of two; NULL: we are not told. */
+/*
+ * The text of an answer to one of health_questions: of a string, or of the second of
+ * two; NULL: we are not told.
+ */
 static const char *
 health_text(const redisReply *reply)
 {
@@ -153,14 +161,18 @@ read_health(struct server *s, instant until)
 
 	while (rc == RC_OK && n < HEALTH_ANSWERS) {
 		rc = wire_receive(&s->wire, &replies[n], until, &ignored);
-		if (rc == RC_OK && !health_text(replies[n]) && replies[n]->type != REDIS_REPLY_ERROR)
+		if (rc == RC_OK && !health_text(replies[n]) &&
+		    replies[n]->type != REDIS_REPLY_ERROR)
 			rc = RC_PROTOCOL;
 		n += replies[n] != NULL;
 	}
 	if (rc == RC_OK) {
-		h = (struct health){health_text(replies[0]), health_text(replies[1]), health_text(replies[2])};
+		h = (struct health){health_text(replies[0]), health_text(replies[1]),
+		    health_text(replies[2])};
 		if (health_risks(&h, risks, sizeof risks))
-			fault_set(&s->host->notice, RC_OK, "%s may lose locks: %s; see dlock-backends(7)", s->where, risks);
+			fault_set(&s->host->notice, RC_OK,
+			    "%s may lose locks: %s; see dlock-backends(7)", s->where,
+			    risks);
 	}
 	while (n > 0)
 		freeReplyObject(replies[--n]);
@@ -169,9 +181,12 @@ read_health(struct server *s, instant until)
 
 /* ---- one question, one answer ---- */
 
-/* Sends a question, after connecting if need be, and reads what comes before its answer. */
+/*
+ * Sends a question, after connecting if need be, and reads what comes before its answer.
+ */
 static enum rc
-server_send(struct server *s, const struct question *q, bool inspect, instant until, struct fault *f)
+server_send(struct server *s, const struct question *q, bool inspect, instant until,
+    struct fault *f)
 {
 	struct greetings g = {.n = 0};
 	struct iovec parts[3];
@@ -195,7 +210,8 @@ server_send(struct server *s, const struct question *q, bool inspect, instant un
 	s->asked = true;
 	parts[0] = (struct iovec){g.text, g.used};
 	parts[1] = (struct iovec){(char *)q->command, q->length};
-	parts[2] = (struct iovec){(char *)health_questions, inspect ? strlen(health_questions) : 0};
+	parts[2] = (struct iovec){
+	    (char *)health_questions, inspect ? strlen(health_questions) : 0};
 	rc = wire_send(&s->wire, parts, 3, until, f);
 	explicit_bzero(g.text, g.used);
 	for (int i = 0; rc == RC_OK && i < g.n; i++)
@@ -207,13 +223,15 @@ server_send(struct server *s, const struct question *q, bool inspect, instant un
 static bool
 read_rest(struct server *s, const struct question *q, bool inspect, instant until)
 {
-	if (inspect && !read_health(s, instant_first(until, instant_now() + HEALTH_PATIENCE)))
+	if (inspect &&
+	    !read_health(s, instant_first(until, instant_now() + HEALTH_PATIENCE)))
 		return false;
 	return q->messages || s->wire.used == 0;
 }
 
 enum rc
-server_ask(struct server *s, const struct question *q, instant until, redisReply **reply, struct fault *f)
+server_ask(struct server *s, const struct question *q, instant until, redisReply **reply,
+    struct fault *f)
 {
 	bool idle = wire_is_quiet(&s->wire), inspect = q->inspect && !s->inspected;
 	enum rc rc;
@@ -227,7 +245,8 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 			rc = wire_receive(&s->wire, reply, until, f);
 		if (rc != RC_AGAIN || !idle)
 			break;
-		idle = inspect = false; /* a proxy may close at a command it does not know */
+		/* a proxy may close at a command it does not know */
+		idle = inspect = false;
 		s->repeated = true;
 	} while (instant_now() < until);
 	if (rc != RC_OK || read_rest(s, q, inspect, until))

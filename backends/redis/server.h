@@ -22,8 +22,8 @@ struct server {
 	struct wire wire;
 	struct host *host;
 	const struct address *address; /* not owned */
-	const char *where;	       /* for people; not owned */
-	bool inspected;		       /* it has been asked how it is set */
+	const char *where;             /* for people; not owned */
+	bool inspected;                /* it has been asked how it is set */
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: the server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */
@@ -41,11 +41,16 @@ struct question {
 	 * (hand-off 1.6 to 1.4 x flock).
 	 */
 	bool ping_first;
-	bool inspect;  /* health_questions behind it, once for each server: a host->notice if they find something */
+	/*
+	 * health_questions behind it, once for each server: a host->notice if they find
+	 * something
+	 */
+	bool inspect;
 	bool messages; /* more may come behind the answer: it begins a subscription */
 };
 
-void server_init(struct server *, struct host *, const struct address *, const char *where);
+void server_init(
+    struct server *, struct host *, const struct address *, const char *where);
 
 bool server_is_open(const struct server *);
 
@@ -61,12 +66,16 @@ int server_descriptor(const struct server *);
  * reply.  Otherwise the connection is closed: see stream.h; RC_DENIED, RC_CONFIG
  * and others of server_refused(): the login did not succeed.
  */
-enum rc server_ask(struct server *, const struct question *, instant until, redisReply **reply, struct fault *);
+enum rc server_ask(struct server *, const struct question *, instant until,
+    redisReply **reply, struct fault *);
 
 /* Reads one message of a subscription, which does not say more than that there is one. */
 enum rc server_take_message(struct server *, instant until, struct fault *);
 
-/* What the error reply `text` means, in words; never RC_OK.  A password in it is blotted out. */
+/*
+ * What the error reply `text` means, in words; never RC_OK.  A password in it is blotted
+ * out.
+ */
 enum rc server_refused(const struct server *, char *text, struct fault *);
 
 void server_close(struct server *);

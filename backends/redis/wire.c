@@ -45,7 +45,8 @@ wire_connect(struct wire *w, const struct address *a, instant until, struct faul
 	if (rc != RC_OK)
 		return rc;
 	w->reader = redisReaderCreate();
-	return w->reader ? RC_OK : wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f);
+	return w->reader ? RC_OK
+			 : wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f);
 }
 
 bool
@@ -80,8 +81,9 @@ build_reply(struct wire *w, size_t n, redisReply **ret, struct fault *f)
 		return wire_broken(w, RC_AGAIN, "is not connected", f);
 	if (redisReaderFeed(w->reader, w->in, n) != REDIS_OK ||
 	    redisReaderGetReply(w->reader, &reply) != REDIS_OK || !reply)
-		return w->reader->err == REDIS_ERR_OOM ? wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f)
-						       : wire_broken(w, RC_PROTOCOL, "sent what is no Redis reply", f);
+		return w->reader->err == REDIS_ERR_OOM
+		    ? wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f)
+		    : wire_broken(w, RC_PROTOCOL, "sent what is no Redis reply", f);
 	w->used -= n;
 	memmove(w->in, w->in + n, w->used);
 	*ret = reply;
@@ -97,10 +99,12 @@ wire_receive(struct wire *w, redisReply **ret, instant until, struct fault *f)
 		enum rc rc;
 
 		if (length < 0)
-			return wire_broken(w, RC_PROTOCOL, "sent what is no Redis reply: is this a Redis server?", f);
+			return wire_broken(w, RC_PROTOCOL,
+			    "sent what is no Redis reply: is this a Redis server?", f);
 		if (length > 0)
 			return build_reply(w, length, ret, f);
-		rc = stream_receive(&w->stream, w->in + w->used, RESP_BYTES - w->used, &got, until, f);
+		rc = stream_receive(
+		    &w->stream, w->in + w->used, RESP_BYTES - w->used, &got, until, f);
 		if (rc != RC_OK) {
 			forget_replies(w);
 			return rc;

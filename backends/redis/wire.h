@@ -23,7 +23,8 @@ struct wire {
 
 void wire_init(struct wire *, struct host *, const char *where);
 
-enum rc wire_connect(struct wire *, const struct address *, instant until, struct fault *);
+enum rc wire_connect(
+    struct wire *, const struct address *, instant until, struct fault *);
 
 bool wire_is_open(const struct wire *);
 
@@ -31,9 +32,12 @@ bool wire_is_open(const struct wire *);
 bool wire_is_quiet(const struct wire *);
 
 /* As stream_send(). */
-enum rc wire_send(struct wire *, struct iovec *parts, int n, instant until, struct fault *);
+enum rc wire_send(
+    struct wire *, struct iovec *parts, int n, instant until, struct fault *);
 
-/* The next reply (freeReplyObject() it).  RC_PROTOCOL: what came is none, or too large. */
+/*
+ * The next reply (freeReplyObject() it).  RC_PROTOCOL: what came is none, or too large.
+ */
 enum rc wire_receive(struct wire *, redisReply **ret, instant until, struct fault *);
 
 void wire_close(struct wire *);

@@ -24,7 +24,8 @@ struct call {
 static bool
 is_about_nodes(int code)
 {
-	return code == ZOK || code == ZNONODE || code == ZNODEEXISTS || code == ZBADVERSION || code == ZUNIMPLEMENTED ||
+	return code == ZOK || code == ZNONODE || code == ZNODEEXISTS ||
+	    code == ZBADVERSION || code == ZUNIMPLEMENTED ||
 	    code == ZNOCHILDRENFOREPHEMERALS;
 }
 
@@ -93,7 +94,8 @@ on_data(int code, const char *data, int n, const struct Stat *stat, const void *
 }
 
 static void
-on_names(int code, const struct String_vector *names, const struct Stat *stat, const void *ctx)
+on_names(
+    int code, const struct String_vector *names, const struct Stat *stat, const void *ctx)
 {
 	struct call *c = (struct call *)ctx;
 
@@ -194,7 +196,10 @@ call_create(struct session *s, const char *path, const char *data, int mode, boo
 	const struct ACL_vector *acl = open ? &ZOO_OPEN_ACL_UNSAFE : &ZOO_CREATOR_ALL_ACL;
 	struct call *c = call_new(s);
 
-	return c ? call_taken(c, zoo_acreate2(session_handle(s), path, data, (int)strlen(data), acl, mode, on_path, c)) : NULL;
+	return c ? call_taken(c,
+		       zoo_acreate2(session_handle(s), path, data, (int)strlen(data), acl,
+			   mode, on_path, c))
+		 : NULL;
 }
 
 struct call *
@@ -202,7 +207,9 @@ call_list(struct session *s, const char *path)
 {
 	struct call *c = call_new(s);
 
-	return c ? call_taken(c, zoo_aget_children2(session_handle(s), path, 0, on_names, c)) : NULL;
+	return c
+	    ? call_taken(c, zoo_aget_children2(session_handle(s), path, 0, on_names, c))
+	    : NULL;
 }
 
 struct call *
@@ -210,7 +217,8 @@ call_exists(struct session *s, const char *path)
 {
 	struct call *c = call_new(s);
 
-	return c ? call_taken(c, zoo_aexists(session_handle(s), path, 0, on_stat, c)) : NULL;
+	return c ? call_taken(c, zoo_aexists(session_handle(s), path, 0, on_stat, c))
+		 : NULL;
 }
 
 struct call *
@@ -218,7 +226,9 @@ call_get(struct session *s, const char *path)
 {
 	struct call *c = call_new(s);
 
-	return c ? call_taken(c, zoo_awget(session_handle(s), path, NULL, NULL, on_data, c)) : NULL;
+	return c
+	    ? call_taken(c, zoo_awget(session_handle(s), path, NULL, NULL, on_data, c))
+	    : NULL;
 }
 
 struct call *
@@ -226,7 +236,10 @@ call_set(struct session *s, const char *path, const char *data, int version)
 {
 	struct call *c = call_new(s);
 
-	return c ? call_taken(c, zoo_aset(session_handle(s), path, data, (int)strlen(data), version, on_stat, c)) : NULL;
+	return c ? call_taken(c,
+		       zoo_aset(session_handle(s), path, data, (int)strlen(data), version,
+			   on_stat, c))
+		 : NULL;
 }
 
 struct call *
@@ -234,7 +247,9 @@ call_delete(struct session *s, const char *path, int version)
 {
 	struct call *c = call_new(s);
 
-	return c ? call_taken(c, zoo_adelete(session_handle(s), path, version, on_nothing, c)) : NULL;
+	return c
+	    ? call_taken(c, zoo_adelete(session_handle(s), path, version, on_nothing, c))
+	    : NULL;
 }
 
 struct call *
@@ -250,7 +265,10 @@ call_watch(struct session *s, const char *path)
 {
 	struct call *c = call_watching(s, WATCHED_AHEAD);
 
-	return c ? call_taken(c, zoo_awget_children(session_handle(s), path, on_end_ahead, s, on_no_names, c)) : NULL;
+	return c ? call_taken(c,
+		       zoo_awget_children(
+			   session_handle(s), path, on_end_ahead, s, on_no_names, c))
+		 : NULL;
 }
 
 struct call *
@@ -258,7 +276,10 @@ call_guard(struct session *s, const char *path)
 {
 	struct call *c = call_watching(s, WATCHED_OWN);
 
-	return c ? call_taken(c, zoo_awget_children(session_handle(s), path, on_end_own, s, on_no_names, c)) : NULL;
+	return c ? call_taken(c,
+		       zoo_awget_children(
+			   session_handle(s), path, on_end_own, s, on_no_names, c))
+		 : NULL;
 }
 
 /* ---- what was answered ---- */

@@ -13,14 +13,19 @@
 struct call;
 
 /* Makes a node; mode as in zookeeper.h; `open`: everybody may use it, else we alone. */
-struct call *call_create(struct session *, const char *path, const char *data, int mode, bool open);
-struct call *call_list(struct session *, const char *path);   /* and what is known of the path */
+struct call *call_create(
+    struct session *, const char *path, const char *data, int mode, bool open);
+/* and what is known of the path */
+struct call *call_list(struct session *, const char *path);
 struct call *call_exists(struct session *, const char *path); /* the latter alone */
 struct call *call_get(struct session *, const char *path);
 struct call *call_set(struct session *, const char *path, const char *data, int version);
 struct call *call_delete(struct session *, const char *path, int version); /* -1: any */
 
-/* Lets this server catch up with the leader: what is read after the answer is not older than the request. */
+/*
+ * Lets this server catch up with the leader: what is read after the answer is not older
+ * than the request.
+ */
 struct call *call_sync(struct session *, const char *path);
 
 /*
@@ -47,7 +52,8 @@ enum rc call_finish(struct call *, instant until, int *code, struct fault *);
 /* When it was sent; what was answered.  Valid from call_await's RC_OK to call_drop. */
 instant call_sent(const struct call *);
 const struct Stat *call_stat(const struct call *);
-const char *call_text(const struct call *); /* a node's name, or the beginning of its data */
+/* a node's name, or the beginning of its data */
+const char *call_text(const struct call *);
 const char *const *call_names(const struct call *, size_t *n);
 
 /* To be called once for each call, answered or not. */

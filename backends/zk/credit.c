@@ -1,9 +1,12 @@
-/* credit.c - reckons the lease from what the leader surely knows; the proof is in credit.h. */
+/*
+ * credit.c - reckons the lease from what the leader surely knows; the proof is in
+ * credit.h.
+ */
 #include "credit.h"
 
 #include <string.h>
 
-#define CARRY(t) ((t) * 3 / 10) /* in which a ping surely went to the leader */
+#define CARRY(t) ((t)*3 / 10) /* in which a ping surely went to the leader */
 #define PACE(t) ((t) / 12)
 
 void
@@ -33,7 +36,8 @@ credit_set_alone(struct credit *c, bool alone)
 void
 credit_answer(struct credit *c, instant sent, instant answered)
 {
-	if (c->npasts && answered < c->pasts[c->npasts - 1].answered + PACE(c->timeout) / 4)
+	if (c->npasts &&
+	    answered < c->pasts[c->npasts - 1].answered + PACE(c->timeout) / 4)
 		return;
 	if (c->npasts == PASTS) {
 		memmove(c->pasts, c->pasts + 1, (PASTS - 1) * sizeof *c->pasts);
@@ -42,7 +46,10 @@ credit_answer(struct credit *c, instant sent, instant answered)
 	c->pasts[c->npasts++] = (struct past){sent, answered};
 }
 
-/* When the newest request was sent of which the leader surely knew when one sent then reached it: 2 and 3. */
+/*
+ * When the newest request was sent of which the leader surely knew when one sent then
+ * reached it: 2 and 3.
+ */
 static instant
 known_to_leader(const struct credit *c, instant sent)
 {
@@ -62,11 +69,15 @@ credit_lease(const struct credit *c, instant sent)
 	return instant_first(left, credit_steady(c));
 }
 
-/* One request more than CARRY old is always known: with one pace between two of them, and one to spare. */
+/*
+ * One request more than CARRY old is always known: with one pace between two of them,
+ * and one to spare.
+ */
 int64_t
 credit_steady(const struct credit *c)
 {
-	return c->alone ? c->timeout : c->timeout - CARRY(c->timeout) - 2 * PACE(c->timeout);
+	return c->alone ? c->timeout
+			: c->timeout - CARRY(c->timeout) - 2 * PACE(c->timeout);
 }
 
 int64_t

@@ -51,11 +51,11 @@ struct past {
 };
 
 struct credit {
-	int64_t asked;	 /* the timeout we wished for */
+	int64_t asked;   /* the timeout we wished for */
 	int64_t granted; /* as a server granted it; 0: none has yet, */
 	int64_t timeout; /* and as we believe it */
-	instant began;	 /* just before the session was asked for */
-	bool alone;	 /* the server of this connection follows nobody: 4 */
+	instant began;   /* just before the session was asked for */
+	bool alone;      /* the server of this connection follows nobody: 4 */
 	struct past pasts[PASTS];
 	size_t npasts;
 };
@@ -69,7 +69,10 @@ void credit_begin(struct credit *, int64_t asked, instant now);
  */
 bool credit_grant(struct credit *, int64_t timeout);
 
-/* What the server of this connection says of itself (4); false when a connection begins or ends (5). */
+/*
+ * What the server of this connection says of itself (4); false when a connection begins
+ * or ends (5).
+ */
 void credit_set_alone(struct credit *, bool alone);
 
 /* A request was answered by a server. */

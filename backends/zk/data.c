@@ -9,7 +9,8 @@
 
 #define MEMBER "dlock"
 
-static const char *const words[] = {[STAGE_WAITING] = "waiting", [STAGE_WAITED] = "waited"};
+static const char *const words[] = {
+    [STAGE_WAITING] = "waiting", [STAGE_WAITED] = "waited"};
 
 /* NULL: it is none. */
 static json_t *
@@ -26,12 +27,15 @@ read_object(const char *data)
 void
 data_write(char out[DATA_BYTES], const char *record, enum stage stage)
 {
-	json_t *root = stage == STAGE_WAITING || stage == STAGE_WAITED ? read_object(record) : NULL;
+	json_t *root = stage == STAGE_WAITING || stage == STAGE_WAITED
+	    ? read_object(record)
+	    : NULL;
 	char *text = NULL;
 
 	if (root && json_object_set_new(root, MEMBER, json_string(words[stage])) == 0)
 		text = json_dumps(root, JSON_COMPACT);
-	snprintf(out, DATA_BYTES, "%s", text && strlen(text) < DATA_BYTES ? text : record);
+	snprintf(
+	    out, DATA_BYTES, "%s", text && strlen(text) < DATA_BYTES ? text : record);
 	free(text);
 	json_decref(root);
 }

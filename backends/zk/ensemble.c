@@ -14,7 +14,8 @@ enum { DEFAULT_PORT = 2181 };
 static enum rc
 url_is_wrong(struct fault *f, const char *what)
 {
-	return fault_set(f, RC_USAGE, "the zk URL %s (zk://[user:password@]host[:port],.../chroot)", what);
+	return fault_set(f, RC_USAGE,
+	    "the zk URL %s (zk://[user:password@]host[:port],.../chroot)", what);
 }
 
 static enum rc
@@ -28,10 +29,14 @@ ensemble_take_login(struct ensemble *e, const struct url *u, struct fault *f)
 		return url_is_wrong(f, "needs user:password before its @");
 	user = encode_undo(e->login, sizeof e->login - 1, u->user.at, u->user.n);
 	if (user < 0 || memchr(e->login, ':', user))
-		return url_is_wrong(f, "has a user that is too long, has a ':' or a wrong %XX in it");
+		return url_is_wrong(
+		    f, "has a user that is too long, has a ':' or a wrong %XX in it");
 	e->login[user] = ':';
-	password = encode_undo(e->login + user + 1, sizeof e->login - user - 1, u->password.at, u->password.n);
-	return password < 0 ? url_is_wrong(f, "has a password that is too long, or a wrong %XX in it") : RC_OK;
+	password = encode_undo(e->login + user + 1, sizeof e->login - user - 1,
+	    u->password.at, u->password.n);
+	return password < 0
+	    ? url_is_wrong(f, "has a password that is too long, or a wrong %XX in it")
+	    : RC_OK;
 }
 
 static bool
@@ -39,7 +44,8 @@ is_number(const char *host)
 {
 	struct in6_addr any;
 
-	return inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1;
+	return inet_pton(AF_INET, host, &any) == 1 ||
+	    inet_pton(AF_INET6, host, &any) == 1;
 }
 
 static enum rc
@@ -52,10 +58,13 @@ ensemble_add_host(struct ensemble *e, struct url_part text, struct fault *f)
 
 	if (wrong)
 		return url_is_wrong(f, wrong);
-	length = snprintf(e->hosts + used, sizeof e->hosts - used, strchr(host.host, ':') ? "%s[%s]:%d" : "%s%s:%d",
-	    used ? "," : "", host.host, host.port);
+	length = snprintf(e->hosts + used, sizeof e->hosts - used,
+	    strchr(host.host, ':') ? "%s[%s]:%d" : "%s%s:%d", used ? "," : "", host.host,
+	    host.port);
 	e->named = e->named || !is_number(host.host);
-	return (size_t)length < sizeof e->hosts - used ? RC_OK : url_is_wrong(f, "names too many hosts");
+	return (size_t)length < sizeof e->hosts - used
+	    ? RC_OK
+	    : url_is_wrong(f, "names too many hosts");
 }
 
 static enum rc
@@ -104,8 +113,10 @@ ensemble_take_chroot(struct ensemble *e, const struct url *u, struct fault *f)
 		return url_is_wrong(f, "has a '?' in it (%3F)");
 	if (u->path.n <= 1)
 		return RC_OK;
-	if (encode_undo(e->chroot, sizeof e->chroot, u->path.at, u->path.n) < 0 || !ensemble_is_path(e->chroot))
-		return url_is_wrong(f, "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
+	if (encode_undo(e->chroot, sizeof e->chroot, u->path.at, u->path.n) < 0 ||
+	    !ensemble_is_path(e->chroot))
+		return url_is_wrong(f,
+		    "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
 	return RC_OK;
 }
 

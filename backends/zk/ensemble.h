@@ -16,17 +16,24 @@ struct ensemble {
 	char chroot[1024]; /* "/a/b", or "" */
 	char login[640];   /* "user:password", or "" */
 	bool tls;
-	const char *tls_files; /* -O tls-files: CA, certificate, key, each a PEM file; commas between */
+	/* -O tls-files: CA, certificate, key, each a PEM file; commas between */
+	const char *tls_files;
 	bool named; /* a host is no number: DNS will be asked */
 };
 
-/* RC_OK, or RC_USAGE with what is wrong; never repeats the password.  url NULL: 127.0.0.1:2181. */
+/*
+ * RC_OK, or RC_USAGE with what is wrong; never repeats the password.  url NULL:
+ * 127.0.0.1:2181.
+ */
 enum rc ensemble_parse(struct ensemble *, const char *url, struct fault *);
 
 /* Moves the first host to the end, n times. */
 void ensemble_rotate(struct ensemble *, unsigned n);
 
-/* Is it an absolute path of components that ZooKeeper takes, outside of its own /zookeeper? */
+/*
+ * Is it an absolute path of components that ZooKeeper takes, outside of its own
+ * /zookeeper?
+ */
 bool ensemble_is_path(const char *);
 
 /* "zk h1:2181,h2:2181/chroot", for people. */

@@ -70,7 +70,8 @@ gate_hear_3(const char *line)
 log_callback_fn
 gate_hearer(const struct gate *g)
 {
-	static const log_callback_fn hearers[GATES] = {gate_hear_0, gate_hear_1, gate_hear_2, gate_hear_3};
+	static const log_callback_fn hearers[GATES] = {
+	    gate_hear_0, gate_hear_1, gate_hear_2, gate_hear_3};
 
 	return hearers[g - gates];
 }

@@ -23,24 +23,29 @@ hosts_add(struct hosts *h, const char *number, int port)
 {
 	size_t used = strlen(h->list);
 
-	if (used + strlen(number) + 8 >= sizeof h->list || h->n == HOSTS_MAX || !probe_address(&h->at[h->n], number, port))
+	if (used + strlen(number) + 8 >= sizeof h->list || h->n == HOSTS_MAX ||
+	    !probe_address(&h->at[h->n], number, port))
 		return;
 	h->n++;
-	snprintf(h->list + used, sizeof h->list - used, "%s%s:%d", used ? "," : "", number, port);
+	snprintf(h->list + used, sizeof h->list - used, "%s%s:%d", used ? "," : "",
+	    number, port);
 }
 
 /* All that a name stands for. */
 static void
 hosts_add_name(struct hosts *h, const char *name, int port)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP, .ai_flags = AI_ADDRCONFIG};
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+	    .ai_protocol = IPPROTO_TCP,
+	    .ai_flags = AI_ADDRCONFIG};
 	struct addrinfo *found;
 	char number[64];
 
 	if (getaddrinfo(name, NULL, &hints, &found) != 0)
 		return;
 	for (struct addrinfo *a = found; a; a = a->ai_next)
-		if (getnameinfo(a->ai_addr, a->ai_addrlen, number, sizeof number, NULL, 0, NI_NUMERICHOST) == 0)
+		if (getnameinfo(a->ai_addr, a->ai_addrlen, number, sizeof number, NULL, 0,
+			NI_NUMERICHOST) == 0)
 			hosts_add(h, number, port);
 	freeaddrinfo(found);
 }
@@ -103,20 +108,22 @@ hosts_task_start(const char *names)
 }
 
 static enum rc
-hosts_look_up(struct hosts *h, struct host *host, const struct ensemble *e, const char *where, instant until,
-    struct fault *f)
+hosts_look_up(struct hosts *h, struct host *host, const struct ensemble *e,
+    const char *where, instant until, struct fault *f)
 {
 	struct hosts_task *q = hosts_task_start(e->hosts);
 	enum rc rc = RC_OK;
 
 	if (!q)
-		return fault_set(f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
+		return fault_set(
+		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
 	switch (host->wait(host, q->task.done, POLLIN, until)) {
 	case WOKE_READY:
 		*h = q->found;
 		break;
 	case WOKE_TIMEOUT:
-		rc = fault_set(f, RC_AGAIN, "%s: its name was not resolved in time", where);
+		rc = fault_set(
+		    f, RC_AGAIN, "%s: its name was not resolved in time", where);
 		break;
 	case WOKE_STOP:
 		rc = RC_STOP;
@@ -126,8 +133,8 @@ hosts_look_up(struct hosts *h, struct host *host, const struct ensemble *e, cons
 }
 
 enum rc
-hosts_find(struct hosts *h, struct host *host, const struct ensemble *e, const char *where, instant until,
-    struct fault *f)
+hosts_find(struct hosts *h, struct host *host, const struct ensemble *e,
+    const char *where, instant until, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
@@ -137,5 +144,7 @@ hosts_find(struct hosts *h, struct host *host, const struct ensemble *e, const c
 		rc = hosts_look_up(h, host, e, where, until, f);
 	else
 		hosts_fill(h, e->hosts, false);
-	return rc == RC_OK && h->n == 0 ? fault_set(f, RC_AGAIN, "%s: unknown host", where) : rc;
+	return rc == RC_OK && h->n == 0
+	    ? fault_set(f, RC_AGAIN, "%s: unknown host", where)
+	    : rc;
 }

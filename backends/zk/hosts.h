@@ -18,7 +18,8 @@ enum { HOSTS_MAX = 64 };
 struct hosts {
 	size_t n;
 	struct socket_address at[HOSTS_MAX];
-	char list[8192]; /* "10.0.0.1:2181,::1:2181": without brackets, which the library does not know */
+	/* "10.0.0.1:2181,::1:2181": without brackets, which the library does not know */
+	char list[8192];
 };
 
 /*
@@ -26,7 +27,7 @@ struct hosts {
  * long; numbers need none.  RC_OK: there is at least one, in the ensemble's order.
  * RC_AGAIN: no name is known, or not until `until`.  RC_STOP, RC_SYSTEM.
  */
-enum rc hosts_find(struct hosts *, struct host *, const struct ensemble *, const char *where, instant until,
-    struct fault *);
+enum rc hosts_find(struct hosts *, struct host *, const struct ensemble *,
+    const char *where, instant until, struct fault *);
 
 #endif

@@ -10,7 +10,8 @@ lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
 	const char *o = claim->owner;
 	char key[ENCODED_BYTES];
 
-	snprintf(d->prefix, sizeof d->prefix, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-lock-", o, o + 8, o + 12, o + 16, o + 20);
+	snprintf(d->prefix, sizeof d->prefix, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-lock-", o,
+	    o + 8, o + 12, o + 16, o + 20);
 	if (*d->path)
 		return;
 	encode_key(key, sizeof key, claim->key);
@@ -22,24 +23,28 @@ lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
 bool
 lockdir_is_ours(const struct lockdir *d, const char *name)
 {
-	return strncmp(name, d->prefix, strlen(d->prefix)) == 0 && strlen(name) < NAME_BYTES;
+	return strncmp(name, d->prefix, strlen(d->prefix)) == 0 &&
+	    strlen(name) < NAME_BYTES;
 }
 
 struct call *
-lockdir_create(const struct lockdir *d, struct session *s, const char *path, const char *data, int mode)
+lockdir_create(const struct lockdir *d, struct session *s, const char *path,
+    const char *data, int mode)
 {
 	return call_create(s, path, data, mode, d->acl == ACL_OPEN);
 }
 
 /* Makes one of them; ZNODEEXISTS is as good as ZOK. */
 static enum rc
-make_one(const struct lockdir *d, struct session *s, const char *path, instant until, int *code, struct fault *f)
+make_one(const struct lockdir *d, struct session *s, const char *path, instant until,
+    int *code, struct fault *f)
 {
 	bool last = strcmp(path, d->path) == 0;
 
 	/* The lock's own is to go when nobody uses it any more. */
 	for (int mode = last ? ZOO_CONTAINER : ZOO_PERSISTENT;; mode = ZOO_PERSISTENT) {
-		enum rc rc = call_finish(lockdir_create(d, s, path, "", mode), until, code, f);
+		enum rc rc = call_finish(
+		    lockdir_create(d, s, path, "", mode), until, code, f);
 
 		if (rc != RC_OK || *code != ZUNIMPLEMENTED || mode == ZOO_PERSISTENT)
 			return rc;
@@ -61,7 +66,8 @@ lockdir_make(const struct lockdir *d, struct session *s, instant until, struct f
 		if (rc != RC_OK)
 			return rc;
 		if (code == ZNOCHILDRENFOREPHEMERALS)
-			return fault_set(f, RC_PROTOCOL, "%s: a part of %s is an ephemeral node", d->where, d->path);
+			return fault_set(f, RC_PROTOCOL,
+			    "%s: a part of %s is an ephemeral node", d->where, d->path);
 		if (code != ZNONODE && end == length)
 			return RC_OK;
 		if (code != ZNONODE)
@@ -77,5 +83,6 @@ lockdir_make(const struct lockdir *d, struct session *s, instant until, struct f
 enum rc
 lockdir_vanishes(const struct lockdir *d, struct fault *f)
 {
-	return fault_set(f, RC_AGAIN, "%s: %s vanishes as fast as it is made", d->where, d->path);
+	return fault_set(
+	    f, RC_AGAIN, "%s: %s vanishes as fast as it is made", d->where, d->path);
 }

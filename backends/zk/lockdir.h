@@ -25,17 +25,25 @@ struct lockdir {
 	enum acl acl;
 };
 
-/* Names it (unless -O path has) and our node: that is found by the owner, written as the uuid that Curator puts there. */
+/*
+ * Names it (unless -O path has) and our node: that is found by the owner, written as the
+ * uuid that Curator puts there.
+ */
 void lockdir_name(struct lockdir *, const char *chroot, const struct claim *);
 
 /* Is that a name of our node? */
 bool lockdir_is_ours(const struct lockdir *, const char *name);
 
 /* Makes a node with the rights that the user wants. */
-struct call *lockdir_create(const struct lockdir *, struct session *, const char *path, const char *data, int mode);
+struct call *lockdir_create(const struct lockdir *, struct session *, const char *path,
+    const char *data, int mode);
 
-/* Makes the directory and what is missing above it, from below, for we may have no rights up there. */
-enum rc lockdir_make(const struct lockdir *, struct session *, instant until, struct fault *);
+/*
+ * Makes the directory and what is missing above it, from below, for we may have no
+ * rights up there.
+ */
+enum rc lockdir_make(
+    const struct lockdir *, struct session *, instant until, struct fault *);
 
 /* What is said of one that others remove whenever it is made. */
 enum rc lockdir_vanishes(const struct lockdir *, struct fault *);

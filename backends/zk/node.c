@@ -30,7 +30,8 @@ node_adopt(struct node *n, const char *path, const struct Stat *stat)
 {
 	snprintf(n->path, sizeof n->path, "%s", path);
 	n->version = stat->version;
-	n->birth = (struct birth){(uint64_t)stat->czxid, node_server_time(stat->ctime), instant_now()};
+	n->birth = (struct birth){
+	    (uint64_t)stat->czxid, node_server_time(stat->ctime), instant_now()};
 }
 
 /* What is left of a lease that a write has earned which was sent at `sent`. */
@@ -59,8 +60,10 @@ node_claim(struct node *n, const char *name, instant until, struct fault *f)
 	c = call_get(n->session, path);
 	rc = call_await(c, until, &code, f);
 	if (rc == RC_OK && code == ZOK && call_stat(c)->czxid <= 0)
-		rc = fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to get", n->dir->where);
-	else if (rc == RC_OK && code == ZOK && call_stat(c)->ephemeralOwner == session_look(n->session).id && !*n->path)
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gives a wrong answer to get", n->dir->where);
+	else if (rc == RC_OK && code == ZOK &&
+	    call_stat(c)->ephemeralOwner == session_look(n->session).id && !*n->path)
 		node_adopt(n, path, call_stat(c));
 	else if (rc == RC_OK && code == ZOK)
 		rc = call_finish(call_delete(n->session, path, -1), until, &code, f);
@@ -116,9 +119,13 @@ node_is_ours(struct node *n, const struct call *create)
 	    lockdir_is_ours(n->dir, path + length + 1) && call_stat(create)->czxid > 0;
 }
 
-/* Makes it; *list is the queue right after that.  RC_OK with *code ZNONODE: there is no directory. */
+/*
+ * Makes it; *list is the queue right after that.  RC_OK with *code ZNONODE: there is no
+ * directory.
+ */
 static enum rc
-node_create(struct node *n, struct grant *g, struct call **list, instant until, int *code, struct fault *f)
+node_create(struct node *n, struct grant *g, struct call **list, instant until, int *code,
+    struct fault *f)
 {
 	const struct lockdir *d = n->dir;
 	char path[NODE_BYTES];
@@ -132,20 +139,24 @@ node_create(struct node *n, struct grant *g, struct call **list, instant until, 
 	rc = call_await(create, until, code, f);
 	if (rc == RC_OK && *code == ZNONODE)
 		n->asked = false; /* it was not made, for certain */
-	if (rc == RC_OK && *code == ZOK && node_is_ours(n, create) && node_can_be_held(n)) {
+	if (rc == RC_OK && *code == ZOK && node_is_ours(n, create) &&
+	    node_can_be_held(n)) {
 		node_adopt(n, call_text(create), call_stat(create));
 		node_lease(n, g, call_sent(create));
 	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
-		rc = fault_set(f, RC_PROTOCOL, "%s: %s is an ephemeral node, no lock", d->where, d->path);
+		rc = fault_set(f, RC_PROTOCOL, "%s: %s is an ephemeral node, no lock",
+		    d->where, d->path);
 	} else if (rc == RC_OK && (*code != ZNONODE || !node_can_be_held(n))) {
-		rc = fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
 	}
 	call_drop(create);
 	return rc;
 }
 
 enum rc
-node_join(struct node *n, struct grant *g, struct call **list, instant until, struct fault *f)
+node_join(
+    struct node *n, struct grant *g, struct call **list, instant until, struct fault *f)
 {
 	int code;
 	enum rc rc;
@@ -153,7 +164,8 @@ node_join(struct node *n, struct grant *g, struct call **list, instant until, st
 	do {
 		call_drop(*list);
 		*list = NULL;
-		rc = n->asked ? node_find(n, until, f) : RC_OK; /* or there might be two of ours */
+		/* or there might be two of ours */
+		rc = n->asked ? node_find(n, until, f) : RC_OK;
 		if (rc == RC_OK && *n->path)
 			*list = call_list(n->session, n->dir->path);
 		else if (rc == RC_OK)
@@ -195,14 +207,16 @@ node_read(struct node *n, instant until, struct fault *f)
 }
 
 enum rc
-node_written(struct node *n, struct call *set, instant until, struct grant *g, bool *written, struct fault *f)
+node_written(struct node *n, struct call *set, instant until, struct grant *g,
+    bool *written, struct fault *f)
 {
 	int code;
 	enum rc rc = call_await(set, until, &code, f);
 
 	*written = rc == RC_OK && code == ZOK;
 	if (*written && (uint64_t)call_stat(set)->czxid != n->birth.token) {
-		rc = fault_set(f, RC_LOST, "%s: our node was deleted, and made again by another", n->dir->where);
+		rc = fault_set(f, RC_LOST,
+		    "%s: our node was deleted, and made again by another", n->dir->where);
 	} else if (*written) {
 		n->version = call_stat(set)->version;
 		n->marked = n->stage == STAGE_WAITING;

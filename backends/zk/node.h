@@ -1,5 +1,6 @@
 /*
- * node.h - our own node in the lock's directory: it is made, found again, written, deleted.
+ * node.h - our own node in the lock's directory: it is made, found again, written,
+ * deleted.
  *
  *  1. It is found by our uuid.  A create whose answer got lost may have happened: we
  *     look for it.  What another session of ours has left is deleted, never adopted.
@@ -19,8 +20,9 @@
 /* Where a node stands in time. */
 struct birth {
 	uint64_t token;
-	int64_t server; /* when it was made, by the server's clock, in ns; < 0: not known, */
-	instant here;	/* and by ours */
+	/* when it was made, by the server's clock, in ns; < 0: not known, */
+	int64_t server;
+	instant here; /* and by ours */
 };
 
 struct node {
@@ -28,13 +30,15 @@ struct node {
 	const struct lockdir *dir;
 	const char *record;
 	char path[NODE_BYTES]; /* "": there is none that we know of */
-	bool asked;	       /* there may be one that we do not know of */
-	bool doubted;	       /* it may be gone: we have asked for that, and got no answer */
-	bool guarded;	       /* its end will be told, through all connections of its session */
-	bool marked;	       /* it stands there as a waiter's, for certain */
-	bool revoked;	       /* we were asked to give it up, and have not yet said so */
-	enum stage stage;      /* as we last wrote it, */
-	int version;	       /* and the version of that */
+	bool asked;            /* there may be one that we do not know of */
+	/* it may be gone: we have asked for that, and got no answer */
+	bool doubted;
+	/* its end will be told, through all connections of its session */
+	bool guarded;
+	bool marked;      /* it stands there as a waiter's, for certain */
+	bool revoked;     /* we were asked to give it up, and have not yet said so */
+	enum stage stage; /* as we last wrote it, */
+	int version;      /* and the version of that */
 	struct birth birth;
 };
 
@@ -46,7 +50,8 @@ int64_t node_server_time(int64_t ms);
  * our own create came, which earned a lease.  A directory that is removed on the
  * way is made again until `until`.
  */
-enum rc node_join(struct node *, struct grant *g, struct call **list, instant until, struct fault *);
+enum rc node_join(
+    struct node *, struct grant *g, struct call **list, instant until, struct fault *);
 
 /* Did a create whose answer we have not got happen?  Then the path is set. */
 enum rc node_find(struct node *, instant until, struct fault *);
@@ -59,10 +64,11 @@ struct call *node_write(struct node *);
 
 /*
  * The answer to such a write, which is dropped.  *written: it has succeeded, and *g has
- * the lease that it has earned.  Otherwise we know now what is there instead.  RC_LOST: it
- * is not there any more.
+ * the lease that it has earned.  Otherwise we know now what is there instead.  RC_LOST:
+ * it is not there any more.
  */
-enum rc node_written(struct node *, struct call *, instant until, struct grant *g, bool *written, struct fault *);
+enum rc node_written(struct node *, struct call *, instant until, struct grant *g,
+    bool *written, struct fault *);
 
 /* Watches over it, through all connections of this session. */
 void node_guard(struct node *);

@@ -14,7 +14,8 @@
 bool
 probe_address(struct socket_address *ret, const char *number, int port)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+	const struct addrinfo hints = {
+	    .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
 	struct addrinfo *found;
 	char service[8];
 
@@ -32,8 +33,14 @@ probe_address(struct socket_address *ret, const char *number, int port)
  * there is not, its password of 16 bytes.  Servers that speak in lines answer to the
  * ends of such.
  */
-static const char hello[] = "\0\0\0\x2d" "\0\0\0\0" "\0\0\0\0\0\0\0\0" "\0\0\3\xe8" "\0\0\0\0\0\0\0\1" "\0\0\0\x10"
-			    "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n" "\0";
+static const char hello[] = "\0\0\0\x2d"
+			    "\0\0\0\0"
+			    "\0\0\0\0\0\0\0\0"
+			    "\0\0\3\xe8"
+			    "\0\0\0\0\0\0\0\1"
+			    "\0\0\0\x10"
+			    "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n"
+			    "\0";
 static const char word[] = "srvr\r\n\r\n";
 
 /* How answers of ZooKeeper begin, to the one and the other; they may come in parts. */
@@ -43,10 +50,12 @@ is_of_zookeeper(const char *answer, size_t n)
 	static const struct {
 		const char *text;
 		size_t n;
-	} beginnings[] = {{"\0\0\0\x25", 4}, {"\0\0\0\x24", 4}, {"Zookeeper ", 10}, {"This ZooKeeper ", 15}, {"srvr is not ", 12}};
+	} beginnings[] = {{"\0\0\0\x25", 4}, {"\0\0\0\x24", 4}, {"Zookeeper ", 10},
+	    {"This ZooKeeper ", 15}, {"srvr is not ", 12}};
 
 	for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
-		if (memcmp(answer, beginnings[i].text, n < beginnings[i].n ? n : beginnings[i].n) == 0)
+		if (memcmp(answer, beginnings[i].text,
+			n < beginnings[i].n ? n : beginnings[i].n) == 0)
 			return true;
 	return false;
 }
@@ -63,7 +72,8 @@ probe_read(int fd)
 }
 
 static enum probed
-probe_put(int fd, struct host *host, const struct socket_address *a, const char *question, size_t n)
+probe_put(int fd, struct host *host, const struct socket_address *a, const char *question,
+    size_t n)
 {
 	instant until = instant_now() + PATIENCE;
 	enum woke woke = WOKE_READY;
@@ -81,9 +91,11 @@ probe_put(int fd, struct host *host, const struct socket_address *a, const char 
 }
 
 static enum probed
-probe_ask(struct host *host, const struct socket_address *a, const char *question, size_t n)
+probe_ask(
+    struct host *host, const struct socket_address *a, const char *question, size_t n)
 {
-	int fd = socket(a->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = socket(
+	    a->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	enum probed answer;
 
 	if (fd < 0)

@@ -25,7 +25,8 @@ stands_before(const char *a, const char *b)
 static bool
 is_foreign(const char *name)
 {
-	static const char *const marks[] = {"__lock__", "__rlock__", "__READ__", "__WRIT__"};
+	static const char *const marks[] = {
+	    "__lock__", "__rlock__", "__READ__", "__WRIT__"};
 
 	for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
 		if (strstr(name, marks[i]))
@@ -41,7 +42,8 @@ is_exhausted(const char *name)
 
 	if (number == name)
 		return false;
-	return strcmp(number, "2147483647") == 0 || (number[0] == '-' && number[1] >= '0' && number[1] <= '9');
+	return strcmp(number, "2147483647") == 0 ||
+	    (number[0] == '-' && number[1] >= '0' && number[1] <= '9');
 }
 
 void

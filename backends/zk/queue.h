@@ -16,8 +16,8 @@
 #include <stddef.h>
 
 struct place {
-	bool found;	   /* we are among them */
-	size_t before;	   /* how many stand in front of us: 0 holds the lock */
+	bool found;        /* we are among them */
+	size_t before;     /* how many stand in front of us: 0 holds the lock */
 	const char *ahead; /* the last of those; NULL if there is none */
 	const char *first; /* the holder; NULL without children */
 	/*
@@ -31,7 +31,10 @@ struct place {
 	const char *foreign, *exhausted;
 };
 
-/* Where `own` (a name, complete) stands among n names.  What *ret points to is in `names`. */
+/*
+ * Where `own` (a name, complete) stands among n names.  What *ret points to is in
+ * `names`.
+ */
 void queue_look(struct place *ret, const char *const *names, size_t n, const char *own);
 
 #endif

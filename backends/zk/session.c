@@ -1,4 +1,6 @@
-/* session.c - one session with an ensemble: its beginning, what is heard of it, its end. */
+/*
+ * session.c - one session with an ensemble: its beginning, what is heard of it, its end.
+ */
 #include "session.h"
 
 #include "backends/secret.h"
@@ -17,7 +19,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SILENCE (500 * NS_PER_MS) /* at the start, after which we ask whether it is a ZooKeeper at all */
+/* at the start, after which we ask whether it is a ZooKeeper at all */
+#define SILENCE (500 * NS_PER_MS)
 #define TIMEOUT_MOST (INT_MAX / 4) /* ms; the library multiplies it */
 
 /* What the library's threads have brought. */
@@ -45,8 +48,8 @@ struct session {
 };
 
 /* TLS is in some builds of the library only. */
-extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int, const clientid_t *, void *, int)
-    __attribute__((weak));
+extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
+    const clientid_t *, void *, int) __attribute__((weak));
 
 static const char *
 last_error(struct session *s)
@@ -93,10 +96,14 @@ session_quote(const struct session *s, char *out, size_t size, const char *text)
 static bool
 heard_end(const struct heard *h)
 {
-	return h->state == ZOO_EXPIRED_SESSION_STATE || h->state == ZOO_AUTH_FAILED_STATE || h->shrunk;
+	return h->state == ZOO_EXPIRED_SESSION_STATE ||
+	    h->state == ZOO_AUTH_FAILED_STATE || h->shrunk;
 }
 
-/* A server with nothing in here hears of us itself; who may not read it knows nothing.  See credit.h, 4 and 5. */
+/*
+ * A server with nothing in here hears of us itself; who may not read it knows nothing.
+ * See credit.h, 4 and 5.
+ */
 static void
 on_config(int code, const char *data, int n, const struct Stat *stat, const void *ctx)
 {
@@ -104,7 +111,8 @@ on_config(int code, const char *data, int n, const struct Stat *stat, const void
 
 	(void)data;
 	pthread_mutex_lock(&s->mutex);
-	credit_set_alone(&s->heard.credit, code == ZOK && n <= 0 && stat && stat->dataLength == 0);
+	credit_set_alone(
+	    &s->heard.credit, code == ZOK && n <= 0 && stat && stat->dataLength == 0);
 	pthread_mutex_unlock(&s->mutex);
 }
 
@@ -200,8 +208,13 @@ session_look(struct session *s)
 {
 	struct heard h = session_heard(s);
 
-	return (struct session_view){.connected = h.state == ZOO_CONNECTED_STATE && !gate_is_shut(s->gate), .dead = heard_end(&h),
-	    .called = h.called, .alarmed = h.alarmed, .id = h.id, .credit = h.credit};
+	return (struct session_view){
+	    .connected = h.state == ZOO_CONNECTED_STATE && !gate_is_shut(s->gate),
+	    .dead = heard_end(&h),
+	    .called = h.called,
+	    .alarmed = h.alarmed,
+	    .id = h.id,
+	    .credit = h.credit};
 }
 
 void
@@ -223,12 +236,15 @@ session_doubt(struct session *s, struct fault *f)
 	if (s->probed || session_heard(s).proven || gate_error(s->gate) == ECONNREFUSED)
 		return RC_OK;
 	s->probed = true;
-	for (size_t i = 0; i < s->hosts.n && answer != PROBE_ZOOKEEPER && answer != PROBE_STOP; i++)
+	for (size_t i = 0;
+	     i < s->hosts.n && answer != PROBE_ZOOKEEPER && answer != PROBE_STOP; i++)
 		answer = probe(s->host, &s->hosts.at[i]);
 	if (answer == PROBE_STOP)
 		return RC_STOP;
 	return answer == PROBE_OTHER
-	    ? fault_set(f, RC_PROTOCOL, "%s: that is no answer of a ZooKeeper: is this a ZooKeeper?", s->where) : RC_OK;
+	    ? fault_set(f, RC_PROTOCOL,
+		  "%s: that is no answer of a ZooKeeper: is this a ZooKeeper?", s->where)
+	    : RC_OK;
 }
 
 enum rc
@@ -245,24 +261,31 @@ session_judge(struct session *s, int code, struct fault *f)
 	case ZCLOSING:
 	case ZSESSIONMOVED:
 	case ZTHROTTLEDOP:
-		return fault_set(f, RC_AGAIN, "%s: connection lost: %s", s->where, last_error(s));
+		return fault_set(
+		    f, RC_AGAIN, "%s: connection lost: %s", s->where, last_error(s));
 	case ZSESSIONEXPIRED:
 	case ZINVALIDSTATE:
-		return fault_set(f, RC_LOST, "%s: the session has expired, or another server has shortened it", s->where);
+		return fault_set(f, RC_LOST,
+		    "%s: the session has expired, or another server has shortened it",
+		    s->where);
 	case ZAUTHFAILED:
 		return fault_set(f, RC_DENIED, "%s: authentication failed", s->where);
 	case ZNOAUTH:
-		return fault_set(f, RC_DENIED, "%s: no permission (whose ACL is on the lock's nodes? -O acl, user:password)",
+		return fault_set(f, RC_DENIED,
+		    "%s: no permission (whose ACL is on the lock's nodes? -O acl, user:password)",
 		    s->where);
 	case ZNOTREADONLY:
-		return fault_set(f, RC_AGAIN, "%s: the server is read-only, it has lost its quorum", s->where);
+		return fault_set(f, RC_AGAIN,
+		    "%s: the server is read-only, it has lost its quorum", s->where);
 	case ZBADARGUMENTS:
-		return fault_set(f, RC_USAGE, "%s does not take this path (chroot, or -O path)", s->where);
+		return fault_set(f, RC_USAGE,
+		    "%s does not take this path (chroot, or -O path)", s->where);
 	case ZSYSTEMERROR:
 	case ZMARSHALLINGERROR:
 		return fault_set(f, RC_SYSTEM, "descriptors or memory have run out");
 	default:
-		return fault_set(f, RC_PROTOCOL, "%s answers: %s", s->where, zerror(code));
+		return fault_set(
+		    f, RC_PROTOCOL, "%s answers: %s", s->where, zerror(code));
 	}
 }
 
@@ -290,16 +313,21 @@ sleep_in_doubt(struct session *s, instant until, struct fault *f)
 	instant suspicious = s->probed || h.proven ? NEVER : h.credit.began + SILENCE;
 	enum rc rc = session_sleep(s, instant_first(until, suspicious), f);
 
-	return rc == RC_AGAIN && (suspicious < until || suspicious == until) ? session_doubt(s, f) : rc;
+	return rc == RC_AGAIN && (suspicious < until || suspicious == until)
+	    ? session_doubt(s, f)
+	    : rc;
 }
 
 enum rc
 session_await_answer(struct session *s, instant until, struct fault *f)
 {
-	return gate_is_shut(s->gate) ? session_judge(s, ZCONNECTIONLOSS, f) : sleep_in_doubt(s, until, f);
+	return gate_is_shut(s->gate) ? session_judge(s, ZCONNECTIONLOSS, f)
+				     : sleep_in_doubt(s, until, f);
 }
 
-/* The library goes to try; until it has said what became of it, there is no connection. */
+/*
+ * The library goes to try; until it has said what became of it, there is no connection.
+ */
 static void
 let_try(struct session *s)
 {
@@ -314,14 +342,18 @@ let_try(struct session *s)
 enum rc
 session_await(struct session *s, instant until, struct fault *f)
 {
-	size_t most = s->hosts.n > 1 ? 2 * s->hosts.n : 1, tries = gate_is_shut(s->gate) ? 0 : 1;
+	size_t most = s->hosts.n > 1 ? 2 * s->hosts.n : 1,
+	       tries = gate_is_shut(s->gate) ? 0 : 1;
 	enum rc rc = RC_OK;
 
 	for (struct session_view v; rc == RC_OK;) {
 		v = session_look(s);
 		if (v.dead)
 			return session_judge(s,
-			    session_heard(s).state == ZOO_AUTH_FAILED_STATE ? ZAUTHFAILED : ZSESSIONEXPIRED, f);
+			    session_heard(s).state == ZOO_AUTH_FAILED_STATE
+				? ZAUTHFAILED
+				: ZSESSIONEXPIRED,
+			    f);
 		if (v.connected)
 			return RC_OK;
 		if (!gate_is_shut(s->gate))
@@ -341,12 +373,14 @@ session_poison(struct session *s)
 	struct sockaddr_storage peer, other;
 	socklen_t n = sizeof peer;
 
-	if (!session_look(s).connected || !zookeeper_get_connected_host(s->zh, (struct sockaddr *)&peer, &n))
+	if (!session_look(s).connected ||
+	    !zookeeper_get_connected_host(s->zh, (struct sockaddr *)&peer, &n))
 		return;
 	for (int fd = 0; fd < 256; fd++) {
 		socklen_t m = sizeof other;
 
-		if (getpeername(fd, (struct sockaddr *)&other, &m) == 0 && m == n && memcmp(&peer, &other, n) == 0)
+		if (getpeername(fd, (struct sockaddr *)&other, &m) == 0 && m == n &&
+		    memcmp(&peer, &other, n) == 0)
 			shutdown(fd, SHUT_RDWR);
 	}
 }
@@ -386,7 +420,8 @@ judge_start(struct session *s, int error, struct fault *f)
 static enum rc
 start_library(struct session *s, int64_t asked, struct fault *f)
 {
-	int timeout = asked / NS_PER_MS < TIMEOUT_MOST ? (int)(asked / NS_PER_MS) : TIMEOUT_MOST;
+	int timeout = asked / NS_PER_MS < TIMEOUT_MOST ? (int)(asked / NS_PER_MS)
+						       : TIMEOUT_MOST;
 	const char *hosts = s->hosts.list;
 	const struct ensemble *e = s->ensemble;
 
@@ -395,30 +430,36 @@ start_library(struct session *s, int64_t asked, struct fault *f)
 	credit_begin(&s->heard.credit, asked, instant_now());
 	errno = ENOENT;
 	if (e->tls)
-		s->zh = zookeeper_init_ssl(hosts, e->tls_files, on_session, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV);
+		s->zh = zookeeper_init_ssl(hosts, e->tls_files, on_session, timeout, NULL,
+		    s, ZOO_NO_LOG_CLIENTENV);
 	else
-		s->zh = zookeeper_init2(hosts, on_session, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV, gate_hearer(s->gate));
+		s->zh = zookeeper_init2(hosts, on_session, timeout, NULL, s,
+		    ZOO_NO_LOG_CLIENTENV, gate_hearer(s->gate));
 	if (!s->zh)
 		return judge_start(s, errno, f);
 	zoo_set_servers_resolution_delay(s->zh, -1); /* addresses do not change */
 	if (*e->login)
-		zoo_add_auth(s->zh, "digest", e->login, (int)strlen(e->login), NULL, NULL);
+		zoo_add_auth(
+		    s->zh, "digest", e->login, (int)strlen(e->login), NULL, NULL);
 	return RC_OK;
 }
 
 enum rc
-session_begin(struct session **ret, struct host *host, const char *where, const struct ensemble *e, int64_t timeout,
-    instant until, struct fault *f)
+session_begin(struct session **ret, struct host *host, const char *where,
+    const struct ensemble *e, int64_t timeout, instant until, struct fault *f)
 {
 	struct session *s;
 	enum rc rc;
 
 	if (e->tls && !zookeeper_init_ssl)
-		return fault_set(f, RC_CONFIG, "this libzookeeper has no TLS: use zk:// through stunnel or another tunnel");
-	mallopt(M_ARENA_MAX, 1); /* or each thread of the library maps and unmaps megabytes for one */
+		return fault_set(f, RC_CONFIG,
+		    "this libzookeeper has no TLS: use zk:// through stunnel or another tunnel");
+	/* or each thread of the library maps and unmaps megabytes for one */
+	mallopt(M_ARENA_MAX, 1);
 	s = session_new(host, where, e);
 	if (!s || s->wake_fd < 0 || s->alarm < 0)
-		rc = fault_set(f, RC_SYSTEM, "cannot open an eventfd: %s", strerror(errno));
+		rc = fault_set(
+		    f, RC_SYSTEM, "cannot open an eventfd: %s", strerror(errno));
 	else
 		rc = hosts_find(&s->hosts, host, e, where, until, f);
 	if (rc == RC_OK)
@@ -472,7 +513,8 @@ session_abandon(struct session *s)
 
 	if (!s)
 		return;
-	session_detach(s); /* here, not in the thread: the next session may begin at once */
+	/* here, not in the thread: the next session may begin at once */
+	session_detach(s);
 	if (pthread_create(&thread, NULL, end_session, s) == 0)
 		pthread_detach(thread);
 }

@@ -24,8 +24,8 @@ struct session;
  * the hosts' names were not found until `until`.  RC_CONFIG: TLS is wanted, and the
  * library has none.  RC_SYSTEM.
  */
-enum rc session_begin(struct session **ret, struct host *, const char *where, const struct ensemble *,
-    int64_t timeout, instant until, struct fault *);
+enum rc session_begin(struct session **ret, struct host *, const char *where,
+    const struct ensemble *, int64_t timeout, instant until, struct fault *);
 
 /*
  * Breaks a connection on which nobody answers: the library would stay with it for
@@ -33,7 +33,9 @@ enum rc session_begin(struct session **ret, struct host *, const char *where, co
  */
 void session_poison(struct session *);
 
-/* Ends it at the server too, if there is a connection; may take for ever.  Accepts NULL. */
+/*
+ * Ends it at the server too, if there is a connection; may take for ever.  Accepts NULL.
+ */
 void session_end(struct session *);
 
 /* The same without waiting for it. */
@@ -42,10 +44,10 @@ void session_abandon(struct session *);
 /* What is known of a session at one moment. */
 struct session_view {
 	bool connected; /* requests can be made */
-	bool dead;	/* expired or refused; for good */
-	bool called;	/* the node that call_watch named is gone */
-	bool alarmed;	/* our own is, which call_guard named */
-	int64_t id;	/* 0: there was no connection yet */
+	bool dead;      /* expired or refused; for good */
+	bool called;    /* the node that call_watch named is gone */
+	bool alarmed;   /* our own is, which call_guard named */
+	int64_t id;     /* 0: there was no connection yet */
 	struct credit credit;
 };
 
@@ -59,16 +61,25 @@ struct session_view session_look(struct session *);
  */
 enum rc session_await(struct session *, instant until, struct fault *);
 
-/* The same until something happens: an answer, a watch, a connection or its end; RC_OK, RC_STOP, RC_AGAIN at `until`. */
+/*
+ * The same until something happens: an answer, a watch, a connection or its end; RC_OK,
+ * RC_STOP, RC_AGAIN at `until`.
+ */
 enum rc session_sleep(struct session *, instant until, struct fault *);
 
-/* Forgets an alarm, also the keeper's alert; to be followed by a look at what it was about. */
+/*
+ * Forgets an alarm, also the keeper's alert; to be followed by a look at what it was
+ * about.
+ */
 void session_clear_alarm(struct session *);
 
 /* Our password at the ensemble; "" without one. */
 const char *session_secret(const struct session *);
 
-/* Copies, for people, what others have written: without our password in it, and cut to size. */
+/*
+ * Copies, for people, what others have written: without our password in it, and cut to
+ * size.
+ */
 void session_quote(const struct session *, char *out, size_t size, const char *text);
 
 /* ---- for call.c: what a call has to do with its session ---- */
@@ -79,13 +90,17 @@ zhandle_t *session_handle(struct session *);
 enum watched { WATCHED_NONE, WATCHED_AHEAD, WATCHED_OWN };
 
 void session_expect(struct session *, enum watched); /* it is about to be watched */
-void session_notice(struct session *, enum watched); /* it is gone: raises the keeper's alert, if it is our own */
+/* it is gone: raises the keeper's alert, if it is our own */
+void session_notice(struct session *, enum watched);
 void session_wake(struct session *);
 
 /* A server has answered a request that was sent at `sent`. */
 void session_answered(struct session *, instant sent);
 
-/* Sleeps until something happens, as session_sleep; RC_AGAIN also if the connection is lost.  RC_PROTOCOL. */
+/*
+ * Sleeps until something happens, as session_sleep; RC_AGAIN also if the connection is
+ * lost.  RC_PROTOCOL.
+ */
 enum rc session_await_answer(struct session *, instant until, struct fault *);
 
 /* What became of a request whose answer says nothing about nodes. */

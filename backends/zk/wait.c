@@ -5,16 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_PATIENCE (3 * NS_PER_S)  /* for an answer while in the queue, or a third of the lease */
+/* for an answer while in the queue, or a third of the lease */
+#define ASK_PATIENCE (3 * NS_PER_S)
 #define IDLE_PATIENCE (3 * NS_PER_S) /* for a waiter whose turn has come */
-#define IDLE_BEAT NS_PER_S	     /* to look whether it has taken it */
-#define NEAR_BEAT (2 * NS_PER_S)     /* to look at the queue when there are up to NEAR ahead, */
-#define FAR_BEAT (10 * NS_PER_S)     /* or more */
-#define SIGHT NS_PER_S		     /* times our place: so often we want to know it anew */
+#define IDLE_BEAT NS_PER_S           /* to look whether it has taken it */
+/* to look at the queue when there are up to NEAR ahead, */
+#define NEAR_BEAT (2 * NS_PER_S)
+#define FAR_BEAT (10 * NS_PER_S) /* or more */
+/* times our place: so often we want to know it anew */
+#define SIGHT NS_PER_S
 
 enum { NEAR = 8 };
 
-/* Until when a question of a waiter's may be unanswered: a server on which a crowd has just come is slow. */
+/*
+ * Until when a question of a waiter's may be unanswered: a server on which a crowd has
+ * just come is slow.
+ */
 static instant
 answer_by(const struct turn *t)
 {
@@ -26,12 +32,16 @@ answer_by(const struct turn *t)
 static enum rc
 place_is_lost(const struct turn *t, struct fault *f)
 {
-	return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", t->node->dir->where);
+	return fault_set(
+	    f, RC_LOST, "%s: our place in the queue was deleted", t->node->dir->where);
 }
 
 /* ---- our place ---- */
 
-/* Twice the number of children that have left a directory: a change is either a birth or a death. */
+/*
+ * Twice the number of children that have left a directory: a change is either a birth or
+ * a death.
+ */
 static uint32_t
 departed(const struct Stat *directory)
 {
@@ -45,7 +55,8 @@ refuse_foreign(const struct turn *t, const char *name, struct fault *f)
 	char quoted[81];
 
 	session_quote(t->node->session, quoted, sizeof quoted, name);
-	return fault_set(f, RC_PROTOCOL, "%s: %s is in use as a lock of another kind (%s)", d->where, d->path, quoted);
+	return fault_set(f, RC_PROTOCOL,
+	    "%s: %s is in use as a lock of another kind (%s)", d->where, d->path, quoted);
 }
 
 /* Our place in the list. */
@@ -93,17 +104,24 @@ watch_ahead(struct turn *t, bool *gone, struct fault *f)
 
 /* ---- the first node ---- */
 
-/* What is shown of the holder.  If it had to wait its node is older than its hold, and how old that is nobody knows. */
+/*
+ * What is shown of the holder.  If it had to wait its node is older than its hold, and
+ * how old that is nobody knows.
+ */
 static void
 show_first(struct turn *t, const struct call *first)
 {
 	const struct birth *own = &t->node->birth;
 	int64_t born = node_server_time(call_stat(first)->ctime);
-	int64_t held = own->server < 0 || born < 0 ? -1 : own->server + (instant_now() - own->here) - born;
+	int64_t held = own->server < 0 || born < 0
+	    ? -1
+	    : own->server + (instant_now() - own->here) - born;
 	char *record = data_record(call_text(first), session_secret(t->node->session));
 
 	t->host->seen.position = t->place.before;
-	t->host->seen.held = data_stage(call_text(first)) == STAGE_AT_ONCE && held >= 0 ? held : -1;
+	t->host->seen.held = data_stage(call_text(first)) == STAGE_AT_ONCE && held >= 0
+	    ? held
+	    : -1;
 	session_quote(t->node->session, t->host->seen.holder, sizeof t->host->seen.holder,
 	    record ? record : call_text(first));
 	free(record);
@@ -115,8 +133,9 @@ is_waiter(const char *name, const struct call *node)
 {
 	const struct Stat *n = call_stat(node);
 
-	return strncmp(name, "_c_", 3) == 0 && n->dataLength == (int32_t)strlen(call_text(node)) &&
-	    n->ephemeralOwner != 0 && data_stage(call_text(node)) == STAGE_WAITING;
+	return strncmp(name, "_c_", 3) == 0 &&
+	    n->dataLength == (int32_t)strlen(call_text(node)) && n->ephemeralOwner != 0 &&
+	    data_stage(call_text(node)) == STAGE_WAITING;
 }
 
 /* Since when we have seen the first node leave its turn unused; NEVER: it does not. */
@@ -155,7 +174,8 @@ look_at_first(struct turn *t, struct fault *f)
 	if (rc == RC_OK && code == ZOK) {
 		show_first(t, first);
 		if (now >= instant_after(idle_since(t, name, first), IDLE_PATIENCE))
-			rc = call_finish(call_delete(s, path, call_stat(first)->version), until, &code, f);
+			rc = call_finish(call_delete(s, path, call_stat(first)->version),
+			    until, &code, f);
 		if (rc == RC_DENIED || rc == RC_PROTOCOL)
 			rc = RC_OK; /* it was worth trying */
 	}
@@ -176,7 +196,8 @@ count_departed(struct turn *t, bool *moved, struct fault *f)
 	struct call *c = call_exists(t->node->session, t->node->dir->path);
 	int code;
 	enum rc rc = call_await(c, answer_by(t), &code, f);
-	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - t->census.departed) / 2 : 0;
+	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - t->census.departed) / 2
+				    : 0;
 	size_t before = t->place.before;
 
 	call_drop(c);
@@ -185,7 +206,8 @@ count_departed(struct turn *t, bool *moved, struct fault *f)
 	if (rc == RC_OK)
 		patience_end_outage(t->patience);
 	*moved = left > 0 &&
-	    (before <= (size_t)NEAR + left || instant_now() >= t->census.taken + (int64_t)before * SIGHT);
+	    (before <= (size_t)NEAR + left ||
+		instant_now() >= t->census.taken + (int64_t)before * SIGHT);
 	return rc;
 }
 
@@ -207,7 +229,10 @@ was_called(const struct turn *t)
 	return session_look(t->node->session).called;
 }
 
-/* Sleeps until `beat`, if nothing happens.  RC_BUSY: `until` has come.  RC_LOST: our node is gone. */
+/*
+ * Sleeps until `beat`, if nothing happens.  RC_BUSY: `until` has come.  RC_LOST: our
+ * node is gone.
+ */
 static enum rc
 doze(struct turn *t, instant beat, instant until, struct fault *f)
 {
@@ -232,14 +257,18 @@ doze(struct turn *t, instant beat, instant until, struct fault *f)
 	return rc;
 }
 
-/* Waits until there is reason to list the queue anew; first looks at `beat`.  RC_BUSY: `until` has come. */
+/*
+ * Waits until there is reason to list the queue anew; first looks at `beat`.  RC_BUSY:
+ * `until` has come.
+ */
 static enum rc
 await_change(struct turn *t, instant beat, instant until, struct fault *f)
 {
 	bool moved = false;
 	enum rc rc = RC_OK;
 
-	for (; rc == RC_OK && !moved && !was_called(t); beat = instant_now() + beat_of(t)) {
+	for (; rc == RC_OK && !moved && !was_called(t);
+	     beat = instant_now() + beat_of(t)) {
 		rc = doze(t, beat, until, f);
 		if (rc != RC_OK || was_called(t))
 			break;
@@ -260,7 +289,8 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 	bool gone;
 	enum rc rc;
 
-	if (t->watching) /* through another connection than before: much may have happened */
+	/* through another connection than before: much may have happened */
+	if (t->watching)
 		return await_change(t, instant_now(), until, f);
 	rc = watch_ahead(t, &gone, f);
 	if (rc == RC_OK && !gone)
@@ -282,7 +312,8 @@ mark_as_waiter(struct turn *t, struct fault *f)
 
 	node_guard(t->node);
 	t->node->stage = STAGE_WAITING;
-	return node_written(t->node, node_write(t->node), answer_by(t), &unused, &written, f);
+	return node_written(
+	    t->node, node_write(t->node), answer_by(t), &unused, &written, f);
 }
 
 /* ---- our turn ---- */
@@ -304,10 +335,15 @@ yield_turn(struct turn *t, struct fault *f)
 	enum rc rc = call_finish(call_delete(n->session, n->path, -1), t->over, &code, f);
 
 	n->revoked = false;
-	return rc == RC_OK ? fault_set(f, RC_LOST, "%s: our place in the queue was revoked", n->dir->where) : rc;
+	return rc == RC_OK ? fault_set(f, RC_LOST,
+				 "%s: our place in the queue was revoked", n->dir->where)
+			   : rc;
 }
 
-/* Is it the lease that later renewals will keep up?  One that is shorter says nothing about the settings. */
+/*
+ * Is it the lease that later renewals will keep up?  One that is shorter says nothing
+ * about the settings.
+ */
 static bool
 is_steady(struct turn *t, const struct grant *g)
 {
@@ -337,14 +373,20 @@ take_turn(struct turn *t, struct call *set, struct grant *g, struct fault *f)
 		if (rc != RC_OK || (written && is_steady(t, g)))
 			return rc;
 		if (instant_now() >= t->over)
-			return fault_set(f, RC_AGAIN, "%s: answers too slowly for this --ttl", t->node->dir->where);
+			return fault_set(f, RC_AGAIN,
+			    "%s: answers too slowly for this --ttl", t->node->dir->where);
 		credit = session_look(t->node->session).credit;
-		if (written && t->host->wait(t->host, -1, 0, instant_now() + credit_pace(&credit)) == WOKE_STOP)
+		if (written &&
+		    t->host->wait(t->host, -1, 0, instant_now() + credit_pace(&credit)) ==
+			WOKE_STOP)
 			return RC_STOP;
 	}
 }
 
-/* The queue as it is now; if our turn has most likely come, *set is the write that takes it. */
+/*
+ * The queue as it is now; if our turn has most likely come, *set is the write that takes
+ * it.
+ */
 static void
 list_anew(struct turn *t, struct call **set)
 {
@@ -359,7 +401,8 @@ list_anew(struct turn *t, struct call **set)
 
 /* Until nobody is ahead of us. */
 static enum rc
-await_head(struct turn *t, instant until, struct grant *g, struct call **set, struct fault *f)
+await_head(
+    struct turn *t, instant until, struct grant *g, struct call **set, struct fault *f)
 {
 	for (;;) {
 		enum rc rc = t->watching ? RC_OK : place_find(t, f);
@@ -372,13 +415,15 @@ await_head(struct turn *t, instant until, struct grant *g, struct call **set, st
 			rc = wait_behind(t, until, f);
 		if (rc != RC_OK)
 			return rc;
-		*g = (struct grant){.anchor = -1}; /* what create has earned is too long ago */
+		/* what create has earned is too long ago */
+		*g = (struct grant){.anchor = -1};
 		list_anew(t, set);
 	}
 }
 
 enum rc
-turn_await(struct turn *t, struct call *list, instant until, struct grant *g, struct fault *f)
+turn_await(
+    struct turn *t, struct call *list, instant until, struct grant *g, struct fault *f)
 {
 	struct call *set = NULL;
 	enum rc rc;

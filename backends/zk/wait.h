@@ -1,5 +1,6 @@
 /*
- * wait.h - the queue for a lock: whose turn it is, and what a waiter does until it is ours.
+ * wait.h - the queue for a lock: whose turn it is, and what a waiter does until it is
+ * ours.
  *
  *  1. A waiter watches the one node ahead of it, so a release wakes one.  It
  *     then lists anew, for the node may have been a waiter's that gave up, and
@@ -41,10 +42,12 @@ struct turn {
 	struct host *host; /* is told what is seen of the queue */
 	struct patience *patience;
 	int64_t ttl;
-	instant over;	   /* until then we must have earned a lease; NEVER: it is not our turn */
-	bool queued;	   /* we have seen our place, */
-	bool placed;	   /* and still have it, as far as we know */
-	bool watching;	   /* the node that was ahead of us then, and still is, as far as we know */
+	/* until then we must have earned a lease; NEVER: it is not our turn */
+	instant over;
+	bool queued; /* we have seen our place, */
+	bool placed; /* and still have it, as far as we know */
+	/* the node that was ahead of us then, and still is, as far as we know */
+	bool watching;
 	struct call *list; /* the queue as it was then, */
 	struct place place;
 	struct census census;
@@ -52,12 +55,13 @@ struct turn {
 };
 
 /*
- * We are in the queue, which `list` shows (it is ours from now on; while we are watching, it
- * may be NULL): waits for our turn until `until`, and earns a lease, if *g is none that lasts.
- * `until` 0: RC_BUSY at once, where others are ahead.  RC_LOST: our place is.  RC_AGAIN: to
- * be called again when there is a connection.
+ * We are in the queue, which `list` shows (it is ours from now on; while we are watching,
+ * it may be NULL): waits for our turn until `until`, and earns a lease, if *g is none
+ * that lasts. `until` 0: RC_BUSY at once, where others are ahead.  RC_LOST: our place is.
+ * RC_AGAIN: to be called again when there is a connection.
  */
-enum rc turn_await(struct turn *, struct call *list, instant until, struct grant *g, struct fault *);
+enum rc turn_await(
+    struct turn *, struct call *list, instant until, struct grant *g, struct fault *);
 
 /* Our place is gone, or not needed any more. */
 void turn_forget(struct turn *);

@@ -1,5 +1,6 @@
 /*
- * zk.c - locks in ZooKeeper, in the layout of Curator's InterProcessMutex: opens, acquires, renews, releases.
+ * zk.c - locks in ZooKeeper, in the layout of Curator's InterProcessMutex: opens,
+ * acquires, renews, releases.
  *
  *  1. A lock is a directory (lockdir.h).  Whoever wants it makes an ephemeral
  *     sequential child `_c_<uuid>-lock-<number>` (node.h); the one that stands first
@@ -28,9 +29,10 @@
 #include <string.h>
 
 #define HOST_PATIENCE (1500 * NS_PER_MS) /* for one of several hosts */
-#define ATTEMPT (5 * NS_PER_S)		 /* to have a session, before the next one */
-#define FIRST_RENEWAL (500 * NS_PER_MS)	 /* after the grant at most; from then on we hear of our node's end at once */
-#define RETRY (100 * NS_PER_MS)		 /* between attempts to give back */
+#define ATTEMPT (5 * NS_PER_S)           /* to have a session, before the next one */
+/* after the grant at most; from then on we hear of our node's end at once */
+#define FIRST_RENEWAL (500 * NS_PER_MS)
+#define RETRY (100 * NS_PER_MS) /* between attempts to give back */
 
 struct zk {
 	struct store base;
@@ -74,8 +76,11 @@ set_acl(struct store *s, const char *value, struct fault *f)
 {
 	enum acl *acl = &zk_of(s)->dir.acl;
 
-	*acl = strcmp(value, "open") == 0 ? ACL_OPEN : strcmp(value, "creator") == 0 ? ACL_CREATOR : ACL_UNSAID;
-	return *acl != ACL_UNSAID ? RC_OK : fault_set(f, RC_USAGE, "-O acl is creator or open");
+	*acl = strcmp(value, "open") == 0   ? ACL_OPEN
+	    : strcmp(value, "creator") == 0 ? ACL_CREATOR
+					    : ACL_UNSAID;
+	return *acl != ACL_UNSAID ? RC_OK
+				  : fault_set(f, RC_USAGE, "-O acl is creator or open");
 }
 
 static enum rc
@@ -84,8 +89,9 @@ set_dir_path(struct store *s, const char *value, struct fault *f)
 	struct lockdir *d = &zk_of(s)->dir;
 
 	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path)
-		return fault_set(f, RC_USAGE, "-O path must be absolute (/a/b, without empty parts, '.' or '..', and not "
-				 "below /zookeeper)");
+		return fault_set(f, RC_USAGE,
+		    "-O path must be absolute (/a/b, without empty parts, '.' or '..', and not "
+		    "below /zookeeper)");
 	snprintf(d->path, sizeof d->path, "%s", value);
 	return RC_OK;
 }
@@ -97,7 +103,8 @@ set_auth_file(struct store *s, const char *file, struct fault *f)
 	enum rc rc = setting_secret("auth-file", file, e->login, sizeof e->login, f);
 
 	if (rc == RC_OK && (!strchr(e->login, ':') || *e->login == ':'))
-		rc = fault_set(f, RC_CONFIG, "auth-file %s must have one line user:password", file);
+		rc = fault_set(
+		    f, RC_CONFIG, "auth-file %s must have one line user:password", file);
 	return rc;
 }
 
@@ -119,15 +126,21 @@ static enum rc
 set_sasl(struct store *s, const char *value, struct fault *f)
 {
 	(void)s, (void)value;
-	return fault_set(f, RC_CONFIG, "this libzookeeper has no SASL: use user:password (digest)");
+	return fault_set(
+	    f, RC_CONFIG, "this libzookeeper has no SASL: use user:password (digest)");
 }
 
 static const struct setting_row settings[] = {
-    {"path", "PATH", "the lock's directory, as Curator's users name it (default: from the key)", set_dir_path},
+    {"path", "PATH",
+	"the lock's directory, as Curator's users name it (default: from the key)",
+	set_dir_path},
     {"auth-file", "FILE", "user:password, in a file of mode 0600", set_auth_file},
-    {"acl", "creator|open", "who may use the nodes (default: creator, if there is a user)", set_acl},
-    {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)", set_first_patience},
-    {"tls-files", "FILES", "certificates for zks://, where the library has TLS", set_tls_files},
+    {"acl", "creator|open",
+	"who may use the nodes (default: creator, if there is a user)", set_acl},
+    {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)",
+	set_first_patience},
+    {"tls-files", "FILES", "certificates for zks://, where the library has TLS",
+	set_tls_files},
     {"sasl", NULL, NULL, set_sasl},
     {0},
 };
@@ -184,9 +197,12 @@ begin_session(struct zk *z, instant until, struct fault *f)
 	enum rc rc;
 
 	for (;;) {
-		instant patience = several ? instant_first(until, instant_now() + HOST_PATIENCE) : until;
+		instant patience = several
+		    ? instant_first(until, instant_now() + HOST_PATIENCE)
+		    : until;
 
-		rc = session_begin(s, z->base.host, z->where, &z->ensemble, z->claim->ttl, until, f);
+		rc = session_begin(
+		    s, z->base.host, z->where, &z->ensemble, z->claim->ttl, until, f);
 		if (rc == RC_OK)
 			rc = session_await(*s, patience, f);
 		if (rc != RC_AGAIN || instant_now() < patience || instant_now() >= until)
@@ -200,7 +216,8 @@ begin_session(struct zk *z, instant until, struct fault *f)
 static enum rc
 connect_session(struct zk *z, instant until, struct fault *f)
 {
-	return z->node.session ? session_await(z->node.session, until, f) : begin_session(z, until, f);
+	return z->node.session ? session_await(z->node.session, until, f)
+			       : begin_session(z, until, f);
 }
 
 /* Our place is no more. */
@@ -231,14 +248,16 @@ join_by(struct zk *z, instant until)
 {
 	if (!until || !z->patience.persist)
 		return instant_after(instant_now(), z->patience.first);
-	return instant_first(instant_after(instant_now(), z->claim->ttl), patience_first(&z->patience, until));
+	return instant_first(instant_after(instant_now(), z->claim->ttl),
+	    patience_first(&z->patience, until));
 }
 
 /* Into the queue, from wherever we are: no session, no node, or all of that. */
 static enum rc
 come(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
 {
-	instant patience = instant_first(patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
+	instant patience = instant_first(
+	    patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
 	enum rc rc = connect_session(z, patience, f);
 
 	*list = NULL;
@@ -264,7 +283,10 @@ try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
-/* After a failure: makes ready for the next attempt, and waits for its time.  A session that has ended costs the place. */
+/*
+ * After a failure: makes ready for the next attempt, and waits for its time.  A session
+ * that has ended costs the place.
+ */
 static enum rc
 prepare_retry(struct zk *z, enum rc rc, instant until)
 {
@@ -273,7 +295,8 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 	if (rc != RC_LOST && rc != RC_AGAIN)
 		return rc;
 	if (rc == RC_LOST && z->turn.placed)
-		patience_end_outage(&z->patience); /* that is an answer: the server is back */
+		/* that is an answer: the server is back */
+		patience_end_outage(&z->patience);
 	if (s && session_look(s).dead)
 		leave_session(z);
 	else if (rc == RC_LOST)
@@ -282,24 +305,31 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 		session_poison(s); /* it has had its time */
 	if (!z->patience.persist && instant_now() >= z->turn.over)
 		return RC_AGAIN;
-	return patience_retry(&z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
+	return patience_retry(
+	    &z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
 }
 
 static void
 begin_acquire(struct zk *z, const struct claim *claim)
 {
 	z->claim = claim;
-	ensemble_rotate(&z->ensemble, (unsigned char)claim->owner[0]); /* so that not all go to the same server */
+	/* so that not all go to the same server */
+	ensemble_rotate(&z->ensemble, (unsigned char)claim->owner[0]);
 	z->dir.where = z->where;
 	lockdir_name(&z->dir, z->ensemble.chroot, claim);
-	z->node = (struct node){.session = z->node.session, .dir = &z->dir, .record = claim->record};
-	z->turn = (struct turn){.node = &z->node, .host = z->base.host, .patience = &z->patience, .ttl = claim->ttl};
+	z->node = (struct node){
+	    .session = z->node.session, .dir = &z->dir, .record = claim->record};
+	z->turn = (struct turn){.node = &z->node,
+	    .host = z->base.host,
+	    .patience = &z->patience,
+	    .ttl = claim->ttl};
 	forget_place(z);
 	patience_begin(&z->patience, claim);
 }
 
 static enum rc
-zk_acquire(struct store *s, const struct claim *claim, instant until, struct grant *ret, struct fault *f)
+zk_acquire(struct store *s, const struct claim *claim, instant until, struct grant *ret,
+    struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	struct grant g;
@@ -332,7 +362,8 @@ static void
 try_another_server(struct zk *z, instant began)
 {
 	struct credit credit = session_look(z->node.session).credit;
-	int64_t patience = credit_pace(&credit) * (strchr(z->ensemble.hosts, ',') ? 3 : 8) / 2;
+	int64_t patience = credit_pace(&credit) *
+	    (strchr(z->ensemble.hosts, ',') ? 3 : 8) / 2;
 
 	z->silent_since = instant_first(z->silent_since, began);
 	if (instant_now() < instant_after(z->silent_since, patience))
@@ -341,7 +372,10 @@ try_another_server(struct zk *z, instant began)
 	z->silent_since = NEVER;
 }
 
-/* Writes our node, also where others write to it, until nothing is to be heard of its end. */
+/*
+ * Writes our node, also where others write to it, until nothing is to be heard of its
+ * end.
+ */
 static enum rc
 write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
 {
@@ -355,7 +389,8 @@ write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
 		alarmed = session_look(n->session).alarmed;
 	} while (rc == RC_OK && (!written || alarmed) && instant_now() < until);
 	if (rc == RC_OK && !written)
-		return fault_set(f, RC_AGAIN, "%s: somebody writes to our node all the time", z->where);
+		return fault_set(f, RC_AGAIN,
+		    "%s: somebody writes to our node all the time", z->where);
 	return rc;
 }
 
@@ -376,7 +411,8 @@ zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		z->silent_since = NEVER;
 	if (rc == RC_OK && z->node.revoked) {
 		z->node.revoked = false;
-		return fault_set(f, RC_REVOKED, "%s: __REVOKE__ was written to our node", z->where);
+		return fault_set(
+		    f, RC_REVOKED, "%s: __REVOKE__ was written to our node", z->where);
 	}
 	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
 		return rc;
@@ -388,7 +424,10 @@ zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 /* ---- release ---- */
 
-/* A server that is away is asked again until `until`: whoever waits is to have the lock as soon as it is back. */
+/*
+ * A server that is away is asked again until `until`: whoever waits is to have the lock
+ * as soon as it is back.
+ */
 static enum rc
 remove_node(struct zk *z, instant until, struct fault *f)
 {
@@ -399,15 +438,20 @@ remove_node(struct zk *z, instant until, struct fault *f)
 		if (rc != RC_AGAIN)
 			return rc;
 		if (instant_now() >= until)
-			session_poison(z->node.session); /* or the next attempt would be with one who says nothing */
+			/* or the next attempt would be with one who says nothing */
+			session_poison(z->node.session);
 		if (instant_now() >= until)
 			return rc;
-		if (z->base.host->wait(z->base.host, -1, 0, instant_first(until, instant_now() + RETRY)) == WOKE_STOP)
+		if (z->base.host->wait(z->base.host, -1, 0,
+			instant_first(until, instant_now() + RETRY)) == WOKE_STOP)
 			return RC_STOP;
 	}
 }
 
-/* Where we must not delete our node, or get nonsense for an answer, it goes with the session alone. */
+/*
+ * Where we must not delete our node, or get nonsense for an answer, it goes with the
+ * session alone.
+ */
 static bool
 is_refusal(enum rc rc)
 {
@@ -426,7 +470,11 @@ zk_release(struct store *s, instant until, struct fault *f)
 	if (rc == RC_LOST && !z->held)
 		rc = RC_OK;
 	if (is_refusal(rc))
-		z->node.asked = false; /* to ask again would be to keep the session alive: next time, there is nothing to give */
+		/*
+		 * to ask again would be to keep the session alive: next time, there is
+		 * nothing to give
+		 */
+		z->node.asked = false;
 	if (rc == RC_OK || rc == RC_LOST) {
 		z->node.asked = z->held = false;
 		forget_place(z);

@@ -1,4 +1,6 @@
-/* child.c - finds the command, forks its stub, and lets it begin when the lock is there. */
+/*
+ * child.c - finds the command, forks its stub, and lets it begin when the lock is there.
+ */
 #include "child.h"
 
 #include "cmd/status.h"
@@ -20,27 +22,33 @@
  * before it, empty, and written in place: setting them afterwards would cost
  * every run some fifty microseconds between the grant and the command.
  */
-static char token_text[sizeof "DLOCK_TOKEN=" + sizeof((struct go *)0)->token] = "DLOCK_TOKEN=";
-static char *keepers_text; /* and behind our address those of the dlocks around us, however many */
+static char token_text[sizeof "DLOCK_TOKEN=" + sizeof((struct go *)0)->token] =
+    "DLOCK_TOKEN=";
+/* and behind our address those of the dlocks around us, however many */
+static char *keepers_text;
 static const char *outer_keepers = "";
 
 /* False: no memory; then the command must not run half-informed. */
 static bool
 prepare_environment(const struct plan *p, const char *owner)
 {
-	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
+	static const char *const ours[] = {
+	    "DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
 	const char *outer = getenv("DLOCK_KEEPER");
 
 	if (outer && *outer)
 		outer_keepers = outer; /* it stays where it is when it is unset */
-	keepers_text = malloc(sizeof "DLOCK_KEEPER=" + KEEPER_BYTES + strlen(outer_keepers) + 1);
+	keepers_text = malloc(
+	    sizeof "DLOCK_KEEPER=" + KEEPER_BYTES + strlen(outer_keepers) + 1);
 	if (!keepers_text)
 		return false;
 	memcpy(keepers_text, "DLOCK_KEEPER=", sizeof "DLOCK_KEEPER=");
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		unsetenv(ours[i]); /* all of a name, should there be several */
-	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 && setenv("DLOCK_OWNER", owner, 1) == 0 &&
-	    setenv("DLOCK_BACKEND", p->site.backend->name, 1) == 0 && putenv(token_text) == 0 && putenv(keepers_text) == 0;
+	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 &&
+	    setenv("DLOCK_OWNER", owner, 1) == 0 &&
+	    setenv("DLOCK_BACKEND", p->site.backend->name, 1) == 0 &&
+	    putenv(token_text) == 0 && putenv(keepers_text) == 0;
 }
 
 static void
@@ -53,7 +61,10 @@ fill_in(char *text, const char *value, const char *more)
 	memcpy(end, more, strlen(more) + 1);
 }
 
-/* Signals that came while we waited are delivered when the mask goes back, as they would have been. */
+/*
+ * Signals that came while we waited are delivered when the mask goes back, as they would
+ * have been.
+ */
 static void
 restore(const struct origin *o)
 {
@@ -63,8 +74,8 @@ restore(const struct origin *o)
 }
 
 static _Noreturn void
-stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const char *owner, const char *path,
-    _Atomic int *exec)
+stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o,
+    const char *owner, const char *path, _Atomic int *exec)
 {
 	struct go go;
 	bool ready;
@@ -75,29 +86,33 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const
 	ready = prepare_environment(p, owner);
 	if (getppid() != keeper || !ready || recv(gate, &go, sizeof go, 0) != sizeof go)
 		_exit(STATUS_NOT_FOUND);
-	if (instant_now() >= go.latest) { /* the keeper may have been frozen while it said "go" */
+	/* the keeper may have been frozen while it said "go" */
+	if (instant_now() >= go.latest) {
 		atomic_store(exec, ETIME);
 		_exit(STATUS_NOT_FOUND);
 	}
 	fill_in(token_text, go.token, "");
 	fill_in(keepers_text, go.keeper, outer_keepers);
-	atomic_store(exec, EXEC_CALLED); /* from here on what happens to us happens to the command */
+	/* from here on what happens to us happens to the command */
+	atomic_store(exec, EXEC_CALLED);
 	restore(o);
-	execvp(path, p->command.argv); /* path has a slash: no search, but a script without #! gets its shell */
+	/* path has a slash: no search, but a script without #! gets its shell */
+	execvp(path, p->command.argv);
 	atomic_store(exec, errno);
 	_exit(STATUS_NOT_FOUND);
 }
 
 int
-child_fork(struct child *c, const struct plan *p, const struct origin *o, const char *owner, const char *path,
-    int front, int keeper, _Atomic int *exec)
+child_fork(struct child *c, const struct plan *p, const struct origin *o,
+    const char *owner, const char *path, int front, int keeper, _Atomic int *exec)
 {
 	pid_t parent = getpid();
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
 		return -1;
-	c->pid = _Fork(); /* we have one thread and no fork handlers: it need not look for them */
+	/* we have one thread and no fork handlers: it need not look for them */
+	c->pid = _Fork();
 	if (c->pid == 0) {
 		close(front);
 		close(keeper);
@@ -112,7 +127,11 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o, const 
 	c->gate = ends[0];
 	c->exec = exec;
 	c->group = o->has_tty ? 0 : c->pid;
-	if (c->group) /* the stub does it too: should we end before it has, the kernel sends HUP to the caller's group */
+	/*
+	 * the stub does it too: should we end before it has, the kernel sends HUP to the
+	 * caller's group
+	 */
+	if (c->group)
 		setpgid(c->pid, c->pid);
 	return 0;
 }
@@ -142,7 +161,8 @@ child_gate(struct child *c, int *error)
 
 	if (c->gate < 0)
 		return GATE_STARTED;
-	if (recv(c->gate, &none, sizeof none, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR))
+	if (recv(c->gate, &none, sizeof none, MSG_DONTWAIT) < 0 &&
+	    (errno == EAGAIN || errno == EINTR))
 		return GATE_WAITING;
 	close(c->gate);
 	c->gate = -1;
@@ -192,7 +212,8 @@ child_find(const char *name, char *path, size_t size)
 		if (n > 0 && (size_t)n < size) {
 			if (is_executable(path))
 				return true;
-			if (error == ENOENT && errno != ENOTDIR) /* what is there says more than what is not */
+			/* what is there says more than what is not */
+			if (error == ENOENT && errno != ENOTDIR)
 				error = errno;
 		}
 		if (!*end)

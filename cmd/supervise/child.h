@@ -23,7 +23,8 @@ enum { KEEPER_BYTES = 128 };
 
 /* What the stub needs to know when it may begin. */
 struct go {
-	instant latest; /* beginning later than this is worse than not beginning: it fails with ETIME */
+	/* beginning later than this is worse than not beginning: it fails with ETIME */
+	instant latest;
 	char token[24];
 	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
 };
@@ -40,10 +41,13 @@ struct child {
  * waits, executes `path` with the plan's arguments; never returns.  -1 with errno.
  * What becomes of that is noted in *exec, EXEC_NOT_CALLED until then.
  */
-int child_fork(struct child *, const struct plan *, const struct origin *, const char *owner,
-    const char *path, int front, int keeper, _Atomic int *exec);
+int child_fork(struct child *, const struct plan *, const struct origin *,
+    const char *owner, const char *path, int front, int keeper, _Atomic int *exec);
 
-/* Lets it begin.  Where that cannot be said the gate is shut: the stub ends, and the gate says so. */
+/*
+ * Lets it begin.  Where that cannot be said the gate is shut: the stub ends, and the
+ * gate says so.
+ */
 void child_go(struct child *, const struct go *);
 
 /* Ends a stub that was never let go, and reaps it. */
@@ -51,7 +55,10 @@ void child_dismiss(struct child *);
 
 enum gate { GATE_WAITING, GATE_STARTED, GATE_FAILED };
 
-/* What the gate says by now.  GATE_FAILED sets *error: an errno, or 0 for a stub that never called exec. */
+/*
+ * What the gate says by now.  GATE_FAILED sets *error: an errno, or 0 for a stub that
+ * never called exec.
+ */
 enum gate child_gate(struct child *, int *error);
 
 /*

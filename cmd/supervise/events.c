@@ -8,7 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { LINE_BYTES = 4096 }; /* PIPE_BUF: a pipe that poll calls writable takes so much at once */
+/* PIPE_BUF: a pipe that poll calls writable takes so much at once */
+enum { LINE_BYTES = 4096 };
 
 static void
 events_begin(struct object *j, char *line, const struct plan *p, const char *event)
@@ -55,13 +56,15 @@ events_message(const struct plan *p, const struct msg *m)
 	char line[LINE_BYTES];
 	struct object j;
 
-	if (p->show.status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes || !shapes[m->kind].event)
+	if (p->show.status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes ||
+	    !shapes[m->kind].event)
 		return;
 	events_begin(&j, line, p, shapes[m->kind].event);
 	if (m->kind == MSG_GRANTED)
 		object_number(&j, "token", m->token);
 	if (shapes[m->kind].number)
-		object_number(&j, shapes[m->kind].number, m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
+		object_number(&j, shapes[m->kind].number,
+		    m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
 	if (shapes[m->kind].text && *m->text)
 		object_string(&j, shapes[m->kind].text, m->text);
 	events_finish(&j, p, SAY_AT_ONCE);

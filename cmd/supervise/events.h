@@ -22,7 +22,10 @@
 
 #include "link.h"
 
-/* Without --status-fd these do nothing.  A full pipe loses events, never time; the verdict waits a little. */
+/*
+ * Without --status-fd these do nothing.  A full pipe loses events, never time; the
+ * verdict waits a little.
+ */
 void events_message(const struct plan *, const struct msg *);
 void events_verdict(const struct plan *, const struct verdict *);
 

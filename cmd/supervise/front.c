@@ -1,4 +1,7 @@
-/* front.c - the process that the user sees: passes signals on, speaks, watches the keeper. */
+/*
+ * front.c - the process that the user sees: passes signals on, speaks, watches the
+ * keeper.
+ */
 #include "front.h"
 
 #include "events.h"
@@ -50,7 +53,8 @@ struct front {
 	struct front_end end;
 };
 
-_Static_assert(GRANT_QUICK < SLACK, "a front that is not told of a grant looks later by so much: see link.h");
+_Static_assert(GRANT_QUICK < SLACK,
+    "a front that is not told of a grant looks later by so much: see link.h");
 
 /* ---- ending without the keeper ---- */
 
@@ -67,7 +71,10 @@ front_reap(struct front *f)
 			atomic_store(&f->shared->command, 0);
 }
 
-/* Have all who could be ours been reaped?  Without a child there is no descendant: orphans become our children. */
+/*
+ * Have all who could be ours been reaped?  Without a child there is no descendant:
+ * orphans become our children.
+ */
 static bool
 is_alone(struct front *f)
 {
@@ -127,7 +134,8 @@ kill_everything(struct front *f)
 		kill(f->keeper, SIGKILL);
 	}
 	for (int quiet = 0; !is_alone(f);) {
-		quiet = front_signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0 : quiet + 1;
+		quiet = front_signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0
+									   : quiet + 1;
 		if (is_alone(f) || (quiet >= 2 && f->run->has_elders && f->keeper == 0))
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
@@ -147,21 +155,27 @@ front_finish(struct front *f, struct ending e, const char *words)
 	f->end.over = true;
 }
 
-/* Kills everything.  It is `otherwise` unless the command may have begun: then the lock is lost under it. */
+/*
+ * Kills everything.  It is `otherwise` unless the command may have begun: then the lock
+ * is lost under it.
+ */
 static void
 kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
 	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
 	lost.stuck = !kill_everything(f);
-	front_finish(f, lost.stuck || atomic_load(&f->shared->exec) == EXEC_CALLED ? lost : otherwise, why);
+	front_finish(f,
+	    lost.stuck || atomic_load(&f->shared->exec) == EXEC_CALLED ? lost : otherwise,
+	    why);
 }
 
 /* The keeper is dead, or frozen past a deadline. */
 static void
 take_over(struct front *f, const char *why)
 {
-	if (atomic_load(&f->shared->end.finished)) { /* nothing runs: only the release is in doubt */
+	/* nothing runs: only the release is in doubt */
+	if (atomic_load(&f->shared->end.finished)) {
 		struct ending e = f->shared->end.ending;
 
 		e.unconfirmed = !atomic_load(&f->shared->end.told);
@@ -224,13 +238,15 @@ watch_keeper(struct front *f)
 		stop_command(f);
 		break;
 	case DUTY_INTERRUPT:
-		kill_and_finish(f, (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
+		kill_and_finish(f,
+		    (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
 		break;
 	case DUTY_KILL:
 		take_over(f, "dlock's keeper process was stopped and could not renew it");
 		break;
 	case DUTY_ADRIFT:
-		take_over(f, "the lock's connection has ended, and dlock's keeper process was stopped");
+		take_over(f,
+		    "the lock's connection has ended, and dlock's keeper process was stopped");
 		break;
 	case DUTY_GIVE_UP:
 		take_over(f, "dlock's keeper process was stopped");
@@ -255,8 +271,10 @@ is_adrift(const struct front *f)
 static bool
 ends_by_default(int sig)
 {
-	static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
-	struct sigaction inherited; /* we change none, so what is there is our caller's wish */
+	static const int harmless[] = {
+	    SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
+	/* we change none, so what is there is our caller's wish */
+	struct sigaction inherited;
 
 	for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
 		if (sig == harmless[i])
@@ -312,7 +330,9 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 		return false;
 	if (info->ssi_signo == SIGCONT)
 		return is_foreground_job();
-	return info->ssi_code == SI_KERNEL || (info->ssi_code == SI_USER && tree_relation(f->keeper, info->ssi_pid) == KIN_YES);
+	return info->ssi_code == SI_KERNEL ||
+	    (info->ssi_code == SI_USER &&
+		tree_relation(f->keeper, info->ssi_pid) == KIN_YES);
 }
 
 static void
@@ -325,7 +345,8 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		front_reap(f);
 		return;
 	}
-	if (info->ssi_pid == (uint32_t)getpid()) /* SIGPIPE, when our stderr is a closed pipe */
+	/* SIGPIPE, when our stderr is a closed pipe */
+	if (info->ssi_pid == (uint32_t)getpid())
 		return;
 	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
 		progress_pause(&f->progress);
@@ -374,7 +395,8 @@ command_stopped(struct front *f, int sig)
 	pid_t command = atomic_load(&f->shared->command);
 	char state = command ? tree_state(command) : '\0';
 
-	if (!f->run->origin->has_tty || !command || (state ? state != 'T' : kill(command, 0) != 0))
+	if (!f->run->origin->has_tty || !command ||
+	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	atomic_store(&f->shared->front.mirrored, true);
 	stop_with(command, sig);
@@ -443,7 +465,8 @@ take_message(struct front *f, const struct msg *m, int fd)
 static void
 hear_keeper(struct front *f)
 {
-	bool told = atomic_load(&f->shared->end.told); /* then the word of it lies here already, or was dropped */
+	/* then the word of it lies here already, or was dropped */
+	bool told = atomic_load(&f->shared->end.told);
 	struct msg m;
 	int fd, got = 0;
 
@@ -482,7 +505,9 @@ await_keeper(struct front *f)
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
-	for (front_reap(f); f->keeper && !atomic_load(&f->shared->end.lingers) && instant_now() < patience; front_reap(f)) {
+	for (front_reap(f); f->keeper && !atomic_load(&f->shared->end.lingers) &&
+	     instant_now() < patience;
+	     front_reap(f)) {
 		loop_wait(&f->loop, set, LOOP_OWN, patience);
 		while (loop_signal(&f->loop, &info))
 			continue;
@@ -526,13 +551,16 @@ front_run(const struct run *r, pid_t keeper)
 			break;
 		show_progress(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
-		set[SLOT_ANCHOR] = (struct pollfd){.fd = is_adrift(&f) ? -1 : f.anchor, .events = POLLRDHUP};
-		loop_wait(&f.loop, set, SLOTS, instant_first(progress_next(&f.progress), wake));
+		set[SLOT_ANCHOR] = (struct pollfd){
+		    .fd = is_adrift(&f) ? -1 : f.anchor, .events = POLLRDHUP};
+		loop_wait(
+		    &f.loop, set, SLOTS, instant_first(progress_next(&f.progress), wake));
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
 			hear_keeper(&f);
 		if (set[SLOT_ANCHOR].revents)
 			watch_adrift(&f.watch, instant_now());
-		while (!f.end.over && set[LOOP_SIGNAL].revents && loop_signal(&f.loop, &info))
+		while (!f.end.over && set[LOOP_SIGNAL].revents &&
+		    loop_signal(&f.loop, &info))
 			front_take_signal(&f, &info);
 	}
 	progress_end(&f.progress, 0);

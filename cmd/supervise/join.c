@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #define JOIN_VERSION 2
-#define JOIN_PATIENCE (10 * NS_PER_S) /* a keeper on this machine that needs longer is frozen, or full */
+/* a keeper on this machine that needs longer is frozen, or full */
+#define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS)
 #define KEEP_MOST (365 * 86400 * NS_PER_S) /* what --min-hold may be */
 
@@ -26,7 +27,8 @@ struct join_ask {
 	int version;
 	enum join_verb verb;
 	bool anywhere; /* the site is not stated: only backend and key count */
-	int64_t keep;  /* the lock is wanted for so long from now, whatever becomes of the asker */
+	/* the lock is wanted for so long from now, whatever becomes of the asker */
+	int64_t keep;
 	char backend[16];
 	char key[KEY_BYTES + 1];
 	char site[JOIN_SITE_BYTES];
@@ -47,11 +49,15 @@ write_site(char *out, const struct site *s)
 	int n = snprintf(out, JOIN_SITE_BYTES, "%s\n", s->url ? s->url : "");
 
 	for (size_t i = 0; i < s->nsettings && n > 0 && n < JOIN_SITE_BYTES; i++)
-		n += snprintf(out + n, JOIN_SITE_BYTES - n, "%s=%s\n", s->settings[i].name, s->settings[i].value);
+		n += snprintf(out + n, JOIN_SITE_BYTES - n, "%s=%s\n",
+		    s->settings[i].name, s->settings[i].value);
 	return n > 0 && n < JOIN_SITE_BYTES;
 }
 
-/* The way back, into `s`, whose own settings stand behind so that they win; the text is cut up. */
+/*
+ * The way back, into `s`, whose own settings stand behind so that they win; the text is
+ * cut up.
+ */
 static void
 read_site(struct join_site *told, struct site *s)
 {
@@ -62,7 +68,8 @@ read_site(struct join_site *told, struct site *s)
 		return;
 	*line++ = '\0';
 	s->url = *url ? url : NULL;
-	for (line = strtok_r(line, "\n", &rest); line && n < SETTINGS_MAX; line = strtok_r(NULL, "\n", &rest)) {
+	for (line = strtok_r(line, "\n", &rest); line && n < SETTINGS_MAX;
+	     line = strtok_r(NULL, "\n", &rest)) {
 		char *equals = strchr(line, '=');
 
 		if (!equals)
@@ -107,7 +114,8 @@ net_of(int fd)
 	uint64_t cookie = 0;
 	socklen_t size = sizeof cookie;
 
-	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie
+										: 0;
 }
 
 static bool
@@ -116,7 +124,10 @@ is_same_net(const struct address *a, int fd)
 	return a->net == net_of(fd);
 }
 
-/* The next of the addresses at *text; false: there is none.  What is none of ours has n 0. */
+/*
+ * The next of the addresses at *text; false: there is none.  What is none of ours has n
+ * 0.
+ */
 static bool
 next_address(const char **text, struct address *a)
 {
@@ -129,7 +140,8 @@ next_address(const char **text, struct address *a)
 		a->n = name - 1;
 		memcpy(a->name, *text + 1, a->n);
 	}
-	a->has_lock = a->n && slash && sscanf(slash, "/%llx/%llx", &a->net, &a->lock) == 2;
+	a->has_lock = a->n && slash &&
+	    sscanf(slash, "/%llx/%llx", &a->net, &a->lock) == 2;
 	*text += n;
 	*text += strspn(*text, " ");
 	return n > 0;
@@ -160,14 +172,16 @@ join_listen(struct join_server *s, const struct plan *p)
 	s->out_of_fds = false;
 	/*
 	 * A name that is never used again: a process left behind must not find another
-	 * keeper at it.  And not the owner's, since every user of this machine can read it.
+	 * keeper at it.  And not the owner's, since every user of this machine can read
+	 * it.
 	 */
 	if (getrandom(id, sizeof id, 0) != sizeof id)
 		id[0] = 0; /* then nobody listens */
 	snprintf(name, sizeof name, "dlock-%016llx%016llx", id[0], id[1]);
 	size = fill_address(&a, name, strlen(name));
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (id[0] && s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, size) == 0 &&
+	if (id[0] && s->listener >= 0 &&
+	    bind(s->listener, (struct sockaddr *)&a, size) == 0 &&
 	    listen(s->listener, SOMAXCONN) == 0)
 		net = net_of(s->listener);
 	snprintf(s->address, sizeof s->address, "@%s/%llx/%llx", name, net, lock_hash(p));
@@ -176,20 +190,26 @@ join_listen(struct join_server *s, const struct plan *p)
 nfds_t
 join_poll(const struct join_server *s, struct pollfd *set)
 {
-	set[0] = (struct pollfd){.fd = s->present < JOINS_MAX && !s->out_of_fds ? s->listener : -1, .events = POLLIN};
+	set[0] = (struct pollfd){
+	    .fd = s->present < JOINS_MAX && !s->out_of_fds ? s->listener : -1,
+	    .events = POLLIN};
 	for (size_t i = 0; i < s->used; i++)
 		set[1 + i] = (struct pollfd){.fd = s->peers[i].fd, .events = POLLIN};
 	return 1 + s->used;
 }
 
-/* Is it our own user at the other end?  *pid is 0 if we cannot see it from our pid namespace. */
+/*
+ * Is it our own user at the other end?  *pid is 0 if we cannot see it from our pid
+ * namespace.
+ */
 static bool
 is_own_user(int fd, pid_t *pid)
 {
 	struct ucred peer;
 	socklen_t size = sizeof peer;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid())
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+	    peer.uid != geteuid())
 		return false;
 	*pid = peer.pid;
 	return true;
@@ -222,7 +242,8 @@ accept_peer(struct join_server *s)
 	pid_t pid;
 
 	if (fd < 0) {
-		s->out_of_fds = errno == EMFILE || errno == ENFILE; /* else it would be ready for ever */
+		/* else it would be ready for ever */
+		s->out_of_fds = errno == EMFILE || errno == ENFILE;
 		return;
 	}
 	if (!is_own_user(fd, &pid)) {
@@ -275,7 +296,8 @@ serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct s
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n == sizeof ask && ask.version == JOIN_VERSION && write_site(ours, site) && tell_site(&answer, site)) {
+	if (n == sizeof ask && ask.version == JOIN_VERSION && write_site(ours, site) &&
+	    tell_site(&answer, site)) {
 		answer.foreign = s->peers[i].foreign && is_same_lock(&ask, p, ours);
 		if (!s->peers[i].foreign && is_same_lock(&ask, p, ours))
 			answer.offer = *offer;
@@ -292,8 +314,8 @@ serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct s
 }
 
 int
-join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct site *site,
-    const struct join_offer *offer, int64_t *keep)
+join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p,
+    const struct site *site, const struct join_offer *offer, int64_t *keep)
 {
 	int grown = 0;
 
@@ -327,7 +349,8 @@ join_of(struct store *s)
 static void
 write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 {
-	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb, .anywhere = j->plan->site.inherits};
+	*a = (struct join_ask){
+	    .version = JOIN_VERSION, .verb = verb, .anywhere = j->plan->site.inherits};
 	snprintf(a->backend, sizeof a->backend, "%s", j->plan->site.backend->name);
 	snprintf(a->key, sizeof a->key, "%s", j->plan->keys[0]);
 	if (*j->keep_until > instant_now())
@@ -337,7 +360,8 @@ write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 }
 
 static enum rc
-join_exchange(struct join *j, enum join_verb verb, instant until, struct grant *g, struct fault *f)
+join_exchange(
+    struct join *j, enum join_verb verb, instant until, struct grant *g, struct fault *f)
 {
 	struct join_ask a;
 
@@ -350,15 +374,18 @@ join_exchange(struct join *j, enum join_verb verb, instant until, struct grant *
 	for (;;) {
 		ssize_t n = recv(j->fd, &j->answer, sizeof j->answer, MSG_DONTWAIT);
 
-		if (n == sizeof j->answer && j->answer.version == JOIN_VERSION && j->answer.offer.ours)
+		if (n == sizeof j->answer && j->answer.version == JOIN_VERSION &&
+		    j->answer.offer.ours)
 			break;
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
-			return fault_set(f, RC_LOST, "the enclosing dlock no longer holds the lock");
+			return fault_set(
+			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
 		switch (j->base.host->wait(j->base.host, j->fd, POLLIN, until)) {
 		case WOKE_READY:
 			break;
 		case WOKE_TIMEOUT:
-			return fault_set(f, RC_AGAIN, "the enclosing dlock does not answer");
+			return fault_set(
+			    f, RC_AGAIN, "the enclosing dlock does not answer");
 		case WOKE_STOP:
 			return RC_STOP;
 		}
@@ -376,7 +403,8 @@ join_exchange(struct join *j, enum join_verb verb, instant until, struct grant *
  * the lock until all that a killed keeper of ours has left behind is gone.
  */
 static enum rc
-join_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
+join_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *f)
 {
 	struct join *j = join_of(s);
 
@@ -391,7 +419,10 @@ join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	return join_exchange(join_of(s), JOIN_CHECK, until, g, f);
 }
 
-/* Asks a last time whether the outer one still has it; the end of the connection is what gives back. */
+/*
+ * Asks a last time whether the outer one still has it; the end of the connection is what
+ * gives back.
+ */
 static enum rc
 join_release(struct store *s, instant until, struct fault *f)
 {
@@ -438,9 +469,11 @@ unjoinable(const struct join *j, const char *why, struct fault *f)
 }
 
 static enum rc
-not_joined(const struct join *j, const struct address *a, const char *why, struct fault *f)
+not_joined(
+    const struct join *j, const struct address *a, const char *why, struct fault *f)
 {
-	return a->has_lock && a->lock == lock_hash(j->plan) ? unjoinable(j, why, f) : RC_LOST;
+	return a->has_lock && a->lock == lock_hash(j->plan) ? unjoinable(j, why, f)
+							    : RC_LOST;
 }
 
 /* Connects to one address.  RC_LOST: nobody of ours is there any more. */
@@ -455,18 +488,24 @@ connect_to(struct join *j, const struct address *to, instant until, struct fault
 		return RC_LOST;
 	j->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (j->fd < 0)
-		return fault_set(f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+		return fault_set(
+		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 	while (connect(j->fd, (struct sockaddr *)&a, size) != 0) {
 		if (errno != EAGAIN && errno != EINTR)
 			return is_same_net(to, j->fd)
 			    ? RC_LOST
-			    : not_joined(j, to, "cannot be asked from here (another network namespace?)", f);
+			    : not_joined(j, to,
+				  "cannot be asked from here (another network namespace?)",
+				  f);
 		if (instant_now() >= until) /* too many others wait to be accepted */
-			return fault_set(f, RC_AGAIN, "the enclosing dlock does not answer");
-		if (j->base.host->wait(j->base.host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
+			return fault_set(
+			    f, RC_AGAIN, "the enclosing dlock does not answer");
+		if (j->base.host->wait(j->base.host, -1, 0, instant_now() + JOIN_RETRY) ==
+		    WOKE_STOP)
 			return RC_STOP;
 	}
-	return is_own_user(j->fd, &pid) ? RC_OK : not_joined(j, to, "is another user's", f);
+	return is_own_user(j->fd, &pid) ? RC_OK
+					: not_joined(j, to, "is another user's", f);
 }
 
 /* Takes over the site that this keeper has told. */
@@ -491,12 +530,14 @@ ask_keeper(struct join *j, const struct address *a, struct fault *f)
 
 	if (rc == RC_OK)
 		rc = join_exchange(j, JOIN_HOLD, until, &g, f);
-	return rc == RC_LOST && j->answer.foreign ? unjoinable(j, "counts this run among no descendants of its", f) : rc;
+	return rc == RC_LOST && j->answer.foreign
+	    ? unjoinable(j, "counts this run among no descendants of its", f)
+	    : rc;
 }
 
 enum rc
-join_open(struct store **ret, struct host *host, const struct plan *p, struct site *site, struct join_site *told,
-    const instant *keep_until, struct fault *f)
+join_open(struct store **ret, struct host *host, const struct plan *p, struct site *site,
+    struct join_site *told, const instant *keep_until, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
 	bool known = !p->site.inherits, secret = false; /* the site */
@@ -520,7 +561,8 @@ join_open(struct store **ret, struct host *host, const struct plan *p, struct si
 			*ret = &j->base;
 			return RC_OK;
 		}
-		if (!known && !secret && j->answer.version == JOIN_VERSION) { /* the nearest one's */
+		/* the nearest one's */
+		if (!known && !secret && j->answer.version == JOIN_VERSION) {
 			secret = j->answer.secret;
 			known = !secret;
 			if (known)
@@ -532,6 +574,9 @@ join_open(struct store **ret, struct host *host, const struct plan *p, struct si
 	}
 	if (known)
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "it would go where the enclosing dlock goes, but %s",
-	    secret ? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u" : "that has ended: say -u or -b");
+	return fault_set(f, RC_USAGE,
+	    "it would go where the enclosing dlock goes, but %s",
+	    secret
+		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
+		: "that has ended: say -u or -b");
 }

@@ -10,10 +10,10 @@
  * keeper has (a hash of backend and key), so that a run which cannot ask is not
  * left to wait for its own ancestor: it is refused.
  *
- * A joined hold is the outer one in everything: token, lease, deadlines (same
- * clock, so t_s can be handed on).  The outer keeper goes on renewing until
- * the last joined hold has ended, and the --min-hold of each is over; when it loses the lock it kills its tree, of
- * which the inner dlock is a part, and tells "lost" to whoever asks.
+ * A joined hold is the outer one in everything: token, lease, deadlines (same clock, so
+ * t_s can be handed on).  The outer keeper goes on renewing until the last joined hold
+ * has ended, and the --min-hold of each is over; when it loses the lock it kills its
+ * tree, of which the inner dlock is a part, and tells "lost" to whoever asks.
  *
  * An inner run that states no URL (by -u or a variable), and no other backend,
  * means the server of the dlock around it, also for another key: it is told
@@ -36,15 +36,16 @@ enum { JOINS_MAX = 512 };
 
 struct join_server {
 	int listener; /* -1: none */
-	bool out_of_fds; /* no descriptors for peers: the next one waits until one has gone */
+	/* no descriptors for peers: the next one waits until one has gone */
+	bool out_of_fds;
 	char address[96]; /* for DLOCK_KEEPER */
 	struct {
 		int fd; /* -1: free */
 		bool holds;
 		bool foreign; /* none of our descendants: may not hold along with us */
-	} peers[JOINS_MAX]; /* nested dlocks that are connected */
-	size_t used;	/* all at or beyond this are free */
-	size_t present; /* when none is free, the next peer waits to be accepted */
+	} peers[JOINS_MAX];   /* nested dlocks that are connected */
+	size_t used;          /* all at or beyond this are free */
+	size_t present;       /* when none is free, the next peer waits to be accepted */
 };
 
 /*
@@ -53,7 +54,10 @@ struct join_server {
  */
 void join_listen(struct join_server *, const struct plan *);
 
-/* Fills one slot for the listener and one for each peer; returns how many (at most JOINS_MAX + 1). */
+/*
+ * Fills one slot for the listener and one for each peer; returns how many (at most
+ * JOINS_MAX + 1).
+ */
 nfds_t join_poll(const struct join_server *, struct pollfd *set);
 
 /* What the keeper holds, for peers; `ours` false: nothing, or no longer. */
@@ -69,30 +73,33 @@ struct join_offer {
  * has grown (or, negative, shrunk).  *keep becomes the longest time from now for
  * which one of them wants the lock kept (its --min-hold), if that is longer.
  */
-int join_serve(struct join_server *, const struct pollfd *set, const struct plan *, const struct site *,
-    const struct join_offer *, int64_t *keep);
+int join_serve(struct join_server *, const struct pollfd *set, const struct plan *,
+    const struct site *, const struct join_offer *, int64_t *keep);
 
 /* ---- the inner side ---- */
 
 enum { JOIN_SITE_BYTES = 4096 };
 
-/* A site that an enclosing dlock has told.  Owned by whoever owns the struct site that points into it. */
+/*
+ * A site that an enclosing dlock has told.  Owned by whoever owns the struct site that
+ * points into it.
+ */
 struct join_site {
 	char text[JOIN_SITE_BYTES];
-	struct setting settings[2 * SETTINGS_MAX]; /* the told ones, and the plan's own behind them */
+	/* the told ones, and the plan's own behind them */
+	struct setting settings[2 * SETTINGS_MAX];
 };
 
 /*
- * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or
- * untouched if none of them holds the plan's key: take it from the server then;
- * for a plan that inherits its site, *site is then that of the enclosing dlock
- * and points into *told.  RC_USAGE: that site is not to be known (any more).  RC_AGAIN: a keeper around
- * us is there but does not answer.  RC_PROTOCOL: one has our key, or may have it,
- * but cannot be joined; asking the server might be waiting for ourselves.  On
- * release the enclosing dlock is asked to keep the lock until *keep_until, which
- * may change until then.
+ * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or untouched if
+ * none of them holds the plan's key: take it from the server then; for a plan that
+ * inherits its site, *site is then that of the enclosing dlock and points into *told.
+ * RC_USAGE: that site is not to be known (any more).  RC_AGAIN: a keeper around us is
+ * there but does not answer.  RC_PROTOCOL: one has our key, or may have it, but cannot be
+ * joined; asking the server might be waiting for ourselves.  On release the enclosing
+ * dlock is asked to keep the lock until *keep_until, which may change until then.
  */
-enum rc join_open(struct store **ret, struct host *, const struct plan *, struct site *site, struct join_site *told,
-    const instant *keep_until, struct fault *);
+enum rc join_open(struct store **ret, struct host *, const struct plan *,
+    struct site *site, struct join_site *told, const instant *keep_until, struct fault *);
 
 #endif

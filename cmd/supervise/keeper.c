@@ -21,15 +21,24 @@
 #include <unistd.h>
 
 /* The slots of the poll set, after the loop's own. */
-enum { SLOT_LINK = LOOP_OWN, SLOT_GATE, SLOT_BACKEND, SLOT_ALERT, SLOT_JOIN, SLOTS = SLOT_JOIN + 1 + JOINS_MAX };
+enum {
+	SLOT_LINK = LOOP_OWN,
+	SLOT_GATE,
+	SLOT_BACKEND,
+	SLOT_ALERT,
+	SLOT_JOIN,
+	SLOTS = SLOT_JOIN + 1 + JOINS_MAX
+};
 
 /* The lock: where and what it is, and what came of asking for it. */
 struct keeper_lock {
 	struct site site;
-	struct join_site told; /* what `site` points into when an enclosing dlock has told it */
+	/* what `site` points into when an enclosing dlock has told it */
+	struct join_site told;
 	struct claim claim;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
-	instant outer_until;	   /* joined: how long the enclosing dlock is asked to keep the lock */
+	/* joined: how long the enclosing dlock is asked to keep the lock */
+	instant outer_until;
 	struct store *store;
 	struct grant grant;
 	struct fault fault; /* of the call that decided the ending */
@@ -37,19 +46,19 @@ struct keeper_lock {
 
 /* What the front has been told, so that nothing is told twice. */
 struct keeper_told {
-	bool waiting;	   /* that we wait: */
-	bool silent;	   /* for a server that does not answer, */
-	unsigned position; /* or at this place in the queue; */
+	bool waiting;            /* that we wait: */
+	bool silent;             /* for a server that does not answer, */
+	unsigned position;       /* or at this place in the queue; */
 	char text[RECORD_BYTES]; /* why, or for this holder */
-	bool suspect;	   /* that a renewal was not answered */
+	bool suspect;            /* that a renewal was not answered */
 };
 
 /* What step() wants of the main line, and of the call that it is in. */
 struct keeper_todo {
 	unsigned calls; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT */
-	instant until;	/* of the call to be made */
-	instant wake;	/* for the next EV_TICK */
-	bool stop;	/* the call in flight is to return */
+	instant until;  /* of the call to be made */
+	instant wake;   /* for the next EV_TICK */
+	bool stop;      /* the call in flight is to return */
 };
 
 struct keeper {
@@ -118,7 +127,8 @@ tell_waiting(struct keeper *k)
 	unsigned position = k->host.seen.position;
 	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
 
-	if (k->told.silent == silent && k->told.position == position && strcmp(k->told.text, text) == 0)
+	if (k->told.silent == silent && k->told.position == position &&
+	    strcmp(k->told.text, text) == 0)
 		return;
 	k->told.waiting = true;
 	k->told.silent = silent;
@@ -130,7 +140,8 @@ tell_waiting(struct keeper *k)
 /* ---- carrying out what step() decides ---- */
 
 #define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
-#define CLEAR_SCREEN (50 * NS_PER_MS) /* for the front to erase its line; it may be stopped */
+/* for the front to erase its line; it may be stopped */
+#define CLEAR_SCREEN (50 * NS_PER_MS)
 
 static void react(struct keeper *, enum event_kind, int value);
 
@@ -149,8 +160,10 @@ static void
 let_go(struct keeper *k)
 {
 	struct go go = {.latest = k->keep.lease.term_at};
-	bool awaited = (k->told.waiting && !k->plan->show.quiet) || k->plan->show.status_fd >= 0;
-	enum telling telling = link_tells(k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
+	bool awaited = (k->told.waiting && !k->plan->show.quiet) ||
+	    k->plan->show.status_fd >= 0;
+	enum telling telling = link_tells(
+	    k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
@@ -161,7 +174,8 @@ let_go(struct keeper *k)
 		await_clear_screen(k);
 	}
 	child_go(&k->child, &go);
-	tree_prepare(); /* not earlier: opening the lock comes first where descriptors are few */
+	/* not earlier: opening the lock comes first where descriptors are few */
+	tree_prepare();
 	if (telling == TELL_AFTER)
 		tell_grant(k);
 }
@@ -174,7 +188,10 @@ publish_ending(struct keeper *k)
 	atomic_store(&k->shared->end.finished, true);
 }
 
-/* The message may be dropped; a front that finds none, but this in the page, has missed it. */
+/*
+ * The message may be dropped; a front that finds none, but this in the page, has missed
+ * it.
+ */
 static void
 report_ending(struct keeper *k)
 {
@@ -183,7 +200,10 @@ report_ending(struct keeper *k)
 	atomic_store(&k->shared->end.told, true);
 }
 
-/* A front that stopped because the command did has to see that the command goes on, or is gone. */
+/*
+ * A front that stopped because the command did has to see that the command goes on, or
+ * is gone.
+ */
 static void
 wake_front(struct keeper *k)
 {
@@ -273,8 +293,10 @@ react_to(struct keeper *k, const struct event *e)
 {
 	struct actions a;
 
-	if (e->kind != EV_OVERTAKEN && k->keep.phase == PH_HOLD && !k->keep.tree.stopping && atomic_load(&k->shared->stopping))
-		react(k, EV_OVERTAKEN, 0); /* first: what we are to hear of may be its work */
+	if (e->kind != EV_OVERTAKEN && k->keep.phase == PH_HOLD &&
+	    !k->keep.tree.stopping && atomic_load(&k->shared->stopping))
+		/* first: what we are to hear of may be its work */
+		react(k, EV_OVERTAKEN, 0);
 	a = step(&k->keep, instant_now(), e);
 	carry_out(k, &a);
 	if (a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT)) {
@@ -291,7 +313,9 @@ react_to_lease(struct keeper *k, enum event_kind kind)
 {
 	const struct grant *g = &k->lock.grant;
 
-	react_to(k, &(struct event){.kind = kind, .sent = g->sent, .lease = g->lease, .pace = g->pace});
+	react_to(k,
+	    &(struct event){
+		.kind = kind, .sent = g->sent, .lease = g->lease, .pace = g->pace});
 }
 
 static void
@@ -319,7 +343,8 @@ check_gate(struct keeper *k)
 		break;
 	case GATE_FAILED:
 		if (error == 0 && k->keep.phase == PH_HOLD)
-			fault_set(&k->lock.fault, RC_SYSTEM, "the process that was to become the command could not begin");
+			fault_set(&k->lock.fault, RC_SYSTEM,
+			    "the process that was to become the command could not begin");
 		react(k, EV_EXEC_FAILED, error);
 		break;
 	}
@@ -336,7 +361,8 @@ command_changed(struct keeper *k, int status)
 	} else {
 		check_gate(k); /* "could not be executed" comes before "has ended" */
 		if (k->keep.phase == PH_ASK)
-			fault_set(&k->lock.fault, RC_SYSTEM, "the process that was to become the command has ended");
+			fault_set(&k->lock.fault, RC_SYSTEM,
+			    "the process that was to become the command has ended");
 		atomic_store(&k->shared->command, 0);
 		react(k, EV_ENDED, status);
 	}
@@ -356,16 +382,21 @@ keeper_reap(struct keeper *k)
 	for (; waitid(P_ALL, 0, &found, any) == 0; found.si_pid = 0) {
 		if (found.si_pid == 0)
 			return;
-		if (found.si_pid == k->child.pid && found.si_code != CLD_STOPPED && found.si_code != CLD_CONTINUED)
+		if (found.si_pid == k->child.pid && found.si_code != CLD_STOPPED &&
+		    found.si_code != CLD_CONTINUED)
 			atomic_store(&k->shared->command, 0);
-		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == k->child.pid)
+		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) ==
+		    k->child.pid)
 			command_changed(k, status);
 	}
 	if (errno == ECHILD)
 		react(k, EV_EMPTY, 0);
 }
 
-/* To the command alone, as it would be without us: what it does about its own children is its affair. */
+/*
+ * To the command alone, as it would be without us: what it does about its own children
+ * is its affair.
+ */
 static void
 forward(struct keeper *k, int sig)
 {
@@ -373,14 +404,20 @@ forward(struct keeper *k, int sig)
 
 	if (atomic_load(&k->shared->command) == 0)
 		return;
-	/* After `fg` the shell has continued the whole job; a second CONT makes editors draw twice. */
+	/*
+	 * After `fg` the shell has continued the whole job; a second CONT makes editors
+	 * draw twice.
+	 */
 	state = sig == SIGCONT ? tree_state(k->child.pid) : '\0';
 	if (sig == SIGCONT && state != 'T' && state != '\0')
 		return;
 	kill(k->child.pid, sig);
 }
 
-/* To this very process.  With --min-hold others are shown its pid, and mean the command as long as that runs. */
+/*
+ * To this very process.  With --min-hold others are shown its pid, and mean the command
+ * as long as that runs.
+ */
 static void
 keeper_take_signal(struct keeper *k, int sig)
 {
@@ -450,9 +487,11 @@ pump(struct keeper *k, int fd, short events, instant until)
 	bool ready;
 
 	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
-	set[SLOT_GATE] = (struct pollfd){.fd = k->keep.phase == PH_ASK ? -1 : k->child.gate, .events = POLLIN};
+	set[SLOT_GATE] = (struct pollfd){
+	    .fd = k->keep.phase == PH_ASK ? -1 : k->child.gate, .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
-	set[SLOT_ALERT] = (struct pollfd){.fd = keep_wants_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
+	set[SLOT_ALERT] = (struct pollfd){
+	    .fd = keep_wants_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
 	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
 	loop_wait(&k->loop, set, n, instant_first(until, k->todo.wake));
 	atomic_store(&k->shared->alive_at, instant_now());
@@ -472,7 +511,10 @@ pump(struct keeper *k, int fd, short events, instant until)
 	return ready;
 }
 
-/* host->wait: where every backend waits, and where the keeper does its other duties meanwhile. */
+/*
+ * host->wait: where every backend waits, and where the keeper does its other duties
+ * meanwhile.
+ */
 static enum woke
 keeper_wait(struct host *h, int fd, short events, instant until)
 {
@@ -522,7 +564,9 @@ check_capability(const struct store *s, const struct claim *c, struct fault *f)
 
 	if ((s->caps & needs[c->kind].cap) == needs[c->kind].cap)
 		return RC_OK;
-	return fault_set(f, RC_CONFIG, "%s has no %s locks (dlock-backends(7) says who has)", s->where, needs[c->kind].word);
+	return fault_set(f, RC_CONFIG,
+	    "%s has no %s locks (dlock-backends(7) says who has)", s->where,
+	    needs[c->kind].word);
 }
 
 static enum rc
@@ -531,17 +575,21 @@ open_store(struct keeper *k)
 	const struct plan *p = k->plan;
 	enum rc rc;
 
-	rc = join_open(&k->lock.store, &k->host, p, &k->lock.site, &k->lock.told, &k->lock.outer_until, &k->lock.fault);
+	rc = join_open(&k->lock.store, &k->host, p, &k->lock.site, &k->lock.told,
+	    &k->lock.outer_until, &k->lock.fault);
 	k->keep.terms.nested = k->lock.store != NULL;
 	if (rc == RC_OK && !k->lock.store && !p->site.backend->open)
-		return fault_set(&k->lock.fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
+		return fault_set(&k->lock.fault, RC_CONFIG,
+		    "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
 	if (rc == RC_OK && !k->lock.store)
-		rc = p->site.backend->open(&k->lock.store, &k->host, &k->lock.site, &k->lock.fault);
+		rc = p->site.backend->open(
+		    &k->lock.store, &k->host, &k->lock.site, &k->lock.fault);
 	if (rc == RC_OK)
 		rc = check_capability(k->lock.store, &k->lock.claim, &k->lock.fault);
 	if (rc == RC_OK) {
-		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock.store->where);
+		snprintf(k->shared->where, sizeof k->shared->where, "%s",
+		    k->lock.store->where);
 		atomic_store(&k->shared->opened, true);
 	}
 	if (rc == RC_OK && p->show.verbose) {
@@ -552,7 +600,10 @@ open_store(struct keeper *k)
 	return rc;
 }
 
-/* Where the server gives less than was asked for, it may be too little: then nothing is run, and we say why. */
+/*
+ * Where the server gives less than was asked for, it may be too little: then nothing is
+ * run, and we say why.
+ */
 static void
 keeper_granted(struct keeper *k)
 {
@@ -560,8 +611,10 @@ keeper_granted(struct keeper *k)
 
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
-		fault_set(&k->lock.fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
-		    k->lock.store->where, parse_duration_text(k->lock.grant.lease, lease, sizeof lease),
+		fault_set(&k->lock.fault, RC_CONFIG,
+		    "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
+		    k->lock.store->where,
+		    parse_duration_text(k->lock.grant.lease, lease, sizeof lease),
 		    parse_duration_text(k->plan->terms.ttl, asked, sizeof asked),
 		    parse_duration_text(k->keep.terms.grace, grace, sizeof grace));
 }
@@ -569,13 +622,16 @@ keeper_granted(struct keeper *k)
 static void
 acquire(struct keeper *k)
 {
-	instant until = k->plan->wait.most == 0 ? 0 : instant_after(k->run->began, k->plan->wait.most);
+	instant until = k->plan->wait.most == 0
+	    ? 0
+	    : instant_after(k->run->began, k->plan->wait.most);
 	enum rc rc;
 
 	make_claim(k);
 	rc = open_store(k);
 	if (rc == RC_OK)
-		rc = k->lock.store->backend->lock->acquire(k->lock.store, &k->lock.claim, until, &k->lock.grant, &k->lock.fault);
+		rc = k->lock.store->backend->lock->acquire(
+		    k->lock.store, &k->lock.claim, until, &k->lock.grant, &k->lock.fault);
 	k->todo.stop = false;
 	tell_notice(k);
 	if (rc == RC_BUSY) {
@@ -603,7 +659,8 @@ static void
 renew(struct keeper *k)
 {
 	struct fault f = {""};
-	enum rc rc = k->lock.store->backend->lock->renew(k->lock.store, k->todo.until, &k->lock.grant, &f);
+	enum rc rc = k->lock.store->backend->lock->renew(
+	    k->lock.store, k->todo.until, &k->lock.grant, &f);
 
 	k->todo.stop = false;
 	tell_notice(k);
@@ -640,12 +697,16 @@ release(struct keeper *k)
 
 	k->lock.outer_until = keep_wanted_until(&k->keep);
 	if (k->lock.store)
-		rc = k->lock.store->backend->lock->release(k->lock.store, k->todo.until, &f);
-	if (rc == RC_SYSTEM && !k->keep.granted_at) /* memory has run out, say; for a withdrawal there is no later */
-		rc = k->lock.store->backend->lock->release(k->lock.store, k->todo.until, &f);
+		rc = k->lock.store->backend->lock->release(
+		    k->lock.store, k->todo.until, &f);
+	/* memory has run out, say; for a withdrawal there is no later */
+	if (rc == RC_SYSTEM && !k->keep.granted_at)
+		rc = k->lock.store->backend->lock->release(
+		    k->lock.store, k->todo.until, &f);
 	k->todo.stop = false;
 	tell_notice(k);
-	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
+	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED &&
+	    k->keep.ending.kind != END_LOST)
 		k->lock.fault = f;
 	react(k, EV_RELEASED, rc);
 }
@@ -671,7 +732,10 @@ close_store(struct keeper *k)
 
 /* ---- the process ---- */
 
-/* Lets go of everything that is the user's; 0 to 2 stay taken, so that no socket lands there. */
+/*
+ * Lets go of everything that is the user's; 0 to 2 stay taken, so that no socket lands
+ * there.
+ */
 static void
 leave_the_terminal(struct keeper *k)
 {
@@ -721,7 +785,8 @@ keeper_prepare(struct keeper *k)
 	sigset_t heard;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1], &r->shared->exec) != 0)
+	if (child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0],
+		r->ends[1], &r->shared->exec) != 0)
 		die_early(k, "cannot start a process");
 	leave_the_terminal(k);
 	sigemptyset(&heard);

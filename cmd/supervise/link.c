@@ -1,4 +1,7 @@
-/* link.c - messages and descriptors between front and keeper, and the page that both see. */
+/*
+ * link.c - messages and descriptors between front and keeper, and the page that both
+ * see.
+ */
 #include "link.h"
 
 #include <errno.h>
@@ -9,7 +12,8 @@
 int
 link_open(int ends[2])
 {
-	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
+	return socketpair(
+	    AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
 }
 
 const char *
@@ -21,7 +25,8 @@ shared_where(const struct shared *s)
 struct shared *
 shared_new(void)
 {
-	struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct shared *s = mmap(
+	    NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (s == MAP_FAILED)
 		return NULL;
@@ -38,9 +43,11 @@ link_looks_in_time(const struct grant *g, int64_t ttl, instant now)
 }
 
 enum telling
-link_tells(const struct shared *s, const struct grant *g, int64_t ttl, instant now, bool awaited)
+link_tells(
+    const struct shared *s, const struct grant *g, int64_t ttl, instant now, bool awaited)
 {
-	if (g->anchor >= 0 || atomic_load(&s->front.on_screen) || !link_looks_in_time(g, ttl, now))
+	if (g->anchor >= 0 || atomic_load(&s->front.on_screen) ||
+	    !link_looks_in_time(g, ttl, now))
 		return TELL_BEFORE;
 	return awaited ? TELL_AFTER : TELL_NOT;
 }
@@ -58,8 +65,9 @@ link_send(int end, const struct msg *m, int fd)
 	if (fd >= 0) {
 		h.msg_control = control.room;
 		h.msg_controllen = sizeof control.room;
-		*CMSG_FIRSTHDR(&h) = (struct cmsghdr){
-		    .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
+		*CMSG_FIRSTHDR(&h) = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+		    .cmsg_type = SCM_RIGHTS,
+		    .cmsg_len = CMSG_LEN(sizeof fd)};
 		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&h)), &fd, sizeof fd);
 	}
 	while (sendmsg(end, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
@@ -74,7 +82,9 @@ link_receive(int end, struct msg *m, int *fd)
 		struct cmsghdr align;
 		char room[CMSG_SPACE(sizeof *fd)];
 	} control;
-	struct msghdr h = {.msg_iov = &text, .msg_iovlen = 1, .msg_control = control.room,
+	struct msghdr h = {.msg_iov = &text,
+	    .msg_iovlen = 1,
+	    .msg_control = control.room,
 	    .msg_controllen = sizeof control.room};
 	ssize_t n;
 

@@ -23,27 +23,36 @@ enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
 
 /* How it ended; written by the keeper. */
 struct shared_end {
-	_Atomic bool finished; /* nothing that needs the lock is running: no deadline counts */
-	_Atomic bool told;     /* `ending` is final */
-	_Atomic bool lingers;  /* and the keeper stays on: for --min-hold, or to release */
+	/* nothing that needs the lock is running: no deadline counts */
+	_Atomic bool finished;
+	_Atomic bool told; /* `ending` is final */
+	/* and the keeper stays on: for --min-hold, or to release */
+	_Atomic bool lingers;
 	struct ending ending;
 };
 
 /* What the front does that the keeper has to know; written by the front. */
 struct shared_front {
-	_Atomic bool on_screen; /* the live line is, and must go before the command writes */
-	_Atomic bool mirrored;	/* it has stopped because the command did */
+	/* the live line is, and must go before the command writes */
+	_Atomic bool on_screen;
+	_Atomic bool mirrored; /* it has stopped because the command did */
 };
 
 /* The page; where nothing else is said, the keeper writes. */
 struct shared {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
-	_Atomic instant alive_at;	  /* when the keeper last woke; it does so every third of the ttl */
-	_Atomic pid_t command; /* its pid, 0 before it is known and after it was reaped; the front reaps it too */
-	_Atomic bool granted;  /* the command may have begun */
-	_Atomic bool stopping; /* TERM is being sent, by the one, keeper or front, who has set this */
-	_Atomic int exec;      /* EXEC_*, or the errno with which it failed; written by the stub */
-	_Atomic bool opened;   /* `where` is set */
+	/* when the keeper last woke; it does so every third of the ttl */
+	_Atomic instant alive_at;
+	/*
+	 * its pid, 0 before it is known and after it was reaped; the front reaps it too
+	 */
+	_Atomic pid_t command;
+	_Atomic bool granted; /* the command may have begun */
+	/* TERM is being sent, by the one, keeper or front, who has set this */
+	_Atomic bool stopping;
+	/* EXEC_*, or the errno with which it failed; written by the stub */
+	_Atomic int exec;
+	_Atomic bool opened;     /* `where` is set */
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
 	struct shared_front front;
@@ -53,7 +62,11 @@ enum msg_kind {
 	/* keeper to front */
 	MSG_WAITING,  /* number: position, held, text: a holder's record */
 	MSG_RETRYING, /* the server does not answer; text: how */
-	MSG_GRANTED,  /* token; carries the anchor's descriptor if there is one; may be left out: link_tells() */
+	/*
+	 * token; carries the anchor's descriptor if there is one; may be left out:
+	 * link_tells()
+	 */
+	MSG_GRANTED,
 	MSG_STARTED,  /* number: pid */
 	MSG_STOPPED,  /* the command stopped; number: by which signal */
 	MSG_RESUMED,  /* it continued */
@@ -83,7 +96,10 @@ int link_open(int ends[2]);
 /* Sends msg, and a copy of descriptor `fd` unless it is -1.  Never blocks. */
 void link_send(int end, const struct msg *, int fd);
 
-/* 1: *msg is set, *fd too (ours to close) or -1.  0: nothing now.  -1: the other one is gone. */
+/*
+ * 1: *msg is set, *fd too (ours to close) or -1.  0: nothing now.  -1: the other one is
+ * gone.
+ */
 int link_receive(int end, struct msg *, int *fd);
 
 /*
@@ -98,7 +114,8 @@ int link_receive(int end, struct msg *, int *fd);
  * TELL_NOT: the front finds the grant in the page when it looks.
  */
 enum telling { TELL_BEFORE, TELL_AFTER, TELL_NOT };
-enum telling link_tells(const struct shared *, const struct grant *, int64_t ttl, instant now, bool awaited);
+enum telling link_tells(
+    const struct shared *, const struct grant *, int64_t ttl, instant now, bool awaited);
 
 /*
  * Before the grant the front looks again no later than the first deadline of a

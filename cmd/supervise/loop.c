@@ -52,7 +52,8 @@ loop_wait(struct loop *l, struct pollfd *set, nfds_t n, instant until)
 	if (poll(set, n, l->timer < 0 ? BLIND : -1) < 0)
 		for (nfds_t i = 0; i < n; i++)
 			set[i].revents = 0;
-	if (set[LOOP_TIMER].revents && read(l->timer, &expirations, sizeof expirations) > 0)
+	if (set[LOOP_TIMER].revents &&
+	    read(l->timer, &expirations, sizeof expirations) > 0)
 		l->armed = NEVER;
 }
 

@@ -15,7 +15,9 @@
 #include <stdbool.h>
 #include <sys/signalfd.h>
 
-/* The loop's own slots at the head of every poll set; a slot with fd -1 is passed over. */
+/*
+ * The loop's own slots at the head of every poll set; a slot with fd -1 is passed over.
+ */
 enum { LOOP_SIGNAL, LOOP_TIMER, LOOP_OWN };
 
 struct loop {
@@ -27,7 +29,9 @@ struct loop {
 int loop_open(struct loop *, const sigset_t *signals);
 void loop_close(struct loop *);
 
-/* Sleeps until set[0..n) has news (in revents) or `until` has come; fills the own slots. */
+/*
+ * Sleeps until set[0..n) has news (in revents) or `until` has come; fills the own slots.
+ */
 void loop_wait(struct loop *, struct pollfd *set, nfds_t n, instant until);
 
 /* The next signal that has come, or false. */

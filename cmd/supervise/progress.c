@@ -1,4 +1,6 @@
-/* progress.c - says while one waits who has the lock, for how long, and when we got it. */
+/*
+ * progress.c - says while one waits who has the lock, for how long, and when we got it.
+ */
 #include "progress.h"
 
 #include "cmd/parse.h"
@@ -17,7 +19,8 @@
 #define LIVE_AGAIN NS_PER_S
 #define PLAIN_FIRST (3 * NS_PER_S)
 #define PLAIN_AGAIN (60 * NS_PER_S)
-#define ERASE "\r\033[J" /* to the end of the screen: where a line was broken, its rest is below */
+/* to the end of the screen: where a line was broken, its rest is below */
+#define ERASE "\r\033[J"
 
 /* A line drawn from the background would run through what the user types. */
 static bool
@@ -25,14 +28,19 @@ is_foreground(void)
 {
 	const char *term = getenv("TERM");
 
-	return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp() && term && *term &&
-	    strcmp(term, "dumb") != 0;
+	return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp() && term &&
+	    *term && strcmp(term, "dumb") != 0;
 }
 
 void
-progress_begin(struct progress *g, const struct plan *p, const struct shared *s, bool has_tty)
+progress_begin(
+    struct progress *g, const struct plan *p, const struct shared *s, bool has_tty)
 {
-	*g = (struct progress){.plan = p, .shared = s, .began = instant_now(), .held_since = NEVER, .next = NEVER};
+	*g = (struct progress){.plan = p,
+	    .shared = s,
+	    .began = instant_now(),
+	    .held_since = NEVER,
+	    .next = NEVER};
 	if (p->show.quiet)
 		return;
 	g->live = has_tty && is_foreground();
@@ -65,8 +73,11 @@ progress_holder(const struct progress *g, char *out, size_t size)
 {
 	char time[32];
 
-	snprintf(out, size, "%s%s%s", g->heard ? g->holder : "somebody", g->held_since == NEVER ? "" : " for ",
-	    g->held_since == NEVER ? "" : parse_duration_text(instant_now() - g->held_since, time, sizeof time));
+	snprintf(out, size, "%s%s%s", g->heard ? g->holder : "somebody",
+	    g->held_since == NEVER ? "" : " for ",
+	    g->held_since == NEVER
+		? ""
+		: parse_duration_text(instant_now() - g->held_since, time, sizeof time));
 	return out;
 }
 
@@ -81,12 +92,16 @@ describe_cause(const struct progress *g, char *out, size_t size)
 	if (*g->trouble)
 		snprintf(out, size, "%s, trying again", g->trouble);
 	else if (g->heard || g->position)
-		snprintf(out, size, "held by %s", progress_holder(g, holder, sizeof holder));
+		snprintf(
+		    out, size, "held by %s", progress_holder(g, holder, sizeof holder));
 	else
 		snprintf(out, size, "no answer yet%s%s", *server ? " from " : "", server);
 }
 
-/* "waiting 41s, next in line for deploy; held by ...": what changes comes first, what may be cut off last. */
+/*
+ * "waiting 41s, next in line for deploy; held by ...": what changes comes first, what
+ * may be cut off last.
+ */
 static void
 describe(const struct progress *g, instant now, char *out, size_t size)
 {
@@ -98,11 +113,15 @@ describe(const struct progress *g, instant now, char *out, size_t size)
 		snprintf(place, sizeof place, ", next in line");
 	else if (g->position)
 		snprintf(place, sizeof place, ", number %u in line", g->position);
-	snprintf(out, size, "waiting %s%s for %s; %s", parse_duration_text(now - g->began, waited, sizeof waited), place, key,
+	snprintf(out, size, "waiting %s%s for %s; %s",
+	    parse_duration_text(now - g->began, waited, sizeof waited), place, key,
 	    cause);
 }
 
-/* One line of the terminal, never two; the last column stays free, for some terminals break a line that is full. */
+/*
+ * One line of the terminal, never two; the last column stays free, for some terminals
+ * break a line that is full.
+ */
 static void
 draw(struct progress *g, instant now)
 {
@@ -128,7 +147,8 @@ progress_resized(struct progress *g)
 void
 progress_pause(struct progress *g)
 {
-	if (g->drawn && say_bytes(STDERR_FILENO, ERASE, strlen(ERASE), SAY_AT_ONCE) == strlen(ERASE))
+	if (g->drawn &&
+	    say_bytes(STDERR_FILENO, ERASE, strlen(ERASE), SAY_AT_ONCE) == strlen(ERASE))
 		g->drawn = false;
 }
 
@@ -163,6 +183,6 @@ progress_end(struct progress *g, uint64_t token)
 		return;
 	if (g->plan->show.verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
-	say("got %s after %s%s", text_name(key, sizeof key, g->plan->keys[0]), parse_duration_text(waited, time, sizeof time),
-	    number);
+	say("got %s after %s%s", text_name(key, sizeof key, g->plan->keys[0]),
+	    parse_duration_text(waited, time, sizeof time), number);
 }

@@ -23,12 +23,14 @@ struct progress {
 	instant began, next;
 	bool heard; /* of a holder */
 	unsigned position;
-	instant held_since;	/* NEVER: not known */
+	instant held_since;              /* NEVER: not known */
 	char holder[HOLDER_BYTES - 100]; /* described, clean */
-	char trouble[700];		 /* why the server does not answer, clean; "": it does */
+	/* why the server does not answer, clean; "": it does */
+	char trouble[700];
 };
 
-void progress_begin(struct progress *, const struct plan *, const struct shared *, bool has_tty);
+void progress_begin(
+    struct progress *, const struct plan *, const struct shared *, bool has_tty);
 
 /* MSG_WAITING or MSG_RETRYING. */
 void progress_heard(struct progress *, const struct msg *);
@@ -48,10 +50,16 @@ void progress_tick(struct progress *, instant now);
 /* Erases the live line; the next tick draws it again. */
 void progress_pause(struct progress *);
 
-/* Erases the live line and stops; with a token, says how the waiting ended if it was noticed. */
+/*
+ * Erases the live line and stops; with a token, says how the waiting ended if it was
+ * noticed.
+ */
 void progress_end(struct progress *, uint64_t token);
 
-/* "alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", for the sentence about a busy lock.  Returns out. */
+/*
+ * "alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", for the sentence about a busy
+ * lock.  Returns out.
+ */
 const char *progress_holder(const struct progress *, char *out, size_t size);
 
 #endif

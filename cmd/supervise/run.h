@@ -14,11 +14,12 @@ struct run {
 	const struct plan *plan;
 	const struct origin *origin;
 	struct shared *shared;
-	int ends[2];	  /* of the link: [0] the front's, [1] the keeper's */
+	int ends[2];      /* of the link: [0] the front's, [1] the keeper's */
 	const char *path; /* what to execute */
 	char owner[OWNER_CHARS + 1];
 	char record[RECORD_BYTES];
-	bool has_elders; /* the front has children from before: `daemon & exec dlock run ...` */
+	/* the front has children from before: `daemon & exec dlock run ...` */
+	bool has_elders;
 	instant began;
 };
 

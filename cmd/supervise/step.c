@@ -54,7 +54,8 @@ take_lease(struct keep *k, instant now, const struct event *e)
 	l->pace = e->pace ? e->pace : lease_pace(span(k));
 	lease_deadlines(l->sent, l->length, k->terms.grace, &l->term_at, &l->kill_at);
 	l->renew_at = l->sent + l->pace;
-	if (l->renew_at <= now) /* the answer took that long, or is that of an enclosing dlock */
+	/* the answer took that long, or is that of an enclosing dlock */
+	if (l->renew_at <= now)
 		l->renew_at = now + jittered_backoff(k);
 }
 
@@ -77,7 +78,8 @@ keep_is_lost(const struct keep *k)
 static void
 lose(struct keep *k, enum loss how)
 {
-	if (keep_is_lost(k) || k->ending.kind == END_EXEC || k->ending.kind == END_REFUSED || k->reported)
+	if (keep_is_lost(k) || k->ending.kind == END_EXEC ||
+	    k->ending.kind == END_REFUSED || k->reported)
 		return;
 	k->ending = (struct ending){.kind = END_LOST, .loss = how};
 }
@@ -88,14 +90,16 @@ finished(const struct keep *k)
 {
 	if (k->tree.stopping || k->lease.disowned || k->ending.kind == END_LOST)
 		return k->tree.empty;
-	return k->tree.gone && (k->tree.empty || !k->terms.wait_tree) && k->tree.joined == 0;
+	return k->tree.gone && (k->tree.empty || !k->terms.wait_tree) &&
+	    k->tree.joined == 0;
 }
 
 /* --max-run ends the command, or what it left behind if the lock covers that. */
 static instant
 run_ends(const struct keep *k)
 {
-	if (k->tree.started_at == NEVER || k->tree.empty || (k->tree.gone && !k->terms.wait_tree))
+	if (k->tree.started_at == NEVER || k->tree.empty ||
+	    (k->tree.gone && !k->terms.wait_tree))
 		return NEVER;
 	return instant_after(k->tree.started_at, k->terms.max_run);
 }
@@ -103,7 +107,9 @@ run_ends(const struct keep *k)
 instant
 keep_wanted_until(const struct keep *k)
 {
-	return k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN ? k->after.keep_until : 0;
+	return k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN
+	    ? k->after.keep_until
+	    : 0;
 }
 
 /*
@@ -113,13 +119,16 @@ keep_wanted_until(const struct keep *k)
 static instant
 surely_over(const struct keep *k)
 {
-	return k->lease.length == LEASE_FOREVER ? 0 : k->lease.asked + k->lease.length + k->lease.length / 50;
+	return k->lease.length == LEASE_FOREVER
+	    ? 0
+	    : k->lease.asked + k->lease.length + k->lease.length / 50;
 }
 
 bool
 keep_wants_alert(const struct keep *k)
 {
-	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE && !k->lease.suspect && !keep_is_lost(k);
+	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE &&
+	    !k->lease.suspect && !keep_is_lost(k);
 }
 
 /* ---- what an event tells ---- */
@@ -179,29 +188,39 @@ released(struct keep *k, instant now, enum rc rc)
 		k->phase = PH_OVER;
 		if (rc == RC_OK && k->terms.nested && !k->reported)
 			k->ending.kept = KEPT_OUTSIDE;
-		if (rc == RC_LOST && (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN || k->ending.kind == END_LOST))
+		if (rc == RC_LOST &&
+		    (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN ||
+			k->ending.kind == END_LOST))
 			lose(k, LOSS_FOUND);
 	} else if (!k->reported) {
 		k->ending.unconfirmed = true;
 	}
 }
 
-/* The command was never executed, whatever else has happened; nobody else was in its tree. */
+/*
+ * The command was never executed, whatever else has happened; nobody else was in its
+ * tree.
+ */
 static void
 not_executed(struct keep *k, int error)
 {
 	k->tree.gone = k->tree.empty = true;
 	if (k->phase != PH_HOLD) /* nor was it meant to be */
 		return;
-	if (error == ETIME || (error == 0 && k->ending.kind == END_LOST)) /* or it was killed, as late */
-		k->ending = (struct ending){.kind = END_REFUSED, .value = RC_AGAIN, .too_late = true};
+	/* or it was killed, as late */
+	if (error == ETIME || (error == 0 && k->ending.kind == END_LOST))
+		k->ending = (struct ending){
+		    .kind = END_REFUSED, .value = RC_AGAIN, .too_late = true};
 	else if (error == 0)
 		k->ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
 	else
 		k->ending = (struct ending){.kind = END_EXEC, .value = error};
 }
 
-/* The front was right to do so, or has just not seen our last renewal: the command has TERM, and may end of it. */
+/*
+ * The front was right to do so, or has just not seen our last renewal: the command has
+ * TERM, and may end of it.
+ */
 static void
 overtaken(struct keep *k)
 {
@@ -312,11 +331,13 @@ keep_stop_tree(struct keep *k, instant by, struct actions *a)
 static void
 guard_tree(struct keep *k, instant now, struct actions *a)
 {
-	if (now >= k->lease.term_at) /* also if all has ended: who knows of what, and when */
+	/* also if all has ended: who knows of what, and when */
+	if (now >= k->lease.term_at)
 		lose(k, LOSS_SILENCE);
 	if (finished(k) || k->tree.empty)
 		return;
-	if (now >= k->lease.kill_at || now >= k->tree.stop_by || k->lease.disowned || k->tree.killing_since != NEVER) {
+	if (now >= k->lease.kill_at || now >= k->tree.stop_by || k->lease.disowned ||
+	    k->tree.killing_since != NEVER) {
 		k->tree.stopping = true;
 		k->tree.killing_since = instant_first(k->tree.killing_since, now);
 		a->set |= DO_KILL;
@@ -341,7 +362,8 @@ guard_tree(struct keep *k, instant now, struct actions *a)
 }
 
 static void
-start_call(struct keep *k, enum call call, unsigned action, instant until, struct actions *a)
+start_call(
+    struct keep *k, enum call call, unsigned action, instant until, struct actions *a)
 {
 	assert(k->call == CALL_NONE);
 	k->call = call;
@@ -354,7 +376,8 @@ renew_if_due(struct keep *k, instant now, struct actions *a)
 {
 	instant until = instant_first(now + lease_attempt(span(k)), k->lease.term_at);
 
-	if (k->call == CALL_NONE && now >= k->lease.renew_at && now < k->lease.term_at && !keep_is_lost(k))
+	if (k->call == CALL_NONE && now >= k->lease.renew_at && now < k->lease.term_at &&
+	    !keep_is_lost(k))
 		start_call(k, CALL_RENEW, DO_RENEW, until, a);
 	if (a->set & DO_RENEW)
 		k->lease.asked = now;
@@ -364,7 +387,8 @@ renew_if_due(struct keep *k, instant now, struct actions *a)
 static void
 linger(struct keep *k, instant now, struct actions *a)
 {
-	if (k->lease.disowned || k->lease.revoked || now >= k->lease.term_at || now >= k->after.keep_until) {
+	if (k->lease.disowned || k->lease.revoked || now >= k->lease.term_at ||
+	    now >= k->after.keep_until) {
 		k->phase = PH_GIVE_BACK;
 		return;
 	}
@@ -393,7 +417,8 @@ hold(struct keep *k, instant now, struct actions *a)
 	} else if (is_kept_longer(k, now)) {
 		k->phase = PH_LINGER;
 		k->tree.stop_by = NEVER;
-		k->lease.renew_at = now; /* the front is told only what a server has just confirmed */
+		/* the front is told only what a server has just confirmed */
+		k->lease.renew_at = now;
 	} else {
 		k->phase = PH_GIVE_BACK;
 	}
@@ -414,7 +439,8 @@ report_unconfirmed(struct keep *k, struct actions *a)
 static instant
 release_until(const struct keep *k, instant now)
 {
-	bool withdraws = k->ending.kind == END_INTERRUPTED || k->ending.kind == END_REFUSED;
+	bool withdraws = k->ending.kind == END_INTERRUPTED ||
+	    k->ending.kind == END_REFUSED;
 	bool late = k->ending.kind == END_LOST && k->lease.length != LEASE_FOREVER;
 	instant until = now + (withdraws || late ? WITHDRAW_PATIENCE : RELEASE_PATIENCE);
 
@@ -454,7 +480,8 @@ next_wake(const struct keep *k)
 	if (k->phase == PH_HOLD || k->phase == PH_LINGER) {
 		if (k->call == CALL_NONE && !keep_is_lost(k))
 			wake = k->lease.renew_at;
-		wake = instant_first(wake, keep_is_lost(k) ? k->lease.kill_at : k->lease.term_at);
+		wake = instant_first(
+		    wake, keep_is_lost(k) ? k->lease.kill_at : k->lease.term_at);
 		wake = instant_first(wake, k->tree.stop_by);
 		if (k->phase == PH_HOLD && !k->tree.stopping)
 			wake = instant_first(wake, run_ends(k));
@@ -489,6 +516,7 @@ step(struct keep *k, instant now, const struct event *e)
 		k->reported = true;
 		return a;
 	}
-	a.wake = k->phase == PH_HOLD && k->tree.killing_since != NEVER ? now + KILL_AGAIN : next_wake(k);
+	a.wake = k->phase == PH_HOLD && k->tree.killing_since != NEVER ? now + KILL_AGAIN
+								       : next_wake(k);
 	return a;
 }

@@ -31,33 +31,40 @@
 
 #include "cmd/lease.h"
 
-#define KILL_AGAIN (10 * NS_PER_MS)	  /* pause between two sweeps of a dying tree */
-#define KILL_PATIENCE (5 * NS_PER_S)	  /* after which a tree counts as beyond us */
-#define RELEASE_PATIENCE (2 * NS_PER_S)	  /* for the answer to a release */
-#define RELEASE_AGAIN (500 * NS_PER_MS)	  /* to twice as much: pause before it is asked for again */
-#define WITHDRAW_PATIENCE (800 * NS_PER_MS) /* the same when nothing was granted, it was lost, or a person pressed Ctrl-C */
+#define KILL_AGAIN (10 * NS_PER_MS)     /* pause between two sweeps of a dying tree */
+#define KILL_PATIENCE (5 * NS_PER_S)    /* after which a tree counts as beyond us */
+#define RELEASE_PATIENCE (2 * NS_PER_S) /* for the answer to a release */
+/* to twice as much: pause before it is asked for again */
+#define RELEASE_AGAIN (500 * NS_PER_MS)
+/* the same when nothing was granted, it was lost, or a person pressed Ctrl-C */
+#define WITHDRAW_PATIENCE (800 * NS_PER_MS)
 
 enum event_kind {
-	EV_TICK,	/* time has passed */
-	EV_GRANTED,	/* acquire: sent, lease, pace */
-	EV_REFUSED,	/* acquire ended without a grant: value is the enum rc */
-	EV_RENEWED,	/* renew: sent, lease, pace */
-	EV_UNANSWERED,	/* renew: nothing is known */
-	EV_REVOKED,	/* renew: the same; but somebody wants the lock back */
-	EV_DISOWNED,	/* renew: the server says not ours */
-	EV_ALERT,	/* something has happened to the lock: see what it is */
-	EV_RELEASED,	/* release ended: value is the enum rc */
-	EV_STARTED,	/* the command has been executed */
-	EV_EXEC_FAILED, /* it has not: value is errno; ETIME: it came too late to; 0: it was not even tried */
-	EV_ENDED,	/* it was reaped: value is the wait status */
-	EV_EMPTY,	/* nothing is left of its tree */
-	EV_JOINED,	/* a nested dlock holds along with us */
-	EV_PARTED,	/* and no longer does */
-	EV_KEEP,	/* one of them wants the lock kept for `lease` from now */
+	EV_TICK,       /* time has passed */
+	EV_GRANTED,    /* acquire: sent, lease, pace */
+	EV_REFUSED,    /* acquire ended without a grant: value is the enum rc */
+	EV_RENEWED,    /* renew: sent, lease, pace */
+	EV_UNANSWERED, /* renew: nothing is known */
+	EV_REVOKED,    /* renew: the same; but somebody wants the lock back */
+	EV_DISOWNED,   /* renew: the server says not ours */
+	EV_ALERT,      /* something has happened to the lock: see what it is */
+	EV_RELEASED,   /* release ended: value is the enum rc */
+	EV_STARTED,    /* the command has been executed */
+	/*
+	 * it has not: value is errno; ETIME: it came too late to; 0: it was not even
+	 * tried
+	 */
+	EV_EXEC_FAILED,
+	EV_ENDED,       /* it was reaped: value is the wait status */
+	EV_EMPTY,       /* nothing is left of its tree */
+	EV_JOINED,      /* a nested dlock holds along with us */
+	EV_PARTED,      /* and no longer does */
+	EV_KEEP,        /* one of them wants the lock kept for `lease` from now */
 	EV_INTERRUPTED, /* a signal that should end the waiting: value is its number */
-	EV_ORPHANED,	/* the front is gone */
-	EV_OVERTAKEN,	/* we were late: the front has sent TERM instead */
-	EV_TERMINATED,	/* somebody wants this process to end: no --min-hold, no trying on */
+	EV_ORPHANED,    /* the front is gone */
+	EV_OVERTAKEN,   /* we were late: the front has sent TERM instead */
+	/* somebody wants this process to end: no --min-hold, no trying on */
+	EV_TERMINATED,
 };
 
 struct event {
@@ -70,9 +77,9 @@ struct event {
 /* How it ended. */
 enum ending_kind {
 	END_NONE,
-	END_COMMAND,	 /* value: wait status */
-	END_EXEC,	 /* value: errno */
-	END_REFUSED,	 /* value: enum rc of the acquisition */
+	END_COMMAND,     /* value: wait status */
+	END_EXEC,        /* value: errno */
+	END_REFUSED,     /* value: enum rc of the acquisition */
 	END_INTERRUPTED, /* value: signal */
 	END_ORPHANED,
 	END_MAX_RUN,
@@ -100,9 +107,9 @@ struct ending {
 	enum ending_kind kind;
 	int value;
 	enum loss loss;
-	bool stuck;	   /* the tree could not be killed; the lock was not released */
-	bool unconfirmed;  /* nobody answered the release */
-	bool too_late;	   /* END_REFUSED: the grant left no time to run */
+	bool stuck;       /* the tree could not be killed; the lock was not released */
+	bool unconfirmed; /* nobody answered the release */
+	bool too_late;    /* END_REFUSED: the grant left no time to run */
 	enum kept kept;
 };
 
@@ -115,35 +122,35 @@ struct keep_lease {
 	instant asked; /* when we last asked for one, answered or not */
 	int64_t length, pace;
 	instant renew_at, term_at, kill_at; /* NEVER until a grant */
-	bool suspect;			    /* the last renewal went unanswered */
-	bool disowned;			    /* it is not ours */
-	bool revoked;			    /* we have been asked to give it up */
+	bool suspect;                       /* the last renewal went unanswered */
+	bool disowned;                      /* it is not ours */
+	bool revoked;                       /* we have been asked to give it up */
 };
 
 /* What runs under the lock, and how far stopping it has come. */
 struct keep_tree {
-	instant started_at; /* of the command; NEVER: not yet */
-	bool gone;	    /* the command was reaped (or never lived) */
-	bool empty;	    /* and so was everything it left behind */
-	unsigned joined;    /* nested dlocks that hold along with us */
-	bool stopping;	    /* TERM has been asked for */
-	instant stop_by;    /* KILL what is being stopped; NEVER */
+	instant started_at;    /* of the command; NEVER: not yet */
+	bool gone;             /* the command was reaped (or never lived) */
+	bool empty;            /* and so was everything it left behind */
+	unsigned joined;       /* nested dlocks that hold along with us */
+	bool stopping;         /* TERM has been asked for */
+	instant stop_by;       /* KILL what is being stopped; NEVER */
 	instant killing_since; /* NEVER: not yet */
 };
 
 /* What remains when the command has ended: to keep the lock, to give it back. */
 struct keep_after {
 	instant keep_until; /* --min-hold, ours or that of one who joined */
-	bool checked;	    /* lingering: asked the server once more after the command */
+	bool checked;       /* lingering: asked the server once more after the command */
 	instant release_at; /* again; 0: never asked for yet */
-	bool hurry;	    /* a release that is not answered is not asked for again */
+	bool hurry;         /* a release that is not answered is not asked for again */
 };
 
 /* The state; all but `terms` belongs to step(), others may look. */
 struct keep {
 	struct terms terms;
 	enum phase phase;
-	enum call call; /* in flight */
+	enum call call;     /* in flight */
 	instant granted_at; /* 0: not yet */
 	struct keep_lease lease;
 	struct keep_tree tree;
@@ -155,12 +162,13 @@ struct keep {
 };
 
 enum {
-	DO_ACQUIRE = 1 << 0, /* start this backend call; its result comes back as an event */
+	/* start this backend call; its result comes back as an event */
+	DO_ACQUIRE = 1 << 0,
 	DO_RENEW = 1 << 1,
 	DO_RELEASE = 1 << 2,
 	DO_STOP_CALL = 1 << 3, /* let the call in flight return at once */
 	DO_PUBLISH = 1 << 4,   /* term_at and kill_at have changed */
-	DO_GO = 1 << 5,	       /* let the command begin */
+	DO_GO = 1 << 5,        /* let the command begin */
 	DO_TERM = 1 << 6,      /* --signal and CONT to the whole tree */
 	DO_KILL = 1 << 7,      /* KILL to the whole tree */
 	DO_REPORT = 1 << 8,    /* the ending is final: say it */

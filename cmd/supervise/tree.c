@@ -22,7 +22,8 @@ struct process {
 	pid_t pid, parent, group; /* as /proc numbers them */
 	char state;
 	int threads;
-	unsigned long long born; /* in clock ticks; with the pid, what makes a process itself */
+	/* in clock ticks; with the pid, what makes a process itself */
+	unsigned long long born;
 	bool ours;
 };
 
@@ -75,7 +76,10 @@ read_at(int dir, const char *path, char *text, size_t size)
 	return true;
 }
 
-/* Reads what the kernel tells in dir/path of one process into all of *p but its pid; false: there is no such process. */
+/*
+ * Reads what the kernel tells in dir/path of one process into all of *p but its pid;
+ * false: there is no such process.
+ */
 static bool
 read_stat(int dir, const char *path, struct process *p)
 {
@@ -84,11 +88,12 @@ read_stat(int dir, const char *path, struct process *p)
 
 	if (!read_at(dir, path, text, sizeof text))
 		return false;
-	after_name = strrchr(text, ')'); /* the name may itself have brackets and blanks */
+	/* the name may itself have brackets and blanks */
+	after_name = strrchr(text, ')');
 	if (!after_name ||
 	    sscanf(after_name + 1,
-		" %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d %*s %llu", &p->state,
-		&parent, &group, &p->threads, &p->born) != 5)
+		" %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d %*s %llu",
+		&p->state, &parent, &group, &p->threads, &p->born) != 5)
 		return false;
 	p->parent = parent;
 	p->group = group;
@@ -104,7 +109,9 @@ look_up(struct process *p)
 	return read_stat(proc, path, p);
 }
 
-/* The number of this process in /proc; 0: it is not there, so this is no /proc of ours. */
+/*
+ * The number of this process in /proc; 0: it is not there, so this is no /proc of ours.
+ */
 static pid_t
 own_number(void)
 {
@@ -203,7 +210,9 @@ add_entries(struct list *l, const char *entries, size_t size)
 {
 	for (size_t i = 0; i < size;) {
 		const struct dirent64 *entry = (const void *)(entries + i);
-		struct process p = {.pid = isdigit((unsigned char)*entry->d_name) ? atoi(entry->d_name) : 0};
+		struct process p = {.pid = isdigit((unsigned char)*entry->d_name)
+			? atoi(entry->d_name)
+			: 0};
 
 		if (p.pid > 0 && look_up(&p) && !add(l, &p))
 			return false;
@@ -221,7 +230,8 @@ list_processes(void)
 	ssize_t size;
 
 	lseek(proc, 0, SEEK_SET);
-	while ((size = getdents64(proc, entries, sizeof entries)) > 0 && add_entries(&l, entries, size))
+	while ((size = getdents64(proc, entries, sizeof entries)) > 0 &&
+	    add_entries(&l, entries, size))
 		continue;
 	if (l.n)
 		qsort(l.at, l.n, sizeof *l.at, by_pid);
@@ -253,7 +263,10 @@ is_spared(const struct spared *s, const struct process *p)
 	return found && (found->born == p->born || found->born == 0 || p->born == 0);
 }
 
-/* Marks what descends from root; again and again, for a child may stand before its parent. */
+/*
+ * Marks what descends from root; again and again, for a child may stand before its
+ * parent.
+ */
 static void
 mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 {
@@ -264,14 +277,18 @@ mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 		for (size_t i = 0; i < l->n; i++) {
 			struct process *p = &l->at[i];
 
-			if (p->ours || (p->parent != root && !is_marked(l, p->parent)) || is_spared(spared, p))
+			if (p->ours || (p->parent != root && !is_marked(l, p->parent)) ||
+			    is_spared(spared, p))
 				continue;
 			p->ours = grown = true;
 		}
 	}
 }
 
-/* A process whose first thread has ended looks like a zombie, but others of its threads run on. */
+/*
+ * A process whose first thread has ended looks like a zombie, but others of its threads
+ * run on.
+ */
 static bool
 is_dead_process(const struct process *p)
 {
@@ -288,13 +305,16 @@ tree_has_children(void)
 	return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Have we children, and no zombies among them?  (After those are reaped one sees more.) */
+/*
+ * Have we children, and no zombies among them?  (After those are reaped one sees more.)
+ */
 static bool
 all_children_live(void)
 {
 	siginfo_t found = {0};
 
-	return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) == 0 && found.si_pid == 0;
+	return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	    found.si_pid == 0;
 }
 
 /* The next pid of a living child of ours in (after, last]; 0: there is none. */
@@ -304,7 +324,8 @@ next_child(pid_t after, pid_t last)
 	for (pid_t pid = after + 1; pid <= last; pid++) {
 		siginfo_t found = {0};
 
-		if (waitid(P_PID, pid, &found, WEXITED | WNOHANG | WNOWAIT) == 0 && found.si_pid == 0)
+		if (waitid(P_PID, pid, &found, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+		    found.si_pid == 0)
 			return pid;
 	}
 	return 0;
@@ -316,7 +337,10 @@ lives(pid_t child)
 	return next_child(child - 1, child) == child;
 }
 
-/* The pid that was given out last, learned by asking for one; 0: there is none to be had. */
+/*
+ * The pid that was given out last, learned by asking for one; 0: there is none to be
+ * had.
+ */
 static pid_t
 newest_pid(void)
 {
@@ -352,7 +376,10 @@ signal_command(const struct aim *a)
 		send_to(a->command, a);
 }
 
-/* By its number: a moment lies between the look and the signal, but no descriptor is needed for both at once. */
+/*
+ * By its number: a moment lies between the look and the signal, but no descriptor is
+ * needed for both at once.
+ */
 static void
 signal_number(const struct process *p, const struct aim *a)
 {
@@ -403,7 +430,8 @@ signal_seen(pid_t root, const struct aim *a)
 		if (!p->ours || is_dead_process(p))
 			continue;
 		alive++; /* also if it has died since: it may have started another */
-		if (command == 0 || (p->pid != command && !(a->leads && p->group == command)))
+		if (command == 0 ||
+		    (p->pid != command && !(a->leads && p->group == command)))
 			signal_process(p, a);
 	}
 	free(l.at);
@@ -449,7 +477,8 @@ signal_children(const struct aim *a)
 	if (newest > getpid())
 		n = signal_range(getpid(), newest, a, &spared);
 	else
-		n = signal_range(0, newest, a, &spared) + signal_range(getpid(), PID_USUAL, a, &spared);
+		n = signal_range(0, newest, a, &spared) +
+		    signal_range(getpid(), PID_USUAL, a, &spared);
 	if (n || (spared && newest > getpid()) || !all_children_live())
 		return n;
 	return signal_range(0, PID_MAX, a, &spared);
@@ -465,12 +494,14 @@ kill_children(const struct aim *a)
 	char text[4096], *rest, *word;
 	bool any = false;
 
-	if (own_number() != getpid() || !read_at(proc, "thread-self/children", text, sizeof text))
+	if (own_number() != getpid() ||
+	    !read_at(proc, "thread-self/children", text, sizeof text))
 		return false;
 	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
 		struct process p = {.pid = atoi(word)};
 
-		if (p.pid > 0 && !is_spared(a->spared, &p) && lives(p.pid)) /* the last number may be cut */
+		/* the last number may be cut */
+		if (p.pid > 0 && !is_spared(a->spared, &p) && lives(p.pid))
 			any = kill(p.pid, SIGKILL) == 0 || any;
 	}
 	return any;

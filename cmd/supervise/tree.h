@@ -20,7 +20,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Opens what a sweep needs while there are descriptors; once in each process that may have to sweep. */
+/*
+ * Opens what a sweep needs while there are descriptors; once in each process that may
+ * have to sweep.
+ */
 void tree_prepare(void);
 
 /* Processes below us that are not the command's; they and theirs are left alone. */
@@ -41,9 +44,10 @@ void tree_spare(struct spared *, pid_t keeper);
 
 struct aim {
 	int sig;
-	bool wake;	/* SIGCONT after it, so that what is stopped can obey */
-	pid_t command;	/* gets it first; our child or grandchild and not yet reaped, or 0 */
-	bool leads;	/* a process group, which gets it too */
+	bool wake; /* SIGCONT after it, so that what is stopped can obey */
+	/* gets it first; our child or grandchild and not yet reaped, or 0 */
+	pid_t command;
+	bool leads;                  /* a process group, which gets it too */
 	const struct spared *spared; /* NULL: nobody */
 };
 
@@ -54,7 +58,10 @@ struct aim {
  */
 size_t tree_signal(pid_t root, const struct aim *);
 
-/* Is `pid` a descendant of `root`?  KIN_HIDDEN: /proc does not show enough of its ancestors. */
+/*
+ * Is `pid` a descendant of `root`?  KIN_HIDDEN: /proc does not show enough of its
+ * ancestors.
+ */
 enum kin { KIN_NO, KIN_YES, KIN_HIDDEN } tree_relation(pid_t root, pid_t pid);
 
 /* The state letter of `pid` ('T' stopped, 'Z' dead...); 0 if /proc does not show it. */

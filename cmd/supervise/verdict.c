@@ -29,37 +29,43 @@ verdict_decide(struct verdict *v, int status, const char *name, const char *fmt,
 
 /* "deploy (redis 10.0.0.5:6379) is held by alice ..." */
 static void
-busy(struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
+busy(
+    struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
 {
 	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
 	char time[32];
 
 	if (p->wait.most == 0)
-		verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s is held by %s; not waiting (-n), nothing was run", s->key,
+		verdict_decide(v, p->wait.conflict_status, "busy",
+		    "%s%s%s%s is held by %s; not waiting (-n), nothing was run", s->key,
 		    open, s->where, close, h->holder);
 	else
 		verdict_decide(v, p->wait.conflict_status, "busy",
-		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run", s->key, open, s->where,
-		    close, h->holder, parse_duration_text(h->waited, time, sizeof time));
+		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run",
+		    s->key, open, s->where, close, h->holder,
+		    parse_duration_text(h->waited, time, sizeof time));
 }
 
 /* The server did not answer: how long we have tried is what -w says. */
 static void
-unreachable(struct verdict *v, const struct plan *p, const struct shown *s, int64_t waited)
+unreachable(
+    struct verdict *v, const struct plan *p, const struct shown *s, int64_t waited)
 {
 	char time[32], tried[80] = "tried once (-n)";
 
 	if (p->wait.most != 0)
-		snprintf(tried, sizeof tried, "tried for %s (%s)", parse_duration_text(waited, time, sizeof time),
+		snprintf(tried, sizeof tried, "tried for %s (%s)",
+		    parse_duration_text(waited, time, sizeof time),
 		    p->wait.persist ? "-w" : "-w DURATION tries longer");
-	verdict_decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
+	verdict_decide(v, STATUS_UNAVAILABLE, "unreachable",
+	    "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
 }
 
 static const char *after(const struct ending *);
 
 static void
-verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e, const struct shown *s,
-    const struct heard *h)
+verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
+    const struct shown *s, const struct heard *h)
 {
 	struct status status = status_of_rc(e->value);
 
@@ -73,8 +79,10 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 		    "try again",
 		    s->key);
 	else
-		verdict_decide(v, status.number, status.name, "cannot take %s: %s; nothing was run%s%s", s->key,
-		    *s->words ? s->words : "descriptors, memory or processes have run out",
+		verdict_decide(v, status.number, status.name,
+		    "cannot take %s: %s; nothing was run%s%s", s->key,
+		    *s->words ? s->words
+			      : "descriptors, memory or processes have run out",
 		    e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
 }
@@ -90,11 +98,12 @@ lost(struct verdict *v, const struct ending *e, const struct shown *s)
 	    [LOSS_FOUND] = "it was no longer ours when the command ended",
 	};
 
-	verdict_decide(v, STATUS_LOST, "lost", "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
+	verdict_decide(v, STATUS_LOST, "lost",
+	    "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
 	    how[e->loss], *s->words ? " (" : "", s->words, *s->words ? ")" : "",
-	    e->stuck			  ? "the command could NOT be killed and may still be running"
+	    e->stuck ? "the command could NOT be killed and may still be running"
 		: e->loss == LOSS_FOUND ? "another may have run beside it"
-					  : "the command was stopped");
+					: "the command was stopped");
 }
 
 static void
@@ -105,9 +114,11 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 		v->signal = WTERMSIG(e->value);
 	v->status = v->signal ? 128 + v->signal : WEXITSTATUS(e->value);
 	if (e->unconfirmed)
-		snprintf(v->line, sizeof v->line, "%s: the release was not confirmed (%s); %s", s->key, s->words,
-		    e->kept == KEPT_TRYING ? "it is tried again in the background, and the lock ends by itself with the lease"
-					   : "the lock ends by itself with the lease");
+		snprintf(v->line, sizeof v->line,
+		    "%s: the release was not confirmed (%s); %s", s->key, s->words,
+		    e->kept == KEPT_TRYING
+			? "it is tried again in the background, and the lock ends by itself with the lease"
+			: "the lock ends by itself with the lease");
 }
 
 /* What became of the lock when the command did not end by itself. */
@@ -116,9 +127,11 @@ after(const struct ending *e)
 {
 	static const char *const kept[] = {
 	    [KEPT_NOT] = "the lock was released",
-	    [KEPT_MIN_HOLD] = "the lock is kept in the background until --min-hold is over",
+	    [KEPT_MIN_HOLD] =
+		"the lock is kept in the background until --min-hold is over",
 	    [KEPT_OUTSIDE] = "the enclosing dlock still holds the lock",
-	    [KEPT_TRYING] = "the release was not confirmed: it is tried again in the background, and the lock ends with its lease",
+	    [KEPT_TRYING] =
+		"the release was not confirmed: it is tried again in the background, and the lock ends with its lease",
 	};
 
 	if (e->stuck)
@@ -138,7 +151,8 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 	text_name(s.key, sizeof s.key, p->keys[0]);
 	text_clean(s.words, sizeof s.words, h->words, strlen(h->words));
 	text_clean(s.where, sizeof s.where, h->where, strlen(h->where));
-	text_clean(s.command, sizeof s.command, p->command.argv[0], strlen(p->command.argv[0]));
+	text_clean(
+	    s.command, sizeof s.command, p->command.argv[0], strlen(p->command.argv[0]));
 	switch (e->kind) {
 	case END_NONE:
 	case END_ORPHANED:
@@ -148,23 +162,27 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		break;
 	case END_EXEC:
 		verdict_decide(&v, status_of_exec(e->value), "not-executed",
-		    "cannot execute '%s' under %s: %s; %s", s.command, s.key, strerror(e->value), after(e));
+		    "cannot execute '%s' under %s: %s; %s", s.command, s.key,
+		    strerror(e->value), after(e));
 		break;
 	case END_REFUSED:
 		verdict_refused(&v, p, e, &s, h);
 		break;
 	case END_INTERRUPTED:
-		v = (struct verdict){.status = 128 + e->value, .signal = e->value, .name = "interrupted"};
+		v = (struct verdict){
+		    .status = 128 + e->value, .signal = e->value, .name = "interrupted"};
 		break;
 	case END_MAX_RUN:
-		verdict_decide(&v, STATUS_MAX_RUN, "max-run", "stopped '%s' under %s after --max-run %s; %s", s.command, s.key,
+		verdict_decide(&v, STATUS_MAX_RUN, "max-run",
+		    "stopped '%s' under %s after --max-run %s; %s", s.command, s.key,
 		    parse_duration_text(p->terms.max_run, time, sizeof time), after(e));
 		break;
 	case END_LOST:
 		lost(&v, e, &s);
 		break;
 	}
-	if (p->show.quiet && ((e->kind == END_REFUSED && e->value == RC_BUSY) || e->kind == END_COMMAND))
+	if (p->show.quiet &&
+	    ((e->kind == END_REFUSED && e->value == RC_BUSY) || e->kind == END_COMMAND))
 		v.line[0] = '\0';
 	return v;
 }

@@ -19,9 +19,9 @@
 #include "step.h"
 
 struct verdict {
-	int status;	/* to exit with */
-	int signal;	/* or to die of; 0: exit */
-	char line[1800]; /* to say, clean; "" for nothing */
+	int status;       /* to exit with */
+	int signal;       /* or to die of; 0: exit */
+	char line[1800];  /* to say, clean; "" for nothing */
 	const char *name; /* for events: "busy", "lost"... */
 };
 
@@ -30,10 +30,11 @@ struct heard {
 	const char *words;  /* the backend's, of the call that decided the ending */
 	const char *where;  /* the server; "" if that is not known */
 	const char *holder; /* who has a busy lock, clean */
-	int64_t waited;	    /* how long we tried */
+	int64_t waited;     /* how long we tried */
 };
 
 /* What `ending` means to the user. */
-struct verdict verdict_of(const struct plan *, const struct ending *, const struct heard *);
+struct verdict verdict_of(
+    const struct plan *, const struct ending *, const struct heard *);
 
 #endif

@@ -71,16 +71,19 @@ static void
 set_timers(struct timer *t, struct watch *w, instant now, const struct view *v)
 {
 	bool runs = v->granted && !v->finished;
-	instant kill_at = instant_after(v->kill_at, SLACK), term_at = instant_after(v->term_at, SLACK);
+	instant kill_at = instant_after(v->kill_at, SLACK),
+		term_at = instant_after(v->term_at, SLACK);
 
 	if (v->granted)
 		w->interrupt_by = NEVER;
 	t[0] = (struct timer){w->interrupt_by, DUTY_INTERRUPT};
 	t[1] = (struct timer){v->finished ? NEVER : w->adrift_by, DUTY_ADRIFT};
 	t[2] = (struct timer){
-	    patience(&w->release_by, now, v->finished ? kill_at : NEVER, KEEPER_PATIENCE), DUTY_GIVE_UP};
+	    patience(&w->release_by, now, v->finished ? kill_at : NEVER, KEEPER_PATIENCE),
+	    DUTY_GIVE_UP};
 	t[3] = (struct timer){
-	    patience(&w->doubt_by, now, instant_after(v->alive_at, w->ttl), DOUBT), DUTY_GIVE_UP};
+	    patience(&w->doubt_by, now, instant_after(v->alive_at, w->ttl), DOUBT),
+	    DUTY_GIVE_UP};
 	t[4] = (struct timer){runs ? kill_at : NEVER, DUTY_KILL};
 	t[5] = (struct timer){runs && !v->stopping ? term_at : NEVER, DUTY_TERM};
 }

@@ -21,11 +21,15 @@
 
 #include "step.h"
 
-#define SLACK (50 * NS_PER_MS)		 /* what a keeper that does its duty is given beyond each deadline */
-#define KEEPER_PATIENCE (3 * NS_PER_S)	 /* for a keeper that only has to release */
-#define DOUBT (2 * NS_PER_S)		 /* for a silent keeper, of our own time awake: after a suspend both are late */
-#define ANCHOR_PATIENCE (200 * NS_PER_MS) /* for a keeper whose lock has ended with its connection */
-#define INTERRUPT_PATIENCE (1500 * NS_PER_MS) /* for a keeper that has to leave the queue */
+/* what a keeper that does its duty is given beyond each deadline */
+#define SLACK (50 * NS_PER_MS)
+#define KEEPER_PATIENCE (3 * NS_PER_S) /* for a keeper that only has to release */
+/* for a silent keeper, of our own time awake: after a suspend both are late */
+#define DOUBT (2 * NS_PER_S)
+/* for a keeper whose lock has ended with its connection */
+#define ANCHOR_PATIENCE (200 * NS_PER_MS)
+/* for a keeper that has to leave the queue */
+#define INTERRUPT_PATIENCE (1500 * NS_PER_MS)
 
 /* What the shared page says at one moment. */
 struct view {
@@ -40,11 +44,16 @@ struct watch {
 
 enum duty {
 	DUTY_NONE,
-	DUTY_TERM,	/* ask the command to stop, instead of the keeper; and say so in the page, before */
-	DUTY_INTERRUPT, /* the keeper does not leave the queue: kill everything, end as interrupted */
-	DUTY_KILL,	/* the keeper is past kill_at: kill everything */
-	DUTY_ADRIFT,	/* the lock has ended with its connection: the same */
-	DUTY_GIVE_UP,	/* the keeper is frozen: the same, or leave it behind if nothing runs */
+	/*
+	 * ask the command to stop, instead of the keeper; and say so in the page, before
+	 */
+	DUTY_TERM,
+	/* the keeper does not leave the queue: kill everything, end as interrupted */
+	DUTY_INTERRUPT,
+	DUTY_KILL,   /* the keeper is past kill_at: kill everything */
+	DUTY_ADRIFT, /* the lock has ended with its connection: the same */
+	/* the keeper is frozen: the same, or leave it behind if nothing runs */
+	DUTY_GIVE_UP,
 };
 
 struct watched {

@@ -29,7 +29,9 @@ main(int argc, char **argv)
 	c = PQconnectdb(argv[1]);
 	if (PQstatus(c) != CONNECTION_OK)
 		errx(1, "%s", PQerrorMessage(c));
-	execute(c, "INSERT INTO probe VALUES ($1, 'me') ON CONFLICT (key) DO UPDATE SET owner = excluded.owner", argv[2]);
+	execute(c,
+	    "INSERT INTO probe VALUES ($1, 'me') ON CONFLICT (key) DO UPDATE SET owner = excluded.owner",
+	    argv[2]);
 	execute(c, "DELETE FROM probe WHERE key = $1", argv[2]);
 	PQfinish(c);
 	return 0;

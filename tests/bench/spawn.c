@@ -57,7 +57,8 @@ stamp(const char *path, long ms, const char *gate)
 	int64_t times[2] = {now()};
 	int log = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* flock(1), when it is ended, leaves us behind */
+	/* flock(1), when it is ended, leaves us behind */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	while (gate && access(gate, F_OK) != 0)
 		sleep_us(1000);
 	sleep_us(ms * 1000);
@@ -118,8 +119,8 @@ static void
 print_quantiles(struct timed *t)
 {
 	qsort(t->took, t->runs, sizeof *t->took, by_size);
-	printf("%lld %lld %ld\n", (long long)t->took[t->runs / 2], (long long)t->took[t->runs * 95 / 100],
-	    t->runs);
+	printf("%lld %lld %ld\n", (long long)t->took[t->runs / 2],
+	    (long long)t->took[t->runs * 95 / 100], t->runs);
 }
 
 static int
@@ -166,5 +167,6 @@ main(int argc, char **argv)
 		return stamp(argv[2], atol(argv[3]), argv[4]);
 	if (argc >= 6 && strcmp(argv[1], "time") == 0)
 		return time_all(atol(argv[2]), argv + 3);
-	errx(64, "usage: bench_spawn time ROUNDS : EVERY COMMAND... | bench_spawn stamp LOG MS [GATE]");
+	errx(64,
+	    "usage: bench_spawn time ROUNDS : EVERY COMMAND... | bench_spawn stamp LOG MS [GATE]");
 }

@@ -76,13 +76,14 @@ main(int argc, char **argv)
 
 	if (argc != 3)
 		errx(64, "usage: bench_zk HOST:PORT PATH");
-	snprintf(path, sizeof path, "%s/_c_00000000-0000-0000-0000-000000000000-lock-", argv[2]);
+	snprintf(path, sizeof path, "%s/_c_00000000-0000-0000-0000-000000000000-lock-",
+	    argv[2]);
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	zh = zookeeper_init(argv[1], watch, 30000, NULL, NULL, 0);
 	if (!zh)
 		err(1, "zookeeper_init");
-	if (zoo_acreate2(zh, path, "probe", 5, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, created,
-		NULL) != ZOK ||
+	if (zoo_acreate2(zh, path, "probe", 5, &ZOO_OPEN_ACL_UNSAFE,
+		ZOO_EPHEMERAL_SEQUENTIAL, created, NULL) != ZOK ||
 	    zoo_aget_children(zh, argv[2], 0, listed, NULL) != ZOK)
 		errx(1, "cannot ask");
 	await(2);

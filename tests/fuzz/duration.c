@@ -1,4 +1,7 @@
-/* duration.c - Goal of these tests: every text is a duration or none, and what is one survives being printed. */
+/*
+ * duration.c - Goal of these tests: every text is a duration or none, and what is one
+ * survives being printed.
+ */
 #include "backends/clock.h"
 #include "cmd/parse.h"
 #include "tests/fuzz/fuzz.h"
@@ -17,8 +20,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CLAIM(strspn(s, "0123456789.wdhmsinf") == strlen(s));
 		CLAIM(parse_duration(parse_duration_text(ns, text, sizeof text), &back));
 		CLAIM(back <= ns && (ns == NEVER) == (back == NEVER));
-		CLAIM(ns == NEVER || ns - back <= (ns < 10 * NS_PER_S ? NS_PER_S / 10 : ns / 10));
-		CLAIM(parse_duration(parse_duration_text(back, text, sizeof text), &again) && again == back);
+		CLAIM(ns == NEVER ||
+		    ns - back <= (ns < 10 * NS_PER_S ? NS_PER_S / 10 : ns / 10));
+		CLAIM(parse_duration(
+			  parse_duration_text(back, text, sizeof text), &again) &&
+		    again == back);
 	} else {
 		CLAIM(ns == -7);
 	}

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define CLAIM(holds) \
 	do { \
 		if (!(holds)) { \
-			fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #holds); \
+			fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, \
+			    #holds); \
 			abort(); \
 		} \
 	} while (0)

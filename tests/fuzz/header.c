@@ -1,4 +1,7 @@
-/* header.c - Goal of these tests: whatever stands in a lock file, its numbers are within bounds and its record is one line. */
+/*
+ * header.c - Goal of these tests: whatever stands in a lock file, its numbers are within
+ * bounds and its record is one line.
+ */
 #include "backends/file/header.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -22,6 +25,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CLAIM(header_next_token(&h, 1795232537955312) > h.token);
 	header_format(&h, block);
 	CLAIM(header_parse(&back, block, sizeof block));
-	CLAIM(back.next == h.next && back.token == h.token && back.granted == h.granted && strcmp(back.record, h.record) == 0);
+	CLAIM(back.next == h.next && back.token == h.token && back.granted == h.granted &&
+	    strcmp(back.record, h.record) == 0);
 	return 0;
 }

@@ -1,4 +1,7 @@
-/* key.c - Goal of these tests: every key has one safe name and comes back from it; every text decodes or is refused. */
+/*
+ * key.c - Goal of these tests: every key has one safe name and comes back from it; every
+ * text decodes or is refused.
+ */
 #include "backends/backend.h"
 #include "backends/encode.h"
 #include "cmd/parse.h"
@@ -14,8 +17,12 @@ check_key(const char *key)
 	length = encode_key(name, room, key);
 	if (length > 0) {
 		CLAIM(length == strlen(name));
-		CLAIM(!strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0);
-		CLAIM(strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~:@=%") == length);
+		CLAIM(!strchr(name, '/') && strcmp(name, ".") != 0 &&
+		    strcmp(name, "..") != 0);
+		CLAIM(
+		    strspn(name,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~:@=%") ==
+		    length);
 		CLAIM(encode_undo(back, n + 1, name, length) == (int)n);
 		CLAIM(strcmp(back, key) == 0);
 	}

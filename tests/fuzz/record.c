@@ -1,4 +1,7 @@
-/* record.c - Goal of these tests: whatever stands on a server as a holder's record is shown harmlessly. */
+/*
+ * record.c - Goal of these tests: whatever stands on a server as a holder's record is
+ * shown harmlessly.
+ */
 #include "cmd/object.h"
 #include "cmd/record.h"
 #include "cmd/text.h"
@@ -18,7 +21,8 @@ is_harmless(const char *s)
 
 		CLAIM(len > 0);
 		CLAIM(c >= 0x20 && !(c >= 0x7f && c <= 0x9f));
-		CLAIM(!(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2060 && c <= 0x206f));
+		CLAIM(!(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) &&
+		    !(c >= 0x2060 && c <= 0x206f));
 		CLAIM(c != 0xfeff && c != 0xad);
 		i += len;
 	}

@@ -7,7 +7,10 @@
 
 #include <hiredis/hiredis.h>
 
-/* What has been let in is one whole reply to hiredis too, unless it refuses it (a number such as 007). */
+/*
+ * What has been let in is one whole reply to hiredis too, unless it refuses it (a number
+ * such as 007).
+ */
 static void
 hiredis_agrees(const char *buf, size_t n)
 {

@@ -1,4 +1,7 @@
-/* url.c - Goal of these tests: every text is a redis URL or none, and no password shows in what is said about it. */
+/*
+ * url.c - Goal of these tests: every text is a redis URL or none, and no password shows
+ * in what is said about it.
+ */
 #include "backends/redis/address.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -36,7 +39,10 @@ check(const char *url)
 	CLAIM(strlen(a.tcp.host) < sizeof a.tcp.host && strlen(a.path) < sizeof a.path);
 	CLAIM(strlen(a.user) < sizeof a.user && strlen(a.password) < sizeof a.password);
 	CLAIM(!*a.path || *a.path == '/');
-	CLAIM(strspn(a.tcp.host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%") == strlen(a.tcp.host) ||
+	CLAIM(
+	    strspn(a.tcp.host,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%") ==
+		strlen(a.tcp.host) ||
 	    strchr(a.tcp.host, '%')); /* a zone */
 	CLAIM(memcmp(&a, &twin, sizeof a) == 0);
 	address_print(&a, where, sizeof where);

@@ -1,20 +1,21 @@
 /*
- * simulate.c - Goal of these tests: no order of delays, losses, pauses, late
- * answers and exits makes the two state machines of dlock, the keeper's (cmd/supervise/step.c) and
+ * simulate.c - Goal of these tests: no order of delays, losses, pauses, late answers and
+ * exits makes the two state machines of dlock, the keeper's (cmd/supervise/step.c) and
  * the front's (cmd/supervise/watch.c), break a promise.
  *
- * Each seed is one world on one virtual clock: a server whose clock runs up to
- * 1 % off ours, others who take the lock the moment it lapses, a network that
- * delays and loses requests and answers, a command with descendants that obey
- * or do not, nested dlocks, a front that may die, and a front and a keeper that
- * are paused now and then (no step is run, everything that came is delivered at
- * its end), the keeper also between what it has decided and doing it.
- * The world does what cmd/supervise/keeper.c and cmd/supervise/front.c do with the actions.
+ * Each seed is one world on one virtual clock: a server whose clock runs up to 1 % off
+ * ours, others who take the lock the moment it lapses, a network that delays and loses
+ * requests and answers, a command with descendants that obey or do not, nested dlocks, a
+ * front that may die, and a front and a keeper that are paused now and then (no step is
+ * run, everything that came is delivered at its end), the keeper also between what it has
+ * decided and doing it. The world does what cmd/supervise/keeper.c and
+ * cmd/supervise/front.c do with the actions.
  *
  *	SIMULATE_RUNS=N   schedules (500000)
  *	SIMULATE_SEED=N   one schedule, told event by event
  *
- * Each invariant has been seen to fail; a change to step.c (or lease.c), and what it trips:
+ * Each invariant has been seen to fail; a change to step.c (or lease.c), and what it
+ * trips:
  *
  *	guard_tree      kill_at does not matter                   KILL_IN_TIME, NO_SPIN
  *	guard_tree      the loss comes with kill_at, not term_at  TERM_IN_TIME, NO_SPIN
@@ -78,7 +79,8 @@
 
 #define MS NS_PER_MS
 #define S NS_PER_S
-#define LATE (50 * MS) /* from a deadline to the step that must have come; wakes are up to 30 ms late */
+/* from a deadline to the step that must have come; wakes are up to 30 ms late */
+#define LATE (50 * MS)
 
 /* ---- the invariants ---- */
 
@@ -126,21 +128,26 @@ static const char *const promise[INVARIANTS] = {
     [NO_RENEWAL_AFTER_RELEASE] = "no renewal after a release",
     [ONE_CALL] = "at most one call in flight",
     [GO_ONCE_ON_A_GRANT] = "GO once, on a grant that leaves time to run",
-    [LATE_ANSWER_CHANGES_NOTHING] = "an answer at or after term_at moves no deadline and no verdict",
+    [LATE_ANSWER_CHANGES_NOTHING] =
+	"an answer at or after term_at moves no deadline and no verdict",
     [MIN_HOLD_KEPT] = "a lock that is ours is kept for --min-hold",
     [ONE_REPORT] = "one report in each run",
     [ENDING_STAYS] = "the ending does not change after the report",
     [EXIT_LAST] = "nothing is asked after EXIT",
     [RUN_ENDS] = "every run ends",
     [NO_SPIN] = "the next wake lies in the future",
-    [LOSS_IS_TOLD] = "a lock that was lost under the command is not reported as the command's own end",
+    [LOSS_IS_TOLD] =
+	"a lock that was lost under the command is not reported as the command's own end",
     [NOTHING_RAN_IS_TRUE] = "\"nothing was run\" only when nothing ran",
-    [COMMAND_RAN_IS_TRUE] = "lost, max-run and the command's end only after a GO that was not refused",
+    [COMMAND_RAN_IS_TRUE] =
+	"lost, max-run and the command's end only after a GO that was not refused",
     [OWN_END_IS_OWN] = "what the front has stopped has not ended by itself",
     [NOTHING_LEFT_RUNNING] = "nothing covered runs when the keeper exits",
-    [NOT_LEFT_BEHIND] = "a lock that is still ours at the server was asked back for a whole lease",
+    [NOT_LEFT_BEHIND] =
+	"a lock that is still ours at the server was asked back for a whole lease",
     [FRONT_IS_IN_TIME] = "a front that is awake stops what a late keeper does not",
-    [FRONT_IS_NEEDED] = "the front stops nothing that does not need the lock, and nothing before its time",
+    [FRONT_IS_NEEDED] =
+	"the front stops nothing that does not need the lock, and nothing before its time",
 };
 
 static struct {
@@ -150,9 +157,10 @@ static struct {
 
 /* What the schedules have reached, to show that they reach everything. */
 static struct {
-	unsigned long runs, steps, endings[END_LOST + 1], losses[LOSS_FOUND + 1], renewals, unanswered, late, pauses,
-	    alerts, revoked, kills, joins, lingered, stuck, lapsed_under_pause, too_late, unconfirmed,
-	    front_pauses, half_done, front_terms, overtaken, taken_over, left_behind, retried, kept, terminated;
+	unsigned long runs, steps, endings[END_LOST + 1], losses[LOSS_FOUND + 1],
+	    renewals, unanswered, late, pauses, alerts, revoked, kills, joins, lingered,
+	    stuck, lapsed_under_pause, too_late, unconfirmed, front_pauses, half_done,
+	    front_terms, overtaken, taken_over, left_behind, retried, kept, terminated;
 } reached;
 
 /* ---- a world ---- */
@@ -176,7 +184,7 @@ enum kind {
 	W_FRONT_RESUME,
 	W_FRONT_DIES,
 	W_INTERRUPT,
-	W_LOOK,	    /* nothing but a look at the invariants that depend on time */
+	W_LOOK,     /* nothing but a look at the invariants that depend on time */
 	W_LOOK_RUN, /* the same, for --max-run */
 	/* what reaches the keeper: waits while it is paused */
 	K_FIRST,
@@ -187,12 +195,12 @@ enum kind {
 	K_EMPTY,
 	K_ORPHANED,
 	K_INTERRUPT,
-	K_PEER_ASKS, /* value: 0 one in the tree, 1 one outside */
+	K_PEER_ASKS,  /* value: 0 one in the tree, 1 one outside */
 	K_PEER_KEEPS, /* value: ms */
 	K_PEER_PARTS,
 	K_TERMINATE,
 	K_ALERT,
-	K_WAKE,	   /* id */
+	K_WAKE,    /* id */
 	K_ANSWER,  /* id, value: enum rc, or QUEUED */
 	K_WAKEUP,  /* from the server, to a waiter */
 	K_TIMEOUT, /* id */
@@ -228,7 +236,7 @@ struct world {
 
 	/* server */
 	int64_t lease, pace; /* that it gives: LEASE_FOREVER; 0 */
-	int rate;      /* of its clock against ours, in 1/1000 */
+	int rate;            /* of its clock against ours, in 1/1000 */
 	bool contended, waiting, ours, other, errors, revokes;
 	unsigned lease_id;
 
@@ -272,13 +280,14 @@ struct world {
 	/* what has been seen; the deadlines by our own arithmetic */
 	bool go, reported, released, exited, disowned, revoked, orphaned, taken_away;
 	bool not_executed; /* EV_EXEC_FAILED has come */
-	bool done;	   /* with the tree: nothing is covered any more */
-	bool cut_short;	   /* TERM came from the front while something covered ran */
+	bool done;         /* with the tree: nothing is covered any more */
+	bool cut_short;    /* TERM came from the front while something covered ran */
 	bool hurry;
 	instant keep_until;
 	bool term_asked, kill_asked, gone, empty, granted, usable, lost_known;
 	unsigned joined;
-	instant term_at, kill_at, granted_at, started_at, kill_asked_at, lost_at, covered_until;
+	instant term_at, kill_at, granted_at, started_at, kill_asked_at, lost_at,
+	    covered_until;
 	int64_t grace;
 	struct ending ending;
 };
@@ -341,7 +350,8 @@ later(struct world *w, int64_t after, enum kind kind, unsigned id, int value)
 {
 	if (w->queued == ROOM)
 		abort();
-	w->queue[w->queued++] = (struct entry){instant_after(w->now, after), w->order++, kind, id, value};
+	w->queue[w->queued++] = (struct entry){
+	    instant_after(w->now, after), w->order++, kind, id, value};
 }
 
 /* Takes back what was to happen. */
@@ -365,7 +375,8 @@ next_entry(struct world *w, struct entry *ret)
 		return false;
 	for (size_t i = 1; i < w->queued; i++)
 		if (w->queue[i].at < w->queue[best].at ||
-		    (w->queue[i].at == w->queue[best].at && w->queue[i].order < w->queue[best].order))
+		    (w->queue[i].at == w->queue[best].at &&
+			w->queue[i].order < w->queue[best].order))
 			best = i;
 	*ret = w->queue[best];
 	w->queue[best] = w->queue[--w->queued];
@@ -409,7 +420,8 @@ front_paused_at(const struct world *w, instant when)
 	if (w->front_dead && w->front_dead_at <= instant_after(when, 3 * LATE))
 		return true;
 	for (size_t i = 0; i < w->front_pauses; i++)
-		if (w->front_paused_from[i] <= instant_after(when, 3 * LATE) && w->front_paused_to[i] >= when)
+		if (w->front_paused_from[i] <= instant_after(when, 3 * LATE) &&
+		    w->front_paused_to[i] >= when)
 			return true;
 	return false;
 }
@@ -419,7 +431,8 @@ static bool
 paused_at(const struct world *w, instant when)
 {
 	for (size_t i = 0; i < w->pauses; i++)
-		if (w->paused_from[i] <= instant_after(when, LATE) && w->paused_to[i] >= when)
+		if (w->paused_from[i] <= instant_after(when, LATE) &&
+		    w->paused_to[i] >= when)
 			return true;
 	return false;
 }
@@ -444,20 +457,28 @@ look(struct world *w)
 	    !(paused_at(w, w->kill_at) && front_paused_at(w, w->kill_at)))
 		require(w, EXCLUSION, false);
 	if (w->page.granted && !w->page.finished && !w->killed && !w->front_gone) {
-		instant term_at = w->page.term_at > w->published_at ? w->page.term_at : w->published_at;
-		instant kill_at = w->page.kill_at > w->published_at ? w->page.kill_at : w->published_at;
+		instant term_at = w->page.term_at > w->published_at ? w->page.term_at
+								    : w->published_at;
+		instant kill_at = w->page.kill_at > w->published_at ? w->page.kill_at
+								    : w->published_at;
 
-		require(w, FRONT_IS_IN_TIME, w->page.stopping || w->now <= instant_after(term_at, 3 * LATE) ||
-		    front_paused_at(w, term_at));
-		require(w, FRONT_IS_IN_TIME, w->now <= instant_after(kill_at, 3 * LATE) || front_paused_at(w, kill_at));
+		require(w, FRONT_IS_IN_TIME,
+		    w->page.stopping || w->now <= instant_after(term_at, 3 * LATE) ||
+			front_paused_at(w, term_at));
+		require(w, FRONT_IS_IN_TIME,
+		    w->now <= instant_after(kill_at, 3 * LATE) ||
+			front_paused_at(w, kill_at));
 	}
 	if (covered_known(w) && !w->paused && !w->killed) {
 		require(w, KILL_IN_TIME,
-		    w->kill_asked || w->now <= instant_after(w->kill_at, LATE) || paused_at(w, w->kill_at));
+		    w->kill_asked || w->now <= instant_after(w->kill_at, LATE) ||
+			paused_at(w, w->kill_at));
 		require(w, TERM_IN_TIME,
-		    stopped || w->now <= instant_after(w->term_at, LATE) || paused_at(w, w->term_at));
+		    stopped || w->now <= instant_after(w->term_at, LATE) ||
+			paused_at(w, w->term_at));
 		require(w, MAX_RUN_STOPS,
-		    stopped || w->now <= instant_after(run_over(w), LATE) || paused_at(w, run_over(w)));
+		    stopped || w->now <= instant_after(run_over(w), LATE) ||
+			paused_at(w, run_over(w)));
 	}
 }
 
@@ -472,10 +493,15 @@ at_server(const struct world *w, int64_t length)
 static void
 send_packet(struct world *w, enum kind kind, unsigned id, int value)
 {
-	int64_t lot = below(w, 100), attempt = lease_attempt(w->lease == LEASE_FOREVER ? w->terms.ttl : w->lease);
-	int64_t delay = lot < 80 ? below(w, 5 * MS) : lot < 95 ? below(w, 300 * MS) : below(w, 3 * attempt);
+	int64_t lot = below(w, 100),
+		attempt = lease_attempt(
+		    w->lease == LEASE_FOREVER ? w->terms.ttl : w->lease);
+	int64_t delay = lot < 80 ? below(w, 5 * MS)
+	    : lot < 95           ? below(w, 300 * MS)
+				 : below(w, 3 * attempt);
 
-	if ((unsigned)below(w, 1000) < w->loss || (w->now >= w->outage_from && w->now < w->outage_to)) {
+	if ((unsigned)below(w, 1000) < w->loss ||
+	    (w->now >= w->outage_from && w->now < w->outage_to)) {
 		tell(w, "            (lost on the way)");
 		return;
 	}
@@ -513,7 +539,11 @@ static void
 serve_acquire(struct world *w, unsigned id)
 {
 	if (w->lost_at != NEVER || w->released)
-		return; /* an old request that comes after all: what it gives or not is the backend's business */
+		/*
+		 * an old request that comes after all: what it gives or not is the
+		 * backend's business
+		 */
+		return;
 	if (!w->ours && w->other) {
 		w->waiting = true;
 		send_packet(w, K_ANSWER, id, QUEUED);
@@ -528,8 +558,13 @@ serve(struct world *w, unsigned id, enum call call)
 {
 	enum rc rc = w->ours ? RC_OK : RC_LOST;
 
-	tell(w, "    server: %s, %s", call == CALL_ACQUIRE ? "acquire" : call == CALL_RENEW ? "renew" : "release",
-	    w->ours ? "ours" : w->other ? "another's" : "nobody's");
+	tell(w, "    server: %s, %s",
+	    call == CALL_ACQUIRE     ? "acquire"
+		: call == CALL_RENEW ? "renew"
+				     : "release",
+	    w->ours        ? "ours"
+		: w->other ? "another's"
+			   : "nobody's");
 	if (w->errors && chance(w, 10)) { /* LOADING, MISCONF, ... */
 		send_packet(w, K_ANSWER, id, RC_AGAIN);
 		return;
@@ -605,7 +640,8 @@ peer_ends(struct world *w, int which)
 		int64_t delay = below(w, 5 * MS);
 
 		if (chance(w, 30))
-			later(w, delay, K_PEER_KEEPS, 0, (int)below(w, 2 * w->terms.ttl / MS));
+			later(w, delay, K_PEER_KEEPS, 0,
+			    (int)below(w, 2 * w->terms.ttl / MS));
 		later(w, delay, K_PEER_PARTS, 0, which);
 	}
 	if (which == 0)
@@ -680,7 +716,8 @@ ask(struct world *w)
 static void
 finish_call(struct world *w, enum rc rc)
 {
-	struct event e = {.sent = w->sent, .lease = w->lease, .pace = w->pace, .value = rc};
+	struct event e = {
+	    .sent = w->sent, .lease = w->lease, .pace = w->pace, .value = rc};
 	enum call call = w->call;
 
 	w->call = CALL_NONE;
@@ -690,7 +727,9 @@ finish_call(struct world *w, enum rc rc)
 	if (call == CALL_ACQUIRE)
 		e.kind = rc == RC_OK ? EV_GRANTED : EV_REFUSED;
 	else if (call == CALL_RENEW)
-		e.kind = rc == RC_OK ? EV_RENEWED : rc == RC_LOST ? EV_DISOWNED : EV_UNANSWERED;
+		e.kind = rc == RC_OK ? EV_RENEWED
+		    : rc == RC_LOST  ? EV_DISOWNED
+				     : EV_UNANSWERED;
 	else
 		e.kind = EV_RELEASED;
 	w->told_lost = w->told_lost || (w->go && rc == RC_LOST);
@@ -780,14 +819,18 @@ take_input(struct world *w, const struct entry *e)
 		break;
 	case K_PEER_KEEPS:
 		if (w->keep.phase == PH_HOLD && !keep_is_lost(&w->keep))
-			deliver(w, (struct event){.kind = EV_KEEP, .lease = e->value * MS});
+			deliver(
+			    w, (struct event){.kind = EV_KEEP, .lease = e->value * MS});
 		break;
 	case K_PEER_PARTS:
 		w->joined--;
 		deliver(w, (struct event){.kind = EV_PARTED});
 		break;
 	case K_TERMINATE:
-		deliver(w, (struct event){.kind = w->keep.phase == PH_ASK ? EV_INTERRUPTED : EV_TERMINATED, .value = 15});
+		deliver(w,
+		    (struct event){
+			.kind = w->keep.phase == PH_ASK ? EV_INTERRUPTED : EV_TERMINATED,
+			.value = 15});
 		break;
 	case K_ALERT:
 		reached.alerts += keep_wants_alert(&w->keep);
@@ -833,11 +876,15 @@ arrive(struct world *w, const struct entry *e)
 
 static void carry_out(struct world *, const struct actions *);
 
-/* What came during a pause, in the order in which pump() looks; in half of the worlds in another one. */
+/*
+ * What came during a pause, in the order in which pump() looks; in half of the worlds in
+ * another one.
+ */
 static void
 resume(struct world *w)
 {
-	enum kind first[] = {K_CALL, K_STARTED, K_ORPHANED, K_PEER_ASKS, K_WAKE, K_ANSWER, K_STOPPED + 1};
+	enum kind first[] = {
+	    K_CALL, K_STARTED, K_ORPHANED, K_PEER_ASKS, K_WAKE, K_ANSWER, K_STOPPED + 1};
 	size_t order[] = {0, 1, 2, 3, 4, 5}, came = w->came;
 	struct entry inbox[ROOM];
 
@@ -856,7 +903,8 @@ resume(struct world *w)
 	}
 	for (size_t c = 0; c < 6; c++)
 		for (size_t i = 0; i < came; i++)
-			if (inbox[i].kind >= first[order[c]] && inbox[i].kind < first[order[c] + 1] && !w->exited)
+			if (inbox[i].kind >= first[order[c]] &&
+			    inbox[i].kind < first[order[c] + 1] && !w->exited)
 				arrive(w, &inbox[i]);
 }
 
@@ -943,28 +991,34 @@ note_event(struct world *w, const struct event *e)
 }
 
 static void
-check_stopping(struct world *w, const struct event *e, const struct actions *a, bool covered)
+check_stopping(
+    struct world *w, const struct event *e, const struct actions *a, bool covered)
 {
 	bool stop = w->page.stopping || w->kill_asked || (a->set & (DO_TERM | DO_KILL));
 
 	if (!covered || w->exited)
 		return;
 	require(w, TERM_IN_TIME, stop || w->now < w->term_at);
-	require(w, KILL_IN_TIME, w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_at);
+	require(
+	    w, KILL_IN_TIME, w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_at);
 	require(w, MAX_RUN_STOPS, stop || w->now < run_over(w));
 	require(w, ORPHAN_STOPS, stop || !w->orphaned);
 	require(w, REVOKED_STOPS, stop || !w->revoked);
 	require(w, KILL_ON_DISOWNED, e->kind != EV_DISOWNED || (a->set & DO_KILL));
-	require(w, KILL_REPEATED, !w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_asked_at + KILL_AGAIN);
-	require(w, KILL_REPEATED, !(w->kill_asked || (a->set & DO_KILL)) || (a->set & DO_EXIT) ||
-	    a->wake <= w->now + KILL_AGAIN);
+	require(w, KILL_REPEATED,
+	    !w->kill_asked || (a->set & DO_KILL) ||
+		w->now < w->kill_asked_at + KILL_AGAIN);
+	require(w, KILL_REPEATED,
+	    !(w->kill_asked || (a->set & DO_KILL)) || (a->set & DO_EXIT) ||
+		a->wake <= w->now + KILL_AGAIN);
 }
 
 /* Did the command run and end while all was well? */
 static bool
 own_end(const struct world *w)
 {
-	return w->go && (w->keep.ending.kind == END_COMMAND || w->keep.ending.kind == END_MAX_RUN);
+	return w->go &&
+	    (w->keep.ending.kind == END_COMMAND || w->keep.ending.kind == END_MAX_RUN);
 }
 
 static void
@@ -972,8 +1026,10 @@ check_calls(struct world *w, const struct actions *a)
 {
 	unsigned calls = a->set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE);
 
-	require(w, ONE_CALL, !calls || (w->call == CALL_NONE && (calls & (calls - 1)) == 0));
-	require(w, NO_RENEWAL_AFTER_RELEASE, !(w->released && (a->set & (DO_RENEW | DO_ACQUIRE))));
+	require(
+	    w, ONE_CALL, !calls || (w->call == CALL_NONE && (calls & (calls - 1)) == 0));
+	require(w, NO_RENEWAL_AFTER_RELEASE,
+	    !(w->released && (a->set & (DO_RENEW | DO_ACQUIRE))));
 	if (a->set & DO_RELEASE) {
 		require(w, RELEASE_AFTER_TREE, !covered_alive(w));
 		require(w, MIN_HOLD_KEPT,
@@ -981,9 +1037,12 @@ check_calls(struct world *w, const struct actions *a)
 			w->now >= w->keep_until);
 	}
 	if (a->set & DO_EXIT) {
-		require(w, NOTHING_LEFT_RUNNING, !covered_alive(w) || w->keep.ending.stuck);
-		require(w, NOT_LEFT_BEHIND, !w->ours || !w->granted || w->lease == LEASE_FOREVER || w->hurry || w->disowned ||
-		    w->keep.ending.stuck || w->now >= w->keep.lease.asked + w->lease);
+		require(
+		    w, NOTHING_LEFT_RUNNING, !covered_alive(w) || w->keep.ending.stuck);
+		require(w, NOT_LEFT_BEHIND,
+		    !w->ours || !w->granted || w->lease == LEASE_FOREVER || w->hurry ||
+			w->disowned || w->keep.ending.stuck ||
+			w->now >= w->keep.lease.asked + w->lease);
 	}
 }
 
@@ -992,7 +1051,8 @@ check_ending(struct world *w, const struct actions *a)
 {
 	const struct ending *e = &w->keep.ending;
 	bool own = e->kind == END_COMMAND || e->kind == END_MAX_RUN;
-	bool unknowable = w->taken_away && !w->told_lost; /* by force, and no answer came through since */
+	/* by force, and no answer came through since */
+	bool unknowable = w->taken_away && !w->told_lost;
 
 	if (w->reported)
 		require(w, ENDING_STAYS, memcmp(e, &w->ending, sizeof *e) == 0);
@@ -1001,9 +1061,12 @@ check_ending(struct world *w, const struct actions *a)
 	require(w, ONE_REPORT, !w->reported);
 	require(w, ONE_REPORT, e->kind != END_NONE);
 	require(w, OWN_END_IS_OWN, !own || !w->cut_short);
-	require(w, LOSS_IS_TOLD, !own || w->lost_at == NEVER || w->covered_until < w->lost_at || unknowable);
+	require(w, LOSS_IS_TOLD,
+	    !own || w->lost_at == NEVER || w->covered_until < w->lost_at || unknowable);
 	require(w, NOTHING_RAN_IS_TRUE,
-	    !w->ran || (e->kind != END_REFUSED && e->kind != END_INTERRUPTED && e->kind != END_EXEC));
+	    !w->ran ||
+		(e->kind != END_REFUSED && e->kind != END_INTERRUPTED &&
+		    e->kind != END_EXEC));
 	require(w, COMMAND_RAN_IS_TRUE, w->ran || (!own && e->kind != END_LOST));
 	w->reported = true;
 	w->ending = *e;
@@ -1025,14 +1088,17 @@ check(struct world *w, const struct event *e, const struct actions *a, bool cove
 	check_stopping(w, e, a, covered);
 	if (a->set & DO_GO) {
 		require(w, GO_ONCE_ON_A_GRANT, !w->go && e->kind == EV_GRANTED);
-		require(w, GO_ONCE_ON_A_GRANT, w->usable && w->keep.ending.kind == END_NONE);
+		require(
+		    w, GO_ONCE_ON_A_GRANT, w->usable && w->keep.ending.kind == END_NONE);
 	}
-	w->lost_known = w->lost_known || (w->keep.ending.kind == END_LOST && w->keep.ending.loss != LOSS_REVOKED);
+	w->lost_known = w->lost_known ||
+	    (w->keep.ending.kind == END_LOST && w->keep.ending.loss != LOSS_REVOKED);
 	require(w, LATE_ANSWER_CHANGES_NOTHING,
 	    !was_lost || w->keep.ending.kind == END_LOST || w->not_executed);
 	if (w->go || (a->set & DO_GO))
 		require(w, LATE_ANSWER_CHANGES_NOTHING,
-		    w->keep.lease.term_at == w->term_at && w->keep.lease.kill_at == w->kill_at);
+		    w->keep.lease.term_at == w->term_at &&
+			w->keep.lease.kill_at == w->kill_at);
 	require(w, NO_SPIN, a->wake > w->now || (a->set & DO_EXIT));
 	check_ending(w, a);
 }
@@ -1067,11 +1133,14 @@ carry_out(struct world *w, const struct actions *a)
 		w->front_gone = true;
 	if (a->set & DO_GO) {
 		w->page.granted = true;
-		if (!link_looks_in_time(&(struct grant){.sent = w->keep.lease.sent, .lease = w->lease}, w->terms.ttl, w->now))
+		if (!link_looks_in_time(
+			&(struct grant){.sent = w->keep.lease.sent, .lease = w->lease},
+			w->terms.ttl, w->now))
 			wake_front(w, below(w, MS)); /* by a message */
 		w->go = true;
 		w->latest = w->term_at;
-		later(w, chance(w, 99) ? below(w, 20 * MS) : below(w, 2 * w->terms.ttl), W_EXEC, 0, 0);
+		later(w, chance(w, 99) ? below(w, 20 * MS) : below(w, 2 * w->terms.ttl),
+		    W_EXEC, 0, 0);
 	}
 	if ((a->set & DO_TERM) && !w->page.stopping) {
 		w->page.stopping = w->term_asked = true;
@@ -1103,7 +1172,9 @@ carry_out(struct world *w, const struct actions *a)
 	w->wake_id++;
 	forget(w, K_WAKE);
 	if (a->wake != NEVER)
-		later(w, (a->wake > w->now ? a->wake - w->now : 0) + (chance(w, 95) ? below(w, MS) : below(w, 30 * MS)),
+		later(w,
+		    (a->wake > w->now ? a->wake - w->now : 0) +
+			(chance(w, 95) ? below(w, MS) : below(w, 30 * MS)),
 		    K_WAKE, w->wake_id, 0);
 }
 
@@ -1126,19 +1197,22 @@ pause_keeper(struct world *w)
 static void
 deliver(struct world *w, struct event e)
 {
-	static const char *const names[] = {"tick", "granted", "refused", "renewed", "unanswered", "revoked",
-	    "disowned", "alert", "released", "started", "exec failed", "ended", "empty", "joined", "parted", "keep", "interrupted", "orphaned",
-	    "overtaken", "terminated"};
+	static const char *const names[] = {"tick", "granted", "refused", "renewed",
+	    "unanswered", "revoked", "disowned", "alert", "released", "started",
+	    "exec failed", "ended", "empty", "joined", "parted", "keep", "interrupted",
+	    "orphaned", "overtaken", "terminated"};
 	struct actions a;
 	bool covered;
 
-	if (e.kind != EV_OVERTAKEN && w->keep.phase == PH_HOLD && !w->keep.tree.stopping && w->page.stopping)
+	if (e.kind != EV_OVERTAKEN && w->keep.phase == PH_HOLD &&
+	    !w->keep.tree.stopping && w->page.stopping)
 		deliver(w, (struct event){.kind = EV_OVERTAKEN});
 	note_event(w, &e);
 	a = step(&w->keep, w->now, &e);
 	covered = covered_known(w);
-	tell(w, "%s (%d): phase %d, ending %d, actions %#x, wake %.4f", names[e.kind], e.value, w->keep.phase,
-	    w->keep.ending.kind, a.set, a.wake == NEVER ? -1.0 : (double)a.wake / S);
+	tell(w, "%s (%d): phase %d, ending %d, actions %#x, wake %.4f", names[e.kind],
+	    e.value, w->keep.phase, w->keep.ending.kind, a.set,
+	    a.wake == NEVER ? -1.0 : (double)a.wake / S);
 	check(w, &e, &a, covered);
 	w->done = w->done || (w->go && !covered && w->joined == 0);
 	reached.steps++;
@@ -1166,9 +1240,12 @@ front_kills(struct world *w, enum duty duty)
 	if (w->page.finished)
 		e = w->page_ending;
 	tell(w, "front: duty %d, ending %d", duty, e.kind);
-	require(w, FRONT_IS_NEEDED, duty != DUTY_KILL || (!w->page.finished && w->now >= w->page.kill_at + SLACK));
+	require(w, FRONT_IS_NEEDED,
+	    duty != DUTY_KILL ||
+		(!w->page.finished && w->now >= w->page.kill_at + SLACK));
 	require(w, FRONT_IS_NEEDED, duty != DUTY_INTERRUPT || !w->page.granted);
-	require(w, OWN_END_IS_OWN, (e.kind != END_COMMAND && e.kind != END_MAX_RUN) || !w->cut_short);
+	require(w, OWN_END_IS_OWN,
+	    (e.kind != END_COMMAND && e.kind != END_MAX_RUN) || !w->cut_short);
 	require(w, NOTHING_RAN_IS_TRUE, !w->ran || e.kind != END_REFUSED);
 	require(w, NOTHING_LEFT_RUNNING, !w->page.finished || !covered_alive(w));
 	reached.taken_over += !w->page.finished;
@@ -1186,7 +1263,8 @@ static void
 front_stops(struct world *w)
 {
 	tell(w, "front: TERM");
-	require(w, FRONT_IS_NEEDED, !w->page.finished && !w->page.stopping && w->now >= w->page.term_at + SLACK);
+	require(w, FRONT_IS_NEEDED,
+	    !w->page.finished && !w->page.stopping && w->now >= w->page.term_at + SLACK);
 	reached.front_terms++;
 	if (covered_alive(w))
 		w->cut_short = w->term_asked = true;
@@ -1204,13 +1282,16 @@ front_looks(struct world *w)
 	if (!w->paused)
 		w->page.alive_at = w->now;
 	due = watch(&w->watch, w->now, &w->page);
-	require(w, NO_SPIN, due.wake > w->now || (due.duty != DUTY_NONE && due.duty != DUTY_TERM));
+	require(w, NO_SPIN,
+	    due.wake > w->now || (due.duty != DUTY_NONE && due.duty != DUTY_TERM));
 	if (due.duty == DUTY_TERM)
 		front_stops(w);
 	else if (due.duty != DUTY_NONE)
 		front_kills(w, due.duty);
 	if (due.wake != NEVER)
-		wake_front(w, due.wake - w->now + (chance(w, 95) ? below(w, MS) : below(w, 30 * MS)));
+		wake_front(w,
+		    due.wake - w->now +
+			(chance(w, 95) ? below(w, MS) : below(w, 30 * MS)));
 }
 
 static void
@@ -1344,8 +1425,12 @@ choose_world(struct world *w)
 	w->loss = losses[below(w, 5)];
 	w->outage_from = chance(w, 40) ? below(w, 3 * ttl) : NEVER;
 	w->outage_to = instant_after(w->outage_from, below(w, 2 * ttl));
-	w->lease = chance(w, 3) ? LEASE_FOREVER : chance(w, 90) ? ttl : between(w, S, ttl);
-	w->pace = w->lease != LEASE_FOREVER && chance(w, 20) ? between(w, w->lease / 20, w->lease / 2) : 0;
+	w->lease = chance(w, 3) ? LEASE_FOREVER
+	    : chance(w, 90)     ? ttl
+				: between(w, S, ttl);
+	w->pace = w->lease != LEASE_FOREVER && chance(w, 20)
+	    ? between(w, w->lease / 20, w->lease / 2)
+	    : 0;
 	w->rate = (int)between(w, -10, 10);
 	w->contended = chance(w, 80);
 	w->errors = chance(w, 10);
@@ -1377,7 +1462,8 @@ choose_world(struct world *w)
 	if (chance(w, 6))
 		later(w, below(w, 2 * ttl), W_BREAK, 0, 0);
 	if (chance(w, 1))
-		later(w, below(w, 5 * S), W_COMMAND_ENDS, 0, 9); /* perhaps while it still is a stub */
+		/* perhaps while it still is a stub */
+		later(w, below(w, 5 * S), W_COMMAND_ENDS, 0, 9);
 }
 
 /* Nothing can happen any more that matters to anybody. */
@@ -1400,7 +1486,8 @@ simulate(unsigned long seed, bool told)
 	w->random = seed;
 	w->told = told;
 	w->now = S; /* booted a second ago */
-	w->term_at = w->kill_at = w->granted_at = w->started_at = w->kill_asked_at = w->lost_at = NEVER;
+	w->term_at = w->kill_at = w->granted_at = w->started_at = w->kill_asked_at =
+	    w->lost_at = NEVER;
 	choose_terms(w);
 	choose_world(w);
 	w->page = (struct view){.term_at = NEVER, .kill_at = NEVER, .alive_at = w->now};
@@ -1433,11 +1520,12 @@ simulate_all(void **state)
 	(void)state;
 	for (unsigned long seed = 1; seed <= n; seed++)
 		simulate(seed, false);
-	printf("%lu schedules, %lu steps, %lu renewals, %lu unanswered, %lu answers too late, %lu pauses, %lu leases "
-	       "that lapsed in one, %lu trees killed, %lu joins; front: %lu pauses, %lu TERMs, %lu taken over\n",
-	    reached.runs, reached.steps, reached.renewals, reached.unanswered, reached.late, reached.pauses,
-	    reached.lapsed_under_pause, reached.kills, reached.joins, reached.front_pauses, reached.front_terms,
-	    reached.taken_over);
+	printf(
+	    "%lu schedules, %lu steps, %lu renewals, %lu unanswered, %lu answers too late, %lu pauses, %lu leases "
+	    "that lapsed in one, %lu trees killed, %lu joins; front: %lu pauses, %lu TERMs, %lu taken over\n",
+	    reached.runs, reached.steps, reached.renewals, reached.unanswered,
+	    reached.late, reached.pauses, reached.lapsed_under_pause, reached.kills,
+	    reached.joins, reached.front_pauses, reached.front_terms, reached.taken_over);
 	return 0;
 }
 
@@ -1447,8 +1535,8 @@ holds(void **state)
 	enum invariant i = *(const enum invariant *)*state;
 
 	if (broken[i].count > 0)
-		fail_msg("%s: broken %lu times in %lu runs, first by SIMULATE_SEED=%lu", promise[i], broken[i].count,
-		    reached.runs, broken[i].seed);
+		fail_msg("%s: broken %lu times in %lu runs, first by SIMULATE_SEED=%lu",
+		    promise[i], broken[i].count, reached.runs, broken[i].seed);
 }
 
 /* A simulator that never gets anywhere would find nothing. */
@@ -1510,7 +1598,8 @@ main(void)
 	}
 	for (int i = 0; i < INVARIANTS; i++) {
 		which[i] = i;
-		tests[i] = (struct CMUnitTest){.name = promise[i], .test_func = holds, .initial_state = &which[i]};
+		tests[i] = (struct CMUnitTest){
+		    .name = promise[i], .test_func = holds, .initial_state = &which[i]};
 	}
 	return cmocka_run_group_tests_name("simulate", tests, simulate_all, NULL);
 }

@@ -84,9 +84,19 @@ parse_verdict(const char *s, size_t n, int *ret)
 		const char *name;
 		int verdict;
 	} words[] = {
-	    {"ok", RC_OK}, {"busy", RC_BUSY}, {"again", RC_AGAIN}, {"lost", RC_LOST}, {"revoked", RC_REVOKED}, {"denied", RC_DENIED},
-	    {"usage", RC_USAGE}, {"config", RC_CONFIG}, {"protocol", RC_PROTOCOL}, {"system", RC_SYSTEM},
-	    {"hang", HANG}, {"late", LATE}, {"away", AWAY},
+	    {"ok", RC_OK},
+	    {"busy", RC_BUSY},
+	    {"again", RC_AGAIN},
+	    {"lost", RC_LOST},
+	    {"revoked", RC_REVOKED},
+	    {"denied", RC_DENIED},
+	    {"usage", RC_USAGE},
+	    {"config", RC_CONFIG},
+	    {"protocol", RC_PROTOCOL},
+	    {"system", RC_SYSTEM},
+	    {"hang", HANG},
+	    {"late", LATE},
+	    {"away", AWAY},
 	};
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -135,7 +145,8 @@ read_word(struct fake *k, char *word)
 	if (strcmp(word, "anchor") == 0)
 		return (k->anchor_port = atoi(value)) > 0;
 	if (strcmp(word, "notice") == 0)
-		return snprintf(k->notice, sizeof k->notice, "%s", value) < (int)sizeof k->notice;
+		return snprintf(k->notice, sizeof k->notice, "%s", value) <
+		    (int)sizeof k->notice;
 	if (strcmp(word, "close") == 0)
 		return k->close_hangs = strcmp(value, "hang") == 0;
 	if (strcmp(word, "token") == 0) {
@@ -151,7 +162,8 @@ read_script(struct fake *k, const char *script)
 	char *copy = strdup(script), *rest, *word;
 	bool good = copy != NULL;
 
-	for (word = copy ? strtok_r(copy, ",", &rest) : NULL; word && good; word = strtok_r(NULL, ",", &rest))
+	for (word = copy ? strtok_r(copy, ",", &rest) : NULL; word && good;
+	     word = strtok_r(NULL, ",", &rest))
 		good = read_word(k, word);
 	free(copy);
 	return good;
@@ -166,7 +178,8 @@ next_answer(struct fake *k, int call)
 	FILE *log = k->log ? fopen(k->log, "ae") : NULL;
 
 	if (log) {
-		fprintf(log, "%s %s %" PRId64 "\n", call_names[call], k->claim->owner, instant_now());
+		fprintf(log, "%s %s %" PRId64 "\n", call_names[call], k->claim->owner,
+		    instant_now());
 		fclose(log);
 	}
 	if (k->written[call] == 0)
@@ -180,8 +193,10 @@ sleep_until(struct fake *k, instant when, instant until, struct fault *f)
 {
 	while (instant_now() < when) {
 		if (instant_now() >= until)
-			return fault_set(f, RC_AGAIN, "the script gives no answer in time");
-		if (k->base.host->wait(k->base.host, -1, 0, instant_first(when, until)) == WOKE_STOP)
+			return fault_set(
+			    f, RC_AGAIN, "the script gives no answer in time");
+		if (k->base.host->wait(k->base.host, -1, 0, instant_first(when, until)) ==
+		    WOKE_STOP)
 			return fault_set(f, RC_STOP, "told to stop");
 	}
 	return RC_OK;
@@ -197,7 +212,8 @@ perform(struct fake *k, int call, instant until, struct fault *f)
 
 	if (a.verdict == HANG)
 		return sleep_until(k, NEVER, until, f);
-	rc = sleep_until(k, instant_after(asked, a.delay), a.verdict == LATE ? NEVER : until, f);
+	rc = sleep_until(
+	    k, instant_after(asked, a.delay), a.verdict == LATE ? NEVER : until, f);
 	if (rc != RC_OK || a.verdict == RC_OK || a.verdict == LATE)
 		return rc;
 	if (a.verdict == AWAY)
@@ -210,7 +226,9 @@ perform(struct fake *k, int call, instant until, struct fault *f)
 static enum rc
 set_script(struct store *s, const char *value, struct fault *f)
 {
-	return read_script(fake_of(s), value) ? RC_OK : fault_set(f, RC_USAGE, "the script makes no sense");
+	return read_script(fake_of(s), value)
+	    ? RC_OK
+	    : fault_set(f, RC_USAGE, "the script makes no sense");
 }
 
 static enum rc
@@ -250,7 +268,9 @@ fake_open(struct store **ret, struct host *host, const struct site *site, struct
 	    .token = 1,
 	};
 	patience_init(&k->patience);
-	rc = !query || read_script(k, query + 1) ? RC_OK : fault_set(f, RC_USAGE, "the script makes no sense");
+	rc = !query || read_script(k, query + 1)
+	    ? RC_OK
+	    : fault_set(f, RC_USAGE, "the script makes no sense");
 	if (rc == RC_OK)
 		rc = setting_read(&k->base, site, f);
 	if (rc == RC_OK && k->on_open != RC_OK)
@@ -268,7 +288,8 @@ wait_for_another(struct fake *k, instant until, struct fault *f)
 {
 	k->base.host->seen.position = 1;
 	k->base.host->seen.held = NS_PER_S;
-	strcpy(k->base.host->seen.holder, "{\"who\":\"another@fake\",\"pid\":7,\"command\":\"true\"}");
+	strcpy(k->base.host->seen.holder,
+	    "{\"who\":\"another@fake\",\"pid\":7,\"command\":\"true\"}");
 	if (until != 0 && sleep_until(k, NEVER, until, f) == RC_STOP)
 		return RC_STOP;
 	return fault_set(f, RC_BUSY, "another has it");
@@ -277,10 +298,12 @@ wait_for_another(struct fake *k, instant until, struct fault *f)
 static void
 set_alert(struct fake *k)
 {
-	struct itimerspec at = {.it_value = {k->alert_after / NS_PER_S, k->alert_after % NS_PER_S}};
+	struct itimerspec at = {
+	    .it_value = {k->alert_after / NS_PER_S, k->alert_after % NS_PER_S}};
 
 	if (k->alert_after) {
-		k->base.host->alert = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+		k->base.host->alert = timerfd_create(
+		    CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 		timerfd_settime(k->base.host->alert, 0, &at, NULL);
 	}
 }
@@ -288,7 +311,9 @@ set_alert(struct fake *k)
 static int
 make_anchor(struct fake *k)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(k->anchor_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in at = {.sin_family = AF_INET,
+	    .sin_port = htons(k->anchor_port),
+	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = k->anchor_port ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
 
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) != 0)
@@ -296,14 +321,18 @@ make_anchor(struct fake *k)
 	return fd;
 }
 
-/* The next answer that is not "away" (*sent: when it was asked for), or how the patience ended. */
+/*
+ * The next answer that is not "away" (*sent: when it was asked for), or how the patience
+ * ended.
+ */
 static enum rc
 ask_to_acquire(struct fake *k, instant until, instant *sent, struct fault *f)
 {
 	size_t last = k->written[0] ? k->written[0] - 1 : 0;
 
 	for (;;) {
-		bool away = k->script[0][k->asked[0] < last ? k->asked[0] : last].verdict == AWAY;
+		bool away =
+		    k->script[0][k->asked[0] < last ? k->asked[0] : last].verdict == AWAY;
 		enum rc rc;
 
 		*sent = instant_now();
@@ -336,7 +365,8 @@ lease_of(const struct fake *k)
 }
 
 static enum rc
-fake_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g, struct fault *f)
+fake_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *f)
 {
 	struct fake *k = fake_of(s);
 	instant sent;
@@ -350,7 +380,10 @@ fake_acquire(struct store *s, const struct claim *claim, instant until, struct g
 		return wait_for_another(k, until, f);
 	if (rc == RC_OK) {
 		write_record(k);
-		*g = (struct grant){.token = k->token, .sent = sent, .lease = lease_of(k), .anchor = make_anchor(k)};
+		*g = (struct grant){.token = k->token,
+		    .sent = sent,
+		    .lease = lease_of(k),
+		    .anchor = make_anchor(k)};
 		set_alert(k);
 	}
 	return rc;

@@ -5,7 +5,8 @@
  */
 #include "backends/zk/credit.h"
 
-#define credit_pace(credit) (4 * (credit_pace)(credit)) /* a third of the timeout, as is usual */
+/* a third of the timeout, as is usual */
+#define credit_pace(credit) (4 * (credit_pace)(credit))
 #define credit_lease(credit, sent) ((void)(sent), 3 * credit_pace(credit))
 
 #include "backends/zk/node.c"

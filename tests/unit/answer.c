@@ -35,14 +35,16 @@ read_text(struct answer *a, const char *text, bool acquiring)
 	return good;
 }
 
-static const long long odd[] = {INT64_MIN, INT64_MIN + 1, -1000000000000, -2, -1, 0, 1, 2, 1000, INT32_MAX, 4294967296LL,
-    9007199254740991LL, 9007199254740992LL, 9223372036854LL, 9223372036855LL, 999999999999999999LL, INT64_MAX - 5, INT64_MAX};
+static const long long odd[] = {INT64_MIN, INT64_MIN + 1, -1000000000000, -2, -1, 0, 1, 2,
+    1000, INT32_MAX, 4294967296LL, 9007199254740991LL, 9007199254740992LL,
+    9223372036854LL, 9223372036855LL, 999999999999999999LL, INT64_MAX - 5, INT64_MAX};
 
 /* What the backend computes with an answer, under the sanitizer. */
 static void
 compute(const struct answer *a)
 {
-	int64_t beat = instant_now() + (a->left_ms + 5) * NS_PER_MS, held = a->held_ms * NS_PER_MS;
+	int64_t beat = instant_now() + (a->left_ms + 5) * NS_PER_MS,
+		held = a->held_ms * NS_PER_MS;
 
 	assert_true(a->place >= 1 && (int)a->place > 0);
 	assert_true(a->left_ms >= 0 && beat > 0);
@@ -60,10 +62,14 @@ odd_numbers_are_refused_or_cut(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < N * N * N * N; i++) {
-		long long place = odd[i % N], left = odd[i / N % N], held = odd[i / N / N % N], ticket = odd[i / N / N / N];
+		long long place = odd[i % N], left = odd[i / N % N],
+			  held = odd[i / N / N % N], ticket = odd[i / N / N / N];
 
-		snprintf(text, sizeof text, "*6\r\n:0\r\n:%lld\r\n:%lld\r\n:%lld\r\n$2\r\n{}\r\n:%lld\r\n", place, left, held, ticket);
-		if (read_text(&a, text, true) != (place >= 1 && left >= 0 && held >= -1 && ticket >= 0))
+		snprintf(text, sizeof text,
+		    "*6\r\n:0\r\n:%lld\r\n:%lld\r\n:%lld\r\n$2\r\n{}\r\n:%lld\r\n", place,
+		    left, held, ticket);
+		if (read_text(&a, text, true) !=
+		    (place >= 1 && left >= 0 && held >= -1 && ticket >= 0))
 			fail_msg("%lld %lld %lld %lld", place, left, held, ticket);
 		if (place < 1 || left < 0 || held < -1 || ticket < 0)
 			continue;
@@ -115,17 +121,25 @@ static void
 only_a_key_of_another_type_is_foreign(void **state)
 {
 	(void)state;
-	assert_true(resp_is_foreign("WRONGTYPE Operation against a key holding the wrong kind of value"));
-	assert_true(resp_is_foreign("ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation"));
+	assert_true(resp_is_foreign(
+	    "WRONGTYPE Operation against a key holding the wrong kind of value"));
+	assert_true(resp_is_foreign(
+	    "ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation"));
 	assert_false(resp_is_foreign("NOPERM this user has no permissions"));
 	assert_false(resp_is_foreign(""));
 }
 
 /* ---- settings ---- */
 
-#define AOF(enabled, written) "# Persistence\r\naof_enabled:" enabled "\r\naof_last_write_status:" written "\r\n"
-#define RDB(saved) "loading:0\r\nrdb_last_bgsave_status:" saved "\r\naof_enabled:0\r\naof_last_write_status:ok\r\n"
-#define MEMORY(most, policy) "# Memory\r\nused_memory:1\r\nmaxmemory:" most "\r\nmaxmemory_human:x\r\nmaxmemory_policy:" policy "\r\n"
+#define AOF(enabled, written) \
+	"# Persistence\r\naof_enabled:" enabled "\r\naof_last_write_status:" written \
+	"\r\n"
+#define RDB(saved) \
+	"loading:0\r\nrdb_last_bgsave_status:" saved \
+	"\r\naof_enabled:0\r\naof_last_write_status:ok\r\n"
+#define MEMORY(most, policy) \
+	"# Memory\r\nused_memory:1\r\nmaxmemory:" most \
+	"\r\nmaxmemory_human:x\r\nmaxmemory_policy:" policy "\r\n"
 
 static void
 settings_that_endanger_locks(void **state)
@@ -139,9 +153,12 @@ settings_that_endanger_locks(void **state)
 	    {{MEMORY("0", "allkeys-lru"), AOF("1", "ok"), ""}, {NULL}},
 	    {{MEMORY("1", "noeviction"), AOF("1", "ok"), ""}, {NULL}},
 	    {{MEMORY("1", "volatile-ttl"), AOF("1", "ok"), ""}, {"volatile-ttl"}},
-	    {{MEMORY("99999999999999999999999", "allkeys-lru"), NULL, NULL}, {"allkeys-lru"}},
+	    {{MEMORY("99999999999999999999999", "allkeys-lru"), NULL, NULL},
+		{"allkeys-lru"}},
 	    {{MEMORY("1", "\x1b[2J"), NULL, NULL}, {"not noeviction"}},
-	    {{MEMORY("1", "a-policy-with-a-name-of-more-than-thirty-letters"), NULL, NULL}, {NULL}},
+	    {{MEMORY("1", "a-policy-with-a-name-of-more-than-thirty-letters"), NULL,
+		 NULL},
+		{NULL}},
 	    {{NULL, AOF("1", "err"), "3600 1"}, {"append-only"}},
 	    {{NULL, AOF("0", "ok"), ""}, {"neither appendonly nor save"}},
 	    {{NULL, AOF("0", "ok"), "3600 1"}, {NULL}},

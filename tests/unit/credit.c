@@ -38,7 +38,8 @@ whoever_follows_nobody_earns_all_of_it(void **state)
 	assert_int_equal(credit_steady(&c), T);
 	assert_int_equal(credit_pace(&c), PACE);
 	assert_true(credit_life(&c) < T);
-	credit_set_alone(&c, false); /* another connection: its server may be a follower */
+	/* another connection: its server may be a follower */
+	credit_set_alone(&c, false);
 	assert_true(credit_lease(&c, BEGAN + 100 * T) < 0);
 }
 
@@ -49,7 +50,8 @@ a_follower_vouches_for_earlier_requests_alone(void **state)
 	instant write = BEGAN + T / 2;
 
 	(void)state;
-	assert_int_equal(credit_lease(&c, BEGAN), STEADY); /* the leader itself has begun the session */
+	/* the leader itself has begun the session */
+	assert_int_equal(credit_lease(&c, BEGAN), STEADY);
 	assert_int_equal(credit_lease(&c, write), T / 2);
 	credit_answer(&c, write - NS_PER_S, write - NS_PER_MS); /* too late to be known */
 	assert_int_equal(credit_lease(&c, write), T / 2);
@@ -71,8 +73,10 @@ requests_at_the_pace_keep_the_lease_steady(void **state)
 		instant sent = BEGAN + i * credit_pace(&c);
 
 		if (credit_lease(&c, sent) < credit_steady(&c))
-			fail_msg("request %d: %lld", i, (long long)credit_lease(&c, sent));
-		for (int burst = 0; burst < 10; burst++) /* one moment, however many requests it has */
+			fail_msg(
+			    "request %d: %lld", i, (long long)credit_lease(&c, sent));
+		/* one moment, however many requests it has */
+		for (int burst = 0; burst < 10; burst++)
 			credit_answer(&c, sent + burst, sent + PACE / 5 + burst);
 	}
 	assert_true(credit_steady(&c) >= T * 53 / 100);
@@ -141,7 +145,10 @@ heard_at(struct follower *f, instant reached, instant now)
 		f->pinged = ping;
 }
 
-/* Whatever the client's and the follower's rhythm, the leader's patience lasts as long as each lease. */
+/*
+ * Whatever the client's and the follower's rhythm, the leader's patience lasts as long
+ * as each lease.
+ */
 static void
 no_lease_outlasts_the_leaders_patience(void **state)
 {
@@ -151,7 +158,8 @@ no_lease_outlasts_the_leaders_patience(void **state)
 	srand(11);
 	for (int round = 0; round < 3000; round++) {
 		struct credit c = granted(T, false);
-		struct follower f = {.half = T / 100 + below(T / 4 - T / 100), .phase = BEGAN - below(T)};
+		struct follower f = {
+		    .half = T / 100 + below(T / 4 - T / 100), .phase = BEGAN - below(T)};
 		int64_t gap = PACE / 8 + below(2 * PACE);
 		instant reached[REQUESTS], sent = BEGAN;
 
@@ -162,8 +170,11 @@ no_lease_outlasts_the_leaders_patience(void **state)
 			for (int j = 0; j < i; j++)
 				heard_at(&f, reached[j], sent);
 			if (credit_lease(&c, sent) > f.pinged + T - sent)
-				fail_msg("round %d, request %d: a lease that is %lld ns too long", round, i,
-				    (long long)(credit_lease(&c, sent) - (f.pinged + T - sent)));
+				fail_msg(
+				    "round %d, request %d: a lease that is %lld ns too long",
+				    round, i,
+				    (long long)(credit_lease(&c, sent) -
+					(f.pinged + T - sent)));
 			reached[i] = sent + there;
 			credit_answer(&c, sent, sent + there + back);
 			sent += there + back + below(gap);

@@ -1,4 +1,7 @@
-/* derive.c - Goal of these tests: a key is the advisory lock that other programs take for it. */
+/*
+ * derive.c - Goal of these tests: a key is the advisory lock that other programs take
+ * for it.
+ */
 #include "backends/pg/derive.h"
 
 #include <setjmp.h>
@@ -18,7 +21,8 @@ is_one(const char *tool, const char *key, const char *database, int64_t expected
 	assert_int_equal(derive_number(&n, derive_named(tool), key, database, &f), RC_OK);
 	assert_false(n.pair);
 	if (n.one != expected)
-		fail_msg("%s of '%s' is %lld and should be %lld", tool, key, (long long)n.one, (long long)expected);
+		fail_msg("%s of '%s' is %lld and should be %lld", tool, key,
+		    (long long)n.one, (long long)expected);
 }
 
 static void
@@ -107,14 +111,17 @@ flyway(void **state)
 static void
 keys_that_are_no_tables_are_refused(void **state)
 {
-	static const char *const tools[] = {"golang-migrate", "flyway"}, *const keys[] = {"job", ".table", "schema.", "."};
+	static const char *const tools[] = {"golang-migrate", "flyway"},
+				 *const keys[] = {"job", ".table", "schema.", "."};
 	struct number n;
 	struct fault f;
 
 	(void)state;
 	for (size_t t = 0; t < 2; t++)
 		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-			assert_int_equal(derive_number(&n, derive_named(tools[t]), keys[k], "app", &f), RC_USAGE);
+			assert_int_equal(
+			    derive_number(&n, derive_named(tools[t]), keys[k], "app", &f),
+			    RC_USAGE);
 	assert_null(derive_named("liquibase"));
 	assert_null(derive_named(""));
 }
@@ -122,8 +129,9 @@ keys_that_are_no_tables_are_refused(void **state)
 static void
 numbers_as_they_are(void **state)
 {
-	static const char *const wrong[] = {"", "x", "1x", "1,", ",1", "1,2,3", " 1", "+1", "1 ", "--1", "-", "1,x", "0x10",
-	    "9223372036854775808", "-9223372036854775809", "2147483648,1", "1,-2147483649", "1.5"};
+	static const char *const wrong[] = {"", "x", "1x", "1,", ",1", "1,2,3", " 1",
+	    "+1", "1 ", "--1", "-", "1,x", "0x10", "9223372036854775808",
+	    "-9223372036854775809", "2147483648,1", "1,-2147483649", "1.5"};
 	struct number n;
 
 	(void)state;

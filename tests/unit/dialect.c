@@ -14,7 +14,8 @@
 
 #define OWNER "0123456789abcdef0123456789abcdef"
 
-static const struct claim claim = {.key = "a b", .owner = OWNER, .record = "{\"pid\":1}", .ttl = 30 * NS_PER_S};
+static const struct claim claim = {
+    .key = "a b", .owner = OWNER, .record = "{\"pid\":1}", .ttl = 30 * NS_PER_S};
 
 /* A command is a RESP array: read as one, it gives its words back. */
 static redisReply *
@@ -58,14 +59,19 @@ assert_words(const struct request *r, const char *const *words, size_t n)
 static void
 each_operation_in_words(void **state)
 {
-	static const char *const fresh[] = {"30000", "0", "0", "1", "1", "{\"pid\":1}", "0"};
-	static const char *const queued[] = {"30000", "9000", "1", "1", "1", "{\"pid\":1}", "9007199254740991"};
+	static const char *const fresh[] = {
+	    "30000", "0", "0", "1", "1", "{\"pid\":1}", "0"};
+	static const char *const queued[] = {
+	    "30000", "9000", "1", "1", "1", "{\"pid\":1}", "9007199254740991"};
 	static const char *const renewed[] = {"30000"};
 
 	(void)state;
 	assert_words(&(struct request){.operation = ACQUIRE}, fresh, 7);
-	assert_words(&(struct request){.operation = ACQUIRE, .alive = 9 * NS_PER_S, .subscribed = true,
-			 .ticket = TOKEN_LIMIT - 1}, queued, 7);
+	assert_words(&(struct request){.operation = ACQUIRE,
+			 .alive = 9 * NS_PER_S,
+			 .subscribed = true,
+			 .ticket = TOKEN_LIMIT - 1},
+	    queued, 7);
 	assert_words(&(struct request){.operation = RENEW}, renewed, 1);
 	assert_words(&(struct request){.operation = RELEASE}, NULL, 0);
 }
@@ -84,7 +90,8 @@ the_whole_script_differs_in_two_words(void **state)
 		assert_string_equal(whole->element[0]->str, "EVAL");
 		assert_non_null(strstr(whole->element[1]->str, "return release()"));
 		for (size_t w = 2; w < brief->elements; w++)
-			assert_string_equal(whole->element[w]->str, brief->element[w]->str);
+			assert_string_equal(
+			    whole->element[w]->str, brief->element[w]->str);
 		freeReplyObject(brief);
 		freeReplyObject(whole);
 	}
@@ -115,10 +122,18 @@ replies_are_told_apart(void **state)
 {
 	(void)state;
 	for (int op = ACQUIRE; op <= RELEASE; op++) {
-		assert_int_equal(reading_of(op, REDIS_REPLY_ERROR, "NOSCRIPT No matching script."), READ_UNKNOWN_SCRIPT);
-		assert_int_equal(reading_of(op, REDIS_REPLY_ERROR, "ERR it says NOSCRIPT"), READ_ERROR);
-		assert_int_equal(reading_of(op, REDIS_REPLY_ERROR, "READONLY You can't write"), READ_ERROR);
-		assert_int_equal(reading_of(op, REDIS_REPLY_ERROR, "WRONGTYPE Operation against a key"), READ_FOREIGN);
+		assert_int_equal(
+		    reading_of(op, REDIS_REPLY_ERROR, "NOSCRIPT No matching script."),
+		    READ_UNKNOWN_SCRIPT);
+		assert_int_equal(
+		    reading_of(op, REDIS_REPLY_ERROR, "ERR it says NOSCRIPT"),
+		    READ_ERROR);
+		assert_int_equal(
+		    reading_of(op, REDIS_REPLY_ERROR, "READONLY You can't write"),
+		    READ_ERROR);
+		assert_int_equal(reading_of(op, REDIS_REPLY_ERROR,
+				     "WRONGTYPE Operation against a key"),
+		    READ_FOREIGN);
 		assert_int_equal(reading_of(op, REDIS_REPLY_STATUS, "OK"), READ_NONSENSE);
 	}
 }

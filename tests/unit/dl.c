@@ -19,9 +19,11 @@ static struct {
 static void
 functions_are_found(void **state)
 {
-	static const struct dl_symbol symbols[] = {{"getpid", (void **)&table.getpid, false},
+	static const struct dl_symbol symbols[] = {
+	    {"getpid", (void **)&table.getpid, false},
 	    {"dlock_never", (void **)&table.never, true}};
-	static const struct dl_library libc = {"the C library", "libc.so.6", "libc6", symbols, 2};
+	static const struct dl_library libc = {
+	    "the C library", "libc.so.6", "libc6", symbols, 2};
 	struct fault f;
 
 	(void)state;
@@ -36,8 +38,10 @@ functions_are_found(void **state)
 static void
 a_library_too_old_is_refused(void **state)
 {
-	static const struct dl_symbol symbols[] = {{"dlock_never", (void **)&table.never, false}};
-	static const struct dl_library libc = {"the C library", "libc.so.6", "libc6", symbols, 1};
+	static const struct dl_symbol symbols[] = {
+	    {"dlock_never", (void **)&table.never, false}};
+	static const struct dl_library libc = {
+	    "the C library", "libc.so.6", "libc6", symbols, 1};
 	struct fault f;
 
 	(void)state;
@@ -48,7 +52,8 @@ a_library_too_old_is_refused(void **state)
 static void
 a_missing_library_is_named(void **state)
 {
-	static const struct dl_library none = {"libnever", "libdlock-never.so.1", "libnever1", NULL, 0};
+	static const struct dl_library none = {
+	    "libnever", "libdlock-never.so.1", "libnever1", NULL, 0};
 	struct fault f;
 
 	(void)state;

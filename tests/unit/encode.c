@@ -1,4 +1,7 @@
-/* encode.c - Goal of these tests: every key has one name, no two share one, and it comes back whole. */
+/*
+ * encode.c - Goal of these tests: every key has one name, no two share one, and it comes
+ * back whole.
+ */
 #include "backends/encode.h"
 
 #include <setjmp.h>
@@ -16,17 +19,32 @@ known_names(void **state)
 	static const struct {
 		const char *key, *name;
 	} rows[] = {
-	    {"deploy", "deploy"}, {"a/b", "a%2Fb"}, {"/", "%2F"}, {".", "%2E"}, {"..", "%2E%2E"}, {"...", "..."},
-	    {".a", ".a"}, {"a b", "a%20b"}, {"a+b", "a%2Bb"}, {"{x}", "%7Bx%7D"}, {"%", "%25"}, {"%2e%2e", "%252e%252e"},
-	    {"*?[", "%2A%3F%5B"}, {"A-Z_.~:@=", "A-Z_.~:@="}, {"\xc3\xbc", "%C3%BC"}, {"'\"$`", "%27%22%24%60"},
+	    {"deploy", "deploy"},
+	    {"a/b", "a%2Fb"},
+	    {"/", "%2F"},
+	    {".", "%2E"},
+	    {"..", "%2E%2E"},
+	    {"...", "..."},
+	    {".a", ".a"},
+	    {"a b", "a%20b"},
+	    {"a+b", "a%2Bb"},
+	    {"{x}", "%7Bx%7D"},
+	    {"%", "%25"},
+	    {"%2e%2e", "%252e%252e"},
+	    {"*?[", "%2A%3F%5B"},
+	    {"A-Z_.~:@=", "A-Z_.~:@="},
+	    {"\xc3\xbc", "%C3%BC"},
+	    {"'\"$`", "%27%22%24%60"},
 	};
 	char name[ENCODED_BYTES], back[600];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		assert_int_equal(encode_key(name, sizeof name, rows[i].key), strlen(rows[i].name));
+		assert_int_equal(
+		    encode_key(name, sizeof name, rows[i].key), strlen(rows[i].name));
 		assert_string_equal(name, rows[i].name);
-		assert_int_equal(encode_undo(back, sizeof back, name, strlen(name)), strlen(rows[i].key));
+		assert_int_equal(encode_undo(back, sizeof back, name, strlen(name)),
+		    strlen(rows[i].key));
 		assert_string_equal(back, rows[i].key);
 	}
 }
@@ -37,7 +55,10 @@ is_a_safe_name(const char *name)
 	assert_string_not_equal(name, "");
 	assert_string_not_equal(name, ".");
 	assert_string_not_equal(name, "..");
-	assert_int_equal(strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~:@=%"), strlen(name));
+	assert_int_equal(
+	    strspn(name,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~:@=%"),
+	    strlen(name));
 }
 
 static void
@@ -79,9 +100,11 @@ no_two_keys_share_a_name(void **state)
 	for (size_t i = 0; i < N; i++) {
 		encode_key(names[count++], sizeof *names, (char[]){bytes[i], 0});
 		for (size_t j = 0; j < N; j++) {
-			encode_key(names[count++], sizeof *names, (char[]){bytes[i], bytes[j], 0});
+			encode_key(names[count++], sizeof *names,
+			    (char[]){bytes[i], bytes[j], 0});
 			for (size_t k = 0; k < N; k++)
-				encode_key(names[count++], sizeof *names, (char[]){bytes[i], bytes[j], bytes[k], 0});
+				encode_key(names[count++], sizeof *names,
+				    (char[]){bytes[i], bytes[j], bytes[k], 0});
 		}
 	}
 	qsort(names, count, sizeof *names, compare);
@@ -108,7 +131,8 @@ what_does_not_fit_is_refused(void **state)
 static void
 wrong_percents_are_refused(void **state)
 {
-	static const char *const rows[] = {"%", "%2", "%zz", "%2g", "%g2", "a%", "%00", "a%00b", "%%", "%-1", "% 1"};
+	static const char *const rows[] = {
+	    "%", "%2", "%zz", "%2g", "%g2", "a%", "%00", "a%00b", "%%", "%-1", "% 1"};
 	char back[32];
 
 	(void)state;
@@ -117,7 +141,8 @@ wrong_percents_are_refused(void **state)
 			fail_msg("%s", rows[i]);
 	assert_int_equal(encode_undo(back, sizeof back, "%2f%2F", 6), 2);
 	assert_string_equal(back, "//");
-	assert_int_equal(encode_undo(back, sizeof back, "%2f", 2), -1); /* cut off in the middle */
+	/* cut off in the middle */
+	assert_int_equal(encode_undo(back, sizeof back, "%2f", 2), -1);
 	assert_int_equal(encode_undo(back, sizeof back, "", 0), 0);
 	assert_string_equal(back, "");
 }

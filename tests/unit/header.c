@@ -1,4 +1,7 @@
-/* header.c - Goal of these tests: what a lock file says is read as it was written, and nothing else is believed. */
+/*
+ * header.c - Goal of these tests: what a lock file says is read as it was written, and
+ * nothing else is believed.
+ */
 #include "backends/file/header.h"
 
 #include <setjmp.h>
@@ -11,7 +14,10 @@
 static void
 what_is_written_is_read(void **state)
 {
-	struct header h = {.next = 8, .token = 1795232537955312, .granted = 1795232537955311}, back;
+	struct header h = {.next = 8,
+			  .token = 1795232537955312,
+			  .granted = 1795232537955311},
+		      back;
 	char block[HEADER_BYTES];
 
 	(void)state;
@@ -42,9 +48,10 @@ what_cannot_be_read_is_not_there(void **state)
 	    {"dlock1 8 -5 6\n", true, 8, 0, 6, ""},
 	    {"dlock1 8 +5 6x\n", true, 8, 0, 0, ""},
 	    {"dlock1  5 6\n", true, 1, 5, 6, ""},
-	    {"dlock1 999999999999999999 999999999999999999 999999999999999999\n", true, NUMBER_LIMIT - 1,
-		NUMBER_LIMIT - 1, NUMBER_LIMIT - 1, ""},
-	    {"dlock1 1000000000000000000 9223372036854775807 18446744073709551617\n", true, 1, 0, 0, ""},
+	    {"dlock1 999999999999999999 999999999999999999 999999999999999999\n", true,
+		NUMBER_LIMIT - 1, NUMBER_LIMIT - 1, NUMBER_LIMIT - 1, ""},
+	    {"dlock1 1000000000000000000 9223372036854775807 18446744073709551617\n",
+		true, 1, 0, 0, ""},
 	    {"dlock1 8 5 6 7\n{}\n", true, 8, 5, 6, "{}"},
 	    {"d", true, 1, 0, 0, ""},
 	    {"dlock1", true, 1, 0, 0, ""},
@@ -58,7 +65,8 @@ what_cannot_be_read_is_not_there(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct header h;
 
-		assert_int_equal(header_parse(&h, rows[i].text, strlen(rows[i].text)), rows[i].ours);
+		assert_int_equal(
+		    header_parse(&h, rows[i].text, strlen(rows[i].text)), rows[i].ours);
 		assert_int_equal(h.next, rows[i].next);
 		assert_int_equal(h.token, rows[i].token);
 		assert_int_equal(h.granted, rows[i].granted);

@@ -24,7 +24,8 @@ waits(void **state)
 	host_init(&h);
 	assert_int_equal(pipe(ends), 0);
 	assert_int_equal(h.wait(&h, -1, 0, 0), WOKE_TIMEOUT);
-	assert_int_equal(h.wait(&h, ends[0], POLLIN, instant_now() + NS_PER_MS), WOKE_TIMEOUT);
+	assert_int_equal(
+	    h.wait(&h, ends[0], POLLIN, instant_now() + NS_PER_MS), WOKE_TIMEOUT);
 	assert_int_equal(write(ends[1], "x", 1), 1);
 	assert_int_equal(h.wait(&h, ends[0], POLLIN, NEVER), WOKE_READY);
 	close(ends[1]);
@@ -36,7 +37,10 @@ static void
 takes_a_lock(void **state)
 {
 	char dir[] = "/tmp/dlock-unit-XXXXXX", url[64], command[64];
-	struct claim claim = {.key = "k", .owner = "00112233445566778899aabbccddeeff", .record = "{}", .ttl = 30 * NS_PER_S};
+	struct claim claim = {.key = "k",
+	    .owner = "00112233445566778899aabbccddeeff",
+	    .record = "{}",
+	    .ttl = 30 * NS_PER_S};
 	const struct backend *b = backend_named("file");
 	struct site site = {.url = url};
 	struct store *s, *other;

@@ -1,4 +1,7 @@
-/* hosts.c - Goal of these tests: of the hosts that libpq's lists name, those behind one are found. */
+/*
+ * hosts.c - Goal of these tests: of the hosts that libpq's lists name, those behind one
+ * are found.
+ */
 #include "backends/pg/hosts.h"
 
 #include <setjmp.h>
@@ -19,7 +22,8 @@ is_list(const char *list, const char *expected)
 }
 
 static void
-behind(const struct hosts *h, const char *host, const char *port, const struct hosts *expected)
+behind(const struct hosts *h, const char *host, const char *port,
+    const struct hosts *expected)
 {
 	struct hosts left = {NULL, NULL, NULL};
 
@@ -44,9 +48,12 @@ static void
 names_addresses_and_ports_go_together(void **state)
 {
 	(void)state;
-	behind(&(struct hosts){"a,b,c", NULL, NULL}, "a", "5432", &(struct hosts){"b,c", NULL, NULL});
-	behind(&(struct hosts){"a,b,c", NULL, "1,2,3"}, "b", "2", &(struct hosts){"c", NULL, "3"});
-	behind(&(struct hosts){"a,b", "1.1.1.1,2.2.2.2", "7"}, "a", "7", &(struct hosts){"b", "2.2.2.2", NULL});
+	behind(&(struct hosts){"a,b,c", NULL, NULL}, "a", "5432",
+	    &(struct hosts){"b,c", NULL, NULL});
+	behind(&(struct hosts){"a,b,c", NULL, "1,2,3"}, "b", "2",
+	    &(struct hosts){"c", NULL, "3"});
+	behind(&(struct hosts){"a,b", "1.1.1.1,2.2.2.2", "7"}, "a", "7",
+	    &(struct hosts){"b", "2.2.2.2", NULL});
 	behind(&(struct hosts){NULL, "1.1.1.1,2.2.2.2", NULL}, "1.1.1.1", "5432",
 	    &(struct hosts){NULL, "2.2.2.2", NULL});
 }
@@ -56,8 +63,10 @@ static void
 the_same_host_twice(void **state)
 {
 	(void)state;
-	behind(&(struct hosts){"h,h,h", NULL, "1,2,3"}, "h", "2", &(struct hosts){"h", NULL, "3"});
-	behind(&(struct hosts){"h,h", NULL, NULL}, "h", "5432", &(struct hosts){"h", NULL, NULL});
+	behind(&(struct hosts){"h,h,h", NULL, "1,2,3"}, "h", "2",
+	    &(struct hosts){"h", NULL, "3"});
+	behind(&(struct hosts){"h,h", NULL, NULL}, "h", "5432",
+	    &(struct hosts){"h", NULL, NULL});
 }
 
 static void

@@ -1,4 +1,7 @@
-/* join.c - Goal of these tests: what an enclosing dlock tells of its site stays whole, whoever else is asked. */
+/*
+ * join.c - Goal of these tests: what an enclosing dlock tells of its site stays whole,
+ * whoever else is asked.
+ */
 #include "cmd/host.h"
 #include "cmd/supervise/join.h"
 
@@ -21,12 +24,18 @@ struct outer {
 };
 
 static void
-open_outer(struct outer *o, const char *key, const char *url, const struct setting *settings, size_t n)
+open_outer(struct outer *o, const char *key, const char *url,
+    const struct setting *settings, size_t n)
 {
 	*o = (struct outer){
-	    .plan = {.keys = {key}, .nkeys = 1, .site = {.backend = backend_named("file")}},
+	    .plan = {.keys = {key},
+		.nkeys = 1,
+		.site = {.backend = backend_named("file")}},
 	    .site = {url, settings, n},
-	    .offer = {.ours = true, .token = 42, .sent = instant_now(), .lease = LEASE_FOREVER},
+	    .offer = {.ours = true,
+		.token = 42,
+		.sent = instant_now(),
+		.lease = LEASE_FOREVER},
 	};
 	join_listen(&o->server, &o->plan);
 	assert_true(o->server.listener >= 0);
@@ -44,18 +53,25 @@ serve(struct outer *a, struct outer *b, pid_t asker)
 	while (waitpid(asker, &status, WNOHANG) == 0)
 		for (int i = 0; i < 2; i++) {
 			poll(sets[i], join_poll(&both[i]->server, sets[i]), 5);
-			join_serve(&both[i]->server, sets[i], &both[i]->plan, &both[i]->site, &both[i]->offer, &keep);
+			join_serve(&both[i]->server, sets[i], &both[i]->plan,
+			    &both[i]->site, &both[i]->offer, &keep);
 		}
 	return status;
 }
 
-/* A nested run that names no server, and a setting of its own, below the dlock at `address`. */
+/*
+ * A nested run that names no server, and a setting of its own, below the dlock at
+ * `address`.
+ */
 static enum rc
-open_inner(const char *address, const char *key, struct store **store, struct site *site, struct join_site *told)
+open_inner(const char *address, const char *key, struct store **store, struct site *site,
+    struct join_site *told)
 {
 	static const struct setting own[] = {{"own", "1"}};
 	static struct host host;
-	struct plan p = {.keys = {key}, .nkeys = 1, .site = {.backend = backend_named("file"), .inherits = true}};
+	struct plan p = {.keys = {key},
+	    .nkeys = 1,
+	    .site = {.backend = backend_named("file"), .inherits = true}};
 	instant keep_until = 0;
 	struct fault f;
 
@@ -69,11 +85,16 @@ open_inner(const char *address, const char *key, struct store **store, struct si
 static bool
 is_told(const struct site *s, const char *url, const char *name, const char *value)
 {
-	return s->url && strcmp(s->url, url) == 0 && s->nsettings == 2 && strcmp(s->settings[0].name, name) == 0 &&
-	    strcmp(s->settings[0].value, value) == 0 && strcmp(s->settings[1].name, "own") == 0;
+	return s->url && strcmp(s->url, url) == 0 && s->nsettings == 2 &&
+	    strcmp(s->settings[0].name, name) == 0 &&
+	    strcmp(s->settings[0].value, value) == 0 &&
+	    strcmp(s->settings[1].name, "own") == 0;
 }
 
-/* In a process below the two: both are asked for the site of another key, one after the other. */
+/*
+ * In a process below the two: both are asked for the site of another key, one after the
+ * other.
+ */
 static int
 ask_both(const struct outer *a, const struct outer *b)
 {
@@ -81,12 +102,17 @@ ask_both(const struct outer *a, const struct outer *b)
 	struct site site[2];
 	struct store *store[2];
 
-	if (open_inner(a->server.address, "other", &store[0], &site[0], &told[0]) != RC_OK ||
-	    open_inner(b->server.address, "other", &store[1], &site[1], &told[1]) != RC_OK)
+	if (open_inner(a->server.address, "other", &store[0], &site[0], &told[0]) !=
+		RC_OK ||
+	    open_inner(b->server.address, "other", &store[1], &site[1], &told[1]) !=
+		RC_OK)
 		return 2;
 	if (store[0] || store[1]) /* neither has that key */
 		return 3;
-	return is_told(&site[0], "file:///a", "x", "1") && is_told(&site[1], "file:///b", "y", "2") ? 0 : 4;
+	return is_told(&site[0], "file:///a", "x", "1") &&
+		is_told(&site[1], "file:///b", "y", "2")
+	    ? 0
+	    : 4;
 }
 
 static void

@@ -1,4 +1,7 @@
-/* lease.c - Goal of these tests: the arithmetic of a lease is that of the design, digit by digit. */
+/*
+ * lease.c - Goal of these tests: the arithmetic of a lease is that of the design, digit
+ * by digit.
+ */
 #include "cmd/lease.h"
 
 #include <setjmp.h>
@@ -45,7 +48,9 @@ table_of_deadlines(void **state)
 	}
 }
 
-/* How many attempts fit between the first renewal and TERM, as section 3.4 counts them. */
+/*
+ * How many attempts fit between the first renewal and TERM, as section 3.4 counts them.
+ */
 static void
 attempts_before_term(void **state)
 {
@@ -55,7 +60,8 @@ attempts_before_term(void **state)
 		instant term_at, kill_at;
 
 		lease_deadlines(0, ttl, lease_grace(ttl), &term_at, &kill_at);
-		assert_int_equal((term_at - ttl / 3) / (attempt + attempt / 6), table[i].attempts);
+		assert_int_equal(
+		    (term_at - ttl / 3) / (attempt + attempt / 6), table[i].attempts);
 	}
 }
 
@@ -70,7 +76,9 @@ lease_for_ever_has_no_deadline(void **state)
 	assert_true(lease_grace(LEASE_FOREVER) == 5 * S);
 }
 
-/* From every ttl of 3 s on, the default grace fits; there are shorter ones that do not. */
+/*
+ * From every ttl of 3 s on, the default grace fits; there are shorter ones that do not.
+ */
 static void
 defaults_fit_from_three_seconds_on(void **state)
 {
@@ -79,7 +87,8 @@ defaults_fit_from_three_seconds_on(void **state)
 		assert_true(lease_fits(ttl, lease_pace(ttl), lease_grace(ttl)));
 	for (int64_t ttl = 365 * 86400 * S; ttl > 200 * S; ttl /= 3)
 		assert_true(lease_fits(ttl, lease_pace(ttl), lease_grace(ttl)));
-	assert_false(lease_fits(1900 * MS, lease_pace(1900 * MS), lease_grace(1900 * MS)));
+	assert_false(
+	    lease_fits(1900 * MS, lease_pace(1900 * MS), lease_grace(1900 * MS)));
 	assert_false(lease_fits(S, lease_pace(S), 0));
 	assert_false(lease_fits(0, lease_pace(0), 0));
 }
@@ -89,13 +98,15 @@ static void
 least_ttl_for_a_grace(void **state)
 {
 	(void)state;
-	assert_true(lease_least(60 * S) == 102800 * MS); /* the table rounds up to 103 s */
+	/* the table rounds up to 103 s */
+	assert_true(lease_least(60 * S) == 102800 * MS);
 	assert_true(lease_least(0) == 3 * S);
 	for (int64_t grace = 0; grace < 100 * S; grace += 333 * MS) {
 		int64_t least = lease_least(grace);
 
 		assert_true(lease_fits(least, lease_pace(least), grace));
-		assert_true(least == 3 * S || !lease_fits(least - 100 * MS, lease_pace(least - 100 * MS), grace));
+		assert_true(least == 3 * S ||
+		    !lease_fits(least - 100 * MS, lease_pace(least - 100 * MS), grace));
 	}
 	assert_true(lease_least(365 * 86400 * S) < NEVER);
 }
@@ -133,7 +144,10 @@ deadlines_lie_before_the_end(void **state)
 	}
 }
 
-/* Do the first renewal and one more get their whole time before TERM, if nobody answers and the pause is the longest? */
+/*
+ * Do the first renewal and one more get their whole time before TERM, if nobody answers
+ * and the pause is the longest?
+ */
 static bool
 two_attempts_fit(int64_t lease, int64_t pace)
 {
@@ -154,10 +168,13 @@ tiny_leases_of_a_server(void **state)
 {
 	(void)state;
 	for (int64_t session = 100 * MS; session < 10 * S; session += MS) {
-		int64_t pace = session / 12, member = session - session * 3 / 10 - 2 * pace;
+		int64_t pace = session / 12,
+			member = session - session * 3 / 10 - 2 * pace;
 
-		assert_true(!lease_fits(session, pace, lease_grace(session)) || two_attempts_fit(session, pace));
-		assert_true(!lease_fits(member, pace, lease_grace(member)) || two_attempts_fit(member, pace));
+		assert_true(!lease_fits(session, pace, lease_grace(session)) ||
+		    two_attempts_fit(session, pace));
+		assert_true(!lease_fits(member, pace, lease_grace(member)) ||
+		    two_attempts_fit(member, pace));
 	}
 	assert_true(lease_fits(S, S / 12, lease_grace(S)));
 	assert_false(lease_fits(950 * MS, 950 * MS / 12, lease_grace(950 * MS)));

@@ -1,4 +1,7 @@
-/* link.c - Goal of these tests: messages between front and keeper arrive whole, never block, and carry descriptors. */
+/*
+ * link.c - Goal of these tests: messages between front and keeper arrive whole, never
+ * block, and carry descriptors.
+ */
 #include "cmd/supervise/link.h"
 
 #include <dirent.h>
@@ -37,7 +40,12 @@ static void
 messages_arrive_whole_and_in_order(void **state)
 {
 	const int *ends = *state;
-	struct msg m = {.kind = MSG_GRANTED, .had = true, .number = INT64_MIN, .token = UINT64_MAX, .held = -1}, got;
+	struct msg m = {.kind = MSG_GRANTED,
+		       .had = true,
+		       .number = INT64_MIN,
+		       .token = UINT64_MAX,
+		       .held = -1},
+		   got;
 	int fd = 7;
 
 	memset(m.text, 't', sizeof m.text - 1);
@@ -48,7 +56,8 @@ messages_arrive_whole_and_in_order(void **state)
 	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
 	assert_int_equal(fd, -1);
 	assert_int_equal(got.kind, MSG_GRANTED);
-	assert_true(got.had && !got.ends && got.number == INT64_MIN && got.token == UINT64_MAX && got.held == -1);
+	assert_true(got.had && !got.ends && got.number == INT64_MIN &&
+	    got.token == UINT64_MAX && got.held == -1);
 	assert_int_equal(strspn(got.text, "t"), sizeof m.text - 1);
 	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
 	assert_int_equal(got.kind, MSG_SIGNAL);
@@ -95,12 +104,17 @@ descriptors_travel(void **state)
 	close(pipe_ends[1]);
 }
 
-/* Whoever talks to a stopped process must not stand still: messages may be lost, never time. */
+/*
+ * Whoever talks to a stopped process must not stand still: messages may be lost, never
+ * time.
+ */
 static void
 full_link_does_not_block(void **state)
 {
 	const int *ends = *state;
-	struct msg m = {.kind = MSG_TRACE, .text = "redis 127.0.0.1:6379: renew: ok in 0.2 ms"}, got;
+	struct msg m = {.kind = MSG_TRACE,
+		       .text = "redis 127.0.0.1:6379: renew: ok in 0.2 ms"},
+		   got;
 	int fd, arrived = 0, sent = 5000;
 
 	alarm(20); /* instead of hanging */
@@ -151,8 +165,10 @@ page_is_shared_with_children(void **state)
 
 	(void)state;
 	assert_non_null(s);
-	assert_true(atomic_load(&s->term_at) == NEVER && atomic_load(&s->kill_at) == NEVER);
-	assert_false(atomic_load(&s->granted) || atomic_load(&s->end.told) || atomic_load(&s->end.finished));
+	assert_true(
+	    atomic_load(&s->term_at) == NEVER && atomic_load(&s->kill_at) == NEVER);
+	assert_false(atomic_load(&s->granted) || atomic_load(&s->end.told) ||
+	    atomic_load(&s->end.finished));
 	child = fork();
 	if (child == 0) {
 		atomic_store(&s->kill_at, 42);
@@ -164,7 +180,10 @@ page_is_shared_with_children(void **state)
 	assert_int_equal(s->end.ending.kind, END_LOST);
 }
 
-/* A front that sleeps on is in time for a whole lease that came at once; what it must do first it is told first. */
+/*
+ * A front that sleeps on is in time for a whole lease that came at once; what it must do
+ * first it is told first.
+ */
 static void
 grant_is_told_only_to_whom_it_matters(void **state)
 {
@@ -188,10 +207,14 @@ grant_is_told_only_to_whom_it_matters(void **state)
 	(void)state;
 	assert_non_null(s);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct grant g = {.sent = 100 * NS_PER_S, .lease = rows[i].lease, .anchor = rows[i].anchor};
+		struct grant g = {.sent = 100 * NS_PER_S,
+		    .lease = rows[i].lease,
+		    .anchor = rows[i].anchor};
 
 		atomic_store(&s->front.on_screen, rows[i].on_screen);
-		assert_int_equal(link_tells(s, &g, 30 * NS_PER_S, g.sent + rows[i].took, rows[i].awaited), rows[i].telling);
+		assert_int_equal(link_tells(s, &g, 30 * NS_PER_S, g.sent + rows[i].took,
+				     rows[i].awaited),
+		    rows[i].telling);
 	}
 }
 
@@ -199,11 +222,15 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(messages_arrive_whole_and_in_order, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(
+		messages_arrive_whole_and_in_order, open_link, close_link),
 	    cmocka_unit_test_setup_teardown(descriptors_travel, open_link, close_link),
-	    cmocka_unit_test_setup_teardown(full_link_does_not_block, open_link, close_link),
-	    cmocka_unit_test_setup_teardown(end_of_the_other_is_heard_after_its_last_words, open_link, close_link),
-	    cmocka_unit_test_setup_teardown(ends_are_not_inherited, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(
+		full_link_does_not_block, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(
+		end_of_the_other_is_heard_after_its_last_words, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(
+		ends_are_not_inherited, open_link, close_link),
 	    cmocka_unit_test(page_is_shared_with_children),
 	    cmocka_unit_test(grant_is_told_only_to_whom_it_matters),
 	};

@@ -1,4 +1,7 @@
-/* nearest.c - Goal of these tests: a typing error is understood, and a word of another kind is not. */
+/*
+ * nearest.c - Goal of these tests: a typing error is understood, and a word of another
+ * kind is not.
+ */
 #include "cmd/nearest.h"
 
 #include <setjmp.h>
@@ -12,22 +15,40 @@
 static void
 typing_errors_are_understood(void **state)
 {
-	static const char *const known[] = {"key", "wait", "nonblock", "ttl", "min-hold", "verbose", NULL};
+	static const char *const known[] = {
+	    "key", "wait", "nonblock", "ttl", "min-hold", "verbose", NULL};
 	static const struct synonym synonyms[] = {{"nowait", "nonblock"}, {NULL, NULL}};
 	static const struct {
 		const char *word, *meant;
 	} rows[] = {
-	    {"kye", "key"}, {"wiat", "wait"}, {"wati", "wait"}, {"WAIT", "wait"}, {"waits", "wait"}, {"non-block", "nonblock"},
-	    {"minhold", "min-hold"}, {"MIN_HOLD", "min-hold"}, {"tll", "ttl"}, {"verb", "verbose"}, {"vrebsoe", "verbose"},
-	    {"k", NULL}, {"", NULL}, {"x", NULL}, {"foo", NULL}, {"frobnicate", NULL}, {"colour", NULL},
-	    {"waitwaitwaitwaitwaitwaitwaitwaitwaitwaitwaitwait", NULL}, {"\xff\xff\xff", NULL},
+	    {"kye", "key"},
+	    {"wiat", "wait"},
+	    {"wati", "wait"},
+	    {"WAIT", "wait"},
+	    {"waits", "wait"},
+	    {"non-block", "nonblock"},
+	    {"minhold", "min-hold"},
+	    {"MIN_HOLD", "min-hold"},
+	    {"tll", "ttl"},
+	    {"verb", "verbose"},
+	    {"vrebsoe", "verbose"},
+	    {"k", NULL},
+	    {"", NULL},
+	    {"x", NULL},
+	    {"foo", NULL},
+	    {"frobnicate", NULL},
+	    {"colour", NULL},
+	    {"waitwaitwaitwaitwaitwaitwaitwaitwaitwaitwaitwait", NULL},
+	    {"\xff\xff\xff", NULL},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const char *meant = nearest_word(rows[i].word, strlen(rows[i].word), known);
+		const char *meant = nearest_word(
+		    rows[i].word, strlen(rows[i].word), known);
 
-		if (rows[i].meant ? !meant || strcmp(meant, rows[i].meant) != 0 : meant != NULL)
+		if (rows[i].meant ? !meant || strcmp(meant, rows[i].meant) != 0
+				  : meant != NULL)
 			fail_msg("%s: %s", rows[i].word, meant ? meant : "nothing");
 	}
 	assert_string_equal(nearest_word("wait=x", 4, known), "wait");

@@ -1,4 +1,7 @@
-/* object.c - Goal of these tests: what dlock writes as JSON is JSON, whatever goes in and however small the buffer. */
+/*
+ * object.c - Goal of these tests: what dlock writes as JSON is JSON, whatever goes in
+ * and however small the buffer.
+ */
 #include "cmd/object.h"
 #include "cmd/record.h"
 #include "cmd/text.h"
@@ -33,8 +36,10 @@ member(const json_t *root, const char *name)
 static void
 values_come_back(void **state)
 {
-	static const char *const rows[] = {"", "plain", "a \"quoted\" \\ word", "tab\tnewline\nescape\x1b[0m", "\x01\x1f\x7f",
-	    "\xc3\xbc \xf0\x9f\x94\x92 \xe2\x80\xae", "\xc2\x9b", "</script>", "{\"who\":\"x\"}"};
+	static const char *const rows[] = {"", "plain", "a \"quoted\" \\ word",
+	    "tab\tnewline\nescape\x1b[0m", "\x01\x1f\x7f",
+	    "\xc3\xbc \xf0\x9f\x94\x92 \xe2\x80\xae", "\xc2\x9b", "</script>",
+	    "{\"who\":\"x\"}"};
 	char out[512];
 
 	(void)state;
@@ -50,10 +55,13 @@ values_come_back(void **state)
 		object_end(&j);
 		root = parsed(out);
 		assert_string_equal(member(root, "text"), rows[i]);
-		assert_true(json_integer_value(json_object_get(root, "least")) == INT64_MIN);
-		assert_true(json_integer_value(json_object_get(root, "most")) == INT64_MAX);
+		assert_true(
+		    json_integer_value(json_object_get(root, "least")) == INT64_MIN);
+		assert_true(
+		    json_integer_value(json_object_get(root, "most")) == INT64_MAX);
 		assert_int_equal(json_object_size(root), 3);
-		assert_null(strchr(out, '\n')); /* one line, or a reader of --status-fd would see two */
+		/* one line, or a reader of --status-fd would see two */
+		assert_null(strchr(out, '\n'));
 		json_decref(root);
 	}
 }
@@ -111,7 +119,8 @@ too_small_a_buffer_leaves_members_out(void **state)
 		if (member(root, "first"))
 			assert_string_equal(member(root, "first"), "\x1b\"\\ \xc3\xbc");
 		if (json_object_get(root, "second"))
-			assert_true(json_integer_value(json_object_get(root, "second")) == -1234567890123);
+			assert_true(json_integer_value(json_object_get(root, "second")) ==
+			    -1234567890123);
 		if (member(root, "third"))
 			assert_string_equal(member(root, "third"), "3");
 		json_decref(root);
@@ -145,7 +154,8 @@ static void
 record_tells_who_we_are(void **state)
 {
 	char *argv[] = {"/usr/local/bin/deploy.sh", "--password=secret", NULL};
-	struct plan p = {.command = {.argv = argv}, .show = {.who = "alice", .why = "release \"4.2\""}};
+	struct plan p = {.command = {.argv = argv},
+	    .show = {.who = "alice", .why = "release \"4.2\""}};
 	char record[RECORD_BYTES], text[400], host[256];
 	json_t *root;
 
@@ -154,7 +164,8 @@ record_tells_who_we_are(void **state)
 	root = parsed(record);
 	assert_string_equal(member(root, "who"), "alice");
 	assert_string_equal(member(root, "why"), "release \"4.2\"");
-	assert_string_equal(member(root, "command"), "deploy.sh"); /* arguments may hold secrets */
+	/* arguments may hold secrets */
+	assert_string_equal(member(root, "command"), "deploy.sh");
 	assert_null(strstr(record, "secret"));
 	assert_int_equal(json_integer_value(json_object_get(root, "pid")), getpid());
 	assert_non_null(member(root, "host"));
@@ -162,7 +173,9 @@ record_tells_who_we_are(void **state)
 	json_decref(root);
 	record_describe(record, text, sizeof text);
 	gethostname(host, sizeof host);
-	snprintf(record, sizeof record, "alice (pid %d on %s, running deploy.sh) \"release \\\"4.2\\\"\"", (int)getpid(), host);
+	snprintf(record, sizeof record,
+	    "alice (pid %d on %s, running deploy.sh) \"release \\\"4.2\\\"\"",
+	    (int)getpid(), host);
 	assert_string_equal(text, record);
 }
 
@@ -209,15 +222,21 @@ hostile_records_are_described(void **state)
 	    {"{\"who\":\"eve\",\"pid\":\"7\",\"command\":\"x\"}", "eve"},
 	    {"{\"who\":\"eve\",\"pid\":-1,\"command\":\"x\"}", "eve (pid -1, running x)"},
 	    {"{\"who\":\"eve\",\"pid\":99999999999999999999}", "somebody"},
-	    {"{\"pid\":7,\"command\":\"x\",\"why\":\"y\"}", "somebody (pid 7, running x) \"y\""},
-	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"h\",\"command\":\"x\"}", "eve (pid 7 on h, running x)"},
+	    {"{\"pid\":7,\"command\":\"x\",\"why\":\"y\"}",
+		"somebody (pid 7, running x) \"y\""},
+	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"h\",\"command\":\"x\"}",
+		"eve (pid 7 on h, running x)"},
 	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"\",\"command\":\"\"}", "eve (pid 7)"},
 	    {"{\"who\":\"eve\",\"pid\":7,\"host\":\"h\\u001b[2J\",\"command\":\"\\n\"}",
 		"eve (pid 7 on h\\x1B[2J, running \\x0A)"},
 	    /* an imitation of other words stays within its quotes */
-	    {"{\"who\":\"al ice\",\"pid\":7,\"command\":\"a b\"}", "'al ice' (pid 7, running 'a b')"},
+	    {"{\"who\":\"al ice\",\"pid\":7,\"command\":\"a b\"}",
+		"'al ice' (pid 7, running 'a b')"},
 	    {"{\"who\":\"root' (pid 1 on '\"}", "'root\\' (pid 1 on \\''"},
-	    {"{\"who\":\"root\xc2\xa0(pid\xe3\x80\x80" "1)\"}", "'root\xc2\xa0(pid\xe3\x80\x80" "1)'"},
+	    {"{\"who\":\"root\xc2\xa0(pid\xe3\x80\x80"
+	     "1)\"}",
+		"'root\xc2\xa0(pid\xe3\x80\x80"
+		"1)'"},
 	    {"{\"who\":\"eve\",\"why\":\"x\\\" for 3s; y\"}", "eve \"x\\\" for 3s; y\""},
 	    {"{\"who\":\"\\u001b[2J\\n\\u202e\\u009b\"}", "\\x1B[2J\\x0A\\u202E\\x9B"},
 	    {"{\"who\":\"%s%n\"}", "%s%n"},
@@ -239,8 +258,9 @@ descriptions_fit(void **state)
 
 	(void)state;
 	memset(long_words, 'x', sizeof long_words - 1);
-	snprintf(record, sizeof record, "{\"who\":\"%s\",\"pid\":7,\"command\":\"%s\",\"why\":\"%s\"}", long_words, long_words,
-	    long_words);
+	snprintf(record, sizeof record,
+	    "{\"who\":\"%s\",\"pid\":7,\"command\":\"%s\",\"why\":\"%s\"}", long_words,
+	    long_words, long_words);
 	for (size_t size = 1; size < sizeof text; size++) {
 		memset(text, 'X', sizeof text);
 		record_describe(record, text, size);
@@ -249,7 +269,7 @@ descriptions_fit(void **state)
 			assert_int_equal(text[i], 'X');
 	}
 	record_describe(record, text, sizeof text);
-	assert_non_null(strstr(text, "...")); /* what is cut off says so */
+	assert_non_null(strstr(text, "..."));   /* what is cut off says so */
 	memset(record, '[', sizeof record - 1); /* nested ten thousand deep */
 	record_describe(record, text, sizeof text);
 	assert_string_equal(text, "somebody");

@@ -1,4 +1,7 @@
-/* options.c - Goal of these tests: the words and the environment become the plan that was meant, or one clear sentence. */
+/*
+ * options.c - Goal of these tests: the words and the environment become the plan that
+ * was meant, or one clear sentence.
+ */
 #include "cmd/options.h"
 #include "cmd/stray.h"
 
@@ -20,7 +23,10 @@ static struct plan plan;
 static struct fault fault;
 static char buffers[WORDS_MAX][2000];
 
-/* Parses the words, separated by single blanks; "" gives an empty word.  They stay writable, as argv is. */
+/*
+ * Parses the words, separated by single blanks; "" gives an empty word.  They stay
+ * writable, as argv is.
+ */
 static enum parsed
 parse(const char *line)
 {
@@ -61,7 +67,8 @@ wrong(const char *line, const char *says)
 	if (parse(line) != PARSED_WRONG)
 		fail_msg("%s: not refused", line);
 	snprintf(copy, sizeof copy, "%s", says);
-	for (char *word = strtok_r(copy, "|", &rest); word; word = strtok_r(NULL, "|", &rest))
+	for (char *word = strtok_r(copy, "|", &rest); word;
+	     word = strtok_r(NULL, "|", &rest))
 		if (!strstr(fault.text, word))
 			fail_msg("%s: '%s' does not say '%s'", line, fault.text, word);
 }
@@ -90,8 +97,10 @@ defaults(void **state)
 	assert_null(plan.site.url);
 	assert_true(plan.wait.most == NEVER);
 	assert_int_equal(plan.wait.conflict_status, 75);
-	assert_true(plan.terms.ttl == 30 * S && plan.terms.grace == 5 * S && !plan.terms.grace_fixed);
-	assert_true(plan.terms.min_hold == 0 && plan.terms.max_run == NEVER && !plan.terms.wait_tree);
+	assert_true(plan.terms.ttl == 30 * S && plan.terms.grace == 5 * S &&
+	    !plan.terms.grace_fixed);
+	assert_true(plan.terms.min_hold == 0 && plan.terms.max_run == NEVER &&
+	    !plan.terms.wait_tree);
 	assert_int_equal(plan.command.signal, SIGTERM);
 	assert_int_equal(plan.show.status_fd, -1);
 	assert_false(plan.show.quiet || plan.show.verbose);
@@ -103,19 +112,23 @@ static void
 every_option(void **state)
 {
 	(void)state;
-	fine("--key=job --backend file --url=file:///tmp/x --option a=b -O c= --wait 1m30s -E 0 --ttl 60s --grace 2s "
-	     "--signal=HUP --min-hold 5 -- cmd");
+	fine(
+	    "--key=job --backend file --url=file:///tmp/x --option a=b -O c= --wait 1m30s -E 0 --ttl 60s --grace 2s "
+	    "--signal=HUP --min-hold 5 -- cmd");
 	assert_string_equal(plan.site.url, "file:///tmp/x");
 	assert_int_equal(plan.site.nsettings, 2);
 	assert_string_equal(plan.site.settings[0].name, "a");
 	assert_string_equal(plan.site.settings[0].value, "b");
 	assert_string_equal(plan.site.settings[1].value, "");
-	assert_true(plan.wait.most == 90 * S && plan.terms.ttl == 60 * S && plan.terms.grace == 2 * S);
+	assert_true(plan.wait.most == 90 * S && plan.terms.ttl == 60 * S &&
+	    plan.terms.grace == 2 * S);
 	assert_true(plan.terms.grace_fixed && plan.terms.min_hold == 5 * S);
 	assert_int_equal(plan.wait.conflict_status, 0);
 	assert_int_equal(plan.command.signal, SIGHUP);
-	fine("-b file -kjob -nqv --max-run 1h --wait-tree --who me --why x --status-fd 1 -c true");
-	assert_true(plan.wait.most == 0 && plan.show.quiet && plan.show.verbose && plan.terms.wait_tree);
+	fine(
+	    "-b file -kjob -nqv --max-run 1h --wait-tree --who me --why x --status-fd 1 -c true");
+	assert_true(plan.wait.most == 0 && plan.show.quiet && plan.show.verbose &&
+	    plan.terms.wait_tree);
 	assert_true(plan.terms.max_run == 3600 * S);
 	assert_string_equal(plan.show.who, "me");
 	assert_string_equal(plan.show.why, "x");
@@ -141,7 +154,8 @@ where_options_end(void **state)
 	fine("-b file job -- cmd x");
 	assert_string_equal(plan.keys[0], "job");
 	assert_string_equal(plan.command.argv[0], "cmd");
-	fine("-b file job -n -t 10s -- -x -n"); /* behind the key, where a -- shows which are options */
+	/* behind the key, where a -- shows which are options */
+	fine("-b file job -n -t 10s -- -x -n");
 	assert_string_equal(plan.keys[0], "job");
 	assert_string_equal(plan.command.argv[0], "-x");
 	assert_true(plan.wait.most == 0 && plan.terms.ttl == 10 * S);
@@ -303,7 +317,8 @@ variables(void **state)
 	assert_string_equal(plan.site.backend->name, "file");
 	assert_true(plan.terms.ttl == 60 * S && plan.wait.most == 0 && !plan.show.why);
 	assert_int_equal(plan.site.nsettings, 2);
-	fine("-k job -t 10s -w 5 cmd"); /* a flag beats its variable, and those that say the same with another word */
+	/* a flag beats its variable, and those that say the same with another word */
+	fine("-k job -t 10s -w 5 cmd");
 	assert_true(plan.terms.ttl == 10 * S && plan.wait.most == 5 * S);
 	fine("-k job -u redis://h cmd");
 	assert_string_equal(plan.site.backend->name, "redis");
@@ -398,8 +413,10 @@ passwords_are_blotted_out(void **state)
 	assert_string_equal(plan.site.url, "redis://:secret@h");
 	assert_null(strstr(buffers[0], "secret"));
 	fine("-u postgresql://u@h/d?password=secret&connect_timeout=2 -k job cmd");
-	assert_string_equal(plan.site.url, "postgresql://u@h/d?password=secret&connect_timeout=2");
-	assert_string_equal(buffers[1], "postgresql://u@h/d?password=xxxxxx&connect_timeout=2");
+	assert_string_equal(
+	    plan.site.url, "postgresql://u@h/d?password=secret&connect_timeout=2");
+	assert_string_equal(
+	    buffers[1], "postgresql://u@h/d?password=xxxxxx&connect_timeout=2");
 	fine("-u dbname=d\tpassword\t=\tsecret\tuser=u -k job cmd");
 	assert_string_equal(buffers[1], "dbname=d\tpassword\t=\txxxxxx\tuser=u");
 	fine("-u redis://h:1/0 -k job cmd"); /* a port is no password */
@@ -420,7 +437,10 @@ the_table_is_whole(void **state)
 		char env[64] = "DLOCK_";
 
 		for (size_t i = 0; o->name[i]; i++)
-			env[6 + i] = o->name[i] == '-' ? '_' : (char)(o->name[i] - ('a' <= o->name[i] && o->name[i] <= 'z') * 32);
+			env[6 + i] = o->name[i] == '-'
+			    ? '_'
+			    : (char)(o->name[i] -
+				  ('a' <= o->name[i] && o->name[i] <= 'z') * 32);
 		assert_string_equal(o->env, env);
 		assert_non_null(o->set);
 		assert_non_null(o->help);
@@ -441,7 +461,8 @@ main(void)
 	    cmocka_unit_test_setup(wrong_words, clean_environment),
 	    cmocka_unit_test_setup(wrong_values, clean_environment),
 	    cmocka_unit_test_setup(lease_must_carry_the_grace, clean_environment),
-	    cmocka_unit_test_setup(long_values_leave_room_for_the_reason, clean_environment),
+	    cmocka_unit_test_setup(
+		long_values_leave_room_for_the_reason, clean_environment),
 	    cmocka_unit_test_setup(place_is_named_once, clean_environment),
 	    cmocka_unit_test_setup(variables, clean_environment),
 	    cmocka_unit_test_setup(patience_is_named_once, clean_environment),

@@ -1,4 +1,7 @@
-/* parse.c - Goal of these tests: what people write is taken whole and exactly, or refused. */
+/*
+ * parse.c - Goal of these tests: what people write is taken whole and exactly, or
+ * refused.
+ */
 #include "backends/backend.h"
 #include "cmd/parse.h"
 #include "cmd/text.h"
@@ -22,11 +25,30 @@ good_durations(void **state)
 		const char *text;
 		int64_t ns;
 	} rows[] = {
-	    {"0", 0}, {"00", 0}, {"1", S}, {"30", 30 * S}, {"1.5", 1500 * MS}, {"1.5s", 1500 * MS}, {"0.5s", 500 * MS},
-	    {"500ms", 500 * MS}, {"0ms", 0}, {"2m", 120 * S}, {"1h30m", 5400 * S}, {"1h0m5s", 3605 * S},
-	    {"1m500ms", 60500 * MS}, {"1.5h", 5400 * S}, {"1d", 86400 * S}, {"1w", 604800 * S},
-	    {"1w1d1h1m1s1ms", 694861 * S + MS}, {"0.000000001s", 1}, {"0.0000000001s", 0}, {"0.0001ms", 100},
-	    {"1.999999999", 1999999999}, {"9223372036", 9223372036 * S}, {"90m", 5400 * S}, {"inf", NEVER},
+	    {"0", 0},
+	    {"00", 0},
+	    {"1", S},
+	    {"30", 30 * S},
+	    {"1.5", 1500 * MS},
+	    {"1.5s", 1500 * MS},
+	    {"0.5s", 500 * MS},
+	    {"500ms", 500 * MS},
+	    {"0ms", 0},
+	    {"2m", 120 * S},
+	    {"1h30m", 5400 * S},
+	    {"1h0m5s", 3605 * S},
+	    {"1m500ms", 60500 * MS},
+	    {"1.5h", 5400 * S},
+	    {"1d", 86400 * S},
+	    {"1w", 604800 * S},
+	    {"1w1d1h1m1s1ms", 694861 * S + MS},
+	    {"0.000000001s", 1},
+	    {"0.0000000001s", 0},
+	    {"0.0001ms", 100},
+	    {"1.999999999", 1999999999},
+	    {"9223372036", 9223372036 * S},
+	    {"90m", 5400 * S},
+	    {"inf", NEVER},
 	};
 
 	(void)state;
@@ -41,10 +63,12 @@ good_durations(void **state)
 static void
 bad_durations(void **state)
 {
-	static const char *const rows[] = {"", " ", "-1", "+1", "1e9", "0x10", "nan", "INF", "infinity", " 1", "1 ", "10 s",
-	    "10S", "1m30", "1M", "1s1s", "1s1m", "500ms1s", "1ms1m", ".5", "1.", "1.s", "1..5", "1.5.5", "1.5.5s", "1,5",
-	    "s", "ms", "1x", "1sec", "1mss", "1 m", "99999999999999999999", "9223372037", "9223372036854775808ms",
-	    "15251w", "15250w90d", "1h-1m", "1h+1m", "\xff", "1\n", "\xd9\xa1"};
+	static const char *const rows[] = {"", " ", "-1", "+1", "1e9", "0x10", "nan",
+	    "INF", "infinity", " 1", "1 ", "10 s", "10S", "1m30", "1M", "1s1s", "1s1m",
+	    "500ms1s", "1ms1m", ".5", "1.", "1.s", "1..5", "1.5.5", "1.5.5s", "1,5", "s",
+	    "ms", "1x", "1sec", "1mss", "1 m", "99999999999999999999", "9223372037",
+	    "9223372036854775808ms", "15251w", "15250w90d", "1h-1m", "1h+1m", "\xff",
+	    "1\n", "\xd9\xa1"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -62,16 +86,32 @@ durations_in_words(void **state)
 		int64_t ns;
 		const char *text;
 	} rows[] = {
-	    {0, "0ms"}, {1, "0ms"}, {850 * MS, "850ms"}, {S - 1, "999ms"}, {S, "1s"}, {1500 * MS, "1.5s"},
-	    {1099 * MS, "1s"}, {9999 * MS, "9.9s"}, {10 * S, "10s"}, {59 * S + 999 * MS, "59s"}, {60 * S, "1m00s"},
-	    {133 * S, "2m13s"}, {3599 * S, "59m59s"}, {3600 * S, "1h00m"}, {14520 * S, "4h02m"}, {86399 * S, "23h59m"},
-	    {86400 * S, "1d00h"}, {100 * 86400 * S, "100d00h"}, {NEVER, "inf"},
+	    {0, "0ms"},
+	    {1, "0ms"},
+	    {850 * MS, "850ms"},
+	    {S - 1, "999ms"},
+	    {S, "1s"},
+	    {1500 * MS, "1.5s"},
+	    {1099 * MS, "1s"},
+	    {9999 * MS, "9.9s"},
+	    {10 * S, "10s"},
+	    {59 * S + 999 * MS, "59s"},
+	    {60 * S, "1m00s"},
+	    {133 * S, "2m13s"},
+	    {3599 * S, "59m59s"},
+	    {3600 * S, "1h00m"},
+	    {14520 * S, "4h02m"},
+	    {86399 * S, "23h59m"},
+	    {86400 * S, "1d00h"},
+	    {100 * 86400 * S, "100d00h"},
+	    {NEVER, "inf"},
 	};
 	char text[32];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		assert_string_equal(parse_duration_text(rows[i].ns, text, sizeof text), rows[i].text);
+		assert_string_equal(
+		    parse_duration_text(rows[i].ns, text, sizeof text), rows[i].text);
 }
 
 /* What is printed reads back as the same, cut off below its second unit. */
@@ -84,9 +124,11 @@ durations_there_and_back(void **state)
 		int64_t ns = ((int64_t)rand() << 31 | rand()) >> (rand() % 62), back = -1;
 		char text[32];
 
-		assert_true(parse_duration(parse_duration_text(ns, text, sizeof text), &back));
+		assert_true(
+		    parse_duration(parse_duration_text(ns, text, sizeof text), &back));
 		if (back > ns || ns - back >= (ns < 10 * S ? 100 * MS : ns / 10 + 1))
-			fail_msg("%lld became %s, which is %lld", (long long)ns, text, (long long)back);
+			fail_msg("%lld became %s, which is %lld", (long long)ns, text,
+			    (long long)back);
 	}
 }
 
@@ -105,8 +147,8 @@ durations_know_no_locale(void **state)
 static void
 numbers(void **state)
 {
-	static const char *const bad[] = {"", "-1", "+1", "256", "0x1", "1.0", " 1", "1 ", "x", "99999999999999999999",
-	    "18446744073709551617", "1e1"};
+	static const char *const bad[] = {"", "-1", "+1", "256", "0x1", "1.0", " 1", "1 ",
+	    "x", "99999999999999999999", "18446744073709551617", "1e1"};
 	long n = -7;
 
 	(void)state;
@@ -123,7 +165,8 @@ numbers(void **state)
 static void
 truths(void **state)
 {
-	static const char *const yes[] = {"1", "yes", "true", "on"}, *const no[] = {"0", "no", "false", "off"};
+	static const char *const yes[] = {"1", "yes", "true", "on"},
+				 *const no[] = {"0", "no", "false", "off"};
 	static const char *const bad[] = {"", "2", "y", "YES", "yes ", "01"};
 	bool on;
 
@@ -140,7 +183,8 @@ truths(void **state)
 static void
 signals(void **state)
 {
-	static const char *const bad[] = {"", "0", "-1", "65", "term", "SIG", "SIGSIGTERM", "TERM ", "SIG15", "NOPE"};
+	static const char *const bad[] = {
+	    "", "0", "-1", "65", "term", "SIG", "SIGSIGTERM", "TERM ", "SIG15", "NOPE"};
 	int sig = -7;
 	char text[32];
 
@@ -164,10 +208,12 @@ signals(void **state)
 static void
 keys(void **state)
 {
-	static const char *const good[] = {"a", " ", "a b", "/", "..", "{}", "*?[", "%s%n", "'; DROP TABLE x", "\xc3\xbc",
-	    "\xf0\x9f\x94\x92", "\xe2\x80\xae", "k:fence", "%2e"};
-	static const char *const bad[] = {"", "a\nb", "\r", "\t", "\x1b[2J", "\x7f", "\xc2\x9b", "\xc2\x80", "\xff",
-	    "\xc0\xaf", "\xed\xa0\x80", "\xe2\x82", "a\xc3", "\xf4\x90\x80\x80"};
+	static const char *const good[] = {"a", " ", "a b", "/", "..", "{}", "*?[",
+	    "%s%n", "'; DROP TABLE x", "\xc3\xbc", "\xf0\x9f\x94\x92", "\xe2\x80\xae",
+	    "k:fence", "%2e"};
+	static const char *const bad[] = {"", "a\nb", "\r", "\t", "\x1b[2J", "\x7f",
+	    "\xc2\x9b", "\xc2\x80", "\xff", "\xc0\xaf", "\xed\xa0\x80", "\xe2\x82",
+	    "a\xc3", "\xf4\x90\x80\x80"};
 	char longest[KEY_BYTES + 2];
 
 	(void)state;

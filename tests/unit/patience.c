@@ -39,7 +39,9 @@ sleep_at_once(struct host *host, int fd, short events, instant until)
 static struct caller
 caller_at(unsigned position)
 {
-	return (struct caller){.host = {.wait = sleep_at_once, .alert = -1, .seen = {.position = position}}, .woke = WOKE_TIMEOUT};
+	return (struct caller){
+	    .host = {.wait = sleep_at_once, .alert = -1, .seen = {.position = position}},
+	    .woke = WOKE_TIMEOUT};
 }
 
 static struct patience
@@ -48,7 +50,8 @@ patience_of(const char *owner, bool persist)
 	struct patience p;
 
 	patience_init(&p);
-	patience_begin(&p, &(struct claim){.owner = owner, .ttl = 30 * NS_PER_S, .persist = persist});
+	patience_begin(&p,
+	    &(struct claim){.owner = owner, .ttl = 30 * NS_PER_S, .persist = persist});
 	patience_end_outage(&p);
 	return p;
 }
@@ -72,7 +75,8 @@ first_answer_is_awaited_for_connect_timeout(void **state)
 	assert_true(is_near(patience_first(&p, NEVER), now + 5 * NS_PER_S));
 	assert_true(is_near(patience_first(&p, 0), now + 5 * NS_PER_S));
 	assert_true(is_near(patience_first(&p, now + 3 * NS_PER_S), now + 3 * NS_PER_S));
-	assert_true(is_near(patience_first(&p, now + 1), now + NS_PER_S)); /* so much may a server take at least */
+	/* so much may a server take at least */
+	assert_true(is_near(patience_first(&p, now + 1), now + NS_PER_S));
 	p.first = 2 * NS_PER_S;
 	assert_true(is_near(patience_first(&p, NEVER), now + 2 * NS_PER_S));
 	p.since -= NS_PER_S; /* it counts from the beginning, not from each attempt */
@@ -89,8 +93,10 @@ wait_replaces_connect_timeout_but_bounds_no_attempt(void **state)
 	p.since = instant_now();
 	assert_true(patience_first(&p, NEVER) == NEVER);
 	assert_true(is_near(patience_attempt(&p, NEVER), now + 5 * NS_PER_S));
-	assert_true(is_near(patience_first(&p, now + 60 * NS_PER_S), now + 60 * NS_PER_S));
-	assert_true(is_near(patience_attempt(&p, now + 2 * NS_PER_S), now + 2 * NS_PER_S));
+	assert_true(
+	    is_near(patience_first(&p, now + 60 * NS_PER_S), now + 60 * NS_PER_S));
+	assert_true(
+	    is_near(patience_attempt(&p, now + 2 * NS_PER_S), now + 2 * NS_PER_S));
 	assert_true(is_near(patience_attempt(&p, 0), now + 5 * NS_PER_S));
 }
 
@@ -115,15 +121,19 @@ lasts(struct patience p, bool queued, instant until, int64_t step)
 static void
 outages_are_borne_for_so_long(void **state)
 {
-	struct patience plain = patience_of("a", false), persistent = patience_of("a", true);
+	struct patience plain = patience_of("a", false),
+			persistent = patience_of("a", true);
 	instant now = instant_now();
 
 	(void)state;
 	assert_int_equal(lasts(plain, false, NEVER, NS_PER_S) / NS_PER_S, 5);
 	assert_int_equal(lasts(plain, true, NEVER, NS_PER_S) / NS_PER_S, 30);
-	assert_int_equal(lasts(plain, true, now + 10 * NS_PER_S, NS_PER_S) / NS_PER_S, 10);
-	assert_int_equal(lasts(persistent, false, now + 60 * NS_PER_S, NS_PER_S) / NS_PER_S, 60);
-	assert_int_equal(lasts(persistent, true, now + 90 * NS_PER_S, NS_PER_S) / NS_PER_S, 90);
+	assert_int_equal(
+	    lasts(plain, true, now + 10 * NS_PER_S, NS_PER_S) / NS_PER_S, 10);
+	assert_int_equal(
+	    lasts(persistent, false, now + 60 * NS_PER_S, NS_PER_S) / NS_PER_S, 60);
+	assert_int_equal(
+	    lasts(persistent, true, now + 90 * NS_PER_S, NS_PER_S) / NS_PER_S, 90);
 	assert_int_equal(lasts(plain, false, 0, NS_PER_S), 0); /* -n: once */
 	assert_int_equal(lasts(persistent, false, 0, NS_PER_S), 0);
 }
@@ -143,13 +153,15 @@ no_attempt_begins_when_the_time_is_up(void **state)
 static void
 only_silence_is_borne(void **state)
 {
-	static const enum rc others[] = {RC_OK, RC_BUSY, RC_STOP, RC_LOST, RC_DENIED, RC_USAGE, RC_CONFIG, RC_PROTOCOL, RC_SYSTEM};
+	static const enum rc others[] = {RC_OK, RC_BUSY, RC_STOP, RC_LOST, RC_DENIED,
+	    RC_USAGE, RC_CONFIG, RC_PROTOCOL, RC_SYSTEM};
 	struct patience p = patience_of("a", true);
 	struct caller h = caller_at(1);
 
 	(void)state;
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		assert_int_equal(patience_retry(&p, &h.host, others[i], true, NEVER), others[i]);
+		assert_int_equal(
+		    patience_retry(&p, &h.host, others[i], true, NEVER), others[i]);
 	assert_int_equal(h.waits, 0);
 	assert_false(patience_is_outage(&p));
 	assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, true, NEVER), RC_OK);
@@ -179,7 +191,8 @@ count_attempts(unsigned i, unsigned position, bool queued, unsigned tenths[SECON
 	owner_of(owner, i);
 	p = patience_of(owner, true);
 	for (int64_t at = 0;; at += h.slept) {
-		assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, queued, NEVER), RC_OK);
+		assert_int_equal(
+		    patience_retry(&p, &h.host, RC_AGAIN, queued, NEVER), RC_OK);
 		if (at + h.slept >= SECONDS * NS_PER_S)
 			return;
 		tenths[(at + h.slept) / (100 * NS_PER_MS)]++;

@@ -33,18 +33,24 @@ good_urls(void **state)
 	    {"redis://h/", "h", 6379, "", "", "", 0, "redis h:6379"},
 	    {"redis://h:1", "h", 1, "", "", "", 0, "redis h:1"},
 	    {"redis://h:65535/15", "h", 65535, "", "", "", 15, "redis h:65535"},
-	    {"redis://a-b_c.example.org:6379", "a-b_c.example.org", 6379, "", "", "", 0, "redis a-b_c.example.org:6379"},
+	    {"redis://a-b_c.example.org:6379", "a-b_c.example.org", 6379, "", "", "", 0,
+		"redis a-b_c.example.org:6379"},
 	    {"redis://[::1]", "::1", 6379, "", "", "", 0, "redis [::1]:6379"},
 	    {"redis://[::1]:7000/2", "::1", 7000, "", "", "", 2, "redis [::1]:7000"},
-	    {"redis://[fe80::1%eth0]:1", "fe80::1%eth0", 1, "", "", "", 0, "redis [fe80::1%eth0]:1"},
-	    {"redis://[::ffff:10.0.0.1]", "::ffff:10.0.0.1", 6379, "", "", "", 0, "redis [::ffff:10.0.0.1]:6379"},
+	    {"redis://[fe80::1%eth0]:1", "fe80::1%eth0", 1, "", "", "", 0,
+		"redis [fe80::1%eth0]:1"},
+	    {"redis://[::ffff:10.0.0.1]", "::ffff:10.0.0.1", 6379, "", "", "", 0,
+		"redis [::ffff:10.0.0.1]:6379"},
 	    {"redis://:pw@h", "h", 6379, "", "", "pw", 0, "redis h:6379"},
 	    {"redis://user:pw@h:1/3", "h", 1, "", "user", "pw", 3, "redis h:1"},
-	    {"redis://u%3Aser:p%40ss%2F%25@h", "h", 6379, "", "u:ser", "p@ss/%", 0, "redis h:6379"},
+	    {"redis://u%3Aser:p%40ss%2F%25@h", "h", 6379, "", "u:ser", "p@ss/%", 0,
+		"redis h:6379"},
 	    {"redis://u:p:q@h", "h", 6379, "", "u", "p:q", 0, "redis h:6379"},
 	    {"redis://u:p@q@h", "h", 6379, "", "u", "p@q", 0, "redis h:6379"},
-	    {"redis+unix:///run/redis.sock", "", 6379, "/run/redis.sock", "", "", 0, "redis /run/redis.sock"},
-	    {"redis+unix:///run/a%20b?db=3", "", 6379, "/run/a b", "", "", 3, "redis /run/a b"},
+	    {"redis+unix:///run/redis.sock", "", 6379, "/run/redis.sock", "", "", 0,
+		"redis /run/redis.sock"},
+	    {"redis+unix:///run/a%20b?db=3", "", 6379, "/run/a b", "", "", 3,
+		"redis /run/a b"},
 	    {"redis+unix://u:p@/run/s", "", 6379, "/run/s", "u", "p", 0, "redis /run/s"},
 	};
 
@@ -83,15 +89,21 @@ is_wrong(const char *url)
 static void
 wrong_urls(void **state)
 {
-	static const char *const rows[] = {"redis:", "redis:/", "redis:h", "redis://", "redis:///", "redis:///0",
-	    "redis://:6379", "redis://h:", "redis://h:0", "redis://h:65536", "redis://h:655360", "redis://h:6379abc",
-	    "redis://h:-1", "redis://h:+1", "redis://h: 1", "redis://h:1:2", "redis://h:99999999999", "redis://h/-1",
-	    "redis://h/x", "redis://h/1/2", "redis://h/1 ", "redis://h/99999999999", "redis://h/2147483648", "redis://h?db=1",
-	    "redis://h#1", "redis://h h", "redis://h\n", "redis://h,i", "redis://::1", "redis://[::1", "redis://[]",
-	    "redis://[h]", "redis://[::1]1", "redis://[::1]:", "redis://[::1]:0", "redis://[::1]x:1", "redis://u:secret%zz@h",
-	    "redis://u:secret%00@h", "redis://u:secret%4@h", "redis://u%:secret@h", "redis://u:secret@", "redis://u:secret@:1",
-	    "redis+unix://", "redis+unix://relative", "redis+unix://host/path", "redis+unix:///s?db=", "redis+unix:///s?db=x",
-	    "redis+unix:///s?db=-1", "redis+unix:///s?password=secret", "redis+unix:///s?db=1&db=2", "redis+unix:///%zz"};
+	static const char *const rows[] = {"redis:", "redis:/", "redis:h", "redis://",
+	    "redis:///", "redis:///0", "redis://:6379", "redis://h:", "redis://h:0",
+	    "redis://h:65536", "redis://h:655360", "redis://h:6379abc", "redis://h:-1",
+	    "redis://h:+1", "redis://h: 1", "redis://h:1:2", "redis://h:99999999999",
+	    "redis://h/-1", "redis://h/x", "redis://h/1/2", "redis://h/1 ",
+	    "redis://h/99999999999", "redis://h/2147483648", "redis://h?db=1",
+	    "redis://h#1", "redis://h h", "redis://h\n", "redis://h,i", "redis://::1",
+	    "redis://[::1", "redis://[]", "redis://[h]", "redis://[::1]1",
+	    "redis://[::1]:", "redis://[::1]:0", "redis://[::1]x:1",
+	    "redis://u:secret%zz@h", "redis://u:secret%00@h", "redis://u:secret%4@h",
+	    "redis://u%:secret@h", "redis://u:secret@", "redis://u:secret@:1",
+	    "redis+unix://", "redis+unix://relative", "redis+unix://host/path",
+	    "redis+unix:///s?db=", "redis+unix:///s?db=x", "redis+unix:///s?db=-1",
+	    "redis+unix:///s?password=secret", "redis+unix:///s?db=1&db=2",
+	    "redis+unix:///%zz"};
 	char url[800];
 
 	(void)state;
@@ -101,7 +113,8 @@ wrong_urls(void **state)
 	is_wrong(url);
 	snprintf(url, sizeof url, "redis://%0300d", 0);
 	is_wrong(url);
-	snprintf(url, sizeof url, "redis://%064d.example", 0); /* a label has 63 at most */
+	/* a label has 63 at most */
+	snprintf(url, sizeof url, "redis://%064d.example", 0);
 	is_wrong(url);
 	snprintf(url, sizeof url, "redis://u:%0600d@h", 0);
 	is_wrong(url);
@@ -130,9 +143,11 @@ longest_urls(void **state)
 static void
 good_replies(void **state)
 {
-	static const char *const rows[] = {"+OK\r\n", "+\r\n", "-ERR x\r\n", ":0\r\n", ":-1\r\n", ":123456789012345678\r\n",
-	    "$-1\r\n", "$0\r\n\r\n", "$3\r\nabc\r\n", "$2\r\n\r\n\r\n", "*-1\r\n", "*0\r\n", "*1\r\n:1\r\n",
-	    "*3\r\n:1\r\n$-1\r\n+x\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n", "*2\r\n*0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"};
+	static const char *const rows[] = {"+OK\r\n", "+\r\n", "-ERR x\r\n", ":0\r\n",
+	    ":-1\r\n", ":123456789012345678\r\n", "$-1\r\n", "$0\r\n\r\n",
+	    "$3\r\nabc\r\n", "$2\r\n\r\n\r\n", "*-1\r\n", "*0\r\n", "*1\r\n:1\r\n",
+	    "*3\r\n:1\r\n$-1\r\n+x\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n",
+	    "*2\r\n*0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -150,17 +165,21 @@ good_replies(void **state)
 static void
 wrong_replies(void **state)
 {
-	static const char *const rows[] = {"\r\n", "HTTP/1.1 400 Bad Request\r\n", "SSH-2.0\r\n", "%1\r\n", "_\r\n", "#t\r\n",
-	    ",1\r\n", "\x15\x03\x01", "+OK\n", "+O\rK\r\n", ":\r\n", ":abc\r\n", ":1a\r\n", ":+1\r\n", ":-\r\n",
-	    ":1234567890123456789\r\n", ":99999999999999999999\r\n", "$-2\r\n", "$\r\n", "$abc\r\n", "$16385\r\n",
-	    "$2147483647\r\n", "$9223372036854775806\r\n", "$9223372036854775808\r\n", "$3\r\nabcd\r\n", "$0\r\nab",
-	    "*-2\r\n", "*17\r\n", "*2147483647\r\n", "*9223372036854775807\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
-	    "*2\r\n:1\r\nx\r\n", "*1\r\n$20000\r\n", "\n", "*\r\n", "+\n"};
+	static const char *const rows[] = {"\r\n", "HTTP/1.1 400 Bad Request\r\n",
+	    "SSH-2.0\r\n", "%1\r\n", "_\r\n", "#t\r\n", ",1\r\n", "\x15\x03\x01", "+OK\n",
+	    "+O\rK\r\n", ":\r\n", ":abc\r\n", ":1a\r\n", ":+1\r\n", ":-\r\n",
+	    ":1234567890123456789\r\n", ":99999999999999999999\r\n", "$-2\r\n", "$\r\n",
+	    "$abc\r\n", "$16385\r\n", "$2147483647\r\n", "$9223372036854775806\r\n",
+	    "$9223372036854775808\r\n", "$3\r\nabcd\r\n", "$0\r\nab", "*-2\r\n",
+	    "*17\r\n", "*2147483647\r\n", "*9223372036854775807\r\n",
+	    "*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n", "*2\r\n:1\r\nx\r\n", "*1\r\n$20000\r\n",
+	    "\n", "*\r\n", "+\n"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		if (resp_length(rows[i], strlen(rows[i])) != -1)
-			fail_msg("row %zu: %s is %zd", i, rows[i], resp_length(rows[i], strlen(rows[i])));
+			fail_msg("row %zu: %s is %zd", i, rows[i],
+			    resp_length(rows[i], strlen(rows[i])));
 	assert_int_equal(resp_length("\0\r\n", 3), -1);
 }
 
@@ -214,11 +233,14 @@ errors_mean_what_the_user_can_do(void **state)
 	    {"NOAUTH Authentication required.", RC_DENIED},
 	    {"WRONGPASS invalid username-password pair or user is disabled.", RC_DENIED},
 	    {"ERR invalid password", RC_DENIED},
-	    {"ERR AUTH <password> called without any password configured for the default user.", RC_DENIED},
+	    {"ERR AUTH <password> called without any password configured for the default user.",
+		RC_DENIED},
 	    {"ERR Client sent AUTH, but no password is set", RC_DENIED},
-	    {"NOPERM this user has no permissions to run the 'evalsha' command", RC_DENIED},
+	    {"NOPERM this user has no permissions to run the 'evalsha' command",
+		RC_DENIED},
 	    {"ERR Protocol error: unauthenticated multibulk length", RC_DENIED},
-	    {"WRONGTYPE Operation against a key holding the wrong kind of value", RC_PROTOCOL},
+	    {"WRONGTYPE Operation against a key holding the wrong kind of value",
+		RC_PROTOCOL},
 	    {"MOVED 3999 127.0.0.1:6381", RC_CONFIG},
 	    {"CLUSTERDOWN The cluster is down", RC_CONFIG},
 	    {"CROSSSLOT Keys in request don't hash to the same slot", RC_CONFIG},
@@ -229,11 +251,14 @@ errors_mean_what_the_user_can_do(void **state)
 	    {"MASTERDOWN Link with MASTER is down", RC_AGAIN},
 	    {"BUSY Redis is busy running a script.", RC_AGAIN},
 	    {"OOM command not allowed when used memory > 'maxmemory'.", RC_AGAIN},
-	    {"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", RC_AGAIN},
+	    {"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		RC_AGAIN},
 	    {"NOREPLICAS Not enough good replicas to write.", RC_AGAIN},
 	    {"ERR max number of clients reached", RC_AGAIN},
-	    {"ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation against a key", RC_PROTOCOL},
-	    {"ERR Error running script (call to f_0): @user_script: 1: -READONLY You can't write", RC_CONFIG},
+	    {"ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation against a key",
+		RC_PROTOCOL},
+	    {"ERR Error running script (call to f_0): @user_script: 1: -READONLY You can't write",
+		RC_CONFIG},
 	};
 
 	(void)state;
@@ -241,7 +266,8 @@ errors_mean_what_the_user_can_do(void **state)
 		const char *hint = "";
 
 		if (resp_error(rows[i].text, &hint) != rows[i].rc)
-			fail_msg("%s: %s", rows[i].text, rc_name(resp_error(rows[i].text, &hint)));
+			fail_msg("%s: %s", rows[i].text,
+			    rc_name(resp_error(rows[i].text, &hint)));
 		assert_non_null(hint);
 	}
 }
@@ -249,7 +275,8 @@ errors_mean_what_the_user_can_do(void **state)
 static void
 unknown_errors_are_protocol_without_a_hint(void **state)
 {
-	static const char *const rows[] = {"", "ERR", "ERR syntax error", "\x1b[2J", "noauth"};
+	static const char *const rows[] = {
+	    "", "ERR", "ERR syntax error", "\x1b[2J", "noauth"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

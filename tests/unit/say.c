@@ -72,7 +72,8 @@ little_room(void **state)
 	close(ends[0]);
 	close(ends[1]);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-	assert_int_equal(setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+	assert_int_equal(
+	    setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
 	assert_true(timed(ends[1], sizeof page, SAY_AT_ONCE) < sizeof page);
 	close(ends[0]);
 	close(ends[1]);
@@ -102,7 +103,9 @@ room_that_comes(void **state)
 	close(ends[1]);
 }
 
-/* Nobody else is to notice: no flag of the open file is changed, no signal left behind. */
+/*
+ * Nobody else is to notice: no flag of the open file is changed, no signal left behind.
+ */
 static void
 nothing_is_changed(void **state)
 {

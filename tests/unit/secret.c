@@ -24,15 +24,19 @@ secrets_are_blotted_out(void **state)
 	    {"s3cret", "s3cret", "***"},
 	    {"s3cret", "s3crets3cret s3cre S3CRET", "****** s3cre S3CRET"},
 	    {"s3cret", "ss3cret ss3cre", "s*** ss3cre"},
-	    {"p@ss/w%d", "p@ss/w%d p%40ss%2Fw%25d p%40ss/w%d %70%40%73%73%2f%77%25%64", "*** *** *** ***"},
+	    {"p@ss/w%d", "p@ss/w%d p%40ss%2Fw%25d p%40ss/w%d %70%40%73%73%2f%77%25%64",
+		"*** *** *** ***"},
 	    {"%25%25%25", "a %25%25%25 b", "a *** b"},
 	    {"a\\b\"c", "'a\\\\b\\\"c' a\\b\"c a\\x5cb\\x22c", "'***' *** ***"},
 	    {"new\nline\x7f!", "new line ! new\\nline\\x7f!", "*** ***"},
-	    {"correct-horse-battery", "cut: correct-horse-b", "cut: ***"}, /* an echo that ends early */
+	    /* an echo that ends early */
+	    {"correct-horse-battery", "cut: correct-horse-b", "cut: ***"},
 	    {"correct-horse-battery", "correct-hen correct-", "***en ***"},
 	    {"correct-horse-battery", "correct", "correct"},
 	    {"pw", "pw xpwx", "** x**x"},
-	    {"\xc3\xa9t\xc3\xa9-2024", "caf\xc3\xa9 %C3%A9t%c3%a9-2024 \xc3\xa9t\xc3\xa9-2024", "caf\xc3\xa9 *** ***"},
+	    {"\xc3\xa9t\xc3\xa9-2024",
+		"caf\xc3\xa9 %C3%A9t%c3%a9-2024 \xc3\xa9t\xc3\xa9-2024",
+		"caf\xc3\xa9 *** ***"},
 	    {"s3cret", "100% \\x \\", "100% \\x \\"},
 	    {"s3cret", "", ""},
 	    {"", "text", "text"},
@@ -62,7 +66,10 @@ random_guises_are_blotted_out(void **state)
 		char text[100] = "x ", *end = text + 2;
 
 		for (const char *c = secret; *c; c++)
-			end += sprintf(end, (const char *[]){"%c", "%%%02X", "\\x%02x"}[*c == '%' || *c == '\\' ? 1 : rand() % 3], *c);
+			end += sprintf(end,
+			    (const char *[]){"%c", "%%%02X",
+				"\\x%02x"}[*c == '%' || *c == '\\' ? 1 : rand() % 3],
+			    *c);
 		strcpy(end, " y");
 		secret_blot(text, secret);
 		assert_string_equal(text, "x *** y");

@@ -50,7 +50,8 @@ endpoints(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct endpoint e;
-		const char *wrong = endpoint_parse(&e, rows[i].text, strlen(rows[i].text), 7);
+		const char *wrong = endpoint_parse(
+		    &e, rows[i].text, strlen(rows[i].text), 7);
 
 		if (!rows[i].host != (wrong != NULL))
 			fail_msg("'%s' is %s", rows[i].text, wrong ? wrong : "accepted");
@@ -64,8 +65,9 @@ endpoints(void **state)
 static void
 patience(void **state)
 {
-	static const char *const wrong[] = {"", "0", "0s", "-1", "+1", "1m", "2 s", "1.5s", "s", "3601s", "3600001ms",
-	    "9223372037s", "9223372036855ms", "99999999999999999999"};
+	static const char *const wrong[] = {"", "0", "0s", "-1", "+1", "1m", "2 s",
+	    "1.5s", "s", "3601s", "3600001ms", "9223372037s", "9223372036855ms",
+	    "99999999999999999999"};
 	struct fault f;
 	int64_t ns;
 
@@ -117,7 +119,8 @@ password_files(void **state)
 	assert_string_equal(password, "secret");
 	assert_int_equal(read_password("secret\n", 7, 0400, password), RC_OK);
 	assert_string_equal(password, "secret");
-	assert_int_equal(read_password(" secret \n", 9, 0600, password), RC_OK); /* blanks may be part of it */
+	/* blanks may be part of it */
+	assert_int_equal(read_password(" secret \n", 9, 0600, password), RC_OK);
 	assert_string_equal(password, " secret ");
 	assert_int_equal(read_password("", 0, 0600, password), RC_CONFIG);
 	assert_int_equal(read_password("\n", 1, 0600, password), RC_CONFIG);
@@ -129,9 +132,13 @@ password_files(void **state)
 	assert_int_equal(read_password(many, 511, 0600, password), RC_OK);
 	assert_int_equal(read_password(many, 512, 0600, password), RC_CONFIG);
 	assert_int_equal(read_password(many, 600, 0600, password), RC_CONFIG);
-	assert_int_equal(setting_secret("password-file", "/nonexistent", got, sizeof got, &f), RC_CONFIG);
-	assert_int_equal(setting_secret("password-file", "/tmp", got, sizeof got, &f), RC_CONFIG);
-	assert_int_equal(setting_secret("password-file", "/dev/zero", got, sizeof got, &f), RC_CONFIG);
+	assert_int_equal(
+	    setting_secret("password-file", "/nonexistent", got, sizeof got, &f),
+	    RC_CONFIG);
+	assert_int_equal(
+	    setting_secret("password-file", "/tmp", got, sizeof got, &f), RC_CONFIG);
+	assert_int_equal(
+	    setting_secret("password-file", "/dev/zero", got, sizeof got, &f), RC_CONFIG);
 }
 
 int

@@ -1,4 +1,7 @@
-/* sha256.c - Goal of these tests: the hash is that of the standard, whatever the length of the data. */
+/*
+ * sha256.c - Goal of these tests: the hash is that of the standard, whatever the length
+ * of the data.
+ */
 #include "backends/pg/sha256.h"
 
 #include <setjmp.h>
@@ -21,20 +24,28 @@ is_hash(const void *data, size_t n, const char *expected)
 	assert_string_equal(text, expected);
 }
 
-/* The examples of FIPS 180 (NIST, "Secure Hash Standard", and its page of examples with intermediate values). */
+/*
+ * The examples of FIPS 180 (NIST, "Secure Hash Standard", and its page of examples with
+ * intermediate values).
+ */
 static void
 examples_of_the_standard(void **state)
 {
-	static const char two_blocks[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
-	static const char long_one[] = "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmno"
-				       "ijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu";
+	static const char two_blocks[] =
+	    "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+	static const char long_one[] =
+	    "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmno"
+	    "ijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu";
 
 	(void)state;
-	is_hash("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-	is_hash("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+	is_hash(
+	    "", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	is_hash(
+	    "abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 	is_hash(two_blocks, strlen(two_blocks),
 	    "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-	is_hash(long_one, strlen(long_one), "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
+	is_hash(long_one, strlen(long_one),
+	    "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
 }
 
 static void
@@ -45,7 +56,8 @@ a_million_letters(void **state)
 	(void)state;
 	assert_non_null(letters);
 	memset(letters, 'a', 1000000);
-	is_hash(letters, 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+	is_hash(letters, 1000000,
+	    "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 	free(letters);
 }
 

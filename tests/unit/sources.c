@@ -1,4 +1,7 @@
-/* sources.c - Goal of these tests: the strongest source that says something of a group owns all of it. */
+/*
+ * sources.c - Goal of these tests: the strongest source that says something of a group
+ * owns all of it.
+ */
 #include "cmd/sources.h"
 
 #include <setjmp.h>
@@ -8,7 +11,8 @@
 #include <cmocka.h>
 
 static struct sources all;
-static const char **words = all.list[SOURCE_WORDS].value, **variables = all.list[SOURCE_ENVIRONMENT].value;
+static const char **words = all.list[SOURCE_WORDS].value,
+		  **variables = all.list[SOURCE_ENVIRONMENT].value;
 
 static int
 clean_environment(void **state)
@@ -75,7 +79,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup(stronger_source_gives_the_value, clean_environment),
 	    cmocka_unit_test_setup(groups_have_one_owner, clean_environment),
-	    cmocka_unit_test_setup(words_of_an_enclosing_dlock_do_not_count, clean_environment),
+	    cmocka_unit_test_setup(
+		words_of_an_enclosing_dlock_do_not_count, clean_environment),
 	};
 
 	return cmocka_run_group_tests_name("sources", tests, NULL, NULL);

@@ -25,7 +25,8 @@ instants_do_not_wrap(void **state)
 	assert_true(instant_after(NEVER - 1, 5) == NEVER);
 	assert_true(instant_after(NEVER - 5, 4) == NEVER - 1);
 	assert_true(instant_first(5, NEVER) == 5 && instant_first(NEVER, 5) == 5);
-	assert_true(ns_to_ms(0) == 0 && ns_to_ms(1) == 1 && ns_to_ms(MS) == 1 && ns_to_ms(MS + 1) == 2);
+	assert_true(ns_to_ms(0) == 0 && ns_to_ms(1) == 1 && ns_to_ms(MS) == 1 &&
+	    ns_to_ms(MS + 1) == 2);
 }
 
 /* ---- one keeper, told what happens when; times in seconds after the grant ---- */
@@ -54,7 +55,10 @@ begin_with(struct terms terms)
 	terms.max_run = NEVER;
 	keep_init(&keeper, &terms);
 	tell(-0.1, EV_TICK, 0);
-	assert_true(tell_event(0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S}).set & DO_GO);
+	assert_true(tell_event(0,
+			(struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S})
+			.set &
+	    DO_GO);
 	tell(0.1, EV_STARTED, 0);
 	assert_true(tell(2, EV_TICK, 0).set & DO_RENEW);
 	tell(2.6, EV_UNANSWERED, 0);
@@ -75,7 +79,10 @@ assert_lost(void)
 	assert_int_equal(keeper.ending.loss, LOSS_SILENCE);
 }
 
-/* The keeper slept from before TERM until after it; the front has stopped the command, which ended with 0. */
+/*
+ * The keeper slept from before TERM until after it; the front has stopped the command,
+ * which ended with 0.
+ */
 static void
 late_keeper_takes_no_end_for_the_commands_own(void **state)
 {
@@ -94,7 +101,8 @@ late_keeper_takes_no_empty_tree_for_a_good_end(void **state)
 	(void)state;
 	begin_with((struct terms){.wait_tree = true});
 	tell(4.4, EV_ENDED, 0);
-	assert_int_equal(tell(4.9, EV_EMPTY, 0).set, DO_STOP_CALL); /* a renewal is under way */
+	/* a renewal is under way */
+	assert_int_equal(tell(4.9, EV_EMPTY, 0).set, DO_STOP_CALL);
 	assert_lost();
 }
 
@@ -108,14 +116,18 @@ late_keeper_takes_no_parting_for_a_good_end(void **state)
 	assert_lost();
 }
 
-/* Overtaken between two steps: the renewal was in time, the front did not see it any more. */
+/*
+ * Overtaken between two steps: the renewal was in time, the front did not see it any
+ * more.
+ */
 static void
 what_the_front_has_stopped_is_lost_whatever_the_deadline(void **state)
 {
 	struct actions a;
 
 	(void)state;
-	tell_event(4.43, (struct event){.kind = EV_RENEWED, .sent = GRANT + 4 * S, .lease = 6 * S});
+	tell_event(4.43,
+	    (struct event){.kind = EV_RENEWED, .sent = GRANT + 4 * S, .lease = 6 * S});
 	a = tell(4.6, EV_OVERTAKEN, 0);
 	assert_false(a.set & DO_TERM); /* it has got one */
 	assert_lost();
@@ -158,7 +170,8 @@ unanswered_release_is_told_and_asked_for_again(void **state)
 		a = tell(now, EV_RELEASED, RC_AGAIN);
 		assert_true(tries < 20);
 	}
-	assert_true(now > 2 + 6 && now < 2 + 6.2 + 1); /* a lease after the last request for one */
+	/* a lease after the last request for one */
+	assert_true(now > 2 + 6 && now < 2 + 6.2 + 1);
 	assert_true(keeper.ending.unconfirmed);
 }
 
@@ -183,7 +196,8 @@ kernel_locks_end_with_the_process(void **state)
 	(void)state;
 	keep_init(&keeper, &(struct terms){.ttl = 6 * S, .max_run = NEVER});
 	tell(-0.1, EV_TICK, 0);
-	tell_event(0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = LEASE_FOREVER});
+	tell_event(
+	    0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = LEASE_FOREVER});
 	assert_true(tell(1, EV_ENDED, 0).set & DO_RELEASE);
 	assert_int_equal(tell(1, EV_RELEASED, RC_AGAIN).set, DO_REPORT | DO_EXIT);
 }
@@ -194,20 +208,28 @@ min_hold_ends_with_term(void **state)
 	(void)state;
 	begin_with((struct terms){.min_hold = 3600 * S});
 	assert_true(tell(3, EV_ENDED, 0).set & DO_RENEW);
-	assert_true(tell_event(3, (struct event){.kind = EV_RENEWED, .sent = GRANT + 3 * S, .lease = 6 * S}).set & DO_REPORT);
+	assert_true(
+	    tell_event(3,
+		(struct event){.kind = EV_RENEWED, .sent = GRANT + 3 * S, .lease = 6 * S})
+		.set &
+	    DO_REPORT);
 	assert_int_equal(keeper.ending.kept, KEPT_MIN_HOLD);
 	assert_int_equal(tell(4, EV_TERMINATED, 15).set, DO_RELEASE);
 	assert_int_equal(tell(4, EV_RELEASED, RC_OK).set, DO_EXIT);
 }
 
-/* TERM to all of a service's processes: the command ends of it, and the lock is not kept. */
+/*
+ * TERM to all of a service's processes: the command ends of it, and the lock is not
+ * kept.
+ */
 static void
 min_hold_is_given_up_with_term_while_the_command_runs(void **state)
 {
 	(void)state;
 	begin_with((struct terms){.min_hold = 3600 * S});
 	tell(3, EV_TERMINATED, 15);
-	assert_int_equal(tell(3.1, EV_ENDED, 15).set, DO_STOP_CALL); /* a renewal is under way */
+	/* a renewal is under way */
+	assert_int_equal(tell(3.1, EV_ENDED, 15).set, DO_STOP_CALL);
 	assert_int_equal(tell(3.1, EV_UNANSWERED, 0).set, DO_RELEASE);
 }
 
@@ -230,13 +252,16 @@ main(void)
 	    cmocka_unit_test_setup(late_keeper_takes_no_end_for_the_commands_own, begin),
 	    cmocka_unit_test_setup(late_keeper_takes_no_empty_tree_for_a_good_end, begin),
 	    cmocka_unit_test_setup(late_keeper_takes_no_parting_for_a_good_end, begin),
-	    cmocka_unit_test_setup(what_the_front_has_stopped_is_lost_whatever_the_deadline, begin),
+	    cmocka_unit_test_setup(
+		what_the_front_has_stopped_is_lost_whatever_the_deadline, begin),
 	    cmocka_unit_test_setup(end_in_time_is_the_commands_own, begin),
 	    cmocka_unit_test_setup(unanswered_release_is_told_and_asked_for_again, begin),
-	    cmocka_unit_test_setup(asking_again_ends_with_the_answer_and_with_term, begin),
+	    cmocka_unit_test_setup(
+		asking_again_ends_with_the_answer_and_with_term, begin),
 	    cmocka_unit_test_setup(kernel_locks_end_with_the_process, begin),
 	    cmocka_unit_test_setup(min_hold_ends_with_term, begin),
-	    cmocka_unit_test_setup(min_hold_is_given_up_with_term_while_the_command_runs, begin),
+	    cmocka_unit_test_setup(
+		min_hold_is_given_up_with_term_while_the_command_runs, begin),
 	    cmocka_unit_test_setup(nested_min_hold_is_the_outer_ones, begin),
 	};
 

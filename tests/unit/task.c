@@ -65,9 +65,11 @@ its_end_is_seen(void **state)
 	(void)state;
 	atomic_store(&go, 0);
 	assert_true(task_start(&w->task, 64 * 1024));
-	assert_int_equal(poll(&(struct pollfd){.fd = w->task.done, .events = POLLIN}, 1, 0), 0);
+	assert_int_equal(
+	    poll(&(struct pollfd){.fd = w->task.done, .events = POLLIN}, 1, 0), 0);
 	atomic_store(&go, 1);
-	assert_int_equal(poll(&(struct pollfd){.fd = w->task.done, .events = POLLIN}, 1, -1), 1);
+	assert_int_equal(
+	    poll(&(struct pollfd){.fd = w->task.done, .events = POLLIN}, 1, -1), 1);
 	assert_int_equal(w->result, 42);
 	task_drop(&w->task);
 	await_freed();

@@ -1,4 +1,7 @@
-/* text.c - Goal of these tests: bytes from anywhere are understood rightly and shown harmlessly. */
+/*
+ * text.c - Goal of these tests: bytes from anywhere are understood rightly and shown
+ * harmlessly.
+ */
 #include "cmd/text.h"
 
 #include <setjmp.h>
@@ -39,7 +42,8 @@ every_code_point(void **state)
 		char s[4];
 
 		encode(c, length, s);
-		if (text_next(s, 4, &got) != (legal ? length : 0) || got != (legal ? c : 0xdead))
+		if (text_next(s, 4, &got) != (legal ? length : 0) ||
+		    got != (legal ? c : 0xdead))
 			fail_msg("U+%04X", c);
 		for (size_t cut = 1; cut < length; cut++)
 			if (text_next(s, cut, &got) != 0)
@@ -60,12 +64,17 @@ every_beginning(void **state)
 	for (unsigned head = 0; head < 0x10000; head++)
 		for (unsigned tail = 0; tail < 9; tail++) {
 			static const char tails[] = "\x00\x7f\x80\xbf\xc0";
-			char s[] = {(char)(head >> 8), (char)head, tails[tail / 3 + tail % 2], tails[tail % 5]}, back[4];
+			char s[] = {(char)(head >> 8), (char)head,
+			    tails[tail / 3 + tail % 2], tails[tail % 5]},
+			     back[4];
 			uint32_t c = 0;
 			size_t n = text_next(s, 4, &c);
 
-			if (n && (encode(c, n, back) != n || n != shortest(c) || memcmp(s, back, n) != 0))
-				fail_msg("%02x%02x%02x%02x", s[0] & 255, s[1] & 255, s[2] & 255, s[3] & 255);
+			if (n &&
+			    (encode(c, n, back) != n || n != shortest(c) ||
+				memcmp(s, back, n) != 0))
+				fail_msg("%02x%02x%02x%02x", s[0] & 255, s[1] & 255,
+				    s[2] & 255, s[3] & 255);
 		}
 }
 
@@ -90,10 +99,13 @@ what_is_shown(void **state)
 	cleaned("\xc2\x9b", 2, "\\x9B");
 	cleaned("\xff\xc3", 2, "\\xFF\\xC3");
 	cleaned("\xc0\xaf", 2, "\\xC0\\xAF");
-	cleaned("\xe2\x80\xae" "evil", 7, "\\u202Eevil");
+	cleaned("\xe2\x80\xae"
+		"evil",
+	    7, "\\u202Eevil");
 	cleaned("\xe2\x80\x8b\xc2\xad\xef\xbb\xbf", 8, "\\u200B\\u00AD\\uFEFF");
 	cleaned("\xf3\xa0\x81\x81", 4, "\\uE0041");
-	cleaned("\xe3\x85\xa4\xef\xbe\xa0\xe1\x85\x9f", 9, "\\u3164\\uFFA0\\u115F"); /* letters without a shape */
+	/* letters without a shape */
+	cleaned("\xe3\x85\xa4\xef\xbe\xa0\xe1\x85\x9f", 9, "\\u3164\\uFFA0\\u115F");
 	cleaned("\xef\xb8\x81\xf3\xa0\x84\x80", 7, "\\uFE01\\uE0100");
 	cleaned("\xe2\x9d\xa4\xef\xb8\x8f", 6, "\xe2\x9d\xa4\xef\xb8\x8f"); /* an emoji */
 }
@@ -104,9 +116,10 @@ assert_harmless(const char *s)
 {
 	static const struct {
 		uint32_t from, to;
-	} harmful[] = {{0, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x200b, 0x200f}, {0x2028, 0x202e},
-	    {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xd800, 0xdfff}, {0x3164, 0x3164}, {0xffa0, 0xffa0},
-	    {0xfe00, 0xfe0e}, {0xe0000, 0xe0fff}};
+	} harmful[] = {{0, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c},
+	    {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff},
+	    {0xd800, 0xdfff}, {0x3164, 0x3164}, {0xffa0, 0xffa0}, {0xfe00, 0xfe0e},
+	    {0xe0000, 0xe0fff}};
 	size_t n = strlen(s);
 
 	for (size_t i = 0; i < n;) {
@@ -130,7 +143,9 @@ anything_is_made_harmless_and_fits(void **state)
 		size_t n = rand() % sizeof in, size = 4 + rand() % (sizeof out - 4);
 
 		for (size_t i = 0; i < n; i++)
-			in[i] = (char)(rand() % 3 ? rand() : "\xe2\x80\xae\xc2\x9b\xf3\xa0"[rand() % 7]);
+			in[i] = (char)(rand() % 3
+				? rand()
+				: "\xe2\x80\xae\xc2\x9b\xf3\xa0"[rand() % 7]);
 		memset(out, 'X', sizeof out);
 		text_clean(out, size, in, n);
 		assert_in_range(strlen(out), 0, size - 1);
@@ -176,15 +191,22 @@ names_with_blanks_are_quoted(void **state)
 	named("it's", "it's");
 	named("a b", "'a b'");
 	named(" ", "' '");
-	named("a\xc2\xa0" "b", "'a\xc2\xa0" "b'");
+	named("a\xc2\xa0"
+	      "b",
+	    "'a\xc2\xa0"
+	    "b'");
 	named("a\tb c", "'a\\x09b c'");
 	named("k' is held by 'root", "'k\\' is held by \\'root'");
-	named("1234567890 1234567890 1234567890 1234567890", "'1234567890 1234567890 1234567890 1...'");
+	named("1234567890 1234567890 1234567890 1234567890",
+	    "'1234567890 1234567890 1234567890 1...'");
 	text_name(out, sizeof out, "1 34567890");
 	assert_string_equal(out, "'1 ...'");
 }
 
-/* What a terminal of another author would need at most: two columns for each character beyond Latin. */
+/*
+ * What a terminal of another author would need at most: two columns for each character
+ * beyond Latin.
+ */
 static size_t
 width(const char *s)
 {
@@ -218,21 +240,29 @@ lines_fit_their_columns(void **state)
 	fitted("12345", 3, "...");
 	fitted("12345", 1, ".");
 	fitted("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 4, "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
-	fitted("\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c", 6, "\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c");
+	fitted("\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c", 6,
+	    "\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c");
 	fitted("\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c", 5, "\xe7\x95\x8c...");
 	fitted("\xe7\x95\x8c\xe7\x95\x8c\xe7\x95\x8c", 4, "...");
-	fitted("e\xcc\x81" "e\xcc\x81", 4, "e\xcc\x81" "e\xcc\x81");
+	fitted("e\xcc\x81"
+	       "e\xcc\x81",
+	    4,
+	    "e\xcc\x81"
+	    "e\xcc\x81");
 	for (size_t columns = 0; columns < 48; columns++)
 		for (int round = 0; round < 200; round++) {
 			char text[80];
 			size_t n = 0;
 
 			while (n < sizeof text - 5)
-				n += rand() % 2 ? encode('a' + rand() % 26, 1, text + n) : encode(0x4e00 + rand() % 100, 3, text + n);
+				n += rand() % 2
+				    ? encode('a' + rand() % 26, 1, text + n)
+				    : encode(0x4e00 + rand() % 100, 3, text + n);
 			text[n] = '\0';
 			text_fit(text, columns);
 			assert_in_range(strlen(text), 0, n);
-			assert_in_range(width(text), columns < 4 ? columns : columns - 1, columns);
+			assert_in_range(
+			    width(text), columns < 4 ? columns : columns - 1, columns);
 		}
 }
 

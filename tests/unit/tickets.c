@@ -69,17 +69,22 @@ nobody_is_there(void **state)
 	end(&q);
 }
 
-/* The kernel then reports 10 first: with byte 10 locked before byte 5 it is not the lowest that comes. */
+/*
+ * The kernel then reports 10 first: with byte 10 locked before byte 5 it is not the
+ * lowest that comes.
+ */
 static void
 the_last_one_is_found_in_any_order(void **state)
 {
-	static const int64_t numbers[] = {10, 5, 40, 6, 1, 39, NUMBER_LIMIT - 1, 12, 1000000};
+	static const int64_t numbers[] = {
+	    10, 5, 40, 6, 1, 39, NUMBER_LIMIT - 1, 12, 1000000};
 	static const int64_t hints[] = {1, 2, 5, 11, 41, 42, 1000001, NUMBER_LIMIT};
 	static const struct {
 		int64_t limit, last;
 		unsigned before;
-	} rows[] = {{1, 0, 0}, {2, 1, 1}, {5, 1, 1}, {6, 5, 2}, {10, 6, 3}, {11, 10, 4}, {12, 10, 4}, {13, 12, 5},
-	    {39, 12, 38}, {40, 39, 39}, {1000, 40, 999}, {NUMBER_LIMIT, NUMBER_LIMIT - 1, 0}};
+	} rows[] = {{1, 0, 0}, {2, 1, 1}, {5, 1, 1}, {6, 5, 2}, {10, 6, 3}, {11, 10, 4},
+	    {12, 10, 4}, {13, 12, 5}, {39, 12, 38}, {40, 39, 39}, {1000, 40, 999},
+	    {NUMBER_LIMIT, NUMBER_LIMIT - 1, 0}};
 	struct queue q;
 
 	(void)state;
@@ -91,9 +96,13 @@ the_last_one_is_found_in_any_order(void **state)
 		unsigned before = tickets_before(q.fd, rows[i].limit);
 
 		for (size_t h = 0; h < sizeof hints / sizeof *hints; h++)
-			assert_int_equal(tickets_last(q.fd, hints[h] < rows[i].limit ? hints[h] : rows[i].limit, rows[i].limit),
+			assert_int_equal(
+			    tickets_last(q.fd,
+				hints[h] < rows[i].limit ? hints[h] : rows[i].limit,
+				rows[i].limit),
 			    rows[i].last);
-		assert_true(before <= rows[i].before && before >= (rows[i].before <= 32 ? rows[i].before : 5));
+		assert_true(before <= rows[i].before &&
+		    before >= (rows[i].before <= 32 ? rows[i].before : 5));
 	}
 	end(&q);
 }
@@ -166,12 +175,16 @@ a_thread_waits_for_a_byte(void **state)
 	assert_true(has_ended(w, 60000));
 	assert_true(tickets_waited(w));
 	add(&q, F_RDLCK, 5);
-	assert_int_equal(tickets_lock(q.others[0], F_WRLCK, 5), -1); /* it is locked by the file that waited */
+	/* it is locked by the file that waited */
+	assert_int_equal(tickets_lock(q.others[0], F_WRLCK, 5), -1);
 	end(&q);
 	assert_null(tickets_wait(q.fd, F_RDLCK, 5)); /* closed by now */
 }
 
-/* The caller may close the file at any time, and its number soon means another one: that is left alone. */
+/*
+ * The caller may close the file at any time, and its number soon means another one: that
+ * is left alone.
+ */
 static void
 a_thread_locks_the_file_it_was_given(void **state)
 {

@@ -89,7 +89,8 @@ states(void **state)
 static void
 hostile_names_do_not_confuse(void **state)
 {
-	static const char *const names[] = {") Z 1", "((((", "a b c", "\n", "", "))))))))))))))"};
+	static const char *const names[] = {
+	    ") Z 1", "((((", "a b c", "\n", "", "))))))))))))))"};
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		int ends[2];
@@ -177,12 +178,16 @@ stopped_processes_are_woken_to_obey(void **state)
 	(void)state;
 	kill(child, SIGSTOP);
 	waitpid(child, &status, WUNTRACED);
-	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGTERM, .wake = true}), 1);
+	assert_int_equal(
+	    tree_signal(getpid(), &(struct aim){.sig = SIGTERM, .wake = true}), 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
-/* Who is there besides the keeper is left alone, with all that they beget, however many they are. */
+/*
+ * Who is there besides the keeper is left alone, with all that they beget, however many
+ * they are.
+ */
 static void
 strangers_are_spared(void **state)
 {
@@ -194,11 +199,13 @@ strangers_are_spared(void **state)
 	(void)state;
 	for (int i = 0; i < N; i++)
 		sleeper();
-	assert_int_equal(waitpid(child, &status, 0), child); /* the grandchild is ours now */
+	/* the grandchild is ours now */
+	assert_int_equal(waitpid(child, &status, 0), child);
 	tree_spare(&spared, keeper);
 	assert_int_equal(spared.n, N + 1);
 	own = sleeper();
-	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL, .spared = &spared}), 2);
+	assert_int_equal(
+	    tree_signal(getpid(), &(struct aim){.sig = SIGKILL, .spared = &spared}), 2);
 	assert_int_equal(waitpid(own, &status, 0), own);
 	assert_int_equal(waitpid(keeper, &status, 0), keeper);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
@@ -234,14 +241,18 @@ nobody_is_signalled_twice(void **state)
 	}
 	sigprocmask(SIG_UNBLOCK, &term, NULL);
 	assert_int_equal(read(ends[0], &c, 1), 1);
-	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGRTMIN, .command = command, .leads = true}), 2);
+	assert_int_equal(
+	    tree_signal(getpid(),
+		&(struct aim){.sig = SIGRTMIN, .command = command, .leads = true}),
+	    2);
 	assert_int_equal(read(ends[0], &c, 1), 1);
 	assert_int_equal(read(ends[0], &c, 1), 1);
 	usleep(50000);
 	close(ends[1]);
 	assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
 	assert_int_equal(read(ends[0], &c, 1), -1);
-	tree_signal(getpid(), &(struct aim){.sig = SIGKILL, .command = command, .leads = true});
+	tree_signal(
+	    getpid(), &(struct aim){.sig = SIGKILL, .command = command, .leads = true});
 	while (waitpid(-1, NULL, 0) > 0)
 		continue;
 	close(ends[0]);

@@ -57,7 +57,8 @@ good_urls(void **state)
 static void
 wrong_urls(void **state)
 {
-	static const char *const rows[] = {"", "a", "a:", "a:/", "a:h", "a/b://h", "a?b://h", "a://h#x", "a://h/p#", "a://h?q#"};
+	static const char *const rows[] = {"", "a", "a:", "a:/", "a:h", "a/b://h",
+	    "a?b://h", "a://h#x", "a://h/p#", "a://h?q#"};
 	struct url u;
 
 	(void)state;

@@ -27,7 +27,8 @@ begin(void **state)
 {
 	(void)state;
 	watch_init(&front, 30 * S, 5 * S);
-	page = (struct view){.granted = true, .term_at = TERM_AT, .kill_at = KILL_AT, .alive_at = BEGAN};
+	page = (struct view){
+	    .granted = true, .term_at = TERM_AT, .kill_at = KILL_AT, .alive_at = BEGAN};
 	return 0;
 }
 
@@ -80,7 +81,8 @@ what_needs_no_lock_is_left_alone(void **state)
 {
 	(void)state;
 	page.finished = true;
-	assert_wake(BEGAN, KILL_AT + SLACK > BEGAN + 30 * S ? BEGAN + 30 * S : KILL_AT + SLACK);
+	assert_wake(
+	    BEGAN, KILL_AT + SLACK > BEGAN + 30 * S ? BEGAN + 30 * S : KILL_AT + SLACK);
 	assert_duty(TERM_AT + SLACK, DUTY_NONE);
 	page.alive_at = KILL_AT;
 	assert_wake(KILL_AT + SLACK, KILL_AT + SLACK + KEEPER_PATIENCE);

@@ -56,21 +56,27 @@ places(void **state)
 	    {{NULL}, false, 0, NULL, NULL},
 	    {{OURS}, true, 0, NULL, OURS},
 	    {{UUID "-lock-0000000008", OURS}, true, 0, NULL, OURS},
-	    {{UUID "-lock-0000000006", OURS}, true, 1, UUID "-lock-0000000006", UUID "-lock-0000000006"},
+	    {{UUID "-lock-0000000006", OURS}, true, 1, UUID "-lock-0000000006",
+		UUID "-lock-0000000006"},
 	    /* the uuid counts nothing, and the order of the names neither */
-	    {{"_c_z-lock-0000000003", OURS, "_c_a-lock-0000000006", "_c_b-lock-0000000005", "_c_0-lock-0000000010"}, true, 3,
-		"_c_a-lock-0000000006", "_c_z-lock-0000000003"},
-	    {{"_c_0-lock-0000000010", "_c_b-lock-0000000005", "_c_a-lock-0000000006", OURS, "_c_z-lock-0000000003"}, true, 3,
-		"_c_a-lock-0000000006", "_c_z-lock-0000000003"},
+	    {{"_c_z-lock-0000000003", OURS, "_c_a-lock-0000000006",
+		 "_c_b-lock-0000000005", "_c_0-lock-0000000010"},
+		true, 3, "_c_a-lock-0000000006", "_c_z-lock-0000000003"},
+	    {{"_c_0-lock-0000000010", "_c_b-lock-0000000005", "_c_a-lock-0000000006",
+		 OURS, "_c_z-lock-0000000003"},
+		true, 3, "_c_a-lock-0000000006", "_c_z-lock-0000000003"},
 	    /* ours is not among them: then its place is nobody's */
-	    {{"_c_a-lock-0000000006"}, false, 1, "_c_a-lock-0000000006", "_c_a-lock-0000000006"},
+	    {{"_c_a-lock-0000000006"}, false, 1, "_c_a-lock-0000000006",
+		"_c_a-lock-0000000006"},
 	    {{UUID "-lock-0000000007"}, false, 0, NULL, UUID "-lock-0000000007"},
 	    /* other makers: the last lock- counts, without one the whole name */
 	    {{"lock-0000000006", OURS}, true, 1, "lock-0000000006", "lock-0000000006"},
-	    {{"x-lock-9-lock-0000000006", OURS}, true, 1, "x-lock-9-lock-0000000006", "x-lock-9-lock-0000000006"},
+	    {{"x-lock-9-lock-0000000006", OURS}, true, 1, "x-lock-9-lock-0000000006",
+		"x-lock-9-lock-0000000006"},
 	    {{"x-lock-0-lock-0000000008", OURS}, true, 0, NULL, OURS},
 	    {{"block-0000000006", OURS}, true, 1, "block-0000000006", "block-0000000006"},
-	    {{"x", "write-0000000001", "x-0000000001", "LOCK-0000000001", "~"}, false, 0, NULL, "LOCK-0000000001"},
+	    {{"x", "write-0000000001", "x-0000000001", "LOCK-0000000001", "~"}, false, 0,
+		NULL, "LOCK-0000000001"},
 	    {{"0000000006", OURS}, true, 1, "0000000006", "0000000006"},
 	    {{"!", OURS}, true, 1, "!", "!"},
 	    {{"lock-", OURS}, true, 1, "lock-", "lock-"},
@@ -86,7 +92,8 @@ places(void **state)
 		struct place place = look(OURS, rows[i].names);
 
 		if (place.found != rows[i].found || place.before != rows[i].before)
-			fail_msg("row %zu: found %d, before %zu", i, place.found, place.before);
+			fail_msg("row %zu: found %d, before %zu", i, place.found,
+			    place.before);
 		assert_name(place.ahead, rows[i].ahead);
 		assert_name(place.first, rows[i].first);
 		assert_null(place.foreign);
@@ -97,14 +104,18 @@ places(void **state)
 static void
 strangers_are_seen_wherever_they_stand(void **state)
 {
-	static const char *const strangers[] = {"0123456789abcdef0123456789abcdef__lock__0000000001",
-	    "0123456789abcdef0123456789abcdef__rlock__0000000001", UUID "-__READ__0000000001", UUID "-__WRIT__0000000001",
+	static const char *const strangers[] = {
+	    "0123456789abcdef0123456789abcdef__lock__0000000001",
+	    "0123456789abcdef0123456789abcdef__rlock__0000000001",
+	    UUID "-__READ__0000000001", UUID "-__WRIT__0000000001",
 	    "zzz__lock__9999999999"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++) {
-		const char *const first[] = {strangers[i], OURS, UUID "-lock-0000000008", NULL};
-		const char *const last[] = {UUID "-lock-0000000001", OURS, strangers[i], NULL};
+		const char *const first[] = {
+		    strangers[i], OURS, UUID "-lock-0000000008", NULL};
+		const char *const last[] = {
+		    UUID "-lock-0000000001", OURS, strangers[i], NULL};
 
 		assert_name(look(OURS, first).foreign, strangers[i]);
 		assert_name(look(OURS, last).foreign, strangers[i]);
@@ -114,24 +125,46 @@ strangers_are_seen_wherever_they_stand(void **state)
 static void
 worn_numbers_are_seen(void **state)
 {
-	static const char *const others[] = {"-0000000001", "a-b", "--1", "x--2147483648", "lock-", "lock--", "lock--x"};
+	static const char *const others[] = {
+	    "-0000000001", "a-b", "--1", "x--2147483648", "lock-", "lock--", "lock--x"};
 
 	(void)state;
-	assert_name(look(OURS, (const char *const[]){UUID "-lock--2147483648", OURS, NULL}).exhausted, UUID "-lock--2147483648");
-	assert_name(look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).exhausted, "lock--000000001");
-	assert_name(look("a-lock--2147483648", (const char *const[]){"b-lock-0000000007", "a-lock--2147483648", NULL}).exhausted,
+	assert_name(
+	    look(OURS, (const char *const[]){UUID "-lock--2147483648", OURS, NULL})
+		.exhausted,
+	    UUID "-lock--2147483648");
+	assert_name(
+	    look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).exhausted,
+	    "lock--000000001");
+	assert_name(
+	    look("a-lock--2147483648",
+		(const char *const[]){"b-lock-0000000007", "a-lock--2147483648", NULL})
+		.exhausted,
 	    "a-lock--2147483648");
-	assert_null(look(OURS, (const char *const[]){OURS, UUID "-lock-2147483646", NULL}).exhausted);
+	assert_null(look(OURS, (const char *const[]){OURS, UUID "-lock-2147483646", NULL})
+			.exhausted);
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		assert_null(look(OURS, (const char *const[]){others[i], OURS, NULL}).exhausted);
+		assert_null(
+		    look(OURS, (const char *const[]){others[i], OURS, NULL}).exhausted);
 	/* 3.8's counter stops there: many have this number, in no order */
-	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", "b-lock-2147483647", NULL}).exhausted,
+	assert_name(
+	    look("a-lock-2147483647",
+		(const char *const[]){"a-lock-2147483647", "b-lock-2147483647", NULL})
+		.exhausted,
 	    "a-lock-2147483647");
-	assert_name(look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", NULL}).exhausted, "a-lock-2147483647");
-	assert_null(look("a-lock-2147483646", (const char *const[]){"a-lock-2147483646", NULL}).exhausted);
+	assert_name(
+	    look("a-lock-2147483647", (const char *const[]){"a-lock-2147483647", NULL})
+		.exhausted,
+	    "a-lock-2147483647");
+	assert_null(
+	    look("a-lock-2147483646", (const char *const[]){"a-lock-2147483646", NULL})
+		.exhausted);
 }
 
-/* However the names are shuffled, each sees as many before it as there are, and exactly one sees nobody. */
+/*
+ * However the names are shuffled, each sees as many before it as there are, and exactly
+ * one sees nobody.
+ */
 static void
 all_agree_on_one_order(void **state)
 {
@@ -144,8 +177,11 @@ all_agree_on_one_order(void **state)
 	srand(7);
 	for (int round = 0; round < 300; round++) {
 		memset(taken, 0, sizeof taken);
-		for (int i = 0; i < MANY; i++) { /* also equal numbers, and names of others */
-			snprintf(names[i], sizeof names[i], rand() % 4 ? "_c_%d-%d-lock-%010d" : "%d-%d-%d", i, rand(), rand() % 60);
+		/* also equal numbers, and names of others */
+		for (int i = 0; i < MANY; i++) {
+			snprintf(names[i], sizeof names[i],
+			    rand() % 4 ? "_c_%d-%d-lock-%010d" : "%d-%d-%d", i, rand(),
+			    rand() % 60);
 			list[i] = names[i];
 		}
 		for (int i = 0; i < MANY; i++) {
@@ -159,10 +195,12 @@ all_agree_on_one_order(void **state)
 			struct place place, ahead;
 
 			queue_look(&place, list, MANY, names[i]);
-			assert_true(place.found && place.before < MANY && !taken[place.before]);
+			assert_true(
+			    place.found && place.before < MANY && !taken[place.before]);
 			taken[place.before] = true;
 			assert_int_equal(place.before == 0, place.ahead == NULL);
-			assert_int_equal(place.before == 0, strcmp(place.first, names[i]) == 0);
+			assert_int_equal(
+			    place.before == 0, strcmp(place.first, names[i]) == 0);
 			if (place.ahead) {
 				queue_look(&ahead, list, MANY, place.ahead);
 				assert_int_equal(ahead.before, place.before - 1);
@@ -176,7 +214,8 @@ all_agree_on_one_order(void **state)
 static void
 a_stage_is_read_as_it_was_written(void **state)
 {
-	static const char *const records[] = {"{}", "{\"who\":\"a\"}", "{\"who\":\"\xc3\xa9 \\\"\\\\ \\u0001\",\"pid\":7}"};
+	static const char *const records[] = {
+	    "{}", "{\"who\":\"a\"}", "{\"who\":\"\xc3\xa9 \\\"\\\\ \\u0001\",\"pid\":7}"};
 	char data[DATA_BYTES], again[DATA_BYTES];
 
 	(void)state;
@@ -214,8 +253,9 @@ the_longest_record_has_room_for_its_stage(void **state)
 static void
 what_others_write_says_nothing(void **state)
 {
-	static const char *const others[] = {"", "x", "__REVOKE__", "127.0.0.1", "[]", "\"dlock\"", "{", "{\"dlock\":1}",
-	    "{\"dlock\":\"\"}", "{\"dlock\":\"waiting \"}", "{\"dlock\":\"waiting\"}}",
+	static const char *const others[] = {"", "x", "__REVOKE__", "127.0.0.1", "[]",
+	    "\"dlock\"", "{", "{\"dlock\":1}", "{\"dlock\":\"\"}",
+	    "{\"dlock\":\"waiting \"}", "{\"dlock\":\"waiting\"}}",
 	    "{\"dlock\":\"waiting\",\"dlock\":\"waiting\"}", "{\"who\":\"\xff\"}"};
 	char data[DATA_BYTES];
 
@@ -233,8 +273,8 @@ what_others_write_says_nothing(void **state)
 static void
 no_record_shows_the_secret(void **state)
 {
-	static const char *const texts[] = {"a%b\\\\ c", "\\u0061\\u0025b\\u005c c", "a%25b%5C%20c", "\\\\x61%25\\\\x62\\\\x5c c",
-	    "a%b\\\\\\\\ c"};
+	static const char *const texts[] = {"a%b\\\\ c", "\\u0061\\u0025b\\u005c c",
+	    "a%25b%5C%20c", "\\\\x61%25\\\\x62\\\\x5c c", "a%b\\\\\\\\ c"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -260,7 +300,8 @@ numbers_need_no_resolver(void **state)
 	} rows[] = {
 	    {"zk://127.0.0.1", "127.0.0.1:2181", 1},
 	    {"zk://127.0.0.1:1,[::1]:2", "127.0.0.1:1,::1:2,127.0.0.1:1", 2},
-	    {"zk://127.0.0.1:1,127.0.0.2,[fe80::1]:3", "127.0.0.1:1,127.0.0.2:2181,fe80::1:3", 3},
+	    {"zk://127.0.0.1:1,127.0.0.2,[fe80::1]:3",
+		"127.0.0.1:1,127.0.0.2:2181,fe80::1:3", 3},
 	};
 	struct ensemble e;
 	struct fault f;
@@ -290,15 +331,22 @@ good_urls(void **state)
 	    {"zk://h/", "h:2181", "", "", false, true, "zk h:2181"},
 	    {"zk://10.0.0.1:1", "10.0.0.1:1", "", "", false, false, "zk 10.0.0.1:1"},
 	    {"zk://h:65535/a", "h:65535", "/a", "", false, true, "zk h:65535/a"},
-	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "", false, true, "zk a:2181,b:1,10.0.0.1:2181"},
-	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "", false, true, "zk 10.0.0.1:2181,b:2181"},
-	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "", false, false, "zk [::1]:2181,[fe80::2]:3"},
-	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", false, true, "zk h:2181/a/b.c/..."},
+	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "", false, true,
+		"zk a:2181,b:1,10.0.0.1:2181"},
+	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "", false, true,
+		"zk 10.0.0.1:2181,b:2181"},
+	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "", false, false,
+		"zk [::1]:2181,[fe80::2]:3"},
+	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", false, true,
+		"zk h:2181/a/b.c/..."},
 	    {"zk://h/a%20b%2Fc", "h:2181", "/a b/c", "", false, true, "zk h:2181/a b/c"},
-	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", false, true, "zk h:2181/zookeeper2"},
-	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", false, true, "zk h:2181/a/zookeeper"},
+	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", false, true,
+		"zk h:2181/zookeeper2"},
+	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", false, true,
+		"zk h:2181/a/zookeeper"},
 	    {"zk://u:pw@h", "h:2181", "", "u:pw", false, true, "zk h:2181"},
-	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%", false, true, "zk h:2181,i:2181/c"},
+	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%", false,
+		true, "zk h:2181,i:2181/c"},
 	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", false, true, "zk h:2181"},
 	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", false, true, "zk h:2181"},
 	    {"zks://h", "h:2181", "", "", true, true, "zk h:2181"},
@@ -337,14 +385,18 @@ is_wrong(const char *url)
 static void
 wrong_urls(void **state)
 {
-	static const char *const rows[] = {"zk:", "zk:/", "zk:h", "zk://", "zk:///", "zk:///a", "zk://:2181", "zk://h:",
-	    "zk://h:0", "zk://h:65536", "zk://h:2181abc", "zk://h:-1", "zk://h:+1", "zk://h: 1", "zk://h:1:2",
-	    "zk://h:99999999999", "zk://a,,b", "zk://,a", "zk://a,", "zk://,", "zk://a;b", "zk://h h", "zk://h\n", "zk://::1",
-	    "zk://[::1", "zk://[]", "zk://[h]", "zk://h//a", "zk://h/a/", "zk://h/a//b", "zk://h//", "zk://h/.", "zk://h/..",
-	    "zk://h/a/../b", "zk://h/%2E%2e/b", "zk://h/a%00b", "zk://h/%zz", "zk://h/a%", "zk://h/a%0Ab", "zk://h/\x7f",
-	    "zk://h/zookeeper", "zk://h/zookeeper/a", "zk://h?a=b", "zk://h/a?b=c", "zk://h/a#b", "zk://secret@h",
-	    "zk://:secret@h", "zk://@h", "zk://u:secret%zz@h", "zk://u:secret%00@h", "zk://u:secret%4@h", "zk://u%:secret@h",
-	    "zk://u%3Av:secret@h", "zk://u:secret@", "zk://u:secret@:1", "zk://u:secret@,h"};
+	static const char *const rows[] = {"zk:", "zk:/", "zk:h", "zk://", "zk:///",
+	    "zk:///a", "zk://:2181", "zk://h:", "zk://h:0", "zk://h:65536",
+	    "zk://h:2181abc", "zk://h:-1", "zk://h:+1", "zk://h: 1", "zk://h:1:2",
+	    "zk://h:99999999999", "zk://a,,b", "zk://,a", "zk://a,", "zk://,", "zk://a;b",
+	    "zk://h h", "zk://h\n", "zk://::1", "zk://[::1", "zk://[]", "zk://[h]",
+	    "zk://h//a", "zk://h/a/", "zk://h/a//b", "zk://h//", "zk://h/.", "zk://h/..",
+	    "zk://h/a/../b", "zk://h/%2E%2e/b", "zk://h/a%00b", "zk://h/%zz", "zk://h/a%",
+	    "zk://h/a%0Ab", "zk://h/\x7f", "zk://h/zookeeper", "zk://h/zookeeper/a",
+	    "zk://h?a=b", "zk://h/a?b=c", "zk://h/a#b", "zk://secret@h", "zk://:secret@h",
+	    "zk://@h", "zk://u:secret%zz@h", "zk://u:secret%00@h", "zk://u:secret%4@h",
+	    "zk://u%:secret@h", "zk://u%3Av:secret@h", "zk://u:secret@",
+	    "zk://u:secret@:1", "zk://u:secret@,h"};
 	char url[8000];
 
 	(void)state;
@@ -383,9 +435,11 @@ long_urls_are_printed_in_part(void **state)
 static void
 paths(void **state)
 {
-	static const char *const good[] = {"/a", "/a/b", "/...", "/.a", "/a b", "/\xc3\xbc", "/zookeeper2", "/a/zookeeper"};
-	static const char *const wrong[] = {"", "a", "/", "//", "/a/", "//a", "/a//b", "/.", "/..", "/a/.", "/a/../b", "/\x01",
-	    "/a\x1f", "/a\x7f", "/zookeeper", "/zookeeper/config"};
+	static const char *const good[] = {"/a", "/a/b", "/...", "/.a", "/a b",
+	    "/\xc3\xbc", "/zookeeper2", "/a/zookeeper"};
+	static const char *const wrong[] = {"", "a", "/", "//", "/a/", "//a", "/a//b",
+	    "/.", "/..", "/a/.", "/a/../b", "/\x01", "/a\x1f", "/a\x7f", "/zookeeper",
+	    "/zookeeper/config"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
