@@ -40,6 +40,8 @@ enum {
 	KEY_BYTES = 512,     /* longest key, without the NUL */
 	RECORD_BYTES = 1024, /* longest holder record, with the NUL */
 	OWNER_CHARS = 32,    /* an owner: 128 random bits in hexadecimal */
+	ONCE_BYTES = 200,    /* longest ID of a job, without the NUL */
+	LIMIT_MAX = 100000,  /* most holders of a limited lock */
 	WHERE_BYTES = 384,   /* a server's name for people, with the NUL */
 };
 
@@ -52,6 +54,7 @@ enum {
 enum rc {
 	RC_OK,	     /* done, outputs are set */
 	RC_BUSY,     /* `until` passed (or no waiting was wanted): another has it */
+	RC_DONE,     /* acquire: this job has been done, see struct job; nothing is held */
 	RC_STOP,     /* host->wait told us to stop waiting */
 	RC_AGAIN,    /* no usable answer; nothing is known; may be asked again */
 	RC_LOST,     /* the server's word: this owner does not hold it */
@@ -88,17 +91,52 @@ struct site {
 	size_t nsettings;
 };
 
+/*
+ * Every kind excludes every other on one key; KIND_SHARED and KIND_LIMIT, or two
+ * limits, do not even queue for a key together: RC_PROTOCOL, naming both.
+ */
 enum lock_kind {
 	KIND_EXCLUSIVE, /* no other holder beside it */
+	KIND_WRITER,	/* the same, said by -x: it tells a server's other clients that there are readers */
 	KIND_SHARED,	/* any number of its kind */
 	KIND_LIMIT,	/* up to `limit` of its kind */
 };
+
+static inline bool
+kind_is_exclusive(enum lock_kind kind)
+{
+	return kind == KIND_EXCLUSIVE || kind == KIND_WRITER;
+}
+
+/*
+ * Work that is to be done once for all hosts.  Whether it has been is decided
+ * under the lock, from the runs that such releases remember (at least 400
+ * days): acquire gives RC_DONE if one with this ID has ended with status 0, or if
+ * the last one that ended with 0, whatever its ID, began less than `cooldown`
+ * ago by the server's clock.  It may say so before it queues, since neither
+ * becomes untrue while one waits for the lock.
+ */
+struct job {
+	const char *once; /* 1 to ONCE_BYTES of UTF-8 without control characters; NULL: has no ID */
+	int64_t cooldown; /* 0: none */
+};
+
+/* Is what became of the run to be remembered? */
+static inline bool
+job_is_wanted(const struct job *j)
+{
+	return j->once || j->cooldown > 0;
+}
+
+/* For release: nothing was run, there is no status to remember. */
+enum { STATUS_NONE = -1 };
 
 /* What is wanted.  Owned by the caller; outlives the store. */
 struct claim {
 	const char *key; /* 1 to KEY_BYTES of UTF-8 without control characters */
 	enum lock_kind kind;
-	unsigned limit;	    /* with KIND_LIMIT: how many holders fit, at least 1 */
+	unsigned limit;	    /* with KIND_LIMIT: how many holders fit, 1 to LIMIT_MAX */
+	struct job job;
 	const char *owner;  /* OWNER_CHARS, fresh for this acquisition: proof that a hold is ours */
 	const char *record; /* who we are, JSON, for others to read; below RECORD_BYTES */
 	int64_t ttl;	    /* the lease asked for */
@@ -107,7 +145,8 @@ struct claim {
 
 /* What the server gave.  Filled by acquire; `sent`, `lease` and `pace` again by renew. */
 struct grant {
-	uint64_t token; /* greater than in every earlier grant of this key */
+	uint64_t token; /* greater than in every earlier grant of this key, whatever its kind */
+	unsigned slot;	/* with KIND_LIMIT: 0 to limit - 1, the lowest that no living holder has */
 	instant sent;	/* just before the request left that earned this lease */
 	int64_t lease;	/* what the server really gave; LEASE_FOREVER without expiry */
 	int64_t pace;	/* renew so long after `sent`; 0: after a third of the lease */
@@ -148,6 +187,10 @@ struct host {
 		unsigned position;	   /* 1: next in line; 0: not known */
 		int64_t held;		   /* how long one holder has had it by the server's clock; < 0: not known */
 		char holder[RECORD_BYTES]; /* that holder's record as stored by it: hostile; "" if none */
+		enum lock_kind kind;	   /* of those who hold it now */
+		unsigned holders;	   /* how many those are; 0: not known */
+		unsigned limit;		   /* if their kind has one */
+		const char *key;	   /* which of several keys; NULL: the only one */
 	} seen;
 
 	/*
@@ -200,6 +243,7 @@ enum {
 	CAP_DURABLE = 1 << 1, /* the lease outlives the connection */
 	CAP_SHARED = 1 << 2,  /* KIND_SHARED */
 	CAP_LIMIT = 1 << 3,   /* KIND_LIMIT */
+	CAP_JOB = 1 << 4,     /* struct job */
 };
 
 /* One claim on one key of one store. */
@@ -214,7 +258,7 @@ struct lock_ops {
 	 * that was not the answer to a request just sent (a wake-up) is
 	 * confirmed by one before RC_OK: grant->sent has no other source.
 	 * *grant is set with RC_OK only.  The claim is kept: renew and release
-	 * speak of it.
+	 * speak of it.  With RC_DONE nothing is held, and nobody waits for us.
 	 */
 	enum rc (*acquire)(struct store *, const struct claim *, instant until, struct grant *, struct fault *);
 
@@ -234,8 +278,13 @@ struct lock_ops {
 	 * twice.  RC_OK: we were the owner until now (or never asked).
 	 * RC_LOST: the server says we were not.  RC_AGAIN: not known; may be
 	 * asked again; what is left ends with the lease.
+	 *
+	 * `status`, 0 to 255, is what dlock ends with; STATUS_NONE if nothing
+	 * was run.  For a job it is remembered in the same atomic operation,
+	 * with ID, begin (the grant), end, token and record, and only while
+	 * this owner still holds the lock.
 	 */
-	enum rc (*release)(struct store *, instant until, struct fault *);
+	enum rc (*release)(struct store *, int status, instant until, struct fault *);
 };
 
 /* One `-O name=value` that a backend knows: read by parser, help, completions and errors. */

@@ -63,12 +63,12 @@ trace_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-trace_release(struct store *s, instant until, struct fault *f)
+trace_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct trace *t = trace_of(s);
 	instant began = instant_now();
 
-	return told(t, "release", began, t->inner->backend->lock->release(t->inner, until, f), 0, f);
+	return told(t, "release", began, t->inner->backend->lock->release(t->inner, status, until, f), 0, f);
 }
 
 static void

@@ -156,6 +156,49 @@ set_settings(struct plan *p, const struct option *o, const char *value, struct f
 	return RC_OK;
 }
 
+/* A flag that says the kind; told no, it says nothing. */
+static enum rc
+set_kind(struct plan *p, const char *value, enum lock_kind kind, struct fault *f)
+{
+	bool on = false;
+
+	if (take_truth(value, &on, f) != RC_OK)
+		return RC_USAGE;
+	if (on)
+		p->kind = kind;
+	return RC_OK;
+}
+
+static enum rc
+set_shared(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	(void)o;
+	return set_kind(p, value, KIND_SHARED, f);
+}
+
+static enum rc
+set_exclusive(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	(void)o;
+	return set_kind(p, value, KIND_WRITER, f);
+}
+
+static enum rc
+set_limit(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	p->kind = KIND_LIMIT;
+	return set_number(p, o, value, f);
+}
+
+static enum rc
+set_once(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	if (!*value)
+		return fault_set(f, RC_USAGE, "the ID is empty (1 to %lld bytes of UTF-8 without control characters)",
+		    (long long)o->max);
+	return set_text(p, o, value, f);
+}
+
 static enum rc
 set_nonblock(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
@@ -248,6 +291,12 @@ const struct option options[] = {
 	.set = site_set_url, .group = GROUP_SERVER, .max = URL_BYTES - 1},
     [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION", "a setting of the backend; repeatable",
 	.set = set_setting, .set_variable = set_settings, .repeats = true},
+    [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED", "take it as a reader, beside other readers",
+	.set = set_shared, .group = GROUP_KIND},
+    [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE", "take it alone: the default",
+	.set = set_exclusive, .group = GROUP_KIND},
+    [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT", "take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
+	.set = set_limit, .group = GROUP_KIND, .at = NUMBER_AT(limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.set = set_nonblock, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT", "wait at most so long; 0 is -n (default: inf)",
@@ -269,6 +318,13 @@ const struct option options[] = {
 	.set = set_max_run, .at = DURATION_AT(terms.max_run), .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE", "release only when every descendant has ended",
 	.set = set_flag, .at = FLAG_AT(terms.wait_tree)},
+    [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE", "skip it if a run of KEY and ID ended with 0",
+	.set = set_once, .at = TEXT_AT(job.once), .max = ONCE_BYTES},
+    [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
+	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
+	.set = set_duration, .at = DURATION_AT(job.cooldown), .max = YEAR},
+    [OPT_SKIPPED] = {"skipped-exit-code", 0, "N", "DLOCK_SKIPPED_EXIT_CODE", "status of a skipped run (default: 0)",
+	.set = set_number, .at = NUMBER_AT(skipped_status), .max = 255},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
 	.set = set_command},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",

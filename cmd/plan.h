@@ -24,6 +24,11 @@ struct plan {
 	char settings_text[SETTINGS_BYTES]; /* what `settings` points into */
 	size_t settings_used;
 
+	enum lock_kind kind;
+	int limit; /* with KIND_LIMIT */
+	struct job job;
+	int skipped_status; /* of a job that has been done already */
+
 	int64_t wait; /* 0: do not wait; NEVER: for ever */
 	bool persist; /* --wait was given: it also covers a server that does not answer */
 	int conflict_status;

@@ -380,11 +380,12 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 }
 
 static enum rc
-file_release(struct store *s, instant until, struct fault *fault)
+file_release(struct store *s, int status, instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
 	enum rc rc = f->holds ? directory_look(&f->dir, f->name, f->fd, fault) : RC_OK;
 
+	(void)status;
 	(void)until;
 	if (f->ticket)
 		tickets_unlock(f->fd, f->ticket);

@@ -208,8 +208,9 @@ pg_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-pg_release(struct store *s, instant until, struct fault *f)
+pg_release(struct store *s, int status, instant until, struct fault *f)
 {
+	(void)status;
 	return pg_of(s)->mode->release(pg_of(s), until, f);
 }
 

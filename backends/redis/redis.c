@@ -391,13 +391,14 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-redis_release(struct store *s, instant until, struct fault *f)
+redis_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct answer a = {.code = ANSWER_NOT_HOLDER};
 	instant sent;
 	enum rc rc;
 
+	(void)status;
 	if (!r->commands.asked)
 		return RC_OK;
 	rc = redis_run(r, &(struct request){.operation = RELEASE}, until, &sent, &a, f);

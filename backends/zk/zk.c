@@ -1070,11 +1070,12 @@ is_refusal(enum rc rc)
 }
 
 static enum rc
-zk_release(struct store *s, instant until, struct fault *f)
+zk_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	enum rc rc;
 
+	(void)status;
 	if (!z->session || !z->asked)
 		return RC_OK;
 	rc = remove_node(z, until, f);

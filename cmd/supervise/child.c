@@ -21,6 +21,7 @@
  * every run some fifty microseconds between the grant and the command.
  */
 static char token_text[sizeof "DLOCK_TOKEN=" + sizeof((struct go *)0)->token] = "DLOCK_TOKEN=";
+static char slot_text[sizeof "DLOCK_SLOT=" + sizeof((struct go *)0)->slot] = "DLOCK_SLOT=";
 static char *keepers_text; /* and behind our address those of the dlocks around us, however many */
 static const char *outer_keepers = "";
 
@@ -28,7 +29,7 @@ static const char *outer_keepers = "";
 static bool
 prepare_environment(const struct plan *p, const char *owner)
 {
-	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
+	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
 	const char *outer = getenv("DLOCK_KEEPER");
 
 	if (outer && *outer)
@@ -40,7 +41,8 @@ prepare_environment(const struct plan *p, const char *owner)
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		unsetenv(ours[i]); /* all of a name, should there be several */
 	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 && setenv("DLOCK_OWNER", owner, 1) == 0 &&
-	    setenv("DLOCK_BACKEND", p->backend->name, 1) == 0 && putenv(token_text) == 0 && putenv(keepers_text) == 0;
+	    setenv("DLOCK_BACKEND", p->backend->name, 1) == 0 && putenv(token_text) == 0 && putenv(keepers_text) == 0 &&
+	    (p->kind != KIND_LIMIT || putenv(slot_text) == 0);
 }
 
 static void
@@ -80,6 +82,7 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const
 		_exit(STATUS_NOT_FOUND);
 	}
 	fill_in(token_text, go.token, "");
+	fill_in(slot_text, go.slot, "");
 	fill_in(keepers_text, go.keeper, outer_keepers);
 	atomic_store(exec, EXEC_CALLED); /* from here on what happens to us happens to the command */
 	restore(o);

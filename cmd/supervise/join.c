@@ -396,12 +396,13 @@ join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 /* Asks a last time whether the outer one still has it; the end of the connection is what gives back. */
 static enum rc
-join_release(struct store *s, instant until, struct fault *f)
+join_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct join *j = join_of(s);
 	struct grant g;
 	enum rc rc;
 
+	(void)status;
 	if (j->fd < 0)
 		return RC_OK;
 	rc = ask(j, JOIN_CHECK, until, &g, f);

@@ -7,6 +7,7 @@
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "tree.h"
+#include "verdict.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -139,6 +140,7 @@ let_go(struct keeper *k)
 	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.token);
+	snprintf(go.slot, sizeof go.slot, "%u", k->grant.slot);
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
@@ -486,6 +488,9 @@ make_claim(struct keeper *k)
 	k->site = (struct site){p->url, p->settings, p->nsettings};
 	k->claim = (struct claim){
 	    .key = p->keys[0],
+	    .kind = p->kind,
+	    .limit = p->limit,
+	    .job = p->job,
 	    .owner = k->run->owner,
 	    .record = *k->record ? k->record : k->run->record,
 	    .ttl = p->terms.ttl,
@@ -502,13 +507,18 @@ check_capability(const struct store *s, const struct claim *c, struct fault *f)
 		const char *word;
 	} needs[] = {
 	    [KIND_EXCLUSIVE] = {0, ""},
+	    [KIND_WRITER] = {0, ""},
 	    [KIND_SHARED] = {CAP_SHARED, "shared"},
 	    [KIND_LIMIT] = {CAP_LIMIT, "limited"},
 	};
 
-	if ((s->caps & needs[c->kind].cap) == needs[c->kind].cap)
-		return RC_OK;
-	return fault_set(f, RC_CONFIG, "%s has no %s locks (dlock-backends(7) says who has)", s->where, needs[c->kind].word);
+	if ((s->caps & needs[c->kind].cap) != needs[c->kind].cap)
+		return fault_set(f, RC_CONFIG, "%s has no %s locks (dlock-backends(7) says who has)", s->where,
+		    needs[c->kind].word);
+	if (job_is_wanted(&c->job) && !(s->caps & CAP_JOB))
+		return fault_set(f, RC_CONFIG, "%s cannot remember runs, as --once and --cooldown need (dlock-backends(7) says who can)",
+		    s->where);
+	return RC_OK;
 }
 
 static enum rc
@@ -626,9 +636,9 @@ release(struct keeper *k)
 
 	k->outer_until = keep_wanted_until(&k->keep);
 	if (k->store)
-		rc = k->store->backend->lock->release(k->store, k->until, &f);
+		rc = k->store->backend->lock->release(k->store, verdict_status(&k->keep.ending), k->until, &f);
 	if (rc == RC_SYSTEM && !k->keep.granted_at) /* memory has run out, say; for a withdrawal there is no later */
-		rc = k->store->backend->lock->release(k->store, k->until, &f);
+		rc = k->store->backend->lock->release(k->store, verdict_status(&k->keep.ending), k->until, &f);
 	k->stop = false;
 	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)

@@ -55,6 +55,15 @@ unreachable(struct verdict *v, const struct plan *p, const struct shown *s, int6
 	decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
 }
 
+/* Nothing is wrong: who wants to know has asked for it. */
+static void
+skipped(struct verdict *v, const struct plan *p, const struct shown *s)
+{
+	decide(v, p->skipped_status, "skipped", "skipped '%s' under %s: %s", s->command, s->key, s->words);
+	if (!p->verbose)
+		v->line[0] = '\0';
+}
+
 static const char *after(const struct ending *);
 
 static void
@@ -65,6 +74,8 @@ refused(struct verdict *v, const struct plan *p, const struct ending *e, const s
 
 	if (e->value == RC_BUSY)
 		busy(v, p, s, h);
+	else if (e->value == RC_DONE)
+		skipped(v, p, s);
 	else if (e->value == RC_AGAIN && !e->too_late && *s->words)
 		unreachable(v, p, s, h->waited);
 	else if (e->too_late)
@@ -97,13 +108,32 @@ lost(struct verdict *v, const struct ending *e, const struct shown *s)
 					  : "the command was stopped");
 }
 
+int
+verdict_status(const struct ending *e)
+{
+	switch (e->kind) {
+	case END_COMMAND:
+		return WIFSIGNALED(e->value) ? 128 + WTERMSIG(e->value) : WEXITSTATUS(e->value);
+	case END_EXEC:
+		return status_of_exec(e->value);
+	case END_MAX_RUN:
+		return STATUS_MAX_RUN;
+	case END_LOST:
+		return STATUS_LOST;
+	case END_ORPHANED:
+		return STATUS_SYSTEM;
+	default:
+		return STATUS_NONE;
+	}
+}
+
 static void
 ended(struct verdict *v, const struct ending *e, const struct shown *s)
 {
 	v->name = "ended";
 	if (WIFSIGNALED(e->value))
 		v->signal = WTERMSIG(e->value);
-	v->status = v->signal ? 128 + v->signal : WEXITSTATUS(e->value);
+	v->status = verdict_status(e);
 	if (e->unconfirmed)
 		snprintf(v->line, sizeof v->line, "%s: the release was not confirmed (%s); %s", s->key, s->words,
 		    e->kept == KEPT_TRYING ? "it is tried again in the background, and the lock ends by itself with the lease"

@@ -33,6 +33,9 @@ struct heard {
 	int64_t waited;	    /* how long we tried */
 };
 
+/* What a run with this ending exits with, as far as something was run; else STATUS_NONE. */
+int verdict_status(const struct ending *);
+
 /* What `ending` means to the user. */
 struct verdict verdict_of(const struct plan *, const struct ending *, const struct heard *);
 

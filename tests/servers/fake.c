@@ -378,8 +378,9 @@ fake_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-fake_release(struct store *s, instant until, struct fault *f)
+fake_release(struct store *s, int status, instant until, struct fault *f)
 {
+	(void)status;
 	return perform(fake_of(s), 2, until, f);
 }
 
