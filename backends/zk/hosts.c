@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct lookup {
+struct hosts_task {
 	struct task task;
 	char names[sizeof((struct ensemble *)0)->hosts];
 	struct hosts found;
@@ -76,28 +76,28 @@ hosts_fill(struct hosts *h, const char *text, bool named)
 }
 
 static void
-lookup_work(struct task *t)
+hosts_task_work(struct task *t)
 {
-	struct lookup *q = (struct lookup *)t;
+	struct hosts_task *q = (struct hosts_task *)t;
 
 	hosts_fill(&q->found, q->names, true);
 }
 
 static void
-lookup_free(struct task *t)
+hosts_task_free(struct task *t)
 {
 	free(t);
 }
 
-static struct lookup *
-lookup_start(const char *names)
+static struct hosts_task *
+hosts_task_start(const char *names)
 {
-	struct lookup *q = calloc(1, sizeof *q);
+	struct hosts_task *q = calloc(1, sizeof *q);
 
 	if (!q)
 		return NULL;
-	q->task.work = lookup_work;
-	q->task.free = lookup_free;
+	q->task.work = hosts_task_work;
+	q->task.free = hosts_task_free;
 	snprintf(q->names, sizeof q->names, "%s", names);
 	return task_start(&q->task, 0) ? q : NULL;
 }
@@ -106,7 +106,7 @@ static enum rc
 hosts_look_up(struct hosts *h, struct host *host, const struct ensemble *e, const char *where, instant until,
     struct fault *f)
 {
-	struct lookup *q = lookup_start(e->hosts);
+	struct hosts_task *q = hosts_task_start(e->hosts);
 	enum rc rc = RC_OK;
 
 	if (!q)

@@ -73,7 +73,7 @@ place_find(struct turn *t, struct fault *f)
 		return place_is_lost(t, f);
 	patience_end_outage(t->patience);
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
-	t->queued = true;
+	t->queued = t->placed = true;
 	return RC_OK;
 }
 
@@ -95,7 +95,7 @@ watch_ahead(struct turn *t, bool *gone, struct fault *f)
 
 /* What is shown of the holder.  If it had to wait its node is older than its hold, and how old that is nobody knows. */
 static void
-show_holder(struct turn *t, const struct call *first)
+show_first(struct turn *t, const struct call *first)
 {
 	const struct birth *own = &t->node->birth;
 	int64_t born = node_server_time(call_stat(first)->ctime);
@@ -153,7 +153,7 @@ look_at_first(struct turn *t, struct fault *f)
 	first = call_get(s, path);
 	rc = call_await(first, until, &code, f);
 	if (rc == RC_OK && code == ZOK) {
-		show_holder(t, first);
+		show_first(t, first);
 		if (now >= instant_after(idle_since(t, name, first), IDLE_PATIENCE))
 			rc = call_finish(call_delete(s, path, call_stat(first)->version), until, &code, f);
 		if (rc == RC_DENIED || rc == RC_PROTOCOL)
@@ -399,6 +399,6 @@ turn_forget(struct turn *t)
 {
 	call_drop(t->list);
 	t->list = NULL;
-	t->watching = false;
+	t->watching = t->placed = false;
 	t->over = NEVER;
 }

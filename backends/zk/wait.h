@@ -11,8 +11,8 @@
  *     a list, so whoever joins has one for all who stand there.
  *  3. What is watched stays watched through all connections of a session (the library
  *     sees to that).  So a waiter that had lost its connection asks for the counts at
- *     once, and goes on: a thousand that come back at once, each with a list of all,
- *     would keep the server busy for longer than their sessions last.
+ *     once, and goes on: a thousand that come back in the same seconds, each with a list
+ *     of all, would keep the server busy for long.
  *  4. A waiter says in its node that it is one (data.h).  Those near the head delete the
  *     first node if it stays a waiter's for IDLE_PATIENCE: its owner has died.
  */
@@ -42,7 +42,8 @@ struct turn {
 	struct patience *patience;
 	int64_t ttl;
 	instant over;	   /* until then we must have earned a lease; NEVER: it is not our turn */
-	bool queued;	   /* we have seen our place */
+	bool queued;	   /* we have seen our place, */
+	bool placed;	   /* and still have it, as far as we know */
 	bool watching;	   /* the node that was ahead of us then, and still is, as far as we know */
 	struct call *list; /* the queue as it was then, */
 	struct place place;

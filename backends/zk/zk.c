@@ -79,7 +79,7 @@ set_acl(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_zk_path(struct store *s, const char *value, struct fault *f)
+set_dir_path(struct store *s, const char *value, struct fault *f)
 {
 	struct lockdir *d = &zk_of(s)->dir;
 
@@ -123,7 +123,7 @@ set_sasl(struct store *s, const char *value, struct fault *f)
 }
 
 static const struct setting_row settings[] = {
-    {"path", "PATH", "the lock's directory, as Curator's users name it (default: from the key)", set_zk_path},
+    {"path", "PATH", "the lock's directory, as Curator's users name it (default: from the key)", set_dir_path},
     {"auth-file", "FILE", "user:password, in a file of mode 0600", set_auth_file},
     {"acl", "creator|open", "who may use the nodes (default: creator, if there is a user)", set_acl},
     {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)", set_first_patience},
@@ -272,6 +272,8 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 
 	if (rc != RC_LOST && rc != RC_AGAIN)
 		return rc;
+	if (rc == RC_LOST && z->turn.placed)
+		patience_end_outage(&z->patience); /* that is an answer: the server is back */
 	if (s && session_look(s).dead)
 		leave_session(z);
 	else if (rc == RC_LOST)

@@ -96,7 +96,7 @@ def test_release_wakes_one_of_two_hundred(dlock, own_zk, make_proxy):
     tap = Tap(proxy)
     holder = dlock.hold(at, "job")
     through = At(f"zk://127.0.0.1:{proxy.port}")
-    waiters = [dlock.contend(through, "job", "-t", "60s", command=("true",)) for _ in range(200)]
+    waiters = [dlock.contend(through, "job", "-t", "60s", "-w", "10m", command=("true",)) for _ in range(200)]
     for waiter in waiters:
         waiter.event("waiting", timeout=60)
     wait_for(lambda: int(own_zk.metrics()["watch_count"]) >= 200, what="all watches")
