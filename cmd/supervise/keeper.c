@@ -541,7 +541,7 @@ open_store(struct keeper *k)
 		atomic_store(&k->shared->opened, true);
 	}
 	if (rc == RC_OK && p->verbose) {
-		struct store *traced = trace_wrap(k->store, tell_trace, k);
+		struct store *traced = trace_wrap(k->store, NULL, tell_trace, k);
 
 		k->store = traced ? traced : k->store;
 	}
