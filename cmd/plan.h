@@ -13,7 +13,7 @@
 enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
 
 struct plan {
-	const char *keys[KEYS_MAX];
+	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
 	const struct backend *backend;
 	const char *url;     /* NULL: the backend's default */
@@ -59,5 +59,8 @@ enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
  * not show them for long; the plan keeps a copy.
  */
 enum parsed plan_read(struct plan *, char **argv, struct fault *);
+
+/* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into out[size].  Returns out. */
+char *plan_name(const struct plan *, char *out, size_t size);
 
 #endif

@@ -4,6 +4,7 @@
 #include "child.h"
 #include "join.h"
 #include "loop.h"
+#include "backends/multi.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "tree.h"
@@ -43,7 +44,8 @@ struct keeper {
 	struct fault fault; /* of the call that decided the ending */
 	bool spoke;	    /* the front knows that we wait: */
 	bool shown_silent;  /* for a server that does not answer, */
-	unsigned shown;	    /* or at this place in the queue; */
+	unsigned shown;	    /* or at this place in the queue */
+	unsigned shown_key; /* for this key; */
 	char shown_text[RECORD_BYTES]; /* why, or for this holder */
 
 	struct keep keep;
@@ -54,17 +56,34 @@ struct keeper {
 	bool suspected;
 };
 
+static bool
+has_several(const struct keeper *k)
+{
+	return k->plan->nkeys > 1;
+}
+
 /* ---- speaking to the front ---- */
+
+/* Which of the plan's keys is waited for. */
+static unsigned
+key_seen(const struct keeper *k)
+{
+	unsigned i = 0;
+
+	while (k->host.seen.key && k->plan->keys[i] != k->host.seen.key)
+		i++;
+	return i;
+}
 
 static void
 tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
 {
-	struct msg m = {.kind = kind, .number = number, .held = k->host.seen.held};
+	struct msg m = {.kind = kind, .number = number, .key = key_seen(k), .held = k->host.seen.held};
 
 	if (k->link < 0)
 		return;
 	snprintf(m.text, sizeof m.text, "%s", text);
-	link_send(k->link, &m, -1);
+	link_send(k->link, &m, NULL);
 }
 
 static void
@@ -82,9 +101,23 @@ tell_notice(struct keeper *k)
 	k->host.notice.text[0] = '\0';
 }
 
+/* The descriptors whose being open keeps the lock. */
+static struct anchors
+anchors(const struct keeper *k)
+{
+	struct anchors a = {.n = 0};
+
+	for (size_t i = 0; i < k->plan->nkeys; i++) {
+		int fd = has_several(k) ? multi_grant(k->store, i)->anchor : k->grant.anchor;
+
+		if (fd >= 0)
+			a.fds[a.n++] = fd;
+	}
+	return a;
+}
+
 /*
- * With the descriptor whose being open keeps the lock, if there is one.  A front
- * that has nothing to do about it is left asleep: waking it would cost the
+ * With the anchors, if there are any.  A front that has nothing to do about it is left asleep: waking it would cost the
  * command's start more than anything else here.  By itself it looks at the
  * deadlines in time for a lease of the ttl that begins when the answer comes;
  * it must be told of a shorter one, and of one whose answer took its time.
@@ -93,23 +126,27 @@ static void
 tell_grant(struct keeper *k, bool needed)
 {
 	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.token};
+	struct anchors a;
 
-	if (k->link >= 0 && needed)
-		link_send(k->link, &m, k->grant.anchor);
+	if (k->link < 0 || !needed)
+		return;
+	a = anchors(k);
+	link_send(k->link, &m, &a);
 }
 
 static void
 tell_waiting(struct keeper *k)
 {
 	bool silent = k->host.seen.silent;
-	unsigned position = k->host.seen.position;
+	unsigned position = k->host.seen.position, key = key_seen(k);
 	const char *text = silent ? k->fault.text : k->host.seen.holder;
 
-	if (k->shown_silent == silent && k->shown == position && strcmp(k->shown_text, text) == 0)
+	if (k->shown_silent == silent && k->shown == position && k->shown_key == key && strcmp(k->shown_text, text) == 0)
 		return;
 	k->spoke = true;
 	k->shown_silent = silent;
 	k->shown = position;
+	k->shown_key = key;
 	snprintf(k->shown_text, sizeof k->shown_text, "%s", text);
 	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
@@ -141,6 +178,8 @@ let_go(struct keeper *k)
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.token);
 	snprintf(go.slot, sizeof go.slot, "%u", k->grant.slot);
+	for (size_t i = 0; has_several(k) && i < k->plan->nkeys; i++)
+		go.tokens[i] = multi_grant(k->store, i)->token;
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
@@ -386,12 +425,13 @@ take_signal(struct keeper *k, int sig)
 static void
 hear_front(struct keeper *k)
 {
+	struct anchors none;
 	struct msg m;
-	int fd, got;
+	int got;
 
-	while ((got = link_receive(k->link, &m, &fd)) > 0) {
-		if (fd >= 0)
-			close(fd);
+	while ((got = link_receive(k->link, &m, &none)) > 0) {
+		while (none.n > 0)
+			close(none.fds[--none.n]);
 		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
 			react(k, EV_INTERRUPTED, m.number);
 		else if (m.kind == MSG_SIGNAL && k->keep.phase != PH_ASK && !m.had)
@@ -522,29 +562,48 @@ check_capability(const struct store *s, const struct claim *c, struct fault *f)
 }
 
 static enum rc
-open_store(struct keeper *k)
+open_backend(struct keeper *k)
 {
 	const struct plan *p = k->plan;
-	enum rc rc;
 
-	rc = join_open(&k->store, &k->host, p, &k->site, &k->outer_until, &k->fault);
-	k->keep.terms.nested = k->store != NULL;
-	if (rc == RC_OK && !k->store && !p->backend->open)
+	if (!p->backend->open)
 		return fault_set(&k->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
 		    p->backend->name);
+	if (has_several(k))
+		return multi_open(&k->store, &k->host, p->backend, &k->site, p->keys, p->nkeys, &k->fault);
+	return p->backend->open(&k->store, &k->host, &k->site, &k->fault);
+}
+
+static void
+trace_calls(struct keeper *k)
+{
+	struct store *traced = has_several(k) ? NULL : trace_wrap(k->store, NULL, tell_trace, k);
+
+	if (has_several(k))
+		multi_trace(k->store, tell_trace, k);
+	else if (traced)
+		k->store = traced;
+}
+
+static enum rc
+open_store(struct keeper *k)
+{
+	enum rc rc = join_open(&k->store, &k->host, k->plan, &k->site, &k->outer_until, &k->fault);
+
+	k->keep.terms.nested = k->store != NULL;
+	if (rc == RC_OK && k->store && has_several(k)) /* that holds the first one alone: we would wait for ourselves */
+		return fault_set(&k->fault, RC_PROTOCOL,
+		    "%.100s is held by the dlock around it, which a run on several keys cannot join", k->plan->keys[0]);
 	if (rc == RC_OK && !k->store)
-		rc = p->backend->open(&k->store, &k->host, &k->site, &k->fault);
+		rc = open_backend(k);
 	if (rc == RC_OK)
 		rc = check_capability(k->store, &k->claim, &k->fault);
 	if (rc == RC_OK) {
 		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->store->where);
 		atomic_store(&k->shared->opened, true);
 	}
-	if (rc == RC_OK && p->verbose) {
-		struct store *traced = trace_wrap(k->store, NULL, tell_trace, k);
-
-		k->store = traced ? traced : k->store;
-	}
+	if (rc == RC_OK && k->plan->verbose)
+		trace_calls(k);
 	return rc;
 }
 
@@ -722,6 +781,7 @@ keeper_run(const struct run *r)
 		record_write(k.record, r->plan, getpid());
 	join_listen(&k.joins, r->plan);
 	keep_init(&k.keep, &r->plan->terms);
+	k.keep.terms.several = has_several(&k);
 	react(&k, EV_TICK, 0);
 	while (!(k.todo & DO_EXIT)) {
 		unsigned todo = k.todo;

@@ -420,7 +420,7 @@ release_until(const struct keep *k, instant now)
 	bool late = k->ending.kind == END_LOST && k->lease != LEASE_FOREVER;
 	instant until = now + (withdraws || late ? WITHDRAW_PATIENCE : RELEASE_PATIENCE);
 
-	if (k->disowned)
+	if (k->disowned && !k->terms.several)
 		return now;
 	return late || k->release_at ? instant_first(until, surely_over(k)) : until;
 }

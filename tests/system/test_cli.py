@@ -128,7 +128,7 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", PLACE, "k", "--full"], ["'--full'", "after the key 'k'", "before"]),
     (["run", PLACE, "k", "-n", "touch", "--", "x"], ["'-n'", "after the key 'k'", "before"]),
     (["run", PLACE, "k", "--nope", "--", MARK], ["--nope", "dlock help"]),
-    (["run", PLACE, "k", "-k", "other", "--", MARK], ["'other'", "one key"]),
+    (["run", PLACE, "k", "-k", "other", "--", MARK], ["'k'", "'other'", "-k for each"]),
     (["run", PLACE, "k", "-n", "--"], ["no command", "'k'"]),
     (["run", PLACE, "-k=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
     (["run", PLACE, "-nk=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),

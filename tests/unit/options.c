@@ -189,7 +189,7 @@ wrong_words(void **state)
 	wrong("-b file job -n cmd -- x", "-n|before");
 	wrong("-b file job --full", "--full|before");
 	wrong("-b file job --nonsense -- cmd", "--nonsense");
-	wrong("-b file job -k other -- cmd", "other|one key");
+	wrong("-b file job -k other -- cmd", "job|other|-k for each");
 	wrong("-b file job -n --", "command|job");
 	wrong("-b file -k=job cmd", "-k=|-k KEY|--key=KEY");
 	wrong("-b file -n -w=5 -k job cmd", "-w=|-w DURATION|--wait=DURATION");
