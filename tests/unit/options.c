@@ -443,7 +443,7 @@ several_keys(void **state)
 	assert_string_equal(plan.keys[0], "b"); /* as named */
 	assert_string_equal(plan.keys[1], "a");
 	assert_string_equal(plan_name(&plan, name, sizeof name), "b, a and c");
-	assert_string_equal(plan_name(&plan, name, 18), "b and 2 more");
+	assert_string_equal(plan_name(&plan, name, 16), "b and 2 more");
 	snprintf(line, sizeof line, "-b file %s -k o -k p cmd", sixteen);
 	fine(line);
 	assert_int_equal(plan.nkeys, KEYS_MAX);
