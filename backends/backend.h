@@ -204,7 +204,7 @@ struct host {
 
 	/*
 	 * What the user should know although the call succeeds: the server may
-	 * lose locks, a lock lies in another place.  The backend writes it with
+	 * lose locks, a lock lies in another directory.  The backend writes it with
 	 * fault_set(&host->notice, RC_OK, ...), in open or in any call, and says
 	 * each thing once; the keeper takes it when the call waits or returns
 	 * (a second one before that replaces the first), shows it as one line
@@ -299,7 +299,7 @@ struct setting_row {
 
 struct backend {
 	const char *name;
-	const char *const *schemes; /* of URLs that name it; NULL-ended */
+	const char *const *schemes; /* of URLs that name it, the usual one first; NULL-ended */
 	bool pairs;		    /* a URL may also be written name=value name=value */
 	const struct setting_row *settings; /* ended by a row without a name; NULL: none */
 	const char *url_help;		    /* one line: URL forms and the default */

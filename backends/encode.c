@@ -12,7 +12,7 @@ is_plain(unsigned char c)
 }
 
 size_t
-key_encode(char *out, size_t size, const char *key)
+encode_key(char *out, size_t size, const char *key)
 {
 	static const char hex[] = "0123456789ABCDEF";
 	bool dots = strcmp(key, ".") == 0 || strcmp(key, "..") == 0;
@@ -48,7 +48,7 @@ hex_value(char c)
 }
 
 int
-percent_decode(char *out, size_t size, const char *text, size_t n)
+encode_undo(char *out, size_t size, const char *text, size_t n)
 {
 	size_t len = 0;
 

@@ -17,13 +17,13 @@ enum { ENCODED_BYTES = 3 * 512 + 1 };
  * empty for a key that is not, and no two keys share one.  Returns its length,
  * or 0 where it does not fit.
  */
-size_t key_encode(char *out, size_t size, const char *key);
+size_t encode_key(char *out, size_t size, const char *key);
 
 /*
  * The way back: undoes %XX in `n` bytes of `text`, for keys and for the parts
  * of a URL alike.  Refuses a % without two hexadecimal digits, and %00.
  * Returns the length, or -1 where text is wrong or does not fit.
  */
-int percent_decode(char *out, size_t size, const char *text, size_t n);
+int encode_undo(char *out, size_t size, const char *text, size_t n);
 
 #endif

@@ -10,7 +10,7 @@
 #define DLOCK_SECRET_H
 
 /*
- * Writes "***" over each place in `text` where `secret` stands: as it is, or
+ * Writes "***" over `secret` wherever it stands in `text`: as it is, or
  * with characters of it as %XX, \xXX or behind a backslash, or with blanks for
  * its control characters.  A beginning of 8 characters counts as all of it,
  * since an echo is often cut.  `secret` is given as the user means it, decoded;

@@ -12,9 +12,9 @@ cut_login(struct url *u, const char *text, size_t n)
 	if (!at)
 		return text;
 	colon = memchr(text, ':', at - text);
-	u->user = (struct part){text, (colon ? colon : at) - text};
+	u->user = (struct url_part){text, (colon ? colon : at) - text};
 	if (colon)
-		u->password = (struct part){colon + 1, at - colon - 1};
+		u->password = (struct url_part){colon + 1, at - colon - 1};
 	return at + 1;
 }
 
@@ -26,35 +26,35 @@ url_cut(struct url *u, const char *text)
 
 	*u = (struct url){.scheme = {text, scheme}};
 	if (strncmp(rest, "://", 3) != 0) {
-		u->path = strncmp(rest, ":/", 2) == 0 ? (struct part){rest + 1, strcspn(rest + 1, "?#")} : (struct part){NULL, 0};
+		u->path = strncmp(rest, ":/", 2) == 0 ? (struct url_part){rest + 1, strcspn(rest + 1, "?#")} : (struct url_part){NULL, 0};
 		return "has no // after its scheme";
 	}
 	rest += 3;
 	authority = strcspn(rest, "/?#"); /* a password has its / as %2F */
 	hosts = cut_login(u, rest, authority);
 	rest += authority;
-	u->hosts = (struct part){hosts, rest - hosts};
-	u->path = (struct part){rest, *rest == '/' ? strcspn(rest, "?#") : 0};
+	u->hosts = (struct url_part){hosts, rest - hosts};
+	u->path = (struct url_part){rest, *rest == '/' ? strcspn(rest, "?#") : 0};
 	rest += u->path.n;
 	if (*rest == '?')
-		u->query = (struct part){rest + 1, strcspn(rest + 1, "#")};
+		u->query = (struct url_part){rest + 1, strcspn(rest + 1, "#")};
 	if (*rest == '#' || (u->query.at && u->query.at[u->query.n] == '#'))
 		return "has a '#' in it (%23)";
 	return NULL;
 }
 
 bool
-part_is(const struct part *p, const char *word)
+url_part_is(const struct url_part *p, const char *word)
 {
 	return p->at && strlen(word) == p->n && memcmp(p->at, word, p->n) == 0;
 }
 
-struct part
-part_first(struct part *list)
+struct url_part
+url_part_first(struct url_part *list)
 {
 	const char *comma = memchr(list->at, ',', list->n);
-	struct part first = {list->at, comma ? (size_t)(comma - list->at) : list->n};
+	struct url_part first = {list->at, comma ? (size_t)(comma - list->at) : list->n};
 
-	*list = comma ? (struct part){comma + 1, list->n - first.n - 1} : (struct part){NULL, 0};
+	*list = comma ? (struct url_part){comma + 1, list->n - first.n - 1} : (struct url_part){NULL, 0};
 	return first;
 }

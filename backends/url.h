@@ -2,7 +2,7 @@
  * url.h - the parts of scheme://user:password@host1:port,host2/path?query.
  *
  * Nothing is decoded or copied: each part is a piece of the text, which must
- * outlive it.  Whoever takes a part undoes its %XX (percent_decode) into room
+ * outlive it.  Whoever takes a part undoes its %XX (encode_undo) into room
  * of its own, and says what it allows.
  */
 #ifndef DLOCK_URL_H
@@ -12,17 +12,17 @@
 #include <stddef.h>
 
 /* Some bytes of a text; at NULL: the part is missing, which differs from an empty one. */
-struct part {
+struct url_part {
 	const char *at;
 	size_t n;
 };
 
 struct url {
-	struct part scheme;
-	struct part user, password; /* before the last @ of the authority; the password behind its first colon */
-	struct part hosts;	    /* with commas between several; may be empty */
-	struct part path;	    /* from its slash on; n 0: none */
-	struct part query;	    /* behind the question mark */
+	struct url_part scheme;
+	struct url_part user, password; /* before the last @ of the authority; the password behind its first colon */
+	struct url_part hosts;	    /* with commas between several; may be empty */
+	struct url_part path;	    /* from its slash on; n 0: none */
+	struct url_part query;	    /* behind the question mark */
 };
 
 /*
@@ -31,9 +31,9 @@ struct url {
  */
 const char *url_cut(struct url *, const char *text);
 
-bool part_is(const struct part *, const char *word);
+bool url_part_is(const struct url_part *, const char *word);
 
 /* The first of a list with commas; the list goes on behind it, and has at NULL after the last one. */
-struct part part_first(struct part *list);
+struct url_part url_part_first(struct url_part *list);
 
 #endif

@@ -1,21 +1,29 @@
 /*
- * cmd.h - one row of the table of subcommands.
+ * cmd.h - the table of subcommands.
  *
- * Help, dispatch and "no such subcommand" all read the table in main.c.
+ * Dispatch, help and "no such subcommand" all read it.  A new subcommand is a
+ * file of its own, a row in cmd.c, and its functions here.
  */
 #ifndef DLOCK_CMD_H
 #define DLOCK_CMD_H
 
 struct cmd {
 	const char *name;
-	const char *synopsis; /* what follows the name */
-	const char *help;     /* one line */
+	const char *help;	  /* one line */
 	int (*run)(char **words); /* the words after the name, NULL-ended; returns the exit status */
+	int (*explain)(void);	  /* what `dlock help NAME` says; returns the exit status; NULL: the overview */
 };
 
-extern const struct cmd cmds[]; /* NULL-ended */
+extern const struct cmd cmds[]; /* ended by one without a name */
+
+/* The subcommand of this name, or NULL. */
+const struct cmd *cmd_named(const char *name);
+
+/* Says that there is none of this name, and which may have been meant; returns the exit status. */
+int cmd_refuse(const char *name);
 
 int cmd_run(char **words);
+int cmd_run_explain(void);
 int cmd_help(char **words);
 int cmd_version(char **words);
 

@@ -24,7 +24,7 @@
 #define TEXT_AT(m) _Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
 
 static void *
-member(struct plan *p, const struct option *o)
+option_target(struct plan *p, const struct option *o)
 {
 	return (char *)p + o->at;
 }
@@ -48,7 +48,7 @@ set_duration(struct plan *p, const struct option *o, const char *value, struct f
 	char min[32], max[32];
 
 	if (legible && ns >= o->min && ns <= o->max) {
-		*(int64_t *)member(p, o) = ns;
+		*(int64_t *)option_target(p, o) = ns;
 		return RC_OK;
 	}
 	if (o->max == NEVER)
@@ -65,7 +65,7 @@ set_number(struct plan *p, const struct option *o, const char *value, struct fau
 	if (!parse_number(value, o->min, o->max, &n))
 		return fault_set(f, RC_USAGE, "a number from %lld to %lld is allowed", (long long)o->min,
 		    (long long)o->max);
-	*(int *)member(p, o) = n;
+	*(int *)option_target(p, o) = n;
 	return RC_OK;
 }
 
@@ -80,7 +80,7 @@ take_truth(const char *value, bool *ret, struct fault *f)
 static enum rc
 set_flag(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	return take_truth(value, member(p, o), f);
+	return take_truth(value, option_target(p, o), f);
 }
 
 /* Up to max bytes. */
@@ -92,14 +92,14 @@ set_text(struct plan *p, const struct option *o, const char *value, struct fault
 	if (objection)
 		return fault_set(f, RC_USAGE, "%s (up to %lld bytes of UTF-8 without control characters)", objection,
 		    (long long)o->max);
-	*(const char **)member(p, o) = value;
+	*(const char **)option_target(p, o) = value;
 	return RC_OK;
 }
 
 /* ---- setters of one row ---- */
 
 static enum rc
-set_key(struct plan *p, const struct option *o, const char *value, struct fault *f)
+add_key(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	const char *objection = parse_key_objection(value);
 
@@ -121,17 +121,18 @@ static enum rc
 add_setting(struct plan *p, const char *text, size_t n, struct fault *f)
 {
 	const char *equals = memchr(text, '=', n);
-	char *copy = p->settings_text + p->settings_used;
+	char *copy = p->site.settings_text + p->site.settings_used;
 
 	if (!equals || equals == text)
 		return fault_set(f, RC_USAGE, "a backend's setting is written NAME=VALUE");
-	if (p->nsettings == SETTINGS_MAX || p->settings_used + n + 1 > SETTINGS_BYTES)
-		return fault_set(f, RC_USAGE, "too many settings, or too long ones (up to 32, 8192 bytes in all)");
+	if (p->site.nsettings == SETTINGS_MAX || p->site.settings_used + n + 1 > SETTINGS_BYTES)
+		return fault_set(f, RC_USAGE, "too many settings, or too long ones (up to %d, %d bytes in all)",
+		    SETTINGS_MAX, SETTINGS_BYTES);
 	memcpy(copy, text, n);
 	copy[n] = '\0';
 	copy[equals - text] = '\0';
-	p->settings[p->nsettings++] = (struct setting){copy, copy + (equals - text) + 1};
-	p->settings_used += n + 1;
+	p->site.settings[p->site.nsettings++] = (struct setting){copy, copy + (equals - text) + 1};
+	p->site.settings_used += n + 1;
 	return RC_OK;
 }
 
@@ -168,7 +169,7 @@ set_kind(struct plan *p, const char *value, enum lock_kind kind, struct fault *f
 	if (take_truth(value, &on, f) != RC_OK)
 		return RC_USAGE;
 	if (on)
-		p->kind = kind;
+		p->claim.kind = kind;
 	return RC_OK;
 }
 
@@ -189,7 +190,7 @@ set_exclusive(struct plan *p, const struct option *o, const char *value, struct 
 static enum rc
 set_limit(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	p->kind = KIND_LIMIT;
+	p->claim.kind = KIND_LIMIT;
 	return set_number(p, o, value, f);
 }
 
@@ -211,14 +212,14 @@ set_nonblock(struct plan *p, const struct option *o, const char *value, struct f
 	if (take_truth(value, &on, f) != RC_OK)
 		return RC_USAGE;
 	if (on)
-		p->wait = 0;
+		p->wait.most = 0;
 	return RC_OK;
 }
 
 static enum rc
 set_wait(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	p->persist = true;
+	p->wait.persist = true;
 	return set_duration(p, o, value, f);
 }
 
@@ -232,11 +233,11 @@ set_grace(struct plan *p, const struct option *o, const char *value, struct faul
 static enum rc
 set_max_run(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	if (set_duration(p, o, value, f) != RC_OK)
-		return RC_USAGE;
-	if (p->terms.max_run == 0)
+	int64_t ns;
+
+	if (parse_duration(value, &ns) && ns < o->min)
 		return fault_set(f, RC_USAGE, "a command needs some time (more than 0, or inf)");
-	return RC_OK;
+	return set_duration(p, o, value, f);
 }
 
 static enum rc
@@ -251,7 +252,7 @@ set_signal(struct plan *p, const struct option *o, const char *value, struct fau
 	for (size_t i = 0; i < sizeof useless / sizeof *useless; i++)
 		if (sig == useless[i])
 			return fault_set(f, RC_USAGE, "this signal does not ask a command to end");
-	p->signal = sig;
+	p->command.signal = sig;
 	return RC_OK;
 }
 
@@ -261,7 +262,7 @@ set_command(struct plan *p, const struct option *o, const char *value, struct fa
 	(void)o;
 	if (!*value)
 		return fault_set(f, RC_USAGE, "the command is empty");
-	p->command = value;
+	p->command.line = value;
 	return RC_OK;
 }
 
@@ -278,7 +279,7 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 		return fault_set(f, RC_USAGE, "this descriptor is not open");
 	if ((mode & O_ACCMODE) == O_RDONLY || (mode & O_PATH))
 		return fault_set(f, RC_USAGE, "this descriptor is not open for writing");
-	p->status_fd = n;
+	p->show.status_fd = n;
 	return RC_OK;
 }
 
@@ -286,8 +287,8 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 
 const struct option options[] = {
     [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY", "the lock's name (without -k: the first word);\nrepeatable: all of them or none",
-	.set = set_key, .repeats = true},
-    [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept: file, redis, zk or pg",
+	.set = add_key, .repeats = true},
+    [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept: ",
 	.set = site_set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
 	"which server or directory; names the backend\ntoo (default: DLOCK_<BACKEND>_URL, then local)",
@@ -299,14 +300,14 @@ const struct option options[] = {
     [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE", "take it alone: the default",
 	.set = set_exclusive, .group = GROUP_KIND},
     [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT", "take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
-	.set = set_limit, .group = GROUP_KIND, .at = NUMBER_AT(limit), .min = 1, .max = LIMIT_MAX},
+	.set = set_limit, .group = GROUP_KIND, .at = NUMBER_AT(claim.limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.set = set_nonblock, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT", "wait at most so long; 0 is -n (default: inf)",
-	.set = set_wait, .group = GROUP_WAIT, .at = DURATION_AT(wait), .max = NEVER},
+	.set = set_wait, .group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
 	"status when the lock was not to be had\n(default: 75)",
-	.set = set_number, .at = NUMBER_AT(conflict_status), .max = 255},
+	.set = set_number, .at = NUMBER_AT(wait.conflict_status), .max = 255},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL", "the lease, renewed at a third (default: 30s)",
 	.set = set_duration, .at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
@@ -318,29 +319,29 @@ const struct option options[] = {
 	"keep the lock at least so long; dlock itself\nreturns with the command",
 	.set = set_duration, .at = DURATION_AT(terms.min_hold), .max = YEAR},
     [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN", "stop the command after so long: status 124",
-	.set = set_max_run, .at = DURATION_AT(terms.max_run), .max = NEVER},
+	.set = set_max_run, .at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE", "release only when every descendant has ended",
 	.set = set_flag, .at = FLAG_AT(terms.wait_tree)},
     [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE", "skip it if a run of KEY and ID ended with 0",
-	.set = set_once, .at = TEXT_AT(job.once), .max = ONCE_BYTES},
+	.set = set_once, .at = TEXT_AT(claim.job.once), .max = ONCE_BYTES},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
 	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
-	.set = set_duration, .at = DURATION_AT(job.cooldown), .max = YEAR},
+	.set = set_duration, .at = DURATION_AT(claim.job.cooldown), .max = YEAR},
     [OPT_SKIPPED] = {"skipped-exit-code", 0, "N", "DLOCK_SKIPPED_EXIT_CODE", "status of a skipped run (default: 0)",
-	.set = set_number, .at = NUMBER_AT(skipped_status), .max = 255},
+	.set = set_number, .at = NUMBER_AT(claim.skipped_status), .max = 255},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
 	.set = set_command},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
-	.set = set_text, .at = TEXT_AT(who), .max = 200},
+	.set = set_text, .at = TEXT_AT(show.who), .max = 200},
     [OPT_WHY] = {"why", 0, "TEXT", "DLOCK_WHY", "shown to others, such as a ticket",
-	.set = set_text, .at = TEXT_AT(why), .max = 200},
+	.set = set_text, .at = TEXT_AT(show.why), .max = 200},
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line",
 	.set = set_status_fd, .max = INT_MAX},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET", "say nothing about waiting or a busy lock",
-	.set = set_flag, .at = FLAG_AT(quiet)},
+	.set = set_flag, .at = FLAG_AT(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE", "tell what happens, call by call",
-	.set = set_flag, .at = FLAG_AT(verbose)},
+	.set = set_flag, .at = FLAG_AT(show.verbose)},
     [OPTIONS] = {.name = NULL},
 };
 
@@ -388,11 +389,13 @@ options_print_help(FILE *to)
 {
 	for (const struct option *o = options; o->name; o++) {
 		const char *rest = strchr(o->help, '\n');
-		char head[64];
+		char head[64], names[128] = "";
 
+		if (o == &options[OPT_BACKEND]) /* its help ends with the names, which stand in their own table */
+			site_list_backends(names, sizeof names);
 		snprintf(head, sizeof head, "%s%c%s --%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ',
 		    o->letter ? "," : " ", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-		fprintf(to, "  %-28s %.*s\n", head, rest ? (int)(rest - o->help) : (int)strlen(o->help), o->help);
+		fprintf(to, "  %-28s %.*s%s\n", head, rest ? (int)(rest - o->help) : (int)strlen(o->help), o->help, names);
 		if (rest)
 			fprintf(to, "  %-28s %s\n", "", rest + 1);
 	}

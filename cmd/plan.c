@@ -14,16 +14,14 @@
 static enum rc
 settle_command(struct plan *p, char **words, bool named, struct fault *f)
 {
-	static char *shell[] = {"/bin/sh", "-c", NULL, NULL};
-
 	if (p->nkeys == 0)
 		return fault_set(f, RC_USAGE, "no key: say dlock run -k KEY -- COMMAND, with a name for the lock");
-	if (p->command && *words)
+	if (p->command.line && *words)
 		return fault_set(f, RC_USAGE, "both --command and '%s' are given: which one is to run?",
 		    text_brief(*words).text);
-	if (p->command) {
-		shell[2] = (char *)p->command;
-		p->argv = shell;
+	if (p->command.line) {
+		p->command.shell[2] = (char *)p->command.line;
+		p->command.argv = p->command.shell;
 		return RC_OK;
 	}
 	if (!*words && named)
@@ -33,7 +31,7 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 		return fault_set(f, RC_USAGE, "no command to run under '%s'", text_brief(p->keys[0]).text);
 	if (!**words)
 		return fault_set(f, RC_USAGE, "the command to run under '%s' is empty", text_brief(p->keys[0]).text);
-	p->argv = words;
+	p->command.argv = words;
 	return RC_OK;
 }
 
@@ -61,11 +59,10 @@ plan_read(struct plan *p, char **argv, struct fault *f)
 	bool named; /* the key is a word of its own */
 
 	*p = (struct plan){
-	    .wait = NEVER,
-	    .conflict_status = STATUS_BUSY,
+	    .wait = {.most = NEVER, .conflict_status = STATUS_BUSY},
 	    .terms = {.ttl = 30 * NS_PER_S, .max_run = NEVER},
-	    .signal = SIGTERM,
-	    .status_fd = -1,
+	    .show = {.status_fd = -1},
+	    .command = {.shell = {"/bin/sh", "-c"}, .signal = SIGTERM},
 	};
 	sources_init(&all);
 	if (words_read_options(&words, f) != RC_OK)

@@ -12,35 +12,56 @@
 
 enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
 
-struct plan {
-	const char *keys[KEYS_MAX]; /* as named; no two are the same */
-	size_t nkeys;
+/* Where: the backend, and which server or directory of it. */
+struct plan_site {
 	const struct backend *backend;
-	const char *url;     /* NULL: the backend's default */
+	const char *url;	  /* NULL: the backend's default */
 	char url_text[URL_BYTES]; /* a copy, where argv had a password */
-	bool inherits;	 /* names no server itself: an enclosing dlock's counts */
+	bool inherits;		  /* names no server itself: an enclosing dlock's counts */
 	struct setting settings[SETTINGS_MAX];
 	size_t nsettings;
 	char settings_text[SETTINGS_BYTES]; /* what `settings` points into */
 	size_t settings_used;
+};
 
+/* Which kind of lock, and of which job. */
+struct plan_claim {
 	enum lock_kind kind;
 	int limit; /* with KIND_LIMIT */
 	struct job job;
 	int skipped_status; /* of a job that has been done already */
+};
 
-	int64_t wait; /* 0: do not wait; NEVER: for ever */
+/* How long to wait for the lock, and the status when that was not enough. */
+struct plan_wait {
+	int64_t most; /* 0: do not wait; NEVER: for ever */
 	bool persist; /* --wait was given: it also covers a server that does not answer */
 	int conflict_status;
-	struct terms terms;
-	int signal; /* asks the command to stop */
+};
 
-	const char *who, *why;
-	int status_fd; /* -1: none */
+/* What others are shown of this run, and the user. */
+struct plan_show {
+	const char *who, *why; /* NULL: not said */
+	int status_fd;	       /* -1: none */
 	bool quiet, verbose;
+};
 
-	const char *command; /* -c: for sh */
-	char **argv;	     /* what to execute, NULL-ended */
+struct plan_command {
+	const char *line; /* -c: for sh */
+	char *shell[4];	  /* sh, with that line */
+	char **argv;	  /* what to execute, NULL-ended */
+	int signal;	  /* asks it to stop */
+};
+
+struct plan {
+	const char *keys[KEYS_MAX]; /* as named; no two are the same */
+	size_t nkeys;
+	struct plan_claim claim;
+	struct plan_site site;
+	struct plan_wait wait;
+	struct terms terms;
+	struct plan_show show;
+	struct plan_command command;
 };
 
 /* What the process was like when it was started; the command gets it back. */

@@ -65,20 +65,20 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	struct object j;
 
 	host_name(host, sizeof host);
-	if (!p->who)
+	if (!p->show.who)
 		record_who(who, sizeof who);
 	object_begin(&j, out, RECORD_BYTES);
 	object_number(&j, "pid", pid);
 	object_number(&j, "since", time(NULL));
-	object_string(&j, "who", p->who ? p->who : who);
+	object_string(&j, "who", p->show.who ? p->show.who : who);
 	object_string(&j, "host", host);
-	object_string(&j, "command", base_name(p->argv[0]));
-	object_string(&j, "why", p->why);
+	object_string(&j, "command", base_name(p->command.argv[0]));
+	object_string(&j, "why", p->show.why);
 	object_end(&j);
 }
 
 static const char *
-member(const json_t *root, const char *name)
+record_member(const json_t *root, const char *name)
 {
 	const char *text = json_string_value(json_object_get(root, name));
 
@@ -90,7 +90,7 @@ static void
 describe_process(const json_t *root, char *out, size_t size)
 {
 	const json_t *pid = json_object_get(root, "pid");
-	const char *host = member(root, "host"), *command = member(root, "command");
+	const char *host = record_member(root, "host"), *command = record_member(root, "command");
 	char clean[100];
 	size_t n;
 
@@ -109,7 +109,7 @@ void
 record_describe(const char *record, char *out, size_t size)
 {
 	json_t *root = json_loads(record, JSON_REJECT_DUPLICATES, NULL);
-	const char *who = member(root, "who"), *why = member(root, "why");
+	const char *who = record_member(root, "who"), *why = record_member(root, "why");
 	char name[160], process[300], reason[162] = " ";
 
 	text_name(name, sizeof name, who ? who : "somebody");

@@ -33,8 +33,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static int
-print_run_help(void)
+int
+cmd_run_explain(void)
 {
 	puts("usage: dlock run -k KEY [options] [--] COMMAND [ARGUMENT...]\n"
 	     "       dlock run [options] KEY [--] COMMAND [ARGUMENT...]\n"
@@ -146,48 +146,53 @@ find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 {
 	char name[300], key[400];
 
-	if (child_find(p->argv[0], path, size))
+	if (child_find(p->command.argv[0], path, size))
 		return true;
 	*v = (struct verdict){.status = status_of_exec(errno), .name = "not-executed"};
 	snprintf(v->line, sizeof v->line, "cannot execute '%s' under %s: %s%s; no lock was asked for",
-	    text_clean(name, sizeof name, p->argv[0], strlen(p->argv[0])),
-	    plan_name(p, key, sizeof key), strerror(errno), guess(p->argv));
+	    text_clean(name, sizeof name, p->command.argv[0], strlen(p->command.argv[0])),
+	    plan_name(p, key, sizeof key), strerror(errno), guess(p->command.argv));
 	return false;
+}
+
+/* All that front and keeper share when they part.  False, with errno: something is not to be had. */
+static bool
+prepare_run(struct run *r, struct plan *p, struct origin *o, const char *path)
+{
+	*r = (struct run){.plan = p, .origin = o, .path = path, .began = instant_now()};
+	remember_origin(o);
+	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
+	record_write(r->record, p, getpid());
+	r->has_elders = tree_has_children();
+	r->shared = shared_new();
+	return r->shared && make_owner(r, &p->terms.seed) && link_open(r->ends) == 0;
 }
 
 int
 cmd_run(char **words)
 {
-	static char path[PATH_MAX];
-	static struct run r;
-	static struct plan plan;
+	char path[PATH_MAX], clean[700];
+	struct plan plan;
+	struct run r;
 	struct origin origin;
 	struct verdict v;
 	struct fault fault;
-	char clean[700];
 	pid_t keeper;
 
 	switch (plan_read(&plan, words, &fault)) {
 	case PARSED_HELP:
-		return print_run_help();
+		return cmd_run_explain();
 	case PARSED_WRONG:
 		say_last("%s", text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
 		return STATUS_USAGE;
 	case PARSED_PLAN:
 		break;
 	}
-	if (!plan.quiet && stray_list(clean, sizeof clean))
+	if (!plan.show.quiet && stray_list(clean, sizeof clean))
 		say("unknown in the environment and ignored: %s", clean);
 	if (!find_command(&plan, path, sizeof path, &v))
 		end(&plan, &v);
-
-	r = (struct run){.plan = &plan, .origin = &origin, .path = path, .began = instant_now()};
-	remember_origin(&origin);
-	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
-	record_write(r.record, &plan, getpid());
-	r.has_elders = tree_has_children();
-	r.shared = shared_new();
-	if (!r.shared || !make_owner(&r, &plan.terms.seed) || link_open(r.ends) != 0)
+	if (!prepare_run(&r, &plan, &origin, path))
 		return system_refused(&plan, "cannot get memory, random numbers or sockets");
 	keeper = _Fork();
 	if (keeper < 0)

@@ -35,14 +35,14 @@ do_nothing(int sig)
 	(void)sig;
 }
 
-/* Rings again and again: once could be just before the write. */
+/* Interrupts again and again: once could be just before the write. */
 static bool
 start_timer(timer_t *timer)
 {
 	const struct itimerspec often = {{.tv_nsec = STUCK}, {.tv_nsec = STUCK}};
-	struct sigevent ring = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
+	struct sigevent signal_us = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
 
-	return timer_create(CLOCK_MONOTONIC, &ring, timer) == 0 && timer_settime(*timer, 0, &often, NULL) == 0;
+	return timer_create(CLOCK_MONOTONIC, &signal_us, timer) == 0 && timer_settime(*timer, 0, &often, NULL) == 0;
 }
 
 /* Like write(2), but does not sleep for long; where that cannot be promised, only the last line is worth it. */

@@ -10,15 +10,32 @@
 
 enum { BACKENDS_MAX = 16 };
 
-/* "file, redis, zk, pg" */
+/* "file, redis, zk, pg", with `last` before the last one. */
 static const char *
-list_backends(char *out, size_t size)
+list_backends(char *out, size_t size, const char *last)
 {
 	size_t used = 0;
 
 	for (size_t i = 0; backends[i] && used < size; i++)
-		used += snprintf(out + used, size - used, "%s%s", i ? ", " : "", backends[i]->name);
+		used += snprintf(out + used, size - used, "%s%s", i == 0 ? "" : backends[i + 1] ? ", " : last,
+		    backends[i]->name);
 	return out;
+}
+
+const char *
+site_list_backends(char *out, size_t size)
+{
+	return list_backends(out, size, " or ");
+}
+
+void
+site_print_raw(FILE *to)
+{
+	for (size_t i = 0; backends[i]; i++) {
+		fprintf(to, "%s\t", backends[i]->name);
+		for (const char *const *s = backends[i]->schemes; *s; s++)
+			fprintf(to, "%s%s", *s, s[1] ? " " : "\n");
+	}
 }
 
 enum rc
@@ -32,14 +49,14 @@ site_set_backend(struct plan *p, const struct option *o, const char *value, stru
 	char names[128];
 
 	(void)o;
-	p->backend = backend_named(value);
-	if (p->backend)
+	p->site.backend = backend_named(value);
+	if (p->site.backend)
 		return RC_OK;
 	for (size_t i = 0; i < BACKENDS_MAX && backends[i]; i++)
 		known[i] = backends[i]->name;
 	meant = nearest_meant(value, strlen(value), synonyms, known);
 	return fault_set(f, RC_USAGE, "no such backend%s%s%s (there are %s)", meant ? ": did you mean " : "",
-	    meant ? meant : "", meant ? "?" : "", list_backends(names, sizeof names));
+	    meant ? meant : "", meant ? "?" : "", list_backends(names, sizeof names, ", "));
 }
 
 enum rc
@@ -49,7 +66,7 @@ site_set_url(struct plan *p, const struct option *o, const char *value, struct f
 		return fault_set(f, RC_USAGE, "a URL begins with a scheme (such as redis://host or file:///directory)");
 	if (strlen(value) > (size_t)o->max)
 		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)", (long long)o->max);
-	p->url = value;
+	p->site.url = value;
 	return RC_OK;
 }
 
@@ -68,10 +85,13 @@ no_url(struct fault *f, const char *called, const char *url)
 	    {"zookeeper", "zk"}, {"pg", "postgresql"}, {"psql", "postgresql"}, {"dir", "file"}, {"valkey", "redis"},
 	    {NULL, NULL},
 	};
-	static const char *const known[] = {"file", "redis", "zk", "postgresql", NULL};
+	const char *known[BACKENDS_MAX + 1] = {0}, *meant = NULL;
 	size_t n = strcspn(url, ":/@ =");
-	const char *meant = strncmp(url + n, "://", 3) == 0 ? nearest_meant(url, n, synonyms, known) : NULL;
 
+	for (size_t i = 0; i < BACKENDS_MAX && backends[i]; i++)
+		known[i] = backends[i]->schemes[0];
+	if (strncmp(url + n, "://", 3) == 0)
+		meant = nearest_meant(url, n, synonyms, known);
 	if (*url == '/')
 		return wrong_path(f, called, url, url);
 	if (*url == '.' || *url == '~')
@@ -85,28 +105,28 @@ no_url(struct fault *f, const char *called, const char *url)
 static enum rc
 settle_backend(struct plan *p, const struct sources *all, struct fault *f)
 {
-	const struct backend *of_url = p->url ? backend_of_url(p->url) : NULL;
+	const struct backend *of_url = p->site.url ? backend_of_url(p->site.url) : NULL;
 	char called[64], names[128];
 
-	if (p->url && !of_url)
-		return no_url(f, sources_call(sources_of(all, OPT_URL), OPT_URL, called, sizeof called), p->url);
-	if (of_url && p->backend && of_url != p->backend)
-		return fault_set(f, RC_USAGE, "--backend %s and the URL of %s contradict each other", p->backend->name,
+	if (p->site.url && !of_url)
+		return no_url(f, sources_call(sources_of(all, OPT_URL), OPT_URL, called, sizeof called), p->site.url);
+	if (of_url && p->site.backend && of_url != p->site.backend)
+		return fault_set(f, RC_USAGE, "--backend %s and the URL of %s contradict each other", p->site.backend->name,
 		    of_url->name);
 	if (of_url)
-		p->backend = of_url;
-	if (!p->backend)
+		p->site.backend = of_url;
+	if (!p->site.backend)
 		return fault_set(f, RC_USAGE,
 		    "no backend named: say -b NAME or -u URL, or set DLOCK_BACKEND or DLOCK_URL (there are %s)",
-		    list_backends(names, sizeof names));
+		    list_backends(names, sizeof names, ", "));
 	return RC_OK;
 }
 
 static void
 keep_copy(struct plan *p, char *url)
 {
-	snprintf(p->url_text, sizeof p->url_text, "%s", url);
-	p->url = p->url_text;
+	snprintf(p->site.url_text, sizeof p->site.url_text, "%s", url);
+	p->site.url = p->site.url_text;
 	mask_passwords(url);
 }
 
@@ -125,14 +145,14 @@ read_variable(struct plan *p, struct fault *f)
 	char name[SITE_VARIABLE_BYTES];
 	const char *url, *enclosing = sources_variable("DLOCK_BACKEND");
 
-	site_variable(p->backend, name);
+	site_variable(p->site.backend, name);
 	url = sources_variable(name);
 	if (url && !backend_of_url(url))
 		return no_url(f, name, url);
-	if (url && backend_of_url(url) != p->backend)
-		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name, p->backend->name);
-	p->url = url;
-	p->inherits = !url && sources_nested() && enclosing && strcmp(enclosing, p->backend->name) == 0;
+	if (url && backend_of_url(url) != p->site.backend)
+		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name, p->site.backend->name);
+	p->site.url = url;
+	p->site.inherits = !url && sources_nested() && enclosing && strcmp(enclosing, p->site.backend->name) == 0;
 	return RC_OK;
 }
 
@@ -141,9 +161,9 @@ site_settle(struct plan *p, const struct sources *all, struct fault *f)
 {
 	if (settle_backend(p, all, f) != RC_OK)
 		return RC_USAGE;
-	if (!p->url)
+	if (!p->site.url)
 		return read_variable(p, f);
 	if (sources_of(all, OPT_URL)->kind == SOURCE_WORDS)
-		keep_copy(p, (char *)p->url);
+		keep_copy(p, (char *)p->site.url);
 	return RC_OK;
 }

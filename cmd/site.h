@@ -23,6 +23,12 @@ enum rc site_set_url(struct plan *, const struct option *, const char *value, st
  */
 enum rc site_settle(struct plan *, const struct sources *, struct fault *);
 
+/* "file, redis, zk or pg".  Returns out. */
+const char *site_list_backends(char *out, size_t size);
+
+/* A line for each backend, NAME and SCHEMES, with a tab between them and blanks between schemes. */
+void site_print_raw(FILE *);
+
 /* "DLOCK_REDIS_URL", into out[SITE_VARIABLE_BYTES]. */
 void site_variable(const struct backend *, char *out);
 

@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect) $(if $(USE_ZK),,unit/zk) $(if $(USE_PG),,unit/derive), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect) $(if $(USE_ZK),,unit/zk unit/credit) $(if $(USE_PG),,unit/derive), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
@@ -45,7 +45,7 @@ WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks)
 .PHONY: wrong
 wrong: $(WRONG)
 
-$(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/zk.o,$(OBJECTS)) $(O)/tests/servers/zk_%.o
+$(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/node.o,$(OBJECTS)) $(O)/tests/servers/zk_%.o
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-	PLACES = 2,	   /* for a default directory */
+	DEFAULTS = 2,	   /* paths for a default directory */
 	STALE = 24 * 3600, /* seconds, after which a file is touched: those who clean /tmp wait for ten days */
 };
 
@@ -26,7 +26,7 @@ directory_failed(const struct directory *d, const char *what, struct fault *faul
 }
 
 static void
-set_path(struct directory *d, const char *path)
+directory_set_path(struct directory *d, const char *path)
 {
 	snprintf(d->path, sizeof d->path, "%s", path);
 	snprintf(d->where, sizeof d->where, "directory %.300s", path);
@@ -36,18 +36,18 @@ set_path(struct directory *d, const char *path)
 
 /*
  * The same for cron and for a login, whatever the environment; nothing removes
- * it at a log-out.  In the first place nobody else can squat (root), or nothing
+ * it at a log-out.  At the first path nobody else can squat (root), or nothing
  * cleans up (users); where it is not to be had, such as in a container, /tmp.
  */
 static void
-default_path(char *out, size_t size, int place)
+default_path(char *out, size_t size, int which)
 {
 	unsigned uid = geteuid();
 
-	if (place == 0 && uid == 0)
+	if (which == 0 && uid == 0)
 		snprintf(out, size, "/run/dlock");
 	else
-		snprintf(out, size, "%s/dlock-%u", place == 0 ? "/run/lock" : "/tmp", uid);
+		snprintf(out, size, "%s/dlock-%u", which == 0 ? "/run/lock" : "/tmp", uid);
 }
 
 /* Where versions before this one kept it, unless in /tmp. */
@@ -71,7 +71,7 @@ directory_init(struct directory *d, const char *path)
 
 	default_path(first, sizeof first, 0);
 	*d = (struct directory){.is_default = !path, .fd = -1};
-	set_path(d, path ? path : first);
+	directory_set_path(d, path ? path : first);
 }
 
 static bool
@@ -94,7 +94,7 @@ refuse_default(const struct directory *d, const struct stat *st, struct fault *f
 /*
  * Makes it, unless something is there.  RC_AGAIN with errno: it cannot be there,
  * today or tomorrow.  Only the directory above decides that: were it said of what
- * is found there, a stranger could lead one run to the next place and not another.
+ * is found there, somebody else could lead one run to the next path and not another.
  */
 static enum rc
 make_default(const struct directory *d, struct fault *fault)
@@ -133,12 +133,12 @@ open_own(struct directory *d, struct stat *st, struct fault *fault)
 static enum rc
 open_default(struct directory *d, struct stat *st, struct fault *fault)
 {
-	for (int place = 0; place < PLACES; place++) {
+	for (int i = 0; i < DEFAULTS; i++) {
 		char path[64];
 		enum rc rc;
 
-		default_path(path, sizeof path, place);
-		set_path(d, path);
+		default_path(path, sizeof path, i);
+		directory_set_path(d, path);
 		rc = open_own(d, st, fault);
 		if (rc != RC_AGAIN)
 			return rc;
@@ -168,15 +168,15 @@ is_held_in(const struct directory *d, const char *path, const char *name)
 }
 
 bool
-directory_elsewhere(const struct directory *d, const char *name, char place[PATH_MAX])
+directory_elsewhere(const struct directory *d, const char *name, char other[PATH_MAX])
 {
 	if (!d->is_default)
 		return false;
-	former_path(place, PATH_MAX);
-	if (is_held_in(d, place, name))
+	former_path(other, PATH_MAX);
+	if (is_held_in(d, other, name))
 		return true;
-	default_path(place, PATH_MAX, PLACES - 1);
-	return strcmp(place, d->path) != 0 && is_held_in(d, place, name);
+	default_path(other, PATH_MAX, DEFAULTS - 1);
+	return strcmp(other, d->path) != 0 && is_held_in(d, other, name);
 }
 
 /* ---- any directory ---- */

@@ -2,7 +2,7 @@
  * directory.h - where lock files lie, and what must be so before one is trusted.
  *
  * The directory is named by the user, or it is the default one of this uid:
- * the first of two places at which it is or can be made.  In a directory that
+ * the first of two paths at which it is or can be made.  In a directory that
  * others may write, files are opened without following links, must be plain,
  * with one name, and (if the world may write) owned by us, root, or the
  * directory's owner.
@@ -26,7 +26,7 @@ struct directory {
 	mode_t mode;
 };
 
-/* Not open yet; `path` NULL: the default one, whose place is settled when it is opened. */
+/* Not open yet; `path` NULL: the default one, chosen when it is opened. */
 void directory_init(struct directory *, const char *path);
 
 /* Opens it (again), or makes it if it is the default one, and checks whether it can be trusted. */
@@ -46,10 +46,10 @@ enum rc directory_open_file(const struct directory *, const char *name, int *fd,
 enum rc directory_look(const struct directory *, const char *name, int fd, struct fault *);
 
 /*
- * Is anybody's ticket alive on a file of this name in another place that is or
- * was a default one of this uid?  Then *place is that one.
+ * Is anybody's ticket alive on a file of this name in another directory that is
+ * or was a default one of this uid?  Then *other is its path.
  */
-bool directory_elsewhere(const struct directory *, const char *name, char place[PATH_MAX]);
+bool directory_elsewhere(const struct directory *, const char *name, char other[PATH_MAX]);
 
 /* RC_DENIED or RC_SYSTEM by errno, "WHERE: WHAT: why". */
 enum rc directory_failed(const struct directory *, const char *what, struct fault *);

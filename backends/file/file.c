@@ -84,7 +84,7 @@ name_file(char out[NAME_BYTES], const char *key)
 	char encoded[ENCODED_BYTES];
 	const char *rest = encoded;
 
-	key_encode(encoded, sizeof encoded, key);
+	encode_key(encoded, sizeof encoded, key);
 	for (; strlen(rest) > NAME_CHUNK; rest += NAME_CHUNK)
 		out += snprintf(out, NAME_CHUNK + 3, "%.*s+/", NAME_CHUNK, rest);
 	snprintf(out, NAME_CHUNK + 8, "%s.lock", rest);
@@ -176,7 +176,7 @@ await_byte(struct file *f, short type, int64_t byte, instant until, struct fault
  * old one.
  */
 static enum rc
-enter(struct file *f, struct header *h, instant until, struct fault *fault)
+file_enter(struct file *f, struct header *h, instant until, struct fault *fault)
 {
 	for (;;) {
 		enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
@@ -240,7 +240,7 @@ wait_in_line(struct file *f, instant until, struct fault *fault)
 
 /* No lower ticket is alive: writes down that the lock is ours. */
 static enum rc
-take(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+file_take(struct file *f, struct header *h, struct grant *g, struct fault *fault)
 {
 	enum rc rc;
 
@@ -276,17 +276,17 @@ stand_in_line(struct file *f, struct header *h, instant until, struct grant *g, 
 		return rc;
 	f->ticket = ticket;
 	h->next = ticket + 1;
-	return last > 0 ? write_header(f, h, fault) : take(f, h, g, fault);
+	return last > 0 ? write_header(f, h, fault) : file_take(f, h, g, fault);
 }
 
 static enum rc
-decide(struct file *f, instant until, struct grant *g, struct fault *fault)
+file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 {
 	struct header h = {.next = 1};
-	enum rc rc = enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
+	enum rc rc = file_enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
 	if (rc == RC_OK)
-		rc = f->ticket ? take(f, &h, g, fault) : stand_in_line(f, &h, until, g, fault);
+		rc = f->ticket ? file_take(f, &h, g, fault) : stand_in_line(f, &h, until, g, fault);
 	if (f->fd >= 0)
 		tickets_unlock(f->fd, META);
 	return rc;
@@ -304,9 +304,9 @@ read_url(char path[PATH_MAX], const char *url, struct fault *fault)
 	struct url u;
 
 	(void)url_cut(&u, url);
-	if (u.path.n == 0 || u.user.at || (u.hosts.n > 0 && !part_is(&u.hosts, "localhost")))
+	if (u.path.n == 0 || u.user.at || (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
 		return fault_set(fault, RC_USAGE, "the URL of a directory is written file:///DIR, with three slashes");
-	if (percent_decode(path, PATH_MAX, u.path.at, strlen(u.path.at)) < 0)
+	if (encode_undo(path, PATH_MAX, u.path.at, strlen(u.path.at)) < 0)
 		return fault_set(fault, RC_USAGE, "the directory in the URL is too long, or has a wrong %%XX");
 	return RC_OK;
 }
@@ -340,13 +340,13 @@ file_open(struct store **ret, struct host *host, const struct site *site, struct
 static void
 tell_of_elsewhere(struct file *f)
 {
-	char place[PATH_MAX];
+	char other[PATH_MAX];
 
-	if (!directory_elsewhere(&f->dir, f->name, place))
+	if (!directory_elsewhere(&f->dir, f->name, other))
 		return;
 	fault_set(&f->base.host->notice, RC_OK,
 	    "%.100s is also locked in %.150s, another default directory of this user: that run and this one, in "
-	    "%.150s, do not exclude each other", f->claim->key, place, f->dir.path);
+	    "%.150s, do not exclude each other", f->claim->key, other, f->dir.path);
 }
 
 static enum rc
@@ -361,7 +361,7 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	if (rc == RC_OK)
 		tell_of_elsewhere(f);
 	while (rc == RC_OK && !f->holds) {
-		rc = decide(f, until, g, fault);
+		rc = file_decide(f, until, g, fault);
 		if (rc == RC_OK && !f->holds)
 			rc = wait_in_line(f, until, fault);
 	}

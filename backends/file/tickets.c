@@ -54,7 +54,7 @@ tickets_unlock(int fd, int64_t byte)
 
 /* 1: some write lock in [from, to), cut to that range, is *found; 0: there is none; -1 with errno. */
 static int
-look(int fd, int64_t from, int64_t to, struct span *found)
+find_locked(int fd, int64_t from, int64_t to, struct span *found)
 {
 	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = to - from};
 
@@ -77,7 +77,7 @@ tickets_any(int fd)
 {
 	struct span found;
 
-	return look(fd, 1, NUMBER_LIMIT, &found) > 0;
+	return find_locked(fd, 1, NUMBER_LIMIT, &found) > 0;
 }
 
 /*
@@ -89,7 +89,7 @@ tickets_last(int fd, int64_t hint, int64_t limit)
 {
 	struct span found;
 	int64_t low, high = limit, from = hint < limit ? hint : limit - 1;
-	int got = look(fd, 1, limit, &found);
+	int got = find_locked(fd, 1, limit, &found);
 	bool bisect = false;
 
 	if (got <= 0)
@@ -99,7 +99,7 @@ tickets_last(int fd, int64_t hint, int64_t limit)
 		bisect = bisect || from <= low;
 		if (bisect)
 			from = low + (high - low) / 2;
-		got = look(fd, from, high, &found);
+		got = find_locked(fd, from, high, &found);
 		if (got < 0)
 			return -1;
 		if (got > 0)
@@ -119,7 +119,7 @@ tickets_before(int fd, int64_t ticket)
 	int64_t at = ticket, most;
 	unsigned n = 0;
 
-	if (look(fd, 1, ticket, &found) <= 0)
+	if (find_locked(fd, 1, ticket, &found) <= 0)
 		return 0;
 	most = ticket - found.from;
 	if (most > COUNTED)

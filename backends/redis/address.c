@@ -19,8 +19,8 @@ bad_url(struct fault *f, const char *what)
 static enum rc
 address_login(struct address *a, const struct url *u, struct fault *f)
 {
-	if (percent_decode(a->user, sizeof a->user, u->user.at, u->user.n) < 0 ||
-	    percent_decode(a->password, sizeof a->password, u->password.at, u->password.n) < 0)
+	if (encode_undo(a->user, sizeof a->user, u->user.at, u->user.n) < 0 ||
+	    encode_undo(a->password, sizeof a->password, u->password.at, u->password.n) < 0)
 		return bad_url(f, "has a user or password that is too long, or a wrong %XX in it");
 	return RC_OK;
 }
@@ -37,7 +37,7 @@ address_socket(struct address *a, const struct url *u, struct fault *f)
 		a->db = -1;
 	if (a->db < 0)
 		return bad_url(f, "has a wrong end (?db=NUMBER is allowed)");
-	if (percent_decode(a->path, sizeof a->path, u->path.at, u->path.n) < 0)
+	if (encode_undo(a->path, sizeof a->path, u->path.at, u->path.n) < 0)
 		return bad_url(f, "has a wrong socket path (absolute, at most 107 bytes)");
 	return RC_OK;
 }
@@ -70,7 +70,7 @@ address_parse(struct address *a, const char *url, struct fault *f)
 		return bad_url(f, wrong);
 	if (address_login(a, &u, f) != RC_OK)
 		return RC_USAGE;
-	return part_is(&u.scheme, "redis+unix") ? address_socket(a, &u, f) : address_host(a, &u, f);
+	return url_part_is(&u.scheme, "redis+unix") ? address_socket(a, &u, f) : address_host(a, &u, f);
 }
 
 void

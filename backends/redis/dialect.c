@@ -20,7 +20,7 @@ native_name(struct names *names, const struct claim *claim)
 	static const char *const suffixes[NAMES] = {"h", "i", "q", "l", "w:"};
 	char tag[ENCODED_BYTES];
 
-	key_encode(tag, sizeof tag, claim->key);
+	encode_key(tag, sizeof tag, claim->key);
 	for (size_t i = 0; i < NAMES; i++)
 		snprintf(names->keys[i], sizeof names->keys[i], "dlock:{%s}:%s", tag, suffixes[i]);
 	snprintf(names->channel, sizeof names->channel, "%s%s", names->keys[NAMES - 1], claim->owner);
@@ -100,4 +100,4 @@ native_read(struct answer *a, const struct request *r, const redisReply *reply)
 	return resp_is_foreign(reply->str) ? READ_FOREIGN : READ_ERROR;
 }
 
-const struct dialect native_dialect = {native_name, native_write, native_read};
+const struct dialect dialect_native = {native_name, native_write, native_read};

@@ -50,6 +50,6 @@ struct dialect {
 	enum reading (*read)(struct answer *, const struct request *, const redisReply *);
 };
 
-extern const struct dialect native_dialect;
+extern const struct dialect dialect_native;
 
 #endif

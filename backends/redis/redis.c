@@ -44,6 +44,14 @@
 
 enum { LEFT_LEAST = 50 }; /* ms; a server that says less again and again is asked no more often */
 
+/* Our place in the queue, while we wait. */
+struct redis_queue {
+	struct server subscription; /* to our channel */
+	instant subscribe_due;	    /* not to be tried again before */
+	uint64_t ticket;	    /* the place, as the server dealt it; 0: none yet */
+	unsigned beats;		    /* for their jitter */
+};
+
 struct redis {
 	struct store base;
 	const struct claim *claim;
@@ -52,12 +60,9 @@ struct redis {
 	struct address address;
 	char where[WHERE_BYTES];
 	struct patience patience;
-	struct server commands;	    /* questions and answers */
-	struct server subscription; /* in the queue: to our channel */
-	instant subscribe_due;	    /* not to be tried again before */
-	uint64_t ticket;	    /* our place, as the server dealt it; 0: none yet */
+	struct server commands; /* questions and answers */
+	struct redis_queue queue;
 	bool held;
-	unsigned beats; /* for their jitter */
 };
 
 const struct backend redis_backend;
@@ -162,7 +167,7 @@ redis_close(struct store *s)
 	if (!r)
 		return;
 	server_close(&r->commands);
-	server_close(&r->subscription);
+	server_close(&r->queue.subscription);
 	explicit_bzero(&r->address, sizeof r->address);
 	free(r);
 }
@@ -176,10 +181,10 @@ redis_open(struct store **ret, struct host *host, const struct site *site, struc
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	r->base = (struct store){&redis_backend, host, r->where, CAP_FAIR | CAP_DURABLE};
-	r->dialect = &native_dialect;
+	r->dialect = &dialect_native;
 	patience_init(&r->patience);
 	server_init(&r->commands, host, &r->address, r->where);
-	server_init(&r->subscription, host, &r->address, r->where);
+	server_init(&r->queue.subscription, host, &r->address, r->where);
 	rc = address_parse(&r->address, site->url, f);
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
@@ -212,8 +217,8 @@ redis_show(struct redis *r, struct answer *a)
 static enum rc
 redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
-	struct request q = {.operation = ACQUIRE, .alive = alive, .subscribed = server_is_open(&r->subscription),
-	    .ticket = r->ticket};
+	struct request q = {.operation = ACQUIRE, .alive = alive, .subscribed = server_is_open(&r->queue.subscription),
+	    .ticket = r->queue.ticket};
 	instant sent;
 	enum rc rc = redis_run(r, &q, until, &sent, a, f);
 
@@ -225,7 +230,7 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g, s
 		*g = (struct grant){.token = a->token, .sent = sent, .lease = r->claim->ttl, .anchor = -1};
 		return RC_OK;
 	case ANSWER_NOT_HOLDER:
-		r->ticket = a->ticket;
+		r->queue.ticket = a->ticket;
 		redis_show(r, a);
 		return RC_OK;
 	default:
@@ -247,17 +252,17 @@ redis_subscribe(struct redis *r, instant until, struct fault *f)
 
 	if (length < 0)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	rc = server_ask(&r->subscription, &q, until, &reply, f);
+	rc = server_ask(&r->queue.subscription, &q, until, &reply, f);
 	redisFreeCommand(command);
 	if (rc != RC_OK || !reply)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR)
-		rc = server_refused(&r->subscription, reply->str, f);
+		rc = server_refused(&r->queue.subscription, reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE", r->where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
-		server_close(&r->subscription);
+		server_close(&r->queue.subscription);
 	return rc;
 }
 
@@ -266,10 +271,10 @@ static instant
 redis_next_beat(struct redis *r, const struct answer *a)
 {
 	/* A few bits of the owner and a counter: enough to keep a thousand waiters from asking in step. */
-	int64_t jitter = (r->claim->owner[r->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
+	int64_t jitter = (r->claim->owner[r->queue.beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
-	if (!server_is_open(&r->subscription))
+	if (!server_is_open(&r->queue.subscription))
 		beat = now + UNSUBSCRIBED_BEAT;
 	if (a->place == 1 && a->left_ms > 0)
 		beat = instant_first(beat, now + (a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) * NS_PER_MS);
@@ -286,7 +291,7 @@ redis_await_message(struct redis *r, instant beat, instant until, struct fault *
 	struct host *host = r->base.host;
 	enum rc rc;
 
-	switch (host->wait(host, server_descriptor(&r->subscription), POLLIN, instant_first(beat, until))) {
+	switch (host->wait(host, server_descriptor(&r->queue.subscription), POLLIN, instant_first(beat, until))) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
@@ -294,7 +299,7 @@ redis_await_message(struct redis *r, instant beat, instant until, struct fault *
 	case WOKE_READY:
 		break;
 	}
-	rc = server_take_message(&r->subscription, instant_now() + ASK_PATIENCE, f);
+	rc = server_take_message(&r->queue.subscription, instant_now() + ASK_PATIENCE, f);
 	return rc == RC_PROTOCOL ? RC_OK : rc; /* what it says does not matter: we ask */
 }
 
@@ -312,8 +317,8 @@ redis_wait_in_queue(struct redis *r, const struct answer *a, instant until, stru
 
 	if (patience_is_outage(&r->patience))
 		return RC_OK;
-	if (!server_is_open(&r->subscription) && now >= r->subscribe_due) {
-		r->subscribe_due = now + UNSUBSCRIBED_BEAT;
+	if (!server_is_open(&r->queue.subscription) && now >= r->queue.subscribe_due) {
+		r->queue.subscribe_due = now + UNSUBSCRIBED_BEAT;
 		rc = redis_subscribe(r, now + ASK_PATIENCE, f);
 		if (rc != RC_AGAIN)
 			return rc;
@@ -379,7 +384,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	instant sent;
 	enum rc rc;
 
-	server_close(&r->subscription); /* not when we were granted: that would have kept the command waiting */
+	server_close(&r->queue.subscription); /* not when we were granted: that would have kept the command waiting */
 	rc = redis_run(r, &(struct request){.operation = RENEW}, until, &sent, &a, f);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;

@@ -12,26 +12,26 @@
 enum { DEFAULT_PORT = 2181 };
 
 static enum rc
-bad(struct fault *f, const char *what)
+url_is_wrong(struct fault *f, const char *what)
 {
 	return fault_set(f, RC_USAGE, "the zk URL %s (zk://[user:password@]host[:port],.../chroot)", what);
 }
 
 static enum rc
-take_login(struct ensemble *e, const struct url *u, struct fault *f)
+ensemble_take_login(struct ensemble *e, const struct url *u, struct fault *f)
 {
 	int user, password;
 
 	if (!u->user.at)
 		return RC_OK;
 	if (u->user.n == 0 || !u->password.at)
-		return bad(f, "needs user:password before its @");
-	user = percent_decode(e->login, sizeof e->login - 1, u->user.at, u->user.n);
+		return url_is_wrong(f, "needs user:password before its @");
+	user = encode_undo(e->login, sizeof e->login - 1, u->user.at, u->user.n);
 	if (user < 0 || memchr(e->login, ':', user))
-		return bad(f, "has a user that is too long, has a ':' or a wrong %XX in it");
+		return url_is_wrong(f, "has a user that is too long, has a ':' or a wrong %XX in it");
 	e->login[user] = ':';
-	password = percent_decode(e->login + user + 1, sizeof e->login - user - 1, u->password.at, u->password.n);
-	return password < 0 ? bad(f, "has a password that is too long, or a wrong %XX in it") : RC_OK;
+	password = encode_undo(e->login + user + 1, sizeof e->login - user - 1, u->password.at, u->password.n);
+	return password < 0 ? url_is_wrong(f, "has a password that is too long, or a wrong %XX in it") : RC_OK;
 }
 
 static bool
@@ -43,7 +43,7 @@ is_number(const char *host)
 }
 
 static enum rc
-add_host(struct ensemble *e, struct part text, struct fault *f)
+ensemble_add_host(struct ensemble *e, struct url_part text, struct fault *f)
 {
 	size_t used = strlen(e->hosts);
 	struct endpoint host;
@@ -51,20 +51,20 @@ add_host(struct ensemble *e, struct part text, struct fault *f)
 	int length;
 
 	if (wrong)
-		return bad(f, wrong);
+		return url_is_wrong(f, wrong);
 	length = snprintf(e->hosts + used, sizeof e->hosts - used, strchr(host.host, ':') ? "%s[%s]:%d" : "%s%s:%d",
 	    used ? "," : "", host.host, host.port);
 	e->named = e->named || !is_number(host.host);
-	return (size_t)length < sizeof e->hosts - used ? RC_OK : bad(f, "names too many hosts");
+	return (size_t)length < sizeof e->hosts - used ? RC_OK : url_is_wrong(f, "names too many hosts");
 }
 
 static enum rc
-take_hosts(struct ensemble *e, struct part list, struct fault *f)
+ensemble_take_hosts(struct ensemble *e, struct url_part list, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && list.at)
-		rc = add_host(e, part_first(&list), f);
+		rc = ensemble_add_host(e, url_part_first(&list), f);
 	return rc;
 }
 
@@ -98,14 +98,14 @@ ensemble_is_path(const char *path)
 }
 
 static enum rc
-take_chroot(struct ensemble *e, const struct url *u, struct fault *f)
+ensemble_take_chroot(struct ensemble *e, const struct url *u, struct fault *f)
 {
 	if (u->query.at)
-		return bad(f, "has a '?' in it (%3F)");
+		return url_is_wrong(f, "has a '?' in it (%3F)");
 	if (u->path.n <= 1)
 		return RC_OK;
-	if (percent_decode(e->chroot, sizeof e->chroot, u->path.at, u->path.n) < 0 || !ensemble_is_path(e->chroot))
-		return bad(f, "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
+	if (encode_undo(e->chroot, sizeof e->chroot, u->path.at, u->path.n) < 0 || !ensemble_is_path(e->chroot))
+		return url_is_wrong(f, "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
 	return RC_OK;
 }
 
@@ -119,12 +119,12 @@ ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 	*e = (struct ensemble){.tls_files = ""};
 	wrong = url_cut(&u, url ? url : "zk://127.0.0.1");
 	if (wrong)
-		return bad(f, wrong);
-	e->tls = part_is(&u.scheme, "zks");
-	rc = take_login(e, &u, f);
+		return url_is_wrong(f, wrong);
+	e->tls = url_part_is(&u.scheme, "zks");
+	rc = ensemble_take_login(e, &u, f);
 	if (rc == RC_OK)
-		rc = take_hosts(e, u.hosts, f);
-	return rc == RC_OK ? take_chroot(e, &u, f) : rc;
+		rc = ensemble_take_hosts(e, u.hosts, f);
+	return rc == RC_OK ? ensemble_take_chroot(e, &u, f) : rc;
 }
 
 void

@@ -1,4 +1,4 @@
-/* probe.c - see probe.h. */
+/* probe.c - asks an address whether there is a ZooKeeper. */
 #include "probe.h"
 
 #include <arpa/inet.h>
@@ -12,7 +12,7 @@
 #define PATIENCE (250 * NS_PER_MS) /* for each question */
 
 bool
-socket_address(struct socket_address *ret, const char *number, int port)
+probe_address(struct socket_address *ret, const char *number, int port)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
 	struct addrinfo *found;
@@ -52,7 +52,7 @@ is_of_zookeeper(const char *answer, size_t n)
 }
 
 static enum probed
-read_answer(int fd)
+probe_read(int fd)
 {
 	char answer[32];
 	ssize_t n = recv(fd, answer, sizeof answer, 0);
@@ -63,7 +63,7 @@ read_answer(int fd)
 }
 
 static enum probed
-put_question(int fd, struct host *host, const struct socket_address *a, const char *question, size_t n)
+probe_put(int fd, struct host *host, const struct socket_address *a, const char *question, size_t n)
 {
 	instant until = instant_now() + PATIENCE;
 	enum woke woke = WOKE_READY;
@@ -77,18 +77,18 @@ put_question(int fd, struct host *host, const struct socket_address *a, const ch
 		woke = host->wait(host, fd, POLLIN, until);
 	if (woke == WOKE_STOP)
 		return PROBE_STOP;
-	return woke == WOKE_READY ? read_answer(fd) : PROBE_UNKNOWN;
+	return woke == WOKE_READY ? probe_read(fd) : PROBE_UNKNOWN;
 }
 
 static enum probed
-ask(struct host *host, const struct socket_address *a, const char *question, size_t n)
+probe_ask(struct host *host, const struct socket_address *a, const char *question, size_t n)
 {
 	int fd = socket(a->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	enum probed answer;
 
 	if (fd < 0)
 		return PROBE_UNKNOWN;
-	answer = put_question(fd, host, a, question, n);
+	answer = probe_put(fd, host, a, question, n);
 	close(fd);
 	return answer;
 }
@@ -96,7 +96,7 @@ ask(struct host *host, const struct socket_address *a, const char *question, siz
 enum probed
 probe(struct host *host, const struct socket_address *a)
 {
-	enum probed answer = ask(host, a, hello, sizeof hello - 1);
+	enum probed answer = probe_ask(host, a, hello, sizeof hello - 1);
 
-	return answer == PROBE_UNKNOWN ? ask(host, a, word, strlen(word)) : answer;
+	return answer == PROBE_UNKNOWN ? probe_ask(host, a, word, strlen(word)) : answer;
 }

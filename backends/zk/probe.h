@@ -19,7 +19,7 @@ struct socket_address {
 };
 
 /* From an IPv4 or IPv6 address as text.  False: it is none. */
-bool socket_address(struct socket_address *, const char *number, int port);
+bool probe_address(struct socket_address *, const char *number, int port);
 
 enum probed {
 	PROBE_UNKNOWN, /* it says nothing, or is not there */

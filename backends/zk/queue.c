@@ -1,4 +1,4 @@
-/* queue.c - see queue.h. */
+/* queue.c - orders the children of a lock directory as Curator does. */
 #include "queue.h"
 
 #include <string.h>

@@ -71,18 +71,18 @@ prepare_environment(const struct plan *p, const char *owner)
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		unsetenv(ours[i]); /* all of a name, should there be several */
 	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 && setenv("DLOCK_OWNER", owner, 1) == 0 &&
-	    setenv("DLOCK_BACKEND", p->backend->name, 1) == 0 && putenv(token_text) == 0 && putenv(keepers_text) == 0 &&
-	    (p->kind != KIND_LIMIT || putenv(slot_text) == 0) && prepare_tokens(p);
+	    setenv("DLOCK_BACKEND", p->site.backend->name, 1) == 0 && putenv(token_text) == 0 && putenv(keepers_text) == 0 &&
+	    (p->claim.kind != KIND_LIMIT || putenv(slot_text) == 0) && prepare_tokens(p);
 }
 
 static void
 fill_in(char *text, const char *value, const char *more)
 {
-	char *place = stpcpy(strchr(text, '=') + 1, value);
+	char *end = stpcpy(strchr(text, '=') + 1, value);
 
 	if (*more)
-		*place++ = ' ';
-	memcpy(place, more, strlen(more) + 1);
+		*end++ = ' ';
+	memcpy(end, more, strlen(more) + 1);
 }
 
 /* Signals that came while we waited are delivered when the mask goes back, as they would have been. */
@@ -117,7 +117,7 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o, const
 	fill_in(keepers_text, go.keeper, outer_keepers);
 	atomic_store(exec, EXEC_CALLED); /* from here on what happens to us happens to the command */
 	restore(o);
-	execvp(path, p->argv); /* path has a slash: no search, but a script without #! gets its shell */
+	execvp(path, p->command.argv); /* path has a slash: no search, but a script without #! gets its shell */
 	atomic_store(exec, errno);
 	_exit(STATUS_NOT_FOUND);
 }

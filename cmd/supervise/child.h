@@ -47,7 +47,7 @@ int child_fork(struct child *, const struct plan *, const struct origin *, const
 /* Lets it begin.  Where that cannot be said the gate is shut: the stub ends, and the gate says so. */
 void child_go(struct child *, const struct go *);
 
-/* Ends a stub that was never let go, and buries it. */
+/* Ends a stub that was never let go, and reaps it. */
 void child_dismiss(struct child *);
 
 enum gate { GATE_WAITING, GATE_STARTED, GATE_FAILED };

@@ -11,7 +11,7 @@
 enum { LINE_BYTES = 4096 }; /* PIPE_BUF: a pipe that poll calls writable takes so much at once */
 
 static void
-begin(struct object *j, char *line, const struct plan *p, const char *event)
+events_begin(struct object *j, char *line, const struct plan *p, const char *event)
 {
 	struct timespec t;
 	struct tm tm;
@@ -28,13 +28,13 @@ begin(struct object *j, char *line, const struct plan *p, const char *event)
 }
 
 static void
-finish(struct object *j, const struct plan *p, int64_t patience)
+events_finish(struct object *j, const struct plan *p, int64_t patience)
 {
 	if (p->nkeys > 1)
 		object_strings(j, "keys", p->keys, p->nkeys); /* last: long ones must not take the room of anything else */
 	object_end(j);
 	j->out[j->used++] = '\n';
-	say_bytes(p->status_fd, j->out, j->used, patience);
+	say_bytes(p->show.status_fd, j->out, j->used, patience);
 }
 
 void
@@ -57,16 +57,16 @@ events_message(const struct plan *p, const struct msg *m)
 	char line[LINE_BYTES];
 	struct object j;
 
-	if (p->status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes || !shapes[m->kind].event)
+	if (p->show.status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes || !shapes[m->kind].event)
 		return;
-	begin(&j, line, p, shapes[m->kind].event);
+	events_begin(&j, line, p, shapes[m->kind].event);
 	if (m->kind == MSG_GRANTED)
 		object_number(&j, "token", m->token);
 	if (shapes[m->kind].number)
 		object_number(&j, shapes[m->kind].number, m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
 	if (shapes[m->kind].text && *m->text)
 		object_string(&j, shapes[m->kind].text, m->text);
-	finish(&j, p, SAY_AT_ONCE);
+	events_finish(&j, p, SAY_AT_ONCE);
 }
 
 void
@@ -75,14 +75,14 @@ events_verdict(const struct plan *p, const struct verdict *v)
 	char line[LINE_BYTES];
 	struct object j;
 
-	if (p->status_fd < 0)
+	if (p->show.status_fd < 0)
 		return;
-	begin(&j, line, p, "verdict");
+	events_begin(&j, line, p, "verdict");
 	object_string(&j, "verdict", v->name);
 	object_number(&j, "status", v->status);
 	if (v->signal)
 		object_number(&j, "signal", v->signal);
 	if (*v->line)
 		object_string(&j, "message", v->line);
-	finish(&j, p, SAY_PATIENTLY);
+	events_finish(&j, p, SAY_PATIENTLY);
 }

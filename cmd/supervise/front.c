@@ -23,6 +23,18 @@
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
+/* Who is below us, but not by way of the keeper: children from before. */
+struct front_elders {
+	struct spared spared;
+	instant look_at; /* when to look for such again; NEVER: there is nobody */
+};
+
+struct front_end {
+	bool over;
+	struct ending ending;
+	char words[RECORD_BYTES]; /* the backend's */
+};
+
 struct front {
 	const struct run *run;
 	const struct plan *plan;
@@ -32,19 +44,18 @@ struct front {
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	struct loop loop;
 	struct progress progress;
-	struct spared spared; /* who is below us, but not by way of the keeper */
-	instant look_at;      /* when to look for such again; NEVER: there is nobody */
+	struct front_elders elders;
 	struct watch watch;
-	int interrupt;
-	struct ending ending;
-	char words[RECORD_BYTES];
-	bool over;
+	int interrupt; /* the signal that is to end the waiting; 0 */
+	struct front_end end;
 };
+
+_Static_assert(GRANT_QUICK < SLACK, "a front that is not told of a grant looks later by so much: see link.h");
 
 /* ---- ending without the keeper ---- */
 
 static void
-reap(struct front *f)
+front_reap(struct front *f)
 {
 	int status;
 	pid_t pid;
@@ -56,12 +67,12 @@ reap(struct front *f)
 			atomic_store(&f->shared->command, 0);
 }
 
-/* Have all who could be ours been reaped? */
+/* Have all who could be ours been reaped?  Without a child there is no descendant: orphans become our children. */
 static bool
 is_alone(struct front *f)
 {
-	reap(f);
-	return f->keeper == 0 && (f->run->has_elders || (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD));
+	front_reap(f);
+	return f->keeper == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD;
 }
 
 /*
@@ -71,24 +82,24 @@ is_alone(struct front *f)
 static void
 look_around(struct front *f)
 {
-	f->look_at = NEVER;
+	f->elders.look_at = NEVER;
 	if (!f->run->has_elders || !f->keeper)
 		return;
-	tree_spare(&f->spared, f->keeper);
-	if (f->spared.n > 0)
-		f->look_at = instant_now() + LOOK_AGAIN;
+	tree_spare(&f->elders.spared, f->keeper);
+	if (f->elders.spared.n > 0)
+		f->elders.look_at = instant_now() + LOOK_AGAIN;
 }
 
 /* Sends to the command's whole tree; ours is more, the keeper above all. */
 static size_t
-signal_tree(struct front *f, pid_t root, int sig, bool wake)
+front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
 {
 	const struct aim aim = {
 	    .sig = sig,
 	    .wake = wake,
 	    .command = atomic_load(&f->shared->command),
 	    .leads = !f->run->origin->has_tty,
-	    .spared = &f->spared,
+	    .spared = &f->elders.spared,
 	};
 
 	return tree_signal(root, &aim);
@@ -96,9 +107,11 @@ signal_tree(struct front *f, pid_t root, int sig, bool wake)
 
 /*
  * Kills everything of ours but the spared: the command first, then the keeper, so
- * that the rest becomes our own children, until we are alone and two looks in a
- * row find nobody: a single one may miss who is just being handed from a dying
- * parent to us.  False: something will not die, or cannot be seen.
+ * that the rest becomes our own children, until we are alone.  Beside children who
+ * are not the command's that is when two looks in a row find nobody: a single one
+ * may miss who is just being handed from a dying parent to us.  False: something
+ * will not die, or cannot be seen.  (A look may take longer than our patience: it
+ * is over only when there is still somebody.)
  */
 static bool
 kill_everything(struct front *f)
@@ -113,12 +126,12 @@ kill_everything(struct front *f)
 		look_around(f);
 		kill(f->keeper, SIGKILL);
 	}
-	for (int quiet = 0; quiet < 2 || !is_alone(f);) {
-		quiet = signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0 : quiet + 1;
-		if (instant_now() >= patience)
+	for (int quiet = 0; !is_alone(f);) {
+		quiet = front_signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0 : quiet + 1;
+		if (is_alone(f) || (quiet >= 2 && f->run->has_elders && f->keeper == 0))
+			return true;
+		if (quiet != 1 && instant_now() >= patience)
 			return false;
-		if (quiet >= 2 && is_alone(f))
-			break;
 		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);
 		while (loop_signal(&f->loop, &info))
 			continue;
@@ -127,11 +140,11 @@ kill_everything(struct front *f)
 }
 
 static void
-finish(struct front *f, struct ending e, const char *words)
+front_finish(struct front *f, struct ending e, const char *words)
 {
-	f->ending = e;
-	snprintf(f->words, sizeof f->words, "%s", words);
-	f->over = true;
+	f->end.ending = e;
+	snprintf(f->end.words, sizeof f->end.words, "%s", words);
+	f->end.over = true;
 }
 
 /* Kills everything.  It is `otherwise` unless the command may have begun: then the lock is lost under it. */
@@ -141,20 +154,20 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
 	lost.stuck = !kill_everything(f);
-	finish(f, lost.stuck || atomic_load(&f->shared->exec) == EXEC_CALLED ? lost : otherwise, why);
+	front_finish(f, lost.stuck || atomic_load(&f->shared->exec) == EXEC_CALLED ? lost : otherwise, why);
 }
 
 /* The keeper is dead, or frozen past a deadline. */
 static void
 take_over(struct front *f, const char *why)
 {
-	if (atomic_load(&f->shared->settled)) { /* nothing runs: only the release is in doubt */
-		struct ending e = f->shared->ending;
+	if (atomic_load(&f->shared->end.finished)) { /* nothing runs: only the release is in doubt */
+		struct ending e = f->shared->end.ending;
 
-		e.unconfirmed = !atomic_load(&f->shared->told);
-		if (f->keeper && (e.unconfirmed || !atomic_load(&f->shared->lingers)))
+		e.unconfirmed = !atomic_load(&f->shared->end.told);
+		if (f->keeper && (e.unconfirmed || !atomic_load(&f->shared->end.lingers)))
 			kill(f->keeper, SIGKILL);
-		finish(f, e, e.unconfirmed ? why : "");
+		front_finish(f, e, e.unconfirmed ? why : "");
 		return;
 	}
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
@@ -173,7 +186,7 @@ view_of(const struct shared *s)
 {
 	return (struct view){
 	    .granted = atomic_load(&s->granted),
-	    .settled = atomic_load(&s->settled),
+	    .finished = atomic_load(&s->end.finished),
 	    .stopping = atomic_load(&s->stopping),
 	    .term_at = atomic_load(&s->term_at),
 	    .kill_at = atomic_load(&s->kill_at),
@@ -182,7 +195,7 @@ view_of(const struct shared *s)
 }
 
 /*
- * In the place of a keeper that is late.  Said first, done then: a keeper that
+ * Instead of a keeper that is late.  Said first, done then: a keeper that
  * sees the command end of it has to know that it was no end of its own.
  */
 static void
@@ -190,7 +203,7 @@ stop_command(struct front *f)
 {
 	if (atomic_exchange(&f->shared->stopping, true))
 		return;
-	signal_tree(f, f->keeper, f->plan->signal, true);
+	front_signal_tree(f, f->keeper, f->plan->command.signal, true);
 	events_message(f->plan, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
@@ -201,7 +214,7 @@ watch_keeper(struct front *f)
 	struct view view = view_of(f->shared);
 	struct watched due;
 
-	if (instant_now() >= f->look_at)
+	if (instant_now() >= f->elders.look_at)
 		look_around(f);
 	due = watch(&f->watch, instant_now(), &view);
 	switch (due.duty) {
@@ -223,7 +236,7 @@ watch_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was stopped");
 		break;
 	}
-	return instant_first(due.wake, f->look_at);
+	return instant_first(due.wake, f->elders.look_at);
 }
 
 /*
@@ -233,7 +246,7 @@ watch_keeper(struct front *f)
 static bool
 is_adrift(const struct front *f)
 {
-	return f->watch.adrift_by != NEVER || atomic_load(&f->shared->settled);
+	return f->watch.adrift_by != NEVER || atomic_load(&f->shared->end.finished);
 }
 
 /* ---- signals ---- */
@@ -303,20 +316,20 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 }
 
 static void
-take_signal(struct front *f, const struct signalfd_siginfo *info)
+front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 {
 	int sig = info->ssi_signo;
 	struct msg m = {.kind = MSG_SIGNAL, .number = sig};
 
 	if (sig == SIGCHLD) {
-		reap(f);
+		front_reap(f);
 		return;
 	}
 	if (info->ssi_pid == (uint32_t)getpid()) /* SIGPIPE, when our stderr is a closed pipe */
 		return;
 	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
 		progress_pause(&f->progress);
-		atomic_store(&f->shared->on_screen, false);
+		atomic_store(&f->shared->front.on_screen, false);
 		stop_here(sig);
 		return;
 	}
@@ -363,9 +376,9 @@ command_stopped(struct front *f, int sig)
 
 	if (!f->run->origin->has_tty || !command || (state ? state != 'T' : kill(command, 0) != 0))
 		return;
-	atomic_store(&f->shared->mirrored, true);
+	atomic_store(&f->shared->front.mirrored, true);
 	stop_with(command, sig);
-	atomic_store(&f->shared->mirrored, false);
+	atomic_store(&f->shared->front.mirrored, false);
 }
 
 static void
@@ -373,7 +386,7 @@ tell_suspicion(const struct front *f, const struct msg *m)
 {
 	char key[400], words[800], left[32];
 
-	if (!f->plan->verbose)
+	if (!f->plan->show.verbose)
 		return;
 	say("%s: %s; the command may go on for %s, trying again",
 	    plan_name(f->plan, key, sizeof key),
@@ -395,7 +408,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_GRANTED:
 		f->anchors = *a;
 		progress_end(&f->progress, m->token);
-		atomic_store(&f->shared->on_screen, false);
+		atomic_store(&f->shared->front.on_screen, false);
 		break;
 	case MSG_STOPPED:
 		command_stopped(f, m->number);
@@ -404,20 +417,20 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		tell_suspicion(f, m);
 		break;
 	case MSG_TRUSTED:
-		if (f->plan->verbose)
+		if (f->plan->show.verbose)
 			say("the lease was renewed after all");
 		break;
 	case MSG_TRACE:
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_NOTICE:
-		if (f->plan->quiet)
+		if (f->plan->show.quiet)
 			break;
 		progress_pause(&f->progress);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_ENDED:
-		finish(f, f->shared->ending, m->text);
+		front_finish(f, f->shared->end.ending, m->text);
 		break;
 	case MSG_STARTED:
 	case MSG_RESUMED:
@@ -430,20 +443,20 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 static void
 hear_keeper(struct front *f)
 {
-	bool told = atomic_load(&f->shared->told); /* then the word of it lies here already, or was dropped */
+	bool told = atomic_load(&f->shared->end.told); /* then the word of it lies here already, or was dropped */
 	struct anchors anchors;
 	struct msg m;
 	int got = 0;
 
-	while (!f->over && (got = link_receive(f->link, &m, &anchors)) > 0)
+	while (!f->end.over && (got = link_receive(f->link, &m, &anchors)) > 0)
 		take_message(f, &m, &anchors);
-	if (got == 0 && told && !f->over)
-		finish(f, f->shared->ending, "");
-	if (got < 0 && !f->over) {
+	if (got == 0 && told && !f->end.over)
+		front_finish(f, f->shared->end.ending, "");
+	if (got < 0 && !f->end.over) {
 		close(f->link);
 		f->link = -1;
-		if (atomic_load(&f->shared->told))
-			finish(f, f->shared->ending, "");
+		if (atomic_load(&f->shared->end.told))
+			front_finish(f, f->shared->end.ending, "");
 		else
 			take_over(f, "dlock's keeper process was killed");
 	}
@@ -477,7 +490,7 @@ show_progress(struct front *f)
 		progress_end(&f->progress, 0);
 	} else {
 		progress_tick(&f->progress, instant_now());
-		atomic_store(&f->shared->on_screen, f->progress.drawn);
+		atomic_store(&f->shared->front.on_screen, f->progress.drawn);
 	}
 }
 
@@ -491,7 +504,7 @@ await_keeper(struct front *f)
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
-	for (reap(f); f->keeper && !atomic_load(&f->shared->lingers) && instant_now() < patience; reap(f)) {
+	for (front_reap(f); f->keeper && !atomic_load(&f->shared->end.lingers) && instant_now() < patience; front_reap(f)) {
 		loop_wait(&f->loop, set, LOOP_OWN, patience);
 		while (loop_signal(&f->loop, &info))
 			continue;
@@ -507,15 +520,16 @@ front_run(const struct run *r, pid_t keeper)
 	    .shared = r->shared,
 	    .keeper = keeper,
 	    .link = r->ends[0],
-	    .look_at = NEVER,
+	    .elders = {.look_at = NEVER},
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	struct verdict v;
-	struct heard heard = {.words = f.words};
+	struct heard heard = {.words = f.end.words};
 	char holder[HOLDER_BYTES];
 	instant wake;
 	sigset_t all;
+	int error;
 	nfds_t n;
 
 	close(r->ends[1]);
@@ -523,31 +537,32 @@ front_run(const struct run *r, pid_t keeper)
 	sigfillset(&all);
 	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
 	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
-	if (loop_open(&f.loop, &all) != 0)
-		take_over(&f, strerror(errno));
+	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;
 	tree_prepare();
+	if (error)
+		take_over(&f, strerror(error));
 	look_around(&f);
-	while (!f.over) {
+	while (!f.end.over) {
 		wake = watch_keeper(&f);
-		if (f.over)
+		if (f.end.over)
 			break;
 		show_progress(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
 		n = poll_anchors(&f, set);
 		loop_wait(&f.loop, set, n, instant_first(progress_next(&f.progress), wake));
-		if (set[SLOT_LINK].revents || atomic_load(&f.shared->told))
+		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
 			hear_keeper(&f);
 		if (an_anchor_broke(set, n))
 			watch_adrift(&f.watch, instant_now());
-		while (!f.over && set[LOOP_SIGNAL].revents && loop_signal(&f.loop, &info))
-			take_signal(&f, &info);
+		while (!f.end.over && set[LOOP_SIGNAL].revents && loop_signal(&f.loop, &info))
+			front_take_signal(&f, &info);
 	}
 	progress_end(&f.progress, 0);
 	heard.where = shared_where(r->shared);
 	heard.key = f.progress.key;
 	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
 	heard.waited = instant_now() - r->began;
-	v = verdict_of(r->plan, &f.ending, &heard);
+	v = verdict_of(r->plan, &f.end.ending, &heard);
 	await_keeper(&f);
 	return v;
 }

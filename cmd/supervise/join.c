@@ -19,63 +19,60 @@
 #define JOIN_RETRY (10 * NS_PER_MS)
 #define KEEP_MOST (365 * 86400 * NS_PER_S) /* what --min-hold may be */
 
-enum { PLACE_BYTES = 4096 };
-
 enum join_verb { JOIN_HOLD = 1, JOIN_CHECK };
 
 /* One datagram each way; both ends are the same program on the same machine. */
 struct join_ask {
 	int version;
 	enum join_verb verb;
-	bool anywhere; /* the place is not stated: only backend and key count */
+	bool anywhere; /* the site is not stated: only backend and key count */
 	int64_t keep;  /* the lock is wanted for so long from now, whatever becomes of the asker */
 	char backend[16];
 	char key[KEY_BYTES + 1];
-	char place[PLACE_BYTES];
+	char site[JOIN_SITE_BYTES];
 };
 
 struct join_answer {
 	int version;
-	bool stranger; /* the lock is the same, but the asker none of our descendants */
-	bool secret;   /* the place has a password and is not told */
+	bool foreign; /* the lock is the same, but the asker none of our descendants */
+	bool secret;  /* the site has a password and is not told */
 	struct join_offer offer;
-	char place[PLACE_BYTES];
+	char site[JOIN_SITE_BYTES];
 };
 
 /* "URL\nNAME=VALUE\n...\n": with backend and key, what makes two locks the same lock. */
 static bool
-write_place(char *out, const struct site *w)
+write_site(char *out, const struct site *s)
 {
-	int n = snprintf(out, PLACE_BYTES, "%s\n", w->url ? w->url : "");
+	int n = snprintf(out, JOIN_SITE_BYTES, "%s\n", s->url ? s->url : "");
 
-	for (size_t i = 0; i < w->nsettings && n > 0 && n < PLACE_BYTES; i++)
-		n += snprintf(out + n, PLACE_BYTES - n, "%s=%s\n", w->settings[i].name, w->settings[i].value);
-	return n > 0 && n < PLACE_BYTES;
+	for (size_t i = 0; i < s->nsettings && n > 0 && n < JOIN_SITE_BYTES; i++)
+		n += snprintf(out + n, JOIN_SITE_BYTES - n, "%s=%s\n", s->settings[i].name, s->settings[i].value);
+	return n > 0 && n < JOIN_SITE_BYTES;
 }
 
-/* The way back, into `w`, whose own settings stand behind so that they win; `place` is cut up and kept. */
+/* The way back, into `s`, whose own settings stand behind so that they win; the text is cut up. */
 static void
-read_place(char *place, struct site *w)
+read_site(struct join_site *told, struct site *s)
 {
-	static struct setting settings[2 * SETTINGS_MAX];
-	char *rest, *url = place, *line = place + strcspn(place, "\n");
+	char *rest, *url = told->text, *line = url + strcspn(url, "\n");
 	size_t n = 0;
 
 	if (!*line)
 		return;
 	*line++ = '\0';
-	w->url = *url ? url : NULL;
+	s->url = *url ? url : NULL;
 	for (line = strtok_r(line, "\n", &rest); line && n < SETTINGS_MAX; line = strtok_r(NULL, "\n", &rest)) {
 		char *equals = strchr(line, '=');
 
 		if (!equals)
 			continue;
 		*equals = '\0';
-		settings[n++] = (struct setting){line, equals + 1};
+		told->settings[n++] = (struct setting){line, equals + 1};
 	}
-	memcpy(settings + n, w->settings, w->nsettings * sizeof *settings);
-	w->settings = settings;
-	w->nsettings += n;
+	memcpy(told->settings + n, s->settings, s->nsettings * sizeof *s->settings);
+	s->settings = told->settings;
+	s->nsettings += n;
 }
 
 /* ---- addresses ---- */
@@ -92,7 +89,7 @@ static unsigned long long
 lock_hash(const struct plan *p)
 {
 	unsigned long long h = 14695981039346656037ULL;
-	const char *words[] = {p->backend->name, p->keys[0]};
+	const char *words[] = {p->site.backend->name, p->keys[0]};
 
 	for (size_t i = 0; i < 2; i++)
 		for (const char *c = words[i];; c++) {
@@ -139,7 +136,7 @@ next_address(const char **text, struct address *a)
 }
 
 static socklen_t
-socket_address(struct sockaddr_un *out, const char *name, size_t n)
+fill_address(struct sockaddr_un *out, const char *name, size_t n)
 {
 	*out = (struct sockaddr_un){.sun_family = AF_UNIX};
 	memcpy(out->sun_path + 1, name, n);
@@ -158,17 +155,17 @@ join_listen(struct join_server *s, const struct plan *p)
 	char name[64];
 
 	for (size_t i = 0; i < JOINS_MAX; i++)
-		s->guests[i].fd = -1;
+		s->peers[i].fd = -1;
 	s->used = s->present = 0;
 	s->out_of_fds = false;
 	/*
-	 * A name that is never used again: a process left behind must not find a stranger
-	 * at it.  And not the owner's, since every user of this machine can read it.
+	 * A name that is never used again: a process left behind must not find another
+	 * keeper at it.  And not the owner's, since every user of this machine can read it.
 	 */
 	if (getrandom(id, sizeof id, 0) != sizeof id)
 		id[0] = 0; /* then nobody listens */
 	snprintf(name, sizeof name, "dlock-%016llx%016llx", id[0], id[1]);
-	size = socket_address(&a, name, strlen(name));
+	size = fill_address(&a, name, strlen(name));
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (id[0] && s->listener >= 0 && bind(s->listener, (struct sockaddr *)&a, size) == 0 &&
 	    listen(s->listener, SOMAXCONN) == 0)
@@ -181,7 +178,7 @@ join_poll(const struct join_server *s, struct pollfd *set)
 {
 	set[0] = (struct pollfd){.fd = s->present < JOINS_MAX && !s->out_of_fds ? s->listener : -1, .events = POLLIN};
 	for (size_t i = 0; i < s->used; i++)
-		set[1 + i] = (struct pollfd){.fd = s->guests[i].fd, .events = POLLIN};
+		set[1 + i] = (struct pollfd){.fd = s->peers[i].fd, .events = POLLIN};
 	return 1 + s->used;
 }
 
@@ -199,13 +196,13 @@ is_own_user(int fd, pid_t *pid)
 }
 
 static void
-seat(struct join_server *s, int fd, bool stranger)
+add_peer(struct join_server *s, int fd, bool foreign)
 {
 	for (size_t i = 0; i < JOINS_MAX; i++)
-		if (s->guests[i].fd < 0) {
-			s->guests[i].fd = fd;
-			s->guests[i].holds = false;
-			s->guests[i].stranger = stranger;
+		if (s->peers[i].fd < 0) {
+			s->peers[i].fd = fd;
+			s->peers[i].holds = false;
+			s->peers[i].foreign = foreign;
 			s->present++;
 			s->used = i < s->used ? s->used : i + 1;
 			return;
@@ -218,10 +215,10 @@ seat(struct join_server *s, int fd, bool stranger)
  * in time.  Where /proc hides it, knowing our address is proof enough.
  */
 static void
-welcome(struct join_server *s)
+accept_peer(struct join_server *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	bool stranger;
+	bool foreign;
 	pid_t pid;
 
 	if (fd < 0) {
@@ -232,79 +229,79 @@ welcome(struct join_server *s)
 		close(fd);
 		return;
 	}
-	stranger = tree_relation(getpid(), pid) == KIN_NO;
-	if (stranger && s->present >= JOINS_MAX / 2)
+	foreign = tree_relation(getpid(), pid) == KIN_NO;
+	if (foreign && s->present >= JOINS_MAX / 2)
 		close(fd);
 	else
-		seat(s, fd, stranger);
+		add_peer(s, fd, foreign);
 }
 
 static void
-see_off(struct join_server *s, size_t i)
+drop_peer(struct join_server *s, size_t i)
 {
-	close(s->guests[i].fd);
-	s->guests[i].fd = -1;
+	close(s->peers[i].fd);
+	s->peers[i].fd = -1;
 	s->present--;
 	s->out_of_fds = false;
 }
 
 /* Where we are, but for a password. */
 static bool
-tell_place(struct join_answer *a, const struct site *w)
+tell_site(struct join_answer *a, const struct site *s)
 {
-	a->secret = mask_finds(w->url);
-	return a->secret || write_place(a->place, w);
+	a->secret = mask_finds(s->url);
+	return a->secret || write_site(a->site, s);
 }
 
+/* `site`: ours, as write_site() has it. */
 static bool
-is_same_lock(const struct join_ask *ask, const struct plan *p, const char *place)
+is_same_lock(const struct join_ask *ask, const struct plan *p, const char *site)
 {
-	return strncmp(ask->backend, p->backend->name, sizeof ask->backend) == 0 &&
+	return strncmp(ask->backend, p->site.backend->name, sizeof ask->backend) == 0 &&
 	    strncmp(ask->key, p->keys[0], sizeof ask->key) == 0 &&
-	    (ask->anywhere || strncmp(ask->place, place, sizeof ask->place) == 0);
+	    (ask->anywhere || strncmp(ask->site, site, sizeof ask->site) == 0);
 }
 
 /* By how many the joined holds have grown. */
 static int
-serve_guest(struct join_server *s, size_t i, const struct plan *p, const struct site *w,
+serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct site *site,
     const struct join_offer *offer, int64_t *keep)
 {
-	static struct join_answer answer; /* large */
-	static struct join_ask ask;
-	static char place[PLACE_BYTES];
-	ssize_t n = recv(s->guests[i].fd, &ask, sizeof ask, MSG_DONTWAIT);
-	bool held = s->guests[i].holds;
+	struct join_answer answer = {.version = JOIN_VERSION};
+	struct join_ask ask;
+	char ours[JOIN_SITE_BYTES];
+	ssize_t n = recv(s->peers[i].fd, &ask, sizeof ask, MSG_DONTWAIT);
+	bool held = s->peers[i].holds;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	answer = (struct join_answer){.version = JOIN_VERSION};
-	if (n == sizeof ask && ask.version == JOIN_VERSION && write_place(place, w) && tell_place(&answer, w)) {
-		answer.stranger = s->guests[i].stranger && is_same_lock(&ask, p, place);
-		if (!s->guests[i].stranger && is_same_lock(&ask, p, place))
+	if (n == sizeof ask && ask.version == JOIN_VERSION && write_site(ours, site) && tell_site(&answer, site)) {
+		answer.foreign = s->peers[i].foreign && is_same_lock(&ask, p, ours);
+		if (!s->peers[i].foreign && is_same_lock(&ask, p, ours))
 			answer.offer = *offer;
 		if (answer.offer.ours && ask.keep > *keep)
 			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;
-		send(s->guests[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+		send(s->peers[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	if (!answer.offer.ours) {
-		see_off(s, i);
+		drop_peer(s, i);
 		return held ? -1 : 0;
 	}
-	s->guests[i].holds = held || ask.verb == JOIN_HOLD;
-	return s->guests[i].holds - held;
+	s->peers[i].holds = held || ask.verb == JOIN_HOLD;
+	return s->peers[i].holds - held;
 }
 
 int
-join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct site *w,
+join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p, const struct site *site,
     const struct join_offer *offer, int64_t *keep)
 {
 	int grown = 0;
 
 	for (size_t i = 0; i < s->used; i++)
-		if (s->guests[i].fd >= 0 && set[1 + i].revents)
-			grown += serve_guest(s, i, p, w, offer, keep);
+		if (s->peers[i].fd >= 0 && set[1 + i].revents)
+			grown += serve_peer(s, i, p, site, offer, keep);
 	if (set[0].revents)
-		welcome(s);
+		accept_peer(s);
 	return grown;
 }
 
@@ -330,19 +327,19 @@ join_of(struct store *s)
 static void
 write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 {
-	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb, .anywhere = j->plan->inherits};
-	snprintf(a->backend, sizeof a->backend, "%s", j->plan->backend->name);
+	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb, .anywhere = j->plan->site.inherits};
+	snprintf(a->backend, sizeof a->backend, "%s", j->plan->site.backend->name);
 	snprintf(a->key, sizeof a->key, "%s", j->plan->keys[0]);
 	if (*j->keep_until > instant_now())
 		a->keep = *j->keep_until - instant_now();
-	if (!write_place(a->place, j->site))
+	if (!write_site(a->site, j->site))
 		a->version = 0; /* too long to be compared: never the same */
 }
 
 static enum rc
-ask(struct join *j, enum join_verb verb, instant until, struct grant *g, struct fault *f)
+join_exchange(struct join *j, enum join_verb verb, instant until, struct grant *g, struct fault *f)
 {
-	static struct join_ask a; /* large */
+	struct join_ask a;
 
 	while (recv(j->fd, &j->answer, sizeof j->answer, MSG_DONTWAIT) > 0)
 		continue; /* an answer that nobody waited for any longer */
@@ -385,13 +382,13 @@ join_acquire(struct store *s, const struct claim *claim, instant until, struct g
 
 	(void)claim, (void)until;
 	s->host->alert = j->fd;
-	return ask(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	return join_exchange(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
 }
 
 static enum rc
 join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	return ask(join_of(s), JOIN_CHECK, until, g, f);
+	return join_exchange(join_of(s), JOIN_CHECK, until, g, f);
 }
 
 /* Asks a last time whether the outer one still has it; the end of the connection is what gives back. */
@@ -405,7 +402,7 @@ join_release(struct store *s, int status, instant until, struct fault *f)
 	(void)status;
 	if (j->fd < 0)
 		return RC_OK;
-	rc = ask(j, JOIN_CHECK, until, &g, f);
+	rc = join_exchange(j, JOIN_CHECK, until, &g, f);
 	s->host->alert = -1;
 	shutdown(j->fd, SHUT_RDWR); /* for the front's copy as well */
 	close(j->fd);
@@ -452,7 +449,7 @@ static enum rc
 connect_to(struct join *j, const struct address *to, instant until, struct fault *f)
 {
 	struct sockaddr_un a;
-	socklen_t size = socket_address(&a, to->name, to->n);
+	socklen_t size = fill_address(&a, to->name, to->n);
 	pid_t pid;
 
 	if (to->n == 0)
@@ -465,7 +462,7 @@ connect_to(struct join *j, const struct address *to, instant until, struct fault
 			return is_same_net(to, j->fd)
 			    ? RC_LOST
 			    : not_joined(j, to, "cannot be asked from here (another network namespace?)", f);
-		if (instant_now() >= until) /* too many others are at its door */
+		if (instant_now() >= until) /* too many others wait to be accepted */
 			return fault_set(f, RC_AGAIN, "the enclosing dlock does not answer");
 		if (j->base.host->wait(j->base.host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
 			return RC_STOP;
@@ -473,15 +470,13 @@ connect_to(struct join *j, const struct address *to, instant until, struct fault
 	return is_own_user(j->fd, &pid) ? RC_OK : not_joined(j, to, "is another user's", f);
 }
 
-/* Takes over the place that this keeper has told. */
+/* Takes over the site that this keeper has told. */
 static void
-inherit_place(const struct join *j, struct site *site)
+inherit_site(const struct join *j, struct join_site *told, struct site *site)
 {
-	static char place[PLACE_BYTES];
-
-	memcpy(place, j->answer.place, sizeof place);
-	place[sizeof place - 1] = '\0';
-	read_place(place, site);
+	memcpy(told->text, j->answer.site, sizeof told->text);
+	told->text[sizeof told->text - 1] = '\0';
+	read_site(told, site);
 }
 
 /*
@@ -496,16 +491,16 @@ ask_keeper(struct join *j, const struct address *a, struct fault *f)
 	enum rc rc = connect_to(j, a, until, f);
 
 	if (rc == RC_OK)
-		rc = ask(j, JOIN_HOLD, until, &g, f);
-	return rc == RC_LOST && j->answer.stranger ? unjoinable(j, "counts this run among no descendants of its", f) : rc;
+		rc = join_exchange(j, JOIN_HOLD, until, &g, f);
+	return rc == RC_LOST && j->answer.foreign ? unjoinable(j, "counts this run among no descendants of its", f) : rc;
 }
 
 enum rc
-join_open(struct store **ret, struct host *host, const struct plan *p, struct site *site, const instant *keep_until,
-    struct fault *f)
+join_open(struct store **ret, struct host *host, const struct plan *p, struct site *site, struct join_site *told,
+    const instant *keep_until, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
-	bool placed = !p->inherits, secret = false;
+	bool known = !p->site.inherits, secret = false; /* the site */
 	struct address address;
 
 	while (addresses && next_address(&addresses, &address)) {
@@ -526,17 +521,17 @@ join_open(struct store **ret, struct host *host, const struct plan *p, struct si
 			*ret = &j->base;
 			return RC_OK;
 		}
-		if (!placed && !secret && j->answer.version == JOIN_VERSION) { /* the nearest one's */
+		if (!known && !secret && j->answer.version == JOIN_VERSION) { /* the nearest one's */
 			secret = j->answer.secret;
-			placed = !secret;
-			if (placed)
-				inherit_place(j, site);
+			known = !secret;
+			if (known)
+				inherit_site(j, told, site);
 		}
 		join_close(&j->base);
 		if (rc != RC_LOST)
 			return rc;
 	}
-	if (placed)
+	if (known)
 		return RC_OK;
 	return fault_set(f, RC_USAGE, "it would go where the enclosing dlock goes, but %s",
 	    secret ? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u" : "that has ended: say -u or -b");

@@ -36,15 +36,15 @@ enum { JOINS_MAX = 512 };
 
 struct join_server {
 	int listener; /* -1: none */
-	bool out_of_fds; /* no descriptors for guests: they wait until one leaves */
+	bool out_of_fds; /* no descriptors for peers: the next one waits until one has gone */
 	char address[96]; /* for DLOCK_KEEPER */
 	struct {
 		int fd; /* -1: free */
 		bool holds;
-		bool stranger; /* none of our descendants: may not hold along with us */
-	} guests[JOINS_MAX];
-	size_t used;	/* no guest sits at or beyond this */
-	size_t present; /* when all seats are taken, the next one waits at the door */
+		bool foreign; /* none of our descendants: may not hold along with us */
+	} peers[JOINS_MAX]; /* nested dlocks that are connected */
+	size_t used;	/* all at or beyond this are free */
+	size_t present; /* when none is free, the next peer waits to be accepted */
 };
 
 /*
@@ -53,10 +53,10 @@ struct join_server {
  */
 void join_listen(struct join_server *, const struct plan *);
 
-/* Fills one slot for the listener and one for each guest; returns how many (at most JOINS_MAX + 1). */
+/* Fills one slot for the listener and one for each peer; returns how many (at most JOINS_MAX + 1). */
 nfds_t join_poll(const struct join_server *, struct pollfd *set);
 
-/* What the keeper holds, for guests; `ours` false: nothing, or no longer. */
+/* What the keeper holds, for peers; `ours` false: nothing, or no longer. */
 struct join_offer {
 	bool ours;
 	uint64_t token;
@@ -74,17 +74,25 @@ int join_serve(struct join_server *, const struct pollfd *set, const struct plan
 
 /* ---- the inner side ---- */
 
+enum { JOIN_SITE_BYTES = 4096 };
+
+/* A site that an enclosing dlock has told.  Owned by whoever owns the struct site that points into it. */
+struct join_site {
+	char text[JOIN_SITE_BYTES];
+	struct setting settings[2 * SETTINGS_MAX]; /* the told ones, and the plan's own behind them */
+};
+
 /*
  * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or
  * untouched if none of them holds the plan's key: take it from the server then;
- * for a plan that inherits its place, *site now names the enclosing dlock's.
- * RC_USAGE: that place is not to be known (any more).  RC_AGAIN: a keeper around
+ * for a plan that inherits its site, *site is then that of the enclosing dlock
+ * and points into *told.  RC_USAGE: that site is not to be known (any more).  RC_AGAIN: a keeper around
  * us is there but does not answer.  RC_PROTOCOL: one has our key, or may have it,
  * but cannot be joined; asking the server might be waiting for ourselves.  On
  * release the enclosing dlock is asked to keep the lock until *keep_until, which
  * may change until then.
  */
-enum rc join_open(struct store **ret, struct host *, const struct plan *, struct site *site, const instant *keep_until,
-    struct fault *);
+enum rc join_open(struct store **ret, struct host *, const struct plan *, struct site *site, struct join_site *told,
+    const instant *keep_until, struct fault *);
 
 #endif

@@ -25,6 +25,36 @@
 /* The slots of the poll set, after the loop's own. */
 enum { SLOT_LINK = LOOP_OWN, SLOT_GATE, SLOT_BACKEND, SLOT_ALERT, SLOT_JOIN, SLOTS = SLOT_JOIN + 1 + JOINS_MAX };
 
+/* The lock: where and what it is, and what came of asking for it. */
+struct keeper_lock {
+	struct site site;
+	struct join_site told; /* what `site` points into when an enclosing dlock has told it */
+	struct claim claim;
+	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
+	instant outer_until;	   /* joined: how long the enclosing dlock is asked to keep the lock */
+	struct store *store;
+	struct grant grant;
+	struct fault fault; /* of the call that decided the ending */
+};
+
+/* What the front has been told, so that nothing is told twice. */
+struct keeper_told {
+	bool waiting;	   /* that we wait: */
+	bool silent;	   /* for a server that does not answer, */
+	unsigned position; /* or at this place in the queue */
+	unsigned key;	   /* for this key; */
+	char text[RECORD_BYTES]; /* why, or for this holder */
+	bool suspect;	   /* that a renewal was not answered */
+};
+
+/* What step() wants of the main line, and of the call that it is in. */
+struct keeper_todo {
+	unsigned calls; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT */
+	instant until;	/* of the call to be made */
+	instant wake;	/* for the next EV_TICK */
+	bool stop;	/* the call in flight is to return */
+};
+
 struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
@@ -34,27 +64,17 @@ struct keeper {
 	struct loop loop;
 	struct child child;
 	struct join_server joins;
-
-	struct site site;
-	struct claim claim;
-	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
-	instant outer_until; /* joined: how long the enclosing dlock is asked to keep the lock */
-	struct store *store;
-	struct grant grant;
-	struct fault fault; /* of the call that decided the ending */
-	bool spoke;	    /* the front knows that we wait: */
-	bool shown_silent;  /* for a server that does not answer, */
-	unsigned shown;	    /* or at this place in the queue */
-	unsigned shown_key; /* for this key; */
-	char shown_text[RECORD_BYTES]; /* why, or for this holder */
-
+	struct keeper_lock lock;
+	struct keeper_told told;
 	struct keep keep;
-	unsigned todo; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT: for the main line */
-	instant until; /* of the call in todo */
-	instant wake;
-	bool stop; /* the call in flight is to return */
-	bool suspected;
+	struct keeper_todo todo;
 };
+
+/*
+ * The one keeper of this process: too large for a stack.  The kernel has zeroed
+ * it; what of it is not used costs nothing, and the command is waiting.
+ */
+static struct keeper keeper;
 
 static bool
 has_several(const struct keeper *k)
@@ -108,7 +128,7 @@ anchors(const struct keeper *k)
 	struct anchors a = {.n = 0};
 
 	for (size_t i = 0; i < k->plan->nkeys; i++) {
-		int fd = has_several(k) ? multi_grant(k->store, i)->anchor : k->grant.anchor;
+		int fd = has_several(k) ? multi_grant(k->lock.store, i)->anchor : k->lock.grant.anchor;
 
 		if (fd >= 0)
 			a.fds[a.n++] = fd;
@@ -116,22 +136,15 @@ anchors(const struct keeper *k)
 	return a;
 }
 
-/*
- * With the anchors, if there are any.  A front that has nothing to do about it is left asleep: waking it would cost the
- * command's start more than anything else here.  By itself it looks at the
- * deadlines in time for a lease of the ttl that begins when the answer comes;
- * it must be told of a shorter one, and of one whose answer took its time.
- */
+/* With the anchors, if there are any. */
 static void
-tell_grant(struct keeper *k, bool needed)
+tell_grant(struct keeper *k)
 {
-	struct msg m = {.kind = MSG_GRANTED, .token = k->grant.token};
-	struct anchors a;
+	struct msg m = {.kind = MSG_GRANTED, .token = k->lock.grant.token};
+	struct anchors a = anchors(k);
 
-	if (k->link < 0 || !needed)
-		return;
-	a = anchors(k);
-	link_send(k->link, &m, &a);
+	if (k->link >= 0)
+		link_send(k->link, &m, &a);
 }
 
 static void
@@ -139,15 +152,15 @@ tell_waiting(struct keeper *k)
 {
 	bool silent = k->host.seen.silent;
 	unsigned position = k->host.seen.position, key = key_seen(k);
-	const char *text = silent ? k->fault.text : k->host.seen.holder;
+	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
 
-	if (k->shown_silent == silent && k->shown == position && k->shown_key == key && strcmp(k->shown_text, text) == 0)
+	if (k->told.silent == silent && k->told.position == position && k->told.key == key && strcmp(k->told.text, text) == 0)
 		return;
-	k->spoke = true;
-	k->shown_silent = silent;
-	k->shown = position;
-	k->shown_key = key;
-	snprintf(k->shown_text, sizeof k->shown_text, "%s", text);
+	k->told.waiting = true;
+	k->told.silent = silent;
+	k->told.position = position;
+	k->told.key = key;
+	snprintf(k->told.text, sizeof k->told.text, "%s", text);
 	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
 
@@ -165,40 +178,40 @@ await_clear_screen(struct keeper *k)
 	instant patience = instant_now() + CLEAR_SCREEN;
 	struct pollfd set[LOOP_OWN];
 
-	while (atomic_load(&k->shared->on_screen) && instant_now() < patience)
+	while (atomic_load(&k->shared->front.on_screen) && instant_now() < patience)
 		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 }
 
 static void
 let_go(struct keeper *k)
 {
-	struct go go = {.latest = k->keep.term_at};
-	bool first = k->grant.anchor >= 0 || atomic_load(&k->shared->on_screen) ||
-	    k->grant.lease < k->plan->terms.ttl || instant_now() - k->grant.sent > 20 * NS_PER_MS;
+	struct go go = {.latest = k->keep.lease.term_at};
+	bool awaited = (k->told.waiting && !k->plan->show.quiet) || k->plan->show.status_fd >= 0;
+	enum telling telling = link_tells(k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
 
-	snprintf(go.token, sizeof go.token, "%" PRIu64, k->grant.token);
-	snprintf(go.slot, sizeof go.slot, "%u", k->grant.slot);
+	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
+	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
 	for (size_t i = 0; has_several(k) && i < k->plan->nkeys; i++)
-		go.tokens[i] = multi_grant(k->store, i)->token;
+		go.tokens[i] = multi_grant(k->lock.store, i)->token;
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
-	if (first) {
-		tell_grant(k, true); /* what keeps the lock must be in two hands before the command runs */
+	if (telling == TELL_BEFORE) {
+		tell_grant(k);
 		await_clear_screen(k);
 	}
 	child_go(&k->child, &go);
 	tree_prepare(); /* not earlier: opening the lock comes first where descriptors are few */
-	if (!first)
-		tell_grant(k, (k->spoke && !k->plan->quiet) || k->plan->status_fd >= 0);
+	if (telling == TELL_AFTER)
+		tell_grant(k);
 }
 
 /* What a front that must do without us has to know. */
 static void
 publish_ending(struct keeper *k)
 {
-	k->shared->ending = k->keep.ending;
-	atomic_store(&k->shared->settled, true);
+	k->shared->end.ending = k->keep.ending;
+	atomic_store(&k->shared->end.finished, true);
 }
 
 /* The message may be dropped; a front that finds none, but this in the page, has missed it. */
@@ -206,26 +219,26 @@ static void
 report_ending(struct keeper *k)
 {
 	publish_ending(k);
-	tell(k, MSG_ENDED, 0, k->fault.text);
-	atomic_store(&k->shared->told, true);
+	tell(k, MSG_ENDED, 0, k->lock.fault.text);
+	atomic_store(&k->shared->end.told, true);
 }
 
 /* A front that stopped because the command did has to see that the command goes on, or is gone. */
 static void
 wake_front(struct keeper *k)
 {
-	if (k->link >= 0 && atomic_load(&k->shared->mirrored))
+	if (k->link >= 0 && atomic_load(&k->shared->front.mirrored))
 		kill(getppid(), SIGCONT);
 }
 
 /* Everything below us, the command first. */
 static void
-signal_tree(struct keeper *k, int sig, bool wake)
+keeper_signal_tree(struct keeper *k, int sig, bool wake)
 {
 	const struct aim aim = {
 	    .sig = sig,
 	    .wake = wake,
-	    .command = k->keep.gone ? 0 : k->child.pid,
+	    .command = k->keep.tree.gone ? 0 : k->child.pid,
 	    .leads = k->child.group != 0,
 	};
 
@@ -234,12 +247,12 @@ signal_tree(struct keeper *k, int sig, bool wake)
 
 /* Unless the front has been faster. */
 static void
-stop_tree(struct keeper *k)
+keeper_stop_tree(struct keeper *k)
 {
 	if (atomic_exchange(&k->shared->stopping, true))
 		return;
-	tell(k, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
-	signal_tree(k, k->plan->signal, true);
+	tell(k, MSG_STOPPING, k->keep.ending.kind, k->lock.fault.text);
+	keeper_signal_tree(k, k->plan->command.signal, true);
 }
 
 /*
@@ -249,7 +262,7 @@ stop_tree(struct keeper *k)
 static void
 dismiss_stub(struct keeper *k)
 {
-	if (!atomic_load(&k->shared->granted) && !k->keep.gone && k->child.gate >= 0)
+	if (!atomic_load(&k->shared->granted) && !k->keep.tree.gone && k->child.gate >= 0)
 		child_dismiss(&k->child);
 }
 
@@ -275,21 +288,21 @@ static void
 carry_out(struct keeper *k, const struct actions *a)
 {
 	if (a->set & DO_PUBLISH) {
-		atomic_store(&k->shared->term_at, k->keep.term_at);
-		atomic_store(&k->shared->kill_at, k->keep.kill_at);
+		atomic_store(&k->shared->term_at, k->keep.lease.term_at);
+		atomic_store(&k->shared->kill_at, k->keep.lease.kill_at);
 	}
 	if (a->set & DO_GO)
 		let_go(k);
 	if (a->set & DO_TERM)
-		stop_tree(k);
+		keeper_stop_tree(k);
 	if (a->set & DO_KILL)
-		signal_tree(k, SIGKILL, false);
+		keeper_signal_tree(k, SIGKILL, false);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
 	if (a->set & DO_REPORT) {
 		if (!(a->set & DO_EXIT))
 			go_on_alone(k);
-		atomic_store(&k->shared->lingers, !(a->set & DO_EXIT));
+		atomic_store(&k->shared->end.lingers, !(a->set & DO_EXIT));
 		report_ending(k);
 		wake_front(k);
 	}
@@ -300,23 +313,23 @@ react_to(struct keeper *k, const struct event *e)
 {
 	struct actions a;
 
-	if (e->kind != EV_OVERTAKEN && k->keep.phase == PH_HOLD && !k->keep.stopping && atomic_load(&k->shared->stopping))
+	if (e->kind != EV_OVERTAKEN && k->keep.phase == PH_HOLD && !k->keep.tree.stopping && atomic_load(&k->shared->stopping))
 		react(k, EV_OVERTAKEN, 0); /* first: what we are to hear of may be its work */
 	a = step(&k->keep, instant_now(), e);
 	carry_out(k, &a);
 	if (a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT)) {
-		k->todo |= a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT);
-		k->until = a.until;
+		k->todo.calls |= a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT);
+		k->todo.until = a.until;
 	}
-	k->stop = k->stop || (a.set & (DO_STOP_CALL | DO_EXIT));
-	k->wake = a.wake;
+	k->todo.stop = k->todo.stop || (a.set & (DO_STOP_CALL | DO_EXIT));
+	k->todo.wake = a.wake;
 }
 
 /* What an acquire or a renewal has earned. */
 static void
 react_to_lease(struct keeper *k, enum event_kind kind)
 {
-	const struct grant *g = &k->grant;
+	const struct grant *g = &k->lock.grant;
 
 	react_to(k, &(struct event){.kind = kind, .sent = g->sent, .lease = g->lease, .pace = g->pace});
 }
@@ -340,13 +353,13 @@ check_gate(struct keeper *k)
 	case GATE_WAITING:
 		break;
 	case GATE_STARTED:
-		if (k->plan->status_fd >= 0)
+		if (k->plan->show.status_fd >= 0)
 			tell(k, MSG_STARTED, k->child.pid, "");
 		react(k, EV_STARTED, 0);
 		break;
 	case GATE_FAILED:
 		if (error == 0 && k->keep.phase == PH_HOLD)
-			fault_set(&k->fault, RC_SYSTEM, "the process that was to become the command could not begin");
+			fault_set(&k->lock.fault, RC_SYSTEM, "the process that was to become the command could not begin");
 		react(k, EV_EXEC_FAILED, error);
 		break;
 	}
@@ -363,18 +376,18 @@ command_changed(struct keeper *k, int status)
 	} else {
 		check_gate(k); /* "could not be executed" comes before "has ended" */
 		if (k->keep.phase == PH_ASK)
-			fault_set(&k->fault, RC_SYSTEM, "the process that was to become the command has ended");
+			fault_set(&k->lock.fault, RC_SYSTEM, "the process that was to become the command has ended");
 		atomic_store(&k->shared->command, 0);
 		react(k, EV_ENDED, status);
 	}
 }
 
 /*
- * The one place that reaps.  The page forgets the command before its number is
- * free for others: we could be frozen in between, and the front kill a stranger.
+ * The only code that reaps.  The page forgets the command before its number is
+ * free for others: we could be frozen in between, and the front kill another process.
  */
 static void
-reap(struct keeper *k)
+keeper_reap(struct keeper *k)
 {
 	const int any = WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT;
 	siginfo_t found = {0};
@@ -409,10 +422,10 @@ forward(struct keeper *k, int sig)
 
 /* To this very process.  With --min-hold others are shown its pid, and mean the command as long as that runs. */
 static void
-take_signal(struct keeper *k, int sig)
+keeper_take_signal(struct keeper *k, int sig)
 {
 	if (sig == SIGCHLD) {
-		reap(k);
+		keeper_reap(k);
 	} else if (k->keep.phase == PH_ASK) {
 		react(k, EV_INTERRUPTED, sig);
 	} else {
@@ -449,13 +462,13 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 {
 	struct join_offer offer = {
 	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
-	    .token = k->grant.token,
-	    .sent = k->keep.sent,
-	    .lease = k->keep.lease,
-	    .pace = k->keep.pace,
+	    .token = k->lock.grant.token,
+	    .sent = k->keep.lease.sent,
+	    .lease = k->keep.lease.length,
+	    .pace = k->keep.lease.pace,
 	};
 	int64_t keep = 0;
-	int grown = join_serve(&k->joins, set, k->plan, &k->site, &offer, &keep);
+	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);
 
 	if (keep > 0)
 		react_to(k, &(struct event){.kind = EV_KEEP, .lease = keep});
@@ -482,20 +495,20 @@ pump(struct keeper *k, int fd, short events, instant until)
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
 	set[SLOT_ALERT] = (struct pollfd){.fd = keep_wants_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
 	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
-	loop_wait(&k->loop, set, n, instant_first(until, k->wake));
+	loop_wait(&k->loop, set, n, instant_first(until, k->todo.wake));
 	atomic_store(&k->shared->alive_at, instant_now());
 	ready = set[SLOT_BACKEND].revents != 0;
 	if (set[SLOT_GATE].revents)
 		check_gate(k);
 	if (set[LOOP_SIGNAL].revents)
 		while (loop_signal(&k->loop, &info))
-			take_signal(k, info.ssi_signo);
+			keeper_take_signal(k, info.ssi_signo);
 	if (set[SLOT_LINK].revents)
 		hear_front(k);
 	serve_joins(k, set + SLOT_JOIN);
 	if (set[SLOT_ALERT].revents)
 		react(k, EV_ALERT, 0);
-	if (instant_now() >= k->wake)
+	if (instant_now() >= k->todo.wake)
 		react(k, EV_TICK, 0);
 	return ready;
 }
@@ -509,10 +522,10 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 	if (k->keep.phase == PH_ASK)
 		tell_waiting(k);
 	tell_notice(k);
-	while (!k->stop) {
-		if (pump(k, fd, events, until) && !k->stop)
+	while (!k->todo.stop) {
+		if (pump(k, fd, events, until) && !k->todo.stop)
 			return WOKE_READY;
-		if (!k->stop && instant_now() >= until)
+		if (!k->todo.stop && instant_now() >= until)
 			return WOKE_TIMEOUT;
 	}
 	return WOKE_STOP;
@@ -525,16 +538,16 @@ make_claim(struct keeper *k)
 {
 	const struct plan *p = k->plan;
 
-	k->site = (struct site){p->url, p->settings, p->nsettings};
-	k->claim = (struct claim){
+	k->lock.site = (struct site){p->site.url, p->site.settings, p->site.nsettings};
+	k->lock.claim = (struct claim){
 	    .key = p->keys[0],
-	    .kind = p->kind,
-	    .limit = p->limit,
-	    .job = p->job,
+	    .kind = p->claim.kind,
+	    .limit = p->claim.limit,
+	    .job = p->claim.job,
 	    .owner = k->run->owner,
-	    .record = *k->record ? k->record : k->run->record,
+	    .record = *k->lock.record ? k->lock.record : k->run->record,
 	    .ttl = p->terms.ttl,
-	    .persist = p->persist,
+	    .persist = p->wait.persist,
 	};
 }
 
@@ -565,58 +578,60 @@ static enum rc
 open_backend(struct keeper *k)
 {
 	const struct plan *p = k->plan;
+	struct keeper_lock *l = &k->lock;
 
-	if (!p->backend->open)
-		return fault_set(&k->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
-		    p->backend->name);
+	if (!p->site.backend->open)
+		return fault_set(&l->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
+		    p->site.backend->name);
 	if (has_several(k))
-		return multi_open(&k->store, &k->host, p->backend, &k->site, p->keys, p->nkeys, &k->fault);
-	return p->backend->open(&k->store, &k->host, &k->site, &k->fault);
+		return multi_open(&l->store, &k->host, p->site.backend, &l->site, p->keys, p->nkeys, &l->fault);
+	return p->site.backend->open(&l->store, &k->host, &l->site, &l->fault);
 }
 
 static void
 trace_calls(struct keeper *k)
 {
-	struct store *traced = has_several(k) ? NULL : trace_wrap(k->store, NULL, tell_trace, k);
+	struct store *traced = has_several(k) ? NULL : trace_wrap(k->lock.store, NULL, tell_trace, k);
 
 	if (has_several(k))
-		multi_trace(k->store, tell_trace, k);
+		multi_trace(k->lock.store, tell_trace, k);
 	else if (traced)
-		k->store = traced;
+		k->lock.store = traced;
 }
 
 static enum rc
 open_store(struct keeper *k)
 {
-	enum rc rc = join_open(&k->store, &k->host, k->plan, &k->site, &k->outer_until, &k->fault);
+	struct keeper_lock *l = &k->lock;
+	enum rc rc = join_open(&l->store, &k->host, k->plan, &l->site, &l->told, &l->outer_until, &l->fault);
 
-	k->keep.terms.nested = k->store != NULL;
-	if (rc == RC_OK && k->store && has_several(k)) /* that holds the first one alone: we would wait for ourselves */
-		return fault_set(&k->fault, RC_PROTOCOL,
+	k->keep.terms.nested = l->store != NULL;
+	if (rc == RC_OK && l->store && has_several(k)) /* that holds the first one alone: we would wait for ourselves */
+		return fault_set(&l->fault, RC_PROTOCOL,
 		    "%.100s is held by the dlock around it, which a run on several keys cannot join", k->plan->keys[0]);
-	if (rc == RC_OK && !k->store)
+	if (rc == RC_OK && !l->store)
 		rc = open_backend(k);
 	if (rc == RC_OK)
-		rc = check_capability(k->store, &k->claim, &k->fault);
+		rc = check_capability(l->store, &l->claim, &l->fault);
 	if (rc == RC_OK) {
-		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->store->where);
+		snprintf(k->shared->where, sizeof k->shared->where, "%s", l->store->where);
 		atomic_store(&k->shared->opened, true);
 	}
-	if (rc == RC_OK && k->plan->verbose)
+	if (rc == RC_OK && k->plan->show.verbose)
 		trace_calls(k);
 	return rc;
 }
 
 /* Where the server gives less than was asked for, it may be too little: then nothing is run, and we say why. */
 static void
-granted(struct keeper *k)
+keeper_granted(struct keeper *k)
 {
 	char lease[32], asked[32], grace[32];
 
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
-		fault_set(&k->fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
-		    k->store->where, parse_duration_text(k->grant.lease, lease, sizeof lease),
+		fault_set(&k->lock.fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
+		    k->lock.store->where, parse_duration_text(k->lock.grant.lease, lease, sizeof lease),
 		    parse_duration_text(k->plan->terms.ttl, asked, sizeof asked),
 		    parse_duration_text(k->keep.terms.grace, grace, sizeof grace));
 }
@@ -624,21 +639,21 @@ granted(struct keeper *k)
 static void
 acquire(struct keeper *k)
 {
-	instant until = k->plan->wait == 0 ? 0 : instant_after(k->run->began, k->plan->wait);
+	instant until = k->plan->wait.most == 0 ? 0 : instant_after(k->run->began, k->plan->wait.most);
 	enum rc rc;
 
 	make_claim(k);
 	rc = open_store(k);
 	if (rc == RC_OK)
-		rc = k->store->backend->lock->acquire(k->store, &k->claim, until, &k->grant, &k->fault);
-	k->stop = false;
+		rc = k->lock.store->backend->lock->acquire(k->lock.store, &k->lock.claim, until, &k->lock.grant, &k->lock.fault);
+	k->todo.stop = false;
 	tell_notice(k);
 	if (rc == RC_BUSY) {
 		k->host.seen.silent = false;
 		tell_waiting(k);
 	}
 	if (rc == RC_OK)
-		granted(k);
+		keeper_granted(k);
 	else
 		react(k, EV_REFUSED, rc);
 }
@@ -646,11 +661,11 @@ acquire(struct keeper *k)
 static void
 unanswered(struct keeper *k, const struct fault *f)
 {
-	if (!k->suspected)
-		tell(k, MSG_SUSPECT, k->keep.term_at - instant_now(), f->text);
-	k->suspected = true;
+	if (!k->told.suspect)
+		tell(k, MSG_SUSPECT, k->keep.lease.term_at - instant_now(), f->text);
+	k->told.suspect = true;
 	if (k->keep.ending.kind != END_LOST)
-		k->fault = *f;
+		k->lock.fault = *f;
 	react(k, EV_UNANSWERED, 0);
 }
 
@@ -658,25 +673,25 @@ static void
 renew(struct keeper *k)
 {
 	struct fault f = {""};
-	enum rc rc = k->store->backend->lock->renew(k->store, k->until, &k->grant, &f);
+	enum rc rc = k->lock.store->backend->lock->renew(k->lock.store, k->todo.until, &k->lock.grant, &f);
 
-	k->stop = false;
+	k->todo.stop = false;
 	tell_notice(k);
 	switch (rc) {
 	case RC_OK:
-		if (k->suspected)
+		if (k->told.suspect)
 			tell(k, MSG_TRUSTED, 0, "");
-		k->suspected = false;
+		k->told.suspect = false;
 		if (k->keep.ending.kind != END_LOST)
-			k->fault.text[0] = '\0';
+			k->lock.fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
 		break;
 	case RC_REVOKED:
-		k->fault = f;
+		k->lock.fault = f;
 		react_to_lease(k, EV_REVOKED);
 		break;
 	case RC_LOST:
-		k->fault = f;
+		k->lock.fault = f;
 		react(k, EV_DISOWNED, 0);
 		break;
 	case RC_STOP: /* our own doing, no sign of trouble */
@@ -690,18 +705,19 @@ renew(struct keeper *k)
 static void
 release(struct keeper *k)
 {
+	int status = verdict_status(&k->keep.ending);
 	struct fault f = {""};
 	enum rc rc = RC_OK;
 
-	k->outer_until = keep_wanted_until(&k->keep);
-	if (k->store)
-		rc = k->store->backend->lock->release(k->store, verdict_status(&k->keep.ending), k->until, &f);
+	k->lock.outer_until = keep_wanted_until(&k->keep);
+	if (k->lock.store)
+		rc = k->lock.store->backend->lock->release(k->lock.store, status, k->todo.until, &f);
 	if (rc == RC_SYSTEM && !k->keep.granted_at) /* memory has run out, say; for a withdrawal there is no later */
-		rc = k->store->backend->lock->release(k->store, verdict_status(&k->keep.ending), k->until, &f);
-	k->stop = false;
+		rc = k->lock.store->backend->lock->release(k->lock.store, status, k->todo.until, &f);
+	k->todo.stop = false;
 	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED && k->keep.ending.kind != END_LOST)
-		k->fault = f;
+		k->lock.fault = f;
 	react(k, EV_RELEASED, rc);
 }
 
@@ -714,14 +730,14 @@ close_store(struct keeper *k)
 {
 	sigset_t alrm;
 
-	if (!k->store || k->keep.ending.stuck)
+	if (!k->lock.store || k->keep.ending.stuck)
 		return;
 	signal(SIGALRM, SIG_DFL);
 	sigemptyset(&alrm);
 	sigaddset(&alrm, SIGALRM);
 	alarm(CLOSE_PATIENCE);
 	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
-	k->store->backend->close(k->store);
+	k->lock.store->backend->close(k->lock.store);
 }
 
 /* ---- the process ---- */
@@ -747,56 +763,76 @@ leave_the_terminal(struct keeper *k)
 static _Noreturn void
 die_early(struct keeper *k, const char *what)
 {
-	fault_set(&k->fault, RC_SYSTEM, "%s: %s", what, strerror(errno));
+	fault_set(&k->lock.fault, RC_SYSTEM, "%s: %s", what, strerror(errno));
 	k->keep.ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
 	report_ending(k);
 	_exit(0);
 }
 
-_Noreturn void
-keeper_run(const struct run *r)
+/* Before anything can fail: what die_early() needs. */
+static void
+keeper_init(struct keeper *k, const struct run *r)
 {
-	static struct keeper k; /* zeroed, and too large for a stack */
+	k->host.wait = keeper_wait;
+	k->host.alert = -1;
+	k->host.verbose = r->plan->show.verbose;
+	k->run = r;
+	k->plan = r->plan;
+	k->shared = r->shared;
+	k->link = r->ends[1];
+	k->todo.wake = NEVER;
+	close(r->ends[0]);
+}
+
+/* Forks the stub, then parts with all that is the user's. */
+static void
+keeper_prepare(struct keeper *k)
+{
+	const struct run *r = k->run;
 	sigset_t heard;
 
-	k = (struct keeper){
-	    .host = {.wait = keeper_wait, .alert = -1, .verbose = r->plan->verbose},
-	    .run = r,
-	    .plan = r->plan,
-	    .shared = r->shared,
-	    .link = r->ends[1],
-	    .wake = NEVER,
-	};
-	close(r->ends[0]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (child_fork(&k.child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1], &r->shared->exec) != 0)
-		die_early(&k, "cannot start a process");
-	leave_the_terminal(&k);
+	if (child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0], r->ends[1], &r->shared->exec) != 0)
+		die_early(k, "cannot start a process");
+	leave_the_terminal(k);
 	sigemptyset(&heard);
 	sigaddset(&heard, SIGCHLD);
 	sigaddset(&heard, SIGTERM);
-	if (loop_open(&k.loop, &heard) != 0)
-		die_early(&k, "cannot open a signalfd and a timerfd");
+	if (loop_open(&k->loop, &heard) != 0)
+		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
-		record_write(k.record, r->plan, getpid());
-	join_listen(&k.joins, r->plan);
-	keep_init(&k.keep, &r->plan->terms);
-	k.keep.terms.several = has_several(&k);
-	react(&k, EV_TICK, 0);
-	while (!(k.todo & DO_EXIT)) {
-		unsigned todo = k.todo;
+		record_write(k->lock.record, r->plan, getpid());
+	join_listen(&k->joins, r->plan);
+	keep_init(&k->keep, &r->plan->terms);
+	k->keep.terms.several = has_several(k);
+}
 
-		k.todo = 0;
-		if (todo & DO_ACQUIRE)
-			acquire(&k);
-		else if (todo & DO_RENEW)
-			renew(&k);
-		else if (todo & DO_RELEASE)
-			release(&k);
-		else
-			pump(&k, -1, 0, NEVER);
-	}
-	dismiss_stub(&k);
-	close_store(&k);
+/* One thing that step() wants of the main line, or else a look at what has happened. */
+static void
+keeper_call(struct keeper *k)
+{
+	unsigned calls = k->todo.calls;
+
+	k->todo.calls = 0;
+	if (calls & DO_ACQUIRE)
+		acquire(k);
+	else if (calls & DO_RENEW)
+		renew(k);
+	else if (calls & DO_RELEASE)
+		release(k);
+	else
+		pump(k, -1, 0, NEVER);
+}
+
+_Noreturn void
+keeper_run(const struct run *r)
+{
+	keeper_init(&keeper, r);
+	keeper_prepare(&keeper);
+	react(&keeper, EV_TICK, 0);
+	while (!(keeper.todo.calls & DO_EXIT))
+		keeper_call(&keeper);
+	dismiss_stub(&keeper);
+	close_store(&keeper);
 	_exit(0);
 }

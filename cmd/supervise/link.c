@@ -31,6 +31,20 @@ shared_new(void)
 	return s;
 }
 
+bool
+link_looks_in_time(const struct grant *g, int64_t ttl, instant now)
+{
+	return g->lease >= ttl && now - g->sent <= GRANT_QUICK;
+}
+
+enum telling
+link_tells(const struct shared *s, const struct grant *g, int64_t ttl, instant now, bool awaited)
+{
+	if (g->anchor >= 0 || atomic_load(&s->front.on_screen) || !link_looks_in_time(g, ttl, now))
+		return TELL_BEFORE;
+	return awaited ? TELL_AFTER : TELL_NOT;
+}
+
 /* Room for them beside a message. */
 union control {
 	struct cmsghdr align;

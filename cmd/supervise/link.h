@@ -22,28 +22,39 @@
 /* How far the stub has come. */
 enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
 
+/* How it ended; written by the keeper. */
+struct shared_end {
+	_Atomic bool finished; /* nothing that needs the lock is running: no deadline counts */
+	_Atomic bool told;     /* `ending` is final */
+	_Atomic bool lingers;  /* and the keeper stays on: for --min-hold, or to release */
+	struct ending ending;
+};
+
+/* What the front does that the keeper has to know; written by the front. */
+struct shared_front {
+	_Atomic bool on_screen; /* the live line is, and must go before the command writes */
+	_Atomic bool mirrored;	/* it has stopped because the command did */
+};
+
+/* The page; where nothing else is said, the keeper writes. */
 struct shared {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
 	_Atomic instant alive_at;	  /* when the keeper last woke; it does so every third of the ttl */
-	_Atomic pid_t command;		  /* its pid, 0 before it is known and after it was reaped */
-	_Atomic bool granted;		  /* the command may have begun */
-	_Atomic bool stopping;		  /* TERM is being sent, by the one who has set this */
-	_Atomic int exec;		  /* EXEC_*, or the errno with which it failed */
-	_Atomic bool settled;		  /* nothing that needs the lock is running: no deadline counts */
-	_Atomic bool told;		  /* `ending` is final */
-	_Atomic bool lingers;		  /* and the keeper stays on: for --min-hold, or to release */
-	_Atomic bool on_screen;		  /* the live line is, and must go before the command writes */
-	_Atomic bool mirrored;		  /* the front has stopped because the command did */
-	_Atomic bool opened;		  /* `where` is set */
-	char where[WHERE_BYTES];	  /* the server, for people */
-	struct ending ending;
+	_Atomic pid_t command; /* its pid, 0 before it is known and after it was reaped; the front reaps it too */
+	_Atomic bool granted;  /* the command may have begun */
+	_Atomic bool stopping; /* TERM is being sent, by the one, keeper or front, who has set this */
+	_Atomic int exec;      /* EXEC_*, or the errno with which it failed; written by the stub */
+	_Atomic bool opened;   /* `where` is set */
+	char where[WHERE_BYTES]; /* the server, for people */
+	struct shared_end end;
+	struct shared_front front;
 };
 
 enum msg_kind {
 	/* keeper to front */
 	MSG_WAITING,  /* number: position, held, key, text: a holder's record */
 	MSG_RETRYING, /* the server does not answer; key, text: how */
-	MSG_GRANTED,  /* number: token; carries the anchors */
+	MSG_GRANTED,  /* token; carries the anchors; may be left out: link_tells() */
 	MSG_STARTED,  /* number: pid */
 	MSG_STOPPED,  /* the command stopped; number: by which signal */
 	MSG_RESUMED,  /* it continued */
@@ -52,7 +63,7 @@ enum msg_kind {
 	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
 	MSG_TRACE,    /* text: for -v */
 	MSG_NOTICE,   /* text: what the user should know of the server */
-	MSG_ENDED,    /* shared->ending is set, text: the backend's words */
+	MSG_ENDED,    /* shared->end is set, text: the backend's words */
 	/* front to keeper */
 	MSG_SIGNAL, /* number: signal; had, ends */
 };
@@ -82,6 +93,31 @@ void link_send(int end, const struct msg *, const struct anchors *);
 
 /* 1: *msg is set, and the anchors, which are ours to close.  0: nothing now.  -1: the other one is gone. */
 int link_receive(int end, struct msg *, struct anchors *);
+
+/*
+ * When MSG_GRANTED is sent.  A front that has nothing to do about a grant is
+ * left asleep: waking it would cost the command's start more than all else here.
+ *
+ * TELL_BEFORE the command begins:
+ *  - where there is an anchor, for what keeps the lock must be in two hands;
+ *  - where the live line is on the screen, for it must go first;
+ *  - where the front would look at the deadlines too late (link_looks_in_time).
+ * TELL_AFTER, for whoever wants to hear of it: `awaited`.
+ * TELL_NOT: the front finds the grant in the page when it looks.
+ */
+enum telling { TELL_BEFORE, TELL_AFTER, TELL_NOT };
+enum telling link_tells(const struct shared *, const struct grant *, int64_t ttl, instant now, bool awaited);
+
+/*
+ * Before the grant the front looks again no later than the first deadline of a
+ * lease of the ttl that is asked for at that moment (watch.c).  That is in time
+ * unless the lease is shorter, or the front has looked since it was asked for.
+ * Then it is late by what the answer took at most, which does not matter up to
+ * GRANT_QUICK: a front leaves a keeper that is late the SLACK of watch.h, which
+ * is more.
+ */
+#define GRANT_QUICK (20 * NS_PER_MS)
+bool link_looks_in_time(const struct grant *, int64_t ttl, instant now);
 
 /* The server's name, not cleaned; "" while it is not known. */
 const char *shared_where(const struct shared *);

@@ -1,5 +1,5 @@
 /*
- * loop.h - the only place in dlock that waits.
+ * loop.h - all waiting of a run is done here.
  *
  * Signals come through a signalfd, time through a timerfd on CLOCK_BOOTTIME
  * (poll's own timeout would stand still while the machine sleeps).  Front and

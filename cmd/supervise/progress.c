@@ -32,8 +32,8 @@ is_foreground(void)
 void
 progress_begin(struct progress *g, const struct plan *p, const struct shared *s, bool has_tty)
 {
-	*g = (struct progress){.plan = p, .shared = s, .key = p->keys[0], .began = instant_now(), .held_since = NEVER, .next = NEVER};
-	if (p->quiet)
+	*g = (struct progress){.plan = p, .shared = s, .began = instant_now(), .held_since = NEVER, .next = NEVER};
+	if (p->show.quiet)
 		return;
 	g->live = has_tty && is_foreground();
 	g->next = g->began + (g->live ? LIVE_FIRST : PLAIN_FIRST);
@@ -162,7 +162,7 @@ progress_end(struct progress *g, uint64_t token)
 	g->next = NEVER;
 	if (!token || !(g->spoken || (g->live && waited > NS_PER_S)))
 		return;
-	if (g->plan->verbose)
+	if (g->plan->show.verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
 	say("got %s after %s%s", plan_name(g->plan, key, sizeof key), parse_duration_text(waited, time, sizeof time),
 	    number);

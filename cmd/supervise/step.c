@@ -12,12 +12,8 @@ keep_init(struct keep *k, const struct terms *terms)
 	*k = (struct keep){
 	    .terms = *terms,
 	    .phase = PH_NEW,
-	    .term_at = NEVER,
-	    .kill_at = NEVER,
-	    .renew_at = NEVER,
-	    .started_at = NEVER,
-	    .stop_by = NEVER,
-	    .killing_since = NEVER,
+	    .lease = {.renew_at = NEVER, .term_at = NEVER, .kill_at = NEVER},
+	    .tree = {.started_at = NEVER, .stop_by = NEVER, .killing_since = NEVER},
 	    .jitter = terms->seed | 1,
 	};
 }
@@ -26,7 +22,7 @@ keep_init(struct keep *k, const struct terms *terms)
 static int64_t
 span(const struct keep *k)
 {
-	return k->lease == LEASE_FOREVER ? k->terms.ttl : k->lease;
+	return k->lease.length == LEASE_FOREVER ? k->terms.ttl : k->lease.length;
 }
 
 /* So that a thousand holders do not ask in the same moment. */
@@ -50,14 +46,16 @@ jittered_backoff(struct keep *k)
 static void
 take_lease(struct keep *k, instant now, const struct event *e)
 {
-	k->sent = e->sent;
-	k->asked = k->asked > k->sent ? k->asked : k->sent;
-	k->lease = e->lease;
-	k->pace = e->pace ? e->pace : lease_pace(span(k));
-	lease_deadlines(k->sent, k->lease, k->terms.grace, &k->term_at, &k->kill_at);
-	k->renew_at = k->sent + k->pace;
-	if (k->renew_at <= now) /* the answer took that long, or is that of an enclosing dlock */
-		k->renew_at = now + jittered_backoff(k);
+	struct keep_lease *l = &k->lease;
+
+	l->sent = e->sent;
+	l->asked = l->asked > l->sent ? l->asked : l->sent;
+	l->length = e->lease;
+	l->pace = e->pace ? e->pace : lease_pace(span(k));
+	lease_deadlines(l->sent, l->length, k->terms.grace, &l->term_at, &l->kill_at);
+	l->renew_at = l->sent + l->pace;
+	if (l->renew_at <= now) /* the answer took that long, or is that of an enclosing dlock */
+		l->renew_at = now + jittered_backoff(k);
 }
 
 static void
@@ -88,24 +86,24 @@ lose(struct keep *k, enum loss how)
 static bool
 finished(const struct keep *k)
 {
-	if (k->stopping || k->disowned || k->ending.kind == END_LOST)
-		return k->empty;
-	return k->gone && (k->empty || !k->terms.wait_tree) && k->joined == 0;
+	if (k->tree.stopping || k->lease.disowned || k->ending.kind == END_LOST)
+		return k->tree.empty;
+	return k->tree.gone && (k->tree.empty || !k->terms.wait_tree) && k->tree.joined == 0;
 }
 
 /* --max-run ends the command, or what it left behind if the lock covers that. */
 static instant
 run_ends(const struct keep *k)
 {
-	if (k->started_at == NEVER || k->empty || (k->gone && !k->terms.wait_tree))
+	if (k->tree.started_at == NEVER || k->tree.empty || (k->tree.gone && !k->terms.wait_tree))
 		return NEVER;
-	return instant_after(k->started_at, k->terms.max_run);
+	return instant_after(k->tree.started_at, k->terms.max_run);
 }
 
 instant
 keep_wanted_until(const struct keep *k)
 {
-	return k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN ? k->keep_until : 0;
+	return k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN ? k->after.keep_until : 0;
 }
 
 /*
@@ -115,28 +113,28 @@ keep_wanted_until(const struct keep *k)
 static instant
 surely_over(const struct keep *k)
 {
-	return k->lease == LEASE_FOREVER ? 0 : k->asked + k->lease + k->lease / 50;
+	return k->lease.length == LEASE_FOREVER ? 0 : k->lease.asked + k->lease.length + k->lease.length / 50;
 }
 
 bool
 keep_wants_alert(const struct keep *k)
 {
-	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE && !k->suspect && !keep_is_lost(k);
+	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE && !k->lease.suspect && !keep_is_lost(k);
 }
 
 /* ---- what an event tells ---- */
 
 static void
-granted(struct keep *k, instant now, const struct event *e, struct actions *a)
+keep_granted(struct keep *k, instant now, const struct event *e, struct actions *a)
 {
 	k->call = CALL_NONE;
 	if (!k->terms.grace_fixed && lease_grace(e->lease) < k->terms.grace)
 		k->terms.grace = lease_grace(e->lease);
 	take_lease(k, now, e);
 	if (k->ending.kind == END_NONE && e->lease != LEASE_FOREVER &&
-	    !lease_fits(e->lease, k->pace, k->terms.grace))
+	    !lease_fits(e->lease, k->lease.pace, k->terms.grace))
 		end_with(k, END_REFUSED, RC_CONFIG);
-	if (k->ending.kind == END_NONE && now >= k->term_at) {
+	if (k->ending.kind == END_NONE && now >= k->lease.term_at) {
 		end_with(k, END_REFUSED, RC_AGAIN);
 		k->ending.too_late = true;
 	}
@@ -146,7 +144,7 @@ granted(struct keep *k, instant now, const struct event *e, struct actions *a)
 	}
 	k->phase = PH_HOLD;
 	k->granted_at = now;
-	k->keep_until = instant_after(now, k->terms.min_hold);
+	k->after.keep_until = instant_after(now, k->terms.min_hold);
 	a->set |= DO_PUBLISH | DO_GO;
 }
 
@@ -154,9 +152,9 @@ static void
 renewed(struct keep *k, instant now, const struct event *e, struct actions *a)
 {
 	k->call = CALL_NONE;
-	k->suspect = false;
-	k->checked = k->phase == PH_LINGER;
-	if (keep_is_lost(k) || now >= k->term_at)
+	k->lease.suspect = false;
+	k->after.checked = k->phase == PH_LINGER;
+	if (keep_is_lost(k) || now >= k->lease.term_at)
 		return;
 	take_lease(k, now, e);
 	a->set |= DO_PUBLISH;
@@ -167,8 +165,8 @@ static void
 revoked(struct keep *k, instant now, const struct event *e, struct actions *a)
 {
 	renewed(k, now, e, a);
-	k->revoked = true;
-	if (k->phase == PH_HOLD && !finished(k) && !k->stopping)
+	k->lease.revoked = true;
+	if (k->phase == PH_HOLD && !finished(k) && !k->tree.stopping)
 		lose(k, LOSS_REVOKED);
 }
 
@@ -176,7 +174,7 @@ static void
 released(struct keep *k, instant now, enum rc rc)
 {
 	k->call = CALL_NONE;
-	k->release_at = now + jittered(k, RELEASE_AGAIN, 2 * RELEASE_AGAIN);
+	k->after.release_at = now + jittered(k, RELEASE_AGAIN, 2 * RELEASE_AGAIN);
 	if (rc == RC_OK || rc == RC_LOST) {
 		k->phase = PH_OVER;
 		if (rc == RC_OK && k->terms.nested && !k->reported)
@@ -192,7 +190,7 @@ released(struct keep *k, instant now, enum rc rc)
 static void
 not_executed(struct keep *k, int error)
 {
-	k->gone = k->empty = true;
+	k->tree.gone = k->tree.empty = true;
 	if (k->phase != PH_HOLD) /* nor was it meant to be */
 		return;
 	if (error == ETIME || (error == 0 && k->ending.kind == END_LOST)) /* or it was killed, as late */
@@ -210,15 +208,15 @@ overtaken(struct keep *k)
 	if (k->phase != PH_HOLD)
 		return;
 	lose(k, LOSS_SILENCE);
-	k->stopping = true;
-	k->stop_by = instant_first(k->stop_by, k->kill_at);
+	k->tree.stopping = true;
+	k->tree.stop_by = instant_first(k->tree.stop_by, k->lease.kill_at);
 }
 
 static void
 terminated(struct keep *k)
 {
-	k->keep_until = 0;
-	k->hurry = k->hurry || k->phase > PH_HOLD;
+	k->after.keep_until = 0;
+	k->after.hurry = k->after.hurry || k->phase > PH_HOLD;
 }
 
 static void
@@ -228,7 +226,7 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 	case EV_TICK:
 		break;
 	case EV_GRANTED:
-		granted(k, now, e, a);
+		keep_granted(k, now, e, a);
 		break;
 	case EV_REFUSED:
 		k->call = CALL_NONE;
@@ -240,48 +238,48 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		break;
 	case EV_UNANSWERED:
 		k->call = CALL_NONE;
-		k->suspect = true;
-		k->checked = k->phase == PH_LINGER;
-		k->renew_at = now + jittered_backoff(k);
+		k->lease.suspect = true;
+		k->after.checked = k->phase == PH_LINGER;
+		k->lease.renew_at = now + jittered_backoff(k);
 		break;
 	case EV_REVOKED:
 		revoked(k, now, e, a);
 		break;
 	case EV_ALERT:
-		k->renew_at = now;
+		k->lease.renew_at = now;
 		break;
 	case EV_DISOWNED:
 		k->call = CALL_NONE;
-		k->disowned = true;
+		k->lease.disowned = true;
 		lose(k, LOSS_TAKEN);
 		break;
 	case EV_RELEASED:
 		released(k, now, e->value);
 		break;
 	case EV_STARTED:
-		k->started_at = now;
+		k->tree.started_at = now;
 		break;
 	case EV_EXEC_FAILED:
 		not_executed(k, e->value);
 		break;
 	case EV_ENDED:
-		k->gone = true;
+		k->tree.gone = true;
 		if (k->phase < PH_HOLD)
 			end_with(k, END_REFUSED, RC_SYSTEM);
 		end_with(k, END_COMMAND, e->value);
 		break;
 	case EV_EMPTY:
-		k->empty = true;
+		k->tree.empty = true;
 		break;
 	case EV_JOINED:
-		k->joined++;
+		k->tree.joined++;
 		break;
 	case EV_PARTED:
-		k->joined--;
+		k->tree.joined--;
 		break;
 	case EV_KEEP:
-		if (k->keep_until < instant_after(now, e->lease))
-			k->keep_until = instant_after(now, e->lease);
+		if (k->after.keep_until < instant_after(now, e->lease))
+			k->after.keep_until = instant_after(now, e->lease);
 		break;
 	case EV_INTERRUPTED:
 		if (k->phase < PH_HOLD)
@@ -303,10 +301,10 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 /* ---- what to do about it ---- */
 
 static void
-stop_tree(struct keep *k, instant by, struct actions *a)
+keep_stop_tree(struct keep *k, instant by, struct actions *a)
 {
-	k->stopping = true;
-	k->stop_by = instant_first(k->stop_by, by);
+	k->tree.stopping = true;
+	k->tree.stop_by = instant_first(k->tree.stop_by, by);
 	a->set |= DO_TERM;
 }
 
@@ -314,31 +312,31 @@ stop_tree(struct keep *k, instant by, struct actions *a)
 static void
 guard_tree(struct keep *k, instant now, struct actions *a)
 {
-	if (now >= k->term_at) /* also if all has ended: who knows of what, and when */
+	if (now >= k->lease.term_at) /* also if all has ended: who knows of what, and when */
 		lose(k, LOSS_SILENCE);
-	if (finished(k) || k->empty)
+	if (finished(k) || k->tree.empty)
 		return;
-	if (now >= k->kill_at || now >= k->stop_by || k->disowned || k->killing_since != NEVER) {
-		k->stopping = true;
-		k->killing_since = instant_first(k->killing_since, now);
+	if (now >= k->lease.kill_at || now >= k->tree.stop_by || k->lease.disowned || k->tree.killing_since != NEVER) {
+		k->tree.stopping = true;
+		k->tree.killing_since = instant_first(k->tree.killing_since, now);
 		a->set |= DO_KILL;
-		if (now >= instant_after(k->killing_since, KILL_PATIENCE)) {
+		if (now >= instant_after(k->tree.killing_since, KILL_PATIENCE)) {
 			k->ending.stuck = true;
 			k->phase = PH_OVER;
 		}
 		return;
 	}
-	if (k->stopping)
+	if (k->tree.stopping)
 		return;
 	if (keep_is_lost(k)) {
-		stop_tree(k, k->kill_at, a);
-	} else if (k->revoked) {
-		stop_tree(k, instant_after(now, k->terms.grace), a);
+		keep_stop_tree(k, k->lease.kill_at, a);
+	} else if (k->lease.revoked) {
+		keep_stop_tree(k, instant_after(now, k->terms.grace), a);
 	} else if (k->orphaned) {
-		stop_tree(k, instant_after(now, k->terms.grace), a);
+		keep_stop_tree(k, instant_after(now, k->terms.grace), a);
 	} else if (now >= run_ends(k)) {
 		k->ending = (struct ending){.kind = END_MAX_RUN};
-		stop_tree(k, instant_after(now, k->terms.grace), a);
+		keep_stop_tree(k, instant_after(now, k->terms.grace), a);
 	}
 }
 
@@ -354,23 +352,23 @@ start_call(struct keep *k, enum call call, unsigned action, instant until, struc
 static void
 renew_if_due(struct keep *k, instant now, struct actions *a)
 {
-	instant until = instant_first(now + lease_attempt(span(k)), k->term_at);
+	instant until = instant_first(now + lease_attempt(span(k)), k->lease.term_at);
 
-	if (k->call == CALL_NONE && now >= k->renew_at && now < k->term_at && !keep_is_lost(k))
+	if (k->call == CALL_NONE && now >= k->lease.renew_at && now < k->lease.term_at && !keep_is_lost(k))
 		start_call(k, CALL_RENEW, DO_RENEW, until, a);
 	if (a->set & DO_RENEW)
-		k->asked = now;
+		k->lease.asked = now;
 }
 
 /* --min-hold: the command is gone; confirm once more, tell the front, keep on. */
 static void
 linger(struct keep *k, instant now, struct actions *a)
 {
-	if (k->disowned || k->revoked || now >= k->term_at || now >= k->keep_until) {
+	if (k->lease.disowned || k->lease.revoked || now >= k->lease.term_at || now >= k->after.keep_until) {
 		k->phase = PH_GIVE_BACK;
 		return;
 	}
-	if (k->checked && !k->reported) {
+	if (k->after.checked && !k->reported) {
 		k->reported = true;
 		k->ending.kept = KEPT_MIN_HOLD;
 		a->set |= DO_REPORT;
@@ -394,8 +392,8 @@ hold(struct keep *k, instant now, struct actions *a)
 		renew_if_due(k, now, a);
 	} else if (is_kept_longer(k, now)) {
 		k->phase = PH_LINGER;
-		k->stop_by = NEVER;
-		k->renew_at = now; /* the front is told only what a server has just confirmed */
+		k->tree.stop_by = NEVER;
+		k->lease.renew_at = now; /* the front is told only what a server has just confirmed */
 	} else {
 		k->phase = PH_GIVE_BACK;
 	}
@@ -417,12 +415,12 @@ static instant
 release_until(const struct keep *k, instant now)
 {
 	bool withdraws = k->ending.kind == END_INTERRUPTED || k->ending.kind == END_REFUSED;
-	bool late = k->ending.kind == END_LOST && k->lease != LEASE_FOREVER;
+	bool late = k->ending.kind == END_LOST && k->lease.length != LEASE_FOREVER;
 	instant until = now + (withdraws || late ? WITHDRAW_PATIENCE : RELEASE_PATIENCE);
 
-	if (k->disowned && !k->terms.several)
+	if (k->lease.disowned && !k->terms.several)
 		return now;
-	return late || k->release_at ? instant_first(until, surely_over(k)) : until;
+	return late || k->after.release_at ? instant_first(until, surely_over(k)) : until;
 }
 
 static void
@@ -436,11 +434,11 @@ give_back(struct keep *k, instant now, struct actions *a)
 	}
 	if (k->call == CALL_RELEASE)
 		return;
-	if (until <= now || (k->release_at && k->hurry)) {
+	if (until <= now || (k->after.release_at && k->after.hurry)) {
 		k->phase = PH_OVER;
 		return;
 	}
-	if (now < k->release_at)
+	if (now < k->after.release_at)
 		report_unconfirmed(k, a);
 	else
 		start_call(k, CALL_RELEASE, DO_RELEASE, until, a);
@@ -452,17 +450,17 @@ next_wake(const struct keep *k)
 	instant wake = NEVER;
 
 	if (k->phase == PH_GIVE_BACK && k->call == CALL_NONE)
-		return k->release_at;
+		return k->after.release_at;
 	if (k->phase == PH_HOLD || k->phase == PH_LINGER) {
 		if (k->call == CALL_NONE && !keep_is_lost(k))
-			wake = k->renew_at;
-		wake = instant_first(wake, keep_is_lost(k) ? k->kill_at : k->term_at);
-		wake = instant_first(wake, k->stop_by);
-		if (k->phase == PH_HOLD && !k->stopping)
+			wake = k->lease.renew_at;
+		wake = instant_first(wake, keep_is_lost(k) ? k->lease.kill_at : k->lease.term_at);
+		wake = instant_first(wake, k->tree.stop_by);
+		if (k->phase == PH_HOLD && !k->tree.stopping)
 			wake = instant_first(wake, run_ends(k));
 	}
 	if (k->phase == PH_LINGER)
-		wake = instant_first(wake, k->keep_until);
+		wake = instant_first(wake, k->after.keep_until);
 	return wake;
 }
 
@@ -491,6 +489,6 @@ step(struct keep *k, instant now, const struct event *e)
 		k->reported = true;
 		return a;
 	}
-	a.wake = k->phase == PH_HOLD && k->killing_since != NEVER ? now + KILL_AGAIN : next_wake(k);
+	a.wake = k->phase == PH_HOLD && k->tree.killing_since != NEVER ? now + KILL_AGAIN : next_wake(k);
 	return a;
 }

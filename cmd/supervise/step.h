@@ -56,7 +56,7 @@ enum event_kind {
 	EV_KEEP,	/* one of them wants the lock kept for `lease` from now */
 	EV_INTERRUPTED, /* a signal that should end the waiting: value is its number */
 	EV_ORPHANED,	/* the front is gone */
-	EV_OVERTAKEN,	/* we were late: the front has sent TERM in our place */
+	EV_OVERTAKEN,	/* we were late: the front has sent TERM instead */
 	EV_TERMINATED,	/* somebody wants this process to end: no --min-hold, no trying on */
 };
 
@@ -109,33 +109,46 @@ struct ending {
 enum phase { PH_NEW, PH_ASK, PH_HOLD, PH_LINGER, PH_GIVE_BACK, PH_OVER };
 enum call { CALL_NONE, CALL_ACQUIRE, CALL_RENEW, CALL_RELEASE };
 
-/* The state; all but `terms` belongs to step(). */
+/* The lease that counts, and what the server has said of it. */
+struct keep_lease {
+	instant sent;  /* just before the request left that earned it */
+	instant asked; /* when we last asked for one, answered or not */
+	int64_t length, pace;
+	instant renew_at, term_at, kill_at; /* NEVER until a grant */
+	bool suspect;			    /* the last renewal went unanswered */
+	bool disowned;			    /* it is not ours */
+	bool revoked;			    /* we have been asked to give it up */
+};
+
+/* What runs under the lock, and how far stopping it has come. */
+struct keep_tree {
+	instant started_at; /* of the command; NEVER: not yet */
+	bool gone;	    /* the command was reaped (or never lived) */
+	bool empty;	    /* and so was everything it left behind */
+	unsigned joined;    /* nested dlocks that hold along with us */
+	bool stopping;	    /* TERM has been asked for */
+	instant stop_by;    /* KILL what is being stopped; NEVER */
+	instant killing_since; /* NEVER: not yet */
+};
+
+/* What remains when the command has ended: to keep the lock, to give it back. */
+struct keep_after {
+	instant keep_until; /* --min-hold, ours or that of one who joined */
+	bool checked;	    /* lingering: asked the server once more after the command */
+	instant release_at; /* again; 0: never asked for yet */
+	bool hurry;	    /* a release that is not answered is not asked for again */
+};
+
+/* The state; all but `terms` belongs to step(), others may look. */
 struct keep {
 	struct terms terms;
 	enum phase phase;
 	enum call call; /* in flight */
-
-	instant sent;  /* of the last confirmed lease */
-	instant asked; /* when we last asked for one, answered or not */
-	int64_t lease, pace;
-	instant term_at, kill_at, renew_at;
-	instant granted_at, started_at;
-	instant keep_until; /* --min-hold, ours or that of one who joined */
-
-	bool gone;	/* the command was reaped (or never lived) */
-	bool empty;	/* and so was everything it left behind */
-	bool stopping;	/* TERM has been asked for */
-	bool disowned;
-	bool revoked;	/* we have been asked to give it up */
-	bool orphaned;	/* the front is gone */
-	bool suspect;	/* the last renewal went unanswered */
-	bool checked;	/* lingering: asked the server once more after the command */
-	bool hurry;	/* a release that is not answered is not asked for again */
-	unsigned joined;
-	instant stop_by;       /* KILL what is being stopped; NEVER */
-	instant killing_since; /* NEVER: not yet */
-	instant release_at;    /* again; 0: never asked for yet */
-
+	instant granted_at; /* 0: not yet */
+	struct keep_lease lease;
+	struct keep_tree tree;
+	struct keep_after after;
+	bool orphaned; /* the front is gone */
 	struct ending ending;
 	bool reported;
 	uint64_t jitter;

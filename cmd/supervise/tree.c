@@ -13,7 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PID_MAX = 1 << 22 }; /* PID_MAX_LIMIT of the kernel: no pid is greater */
+enum {
+	PID_MAX = 1 << 22,   /* PID_MAX_LIMIT of the kernel: no pid is greater */
+	PID_USUAL = 1 << 15, /* PID_MAX_DEFAULT: most machines have none that is */
+};
 
 struct process {
 	pid_t pid, parent, group; /* as /proc numbers them */
@@ -226,7 +229,7 @@ list_processes(void)
 }
 
 static const struct process *
-find(const struct process *at, size_t n, pid_t pid)
+find_process(const struct process *at, size_t n, pid_t pid)
 {
 	struct process wanted = {.pid = pid};
 
@@ -234,9 +237,9 @@ find(const struct process *at, size_t n, pid_t pid)
 }
 
 static bool
-is_ours(const struct list *l, pid_t pid)
+is_marked(const struct list *l, pid_t pid)
 {
-	const struct process *found = find(l->at, l->n, pid);
+	const struct process *found = find_process(l->at, l->n, pid);
 
 	return found && found->ours;
 }
@@ -245,7 +248,7 @@ is_ours(const struct list *l, pid_t pid)
 static bool
 is_spared(const struct spared *s, const struct process *p)
 {
-	const struct process *found = s ? find(s->list, s->n, p->pid) : NULL;
+	const struct process *found = s ? find_process(s->list, s->n, p->pid) : NULL;
 
 	return found && (found->born == p->born || found->born == 0 || p->born == 0);
 }
@@ -261,7 +264,7 @@ mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 		for (size_t i = 0; i < l->n; i++) {
 			struct process *p = &l->at[i];
 
-			if (p->ours || (p->parent != root && !is_ours(l, p->parent)) || is_spared(spared, p))
+			if (p->ours || (p->parent != root && !is_marked(l, p->parent)) || is_spared(spared, p))
 				continue;
 			p->ours = grown = true;
 		}
@@ -270,7 +273,7 @@ mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 
 /* A process whose first thread has ended looks like a zombie, but others of its threads run on. */
 static bool
-is_dead(const struct process *p)
+is_dead_process(const struct process *p)
 {
 	return (p->state == 'Z' && p->threads <= 1) || p->state == 'X';
 }
@@ -360,7 +363,7 @@ signal_number(const struct process *p, const struct aim *a)
 }
 
 /*
- * The pid may have been given to a stranger since we looked: hold it fast, look
+ * The pid may be another process's since we looked: hold it fast, look
  * again.  (Its parent may differ by now: the one before it in the list has just
  * got the same signal.)  A directory in /proc is as good as a pidfd, and means
  * the same process whatever number it has here.
@@ -397,7 +400,7 @@ signal_seen(pid_t root, const struct aim *a)
 	for (size_t i = 0; i < l.n; i++) {
 		const struct process *p = &l.at[i];
 
-		if (!p->ours || is_dead(p))
+		if (!p->ours || is_dead_process(p))
 			continue;
 		alive++; /* also if it has died since: it may have started another */
 		if (command == 0 || (p->pid != command && !(a->leads && p->group == command)))
@@ -427,23 +430,38 @@ signal_range(pid_t after, pid_t last, const struct aim *a, size_t *spared)
 	return n;
 }
 
+static pid_t
+greater(pid_t a, pid_t b)
+{
+	return a > b ? a : b;
+}
+
 /*
  * Our children, seen or not; theirs become ours when they die.  All are younger
- * than we are, so that few pids have to be tried unless the numbers have begun
- * again meanwhile.
+ * than we are: their numbers lie between ours and the newest, or where numbers
+ * have begun again since, below the newest or above ours.  What is likely is
+ * tried first, and the rest only when nobody was found there: to try all takes
+ * seconds on a busy machine.
  */
 static size_t
 signal_children(const struct aim *a)
 {
+	pid_t self = getpid(), newest;
 	size_t n = 0, spared = 0;
-	pid_t newest;
 
 	if (!all_children_live())
 		return 0;
 	newest = newest_pid();
-	if (newest > getpid())
-		n = signal_range(getpid(), newest, a, &spared);
-	return n || spared ? n : signal_range(0, PID_MAX, a, &spared);
+	if (newest > self)
+		n = signal_range(self, newest, a, &spared);
+	if (n || spared)
+		return n;
+	n = signal_range(0, newest < self ? newest : self, a, &spared);
+	if (n == 0)
+		n = signal_range(greater(self, newest), PID_USUAL, a, &spared);
+	if (n || !all_children_live()) /* who has just died is not to be looked for */
+		return n;
+	return signal_range(greater(greater(self, newest), PID_USUAL), PID_MAX, a, &spared);
 }
 
 /*

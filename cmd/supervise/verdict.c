@@ -16,7 +16,7 @@ struct shown {
 };
 
 static void __attribute__((format(printf, 4, 5)))
-decide(struct verdict *v, int status, const char *name, const char *fmt, ...)
+verdict_decide(struct verdict *v, int status, const char *name, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -35,11 +35,11 @@ busy(struct verdict *v, const struct plan *p, const struct shown *s, const struc
 	char key[400], time[32];
 
 	text_name(key, sizeof key, h->key);
-	if (p->wait == 0)
-		decide(v, p->conflict_status, "busy", "%s%s%s%s is held by %s; not waiting (-n), nothing was run", key,
+	if (p->wait.most == 0)
+		verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s is held by %s; not waiting (-n), nothing was run", key,
 		    open, s->where, close, h->holder);
 	else
-		decide(v, p->conflict_status, "busy",
+		verdict_decide(v, p->wait.conflict_status, "busy",
 		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run", key, open, s->where,
 		    close, h->holder, parse_duration_text(h->waited, time, sizeof time));
 }
@@ -50,25 +50,25 @@ unreachable(struct verdict *v, const struct plan *p, const struct shown *s, int6
 {
 	char time[32], tried[80] = "tried once (-n)";
 
-	if (p->wait != 0)
+	if (p->wait.most != 0)
 		snprintf(tried, sizeof tried, "tried for %s (%s)", parse_duration_text(waited, time, sizeof time),
-		    p->persist ? "-w" : "-w DURATION tries longer");
-	decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
+		    p->wait.persist ? "-w" : "-w DURATION tries longer");
+	verdict_decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
 }
 
 /* Nothing is wrong: who wants to know has asked for it. */
 static void
 skipped(struct verdict *v, const struct plan *p, const struct shown *s)
 {
-	decide(v, p->skipped_status, "skipped", "skipped '%s' under %s: %s", s->command, s->key, s->words);
-	if (!p->verbose)
+	verdict_decide(v, p->claim.skipped_status, "skipped", "skipped '%s' under %s: %s", s->command, s->key, s->words);
+	if (!p->show.verbose)
 		v->line[0] = '\0';
 }
 
 static const char *after(const struct ending *);
 
 static void
-refused(struct verdict *v, const struct plan *p, const struct ending *e, const struct shown *s,
+verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e, const struct shown *s,
     const struct heard *h)
 {
 	struct status status = status_of_rc(e->value);
@@ -80,12 +80,12 @@ refused(struct verdict *v, const struct plan *p, const struct ending *e, const s
 	else if (e->value == RC_AGAIN && !e->too_late && *s->words)
 		unreachable(v, p, s, h->waited);
 	else if (e->too_late)
-		decide(v, STATUS_UNAVAILABLE, "unreachable",
+		verdict_decide(v, STATUS_UNAVAILABLE, "unreachable",
 		    "%s was granted too late to be used: the server or this machine is overloaded; nothing was run, "
 		    "try again",
 		    s->key);
 	else
-		decide(v, status.number, status.name, "cannot take %s: %s; nothing was run%s%s", s->key,
+		verdict_decide(v, status.number, status.name, "cannot take %s: %s; nothing was run%s%s", s->key,
 		    *s->words ? s->words : "descriptors, memory or processes have run out",
 		    e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
@@ -102,7 +102,7 @@ lost(struct verdict *v, const struct ending *e, const struct shown *s)
 	    [LOSS_FOUND] = "it was no longer ours when the command ended",
 	};
 
-	decide(v, STATUS_LOST, "lost", "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
+	verdict_decide(v, STATUS_LOST, "lost", "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
 	    how[e->loss], *s->words ? " (" : "", s->words, *s->words ? ")" : "",
 	    e->stuck			  ? "the command could NOT be killed and may still be running"
 		: e->loss == LOSS_FOUND ? "another may have run beside it"
@@ -169,7 +169,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 	plan_name(p, s.key, sizeof s.key);
 	text_clean(s.words, sizeof s.words, h->words, strlen(h->words));
 	text_clean(s.where, sizeof s.where, h->where, strlen(h->where));
-	text_clean(s.command, sizeof s.command, p->argv[0], strlen(p->argv[0]));
+	text_clean(s.command, sizeof s.command, p->command.argv[0], strlen(p->command.argv[0]));
 	switch (e->kind) {
 	case END_NONE:
 	case END_ORPHANED:
@@ -178,24 +178,24 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		ended(&v, e, &s);
 		break;
 	case END_EXEC:
-		decide(&v, status_of_exec(e->value), "not-executed",
+		verdict_decide(&v, status_of_exec(e->value), "not-executed",
 		    "cannot execute '%s' under %s: %s; %s", s.command, s.key, strerror(e->value), after(e));
 		break;
 	case END_REFUSED:
-		refused(&v, p, e, &s, h);
+		verdict_refused(&v, p, e, &s, h);
 		break;
 	case END_INTERRUPTED:
 		v = (struct verdict){.status = 128 + e->value, .signal = e->value, .name = "interrupted"};
 		break;
 	case END_MAX_RUN:
-		decide(&v, STATUS_MAX_RUN, "max-run", "stopped '%s' under %s after --max-run %s; %s", s.command, s.key,
+		verdict_decide(&v, STATUS_MAX_RUN, "max-run", "stopped '%s' under %s after --max-run %s; %s", s.command, s.key,
 		    parse_duration_text(p->terms.max_run, time, sizeof time), after(e));
 		break;
 	case END_LOST:
 		lost(&v, e, &s);
 		break;
 	}
-	if (p->quiet && ((e->kind == END_REFUSED && e->value == RC_BUSY) || e->kind == END_COMMAND))
+	if (p->show.quiet && ((e->kind == END_REFUSED && e->value == RC_BUSY) || e->kind == END_COMMAND))
 		v.line[0] = '\0';
 	return v;
 }

@@ -1,5 +1,5 @@
 /*
- * verdict.h - the one place that turns an ending into a sentence and a status.
+ * verdict.h - turns an ending into a sentence and a status; nothing else does.
  *
  *	the command's own        it ran, and held the lock all the while
  *	75 (-E)                  busy, or --wait expired

@@ -16,7 +16,7 @@ watch_init(struct watch *w, int64_t ttl, int64_t grace)
 	    .ttl = ttl,
 	    .grace = grace,
 	    .interrupt_by = NEVER,
-	    .settle_by = NEVER,
+	    .release_by = NEVER,
 	    .doubt_by = NEVER,
 	    .adrift_by = NEVER,
 	};
@@ -70,15 +70,15 @@ look_again(const struct watch *w, instant now)
 static void
 set_timers(struct timer *t, struct watch *w, instant now, const struct view *v)
 {
-	bool runs = v->granted && !v->settled;
+	bool runs = v->granted && !v->finished;
 	instant kill_at = instant_after(v->kill_at, SLACK), term_at = instant_after(v->term_at, SLACK);
 
 	if (v->granted)
 		w->interrupt_by = NEVER;
 	t[0] = (struct timer){w->interrupt_by, DUTY_INTERRUPT};
-	t[1] = (struct timer){v->settled ? NEVER : w->adrift_by, DUTY_ADRIFT};
+	t[1] = (struct timer){v->finished ? NEVER : w->adrift_by, DUTY_ADRIFT};
 	t[2] = (struct timer){
-	    patience(&w->settle_by, now, v->settled ? kill_at : NEVER, KEEPER_PATIENCE), DUTY_GIVE_UP};
+	    patience(&w->release_by, now, v->finished ? kill_at : NEVER, KEEPER_PATIENCE), DUTY_GIVE_UP};
 	t[3] = (struct timer){
 	    patience(&w->doubt_by, now, instant_after(v->alive_at, w->ttl), DOUBT), DUTY_GIVE_UP};
 	t[4] = (struct timer){runs ? kill_at : NEVER, DUTY_KILL};

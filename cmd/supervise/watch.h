@@ -29,18 +29,18 @@
 
 /* What the shared page says at one moment. */
 struct view {
-	bool granted, settled, stopping;
+	bool granted, finished, stopping;
 	instant term_at, kill_at, alive_at;
 };
 
 struct watch {
 	int64_t ttl, grace;
-	instant interrupt_by, settle_by, doubt_by, adrift_by; /* NEVER: not counting */
+	instant interrupt_by, release_by, doubt_by, adrift_by; /* NEVER: not counting */
 };
 
 enum duty {
 	DUTY_NONE,
-	DUTY_TERM,	/* ask the command to stop, in the keeper's place; and say so in the page, before */
+	DUTY_TERM,	/* ask the command to stop, instead of the keeper; and say so in the page, before */
 	DUTY_INTERRUPT, /* the keeper does not leave the queue: kill everything, end as interrupted */
 	DUTY_KILL,	/* the keeper is past kill_at: kill everything */
 	DUTY_ADRIFT,	/* the lock has ended with its connection: the same */

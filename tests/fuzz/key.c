@@ -11,12 +11,12 @@ check_key(const char *key)
 	char *name = malloc(room), *back = malloc(n + 1);
 
 	CLAIM(name && back);
-	length = key_encode(name, room, key);
+	length = encode_key(name, room, key);
 	if (length > 0) {
 		CLAIM(length == strlen(name));
 		CLAIM(!strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0);
 		CLAIM(strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~:@=%") == length);
-		CLAIM(percent_decode(back, n + 1, name, length) == (int)n);
+		CLAIM(encode_undo(back, n + 1, name, length) == (int)n);
 		CLAIM(strcmp(back, key) == 0);
 	}
 	free(name);
@@ -25,7 +25,7 @@ check_key(const char *key)
 		char encoded[ENCODED_BYTES];
 
 		CLAIM(n >= 1 && n <= KEY_BYTES);
-		CLAIM(key_encode(encoded, sizeof encoded, key) > 0);
+		CLAIM(encode_key(encoded, sizeof encoded, key) > 0);
 	}
 }
 
@@ -36,7 +36,7 @@ check_text(const char *text, size_t n)
 	int length;
 
 	CLAIM(out);
-	length = percent_decode(out, n + 1, text, n);
+	length = encode_undo(out, n + 1, text, n);
 	CLAIM(length >= -1 && length <= (int)n);
 	if (length >= 0)
 		CLAIM(out[length] == '\0');

@@ -1,6 +1,6 @@
 /*
  * simulate.c - Goal of these tests: no order of delays, losses, pauses, late
- * answers and exits makes the two minds of dlock, the keeper's (cmd/supervise/step.c) and
+ * answers and exits makes the two state machines of dlock, the keeper's (cmd/supervise/step.c) and
  * the front's (cmd/supervise/watch.c), break a promise.
  *
  * Each seed is one world on one virtual clock: a server whose clock runs up to
@@ -33,7 +33,7 @@
  *	give_back       asks for a renewal with the release       NO_RENEWAL_AFTER_RELEASE, ONE_CALL
  *	give_back       does not wait for the call in flight (*)  ONE_CALL, LOSS_IS_TOLD
  *	renew_if_due    does not look for a call in flight (*)    ONE_CALL, ONE_REPORT
- *	granted         takes a grant after term_at               GO_ONCE_ON_A_GRANT
+ *	keep_granted    takes a grant after term_at               GO_ONCE_ON_A_GRANT
  *	renewed         GO once more                              GO_ONCE_ON_A_GRANT
  *	renewed         takes an answer after term_at             LATE_ANSWER_CHANGES_NOTHING, KILL_IN_TIME, ...
  *	is_kept_longer  never                                     MIN_HOLD_KEPT
@@ -50,7 +50,8 @@
  *	watch           no DUTY_KILL                              EXCLUSION
  *	watch           no DUTY_TERM                              FRONT_IS_IN_TIME
  *	watch           does not look again before the grant      EXCLUSION
- *	watch           does not ask whether all is settled       FRONT_IS_NEEDED
+ *	watch           does not ask whether all is finished      FRONT_IS_NEEDED
+ *	link_looks_in_time  always                                EXCLUSION, FRONT_IS_IN_TIME
  *	released        does not try again                        NOT_LEFT_BEHIND
  *	surely_over     counts from the last good renewal         NOT_LEFT_BEHIND
  *	absorb          EV_KEEP does nothing                      MIN_HOLD_KEPT
@@ -62,6 +63,7 @@
  *
  * (*) with the assertion in start_call() taken out, which catches them first.
  */
+#include "cmd/supervise/link.h"
 #include "cmd/supervise/step.h"
 #include "cmd/supervise/watch.h"
 
@@ -164,7 +166,7 @@ enum kind {
 	W_EXEC,
 	W_COMMAND_ENDS, /* value: wait status */
 	W_REST_ENDS,
-	W_GUEST_ENDS,
+	W_PEER_ENDS,
 	W_TERM_LANDS,
 	W_KILL_LANDS,
 	W_PAUSE,
@@ -185,9 +187,9 @@ enum kind {
 	K_EMPTY,
 	K_ORPHANED,
 	K_INTERRUPT,
-	K_GUEST_ASKS, /* value: 0 one in the tree, 1 one outside */
-	K_GUEST_KEEPS, /* value: ms */
-	K_GUEST_PARTS,
+	K_PEER_ASKS, /* value: 0 one in the tree, 1 one outside */
+	K_PEER_KEEPS, /* value: ms */
+	K_PEER_PARTS,
 	K_TERMINATE,
 	K_ALERT,
 	K_WAKE,	   /* id */
@@ -197,7 +199,7 @@ enum kind {
 	K_STOPPED, /* id */
 };
 
-enum { QUEUED = 1000, ROOM = 96, PAUSES = 3, GUESTS = 2 };
+enum { QUEUED = 1000, ROOM = 96, PAUSES = 3, PEERS = 2 };
 
 struct entry {
 	instant at;
@@ -265,7 +267,7 @@ struct world {
 	int64_t runs, rest_runs, kill_latency;
 	struct {
 		bool alive, holds;
-	} guests[GUESTS];
+	} peers[PEERS];
 
 	/* what has been seen; the deadlines by our own arithmetic */
 	bool go, reported, released, exited, disowned, revoked, orphaned, taken_away;
@@ -382,7 +384,7 @@ covered_alive(const struct world *w)
 		return false;
 	if (w->command == RUNS || (w->command == STUB && w->execs && w->now < w->latest))
 		return true;
-	if (w->guests[0].alive && (w->guests[0].holds || all))
+	if (w->peers[0].alive && (w->peers[0].holds || all))
 		return true;
 	return w->rest && all;
 }
@@ -441,7 +443,7 @@ look(struct world *w)
 	if (alive && w->other && !w->unkillable && !w->taken_away &&
 	    !(paused_at(w, w->kill_at) && front_paused_at(w, w->kill_at)))
 		require(w, EXCLUSION, false);
-	if (w->page.granted && !w->page.settled && !w->killed && !w->front_gone) {
+	if (w->page.granted && !w->page.finished && !w->killed && !w->front_gone) {
 		instant term_at = w->page.term_at > w->published_at ? w->page.term_at : w->published_at;
 		instant kill_at = w->page.kill_at > w->published_at ? w->page.kill_at : w->published_at;
 
@@ -564,7 +566,7 @@ others_end(struct world *w)
 static bool
 nothing_left(const struct world *w)
 {
-	return w->command == DEAD && !w->rest && !w->guests[0].alive;
+	return w->command == DEAD && !w->rest && !w->peers[0].alive;
 }
 
 static void
@@ -594,17 +596,17 @@ rest_ends(struct world *w)
 }
 
 static void
-guest_ends(struct world *w, int which)
+peer_ends(struct world *w, int which)
 {
-	if (!w->guests[which].alive)
+	if (!w->peers[which].alive)
 		return;
-	w->guests[which].alive = false;
-	if (w->guests[which].holds) {
+	w->peers[which].alive = false;
+	if (w->peers[which].holds) {
 		int64_t delay = below(w, 5 * MS);
 
 		if (chance(w, 30))
-			later(w, delay, K_GUEST_KEEPS, 0, (int)below(w, 2 * w->terms.ttl / MS));
-		later(w, delay, K_GUEST_PARTS, 0, which);
+			later(w, delay, K_PEER_KEEPS, 0, (int)below(w, 2 * w->terms.ttl / MS));
+		later(w, delay, K_PEER_PARTS, 0, which);
 	}
 	if (which == 0)
 		after_a_death(w);
@@ -628,9 +630,9 @@ exec_command(struct world *w)
 	if (w->rest)
 		later(w, w->rest_runs, W_REST_ENDS, 0, 0);
 	if (chance(w, 15))
-		later(w, below(w, w->runs), K_GUEST_ASKS, 0, 0);
+		later(w, below(w, w->runs), K_PEER_ASKS, 0, 0);
 	if (chance(w, 3))
-		later(w, below(w, w->runs), K_GUEST_ASKS, 0, 1);
+		later(w, below(w, w->runs), K_PEER_ASKS, 0, 1);
 }
 
 static void
@@ -639,7 +641,7 @@ term_lands(struct world *w)
 	if (!w->obeys || w->unkillable)
 		return;
 	command_ends(w, 15);
-	guest_ends(w, 0);
+	peer_ends(w, 0);
 	if (chance(w, 60))
 		rest_ends(w);
 }
@@ -650,7 +652,7 @@ kill_lands(struct world *w)
 	if (w->unkillable)
 		return;
 	command_ends(w, 9);
-	guest_ends(w, 0);
+	peer_ends(w, 0);
 	if (!w->missed_once && chance(w, 20))
 		w->missed_once = true; /* it forked while the keeper looked */
 	else
@@ -728,17 +730,17 @@ answered(struct world *w, int value)
 }
 
 static void
-guest_asks(struct world *w, int which)
+peer_asks(struct world *w, int which)
 {
 	bool there = which == 1 || w->command == RUNS || w->rest;
 
-	if (!there || w->guests[which].alive)
+	if (!there || w->peers[which].alive)
 		return;
-	w->guests[which].alive = true;
-	later(w, between(w, MS, w->terms.ttl), W_GUEST_ENDS, 0, which);
+	w->peers[which].alive = true;
+	later(w, between(w, MS, w->terms.ttl), W_PEER_ENDS, 0, which);
 	if (w->keep.phase != PH_HOLD || keep_is_lost(&w->keep))
 		return;
-	w->guests[which].holds = true;
+	w->peers[which].holds = true;
 	w->joined++;
 	reached.joins++;
 	deliver(w, (struct event){.kind = EV_JOINED});
@@ -773,14 +775,14 @@ take_input(struct world *w, const struct entry *e)
 	case K_INTERRUPT:
 		deliver(w, (struct event){.kind = EV_INTERRUPTED, .value = 2});
 		break;
-	case K_GUEST_ASKS:
-		guest_asks(w, e->value);
+	case K_PEER_ASKS:
+		peer_asks(w, e->value);
 		break;
-	case K_GUEST_KEEPS:
+	case K_PEER_KEEPS:
 		if (w->keep.phase == PH_HOLD && !keep_is_lost(&w->keep))
 			deliver(w, (struct event){.kind = EV_KEEP, .lease = e->value * MS});
 		break;
-	case K_GUEST_PARTS:
+	case K_PEER_PARTS:
 		w->joined--;
 		deliver(w, (struct event){.kind = EV_PARTED});
 		break;
@@ -835,7 +837,7 @@ static void carry_out(struct world *, const struct actions *);
 static void
 resume(struct world *w)
 {
-	enum kind first[] = {K_CALL, K_STARTED, K_ORPHANED, K_GUEST_ASKS, K_WAKE, K_ANSWER, K_STOPPED + 1};
+	enum kind first[] = {K_CALL, K_STARTED, K_ORPHANED, K_PEER_ASKS, K_WAKE, K_ANSWER, K_STOPPED + 1};
 	size_t order[] = {0, 1, 2, 3, 4, 5}, came = w->came;
 	struct entry inbox[ROOM];
 
@@ -981,7 +983,7 @@ check_calls(struct world *w, const struct actions *a)
 	if (a->set & DO_EXIT) {
 		require(w, NOTHING_LEFT_RUNNING, !covered_alive(w) || w->keep.ending.stuck);
 		require(w, NOT_LEFT_BEHIND, !w->ours || !w->granted || w->lease == LEASE_FOREVER || w->hurry || w->disowned ||
-		    w->keep.ending.stuck || w->now >= w->keep.asked + w->lease);
+		    w->keep.ending.stuck || w->now >= w->keep.lease.asked + w->lease);
 	}
 }
 
@@ -1030,7 +1032,7 @@ check(struct world *w, const struct event *e, const struct actions *a, bool cove
 	    !was_lost || w->keep.ending.kind == END_LOST || w->not_executed);
 	if (w->go || (a->set & DO_GO))
 		require(w, LATE_ANSWER_CHANGES_NOTHING,
-		    w->keep.term_at == w->term_at && w->keep.kill_at == w->kill_at);
+		    w->keep.lease.term_at == w->term_at && w->keep.lease.kill_at == w->kill_at);
 	require(w, NO_SPIN, a->wake > w->now || (a->set & DO_EXIT));
 	check_ending(w, a);
 }
@@ -1053,19 +1055,19 @@ static void
 carry_out(struct world *w, const struct actions *a)
 {
 	if (a->set & DO_PUBLISH) {
-		w->page.term_at = w->keep.term_at;
-		w->page.kill_at = w->keep.kill_at;
+		w->page.term_at = w->keep.lease.term_at;
+		w->page.kill_at = w->keep.lease.kill_at;
 		w->published_at = w->now;
 	}
 	if (w->keep.phase > PH_HOLD) {
-		w->page.settled = true;
+		w->page.finished = true;
 		w->page_ending = w->keep.ending;
 	}
 	if (a->set & DO_REPORT)
 		w->front_gone = true;
 	if (a->set & DO_GO) {
 		w->page.granted = true;
-		if (w->lease < w->terms.ttl || w->now - w->keep.sent > 20 * MS)
+		if (!link_looks_in_time(&(struct grant){.sent = w->keep.lease.sent, .lease = w->lease}, w->terms.ttl, w->now))
 			wake_front(w, below(w, MS)); /* by a message */
 		w->go = true;
 		w->latest = w->term_at;
@@ -1130,7 +1132,7 @@ deliver(struct world *w, struct event e)
 	struct actions a;
 	bool covered;
 
-	if (e.kind != EV_OVERTAKEN && w->keep.phase == PH_HOLD && !w->keep.stopping && w->page.stopping)
+	if (e.kind != EV_OVERTAKEN && w->keep.phase == PH_HOLD && !w->keep.tree.stopping && w->page.stopping)
 		deliver(w, (struct event){.kind = EV_OVERTAKEN});
 	note_event(w, &e);
 	a = step(&w->keep, w->now, &e);
@@ -1161,19 +1163,19 @@ front_kills(struct world *w, enum duty duty)
 
 	if (w->ran)
 		e = (struct ending){.kind = END_LOST};
-	if (w->page.settled)
+	if (w->page.finished)
 		e = w->page_ending;
 	tell(w, "front: duty %d, ending %d", duty, e.kind);
-	require(w, FRONT_IS_NEEDED, duty != DUTY_KILL || (!w->page.settled && w->now >= w->page.kill_at + SLACK));
+	require(w, FRONT_IS_NEEDED, duty != DUTY_KILL || (!w->page.finished && w->now >= w->page.kill_at + SLACK));
 	require(w, FRONT_IS_NEEDED, duty != DUTY_INTERRUPT || !w->page.granted);
 	require(w, OWN_END_IS_OWN, (e.kind != END_COMMAND && e.kind != END_MAX_RUN) || !w->cut_short);
 	require(w, NOTHING_RAN_IS_TRUE, !w->ran || e.kind != END_REFUSED);
-	require(w, NOTHING_LEFT_RUNNING, !w->page.settled || !covered_alive(w));
-	reached.taken_over += !w->page.settled;
-	reached.left_behind += w->page.settled;
+	require(w, NOTHING_LEFT_RUNNING, !w->page.finished || !covered_alive(w));
+	reached.taken_over += !w->page.finished;
+	reached.left_behind += w->page.finished;
 	w->killed = w->front_gone = w->reported = true;
 	w->killed_at = w->now;
-	if (!w->page.settled) {
+	if (!w->page.finished) {
 		w->kill_asked = true;
 		later(w, w->kill_latency, W_KILL_LANDS, 0, 0);
 		later(w, w->kill_latency + KILL_AGAIN, W_KILL_LANDS, 0, 0);
@@ -1184,7 +1186,7 @@ static void
 front_stops(struct world *w)
 {
 	tell(w, "front: TERM");
-	require(w, FRONT_IS_NEEDED, !w->page.settled && !w->page.stopping && w->now >= w->page.term_at + SLACK);
+	require(w, FRONT_IS_NEEDED, !w->page.finished && !w->page.stopping && w->now >= w->page.term_at + SLACK);
 	reached.front_terms++;
 	if (covered_alive(w))
 		w->cut_short = w->term_asked = true;
@@ -1260,8 +1262,8 @@ happen(struct world *w, const struct entry *e)
 	case W_REST_ENDS:
 		rest_ends(w);
 		break;
-	case W_GUEST_ENDS:
-		guest_ends(w, e->value);
+	case W_PEER_ENDS:
+		peer_ends(w, e->value);
 		break;
 	case W_TERM_LANDS:
 		term_lands(w);

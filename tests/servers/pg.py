@@ -1,5 +1,5 @@
-# Goal of this file: PostgreSQL servers of the tests' own, a standby, a pooler, and
-# the places where locks are kept on them.
+# Goal of this file: PostgreSQL servers of the tests' own, a standby, a pooler, the
+# places where locks are kept on them, and what tests of PostgreSQL alone do with dlock.
 
 import atexit
 import contextlib
@@ -409,3 +409,37 @@ class RowPgPlace(PgPlace):
 
 
 PG_PLACES = [PgPlace, PooledPgPlace, AdvisoryPgPlace, RowPgPlace]
+
+
+# ---- dlock on them ----
+
+MODES = ["lease", "advisory", "row"]
+
+
+class At:
+    """A place as tests of one backend make them."""
+
+    def __init__(self, url, mode="lease"):
+        self.words = ["-u", url, *(["-O", f"mode={mode}"] if mode != "lease" else [])]
+
+
+def run(dlock, url, *options, command=("echo", "ran"), mode="lease", **arguments):
+    return dlock.run("run", *At(url, mode).words, "-k", "job", *options, "--", *command, **arguments)
+
+
+def is_free(dlock, url, mode="lease"):
+    return run(dlock, url, "-n", mode=mode).status == 0
+
+
+def psql(database, sql, user="postgres"):
+    tool("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", pg_url(database.port, user, database.name), input=sql)
+
+
+def wait_for_renewals(holder, count=1):
+    """Waits until as many more renewals have succeeded as dlock -v tells of."""
+    def told():
+        return holder.stderr().count("renew: ok")
+
+    before = told()
+    wait_for(lambda: told() >= before + count, what="a renewal")
+    assert holder.poll() is None

@@ -4,6 +4,7 @@
 import collections
 import contextlib
 import os
+import re
 import shutil
 import socket
 import struct
@@ -11,10 +12,11 @@ import tempfile
 import threading
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from hostile import RESET, SILENCE
 from proxy import BOTH, DOWN, UP, Proxy, close_with_reset
-from support import RemotePlace, Server, free_port, wait_for
+from support import At, RemotePlace, Server, free_port, wait_for
 
 # The jar's manifest names all others.
 CLASSES = ":".join(f"/usr/share/java/{jar}.jar" for jar in ("zookeeper", "slf4j-simple"))
@@ -141,6 +143,7 @@ class ZkEnsemble:
             for j in numbers:
                 if i != j:
                     self.links[i, j] = Proxy(quorum[j], patience=1)  # else an election goes in circles
+                    self.links[i, j].tap = Gag()
             peers = {f"server.{j}": f"127.0.0.1:{quorum[j] if i == j else self.links[i, j].port}:{election[j]}"
                      for j in numbers}
             self.servers.append(ZkServer(java, member=i, port=client[i], start=False, **peers, **settings))
@@ -177,15 +180,70 @@ class ZkEnsemble:
             if i == follower.member:
                 link.hold(*BOTH)
 
+    def gag(self, follower):
+        """Whoever leads is not told any more who lives at this follower; its clients' writes still pass."""
+        for (i, _), link in self.links.items():
+            if i == follower.member:
+                link.tap.on = True
+
     def heal(self):
         for link in self.links.values():
             link.heal()
+            link.tap.on = False
 
     def stop(self):
         for server in self.servers:
             server.stop()
         for link in self.links.values():
             link.close()
+
+
+class Gag:
+    """Between a follower and its leader: while it is on, the follower's answers to pings are lost.
+
+    They tell which sessions it has heard of (Learner.ping).  In a network, that is as if the
+    leader's pings were late.
+    """
+
+    PING = 5  # Leader.PING
+
+    def __init__(self):
+        self.on, self._packets = False, {}
+
+    def __call__(self, link, direction, data):
+        if direction == DOWN:
+            return data
+        packets = self._packets.setdefault(link, Packets()).feed(data)
+        return b"".join(packet for kind, packet in packets if not (self.on and kind == self.PING))
+
+
+class Packets:
+    """Takes whole packets (QuorumPacket) off the stream to a leader, with their kinds."""
+
+    def __init__(self):
+        self.buffer = b""
+
+    def feed(self, data):
+        self.buffer += data
+        while (end := self._end()) is not None:
+            packet, self.buffer = self.buffer[:end], self.buffer[end:]
+            yield struct.unpack_from(">i", packet)[0], packet
+
+    def _end(self):
+        """Where the first packet ends: kind, zxid, data, and a list of pairs of strings.  None: it is not all here."""
+        try:
+            end = self._after_buffer(12)
+            pairs, = struct.unpack_from(">i", self.buffer, end)
+            end += 4
+            for _ in range(2 * max(0, pairs)):
+                end = self._after_buffer(end)
+        except struct.error:
+            return None
+        return end if end <= len(self.buffer) else None
+
+    def _after_buffer(self, offset):
+        length, = struct.unpack_from(">i", self.buffer, offset)
+        return offset + 4 + max(0, length)
 
 
 def free_ports(n):
@@ -225,11 +283,35 @@ class ZkPlace(RemotePlace):
         return self.server.restart
 
 
+def own(server, root=""):
+    """A server of the test's own, as a place."""
+    result = At(server.url + root)
+    result.server, result.url, result.job = server, result.words[1], root + "/job"
+    return result
+
+
+def hear(heard):
+    """A command that lives until the end of its stdin and notes a TERM."""
+    return ("sh", "-c", "trap 'echo TERM >>\"$0\"' TERM; cat", heard)
+
+
+NODE = re.compile(r"_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-lock-(\d{10})")
+
+
+def nodes(client, path):
+    try:
+        return sorted(client.get_children(path), key=lambda name: name.rsplit("lock-", 1)[-1])
+    except NoNodeError:
+        return []
+
+
 # ---- the protocol ----
 
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN = 1, 2, 3, 4, 5, 8
 SYNC, PING, GET_CHILDREN2, CHECK, MULTI, CREATE2 = 9, 11, 12, 13, 14, 15
 CREATE_CONTAINER, CLOSE, AUTH, SET_WATCHES = 19, -11, 100, 101
+LISTS = (GET_CHILDREN, GET_CHILDREN2)
+MAKES = (CREATE, CREATE2)
 NOTIFICATION, NODE_DELETED = -1, 2  # the xid of an event; a kind of event
 NO_NODE, NODE_EXISTS = -101, -110
 
@@ -380,6 +462,11 @@ class _Conversation:
         self.greeted = self.welcomed = False
         self.asked = {}
         self.node = None
+
+
+def to_all(operations, answer):
+    """For a ZkHostile."""
+    return {operation: answer for operation in operations}
 
 
 class ZkHostile:

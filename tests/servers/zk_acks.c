@@ -1,11 +1,11 @@
 /*
- * zk_acks.c - the zk backend as one would write it who trusts in writes: each that
- * is answered is believed to earn the whole session's timeout.  build/dlock-acks has
- * it in place of backends/zk/zk.c; tests/system/test_zk_lease.py shows why that is wrong.
+ * zk_acks.c - our node as one would write it who trusts in writes: each that is
+ * answered is believed to earn the whole session's timeout.  build/dlock-acks has it in
+ * place of backends/zk/node.c; tests/system/test_zk_lease.py shows why that is wrong.
  */
-#include "backends/zk/session.h"
+#include "backends/zk/credit.h"
 
-#define session_pace(session) (4 * (session_pace)(session)) /* a third of the timeout, as is usual */
-#define session_lease(session, sent) ((void)(sent), 3 * session_pace(session))
+#define credit_pace(credit) (4 * (credit_pace)(credit)) /* a third of the timeout, as is usual */
+#define credit_lease(credit, sent) ((void)(sent), 3 * credit_pace(credit))
 
-#include "backends/zk/zk.c"
+#include "backends/zk/node.c"

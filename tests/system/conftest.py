@@ -13,9 +13,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
-from support import (OTHER_PLACES, PLACES, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
+from support import (OTHER_PLACES, PLACES, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
                      leftovers, place_id, places, stat_of)
-from zk import ZkEnsemble, ZkPlace, ZkServer
+from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
 OTHER_PLACES += PG_PLACES[1:]
@@ -44,6 +44,7 @@ def pytest_collection_modifyitems(config, items):
         elif hasattr(item, "callspec") and any(p in PLACES + OTHER_PLACES for p in item.callspec.params.values()):
             item.add_marker("place")
     kept = [item for item in items if item not in left]
+    assert not [i.nodeid for i in kept if " at 0x" in i.nodeid], "an address in a test's id: it may be in both halves, or none"
     part, parts = map(int, os.environ.get("DLOCK_TEST_SHARE", "1/1").split("/"))
     items[:] = [item for item in kept if zlib.crc32(item.nodeid.encode()) % parts == part - 1]
     config.hook.pytest_deselected(items=[item for item in left + kept if item not in items])
@@ -188,6 +189,28 @@ def db(make_db):
 def make_pooler(nothing_is_left):
     """Starts poolers in front of a server."""
     yield from making(PgBouncer)
+
+
+# ---- a lock's place on ZooKeeper ----
+
+_tests = iter(range(1, 1 << 30))
+
+
+@pytest.fixture
+def at(zk_server):
+    """A fresh root on the server of all tests."""
+    result = At(f"{zk_server.url}/zk{next(_tests)}")
+    result.server, result.url, result.root = zk_server, result.words[1], "/" + result.words[1].rsplit("/", 1)[1]
+    result.job = result.root + "/job"
+    result.through = lambda proxy: At(f"zk://127.0.0.1:{proxy.port}{result.root}")
+    return result
+
+
+@pytest.fixture
+def tapped(at, make_proxy):
+    """(place, proxy, tap): the same through a proxy with somebody who reads along."""
+    proxy = make_proxy(at.server.port)
+    return at.through(proxy), proxy, Tap(proxy)
 
 
 # ---- what stands between, or pretends ----

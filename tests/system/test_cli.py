@@ -98,7 +98,7 @@ def assert_refused(result, tmp_path, status, *words):
 
 # ---- the shape of the line ----
 
-PLACE, MARK = object(), object()  # in the tables: how to reach the backend; the command
+SITE, MARK = ["SITE"], ["MARK"]  # in the tables: how to reach the backend; the command
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def refuse(dlock, files, mark, tmp_path):
     def run(words, status, said, **options):
         line = []
         for word in words:
-            line += files.words if word is PLACE else mark if word is MARK else [word]
+            line += files.words if word is SITE else mark if word is MARK else [word]
         assert_refused(dlock.run(*line, events=False, **options), tmp_path, status, *said)
 
     return run
@@ -117,31 +117,31 @@ def refuse(dlock, files, mark, tmp_path):
 @pytest.mark.parametrize("words, said", [
     ([], ["dlock run", "dlock help"]),
     (["run"], ["key", "dlock run -k KEY"]),
-    (["run", PLACE], ["key", "dlock run -k KEY"]),
-    (["run", PLACE, "-k", "k"], ["no command", "k"]),
-    (["run", PLACE, "-k", "k", "--"], ["no command", "k"]),
-    (["run", PLACE, "k"], ["no command", "k"]),
-    (["run", PLACE, "k", "--"], ["no command", "k"]),
-    (["run", PLACE, "-k", "k", "--", ""], ["command", "empty"]),
-    (["run", PLACE, "", MARK], ["key", "empty"]),
-    (["run", PLACE, "k", "-n", MARK], ["'-n'", "after the key 'k'", "before", "dlock run k -n ... -- COMMAND"]),
-    (["run", PLACE, "k", "--full"], ["'--full'", "after the key 'k'", "before"]),
-    (["run", PLACE, "k", "-n", "touch", "--", "x"], ["'-n'", "after the key 'k'", "before"]),
-    (["run", PLACE, "k", "--nope", "--", MARK], ["--nope", "dlock help"]),
-    (["run", PLACE, "k", "-k", "other", "--", MARK], ["'k'", "'other'", "-k for each"]),
-    (["run", PLACE, "k", "-n", "--"], ["no command", "'k'"]),
-    (["run", PLACE, "-k=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
-    (["run", PLACE, "-nk=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
-    (["run", PLACE, "-k", "k", "-w=5", MARK], ["-w=", "-w DURATION", "--wait=DURATION"]),
-    (["run", PLACE, "-k", "k", "-n=1", MARK], ["-n", "no value"]),
-    (["run", PLACE, "-k", "k", "-qn=", MARK], ["-n", "no value"]),
-    (["run", PLACE, "-key", "k", MARK], ["-key", "--key"]),
-    (["run", PLACE, "-k", "k", "-quiet", MARK], ["-quiet", "--quiet"]),
-    (["run", PLACE, "-k", "k", "-wait=5", MARK], ["-wait", "--wait"]),
-    (["run", PLACE, "-k", "k", "--nowait", MARK], ["--nowait", "did you mean --nonblock?", "dlock help"]),
-    (["run", PLACE, "-k", "k", "--timeout", "5", MARK], ["--timeout", "did you mean --wait?", "dlock help"]),
-    (["run", PLACE, "-k", "k", "--non-block", MARK], ["--non-block", "did you mean --nonblock?"]),
-    (["run", PLACE, "-k", "k", "--Wait=5", MARK], ["--Wait", "did you mean --wait?"]),
+    (["run", SITE], ["key", "dlock run -k KEY"]),
+    (["run", SITE, "-k", "k"], ["no command", "k"]),
+    (["run", SITE, "-k", "k", "--"], ["no command", "k"]),
+    (["run", SITE, "k"], ["no command", "k"]),
+    (["run", SITE, "k", "--"], ["no command", "k"]),
+    (["run", SITE, "-k", "k", "--", ""], ["command", "empty"]),
+    (["run", SITE, "", MARK], ["key", "empty"]),
+    (["run", SITE, "k", "-n", MARK], ["'-n'", "after the key 'k'", "before", "dlock run k -n ... -- COMMAND"]),
+    (["run", SITE, "k", "--full"], ["'--full'", "after the key 'k'", "before"]),
+    (["run", SITE, "k", "-n", "touch", "--", "x"], ["'-n'", "after the key 'k'", "before"]),
+    (["run", SITE, "k", "--nope", "--", MARK], ["--nope", "dlock help"]),
+    (["run", SITE, "k", "-k", "other", "--", MARK], ["'k'", "'other'", "-k for each"]),
+    (["run", SITE, "k", "-n", "--"], ["no command", "'k'"]),
+    (["run", SITE, "-k=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
+    (["run", SITE, "-nk=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
+    (["run", SITE, "-k", "k", "-w=5", MARK], ["-w=", "-w DURATION", "--wait=DURATION"]),
+    (["run", SITE, "-k", "k", "-n=1", MARK], ["-n", "no value"]),
+    (["run", SITE, "-k", "k", "-qn=", MARK], ["-n", "no value"]),
+    (["run", SITE, "-key", "k", MARK], ["-key", "--key"]),
+    (["run", SITE, "-k", "k", "-quiet", MARK], ["-quiet", "--quiet"]),
+    (["run", SITE, "-k", "k", "-wait=5", MARK], ["-wait", "--wait"]),
+    (["run", SITE, "-k", "k", "--nowait", MARK], ["--nowait", "did you mean --nonblock?", "dlock help"]),
+    (["run", SITE, "-k", "k", "--timeout", "5", MARK], ["--timeout", "did you mean --wait?", "dlock help"]),
+    (["run", SITE, "-k", "k", "--non-block", MARK], ["--non-block", "did you mean --nonblock?"]),
+    (["run", SITE, "-k", "k", "--Wait=5", MARK], ["--Wait", "did you mean --wait?"]),
     (["run", "-b", "postgres", "-k", "k", MARK], ["'postgres'", "did you mean pg?", "file", "redis", "zk", "pg"]),
     (["run", "-b", "zookeeper", "-k", "k", MARK], ["'zookeeper'", "did you mean zk?"]),
     (["run", "-b", "rdeis", "-k", "k", MARK], ["'rdeis'", "did you mean redis?"]),
@@ -149,24 +149,24 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", "-b", "file", "-u", "/tmp/x", "-k", "k", MARK], ["--url '/tmp/x'", "file:///tmp/x"]),
     (["run", "-u", "./x", "-k", "k", MARK], ["--url './x'", "file:///DIRECTORY"]),
     (["run", "-u", "zookeeper://h", "-k", "k", MARK], ["--url", "did you mean zk://?"]),
-    (["run", PLACE, "-k", "k", "-c", "true", MARK], ["--command", "touch"]),
+    (["run", SITE, "-k", "k", "-c", "true", MARK], ["--command", "touch"]),
     (["run", "-k", "k", MARK], ["backend", "-b", "-u", "file", "redis", "zk", "pg"]),
-    (["run", "-b", "redis", PLACE, "-k", "k", MARK], ["--backend redis", "file"]),
-    (["run", PLACE, "-n", "-w", "5", "-k", "k", MARK], ["--nonblock", "--wait 5"]),
-    (["run", PLACE, "--nope", "-k", "k", MARK], ["--nope", "dlock help"]),
-    (["run", PLACE, "--ke", "k", MARK], ["--ke", "dlock help"]),
-    (["run", PLACE, "--key2", "k", MARK], ["--key2", "dlock help"]),
-    (["run", PLACE, "--KEY", "k", MARK], ["--KEY", "dlock help"]),
-    (["run", PLACE, "-Z", "-k", "k", MARK], ["-Z", "dlock help"]),
-    (["run", PLACE, "-nZq", "-k", "k", MARK], ["-Z", "dlock help"]),
-    (["run", PLACE, "-k", "k", "-foo", MARK], ["-f", "dlock help"]),
-    (["run", PLACE, "-k", "k", "--=x", MARK], ["--", "dlock help"]),
-    (["run", PLACE, "-O", "colour=red", "-k", "k", MARK], ["colour", "file"]),
+    (["run", "-b", "redis", SITE, "-k", "k", MARK], ["--backend redis", "file"]),
+    (["run", SITE, "-n", "-w", "5", "-k", "k", MARK], ["--nonblock", "--wait 5"]),
+    (["run", SITE, "--nope", "-k", "k", MARK], ["--nope", "dlock help"]),
+    (["run", SITE, "--ke", "k", MARK], ["--ke", "dlock help"]),
+    (["run", SITE, "--key2", "k", MARK], ["--key2", "dlock help"]),
+    (["run", SITE, "--KEY", "k", MARK], ["--KEY", "dlock help"]),
+    (["run", SITE, "-Z", "-k", "k", MARK], ["-Z", "dlock help"]),
+    (["run", SITE, "-nZq", "-k", "k", MARK], ["-Z", "dlock help"]),
+    (["run", SITE, "-k", "k", "-foo", MARK], ["-f", "dlock help"]),
+    (["run", SITE, "-k", "k", "--=x", MARK], ["--", "dlock help"]),
+    (["run", SITE, "-O", "colour=red", "-k", "k", MARK], ["colour", "file"]),
     (["nosuch"], ["nosuch", "dlock help"]),
-    (["ru", PLACE, "-k", "k", MARK], ["ru", "did you mean dlock run?", "dlock help"]),
-    (["rnu", PLACE, "-k", "k", MARK], ["rnu", "did you mean dlock run?", "dlock help"]),
-    (["RUN", PLACE, "-k", "k", MARK], ["RUN", "did you mean dlock run?", "dlock help"]),
-    (["lock", PLACE, "-k", "k", MARK], ["lock", "did you mean dlock run?", "dlock help"]),
+    (["ru", SITE, "-k", "k", MARK], ["ru", "did you mean dlock run?", "dlock help"]),
+    (["rnu", SITE, "-k", "k", MARK], ["rnu", "did you mean dlock run?", "dlock help"]),
+    (["RUN", SITE, "-k", "k", MARK], ["RUN", "did you mean dlock run?", "dlock help"]),
+    (["lock", SITE, "-k", "k", MARK], ["lock", "did you mean dlock run?", "dlock help"]),
     (["-k", "k", MARK], ["-k", "dlock run -k", "dlock help"]),
     (["help", "nosuch"], ["nosuch", "dlock help"]),
     (["--verson"], ["--verson", "did you mean dlock version?", "dlock help"]),
@@ -184,7 +184,7 @@ def test_an_option_without_its_value_is_refused(refuse, option):
 
 @pytest.mark.parametrize("option", FLAGS)
 def test_a_flag_with_a_value_is_refused(refuse, option):
-    refuse(["run", PLACE, f"--{option}=1", "-k", "k", MARK], 64, [f"--{option}", "'1'", "no value"])
+    refuse(["run", SITE, f"--{option}=1", "-k", "k", MARK], 64, [f"--{option}", "'1'", "no value"])
 
 
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o not in REPEATABLE])
@@ -196,7 +196,7 @@ def test_an_option_given_twice_is_refused(refuse, option):
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o not in FLAGS])
 def test_a_wrong_value_is_refused(refuse, option):
     value, said, _ = OPTIONS[option]
-    place = [] if option in ("backend", "url") else [PLACE]
+    place = [] if option in ("backend", "url") else [SITE]
     shown = value[:20] if value.isprintable() else value[0]
     refuse(["run", *place, f"--{option}", value, *([] if option == "key" else ["-k", "k"]), MARK], 64,
            [f"--{option}", shown, said])
@@ -205,7 +205,7 @@ def test_a_wrong_value_is_refused(refuse, option):
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o not in NOT_VARIABLES])
 def test_a_wrong_variable_is_refused(refuse, option):
     value, said, _ = OPTIONS[option]
-    place = [] if option in ("backend", "url") else [PLACE]
+    place = [] if option in ("backend", "url") else [SITE]
     refuse(["run", *place, *([] if option == "key" else ["-k", "k"]), MARK], 64,
            [variable(option), said], env={variable(option): value})
 
@@ -220,7 +220,7 @@ NO_DURATIONS = ["", "x", "-1", "+5", "1e9", "nan", "0x10", "10 s", " 10", "10 ",
 @pytest.mark.parametrize("value", NO_DURATIONS, ids=short)
 @pytest.mark.parametrize("option", ["wait", "ttl", "grace", "min-hold", "max-run"], ids=short)
 def test_what_is_no_duration_is_refused(refuse, option, value):
-    refuse(["run", PLACE, f"--{option}", value, "-k", "k", MARK], 64, [f"--{option} '{value}'", "1h30m"])
+    refuse(["run", SITE, f"--{option}", value, "-k", "k", MARK], 64, [f"--{option} '{value}'", "1h30m"])
 
 
 @pytest.mark.parametrize("words, said", [
@@ -273,7 +273,7 @@ def test_what_is_no_duration_is_refused(refuse, option, value):
 ], ids=short)
 def test_a_value_out_of_range_is_refused(refuse, words, said):
     words = [os.fsdecode(w) for w in words]
-    refuse(["run", *([] if "-b" in words else [PLACE]), *words, "-k", "k", MARK], 64, said)
+    refuse(["run", *([] if "-b" in words else [SITE]), *words, "-k", "k", MARK], 64, said)
 
 
 @pytest.mark.parametrize("words", [
@@ -291,7 +291,7 @@ def test_a_legal_value_is_taken(dlock, files, words):
 
 def test_a_descriptor_for_reading_takes_no_events(refuse):
     with open("/dev/null", encoding="utf-8") as null:
-        refuse(["run", PLACE, "--status-fd", "0", "-k", "k", MARK], 64, ["--status-fd '0'", "not open for writing"], stdin=null)
+        refuse(["run", SITE, "--status-fd", "0", "-k", "k", MARK], 64, ["--status-fd '0'", "not open for writing"], stdin=null)
 
 
 def test_a_decimal_point_is_a_point_in_every_locale(dlock, files):
@@ -323,7 +323,7 @@ def test_a_decimal_point_is_a_point_in_every_locale(dlock, files):
     (b"\xf4\x90\x80\x80", ["--key '\\xF4\\x90\\x80\\x80'", "UTF-8"]),
 ], ids=short)
 def test_an_illegal_key_is_refused(refuse, key, said):
-    refuse(["run", PLACE, "-k", os.fsdecode(key), MARK], 64, said)
+    refuse(["run", SITE, "-k", os.fsdecode(key), MARK], 64, said)
 
 
 ODD_KEYS = ["/", "//", "/a/", "a//b", ".", "..", "a/../b", "../../etc/passwd", "zookeeper", "{}", "{x", "x}y{", "*",

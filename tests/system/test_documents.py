@@ -91,6 +91,38 @@ def settings(dlock):
     return found
 
 
+@pytest.fixture
+def backends(dlock):
+    """The schemes of each backend, the usual one first."""
+    rows = (line.split("\t") for line in dlock.run("help", "--raw", "backends").stdout.splitlines())
+    return {name: schemes.split() for name, schemes in rows}
+
+
+def test_help_names_every_backend(dlock, backends):
+    *others, last = backends
+    assert f"where locks are kept: {', '.join(others)} or {last}\n" in dlock.run("run", "--help").stdout
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_completions_offer_every_backend_and_no_other(backends, name):
+    offered = re.findall(r"['(](file(?: [a-z]+)+)[')]", text_of(name))
+    assert [words.split() for words in offered] == [list(backends)]
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_completions_offer_a_url_of_every_backend_and_no_other(backends, name):
+    offered = set(re.findall(r"([a-z+]+):/", text_of(name)))
+    assert offered == {scheme for schemes in backends.values() for scheme in schemes} - {"postgres"}  # postgresql
+
+
+@pytest.mark.parametrize("name", MANUALS)
+def test_the_manuals_name_every_backend_and_scheme(backends, name):
+    text = text_of(name)
+    for backend, schemes in backends.items():
+        assert occurs(backend, text), backend
+        assert name == MANUAL or [s for s in schemes if f"{s}:" not in text] == [], backend
+
+
 def section(text, backend):
     """What the manual of the backends says of one."""
     name = {"zk": "ZOOKEEPER", "pg": "POSTGRESQL"}.get(backend, backend.upper())

@@ -14,7 +14,7 @@ import redis
 
 from hostile import DONE, GRANTED, RESET, SILENCE, array
 from proxy import BOTH, DOWN, UP
-from support import boottime, compile_shim, free_port, is_alive, wait_for
+from support import At, boottime, compile_shim, free_port, is_alive, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
@@ -34,13 +34,6 @@ IS_GONE = "[ ! -e /proc/$0/exe ] || exit 99"
 def outlasting_a_restart(place):
     """A lease that bears it, on a machine where a server takes its time; zk counts on half of it."""
     return ("-t", "60s" if place.name == "zk" else "20s")
-
-
-class At:
-    """A place as tests of one backend make them."""
-
-    def __init__(self, url):
-        self.words = ["-u", url]
 
 
 def run(dlock, url, *options, command=("echo", "ran"), **arguments):
@@ -333,7 +326,7 @@ def test_waiter_survives_a_partition(dlock, own_redis, make_proxy, fault):
     proxy = make_proxy(own_redis.port)
     holder = dlock.hold(At(own_redis.url), "job")
     waiter = dlock.contend(At(proxy.url), "job", command=("true",)).queued(1)
-    wait_for(lambda: proxy.connections == 2, what="the waiter's ear")
+    wait_for(lambda: proxy.connections == 2, what="the waiter's subscription")
     if fault == "refuse":
         proxy.refuse()
     if fault == "hold":

@@ -234,7 +234,7 @@ def test_a_file_that_is_replaced_again_and_again_keeps_nobody_for_longer_than_wa
     assert (done.status, done.stdout) == (69, "") and "removed or replaced" in done.stderr
 
 
-class Stranger:
+class Foreign:
     """Locks on the file of a key that a member of the directory's group may take, as no dlock does."""
 
     def __init__(self, path):
@@ -248,8 +248,8 @@ class Stranger:
 
 
 @pytest.fixture
-def stranger(files):
-    result = Stranger(lock_file(files, "job"))
+def foreign(files):
+    result = Foreign(lock_file(files, "job"))
     yield result
     with contextlib.suppress(OSError):
         result.close()
@@ -261,14 +261,14 @@ def asleep(waiter):
 
 
 @pytest.mark.parametrize("start, length", [(1, 0), (5, 0), (1, 2**62), (2, 10**18), (10**18 - 1, 1)])
-def test_a_lock_on_a_huge_range_is_waited_for_and_leaves_nothing(dlock, files, stranger, start, length):
-    stranger.lock(fcntl.F_WRLCK, start, length)
+def test_a_lock_on_a_huge_range_is_waited_for_and_leaves_nothing(dlock, files, foreign, start, length):
+    foreign.lock(fcntl.F_WRLCK, start, length)
     assert dlock.run("run", *files.words, "-k", "job", "-n", "--", "true").status == 75
     waiters = [dlock.contend(files, "job", command=("true",)) for _ in range(3)]
     for waiter in waiters:
         asleep(waiter)
     assert not any(w.running for w in waiters)
-    stranger.close()
+    foreign.close()
     assert [w.wait().status for w in waiters] == [0] * 3
     holder = dlock.hold(files, "job")
     next_ = dlock.contend(files, "job", command=("true",)).queued(1)
@@ -276,9 +276,9 @@ def test_a_lock_on_a_huge_range_is_waited_for_and_leaves_nothing(dlock, files, s
     assert next_.wait().status == 0
 
 
-def test_a_lock_for_reading_is_no_ticket(dlock, files, stranger):
+def test_a_lock_for_reading_is_no_ticket(dlock, files, foreign):
     """It is what a waiter leaves that was stopped just when its turn came; nobody must spin on it."""
-    stranger.lock(fcntl.F_RDLCK, 1, 1)
+    foreign.lock(fcntl.F_RDLCK, 1, 1)
     lock_file(files, "job").write_text("dlock1 2 1 1\n{}\n")
     assert dlock.run("run", *files.words, "-k", "job", "-n", "--", "true").status == 0
 
@@ -302,7 +302,7 @@ def test_joining_and_release_ask_the_same_in_any_crowd(dlock, files, shim, tmp_p
     log = tmp_path / "log"
     log.write_text("")
     holder = dlock.hold(files, "job")
-    tickets = [Stranger(lock_file(files, "job")) for _ in range(crowd)]
+    tickets = [Foreign(lock_file(files, "job")) for _ in range(crowd)]
     for n, ticket in enumerate(tickets):
         ticket.lock(fcntl.F_WRLCK, 2 + n, 1)
     token = holder.token
@@ -330,7 +330,7 @@ def test_a_wrong_hint_costs_little(dlock, files, shim, tmp_path, hint):
     numbers = [*range(390, 10, -1), 1000, 5, 2000]
     tickets = {}
     for n in numbers:
-        tickets[n] = Stranger(lock_file(files, "job"))
+        tickets[n] = Foreign(lock_file(files, "job"))
         tickets[n].lock(fcntl.F_WRLCK, n, 1)
     lock_file(files, "job").write_text(f"dlock1 {hint} 1 1\n{{}}\n")
     waiter = counted(dlock, files, shim, log)
@@ -347,7 +347,7 @@ def test_a_wrong_hint_costs_little(dlock, files, shim, tmp_path, hint):
 def test_a_place_near_the_head_is_counted(dlock, files):
     """Also where the numbers have gaps."""
     for n in (3, 9, 17, 24):
-        ticket = Stranger(lock_file(files, "job"))
+        ticket = Foreign(lock_file(files, "job"))
         ticket.lock(fcntl.F_WRLCK, n, 1)
         files.keep = [*getattr(files, "keep", []), ticket]
     lock_file(files, "job").write_text("dlock1 25 1 1\n{}\n")
@@ -458,7 +458,7 @@ def island(nothing_is_left):
 @ONLY_ROOT
 @pytest.mark.parametrize("uid, runtime", [(0, "/run"), (USER, "/run/user/12345")], ids=["root", "user"])
 def test_cron_and_a_login_exclude_each_other(island, uid, runtime):
-    """One has XDG_RUNTIME_DIR and a mind of its own about TMPDIR and HOME, the other nothing."""
+    """One has XDG_RUNTIME_DIR and values of its own for TMPDIR and HOME, the other nothing."""
     here = island()
     here.sh(f"mkdir -p {runtime} && chown {uid} {runtime}; mkdir -m 777 /tmp/mine")
     login = {"XDG_RUNTIME_DIR": runtime, "HOME": "/tmp/mine", "TMPDIR": "/tmp/mine"}
@@ -521,13 +521,13 @@ def test_a_squatted_directory_is_refused_with_advice(island, what, first):
 
 @ONLY_ROOT
 def test_a_link_that_comes_and_goes_leads_nobody_to_the_next_place(island):
-    """A stranger who wins a race may have a run refused, but not sent where another one does not look."""
+    """Another user who wins a race may have a run refused, but not sent where another one does not look."""
     here, path = island(), f"/run/lock/dlock-{USER}"
     loop = f"import os\nprint(flush=True)\nwhile True:\n try: os.symlink('/x', {path!r}); os.unlink({path!r})\n except OSError: pass"
-    with subprocess.Popen(here.words("python3", "-c", loop, uid=OTHER), stdout=subprocess.PIPE) as stranger:
-        assert stranger.stdout.readline() == b"\n"
+    with subprocess.Popen(here.words("python3", "-c", loop, uid=OTHER), stdout=subprocess.PIPE) as racer:
+        assert racer.stdout.readline() == b"\n"
         here.sh(f"for i in $(seq 100); do {DLOCK} run -b file -k job -- true; rm -rf {path}; done 2>/dev/null; :", uid=USER)
-        stranger.kill()
+        racer.kill()
     assert here.sh("ls /tmp") == ""
 
 

@@ -12,11 +12,10 @@ import time
 import psycopg2
 import pytest
 
-from pg import DB, error, pg_url
+from pg import DB, MODES, At, error, is_free, pg_url, run
 from proxy import BOTH
 from support import boottime, is_alive, wait_for
 from test_fault import IS_GONE, LEASE, SOON_SECONDS, STUBBORN, assert_refused
-from test_pg import MODES, At, is_free, run
 
 SESSION_MODES = ["advisory", "row"]
 

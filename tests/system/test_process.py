@@ -22,7 +22,7 @@ from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_s
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
 SHORT = ["-t", f"{TTL}s"]
-STRANGER = 50000 + os.getpid() % 10000  # a user who has no other process, whoever else tests
+OTHER_USER = 50000 + os.getpid() % 10000  # a user who has no other process, whoever else tests
 
 
 @pytest.fixture
@@ -49,17 +49,17 @@ def script(tmp_path):
 
 
 @pytest.fixture
-def stranger(tmp_path, files):
+def other_user(tmp_path, files):
     """Runs dlock as another user, in a directory and from a file that he may use."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)
-    os.chown(files.directory, STRANGER, STRANGER)
+    os.chown(files.directory, OTHER_USER, OTHER_USER)
     copy = shutil.copy(DLOCK, tmp_path / "dlock")
 
     def run(*words, **options):
-        return subprocess.run([copy, *words], user=STRANGER, group=STRANGER, extra_groups=[], cwd=files.directory,
+        return subprocess.run([copy, *words], user=OTHER_USER, group=OTHER_USER, extra_groups=[], cwd=files.directory,
                               capture_output=True, text=True, check=False, timeout=60, **options)
 
     return run
@@ -678,6 +678,45 @@ def test_no_descendant_survives_the_keeper_where_proc_does_not_show_it(dlock, le
     assert not any(beating(sign) for sign in signs)
 
 
+# Near the greatest pid, so that those of the command and its children are small.
+WRAPPED = ["unshare", "-mpf", "--kill-child", "--mount-proc", "sh", "-c",
+           'echo $(($(cat /proc/sys/kernel/pid_max) - 4)) >/proc/sys/kernel/ns_last_pid && '
+           'mount -t tmpfs none /proc && exec "$@"', "sh"]
+
+
+@AS_ROOT
+@pytest.mark.skipif(not os.path.exists("/proc/sys/kernel/ns_last_pid"), reason="pids cannot be chosen on this kernel")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_tree_is_found_without_proc_where_pids_have_begun_again(dlock, leased, beater, tmp_path, how):
+    """Nor are all pids that could be tried for it: on a busy machine that takes longer than one may wait."""
+    words, signs = beater
+    counts = tmp_path / "asked"
+    shim = compile_shim(tmp_path, "count", f"""
+        #include <fcntl.h>
+        #include <sys/syscall.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static unsigned n;
+        int waitid(idtype_t type, id_t id, siginfo_t *info, int options) {{
+            if (type == P_PID && ++n % 10000 == 0) {{
+                int fd = open("{counts}", O_WRONLY | O_CREAT | O_APPEND, 0600);
+                write(fd, "x", 1);
+                close(fd);
+            }}
+            return syscall(SYS_waitid, type, id, info, options, 0);
+        }}""")
+    held = dlock.start(*WRAPPED[1:], DLOCK, "run", *leased.words, *SHORT, "-k", leased.key(), *words,
+                       program=WRAPPED[0], start_new_session=True, events=False, env={"LD_PRELOAD": shim})
+    wait_for(lambda: all(sign.exists() for sign in signs), what="signs of life")
+    command = next(p for p in descendants_of(held.pid) if name_of(p).startswith("python") and
+                   name_of(stat_of(p)[2]) == "dlock")
+    kill(stat_of(command)[2], how)
+    result = held.wait()
+    assert result.status == 79 and "NOT" not in result.stderr, result
+    assert not any(beating(sign) for sign in signs)
+    assert not counts.exists() or counts.stat().st_size < 100
+
+
 @pytest.mark.parametrize("descriptors", [10, 11, 12])
 def test_few_descriptors_and_a_tree_is_killed(dlock, files, beater, descriptors):
     words, signs = beater
@@ -915,8 +954,8 @@ def test_descriptors_enough_for_a_lock(dlock, place, tmp_path):
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 4])
-def test_few_processes_mean_a_refusal_before_anything_is_locked(stranger, files, processes):
-    result = stranger("run", *files.words, "-k", "k", "touch", "ran",
+def test_few_processes_mean_a_refusal_before_anything_is_locked(other_user, files, processes):
+    result = other_user("run", *files.words, "-k", "k", "touch", "ran",
                       preexec_fn=limit(resource.RLIMIT_NPROC, processes))
     ran = (files.directory / "ran").exists()
     assert (result.returncode, ran) == ((71, False) if processes < 3 else (0, True)), result

@@ -84,7 +84,7 @@ def test_an_absurd_lease_makes_no_waiter_ask_without_end(dlock, own_redis, ends)
     with own_redis.client() as c:
         hold_by_hand(c, ends)
         waiter = dlock.contend(at, "job").queued(1)
-        wait_for(lambda: c.pubsub_channels("dlock:*"), what="the waiter's ear")
+        wait_for(lambda: c.pubsub_channels("dlock:*"), what="the waiter's subscription")
         time.sleep(0.3)
         before = calls(own_redis)
         time.sleep(2)
@@ -209,7 +209,7 @@ def test_who_comes_too_late_for_its_grant_keeps_its_place(dlock, own_redis, make
     proxy.refuse()
     proxy.reset()
     with own_redis.client() as c:
-        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 2, what="the loss of an ear")
+        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 2, what="the loss of a subscription")
     holder.finish()
     second.held()
     proxy.accept()

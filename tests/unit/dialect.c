@@ -27,8 +27,8 @@ words_of(const struct request *r, bool whole)
 	int length;
 
 	assert_non_null(reader);
-	native_dialect.name(&names, &claim);
-	length = native_dialect.write(&command, &names, &claim, r, whole);
+	dialect_native.name(&names, &claim);
+	length = dialect_native.write(&command, &names, &claim, r, whole);
 	assert_true(length > 0);
 	assert_int_equal(redisReaderFeed(reader, command, length), REDIS_OK);
 	assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
@@ -96,7 +96,7 @@ the_channel_is_the_last_key_and_the_owner(void **state)
 	struct names names;
 
 	(void)state;
-	native_dialect.name(&names, &claim);
+	dialect_native.name(&names, &claim);
 	assert_string_equal(names.channel, "dlock:{a%20b}:w:" OWNER);
 }
 
@@ -107,7 +107,7 @@ reading_of(enum operation operation, int type, char *text)
 	redisReply reply = {.type = type, .str = text, .len = strlen(text)};
 	struct answer a;
 
-	return native_dialect.read(&a, &r, &reply);
+	return dialect_native.read(&a, &r, &reply);
 }
 
 static void

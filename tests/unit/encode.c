@@ -24,9 +24,9 @@ known_names(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		assert_int_equal(key_encode(name, sizeof name, rows[i].key), strlen(rows[i].name));
+		assert_int_equal(encode_key(name, sizeof name, rows[i].key), strlen(rows[i].name));
 		assert_string_equal(name, rows[i].name);
-		assert_int_equal(percent_decode(back, sizeof back, name, strlen(name)), strlen(rows[i].key));
+		assert_int_equal(encode_undo(back, sizeof back, name, strlen(name)), strlen(rows[i].key));
 		assert_string_equal(back, rows[i].key);
 	}
 }
@@ -52,10 +52,10 @@ random_keys_come_back(void **state)
 		for (size_t i = 0; i < n; i++)
 			key[i] = (char)(1 + rand() % 255);
 		key[n] = '\0';
-		length = key_encode(name, sizeof name, key);
+		length = encode_key(name, sizeof name, key);
 		assert_int_equal(length, strlen(name));
 		is_a_safe_name(name);
-		assert_int_equal(percent_decode(back, sizeof back, name, strlen(name)), n);
+		assert_int_equal(encode_undo(back, sizeof back, name, strlen(name)), n);
 		assert_string_equal(back, key);
 	}
 }
@@ -77,11 +77,11 @@ no_two_keys_share_a_name(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N; i++) {
-		key_encode(names[count++], sizeof *names, (char[]){bytes[i], 0});
+		encode_key(names[count++], sizeof *names, (char[]){bytes[i], 0});
 		for (size_t j = 0; j < N; j++) {
-			key_encode(names[count++], sizeof *names, (char[]){bytes[i], bytes[j], 0});
+			encode_key(names[count++], sizeof *names, (char[]){bytes[i], bytes[j], 0});
 			for (size_t k = 0; k < N; k++)
-				key_encode(names[count++], sizeof *names, (char[]){bytes[i], bytes[j], bytes[k], 0});
+				encode_key(names[count++], sizeof *names, (char[]){bytes[i], bytes[j], bytes[k], 0});
 		}
 	}
 	qsort(names, count, sizeof *names, compare);
@@ -97,12 +97,12 @@ what_does_not_fit_is_refused(void **state)
 	(void)state;
 	memset(key, '/', 512);
 	key[512] = '\0';
-	assert_int_equal(key_encode(name, sizeof name, key), 3 * 512);
+	assert_int_equal(encode_key(name, sizeof name, key), 3 * 512);
 	memset(small, 'X', sizeof small);
-	assert_int_equal(key_encode(small, 6, "///"), 0);
+	assert_int_equal(encode_key(small, 6, "///"), 0);
 	assert_memory_equal(small + 6, "XX", 2);
-	assert_int_equal(percent_decode(back, sizeof back, "abc", 3), 3);
-	assert_int_equal(percent_decode(back, sizeof back, "abcd", 4), -1);
+	assert_int_equal(encode_undo(back, sizeof back, "abc", 3), 3);
+	assert_int_equal(encode_undo(back, sizeof back, "abcd", 4), -1);
 }
 
 static void
@@ -113,12 +113,12 @@ wrong_percents_are_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (percent_decode(back, sizeof back, rows[i], strlen(rows[i])) != -1)
+		if (encode_undo(back, sizeof back, rows[i], strlen(rows[i])) != -1)
 			fail_msg("%s", rows[i]);
-	assert_int_equal(percent_decode(back, sizeof back, "%2f%2F", 6), 2);
+	assert_int_equal(encode_undo(back, sizeof back, "%2f%2F", 6), 2);
 	assert_string_equal(back, "//");
-	assert_int_equal(percent_decode(back, sizeof back, "%2f", 2), -1); /* cut off in the middle */
-	assert_int_equal(percent_decode(back, sizeof back, "", 0), 0);
+	assert_int_equal(encode_undo(back, sizeof back, "%2f", 2), -1); /* cut off in the middle */
+	assert_int_equal(encode_undo(back, sizeof back, "", 0), 0);
 	assert_string_equal(back, "");
 }
 

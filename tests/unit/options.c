@@ -86,17 +86,17 @@ defaults(void **state)
 	fine("-b file -k job -- true");
 	assert_int_equal(plan.nkeys, 1);
 	assert_string_equal(plan.keys[0], "job");
-	assert_string_equal(plan.backend->name, "file");
-	assert_null(plan.url);
-	assert_true(plan.wait == NEVER);
-	assert_int_equal(plan.conflict_status, 75);
+	assert_string_equal(plan.site.backend->name, "file");
+	assert_null(plan.site.url);
+	assert_true(plan.wait.most == NEVER);
+	assert_int_equal(plan.wait.conflict_status, 75);
 	assert_true(plan.terms.ttl == 30 * S && plan.terms.grace == 5 * S && !plan.terms.grace_fixed);
 	assert_true(plan.terms.min_hold == 0 && plan.terms.max_run == NEVER && !plan.terms.wait_tree);
-	assert_int_equal(plan.signal, SIGTERM);
-	assert_int_equal(plan.status_fd, -1);
-	assert_false(plan.quiet || plan.verbose);
-	assert_string_equal(plan.argv[0], "true");
-	assert_null(plan.argv[1]);
+	assert_int_equal(plan.command.signal, SIGTERM);
+	assert_int_equal(plan.show.status_fd, -1);
+	assert_false(plan.show.quiet || plan.show.verbose);
+	assert_string_equal(plan.command.argv[0], "true");
+	assert_null(plan.command.argv[1]);
 }
 
 static void
@@ -105,23 +105,23 @@ every_option(void **state)
 	(void)state;
 	fine("--key=job --backend file --url=file:///tmp/x --option a=b -O c= --wait 1m30s -E 0 --ttl 60s --grace 2s "
 	     "--signal=HUP --min-hold 5 -- cmd");
-	assert_string_equal(plan.url, "file:///tmp/x");
-	assert_int_equal(plan.nsettings, 2);
-	assert_string_equal(plan.settings[0].name, "a");
-	assert_string_equal(plan.settings[0].value, "b");
-	assert_string_equal(plan.settings[1].value, "");
-	assert_true(plan.wait == 90 * S && plan.terms.ttl == 60 * S && plan.terms.grace == 2 * S);
+	assert_string_equal(plan.site.url, "file:///tmp/x");
+	assert_int_equal(plan.site.nsettings, 2);
+	assert_string_equal(plan.site.settings[0].name, "a");
+	assert_string_equal(plan.site.settings[0].value, "b");
+	assert_string_equal(plan.site.settings[1].value, "");
+	assert_true(plan.wait.most == 90 * S && plan.terms.ttl == 60 * S && plan.terms.grace == 2 * S);
 	assert_true(plan.terms.grace_fixed && plan.terms.min_hold == 5 * S);
-	assert_int_equal(plan.conflict_status, 0);
-	assert_int_equal(plan.signal, SIGHUP);
+	assert_int_equal(plan.wait.conflict_status, 0);
+	assert_int_equal(plan.command.signal, SIGHUP);
 	fine("-b file -kjob -nqv --max-run 1h --wait-tree --who me --why x --status-fd 1 -c true");
-	assert_true(plan.wait == 0 && plan.quiet && plan.verbose && plan.terms.wait_tree);
+	assert_true(plan.wait.most == 0 && plan.show.quiet && plan.show.verbose && plan.terms.wait_tree);
 	assert_true(plan.terms.max_run == 3600 * S);
-	assert_string_equal(plan.who, "me");
-	assert_string_equal(plan.why, "x");
-	assert_int_equal(plan.status_fd, 1);
-	assert_string_equal(plan.argv[0], "/bin/sh");
-	assert_string_equal(plan.argv[2], "true");
+	assert_string_equal(plan.show.who, "me");
+	assert_string_equal(plan.show.why, "x");
+	assert_int_equal(plan.show.status_fd, 1);
+	assert_string_equal(plan.command.argv[0], "/bin/sh");
+	assert_string_equal(plan.command.argv[2], "true");
 }
 
 static void
@@ -129,32 +129,32 @@ where_options_end(void **state)
 {
 	(void)state;
 	fine("-b file -k job cmd -k other --ttl");
-	assert_string_equal(plan.argv[1], "-k");
-	assert_string_equal(plan.argv[3], "--ttl");
+	assert_string_equal(plan.command.argv[1], "-k");
+	assert_string_equal(plan.command.argv[3], "--ttl");
 	fine("-b file -k job -- -n");
-	assert_string_equal(plan.argv[0], "-n");
-	assert_true(plan.wait == NEVER);
+	assert_string_equal(plan.command.argv[0], "-n");
+	assert_true(plan.wait.most == NEVER);
 	fine("-b file -k job -- --");
-	assert_string_equal(plan.argv[0], "--");
+	assert_string_equal(plan.command.argv[0], "--");
 	fine("-b file -k job - x");
-	assert_string_equal(plan.argv[0], "-");
+	assert_string_equal(plan.command.argv[0], "-");
 	fine("-b file job -- cmd x");
 	assert_string_equal(plan.keys[0], "job");
-	assert_string_equal(plan.argv[0], "cmd");
+	assert_string_equal(plan.command.argv[0], "cmd");
 	fine("-b file job -n -t 10s -- -x -n"); /* behind the key, where a -- shows which are options */
 	assert_string_equal(plan.keys[0], "job");
-	assert_string_equal(plan.argv[0], "-x");
-	assert_true(plan.wait == 0 && plan.terms.ttl == 10 * S);
+	assert_string_equal(plan.command.argv[0], "-x");
+	assert_true(plan.wait.most == 0 && plan.terms.ttl == 10 * S);
 	fine("-b file -- job -n -- cmd");
-	assert_true(plan.wait == 0);
+	assert_true(plan.wait.most == 0);
 	fine("-b file job -c true --");
-	assert_string_equal(plan.argv[2], "true");
+	assert_string_equal(plan.command.argv[2], "true");
 	fine("-b file job -- -n -- x");
-	assert_string_equal(plan.argv[0], "-n");
-	assert_true(plan.wait == NEVER);
+	assert_string_equal(plan.command.argv[0], "-n");
+	assert_true(plan.wait.most == NEVER);
 	assert_int_equal(parse("-b file job -h -- cmd"), PARSED_HELP);
 	fine("-b file job cmd -- x");
-	assert_string_equal(plan.argv[1], "--");
+	assert_string_equal(plan.command.argv[1], "--");
 	fine("-b file --key=-- cmd");
 	assert_string_equal(plan.keys[0], "--");
 	assert_int_equal(parse("-b file -h"), PARSED_HELP);
@@ -272,7 +272,7 @@ place_is_named_once(void **state)
 {
 	(void)state;
 	fine("-u file:///tmp/x -k job cmd");
-	assert_string_equal(plan.backend->name, "file");
+	assert_string_equal(plan.site.backend->name, "file");
 	fine("-b file -u file:///tmp/x -k job cmd");
 	wrong("-b file -u redis://h -k job cmd", "file|redis|contradict");
 	wrong("-u http://h -k job cmd", "--url|scheme");
@@ -300,13 +300,13 @@ variables(void **state)
 	setenv("DLOCK_OPTION", "a=b c=d", 1);
 	setenv("DLOCK_WHY", "", 1); /* as good as none */
 	fine("-k job cmd");
-	assert_string_equal(plan.backend->name, "file");
-	assert_true(plan.terms.ttl == 60 * S && plan.wait == 0 && !plan.why);
-	assert_int_equal(plan.nsettings, 2);
+	assert_string_equal(plan.site.backend->name, "file");
+	assert_true(plan.terms.ttl == 60 * S && plan.wait.most == 0 && !plan.show.why);
+	assert_int_equal(plan.site.nsettings, 2);
 	fine("-k job -t 10s -w 5 cmd"); /* a flag beats its variable, and those that say the same with another word */
-	assert_true(plan.terms.ttl == 10 * S && plan.wait == 5 * S);
+	assert_true(plan.terms.ttl == 10 * S && plan.wait.most == 5 * S);
 	fine("-k job -u redis://h cmd");
-	assert_string_equal(plan.backend->name, "redis");
+	assert_string_equal(plan.site.backend->name, "redis");
 	setenv("DLOCK_KEY", "from-environment", 1);
 	fine("-- cmd");
 	assert_string_equal(plan.keys[0], "from-environment");
@@ -322,21 +322,21 @@ patience_is_named_once(void **state)
 {
 	(void)state;
 	fine("-b file -k job cmd");
-	assert_true(plan.wait == NEVER && !plan.persist);
+	assert_true(plan.wait.most == NEVER && !plan.wait.persist);
 	fine("-b file -k job -w 5 cmd");
-	assert_true(plan.wait == 5 * S && plan.persist);
+	assert_true(plan.wait.most == 5 * S && plan.wait.persist);
 	fine("-b file -k job -n cmd");
-	assert_true(plan.wait == 0 && !plan.persist);
+	assert_true(plan.wait.most == 0 && !plan.wait.persist);
 	setenv("DLOCK_WAIT", "7", 1);
 	fine("-b file -k job cmd");
-	assert_true(plan.wait == 7 * S && plan.persist);
+	assert_true(plan.wait.most == 7 * S && plan.wait.persist);
 	fine("-b file -k job -n cmd");
-	assert_true(plan.wait == 0 && !plan.persist);
+	assert_true(plan.wait.most == 0 && !plan.wait.persist);
 	setenv("DLOCK_NONBLOCK", "1", 1);
 	wrong("-b file -k job cmd", "DLOCK_NONBLOCK|DLOCK_WAIT|contradict");
 	setenv("DLOCK_NONBLOCK", "0", 1);
 	fine("-b file -k job cmd");
-	assert_true(plan.wait == 7 * S);
+	assert_true(plan.wait.most == 7 * S);
 }
 
 static void
@@ -376,11 +376,11 @@ url_of_a_backend(void **state)
 	setenv("DLOCK_FILE_URL", "file:///srv/locks", 1);
 	setenv("DLOCK_REDIS_URL", "redis://h", 1);
 	fine("-b file -k job cmd");
-	assert_string_equal(plan.url, "file:///srv/locks");
+	assert_string_equal(plan.site.url, "file:///srv/locks");
 	fine("-b redis -k job cmd");
-	assert_string_equal(plan.url, "redis://h");
+	assert_string_equal(plan.site.url, "redis://h");
 	fine("-b file -u file:///x -k job cmd");
-	assert_string_equal(plan.url, "file:///x");
+	assert_string_equal(plan.site.url, "file:///x");
 	setenv("DLOCK_FILE_URL", "redis://h", 1);
 	wrong("-b file -k job cmd", "DLOCK_FILE_URL");
 }
@@ -390,15 +390,15 @@ passwords_are_blotted_out(void **state)
 {
 	(void)state;
 	fine("-u redis://user:p%40ss@h:1/0 -k job cmd");
-	assert_string_equal(plan.url, "redis://user:p%40ss@h:1/0");
+	assert_string_equal(plan.site.url, "redis://user:p%40ss@h:1/0");
 	assert_null(strstr(buffers[1], "p%40ss"));
 	assert_non_null(strstr(buffers[1], "redis://user:"));
 	assert_non_null(strstr(buffers[1], "@h:1/0"));
 	fine("--url=redis://:secret@h -k job cmd");
-	assert_string_equal(plan.url, "redis://:secret@h");
+	assert_string_equal(plan.site.url, "redis://:secret@h");
 	assert_null(strstr(buffers[0], "secret"));
 	fine("-u postgresql://u@h/d?password=secret&connect_timeout=2 -k job cmd");
-	assert_string_equal(plan.url, "postgresql://u@h/d?password=secret&connect_timeout=2");
+	assert_string_equal(plan.site.url, "postgresql://u@h/d?password=secret&connect_timeout=2");
 	assert_string_equal(buffers[1], "postgresql://u@h/d?password=xxxxxx&connect_timeout=2");
 	fine("-u dbname=d\tpassword\t=\tsecret\tuser=u -k job cmd");
 	assert_string_equal(buffers[1], "dbname=d\tpassword\t=\txxxxxx\tuser=u");

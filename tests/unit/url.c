@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 static const char *
-text_of(const struct part *p)
+text_of(const struct url_part *p)
 {
 	static char texts[8][64];
 	static int i;
@@ -82,20 +82,20 @@ a_path_without_slashes_before_it(void **state)
 static void
 lists(void **state)
 {
-	struct part list = {"a,,b", 4}, one = {"x", 1}, none = {"", 0};
-	struct part p;
+	struct url_part list = {"a,,b", 4}, one = {"x", 1}, none = {"", 0};
+	struct url_part p;
 
 	(void)state;
-	p = part_first(&list);
-	assert_true(part_is(&p, "a"));
-	p = part_first(&list);
-	assert_true(part_is(&p, ""));
-	p = part_first(&list);
-	assert_true(part_is(&p, "b") && !list.at);
-	p = part_first(&one);
-	assert_true(part_is(&p, "x") && !one.at);
-	p = part_first(&none);
-	assert_true(part_is(&p, "") && !none.at);
+	p = url_part_first(&list);
+	assert_true(url_part_is(&p, "a"));
+	p = url_part_first(&list);
+	assert_true(url_part_is(&p, ""));
+	p = url_part_first(&list);
+	assert_true(url_part_is(&p, "b") && !list.at);
+	p = url_part_first(&one);
+	assert_true(url_part_is(&p, "x") && !one.at);
+	p = url_part_first(&none);
+	assert_true(url_part_is(&p, "") && !none.at);
 }
 
 int

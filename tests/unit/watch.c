@@ -79,7 +79,7 @@ static void
 what_needs_no_lock_is_left_alone(void **state)
 {
 	(void)state;
-	page.settled = true;
+	page.finished = true;
 	assert_wake(BEGAN, KILL_AT + SLACK > BEGAN + 30 * S ? BEGAN + 30 * S : KILL_AT + SLACK);
 	assert_duty(TERM_AT + SLACK, DUTY_NONE);
 	page.alive_at = KILL_AT;
@@ -92,7 +92,7 @@ static void
 patience_begins_anew_with_a_lease(void **state)
 {
 	(void)state;
-	page.settled = true;
+	page.finished = true;
 	page.alive_at = KILL_AT;
 	assert_duty(KILL_AT + SLACK, DUTY_NONE);
 	page.kill_at = KILL_AT + S;
@@ -144,7 +144,7 @@ connection_that_ends_gives_the_keeper_a_moment(void **state)
 	watch_adrift(&front, BEGAN);
 	assert_wake(BEGAN, BEGAN + ANCHOR_PATIENCE);
 	assert_duty(BEGAN + ANCHOR_PATIENCE, DUTY_ADRIFT);
-	page.settled = true;
+	page.finished = true;
 	assert_duty(BEGAN + ANCHOR_PATIENCE, DUTY_NONE);
 }
 

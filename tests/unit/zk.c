@@ -1,8 +1,10 @@
 /*
  * zk.c - Goal of these tests: the pure parts of the zk backend: who stands
- * before whom in a lock directory, and what a URL means.
+ * before whom in a lock directory, what stands in a node, and what a URL means.
  */
+#include "backends/zk/data.h"
 #include "backends/zk/ensemble.h"
+#include "backends/zk/hosts.h"
 #include "backends/zk/queue.h"
 
 #include <setjmp.h>
@@ -169,6 +171,110 @@ all_agree_on_one_order(void **state)
 	}
 }
 
+/* ---- what stands in a node ---- */
+
+static void
+a_stage_is_read_as_it_was_written(void **state)
+{
+	static const char *const records[] = {"{}", "{\"who\":\"a\"}", "{\"who\":\"\xc3\xa9 \\\"\\\\ \\u0001\",\"pid\":7}"};
+	char data[DATA_BYTES], again[DATA_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+		for (enum stage stage = STAGE_AT_ONCE; stage <= STAGE_WAITED; stage++) {
+			char *record;
+
+			data_write(data, records[i], stage);
+			assert_int_equal(data_stage(data), stage);
+			record = data_record(data, "");
+			assert_string_equal(record, records[i]);
+			free(record);
+			data_write(again, data, STAGE_WAITED); /* the later word counts */
+			assert_int_equal(data_stage(again), STAGE_WAITED);
+		}
+	data_write(data, records[1], STAGE_AT_ONCE);
+	assert_string_equal(data, records[1]);
+}
+
+static void
+the_longest_record_has_room_for_its_stage(void **state)
+{
+	char record[RECORD_BYTES], data[DATA_BYTES], *back;
+
+	(void)state;
+	snprintf(record, sizeof record, "{\"who\":\"%0*d\"}", RECORD_BYTES - 1 - 10, 0);
+	assert_int_equal(strlen(record), RECORD_BYTES - 1);
+	data_write(data, record, STAGE_WAITING);
+	assert_int_equal(data_stage(data), STAGE_WAITING);
+	back = data_record(data, "");
+	assert_string_equal(back, record);
+	free(back);
+}
+
+static void
+what_others_write_says_nothing(void **state)
+{
+	static const char *const others[] = {"", "x", "__REVOKE__", "127.0.0.1", "[]", "\"dlock\"", "{", "{\"dlock\":1}",
+	    "{\"dlock\":\"\"}", "{\"dlock\":\"waiting \"}", "{\"dlock\":\"waiting\"}}",
+	    "{\"dlock\":\"waiting\",\"dlock\":\"waiting\"}", "{\"who\":\"\xff\"}"};
+	char data[DATA_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (data_stage(others[i]) != STAGE_UNKNOWN)
+			fail_msg("%s: %d", others[i], data_stage(others[i]));
+	assert_null(data_record("127.0.0.1", ""));
+	assert_null(data_record("[1]", ""));
+	data_write(data, "[1]", STAGE_WAITING);
+	assert_string_equal(data, "[1]");
+}
+
+/* However JSON writes it, and however an echo does within that. */
+static void
+no_record_shows_the_secret(void **state)
+{
+	static const char *const texts[] = {"a%b\\\\ c", "\\u0061\\u0025b\\u005c c", "a%25b%5C%20c", "\\\\x61%25\\\\x62\\\\x5c c",
+	    "a%b\\\\\\\\ c"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		char data[200], *record;
+
+		snprintf(data, sizeof data, "{\"who\":\"<%s>\"}", texts[i]);
+		record = data_record(data, "a%b\\ c");
+		assert_non_null(record);
+		assert_string_equal(record, "{\"who\":\"<***>\"}");
+		free(record);
+	}
+}
+
+/* ---- addresses ---- */
+
+/* The library goes through an odd number of them only. */
+static void
+numbers_need_no_resolver(void **state)
+{
+	static const struct {
+		const char *url, *list;
+		size_t n;
+	} rows[] = {
+	    {"zk://127.0.0.1", "127.0.0.1:2181", 1},
+	    {"zk://127.0.0.1:1,[::1]:2", "127.0.0.1:1,::1:2,127.0.0.1:1", 2},
+	    {"zk://127.0.0.1:1,127.0.0.2,[fe80::1]:3", "127.0.0.1:1,127.0.0.2:2181,fe80::1:3", 3},
+	};
+	struct ensemble e;
+	struct fault f;
+	static struct hosts h;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_int_equal(ensemble_parse(&e, rows[i].url, &f), RC_OK);
+		assert_int_equal(hosts_find(&h, NULL, &e, "zk", 0, &f), RC_OK);
+		assert_string_equal(h.list, rows[i].list);
+		assert_int_equal(h.n, rows[i].n);
+	}
+}
+
 /* ---- URLs ---- */
 
 static void
@@ -298,6 +404,11 @@ main(void)
 	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
 	    cmocka_unit_test(worn_numbers_are_seen),
 	    cmocka_unit_test(all_agree_on_one_order),
+	    cmocka_unit_test(a_stage_is_read_as_it_was_written),
+	    cmocka_unit_test(the_longest_record_has_room_for_its_stage),
+	    cmocka_unit_test(what_others_write_says_nothing),
+	    cmocka_unit_test(no_record_shows_the_secret),
+	    cmocka_unit_test(numbers_need_no_resolver),
 	    cmocka_unit_test(good_urls),
 	    cmocka_unit_test(wrong_urls),
 	    cmocka_unit_test(long_urls_are_printed_in_part),

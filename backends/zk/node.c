@@ -1,0 +1,244 @@
+/* node.c - makes our node, finds it again, writes it and deletes it. */
+#include "node.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int64_t
+node_server_time(int64_t ms)
+{
+	return ms > 0 && ms < INT64_MAX / NS_PER_MS / 2 ? ms * NS_PER_MS : -1;
+}
+
+enum rc
+node_is_lost(const struct node *n, struct fault *f)
+{
+	return fault_set(f, RC_LOST, "%s: our node was deleted", n->dir->where);
+}
+
+void
+node_forget(struct node *n)
+{
+	n->path[0] = '\0';
+	n->version = 0;
+	n->stage = STAGE_AT_ONCE;
+	n->marked = n->guarded = false;
+}
+
+static void
+node_adopt(struct node *n, const char *path, const struct Stat *stat)
+{
+	snprintf(n->path, sizeof n->path, "%s", path);
+	n->version = stat->version;
+	n->birth = (struct birth){(uint64_t)stat->czxid, node_server_time(stat->ctime), instant_now()};
+}
+
+/* What is left of a lease that a write has earned which was sent at `sent`. */
+static void
+node_lease(struct node *n, struct grant *g, instant sent)
+{
+	struct credit credit = session_look(n->session).credit;
+
+	g->sent = sent;
+	g->lease = credit_lease(&credit, sent);
+	g->pace = credit_pace(&credit);
+}
+
+/* ---- found again ---- */
+
+/* A node with our uuid: this session's is adopted, an older one's deleted. */
+static enum rc
+node_claim(struct node *n, const char *name, instant until, struct fault *f)
+{
+	char path[NODE_BYTES];
+	struct call *c;
+	int code;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", n->dir->path, name);
+	c = call_get(n->session, path);
+	rc = call_await(c, until, &code, f);
+	if (rc == RC_OK && code == ZOK && call_stat(c)->czxid <= 0)
+		rc = fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to get", n->dir->where);
+	else if (rc == RC_OK && code == ZOK && call_stat(c)->ephemeralOwner == session_look(n->session).id && !*n->path)
+		node_adopt(n, path, call_stat(c));
+	else if (rc == RC_OK && code == ZOK)
+		rc = call_finish(call_delete(n->session, path, -1), until, &code, f);
+	call_drop(c);
+	return rc;
+}
+
+enum rc
+node_find(struct node *n, instant until, struct fault *f)
+{
+	struct call *sync, *list;
+	const char *const *names;
+	size_t count = 0;
+	int code = ZOK;
+	enum rc rc = session_await(n->session, until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	sync = call_sync(n->session, n->dir->path);
+	list = call_list(n->session, n->dir->path);
+	rc = call_finish(sync, until, &code, f);
+	if (rc == RC_OK)
+		rc = call_await(list, until, &code, f);
+	names = rc == RC_OK ? call_names(list, &count) : NULL;
+	for (size_t i = 0; rc == RC_OK && i < count; i++)
+		if (lockdir_is_ours(n->dir, names[i]))
+			rc = node_claim(n, names[i], until, f);
+	call_drop(list);
+	if (rc == RC_OK)
+		n->asked = *n->path != '\0';
+	return rc;
+}
+
+/* ---- made ---- */
+
+/* Does the ensemble give sessions that last? */
+static bool
+node_can_be_held(struct node *n)
+{
+	struct credit credit = session_look(n->session).credit;
+
+	return credit_pace(&credit) > 0;
+}
+
+/* Is it what we wanted to be made?  A server could say anything. */
+static bool
+node_is_ours(struct node *n, const struct call *create)
+{
+	const char *path = call_text(create);
+	size_t length = strlen(n->dir->path);
+
+	return strncmp(path, n->dir->path, length) == 0 && path[length] == '/' &&
+	    lockdir_is_ours(n->dir, path + length + 1) && call_stat(create)->czxid > 0;
+}
+
+/* Makes it; *list is the queue right after that.  RC_OK with *code ZNONODE: there is no directory. */
+static enum rc
+node_create(struct node *n, struct grant *g, struct call **list, instant until, int *code, struct fault *f)
+{
+	const struct lockdir *d = n->dir;
+	char path[NODE_BYTES];
+	struct call *create;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", d->path, d->prefix);
+	create = lockdir_create(d, n->session, path, n->record, ZOO_EPHEMERAL_SEQUENTIAL);
+	*list = call_list(n->session, d->path);
+	n->asked = true;
+	rc = call_await(create, until, code, f);
+	if (rc == RC_OK && *code == ZNONODE)
+		n->asked = false; /* it was not made, for certain */
+	if (rc == RC_OK && *code == ZOK && node_is_ours(n, create) && node_can_be_held(n)) {
+		node_adopt(n, call_text(create), call_stat(create));
+		node_lease(n, g, call_sent(create));
+	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
+		rc = fault_set(f, RC_PROTOCOL, "%s: %s is an ephemeral node, no lock", d->where, d->path);
+	} else if (rc == RC_OK && (*code != ZNONODE || !node_can_be_held(n))) {
+		rc = fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
+	}
+	call_drop(create);
+	return rc;
+}
+
+enum rc
+node_join(struct node *n, struct grant *g, struct call **list, instant until, struct fault *f)
+{
+	int code;
+	enum rc rc;
+
+	do {
+		call_drop(*list);
+		*list = NULL;
+		rc = n->asked ? node_find(n, until, f) : RC_OK; /* or there might be two of ours */
+		if (rc == RC_OK && *n->path)
+			*list = call_list(n->session, n->dir->path);
+		else if (rc == RC_OK)
+			rc = node_create(n, g, list, until, &code, f);
+		if (rc == RC_OK && !*n->path)
+			rc = lockdir_make(n->dir, n->session, until, f);
+	} while (rc == RC_OK && !*n->path && instant_now() < until);
+	return rc == RC_OK && !*n->path ? lockdir_vanishes(n->dir, f) : rc;
+}
+
+/* ---- written ---- */
+
+struct call *
+node_write(struct node *n)
+{
+	char data[DATA_BYTES];
+
+	n->marked = false;
+	data_write(data, n->record, n->stage);
+	return call_set(n->session, n->path, data, n->version);
+}
+
+/* Somebody else has written to it: reads what, and from which version we go on. */
+static enum rc
+node_read(struct node *n, instant until, struct fault *f)
+{
+	struct call *own = call_get(n->session, n->path);
+	int code;
+	enum rc rc = call_await(own, until, &code, f);
+
+	if (rc == RC_OK && code != ZOK)
+		rc = node_is_lost(n, f);
+	if (rc == RC_OK) {
+		n->version = call_stat(own)->version;
+		n->revoked = n->revoked || strcmp(call_text(own), "__REVOKE__") == 0;
+	}
+	call_drop(own);
+	return rc;
+}
+
+enum rc
+node_written(struct node *n, struct call *set, instant until, struct grant *g, bool *written, struct fault *f)
+{
+	int code;
+	enum rc rc = call_await(set, until, &code, f);
+
+	*written = rc == RC_OK && code == ZOK;
+	if (*written && (uint64_t)call_stat(set)->czxid != n->birth.token) {
+		rc = fault_set(f, RC_LOST, "%s: our node was deleted, and made again by another", n->dir->where);
+	} else if (*written) {
+		n->version = call_stat(set)->version;
+		n->marked = n->stage == STAGE_WAITING;
+		node_lease(n, g, call_sent(set));
+	} else if (rc == RC_OK && code == ZNONODE) {
+		rc = node_is_lost(n, f);
+	} else if (rc == RC_OK) {
+		rc = node_read(n, until, f);
+	}
+	call_drop(set);
+	return rc;
+}
+
+void
+node_guard(struct node *n)
+{
+	if (!n->guarded)
+		call_drop(call_guard(n->session, n->path));
+	n->guarded = true;
+}
+
+/* ---- deleted ---- */
+
+enum rc
+node_delete(struct node *n, instant until, struct fault *f)
+{
+	int code = ZOK;
+	enum rc rc = session_await(n->session, until, f);
+
+	if (rc == RC_OK && !*n->path)
+		rc = node_find(n, until, f);
+	if (rc != RC_OK || !*n->path)
+		return rc;
+	rc = call_finish(call_delete(n->session, n->path, -1), until, &code, f);
+	if (rc == RC_OK && code == ZNONODE && !n->doubted)
+		return node_is_lost(n, f);
+	n->doubted = n->doubted || rc == RC_AGAIN;
+	return rc;
+}

@@ -1,0 +1,79 @@
+/*
+ * node.h - our own node in the lock's directory: it is made, found again, written, deleted.
+ *
+ *  1. It is found by our uuid.  A create whose answer got lost may have happened: we
+ *     look for it.  What another session of ours has left is deleted, never adopted.
+ *  2. The token is the node's czxid, which comes with the answer to create.
+ *  3. A write earns the lease (credit.h): the quorum must agree to it, while a follower
+ *     that is cut off from its leader goes on answering pings and reads.
+ *  4. It is written with the version that we wrote last.  Another one means that somebody
+ *     else wrote to it: that is read before anything is decided.  "__REVOKE__" is
+ *     Curator's request to give the lock up.
+ */
+#ifndef DLOCK_ZK_NODE_H
+#define DLOCK_ZK_NODE_H
+
+#include "data.h"
+#include "lockdir.h"
+
+/* Where a node stands in time. */
+struct birth {
+	uint64_t token;
+	int64_t server; /* when it was made, by the server's clock, in ns; < 0: not known, */
+	instant here;	/* and by ours */
+};
+
+struct node {
+	struct session *session; /* its life; NULL: there is none yet, or it has ended */
+	const struct lockdir *dir;
+	const char *record;
+	char path[NODE_BYTES]; /* "": there is none that we know of */
+	bool asked;	       /* there may be one that we do not know of */
+	bool doubted;	       /* it may be gone: we have asked for that, and got no answer */
+	bool guarded;	       /* its end will be told, through all connections of its session */
+	bool marked;	       /* it stands there as a waiter's, for certain */
+	bool revoked;	       /* we were asked to give it up, and have not yet said so */
+	enum stage stage;      /* as we last wrote it, */
+	int version;	       /* and the version of that */
+	struct birth birth;
+};
+
+/* A server's time in ns; -1 if it makes no sense. */
+int64_t node_server_time(int64_t ms);
+
+/*
+ * Joins the queue; *list is what it looked like then.  *g is set if the answer to
+ * our own create came, which earned a lease.  A directory that is removed on the
+ * way is made again until `until`.
+ */
+enum rc node_join(struct node *, struct grant *g, struct call **list, instant until, struct fault *);
+
+/* Did a create whose answer we have not got happen?  Then the path is set. */
+enum rc node_find(struct node *, instant until, struct fault *);
+
+/* It is gone, or no longer ours. */
+void node_forget(struct node *);
+
+/* Writes it anew, with its stage; to be given to node_written(). */
+struct call *node_write(struct node *);
+
+/*
+ * The answer to such a write, which is dropped.  *written: it has succeeded, and *g has
+ * the lease that it has earned.  Otherwise we know now what is there instead.  RC_LOST: it
+ * is not there any more.
+ */
+enum rc node_written(struct node *, struct call *, instant until, struct grant *g, bool *written, struct fault *);
+
+/* Watches over it, through all connections of this session. */
+void node_guard(struct node *);
+
+/*
+ * It is to go, whichever it is; asks once.  RC_LOST: it had gone before, though no
+ * earlier attempt at this could have been the reason.
+ */
+enum rc node_delete(struct node *, instant until, struct fault *);
+
+/* What is said of one that somebody else has deleted. */
+enum rc node_is_lost(const struct node *, struct fault *);
+
+#endif

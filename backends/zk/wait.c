@@ -1,0 +1,404 @@
+/* wait.c - waits in the queue for our turn, and takes it. */
+#include "wait.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ASK_PATIENCE (3 * NS_PER_S)  /* for an answer while in the queue, or a third of the lease */
+#define IDLE_PATIENCE (3 * NS_PER_S) /* for a waiter whose turn has come */
+#define IDLE_BEAT NS_PER_S	     /* to look whether it has taken it */
+#define NEAR_BEAT (2 * NS_PER_S)     /* to look at the queue when there are up to NEAR ahead, */
+#define FAR_BEAT (10 * NS_PER_S)     /* or more */
+#define SIGHT NS_PER_S		     /* times our place: so often we want to know it anew */
+
+enum { NEAR = 8 };
+
+/* Until when a question of a waiter's may be unanswered: a server on which a crowd has just come is slow. */
+static instant
+answer_by(const struct turn *t)
+{
+	int64_t third = t->ttl / 3;
+
+	return instant_after(instant_now(), third > ASK_PATIENCE ? third : ASK_PATIENCE);
+}
+
+static enum rc
+place_is_lost(const struct turn *t, struct fault *f)
+{
+	return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", t->node->dir->where);
+}
+
+/* ---- our place ---- */
+
+/* Twice the number of children that have left a directory: a change is either a birth or a death. */
+static uint32_t
+departed(const struct Stat *directory)
+{
+	return (uint32_t)directory->cversion - (uint32_t)directory->numChildren;
+}
+
+static enum rc
+refuse_foreign(const struct turn *t, const char *name, struct fault *f)
+{
+	const struct lockdir *d = t->node->dir;
+	char quoted[81];
+
+	session_quote(t->node->session, quoted, sizeof quoted, name);
+	return fault_set(f, RC_PROTOCOL, "%s: %s is in use as a lock of another kind (%s)", d->where, d->path, quoted);
+}
+
+/* Our place in the list. */
+static enum rc
+place_find(struct turn *t, struct fault *f)
+{
+	const struct lockdir *d = t->node->dir;
+	const char *const *names;
+	struct place *p = &t->place;
+	size_t n;
+	int code;
+	enum rc rc = call_await(t->list, answer_by(t), &code, f);
+
+	if (rc != RC_OK)
+		return rc;
+	names = call_names(t->list, &n);
+	queue_look(p, names, code == ZOK ? n : 0, strrchr(t->node->path, '/') + 1);
+	if (p->foreign)
+		return refuse_foreign(t, p->foreign, f);
+	if (p->exhausted)
+		return fault_set(f, RC_CONFIG,
+		    "%s: %s has been used two thousand million times and has no numbers left: delete it when nobody uses it",
+		    d->where, d->path);
+	if (!p->found)
+		return place_is_lost(t, f);
+	patience_end_outage(t->patience);
+	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
+	t->queued = true;
+	return RC_OK;
+}
+
+/* Asks to be told of the end of the node ahead.  *gone: it has ended already. */
+static enum rc
+watch_ahead(struct turn *t, bool *gone, struct fault *f)
+{
+	char path[NODE_BYTES];
+	int code = ZOK;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, t->place.ahead);
+	rc = call_finish(call_watch(t->node->session, path), answer_by(t), &code, f);
+	*gone = code == ZNONODE;
+	return rc;
+}
+
+/* ---- the first node ---- */
+
+/* What is shown of the holder.  If it had to wait its node is older than its hold, and how old that is nobody knows. */
+static void
+show_holder(struct turn *t, const struct call *first)
+{
+	const struct birth *own = &t->node->birth;
+	int64_t born = node_server_time(call_stat(first)->ctime);
+	int64_t held = own->server < 0 || born < 0 ? -1 : own->server + (instant_now() - own->here) - born;
+	char *record = data_record(call_text(first), session_secret(t->node->session));
+
+	t->host->seen.position = t->place.before;
+	t->host->seen.held = data_stage(call_text(first)) == STAGE_AT_ONCE && held >= 0 ? held : -1;
+	session_quote(t->node->session, t->host->seen.holder, sizeof t->host->seen.holder,
+	    record ? record : call_text(first));
+	free(record);
+}
+
+/* A node of dlock's whose owner waits, beyond doubt: others' are not ours to delete. */
+static bool
+is_waiter(const char *name, const struct call *node)
+{
+	const struct Stat *n = call_stat(node);
+
+	return strncmp(name, "_c_", 3) == 0 && n->dataLength == (int32_t)strlen(call_text(node)) &&
+	    n->ephemeralOwner != 0 && data_stage(call_text(node)) == STAGE_WAITING;
+}
+
+/* Since when we have seen the first node leave its turn unused; NEVER: it does not. */
+static instant
+idle_since(struct turn *t, const char *name, const struct call *first)
+{
+	struct idler *i = &t->idler;
+	int64_t czxid = is_waiter(name, first) ? call_stat(first)->czxid : 0;
+
+	if (i->czxid != czxid || czxid == 0)
+		*i = (struct idler){czxid, czxid ? instant_now() : NEVER};
+	return i->since;
+}
+
+/*
+ * Reads the first node, for people.  If it is a waiter's that does not take its
+ * turn, it is deleted: its owner has died, and would block us until its session
+ * ends.  If it takes its turn at this very moment its node has another version,
+ * and stays.  Whoever is near enough to the front does that: the next in line may
+ * be dead too.
+ */
+static enum rc
+look_at_first(struct turn *t, struct fault *f)
+{
+	struct session *s = t->node->session;
+	instant now = instant_now(), until = answer_by(t);
+	const char *name = t->place.first;
+	char path[NODE_BYTES];
+	struct call *first;
+	int code;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, name);
+	first = call_get(s, path);
+	rc = call_await(first, until, &code, f);
+	if (rc == RC_OK && code == ZOK) {
+		show_holder(t, first);
+		if (now >= instant_after(idle_since(t, name, first), IDLE_PATIENCE))
+			rc = call_finish(call_delete(s, path, call_stat(first)->version), until, &code, f);
+		if (rc == RC_DENIED || rc == RC_PROTOCOL)
+			rc = RC_OK; /* it was worth trying */
+	}
+	call_drop(first);
+	return rc;
+}
+
+/* ---- waiting ---- */
+
+/*
+ * Asks for the directory's counts, whereby the leader hears of us, too.  *moved: some
+ * have left, and we may be near the head, or have not known our place for long.  All
+ * of them may have stood behind us; then our place is as it was.
+ */
+static enum rc
+count_departed(struct turn *t, bool *moved, struct fault *f)
+{
+	struct call *c = call_exists(t->node->session, t->node->dir->path);
+	int code;
+	enum rc rc = call_await(c, answer_by(t), &code, f);
+	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - t->census.departed) / 2 : 0;
+	size_t before = t->place.before;
+
+	call_drop(c);
+	if (rc == RC_OK && code != ZOK)
+		return place_is_lost(t, f);
+	if (rc == RC_OK)
+		patience_end_outage(t->patience);
+	*moved = left > 0 &&
+	    (before <= (size_t)NEAR + left || instant_now() >= t->census.taken + (int64_t)before * SIGHT);
+	return rc;
+}
+
+/* When to look at the queue though nobody called: the nearer our turn, the sooner. */
+static int64_t
+beat_of(struct turn *t)
+{
+	struct credit credit = session_look(t->node->session).credit;
+	int64_t life = credit_life(&credit);
+
+	if (t->place.before > NEAR)
+		return instant_first(life, FAR_BEAT);
+	return instant_first(life, t->idler.czxid ? IDLE_BEAT : NEAR_BEAT);
+}
+
+static bool
+was_called(const struct turn *t)
+{
+	return session_look(t->node->session).called;
+}
+
+/* Sleeps until `beat`, if nothing happens.  RC_BUSY: `until` has come.  RC_LOST: our node is gone. */
+static enum rc
+doze(struct turn *t, instant beat, instant until, struct fault *f)
+{
+	struct session *s = t->node->session;
+	const char *where = t->node->dir->where;
+	struct session_view v = session_look(s);
+	enum rc rc = RC_OK;
+
+	for (; rc == RC_OK && !v.called && instant_now() < beat; v = session_look(s)) {
+		if (instant_now() >= until)
+			return fault_set(f, RC_BUSY, "%s: still held", where);
+		if (v.alarmed)
+			session_clear_alarm(s);
+		if (v.alarmed)
+			return place_is_lost(t, f);
+		if (!v.connected)
+			return fault_set(f, RC_AGAIN, "%s: connection lost", where);
+		rc = session_sleep(s, instant_first(beat, until), f);
+		if (rc == RC_AGAIN)
+			rc = RC_OK; /* it was only the time */
+	}
+	return rc;
+}
+
+/* Waits until there is reason to list the queue anew; first looks at `beat`.  RC_BUSY: `until` has come. */
+static enum rc
+await_change(struct turn *t, instant beat, instant until, struct fault *f)
+{
+	bool moved = false;
+	enum rc rc = RC_OK;
+
+	for (; rc == RC_OK && !moved && !was_called(t); beat = instant_now() + beat_of(t)) {
+		rc = doze(t, beat, until, f);
+		if (rc != RC_OK || was_called(t))
+			break;
+		rc = count_departed(t, &moved, f);
+		if (rc == RC_OK && !moved && t->place.before <= NEAR)
+			rc = look_at_first(t, f);
+	}
+	return rc;
+}
+
+/*
+ * Returns when there is reason to list the queue anew: the node ahead is gone, or
+ * others are.  RC_BUSY: `until` has come, or is 0: no waiting.
+ */
+static enum rc
+wait_behind(struct turn *t, instant until, struct fault *f)
+{
+	bool gone;
+	enum rc rc;
+
+	if (t->watching) /* through another connection than before: much may have happened */
+		return await_change(t, instant_now(), until, f);
+	rc = watch_ahead(t, &gone, f);
+	if (rc == RC_OK && !gone)
+		rc = look_at_first(t, f);
+	if (rc != RC_OK || gone)
+		return rc;
+	if (until == 0)
+		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
+	t->watching = true;
+	return await_change(t, instant_now() + beat_of(t), until, f);
+}
+
+/* For those behind us, who must know a waiter from a holder. */
+static enum rc
+mark_as_waiter(struct turn *t, struct fault *f)
+{
+	struct grant unused;
+	bool written;
+
+	node_guard(t->node);
+	t->node->stage = STAGE_WAITING;
+	return node_written(t->node, node_write(t->node), answer_by(t), &unused, &written, f);
+}
+
+/* ---- our turn ---- */
+
+/* The write with which a waiter takes what has become its own. */
+static struct call *
+claim_turn(struct turn *t)
+{
+	t->node->stage = STAGE_WAITED;
+	return node_write(t->node);
+}
+
+/* Who is asked to give up what it does not yet have goes back to the end of the queue. */
+static enum rc
+yield_turn(struct turn *t, struct fault *f)
+{
+	struct node *n = t->node;
+	int code;
+	enum rc rc = call_finish(call_delete(n->session, n->path, -1), t->over, &code, f);
+
+	n->revoked = false;
+	return rc == RC_OK ? fault_set(f, RC_LOST, "%s: our place in the queue was revoked", n->dir->where) : rc;
+}
+
+/* Is it the lease that later renewals will keep up?  One that is shorter says nothing about the settings. */
+static bool
+is_steady(struct turn *t, const struct grant *g)
+{
+	struct credit credit = session_look(t->node->session).credit;
+
+	return g->lease > 0 && g->lease >= credit_steady(&credit);
+}
+
+/*
+ * Our turn has come: earns the lease by writing our node; `set` is the first
+ * attempt at that.  While the leader has not heard of us for long enough, that
+ * would be too short a lease: then once more.  After the ttl our turn is over.
+ */
+static enum rc
+take_turn(struct turn *t, struct call *set, struct grant *g, struct fault *f)
+{
+	bool written;
+	enum rc rc;
+
+	t->over = instant_first(t->over, instant_after(instant_now(), t->ttl));
+	for (;; set = node_write(t->node)) {
+		struct credit credit;
+
+		rc = node_written(t->node, set, t->over, g, &written, f);
+		if (rc == RC_OK && t->node->revoked)
+			rc = yield_turn(t, f);
+		if (rc != RC_OK || (written && is_steady(t, g)))
+			return rc;
+		if (instant_now() >= t->over)
+			return fault_set(f, RC_AGAIN, "%s: answers too slowly for this --ttl", t->node->dir->where);
+		credit = session_look(t->node->session).credit;
+		if (written && t->host->wait(t->host, -1, 0, instant_now() + credit_pace(&credit)) == WOKE_STOP)
+			return RC_STOP;
+	}
+}
+
+/* The queue as it is now; if our turn has most likely come, *set is the write that takes it. */
+static void
+list_anew(struct turn *t, struct call **set)
+{
+	bool next = was_called(t); /* then most likely nobody is ahead */
+
+	t->watching = false;
+	call_drop(t->list);
+	call_drop(*set);
+	t->list = call_list(t->node->session, t->node->dir->path);
+	*set = next ? claim_turn(t) : NULL;
+}
+
+/* Until nobody is ahead of us. */
+static enum rc
+await_head(struct turn *t, instant until, struct grant *g, struct call **set, struct fault *f)
+{
+	for (;;) {
+		enum rc rc = t->watching ? RC_OK : place_find(t, f);
+
+		if (rc != RC_OK || t->place.before == 0)
+			return rc;
+		if (until && !t->node->marked)
+			rc = mark_as_waiter(t, f);
+		if (rc == RC_OK)
+			rc = wait_behind(t, until, f);
+		if (rc != RC_OK)
+			return rc;
+		*g = (struct grant){.anchor = -1}; /* what create has earned is too long ago */
+		list_anew(t, set);
+	}
+}
+
+enum rc
+turn_await(struct turn *t, struct call *list, instant until, struct grant *g, struct fault *f)
+{
+	struct call *set = NULL;
+	enum rc rc;
+
+	if (!t->watching) {
+		call_drop(t->list);
+		t->list = list;
+	}
+	rc = await_head(t, until, g, &set, f);
+	if (rc == RC_OK && !is_steady(t, g))
+		return take_turn(t, set ? set : claim_turn(t), g, f);
+	call_drop(set);
+	return rc;
+}
+
+void
+turn_forget(struct turn *t)
+{
+	call_drop(t->list);
+	t->list = NULL;
+	t->watching = false;
+	t->over = NEVER;
+}

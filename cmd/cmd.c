@@ -1,0 +1,56 @@
+/* cmd.c - the table of subcommands, and which was meant by a word that is none. */
+#include "cmd.h"
+
+#include "nearest.h"
+#include "say.h"
+#include "status.h"
+#include "text.h"
+
+#include <string.h>
+
+const struct cmd cmds[] = {
+    {"run", "run a command under a lock", cmd_run, cmd_run_explain},
+    {"help", "explain dlock or a subcommand", cmd_help, NULL},
+    {"version", "tell the version and the backends built in", cmd_version, NULL},
+    {0},
+};
+
+enum { CMDS = sizeof cmds / sizeof *cmds - 1 };
+
+const struct cmd *
+cmd_named(const char *name)
+{
+	for (const struct cmd *c = cmds; c->name; c++)
+		if (strcmp(c->name, name) == 0)
+			return c;
+	return NULL;
+}
+
+/* The subcommand that was meant, or NULL. */
+static const char *
+meant_by(const char *name)
+{
+	static const struct synonym synonyms[] = {
+	    {"exec", "run"}, {"lock", "run"}, {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
+	const char *known[CMDS + 1] = {0};
+
+	name += strspn(name, "-");
+	for (int i = 0; i < CMDS; i++)
+		known[i] = cmds[i].name;
+	return nearest_meant(name, strlen(name), synonyms, known);
+}
+
+int
+cmd_refuse(const char *name)
+{
+	const char *meant = meant_by(name);
+	char clean[200];
+
+	text_clean(clean, sizeof clean, name, strlen(name));
+	if (*name == '-' && !meant)
+		say_last("'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)", clean, clean);
+	else
+		say_last("there is no subcommand '%s'%s%s%s (dlock help lists them)", clean,
+		    meant ? ": did you mean dlock " : "", meant ? meant : "", meant ? "?" : "");
+	return STATUS_USAGE;
+}

@@ -1,0 +1,252 @@
+# Goal of these tests: locks on PostgreSQL are kept through what happens to databases
+# (administrators, restarts, fail-over, clocks), and what is lost costs the command.  All of
+# it holds for the default mode, a lease in a table; test_pg_modes.py has the other ones.
+
+import os
+import pathlib
+import shutil
+import time
+
+import pytest
+
+from pg import DB, USER, At, is_free, make_directory, pg_url, run, wait_for_renewals
+from proxy import DOWN
+from support import wait_for
+from test_fault import IS_GONE, LEASE, LIVING_LEASE, STUBBORN, compile_shim
+
+
+# ---- holding: a server that is there ----
+
+
+def test_terminated_session_leaves_the_command_alone(dlock, db):
+    """A lease is no session."""
+    holder = dlock.hold(At(db.url), "job", *LIVING_LEASE, "-v")
+    assert db.terminate() >= 1
+    wait_for_renewals(holder)
+    assert run(dlock, db.url, "-n").status == 75
+    assert holder.finish().status == 0
+    assert not holder.events("suspect")
+    assert is_free(dlock, db.url)
+
+
+# ---- holding: what is done to the data ----
+
+TAMPERED = {
+    "deleted": ["DELETE FROM dlock.claims WHERE slot IS NOT NULL"],
+    "truncated": ["TRUNCATE dlock.claims"],
+    "everything-deleted": ["DELETE FROM dlock.claims"],
+    "dropped": ["DROP TABLE dlock.claims CASCADE"],
+    "schema-dropped": ["DROP SCHEMA dlock CASCADE"],
+    "another-owner": ["UPDATE dlock.claims SET owner = repeat('f', 32)"],
+    "expired": ["UPDATE dlock.claims SET ends = clock_timestamp() - interval '1 hour'"],
+}
+
+
+def tamper_with(database, statements):
+    for sql in statements:
+        database.ask(sql)
+
+
+def test_lost_data_cost_the_command(dlock, make_db):
+    holders = {}
+    for name in TAMPERED:
+        database = make_db()
+        holders[name] = database, dlock.contend(At(database.url), "job", *LEASE)
+    for name, (database, holder) in holders.items():
+        holder.held()
+        tamper_with(database, TAMPERED[name])
+        if name == "expired":  # it is not lost while nobody else has it
+            assert run(dlock, database.url, "-n").status == 0
+    for name, (database, holder) in holders.items():
+        done = holder.wait()
+        assert done.status == 79 and done.stderr.count("\n") == 1, name
+        if name == "dropped":
+            database.ask("DROP SCHEMA dlock CASCADE")
+        if name != "another-owner":
+            assert is_free(dlock, database.url), name
+
+
+def test_lost_data_are_noticed_at_release(dlock, db):
+    holder = dlock.hold(At(db.url), "job")
+    db.ask("DELETE FROM dlock.claims WHERE slot IS NOT NULL")
+    done = holder.finish()
+    assert done.status == 79 and "job" in done.stderr
+
+
+def test_lost_lock_is_not_taken_again(dlock, db):
+    holder = dlock.hold(At(db.url), "job", *LEASE)
+    db.ask("DELETE FROM dlock.claims WHERE slot IS NOT NULL")
+    assert holder.wait().status == 79
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL") == 0
+
+
+def test_nothing_is_left_of_locks_that_were_released(dlock, db):
+    for n in range(5):
+        holder = dlock.hold(At(db.url), f"key{n}")
+        waiter = dlock.contend(At(db.url), f"key{n}", command=("true",)).queued(1)
+        assert holder.finish().status == 0 and waiter.wait().status == 0
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL") == 0
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NULL") == 0
+
+
+# ---- restarts and fail-over ----
+
+
+def test_a_grant_is_on_disk_before_the_command_runs(dlock, make_pg):
+    """Even where commits are told not to wait for it."""
+    server = make_pg(safe=True, synchronous_commit="off", wal_writer_delay="10s")
+    run(dlock, server.url)
+    first = dlock.hold(At(server.url), "job")
+    server.restart()
+    assert run(dlock, server.url, "-n").status == 75
+    waiter = dlock.contend(At(server.url), "job").queued(1)
+    assert first.finish().status == 0
+    token = waiter.held().token
+    server.restart()
+    assert run(dlock, server.url, "-n").status == 75  # so is the grant of one who waited
+    assert waiter.finish().status == 0
+    assert first.token < token
+
+
+def test_numbers_are_on_disk_before_they_are_told(dlock, make_pg):
+    """Those that are drawn outside a grant of the default mode too."""
+    server = make_pg(safe=True, synchronous_commit="off", wal_writer_delay="10s")
+    run(dlock, server.url)
+    server.ask("CHECKPOINT")
+    drawn = server.value("SELECT max(dlock.number()) FROM generate_series(1, 100)")
+    server.restart()
+    assert server.value("SELECT dlock.number()") > drawn
+
+
+@pytest.fixture
+def fleet(make_pg, request):
+    """A primary and its synchronous standby."""
+    primary = make_pg(safe=True)
+    standby = primary.standby()
+    request.addfinalizer(standby.stop)
+    return primary, standby
+
+
+def test_promotion_keeps_the_lock(dlock, fleet):
+    """The primary dies; the standby, which has every acknowledged write, goes on as the server."""
+    primary, standby = fleet
+    url = f"postgresql://{USER}@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/{DB}"
+    run(dlock, url)
+    holder = dlock.hold(At(url), "job", "-t", "6s", "-v")
+    waiter = dlock.contend(At(url), "job", "-t", "6s", command=("true",)).queued(1)
+    primary.kill()
+    time.sleep(1)  # all that they find is a standby
+    standby.promote()
+    wait_for_renewals(holder)
+    assert run(dlock, standby.url, "-n").status == 75
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    last = dlock.hold(At(standby.url), "job")
+    assert holder.token < waiter.token < last.token
+
+
+def test_old_primary_keeps_nobody(dlock, fleet, tmp_path):
+    """The standby is promoted while the primary lives: whoever sees the old one only has lost."""
+    primary, standby = fleet
+    run(dlock, primary.url)
+    holder = dlock.contend(At(primary.url), "job", *LEASE, command=("sh", "-c", STUBBORN, tmp_path / "heard")).held()
+    standby.promote()
+    next_ = dlock.contend(At(standby.url), "job", command=("sh", "-c", IS_GONE, holder.command))
+    assert holder.wait().status == 79
+    assert next_.wait().status == 0
+    assert next_.token > holder.token
+
+
+def waiting_for_a_standby(server):
+    """(process, start of its statement) of whoever does."""
+    return server.ask("SELECT pid, query_start FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+
+
+def test_a_grant_that_its_standby_does_not_have_is_none(dlock, fleet):
+    """An administrator cancels the wait for it; the server then says that all is well, and a warning."""
+    primary, standby = fleet
+    run(dlock, primary.url)
+    standby.pause()
+    starter = dlock.contend(At(primary.url), "job", "-O", "connect-timeout=60s")
+    first = wait_for(lambda: waiting_for_a_standby(primary), what="a commit")
+    primary.ask("SELECT pg_cancel_backend(%s)", first[0][0])
+    wait_for(lambda: starter.running or waiting_for_a_standby(primary) not in ([], first), what="another one")
+    assert not starter.running
+    standby.resume()
+    assert starter.held().finish().status == 0
+
+
+# ---- the server's clock ----
+
+
+@pytest.fixture
+def clock(request, make_pg):
+    """A server whose wall clock is wrong by what is written into the file, in seconds."""
+    directory = pathlib.Path(make_directory("dlock-clock-"))  # the server may not enter tmp_path
+    request.addfinalizer(lambda: shutil.rmtree(directory, ignore_errors=True))
+    file = directory / "shift"
+    file.write_text("0")
+    shim = compile_shim(directory, "clock", """
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <sys/time.h>
+        #include <time.h>
+        #include <unistd.h>
+        int gettimeofday(struct timeval *tv, void *zone)
+        {
+            struct timespec t;
+            char text[32] = "";
+            int fd = open(getenv("SHIFT"), O_RDONLY);
+            (void)zone;
+            if (fd >= 0) {
+                if (read(fd, text, sizeof text - 1) < 0)
+                    text[0] = 0;
+                close(fd);
+            }
+            clock_gettime(CLOCK_REALTIME, &t);
+            tv->tv_sec = t.tv_sec + atol(text);
+            tv->tv_usec = t.tv_nsec / 1000;
+            return 0;
+        }""")
+    server = make_pg(env={"LD_PRELOAD": shim, "SHIFT": str(file)})
+
+    def shift(seconds):
+        (directory / "new").write_text(str(seconds))
+        os.rename(directory / "new", file)
+        now = server.value("SELECT extract(epoch FROM clock_timestamp())::float8")
+        assert abs(now - time.time() - seconds) < 60
+
+    return server, shift
+
+
+def test_server_clock_set_forward_costs_the_command(dlock, clock):
+    server, shift = clock
+    holder = dlock.hold(At(server.url), "job", *LEASE)
+    shift(3600)
+    assert is_free(dlock, server.url)  # by its clock, the lease has ended
+    assert holder.wait().status == 79
+
+
+def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
+    server, shift = clock
+    holder = dlock.hold(At(server.url), "job", *LIVING_LEASE, "-v")
+    waiter = dlock.contend(At(server.url), "job").queued(1)
+    shift(-3600)
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert waiter.held().token > holder.token
+    assert waiter.finish().status == 0
+    assert is_free(dlock, server.url)
+
+
+# ---- at the end ----
+
+
+def test_lost_answer_to_a_release_is_no_lost_lock(dlock, db, make_proxy):
+    """The server has released, its answer got lost, and asked again it knows of nothing: that proves no loss."""
+    proxy = make_proxy(db.server.port)
+    holder = dlock.hold(At(pg_url(proxy.port, db=db.name)), "job")
+    proxy.cut(DOWN, 1)  # resets at the next answer
+    done = holder.finish()
+    assert done.status == 0 and "the release was not confirmed" in done.stderr
+    wait_for(lambda: is_free(dlock, db.url), what="a free lock")

@@ -1,0 +1,330 @@
+# Goal of these tests: the schema makes itself, once, with the least rights that are
+# enough; nobody gains another's power by it or wedges it, and older and newer ones
+# get on with each other.
+
+import contextlib
+import pathlib
+import re
+import subprocess
+
+import psycopg2
+import pytest
+
+from pg import MODES, PG_PLACES, USER, At, pg_url, psql, run, wait_for_renewals
+from proxy import UP
+from support import ROOT
+from test_fault import LIVING_LEASE, assert_refused
+
+
+@pytest.fixture(params=PG_PLACES, ids=lambda p: p.id)
+def pg_place(request):
+    """Each of the modes, and the pooler."""
+    return request.param(request)
+
+
+# ---- the schema ----
+
+
+def schema_sql(dlock):
+    done = dlock.run("help", "pg-schema")
+    assert (done.status, done.stderr) == (0, "")
+    return done.stdout
+
+
+def readme_sql():
+    """What README.md tells an administrator to grant, for a role `worker`."""
+    text = pathlib.Path(ROOT, "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^(GRANT [^;]*dlock[^;]*;)", text, re.M)
+    assert found
+    return found
+
+
+@pytest.fixture
+def worker(db):
+    """A role that may enter the database, and no more."""
+    db.ask("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    db.ask(f"REVOKE ALL ON DATABASE {db.name} FROM PUBLIC")
+    db.ask("CREATE ROLE worker LOGIN")
+    db.ask(f"GRANT CONNECT ON DATABASE {db.name} TO worker")
+    yield pg_url(db.server.port, "worker", db.name)
+    db.drop()
+    db.server.ask("DROP ROLE worker", db="postgres")
+
+
+def test_a_crowd_at_first_use(dlock, db):
+    """Each finds no schema, and none of them fails for the others."""
+    crowd = [dlock.contend(At(db.url), f"key{n % 4}", command=("true",)) for n in range(16)]
+    assert [c.wait(60).status for c in crowd] == [0] * 16
+
+
+@pytest.mark.parametrize("mode", ["lease", "row"])
+def test_a_role_that_may_not_make_the_schema_is_told_who_can(dlock, worker, mode):
+    assert_refused(run(dlock, worker, mode=mode), 77, "dlock help pg-schema", "psql")
+
+
+def test_the_least_rights_of_the_readme_are_enough(dlock, db, worker):
+    """An administrator installs the schema twice and grants what the README says; then the role can do all."""
+    for _ in range(2):
+        psql(db, schema_sql(dlock))
+    for grant in readme_sql():
+        db.ask(grant.replace("deploy", "worker"))
+    at = At(worker)
+    holder = dlock.hold(at, "job", *LIVING_LEASE, "-v")
+    quitter = dlock.contend(at, "job", "-w", "1s").queued(1)
+    waiter = dlock.contend(at, "job", command=("true",)).queued(2)
+    wait_for_renewals(holder)
+    assert quitter.wait().status == 75
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    for mode in ("advisory", "row"):
+        done = run(dlock, worker, mode=mode)
+        assert (done.status, done.stderr) == (0, "")
+    with contextlib.closing(db.connect("worker")) as c, c.cursor() as cursor:
+        for sql in ("DROP SCHEMA dlock CASCADE", "CREATE TABLE dlock.mine (a int)", "ALTER TABLE dlock.claims ADD a int",
+                    "CREATE OR REPLACE FUNCTION dlock.version() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(sql)
+
+
+def test_the_schema_is_the_same_whoever_makes_it(dlock, make_db):
+    """At first use, or by the administrator: columns, functions, indexes, sequences."""
+    first, second = make_db(), make_db()
+    assert run(dlock, first.url).status == 0
+    psql(second, schema_sql(dlock), USER)
+    assert shape(first) == shape(second)
+    assert run(dlock, second.url).status == 0
+
+
+def shape(database):
+    columns_ = database.ask("SELECT table_name, column_name, data_type, column_default FROM information_schema.columns"
+                            " WHERE table_schema = 'dlock' ORDER BY 1, 2")
+    functions = database.ask("SELECT oid::regprocedure::text, prosrc, prosecdef, proconfig, proacl::text FROM pg_proc"
+                             " WHERE pronamespace = 'dlock'::regnamespace ORDER BY 1")
+    indexes = database.ask("SELECT indexdef FROM pg_indexes WHERE schemaname = 'dlock' ORDER BY 1")
+    assert columns_ and functions and indexes
+    return columns_, functions, indexes
+
+
+EVIL = """
+    CREATE SCHEMA evil;
+    CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.pg_backend_pid() RETURNS int LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.cheat(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.cheat);
+    CREATE TABLE evil.claims (a int); CREATE TABLE evil.rows (a int);
+    GRANT ALL ON SCHEMA evil TO PUBLIC;
+"""
+
+
+def test_a_schema_made_by_somebody_else_gets_no_rights_of_the_administrators(dlock, db):
+    """Whoever may create schemas may have made this one before, with traps in it."""
+    db.ask("CREATE SCHEMA dlock; CREATE TABLE dlock.rows (key text PRIMARY KEY, token bigint NOT NULL DEFAULT 0)", user=USER)
+    psql(db, schema_sql(dlock))
+    owners = db.ask("SELECT DISTINCT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"
+                    " UNION SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'dlock'::regnamespace")
+    assert owners == [(USER,)]
+    assert run(dlock, db.url).status == 0
+
+
+def test_a_view_in_place_of_an_old_table_gets_no_rights_of_the_administrators(dlock, db):
+    db.ask("CREATE SEQUENCE public.victims; GRANT ALL ON SEQUENCE public.victims TO PUBLIC; GRANT CREATE ON SCHEMA public TO app")
+    db.ask("CREATE SCHEMA dlock; CREATE FUNCTION public.evil() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN"
+           " PERFORM set_config('role', 'none', false); IF current_user <> 'app' THEN PERFORM nextval('public.victims');"
+           " END IF; RETURN NULL; END$$; CREATE VIEW dlock.holds AS SELECT public.evil() AS ends", user=USER)
+    words = ("psql", "-X", "-q", f"--dbname={pg_url(db.port, 'postgres', db.name)}")
+    subprocess.run(words, input=schema_sql(dlock), capture_output=True, text=True, check=False)
+    assert not db.value("SELECT is_called FROM public.victims")
+
+
+POWERS = {"SUPERUSER": "SUPERUSER", "BYPASSRLS": "BYPASSRLS", "CREATEROLE": "CREATEROLE", "REPLICATION": "REPLICATION",
+          "program": "IN ROLE pg_execute_server_program", "member": "IN ROLE postgres"}
+
+
+@pytest.fixture
+def role(db):
+    """Makes a role with a power; it may use the database and no more."""
+    made = []
+
+    def make(power):
+        made.append(f"powerful{db.name}")
+        db.ask(f"CREATE ROLE {made[-1]} LOGIN {power}")
+        return made[-1]
+
+    yield make
+    for name in made:
+        db.ask(f"DROP OWNED BY {name}")
+        db.ask(f"DROP ROLE {name}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("power", POWERS)
+def test_functions_of_a_stranger_get_no_power(dlock, db, role, power, mode):
+    """The owner of the database has made the schema."""
+    assert run(dlock, db.url).status == 0
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    db.ask("CREATE SEQUENCE public.victims; CREATE SEQUENCE public.calls; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC")
+    for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"):
+        db.ask(f"ALTER FUNCTION {name} SECURITY INVOKER", user=USER)
+    source = (f"BEGIN PERFORM nextval('public.calls'); IF current_user <> '{USER}' THEN"
+              " PERFORM nextval('public.victims'); END IF; END")  # numbers drawn stay drawn
+    db.ask("UPDATE pg_proc SET prosrc = %s, prosqlbody = NULL, prolang = (SELECT oid FROM pg_language WHERE"
+           " lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace", source)
+    assert_refused(run(dlock, pg_url(db.port, role(POWERS[power]), db.name), mode=mode), 78, "schema dlock")
+    assert not db.value("SELECT is_called FROM public.calls")
+    run(dlock, db.url, mode=mode)  # with the owner's own rights they are called
+    assert db.value("SELECT is_called FROM public.calls") and not db.value("SELECT is_called FROM public.victims")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("power", POWERS)
+def test_a_schema_of_an_administrators_serves_everybody(dlock, db, role, power, mode):
+    psql(db, schema_sql(dlock))
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
+    assert run(dlock, db.url, mode=mode).status == 0
+    assert run(dlock, pg_url(db.port, role(POWERS[power]), db.name), mode=mode).status == 0
+    assert run(dlock, pg_url(db.port, "postgres", db.name), mode=mode).status == 0
+
+
+@pytest.mark.parametrize("trap", [
+    "GRANT CREATE ON SCHEMA dlock TO app", "GRANT CREATE ON SCHEMA dlock TO PUBLIC",
+    "ALTER FUNCTION dlock.number() OWNER TO app", "ALTER SEQUENCE dlock.numbers OWNER TO app",
+    "ALTER SCHEMA dlock OWNER TO app", "GRANT TRIGGER ON dlock.rows TO app", "ALTER TABLE dlock.rows OWNER TO app"])
+def test_whatever_lets_a_stranger_in_is_seen(dlock, db, trap):
+    psql(db, schema_sql(dlock))
+    db.ask("GRANT USAGE, CREATE ON SCHEMA dlock TO app")
+    db.ask(trap)
+    db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
+    assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
+
+
+def poison(db):
+    """The owner of the database makes every function of its schema a trap that steps back to who has logged in."""
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    db.ask("CREATE SEQUENCE public.victims; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC")
+    for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"):
+        db.ask(f"ALTER FUNCTION {name} SECURITY INVOKER; ALTER FUNCTION {name} RESET ALL", user=USER)
+    db.ask("UPDATE pg_proc SET prosrc = %s, prosqlbody = NULL, prolang = (SELECT oid FROM pg_language WHERE"
+           " lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace",
+           "BEGIN PERFORM set_config('session_authorization', 'postgres', false), set_config('role', 'none', false);"
+           f" IF current_user <> '{USER}' THEN PERFORM nextval('public.victims'); END IF; END")
+
+
+@pytest.mark.parametrize("setting", ["role", "session_authorization"])
+@pytest.mark.parametrize("mode", MODES)
+def test_who_was_made_another_at_the_login_keeps_the_power_and_is_guarded(dlock, db, mode, setting):
+    """The owner of a database may set for it as whom sessions begin; a function may set that back."""
+    assert run(dlock, db.url).status == 0
+    poison(db)
+    db.ask(f"ALTER DATABASE {db.name} SET {setting} = '{USER}'", user=USER)
+    done = run(dlock, pg_url(db.port, "postgres", db.name), mode=mode)
+    assert not db.value("SELECT is_called FROM public.victims")
+    assert_refused(done, 78, "schema dlock")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, make_proxy, mode):
+    """The owner of the database has it ready, and is faster than our next question."""
+    assert run(dlock, db.url, mode=mode).status == 0
+    poison(db)
+    db.ask("ALTER SCHEMA dlock RENAME TO hidden", user=USER)
+    proxy = make_proxy(db.port)
+
+    def tap(_, direction, data):
+        if direction == UP and re.search(rb"dlock\.(take|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
+            with contextlib.suppress(psycopg2.Error):  # we may have made ours by now
+                db.ask("ALTER SCHEMA hidden RENAME TO dlock", user=USER)
+        return data
+
+    proxy.tap = tap
+    run(dlock, pg_url(proxy.port, "postgres", db.name, extra="?sslmode=disable"), mode=mode)
+    assert not db.value("SELECT is_called FROM public.victims")
+
+
+def test_a_role_without_power_pays_no_round_trip_for_the_guard(dlock, db, make_proxy):
+    """What goes up after the handshake: one packet for the grab, one for the release, one good-bye."""
+    assert run(dlock, db.url).status == 0
+    proxy = make_proxy(db.port)
+    turns = []
+
+    def tap(link, direction, data):
+        if not turns or turns[-1] != (link, direction):
+            turns.append((link, direction))
+        return data
+
+    proxy.tap = tap
+    assert run(dlock, pg_url(proxy.port, db=db.name, extra="?sslmode=disable")).status == 0
+    assert sum(direction == UP for _, direction in turns) <= 4, turns
+
+
+@pytest.mark.parametrize("arguments", [
+    "'job', 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', {lease}, {more}1, 1, 0, 0",
+    "'job', '0123456789abcdef', '{}', {lease}, {more}1, 1, 0, 0",
+    "'job', repeat('a', 32), '{}', {lease}, {more}0, 1, 0, 0", "'job', repeat('a', 32), '{}', {lease}, {more}-1, 1, 0, 0",
+    "'job', repeat('a', 32), '{}', {lease}, {more}1, 0, 0, 0",
+    "'job', repeat('a', 32), '{}', {endless}, {more}1, 1, 0, 0",
+])
+def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, arguments):
+    """Any role that may use the schema may call its functions."""
+    holder = dlock.hold(At(db.url), "job")
+    for key in ("job", "other"):
+        for function, lease, endless, more in (("queue", "1000", "-9000000000000000", "600000, "),
+                                               ("take", "'1 s'", "'-300000 years'", "")):
+            words = arguments.replace("'job'", f"'{key}'").replace("{lease}", lease).replace("{endless}", endless)
+            if function == "take":  # of mutexes alone: no weight, no capacity
+                if "{more}1, 1, " not in words:
+                    continue
+                words = words.replace("{more}1, 1, ", "")
+            with contextlib.suppress(psycopg2.Error):
+                db.ask(f"SELECT dlock.{function}({words.replace('{more}', more)})", user=USER)
+    waiter = dlock.contend(At(db.url), "job", command=("true",)).queued()
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NULL") == 0
+    assert dlock.run("run", "-u", db.url, "-k", "other", "-n", "--", "true").status == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_search_path_is_no_way_in(dlock, db, mode):
+    """A schema of somebody else's in front of everything is not looked into."""
+    db.ask(EVIL)
+    db.ask(f"ALTER DATABASE {db.name} SET search_path = evil, pg_catalog")
+    url = db.url + "?options=-csearch_path%3Devil,pg_catalog"
+    holder = dlock.hold(At(url, mode), "job", *LIVING_LEASE, "-v")
+    waiter = dlock.contend(At(url, mode), "job", command=("true",))
+    waiter.event("waiting")
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+@pytest.mark.parametrize("key", ["'; DROP SCHEMA dlock CASCADE; --", "$1", "\\'", "a'b", "%s%n", "$$", "x\"y", "E'\\n'"])
+def test_keys_are_no_sql(dlock, pg_place, key):
+    key = pg_place.key(key)
+    holder = dlock.hold(pg_place, key)
+    assert dlock.run("run", *pg_place.words, "-k", key, "-n", "--", "true").status == 75
+    assert holder.finish().status == 0
+
+
+# ---- an older and a newer schema ----
+
+
+def test_an_older_schema_is_brought_up_to_date(dlock, db):
+    db.ask("CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz); CREATE TABLE dlock.keys (a int);"
+           " CREATE TABLE dlock.waiters (a int); INSERT INTO dlock.holds VALUES ('job', now() + interval '1 hour')", user=USER)
+    assert_refused(run(dlock, db.url, "-n"), 69, "an older dlock holds locks")
+    db.ask("UPDATE dlock.holds SET ends = now()")
+    assert run(dlock, db.url).status == 0
+    assert db.value("SELECT to_regclass('dlock.holds')") is None
+    psql(db, schema_sql(dlock), USER)  # again changes nothing
+    assert run(dlock, db.url).status == 0
+
+
+def test_a_newer_schema_is_left_alone(dlock, db):
+    """Its functions would not go together with ours."""
+    assert run(dlock, db.url).status == 0
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 3: locks for commands'; ALTER FUNCTION dlock.take RENAME TO take3", user=USER)
+    assert_refused(run(dlock, db.url), 78, "newer dlock")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 3:")
+    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take'")
