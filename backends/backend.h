@@ -244,6 +244,7 @@ enum {
 	CAP_SHARED = 1 << 2,  /* KIND_SHARED */
 	CAP_LIMIT = 1 << 3,   /* KIND_LIMIT */
 	CAP_JOB = 1 << 4,     /* struct job */
+	ONE_LOCK = 1 << 5,    /* no more than that: a setting names the lock, and every key means it */
 };
 
 /* One claim on one key of one store. */
@@ -331,9 +332,10 @@ const struct backend *backend_of_url(const char *url);
 
 /*
  * Wraps a store so that each call on a lock is told to `tell` in one line: its
- * name, what it gave, how long it took, the lease left.  The wrapper owns
- * `inner`.  NULL (and inner untouched) without memory.
+ * name, what it gave, how long it took, the lease left; and the key, which is
+ * NULL where there is only one.  The wrapper owns `inner`.  NULL (and inner
+ * untouched) without memory.
  */
-struct store *trace_wrap(struct store *inner, void (*tell)(void *ctx, const char *line), void *ctx);
+struct store *trace_wrap(struct store *inner, const char *key, void (*tell)(void *ctx, const char *line), void *ctx);
 
 #endif

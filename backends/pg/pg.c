@@ -112,6 +112,7 @@ set_key(struct store *s, const char *value, struct fault *f)
 	struct number unused;
 
 	pg_of(s)->key_is = value;
+	s->caps |= ONE_LOCK;
 	if (number_read(&unused, value))
 		return RC_OK;
 	return fault_set(f, RC_USAGE, "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
@@ -181,7 +182,7 @@ pg_open(struct store **ret, struct host *host, const struct site *site, struct f
 		rc = check_settings(pg, f);
 	if (rc == RC_OK)
 		rc = session_init(&pg->session, host, site->url, f);
-	pg->base.caps = pg->mode->caps;
+	pg->base.caps |= pg->mode->caps;
 	if (rc == RC_OK)
 		*ret = &pg->base;
 	else
