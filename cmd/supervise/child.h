@@ -19,7 +19,7 @@
 
 #include <sys/types.h>
 
-enum { KEEPER_BYTES = 128 };
+enum { KEEPER_BYTES = 352 };
 
 /* What the stub needs to know when it may begin. */
 struct go {

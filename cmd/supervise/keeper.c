@@ -28,12 +28,13 @@ enum { SLOT_LINK = LOOP_OWN, SLOT_GATE, SLOT_BACKEND, SLOT_ALERT, SLOT_JOIN, SLO
 /* The lock: where and what it is, and what came of asking for it. */
 struct keeper_lock {
 	struct site site;
-	struct join_site told; /* what `site` points into when an enclosing dlock has told it */
+	struct joined joined; /* what enclosing dlocks have told: `site` may point into it */
 	struct claim claim;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
 	instant outer_until;	   /* joined: how long the enclosing dlock is asked to keep the lock */
 	struct store *store;
 	struct grant grant;
+	struct join_part parts[KEYS_MAX]; /* of it, for each key */
 	struct fault fault; /* of the call that decided the ending */
 };
 
@@ -82,6 +83,13 @@ has_several(const struct keeper *k)
 	return k->plan->nkeys > 1;
 }
 
+/* Is the store that of several keys, multi.h?  Joined holds are one store anyhow. */
+static bool
+is_multi(const struct keeper *k)
+{
+	return has_several(k) && !k->keep.terms.nested;
+}
+
 /* ---- speaking to the front ---- */
 
 /* Which of the plan's keys is waited for. */
@@ -127,8 +135,10 @@ anchors(const struct keeper *k)
 {
 	struct anchors a = {.n = 0};
 
+	if (k->keep.terms.nested)
+		return k->lock.joined.keepers;
 	for (size_t i = 0; i < k->plan->nkeys; i++) {
-		int fd = has_several(k) ? multi_grant(k->lock.store, i)->anchor : k->lock.grant.anchor;
+		int fd = is_multi(k) ? multi_grant(k->lock.store, i)->anchor : k->lock.grant.anchor;
 
 		if (fd >= 0)
 			a.fds[a.n++] = fd;
@@ -192,7 +202,7 @@ let_go(struct keeper *k)
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
 	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
 	for (size_t i = 0; has_several(k) && i < k->plan->nkeys; i++)
-		go.tokens[i] = multi_grant(k->lock.store, i)->token;
+		go.tokens[i] = k->lock.parts[i].token;
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
@@ -462,10 +472,10 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 {
 	struct join_offer offer = {
 	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
-	    .token = k->lock.grant.token,
 	    .sent = k->keep.lease.sent,
 	    .lease = k->keep.lease.length,
 	    .pace = k->keep.lease.pace,
+	    .parts = k->lock.parts,
 	};
 	int64_t keep = 0;
 	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);
@@ -591,9 +601,9 @@ open_backend(struct keeper *k)
 static void
 trace_calls(struct keeper *k)
 {
-	struct store *traced = has_several(k) ? NULL : trace_wrap(k->lock.store, NULL, tell_trace, k);
+	struct store *traced = is_multi(k) ? NULL : trace_wrap(k->lock.store, NULL, tell_trace, k);
 
-	if (has_several(k))
+	if (is_multi(k))
 		multi_trace(k->lock.store, tell_trace, k);
 	else if (traced)
 		k->lock.store = traced;
@@ -603,12 +613,9 @@ static enum rc
 open_store(struct keeper *k)
 {
 	struct keeper_lock *l = &k->lock;
-	enum rc rc = join_open(&l->store, &k->host, k->plan, &l->site, &l->told, &l->outer_until, &l->fault);
+	enum rc rc = join_open(&l->store, &k->host, k->plan, &l->site, &l->joined, &l->outer_until, &l->fault);
 
 	k->keep.terms.nested = l->store != NULL;
-	if (rc == RC_OK && l->store && has_several(k)) /* that holds the first one alone: we would wait for ourselves */
-		return fault_set(&l->fault, RC_PROTOCOL,
-		    "%.100s is held by the dlock around it, which a run on several keys cannot join", k->plan->keys[0]);
 	if (rc == RC_OK && !l->store)
 		rc = open_backend(k);
 	if (rc == RC_OK)
@@ -622,12 +629,28 @@ open_store(struct keeper *k)
 	return rc;
 }
 
+/* What was granted for each key. */
+static void
+note_parts(struct keeper *k)
+{
+	struct keeper_lock *l = &k->lock;
+
+	if (k->keep.terms.nested)
+		memcpy(l->parts, l->joined.parts, sizeof l->parts);
+	for (size_t i = 0; i < k->plan->nkeys && !k->keep.terms.nested; i++) {
+		const struct grant *g = is_multi(k) ? multi_grant(l->store, i) : &l->grant;
+
+		l->parts[i] = (struct join_part){g->token, g->slot};
+	}
+}
+
 /* Where the server gives less than was asked for, it may be too little: then nothing is run, and we say why. */
 static void
 keeper_granted(struct keeper *k)
 {
 	char lease[32], asked[32], grace[32];
 
+	note_parts(k);
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->lock.fault, RC_CONFIG, "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",

@@ -18,6 +18,7 @@ struct outer {
 	struct plan plan;
 	struct site site;
 	struct join_offer offer;
+	struct join_part parts[KEYS_MAX];
 };
 
 static void
@@ -26,8 +27,9 @@ open_outer(struct outer *o, const char *key, const char *url, const struct setti
 	*o = (struct outer){
 	    .plan = {.keys = {key}, .nkeys = 1, .site = {.backend = backend_named("file")}},
 	    .site = {url, settings, n},
-	    .offer = {.ours = true, .token = 42, .sent = instant_now(), .lease = LEASE_FOREVER},
+	    .offer = {.ours = true, .sent = instant_now(), .lease = LEASE_FOREVER},
 	};
+	o->offer.parts = o->parts;
 	join_listen(&o->server, &o->plan);
 	assert_true(o->server.listener >= 0);
 }
@@ -51,7 +53,7 @@ serve(struct outer *a, struct outer *b, pid_t asker)
 
 /* A nested run that names no server, and a setting of its own, below the dlock at `address`. */
 static enum rc
-open_inner(const char *address, const char *key, struct store **store, struct site *site, struct join_site *told)
+open_inner(const char *address, const char *key, struct store **store, struct site *site, struct joined *told)
 {
 	static const struct setting own[] = {{"own", "1"}};
 	static struct host host;
@@ -77,7 +79,7 @@ is_told(const struct site *s, const char *url, const char *name, const char *val
 static int
 ask_both(const struct outer *a, const struct outer *b)
 {
-	struct join_site told[2];
+	static struct joined told[2];
 	struct site site[2];
 	struct store *store[2];
 
