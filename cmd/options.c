@@ -369,11 +369,15 @@ options_nearest(const char *word, size_t n)
 	static const struct synonym synonyms[] = {
 	    {"nowait", "nonblock"}, {"no-wait", "nonblock"}, {"nb", "nonblock"}, {"try", "nonblock"},
 	    {"timeout", "wait"}, {"wait-timeout", "wait"}, {"lock-timeout", "wait"}, {"kill-after", "grace"},
-	    {"lease", "ttl"}, {"expire", "ttl"}, {"name", "key"}, {"lock", "key"}, {"id", "key"}, {"server", "url"},
+	    {"lease", "ttl"}, {"expire", "ttl"}, {"name", "key"}, {"lock", "key"}, {"server", "url"},
 	    {"host", "url"}, {"address", "url"}, {"directory", "url"}, {"dir", "url"}, {"type", "backend"},
 	    {"reason", "why"}, {"comment", "why"}, {"owner", "who"}, {"user", "who"}, {"hold", "min-hold"},
 	    {"shell", "command"}, {"exec", "command"}, {"set", "option"}, {"silent", "quiet"}, {"debug", "verbose"},
-	    {"events", "status-fd"}, {NULL, NULL},
+	    {"events", "status-fd"}, {"reader", "shared"}, {"read", "shared"}, {"read-only", "shared"}, {"writer", "exclusive"},
+	    {"write", "exclusive"}, {"semaphore", "limit"}, {"slots", "limit"}, {"permits", "limit"}, {"max", "limit"},
+	    {"max-holders", "limit"}, {"concurrency", "limit"}, {"parallel", "limit"}, {"jobs", "limit"}, {"id", "once"},
+	    {"run-once", "once"}, {"unique", "once"}, {"interval", "cooldown"}, {"every", "cooldown"}, {"throttle", "cooldown"},
+	    {"skip-exit-code", "skipped-exit-code"}, {NULL, NULL},
 	};
 	const char *known[OPTIONS + 1] = {0};
 

@@ -432,6 +432,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_ENDED:
 		front_finish(f, f->shared->end.ending, m->text);
 		break;
+	case MSG_SKIPPED:
 	case MSG_STARTED:
 	case MSG_RESUMED:
 	case MSG_STOPPING:
@@ -526,7 +527,7 @@ front_run(const struct run *r, pid_t keeper)
 	struct signalfd_siginfo info;
 	struct verdict v;
 	struct heard heard = {.words = f.end.words};
-	char holder[HOLDER_BYTES];
+	char holder[HOLDER_BYTES], slots[SLOTS_BYTES];
 	instant wake;
 	sigset_t all;
 	int error;
@@ -561,6 +562,7 @@ front_run(const struct run *r, pid_t keeper)
 	heard.where = shared_where(r->shared);
 	heard.key = f.progress.key;
 	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
+	heard.slots = progress_slots(&f.progress, slots, sizeof slots);
 	heard.waited = instant_now() - r->began;
 	v = verdict_of(r->plan, &f.end.ending, &heard);
 	await_keeper(&f);

@@ -43,7 +43,8 @@ struct keeper_told {
 	bool waiting;	   /* that we wait: */
 	bool silent;	   /* for a server that does not answer, */
 	unsigned position; /* or at this place in the queue */
-	unsigned key;	   /* for this key; */
+	unsigned key;	   /* for this key, */
+	struct holding holding; /* which so many hold; */
 	char text[RECORD_BYTES]; /* why, or for this holder */
 	bool suspect;	   /* that a renewal was not answered */
 };
@@ -103,10 +104,16 @@ key_seen(const struct keeper *k)
 	return i;
 }
 
+static struct holding
+holding_seen(const struct keeper *k)
+{
+	return (struct holding){k->host.seen.kind, k->host.seen.holders, k->host.seen.limit};
+}
+
 static void
 tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
 {
-	struct msg m = {.kind = kind, .number = number, .key = key_seen(k), .held = k->host.seen.held};
+	struct msg m = {.kind = kind, .number = number, .key = key_seen(k), .held = k->host.seen.held, .holding = holding_seen(k)};
 
 	if (k->link < 0)
 		return;
@@ -150,11 +157,19 @@ anchors(const struct keeper *k)
 static void
 tell_grant(struct keeper *k)
 {
-	struct msg m = {.kind = MSG_GRANTED, .token = k->lock.grant.token};
+	struct msg m = {.kind = MSG_GRANTED, .token = k->lock.grant.token, .slot = k->lock.grant.slot};
 	struct anchors a = anchors(k);
 
 	if (k->link >= 0)
 		link_send(k->link, &m, &a);
+}
+
+/* Is there nothing new in what we wait for? */
+static bool
+is_told(const struct keeper_told *t, bool silent, unsigned position, unsigned key, const struct holding *h, const char *text)
+{
+	return t->silent == silent && t->position == position && t->key == key && t->holding.kind == h->kind &&
+	    t->holding.holders == h->holders && t->holding.limit == h->limit && strcmp(t->text, text) == 0;
 }
 
 static void
@@ -162,14 +177,16 @@ tell_waiting(struct keeper *k)
 {
 	bool silent = k->host.seen.silent;
 	unsigned position = k->host.seen.position, key = key_seen(k);
+	struct holding holding = holding_seen(k);
 	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
 
-	if (k->told.silent == silent && k->told.position == position && k->told.key == key && strcmp(k->told.text, text) == 0)
+	if (is_told(&k->told, silent, position, key, &holding, text))
 		return;
 	k->told.waiting = true;
 	k->told.silent = silent;
 	k->told.position = position;
 	k->told.key = key;
+	k->told.holding = holding;
 	snprintf(k->told.text, sizeof k->told.text, "%s", text);
 	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
@@ -675,6 +692,8 @@ acquire(struct keeper *k)
 		k->host.seen.silent = false;
 		tell_waiting(k);
 	}
+	if (rc == RC_DONE)
+		tell(k, MSG_SKIPPED, 0, k->lock.fault.text);
 	if (rc == RC_OK)
 		keeper_granted(k);
 	else

@@ -52,9 +52,10 @@ struct shared {
 
 enum msg_kind {
 	/* keeper to front */
-	MSG_WAITING,  /* number: position, held, key, text: a holder's record */
+	MSG_WAITING,  /* number: position, held, key, holding, text: a holder's record */
 	MSG_RETRYING, /* the server does not answer; key, text: how */
-	MSG_GRANTED,  /* token; carries the anchors; may be left out: link_tells() */
+	MSG_SKIPPED,  /* the job has been done; text: by whom */
+	MSG_GRANTED,  /* token, slot; carries the anchors; may be left out: link_tells() */
 	MSG_STARTED,  /* number: pid */
 	MSG_STOPPED,  /* the command stopped; number: by which signal */
 	MSG_RESUMED,  /* it continued */
@@ -68,6 +69,13 @@ enum msg_kind {
 	MSG_SIGNAL, /* number: signal; had, ends */
 };
 
+/* Who holds a lock that is waited for, as a backend has seen it (host->seen). */
+struct holding {
+	enum lock_kind kind;
+	unsigned holders; /* 0: not known */
+	unsigned limit;	  /* with KIND_LIMIT */
+};
+
 struct msg {
 	enum msg_kind kind;
 	bool had;  /* MSG_SIGNAL: the command, if it runs, has got this one already */
@@ -75,7 +83,9 @@ struct msg {
 	unsigned key; /* which of the plan's keys is waited for */
 	int64_t number;
 	uint64_t token;
+	unsigned slot; /* with --limit */
 	int64_t held;
+	struct holding holding;
 	char text[RECORD_BYTES];
 };
 

@@ -32,7 +32,7 @@ is_foreground(void)
 void
 progress_begin(struct progress *g, const struct plan *p, const struct shared *s, bool has_tty)
 {
-	*g = (struct progress){.plan = p, .shared = s, .began = instant_now(), .held_since = NEVER, .next = NEVER};
+	*g = (struct progress){.plan = p, .shared = s, .key = p->keys[0], .began = instant_now(), .held_since = NEVER, .next = NEVER};
 	if (p->show.quiet)
 		return;
 	g->live = has_tty && is_foreground();
@@ -56,17 +56,51 @@ progress_heard(struct progress *g, const struct msg *m)
 	hear_trouble(g, "");
 	g->heard = *m->text != '\0';
 	g->position = m->number;
+	g->holding = m->holding;
 	g->held_since = m->held >= 0 ? instant_now() - m->held : NEVER;
 	if (g->heard)
 		record_describe(m->text, g->holder, sizeof g->holder);
 }
 
 const char *
+progress_slots(const struct progress *g, char *out, size_t size)
+{
+	const struct holding *h = &g->holding;
+
+	*out = '\0';
+	if (h->kind != KIND_LIMIT || h->limit == 0 || h->holders == 0)
+		return out;
+	if (h->holders < h->limit)
+		snprintf(out, size, "%u of %u slots %s", h->holders, h->limit, h->holders == 1 ? "is" : "are");
+	else if (h->limit == 1)
+		snprintf(out, size, "the only slot is");
+	else
+		snprintf(out, size, "all %u slots are", h->limit);
+	return out;
+}
+
+/* What comes before the name of the one holder that we know. */
+static void
+describe_others(const struct holding *h, char *out, size_t size)
+{
+	*out = '\0';
+	if (h->kind == KIND_SHARED && h->holders == 1)
+		snprintf(out, size, "a reader, ");
+	else if (h->kind == KIND_SHARED && h->holders > 1)
+		snprintf(out, size, "%u readers, first ", h->holders);
+	else if (h->kind == KIND_SHARED)
+		snprintf(out, size, "readers, first ");
+	else if (h->kind == KIND_LIMIT && h->limit > 0 && h->holders > 0)
+		snprintf(out, size, "%s", h->holders == 1 ? "by " : "first ");
+}
+
+const char *
 progress_holder(const struct progress *g, char *out, size_t size)
 {
-	char time[32];
+	char time[32], others[40];
 
-	snprintf(out, size, "%s%s%s", g->heard ? g->holder : "somebody", g->held_since == NEVER ? "" : " for ",
+	describe_others(&g->holding, others, sizeof others);
+	snprintf(out, size, "%s%s%s%s", others, g->heard ? g->holder : "somebody", g->held_since == NEVER ? "" : " for ",
 	    g->held_since == NEVER ? "" : parse_duration_text(instant_now() - g->held_since, time, sizeof time));
 	return out;
 }
@@ -76,11 +110,13 @@ static void
 describe_cause(const struct progress *g, char *out, size_t size)
 {
 	const char *where = shared_where(g->shared);
-	char holder[HOLDER_BYTES], server[WHERE_BYTES];
+	char holder[HOLDER_BYTES], server[WHERE_BYTES], slots[SLOTS_BYTES];
 
 	text_clean(server, sizeof server, where, strlen(where));
 	if (*g->trouble)
 		snprintf(out, size, "%s, trying again", g->trouble);
+	else if (*progress_slots(g, slots, sizeof slots))
+		snprintf(out, size, "%s taken, %s", slots, progress_holder(g, holder, sizeof holder));
 	else if (g->heard || g->position)
 		snprintf(out, size, "held by %s", progress_holder(g, holder, sizeof holder));
 	else

@@ -27,21 +27,21 @@ verdict_decide(struct verdict *v, int status, const char *name, const char *fmt,
 	va_end(ap);
 }
 
-/* "deploy (redis 10.0.0.5:6379) is held by alice ..." */
+/* "deploy (redis 10.0.0.5:6379) is held by alice ...", "deploy (...): all 4 slots are taken, first alice ..." */
 static void
 busy(struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
 {
-	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
-	char key[400], time[32];
+	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "", *still = p->wait.most == 0 ? "" : " still";
+	char key[400], state[80] = "", time[32], end[80] = "; not waiting (-n), nothing was run";
 
 	text_name(key, sizeof key, h->key);
-	if (p->wait.most == 0)
-		verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s is held by %s; not waiting (-n), nothing was run", key,
-		    open, s->where, close, h->holder);
+	if (*h->slots)
+		snprintf(state, sizeof state, ": %s%s taken,", h->slots, still);
 	else
-		verdict_decide(v, p->wait.conflict_status, "busy",
-		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run", key, open, s->where,
-		    close, h->holder, parse_duration_text(h->waited, time, sizeof time));
+		snprintf(state, sizeof state, " is%s held by", still);
+	if (p->wait.most != 0)
+		snprintf(end, sizeof end, " after %s of waiting (-w); nothing was run", parse_duration_text(h->waited, time, sizeof time));
+	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s %s%s", key, open, s->where, close, state, h->holder, end);
 }
 
 /* The server did not answer: how long we have tried is what -w says. */

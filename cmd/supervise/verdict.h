@@ -31,6 +31,7 @@ struct heard {
 	const char *key;    /* that is busy */
 	const char *where;  /* the server; "" if that is not known */
 	const char *holder; /* who has a busy lock, clean */
+	const char *slots;  /* what of its --limit is taken, see progress.h; "" */
 	int64_t waited;	    /* how long we tried */
 };
 
