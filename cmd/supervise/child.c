@@ -38,7 +38,7 @@ prepare_tokens(const struct plan *p)
 	for (size_t i = 0; i < p->nkeys; i++)
 		tokens_size += sizeof "\"\":18446744073709551615," + 6 * strlen(p->keys[i]);
 	tokens_text = malloc(tokens_size);
-	return tokens_text && putenv(strcpy(tokens_text, "DLOCK_TOKENS=")) == 0;
+	return tokens_text && putenv(memcpy(tokens_text, "DLOCK_TOKENS=", sizeof "DLOCK_TOKENS=")) == 0;
 }
 
 static void

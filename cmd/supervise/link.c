@@ -47,7 +47,7 @@ link_tells(const struct shared *s, const struct grant *g, int64_t ttl, instant n
 
 /* Room for them beside a message. */
 union control {
-	struct cmsghdr align;
+	struct cmsghdr first;
 	char room[CMSG_SPACE(sizeof((struct anchors *)0)->fds)];
 };
 
@@ -62,9 +62,9 @@ link_send(int end, const struct msg *m, const struct anchors *a)
 		h.msg_control = control.room;
 		h.msg_controllen = CMSG_SPACE(a->n * sizeof a->fds[0]);
 		memset(&control, 0, h.msg_controllen);
-		*CMSG_FIRSTHDR(&h) = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+		control.first = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
 		    .cmsg_len = CMSG_LEN(a->n * sizeof a->fds[0])};
-		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&h)), a->fds, a->n * sizeof a->fds[0]);
+		memcpy(CMSG_DATA(&control.first), a->fds, a->n * sizeof a->fds[0]);
 	}
 	while (sendmsg(end, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
 		continue;
