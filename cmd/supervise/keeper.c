@@ -637,6 +637,10 @@ open_store(struct keeper *k)
 		rc = open_backend(k);
 	if (rc == RC_OK)
 		rc = check_capability(l->store, &l->claim, &l->fault);
+	if (rc != RC_OK && l->store) { /* never asked for anything, so there is nothing to give back */
+		l->store->backend->close(l->store);
+		l->store = NULL;
+	}
 	if (rc == RC_OK) {
 		snprintf(k->shared->where, sizeof k->shared->where, "%s", l->store->where);
 		atomic_store(&k->shared->opened, true);
