@@ -244,6 +244,66 @@ wrong_values(void **state)
 }
 
 static void
+kinds_and_jobs(void **state)
+{
+	(void)state;
+	fine("-b file -k job cmd");
+	assert_true(plan.claim.kind == KIND_EXCLUSIVE && !job_is_wanted(&plan.claim.job) && plan.claim.skipped_status == 0);
+	fine("-b file -k job -s cmd");
+	assert_int_equal(plan.claim.kind, KIND_SHARED);
+	fine("-b file -k job -x cmd");
+	assert_int_equal(plan.claim.kind, KIND_WRITER);
+	fine("-b file -k job -n --limit 100000 cmd");
+	assert_true(plan.claim.kind == KIND_LIMIT && plan.claim.limit == 100000 && plan.wait.most == 0);
+	fine("-b file -k job --once 2026-11-22 --cooldown 1h30m --skipped-exit-code 255 cmd");
+	assert_string_equal(plan.claim.job.once, "2026-11-22");
+	assert_true(plan.claim.job.cooldown == 5400 * S && plan.claim.skipped_status == 255);
+	wrong("-b file -k job -sx cmd", "--shared|--exclusive|contradict");
+	wrong("-b file -k job -s --limit 3 cmd", "--shared|--limit|contradict");
+	wrong("-b file -k job --limit 0 cmd", "--limit '0'|1 to 100000");
+	wrong("-b file -k job --limit 1x cmd", "--limit '1x'|1 to 100000");
+	wrong("-b file -k job --limit 100001 cmd", "--limit '100001'|1 to 100000");
+	wrong("-b file -k job --once \"\" cmd", "--once ''|empty");
+	wrong("-b file -k job --cooldown -1 cmd", "--cooldown '-1'|365d");
+}
+
+/* Of -s, -x and --limit, the source that says one decides alone. */
+static void
+kind_is_of_one_source(void **state)
+{
+	(void)state;
+	setenv("DLOCK_SHARED", "1", 1);
+	fine("-b file -k job cmd");
+	assert_int_equal(plan.claim.kind, KIND_SHARED);
+	fine("-b file -k job --limit 3 cmd");
+	assert_true(plan.claim.kind == KIND_LIMIT && plan.claim.limit == 3);
+	fine("-b file -k job -x cmd");
+	assert_int_equal(plan.claim.kind, KIND_WRITER);
+	setenv("DLOCK_LIMIT", "3", 1);
+	wrong("-b file -k job cmd", "DLOCK_SHARED|DLOCK_LIMIT|contradict");
+	setenv("DLOCK_SHARED", "no", 1);
+	fine("-b file -k job cmd");
+	assert_int_equal(plan.claim.kind, KIND_LIMIT);
+	fine("-b file -k job -s cmd");
+	assert_int_equal(plan.claim.kind, KIND_SHARED);
+}
+
+/* What other tools, and people, call it. */
+static void
+words_of_others(void **state)
+{
+	static const char *const rows[][2] = {
+	    {"reader", "shared"}, {"read", "shared"}, {"write", "exclusive"}, {"writer", "exclusive"}, {"semaphore", "limit"},
+	    {"slots", "limit"}, {"max", "limit"}, {"concurrency", "limit"}, {"id", "once"}, {"every", "cooldown"},
+	    {"skip-exit-code", "skipped-exit-code"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		assert_string_equal(options_nearest(rows[i][0], strlen(rows[i][0])), rows[i][1]);
+}
+
+static void
 lease_must_carry_the_grace(void **state)
 {
 	(void)state;
@@ -465,6 +525,9 @@ main(void)
 	    cmocka_unit_test_setup(wrong_words, clean_environment),
 	    cmocka_unit_test_setup(wrong_values, clean_environment),
 	    cmocka_unit_test_setup(several_keys, clean_environment),
+	    cmocka_unit_test_setup(kinds_and_jobs, clean_environment),
+	    cmocka_unit_test_setup(kind_is_of_one_source, clean_environment),
+	    cmocka_unit_test_setup(words_of_others, clean_environment),
 	    cmocka_unit_test_setup(lease_must_carry_the_grace, clean_environment),
 	    cmocka_unit_test_setup(long_values_leave_room_for_the_reason, clean_environment),
 	    cmocka_unit_test_setup(place_is_named_once, clean_environment),
