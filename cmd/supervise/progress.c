@@ -74,6 +74,8 @@ progress_slots(const struct progress *g, char *out, size_t size)
 		snprintf(out, size, "%u of %u slots %s", h->holders, h->limit, h->holders == 1 ? "is" : "are");
 	else if (h->limit == 1)
 		snprintf(out, size, "the only slot is");
+	else if (h->limit == 2)
+		snprintf(out, size, "both slots are");
 	else
 		snprintf(out, size, "all %u slots are", h->limit);
 	return out;

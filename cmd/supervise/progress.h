@@ -59,7 +59,7 @@ void progress_end(struct progress *, uint64_t token);
  */
 const char *progress_holder(const struct progress *, char *out, size_t size);
 
-/* "all 4 slots are", "2 of 4 slots are": what those who hold a limited lock have taken; else "".  Returns out. */
+/* "all 4 slots are", "both slots are", "the only slot is", "2 of 4 slots are": what those who hold a limited lock have taken; else "".  Returns out. */
 const char *progress_slots(const struct progress *, char *out, size_t size);
 
 #endif

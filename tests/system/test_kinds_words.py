@@ -48,6 +48,8 @@ HOLDINGS = [
      {"kind": "limit", "holders": 2, "limit": 4}),
     ("kind=limit,holders=1,limit=1", f": the only slot is taken, by {ANOTHER}", f": the only slot is still taken, by {ANOTHER}",
      {"kind": "limit", "holders": 1, "limit": 1}),
+    ("kind=limit,holders=2,limit=2", f": both slots are taken, first {ANOTHER}", f": both slots are still taken, first {ANOTHER}",
+     {"kind": "limit", "holders": 2, "limit": 2}),
     ("kind=limit,limit=4", f" is held by {ANOTHER}", f" is still held by {ANOTHER}", {}),
 ]
 
