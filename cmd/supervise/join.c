@@ -700,7 +700,7 @@ refuse_kind(const struct search *s, struct fault *f)
 
 	return fault_set(f, RC_PROTOCOL,
 	    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
-	    "parent for ever; ask for the stronger lock there, or unset DLOCK_KEEPER if this is none of its parts",
+	    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
 	    text_name(key, sizeof key, first_key(p, s->other & ~s->found)), write_kind(s->kind, s->limit, theirs, sizeof theirs),
 	    write_kind(p->claim.kind, p->claim.limit, ours, sizeof ours));
 }

@@ -205,10 +205,11 @@ def test_a_joined_run_cannot_be_remembered(dlock, words):
 
 def test_every_joined_key_has_its_own_token(dlock):
     """Those of the runs around it, whichever took it."""
-    inner = f"{DLOCK_TEST} run -b fake -k b -k c -k a -c 'echo $DLOCK_TOKENS'"
+    inner = f"{DLOCK_TEST} run -b fake -k b -k c -k a -v -c 'echo $DLOCK_TOKENS'"
     middle = f"{DLOCK_TEST} run -b fake -k b -k c -O script=token=7 -c {shlex.quote(inner)}"
     done = dlock.run("run", "-b", "fake", "-k", "a", "-O", "script=token=42", "-c", middle)
     assert (done.status, json.loads(done.stdout)) == (0, {"b": 7, "c": 7, "a": 42})
+    assert [any(f"the enclosing dlock: {call}: ok" in line for line in done.stderr.splitlines()) for call in ("acquire", "release")] == [True, True]
 
 
 def test_both_enclosing_locks_are_kept_until_the_joined_run_has_ended(dlock, tmp_path):
