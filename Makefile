@@ -113,7 +113,7 @@ $(O)/%.sql.h: %.sql
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libzookeeper-mt-dev libpq-dev
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
-	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc \
+	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
 	tmux vim less procps util-linux zsh fish groff-base sqlite3
 
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson 2>/dev/null
@@ -171,6 +171,7 @@ bench-crowd: deps
 
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch])
+C_TESTS = $(wildcard tests/*/*.[ch])
 TIDY := -*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
 lint: $(MADE) $(O)/flags
 	@echo "  LINT  clang (warnings)"
@@ -184,13 +185,15 @@ lint: $(MADE) $(O)/flags
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[17]
+	@echo "  LINT  format"
+	$(Q)clang-format --dry-run -Werror $(C_FILES) $(C_TESTS)
 	@echo "  LINT  what a backend never does"
 	$(Q)! grep -nE '#include "cmd/' $(BACKENDS)
 	$(Q)! grep -nE '\<(printf|fprintf|exit|_exit|fork|signal|sigaction)\(' $(BACKENDS)
 	$(Q)! grep -nE '\<(gets|strcat|sprintf|vsprintf|alloca)\(' $(C_FILES)
 
 format:
-	clang-format -i $(C_FILES)
+	clang-format -i $(C_FILES) $(C_TESTS)
 
 # ---- to use it ----
 
