@@ -235,7 +235,9 @@ redis_skipped(struct redis *r, struct answer *a, struct fault *f)
 {
 	const struct job *job = &r->claim->job;
 
-	r->commands.asked = false;
+	if (a->code == ANSWER_DONE ? !job->once : job->cooldown <= 0)
+		return fault_set(f, RC_PROTOCOL, "%s gave an answer to what was not asked", r->where);
+	r->commands.asked = false; /* nothing is left there to be given back */
 	if (a->code == ANSWER_RECENT)
 		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
 	secret_blot(a->who, r->address.password);

@@ -18,7 +18,15 @@ def array(*members):
     return b"".join(out)
 
 
-GRANTED = array(1, b"1700000000000000", 0)  # to acquire and renew
+def granted(token=b"1700000000000000", slot=0):
+    return array(1, token, slot)
+
+
+def waiting(place=1, left=1000, held=5, record=b"{}", ticket=7, kind=b"x", holders=1):
+    return array(0, place, left, held, record, ticket, kind, holders)
+
+
+GRANTED = granted()  # to acquire and renew
 DONE = array(1)  # to release
 
 
