@@ -244,7 +244,7 @@ end
 local function done_before(cooldown)
   if done and call('HGET', done, 'status') == '0' then
     local began = tonumber(call('HGET', done, 'began') or '')
-    return {4, began and began / 1000 or -1, call('HGET', done, 'who') or ''}
+    return {4, began and math.floor(began / 1000) or -1, call('HGET', done, 'who') or ''}
   end
   local began = cooldown > 0 and tonumber(call('HGET', last, 'good') or '')
   local age = began and (us - began) / 1000
