@@ -57,10 +57,9 @@ local function row(who)
      granted = tonumber(granted), record = record}
 end
 
-local function write(who, r)
-  local numbers = r.kind .. ' ' .. text(r.lease) .. ' ' .. r.token .. ' ' .. text(r.slot) .. ' ' .. r.subscribed .. ' ' ..
-                  text(r.granted)
-  call('HSET', info, who, numbers .. ' ' .. sum_of(who, numbers) .. ' ' .. r.record)
+local function row_text(who, r)
+  local numbers = string.format('%s %.0f %s %.0f %s %.0f', r.kind, r.lease, r.token, r.slot, r.subscribed, r.granted)
+  return numbers .. ' ' .. sum_of(who, numbers) .. ' ' .. r.record
 end
 
 -- The row of `who` if it holds, by a lease that has not run out.  (Without its row it is nobody.)
@@ -94,11 +93,33 @@ local function extend(who, ms)
   lease_to(who, ms)
 end
 
--- The next number of a kind: grows whatever clock and memory do, one of them at least.
-local function number(kind)
-  local n = text(math.max(tonumber(call('HGET', info, kind) or '0') + 1, us))
-  call('HSET', info, kind, n)
-  return n
+local function held(r) return {1, r.token, r.slot} end
+
+-- ---- renew: the most frequent by far, it needs no more than that ----
+
+if operation == 'renew' then
+  local r = holds(owner)
+  if not r then
+    must_write()
+    return {0}
+  end
+  extend(owner, tonumber(ARGV[3]))
+  return held(r)
+end
+
+-- ---- who may have it ----
+
+-- The number after the last one dealt: grows whatever clock and memory do, one of them at least.
+local function after(dealt) return text(math.max(tonumber(call('HGET', info, dealt) or '0') + 1, us)) end
+
+-- By the ticket it had, or by a new one.
+local function enqueue(ticket)
+  ticket = ticket > 0 and text(math.min(ticket, us))
+  if not ticket then
+    ticket = after('#ticket')
+    call('HSET', info, '#ticket', ticket)
+  end
+  call('ZADD', queue, ticket, owner)
 end
 
 local function leave_queue(who)
@@ -106,23 +127,31 @@ local function leave_queue(who)
   call('ZREM', alive, who)
 end
 
--- How many hold, and as what; the slots they have, once somebody has asked; has a waiter been woken?
+-- How many hold; as what, and with which slots, once that is asked; has a waiter been woken?
 local count, kind, slots, woken
 
--- Drops whose time is up; learns what of the lock is taken.
+-- Drops whose time is up; counts who still holds.
 local function look()
-  for _, who in ipairs(call('ZRANGEBYSCORE', holders, '-inf', now)) do
-    call('ZREM', holders, who)
-    call('HDEL', info, who)
+  local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
+  while first[1] and tonumber(first[2]) <= now do
+    call('ZREM', holders, first[1])
+    call('HDEL', info, first[1])
+    first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
   end
   for _, who in ipairs(call('ZRANGEBYSCORE', alive, '-inf', now)) do
     leave_queue(who)
     call('HDEL', info, who)
   end
-  local one = call('ZRANGE', holders, 0, 0)[1]
-  local r = one and row(one)
-  count = one and call('ZCARD', holders) or 0
-  kind = r and r.kind or 'x' -- whoever that is: nobody else may
+  count = first[1] and call('ZCARD', holders) or 0
+end
+
+-- What those are who hold.  One whose row is not known may be anything: nobody else may.
+local function held_kind()
+  if not kind then
+    local r = row(call('ZRANGE', holders, 0, 0)[1])
+    kind = r and r.kind or 'x'
+  end
+  return kind
 end
 
 -- How many of a kind fit; nil: any number.
@@ -145,25 +174,24 @@ end
 
 local function fits(r)
   if count == 0 then return true end
-  if r.kind == 'x' or r.kind ~= kind then return false end
+  if r.kind == 'x' or r.kind ~= held_kind() then return false end
   return not room(kind) or count < room(kind) and free_slot() ~= nil
 end
 
 local function grant(who, r)
-  leave_queue(who)
-  r.token, r.granted, r.slot = number('#token'), us, 0
+  r.token, r.granted, r.slot = after('#token'), us, 0
   if room(r.kind) then
     r.slot = free_slot()
     slots.taken[r.slot] = true
   end
-  write(who, r)
+  call('HSET', info, '#token', r.token, who, row_text(who, r))
   count, kind = count + 1, r.kind
 end
 
 -- The kind in use, of a holder or waiter, beside which `wanted` may not even wait.
 local function other_kind(wanted)
   if wanted == 'x' then return nil end
-  local used = count > 0 and kind or 'x'
+  local used = count > 0 and held_kind() or 'x'
   local waiters = used == 'x' and call('ZREVRANGE', queue, 0, -1) or {}
   for _, who in ipairs(waiters) do
     local r = row(who)
@@ -195,11 +223,13 @@ local function serve(asker)
     elseif not fits(r) then
       return granted
     elseif who == asker then
+      leave_queue(who)
       grant(who, r)
       lease_to(who, r.lease)
       granted = r
     else
       local unsubscribed = publish_to(who) == 0 and r.subscribed == '1'
+      leave_queue(who)
       grant(who, r)
       call('ZADD', holders, text(now + (unsubscribed and UNSUBSCRIBED_GRACE or GRACE)), who)
       woken = true
@@ -209,13 +239,12 @@ local function serve(asker)
 end
 
 -- The holder that others are shown: of several the same one for as long as it holds.
-local function shown()
-  local who = call('ZRANGE', holders, 0, 0)[1]
-  if count == 1 then return who end
+local function shown(first)
+  if count == 1 then return first end
   local before = call('HGET', info, '#shown')
   if before and call('ZSCORE', holders, before) then return before end
-  call('HSET', info, '#shown', who)
-  return who
+  call('HSET', info, '#shown', first)
+  return first
 end
 
 -- ---- jobs ----
@@ -251,9 +280,7 @@ local function done_before(cooldown)
   return age and math.abs(age) < cooldown and {5, math.max(0, age)}
 end
 
--- ---- the operations ----
-
-local function held(r) return {1, r.token, r.slot} end
+-- ---- release, acquire ----
 
 local function release(status, id)
   local r = holds(owner)
@@ -295,9 +322,9 @@ local function acquire(lease, patience, subscribed, wanted, record, ticket, cool
       return held(r)
     end
   end
-  if new then call('ZADD', queue, ticket > 0 and text(math.min(ticket, us)) or number('#ticket'), owner) end
   r.subscribed = subscribed
-  write(owner, r)
+  call('HSET', info, owner, row_text(owner, r))
+  if new then enqueue(ticket) end
   call('ZADD', alive, text(now + patience), owner)
   if new then let_expire() end
   local granted = serve(owner)
@@ -308,28 +335,16 @@ local function acquire(lease, patience, subscribed, wanted, record, ticket, cool
     leave_queue(owner)
     call('HDEL', info, owner)
   end
-  local ends = call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
-  local h = row(shown())
-  return {0, place, math.min(math.max(0, tonumber(ends) - now), YEAR),
+  local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
+  local h = row(shown(first[1]))
+  return {0, place, math.min(math.max(0, tonumber(first[2]) - now), YEAR),
           h and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or '', tonumber(dealt),
-          kind, count}
-end
-
-local function renew(lease)
-  local r = holds(owner)
-  if not r then
-    must_write()
-    return {0}
-  end
-  extend(owner, lease)
-  return held(r)
+          h and h.kind or 'x', count}
 end
 
 if operation == 'acquire' then
   return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]),
                  last and tonumber(ARGV[9]))
-elseif operation == 'renew' then
-  return renew(tonumber(ARGV[3]))
 elseif operation == 'release' then
   return release(ARGV[3], ARGV[4])
 end

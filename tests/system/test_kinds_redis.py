@@ -1,7 +1,6 @@
 # Goal of these tests: kinds of lock and jobs as lock.lua keeps them: who is woken,
 # what is stored, what others may do to it, and how often the server is asked.
 
-import hashlib
 import os
 import random
 import re
@@ -237,14 +236,6 @@ def test_the_rights_of_the_manual_suffice(dlock, own_redis, words):
 # ---- what others do to the data ----
 
 
-def owner_of(client, key):
-    return client.zrange(f"dlock:{{{key}}}:h", 0, 0)[0]
-
-
-def with_sum(owner, numbers):
-    return f"{numbers} {hashlib.sha1(f'{owner} {numbers}'.encode()).hexdigest()[:8]} {{}}"
-
-
 TAMPERED = {  # what becomes of the words of a row: kind lease token slot subscribed granted sum record
     "another-kind": lambda w: ["s" if w[0] != "s" else "x", *w[1:]],
     "no-kind": lambda w: ["7", *w[1:]],
@@ -259,24 +250,29 @@ TAMPERED = {  # what becomes of the words of a row: kind lease token slot subscr
 }
 
 
-@pytest.mark.parametrize("kind", ["x", "s", "l3"])
-def test_a_row_that_was_altered_is_a_loss_and_never_a_second_holder(dlock, own_redis, kind):
-    at, others = At(own_redis.url), [["-x", "-n"], ["--limit", "3", "-n"], ["-s", "-n"]]
-    holders = {}
+def alter_row(client, key, alter):
+    info, owner = f"dlock:{{{key}}}:i", client.zrange(f"dlock:{{{key}}}:h", 0, 0)[0]
+    words = alter(client.hget(info, owner).split(" "))
+    if words is None:
+        client.hdel(info, owner)
+    else:
+        client.hset(info, owner, " ".join(words))
+
+
+def test_a_row_that_was_altered_is_a_loss_and_never_a_second_holder(dlock, own_redis):
+    at = At(own_redis.url)
+    holders = {(kind, how): dlock.contend(at, f"{kind} {how}", *KINDS[kind], "-t", "6s") for kind in ("x", "s", "l3") for how in TAMPERED}
     with own_redis.client() as c:
-        for key in TAMPERED:
-            holders[key] = dlock.hold(at, key, *KINDS[kind], "-t", "6s")
-        for key, alter in TAMPERED.items():
-            info, owner = f"dlock:{{{key}}}:i", owner_of(c, key)
-            words = alter(c.hget(info, owner).split(" "))
-            c.hdel(info, owner) if words is None else c.hset(info, owner, " ".join(words))
-            for other in others:
-                done = run(dlock, own_redis, *other, key=key)
-                assert done.status in (75, 76) and done.stdout == "", (key, other, done)
-    for key, holder in holders.items():
-        assert holder.wait().status == 79, key
-    for key in TAMPERED:
-        assert ran(run(dlock, own_redis, key=key)), key
+        for (kind, how), holder in holders.items():
+            holder.held()
+            alter_row(c, f"{kind}%20{how}", TAMPERED[how])
+            for other in KINDS.values():
+                done = run(dlock, own_redis, *other, "-n", key=f"{kind} {how}")
+                assert done.status in (75, 76) and done.stdout == "", (kind, how, other, done)
+    for (kind, how), holder in holders.items():
+        assert holder.wait().status == 79, (kind, how)
+    for kind, how in holders:
+        assert ran(run(dlock, own_redis, key=f"{kind} {how}")), (kind, how)
 
 
 def test_a_slot_is_not_given_twice_though_its_row_was_altered(dlock, own_redis):
