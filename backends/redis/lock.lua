@@ -210,30 +210,27 @@ end
 
 -- Grants to those who wait, in order, as long as they fit; `asker` is on the
 -- line.  A waiter that was subscribed and now is not is dead, or has lost its
--- connection for the moment; it keeps its turn, but a short one, and the next
--- in line is woken to see when that is over.  The row of `asker` if it was granted.
+-- connection for the moment; it keeps its turn, but a short one, and who waits
+-- behind it is woken to see when that is over.  The row of `asker` if it was granted.
 local function serve(asker)
-  local granted
+  local granted, unsubscribed
   while true do
     local who = call('ZRANGE', queue, 0, 0)[1]
     local r = who and row(who)
-    if not who then return granted end
-    if not r then
-      leave_queue(who)
-    elseif not fits(r) then
+    if not who or r and not fits(r) then
+      if who and unsubscribed then publish_to(who) end
       return granted
-    elseif who == asker then
-      leave_queue(who)
+    end
+    leave_queue(who)
+    if who == asker then
       grant(who, r)
       lease_to(who, r.lease)
       granted = r
-    else
-      local unsubscribed = publish_to(who) == 0 and r.subscribed == '1'
-      leave_queue(who)
+    elseif r then
+      local deaf = publish_to(who) == 0 and r.subscribed == '1'
       grant(who, r)
-      call('ZADD', holders, text(now + (unsubscribed and UNSUBSCRIBED_GRACE or GRACE)), who)
-      woken = true
-      if unsubscribed then publish_to(call('ZRANGE', queue, 0, 0)[1] or '') end
+      call('ZADD', holders, text(now + (deaf and UNSUBSCRIBED_GRACE or GRACE)), who)
+      woken, unsubscribed = true, unsubscribed or deaf
     end
   end
 end
@@ -251,7 +248,8 @@ end
 
 local function name_in(record)
   local good, r = pcall(cjson.decode, record)
-  return good and type(r) == 'table' and type(r.who) == 'string' and r.who or ''
+  local who = good and type(r) == 'table' and type(r.who) == 'string' and r.who or ''
+  return (string.gsub(who, '%c', '?'))
 end
 
 local function write_down(key, r, status, id)
