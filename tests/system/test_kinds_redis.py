@@ -462,7 +462,18 @@ def must_be_sound(script, dealt):
 @pytest.mark.parametrize("seed", range(2))
 def test_any_history_is_sound(script, seed):
     dice, dealt, known, n = random.Random(seed), {}, {}, 0
-    order, turns = [], []  # of asking and of being granted
+    order = []  # of asking: whoever is still there is granted in it
+
+    def forget(owner):
+        del known[owner]
+        if owner not in dealt:
+            order.remove(owner)
+
+    def time_is_up(key, owner):
+        script.client.zadd(script.keys[key], {owner: 1})
+        assert script.release("nobody") == 0
+        forget(owner)
+
     for _ in range(1000):
         act = dice.random()
         if act < 0.4 or not known:
@@ -477,13 +488,17 @@ def test_any_history_is_sound(script, seed):
         elif act < 0.7:
             owner = dice.choice(list(known))
             assert script.renew(owner)[0] == (1 if owner in dealt else 0)
+        elif act < 0.75:
+            time_is_up(0, dice.choice(list(script.holders())))
+        elif act < 0.8:
+            for owner in dice.sample(script.waiters(), min(1, len(script.waiters()))):
+                time_is_up(3, owner)
         else:
             owner = dice.choice(list(script.holders()) if act < 0.95 else list(known))
             assert script.release(owner) == (1 if owner in dealt else 2)
-            del known[owner]
-            if owner not in dealt:
-                order.remove(owner)
+            forget(owner)
         must_be_sound(script, dealt)
+        assert set(script.holders()) | set(script.waiters()) == set(known)
         turns = sorted(dealt, key=dealt.get)
         assert turns == order[:len(turns)]
     assert len(turns) > 200 and len(set(dealt.values())) == len(dealt)
