@@ -153,8 +153,10 @@ tell_waiting(struct keeper *k)
 	bool silent = k->host.seen.silent;
 	unsigned position = k->host.seen.position, key = key_seen(k);
 	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
+	bool known = silent || position || *text; /* else which key it is says nothing */
 
-	if (k->told.silent == silent && k->told.position == position && k->told.key == key && strcmp(k->told.text, text) == 0)
+	if (k->told.silent == silent && k->told.position == position && strcmp(k->told.text, text) == 0 &&
+	    (k->told.key == key || !known))
 		return;
 	k->told.waiting = true;
 	k->told.silent = silent;
