@@ -24,6 +24,10 @@
  *	release   after every acquire, won or not; perhaps more than once
  *	close     free everything; at most once, when nothing of the command is left
  *
+ * Several stores may be open at once, and calls on others be made from inside
+ * this one's host->wait (multi.h): what a call needs beyond a wait stands in its
+ * store, never in a variable that they share.
+ *
  * A new backend is one directory here, a row in registry.c and one in the Makefile.
  */
 #ifndef DLOCK_BACKEND_H
@@ -244,6 +248,7 @@ enum {
 	CAP_SHARED = 1 << 2,  /* KIND_SHARED */
 	CAP_LIMIT = 1 << 3,   /* KIND_LIMIT */
 	CAP_JOB = 1 << 4,     /* struct job */
+	ONE_LOCK = 1 << 5,    /* no more than that: a setting names the lock, and every key means it */
 };
 
 /* One claim on one key of one store. */
@@ -331,9 +336,10 @@ const struct backend *backend_of_url(const char *url);
 
 /*
  * Wraps a store so that each call on a lock is told to `tell` in one line: its
- * name, what it gave, how long it took, the lease left.  The wrapper owns
- * `inner`.  NULL (and inner untouched) without memory.
+ * name, what it gave, how long it took, the lease left; and the key, which is
+ * NULL where there is only one.  The wrapper owns `inner`.  NULL (and inner
+ * untouched) without memory.
  */
-struct store *trace_wrap(struct store *inner, void (*tell)(void *ctx, const char *line), void *ctx);
+struct store *trace_wrap(struct store *inner, const char *key, void (*tell)(void *ctx, const char *line), void *ctx);
 
 #endif

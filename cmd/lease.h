@@ -20,6 +20,7 @@ struct terms {
 	int64_t min_hold; /* keep the lock so long after the grant; 0: no longer than needed */
 	int64_t max_run;  /* let the command run so long; NEVER: as long as it likes */
 	bool wait_tree;	  /* the lock covers all descendants, not the command alone */
+	bool several;	  /* of several keys: when one is lost, the others are still to be released */
 	bool nested;	  /* an enclosing dlock has the lock, and keeps it for min_hold */
 	uint64_t seed;	  /* of the jitter between attempts; any number */
 };

@@ -19,6 +19,7 @@ struct object {
 void object_begin(struct object *, char *out, size_t size); /* size at least 3 */
 void object_number(struct object *, const char *name, int64_t);
 void object_string(struct object *, const char *name, const char *value); /* any bytes; NULL: left out */
+void object_strings(struct object *, const char *name, const char *const *values, size_t n); /* an array */
 void object_end(struct object *);
 
 #endif

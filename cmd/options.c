@@ -107,8 +107,11 @@ add_key(struct plan *p, const struct option *o, const char *value, struct fault 
 	if (objection)
 		return fault_set(f, RC_USAGE, "%s (a key is 1 to %d bytes of UTF-8 without control characters)",
 		    objection, KEY_BYTES);
-	if (p->nkeys > 0)
-		return fault_set(f, RC_USAGE, "one run takes one key so far");
+	for (size_t i = 0; i < p->nkeys; i++)
+		if (strcmp(p->keys[i], value) == 0)
+			return fault_set(f, RC_USAGE, "the key is given twice");
+	if (p->nkeys == KEYS_MAX)
+		return fault_set(f, RC_USAGE, "one run takes up to %d keys", KEYS_MAX);
 	p->keys[p->nkeys++] = value;
 	return RC_OK;
 }
@@ -283,7 +286,7 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 /* ---- the table ---- */
 
 const struct option options[] = {
-    [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY", "the lock's name (without -k: the first word)",
+    [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY", "the lock's name (without -k: the first word);\nrepeatable: all of them or none",
 	.set = add_key, .repeats = true},
     [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept: ",
 	.set = site_set_backend, .group = GROUP_SERVER},

@@ -54,7 +54,7 @@ struct plan_command {
 };
 
 struct plan {
-	const char *keys[KEYS_MAX];
+	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
 	struct plan_claim claim;
 	struct plan_site site;
@@ -80,5 +80,8 @@ enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
  * not show them for long; the plan keeps a copy.
  */
 enum parsed plan_read(struct plan *, char **argv, struct fault *);
+
+/* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into out[size].  Returns out. */
+char *plan_name(const struct plan *, char *out, size_t size);
 
 #endif

@@ -118,6 +118,7 @@ set_key(struct store *s, const char *value, struct fault *f)
 	struct number unused;
 
 	pg_of(s)->stated.key = value;
+	s->caps |= ONE_LOCK;
 	if (derive_read_number(&unused, value))
 		return RC_OK;
 	return fault_set(f, RC_USAGE, "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
@@ -187,7 +188,7 @@ pg_open(struct store **ret, struct host *host, const struct site *site, struct f
 		rc = check_stated(&pg->stated, f);
 	if (rc == RC_OK)
 		rc = connection_init(&pg->conn, host, site->url, f);
-	pg->base.caps = pg->stated.mode->caps;
+	pg->base.caps |= pg->stated.mode->caps;
 	pg->own = calloc(1, pg->stated.mode->bytes);
 	if (rc == RC_OK && !pg->own)
 		rc = fault_set(f, RC_SYSTEM, "out of memory");

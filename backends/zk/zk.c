@@ -87,6 +87,7 @@ set_dir_path(struct store *s, const char *value, struct fault *f)
 		return fault_set(f, RC_USAGE, "-O path must be absolute (/a/b, without empty parts, '.' or '..', and not "
 				 "below /zookeeper)");
 	snprintf(d->path, sizeof d->path, "%s", value);
+	s->caps |= ONE_LOCK;
 	return RC_OK;
 }
 

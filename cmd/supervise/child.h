@@ -25,6 +25,7 @@ enum { KEEPER_BYTES = 128 };
 struct go {
 	instant latest; /* beginning later than this is worse than not beginning: it fails with ETIME */
 	char token[24], slot[12]; /* the slot counts with --limit only */
+	uint64_t tokens[KEYS_MAX]; /* of all keys as named; they count if there are several */
 	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
 };
 

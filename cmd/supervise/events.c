@@ -30,6 +30,8 @@ events_begin(struct object *j, char *line, const struct plan *p, const char *eve
 static void
 events_finish(struct object *j, const struct plan *p, int64_t patience)
 {
+	if (p->nkeys > 1)
+		object_strings(j, "keys", p->keys, p->nkeys); /* last: long ones must not take the room of anything else */
 	object_end(j);
 	j->out[j->used++] = '\n';
 	say_bytes(p->show.status_fd, j->out, j->used, patience);

@@ -1,7 +1,8 @@
 /*
  * events.h - --status-fd: every event, one JSON object a line, for scripts.
  *
- * Every line has `time` (UTC), `event` and `key`; further members by event:
+ * Every line has `time` (UTC), `event` and `key`, with several keys also `keys`
+ * (where they fit: a line has less than 4096 bytes); further members by event:
  *
  *	waiting   position, holder (the record as JSON text)
  *	retrying  reason      the server does not answer

@@ -4,6 +4,7 @@
 #include "child.h"
 #include "join.h"
 #include "loop.h"
+#include "backends/multi.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "tree.h"
@@ -40,7 +41,8 @@ struct keeper_lock {
 struct keeper_told {
 	bool waiting;	   /* that we wait: */
 	bool silent;	   /* for a server that does not answer, */
-	unsigned position; /* or at this place in the queue; */
+	unsigned position; /* or at this place in the queue */
+	unsigned key;	   /* for this key; */
 	char text[RECORD_BYTES]; /* why, or for this holder */
 	bool suspect;	   /* that a renewal was not answered */
 };
@@ -74,17 +76,34 @@ struct keeper {
  */
 static struct keeper keeper;
 
+static bool
+has_several(const struct keeper *k)
+{
+	return k->plan->nkeys > 1;
+}
+
 /* ---- speaking to the front ---- */
+
+/* Which of the plan's keys is waited for. */
+static unsigned
+key_seen(const struct keeper *k)
+{
+	unsigned i = 0;
+
+	while (k->host.seen.key && k->plan->keys[i] != k->host.seen.key)
+		i++;
+	return i;
+}
 
 static void
 tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
 {
-	struct msg m = {.kind = kind, .number = number, .held = k->host.seen.held};
+	struct msg m = {.kind = kind, .number = number, .key = key_seen(k), .held = k->host.seen.held};
 
 	if (k->link < 0)
 		return;
 	snprintf(m.text, sizeof m.text, "%s", text);
-	link_send(k->link, &m, -1);
+	link_send(k->link, &m, NULL);
 }
 
 static void
@@ -102,28 +121,47 @@ tell_notice(struct keeper *k)
 	k->host.notice.text[0] = '\0';
 }
 
-/* With the descriptor whose being open keeps the lock, if there is one. */
+/* The descriptors whose being open keeps the lock. */
+static struct anchors
+anchors(const struct keeper *k)
+{
+	struct anchors a = {.n = 0};
+
+	for (size_t i = 0; i < k->plan->nkeys; i++) {
+		int fd = has_several(k) ? multi_grant(k->lock.store, i)->anchor : k->lock.grant.anchor;
+
+		if (fd >= 0)
+			a.fds[a.n++] = fd;
+	}
+	return a;
+}
+
+/* With the anchors, if there are any. */
 static void
 tell_grant(struct keeper *k)
 {
 	struct msg m = {.kind = MSG_GRANTED, .token = k->lock.grant.token};
+	struct anchors a = anchors(k);
 
 	if (k->link >= 0)
-		link_send(k->link, &m, k->lock.grant.anchor);
+		link_send(k->link, &m, &a);
 }
 
 static void
 tell_waiting(struct keeper *k)
 {
 	bool silent = k->host.seen.silent;
-	unsigned position = k->host.seen.position;
+	unsigned position = k->host.seen.position, key = key_seen(k);
 	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
+	bool known = silent || position || *text; /* else which key it is says nothing */
 
-	if (k->told.silent == silent && k->told.position == position && strcmp(k->told.text, text) == 0)
+	if (k->told.silent == silent && k->told.position == position && strcmp(k->told.text, text) == 0 &&
+	    (k->told.key == key || !known))
 		return;
 	k->told.waiting = true;
 	k->told.silent = silent;
 	k->told.position = position;
+	k->told.key = key;
 	snprintf(k->told.text, sizeof k->told.text, "%s", text);
 	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
@@ -155,6 +193,8 @@ let_go(struct keeper *k)
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
 	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
+	for (size_t i = 0; has_several(k) && i < k->plan->nkeys; i++)
+		go.tokens[i] = multi_grant(k->lock.store, i)->token;
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
@@ -400,12 +440,13 @@ keeper_take_signal(struct keeper *k, int sig)
 static void
 hear_front(struct keeper *k)
 {
+	struct anchors none;
 	struct msg m;
-	int fd, got;
+	int got;
 
-	while ((got = link_receive(k->link, &m, &fd)) > 0) {
-		if (fd >= 0)
-			close(fd);
+	while ((got = link_receive(k->link, &m, &none)) > 0) {
+		while (none.n > 0)
+			close(none.fds[--none.n]);
 		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
 			react(k, EV_INTERRUPTED, m.number);
 		else if (m.kind == MSG_SIGNAL && k->keep.phase != PH_ASK && !m.had)
@@ -536,29 +577,50 @@ check_capability(const struct store *s, const struct claim *c, struct fault *f)
 }
 
 static enum rc
-open_store(struct keeper *k)
+open_backend(struct keeper *k)
 {
 	const struct plan *p = k->plan;
-	enum rc rc;
+	struct keeper_lock *l = &k->lock;
 
-	rc = join_open(&k->lock.store, &k->host, p, &k->lock.site, &k->lock.told, &k->lock.outer_until, &k->lock.fault);
-	k->keep.terms.nested = k->lock.store != NULL;
-	if (rc == RC_OK && !k->lock.store && !p->site.backend->open)
-		return fault_set(&k->lock.fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
+	if (!p->site.backend->open)
+		return fault_set(&l->fault, RC_CONFIG, "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
-	if (rc == RC_OK && !k->lock.store)
-		rc = p->site.backend->open(&k->lock.store, &k->host, &k->lock.site, &k->lock.fault);
+	if (has_several(k))
+		return multi_open(&l->store, &k->host, p->site.backend, &l->site, p->keys, p->nkeys, &l->fault);
+	return p->site.backend->open(&l->store, &k->host, &l->site, &l->fault);
+}
+
+static void
+trace_calls(struct keeper *k)
+{
+	struct store *traced = has_several(k) ? NULL : trace_wrap(k->lock.store, NULL, tell_trace, k);
+
+	if (has_several(k))
+		multi_trace(k->lock.store, tell_trace, k);
+	else if (traced)
+		k->lock.store = traced;
+}
+
+static enum rc
+open_store(struct keeper *k)
+{
+	struct keeper_lock *l = &k->lock;
+	enum rc rc = join_open(&l->store, &k->host, k->plan, &l->site, &l->told, &l->outer_until, &l->fault);
+
+	k->keep.terms.nested = l->store != NULL;
+	if (rc == RC_OK && l->store && has_several(k)) /* that holds the first one alone: we would wait for ourselves */
+		return fault_set(&l->fault, RC_PROTOCOL,
+		    "%.100s is held by the dlock around it, which a run on several keys cannot join", k->plan->keys[0]);
+	if (rc == RC_OK && !l->store)
+		rc = open_backend(k);
 	if (rc == RC_OK)
-		rc = check_capability(k->lock.store, &k->lock.claim, &k->lock.fault);
+		rc = check_capability(l->store, &l->claim, &l->fault);
 	if (rc == RC_OK) {
-		snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock.store->where);
+		snprintf(k->shared->where, sizeof k->shared->where, "%s", l->store->where);
 		atomic_store(&k->shared->opened, true);
 	}
-	if (rc == RC_OK && p->show.verbose) {
-		struct store *traced = trace_wrap(k->lock.store, tell_trace, k);
-
-		k->lock.store = traced ? traced : k->lock.store;
-	}
+	if (rc == RC_OK && k->plan->show.verbose)
+		trace_calls(k);
 	return rc;
 }
 
@@ -744,6 +806,7 @@ keeper_prepare(struct keeper *k)
 		record_write(k->lock.record, r->plan, getpid());
 	join_listen(&k->joins, r->plan);
 	keep_init(&k->keep, &r->plan->terms);
+	k->keep.terms.several = has_several(k);
 }
 
 /* One thing that step() wants of the main line, or else a look at what has happened. */

@@ -48,6 +48,7 @@ hear_trouble(struct progress *g, const char *text)
 void
 progress_heard(struct progress *g, const struct msg *m)
 {
+	g->key = g->plan->keys[m->key];
 	if (m->kind == MSG_RETRYING) {
 		hear_trouble(g, m->text);
 		return;
@@ -92,7 +93,7 @@ describe(const struct progress *g, instant now, char *out, size_t size)
 {
 	char key[400], cause[HOLDER_BYTES + 100], waited[32], place[48] = "";
 
-	text_name(key, sizeof key, g->plan->keys[0]);
+	text_name(key, sizeof key, g->key);
 	describe_cause(g, cause, sizeof cause);
 	if (g->position == 1)
 		snprintf(place, sizeof place, ", next in line");
@@ -163,6 +164,6 @@ progress_end(struct progress *g, uint64_t token)
 		return;
 	if (g->plan->show.verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
-	say("got %s after %s%s", text_name(key, sizeof key, g->plan->keys[0]), parse_duration_text(waited, time, sizeof time),
+	say("got %s after %s%s", plan_name(g->plan, key, sizeof key), parse_duration_text(waited, time, sizeof time),
 	    number);
 }

@@ -22,6 +22,7 @@ struct progress {
 	bool live, drawn, spoken;
 	instant began, next;
 	bool heard; /* of a holder */
+	const char *key; /* that is waited for */
 	unsigned position;
 	instant held_since;	/* NEVER: not known */
 	char holder[HOLDER_BYTES - 100]; /* described, clean */

@@ -32,14 +32,15 @@ static void
 busy(struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
 {
 	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
-	char time[32];
+	char key[400], time[32];
 
+	text_name(key, sizeof key, h->key);
 	if (p->wait.most == 0)
-		verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s is held by %s; not waiting (-n), nothing was run", s->key,
+		verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s is held by %s; not waiting (-n), nothing was run", key,
 		    open, s->where, close, h->holder);
 	else
 		verdict_decide(v, p->wait.conflict_status, "busy",
-		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run", s->key, open, s->where,
+		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run", key, open, s->where,
 		    close, h->holder, parse_duration_text(h->waited, time, sizeof time));
 }
 
@@ -165,7 +166,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 	struct shown s;
 	char time[32];
 
-	text_name(s.key, sizeof s.key, p->keys[0]);
+	plan_name(p, s.key, sizeof s.key);
 	text_clean(s.words, sizeof s.words, h->words, strlen(h->words));
 	text_clean(s.where, sizeof s.where, h->where, strlen(h->where));
 	text_clean(s.command, sizeof s.command, p->command.argv[0], strlen(p->command.argv[0]));

@@ -28,6 +28,7 @@ struct verdict {
 /* What the front has heard of it all. */
 struct heard {
 	const char *words;  /* the backend's, of the call that decided the ending */
+	const char *key;    /* that is busy */
 	const char *where;  /* the server; "" if that is not known */
 	const char *holder; /* who has a busy lock, clean */
 	int64_t waited;	    /* how long we tried */

@@ -1331,6 +1331,7 @@ choose_terms(struct world *w)
 	t->min_hold = chance(w, 25) ? below(w, 2 * t->ttl) : 0;
 	t->max_run = chance(w, 20) ? between(w, 1, 2 * t->ttl) : NEVER;
 	t->wait_tree = chance(w, 30);
+	t->several = chance(w, 20);
 	t->seed = draw(w);
 	w->grace = t->grace;
 }

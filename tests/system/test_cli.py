@@ -128,7 +128,7 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", SITE, "k", "--full"], ["'--full'", "after the key 'k'", "before"]),
     (["run", SITE, "k", "-n", "touch", "--", "x"], ["'-n'", "after the key 'k'", "before"]),
     (["run", SITE, "k", "--nope", "--", MARK], ["--nope", "dlock help"]),
-    (["run", SITE, "k", "-k", "other", "--", MARK], ["'other'", "one key"]),
+    (["run", SITE, "k", "-k", "other", "--", MARK], ["'k'", "'other'", "-k for each"]),
     (["run", SITE, "k", "-n", "--"], ["no command", "'k'"]),
     (["run", SITE, "-k=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
     (["run", SITE, "-nk=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),

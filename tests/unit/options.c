@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #define S NS_PER_S
-#define WORDS_MAX 32
+#define WORDS_MAX 48
 
 static struct plan plan;
 static struct fault fault;
@@ -189,7 +189,7 @@ wrong_words(void **state)
 	wrong("-b file job -n cmd -- x", "-n|before");
 	wrong("-b file job --full", "--full|before");
 	wrong("-b file job --nonsense -- cmd", "--nonsense");
-	wrong("-b file job -k other -- cmd", "other|one key");
+	wrong("-b file job -k other -- cmd", "job|other|-k for each");
 	wrong("-b file job -n --", "command|job");
 	wrong("-b file -k=job cmd", "-k=|-k KEY|--key=KEY");
 	wrong("-b file -n -w=5 -k job cmd", "-w=|-w DURATION|--wait=DURATION");
@@ -431,6 +431,30 @@ the_table_is_whole(void **state)
 	}
 }
 
+static void
+several_keys(void **state)
+{
+	static const char sixteen[] = "-k a -k b -k c -k d -k e -k f -k g -k h -k i -k j -k k -k l -k m -k n";
+	char line[200], name[400];
+
+	(void)state;
+	fine("-b file -k b --key=a -k c cmd");
+	assert_int_equal(plan.nkeys, 3);
+	assert_string_equal(plan.keys[0], "b"); /* as named */
+	assert_string_equal(plan.keys[1], "a");
+	assert_string_equal(plan_name(&plan, name, sizeof name), "b, a and c");
+	assert_string_equal(plan_name(&plan, name, 16), "b and 2 more");
+	snprintf(line, sizeof line, "-b file %s -k o -k p cmd", sixteen);
+	fine(line);
+	assert_int_equal(plan.nkeys, KEYS_MAX);
+	snprintf(line, sizeof line, "-b file %s -k o -k p -k q cmd", sixteen);
+	wrong(line, "--key|'q'|16");
+	wrong("-b file -k a -k b -k a cmd", "--key|'a'|twice");
+	wrong("-b file -k a -k \"\" cmd", "--key|empty");
+	fine("-b file -k a cmd");
+	assert_string_equal(plan_name(&plan, name, sizeof name), "a");
+}
+
 int
 main(void)
 {
@@ -440,6 +464,7 @@ main(void)
 	    cmocka_unit_test_setup(where_options_end, clean_environment),
 	    cmocka_unit_test_setup(wrong_words, clean_environment),
 	    cmocka_unit_test_setup(wrong_values, clean_environment),
+	    cmocka_unit_test_setup(several_keys, clean_environment),
 	    cmocka_unit_test_setup(lease_must_carry_the_grace, clean_environment),
 	    cmocka_unit_test_setup(long_values_leave_room_for_the_reason, clean_environment),
 	    cmocka_unit_test_setup(place_is_named_once, clean_environment),
