@@ -375,12 +375,13 @@ stand_in_line(struct file *f, struct header *h, instant until, struct grant *g, 
 		return failed(f, "cannot look at the queue", fault);
 	if (place_is_waiting(p) && !until) {
 		show_line(f);
+		f->base.host->seen.position = 0; /* we are in no line */
 		return fault_set(fault, RC_BUSY, "%s: held", f->dir.where);
 	}
 	if (p->slot >= 0)
 		return take(f, h, g, fault);
 	if (number >= NUMBER_LIMIT)
-		return RC_OK; /* only somebody else's program has locked that much */
+		return RC_OK;
 	rc = await_byte(f, F_WRLCK, place_byte(p, number), until ? until : instant_now(), fault);
 	if (rc != RC_OK)
 		return rc;

@@ -170,12 +170,14 @@ set_before(struct place *p, int64_t number, const struct lasts *lasts)
 	return wait_for(p, numbers(l, last[ALONE] + 1, number));
 }
 
-static int64_t
-number_above(int64_t hint, const struct lasts *lasts)
+static enum line
+latest_line(const struct lasts *lasts)
 {
+	enum line latest = ALONE;
+
 	for (enum line l = 0; l < LINES; l++)
-		hint = hint > lasts->of[l] ? hint : lasts->of[l] + 1;
-	return hint;
+		latest = lasts->of[l] > lasts->of[latest] ? l : latest;
+	return latest;
 }
 
 /* Where the file is idle, that is one question. */
@@ -184,7 +186,8 @@ place_join(struct place *p, int64_t hint)
 {
 	struct lasts lasts = {{0}};
 	struct span found;
-	int64_t number;
+	enum line latest;
+	int64_t last;
 	int used = tickets_look(p->fd, F_RDLCK, (struct span){1, END}, &found), mixed = 0;
 
 	if (used > 0 && kind_is_exclusive(p->kind))
@@ -192,8 +195,12 @@ place_join(struct place *p, int64_t hint)
 	p->plain = kind_is_exclusive(p->kind) && mixed == 0;
 	if (used < 0 || mixed < 0 || (used > 0 && find_lasts(p, true, hint, NUMBER_LIMIT, &lasts) != 0))
 		return -1;
-	number = number_above(hint, &lasts);
-	return set_before(p, number, &lasts) == 0 ? number : -1;
+	latest = latest_line(&lasts);
+	last = lasts.of[latest];
+	hint = hint > last ? hint : last + 1;
+	if (hint >= NUMBER_LIMIT)
+		return wait_for(p, numbers(latest, last, last + 1)), hint;
+	return set_before(p, hint, &lasts) == 0 ? hint : -1;
 }
 
 int
@@ -235,11 +242,18 @@ first_number(const struct place *p, enum line l, int64_t below)
 	return byte > 0 ? byte - bases[l] : 0;
 }
 
+/* Who is before us has a number below this; for want of one of our own, everybody. */
+static int64_t
+end_before(const struct place *p)
+{
+	return p->ticket ? p->ticket : NUMBER_LIMIT;
+}
+
 /* Who holds it, if the first exclusive ticket of others is `alone` (0: none).  That one alone has no `first`. */
 static void
 see_holders(const struct place *p, int64_t alone, struct crowd *c)
 {
-	int64_t below = alone ? alone : p->ticket ? p->ticket : NUMBER_LIMIT;
+	int64_t below = alone ? alone : end_before(p);
 	int64_t reader = first_number(p, READERS, below), slot = reader ? 0 : tickets_first(p->fd, slots);
 
 	if (reader) {
@@ -259,12 +273,13 @@ see_holders(const struct place *p, int64_t alone, struct crowd *c)
 static unsigned
 count_tickets(const struct place *p, int64_t from)
 {
+	int64_t end = end_before(p);
 	unsigned n = 0;
 
-	if (p->ticket - from > COUNTED)
-		return p->ticket - from < 1000000 ? (unsigned)(p->ticket - from) : 0;
+	if (end - from > COUNTED)
+		return end - from < 1000000 ? (unsigned)(end - from) : 0;
 	for (enum line l = 0; l < LINES; l++)
-		n += tickets_count(p->fd, numbers(l, from, p->ticket), COUNTED);
+		n += tickets_count(p->fd, numbers(l, from, end), COUNTED);
 	return n;
 }
 
@@ -272,7 +287,7 @@ count_tickets(const struct place *p, int64_t from)
 static unsigned
 find_position(const struct place *p, int64_t alone, bool holds)
 {
-	int64_t limited = p->plain || p->kind == KIND_SHARED ? 0 : first_number(p, LIMITED, p->ticket);
+	int64_t limited = p->plain || p->kind == KIND_SHARED ? 0 : first_number(p, LIMITED, end_before(p));
 	int64_t from = alone && (!limited || alone < limited) ? alone : limited;
 	unsigned n = from ? count_tickets(p, from) : 0;
 
@@ -282,11 +297,10 @@ find_position(const struct place *p, int64_t alone, bool holds)
 void
 place_see(const struct place *p, struct crowd *c)
 {
-	int64_t alone = first_number(p, ALONE, p->ticket ? p->ticket : NUMBER_LIMIT);
+	int64_t alone = first_number(p, ALONE, end_before(p));
 
 	*c = (struct crowd){.kind = KIND_EXCLUSIVE, .holders = alone ? 1 : 0};
 	if (!p->plain)
 		see_holders(p, alone, c);
-	if (p->ticket)
-		c->position = find_position(p, alone, alone && c->kind == KIND_EXCLUSIVE);
+	c->position = find_position(p, alone, alone && c->kind == KIND_EXCLUSIVE);
 }

@@ -109,7 +109,7 @@ struct crowd {
 	enum lock_kind kind; /* of the holders */
 	unsigned holders;    /* 0: nobody, or too many to be counted */
 	unsigned limit;	     /* if it has one */
-	unsigned position;   /* 1: next; 0: not known, or we have no ticket */
+	unsigned position;   /* ours; 1: next, 0: not known */
 	int64_t first;	     /* ticket, or slot and 1, of the first of several; 0: the only one */
 };
 
@@ -129,7 +129,9 @@ int place_refuses(struct place *, struct crowd *other);
 /*
  * With META locked: the number we are to have, above all that are alive, and
  * what is before it.  If nothing is, a limited lock has its slot now.  `hint`:
- * the number it should be.  -1 with errno.
+ * the number it should be.  NUMBER_LIMIT: there is none, for as long as what is
+ * before us now is alive; only somebody else's program locks that much.  -1 with
+ * errno.
  */
 int64_t place_join(struct place *, int64_t hint);
 
