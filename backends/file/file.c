@@ -222,8 +222,8 @@ enter(struct file *f, struct header *h, instant until, struct fault *fault)
 static void
 show_holder(struct file *f, const struct crowd *c)
 {
+	struct header h = {.next = 0};
 	struct fault ignored;
-	struct header h;
 
 	f->base.host->seen.held = -1;
 	f->base.host->seen.holder[0] = '\0';

@@ -164,16 +164,19 @@ copy_wanted(int from, FILE *to, int64_t now_us)
 {
 	struct reader *in = reader_new(from);
 	long youngest = in ? find_youngest(in, now_us) : 0;
-	char line[RUN_LINE];
+	char line[RUN_LINE] = "";
 	bool good = in != NULL;
 	struct run r;
 	int got = 0;
 
 	free(in);
 	in = reader_new(from);
-	for (long n = 1; in && good && (got = next_run(in, &r)) > 0; n++)
+	for (long n = 1; in && good && (got = next_run(in, &r)) > 0; n++) {
+		size_t length = run_format(&r, line);
+
 		if (r.status == 0 && (n == youngest || (*r.id && r.end > now_us - KEPT)))
-			good = fwrite(line, run_format(&r, line), 1, to) == 1;
+			good = fwrite(line, length, 1, to) == 1;
+	}
 	good = good && in && got == 0;
 	free(in);
 	return good;

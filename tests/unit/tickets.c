@@ -220,6 +220,82 @@ a_wait_is_abandoned(void **state)
 	end(&q);
 }
 
+/* It may get the lock before or after; then nobody is there who would give it back. */
+static void
+a_wait_that_was_abandoned_locks_nothing(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 200; round++) {
+		struct ticket_wait *w;
+		struct queue q;
+		int other;
+
+		begin(&q);
+		add(&q, F_WRLCK, 5);
+		w = tickets_wait(q.fd, F_RDLCK, byte_5);
+		other = open(q.path, O_RDWR);
+		assert_true(w && other >= 0);
+		if (round % 2)
+			usleep(round * 10);
+		close(q.others[--q.n]);
+		if (tickets_waited(w))
+			tickets_unlock(q.fd, byte_5);
+		for (int i = 0; tickets_lock(other, F_WRLCK, 5) != 0; i++) {
+			assert_true(i < 60000);
+			usleep(1000);
+		}
+		close(other);
+		end(&q);
+	}
+}
+
+/* In the end, after the locks of all others in it have gone one by one. */
+static void
+a_thread_waits_for_a_range(void **state)
+{
+	struct ticket_wait *w;
+	struct queue q;
+
+	(void)state;
+	begin(&q);
+	for (int64_t byte = 9; byte > 3; byte--)
+		add(&q, F_WRLCK, byte);
+	w = tickets_wait(q.fd, F_RDLCK, (struct span){4, 9});
+	assert_non_null(w);
+	while (q.n > 2) {
+		assert_false(has_ended(w, 5));
+		close(q.others[--q.n]);
+	}
+	assert_false(has_ended(w, 20));
+	close(q.others[--q.n]);
+	assert_true(has_ended(w, 60000) && tickets_waited(w));
+	end(&q);
+}
+
+static void
+a_watch_tells_of_rings_and_of_the_last_close(void **state)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct queue q;
+
+	(void)state;
+	begin(&q);
+	add(&q, F_WRLCK, 5);
+	p.fd = tickets_watch(q.fd);
+	assert_true(p.fd >= 0);
+	assert_int_equal(poll(&p, 1, 0), 0);
+	tickets_ring(q.others[0]);
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	tickets_watched(p.fd);
+	assert_int_equal(poll(&p, 1, 0), 0);
+	close(dup(q.others[0]));
+	assert_int_equal(poll(&p, 1, 0), 0);
+	close(q.others[--q.n]);
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	close(p.fd);
+	end(&q);
+}
+
 int
 main(void)
 {
@@ -231,6 +307,9 @@ main(void)
 	    cmocka_unit_test(a_thread_waits_for_a_byte),
 	    cmocka_unit_test(a_thread_locks_the_file_it_was_given),
 	    cmocka_unit_test(a_wait_is_abandoned),
+	    cmocka_unit_test(a_wait_that_was_abandoned_locks_nothing),
+	    cmocka_unit_test(a_thread_waits_for_a_range),
+	    cmocka_unit_test(a_watch_tells_of_rings_and_of_the_last_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
