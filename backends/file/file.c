@@ -280,8 +280,7 @@ await_slot(struct file *f, instant until, struct fault *fault)
 		if (woke == WOKE_STOP || instant_now() >= until)
 			rc = end_wait(f, woke, fault);
 	}
-	if (watch >= 0)
-		close(watch);
+	tickets_unwatch(watch);
 	return got < 0 ? cannot_lock(f, fault) : got > 0 ? RC_OK : rc;
 }
 

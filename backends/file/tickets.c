@@ -248,6 +248,36 @@ tickets_watched(int watch)
 		;
 }
 
+struct unwatch {
+	struct task task;
+	int watch;
+};
+
+static void
+close_watch(struct task *t)
+{
+	close(((struct unwatch *)t)->watch);
+}
+
+static void
+free_unwatch(struct task *t)
+{
+	free(t);
+}
+
+void
+tickets_unwatch(int watch)
+{
+	struct unwatch *u = watch >= 0 ? malloc(sizeof *u) : NULL;
+
+	if (u)
+		*u = (struct unwatch){.task = {.work = close_watch, .free = free_unwatch}, .watch = watch};
+	if (u && task_start(&u->task, STACK))
+		task_drop(&u->task);
+	else if (watch >= 0)
+		close(watch);
+}
+
 void
 tickets_ring(int fd)
 {

@@ -81,6 +81,10 @@ bool tickets_waited(struct ticket_wait *w);
 int tickets_watch(int fd);
 void tickets_watched(int watch); /* forgets what it has told so far */
 
+/* Closes it, in a thread: the kernel takes some 20 ms for that.  Accepts -1. */
+void tickets_unwatch(int watch);
+
+/* Tells those who watch the file that something has been unlocked. */
 void tickets_ring(int fd);
 
 #endif

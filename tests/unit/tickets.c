@@ -292,7 +292,10 @@ a_watch_tells_of_rings_and_of_the_last_close(void **state)
 	assert_int_equal(poll(&p, 1, 0), 0);
 	close(q.others[--q.n]);
 	assert_int_equal(poll(&p, 1, 60000), 1);
-	close(p.fd);
+	tickets_unwatch(p.fd);
+	tickets_unwatch(-1);
+	while (fcntl(p.fd, F_GETFD) >= 0)
+		usleep(1000);
 	end(&q);
 }
 
