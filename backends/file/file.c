@@ -265,11 +265,11 @@ await_all(struct file *f, instant until, struct fault *fault)
 static enum rc
 await_slot(struct file *f, instant until, struct fault *fault)
 {
-	int watch = tickets_watch(f->fd), got;
+	int watch = tickets_watch(f->fd), got = 0;
 	int64_t pause = NS_PER_MS;
 	enum rc rc = RC_OK;
 
-	while ((got = place_take_slot(&f->place)) == 0 && rc == RC_OK) {
+	while (rc == RC_OK && (got = place_take_slot(&f->place)) == 0) {
 		instant next = instant_after(instant_now(), pause);
 		enum woke woke = f->base.host->wait(f->base.host, watch, POLLIN, instant_first(next, until));
 
@@ -281,7 +281,7 @@ await_slot(struct file *f, instant until, struct fault *fault)
 			rc = end_wait(f, woke, fault);
 	}
 	tickets_unwatch(watch);
-	return got < 0 ? cannot_lock(f, fault) : got > 0 ? RC_OK : rc;
+	return got < 0 ? cannot_lock(f, fault) : rc;
 }
 
 /*

@@ -5,11 +5,11 @@
  * locked, in these ranges (the file itself is shorter, which does not matter):
  *
  *	META		    locked by who joins, or writes down a grant
- *	LINE_ALONE   + N    ticket N of an exclusive lock, waiting or holding
- *	LINE_LIMITED + N    ticket N of a limited lock, waiting only
- *	SLOTS        + S    slot S of a limited lock, holding
- *	LIMITS       + L    locked for reading by every limited lock of limit L
- *	LINE_READERS + N    ticket N of a shared lock, waiting or holding
+ *	ALONE   + N	    ticket N of an exclusive lock, waiting or holding
+ *	LIMITED + N	    ticket N of a limited lock, waiting only
+ *	SLOTS   + S	    slot S of a limited lock, holding
+ *	LIMITS  + L	    locked for reading by every limited lock of limit L
+ *	READERS + N	    ticket N of a shared lock, waiting or holding
  *
  * Numbers are dealt for all lines together.  All but LIMITS are locked for
  * writing, so one process has each; read locks on them are passing: of one who
@@ -20,8 +20,8 @@
  * limited, takes a number N above every ticket alive, and locks its ticket.
  * (2) It holds the lock as soon as it finds, of its like, nothing alive:
  *	exclusive: no ticket below N in any line, and then no slot;
- *	shared: no ticket below N in LINE_ALONE;
- *	limited: no ticket below N in LINE_ALONE nor LINE_LIMITED; it then takes
+ *	shared: no ticket below N in ALONE;
+ *	limited: no ticket below N in ALONE nor LIMITED; it then takes
  *	the lowest slot it can lock, gives back its ticket, and holds.
  * (3) It gives all back in one call of the kernel, or by ending.
  *
@@ -46,7 +46,7 @@
  * of them.  Shared and limited locks exclude each other when joining: a reader
  * is refused while a byte of LIMITS is locked, which every limited lock has from
  * before its ticket or slot until its end; and a limited lock is refused while
- * a ticket of LINE_READERS is alive.  Two limits alike.  Who leaves meanwhile
+ * a ticket of READERS is alive.  Two limits alike.  Who leaves meanwhile
  * makes an answer too careful, never wrong.
  *
  * SLOTS.  A slot is a byte that one process has locked for writing: the kernel
@@ -68,7 +68,8 @@
  * again after 1, 2, 4, ... ms.  An orderly holder rings after it has unlocked,
  * so that the first look sees it.  One that dies is told of just before the
  * kernel takes its locks; if that takes the time t, for want of a processor, the
- * later looks see it after 2t at most.  There is no look without such news.
+ * later looks see it after 2t at most.  That it has begun to watch is news, too;
+ * there is no look without any.
  *
  * WHO DIES, at whatever step, has no byte any more, and so is as if it had never
  * come, or had left.  Who holds dies only with its last descriptor: the front
