@@ -56,9 +56,6 @@
 #ifndef BUG
 #define BUG 0
 #endif
-#ifndef KINDS
-#define KINDS skip
-#endif
 
 /* Seconds of the code are not to scale, but these stay as they are: UNSUBSCRIBED < GRACE < BEAT < ALIVE. */
 #define LEASE 3
@@ -437,51 +434,46 @@ inline choose_beat(c)
 	left[c] = (left[c] && left[c] < BEAT -> left[c] : BEAT)
 }
 
+/* It may never begin.  Of clients of one kind the first comes first: they differ in nothing else. */
+#define MAY_BEGIN(c) (phase[c] == IDLE && (!c || kind[(c + N - 1) % N] != kind[c] || phase[(c + N - 1) % N] != IDLE))
+#define LATE_LEASE(c) (wire[c] == YES && age[c] >= VALID)
+#define UNANSWERED(c) (wire[c] == LOST && age[c] >= PATIENCE)
+#define HAS_REASON_TO_ASK(c) (phase[c] == SUBSCRIBES || (phase[c] == ASKS && UNANSWERED(c)) || \
+	(phase[c] == WAITS && (message[c] || (BUG != 6 && !left[c]) || (open[c] && !listens[c]))))
+#define MAY_GIVE_BACK(c) (phase[c] == WAITS || phase[c] == RUNS || \
+	(phase[c] == ASKS && (UNANSWERED(c) || LATE_LEASE(c) || wire[c] == OTHER)))
+
 proctype Client(byte c)
 {
-	/* It may never begin.  Of clients of one kind the first comes first: they differ in nothing else. */
-end:	atomic { !c || kind[(c + N - 1) % N] != kind[c] || phase[(c + N - 1) % N] != IDLE -> ask(c) }
-	do
-	:: atomic { phase[c] == ASKS && wire[c] == YES ->
-			take_lease(c);
+end:	do
+	:: atomic { MAY_BEGIN(c) || HAS_REASON_TO_ASK(c) ->
 			if
-			:: valid[c] -> run_command(c)
-			:: else -> give_back(c) /* too late */
-			fi }
+			:: phase[c] == SUBSCRIBES -> listens[c] = true; open[c] = true; deaf[c] = false
+			:: phase[c] == WAITS && !listens[c] -> open[c] = false
+			:: else
+			fi;
+#if BUG == 1
+			if
+			:: message[c] -> message[c] = false; valid[c] = VALID; run_command(c)
+			:: else -> ask(c)
+			fi
+#elif BUG == 3
+			if
+			:: phase[c] == SUBSCRIBES -> phase[c] = WAITS; choose_beat(c)
+			:: else -> message[c] = false; ask(c)
+			fi
+#else
+			message[c] = false;
+			ask(c)
+#endif
+		}
+	:: atomic { phase[c] == ASKS && wire[c] == YES && !LATE_LEASE(c) -> take_lease(c); run_command(c) }
 	:: atomic { phase[c] == ASKS && wire[c] == NO ->
 			wire[c] = FREE; age[c] = 0;
 			if
 			:: open[c] -> phase[c] = WAITS; choose_beat(c)
 			:: else -> phase[c] = SUBSCRIBES; left[c] = UNSUBSCRIBED_BEAT
 			fi }
-	:: atomic { phase[c] == ASKS && wire[c] == OTHER -> give_back(c) }
-	:: atomic { phase[c] == ASKS && wire[c] == LOST && age[c] >= PATIENCE -> ask(c) }
-	:: atomic { phase[c] == ASKS && wire[c] == LOST && age[c] >= PATIENCE -> give_back(c) }
-
-	:: atomic { phase[c] == SUBSCRIBES ->
-			listens[c] = true; open[c] = true; deaf[c] = false;
-#if BUG == 3
-			phase[c] = WAITS; choose_beat(c)
-#else
-			ask(c)
-#endif
-		}
-	:: atomic { phase[c] == SUBSCRIBES && faults -> faults--; phase[c] = WAITS } /* cannot be had */
-	:: atomic { phase[c] == WAITS && message[c] ->
-			message[c] = false;
-#if BUG == 1
-			valid[c] = VALID; run_command(c)
-#else
-			ask(c)
-#endif
-		}
-#if BUG != 6
-	:: atomic { phase[c] == WAITS && left[c] == 0 -> ask(c) }
-#endif
-	:: atomic { phase[c] == WAITS && open[c] && !listens[c] -> open[c] = false; ask(c) }
-	:: atomic { phase[c] == WAITS -> give_back(c) }
-	:: atomic { listens[c] && !deaf[c] && faults -> faults--; listens[c] = false; message[c] = false } /* it breaks, */
-	:: atomic { listens[c] && !deaf[c] && faults -> faults--; deaf[c] = true; message[c] = false } /* unseen */
 
 	:: atomic { phase[c] == RUNS && wire[c] == FREE && valid[c] < VALID ->
 			/* not while it was granted: the command would have waited */
@@ -489,12 +481,16 @@ end:	atomic { !c || kind[(c + N - 1) % N] != kind[c] || phase[(c + N - 1) % N] !
 			ask_renewal(c) }
 	:: atomic { phase[c] == RUNS && wire[c] == YES && age[c] < VALID -> take_lease(c); happens() }
 	:: atomic { phase[c] == RUNS && wire[c] == NO -> is_over(c) }
-	:: atomic { phase[c] == RUNS && wire[c] == LOST && age[c] >= PATIENCE -> wire[c] = FREE; age[c] = 0 }
-	:: atomic { phase[c] == RUNS -> give_back(c) } /* it has ended, or must: !valid[c] */
+	:: atomic { phase[c] == RUNS && UNANSWERED(c) -> wire[c] = FREE; age[c] = 0 }
 
-	:: atomic { BUSY(c) && faults -> faults--; is_over(c) } /* killed */
-	:: atomic { BUSY(c) && listens[c] && faults -> faults--; is_over(c); listens[c] = true; deaf[c] = true } /* host lost */
-	:: phase[c] == DONE -> break
+	/* The command has ended, or must, since valid[c] is 0; nobody answers; or it has waited long enough. */
+	:: atomic { MAY_GIVE_BACK(c) -> give_back(c) }
+
+	:: atomic { faults && BUSY(c) -> faults--; is_over(c) } /* killed */
+	:: atomic { faults && BUSY(c) && listens[c] -> faults--; is_over(c); listens[c] = true; deaf[c] = true } /* its host is lost */
+	:: atomic { faults && phase[c] == SUBSCRIBES -> faults--; phase[c] = WAITS } /* no subscription is to be had, */
+	:: atomic { faults && listens[c] && !deaf[c] -> faults--; listens[c] = false; message[c] = false } /* it breaks, */
+	:: atomic { faults && listens[c] && !deaf[c] -> faults--; deaf[c] = true; message[c] = false } /* or is silent */
 	od
 }
 
@@ -503,6 +499,7 @@ end:	atomic { !c || kind[(c + N - 1) % N] != kind[c] || phase[(c + N - 1) % N] !
 #define ASKED(c) (wire[c] != FREE)
 #define MUST_ACT(c) ((ASKED(c) && age[c] >= PATIENCE) || (phase[c] == RUNS && valid[c] == 0) || \
 	((phase[c] == WAITS || phase[c] == SUBSCRIBES) && left[c] == 0 && BUG != 6))
+#define NOT_DONE(c) (phase[c] != DONE)
 #define CHANGES(c) (ends[c] || alive[c] || BUSY(c))
 #define WOKEN(c) (phase[c] != WAITS || !ends[c] || message[c] || unread[c] || !open[c] || !listens[c] || deaf[c])
 #if N == 2
@@ -522,7 +519,7 @@ proctype Time()
 {
 	byte c;
 
-end:	do
+	do
 	:: d_step { !ANY(MUST_ACT) && ANY(CHANGES) ->
 			for (c : 0 .. N - 1) {
 				assert(WOKEN(c));
@@ -539,6 +536,7 @@ end:	do
 			moved = false;
 #endif
 			tidy() }
+	:: !ANY(NOT_DONE) -> break /* otherwise it is an error if nothing can happen */
 	od
 }
 
@@ -557,9 +555,10 @@ init
 			if
 			:: c == 0 || kind[(c + N - 1) % N] == X -> kind[c] = X
 			:: c == 0 || kind[(c + N - 1) % N] != L -> kind[c] = S
+#ifndef NO_LIMIT
 			:: kind[c] = L
-			fi;
-			KINDS
+#endif
+			fi
 		}
 		c = 0;
 		for (c : 0 .. N - 1) {
