@@ -522,7 +522,7 @@ proctype Time()
 	do
 	:: d_step { !ANY(MUST_ACT) && ANY(CHANGES) ->
 			for (c : 0 .. N - 1) {
-				assert(WOKEN(c));
+				assert(WOKEN(c)); /* WOKEN */
 				less(ends[c]); less(alive[c]); less(valid[c]);
 				if
 				:: ASKED(c) -> age[c]++

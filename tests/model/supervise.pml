@@ -36,12 +36,12 @@
  *
  * With BUG=n the model is wrong on purpose, and a check has to say so:
  *	1  the keeper releases when the command is gone, whatever is left of a tree it stops	RELEASE
- *	2  the keeper does not look whether the front has stopped the command			RELEASE, OWN_END
- *	3  the front asks the command to stop, and then says so					RELEASE, OWN_END
+ *	2  the keeper does not look whether the front has stopped the command (FOREVER)	OWN_END
+ *	3  the keeper settles as soon as it asks the command to stop				RELEASE
  *	4  the stub does not look whether "go" came in time					EXCLUSION
  *	5  deadlines count from the answer, not from the request				EXCLUSION
  *	6  the front does not kill								EXCLUSION
- *	7  the front kills the command first, without a word (FOREVER)				RELEASE, OWN_END
+ *	7  the front kills all without saying so first (FOREVER)				OWN_END
  */
 #ifndef FAULTS
 #define FAULTS 2
@@ -250,6 +250,9 @@ wait:	atomic { K ->
 			:: stopping -> goto done
 			:: else -> stopping = true
 			fi }
+#if BUG == 3
+		atomic { K -> settled = true }
+#endif
 		atomic { K -> stops(false) }
 	:: todo == KILL -> atomic { K -> kill_command(false); kill_rest() }
 	:: todo == SETTLE -> goto settles
@@ -296,17 +299,12 @@ look:	atomic { F -> busy_front = true; seen_granted = granted; seen_settled = se
 	if
 	:: duty == TERM ->
 		/* stop_command() */
-#if BUG == 3
-		atomic { F -> stops(true); command = (command == RUNS -> DEAD : command) }
-		atomic { F -> stopping = true }
-#else
 		atomic { F ->
 			if
 			:: stopping -> goto looked
 			:: else -> stopping = true
 			fi }
 		atomic { F -> stops(true) }
-#endif
 	:: duty == TAKE_OVER -> goto take_over
 	:: duty == NOTHING
 	fi;
@@ -340,7 +338,8 @@ over:	skip
 proctype Tree()
 {
 end:	do
-	:: atomic { command == STUB && go -> command = (latest || BUG == 4 -> RUNS : DEAD) }
+	:: atomic { command == STUB && go && (latest || BUG == 4) -> command = RUNS; assert(ends) /* EXCLUSION */ }
+	:: atomic { command == STUB && go && !latest -> command = DEAD }
 	:: atomic { command == RUNS -> command = DEAD } /* of itself, or asked to */
 	:: atomic { command == RUNS && rest == STUB -> rest = RUNS }
 	:: atomic { rest == RUNS -> rest = DEAD }
@@ -381,7 +380,7 @@ proctype Time()
 			more(age); more(earned);
 			silent = (keeper == FROZEN && silent < SILENCE -> silent + 1 : silent);
 			assert(ends || !COVERED) /* EXCLUSION */ }
-	:: keeper == GONE && front == GONE && !ends -> assert(!COVERED); break
+	:: keeper == GONE && front == GONE && !ends -> assert(!COVERED) /* EXCLUSION */; break
 	od
 }
 
