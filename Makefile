@@ -183,7 +183,7 @@ lint: $(MADE) $(O)/flags
 	$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
 		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
 	@echo "  LINT  shellcheck, mandoc"
-	$(Q)shellcheck .ci/run tests/*.sh completions/dlock.bash
+	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[17]
 	@echo "  LINT  what a backend never does"
 	$(Q)! grep -nE '#include "cmd/' $(BACKENDS)

@@ -22,7 +22,7 @@ model:
 	$(model) supervise holds -DFAULTS=2 -DFOREVER
 	$(model) supervise RELEASE -DBUG=1
 	$(model) supervise OWN_END -DBUG=2 -DFOREVER
-	$(model) supervise RELEASE -DBUG=3
+	$(model) supervise EXCLUSION -DBUG=3
 	$(model) supervise EXCLUSION -DBUG=4
 	$(model) supervise EXCLUSION -DBUG=5
 	$(model) supervise EXCLUSION -DBUG=6

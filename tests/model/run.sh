@@ -16,7 +16,7 @@ shift 3
 
 fail()
 {
-	cat "$out/pan.log"
+	cat pan.log
 	echo "  MODEL $model $*: $why; all of it: $out"
 	exit 1
 }

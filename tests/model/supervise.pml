@@ -37,7 +37,7 @@
  * With BUG=n the model is wrong on purpose, and a check has to say so:
  *	1  the keeper releases when the command is gone, whatever is left of a tree it stops	RELEASE
  *	2  the keeper does not look whether the front has stopped the command (FOREVER)	OWN_END
- *	3  the keeper settles as soon as it asks the command to stop				RELEASE
+ *	3  the keeper settles as soon as it asks the command to stop				EXCLUSION
  *	4  the stub does not look whether "go" came in time					EXCLUSION
  *	5  deadlines count from the answer, not from the request				EXCLUSION
  *	6  the front does not kill								EXCLUSION
