@@ -8,32 +8,32 @@ model = @mkdir -p $(O)/model; CC='$(CC)' tests/model/run.sh $(O)/model
 
 .PHONY: model model-full
 model:
-	$(model) redis holds -DFAULTS=1 -DNO_LIMIT
+	$(model) redis holds -DFAULTS=1 -DKINDS=2
 	$(model) redis holds -DFAULTS=0
-	$(model) redis holds -DN=2 -DFAULTS=1 -DPROGRESS
+	$(model) redis holds -DFAULTS=1 -DKINDS=1 -DPROGRESS
 	$(model) redis EXCLUSION -DBUG=1 -DFAULTS=0
 	$(model) redis EXCLUSION -DBUG=2 -DFAULTS=0
 	$(model) redis WOKEN -DBUG=3 -DFAULTS=0
 	$(model) redis SERVED -DBUG=4 -DFAULTS=0
 	$(model) redis FIFO -DBUG=5 -DFAULTS=0
-	$(model) redis PROGRESS -DBUG=6 -DFAULTS=1 -DPROGRESS
+	$(model) redis PROGRESS -DBUG=6 -DFAULTS=1 -DKINDS=1 -DPROGRESS
 	$(model) redis SLOTS -DBUG=7 -DFAULTS=0
 	$(model) supervise holds -DFAULTS=1
 	$(model) supervise holds -DFAULTS=2 -DFOREVER
-	$(model) supervise RELEASE -DBUG=1
+	$(model) supervise RELEASE -DFAULTS=1 -DBUG=1
 	$(model) supervise OWN_END -DBUG=2 -DFOREVER
-	$(model) supervise EXCLUSION -DBUG=3
-	$(model) supervise EXCLUSION -DBUG=4
-	$(model) supervise EXCLUSION -DBUG=5
-	$(model) supervise EXCLUSION -DBUG=6
+	$(model) supervise EXCLUSION -DFAULTS=1 -DBUG=3
+	$(model) supervise EXCLUSION -DFAULTS=1 -DBUG=4
+	$(model) supervise EXCLUSION -DFAULTS=1 -DBUG=5
+	$(model) supervise EXCLUSION -DFAULTS=1 -DBUG=6
 	$(model) supervise OWN_END -DBUG=7 -DFOREVER
 
 model-full: export MODEL_MEMORY = 3000
 model-full: export MODEL_SECONDS = 1800
 model-full:
 	$(model) redis holds -DFAULTS=1
-	$(model) redis holds -DFAULTS=1 -DNO_LIMIT -DPATIENCE=2
-	$(model) redis holds -DFAULTS=2 -DNO_LIMIT
+	$(model) redis holds -DFAULTS=1 -DKINDS=2 -DPATIENCE=2
+	$(model) redis holds -DFAULTS=2 -DKINDS=2
 	$(model) redis holds -DFAULTS=1 -DPROGRESS
 	$(model) redis holds -DN=4 -DFAULTS=0
 	$(model) supervise holds -DFAULTS=3

@@ -5,24 +5,25 @@
  * What stands for what:
  *
  *	look, fits, grant, publish_to, serve,	backends/redis/lock.lua, the functions of
- *	acquire, renew, release			these names; each operation is one step
- *	Client					backends/redis/redis.c: redis_acquire() with
+ *	acquire, release, ask_renewal		these names (renew); each operation is one step
+ *	Client, Late, ask, give_back		backends/redis/redis.c: redis_acquire() with
  *						redis_wait_in_queue(), redis_subscribe() and
  *						redis_next_beat(), redis_renew(), redis_release();
  *						and what the keeper (cmd/supervise/step.c) does
- *						with their results
- *	Network					loses, delays, breaks; and ends processes
+ *						with their results; what goes wrong is there, too
  *	Time					one clock, in ticks
  *
  * Time is only ever "so long from now".  It stands still while somebody has to act:
  * a command is stopped before its lease can end (supervise.pml is about that), a
- * waiter asks when its beat has come, an answer comes within PATIENCE or never.
+ * waiter asks when its beat has come, an answer comes within PATIENCE or never.  Requests
+ * are served when they are sent: a lease that begins later ends later, which is no harm.
  * Whatever need not happen now may happen later; so every order is tried.
  *
- * Each client asks once, at any time, as a writer (X), a reader (S) or one of LIMIT (L), runs as
- * long as it likes, and may give up while it waits.  FAULTS things go wrong, of:
- * a process is killed, its host is lost, a request is lost, or arrives at any later
- * time, an answer is lost, a subscription breaks, or goes silent, or cannot be had.
+ * Each client asks once, at any time, as a writer (X), a reader (S) or one of LIMIT (L;
+ * the first KINDS of these), runs as long as it likes, and may give up while it waits.
+ * FAULTS things go wrong, of: a process is killed, its host is lost, a request is lost,
+ * or arrives at any later time, an answer is lost, a subscription breaks, or goes
+ * silent, or cannot be had.
  *
  * Left out: that the server loses its data or its memory is full (nothing is promised
  * then), clocks of different rates (the margin is for them), jobs (--once), -n,
@@ -36,7 +37,7 @@
  *	WOKEN		a waiter that was granted something will ask: it has a message to
  *			read, or has no subscription to trust and asks soon
  * and that everything comes to an end: there is no way to go on for ever without a
- * grant, a renewal or an end (spin's non-progress cycles), and none to be stuck.
+ * grant, a renewal or an end (PROGRESS, an LTL formula), and none to be stuck.
  *
  * With BUG=n the model is wrong on purpose, and a check has to say so:
  *	1  a waiter that is woken runs at once, without asking again	EXCLUSION
@@ -44,7 +45,7 @@
  *	3  it does not ask again when it has subscribed			WOKEN
  *	4  a release grants to one waiter, not to all who fit		SERVED
  *	5  who comes and fits passes the queue				FIFO
- *	6  a waiter trusts messages alone: it has no beat		progress
+ *	6  a waiter trusts messages alone: it has no beat		PROGRESS
  *	7  a slot is the number of those who hold			SLOTS
  */
 #ifndef N
@@ -52,6 +53,9 @@
 #endif
 #ifndef FAULTS
 #define FAULTS 1
+#endif
+#ifndef KINDS
+#define KINDS 3
 #endif
 #ifndef BUG
 #define BUG 0
@@ -111,7 +115,7 @@ bool moved;
 #endif
 
 /* For the steps; 0 between them. */
-hidden byte i, j, who, count, lowest, can;
+hidden byte i, j, who, count, lowest, can, unheard;
 hidden mtype:kind used;
 hidden mtype:wire nowhere;
 
@@ -200,6 +204,7 @@ inline publish_to(c)
 /* Grants to those who wait; `asker` is on the line, or NOBODY. */
 inline serve(asker)
 {
+	unheard = false;
 	do
 	:: true ->
 		find_head();
@@ -209,15 +214,16 @@ inline serve(asker)
 		fi;
 		fits(who);
 		if
-		:: !can -> break
+		:: !can ->
+			if
+			:: unheard -> publish_to(who)
+			:: else
+			fi;
+			break
 		:: can && who == asker -> grant(who, LEASE)
 		:: can && who != asker && !listens[who] && subscribed[who] ->
-			grant(who, UNSUBSCRIBED_GRACE);
-			find_head();
-			if
-			:: who != NOBODY -> publish_to(who)
-			:: else
-			fi
+			unheard = true;
+			grant(who, UNSUBSCRIBED_GRACE)
 		:: else ->
 			publish_to(who);
 			grant(who, GRACE)
@@ -321,7 +327,7 @@ inline tidy()
 		:: else
 		fi
 	}
-	i = 0; j = 0; who = 0; count = 0; lowest = 0; can = false; used = X
+	i = 0; j = 0; who = 0; count = 0; lowest = 0; can = false; unheard = false; used = X
 }
 
 inline is_over(c)
@@ -554,8 +560,10 @@ init
 			phase[c] = IDLE; wire[c] = FREE; late[c] = NOTHING;
 			if
 			:: c == 0 || kind[(c + N - 1) % N] == X -> kind[c] = X
+#if KINDS > 1
 			:: c == 0 || kind[(c + N - 1) % N] != L -> kind[c] = S
-#ifndef NO_LIMIT
+#endif
+#if KINDS > 2
 			:: kind[c] = L
 #endif
 			fi
