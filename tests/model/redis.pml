@@ -493,7 +493,8 @@ end:	do
 	:: atomic { MAY_GIVE_BACK(c) -> give_back(c) }
 
 	:: atomic { faults && BUSY(c) -> faults--; is_over(c) } /* killed */
-	:: atomic { faults && BUSY(c) && listens[c] -> faults--; is_over(c); listens[c] = true; deaf[c] = true } /* its host is lost */
+	/* its host is lost: the server goes on taking it for a listener */
+	:: atomic { faults && BUSY(c) && listens[c] -> faults--; is_over(c); listens[c] = true; deaf[c] = true }
 	:: atomic { faults && phase[c] == SUBSCRIBES -> faults--; phase[c] = WAITS } /* no subscription is to be had, */
 	:: atomic { faults && listens[c] && !deaf[c] -> faults--; listens[c] = false; message[c] = false } /* it breaks, */
 	:: atomic { faults && listens[c] && !deaf[c] -> faults--; deaf[c] = true; message[c] = false } /* or is silent */

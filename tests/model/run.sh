@@ -7,7 +7,8 @@
 # A property is named in a comment behind its assertion; with -DPROGRESS it is
 # PROGRESS.  What is left in DIRECTORY: the output, and the trail of what was found
 # (cd DIRECTORY/...; spin -t -p -D... MODEL.pml).  MODEL_MEMORY (MB) and MODEL_SECONDS
-# bound each search; one that did not come to its end is a failure.
+# bound each search; one that did not come to its end is a failure.  Of a state 64 bits
+# are kept (HC4), so that one in very many may be taken for another.
 set -eu
 model=$2 expected=$3
 from=$(cd "$(dirname "$0")" && pwd)

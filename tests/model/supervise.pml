@@ -272,8 +272,8 @@ settles:
 
 /* ---- the front ---- */
 
-#define FRONT_DUE ((granted && !settled && ((kill_at == 0 && BUG != 6) || (term_at == 0 && !stopping))) || keeper == GONE || \
-	(!HAS_END && silent >= SILENCE))
+#define FRONT_DUE ((granted && !settled && ((kill_at == 0 && BUG != 6) || (term_at == 0 && !stopping))) || \
+	keeper == GONE || (!HAS_END && silent >= SILENCE))
 
 proctype Front()
 {
@@ -371,7 +371,8 @@ inline more(x)
 proctype Time()
 {
 	do
-	:: d_step { !(K && (busy_keeper || KEEPER_DUE)) && !(F && (busy_front || FRONT_DUE)) && (keeper != GONE || front != GONE || ends) ->
+	:: d_step { !(K && (busy_keeper || KEEPER_DUE)) && !(F && (busy_front || FRONT_DUE)) &&
+			(keeper != GONE || front != GONE || ends) ->
 			if
 			:: HAS_END -> less(ends)
 			:: else
