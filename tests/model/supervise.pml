@@ -26,7 +26,8 @@
  * all descendants.
  *
  * Left out: --min-hold, nested runs, --max-run, breaking by hand, what the server takes
- * away, descendants that nobody can see or kill, and clocks of different rates.
+ * away, an interrupt or an end of the connection that the keeper does not see,
+ * descendants that nobody can see or kill, and clocks of different rates.
  *
  * Checked:
  *	EXCLUSION	nothing covered runs when another has the lock
