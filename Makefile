@@ -113,8 +113,8 @@ $(O)/%.sql.h: %.sql
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libzookeeper-mt-dev libpq-dev
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
-	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy cppcheck shellcheck mandoc \
-	tmux vim less procps util-linux zsh fish groff-base sqlite3
+	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
+	tmux vim less procps util-linux zsh fish groff-base sqlite3 spin
 
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson 2>/dev/null
 
@@ -147,10 +147,11 @@ demo: deps-build
 # ---- to see that it does (a fresh make sees what deps has installed) ----
 
 check: deps
-	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units fuzz-smoke
+	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units model fuzz-smoke
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 
 include tests/units.mk
+include tests/model.mk
 
 # Units and the contract once more, with every byte and shift watched.
 SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -171,6 +172,7 @@ bench-crowd: deps
 
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch])
+C_TESTS = $(wildcard tests/*/*.[ch])
 TIDY := -*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
 lint: $(MADE) $(O)/flags
 	@echo "  LINT  clang (warnings)"
@@ -182,15 +184,17 @@ lint: $(MADE) $(O)/flags
 	$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
 		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
 	@echo "  LINT  shellcheck, mandoc"
-	$(Q)shellcheck .ci/run tests/*.sh completions/dlock.bash
+	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[17]
+	@echo "  LINT  format"
+	$(Q)clang-format --dry-run -Werror $(C_FILES) $(C_TESTS)
 	@echo "  LINT  what a backend never does"
 	$(Q)! grep -nE '#include "cmd/' $(BACKENDS)
 	$(Q)! grep -nE '\<(printf|fprintf|exit|_exit|fork|signal|sigaction)\(' $(BACKENDS)
 	$(Q)! grep -nE '\<(gets|strcat|sprintf|vsprintf|alloca)\(' $(C_FILES)
 
 format:
-	clang-format -i $(C_FILES)
+	clang-format -i $(C_FILES) $(C_TESTS)
 
 # ---- to use it ----
 

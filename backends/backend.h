@@ -24,6 +24,10 @@
  *	release   after every acquire, won or not; perhaps more than once
  *	close     free everything; at most once, when nothing of the command is left
  *
+ * Several stores may be open at once, and calls on others be made from inside
+ * this one's host->wait (multi.h): what a call needs beyond a wait stands in its
+ * store, never in a variable that they share.
+ *
  * A new backend is one directory here, a row in registry.c and one in the Makefile.
  */
 #ifndef DLOCK_BACKEND_H

@@ -63,7 +63,7 @@ front_reap(struct front *f)
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		if (pid == f->keeper)
 			f->keeper = 0;
-		else if (pid == atomic_load(&f->shared->command)) /* ours since the keeper died */
+		else if (pid == atomic_load(&f->shared->command)) /* ours by now */
 			atomic_store(&f->shared->command, 0);
 }
 

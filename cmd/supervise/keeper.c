@@ -179,8 +179,9 @@ tell_waiting(struct keeper *k)
 	unsigned position = k->host.seen.position, key = key_seen(k);
 	struct holding holding = holding_seen(k);
 	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
+	bool known = silent || position || holding.holders || *text; /* else which key it is says nothing */
 
-	if (is_told(&k->told, silent, position, key, &holding, text))
+	if (is_told(&k->told, silent, position, known ? key : k->told.key, &holding, text))
 		return;
 	k->told.waiting = true;
 	k->told.silent = silent;

@@ -118,6 +118,12 @@ def test_no_descriptor_reaches_the_command(dlock, quick):
     assert done.stdout.split() == ["0", "1", "2", "3"]  # the last one is that of ls
 
 
+def test_who_need_not_wait_is_not_told_of_waiting(dlock, place):
+    started = start(dlock, place, "ba").held()
+    assert started.finish().status == 0
+    assert started.events("waiting") == []
+
+
 # ---- all or none ----
 
 
