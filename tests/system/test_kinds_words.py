@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 import support
-from support import ROOT, wait_for
+from support import FilePlace, ROOT, wait_for
 
 DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
 
@@ -226,3 +226,20 @@ def test_both_enclosing_locks_are_kept_until_the_joined_run_has_ended(dlock, tmp
     gate.touch()
     assert outer.wait().status == 0
     assert log.read_text().split().count("release") == 2
+
+
+# ---- the same with the stores themselves ----
+
+
+@pytest.mark.parametrize("outer, inner, status", [
+    ("", "-s", 0), ("-s", "-s", 0), ("-x", "-x", 0), ("--limit 2", "--limit 2", 0),
+    ("-s", "", 76), ("-s", "--limit 2", 76), ("--limit 2", "--limit 3", 76), ("--limit 2", "-s", 76), ("", "--limit 2", 76),
+])
+def test_a_nested_run_on_a_real_store(dlock, outer, inner, status, request):
+    """Alone it would wait for its parent for ever; joined, it also leaves the lock free."""
+    place = FilePlace(request)
+    line = f"echo $DLOCK_TOKEN ${{DLOCK_SLOT-none}}; {DLOCK_TEST} run -k job {inner} -- sh -c {shlex.quote(TELL)}"
+    done = dlock.run("run", *place.words, "-k", "job", *outer.split(), "-c", line)
+    told = done.stdout.splitlines()
+    assert done.status == status and (told[0] == told[-1]) and len(told) == (2 if status == 0 else 1)
+    assert dlock.run("run", *place.words, "-k", "job", "-n", "--", "true").status == 0
