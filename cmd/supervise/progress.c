@@ -96,14 +96,26 @@ describe_others(const struct holding *h, char *out, size_t size)
 		snprintf(out, size, "%s", h->holders == 1 ? "by " : "first ");
 }
 
+/* Is there room beside those who hold it for what we ask for?  Then somebody else waits before us. */
+static bool
+has_room(const struct progress *g)
+{
+	const struct holding *h = &g->holding;
+
+	if (h->holders == 0 || h->kind != g->plan->claim.kind)
+		return false;
+	return h->kind == KIND_SHARED || (h->kind == KIND_LIMIT && h->holders < h->limit);
+}
+
 const char *
 progress_holder(const struct progress *g, char *out, size_t size)
 {
 	char time[32], others[40];
 
 	describe_others(&g->holding, others, sizeof others);
-	snprintf(out, size, "%s%s%s%s", others, g->heard ? g->holder : "somebody", g->held_since == NEVER ? "" : " for ",
-	    g->held_since == NEVER ? "" : parse_duration_text(instant_now() - g->held_since, time, sizeof time));
+	snprintf(out, size, "%s%s%s%s%s", others, g->heard ? g->holder : "somebody", g->held_since == NEVER ? "" : " for ",
+	    g->held_since == NEVER ? "" : parse_duration_text(instant_now() - g->held_since, time, sizeof time),
+	    has_room(g) ? " (and another run waits already)" : "");
 	return out;
 }
 

@@ -67,6 +67,16 @@ def test_a_busy_lock_names_the_kind_of_its_holders(dlock, seen, held, still, mem
     assert {name: event[name] for name in ("kind", "holders", "limit") if name in event} == members
 
 
+@pytest.mark.parametrize("seen, words, waits", [
+    ("kind=shared,holders=3", ("-s",), True), ("kind=shared,holders=3", (), False),
+    ("kind=limit,holders=2,limit=4", ("--limit", "4"), True), ("kind=limit,holders=4,limit=4", ("--limit", "4"), False),
+    ("kind=limit,holders=2,limit=4", (), False), ("kind=exclusive,holders=1", ("-s",), False), ("kind=shared", ("-s",), False),
+])
+def test_who_would_fit_is_told_that_others_wait(dlock, seen, words, waits):
+    done = scripted(dlock, f"acquire=busy,{seen}", "-n", *words, "--", "true").wait()
+    assert done.status == 75 and (" for 1s (and another run waits already); not waiting (-n)" in done.stderr) == waits
+
+
 @pytest.mark.parametrize("seen, said", [
     ("kind=shared,holders=3", f"waiting 3s, next in line for job; held by 3 readers, first {ANOTHER} for "),
     ("kind=limit,holders=4,limit=4", f"waiting 3s, next in line for job; all 4 slots are taken, first {ANOTHER} for "),
