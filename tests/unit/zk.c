@@ -85,8 +85,8 @@ places(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct place place = look(OURS, rows[i].names);
 
-		if (place.found != rows[i].found || place.before != rows[i].before)
-			fail_msg("row %zu: found %d, before %zu", i, place.found, place.before);
+		if (place.found != rows[i].found || place.position != rows[i].before)
+			fail_msg("row %zu: found %d, before %zu", i, place.found, place.position);
 		assert_name(place.ahead, rows[i].ahead);
 		assert_name(place.first, rows[i].first);
 		assert_null(place.foreign);
@@ -159,13 +159,13 @@ all_agree_on_one_order(void **state)
 			struct place place, ahead;
 
 			queue_look(&place, list, MANY, names[i]);
-			assert_true(place.found && place.before < MANY && !taken[place.before]);
-			taken[place.before] = true;
-			assert_int_equal(place.before == 0, place.ahead == NULL);
-			assert_int_equal(place.before == 0, strcmp(place.first, names[i]) == 0);
+			assert_true(place.found && place.position < MANY && !taken[place.position]);
+			taken[place.position] = true;
+			assert_int_equal(place.position == 0, place.ahead == NULL);
+			assert_int_equal(place.position == 0, strcmp(place.first, names[i]) == 0);
 			if (place.ahead) {
 				queue_look(&ahead, list, MANY, place.ahead);
-				assert_int_equal(ahead.before, place.before - 1);
+				assert_int_equal(ahead.before, place.position - 1);
 			}
 		}
 	}
