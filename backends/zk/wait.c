@@ -355,7 +355,7 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 		return await_change(t, instant_now(), until, f);
 	rc = watch_ahead(t, &over, f);
 	if (rc == RC_OK && !over)
-		rc = look_at_holders(t, f);
+		rc = look_at(t, t->place.first, &t->idler, f);
 	if (rc != RC_OK || over)
 		return rc;
 	if (until == 0)

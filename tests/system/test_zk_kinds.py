@@ -14,7 +14,7 @@ from kazoo.security import make_acl
 
 from support import DLOCK, PATIENCE, children_of, wait_for
 from test_fault import assert_refused
-from zk import CREATE, CREATE2, DELETE, GET_CHILDREN2, MULTI
+from zk import CREATE, CREATE2, DELETE, GET_CHILDREN2, MULTI, own
 
 KINDS = {"plain": (), "writer": ("-x",), "reader": ("-s",), "unit": ("--limit", "3")}
 
@@ -135,7 +135,7 @@ def test_readers_behind_a_writer_are_told_by_its_release(dlock, tapped, at):
     """They have all watched the writer: nothing else ends, and nobody waits for a beat."""
     place, _, tap = tapped
     writer = dlock.hold(at, "job", "-x")
-    readers = [queued(dlock, place, "-s").queued(1) for _ in range(3)]
+    readers = [dlock.contend(place, "job", "-s").queued() for _ in range(3)]
     with at.server.client() as c:
         node = f"{at.job}/{tickets(c, at)[0]}"
     assert writer.finish().status == 0
@@ -340,6 +340,38 @@ def test_data_of_those_before_that_others_have_written(dlock, at, data):
         assert h.finish().status == 0
     assert waiters[1].held().finish().status == 0
     assert last.held().finish().status == 0
+
+
+def test_units_wait_through_lost_connections(dlock, at, tapped):
+    """The next in line, who watches the list, and the one behind it, who watches that one."""
+    place, proxy, _ = tapped
+    holders = [dlock.hold(at, "job", "--limit", "2") for _ in range(2)]
+    waiters = [dlock.contend(place, "job", "--limit", "2").queued(n + 1) for n in range(3)]
+    proxy.refuse()
+    proxy.reset()
+    assert holders[1].finish().status == 0
+    proxy.accept()
+    waiters[0].held()
+    assert not any(w.running for w in waiters[1:])
+    proxy.refuse()
+    proxy.reset()
+    proxy.accept()
+    assert holders[0].finish().status == 0
+    waiters[1].held()
+    assert waiters[0].finish().status == 0
+    assert waiters[2].held().finish().status == 0
+    assert waiters[1].finish().status == 0
+
+
+def test_a_unit_outlives_the_restart_of_a_server(dlock, own_zk):
+    at = own(own_zk)
+    holder = dlock.hold(at, "job", "--limit", "1", "-t", "40s")
+    waiter = dlock.contend(at, "job", "--limit", "1", "-t", "40s").queued(1)
+    own_zk.restart()
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
+    with own_zk.client() as c:
+        assert parts(c, at) == [[], [], []]
 
 
 # ---- jobs ----
