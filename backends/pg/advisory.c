@@ -29,6 +29,22 @@
 
 enum { LEASES = 140000 }; /* the first server that ends idle sessions */
 
+/* mode=advisory's own. */
+struct advisory {
+	struct bound bound;
+	unsigned serial;    /* of the session that has been made fit */
+	bool queued;	    /* in some session */
+	bool no_schema;	    /* there is none, and we may not make it */
+	char lock_args[80]; /* the lock in SQL: as the functions take it, */
+	char lock_is[256];  /* and as a condition on pg_locks l */
+};
+
+static struct advisory *
+advisory_of(const struct pg *pg)
+{
+	return pg_own(pg, &advisory_mode);
+}
+
 /* ---- the session ---- */
 
 static const char settle_sql[] =
@@ -45,51 +61,51 @@ static const char settle_sql[] =
 
 /* Makes a new session fit, or finds that it cannot be. */
 static enum rc
-settle(struct pg *pg, instant until, struct fault *f)
+settle_session(struct pg *pg, instant until, struct fault *f)
 {
-	struct session *s = &pg->session;
+	struct connection *c = &pg->conn;
 	char pid[16];
 	const char *values[] = {pid, pg->lease_ms, pg->claim->record};
-	const struct question q = {settle_sql, 3, values, NULL, NULL};
+	const struct question q = {.sql = settle_sql, .n = 3, .values = values, .harmless = true};
 	bool direct = false, standby = false;
 	instant sent;
 	PGresult *r;
 	enum rc rc;
 
-	if (s->pq->serverVersion(s->conn) < LEASES)
+	if (c->pq->serverVersion(c->pgconn) < LEASES)
 		return bound_refuse(pg,
 		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
 		    f);
-	snprintf(pid, sizeof pid, "%d", s->pq->backendPID(s->conn));
-	rc = session_ask_here(s, &q, 3, until, &sent, &r, f);
+	snprintf(pid, sizeof pid, "%d", c->pq->backendPID(c->pgconn));
+	rc = ask_here(c, &q, 3, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!field_boolean(s, r, 0, &direct) || !field_boolean(s, r, 1, &standby))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", s->where);
-	s->pq->clear(r);
+	if (!field_boolean(c->pq, r, 0, &direct) || !field_boolean(c->pq, r, 1, &standby))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", c->where);
+	c->pq->clear(r);
 	if (rc == RC_OK && !direct)
 		return bound_refuse(pg,
 		    "is a pooler: it would lend our session to others (mode=lease can live with that)", f);
 	if (rc == RC_OK && standby)
 		return bound_refuse(
 		    pg, "is a standby, which has advisory locks of its own: a lock needs the primary", f);
-	pg->serial = s->serial;
+	advisory_of(pg)->serial = c->serial;
 	return rc;
 }
 
 /* Writes the lock as SQL has it.  Only numbers get into a statement. */
 static void
-write_lock(struct pg *pg, const struct number *n)
+write_lock(struct advisory *own, const struct number *n)
 {
 	uint32_t high = n->pair ? (uint32_t)n->two[0] : (uint32_t)((uint64_t)n->one >> 32);
 	uint32_t low = n->pair ? (uint32_t)n->two[1] : (uint32_t)n->one;
 
 	if (n->pair)
-		snprintf(pg->lock_args, sizeof pg->lock_args,
+		snprintf(own->lock_args, sizeof own->lock_args,
 		    "'%" PRId32 "'::pg_catalog.int4, '%" PRId32 "'::pg_catalog.int4", n->two[0], n->two[1]);
 	else
-		snprintf(pg->lock_args, sizeof pg->lock_args, "'%" PRId64 "'::pg_catalog.int8", n->one);
-	snprintf(pg->lock_is, sizeof pg->lock_is,
+		snprintf(own->lock_args, sizeof own->lock_args, "'%" PRId64 "'::pg_catalog.int8", n->one);
+	snprintf(own->lock_is, sizeof own->lock_is,
 	    "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d "
 	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32
 	    "' AND l.objid = '%" PRIu32 "' AND l.objsubid = %d",
@@ -103,28 +119,28 @@ name_lock(struct pg *pg, struct fault *f)
 	struct number n;
 	enum rc rc = RC_OK;
 
-	if (pg->key_is)
-		number_read(&n, pg->key_is);
+	if (pg->stated.key)
+		derive_read_number(&n, pg->stated.key);
 	else
-		rc = derive(&n, derivation_named(pg->derive), pg->claim->key,
-		    pg->session.pq->db(pg->session.conn), f);
+		rc = derive_number(&n, derive_named(pg->stated.derive), pg->claim->key,
+		    pg->conn.pq->db(pg->conn.pgconn), f);
 	if (rc == RC_OK)
-		write_lock(pg, &n);
+		write_lock(advisory_of(pg), &n);
 	return rc;
 }
 
 /* A connection that is fit, and still there. */
 static enum rc
-get_ready(struct pg *pg, instant until, struct fault *f)
+get_session(struct pg *pg, instant until, struct fault *f)
 {
 	enum rc rc;
 
-	(void)session_is_open(&pg->session);
-	rc = session_connect(&pg->session, until, f);
-	if (rc == RC_OK && pg->serial != pg->session.serial) {
+	(void)connection_is_open(&pg->conn);
+	rc = connection_open(&pg->conn, until, f);
+	if (rc == RC_OK && advisory_of(pg)->serial != pg->conn.serial) {
 		rc = name_lock(pg, f);
 		if (rc == RC_OK)
-			rc = settle(pg, until, f);
+			rc = settle_session(pg, until, f);
 	}
 	return rc;
 }
@@ -135,7 +151,7 @@ get_ready(struct pg *pg, instant until, struct fault *f)
 static const char *
 token_sql(const struct pg *pg)
 {
-	return pg->no_schema
+	return advisory_of(pg)->no_schema
 		   ? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
 		   : "dlock.number()";
 }
@@ -144,11 +160,13 @@ token_sql(const struct pg *pg)
 static enum rc
 get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
 {
-	if (rc == RC_OK || rc == RC_STOP || pg->no_schema || !pg_is_missing(pg))
+	struct advisory *own = advisory_of(pg);
+
+	if (rc == RC_OK || rc == RC_STOP || own->no_schema || !pg_is_missing(pg))
 		return rc == RC_OK ? RC_PROTOCOL : pg_explain_denial(pg, rc, f);
 	rc = pg_create_schema(pg, until, f);
-	if (rc == RC_DENIED && session_said(&pg->session, "42501")) {
-		pg->no_schema = true;
+	if (rc == RC_DENIED && said_state(&pg->conn, "42501")) {
+		own->no_schema = true;
 		rc = RC_OK;
 	}
 	return rc;
@@ -158,23 +176,23 @@ static enum rc
 ask_for_token(
     struct pg *pg, const char *sql, int fields, instant until, instant *sent, PGresult **r, struct fault *f)
 {
-	const struct question q = {sql, 0, NULL, NULL, NULL};
+	const struct question q = {.sql = sql, .harmless = advisory_of(pg)->no_schema};
 
-	return session_ask_here(&pg->session, &q, fields, until, sent, r, f);
+	return ask_here(&pg->conn, &q, fields, until, sent, r, f);
 }
 
 static enum rc
-take(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g, struct fault *f)
+read_token(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g, struct fault *f)
 {
 	int64_t token;
 
-	if (!field_integer(&pg->session, r, field, 1, INT64_MAX, &token))
-		return fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
+	if (!field_integer(pg->conn.pq, r, field, 1, INT64_MAX, &token))
+		return fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->conn.where);
 	*g = (struct grant){.token = token,
 	    .sent = sent,
 	    .lease = pg->claim->ttl,
-	    .anchor = pg->session.pq->socket(pg->session.conn)};
-	bound_watch(pg);
+	    .anchor = pg->conn.pq->socket(pg->conn.pgconn)};
+	bound_watch(pg, &advisory_of(pg)->bound);
 	return RC_OK;
 }
 
@@ -192,7 +210,7 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 		snprintf(sql, sizeof sql,
 		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM pg_catalog.pg_try_advisory_lock(%s) "
 		    "t(got)",
-		    token_sql(pg), pg->lock_args);
+		    token_sql(pg), advisory_of(pg)->lock_args);
 		rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
 		if (rc == RC_OK)
 			break;
@@ -200,17 +218,17 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	} while (rc == RC_OK);
 	if (rc != RC_OK)
 		return rc;
-	if (!field_boolean(&pg->session, r, 0, got))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
+	if (!field_boolean(pg->conn.pq, r, 0, got))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->conn.where);
 	if (rc == RC_OK && *got)
-		rc = take(pg, r, 1, sent, g, f);
-	pg->session.pq->clear(r);
+		rc = read_token(pg, r, 1, sent, g, f);
+	pg->conn.pq->clear(r);
 	return rc;
 }
 
 /* The lock has been granted while we waited: a token, and by that question the lease. */
 static enum rc
-confirm(struct pg *pg, instant until, struct grant *g, struct fault *f)
+confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	char sql[200];
 	PGresult *r;
@@ -221,17 +239,18 @@ confirm(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	rc = ask_for_token(pg, sql, 1, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return pg_explain_denial(pg, rc, f);
-	rc = take(pg, r, 0, sent, g, f);
-	pg->session.pq->clear(r);
+	rc = read_token(pg, r, 0, sent, g, f);
+	pg->conn.pq->clear(r);
 	return rc;
 }
 
 /* Who is there?  *ours: it is we who hold it. */
 static enum rc
-look(struct pg *pg, instant until, bool *ours, struct fault *f)
+look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
+	struct advisory *own = advisory_of(pg);
 	char sql[2600];
-	const struct question q = {sql, 0, NULL, NULL, NULL};
+	const struct question q = {.sql = sql, .harmless = true};
 	PGresult *r;
 	instant sent;
 	enum rc rc;
@@ -243,50 +262,50 @@ look(struct pg *pg, instant until, bool *ours, struct fault *f)
 	    "(SELECT " BOUND_RECORD
 	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
 	    "WHERE %s AND l.granted LIMIT 1)",
-	    pg->lock_is, pg->lock_is, pg->lock_is);
-	rc = session_ask_here(&pg->session, &q, 3, until, &sent, &r, f);
+	    own->lock_is, own->lock_is, own->lock_is);
+	rc = ask_here(&pg->conn, &q, 3, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!field_boolean(&pg->session, r, 0, ours) || !bound_see(pg, r, 1))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->session.where);
-	pg->session.pq->clear(r);
+	if (!field_boolean(pg->conn.pq, r, 0, ours) || !bound_see(pg, r, 1))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->conn.where);
+	pg->conn.pq->clear(r);
 	return rc;
 }
 
 /* One chunk in the server's queue.  RC_OK: it is over, whatever the reason. */
 static enum rc
-queue(struct pg *pg, instant until, struct fault *f)
+sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 {
 	char sql[300], ms[24];
 	const char *values[] = {ms};
-	const struct question q = {sql, 1, values, NULL, NULL};
+	const struct question q = {.sql = sql, .n = 1, .values = values, .harmless = true};
 	instant now = instant_now(), wake = instant_first(now + CHUNK, until), sent;
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
 	    "SELECT pg_catalog.pg_advisory_lock(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
-	    pg->lock_args);
+	    advisory_of(pg)->lock_args);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
-	rc = session_ask_here(&pg->session, &q, 1, wake + ASK_LEAST, &sent, NULL, f);
-	return session_said(&pg->session, "55P03") || session_said(&pg->session, "57014") ? RC_OK : rc;
+	rc = ask_here(&pg->conn, &q, 1, wake + ASK_LEAST, &sent, NULL, f);
+	return said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014") ? RC_OK : rc;
 }
 
 /* Waits on one session, until it is granted or something is wrong. */
 static enum rc
-wait_here(struct pg *pg, instant until, struct grant *g, struct fault *f)
+wait_in_session(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	bool ours = false;
 	enum rc rc;
 
 	for (;;) {
-		rc = look(pg, instant_now() + ASK_PATIENCE, &ours, f);
+		rc = look_at_locks(pg, instant_now() + ASK_PATIENCE, &ours, f);
 		if (rc == RC_OK && ours)
-			return confirm(pg, instant_now() + ASK_PATIENCE, g, f);
+			return confirm_lock(pg, instant_now() + ASK_PATIENCE, g, f);
 		if (rc == RC_OK && instant_now() >= until)
-			return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
-		pg->asked = true;
+			return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
+		advisory_of(pg)->queued = true;
 		if (rc == RC_OK)
-			rc = queue(pg, until, f);
+			rc = sleep_in_queue(pg, until, f);
 		if (rc != RC_OK)
 			return rc;
 	}
@@ -294,40 +313,41 @@ wait_here(struct pg *pg, instant until, struct grant *g, struct fault *f)
 
 /* The whole of it on one connection, however often one is needed. */
 static enum rc
-attempt(struct pg *pg, instant patience, instant until, struct grant *g, struct fault *f)
+try_session(struct pg *pg, instant patience, instant until, struct grant *g, struct fault *f)
 {
 	bool got = false, ours;
-	enum rc rc = get_ready(pg, patience, f);
+	enum rc rc = get_session(pg, patience, f);
 
 	if (rc == RC_OK)
 		rc = try_lock(pg, patience, &got, g, f);
 	if (rc != RC_OK || got)
 		return rc;
 	if (until)
-		return wait_here(pg, until, g, f);
-	rc = look(pg, patience, &ours, f);
-	return rc == RC_OK ? fault_set(f, RC_BUSY, "%s: held", pg->session.where) : rc;
+		return wait_in_session(pg, until, g, f);
+	rc = look_at_locks(pg, patience, &ours, f);
+	return rc == RC_OK ? fault_set(f, RC_BUSY, "%s: held", pg->conn.where) : rc;
 }
 
 static enum rc
 advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
+	struct advisory *own = advisory_of(pg);
 	instant first_by = patience_first(&pg->patience, until);
 	unsigned serial;
 	enum rc rc, next = RC_OK;
 
 	do {
-		serial = pg->serial;
-		rc = attempt(pg, pg_attempt_ends(pg, pg->asked ? NEVER : first_by), until, g, f);
-		if (pg->serial != serial)
+		serial = own->serial;
+		rc = try_session(pg, pg_attempt_ends(pg, own->queued ? NEVER : first_by), until, g, f);
+		if (own->serial != serial)
 			patience_end_outage(&pg->patience);
 		if (rc != RC_OK)
-			next = until ? pg_try_again(pg, rc, pg->asked, pg->asked ? until : first_by) : rc;
+			next = until ? pg_try_again(pg, rc, own->queued, own->queued ? until : first_by) : rc;
 	} while (rc != RC_OK && next == RC_OK);
 	if (rc != RC_OK)
 		rc = next;
 	if (rc != RC_OK)
-		session_close(&pg->session); /* whatever it may have got */
+		connection_close(&pg->conn); /* whatever it may have got */
 	return rc;
 }
 
@@ -336,45 +356,49 @@ advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 advisory_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
+	struct advisory *own = advisory_of(pg);
 	char sql[500];
-	const struct question q = {sql, 0, NULL, NULL, NULL};
+	const struct question q = {.sql = sql, .harmless = true};
 
 	snprintf(sql, sizeof sql,
 	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
 	    "pg_catalog.pg_backend_pid())",
-	    pg->lock_is);
-	return bound_renew(pg, &q, false, until, g, f);
+	    own->lock_is);
+	return bound_renew(pg, &own->bound, &q, false, until, g, f);
 }
 
 static enum rc
-advisory_release(struct pg *pg, instant until, struct fault *f)
+advisory_release(struct pg *pg, int status, instant until, struct fault *f)
 {
+	struct advisory *own = advisory_of(pg);
 	char sql[160];
-	const struct question q = {sql, 0, NULL, NULL, NULL};
+	const struct question q = {.sql = sql, .harmless = true};
 	bool ours;
 	PGresult *r;
 	instant sent;
 	enum rc rc;
 
-	if (!pg->held)
+	(void)status;
+	if (!own->bound.held)
 		return RC_OK;
 	rc = bound_settle(pg, until, f);
 	if (rc == RC_OK) {
-		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock(%s)", pg->lock_args);
-		rc = session_ask_here(&pg->session, &q, 1, until, &sent, &r, f);
-		if (rc == RC_OK && (!field_boolean(&pg->session, r, 0, &ours) || !ours))
-			rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->session.where);
+		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock(%s)", own->lock_args);
+		rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
+		if (rc == RC_OK && (!field_boolean(pg->conn.pq, r, 0, &ours) || !ours))
+			rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
 		if (rc == RC_OK || rc == RC_LOST)
-			pg->session.pq->clear(r);
+			pg->conn.pq->clear(r);
 	}
-	pg->held = false;
-	session_close(&pg->session); /* if nothing else, this gives it back */
+	own->bound.held = false;
+	connection_close(&pg->conn); /* if nothing else, this gives it back */
 	return rc;
 }
 
 const struct mode advisory_mode = {
     .name = "advisory",
     .caps = 0,
+    .bytes = sizeof(struct advisory),
     .acquire = advisory_acquire,
     .renew = advisory_renew,
     .release = advisory_release,

@@ -1,31 +1,31 @@
-/* bound.c - see bound.h. */
+/* bound.c - keeps a lock that ends with its session. */
 #include "bound.h"
 
 void
-bound_watch(struct pg *pg)
+bound_watch(struct pg *pg, struct bound *b)
 {
-	pg->held = true;
-	pg->base.host->alert = pg->session.pq->socket(pg->session.conn);
+	b->held = true;
+	pg->base.host->alert = pg->conn.pq->socket(pg->conn.pgconn);
 }
 
 enum rc
 bound_lost(struct pg *pg, struct fault *f)
 {
-	const struct session *s = &pg->session;
+	const struct connection *c = &pg->conn;
 
-	return fault_set(f, RC_LOST, "the session at %s has ended, and the lock with it%s%s", s->where,
-	    *s->last_words ? ": " : "", s->last_words);
+	return fault_set(f, RC_LOST, "the session at %s has ended, and the lock with it%s%s", c->where,
+	    *c->said.last_words ? ": " : "", c->said.last_words);
 }
 
 /* Is what we were told the end of the hold, or may it be heard later? */
 static enum rc
-weigh(struct pg *pg, enum rc rc, bool errors_end, struct fault *f)
+weigh_answer(struct pg *pg, enum rc rc, bool errors_end, struct fault *f)
 {
 	if (rc == RC_OK || rc == RC_STOP)
 		return rc;
-	if (!pg->session.conn)
+	if (!pg->conn.pgconn)
 		return bound_lost(pg, f);
-	if (errors_end && *pg->session.sqlstate)
+	if (errors_end && *pg->conn.said.sqlstate)
 		return RC_LOST; /* with the server's own words */
 	return RC_AGAIN;
 }
@@ -35,72 +35,72 @@ read_ours(struct pg *pg, const PGresult *r, struct fault *f)
 {
 	bool ours;
 
-	if (!field_boolean(&pg->session, r, 0, &ours))
-		return fault_set(f, RC_AGAIN, "%s gave no sense", pg->session.where);
-	return ours ? RC_OK : fault_set(f, RC_LOST, "%s no longer has it as ours", pg->session.where);
+	if (!field_boolean(pg->conn.pq, r, 0, &ours))
+		return fault_set(f, RC_AGAIN, "%s gave no sense", pg->conn.where);
+	return ours ? RC_OK : fault_set(f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
 }
 
 /* The heartbeat that is out is the one we wait for; otherwise there goes one. */
 static enum rc
-beat(struct pg *pg, const struct question *q, instant until, PGresult **r, struct fault *f)
+send_beat(struct pg *pg, struct bound *b, const struct question *q, instant until, PGresult **r, struct fault *f)
 {
-	struct session *s = &pg->session;
+	struct connection *c = &pg->conn;
 	enum rc rc = RC_OK;
 
-	if (!session_is_open(s))
+	if (!connection_is_open(c))
 		return RC_AGAIN;
-	if (!s->pending) {
-		pg->beat_sent = instant_now();
-		rc = session_send(s, q, until, f);
+	if (!c->pending.out) {
+		b->beat_sent = instant_now();
+		rc = question_send(c, q, until, f);
 	}
-	return rc == RC_OK ? session_receive(s, 1, until, r, f) : rc;
+	return rc == RC_OK ? question_receive(c, 1, until, r, f) : rc;
 }
 
 enum rc
-bound_renew(struct pg *pg, const struct question *q, bool errors_end, instant until, struct grant *g,
-    struct fault *f)
+bound_renew(struct pg *pg, struct bound *b, const struct question *q, bool errors_end, instant until,
+    struct grant *g, struct fault *f)
 {
 	struct host *host = pg->base.host;
 	PGresult *r = NULL;
 	enum rc rc;
 
 	host->alert = -1;
-	rc = weigh(pg, beat(pg, q, until, &r, f), errors_end, f);
+	rc = weigh_answer(pg, send_beat(pg, b, q, until, &r, f), errors_end, f);
 	if (rc == RC_OK)
 		rc = read_ours(pg, r, f);
-	pg->session.pq->clear(r);
+	pg->conn.pq->clear(r);
 	if (rc == RC_OK) {
-		g->sent = pg->beat_sent;
+		g->sent = b->beat_sent;
 		g->lease = pg->claim->ttl;
 	}
 	if (rc != RC_LOST)
-		bound_watch(pg);
+		bound_watch(pg, b);
 	return rc;
 }
 
 enum rc
 bound_settle(struct pg *pg, instant until, struct fault *f)
 {
-	struct session *s = &pg->session;
+	struct connection *c = &pg->conn;
 	PGresult *r = NULL;
 	enum rc rc = RC_OK;
 
 	pg->base.host->alert = -1;
-	if (!session_is_open(s))
+	if (!connection_is_open(c))
 		return bound_lost(pg, f);
-	if (s->pending)
-		rc = session_receive(s, 1, until, &r, f);
-	s->pq->clear(r);
-	if (!s->conn)
+	if (c->pending.out)
+		rc = question_receive(c, 1, until, &r, f);
+	c->pq->clear(r);
+	if (!c->pgconn)
 		return bound_lost(pg, f);
-	return s->pending ? rc : RC_OK;
+	return c->pending.out ? rc : RC_OK;
 }
 
 enum rc
 bound_refuse(struct pg *pg, const char *why, struct fault *f)
 {
-	session_close(&pg->session);
-	return fault_set(f, RC_CONFIG, "%s %s", pg->session.where, why);
+	connection_close(&pg->conn);
+	return fault_set(f, RC_CONFIG, "%s %s", pg->conn.where, why);
 }
 
 bool
@@ -109,11 +109,11 @@ bound_see(struct pg *pg, const PGresult *r, int first)
 	struct host *host = pg->base.host;
 	int64_t waiting;
 
-	if (!field_integer(&pg->session, r, first, 0, INT64_MAX, &waiting))
+	if (!field_integer(pg->conn.pq, r, first, 0, INT64_MAX, &waiting))
 		return false;
 	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
 	host->seen.held = -1;
-	if (!field_text(&pg->session, r, first + 1, host->seen.holder, sizeof host->seen.holder))
+	if (!field_text(pg->conn.pq, r, first + 1, host->seen.holder, sizeof host->seen.holder))
 		host->seen.holder[0] = '\0';
 	return true;
 }

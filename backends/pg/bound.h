@@ -17,15 +17,21 @@
 
 #include "pg.h"
 
+/* What such a lock has of its own, as a member of its mode's struct. */
+struct bound {
+	bool held;	   /* by the server's word */
+	instant beat_sent; /* the heartbeat that is out, or was answered last */
+};
+
 /* We hold: watches the connection from now on. */
-void bound_watch(struct pg *);
+void bound_watch(struct pg *, struct bound *);
 
 /*
  * Sends the heartbeat, or waits for the answer to the last one: one boolean,
  * "still ours".  With `errors_end`, an error of the server's ends the hold.
  */
-enum rc bound_renew(
-    struct pg *, const struct question *, bool errors_end, instant until, struct grant *, struct fault *);
+enum rc bound_renew(struct pg *, struct bound *, const struct question *, bool errors_end, instant until,
+    struct grant *, struct fault *);
 
 /*
  * The connection as it must be for a release: open, and no question out.
@@ -36,7 +42,7 @@ enum rc bound_settle(struct pg *, instant until, struct fault *);
 /* The hold ended with its connection. */
 enum rc bound_lost(struct pg *, struct fault *);
 
-/* What session_ask() said about the setting up of a session that cannot be had as it must be: RC_CONFIG and why. */
+/* What ask_here() said about the setting up of a session that cannot be had as it must be: RC_CONFIG and why. */
 enum rc bound_refuse(struct pg *, const char *why, struct fault *);
 
 /*

@@ -1,6 +1,8 @@
 /* connecting.c - connects to PostgreSQL in a thread, of several hosts one after the other. */
 #include "connecting.h"
 
+#include "hosts.h"
+
 #include "backends/task.h"
 
 #include <errno.h>
@@ -24,9 +26,10 @@ struct connecting {
 	int64_t share; /* of time, for each host */
 	instant give_up;
 	PGconn *conn;
-	bool heard;	   /* the server being tried has said something */
-	bool met_another;  /* than a PostgreSQL */
-	bool left_a_host;
+	size_t hosts;	 /* named by the user, once that matters */
+	size_t standbys; /* among them, met until now */
+	bool heard;	 /* the server being tried has said something */
+	struct connecting_end end;
 };
 
 static void
@@ -48,17 +51,12 @@ swallow(void *arg, const PGresult *notice)
 	(void)notice;
 }
 
-/* Which hosts are meant, as libpq writes it: lists with commas; NULL: as the user has stated. */
-struct hosts {
-	const char *host, *hostaddr, *port;
-};
-
 /*
- * Begins.  What stands before the user's words is overruled by them; what
+ * Begins, with these hosts, or where there are none with those stated.  What stands before the user's words is overruled by them; what
  * stands behind overrules them: keys and records are UTF-8.
  */
 static PGconn *
-begin(const struct connecting *d, const struct hosts *h)
+begin_login(const struct connecting *d, const struct hosts *h)
 {
 	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
 	    "tcp_user_timeout", "dbname", "client_encoding", "host", "hostaddr", "port", NULL};
@@ -101,7 +99,7 @@ look_at_first_words(struct connecting *d, PGconn *conn)
 		return;
 	d->heard = true;
 	if (!strchr(encryption ? "SNGE" : "REv", words[0]) || !words[0] || (encryption && words[0] != 'E' && n > 1))
-		d->met_another = true;
+		d->end.met_another = true;
 }
 
 /* libpq's handshake, until it ends, or nobody waits for it, or one host has had its share. */
@@ -130,6 +128,56 @@ carry_on(struct connecting *d, PGconn *conn)
 	}
 }
 
+/* ---- standbys ---- */
+
+/* Waits for what the server says to a question; NULL: it did not. */
+static PGresult *
+wait_for_answer(struct connecting *d, instant until)
+{
+	while (d->pq->isBusy(d->conn)) {
+		struct pollfd p = {.fd = d->pq->socket(d->conn), .events = POLLIN};
+
+		if (atomic_load(&d->task.dropped) || instant_now() >= until)
+			return NULL;
+		if (poll(&p, 1, LOOK_MS) > 0 && !d->pq->consumeInput(d->conn))
+			return NULL;
+	}
+	return d->pq->getResult(d->conn);
+}
+
+/* A server before PostgreSQL 14 says it only when asked.  One that does not answer that will not answer more. */
+static bool
+says_to_be_standby(struct connecting *d)
+{
+	instant until = instant_first(instant_now() + d->share, d->give_up);
+	bool standby = false;
+	PGresult *r;
+
+	if (!d->pq->sendQuery(d->conn, "SELECT pg_catalog.pg_is_in_recovery()"))
+		return false;
+	while ((r = wait_for_answer(d, until))) {
+		if (d->pq->resultStatus(r) == PGRES_TUPLES_OK && d->pq->ntuples(r) == 1)
+			standby = strcmp(d->pq->getvalue(r, 0, 0), "t") == 0;
+		d->pq->clear(r);
+	}
+	return standby;
+}
+
+/*
+ * Of the connection as it is, made or failed: where the user has stated
+ * target_session_attrs, libpq itself refuses a standby, in words alone; what the
+ * server has reported of itself is still there.
+ */
+static bool
+is_standby(struct connecting *d)
+{
+	const char *reported = d->pq->parameterStatus(d->conn, "in_hot_standby");
+
+	if (reported)
+		return strcmp(reported, "on") == 0;
+	return d->pq->status(d->conn) == CONNECTION_OK && says_to_be_standby(d);
+}
+
 /* ---- several hosts ---- */
 
 static const char *
@@ -141,67 +189,31 @@ option(const PQconninfoOption *o, const char *keyword)
 	return NULL;
 }
 
-/* Element n of a list with commas, and what comes behind it; one element stands for all. */
-static const char *
-element(const char *list, size_t n, size_t *length, const char **rest)
+static struct hosts
+hosts_of(const PQconninfoOption *o)
 {
-	while (list && n > 0 && strchr(list, ',')) {
-		list = strchr(list, ',') + 1;
-		n--;
-	}
-	*length = list ? strcspn(list, ",") : 0;
-	*rest = list && list[*length] == ',' ? list + *length + 1 : NULL;
-	return list;
+	return (struct hosts){option(o, "host"), option(o, "hostaddr"), option(o, "port")};
 }
 
-static bool
-is_element(const char *list, size_t n, const char *name)
-{
-	size_t length;
-	const char *rest, *at = element(list, n, &length, &rest);
-
-	return length == 0 || (strlen(name) == length && memcmp(at, name, length) == 0);
-}
-
-/* The hosts behind the one that is being tried; the result's members point into o.  False: it is the last. */
-static bool
-hosts_left(const struct connecting *d, const PGconn *conn, const PQconninfoOption *o, struct hosts *left)
-{
-	const char *host = option(o, "host"), *hostaddr = option(o, "hostaddr"), *port = option(o, "port");
-	const char *names = host ? host : hostaddr, *rest = names;
-	size_t length;
-
-	for (size_t n = 0; rest; n++) {
-		element(names, n, &length, &rest);
-		if (!rest)
-			return false;
-		if (!is_element(names, n, d->pq->host(conn)) || !is_element(port, n, d->pq->port(conn)))
-			continue;
-		element(host, n, &length, &left->host);
-		element(hostaddr, n, &length, &left->hostaddr);
-		element(port, n, &length, &left->port);
-		return true;
-	}
-	return false;
-}
-
-/* Leaves a host that has had its share, for those behind it in the list. */
+/* Leaves a host that has had its share, or is a standby, for those behind it in the list. */
 static bool
 pass_on(struct connecting *d)
 {
 	PQconninfoOption *o = d->pq->conninfo(d->conn);
-	struct hosts left;
+	struct hosts all, left;
 	PGconn *next = NULL;
 
-	if (o && hosts_left(d, d->conn, o, &left))
-		next = begin(d, &left);
-	if (o)
+	if (o) {
+		all = hosts_of(o);
+		d->hosts = d->hosts > 0 ? d->hosts : hosts_count(&all);
+		if (hosts_behind(&all, d->pq->host(d->conn), d->pq->port(d->conn), &left))
+			next = begin_login(d, &left);
 		d->pq->conninfoFree(o);
+	}
 	if (!next)
 		return false;
 	d->pq->finish(d->conn);
 	d->conn = next;
-	d->left_a_host = true;
 	return true;
 }
 
@@ -213,17 +225,39 @@ is_undecided(const struct connecting *d)
 	return status != CONNECTION_OK && status != CONNECTION_BAD;
 }
 
+static bool
+is_wanted(const struct connecting *d)
+{
+	return !atomic_load(&d->task.dropped) && instant_now() < d->give_up;
+}
+
+/* A login has come to its end, well or not.  Goes on to the next host where it was at a standby's. */
+static bool
+leave_standby(struct connecting *d)
+{
+	if (!is_standby(d))
+		return false;
+	d->standbys++;
+	if (pass_on(d))
+		return true;
+	d->end.is_standby = true;
+	d->end.primary_is_away = d->standbys < d->hosts;
+	return false;
+}
+
 static void
 connecting_work(struct task *t)
 {
 	struct connecting *d = (struct connecting *)t;
 
-	d->conn = begin(d, &(struct hosts){NULL, NULL, NULL});
-	while (d->conn && is_undecided(d) && !atomic_load(&d->task.dropped) && instant_now() < d->give_up) {
-		carry_on(d, d->conn);
-		if (is_undecided(d) && !pass_on(d))
-			d->share = d->give_up - instant_now(); /* all that is left, for the last one */
-	}
+	d->conn = begin_login(d, &(struct hosts){NULL, NULL, NULL});
+	do {
+		while (d->conn && is_undecided(d) && is_wanted(d)) {
+			carry_on(d, d->conn);
+			if (is_undecided(d) && !pass_on(d))
+				d->share = d->give_up - instant_now(); /* all that is left, for the last one */
+		}
+	} while (d->conn && !is_undecided(d) && is_wanted(d) && leave_standby(d));
 }
 
 struct connecting *
@@ -255,24 +289,13 @@ connecting_fd(const struct connecting *d)
 }
 
 PGconn *
-connecting_take(struct connecting *d)
+connecting_take(struct connecting *d, struct connecting_end *end)
 {
 	PGconn *conn = d->conn;
 
+	*end = d->end;
 	d->conn = NULL;
 	return conn;
-}
-
-bool
-connecting_met_another(const struct connecting *d)
-{
-	return d->met_another;
-}
-
-bool
-connecting_left_a_host(const struct connecting *d)
-{
-	return d->left_a_host;
 }
 
 void

@@ -18,26 +18,27 @@ struct connecting;
 /*
  * Begins to connect; gives up by itself after `patience`.  Of several hosts
  * each but the last gets a share of time, so that a dead one hides no living
- * one (libpq leaves that to its blocking calls).  NULL: no memory or no thread
- * (errno).
+ * one (libpq leaves that to its blocking calls), and a standby is left for the
+ * hosts behind it.  NULL: no memory or no thread (errno).
  */
 struct connecting *connecting_start(const struct pq *, const char *conninfo, int64_t ttl, int64_t patience);
 
 /* Readable when it has ended, well or not. */
 int connecting_fd(const struct connecting *);
 
+/* What is known of the end, beyond the status of the connection. */
+struct connecting_end {
+	bool met_another;     /* some server began with what no PostgreSQL says */
+	bool is_standby;      /* the last server reached is one */
+	bool primary_is_away; /* and of the other hosts named some were not reached */
+};
+
 /*
  * What came of it, once that is so; the caller's to finish.  NULL: no memory.
  * What has failed, or has not come to an end in time, is a connection whose
  * status is not CONNECTION_OK.
  */
-PGconn *connecting_take(struct connecting *);
-
-/* Once it has ended: did some server begin with what no PostgreSQL says? */
-bool connecting_met_another(const struct connecting *);
-
-/* Once it has ended: was a host left, for it did not answer in its share of time? */
-bool connecting_left_a_host(const struct connecting *);
+PGconn *connecting_take(struct connecting *, struct connecting_end *);
 
 /* Accepts NULL. */
 void connecting_drop(struct connecting *);

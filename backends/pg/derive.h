@@ -17,22 +17,22 @@ struct number {
 };
 
 /* "-42" or "7,-1".  False: neither, or out of range. */
-bool number_read(struct number *, const char *text);
+bool derive_read_number(struct number *, const char *text);
 
 /* A derivation, by the name that -O derive= has for it. */
 struct derivation;
 
 /* NULL: there is none of this name.  name NULL: dlock's own. */
-const struct derivation *derivation_named(const char *name);
+const struct derivation *derive_named(const char *name);
 
 /* All their names, for people. */
-extern const char derivation_names[];
+extern const char derive_names[];
 
 /*
  * The lock for `key` in `database` (some tools put its name in).  RC_USAGE: not
  * a key that this tool could have.
  */
-enum rc derive(
+enum rc derive_number(
     struct number *, const struct derivation *, const char *key, const char *database, struct fault *);
 
 #endif

@@ -1,11 +1,15 @@
 /*
- * guard.c - see guard.h.
+ * guard.c - looks who could have put something into the schema dlock.
  *
  * The search path may be anybody's here, so every operator has its schema.  And
  * so may be the role in which the session began (ALTER DATABASE SET role), from
  * which a function steps back to the one that logged in: that one counts.
  */
 #include "guard.h"
+
+#include "field.h"
+
+#include <string.h>
 
 #define EQUALS " OPERATOR(pg_catalog.=) "
 
@@ -33,8 +37,64 @@ const char guard_first[] =
 	"SELECT a.grantee FROM n JOIN pg_catalog.pg_class c ON c.relnamespace" EQUALS "n.oid, "            \
 	"pg_catalog.aclexplode(c.relacl) a WHERE a.privilege_type" EQUALS "'TRIGGER'"
 
-const char guard_last[] =
+/* One boolean: may such a role call what is there now?  NULL: there is no schema. */
+static const char last_sql[] =
     "WITH n AS (SELECT * FROM pg_catalog.pg_namespace s WHERE s.nspname" EQUALS "'dlock'), "
     "w(who) AS (" OWNERS ") "
     "SELECT CASE WHEN EXISTS (SELECT FROM n) THEN NOT EXISTS (SELECT FROM w WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r "
     "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS "session_user))) END";
+
+enum rc
+guard_inspect(struct connection *c, instant until, struct fault *f)
+{
+	const struct question q = {.sql = last_sql, .harmless = true};
+	PGresult *r = NULL;
+	instant sent;
+	bool fine;
+	enum rc rc;
+
+	rc = question_ask(c, &q, 1, until, &sent, &r, f);
+	if (rc != RC_OK)
+		return rc;
+	if (c->pq->getisnull(r, 0, 0)) { /* and who asked for one of its functions now might get another's */
+		c->pq->clear(r);
+		said_set(c, "3F000");
+		return fault_set(f, RC_CONFIG, "%s: there is no schema dlock", c->where);
+	}
+	c->trust.full = true;
+	if (!field_boolean(c->pq, r, 0, &fine))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense", c->where);
+	else if (!fine)
+		rc = fault_set(f, RC_CONFIG,
+		    "%s: the schema dlock, or something in it, is neither a superuser's nor this role's, which has "
+		    "too many rights to call foreign functions: use an ordinary role",
+		    c->where);
+	c->pq->clear(r);
+	if (rc != RC_OK)
+		connection_close(c);
+	return rc;
+}
+
+bool
+guard_is_needed(const struct connection *c)
+{
+	const char *super = c->pq->parameterStatus(c->pgconn, "is_superuser");
+
+	return !c->pq->enterPipelineMode || (super && strcmp(super, "on") == 0);
+}
+
+enum rc
+guard_pass(struct connection *c, instant until, struct fault *f)
+{
+	const struct question q = {.sql = guard_first, .harmless = true};
+	instant sent;
+	enum rc rc = connection_open(c, until, f);
+
+	if (rc != RC_OK || c->trust.full)
+		return rc;
+	if (guard_is_needed(c))
+		return guard_inspect(c, until, f);
+	rc = question_ask(c, &q, 0, until, &sent, NULL, f);
+	c->trust.full = rc == RC_OK;
+	return said_state(c, GUARD_STOPS) ? guard_inspect(c, until, f) : rc;
+}

@@ -15,13 +15,26 @@
 #ifndef DLOCK_PG_GUARD_H
 #define DLOCK_PG_GUARD_H
 
-#include "session.h"
+#include "question.h"
 
 /* An error (GUARD_STOPS, a division by zero) where the role has such rights; otherwise no row. */
 extern const char guard_first[];
 #define GUARD_STOPS "22012"
 
-/* One boolean: may such a role call what is there now?  NULL: there is no schema. */
-extern const char guard_last[];
+/* Is it known without a question that the role has such rights (or may have them)? */
+bool guard_is_needed(const struct connection *);
+
+/*
+ * For a role that has them: trusts the functions, if that may be.  RC_CONFIG: it may
+ * not, and the connection is closed; or there is no schema (3F000).
+ */
+enum rc guard_inspect(struct connection *, instant until, struct fault *);
+
+/*
+ * Connects if need be, and looks whether the functions may be called.  For those
+ * that ask first within a transaction of their own: elsewhere this is part of the
+ * first question.
+ */
+enum rc guard_pass(struct connection *, instant until, struct fault *);
 
 #endif

@@ -45,6 +45,39 @@
 #define BELIEVED                                                                                           \
 	INT64_C(1000000000) /* a place, or ms, that a server may tell of: what is reckoned with them fits */
 
+/* What a session has of us; it ends with it. */
+struct lease_session {
+	unsigned serial; /* of its connection */
+	char pid[16];	 /* its server process, as we were told */
+	bool direct;	 /* no pooler in between */
+	bool rehearsed;	 /* await() has done so */
+};
+
+/* Our wake-up lock: free when we have gone, or have given the lock back. */
+struct wake_lock {
+	bool taken;	    /* the session has it */
+	bool abandoned;	    /* a session that had it may live on, at the server alone */
+	char take[24], give[24]; /* its number as a parameter: where it is to be taken, or given back; else "0" */
+};
+
+/* mode=lease's own. */
+struct lease {
+	bool asked;  /* the server may know of us */
+	bool held;   /* it has said that we hold */
+	bool unsure; /* a release went unanswered: it may be done */
+	bool among;  /* somebody else has to do with the key: queue(), not take() */
+	uint64_t token;
+	struct lease_session session;
+	struct wake_lock wake;
+	unsigned jitter; /* counts what must not be done in step with others */
+};
+
+static struct lease *
+lease_of(const struct pg *pg)
+{
+	return pg_own(pg, &lease_mode);
+}
+
 /* What queue() said, or await(). */
 struct place {
 	int64_t code, token, place, left_ms, held_ms, ahead;
@@ -58,25 +91,26 @@ enum slept { SLEPT_IN_VAIN, SLEPT_UNTIL_WOKEN, SLEPT_NOT };
 static void
 note_wake_lock(struct pg *pg, const PGresult *r, int field)
 {
+	struct lease *l = lease_of(pg);
 	bool wakes;
 
-	if (field_boolean(&pg->session, r, field, &wakes))
-		pg->wakes = pg->wakes || wakes;
+	if (field_boolean(pg->conn.pq, r, field, &wakes))
+		l->wake.taken = l->wake.taken || wakes;
 }
 
 /* Where we are: four fields from `first` on. */
 static bool
 read_where(struct pg *pg, const PGresult *r, int first, struct place *p)
 {
-	const struct session *s = &pg->session;
+	const struct connection *c = &pg->conn;
 	struct host *host = pg->base.host;
 
-	if (!field_integer(s, r, first, 1, BELIEVED, &p->place))
+	if (!field_integer(c->pq, r, first, 1, BELIEVED, &p->place))
 		return false;
-	if (!field_integer(s, r, first + 1, 0, BELIEVED, &p->left_ms))
+	if (!field_integer(c->pq, r, first + 1, 0, BELIEVED, &p->left_ms))
 		p->left_ms = 0; /* nobody holds: the first in line has not come for it yet */
-	if (!field_integer(s, r, first + 2, 0, BELIEVED * 1000, &p->held_ms) ||
-	    !field_text(s, r, first + 3, host->seen.holder, sizeof host->seen.holder)) {
+	if (!field_integer(c->pq, r, first + 2, 0, BELIEVED * 1000, &p->held_ms) ||
+	    !field_text(c->pq, r, first + 3, host->seen.holder, sizeof host->seen.holder)) {
 		p->held_ms = -1;
 		host->seen.holder[0] = '\0';
 	}
@@ -88,14 +122,15 @@ read_where(struct pg *pg, const PGresult *r, int first, struct place *p)
 static bool
 read_place(struct pg *pg, const PGresult *r, struct place *p)
 {
-	const struct session *s = &pg->session;
+	struct lease *l = lease_of(pg);
+	const struct connection *c = &pg->conn;
 
-	if (!field_integer(s, r, 0, -1, 1, &p->code) || !field_boolean(s, r, 7, &pg->direct))
+	if (!field_integer(c->pq, r, 0, -1, 1, &p->code) || !field_boolean(c->pq, r, 7, &l->session.direct))
 		return false;
 	note_wake_lock(pg, r, 8);
 	if (p->code != 0)
-		return p->code < 0 || field_integer(s, r, 1, 1, INT64_MAX, &p->token);
-	if (!field_integer(s, r, 6, INT64_MIN, INT64_MAX, &p->ahead))
+		return p->code < 0 || field_integer(c->pq, r, 1, 1, INT64_MAX, &p->token);
+	if (!field_integer(c->pq, r, 6, INT64_MIN, INT64_MAX, &p->ahead))
 		p->ahead = 0;
 	return read_where(pg, r, 2, p);
 }
@@ -109,20 +144,21 @@ static void
 note_session(void *ctx)
 {
 	struct pg *pg = ctx;
+	struct lease *l = lease_of(pg);
 	char first_half[17];
 	uint64_t wake_lock;
 
 	snprintf(first_half, sizeof first_half, "%.16s", pg->claim->owner);
-	if (pg->serial != pg->session.serial) {
-		pg->abandoned = pg->abandoned || pg->wakes;
-		pg->wakes = pg->direct = false;
-		pg->serial = pg->session.serial;
+	if (l->session.serial != pg->conn.serial) {
+		l->wake.abandoned = l->wake.abandoned || l->wake.taken;
+		l->wake.taken = false;
+		l->session = (struct lease_session){.serial = pg->conn.serial};
 	}
-	pg->asked = true;
-	snprintf(pg->pid, sizeof pg->pid, "%d", pg->session.pq->backendPID(pg->session.conn));
+	l->asked = true;
+	snprintf(l->session.pid, sizeof l->session.pid, "%d", pg->conn.pq->backendPID(pg->conn.pgconn));
 	wake_lock = strtoull(first_half, NULL, 16);
-	snprintf(pg->wakes ? pg->give : pg->take, sizeof pg->give, "%" PRId64, (int64_t)wake_lock);
-	snprintf(pg->wakes ? pg->take : pg->give, sizeof pg->take, "0");
+	snprintf(l->wake.taken ? l->wake.give : l->wake.take, sizeof l->wake.give, "%" PRId64, (int64_t)wake_lock);
+	snprintf(l->wake.taken ? l->wake.take : l->wake.give, sizeof l->wake.take, "0");
 }
 
 static enum rc lease_renew(struct pg *, instant until, struct grant *, struct fault *);
@@ -137,31 +173,38 @@ is_granted(const struct place *p)
 
 /* It is ours: by the request that left at `sent`. */
 static void
-take(struct pg *pg, int64_t token, instant sent, struct grant *g)
+note_grant(struct pg *pg, int64_t token, instant sent, struct grant *g)
 {
-	pg->held = true;
-	pg->token = token;
+	struct lease *l = lease_of(pg);
+
+	l->held = true;
+	l->token = token;
 	*g = (struct grant){.token = token, .sent = sent, .lease = pg->claim->ttl, .anchor = -1};
 }
 
+/* Nothing that comes over this connection is believed any more. */
 static enum rc
-makes_no_sense(struct pg *pg, struct fault *f)
+refuse_answer(struct pg *pg, struct fault *f)
 {
-	session_close(&pg->session);
-	return fault_set(
-	    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", pg->session.where);
+	connection_close(&pg->conn);
+	return pg_makes_no_sense(pg, RC_PROTOCOL, f);
 }
 
 /* The first question of all: is there nobody?  Otherwise *p says that we wait, and nothing else. */
 static enum rc
 take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
-	const struct claim *c = pg->claim;
+	struct lease *l = lease_of(pg);
+	const struct claim *claim = pg->claim;
 	char lease[32];
-	const char *values[] = {c->key, c->owner, c->record, lease, pg->pid, pg->take};
-	const struct question q = {"SELECT granted, direct, wakes FROM dlock.take($1, $2, $3, $4, $5, $6)",
-	    sizeof values / sizeof *values, values, note_session, pg};
-	const struct session *s = &pg->session;
+	const char *values[] = {claim->key, claim->owner, claim->record, lease, l->session.pid, l->wake.take};
+	const struct question q = {
+	    .sql = "SELECT granted, direct, wakes FROM dlock.take($1, $2, $3, $4, $5, $6)",
+	    .n = sizeof values / sizeof *values,
+	    .values = values,
+	    .prepare = note_session,
+	    .ctx = pg};
+	const struct pq *pq = pg->conn.pq;
 	PGresult *r;
 	instant sent;
 	enum rc rc;
@@ -171,30 +214,34 @@ take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct
 	if (rc != RC_OK)
 		return rc;
 	*p = (struct place){.code = 0};
-	if (s->pq->getisnull(r, 0, 0)) {
-		pg->among = true;
-	} else if (field_integer(s, r, 0, 1, INT64_MAX, &p->token) && field_boolean(s, r, 1, &pg->direct)) {
+	if (pq->getisnull(r, 0, 0)) {
+		l->among = true;
+	} else if (field_integer(pq, r, 0, 1, INT64_MAX, &p->token) && field_boolean(pq, r, 1, &l->session.direct)) {
 		note_wake_lock(pg, r, 2);
 		p->code = 1;
-		take(pg, p->token, sent, g);
+		note_grant(pg, p->token, sent, g);
 	} else {
-		rc = makes_no_sense(pg, f);
+		rc = refuse_answer(pg, f);
 	}
-	s->pq->clear(r);
+	pq->clear(r);
 	return rc;
 }
 
 /* Asks for the lock, or for our place in the queue; `alive_ms` "0": do not queue. */
 static enum rc
-ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
+ask_for_place(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
 {
-	const struct claim *c = pg->claim;
-	const char *values[] = {c->key, c->owner, c->record, pg->lease_ms, alive_ms, "1",
-	    "1", pg->pid, pg->take};
+	struct lease *l = lease_of(pg);
+	const struct claim *claim = pg->claim;
+	const char *values[] = {claim->key, claim->owner, claim->record, pg->lease_ms, alive_ms, "1",
+	    "1", l->session.pid, l->wake.take};
 	const struct question q = {
-	    "SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, wakes "
-	    "FROM dlock.queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-	    sizeof values / sizeof *values, values, note_session, pg};
+	    .sql = "SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, wakes "
+		   "FROM dlock.queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+	    .n = sizeof values / sizeof *values,
+	    .values = values,
+	    .prepare = note_session,
+	    .ctx = pg};
 	PGresult *r;
 	instant sent;
 	enum rc rc = pg_ask(pg, &q, 9, until, &sent, &r, f);
@@ -202,14 +249,14 @@ ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct 
 	if (rc != RC_OK)
 		return rc;
 	if (!read_place(pg, r, p))
-		rc = makes_no_sense(pg, f);
+		rc = refuse_answer(pg, f);
 	else if (p->code < 0)
 		rc = fault_set(f, RC_PROTOCOL,
 		    "%s: this key is in use as a lock of another kind (another --limit)",
-		    pg->session.where);
+		    pg->conn.where);
 	else if (is_granted(p))
-		take(pg, p->token, sent, g);
-	pg->session.pq->clear(r);
+		note_grant(pg, p->token, sent, g);
+	pg->conn.pq->clear(r);
 	return rc;
 }
 
@@ -217,9 +264,10 @@ ask(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct 
 static instant
 next_question(struct pg *pg, const struct place *p)
 {
+	struct lease *l = lease_of(pg);
 	/* A few bits of the owner and a counter: enough to keep a thousand waiters from asking in step. */
 	int64_t pause = p->place * POLL < POLL_MAX ? p->place * POLL : POLL_MAX;
-	int64_t jitter = pause / 32 * (pg->claim->owner[pg->jitter++ % OWNER_CHARS] % 16);
+	int64_t jitter = pause / 32 * (pg->claim->owner[l->jitter++ % OWNER_CHARS] % 16);
 	instant now = instant_now(), ask_at = now + pause * 3 / 4 + jitter;
 
 	if (p->place == 1 && p->left_ms > 0)
@@ -235,7 +283,7 @@ sleep_here(struct pg *pg, instant wake, instant until, struct fault *f)
 
 	if (host->wait(host, -1, 0, instant_first(wake, until)) == WOKE_STOP)
 		return RC_STOP;
-	return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", pg->session.where) : RC_OK;
+	return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where) : RC_OK;
 }
 
 /*
@@ -243,13 +291,14 @@ sleep_here(struct pg *pg, instant wake, instant until, struct fault *f)
  * meanwhile and be cut off: so less than a lease.  And not in step with others.
  */
 static int64_t
-chunk(struct pg *pg, const struct place *p)
+next_chunk(struct pg *pg, const struct place *p)
 {
+	struct lease *l = lease_of(pg);
 	int64_t most = pg->claim->ttl / 2 < CHUNK ? pg->claim->ttl / 2 : CHUNK;
 
-	if ((p->place == 1 || !pg->wakes) && most > CHUNK_FIRST)
+	if ((p->place == 1 || !l->wake.taken) && most > CHUNK_FIRST)
 		return CHUNK_FIRST;
-	return most - most / 64 * (pg->claim->owner[pg->jitter++ % OWNER_CHARS] % 16);
+	return most - most / 64 * (pg->claim->owner[l->jitter++ % OWNER_CHARS] % 16);
 }
 
 /* What await() has brought: whether we were woken; the token of a grant, else 0; where we are, if that is told. */
@@ -258,11 +307,11 @@ read_sleep(struct pg *pg, const PGresult *r, struct place *p, enum slept *slept,
 {
 	int64_t code;
 
-	if (!field_integer(&pg->session, r, 0, SLEPT_IN_VAIN, SLEPT_NOT, &code))
-		return makes_no_sense(pg, f);
+	if (!field_integer(pg->conn.pq, r, 0, SLEPT_IN_VAIN, SLEPT_NOT, &code))
+		return refuse_answer(pg, f);
 	*slept = (enum slept)code;
 	note_wake_lock(pg, r, 6);
-	if (!field_integer(&pg->session, r, 1, 1, INT64_MAX, &p->token))
+	if (!field_integer(pg->conn.pq, r, 1, 1, INT64_MAX, &p->token))
 		p->token = 0;
 	if (p->token == 0 && *slept == SLEPT_IN_VAIN && !read_where(pg, r, 2, p))
 		*slept = SLEPT_UNTIL_WOKEN; /* we are no longer known: ask */
@@ -273,13 +322,18 @@ read_sleep(struct pg *pg, const PGresult *r, struct place *p, enum slept *slept,
 static enum rc
 sleep_there(struct pg *pg, struct place *p, instant until, enum slept *slept, struct fault *f)
 {
-	const struct claim *c = pg->claim;
+	struct lease *l = lease_of(pg);
+	const struct claim *claim = pg->claim;
 	char ahead[24], ms[24];
-	const char *values[] = {c->key, c->owner, ahead, ms, pg->take, pg->rehearsed == pg->serial ? "f" : "t"};
-	const struct question q = {"SELECT code, granted, place, left_ms, held_ms, holder, wakes "
-				   "FROM dlock.await($1, $2, $3, $4, $5, $6)",
-	    sizeof values / sizeof *values, values, note_session, pg};
-	instant now = instant_now(), wake = instant_first(now + chunk(pg, p), until), sent;
+	const char *values[] = {claim->key, claim->owner, ahead, ms, l->wake.take, l->session.rehearsed ? "f" : "t"};
+	const struct question q = {
+	    .sql = "SELECT code, granted, place, left_ms, held_ms, holder, wakes "
+		   "FROM dlock.await($1, $2, $3, $4, $5, $6)",
+	    .n = sizeof values / sizeof *values,
+	    .values = values,
+	    .prepare = note_session,
+	    .ctx = pg};
+	instant now = instant_now(), wake = instant_first(now + next_chunk(pg, p), until), sent;
 	PGresult *r;
 	enum rc rc;
 
@@ -287,14 +341,14 @@ sleep_there(struct pg *pg, struct place *p, instant until, enum slept *slept, st
 		wake = instant_first(wake, now + (p->left_ms + 5) * NS_PER_MS);
 	snprintf(ahead, sizeof ahead, "%" PRId64, p->ahead);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
-	rc = session_ask_here(&pg->session, &q, 7, wake + ASK_PATIENCE, &sent, &r, f);
+	rc = ask_here(&pg->conn, &q, 7, wake + ASK_PATIENCE, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	pg->rehearsed = pg->serial;
+	l->session.rehearsed = true;
 	rc = read_sleep(pg, r, p, slept, f);
-	pg->session.pq->clear(r);
+	pg->conn.pq->clear(r);
 	if (rc == RC_OK && *slept == SLEPT_IN_VAIN && p->token == 0 && instant_now() >= until)
-		return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
+		return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
 	if (rc == RC_OK && p->place == 1 && p->left_ms == 0 && *slept == SLEPT_IN_VAIN)
 		*slept = SLEPT_UNTIL_WOKEN; /* a lease has run out */
 	return rc;
@@ -302,22 +356,25 @@ sleep_there(struct pg *pg, struct place *p, instant until, enum slept *slept, st
 
 /* A grant that we have been told of becomes ours by a renewal.  *g is set if it did. */
 static enum rc
-confirm(struct pg *pg, struct place *p, struct grant *g, struct fault *f)
+confirm_lease(struct pg *pg, struct place *p, struct grant *g, struct fault *f)
 {
+	struct lease *l = lease_of(pg);
 	instant now = instant_now();
 	enum rc rc;
 
-	take(pg, p->token, now, g);
+	note_grant(pg, p->token, now, g);
 	rc = lease_renew(pg, now + ASK_PATIENCE, g, f);
 	p->code = rc == RC_OK;
-	pg->held = rc == RC_OK;
+	l->held = rc == RC_OK;
 	return rc == RC_LOST ? RC_OK : rc; /* it came too late: ask */
 }
 
 static bool
 is_settled(struct pg *pg, const struct place *p)
 {
-	return pg->direct && p->ahead && pg->session.conn && pg->serial == pg->session.serial;
+	struct lease *l = lease_of(pg);
+
+	return l->session.direct && p->ahead && pg->conn.pgconn && l->session.serial == pg->conn.serial;
 }
 
 /*
@@ -326,7 +383,7 @@ is_settled(struct pg *pg, const struct place *p)
  * is before us still, it has lost its session, and must be asked about now and then.
  */
 static enum rc
-attend(struct pg *pg, struct place *p, int64_t *was_free, instant until, struct grant *g, struct fault *f)
+wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until, struct grant *g, struct fault *f)
 {
 	enum slept slept = SLEPT_IN_VAIN;
 	enum rc rc = RC_OK;
@@ -339,9 +396,9 @@ attend(struct pg *pg, struct place *p, int64_t *was_free, instant until, struct 
 	while (rc == RC_OK && slept == SLEPT_IN_VAIN && p->token == 0)
 		rc = sleep_there(pg, p, until, &slept, f);
 	*was_free = slept == SLEPT_NOT ? p->ahead : 0;
-	if (session_said(&pg->session, "57014"))
+	if (said_state(&pg->conn, "57014"))
 		return RC_OK; /* somebody has cancelled our sleep */
-	return rc == RC_OK && p->token ? confirm(pg, p, g, f) : rc;
+	return rc == RC_OK && p->token ? confirm_lease(pg, p, g, f) : rc;
 }
 
 /*
@@ -349,15 +406,15 @@ attend(struct pg *pg, struct place *p, int64_t *was_free, instant until, struct 
  * broken, so may have those of a thousand others: no attempt before its turn.
  */
 static enum rc
-wait_in_queue(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
+wait_for_lease(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
 	int64_t was_free = 0;
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !is_granted(p)) {
-		rc = pg->session.conn ? attend(pg, p, &was_free, until, g, f) : RC_OK;
+		rc = pg->conn.pgconn ? wait_for_turn(pg, p, &was_free, until, g, f) : RC_OK;
 		if (rc == RC_OK && !is_granted(p))
-			rc = ask(pg, ALIVE_MS, instant_now() + ASK_PATIENCE, g, p, f);
+			rc = ask_for_place(pg, ALIVE_MS, instant_now() + ASK_PATIENCE, g, p, f);
 		if (rc == RC_OK)
 			patience_end_outage(&pg->patience);
 		else
@@ -369,19 +426,21 @@ wait_in_queue(struct pg *pg, instant until, struct grant *g, struct place *p, st
 static enum rc
 ask_first(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
 {
-	enum rc rc = pg->among ? RC_OK : take_free(pg, until, g, p, f);
+	struct lease *l = lease_of(pg);
+	enum rc rc = l->among ? RC_OK : take_free(pg, until, g, p, f);
 
-	return rc == RC_OK && pg->among ? ask(pg, alive_ms, until, g, p, f) : rc;
+	return rc == RC_OK && l->among ? ask_for_place(pg, alive_ms, until, g, p, f) : rc;
 }
 
 static enum rc
 lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
+	struct lease *l = lease_of(pg);
 	instant first_by = patience_first(&pg->patience, until);
 	struct place p = {.code = 0};
 	enum rc rc, next;
 
-	pg->among = pg->claim->kind != KIND_EXCLUSIVE; /* take() is for mutexes */
+	l->among = pg->claim->kind != KIND_EXCLUSIVE; /* take() is for mutexes */
 	do {
 		rc = ask_first(pg, until ? ALIVE_MS : "0", pg_attempt_ends(pg, first_by), g, &p, f);
 		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by) : rc;
@@ -391,54 +450,58 @@ lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	patience_end_outage(&pg->patience);
 	if (rc == RC_OK && !is_granted(&p)) {
 		if (until)
-			rc = wait_in_queue(pg, until, g, &p, f);
+			rc = wait_for_lease(pg, until, g, &p, f);
 		else
-			rc = fault_set(f, RC_BUSY, "%s: held", pg->session.where);
+			rc = fault_set(f, RC_BUSY, "%s: held", pg->conn.where);
 	}
 	if (rc == RC_BUSY && !until)
-		pg->asked = false; /* who does not queue leaves nothing */
+		l->asked = false; /* who does not queue leaves nothing */
 	return rc;
 }
 
 /* ---- renew and release ---- */
 
 static enum rc
-not_ours(struct pg *pg, struct fault *f)
+lease_not_ours(struct pg *pg, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    pg->session.where);
+	    pg->conn.where);
 }
 
 static enum rc
 lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	const struct claim *c = pg->claim;
+	struct lease *l = lease_of(pg);
+	const struct claim *claim = pg->claim;
 	char token[24];
-	const char *values[] = {c->key, c->owner, token, pg->lease_ms, pg->pid, pg->take};
+	const char *values[] = {claim->key, claim->owner, token, pg->lease_ms, l->session.pid, l->wake.take};
 	const struct question q = {
-	    "SELECT code, wakes FROM dlock.renew($1, $2, $3, $4, $5, $6)", 6, values, note_session, pg};
+	    .sql = "SELECT code, wakes FROM dlock.renew($1, $2, $3, $4, $5, $6)",
+	    .n = sizeof values / sizeof *values,
+	    .values = values,
+	    .prepare = note_session,
+	    .ctx = pg};
 	int64_t code = -1;
 	PGresult *r;
 	instant sent;
 	enum rc rc;
 
-	snprintf(token, sizeof token, "%" PRIu64, pg->token);
-	rc = session_ask(&pg->session, &q, true, 2, until, &sent, &r, f);
+	snprintf(token, sizeof token, "%" PRIu64, l->token);
+	rc = ask_server(&pg->conn, &q, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
-		return pg_is_missing(pg) ? not_ours(pg, f)
+		return pg_is_missing(pg) ? lease_not_ours(pg, f)
 		       : rc == RC_STOP   ? RC_STOP
 					 : RC_AGAIN; /* a table dropped is a lock lost */
 	note_wake_lock(pg, r, 1);
-	if (!field_integer(&pg->session, r, 0, 0, 2, &code))
-		rc = fault_set(
-		    f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
-	pg->session.pq->clear(r);
+	if (!field_integer(pg->conn.pq, r, 0, 0, 2, &code))
+		rc = pg_makes_no_sense(pg, RC_AGAIN, f);
+	pg->conn.pq->clear(r);
 	if (code == 0)
-		return not_ours(pg, f);
+		return lease_not_ours(pg, f);
 	if (code == 1) {
 		g->sent = sent;
-		g->lease = c->ttl;
+		g->lease = claim->ttl;
 	}
 	return rc;
 }
@@ -447,53 +510,60 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 read_release(struct pg *pg, const PGresult *r, struct fault *f)
 {
+	struct lease *l = lease_of(pg);
 	int64_t code;
 
-	if (!field_integer(&pg->session, r, 0, 0, 2, &code))
+	if (!field_integer(pg->conn.pq, r, 0, 0, 2, &code))
+		return pg_makes_no_sense(pg, RC_AGAIN, f);
+	if (code == 0 && l->held && (pg->conn.pending.again || l->unsure))
 		return fault_set(
-		    f, RC_AGAIN, "%s gave an answer that dlock's functions do not give", pg->session.where);
-	if (code == 0 && pg->held && (pg->session.repeated || pg->unsure))
-		return fault_set(
-		    f, RC_AGAIN, "%s closed the connection before it answered", pg->session.where);
-	if (code == 0 && pg->held)
-		return not_ours(pg, f);
+		    f, RC_AGAIN, "%s closed the connection before it answered", pg->conn.where);
+	if (code == 0 && l->held)
+		return lease_not_ours(pg, f);
 	return RC_OK;
 }
 
 static enum rc
-lease_release(struct pg *pg, instant until, struct fault *f)
+lease_release(struct pg *pg, int status, instant until, struct fault *f)
 {
-	const struct claim *c = pg->claim;
-	const char *values[] = {c->key, c->owner, pg->give};
-	struct question q = {"SELECT dlock.release($1, $2, $3)", 3, values, note_session, pg};
+	struct lease *l = lease_of(pg);
+	const struct claim *claim = pg->claim;
+	const char *values[] = {claim->key, claim->owner, l->wake.give};
+	struct question q = {
+	    .sql = "SELECT dlock.release($1, $2, $3)",
+	    .n = sizeof values / sizeof *values,
+	    .values = values,
+	    .prepare = note_session,
+	    .ctx = pg};
 	bool old_sessions;
 	PGresult *r;
 	instant sent;
 	enum rc rc;
 
-	if (!pg->asked)
+	if (!l->asked)
 		return RC_OK;
-	old_sessions = pg->abandoned || (!session_is_open(&pg->session) && pg->wakes);
+	old_sessions = l->wake.abandoned || (!connection_is_open(&pg->conn) && l->wake.taken);
 	if (old_sessions)
 		q.sql = "SELECT dlock.release($1, $2, $3), dlock.end_old_sessions($2)";
-	else if (pg->among)
+	else if (l->among)
 		q.sql = "SELECT dlock.release_among($1, $2, $3)";
-	rc = session_ask(&pg->session, &q, true, old_sessions ? 2 : 1, until, &sent, &r, f);
+	rc = ask_server(&pg->conn, &q, old_sessions ? 2 : 1, until, &sent, &r, f);
 	if (rc != RC_OK) {
-		pg->unsure = true;
-		return pg_is_missing(pg) ? (pg->held ? not_ours(pg, f) : RC_OK) : rc;
+		l->unsure = true;
+		return pg_is_missing(pg) ? (l->held ? lease_not_ours(pg, f) : RC_OK) : rc;
 	}
 	rc = read_release(pg, r, f);
-	pg->session.pq->clear(r);
+	pg->conn.pq->clear(r);
 	if (rc == RC_OK || rc == RC_LOST)
-		pg->asked = pg->held = false;
-	pg->wakes = false;
+		l->asked = l->held = false;
+	l->wake.taken = false;
 	return rc;
 }
 
 const struct mode lease_mode = {
     .name = "lease",
     .caps = CAP_FAIR | CAP_DURABLE,
+    .bytes = sizeof(struct lease),
     .acquire = lease_acquire,
     .renew = lease_renew,
     .release = lease_release,

@@ -16,9 +16,9 @@
 #define PQ_FUNCTIONS(X)                                                                                    \
 	X(backendPID)                                                                                      \
 	X(clear)                                                                                           \
-	X(conndefaults)                                                                                    \
 	X(connectPoll)                                                                                     \
 	X(connectStartParams)                                                                              \
+	X(connectionNeedsPassword)                                                                         \
 	X(conninfo)                                                                                        \
 	X(conninfoFree)                                                                                    \
 	X(conninfoParse)                                                                                   \
@@ -27,14 +27,12 @@
 	X(errorMessage)                                                                                    \
 	X(finish)                                                                                          \
 	X(flush)                                                                                           \
-	X(freemem)                                                                                         \
 	X(getResult)                                                                                       \
 	X(getisnull)                                                                                       \
 	X(getlength)                                                                                       \
 	X(getvalue)                                                                                        \
 	X(host)                                                                                            \
 	X(isBusy)                                                                                          \
-	X(libVersion)                                                                                      \
 	X(nfields)                                                                                         \
 	X(ntuples)                                                                                         \
 	X(parameterStatus)                                                                                 \

@@ -32,31 +32,31 @@ pg_of(struct store *s)
 bool
 pg_is_missing(const struct pg *pg)
 {
-	const struct session *s = &pg->session;
+	const struct connection *c = &pg->conn;
 
-	return session_said(s, "3F000") || session_said(s, "42883") || session_said(s, "42P01");
+	return said_state(c, "3F000") || said_state(c, "42883") || said_state(c, "42P01");
 }
 
 enum rc
 pg_explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 {
-	if (rc != RC_DENIED || !session_said(&pg->session, "42501"))
+	if (rc != RC_DENIED || !said_state(&pg->conn, "42501"))
 		return rc;
-	if (!pg->session.conn)
+	if (!pg->conn.pgconn)
 		return rc; /* it may not even enter the database */
 	return fault_set(f, RC_DENIED,
 	    "%s: this role may not use, or not create, the schema dlock; as its administrator run dlock "
 	    "help pg-schema "
 	    "| psql DATABASE, then GRANT USAGE ON SCHEMA dlock TO the role",
-	    pg->session.where);
+	    pg->conn.where);
 }
 
 enum rc
 pg_create_schema(struct pg *pg, instant until, struct fault *f)
 {
-	enum rc rc = session_run(&pg->session, schema_sql, until, f);
+	enum rc rc = ask_script(&pg->conn, schema_sql, until, f);
 
-	pg->session.trusted = false; /* somebody may have made it before us */
+	pg->conn.trust.full = false; /* somebody may have made it before us */
 	return rc;
 }
 
@@ -64,14 +64,20 @@ enum rc
 pg_ask(struct pg *pg, const struct question *q, int fields, instant until, instant *sent, PGresult **ret,
     struct fault *f)
 {
-	enum rc rc = session_ask(&pg->session, q, true, fields, until, sent, ret, f);
+	enum rc rc = ask_server(&pg->conn, q, fields, until, sent, ret, f);
 
 	if (rc != RC_OK && rc != RC_STOP && pg_is_missing(pg)) {
 		rc = pg_create_schema(pg, until, f);
 		if (rc == RC_OK)
-			rc = session_ask(&pg->session, q, true, fields, until, sent, ret, f);
+			rc = ask_server(&pg->conn, q, fields, until, sent, ret, f);
 	}
 	return pg_explain_denial(pg, rc, f);
+}
+
+enum rc
+pg_makes_no_sense(const struct pg *pg, enum rc rc, struct fault *f)
+{
+	return fault_set(f, rc, "%s gave an answer that dlock's functions do not give", pg->conn.where);
 }
 
 /* ---- patience ---- */
@@ -87,7 +93,7 @@ pg_attempt_ends(const struct pg *pg, instant first_by)
 enum rc
 pg_try_again(struct pg *pg, enum rc rc, bool queued, instant until)
 {
-	bool promotion = queued && rc == RC_CONFIG && session_said(&pg->session, "25006");
+	bool promotion = queued && rc == RC_CONFIG && said_state(&pg->conn, READ_ONLY);
 	enum rc next = patience_retry(&pg->patience, pg->base.host, promotion ? RC_AGAIN : rc, queued, until);
 
 	return next == RC_AGAIN ? rc : next;
@@ -100,7 +106,7 @@ set_mode(struct store *s, const char *value, struct fault *f)
 {
 	for (size_t i = 0; modes[i]; i++)
 		if (strcmp(modes[i]->name, value) == 0) {
-			pg_of(s)->mode = modes[i];
+			pg_of(s)->stated.mode = modes[i];
 			return RC_OK;
 		}
 	return fault_set(f, RC_USAGE, "the pg backend has no mode '%s' (there are lease, advisory, row)", value);
@@ -111,8 +117,8 @@ set_key(struct store *s, const char *value, struct fault *f)
 {
 	struct number unused;
 
-	pg_of(s)->key_is = value;
-	if (number_read(&unused, value))
+	pg_of(s)->stated.key = value;
+	if (derive_read_number(&unused, value))
 		return RC_OK;
 	return fault_set(f, RC_USAGE, "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
 }
@@ -120,14 +126,14 @@ set_key(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_derive(struct store *s, const char *value, struct fault *f)
 {
-	pg_of(s)->derive = value;
-	if (derivation_named(value))
+	pg_of(s)->stated.derive = value;
+	if (derive_named(value))
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derivation_names);
+	return fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derive_names);
 }
 
 static enum rc
-set_connect_timeout(struct store *s, const char *value, struct fault *f)
+set_first_patience(struct store *s, const char *value, struct fault *f)
 {
 	return setting_patience(value, &pg_of(s)->patience.first, f);
 }
@@ -136,19 +142,18 @@ static const struct setting_row settings[] = {
     {"mode", "lease|advisory|row", "how a key is locked (default: lease)", set_mode},
     {"key", "NUMBER|A,B", "mode=advisory: the lock of this number", set_key},
     {"derive", "TOOL", "mode=advisory: the lock that this tool would take", set_derive},
-    {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)", set_connect_timeout},
+    {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)", set_first_patience},
     {0},
 };
 
 /* What makes sense by itself, but not together. */
 static enum rc
-check_settings(const struct pg *pg, struct fault *f)
+check_stated(const struct stated *stated, struct fault *f)
 {
-	if (pg->key_is && pg->derive)
+	if (stated->key && stated->derive)
 		return fault_set(f, RC_USAGE, "key= and derive= contradict each other");
-	if ((pg->key_is || pg->derive) && pg->mode != &advisory_mode)
-		return fault_set(
-		    f, RC_USAGE, "%s= goes with mode=advisory only", pg->key_is ? "key" : "derive");
+	if ((stated->key || stated->derive) && stated->mode != &advisory_mode)
+		return fault_set(f, RC_USAGE, "%s= goes with mode=advisory only", stated->key ? "key" : "derive");
 	return RC_OK;
 }
 
@@ -161,7 +166,8 @@ pg_close(struct store *s)
 
 	if (!pg)
 		return;
-	session_free(&pg->session);
+	connection_free(&pg->conn);
+	free(pg->own);
 	free(pg);
 }
 
@@ -173,15 +179,18 @@ pg_open(struct store **ret, struct host *host, const struct site *site, struct f
 
 	if (!pg)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	pg->base = (struct store){&pg_backend, host, pg->session.where, 0};
-	pg->mode = &lease_mode;
+	pg->base = (struct store){&pg_backend, host, pg->conn.where, 0};
+	pg->stated.mode = &lease_mode;
 	patience_init(&pg->patience);
 	rc = setting_read(&pg->base, site, f);
 	if (rc == RC_OK)
-		rc = check_settings(pg, f);
+		rc = check_stated(&pg->stated, f);
 	if (rc == RC_OK)
-		rc = session_init(&pg->session, host, site->url, f);
-	pg->base.caps = pg->mode->caps;
+		rc = connection_init(&pg->conn, host, site->url, f);
+	pg->base.caps = pg->stated.mode->caps;
+	pg->own = calloc(1, pg->stated.mode->bytes);
+	if (rc == RC_OK && !pg->own)
+		rc = fault_set(f, RC_SYSTEM, "out of memory");
 	if (rc == RC_OK)
 		*ret = &pg->base;
 	else
@@ -195,23 +204,22 @@ pg_acquire(struct store *s, const struct claim *claim, instant until, struct gra
 	struct pg *pg = pg_of(s);
 
 	pg->claim = claim;
-	pg->session.ttl = claim->ttl;
+	pg->conn.ttl = claim->ttl;
 	snprintf(pg->lease_ms, sizeof pg->lease_ms, "%" PRId64, ns_to_ms(claim->ttl));
 	patience_begin(&pg->patience, claim);
-	return pg->mode->acquire(pg, until, g, f);
+	return pg->stated.mode->acquire(pg, until, g, f);
 }
 
 static enum rc
 pg_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	return pg_of(s)->mode->renew(pg_of(s), until, g, f);
+	return pg_of(s)->stated.mode->renew(pg_of(s), until, g, f);
 }
 
 static enum rc
 pg_release(struct store *s, int status, instant until, struct fault *f)
 {
-	(void)status;
-	return pg_of(s)->mode->release(pg_of(s), until, f);
+	return pg_of(s)->stated.mode->release(pg_of(s), status, until, f);
 }
 
 const struct backend pg_backend = {

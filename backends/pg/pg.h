@@ -8,8 +8,10 @@
 #ifndef DLOCK_PG_PG_H
 #define DLOCK_PG_PG_H
 
+#include "ask.h"
+#include "field.h"
+
 #include "backends/patience.h"
-#include "session.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
 #define ASK_LEAST NS_PER_S          /* for one that comes late, after a sleep in the server */
@@ -20,50 +22,38 @@ struct pg;
 struct mode {
 	const char *name;
 	unsigned caps;
+	size_t bytes; /* of its own struct, which begins as zeros */
 	enum rc (*acquire)(struct pg *, instant until, struct grant *, struct fault *);
 	enum rc (*renew)(struct pg *, instant until, struct grant *, struct fault *);
-	enum rc (*release)(struct pg *, instant until, struct fault *);
+	enum rc (*release)(struct pg *, int status, instant until, struct fault *);
 };
 
 extern const struct mode lease_mode, advisory_mode, row_mode;
 
 struct pg {
 	struct store base;
-	const struct claim *claim;
-	const struct mode *mode;
-	struct session session;
+	struct stated {
+		const struct mode *mode;
+		const char *key, *derive; /* of mode=advisory; NULL: not stated */
+	} stated;
+	void *own; /* the mode's: pg_own() */
+	struct connection conn;
 	struct patience patience;
+	const struct claim *claim;
 	char lease_ms[24]; /* of the claim, as a parameter */
-
-	bool asked; /* the server may know of us; a mode bound to its session: we have queued */
-	bool held;  /* it has said that we hold */
-
-	/* ---- lease mode ---- */
-	bool unsure; /* a release went unanswered: it may be done */
-	uint64_t token;
-	unsigned serial; /* of the session that these are about: */
-	char pid[16];    /* its server process, as we were told */
-	bool direct;     /* no pooler in between */
-	bool wakes;      /* it has our wake-up lock */
-	char take[24],
-	    give[24];       /* that lock as a parameter: where it is to be taken, or given back; else "0" */
-	bool among;         /* somebody else has to do with the key: queue(), not take() */
-	unsigned rehearsed; /* the session in which await() has done so */
-	bool abandoned; /* a session that had it may live on, at the server alone */
-	unsigned jitter; /* counts what must not be done in step with others */
-
-	/* ---- modes advisory and row, bound to their session (bound.h) ---- */
-	instant beat_sent;   /* the heartbeat that is out, or was answered last */
-	const char *key_is;  /* -O key= */
-	const char *derive;  /* -O derive= */
-	char lock_args[80];  /* the advisory lock in SQL: as the functions take it, */
-	char lock_is[256];   /* and as a condition on pg_locks l */
-	bool no_schema;      /* there is none, and we may not make it */
-	int64_t transaction; /* in which the row is locked */
 };
 
+/* The struct that belongs to `mode`; checked: another mode's is a mistake of ours. */
+static inline void *
+pg_own(const struct pg *pg, const struct mode *mode)
+{
+	if (pg->stated.mode != mode)
+		abort();
+	return pg->own;
+}
+
 /*
- * session_ask(), and where the schema dlock or one of its functions is missing,
+ * ask_server(), and where the schema dlock or one of its functions is missing,
  * creates it and asks again.
  */
 enum rc pg_ask(struct pg *, const struct question *, int fields, instant until, instant *sent,
@@ -77,6 +67,9 @@ enum rc pg_create_schema(struct pg *, instant until, struct fault *);
 
 /* Where the right to it is missing (42501): who has it, and what to do. */
 enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
+
+/* What the server has sent is no answer to what was asked. */
+enum rc pg_makes_no_sense(const struct pg *, enum rc, struct fault *);
 
 /* How long one attempt at a first answer may take, which shall be there by `first_by`: long enough to learn why it fails. */
 instant pg_attempt_ends(const struct pg *, instant first_by);

@@ -17,6 +17,7 @@
  *  5. What holds for all locks bound to a session: bound.h.
  */
 #include "bound.h"
+#include "guard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,14 +25,26 @@
 
 #define CHUNK (3 * NS_PER_S)
 
+/* mode=row's own. */
+struct row {
+	struct bound bound;
+	int64_t transaction; /* in which the row is locked */
+};
+
+static struct row *
+row_of(const struct pg *pg)
+{
+	return pg_own(pg, &row_mode);
+}
+
 /* A statement that says nothing but that it was done. */
 static enum rc
-command(struct pg *pg, const char *sql, instant until, struct fault *f)
+run_command(struct pg *pg, const char *sql, instant until, struct fault *f)
 {
-	const struct question q = {sql, 0, NULL, NULL, NULL};
+	const struct question q = {.sql = sql, .harmless = true};
 	instant sent;
 
-	return session_ask_here(&pg->session, &q, 0, until, &sent, NULL, f);
+	return ask_here(&pg->conn, &q, 0, until, &sent, NULL, f);
 }
 
 /* ---- the hold ---- */
@@ -42,17 +55,17 @@ write_heartbeat(const struct pg *pg, char *sql, size_t size)
 {
 	snprintf(sql, size,
 	    "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) %" PRId64 " IS TRUE",
-	    pg->transaction);
+	    row_of(pg)->transaction);
 }
 
 static enum rc
 row_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	char sql[128];
-	const struct question q = {sql, 0, NULL, NULL, NULL};
+	const struct question q = {.sql = sql, .harmless = true};
 
 	write_heartbeat(pg, sql, sizeof sql);
-	return bound_renew(pg, &q, true, until, g, f);
+	return bound_renew(pg, &row_of(pg)->bound, &q, true, until, g, f);
 }
 
 /*
@@ -62,7 +75,7 @@ row_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
  * CREATE INDEX CONCURRENTLY by our own command would wait.
  */
 static enum rc
-confirm(struct pg *pg, struct grant *g, struct fault *f)
+confirm_row(struct pg *pg, struct grant *g, struct fault *f)
 {
 	enum rc rc = row_renew(pg, instant_now() + ASK_PATIENCE, g, f);
 
@@ -76,7 +89,7 @@ static enum rc
 make_row(struct pg *pg, instant until, struct fault *f)
 {
 	const char *values[] = {pg->claim->key};
-	const struct question q = {"SELECT dlock.make_row($1)", 1, values, NULL, NULL};
+	const struct question q = {.sql = "SELECT dlock.make_row($1)", .n = 1, .values = values};
 	instant sent;
 
 	return pg_ask(pg, &q, 1, until, &sent, NULL, f);
@@ -88,23 +101,22 @@ enum { ROW_MISSING = -1, ROW_HELD, ROW_OURS };
 static enum rc
 read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct grant *g, struct fault *f)
 {
-	const struct session *s = &pg->session;
+	const struct connection *c = &pg->conn;
 	int64_t token = 0;
-	bool fine = field_integer(s, r, 0, ROW_MISSING, ROW_OURS, code);
+	bool fine = field_integer(c->pq, r, 0, ROW_MISSING, ROW_OURS, code);
 
 	if (fine && *code == ROW_HELD)
 		fine = bound_see(pg, r, 3);
 	if (fine && *code == ROW_OURS)
-		fine = field_integer(s, r, 1, 1, INT64_MAX, &token) &&
-		       field_integer(s, r, 2, 1, INT64_MAX, &pg->transaction);
+		fine = field_integer(c->pq, r, 1, 1, INT64_MAX, &token) &&
+		       field_integer(c->pq, r, 2, 1, INT64_MAX, &row_of(pg)->transaction);
 	if (!fine)
-		return fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that dlock's functions do not give", s->where);
+		return pg_makes_no_sense(pg, RC_PROTOCOL, f);
 	if (*code == ROW_OURS)
 		*g = (struct grant){.token = token,
 		    .sent = sent,
 		    .lease = pg->claim->ttl,
-		    .anchor = pg->session.pq->socket(pg->session.conn)};
+		    .anchor = pg->conn.pq->socket(pg->conn.pgconn)};
 	return RC_OK;
 }
 
@@ -114,28 +126,29 @@ lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant
 {
 	const char *values[] = {pg->claim->key, pg->lease_ms, patient ? "t" : "f", pg->claim->record};
 	const struct question q = {
-	    "SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
+	    .sql = "SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
 	    "(SELECT " BOUND_RECORD " FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END "
 	    "FROM dlock.lock_row($1, $2, $3, " BOUND_NAME("$4") ") r",
-	    4, values, NULL, NULL};
+	    .n = 4,
+	    .values = values};
 	PGresult *r;
 	instant sent;
-	enum rc rc = session_ask_here(&pg->session, &q, 5, until, &sent, &r, f);
+	enum rc rc = ask_here(&pg->conn, &q, 5, until, &sent, &r, f);
 
-	if (session_said(&pg->session, "57014") || session_said(&pg->session, "55P03")) {
+	if (said_state(&pg->conn, "57014") || said_state(&pg->conn, "55P03")) {
 		*code = ROW_HELD; /* the time is up */
 		return RC_OK;
 	}
 	if (rc != RC_OK)
 		return rc;
 	rc = read_row(pg, r, sent, code, g, f);
-	pg->session.pq->clear(r);
+	pg->conn.pq->clear(r);
 	return rc;
 }
 
 /* One attempt, a transaction: `wait_ms` 0: now or never. */
 static enum rc
-attempt(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct grant *g, struct fault *f)
+try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct grant *g, struct fault *f)
 {
 	char begin[200];
 	enum rc rc;
@@ -144,38 +157,38 @@ attempt(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct gra
 	    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; "
 	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
 	    wait_ms);
-	(void)session_is_open(&pg->session);
-	rc = session_vet(&pg->session, until, f);
+	(void)connection_is_open(&pg->conn);
+	rc = guard_pass(&pg->conn, until, f);
 	if (rc == RC_OK)
-		rc = session_run(&pg->session, begin, until, f);
+		rc = ask_script(&pg->conn, begin, until, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, wait_ms > 0, until + wait_ms * NS_PER_MS, code, g, f);
 	if (rc == RC_OK && *code == ROW_OURS) {
-		bound_watch(pg);
-		return confirm(pg, g, f);
+		bound_watch(pg, &row_of(pg)->bound);
+		return confirm_row(pg, g, f);
 	}
 	if (rc != RC_OK) {
-		session_close(&pg->session); /* and with it whatever there is of a transaction */
+		connection_close(&pg->conn); /* and with it whatever there is of a transaction */
 		return rc;
 	}
-	return command(pg, "ROLLBACK", instant_now() + ASK_PATIENCE, f);
+	return run_command(pg, "ROLLBACK", instant_now() + ASK_PATIENCE, f);
 }
 
 /* The same, but a key without a row gets one, and a database without the schema as well. */
 static enum rc
-attempt_anew(struct pg *pg, instant until, int64_t *code, struct grant *g, struct fault *f)
+try_row_anew(struct pg *pg, instant until, int64_t *code, struct grant *g, struct fault *f)
 {
-	enum rc rc = attempt(pg, 0, until, code, g, f);
+	enum rc rc = try_row(pg, 0, until, code, g, f);
 
 	if (rc == RC_OK ? *code != ROW_MISSING : !pg_is_missing(pg))
 		return pg_explain_denial(pg, rc, f);
 	rc = make_row(pg, until, f);
-	return rc == RC_OK ? attempt(pg, 0, until, code, g, f) : rc;
+	return rc == RC_OK ? try_row(pg, 0, until, code, g, f) : rc;
 }
 
 /* How long to wait in the server this time. */
 static int64_t
-chunk_ms(instant until)
+row_chunk_ms(instant until)
 {
 	instant now = instant_now(), wake = instant_first(now + CHUNK, until);
 
@@ -188,19 +201,19 @@ chunk_ms(instant until)
  * lost it again.
  */
 static enum rc
-wait_in_queue(struct pg *pg, instant until, struct grant *g, struct fault *f)
+wait_for_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	int64_t code;
 	enum rc rc;
 
 	do {
-		rc = attempt(pg, chunk_ms(until), instant_now() + ASK_PATIENCE, &code, g, f);
+		rc = try_row(pg, row_chunk_ms(until), instant_now() + ASK_PATIENCE, &code, g, f);
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
 		if (rc == RC_OK && instant_now() >= until)
-			return fault_set(f, RC_BUSY, "%s: still held", pg->session.where);
+			return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
 		if (rc == RC_OK)
-			rc = attempt_anew(pg, instant_now() + ASK_PATIENCE, &code, g, f);
+			rc = try_row_anew(pg, instant_now() + ASK_PATIENCE, &code, g, f);
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
 		if (rc == RC_OK)
@@ -219,7 +232,7 @@ row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	enum rc rc, next;
 
 	do {
-		rc = attempt_anew(pg, pg_attempt_ends(pg, first_by), &code, g, f);
+		rc = try_row_anew(pg, pg_attempt_ends(pg, first_by), &code, g, f);
 		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by) : rc;
 	} while (rc == RC_AGAIN && next == RC_OK);
 	if (rc == RC_AGAIN)
@@ -227,44 +240,47 @@ row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	patience_end_outage(&pg->patience);
 
 	if (rc == RC_OK && code != ROW_OURS)
-		rc = until ? wait_in_queue(pg, until, g, f)
-			   : fault_set(f, RC_BUSY, "%s: held", pg->session.where);
+		rc = until ? wait_for_row(pg, until, g, f)
+			   : fault_set(f, RC_BUSY, "%s: held", pg->conn.where);
 	if (rc != RC_OK)
-		session_close(&pg->session); /* whatever it may have got */
+		connection_close(&pg->conn); /* whatever it may have got */
 	return rc;
 }
 
 /* ---- release ---- */
 
 static enum rc
-row_release(struct pg *pg, instant until, struct fault *f)
+row_release(struct pg *pg, int status, instant until, struct fault *f)
 {
+	struct row *own = row_of(pg);
 	char sql[128];
-	const struct question q = {sql, 0, NULL, NULL, NULL};
+	const struct question q = {.sql = sql, .harmless = true};
 	bool ours = false;
 	PGresult *r = NULL;
 	instant sent;
 	enum rc rc;
 
-	if (!pg->held)
+	(void)status;
+	if (!own->bound.held)
 		return RC_OK;
 	write_heartbeat(pg, sql, sizeof sql);
 	rc = bound_settle(pg, until, f);
 	if (rc == RC_OK)
-		rc = session_ask_here(&pg->session, &q, 1, until, &sent, &r, f);
-	if (rc == RC_OK && (!field_boolean(&pg->session, r, 0, &ours) || !ours))
-		rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->session.where);
-	pg->session.pq->clear(r);
+		rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
+	if (rc == RC_OK && (!field_boolean(pg->conn.pq, r, 0, &ours) || !ours))
+		rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
+	pg->conn.pq->clear(r);
 	if (rc == RC_OK)
-		rc = command(pg, "COMMIT", until, f);
-	pg->held = false;
-	session_close(&pg->session); /* if nothing else, this gives it back */
+		rc = run_command(pg, "COMMIT", until, f);
+	own->bound.held = false;
+	connection_close(&pg->conn); /* if nothing else, this gives it back */
 	return rc;
 }
 
 const struct mode row_mode = {
     .name = "row",
     .caps = 0,
+    .bytes = sizeof(struct row),
     .acquire = row_acquire,
     .renew = row_renew,
     .release = row_release,

@@ -15,7 +15,7 @@ is_one(const char *tool, const char *key, const char *database, int64_t expected
 	struct number n;
 	struct fault f;
 
-	assert_int_equal(derive(&n, derivation_named(tool), key, database, &f), RC_OK);
+	assert_int_equal(derive_number(&n, derive_named(tool), key, database, &f), RC_OK);
 	assert_false(n.pair);
 	if (n.one != expected)
 		fail_msg("%s of '%s' is %lld and should be %lld", tool, key, (long long)n.one, (long long)expected);
@@ -27,7 +27,7 @@ is_pair(const char *tool, const char *key, int32_t a, int32_t b)
 	struct number n;
 	struct fault f;
 
-	assert_int_equal(derive(&n, derivation_named(tool), key, "app", &f), RC_OK);
+	assert_int_equal(derive_number(&n, derive_named(tool), key, "app", &f), RC_OK);
 	assert_true(n.pair);
 	assert_int_equal(n.two[0], a);
 	assert_int_equal(n.two[1], b);
@@ -82,7 +82,7 @@ static void
 dlock_itself(void **state)
 {
 	(void)state;
-	assert_ptr_equal(derivation_named(NULL), derivation_named("dlock"));
+	assert_ptr_equal(derive_named(NULL), derive_named("dlock"));
 	is_one("dlock", "foo", "app", -6898199071693601759);
 	is_one("dlock", "ключ", "app", -1040035552635301297);
 }
@@ -114,9 +114,9 @@ keys_that_are_no_tables_are_refused(void **state)
 	(void)state;
 	for (size_t t = 0; t < 2; t++)
 		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-			assert_int_equal(derive(&n, derivation_named(tools[t]), keys[k], "app", &f), RC_USAGE);
-	assert_null(derivation_named("liquibase"));
-	assert_null(derivation_named(""));
+			assert_int_equal(derive_number(&n, derive_named(tools[t]), keys[k], "app", &f), RC_USAGE);
+	assert_null(derive_named("liquibase"));
+	assert_null(derive_named(""));
 }
 
 static void
@@ -127,17 +127,17 @@ numbers_as_they_are(void **state)
 	struct number n;
 
 	(void)state;
-	assert_true(number_read(&n, "-9223372036854775808"));
+	assert_true(derive_read_number(&n, "-9223372036854775808"));
 	assert_false(n.pair);
 	assert_true(n.one == INT64_MIN);
-	assert_true(number_read(&n, "42"));
+	assert_true(derive_read_number(&n, "42"));
 	assert_int_equal(n.one, 42);
-	assert_true(number_read(&n, "-2147483648,7"));
+	assert_true(derive_read_number(&n, "-2147483648,7"));
 	assert_true(n.pair);
 	assert_int_equal(n.two[0], INT32_MIN);
 	assert_int_equal(n.two[1], 7);
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-		if (number_read(&n, wrong[i]))
+		if (derive_read_number(&n, wrong[i]))
 			fail_msg("'%s' was taken for a number", wrong[i]);
 }
 

@@ -1,0 +1,208 @@
+/* connection.c - opens, names and closes a connection to a PostgreSQL server. */
+#include "connection.h"
+
+#include "connecting.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONNECT_PATIENCE (15 * NS_PER_S) /* for one attempt to connect, whoever waits for it how long */
+
+enum {
+	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
+};
+
+/* ---- what is stated ---- */
+
+/* What the user has not stated.  In the environment, where a service and the URL overrule it. */
+static void
+state_defaults(void)
+{
+	setenv("PGGSSENCMODE", "disable", false);
+	setenv("PGAPPNAME", "dlock", false);
+}
+
+/* From the URL, else from libpq's variable. */
+static const char *
+stated(const PQconninfoOption *o, const char *keyword)
+{
+	for (; o->keyword; o++)
+		if (strcmp(o->keyword, keyword) == 0)
+			return o->val ? o->val : o->envvar ? getenv(o->envvar) : NULL;
+	return NULL;
+}
+
+/* Names the server by what was stated or what libpq has used; a slip of the pen may have put a password there. */
+static void
+name_server(struct connection *c, const char *host, const char *port, const char *db)
+{
+	bool v6 = host && strchr(host, ':');
+
+	if (host && strchr(host, '@'))
+		host = strrchr(host, '@') + 1;
+	if (db && strchr(db, '@'))
+		db = strrchr(db, '@') + 1;
+	if (port && port[strspn(port, "0123456789,")])
+		port = NULL;
+	snprintf(c->where, sizeof c->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
+	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
+	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
+}
+
+static void
+name_server_used(struct connection *c)
+{
+	name_server(c, c->pq->host(c->pgconn), c->pq->port(c->pgconn), c->pq->db(c->pgconn));
+}
+
+enum rc
+connection_init(struct connection *c, struct host *host, const char *conninfo, struct fault *f)
+{
+	PQconninfoOption *options;
+	const char *at;
+	enum rc rc;
+
+	*c = (struct connection){.host = host, .conninfo = conninfo ? conninfo : ""};
+	rc = pq_load(&c->pq, f);
+	if (rc != RC_OK)
+		return rc;
+	state_defaults();
+	options = c->pq->conninfoParse(c->conninfo, NULL);
+	if (!options)
+		return fault_set(f, RC_USAGE,
+		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
+		    "host=... dbname=...");
+	at = stated(options, "hostaddr");
+	at = at ? at : stated(options, "host");
+	c->is_default = !at || !*at;
+	name_server(c, at, stated(options, "port"), stated(options, "dbname"));
+	c->pq->conninfoFree(options);
+	return RC_OK;
+}
+
+/* ---- the login ---- */
+
+static enum rc
+unconnected(struct connection *c, const struct connecting_end *end, struct fault *f)
+{
+	enum rc rc;
+
+	if (c->is_default)
+		name_server_used(c);
+	rc = said_at_login(c, end->met_another, f);
+	connection_close(c);
+	return rc;
+}
+
+/*
+ * The server that was reached is a standby.  Where a primary may yet be found among
+ * the hosts, that is no mistake of the user's.
+ */
+static enum rc
+is_no_primary(struct connection *c, const struct connecting_end *end, struct fault *f)
+{
+	name_server_used(c);
+	connection_close(c);
+	if (end->primary_is_away)
+		return fault_set(f, RC_AGAIN, "%s: no primary answers, only a standby", c->where);
+	said_set(c, READ_ONLY); /* as it would have said itself at the first write */
+	return fault_set(f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->where);
+}
+
+/* A connection has come: makes it ours. */
+static enum rc
+adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end, struct fault *f)
+{
+	if (!pgconn)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	c->pgconn = pgconn;
+	c->serial++;
+	c->trust = (struct trust){.full = false};
+	c->said.last_words[0] = '\0';
+	c->pq->setNoticeReceiver(pgconn, said_notice, c);
+	if (end->is_standby)
+		return is_no_primary(c, end, f);
+	if (c->pq->status(pgconn) != CONNECTION_OK)
+		return unconnected(c, end, f);
+	name_server_used(c);
+	if (c->pq->serverVersion(pgconn) < OLDEST_SERVER) {
+		connection_close(c);
+		return fault_set(
+		    f, RC_CONFIG, "%s is older than PostgreSQL 10 (and mode=advisory needs 14)", c->where);
+	}
+	if (c->pq->setnonblocking(pgconn, 1) == 0)
+		return RC_OK;
+	connection_close(c);
+	return fault_set(f, RC_SYSTEM, "out of memory");
+}
+
+enum rc
+connection_open(struct connection *c, instant until, struct fault *f)
+{
+	struct connecting_end end;
+	PGconn *pgconn;
+
+	if (c->pgconn)
+		return RC_OK;
+	if (!c->connecting)
+		c->connecting = connecting_start(c->pq, c->conninfo, c->ttl, CONNECT_PATIENCE);
+	if (!c->connecting)
+		return fault_set(f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
+	switch (c->host->wait(c->host, connecting_fd(c->connecting), POLLIN, until)) {
+	case WOKE_STOP:
+		return RC_STOP;
+	case WOKE_TIMEOUT:
+		return fault_set(f, RC_AGAIN, "%s does not answer", c->where);
+	case WOKE_READY:
+		break;
+	}
+	pgconn = connecting_take(c->connecting, &end);
+	connecting_drop(c->connecting);
+	c->connecting = NULL;
+	return adopt(c, pgconn, &end, f);
+}
+
+/* ---- the end ---- */
+
+enum rc
+connection_broken(struct connection *c, struct fault *f)
+{
+	connection_close(c);
+	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->where,
+	    *c->said.last_words ? ": " : "", c->said.last_words);
+}
+
+bool
+connection_is_open(struct connection *c)
+{
+	if (c->pgconn && (!c->pq->consumeInput(c->pgconn) || c->pq->status(c->pgconn) != CONNECTION_OK))
+		connection_close(c);
+	else if (c->pgconn && !c->pending.out)
+		c->pq->isBusy(c->pgconn); /* lets last words be heard */
+	return c->pgconn != NULL;
+}
+
+void
+connection_close(struct connection *c)
+{
+	if (!c->pq)
+		return;
+	c->pq->clear(c->pending.kept);
+	c->pending.kept = NULL;
+	c->pending.out = false;
+	if (c->pgconn)
+		c->pq->finish(c->pgconn);
+	c->pgconn = NULL;
+	c->trust = (struct trust){.full = false};
+}
+
+void
+connection_free(struct connection *c)
+{
+	connection_close(c);
+	connecting_drop(c->connecting);
+	c->connecting = NULL;
+}

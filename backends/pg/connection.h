@@ -1,0 +1,74 @@
+/*
+ * connection.h - one connection to a PostgreSQL server at a time.
+ *
+ * libpq's own waiting is never used, for it has no deadlines: connecting
+ * (names, service files, TLS) happens in a thread that may come too late
+ * (connecting.h), and everything afterwards is non-blocking and waits in
+ * host->wait (question.h).
+ *
+ *  1. What the user has stated, in the URL or conninfo, a service or PG*
+ *     variables, stands.  Where nothing is stated: no Kerberos encryption,
+ *     application name "dlock", and dead peers are noticed within the ttl.
+ *     Of several hosts the primary is taken, and a standby is refused.
+ *  2. A connection that breaks is closed; nothing is set up in the session but
+ *     by whoever sees `serial` change.
+ *  3. What a server, or libpq, has to say appears as its first line; a password
+ *     never does (said.h).
+ */
+#ifndef DLOCK_PG_CONNECTION_H
+#define DLOCK_PG_CONNECTION_H
+
+#include "backends/backend.h"
+#include "lib.h"
+#include "said.h"
+
+struct connecting;
+
+/* How far the functions of the schema dlock are known not to be foreign (guard.h). */
+struct trust {
+	bool full;    /* they may be called over this connection */
+	bool asked;   /* the question that is out follows upon the guard */
+	bool stopped; /* which has kept it from being run */
+};
+
+struct connection {
+	struct host *host;
+	const struct pq *pq;
+	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
+	int64_t ttl;
+	bool is_default; /* no host was stated: libpq says which one it takes */
+	char where[WHERE_BYTES];
+	PGconn *pgconn;		       /* NULL: not connected */
+	struct connecting *connecting; /* one on its way */
+	unsigned serial;	       /* counts them */
+	struct said said;
+	struct trust trust;
+	struct pending {
+		bool out;	/* a question is */
+		bool again;	/* ask() had to ask twice: the first may have been heard */
+		PGresult *kept; /* what has come of its answer */
+	} pending;
+};
+
+/* Reads conninfo and names the server; no connection yet.  RC_USAGE; as pq_load(). */
+enum rc connection_init(struct connection *, struct host *, const char *conninfo, struct fault *);
+
+/* Connects if need be.  A connection that is late is waited for again by the next call. */
+enum rc connection_open(struct connection *, instant until, struct fault *);
+
+/*
+ * Is the connection there, and nothing known against it?  Reads what has come
+ * unasked; closes a connection that has ended.
+ */
+bool connection_is_open(struct connection *);
+
+/* It has broken, or what comes over it makes no sense any more: closes it, and says so (RC_AGAIN). */
+enum rc connection_broken(struct connection *, struct fault *);
+
+/* Closes the connection; another may be opened. */
+void connection_close(struct connection *);
+
+/* Frees all. */
+void connection_free(struct connection *);
+
+#endif

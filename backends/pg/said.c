@@ -1,0 +1,259 @@
+/* said.c - reads errors, notices and libpq's words, and keeps passwords out of what is quoted. */
+#include "said.h"
+
+#include "connection.h"
+
+#include "backends/secret.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what may be quoted ---- */
+
+/* The first line of what libpq says, without what it says of the place; we say that better. */
+static void
+first_line(char *out, size_t size, const char *text)
+{
+	const char *end = strchrnul(text, '\n'), *failed = strstr(text, " failed: ");
+
+	if (strncmp(text, "connection to server", 20) == 0 && failed && failed < end)
+		text = failed + 9;
+	snprintf(out, size, "%.*s", (int)(end - text), text);
+}
+
+/* The first line of what a server says, which may repeat the password that it was told. */
+static void
+server_line(const struct connection *c, char *out, size_t size, const char *text)
+{
+	first_line(out, size, text);
+	if (c->pgconn)
+		secret_blot(out, c->pq->pass(c->pgconn));
+}
+
+/* What looks like a name to libpq, "secret@db1", has the end of a password in it where a '@' in a URL was not encoded. */
+static void
+hide_password(const struct connection *c, char *text)
+{
+	char *name = strchr(text, '"'), *at = strrchr(text, '@');
+
+	if (!name || at <= name || !strstr(c->conninfo, "://"))
+		return;
+	name++;
+	if (memmem(c->conninfo, strlen(c->conninfo), name, at + 1 - name))
+		memmove(name, at, strlen(at) + 1);
+}
+
+/* ---- SQLSTATEs ---- */
+
+static bool
+is_sqlstate(const char *s)
+{
+	return strspn(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5;
+}
+
+bool
+said_state(const struct connection *c, const char *sqlstate)
+{
+	return strncmp(c->said.sqlstate, sqlstate, strlen(sqlstate)) == 0;
+}
+
+void
+said_set(struct connection *c, const char *state)
+{
+	snprintf(c->said.sqlstate, sizeof c->said.sqlstate, "%.5s", state && is_sqlstate(state) ? state : "");
+}
+
+/* What an SQLSTATE, or the beginning of one, means for a lock. */
+static enum rc
+rc_of(const struct connection *c, const char **hint)
+{
+	static const struct {
+		const char *state;
+		enum rc rc;
+		const char *hint;
+	} rows[] = {
+	    {"28", RC_DENIED, "check user, password and pg_hba.conf"},
+	    {"42501", RC_DENIED, NULL},
+	    {READ_ONLY, RC_CONFIG, "this is a standby, or a read-only role; a lock needs the primary"},
+	    {"0A000", RC_CONFIG, NULL},
+	    {"3D000", RC_CONFIG, NULL},
+	    {"3F000", RC_CONFIG, NULL},
+	    {"22P05", RC_CONFIG, "the encoding of this database lacks characters of the key or the record"},
+	    {"53300", RC_AGAIN, "the server has no room for another connection"},
+	    {"53", RC_AGAIN, NULL},
+	    {"57", RC_AGAIN, NULL},
+	    {"08", RC_AGAIN, NULL},
+	    {"55006", RC_AGAIN, NULL},
+	    {"55P03", RC_AGAIN, "somebody keeps rows of the schema dlock locked"},
+	    {"40", RC_AGAIN, NULL},
+	    {"23505", RC_AGAIN, NULL},
+	    {"58", RC_AGAIN, NULL},
+	};
+
+	*hint = NULL;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (said_state(c, rows[i].state)) {
+			*hint = rows[i].hint;
+			return rows[i].rc;
+		}
+	return RC_PROTOCOL;
+}
+
+/*
+ * PgBouncer refuses whatever it refuses with the one SQLSTATE 08P01.  So its words
+ * must tell which refusal this is; they are always the same.
+ */
+static void
+understand_pooler(struct connection *c, const char *text)
+{
+	if (!said_state(c, "08P01"))
+		return;
+	if (strstr(text, "auth"))
+		said_set(c, "28P01");
+	else if (strstr(text, "no such database"))
+		said_set(c, "3D000");
+	else if (strstr(text, "pooling mode"))
+		said_set(c, "0A000");
+}
+
+static enum rc
+quote(struct connection *c, const char *text, struct fault *f)
+{
+	const char *hint;
+	enum rc rc;
+
+	understand_pooler(c, text);
+	rc = rc_of(c, &hint);
+	return fault_set(f, rc, "%s says '%.240s' (%s)%s%s", c->where, text, c->said.sqlstate,
+	    hint ? ": " : "", hint ? hint : "");
+}
+
+enum rc
+said_error(struct connection *c, const PGresult *r, struct fault *f)
+{
+	const char *message = c->pq->resultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+	char text[256];
+
+	said_set(c, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
+	if (!*c->said.sqlstate)
+		return fault_set(f, RC_AGAIN, "%s closed the connection", c->where);
+	server_line(c, text, sizeof text, message ? message : "");
+	return quote(c, text, f);
+}
+
+void
+said_notice(void *arg, const PGresult *notice)
+{
+	struct connection *c = arg;
+	const char *state = c->pq->resultErrorField(notice, PG_DIAG_SQLSTATE);
+	const char *text = c->pq->resultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+	const char *function = c->pq->resultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+
+	if (function && strcmp(function, "SyncRepWaitForLSN") == 0)
+		c->said.unreplicated = true;
+	if (state && text && (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
+		said_set(c, state);
+		server_line(c, c->said.last_words, sizeof c->said.last_words, text);
+	}
+}
+
+/* ---- why there is no connection ---- */
+
+enum subject { IS_SERVICE, IS_SETTING, IS_REFUSAL, IS_REACH };
+
+/*
+ * What libpq's words about a failed connection are about: a service file, another
+ * word of the user's, a server's refusal (at *refusal: SQLSTATE, colon, text), or
+ * how to reach one.  Libpq has no code for the first two, and hands out no result
+ * in which the SQLSTATE of a refusal would be a field, but writes it into its text
+ * ("FATAL:  28P01: no such user").  So this reads them: nothing else does.
+ */
+static enum subject
+subject_of(const char *why, const char *line, const char **refusal)
+{
+	static const char *const of_settings[] = {"invalid ", "could not match", "service file"};
+	const char *colon = strstr(line, ":  ");
+
+	if (strncmp(why, "definition of service", 21) == 0)
+		return IS_SERVICE;
+	for (size_t i = 0; i < sizeof of_settings / sizeof *of_settings; i++)
+		if (strncmp(why, of_settings[i], strlen(of_settings[i])) == 0)
+			return IS_SETTING;
+	*refusal = colon ? colon + 3 : "";
+	return is_sqlstate(*refusal) && strncmp(*refusal + 5, ": ", 2) == 0 ? IS_REFUSAL : IS_REACH;
+}
+
+/* "invalid integer value "x" for connection option "port"": what is quoted first may be a password. */
+static enum rc
+not_taken(const char *text, struct fault *f)
+{
+	static const char of[] = " for connection option ";
+	const char *option = strstr(text, of), *next;
+	size_t n = strcspn(text, "\"");
+
+	while (option && (next = strstr(option + 1, of)))
+		option = next; /* the value may look like this too */
+	while (n > 0 && strchr(" :", text[n - 1]))
+		n--;
+	return fault_set(f, RC_USAGE, "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n,
+	    text, option ? option : "");
+}
+
+/* Has this process, or the machine, no descriptor left for a socket? */
+static bool
+is_out_of_descriptors(const struct connection *c)
+{
+	int copy = fcntl(c->pq->socket(c->pgconn), F_DUPFD_CLOEXEC, 0);
+
+	if (copy < 0 && errno == EBADF)
+		copy = open("/", O_RDONLY | O_CLOEXEC);
+	if (copy >= 0)
+		close(copy);
+	return copy < 0 && (errno == EMFILE || errno == ENFILE);
+}
+
+static enum rc
+unreached(struct connection *c, const char *text, struct fault *f)
+{
+	enum rc rc = RC_AGAIN;
+
+	if (!*text)
+		return fault_set(f, RC_AGAIN, "%s does not answer", c->where);
+	if (c->pq->connectionNeedsPassword(c->pgconn))
+		return fault_set(f, RC_DENIED,
+		    "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)", c->where);
+	if (is_out_of_descriptors(c))
+		rc = RC_SYSTEM;
+	return fault_set(f, rc, "cannot reach %s: %.240s", c->where, text);
+}
+
+enum rc
+said_at_login(struct connection *c, bool foreign, struct fault *f)
+{
+	const char *why = c->pq->errorMessage(c->pgconn), *refusal;
+	char text[256], state[6];
+
+	first_line(text, sizeof text, why);
+	secret_blot(text, c->pq->pass(c->pgconn));
+	hide_password(c, text);
+	said_set(c, NULL);
+	if (foreign)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s does not speak PostgreSQL's language: is this a PostgreSQL?", c->where);
+	switch (subject_of(why, text, &refusal)) {
+	case IS_SERVICE:
+		return fault_set(f, RC_USAGE, "%s", text);
+	case IS_SETTING:
+		return not_taken(text, f);
+	case IS_REACH:
+		return unreached(c, text, f);
+	case IS_REFUSAL:
+		break;
+	}
+	snprintf(state, sizeof state, "%.5s", refusal);
+	said_set(c, state);
+	return quote(c, refusal + 7, f);
+}

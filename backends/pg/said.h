@@ -1,0 +1,38 @@
+/*
+ * said.h - what a server or libpq has said, and what that means for a lock.
+ *
+ * An SQLSTATE decides wherever there is one.
+ */
+#ifndef DLOCK_PG_SAID_H
+#define DLOCK_PG_SAID_H
+
+#include "backends/backend.h"
+
+#include <libpq-fe.h>
+
+struct connection;
+
+struct said {
+	char sqlstate[6];     /* of the last error or last words; "" where it was none of the server's */
+	char last_words[160]; /* what the server said unasked, such as why it hangs up */
+	bool unreplicated;    /* the answer came before a standby had what it tells of: somebody cancelled that wait */
+};
+
+#define READ_ONLY "25006" /* a standby, or a role or database that is read-only */
+
+/* Was the last error this one?  "42501", or a class: "53". */
+bool said_state(const struct connection *, const char *sqlstate);
+
+/* Remembers an SQLSTATE as that of the last error; what is none counts as "". */
+void said_set(struct connection *, const char *sqlstate);
+
+/* A notice receiver; its argument is the connection: a warning, or the last words before the server hangs up. */
+void said_notice(void *connection, const PGresult *);
+
+/* The server's error as the outcome of a question. */
+enum rc said_error(struct connection *, const PGresult *, struct fault *);
+
+/* Why libpq could not connect; `foreign`: some server spoke another language. */
+enum rc said_at_login(struct connection *, bool foreign, struct fault *);
+
+#endif

@@ -1,0 +1,12 @@
+/* sha256.h - a hash by which several tools name their advisory locks. */
+#ifndef DLOCK_PG_SHA256_H
+#define DLOCK_PG_SHA256_H
+
+#include <stddef.h>
+
+enum { SHA256_BYTES = 32 };
+
+/* The hash of `n` bytes of data, in its usual order. */
+void sha256(unsigned char out[SHA256_BYTES], const void *data, size_t n);
+
+#endif
