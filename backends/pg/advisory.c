@@ -45,6 +45,13 @@ advisory_of(const struct pg *pg)
 	return pg_own(pg, &advisory_mode);
 }
 
+/* What the server calls a lock of ours: the end of a function's name. */
+static const char *
+shared_suffix(const struct pg *pg)
+{
+	return pg->claim->kind == KIND_SHARED ? "_shared" : "";
+}
+
 /* ---- the session ---- */
 
 static const char settle_sql[] =
@@ -208,9 +215,9 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	*got = false;
 	do {
 		snprintf(sql, sizeof sql,
-		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM pg_catalog.pg_try_advisory_lock(%s) "
+		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM pg_catalog.pg_try_advisory_lock%s(%s) "
 		    "t(got)",
-		    token_sql(pg), advisory_of(pg)->lock_args);
+		    token_sql(pg), shared_suffix(pg), advisory_of(pg)->lock_args);
 		rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
 		if (rc == RC_OK)
 			break;
@@ -249,7 +256,7 @@ static enum rc
 look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	char sql[2600];
+	char sql[3200];
 	const struct question q = {.sql = sql, .harmless = true};
 	PGresult *r;
 	instant sent;
@@ -261,9 +268,11 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE %s AND NOT l.granted), "
 	    "(SELECT " BOUND_RECORD
 	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
-	    "WHERE %s AND l.granted LIMIT 1)",
-	    own->lock_is, own->lock_is, own->lock_is);
-	rc = ask_here(&pg->conn, &q, 3, until, &sent, &r, f);
+	    "WHERE %s AND l.granted LIMIT 1), h.* "
+	    "FROM (SELECT pg_catalog.count(*), pg_catalog.bool_or(l.mode OPERATOR(pg_catalog.=) 'ShareLock') "
+	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
+	    own->lock_is, own->lock_is, own->lock_is, own->lock_is);
+	rc = ask_here(&pg->conn, &q, 5, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
 	if (!field_boolean(pg->conn.pq, r, 0, ours) || !bound_see(pg, r, 1))
@@ -283,8 +292,8 @@ sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
-	    "SELECT pg_catalog.pg_advisory_lock(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
-	    advisory_of(pg)->lock_args);
+	    "SELECT pg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
+	    shared_suffix(pg), advisory_of(pg)->lock_args);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
 	rc = ask_here(&pg->conn, &q, 1, wake + ASK_LEAST, &sent, NULL, f);
 	return said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014") ? RC_OK : rc;
@@ -383,7 +392,8 @@ advisory_release(struct pg *pg, int status, instant until, struct fault *f)
 		return RC_OK;
 	rc = bound_settle(pg, until, f);
 	if (rc == RC_OK) {
-		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock(%s)", own->lock_args);
+		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock%s(%s)", shared_suffix(pg),
+		    own->lock_args);
 		rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
 		if (rc == RC_OK && (!field_boolean(pg->conn.pq, r, 0, &ours) || !ours))
 			rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
@@ -397,7 +407,7 @@ advisory_release(struct pg *pg, int status, instant until, struct fault *f)
 
 const struct mode advisory_mode = {
     .name = "advisory",
-    .caps = 0,
+    .caps = CAP_SHARED,
     .bytes = sizeof(struct advisory),
     .acquire = advisory_acquire,
     .renew = advisory_renew,
