@@ -609,9 +609,14 @@ static enum rc
 ask_first(struct pg *pg, const char *alive_ms, instant until, struct grant *g, struct place *p, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
+	bool asked_before = l->asked;
 	enum rc rc = l->among ? RC_OK : take_free(pg, until, g, p, f);
 
-	return rc == RC_OK && l->among ? ask_for_place(pg, alive_ms, until, g, p, f) : rc;
+	if (rc == RC_OK && l->among)
+		rc = ask_for_place(pg, alive_ms, until, g, p, f);
+	if (rc == RC_CONFIG && !asked_before && !pg->conn.pending.again)
+		l->asked = false; /* nothing of the schema dlock was called, nor will be */
+	return rc;
 }
 
 /* A job that has been done wants no lock any more.  If this goes unheard, the caller's release says it again. */

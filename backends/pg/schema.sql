@@ -501,7 +501,7 @@ BEGIN
 			UPDATE dlock.claims c SET listens = true WHERE c.key = the_key AND c.ticket = mine.ticket AND NOT c.listens;
 			listening := true;
 		END IF;
-	ELSIF CASE WHEN next THEN p.holds_direct ELSE w.direct END THEN
+	ELSIF (CASE WHEN next THEN p.holds_direct ELSE w.direct END) THEN
 		ahead := dlock.wake_lock(coalesce(w.owner, p.holds_owner));
 	END IF;
 	IF patience_ms = 0 THEN
