@@ -142,6 +142,7 @@ CREATE TABLE IF NOT EXISTS dlock.claims (
 	alive timestamptz,			-- as a waiter counts as dead after this; NULL: not known to be away
 	token bigint,				-- of the grant: the version that renewals compare; NULL: it waits
 	slot integer CHECK (slot >= 0 AND slot < greatest(room, 1)),	-- 0 without a limit; NULL: it waits
+	seal text NOT NULL CHECK (seal = kind || ' ' || room || ' ' || coalesce(slot, -1)),	-- who alters one alone is refused
 	leads boolean NOT NULL DEFAULT false,	-- of those who hold, this one stands for all
 	ends timestamptz,			-- when the lease has run out
 	since timestamptz,
@@ -231,6 +232,7 @@ DECLARE
 	led boolean;
 	a_kind text;	-- of all who hold; NULL: they do not agree, and nobody fits
 	a_room integer;
+	a_slot integer;	-- the lowest that is free; 0 without a limit
 	w dlock.claims;
 	last bigint := 0;
 	there boolean;
@@ -248,10 +250,11 @@ BEGIN
 		fits := w.ticket IS NOT NULL AND (held = 0 OR coalesce(w.kind <> 'exclusive' AND w.kind = a_kind AND w.room = a_room
 			AND (w.kind = 'shared' OR held < w.room), false));
 		there := fits AND (coalesce(w.owner = me, false) OR NOT dlock.is_away(w, moment));
+		a_slot := CASE WHEN there AND w.kind = 'limit' THEN (SELECT min(s) FROM generate_series(0, held) s
+			WHERE NOT EXISTS (SELECT FROM dlock.claims h WHERE h.key = the_key AND h.slot = s)) ELSE 0 END;
 		UPDATE dlock.claims c SET token = nextval('dlock.numbers'), since = moment, alive = NULL, leads = held = 0,
 				ends = moment + CASE WHEN w.owner = me THEN w.lease ELSE least(w.lease, '3 s'::interval + held * '10 ms'::interval) END,
-				slot = CASE w.kind WHEN 'limit' THEN (SELECT min(s) FROM generate_series(0, held) s
-					WHERE NOT EXISTS (SELECT FROM dlock.claims h WHERE h.key = the_key AND h.slot = s)) ELSE 0 END
+				slot = a_slot, seal = w.kind || ' ' || w.room || ' ' || a_slot
 			WHERE c.key = the_key AND c.ticket = w.ticket AND there;
 		IF there THEN
 			IF w.listens AND w.owner IS DISTINCT FROM me THEN
@@ -273,8 +276,8 @@ REVOKE ALL ON FUNCTION dlock.serve(text, text, timestamptz) FROM PUBLIC;
 CREATE OR REPLACE FUNCTION dlock.take_free(the_key text, me text, my_record text, my_lease interval,
 	client_pid integer, my_wake bigint, OUT granted bigint, OUT direct boolean, OUT wakes boolean)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
-	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, leads, ends, since, record)
-		SELECT the_key, n.n, me, 'exclusive', 0, my_lease, client_pid = pg_backend_pid(), n.n, 0, true,
+	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
+		SELECT the_key, n.n, me, 'exclusive', 0, my_lease, client_pid = pg_backend_pid(), n.n, 0, 'exclusive 0 0', true,
 			clock_timestamp() + my_lease, clock_timestamp(), my_record
 		FROM (SELECT nextval('dlock.numbers') FROM (SELECT pg_advisory_xact_lock(1684828011, hashtext(the_key)),
 			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
@@ -437,8 +440,8 @@ BEGIN
 			END IF;
 			dead := CASE WHEN NOT direct THEN moment + greatest(patience_ms, 1) * '1 ms'::interval END;
 			IF mine.ticket IS NULL THEN
-				INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, alive, record)
-					SELECT a_key, nextval('dlock.numbers'), me, my_kind, my_room, my_lease, join_queue.direct, dead, my_record
+				INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, record)
+					SELECT a_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease, join_queue.direct, dead, my_record
 					WHERE NOT rehearsal
 					RETURNING * INTO mine;
 				joined := FOUND AND patience_ms > 0;
