@@ -344,6 +344,8 @@ tell_done(struct pg *pg, const PGresult *r, struct fault *f)
 	int64_t began_ms, age_ms;
 	char by[16], who[128];
 
+	if (pq->getisnull(r, 0, TOKEN))
+		lease_of(pg)->asked = false; /* it has nothing of ours */
 	if (!field_text(pq, r, DONE_BY, by, sizeof by) || !field_integer(pq, r, AGE_MS, 0, INT64_MAX / NS_PER_MS, &age_ms))
 		return refuse_answer(pg, f);
 	if (strcmp(by, "cooldown") == 0)

@@ -24,7 +24,9 @@
 --     by an older snapshot (take_free, and every function under a stricter
 --     isolation) that index refuses.  When a leader among others goes, serve()
 --     makes another one the leader, under the key's lock.  Claims of other kinds
---     are asked for in read committed only.
+--     are asked for in read committed only; a release by a stricter one may grant to
+--     them, but only to rows that are as its snapshot has them, in the order of
+--     their tickets, and whoever was granted since then was before these or is one of them.
 --  3. release() takes no lock of the key.  It deletes an exclusive holder alone:
 --     beside that nobody leads or can be granted, so there is nobody to lead next.
 --  4. A hold counts until its row is gone, whatever `ends` says: a renewal
@@ -362,7 +364,7 @@ REVOKE ALL ON FUNCTION dlock.settle() FROM PUBLIC;
 -- code 1: `granted` this token and this `slot`.  An exclusive claim keeps its wake-up lock.
 -- code -1: in use with `held_kind` and `held_room`, which do not go with ours.
 -- code 2: the job is done: `done_by` once or cooldown, when that run began, how long ago,
--- who it was.  What we may hold is left to a release.
+-- who it was.  `granted`: our ticket, if we are in the queue or hold: that is left to a release.
 -- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
 -- granted, its record, how many hold, and what kind; `ahead`, the wake-up lock to sleep
 -- on (NULL: there is none); `next`: the end of that lease concerns us, too;
@@ -414,6 +416,7 @@ BEGIN
 			SELECT * INTO p FROM dlock.find_run(a_key, my_once, cooldown_ms, moment);
 			IF p.done_by IS NOT NULL THEN
 				code := 2;
+				granted := mine.ticket;
 				done_by := p.done_by;
 				began_ms := p.began_ms;
 				age_ms := p.age_ms;
