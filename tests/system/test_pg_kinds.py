@@ -434,3 +434,22 @@ def test_tokens_of_readers_grow_though_they_come_at_once(dlock, db):
     top = max(c.token for c in crowd)
     after = dlock.hold(At(db.url, "row"), "job")
     assert after.token > top
+
+
+def test_a_writer_that_waits_for_long_keeps_readers_out(dlock, db):
+    """mode=advisory: also when it asks again, as it does every three seconds."""
+    at = At(db.url, "advisory")
+    reader = dlock.hold(at, "job", "-s", "-t", "30s")
+    writer = dlock.contend(at, "job", "-t", "30s")
+    writer.event("waiting")
+    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 1, what="a request")
+    late = [dlock.contend(at, "job", "-s", "-t", "30s") for _ in range(2)]
+    time.sleep(7)
+    assert not any(x.running for x in late)
+    assert dlock.run("run", *at.words, "-k", "job", "-s", "-n", "--", "true").status == 75
+    assert reader.finish().status == 0
+    writer.held()
+    assert not any(x.running for x in late)
+    assert writer.finish().status == 0
+    assert [x.held().finish().status for x in late] == [0, 0]
+    assert db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
