@@ -120,6 +120,8 @@ kill_everything(struct front *f)
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
+	/* a keeper that goes on now must not take this for the command's own end */
+	atomic_store(&f->shared->stopping, true);
 	if (atomic_load(&f->shared->command))
 		kill(atomic_load(&f->shared->command), SIGKILL);
 	if (f->keeper) {

@@ -430,29 +430,38 @@ signal_range(pid_t after, pid_t last, const struct aim *a, size_t *spared)
 	return n;
 }
 
+static pid_t
+greater(pid_t a, pid_t b)
+{
+	return a > b ? a : b;
+}
+
 /*
- * Our children, seen or not; theirs become ours when they die.  All are younger
- * than we are, so that few pids have to be tried, also when the numbers have
- * begun again meanwhile.  To try every number is the last resort: it takes a
- * second and a half, several on a busy machine, and then we might give up.  So
+ * Our children, seen or not; theirs become ours when they die.  All are younger than we
+ * are: their numbers lie between ours and the newest, or where numbers have begun again
+ * since, below the newest or above ours.  To try every number is the last resort: it
+ * takes a second and a half, several on a busy machine, and then we might give up.  So
  * it is not done for a child that has died while we looked.
  */
 static size_t
 signal_children(const struct aim *a)
 {
+	pid_t self = getpid(), newest;
 	size_t n = 0, spared = 0;
-	pid_t newest;
 
 	if (!all_children_live())
 		return 0;
 	newest = newest_pid();
-	if (newest > getpid())
-		n = signal_range(getpid(), newest, a, &spared);
-	else
-		n = signal_range(0, newest, a, &spared) + signal_range(getpid(), PID_USUAL, a, &spared);
-	if (n || (spared && newest > getpid()) || !all_children_live())
+	if (newest > self)
+		n = signal_range(self, newest, a, &spared);
+	if (n || spared)
 		return n;
-	return signal_range(0, PID_MAX, a, &spared);
+	n = signal_range(0, newest < self ? newest : self, a, &spared) +
+	    signal_range(greater(self, newest), PID_USUAL, a, &spared);
+	if (n || !all_children_live())
+		return n;
+	return signal_range(
+	    greater(greater(self, newest), PID_USUAL), PID_MAX, a, &spared);
 }
 
 /*
