@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 
 /* One for each key of a run, and as many for sessions that are still ending. */
-/* clang-format off: it would move these at each look */
+/* clang-format off */
 #define EACH_GATE(X) \
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) \
 	X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) \
