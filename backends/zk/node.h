@@ -78,11 +78,11 @@ enum rc node_written(struct node *, struct call *, instant until, struct grant *
 void node_guard(struct node *);
 
 /*
- * It is to go, whichever it is, and what belongs to it; asks once.  The `n` changes are made
+ * It is to go, whichever it is, and what belongs to it; asks once.  `more` changes are made
  * in the same transaction; *refused: one of them cannot be, and nothing was done.  RC_LOST: it had gone
  * before, though no earlier attempt at this could have been the reason.
  */
-enum rc node_delete(struct node *, const struct change *, size_t n, bool *refused, instant until, struct fault *);
+enum rc node_delete(struct node *, const struct change *more, size_t nmore, bool *refused, instant until, struct fault *);
 
 /* What is said of one that somebody else has deleted. */
 enum rc node_is_lost(const struct node *, struct fault *);

@@ -18,6 +18,8 @@ struct entry {
 	unsigned limit;
 };
 
+static const struct entry nobody = {.name = NULL};
+
 static bool
 ends_with(const char *start, const char *end, const char *tag)
 {
@@ -152,7 +154,7 @@ is_nobodys(const char *name)
 static struct entry
 look_at_each(struct place *p, const char *const *names, size_t n, const struct entry *own)
 {
-	struct entry first = {NULL};
+	struct entry first = nobody;
 
 	for (size_t i = 0; i < n; i++) {
 		struct entry e = entry_of(names[i]);
@@ -178,7 +180,7 @@ look_at_each(struct place *p, const char *const *names, size_t n, const struct e
 static struct entry
 find_end_of_holders(const char *const *names, size_t n, const struct entry *first)
 {
-	struct entry end = {NULL};
+	struct entry end = nobody;
 
 	for (size_t i = 0; i < n; i++) {
 		struct entry e = entry_of(names[i]);
@@ -217,7 +219,7 @@ count_holders(struct place *p, const char *const *names, size_t n, const struct 
 	if (!first->name || kind_is_exclusive(first->kind))
 		return;
 	end = find_end_of_holders(names, n, first);
-	p->holders = count_between(names, n, &(struct entry){NULL}, &end);
+	p->holders = count_between(names, n, &nobody, &end);
 	if (first->kind == KIND_LIMIT && p->holders > first->limit)
 		p->holders = first->limit;
 }
@@ -226,7 +228,7 @@ count_holders(struct place *p, const char *const *names, size_t n, const struct 
 static struct entry
 find_ahead(const char *const *names, size_t n, const struct entry *own, bool any)
 {
-	struct entry ahead = {NULL};
+	struct entry ahead = nobody;
 
 	for (size_t i = 0; i < n; i++) {
 		struct entry e = entry_of(names[i]);
@@ -253,7 +255,7 @@ choose_ahead(struct place *p, const char *const *names, size_t n, const struct e
 		bool next = !ahead.name && units == own->limit;
 
 		p->awaits = next ? AWAITS_LIST : AWAITS_CHANGE;
-		ahead = next ? (struct entry){NULL} : find_ahead(names, n, own, true);
+		ahead = next ? nobody : find_ahead(names, n, own, true);
 	}
 	p->ahead = ahead.name;
 }
@@ -262,7 +264,7 @@ choose_ahead(struct place *p, const char *const *names, size_t n, const struct e
 static const char *
 find_other(const char *const *names, size_t n, const struct entry *own)
 {
-	struct entry first = {NULL};
+	struct entry first = nobody;
 
 	for (size_t i = 0; i < n && !kind_is_exclusive(own->kind); i++) {
 		struct entry e = entry_of(names[i]);
@@ -282,7 +284,7 @@ queue_look(struct place *ret, const char *const *names, size_t n, const char *na
 	*ret = (struct place){.found = false};
 	first = look_at_each(ret, names, n, &own);
 	count_holders(ret, names, n, &first);
-	before = count_between(names, n, &(struct entry){NULL}, &own);
+	before = count_between(names, n, &nobody, &own);
 	ret->position = before < ret->holders ? 0 : before - ret->holders + 1;
 	if (before == 0)
 		return;
@@ -294,7 +296,7 @@ queue_look(struct place *ret, const char *const *names, size_t n, const char *na
 const char *
 queue_next_holder(const struct place *p, const char *const *names, size_t n, const char *name)
 {
-	struct entry last = *name ? entry_of(name) : (struct entry){NULL}, next = {NULL};
+	struct entry last = *name ? entry_of(name) : nobody, next = nobody;
 
 	for (size_t i = 0; i < n; i++) {
 		struct entry e = entry_of(names[i]);
@@ -303,5 +305,5 @@ queue_next_holder(const struct place *p, const char *const *names, size_t n, con
 		    (!next.name || stands_before(&e, &next)))
 			next = e;
 	}
-	return next.name && count_between(names, n, &(struct entry){NULL}, &next) < p->holders ? next.name : NULL;
+	return next.name && count_between(names, n, &nobody, &next) < p->holders ? next.name : NULL;
 }

@@ -87,8 +87,8 @@ set_dir_path(struct store *s, const char *value, struct fault *f)
 	struct lockdir *d = &zk_of(s)->dir;
 
 	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path || strstr(value, "/" JOBS))
-		return fault_set(f, RC_USAGE, "-O path must be absolute (/a/b, without empty parts, '.' or '..', and not "
-				 "below /zookeeper, or beginning with " JOBS ")");
+		return fault_set(f, RC_USAGE, "-O path must be absolute (/a/b, without empty parts, '.' or '..', not below "
+				 "/zookeeper, and without /" JOBS ")");
 	snprintf(d->path, sizeof d->path, "%s", value);
 	s->caps |= ONE_LOCK;
 	return RC_OK;
@@ -215,13 +215,26 @@ forget_place(struct zk *z)
 	turn_forget(&z->turn);
 }
 
+/* Our place is lost.  A unit that we had, and lost with it, is to be given back before we ask for another. */
+static void
+lose_place(struct zk *z)
+{
+	struct seat *seat = &z->node.seat;
+
+	if (*seat->lease) {
+		z->unit.asked = true;
+		snprintf(z->unit.tried, sizeof z->unit.tried, "%s", seat->slot);
+	}
+	forget_place(z);
+}
+
 /* The session is no more, and with it our node, or soon. */
 static void
 leave_session(struct zk *z)
 {
 	session_abandon(z->node.session);
 	z->node.session = NULL;
-	forget_place(z);
+	lose_place(z);
 }
 
 /* ---- given back ---- */
@@ -328,7 +341,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 	if (s && session_look(s).dead)
 		leave_session(z);
 	else if (rc == RC_LOST)
-		forget_place(z);
+		lose_place(z);
 	else if (s)
 		session_poison(s); /* it has had its time */
 	if (!z->patience.persist && instant_now() >= z->turn.over)

@@ -254,6 +254,31 @@ def test_units_are_granted_in_order_as_holders_leave_in_any(dlock, at):
     assert waiters[3].held().finish().status == 0
 
 
+def test_who_waits_for_a_unit_is_told_when_the_one_before_is_granted(dlock, at, tapped):
+    """So that only the next in line need watch the list."""
+    place, _, tap = tapped
+    holder = dlock.hold(at, "job", "--limit", "1")
+    first = queued(dlock, at, "--limit", "1").queued(1)
+    second = dlock.contend(place, "job", "--limit", "1").queued(2)
+    with at.server.client() as c:
+        node = f"{at.job}/{tickets(c, at)[1]}"
+        assert holder.finish().status == 0
+        first.held()
+        wait_for(lambda: node in tap.changed, what="news of the grant")
+        assert tap.changed.count(node) <= 2  # it may have said that it waits, too
+    assert first.finish().status == 0
+    assert second.held().finish().status == 0
+
+
+def test_a_release_is_one_transaction(dlock, at):
+    """Place, lease, slot and what is remembered: nobody sees one without the other."""
+    assert run(dlock, at, "--limit", "2", "--once", "x").status == 0
+    with at.server.client() as c:
+        last = [c.exists(f"{at.job}{part}").pzxid for part in ("", "/leases", "/slots")]
+        written = [c.exists(f"{at.root}/dlock-jobs/job/{name}").mzxid for name in ("last", "good")]
+        assert len({*last, *written}) == 1
+
+
 def test_a_limit_bears_deaths_of_any_process(dlock, at, tmp_path):
     """Forty contenders for three units; a third of them is killed somewhere on the way."""
     log, rng = tmp_path / "log", random.Random(3)
