@@ -243,6 +243,23 @@ def test_a_waiter_behind_holders_that_share_comes_back_after_a_partition(dlock, 
     assert writer.held().finish().status == 0
 
 
+def test_a_stricter_isolation_is_for_exclusive_locks_alone(dlock, db):
+    """Who decides by an old snapshot is refused, or decides nothing for others."""
+    url = db.url + "?options=-cdefault_transaction_isolation%3Dserializable"
+    assert ran(run(dlock, url))
+    for options in (["-s"], ["--limit", "2"]):
+        assert_refused(run(dlock, url, *options), 78, "read committed")
+    holder = dlock.hold(At(url), "job", "-t", "60s")
+    readers = [dlock.contend(At(db.url), "job", "-s").queued(n) for n in (1, 2)]
+    writer = dlock.contend(At(url), "job", "-t", "60s").queued(3)
+    assert holder.finish().status == 0
+    for r in readers:
+        r.held()
+    assert not writer.running
+    assert [r.finish().status for r in readers] == [0, 0]
+    assert writer.held().finish().status == 0
+
+
 # ---- jobs ----
 
 
@@ -291,8 +308,8 @@ def test_a_run_that_is_lost_or_not_released_does_not_count(dlock, db):
     late = dlock.contend(at, "job", "--once", "today", "-t", "3s", command=("sh", "-c", 'kill -9 $PPID; exit 0')).wait()
     assert late.status != 0
     with contextlib.closing(psycopg2.connect(pg_url(db.port, "postgres", db.name))) as c, c.cursor() as cursor:
-        third = dlock.hold(at, "job", "--once", "today", "-t", "6s")
-        cursor.execute("SELECT pg_advisory_xact_lock(1684828011, hashtext('job'))")  # no release gets through
+        third = dlock.hold(at, "third", "--once", "today", "-t", "3s")
+        cursor.execute("SELECT pg_advisory_xact_lock(1684828011, hashtext('third'))")  # no release gets through
         third.popen.stdin.close()
         wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), what="a release")
         third.signal(signal.SIGKILL, "keeper")
@@ -300,6 +317,7 @@ def test_a_run_that_is_lost_or_not_released_does_not_count(dlock, db):
         wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 0, what="its end")
     assert db.value("SELECT count(*) FROM dlock.runs") == 0
     assert ran(run(dlock, db.url, "--once", "today"))
+    assert dlock.run("run", *at.words, "-k", "third", "--once", "today", "--", "echo", "ran").stdout == "ran\n"
 
 
 def test_a_repeated_release_remembers_once_and_only_for_a_holder(db, dlock):
