@@ -253,6 +253,17 @@ gravest(const struct multi *m, struct fault *f)
 	return worst->rc;
 }
 
+/* How many are known to be no longer ours. */
+static size_t
+lost(const struct multi *m)
+{
+	size_t n = 0;
+
+	for (const struct part *p = m->parts; p < m->parts + m->n; p++)
+		n += p->rc == RC_LOST;
+	return n;
+}
+
 /* ---- what may happen to those that are held ---- */
 
 static void
@@ -582,16 +593,28 @@ multi_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
+/*
+ * All but the one that remembers the job; returns what that one may be told.  A loss
+ * that was known before is in `status`, or came after it had been told.
+ */
+static int
+release_others(struct multi *m, const struct part *first, int status, instant until)
+{
+	size_t before = lost(m);
+	instant now = instant_now();
+
+	release_all(m, 0, first, status, until - (until - now) / 4); /* one that is silent leaves time for the first */
+	return lost(m) > before ? STATUS_NONE : status;
+}
+
 static enum rc
 multi_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct multi *m = multi_of(s);
 	const struct part *first = named(m, 0);
 
-	if (job_is_wanted(&first->claim.job)) {
-		release_all(m, 0, first, status, until);
-		status = gravest(m, f) == RC_LOST ? STATUS_NONE : status;
-	}
+	if (status != STATUS_NONE && job_is_wanted(&first->claim.job))
+		status = release_others(m, first, status, until);
 	release_all(m, 0, NULL, status, until);
 	watch_alerts(m);
 	return gravest(m, f);

@@ -31,8 +31,9 @@
  *     if any is unknown, and only such are asked for again by the next release.  An
  *     acquire that fails leaves to it what was taken by then.
  *  6. A job (--once, --cooldown) belongs to the key that was named first, and is
- *     decided and remembered there.  That key is released when the others are:
- *     a run that lost one of them is not remembered as done.
+ *     decided and remembered there.  That key is released when the others are, or
+ *     have had three quarters of the time: one that is found lost then keeps the run
+ *     from being remembered as done.
  *  7. Texts begin with the key they are about, and host->seen.key says which one
  *     is waited for.  A notice that several stores have is passed on once.
  *

@@ -291,6 +291,16 @@ def test_one_that_was_taken_away_is_found_at_release(dlock, redis):
     assert is_free(dlock, redis, "a")
 
 
+def test_a_job_counts_though_a_key_is_lost_when_the_status_has_been_told(dlock, redis):
+    """With --min-hold: dlock has ended with 0, and says so to whoever asks for this ID again."""
+    job = ("-w", "30s", "--once", "2026-11-22")
+    done = start(dlock, redis, "ab", *LEASE, "--min-hold", "1h", *job, command=("echo", "ran")).wait()
+    assert (done.status, done.stdout) == (0, "ran\n")
+    take_away(redis, "b")
+    again = start(dlock, redis, "ab", *job, command=("echo", "ran")).wait()
+    assert (again.status, again.stdout) == (0, ""), again
+
+
 def test_a_file_that_is_replaced_is_a_loss(dlock, request):
     place = FilePlace(request)
     held = start(dlock, place, "ab", *LEASE).held()

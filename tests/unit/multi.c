@@ -839,6 +839,62 @@ a_run_that_lost_a_key_is_not_remembered(void **state)
 	assert_int_equal(world.status[1], STATUS_NONE);
 }
 
+/* With --min-hold: the status has been told when the loss comes. */
+static void
+a_loss_that_was_known_before_is_in_the_status(void **state)
+{
+	(void)state;
+	claim.job.cooldown = 1;
+	world.hook = as_said;
+	answers[0] = answers[1] = answers[2] = RC_OK;
+	assert_int_equal(OPEN("b", "a", "c"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_OK);
+	answers[2] = RC_LOST;
+	assert_int_equal(renew(instant_now() + PATIENCE), RC_LOST);
+	assert_int_equal(release(0), RC_LOST);
+	assert_int_equal(world.status[1], 0);
+}
+
+static bool had_time;
+
+static enum rc
+c_is_silent(struct scripted *k, const char *call, instant until, struct grant *g, struct fault *f)
+{
+	(void)g;
+	if (strcmp(call, "release") == 0 && is(k, "c"))
+		return await_log(k, "never", until, f);
+	if (strcmp(call, "release") == 0 && is(k, "b"))
+		had_time = instant_now() < until;
+	return RC_OK;
+}
+
+static void
+one_that_is_silent_leaves_time_to_remember_the_job(void **state)
+{
+	(void)state;
+	claim.job.once = "id";
+	world.hook = c_is_silent;
+	had_time = false;
+	assert_int_equal(OPEN("b", "a", "c"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_OK);
+	assert_int_equal(store->backend->lock->release(store, 0, instant_now() + NS_PER_S, &fault), RC_AGAIN);
+	assert_true(had_time);
+	assert_int_equal(world.status[1], 0);
+}
+
+static void
+where_nothing_was_run_all_are_given_back_at_once(void **state)
+{
+	(void)state;
+	claim.job.once = "id";
+	world.hook = answers_come_last_first;
+	assert_int_equal(OPEN("a", "b", "c"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_OK);
+	world.log[0] = '\0';
+	assert_int_equal(release(STATUS_NONE), RC_OK);
+	says("release a, release b, release c, ");
+}
+
 /* ---- alerts, notices, traces ---- */
 
 static bool
@@ -1022,6 +1078,9 @@ main(void)
 	    TEST(one_that_was_no_longer_ours_counts_for_all),
 	    TEST(a_job_is_the_first_ones_and_remembered_last),
 	    TEST(a_run_that_lost_a_key_is_not_remembered),
+	    TEST(a_loss_that_was_known_before_is_in_the_status),
+	    TEST(one_that_is_silent_leaves_time_to_remember_the_job),
+	    TEST(where_nothing_was_run_all_are_given_back_at_once),
 	    TEST(an_alert_of_one_is_one_of_all),
 	    TEST(an_alert_is_heard_while_waiting),
 	    TEST(none_is_granted_with_one_that_rings),
