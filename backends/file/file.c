@@ -48,6 +48,7 @@ struct file {
 	char name[NAME_BYTES]; /* of the lock file in it */
 	char runs[NAME_BYTES]; /* of what is remembered beside it */
 	int fd;		       /* the lock file; -1: not open */
+	struct ticket_wait *entering; /* for byte 0, where a call has given up; else NULL */
 	struct place place;
 	bool holds;
 	int64_t granted, token; /* if so; the first as the header has it */
@@ -92,12 +93,21 @@ name_file(char out[NAME_BYTES], const char *key, const char *suffix)
 	snprintf(out, NAME_CHUNK + 8, "%s%s", rest, suffix);
 }
 
+static void
+forget_entering(struct file *f)
+{
+	if (f->entering)
+		tickets_waited(f->entering);
+	f->entering = NULL;
+}
+
 /* Directory and file, from the names; a ticket on a file that was open before is gone. */
 static enum rc
 open_all(struct file *f, struct fault *fault)
 {
 	enum rc rc = directory_open(&f->dir, fault);
 
+	forget_entering(f);
 	if (f->fd >= 0)
 		close(f->fd);
 	f->fd = -1;
@@ -158,11 +168,18 @@ end_wait(const struct file *f, enum woke woke, struct fault *fault)
 	return woke == WOKE_STOP ? RC_STOP : RC_OK;
 }
 
-/* Waits for bytes that are taken, inside host->wait, and locks them.  RC_AGAIN: they may be free now, try. */
+/*
+ * Waits for bytes that are taken, inside host->wait, and locks them.  RC_AGAIN:
+ * they may be free now, try.
+ *
+ * A wait for byte 0 that comes too late is kept for the next call, which may be a
+ * second release.  Were it abandoned, its thread would give back the byte when
+ * it gets it, and with it that of the next wait: both are of one open file.
+ */
 static enum rc
 await_taken(struct file *f, short type, struct span s, instant until, struct fault *fault)
 {
-	struct ticket_wait *w = tickets_wait(f->fd, type, s);
+	struct ticket_wait *w = f->entering ? f->entering : tickets_wait(f->fd, type, s);
 	enum woke woke;
 	enum rc rc;
 	bool got;
@@ -170,8 +187,9 @@ await_taken(struct file *f, short type, struct span s, instant until, struct fau
 	if (!w)
 		return failed(f, "cannot start a thread", fault);
 	woke = f->base.host->wait(f->base.host, tickets_done(w), POLLIN, until);
-	got = tickets_waited(w);
 	rc = end_wait(f, woke, fault);
+	f->entering = rc != RC_OK && s.from == META ? w : NULL;
+	got = !f->entering && tickets_waited(w);
 	return rc == RC_OK && !got ? RC_AGAIN : rc;
 }
 
@@ -451,6 +469,7 @@ file_open(struct store **ret, struct host *host, const struct site *site, struct
 	f->base = (struct store){&file_backend, host, f->dir.where, CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB};
 	f->claim = NULL;
 	f->fd = -1;
+	f->entering = NULL;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
 	f->holds = false;
 	directory_init(&f->dir, site->url ? path : NULL);
@@ -547,6 +566,7 @@ file_release(struct store *s, int status, instant until, struct fault *fault)
 	} else if (f->holds) {
 		rc = directory_look(&f->dir, f->name, f->fd, fault);
 	}
+	forget_entering(f);
 	place_leave(&f->place);
 	f->holds = false;
 	return rc;
@@ -559,6 +579,7 @@ file_close(struct store *s)
 
 	if (!f)
 		return;
+	forget_entering(f);
 	if (f->fd >= 0)
 		close(f->fd);
 	directory_close(&f->dir);

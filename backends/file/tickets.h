@@ -68,7 +68,8 @@ int tickets_done(const struct ticket_wait *);
  * Has the thread got it?  Frees `w`.  Before tickets_done() is readable that is
  * not known, and the thread is abandoned: it keeps the file open until it gets
  * the lock or the process ends, so that what else is locked on it is to be
- * unlocked, not just closed; and it gives back at once what it gets from now on.
+ * unlocked, not just closed; and it gives back at once what it gets from now on,
+ * also if by then the same open file has locked that in another way.
  */
 bool tickets_waited(struct ticket_wait *w);
 

@@ -38,6 +38,7 @@ local holders, info, queue, alive, channel, last, done = KEYS[1], KEYS[2], KEYS[
 local operation, owner = ARGV[1], ARGV[2]
 local GRACE, UNSUBSCRIBED_GRACE, MINUTE, DAY = 3000, 1000, 60000, 86400000
 local YEAR, REMEMBERED = 366 * DAY, 401 * DAY
+local LATEST = 2 ^ 53 / 1000 -- no number is dealt later, in ms since 1970
 local call = redis.call
 
 local time = call('TIME')
@@ -71,11 +72,13 @@ end
 -- Nothing stays for ever: the keys end a minute after the last lease in them
 -- (longer than any waiter counts as alive; a lease beyond a year is not ours), the
 -- numbers dealt a day after, what is remembered of a run REMEMBERED ms after its end.
+-- After the clock was set back, a day after it has come to where they were dealt.
 local function let_expire()
   local top = call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
   local ends = math.min(math.max(tonumber(top or '0'), now), now + YEAR) + MINUTE
   for _, key in ipairs({holders, queue, alive}) do call('PEXPIREAT', key, text(ends)) end
-  call('PEXPIREAT', info, text(ends + DAY))
+  local dealt = tonumber(call('HGET', info, '#token') or '') or 0
+  call('PEXPIREAT', info, text(math.max(ends, math.min(dealt / 1000, LATEST)) + DAY))
 end
 
 -- Changes nothing, but only where writing is allowed, even without memory.
@@ -326,6 +329,7 @@ local function acquire(lease, patience, subscribed, wanted, record, ticket, cool
   call('ZADD', alive, text(now + patience), owner)
   if new then let_expire() end
   local granted = serve(owner)
+  if woken then let_expire() end
   if granted then return held(granted) end
 
   local place, dealt = call('ZRANK', queue, owner) + 1, call('ZSCORE', queue, owner)

@@ -441,6 +441,28 @@ def test_every_answer_is_preceded_by_a_write(script):
             ask()
 
 
+def test_nothing_stays_of_a_woken_waiter_that_is_dead(script):
+    script.acquire("a", lease=50)
+    script.acquire("dead")
+    script.acquire("w")
+    time.sleep(0.1)
+    assert script.acquire("w")[0] == 0 and list(script.holders()) == ["dead"]
+    assert all(0 < script.client.pttl(key) for key in script.client.keys())
+
+
+@pytest.mark.parametrize("dealt, days", [
+    (lambda now: now + 9 * DAY_MS * 1000, 10), (lambda now: now - 9 * DAY_MS * 1000, 1), (lambda now: "nan", 1), (lambda now: "-inf", 1)])
+def test_a_token_is_known_until_the_clock_has_passed_it(script, dealt, days):
+    """After a clock was set back; otherwise the first grant after a day of silence would have a smaller one."""
+    script.client.hset(script.keys[1], "#token", dealt(int(time.time() * 1e6)))
+    try:
+        script.acquire("a")
+    except redis.exceptions.ResponseError:
+        pytest.fail("an error") if days > 1 else None
+    script.renew("a")
+    assert days * DAY_MS - 60000 < script.client.pttl(script.keys[1]) < days * DAY_MS + 180000
+
+
 def must_be_sound(script, dealt):
     """No more hold than fit, no slot twice, tokens as they were dealt, and whoever waits first does not fit."""
     holders, kinds = script.holders(), {k for k, _, _ in script.holders().values()}
