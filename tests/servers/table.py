@@ -20,7 +20,7 @@ def outcome(report):
 
 def scenario(item, place):
     """Its name: the first line of the test's docstring, and its parameters but the place."""
-    more = item.callspec.id.replace(place, "", 1).strip("-")
+    more = item.callspec.id.replace(place, "", 1).strip("-").replace("-", ", ")
     return item.function.__doc__.split("\n")[0] + (f" ({more})" if more else "")
 
 

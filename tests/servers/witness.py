@@ -23,18 +23,33 @@ WITNESS = r"""
     #include <time.h>
     #include <unistd.h>
 
-    /* Nobody is there but those whom this kind of lock allows: x, s, or how many at once, each with a slot of its own. */
-    static int fits(const char *judge, const char *kind)
+    static int take(const char *judge, const char *what, int n, int how)
     {
-        int room = atoi(kind), alone, slot;
-        char own[4096];
+        char path[4096];
 
-        alone = flock(open(judge, O_RDWR | O_CREAT, 0600), (*kind == 'x' ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0;
-        if (room == 0)
-            return alone;
-        slot = getenv("DLOCK_SLOT") ? atoi(getenv("DLOCK_SLOT")) : -1;
-        snprintf(own, sizeof own, "%s.%d", judge, slot);
-        return alone && slot >= 0 && slot < room && flock(open(own, O_RDWR | O_CREAT, 0600), LOCK_EX | LOCK_NB) == 0;
+        snprintf(path, sizeof path, "%s%s%.0d", judge, what, n);
+        return flock(open(path, O_RDWR | O_CREAT, 0600), how | LOCK_NB) == 0;
+    }
+
+    /* One of so many is free: who came later than we looked at it has left another one. */
+    static int takes_one_of(const char *judge, int room)
+    {
+        for (int n = 0; n < 5 * room; n++)
+            if (take(judge, ".", n % room + 1, LOCK_EX))
+                return 1;
+        return 0;
+    }
+
+    /* Nobody is there but those whom this kind of lock allows: x, s, or how many at once, each with a slot of the first key. */
+    static int fits(const char *judge, const char *kind, int first)
+    {
+        int room = atoi(kind), slot = getenv("DLOCK_SLOT") ? atoi(getenv("DLOCK_SLOT")) : -1;
+
+        if (!take(judge, "", 0, *kind == 'x' ? LOCK_EX : LOCK_SH))
+            return 0;
+        if (room > 0 && first && !(slot >= 0 && slot < room && take(judge, ".slot", slot + 1, LOCK_EX)))
+            return 0;
+        return room == 0 || takes_one_of(judge, room);
     }
 
     /* witness LOG END MILLISECONDS KIND JUDGE...: runs so long, or until the file END exists */
@@ -44,7 +59,7 @@ WITNESS = r"""
         struct timespec t;
 
         for (int i = 5; i < argc; i++)
-            overlaps |= !fits(argv[i], argv[4]);
+            overlaps |= !fits(argv[i], argv[4], i == 5);
         clock_gettime(CLOCK_BOOTTIME, &t);
         dprintf(open(argv[1], O_WRONLY | O_APPEND), "%s %s %ld.%09ld %s %s %s\n", overlaps ? "OVERLAP" : "alone",
             getenv("DLOCK_TOKEN"), (long)t.tv_sec, t.tv_nsec, argv[4], getenv("DLOCK_KEY"),

@@ -18,7 +18,7 @@ import time
 
 import pytest
 
-from support import boottime, can, children_of, descendants_of, kill, name_of
+from support import PATIENCE, boottime, can, children_of, descendants_of, kill, name_of, wait_for
 from witness import LONG, Crowd, check_intervals, check_seen, compile_witness, kind_words, read_seen
 
 SECONDS = float(os.environ.get("DLOCK_SOAK", "14"))
@@ -39,26 +39,52 @@ def witness(tmp_path_factory):
     return compile_witness(tmp_path_factory.mktemp("witness"))
 
 
-@pytest.mark.parametrize("first, second, verdict", [
-    ("x", "x", "OVERLAP"), ("x", "s", "OVERLAP"), ("s", "x", "OVERLAP"), ("s", "s", "alone"),
-    ("2", "x", "OVERLAP"), ("x", "2", "OVERLAP"), ("2", "2", "OVERLAP"),  # of the same slot
+@pytest.fixture
+def verdicts(witness, tmp_path):
+    """What witnesses say who all run together: (kind, keys, slot) of each, as it is told."""
+    crowd, running = Crowd(witness, tmp_path / "crowd"), []
+
+    def say(*those):
+        for n, (kind, keys, slot) in enumerate(those):
+            env = {**os.environ, "DLOCK_TOKEN": str(n), "DLOCK_KEY": keys[0], "DLOCK_SLOT": str(slot)}
+            running.append(subprocess.Popen(crowd.witness(1000 * PATIENCE, kind, keys), env=env))
+            wait_for(lambda: len(crowd.seen()) == len(running), what="a witness")
+        crowd.end.touch()
+        return [s.verdict for s in crowd.seen()], [each.wait() for each in running]
+
+    yield say
+    crowd.end.touch()
+    for each in running:
+        each.wait()
+
+
+@pytest.mark.parametrize("first, second, overlap", [
+    ("x", "x", True), ("x", "s", True), ("s", "x", True), ("s", "s", False), ("2", "x", True), ("x", "2", True),
 ])
-def test_the_judge_sees_overlaps(witness, tmp_path, first, second, verdict):
-    crowd = Crowd(witness, tmp_path / "crowd")
-    for token, kind in (("1", first), ("2", second)):  # the first one's daemon is still there
-        env = {**os.environ, "DLOCK_TOKEN": token, "DLOCK_KEY": "a", "DLOCK_SLOT": "1"}
-        status = subprocess.run([*crowd.witness(10, kind)], env=env, check=False).returncode
-    assert [s.verdict for s in crowd.seen()] == ["alone", verdict]
-    assert status == (0 if verdict == "alone" else 99)
+def test_the_judge_sees_overlaps(verdicts, first, second, overlap):
+    said = verdicts((first, "a", 0), (second, "a", 1))
+    assert said == ((["alone", "OVERLAP"], [0, 99]) if overlap else (["alone", "alone"], [0, 0]))
 
 
-@pytest.mark.parametrize("slots, verdict", [("01", "alone"), ("12", "OVERLAP"), ("11", "OVERLAP")])
-def test_the_judge_counts_slots(witness, tmp_path, slots, verdict):
+@pytest.mark.parametrize("slots, overlap", [("01", False), ("12", True), ("11", True), ("0102", True)])
+@pytest.mark.parametrize("keys", ["a", "ab", "ba"])
+def test_the_judge_counts_slots(verdicts, slots, overlap, keys):
+    said, _ = verdicts(*(("2", keys, slot) for slot in slots))
+    assert ("OVERLAP" in said) == overlap and said[0] == "alone"
+
+
+def test_the_judge_counts_without_slots(verdicts):
+    """Of several keys the first one's slot is told; on the others it counts."""
+    said, _ = verdicts(("2", "ab", 0), ("2", "cb", 0), ("2", "db", 0))
+    assert said == ["alone", "alone", "OVERLAP"]
+
+
+def test_the_judge_sees_daemons(witness, tmp_path):
+    """They outlive their command."""
     crowd = Crowd(witness, tmp_path / "crowd")
-    for slot in slots:
-        env = {**os.environ, "DLOCK_TOKEN": slot, "DLOCK_KEY": "a", "DLOCK_SLOT": slot}
-        subprocess.run([*crowd.witness(10, "2")], env=env, check=False)
-    assert [s.verdict for s in crowd.seen()] == ["alone", verdict]
+    env = {**os.environ, "DLOCK_TOKEN": "1", "DLOCK_KEY": "a"}
+    statuses = [subprocess.run(crowd.witness(50, "x"), env=env, check=False).returncode for _ in range(2)]
+    assert statuses == [0, 99]
 
 
 @pytest.mark.parametrize("lines, fault", [

@@ -200,7 +200,7 @@ def test_writer_in_a_stream(dlock, place, needs, tmp_path):
 @pytest.mark.parametrize("used, asked, words", [
     ("s", "5", ("-s", "--limit 5")), ("3", "s", ("--limit 3", "-s")), ("3", "5", ("--limit 3", "--limit 5")),
 ], ids=["5 beside s", "s beside 3", "5 beside 3"])
-@pytest.mark.parametrize("how", ["held", "waited-for"])
+@pytest.mark.parametrize("how", ["held", "waited for"])
 def test_kinds_do_not_mix(dlock, place, needs, used, asked, words, how):
     """Kinds that do not mix are refused with 76, naming both"""
     needs(need_of(used), need_of(asked))
@@ -476,7 +476,7 @@ def test_clocks_can_be_shifted(dlock, tmp_path):
     assert run.event("acquired")["time"] < time.strftime("%Y", time.gmtime(time.time() - 9 * 365 * 86400))
 
 
-JOBS = {"--once": ("--once", "2026-11-22"), "--cooldown": ("--cooldown", "1h")}
+JOBS = {"once": ("--once", "2026-11-22"), "cooldown": ("--cooldown", "1h")}
 
 
 @pytest.mark.parametrize("option", JOBS)
