@@ -3,6 +3,7 @@
 #	make            build build/dlock
 #	make demo       two commands that contend for one lock
 #	make check      everything that is tested
+#	make check-all  the same with more contenders, rounds and torment
 #	make install    PREFIX=/usr/local, DESTDIR=
 #
 # What is missing is installed by `make deps` (demo, check and bench call it), from
@@ -70,7 +71,7 @@ LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis
 SQL := $(if $(USE_PG),$(patsubst %.sql,$(O)/%.sql.h,$(wildcard backends/pg/*.sql)))
 MADE := $(LUA) $(SQL)
 
-.PHONY: all demo check install uninstall lint format sanitize fuzz bench clean deps
+.PHONY: all demo check check-all install uninstall lint format sanitize fuzz bench clean deps
 all: $(O)/dlock
 
 $(O)/dlock: $(OBJECTS)
@@ -146,7 +147,9 @@ demo: deps-build
 
 # ---- to see that it does (a fresh make sees what deps has installed) ----
 
-check: deps
+check-all: export DLOCK_TEST_FULL := 1
+check-all: export DLOCK_SOAK := 60
+check check-all: deps
 	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units fuzz-smoke
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 

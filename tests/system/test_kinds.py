@@ -49,12 +49,11 @@ def refusal(dlock, place, need):
     if at not in _refusals:
         options, words = NEEDS[need]
         done = try_at(dlock, place.words, place.key(f"probe-{need}"), options)
-        _refusals[at] = ""
         if done.status != 0:
             assert (done.status, done.stdout, done.stderr.count("\n")) == (78, "", 1) and words in done.stderr, done
-            nowhere = [w.replace(str(place.port), str(free_port())) for w in place.words]
+            nowhere = [place.url_at(free_port()) if w == place.url else w for w in place.words]
             assert try_at(dlock, nowhere, place.key(), options).status == 78  # it is not asked of a server
-            _refusals[at] = done.stderr.strip()
+        _refusals[at] = done.stderr.strip()
     return _refusals[at]
 
 
@@ -500,7 +499,7 @@ def test_one_of_a_hundred(dlock, place, needs, tmp_path, option):
 
 
 @pytest.mark.parametrize("how", ["fails", "killed", "lost", "keeper killed"])
-@pytest.mark.parametrize("option", JOBS)
+@pytest.mark.parametrize("option", size(["once"], JOBS))
 def test_runs_that_do_not_count(dlock, place, needs, option, how):
     """A run that fails or is lost does not count"""
     needs("jobs")
@@ -523,7 +522,7 @@ def run_job(dlock, place, job):
     return done.stdout
 
 
-@pytest.mark.parametrize("option", JOBS)
+@pytest.mark.parametrize("option", size(["once"], JOBS))
 @pytest.mark.parametrize("whom", ["keeper", "both"])
 def test_killed_between_success_and_release(dlock, place, needs, option, whom):
     """A run killed after its command's success and before its release does not count"""
