@@ -162,15 +162,19 @@ sanitize: deps
 	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/test_contract.py
 
 # make bench crowd N="200 1000" BACKEND=redis: how costs grow with the number of waiters
-.PHONY: crowd bench-costs bench-crowd
-bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,bench-costs)
-crowd: bench; @:
+# make bench kinds: what readers, limits and several keys cost
+.PHONY: crowd kinds bench-costs bench-crowd bench-kinds
+bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,$(if $(filter kinds,$(MAKECMDGOALS)),bench-kinds,bench-costs))
+crowd kinds: bench; @:
 bench-costs: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/bench.py
 bench-crowd: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/crowd.py $(if $(N),--waiters $(N)) $(if $(BACKEND),--backends $(BACKEND))
+bench-kinds: deps
+	@$(MAKE) --no-print-directory all
+	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/kinds.py
 
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch])
