@@ -278,6 +278,11 @@ class ZkPlace(RemotePlace):
         with self.server.client() as c:
             return b"".join(below(c, self.root))
 
+    def take_away(self, keys, key):
+        with self.server.client() as c:
+            for node in c.get_children(f"{self.root}/{key}"):
+                c.delete(f"{self.root}/{key}/{node}", recursive=True)
+
     def crashable(self, request):
         self.server = request.getfixturevalue("own_zk")  # writes are on its disk before they are answered
         return self.server.restart
