@@ -10,6 +10,7 @@
 #define ATTEMPT (3 * NS_PER_S)	 /* for a renewal while we wait, or a tenth of the ttl */
 #define GIVE_BACK NS_PER_S	 /* for what is given back to be asked for again, */
 #define BREATH (100 * NS_PER_MS) /* which is so long after that */
+#define HASTE (200 * NS_PER_MS)	 /* for what others have to say when one is lost */
 
 enum { NAME_SHOWN = 100 }; /* bytes of a key in front of a text */
 
@@ -38,6 +39,8 @@ struct round {
 	size_t next, end;	/* of the parts still to be asked */
 	int status;		/* for a release */
 	instant until;
+	bool hasty;		/* once one is lost the others have little time left to answer: */
+	instant ends;		/* until then; NEVER: none is lost so far */
 };
 
 struct multi {
@@ -208,9 +211,9 @@ ask_rest(struct multi *m)
 }
 
 static void
-renew_all(struct multi *m, size_t n, instant until)
+renew_all(struct multi *m, size_t n, bool hasty, instant until)
 {
-	m->round = (struct round){.request = RENEW, .end = n, .until = until};
+	m->round = (struct round){.request = RENEW, .end = n, .until = until, .hasty = hasty, .ends = NEVER};
 	ask_rest(m);
 }
 
@@ -313,7 +316,7 @@ keep_held(struct multi *m, instant until)
 {
 	instant now;
 
-	renew_all(m, m->held, instant_first(until, instant_now() + attempt(m)));
+	renew_all(m, m->held, false, instant_first(until, instant_now() + attempt(m)));
 	now = instant_now();
 	m->gone = m->n;
 	for (size_t i = m->held; i-- > 0;) {
@@ -354,6 +357,19 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 	}
 }
 
+/* host->wait of one of those that are asked at once. */
+static enum woke
+wait_for_answer(struct multi *m, int fd, short events, instant until)
+{
+	struct round *r = &m->round;
+	enum woke woke;
+
+	if (r->hasty && r->ends == NEVER && lost(m))
+		r->ends = instant_now() + HASTE;
+	woke = m->base.host->wait(m->base.host, fd, events, r->hasty ? instant_first(until, r->ends) : until);
+	return r->hasty && woke == WOKE_TIMEOUT && instant_now() >= r->ends ? WOKE_STOP : woke;
+}
+
 /* host->wait of every part. */
 static enum woke
 part_wait(struct host *h, int fd, short events, instant until)
@@ -367,7 +383,7 @@ part_wait(struct host *h, int fd, short events, instant until)
 		return wait_and_keep(m, fd, events, until);
 	}
 	ask_rest(m);
-	return m->base.host->wait(m->base.host, fd, events, until);
+	return wait_for_answer(m, fd, events, until);
 }
 
 /* ---- open and close ---- */
@@ -585,7 +601,7 @@ multi_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	struct multi *m = multi_of(s);
 	enum rc rc;
 
-	renew_all(m, m->n, until);
+	renew_all(m, m->n, true, until);
 	rc = gravest(m, f);
 	if (rc == RC_OK || rc == RC_REVOKED)
 		combine(m, g);

@@ -23,9 +23,10 @@
  *  4. Renewal.  All are asked at once: while one store waits for its answer, the
  *     next one's request is sent from inside that wait.  So it takes as long as the
  *     slowest, all have the whole time until `until`, and one that gives no answer
- *     costs the others nothing.  RC_LOST if any is lost; else RC_REVOKED if any is
- *     wanted back, else RC_AGAIN if any gave no answer: then *grant is left alone,
- *     though the lease of the others may have grown.
+ *     costs the others nothing.  RC_LOST if any is lost (those that were asked before
+ *     it are waited for 0.2 s longer at most); else RC_REVOKED if any is wanted back, else
+ *     RC_AGAIN if any gave no answer: then *grant is left alone, though the lease of
+ *     the others may have grown.
  *  5. Release.  All at once, too.  RC_LOST if any was no longer ours (then nothing
  *     need be asked again: what may be left ends with its lease); else RC_AGAIN
  *     if any is unknown, and only such are asked for again by the next release.  An

@@ -742,6 +742,28 @@ what_is_worst_counts(void **state)
 	}
 }
 
+/* The command is to be killed at once, not when the last of the others has had its time. */
+static void
+a_loss_waits_for_no_other_answer(void **state)
+{
+	instant until = instant_now() + PATIENCE;
+
+	(void)state;
+	world.hook = as_said;
+	answers[0] = answers[1] = answers[2] = RC_OK;
+	assert_int_equal(OPEN("a", "b", "c"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_OK);
+	answers[0] = 100;
+	answers[1] = RC_LOST;
+	assert_int_equal(renew(until), RC_LOST);
+	assert_true(instant_now() < until);
+	names("b");
+	world.log[0] = '\0';
+	answers[0] = RC_OK;
+	assert_int_equal(release(79), RC_LOST);
+	says("release a, release c, ");
+}
+
 static void
 one_that_was_lost_is_not_released(void **state)
 {
@@ -1073,6 +1095,7 @@ main(void)
 	    TEST(all_are_asked_at_once),
 	    TEST(an_answer_that_does_not_come_costs_the_others_nothing),
 	    TEST(what_is_worst_counts),
+	    TEST(a_loss_waits_for_no_other_answer),
 	    TEST(one_that_was_lost_is_not_released),
 	    TEST(what_is_not_known_to_be_released_is_asked_for_again),
 	    TEST(one_that_was_no_longer_ours_counts_for_all),
