@@ -32,7 +32,7 @@ is_foreground(void)
 void
 progress_begin(struct progress *g, const struct plan *p, const struct shared *s, bool has_tty)
 {
-	*g = (struct progress){.plan = p, .shared = s, .began = instant_now(), .held_since = NEVER, .next = NEVER};
+	*g = (struct progress){.plan = p, .shared = s, .key = p->keys[0], .began = instant_now(), .held_since = NEVER, .next = NEVER};
 	if (p->show.quiet)
 		return;
 	g->live = has_tty && is_foreground();
