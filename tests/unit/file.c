@@ -52,7 +52,8 @@ begin(struct test *t, const struct claim *claim)
 	struct grant g;
 	struct fault f;
 
-	*t = (struct test){.host = {.wait = wait_twice, .alert = -1}, .dir = "/tmp/unit_file.XXXXXX"};
+	*t = (struct test){
+	    .host = {.wait = wait_twice, .alert = -1}, .dir = "/tmp/unit_file.XXXXXX"};
 	assert_non_null(mkdtemp(t->dir));
 	snprintf(t->url, sizeof t->url, "file://%s", t->dir);
 	snprintf(t->lock, sizeof t->lock, "%s/k.lock", t->dir);
@@ -78,8 +79,13 @@ end(struct test *t)
 static void
 a_release_that_is_tried_again_writes_alone(void **state)
 {
-	const struct claim claim = {.key = "k", .kind = KIND_LIMIT, .limit = 2, .job = {.once = "a"},
-	    .owner = "0123456789abcdef0123456789abcdef", .record = "{}", .ttl = NS_PER_S};
+	const struct claim claim = {.key = "k",
+	    .kind = KIND_LIMIT,
+	    .limit = 2,
+	    .job = {.once = "a"},
+	    .owner = "0123456789abcdef0123456789abcdef",
+	    .record = "{}",
+	    .ttl = NS_PER_S};
 
 	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
@@ -87,8 +93,11 @@ a_release_that_is_tried_again_writes_alone(void **state)
 		struct store *s = begin(&t, &claim);
 		struct fault f;
 
-		assert_int_equal(s->backend->lock->release(s, 0, instant_now() + NS_PER_S, &f), RC_AGAIN);
-		assert_int_equal(s->backend->lock->release(s, 0, instant_now() + NS_PER_S, &f), RC_OK);
+		assert_int_equal(
+		    s->backend->lock->release(s, 0, instant_now() + NS_PER_S, &f),
+		    RC_AGAIN);
+		assert_int_equal(
+		    s->backend->lock->release(s, 0, instant_now() + NS_PER_S, &f), RC_OK);
 		assert_true(t.guarded);
 		assert_int_equal(tickets_lock(t.looker, F_WRLCK, META), 0);
 		assert_false(place_is_used(t.looker));
