@@ -14,7 +14,7 @@ import redis
 
 from hostile import GRANTED, RESET, SILENCE, array, granted, waiting
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, compile_shim, free_port, is_alive, wait_for
+from support import At, boottime, can, compile_shim, free_port, is_alive, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
@@ -29,6 +29,17 @@ STUBBORN = "trap 'echo TERM >>\"$0\"' TERM; while :; do read x; done"
 
 # Fails if the process is more than a zombie.
 IS_GONE = "[ ! -e /proc/$0/exe ] || exit 99"
+
+
+OTHER_KINDS = {"shared": ("-s",), "limit": ("--limit", "3"), "several": ("-k", "another")}
+
+
+def kind_words(dlock, place, kind):
+    """Options for this kind of lock; without such locks there, the test ends."""
+    words = OTHER_KINDS.get(kind, ())
+    if words and not can(dlock, place, *words):
+        pytest.skip("no such locks there")
+    return words
 
 
 def outlasting_a_restart(place):
@@ -411,10 +422,11 @@ AWAY = {
 }
 
 
-@pytest.mark.parametrize("away", AWAY.values(), ids=AWAY.keys())
-def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_path, away):
-    proxy, heard = make_proxy(remote.server.port), tmp_path / "heard"
-    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
+@pytest.mark.parametrize("away, kind", [*((away, "exclusive") for away in AWAY), *(("partition", kind) for kind in OTHER_KINDS)])
+def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_path, away, kind):
+    proxy, heard, away = make_proxy(remote.server.port), tmp_path / "heard", AWAY[away]
+    words = kind_words(dlock, remote, kind)
+    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *words, *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
     command = holder.command
     next_ = dlock.contend(remote, "job", command=("sh", "-c", IS_GONE, command)).queued(1)
     away(proxy)
@@ -447,12 +459,13 @@ def test_dead_server_costs_the_command(dlock, own_remote):
 # ---- holding: the server is away for a while ----
 
 
-@pytest.mark.parametrize("fault", ["hold", "refuse", "pause"])
-def test_short_outage_leaves_the_command_alone(dlock, own_remote, make_proxy, tmp_path, fault):
-    server = own_remote.server
+@pytest.mark.parametrize("fault, kind", [("hold", "exclusive"), ("refuse", "exclusive"), ("pause", "exclusive"),
+                                         *(("hold", kind) for kind in OTHER_KINDS)])
+def test_short_outage_leaves_the_command_alone(dlock, own_remote, make_proxy, tmp_path, fault, kind):
+    server, words = own_remote.server, kind_words(dlock, own_remote, kind)
     proxy, heard = make_proxy(server.port), tmp_path / "heard"
     command = ("sh", "-c", "trap 'echo TERM >>\"$0\"' TERM; cat", heard)
-    holder = dlock.hold(At(own_remote.url_at(proxy.port)), "job", "-t", "6s", command=command)
+    holder = dlock.hold(At(own_remote.url_at(proxy.port)), "job", *words, "-t", "6s", command=command)
     if fault == "refuse":
         cannot_connect(proxy)
     elif fault == "hold":
@@ -606,8 +619,9 @@ def test_expiry_is_restored_by_renewal(dlock, own_redis):
 # ---- holding: restarts ----
 
 
-def test_restart_with_its_data_goes_unnoticed(dlock, own_remote):
-    holder = dlock.hold(own_remote, "job", *outlasting_a_restart(own_remote))
+@pytest.mark.parametrize("kind", ["exclusive", *OTHER_KINDS])
+def test_restart_with_its_data_goes_unnoticed(dlock, own_remote, kind):
+    holder = dlock.hold(own_remote, "job", *kind_words(dlock, own_remote, kind), *outlasting_a_restart(own_remote))
     own_remote.server.restart()
     wait_for_writes(own_remote.server, holder)
     assert holder.finish().status == 0
