@@ -258,7 +258,7 @@ gravest(const struct multi *m, struct fault *f)
 
 /* How many are known to be no longer ours. */
 static size_t
-lost(const struct multi *m)
+multi_lost(const struct multi *m)
 {
 	size_t n = 0;
 
@@ -359,12 +359,12 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 
 /* host->wait of one of those that are asked at once. */
 static enum woke
-wait_for_answer(struct multi *m, int fd, short events, instant until)
+multi_await(struct multi *m, int fd, short events, instant until)
 {
 	struct round *r = &m->round;
 	enum woke woke;
 
-	if (r->hasty && r->ends == NEVER && lost(m))
+	if (r->hasty && r->ends == NEVER && multi_lost(m))
 		r->ends = instant_now() + HASTE;
 	woke = m->base.host->wait(m->base.host, fd, events, r->hasty ? instant_first(until, r->ends) : until);
 	return r->hasty && woke == WOKE_TIMEOUT && instant_now() >= r->ends ? WOKE_STOP : woke;
@@ -383,7 +383,7 @@ part_wait(struct host *h, int fd, short events, instant until)
 		return wait_and_keep(m, fd, events, until);
 	}
 	ask_rest(m);
-	return wait_for_answer(m, fd, events, until);
+	return multi_await(m, fd, events, until);
 }
 
 /* ---- open and close ---- */
@@ -616,11 +616,11 @@ multi_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 static int
 release_others(struct multi *m, const struct part *first, int status, instant until)
 {
-	size_t before = lost(m);
+	size_t before = multi_lost(m);
 	instant now = instant_now();
 
 	release_all(m, 0, first, status, until - (until - now) / 4); /* one that is silent leaves time for the first */
-	return lost(m) > before ? STATUS_NONE : status;
+	return multi_lost(m) > before ? STATUS_NONE : status;
 }
 
 static enum rc

@@ -105,7 +105,7 @@ check_wait(const struct sources *all, struct fault *f)
 
 /* Of -s, -x and --limit one source may say one. */
 static enum rc
-check_kind(const struct sources *all, struct fault *f)
+sources_check_kind(const struct sources *all, struct fault *f)
 {
 	const struct source *before = NULL;
 	char one[64], other[64];
@@ -129,7 +129,7 @@ check_kind(const struct sources *all, struct fault *f)
 enum rc
 sources_apply(const struct sources *all, struct plan *p, struct fault *f)
 {
-	if (check_wait(all, f) != RC_OK || check_kind(all, f) != RC_OK)
+	if (check_wait(all, f) != RC_OK || sources_check_kind(all, f) != RC_OK)
 		return RC_USAGE;
 	for (int i = 0; i < OPTIONS; i++) {
 		const struct source *s = sources_of(all, i);

@@ -357,7 +357,7 @@ file_take(struct file *f, struct header *h, struct grant *g, struct fault *fault
 
 /* Another kind of lock that does not go with ours is in line or holds. */
 static enum rc
-check_kind(struct file *f, struct fault *fault)
+file_check_kind(struct file *f, struct fault *fault)
 {
 	static const char *const words[] = {[KIND_SHARED] = "-s", [KIND_LIMIT] = "--limit "};
 	const struct claim *c = f->claim;
@@ -383,7 +383,7 @@ stand_in_line(struct file *f, struct header *h, instant until, struct grant *g, 
 {
 	struct place *p = &f->place;
 	int64_t number;
-	enum rc rc = check_kind(f, fault);
+	enum rc rc = file_check_kind(f, fault);
 
 	if (rc != RC_OK)
 		return rc;

@@ -11,9 +11,9 @@
  *  2. Waiting is done in the server, in its fair queue, in chunks of CHUNK for
  *     the snapshot's sake (see lease.c); at the end of each one loses the place.
  *     So that readers do not get in there while a writer waits, there is a second
- *     advisory lock, the door: a writer that waits keeps it, and a reader takes it,
+ *     advisory lock, the order lock: a writer that waits keeps it, and a reader takes it,
  *     shared, for the statement in which it asks.  Nobody who holds the lock waits
- *     for the door.
+ *     for the order lock.
  *  3. A timeout, or a cancel, may come together with the grant: after either we
  *     look into pg_locks before anything else.
  *  4. Tokens are numbers of dlock's sequence.  Where there is no schema dlock
@@ -42,8 +42,8 @@ struct advisory {
 	char lock_args[80]; /* the lock in SQL: as the functions take it, */
 	char lock_is[256];  /* and as a condition on pg_locks l */
 	bool has_door;	    /* the session does */
-	char door_args[40]; /* that lock as the functions take it, */
-	char door_is[256];  /* and as a condition */
+	char order_args[40]; /* that lock as the functions take it, */
+	char order_is[256];  /* and as a condition */
 };
 
 static struct advisory *
@@ -119,15 +119,15 @@ write_condition(char *sql, size_t size, uint32_t high, uint32_t low, int form)
 	    high, low, form);
 }
 
-enum { DOOR = 1684828013 };
+enum { ORDER = 1684828013 };
 
-/* Writes the lock, and its door, as SQL has them.  Only numbers get into a statement. */
+/* Writes the lock, and its order lock, as SQL has them.  Only numbers get into a statement. */
 static void
 write_lock(struct advisory *own, const struct number *n)
 {
 	uint32_t high = n->pair ? (uint32_t)n->two[0] : (uint32_t)((uint64_t)n->one >> 32);
 	uint32_t low = n->pair ? (uint32_t)n->two[1] : (uint32_t)n->one;
-	uint32_t door = (high * 2 + n->pair) * 2654435761U ^ low; /* two locks with the same one only delay each other */
+	uint32_t order = (high * 2 + n->pair) * 2654435761U ^ low; /* two locks with the same one only delay each other */
 
 	if (n->pair)
 		snprintf(own->lock_args, sizeof own->lock_args,
@@ -135,8 +135,8 @@ write_lock(struct advisory *own, const struct number *n)
 	else
 		snprintf(own->lock_args, sizeof own->lock_args, "'%" PRId64 "'::pg_catalog.int8", n->one);
 	write_condition(own->lock_is, sizeof own->lock_is, high, low, n->pair ? 2 : 1);
-	snprintf(own->door_args, sizeof own->door_args, "%d, '%" PRId32 "'", DOOR, (int32_t)door);
-	write_condition(own->door_is, sizeof own->door_is, DOOR, door, 2);
+	snprintf(own->order_args, sizeof own->order_args, "%d, '%" PRId32 "'", ORDER, (int32_t)order);
+	write_condition(own->order_is, sizeof own->order_is, ORDER, order, 2);
 }
 
 /* Which lock it is; some tools put the name of the database in. */
@@ -227,19 +227,19 @@ read_token(struct pg *pg, const PGresult *r, int field, instant sent, struct gra
 static enum rc
 try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault *f)
 {
-	char sql[600], door[120] = "true";
+	char sql[600], order[120] = "true";
 	PGresult *r;
 	instant sent;
 	enum rc rc;
 
 	*got = false;
 	if (pg->claim->kind == KIND_SHARED)
-		snprintf(door, sizeof door, "pg_catalog.pg_try_advisory_xact_lock_shared(%s)", advisory_of(pg)->door_args);
+		snprintf(order, sizeof order, "pg_catalog.pg_try_advisory_xact_lock_shared(%s)", advisory_of(pg)->order_args);
 	do {
 		snprintf(sql, sizeof sql,
 		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM "
 		    "(SELECT CASE WHEN %s THEN pg_catalog.pg_try_advisory_lock%s(%s) ELSE false END OFFSET 0) t(got)",
-		    token_sql(pg), door, shared_suffix(pg), advisory_of(pg)->lock_args);
+		    token_sql(pg), order, shared_suffix(pg), advisory_of(pg)->lock_args);
 		rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
 		if (rc == RC_OK)
 			break;
@@ -255,7 +255,7 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	return rc;
 }
 
-/* The lock has been granted while we waited: a token, and by that question the lease.  The door is for who is next. */
+/* The lock has been granted while we waited: a token, and by that question the lease.  The order lock is for who is next. */
 static enum rc
 confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
@@ -266,7 +266,7 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	snprintf(sql, sizeof sql, own->has_door ? "SELECT %s, pg_catalog.pg_advisory_unlock(%s)" : "SELECT %s, NULL", token_sql(pg),
-	    own->door_args);
+	    own->order_args);
 	rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return pg_explain_denial(pg, rc, f);
@@ -275,7 +275,7 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
-/* Who is there?  *ours: it is we who hold it.  And have we the door? */
+/* Who is there?  *ours: it is we who hold it.  And have we the order lock? */
 static enum rc
 look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
@@ -296,7 +296,7 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	    "EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid()) "
 	    "FROM (SELECT pg_catalog.count(*), pg_catalog.bool_or(l.mode OPERATOR(pg_catalog.=) 'ShareLock') "
 	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
-	    own->lock_is, own->lock_is, own->door_is, own->lock_is, own->door_is, own->lock_is);
+	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is, own->lock_is);
 	rc = ask_here(&pg->conn, &q, 6, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
@@ -307,35 +307,35 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	return rc;
 }
 
-/* How one comes to the lock through the door. */
+/* How one comes to the lock through the order lock. */
 static void
-write_door(const struct pg *pg, char *sql, size_t size)
+write_order(const struct pg *pg, char *sql, size_t size)
 {
 	const struct advisory *own = advisory_of(pg);
 
 	*sql = '\0';
 	if (pg->claim->kind == KIND_SHARED)
-		snprintf(sql, size, "pg_catalog.pg_advisory_xact_lock_shared(%s), ", own->door_args);
+		snprintf(sql, size, "pg_catalog.pg_advisory_xact_lock_shared(%s), ", own->order_args);
 	else if (!own->has_door)
-		snprintf(sql, size, "pg_catalog.pg_advisory_lock(%s), ", own->door_args);
+		snprintf(sql, size, "pg_catalog.pg_advisory_lock(%s), ", own->order_args);
 }
 
 /* One chunk in the server's queue.  RC_OK: it is over, whatever the reason. */
 static enum rc
 sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 {
-	char sql[400], ms[24], door[120];
+	char sql[400], ms[24], order[120];
 	const char *values[] = {ms};
 	const struct question q = {.sql = sql, .n = 1, .values = values, .harmless = true};
 	instant now = instant_now(), wake = instant_first(now + CHUNK, until), sent;
 	enum rc rc;
 
-	write_door(pg, door, sizeof door);
+	write_order(pg, order, sizeof order);
 	snprintf(sql, sizeof sql,
 	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
-	    door, shared_suffix(pg), advisory_of(pg)->lock_args);
+	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
-	rc = ask_here(&pg->conn, &q, *door ? 2 : 1, wake + ASK_LEAST, &sent, NULL, f);
+	rc = ask_here(&pg->conn, &q, *order ? 2 : 1, wake + ASK_LEAST, &sent, NULL, f);
 	return said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014") ? RC_OK : rc;
 }
 

@@ -148,7 +148,7 @@ read_kind(struct pg *pg, const PGresult *r, enum lock_kind *kind, unsigned *limi
 
 /* Who holds, for people.  It may be nobody. */
 static void
-see_holders(struct pg *pg, const PGresult *r, int64_t held_ms)
+lease_see_holders(struct pg *pg, const PGresult *r, int64_t held_ms)
 {
 	const struct pq *pq = pg->conn.pq;
 	struct host *host = pg->base.host;
@@ -180,7 +180,7 @@ read_where(struct pg *pg, const PGresult *r, struct place *p)
 	    !field_text(pq, r, HOLDER, host->seen.holder, sizeof host->seen.holder))
 		p->held_ms = -1;
 	host->seen.position = p->place;
-	see_holders(pg, r, p->held_ms);
+	lease_see_holders(pg, r, p->held_ms);
 	return true;
 }
 

@@ -168,7 +168,7 @@ set_derive(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_first_patience(struct store *s, const char *value, struct fault *f)
+pg_set_patience(struct store *s, const char *value, struct fault *f)
 {
 	return setting_patience(value, &pg_of(s)->patience.first, f);
 }
@@ -177,7 +177,7 @@ static const struct setting_row settings[] = {
     {"mode", "lease|advisory|row", "how a key is locked (default: lease)", set_mode},
     {"key", "NUMBER|A,B", "mode=advisory: the lock of this number", set_key},
     {"derive", "TOOL", "mode=advisory: the lock that this tool would take", set_derive},
-    {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)", set_first_patience},
+    {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)", pg_set_patience},
     {0},
 };
 

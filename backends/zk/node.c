@@ -29,7 +29,7 @@ node_forget(struct node *n)
 	n->version = 0;
 	n->stage = STAGE_AT_ONCE;
 	n->marked = n->guarded = false;
-	n->seat = (struct seat){.number = 0};
+	n->taken = (struct taken){.number = 0};
 }
 
 static void
@@ -187,16 +187,16 @@ node_write(struct node *n)
 	char data[DATA_BYTES];
 
 	n->marked = false;
-	if (!*n->seat.lease) {
+	if (!*n->taken.lease) {
 		data_write(data, n->record, n->stage, SLOT_NONE);
 		return call_set(n->session, n->path, data, n->version);
 	}
-	data_write(data, n->record, n->stage, (int)n->seat.number);
+	data_write(data, n->record, n->stage, (int)n->taken.number);
 	return call_multi(n->session,
 	    (const struct change[]){
 		{CHANGE_SET, n->path, data, .version = n->version},
-		{CHANGE_CHECK, n->seat.lease, .version = -1},
-		{CHANGE_CHECK, n->seat.slot, .version = -1},
+		{CHANGE_CHECK, n->taken.lease, .version = -1},
+		{CHANGE_CHECK, n->taken.slot, .version = -1},
 	    },
 	    3, false);
 }
@@ -259,8 +259,8 @@ delete_rest(struct node *n, instant until, struct fault *f)
 	int code;
 	enum rc rc;
 
-	call_drop(call_delete(n->session, n->seat.lease, -1));
-	call_drop(call_delete(n->session, n->seat.slot, -1));
+	call_drop(call_delete(n->session, n->taken.lease, -1));
+	call_drop(call_delete(n->session, n->taken.slot, -1));
 	rc = call_finish(call_delete(n->session, n->path, -1), until, &code, f);
 	return rc == RC_OK ? seat_is_lost(n, f) : rc;
 }
@@ -272,9 +272,9 @@ ask_to_delete(struct node *n, const struct change *more, size_t nmore, size_t *o
 	struct change all[CHANGES_MAX] = {{CHANGE_DELETE, n->path, .version = -1}};
 
 	*own = 1;
-	if (*n->seat.lease) {
-		all[(*own)++] = (struct change){CHANGE_DELETE, n->seat.lease, .version = -1};
-		all[(*own)++] = (struct change){CHANGE_DELETE, n->seat.slot, .version = -1};
+	if (*n->taken.lease) {
+		all[(*own)++] = (struct change){CHANGE_DELETE, n->taken.lease, .version = -1};
+		all[(*own)++] = (struct change){CHANGE_DELETE, n->taken.slot, .version = -1};
 	}
 	if (*own + nmore == 1)
 		return call_delete(n->session, n->path, -1);

@@ -23,7 +23,7 @@ struct server_clock {
 };
 
 /* What the holder of a unit has besides (unit.h); paths, "" without. */
-struct seat {
+struct taken {
 	char lease[NODE_BYTES], slot[NODE_BYTES];
 	unsigned number; /* of the slot */
 };
@@ -42,7 +42,7 @@ struct node {
 	int version;	       /* and the version of that */
 	uint64_t token;
 	struct server_clock clock;
-	struct seat seat;
+	struct taken taken;
 };
 
 /* A server's time in ns; -1 if it makes no sense. */

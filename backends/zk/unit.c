@@ -240,7 +240,7 @@ mark_as_served(struct unit *u, struct fault *f)
 
 /* Asks to be told of the end of the one before us, or of a lease.  *over: it may have ended already. */
 static enum rc
-watch(struct unit *u, const struct place *p, size_t leases, bool *over, struct fault *f)
+unit_watch(struct unit *u, const struct place *p, size_t leases, bool *over, struct fault *f)
 {
 	struct node *n = u->turn->node;
 	char path[NODE_BYTES];
@@ -271,7 +271,7 @@ await_others(struct unit *u, const struct place *p, size_t leases, instant until
 		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
 	rc = mark_as_served(u, f);
 	if (rc == RC_OK)
-		rc = watch(u, p, leases, &over, f);
+		rc = unit_watch(u, p, leases, &over, f);
 	return rc == RC_OK && !over ? turn_doze(t, instant_now() + turn_beat(t), until, f) : rc;
 }
 
@@ -327,13 +327,13 @@ ask_for_unit(struct unit *u, unsigned slot)
 
 /* All is ours. */
 static void
-seat(struct unit *u, unsigned slot, const char *lease)
+unit_note_taken(struct unit *u, unsigned slot, const char *lease)
 {
 	struct node *n = u->turn->node;
 
-	n->seat.number = slot;
-	snprintf(n->seat.lease, sizeof n->seat.lease, "%s", lease);
-	snprintf(n->seat.slot, sizeof n->seat.slot, "%s", u->tried);
+	n->taken.number = slot;
+	snprintf(n->taken.lease, sizeof n->taken.lease, "%s", lease);
+	snprintf(n->taken.slot, sizeof n->taken.slot, "%s", u->tried);
 	forget_attempt(u);
 }
 
@@ -354,7 +354,7 @@ take_slot(struct unit *u, unsigned slot, struct grant *g, bool *taken, struct fa
 	if (*taken && strncmp(call_text(c), n->dir->path, strlen(n->dir->path)) != 0)
 		rc = fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to create", n->dir->where);
 	else if (*taken)
-		seat(u, slot, call_text(c));
+		unit_note_taken(u, slot, call_text(c));
 	if (rc == RC_OK && (*taken || call_failed(c) == 0))
 		return node_written(n, c, until, g, &(bool){false}, f);
 	call_drop(c);

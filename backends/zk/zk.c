@@ -106,7 +106,7 @@ set_auth_file(struct store *s, const char *file, struct fault *f)
 }
 
 static enum rc
-set_first_patience(struct store *s, const char *value, struct fault *f)
+zk_set_patience(struct store *s, const char *value, struct fault *f)
 {
 	return setting_patience(value, &zk_of(s)->patience.first, f);
 }
@@ -130,7 +130,7 @@ static const struct setting_row settings[] = {
     {"path", "PATH", "the lock's directory, as Curator's users name it (default: from the key)", set_dir_path},
     {"auth-file", "FILE", "user:password, in a file of mode 0600", set_auth_file},
     {"acl", "creator|open", "who may use the nodes (default: creator, if there is a user)", set_acl},
-    {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)", set_first_patience},
+    {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)", zk_set_patience},
     {"tls-files", "FILES", "certificates for zks://, where the library has TLS", set_tls_files},
     {"sasl", NULL, NULL, set_sasl},
     {0},
@@ -219,11 +219,11 @@ forget_place(struct zk *z)
 static void
 lose_place(struct zk *z)
 {
-	struct seat *seat = &z->node.seat;
+	struct taken *taken = &z->node.taken;
 
-	if (*seat->lease) {
+	if (*taken->lease) {
 		z->unit.asked = true;
-		snprintf(z->unit.tried, sizeof z->unit.tried, "%s", seat->slot);
+		snprintf(z->unit.tried, sizeof z->unit.tried, "%s", taken->slot);
 	}
 	forget_place(z);
 }
@@ -241,7 +241,7 @@ leave_session(struct zk *z)
 
 /* Asks once.  What a job has done is written with it, or anew if something is missing for that. */
 static enum rc
-give_back(struct zk *z, int status, instant until, struct fault *f)
+zk_give_back(struct zk *z, int status, instant until, struct fault *f)
 {
 	bool remember = z->held && status >= 0 && job_is_wanted(&z->claim->job), refused = true;
 	struct memory m = {.n = 0};
@@ -264,7 +264,7 @@ remove_node(struct zk *z, int status, instant until, struct fault *f)
 	enum rc rc;
 
 	for (;;) {
-		rc = give_back(z, status, until, f);
+		rc = zk_give_back(z, status, until, f);
 		if (rc != RC_AGAIN)
 			return rc;
 		if (instant_now() >= until)
@@ -319,7 +319,7 @@ try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
 		return rc;
 	}
 	rc = turn_await(&z->turn, list, until, g, f);
-	if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.seat.lease)
+	if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.taken.lease)
 		rc = unit_take(&z->unit, until, g, f);
 	else if (rc == RC_OK)
 		rc = turn_earn(&z->turn, g, f);
@@ -366,7 +366,7 @@ begin_acquire(struct zk *z, const struct claim *claim)
 
 /* The job has been done: the next one's turn. */
 static enum rc
-pass_on(struct zk *z)
+zk_pass_on(struct zk *z)
 {
 	struct fault unused;
 
@@ -391,7 +391,7 @@ zk_acquire(struct store *s, const struct claim *claim, instant until, struct gra
 		if (rc == RC_OK)
 			break;
 		if (rc == RC_DONE)
-			return pass_on(z);
+			return zk_pass_on(z);
 		rc = prepare_retry(z, rc, until);
 		if (rc != RC_OK)
 			return rc;
@@ -399,7 +399,7 @@ zk_acquire(struct store *s, const struct claim *claim, instant until, struct gra
 	z->held = true;
 	turn_forget(&z->turn); /* the queue may be long */
 	g.token = z->node.token;
-	g.slot = z->node.seat.number;
+	g.slot = z->node.taken.number;
 	g.pace = instant_first(g.pace, FIRST_RENEWAL);
 	*ret = g;
 	return RC_OK;

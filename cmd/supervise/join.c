@@ -693,7 +693,7 @@ write_kind(enum lock_kind kind, unsigned limit, char *out, size_t size)
 }
 
 static enum rc
-refuse_kind(const struct search *s, struct fault *f)
+join_refuse_kind(const struct search *s, struct fault *f)
 {
 	const struct plan *p = s->join->plan;
 	char key[400], theirs[32], ours[32];
@@ -724,7 +724,7 @@ settle_search(const struct search *s, struct fault *f)
 	const struct plan *p = s->join->plan;
 
 	if (s->other & ~s->found)
-		return refuse_kind(s, f);
+		return join_refuse_kind(s, f);
 	if (!s->found)
 		return RC_LOST;
 	if (s->found != (1U << p->nkeys) - 1)

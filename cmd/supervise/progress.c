@@ -98,7 +98,7 @@ describe_others(const struct holding *h, char *out, size_t size)
 
 /* Is there room beside those who hold it for what we ask for?  Then somebody else waits before us. */
 static bool
-has_room(const struct progress *g)
+has_free_place(const struct progress *g)
 {
 	const struct holding *h = &g->holding;
 
@@ -115,7 +115,7 @@ progress_holder(const struct progress *g, char *out, size_t size)
 	describe_others(&g->holding, others, sizeof others);
 	snprintf(out, size, "%s%s%s%s%s", others, g->heard ? g->holder : "somebody", g->held_since == NEVER ? "" : " for ",
 	    g->held_since == NEVER ? "" : parse_duration_text(instant_now() - g->held_since, time, sizeof time),
-	    has_room(g) ? " (and another run waits already)" : "");
+	    has_free_place(g) ? " (and another run waits already)" : "");
 	return out;
 }
 
