@@ -323,7 +323,7 @@ def test_a_run_that_is_lost_or_not_released_does_not_count(dlock, db):
 def test_a_repeated_release_remembers_once_and_only_for_a_holder(db, dlock):
     run(dlock, db.url)
     a, b = "a" * 32, "b" * 32
-    assert db.value("SELECT code FROM dlock.join_queue('k', %s, '{}', 1000, 0, 'exclusive', 0, 0, 0, 'id')", a) == 1
+    assert db.value("SELECT code FROM dlock.join_queue('k', %s, '{}', 60000, 0, 'exclusive', 0, 0, 0, 'id')", a) == 1
     assert db.value("SELECT dlock.release_among('k', %s, 0, 0, 'id')", a) == 1
     assert db.value("SELECT dlock.release_among('k', %s, 0, 5, 'id')", a) == 0
     assert db.value("SELECT dlock.release_among('k', %s, 0, 0, 'other')", b) == 0
