@@ -3,6 +3,7 @@
 #	make            build build/dlock
 #	make demo       two commands that contend for one lock
 #	make check      everything that is tested
+#	make check-all  the same with more contenders, rounds and torment
 #	make install    PREFIX=/usr/local, DESTDIR=
 #
 # What is missing is installed by `make deps` (demo, check and bench call it), from
@@ -70,7 +71,7 @@ LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis
 SQL := $(if $(USE_PG),$(patsubst %.sql,$(O)/%.sql.h,$(wildcard backends/pg/*.sql)))
 MADE := $(LUA) $(SQL)
 
-.PHONY: all demo check install uninstall lint format sanitize fuzz bench clean deps
+.PHONY: all demo check check-all install uninstall lint format sanitize fuzz bench clean deps
 all: $(O)/dlock
 
 $(O)/dlock: $(OBJECTS)
@@ -114,7 +115,7 @@ BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libzook
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
-	tmux vim less procps util-linux zsh fish groff-base sqlite3
+	tmux vim less procps util-linux zsh fish groff-base sqlite3 spin
 
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson 2>/dev/null
 
@@ -146,11 +147,14 @@ demo: deps-build
 
 # ---- to see that it does (a fresh make sees what deps has installed) ----
 
-check: deps
-	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units fuzz-smoke
+check-all: export DLOCK_TEST_FULL := 1
+check-all: export DLOCK_SOAK := 60
+check check-all: deps
+	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units model fuzz-smoke
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 
 include tests/units.mk
+include tests/model.mk
 
 # Units and the contract once more, with every byte and shift watched.
 SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -159,15 +163,19 @@ sanitize: deps
 	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/test_contract.py
 
 # make bench crowd N="200 1000" BACKEND=redis: how costs grow with the number of waiters
-.PHONY: crowd bench-costs bench-crowd
-bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,bench-costs)
-crowd: bench; @:
+# make bench kinds: what readers, limits and several keys cost
+.PHONY: crowd kinds bench-costs bench-crowd bench-kinds
+bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,$(if $(filter kinds,$(MAKECMDGOALS)),bench-kinds,bench-costs))
+crowd kinds: bench; @:
 bench-costs: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/bench.py
 bench-crowd: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/crowd.py $(if $(N),--waiters $(N)) $(if $(BACKEND),--backends $(BACKEND))
+bench-kinds: deps
+	@$(MAKE) --no-print-directory all
+	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/kinds.py
 
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch])
@@ -183,7 +191,7 @@ lint: $(MADE) $(O)/flags
 	$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
 		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
 	@echo "  LINT  shellcheck, mandoc"
-	$(Q)shellcheck .ci/run tests/*.sh completions/dlock.bash
+	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[17]
 	@echo "  LINT  format"
 	$(Q)clang-format --dry-run -Werror $(C_FILES) $(C_TESTS)

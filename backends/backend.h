@@ -25,6 +25,10 @@
  *	release   after every acquire, won or not; perhaps more than once
  *	close     free everything; at most once, when nothing of the command is left
  *
+ * Several stores may be open at once, and calls on others be made from inside
+ * this one's host->wait (multi.h): what a call needs beyond a wait stands in its
+ * store, never in a variable that they share.
+ *
  * A new backend is one directory here, a row in registry.c and one in the Makefile.
  */
 #ifndef DLOCK_BACKEND_H
@@ -41,6 +45,8 @@ enum {
 	KEY_BYTES = 512,     /* longest key, without the NUL */
 	RECORD_BYTES = 1024, /* longest holder record, with the NUL */
 	OWNER_CHARS = 32,    /* an owner: 128 random bits in hexadecimal */
+	ONCE_BYTES = 200,    /* longest ID of a job, without the NUL */
+	LIMIT_MAX = 100000,  /* most holders of a limited lock */
 	WHERE_BYTES = 384,   /* a server's name for people, with the NUL */
 };
 
@@ -51,8 +57,10 @@ enum {
 
 /* The text in struct fault goes with all but RC_OK. */
 enum rc {
-	RC_OK,       /* done, outputs are set */
-	RC_BUSY,     /* `until` passed (or no waiting was wanted): another has it */
+	RC_OK,   /* done, outputs are set */
+	RC_BUSY, /* `until` passed (or no waiting was wanted): another has it */
+	/* acquire: this job has been done, see struct job; nothing is held */
+	RC_DONE,
 	RC_STOP,     /* host->wait told us to stop waiting */
 	RC_AGAIN,    /* no usable answer; nothing is known; may be asked again */
 	RC_LOST,     /* the server's word: this owner does not hold it */
@@ -92,17 +100,56 @@ struct site {
 	size_t nsettings;
 };
 
+/*
+ * Every kind excludes every other on one key; KIND_SHARED and KIND_LIMIT, or two
+ * limits, do not even queue for a key together: RC_PROTOCOL, naming both.
+ */
 enum lock_kind {
 	KIND_EXCLUSIVE, /* no other holder beside it */
-	KIND_SHARED,    /* any number of its kind */
-	KIND_LIMIT,     /* up to `limit` of its kind */
+	/*
+	 * the same, said by -x: it tells a server's other clients that there are readers
+	 */
+	KIND_WRITER,
+	KIND_SHARED, /* any number of its kind */
+	KIND_LIMIT,  /* up to `limit` of its kind */
 };
+
+static inline bool
+kind_is_exclusive(enum lock_kind kind)
+{
+	return kind == KIND_EXCLUSIVE || kind == KIND_WRITER;
+}
+
+/*
+ * Work that is to be done once for all hosts.  Whether it has been is decided
+ * under the lock, from the runs that such releases remember (at least 400
+ * days): acquire gives RC_DONE if one with this ID has ended with status 0, or if
+ * the last one that ended with 0, whatever its ID, began less than `cooldown`
+ * ago by the server's clock.  It may say so before it queues, since neither
+ * becomes untrue while one waits for the lock.
+ */
+struct job {
+	/* 1 to ONCE_BYTES of UTF-8 without control characters; NULL: has no ID */
+	const char *once;
+	int64_t cooldown; /* 0: none */
+};
+
+/* Is what became of the run to be remembered? */
+static inline bool
+job_is_wanted(const struct job *j)
+{
+	return j->once || j->cooldown > 0;
+}
+
+/* For release: nothing was run, there is no status to remember. */
+enum { STATUS_NONE = -1 };
 
 /* What is wanted.  Owned by the caller; outlives the store. */
 struct claim {
 	const char *key; /* 1 to KEY_BYTES of UTF-8 without control characters */
 	enum lock_kind kind;
-	unsigned limit; /* with KIND_LIMIT: how many holders fit, at least 1 */
+	unsigned limit; /* with KIND_LIMIT: how many holders fit, 1 to LIMIT_MAX */
+	struct job job;
 	/* OWNER_CHARS, fresh for this acquisition: proof that a hold is ours */
 	const char *owner;
 	const char *record; /* who we are, JSON, for others to read; below RECORD_BYTES */
@@ -115,10 +162,13 @@ struct claim {
 
 /* What the server gave.  Filled by acquire; `sent`, `lease` and `pace` again by renew. */
 struct grant {
-	uint64_t token; /* greater than in every earlier grant of this key */
-	instant sent;   /* just before the request left that earned this lease */
-	int64_t lease;  /* what the server really gave; LEASE_FOREVER without expiry */
-	int64_t pace;   /* renew so long after `sent`; 0: after a third of the lease */
+	/* greater than in every earlier grant of this key, whatever its kind */
+	uint64_t token;
+	/* with KIND_LIMIT: 0 to limit - 1, the lowest that no living holder has */
+	unsigned slot;
+	instant sent;  /* just before the request left that earned this lease */
+	int64_t lease; /* what the server really gave; LEASE_FOREVER without expiry */
+	int64_t pace;  /* renew so long after `sent`; 0: after a third of the lease */
 	/*
 	 * Where the kernel keeps the lock for as long as a descriptor is open
 	 * anywhere, that descriptor; otherwise -1.  The keeper gives a copy to
@@ -159,6 +209,10 @@ struct host {
 		int64_t held;
 		/* that holder's record as stored by it: hostile; "" if none */
 		char holder[RECORD_BYTES];
+		enum lock_kind kind; /* of those who hold it now */
+		unsigned holders;    /* how many those are; 0: not known */
+		unsigned limit;      /* if their kind has one */
+		const char *key;     /* which of several keys; NULL: the only one */
 	} seen;
 
 	/*
@@ -215,6 +269,9 @@ enum {
 	CAP_DURABLE = 1 << 1, /* the lease outlives the connection */
 	CAP_SHARED = 1 << 2,  /* KIND_SHARED */
 	CAP_LIMIT = 1 << 3,   /* KIND_LIMIT */
+	CAP_JOB = 1 << 4,     /* struct job */
+	/* no more than that: a setting names the lock, and every key means it */
+	ONE_LOCK = 1 << 5,
 };
 
 /* One claim on one key of one store. */
@@ -229,7 +286,7 @@ struct lock_ops {
 	 * that was not the answer to a request just sent (a wake-up) is
 	 * confirmed by one before RC_OK: grant->sent has no other source.
 	 * *grant is set with RC_OK only.  The claim is kept: renew and release
-	 * speak of it.
+	 * speak of it.  With RC_DONE nothing is held, and nobody waits for us.
 	 */
 	enum rc (*acquire)(struct store *, const struct claim *, instant until,
 	    struct grant *, struct fault *);
@@ -250,8 +307,13 @@ struct lock_ops {
 	 * twice.  RC_OK: we were the owner until now (or never asked).
 	 * RC_LOST: the server says we were not.  RC_AGAIN: not known; may be
 	 * asked again; what is left ends with the lease.
+	 *
+	 * `status`, 0 to 255, is what dlock ends with; STATUS_NONE if nothing
+	 * was run.  For a job it is remembered in the same atomic operation,
+	 * with ID, begin (the grant), end, token and record, and only while
+	 * this owner still holds the lock.
 	 */
-	enum rc (*release)(struct store *, instant until, struct fault *);
+	enum rc (*release)(struct store *, int status, instant until, struct fault *);
 };
 
 /*
@@ -305,10 +367,11 @@ const struct backend *backend_of_url(const char *url);
 
 /*
  * Wraps a store so that each call on a lock is told to `tell` in one line: its
- * name, what it gave, how long it took, the lease left.  The wrapper owns
- * `inner`.  NULL (and inner untouched) without memory.
+ * name, what it gave, how long it took, the lease left; and the key, which is
+ * NULL where there is only one.  The wrapper owns `inner`.  NULL (and inner
+ * untouched) without memory.
  */
-struct store *trace_wrap(
-    struct store *inner, void (*tell)(void *ctx, const char *line), void *ctx);
+struct store *trace_wrap(struct store *inner, const char *key,
+    void (*tell)(void *ctx, const char *line), void *ctx);
 
 #endif

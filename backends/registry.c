@@ -103,6 +103,7 @@ rc_name(enum rc rc)
 	static const char *const names[] = {
 	    [RC_OK] = "ok",
 	    [RC_BUSY] = "busy",
+	    [RC_DONE] = "done already",
 	    [RC_STOP] = "stopped",
 	    [RC_AGAIN] = "no answer",
 	    [RC_LOST] = "not ours",

@@ -13,6 +13,7 @@
 struct trace {
 	struct store base;
 	struct store *inner;
+	const char *key; /* one of several; NULL */
 	void (*tell)(void *ctx, const char *line);
 	void *ctx;
 };
@@ -38,9 +39,10 @@ told(struct trace *t, const char *call, instant began, enum rc rc, instant end,
 	else if (end)
 		snprintf(lease, sizeof lease, ", lease for %.3f s",
 		    (double)(end - now) / NS_PER_S);
-	snprintf(line, sizeof line, "%s: %s: %s in %.3f ms%s%s%s", t->base.where, call,
-	    rc_name(rc), (double)(now - began) / NS_PER_MS, lease,
-	    rc == RC_OK ? "" : ": ", rc == RC_OK ? "" : f->text);
+	snprintf(line, sizeof line, "%s: %s%s%.100s: %s in %.3f ms%s%s%s", t->base.where,
+	    call, t->key ? " " : "", t->key ? t->key : "", rc_name(rc),
+	    (double)(now - began) / NS_PER_MS, lease, rc == RC_OK ? "" : ": ",
+	    rc == RC_OK ? "" : f->text);
 	t->tell(t->ctx, line);
 	return rc;
 }
@@ -69,13 +71,13 @@ trace_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-trace_release(struct store *s, instant until, struct fault *f)
+trace_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct trace *t = trace_of(s);
 	instant began = instant_now();
 
 	return told(t, "release", began,
-	    t->inner->backend->lock->release(t->inner, until, f), 0, f);
+	    t->inner->backend->lock->release(t->inner, status, until, f), 0, f);
 }
 
 static void
@@ -96,7 +98,8 @@ static const struct backend trace_backend = {
 };
 
 struct store *
-trace_wrap(struct store *inner, void (*tell)(void *ctx, const char *line), void *ctx)
+trace_wrap(struct store *inner, const char *key,
+    void (*tell)(void *ctx, const char *line), void *ctx)
 {
 	struct trace *t = calloc(1, sizeof *t);
 
@@ -105,6 +108,7 @@ trace_wrap(struct store *inner, void (*tell)(void *ctx, const char *line), void 
 	*t = (struct trace){
 	    .base = *inner,
 	    .inner = inner,
+	    .key = key,
 	    .tell = tell,
 	    .ctx = ctx,
 	};

@@ -22,8 +22,10 @@ struct terms {
 	int64_t min_hold;
 	int64_t max_run; /* let the command run so long; NEVER: as long as it likes */
 	bool wait_tree;  /* the lock covers all descendants, not the command alone */
-	bool nested;     /* an enclosing dlock has the lock, and keeps it for min_hold */
-	uint64_t seed;   /* of the jitter between attempts; any number */
+	/* of several keys: when one is lost, the others are still to be released */
+	bool several;
+	bool nested;   /* an enclosing dlock has the lock, and keeps it for min_hold */
+	uint64_t seed; /* of the jitter between attempts; any number */
 };
 
 /* When TERM and KILL are due for a lease earned by a request sent at `sent`. */

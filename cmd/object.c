@@ -80,6 +80,18 @@ object_string(struct object *j, const char *name, const char *value)
 }
 
 void
+object_strings(struct object *j, const char *name, const char *const *values, size_t n)
+{
+	size_t before = j->used;
+	bool fits = put_name(j, name) && put(j, "[", 1);
+
+	for (size_t i = 0; i < n; i++)
+		fits = fits && (i == 0 || put(j, ",", 1)) && put_string(j, values[i]);
+	if (!fits || !put(j, "]", 1))
+		j->used = before;
+}
+
+void
 object_end(struct object *j)
 {
 	j->out[j->used++] = '}';

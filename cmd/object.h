@@ -20,6 +20,9 @@ void object_begin(struct object *, char *out, size_t size); /* size at least 3 *
 void object_number(struct object *, const char *name, int64_t);
 /* any bytes; NULL: left out */
 void object_string(struct object *, const char *name, const char *value);
+/* an array */
+void object_strings(
+    struct object *, const char *name, const char *const *values, size_t n);
 void object_end(struct object *);
 
 #endif

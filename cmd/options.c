@@ -116,8 +116,11 @@ add_key(struct plan *p, const struct option *o, const char *value, struct fault 
 		return fault_set(f, RC_USAGE,
 		    "%s (a key is 1 to %d bytes of UTF-8 without control characters)",
 		    objection, KEY_BYTES);
-	if (p->nkeys > 0)
-		return fault_set(f, RC_USAGE, "one run takes one key so far");
+	for (size_t i = 0; i < p->nkeys; i++)
+		if (strcmp(p->keys[i], value) == 0)
+			return fault_set(f, RC_USAGE, "the key is given twice");
+	if (p->nkeys == KEYS_MAX)
+		return fault_set(f, RC_USAGE, "one run takes up to %d keys", KEYS_MAX);
 	p->keys[p->nkeys++] = value;
 	return RC_OK;
 }
@@ -168,6 +171,50 @@ set_settings(struct plan *p, const struct option *o, const char *value, struct f
 		value += n;
 	}
 	return RC_OK;
+}
+
+/* A flag that says the kind; told no, it says nothing. */
+static enum rc
+set_kind(struct plan *p, const char *value, enum lock_kind kind, struct fault *f)
+{
+	bool on = false;
+
+	if (take_truth(value, &on, f) != RC_OK)
+		return RC_USAGE;
+	if (on)
+		p->claim.kind = kind;
+	return RC_OK;
+}
+
+static enum rc
+set_shared(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	(void)o;
+	return set_kind(p, value, KIND_SHARED, f);
+}
+
+static enum rc
+set_exclusive(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	(void)o;
+	return set_kind(p, value, KIND_WRITER, f);
+}
+
+static enum rc
+set_limit(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	p->claim.kind = KIND_LIMIT;
+	return set_number(p, o, value, f);
+}
+
+static enum rc
+set_once(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	if (!*value)
+		return fault_set(f, RC_USAGE,
+		    "the ID is empty (1 to %lld bytes of UTF-8 without control characters)",
+		    (long long)o->max);
+	return set_text(p, o, value, f);
 }
 
 static enum rc
@@ -258,7 +305,8 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 
 const struct option options[] = {
     [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY",
-	"the lock's name (without -k: the first word)", .set = add_key, .repeats = true},
+	"the lock's name (without -k: the first word);\nrepeatable: all of them or none",
+	.set = add_key, .repeats = true},
     [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND",
 	"where locks are kept: ", .set = site_set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
@@ -267,6 +315,15 @@ const struct option options[] = {
     [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION",
 	"a setting of the backend; repeatable", .set = set_setting,
 	.set_variable = set_settings, .repeats = true},
+    [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
+	"take it as a reader, beside other readers", .set = set_shared,
+	.group = GROUP_KIND},
+    [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE",
+	"take it alone: the default", .set = set_exclusive, .group = GROUP_KIND},
+    [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT",
+	"take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
+	.set = set_limit, .group = GROUP_KIND, .at = NUMBER_AT(claim.limit), .min = 1,
+	.max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.set = set_nonblock, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT",
@@ -292,6 +349,15 @@ const struct option options[] = {
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE",
 	"release only when every descendant has ended", .set = set_flag,
 	.at = FLAG_AT(terms.wait_tree)},
+    [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE",
+	"skip it if a run of KEY and ID ended with 0", .set = set_once,
+	.at = TEXT_AT(claim.job.once), .max = ONCE_BYTES},
+    [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
+	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
+	.set = set_duration, .at = DURATION_AT(claim.job.cooldown), .max = YEAR},
+    [OPT_SKIPPED] = {"skipped-exit-code", 0, "N", "DLOCK_SKIPPED_EXIT_CODE",
+	"status of a skipped run (default: 0)", .set = set_number,
+	.at = NUMBER_AT(claim.skipped_status), .max = 255},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
 	.set = set_command},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
@@ -344,7 +410,6 @@ options_nearest(const char *word, size_t n)
 	    {"expire", "ttl"},
 	    {"name", "key"},
 	    {"lock", "key"},
-	    {"id", "key"},
 	    {"server", "url"},
 	    {"host", "url"},
 	    {"address", "url"},
@@ -362,6 +427,26 @@ options_nearest(const char *word, size_t n)
 	    {"silent", "quiet"},
 	    {"debug", "verbose"},
 	    {"events", "status-fd"},
+	    {"reader", "shared"},
+	    {"read", "shared"},
+	    {"read-only", "shared"},
+	    {"writer", "exclusive"},
+	    {"write", "exclusive"},
+	    {"semaphore", "limit"},
+	    {"slots", "limit"},
+	    {"permits", "limit"},
+	    {"max", "limit"},
+	    {"max-holders", "limit"},
+	    {"concurrency", "limit"},
+	    {"parallel", "limit"},
+	    {"jobs", "limit"},
+	    {"id", "once"},
+	    {"run-once", "once"},
+	    {"unique", "once"},
+	    {"interval", "cooldown"},
+	    {"every", "cooldown"},
+	    {"throttle", "cooldown"},
+	    {"skip-exit-code", "skipped-exit-code"},
 	    {NULL, NULL},
 	};
 	const char *known[OPTIONS + 1] = {0};

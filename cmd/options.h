@@ -19,6 +19,9 @@ enum {
 	OPT_BACKEND,
 	OPT_URL,
 	OPT_OPTION,
+	OPT_SHARED,
+	OPT_EXCLUSIVE,
+	OPT_LIMIT,
 	OPT_NONBLOCK,
 	OPT_WAIT,
 	OPT_CONFLICT,
@@ -28,6 +31,9 @@ enum {
 	OPT_MIN_HOLD,
 	OPT_MAX_RUN,
 	OPT_WAIT_TREE,
+	OPT_ONCE,
+	OPT_COOLDOWN,
+	OPT_SKIPPED,
 	OPT_COMMAND,
 	OPT_WHO,
 	OPT_WHY,
@@ -42,6 +48,7 @@ enum group {
 	GROUP_NONE,
 	GROUP_SERVER, /* which one */
 	GROUP_WAIT,   /* how long */
+	GROUP_KIND,   /* which kind of lock */
 };
 
 struct option {

@@ -10,6 +10,7 @@
 #include "text.h"
 #include "words.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The words after options and key; `named`: one of those was the key. */
@@ -86,4 +87,26 @@ plan_read(struct plan *p, char **argv, struct fault *f)
 	    site_settle(p, &all, f) != RC_OK || settle_lease(&p->terms, f) != RC_OK)
 		return PARSED_WRONG;
 	return PARSED_PLAN;
+}
+
+char *
+plan_name(const struct plan *p, char *out, size_t size)
+{
+	const size_t last = sizeof " and 15 more";
+	size_t used = 0;
+	char key[120];
+
+	if (p->nkeys == 1)
+		return text_name(out, size, p->keys[0]);
+	for (size_t i = 0; i < p->nkeys; i++) {
+		const char *between = i == 0 ? "" : i + 1 < p->nkeys ? ", " : " and ";
+
+		text_name(key, sizeof key, p->keys[i]);
+		if (used + strlen(between) + strlen(key) + last > size) {
+			snprintf(out + used, size - used, " and %zu more", p->nkeys - i);
+			break;
+		}
+		used += snprintf(out + used, size - used, "%s%s", between, key);
+	}
+	return out;
 }

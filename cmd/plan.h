@@ -25,6 +25,14 @@ struct plan_site {
 	size_t settings_used;
 };
 
+/* Which kind of lock, and of which job. */
+struct plan_claim {
+	enum lock_kind kind;
+	int limit; /* with KIND_LIMIT */
+	struct job job;
+	int skipped_status; /* of a job that has been done already */
+};
+
 /* How long to wait for the lock, and the status when that was not enough. */
 struct plan_wait {
 	int64_t most; /* 0: do not wait; NEVER: for ever */
@@ -47,8 +55,9 @@ struct plan_command {
 };
 
 struct plan {
-	const char *keys[KEYS_MAX];
+	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
+	struct plan_claim claim;
 	struct plan_site site;
 	struct plan_wait wait;
 	struct terms terms;
@@ -73,5 +82,11 @@ enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
  * not show them for long; the plan keeps a copy.
  */
 enum parsed plan_read(struct plan *, char **argv, struct fault *);
+
+/*
+ * The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into out[size].
+ * Returns out.
+ */
+char *plan_name(const struct plan *, char *out, size_t size);
 
 #endif

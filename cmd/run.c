@@ -90,12 +90,12 @@ make_owner(struct run *r, uint64_t *seed)
 }
 
 static int
-system_refused(const char *key, const char *what)
+system_refused(const struct plan *p, const char *what)
 {
 	char clean[400];
 
 	say_last("cannot take %s: %s: %s; nothing was run",
-	    text_name(clean, sizeof clean, key), what, strerror(errno));
+	    plan_name(p, clean, sizeof clean), what, strerror(errno));
 	return STATUS_SYSTEM;
 }
 
@@ -157,8 +157,7 @@ find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 	snprintf(v->line, sizeof v->line,
 	    "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, p->command.argv[0], strlen(p->command.argv[0])),
-	    text_name(key, sizeof key, p->keys[0]), strerror(errno),
-	    guess(p->command.argv));
+	    plan_name(p, key, sizeof key), strerror(errno), guess(p->command.argv));
 	return false;
 }
 
@@ -205,10 +204,10 @@ cmd_run(char **words)
 		end(&plan, &v);
 	if (!prepare_run(&r, &plan, &origin, path))
 		return system_refused(
-		    plan.keys[0], "cannot get memory, random numbers or sockets");
+		    &plan, "cannot get memory, random numbers or sockets");
 	keeper = _Fork();
 	if (keeper < 0)
-		return system_refused(plan.keys[0], "cannot start a process");
+		return system_refused(&plan, "cannot start a process");
 	if (keeper == 0)
 		keeper_run(&r);
 	v = front_run(&r, keeper);

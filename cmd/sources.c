@@ -109,10 +109,35 @@ check_wait(const struct sources *all, struct fault *f)
 	    words ? text_brief(s->value[OPT_WAIT]).text : "");
 }
 
+/* Of -s, -x and --limit one source may say one. */
+static enum rc
+sources_check_kind(const struct sources *all, struct fault *f)
+{
+	const struct source *before = NULL;
+	char one[64], other[64];
+	int first = 0;
+
+	for (int i = OPT_SHARED; i <= OPT_LIMIT; i++) {
+		const struct source *s = sources_of(all, i);
+		bool on = i == OPT_LIMIT;
+
+		if (!s || (i != OPT_LIMIT && (!parse_truth(s->value[i], &on) || !on)))
+			continue;
+		if (before)
+			return fault_set(f, RC_USAGE,
+			    "%s and %s contradict each other: a lock is of one kind",
+			    sources_call(before, first, one, sizeof one),
+			    sources_call(s, i, other, sizeof other));
+		before = s;
+		first = i;
+	}
+	return RC_OK;
+}
+
 enum rc
 sources_apply(const struct sources *all, struct plan *p, struct fault *f)
 {
-	if (check_wait(all, f) != RC_OK)
+	if (check_wait(all, f) != RC_OK || sources_check_kind(all, f) != RC_OK)
 		return RC_USAGE;
 	for (int i = 0; i < OPTIONS; i++) {
 		const struct source *s = sources_of(all, i);

@@ -9,6 +9,7 @@ status_of_rc(enum rc rc)
 	static const struct status table[] = {
 	    [RC_OK] = {STATUS_SYSTEM, "failed"},
 	    [RC_BUSY] = {STATUS_BUSY, "busy"},
+	    [RC_DONE] = {0, "skipped"},
 	    [RC_STOP] = {STATUS_SYSTEM, "failed"},
 	    [RC_AGAIN] = {STATUS_UNAVAILABLE, "unreachable"},
 	    [RC_LOST] = {STATUS_UNAVAILABLE, "unreachable"},

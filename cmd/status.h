@@ -29,7 +29,10 @@ struct status {
 	const char *name;
 };
 
-/* Of an acquisition that gave `rc`; for RC_BUSY where -E names no other. */
+/*
+ * Of an acquisition that gave `rc`; for RC_BUSY and RC_DONE where -E and --skipped-exit-
+ * code name no other.
+ */
 struct status status_of_rc(enum rc);
 
 /*

@@ -177,5 +177,11 @@ words_read_key(struct words *w, struct fault *f)
 	if (options[OPT_KEY].set(w->plan, &options[OPT_KEY], key, &why) != RC_OK)
 		return fault_set(
 		    f, RC_USAGE, "key '%s': %s", text_brief(key).text, why.text);
-	return read_options_behind(w, key, f);
+	if (read_options_behind(w, key, f) != RC_OK)
+		return RC_USAGE;
+	if (w->plan->nkeys > 1)
+		return fault_set(f, RC_USAGE,
+		    "both the word '%s' and --key '%s' are keys: say -k for each",
+		    text_brief(key).text, text_brief(w->plan->keys[1]).text);
+	return RC_OK;
 }

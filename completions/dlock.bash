@@ -8,7 +8,7 @@
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended=''
-	local valued='^(-[nqvh]*([kbuOwEtc])(.*)|--(key|backend|url|option|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|command|who|why|status-fd))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1
@@ -83,12 +83,12 @@ _dlock()
 	--signal)
 		mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$cur")
 		;;
-	--key | -k | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --command | \
-		-c | --who | --why | --status-fd) ;;
+	--key | -k | --limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
+		--cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd) ;;
 	*)
-		[[ $cur == -* ]] && mapfile -t COMPREPLY < <(compgen -W '--key --backend --url --option --nonblock --wait
-			--conflict-exit-code --ttl --grace --signal --min-hold --max-run --wait-tree --command --who --why
-			--status-fd --quiet --verbose --help' -- "$cur")
+		[[ $cur == -* ]] && mapfile -t COMPREPLY < <(compgen -W '--key --backend --url --option --shared --exclusive --limit
+			--nonblock --wait --conflict-exit-code --ttl --grace --signal --min-hold --max-run --wait-tree --once
+			--cooldown --skipped-exit-code --command --who --why --status-fd --quiet --verbose --help' -- "$cur")
 		;;
 	esac
 }

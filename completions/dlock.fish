@@ -23,8 +23,8 @@ function __dlock_command
             set keyed 1
             set ended
         else
-            string match -qr -- '^(-[nqvh]*k|--key)' $word; and set keyed 1
-            if string match -qr -- '^(-[nqvh]*[kbuOwEtc]|--(key|backend|url|option|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|command|who|why|status-fd))$' $word
+            string match -qr -- '^(-[sxnqvh]*k|--key)' $word; and set keyed 1
+            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$' $word
                 set -e words[1]
             end
         end
@@ -46,6 +46,9 @@ complete -c dlock -n $run -s k -l key -x -d 'Name of the lock'
 complete -c dlock -n $run -s b -l backend -x -a 'file redis zk pg' -d 'Where locks are kept'
 complete -c dlock -n $run -s u -l url -x -a 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -d 'Which server or directory'
 complete -c dlock -n $run -s O -l option -x -a 'acl=creator acl=open auth-file= connect-timeout= derive= key= mode=lease mode=advisory mode=row password-file= path= tls-files=' -d 'A setting of the backend'
+complete -c dlock -n $run -s s -l shared -d 'Take it as a reader, beside other readers'
+complete -c dlock -n $run -s x -l exclusive -d 'Take it alone'
+complete -c dlock -n $run -l limit -x -d 'Take it beside up to N - 1 others'
 complete -c dlock -n $run -s n -l nonblock -d 'Do not wait for the lock'
 complete -c dlock -n $run -s w -l wait -x -d 'Wait at most so long'
 complete -c dlock -n $run -s E -l conflict-exit-code -x -d 'Status when the lock was not to be had'
@@ -55,6 +58,9 @@ complete -c dlock -n $run -l signal -x -a 'TERM INT HUP QUIT USR1 USR2 KILL' -d 
 complete -c dlock -n $run -l min-hold -x -d 'Keep the lock at least so long'
 complete -c dlock -n $run -l max-run -x -d 'Stop the command after so long'
 complete -c dlock -n $run -l wait-tree -d 'Release only when every descendant has ended'
+complete -c dlock -n $run -l once -x -d 'Skip it if a run with this ID ended with 0'
+complete -c dlock -n $run -l cooldown -x -d 'Skip it if a run that ended with 0 began less than so long ago'
+complete -c dlock -n $run -l skipped-exit-code -x -d 'Status of a skipped run'
 complete -c dlock -n $run -s c -l command -x -d 'Run a string with sh -c'
 complete -c dlock -n $run -l who -x -d 'Who holds it, shown to others'
 complete -c dlock -n $run -l why -x -d 'What for, shown to others'

@@ -6,12 +6,16 @@
 #
 # DLOCK and DLOCK_TEST name what is tested.  The output of each part goes to a file
 # in DIRECTORY; a line every CHECK_SECONDS tells how far all are, and at the end what
-# has failed is shown.  Fails if any part has.
+# has failed is shown, and a table of kinds of lock and backends (DIRECTORY/kinds.txt).
+# Fails if any part has.  DLOCK_TEST_FULL=1: some tests are larger (make check-all).
 set -u
 cd "$(dirname "$0")/.." || exit
 out=$1
 shift
 parts=
+tables=$(mkdir -p "$out" && cd "$out" && pwd)/kinds
+rm -rf "$tables"
+mkdir "$tables" || exit
 began=$(date +%s)
 
 # part NAME SHARE BACKENDS MARKS: what conftest.py marks so, on these backends.
@@ -23,7 +27,7 @@ part()
 {
 	name=$1 share=$2 backends=$3 marks=$4
 	shift 4
-	DLOCK_TEST_BACKENDS=$backends DLOCK_TEST_SHARE=$share setsid env --default-signal=INT,QUIT,HUP \
+	DLOCK_TEST_BACKENDS=$backends DLOCK_TEST_SHARE=$share DLOCK_TEST_TABLE=$tables/$name setsid env --default-signal=INT,QUIT,HUP \
 		"${PYTHON:-/usr/bin/python3}" -m pytest -v --tb=short -p no:cacheprovider -m "$marks" "$@" tests/system \
 		>"$out/check-$name.log" 2>&1 </dev/null &
 	eval "pid_$name=$!"
@@ -80,6 +84,13 @@ show_end()
 	return "$status"
 }
 
+# What the conformance suite (test_kinds.py) found, all parts in one table.
+show_table()
+{
+	"${PYTHON:-/usr/bin/python3}" tests/servers/table.py "$tables"/* >"$out/kinds.txt"
+	cat "$out/kinds.txt"
+}
+
 trap 'end 130' INT
 trap 'end 143' TERM HUP PIPE # after SIGINT, pytest cleans up
 
@@ -101,5 +112,6 @@ failed=0
 for p in $parts; do
 	show_end "$p" || failed=1
 done
+[ -z "$(ls "$tables")" ] || show_table
 [ $failed = 0 ] || echo "  TEST  failed; all output: $out/check-*.log" >&2
 exit $failed

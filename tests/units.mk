@@ -80,8 +80,9 @@ fuzz-smoke:
 $(O)/fuzz/duration: cmd/parse.c cmd/text.c
 $(O)/fuzz/url: backends/redis/address.c backends/endpoint.c backends/encode.c backends/url.c
 $(O)/fuzz/key: backends/encode.c cmd/parse.c cmd/text.c
-$(O)/fuzz/resp: backends/redis/resp.c
+$(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
 $(O)/fuzz/header: backends/file/header.c
+$(O)/fuzz/past: backends/file/past.c backends/file/header.c backends/encode.c
 $(O)/fuzz/record: cmd/record.c cmd/object.c cmd/text.c
 
 $(FUZZ_TARGETS): $(O)/fuzz/%: tests/fuzz/%.c

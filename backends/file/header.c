@@ -7,12 +7,8 @@
 
 static const char magic[] = "dlock1 ";
 
-/*
- * The number at *s, which ends with a blank or the line; moves *s behind it.  0 where
- * there is none.
- */
-static int64_t
-take_number(const char **s, const char *end)
+int64_t
+header_number(const char **s, const char *end)
 {
 	const char *stop = memchr(*s, ' ', (size_t)(end - *s)), *c;
 	int64_t n = 0;
@@ -20,8 +16,18 @@ take_number(const char **s, const char *end)
 	stop = stop ? stop : end;
 	for (c = *s; c < stop && *c >= '0' && *c <= '9' && n < NUMBER_LIMIT / 10; c++)
 		n = n * 10 + (*c - '0');
+	n = c == stop && c > *s ? n : -1;
 	*s = stop < end ? stop + 1 : end;
-	return c == stop ? n : 0;
+	return n;
+}
+
+/* A number that is missing, or not one, counts as 0. */
+static int64_t
+take_number(const char **s, const char *end)
+{
+	int64_t n = header_number(s, end);
+
+	return n > 0 ? n : 0;
 }
 
 static const char *

@@ -10,13 +10,20 @@
  * do.  Whoever may write the file may write anything, a full disk may cut it
  * short, a crash may leave zeros; so what cannot be read is as if it were not
  * there.
+ *
+ * Holders that may be several, shared and limited ones, each have a block of the
+ * same form behind it, in one of HEADER_SHARED places by their ticket or slot.
+ * Its NEXT says which of those that fall on this place it is.
  */
 #ifndef DLOCK_FILE_HEADER_H
 #define DLOCK_FILE_HEADER_H
 
 #include "backends/backend.h"
 
-enum { HEADER_BYTES = 1280 };
+enum {
+	HEADER_BYTES = 1280,
+	HEADER_SHARED = 64,
+};
 
 /*
  * Tickets, tokens and times are below this: 18 digits.  Clocks reach half of that in the
@@ -29,6 +36,12 @@ struct header {
 	int64_t token, granted;
 	char record[RECORD_BYTES];
 };
+
+/*
+ * The number at *s, which ends with a blank or at `end`; moves *s behind that.
+ * -1 where there is none, or one not below NUMBER_LIMIT.
+ */
+int64_t header_number(const char **s, const char *end);
 
 /*
  * Reads `n` bytes from the start of a file.  A number that is missing, no

@@ -1,21 +1,19 @@
-/* tickets.c - asks the kernel who is in the queue, and waits for a byte in a thread. */
+/*
+ * tickets.c - asks the kernel who has locked which bytes of a file, and waits for them
+ * in a thread.
+ */
 #include "tickets.h"
 
 #include "backends/task.h"
-#include "header.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
-
-enum { COUNTED = 32 }; /* places further back than this are reckoned */
-
-/* Bytes [from, to). */
-struct span {
-	int64_t from, to;
-};
 
 static int
 ask_kernel(int fd, int command, struct flock *l)
@@ -29,17 +27,20 @@ ask_kernel(int fd, int command, struct flock *l)
 }
 
 static int
-lock_byte(int fd, int command, short type, int64_t byte)
+lock_span(int fd, int command, short type, struct span s)
 {
-	return ask_kernel(fd, command,
-	    &(struct flock){
-		.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1});
+	struct flock l = {.l_type = type,
+	    .l_whence = SEEK_SET,
+	    .l_start = s.from,
+	    .l_len = s.to - s.from};
+
+	return ask_kernel(fd, command, &l);
 }
 
 int
 tickets_lock(int fd, short type, int64_t byte)
 {
-	int result = lock_byte(fd, F_OFD_SETLK, type, byte);
+	int result = lock_span(fd, F_OFD_SETLK, type, (struct span){byte, byte + 1});
 
 	if (result < 0 && errno == EACCES)
 		errno = EAGAIN;
@@ -47,43 +48,50 @@ tickets_lock(int fd, short type, int64_t byte)
 }
 
 void
-tickets_unlock(int fd, int64_t byte)
+tickets_unlock(int fd, struct span s)
 {
-	lock_byte(fd, F_OFD_SETLK, F_UNLCK, byte);
+	lock_span(fd, F_OFD_SETLK, F_UNLCK, s);
+}
+
+void
+tickets_unlock_all(int fd)
+{
+	tickets_unlock(fd, (struct span){0, 0}); /* length 0: to the end of all files */
 }
 
 /* ---- who is there ---- */
 
-/*
- * 1: some write lock in [from, to), cut to that range, is *found; 0: there is none; -1
- * with errno.
- */
-static int
-find_locked(int fd, int64_t from, int64_t to, struct span *found)
+int
+tickets_look(int fd, short type, struct span s, struct span *found)
 {
-	struct flock l = {
-	    .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = to - from};
+	struct flock l = {.l_type = type,
+	    .l_whence = SEEK_SET,
+	    .l_start = s.from,
+	    .l_len = s.to - s.from};
 
-	if (from >= to)
+	if (s.from >= s.to)
 		return 0;
 	if (ask_kernel(fd, F_OFD_GETLK, &l) != 0)
 		return -1;
 	if (l.l_type == F_UNLCK)
 		return 0;
-	*found = (struct span){l.l_start > from ? l.l_start : from, to};
-	if (found->from >= to)
-		found->from = from; /* a file system that talks nonsense */
-	if (l.l_len > 0 && l.l_len < to - found->from)
+	*found = (struct span){l.l_start > s.from ? l.l_start : s.from, s.to};
+	if (found->from >= s.to)
+		found->from = s.from; /* a file system that talks nonsense */
+	if (l.l_len > 0 && l.l_len < s.to - found->from)
 		found->to = found->from + l.l_len;
 	return 1;
 }
 
-bool
-tickets_any(int fd)
+/* Some ticket in [from, to) of the range at `base`: *found has its numbers. */
+static int
+tickets_find(int fd, int64_t base, int64_t from, int64_t to, struct span *found)
 {
-	struct span found;
+	int got = tickets_look(fd, F_RDLCK, (struct span){base + from, base + to}, found);
 
-	return find_locked(fd, 1, NUMBER_LIMIT, &found) > 0;
+	if (got > 0)
+		*found = (struct span){found->from - base, found->to - base};
+	return got;
 }
 
 /*
@@ -91,11 +99,11 @@ tickets_any(int fd)
  * each step twice as wide, until something is found; then we bisect.
  */
 int64_t
-tickets_last(int fd, int64_t hint, int64_t limit)
+tickets_last(int fd, int64_t base, int64_t hint, int64_t limit)
 {
-	struct span found;
+	struct span found = {0, 0};
 	int64_t low, high = limit, from = hint < limit ? hint : limit - 1;
-	int got = find_locked(fd, 1, limit, &found);
+	int got = tickets_find(fd, base, 1, limit, &found);
 	bool bisect = false;
 
 	if (got <= 0)
@@ -105,7 +113,7 @@ tickets_last(int fd, int64_t hint, int64_t limit)
 		bisect = bisect || from <= low;
 		if (bisect)
 			from = low + (high - low) / 2;
-		got = find_locked(fd, from, high, &found);
+		got = tickets_find(fd, base, from, high, &found);
 		if (got < 0)
 			return -1;
 		if (got > 0)
@@ -118,21 +126,48 @@ tickets_last(int fd, int64_t hint, int64_t limit)
 	return low;
 }
 
-unsigned
-tickets_before(int fd, int64_t ticket)
+/*
+ * Where the kernel's first answer is not the lowest, every second question is for the
+ * lower half alone.
+ */
+int64_t
+tickets_first(int fd, struct span s)
 {
 	struct span found;
-	int64_t at = ticket, most;
+	int64_t first = 0;
+
+	for (int asked = 0; s.from < s.to; asked++) {
+		bool half = asked >= 2 && asked % 2 == 0;
+		int64_t middle = half ? s.from + (s.to - s.from + 1) / 2 : s.to;
+
+		if (tickets_look(fd, F_RDLCK, (struct span){s.from, middle}, &found) > 0)
+			first = s.to = found.from;
+		else
+			s.from = middle;
+	}
+	return first;
+}
+
+static void
+count(int fd, struct span s, unsigned most, unsigned *n)
+{
+	struct span found;
+
+	while (*n <= most && tickets_look(fd, F_RDLCK, s, &found) > 0) {
+		*n += found.to - found.from <= most ? (unsigned)(found.to - found.from)
+						    : most + 1;
+		count(fd, (struct span){s.from, found.from}, most, n);
+		s.from = found.to;
+	}
+}
+
+unsigned
+tickets_count(int fd, struct span s, unsigned most)
+{
 	unsigned n = 0;
 
-	if (find_locked(fd, 1, ticket, &found) <= 0)
-		return 0;
-	most = ticket - found.from;
-	if (most > COUNTED)
-		return most < 1000000 ? (unsigned)most : 0;
-	while (n < COUNTED && (at = tickets_last(fd, at, at)) > 0)
-		n++;
-	return n;
+	count(fd, s, most, &n);
+	return n <= most ? n : 0;
 }
 
 /* ---- waiting ---- */
@@ -147,16 +182,23 @@ struct ticket_wait {
 	 */
 	int fd;
 	short type;
-	int64_t byte;
+	struct span span;
 	atomic_bool got;
 };
+
+/*
+ * Who has let go sets `dropped` and then reads `got`; the thread sets `got` and
+ * then reads `dropped`.  So one of them sees that nobody wants the lock.
+ */
 
 static void
 wait_in_kernel(struct task *t)
 {
 	struct ticket_wait *w = (struct ticket_wait *)t;
 
-	w->got = lock_byte(w->fd, F_OFD_SETLKW, w->type, w->byte) == 0;
+	atomic_store(&w->got, lock_span(w->fd, F_OFD_SETLKW, w->type, w->span) == 0);
+	if (atomic_load(&w->task.dropped) && atomic_load(&w->got))
+		tickets_unlock(w->fd, w->span);
 }
 
 static void
@@ -169,7 +211,7 @@ free_wait(struct task *t)
 }
 
 struct ticket_wait *
-tickets_wait(int fd, short type, int64_t byte)
+tickets_wait(int fd, short type, struct span span)
 {
 	struct ticket_wait *w = malloc(sizeof *w);
 
@@ -177,7 +219,7 @@ tickets_wait(int fd, short type, int64_t byte)
 		return NULL;
 	*w = (struct ticket_wait){.task = {.work = wait_in_kernel, .free = free_wait},
 	    .type = type,
-	    .byte = byte};
+	    .span = span};
 	w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (w->fd >= 0)
 		return task_start(&w->task, STACK) ? w : NULL;
@@ -194,8 +236,70 @@ tickets_done(const struct ticket_wait *w)
 bool
 tickets_waited(struct ticket_wait *w)
 {
-	bool got = w->got;
+	bool got;
 
+	atomic_store(&w->task.dropped, true);
+	got = atomic_load(&w->got);
 	task_drop(&w->task);
 	return got;
+}
+
+int
+tickets_watch(int fd)
+{
+	int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	char path[32];
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	if (watch >= 0 && inotify_add_watch(watch, path, IN_CLOSE_WRITE | IN_ATTRIB) >= 0)
+		return watch;
+	if (watch >= 0)
+		close(watch);
+	return -1;
+}
+
+void
+tickets_watched(int watch)
+{
+	char events[1024];
+
+	while (read(watch, events, sizeof events) > 0)
+		;
+}
+
+struct unwatch {
+	struct task task;
+	int watch;
+};
+
+static void
+close_watch(struct task *t)
+{
+	close(((struct unwatch *)t)->watch);
+}
+
+static void
+free_unwatch(struct task *t)
+{
+	free(t);
+}
+
+void
+tickets_unwatch(int watch)
+{
+	struct unwatch *u = watch >= 0 ? malloc(sizeof *u) : NULL;
+
+	if (u)
+		*u = (struct unwatch){
+		    .task = {.work = close_watch, .free = free_unwatch}, .watch = watch};
+	if (u && task_start(&u->task, STACK))
+		task_drop(&u->task);
+	else if (watch >= 0)
+		close(watch);
+}
+
+void
+tickets_ring(int fd)
+{
+	futimens(fd, NULL);
 }

@@ -1,11 +1,11 @@
 /*
- * tickets.h - a queue in the byte locks of an open file.
+ * tickets.h - what the kernel's byte locks on an open file can say and do.
  *
- * Ticket N is a write lock on byte N: fcntl(2) F_OFD_SETLK, which belongs to
- * the open file, so that a copy of the descriptor in another process keeps it,
- * and the end of the last copy frees it at once.  Byte 0 (META) is no ticket.
- * A read lock on a byte is somebody's who has waited for that ticket to end:
- * it is none either.
+ * Ticket N of a line is a write lock on byte N of its range: fcntl(2)
+ * F_OFD_SETLK, which belongs to the open file, so that a copy of the descriptor
+ * in another process keeps it, and the end of the last copy frees it at once.
+ * Which ranges there are, and what they mean, says place.h.  A read lock on such
+ * a byte is somebody's who has waited for it to become free: it is no ticket.
  *
  * The kernel reports, of all locks in a range, the first one in its own list,
  * which is not the lowest.  Nothing here takes it for that.  It looks through
@@ -17,7 +17,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { META = 0 };
+/* Bytes [from, to). */
+struct span {
+	int64_t from, to;
+};
 
 struct ticket_wait;
 
@@ -26,41 +29,66 @@ struct ticket_wait;
  * with errno, EAGAIN if it is taken.
  */
 int tickets_lock(int fd, short type, int64_t byte);
-void tickets_unlock(int fd, int64_t byte);
+void tickets_unlock(int fd, struct span);
 
-/* Is any ticket of others alive? */
-bool tickets_any(int fd);
+/* Gives back all that is locked through this open file. */
+void tickets_unlock_all(int fd);
 
 /*
- * The last ticket of others that is alive below `limit`; 0: there is none; -1
- * with errno.  `hint`, at most `limit`, is where it should be: just below.
- * Three questions where that is so, some 2 log(distance) where it is not.
+ * Is there a lock of others in the span that `type` conflicts with: F_RDLCK with
+ * those for writing, F_WRLCK with all?  1: some such lock, cut to the span, is
+ * *found; 0: none; -1 with errno.
+ */
+int tickets_look(int fd, short type, struct span, struct span *found);
+
+/*
+ * The last ticket of others that is alive below `limit` in the range that begins at
+ * `base`; 0: there is none; -1 with errno.  `hint`, at most `limit`, is where it should
+ * be: just below. Three questions where that is so, some 2 log(distance) where it is not.
  * While we look none may be drawn below `limit`; some may end.
  */
-int64_t tickets_last(int fd, int64_t hint, int64_t limit);
+int64_t tickets_last(int fd, int64_t base, int64_t hint, int64_t limit);
 
 /*
- * How many tickets of others are alive below `ticket`, for people.  Where that
- * may be more than some dozens it is reckoned from the numbers, and counts
- * those who have left the queue in the middle.
+ * For people: the first byte of the span that others have locked for writing (0:
+ * none), and how many they have, unless that is more than `most`.  Two questions
+ * where the kernel's list is in order, and two for each that is counted.
  */
-unsigned tickets_before(int fd, int64_t ticket);
+int64_t tickets_first(int fd, struct span);
+unsigned tickets_count(int fd, struct span, unsigned most);
 
 /*
- * Lets a thread wait for the byte in the kernel, since fcntl cannot wait in
- * poll.  NULL with errno.  The lock belongs to the open file behind `fd`; the
- * thread has a descriptor of its own for it.
+ * Lets a thread wait in the kernel until it can lock all of the span, since fcntl
+ * cannot wait in poll.  NULL with errno.  The lock belongs to the open file
+ * behind `fd`; the thread has a descriptor of its own for it.
  */
-struct ticket_wait *tickets_wait(int fd, short type, int64_t byte);
+struct ticket_wait *tickets_wait(int fd, short type, struct span);
 
 /* A descriptor that becomes readable when the thread has the lock or an error. */
 int tickets_done(const struct ticket_wait *);
 
 /*
- * Has the thread got it?  Frees `w`.  A thread that still waits is abandoned,
- * and keeps the file open until it gets the lock or the process ends: what else
- * is locked on it is to be unlocked, not just closed.
+ * Has the thread got it?  Frees `w`.  Before tickets_done() is readable that is
+ * not known, and the thread is abandoned: it keeps the file open until it gets
+ * the lock or the process ends, so that what else is locked on it is to be
+ * unlocked, not just closed; and it gives back at once what it gets from now on,
+ * also if by then the same open file has locked that in another way.
  */
 bool tickets_waited(struct ticket_wait *w);
+
+/*
+ * A descriptor that becomes readable when somebody may have let go of some lock
+ * on the file: has called tickets_ring() after it, or is about to lose it with
+ * his last descriptor.  About to: the kernel says it is closed and then takes
+ * the locks away.  -1 where the kernel does not tell such things.
+ */
+int tickets_watch(int fd);
+void tickets_watched(int watch); /* forgets what it has told so far */
+
+/* Closes it, in a thread: the kernel takes some 20 ms for that.  Accepts -1. */
+void tickets_unwatch(int watch);
+
+/* Tells those who watch the file that something has been unlocked. */
+void tickets_ring(int fd);
 
 #endif

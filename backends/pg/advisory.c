@@ -10,6 +10,10 @@
  *     session is left as it was, and refused.
  *  2. Waiting is done in the server, in its fair queue, in chunks of CHUNK for
  *     the snapshot's sake (see lease.c); at the end of each one loses the place.
+ *     So that readers do not get in there while a writer waits, there is a second
+ *     advisory lock, the order lock: a writer that waits keeps it, and a reader takes it,
+ *     shared, for the statement in which it asks.  Nobody who holds the lock waits
+ *     for the order lock.
  *  3. A timeout, or a cancel, may come together with the grant: after either we
  *     look into pg_locks before anything else.
  *  4. Tokens are numbers of dlock's sequence.  Where there is no schema dlock
@@ -32,17 +36,27 @@ enum { LEASES = 140000 }; /* the first server that ends idle sessions */
 /* mode=advisory's own. */
 struct advisory {
 	struct bound bound;
-	unsigned serial;    /* of the session that has been made fit */
-	bool queued;        /* in some session */
-	bool no_schema;     /* there is none, and we may not make it */
-	char lock_args[80]; /* the lock in SQL: as the functions take it, */
-	char lock_is[256];  /* and as a condition on pg_locks l */
+	unsigned serial;     /* of the session that has been made fit */
+	bool queued;         /* in some session */
+	bool no_schema;      /* there is none, and we may not make it */
+	char lock_args[80];  /* the lock in SQL: as the functions take it, */
+	char lock_is[256];   /* and as a condition on pg_locks l */
+	bool has_door;       /* the session does */
+	char order_args[40]; /* that lock as the functions take it, */
+	char order_is[256];  /* and as a condition */
 };
 
 static struct advisory *
 advisory_of(const struct pg *pg)
 {
 	return pg_own(pg, &advisory_mode);
+}
+
+/* What the server calls a lock of ours: the end of a function's name. */
+static const char *
+shared_suffix(const struct pg *pg)
+{
+	return pg->claim->kind == KIND_SHARED ? "_shared" : "";
 }
 
 /* ---- the session ---- */
@@ -93,16 +107,37 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 		    "is a standby, which has advisory locks of its own: a lock needs the primary",
 		    f);
 	advisory_of(pg)->serial = c->serial;
+	advisory_of(pg)->has_door = false;
 	return rc;
 }
 
-/* Writes the lock as SQL has it.  Only numbers get into a statement. */
+/*
+ * A condition on pg_locks l: it is this lock.  `form` 1: of 64 bits; 2: of two times 32.
+ */
+static void
+write_condition(char *sql, size_t size, uint32_t high, uint32_t low, int form)
+{
+	snprintf(sql, size,
+	    "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d "
+	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32
+	    "' AND l.objid = '%" PRIu32 "' AND l.objsubid = %d",
+	    high, low, form);
+}
+
+enum { ORDER = 1684828013 };
+
+/*
+ * Writes the lock, and its order lock, as SQL has them.  Only numbers get into a
+ * statement.
+ */
 static void
 write_lock(struct advisory *own, const struct number *n)
 {
 	uint32_t high = n->pair ? (uint32_t)n->two[0]
 				: (uint32_t)((uint64_t)n->one >> 32);
 	uint32_t low = n->pair ? (uint32_t)n->two[1] : (uint32_t)n->one;
+	/* two locks with the same one only delay each other */
+	uint32_t order = (high * 2 + n->pair) * 2654435761U ^ low;
 
 	if (n->pair)
 		snprintf(own->lock_args, sizeof own->lock_args,
@@ -111,11 +146,10 @@ write_lock(struct advisory *own, const struct number *n)
 	else
 		snprintf(own->lock_args, sizeof own->lock_args,
 		    "'%" PRId64 "'::pg_catalog.int8", n->one);
-	snprintf(own->lock_is, sizeof own->lock_is,
-	    "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d "
-	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32
-	    "' AND l.objid = '%" PRIu32 "' AND l.objsubid = %d",
-	    high, low, n->pair ? 2 : 1);
+	write_condition(own->lock_is, sizeof own->lock_is, high, low, n->pair ? 2 : 1);
+	snprintf(own->order_args, sizeof own->order_args, "%d, '%" PRId32 "'", ORDER,
+	    (int32_t)order);
+	write_condition(own->order_is, sizeof own->order_is, ORDER, order, 2);
 }
 
 /* Which lock it is; some tools put the name of the database in. */
@@ -210,17 +244,21 @@ read_token(struct pg *pg, const PGresult *r, int field, instant sent, struct gra
 static enum rc
 try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault *f)
 {
-	char sql[400];
+	char sql[600], order[120] = "true";
 	PGresult *r;
 	instant sent;
 	enum rc rc;
 
 	*got = false;
+	if (pg->claim->kind == KIND_SHARED)
+		snprintf(order, sizeof order,
+		    "pg_catalog.pg_try_advisory_xact_lock_shared(%s)",
+		    advisory_of(pg)->order_args);
 	do {
 		snprintf(sql, sizeof sql,
-		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM pg_catalog.pg_try_advisory_lock(%s) "
-		    "t(got)",
-		    token_sql(pg), advisory_of(pg)->lock_args);
+		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM "
+		    "(SELECT CASE WHEN %s THEN pg_catalog.pg_try_advisory_lock%s(%s) ELSE false END OFFSET 0) t(got)",
+		    token_sql(pg), order, shared_suffix(pg), advisory_of(pg)->lock_args);
 		rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
 		if (rc == RC_OK)
 			break;
@@ -236,17 +274,24 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	return rc;
 }
 
-/* The lock has been granted while we waited: a token, and by that question the lease. */
+/*
+ * The lock has been granted while we waited: a token, and by that question the lease.
+ * The order lock is for who is next.
+ */
 static enum rc
 confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	char sql[200];
+	struct advisory *own = advisory_of(pg);
+	char sql[300];
 	PGresult *r;
 	instant sent;
 	enum rc rc;
 
-	snprintf(sql, sizeof sql, "SELECT %s", token_sql(pg));
-	rc = ask_for_token(pg, sql, 1, until, &sent, &r, f);
+	snprintf(sql, sizeof sql,
+	    own->has_door ? "SELECT %s, pg_catalog.pg_advisory_unlock(%s)"
+			  : "SELECT %s, NULL",
+	    token_sql(pg), own->order_args);
+	rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return pg_explain_denial(pg, rc, f);
 	rc = read_token(pg, r, 0, sent, g, f);
@@ -254,12 +299,12 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
-/* Who is there?  *ours: it is we who hold it. */
+/* Who is there?  *ours: it is we who hold it.  And have we the order lock? */
 static enum rc
 look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	char sql[2600];
+	char sql[4200];
 	const struct question q = {.sql = sql, .harmless = true};
 	PGresult *r;
 	instant sent;
@@ -268,36 +313,56 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	snprintf(sql, sizeof sql,
 	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
 	    "pg_catalog.pg_backend_pid()), "
-	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE %s AND NOT l.granted), "
+	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE (%s OR %s) AND NOT l.granted), "
 	    "(SELECT " BOUND_RECORD
 	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
-	    "WHERE %s AND l.granted LIMIT 1)",
-	    own->lock_is, own->lock_is, own->lock_is);
-	rc = ask_here(&pg->conn, &q, 3, until, &sent, &r, f);
+	    "WHERE %s AND l.granted LIMIT 1), h.*, "
+	    "EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid()) "
+	    "FROM (SELECT pg_catalog.count(*), pg_catalog.bool_or(l.mode OPERATOR(pg_catalog.=) 'ShareLock') "
+	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
+	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
+	    own->lock_is);
+	rc = ask_here(&pg->conn, &q, 6, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!field_boolean(pg->conn.pq, r, 0, ours) || !bound_see(pg, r, 1))
+	if (!field_boolean(pg->conn.pq, r, 0, ours) || !bound_see(pg, r, 1) ||
+	    !field_boolean(pg->conn.pq, r, 5, &own->has_door))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->conn.where);
 	pg->conn.pq->clear(r);
 	return rc;
+}
+
+/* How one comes to the lock through the order lock. */
+static void
+write_order(const struct pg *pg, char *sql, size_t size)
+{
+	const struct advisory *own = advisory_of(pg);
+
+	*sql = '\0';
+	if (pg->claim->kind == KIND_SHARED)
+		snprintf(sql, size, "pg_catalog.pg_advisory_xact_lock_shared(%s), ",
+		    own->order_args);
+	else if (!own->has_door)
+		snprintf(sql, size, "pg_catalog.pg_advisory_lock(%s), ", own->order_args);
 }
 
 /* One chunk in the server's queue.  RC_OK: it is over, whatever the reason. */
 static enum rc
 sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 {
-	char sql[300], ms[24];
+	char sql[400], ms[24], order[120];
 	const char *values[] = {ms};
 	const struct question q = {
 	    .sql = sql, .n = 1, .values = values, .harmless = true};
 	instant now = instant_now(), wake = instant_first(now + CHUNK, until), sent;
 	enum rc rc;
 
+	write_order(pg, order, sizeof order);
 	snprintf(sql, sizeof sql,
-	    "SELECT pg_catalog.pg_advisory_lock(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
-	    advisory_of(pg)->lock_args);
+	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
+	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
-	rc = ask_here(&pg->conn, &q, 1, wake + ASK_LEAST, &sent, NULL, f);
+	rc = ask_here(&pg->conn, &q, *order ? 2 : 1, wake + ASK_LEAST, &sent, NULL, f);
 	return said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014") ? RC_OK
 										: rc;
 }
@@ -384,7 +449,7 @@ advisory_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-advisory_release(struct pg *pg, instant until, struct fault *f)
+advisory_release(struct pg *pg, int status, instant until, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
 	char sql[160];
@@ -394,12 +459,13 @@ advisory_release(struct pg *pg, instant until, struct fault *f)
 	instant sent;
 	enum rc rc;
 
+	(void)status;
 	if (!own->bound.held)
 		return RC_OK;
 	rc = bound_settle(pg, until, f);
 	if (rc == RC_OK) {
-		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock(%s)",
-		    own->lock_args);
+		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock%s(%s)",
+		    shared_suffix(pg), own->lock_args);
 		rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
 		if (rc == RC_OK && (!field_boolean(pg->conn.pq, r, 0, &ours) || !ours))
 			rc = fault_set(
@@ -414,7 +480,7 @@ advisory_release(struct pg *pg, instant until, struct fault *f)
 
 const struct mode advisory_mode = {
     .name = "advisory",
-    .caps = 0,
+    .caps = CAP_SHARED,
     .bytes = sizeof(struct advisory),
     .acquire = advisory_acquire,
     .renew = advisory_renew,

@@ -111,7 +111,8 @@ bool
 bound_see(struct pg *pg, const PGresult *r, int first)
 {
 	struct host *host = pg->base.host;
-	int64_t waiting;
+	int64_t waiting, holders;
+	bool shared;
 
 	if (!field_integer(pg->conn.pq, r, first, 0, INT64_MAX, &waiting))
 		return false;
@@ -120,5 +121,12 @@ bound_see(struct pg *pg, const PGresult *r, int first)
 	if (!field_text(
 		pg->conn.pq, r, first + 1, host->seen.holder, sizeof host->seen.holder))
 		host->seen.holder[0] = '\0';
+	host->seen.holders = field_integer(
+				 pg->conn.pq, r, first + 2, 0, INT32_MAX, &holders)
+	    ? (unsigned)holders
+	    : 0;
+	host->seen.kind = field_boolean(pg->conn.pq, r, first + 3, &shared) && shared
+	    ? KIND_SHARED
+	    : KIND_EXCLUSIVE;
 	return true;
 }

@@ -49,8 +49,9 @@ enum rc bound_lost(struct pg *, struct fault *);
 enum rc bound_refuse(struct pg *, const char *why, struct fault *);
 
 /*
- * Reads two fields from `first` on into host->seen: how many wait, and who
- * holds it (a JSON object, or NULL).  Our place is behind those who wait.
+ * Reads four fields from `first` on into host->seen: how many wait, who holds it
+ * (one of them: a JSON object, or NULL), how many do, and whether they share it.
+ * Our place is behind those who wait.
  */
 bool bound_see(struct pg *, const PGresult *, int first);
 

@@ -13,8 +13,9 @@
  *     (an advisory lock) of who is next before it, in chunks: a sleeping statement
  *     keeps a snapshot, for which CREATE INDEX CONCURRENTLY waits.  It lives as
  *     long as its own wake-up lock is held, so a chunk in vain is followed by the
- *     next, and nothing is written.  A release wakes one waiter, whoever else
- *     there is.
+ *     next, and nothing is written.  A release wakes those whom it grants, whoever
+ *     else there is.  The first in line behind holders that are not exclusive sleeps
+ *     here, for a notification: it cannot know which of them will make room.
  *  4. Where the lock before us is free although its owner has not gone, that one
  *     has no session at the moment, or a pooler before it: then we ask now and
  *     then.  So does, behind a pooler (our server process is not the one that we
@@ -22,7 +23,8 @@
  *     is also its sign of life, which counts for ALIVE.
  *  5. A waiter that has been granted renews once before it goes on: that request
  *     earns the lease, shows that somebody is there to run, and is on disk before
- *     it is answered, together with the grant.
+ *     it is answered, together with the grant.  A job asks instead, for that is where
+ *     the server looks whether it has been done.
  *
  * Why locks, and not LISTEN and NOTIFY: a NOTIFY makes every listening session of
  * the database run, so its cost grows with the queue, and commits that notify take
@@ -30,7 +32,10 @@
  */
 #include "pg.h"
 
+#include "backends/refuse.h"
+
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +74,8 @@ struct lease {
 	bool asked;  /* the server may know of us */
 	bool held;   /* it has said that we hold */
 	bool unsure; /* a release went unanswered: it may be done */
-	bool among;  /* somebody else has to do with the key: queue(), not take() */
+	/* somebody else may have to do with the key: join_queue(), not take_free() */
+	bool among;
 	uint64_t token;
 	struct lease_session session;
 	struct wake_lock wake;
@@ -82,9 +88,40 @@ lease_of(const struct pg *pg)
 	return pg_own(pg, &lease_mode);
 }
 
-/* What queue() said, or await(). */
+/* What join_queue() said, or await(). */
 struct place {
-	int64_t code, token, place, left_ms, held_ms, ahead;
+	int64_t code, token, slot, place, left_ms, held_ms, ahead;
+	bool next;      /* the end of the lease of who holds is ours to notice */
+	bool listening; /* a notification will come */
+};
+
+/* The columns of both, as far as they agree. */
+enum {
+	CODE,
+	TOKEN,
+	SLOT,
+	PLACE,
+	LEFT_MS,
+	HELD_MS,
+	HOLDER,
+	HOLDERS,
+	HELD_KIND,
+	HELD_ROOM,
+	NEXT
+};
+
+/* And those that only one of them has. */
+enum { AWAIT_WAKES = NEXT + 1, AWAIT_FIELDS };
+enum {
+	AHEAD = NEXT + 1,
+	LISTENING,
+	DIRECT,
+	WAKES,
+	DONE_BY,
+	BEGAN_MS,
+	AGE_MS,
+	WHO,
+	JOIN_FIELDS
 };
 
 enum slept { SLEPT_IN_VAIN, SLEPT_UNTIL_WOKEN, SLEPT_NOT };
@@ -102,44 +139,122 @@ note_wake_lock(struct pg *pg, const PGresult *r, int field)
 		l->wake.taken = l->wake.taken || wakes;
 }
 
-/* Where we are: four fields from `first` on. */
-static bool
-read_where(struct pg *pg, const PGresult *r, int first, struct place *p)
+/* A kind as the schema names it. */
+static const char *
+kind_word(enum lock_kind kind)
 {
-	const struct connection *c = &pg->conn;
+	switch (kind) {
+	case KIND_SHARED:
+		return "shared";
+	case KIND_LIMIT:
+		return "limit";
+	default:
+		return "exclusive";
+	}
+}
+
+/* The kind of those who hold, or are in our way; false: no kind that we know. */
+static bool
+read_kind(struct pg *pg, const PGresult *r, enum lock_kind *kind, unsigned *limit)
+{
+	static const enum lock_kind kinds[] = {KIND_EXCLUSIVE, KIND_SHARED, KIND_LIMIT};
+	const struct pq *pq = pg->conn.pq;
+	int64_t room;
+	char word[16];
+
+	if (!field_text(pq, r, HELD_KIND, word, sizeof word) ||
+	    !field_integer(pq, r, HELD_ROOM, 0, LIMIT_MAX, &room))
+		return false;
+	*limit = room;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (strcmp(kind_word(kinds[i]), word) == 0) {
+			*kind = kinds[i];
+			return true;
+		}
+	return false;
+}
+
+/* Who holds, for people.  It may be nobody. */
+static void
+lease_see_holders(struct pg *pg, const PGresult *r, int64_t held_ms)
+{
+	const struct pq *pq = pg->conn.pq;
+	struct host *host = pg->base.host;
+	int64_t holders;
+
+	host->seen.held = held_ms < 0 ? -1 : held_ms * NS_PER_MS;
+	if (held_ms < 0)
+		host->seen.holder[0] = '\0';
+	if (!field_integer(pq, r, HOLDERS, 0, BELIEVED, &holders) ||
+	    !read_kind(pg, r, &host->seen.kind, &host->seen.limit)) {
+		host->seen.kind = KIND_EXCLUSIVE;
+		host->seen.limit = holders = 0;
+	}
+	host->seen.holders = holders;
+}
+
+/* Where we are in the queue. */
+static bool
+read_where(struct pg *pg, const PGresult *r, struct place *p)
+{
+	const struct pq *pq = pg->conn.pq;
 	struct host *host = pg->base.host;
 
-	if (!field_integer(c->pq, r, first, 1, BELIEVED, &p->place))
+	if (!field_integer(pq, r, PLACE, 1, BELIEVED, &p->place) ||
+	    !field_boolean(pq, r, NEXT, &p->next))
 		return false;
-	if (!field_integer(c->pq, r, first + 1, 0, BELIEVED, &p->left_ms))
+	if (!field_integer(pq, r, LEFT_MS, 0, BELIEVED, &p->left_ms))
 		/* nobody holds: the first in line has not come for it yet */
 		p->left_ms = 0;
-	if (!field_integer(c->pq, r, first + 2, 0, BELIEVED * 1000, &p->held_ms) ||
-	    !field_text(
-		c->pq, r, first + 3, host->seen.holder, sizeof host->seen.holder)) {
+	if (!field_integer(pq, r, HELD_MS, 0, BELIEVED * 1000, &p->held_ms) ||
+	    !field_text(pq, r, HOLDER, host->seen.holder, sizeof host->seen.holder))
 		p->held_ms = -1;
-		host->seen.holder[0] = '\0';
-	}
 	host->seen.position = p->place;
-	host->seen.held = p->held_ms < 0 ? -1 : p->held_ms * NS_PER_MS;
+	lease_see_holders(pg, r, p->held_ms);
 	return true;
 }
 
+/* The token of a grant and, of a limited one, the slot; false: none that make sense. */
+static bool
+read_grant(struct pg *pg, const PGresult *r, struct place *p)
+{
+	const struct claim *claim = pg->claim;
+	unsigned slots = claim->kind == KIND_LIMIT ? claim->limit : 1;
+
+	return field_integer(pg->conn.pq, r, TOKEN, 1, INT64_MAX, &p->token) &&
+	    field_integer(pg->conn.pq, r, SLOT, 0, slots - 1, &p->slot);
+}
+
+enum { IN_USE = -1, QUEUED, GRANTED, DONE };
+
+/* What join_queue() says. */
 static bool
 read_place(struct pg *pg, const PGresult *r, struct place *p)
 {
 	struct lease *l = lease_of(pg);
-	const struct connection *c = &pg->conn;
+	const struct pq *pq = pg->conn.pq;
 
-	if (!field_integer(c->pq, r, 0, -1, 1, &p->code) ||
-	    !field_boolean(c->pq, r, 7, &l->session.direct))
+	if (!field_integer(pq, r, CODE, IN_USE, DONE, &p->code) ||
+	    !field_boolean(pq, r, DIRECT, &l->session.direct))
 		return false;
-	note_wake_lock(pg, r, 8);
-	if (p->code != 0)
-		return p->code < 0 || field_integer(c->pq, r, 1, 1, INT64_MAX, &p->token);
-	if (!field_integer(c->pq, r, 6, INT64_MIN, INT64_MAX, &p->ahead))
+	note_wake_lock(pg, r, WAKES);
+	if (p->code == GRANTED)
+		return read_grant(pg, r, p);
+	if (p->code != QUEUED)
+		return true;
+	if (!field_integer(pq, r, AHEAD, INT64_MIN, INT64_MAX, &p->ahead))
 		p->ahead = 0;
-	return read_where(pg, r, 2, p);
+	return field_boolean(pq, r, LISTENING, &p->listening) && read_where(pg, r, p);
+}
+
+/*
+ * Our wake-up lock is for as long as we wait and, with an exclusive lock, hold:
+ * what comes behind another holder waits for no single one of them.
+ */
+static bool
+wants_wake_lock(const struct pg *pg)
+{
+	return kind_is_exclusive(pg->claim->kind) || !lease_of(pg)->held;
 }
 
 /*
@@ -165,31 +280,39 @@ note_session(void *ctx)
 	snprintf(l->session.pid, sizeof l->session.pid, "%d",
 	    pg->conn.pq->backendPID(pg->conn.pgconn));
 	wake_lock = strtoull(first_half, NULL, 16);
-	snprintf(l->wake.taken ? l->wake.give : l->wake.take, sizeof l->wake.give,
-	    "%" PRId64, (int64_t)wake_lock);
-	snprintf(l->wake.taken ? l->wake.take : l->wake.give, sizeof l->wake.take, "0");
+	snprintf(l->wake.take, sizeof l->wake.take, "0");
+	snprintf(l->wake.give, sizeof l->wake.give, "0");
+	if (l->wake.taken || wants_wake_lock(pg))
+		snprintf(l->wake.taken ? l->wake.give : l->wake.take, sizeof l->wake.give,
+		    "%" PRId64, (int64_t)wake_lock);
 }
 
 static enum rc lease_renew(struct pg *, instant until, struct grant *, struct fault *);
+static enum rc lease_release(struct pg *, int status, instant until, struct fault *);
 
 /* ---- acquire ---- */
 
 static bool
 is_granted(const struct place *p)
 {
-	return p->code == 1;
+	return p->code == GRANTED;
 }
 
 /* It is ours: by the request that left at `sent`. */
 static void
-note_grant(struct pg *pg, int64_t token, instant sent, struct grant *g)
+note_grant(struct pg *pg, const struct place *p, instant sent, struct grant *g)
 {
 	struct lease *l = lease_of(pg);
 
 	l->held = true;
-	l->token = token;
-	*g = (struct grant){
-	    .token = token, .sent = sent, .lease = pg->claim->ttl, .anchor = -1};
+	l->token = p->token;
+	if (!wants_wake_lock(pg))
+		l->wake.taken = false; /* the server has given it back */
+	*g = (struct grant){.token = p->token,
+	    .slot = p->slot,
+	    .sent = sent,
+	    .lease = pg->claim->ttl,
+	    .anchor = -1};
 }
 
 /* Nothing that comes over this connection is believed any more. */
@@ -214,7 +337,7 @@ take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct
 	    claim->key, claim->owner, claim->record, lease, l->session.pid, l->wake.take};
 	const struct question q = {
 	    .sql =
-		"SELECT granted, direct, wakes FROM dlock.take($1, $2, $3, $4, $5, $6)",
+		"SELECT granted, direct, wakes FROM dlock.take_free($1, $2, $3, $4, $5, $6)",
 	    .n = sizeof values / sizeof *values,
 	    .values = values,
 	    .prepare = note_session,
@@ -228,19 +351,71 @@ take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct
 	rc = pg_ask(pg, &q, 3, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	*p = (struct place){.code = 0};
+	*p = (struct place){.code = QUEUED};
 	if (pq->getisnull(r, 0, 0)) {
 		l->among = true;
 	} else if (field_integer(pq, r, 0, 1, INT64_MAX, &p->token) &&
 	    field_boolean(pq, r, 1, &l->session.direct)) {
 		note_wake_lock(pg, r, 2);
-		p->code = 1;
-		note_grant(pg, p->token, sent, g);
+		p->code = GRANTED;
+		note_grant(pg, p, sent, g);
 	} else {
 		rc = refuse_answer(pg, f);
 	}
 	pq->clear(r);
 	return rc;
+}
+
+/* Another kind is in use: which one. */
+static enum rc
+refuse_ours(struct pg *pg, const PGresult *r, struct fault *f)
+{
+	enum lock_kind kind;
+	unsigned limit;
+
+	if (!read_kind(pg, r, &kind, &limit))
+		return refuse_answer(pg, f);
+	return refuse_kind(f, pg->conn.where, kind, limit, pg->claim);
+}
+
+/* The job has been done: when, and by whom. */
+static enum rc
+tell_done(struct pg *pg, const PGresult *r, struct fault *f)
+{
+	const struct pq *pq = pg->conn.pq;
+	const struct job *job = &pg->claim->job;
+	int64_t began_ms, age_ms;
+	char by[16], who[128];
+
+	if (pq->getisnull(r, 0, TOKEN))
+		lease_of(pg)->asked = false; /* it has nothing of ours */
+	if (!field_text(pq, r, DONE_BY, by, sizeof by) ||
+	    !field_integer(pq, r, AGE_MS, 0, INT64_MAX / NS_PER_MS, &age_ms))
+		return refuse_answer(pg, f);
+	if (strcmp(by, "cooldown") == 0)
+		return refuse_recent(f, job, age_ms * NS_PER_MS);
+	if (!job->once ||
+	    !field_integer(pq, r, BEGAN_MS, 0, INT64_MAX / NS_PER_MS, &began_ms))
+		return refuse_answer(pg, f);
+	if (!field_text(pq, r, WHO, who, sizeof who))
+		who[0] = '\0';
+	return refuse_done(f, job, began_ms, who);
+}
+
+/* What join_queue() has brought; a grant is by the request that left at `sent`. */
+static enum rc
+take_answer(struct pg *pg, const PGresult *r, instant sent, struct grant *g,
+    struct place *p, struct fault *f)
+{
+	if (!read_place(pg, r, p))
+		return refuse_answer(pg, f);
+	if (p->code == IN_USE)
+		return refuse_ours(pg, r, f);
+	if (p->code == DONE)
+		return tell_done(pg, r, f);
+	if (is_granted(p))
+		note_grant(pg, p, sent, g);
+	return RC_OK;
 }
 
 /* Asks for the lock, or for our place in the queue; `alive_ms` "0": do not queue. */
@@ -250,32 +425,38 @@ ask_for_place(struct pg *pg, const char *alive_ms, instant until, struct grant *
 {
 	struct lease *l = lease_of(pg);
 	const struct claim *claim = pg->claim;
+	bool is_job = job_is_wanted(&claim->job);
+	char room[16], cooldown_ms[24];
 	const char *values[] = {claim->key, claim->owner, claim->record, pg->lease_ms,
-	    alive_ms, "1", "1", l->session.pid, l->wake.take};
-	const struct question q = {
-	    .sql =
-		"SELECT code, granted, place, left_ms, held_ms, holder, ahead, direct, wakes "
-		"FROM dlock.queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-	    .n = sizeof values / sizeof *values,
+	    alive_ms, kind_word(claim->kind), room, l->session.pid, l->wake.take,
+	    claim->job.once, cooldown_ms};
+	const struct question q = {.sql = is_job
+		? "SELECT * FROM dlock.join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+		: "SELECT * FROM dlock.join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+	    .n = is_job ? 11 : 9,
 	    .values = values,
 	    .prepare = note_session,
 	    .ctx = pg};
 	PGresult *r;
 	instant sent;
-	enum rc rc = pg_ask(pg, &q, 9, until, &sent, &r, f);
+	enum rc rc;
 
+	snprintf(room, sizeof room, "%u", claim->kind == KIND_LIMIT ? claim->limit : 0);
+	snprintf(
+	    cooldown_ms, sizeof cooldown_ms, "%" PRId64, ns_to_ms(claim->job.cooldown));
+	rc = pg_ask(pg, &q, JOIN_FIELDS, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!read_place(pg, r, p))
-		rc = refuse_answer(pg, f);
-	else if (p->code < 0)
-		rc = fault_set(f, RC_PROTOCOL,
-		    "%s: this key is in use as a lock of another kind (another --limit)",
-		    pg->conn.where);
-	else if (is_granted(p))
-		note_grant(pg, p->token, sent, g);
+	rc = take_answer(pg, r, sent, g, p, f);
 	pg->conn.pq->clear(r);
 	return rc;
+}
+
+/* Is the end of the holder's lease ours to notice? */
+static bool
+concerns_us(const struct place *p)
+{
+	return p->next || p->place == 1;
 }
 
 /* When to ask again where no lock will tell us. */
@@ -291,7 +472,7 @@ next_question(struct pg *pg, const struct place *p)
 	int64_t jitter = pause / 32 * (pg->claim->owner[l->jitter++ % OWNER_CHARS] % 16);
 	instant now = instant_now(), ask_at = now + pause * 3 / 4 + jitter;
 
-	if (p->place == 1 && p->left_ms > 0)
+	if (concerns_us(p) && p->left_ms > 0)
 		ask_at = instant_first(ask_at, now + (p->left_ms + 5) * NS_PER_MS);
 	return ask_at;
 }
@@ -334,15 +515,25 @@ read_sleep(
 {
 	int64_t code;
 
-	if (!field_integer(pg->conn.pq, r, 0, SLEPT_IN_VAIN, SLEPT_NOT, &code))
+	if (!field_integer(pg->conn.pq, r, CODE, SLEPT_IN_VAIN, SLEPT_NOT, &code))
 		return refuse_answer(pg, f);
 	*slept = (enum slept)code;
-	note_wake_lock(pg, r, 6);
-	if (!field_integer(pg->conn.pq, r, 1, 1, INT64_MAX, &p->token))
+	note_wake_lock(pg, r, AWAIT_WAKES);
+	if (!read_grant(pg, r, p))
 		p->token = 0;
-	if (p->token == 0 && *slept == SLEPT_IN_VAIN && !read_where(pg, r, 2, p))
+	if (p->token == 0 && *slept == SLEPT_IN_VAIN && !read_where(pg, r, p))
 		*slept = SLEPT_UNTIL_WOKEN; /* we are no longer known: ask */
 	return RC_OK;
+}
+
+/* After a sleep in vain: is there reason to ask nevertheless? */
+static bool
+is_reason_to_ask(const struct place *p)
+{
+	if (concerns_us(p) && p->left_ms == 0)
+		return true; /* a lease has run out */
+	/* whom we sleep behind holds beside others, or is passed over */
+	return p->place == 1 && !p->next;
 }
 
 /*
@@ -359,8 +550,7 @@ sleep_there(
 	const char *values[] = {claim->key, claim->owner, ahead, ms, l->wake.take,
 	    l->session.rehearsed ? "f" : "t"};
 	const struct question q = {
-	    .sql = "SELECT code, granted, place, left_ms, held_ms, holder, wakes "
-		   "FROM dlock.await($1, $2, $3, $4, $5, $6)",
+	    .sql = "SELECT * FROM dlock.await($1, $2, $3, $4, $5, $6)",
 	    .n = sizeof values / sizeof *values,
 	    .values = values,
 	    .prepare = note_session,
@@ -370,11 +560,11 @@ sleep_there(
 	PGresult *r;
 	enum rc rc;
 
-	if (p->place == 1 && p->left_ms > 0)
+	if (concerns_us(p) && p->left_ms > 0)
 		wake = instant_first(wake, now + (p->left_ms + 5) * NS_PER_MS);
 	snprintf(ahead, sizeof ahead, "%" PRId64, p->ahead);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
-	rc = ask_here(&pg->conn, &q, 7, wake + ASK_PATIENCE, &sent, &r, f);
+	rc = ask_here(&pg->conn, &q, AWAIT_FIELDS, wake + ASK_PATIENCE, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
 	l->session.rehearsed = true;
@@ -383,8 +573,9 @@ sleep_there(
 	if (rc == RC_OK && *slept == SLEPT_IN_VAIN && p->token == 0 &&
 	    instant_now() >= until)
 		return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
-	if (rc == RC_OK && p->place == 1 && p->left_ms == 0 && *slept == SLEPT_IN_VAIN)
-		*slept = SLEPT_UNTIL_WOKEN; /* a lease has run out */
+	if (rc == RC_OK && *slept == SLEPT_IN_VAIN && p->token == 0 &&
+	    is_reason_to_ask(p))
+		*slept = SLEPT_UNTIL_WOKEN;
 	return rc;
 }
 
@@ -396,11 +587,38 @@ confirm_lease(struct pg *pg, struct place *p, struct grant *g, struct fault *f)
 	instant now = instant_now();
 	enum rc rc;
 
-	note_grant(pg, p->token, now, g);
+	note_grant(pg, p, now, g);
 	rc = lease_renew(pg, now + ASK_PATIENCE, g, f);
-	p->code = rc == RC_OK;
+	p->code = rc == RC_OK ? GRANTED : QUEUED;
 	l->held = rc == RC_OK;
 	return rc == RC_LOST ? RC_OK : rc; /* it came too late: ask */
+}
+
+/* Sleeps until a notification comes, or a lease ends.  RC_BUSY: `until` has come. */
+static enum rc
+listen(struct pg *pg, const struct place *p, instant until, struct fault *f)
+{
+	struct host *host = pg->base.host;
+	instant now = instant_now(), wake = instant_first(now + next_chunk(pg, p), until);
+
+	if (p->left_ms > 0)
+		wake = instant_first(wake, now + (p->left_ms + 5) * NS_PER_MS);
+	if (host->wait(host, pg->conn.pq->socket(pg->conn.pgconn), POLLIN, wake) ==
+	    WOKE_STOP)
+		return RC_STOP;
+	/* reads what there is: whatever it says, we ask */
+	(void)connection_is_open(&pg->conn);
+	return instant_now() >= until
+	    ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where)
+	    : RC_OK;
+}
+
+/* Is the session the one over which we were told to listen? */
+static bool
+is_listening(struct pg *pg, const struct place *p)
+{
+	return p->listening && connection_is_open(&pg->conn) &&
+	    lease_of(pg)->session.serial == pg->conn.serial;
 }
 
 static bool
@@ -424,6 +642,8 @@ wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until,
 	enum slept slept = SLEPT_IN_VAIN;
 	enum rc rc = RC_OK;
 
+	if (is_listening(pg, p))
+		return listen(pg, p, until, f);
 	if (!is_settled(pg, p) || *was_free == p->ahead) {
 		*was_free = 0;
 		return sleep_here(pg, next_question(pg, p), until, f);
@@ -434,7 +654,9 @@ wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until,
 	*was_free = slept == SLEPT_NOT ? p->ahead : 0;
 	if (said_state(&pg->conn, "57014"))
 		return RC_OK; /* somebody has cancelled our sleep */
-	return rc == RC_OK && p->token ? confirm_lease(pg, p, g, f) : rc;
+	if (rc != RC_OK || !p->token || job_is_wanted(&pg->claim->job))
+		return rc;
+	return confirm_lease(pg, p, g, f);
 }
 
 /*
@@ -467,9 +689,27 @@ ask_first(struct pg *pg, const char *alive_ms, instant until, struct grant *g,
     struct place *p, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
+	bool asked_before = l->asked;
 	enum rc rc = l->among ? RC_OK : take_free(pg, until, g, p, f);
 
-	return rc == RC_OK && l->among ? ask_for_place(pg, alive_ms, until, g, p, f) : rc;
+	if (rc == RC_OK && l->among)
+		rc = ask_for_place(pg, alive_ms, until, g, p, f);
+	if (rc == RC_CONFIG && !asked_before && !pg->conn.pending.again)
+		/* nothing of the schema dlock was called, nor will be */
+		l->asked = false;
+	return rc;
+}
+
+/*
+ * A job that has been done wants no lock any more.  If this goes unheard, the caller's
+ * release says it again.
+ */
+static void
+leave_done(struct pg *pg)
+{
+	struct fault unheard;
+
+	(void)lease_release(pg, STATUS_NONE, instant_now() + ASK_PATIENCE, &unheard);
 }
 
 static enum rc
@@ -477,10 +717,10 @@ lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
 	instant first_by = patience_first(&pg->patience, until);
-	struct place p = {.code = 0};
+	struct place p = {.code = QUEUED};
 	enum rc rc, next;
 
-	l->among = pg->claim->kind != KIND_EXCLUSIVE; /* take() is for mutexes */
+	l->among = !kind_is_exclusive(pg->claim->kind) || job_is_wanted(&pg->claim->job);
 	do {
 		rc = ask_first(
 		    pg, until ? ALIVE_MS : "0", pg_attempt_ends(pg, first_by), g, &p, f);
@@ -498,6 +738,8 @@ lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	}
 	if (rc == RC_BUSY && !until)
 		l->asked = false; /* who does not queue leaves nothing */
+	if (rc == RC_DONE)
+		leave_done(pg);
 	return rc;
 }
 
@@ -566,14 +808,32 @@ read_release(struct pg *pg, const PGresult *r, struct fault *f)
 	return RC_OK;
 }
 
+/* How to say it: what others have to do with the key, and what there is to remember. */
+static void
+write_release(struct pg *pg, bool old_sessions, bool remembers, struct question *q)
+{
+	if (remembers) {
+		q->sql = old_sessions
+		    ? "SELECT dlock.release_among($1, $2, $3, $4, $5), dlock.end_old_sessions($2)"
+		    : "SELECT dlock.release_among($1, $2, $3, $4, $5)";
+		q->n = 5;
+	} else if (old_sessions) {
+		q->sql = "SELECT dlock.release($1, $2, $3), dlock.end_old_sessions($2)";
+	} else if (lease_of(pg)->among) {
+		q->sql = "SELECT dlock.release_among($1, $2, $3)";
+	}
+}
+
 static enum rc
-lease_release(struct pg *pg, instant until, struct fault *f)
+lease_release(struct pg *pg, int status, instant until, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
 	const struct claim *claim = pg->claim;
-	const char *values[] = {claim->key, claim->owner, l->wake.give};
+	char status_text[16];
+	const char *values[] = {
+	    claim->key, claim->owner, l->wake.give, status_text, claim->job.once};
 	struct question q = {.sql = "SELECT dlock.release($1, $2, $3)",
-	    .n = sizeof values / sizeof *values,
+	    .n = 3,
 	    .values = values,
 	    .prepare = note_session,
 	    .ctx = pg};
@@ -584,12 +844,10 @@ lease_release(struct pg *pg, instant until, struct fault *f)
 
 	if (!l->asked)
 		return RC_OK;
+	snprintf(status_text, sizeof status_text, "%d", status);
 	old_sessions = l->wake.abandoned ||
 	    (!connection_is_open(&pg->conn) && l->wake.taken);
-	if (old_sessions)
-		q.sql = "SELECT dlock.release($1, $2, $3), dlock.end_old_sessions($2)";
-	else if (l->among)
-		q.sql = "SELECT dlock.release_among($1, $2, $3)";
+	write_release(pg, old_sessions, status >= 0 && job_is_wanted(&claim->job), &q);
 	rc = ask_server(&pg->conn, &q, old_sessions ? 2 : 1, until, &sent, &r, f);
 	if (rc != RC_OK) {
 		l->unsure = true;
@@ -605,7 +863,7 @@ lease_release(struct pg *pg, instant until, struct fault *f)
 
 const struct mode lease_mode = {
     .name = "lease",
-    .caps = CAP_FAIR | CAP_DURABLE,
+    .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB,
     .bytes = sizeof(struct lease),
     .acquire = lease_acquire,
     .renew = lease_renew,

@@ -29,6 +29,18 @@ pg_of(struct store *s)
 
 /* ---- the schema ---- */
 
+enum { SCHEMA_VERSION = 3 };
+
+/*
+ * One number: the version of the schema that is there; 0: there is none, or an empty
+ * one.
+ */
+static const char version_sql[] =
+    "SELECT CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relnamespace OPERATOR(pg_catalog.=) n.oid AND "
+    "(c.relname OPERATOR(pg_catalog.=) 'claims' OR c.relname OPERATOR(pg_catalog.=) 'holds')) THEN "
+    "COALESCE(pg_catalog.substring(pg_catalog.obj_description(n.oid, 'pg_namespace'), '^dlock ([0-9]{1,9}):'), '1') "
+    "ELSE '0' END FROM (SELECT 1) one LEFT JOIN pg_catalog.pg_namespace n ON n.nspname OPERATOR(pg_catalog.=) 'dlock'";
+
 bool
 pg_is_missing(const struct pg *pg)
 {
@@ -51,11 +63,39 @@ pg_explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 	    pg->conn.where);
 }
 
+/*
+ * A schema of an older version may be in use by others: to bring it up to date is for
+ * people.
+ */
+static enum rc
+refuse_older(struct pg *pg, instant until, struct fault *f)
+{
+	const struct question q = {.sql = version_sql, .harmless = true};
+	int64_t version = 0;
+	PGresult *r;
+	instant sent;
+	enum rc rc = ask_server(&pg->conn, &q, 1, until, &sent, &r, f);
+
+	if (rc != RC_OK)
+		return rc;
+	if (!field_integer(pg->conn.pq, r, 0, 0, INT32_MAX, &version))
+		rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+	else if (version > 0 && version < SCHEMA_VERSION)
+		rc = fault_set(f, RC_CONFIG,
+		    "%s: the schema dlock is an older version's; when no older dlock uses it any more, bring it up to date "
+		    "with dlock help pg-schema | psql DATABASE",
+		    pg->conn.where);
+	pg->conn.pq->clear(r);
+	return rc;
+}
+
 enum rc
 pg_create_schema(struct pg *pg, instant until, struct fault *f)
 {
-	enum rc rc = ask_script(&pg->conn, schema_sql, until, f);
+	enum rc rc = refuse_older(pg, until, f);
 
+	if (rc == RC_OK)
+		rc = ask_script(&pg->conn, schema_sql, until, f);
 	pg->conn.trust.full = false; /* somebody may have made it before us */
 	return rc;
 }
@@ -124,6 +164,7 @@ set_key(struct store *s, const char *value, struct fault *f)
 	struct number unused;
 
 	pg_of(s)->stated.key = value;
+	s->caps |= ONE_LOCK;
 	if (derive_read_number(&unused, value))
 		return RC_OK;
 	return fault_set(f, RC_USAGE,
@@ -141,7 +182,7 @@ set_derive(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_first_patience(struct store *s, const char *value, struct fault *f)
+pg_set_patience(struct store *s, const char *value, struct fault *f)
 {
 	return setting_patience(value, &pg_of(s)->patience.first, f);
 }
@@ -151,7 +192,7 @@ static const struct setting_row settings[] = {
     {"key", "NUMBER|A,B", "mode=advisory: the lock of this number", set_key},
     {"derive", "TOOL", "mode=advisory: the lock that this tool would take", set_derive},
     {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)",
-	set_first_patience},
+	pg_set_patience},
     {0},
 };
 
@@ -197,7 +238,7 @@ pg_open(struct store **ret, struct host *host, const struct site *site, struct f
 		rc = check_stated(&pg->stated, f);
 	if (rc == RC_OK)
 		rc = connection_init(&pg->conn, host, site->url, f);
-	pg->base.caps = pg->stated.mode->caps;
+	pg->base.caps |= pg->stated.mode->caps;
 	pg->own = calloc(1, pg->stated.mode->bytes);
 	if (rc == RC_OK && !pg->own)
 		rc = fault_set(f, RC_SYSTEM, "out of memory");
@@ -228,9 +269,9 @@ pg_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-pg_release(struct store *s, instant until, struct fault *f)
+pg_release(struct store *s, int status, instant until, struct fault *f)
 {
-	return pg_of(s)->stated.mode->release(pg_of(s), until, f);
+	return pg_of(s)->stated.mode->release(pg_of(s), status, until, f);
 }
 
 const struct backend pg_backend = {

@@ -26,7 +26,7 @@ struct mode {
 	size_t bytes; /* of its own struct, which begins as zeros */
 	enum rc (*acquire)(struct pg *, instant until, struct grant *, struct fault *);
 	enum rc (*renew)(struct pg *, instant until, struct grant *, struct fault *);
-	enum rc (*release)(struct pg *, instant until, struct fault *);
+	enum rc (*release)(struct pg *, int status, instant until, struct fault *);
 };
 
 extern const struct mode lease_mode, advisory_mode, row_mode;

@@ -1,6 +1,6 @@
 /*
- * row.c - mode=row: the textbook's lock, SELECT ... FOR UPDATE in a transaction
- * that stays open as long as the lock is held.
+ * row.c - mode=row: the textbook's lock, SELECT ... FOR UPDATE (shared: FOR SHARE) in a
+ * transaction that stays open as long as the lock is held.
  *
  *  1. The rows are those of the table dlock.rows, one a key, made when missing
  *     and never deleted.  Everything happens inside the transaction, nothing in
@@ -91,7 +91,7 @@ make_row(struct pg *pg, instant until, struct fault *f)
 {
 	const char *values[] = {pg->claim->key};
 	const struct question q = {
-	    .sql = "SELECT dlock.make_row($1)", .n = 1, .values = values};
+	    .sql = "SELECT dlock.add_row($1)", .n = 1, .values = values};
 	instant sent;
 
 	return pg_ask(pg, &q, 1, until, &sent, NULL, f);
@@ -134,19 +134,20 @@ static enum rc
 lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant *g,
     struct fault *f)
 {
-	const char *values[] = {
-	    pg->claim->key, pg->lease_ms, patient ? "t" : "f", pg->claim->record};
+	const char *values[] = {pg->claim->key, pg->lease_ms, patient ? "t" : "f",
+	    pg->claim->record, pg->claim->kind == KIND_SHARED ? "t" : "f"};
 	const struct question q = {
 	    .sql =
 		"SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
 		"(SELECT " BOUND_RECORD
-		" FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END "
-		"FROM dlock.lock_row($1, $2, $3, " BOUND_NAME("$4") ") r",
-	    .n = 4,
+		" FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END, "
+		"r.holders, r.is_shared FROM dlock.lock_row($1, $2, $3, " BOUND_NAME(
+		    "$4") ", $5) r",
+	    .n = 5,
 	    .values = values};
 	PGresult *r;
 	instant sent;
-	enum rc rc = ask_here(&pg->conn, &q, 5, until, &sent, &r, f);
+	enum rc rc = ask_here(&pg->conn, &q, 7, until, &sent, &r, f);
 
 	if (said_state(&pg->conn, "57014") || said_state(&pg->conn, "55P03")) {
 		*code = ROW_HELD; /* the time is up */
@@ -270,7 +271,7 @@ row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 /* ---- release ---- */
 
 static enum rc
-row_release(struct pg *pg, instant until, struct fault *f)
+row_release(struct pg *pg, int status, instant until, struct fault *f)
 {
 	struct row *own = row_of(pg);
 	char sql[128];
@@ -280,6 +281,7 @@ row_release(struct pg *pg, instant until, struct fault *f)
 	instant sent;
 	enum rc rc;
 
+	(void)status;
 	if (!own->bound.held)
 		return RC_OK;
 	write_heartbeat(pg, sql, sizeof sql);
@@ -298,7 +300,7 @@ row_release(struct pg *pg, instant until, struct fault *f)
 
 const struct mode row_mode = {
     .name = "row",
-    .caps = 0,
+    .caps = CAP_SHARED,
     .bytes = sizeof(struct row),
     .acquire = row_acquire,
     .renew = row_renew,

@@ -41,37 +41,98 @@ answer_token(const redisReply *reply, size_t i, uint64_t *out)
 	return *out > 0 && *out < TOKEN_LIMIT;
 }
 
+/* A kind as the script names it: "x", "s", or "l" and the limit. */
+static bool
+answer_kind(const redisReply *reply, size_t i, struct answer *a)
+{
+	char text[16];
+
+	if (!answer_text(reply, i, text, sizeof text))
+		return false;
+	a->limit = 0;
+	a->kind = *text == 's' ? KIND_SHARED : KIND_EXCLUSIVE;
+	if (*text != 'l')
+		return strcmp(text, "s") == 0 || strcmp(text, "x") == 0;
+	a->kind = KIND_LIMIT;
+	if (text[1] < '1' || strlen(text) > 7 ||
+	    text[1 + strspn(text + 1, "0123456789")] != '\0')
+		return false;
+	a->limit = strtoul(text + 1, NULL, 10);
+	return a->limit <= LIMIT_MAX;
+}
+
+static bool
+answer_holder(struct answer *a, const redisReply *reply)
+{
+	int64_t slot;
+
+	if (!answer_token(reply, 1, &a->token) ||
+	    !answer_integer(reply, 2, 0, LIMIT_MAX, &slot))
+		return false;
+	a->slot = slot;
+	return slot < LIMIT_MAX;
+}
+
 static bool
 answer_waiter(struct answer *a, const redisReply *reply)
 {
-	int64_t place, ticket;
+	int64_t place, ticket, holders;
 
 	if (!answer_integer(reply, 1, 1, INT32_MAX, &place) ||
 	    !answer_integer(reply, 2, 0, ANSWER_MS_MOST, &a->left_ms) ||
 	    !answer_integer(reply, 3, -1, ANSWER_MS_MOST, &a->held_ms) ||
 	    !answer_text(reply, 4, a->holder, sizeof a->holder) ||
-	    !answer_integer(reply, 5, 0, TOKEN_LIMIT - 1, &ticket))
+	    !answer_integer(reply, 5, 0, TOKEN_LIMIT - 1, &ticket) ||
+	    !answer_kind(reply, 6, a) ||
+	    !answer_integer(reply, 7, 0, INT32_MAX, &holders))
 		return false;
 	a->place = place;
 	a->ticket = ticket;
+	a->holders = holders;
 	return true;
 }
 
+static bool
+answer_done(struct answer *a, const redisReply *reply)
+{
+	return answer_integer(reply, 1, 0, INT64_MAX, &a->began_ms) &&
+	    a->began_ms <= ANSWER_TIME_MOST &&
+	    answer_text(reply, 2, a->who, sizeof a->who);
+}
+
+static bool
+answer_acquire(struct answer *a, const redisReply *reply)
+{
+	switch (a->code) {
+	case ANSWER_HOLDER:
+		return answer_holder(a, reply);
+	case ANSWER_NOT_HOLDER:
+		return answer_waiter(a, reply);
+	case ANSWER_OTHER_KIND:
+		return answer_kind(reply, 1, a) && a->kind != KIND_EXCLUSIVE;
+	case ANSWER_DONE:
+		return answer_done(a, reply);
+	case ANSWER_RECENT:
+		return answer_integer(reply, 1, 0, ANSWER_MS_MOST, &a->age_ms);
+	default:
+		return false;
+	}
+}
+
 bool
-answer_read(struct answer *a, const redisReply *reply, bool acquiring)
+answer_read(struct answer *a, const redisReply *reply, enum operation op)
 {
 	int64_t code;
 
 	if (reply->type != REDIS_REPLY_ARRAY ||
-	    !answer_integer(reply, 0, ANSWER_OTHER_LIMIT, INT32_MAX, &code) ||
-	    code > ANSWER_WAITER)
+	    !answer_integer(reply, 0, ANSWER_OTHER_KIND, INT32_MAX, &code) ||
+	    code > ANSWER_RECENT)
 		return false;
 	a->code = (enum answer_code)code;
-	if (!acquiring)
-		return a->code != ANSWER_OTHER_LIMIT;
-	if (a->code == ANSWER_HOLDER)
-		return answer_token(reply, 1, &a->token);
-	if (a->code == ANSWER_NOT_HOLDER)
-		return answer_waiter(a, reply);
-	return a->code == ANSWER_OTHER_LIMIT;
+	if (op == ACQUIRE)
+		return answer_acquire(a, reply);
+	if (op == RENEW)
+		return a->code == ANSWER_NOT_HOLDER ||
+		    (a->code == ANSWER_HOLDER && answer_holder(a, reply));
+	return a->code >= ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED;
 }

@@ -12,36 +12,55 @@
 
 #include <hiredis/hiredis.h>
 
-#define ANSWER_MS_MOST (366LL * 86400 * 1000) /* no lease is longer than a year */
-#define TOKEN_LIMIT (1ULL << 53)              /* Redis computes with doubles */
+/* no lease and no cooldown is longer than a year */
+#define ANSWER_MS_MOST (366LL * 86400 * 1000)
+/* ms since 1970: the end of the year 9999 */
+#define ANSWER_TIME_MOST (253402300799LL * 1000)
+#define TOKEN_LIMIT (1ULL << 53) /* Redis computes with doubles */
+
+enum operation { ACQUIRE, RENEW, RELEASE };
 
 enum answer_code {
-	/* acquire: the key is a lock with another number of holders */
-	ANSWER_OTHER_LIMIT = -1,
+	/* acquire: the key is in use as a lock of another kind */
+	ANSWER_OTHER_KIND = -1,
 	/* acquire: it waits, or others hold; renew, release: it does not hold */
 	ANSWER_NOT_HOLDER = 0,
 	ANSWER_HOLDER = 1, /* release: it was until now */
 	ANSWER_WAITER = 2, /* release: it was in the queue */
+	/* release: it was until now, but its run could not be written down */
+	ANSWER_UNREMEMBERED = 3,
+	ANSWER_DONE = 4,   /* acquire: the job's ID is done */
+	ANSWER_RECENT = 5, /* acquire: its cooldown is not over */
 };
 
 struct answer {
 	enum answer_code code;
-	/* of a waiter: */
+	/* of acquire and renew, to a holder: */
+	uint64_t token; /* 1 to TOKEN_LIMIT - 1 */
+	unsigned slot;  /* below LIMIT_MAX */
+	/* to a waiter: */
 	unsigned place; /* from 1 */
 	/* until a lease ends, 0 to ANSWER_MS_MOST; 0: none does */
 	int64_t left_ms;
 	int64_t held_ms;           /* -1 (not known) to ANSWER_MS_MOST */
 	uint64_t ticket;           /* below TOKEN_LIMIT */
 	char holder[RECORD_BYTES]; /* hostile */
-	/* of a holder: */
-	uint64_t token; /* 1 to TOKEN_LIMIT - 1 */
+	unsigned holders;
+	/* to a waiter: of those who hold; of ANSWER_OTHER_KIND: in use */
+	enum lock_kind kind;
+	unsigned limit; /* of KIND_LIMIT, 1 to LIMIT_MAX; else 0 */
+	/* of ANSWER_DONE: */
+	int64_t began_ms;       /* since 1970, 0 to ANSWER_TIME_MOST */
+	char who[RECORD_BYTES]; /* hostile */
+	/* of ANSWER_RECENT: */
+	int64_t age_ms; /* 0 to ANSWER_MS_MOST */
 };
 
 /*
- * Reads a reply of the script: to acquire {1, token}, {0, place, left, held,
- * record, ticket} or {-1, capacity}; to renew and release {code}: the first
- * number is an answer_code.  False: the script gives no such answer.
+ * Reads a reply of the script; its first lines say what it answers to each
+ * operation, and the first number is an answer_code.  False: the script gives no
+ * such answer.
  */
-bool answer_read(struct answer *, const redisReply *, bool acquiring);
+bool answer_read(struct answer *, const redisReply *, enum operation);
 
 #endif

@@ -9,12 +9,30 @@
 #include <string.h>
 
 enum {
-	OPERANDS = 9,                         /* behind operation and owner, at most */
-	ARGUMENTS = 3 + NAMES + 2 + OPERANDS, /* of the command */
+	/* behind operation and owner, at most */
+	OPERANDS = 7,
+	ARGUMENTS = 3 + NAMES + 2 + 2 + OPERANDS, /* of the command */
 };
 
 /*
- * All keys are declared and share the hash tag {KEY}, encoded; the last one is the
+ * A run that is done is a key of its own, which the server lets expire: there is
+ * nothing to prune, and it can be found, and deleted, by its ID.
+ */
+static void
+name_job(struct names *names, const char *tag, const struct job *job)
+{
+	char id[3 * ONCE_BYTES + 1];
+
+	names->last[0] = names->done[0] = '\0';
+	if (!job_is_wanted(job))
+		return;
+	snprintf(names->last, sizeof names->last, "dlock:{%s}:r", tag);
+	if (job->once && encode_key(id, sizeof id, job->once))
+		snprintf(names->done, sizeof names->done, "%s:%s", names->last, id);
+}
+
+/*
+ * All keys are declared and share the hash tag {KEY}, encoded; the last of keys[] is the
  * channel's beginning.
  */
 static void
@@ -29,6 +47,7 @@ native_name(struct names *names, const struct claim *claim)
 		    suffixes[i]);
 	snprintf(names->channel, sizeof names->channel, "%s%s", names->keys[NAMES - 1],
 	    claim->owner);
+	name_job(names, tag, &claim->job);
 }
 
 /* A command that is being put together; the texts of its numbers are kept here. */
@@ -36,7 +55,8 @@ struct native_command {
 	const char *argv[ARGUMENTS];
 	size_t lengths[ARGUMENTS];
 	int argc;
-	char numbers[3][24];
+	char numbers[5][24];
+	char kind[16];
 	int n;
 };
 
@@ -62,16 +82,50 @@ add_number(struct native_command *c, uint64_t number)
 	add_text(c, text);
 }
 
+/* The keys; those of a job only where it is spoken of. */
+static void
+add_keys(struct native_command *c, const struct names *names, bool job)
+{
+	bool once = job && *names->done;
+
+	add_number(c, NAMES + job + once);
+	for (int i = 0; i < NAMES; i++)
+		add_text(c, names->keys[i]);
+	if (job)
+		add_text(c, names->last);
+	if (once)
+		add_text(c, names->done);
+}
+
+static void
+add_kind(struct native_command *c, const struct claim *claim)
+{
+	if (claim->kind == KIND_LIMIT)
+		snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
+	else
+		snprintf(c->kind, sizeof c->kind, "%s",
+		    claim->kind == KIND_SHARED ? "s" : "x");
+	add_text(c, c->kind);
+}
+
 static void
 add_acquire(struct native_command *c, const struct claim *claim, const struct request *r)
 {
 	add_number(c, ns_to_ms(claim->ttl));
 	add_number(c, ns_to_ms(r->alive));
 	add_text(c, r->subscribed ? "1" : "0");
-	add_text(c, "1"); /* weight */
-	add_text(c, "1"); /* capacity */
+	add_kind(c, claim);
 	add_text(c, claim->record);
 	add_number(c, r->ticket);
+	if (job_is_wanted(&claim->job))
+		add_number(c, ns_to_ms(claim->job.cooldown));
+}
+
+static void
+add_run(struct native_command *c, const struct claim *claim, const struct request *r)
+{
+	add_number(c, r->status);
+	add_text(c, claim->job.once ? claim->job.once : "");
 }
 
 static int
@@ -80,21 +134,24 @@ native_write(char **command, const struct names *names, const struct claim *clai
 {
 	static const char *const operations[] = {
 	    [ACQUIRE] = "acquire", [RENEW] = "renew", [RELEASE] = "release"};
+	bool job = *names->last &&
+	    (r->operation == ACQUIRE ||
+		(r->operation == RELEASE && r->status != STATUS_NONE));
 	struct native_command c;
 
 	c.argc = c.n = 0;
 	add_text(&c, whole ? "EVAL" : "EVALSHA");
 	add_bytes(&c, whole ? lock_lua : lock_sha1,
 	    whole ? sizeof lock_lua : strlen(lock_sha1));
-	add_text(&c, "5"); /* NAMES */
-	for (int i = 0; i < NAMES; i++)
-		add_text(&c, names->keys[i]);
+	add_keys(&c, names, job);
 	add_text(&c, operations[r->operation]);
 	add_text(&c, claim->owner);
 	if (r->operation == ACQUIRE)
 		add_acquire(&c, claim, r);
 	else if (r->operation == RENEW)
 		add_number(&c, ns_to_ms(claim->ttl));
+	else if (job)
+		add_run(&c, claim, r);
 	return redisFormatCommandArgv(command, c.argc, c.argv, c.lengths);
 }
 
@@ -102,8 +159,7 @@ static enum reading
 native_read(struct answer *a, const struct request *r, const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ERROR)
-		return answer_read(a, reply, r->operation == ACQUIRE) ? READ_ANSWER
-								      : READ_NONSENSE;
+		return answer_read(a, reply, r->operation) ? READ_ANSWER : READ_NONSENSE;
 	if (resp_is_noscript(reply->str))
 		return READ_UNKNOWN_SCRIPT;
 	return resp_is_foreign(reply->str) ? READ_FOREIGN : READ_ERROR;

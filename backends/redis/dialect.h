@@ -11,15 +11,21 @@
 #include "backends/backend.h"
 #include "backends/encode.h"
 
-enum { NAME_BYTES = ENCODED_BYTES + 16, NAMES = 5 };
+enum {
+	NAME_BYTES = ENCODED_BYTES + 16,
+	RUN_BYTES = NAME_BYTES + 1 + 3 * ONCE_BYTES,
+	NAMES = 5
+};
 
 /* What one claim is called on the server. */
 struct names {
 	char keys[NAMES][NAME_BYTES];           /* as KEYS of the script */
 	char channel[NAME_BYTES + OWNER_CHARS]; /* where its owner is told to ask again */
+	/* of a job, else "": KEYS too, its last run */
+	char last[NAME_BYTES];
+	/* and the one that did its ID; "" without an ID */
+	char done[RUN_BYTES];
 };
-
-enum operation { ACQUIRE, RENEW, RELEASE };
 
 /* What is to be asked for a claim. */
 struct request {
@@ -28,6 +34,8 @@ struct request {
 	int64_t alive;   /* so long we count as alive in the queue; 0: not to queue */
 	bool subscribed; /* to our channel */
 	uint64_t ticket; /* the place we had; 0: none */
+	/* of RELEASE: */
+	int status; /* to be remembered if there is a job; or STATUS_NONE */
 };
 
 /* What a reply is. */

@@ -2,29 +2,43 @@
 --
 -- KEYS, all with the same {tag}:
 --   1  holders   sorted set  owner -> end of its lease, ms
---   2  info      hash        owner -> "weight lease token subscribed granted record",
---                            '#cap' capacity, '#token' and '#ticket' the last ones dealt
+--   2  info      hash        owner -> its row, "kind lease token slot subscribed granted sum record";
+--                            '#token' and '#ticket' the last ones dealt, '#shown' see there
 --   3  queue     sorted set  owner -> ticket, by which it is served
 --   4  alive     sorted set  owner in the queue -> until when it counts as alive, ms
+--   6  last      hash        of a job: its last run; 'good', when the last one that ended
+--                            with 0 began, us
+--   7  done      hash        of a job with an ID: the run of that ID which ended with 0
 -- A waiter is told of its grant on the channel KEYS[5] .. its owner (a channel is no key).
+--
+-- A kind is "x", alone; "s", beside others of its kind; or "lN", the same for up to N.
+-- All who hold are of one kind.  Of "s" and all "lN" one at most is in use, among
+-- holders and waiters; "x" waits beside either.
 --
 -- ARGV: operation, owner, then
 --   acquire  lease ms, ms to be alive in the queue (0: do not queue), subscribed (1: to
---            its channel), weight, capacity, record, the ticket it had (0: none)
---            -> {1, token}
---            -> {0, place in the queue, ms until a lease ends, ms held, holder's record, ticket}
---            -> {-1, capacity in use}
---   renew    lease ms -> {1} or {0}: not the holder
---   release  -> {1} held until now, {2} was in the queue, {0} neither
+--            its channel), kind, record, the ticket it had (0: none), of a job: cooldown ms
+--            -> {1, token, slot}
+--            -> {0, place in the queue, ms until a lease ends, ms held, holder's record,
+--                ticket, kind of those who hold, how many they are}
+--            -> {-1, kind in use}
+--            -> {4, ms since 1970 when it began, who ran it}: this ID is done
+--            -> {5, ms since it began}: one that ended with 0 is younger than the cooldown
+--   renew    lease ms -> {1, token, slot} or {0}: not the holder
+--   release  of a job that ended: its status, ID ('': none)
+--            -> {1} held until now, {2} was in the queue, {0} neither,
+--               {3} held until now, but the run could not be written down
 --
 -- Time is the server's alone.  Whose time is up is dropped before anybody is
 -- granted anything; grants go to those who wait, in order.  A waiter so granted
 -- has GRACE ms to ask again, by which it takes up the full lease.  One that comes
 -- too late, or finds that the server has forgotten it, is put back by its ticket.
 -- Every answer is preceded by a write, so that a replica can give none.
-local holders, info, queue, alive, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local holders, info, queue, alive, channel, last, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local operation, owner = ARGV[1], ARGV[2]
-local GRACE, UNSUBSCRIBED_GRACE, MINUTE, DAY, YEAR = 3000, 1000, 60000, 86400000, 366 * 86400000
+local GRACE, UNSUBSCRIBED_GRACE, MINUTE, DAY = 3000, 1000, 60000, 86400000
+local YEAR, REMEMBERED = 366 * DAY, 401 * DAY
+local LATEST = 2 ^ 53 / 1000 -- no number is dealt later, in ms since 1970
 local call = redis.call
 
 local time = call('TIME')
@@ -33,32 +47,38 @@ local now = math.floor(us / 1000)
 
 local function text(n) return string.format('%.0f', n) end
 
+-- A row that another hand has altered is none: its sum tells.
+local function sum_of(who, row) return string.sub(redis.sha1hex(who .. ' ' .. row), 1, 8) end
+
 local function row(who)
-  local weight, lease, token, subscribed, granted, record =
-    string.match(call('HGET', info, who) or '', '^(%d+) (%d+) (%d+) (%d) (%d+) (.*)$')
-  return weight and {weight = tonumber(weight), lease = tonumber(lease), token = token, subscribed = subscribed,
-                     granted = tonumber(granted), record = record}
+  local numbers, kind, lease, token, slot, subscribed, granted, sum, record =
+    string.match(call('HGET', info, who) or '', '^((%l%d*) (%d+) (%d+) (%d+) (%d) (%d+)) (%x+) (.*)$')
+  return numbers and sum == sum_of(who, numbers) and
+    {kind = kind, lease = tonumber(lease), token = token, slot = tonumber(slot), subscribed = subscribed,
+     granted = tonumber(granted), record = record}
 end
 
-local function write(who, r)
-  call('HSET', info, who, text(r.weight) .. ' ' .. text(r.lease) .. ' ' .. r.token .. ' ' .. r.subscribed .. ' ' ..
-       text(r.granted) .. ' ' .. r.record)
+local function row_text(who, r)
+  local numbers = string.format('%s %.0f %s %.0f %s %.0f', r.kind, r.lease, r.token, r.slot, r.subscribed, r.granted)
+  return numbers .. ' ' .. sum_of(who, numbers) .. ' ' .. r.record
 end
 
--- Does `who` hold, by a lease that has not run out?  (Without its row it is nobody.)
+-- The row of `who` if it holds, by a lease that has not run out.  (Without its row it is nobody.)
 local function holds(who)
   local ends = call('ZSCORE', holders, who)
-  return ends and tonumber(ends) > now and call('HEXISTS', info, who) == 1
+  return ends and tonumber(ends) > now and row(who)
 end
 
 -- Nothing stays for ever: the keys end a minute after the last lease in them
 -- (longer than any waiter counts as alive; a lease beyond a year is not ours), the
--- numbers dealt a day after.
-local function limit()
+-- numbers dealt a day after, what is remembered of a run REMEMBERED ms after its end.
+-- After the clock was set back, a day after it has come to where they were dealt.
+local function let_expire()
   local top = call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
-  local last = math.min(math.max(tonumber(top or '0'), now), now + YEAR) + MINUTE
-  for _, key in ipairs({holders, queue, alive}) do call('PEXPIREAT', key, text(last)) end
-  call('PEXPIREAT', info, text(last + DAY))
+  local ends = math.min(math.max(tonumber(top or '0'), now), now + YEAR) + MINUTE
+  for _, key in ipairs({holders, queue, alive}) do call('PEXPIREAT', key, text(ends)) end
+  local dealt = tonumber(call('HGET', info, '#token') or '') or 0
+  call('PEXPIREAT', info, text(math.max(ends, math.min(dealt / 1000, LATEST)) + DAY))
 end
 
 -- Changes nothing, but only where writing is allowed, even without memory.
@@ -66,7 +86,7 @@ local function must_write() call('ZREM', holders, '') end
 
 local function lease_to(who, ms)
   call('ZADD', holders, text(now + ms), who)
-  limit()
+  let_expire()
 end
 
 -- The same for who holds already.  A server without memory refuses a script whose
@@ -76,11 +96,33 @@ local function extend(who, ms)
   lease_to(who, ms)
 end
 
--- The next number of a kind: grows whatever clock and memory do, one of them at least.
-local function number(kind)
-  local n = text(math.max(tonumber(call('HGET', info, kind) or '0') + 1, us))
-  call('HSET', info, kind, n)
-  return n
+local function held(r) return {1, r.token, r.slot} end
+
+-- ---- renew: the most frequent by far, it needs no more than that ----
+
+if operation == 'renew' then
+  local r = holds(owner)
+  if not r then
+    must_write()
+    return {0}
+  end
+  extend(owner, tonumber(ARGV[3]))
+  return held(r)
+end
+
+-- ---- who may have it ----
+
+-- The number after the last one dealt: grows whatever clock and memory do, one of them at least.
+local function after(dealt) return text(math.max(tonumber(call('HGET', info, dealt) or '0') + 1, us)) end
+
+-- By the ticket it had, or by a new one.
+local function enqueue(ticket)
+  ticket = ticket > 0 and text(math.min(ticket, us))
+  if not ticket then
+    ticket = after('#ticket')
+    call('HSET', info, '#ticket', ticket)
+  end
+  call('ZADD', queue, ticket, owner)
 end
 
 local function leave_queue(who)
@@ -88,31 +130,78 @@ local function leave_queue(who)
   call('ZREM', alive, who)
 end
 
-local capacity, used, woken
+-- How many hold; as what, and with which slots, once that is asked; has a waiter been woken?
+local count, kind, slots, woken
 
--- Drops whose time is up; learns how much of the lock is taken.
+-- Drops whose time is up; counts who still holds.
 local function look()
-  for _, who in ipairs(call('ZRANGEBYSCORE', holders, '-inf', now)) do
-    call('ZREM', holders, who)
-    call('HDEL', info, who)
+  local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
+  while first[1] and tonumber(first[2]) <= now do
+    call('ZREM', holders, first[1])
+    call('HDEL', info, first[1])
+    first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
   end
   for _, who in ipairs(call('ZRANGEBYSCORE', alive, '-inf', now)) do
     leave_queue(who)
     call('HDEL', info, who)
   end
-  capacity = tonumber(call('HGET', info, '#cap') or '0')
-  used = 0
-  for _, who in ipairs(call('ZRANGE', holders, 0, -1)) do
-    local r = row(who)
-    used = used + (r and r.weight or math.huge) -- whoever that is: nobody else may
+  count = first[1] and call('ZCARD', holders) or 0
+end
+
+-- What those are who hold.  One whose row is not known may be anything: nobody else may.
+local function held_kind()
+  if not kind then
+    local r = row(call('ZRANGE', holders, 0, 0)[1])
+    kind = r and r.kind or 'x'
   end
+  return kind
+end
+
+-- How many of a kind fit; nil: any number.
+local function room(of) return tonumber(string.sub(of, 2)) end
+
+-- The lowest slot that nobody has; nil where somebody's is not known.
+local function free_slot()
+  if not slots then
+    local taken = {}
+    for _, who in ipairs(call('ZRANGE', holders, 0, -1)) do
+      local r = row(who)
+      if not r then return nil end
+      taken[r.slot] = true
+    end
+    slots = {taken = taken, lowest = 0}
+  end
+  while slots.taken[slots.lowest] do slots.lowest = slots.lowest + 1 end
+  return slots.lowest
+end
+
+local function fits(r)
+  if count == 0 then return true end
+  if r.kind == 'x' or r.kind ~= held_kind() then return false end
+  return not room(kind) or count < room(kind) and free_slot() ~= nil
 end
 
 local function grant(who, r)
-  leave_queue(who)
-  r.token, r.granted = number('#token'), us
-  write(who, r)
-  used = used + r.weight
+  r.token, r.granted, r.slot = after('#token'), us, 0
+  if room(r.kind) then
+    r.slot = free_slot()
+    slots.taken[r.slot] = true
+  end
+  call('HSET', info, '#token', r.token, who, row_text(who, r))
+  count, kind = count + 1, r.kind
+end
+
+-- The kind in use, of a holder or waiter, beside which `wanted` may not even wait.
+local function other_kind(wanted)
+  if wanted == 'x' then return nil end
+  local used = count > 0 and held_kind() or 'x'
+  local waiters = used == 'x' and call('ZREVRANGE', queue, 0, -1) or {}
+  for _, who in ipairs(waiters) do
+    local r = row(who)
+    used = r and r.kind or 'x'
+    if used ~= 'x' then break end
+  end
+  return used ~= 'x' and used ~= wanted and used or nil
 end
 
 -- Wakes `who`; how many processes were subscribed.  Without the right to publish:
@@ -124,64 +213,124 @@ end
 
 -- Grants to those who wait, in order, as long as they fit; `asker` is on the
 -- line.  A waiter that was subscribed and now is not is dead, or has lost its
--- connection for the moment; it keeps its turn, but a short one, and the next
--- in line is woken to see when that is over.  The token if `asker` was granted.
+-- connection for the moment; it keeps its turn, but a short one, and who waits
+-- behind it is woken to see when that is over.  The row of `asker` if it was granted.
 local function serve(asker)
-  local token
+  local granted, unsubscribed
   while true do
     local who = call('ZRANGE', queue, 0, 0)[1]
     local r = who and row(who)
-    if not who then return token end
-    if not r then
-      leave_queue(who)
-    elseif used + r.weight > capacity then
-      return token
-    elseif who == asker then
+    if not who or r and not fits(r) then
+      if who and unsubscribed then publish_to(who) end
+      return granted
+    end
+    leave_queue(who)
+    if who == asker then
       grant(who, r)
       lease_to(who, r.lease)
-      token = r.token
-    else
-      local unsubscribed = publish_to(who) == 0 and r.subscribed == '1'
+      granted = r
+    elseif r then
+      local deaf = publish_to(who) == 0 and r.subscribed == '1'
       grant(who, r)
-      call('ZADD', holders, text(now + (unsubscribed and UNSUBSCRIBED_GRACE or GRACE)), who)
-      woken = true
-      if unsubscribed then publish_to(call('ZRANGE', queue, 0, 0)[1] or '') end
+      call('ZADD', holders, text(now + (deaf and UNSUBSCRIBED_GRACE or GRACE)), who)
+      woken, unsubscribed = true, unsubscribed or deaf
     end
   end
 end
 
-local function acquire(lease, patience, subscribed, weight, wanted, record, ticket)
-  if holds(owner) then -- an answer got lost, or we were woken
+-- The holder that others are shown: of several the same one for as long as it holds.
+local function shown(first)
+  if count == 1 then return first end
+  local before = call('HGET', info, '#shown')
+  if before and call('ZSCORE', holders, before) then return before end
+  call('HSET', info, '#shown', first)
+  return first
+end
+
+-- ---- jobs ----
+
+local function name_in(record)
+  local good, r = pcall(cjson.decode, record)
+  local who = good and type(r) == 'table' and type(r.who) == 'string' and r.who or ''
+  return (string.gsub(who, '%c', '?'))
+end
+
+local function write_down(key, r, status, id)
+  call('HSET', key, 'id', id, 'began', text(r.granted), 'ended', text(us), 'status', status, 'token', r.token,
+       'who', name_in(r.record))
+  call('PEXPIREAT', key, text(now + REMEMBERED))
+end
+
+-- A run ends: whatever its status it is the last one; only 0 counts.
+local function remember(r, status, id)
+  write_down(last, r, status, id)
+  if status ~= '0' then return end
+  local before = tonumber(call('HGET', last, 'good') or '') or 0 -- of a run beside ours, perhaps
+  call('HSET', last, 'good', text(math.max(r.granted, before <= us and before or 0)))
+  if done then write_down(done, r, status, id) end
+end
+
+-- The answer if the job has been done.  (A clock may be set back; a time far ahead of it says nothing.)
+local function done_before(cooldown)
+  if done and call('HGET', done, 'status') == '0' then
+    local began = tonumber(call('HGET', done, 'began') or '')
+    return {4, began and math.floor(began / 1000) or -1, call('HGET', done, 'who') or ''}
+  end
+  local began = cooldown > 0 and tonumber(call('HGET', last, 'good') or '')
+  local age = began and (us - began) / 1000
+  return age and math.abs(age) < cooldown and {5, math.max(0, age)}
+end
+
+-- ---- release, acquire ----
+
+local function release(status, id)
+  local r = holds(owner)
+  local result = r and 1 or call('ZREM', queue, owner) == 1 and 2 or 0
+  call('ZREM', holders, owner)
+  call('ZREM', alive, owner)
+  call('HDEL', info, owner)
+  if r and status and not pcall(remember, r, status, id) then result = 3 end
+  look()
+  pcall(serve) -- without memory nobody can be granted, but released is released
+  if woken then let_expire() end
+  return {result}
+end
+
+local function acquire(lease, patience, subscribed, wanted, record, ticket, cooldown)
+  local answer = cooldown and done_before(cooldown)
+  if answer then
+    release() -- our place, or the grant that woke us: it is for the next
+    return answer
+  end
+  local r = holds(owner)
+  if r then -- an answer got lost, or we were woken
     extend(owner, lease)
-    return {1, row(owner).token}
+    return held(r)
   end
   look()
-  local waiting = call('ZCARD', queue)
-  if capacity ~= wanted then
-    if used > 0 or waiting > 0 then
-      must_write()
-      return {-1, text(capacity)}
-    end
-    capacity = wanted
-    call('HSET', info, '#cap', text(capacity))
-  end
   local new = not call('ZSCORE', queue, owner)
-  local r = row(owner)
-  if new or not r then
-    r = {weight = weight, lease = lease, token = '0', granted = 0, record = record, subscribed = subscribed}
-    if waiting == 0 and used + weight <= capacity then
+  local other = new and other_kind(wanted)
+  if other then
+    must_write()
+    return {-1, other}
+  end
+  r = not new and row(owner)
+  if not r then
+    r = {kind = wanted, lease = lease, token = '0', slot = 0, granted = 0, record = record, subscribed = subscribed}
+    if call('ZCARD', queue) == 0 and fits(r) then
       grant(owner, r)
       lease_to(owner, lease)
-      return {1, r.token}
+      return held(r)
     end
   end
-  if new then call('ZADD', queue, ticket > 0 and text(math.min(ticket, us)) or number('#ticket'), owner) end
   r.subscribed = subscribed
-  write(owner, r)
+  call('HSET', info, owner, row_text(owner, r))
+  if new then enqueue(ticket) end
   call('ZADD', alive, text(now + patience), owner)
-  if new then limit() end
-  local token = serve(owner)
-  if token then return {1, token} end
+  if new then let_expire() end
+  local granted = serve(owner)
+  if woken then let_expire() end
+  if granted then return held(granted) end
 
   local place, dealt = call('ZRANK', queue, owner) + 1, call('ZSCORE', queue, owner)
   if patience == 0 then
@@ -189,37 +338,16 @@ local function acquire(lease, patience, subscribed, weight, wanted, record, tick
     call('HDEL', info, owner)
   end
   local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
-  local h = first[1] and row(first[1])
-  return {0, place, first[2] and math.min(math.max(0, tonumber(first[2]) - now), YEAR) or 0,
-          h and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or '', tonumber(dealt)}
-end
-
-local function renew(lease)
-  if not holds(owner) then
-    must_write()
-    return {0}
-  end
-  extend(owner, lease)
-  return {1}
-end
-
-local function release()
-  local result = holds(owner) and 1 or call('ZREM', queue, owner) == 1 and 2 or 0
-  call('ZREM', holders, owner)
-  call('ZREM', alive, owner)
-  call('HDEL', info, owner)
-  look()
-  pcall(serve) -- without memory nobody can be granted, but released is released
-  if woken then limit() end
-  return {result}
+  local h = row(shown(first[1]))
+  return {0, place, math.min(math.max(0, tonumber(first[2]) - now), YEAR),
+          h and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or '', tonumber(dealt),
+          h and h.kind or 'x', count}
 end
 
 if operation == 'acquire' then
-  return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8],
-                 tonumber(ARGV[9]))
-elseif operation == 'renew' then
-  return renew(tonumber(ARGV[3]))
+  return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]),
+                 last and tonumber(ARGV[9]))
 elseif operation == 'release' then
-  return release()
+  return release(ARGV[3], ARGV[4])
 end
 return redis.error_reply('ERR dlock: no such operation')

@@ -22,13 +22,17 @@
  *     something else (WRONGTYPE); every other trouble while holding is RC_AGAIN.
  *  8. After an outage of the server a waiter asks with its old ticket, which is
  *     its place, whatever the server still knows.
- *  9. Whether the server may lose locks is asked once, in one packet with a
+ *  9. A hold is known by its token: a renewal that finds us holder by another one
+ *     (the server lost our grant, and gave us a later one) is a loss.  So is
+ *     another slot than ours.
+ * 10. Whether the server may lose locks is asked once, in one packet with a
  *     question that is sent anyhow: the first renewal, with -v the first of all.
  */
 #include "backends/backend.h"
 
 #include "address.h"
 #include "backends/patience.h"
+#include "backends/refuse.h"
 #include "backends/secret.h"
 #include "backends/setting.h"
 #include "dialect.h"
@@ -57,6 +61,13 @@ struct redis_queue {
 	unsigned beats;             /* for their jitter */
 };
 
+/* What the server has told us that we have. */
+struct redis_hold {
+	bool is; /* anything at all */
+	uint64_t token;
+	unsigned slot;
+};
+
 struct redis {
 	struct store base;
 	const struct claim *claim;
@@ -67,7 +78,7 @@ struct redis {
 	struct patience patience;
 	struct server commands; /* questions and answers */
 	struct redis_queue queue;
-	bool held;
+	struct redis_hold hold;
 };
 
 const struct backend redis_backend;
@@ -195,7 +206,8 @@ redis_open(
 
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	r->base = (struct store){&redis_backend, host, r->where, CAP_FAIR | CAP_DURABLE};
+	r->base = (struct store){&redis_backend, host, r->where,
+	    CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB};
 	r->dialect = &dialect_native;
 	patience_init(&r->patience);
 	server_init(&r->commands, host, &r->address, r->where);
@@ -227,6 +239,44 @@ redis_show(struct redis *r, struct answer *a)
 	host->seen.position = a->place;
 	host->seen.held = a->held_ms < 0 ? -1 : a->held_ms * NS_PER_MS;
 	memcpy(host->seen.holder, a->holder, sizeof a->holder);
+	host->seen.kind = a->kind;
+	host->seen.holders = a->holders;
+	host->seen.limit = a->limit;
+}
+
+static enum rc
+redis_granted(struct redis *r, const struct answer *a, instant sent, struct grant *g,
+    struct fault *f)
+{
+	if (r->claim->kind == KIND_LIMIT && a->slot >= r->claim->limit)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s gave slot %u of a lock with --limit %u", r->where, a->slot,
+		    r->claim->limit);
+	r->hold.is = true;
+	r->hold.token = a->token;
+	r->hold.slot = a->slot;
+	*g = (struct grant){.token = a->token,
+	    .slot = a->slot,
+	    .sent = sent,
+	    .lease = r->claim->ttl,
+	    .anchor = -1};
+	return RC_OK;
+}
+
+/* The script has made us leave the queue, or give up the grant by which we were woken. */
+static enum rc
+redis_skipped(struct redis *r, struct answer *a, struct fault *f)
+{
+	const struct job *job = &r->claim->job;
+
+	if (a->code == ANSWER_DONE ? !job->once : job->cooldown <= 0)
+		return fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer to what was not asked", r->where);
+	r->commands.asked = false; /* nothing is left there to be given back */
+	if (a->code == ANSWER_RECENT)
+		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
+	secret_blot(a->who, r->address.password);
+	return refuse_done(f, job, a->began_ms, a->who);
 }
 
 /* Asks for the lock, or for our place in the queue; `alive` 0: do not queue. */
@@ -245,20 +295,16 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 		return rc;
 	switch (a->code) {
 	case ANSWER_HOLDER:
-		r->held = true;
-		*g = (struct grant){.token = a->token,
-		    .sent = sent,
-		    .lease = r->claim->ttl,
-		    .anchor = -1};
-		return RC_OK;
+		return redis_granted(r, a, sent, g, f);
 	case ANSWER_NOT_HOLDER:
 		r->queue.ticket = a->ticket;
 		redis_show(r, a);
 		return RC_OK;
+	case ANSWER_DONE:
+	case ANSWER_RECENT:
+		return redis_skipped(r, a, f);
 	default:
-		return fault_set(f, RC_PROTOCOL,
-		    "%s: this key is in use as a lock of another kind (another --limit)",
-		    r->where);
+		return refuse_kind(f, r->where, a->kind, a->limit, r->claim);
 	}
 }
 
@@ -403,8 +449,8 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 		} else {
 			rc = patience_retry(&r->patience, s->host, rc, queued, until);
 		}
-	} while (rc == RC_OK && !r->held && until);
-	if (rc != RC_OK || r->held)
+	} while (rc == RC_OK && !r->hold.is && until);
+	if (rc != RC_OK || r->hold.is)
 		return rc;
 	r->commands.asked = false; /* who does not queue leaves nothing */
 	return fault_set(f, RC_BUSY, "%s: held", r->where);
@@ -433,7 +479,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	rc = redis_run(r, &(struct request){.operation = RENEW}, until, &sent, &a, f);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
-	if (a.code != ANSWER_HOLDER)
+	if (a.code != ANSWER_HOLDER || a.token != r->hold.token || a.slot != r->hold.slot)
 		return redis_lost(r, f);
 	g->sent = sent;
 	g->lease = r->claim->ttl;
@@ -441,7 +487,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-redis_release(struct store *s, instant until, struct fault *f)
+redis_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct answer a = {.code = ANSWER_NOT_HOLDER};
@@ -450,14 +496,19 @@ redis_release(struct store *s, instant until, struct fault *f)
 
 	if (!r->commands.asked)
 		return RC_OK;
-	rc = redis_run(r, &(struct request){.operation = RELEASE}, until, &sent, &a, f);
-	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->held)
+	rc = redis_run(r, &(struct request){.operation = RELEASE, .status = status},
+	    until, &sent, &a, f);
+	if (rc == RC_OK && a.code == ANSWER_UNREMEMBERED)
+		fault_set(&r->base.host->notice, RC_OK,
+		    "%s could not write down that this run ended with %d: it does not count",
+		    r->where, status);
+	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is)
 		rc = r->commands.repeated
 		    ? fault_set(f, RC_AGAIN,
 			  "%s closed the connection before it answered", r->where)
 		    : redis_lost(r, f);
 	if (rc == RC_OK || rc == RC_LOST)
-		r->commands.asked = r->held = false;
+		r->commands.asked = r->hold.is = false;
 	return rc;
 }
 

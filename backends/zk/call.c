@@ -18,6 +18,8 @@ struct call {
 	char text[TEXT_BYTES];
 	char **names;
 	size_t nnames;
+	size_t nresults; /* of a transaction */
+	zoo_op_result_t results[CHANGES_MAX];
 };
 
 /* Answers of a server; the others are the library's, or about the session. */
@@ -140,7 +142,7 @@ on_sync(int code, const char *path, const void *ctx)
 	call_answered((struct call *)ctx, code, NULL);
 }
 
-/* About the node ahead of us. */
+/* About what we wait for: the node ahead of us, or a list. */
 static void
 on_end_ahead(zhandle_t *zh, int type, int state, const char *path, void *session)
 {
@@ -252,6 +254,49 @@ call_delete(struct session *s, const char *path, int version)
 	    : NULL;
 }
 
+/* Of several names that are made, the first one is told. */
+static void
+call_set_op(struct call *c, zoo_op_t *op, const struct change *change,
+    const struct ACL_vector *acl)
+{
+	int length = change->data ? (int)strlen(change->data) : 0;
+	bool named = *c->text != '\0';
+
+	switch (change->what) {
+	case CHANGE_CREATE:
+		if (!named)
+			c->text[0] = '?'; /* until the answer is there */
+		zoo_create_op_init(op, change->path, change->data, length, acl,
+		    change->mode, named ? NULL : c->text, named ? 0 : sizeof c->text);
+		break;
+	case CHANGE_SET:
+		zoo_set_op_init(
+		    op, change->path, change->data, length, change->version, &c->stat);
+		break;
+	case CHANGE_DELETE:
+		zoo_delete_op_init(op, change->path, change->version);
+		break;
+	case CHANGE_CHECK:
+		zoo_check_op_init(op, change->path, change->version);
+	}
+}
+
+struct call *
+call_multi(struct session *s, const struct change *changes, size_t n, bool open)
+{
+	struct call *c = n <= CHANGES_MAX ? call_new(s) : NULL;
+	zoo_op_t ops[CHANGES_MAX];
+
+	if (!c)
+		return NULL;
+	c->nresults = n;
+	for (size_t i = 0; i < n; i++)
+		call_set_op(c, &ops[i], &changes[i],
+		    open ? &ZOO_OPEN_ACL_UNSAFE : &ZOO_CREATOR_ALL_ACL);
+	return call_taken(
+	    c, zoo_amulti(session_handle(s), (int)n, ops, c->results, on_nothing, c));
+}
+
 struct call *
 call_sync(struct session *s, const char *path)
 {
@@ -268,6 +313,27 @@ call_watch(struct session *s, const char *path)
 	return c ? call_taken(c,
 		       zoo_awget_children(
 			   session_handle(s), path, on_end_ahead, s, on_no_names, c))
+		 : NULL;
+}
+
+struct call *
+call_watch_data(struct session *s, const char *path)
+{
+	struct call *c = call_watching(s, WATCHED_AHEAD);
+
+	return c ? call_taken(
+		       c, zoo_awget(session_handle(s), path, on_end_ahead, s, on_data, c))
+		 : NULL;
+}
+
+struct call *
+call_watch_list(struct session *s, const char *path)
+{
+	struct call *c = call_watching(s, WATCHED_AHEAD);
+
+	return c ? call_taken(c,
+		       zoo_awget_children2(
+			   session_handle(s), path, on_end_ahead, s, on_names, c))
 		 : NULL;
 }
 
@@ -318,6 +384,16 @@ const struct Stat *
 call_stat(const struct call *c)
 {
 	return &c->stat;
+}
+
+size_t
+call_failed(const struct call *c)
+{
+	size_t i = 0;
+
+	while (i < c->nresults && c->results[i].err == ZOK)
+		i++;
+	return i;
 }
 
 const char *

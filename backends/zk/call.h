@@ -22,6 +22,24 @@ struct call *call_get(struct session *, const char *path);
 struct call *call_set(struct session *, const char *path, const char *data, int version);
 struct call *call_delete(struct session *, const char *path, int version); /* -1: any */
 
+/* One step of a transaction.  Text that it points to need not outlive call_multi(). */
+struct change {
+	enum { CHANGE_CREATE, CHANGE_SET, CHANGE_DELETE, CHANGE_CHECK } what;
+	const char *path;
+	const char *data; /* of CREATE and SET */
+	int mode;         /* of CREATE */
+	int version;      /* of the others; -1: any */
+};
+
+enum { CHANGES_MAX = 8 };
+
+/*
+ * All of them, or none.  call_text(): the name that the first CREATE got; call_stat():
+ * what SET has left; call_failed(): which one was refused, if *code is not ZOK.
+ */
+struct call *call_multi(struct session *, const struct change *, size_t n, bool open);
+size_t call_failed(const struct call *);
+
 /*
  * Lets this server catch up with the leader: what is read after the answer is not older
  * than the request.
@@ -34,6 +52,13 @@ struct call *call_sync(struct session *, const char *path);
  * each renewal of its owner, one on its existence would outlive it.
  */
 struct call *call_watch(struct session *, const char *path);
+
+/*
+ * The same when a node's data change, or it goes; and when children of it come or go
+ * (and its list).
+ */
+struct call *call_watch_data(struct session *, const char *path);
+struct call *call_watch_list(struct session *, const char *path);
 
 /* The same for our own node, and for the keeper: raises its alert; `alarmed`. */
 struct call *call_guard(struct session *, const char *path);

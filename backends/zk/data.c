@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define MEMBER "dlock"
+#define SLOT "slot"
 
 static const char *const words[] = {
     [STAGE_WAITING] = "waiting", [STAGE_WAITED] = "waited"};
@@ -24,15 +25,24 @@ read_object(const char *data)
 	return NULL;
 }
 
-void
-data_write(char out[DATA_BYTES], const char *record, enum stage stage)
+/* Most records stay as they are. */
+static bool
+is_more(enum stage stage, int slot)
 {
-	json_t *root = stage == STAGE_WAITING || stage == STAGE_WAITED
-	    ? read_object(record)
-	    : NULL;
+	return stage == STAGE_WAITING || stage == STAGE_WAITED || slot != SLOT_NONE;
+}
+
+void
+data_write(char out[DATA_BYTES], const char *record, enum stage stage, int slot)
+{
+	json_t *root = is_more(stage, slot) ? read_object(record) : NULL;
 	char *text = NULL;
 
-	if (root && json_object_set_new(root, MEMBER, json_string(words[stage])) == 0)
+	if (root && (stage == STAGE_WAITING || stage == STAGE_WAITED))
+		json_object_set_new(root, MEMBER, json_string(words[stage]));
+	if (root && slot != SLOT_NONE)
+		json_object_set_new(root, SLOT, json_integer(slot));
+	if (root)
 		text = json_dumps(root, JSON_COMPACT);
 	snprintf(
 	    out, DATA_BYTES, "%s", text && strlen(text) < DATA_BYTES ? text : record);
@@ -76,6 +86,7 @@ data_record(const char *data, const char *secret)
 	if (!root)
 		return NULL;
 	json_object_del(root, MEMBER);
+	json_object_del(root, SLOT);
 	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i))
 		blot_member(json_object_iter_value(i), secret);
 	text = json_dumps(root, JSON_COMPACT);

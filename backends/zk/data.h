@@ -2,8 +2,8 @@
  * data.h - what stands in a node: its owner's record, and how far the owner has come.
  *
  * The latter is one more member of the record, "dlock", so that those behind know a
- * waiter from a holder.  Whatever else stands in a node was written by others, and
- * says nothing.
+ * waiter from a holder; a holder of one of N units has its slot there, too, for people.
+ * Whatever else stands in a node was written by others, and says nothing.
  *
  * Pure: text in, text out.
  */
@@ -12,7 +12,7 @@
 
 #include "backends/backend.h"
 
-enum { DATA_BYTES = RECORD_BYTES + 32 };
+enum { DATA_BYTES = RECORD_BYTES + 48 };
 
 enum stage {
 	STAGE_UNKNOWN, /* no dlock has written that */
@@ -21,8 +21,13 @@ enum stage {
 	STAGE_WAITED, /* has it, having waited */
 };
 
-/* The record with the stage in it; a record that is no JSON object stays as it is. */
-void data_write(char out[DATA_BYTES], const char *record, enum stage);
+enum { SLOT_NONE = -1 };
+
+/*
+ * The record with the stage and the slot in it; a record that is no JSON object stays as
+ * it is.
+ */
+void data_write(char out[DATA_BYTES], const char *record, enum stage, int slot);
 
 enum stage data_stage(const char *data);
 

@@ -8,7 +8,14 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-enum { GATES = 4 };
+/* One for each key of a run, and as many for sessions that are still ending. */
+/* clang-format off */
+#define EACH_GATE(X) \
+	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) \
+	X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) \
+	X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
+/* clang-format on */
+enum { GATES = 32 };
 
 static struct gate {
 	pthread_mutex_t mutex;
@@ -19,10 +26,11 @@ static struct gate {
 	int error;
 	int wake_fd, alarm; /* of the session that wants to know; -1 */
 } gates[GATES] = {
-    {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .wake_fd = -1, .alarm = -1},
-    {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .wake_fd = -1, .alarm = -1},
-    {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .wake_fd = -1, .alarm = -1},
-    {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .wake_fd = -1, .alarm = -1},
+#define X(i) \
+	{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .leaving = true, \
+	    .wake_fd = -1, .alarm = -1},
+    EACH_GATE(X)
+#undef X
 };
 
 /* A session that has expired has no connection to wait for. */
@@ -43,47 +51,41 @@ gate_hear(struct gate *g, const char *line)
 	pthread_mutex_unlock(&g->mutex);
 }
 
-static void
-gate_hear_0(const char *line)
-{
-	gate_hear(&gates[0], line);
-}
-
-static void
-gate_hear_1(const char *line)
-{
-	gate_hear(&gates[1], line);
-}
-
-static void
-gate_hear_2(const char *line)
-{
-	gate_hear(&gates[2], line);
-}
-
-static void
-gate_hear_3(const char *line)
-{
-	gate_hear(&gates[3], line);
-}
+#define X(i) \
+	static void gate_hear_##i(const char *line) \
+	{ \
+		gate_hear(&gates[i], line); \
+	}
+EACH_GATE(X)
+#undef X
 
 log_callback_fn
 gate_hearer(const struct gate *g)
 {
-	static const log_callback_fn hearers[GATES] = {
-	    gate_hear_0, gate_hear_1, gate_hear_2, gate_hear_3};
+#define X(i) gate_hear_##i,
+	static const log_callback_fn hearers[GATES] = {EACH_GATE(X)};
+#undef X
 
 	return hearers[g - gates];
 }
 
-/* The one that was taken longest ago: its session has ended, or soon will have. */
+/*
+ * One whose session has ended, or soon will have, if there is one; of such the one that
+ * was taken longest ago.
+ */
+static bool
+gate_is_freer(const struct gate *g, const struct gate *than)
+{
+	return g->leaving != than->leaving ? g->leaving : g->taken < than->taken;
+}
+
 struct gate *
 gate_take(int wake_fd, int alarm)
 {
 	struct gate *g = &gates[0];
 
 	for (size_t i = 1; i < GATES; i++)
-		if (gates[i].taken < g->taken)
+		if (gate_is_freer(&gates[i], g))
 			g = &gates[i];
 	g->taken = instant_now();
 	pthread_mutex_lock(&g->mutex);

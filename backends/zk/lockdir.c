@@ -4,20 +4,47 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What the name of our node says of us, behind the uuid: queue.h. */
+static void
+name_kind(char out[16], const struct claim *claim)
+{
+	static const char *const tags[] = {[KIND_EXCLUSIVE] = "lock-",
+	    [KIND_WRITER] = "__WRIT__",
+	    [KIND_SHARED] = "__READ__"};
+
+	if (claim->kind == KIND_LIMIT)
+		snprintf(out, 16, "%u-unit-",
+		    claim->limit <= LIMIT_MAX ? claim->limit : LIMIT_MAX);
+	else
+		snprintf(out, 16, "%s", tags[claim->kind]);
+}
+
+/*
+ * Names that are kept for others: the server's own at the top, and that of what jobs
+ * have done.
+ */
+static const char *
+unlike_reserved(const char *key, const char *chroot)
+{
+	if (!*chroot && strcmp(key, "zookeeper") == 0)
+		return "%7Aookeeper";
+	return strcmp(key, JOBS) == 0 ? "%64lock-jobs" : key;
+}
+
 void
 lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
 {
 	const char *o = claim->owner;
-	char key[ENCODED_BYTES];
+	char key[ENCODED_BYTES], kind[16];
 
-	snprintf(d->prefix, sizeof d->prefix, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-lock-", o,
-	    o + 8, o + 12, o + 16, o + 20);
+	name_kind(kind, claim);
+	snprintf(d->uuid, sizeof d->uuid, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8,
+	    o + 13, o + 16, o + 20);
+	snprintf(d->prefix, sizeof d->prefix, "%s%s", d->uuid, kind);
 	if (*d->path)
 		return;
 	encode_key(key, sizeof key, claim->key);
-	/* The one name that ZooKeeper keeps to itself. */
-	snprintf(d->path, sizeof d->path, "%s/%s", chroot,
-	    !*chroot && strcmp(key, "zookeeper") == 0 ? "%7Aookeeper" : key);
+	snprintf(d->path, sizeof d->path, "%s/%s", chroot, unlike_reserved(key, chroot));
 }
 
 bool
@@ -36,13 +63,10 @@ lockdir_create(const struct lockdir *d, struct session *s, const char *path,
 
 /* Makes one of them; ZNODEEXISTS is as good as ZOK. */
 static enum rc
-make_one(const struct lockdir *d, struct session *s, const char *path, instant until,
-    int *code, struct fault *f)
+make_one(const struct lockdir *d, struct session *s, const char *path, int mode,
+    instant until, int *code, struct fault *f)
 {
-	bool last = strcmp(path, d->path) == 0;
-
-	/* The lock's own is to go when nobody uses it any more. */
-	for (int mode = last ? ZOO_CONTAINER : ZOO_PERSISTENT;; mode = ZOO_PERSISTENT) {
+	for (;; mode = ZOO_PERSISTENT) {
 		enum rc rc = call_finish(
 		    lockdir_create(d, s, path, "", mode), until, code, f);
 
@@ -52,32 +76,41 @@ make_one(const struct lockdir *d, struct session *s, const char *path, instant u
 }
 
 enum rc
-lockdir_make(const struct lockdir *d, struct session *s, instant until, struct fault *f)
+lockdir_make_path(const struct lockdir *d, struct session *s, const char *whole, int mode,
+    instant until, struct fault *f)
 {
-	char path[DIR_BYTES];
-	size_t length = strlen(d->path), end = length;
+	char path[NODE_BYTES];
+	size_t length = strlen(whole), end = length;
 	int code = ZNONODE;
 
 	while (instant_now() < until) {
 		enum rc rc;
 
-		snprintf(path, sizeof path, "%.*s", (int)end, d->path);
-		rc = make_one(d, s, path, until, &code, f);
+		snprintf(path, sizeof path, "%.*s", (int)end, whole);
+		rc = make_one(
+		    d, s, path, end == length ? mode : ZOO_PERSISTENT, until, &code, f);
 		if (rc != RC_OK)
 			return rc;
 		if (code == ZNOCHILDRENFOREPHEMERALS)
 			return fault_set(f, RC_PROTOCOL,
-			    "%s: a part of %s is an ephemeral node", d->where, d->path);
+			    "%s: a part of %s is an ephemeral node", d->where, whole);
 		if (code != ZNONODE && end == length)
 			return RC_OK;
 		if (code != ZNONODE)
-			end += 1 + strcspn(d->path + end + 1, "/");
+			end += 1 + strcspn(whole + end + 1, "/");
 		else if (end > 1)
-			end = (const char *)memrchr(d->path, '/', end) - d->path;
+			end = (const char *)memrchr(whole, '/', end) - whole;
 		if (end == 0)
 			return fault_set(f, RC_PROTOCOL, "%s has no root", d->where);
 	}
 	return lockdir_vanishes(d, f);
+}
+
+/* The lock's own is to go when nobody uses it any more. */
+enum rc
+lockdir_make(const struct lockdir *d, struct session *s, instant until, struct fault *f)
+{
+	return lockdir_make_path(d, s, d->path, ZOO_CONTAINER, until, f);
 }
 
 enum rc

@@ -9,10 +9,13 @@
 #include "backends/encode.h"
 #include "call.h"
 
+/* The directory beside a lock's in which is kept what its jobs have done (jobs.h). */
+#define JOBS "dlock-jobs"
+
 enum {
 	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
-	NAME_BYTES = 256, /* of a child; ours has 60 */
-	NODE_BYTES = DIR_BYTES + NAME_BYTES,
+	NAME_BYTES = 256,                         /* of a child; ours has 60 */
+	NODE_BYTES = DIR_BYTES + NAME_BYTES + 16, /* also of one a directory deeper */
 };
 
 /* Who may use the nodes that we make. */
@@ -21,13 +24,15 @@ enum acl { ACL_UNSAID, ACL_OPEN, ACL_CREATOR };
 struct lockdir {
 	const char *where; /* the ensemble, for people */
 	char path[DIR_BYTES];
-	char prefix[64]; /* of our node's name */
+	char uuid[48];   /* "_c_<uuid>-", with which the names of all our nodes begin, */
+	char prefix[80]; /* and that of the one in the queue, with its kind (queue.h) */
 	enum acl acl;
 };
 
 /*
  * Names it (unless -O path has) and our node: that is found by the owner, written as the
- * uuid that Curator puts there.
+ * uuid that Curator puts there, but with a "d" for dlock in the place of that one's
+ * version.
  */
 void lockdir_name(struct lockdir *, const char *chroot, const struct claim *);
 
@@ -44,6 +49,10 @@ struct call *lockdir_create(const struct lockdir *, struct session *, const char
  */
 enum rc lockdir_make(
     const struct lockdir *, struct session *, instant until, struct fault *);
+
+/* The same for any path. */
+enum rc lockdir_make_path(const struct lockdir *, struct session *, const char *path,
+    int mode, instant until, struct fault *);
 
 /* What is said of one that others remove whenever it is made. */
 enum rc lockdir_vanishes(const struct lockdir *, struct fault *);

@@ -10,6 +10,13 @@ node_server_time(int64_t ms)
 	return ms > 0 && ms < INT64_MAX / NS_PER_MS / 2 ? ms * NS_PER_MS : -1;
 }
 
+int64_t
+node_server_now(const struct node *n)
+{
+	return n->clock.server < 0 ? -1
+				   : n->clock.server + (instant_now() - n->clock.here);
+}
+
 enum rc
 node_is_lost(const struct node *n, struct fault *f)
 {
@@ -23,6 +30,7 @@ node_forget(struct node *n)
 	n->version = 0;
 	n->stage = STAGE_AT_ONCE;
 	n->marked = n->guarded = false;
+	n->taken = (struct taken){.number = 0};
 }
 
 static void
@@ -30,8 +38,8 @@ node_adopt(struct node *n, const char *path, const struct Stat *stat)
 {
 	snprintf(n->path, sizeof n->path, "%s", path);
 	n->version = stat->version;
-	n->birth = (struct birth){
-	    (uint64_t)stat->czxid, node_server_time(stat->ctime), instant_now()};
+	n->token = (uint64_t)stat->czxid;
+	n->clock = (struct server_clock){node_server_time(stat->ctime), instant_now()};
 }
 
 /* What is left of a lease that a write has earned which was sent at `sent`. */
@@ -178,14 +186,32 @@ node_join(
 
 /* ---- written ---- */
 
+/* Others count the leases: without ours they may hold as many as they like. */
+static enum rc
+seat_is_lost(const struct node *n, struct fault *f)
+{
+	return fault_set(
+	    f, RC_LOST, "%s: our lease or our slot was deleted", n->dir->where);
+}
+
 struct call *
 node_write(struct node *n)
 {
 	char data[DATA_BYTES];
 
 	n->marked = false;
-	data_write(data, n->record, n->stage);
-	return call_set(n->session, n->path, data, n->version);
+	if (!*n->taken.lease) {
+		data_write(data, n->record, n->stage, SLOT_NONE);
+		return call_set(n->session, n->path, data, n->version);
+	}
+	data_write(data, n->record, n->stage, (int)n->taken.number);
+	return call_multi(n->session,
+	    (const struct change[]){
+		{CHANGE_SET, n->path, data, .version = n->version},
+		{CHANGE_CHECK, n->taken.lease, .version = -1},
+		{CHANGE_CHECK, n->taken.slot, .version = -1},
+	    },
+	    3, false);
 }
 
 /* Somebody else has written to it: reads what, and from which version we go on. */
@@ -214,15 +240,17 @@ node_written(struct node *n, struct call *set, instant until, struct grant *g,
 	enum rc rc = call_await(set, until, &code, f);
 
 	*written = rc == RC_OK && code == ZOK;
-	if (*written && (uint64_t)call_stat(set)->czxid != n->birth.token) {
+	if (*written && (uint64_t)call_stat(set)->czxid != n->token) {
 		rc = fault_set(f, RC_LOST,
 		    "%s: our node was deleted, and made again by another", n->dir->where);
 	} else if (*written) {
 		n->version = call_stat(set)->version;
+		n->clock = (struct server_clock){
+		    node_server_time(call_stat(set)->mtime), instant_now()};
 		n->marked = n->stage == STAGE_WAITING;
 		node_lease(n, g, call_sent(set));
 	} else if (rc == RC_OK && code == ZNONODE) {
-		rc = node_is_lost(n, f);
+		rc = call_failed(set) == 0 ? node_is_lost(n, f) : seat_is_lost(n, f);
 	} else if (rc == RC_OK) {
 		rc = node_read(n, until, f);
 	}
@@ -240,19 +268,62 @@ node_guard(struct node *n)
 
 /* ---- deleted ---- */
 
+/* Some of it has been deleted by others: the rest goes, too. */
+static enum rc
+delete_rest(struct node *n, instant until, struct fault *f)
+{
+	int code;
+	enum rc rc;
+
+	call_drop(call_delete(n->session, n->taken.lease, -1));
+	call_drop(call_delete(n->session, n->taken.slot, -1));
+	rc = call_finish(call_delete(n->session, n->path, -1), until, &code, f);
+	return rc == RC_OK ? seat_is_lost(n, f) : rc;
+}
+
+/* The request to delete it; *own: how many of its changes are about what is ours. */
+static struct call *
+ask_to_delete(struct node *n, const struct change *more, size_t nmore, size_t *own)
+{
+	struct change all[CHANGES_MAX] = {{CHANGE_DELETE, n->path, .version = -1}};
+
+	*own = 1;
+	if (*n->taken.lease) {
+		all[(*own)++] = (struct change){
+		    CHANGE_DELETE, n->taken.lease, .version = -1};
+		all[(*own)++] = (struct change){
+		    CHANGE_DELETE, n->taken.slot, .version = -1};
+	}
+	if (*own + nmore == 1)
+		return call_delete(n->session, n->path, -1);
+	for (size_t i = 0; i < nmore && *own + i < CHANGES_MAX; i++)
+		all[*own + i] = more[i];
+	return call_multi(n->session, all, *own + nmore, n->dir->acl == ACL_OPEN);
+}
+
 enum rc
-node_delete(struct node *n, instant until, struct fault *f)
+node_delete(struct node *n, const struct change *more, size_t nmore, bool *refused,
+    instant until, struct fault *f)
 {
 	int code = ZOK;
+	size_t own, failed;
+	struct call *c;
 	enum rc rc = session_await(n->session, until, f);
 
+	*refused = false;
 	if (rc == RC_OK && !*n->path)
 		rc = node_find(n, until, f);
 	if (rc != RC_OK || !*n->path)
 		return rc;
-	rc = call_finish(call_delete(n->session, n->path, -1), until, &code, f);
-	if (rc == RC_OK && code == ZNONODE && !n->doubted)
-		return node_is_lost(n, f);
+	c = ask_to_delete(n, more, nmore, &own);
+	rc = call_await(c, until, &code, f);
+	failed = rc == RC_OK ? call_failed(c) : 0;
+	call_drop(c);
 	n->doubted = n->doubted || rc == RC_AGAIN;
-	return rc;
+	if (rc != RC_OK || code == ZOK)
+		return rc;
+	*refused = failed >= own;
+	if (failed > 0)
+		return *refused ? RC_OK : delete_rest(n, until, f);
+	return code == ZNONODE && !n->doubted ? node_is_lost(n, f) : RC_OK;
 }

@@ -17,12 +17,16 @@
 #include "data.h"
 #include "lockdir.h"
 
-/* Where a node stands in time. */
-struct birth {
-	uint64_t token;
-	/* when it was made, by the server's clock, in ns; < 0: not known, */
-	int64_t server;
-	instant here; /* and by ours */
+/* The server's clock, as it was told with our node. */
+struct server_clock {
+	int64_t server; /* ns since 1970; < 0: not known, */
+	instant here;   /* and ours at that moment */
+};
+
+/* What the holder of a unit has besides (unit.h); paths, "" without. */
+struct taken {
+	char lease[NODE_BYTES], slot[NODE_BYTES];
+	unsigned number; /* of the slot */
 };
 
 struct node {
@@ -39,11 +43,16 @@ struct node {
 	bool revoked;     /* we were asked to give it up, and have not yet said so */
 	enum stage stage; /* as we last wrote it, */
 	int version;      /* and the version of that */
-	struct birth birth;
+	uint64_t token;
+	struct server_clock clock;
+	struct taken taken;
 };
 
 /* A server's time in ns; -1 if it makes no sense. */
 int64_t node_server_time(int64_t ms);
+
+/* What the server's clock shows now, in ns since 1970; -1: not known. */
+int64_t node_server_now(const struct node *);
 
 /*
  * Joins the queue; *list is what it looked like then.  *g is set if the answer to
@@ -56,10 +65,13 @@ enum rc node_join(
 /* Did a create whose answer we have not got happen?  Then the path is set. */
 enum rc node_find(struct node *, instant until, struct fault *);
 
-/* It is gone, or no longer ours. */
+/* It is gone, or no longer ours, and all that belongs to it. */
 void node_forget(struct node *);
 
-/* Writes it anew, with its stage; to be given to node_written(). */
+/*
+ * Writes it anew, with its stage, if all that belongs to it is there; to be given to
+ * node_written().
+ */
 struct call *node_write(struct node *);
 
 /*
@@ -74,10 +86,13 @@ enum rc node_written(struct node *, struct call *, instant until, struct grant *
 void node_guard(struct node *);
 
 /*
- * It is to go, whichever it is; asks once.  RC_LOST: it had gone before, though no
- * earlier attempt at this could have been the reason.
+ * It is to go, whichever it is, and what belongs to it; asks once.  `more` changes are
+ * made in the same transaction; *refused: one of them cannot be, and nothing was done.
+ * RC_LOST: it had gone before, though no earlier attempt at this could have been the
+ * reason.
  */
-enum rc node_delete(struct node *, instant until, struct fault *);
+enum rc node_delete(struct node *, const struct change *more, size_t nmore, bool *refused,
+    instant until, struct fault *);
 
 /* What is said of one that somebody else has deleted. */
 enum rc node_is_lost(const struct node *, struct fault *);

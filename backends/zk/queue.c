@@ -1,70 +1,330 @@
-/* queue.c - orders the children of a lock directory as Curator does. */
+/*
+ * queue.c - orders the children of a lock directory, and says who of them holds the
+ * lock.
+ */
 #include "queue.h"
 
+#include <ctype.h>
 #include <string.h>
 
-/* What counts of a name. */
+enum { NUMBER = 10, VERSION_AT = 17 /* in "_c_01234567-0123-d" */ };
+
+static const char *const tags[] = {"lock-", "unit-", "__READ__", "__WRIT__"};
+
+enum { TAGS = sizeof tags / sizeof *tags };
+
+/* One child. */
+struct entry {
+	const char *name; /* NULL: there is none */
+	const char *rank; /* what counts of the name for the order */
+	enum lock_kind kind;
+	unsigned limit;
+};
+
+static const struct entry nobody = {.name = NULL};
+
+static bool
+ends_with(const char *start, const char *end, const char *tag)
+{
+	size_t n = strlen(tag);
+
+	return (size_t)(end - start) >= n && memcmp(end - n, tag, n) == 0;
+}
+
+static bool
+is_after_tag(const char *name, const char *s)
+{
+	for (size_t i = 0; i < TAGS; i++)
+		if (ends_with(name, s, tags[i]))
+			return true;
+	return false;
+}
+
+/* What follows the last tag; mostly a number of ten digits. */
 static const char *
 rank(const char *name)
 {
-	const char *last = NULL;
+	size_t n = strlen(name);
+	const char *s = n > NUMBER ? name + n - NUMBER : name;
 
-	for (const char *s = strstr(name, "lock-"); s; s = strstr(s + 1, "lock-"))
-		last = s + strlen("lock-");
-	return last ? last : name;
+	if (strspn(s, "0123456789") == NUMBER && is_after_tag(name, s))
+		return s;
+	for (s = name + n; s > name; s--)
+		if (is_after_tag(name, s))
+			return s;
+	return name;
+}
+
+bool
+queue_is_dlocks(const char *name)
+{
+	return strncmp(name, "_c_", 3) == 0 && strnlen(name, VERSION_AT) == VERSION_AT &&
+	    name[VERSION_AT] == 'd';
+}
+
+/* The N of "...-N-unit-"; 0: it is none. */
+static unsigned
+limit_before(const char *name, const char *end)
+{
+	const char *s = end - strlen("-unit-");
+	unsigned limit = 0, place = 1;
+
+	if (!ends_with(name, end, "-unit-"))
+		return 0;
+	for (; s > name && isdigit((unsigned char)s[-1]) && place <= LIMIT_MAX;
+	     place *= 10)
+		limit += (*--s - '0') * place;
+	return s > name && s[-1] == '-' && limit <= LIMIT_MAX ? limit : 0;
+}
+
+static struct entry
+entry_of(const char *name)
+{
+	struct entry e = {.name = name, .rank = rank(name), .kind = KIND_EXCLUSIVE};
+
+	if (ends_with(name, e.rank, "__READ__"))
+		e.kind = KIND_SHARED;
+	else if (ends_with(name, e.rank, "__WRIT__"))
+		e.kind = KIND_WRITER;
+	else if ((e.limit = limit_before(name, e.rank)) > 0)
+		e.kind = KIND_LIMIT;
+	return e;
+}
+
+enum lock_kind
+queue_kind(const char *name, unsigned *limit)
+{
+	struct entry e = entry_of(name);
+
+	*limit = e.limit;
+	return e.kind;
 }
 
 static bool
-stands_before(const char *a, const char *b)
+stands_before(const struct entry *a, const struct entry *b)
 {
-	int order = strcmp(rank(a), rank(b));
+	int order = strcmp(a->rank, b->rank);
 
-	return order < 0 || (order == 0 && strcmp(a, b) < 0);
+	return order < 0 || (order == 0 && strcmp(a->name, b->name) < 0);
 }
 
+/* Can they hold the lock together? */
 static bool
-is_foreign(const char *name)
+is_alike(const struct entry *a, const struct entry *b)
 {
-	static const char *const marks[] = {
-	    "__lock__", "__rlock__", "__READ__", "__WRIT__"};
+	return !kind_is_exclusive(a->kind) && a->kind == b->kind && a->limit == b->limit;
+}
 
-	for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-		if (strstr(name, marks[i]))
-			return true;
-	return strcmp(name, "locks") == 0 || strcmp(name, "leases") == 0;
+/* ---- strangers ---- */
+
+/* kazoo's locks see no others'; of Curator's recipes each sees its own tags only. */
+static bool
+is_foreign(const struct entry *e, enum lock_kind own)
+{
+	bool tagged = e->rank != e->name;
+
+	if (strstr(e->name, "__lock__") || strstr(e->name, "__rlock__"))
+		return true;
+	if (queue_is_dlocks(e->name) || !tagged || e->kind == KIND_LIMIT)
+		return false;
+	if (e->kind == KIND_SHARED || e->kind == KIND_WRITER)
+		return own == KIND_EXCLUSIVE || own == KIND_LIMIT;
+	return own != KIND_EXCLUSIVE;
 }
 
 /* "...lock-2147483647", "...lock--2147483648" */
 static bool
-is_exhausted(const char *name)
+is_exhausted(const struct entry *e)
 {
-	const char *number = rank(name);
+	const char *number = e->rank;
 
-	if (number == name)
+	if (number == e->name)
 		return false;
 	return strcmp(number, "2147483647") == 0 ||
 	    (number[0] == '-' && number[1] >= '0' && number[1] <= '9');
 }
 
-void
-queue_look(struct place *ret, const char *const *names, size_t n, const char *own)
+static bool
+is_part_of_semaphore(const char *name)
 {
-	*ret = (struct place){.found = false};
-	for (size_t i = 0; i < n; i++) {
-		const char *name = names[i];
+	return strcmp(name, "locks") == 0 || strcmp(name, "leases") == 0;
+}
 
-		if (!ret->foreign && is_foreign(name))
-			ret->foreign = name;
-		if (!ret->exhausted && is_exhausted(name))
-			ret->exhausted = name;
-		if (strcmp(name, own) == 0)
-			ret->found = true;
-		if (!ret->first || stands_before(name, ret->first))
-			ret->first = name;
-		if (!stands_before(name, own))
+static bool
+is_nobodys(const char *name)
+{
+	return is_part_of_semaphore(name) || strcmp(name, "slots") == 0;
+}
+
+/* Looks at each name for itself; finds the first of all. */
+static struct entry
+look_at_each(struct place *p, const char *const *names, size_t n, const struct entry *own)
+{
+	struct entry first = nobody;
+
+	for (size_t i = 0; i < n; i++) {
+		struct entry e = entry_of(names[i]);
+
+		p->semaphore = p->semaphore || is_part_of_semaphore(names[i]);
+		if (is_nobodys(names[i]))
 			continue;
-		ret->before++;
-		if (!ret->ahead || stands_before(ret->ahead, name))
-			ret->ahead = name;
+		if (strcmp(names[i], own->name) == 0)
+			p->found = true;
+		else if (!p->foreign && is_foreign(&e, own->kind))
+			p->foreign = names[i];
+		if (!p->exhausted && is_exhausted(&e))
+			p->exhausted = names[i];
+		if (!first.name || stands_before(&e, &first))
+			first = e;
 	}
+	return first;
+}
+
+/* ---- places ---- */
+
+/* The first one that cannot hold it together with the first of all. */
+static struct entry
+find_end_of_holders(const char *const *names, size_t n, const struct entry *first)
+{
+	struct entry end = nobody;
+
+	for (size_t i = 0; i < n; i++) {
+		struct entry e = entry_of(names[i]);
+
+		if (!is_nobodys(e.name) && e.name != first->name &&
+		    !is_alike(&e, first) && (!end.name || stands_before(&e, &end)))
+			end = e;
+	}
+	return end;
+}
+
+/*
+ * How many stand from one (NULL: the first), which does not count, to the other, which
+ * neither does (NULL: the last).
+ */
+static size_t
+count_between(
+    const char *const *names, size_t n, const struct entry *from, const struct entry *to)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct entry e = entry_of(names[i]);
+
+		if (!is_nobodys(e.name) && (!from->name || stands_before(from, &e)) &&
+		    (!to->name || stands_before(&e, to)))
+			count++;
+	}
+	return count;
+}
+
+static void
+count_holders(
+    struct place *p, const char *const *names, size_t n, const struct entry *first)
+{
+	struct entry end;
+
+	p->first = first->name;
+	p->kind = first->kind;
+	p->limit = first->limit;
+	p->holders = first->name ? 1 : 0;
+	if (!first->name || kind_is_exclusive(first->kind))
+		return;
+	end = find_end_of_holders(names, n, first);
+	p->holders = count_between(names, n, &nobody, &end);
+	if (first->kind == KIND_LIMIT && p->holders > first->limit)
+		p->holders = first->limit;
+}
+
+/*
+ * The last one before us that we cannot hold it together with; with `any`, the last one
+ * before us.
+ */
+static struct entry
+find_ahead(const char *const *names, size_t n, const struct entry *own, bool any)
+{
+	struct entry ahead = nobody;
+
+	for (size_t i = 0; i < n; i++) {
+		struct entry e = entry_of(names[i]);
+
+		if (!is_nobodys(e.name) && stands_before(&e, own) &&
+		    (any || !is_alike(&e, own)) &&
+		    (!ahead.name || stands_before(&ahead, &e)))
+			ahead = e;
+	}
+	return ahead;
+}
+
+/*
+ * Whom we wait for.  A unit that is too far behind to be granted when the last one ends
+ * that conflicts with it waits for the unit before it to be granted; the next one in line
+ * waits for any holder.
+ */
+static void
+choose_ahead(struct place *p, const char *const *names, size_t n, const struct entry *own)
+{
+	struct entry ahead = find_ahead(names, n, own, false);
+	size_t units = own->kind == KIND_LIMIT ? count_between(names, n, &ahead, own) : 0;
+
+	p->awaits = AWAITS_END;
+	if (own->kind == KIND_LIMIT && units >= own->limit) {
+		bool next = !ahead.name && units == own->limit;
+
+		p->awaits = next ? AWAITS_LIST : AWAITS_CHANGE;
+		ahead = next ? nobody : find_ahead(names, n, own, true);
+	}
+	p->ahead = ahead.name;
+}
+
+/* The first before us that is not exclusive says what this key is now. */
+static const char *
+find_other(const char *const *names, size_t n, const struct entry *own)
+{
+	struct entry first = nobody;
+
+	for (size_t i = 0; i < n && !kind_is_exclusive(own->kind); i++) {
+		struct entry e = entry_of(names[i]);
+
+		if (!kind_is_exclusive(e.kind) && stands_before(&e, own) &&
+		    (!first.name || stands_before(&e, &first)))
+			first = e;
+	}
+	return first.name && !is_alike(&first, own) ? first.name : NULL;
+}
+
+void
+queue_look(struct place *ret, const char *const *names, size_t n, const char *name)
+{
+	struct entry own = entry_of(name), first;
+	size_t before;
+
+	*ret = (struct place){.found = false};
+	first = look_at_each(ret, names, n, &own);
+	count_holders(ret, names, n, &first);
+	before = count_between(names, n, &nobody, &own);
+	ret->position = before < ret->holders ? 0 : before - ret->holders + 1;
+	if (before == 0)
+		return;
+	if (ret->position > 0)
+		choose_ahead(ret, names, n, &own);
+	ret->other = find_other(names, n, &own);
+}
+
+const char *
+queue_next_holder(
+    const struct place *p, const char *const *names, size_t n, const char *name)
+{
+	struct entry last = *name ? entry_of(name) : nobody, next = nobody;
+
+	for (size_t i = 0; i < n; i++) {
+		struct entry e = entry_of(names[i]);
+
+		if (!is_nobodys(e.name) && (!last.name || stands_before(&last, &e)) &&
+		    (!next.name || stands_before(&e, &next)))
+			next = e;
+	}
+	return next.name && count_between(names, n, &nobody, &next) < p->holders
+	    ? next.name
+	    : NULL;
 }

@@ -1,34 +1,61 @@
 /*
  * queue.h - who stands where in a lock directory.
  *
- * The children of the directory are the queue.  Their order is Curator's
- * (LockInternals.getSortedChildren, StandardLockInternalsDriver), for whoever
- * orders otherwise does not exclude Curator's users: by what follows the last
- * "lock-" in the name, as strings; names without one by the whole name.  Every
- * child counts, whoever made it.
+ * The children of the directory are the queue.  A name says what its owner wants:
+ *
+ *	_c_<uuid>-lock-<number>		exclusive (Curator's InterProcessMutex)
+ *	_c_<uuid>-__WRIT__<number>	the same (a writer of its InterProcessReadWriteLock)
+ *	_c_<uuid>-__READ__<number>	shared (a reader of that)
+ *	_c_<uuid>-<N>-unit-<number>	one of N units (dlock's own; no recipe of Curator's sees it)
+ *	anything else			exclusive
+ *
+ *  1. One order for all kinds: by what follows the last such tag in the name, as
+ *     strings; names without one by the whole name.  For each recipe of Curator's that is its own
+ *     order (LockInternals.getSortedChildren, StandardLockInternalsDriver), so that we
+ *     exclude its users and they us.
+ *  2. A node waits for all before it that conflict with it, and a unit while N units are
+ *     before it.  So those who hold are always the first ones, all of one kind: one
+ *     exclusive, or the readers up to the first node that is none, or the first N units.
+ *     All see that in the same list of names, whoever reads it and when: nobody is passed over.
+ *  3. dlock's uuids have a "d" where Curator's have the "4" of a random uuid, so that one
+ *     list tells whose a node is.  A recipe of Curator's sees nodes with its own tag only: a node of
+ *     one that would not see ours is foreign.
+ *  4. "locks", "leases" and "slots" are a semaphore's (unit.h), and nobody's place.
  *
  * Pure: names in, places out.
  */
 #ifndef DLOCK_ZK_QUEUE_H
 #define DLOCK_ZK_QUEUE_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "backends/backend.h"
+
+/* What can bring a waiter nearer. */
+enum awaits {
+	AWAITS_END, /* the end of the node `ahead` */
+	/* the same, or that it is granted, which its owner writes into it */
+	AWAITS_CHANGE,
+	AWAITS_LIST, /* the end of any of the holders */
+};
 
 struct place {
-	bool found;        /* we are among them */
-	size_t before;     /* how many stand in front of us: 0 holds the lock */
-	const char *ahead; /* the last of those; NULL if there is none */
-	const char *first; /* the holder; NULL without children */
+	bool found;          /* we are among them */
+	size_t position;     /* 0: we hold the lock, 1: next in line */
+	size_t holders;      /* how many hold it, */
+	enum lock_kind kind; /* and as what */
+	unsigned limit;      /* if that is KIND_LIMIT */
+	const char *first;   /* of the holders; NULL without children */
+	const char *ahead;   /* NULL if there is none, or with AWAITS_LIST */
+	enum awaits awaits;  /* while we wait */
+	bool semaphore;      /* "locks" or "leases" are there */
 	/*
-	 * A child by which we cannot go.  `foreign`: made by a lock whose users
-	 * do not wait for ours (kazoo's "__lock__" and "__rlock__", Curator's
-	 * "__READ__" and "__WRIT__", the "locks" and "leases" of its semaphores).
-	 * `exhausted`: its number is the last one there
-	 * is, which all after it get as well, or (before 3.8) negative: after
-	 * 2^31 of them numbers order nothing any more.
+	 * A child by which we cannot go.  `foreign`: made by a lock whose users do not
+	 * wait for ours (kazoo's "__lock__" and "__rlock__", another recipe of
+	 * Curator's). `other`: shared where we want a unit, the reverse, or a unit of
+	 * another limit, before us. `exhausted`: its number is the last one there is,
+	 * which all after it get as well, or (before 3.8) negative: after 2^31 of them
+	 * numbers order nothing any more.
 	 */
-	const char *foreign, *exhausted;
+	const char *foreign, *other, *exhausted;
 };
 
 /*
@@ -36,5 +63,18 @@ struct place {
  * `names`.
  */
 void queue_look(struct place *ret, const char *const *names, size_t n, const char *own);
+
+/* What the owner of a node wants; *limit with KIND_LIMIT. */
+enum lock_kind queue_kind(const char *name, unsigned *limit);
+
+/* Has a dlock made it? */
+bool queue_is_dlocks(const char *name);
+
+/*
+ * The holder that follows `name` ("": the first one) in the order; NULL: it was the last
+ * of *p.
+ */
+const char *queue_next_holder(
+    const struct place *p, const char *const *names, size_t n, const char *name);
 
 #endif

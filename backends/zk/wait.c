@@ -1,6 +1,9 @@
 /* wait.c - waits in the queue for our turn, and takes it. */
 #include "wait.h"
 
+#include "backends/refuse.h"
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +18,12 @@
 /* times our place: so often we want to know it anew */
 #define SIGHT NS_PER_S
 
-enum { NEAR = 8 };
+enum { NEAR = 8, LOOKS = 8 /* at most, in one beat */ };
 
-/*
- * Until when a question of a waiter's may be unanswered: a server on which a crowd has
- * just come is slow.
- */
-static instant
-answer_by(const struct turn *t)
+instant
+turn_answer_by(const struct turn *t)
 {
-	int64_t third = t->ttl / 3;
+	int64_t third = t->claim->ttl / 3;
 
 	return instant_after(instant_now(), third > ASK_PATIENCE ? third : ASK_PATIENCE);
 }
@@ -52,11 +51,27 @@ static enum rc
 refuse_foreign(const struct turn *t, const char *name, struct fault *f)
 {
 	const struct lockdir *d = t->node->dir;
+	unsigned limit;
+	enum lock_kind kind = queue_kind(name, &limit);
+	const char *way = strstr(name, "__lock__") || strstr(name, "__rlock__") ? ""
+	    : kind == KIND_EXCLUSIVE
+	    ? ": its users do not see a run with -s, -x or --limit; they see one without"
+	    : ": its users see a run with -s or -x only";
 	char quoted[81];
 
 	session_quote(t->node->session, quoted, sizeof quoted, name);
 	return fault_set(f, RC_PROTOCOL,
-	    "%s: %s is in use as a lock of another kind (%s)", d->where, d->path, quoted);
+	    "%s: %s is in use as a lock of another kind (%s)%s", d->where, d->path,
+	    quoted, way);
+}
+
+static enum rc
+refuse_other(const struct turn *t, const char *name, struct fault *f)
+{
+	unsigned limit;
+	enum lock_kind kind = queue_kind(name, &limit);
+
+	return refuse_kind(f, t->node->dir->where, kind, limit, t->claim);
 }
 
 /* Our place in the list. */
@@ -68,7 +83,7 @@ place_find(struct turn *t, struct fault *f)
 	struct place *p = &t->place;
 	size_t n;
 	int code;
-	enum rc rc = call_await(t->list, answer_by(t), &code, f);
+	enum rc rc = call_await(t->list, turn_answer_by(t), &code, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -82,43 +97,92 @@ place_find(struct turn *t, struct fault *f)
 		    d->where, d->path);
 	if (!p->found)
 		return place_is_lost(t, f);
+	if (p->other)
+		return refuse_other(t, p->other, f);
 	patience_end_outage(t->patience);
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
 	t->queued = t->placed = true;
+	if (p->semaphore && t->claim->kind != KIND_LIMIT)
+		return unit_refuse_foreign(t->node, turn_answer_by(t), f);
 	return RC_OK;
 }
 
-/* Asks to be told of the end of the node ahead.  *gone: it has ended already. */
-static enum rc
-watch_ahead(struct turn *t, bool *gone, struct fault *f)
+/*
+ * May the owner of the node ahead have been granted the lock after we have read the list?
+ * It writes its node then.  What others write into it is reason to look once.
+ */
+static bool
+may_be_granted(struct turn *t, const struct call *ahead)
 {
+	int64_t written = call_stat(ahead)->mzxid;
+	bool news = written > call_stat(t->list)->pzxid && written != t->ahead_written;
+
+	t->ahead_written = written;
+	return news && data_stage(call_text(ahead)) != STAGE_WAITING;
+}
+
+/*
+ * Asks to be told of the end of the node ahead, or of its grant.  *over: that has
+ * happened already.
+ */
+static enum rc
+watch_node(struct turn *t, bool *over, struct fault *f)
+{
+	struct session *s = t->node->session;
 	char path[NODE_BYTES];
+	struct call *c;
 	int code = ZOK;
 	enum rc rc;
 
 	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, t->place.ahead);
-	rc = call_finish(call_watch(t->node->session, path), answer_by(t), &code, f);
-	*gone = code == ZNONODE;
+	c = t->place.awaits == AWAITS_CHANGE ? call_watch_data(s, path)
+					     : call_watch(s, path);
+	rc = call_await(c, turn_answer_by(t), &code, f);
+	*over = rc == RC_OK &&
+	    (code == ZNONODE ||
+		(t->place.awaits == AWAITS_CHANGE && may_be_granted(t, c)));
+	call_drop(c);
 	return rc;
 }
 
-/* ---- the first node ---- */
+/* Asks to be told when the list changes, which it may have done since we read it. */
+static enum rc
+watch_list(struct turn *t, bool *over, struct fault *f)
+{
+	enum rc rc;
+
+	call_drop(t->list);
+	t->list = call_watch_list(t->node->session, t->node->dir->path);
+	rc = place_find(t, f);
+	*over = rc == RC_OK && (t->place.position == 0 || t->place.awaits != AWAITS_LIST);
+	return rc;
+}
+
+static enum rc
+watch_ahead(struct turn *t, bool *over, struct fault *f)
+{
+	return t->place.awaits == AWAITS_LIST ? watch_list(t, over, f)
+					      : watch_node(t, over, f);
+}
+
+/* ---- those who hold it ---- */
 
 /*
- * What is shown of the holder.  If it had to wait its node is older than its hold, and
+ * What is shown of the first.  If it had to wait its node is older than its hold, and
  * how old that is nobody knows.
  */
 static void
 show_first(struct turn *t, const struct call *first)
 {
-	const struct birth *own = &t->node->birth;
-	int64_t born = node_server_time(call_stat(first)->ctime);
-	int64_t held = own->server < 0 || born < 0
-	    ? -1
-	    : own->server + (instant_now() - own->here) - born;
+	int64_t now = node_server_now(t->node),
+		born = node_server_time(call_stat(first)->ctime);
+	int64_t held = now < 0 || born < 0 ? -1 : now - born;
 	char *record = data_record(call_text(first), session_secret(t->node->session));
 
-	t->host->seen.position = t->place.before;
+	t->host->seen.position = t->place.position;
+	t->host->seen.kind = t->place.kind;
+	t->host->seen.holders = t->place.holders;
+	t->host->seen.limit = t->place.limit;
 	t->host->seen.held = data_stage(call_text(first)) == STAGE_AT_ONCE && held >= 0
 	    ? held
 	    : -1;
@@ -138,12 +202,11 @@ is_waiter(const char *name, const struct call *node)
 	    data_stage(call_text(node)) == STAGE_WAITING;
 }
 
-/* Since when we have seen the first node leave its turn unused; NEVER: it does not. */
+/* Since when we have seen a node leave its turn unused; NEVER: it does not. */
 static instant
-idle_since(struct turn *t, const char *name, const struct call *first)
+idle_since(struct idler *i, const char *name, const struct call *node)
 {
-	struct idler *i = &t->idler;
-	int64_t czxid = is_waiter(name, first) ? call_stat(first)->czxid : 0;
+	int64_t czxid = is_waiter(name, node) ? call_stat(node)->czxid : 0;
 
 	if (i->czxid != czxid || czxid == 0)
 		*i = (struct idler){czxid, czxid ? instant_now() : NEVER};
@@ -151,36 +214,73 @@ idle_since(struct turn *t, const char *name, const struct call *first)
 }
 
 /*
- * Reads the first node, for people.  If it is a waiter's that does not take its
- * turn, it is deleted: its owner has died, and would block us until its session
+ * Reads the node of one whose turn has come.  If it is a waiter's that does not take
+ * it, it is deleted: its owner has died, and would block us until its session
  * ends.  If it takes its turn at this very moment its node has another version,
  * and stays.  Whoever is near enough to the front does that: the next in line may
  * be dead too.
  */
 static enum rc
-look_at_first(struct turn *t, struct fault *f)
+look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
 {
 	struct session *s = t->node->session;
-	instant now = instant_now(), until = answer_by(t);
-	const char *name = t->place.first;
+	instant now = instant_now(), until = turn_answer_by(t);
 	char path[NODE_BYTES];
-	struct call *first;
+	struct call *node;
 	int code;
 	enum rc rc;
 
 	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, name);
-	first = call_get(s, path);
-	rc = call_await(first, until, &code, f);
+	node = call_get(s, path);
+	rc = call_await(node, until, &code, f);
 	if (rc == RC_OK && code == ZOK) {
-		show_first(t, first);
-		if (now >= instant_after(idle_since(t, name, first), IDLE_PATIENCE))
-			rc = call_finish(call_delete(s, path, call_stat(first)->version),
+		if (name == t->place.first)
+			show_first(t, node);
+		if (now >= instant_after(idle_since(idler, name, node), IDLE_PATIENCE))
+			rc = call_finish(call_delete(s, path, call_stat(node)->version),
 			    until, &code, f);
 		if (rc == RC_DENIED || rc == RC_PROTOCOL)
 			rc = RC_OK; /* it was worth trying */
+	} else {
+		*idler = (struct idler){0, NEVER};
 	}
-	call_drop(first);
+	call_drop(node);
 	return rc;
+}
+
+/*
+ * Those who hold it beside the first, a few at a time; one that is idle is looked at
+ * again.
+ */
+static enum rc
+look_at_others(struct turn *t, struct fault *f)
+{
+	size_t n;
+	const char *const *names = call_names(t->list, &n);
+	enum rc rc = RC_OK;
+
+	if (!*t->looked)
+		snprintf(t->looked, sizeof t->looked, "%s", t->place.first);
+	for (int i = 0; rc == RC_OK && i < LOOKS; i++) {
+		const char *name = queue_next_holder(&t->place, names, n, t->looked);
+
+		if (name)
+			rc = look_at(t, name, &t->other_idler, f);
+		if (rc != RC_OK || (name && t->other_idler.czxid))
+			return rc;
+		snprintf(t->looked, sizeof t->looked, "%s", name ? name : "");
+		if (!name)
+			return rc;
+	}
+	return rc;
+}
+
+static enum rc
+look_at_holders(struct turn *t, struct fault *f)
+{
+	enum rc rc = look_at(t, t->place.first, &t->idler, f);
+
+	return rc == RC_OK && t->place.holders > 1 ? look_at_others(t, f) : rc;
 }
 
 /* ---- waiting ---- */
@@ -195,10 +295,10 @@ count_departed(struct turn *t, bool *moved, struct fault *f)
 {
 	struct call *c = call_exists(t->node->session, t->node->dir->path);
 	int code;
-	enum rc rc = call_await(c, answer_by(t), &code, f);
+	enum rc rc = call_await(c, turn_answer_by(t), &code, f);
 	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - t->census.departed) / 2
 				    : 0;
-	size_t before = t->place.before;
+	size_t position = t->place.position;
 
 	call_drop(c);
 	if (rc == RC_OK && code != ZOK)
@@ -206,21 +306,22 @@ count_departed(struct turn *t, bool *moved, struct fault *f)
 	if (rc == RC_OK)
 		patience_end_outage(t->patience);
 	*moved = left > 0 &&
-	    (before <= (size_t)NEAR + left ||
-		instant_now() >= t->census.taken + (int64_t)before * SIGHT);
+	    (position <= (size_t)NEAR + left ||
+		instant_now() >= t->census.taken + (int64_t)position * SIGHT);
 	return rc;
 }
 
 /* When to look at the queue though nobody called: the nearer our turn, the sooner. */
-static int64_t
-beat_of(struct turn *t)
+int64_t
+turn_beat(struct turn *t)
 {
 	struct credit credit = session_look(t->node->session).credit;
 	int64_t life = credit_life(&credit);
 
-	if (t->place.before > NEAR)
+	if (t->place.position > NEAR)
 		return instant_first(life, FAR_BEAT);
-	return instant_first(life, t->idler.czxid ? IDLE_BEAT : NEAR_BEAT);
+	return instant_first(
+	    life, t->idler.czxid || t->other_idler.czxid ? IDLE_BEAT : NEAR_BEAT);
 }
 
 static bool
@@ -229,12 +330,8 @@ was_called(const struct turn *t)
 	return session_look(t->node->session).called;
 }
 
-/*
- * Sleeps until `beat`, if nothing happens.  RC_BUSY: `until` has come.  RC_LOST: our
- * node is gone.
- */
-static enum rc
-doze(struct turn *t, instant beat, instant until, struct fault *f)
+enum rc
+turn_doze(struct turn *t, instant beat, instant until, struct fault *f)
 {
 	struct session *s = t->node->session;
 	const char *where = t->node->dir->where;
@@ -268,13 +365,13 @@ await_change(struct turn *t, instant beat, instant until, struct fault *f)
 	enum rc rc = RC_OK;
 
 	for (; rc == RC_OK && !moved && !was_called(t);
-	     beat = instant_now() + beat_of(t)) {
-		rc = doze(t, beat, until, f);
+	     beat = instant_now() + turn_beat(t)) {
+		rc = turn_doze(t, beat, until, f);
 		if (rc != RC_OK || was_called(t))
 			break;
 		rc = count_departed(t, &moved, f);
-		if (rc == RC_OK && !moved && t->place.before <= NEAR)
-			rc = look_at_first(t, f);
+		if (rc == RC_OK && !moved && t->place.position <= NEAR)
+			rc = look_at_holders(t, f);
 	}
 	return rc;
 }
@@ -286,21 +383,21 @@ await_change(struct turn *t, instant beat, instant until, struct fault *f)
 static enum rc
 wait_behind(struct turn *t, instant until, struct fault *f)
 {
-	bool gone;
+	bool over;
 	enum rc rc;
 
 	/* through another connection than before: much may have happened */
 	if (t->watching)
 		return await_change(t, instant_now(), until, f);
-	rc = watch_ahead(t, &gone, f);
-	if (rc == RC_OK && !gone)
-		rc = look_at_first(t, f);
-	if (rc != RC_OK || gone)
+	rc = watch_ahead(t, &over, f);
+	if (rc == RC_OK && !over)
+		rc = look_at(t, t->place.first, &t->idler, f);
+	if (rc != RC_OK || over)
 		return rc;
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
 	t->watching = true;
-	return await_change(t, instant_now() + beat_of(t), until, f);
+	return await_change(t, instant_now() + turn_beat(t), until, f);
 }
 
 /* For those behind us, who must know a waiter from a holder. */
@@ -313,7 +410,7 @@ mark_as_waiter(struct turn *t, struct fault *f)
 	node_guard(t->node);
 	t->node->stage = STAGE_WAITING;
 	return node_written(
-	    t->node, node_write(t->node), answer_by(t), &unused, &written, f);
+	    t->node, node_write(t->node), turn_answer_by(t), &unused, &written, f);
 }
 
 /* ---- our turn ---- */
@@ -363,7 +460,7 @@ take_turn(struct turn *t, struct call *set, struct grant *g, struct fault *f)
 	bool written;
 	enum rc rc;
 
-	t->over = instant_first(t->over, instant_after(instant_now(), t->ttl));
+	t->over = instant_first(t->over, instant_after(instant_now(), t->claim->ttl));
 	for (;; set = node_write(t->node)) {
 		struct credit credit;
 
@@ -390,7 +487,8 @@ take_turn(struct turn *t, struct call *set, struct grant *g, struct fault *f)
 static void
 list_anew(struct turn *t, struct call **set)
 {
-	bool next = was_called(t); /* then most likely nobody is ahead */
+	/* then most likely nobody is ahead */
+	bool next = was_called(t) && t->claim->kind != KIND_LIMIT;
 
 	t->watching = false;
 	call_drop(t->list);
@@ -407,7 +505,7 @@ await_head(
 	for (;;) {
 		enum rc rc = t->watching ? RC_OK : place_find(t, f);
 
-		if (rc != RC_OK || t->place.before == 0)
+		if (rc != RC_OK || t->place.position == 0)
 			return rc;
 		if (until && !t->node->marked)
 			rc = mark_as_waiter(t, f);
@@ -433,10 +531,16 @@ turn_await(
 		t->list = list;
 	}
 	rc = await_head(t, until, g, &set, f);
-	if (rc == RC_OK && !is_steady(t, g))
+	if (rc == RC_OK && t->claim->kind != KIND_LIMIT && !is_steady(t, g))
 		return take_turn(t, set ? set : claim_turn(t), g, f);
 	call_drop(set);
 	return rc;
+}
+
+enum rc
+turn_earn(struct turn *t, struct grant *g, struct fault *f)
+{
+	return is_steady(t, g) ? RC_OK : take_turn(t, claim_turn(t), g, f);
 }
 
 void
@@ -445,5 +549,6 @@ turn_forget(struct turn *t)
 	call_drop(t->list);
 	t->list = NULL;
 	t->watching = t->placed = false;
+	t->looked[0] = '\0';
 	t->over = NEVER;
 }

@@ -2,9 +2,12 @@
  * wait.h - the queue for a lock: whose turn it is, and what a waiter does until it is
  * ours.
  *
- *  1. A waiter watches the one node ahead of it, so a release wakes one.  It
+ *  1. A waiter watches the last node ahead of it that it cannot hold the lock together
+ *     with, so a release wakes one, or all readers behind a writer.  It
  *     then lists anew, for the node may have been a waiter's that gave up, and
- *     in the same breath writes its own node: that earns the lease.
+ *     in the same breath writes its own node: that earns the lease.  Of those who want one of N
+ *     units, the next one in line watches the list, for any holder may be the first
+ *     to go; each one behind it waits for the one before to be granted.
  *  2. What it does besides costs the same however long the queue is: a few
  *     times a session it asks for the directory's counts, which tell how many have
  *     left, and whereby the leader hears of it.  It lists only when it may have come
@@ -12,10 +15,10 @@
  *     a list, so whoever joins has one for all who stand there.
  *  3. What is watched stays watched through all connections of a session (the library
  *     sees to that).  So a waiter that had lost its connection asks for the counts at
- *     once, and goes on: a thousand that come back in the same seconds, each with a list
- *     of all, would keep the server busy for long.
- *  4. A waiter says in its node that it is one (data.h).  Those near the head delete the
- *     first node if it stays a waiter's for IDLE_PATIENCE: its owner has died.
+ *     once, and goes on: a thousand that come back at once, each with a list of all,
+ *     would keep the server busy for longer than their sessions last.
+ *  4. A waiter says in its node that it is one (data.h).  Those near the head delete a
+ *     node whose turn has come and that stays a waiter's for IDLE_PATIENCE: its owner has died.
  */
 #ifndef DLOCK_ZK_WAIT_H
 #define DLOCK_ZK_WAIT_H
@@ -30,7 +33,7 @@ struct census {
 	instant taken;
 };
 
-/* The first node, where it is a waiter's. */
+/* A node among the first, where it is a waiter's. */
 struct idler {
 	int64_t czxid; /* 0: it is none's */
 	instant since; /* when we first saw that */
@@ -41,7 +44,7 @@ struct turn {
 	struct node *node;
 	struct host *host; /* is told what is seen of the queue */
 	struct patience *patience;
-	int64_t ttl;
+	const struct claim *claim;
 	/* until then we must have earned a lease; NEVER: it is not our turn */
 	instant over;
 	bool queued; /* we have seen our place, */
@@ -50,15 +53,37 @@ struct turn {
 	bool watching;
 	struct call *list; /* the queue as it was then, */
 	struct place place;
+	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
 	struct census census;
-	struct idler idler;
+	struct idler idler;       /* the first node, and */
+	struct idler other_idler; /* one of those who hold it together with that: */
+	char looked[NAME_BYTES];  /* the one after this */
 };
+
+/*
+ * Until when a question of a waiter's may be unanswered: a server on which a crowd has
+ * just come is slow.
+ */
+instant turn_answer_by(const struct turn *);
+
+/*
+ * Sleeps until `beat`, if nothing that is watched happens.  RC_BUSY: `until` has come.
+ * RC_LOST: our node is gone.  RC_AGAIN: the connection is.
+ */
+enum rc turn_doze(struct turn *, instant beat, instant until, struct fault *);
+
+/* How long to doze while we are that near. */
+int64_t turn_beat(struct turn *);
+
+/* Our turn has come: earns a lease that lasts by writing our node, if *g is none yet. */
+enum rc turn_earn(struct turn *, struct grant *g, struct fault *);
 
 /*
  * We are in the queue, which `list` shows (it is ours from now on; while we are watching,
  * it may be NULL): waits for our turn until `until`, and earns a lease, if *g is none
- * that lasts. `until` 0: RC_BUSY at once, where others are ahead.  RC_LOST: our place is.
- * RC_AGAIN: to be called again when there is a connection.
+ * that lasts (not for a unit: unit.h). `until` 0: RC_BUSY at once, where others are
+ * ahead.  RC_LOST: our place is.  RC_AGAIN: to be called again when there is a
+ * connection.
  */
 enum rc turn_await(
     struct turn *, struct call *list, instant until, struct grant *g, struct fault *);

@@ -1,11 +1,11 @@
 /*
- * zk.c - locks in ZooKeeper, in the layout of Curator's InterProcessMutex: opens,
- * acquires, renews, releases.
+ * zk.c - locks in ZooKeeper, in the layouts of Apache Curator: opens, acquires, renews,
+ * releases.
  *
  *  1. A lock is a directory (lockdir.h).  Whoever wants it makes an ephemeral
- *     sequential child `_c_<uuid>-lock-<number>` (node.h); the one that stands first
- *     (queue.h) has it.  Java services that use Curator on the same path exclude us and
- *     are excluded.
+ *     sequential child (node.h) whose name says what kind of lock that is; those that stand first
+ *     (queue.h) have it.  Java services that use Curator's recipe of that kind on the same
+ *     path exclude us and are excluded; for one of N units, see unit.h.
  *  2. An uncontended acquire is two requests sent back to back, create and
  *     list; a release is one, delete.  (A connection costs one more, credit.h.)
  *     How a waiter waits, and takes its turn, is in wait.h.
@@ -22,7 +22,8 @@
 
 #include "backends/patience.h"
 #include "backends/setting.h"
-#include "wait.h"
+#include "jobs.h"
+#include "unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,8 @@ struct zk {
 	struct lockdir dir;
 	struct node node; /* and the session that it lives in */
 	struct turn turn;
+	struct unit unit; /* with KIND_LIMIT */
+	struct jobs jobs; /* of a job */
 	bool held;
 	instant silent_since; /* from when on renewals went unanswered; NEVER */
 };
@@ -88,11 +91,13 @@ set_dir_path(struct store *s, const char *value, struct fault *f)
 {
 	struct lockdir *d = &zk_of(s)->dir;
 
-	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path)
+	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path ||
+	    strstr(value, "/" JOBS))
 		return fault_set(f, RC_USAGE,
-		    "-O path must be absolute (/a/b, without empty parts, '.' or '..', and not "
-		    "below /zookeeper)");
+		    "-O path must be absolute (/a/b, without empty parts, '.' or '..', not below "
+		    "/zookeeper, and without /" JOBS ")");
 	snprintf(d->path, sizeof d->path, "%s", value);
+	s->caps |= ONE_LOCK;
 	return RC_OK;
 }
 
@@ -109,7 +114,7 @@ set_auth_file(struct store *s, const char *file, struct fault *f)
 }
 
 static enum rc
-set_first_patience(struct store *s, const char *value, struct fault *f)
+zk_set_patience(struct store *s, const char *value, struct fault *f)
 {
 	return setting_patience(value, &zk_of(s)->patience.first, f);
 }
@@ -138,7 +143,7 @@ static const struct setting_row settings[] = {
     {"acl", "creator|open",
 	"who may use the nodes (default: creator, if there is a user)", set_acl},
     {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)",
-	set_first_patience},
+	zk_set_patience},
     {"tls-files", "FILES", "certificates for zks://, where the library has TLS",
 	set_tls_files},
     {"sasl", NULL, NULL, set_sasl},
@@ -166,7 +171,8 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 
 	if (!z)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	z->base = (struct store){&zk_backend, host, z->where, CAP_FAIR};
+	z->base = (struct store){
+	    &zk_backend, host, z->where, CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB};
 	patience_init(&z->patience);
 	z->silent_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, site->url, f);
@@ -228,13 +234,77 @@ forget_place(struct zk *z)
 	turn_forget(&z->turn);
 }
 
+/*
+ * Our place is lost.  A unit that we had, and lost with it, is to be given back before
+ * we ask for another.
+ */
+static void
+lose_place(struct zk *z)
+{
+	struct taken *taken = &z->node.taken;
+
+	if (*taken->lease) {
+		z->unit.asked = true;
+		snprintf(z->unit.tried, sizeof z->unit.tried, "%s", taken->slot);
+	}
+	forget_place(z);
+}
+
 /* The session is no more, and with it our node, or soon. */
 static void
 leave_session(struct zk *z)
 {
 	session_abandon(z->node.session);
 	z->node.session = NULL;
-	forget_place(z);
+	lose_place(z);
+}
+
+/* ---- given back ---- */
+
+/*
+ * Asks once.  What a job has done is written with it, or anew if something is missing
+ * for that.
+ */
+static enum rc
+zk_give_back(struct zk *z, int status, instant until, struct fault *f)
+{
+	bool remember = z->held && status >= 0 && job_is_wanted(&z->claim->job),
+	     refused = true;
+	struct memory m = {.n = 0};
+	enum rc rc = unit_sweep(&z->unit, until, f);
+
+	while (rc == RC_OK && refused) {
+		if (remember)
+			jobs_remember(&z->jobs, &z->node, status, &m);
+		rc = node_delete(&z->node, m.changes, m.n, &refused, until, f);
+		if (rc == RC_OK && refused)
+			rc = jobs_prepare(&z->jobs, &z->node, until, f);
+	}
+	return rc;
+}
+
+/*
+ * A server that is away is asked again until `until`: whoever waits is to have the lock
+ * as soon as it is back.
+ */
+static enum rc
+remove_node(struct zk *z, int status, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	for (;;) {
+		rc = zk_give_back(z, status, until, f);
+		if (rc != RC_AGAIN)
+			return rc;
+		if (instant_now() >= until)
+			/* or the next attempt would be with one who says nothing */
+			session_poison(z->node.session);
+		if (instant_now() >= until)
+			return rc;
+		if (z->base.host->wait(z->base.host, -1, 0,
+			instant_first(until, instant_now() + RETRY)) == WOKE_STOP)
+			return RC_STOP;
+	}
 }
 
 /* ---- acquire ---- */
@@ -277,9 +347,17 @@ try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
 
 	*g = (struct grant){.anchor = -1};
 	rc = come(z, g, &list, until, f);
-	if (rc == RC_OK)
-		return turn_await(&z->turn, list, until, g, f);
-	call_drop(list);
+	if (rc != RC_OK) {
+		call_drop(list);
+		return rc;
+	}
+	rc = turn_await(&z->turn, list, until, g, f);
+	if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.taken.lease)
+		rc = unit_take(&z->unit, until, g, f);
+	else if (rc == RC_OK)
+		rc = turn_earn(&z->turn, g, f);
+	if (rc == RC_OK && job_is_wanted(&z->claim->job))
+		rc = jobs_check(&z->jobs, &z->node, turn_answer_by(&z->turn), f);
 	return rc;
 }
 
@@ -300,7 +378,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 	if (s && session_look(s).dead)
 		leave_session(z);
 	else if (rc == RC_LOST)
-		forget_place(z);
+		lose_place(z);
 	else if (s)
 		session_poison(s); /* it has had its time */
 	if (!z->patience.persist && instant_now() >= z->turn.over)
@@ -322,9 +400,25 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	z->turn = (struct turn){.node = &z->node,
 	    .host = z->base.host,
 	    .patience = &z->patience,
-	    .ttl = claim->ttl};
+	    .claim = claim};
+	z->unit = (struct unit){.turn = &z->turn};
+	jobs_begin(&z->jobs, claim, &z->dir);
 	forget_place(z);
 	patience_begin(&z->patience, claim);
+}
+
+/* The job has been done: the next one's turn. */
+static enum rc
+zk_pass_on(struct zk *z)
+{
+	struct fault unused;
+
+	/* or else the release that follows does it */
+	if (remove_node(z, STATUS_NONE, turn_answer_by(&z->turn), &unused) == RC_OK) {
+		z->node.asked = false;
+		forget_place(z);
+	}
+	return RC_DONE;
 }
 
 static enum rc
@@ -340,13 +434,16 @@ zk_acquire(struct store *s, const struct claim *claim, instant until, struct gra
 		rc = try_acquire(z, until, &g, f);
 		if (rc == RC_OK)
 			break;
+		if (rc == RC_DONE)
+			return zk_pass_on(z);
 		rc = prepare_retry(z, rc, until);
 		if (rc != RC_OK)
 			return rc;
 	}
 	z->held = true;
 	turn_forget(&z->turn); /* the queue may be long */
-	g.token = z->node.birth.token;
+	g.token = z->node.token;
+	g.slot = z->node.taken.number;
 	g.pace = instant_first(g.pace, FIRST_RENEWAL);
 	*ret = g;
 	return RC_OK;
@@ -425,30 +522,6 @@ zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 /* ---- release ---- */
 
 /*
- * A server that is away is asked again until `until`: whoever waits is to have the lock
- * as soon as it is back.
- */
-static enum rc
-remove_node(struct zk *z, instant until, struct fault *f)
-{
-	enum rc rc;
-
-	for (;;) {
-		rc = node_delete(&z->node, until, f);
-		if (rc != RC_AGAIN)
-			return rc;
-		if (instant_now() >= until)
-			/* or the next attempt would be with one who says nothing */
-			session_poison(z->node.session);
-		if (instant_now() >= until)
-			return rc;
-		if (z->base.host->wait(z->base.host, -1, 0,
-			instant_first(until, instant_now() + RETRY)) == WOKE_STOP)
-			return RC_STOP;
-	}
-}
-
-/*
  * Where we must not delete our node, or get nonsense for an answer, it goes with the
  * session alone.
  */
@@ -459,14 +532,14 @@ is_refusal(enum rc rc)
 }
 
 static enum rc
-zk_release(struct store *s, instant until, struct fault *f)
+zk_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	enum rc rc;
 
 	if (!z->node.session || !z->node.asked)
 		return RC_OK;
-	rc = remove_node(z, until, f);
+	rc = remove_node(z, status, until, f);
 	if (rc == RC_LOST && !z->held)
 		rc = RC_OK;
 	if (is_refusal(rc))

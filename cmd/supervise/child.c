@@ -3,6 +3,7 @@
  */
 #include "child.h"
 
+#include "cmd/object.h"
 #include "cmd/status.h"
 #include "link.h"
 
@@ -24,16 +25,52 @@
  */
 static char token_text[sizeof "DLOCK_TOKEN=" + sizeof((struct go *)0)->token] =
     "DLOCK_TOKEN=";
+static char slot_text[sizeof "DLOCK_SLOT=" + sizeof((struct go *)0)->slot] =
+    "DLOCK_SLOT=";
+static char *tokens_text; /* NULL with one key */
+static size_t tokens_size;
 /* and behind our address those of the dlocks around us, however many */
 static char *keepers_text;
 static const char *outer_keepers = "";
+
+/*
+ * With several keys: makes room for their tokens, each byte of a key written as six at
+ * most.
+ */
+static bool
+prepare_tokens(const struct plan *p)
+{
+	if (p->nkeys == 1)
+		return true;
+	tokens_size = sizeof "DLOCK_TOKENS={}";
+	for (size_t i = 0; i < p->nkeys; i++)
+		tokens_size += sizeof "\"\":18446744073709551615," +
+		    6 * strlen(p->keys[i]);
+	tokens_text = malloc(tokens_size);
+	return tokens_text &&
+	    putenv(memcpy(tokens_text, "DLOCK_TOKENS=", sizeof "DLOCK_TOKENS=")) == 0;
+}
+
+static void
+fill_in_tokens(const struct plan *p, const struct go *go)
+{
+	size_t name = strlen("DLOCK_TOKENS=");
+	struct object j;
+
+	if (!tokens_text)
+		return;
+	object_begin(&j, tokens_text + name, tokens_size - name);
+	for (size_t i = 0; i < p->nkeys; i++)
+		object_number(&j, p->keys[i], go->tokens[i]);
+	object_end(&j);
+}
 
 /* False: no memory; then the command must not run half-informed. */
 static bool
 prepare_environment(const struct plan *p, const char *owner)
 {
-	static const char *const ours[] = {
-	    "DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
+	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
+	    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
 	const char *outer = getenv("DLOCK_KEEPER");
 
 	if (outer && *outer)
@@ -48,7 +85,8 @@ prepare_environment(const struct plan *p, const char *owner)
 	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 &&
 	    setenv("DLOCK_OWNER", owner, 1) == 0 &&
 	    setenv("DLOCK_BACKEND", p->site.backend->name, 1) == 0 &&
-	    putenv(token_text) == 0 && putenv(keepers_text) == 0;
+	    putenv(token_text) == 0 && putenv(keepers_text) == 0 &&
+	    (p->claim.kind != KIND_LIMIT || putenv(slot_text) == 0) && prepare_tokens(p);
 }
 
 static void
@@ -92,6 +130,8 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o,
 		_exit(STATUS_NOT_FOUND);
 	}
 	fill_in(token_text, go.token, "");
+	fill_in(slot_text, go.slot, "");
+	fill_in_tokens(p, &go);
 	fill_in(keepers_text, go.keeper, outer_keepers);
 	/* from here on what happens to us happens to the command */
 	atomic_store(exec, EXEC_CALLED);

@@ -9,7 +9,7 @@
  * both share, where it can be said when nothing else works any more.
  *
  * The program gets the signal mask and dispositions, descriptors, directory
- * and limits that dlock was started with; five variables are added.  It is
+ * and limits that dlock was started with; some variables are added.  It is
  * killed by the kernel when the keeper dies.
  */
 #ifndef DLOCK_CHILD_H
@@ -19,13 +19,15 @@
 
 #include <sys/types.h>
 
-enum { KEEPER_BYTES = 128 };
+enum { KEEPER_BYTES = 352 };
 
 /* What the stub needs to know when it may begin. */
 struct go {
 	/* beginning later than this is worse than not beginning: it fails with ETIME */
 	instant latest;
-	char token[24];
+	char token[24], slot[12]; /* the slot counts with --limit only */
+	/* of all keys as named; they count if there are several */
+	uint64_t tokens[KEYS_MAX];
 	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
 };
 

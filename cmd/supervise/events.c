@@ -31,9 +31,46 @@ events_begin(struct object *j, char *line, const struct plan *p, const char *eve
 static void
 events_finish(struct object *j, const struct plan *p, int64_t patience)
 {
+	if (p->nkeys > 1)
+		/* last: long ones must not take the room of anything else */
+		object_strings(j, "keys", p->keys, p->nkeys);
 	object_end(j);
 	j->out[j->used++] = '\n';
 	say_bytes(p->show.status_fd, j->out, j->used, patience);
+}
+
+static void
+put_kind(struct object *j, enum lock_kind kind, unsigned limit)
+{
+	static const char *const names[] = {
+	    [KIND_EXCLUSIVE] = "exclusive",
+	    [KIND_WRITER] = "exclusive",
+	    [KIND_SHARED] = "shared",
+	    [KIND_LIMIT] = "limit",
+	};
+
+	object_string(j, "kind", names[kind]);
+	if (kind == KIND_LIMIT)
+		object_number(j, "limit", limit);
+}
+
+/* Who holds what we wait for, if that is known. */
+static void
+put_holding(struct object *j, const struct msg *m)
+{
+	if (m->holding.holders == 0)
+		return;
+	put_kind(j, m->holding.kind, m->holding.limit);
+	object_number(j, "holders", m->holding.holders);
+}
+
+static void
+put_grant(struct object *j, const struct plan *p, const struct msg *m)
+{
+	object_number(j, "token", m->token);
+	put_kind(j, p->claim.kind, p->claim.limit);
+	if (p->claim.kind == KIND_LIMIT)
+		object_number(j, "slot", m->slot);
 }
 
 void
@@ -44,6 +81,7 @@ events_message(const struct plan *p, const struct msg *m)
 	} shapes[] = {
 	    [MSG_WAITING] = {"waiting", "position", "holder"},
 	    [MSG_RETRYING] = {"retrying", NULL, "reason"},
+	    [MSG_SKIPPED] = {"skipped", NULL, "reason"},
 	    [MSG_GRANTED] = {"acquired", NULL, NULL},
 	    [MSG_STARTED] = {"started", "pid", NULL},
 	    [MSG_STOPPED] = {"stopped", "signal", NULL},
@@ -61,10 +99,12 @@ events_message(const struct plan *p, const struct msg *m)
 		return;
 	events_begin(&j, line, p, shapes[m->kind].event);
 	if (m->kind == MSG_GRANTED)
-		object_number(&j, "token", m->token);
+		put_grant(&j, p, m);
 	if (shapes[m->kind].number)
 		object_number(&j, shapes[m->kind].number,
 		    m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
+	if (m->kind == MSG_WAITING)
+		put_holding(&j, m);
 	if (shapes[m->kind].text && *m->text)
 		object_string(&j, shapes[m->kind].text, m->text);
 	events_finish(&j, p, SAY_AT_ONCE);

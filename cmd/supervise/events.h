@@ -1,11 +1,14 @@
 /*
  * events.h - --status-fd: every event, one JSON object a line, for scripts.
  *
- * Every line has `time` (UTC), `event` and `key`; further members by event:
+ * Every line has `time` (UTC), `event` and `key`, with several keys also `keys`
+ * (where they fit: a line has less than 4096 bytes); further members by event:
  *
- *	waiting   position, holder (the record as JSON text)
+ *	waiting   position, holder (the record as JSON text); of those who hold it, as far
+ *	          as is known: kind (exclusive, shared, limit), holders (how many), limit
  *	retrying  reason      the server does not answer
- *	acquired  token
+ *	skipped   reason      the job has been done: nothing is run
+ *	acquired  token, kind; with --limit: limit, slot
  *	started   pid
  *	stopped   signal      the command was stopped (Ctrl-Z)
  *	resumed

@@ -24,7 +24,7 @@
 
 #define LOOK_AGAIN (2 * NS_PER_S) /* for processes that are not the command's */
 
-enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS };
+enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
 /* Who is below us, but not by way of the keeper: children from before. */
 struct front_elders {
@@ -42,9 +42,9 @@ struct front {
 	const struct run *run;
 	const struct plan *plan;
 	struct shared *shared;
-	pid_t keeper; /* 0: reaped */
-	int link;     /* -1: end of file seen */
-	int anchor;   /* keeps the lock while we live, and breaks if it ends; -1 */
+	pid_t keeper;           /* 0: reaped */
+	int link;               /* -1: end of file seen */
+	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	struct loop loop;
 	struct progress progress;
 	struct front_elders elders;
@@ -360,7 +360,7 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		progress_resized(&f->progress);
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
-	link_send(f->link, &m, -1);
+	link_send(f->link, &m, NULL);
 	if (!is_running(f) && m.ends) {
 		f->interrupt = f->interrupt ? f->interrupt : sig;
 		watch_interrupted(&f->watch, instant_now());
@@ -413,13 +413,13 @@ tell_suspicion(const struct front *f, const struct msg *m)
 	if (!f->plan->show.verbose)
 		return;
 	say("%s: %s; the command may go on for %s, trying again",
-	    text_name(key, sizeof key, f->plan->keys[0]),
+	    plan_name(f->plan, key, sizeof key),
 	    text_clean(words, sizeof words, m->text, strlen(m->text)),
 	    parse_duration_text(m->number > 0 ? m->number : 0, left, sizeof left));
 }
 
 static void
-take_message(struct front *f, const struct msg *m, int fd)
+take_message(struct front *f, const struct msg *m, const struct anchors *a)
 {
 	char words[1000];
 
@@ -430,7 +430,7 @@ take_message(struct front *f, const struct msg *m, int fd)
 		progress_heard(&f->progress, m);
 		break;
 	case MSG_GRANTED:
-		f->anchor = fd;
+		f->anchors = *a;
 		progress_end(&f->progress, m->token);
 		atomic_store(&f->shared->front.on_screen, false);
 		break;
@@ -456,6 +456,7 @@ take_message(struct front *f, const struct msg *m, int fd)
 	case MSG_ENDED:
 		front_finish(f, f->shared->end.ending, m->text);
 		break;
+	case MSG_SKIPPED:
 	case MSG_STARTED:
 	case MSG_RESUMED:
 	case MSG_STOPPING:
@@ -469,11 +470,12 @@ hear_keeper(struct front *f)
 {
 	/* then the word of it lies here already, or was dropped */
 	bool told = atomic_load(&f->shared->end.told);
+	struct anchors anchors;
 	struct msg m;
-	int fd, got = 0;
+	int got = 0;
 
-	while (!f->end.over && (got = link_receive(f->link, &m, &fd)) > 0)
-		take_message(f, &m, fd);
+	while (!f->end.over && (got = link_receive(f->link, &m, &anchors)) > 0)
+		take_message(f, &m, &anchors);
 	if (got == 0 && told && !f->end.over)
 		front_finish(f, f->shared->end.ending, "");
 	if (got < 0 && !f->end.over) {
@@ -484,6 +486,28 @@ hear_keeper(struct front *f)
 		else
 			take_over(f, "dlock's keeper process was killed");
 	}
+}
+
+/* Fills the slots of the anchors; returns how many slots there are. */
+static nfds_t
+poll_anchors(const struct front *f, struct pollfd *set)
+{
+	size_t n = is_adrift(f) ? 0 : f->anchors.n;
+
+	for (size_t i = 0; i < n; i++)
+		set[SLOT_ANCHOR + i] = (struct pollfd){
+		    .fd = f->anchors.fds[i], .events = POLLRDHUP};
+	return SLOT_ANCHOR + n;
+}
+
+/* Has one of them broken? */
+static bool
+an_anchor_broke(const struct pollfd *set, nfds_t n)
+{
+	for (nfds_t i = SLOT_ANCHOR; i < n; i++)
+		if (set[i].revents)
+			return true;
+	return false;
 }
 
 static void
@@ -525,17 +549,17 @@ front_run(const struct run *r, pid_t keeper)
 	    .shared = r->shared,
 	    .keeper = keeper,
 	    .link = r->ends[0],
-	    .anchor = -1,
 	    .elders = {.look_at = NEVER},
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	struct verdict v;
 	struct heard heard = {.words = f.end.words};
-	char holder[HOLDER_BYTES];
+	char holder[HOLDER_BYTES], slots[SLOTS_BYTES];
 	instant wake;
 	sigset_t all;
 	int error;
+	nfds_t n;
 
 	close(r->ends[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -553,13 +577,12 @@ front_run(const struct run *r, pid_t keeper)
 			break;
 		show_progress(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
-		set[SLOT_ANCHOR] = (struct pollfd){
-		    .fd = is_adrift(&f) ? -1 : f.anchor, .events = POLLRDHUP};
+		n = poll_anchors(&f, set);
 		loop_wait(
-		    &f.loop, set, SLOTS, instant_first(progress_next(&f.progress), wake));
+		    &f.loop, set, n, instant_first(progress_next(&f.progress), wake));
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
 			hear_keeper(&f);
-		if (set[SLOT_ANCHOR].revents)
+		if (an_anchor_broke(set, n))
 			watch_adrift(&f.watch, instant_now());
 		while (!f.end.over && set[LOOP_SIGNAL].revents &&
 		    loop_signal(&f.loop, &info))
@@ -567,7 +590,9 @@ front_run(const struct run *r, pid_t keeper)
 	}
 	progress_end(&f.progress, 0);
 	heard.where = shared_where(r->shared);
+	heard.key = f.progress.key;
 	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
+	heard.slots = progress_slots(&f.progress, slots, sizeof slots);
 	heard.waited = instant_now() - r->began;
 	v = verdict_of(r->plan, &f.end.ending, &heard);
 	await_keeper(&f);

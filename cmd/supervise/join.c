@@ -1,4 +1,4 @@
-/* join.c - lets a dlock below another one use the lock that this one holds. */
+/* join.c - lets a dlock below others use the locks that these hold. */
 #include "join.h"
 
 #include "cmd/mask.h"
@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define JOIN_VERSION 2
+#define JOIN_VERSION 3
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS)
@@ -26,19 +27,29 @@ enum join_verb { JOIN_HOLD = 1, JOIN_CHECK };
 struct join_ask {
 	int version;
 	enum join_verb verb;
-	bool anywhere; /* the site is not stated: only backend and key count */
+	bool anywhere; /* the site is not stated: only backend and keys count */
 	/* the lock is wanted for so long from now, whatever becomes of the asker */
 	int64_t keep;
 	char backend[16];
-	char key[KEY_BYTES + 1];
 	char site[JOIN_SITE_BYTES];
+	/* one after the other, each with its NUL; sent up to the last one */
+	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };
 
 struct join_answer {
 	int version;
-	bool foreign; /* the lock is the same, but the asker none of our descendants */
+	bool foreign; /* a lock is the same, but the asker none of our descendants */
 	bool secret;  /* the site has a password and is not told */
-	struct join_offer offer;
+	/*
+	 * bits: which of the keys asked for we hold, in the order in which they were
+	 * asked for; 0: none
+	 */
+	unsigned has;
+	enum lock_kind kind;
+	unsigned limit;
+	instant sent;
+	int64_t lease, pace;
+	struct join_part parts[KEYS_MAX]; /* in that order */
 	char site[JOIN_SITE_BYTES];
 };
 
@@ -87,16 +98,16 @@ read_site(struct join_site *told, struct site *s)
 struct address {
 	char name[64]; /* in the abstract namespace, without its first byte */
 	size_t n;
-	unsigned long long net, lock;
-	bool has_lock; /* it says which, as all of this version do */
+	unsigned long long net;
+	const char *locks; /* behind that: "/HASH/HASH...", up to a blank or the end */
 };
 
 /* Which lock, in short (FNV-1a). */
 static unsigned long long
-lock_hash(const struct plan *p)
+lock_hash(const char *backend, const char *key)
 {
 	unsigned long long h = 14695981039346656037ULL;
-	const char *words[] = {p->site.backend->name, p->keys[0]};
+	const char *words[] = {backend, key};
 
 	for (size_t i = 0; i < 2; i++)
 		for (const char *c = words[i];; c++) {
@@ -135,16 +146,51 @@ next_address(const char **text, struct address *a)
 	const char *slash = memchr(*text, '/', n);
 	size_t name = slash ? (size_t)(slash - *text) : n;
 
-	*a = (struct address){.n = 0};
+	*a = (struct address){.locks = ""};
 	if (**text == '@' && name > 1 && name < sizeof a->name) {
 		a->n = name - 1;
 		memcpy(a->name, *text + 1, a->n);
 	}
-	a->has_lock = a->n && slash &&
-	    sscanf(slash, "/%llx/%llx", &a->net, &a->lock) == 2;
+	if (a->n && slash) {
+		char *end;
+
+		a->net = strtoull(slash + 1, &end, 16);
+		a->locks = end;
+	}
 	*text += n;
 	*text += strspn(*text, " ");
 	return n > 0;
+}
+
+/*
+ * One of the plan's keys that the keeper at this address has, as it says of itself;
+ * NULL: none.
+ */
+static const char *
+key_at(const struct address *a, const struct plan *p)
+{
+	char *end;
+
+	for (const char *c = a->locks; *c == '/'; c = end) {
+		unsigned long long lock = strtoull(c + 1, &end, 16);
+
+		for (size_t i = 0; i < p->nkeys; i++)
+			if (lock == lock_hash(p->site.backend->name, p->keys[i]))
+				return p->keys[i];
+	}
+	return NULL;
+}
+
+/* "@NAME/NET/LOCK..." */
+static void
+write_address(
+    struct join_server *s, const char *name, unsigned long long net, const struct plan *p)
+{
+	size_t n = snprintf(s->address, sizeof s->address, "@%s/%llx", name, net);
+
+	for (size_t i = 0; i < p->nkeys; i++)
+		n += snprintf(s->address + n, sizeof s->address - n, "/%llx",
+		    lock_hash(p->site.backend->name, p->keys[i]));
 }
 
 static socklen_t
@@ -184,7 +230,7 @@ join_listen(struct join_server *s, const struct plan *p)
 	    bind(s->listener, (struct sockaddr *)&a, size) == 0 &&
 	    listen(s->listener, SOMAXCONN) == 0)
 		net = net_of(s->listener);
-	snprintf(s->address, sizeof s->address, "@%s/%llx/%llx", name, net, lock_hash(p));
+	write_address(s, name, net, p);
 }
 
 nfds_t
@@ -274,13 +320,55 @@ tell_site(struct join_answer *a, const struct site *s)
 	return a->secret || write_site(a->site, s);
 }
 
-/* `site`: ours, as write_site() has it. */
 static bool
-is_same_lock(const struct join_ask *ask, const struct plan *p, const char *site)
+is_same_place(const struct join_ask *ask, const struct plan *p, const struct site *site)
 {
+	char ours[JOIN_SITE_BYTES];
+
 	return strncmp(ask->backend, p->site.backend->name, sizeof ask->backend) == 0 &&
-	    strncmp(ask->key, p->keys[0], sizeof ask->key) == 0 &&
-	    (ask->anywhere || strncmp(ask->site, site, sizeof ask->site) == 0);
+	    write_site(ours, site) &&
+	    (ask->anywhere || strncmp(ask->site, ours, sizeof ask->site) == 0);
+}
+
+/*
+ * Fills in which of the keys asked for we hold, in n bytes, and what was granted for
+ * them.
+ */
+static void
+find_keys(struct join_answer *a, const struct join_ask *ask, size_t n,
+    const struct plan *p, const struct join_part *parts)
+{
+	const char *key = ask->keys, *end = (const char *)ask + n;
+
+	for (size_t i = 0; i < KEYS_MAX && key < end; i++) {
+		size_t length = strnlen(key, end - key);
+
+		for (size_t k = 0; k < p->nkeys && key + length < end; k++)
+			if (strcmp(key, p->keys[k]) == 0) {
+				a->has |= 1U << i;
+				a->parts[i] = parts[k];
+			}
+		key += length + 1;
+	}
+}
+
+/* A stranger is told that he is one, and only if he asks for what we have. */
+static void
+answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool foreign,
+    const struct plan *p, const struct site *site, const struct join_offer *o)
+{
+	if (is_same_place(ask, p, site))
+		find_keys(a, ask, n, p, o->parts);
+	a->foreign = foreign && a->has;
+	if (foreign || !o->ours)
+		a->has = 0;
+	if (!a->has)
+		return;
+	a->kind = p->claim.kind;
+	a->limit = p->claim.limit;
+	a->sent = o->sent;
+	a->lease = o->lease;
+	a->pace = o->pace;
 }
 
 /* By how many the joined holds have grown. */
@@ -290,22 +378,19 @@ serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct s
 {
 	struct join_answer answer = {.version = JOIN_VERSION};
 	struct join_ask ask;
-	char ours[JOIN_SITE_BYTES];
 	ssize_t n = recv(s->peers[i].fd, &ask, sizeof ask, MSG_DONTWAIT);
 	bool held = s->peers[i].holds;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n == sizeof ask && ask.version == JOIN_VERSION && write_site(ours, site) &&
+	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
 	    tell_site(&answer, site)) {
-		answer.foreign = s->peers[i].foreign && is_same_lock(&ask, p, ours);
-		if (!s->peers[i].foreign && is_same_lock(&ask, p, ours))
-			answer.offer = *offer;
-		if (answer.offer.ours && ask.keep > *keep)
+		answer_peer(&answer, &ask, n, s->peers[i].foreign, p, site, offer);
+		if (answer.has && ask.keep > *keep)
 			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;
 		send(s->peers[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
-	if (!answer.offer.ours) {
+	if (!answer.has) {
 		drop_peer(s, i);
 		return held ? -1 : 0;
 	}
@@ -327,14 +412,15 @@ join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p
 	return grown;
 }
 
-/* ---- the inner side: a backend whose server is the outer keeper ---- */
+/* ---- the inner side: a backend whose servers are the keepers around it ---- */
 
 struct join {
 	struct store base;
 	const struct plan *plan;
 	const struct site *site;
 	const instant *keep_until;
-	int fd;
+	struct joined *joined;
+	int alert; /* readable when one of several keepers says something; -1 */
 	struct join_answer answer; /* the last one */
 };
 
@@ -346,41 +432,46 @@ join_of(struct store *s)
 	return (struct join *)store_of(s, &join_backend);
 }
 
-static void
+/* Returns how much of *a is to be sent. */
+static size_t
 write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 {
+	char *key = a->keys;
+
 	*a = (struct join_ask){
 	    .version = JOIN_VERSION, .verb = verb, .anywhere = j->plan->site.inherits};
 	snprintf(a->backend, sizeof a->backend, "%s", j->plan->site.backend->name);
-	snprintf(a->key, sizeof a->key, "%s", j->plan->keys[0]);
+	for (size_t i = 0; i < j->plan->nkeys; i++)
+		key = stpcpy(key, j->plan->keys[i]) + 1;
 	if (*j->keep_until > instant_now())
 		a->keep = *j->keep_until - instant_now();
 	if (!write_site(a->site, j->site))
 		a->version = 0; /* too long to be compared: never the same */
+	return key - (char *)a;
 }
 
+/* Asks the keeper at `fd`; its answer is then in j->answer. */
 static enum rc
-join_exchange(
-    struct join *j, enum join_verb verb, instant until, struct grant *g, struct fault *f)
+join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct fault *f)
 {
 	struct join_ask a;
+	size_t size = write_ask(&a, j, verb);
 
-	while (recv(j->fd, &j->answer, sizeof j->answer, MSG_DONTWAIT) > 0)
+	while (recv(fd, &j->answer, sizeof j->answer, MSG_DONTWAIT) > 0)
 		continue; /* an answer that nobody waited for any longer */
 	j->answer.version = 0;
-	write_ask(&a, j, verb);
-	if (send(j->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof a)
+	if (send(fd, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size)
 		return fault_set(f, RC_LOST, "the enclosing dlock has ended");
 	for (;;) {
-		ssize_t n = recv(j->fd, &j->answer, sizeof j->answer, MSG_DONTWAIT);
+		ssize_t n = recv(fd, &j->answer, sizeof j->answer, MSG_DONTWAIT);
 
 		if (n == sizeof j->answer && j->answer.version == JOIN_VERSION &&
-		    j->answer.offer.ours)
-			break;
+		    j->answer.has)
+			return RC_OK;
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
-		switch (j->base.host->wait(j->base.host, j->fd, POLLIN, until)) {
+		switch (j->base.host->wait(j->base.host, fd, POLLIN, until)) {
 		case WOKE_READY:
 			break;
 		case WOKE_TIMEOUT:
@@ -390,12 +481,52 @@ join_exchange(
 			return RC_STOP;
 		}
 	}
-	g->token = j->answer.offer.token;
-	g->sent = j->answer.offer.sent;
-	g->lease = j->answer.offer.lease;
-	g->pace = j->answer.offer.pace;
-	g->anchor = j->fd;
+}
+
+/*
+ * Asks all keepers whose holds are joined: together they are worth what the one is whose
+ * lease ends first.
+ */
+static enum rc
+exchange_all(
+    struct join *j, enum join_verb verb, instant until, struct grant *g, struct fault *f)
+{
+	const struct anchors *keepers = &j->joined->keepers;
+	struct grant all = {.token = j->joined->parts[0].token,
+	    .slot = j->joined->parts[0].slot,
+	    .anchor = keepers->fds[0]};
+
+	for (size_t i = 0; i < keepers->n; i++) {
+		const struct join_answer *a = &j->answer;
+		enum rc rc = join_exchange(j, keepers->fds[i], verb, until, f);
+
+		if (rc != RC_OK)
+			return rc;
+		if (i > 0 &&
+		    instant_after(a->sent, a->lease) >=
+			instant_after(all.sent, all.lease))
+			continue;
+		all.sent = a->sent;
+		all.lease = a->lease;
+		all.pace = a->pace;
+	}
+	*g = all;
 	return RC_OK;
+}
+
+/* A descriptor that is readable when one of them has ended. */
+static int
+watch_keepers(struct join *j)
+{
+	const struct anchors *keepers = &j->joined->keepers;
+
+	if (keepers->n == 1)
+		return keepers->fds[0];
+	j->alert = epoll_create1(EPOLL_CLOEXEC);
+	for (size_t i = 0; i < keepers->n; i++)
+		epoll_ctl(j->alert, EPOLL_CTL_ADD, keepers->fds[i],
+		    &(struct epoll_event){.events = EPOLLIN});
+	return j->alert;
 }
 
 /*
@@ -409,45 +540,56 @@ join_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	struct join *j = join_of(s);
 
 	(void)claim, (void)until;
-	s->host->alert = j->fd;
-	return join_exchange(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	s->host->alert = watch_keepers(j);
+	return exchange_all(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
 }
 
 static enum rc
 join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	return join_exchange(join_of(s), JOIN_CHECK, until, g, f);
+	return exchange_all(join_of(s), JOIN_CHECK, until, g, f);
 }
 
-/*
- * Asks a last time whether the outer one still has it; the end of the connection is what
- * gives back.
- */
+/* Ends the connections: that gives back. */
+static void
+leave_keepers(struct join *j)
+{
+	struct anchors *keepers = &j->joined->keepers;
+
+	while (keepers->n > 0) {
+		int fd = keepers->fds[--keepers->n];
+
+		shutdown(fd, SHUT_RDWR); /* for the front's copy as well */
+		close(fd);
+	}
+	if (j->alert >= 0)
+		close(j->alert);
+	j->alert = -1;
+}
+
+/* Asks a last time whether the outer ones still have it. */
 static enum rc
-join_release(struct store *s, instant until, struct fault *f)
+join_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct join *j = join_of(s);
 	struct grant g;
 	enum rc rc;
 
-	if (j->fd < 0)
+	(void)status;
+	if (j->joined->keepers.n == 0)
 		return RC_OK;
-	rc = join_exchange(j, JOIN_CHECK, until, &g, f);
+	rc = exchange_all(j, JOIN_CHECK, until, &g, f);
 	s->host->alert = -1;
-	shutdown(j->fd, SHUT_RDWR); /* for the front's copy as well */
-	close(j->fd);
-	j->fd = -1;
+	leave_keepers(j);
 	return rc;
 }
 
 static void
 join_close(struct store *s)
 {
-	struct join *j = s ? join_of(s) : NULL;
-
-	if (j && j->fd >= 0)
-		close(j->fd);
-	free(j);
+	if (s)
+		leave_keepers(join_of(s));
+	free(s);
 }
 
 static const struct backend join_backend = {
@@ -456,127 +598,288 @@ static const struct backend join_backend = {
     .lock = &(const struct lock_ops){join_acquire, join_renew, join_release},
 };
 
+/* ---- which keepers are joined ---- */
+
+/* What looking for the plan's keys has found so far; bits are keys. */
+struct search {
+	struct join *join;
+	int fd;         /* of the keeper that is being asked; -1 */
+	unsigned found; /* held by a keeper of a kind that fits, which is joined */
+	unsigned other; /* held by one of another kind: */
+	enum lock_kind kind;
+	unsigned limit;
+};
+
 /* That keeper has our key, or seems to. */
 static enum rc
-unjoinable(const struct join *j, const char *why, struct fault *f)
+unjoinable(const char *named, const char *why, struct fault *f)
 {
 	char key[400];
 
 	return fault_set(f, RC_PROTOCOL,
 	    "the dlock around it (DLOCK_KEEPER) has %s and %s; a run that waits for its own parent would never end; "
 	    "unset DLOCK_KEEPER if this is none of its parts",
-	    text_clean(key, sizeof key, j->plan->keys[0], strlen(j->plan->keys[0])), why);
+	    text_name(key, sizeof key, named), why);
 }
 
 static enum rc
 not_joined(
     const struct join *j, const struct address *a, const char *why, struct fault *f)
 {
-	return a->has_lock && a->lock == lock_hash(j->plan) ? unjoinable(j, why, f)
-							    : RC_LOST;
+	const char *key = key_at(a, j->plan);
+
+	return key ? unjoinable(key, why, f) : RC_LOST;
 }
 
 /* Connects to one address.  RC_LOST: nobody of ours is there any more. */
 static enum rc
-connect_to(struct join *j, const struct address *to, instant until, struct fault *f)
+connect_to(struct search *s, const struct address *to, instant until, struct fault *f)
 {
+	struct host *host = s->join->base.host;
 	struct sockaddr_un a;
 	socklen_t size = fill_address(&a, to->name, to->n);
 	pid_t pid;
 
 	if (to->n == 0)
 		return RC_LOST;
-	j->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (j->fd < 0)
+	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->fd < 0)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
-	while (connect(j->fd, (struct sockaddr *)&a, size) != 0) {
+	while (connect(s->fd, (struct sockaddr *)&a, size) != 0) {
 		if (errno != EAGAIN && errno != EINTR)
-			return is_same_net(to, j->fd)
+			return is_same_net(to, s->fd)
 			    ? RC_LOST
-			    : not_joined(j, to,
+			    : not_joined(s->join, to,
 				  "cannot be asked from here (another network namespace?)",
 				  f);
 		if (instant_now() >= until) /* too many others wait to be accepted */
 			return fault_set(
 			    f, RC_AGAIN, "the enclosing dlock does not answer");
-		if (j->base.host->wait(j->base.host, -1, 0, instant_now() + JOIN_RETRY) ==
-		    WOKE_STOP)
+		if (host->wait(host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
 			return RC_STOP;
 	}
-	return is_own_user(j->fd, &pid) ? RC_OK
-					: not_joined(j, to, "is another user's", f);
+	return is_own_user(s->fd, &pid) ? RC_OK
+					: not_joined(s->join, to, "is another user's", f);
 }
 
 /* Takes over the site that this keeper has told. */
 static void
-inherit_site(const struct join *j, struct join_site *told, struct site *site)
+inherit_site(const struct join *j, struct site *site)
 {
+	struct join_site *told = &j->joined->site;
+
 	memcpy(told->text, j->answer.site, sizeof told->text);
 	told->text[sizeof told->text - 1] = '\0';
 	read_site(told, site);
 }
 
 /*
- * Asks the keeper at one address.  RC_OK: it has our key, and keeps it for us
- * from now on.  RC_LOST: it has not, or is gone.
+ * Asks the keeper at one address.  RC_OK: it has keys of ours, and keeps them for us
+ * from now on.  RC_LOST: it has none, or is gone.
  */
 static enum rc
-ask_keeper(struct join *j, const struct address *a, struct fault *f)
+ask_keeper(struct search *s, const struct address *a, struct fault *f)
 {
+	struct join *j = s->join;
 	instant until = instant_now() + JOIN_PATIENCE;
-	struct grant g;
-	enum rc rc = connect_to(j, a, until, f);
+	const char *key = key_at(a, j->plan);
+	enum rc rc = connect_to(s, a, until, f);
 
+	j->answer.foreign = false;
 	if (rc == RC_OK)
-		rc = join_exchange(j, JOIN_HOLD, until, &g, f);
+		rc = join_exchange(j, s->fd, JOIN_HOLD, until, f);
 	return rc == RC_LOST && j->answer.foreign
-	    ? unjoinable(j, "counts this run among no descendants of its", f)
+	    ? unjoinable(key ? key : j->plan->keys[0],
+		  "counts this run among no descendants of its", f)
 	    : rc;
+}
+
+/* Is what the plan asks for a part of such a hold? */
+static bool
+is_part_of(const struct plan *p, enum lock_kind kind, unsigned limit)
+{
+	if (p->claim.kind == KIND_LIMIT)
+		return kind == KIND_LIMIT && limit == (unsigned)p->claim.limit;
+	return kind_is_exclusive(kind) ||
+	    (kind == KIND_SHARED && p->claim.kind == KIND_SHARED);
+}
+
+/*
+ * The keeper that was asked has keys of ours: joins it for those that are not found yet,
+ * or leaves it.
+ */
+static void
+take_hold(struct search *s)
+{
+	const struct join_answer *a = &s->join->answer;
+	struct joined *joined = s->join->joined;
+	unsigned more = a->has & ~s->found & ((1U << s->join->plan->nkeys) - 1);
+
+	if (!is_part_of(s->join->plan, a->kind, a->limit)) {
+		s->kind = more & ~s->other ? a->kind : s->kind;
+		s->limit = more & ~s->other ? a->limit : s->limit;
+		s->other |= more;
+		return;
+	}
+	for (size_t i = 0; i < s->join->plan->nkeys; i++)
+		if (more & (1U << i))
+			joined->parts[i] = a->parts[i];
+	if (more) {
+		joined->keepers.fds[joined->keepers.n++] = s->fd;
+		s->fd = -1;
+	}
+	s->found |= more;
+}
+
+/* The first of the plan's keys whose bit is set. */
+static const char *
+first_key(const struct plan *p, unsigned bits)
+{
+	size_t i = 0;
+
+	while (i + 1 < p->nkeys && !(bits & (1U << i)))
+		i++;
+	return p->keys[i];
+}
+
+static const char *
+write_kind(enum lock_kind kind, unsigned limit, char *out, size_t size)
+{
+	if (kind == KIND_LIMIT)
+		snprintf(out, size, "with --limit %u", limit);
+	else
+		snprintf(
+		    out, size, "%s", kind == KIND_SHARED ? "shared (-s)" : "exclusively");
+	return out;
+}
+
+static enum rc
+join_refuse_kind(const struct search *s, struct fault *f)
+{
+	const struct plan *p = s->join->plan;
+	char key[400], theirs[32], ours[32];
+
+	return fault_set(f, RC_PROTOCOL,
+	    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
+	    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
+	    text_name(key, sizeof key, first_key(p, s->other & ~s->found)),
+	    write_kind(s->kind, s->limit, theirs, sizeof theirs),
+	    write_kind(p->claim.kind, p->claim.limit, ours, sizeof ours));
+}
+
+static enum rc
+refuse_mixture(const struct search *s, struct fault *f)
+{
+	const struct plan *p = s->join->plan;
+	char held[120], free[120];
+
+	return fault_set(f, RC_PROTOCOL,
+	    "the dlock around it (DLOCK_KEEPER) has %s, and nobody around it has %s: to wait for one with the other in "
+	    "hand can end in a deadlock; take both in the enclosing run",
+	    text_name(held, sizeof held, first_key(p, s->found)),
+	    text_name(free, sizeof free, first_key(p, ~s->found)));
+}
+
+/*
+ * All keepers have been asked, or all keys were found: is it to be joined (RC_OK), or
+ * taken elsewhere (RC_LOST)?
+ */
+static enum rc
+settle_search(const struct search *s, struct fault *f)
+{
+	const struct plan *p = s->join->plan;
+
+	if (s->other & ~s->found)
+		return join_refuse_kind(s, f);
+	if (!s->found)
+		return RC_LOST;
+	if (s->found != (1U << p->nkeys) - 1)
+		return refuse_mixture(s, f);
+	if (job_is_wanted(&p->claim.job))
+		return fault_set(f, RC_USAGE,
+		    "the dlock around it (DLOCK_KEEPER) holds the lock already, and what --once and --cooldown remember is "
+		    "written when that one releases it: say them there");
+	return RC_OK;
+}
+
+/* What the nearest keeper tells of its site, for a plan that names none. */
+struct whereabouts {
+	bool known, secret;
+};
+
+/*
+ * Asks one keeper after the other.  Not RC_OK: one of them cannot be asked, or not be
+ * joined.
+ */
+static enum rc
+search(struct search *s, const char *addresses, struct site *site, struct whereabouts *w,
+    struct fault *f)
+{
+	const unsigned all = (1U << s->join->plan->nkeys) - 1;
+	struct join *j = s->join;
+	struct address address;
+	enum rc rc = RC_OK;
+
+	while ((rc == RC_OK || rc == RC_LOST) && s->found != all &&
+	    next_address(&addresses, &address)) {
+		j->answer.version = 0;
+		rc = ask_keeper(s, &address, f);
+		if (rc == RC_OK)
+			take_hold(s);
+		if (rc != RC_OK && !w->known && !w->secret &&
+		    j->answer.version == JOIN_VERSION) {
+			w->secret = j->answer.secret;
+			w->known = !w->secret;
+			if (w->known)
+				inherit_site(j, site);
+		}
+		if (s->fd >= 0)
+			close(s->fd);
+		s->fd = -1;
+	}
+	return rc == RC_LOST ? RC_OK : rc;
 }
 
 enum rc
 join_open(struct store **ret, struct host *host, const struct plan *p, struct site *site,
-    struct join_site *told, const instant *keep_until, struct fault *f)
+    struct joined *joined, const instant *keep_until, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
-	bool known = !p->site.inherits, secret = false; /* the site */
-	struct address address;
+	struct whereabouts w = {.known = !p->site.inherits};
+	struct search s = {.fd = -1};
+	enum rc rc;
 
-	while (addresses && next_address(&addresses, &address)) {
-		struct join *j = calloc(1, sizeof *j);
-		enum rc rc;
-
-		if (!j)
+	if (addresses && *addresses) {
+		s.join = calloc(1, sizeof *s.join);
+		if (!s.join)
 			return fault_set(f, RC_SYSTEM, "out of memory");
-		*j = (struct join){
-		    .base = {&join_backend, host, "the enclosing dlock", CAP_FAIR},
+		*s.join = (struct join){
+		    .base = {&join_backend, host, "the enclosing dlock",
+			CAP_FAIR | CAP_SHARED | CAP_LIMIT},
 		    .plan = p,
 		    .site = site,
 		    .keep_until = keep_until,
-		    .fd = -1,
+		    .joined = joined,
+		    .alert = -1,
 		};
-		rc = ask_keeper(j, &address, f);
+		joined->keepers.n = 0;
+		rc = search(&s, addresses, site, &w, f);
+		if (rc == RC_OK)
+			rc = settle_search(&s, f);
 		if (rc == RC_OK) {
-			*ret = &j->base;
+			*ret = &s.join->base;
 			return RC_OK;
 		}
-		/* the nearest one's */
-		if (!known && !secret && j->answer.version == JOIN_VERSION) {
-			secret = j->answer.secret;
-			known = !secret;
-			if (known)
-				inherit_site(j, told, site);
-		}
-		join_close(&j->base);
+		join_close(&s.join->base);
 		if (rc != RC_LOST)
 			return rc;
 	}
-	if (known)
+	if (w.known)
 		return RC_OK;
 	return fault_set(f, RC_USAGE,
 	    "it would go where the enclosing dlock goes, but %s",
-	    secret
+	    w.secret
 		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
 		: "that has ended: say -u or -b");
 }

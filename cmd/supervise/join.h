@@ -1,19 +1,26 @@
 /*
- * join.h - a nested dlock on a key that an enclosing dlock already holds.
+ * join.h - a nested dlock on keys that enclosing dlocks already hold.
  *
  * `dlock run -k deploy -- make` whose Makefile says `dlock run -k deploy` again
  * must neither wait for itself nor ask the server: the inner one joins the
  * outer one's hold.  The command finds the keepers around it in DLOCK_KEEPER;
  * each is an abstract unix socket, open to processes of the same user that
- * descend from it.  An address, "@dlock-OWNER/NET/LOCK", also says in which
- * network namespace it is, since it is found from no other, and which lock the
- * keeper has (a hash of backend and key), so that a run which cannot ask is not
+ * descend from it.  An address, "@dlock-OWNER/NET/LOCK...", also says in which
+ * network namespace it is, since it is found from no other, and which locks the
+ * keeper has (a hash of backend and key for each), so that a run which cannot ask is not
  * left to wait for its own ancestor: it is refused.
  *
- * A joined hold is the outer one in everything: token, lease, deadlines (same clock, so
- * t_s can be handed on).  The outer keeper goes on renewing until the last joined hold
- * has ended, and the --min-hold of each is over; when it loses the lock it kills its
- * tree, of which the inner dlock is a part, and tells "lost" to whoever asks.
+ * Each of the run's keys is looked for in all the keepers around it.  A keeper
+ * says which of them it has, and of which kind; what is asked for must be a part
+ * of that: anything exclusive or shared of an exclusive hold, else the same kind
+ * and the same limit.  (A limit inside an exclusive hold is none of its parts: there
+ * is no slot.)  All keys are found, perhaps in several keepers, or none; whatever
+ * lies between would wait for its own parent, or for others who wait for it.
+ *
+ * A joined hold is the outer one in everything: token, slot, lease, deadlines (same
+ * clock, so t_s can be handed on).  The outer keeper goes on renewing until the last
+ * joined hold has ended, and the --min-hold of each is over; when it loses the lock it
+ * kills its tree, of which the inner dlock is a part, and tells "lost" to whoever asks.
  *
  * An inner run that states no URL (by -u or a variable), and no other backend,
  * means the server of the dlock around it, also for another key: it is told
@@ -27,6 +34,7 @@
 #define DLOCK_JOIN_H
 
 #include "cmd/plan.h"
+#include "link.h"
 
 #include <poll.h>
 
@@ -38,7 +46,7 @@ struct join_server {
 	int listener; /* -1: none */
 	/* no descriptors for peers: the next one waits until one has gone */
 	bool out_of_fds;
-	char address[96]; /* for DLOCK_KEEPER */
+	char address[352]; /* for DLOCK_KEEPER */
 	struct {
 		int fd; /* -1: free */
 		bool holds;
@@ -49,7 +57,7 @@ struct join_server {
 };
 
 /*
- * Opens the socket, under a random name, for the plan's lock.  Without one (no
+ * Opens the socket, under a random name, for the plan's keys.  Without one (no
  * descriptors) dlock works, and runs that would join it are refused.
  */
 void join_listen(struct join_server *, const struct plan *);
@@ -60,12 +68,18 @@ void join_listen(struct join_server *, const struct plan *);
  */
 nfds_t join_poll(const struct join_server *, struct pollfd *set);
 
+/* What was granted for one key. */
+struct join_part {
+	uint64_t token;
+	unsigned slot;
+};
+
 /* What the keeper holds, for peers; `ours` false: nothing, or no longer. */
 struct join_offer {
 	bool ours;
-	uint64_t token;
 	instant sent;
 	int64_t lease, pace;
+	const struct join_part *parts; /* one for each of the plan's keys */
 };
 
 /*
@@ -80,10 +94,7 @@ int join_serve(struct join_server *, const struct pollfd *set, const struct plan
 
 enum { JOIN_SITE_BYTES = 4096 };
 
-/*
- * A site that an enclosing dlock has told.  Owned by whoever owns the struct site that
- * points into it.
- */
+/* A site that an enclosing dlock has told. */
 struct join_site {
 	char text[JOIN_SITE_BYTES];
 	/* the told ones, and the plan's own behind them */
@@ -91,15 +102,29 @@ struct join_site {
 };
 
 /*
- * RC_OK: *ret is a lock that joins the hold of a keeper in DLOCK_KEEPER, or untouched if
- * none of them holds the plan's key: take it from the server then; for a plan that
- * inherits its site, *site is then that of the enclosing dlock and points into *told.
- * RC_USAGE: that site is not to be known (any more).  RC_AGAIN: a keeper around us is
- * there but does not answer.  RC_PROTOCOL: one has our key, or may have it, but cannot be
- * joined; asking the server might be waiting for ourselves.  On release the enclosing
+ * What enclosing dlocks have told.  Owned by whoever owns the struct site that may point
+ * into it.
+ */
+struct joined {
+	struct join_site site;
+	/* the connections, each of which is a hold; owned by the store */
+	struct anchors keepers;
+	struct join_part parts[KEYS_MAX]; /* of the plan's keys */
+};
+
+/*
+ * RC_OK: *ret is a lock that joins the holds of keepers in DLOCK_KEEPER, and
+ * keepers and parts of *joined say of which; or it is untouched if none of them
+ * holds any of the plan's keys: take them from the server then; for a plan that
+ * inherits its site, *site is then that of the enclosing dlock and points into
+ * *joined.  RC_USAGE: that site is not to be known (any more); or the plan has a
+ * job, which is remembered with a release, and a joined hold has none.  RC_AGAIN: a
+ * keeper around us is there but does not answer.  RC_PROTOCOL: one has a key of ours, or
+ * may have it, but it cannot be joined, or not for the kind or all the keys that are
+ * asked for; asking the server might be waiting for ourselves.  On release the enclosing
  * dlock is asked to keep the lock until *keep_until, which may change until then.
  */
 enum rc join_open(struct store **ret, struct host *, const struct plan *,
-    struct site *site, struct join_site *told, const instant *keep_until, struct fault *);
+    struct site *site, struct joined *, const instant *keep_until, struct fault *);
 
 #endif

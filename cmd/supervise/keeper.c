@@ -4,9 +4,11 @@
 #include "child.h"
 #include "join.h"
 #include "loop.h"
+#include "backends/multi.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "tree.h"
+#include "verdict.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,22 +35,25 @@ enum {
 /* The lock: where and what it is, and what came of asking for it. */
 struct keeper_lock {
 	struct site site;
-	/* what `site` points into when an enclosing dlock has told it */
-	struct join_site told;
+	/* what enclosing dlocks have told: `site` may point into it */
+	struct joined joined;
 	struct claim claim;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
 	/* joined: how long the enclosing dlock is asked to keep the lock */
 	instant outer_until;
 	struct store *store;
 	struct grant grant;
-	struct fault fault; /* of the call that decided the ending */
+	struct join_part parts[KEYS_MAX]; /* of it, for each key */
+	struct fault fault;               /* of the call that decided the ending */
 };
 
 /* What the front has been told, so that nothing is told twice. */
 struct keeper_told {
 	bool waiting;            /* that we wait: */
 	bool silent;             /* for a server that does not answer, */
-	unsigned position;       /* or at this place in the queue; */
+	unsigned position;       /* or at this place in the queue */
+	unsigned key;            /* for this key, */
+	struct holding holding;  /* which so many hold; */
 	char text[RECORD_BYTES]; /* why, or for this holder */
 	bool suspect;            /* that a renewal was not answered */
 };
@@ -82,17 +87,52 @@ struct keeper {
  */
 static struct keeper keeper;
 
+static bool
+has_several(const struct keeper *k)
+{
+	return k->plan->nkeys > 1;
+}
+
+/* Is the store that of several keys, multi.h?  Joined holds are one store anyhow. */
+static bool
+is_multi(const struct keeper *k)
+{
+	return has_several(k) && !k->keep.terms.nested;
+}
+
 /* ---- speaking to the front ---- */
+
+/* Which of the plan's keys is waited for. */
+static unsigned
+key_seen(const struct keeper *k)
+{
+	unsigned i = 0;
+
+	while (k->host.seen.key && k->plan->keys[i] != k->host.seen.key)
+		i++;
+	return i;
+}
+
+static struct holding
+holding_seen(const struct keeper *k)
+{
+	return (struct holding){
+	    k->host.seen.kind, k->host.seen.holders, k->host.seen.limit};
+}
 
 static void
 tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
 {
-	struct msg m = {.kind = kind, .number = number, .held = k->host.seen.held};
+	struct msg m = {.kind = kind,
+	    .number = number,
+	    .key = key_seen(k),
+	    .held = k->host.seen.held,
+	    .holding = holding_seen(k)};
 
 	if (k->link < 0)
 		return;
 	snprintf(m.text, sizeof m.text, "%s", text);
-	link_send(k->link, &m, -1);
+	link_send(k->link, &m, NULL);
 }
 
 static void
@@ -110,29 +150,65 @@ tell_notice(struct keeper *k)
 	k->host.notice.text[0] = '\0';
 }
 
-/* With the descriptor whose being open keeps the lock, if there is one. */
+/* The descriptors whose being open keeps the lock. */
+static struct anchors
+anchors(const struct keeper *k)
+{
+	struct anchors a = {.n = 0};
+
+	if (k->keep.terms.nested)
+		return k->lock.joined.keepers;
+	for (size_t i = 0; i < k->plan->nkeys; i++) {
+		int fd = is_multi(k) ? multi_grant(k->lock.store, i)->anchor
+				     : k->lock.grant.anchor;
+
+		if (fd >= 0)
+			a.fds[a.n++] = fd;
+	}
+	return a;
+}
+
+/* With the anchors, if there are any. */
 static void
 tell_grant(struct keeper *k)
 {
-	struct msg m = {.kind = MSG_GRANTED, .token = k->lock.grant.token};
+	struct msg m = {.kind = MSG_GRANTED,
+	    .token = k->lock.grant.token,
+	    .slot = k->lock.grant.slot};
+	struct anchors a = anchors(k);
 
 	if (k->link >= 0)
-		link_send(k->link, &m, k->lock.grant.anchor);
+		link_send(k->link, &m, &a);
+}
+
+/* Is there nothing new in what we wait for? */
+static bool
+is_told(const struct keeper_told *t, bool silent, unsigned position, unsigned key,
+    const struct holding *h, const char *text)
+{
+	return t->silent == silent && t->position == position && t->key == key &&
+	    t->holding.kind == h->kind && t->holding.holders == h->holders &&
+	    t->holding.limit == h->limit && strcmp(t->text, text) == 0;
 }
 
 static void
 tell_waiting(struct keeper *k)
 {
 	bool silent = k->host.seen.silent;
-	unsigned position = k->host.seen.position;
+	unsigned position = k->host.seen.position, key = key_seen(k);
+	struct holding holding = holding_seen(k);
 	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
+	/* else which key it is says nothing */
+	bool known = silent || position || holding.holders || *text;
 
-	if (k->told.silent == silent && k->told.position == position &&
-	    strcmp(k->told.text, text) == 0)
+	if (is_told(
+		&k->told, silent, position, known ? key : k->told.key, &holding, text))
 		return;
 	k->told.waiting = true;
 	k->told.silent = silent;
 	k->told.position = position;
+	k->told.key = key;
+	k->told.holding = holding;
 	snprintf(k->told.text, sizeof k->told.text, "%s", text);
 	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
@@ -166,6 +242,9 @@ let_go(struct keeper *k)
 	    k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
+	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
+	for (size_t i = 0; has_several(k) && i < k->plan->nkeys; i++)
+		go.tokens[i] = k->lock.parts[i].token;
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
@@ -435,12 +514,13 @@ keeper_take_signal(struct keeper *k, int sig)
 static void
 hear_front(struct keeper *k)
 {
+	struct anchors none;
 	struct msg m;
-	int fd, got;
+	int got;
 
-	while ((got = link_receive(k->link, &m, &fd)) > 0) {
-		if (fd >= 0)
-			close(fd);
+	while ((got = link_receive(k->link, &m, &none)) > 0) {
+		while (none.n > 0)
+			close(none.fds[--none.n]);
 		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
 			react(k, EV_INTERRUPTED, m.number);
 		else if (m.kind == MSG_SIGNAL && k->keep.phase != PH_ASK && !m.had)
@@ -458,10 +538,10 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 {
 	struct join_offer offer = {
 	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
-	    .token = k->lock.grant.token,
 	    .sent = k->keep.lease.sent,
 	    .lease = k->keep.lease.length,
 	    .pace = k->keep.lease.pace,
+	    .parts = k->lock.parts,
 	};
 	int64_t keep = 0;
 	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);
@@ -542,6 +622,9 @@ make_claim(struct keeper *k)
 	k->lock.site = (struct site){p->site.url, p->site.settings, p->site.nsettings};
 	k->lock.claim = (struct claim){
 	    .key = p->keys[0],
+	    .kind = p->claim.kind,
+	    .limit = p->claim.limit,
+	    .job = p->claim.job,
 	    .owner = k->run->owner,
 	    .record = *k->lock.record ? k->lock.record : k->run->record,
 	    .ttl = p->terms.ttl,
@@ -558,46 +641,92 @@ check_capability(const struct store *s, const struct claim *c, struct fault *f)
 		const char *word;
 	} needs[] = {
 	    [KIND_EXCLUSIVE] = {0, ""},
+	    [KIND_WRITER] = {0, ""},
 	    [KIND_SHARED] = {CAP_SHARED, "shared"},
 	    [KIND_LIMIT] = {CAP_LIMIT, "limited"},
 	};
 
-	if ((s->caps & needs[c->kind].cap) == needs[c->kind].cap)
-		return RC_OK;
-	return fault_set(f, RC_CONFIG,
-	    "%s has no %s locks (dlock-backends(7) says who has)", s->where,
-	    needs[c->kind].word);
+	if ((s->caps & needs[c->kind].cap) != needs[c->kind].cap)
+		return fault_set(f, RC_CONFIG,
+		    "%s has no %s locks (dlock-backends(7) says who has)", s->where,
+		    needs[c->kind].word);
+	if (job_is_wanted(&c->job) && !(s->caps & CAP_JOB))
+		return fault_set(f, RC_CONFIG,
+		    "%s cannot remember runs, as --once and --cooldown need (dlock-backends(7) says who can)",
+		    s->where);
+	return RC_OK;
+}
+
+static enum rc
+open_backend(struct keeper *k)
+{
+	const struct plan *p = k->plan;
+	struct keeper_lock *l = &k->lock;
+
+	if (!p->site.backend->open)
+		return fault_set(&l->fault, RC_CONFIG,
+		    "this dlock was built without the %s backend (dlock version)",
+		    p->site.backend->name);
+	if (has_several(k))
+		return multi_open(&l->store, &k->host, p->site.backend, &l->site, p->keys,
+		    p->nkeys, &l->fault);
+	return p->site.backend->open(&l->store, &k->host, &l->site, &l->fault);
+}
+
+static void
+trace_calls(struct keeper *k)
+{
+	struct store *traced = is_multi(k)
+	    ? NULL
+	    : trace_wrap(k->lock.store, NULL, tell_trace, k);
+
+	if (is_multi(k))
+		multi_trace(k->lock.store, tell_trace, k);
+	else if (traced)
+		k->lock.store = traced;
 }
 
 static enum rc
 open_store(struct keeper *k)
 {
-	const struct plan *p = k->plan;
-	enum rc rc;
+	struct keeper_lock *l = &k->lock;
+	enum rc rc = join_open(&l->store, &k->host, k->plan, &l->site, &l->joined,
+	    &l->outer_until, &l->fault);
 
-	rc = join_open(&k->lock.store, &k->host, p, &k->lock.site, &k->lock.told,
-	    &k->lock.outer_until, &k->lock.fault);
-	k->keep.terms.nested = k->lock.store != NULL;
-	if (rc == RC_OK && !k->lock.store && !p->site.backend->open)
-		return fault_set(&k->lock.fault, RC_CONFIG,
-		    "this dlock was built without the %s backend (dlock version)",
-		    p->site.backend->name);
-	if (rc == RC_OK && !k->lock.store)
-		rc = p->site.backend->open(
-		    &k->lock.store, &k->host, &k->lock.site, &k->lock.fault);
+	k->keep.terms.nested = l->store != NULL;
+	if (rc == RC_OK && !l->store)
+		rc = open_backend(k);
 	if (rc == RC_OK)
-		rc = check_capability(k->lock.store, &k->lock.claim, &k->lock.fault);
+		rc = check_capability(l->store, &l->claim, &l->fault);
+	/* never asked for anything, so there is nothing to give back */
+	if (rc != RC_OK && l->store) {
+		l->store->backend->close(l->store);
+		l->store = NULL;
+	}
 	if (rc == RC_OK) {
-		snprintf(k->shared->where, sizeof k->shared->where, "%s",
-		    k->lock.store->where);
+		snprintf(
+		    k->shared->where, sizeof k->shared->where, "%s", l->store->where);
 		atomic_store(&k->shared->opened, true);
 	}
-	if (rc == RC_OK && p->show.verbose) {
-		struct store *traced = trace_wrap(k->lock.store, tell_trace, k);
-
-		k->lock.store = traced ? traced : k->lock.store;
-	}
+	if (rc == RC_OK && k->plan->show.verbose)
+		trace_calls(k);
 	return rc;
+}
+
+/* What was granted for each key. */
+static void
+note_parts(struct keeper *k)
+{
+	struct keeper_lock *l = &k->lock;
+
+	if (k->keep.terms.nested)
+		memcpy(l->parts, l->joined.parts, sizeof l->parts);
+	for (size_t i = 0; i < k->plan->nkeys && !k->keep.terms.nested; i++) {
+		const struct grant *g = is_multi(k) ? multi_grant(l->store, i)
+						    : &l->grant;
+
+		l->parts[i] = (struct join_part){g->token, g->slot};
+	}
 }
 
 /*
@@ -609,6 +738,7 @@ keeper_granted(struct keeper *k)
 {
 	char lease[32], asked[32], grace[32];
 
+	note_parts(k);
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->lock.fault, RC_CONFIG,
@@ -638,6 +768,8 @@ acquire(struct keeper *k)
 		k->host.seen.silent = false;
 		tell_waiting(k);
 	}
+	if (rc == RC_DONE)
+		tell(k, MSG_SKIPPED, 0, k->lock.fault.text);
 	if (rc == RC_OK)
 		keeper_granted(k);
 	else
@@ -692,17 +824,18 @@ renew(struct keeper *k)
 static void
 release(struct keeper *k)
 {
+	int status = verdict_status(&k->keep.ending);
 	struct fault f = {""};
 	enum rc rc = RC_OK;
 
 	k->lock.outer_until = keep_wanted_until(&k->keep);
 	if (k->lock.store)
 		rc = k->lock.store->backend->lock->release(
-		    k->lock.store, k->todo.until, &f);
+		    k->lock.store, status, k->todo.until, &f);
 	/* memory has run out, say; for a withdrawal there is no later */
 	if (rc == RC_SYSTEM && !k->keep.granted_at)
 		rc = k->lock.store->backend->lock->release(
-		    k->lock.store, k->todo.until, &f);
+		    k->lock.store, status, k->todo.until, &f);
 	k->todo.stop = false;
 	tell_notice(k);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED &&
@@ -798,6 +931,7 @@ keeper_prepare(struct keeper *k)
 		record_write(k->lock.record, r->plan, getpid());
 	join_listen(&k->joins, r->plan);
 	keep_init(&k->keep, &r->plan->terms);
+	k->keep.terms.several = has_several(k);
 }
 
 /* One thing that step() wants of the main line, or else a look at what has happened. */

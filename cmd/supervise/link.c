@@ -52,43 +52,44 @@ link_tells(
 	return awaited ? TELL_AFTER : TELL_NOT;
 }
 
+/* Room for them beside a message. */
+union control {
+	struct cmsghdr first;
+	char room[CMSG_SPACE(sizeof((struct anchors *)0)->fds)];
+};
+
 void
-link_send(int end, const struct msg *m, int fd)
+link_send(int end, const struct msg *m, const struct anchors *a)
 {
 	struct iovec text = {(void *)m, offsetof(struct msg, text) + strlen(m->text) + 1};
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof fd)];
-	} control = {0};
 	struct msghdr h = {.msg_iov = &text, .msg_iovlen = 1};
+	union control control;
 
-	if (fd >= 0) {
+	if (a && a->n > 0) {
 		h.msg_control = control.room;
-		h.msg_controllen = sizeof control.room;
-		*CMSG_FIRSTHDR(&h) = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+		h.msg_controllen = CMSG_SPACE(a->n * sizeof a->fds[0]);
+		memset(&control, 0, h.msg_controllen);
+		control.first = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
 		    .cmsg_type = SCM_RIGHTS,
-		    .cmsg_len = CMSG_LEN(sizeof fd)};
-		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&h)), &fd, sizeof fd);
+		    .cmsg_len = CMSG_LEN(a->n * sizeof a->fds[0])};
+		memcpy(CMSG_DATA(&control.first), a->fds, a->n * sizeof a->fds[0]);
 	}
 	while (sendmsg(end, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
 		continue;
 }
 
 int
-link_receive(int end, struct msg *m, int *fd)
+link_receive(int end, struct msg *m, struct anchors *a)
 {
 	struct iovec text = {m, sizeof *m};
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof *fd)];
-	} control;
+	union control control;
 	struct msghdr h = {.msg_iov = &text,
 	    .msg_iovlen = 1,
 	    .msg_control = control.room,
 	    .msg_controllen = sizeof control.room};
 	ssize_t n;
 
-	*fd = -1;
+	a->n = 0;
 	do
 		n = recvmsg(end, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
@@ -97,8 +98,10 @@ link_receive(int end, struct msg *m, int *fd)
 	if (n == 0)
 		return -1;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-			memcpy(fd, CMSG_DATA(c), sizeof *fd);
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+			a->n = (c->cmsg_len - CMSG_LEN(0)) / sizeof a->fds[0];
+			memcpy(a->fds, CMSG_DATA(c), a->n * sizeof a->fds[0]);
+		}
 	m->text[sizeof m->text - 1] = '\0';
 	return 1;
 }

@@ -13,6 +13,7 @@
 #ifndef DLOCK_LINK_H
 #define DLOCK_LINK_H
 
+#include "cmd/plan.h"
 #include "step.h"
 
 #include <stdatomic.h>
@@ -60,12 +61,10 @@ struct shared {
 
 enum msg_kind {
 	/* keeper to front */
-	MSG_WAITING,  /* number: position, held, text: a holder's record */
-	MSG_RETRYING, /* the server does not answer; text: how */
-	/*
-	 * token; carries the anchor's descriptor if there is one; may be left out:
-	 * link_tells()
-	 */
+	MSG_WAITING,  /* number: position, held, key, holding, text: a holder's record */
+	MSG_RETRYING, /* the server does not answer; key, text: how */
+	MSG_SKIPPED,  /* the job has been done; text: by whom */
+	/* token, slot; carries the anchors; may be left out: link_tells() */
 	MSG_GRANTED,
 	MSG_STARTED,  /* number: pid */
 	MSG_STOPPED,  /* the command stopped; number: by which signal */
@@ -80,27 +79,45 @@ enum msg_kind {
 	MSG_SIGNAL, /* number: signal; had, ends */
 };
 
+/* Who holds a lock that is waited for, as a backend has seen it (host->seen). */
+struct holding {
+	enum lock_kind kind;
+	unsigned holders; /* 0: not known */
+	unsigned limit;   /* with KIND_LIMIT */
+};
+
 struct msg {
 	enum msg_kind kind;
-	bool had;  /* MSG_SIGNAL: the command, if it runs, has got this one already */
-	bool ends; /* MSG_SIGNAL: ends the waiting, if we still wait */
+	bool had;     /* MSG_SIGNAL: the command, if it runs, has got this one already */
+	bool ends;    /* MSG_SIGNAL: ends the waiting, if we still wait */
+	unsigned key; /* which of the plan's keys is waited for */
 	int64_t number;
 	uint64_t token;
+	unsigned slot; /* with --limit */
 	int64_t held;
+	struct holding holding;
 	char text[RECORD_BYTES];
 };
 
 /* Both ends (close-on-exec), or -1 with errno. */
 int link_open(int ends[2]);
 
-/* Sends msg, and a copy of descriptor `fd` unless it is -1.  Never blocks. */
-void link_send(int end, const struct msg *, int fd);
+/*
+ * Descriptors whose being open keeps the lock: one for each key, or none (grant.anchor).
+ */
+struct anchors {
+	int fds[KEYS_MAX];
+	size_t n;
+};
+
+/* Sends msg, and copies of the anchors unless that is NULL.  Never blocks. */
+void link_send(int end, const struct msg *, const struct anchors *);
 
 /*
- * 1: *msg is set, *fd too (ours to close) or -1.  0: nothing now.  -1: the other one is
- * gone.
+ * 1: *msg is set, and the anchors, which are ours to close.  0: nothing now.  -1: the
+ * other one is gone.
  */
-int link_receive(int end, struct msg *, int *fd);
+int link_receive(int end, struct msg *, struct anchors *);
 
 /*
  * When MSG_GRANTED is sent.  A front that has nothing to do about a grant is

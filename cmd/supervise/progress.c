@@ -38,6 +38,7 @@ progress_begin(
 {
 	*g = (struct progress){.plan = p,
 	    .shared = s,
+	    .key = p->keys[0],
 	    .began = instant_now(),
 	    .held_since = NEVER,
 	    .next = NEVER};
@@ -56,6 +57,7 @@ hear_trouble(struct progress *g, const char *text)
 void
 progress_heard(struct progress *g, const struct msg *m)
 {
+	g->key = g->plan->keys[m->key];
 	if (m->kind == MSG_RETRYING) {
 		hear_trouble(g, m->text);
 		return;
@@ -63,21 +65,73 @@ progress_heard(struct progress *g, const struct msg *m)
 	hear_trouble(g, "");
 	g->heard = *m->text != '\0';
 	g->position = m->number;
+	g->holding = m->holding;
 	g->held_since = m->held >= 0 ? instant_now() - m->held : NEVER;
 	if (g->heard)
 		record_describe(m->text, g->holder, sizeof g->holder);
 }
 
 const char *
+progress_slots(const struct progress *g, char *out, size_t size)
+{
+	const struct holding *h = &g->holding;
+
+	*out = '\0';
+	if (h->kind != KIND_LIMIT || h->limit == 0 || h->holders == 0)
+		return out;
+	if (h->holders < h->limit)
+		snprintf(out, size, "%u of %u slots %s", h->holders, h->limit,
+		    h->holders == 1 ? "is" : "are");
+	else if (h->limit == 1)
+		snprintf(out, size, "the only slot is");
+	else if (h->limit == 2)
+		snprintf(out, size, "both slots are");
+	else
+		snprintf(out, size, "all %u slots are", h->limit);
+	return out;
+}
+
+/* What comes before the name of the one holder that we know. */
+static void
+describe_others(const struct holding *h, char *out, size_t size)
+{
+	*out = '\0';
+	if (h->kind == KIND_SHARED && h->holders == 1)
+		snprintf(out, size, "a reader, ");
+	else if (h->kind == KIND_SHARED && h->holders > 1)
+		snprintf(out, size, "%u readers, first ", h->holders);
+	else if (h->kind == KIND_SHARED)
+		snprintf(out, size, "readers, first ");
+	else if (h->kind == KIND_LIMIT && h->limit > 0 && h->holders > 0)
+		snprintf(out, size, "%s", h->holders == 1 ? "by " : "first ");
+}
+
+/*
+ * Is there room beside those who hold it for what we ask for?  Then somebody else waits
+ * before us.
+ */
+static bool
+has_free_place(const struct progress *g)
+{
+	const struct holding *h = &g->holding;
+
+	if (h->holders == 0 || h->kind != g->plan->claim.kind)
+		return false;
+	return h->kind == KIND_SHARED || (h->kind == KIND_LIMIT && h->holders < h->limit);
+}
+
+const char *
 progress_holder(const struct progress *g, char *out, size_t size)
 {
-	char time[32];
+	char time[32], others[40];
 
-	snprintf(out, size, "%s%s%s", g->heard ? g->holder : "somebody",
+	describe_others(&g->holding, others, sizeof others);
+	snprintf(out, size, "%s%s%s%s%s", others, g->heard ? g->holder : "somebody",
 	    g->held_since == NEVER ? "" : " for ",
 	    g->held_since == NEVER
 		? ""
-		: parse_duration_text(instant_now() - g->held_since, time, sizeof time));
+		: parse_duration_text(instant_now() - g->held_since, time, sizeof time),
+	    has_free_place(g) ? " (and another run waits already)" : "");
 	return out;
 }
 
@@ -86,11 +140,14 @@ static void
 describe_cause(const struct progress *g, char *out, size_t size)
 {
 	const char *where = shared_where(g->shared);
-	char holder[HOLDER_BYTES], server[WHERE_BYTES];
+	char holder[HOLDER_BYTES], server[WHERE_BYTES], slots[SLOTS_BYTES];
 
 	text_clean(server, sizeof server, where, strlen(where));
 	if (*g->trouble)
 		snprintf(out, size, "%s, trying again", g->trouble);
+	else if (*progress_slots(g, slots, sizeof slots))
+		snprintf(out, size, "%s taken, %s", slots,
+		    progress_holder(g, holder, sizeof holder));
 	else if (g->heard || g->position)
 		snprintf(
 		    out, size, "held by %s", progress_holder(g, holder, sizeof holder));
@@ -107,7 +164,7 @@ describe(const struct progress *g, instant now, char *out, size_t size)
 {
 	char key[400], cause[HOLDER_BYTES + 100], waited[32], place[48] = "";
 
-	text_name(key, sizeof key, g->plan->keys[0]);
+	text_name(key, sizeof key, g->key);
 	describe_cause(g, cause, sizeof cause);
 	if (g->position == 1)
 		snprintf(place, sizeof place, ", next in line");
@@ -183,6 +240,6 @@ progress_end(struct progress *g, uint64_t token)
 		return;
 	if (g->plan->show.verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
-	say("got %s after %s%s", text_name(key, sizeof key, g->plan->keys[0]),
+	say("got %s after %s%s", plan_name(g->plan, key, sizeof key),
 	    parse_duration_text(waited, time, sizeof time), number);
 }

@@ -14,15 +14,17 @@
 #include "link.h"
 #include "cmd/plan.h"
 
-enum { HOLDER_BYTES = 700 };
+enum { HOLDER_BYTES = 700, SLOTS_BYTES = 48 };
 
 struct progress {
 	const struct plan *plan;
 	const struct shared *shared;
 	bool live, drawn, spoken;
 	instant began, next;
-	bool heard; /* of a holder */
+	bool heard;      /* of a holder */
+	const char *key; /* that is waited for */
 	unsigned position;
+	struct holding holding;
 	instant held_since;              /* NEVER: not known */
 	char holder[HOLDER_BYTES - 100]; /* described, clean */
 	/* why the server does not answer, clean; "": it does */
@@ -57,9 +59,16 @@ void progress_pause(struct progress *);
 void progress_end(struct progress *, uint64_t token);
 
 /*
- * "alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", for the sentence about a busy
- * lock.  Returns out.
+ * "alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", "3 readers, first alice (...)
+ * for 2m13s", or with --limit "first alice (...) for 2m13s", for the sentence about a
+ * busy lock.  Returns out.
  */
 const char *progress_holder(const struct progress *, char *out, size_t size);
+
+/*
+ * "all 4 slots are", "both slots are", "the only slot is", "2 of 4 slots are": what
+ * those who hold a limited lock have taken; else "".  Returns out.
+ */
+const char *progress_slots(const struct progress *, char *out, size_t size);
 
 #endif

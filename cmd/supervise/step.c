@@ -444,7 +444,7 @@ release_until(const struct keep *k, instant now)
 	bool late = k->ending.kind == END_LOST && k->lease.length != LEASE_FOREVER;
 	instant until = now + (withdraws || late ? WITHDRAW_PATIENCE : RELEASE_PATIENCE);
 
-	if (k->lease.disowned)
+	if (k->lease.disowned && !k->terms.several)
 		return now;
 	return late || k->after.release_at ? instant_first(until, surely_over(k)) : until;
 }

@@ -27,23 +27,29 @@ verdict_decide(struct verdict *v, int status, const char *name, const char *fmt,
 	va_end(ap);
 }
 
-/* "deploy (redis 10.0.0.5:6379) is held by alice ..." */
+/*
+ * "deploy (redis 10.0.0.5:6379) is held by alice ...", "deploy (...): all 4 slots are
+ * taken, first alice ..."
+ */
 static void
 busy(
     struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
 {
-	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
-	char time[32];
+	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "",
+		   *still = p->wait.most == 0 ? "" : " still";
+	char key[400], state[80] = "", time[32],
+		       end[80] = "; not waiting (-n), nothing was run";
 
-	if (p->wait.most == 0)
-		verdict_decide(v, p->wait.conflict_status, "busy",
-		    "%s%s%s%s is held by %s; not waiting (-n), nothing was run", s->key,
-		    open, s->where, close, h->holder);
+	text_name(key, sizeof key, h->key);
+	if (*h->slots)
+		snprintf(state, sizeof state, ": %s%s taken,", h->slots, still);
 	else
-		verdict_decide(v, p->wait.conflict_status, "busy",
-		    "%s%s%s%s is still held by %s after %s of waiting (-w); nothing was run",
-		    s->key, open, s->where, close, h->holder,
+		snprintf(state, sizeof state, " is%s held by", still);
+	if (p->wait.most != 0)
+		snprintf(end, sizeof end, " after %s of waiting (-w); nothing was run",
 		    parse_duration_text(h->waited, time, sizeof time));
+	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s %s%s", key, open,
+	    s->where, close, state, h->holder, end);
 }
 
 /* The server did not answer: how long we have tried is what -w says. */
@@ -61,6 +67,16 @@ unreachable(
 	    "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
 }
 
+/* Nothing is wrong: who wants to know has asked for it. */
+static void
+skipped(struct verdict *v, const struct plan *p, const struct shown *s)
+{
+	verdict_decide(v, p->claim.skipped_status, "skipped", "skipped '%s' under %s: %s",
+	    s->command, s->key, s->words);
+	if (!p->show.verbose)
+		v->line[0] = '\0';
+}
+
 static const char *after(const struct ending *);
 
 static void
@@ -71,6 +87,8 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 
 	if (e->value == RC_BUSY)
 		busy(v, p, s, h);
+	else if (e->value == RC_DONE)
+		skipped(v, p, s);
 	else if (e->value == RC_AGAIN && !e->too_late && *s->words)
 		unreachable(v, p, s, h->waited);
 	else if (e->too_late)
@@ -106,13 +124,33 @@ lost(struct verdict *v, const struct ending *e, const struct shown *s)
 					: "the command was stopped");
 }
 
+int
+verdict_status(const struct ending *e)
+{
+	switch (e->kind) {
+	case END_COMMAND:
+		return WIFSIGNALED(e->value) ? 128 + WTERMSIG(e->value)
+					     : WEXITSTATUS(e->value);
+	case END_EXEC:
+		return status_of_exec(e->value);
+	case END_MAX_RUN:
+		return STATUS_MAX_RUN;
+	case END_LOST:
+		return STATUS_LOST;
+	case END_ORPHANED:
+		return STATUS_SYSTEM;
+	default:
+		return STATUS_NONE;
+	}
+}
+
 static void
 ended(struct verdict *v, const struct ending *e, const struct shown *s)
 {
 	v->name = "ended";
 	if (WIFSIGNALED(e->value))
 		v->signal = WTERMSIG(e->value);
-	v->status = v->signal ? 128 + v->signal : WEXITSTATUS(e->value);
+	v->status = verdict_status(e);
 	if (e->unconfirmed)
 		snprintf(v->line, sizeof v->line,
 		    "%s: the release was not confirmed (%s); %s", s->key, s->words,
@@ -148,7 +186,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 	struct shown s;
 	char time[32];
 
-	text_name(s.key, sizeof s.key, p->keys[0]);
+	plan_name(p, s.key, sizeof s.key);
 	text_clean(s.words, sizeof s.words, h->words, strlen(h->words));
 	text_clean(s.where, sizeof s.where, h->where, strlen(h->where));
 	text_clean(

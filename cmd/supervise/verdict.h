@@ -28,10 +28,17 @@ struct verdict {
 /* What the front has heard of it all. */
 struct heard {
 	const char *words;  /* the backend's, of the call that decided the ending */
+	const char *key;    /* that is busy */
 	const char *where;  /* the server; "" if that is not known */
 	const char *holder; /* who has a busy lock, clean */
+	const char *slots;  /* what of its --limit is taken, see progress.h; "" */
 	int64_t waited;     /* how long we tried */
 };
+
+/*
+ * What a run with this ending exits with, as far as something was run; else STATUS_NONE.
+ */
+int verdict_status(const struct ending *);
 
 /* What `ending` means to the user. */
 struct verdict verdict_of(

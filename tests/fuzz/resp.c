@@ -1,11 +1,67 @@
 /*
  * resp.c - Goal of these tests: what is let in from a Redis server is small
- * and whole, hiredis agrees about where it ends, and an error never surprises.
+ * and whole, hiredis agrees about where it ends, an answer can be computed with,
+ * and an error never surprises.
  */
+#include "backends/redis/answer.h"
 #include "backends/redis/resp.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <hiredis/hiredis.h>
+
+/* What answer.h says of each member. */
+static void
+holder_is_sound(const struct answer *a)
+{
+	CLAIM(a->token > 0 && a->token < TOKEN_LIMIT && a->slot < LIMIT_MAX);
+}
+
+static void
+kind_is_sound(const struct answer *a)
+{
+	CLAIM(
+	    a->kind == KIND_EXCLUSIVE || a->kind == KIND_SHARED || a->kind == KIND_LIMIT);
+	CLAIM(a->kind == KIND_LIMIT ? a->limit > 0 && a->limit <= LIMIT_MAX
+				    : a->limit == 0);
+}
+
+static void
+answer_is_sound(const struct answer *a, enum operation op)
+{
+	if (op == RELEASE) {
+		CLAIM(a->code >= ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED);
+	} else if (a->code == ANSWER_HOLDER) {
+		holder_is_sound(a);
+	} else if (op == ACQUIRE && a->code == ANSWER_NOT_HOLDER) {
+		kind_is_sound(a);
+		CLAIM(a->place > 0 && a->left_ms >= 0 && a->left_ms <= ANSWER_MS_MOST &&
+		    a->ticket < TOKEN_LIMIT);
+		CLAIM(a->held_ms >= -1 && a->held_ms <= ANSWER_MS_MOST &&
+		    strlen(a->holder) < sizeof a->holder);
+	} else if (op == ACQUIRE && a->code == ANSWER_OTHER_KIND) {
+		kind_is_sound(a);
+	} else if (op == ACQUIRE && a->code == ANSWER_DONE) {
+		CLAIM(a->began_ms >= 0 && a->began_ms <= ANSWER_TIME_MOST &&
+		    strlen(a->who) < sizeof a->who);
+	} else if (op == ACQUIRE) {
+		CLAIM(a->code == ANSWER_RECENT && a->age_ms >= 0 &&
+		    a->age_ms <= ANSWER_MS_MOST);
+	} else {
+		CLAIM(a->code == ANSWER_NOT_HOLDER);
+	}
+}
+
+static void
+answers_are_sound(const redisReply *reply)
+{
+	for (int op = ACQUIRE; op <= RELEASE; op++) {
+		struct answer a;
+
+		memset(&a, 0x55, sizeof a);
+		if (answer_read(&a, reply, op))
+			answer_is_sound(&a, op);
+	}
+}
 
 /*
  * What has been let in is one whole reply to hiredis too, unless it refuses it (a number
@@ -21,6 +77,7 @@ hiredis_agrees(const char *buf, size_t n)
 	CLAIM(redisReaderFeed(reader, buf, n) == REDIS_OK);
 	if (redisReaderGetReply(reader, &reply) == REDIS_OK) {
 		CLAIM(reply != NULL);
+		answers_are_sound(reply);
 		freeReplyObject(reply);
 		reply = NULL;
 		CLAIM(redisReaderGetReply(reader, &reply) == REDIS_OK && reply == NULL);

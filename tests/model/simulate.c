@@ -4,11 +4,15 @@
  * the front's (cmd/supervise/watch.c), break a promise.
  *
  * Each seed is one world on one virtual clock: a server whose clock runs up to 1 % off
- * ours, others who take the lock the moment it lapses, a network that delays and loses
- * requests and answers, a command with descendants that obey or do not, nested dlocks, a
- * front that may die, and a front and a keeper that are paused now and then (no step is
- * run, everything that came is delivered at its end), the keeper also between what it has
- * decided and doing it. The world does what cmd/supervise/keeper.c and
+ * ours, others who take the lock the moment it lapses (or, where it is of a kind that
+ * some hold together, when the last of those beside us has gone), a job that another may
+ * have done, a network that delays and loses requests and answers, a command with
+ * descendants that obey or do not, nested dlocks, a front that may die, and a front and a
+ * keeper that are paused now and then (no step is run, everything that came is delivered
+ * at its end), the keeper also between what it has decided and doing it. Several keys are
+ * no other world: their lease is the earliest of all, the first loss is theirs, and a
+ * renewal that only some keys got is one that was lost (backends/multi.c;
+ * tests/unit/multi.c). The world does what cmd/supervise/keeper.c and
  * cmd/supervise/front.c do with the actions.
  *
  *	SIMULATE_RUNS=N   schedules (500000)
@@ -59,6 +63,7 @@
  *	not_executed    after the report                          ENDING_STAYS
  *	released        RC_LOST is no loss                        LOSS_IS_TOLD
  *	absorb          EV_INTERRUPTED counts in PH_HOLD          NOTHING_RAN_IS_TRUE
+ *	  and in the world, finish_call() makes EV_GRANTED of RC_DONE   NOTHING_RAN_IS_TRUE
  *	absorb          a stub's end is the command's             COMMAND_RAN_IS_TRUE
  *	not_executed    a loss before it stays                    COMMAND_RAN_IS_TRUE
  *
@@ -160,7 +165,8 @@ static struct {
 	unsigned long runs, steps, endings[END_LOST + 1], losses[LOSS_FOUND + 1],
 	    renewals, unanswered, late, pauses, alerts, revoked, kills, joins, lingered,
 	    stuck, lapsed_under_pause, too_late, unconfirmed, front_pauses, half_done,
-	    front_terms, overtaken, taken_over, left_behind, retried, kept, terminated;
+	    front_terms, overtaken, taken_over, left_behind, retried, kept, terminated,
+	    skipped, beside;
 } reached;
 
 /* ---- a world ---- */
@@ -170,6 +176,7 @@ enum kind {
 	W_AT_SERVER, /* a request arrives: id, value is the enum call */
 	W_LAPSE,     /* the lease ends at the server: id */
 	W_OTHERS_END,
+	W_BESIDE_ENDS,
 	W_BREAK, /* an administrator takes the lock away */
 	W_EXEC,
 	W_COMMAND_ENDS, /* value: wait status */
@@ -238,13 +245,16 @@ struct world {
 	int64_t lease, pace; /* that it gives: LEASE_FOREVER; 0 */
 	int rate;            /* of its clock against ours, in 1/1000 */
 	bool contended, waiting, ours, other, errors, revokes;
+	/* another of our kind (shared, or limited) holds it, beside whom we may */
+	bool beside;
+	bool once, job_done;
 	unsigned lease_id;
 
 	/* the backend's side of the call in flight */
 	enum call call;
 	unsigned call_id, asks;
 	instant sent, until, wait_until;
-	bool call_runs, stop, told_lost;
+	bool call_runs, stop, told_lost, told_done;
 
 	/* keeper */
 	bool paused, in_order;
@@ -531,8 +541,30 @@ no_longer_ours(struct world *w)
 	w->lease_id++;
 	if (w->go && w->lost_at == NEVER)
 		w->lost_at = w->now;
-	if (w->contended)
+	if (w->contended && !w->beside)
 		take_place(w);
+}
+
+/*
+ * The last of our kind beside us, or whom we lost it to: now it is an exclusive one's
+ * turn.
+ */
+static void
+beside_ends(struct world *w)
+{
+	w->beside = false;
+	if (!w->ours && w->contended && !w->other)
+		take_place(w);
+}
+
+/* Decided under the lock, which goes on to the next at once. */
+static void
+skip_job(struct world *w, unsigned id)
+{
+	if (w->ours)
+		no_longer_ours(w);
+	w->waiting = false;
+	send_packet(w, K_ANSWER, id, RC_DONE);
 }
 
 static void
@@ -544,6 +576,10 @@ serve_acquire(struct world *w, unsigned id)
 		 * backend's business
 		 */
 		return;
+	if (w->job_done) {
+		skip_job(w, id);
+		return;
+	}
 	if (!w->ours && w->other) {
 		w->waiting = true;
 		send_packet(w, K_ANSWER, id, QUEUED);
@@ -578,7 +614,7 @@ serve(struct world *w, unsigned id, enum call call)
 	if (call == CALL_RELEASE && w->ours) {
 		w->ours = false;
 		w->lease_id++;
-		if (w->contended)
+		if (w->contended && !w->beside)
 			take_place(w);
 	}
 	if (call == CALL_RELEASE)
@@ -590,6 +626,8 @@ static void
 others_end(struct world *w)
 {
 	w->other = false;
+	/* what the other ran was the same job */
+	w->job_done = w->job_done || (w->once && chance(w, 50));
 	if (w->waiting) {
 		extend(w);
 		send_packet(w, K_WAKEUP, 0, 0);
@@ -733,6 +771,7 @@ finish_call(struct world *w, enum rc rc)
 	else
 		e.kind = EV_RELEASED;
 	w->told_lost = w->told_lost || (w->go && rc == RC_LOST);
+	w->told_done = w->told_done || (call == CALL_ACQUIRE && rc == RC_DONE);
 	if (e.kind == EV_RENEWED && w->revokes && chance(w, 30))
 		e.kind = EV_REVOKED;
 	reached.revoked += e.kind == EV_REVOKED;
@@ -1068,8 +1107,11 @@ check_ending(struct world *w, const struct actions *a)
 		(e->kind != END_REFUSED && e->kind != END_INTERRUPTED &&
 		    e->kind != END_EXEC));
 	require(w, COMMAND_RAN_IS_TRUE, w->ran || (!own && e->kind != END_LOST));
+	require(w, NOTHING_RAN_IS_TRUE, !w->told_done || (!w->ran && !w->go));
 	w->reported = true;
 	w->ending = *e;
+	reached.skipped += e->kind == END_REFUSED && e->value == RC_DONE;
+	reached.beside += w->beside && w->ran;
 	reached.endings[e->kind]++;
 	reached.losses[e->loss]++;
 	reached.stuck += e->stuck;
@@ -1325,6 +1367,9 @@ happen(struct world *w, const struct entry *e)
 			no_longer_ours(w);
 		}
 		break;
+	case W_BESIDE_ENDS:
+		beside_ends(w);
+		break;
 	case W_OTHERS_END:
 		others_end(w);
 		break;
@@ -1412,6 +1457,7 @@ choose_terms(struct world *w)
 	t->min_hold = chance(w, 25) ? below(w, 2 * t->ttl) : 0;
 	t->max_run = chance(w, 20) ? between(w, 1, 2 * t->ttl) : NEVER;
 	t->wait_tree = chance(w, 30);
+	t->several = chance(w, 20);
 	t->seed = draw(w);
 	w->grace = t->grace;
 }
@@ -1444,7 +1490,12 @@ choose_world(struct world *w)
 		w->runs = 600 * S;
 	w->rest_runs = chance(w, 40) ? below(w, 5 * ttl) : 0;
 	w->kill_latency = between(w, 0, 200 * MS);
-	if (chance(w, 40))
+	w->once = chance(w, 10);
+	w->job_done = w->once && chance(w, 20);
+	w->beside = chance(w, 30);
+	if (w->beside)
+		later(w, below(w, 3 * ttl), W_BESIDE_ENDS, 0, 0);
+	else if (chance(w, 40))
 		take_place(w);
 	for (int n = chance(w, 50) ? 0 : (int)between(w, 1, PAUSES); n > 0; n--)
 		later(w, below(w, 3 * ttl), W_PAUSE, 0, 0);
@@ -1550,6 +1601,8 @@ every_ending_is_reached(void **state)
 		assert_in_range(reached.endings[i], reached.runs / 1000, reached.runs);
 	for (int i = LOSS_REVOKED; i <= LOSS_FOUND; i++)
 		assert_in_range(reached.losses[i], reached.runs / 1000, reached.runs);
+	assert_in_range(reached.skipped, reached.runs / 1000, reached.runs);
+	assert_in_range(reached.beside, reached.runs / 1000, reached.runs);
 	assert_in_range(reached.stuck, 10, reached.runs);
 	assert_in_range(reached.front_terms, reached.runs / 1000, reached.runs);
 	assert_in_range(reached.overtaken, reached.runs / 1000, reached.runs);

@@ -1,5 +1,5 @@
 /*
- * Curator.java - Apache Curator's InterProcessMutex on a string: it does what it
+ * Curator.java - Apache Curator's recipes on a string: it does what it
  * is told on standard input, a command a line, and answers each with one line.
  *
  *	acquire PATH		-> held NODE CZXID	(waits as long as it takes)
@@ -7,6 +7,12 @@
  *	release PATH		-> released
  *	revoke NODE		-> asked
  *	turns PATH LOG STOP	-> N turns; see there
+ *
+ * These are InterProcessMutex.  The others: RECIPE is read or write (InterProcessReadWriteLock),
+ * or the number of leases of an InterProcessSemaphoreV2.
+ *
+ *	take RECIPE PATH MS	-> held, or busy
+ *	give RECIPE PATH	-> released
  *
  * The tests compile and start it: java Curator HOST:PORT.
  */
@@ -23,6 +29,9 @@ import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.RetryOneTime;
 
@@ -40,6 +49,7 @@ public class Curator {
 
 	private final CuratorFramework client;
 	private final Map<String, Mutex> held = new HashMap<>();
+	private final Map<String, AutoCloseable> taken = new HashMap<>();
 
 	Curator(String server) {
 		client = CuratorFrameworkFactory.newClient(server, 10000, 10000, new RetryOneTime(100));
@@ -67,6 +77,38 @@ public class Curator {
 	private String revoke(String node) throws Exception {
 		Revoker.attemptRevoke(client, node);
 		return "asked";
+	}
+
+	/* Null: busy. */
+	private AutoCloseable takeMutex(InterProcessMutex mutex, long ms) throws Exception {
+		return mutex.acquire(ms, TimeUnit.MILLISECONDS) ? mutex::release : null;
+	}
+
+	private AutoCloseable takeRecipe(String recipe, String path, long ms) throws Exception {
+		switch (recipe) {
+		case "read":
+			return takeMutex(new InterProcessReadWriteLock(client, path).readLock(), ms);
+		case "write":
+			return takeMutex(new InterProcessReadWriteLock(client, path).writeLock(), ms);
+		default:
+			Lease lease = new InterProcessSemaphoreV2(client, path, Integer.parseInt(recipe)).acquire(ms,
+			    TimeUnit.MILLISECONDS);
+			return lease == null ? null : lease::close;
+		}
+	}
+
+	private String take(String recipe, String path, long ms) throws Exception {
+		AutoCloseable hold = takeRecipe(recipe, path, ms);
+
+		if (hold == null)
+			return "busy";
+		taken.put(recipe + path, hold);
+		return "held";
+	}
+
+	private String give(String recipe, String path) throws Exception {
+		taken.remove(recipe + path).close();
+		return "released";
 	}
 
 	private static void append(Path log, String line) throws IOException {
@@ -111,6 +153,10 @@ public class Curator {
 			return release(words[1]);
 		case "revoke":
 			return revoke(words[1]);
+		case "take":
+			return take(words[1], words[2], Long.parseLong(words[3]));
+		case "give":
+			return give(words[1], words[2]);
 		case "turns":
 			return turns(words[1], Path.of(words[2]), Path.of(words[3]));
 		default:

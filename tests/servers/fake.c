@@ -14,6 +14,7 @@
  *
  *	ok again lost revoked denied usage config protocol system   that rc, after DELAY
  *	busy    another has it: until `until`
+ *	done    (acquire) the job has been done
  *	away    (acquire) the server does not answer; it is asked again as patience.h says
  *	hang    no answer comes
  *	late    ok after DELAY, even when nobody waits for it any more
@@ -22,7 +23,9 @@
  * lease given in place of the ttl, `token=N` the token, `alert=DURATION` alerts
  * the keeper once, so long after the grant; `close=hang` never comes to an end;
  * `anchor=PORT` gives a connection to that local port as the grant's anchor;
- * `notice=TEXT` gives that notice with the first renewal.
+ * `kind=exclusive|shared|limit`, `holders=N` and `limit=N` are what is seen of those who
+ * have it when another does, `slot=N` the slot that is granted, `not=shared|limit|job`
+ * what the store cannot; `notice=TEXT` gives that notice with the first renewal.
  * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call, `-O record=FILE`
  * what others would be shown of us.
  */
@@ -64,6 +67,8 @@ struct fake {
 	bool close_hangs;
 	int anchor_port; /* 0: no anchor */
 	char notice[64];
+	enum lock_kind kind;
+	unsigned holders, limit, slot;
 	struct patience patience;
 };
 
@@ -86,6 +91,7 @@ parse_verdict(const char *s, size_t n, int *ret)
 	} words[] = {
 	    {"ok", RC_OK},
 	    {"busy", RC_BUSY},
+	    {"done", RC_DONE},
 	    {"again", RC_AGAIN},
 	    {"lost", RC_LOST},
 	    {"revoked", RC_REVOKED},
@@ -123,6 +129,33 @@ add_answer(struct fake *k, int call, const char *value)
 }
 
 static bool
+read_kind(struct fake *k, const char *word, const char *value)
+{
+	unsigned *number = strcmp(word, "holders") == 0 ? &k->holders
+	    : strcmp(word, "limit") == 0                ? &k->limit
+	    : strcmp(word, "slot") == 0                 ? &k->slot
+							: NULL;
+
+	if (number) {
+		*number = strtoul(value, NULL, 10);
+		return true;
+	}
+	if (strcmp(word, "kind") == 0) {
+		k->kind = *value == 's' ? KIND_SHARED
+		    : *value == 'l'     ? KIND_LIMIT
+					: KIND_EXCLUSIVE;
+		return true;
+	}
+	if (strcmp(word, "not") == 0) {
+		k->base.caps &= ~(*value == 's' ? CAP_SHARED
+			: *value == 'l'         ? CAP_LIMIT
+						: CAP_JOB);
+		return true;
+	}
+	return false;
+}
+
+static bool
 read_word(struct fake *k, char *word)
 {
 	char *value = strchr(word, '=');
@@ -153,7 +186,7 @@ read_word(struct fake *k, char *word)
 		k->token = strtoull(value, NULL, 10);
 		return true;
 	}
-	return false;
+	return read_kind(k, word, value);
 }
 
 static bool
@@ -216,6 +249,8 @@ perform(struct fake *k, int call, instant until, struct fault *f)
 	    k, instant_after(asked, a.delay), a.verdict == LATE ? NEVER : until, f);
 	if (rc != RC_OK || a.verdict == RC_OK || a.verdict == LATE)
 		return rc;
+	if (a.verdict == RC_DONE)
+		return fault_set(f, RC_DONE, "ID x was run by another@fake");
 	if (a.verdict == AWAY)
 		return fault_set(f, RC_AGAIN, "cannot reach \33[2J the server");
 	return fault_set(f, a.verdict, "the script says %s", rc_name(a.verdict));
@@ -264,7 +299,8 @@ fake_open(struct store **ret, struct host *host, const struct site *site, struct
 	if (!k)
 		return fault_set(f, RC_SYSTEM, "no memory");
 	*k = (struct fake){
-	    .base = {&fake_backend, host, "fake", CAP_FAIR | CAP_DURABLE},
+	    .base = {&fake_backend, host, "fake",
+		CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB},
 	    .token = 1,
 	};
 	patience_init(&k->patience);
@@ -288,6 +324,9 @@ wait_for_another(struct fake *k, instant until, struct fault *f)
 {
 	k->base.host->seen.position = 1;
 	k->base.host->seen.held = NS_PER_S;
+	k->base.host->seen.kind = k->kind;
+	k->base.host->seen.holders = k->holders;
+	k->base.host->seen.limit = k->limit;
 	strcpy(k->base.host->seen.holder,
 	    "{\"who\":\"another@fake\",\"pid\":7,\"command\":\"true\"}");
 	if (until != 0 && sleep_until(k, NEVER, until, f) == RC_STOP)
@@ -381,6 +420,7 @@ fake_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	if (rc == RC_OK) {
 		write_record(k);
 		*g = (struct grant){.token = k->token,
+		    .slot = k->slot,
 		    .sent = sent,
 		    .lease = lease_of(k),
 		    .anchor = make_anchor(k)};
@@ -411,8 +451,9 @@ fake_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-fake_release(struct store *s, instant until, struct fault *f)
+fake_release(struct store *s, int status, instant until, struct fault *f)
 {
+	(void)status;
 	return perform(fake_of(s), 2, until, f);
 }
 

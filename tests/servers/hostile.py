@@ -18,8 +18,16 @@ def array(*members):
     return b"".join(out)
 
 
-GRANTED = array(1, b"1700000000000000")
-DONE = array(1)  # to renew and release
+def granted(token=b"1700000000000000", slot=0):
+    return array(1, token, slot)
+
+
+def waiting(place=1, left=1000, held=5, record=b"{}", ticket=7, kind=b"x", holders=1):
+    return array(0, place, left, held, record, ticket, kind, holders)
+
+
+GRANTED = granted()  # to acquire and renew
+DONE = array(1)  # to release
 
 
 def requests_in(buffer):
@@ -57,7 +65,7 @@ class Hostile:
     `greeting` is sent before anything is asked; `reset_after` bytes have come, the connection is reset.
     """
 
-    GOOD = {"acquire": GRANTED, "renew": DONE, "release": DONE, "ping": b"+PONG\r\n", "auth": b"+OK\r\n",
+    GOOD = {"acquire": GRANTED, "renew": GRANTED, "release": DONE, "ping": b"+PONG\r\n", "auth": b"+OK\r\n",
             "select": b"+OK\r\n"}
 
     def __init__(self, answers=None, greeting=b"", reset_after=None):

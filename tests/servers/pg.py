@@ -367,6 +367,9 @@ class PgPlace(RemotePlace):
         rows.append(self.server.ask("SELECT pg_stat_activity::text FROM pg_stat_activity WHERE pid <> pg_backend_pid()"))
         return str(rows).replace('\\"', '"').replace('""', '"').encode()
 
+    def take_away(self, keys, key):
+        assert self.server.ask("DELETE FROM dlock.claims WHERE key = %s RETURNING 1", key)
+
     def crashable(self, request):
         self.server = request.getfixturevalue("make_pg")(safe=True)
         return self.server.restart
@@ -391,7 +394,15 @@ class PooledPgPlace(PgPlace):
         return crash
 
 
-class AdvisoryPgPlace(PgPlace):
+class BoundPgPlace(PgPlace):
+    """Locks that end with their session."""
+
+    def take_away(self, keys, key):
+        sessions = self.server.sessions()[-len(keys):]  # they were begun in the order of their keys
+        assert self.server.value("SELECT pg_terminate_backend(%s)", sessions[sorted(keys).index(key)])
+
+
+class AdvisoryPgPlace(BoundPgPlace):
     """Locks of the session, which other programs may take too."""
 
     id = "pg-advisory"
@@ -400,7 +411,7 @@ class AdvisoryPgPlace(PgPlace):
     settings = ("mode=advisory",)
 
 
-class RowPgPlace(PgPlace):
+class RowPgPlace(BoundPgPlace):
     """A row, locked in an open transaction."""
 
     id = "pg-row"

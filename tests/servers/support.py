@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from urllib.parse import quote
 
 import redis
 
@@ -143,6 +144,15 @@ def compile_shim(directory, name, source):
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-o", library, "-", "-ldl"],
                    input=source.encode(), check=True)
     return str(library)
+
+
+# ---- how much is done: DLOCK_TEST_FULL=1 (make check-all) is all of it ----
+
+FULL = bool(os.environ.get("DLOCK_TEST_FULL"))
+
+
+def size(small, full):
+    return full if FULL else small
 
 
 # ---- running dlock ----
@@ -313,6 +323,11 @@ class Dlock:
             started.destroy()
 
 
+def can(dlock, place, *options):
+    """Does the place have such locks?  Another fault is the test's to meet."""
+    return dlock.run("run", *place.words, "-k", place.key("probe"), *options, "--", "true", events=False).status != 78
+
+
 # ---- private servers ----
 
 
@@ -464,6 +479,10 @@ class FilePlace(Place):
         """All that anybody could read there."""
         return b"".join(f.read_bytes() for f in self.directory.iterdir())
 
+    def take_away(self, keys, key):
+        """Takes `key` from who was the last to take all these, as an administrator would who knows no better."""
+        (self.directory / f"{key}.lock").unlink()
+
     def crashable(self, request):
         """Moves to a server whose crashes lose nothing; returns what crashes and restarts it, None without server."""
         return None
@@ -492,6 +511,10 @@ class RedisPlace(RemotePlace):
     def stored(self):
         with redis.Redis(port=self.server.port) as c:
             return b"".join(k + (c.dump(k) or b"") for k in c.scan_iter("*"))
+
+    def take_away(self, keys, key):
+        with self.server.client() as c:
+            assert c.delete(f"dlock:{{{quote(key, safe=':')}}}:h") == 1
 
     def crashable(self, request):
         self.server = request.getfixturevalue("make_redis")("--appendonly", "yes", "--appendfsync", "always")

@@ -278,6 +278,11 @@ class ZkPlace(RemotePlace):
         with self.server.client() as c:
             return b"".join(below(c, self.root))
 
+    def take_away(self, keys, key):
+        with self.server.client() as c:
+            for node in c.get_children(f"{self.root}/{key}"):
+                c.delete(f"{self.root}/{key}/{node}", recursive=True)
+
     def crashable(self, request):
         self.server = request.getfixturevalue("own_zk")  # writes are on its disk before they are answered
         return self.server.restart
@@ -312,7 +317,7 @@ SYNC, PING, GET_CHILDREN2, CHECK, MULTI, CREATE2 = 9, 11, 12, 13, 14, 15
 CREATE_CONTAINER, CLOSE, AUTH, SET_WATCHES = 19, -11, 100, 101
 LISTS = (GET_CHILDREN, GET_CHILDREN2)
 MAKES = (CREATE, CREATE2)
-NOTIFICATION, NODE_DELETED = -1, 2  # the xid of an event; a kind of event
+NOTIFICATION, NODE_DELETED, NODE_CHANGED = -1, 2, 3  # the xid of an event; kinds of events
 NO_NODE, NODE_EXISTS = -101, -110
 
 
@@ -386,6 +391,7 @@ class Tap:
 
     sessions     (id, password) that the server gave
     ended        (path of a node that has ended, the node that who is told so created)
+    changed      path of a node whose data have changed, which somebody is told
     asked        how many requests there were, by operation
     lose(...)    so many answers to such requests are lost, and their connections with them
     on(...)      before the next such request passes, a function is called with its path;
@@ -393,7 +399,7 @@ class Tap:
     """
 
     def __init__(self, proxy):
-        self.sessions, self.ended, self.asked = [], [], collections.Counter()
+        self.sessions, self.ended, self.changed, self.asked = [], [], [], collections.Counter()
         self._state, self._lose, self._act = {}, ((), 0), ((), None)
         proxy.tap = self
 
@@ -446,6 +452,8 @@ class Tap:
             kind, = struct.unpack_from(">i", message, 16)
             if kind == NODE_DELETED:
                 self.ended.append((text_at(message, 24), state.node))
+            if kind == NODE_CHANGED:
+                self.changed.append(text_at(message, 24))
             return
         operation = state.asked.pop(xid, None)
         operations, n = self._lose

@@ -13,8 +13,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
-from support import (OTHER_PLACES, PLACES, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
+from support import (OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
                      leftovers, place_id, places, stat_of)
+from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
@@ -25,6 +26,11 @@ OTHER_PLACES += PG_PLACES[1:]
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
          "zk": "of a file test_zk*, only if zk is among these backends",
          "pg": "of a file test_pg*, only if pg is among them"}
+
+
+# The table of the conformance suite goes to a file, too.
+TABLE = os.path.abspath(os.environ.get("DLOCK_TEST_TABLE", os.path.join(ROOT, "build", "kinds.tsv")))
+results = Results()
 
 
 def pytest_configure(config):
@@ -54,6 +60,22 @@ def pytest_collection_finish():
     """What the tests are told in DLOCK_... is read by now; a dlock would say that it does not know it."""
     for name in [name for name in os.environ if name.startswith("DLOCK")]:
         del os.environ[name]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    report = (yield).get_result()
+    if item.path.stem == "test_kinds" and "place" in getattr(item, "fixturenames", ()):
+        name = place_id(item.callspec.params["place"])
+        results.add(scenario(item, name), name, outcome(report))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if results.found:
+        terminalreporter.section("kinds of lock: scenarios and places", sep="-")
+        terminalreporter.write_line("\n".join(results.lines()))
+        os.makedirs(os.path.dirname(TABLE), exist_ok=True)
+        results.write(TABLE)
 
 
 def making(program, end="stop"):

@@ -35,6 +35,12 @@ OPTIONS = {
     "min-hold": ("x", DURATION, "0"),
     "max-run": ("0", "more than 0", "inf"),
     "wait-tree": ("maybe", "1 or 0", "0"),
+    "shared": ("maybe", "1 or 0", "1"),
+    "exclusive": ("maybe", "1 or 0", "1"),
+    "limit": ("0", "1 to 100000", "3"),
+    "once": ("x" * 201, "200", "2026-11-22"),
+    "cooldown": ("-1", DURATION, "1h"),
+    "skipped-exit-code": ("256", "255", "4"),
     "command": ("", "empty", "exit 0"),
     "who": ("a\tb", "control", "alice"),
     "why": ("x" * 201, "200", "ticket 1"),
@@ -42,7 +48,7 @@ OPTIONS = {
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }
-FLAGS = ("nonblock", "wait-tree", "quiet", "verbose")
+FLAGS = ("nonblock", "wait-tree", "shared", "exclusive", "quiet", "verbose")
 REPEATABLE = ("key", "option")
 NOT_VARIABLES = ("command",)  # cannot be had together with the words of a command
 
@@ -128,7 +134,7 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", SITE, "k", "--full"], ["'--full'", "after the key 'k'", "before"]),
     (["run", SITE, "k", "-n", "touch", "--", "x"], ["'-n'", "after the key 'k'", "before"]),
     (["run", SITE, "k", "--nope", "--", MARK], ["--nope", "dlock help"]),
-    (["run", SITE, "k", "-k", "other", "--", MARK], ["'other'", "one key"]),
+    (["run", SITE, "k", "-k", "other", "--", MARK], ["'k'", "'other'", "-k for each"]),
     (["run", SITE, "k", "-n", "--"], ["no command", "'k'"]),
     (["run", SITE, "-k=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
     (["run", SITE, "-nk=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
@@ -153,6 +159,22 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", "-k", "k", MARK], ["backend", "-b", "-u", "file", "redis", "zk", "pg"]),
     (["run", "-b", "redis", SITE, "-k", "k", MARK], ["--backend redis", "file"]),
     (["run", SITE, "-n", "-w", "5", "-k", "k", MARK], ["--nonblock", "--wait 5"]),
+    (["run", SITE, "-s", "-x", "-k", "k", MARK], ["--shared and --exclusive", "contradict"]),
+    (["run", SITE, "-sx", "-k", "k", MARK], ["--shared and --exclusive", "contradict"]),
+    (["run", SITE, "-s", "--limit", "3", "-k", "k", MARK], ["--shared and --limit", "contradict"]),
+    (["run", SITE, "--limit", "3", "-x", "-k", "k", MARK], ["--exclusive and --limit", "contradict"]),
+    (["run", SITE, "--reader", "-k", "k", MARK], ["--reader", "did you mean --shared?"]),
+    (["run", SITE, "--read", "-k", "k", MARK], ["--read", "did you mean --shared?"]),
+    (["run", SITE, "--write", "-k", "k", MARK], ["--write", "did you mean --exclusive?"]),
+    (["run", SITE, "--Writer", "-k", "k", MARK], ["--Writer", "did you mean --exclusive?"]),
+    (["run", SITE, "--semaphore=3", "-k", "k", MARK], ["--semaphore", "did you mean --limit?"]),
+    (["run", SITE, "--slots", "3", "-k", "k", MARK], ["--slots", "did you mean --limit?"]),
+    (["run", SITE, "--max", "3", "-k", "k", MARK], ["--max", "did you mean --limit?"]),
+    (["run", SITE, "--concurrency", "3", "-k", "k", MARK], ["--concurrency", "did you mean --limit?"]),
+    (["run", SITE, "--limt", "3", "-k", "k", MARK], ["--limt", "did you mean --limit?"]),
+    (["run", SITE, "--id", "x", "-k", "k", MARK], ["--id", "did you mean --once?"]),
+    (["run", SITE, "--cool-down", "1h", "-k", "k", MARK], ["--cool-down", "did you mean --cooldown?"]),
+    (["run", SITE, "--skip-exit-code", "1", "-k", "k", MARK], ["--skip-exit-code", "did you mean --skipped-exit-code?"]),
     (["run", SITE, "--nope", "-k", "k", MARK], ["--nope", "dlock help"]),
     (["run", SITE, "--ke", "k", MARK], ["--ke", "dlock help"]),
     (["run", SITE, "--key2", "k", MARK], ["--key2", "dlock help"]),
@@ -218,7 +240,7 @@ NO_DURATIONS = ["", "x", "-1", "+5", "1e9", "nan", "0x10", "10 s", " 10", "10 ",
 
 
 @pytest.mark.parametrize("value", NO_DURATIONS, ids=short)
-@pytest.mark.parametrize("option", ["wait", "ttl", "grace", "min-hold", "max-run"], ids=short)
+@pytest.mark.parametrize("option", ["wait", "ttl", "grace", "min-hold", "max-run", "cooldown"], ids=short)
 def test_what_is_no_duration_is_refused(refuse, option, value):
     refuse(["run", SITE, f"--{option}", value, "-k", "k", MARK], 64, [f"--{option} '{value}'", "1h30m"])
 
@@ -241,6 +263,19 @@ def test_what_is_no_duration_is_refused(refuse, option, value):
     (["-E", " 7"], ["--conflict-exit-code ' 7'", "0 to 255"]),
     (["-E", "0x4b"], ["--conflict-exit-code '0x4b'", "0 to 255"]),
     (["-E", "4294967296"], ["--conflict-exit-code '4294967296'", "0 to 255"]),
+    *((["--limit", value], [f"--limit '{value}'", "a number from 1 to 100000"])
+      for value in ("0", "1x", "100001", "", "-1", "+1", " 1", "1.5", "0x3", "4294967297", "99999999999999999999", "inf")),
+    (["--once", ""], ["--once ''", "empty", "1 to 200 bytes"]),
+    (["--once", "x" * 201], ["--once 'xxx", "too long", "200"]),
+    (["--once", "\u00e9" * 101], ["--once '\u00e9", "too long", "200"]),
+    (["--once", "a\nb"], ["--once 'a\\x0Ab'", "control"]),
+    (["--once", "\x1b[2J"], ["--once '\\x1B[2J'", "control"]),
+    (["--once", b"\xff"], ["--once '\\xFF'", "UTF-8"]),
+    (["--cooldown", "-5m"], ["--cooldown '-5m'", "from 0ms to 365d"]),
+    (["--cooldown", "366d"], ["--cooldown '366d'", "from 0ms to 365d"]),
+    (["--cooldown", "inf"], ["--cooldown 'inf'", "365d"]),
+    (["--skipped-exit-code", "-1"], ["--skipped-exit-code '-1'", "0 to 255"]),
+    (["--skipped-exit-code", "x"], ["--skipped-exit-code 'x'", "0 to 255"]),
     (["--signal", ""], ["--signal ''", "TERM"]),
     (["--signal", "0"], ["--signal '0'", "TERM"]),
     (["--signal", "-9"], ["--signal '-9'", "TERM"]),
@@ -649,6 +684,10 @@ def test_a_nested_run_finds_no_unknown_variable(dlock, files):
     ({"DLOCK_WAIT": "soon"}, ["-n", "-k", "k", "echo", "a"], 0, "a\n"),
     ({"DLOCK_NONBLOCK": "yes", "DLOCK_WAIT": "1h"}, ["-k", "k", "echo", "a"], 64, ""),
     ({"DLOCK_NONBLOCK": "no", "DLOCK_WAIT": "1h"}, ["-k", "k", "echo", "a"], 0, "a\n"),
+    ({"DLOCK_SHARED": "1", "DLOCK_EXCLUSIVE": "1"}, ["-k", "k", "echo", "a"], 64, ""),
+    ({"DLOCK_SHARED": "1", "DLOCK_LIMIT": "3"}, ["-k", "k", "echo", "a"], 64, ""),
+    ({"DLOCK_SHARED": "0", "DLOCK_EXCLUSIVE": "1"}, ["-k", "k", "echo", "a"], 0, "a\n"),
+    ({"DLOCK_SHARED": "1", "DLOCK_LIMIT": "x"}, ["-x", "-k", "k", "echo", "a"], 0, "a\n"),
     ({"DLOCK_TTL": "5s"}, ["--grace", "4s", "-k", "k", "echo", "a"], 64, ""),
     ({"DLOCK_TTL": "5s"}, ["--grace", "4s", "-t", "30s", "-k", "k", "echo", "a"], 0, "a\n"),
 ])

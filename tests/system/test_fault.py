@@ -12,9 +12,9 @@ import time
 import pytest
 import redis
 
-from hostile import DONE, GRANTED, RESET, SILENCE, array
+from hostile import GRANTED, RESET, SILENCE, array, granted, waiting
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, compile_shim, free_port, is_alive, wait_for
+from support import At, boottime, can, compile_shim, free_port, is_alive, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
@@ -29,6 +29,17 @@ STUBBORN = "trap 'echo TERM >>\"$0\"' TERM; while :; do read x; done"
 
 # Fails if the process is more than a zombie.
 IS_GONE = "[ ! -e /proc/$0/exe ] || exit 99"
+
+
+OTHER_KINDS = {"shared": ("-s",), "limit": ("--limit", "3"), "several": ("-k", "another")}
+
+
+def kind_words(dlock, place, kind):
+    """Options for this kind of lock; without such locks there, the test ends."""
+    words = OTHER_KINDS.get(kind, ())
+    if words and not can(dlock, place, *words):
+        pytest.skip("no such locks there")
+    return words
 
 
 def outlasting_a_restart(place):
@@ -212,28 +223,40 @@ NONSENSE = {
     "grant-without-token": array(1),
     "grant-null-token": b"*2\r\n:1\r\n$-1\r\n",
     "grant-number-token": array(1, 17),
-    "unknown-code": array(2, b"17"),
-    "negative-code": array(-7, b"17"),
+    "unknown-code": array(2, b"17", 0),
+    "negative-code": array(-7, b"17", 0),
     # a token must be a positive integer below 2^53
-    "token-text": array(1, b"abc"),
-    "token-empty": array(1, b""),
-    "token-negative": array(1, b"-5"),
-    "token-zero": array(1, b"0"),
-    "token-float": array(1, b"1.7e15"),
-    "token-2^53": array(1, b"9007199254740992"),
-    "token-2^64": array(1, b"18446744073709551617"),
-    "token-nul": array(1, b"17\0"),
+    "token-text": granted(b"abc"),
+    "token-empty": granted(b""),
+    "token-negative": granted(b"-5"),
+    "token-zero": granted(b"0"),
+    "token-float": granted(b"1.7e15"),
+    "token-2^53": granted(b"9007199254740992"),
+    "token-2^64": granted(b"18446744073709551617"),
+    "token-nul": granted(b"17\0"),
+    # a slot, an integer below the highest limit
+    "slot-missing": array(1, b"17"),
+    "slot-text": granted(slot=b"0"),
+    "slot-negative": granted(slot=-1),
+    "slot-large": granted(slot=100000),
     # what is said to a waiter
-    "place-zero": array(0, 0, 1000, 5, b"{}", 7),
-    "place-negative": array(0, -1, 1000, 5, b"{}", 7),
-    "left-negative": array(0, 1, -2, 5, b"{}", 7),
-    "held-text": array(0, 1, 1000, b"x", b"{}", 7),
-    "record-missing": array(0, 1, 1000, 5, 7),
-    "record-large": array(0, 1, 1000, 5, b"x" * 5000, 7),
-    "record-nul": array(0, 1, 1000, 5, b"{\0}", 7),
-    "ticket-missing": array(0, 1, 1000, 5, b"{}"),
-    "ticket-negative": array(0, 1, 1000, 5, b"{}", -1),
-    "ticket-text": array(0, 1, 1000, 5, b"{}", b"x"),
+    "place-zero": waiting(place=0),
+    "place-negative": waiting(place=-1),
+    "left-negative": waiting(left=-2),
+    "held-text": waiting(held=b"x"),
+    "record-missing": array(0, 1, 1000, 5, 7, b"x", 1),
+    "record-large": waiting(record=b"x" * 5000),
+    "record-nul": waiting(record=b"{\0}"),
+    "ticket-missing": array(0, 1, 1000, 5, b"{}", b"x", 1),
+    "ticket-negative": waiting(ticket=-1),
+    "ticket-text": waiting(ticket=b"x"),
+    "kind-unknown": waiting(kind=b"y"),
+    "kind-without-limit": waiting(kind=b"l"),
+    "holders-negative": waiting(holders=-1),
+    # a kind in use that excludes nothing, and what only a job is told
+    "other-kind-exclusive": array(-1, b"x"),
+    "done": array(4, 1700000000000, b"root@host"),
+    "recent": array(5, 1000),
     # an answer to nothing
     "twice": GRANTED * 2,
     "grant-and-noise": GRANTED + b"noise",
@@ -270,7 +293,7 @@ def test_errors_are_printed_without_their_escapes(dlock, make_hostile):
     b'{"who":"' + b"x" * 900 + b'"}', b"", b"\xff\xfe", b'{"who":"a\\u0000b"}',
 ], ids=range(10))
 def test_holder_record_is_shown_harmlessly(dlock, make_hostile, record):
-    server = make_hostile({"acquire": array(0, 1, 1000, 5, record, 7)})
+    server = make_hostile({"acquire": waiting(record=record)})
     assert_refused(run(dlock, server.url, "-n"), 75)
 
 
@@ -399,10 +422,11 @@ AWAY = {
 }
 
 
-@pytest.mark.parametrize("away", AWAY.values(), ids=AWAY.keys())
-def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_path, away):
-    proxy, heard = make_proxy(remote.server.port), tmp_path / "heard"
-    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
+@pytest.mark.parametrize("away, kind", [*((away, "exclusive") for away in AWAY), *(("partition", kind) for kind in OTHER_KINDS)])
+def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_path, away, kind):
+    proxy, heard, away = make_proxy(remote.server.port), tmp_path / "heard", AWAY[away]
+    words = kind_words(dlock, remote, kind)
+    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *words, *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
     command = holder.command
     next_ = dlock.contend(remote, "job", command=("sh", "-c", IS_GONE, command)).queued(1)
     away(proxy)
@@ -435,12 +459,13 @@ def test_dead_server_costs_the_command(dlock, own_remote):
 # ---- holding: the server is away for a while ----
 
 
-@pytest.mark.parametrize("fault", ["hold", "refuse", "pause"])
-def test_short_outage_leaves_the_command_alone(dlock, own_remote, make_proxy, tmp_path, fault):
-    server = own_remote.server
+@pytest.mark.parametrize("fault, kind", [("hold", "exclusive"), ("refuse", "exclusive"), ("pause", "exclusive"),
+                                         *(("hold", kind) for kind in OTHER_KINDS)])
+def test_short_outage_leaves_the_command_alone(dlock, own_remote, make_proxy, tmp_path, fault, kind):
+    server, words = own_remote.server, kind_words(dlock, own_remote, kind)
     proxy, heard = make_proxy(server.port), tmp_path / "heard"
     command = ("sh", "-c", "trap 'echo TERM >>\"$0\"' TERM; cat", heard)
-    holder = dlock.hold(At(own_remote.url_at(proxy.port)), "job", "-t", "6s", command=command)
+    holder = dlock.hold(At(own_remote.url_at(proxy.port)), "job", *words, "-t", "6s", command=command)
     if fault == "refuse":
         cannot_connect(proxy)
     elif fault == "hold":
@@ -475,7 +500,7 @@ def test_passing_errors_do_not_end_the_command(dlock, make_hostile):
               b":1\r\n", RESET, SILENCE]
     holders = []
     for error in errors:
-        server = make_hostile({"renew": [error, DONE]})
+        server = make_hostile({"renew": [error, GRANTED]})
         holders.append(dlock.contend(At(server.url), "job", "-t", "6s"))
     for error, holder in zip(errors, holders):
         if error is not RESET:  # an idle connection found closed is opened anew, without a word
@@ -502,7 +527,7 @@ def test_not_yours_ends_the_command_at_once(dlock, make_hostile, tmp_path):
 
 
 def test_answer_sent_twice_renews_nothing(dlock, make_hostile):
-    server = make_hostile({"acquire": GRANTED, "renew": [DONE * 2, SILENCE]})
+    server = make_hostile({"acquire": GRANTED, "renew": [GRANTED * 2, SILENCE]})
     holder = dlock.contend(At(server.url), "job", "-t", "6s")
     wait_for(lambda: server.asked.count("renew") == 1, what="the only renewal that is answered")
     before = boottime()
@@ -594,8 +619,9 @@ def test_expiry_is_restored_by_renewal(dlock, own_redis):
 # ---- holding: restarts ----
 
 
-def test_restart_with_its_data_goes_unnoticed(dlock, own_remote):
-    holder = dlock.hold(own_remote, "job", *outlasting_a_restart(own_remote))
+@pytest.mark.parametrize("kind", ["exclusive", *OTHER_KINDS])
+def test_restart_with_its_data_goes_unnoticed(dlock, own_remote, kind):
+    holder = dlock.hold(own_remote, "job", *kind_words(dlock, own_remote, kind), *outlasting_a_restart(own_remote))
     own_remote.server.restart()
     wait_for_writes(own_remote.server, holder)
     assert holder.finish().status == 0

@@ -1,163 +1,126 @@
 # Goal of these tests: whatever is killed, stopped or restarted, two commands
-# never run at once under one key, tokens only grow, and who is left alone is
-# served.  DLOCK_SOAK=SECONDS makes them last longer.
+# never run at once under one key unless their kinds of lock allow it, tokens only
+# grow, and who is left alone is served.  DLOCK_SOAK=SECONDS makes them last longer.
 #
-# The judge is the kernel: each command, and its descendants with it, holds a
-# flock(2) from its first instruction until it is gone.  A command that finds it
-# taken has overlapped with another one.
+# The judge is the kernel, through the witness of witness.py.
 #
 # They were seen to fail when the front did not kill the tree of a dead keeper
 # or overlooked a part of it, when it had no copy of the file lock, when the
 # keeper released without waiting for the tree, and when the deadlines lay beyond
 # the lease.
 
+import json
 import os
 import random
-import signal
 import subprocess
 import threading
 import time
 
 import pytest
 
-from support import boottime, children_of, descendants_of, kill, name_of, wait_for
+from support import PATIENCE, boottime, can, children_of, descendants_of, kill, name_of, wait_for
+from witness import LONG, Crowd, check_intervals, check_seen, compile_witness, kind_words, read_seen
 
 SECONDS = float(os.environ.get("DLOCK_SOAK", "14"))
-CROWDS = (24, 6, 6, 6)  # contenders for each key
-LONG = 8                # seconds, well beyond the lease
 
-WITNESS = r"""
-    #include <fcntl.h>
-    #include <stdio.h>
-    #include <stdlib.h>
-    #include <sys/file.h>
-    #include <time.h>
-    #include <unistd.h>
-
-    /* witness JUDGE LOG END MILLISECONDS: runs so long, or until the file END exists */
-    int main(int argc, char **argv)
-    {
-        int overlaps = flock(open(argv[1], O_RDWR), LOCK_EX | LOCK_NB) != 0;
-        int pause = atoi(argv[4]);
-        struct timespec t;
-
-        clock_gettime(CLOCK_BOOTTIME, &t);
-        dprintf(open(argv[2], O_WRONLY | O_APPEND), "%s %s %ld.%09ld\n", overlaps ? "OVERLAP" : "alone",
-            getenv("DLOCK_TOKEN"), (long)t.tv_sec, t.tv_nsec);
-        if (fork() == 0) { /* a daemon, which lives a little longer */
-            setsid();
-            usleep(1000); /* who counts processes may have seen this one, and not the next */
-            if (fork() != 0)
-                _exit(0);
-            pause += 20;
-        }
-        for (; pause > 0 && access(argv[3], F_OK) != 0; pause -= 5)
-            usleep(5000);
-        return argc != 5;
-    }
-"""
-
-# What is done to a run: to which process (one only, since each relies on the
-# other), how, for how many seconds; and how long the command of such a run lasts.
-TORMENTS = [
-    ("front", signal.SIGKILL, 0, LONG),
-    ("keeper", signal.SIGKILL, 0, LONG),
-    ("keeper", signal.SIGSTOP, 4, LONG),
-    ("front", signal.SIGSTOP, 1, 0.5),
-    ("keeper", signal.SIGSTOP, 0.3, 0.5),
-    ("command", signal.SIGKILL, 0, LONG),
-    ("command", signal.SIGSTOP, 0.5, 0.3),
+# Contenders for keys of their own, and what they want; those of several kinds or keys
+# where the place has such.
+CROWDS = [
+    (24, [("x", "a")]),
+    (6, [("x", "a")]),
+    (6, [("s", "a"), ("s", "a"), ("x", "a")]),
+    (6, [("3", "a"), ("3", "a"), ("3", "a"), ("x", "a")]),
+    (6, [("x", "ab"), ("x", "ba"), ("s", "ab"), ("x", "a"), ("s", "b")]),
 ]
-SHORT = (0.002, 0.02, 0.1, 0.1, 1.2)  # the others' commands; the last one sees a renewal
 
 
 @pytest.fixture(scope="module")
 def witness(tmp_path_factory):
-    program = tmp_path_factory.mktemp("witness") / "witness"
-    subprocess.run(["gcc", "-O2", "-static", "-x", "c", "-o", program, "-"], input=WITNESS.encode(), check=True)
-    return program
+    return compile_witness(tmp_path_factory.mktemp("witness"))
 
 
-class Crowd:
-    """Contenders for one key, each of which runs the witness again and again."""
+@pytest.fixture
+def verdicts(witness, tmp_path):
+    """What witnesses say who all run together: (kind, keys, slot) of each, as it is told."""
+    crowd, running = Crowd(witness, tmp_path / "crowd"), []
 
-    def __init__(self, witness, directory):
-        self.directory = directory
-        directory.mkdir()
-        self.judge, self.log, self.end = (directory / name for name in ("judge", "log", "end"))
-        self.judge.touch()
-        self.log.touch()
-        self.witness = [witness, self.judge, self.log, self.end]
-        self.spared, self.tormented, self.errors = [], [], []
-        self.stories = {}  # of the tormented
-        self.threads = []
+    def say(*those):
+        for n, (kind, keys, slot) in enumerate(those):
+            env = {**os.environ, "DLOCK_TOKEN": str(n), "DLOCK_KEY": keys[0], "DLOCK_SLOT": str(slot)}
+            running.append(subprocess.Popen(crowd.witness(1000 * PATIENCE, kind, keys), env=env))
+            wait_for(lambda: len(crowd.seen()) == len(running), what="a witness")
+        crowd.end.touch()
+        return [s.verdict for s in crowd.seen()], [each.wait() for each in running]
 
-    def start(self, contenders, run):
-        """`run` starts one dlock with these options and this command."""
-        for n in range(contenders):
-            dice = random.Random(random.random() + n)
-            self.threads.append(threading.Thread(target=self._contend, args=(run, dice), daemon=True))
-            self.threads[-1].start()
-
-    def finish(self):
-        self.end.touch()
-        for thread in self.threads:
-            thread.join(180)
-        assert not any(thread.is_alive() for thread in self.threads), "a contender waits for ever"
-        assert not self.errors
-
-    def _contend(self, run, dice):
-        served = False
-        try:
-            while not (served and self.end.exists()):
-                torment = dice.choice(TORMENTS) if dice.random() < 0.4 and not self.end.exists() else None
-                pause = torment[3] if torment else dice.choice(SHORT)
-                started = run("--wait-tree", "--", *self.witness, int(pause * 1000))
-                if torment:
-                    self.stories[started] = self._torment(started, dice, *torment[:3])
-                (self.tormented if torment else self.spared).append(started)
-                started.wait(120)
-                served = served or started.running
-        except Exception as e:  # pylint: disable=broad-except
-            self.errors.append(e)
-
-    def _torment(self, started, dice, process, sig, seconds):
-        if dice.random() < 0.75:
-            wait_for(lambda: started.running or started.poll() is not None)
-        time.sleep(dice.uniform(0, 0.3))
-        pids = [started.pid]
-        for _ in range(("front", "keeper", "command").index(process)):
-            pids = children_of(pids[0]) if pids else []
-        if started.poll() is not None or not pids:
-            return "nothing"
-        at = boottime()
-        kill(pids[0], sig)
-        time.sleep(seconds)
-        if sig == signal.SIGSTOP:
-            kill(pids[0], signal.SIGCONT)
-        return f"{process} {sig.name} at {at:.3f} for {seconds} s, {pids}"
-
-    def tell(self):
-        """Prints what happened to whom, for the search after a failure."""
-        runs = {s.events("acquired")[0]["token"]: s for s in self.spared + self.tormented if s.events("acquired")}
-        for line in self.seen():
-            print(*line)
-            started = runs.get(int(line[1]))
-            if started:
-                print("   ", started.poll(), self.stories.get(started, "spared"), started.stderr().strip())
-                print("   ", *((e["time"][17:], e["event"], e.get("reason")) for e in started.events()))
-
-    def seen(self):
-        """(alone or OVERLAP, token, time) of each command, in the order of their starts."""
-        return [line.split() for line in self.log.read_text().splitlines()]
+    yield say
+    crowd.end.touch()
+    for each in running:
+        each.wait()
 
 
-def test_the_judge_sees_overlaps(witness, tmp_path):
+@pytest.mark.parametrize("first, second, overlap", [
+    ("x", "x", True), ("x", "s", True), ("s", "x", True), ("s", "s", False), ("2", "x", True), ("x", "2", True),
+])
+def test_the_judge_sees_overlaps(verdicts, first, second, overlap):
+    said = verdicts((first, "a", 0), (second, "a", 1))
+    assert said == ((["alone", "OVERLAP"], [0, 99]) if overlap else (["alone", "alone"], [0, 0]))
+
+
+@pytest.mark.parametrize("slots, overlap", [("01", False), ("12", True), ("11", True), ("0102", True)])
+@pytest.mark.parametrize("keys", ["a", "ab", "ba"])
+def test_the_judge_counts_slots(verdicts, slots, overlap, keys):
+    said, _ = verdicts(*(("2", keys, slot) for slot in slots))
+    assert ("OVERLAP" in said) == overlap and said[0] == "alone"
+
+
+def test_the_judge_counts_without_slots(verdicts):
+    """Of several keys the first one's slot is told; on the others it counts."""
+    said, _ = verdicts(("2", "ab", 0), ("2", "cb", 0), ("2", "db", 0))
+    assert said == ["alone", "alone", "OVERLAP"]
+
+
+def test_the_judge_sees_daemons(witness, tmp_path):
+    """They outlive their command."""
     crowd = Crowd(witness, tmp_path / "crowd")
-    env = {**os.environ, "DLOCK_TOKEN": "1"}
-    subprocess.run([*crowd.witness, "10"], env=env, check=True)
-    subprocess.run([*crowd.witness, "10"], env=env, check=True)  # the first one's daemon is still there
-    assert [line[0] for line in crowd.seen()] == ["alone", "OVERLAP"]
+    env = {**os.environ, "DLOCK_TOKEN": "1", "DLOCK_KEY": "a"}
+    statuses = [subprocess.run(crowd.witness(50, "x"), env=env, check=False).returncode for _ in range(2)]
+    assert statuses == [0, 99]
+
+
+@pytest.mark.parametrize("lines, fault", [
+    ("x a 1, s a 2, s a 3, x a 4", None), ("x a 1, s a 3, s a 2, x a 4", None),
+    ("x a 2, s a 1", "1"), ("s a 2, s a 1, x a 2", "len"), ("s a 1, s a 3, x a 2", "2"),
+    ("x a 2, x b 1", None), ("x ab 2 1, x b 3, x a 1", "1"),
+])
+def test_the_judge_compares_tokens(tmp_path, lines, fault):
+    log = tmp_path / "log"
+    for line in lines.split(", "):
+        kind, keys, *tokens = line.split()
+        several = json.dumps(dict(zip(keys, map(int, tokens)))).replace(" ", "") if len(keys) > 1 else "-"
+        with log.open("a") as f:
+            print("alone", tokens[0], 0.0, kind, keys[0], several, file=f)
+    if fault is None:
+        check_seen(read_seen(log))
+    else:
+        with pytest.raises(AssertionError):
+            check_seen(read_seen(log))
+
+
+@pytest.mark.parametrize("lines, verdict", [
+    ("B 1 x 1 -;E 1;B 2 s 2 -;B 3 s 3 -;E 2;E 3;B 4 x 4 -;E 4", "fine"),
+    ("B 1 x 1 -;E 1;B 3 s 3 -;B 2 s 2 -;E 2;E 3", "fine"),     # both at once
+    ("B 1 x 1 -;B 2 s 2 -", "beside"), ("B 1 s 1 -;B 2 x 2 -", "beside"), ("B 1 2 1 0;B 2 2 2 1;B 3 2 3 0", "beside"),
+    ("B 1 2 1 0;B 2 2 2 0", "slot"), ("B 1 2 1 2", "slot"), ("B 1 s 1 -;B 2 s 1 -", "token"),
+    ("B 1 s 1 -;B 3 s 3 -;E 1;E 3;B 2 x 2 -", "order"), ("B 2 x 1 -;E 2;B 1 x 2 -", "order"),
+])
+def test_intervals_are_replayed(tmp_path, lines, verdict):
+    log = tmp_path / "log"
+    log.write_text(lines.replace(";", "\n"))
+    if verdict == "fine":
+        check_intervals(log, order=["1", "2", "3", "4"])
+    else:
+        with pytest.raises(AssertionError):
+            check_intervals(log, order=["1", "2", "3", "4"])
 
 
 def witnesses():
@@ -169,7 +132,7 @@ def test_no_daemon_survives_a_killed_keeper(dlock, place, witness, tmp_path):
     # parent while the front looks for it: now and then the front could miss it.
     crowd, left = Crowd(witness, tmp_path / "crowd"), set()
     for n in range(120):
-        started = dlock.start("run", *place.words, "-k", place.key(f"key{n}"), "--", *crowd.witness, LONG * 1000)
+        started = dlock.start("run", *place.words, "-k", place.key(f"key{n}"), "--", *crowd.witness(LONG * 1000))
         started.event("started")
         time.sleep(random.uniform(0, 0.001))
         kill(started.keeper)
@@ -186,12 +149,14 @@ def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):
     restart = place.crashable(request)
     before, lock = boottime(), threading.Lock()
     crowds, longest = [], 0
-    for n, contenders in enumerate(CROWDS):
-        def run(*words, key=place.key(f"key{n}")):
+    for n, (contenders, wants) in enumerate(CROWDS):
+        def run(keys, *words, n=n):
             with lock:
-                return dlock.start("run", *place.words, "-k", key, "-t", place.crash_ttl, "-w", "inf", *words)
+                keys = [word for key in keys for word in ("-k", place.key(f"key{n}{key}"))]
+                return dlock.start("run", *place.words, *keys, "-t", place.crash_ttl, "-w", "inf", *words)
 
-        crowds.append(Crowd(witness, tmp_path / f"crowd{n}"))
+        wants = [want for want in wants if can(dlock, place, *kind_words(want[0]))]
+        crowds.append(Crowd(witness, tmp_path / f"crowd{n}", wants or [("x", "a")]))
         crowds[-1].start(contenders, run)
     while boottime() - before < SECONDS:
         time.sleep(random.uniform(1, 4))
@@ -202,26 +167,9 @@ def test_no_overlap_whatever_happens(dlock, place, witness, tmp_path, request):
             print(f"restart at {crash:.3f}, until {boottime():.3f}")
     for crowd in crowds:
         crowd.end.touch()
-    for crowd, contenders in zip(crowds, CROWDS):
+    for crowd, (contenders, _) in zip(crowds, CROWDS):
         crowd.finish()
-        check(crowd, contenders, before, longest > float(place.crash_ttl[:-1]) / 5)
-
-
-def check(crowd, contenders, before, slow):
-    """slow: a server was away for longer than a lease of that length can bear."""
-    seen = crowd.seen()
-    if any(line[0] != "alone" for line in seen):
-        crowd.tell()
-    assert not [line for line in seen if line[0] != "alone"]
-    tokens = [int(line[1]) for line in seen]
-    assert all(a < b for a, b in zip(tokens, tokens[1:]))
-    times = [float(line[2]) for line in seen]
-    assert times == sorted(times) and times[0] >= before
-    assert len(seen) >= contenders and crowd.spared
-    for started in crowd.spared:
-        done = started.result()
-        # Whoever names a time to wait waits for a server, too, however long it is away.
-        assert done.status == 0 or slow and done.status == 79, (done, started.events())
+        crowd.check(contenders, before, longest > float(place.crash_ttl[:-1]) / 5)
 
 
 def test_no_overlap_in_a_crowd_on_pg(dlock, make_pg, witness, tmp_path):
@@ -230,7 +178,7 @@ def test_no_overlap_in_a_crowd_on_pg(dlock, make_pg, witness, tmp_path):
     place = ("-u", server.url, "-k", "crowd", "-t", "6s")
     crowd = Crowd(witness, tmp_path / "crowd")
     assert dlock.run("run", *place, "--", "true").status == 0  # the schema is there
-    started = [dlock.start("run", *place, "-w", "5m", "--wait-tree", "--", *crowd.witness, random.choice((2, 20, 50)))
+    started = [dlock.start("run", *place, "-w", "5m", "--wait-tree", "--", *crowd.witness(random.choice((2, 20, 50))))
                for _ in range(300)]
     killed, until = set(), time.monotonic() + SECONDS
     while time.monotonic() < until and any(s.popen.poll() is None for s in started):
@@ -246,5 +194,4 @@ def test_no_overlap_in_a_crowd_on_pg(dlock, make_pg, witness, tmp_path):
             assert each.popen.returncode == 0, each.stderr()
     seen = crowd.seen()
     assert len(seen) >= len(started) - len(killed)
-    assert {line[0] for line in seen} == {"alone"}
-    assert [int(line[1]) for line in seen] == sorted({int(line[1]) for line in seen})
+    check_seen(seen)

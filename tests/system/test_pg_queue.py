@@ -251,24 +251,6 @@ def test_the_queue_forgets_the_dead(dlock, db):
     assert run(dlock, db.url).status == 0
 
 
-def test_more_than_one_may_hold(dlock, db):
-    """The functions know capacities, though no option asks for them yet."""
-    run(dlock, db.url)
-
-    def queue(owner, weight):
-        return db.ask("SELECT code, granted, place FROM dlock.queue('pool', repeat(%s, 32), '{}', 60000, 9000, %s, 3, 0, 0)",
-                      owner, weight)[0]
-
-    assert [queue(o, w)[0] for o, w in (("a", 1), ("b", 2), ("c", 2), ("d", 1))] == [1, 1, 0, 0]  # in order: d fits no sooner
-    assert db.value("SELECT dlock.release('pool', repeat('b', 32), 0)") == 1
-    assert db.ask("SELECT left(owner, 1), slot FROM dlock.claims WHERE key = 'pool' ORDER BY ticket") == [
-        ("a", 0), ("c", 1), ("d", None)]
-    assert db.value("SELECT dlock.release('pool', repeat('a', 32), 0)") == 1
-    assert queue("d", 1)[0] == 1
-    assert db.value("SELECT array_agg(slot ORDER BY slot)::text FROM dlock.claims") == "{0,1}"
-    assert db.ask("SELECT code FROM dlock.queue('pool', repeat('e', 32), '{}', 60000, 9000, 1, 1, 0, 0)") == [(-1,)]
-
-
 CREATE_INDEX = """
 import psycopg2, sys
 c = psycopg2.connect(sys.argv[1])

@@ -232,7 +232,7 @@ def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, mak
     proxy = make_proxy(db.port)
 
     def tap(_, direction, data):
-        if direction == UP and re.search(rb"dlock\.(take|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
+        if direction == UP and re.search(rb"dlock\.(take_free|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
             with contextlib.suppress(psycopg2.Error):  # we may have made ours by now
                 db.ask("ALTER SCHEMA hidden RENAME TO dlock", user=USER)
         return data
@@ -258,26 +258,24 @@ def test_a_role_without_power_pays_no_round_trip_for_the_guard(dlock, db, make_p
     assert sum(direction == UP for _, direction in turns) <= 4, turns
 
 
-@pytest.mark.parametrize("arguments", [
-    "'job', 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', {lease}, {more}1, 1, 0, 0",
-    "'job', '0123456789abcdef', '{}', {lease}, {more}1, 1, 0, 0",
-    "'job', repeat('a', 32), '{}', {lease}, {more}0, 1, 0, 0", "'job', repeat('a', 32), '{}', {lease}, {more}-1, 1, 0, 0",
-    "'job', repeat('a', 32), '{}', {lease}, {more}1, 0, 0, 0",
-    "'job', repeat('a', 32), '{}', {endless}, {more}1, 1, 0, 0",
-])
-def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, arguments):
+WHO, ENDLESS = "repeat('a', 32), '{}'", "-9000000000000000"
+
+
+@pytest.mark.parametrize("call", [
+    "take_free(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', '1 s', 0, 0)", "take_free(K, '0123456789abcdef', '{}', '1 s', 0, 0)",
+    f"take_free(K, {WHO}, '-300000 years', 0, 0)",
+    "join_queue(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
+    "join_queue(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
+    *(f"join_queue(K, {WHO}, {lease}, 600000, '{kind}', {room}, 0, 0)" for lease, kind, room in (
+        ("1000", "limit", 0), ("1000", "limit", -1), ("1000", "limit", 100001), ("1000", "exclusive", 1),
+        ("1000", "shared", 7), ("1000", "", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
+    f"release_among(K, {WHO[:15]}, 0, 0, 'never')", f"release_among(K, {WHO[:15]}, 0, 999, '')"])
+def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, call):
     """Any role that may use the schema may call its functions."""
     holder = dlock.hold(At(db.url), "job")
     for key in ("job", "other"):
-        for function, lease, endless, more in (("queue", "1000", "-9000000000000000", "600000, "),
-                                               ("take", "'1 s'", "'-300000 years'", "")):
-            words = arguments.replace("'job'", f"'{key}'").replace("{lease}", lease).replace("{endless}", endless)
-            if function == "take":  # of mutexes alone: no weight, no capacity
-                if "{more}1, 1, " not in words:
-                    continue
-                words = words.replace("{more}1, 1, ", "")
-            with contextlib.suppress(psycopg2.Error):
-                db.ask(f"SELECT dlock.{function}({words.replace('{more}', more)})", user=USER)
+        with contextlib.suppress(psycopg2.Error):
+            db.ask(f"SELECT dlock.{call.replace('K', repr(key))}", user=USER)
     waiter = dlock.contend(At(db.url), "job", command=("true",)).queued()
     assert holder.finish().status == 0
     assert waiter.wait().status == 0
@@ -310,21 +308,48 @@ def test_keys_are_no_sql(dlock, pg_place, key):
 # ---- an older and a newer schema ----
 
 
-def test_an_older_schema_is_brought_up_to_date(dlock, db):
-    db.ask("CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz); CREATE TABLE dlock.keys (a int);"
-           " CREATE TABLE dlock.waiters (a int); INSERT INTO dlock.holds VALUES ('job', now() + interval '1 hour')", user=USER)
-    assert_refused(run(dlock, db.url, "-n"), 69, "an older dlock holds locks")
-    db.ask("UPDATE dlock.holds SET ends = now()")
-    assert run(dlock, db.url).status == 0
-    assert db.value("SELECT to_regclass('dlock.holds')") is None
+# What is left of versions 1 and 2, with a hold.
+OLDER = {
+    1: "CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz); CREATE TABLE dlock.keys (a int);"
+       " CREATE TABLE dlock.waiters (a int); INSERT INTO dlock.holds VALUES ('job', now() + interval '1 hour')",
+    2: pathlib.Path(ROOT, "tests/system/pg_schema_2.sql").read_text(encoding="utf-8") +
+       "SELECT dlock.take('job', repeat('a', 32), '{}', '1 hour', 0, 0);",
+}
+TABLE = {1: "holds", 2: "claims"}
+
+
+@pytest.mark.parametrize("mode", ["lease", "row"])
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_schema_is_refused_and_nothing_of_it_called(dlock, db, version, mode):
+    psql(db, OLDER[version], USER)
+    db.ask("CREATE SEQUENCE public.calls; GRANT ALL ON public.calls TO PUBLIC")
+    db.ask("UPDATE pg_proc SET prosrc = 'BEGIN PERFORM nextval(''public.calls''); END', prosqlbody = NULL, prolang = (SELECT oid"
+           " FROM pg_language WHERE lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace")
+    for options in ((), ("-s",)):
+        assert_refused(run(dlock, db.url, *options, mode=mode), 78, "older", "dlock help pg-schema | psql")
+    assert not db.value("SELECT is_called FROM public.calls")
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_schema_is_brought_up_to_date(dlock, db, make_db, version):
+    """By the script, when nobody holds a lock there any more."""
+    psql(db, OLDER[version], USER)
+    with pytest.raises(AssertionError, match="an older dlock holds locks"):
+        psql(db, schema_sql(dlock), USER)
+    db.ask(f"UPDATE dlock.{TABLE[version]} SET ends = now()")
+    psql(db, schema_sql(dlock), USER)
+    assert run(dlock, db.url).status == run(dlock, db.url, "--limit", "2").status == run(dlock, db.url, mode="row").status == 0
     psql(db, schema_sql(dlock), USER)  # again changes nothing
     assert run(dlock, db.url).status == 0
+    fresh = make_db()
+    assert run(dlock, fresh.url).status == 0
+    assert shape(db) == shape(fresh)
 
 
 def test_a_newer_schema_is_left_alone(dlock, db):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 3: locks for commands'; ALTER FUNCTION dlock.take RENAME TO take3", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 4: locks for commands'; ALTER FUNCTION dlock.take_free RENAME TO take4", user=USER)
     assert_refused(run(dlock, db.url), 78, "newer dlock")
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 3:")
-    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take'")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 4:")
+    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take_free'")

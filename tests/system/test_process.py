@@ -837,13 +837,12 @@ def test_a_password_is_handed_to_nobody(dlock, make_redis, script, key, status):
     ask = script("""
 import os, socket, struct, sys
 name = os.environ["DLOCK_KEEPER"].split()[0].split("/")[0]
-for version in 1, 2:
-    for size in range(4600, 4680):
+for version in 2, 3:
+    for site in range(4090, 4103):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         s.settimeout(10)
         s.connect(chr(0) + name[1:])
-        s.send(struct.pack("=iib", version, 2, 1) .ljust(9) + b"redis".ljust(16, bytes(1)) + b"k".ljust(513, bytes(1))
-               + bytes(size - 9 - 16 - 513))
+        s.send(struct.pack("=iib7xq", version, 2, 1, 0) + b"redis".ljust(16, bytes(1)) + bytes(site) + b"k" + bytes(1))
         answer = s.recv(65536)
         if b"hunter2" in answer: print("told")
         if answer: print("answered", version)

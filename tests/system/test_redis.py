@@ -2,6 +2,7 @@
 # others may write into a lock's keys, servers that lose locks, and crowds.
 
 import contextlib
+import hashlib
 import os
 import re
 import socket
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from hostile import GRANTED, array
+from hostile import GRANTED, array, waiting
 from proxy import close_with_reset
 from support import ROOT, free_port, is_alive, wait_for
 
@@ -68,9 +69,14 @@ def test_a_server_without_passwords_does_not_make_dlock_tell_one(dlock, make_hos
 OTHER = "f" * 32  # an owner
 
 
+def row(owner, numbers="x 60000 5 0 0 5"):
+    """As lock.lua writes it: kind, lease, token, slot, subscribed, granted, their sum, record."""
+    return f"{numbers} {hashlib.sha1(f'{owner} {numbers}'.encode()).hexdigest()[:8]} {{}}"
+
+
 def hold_by_hand(client, ends):
     """As another program might: a lease of the key "job" until then, in ms since 1970 (or an hour from now)."""
-    client.hset("dlock:{job}:i", mapping={"#cap": "1", OTHER: "1 60000 5 0 5 {}"})
+    client.hset("dlock:{job}:i", OTHER, row(OTHER))
     client.zadd("dlock:{job}:h", {OTHER: ends or time.time() * 1000 + 3600000})
 
 
@@ -95,7 +101,7 @@ def test_an_absurd_lease_makes_no_waiter_ask_without_end(dlock, own_redis, ends)
 
 
 def test_a_lease_that_is_always_about_to_end_is_looked_at_now_and_then(dlock, make_hostile):
-    server = make_hostile({"acquire": array(0, 1, 1, 5, b"{}", 7), "subscribe": array(b"subscribe", b"x", 1)})
+    server = make_hostile({"acquire": waiting(left=1), "subscribe": array(b"subscribe", b"x", 1)})
     dlock.contend(At(server.url), "job").queued(1)
     time.sleep(2)
     assert 5 < server.asked.count("acquire") <= 2 / 0.05 + 5

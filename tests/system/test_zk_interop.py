@@ -1,4 +1,4 @@
-# Goal of these tests: services that use Apache Curator's InterProcessMutex, the
+# Goal of these tests: services that use Apache Curator's locks, the
 # Java library that most of them use, exclude dlock and are excluded by it, and
 # kazoo, the Python library, can be told to wait for it.  The other libraries are
 # Debian's, and the real ones.
@@ -86,6 +86,14 @@ def words(zk_server, path):
 
 def children(kazoo, path):
     return kazoo.get_children(path) if kazoo.exists(path) else []
+
+
+@pytest.fixture
+def second_curator(classpath, zk_server):
+    """Another of those services."""
+    result = Curator(classpath, zk_server.port)
+    yield result
+    result.close()
 
 
 def hold(dlock, words, *command):
@@ -229,3 +237,129 @@ def test_kazoo_reads_who_holds_it(dlock, kazoo, words, path):
     assert (record["who"], record["why"], record["command"]) == ("alice@ci-1", "release 4.2", "cat")
     assert stat.czxid == holder.token and stat.ephemeralOwner != 0
     holder.finish()
+
+
+# ---- readers and writers ----
+
+
+def queue(kazoo, path, n):
+    wait_for(lambda: len(children(kazoo, path)) == n, what=f"{n} in the queue")
+
+
+def busy(dlock, words, *kind):
+    done = dlock.run("run", *words, *kind, "-n", "--", "true")
+    assert done.status in (0, 75), done
+    return done.status == 75
+
+
+@pytest.mark.parametrize("recipe, kind, excluded", [("read", "-s", False), ("read", "-x", True), ("write", "-s", True),
+                                                    ("write", "-x", True)])
+def test_dlock_beside_curators_readers_and_writers(dlock, curator, kazoo, words, path, recipe, kind, excluded):
+    """Whoever comes first: dlock, or Curator."""
+    assert curator.do("take", recipe, path, 10000) == ["held"]
+    assert busy(dlock, words, kind) == excluded
+    if excluded:
+        waiter = hold(dlock, [*words, kind]).queued(1)
+    assert curator.do("give", recipe, path) == ["released"]
+    if excluded:
+        assert waiter.held().finish().status == 0
+    holder = hold(dlock, [*words, kind]).held()
+    assert curator.do("take", recipe, path, 300 if excluded else 10000) == ["busy" if excluded else "held"]
+    if excluded:
+        curator.ask("take", recipe, path, 60000)
+        queue(kazoo, path, 2)
+    assert holder.finish().status == 0
+    if excluded:
+        assert curator.answer() == ["held"]
+    curator.do("give", recipe, path)
+    assert children(kazoo, path) == []
+
+
+def test_readers_and_writers_of_both_wait_in_one_queue(dlock, curator, second_curator, kazoo, words, path):
+    """Writer of dlock; readers of Curator and dlock; writer of Curator; reader of dlock."""
+    first = hold(dlock, [*words, "-x"]).held()
+    curator.ask("take", "read", path, 60000)
+    queue(kazoo, path, 2)
+    reader = hold(dlock, [*words, "-s"])
+    queue(kazoo, path, 3)
+    second_curator.ask("take", "write", path, 60000)
+    queue(kazoo, path, 4)
+    last = hold(dlock, [*words, "-s"])
+    queue(kazoo, path, 5)
+    assert first.finish().status == 0
+    assert curator.answer() == ["held"] and reader.held()
+    curator.do("give", "read", path)
+    assert not last.running and len(children(kazoo, path)) == 3
+    assert reader.finish().status == 0
+    assert second_curator.answer() == ["held"]
+    assert busy(dlock, words, "-s") and not last.running
+    second_curator.do("give", "write", path)
+    assert last.held().finish().status == 0
+
+
+# ---- semaphores ----
+
+
+def test_curators_leases_count(dlock, curator, kazoo, words, path):
+    """Two units: one each, then both Curator's, then both dlock's."""
+    two = [*words, "--limit", "2"]
+    assert curator.do("take", "2", path, 10000) == ["held"]
+    holder = hold(dlock, two).held()
+    assert busy(dlock, two)
+    curator.do("give", "2", path)
+    second = hold(dlock, two).held()
+    assert curator.do("take", "2", path, 300) == ["busy"]
+    curator.ask("take", "2", path, 60000)
+    wait_for(lambda: len(children(kazoo, f"{path}/locks")) == 1, what="Curator in the queue")
+    assert holder.finish().status == 0
+    assert curator.answer() == ["held"]
+    waiter = hold(dlock, two).queued(1)
+    curator.do("give", "2", path)
+    assert waiter.held().finish().status == 0
+    assert second.finish().status == 0
+    assert [children(kazoo, f"{path}/{part}") for part in ("locks", "leases", "slots")] == [[], [], []]
+
+
+def test_semaphores_wait_on_both_sides(dlock, curator, second_curator, kazoo, words, path):
+    """One unit: Curator has it; dlock, Curator, dlock wait, first come, first served."""
+    one = [*words, "--limit", "1"]
+    assert curator.do("take", "1", path, 10000) == ["held"]
+    second = hold(dlock, one).queued(1)
+    wait_for(lambda: len(children(kazoo, f"{path}/locks")) == 1, what="dlock in the queue")
+    second_curator.ask("take", "1", path, 60000)
+    wait_for(lambda: len(children(kazoo, f"{path}/locks")) == 2, what="Curator in the queue")
+    last = hold(dlock, one).queued()
+    curator.do("give", "1", path)
+    second.held()
+    assert not last.running and len(children(kazoo, f"{path}/leases")) == 1
+    assert second.finish().status == 0
+    assert second_curator.answer() == ["held"]
+    assert not last.running
+    second_curator.do("give", "1", path)
+    assert last.held().finish().status == 0
+
+
+def test_a_lease_that_is_deleted_is_a_loss(dlock, kazoo, words, path):
+    holder = hold(dlock, [*words, "--limit", "2"]).held()
+    lease, = children(kazoo, f"{path}/leases")
+    kazoo.delete(f"{path}/leases/{lease}")
+    done = holder.wait()
+    assert done.status == 79 and "lease" in done.stderr
+
+
+# ---- recipes that would not see ours ----
+
+
+@pytest.mark.parametrize("recipe, kinds", [("mutex", ["-s", "-x", "--limit"]), ("read", ["", "--limit"]),
+                                           ("write", ["", "--limit"]), ("2", ["", "-s", "-x"])])
+def test_recipes_that_do_not_see_us_are_refused(dlock, curator, kazoo, words, path, recipe, kinds):
+    take, give = (("acquire",), ("release",)) if recipe == "mutex" else (("take", recipe), ("give", recipe))
+    assert curator.do(*take, path, *([] if recipe == "mutex" else [10000]))[0] == "held"
+    for kind in kinds:
+        done = dlock.run("run", *words, *([kind] if kind else []), *(["2"] if kind == "--limit" else []), "--", "true")
+        assert done.status == 76 and path in done.stderr, done
+        flag = {"mutex": "without", "read": "-s or -x", "write": "-s or -x", "2": "--limit"}[recipe]
+        assert flag in done.stderr
+    curator.do(*give, path)
+    assert dlock.run("run", *words, *([kinds[0]] if kinds[0] else []), *(["2"] if kinds[0] == "--limit" else []), "--",
+                     "true").status == 0

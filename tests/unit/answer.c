@@ -18,7 +18,7 @@
 /* ---- answers ---- */
 
 static bool
-read_text(struct answer *a, const char *text, bool acquiring)
+read_text(struct answer *a, const char *text, enum operation op)
 {
 	redisReader *reader = redisReaderCreate();
 	void *reply = NULL;
@@ -29,7 +29,7 @@ read_text(struct answer *a, const char *text, bool acquiring)
 	assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
 	assert_non_null(reply);
 	memset(a, 0x55, sizeof *a);
-	good = answer_read(a, reply, acquiring);
+	good = answer_read(a, reply, op);
 	freeReplyObject(reply);
 	redisReaderFree(reader);
 	return good;
@@ -66,9 +66,9 @@ odd_numbers_are_refused_or_cut(void **state)
 			  held = odd[i / N / N % N], ticket = odd[i / N / N / N];
 
 		snprintf(text, sizeof text,
-		    "*6\r\n:0\r\n:%lld\r\n:%lld\r\n:%lld\r\n$2\r\n{}\r\n:%lld\r\n", place,
-		    left, held, ticket);
-		if (read_text(&a, text, true) !=
+		    "*8\r\n:0\r\n:%lld\r\n:%lld\r\n:%lld\r\n$2\r\n{}\r\n:%lld\r\n$1\r\ns\r\n:2\r\n",
+		    place, left, held, ticket);
+		if (read_text(&a, text, ACQUIRE) !=
 		    (place >= 1 && left >= 0 && held >= -1 && ticket >= 0))
 			fail_msg("%lld %lld %lld %lld", place, left, held, ticket);
 		if (place < 1 || left < 0 || held < -1 || ticket < 0)
@@ -79,41 +79,98 @@ odd_numbers_are_refused_or_cut(void **state)
 	assert_true(good > 10000);
 }
 
+/* Every row is right as an answer to the operations named, and to no other. */
 static void
 codes(void **state)
 {
+	enum { A = 1 << ACQUIRE, N = 1 << RENEW, E = 1 << RELEASE };
 	static const struct {
 		const char *text;
-		bool acquiring, good;
+		unsigned good;
 	} rows[] = {
-	    {"*1\r\n:0\r\n", false, true},
-	    {"*1\r\n:1\r\n", false, true},
-	    {"*1\r\n:2\r\n", false, true},
-	    {"*1\r\n:3\r\n", false, false},
-	    {"*1\r\n:-1\r\n", false, false},
-	    {"*1\r\n:4294967297\r\n", false, false},
-	    {"*1\r\n$1\r\n1\r\n", false, false},
-	    {"*0\r\n", false, false},
-	    {":1\r\n", false, false},
-	    {"*2\r\n:-1\r\n$1\r\n5\r\n", true, true},
-	    {"*2\r\n:-2\r\n$1\r\n5\r\n", true, false},
-	    {"*2\r\n:2\r\n$1\r\n5\r\n", true, false},
-	    {"*2\r\n:1\r\n$1\r\n5\r\n", true, true},
-	    {"*2\r\n:4294967297\r\n$1\r\n5\r\n", true, false},
-	    {"*2\r\n:1\r\n$16\r\n9007199254740991\r\n", true, true},
-	    {"*2\r\n:1\r\n$16\r\n9007199254740992\r\n", true, false},
-	    {"*2\r\n:1\r\n$19\r\n9999999999999999999\r\n", true, false},
-	    {"*2\r\n:1\r\n$20\r\n18446744073709551617\r\n", true, false},
-	    {"*2\r\n:1\r\n:5\r\n", true, false},
-	    {"*1\r\n:1\r\n", true, false},
+	    {"*1\r\n:0\r\n", N | E},
+	    {"*1\r\n:1\r\n", E},
+	    {"*1\r\n:2\r\n", E},
+	    {"*1\r\n:3\r\n", E},
+	    {"*1\r\n:4\r\n", 0},
+	    {"*1\r\n:5\r\n", 0},
+	    {"*1\r\n:6\r\n", 0},
+	    {"*1\r\n:-1\r\n", 0},
+	    {"*1\r\n:4294967297\r\n", 0},
+	    {"*1\r\n$1\r\n1\r\n", 0},
+	    {"*0\r\n", 0},
+	    {":1\r\n", 0},
+	    {"*2\r\n:-1\r\n$1\r\ns\r\n", A},
+	    {"*2\r\n:-1\r\n$2\r\nl1\r\n", A},
+	    {"*2\r\n:-1\r\n$1\r\nx\r\n", 0},
+	    {"*2\r\n:-1\r\n$1\r\n5\r\n", 0},
+	    {"*2\r\n:-2\r\n$1\r\ns\r\n", 0},
+	    {"*3\r\n:1\r\n$1\r\n5\r\n:0\r\n", A | N | E},
+	    {"*3\r\n:1\r\n$1\r\n5\r\n:99999\r\n", A | N | E},
+	    {"*3\r\n:1\r\n$1\r\n5\r\n:100000\r\n", E},
+	    {"*3\r\n:1\r\n$1\r\n5\r\n:4294967296\r\n", E},
+	    {"*3\r\n:1\r\n$1\r\n5\r\n:-1\r\n", E},
+	    {"*3\r\n:1\r\n$1\r\n5\r\n$1\r\n0\r\n", E},
+	    {"*3\r\n:4294967297\r\n$1\r\n5\r\n:0\r\n", 0},
+	    {"*3\r\n:1\r\n$16\r\n9007199254740991\r\n:0\r\n", A | N | E},
+	    {"*3\r\n:1\r\n$16\r\n9007199254740992\r\n:0\r\n", E},
+	    {"*3\r\n:1\r\n$19\r\n9999999999999999999\r\n:0\r\n", E},
+	    {"*3\r\n:1\r\n$20\r\n18446744073709551617\r\n:0\r\n", E},
+	    {"*3\r\n:1\r\n:5\r\n:0\r\n", E},
+	    {"*2\r\n:1\r\n$1\r\n5\r\n", E},
+	    {"*3\r\n:4\r\n:0\r\n$0\r\n\r\n", A},
+	    {"*3\r\n:4\r\n:253402300799000\r\n$1\r\na\r\n", A},
+	    {"*3\r\n:4\r\n:253402300799001\r\n$1\r\na\r\n", 0},
+	    {"*3\r\n:4\r\n:-1\r\n$1\r\na\r\n", 0},
+	    {"*3\r\n:4\r\n:0\r\n:0\r\n", 0},
+	    {"*2\r\n:5\r\n:0\r\n", A},
+	    {"*2\r\n:5\r\n:9223372036854775807\r\n", A},
+	    {"*2\r\n:5\r\n:-1\r\n", 0},
+	    {"*2\r\n:5\r\n$1\r\n1\r\n", 0},
 	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		for (int op = ACQUIRE; op <= RELEASE; op++) {
+			struct answer a;
+
+			if (read_text(&a, rows[i].text, op) !=
+			    ((rows[i].good >> op & 1) != 0))
+				fail_msg("row %zu, operation %d", i, op);
+		}
+}
+
+static void
+kinds(void **state)
+{
+	static const struct {
+		const char *text;
+		bool good;
+		enum lock_kind kind;
+		unsigned limit;
+	} rows[] = {{"x", true, KIND_EXCLUSIVE, 0}, {"s", true, KIND_SHARED, 0},
+	    {"l1", true, KIND_LIMIT, 1}, {"l100000", true, KIND_LIMIT, LIMIT_MAX},
+	    {"l100001", false, 0, 0}, {"l0", false, 0, 0}, {"l", false, 0, 0},
+	    {"l01", false, 0, 0}, {"l1x", false, 0, 0}, {"l-1", false, 0, 0},
+	    {"l 1", false, 0, 0}, {"l4294967297", false, 0, 0}, {"", false, 0, 0},
+	    {"y", false, 0, 0}, {"x1", false, 0, 0}, {"ss", false, 0, 0},
+	    {"X", false, 0, 0}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct answer a;
+		char text[200];
 
-		if (read_text(&a, rows[i].text, rows[i].acquiring) != rows[i].good)
-			fail_msg("row %zu", i);
+		snprintf(text, sizeof text,
+		    "*8\r\n:0\r\n:1\r\n:0\r\n:0\r\n$0\r\n\r\n:1\r\n$%zu\r\n%s\r\n:3\r\n",
+		    strlen(rows[i].text), rows[i].text);
+		if (read_text(&a, text, ACQUIRE) != rows[i].good)
+			fail_msg("row %zu: %s", i, rows[i].text);
+		if (rows[i].good &&
+		    (a.kind != rows[i].kind || a.limit != rows[i].limit ||
+			a.holders != 3))
+			fail_msg(
+			    "row %zu: %s is %d %u", i, rows[i].text, a.kind, a.limit);
 	}
 }
 
@@ -188,6 +245,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(odd_numbers_are_refused_or_cut),
 	    cmocka_unit_test(codes),
+	    cmocka_unit_test(kinds),
 	    cmocka_unit_test(only_a_key_of_another_type_is_foreign),
 	    cmocka_unit_test(settings_that_endanger_locks),
 	};

@@ -13,13 +13,15 @@
 #include <cmocka.h>
 
 #define OWNER "0123456789abcdef0123456789abcdef"
+#define RECORD "{\"pid\":1}"
+#define HOUR (3600 * NS_PER_S)
 
-static const struct claim claim = {
-    .key = "a b", .owner = OWNER, .record = "{\"pid\":1}", .ttl = 30 * NS_PER_S};
+static const struct claim plain = {
+    .key = "a b", .owner = OWNER, .record = RECORD, .ttl = 30 * NS_PER_S};
 
 /* A command is a RESP array: read as one, it gives its words back. */
 static redisReply *
-words_of(const struct request *r, bool whole)
+words_of(const struct claim *claim, const struct request *r, bool whole)
 {
 	redisReader *reader = redisReaderCreate();
 	struct names names;
@@ -28,8 +30,9 @@ words_of(const struct request *r, bool whole)
 	int length;
 
 	assert_non_null(reader);
-	dialect_native.name(&names, &claim);
-	length = dialect_native.write(&command, &names, &claim, r, whole);
+	memset(&names, 0x55, sizeof names);
+	dialect_native.name(&names, claim);
+	length = dialect_native.write(&command, &names, claim, r, whole);
 	assert_true(length > 0);
 	assert_int_equal(redisReaderFeed(reader, command, length), REDIS_OK);
 	assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
@@ -39,41 +42,119 @@ words_of(const struct request *r, bool whole)
 	return reply;
 }
 
+/*
+ * `more`: keys of a job; `words`: what follows operation and owner; both ended by NULL.
+ */
 static void
-assert_words(const struct request *r, const char *const *words, size_t n)
+assert_words(const struct claim *claim, const struct request *r, const char *const *more,
+    const char *const *words)
 {
-	redisReply *reply = words_of(r, false);
+	redisReply *reply = words_of(claim, r, false);
+	size_t n = 8;
 
-	assert_int_equal(reply->elements, 8 + 2 + n);
 	assert_string_equal(reply->element[0]->str, "EVALSHA");
 	assert_int_equal(reply->element[1]->len, 40);
-	assert_string_equal(reply->element[2]->str, "5");
 	assert_string_equal(reply->element[3]->str, "dlock:{a%20b}:h");
 	assert_string_equal(reply->element[7]->str, "dlock:{a%20b}:w:");
-	assert_string_equal(reply->element[9]->str, OWNER);
-	for (size_t i = 0; i < n; i++)
-		assert_string_equal(reply->element[10 + i]->str, words[i]);
+	for (; *more; more++)
+		assert_string_equal(reply->element[n++]->str, *more);
+	assert_int_equal(atoi(reply->element[2]->str), n - 3);
+	assert_string_equal(reply->element[n + 1]->str, OWNER);
+	for (n += 2; *words; words++)
+		assert_string_equal(reply->element[n++]->str, *words);
+	assert_int_equal(reply->elements, n);
 	freeReplyObject(reply);
 }
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
 static void
 each_operation_in_words(void **state)
 {
-	static const char *const fresh[] = {
-	    "30000", "0", "0", "1", "1", "{\"pid\":1}", "0"};
-	static const char *const queued[] = {
-	    "30000", "9000", "1", "1", "1", "{\"pid\":1}", "9007199254740991"};
-	static const char *const renewed[] = {"30000"};
+	const struct request queued = {.operation = ACQUIRE,
+	    .alive = 9 * NS_PER_S,
+	    .subscribed = true,
+	    .ticket = TOKEN_LIMIT - 1};
 
 	(void)state;
-	assert_words(&(struct request){.operation = ACQUIRE}, fresh, 7);
-	assert_words(&(struct request){.operation = ACQUIRE,
-			 .alive = 9 * NS_PER_S,
-			 .subscribed = true,
-			 .ticket = TOKEN_LIMIT - 1},
-	    queued, 7);
-	assert_words(&(struct request){.operation = RENEW}, renewed, 1);
-	assert_words(&(struct request){.operation = RELEASE}, NULL, 0);
+	assert_words(&plain, &(struct request){.operation = ACQUIRE}, LIST(),
+	    LIST("30000", "0", "0", "x", RECORD, "0"));
+	assert_words(&plain, &queued, LIST(),
+	    LIST("30000", "9000", "1", "x", RECORD, "9007199254740991"));
+	assert_words(
+	    &plain, &(struct request){.operation = RENEW}, LIST(), LIST("30000"));
+	assert_words(&plain,
+	    &(struct request){.operation = RELEASE, .status = STATUS_NONE}, LIST(),
+	    LIST());
+	assert_words(
+	    &plain, &(struct request){.operation = RELEASE, .status = 0}, LIST(), LIST());
+}
+
+static void
+each_kind_in_words(void **state)
+{
+	static const struct {
+		enum lock_kind kind;
+		unsigned limit;
+		const char *word;
+	} rows[] = {{KIND_EXCLUSIVE, 0, "x"}, {KIND_WRITER, 0, "x"},
+	    {KIND_SHARED, 0, "s"}, {KIND_LIMIT, 1, "l1"},
+	    {KIND_LIMIT, LIMIT_MAX, "l100000"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct claim claim = plain;
+
+		claim.kind = rows[i].kind;
+		claim.limit = rows[i].limit;
+		assert_words(&claim, &(struct request){.operation = ACQUIRE}, LIST(),
+		    LIST("30000", "0", "0", rows[i].word, RECORD, "0"));
+	}
+}
+
+/*
+ * Its keys are declared where it is asked for and where it ends, and not with each
+ * renewal.
+ */
+static void
+a_job_in_words(void **state)
+{
+	static const struct request acquire = {.operation = ACQUIRE},
+				    renew = {.operation = RENEW},
+				    withdraw = {.operation = RELEASE,
+					.status = STATUS_NONE},
+				    release = {.operation = RELEASE, .status = 7};
+	struct claim claim = plain;
+
+	(void)state;
+	claim.job = (struct job){.once = "1 {x}"};
+	assert_words(&claim, &acquire,
+	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"),
+	    LIST("30000", "0", "0", "x", RECORD, "0", "0"));
+	assert_words(&claim, &renew, LIST(), LIST("30000"));
+	assert_words(&claim, &withdraw, LIST(), LIST());
+	assert_words(&claim, &release,
+	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"), LIST("7", "1 {x}"));
+	claim.job = (struct job){.cooldown = HOUR};
+	assert_words(&claim, &acquire, LIST("dlock:{a%20b}:r"),
+	    LIST("30000", "0", "0", "x", RECORD, "0", "3600000"));
+	assert_words(&claim, &release, LIST("dlock:{a%20b}:r"), LIST("7", ""));
+}
+
+static void
+the_longest_names_fit(void **state)
+{
+	char key[KEY_BYTES + 1], id[ONCE_BYTES + 1];
+	struct claim claim = {.key = key, .owner = OWNER, .job = {.once = id}};
+	struct names names;
+
+	(void)state;
+	memset(key, '/', KEY_BYTES);
+	memset(id, '/', ONCE_BYTES);
+	key[KEY_BYTES] = id[ONCE_BYTES] = '\0';
+	dialect_native.name(&names, &claim);
+	assert_int_equal(strlen(names.last), strlen("dlock:{}:r") + 3 * KEY_BYTES);
+	assert_int_equal(strlen(names.done), strlen(names.last) + 1 + 3 * ONCE_BYTES);
 }
 
 static void
@@ -84,11 +165,12 @@ the_whole_script_differs_in_two_words(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
 		struct request r = {.operation = operations[i]};
-		redisReply *brief = words_of(&r, false), *whole = words_of(&r, true);
+		redisReply *brief = words_of(&plain, &r, false),
+			   *whole = words_of(&plain, &r, true);
 
 		assert_int_equal(whole->elements, brief->elements);
 		assert_string_equal(whole->element[0]->str, "EVAL");
-		assert_non_null(strstr(whole->element[1]->str, "return release()"));
+		assert_non_null(strstr(whole->element[1]->str, "return release("));
 		for (size_t w = 2; w < brief->elements; w++)
 			assert_string_equal(
 			    whole->element[w]->str, brief->element[w]->str);
@@ -103,7 +185,7 @@ the_channel_is_the_last_key_and_the_owner(void **state)
 	struct names names;
 
 	(void)state;
-	dialect_native.name(&names, &claim);
+	dialect_native.name(&names, &plain);
 	assert_string_equal(names.channel, "dlock:{a%20b}:w:" OWNER);
 }
 
@@ -143,6 +225,9 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_operation_in_words),
+	    cmocka_unit_test(each_kind_in_words),
+	    cmocka_unit_test(a_job_in_words),
+	    cmocka_unit_test(the_longest_names_fit),
 	    cmocka_unit_test(the_whole_script_differs_in_two_words),
 	    cmocka_unit_test(the_channel_is_the_last_key_and_the_owner),
 	    cmocka_unit_test(replies_are_told_apart),

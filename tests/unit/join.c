@@ -1,5 +1,6 @@
 /*
- * join.c - Goal of these tests: what an enclosing dlock tells of its site stays whole,
+ * join.c - Goal of these tests: a nested run joins what is a part of the holds around it,
+ * and is refused what is not; what an enclosing dlock tells of its site stays whole,
  * whoever else is asked.
  */
 #include "cmd/host.h"
@@ -21,6 +22,7 @@ struct outer {
 	struct plan plan;
 	struct site site;
 	struct join_offer offer;
+	struct join_part parts[KEYS_MAX];
 };
 
 static void
@@ -32,11 +34,9 @@ open_outer(struct outer *o, const char *key, const char *url,
 		.nkeys = 1,
 		.site = {.backend = backend_named("file")}},
 	    .site = {url, settings, n},
-	    .offer = {.ours = true,
-		.token = 42,
-		.sent = instant_now(),
-		.lease = LEASE_FOREVER},
+	    .offer = {.ours = true, .sent = instant_now(), .lease = LEASE_FOREVER},
 	};
+	o->offer.parts = o->parts;
 	join_listen(&o->server, &o->plan);
 	assert_true(o->server.listener >= 0);
 }
@@ -65,7 +65,7 @@ serve(struct outer *a, struct outer *b, pid_t asker)
  */
 static enum rc
 open_inner(const char *address, const char *key, struct store **store, struct site *site,
-    struct join_site *told)
+    struct joined *told)
 {
 	static const struct setting own[] = {{"own", "1"}};
 	static struct host host;
@@ -98,7 +98,7 @@ is_told(const struct site *s, const char *url, const char *name, const char *val
 static int
 ask_both(const struct outer *a, const struct outer *b)
 {
-	struct join_site told[2];
+	static struct joined told[2];
 	struct site site[2];
 	struct store *store[2];
 
@@ -131,11 +131,199 @@ two_sites_do_not_mix(void **state)
 	assert_int_equal(serve(&a, &b, asker), 0);
 }
 
+/* ---- what is joined ---- */
+
+/* What a nested run asks for, and what the keepers around it hold. */
+struct row {
+	const char *outer[2]; /* keys, a letter each */
+	enum lock_kind kind[2];
+	const char *inner;
+	enum lock_kind asked;
+	unsigned limit;
+	enum rc rc;
+	/*
+	 * RC_OK: the tokens joined, a letter each: A is the first keeper's first, a the
+	 * second's; "": none
+	 */
+	const char *says;
+};
+
+/* Outer limits are 3. */
+static const struct row rows[] = {
+    {{"k", ""}, {KIND_EXCLUSIVE}, "k", KIND_EXCLUSIVE, 0, RC_OK, "A"},
+    {{"k", ""}, {KIND_EXCLUSIVE}, "k", KIND_WRITER, 0, RC_OK, "A"},
+    {{"k", ""}, {KIND_WRITER}, "k", KIND_EXCLUSIVE, 0, RC_OK, "A"},
+    {{"k", ""}, {KIND_WRITER}, "k", KIND_SHARED, 0, RC_OK, "A"},
+    {{"k", ""}, {KIND_SHARED}, "k", KIND_SHARED, 0, RC_OK, "A"},
+    {{"k", ""}, {KIND_LIMIT}, "k", KIND_LIMIT, 3, RC_OK, "A"},
+    {{"k", ""}, {KIND_SHARED}, "k", KIND_EXCLUSIVE, 0, RC_PROTOCOL, "shared (-s)"},
+    {{"k", ""}, {KIND_SHARED}, "k", KIND_WRITER, 0, RC_PROTOCOL, "shared (-s)"},
+    {{"k", ""}, {KIND_SHARED}, "k", KIND_LIMIT, 3, RC_PROTOCOL, "shared (-s)"},
+    {{"k", ""}, {KIND_LIMIT}, "k", KIND_LIMIT, 4, RC_PROTOCOL, "--limit 4"},
+    {{"k", ""}, {KIND_LIMIT}, "k", KIND_SHARED, 0, RC_PROTOCOL, "--limit 3"},
+    {{"k", ""}, {KIND_LIMIT}, "k", KIND_EXCLUSIVE, 0, RC_PROTOCOL, "--limit 3"},
+    {{"k", ""}, {KIND_EXCLUSIVE}, "k", KIND_LIMIT, 3, RC_PROTOCOL, "exclusively"},
+    {{"k", ""}, {KIND_SHARED}, "l", KIND_EXCLUSIVE, 0, RC_OK, ""},
+    {{"abc", ""}, {KIND_EXCLUSIVE}, "b", KIND_EXCLUSIVE, 0, RC_OK, "B"},
+    {{"abc", ""}, {KIND_EXCLUSIVE}, "ca", KIND_EXCLUSIVE, 0, RC_OK, "CA"},
+    {{"abc", ""}, {KIND_EXCLUSIVE}, "cd", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
+	"nobody around it has d"},
+    {{"abc", ""}, {KIND_EXCLUSIVE}, "dc", KIND_EXCLUSIVE, 0, RC_PROTOCOL, "has c,"},
+    {{"abc", ""}, {KIND_EXCLUSIVE}, "de", KIND_EXCLUSIVE, 0, RC_OK, ""},
+    {{"a", "b"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "ba", KIND_EXCLUSIVE, 0, RC_OK, "aA"},
+    {{"a", "b"}, {KIND_SHARED, KIND_EXCLUSIVE}, "ab", KIND_SHARED, 0, RC_OK, "Aa"},
+    {{"a", "b"}, {KIND_SHARED, KIND_EXCLUSIVE}, "b", KIND_EXCLUSIVE, 0, RC_OK, "a"},
+    {{"a", "b"}, {KIND_SHARED, KIND_EXCLUSIVE}, "ab", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
+	"has a shared (-s)"},
+    /* the one outside has all of it */
+    {{"a", "a"}, {KIND_SHARED, KIND_EXCLUSIVE}, "a", KIND_EXCLUSIVE, 0, RC_OK, "a"},
+    {{"a", "ab"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "ab", KIND_EXCLUSIVE, 0, RC_OK, "Ab"},
+    {{"a", "bc"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "abd", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
+	"nobody around it has d"},
+};
+
+/* Its keys, one letter each, in a plan. */
+static void
+plan_keys(struct plan *p, const char *letters, char text[KEYS_MAX][2])
+{
+	for (p->nkeys = 0; letters[p->nkeys]; p->nkeys++) {
+		text[p->nkeys][0] = letters[p->nkeys];
+		text[p->nkeys][1] = '\0';
+		p->keys[p->nkeys] = text[p->nkeys];
+	}
+}
+
+static void
+open_row(struct outer *o, const struct row *r, int i, char text[KEYS_MAX][2])
+{
+	open_outer(o, "", "file:///a", NULL, 0);
+	close(o->server.listener);
+	o->plan.claim.kind = r->kind[i];
+	o->plan.claim.limit = r->kind[i] == KIND_LIMIT ? 3 : 0;
+	plan_keys(&o->plan, r->outer[i], text);
+	for (size_t k = 0; k < o->plan.nkeys; k++)
+		o->parts[k] = (struct join_part){(i ? 'a' : 'A') + k, i ? 7 : 5};
+	join_listen(&o->server, &o->plan);
+}
+
+/* Do the calls on what was joined give what belongs to it? */
+static bool
+is_joined(struct store *s, const struct plan *p, const struct joined *joined,
+    const char *tokens)
+{
+	struct claim claim = {.key = p->keys[0], .ttl = 30 * NS_PER_S};
+	struct grant g = {0};
+	struct fault f;
+
+	for (size_t i = 0; tokens[i]; i++)
+		if (joined->parts[i].token != (uint64_t)tokens[i])
+			return false;
+	return s->backend->lock->acquire(s, &claim, 0, &g, &f) == RC_OK &&
+	    g.token == (uint64_t)tokens[0] && g.slot == (tokens[0] >= 'a' ? 7 : 5) &&
+	    s->backend->lock->renew(s, NEVER, &g, &f) == RC_OK &&
+	    s->backend->lock->release(s, 0, NEVER, &f) == RC_OK &&
+	    s->backend->lock->release(s, 0, NEVER, &f) == RC_OK;
+}
+
+/* In a process below the two: 0 if it is as the row says. */
+static int
+ask_row(const struct outer *outers, const struct row *r)
+{
+	static struct host host;
+	static struct joined joined;
+	struct plan p = {.site = {.backend = backend_named("file")},
+	    .claim = {.kind = r->asked, .limit = r->limit}};
+	struct site site = {"file:///a", NULL, 0};
+	struct store *store = NULL;
+	char address[800], text[KEYS_MAX][2];
+	instant keep_until = 0;
+	struct fault f = {""};
+	enum rc rc;
+	bool good;
+
+	host_init(&host);
+	plan_keys(&p, r->inner, text);
+	snprintf(address, sizeof address, "%s %s", outers[0].server.address,
+	    outers[1].server.address);
+	setenv("DLOCK_KEEPER", address, 1);
+	rc = join_open(&store, &host, &p, &site, &joined, &keep_until, &f);
+	if (rc != r->rc || (rc != RC_OK && !strstr(f.text, r->says)))
+		return 2;
+	if (rc != RC_OK || !*r->says)
+		return store ? 3 : 0;
+	good = store && is_joined(store, &p, &joined, r->says);
+	if (store)
+		store->backend->close(store);
+	return good ? 0 : 4;
+}
+
+static void
+what_is_a_part_of_a_hold_is_joined(void **state)
+{
+	static struct outer outers[2];
+	char text[2][KEYS_MAX][2];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		pid_t asker;
+		int status;
+
+		for (int o = 0; o < 2; o++)
+			open_row(&outers[o], &rows[i], o, text[o]);
+		asker = fork();
+		if (asker == 0)
+			_exit(ask_row(outers, &rows[i]));
+		status = serve(&outers[0], &outers[1], asker);
+		if (status != 0)
+			fail_msg("row %zu: %d", i, WEXITSTATUS(status));
+		for (int o = 0; o < 2; o++)
+			close(outers[o].server.listener);
+	}
+}
+
+/*
+ * Sixteen keys in the address of a keeper that cannot be asked, as it lives in another
+ * network.
+ */
+static void
+a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
+{
+	static struct outer outer;
+	static struct joined joined;
+	static struct host host;
+	struct row r = {.outer = {"abcdefghijklmnop"}};
+	struct plan p = {.site = {.backend = backend_named("file")}};
+	char text[KEYS_MAX][2], ours[KEYS_MAX][2], address[400], *net;
+	struct store *store = NULL;
+	struct site site = {0};
+	instant keep_until = 0;
+	struct fault f;
+
+	(void)state;
+	host_init(&host);
+	open_row(&outer, &r, 0, text);
+	close(outer.server.listener);
+	snprintf(address, sizeof address, "%s", outer.server.address);
+	net = strchr(address, '/');
+	net[1] = net[1] == '9' ? '8' : '9';
+	setenv("DLOCK_KEEPER", address, 1);
+	plan_keys(&p, "xp", ours);
+	assert_int_equal(
+	    join_open(&store, &host, &p, &site, &joined, &keep_until, &f), RC_PROTOCOL);
+	assert_non_null(strstr(f.text, "has p and cannot be asked from here"));
+	plan_keys(&p, "xy", ours);
+	assert_int_equal(
+	    join_open(&store, &host, &p, &site, &joined, &keep_until, &f), RC_OK);
+	assert_null(store);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(two_sites_do_not_mix),
+	    cmocka_unit_test(what_is_a_part_of_a_hold_is_joined),
+	    cmocka_unit_test(a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

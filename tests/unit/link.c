@@ -46,25 +46,25 @@ messages_arrive_whole_and_in_order(void **state)
 		       .token = UINT64_MAX,
 		       .held = -1},
 		   got;
-	int fd = 7;
+	struct anchors a = {.n = 7};
 
 	memset(m.text, 't', sizeof m.text - 1);
-	link_send(ends[0], &m, -1);
+	link_send(ends[0], &m, NULL);
 	strcpy(m.text, "");
 	m.kind = MSG_SIGNAL;
-	link_send(ends[0], &m, -1);
-	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
-	assert_int_equal(fd, -1);
+	link_send(ends[0], &m, NULL);
+	assert_int_equal(link_receive(ends[1], &got, &a), 1);
+	assert_int_equal(a.n, 0);
 	assert_int_equal(got.kind, MSG_GRANTED);
 	assert_true(got.had && !got.ends && got.number == INT64_MIN &&
 	    got.token == UINT64_MAX && got.held == -1);
 	assert_int_equal(strspn(got.text, "t"), sizeof m.text - 1);
-	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
+	assert_int_equal(link_receive(ends[1], &got, &a), 1);
 	assert_int_equal(got.kind, MSG_SIGNAL);
 	assert_string_equal(got.text, "");
-	assert_int_equal(link_receive(ends[1], &got, &fd), 0);
-	link_send(ends[1], &m, -1); /* and the other way */
-	assert_int_equal(link_receive(ends[0], &got, &fd), 1);
+	assert_int_equal(link_receive(ends[1], &got, &a), 0);
+	link_send(ends[1], &m, NULL); /* and the other way */
+	assert_int_equal(link_receive(ends[0], &got, &a), 1);
 }
 
 static size_t
@@ -84,22 +84,30 @@ descriptors_travel(void **state)
 {
 	const int *ends = *state;
 	struct msg m = {.kind = MSG_GRANTED, .text = "with an anchor"}, got;
-	int pipe_ends[2], fd = -1;
+	struct anchors given = {.n = 0}, a;
 	struct stat sent, received;
+	int pipe_ends[2];
 	size_t before;
 
 	assert_int_equal(pipe(pipe_ends), 0);
-	before = open_descriptors();
-	link_send(ends[0], &m, pipe_ends[0]);
-	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
-	assert_string_equal(got.text, "with an anchor");
-	assert_true(fd >= 0 && fd != pipe_ends[0]);
-	assert_int_equal(open_descriptors(), before + 1);
-	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-	fstat(pipe_ends[0], &sent);
-	fstat(fd, &received);
-	assert_int_equal(sent.st_ino, received.st_ino);
-	close(fd);
+	while (given.n < KEYS_MAX) {
+		given.fds[given.n] = pipe_ends[given.n % 2];
+		before = open_descriptors();
+		given.n++;
+		link_send(ends[0], &m, &given);
+		assert_int_equal(link_receive(ends[1], &got, &a), 1);
+		assert_string_equal(got.text, "with an anchor");
+		assert_int_equal(a.n, given.n);
+		assert_int_equal(open_descriptors(), before + a.n);
+		while (a.n-- > 0) {
+			assert_true(a.fds[a.n] >= 0 && a.fds[a.n] != given.fds[a.n]);
+			assert_true(fcntl(a.fds[a.n], F_GETFD) & FD_CLOEXEC);
+			fstat(given.fds[a.n], &sent);
+			fstat(a.fds[a.n], &received);
+			assert_int_equal(sent.st_ino, received.st_ino);
+			close(a.fds[a.n]);
+		}
+	}
 	close(pipe_ends[0]);
 	close(pipe_ends[1]);
 }
@@ -115,15 +123,16 @@ full_link_does_not_block(void **state)
 	struct msg m = {.kind = MSG_TRACE,
 		       .text = "redis 127.0.0.1:6379: renew: ok in 0.2 ms"},
 		   got;
-	int fd, arrived = 0, sent = 5000;
+	int arrived = 0, sent = 5000;
+	struct anchors a;
 
 	alarm(20); /* instead of hanging */
 	for (int i = 0; i < sent; i++) {
 		m.number = i;
-		link_send(ends[0], &m, -1);
+		link_send(ends[0], &m, NULL);
 	}
 	alarm(0);
-	while (link_receive(ends[1], &got, &fd) == 1) {
+	while (link_receive(ends[1], &got, &a) == 1) {
 		assert_int_equal(got.number, arrived); /* the first ones, without a gap */
 		arrived++;
 	}
@@ -135,14 +144,14 @@ end_of_the_other_is_heard_after_its_last_words(void **state)
 {
 	int *ends = *state;
 	struct msg m = {.kind = MSG_ENDED, .text = "last"}, got;
-	int fd;
+	struct anchors a;
 
-	link_send(ends[0], &m, -1);
+	link_send(ends[0], &m, NULL);
 	close(ends[0]);
-	assert_int_equal(link_receive(ends[1], &got, &fd), 1);
+	assert_int_equal(link_receive(ends[1], &got, &a), 1);
 	assert_string_equal(got.text, "last");
-	assert_int_equal(link_receive(ends[1], &got, &fd), -1);
-	link_send(ends[1], &m, -1); /* neither a SIGPIPE nor anything else */
+	assert_int_equal(link_receive(ends[1], &got, &a), -1);
+	link_send(ends[1], &m, NULL); /* neither a SIGPIPE nor anything else */
 	ends[0] = open("/dev/null", O_RDONLY);
 }
 

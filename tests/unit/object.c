@@ -251,6 +251,27 @@ hostile_records_are_described(void **state)
 }
 
 static void
+arrays_come_back_or_are_left_out(void **state)
+{
+	const char *const words[] = {"a", "b\"\n", "\xff"};
+	char text[100];
+	struct object j;
+
+	(void)state;
+	for (size_t size = 3; size < sizeof text; size++) {
+		object_begin(&j, text, size);
+		object_strings(&j, "keys", words, 3);
+		object_end(&j);
+		assert_string_equal(text,
+		    size < 36 ? "{}" : "{\"keys\":[\"a\",\"b\\\"\\u000A\",\"\\uFFFD\"]}");
+	}
+	object_begin(&j, text, sizeof text);
+	object_strings(&j, "none", words, 0);
+	object_end(&j);
+	assert_string_equal(text, "{\"none\":[]}");
+}
+
+static void
 descriptions_fit(void **state)
 {
 	static char long_words[3000], record[10000];
@@ -284,6 +305,7 @@ main(void)
 	    cmocka_unit_test(what_is_no_utf8_is_replaced),
 	    cmocka_unit_test(too_small_a_buffer_leaves_members_out),
 	    cmocka_unit_test(random_bytes_give_json),
+	    cmocka_unit_test(arrays_come_back_or_are_left_out),
 	    cmocka_unit_test(record_tells_who_we_are),
 	    cmocka_unit_test(long_words_leave_a_record),
 	    cmocka_unit_test(hostile_records_are_described),

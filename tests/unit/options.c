@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #define S NS_PER_S
-#define WORDS_MAX 32
+#define WORDS_MAX 48
 
 static struct plan plan;
 static struct fault fault;
@@ -203,7 +203,7 @@ wrong_words(void **state)
 	wrong("-b file job -n cmd -- x", "-n|before");
 	wrong("-b file job --full", "--full|before");
 	wrong("-b file job --nonsense -- cmd", "--nonsense");
-	wrong("-b file job -k other -- cmd", "other|one key");
+	wrong("-b file job -k other -- cmd", "job|other|-k for each");
 	wrong("-b file job -n --", "command|job");
 	wrong("-b file -k=job cmd", "-k=|-k KEY|--key=KEY");
 	wrong("-b file -n -w=5 -k job cmd", "-w=|-w DURATION|--wait=DURATION");
@@ -255,6 +255,79 @@ wrong_values(void **state)
 	wrong("-b file -k job --who \x1b cmd", "--who|control");
 	wrong("-b file -k \xff cmd", "--key|UTF-8");
 	wrong("-b file -k a\nb cmd", "--key|control");
+}
+
+static void
+kinds_and_jobs(void **state)
+{
+	(void)state;
+	fine("-b file -k job cmd");
+	assert_true(plan.claim.kind == KIND_EXCLUSIVE &&
+	    !job_is_wanted(&plan.claim.job) && plan.claim.skipped_status == 0);
+	fine("-b file -k job -s cmd");
+	assert_int_equal(plan.claim.kind, KIND_SHARED);
+	fine("-b file -k job -x cmd");
+	assert_int_equal(plan.claim.kind, KIND_WRITER);
+	fine("-b file -k job -n --limit 100000 cmd");
+	assert_true(plan.claim.kind == KIND_LIMIT && plan.claim.limit == 100000 &&
+	    plan.wait.most == 0);
+	fine(
+	    "-b file -k job --once 2026-11-22 --cooldown 1h30m --skipped-exit-code 255 cmd");
+	assert_string_equal(plan.claim.job.once, "2026-11-22");
+	assert_true(
+	    plan.claim.job.cooldown == 5400 * S && plan.claim.skipped_status == 255);
+	wrong("-b file -k job -sx cmd", "--shared|--exclusive|contradict");
+	wrong("-b file -k job -s --limit 3 cmd", "--shared|--limit|contradict");
+	wrong("-b file -k job --limit 0 cmd", "--limit '0'|1 to 100000");
+	wrong("-b file -k job --limit 1x cmd", "--limit '1x'|1 to 100000");
+	wrong("-b file -k job --limit 100001 cmd", "--limit '100001'|1 to 100000");
+	wrong("-b file -k job --once \"\" cmd", "--once ''|empty");
+	wrong("-b file -k job --cooldown -1 cmd", "--cooldown '-1'|365d");
+}
+
+/* Of -s, -x and --limit, the source that says one decides alone. */
+static void
+kind_is_of_one_source(void **state)
+{
+	(void)state;
+	setenv("DLOCK_SHARED", "1", 1);
+	fine("-b file -k job cmd");
+	assert_int_equal(plan.claim.kind, KIND_SHARED);
+	fine("-b file -k job --limit 3 cmd");
+	assert_true(plan.claim.kind == KIND_LIMIT && plan.claim.limit == 3);
+	fine("-b file -k job -x cmd");
+	assert_int_equal(plan.claim.kind, KIND_WRITER);
+	setenv("DLOCK_LIMIT", "3", 1);
+	wrong("-b file -k job cmd", "DLOCK_SHARED|DLOCK_LIMIT|contradict");
+	setenv("DLOCK_SHARED", "no", 1);
+	fine("-b file -k job cmd");
+	assert_int_equal(plan.claim.kind, KIND_LIMIT);
+	fine("-b file -k job -s cmd");
+	assert_int_equal(plan.claim.kind, KIND_SHARED);
+}
+
+/* What other tools, and people, call it. */
+static void
+words_of_others(void **state)
+{
+	static const char *const rows[][2] = {
+	    {"reader", "shared"},
+	    {"read", "shared"},
+	    {"write", "exclusive"},
+	    {"writer", "exclusive"},
+	    {"semaphore", "limit"},
+	    {"slots", "limit"},
+	    {"max", "limit"},
+	    {"concurrency", "limit"},
+	    {"id", "once"},
+	    {"every", "cooldown"},
+	    {"skip-exit-code", "skipped-exit-code"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		assert_string_equal(
+		    options_nearest(rows[i][0], strlen(rows[i][0])), rows[i][1]);
 }
 
 static void
@@ -451,6 +524,31 @@ the_table_is_whole(void **state)
 	}
 }
 
+static void
+several_keys(void **state)
+{
+	static const char sixteen[] =
+	    "-k a -k b -k c -k d -k e -k f -k g -k h -k i -k j -k k -k l -k m -k n";
+	char line[200], name[400];
+
+	(void)state;
+	fine("-b file -k b --key=a -k c cmd");
+	assert_int_equal(plan.nkeys, 3);
+	assert_string_equal(plan.keys[0], "b"); /* as named */
+	assert_string_equal(plan.keys[1], "a");
+	assert_string_equal(plan_name(&plan, name, sizeof name), "b, a and c");
+	assert_string_equal(plan_name(&plan, name, 16), "b and 2 more");
+	snprintf(line, sizeof line, "-b file %s -k o -k p cmd", sixteen);
+	fine(line);
+	assert_int_equal(plan.nkeys, KEYS_MAX);
+	snprintf(line, sizeof line, "-b file %s -k o -k p -k q cmd", sixteen);
+	wrong(line, "--key|'q'|16");
+	wrong("-b file -k a -k b -k a cmd", "--key|'a'|twice");
+	wrong("-b file -k a -k \"\" cmd", "--key|empty");
+	fine("-b file -k a cmd");
+	assert_string_equal(plan_name(&plan, name, sizeof name), "a");
+}
+
 int
 main(void)
 {
@@ -460,6 +558,10 @@ main(void)
 	    cmocka_unit_test_setup(where_options_end, clean_environment),
 	    cmocka_unit_test_setup(wrong_words, clean_environment),
 	    cmocka_unit_test_setup(wrong_values, clean_environment),
+	    cmocka_unit_test_setup(several_keys, clean_environment),
+	    cmocka_unit_test_setup(kinds_and_jobs, clean_environment),
+	    cmocka_unit_test_setup(kind_is_of_one_source, clean_environment),
+	    cmocka_unit_test_setup(words_of_others, clean_environment),
 	    cmocka_unit_test_setup(lease_must_carry_the_grace, clean_environment),
 	    cmocka_unit_test_setup(
 		long_values_leave_room_for_the_reason, clean_environment),

@@ -244,6 +244,26 @@ nested_min_hold_is_the_outer_ones(void **state)
 	assert_int_equal(keeper.ending.kept, KEPT_OUTSIDE);
 }
 
+static void
+one_of_several_keys_that_is_lost_leaves_the_others_to_be_released(void **state)
+{
+	(void)state;
+	for (int several = 0; several < 2; several++) {
+		begin_with((struct terms){.several = several});
+		assert_true(tell(3, EV_TICK, 0).set & DO_RENEW);
+		assert_true(tell(3, EV_DISOWNED, 0).set & DO_KILL);
+		/* its tree may still run */
+		assert_false(tell(3.1, EV_ENDED, 9).set & (DO_RELEASE | DO_REPORT));
+		assert_int_equal(tell(3.2, EV_EMPTY, 0).set,
+		    several ? DO_RELEASE : DO_REPORT | DO_EXIT);
+		if (several)
+			assert_int_equal(
+			    tell(3.3, EV_RELEASED, RC_LOST).set, DO_REPORT | DO_EXIT);
+		assert_int_equal(keeper.ending.kind, END_LOST);
+		assert_int_equal(keeper.ending.loss, LOSS_TAKEN);
+	}
+}
+
 int
 main(void)
 {
@@ -263,6 +283,8 @@ main(void)
 	    cmocka_unit_test_setup(
 		min_hold_is_given_up_with_term_while_the_command_runs, begin),
 	    cmocka_unit_test_setup(nested_min_hold_is_the_outer_ones, begin),
+	    cmocka_unit_test(
+		one_of_several_keys_that_is_lost_leaves_the_others_to_be_released),
 	};
 
 	return cmocka_run_group_tests_name("step", tests, NULL, NULL);

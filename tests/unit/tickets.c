@@ -3,7 +3,7 @@
  * the last one below a number is found, and few questions are asked for it.
  */
 #include "backends/file/header.h"
-#include "backends/file/tickets.h"
+#include "backends/file/place.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -16,6 +16,8 @@
 #include <cmocka.h>
 
 enum { MOST = 64 };
+
+static const struct span byte_5 = {5, 6};
 
 /* A file with tickets on it, each of an open file of its own. */
 struct queue {
@@ -62,10 +64,11 @@ nobody_is_there(void **state)
 	begin(&q);
 	add(&q, F_WRLCK, META);
 	add(&q, F_RDLCK, 7); /* somebody who has waited */
-	assert_false(tickets_any(q.fd));
-	assert_int_equal(tickets_last(q.fd, 1, NUMBER_LIMIT), 0);
-	assert_int_equal(tickets_last(q.fd, 7, 8), 0);
-	assert_int_equal(tickets_before(q.fd, 9), 0);
+	assert_false(place_is_used(q.fd));
+	assert_int_equal(tickets_last(q.fd, 0, 1, NUMBER_LIMIT), 0);
+	assert_int_equal(tickets_last(q.fd, 0, 7, 8), 0);
+	assert_int_equal(tickets_first(q.fd, (struct span){1, 9}), 0);
+	assert_int_equal(tickets_count(q.fd, (struct span){1, 9}, 5), 0);
 	end(&q);
 }
 
@@ -83,26 +86,28 @@ the_last_one_is_found_in_any_order(void **state)
 		int64_t limit, last;
 		unsigned before;
 	} rows[] = {{1, 0, 0}, {2, 1, 1}, {5, 1, 1}, {6, 5, 2}, {10, 6, 3}, {11, 10, 4},
-	    {12, 10, 4}, {13, 12, 5}, {39, 12, 38}, {40, 39, 39}, {1000, 40, 999},
-	    {NUMBER_LIMIT, NUMBER_LIMIT - 1, 0}};
+	    {12, 10, 4}, {13, 12, 5}, {39, 12, 5}, {40, 39, 6}, {1000, 40, 7},
+	    {NUMBER_LIMIT, NUMBER_LIMIT - 1, 9}};
 	struct queue q;
 
 	(void)state;
 	begin(&q);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		add(&q, F_WRLCK, numbers[i]);
-	assert_true(tickets_any(q.fd));
+	assert_true(place_is_used(q.fd));
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		unsigned before = tickets_before(q.fd, rows[i].limit);
+		const struct span below = {1, rows[i].limit};
 
 		for (size_t h = 0; h < sizeof hints / sizeof *hints; h++)
 			assert_int_equal(
-			    tickets_last(q.fd,
+			    tickets_last(q.fd, 0,
 				hints[h] < rows[i].limit ? hints[h] : rows[i].limit,
 				rows[i].limit),
 			    rows[i].last);
-		assert_true(before <= rows[i].before &&
-		    before >= (rows[i].before <= 32 ? rows[i].before : 5));
+		assert_int_equal(tickets_count(q.fd, below, MOST), rows[i].before);
+		assert_int_equal(tickets_count(q.fd, below, 4),
+		    rows[i].before <= 4 ? rows[i].before : 0);
+		assert_int_equal(tickets_first(q.fd, below), rows[i].before > 0 ? 1 : 0);
 	}
 	end(&q);
 }
@@ -113,7 +118,8 @@ random_queues(void **state)
 	(void)state;
 	srand(5);
 	for (int round = 0; round < 300; round++) {
-		int64_t limit = 1 + rand() % 60, hint = 1 + rand() % limit, last = 0;
+		int64_t limit = 1 + rand() % 60, hint = 1 + rand() % limit, first = 0,
+			last = 0;
 		bool drawn[61] = {false};
 		unsigned before = 0;
 		struct queue q;
@@ -128,10 +134,13 @@ random_queues(void **state)
 		}
 		for (int64_t i = 1; i < limit; i++) {
 			last = drawn[i] ? i : last;
+			first = first ? first : last;
 			before += drawn[i];
 		}
-		assert_int_equal(tickets_last(q.fd, hint, limit), last);
-		assert_true(tickets_before(q.fd, limit) >= before || limit > 32);
+		assert_int_equal(tickets_last(q.fd, 0, hint, limit), last);
+		assert_int_equal(tickets_first(q.fd, (struct span){1, limit}), first);
+		assert_int_equal(
+		    tickets_count(q.fd, (struct span){1, limit}, MOST), before);
 		end(&q);
 	}
 }
@@ -145,9 +154,10 @@ what_cannot_be_asked_is_an_error(void **state)
 	gone = dup(fd);
 	close(gone);
 	close(fd);
-	assert_int_equal(tickets_last(gone, 1, NUMBER_LIMIT), -1);
-	assert_int_equal(tickets_before(gone, 5), 0);
-	assert_false(tickets_any(gone));
+	assert_int_equal(tickets_last(gone, 0, 1, NUMBER_LIMIT), -1);
+	assert_int_equal(tickets_first(gone, byte_5), 0);
+	assert_int_equal(tickets_count(gone, byte_5, 5), 0);
+	assert_false(place_is_used(gone));
 	assert_int_equal(tickets_lock(gone, F_WRLCK, 1), -1);
 }
 
@@ -168,7 +178,7 @@ a_thread_waits_for_a_byte(void **state)
 	(void)state;
 	begin(&q);
 	add(&q, F_WRLCK, 5);
-	w = tickets_wait(q.fd, F_RDLCK, 5);
+	w = tickets_wait(q.fd, F_RDLCK, byte_5);
 	assert_non_null(w);
 	assert_false(has_ended(w, 20));
 	close(q.others[--q.n]);
@@ -178,7 +188,7 @@ a_thread_waits_for_a_byte(void **state)
 	/* it is locked by the file that waited */
 	assert_int_equal(tickets_lock(q.others[0], F_WRLCK, 5), -1);
 	end(&q);
-	assert_null(tickets_wait(q.fd, F_RDLCK, 5)); /* closed by now */
+	assert_null(tickets_wait(q.fd, F_RDLCK, byte_5)); /* closed by now */
 }
 
 /*
@@ -198,7 +208,7 @@ a_thread_locks_the_file_it_was_given(void **state)
 		begin(&other);
 		add(&q, F_WRLCK, 5);
 		number = q.fd;
-		w = tickets_wait(q.fd, F_RDLCK, 5);
+		w = tickets_wait(q.fd, F_RDLCK, byte_5);
 		assert_non_null(w);
 		assert_int_equal(dup2(other.fd, number), number);
 		close(q.others[--q.n]);
@@ -219,9 +229,88 @@ a_wait_is_abandoned(void **state)
 	(void)state;
 	begin(&q);
 	add(&q, F_WRLCK, 5);
-	w = tickets_wait(q.fd, F_RDLCK, 5);
+	w = tickets_wait(q.fd, F_RDLCK, byte_5);
 	assert_non_null(w);
 	assert_false(tickets_waited(w));
+	end(&q);
+}
+
+/* It may get the lock before or after; then nobody is there who would give it back. */
+static void
+a_wait_that_was_abandoned_locks_nothing(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 200; round++) {
+		struct ticket_wait *w;
+		struct queue q;
+		int other;
+
+		begin(&q);
+		add(&q, F_WRLCK, 5);
+		w = tickets_wait(q.fd, F_RDLCK, byte_5);
+		other = open(q.path, O_RDWR);
+		assert_true(w && other >= 0);
+		if (round % 2)
+			usleep(round * 10);
+		close(q.others[--q.n]);
+		if (tickets_waited(w))
+			tickets_unlock(q.fd, byte_5);
+		for (int i = 0; tickets_lock(other, F_WRLCK, 5) != 0; i++) {
+			assert_true(i < 60000);
+			usleep(1000);
+		}
+		close(other);
+		end(&q);
+	}
+}
+
+/* In the end, after the locks of all others in it have gone one by one. */
+static void
+a_thread_waits_for_a_range(void **state)
+{
+	struct ticket_wait *w;
+	struct queue q;
+
+	(void)state;
+	begin(&q);
+	for (int64_t byte = 9; byte > 3; byte--)
+		add(&q, F_WRLCK, byte);
+	w = tickets_wait(q.fd, F_RDLCK, (struct span){4, 9});
+	assert_non_null(w);
+	while (q.n > 2) {
+		assert_false(has_ended(w, 5));
+		close(q.others[--q.n]);
+	}
+	assert_false(has_ended(w, 20));
+	close(q.others[--q.n]);
+	assert_true(has_ended(w, 60000) && tickets_waited(w));
+	end(&q);
+}
+
+static void
+a_watch_tells_of_rings_and_of_the_last_close(void **state)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct queue q;
+
+	(void)state;
+	begin(&q);
+	add(&q, F_WRLCK, 5);
+	p.fd = tickets_watch(q.fd);
+	assert_true(p.fd >= 0);
+	assert_int_equal(poll(&p, 1, 0), 0);
+	tickets_ring(q.others[0]);
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	tickets_watched(p.fd);
+	assert_int_equal(poll(&p, 1, 0), 0);
+	close(dup(q.others[0]));
+	assert_int_equal(poll(&p, 1, 0), 0);
+	close(q.others[--q.n]);
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	tickets_unwatch(p.fd);
+	tickets_unwatch(-1);
+	while (fcntl(p.fd, F_GETFD) >= 0)
+		usleep(1000);
 	end(&q);
 }
 
@@ -236,6 +325,9 @@ main(void)
 	    cmocka_unit_test(a_thread_waits_for_a_byte),
 	    cmocka_unit_test(a_thread_locks_the_file_it_was_given),
 	    cmocka_unit_test(a_wait_is_abandoned),
+	    cmocka_unit_test(a_wait_that_was_abandoned_locks_nothing),
+	    cmocka_unit_test(a_thread_waits_for_a_range),
+	    cmocka_unit_test(a_watch_tells_of_rings_and_of_the_last_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,10 +50,10 @@ places(void **state)
 	static const struct {
 		const char *names[6];
 		bool found;
-		size_t before;
+		size_t position;
 		const char *ahead, *first;
 	} rows[] = {
-	    {{NULL}, false, 0, NULL, NULL},
+	    {{NULL}, false, 1, NULL, NULL},
 	    {{OURS}, true, 0, NULL, OURS},
 	    {{UUID "-lock-0000000008", OURS}, true, 0, NULL, OURS},
 	    {{UUID "-lock-0000000006", OURS}, true, 1, UUID "-lock-0000000006",
@@ -91,9 +91,9 @@ places(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct place place = look(OURS, rows[i].names);
 
-		if (place.found != rows[i].found || place.before != rows[i].before)
-			fail_msg("row %zu: found %d, before %zu", i, place.found,
-			    place.before);
+		if (place.found != rows[i].found || place.position != rows[i].position)
+			fail_msg("row %zu: found %d, position %zu", i, place.found,
+			    place.position);
 		assert_name(place.ahead, rows[i].ahead);
 		assert_name(place.first, rows[i].first);
 		assert_null(place.foreign);
@@ -195,17 +195,196 @@ all_agree_on_one_order(void **state)
 			struct place place, ahead;
 
 			queue_look(&place, list, MANY, names[i]);
-			assert_true(
-			    place.found && place.before < MANY && !taken[place.before]);
-			taken[place.before] = true;
-			assert_int_equal(place.before == 0, place.ahead == NULL);
+			assert_true(place.found && place.position < MANY &&
+			    !taken[place.position]);
+			taken[place.position] = true;
+			assert_int_equal(place.position == 0, place.ahead == NULL);
 			assert_int_equal(
-			    place.before == 0, strcmp(place.first, names[i]) == 0);
+			    place.position == 0, strcmp(place.first, names[i]) == 0);
 			if (place.ahead) {
 				queue_look(&ahead, list, MANY, place.ahead);
-				assert_int_equal(ahead.before, place.before - 1);
+				assert_int_equal(ahead.position, place.position - 1);
 			}
 		}
+	}
+}
+
+/* ---- kinds ---- */
+
+#define U "_c_11111111-2222-d333-4444-555555555555-"
+
+static void
+who_holds_together(void **state)
+{
+	static const struct {
+		const char *names[7]; /* ours first */
+		size_t position, holders;
+		enum awaits awaits;
+		const char *ahead;
+	} rows[] = {
+	    {{U "__READ__0000000003", U "__READ__0000000001"}, 0, 2, AWAITS_END, NULL},
+	    {{U "__READ__0000000009", U "__READ__0000000001", U "__WRIT__0000000002",
+		 U "__READ__0000000003", U "lock-0000000004"},
+		4, 1, AWAITS_END, U "lock-0000000004"},
+	    {{U "lock-0000000009", U "__READ__0000000001", U "__READ__0000000002"}, 1, 2,
+		AWAITS_END, U "__READ__0000000002"},
+	    {{U "__WRIT__0000000009", U "__READ__0000000010"}, 0, 1, AWAITS_END, NULL},
+	    {{U "__WRIT__0000000009", "0000000001"}, 1, 1, AWAITS_END, "0000000001"},
+	    {{U "3-unit-0000000009", U "3-unit-0000000007", U "3-unit-0000000001"}, 0, 3,
+		AWAITS_END, NULL},
+	    {{U "2-unit-0000000009", U "2-unit-0000000007", U "2-unit-0000000001"}, 1, 2,
+		AWAITS_LIST, NULL},
+	    {{U "1-unit-0000000009", U "1-unit-0000000007", U "1-unit-0000000001"}, 2, 1,
+		AWAITS_CHANGE, U "1-unit-0000000007"},
+	    {{U "2-unit-0000000009", U "lock-0000000007", U "2-unit-0000000001"}, 2, 1,
+		AWAITS_END, U "lock-0000000007"},
+	    {{U "1-unit-0000000009", U "lock-0000000007", U "1-unit-0000000008"}, 2, 1,
+		AWAITS_CHANGE, U "1-unit-0000000008"},
+	    {{U "lock-0000000009", "locks", "leases", "slots", "0"}, 1, 1, AWAITS_END,
+		"0"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct place p = look(rows[i].names[0], rows[i].names);
+
+		if (!p.found || p.position != rows[i].position ||
+		    p.holders != rows[i].holders ||
+		    (p.position && p.awaits != rows[i].awaits))
+			fail_msg("row %zu: position %zu, holders %zu, awaits %d", i,
+			    p.position, p.holders, p.awaits);
+		assert_name(p.ahead, rows[i].ahead);
+		assert_null(p.foreign);
+		assert_null(p.other);
+	}
+}
+
+static void
+who_does_not_mix(void **state)
+{
+	(void)state;
+	assert_name(look(U "__READ__0000000002",
+			(const char *const[]){
+			    U "__READ__0000000002", U "3-unit-0000000001", NULL})
+			.other,
+	    U "3-unit-0000000001");
+	assert_name(
+	    look(U "2-unit-0000000002",
+		(const char *const[]){U "2-unit-0000000002", U "3-unit-0000000001", NULL})
+		.other,
+	    U "3-unit-0000000001");
+	/* who is first says what it is: the second is about to go */
+	assert_null(look(U "__READ__0000000003",
+	    (const char *const[]){U "__READ__0000000001", U "3-unit-0000000002",
+		U "__READ__0000000003", NULL})
+			.other);
+	assert_null(look(U "__READ__0000000001",
+	    (const char *const[]){U "__READ__0000000001", U "3-unit-0000000002", NULL})
+			.other);
+	assert_null(look(U "lock-0000000002",
+	    (const char *const[]){U "lock-0000000002", U "3-unit-0000000001", NULL})
+			.other);
+	/* numbers that are none */
+	assert_int_equal(
+	    queue_kind(U "0-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
+	assert_int_equal(
+	    queue_kind(U "100001-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
+	assert_int_equal(
+	    queue_kind(U "4294967297-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
+	assert_int_equal(queue_kind("3-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
+}
+
+static void
+who_is_foreign_to_whom(void **state)
+{
+	static const struct {
+		const char *own, *other;
+		bool foreign;
+	} rows[] = {
+	    {U "lock-0000000002", UUID "-lock-0000000001", false},
+	    {U "lock-0000000002", UUID "-__READ__0000000001", true},
+	    {U "lock-0000000002", U "__WRIT__0000000001", false},
+	    {U "__WRIT__0000000002", UUID "-lock-0000000001", true},
+	    {U "__WRIT__0000000002", UUID "-__READ__0000000001", false},
+	    {U "__READ__0000000002", UUID "-__WRIT__0000000003", false},
+	    {U "__READ__0000000002", UUID "-lock-0000000003", true},
+	    {U "3-unit-0000000002", UUID "-lock-0000000001", true},
+	    {U "3-unit-0000000002", UUID "-__READ__0000000003", true},
+	    {U "3-unit-0000000002", U "lock-0000000001", false},
+	    {U "3-unit-0000000002", "locks", false},
+	    {U "__READ__0000000002", "readme", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *const names[] = {rows[i].own, rows[i].other, NULL};
+
+		if ((look(rows[i].own, names).foreign != NULL) != rows[i].foreign)
+			fail_msg("row %zu", i);
+	}
+}
+
+enum { CROWD = 9 };
+
+/* A crowd of dlocks, of units or of readers, with writers among them. */
+static size_t
+make_crowd(char names[CROWD][80], const char *list[CROWD])
+{
+	size_t n = 1 + rand() % CROWD;
+	int limit = rand() % 4; /* 0: readers */
+
+	for (size_t i = 0; i < n; i++) {
+		if (rand() % 4 == 0)
+			snprintf(names[i], 80, U "lock-%010zu", i);
+		else if (limit)
+			snprintf(names[i], 80, U "%d-unit-%010zu", limit, i);
+		else
+			snprintf(names[i], 80, U "__READ__%010zu", i);
+		list[i] = names[i];
+	}
+	return n;
+}
+
+static bool
+is_there(const char *const *list, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i] == name)
+			return true;
+	return false;
+}
+
+/*
+ * Whatever nodes end: whoever can be granted then has been told, or will be by the grant
+ * of the one before.
+ */
+static void
+nobody_waits_for_the_wrong_one(void **state)
+{
+	char names[CROWD][80];
+	const char *list[CROWD], *left[CROWD];
+
+	(void)state;
+	srand(11);
+	for (int round = 0; round < 20000; round++) {
+		size_t n = make_crowd(names, list), own = rand() % n, nleft = 0;
+		struct place p, q, ahead;
+
+		queue_look(&p, list, n, names[own]);
+		for (size_t i = 0; i < n; i++)
+			if (i == own || rand() % 3)
+				left[nleft++] = list[i];
+		queue_look(&q, left, nleft, names[own]);
+		assert_true(p.found && q.found && q.position <= p.position);
+		if (p.position == 0 || q.position > 0)
+			continue;
+		if (p.awaits == AWAITS_LIST) {
+			assert_true(nleft < n);
+			continue;
+		}
+		queue_look(&ahead, left, nleft, p.ahead);
+		assert_true(!is_there(left, nleft, p.ahead) ||
+		    (p.awaits == AWAITS_CHANGE && ahead.position == 0));
 	}
 }
 
@@ -223,15 +402,16 @@ a_stage_is_read_as_it_was_written(void **state)
 		for (enum stage stage = STAGE_AT_ONCE; stage <= STAGE_WAITED; stage++) {
 			char *record;
 
-			data_write(data, records[i], stage);
+			data_write(data, records[i], stage, SLOT_NONE);
 			assert_int_equal(data_stage(data), stage);
 			record = data_record(data, "");
 			assert_string_equal(record, records[i]);
 			free(record);
-			data_write(again, data, STAGE_WAITED); /* the later word counts */
+			/* the later word counts */
+			data_write(again, data, STAGE_WAITED, SLOT_NONE);
 			assert_int_equal(data_stage(again), STAGE_WAITED);
 		}
-	data_write(data, records[1], STAGE_AT_ONCE);
+	data_write(data, records[1], STAGE_AT_ONCE, SLOT_NONE);
 	assert_string_equal(data, records[1]);
 }
 
@@ -243,7 +423,7 @@ the_longest_record_has_room_for_its_stage(void **state)
 	(void)state;
 	snprintf(record, sizeof record, "{\"who\":\"%0*d\"}", RECORD_BYTES - 1 - 10, 0);
 	assert_int_equal(strlen(record), RECORD_BYTES - 1);
-	data_write(data, record, STAGE_WAITING);
+	data_write(data, record, STAGE_WAITING, SLOT_NONE);
 	assert_int_equal(data_stage(data), STAGE_WAITING);
 	back = data_record(data, "");
 	assert_string_equal(back, record);
@@ -265,7 +445,7 @@ what_others_write_says_nothing(void **state)
 			fail_msg("%s: %d", others[i], data_stage(others[i]));
 	assert_null(data_record("127.0.0.1", ""));
 	assert_null(data_record("[1]", ""));
-	data_write(data, "[1]", STAGE_WAITING);
+	data_write(data, "[1]", STAGE_WAITING, SLOT_NONE);
 	assert_string_equal(data, "[1]");
 }
 
@@ -458,6 +638,10 @@ main(void)
 	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
 	    cmocka_unit_test(worn_numbers_are_seen),
 	    cmocka_unit_test(all_agree_on_one_order),
+	    cmocka_unit_test(who_holds_together),
+	    cmocka_unit_test(who_does_not_mix),
+	    cmocka_unit_test(who_is_foreign_to_whom),
+	    cmocka_unit_test(nobody_waits_for_the_wrong_one),
 	    cmocka_unit_test(a_stage_is_read_as_it_was_written),
 	    cmocka_unit_test(the_longest_record_has_room_for_its_stage),
 	    cmocka_unit_test(what_others_write_says_nothing),

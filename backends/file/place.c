@@ -1,0 +1,332 @@
+/* place.c - joins the line on a lock file, and says what is before us. */
+#include "place.h"
+
+#include "header.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+enum line { ALONE, LIMITED, READERS, LINES };
+
+enum {
+	COUNTED = 32,   /* places further back than this are reckoned from the numbers */
+	HOLDERS = 1000, /* more than this are not counted */
+};
+
+#define RANGE(n) ((int64_t)(n) << 60) /* each has room for NUMBER_LIMIT */
+#define SLOTS RANGE(2)
+#define LIMITS RANGE(3)
+#define END RANGE(5)
+
+static const int64_t bases[LINES] = {
+    [ALONE] = RANGE(0), [LIMITED] = RANGE(1), [READERS] = RANGE(4)};
+
+static const struct span others = {RANGE(1), END}; /* than exclusive */
+static const struct span slots = {SLOTS, SLOTS + LIMIT_MAX};
+
+static enum line
+line_of(enum lock_kind kind)
+{
+	return kind == KIND_SHARED ? READERS : kind == KIND_LIMIT ? LIMITED : ALONE;
+}
+
+/* Numbers [from, to) of a line. */
+static struct span
+numbers(enum line l, int64_t from, int64_t to)
+{
+	return (struct span){bases[l] + from, bases[l] + to};
+}
+
+void
+place_init(struct place *p, int fd, enum lock_kind kind, unsigned limit)
+{
+	*p = (struct place){.fd = fd, .kind = kind, .limit = limit, .slot = -1};
+}
+
+int64_t
+place_byte(const struct place *p, int64_t number)
+{
+	return bases[line_of(p->kind)] + number;
+}
+
+bool
+place_is_used(int fd)
+{
+	struct span found;
+
+	return tickets_look(fd, F_RDLCK, (struct span){1, END}, &found) > 0;
+}
+
+/* ---- joining ---- */
+
+/* Somebody's limit in [from, to), which he has locked for reading. */
+static int
+look_for_limit(const struct place *p, unsigned from, unsigned to, struct crowd *other)
+{
+	struct span found;
+	int got = tickets_look(
+	    p->fd, F_WRLCK, (struct span){LIMITS + from, LIMITS + to}, &found);
+
+	if (got > 0)
+		*other = (struct crowd){
+		    .kind = KIND_LIMIT, .limit = (unsigned)(found.from - LIMITS)};
+	return got;
+}
+
+int
+place_refuses(struct place *p, struct crowd *other)
+{
+	struct span found;
+	int got;
+
+	if (kind_is_exclusive(p->kind))
+		return 0;
+	if (p->kind == KIND_SHARED)
+		return look_for_limit(p, 1, LIMIT_MAX + 1, other);
+	*other = (struct crowd){.kind = KIND_SHARED};
+	got = tickets_look(p->fd, F_RDLCK, numbers(READERS, 1, NUMBER_LIMIT), &found);
+	if (got == 0)
+		got = look_for_limit(p, 1, p->limit, other);
+	if (got == 0)
+		got = look_for_limit(p, p->limit + 1, LIMIT_MAX + 1, other);
+	return got != 0 ? got : tickets_lock(p->fd, F_RDLCK, LIMITS + p->limit);
+}
+
+/*
+ * The last tickets below a number in the lines that can be before us; a line in which
+ * nobody is has 0.
+ */
+struct lasts {
+	int64_t of[LINES];
+};
+
+/* `all`: also in our own, if it does not matter to us but for the numbers. */
+static int
+find_lasts(
+    const struct place *p, bool all, int64_t hint, int64_t below, struct lasts *lasts)
+{
+	const bool matters[LINES] = {
+	    [ALONE] = true,
+	    [LIMITED] = p->kind == KIND_LIMIT ||
+		(kind_is_exclusive(p->kind) && !p->plain),
+	    [READERS] = (p->kind == KIND_SHARED && all) ||
+		(kind_is_exclusive(p->kind) && !p->plain),
+	};
+
+	*lasts = (struct lasts){{0}};
+	for (enum line l = 0; l < LINES; l++)
+		if (matters[l] &&
+		    (lasts->of[l] = tickets_last(p->fd, bases[l], hint, below)) < 0)
+			return -1;
+	return 0;
+}
+
+static int
+wait_for(struct place *p, struct span s)
+{
+	p->before = s;
+	return 0;
+}
+
+int
+place_take_slot(struct place *p)
+{
+	for (unsigned s = 0; s < p->limit; s++) {
+		if (tickets_lock(p->fd, F_WRLCK, SLOTS + s) == 0) {
+			p->slot = (int)s;
+			return 1;
+		}
+		if (errno != EAGAIN)
+			return -1;
+	}
+	return 0;
+}
+
+/* Nobody who excludes us has a ticket before ours. */
+static int
+look_at_slots(struct place *p)
+{
+	struct span found;
+	int got;
+
+	if (p->kind == KIND_LIMIT) {
+		got = place_take_slot(p);
+		p->any = got == 0;
+		return p->any ? wait_for(p, (struct span){SLOTS, SLOTS + p->limit})
+		    : got < 0 ? -1
+			      : 0;
+	}
+	if (p->kind == KIND_SHARED || p->plain)
+		return 0;
+	got = tickets_look(p->fd, F_RDLCK, slots, &found);
+	return got > 0 ? wait_for(p, slots) : got;
+}
+
+/* What is before `number`, if these are the last ones there. */
+static int
+set_before(struct place *p, int64_t number, const struct lasts *lasts)
+{
+	const int64_t *last = lasts->of;
+	enum line l = ALONE;
+
+	p->before = (struct span){0, 0};
+	p->any = false;
+	if (p->kind != KIND_SHARED) {
+		l = last[LIMITED] > last[l] ? LIMITED : l;
+		l = last[READERS] > last[l] ? READERS : l;
+	}
+	if (last[l] == 0)
+		return look_at_slots(p);
+	if (l == ALONE || p->kind == KIND_LIMIT)
+		return wait_for(p, numbers(l, last[l], last[l] + 1));
+	return wait_for(p, numbers(l, last[ALONE] + 1, number));
+}
+
+static enum line
+latest_line(const struct lasts *lasts)
+{
+	enum line latest = ALONE;
+
+	for (enum line l = 0; l < LINES; l++)
+		latest = lasts->of[l] > lasts->of[latest] ? l : latest;
+	return latest;
+}
+
+/* Where the file is idle, that is one question. */
+int64_t
+place_join(struct place *p, int64_t hint)
+{
+	struct lasts lasts = {{0}};
+	struct span found;
+	enum line latest;
+	int64_t last;
+	int used = tickets_look(p->fd, F_RDLCK, (struct span){1, END}, &found), mixed = 0;
+
+	if (used > 0 && kind_is_exclusive(p->kind))
+		mixed = tickets_look(p->fd, F_RDLCK, others, &found);
+	p->plain = kind_is_exclusive(p->kind) && mixed == 0;
+	if (used < 0 || mixed < 0 ||
+	    (used > 0 && find_lasts(p, true, hint, NUMBER_LIMIT, &lasts) != 0))
+		return -1;
+	latest = latest_line(&lasts);
+	last = lasts.of[latest];
+	hint = hint > last ? hint : last + 1;
+	if (hint >= NUMBER_LIMIT)
+		return wait_for(p, numbers(latest, last, last + 1)), hint;
+	return set_before(p, hint, &lasts) == 0 ? hint : -1;
+}
+
+int
+place_look(struct place *p)
+{
+	struct lasts lasts;
+
+	if (find_lasts(p, false, p->ticket, p->ticket, &lasts) != 0)
+		return -1;
+	return set_before(p, p->ticket, &lasts);
+}
+
+void
+place_granted(struct place *p)
+{
+	if (p->kind != KIND_LIMIT || p->ticket == 0)
+		return;
+	tickets_unlock(p->fd, numbers(LIMITED, p->ticket, p->ticket + 1));
+	p->ticket = 0;
+}
+
+void
+place_leave(struct place *p)
+{
+	if (p->fd >= 0)
+		tickets_unlock_all(p->fd);
+	if (p->fd >= 0 && p->slot >= 0)
+		tickets_ring(p->fd);
+	place_init(p, p->fd, p->kind, p->limit);
+}
+
+/* ---- what is to be seen of it ---- */
+
+static int64_t
+first_number(const struct place *p, enum line l, int64_t below)
+{
+	int64_t byte = tickets_first(p->fd, numbers(l, 1, below));
+
+	return byte > 0 ? byte - bases[l] : 0;
+}
+
+/* Who is before us has a number below this; for want of one of our own, everybody. */
+static int64_t
+end_before(const struct place *p)
+{
+	return p->ticket ? p->ticket : NUMBER_LIMIT;
+}
+
+/*
+ * Who holds it, if the first exclusive ticket of others is `alone` (0: none).  That one
+ * alone has no `first`.
+ */
+static void
+see_holders(const struct place *p, int64_t alone, struct crowd *c)
+{
+	int64_t below = alone ? alone : end_before(p);
+	int64_t reader = first_number(p, READERS, below),
+		slot = reader ? 0 : tickets_first(p->fd, slots);
+
+	if (reader) {
+		c->kind = KIND_SHARED;
+		c->holders = tickets_count(
+		    p->fd, numbers(READERS, reader, below), HOLDERS);
+		c->first = reader;
+	} else if (slot) {
+		look_for_limit(p, 1, LIMIT_MAX + 1, c);
+		c->holders = tickets_count(p->fd, slots, HOLDERS);
+		c->first = slot - SLOTS + 1;
+	} else {
+		c->holders = alone ? 1 : 0;
+	}
+}
+
+/*
+ * How many tickets of all lines are in [from, ours), from the first that waits or is
+ * `alone`.
+ */
+static unsigned
+count_tickets(const struct place *p, int64_t from)
+{
+	int64_t end = end_before(p);
+	unsigned n = 0;
+
+	if (end - from > COUNTED)
+		return end - from < 1000000 ? (unsigned)(end - from) : 0;
+	for (enum line l = 0; l < LINES; l++)
+		n += tickets_count(p->fd, numbers(l, from, end), COUNTED);
+	return n;
+}
+
+/*
+ * Those before us who wait, and we; if `alone` holds the lock it is the one of them that
+ * does not.
+ */
+static unsigned
+find_position(const struct place *p, int64_t alone, bool holds)
+{
+	int64_t limited = p->plain || p->kind == KIND_SHARED
+	    ? 0
+	    : first_number(p, LIMITED, end_before(p));
+	int64_t from = alone && (!limited || alone < limited) ? alone : limited;
+	unsigned n = from ? count_tickets(p, from) : 0;
+
+	return from && n == 0 ? 0 : n + (holds ? 0 : 1);
+}
+
+void
+place_see(const struct place *p, struct crowd *c)
+{
+	int64_t alone = first_number(p, ALONE, end_before(p));
+
+	*c = (struct crowd){.kind = KIND_EXCLUSIVE, .holders = alone ? 1 : 0};
+	if (!p->plain)
+		see_holders(p, alone, c);
+	c->position = find_position(p, alone, alone && c->kind == KIND_EXCLUSIVE);
+}

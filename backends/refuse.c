@@ -1,0 +1,92 @@
+/*
+ * refuse.c - the sentences for a claim of another kind, and for a job that has been
+ * done.
+ */
+#include "refuse.h"
+
+#include <stdio.h>
+#include <time.h>
+
+enum { TEXT_BYTES = 40 };
+
+static const char *
+kind_text(enum lock_kind kind, unsigned limit, char *out)
+{
+	switch (kind) {
+	case KIND_LIMIT:
+		snprintf(out, TEXT_BYTES, "--limit %u", limit);
+		return out;
+	case KIND_SHARED:
+		return "-s";
+	default:
+		return "-x";
+	}
+}
+
+enum rc
+refuse_kind(struct fault *f, const char *where, enum lock_kind kind, unsigned limit,
+    const struct claim *c)
+{
+	char used[TEXT_BYTES], asked[TEXT_BYTES];
+
+	return fault_set(f, RC_PROTOCOL,
+	    "%s: the key is in use with %s, and %s is asked for", where,
+	    kind_text(kind, limit, used), kind_text(c->kind, c->limit, asked));
+}
+
+/* As people read it: in UTC, to the second. */
+static const char *
+time_text(int64_t ms, char *out)
+{
+	time_t seconds = ms / 1000;
+	struct tm tm;
+
+	if (ms < 0 || !gmtime_r(&seconds, &tm) ||
+	    !strftime(out, TEXT_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm))
+		return "a time that is none";
+	return out;
+}
+
+/* In the two largest units that are needed: 12m, 1h30m, 400ms. */
+static const char *
+length_text(int64_t ns, char *out)
+{
+	static const struct {
+		int64_t seconds;
+		char name;
+	} units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+	int64_t left = ns / NS_PER_S;
+	int used = 0, parts = 0;
+
+	if (left == 0)
+		snprintf(out, TEXT_BYTES, "%lldms", (long long)(ns / NS_PER_MS));
+	for (size_t i = 0; i < sizeof units / sizeof *units && parts < 2; i++) {
+		int64_t n = left / units[i].seconds;
+
+		left %= units[i].seconds;
+		parts += n > 0 || parts > 0;
+		if (n > 0)
+			used += snprintf(out + used, TEXT_BYTES - used, "%lld%c",
+			    (long long)n, units[i].name);
+	}
+	return out;
+}
+
+enum rc
+refuse_done(struct fault *f, const struct job *j, int64_t began_ms, const char *who)
+{
+	char began[TEXT_BYTES];
+
+	return fault_set(f, RC_DONE, "ID %s was run at %s%s%.100s and ended with 0",
+	    j->once, time_text(began_ms, began), *who ? " by " : "", who);
+}
+
+enum rc
+refuse_recent(struct fault *f, const struct job *j, int64_t age)
+{
+	char ago[TEXT_BYTES], cooldown[TEXT_BYTES];
+
+	return fault_set(f, RC_DONE,
+	    "the last run that ended with 0 began %s ago, less than --cooldown %s",
+	    length_text(age, ago), length_text(j->cooldown, cooldown));
+}

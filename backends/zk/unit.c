@@ -1,0 +1,485 @@
+/* unit.c - takes one of N units beside Curator's users. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum part { LOCKS, LEASES, SLOTS, PARTS };
+
+static const char *const parts[PARTS] = {"locks", "leases", "slots"};
+
+/* The three lists, as one server has them one after the other. */
+struct lists {
+	struct call *calls[PARTS];
+};
+
+static void
+part_path(char out[NODE_BYTES], const struct node *n, enum part part, const char *name)
+{
+	snprintf(out, NODE_BYTES, "%s/%s%s%s", n->dir->path, parts[part], name ? "/" : "",
+	    name ? name : "");
+}
+
+static struct call *
+list_part(const struct node *n, enum part part)
+{
+	char path[NODE_BYTES];
+
+	part_path(path, n, part, NULL);
+	return call_list(n->session, path);
+}
+
+static void
+lists_drop(struct lists *l)
+{
+	for (enum part p = 0; p < PARTS; p++)
+		call_drop(l->calls[p]);
+	*l = (struct lists){{NULL}};
+}
+
+static void
+lists_ask(struct lists *l, const struct node *n)
+{
+	lists_drop(l);
+	for (enum part p = 0; p < PARTS; p++)
+		l->calls[p] = list_part(n, p);
+}
+
+/* *missing: one of the directories is not there. */
+static enum rc
+lists_await(struct lists *l, instant until, bool *missing, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	*missing = false;
+	for (enum part p = 0; p < PARTS && rc == RC_OK; p++) {
+		int code = ZOK;
+
+		rc = call_await(l->calls[p], until, &code, f);
+		*missing = *missing || code == ZNONODE;
+	}
+	return rc;
+}
+
+static const char *const *
+lists_names(const struct lists *l, enum part part, size_t *n)
+{
+	return call_names(l->calls[part], n);
+}
+
+/* Containers, as Curator makes them: they are to go when nobody uses them. */
+static enum rc
+make_parts(const struct node *n, instant until, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	for (enum part p = 0; p < PARTS && rc == RC_OK; p++) {
+		char path[NODE_BYTES];
+
+		part_path(path, n, p, NULL);
+		rc = lockdir_make_path(n->dir, n->session, path, ZOO_CONTAINER, until, f);
+	}
+	return rc;
+}
+
+/* ---- what is left of an attempt ---- */
+
+static void
+forget_attempt(struct unit *u)
+{
+	u->asked = false;
+	u->lock[0] = u->tried[0] = '\0';
+}
+
+/* Those of one directory that bear our uuid. */
+static enum rc
+sweep_part(
+    struct unit *u, enum part part, const struct lists *l, instant until, struct fault *f)
+{
+	const struct node *n = u->turn->node;
+	size_t count;
+	const char *const *names = lists_names(l, part, &count);
+	enum rc rc = RC_OK;
+
+	for (size_t i = 0; i < count && rc == RC_OK; i++) {
+		char path[NODE_BYTES];
+		int code;
+
+		if (strncmp(names[i], n->dir->uuid, strlen(n->dir->uuid)) != 0 ||
+		    strlen(names[i]) >= NAME_BYTES)
+			continue;
+		part_path(path, n, part, names[i]);
+		rc = call_finish(call_delete(n->session, path, -1), until, &code, f);
+	}
+	return rc;
+}
+
+/* A slot has no uuid; it is ours if our session has made it. */
+static enum rc
+sweep_slot(struct unit *u, instant until, struct fault *f)
+{
+	struct session *s = u->turn->node->session;
+	struct call *slot;
+	bool ours;
+	int code;
+	enum rc rc;
+
+	if (!*u->tried)
+		return RC_OK;
+	slot = call_exists(s, u->tried);
+	rc = call_await(slot, until, &code, f);
+	ours = rc == RC_OK && code == ZOK &&
+	    call_stat(slot)->ephemeralOwner == session_look(s).id;
+	call_drop(slot);
+	return ours ? call_finish(call_delete(s, u->tried, -1), until, &code, f) : rc;
+}
+
+enum rc
+unit_sweep(struct unit *u, instant until, struct fault *f)
+{
+	struct node *n = u->turn->node;
+	struct lists l = {{NULL}};
+	int code;
+	bool missing;
+	enum rc rc;
+
+	if (!u->asked)
+		return RC_OK;
+	rc = session_await(n->session, until, f);
+	if (rc == RC_OK)
+		rc = call_finish(call_sync(n->session, n->dir->path), until, &code, f);
+	if (rc == RC_OK)
+		lists_ask(&l, n);
+	if (rc == RC_OK)
+		rc = lists_await(&l, until, &missing, f);
+	if (rc == RC_OK)
+		rc = sweep_part(u, LOCKS, &l, until, f);
+	if (rc == RC_OK)
+		rc = sweep_part(u, LEASES, &l, until, f);
+	if (rc == RC_OK)
+		rc = sweep_slot(u, until, f);
+	lists_drop(&l);
+	if (rc == RC_OK)
+		forget_attempt(u);
+	return rc;
+}
+
+/* ---- into K/locks ---- */
+
+/*
+ * Our node there, and the lists as they are right after that.  RC_OK without u->lock:
+ * there was no directory.
+ */
+static enum rc
+enter_once(struct unit *u, struct lists *l, instant until, struct fault *f)
+{
+	struct node *n = u->turn->node;
+	char path[NODE_BYTES];
+	struct call *create;
+	int code;
+	bool missing = false;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/locks/%slock-", n->dir->path, n->dir->uuid);
+	create = lockdir_create(
+	    n->dir, n->session, path, n->record, ZOO_EPHEMERAL_SEQUENTIAL);
+	lists_ask(l, n);
+	u->asked = true;
+	rc = call_await(create, until, &code, f);
+	if (rc == RC_OK && code == ZOK &&
+	    strncmp(call_text(create), path, strlen(path)) != 0)
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gives a wrong answer to create", n->dir->where);
+	if (rc == RC_OK && code == ZOK)
+		snprintf(u->lock, sizeof u->lock, "%s", call_text(create));
+	call_drop(create);
+	if (rc == RC_OK)
+		rc = lists_await(l, until, &missing, f);
+	if (rc == RC_OK && *u->lock && missing) { /* not all of them are there */
+		rc = make_parts(n, until, f);
+		lists_ask(l, n);
+		return rc == RC_OK ? lists_await(l, until, &missing, f) : rc;
+	}
+	return rc;
+}
+
+static enum rc
+enter(struct unit *u, struct lists *l, struct fault *f)
+{
+	instant until = turn_answer_by(u->turn);
+	enum rc rc = unit_sweep(u, until, f);
+
+	while (rc == RC_OK && !*u->lock && instant_now() < until) {
+		rc = enter_once(u, l, until, f);
+		if (rc == RC_OK && !*u->lock)
+			rc = make_parts(u->turn->node, until, f);
+	}
+	return rc == RC_OK && !*u->lock ? lockdir_vanishes(u->turn->node->dir, f) : rc;
+}
+
+/* ---- waiting ---- */
+
+/* What is shown while we wait for Curator's users. */
+static void
+show(struct unit *u, const struct place *p, size_t leases)
+{
+	struct host *h = u->turn->host;
+
+	h->seen.position = 1 + p->position;
+	h->seen.kind = KIND_LIMIT;
+	h->seen.limit = u->turn->claim->limit;
+	h->seen.holders = leases;
+	h->seen.held = -1;
+	h->seen.holder[0] = '\0';
+}
+
+/* From here on we are no waiter whom those behind may take for dead. */
+static enum rc
+mark_as_served(struct unit *u, struct fault *f)
+{
+	struct node *n = u->turn->node;
+	struct grant unused;
+	bool written;
+
+	if (n->stage == STAGE_WAITED)
+		return RC_OK;
+	n->stage = STAGE_WAITED;
+	return node_written(
+	    n, node_write(n), turn_answer_by(u->turn), &unused, &written, f);
+}
+
+/*
+ * Asks to be told of the end of the one before us, or of a lease.  *over: it may have
+ * ended already.
+ */
+static enum rc
+unit_watch(
+    struct unit *u, const struct place *p, size_t leases, bool *over, struct fault *f)
+{
+	struct node *n = u->turn->node;
+	char path[NODE_BYTES];
+	struct call *c;
+	size_t now;
+	int code;
+	enum rc rc;
+
+	part_path(
+	    path, n, p->position > 0 ? LOCKS : LEASES, p->position > 0 ? p->ahead : NULL);
+	c = p->position > 0 ? call_watch(n->session, path)
+			    : call_watch_list(n->session, path);
+	rc = call_await(c, turn_answer_by(u->turn), &code, f);
+	call_names(c, &now);
+	*over = rc == RC_OK && (code == ZNONODE || (p->position == 0 && now < leases));
+	call_drop(c);
+	return rc;
+}
+
+/* Until there is reason to look anew.  RC_BUSY: `until` has come. */
+static enum rc
+await_others(
+    struct unit *u, const struct place *p, size_t leases, instant until, struct fault *f)
+{
+	struct turn *t = u->turn;
+	bool over = false;
+	enum rc rc = RC_OK;
+
+	show(u, p, leases);
+	if (until == 0)
+		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
+	rc = mark_as_served(u, f);
+	if (rc == RC_OK)
+		rc = unit_watch(u, p, leases, &over, f);
+	return rc == RC_OK && !over ? turn_doze(t, instant_now() + turn_beat(t), until, f)
+				    : rc;
+}
+
+/* ---- the unit ---- */
+
+static void
+note_taken(bool *taken, unsigned limit, const char *name)
+{
+	char *end;
+	unsigned long number = strtoul(name, &end, 10);
+
+	if (name[0] >= '0' && name[0] <= '9' && !*end && number < limit)
+		taken[number] = true;
+}
+
+/* The lowest number below `limit` that is no name of a slot; `limit`: there is none. */
+static enum rc
+find_slot(const struct lists *l, unsigned limit, unsigned *slot, struct fault *f)
+{
+	size_t n;
+	const char *const *names = lists_names(l, SLOTS, &n);
+	bool *taken = calloc(limit, sizeof *taken);
+
+	if (!taken)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	for (size_t i = 0; i < n; i++)
+		note_taken(taken, limit, names[i]);
+	for (*slot = 0; *slot < limit && taken[*slot];)
+		++*slot;
+	free(taken);
+	return RC_OK;
+}
+
+static struct call *
+ask_for_unit(struct unit *u, unsigned slot)
+{
+	struct node *n = u->turn->node;
+	char lease[NODE_BYTES], number[16], data[DATA_BYTES];
+
+	snprintf(lease, sizeof lease, "%s/leases/%slease-", n->dir->path, n->dir->uuid);
+	snprintf(number, sizeof number, "%u", slot);
+	part_path(u->tried, n, SLOTS, number);
+	data_write(data, n->record, n->stage, (int)slot);
+	return call_multi(n->session,
+	    (const struct change[]){
+		{CHANGE_SET, n->path, data, .version = n->version},
+		{CHANGE_CREATE, lease, n->record, .mode = ZOO_EPHEMERAL_SEQUENTIAL},
+		{CHANGE_CREATE, u->tried, strrchr(n->path, '/') + 1,
+		    .mode = ZOO_EPHEMERAL},
+		{CHANGE_DELETE, u->lock, .version = -1},
+	    },
+	    4, n->dir->acl == ACL_OPEN);
+}
+
+/* All is ours. */
+static void
+unit_note_taken(struct unit *u, unsigned slot, const char *lease)
+{
+	struct node *n = u->turn->node;
+
+	n->taken.number = slot;
+	snprintf(n->taken.lease, sizeof n->taken.lease, "%s", lease);
+	snprintf(n->taken.slot, sizeof n->taken.slot, "%s", u->tried);
+	forget_attempt(u);
+}
+
+/*
+ * Nobody is before us, and there are fewer than N leases.  *taken: we have one now;
+ * otherwise something has changed.
+ */
+static enum rc
+take_slot(struct unit *u, unsigned slot, struct grant *g, bool *taken, struct fault *f)
+{
+	struct node *n = u->turn->node;
+	instant until = turn_answer_by(u->turn);
+	struct call *c;
+	int code;
+	enum rc rc;
+
+	n->stage = n->stage == STAGE_WAITING ? STAGE_WAITED : n->stage;
+	c = ask_for_unit(u, slot);
+	rc = call_await(c, until, &code, f);
+	*taken = rc == RC_OK && code == ZOK;
+	if (*taken && strncmp(call_text(c), n->dir->path, strlen(n->dir->path)) != 0)
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gives a wrong answer to create", n->dir->where);
+	else if (*taken)
+		unit_note_taken(u, slot, call_text(c));
+	if (rc == RC_OK && (*taken || call_failed(c) == 0))
+		return node_written(n, c, until, g, &(bool){false}, f);
+	call_drop(c);
+	return rc;
+}
+
+/* There are fewer than N leases, and it is for us to make one more. */
+static enum rc
+take_unit(
+    struct unit *u, const struct lists *l, struct grant *g, bool *taken, struct fault *f)
+{
+	const struct node *n = u->turn->node;
+	unsigned limit = u->turn->claim->limit, slot = limit;
+	enum rc rc = find_slot(l, limit, &slot, f);
+
+	if (rc != RC_OK)
+		return rc;
+	if (slot == limit)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s: %s/slots has nodes for all %u slots, though not all units are held",
+		    n->dir->where, n->dir->path, limit);
+	return take_slot(u, slot, g, taken, f);
+}
+
+/* One look at the lists: takes a unit, or waits for those before us. */
+static enum rc
+advance(struct unit *u, struct lists *l, instant until, struct grant *g, bool *taken,
+    struct fault *f)
+{
+	size_t count, leases;
+	const char *const *names = lists_names(l, LOCKS, &count);
+	struct place p;
+
+	queue_look(&p, names, count, strrchr(u->lock, '/') + 1);
+	lists_names(l, LEASES, &leases);
+	if (!p.found) /* somebody has deleted it */
+		return enter(u, l, f);
+	if (p.position > 0 || leases >= u->turn->claim->limit)
+		return await_others(u, &p, leases, until, f);
+	return take_unit(u, l, g, taken, f);
+}
+
+static enum rc
+look_anew(struct unit *u, struct lists *l, struct fault *f)
+{
+	instant until = turn_answer_by(u->turn);
+	bool missing;
+	enum rc rc;
+
+	lists_ask(l, u->turn->node);
+	rc = lists_await(l, until, &missing, f);
+	return rc == RC_OK && missing ? make_parts(u->turn->node, until, f) : rc;
+}
+
+enum rc
+unit_take(struct unit *u, instant until, struct grant *g, struct fault *f)
+{
+	struct lists l = {{NULL}};
+	bool taken = false;
+	enum rc rc = enter(u, &l, f);
+
+	while (rc == RC_OK && !taken) {
+		rc = advance(u, &l, until, g, &taken, f);
+		if (rc == RC_OK && !taken)
+			rc = look_anew(u, &l, f);
+	}
+	lists_drop(&l);
+	return rc == RC_OK ? turn_earn(u->turn, g, f) : rc;
+}
+
+/* ---- semaphores of others ---- */
+
+static enum rc
+find_foreign(const struct node *n, struct call *list, instant until, struct fault *f)
+{
+	size_t count = 0;
+	int code;
+	enum rc rc = call_await(list, until, &code, f);
+	const char *const *names = rc == RC_OK ? call_names(list, &count) : NULL;
+	char quoted[81];
+
+	for (size_t i = 0; i < count; i++) {
+		if (queue_is_dlocks(names[i]))
+			continue;
+		session_quote(n->session, quoted, sizeof quoted, names[i]);
+		return fault_set(f, RC_PROTOCOL,
+		    "%s: %s is in use as a semaphore (%s), whose users see a run with --limit only",
+		    n->dir->where, n->dir->path, quoted);
+	}
+	return rc;
+}
+
+enum rc
+unit_refuse_foreign(const struct node *n, instant until, struct fault *f)
+{
+	struct call *locks = list_part(n, LOCKS), *leases = list_part(n, LEASES);
+	enum rc rc = find_foreign(n, locks, until, f);
+
+	if (rc == RC_OK)
+		rc = find_foreign(n, leases, until, f);
+	call_drop(locks);
+	call_drop(leases);
+	return rc;
+}

@@ -1,0 +1,50 @@
+/*
+ * past.c - Goal of these tests: whatever line stands among the runs, what is read of it
+ * is within bounds and is written as it was.
+ */
+#include "backends/file/header.h"
+#include "backends/file/past.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdarg.h>
+
+/* That of registry.c, which would need all backends. */
+enum rc
+fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(f->text, sizeof f->text, fmt, ap);
+	va_end(ap);
+	return rc;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct job job = {.once = "a", .cooldown = NS_PER_S};
+	char *text = malloc(size ? size : 1), line[RUN_LINE];
+	struct past past = {.once = false};
+	struct fault fault = {""};
+	struct run r, back;
+	size_t n;
+
+	CLAIM(text);
+	memcpy(text, data, size);
+	if (!memchr(text, '\n', size) && run_parse(&r, text, size)) {
+		CLAIM(r.begin >= 0 && r.begin < NUMBER_LIMIT && r.end >= 0 &&
+		    r.token >= 0 && r.status >= 0 && r.status <= 255);
+		n = run_format(&r, line);
+		CLAIM(n < sizeof line && line[n - 1] == '\n' &&
+		    run_parse(&back, line, n - 1));
+		CLAIM(back.begin == r.begin && back.status == r.status &&
+		    strcmp(back.id, r.id) == 0 && strcmp(back.record, r.record) == 0);
+		past_add(&past, &r, &job, r.begin);
+		CLAIM(past.recent == (r.status == 0) &&
+		    past.once == (r.status == 0 && strcmp(r.id, "a") == 0));
+		past_tell(&past, &job, &fault);
+	}
+	free(text);
+	return 0;
+}

@@ -1,0 +1,42 @@
+# model.mk - what spin finds in the models of tests/model/*.pml, whose heads say what is checked.
+#
+#	make model        3 clients and one fault, keeper and front with one; and that what
+#	                  is made wrong on purpose is found
+#	make model-full   more of all; minutes, and up to MODEL_MEMORY MB
+
+model = @mkdir -p $(O)/model; CC='$(CC)' tests/model/run.sh $(O)/model
+
+.PHONY: model model-full
+model:
+	$(model) redis holds -DFAULTS=1 -DKINDS=2
+	$(model) redis holds -DFAULTS=0
+	$(model) redis holds -DFAULTS=1 -DKINDS=1 -DPROGRESS
+	$(model) redis EXCLUSION -DBUG=1 -DFAULTS=0
+	$(model) redis EXCLUSION -DBUG=2 -DFAULTS=0
+	$(model) redis WOKEN -DBUG=3 -DFAULTS=0
+	$(model) redis SERVED -DBUG=4 -DFAULTS=0
+	$(model) redis FIFO -DBUG=5 -DFAULTS=0
+	$(model) redis PROGRESS -DBUG=6 -DFAULTS=1 -DKINDS=1 -DPROGRESS
+	$(model) redis SLOTS -DBUG=7 -DFAULTS=0
+	$(model) supervise holds -DFAULTS=1
+	$(model) supervise holds -DFAULTS=2 -DFOREVER
+	$(model) supervise RELEASE -DFAULTS=1 -DBUG=1
+	$(model) supervise OWN_END -DBUG=2 -DFOREVER
+	$(model) supervise EXCLUSION -DFAULTS=1 -DBUG=3
+	$(model) supervise EXCLUSION -DFAULTS=1 -DBUG=4
+	$(model) supervise EXCLUSION -DFAULTS=1 -DBUG=5
+	$(model) supervise EXCLUSION -DFAULTS=1 -DBUG=6
+	$(model) supervise OWN_END -DBUG=7 -DFOREVER
+
+model-full: export MODEL_MEMORY = 3000
+model-full: export MODEL_SECONDS = 1800
+model-full:
+	$(model) redis holds -DFAULTS=1
+	$(model) redis holds -DFAULTS=1 -DKINDS=2 -DPATIENCE=2
+	$(model) redis holds -DFAULTS=2 -DKINDS=2
+	$(model) redis holds -DFAULTS=1 -DPROGRESS
+	$(model) redis holds -DN=4 -DFAULTS=0
+	$(model) supervise holds -DFAULTS=3
+	$(model) supervise holds -DFAULTS=3 -DWAIT_TREE
+	$(model) supervise holds -DFAULTS=4 -DFOREVER
+	$(model) supervise holds -DFAULTS=4 -DFOREVER -DWAIT_TREE

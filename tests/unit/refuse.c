@@ -1,0 +1,98 @@
+/*
+ * refuse.c - Goal of these tests: what a person reads when a lock is not given
+ * for its kind or its job, whatever numbers a store has.
+ */
+#include "backends/refuse.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MINUTE (60 * NS_PER_S)
+
+static void
+both_kinds_are_named(void **state)
+{
+	struct claim claim = {.key = "k", .kind = KIND_LIMIT, .limit = 5};
+	struct fault f;
+
+	(void)state;
+	assert_int_equal(refuse_kind(&f, "redis h", KIND_LIMIT, 3, &claim), RC_PROTOCOL);
+	assert_string_equal(f.text,
+	    "redis h: the key is in use with --limit 3, and --limit 5 is asked for");
+	assert_int_equal(refuse_kind(&f, "redis h", KIND_SHARED, 0, &claim), RC_PROTOCOL);
+	assert_string_equal(
+	    f.text, "redis h: the key is in use with -s, and --limit 5 is asked for");
+}
+
+static void
+what_was_done_and_when(void **state)
+{
+	static const struct job job = {.once = "2026-11-22"};
+	char who[600];
+	struct fault f;
+
+	(void)state;
+	assert_int_equal(refuse_done(&f, &job, 1795312801999, "root@ci-3"), RC_DONE);
+	assert_string_equal(f.text,
+	    "ID 2026-11-22 was run at 2026-11-22T02:00:01Z by root@ci-3 and ended with 0");
+	refuse_done(&f, &job, 0, "");
+	assert_string_equal(
+	    f.text, "ID 2026-11-22 was run at 1970-01-01T00:00:00Z and ended with 0");
+	refuse_done(&f, &job, -1, "");
+	assert_non_null(strstr(f.text, "a time that is none"));
+	refuse_done(&f, &job, INT64_MAX, "");
+	memset(who, 'w', sizeof who - 1);
+	who[sizeof who - 1] = '\0';
+	refuse_done(&f, &job, 0, who);
+	assert_non_null(strstr(f.text, "w and ended with 0"));
+}
+
+static void
+how_long_ago(void **state)
+{
+	static const struct {
+		int64_t ns;
+		const char *text;
+	} rows[] = {
+	    {0, "0ms"},
+	    {400 * NS_PER_MS, "400ms"},
+	    {NS_PER_S, "1s"},
+	    {59 * NS_PER_S + 999 * NS_PER_MS, "59s"},
+	    {12 * MINUTE, "12m"},
+	    {12 * MINUTE + 5 * NS_PER_S, "12m5s"},
+	    {90 * MINUTE, "1h30m"},
+	    {60 * MINUTE + NS_PER_S, "1h"},
+	    {24 * 60 * MINUTE, "1d"},
+	    {366 * 24 * 60 * MINUTE + 61 * MINUTE, "366d1h"},
+	};
+	struct job job = {.cooldown = 90 * MINUTE};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[200];
+		struct fault f;
+
+		assert_int_equal(refuse_recent(&f, &job, rows[i].ns), RC_DONE);
+		snprintf(text, sizeof text,
+		    "the last run that ended with 0 began %s ago, less than --cooldown 1h30m",
+		    rows[i].text);
+		assert_string_equal(f.text, text);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(both_kinds_are_named),
+	    cmocka_unit_test(what_was_done_and_when),
+	    cmocka_unit_test(how_long_ago),
+	};
+
+	return cmocka_run_group_tests_name("refuse", tests, NULL, NULL);
+}
