@@ -107,10 +107,11 @@ class Stage:
 
     def compile_probe(self, name, *flags):
         """The bare use of a library that dlock is measured against, linked with the first flags that do; its path."""
-        argv = [os.environ.get("CC", "cc"), "-O2", "-o", self.dir / name, HERE / f"{name}.c"]
+        path = self.dir / f"probe-{name}"  # servers have directories here under their own names
+        argv = [os.environ.get("CC", "cc"), "-O2", "-o", path, HERE / f"{name}.c"]
         if all(subprocess.run(argv + f, stderr=subprocess.DEVNULL).returncode != 0 for f in flags):
             raise Impossible(f"{name}.c cannot be compiled")
-        return self.dir / name
+        return path
 
     def stamp(self, log, ms, gate=None):
         return [self.spawner, "stamp", log, str(ms)] + ([gate] if gate else [])
