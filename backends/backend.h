@@ -4,8 +4,8 @@
  *
  * A backend opens a store: the locks that one server, ensemble or directory
  * keeps.  Its lock_ops serve one claim on one key of it: ask for it, keep the
- * lease alive, give it back.  (Whatever looks at a store or steers it gets a
- * table of its own, since it needs no owner and no lease.)
+ * lease alive, give it back.  Its admin_ops look at the whole store and steer it;
+ * they need no owner, no lease and no keeper.
  *
  * Its code is straight-line: send, wait, read, decide.  It waits only through
  * host->wait, and that is the only call that goes upward: while a backend waits
@@ -24,6 +24,9 @@
  *	renew     any number of times, only after acquire gave RC_OK
  *	release   after every acquire, won or not; perhaps more than once
  *	close     free everything; at most once, when nothing of the command is left
+ *
+ * Looking and steering is open, any calls of admin_ops, close; a store that serves a
+ * claim is asked nothing else.
  *
  * Several stores may be open at once, and calls on others be made from inside
  * this one's host->wait (multi.h): what a call needs beyond a wait stands in its
@@ -213,6 +216,8 @@ struct host {
 		unsigned holders;    /* how many those are; 0: not known */
 		unsigned limit;      /* if their kind has one */
 		const char *key;     /* which of several keys; NULL: the only one */
+		/* the key is frozen: `holder` is the record of who did it, held since then */
+		bool frozen;
 	} seen;
 
 	/*
@@ -272,6 +277,9 @@ enum {
 	CAP_JOB = 1 << 4,     /* struct job */
 	/* no more than that: a setting names the lock, and every key means it */
 	ONE_LOCK = 1 << 5,
+	CAP_REVOKE = 1 << 6, /* admin_ops.revoke without force */
+	CAP_FORCE = 1 << 7,  /* the same with force */
+	CAP_FREEZE = 1 << 8, /* admin_ops.freeze and thaw */
 };
 
 /* One claim on one key of one store. */
@@ -316,6 +324,125 @@ struct lock_ops {
 	enum rc (*release)(struct store *, int status, instant until, struct fault *);
 };
 
+/* ---- looking and steering ---- */
+
+/* What one entry of a look tells of. */
+enum entry_kind {
+	ENTRY_HOLDER,
+	ENTRY_WAITER,
+	ENTRY_WAITING, /* in a brief look, instead of waiters: how many there are */
+	ENTRY_FREEZE,
+	ENTRY_LAST,    /* the last run that is remembered of a job */
+	ENTRY_UNKNOWN, /* what uses the key is no lock, or is damaged: see `what` */
+};
+
+/* A time by the server's clock that is not known, or of what has none. */
+enum { EPOCH_NONE = -1 };
+
+/*
+ * Who has or wants a lock without being a dlock, as far as the server tells.  What is
+ * not known is NULL, or 0.  All of it is hostile.
+ */
+struct foreign {
+	const char *what; /* "a lock of Curator, session 0x10..."; never NULL */
+	const char *who;  /* a user, an application's name */
+	const char *host; /* or its address */
+	int64_t pid;
+};
+
+/*
+ * One fact about one key, valid during the call that hands it out.  Texts are as they
+ * are stored: hostile, any bytes, any length.  Times are microseconds since the epoch
+ * by the server's clock, EPOCH_NONE if not known.
+ */
+struct entry {
+	enum entry_kind kind;
+	const char *key;
+	/* holder, waiter: which kind of lock it has or asks for, and its limit */
+	enum lock_kind lock;
+	unsigned limit;
+	uint64_t token;     /* holder, last; 0: not known */
+	const char *owner;  /* holder, waiter: as revoke wants it; NULL: not known */
+	int slot;           /* holder of a limited lock; -1: none */
+	unsigned position;  /* waiter: 1 is next */
+	uint64_t count;     /* waiting */
+	const char *record; /* of dlocks: JSON as stored; NULL: none */
+	const struct foreign *foreign; /* NULL: it is a dlock's */
+	/* holder: the grant; waiter: joined the queue; freeze: made; last: began */
+	int64_t since;
+	/* holder: end of its lease; freeze: its end; last: it ended */
+	int64_t until;
+	bool revoked;     /* holder: it has been asked to give the lock up */
+	const char *once; /* last: its ID; NULL: it had none */
+	int status;       /* last: what it ended with */
+	const char *what; /* unknown: one clause for a person, such as "a list" */
+};
+
+/* What is looked for, and where it is told. */
+struct look {
+	const char *key; /* NULL: all that are held, waited for or frozen */
+	bool brief;      /* count the waiters, do not list them */
+	instant until;   /* give up then */
+	/*
+	 * Gets each entry, all of one key in a row: holders first, in the order of
+	 * their grants, then waiters in the order of the queue.  `now` is the
+	 * server's clock at that moment.  False ends the look.
+	 */
+	bool (*see)(void *ctx, const struct entry *, int64_t now);
+	void *ctx;
+};
+
+/* Which grant is meant: what a look has shown of it. */
+struct target {
+	const char *key;
+	uint64_t token;    /* 0: it has none */
+	const char *owner; /* NULL: the token says it */
+};
+
+/*
+ * Not of one claim, but of all that a store has.  A store for which a capability is
+ * missing is never asked for it.
+ */
+struct admin_ops {
+	/*
+	 * Tells all there is to `see`, page by page: no operation that others on the
+	 * server would wait for, memory that does not grow with the number of keys or
+	 * waiters.  Changes nothing, not even what has run out, and makes nothing (no
+	 * directory, schema or node): where there is nothing yet, nothing is held.
+	 * What changes meanwhile may be missed, or (between pages) be told twice; one
+	 * holder or waiter is told as it was at one moment.  With a key the job's
+	 * last run is told too.
+	 * RC_OK: the end was reached, or `see` wanted no more.  RC_AGAIN, RC_DENIED,
+	 * RC_CONFIG, RC_SYSTEM as for acquire.
+	 */
+	enum rc (*each)(struct store *, const struct look *, struct fault *);
+
+	/*
+	 * Asks the holder of exactly this grant to give the lock up: it is marked,
+	 * its next renewal says RC_REVOKED with a fault made from `record` (who asks,
+	 * and why; JSON below RECORD_BYTES), and nothing else changes.  With `force`
+	 * the grant is taken away at once, as if its lease had ended, and whoever is
+	 * next is told; its next renewal says RC_LOST, again with that fault where
+	 * the server can still say it.  RC_OK: done, or it had been done.  RC_LOST:
+	 * there is no such grant (any more).  RC_AGAIN: not known; may be repeated.
+	 * RC_DENIED, RC_CONFIG: a person's advice is in the fault.
+	 */
+	enum rc (*revoke)(struct store *, const struct target *, const char *record,
+	    bool force, instant until, struct fault *);
+
+	/*
+	 * Lets nobody take the key any more, also not those who wait already, until
+	 * thaw, or for `length` from now (NEVER: without an end); who holds it goes
+	 * on.  It needs no process, and survives what a hold survives.  A second one
+	 * replaces the first, record and end.
+	 */
+	enum rc (*freeze)(struct store *, const char *key, const char *record,
+	    int64_t length, instant until, struct fault *);
+
+	/* Ends that; whoever is next is told.  RC_LOST: it was not frozen. */
+	enum rc (*thaw)(struct store *, const char *key, instant until, struct fault *);
+};
+
 /*
  * One `-O name=value` that a backend knows: read by parser, help, completions and
  * errors.
@@ -356,6 +483,7 @@ struct backend {
 	void (*close)(struct store *);
 
 	const struct lock_ops *lock;
+	const struct admin_ops *admin; /* NULL: it can only lock */
 };
 
 /* Every backend dlock knows of, also those not compiled in; NULL-ended. */
