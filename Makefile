@@ -150,7 +150,7 @@ demo: deps-build
 check-all: export DLOCK_TEST_FULL := 1
 check-all: export DLOCK_SOAK := 60
 check check-all: deps
-	@$(MAKE) --no-print-directory all $(O)/dlock-test wrong lint units model fuzz-smoke
+	@$(MAKE) --no-print-directory all $(O)/dlock-test $(O)/dlock-admin wrong lint units model fuzz-smoke
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 
 include tests/units.mk

@@ -5,6 +5,7 @@
 #	make fuzz         each for FUZZ_SECONDS
 #
 # $(O)/dlock-test is dlock with one backend more: the scripted one of tests/servers/fake.c.
+# $(O)/dlock-admin calls a backend's admin_ops one by one: tests/servers/admin.c.
 # $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/servers/zk_*.c.
 
 FUZZ_SMOKE_SECONDS ?= 5
@@ -38,6 +39,12 @@ $(O)/tests/registry.o: backends/registry.c $(O)/flags
 	@echo "  CC    $< (with the fake)"
 	$(Q)$(CC) $(ALL_CFLAGS) -DWITH_FAKE -c -o $@ $<
 
+# ---- a backend's admin_ops, called one by one ----
+
+$(O)/dlock-admin: $(O)/tests/servers/admin.o $(filter-out $(O)/cmd/main.o,$(OBJECTS))
+	@echo "  LD    $@"
+	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 # ---- dlock with zk backends that get it wrong ----
 
 WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks)
@@ -49,7 +56,7 @@ $(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/no
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/servers/fake.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
+-include $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/servers/fake.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 

@@ -14,14 +14,14 @@ static const char *const tags[] = {"lock-", "unit-", "__READ__", "__WRIT__"};
 enum { TAGS = sizeof tags / sizeof *tags };
 
 /* One child. */
-struct entry {
+struct queued {
 	const char *name; /* NULL: there is none */
 	const char *rank; /* what counts of the name for the order */
 	enum lock_kind kind;
 	unsigned limit;
 };
 
-static const struct entry nobody = {.name = NULL};
+static const struct queued nobody = {.name = NULL};
 
 static bool
 ends_with(const char *start, const char *end, const char *tag)
@@ -77,10 +77,10 @@ limit_before(const char *name, const char *end)
 	return s > name && s[-1] == '-' && limit <= LIMIT_MAX ? limit : 0;
 }
 
-static struct entry
-entry_of(const char *name)
+static struct queued
+queued_of(const char *name)
 {
-	struct entry e = {.name = name, .rank = rank(name), .kind = KIND_EXCLUSIVE};
+	struct queued e = {.name = name, .rank = rank(name), .kind = KIND_EXCLUSIVE};
 
 	if (ends_with(name, e.rank, "__READ__"))
 		e.kind = KIND_SHARED;
@@ -94,14 +94,14 @@ entry_of(const char *name)
 enum lock_kind
 queue_kind(const char *name, unsigned *limit)
 {
-	struct entry e = entry_of(name);
+	struct queued e = queued_of(name);
 
 	*limit = e.limit;
 	return e.kind;
 }
 
 static bool
-stands_before(const struct entry *a, const struct entry *b)
+stands_before(const struct queued *a, const struct queued *b)
 {
 	int order = strcmp(a->rank, b->rank);
 
@@ -110,7 +110,7 @@ stands_before(const struct entry *a, const struct entry *b)
 
 /* Can they hold the lock together? */
 static bool
-is_alike(const struct entry *a, const struct entry *b)
+is_alike(const struct queued *a, const struct queued *b)
 {
 	return !kind_is_exclusive(a->kind) && a->kind == b->kind && a->limit == b->limit;
 }
@@ -119,7 +119,7 @@ is_alike(const struct entry *a, const struct entry *b)
 
 /* kazoo's locks see no others'; of Curator's recipes each sees its own tags only. */
 static bool
-is_foreign(const struct entry *e, enum lock_kind own)
+is_foreign(const struct queued *e, enum lock_kind own)
 {
 	bool tagged = e->rank != e->name;
 
@@ -134,7 +134,7 @@ is_foreign(const struct entry *e, enum lock_kind own)
 
 /* "...lock-2147483647", "...lock--2147483648" */
 static bool
-is_exhausted(const struct entry *e)
+is_exhausted(const struct queued *e)
 {
 	const char *number = e->rank;
 
@@ -157,13 +157,14 @@ is_nobodys(const char *name)
 }
 
 /* Looks at each name for itself; finds the first of all. */
-static struct entry
-look_at_each(struct place *p, const char *const *names, size_t n, const struct entry *own)
+static struct queued
+look_at_each(
+    struct place *p, const char *const *names, size_t n, const struct queued *own)
 {
-	struct entry first = nobody;
+	struct queued first = nobody;
 
 	for (size_t i = 0; i < n; i++) {
-		struct entry e = entry_of(names[i]);
+		struct queued e = queued_of(names[i]);
 
 		p->semaphore = p->semaphore || is_part_of_semaphore(names[i]);
 		if (is_nobodys(names[i]))
@@ -183,13 +184,13 @@ look_at_each(struct place *p, const char *const *names, size_t n, const struct e
 /* ---- places ---- */
 
 /* The first one that cannot hold it together with the first of all. */
-static struct entry
-find_end_of_holders(const char *const *names, size_t n, const struct entry *first)
+static struct queued
+find_end_of_holders(const char *const *names, size_t n, const struct queued *first)
 {
-	struct entry end = nobody;
+	struct queued end = nobody;
 
 	for (size_t i = 0; i < n; i++) {
-		struct entry e = entry_of(names[i]);
+		struct queued e = queued_of(names[i]);
 
 		if (!is_nobodys(e.name) && e.name != first->name &&
 		    !is_alike(&e, first) && (!end.name || stands_before(&e, &end)))
@@ -203,13 +204,13 @@ find_end_of_holders(const char *const *names, size_t n, const struct entry *firs
  * neither does (NULL: the last).
  */
 static size_t
-count_between(
-    const char *const *names, size_t n, const struct entry *from, const struct entry *to)
+count_between(const char *const *names, size_t n, const struct queued *from,
+    const struct queued *to)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		struct entry e = entry_of(names[i]);
+		struct queued e = queued_of(names[i]);
 
 		if (!is_nobodys(e.name) && (!from->name || stands_before(from, &e)) &&
 		    (!to->name || stands_before(&e, to)))
@@ -220,9 +221,9 @@ count_between(
 
 static void
 count_holders(
-    struct place *p, const char *const *names, size_t n, const struct entry *first)
+    struct place *p, const char *const *names, size_t n, const struct queued *first)
 {
-	struct entry end;
+	struct queued end;
 
 	p->first = first->name;
 	p->kind = first->kind;
@@ -240,13 +241,13 @@ count_holders(
  * The last one before us that we cannot hold it together with; with `any`, the last one
  * before us.
  */
-static struct entry
-find_ahead(const char *const *names, size_t n, const struct entry *own, bool any)
+static struct queued
+find_ahead(const char *const *names, size_t n, const struct queued *own, bool any)
 {
-	struct entry ahead = nobody;
+	struct queued ahead = nobody;
 
 	for (size_t i = 0; i < n; i++) {
-		struct entry e = entry_of(names[i]);
+		struct queued e = queued_of(names[i]);
 
 		if (!is_nobodys(e.name) && stands_before(&e, own) &&
 		    (any || !is_alike(&e, own)) &&
@@ -262,9 +263,10 @@ find_ahead(const char *const *names, size_t n, const struct entry *own, bool any
  * waits for any holder.
  */
 static void
-choose_ahead(struct place *p, const char *const *names, size_t n, const struct entry *own)
+choose_ahead(
+    struct place *p, const char *const *names, size_t n, const struct queued *own)
 {
-	struct entry ahead = find_ahead(names, n, own, false);
+	struct queued ahead = find_ahead(names, n, own, false);
 	size_t units = own->kind == KIND_LIMIT ? count_between(names, n, &ahead, own) : 0;
 
 	p->awaits = AWAITS_END;
@@ -279,12 +281,12 @@ choose_ahead(struct place *p, const char *const *names, size_t n, const struct e
 
 /* The first before us that is not exclusive says what this key is now. */
 static const char *
-find_other(const char *const *names, size_t n, const struct entry *own)
+find_other(const char *const *names, size_t n, const struct queued *own)
 {
-	struct entry first = nobody;
+	struct queued first = nobody;
 
 	for (size_t i = 0; i < n && !kind_is_exclusive(own->kind); i++) {
-		struct entry e = entry_of(names[i]);
+		struct queued e = queued_of(names[i]);
 
 		if (!kind_is_exclusive(e.kind) && stands_before(&e, own) &&
 		    (!first.name || stands_before(&e, &first)))
@@ -296,7 +298,7 @@ find_other(const char *const *names, size_t n, const struct entry *own)
 void
 queue_look(struct place *ret, const char *const *names, size_t n, const char *name)
 {
-	struct entry own = entry_of(name), first;
+	struct queued own = queued_of(name), first;
 	size_t before;
 
 	*ret = (struct place){.found = false};
@@ -315,10 +317,10 @@ const char *
 queue_next_holder(
     const struct place *p, const char *const *names, size_t n, const char *name)
 {
-	struct entry last = *name ? entry_of(name) : nobody, next = nobody;
+	struct queued last = *name ? queued_of(name) : nobody, next = nobody;
 
 	for (size_t i = 0; i < n; i++) {
-		struct entry e = entry_of(names[i]);
+		struct queued e = queued_of(names[i]);
 
 		if (!is_nobodys(e.name) && (!last.name || stands_before(&last, &e)) &&
 		    (!next.name || stands_before(&e, &next)))
