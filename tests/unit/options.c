@@ -48,7 +48,7 @@ parse(const char *line)
 	}
 	words[n] = NULL;
 	fault = (struct fault){""};
-	return plan_read(&plan, words, &fault);
+	return plan_read(&plan, CMD_RUN, words, &fault);
 }
 
 static void
@@ -78,7 +78,8 @@ clean_environment(void **state)
 {
 	(void)state;
 	for (const struct option *o = options; o->name; o++)
-		unsetenv(o->env);
+		if (o->env)
+			unsetenv(o->env);
 	unsetenv("DLOCK_KEEPER");
 	unsetenv("DLOCK_FILE_URL");
 	unsetenv("DLOCK_REDIS_URL");
@@ -327,7 +328,7 @@ words_of_others(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		assert_string_equal(
-		    options_nearest(rows[i][0], strlen(rows[i][0])), rows[i][1]);
+		    options_nearest(CMD_RUN, rows[i][0], strlen(rows[i][0])), rows[i][1]);
 }
 
 static void
