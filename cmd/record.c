@@ -71,11 +71,13 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	if (!p->show.who)
 		record_who(who, sizeof who);
 	object_begin(&j, out, RECORD_BYTES);
-	object_number(&j, "pid", pid);
+	if (pid)
+		object_number(&j, "pid", pid);
 	object_number(&j, "since", time(NULL));
 	object_string(&j, "who", p->show.who ? p->show.who : who);
 	object_string(&j, "host", host);
-	object_string(&j, "command", base_name(p->command.argv[0]));
+	if (pid)
+		object_string(&j, "command", base_name(p->command.argv[0]));
 	object_string(&j, "why", p->show.why);
 	object_end(&j);
 }

@@ -11,7 +11,10 @@
 
 #include "plan.h"
 
-/* The record of this run, into out[RECORD_BYTES]. */
+/*
+ * The record of this run, into out[RECORD_BYTES].  Without a pid (0) that of a person
+ * who breaks or freezes a lock: it names no process and no command.
+ */
 void record_write(char *out, const struct plan *, pid_t);
 
 /*
