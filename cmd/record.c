@@ -119,8 +119,8 @@ describe_process(const struct record *r, char *out, size_t size)
 		return;
 	n = snprintf(out, size, " (pid %" PRId64, r->pid);
 	if (r->host)
-		n += snprintf(out + n, size - n, " on %s",
-		    text_name(clean, sizeof clean, r->host));
+		n += snprintf(
+		    out + n, size - n, " on %s", text_name(clean, sizeof clean, r->host));
 	if (r->command)
 		n += snprintf(out + n, size - n, ", running %s",
 		    text_name(clean, sizeof clean, r->command));

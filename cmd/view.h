@@ -52,7 +52,7 @@ struct view {
 		int status;
 		struct person by;
 	} last;
-	const char *unknown; /* what uses the key and is no lock; else NULL */
+	const char *unknown;  /* what uses the key and is no lock; else NULL */
 	bool short_of_memory; /* something is missing */
 	struct view_texts *texts;
 };
