@@ -260,8 +260,7 @@ await_end(struct breaking *b, struct fault *f)
 		const struct person *left = one_left(b);
 
 		if (rc == RC_AGAIN && instant_now() < until)
-			left =
-			    b->meant.holders.list; /* a server that is away comes back */
+			left = speak_of_silence(b, &w, f);
 		else if (rc != RC_OK || !left)
 			return rc;
 		if (first && left->until != EPOCH_NONE)
