@@ -286,7 +286,8 @@ local function move_on()
   look()
   pcall(serve)
   if woken then let_expire() end
-  if frozen() and frozen() < math.huge then tell_first() end
+  local known, ends = pcall(frozen)
+  if known and ends and ends < math.huge then tell_first() end
 end
 
 -- The holder that others are shown: of several the same one for as long as it holds.
