@@ -462,12 +462,11 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 
 /* ---- renew and release ---- */
 
-/* The words of a mark are for the caller. */
 static enum rc
 redis_revoked(struct redis *r, enum rc rc, struct answer *a, struct fault *f)
 {
 	secret_blot(a->mark, r->address.password);
-	return fault_set(f, rc, "%s", a->mark);
+	return refuse_broken(r->base.host, f, rc, r->where, a->mark);
 }
 
 static enum rc
