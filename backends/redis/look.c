@@ -105,7 +105,7 @@ token_of(const char *digits)
 	return token < TOKEN_LIMIT ? token : 0;
 }
 
-/* The operation's answer, if it has this shape. */
+/* The operation's answer, if it has this shape; NULL with all but RC_OK. */
 static enum rc
 view_ask(struct view *v, const struct script_call *c, const char *shape, redisReply **r)
 {
@@ -327,7 +327,7 @@ seats_read_page(struct seats *s, struct view *v, struct cursor *cursor)
 	view_begin_lock(v, &c, "holders");
 	script_word(&c, cursor->digits);
 	rc = view_ask(v, &c, "s", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
 	if (!cursor_read(cursor, text_of(r, 0)))
 		rc = script_nonsense(v->server, v->fault);
@@ -364,7 +364,7 @@ seats_tell_page(const struct seats *s, size_t first, struct view *v)
 	for (size_t i = first; i < s->n && i < first + ROWS; i++)
 		script_word(&c, s->all[i].owner);
 	rc = view_ask(v, &c, "i", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
 	v->now = number_of(r, 0);
 	rc = tell_entries(v, r, 1);
@@ -400,7 +400,7 @@ view_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
 	script_word(&c, owner);
 	script_word(&c, ticket);
 	rc = view_ask(v, &c, "iss", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
 	v->now = number_of(r, 0);
 	snprintf(owner, size, "%s", text_of(r, 1));
@@ -465,7 +465,7 @@ view_lock(struct view *v, const char *key)
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");
 	rc = view_ask(v, &c, "iiiaa", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
 	rc = view_tell_lock(v, r);
 	freeReplyObject(r);
@@ -507,7 +507,7 @@ view_page(struct view *v, struct cursor *cursor)
 	view_begin(&c, "scan");
 	script_word(&c, cursor->digits);
 	rc = view_ask(v, &c, "s", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
 	rc = cursor_read(cursor, text_of(r, 0)) ? view_tell_names(v, r)
 						: script_nonsense(v->server, v->fault);
