@@ -97,13 +97,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	CLAIM(buf);
 	memcpy(buf, data, size);
-	length = resp_length(buf, size);
+	length = resp_length(buf, size, &resp_usual);
 	CLAIM(length >= -1 && length <= (ssize_t)size && length <= RESP_BYTES);
 	if (length > 0) {
 		hiredis_agrees(buf, length);
-		CLAIM(resp_length(buf, length) == length); /* whatever follows */
+		CLAIM(resp_length(buf, length, &resp_usual) ==
+		    length); /* whatever follows */
 		for (ssize_t cut = 0; cut < length; cut += 1 + length / 64)
-			CLAIM(resp_length(buf, cut) == 0);
+			CLAIM(resp_length(buf, cut, &resp_usual) == 0);
 	}
 	rc = resp_error(text, &hint);
 	CLAIM(rc == RC_DENIED || rc == RC_CONFIG || rc == RC_PROTOCOL || rc == RC_AGAIN);
