@@ -23,8 +23,8 @@
 #include "backends/patience.h"
 #include "backends/setting.h"
 #include "jobs.h"
-#include "look.h"
-#include "steer.h"
+#include "survey.h"
+#include "steering.h"
 #include "unit.h"
 
 #include <stdio.h>
@@ -513,7 +513,10 @@ zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		z->silent_since = NEVER;
 	if (rc == RC_OK && z->node.revoked) {
 		z->node.revoked = false;
-		return fault_set(f, RC_REVOKED, "%s", z->node.asker);
+		snprintf(s->host->breaker, sizeof s->host->breaker, "%s", z->node.asker);
+		return fault_set(f, RC_REVOKED, "%s: %s", z->where,
+		    *z->node.asker ? "our node says who wants it back"
+				   : CURATORS_REVOKE " was written to our node");
 	}
 	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
 		return rc;
@@ -601,8 +604,8 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 		return rc;
 	place_key(z, &d, look->key);
 	rc = look->key || (s->caps & ONE_LOCK)
-	    ? look_at_one(z->node.session, &d, look, f)
-	    : look_at_all(z->node.session, z->ensemble.chroot, look, f);
+	    ? survey_one(z->node.session, &d, look, f)
+	    : survey_all(z->node.session, z->ensemble.chroot, look, f);
 	if (rc == RC_LOST)
 		rc = RC_AGAIN; /* the session */
 	return rc;
@@ -613,8 +616,8 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
  * session, RC_LOST is no answer.
  */
 static enum rc
-steer(struct zk *z, const char *key, enum rc (*op)(struct steer *, struct fault *),
-    struct steer *how, instant until, struct fault *f)
+steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fault *),
+    struct steering *how, instant until, struct fault *f)
 {
 	struct lockdir d;
 	enum rc rc;
@@ -643,9 +646,9 @@ static enum rc
 zk_revoke(struct store *s, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
 {
-	struct steer how = {.target = target, .record = record};
+	struct steering how = {.target = target, .record = record};
 
-	return steer(zk_of(s), target->key, force ? steer_force : steer_mark, &how, until,
+	return steer(zk_of(s), target->key, force ? steering_force : steering_mark, &how, until,
 	    f);
 }
 
@@ -653,18 +656,18 @@ static enum rc
 zk_freeze(struct store *s, const char *key, const char *record, int64_t length,
     instant until, struct fault *f)
 {
-	struct steer how = {.record = record};
+	struct steering how = {.record = record};
 
 	freeze_name(how.freeze, length);
-	return steer(zk_of(s), key, steer_freeze, &how, until, f);
+	return steer(zk_of(s), key, steering_freeze, &how, until, f);
 }
 
 static enum rc
 zk_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
-	struct steer how = {.record = ""};
+	struct steering how = {.record = ""};
 
-	return steer(zk_of(s), key, steer_thaw, &how, until, f);
+	return steer(zk_of(s), key, steering_thaw, &how, until, f);
 }
 
 const struct backend zk_backend = {

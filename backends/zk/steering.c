@@ -1,5 +1,5 @@
-/* steer.c - marks and removes what others have made, makes and removes what freezes. */
-#include "steer.h"
+/* steering.c - marks and removes what others have made, makes and removes what freezes. */
+#include "steering.h"
 
 #include "node.h"
 #include "queue.h"
@@ -18,7 +18,7 @@ struct holder {
 };
 
 static enum rc
-denied(const struct steer *how, const char *path, struct fault *f)
+denied(const struct steering *how, const char *path, struct fault *f)
 {
 	return fault_set(f, RC_DENIED,
 	    "%s: no permission to change %s: its ACL is for whoever made it (use the same user: -O auth-file)",
@@ -26,7 +26,7 @@ denied(const struct steer *how, const char *path, struct fault *f)
 }
 
 static enum rc
-is_gone(const struct steer *how, struct fault *f)
+is_gone(const struct steering *how, struct fault *f)
 {
 	return fault_set(f, RC_LOST, "%s: there is no such holder", how->dir->where);
 }
@@ -34,7 +34,7 @@ is_gone(const struct steer *how, struct fault *f)
 /* ---- the holder that is meant ---- */
 
 static enum rc
-list_part(const struct steer *how, const char *part, struct call **ret, struct fault *f)
+list_part(const struct steering *how, const char *part, struct call **ret, struct fault *f)
 {
 	char path[NODE_BYTES];
 	int code;
@@ -53,7 +53,7 @@ holder_drop(struct holder *h)
 
 /* Is it the node of the grant that is meant? */
 static bool
-is_meant(const struct steer *how, const char *name, const struct call *data)
+is_meant(const struct steering *how, const char *name, const struct call *data)
 {
 	const struct target *t = how->target;
 	char uuid[48];
@@ -68,7 +68,7 @@ is_meant(const struct steer *how, const char *name, const struct call *data)
 
 /* Reads one node; keeps it if it is the one. */
 static enum rc
-try_node(const struct steer *how, const char *part, const char *name, struct holder *h,
+try_node(const struct steering *how, const char *part, const char *name, struct holder *h,
     struct fault *f)
 {
 	struct call *c;
@@ -96,7 +96,7 @@ try_node(const struct steer *how, const char *part, const char *name, struct hol
 
 /* Among those who stand first; an owner's node has a name. */
 static enum rc
-find_in_queue(const struct steer *how, const struct call *list, struct holder *h,
+find_in_queue(const struct steering *how, const struct call *list, struct holder *h,
     struct fault *f)
 {
 	char uuid[48] = "_c_";
@@ -118,7 +118,7 @@ find_in_queue(const struct steer *how, const struct call *list, struct holder *h
 
 /* Curator's, among the leases; or the lease of ours. */
 static enum rc
-find_lease(const struct steer *how, struct holder *h, struct fault *f)
+find_lease(const struct steering *how, struct holder *h, struct fault *f)
 {
 	struct call *list;
 	const char *const *names;
@@ -139,7 +139,7 @@ find_lease(const struct steer *how, struct holder *h, struct fault *f)
 
 /* RC_LOST: nobody has that grant. */
 static enum rc
-find_holder(const struct steer *how, struct holder *h, struct fault *f)
+find_holder(const struct steering *how, struct holder *h, struct fault *f)
 {
 	struct call *list = NULL;
 	int code;
@@ -166,7 +166,7 @@ find_holder(const struct steer *how, struct holder *h, struct fault *f)
 /* ---- asked ---- */
 
 static struct call *
-ask_holder(const struct steer *how, const struct holder *h)
+ask_holder(const struct steering *how, const struct holder *h)
 {
 	const struct Stat *stat = call_stat(h->data);
 	const char *text = call_text(h->data);
@@ -179,7 +179,7 @@ ask_holder(const struct steer *how, const struct holder *h)
 }
 
 static enum rc
-refuse_to_ask(const struct steer *how, struct fault *f)
+refuse_to_ask(const struct steering *how, struct fault *f)
 {
 	return fault_set(f, RC_CONFIG,
 	    "%s: users of Curator's semaphore cannot be asked to give it up; it can only be taken away by force",
@@ -191,7 +191,7 @@ refuse_to_ask(const struct steer *how, struct fault *f)
  * read again.
  */
 static enum rc
-mark_once(const struct steer *how, bool *done, struct fault *f)
+mark_once(const struct steering *how, bool *done, struct fault *f)
 {
 	struct holder h;
 	struct call *set;
@@ -217,7 +217,7 @@ mark_once(const struct steer *how, bool *done, struct fault *f)
 }
 
 enum rc
-steer_mark(struct steer *how, struct fault *f)
+steering_mark(struct steering *how, struct fault *f)
 {
 	bool done = false;
 	enum rc rc = RC_OK;
@@ -234,7 +234,7 @@ steer_mark(struct steer *how, struct fault *f)
 
 /* The slot of a unit, if its node says so, too. */
 static enum rc
-find_slot(const struct steer *how, const struct holder *h, char path[NODE_BYTES],
+find_slot(const struct steering *how, const struct holder *h, char path[NODE_BYTES],
     bool *found, struct fault *f)
 {
 	struct call *c;
@@ -252,7 +252,7 @@ find_slot(const struct steer *how, const struct holder *h, char path[NODE_BYTES]
 
 /* Node, lease and slot, all or none, as a release does it. */
 static enum rc
-remove_unit(const struct steer *how, const struct holder *h, int *code, struct fault *f)
+remove_unit(const struct steering *how, const struct holder *h, int *code, struct fault *f)
 {
 	char lease[NODE_BYTES], slot[NODE_BYTES];
 	bool found;
@@ -274,7 +274,7 @@ remove_unit(const struct steer *how, const struct holder *h, int *code, struct f
 
 /* *done: as in mark_once(). */
 static enum rc
-force_once(struct steer *how, bool *done, struct fault *f)
+force_once(struct steering *how, bool *done, struct fault *f)
 {
 	struct holder h;
 	int code = ZOK;
@@ -297,7 +297,7 @@ force_once(struct steer *how, bool *done, struct fault *f)
 }
 
 enum rc
-steer_force(struct steer *how, struct fault *f)
+steering_force(struct steering *how, struct fault *f)
 {
 	bool done = false;
 	enum rc rc = RC_OK;
@@ -316,7 +316,7 @@ steer_force(struct steer *how, struct fault *f)
 
 /* The directories of the lock, and of its semaphore, so that whoever comes there waits. */
 static enum rc
-make_directories(const struct steer *how, struct fault *f)
+make_directories(const struct steering *how, struct fault *f)
 {
 	char path[NODE_BYTES];
 	enum rc rc = lockdir_make(how->dir, how->session, how->until, f);
@@ -329,7 +329,7 @@ make_directories(const struct steer *how, struct fault *f)
 
 /* Both or none.  *made: they are there. */
 static enum rc
-make_freeze(const struct steer *how, bool *made, struct fault *f)
+make_freeze(const struct steering *how, bool *made, struct fault *f)
 {
 	char lock[NODE_BYTES], semaphore[NODE_BYTES];
 	int code;
@@ -351,7 +351,7 @@ make_freeze(const struct steer *how, bool *made, struct fault *f)
 
 /* All of those names but one. */
 static enum rc
-remove_others(const struct steer *how, const struct call *list, struct fault *f)
+remove_others(const struct steering *how, const struct call *list, struct fault *f)
 {
 	size_t n;
 	const char *const *names = call_names(list, &n);
@@ -367,7 +367,7 @@ remove_others(const struct steer *how, const struct call *list, struct fault *f)
 }
 
 enum rc
-steer_freeze(struct steer *how, struct fault *f)
+steering_freeze(struct steering *how, struct fault *f)
 {
 	struct call *list = NULL;
 	bool made = false;
@@ -392,7 +392,7 @@ steer_freeze(struct steer *how, struct fault *f)
 
 /* Has it ended by itself?  Where we may not write to it, nobody tells us the time. */
 static enum rc
-has_ended(const struct steer *how, const char *name, bool *ended, struct fault *f)
+has_ended(const struct steering *how, const char *name, bool *ended, struct fault *f)
 {
 	char path[NODE_BYTES];
 	struct call *read, *set;
@@ -420,7 +420,7 @@ has_ended(const struct steer *how, const char *name, bool *ended, struct fault *
 
 /* *n: so many were in force, and are not any more. */
 static enum rc
-thaw_all(struct steer *how, const struct call *list, size_t *n, struct fault *f)
+thaw_all(struct steering *how, const struct call *list, size_t *n, struct fault *f)
 {
 	size_t count;
 	const char *const *names = call_names(list, &count);
@@ -443,7 +443,7 @@ thaw_all(struct steer *how, const struct call *list, size_t *n, struct fault *f)
 
 /* If nobody uses the semaphore: while that is there, others look into it. */
 static void
-remove_part(const struct steer *how)
+remove_part(const struct steering *how)
 {
 	char path[NODE_BYTES];
 	struct fault unused;
@@ -456,7 +456,7 @@ remove_part(const struct steer *how)
 }
 
 enum rc
-steer_thaw(struct steer *how, struct fault *f)
+steering_thaw(struct steering *how, struct fault *f)
 {
 	struct call *list = NULL;
 	size_t n = 0;

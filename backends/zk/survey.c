@@ -1,5 +1,5 @@
-/* look.c - lists directories, reads nodes, and tells what they mean. */
-#include "look.h"
+/* survey.c - lists directories, reads nodes, and tells what they mean. */
+#include "survey.h"
 
 #include "backends/secret.h"
 #include "freeze.h"
@@ -682,7 +682,7 @@ sight_end(struct sight *v)
 }
 
 enum rc
-look_at_one(struct session *s, const struct lockdir *d, const struct look *look,
+survey_one(struct session *s, const struct lockdir *d, const struct look *look,
     struct fault *f)
 {
 	struct looking l = {.session = s, .look = look};
@@ -756,7 +756,7 @@ look_through(struct looking *l, const char *chroot, const char *const *names, si
 }
 
 enum rc
-look_at_all(struct session *s, const char *chroot, const struct look *look,
+survey_all(struct session *s, const char *chroot, const struct look *look,
     struct fault *f)
 {
 	struct looking l = {.session = s, .look = look};

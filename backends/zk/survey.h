@@ -1,5 +1,5 @@
 /*
- * look.h - who holds and who waits, as admin_ops.each tells it.
+ * survey.h - who holds and who waits, as admin_ops.each tells it.
  *
  *  1. One directory's names at a time: the server has no way to give a part of them.  For all
  *     locks, some directories are listed at once and the nodes of their holders read, so that it
@@ -12,17 +12,17 @@
  *  3. A server tells its time with what it writes, and nothing is written here.  So "now" is this
  *     host's time, and not before the newest that was read there: for people.
  */
-#ifndef DLOCK_ZK_LOOK_H
-#define DLOCK_ZK_LOOK_H
+#ifndef DLOCK_ZK_SURVEY_H
+#define DLOCK_ZK_SURVEY_H
 
 #include "lockdir.h"
 
 /* Everything below `chroot`. */
-enum rc look_at_all(
+enum rc survey_all(
     struct session *, const char *chroot, const struct look *, struct fault *);
 
 /* look->key, which has that directory; or without one, whatever is locked there. */
-enum rc look_at_one(struct session *, const struct lockdir *, const struct look *,
+enum rc survey_one(struct session *, const struct lockdir *, const struct look *,
     struct fault *);
 
 #endif

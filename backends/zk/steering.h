@@ -1,5 +1,5 @@
 /*
- * steer.h - takes a lock from its holder, lets nobody take it, and ends that.
+ * steering.h - takes a lock from its holder, lets nobody take it, and ends that.
  *
  *  1. The holder that is meant is found by its token, which is its node's czxid, and is written
  *     or deleted with the version that was read with that: whoever comes to stand
@@ -8,12 +8,12 @@
  *     listen for that (makeRevocable).  Those of its semaphore cannot be asked.
  *  3. What is frozen, and how, is in freeze.h.
  */
-#ifndef DLOCK_ZK_STEER_H
-#define DLOCK_ZK_STEER_H
+#ifndef DLOCK_ZK_STEERING_H
+#define DLOCK_ZK_STEERING_H
 
 #include "freeze.h"
 
-struct steer {
+struct steering {
 	struct session *session;
 	const struct lockdir *dir;
 	instant until;
@@ -25,9 +25,9 @@ struct steer {
 };
 
 /* As admin_ops has them; each may be repeated after RC_AGAIN. */
-enum rc steer_mark(struct steer *, struct fault *);
-enum rc steer_force(struct steer *, struct fault *);
-enum rc steer_freeze(struct steer *, struct fault *);
-enum rc steer_thaw(struct steer *, struct fault *);
+enum rc steering_mark(struct steering *, struct fault *);
+enum rc steering_force(struct steering *, struct fault *);
+enum rc steering_freeze(struct steering *, struct fault *);
+enum rc steering_thaw(struct steering *, struct fault *);
 
 #endif
