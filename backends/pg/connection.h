@@ -37,6 +37,7 @@ struct connection {
 	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	int64_t ttl;
 	bool is_default; /* no host was stated: libpq says which one it takes */
+	bool reads;      /* it only looks: a standby will do, where there is no primary */
 	char where[WHERE_BYTES];
 	PGconn *pgconn;                /* NULL: not connected */
 	struct connecting *connecting; /* one on its way */
@@ -44,7 +45,8 @@ struct connection {
 	struct said said;
 	struct trust trust;
 	struct pending {
-		bool out; /* a question is */
+		bool out;  /* a question is */
+		bool many; /* whose answer is any number of rows */
 		/* ask() had to ask twice: the first may have been heard */
 		bool again;
 		PGresult *kept; /* what has come of its answer */

@@ -133,7 +133,7 @@ def test_a_release_wakes_those_whom_it_grants_and_nobody_else(dlock, make_pg):
 
     def asked():
         text = server.log()
-        return text.count("dlock.join_queue("), text.count("dlock.await(")
+        return text.count("dlock.enter_queue("), text.count("dlock.await(")
 
     writer = dlock.hold(at, "job", "-t", "60s")
     readers = [dlock.contend(at, "job", "-s", "-t", "60s").queued(n + 1) for n in range(5)]
@@ -323,11 +323,11 @@ def test_a_run_that_is_lost_or_not_released_does_not_count(dlock, db):
 def test_a_repeated_release_remembers_once_and_only_for_a_holder(db, dlock):
     run(dlock, db.url)
     a, b = "a" * 32, "b" * 32
-    assert db.value("SELECT code FROM dlock.join_queue('k', %s, '{}', 60000, 0, 'exclusive', 0, 0, 0, 'id')", a) == 1
+    assert db.value("SELECT code FROM dlock.enter_queue('k', %s, '{}', 60000, 0, 'exclusive', 0, 0, 0, 'id')", a) == 1
     assert db.value("SELECT dlock.release_among('k', %s, 0, 0, 'id')", a) == 1
     assert db.value("SELECT dlock.release_among('k', %s, 0, 5, 'id')", a) == 0
     assert db.value("SELECT dlock.release_among('k', %s, 0, 0, 'other')", b) == 0
-    assert db.value("SELECT code FROM dlock.join_queue('k', %s, '{}', 1, 0, 'exclusive', 0, 0, 0, 'late')", b) == 1
+    assert db.value("SELECT code FROM dlock.enter_queue('k', %s, '{}', 1, 0, 'exclusive', 0, 0, 0, 'late')", b) == 1
     time.sleep(0.01)
     assert db.value("SELECT dlock.release_among('k', %s, 0, 0, 'late')", b) == 0
     assert db.ask("SELECT id, status FROM dlock.runs") == [("id", 0)]

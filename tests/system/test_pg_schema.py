@@ -232,7 +232,7 @@ def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, mak
     proxy = make_proxy(db.port)
 
     def tap(_, direction, data):
-        if direction == UP and re.search(rb"dlock\.(take_free|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
+        if direction == UP and re.search(rb"dlock\.(take_unclaimed|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
             with contextlib.suppress(psycopg2.Error):  # we may have made ours by now
                 db.ask("ALTER SCHEMA hidden RENAME TO dlock", user=USER)
         return data
@@ -262,11 +262,11 @@ WHO, ENDLESS = "repeat('a', 32), '{}'", "-9000000000000000"
 
 
 @pytest.mark.parametrize("call", [
-    "take_free(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', '1 s', 0, 0)", "take_free(K, '0123456789abcdef', '{}', '1 s', 0, 0)",
-    f"take_free(K, {WHO}, '-300000 years', 0, 0)",
-    "join_queue(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
-    "join_queue(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
-    *(f"join_queue(K, {WHO}, {lease}, 600000, '{kind}', {room}, 0, 0)" for lease, kind, room in (
+    "take_unclaimed(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', '1 s', 0, 0)", "take_unclaimed(K, '0123456789abcdef', '{}', '1 s', 0, 0)",
+    f"take_unclaimed(K, {WHO}, '-300000 years', 0, 0)",
+    "enter_queue(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
+    "enter_queue(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
+    *(f"enter_queue(K, {WHO}, {lease}, 600000, '{kind}', {room}, 0, 0)" for lease, kind, room in (
         ("1000", "limit", 0), ("1000", "limit", -1), ("1000", "limit", 100001), ("1000", "exclusive", 1),
         ("1000", "shared", 7), ("1000", "", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
     f"release_among(K, {WHO[:15]}, 0, 0, 'never')", f"release_among(K, {WHO[:15]}, 0, 999, '')"])
@@ -349,7 +349,7 @@ def test_an_older_schema_is_brought_up_to_date(dlock, db, make_db, version):
 def test_a_newer_schema_is_left_alone(dlock, db):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 4: locks for commands'; ALTER FUNCTION dlock.take_free RENAME TO take4", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 5: locks for commands'; ALTER FUNCTION dlock.take_unclaimed RENAME TO take5", user=USER)
     assert_refused(run(dlock, db.url), 78, "newer dlock")
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 4:")
-    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take_free'")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
+    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take_unclaimed'")
