@@ -92,6 +92,13 @@
 
 enum { META = 0 };
 
+enum range { ALONE, LIMITED, SLOTS, LIMITS, READERS, RANGES };
+
+/* Byte `n` of a range, which has room for NUMBER_LIMIT. */
+#define BYTE(range, n) (((int64_t)(range) << 60) + (n))
+#define RANGE_OF(byte) ((enum range)((byte) >> 60))
+#define NUMBER_OF(byte) ((byte) & (BYTE(1, 0) - 1))
+
 /* Our place in the line of one file; the file is the caller's. */
 struct place {
 	int fd;
@@ -114,8 +121,7 @@ struct crowd {
 	unsigned holders;    /* 0: nobody, or too many to be counted */
 	unsigned limit;      /* if it has one */
 	unsigned position;   /* ours; 1: next, 0: not known */
-	/* ticket, or slot and 1, of the first of several; 0: the only one */
-	int64_t first;
+	int64_t first;      /* the byte of the first of them; 0: nobody */
 };
 
 /* Not in line yet, on this file. */
@@ -161,6 +167,12 @@ place_has_joined(const struct place *p)
 {
 	return p->ticket > 0 || p->slot >= 0;
 }
+
+/* The byte that makes us the holder, once nothing is before us. */
+int64_t place_held_byte(const struct place *);
+
+/* Gives back a slot that is not to be used now: our ticket is the first in line again. */
+void place_give_slot_back(struct place *);
 
 /* It has been written down that the lock is ours. */
 void place_granted(struct place *);
