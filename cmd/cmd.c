@@ -10,6 +10,9 @@
 
 const struct cmd cmds[] = {
     {"run", "run a command under a lock", cmd_run, cmd_run_explain},
+    {"status", "tell who holds a lock, and who waits", cmd_status, cmd_status_explain},
+    {"ls", "list all locks, one a line", cmd_ls, cmd_ls_explain},
+    {"wait", "wait until a lock is free, without taking it", cmd_wait, cmd_wait_explain},
     {"help", "explain dlock or a subcommand", cmd_help, NULL},
     {"version", "tell the version and the backends built in", cmd_version, NULL},
     {0},
@@ -31,7 +34,8 @@ static const char *
 meant_by(const char *name)
 {
 	static const struct synonym synonyms[] = {{"exec", "run"}, {"lock", "run"},
-	    {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
+	    {"with", "run"}, {"usage", "help"}, {"list", "ls"}, {"top", "ls"}, {"who", "status"},
+	    {"show", "status"}, {NULL, NULL}};
 	const char *known[CMDS + 1] = {0};
 
 	name += strspn(name, "-");
