@@ -35,6 +35,12 @@ int cmd_ls(char **words);
 int cmd_ls_explain(void);
 int cmd_wait(char **words);
 int cmd_wait_explain(void);
+int cmd_break(char **words);
+int cmd_break_explain(void);
+int cmd_freeze(char **words);
+int cmd_freeze_explain(void);
+int cmd_thaw(char **words);
+int cmd_thaw_explain(void);
 int cmd_help(char **words);
 int cmd_version(char **words);
 
