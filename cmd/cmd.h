@@ -29,6 +29,12 @@ int cmd_refuse(const char *name);
 
 int cmd_run(char **words);
 int cmd_run_explain(void);
+int cmd_status(char **words);
+int cmd_status_explain(void);
+int cmd_ls(char **words);
+int cmd_ls_explain(void);
+int cmd_wait(char **words);
+int cmd_wait_explain(void);
 int cmd_break(char **words);
 int cmd_break_explain(void);
 int cmd_freeze(char **words);

@@ -4,6 +4,7 @@
 #include "host.h"
 #include "say.h"
 #include "status.h"
+#include "stray.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -216,7 +217,30 @@ look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *c
 	return rc;
 }
 
-/* ---- what went wrong ---- */
+/* ---- the beginning and the end of a subcommand ---- */
+
+bool
+look_plan(struct plan *p, unsigned cmd, char **words, int (*explain)(void), int *status)
+{
+	struct fault fault;
+	char clean[700];
+
+	switch (plan_read(p, cmd, words, &fault)) {
+	case PARSED_HELP:
+		*status = explain();
+		return false;
+	case PARSED_WRONG:
+		say_last("%s",
+		    text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
+		*status = STATUS_USAGE;
+		return false;
+	case PARSED_PLAN:
+		break;
+	}
+	if (!p->show.quiet && stray_list(clean, sizeof clean))
+		say("unknown in the environment and ignored: %s", clean);
+	return true;
+}
 
 int
 look_refuse(const struct plan *p, const char *what, const char *key, enum rc rc,

@@ -45,6 +45,13 @@ enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *
     void *ctx, instant until, struct fault *);
 
 /*
+ * plan_read() for a subcommand that shows or steers.  False: there is nothing (more) to
+ * be done, *status is what to exit with, and has been explained.
+ */
+bool look_plan(
+    struct plan *, unsigned cmd, char **words, int (*explain)(void), int *status);
+
+/*
  * Says why a look (or what was to follow it) came to nothing; `what` is such as "look
  * at" or "break", `key` NULL: all.  Returns the exit status.
  */
