@@ -286,7 +286,7 @@ local function move_on()
   look()
   pcall(serve)
   if woken then let_expire() end
-  if frozen() and frozen() < math.huge then tell_first() end
+  if freeze_ends and freeze_ends < math.huge then tell_first() end -- not asked: nobody waits
 end
 
 -- The holder that others are shown: of several the same one for as long as it holds.
@@ -403,6 +403,13 @@ local function acquire(lease, patience, subscribed, wanted, record, ticket, cool
   return refusal(place, tonumber(dealt))
 end
 
+if operation == 'acquire' then
+  return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]),
+                 last and tonumber(ARGV[9]))
+elseif operation == 'release' then
+  return release(ARGV[3], ARGV[4])
+end
+
 -- ---- steering ----
 
 -- Whose grant has this token ('0': any); of `owner`, unless that is ''.
@@ -452,12 +459,7 @@ local function thaw()
   return {1}
 end
 
-if operation == 'acquire' then
-  return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]),
-                 last and tonumber(ARGV[9]))
-elseif operation == 'release' then
-  return release(ARGV[3], ARGV[4])
-elseif operation == 'revoke' then
+if operation == 'revoke' then
   return revoke(ARGV[3], ARGV[4], ARGV[5] == '1')
 elseif operation == 'freeze' then
   return begin_freeze(ARGV[3], tonumber(ARGV[4]))

@@ -32,6 +32,9 @@ answer_is_sound(const struct answer *a, enum operation op)
 		CLAIM(a->code >= ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED);
 	} else if (a->code == ANSWER_HOLDER) {
 		holder_is_sound(a);
+	} else if (op == RENEW && a->code == ANSWER_REVOKED) {
+		holder_is_sound(a);
+		CLAIM(strlen(a->mark) < sizeof a->mark);
 	} else if (op == ACQUIRE && a->code == ANSWER_NOT_HOLDER) {
 		kind_is_sound(a);
 		CLAIM(a->place > 0 && a->left_ms >= 0 && a->left_ms <= ANSWER_MS_MOST &&
@@ -47,7 +50,7 @@ answer_is_sound(const struct answer *a, enum operation op)
 		CLAIM(a->code == ANSWER_RECENT && a->age_ms >= 0 &&
 		    a->age_ms <= ANSWER_MS_MOST);
 	} else {
-		CLAIM(a->code == ANSWER_NOT_HOLDER);
+		CLAIM(a->code == ANSWER_NOT_HOLDER && strlen(a->mark) < sizeof a->mark);
 	}
 }
 

@@ -67,6 +67,18 @@ def thaw(server, key="job", ok=True):
     return admin(server.url, "thaw", key, ok=ok)[1]
 
 
+def rules_for(user):
+    """As the manual has them."""
+    with open(os.path.join(ROOT, "man/dlock-backends.7"), encoding="utf-8") as f:
+        return re.search(rf"^ACL SETUSER {user} on >password (.*?)^\.Ed", f.read(), re.M | re.S)[1].split()
+
+
+def url_of_user(server, rules):
+    with server.client() as c:
+        c.execute_command("ACL", "SETUSER", "somebody", "on", ">password", *rules)
+    return f"redis://somebody:password@127.0.0.1:{server.port}"
+
+
 def contents(client):
     """All that is stored, and until when."""
     raw = client.connection_pool.connection_kwargs
@@ -184,14 +196,11 @@ def test_a_replica_and_a_user_who_may_only_read_can_look(dlock, own_redis, make_
     assert kinds(each(replica, "job")) == kinds(each(replica)) == ["holder", "waiter"]
     assert "READONLY" in admin(replica.url, "freeze", "job", BOB, ok=False)[1]
     assert "READONLY" in thaw(replica, ok=False) and "READONLY" in revoke(replica, {"token": holder.token, "owner": "-"}, ok=False)
-    with open(os.path.join(ROOT, "man/dlock-backends.7"), encoding="utf-8") as f:
-        rules = re.search(r"^ACL SETUSER watcher on >password (.*?)^\.Ed", f.read(), re.M | re.S)[1].split()
+    url = url_of_user(own_redis, rules_for("watcher"))
     with own_redis.client() as c:
-        c.execute_command("ACL", "SETUSER", "watcher", "on", ">password", *rules)
         for number in range(40):  # and many holders
             hold_by_hand(c, "many", owner(number), kind="s")
         c.hset("dlock:{job}:r", mapping={"id": "", "began": 5, "ended": 6, "status": 0, "token": 7, "who": "me", "good": 5})
-    url = f"redis://watcher:password@127.0.0.1:{own_redis.port}"
     assert kinds(admin(url, "each", "job")[0]) == ["holder", "waiter", "last"]
     assert kinds(admin(url, "each", "job", "brief")[0]) == ["holder", "waiting", "last"]
     assert len(admin(url, "each")[0]) == 42
@@ -199,6 +208,23 @@ def test_a_replica_and_a_user_who_may_only_read_can_look(dlock, own_redis, make_
         said = admin(url, *words, ok=False)[1]
         assert said.startswith("denied") and "NOPERM" in said, said
     assert kinds(each(own_redis, "job")) == ["holder", "waiter", "last"] and is_alive(holder.command)
+
+
+@pytest.mark.parametrize("rules", ["dlock", "both", "+@all -@dangerous"])
+def test_the_rights_of_the_manual_suffice_to_steer(dlock, own_redis, rules):
+    rules = {"dlock": rules_for("dlock"), "both": rules_for("dlock") + rules_for("watcher")}.get(rules, ["~dlock:*", "&dlock:*", *rules.split()])
+    url = url_of_user(own_redis, rules)
+    holder = dlock.hold(At(url), "job", *LEASE)
+    dlock.contend(At(url), "job").queued(1)
+    admin(url, "freeze", "job", BOB, "3600")
+    admin(url, "freeze", "job", BOB)
+    admin(url, "revoke", "job", holder.token, "-", BOB)
+    admin(url, "revoke", "job", holder.token, "-", BOB, "force")
+    admin(url, "thaw", "job")
+    if rules != rules_for("dlock"):
+        assert kinds(admin(url, "each")[0]) == kinds(admin(url, "each", "job")[0]) == ["holder"]
+    else:
+        assert "NOPERM" in admin(url, "each", ok=False)[1]
 
 
 def test_a_server_before_7_is_looked_at_too(dlock, make_redis):
@@ -809,6 +835,16 @@ def test_any_history_with_freezes_and_breaks_is_sound(script, own_redis):
             first = script.client.hget(script.keys[1], waiting[0]).split(" ")[0]
             assert now and "x" in (first, *(k for k, _, _ in now.values()))
         held = now
+
+
+def test_what_stands_in_the_place_of_a_freeze_does_not_harm_a_holder(dlock, own_redis):
+    holder = dlock.hold(At(own_redis.url), "job", *LEASE)
+    with own_redis.client() as c:
+        c.set("dlock:{job}:f", "x")
+        renewals = calls(c)
+        wait_for(lambda: calls(c) > renewals + 1, what="renewals")
+        assert dlock.run("run", "-u", own_redis.url, "-k", "job", "-n", "--", "true").status == 76
+        assert holder.finish().status == 0
 
 
 def test_steering_is_one_question(own_redis, script):

@@ -203,6 +203,22 @@ endless_replies(void **state)
 	assert_int_equal(resp_length(buf, RESP_BYTES, &resp_usual), -1);
 }
 
+/* Pages of a look are larger, and have more members. */
+static void
+other_bounds(void **state)
+{
+	static const struct resp_bounds small = {20, 2};
+
+	(void)state;
+	assert_int_equal(resp_length("*2\r\n:1\r\n:2\r\n", 12, &small), 12);
+	assert_int_equal(resp_length("*3\r\n", 4, &small), -1);
+	assert_int_equal(resp_length("$21\r\n", 5, &small), -1);
+	assert_int_equal(resp_length("-01234567890123456789", 20, &small), -1);
+	assert_int_equal(resp_length("*17\r\n", 5, &resp_pages), 0);
+	assert_int_equal(resp_length("$16385\r\n", 8, &resp_pages), 0);
+	assert_int_equal(resp_length("$1048577\r\n", 10, &resp_pages), -1);
+}
+
 static void
 random_bytes_are_answered_safely(void **state)
 {
@@ -297,6 +313,7 @@ main(void)
 	    cmocka_unit_test(good_replies),
 	    cmocka_unit_test(wrong_replies),
 	    cmocka_unit_test(endless_replies),
+	    cmocka_unit_test(other_bounds),
 	    cmocka_unit_test(random_bytes_are_answered_safely),
 	    cmocka_unit_test(errors_mean_what_the_user_can_do),
 	    cmocka_unit_test(unknown_errors_are_protocol_without_a_hint),
