@@ -771,7 +771,7 @@ $$;
 -- which grant is meant.
 
 CREATE OR REPLACE FUNCTION dlock.microseconds(t timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE STRICT
+LANGUAGE sql IMMUTABLE
 AS $$ SELECT CASE WHEN isfinite(t) THEN (1000000 * extract(epoch FROM t))::bigint END $$;
 
 -- Up to `most` of those who hold or wait and of the freezes, in this order for each key,
