@@ -598,11 +598,13 @@ listen(struct pg *pg, const struct place *p, instant until, struct fault *f)
 
 	if (p->left_ms > 0)
 		wake = instant_first(wake, now + (p->left_ms + 5) * NS_PER_MS);
+	if (connection_was_notified(&pg->conn) || !pg->conn.pgconn)
+		return RC_OK;
 	if (host->wait(host, pg->conn.pq->socket(pg->conn.pgconn), POLLIN, wake) ==
 	    WOKE_STOP)
 		return RC_STOP;
-	/* reads what there is: whatever it says, we ask */
-	(void)connection_is_open(&pg->conn);
+	/* whatever has come, we ask */
+	(void)connection_was_notified(&pg->conn);
 	return instant_now() >= until
 	    ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where)
 	    : RC_OK;
@@ -612,7 +614,7 @@ listen(struct pg *pg, const struct place *p, instant until, struct fault *f)
 static bool
 is_listening(struct pg *pg, const struct place *p)
 {
-	return p->listening && connection_is_open(&pg->conn) &&
+	return p->listening && pg->conn.pgconn &&
 	    lease_of(pg)->session.serial == pg->conn.serial;
 }
 
