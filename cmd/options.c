@@ -318,13 +318,13 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 const struct option options[] = {
     [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY",
 	"the lock's name (without -k: the first word);\nrepeatable: all of them or none",
-	.cmds = CMD_ASKS & ~CMD_LS, .set = add_key, .repeats = true},
+	.cmds = (CMD_ASKS & ~CMD_LS) | CMD_CONFIG, .set = add_key, .repeats = true, .occasional = true},
     [OPT_CONFIG] = {"config", 0, "FILE", "DLOCK_CONFIG",
-	"read this file instead of the user's dlock.conf", .cmds = CMD_ASKS | CMD_CONFIG,
-	.set = set_text, .at = TEXT_AT(config.file), .max = PATH_MAX - 1},
+	"read this file only, not the user's dlock.conf\nand /etc/dlock.conf", .cmds = CMD_ASKS | CMD_CONFIG,
+	.set = set_text, .at = TEXT_AT(config.file), .max = PATH_MAX - 1, .occasional = true},
     [OPT_PROFILE] = {"profile", 0, "NAME", "DLOCK_PROFILE",
 	"a profile of the configuration files", .cmds = CMD_ASKS | CMD_CONFIG,
-	.set = set_text, .at = TEXT_AT(config.profile), .max = 100},
+	.set = set_text, .at = TEXT_AT(config.profile), .max = 100, .occasional = true},
     [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept: ",
 	.cmds = CMD_ASKS | CMD_CONFIG, .set = site_set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
@@ -335,64 +335,64 @@ const struct option options[] = {
 	"a setting of the backend; repeatable", .cmds = CMD_ASKS | CMD_CONFIG,
 	.set = set_setting, .set_variable = set_settings, .repeats = true},
     [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
-	"take it as a reader, beside other readers", .cmds = CMD_KEEPS | CMD_WAIT,
+	"take it as a reader, beside other readers", .cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT,
 	.set = set_shared, .group = GROUP_KIND},
     [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE",
-	"take it alone: the default", .cmds = CMD_KEEPS | CMD_WAIT, .set = set_exclusive,
+	"take it alone: the default", .cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_exclusive,
 	.group = GROUP_KIND},
     [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT",
 	"take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
-	.cmds = CMD_KEEPS | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
 	.at = NUMBER_AT(claim.limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
-	.cmds = CMD_KEEPS | CMD_WAIT, .set = set_nonblock, .group = GROUP_WAIT},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_nonblock, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT",
-	"wait at most so long; 0 is -n (default: inf)", .cmds = CMD_KEEPS | CMD_WAIT,
+	"wait at most so long; 0 is -n (default: inf)", .cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT,
 	.set = set_wait, .group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
 	"status when the lock was not to be had\n(default: 75)",
-	.cmds = CMD_KEEPS | CMD_WAIT, .set = set_number,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_number,
 	.at = NUMBER_AT(wait.conflict_status), .max = 255},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
-	"the lease, renewed at a third (default: 30s)", .cmds = CMD_KEEPS,
+	"the lease, renewed at a third (default: 30s)", .cmds = CMD_KEEPS | CMD_CONFIG,
 	.set = set_duration, .at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S,
 	.max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
-	.cmds = CMD_KEEPS, .set = set_grace, .at = DURATION_AT(terms.grace), .max = YEAR},
+	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_grace, .at = DURATION_AT(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
-	"asks the command to stop (default: TERM)", .cmds = CMD_KEEPS, .set = set_signal},
+	"asks the command to stop (default: TERM)", .cmds = CMD_KEEPS | CMD_CONFIG, .set = set_signal},
     [OPT_MIN_HOLD] = {"min-hold", 0, "DURATION", "DLOCK_MIN_HOLD",
 	"keep the lock at least so long; dlock itself\nreturns with the command",
-	.cmds = CMD_RUN, .set = set_duration, .at = DURATION_AT(terms.min_hold),
+	.cmds = CMD_RUN | CMD_CONFIG, .set = set_duration, .at = DURATION_AT(terms.min_hold),
 	.max = YEAR},
     [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN",
-	"stop the command after so long: status 124", .cmds = CMD_RUN, .set = set_max_run,
+	"stop the command after so long: status 124", .cmds = CMD_RUN | CMD_CONFIG, .set = set_max_run,
 	.at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE",
-	"release only when every descendant has ended", .cmds = CMD_RUN, .set = set_flag,
+	"release only when every descendant has ended", .cmds = CMD_RUN | CMD_CONFIG, .set = set_flag,
 	.at = FLAG_AT(terms.wait_tree)},
     [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE",
-	"skip it if a run of KEY and ID ended with 0", .cmds = CMD_RUN, .set = set_once,
+	"skip it if a run of KEY and ID ended with 0", .cmds = CMD_RUN | CMD_CONFIG, .set = set_once,
 	.at = TEXT_AT(claim.job.once), .max = ONCE_BYTES},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
 	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
-	.cmds = CMD_RUN, .set = set_duration, .at = DURATION_AT(claim.job.cooldown),
+	.cmds = CMD_RUN | CMD_CONFIG, .set = set_duration, .at = DURATION_AT(claim.job.cooldown),
 	.max = YEAR},
     [OPT_SKIPPED] = {"skipped-exit-code", 0, "N", "DLOCK_SKIPPED_EXIT_CODE",
-	"status of a skipped run (default: 0)", .cmds = CMD_RUN, .set = set_number,
+	"status of a skipped run (default: 0)", .cmds = CMD_RUN | CMD_CONFIG, .set = set_number,
 	.at = NUMBER_AT(claim.skipped_status), .max = 255},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
-	.cmds = CMD_RUN, .set = set_command},
+	.cmds = CMD_RUN, .set = set_command, .occasional = true},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
-	.cmds = CMD_KEEPS | CMD_BREAK | CMD_FREEZE, .set = set_text,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, .set = set_text,
 	.at = TEXT_AT(show.who), .max = 200},
     [OPT_WHY] = {"why", 0, "TEXT", "DLOCK_WHY", "shown to others, such as a ticket",
-	.cmds = CMD_KEEPS | CMD_BREAK | CMD_FREEZE, .set = set_text,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, .set = set_text,
 	.at = TEXT_AT(show.why), .max = 200},
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line", .cmds = CMD_RUN,
-	.set = set_status_fd, .max = INT_MAX},
+	.set = set_status_fd, .max = INT_MAX, .occasional = true},
     [OPT_TOKEN] = {"token", 0, "N", NULL, "only the grant with this token",
 	.cmds = CMD_BREAK, .set = set_token},
     [OPT_FORCE] = {"force", 0, NULL, NULL,
@@ -422,13 +422,35 @@ const struct option options[] = {
 	.min = NS_PER_S / 10, .max = DAY},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
 	"say nothing about waiting or a busy lock",
-	.cmds = CMD_KEEPS | CMD_WAIT | CMD_STEERS | CMD_RELEASE, .set = set_flag,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_RELEASE, .set = set_flag,
 	.at = FLAG_AT(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
-	"tell what happens, call by call", .cmds = CMD_KEEPS, .set = set_flag,
+	"tell what happens, call by call", .cmds = CMD_KEEPS | CMD_CONFIG, .set = set_flag,
 	.at = FLAG_AT(show.verbose)},
     [OPTIONS] = {.name = NULL},
 };
+
+const char *
+options_default(const struct plan *p, int i, char *out, size_t size)
+{
+	const struct option *o = &options[i];
+	void *at = (char *)p + o->at;
+
+	if (i == OPT_SHARED || i == OPT_EXCLUSIVE)
+		return (i == OPT_SHARED) == (p->claim.kind == KIND_SHARED) ? "yes" : "no";
+	if (i == OPT_NONBLOCK)
+		return p->wait.most == 0 ? "yes" : "no";
+	if (i == OPT_SIGNAL)
+		return parse_signal_text(p->command.signal, out, size) + strlen("SIG");
+	if (o->set == set_duration || o->set == set_wait || o->set == set_grace ||
+	    o->set == set_max_run)
+		return parse_duration_text(*(int64_t *)at, out, size);
+	if (o->set == set_flag)
+		return *(bool *)at ? "yes" : "no";
+	if (o->set == set_number)
+		snprintf(out, size, "%d", *(int *)at);
+	return o->set == set_number ? out : "-";
+}
 
 const char *
 options_cmd(unsigned cmd)
