@@ -27,8 +27,15 @@ const struct cmd *cmd_named(const char *name);
  */
 int cmd_refuse(const char *name);
 
+/* Says what is wrong with a plan (PARSED_WRONG); returns the exit status. */
+struct plan;
+struct fault;
+int cmd_wrong(const struct plan *, const struct fault *);
+
 int cmd_run(char **words);
 int cmd_run_explain(void);
+int cmd_config(char **words);
+int cmd_config_explain(void);
 int cmd_help(char **words);
 int cmd_version(char **words);
 

@@ -184,7 +184,8 @@ note_value(struct reading *r, int i, const struct inifile_line *l, struct fault 
 	if (i == OPT_OPTION) {
 		if (s->nsettings == SETTINGS_MAX)
 			return fault_set(f, RC_CONFIG, "too many settings");
-		s->settings[s->nsettings++] = (struct source_setting){l->value, l->number};
+		s->settings[s->nsettings++] = (struct source_setting){
+		    l->value, l->number};
 	}
 	s->value[i] = l->value;
 	s->line[i] = l->number;
@@ -208,9 +209,8 @@ take_line(void *ctx, const struct inifile_line *l, struct fault *f)
 		    "%s is said for one occasion, so it has no place in a file",
 		    options[i].name);
 	if (r->line[i] && !options[i].repeats)
-		return fault_set(f, RC_CONFIG,
-		    "%s is given twice here, first in line %d", options[i].name,
-		    r->line[i]);
+		return fault_set(f, RC_CONFIG, "%s is given twice here, first in line %d",
+		    options[i].name, r->line[i]);
 	r->line[i] = l->number;
 	rc = check_value(&options[i], l->value, f);
 	if (rc == RC_OK && !r->text->secret && (i == OPT_URL || i == OPT_OPTION) &&

@@ -72,7 +72,7 @@ struct option {
 	unsigned cmds;    /* CMD_ bits: which subcommands know it */
 	enum group group;
 	bool occasional; /* has a variable, but no place in a file; see conf.h */
-	bool repeats; /* may be given more than once: takes effect as it is read */
+	bool repeats;    /* may be given more than once: takes effect as it is read */
 	/* what it means without a value, which only = can give it; NULL: needs one */
 	const char *bare;
 

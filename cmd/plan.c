@@ -109,7 +109,8 @@ read_rest(struct plan *p, struct sources *all, struct fault *f)
 	enum rc rc = RC_OK;
 
 	if (options[OPT_CONFIG].cmds & p->cmd)
-		rc = conf_read(all, p->nkeys || !of_key ? p->keys : &of_key->value[OPT_KEY],
+		rc = conf_read(all,
+		    p->nkeys || !of_key ? p->keys : &of_key->value[OPT_KEY],
 		    p->nkeys ? p->nkeys : of_key != NULL, f);
 	return rc == RC_OK ? sources_apply(all, p, f) : rc;
 }
@@ -170,8 +171,7 @@ plan_trace(
 	    .steer = {.length = NEVER},
 	};
 	sources_init(all, cmd);
-	rc = cmd == CMD_RUN ? read_run(p, &words, all, f)
-			    : read_other(p, &words, all, f);
+	rc = cmd == CMD_RUN ? read_run(p, &words, all, f) : read_other(p, &words, all, f);
 	if (rc == RC_OK && words.help)
 		return PARSED_HELP;
 	if (rc == RC_OK && sited)

@@ -149,8 +149,8 @@ apply(const struct source *s, int i, const char *value, int line, struct plan *p
 		return outside(s, i, called, f);
 	if ((variable ? o->set_variable : o->set)(p, o, value, &why) == RC_OK)
 		return RC_OK;
-	return fault_set(f, sources_wrong(s), "%s '%s': %s", called,
-	    text_brief(value).text, why.text);
+	return fault_set(
+	    f, sources_wrong(s), "%s '%s': %s", called, text_brief(value).text, why.text);
 }
 
 /* Not to wait and to wait: whoever says both in one source has made a mistake. */
@@ -211,8 +211,7 @@ has_setting(const struct plan_site *site, size_t n, const char *text)
 
 /* All that are new in the plan are of this source, and that line. */
 static void
-note_setters(
-    struct sources *all, const struct source *s, int line, const struct plan *p)
+note_setters(struct sources *all, const struct source *s, int line, const struct plan *p)
 {
 	for (; all->nsetters < p->site.nsettings; all->nsetters++)
 		all->setters[all->nsetters] = (struct setter){s, line};
@@ -220,7 +219,8 @@ note_setters(
 
 /* What a section says of settings that no stronger source has. */
 static enum rc
-apply_section(struct sources *all, const struct source *s, struct plan *p, struct fault *f)
+apply_section(
+    struct sources *all, const struct source *s, struct plan *p, struct fault *f)
 {
 	size_t before = p->site.nsettings;
 
@@ -251,7 +251,8 @@ apply_settings(struct sources *all, struct plan *p, struct fault *f)
 
 		if (sources_filed(s) && !named)
 			rc = apply_section(all, s, p, f);
-		else if (s == sources_of(all, OPT_OPTION) && s->kind == SOURCE_ENVIRONMENT)
+		else if (s == sources_of(all, OPT_OPTION) &&
+		    s->kind == SOURCE_ENVIRONMENT)
 			rc = apply(s, OPT_OPTION, s->value[OPT_OPTION], 0, p, f);
 		if (rc != RC_OK)
 			return rc;
