@@ -57,13 +57,15 @@ static enum rc
 unknown_section(const char *section, struct fault *f)
 {
 	static const char *const known[] = {"key", "profile", NULL};
-	const char *meant = nearest_word(section, strcspn(section, " \t\""), known);
+	size_t n = strcspn(section, " \t\"");
+	const char *meant = nearest_word(section, n, known);
+	bool hint = meant && strlen(meant) != n;
 
 	return fault_set(f, RC_CONFIG,
-	    "[%s] is no section%s%s%s: there are [key \"PATTERN\"] and [profile NAME], and what counts for every "
-	    "run stands before them",
-	    text_brief(section).text, meant ? " (did you mean " : "", meant ? meant : "",
-	    meant ? "?)" : "");
+	    "[%s]%s%s%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
+	    "them)",
+	    text_brief(section).text, hint ? " (did you mean " : "", hint ? meant : "",
+	    hint ? "?)" : "");
 }
 
 /* How many of the keys a pattern is for; *outside is set to one that it is not for. */
@@ -274,6 +276,22 @@ check_owner(const struct stat *st, const char *shown, struct fault *f)
 	return RC_OK;
 }
 
+/*
+ * That it cannot be opened (errno says why) means that there is none.  Where we may not even
+ * look is somebody else's home: a daemon's user may have been left with HOME=/root.
+ */
+static bool
+is_absent(const char *path)
+{
+	int error = errno;
+	struct stat st;
+	bool absent = error == ENOENT || error == ENOTDIR ||
+	    (error == EACCES && stat(path, &st) != 0 && errno == EACCES);
+
+	errno = error;
+	return absent;
+}
+
 /* Its text, with one read; NULL where there is no file. */
 static enum rc
 load(const char *path, bool needed, struct stat *st, struct conf_text *t, struct fault *f)
@@ -282,7 +300,7 @@ load(const char *path, bool needed, struct stat *st, struct conf_text *t, struct
 	ssize_t n = -1;
 	enum rc rc = RC_OK;
 
-	if (fd < 0 && !needed && (errno == ENOENT || errno == ENOTDIR)) {
+	if (fd < 0 && !needed && is_absent(path)) {
 		t->text = NULL;
 		return RC_OK;
 	}
@@ -291,8 +309,9 @@ load(const char *path, bool needed, struct stat *st, struct conf_text *t, struct
 		n = rc == RC_OK ? read(fd, t->text, CONF_BYTES + 1) : 0;
 	}
 	if (n < 0)
-		rc = fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s",
-		    t->shown, strerror(errno));
+		rc = fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
+		    t->shown, strerror(errno),
+		    needed ? "" : " (--config FILE would be read instead)");
 	if (n > CONF_BYTES)
 		rc = fault_set(f, RC_CONFIG,
 		    "the configuration %s is longer than %d bytes", t->shown, CONF_BYTES);

@@ -125,6 +125,11 @@ print_option(const struct plan *p, const struct sources *all, int i)
 	const struct source *s = sources_of(all, i);
 	char text[64];
 
+	if (i == OPT_WAIT && !s && p->wait.most == 0) {
+		s = sources_of(all, OPT_NONBLOCK);
+		print_row(p, "wait", s, OPT_NONBLOCK, s->line[OPT_NONBLOCK], "0");
+		return;
+	}
 	print_row(p, options[i].name, s, i, s ? s->line[i] : 0,
 	    s ? value_said(s, i) : options_default(p, i, text, sizeof text));
 }
