@@ -762,7 +762,8 @@ read_renewal(struct pg *pg, const PGresult *r, struct fault *f)
 	if (!field_integer(pg->conn.pq, r, RENEW_CODE, 0, 1, &code))
 		return pg_makes_no_sense(pg, RC_AGAIN, f);
 	if (by)
-		return fault_set(f, code ? RC_REVOKED : RC_LOST, "%s", by);
+		return refuse_broken(
+		    pg->base.host, f, code ? RC_REVOKED : RC_LOST, pg->where, by);
 	return code ? RC_OK : lease_not_ours(pg, f);
 }
 

@@ -467,7 +467,7 @@ static enum rc
 redis_revoked(struct redis *r, enum rc rc, struct answer *a, struct fault *f)
 {
 	secret_blot(a->mark, r->address.password);
-	return fault_set(f, rc, "%s", a->mark);
+	return refuse_broken(r->base.host, f, rc, r->where, a->mark);
 }
 
 static enum rc
