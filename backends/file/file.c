@@ -26,6 +26,7 @@
 #include "runs.h"
 #include "store.h"
 
+#include "backends/refuse.h"
 #include "backends/setting.h"
 #include "backends/url.h"
 
@@ -232,8 +233,8 @@ file_leave(struct file *f)
  * does not say whose it is may be his.
  */
 static bool
-find_holder(const struct file *f, const struct header *header, int64_t byte,
-    struct header *h)
+find_holder(
+    const struct file *f, const struct header *header, int64_t byte, struct header *h)
 {
 	*h = *header;
 	if (RANGE_OF(byte) != ALONE)
@@ -666,7 +667,7 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 	rc = directory_look(&f->dir, f->name, f->fd, fault);
 	if (rc == RC_OK && block_is_marked(f->fd, f->at, f->token, &mark))
 		rc = refuse_broken(
-		    f->base.host, fault, RC_REVOKED, f->where, mark.record);
+		    f->base.host, fault, RC_REVOKED, f->base.where, mark.record);
 	return rc;
 }
 

@@ -763,7 +763,7 @@ read_renewal(struct pg *pg, const PGresult *r, struct fault *f)
 		return pg_makes_no_sense(pg, RC_AGAIN, f);
 	if (by)
 		return refuse_broken(
-		    pg->base.host, f, code ? RC_REVOKED : RC_LOST, pg->where, by);
+		    pg->base.host, f, code ? RC_REVOKED : RC_LOST, pg->base.where, by);
 	return code ? RC_OK : lease_not_ours(pg, f);
 }
 
