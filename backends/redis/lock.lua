@@ -218,7 +218,7 @@ local function fits(r)
 end
 
 local function grant(who, r)
-  r.token, r.granted, r.slot, r.mark = after('#token'), us, 0, nil
+  r.token, r.granted, r.slot = after('#token'), us, 0
   if room(r.kind) then
     r.slot = free_slot()
     slots.taken[r.slot] = true

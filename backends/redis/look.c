@@ -63,6 +63,27 @@ is_shaped(const redisReply *r, const char *shape)
 	return true;
 }
 
+#define CURSOR_END "0" /* before the first page and behind the last one */
+
+/* Where SCAN and its like go on. */
+struct cursor {
+	char digits[24];
+};
+
+static bool
+cursor_read(struct cursor *c, const char *digits)
+{
+	snprintf(c->digits, sizeof c->digits, "%s", digits);
+	return *digits && strlen(digits) < sizeof c->digits &&
+	    digits[strspn(digits, "0123456789")] == '\0';
+}
+
+static bool
+cursor_is_end(const struct cursor *c)
+{
+	return strcmp(c->digits, CURSOR_END) == 0;
+}
+
 static const char *
 text_of(const redisReply *r, size_t i)
 {
@@ -84,7 +105,7 @@ token_of(const char *digits)
 	return token < TOKEN_LIMIT ? token : 0;
 }
 
-/* The operation's answer, if it has this shape. */
+/* The operation's answer, if it has this shape; NULL with all but RC_OK. */
 static enum rc
 view_ask(struct view *v, const struct script_call *c, const char *shape, redisReply **r)
 {
@@ -297,18 +318,19 @@ seats_sort(struct seats *s)
 
 /* One page, and in `cursor` where the next one begins. */
 static enum rc
-seats_read_page(struct seats *s, struct view *v, char *cursor, size_t size)
+seats_read_page(struct seats *s, struct view *v, struct cursor *cursor)
 {
 	struct script_call c;
 	redisReply *r;
 	enum rc rc;
 
 	view_begin_lock(v, &c, "holders");
-	script_word(&c, cursor);
+	script_word(&c, cursor->digits);
 	rc = view_ask(v, &c, "s", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
-	snprintf(cursor, size, "%s", text_of(r, 0));
+	if (!cursor_read(cursor, text_of(r, 0)))
+		rc = script_nonsense(v->server, v->fault);
 	for (size_t i = 1; rc == RC_OK && i < r->elements; i++)
 		if (r->element[i]->type != REDIS_REPLY_STRING)
 			rc = script_nonsense(v->server, v->fault);
@@ -321,12 +343,12 @@ seats_read_page(struct seats *s, struct view *v, char *cursor, size_t size)
 static enum rc
 seats_read(struct seats *s, struct view *v)
 {
-	char cursor[24] = "0";
+	struct cursor cursor = {CURSOR_END};
 	enum rc rc;
 
 	do
-		rc = seats_read_page(s, v, cursor, sizeof cursor);
-	while (rc == RC_OK && strcmp(cursor, "0") != 0);
+		rc = seats_read_page(s, v, &cursor);
+	while (rc == RC_OK && !cursor_is_end(&cursor));
 	return rc;
 }
 
@@ -342,7 +364,7 @@ seats_tell_page(const struct seats *s, size_t first, struct view *v)
 	for (size_t i = first; i < s->n && i < first + ROWS; i++)
 		script_word(&c, s->all[i].owner);
 	rc = view_ask(v, &c, "i", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
 	v->now = number_of(r, 0);
 	rc = tell_entries(v, r, 1);
@@ -378,7 +400,7 @@ view_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
 	script_word(&c, owner);
 	script_word(&c, ticket);
 	rc = view_ask(v, &c, "iss", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
 	v->now = number_of(r, 0);
 	snprintf(owner, size, "%s", text_of(r, 1));
@@ -443,7 +465,7 @@ view_lock(struct view *v, const char *key)
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");
 	rc = view_ask(v, &c, "iiiaa", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
 	rc = view_tell_lock(v, r);
 	freeReplyObject(r);
@@ -476,19 +498,19 @@ view_tell_names(struct view *v, const redisReply *names)
 
 /* Those of one page, and in `cursor` where the next one begins. */
 static enum rc
-view_page(struct view *v, char *cursor, size_t size)
+view_page(struct view *v, struct cursor *cursor)
 {
 	struct script_call c;
 	redisReply *r;
 	enum rc rc;
 
 	view_begin(&c, "scan");
-	script_word(&c, cursor);
+	script_word(&c, cursor->digits);
 	rc = view_ask(v, &c, "s", &r);
-	if (rc != RC_OK)
+	if (!r)
 		return rc;
-	snprintf(cursor, size, "%s", text_of(r, 0));
-	rc = view_tell_names(v, r);
+	rc = cursor_read(cursor, text_of(r, 0)) ? view_tell_names(v, r)
+						: script_nonsense(v->server, v->fault);
 	freeReplyObject(r);
 	return rc;
 }
@@ -496,12 +518,12 @@ view_page(struct view *v, char *cursor, size_t size)
 static enum rc
 view_all(struct view *v)
 {
-	char cursor[24] = "0";
+	struct cursor cursor = {CURSOR_END};
 	enum rc rc;
 
 	do
-		rc = view_page(v, cursor, sizeof cursor);
-	while (rc == RC_OK && strcmp(cursor, "0") != 0 && !v->enough);
+		rc = view_page(v, &cursor);
+	while (rc == RC_OK && !cursor_is_end(&cursor) && !v->enough);
 	return rc;
 }
 

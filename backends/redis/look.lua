@@ -138,8 +138,10 @@ local function read_holders(cursor)
   local found = {page[1]}
   for i = 1, #page[2], 2 do
     local who, ends = page[2][i], page[2][i + 1]
-    local r = tonumber(ends) > now and may_be_owner(who) and row(who)
-    if r then found[#found + 1] = short(r.token) .. ' ' .. who end
+    if tonumber(ends) > now and may_be_owner(who) then
+      local r = row(who)
+      found[#found + 1] = (r and short(r.token) or '0') .. ' ' .. who
+    end
   end
   return found
 end

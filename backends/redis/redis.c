@@ -462,7 +462,6 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 
 /* ---- renew and release ---- */
 
-/* The words of a mark are for the caller. */
 static enum rc
 redis_revoked(struct redis *r, enum rc rc, struct answer *a, struct fault *f)
 {

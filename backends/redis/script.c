@@ -85,8 +85,10 @@ script_run(struct server *s, const struct script_call *c, instant until,
 		rc = ask(s, c, &m, until, reply, f);
 	} while (rc == RC_OK && *reply && (*reply)->type == REDIS_REPLY_ERROR &&
 	    change(&m, (*reply)->str));
-	if (rc != RC_OK)
+	if (rc != RC_OK) {
+		*reply = NULL;
 		return rc;
+	}
 	if (!*reply)
 		return script_nonsense(s, f);
 	if ((*reply)->type == REDIS_REPLY_ARRAY)

@@ -44,8 +44,8 @@ script_word(struct script_call *c, const char *word)
 }
 
 /*
- * Asks, and gives the answer, which is an array (freeReplyObject() it) with RC_OK.
- * An error reply becomes what server_refused() says.
+ * Asks, and gives the answer with RC_OK, else NULL: an array (freeReplyObject() it).  An
+ * error reply becomes what server_refused() says.
  */
 enum rc script_run(struct server *, const struct script_call *, instant until,
     redisReply **, struct fault *);
