@@ -104,6 +104,19 @@ remove_from(struct session *s, const char *lock, const char *part, const char *n
 	return call_finish(call_delete(s, path, -1), until, code, f);
 }
 
+/*
+ * The semaphore's directory, if nobody stands there: while there is one, who comes looks into
+ * it.  Worth trying, and not worth waiting for.
+ */
+static void
+remove_part(struct session *s, const char *lock)
+{
+	char path[NODE_BYTES];
+
+	snprintf(path, sizeof path, "%s" FREEZE_PART, lock);
+	call_drop(call_delete(s, path, -1));
+}
+
 enum rc
 freeze_remove(struct session *s, const char *lock, const char *name, bool *removed,
     instant until, struct fault *f)
@@ -113,6 +126,7 @@ freeze_remove(struct session *s, const char *lock, const char *name, bool *remov
 
 	if (rc == RC_OK)
 		rc = remove_from(s, lock, "", name, &code, until, f);
+	remove_part(s, lock);
 	*removed = rc == RC_OK && code == ZOK;
 	return rc;
 }

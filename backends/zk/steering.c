@@ -441,20 +441,6 @@ thaw_all(struct steering *how, const struct call *list, size_t *n, struct fault 
 	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
 }
 
-/* If nobody uses the semaphore: while that is there, others look into it. */
-static void
-remove_part(const struct steering *how)
-{
-	char path[NODE_BYTES];
-	struct fault unused;
-	int code;
-
-	snprintf(path, sizeof path, "%s" FREEZE_PART, how->dir->path);
-	if (call_finish(call_delete(how->session, path, -1), how->until, &code,
-		&unused) != RC_OK)
-		return; /* it was worth trying */
-}
-
 enum rc
 steering_thaw(struct steering *how, struct fault *f)
 {
@@ -469,10 +455,7 @@ steering_thaw(struct steering *how, struct fault *f)
 	if (rc == RC_OK)
 		rc = thaw_all(how, list, &n, f);
 	call_drop(list);
-	if (rc != RC_OK)
-		return rc;
-	if (n == 0 && !how->again)
-		return fault_set(f, RC_LOST, "%s: it is not frozen", how->dir->where);
-	remove_part(how);
-	return RC_OK;
+	return rc == RC_OK && n == 0 && !how->again
+	    ? fault_set(f, RC_LOST, "%s: it is not frozen", how->dir->where)
+	    : rc;
 }

@@ -761,7 +761,7 @@ survey_all(struct session *s, const char *chroot, const struct look *look,
 {
 	struct looking l = {.session = s, .look = look};
 	struct call *list;
-	const char *const *names;
+	const char **names = NULL;
 	size_t n;
 	int code;
 	enum rc rc = call_finish(call_sync(s, "/"), look->until, &code, f);
@@ -770,9 +770,13 @@ survey_all(struct session *s, const char *chroot, const struct look *look,
 		return rc;
 	list = call_list(s, *chroot ? chroot : "/");
 	rc = call_await(list, look->until, &code, f);
-	names = rc == RC_OK ? call_names(list, &n) : NULL;
 	if (rc == RC_OK)
+		rc = copy_names(list, &names, &n, f);
+	if (rc == RC_OK) {
+		qsort(names, n, sizeof *names, compare_names);
 		rc = look_through(&l, chroot, names, n, f);
+	}
+	free(names);
 	call_drop(list);
 	return rc;
 }
