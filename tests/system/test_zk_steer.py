@@ -646,7 +646,8 @@ def test_ten_thousand_locks(own_zk):
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         first = process.stdout.readline()
         soon = time.monotonic() - began
-        rest, said = process.communicate()
+        rest, said = process.stdout.read(), process.stderr.read()
+        process.wait()
         took = time.monotonic() - began
         print(f"{n} locks: the first after {soon:.3f} s, all after {took:.3f} s, {said.strip()} KiB")
         assert first.startswith("holder")
