@@ -84,7 +84,8 @@ freeze_look(struct freeze *z, struct session *s, const char *lock, const char *p
 	*z = (struct freeze){.until = NEVER};
 	for (size_t i = 0; rc == RC_OK && i < n; i++)
 		if (queue_freeze_length(names[i]) > 0)
-			rc = freeze_read(z, s, lock, part, names[i], now, sweep, until, f);
+			rc = freeze_read(
+			    z, s, lock, part, names[i], now, sweep, until, f);
 	return rc;
 }
 
@@ -121,12 +122,12 @@ enum rc
 freeze_remove(struct session *s, const char *lock, const char *name, bool *removed,
     instant until, struct fault *f)
 {
-	int code = ZNONODE;
-	enum rc rc = remove_from(s, lock, FREEZE_PART, name, &code, until, f);
+	int code = ZNONODE, other = ZNONODE;
+	enum rc rc = remove_from(s, lock, FREEZE_PART, name, &other, until, f);
 
 	if (rc == RC_OK)
 		rc = remove_from(s, lock, "", name, &code, until, f);
 	remove_part(s, lock);
-	*removed = rc == RC_OK && code == ZOK;
+	*removed = rc == RC_OK && (code == ZOK || other == ZOK);
 	return rc;
 }

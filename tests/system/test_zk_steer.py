@@ -14,7 +14,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from support import ROOT, At, size, wait_for
 from test_zk_interop import children, classpath, curator, hold, kazoo, path, second_curator, words  # noqa: F401 (fixtures)
-from zk import CREATE2, DELETE, EXISTS, GET_DATA, LISTS, SET_DATA, nodes
+from zk import DELETE, GET_DATA, LISTS, MULTI, SET_DATA, nodes
 
 ADMIN = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))),
                      "dlock-admin")
@@ -305,10 +305,36 @@ def test_force_takes_it_at_once(dlock, at):
     holder = dlock.hold(at, "job")
     next_ = dlock.contend(at, "job").queued(1)
     h = each(at, "job")[0]
+    with at.server.client() as c:
+        own = f"{at.job}/{nodes(c, at.job)[0]}"
+        wait_for(lambda: c.exists(own).version > 0, what="a renewal: it watches over its node by then")
     revoke(at, h, "force")
     assert next_.held().token > h["token"]
-    assert holder.wait().status == 79
+    done = holder.wait()
+    assert done.status == 79 and "bob@office" in done.stderr
     assert next_.finish().status == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"an application's own", b'{"forced":1,"by":"eve"}'], ids=range(3))
+def test_note_of_who_has_forced_it(dlock, at, data):
+    """It is kept in the lock's directory, if nothing of others stands there, and meant for one grant."""
+    with at.server.client() as c:
+        c.create(at.job, data, makepath=True)
+        holder = dlock.hold(at, "job")
+        own = f"{at.job}/{nodes(c, at.job)[0]}"
+        wait_for(lambda: c.exists(own).version > 0, what="a renewal")
+        token, = (h["token"] for h in each(at, "job"))
+        revoke(at, {"token": token}, "force")
+        ours = data != b"an application's own"
+        done = holder.wait()
+        assert done.status == 79 and ("bob@office" in done.stderr) == ours and "eve" not in done.stderr
+        assert (json.loads(c.get(at.job)[0]) == {"forced": token, "by": BOB}) if ours else c.get(at.job)[0] == data
+        second = dlock.hold(at, "job")
+        own = f"{at.job}/{nodes(c, at.job)[0]}"
+        wait_for(lambda: c.exists(own).version > 0, what="a renewal")
+        c.delete(own)
+        done = second.wait()
+        assert done.status == 79 and "bob" not in done.stderr
 
 
 def test_force_gives_back_a_whole_unit(dlock, at):
@@ -339,7 +365,7 @@ def test_only_that_grant(dlock, at, force):
     assert waiter.wait().status == 79
 
 
-@pytest.mark.parametrize("operation", [SET_DATA, DELETE], ids=["polite", "force"])
+@pytest.mark.parametrize("operation", [SET_DATA, MULTI], ids=["polite", "force"])
 def test_holder_that_ends_meanwhile(dlock, at, tapped, operation):
     """Between the look and the deed its node goes, and the next one has its turn: nothing is done to that."""
     place, _, tap = tapped
@@ -352,7 +378,7 @@ def test_holder_that_ends_meanwhile(dlock, at, tapped, operation):
         waiter.held()
 
     tap.on((operation,), end)
-    force = ("force",) if operation == DELETE else ()
+    force = ("force",) if operation == MULTI else ()
     assert revoke(place, h, *force, ok=False).startswith("not ours")
     assert tap.has_acted
     assert [(e["token"], e["revoked"]) for e in each(at, "job")] == [(waiter.token, 0)]
@@ -372,14 +398,14 @@ def test_renewal_meanwhile(dlock, at, tapped):
     assert "bob@office" in holder.wait().stderr
 
 
-@pytest.mark.parametrize("operation", [SET_DATA, DELETE], ids=["polite", "force"])
+@pytest.mark.parametrize("operation", [SET_DATA, MULTI], ids=["polite", "force"])
 def test_lost_answer(dlock, at, tapped, operation):
     """It is asked again, and that it had been done is no failure."""
     place, _, tap = tapped
     holder = dlock.hold(at, "job")
     h = each(at, "job")[0]
     tap.lose((operation,), 1)
-    revoke(place, h, *(("force",) if operation == DELETE else ()))
+    revoke(place, h, *(("force",) if operation == MULTI else ()))
     assert tap.has_lost and holder.wait().status == 79
 
 
@@ -401,7 +427,7 @@ def test_dlock_is_asked_by_curators_revoker(dlock, curator, kazoo, shared, words
     holder = hold(dlock, words).held()
     curator.do("revoke", f"{shared.job}/{children(kazoo, shared.job)[0]}")
     done = holder.wait()
-    assert done.status == 79 and done.stderr.count("\n") == 1 and "__REVOKE__" in done.stderr
+    assert done.status == 79 and done.stderr.count("\n") == 1 and "asked" in done.stderr
 
 
 # ---- frozen ----
@@ -567,7 +593,7 @@ def test_dead_waiter_at_the_head_after_thaw(dlock, at):
 
 def test_lost_answers_of_freeze_and_thaw(at, tapped):
     place, _, tap = tapped
-    tap.lose((14,), 1)  # MULTI
+    tap.lose((MULTI,), 1)
     freeze(place)
     assert tap.has_lost
     assert kinds(each(at, "job")) == ["freeze"]
