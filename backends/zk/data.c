@@ -11,6 +11,8 @@
 #define SLOT "slot"
 #define GRANTED "granted"
 #define REVOKE "revoke"
+#define FORCED "forced"
+#define FORCER "by"
 
 static const char *const words[] = {
     [STAGE_WAITING] = "waiting", [STAGE_WAITED] = "waited"};
@@ -37,7 +39,7 @@ is_more(const struct progress *p)
 
 /* What is no UTF-8, or too long, is not said: that somebody asks is. */
 static void
-set_asker(json_t *root, const char *asker)
+set_asker(json_t *root, const char *name, const char *asker)
 {
 	json_t *text = json_string(asker);
 	size_t size = text ? json_dumpb(text, NULL, 0, JSON_ENCODE_ANY) : 0;
@@ -46,7 +48,7 @@ set_asker(json_t *root, const char *asker)
 		json_decref(text);
 		text = json_string("");
 	}
-	json_object_set_new(root, REVOKE, text);
+	json_object_set_new(root, name, text);
 }
 
 static bool
@@ -73,7 +75,7 @@ data_write(char out[DATA_BYTES], const char *record, const struct progress *p)
 	if (root && p->slot != SLOT_NONE)
 		json_object_set_new(root, SLOT, json_integer(p->slot));
 	if (root && p->asker)
-		set_asker(root, p->asker);
+		set_asker(root, REVOKE, p->asker);
 	if (!print_object(out, root))
 		snprintf(out, DATA_BYTES, "%s", record);
 	json_decref(root);
@@ -86,10 +88,10 @@ data_mark(char out[DATA_BYTES], const char *data, const char *asker)
 
 	if (!root)
 		root = json_object();
-	set_asker(root, asker);
+	set_asker(root, REVOKE, asker);
 	if (!print_object(out, root)) { /* no dlock has written the rest */
 		json_object_clear(root);
-		set_asker(root, asker);
+		set_asker(root, REVOKE, asker);
 		if (!print_object(out, root))
 			snprintf(out, DATA_BYTES, CURATORS_REVOKE);
 	}
@@ -108,6 +110,18 @@ data_stage(const char *data)
 			stage = s;
 	json_decref(root);
 	return stage;
+}
+
+void
+data_note_force(char out[DATA_BYTES], uint64_t token, const char *record)
+{
+	json_t *root = json_object();
+
+	json_object_set_new(root, FORCED, json_integer((json_int_t)token));
+	set_asker(root, FORCER, record);
+	if (!print_object(out, root))
+		*out = '\0';
+	json_decref(root);
 }
 
 static json_int_t
@@ -134,6 +148,24 @@ data_granted(const char *data)
 	json_int_t granted = read_number(data, GRANTED, 0);
 
 	return granted > 0 ? granted : 0;
+}
+
+bool
+data_is_force(const char *data)
+{
+	return read_number(data, FORCED, 0) > 0;
+}
+
+char *
+data_forcer(const char *data, uint64_t token)
+{
+	json_t *root = read_object(data);
+	const char *by = json_string_value(json_object_get(root, FORCER));
+	bool ours = (uint64_t)read_number(data, FORCED, 0) == token;
+	char *forcer = by && ours ? strdup(by) : NULL;
+
+	json_decref(root);
+	return forcer;
 }
 
 char *

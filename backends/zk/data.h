@@ -55,6 +55,16 @@ char *data_asker(const char *data);
 void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
 
 /*
+ * For the lock's directory, if nothing else stands there: from which grant the lock was
+ * taken by force, and by whom.
+ */
+void data_note_force(char out[DATA_BYTES], uint64_t token, const char *record);
+bool data_is_force(const char *data);
+
+/* That record, to be freed, if it was that grant; else NULL. */
+char *data_forcer(const char *data, uint64_t token);
+
+/*
  * The record alone, as plain as JSON can be, and without `secret` in any of its
  * strings (secret.h); to be freed.  NULL: it is no JSON object.
  */

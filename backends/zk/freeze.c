@@ -84,7 +84,8 @@ freeze_look(struct freeze *z, struct session *s, const char *lock, const char *p
 	*z = (struct freeze){.until = NEVER};
 	for (size_t i = 0; rc == RC_OK && i < n; i++)
 		if (queue_freeze_length(names[i]) > 0)
-			rc = freeze_read(z, s, lock, part, names[i], now, sweep, until, f);
+			rc = freeze_read(
+			    z, s, lock, part, names[i], now, sweep, until, f);
 	return rc;
 }
 
@@ -104,15 +105,29 @@ remove_from(struct session *s, const char *lock, const char *part, const char *n
 	return call_finish(call_delete(s, path, -1), until, code, f);
 }
 
+/*
+ * The semaphore's directory, if nobody stands there: while there is one, who comes looks into
+ * it.  Worth trying, and not worth waiting for.
+ */
+static void
+remove_part(struct session *s, const char *lock)
+{
+	char path[NODE_BYTES];
+
+	snprintf(path, sizeof path, "%s" FREEZE_PART, lock);
+	call_drop(call_delete(s, path, -1));
+}
+
 enum rc
 freeze_remove(struct session *s, const char *lock, const char *name, bool *removed,
     instant until, struct fault *f)
 {
-	int code = ZNONODE;
-	enum rc rc = remove_from(s, lock, FREEZE_PART, name, &code, until, f);
+	int code = ZNONODE, other = ZNONODE;
+	enum rc rc = remove_from(s, lock, FREEZE_PART, name, &other, until, f);
 
 	if (rc == RC_OK)
 		rc = remove_from(s, lock, "", name, &code, until, f);
-	*removed = rc == RC_OK && code == ZOK;
+	remove_part(s, lock);
+	*removed = rc == RC_OK && (code == ZOK || other == ZOK);
 	return rc;
 }

@@ -31,7 +31,8 @@ struct freeze {
 	bool on;
 	char name[FREEZE_BYTES];
 	int64_t czxid;
-	int64_t since, until; /* by the server's clock, ns since 1970; until may be NEVER */
+	int64_t since,
+	    until; /* by the server's clock, ns since 1970; until may be NEVER */
 	char record[RECORD_BYTES]; /* of who did it */
 };
 

@@ -29,8 +29,8 @@ jobs_path(char out[JOBS_DIR_BYTES], const struct lockdir *d)
 {
 	const char *name = strrchr(d->path, '/');
 
-	snprintf(out, JOBS_DIR_BYTES, "%.*s/" JOBS "%s", (int)(name - d->path), d->path,
-	    name);
+	snprintf(
+	    out, JOBS_DIR_BYTES, "%.*s/" JOBS "%s", (int)(name - d->path), d->path, name);
 }
 
 void

@@ -39,8 +39,8 @@ lockdir_place(struct lockdir *d, const char *chroot, const char *key)
 	if (*d->path)
 		return;
 	encode_key(encoded, sizeof encoded, key);
-	snprintf(d->path, sizeof d->path, "%s/%s", chroot,
-	    unlike_reserved(encoded, chroot));
+	snprintf(
+	    d->path, sizeof d->path, "%s/%s", chroot, unlike_reserved(encoded, chroot));
 }
 
 /* Others' directories stand there, too. */
@@ -61,8 +61,8 @@ lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 void
 lockdir_uuid(char out[48], const char *o)
 {
-	snprintf(out, 48, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8, o + 13, o + 16,
-	    o + 20);
+	snprintf(
+	    out, 48, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8, o + 13, o + 16, o + 20);
 }
 
 void

@@ -39,12 +39,12 @@ struct node {
 	bool doubted;
 	/* its end will be told, through all connections of its session */
 	bool guarded;
-	bool marked;      /* it stands there as a waiter's, for certain */
-	bool revoked;     /* we were asked to give it up, and have not yet said so; */
-	bool wanted;      /* that stands there, */
+	bool marked;  /* it stands there as a waiter's, for certain */
+	bool revoked; /* we were asked to give it up, and have not yet said so; */
+	bool wanted;  /* that stands there, */
 	char asker[RECORD_BYTES]; /* and who asks, "" where they do not say */
-	enum stage stage; /* as we last wrote it, */
-	int version;      /* and the version of that */
+	enum stage stage;         /* as we last wrote it, */
+	int version;              /* and the version of that */
 	/* since when we have what we had to wait for, server's ms; 0: not yet */
 	int64_t granted;
 	uint64_t token;

@@ -5,6 +5,7 @@
 #include "queue.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { UUID_CHARS = 40 /* "_c_<uuid>-" */ };
@@ -12,8 +13,8 @@ enum { UUID_CHARS = 40 /* "_c_<uuid>-" */ };
 /* The node of a holder. */
 struct holder {
 	char name[NAME_BYTES], path[NODE_BYTES];
-	struct call *data; /* as it was read; NULL: there is none */
-	bool ours, unit;   /* a dlock's; of a semaphore */
+	struct call *data;      /* as it was read; NULL: there is none */
+	bool ours, unit;        /* a dlock's; of a semaphore */
 	char lease[NAME_BYTES]; /* of ours, in K/leases */
 };
 
@@ -34,7 +35,8 @@ is_gone(const struct steering *how, struct fault *f)
 /* ---- the holder that is meant ---- */
 
 static enum rc
-list_part(const struct steering *how, const char *part, struct call **ret, struct fault *f)
+list_part(
+    const struct steering *how, const char *part, struct call **ret, struct fault *f)
 {
 	char path[NODE_BYTES];
 	int code;
@@ -99,20 +101,26 @@ static enum rc
 find_in_queue(const struct steering *how, const struct call *list, struct holder *h,
     struct fault *f)
 {
-	char uuid[48] = "_c_";
-	const char *const *names, *name = "";
-	struct place p;
+	char uuid[48] = "";
 	size_t n;
+	const char *const *names = call_names(list, &n);
+	const char **sorted = calloc(n + 1, sizeof *sorted);
+	struct place p;
 	enum rc rc = RC_OK;
 
+	if (!sorted)
+		return fault_set(f, RC_SYSTEM, "out of memory");
 	if (how->target->owner)
 		lockdir_uuid(uuid, how->target->owner);
-	names = call_names(list, &n);
 	queue_look(&p, names, n, "");
-	while (rc == RC_OK && !h->data && (name = queue_next_holder(&p, names, n, name)))
-		if (queue_child(name) != CHILD_FOREIGN &&
-		    (!how->target->owner || strncmp(name, uuid, strlen(uuid)) == 0))
-			rc = try_node(how, "", name, h, f);
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = names[i];
+	n = queue_sort(sorted, n);
+	for (size_t i = 0; i < n && i < p.holders && rc == RC_OK && !h->data; i++)
+		if (queue_child(sorted[i]) != CHILD_FOREIGN &&
+		    strncmp(sorted[i], uuid, strlen(uuid)) == 0)
+			rc = try_node(how, "", sorted[i], h, f);
+	free(sorted);
 	return rc;
 }
 
@@ -224,10 +232,10 @@ steering_mark(struct steering *how, struct fault *f)
 
 	while (rc == RC_OK && !done && instant_now() < how->until)
 		rc = mark_once(how, &done, f);
-	return rc == RC_OK && !done ? fault_set(f, RC_AGAIN,
-					  "%s: the holder writes to its node all the time",
-					  how->dir->where)
-				    : rc;
+	return rc == RC_OK && !done
+	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
+		  how->dir->where)
+	    : rc;
 }
 
 /* ---- taken away ---- */
@@ -250,26 +258,72 @@ find_slot(const struct steering *how, const struct holder *h, char path[NODE_BYT
 	return rc == RC_DENIED ? RC_OK : rc;
 }
 
-/* Node, lease and slot, all or none, as a release does it. */
+/* Text of the lock's directory that is not ours stays. */
 static enum rc
-remove_unit(const struct steering *how, const struct holder *h, int *code, struct fault *f)
+find_note(const struct steering *how, const struct holder *h, struct change *ret,
+    char data[DATA_BYTES], bool *is_free, struct fault *f)
+{
+	struct call *c = call_get(how->session, how->dir->path);
+	int code;
+	enum rc rc = call_await(c, how->until, &code, f);
+
+	*is_free = rc == RC_OK && code == ZOK &&
+	    (call_stat(c)->dataLength == 0 || data_is_force(call_text(c)));
+	if (*is_free) {
+		data_note_force(data, (uint64_t)call_stat(h->data)->czxid, how->record);
+		*ret = (struct change){
+		    CHANGE_SET, how->dir->path, data, .version = call_stat(c)->version};
+	}
+	call_drop(c);
+	return rc == RC_DENIED ? RC_OK : rc;
+}
+
+/*
+ * What belongs to the holder, all or none, as a release does it: its node, which must be
+ * as it was read, and of a unit the lease and the slot.
+ */
+static enum rc
+remove_holder(struct steering *how, const struct holder *h, const struct change *note,
+    int *code, struct fault *f)
 {
 	char lease[NODE_BYTES], slot[NODE_BYTES];
-	bool found;
-	enum rc rc = find_slot(how, h, slot, &found, f);
+	struct change all[4] = {
+	    {CHANGE_DELETE, h->path, .version = call_stat(h->data)->version}};
+	bool found = false;
+	size_t n = 1;
+	enum rc rc = RC_OK;
 
+	if (h->unit && h->ours)
+		rc = find_slot(how, h, slot, &found, f);
 	if (rc != RC_OK)
 		return rc;
-	snprintf(lease, sizeof lease, "%s/leases/%s", how->dir->path, h->lease);
-	return call_finish(
-	    call_multi(how->session,
-		(const struct change[]){
-		    {CHANGE_DELETE, h->path, .version = call_stat(h->data)->version},
-		    {CHANGE_DELETE, lease, .version = -1},
-		    {CHANGE_DELETE, slot, .version = -1},
-		},
-		found ? 3 : 2, false),
-	    how->until, code, f);
+	if (h->unit && h->ours) {
+		snprintf(lease, sizeof lease, "%s/leases/%s", how->dir->path, h->lease);
+		all[n++] = (struct change){CHANGE_DELETE, lease, .version = -1};
+	}
+	if (found)
+		all[n++] = (struct change){CHANGE_DELETE, slot, .version = -1};
+	if (note)
+		all[n++] = *note;
+	how->asked = true;
+	return call_finish(call_multi(how->session, all, n, false), how->until, code, f);
+}
+
+/* With a note for a dlock, so that it can say who did it; or else without. */
+static enum rc
+remove_with_note(struct steering *how, const struct holder *h, int *code, struct fault *f)
+{
+	char data[DATA_BYTES];
+	struct change note;
+	bool is_free = false;
+	enum rc rc = h->ours ? find_note(how, h, &note, data, &is_free, f) : RC_OK;
+
+	*code = ZBADVERSION;
+	if (rc == RC_OK && is_free)
+		rc = remove_holder(how, h, &note, code, f);
+	if (rc == RC_DENIED || (rc == RC_OK && *code != ZOK))
+		rc = remove_holder(how, h, NULL, code, f);
+	return rc;
 }
 
 /* *done: as in mark_once(). */
@@ -282,13 +336,7 @@ force_once(struct steering *how, bool *done, struct fault *f)
 
 	if (rc != RC_OK)
 		return rc;
-	how->asked = true;
-	if (h.unit && h.ours)
-		rc = remove_unit(how, &h, &code, f);
-	else
-		rc = call_finish(
-		    call_delete(how->session, h.path, call_stat(h.data)->version),
-		    how->until, &code, f);
+	rc = remove_with_note(how, &h, &code, f);
 	*done = rc == RC_OK && code == ZOK;
 	if (rc == RC_DENIED)
 		rc = denied(how, h.path, f);
@@ -306,10 +354,10 @@ steering_force(struct steering *how, struct fault *f)
 		rc = force_once(how, &done, f);
 	if (rc == RC_LOST && how->again)
 		return RC_OK; /* that was us */
-	return rc == RC_OK && !done ? fault_set(f, RC_AGAIN,
-					  "%s: the holder writes to its node all the time",
-					  how->dir->where)
-				    : rc;
+	return rc == RC_OK && !done
+	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
+		  how->dir->where)
+	    : rc;
 }
 
 /* ---- frozen ---- */
@@ -338,12 +386,13 @@ make_freeze(const struct steering *how, bool *made, struct fault *f)
 	snprintf(lock, sizeof lock, "%s/%s", how->dir->path, how->freeze);
 	snprintf(semaphore, sizeof semaphore, "%s" FREEZE_PART "/%s", how->dir->path,
 	    how->freeze);
-	rc = call_finish(call_multi(how->session,
-			     (const struct change[]){
-				 {CHANGE_CREATE, lock, how->record, .mode = ZOO_PERSISTENT},
-				 {CHANGE_CREATE, semaphore, how->record, .mode = ZOO_PERSISTENT},
-			     },
-			     2, how->dir->acl == ACL_OPEN),
+	rc = call_finish(
+	    call_multi(how->session,
+		(const struct change[]){
+		    {CHANGE_CREATE, lock, how->record, .mode = ZOO_PERSISTENT},
+		    {CHANGE_CREATE, semaphore, how->record, .mode = ZOO_PERSISTENT},
+		},
+		2, how->dir->acl == ACL_OPEN),
 	    how->until, &code, f);
 	*made = rc == RC_OK && (code == ZOK || code == ZNODEEXISTS);
 	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
@@ -418,61 +467,50 @@ has_ended(const struct steering *how, const char *name, bool *ended, struct faul
 	return rc == RC_DENIED ? RC_OK : rc;
 }
 
-/* *n: so many were in force, and are not any more. */
+/* One that is listed in the lock's directory, or in that of its semaphore. */
 static enum rc
-thaw_all(struct steering *how, const struct call *list, size_t *n, struct fault *f)
+thaw_one(struct steering *how, const char *name, size_t *n, struct fault *f)
 {
-	size_t count;
-	const char *const *names = call_names(list, &count);
-	enum rc rc = RC_OK;
+	bool ended, removed = false;
+	enum rc rc = has_ended(how, name, &ended, f);
 
-	for (size_t i = 0; rc == RC_OK && i < count; i++) {
-		bool ended, removed = false;
-
-		if (queue_freeze_length(names[i]) == 0)
-			continue;
-		rc = has_ended(how, names[i], &ended, f);
-		how->asked = how->asked || !ended;
-		if (rc == RC_OK)
-			rc = freeze_remove(how->session, how->dir->path, names[i],
-			    &removed, how->until, f);
-		*n += removed && !ended;
-	}
-	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
+	how->asked = how->asked || !ended;
+	if (rc == RC_OK)
+		rc = freeze_remove(
+		    how->session, how->dir->path, name, &removed, how->until, f);
+	*n += removed && !ended;
+	return rc;
 }
 
-/* If nobody uses the semaphore: while that is there, others look into it. */
-static void
-remove_part(const struct steering *how)
+/* *n: so many more were in force, and are not any more. */
+static enum rc
+thaw_all(struct steering *how, const char *part, size_t *n, struct fault *f)
 {
-	char path[NODE_BYTES];
-	struct fault unused;
-	int code;
+	struct call *list;
+	size_t count = 0;
+	enum rc rc = list_part(how, part, &list, f);
+	const char *const *names = rc == RC_OK ? call_names(list, &count) : NULL;
 
-	snprintf(path, sizeof path, "%s" FREEZE_PART, how->dir->path);
-	if (call_finish(call_delete(how->session, path, -1), how->until, &code,
-		&unused) != RC_OK)
-		return; /* it was worth trying */
+	for (size_t i = 0; rc == RC_OK && i < count; i++)
+		if (queue_freeze_length(names[i]) > 0)
+			rc = thaw_one(how, names[i], n, f);
+	call_drop(list);
+	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
 }
 
 enum rc
 steering_thaw(struct steering *how, struct fault *f)
 {
-	struct call *list = NULL;
 	size_t n = 0;
 	int code;
 	enum rc rc = call_finish(
 	    call_sync(how->session, how->dir->path), how->until, &code, f);
 
 	if (rc == RC_OK)
-		rc = list_part(how, "", &list, f);
+		rc = thaw_all(how, "", &n, f);
 	if (rc == RC_OK)
-		rc = thaw_all(how, list, &n, f);
-	call_drop(list);
-	if (rc != RC_OK)
-		return rc;
-	if (n == 0 && !how->again)
-		return fault_set(f, RC_LOST, "%s: it is not frozen", how->dir->where);
-	remove_part(how);
-	return RC_OK;
+		rc = thaw_all(how, FREEZE_PART, &n, f); /* if the other was deleted */
+	return rc == RC_OK && n == 0 && !how->again
+	    ? fault_set(f, RC_LOST, "%s: it is not frozen", how->dir->where)
+	    : rc;
 }

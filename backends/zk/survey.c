@@ -109,8 +109,8 @@ reader_ask(struct reader *r, struct session *s)
 	char path[NODE_BYTES + DIR_BYTES];
 
 	for (; r->asked < r->n && r->asked < r->given + AHEAD; r->asked++) {
-		snprintf(path, sizeof path, "%s%s/%s", r->dir, r->part,
-		    r->names[r->asked]);
+		snprintf(
+		    path, sizeof path, "%s%s/%s", r->dir, r->part, r->names[r->asked]);
 		r->calls[r->asked % AHEAD] = call_get(s, path);
 	}
 }
@@ -517,8 +517,7 @@ tell_holders(struct looking *l, struct sight *v, struct fault *f)
 static enum rc
 tell_waiters(struct looking *l, struct sight *v, struct fault *f)
 {
-	struct reader r = {
-	    .dir = v->path, .part = "", .names = v->rest, .n = v->nrest};
+	struct reader r = {.dir = v->path, .part = "", .names = v->rest, .n = v->nrest};
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && r.given < r.n && !l->enough) {
@@ -607,8 +606,8 @@ tell_unknown(struct looking *l, const struct sight *v)
 }
 
 static enum rc
-tell_last(struct looking *l, const struct sight *v, const struct lockdir *d,
-    struct fault *f)
+tell_last(
+    struct looking *l, const struct sight *v, const struct lockdir *d, struct fault *f)
 {
 	char path[JOBS_DIR_BYTES + 8];
 	struct past_run run;
@@ -682,8 +681,8 @@ sight_end(struct sight *v)
 }
 
 enum rc
-survey_one(struct session *s, const struct lockdir *d, const struct look *look,
-    struct fault *f)
+survey_one(
+    struct session *s, const struct lockdir *d, const struct look *look, struct fault *f)
 {
 	struct looking l = {.session = s, .look = look};
 	struct sight v = {.key = look->key ? look->key : d->path};
@@ -749,19 +748,18 @@ look_through(struct looking *l, const char *chroot, const char *const *names, si
 	if (!v)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	for (size_t i = 0; rc == RC_OK && i < n && !l->enough;)
-		rc = tell_batch(
-		    l, v, begin_batch(l, v, chroot, names, n, &i), f);
+		rc = tell_batch(l, v, begin_batch(l, v, chroot, names, n, &i), f);
 	free(v);
 	return rc;
 }
 
 enum rc
-survey_all(struct session *s, const char *chroot, const struct look *look,
-    struct fault *f)
+survey_all(
+    struct session *s, const char *chroot, const struct look *look, struct fault *f)
 {
 	struct looking l = {.session = s, .look = look};
 	struct call *list;
-	const char *const *names;
+	const char **names = NULL;
 	size_t n;
 	int code;
 	enum rc rc = call_finish(call_sync(s, "/"), look->until, &code, f);
@@ -770,9 +768,13 @@ survey_all(struct session *s, const char *chroot, const struct look *look,
 		return rc;
 	list = call_list(s, *chroot ? chroot : "/");
 	rc = call_await(list, look->until, &code, f);
-	names = rc == RC_OK ? call_names(list, &n) : NULL;
 	if (rc == RC_OK)
+		rc = copy_names(list, &names, &n, f);
+	if (rc == RC_OK) {
+		qsort(names, n, sizeof *names, compare_names);
 		rc = look_through(&l, chroot, names, n, f);
+	}
+	free(names);
 	call_drop(list);
 	return rc;
 }

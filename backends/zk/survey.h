@@ -22,7 +22,7 @@ enum rc survey_all(
     struct session *, const char *chroot, const struct look *, struct fault *);
 
 /* look->key, which has that directory; or without one, whatever is locked there. */
-enum rc survey_one(struct session *, const struct lockdir *, const struct look *,
-    struct fault *);
+enum rc survey_one(
+    struct session *, const struct lockdir *, const struct look *, struct fault *);
 
 #endif

@@ -246,8 +246,8 @@ show(struct turn *t, const struct call *first)
 {
 	t->host->seen.frozen = t->freeze.on;
 	if (t->freeze.on &&
-	    !freeze_leaves(&t->freeze, call_stat(first)->czxid,
-		data_stage(call_text(first))))
+	    !freeze_leaves(
+		&t->freeze, call_stat(first)->czxid, data_stage(call_text(first))))
 		turn_show_freeze(t);
 	else
 		show_first(t, first);
@@ -401,8 +401,7 @@ thaws_for(const struct turn *t)
 {
 	size_t position = t->place.position;
 
-	return instant_after(
-	    t->thaws, position > NEAR ? (int64_t)position * SIGHT : 0);
+	return instant_after(t->thaws, position > NEAR ? (int64_t)position * SIGHT : 0);
 }
 
 /* When to look at the queue though nobody called: the nearer our turn, the sooner. */

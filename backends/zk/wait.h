@@ -57,7 +57,7 @@ struct turn {
 	struct call *list; /* the queue as it was then, */
 	struct place place;
 	struct freeze freeze;
-	instant thaws; /* when that ends by our clock */
+	instant thaws;         /* when that ends by our clock */
 	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
 	struct census census;
 	struct idler idler;       /* the first node, and */

@@ -21,6 +21,7 @@
 #include "backends/backend.h"
 
 #include "backends/patience.h"
+#include "backends/refuse.h"
 #include "backends/setting.h"
 #include "jobs.h"
 #include "survey.h"
@@ -496,10 +497,39 @@ write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
+/*
+ * If our node has gone, it may have been taken by force, and the lock's directory say by
+ * whom.  That is asked for before our write, so that nothing waits for it.
+ */
+static struct call *
+ask_who(struct zk *z)
+{
+	return session_look(z->node.session).alarmed
+	    ? call_get(z->node.session, z->dir.path)
+	    : NULL;
+}
+
+static enum rc
+say_who(struct zk *z, struct call *directory, struct fault *f)
+{
+	struct fault unused;
+	int code;
+	enum rc rc = RC_LOST;
+	char *forcer = NULL;
+
+	if (directory && call_await(directory, instant_now(), &code, &unused) == RC_OK)
+		forcer = data_forcer(call_text(directory), z->node.token);
+	if (forcer)
+		rc = refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
+	free(forcer);
+	return rc;
+}
+
 static enum rc
 zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct zk *z = zk_of(s);
+	struct call *directory = ask_who(z);
 	instant began = instant_now();
 	enum rc rc;
 
@@ -509,14 +539,14 @@ zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		node_guard(&z->node); /* not at the grant: short commands do without */
 		rc = write_through(z, until, g, f);
 	}
+	if (rc == RC_LOST)
+		rc = say_who(z, directory, f);
+	call_drop(directory);
 	if (rc == RC_OK)
 		z->silent_since = NEVER;
 	if (rc == RC_OK && z->node.revoked) {
 		z->node.revoked = false;
-		snprintf(s->host->breaker, sizeof s->host->breaker, "%s", z->node.asker);
-		return fault_set(f, RC_REVOKED, "%s: %s", z->where,
-		    *z->node.asker ? "our node says who wants it back"
-				   : CURATORS_REVOKE " was written to our node");
+		return refuse_broken(s->host, f, RC_REVOKED, z->where, z->node.asker);
 	}
 	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
 		return rc;
@@ -648,8 +678,8 @@ zk_revoke(struct store *s, const struct target *target, const char *record, bool
 {
 	struct steering how = {.target = target, .record = record};
 
-	return steer(zk_of(s), target->key, force ? steering_force : steering_mark, &how, until,
-	    f);
+	return steer(zk_of(s), target->key, force ? steering_force : steering_mark, &how,
+	    until, f);
 }
 
 static enum rc
