@@ -301,101 +301,167 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 	return RC_OK;
 }
 
+static enum rc
+set_token(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	long n;
+
+	(void)o;
+	if (!parse_number(value, 1, LONG_MAX, &n))
+		return fault_set(f, RC_USAGE, "a token is a number, as status shows it");
+	p->steer.token = n;
+	return RC_OK;
+}
+
 /* ---- the table ---- */
 
 const struct option options[] = {
     [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY",
 	"the lock's name (without -k: the first word);\nrepeatable: all of them or none",
-	.set = add_key, .repeats = true},
-    [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND",
-	"where locks are kept: ", .set = site_set_backend, .group = GROUP_SERVER},
+	.cmds = CMD_ASKS & ~CMD_LS, .set = add_key, .repeats = true},
+    [OPT_CONFIG] = {"config", 0, "FILE", "DLOCK_CONFIG",
+	"read this file instead of the user's dlock.conf", .cmds = CMD_ASKS | CMD_CONFIG,
+	.set = set_text, .at = TEXT_AT(config.file), .max = PATH_MAX - 1},
+    [OPT_PROFILE] = {"profile", 0, "NAME", "DLOCK_PROFILE",
+	"a profile of the configuration files", .cmds = CMD_ASKS | CMD_CONFIG,
+	.set = set_text, .at = TEXT_AT(config.profile), .max = 100},
+    [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept: ",
+	.cmds = CMD_ASKS | CMD_CONFIG, .set = site_set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
 	"which server or directory; names the backend\ntoo (default: DLOCK_<BACKEND>_URL, then local)",
-	.set = site_set_url, .group = GROUP_SERVER, .max = URL_BYTES - 1},
+	.cmds = CMD_ASKS | CMD_CONFIG, .set = site_set_url, .group = GROUP_SERVER,
+	.max = URL_BYTES - 1},
     [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION",
-	"a setting of the backend; repeatable", .set = set_setting,
-	.set_variable = set_settings, .repeats = true},
+	"a setting of the backend; repeatable", .cmds = CMD_ASKS | CMD_CONFIG,
+	.set = set_setting, .set_variable = set_settings, .repeats = true},
     [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
-	"take it as a reader, beside other readers", .set = set_shared,
-	.group = GROUP_KIND},
+	"take it as a reader, beside other readers", .cmds = CMD_KEEPS | CMD_WAIT,
+	.set = set_shared, .group = GROUP_KIND},
     [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE",
-	"take it alone: the default", .set = set_exclusive, .group = GROUP_KIND},
+	"take it alone: the default", .cmds = CMD_KEEPS | CMD_WAIT, .set = set_exclusive,
+	.group = GROUP_KIND},
     [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT",
 	"take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
-	.set = set_limit, .group = GROUP_KIND, .at = NUMBER_AT(claim.limit), .min = 1,
-	.max = LIMIT_MAX},
+	.cmds = CMD_KEEPS | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
+	.at = NUMBER_AT(claim.limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
-	.set = set_nonblock, .group = GROUP_WAIT},
+	.cmds = CMD_KEEPS | CMD_WAIT, .set = set_nonblock, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT",
-	"wait at most so long; 0 is -n (default: inf)", .set = set_wait,
-	.group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
+	"wait at most so long; 0 is -n (default: inf)",
+	.cmds = CMD_KEEPS | CMD_WAIT | CMD_BREAK, .set = set_wait, .group = GROUP_WAIT,
+	.at = DURATION_AT(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
-	"status when the lock was not to be had\n(default: 75)", .set = set_number,
+	"status when the lock was not to be had\n(default: 75)",
+	.cmds = CMD_KEEPS | CMD_WAIT, .set = set_number,
 	.at = NUMBER_AT(wait.conflict_status), .max = 255},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
-	"the lease, renewed at a third (default: 30s)", .set = set_duration,
-	.at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
+	"the lease, renewed at a third (default: 30s)", .cmds = CMD_KEEPS,
+	.set = set_duration, .at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S,
+	.max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
-	.set = set_grace, .at = DURATION_AT(terms.grace), .max = YEAR},
+	.cmds = CMD_KEEPS, .set = set_grace, .at = DURATION_AT(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
-	"asks the command to stop (default: TERM)", .set = set_signal},
+	"asks the command to stop (default: TERM)", .cmds = CMD_KEEPS, .set = set_signal},
     [OPT_MIN_HOLD] = {"min-hold", 0, "DURATION", "DLOCK_MIN_HOLD",
 	"keep the lock at least so long; dlock itself\nreturns with the command",
-	.set = set_duration, .at = DURATION_AT(terms.min_hold), .max = YEAR},
+	.cmds = CMD_RUN, .set = set_duration, .at = DURATION_AT(terms.min_hold),
+	.max = YEAR},
     [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN",
-	"stop the command after so long: status 124", .set = set_max_run,
+	"stop the command after so long: status 124", .cmds = CMD_RUN, .set = set_max_run,
 	.at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE",
-	"release only when every descendant has ended", .set = set_flag,
+	"release only when every descendant has ended", .cmds = CMD_RUN, .set = set_flag,
 	.at = FLAG_AT(terms.wait_tree)},
     [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE",
-	"skip it if a run of KEY and ID ended with 0", .set = set_once,
+	"skip it if a run of KEY and ID ended with 0", .cmds = CMD_RUN, .set = set_once,
 	.at = TEXT_AT(claim.job.once), .max = ONCE_BYTES},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
 	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
-	.set = set_duration, .at = DURATION_AT(claim.job.cooldown), .max = YEAR},
+	.cmds = CMD_RUN, .set = set_duration, .at = DURATION_AT(claim.job.cooldown),
+	.max = YEAR},
     [OPT_SKIPPED] = {"skipped-exit-code", 0, "N", "DLOCK_SKIPPED_EXIT_CODE",
-	"status of a skipped run (default: 0)", .set = set_number,
+	"status of a skipped run (default: 0)", .cmds = CMD_RUN, .set = set_number,
 	.at = NUMBER_AT(claim.skipped_status), .max = 255},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
-	.set = set_command},
+	.cmds = CMD_RUN, .set = set_command},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
-	.set = set_text, .at = TEXT_AT(show.who), .max = 200},
+	.cmds = CMD_KEEPS | CMD_BREAK | CMD_FREEZE, .set = set_text,
+	.at = TEXT_AT(show.who), .max = 200},
     [OPT_WHY] = {"why", 0, "TEXT", "DLOCK_WHY", "shown to others, such as a ticket",
-	.set = set_text, .at = TEXT_AT(show.why), .max = 200},
+	.cmds = CMD_KEEPS | CMD_BREAK | CMD_FREEZE, .set = set_text,
+	.at = TEXT_AT(show.why), .max = 200},
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
-	"write every event to descriptor N, one JSON\nobject a line",
+	"write every event to descriptor N, one JSON\nobject a line", .cmds = CMD_RUN,
 	.set = set_status_fd, .max = INT_MAX},
+    [OPT_TOKEN] = {"token", 0, "N", NULL, "only the grant with this token",
+	.cmds = CMD_BREAK, .set = set_token},
+    [OPT_FORCE] = {"force", 0, NULL, NULL,
+	"take it away at once; its command may still run", .cmds = CMD_BREAK,
+	.set = set_flag, .at = FLAG_AT(steer.force)},
+    [OPT_FOR] = {"for", 0, "DURATION", NULL, "end by itself after so long",
+	.cmds = CMD_FREEZE | CMD_HOLD, .set = set_duration,
+	.at = DURATION_AT(steer.length), .min = 1, .max = YEAR},
+    [OPT_PID] = {"pid", 0, "PID", NULL,
+	"hold it until this process ends\n(default: the parent process)",
+	.cmds = CMD_HOLD, .set = set_number, .at = NUMBER_AT(steer.pid), .min = 1,
+	.max = INT_MAX},
+    [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval", .cmds = CMD_HOLD,
+	.set = set_flag, .at = FLAG_AT(steer.shell)},
+    [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask", .cmds = CMD_BREAK | CMD_THAW,
+	.set = set_flag, .at = FLAG_AT(steer.yes)},
+    [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
+	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG, .set = set_flag,
+	.at = FLAG_AT(look.json)},
+    [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
+	.cmds = CMD_LS, .set = set_flag, .at = FLAG_AT(look.bare)},
+    [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
+	.set = set_text, .at = TEXT_AT(look.columns), .max = 200},
+    [OPT_WATCH] = {"watch", 0, "DURATION", NULL,
+	"look again and again (default: every 2s)", .cmds = CMD_LS | CMD_STATUS,
+	.bare = "2s", .set = set_duration, .at = DURATION_AT(look.again),
+	.min = NS_PER_S / 10, .max = DAY},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
-	"say nothing about waiting or a busy lock", .set = set_flag,
+	"say nothing about waiting or a busy lock",
+	.cmds = CMD_KEEPS | CMD_WAIT | CMD_STEERS | CMD_RELEASE, .set = set_flag,
 	.at = FLAG_AT(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
-	"tell what happens, call by call", .set = set_flag, .at = FLAG_AT(show.verbose)},
+	"tell what happens, call by call", .cmds = CMD_KEEPS, .set = set_flag,
+	.at = FLAG_AT(show.verbose)},
     [OPTIONS] = {.name = NULL},
 };
 
+const char *
+options_cmd(unsigned cmd)
+{
+	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
+	    "break", "freeze", "thaw", "release", "config"};
+
+	return names[__builtin_ctz(cmd)];
+}
+
 int
-options_named(const char *name, size_t n)
+options_named(unsigned cmd, const char *name, size_t n)
 {
 	for (int i = 0; i < OPTIONS; i++)
-		if (strlen(options[i].name) == n &&
+		if ((options[i].cmds & cmd) && strlen(options[i].name) == n &&
 		    strncmp(options[i].name, name, n) == 0)
 			return i;
 	return -1;
 }
 
 int
-options_lettered(char c)
+options_lettered(unsigned cmd, char c)
 {
 	for (int i = 0; i < OPTIONS; i++)
-		if (options[i].letter && options[i].letter == c)
+		if ((options[i].cmds & cmd) && options[i].letter &&
+		    options[i].letter == c)
 			return i;
 	return -1;
 }
 
 const char *
-options_nearest(const char *word, size_t n)
+options_nearest(unsigned cmd, const char *word, size_t n)
 {
 	static const struct synonym synonyms[] = {
 	    {"nowait", "nonblock"},
@@ -450,27 +516,34 @@ options_nearest(const char *word, size_t n)
 	    {NULL, NULL},
 	};
 	const char *known[OPTIONS + 1] = {0};
+	size_t k = 0;
 
 	for (int i = 0; i < OPTIONS; i++)
-		known[i] = options[i].name;
+		if (options[i].cmds & cmd)
+			known[k++] = options[i].name;
 	return nearest_meant(word, n, synonyms, known);
 }
 
 /* ---- what people and tests read ---- */
 
 void
-options_print_help(FILE *to)
+options_print_help(FILE *to, unsigned cmd)
 {
 	for (const struct option *o = options; o->name; o++) {
 		const char *rest = strchr(o->help, '\n');
 		char head[64], names[128] = "";
 
+		if (!(o->cmds & cmd))
+			continue;
 		/* its help ends with the names, which stand in their own table */
 		if (o == &options[OPT_BACKEND])
 			site_list_backends(names, sizeof names);
-		snprintf(head, sizeof head, "%s%c%s --%s%s%s", o->letter ? "-" : " ",
+		snprintf(head, sizeof head, "%s%c%s --%s%s%s%s", o->letter ? "-" : " ",
 		    o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
-		    o->arg ? " " : "", o->arg ? o->arg : "");
+		    o->bare      ? "[="
+			: o->arg ? " "
+				 : "",
+		    o->arg ? o->arg : "", o->bare ? "]" : "");
 		fprintf(to, "  %-28s %.*s%s\n", head,
 		    rest ? (int)(rest - o->help) : (int)strlen(o->help), o->help, names);
 		if (rest)
@@ -481,7 +554,17 @@ options_print_help(FILE *to)
 void
 options_print_raw(FILE *to)
 {
-	for (const struct option *o = options; o->name; o++)
-		fprintf(to, "%s\t%c\t%s\t%s\n", o->name, o->letter ? o->letter : '-',
-		    o->arg ? o->arg : "-", o->env);
+	for (const struct option *o = options; o->name; o++) {
+		const char *between = "\t";
+
+		fprintf(to, "%s\t%c\t%s\t%s", o->name, o->letter ? o->letter : '-',
+		    o->arg ? o->arg : "-", o->env ? o->env : "-");
+		for (unsigned cmd = 1; cmd <= o->cmds; cmd <<= 1) {
+			if (!(o->cmds & cmd))
+				continue;
+			fprintf(to, "%s%s", between, options_cmd(cmd));
+			between = ",";
+		}
+		putc('\n', to);
+	}
 }

@@ -1,5 +1,5 @@
 /*
- * options.h - the one table of options of `dlock run`.
+ * options.h - the one table of options, of all subcommands.
  *
  * Command line, environment, help text, and (through `dlock help --raw`) the
  * tests that compare manual and completions with it all read this table.  How
@@ -16,6 +16,8 @@
 /* The rows, in the order in which they are shown and take effect. */
 enum {
 	OPT_KEY,
+	OPT_CONFIG,
+	OPT_PROFILE,
 	OPT_BACKEND,
 	OPT_URL,
 	OPT_OPTION,
@@ -38,6 +40,16 @@ enum {
 	OPT_WHO,
 	OPT_WHY,
 	OPT_STATUS_FD,
+	OPT_TOKEN,
+	OPT_FORCE,
+	OPT_FOR,
+	OPT_PID,
+	OPT_SHELL,
+	OPT_YES,
+	OPT_JSON,
+	OPT_NOHEADINGS,
+	OPT_OUTPUT,
+	OPT_WATCH,
 	OPT_QUIET,
 	OPT_VERBOSE,
 	OPTIONS,
@@ -53,12 +65,15 @@ enum group {
 
 struct option {
 	const char *name;
-	char letter;     /* 0: none */
-	const char *arg; /* what to call the value; NULL: takes none */
-	const char *env;
+	char letter;      /* 0: none */
+	const char *arg;  /* what to call the value; NULL: takes none */
+	const char *env;  /* NULL: none, since it is for one occasion */
 	const char *help; /* one or two lines of at most 50 columns */
+	unsigned cmds;    /* CMD_ bits: which subcommands know it */
 	enum group group;
 	bool repeats; /* may be given more than once: takes effect as it is read */
+	/* what it means without a value, which only = can give it; NULL: needs one */
+	const char *bare;
 
 	/* Takes `value` into the plan; RC_USAGE: the fault says what would be right. */
 	enum rc (*set)(
@@ -76,14 +91,21 @@ struct option {
 
 extern const struct option options[]; /* OPTIONS of them, and one without a name */
 
-/* The option of this name, n bytes long, or of this letter; -1: none. */
-int options_named(const char *name, size_t n);
-int options_lettered(char);
+/* The name of a subcommand, by its CMD_ bit. */
+const char *options_cmd(unsigned cmd);
+
+/*
+ * The option of this name, n bytes long, or of this letter, that subcommand `cmd` knows;
+ * -1: none.
+ */
+int options_named(unsigned cmd, const char *name, size_t n);
+int options_lettered(unsigned cmd, char);
 
 /* The name that was probably meant by a word that is none; NULL: no guess. */
-const char *options_nearest(const char *word, size_t n);
+const char *options_nearest(unsigned cmd, const char *word, size_t n);
 
-void options_print_help(FILE *);
-void options_print_raw(FILE *); /* NAME LETTER ARG ENV, tab-separated, "-" for none */
+void options_print_help(FILE *, unsigned cmd);
+/* NAME LETTER ARG ENV SUBCOMMANDS, tab-separated, "-" for none, "run,hold" */
+void options_print_raw(FILE *);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * plan.c - makes the plan of a run from the command line and the environment, and checks
+ * plan.c - makes a subcommand's plan from the command line and the environment, and checks
  * it as a whole.
  */
 #include "plan.h"
@@ -61,30 +61,89 @@ settle_lease(struct terms *t, struct fault *f)
 	    parse_duration_text(t->grace, grace, sizeof grace), least);
 }
 
-enum parsed
-plan_read(struct plan *p, char **argv, struct fault *f)
+/* What stands between the options of a subcommand that runs nothing. */
+static enum rc
+take_operand(struct plan *p, const char *operand, struct fault *f)
 {
-	struct sources all;
-	struct words words = {.next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
+	struct fault why;
+
+	if (p->cmd == CMD_LS || p->cmd == CMD_RELEASE) {
+		if (p->operand)
+			return fault_set(f, RC_USAGE, "'%s' is one word too many",
+			    text_brief(operand).text);
+		p->operand = operand;
+		return RC_OK;
+	}
+	if (!(options[OPT_KEY].cmds & p->cmd))
+		return fault_set(
+		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
+	if (options[OPT_KEY].set(p, &options[OPT_KEY], operand, &why) != RC_OK)
+		return fault_set(
+		    f, RC_USAGE, "key '%s': %s", text_brief(operand).text, why.text);
+	return RC_OK;
+}
+
+/* `dlock run` ends its options where the command begins. */
+static enum rc
+read_run(struct plan *p, struct words *w, const struct sources *all, struct fault *f)
+{
 	bool named; /* the key is a word of its own */
 
+	if (words_read_options(w, f) != RC_OK)
+		return RC_USAGE;
+	named = !w->help && !sources_of(all, OPT_KEY);
+	if (named && *w->next && words_read_key(w, f) != RC_OK)
+		return RC_USAGE;
+	if (w->help)
+		return RC_OK;
+	if (sources_apply(all, p, f) != RC_OK ||
+	    settle_command(p, w->next, named, f) != RC_OK)
+		return RC_USAGE;
+	return RC_OK;
+}
+
+/* Any other: keys named as words leave no room for a variable's. */
+static enum rc
+read_other(struct plan *p, struct words *w, struct sources *all, struct fault *f)
+{
+	if (words_read_all(w, take_operand, f) != RC_OK)
+		return RC_USAGE;
+	if (w->help)
+		return RC_OK;
+	if (p->nkeys > 0)
+		all->list[SOURCE_ENVIRONMENT].value[OPT_KEY] = NULL;
+	if (sources_apply(all, p, f) != RC_OK)
+		return RC_USAGE;
+	if (p->nkeys == 0 && (options[OPT_KEY].cmds & p->cmd))
+		return fault_set(
+		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+	return RC_OK;
+}
+
+enum parsed
+plan_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
+{
+	struct sources all;
+	struct words words = {
+	    .cmd = cmd, .next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
+	bool sited = options[OPT_URL].cmds & cmd;
+
 	*p = (struct plan){
+	    .cmd = cmd,
 	    .wait = {.most = NEVER, .conflict_status = STATUS_BUSY},
 	    .terms = {.ttl = 30 * NS_PER_S, .max_run = NEVER},
 	    .show = {.status_fd = -1},
 	    .command = {.shell = {"/bin/sh", "-c"}, .signal = SIGTERM},
+	    .steer = {.length = NEVER},
 	};
-	sources_init(&all);
-	if (words_read_options(&words, f) != RC_OK)
-		return PARSED_WRONG;
-	named = !words.help && !sources_of(&all, OPT_KEY);
-	if (named && *words.next && words_read_key(&words, f) != RC_OK)
+	sources_init(&all, cmd);
+	if ((cmd == CMD_RUN ? read_run(p, &words, &all, f)
+			    : read_other(p, &words, &all, f)) != RC_OK)
 		return PARSED_WRONG;
 	if (words.help)
 		return PARSED_HELP;
-	if (sources_apply(&all, p, f) != RC_OK ||
-	    settle_command(p, words.next, named, f) != RC_OK ||
-	    site_settle(p, &all, f) != RC_OK || settle_lease(&p->terms, f) != RC_OK)
+	if ((sited && site_settle(p, &all, f) != RC_OK) ||
+	    settle_lease(&p->terms, f) != RC_OK)
 		return PARSED_WRONG;
 	return PARSED_PLAN;
 }

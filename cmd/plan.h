@@ -10,6 +10,24 @@
 
 #include <signal.h>
 
+/* The subcommands that take options: the one that a plan is for, and who knows an option. */
+enum {
+	CMD_RUN = 1 << 0,
+	CMD_HOLD = 1 << 1,
+	CMD_STATUS = 1 << 2,
+	CMD_LS = 1 << 3,
+	CMD_WAIT = 1 << 4,
+	CMD_BREAK = 1 << 5,
+	CMD_FREEZE = 1 << 6,
+	CMD_THAW = 1 << 7,
+	CMD_RELEASE = 1 << 8,
+	CMD_CONFIG = 1 << 9,
+	/* groups of them */
+	CMD_KEEPS = CMD_RUN | CMD_HOLD,
+	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,
+	CMD_ASKS = CMD_KEEPS | CMD_STEERS | CMD_STATUS | CMD_LS | CMD_WAIT,
+};
+
 enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
 
 /* Where: the backend, and which server or directory of it. */
@@ -54,7 +72,30 @@ struct plan_command {
 	int signal;       /* asks it to stop */
 };
 
+/* Which configuration counts. */
+struct plan_config {
+	const char *file;    /* NULL: the usual ones */
+	const char *profile; /* NULL: none */
+};
+
+/* What a look shows, and how. */
+struct plan_look {
+	bool json, bare;     /* bare: no line of headings */
+	const char *columns; /* NULL: the usual ones */
+	int64_t again;       /* look again after so long; 0: once */
+};
+
+/* How a lock is taken away, frozen or held by hand. */
+struct plan_steer {
+	int64_t token; /* of the grant that is meant; 0: the one that is shown */
+	bool force, yes;
+	int64_t length; /* how long; NEVER: without an end */
+	int pid;        /* for as long as this process lives; 0: not said */
+	bool shell;     /* print assignments for a shell's eval */
+};
+
 struct plan {
+	unsigned cmd;               /* CMD_ */
 	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
 	struct plan_claim claim;
@@ -63,6 +104,11 @@ struct plan {
 	struct terms terms;
 	struct plan_show show;
 	struct plan_command command;
+	struct plan_config config;
+	struct plan_look look;
+	struct plan_steer steer;
+	/* CMD_LS: the pattern; CMD_RELEASE: the handle; NULL: not said */
+	const char *operand;
 };
 
 /* What the process was like when it was started; the command gets it back. */
@@ -76,12 +122,12 @@ struct origin {
 enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
 
 /*
- * Reads the words after `run` and the environment into *plan.  PARSED_WRONG:
+ * Reads the words after the subcommand `cmd`, a CMD_ bit, and the environment into *plan.  PARSED_WRONG:
  * *fault names option, value and what is allowed.  The plan points into argv
  * and the environment.  Passwords in argv are overwritten, so that ps(1) does
  * not show them for long; the plan keeps a copy.
  */
-enum parsed plan_read(struct plan *, char **argv, struct fault *);
+enum parsed plan_read(struct plan *, unsigned cmd, char **argv, struct fault *);
 
 /*
  * The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into out[size].

@@ -45,7 +45,7 @@ cmd_run_explain(void)
 	    "  dlock run -b file -k backup -- ./backup.sh\n"
 	    "  dlock run -u redis://10.0.0.5 -k deploy -w 10m -- make deploy\n"
 	    "  dlock run -u redis://10.0.0.5 -k nightly -n -E 0 -- ./nightly   (cron)\n");
-	options_print_help(stdout);
+	options_print_help(stdout, CMD_RUN);
 	puts(
 	    "\nDURATION: 30, 1.5s, 500ms, 2m, 1h30m, inf.  Each option but -h has a variable,\n"
 	    "such as DLOCK_TTL for --ttl.  Status: the command's own; 75 busy; 79 lock lost;\n"
@@ -188,7 +188,7 @@ cmd_run(char **words)
 	struct fault fault;
 	pid_t keeper;
 
-	switch (plan_read(&plan, words, &fault)) {
+	switch (plan_read(&plan, CMD_RUN, words, &fault)) {
 	case PARSED_HELP:
 		return cmd_run_explain();
 	case PARSED_WRONG:

@@ -25,10 +25,11 @@ sources_nested(void)
  * has, and where.
  */
 static void
-read_environment(struct source *s)
+read_environment(struct source *s, unsigned cmd)
 {
 	for (int i = 0; i < OPTIONS; i++)
-		s->value[i] = sources_variable(options[i].env);
+		if (options[i].env && (options[i].cmds & cmd))
+			s->value[i] = sources_variable(options[i].env);
 	if (!sources_nested())
 		return;
 	s->value[OPT_KEY] = NULL;
@@ -37,11 +38,12 @@ read_environment(struct source *s)
 }
 
 void
-sources_init(struct sources *all)
+sources_init(struct sources *all, unsigned cmd)
 {
+	all->cmd = cmd;
 	for (int i = 0; i < SOURCES; i++)
 		all->list[i] = (struct source){.kind = i};
-	read_environment(&all->list[SOURCE_ENVIRONMENT]);
+	read_environment(&all->list[SOURCE_ENVIRONMENT], cmd);
 }
 
 static bool

@@ -21,11 +21,12 @@ struct source {
 };
 
 struct sources {
+	unsigned cmd; /* CMD_: only options that it knows have values */
 	struct source list[SOURCES];
 };
 
 /* All that can be read at once; the words are noted by whoever reads them. */
-void sources_init(struct sources *);
+void sources_init(struct sources *, unsigned cmd);
 
 /* The source whose value of option i counts, or NULL. */
 const struct source *sources_of(const struct sources *, int i);

@@ -24,7 +24,7 @@ is_known_variable(const char *name, size_t n)
 	char url[SITE_VARIABLE_BYTES];
 
 	for (int i = 0; i < OPTIONS; i++)
-		if (is_word(options[i].env, name, n))
+		if (options[i].env && is_word(options[i].env, name, n))
 			return true;
 	for (size_t i = 0; i < sizeof told / sizeof *told; i++)
 		if (is_word(told[i], name, n))
@@ -46,9 +46,11 @@ describe_variable(const char *name, size_t n, char *out, size_t size)
 {
 	const char *known[OPTIONS + 1] = {0}, *meant;
 	char clean[64];
+	size_t k = 0;
 
 	for (int i = 0; i < OPTIONS; i++)
-		known[i] = options[i].env + strlen("DLOCK_");
+		if (options[i].env)
+			known[k++] = options[i].env + strlen("DLOCK_");
 	meant = nearest_word(name + strlen("DLOCK_"), n - strlen("DLOCK_"), known);
 	text_clean(clean, sizeof clean, name, n);
 	if (!meant)

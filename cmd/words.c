@@ -1,4 +1,4 @@
-/* words.c - cuts the command line into options, key and command. */
+/* words.c - cuts the command line into options, key and command, or operands. */
 #include "words.h"
 
 #include "text.h"
@@ -7,14 +7,14 @@
 
 /* Shows the name alone: what stands behind the = may be a password. */
 static enum rc
-unknown_option(struct fault *f, const char *word, size_t n)
+unknown_option(struct fault *f, unsigned cmd, const char *word, size_t n)
 {
-	const char *meant = options_nearest(word, n);
+	const char *meant = options_nearest(cmd, word, n);
 
 	return fault_set(f, RC_USAGE,
-	    "unknown option --%.*s%s%s%s (dlock help run lists them)",
+	    "unknown option --%.*s%s%s%s (dlock help %s lists them)",
 	    n < 40 ? (int)n : 40, word, meant ? ": did you mean --" : "",
-	    meant ? meant : "", meant ? "?" : "");
+	    meant ? meant : "", meant ? "?" : "", options_cmd(cmd));
 }
 
 static enum rc
@@ -53,14 +53,14 @@ read_long(struct words *w, struct fault *f)
 {
 	const char *word = *w->next++ + 2;
 	size_t n = strcspn(word, "=");
-	int i = options_named(word, n);
+	int i = options_named(w->cmd, word, n);
 
 	if (strcmp(word, "help") == 0) {
 		w->help = true;
 		return RC_OK;
 	}
 	if (i < 0)
-		return unknown_option(f, word, n);
+		return unknown_option(f, w->cmd, word, n);
 	if (!options[i].arg && word[n])
 		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
 		    options[i].name, text_brief(word + n + 1).text);
@@ -68,6 +68,8 @@ read_long(struct words *w, struct fault *f)
 		return note(w, i, "1", f);
 	if (word[n])
 		return note(w, i, word + n + 1, f);
+	if (options[i].bare)
+		return note(w, i, options[i].bare, f);
 	if (!*w->next)
 		return needs_value(f, &options[i]);
 	return note(w, i, *w->next++, f);
@@ -91,13 +93,13 @@ static enum rc
 read_letters(struct words *w, struct fault *f)
 {
 	const char *word = *w->next++;
-	int meant = options_named(word + 1, strcspn(word + 1, "="));
+	int meant = options_named(w->cmd, word + 1, strcspn(word + 1, "="));
 
 	if (meant >= 0)
 		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
 		    options[meant].name, options[meant].name);
 	for (const char *c = word + 1; *c; c++) {
-		int i = options_lettered(*c);
+		int i = options_lettered(w->cmd, *c);
 
 		if (*c == 'h') {
 			w->help = true;
@@ -107,7 +109,8 @@ read_letters(struct words *w, struct fault *f)
 			return fault_set(f, RC_USAGE, "-%c takes no value", c[-1]);
 		if (i < 0)
 			return fault_set(f, RC_USAGE,
-			    "unknown option -%c (dlock help run lists them)", *c);
+			    "unknown option -%c (dlock help %s lists them)", *c,
+			    options_cmd(w->cmd));
 		if (options[i].arg)
 			return read_letters_value(w, i, c + 1, f);
 		if (note(w, i, "1", f) != RC_OK)
@@ -131,6 +134,26 @@ words_read_options(struct words *w, struct fault *f)
 		if ((word[1] == '-' ? read_long(w, f) : read_letters(w, f)) != RC_OK)
 			return RC_USAGE;
 	}
+	return RC_OK;
+}
+
+enum rc
+words_read_all(struct words *w,
+    enum rc (*take)(struct plan *, const char *operand, struct fault *), struct fault *f)
+{
+	while (*w->next) {
+		char **first = w->next;
+
+		if (words_read_options(w, f) != RC_OK)
+			return RC_USAGE;
+		if (w->next > first && strcmp(w->next[-1], "--") == 0)
+			break;
+		if (*w->next && take(w->plan, *w->next++, f) != RC_OK)
+			return RC_USAGE;
+	}
+	for (; *w->next; w->next++)
+		if (take(w->plan, *w->next, f) != RC_OK)
+			return RC_USAGE;
 	return RC_OK;
 }
 

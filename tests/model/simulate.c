@@ -216,7 +216,7 @@ enum kind {
 
 enum { QUEUED = 1000, ROOM = 96, PAUSES = 3, PEERS = 2 };
 
-struct entry {
+struct logged {
 	instant at;
 	unsigned long order;
 	enum kind kind;
@@ -231,7 +231,7 @@ struct world {
 	uint64_t random;
 	bool told; /* print what happens */
 	instant now;
-	struct entry queue[ROOM];
+	struct logged queue[ROOM];
 	size_t queued;
 	unsigned long order;
 	struct keep keep;
@@ -260,7 +260,7 @@ struct world {
 	bool paused, in_order;
 	instant paused_from[PAUSES], paused_to[PAUSES];
 	size_t pauses;
-	struct entry inbox[ROOM];
+	struct logged inbox[ROOM];
 	size_t came;
 	unsigned wake_id;
 	bool killed; /* by the front */
@@ -360,7 +360,7 @@ later(struct world *w, int64_t after, enum kind kind, unsigned id, int value)
 {
 	if (w->queued == ROOM)
 		abort();
-	w->queue[w->queued++] = (struct entry){
+	w->queue[w->queued++] = (struct logged){
 	    instant_after(w->now, after), w->order++, kind, id, value};
 }
 
@@ -377,7 +377,7 @@ forget(struct world *w, enum kind kind)
 }
 
 static bool
-next_entry(struct world *w, struct entry *ret)
+next_entry(struct world *w, struct logged *ret)
 {
 	size_t best = 0;
 
@@ -825,7 +825,7 @@ peer_asks(struct world *w, int which)
 }
 
 static void
-take_input(struct world *w, const struct entry *e)
+take_input(struct world *w, const struct logged *e)
 {
 	switch (e->kind) {
 	case K_CALL:
@@ -905,7 +905,7 @@ take_input(struct world *w, const struct entry *e)
 
 /* What reaches the keeper, now or when it is awake. */
 static void
-arrive(struct world *w, const struct entry *e)
+arrive(struct world *w, const struct logged *e)
 {
 	if (!w->paused)
 		take_input(w, e);
@@ -925,7 +925,7 @@ resume(struct world *w)
 	enum kind first[] = {
 	    K_CALL, K_STARTED, K_ORPHANED, K_PEER_ASKS, K_WAKE, K_ANSWER, K_STOPPED + 1};
 	size_t order[] = {0, 1, 2, 3, 4, 5}, came = w->came;
-	struct entry inbox[ROOM];
+	struct logged inbox[ROOM];
 
 	memcpy(inbox, w->inbox, sizeof inbox);
 	w->came = 0;
@@ -1354,7 +1354,7 @@ pause_front(struct world *w)
 /* ---- one schedule ---- */
 
 static void
-happen(struct world *w, const struct entry *e)
+happen(struct world *w, const struct logged *e)
 {
 	switch (e->kind) {
 	case W_AT_SERVER:
@@ -1529,7 +1529,7 @@ simulate(unsigned long seed, bool told)
 {
 	static struct world world;
 	struct world *w = &world;
-	struct entry e;
+	struct logged e;
 	unsigned long events = 0;
 
 	memset(w, 0, sizeof *w);

@@ -622,7 +622,8 @@ def test_arguments_that_fit_dlock_but_not_its_command(dlock, files):
 def raw_options(dlock):
     result = dlock.run("help", "--raw")
     assert result.status == 0
-    return {line.split("\t")[0]: line.split("\t")[1:] for line in result.stdout.splitlines()}
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    return {name: row for name, *row in rows if "run" in row[3].split(",")}
 
 
 def test_these_tests_know_every_option(dlock):
@@ -809,7 +810,7 @@ def test_help_is_output_not_an_error(dlock, words):
     assert (result.status, result.stderr) == (0, "")
     assert result.stdout.endswith("\n") and len(result.stdout.splitlines()) > 1
     for line in result.stdout.splitlines():
-        assert len(line) <= 80 and line == line.rstrip(), line
+        assert (len(line) <= 80 or "--raw" in words) and line == line.rstrip(), line
 
 
 def test_help_names_every_subcommand_and_option(dlock):
@@ -817,7 +818,7 @@ def test_help_names_every_subcommand_and_option(dlock):
     for name in ("run", "help", "version"):
         assert f"dlock {name}" in overview
     text = dlock.run("help", "run").stdout
-    for name, (letter, arg, _) in raw_options(dlock).items():
+    for name, (letter, arg, *_) in raw_options(dlock).items():
         assert f"--{name}" + ("" if arg == "-" else f" {arg}") in text
         assert letter == "-" or f"-{letter}, --{name}" in text
 

@@ -19,9 +19,10 @@ clean_environment(void **state)
 {
 	(void)state;
 	for (const struct option *o = options; o->name; o++)
-		unsetenv(o->env);
+		if (o->env)
+			unsetenv(o->env);
 	unsetenv("DLOCK_KEEPER");
-	sources_init(&all);
+	sources_init(&all, CMD_RUN);
 	return 0;
 }
 
@@ -61,14 +62,14 @@ words_of_an_enclosing_dlock_do_not_count(void **state)
 	(void)state;
 	setenv("DLOCK_KEY", "outer", 1);
 	setenv("DLOCK_BACKEND", "redis", 1);
-	sources_init(&all);
+	sources_init(&all, CMD_RUN);
 	assert_string_equal(variables[OPT_KEY], "outer");
 	setenv("DLOCK_KEEPER", "somebody", 1);
-	sources_init(&all);
+	sources_init(&all, CMD_RUN);
 	assert_null(variables[OPT_KEY]);
 	assert_string_equal(variables[OPT_BACKEND], "redis");
 	setenv("DLOCK_URL", "file:///x", 1);
-	sources_init(&all);
+	sources_init(&all, CMD_RUN);
 	assert_null(variables[OPT_BACKEND]);
 	assert_string_equal(variables[OPT_URL], "file:///x");
 }
