@@ -752,7 +752,7 @@ lease_not_ours(struct pg *pg, struct fault *f)
 
 enum { RENEW_CODE, RENEW_WAKES, RENEW_WANTED_BY, RENEW_FIELDS };
 
-/* What renew() said; the record of who asks for the lock, or has taken it away, as it is. */
+/* What renew() said; who asks for the lock, or has taken it away. */
 static enum rc
 read_renewal(struct pg *pg, const PGresult *r, struct fault *f)
 {
@@ -763,7 +763,7 @@ read_renewal(struct pg *pg, const PGresult *r, struct fault *f)
 		return pg_makes_no_sense(pg, RC_AGAIN, f);
 	if (by)
 		return refuse_broken(
-		    pg->base.host, f, code ? RC_REVOKED : RC_LOST, pg->base.where, by);
+		    pg->base.host, f, code ? RC_REVOKED : RC_LOST, pg->conn.where, by);
 	return code ? RC_OK : lease_not_ours(pg, f);
 }
 
