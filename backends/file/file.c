@@ -232,8 +232,8 @@ file_leave(struct file *f)
  * does not say whose it is may be his.
  */
 static bool
-find_holder(const struct file *f, const struct header *header, int64_t byte,
-    struct header *h)
+find_holder(
+    const struct file *f, const struct header *header, int64_t byte, struct header *h)
 {
 	*h = *header;
 	if (RANGE_OF(byte) != ALONE)

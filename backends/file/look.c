@@ -64,9 +64,7 @@ kind_of(int64_t byte)
 {
 	enum range r = RANGE_OF(byte);
 
-	return r == READERS ? KIND_SHARED
-	    : r == ALONE    ? KIND_EXCLUSIVE
-			    : KIND_LIMIT;
+	return r == READERS ? KIND_SHARED : r == ALONE ? KIND_EXCLUSIVE : KIND_LIMIT;
 }
 
 /* An entry of whom a block tells. */
@@ -210,7 +208,8 @@ look_at(struct looking *g, const char *key, int fd)
 	int got = line_read(&l, fd, file_now());
 
 	if (got < 0)
-		stop(g, directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
+		stop(g,
+		    directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
 	else if (got == 0)
 		tell_unknown(g, key, "a file that no dlock has written");
 	else
@@ -291,8 +290,7 @@ walk_below(struct looking *g, int at, char *path, size_t n, const char *step)
 
 	at = fcntl(at, F_DUPFD_CLOEXEC, 3);
 	rc = at < 0 ? directory_failed(&g->f->dir, "cannot look at it", g->fault)
-		    : directory_descend(
-			  &g->f->dir, &at, step, DIRECTORY_LOOK, g->fault);
+		    : directory_descend(&g->f->dir, &at, step, DIRECTORY_LOOK, g->fault);
 	if (rc == RC_OK)
 		walk(g, at, path, n);
 	else if (rc == RC_SYSTEM)

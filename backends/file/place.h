@@ -121,7 +121,7 @@ struct crowd {
 	unsigned holders;    /* 0: nobody, or too many to be counted */
 	unsigned limit;      /* if it has one */
 	unsigned position;   /* ours; 1: next, 0: not known */
-	int64_t first;      /* the byte of the first of them; 0: nobody */
+	int64_t first;       /* the byte of the first of them; 0: nobody */
 };
 
 /* Not in line yet, on this file. */

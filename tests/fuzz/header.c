@@ -22,7 +22,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CLAIM(h.token >= 0 && h.token < NUMBER_LIMIT);
 	CLAIM(h.granted >= 0 && h.granted < NUMBER_LIMIT);
 	CLAIM(h.freeze >= 0 && h.freeze < NUMBER_LIMIT);
-	CLAIM(h.byte >= 0 && h.byte < BYTE(RANGES, 0) && NUMBER_OF(h.byte) < NUMBER_LIMIT);
+	CLAIM(
+	    h.byte >= 0 && h.byte < BYTE(RANGES, 0) && NUMBER_OF(h.byte) < NUMBER_LIMIT);
 	CLAIM(!*h.owner || strlen(h.owner) == OWNER_CHARS);
 	CLAIM(memchr(h.record, '\0', sizeof h.record) && !strchr(h.record, '\n'));
 	CLAIM(header_age(&h, 1795232537955312) >= -1);

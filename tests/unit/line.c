@@ -155,7 +155,8 @@ several_hold_in_the_order_of_their_grants(void **state)
 	stand(&t, BYTE(READERS, 2), 12);
 	stand(&t, BYTE(ALONE, 3), 0);
 	stand(&t, BYTE(READERS, 4), 0);
-	expect(&t, LIST(BYTE(READERS, 1), BYTE(READERS, 2), 0), LIST(3, BYTE(READERS, 4), 0));
+	expect(&t, LIST(BYTE(READERS, 1), BYTE(READERS, 2), 0),
+	    LIST(3, BYTE(READERS, 4), 0));
 	end(&t);
 }
 
