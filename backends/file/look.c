@@ -340,6 +340,20 @@ walk(struct looking *g, int at, char *path, size_t n)
 	closedir(d);
 }
 
+static void
+look_at_key(struct looking *g)
+{
+	const char *key = g->look->key;
+	char path[NAME_BYTES];
+	int fd = -1;
+	enum rc rc;
+
+	file_name(path, key, suffix);
+	rc = directory_open_file(&g->f->dir, path, DIRECTORY_LOOK, &fd, g->fault);
+	look_at_opened(g, key, rc, fd);
+	tell_last(g, key);
+}
+
 enum rc
 file_each(struct store *s, const struct look *look, struct fault *fault)
 {
@@ -347,18 +361,13 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 	struct looking g = {.f = f, .look = look, .fault = fault, .rc = RC_OK};
 	enum rc rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
 	char path[NAME_BYTES];
-	int fd = -1;
 
-	if (rc != RC_OK)
-		return rc == RC_LOST ? RC_OK : rc;
-	if (!look->key) {
+	if (rc == RC_OK && look->key)
+		look_at_key(&g);
+	else if (rc == RC_OK)
 		walk(&g, f->dir.fd, path, 0);
-		return g.rc;
-	}
-	file_name(path, look->key, suffix);
-	rc = directory_open_file(&f->dir, path, DIRECTORY_LOOK, &fd, fault);
-	look_at_opened(&g, look->key, rc, fd);
-	tell_last(&g, look->key);
+	else if (rc != RC_LOST) /* it has not been made yet */
+		return rc;
 	if (g.rc == RC_OK)
 		fault->text[0] = '\0';
 	return g.rc;
