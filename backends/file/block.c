@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum {
-	PLACES_FIRST = 4, /* below the first block of somebody */
+	BLOCKS_FIRST = 4, /* those before the first place */
 	PLACES_LEAST = 4,
 	PLACES_MOST = 65536,
 };
@@ -34,10 +34,13 @@ block_write(int fd, off_t at, const struct header *h)
 
 /* ---- who is written where ---- */
 
+/* In the row of so many places, which follows those with a quarter of that, and so on. */
 static off_t
 block_at(int64_t byte, int64_t places)
 {
-	return HEADER_BYTES * (PLACES_FIRST + 2 * (NUMBER_OF(byte) % places));
+	int64_t before = (places - PLACES_LEAST) / 3;
+
+	return HEADER_BYTES * (BLOCKS_FIRST + 2 * (before + NUMBER_OF(byte) % places));
 }
 
 /* Is anybody there who is alive, other than we? */

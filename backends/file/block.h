@@ -15,9 +15,9 @@
  * A mark asks the holder whose TOKEN it has to give the lock up, RECORD says who
  * asks.  No token is given twice, so that a mark that is left means nobody else.
  *
- * Somebody with number N has the first of the places N mod 4, N mod 16, ..., N mod
- * 65536 that nobody has who is alive; so the file is about as long as there have
- * been processes at a time.
+ * There are 4 places, then 16, and so on up to 65536.  Somebody with number N has one
+ * that nobody has who is alive: place N mod 4 of the first ones, or N mod 16 of the
+ * next, ...; so the file is about as long as there have been processes at a time.
  *
  * Blocks 0 to 2 lie in one page of memory: each is written all or not at all,
  * whenever the writer is killed.

@@ -127,8 +127,8 @@ would_make_default(const struct directory *d, struct fault *fault)
 
 	if (errno != ENOENT)
 		return RC_OK;
-	snprintf(above, sizeof above, "%.*s", (int)(strrchr(d->path, '/') - d->path),
-	    d->path);
+	snprintf(
+	    above, sizeof above, "%.*s", (int)(strrchr(d->path, '/') - d->path), d->path);
 	if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) != 0)
 		return RC_AGAIN;
 	return fault_set(fault, RC_LOST, "%s: it has not been made yet", d->where);
@@ -299,6 +299,14 @@ step_mode(const struct directory *d)
 	    (d->mode & 0002 ? 01077 : 0);
 }
 
+/* What root makes in a user's directory must be of use to him. */
+static void
+hand_over(const struct directory *d, int fd)
+{
+	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
+		return; /* a file system without owners */
+}
+
 /* Opens the directory `step` in `at`, or perhaps makes it; -1 with errno. */
 static int
 open_step(const struct directory *d, int at, const char *step, enum directory_use use)
@@ -308,9 +316,11 @@ open_step(const struct directory *d, int at, const char *step, enum directory_us
 	     made = make && mkdirat(at, step, step_mode(d) & 0700) == 0;
 	int fd = !make || made || errno == EEXIST ? openat(at, step, flags) : -1;
 
-	if (made && fd >= 0)
+	if (made && fd >= 0) {
 		/* whatever the umask says: others must be able to come in */
 		fchmod(fd, step_mode(d));
+		hand_over(d, fd);
+	}
 	return fd;
 }
 
@@ -387,14 +397,6 @@ open_file(int at, const char *leaf, enum directory_use use)
 		return openat(at, leaf, O_RDWR | flags);
 	fd = openat(at, leaf, O_RDONLY | O_NOATIME | flags);
 	return fd < 0 && errno == EPERM ? openat(at, leaf, O_RDONLY | flags) : fd;
-}
-
-/* What root makes in a user's directory must be of use to him. */
-static void
-hand_over(const struct directory *d, int fd)
-{
-	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
-		return; /* a file system without owners */
 }
 
 /* An open descriptor; -1 with errno. */

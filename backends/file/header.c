@@ -52,7 +52,8 @@ take_byte(const char **s, const char *end)
 static void
 take_owner(char out[OWNER_CHARS + 1], const char *s, const char *end)
 {
-	bool whole = end - s >= OWNER_CHARS && (end - s == OWNER_CHARS || s[OWNER_CHARS] == ' ');
+	bool whole = end - s >= OWNER_CHARS &&
+	    (end - s == OWNER_CHARS || s[OWNER_CHARS] == ' ');
 
 	if (whole)
 		memcpy(out, s, OWNER_CHARS);
@@ -90,8 +91,8 @@ header_format(const struct header *h, char block[HEADER_BYTES])
 	int n = snprintf(block, HEADER_BYTES,
 	    "%s%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
 	    " %s\n%s",
-	    magic, h->next, h->token, h->granted, h->freeze,
-	    (int64_t)RANGE_OF(h->byte), NUMBER_OF(h->byte), *h->owner ? h->owner : "-", h->record);
+	    magic, h->next, h->token, h->granted, h->freeze, (int64_t)RANGE_OF(h->byte),
+	    NUMBER_OF(h->byte), *h->owner ? h->owner : "-", h->record);
 
 	memset(block + n, '\n', (size_t)(HEADER_BYTES - n));
 }

@@ -127,8 +127,7 @@ void
 line_tell(const struct line *l, const struct line_holder *h, struct header *who)
 {
 	*who = h->at == BLOCK_HEADER ? l->header : (struct header){.next = 1};
-	if (h->at > 0 &&
-	    (block_read(l->fd, h->at, who) != 1 || who->token != h->token))
+	if (h->at > 0 && (block_read(l->fd, h->at, who) != 1 || who->token != h->token))
 		*who = (struct header){.next = 1, .token = h->token};
 }
 

@@ -14,7 +14,7 @@
 /* One who holds. */
 struct line_holder {
 	int64_t byte;
-	off_t at; /* his block; -1: it is not known */
+	off_t at;      /* his block; -1: it is not known */
 	int64_t token; /* 0: not known */
 };
 

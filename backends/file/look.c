@@ -64,9 +64,7 @@ kind_of(int64_t byte)
 {
 	enum range r = RANGE_OF(byte);
 
-	return r == READERS ? KIND_SHARED
-	    : r == ALONE    ? KIND_EXCLUSIVE
-			    : KIND_LIMIT;
+	return r == READERS ? KIND_SHARED : r == ALONE ? KIND_EXCLUSIVE : KIND_LIMIT;
 }
 
 /* An entry of whom a block tells. */
@@ -210,7 +208,8 @@ look_at(struct looking *g, const char *key, int fd)
 	int got = line_read(&l, fd, file_now());
 
 	if (got < 0)
-		stop(g, directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
+		stop(g,
+		    directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
 	else if (got == 0)
 		tell_unknown(g, key, "a file that no dlock has written");
 	else
@@ -291,8 +290,7 @@ walk_below(struct looking *g, int at, char *path, size_t n, const char *step)
 
 	at = fcntl(at, F_DUPFD_CLOEXEC, 3);
 	rc = at < 0 ? directory_failed(&g->f->dir, "cannot look at it", g->fault)
-		    : directory_descend(
-			  &g->f->dir, &at, step, DIRECTORY_LOOK, g->fault);
+		    : directory_descend(&g->f->dir, &at, step, DIRECTORY_LOOK, g->fault);
 	if (rc == RC_OK)
 		walk(g, at, path, n);
 	else if (rc == RC_SYSTEM)
@@ -342,6 +340,20 @@ walk(struct looking *g, int at, char *path, size_t n)
 	closedir(d);
 }
 
+static void
+look_at_key(struct looking *g)
+{
+	const char *key = g->look->key;
+	char path[NAME_BYTES];
+	int fd = -1;
+	enum rc rc;
+
+	file_name(path, key, suffix);
+	rc = directory_open_file(&g->f->dir, path, DIRECTORY_LOOK, &fd, g->fault);
+	look_at_opened(g, key, rc, fd);
+	tell_last(g, key);
+}
+
 enum rc
 file_each(struct store *s, const struct look *look, struct fault *fault)
 {
@@ -349,18 +361,13 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 	struct looking g = {.f = f, .look = look, .fault = fault, .rc = RC_OK};
 	enum rc rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
 	char path[NAME_BYTES];
-	int fd = -1;
 
-	if (rc != RC_OK)
-		return rc == RC_LOST ? RC_OK : rc;
-	if (!look->key) {
+	if (rc == RC_OK && look->key)
+		look_at_key(&g);
+	else if (rc == RC_OK)
 		walk(&g, f->dir.fd, path, 0);
-		return g.rc;
-	}
-	file_name(path, look->key, suffix);
-	rc = directory_open_file(&f->dir, path, DIRECTORY_LOOK, &fd, fault);
-	look_at_opened(&g, look->key, rc, fd);
-	tell_last(&g, look->key);
+	else if (rc != RC_LOST) /* it has not been made yet */
+		return rc;
 	if (g.rc == RC_OK)
 		fault->text[0] = '\0';
 	return g.rc;

@@ -147,7 +147,8 @@ look_at_slots(struct place *p)
 	if (p->kind == KIND_LIMIT) {
 		got = place_take_slot(p);
 		p->any = got == 0;
-		return p->any ? wait_for(p, (struct span){BYTE(SLOTS, 0), BYTE(SLOTS, p->limit)})
+		return p->any
+		    ? wait_for(p, (struct span){BYTE(SLOTS, 0), BYTE(SLOTS, p->limit)})
 		    : got < 0 ? -1
 			      : 0;
 	}
@@ -232,7 +233,8 @@ place_give_slot_back(struct place *p)
 {
 	if (p->slot < 0)
 		return;
-	tickets_unlock(p->fd, (struct span){BYTE(SLOTS, p->slot), BYTE(SLOTS, p->slot + 1)});
+	tickets_unlock(
+	    p->fd, (struct span){BYTE(SLOTS, p->slot), BYTE(SLOTS, p->slot + 1)});
 	p->slot = -1;
 	p->any = false;
 	p->before = (struct span){0, 0};
@@ -337,7 +339,8 @@ place_see(const struct place *p, struct crowd *c)
 {
 	int64_t alone = first_number(p, ALONE, end_before(p));
 
-	*c = (struct crowd){.kind = KIND_EXCLUSIVE, .holders = alone ? 1 : 0, .first = alone};
+	*c = (struct crowd){
+	    .kind = KIND_EXCLUSIVE, .holders = alone ? 1 : 0, .first = alone};
 	if (!p->plain)
 		see_holders(p, alone, c);
 	c->position = find_position(p, alone, alone && c->kind == KIND_EXCLUSIVE);

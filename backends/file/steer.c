@@ -115,7 +115,8 @@ write_freeze(struct file *f, struct header *h, const char *record, int64_t lengt
 	struct header freeze = {.next = 1, .granted = file_now()};
 	enum rc rc;
 
-	freeze.freeze = length == NEVER || length / 1000 >= FREEZE_FOREVER - freeze.granted
+	freeze.freeze = length == NEVER ||
+		length / 1000 >= FREEZE_FOREVER - freeze.granted
 	    ? FREEZE_FOREVER
 	    : freeze.granted + length / 1000;
 	snprintf(freeze.record, sizeof freeze.record, "%s", record);
