@@ -21,7 +21,8 @@ struct looking {
 	struct store *store;
 	struct site site;
 	struct joined joined; /* what an enclosing dlock has told of its site */
-	instant heard;        /* when the server last said something */
+	bool asked;           /* a look is under way */
+	instant heard;        /* when the server last said something to that */
 	bool silent;          /* it has not for LOOK_PATIENCE */
 };
 
