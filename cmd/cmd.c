@@ -37,8 +37,8 @@ static const char *
 meant_by(const char *name)
 {
 	static const struct synonym synonyms[] = {{"exec", "run"}, {"lock", "run"},
-	    {"with", "run"}, {"usage", "help"}, {"list", "ls"}, {"top", "ls"}, {"who", "status"},
-	    {"show", "status"}, {NULL, NULL}};
+	    {"with", "run"}, {"usage", "help"}, {"list", "ls"}, {"top", "ls"},
+	    {"who", "status"}, {"show", "status"}, {NULL, NULL}};
 	const char *known[CMDS + 1] = {0};
 
 	name += strspn(name, "-");

@@ -69,8 +69,8 @@ find_site(struct looking *l, struct fault *f)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
 		    s->backend->name);
-	return s->inherits ? join_inherit(&l->host, l->plan, &l->site, &l->joined, f)
-			   : RC_OK;
+	return join_look(&l->host, l->plan, &l->site, &l->joined,
+	    l->plan->cmd == CMD_WAIT ? &l->ours : NULL, f);
 }
 
 enum rc
