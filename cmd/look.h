@@ -21,8 +21,10 @@ struct looking {
 	struct store *store;
 	struct site site;
 	struct joined joined; /* what an enclosing dlock has told of its site */
-	instant heard;        /* when the server last said something */
-	bool silent;          /* it has not for LOOK_PATIENCE */
+	unsigned ours; /* CMD_WAIT: bits of keys that a run would join, see join.h */
+	bool asked;    /* a look is under way */
+	instant heard; /* when the server last said something to that */
+	bool silent;   /* it has not for LOOK_PATIENCE */
 };
 
 /*

@@ -18,8 +18,9 @@
 int
 cmd_ls_explain(void)
 {
-	char list[200];
+	char list[200], *fold = strchr(columns_list(list, sizeof list) + 60, ' ');
 
+	*fold = '\n';
 	puts(
 	    "usage: dlock ls [options] [PATTERN]\n"
 	    "\n"
@@ -32,7 +33,7 @@ cmd_ls_explain(void)
 	    "  dlock ls -b zk -J | jq -r 'select(.waiting > 5).key'\n"
 	    "  dlock ls -b file --watch\n");
 	options_print_help(stdout, CMD_LS);
-	printf("\nColumns: %s.\n", columns_list(list, sizeof list));
+	printf("\nColumns: %s.\n", list);
 	puts(
 	    "On a terminal they are cut to fit; elsewhere nothing is.  With --watch: on a terminal\n"
 	    "the list is drawn anew, elsewhere what has changed is printed.  Status: 0, also when\n"

@@ -281,11 +281,11 @@ print_holder(const struct page *p, const struct person *h)
 	fprintf(p->to, "%s\n", view_person(h, who, sizeof who));
 	fprintf(p->to, "  %-9s since %s", "", show_time(h->since, since, sizeof since));
 	if (view_ago(p->view, h->since) >= 0)
-		fprintf(p->to, " (%s)",
+		fprintf(p->to, " (%s ago)",
 		    parse_duration_text(view_ago(p->view, h->since), time, sizeof time));
 	if (left >= 0)
-		fprintf(
-		    p->to, ", lease %s", parse_duration_text(left, time, sizeof time));
+		fprintf(p->to, ", lease ends in %s",
+		    parse_duration_text(left, time, sizeof time));
 	if (h->slot >= 0)
 		fprintf(p->to, ", slot %d", h->slot);
 	if (h->token)

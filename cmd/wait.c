@@ -29,7 +29,8 @@ cmd_wait_explain(void)
 	    "\n"
 	    "Returns when a run would not have to wait for the lock KEY: nobody holds it in a way\n"
 	    "that excludes it, nobody waits for it, and it is not frozen.  Takes nothing, so another\n"
-	    "may have it a moment later.  Several keys: when all are free in one look.\n"
+	    "may have it a moment later.  Several keys: when all are free in one look.  -s, -x and\n"
+	    "--limit say which kind of run is meant.\n"
 	    "\n"
 	    "  dlock wait -u redis://10.0.0.5 -k deploy -w 10m && ./report.sh\n"
 	    "  dlock wait -b file -n backup || echo 'a backup is running'\n");
@@ -84,6 +85,8 @@ look_at_keys(struct wait *w, instant until, struct fault *f)
 	for (size_t i = 0; i < w->plan->nkeys; i++) {
 		enum rc rc;
 
+		if (w->looking.ours & (1U << i))
+			continue;
 		w->key = w->plan->keys[i];
 		rc = look_at(&w->looking, w->key, true, &w->view, until, f);
 		if (rc != RC_OK)
