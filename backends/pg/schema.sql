@@ -599,6 +599,9 @@ BEGIN
 		IF mine.kind <> 'exclusive' AND (wakes OR my_wake = 0) THEN
 			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
 		END IF;
+		IF mine.listens THEN
+			EXECUTE 'UNLISTEN *';
+		END IF;
 	ELSIF code = 0 AND mine.ticket IS NOT NULL AND mine.slot IS NULL THEN
 		SELECT * INTO p FROM dlock.look(the_key, mine.ticket, clock_timestamp());
 		place := p.place;
