@@ -194,6 +194,27 @@ def test_a_notification_that_comes_with_an_answer_wakes(dlock, db, request):
     assert min(took) < 1, took  # without it, the first in line asks every 2.5 s
 
 
+@pytest.mark.parametrize("used, kind", [(["-s"], ["-x"]), (["--limit", "1"], ["--limit", "1"])], ids=["writer", "limit"])
+def test_the_first_in_line_takes_up_its_grant_without_the_lock_of_the_key(dlock, db, used, kind):
+    """All who release want that one, and take turns."""
+    at = At(db.url)
+    holder = dlock.hold(at, "job", *used)
+    before = dlock.contend(at, "job", *kind).queued(1)
+    first = dlock.contend(at, "job", *kind, "-t", "60s").queued(2)
+    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), what="its sleep")
+    before.signal(signal.SIGTERM)
+    before.wait()
+    wait_for(lambda: db.value("SELECT bool_or(listens) FROM dlock.claims"), what="the first in line")
+    first.signal(signal.SIGSTOP, "keeper")
+    assert holder.finish().status == 0
+    with contextlib.closing(db.connect()) as c, c.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(1684828011, hashtext('job'))")
+        first.signal(signal.SIGCONT, "keeper")
+        first.held()
+    assert first.finish().status == 0
+    assert db.value("SELECT count(*) FROM dlock.claims") == 0
+
+
 def test_the_slot_of_the_dead_is_free_when_its_lease_ends(dlock, db, at):
     dead = dlock.hold(at, "job", "--limit", "2", "-t", "3s", command=SLOT)
     other = dlock.hold(at, "job", "--limit", "2", command=SLOT)
