@@ -176,12 +176,27 @@ is_overruled(const struct source *s, int i, const struct sources *all)
 	    enclosing->value[OPT_BACKEND];
 }
 
+/*
+ * A file says how runs of a key wait, and why there are any.  For a subcommand that asks
+ * about the lock, or takes it from a run, that would be no answer; and a status of 0 for
+ * "busy" would make it a lie where what is to be locked stands behind dlock, in a script.
+ */
+static bool
+is_for_runs_only(int i, unsigned cmd)
+{
+	if (i == OPT_CONFLICT)
+		return !(cmd & (CMD_RUN | CMD_CONFIG));
+	return (options[i].group == GROUP_WAIT || i == OPT_WHY) &&
+	    !(cmd & (CMD_KEEPS | CMD_CONFIG));
+}
+
 static enum rc
 note_value(struct reading *r, int i, const struct inifile_line *l, struct fault *f)
 {
 	struct source *s = r->into;
 
-	if (!s || !(options[i].cmds & r->all->cmd) || is_overruled(s, i, r->all))
+	if (!s || !(options[i].cmds & r->all->cmd) || is_for_runs_only(i, r->all->cmd) ||
+	    is_overruled(s, i, r->all))
 		return RC_OK;
 	if (i == OPT_OPTION) {
 		if (s->nsettings == SETTINGS_MAX)

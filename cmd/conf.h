@@ -32,6 +32,7 @@ struct conf_text {
 	char meant[40]; /* or one that may be meant; "": no guess */
 	int secret;     /* the line of a password; 0: there is none */
 };
+
 /* RC_CONFIG: it cannot be understood. */
 enum rc conf_take(struct sources *, struct conf_text *, struct fault *);
 
