@@ -447,7 +447,6 @@ def test_ten_thousand_locks_are_told_at_once_and_in_little_memory(own_redis):
     assert min(listing.to_first for listing in listings) < 1
 
 
-
 def test_a_lock_of_a_crowd_comes_in_pages(own_redis):
     many, looks = 5000, []
     with own_redis.client() as c:
@@ -662,6 +661,7 @@ def test_a_forced_break_is_done_on_a_server_without_memory(script, own_redis):
 # ---- freezing ----
 
 
+SOON = 3  # s: without being called, one would have to wait for a beat
 KINDS = {"x": [], "s": ["-s"], "limit": ["--limit", "2"]}
 
 
@@ -738,7 +738,7 @@ def test_who_waits_has_it_soon_after_a_freeze_ends_by_itself(dlock, own_redis, h
         if held:
             holder.finish()
     granted = waiter.token / 1e6
-    assert ends <= granted < ends + 1.2, granted - ends
+    assert ends <= granted < ends + SOON, granted - ends
     assert waiter.finish().status == 0
     assert each(own_redis) == [] and thaw(own_redis, ok=False).startswith("not ours")
 
@@ -752,7 +752,7 @@ def test_the_next_in_line_takes_over_who_looked_for_the_end_of_a_freeze(dlock, o
         wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 2, what="their ears")
         first.signal(signal.SIGTERM)
         first.wait()
-    assert ends <= second.token / 1e6 < ends + 1.2
+    assert ends <= second.token / 1e6 < ends + SOON
 
 
 def test_the_first_in_line_is_called_to_ask_when_a_freeze_will_end(script, own_redis):
@@ -794,8 +794,8 @@ def test_a_second_freeze_replaces_the_first(script, own_redis):
     assert script.client.pttl("dlock:{job}:f") == -1
     (found,) = each(own_redis, "job")
     assert (found["until"], found["record"]) == (-1, "{2}") and found["since"] <= found["now"]
-    freeze(own_redis, 0.2)
-    assert 0 < script.client.pttl("dlock:{job}:f") <= 1000
+    freeze(own_redis, 3)
+    assert 0 < script.client.pttl("dlock:{job}:f") <= 3001
     wait_for(lambda: not script.client.exists("dlock:{job}:f"), what="its end")
     assert script.acquire("a")[0] == 1
 
