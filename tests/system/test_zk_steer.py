@@ -145,9 +145,9 @@ def test_grant_of_one_who_waited(dlock, at):
 
 def test_looking_changes_nothing(dlock, at):
     """Not a number of any node: no version, no counter, no time."""
-    dlock.hold(at, "held", "-t", "60s")
-    dlock.contend(at, "held", "-t", "60s").queued(1)
-    dlock.hold(at, "unit", "--limit", "1", "-t", "60s")
+    dlock.hold(at, "held", "-t", "12s")
+    dlock.contend(at, "held", "-t", "12s").queued(1)
+    dlock.hold(at, "unit", "--limit", "1", "-t", "12s")
     freeze(at, key="frozen")
     freeze(at, "0.001", key="thawed")
     assert dlock.run("run", *at.words, "-k", "done", "--once", "1", "--", "true").status == 0
