@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import subprocess
 import time
 
@@ -529,6 +530,7 @@ def test_curator_respects_a_freeze(dlock, curator, second_curator, kazoo, shared
         wait_for(lambda: len(children(kazoo, place)) == 2, what="Curator in the queue")
     ask(second_curator, 1500)
     assert second_curator.answer() == ["busy"]
+    assert select.select([curator.process.stdout], [], [], 0)[0] == []  # nor has the first one got it
     thaw(shared)
     assert curator.answer()[0] == "held"
 
