@@ -221,7 +221,7 @@ def test_hostile_records(at, data):
 def test_nodes_that_are_no_locks(dlock, at):
     """They are told, one line a key, and stay as they are."""
     with at.server.client() as c:
-        for name in ("brokers/ids", "brokers/topics", "empty", "a%2fb/c", "%0A/x"):
+        for name in ("brokers/ids", "brokers/topics", "empty", "a%2fb/c", "%0A/x", "%FF/x", "a b/x"):
             c.create(f"{at.root}/{name}", b"1", makepath=True)
         c.create(f"{at.root}/kazoo/0123__lock__0000000000", b"1", makepath=True, ephemeral=True)
         c.create(f"{at.root}/alone", b"1", ephemeral=True)
@@ -356,7 +356,7 @@ def test_only_that_grant(dlock, at, force):
     waiter = dlock.contend(at, "job").queued(1)
     h, w = each(at, "job")
     for wrong in ({"token": w["token"]}, w, {"token": h["token"] + 1, "owner": h["owner"]}, {"token": h["token"], "owner": w["owner"]},
-                  {"token": 0, "owner": "0" * 32}, {"token": 0}):
+                  {"token": 0, "owner": "0" * 32}, {"token": 0}, {"token": h["token"], "owner": "x"}, {"token": h["token"], "owner": h["owner"] + "0"}):
         assert revoke(at, wrong, *force, ok=False).startswith("not ours")
     assert holder.finish().status == 0
     waiter.held()
