@@ -216,6 +216,21 @@ connection_is_open(struct connection *c)
 	return c->pgconn != NULL;
 }
 
+bool
+connection_was_notified(struct connection *c)
+{
+	bool any = false;
+	PGnotify *n;
+
+	if (!connection_is_open(c))
+		return false;
+	while ((n = c->pq->notifies(c->pgconn))) {
+		c->pq->freemem(n);
+		any = true;
+	}
+	return any;
+}
+
 void
 connection_close(struct connection *c)
 {

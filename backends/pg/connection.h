@@ -69,6 +69,12 @@ enum rc connection_open(struct connection *, instant until, struct fault *);
 bool connection_is_open(struct connection *);
 
 /*
+ * Has a notification come since the last call?  Reads like connection_is_open(): it may
+ * have come along with an answer, and will then not make the socket readable.
+ */
+bool connection_was_notified(struct connection *);
+
+/*
  * It has broken, or what comes over it makes no sense any more: closes it, and says so
  * (RC_AGAIN).
  */

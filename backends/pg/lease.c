@@ -249,6 +249,16 @@ wants_wake_lock(const struct pg *pg)
 	return kind_is_exclusive(pg->claim->kind) || !lease_of(pg)->held;
 }
 
+/* The first half of the owner. */
+static int64_t
+own_wake_lock(const struct pg *pg)
+{
+	char first_half[17];
+
+	snprintf(first_half, sizeof first_half, "%.16s", pg->claim->owner);
+	return (int64_t)strtoull(first_half, NULL, 16);
+}
+
 /*
  * What a session has of us ends with it.  Called before each question: the
  * connection may be another one than we asked on before.  From here on the
@@ -259,10 +269,7 @@ note_session(void *ctx)
 {
 	struct pg *pg = ctx;
 	struct lease *l = lease_of(pg);
-	char first_half[17];
-	uint64_t wake_lock;
 
-	snprintf(first_half, sizeof first_half, "%.16s", pg->claim->owner);
 	if (l->session.serial != pg->conn.serial) {
 		l->wake.abandoned = l->wake.abandoned || l->wake.taken;
 		l->wake.taken = false;
@@ -271,12 +278,11 @@ note_session(void *ctx)
 	l->asked = true;
 	snprintf(l->session.pid, sizeof l->session.pid, "%d",
 	    pg->conn.pq->backendPID(pg->conn.pgconn));
-	wake_lock = strtoull(first_half, NULL, 16);
 	snprintf(l->wake.take, sizeof l->wake.take, "0");
 	snprintf(l->wake.give, sizeof l->wake.give, "0");
 	if (l->wake.taken || wants_wake_lock(pg))
 		snprintf(l->wake.taken ? l->wake.give : l->wake.take, sizeof l->wake.give,
-		    "%" PRId64, (int64_t)wake_lock);
+		    "%" PRId64, own_wake_lock(pg));
 }
 
 static enum rc lease_renew(struct pg *, instant until, struct grant *, struct fault *);
@@ -589,30 +595,60 @@ confirm_lease(struct pg *pg, struct place *p, struct grant *g, struct fault *f)
 	return rc == RC_LOST ? RC_OK : rc; /* it came too late: ask */
 }
 
-/* Sleeps until a notification comes, or a lease ends.  RC_BUSY: `until` has come. */
+/*
+ * Sleeps until a notification comes (*notified), or a lease ends.  RC_BUSY: `until` has
+ * come.
+ */
 static enum rc
-listen(struct pg *pg, const struct place *p, instant until, struct fault *f)
+listen(
+    struct pg *pg, const struct place *p, instant until, bool *notified, struct fault *f)
 {
 	struct host *host = pg->base.host;
 	instant now = instant_now(), wake = instant_first(now + next_chunk(pg, p), until);
 
 	if (p->left_ms > 0)
 		wake = instant_first(wake, now + (p->left_ms + 5) * NS_PER_MS);
+	*notified = connection_was_notified(&pg->conn);
+	if (*notified || !pg->conn.pgconn)
+		return RC_OK;
 	if (host->wait(host, pg->conn.pq->socket(pg->conn.pgconn), POLLIN, wake) ==
 	    WOKE_STOP)
 		return RC_STOP;
-	/* reads what there is: whatever it says, we ask */
-	(void)connection_is_open(&pg->conn);
-	return instant_now() >= until
+	*notified = connection_was_notified(&pg->conn);
+	return !*notified && instant_now() >= until
 	    ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where)
 	    : RC_OK;
+}
+
+/* Has this session done before what a grant that is looked for needs? */
+static bool
+is_rehearsed(const struct pg *pg)
+{
+	const struct lease *l = lease_of(pg);
+
+	return pg->conn.pgconn && l->session.serial == pg->conn.serial &&
+	    l->session.rehearsed;
+}
+
+/*
+ * We have been notified: looks for the grant by an await() that need not sleep, for it
+ * waits for the lock that we have ourselves.  So we do without the key's lock, which
+ * those who release want.
+ */
+static enum rc
+look_for_grant(struct pg *pg, struct place *p, instant until, struct fault *f)
+{
+	enum slept slept;
+
+	p->ahead = own_wake_lock(pg);
+	return sleep_there(pg, p, until, &slept, f);
 }
 
 /* Is the session the one over which we were told to listen? */
 static bool
 is_listening(struct pg *pg, const struct place *p)
 {
-	return p->listening && connection_is_open(&pg->conn) &&
+	return p->listening && pg->conn.pgconn &&
 	    lease_of(pg)->session.serial == pg->conn.serial;
 }
 
@@ -635,18 +671,23 @@ wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until,
     struct grant *g, struct fault *f)
 {
 	enum slept slept = SLEPT_IN_VAIN;
+	bool notified;
 	enum rc rc = RC_OK;
 
-	if (is_listening(pg, p))
-		return listen(pg, p, until, f);
-	if (!is_settled(pg, p) || *was_free == p->ahead) {
-		*was_free = 0;
-		return sleep_here(pg, next_question(pg, p), until, f);
-	}
 	p->token = 0;
-	while (rc == RC_OK && slept == SLEPT_IN_VAIN && p->token == 0)
-		rc = sleep_there(pg, p, until, &slept, f);
-	*was_free = slept == SLEPT_NOT ? p->ahead : 0;
+	if (is_listening(pg, p)) {
+		*was_free = 0;
+		rc = listen(pg, p, until, &notified, f);
+		if (rc == RC_OK && notified && is_rehearsed(pg))
+			rc = look_for_grant(pg, p, until, f);
+	} else if (!is_settled(pg, p) || *was_free == p->ahead) {
+		*was_free = 0;
+		rc = sleep_here(pg, next_question(pg, p), until, f);
+	} else {
+		while (rc == RC_OK && slept == SLEPT_IN_VAIN && p->token == 0)
+			rc = sleep_there(pg, p, until, &slept, f);
+		*was_free = slept == SLEPT_NOT ? p->ahead : 0;
+	}
 	if (said_state(&pg->conn, "57014"))
 		return RC_OK; /* somebody has cancelled our sleep */
 	if (rc != RC_OK || !p->token || job_is_wanted(&pg->claim->job))

@@ -237,6 +237,36 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.is_away(dlock.claims, timestamptz) FROM PUBLIC;
 
+-- Grants to `first`, who waits to share the key, and to all such behind it, up to the next who
+-- waits for something else; passes over those away.  One statement, for they may be hundreds,
+-- and all of them sleep until it is done.  Returns how many it were, and as `last` the ticket of
+-- the last one looked at.
+CREATE OR REPLACE FUNCTION dlock.serve_readers(the_key text, first bigint, me text, held bigint, moment timestamptz,
+	OUT granted bigint, OUT last bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	stop bigint := (SELECT min(c.ticket) FROM dlock.claims c
+		WHERE c.key = the_key AND c.slot IS NULL AND c.ticket > first AND c.kind <> 'shared');
+	most bigint;
+BEGIN
+	SELECT max(c.ticket), count(*) INTO last, most FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL
+		AND c.ticket >= first AND c.ticket < coalesce(stop, 9223372036854775807);
+	WITH served AS (
+		UPDATE dlock.claims c SET token = n.token, since = moment, alive = NULL, leads = held = 0 AND c.ticket = first,
+				ends = moment + CASE WHEN c.owner = me THEN c.lease
+					ELSE least(c.lease, '3 s'::interval + (held + most) * '10 ms'::interval) END,
+				slot = 0, seal = 'shared 0 0'
+			FROM (SELECT o.ticket, nextval('dlock.numbers') FROM (SELECT w.ticket FROM dlock.claims w
+				WHERE w.key = the_key AND w.slot IS NULL AND w.ticket BETWEEN first AND serve_readers.last
+					AND (w.ticket = first OR w.owner = me OR NOT dlock.is_away(w, moment))
+				ORDER BY w.ticket) o) n(ticket, token)
+			WHERE c.key = the_key AND c.ticket = n.ticket
+			RETURNING CASE WHEN c.listens AND c.owner IS DISTINCT FROM me THEN pg_notify('dlock_' || c.owner, '') END)
+	SELECT count(*) INTO granted FROM served;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.serve_readers(text, bigint, text, bigint, timestamptz) FROM PUBLIC;
+
 -- Sees to it that one of those who hold leads, and grants to those who wait, in order,
 -- as long as they fit; passes over those away.  Who is granted so has 3 s, and 10 ms more
 -- for each who runs at the same time, to ask again, by which it takes up its lease; `me` is
@@ -266,6 +296,12 @@ BEGIN
 		fits := w.ticket IS NOT NULL AND (held = 0 OR coalesce(w.kind <> 'exclusive' AND w.kind = a_kind AND w.room = a_room
 			AND (w.kind = 'shared' OR held < w.room), false));
 		there := fits AND (coalesce(w.owner = me, false) OR NOT dlock.is_away(w, moment));
+		IF there AND w.kind = 'shared' THEN
+			SELECT held + r.granted, r.last INTO held, last FROM dlock.serve_readers(the_key, w.ticket, me, held, moment) r;
+			a_kind := w.kind;
+			a_room := w.room;
+			CONTINUE;
+		END IF;
 		a_slot := CASE WHEN there AND w.kind = 'limit' THEN (SELECT min(s) FROM generate_series(0, held) s
 			WHERE NOT EXISTS (SELECT FROM dlock.claims h WHERE h.key = the_key AND h.slot = s)) ELSE 0 END;
 		UPDATE dlock.claims c SET token = nextval('dlock.numbers'), since = moment, alive = NULL, leads = held = 0,
@@ -578,6 +614,9 @@ BEGIN
 		slot := mine.slot;
 		IF mine.kind <> 'exclusive' AND (wakes OR my_wake = 0) THEN
 			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
+		END IF;
+		IF mine.listens THEN
+			EXECUTE 'UNLISTEN *';
 		END IF;
 	ELSIF code = 0 AND mine.ticket IS NOT NULL AND mine.slot IS NULL THEN
 		SELECT * INTO p FROM dlock.look(the_key, mine.ticket, clock_timestamp());
