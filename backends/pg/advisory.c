@@ -150,7 +150,7 @@ write_lock(struct advisory *own, const struct number *n)
 		    "'%" PRId64 "'::pg_catalog.int8", n->one);
 	write_condition(own->lock_is, sizeof own->lock_is, high, low, n->pair ? 2 : 1);
 	snprintf(own->listed_is, sizeof own->listed_is,
-	    "q.high = %" PRIu32 " AND q.low = %" PRIu32 " AND q.form = %d", high, low,
+	    "high = %" PRIu32 " AND low = %" PRIu32 " AND form = %d", high, low,
 	    n->pair ? 2 : 1);
 	snprintf(own->order_args, sizeof own->order_args, "%d, '%" PRId32 "'", ORDER,
 	    (int32_t)order);
@@ -495,6 +495,14 @@ struct listed {
 	int64_t high, low, form, waits, came, pid;
 };
 
+/* Since PostgreSQL 14 */
+#define WAITSTART SESSION_US("(to_jsonb(k) ->> 'waitstart')::timestamptz")
+
+/* dlock waits in pieces, with nothing before in its session. */
+#define WAITS_SINCE \
+	SESSION_US( \
+	    "CASE WHEN " BOUND_IS_DLOCK " THEN a.backend_start ELSE a.query_start END")
+
 /*
  * Who has an advisory lock of this database, or waits for it: also those who wait for its
  * order lock.  Not dlock's own: order locks and the like (one of two numbers), and the
@@ -505,29 +513,20 @@ struct listed {
  */
 static const char list_sql[] =
     "SET LOCAL search_path = pg_catalog, pg_temp; "
-    "WITH l AS (SELECT k.pid, k.classid::bigint AS high, k.objid::bigint AS low, k.objsubid AS form, NOT k.granted AS waits, "
-    "k.mode = 'ShareLock' AS shared, CASE WHEN k.granted THEN 0 ELSE coalesce(" SESSION_US(
-	"(to_jsonb(k) ->> 'waitstart')::timestamptz") ", 0) END AS came "
-						      "FROM pg_locks k WHERE k.locktype = 'advisory' AND k.database = (SELECT d.oid FROM pg_database d "
-						      "WHERE d.datname = current_database())), "
-						      "o AS (SELECT * FROM l WHERE NOT (form = 2 AND high BETWEEN 1684828011 AND 1684828013)), "
-						      "t AS (SELECT DISTINCT high, low, form, mod((high::numeric * 2 + form - 1) * 2654435761, 4294967296)::bigint # low AS ordered FROM o), "
-						      "q AS (SELECT * FROM o UNION ALL SELECT w.pid, t.high, t.low, t.form, true, w.shared, w.came FROM l w JOIN t ON w.low = t.ordered "
-						      "WHERE w.form = 2 AND w.high = %d AND w.waits) "
-						      "SELECT q.high, q.low, q.form, q.came, q.pid, q.waits, q.shared, "
-						      "CASE WHEN q.waits THEN " SESSION_US(
-							  "CASE WHEN " BOUND_IS_DLOCK
-							  " THEN a.backend_start ELSE a.query_start END") " END, " SESSION_COLUMNS
-													  " FROM q LEFT JOIN pg_stat_activity a ON a.pid = q.pid WHERE %s "
-													  "AND (q.high, q.low, q.form, q.waits::integer, q.came, q.pid) > "
-													  "(%" PRId64
-													  ", %" PRId64
-													  ", %" PRId64
-													  ", %" PRId64
-													  ", %" PRId64
-													  ", %" PRId64
-													  ") "
-													  "ORDER BY q.high, q.low, q.form, q.waits, q.came, q.pid LIMIT %d";
+    "WITH l AS (SELECT coalesce(k.pid, 0) AS pid, k.classid::bigint AS high, k.objid::bigint AS low, k.objsubid AS form, "
+    "NOT k.granted AS waits, k.mode = 'ShareLock' AS shared, CASE WHEN k.granted THEN 0 ELSE coalesce(" WAITSTART
+    ", 0) END AS came FROM pg_locks k WHERE k.locktype = 'advisory' AND k.database = "
+    "(SELECT d.oid FROM pg_database d WHERE d.datname = current_database())), "
+    "d AS (SELECT * FROM l WHERE form = 2 AND high = %d AND waits), "
+    "o AS (SELECT * FROM l WHERE %s AND NOT (form = 2 AND high BETWEEN 1684828011 AND 1684828013)), "
+    "t AS (SELECT DISTINCT high, low, form, mod((high::numeric * 2 + form - 1) * 2654435761, 4294967296)::bigint # low "
+    "AS ordered FROM o WHERE EXISTS (SELECT FROM d)), "
+    "q AS (SELECT * FROM (SELECT * FROM o UNION ALL SELECT d.pid, t.high, t.low, t.form, true, d.shared, d.came "
+    "FROM d JOIN t ON d.low = t.ordered) u WHERE (high, low, form, waits::integer, came, pid) > (%s) "
+    "ORDER BY high, low, form, waits, came, pid LIMIT %d) "
+    "SELECT q.high, q.low, q.form, q.came, q.pid, q.waits, q.shared, CASE WHEN q.waits THEN " WAITS_SINCE
+    " END, " SESSION_COLUMNS " FROM q LEFT JOIN pg_stat_activity a ON a.pid = q.pid "
+    "ORDER BY q.high, q.low, q.form, q.waits, q.came, q.pid";
 
 /*
  * What to call a lock whose key nobody can know: by the setting that names it.
@@ -541,6 +540,15 @@ write_number(char *key, size_t size, const struct listed *at)
 	else
 		snprintf(key, size, "-O key=%" PRId64,
 		    (int64_t)((uint64_t)at->high << 32 | (uint64_t)at->low));
+}
+
+/* What the next page is behind. */
+static void
+write_listed(char *out, size_t size, const struct listed *at)
+{
+	snprintf(out, size,
+	    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
+	    at->high, at->low, at->form, at->waits, at->came, at->pid);
 }
 
 static bool
@@ -570,21 +578,24 @@ see_listed(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
 	return sessions_see(s, pq, r, row, SESSION, s->look->key ? s->look->key : number);
 }
 
+#define NOT_DLOCKS_OWN \
+	"(form = 2 OR pid NOT IN " \
+	"(SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = 'dlock'))"
+
 /* The next page; *n: how many rows it had. */
 static enum rc
 see_page(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct fault *f)
 {
 	const struct pq *pq = pg->conn.pq;
-	char sql[4096];
+	char sql[4096], behind[160];
 	const struct question q = {.sql = sql, .harmless = true, .many = true};
 	PGresult *r;
 	instant sent;
 	enum rc rc;
 
+	write_listed(behind, sizeof behind, at);
 	snprintf(sql, sizeof sql, list_sql, ORDER,
-	    s->look->key ? advisory_of(pg)->listed_is
-			 : "NOT (q.form = 1 AND a.application_name = 'dlock')",
-	    at->high, at->low, at->form, at->waits, at->came, at->pid, PAGE);
+	    s->look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind, PAGE);
 	*n = 0;
 	rc = ask_server(&pg->conn, &q, LISTED_FIELDS, s->look->until, &sent, &r, f);
 	if (rc != RC_OK)

@@ -310,11 +310,13 @@ enum { LISTED_KEY, LISTED_SESSION, LISTED_FIELDS = LISTED_SESSION + SESSION_FIEL
  * A transaction that has locked the row began when it was granted, or a few seconds
  * before.
  */
-static const char list_sql[] = "SELECT r.key, r.pid, r.waits, r.shared, " SESSION_US(
-    "CASE WHEN NOT r.waits THEN a.xact_start WHEN " BOUND_IS_DLOCK
-    " THEN a.backend_start ELSE a.query_start END") ", " SESSION_COLUMNS
-						    " FROM dlock.list_rows($1, $2, $3) WITH ORDINALITY AS r(key, pid, waits, shared, came, n) "
-						    "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid ORDER BY r.n";
+#define SINCE \
+	SESSION_US("CASE WHEN NOT r.waits THEN a.xact_start WHEN " BOUND_IS_DLOCK \
+		   " THEN a.backend_start ELSE a.query_start END")
+static const char list_sql[] =
+    "SELECT r.key, r.pid, r.waits, r.shared, " SINCE ", " SESSION_COLUMNS
+    " FROM dlock.list_rows($1, $2, $3) WITH ORDINALITY AS r(key, pid, waits, shared, came, n) "
+    "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid ORDER BY r.n";
 
 /* A row of a page.  *after: how far the page has come, where it is not the last. */
 static bool
@@ -370,6 +372,8 @@ row_each(struct pg *pg, const struct look *look, struct fault *f)
 	return rc;
 }
 
+#define BEGAN SESSION_US("a.backend_start")
+
 /* Ends the session that has locked it, and its transaction with it. */
 static enum rc
 row_revoke(struct pg *pg, const struct target *target, const char *record, bool force,
@@ -391,8 +395,8 @@ row_revoke(struct pg *pg, const struct target *target, const char *record, bool 
 	    "SELECT " SESSION_ENDING
 	    " FROM dlock.list_rows($1, '', 1) r JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid "
 	    "WHERE NOT r.waits AND a.pid OPERATOR(pg_catalog.=) $2::pg_catalog.int4 "
-	    "AND (a.backend_start IS NULL OR " SESSION_US(
-		"a.backend_start") " OPERATOR(pg_catalog.=) $3::pg_catalog.int8) LIMIT 1",
+	    "AND (a.backend_start IS NULL OR " BEGAN
+	    " OPERATOR(pg_catalog.=) $3::pg_catalog.int8) LIMIT 1",
 	    sessions_patience(pg));
 	rc = pg_ask_existing(pg, &q, 1, until, &r, f);
 	return sessions_ended(pg, rc, r, f);

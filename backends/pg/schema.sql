@@ -156,6 +156,7 @@ CREATE TABLE IF NOT EXISTS dlock.claims (
 	record text NOT NULL,			-- who that is, JSON, for people
 	wanted_by text,				-- who asks the holder to give it up; NULL: nobody
 	PRIMARY KEY (key, ticket),
+	CHECK ((kind = 'freeze') = (ticket = 0)),
 	CHECK (slot IS NOT NULL OR NOT leads),
 	CHECK ((slot IS NULL) = (token IS NULL) AND (slot IS NULL) = (ends IS NULL))
 ) WITH (fillfactor = 50);
@@ -920,6 +921,8 @@ BEGIN
 		VALUES (the_key, 0, md5(random()::text || moment || random()), 'freeze', 0, '0', false, nextval('dlock.numbers'), 0,
 			'freeze 0 0', true, an_end, moment, "left"(the_record, 1023))
 		ON CONFLICT (key, ticket) DO UPDATE SET (leads, ends, since, record) = (true, excluded.ends, excluded.since, excluded.record);
+	-- The first in line may wait for another end than it has now.
+	PERFORM pg_notify('dlock_' || c.owner, '') FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.listens;
 END
 $$;
 
@@ -958,7 +961,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET l
 			AND (the_key IS NOT NULL OR r.key > after_key) AND octet_length(r.key) <= 512
 		ORDER BY r.key LIMIT least(most, 5000)
 	), locks AS (
-		SELECT k.locktype, k.classid::bigint AS one, k.objid::bigint AS two, k.transactionid, k.pid, k.granted, k.mode,
+		SELECT k.locktype, k.classid::bigint AS one, k.objid::bigint AS two, k.transactionid,
+			coalesce(k.pid, 0) AS pid, k.granted, k.mode,	-- 0: a prepared transaction
 			CASE WHEN NOT k.granted THEN dlock.microseconds((to_jsonb(k) ->> 'waitstart')::timestamptz) END AS came
 		FROM pg_locks k
 		WHERE k.locktype = 'advisory' AND k.objsubid = 2 AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())

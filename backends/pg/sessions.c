@@ -45,8 +45,11 @@ read_foreign(const struct pq *pq, const PGresult *r, int row, int first,
 {
 	const char *name = field_text_in(pq, r, row, first + SESSION_NAME);
 
-	snprintf(what, size, "%s%s", name && *name ? "a session of " : "a session",
-	    name ? name : "");
+	if (session->pid == 0)
+		snprintf(what, size, "a prepared transaction");
+	else
+		snprintf(what, size, "a session%s%s", name && *name ? " of " : "",
+		    name ? name : "");
 	return (struct foreign){.what = what,
 	    .who = field_text_in(pq, r, row, first + SESSION_USER),
 	    .host = field_text_in(pq, r, row, first + SESSION_HOST),

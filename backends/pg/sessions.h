@@ -18,7 +18,7 @@
  * is and what it does;
  */
 enum {
-	SESSION_PID,
+	SESSION_PID, /* 0: a prepared transaction */
 	SESSION_WAITS,
 	SESSION_SHARED,
 	SESSION_SINCE, /* microseconds; NULL: not known */

@@ -268,8 +268,10 @@ WHO, ENDLESS = "repeat('a', 32), '{}'", "-9000000000000000"
     "enter_queue(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
     *(f"enter_queue(K, {WHO}, {lease}, 600000, '{kind}', {room}, 0, 0)" for lease, kind, room in (
         ("1000", "limit", 0), ("1000", "limit", -1), ("1000", "limit", 100001), ("1000", "exclusive", 1),
-        ("1000", "shared", 7), ("1000", "", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
-    f"release_among(K, {WHO[:15]}, 0, 0, 'never')", f"release_among(K, {WHO[:15]}, 0, 999, '')"])
+        ("1000", "shared", 7), ("1000", "", 0), ("1000", "freeze", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
+    f"release_among(K, {WHO[:15]}, 0, 0, 'never')", f"release_among(K, {WHO[:15]}, 0, 999, '')",
+    "freeze(K, NULL, NULL)", "freeze(K, '', '-300000 years')", "freeze(K, '', '-1 s')", "ask_back(K, NULL, NULL, NULL)", "take_away(K, NULL, NULL, NULL)",
+    "take_away(K, 0, '', '')", "thaw(NULL)", "thaw(K)"])
 def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, call):
     """Any role that may use the schema may call its functions."""
     holder = dlock.hold(At(db.url), "job")
