@@ -26,6 +26,7 @@
 #include "runs.h"
 #include "store.h"
 
+#include "backends/refuse.h"
 #include "backends/setting.h"
 #include "backends/url.h"
 
@@ -665,7 +666,8 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 	g->lease = LEASE_FOREVER;
 	rc = directory_look(&f->dir, f->name, f->fd, fault);
 	if (rc == RC_OK && block_is_marked(f->fd, f->at, f->token, &mark))
-		rc = fault_set(fault, RC_REVOKED, "%s", mark.record);
+		rc = refuse_broken(
+		    f->base.host, fault, RC_REVOKED, f->base.where, mark.record);
 	return rc;
 }
 
