@@ -82,7 +82,8 @@ screen_cut(char *line, size_t columns)
 		uint32_t c = 0;
 		char one[8] = "";
 
-		coloured |= n > 0;
+		if (n > 0)
+			coloured = n > strlen("\33[m");
 		if (n == 0) {
 			n = text_next(line, left, &c);
 			n = n ? n : 1;
