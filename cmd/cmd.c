@@ -2,6 +2,7 @@
 #include "cmd.h"
 
 #include "nearest.h"
+#include "plan.h"
 #include "say.h"
 #include "status.h"
 #include "text.h"
@@ -16,6 +17,8 @@ const struct cmd cmds[] = {
     {"break", "take a lock away from who holds it", cmd_break, cmd_break_explain},
     {"freeze", "let nobody take a lock", cmd_freeze, cmd_freeze_explain},
     {"thaw", "end a freeze", cmd_thaw, cmd_thaw_explain},
+    {"config", "tell every setting and where it comes from", cmd_config,
+	cmd_config_explain},
     {"help", "explain dlock or a subcommand", cmd_help, NULL},
     {"version", "tell the version and the backends built in", cmd_version, NULL},
     {0},
@@ -63,4 +66,13 @@ cmd_refuse(const char *name)
 		    clean, meant ? ": did you mean dlock " : "", meant ? meant : "",
 		    meant ? "?" : "");
 	return STATUS_USAGE;
+}
+
+int
+cmd_wrong(const struct plan *p, const struct fault *f)
+{
+	char clean[sizeof f->text + 60];
+
+	say_last("%s", text_clean(clean, sizeof clean, f->text, strlen(f->text)));
+	return p->status;
 }

@@ -27,6 +27,11 @@ const struct cmd *cmd_named(const char *name);
  */
 int cmd_refuse(const char *name);
 
+/* Says what is wrong with a plan (PARSED_WRONG); returns the exit status. */
+struct plan;
+struct fault;
+int cmd_wrong(const struct plan *, const struct fault *);
+
 int cmd_run(char **words);
 int cmd_run_explain(void);
 int cmd_status(char **words);
@@ -41,6 +46,8 @@ int cmd_freeze(char **words);
 int cmd_freeze_explain(void);
 int cmd_thaw(char **words);
 int cmd_thaw_explain(void);
+int cmd_config(char **words);
+int cmd_config_explain(void);
 int cmd_help(char **words);
 int cmd_version(char **words);
 
