@@ -91,8 +91,9 @@ screen_cut(char *line, size_t columns)
 			used += text_columns(one);
 		}
 		if (used > columns) {
-			/* there is room for it where the line went on */
-			strcpy(line, coloured && left > 3 ? "\33[m" : "");
+			*line = '\0';
+			if (coloured && left > 3) /* there is room: the line went on */
+				memcpy(line, "\33[m", 4);
 			return;
 		}
 		line += n;
