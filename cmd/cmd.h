@@ -34,6 +34,18 @@ int cmd_wrong(const struct plan *, const struct fault *);
 
 int cmd_run(char **words);
 int cmd_run_explain(void);
+int cmd_status(char **words);
+int cmd_status_explain(void);
+int cmd_ls(char **words);
+int cmd_ls_explain(void);
+int cmd_wait(char **words);
+int cmd_wait_explain(void);
+int cmd_break(char **words);
+int cmd_break_explain(void);
+int cmd_freeze(char **words);
+int cmd_freeze_explain(void);
+int cmd_thaw(char **words);
+int cmd_thaw_explain(void);
 int cmd_config(char **words);
 int cmd_config_explain(void);
 int cmd_help(char **words);

@@ -402,16 +402,19 @@ a_stage_is_read_as_it_was_written(void **state)
 		for (enum stage stage = STAGE_AT_ONCE; stage <= STAGE_WAITED; stage++) {
 			char *record;
 
-			data_write(data, records[i], stage, SLOT_NONE);
+			data_write(data, records[i],
+			    &(struct progress){.stage = stage, .slot = SLOT_NONE});
 			assert_int_equal(data_stage(data), stage);
 			record = data_record(data, "");
 			assert_string_equal(record, records[i]);
 			free(record);
 			/* the later word counts */
-			data_write(again, data, STAGE_WAITED, SLOT_NONE);
+			data_write(again, data,
+			    &(struct progress){.stage = STAGE_WAITED, .slot = SLOT_NONE});
 			assert_int_equal(data_stage(again), STAGE_WAITED);
 		}
-	data_write(data, records[1], STAGE_AT_ONCE, SLOT_NONE);
+	data_write(data, records[1],
+	    &(struct progress){.stage = STAGE_AT_ONCE, .slot = SLOT_NONE});
 	assert_string_equal(data, records[1]);
 }
 
@@ -423,7 +426,8 @@ the_longest_record_has_room_for_its_stage(void **state)
 	(void)state;
 	snprintf(record, sizeof record, "{\"who\":\"%0*d\"}", RECORD_BYTES - 1 - 10, 0);
 	assert_int_equal(strlen(record), RECORD_BYTES - 1);
-	data_write(data, record, STAGE_WAITING, SLOT_NONE);
+	data_write(
+	    data, record, &(struct progress){.stage = STAGE_WAITING, .slot = SLOT_NONE});
 	assert_int_equal(data_stage(data), STAGE_WAITING);
 	back = data_record(data, "");
 	assert_string_equal(back, record);
@@ -445,7 +449,8 @@ what_others_write_says_nothing(void **state)
 			fail_msg("%s: %d", others[i], data_stage(others[i]));
 	assert_null(data_record("127.0.0.1", ""));
 	assert_null(data_record("[1]", ""));
-	data_write(data, "[1]", STAGE_WAITING, SLOT_NONE);
+	data_write(
+	    data, "[1]", &(struct progress){.stage = STAGE_WAITING, .slot = SLOT_NONE});
 	assert_string_equal(data, "[1]");
 }
 
