@@ -638,7 +638,7 @@ is_rehearsed(const struct pg *pg)
 static enum rc
 look_for_grant(struct pg *pg, struct place *p, instant until, struct fault *f)
 {
-	enum slept slept;
+	enum slept slept = SLEPT_IN_VAIN;
 
 	p->ahead = own_wake_lock(pg);
 	return sleep_there(pg, p, until, &slept, f);
