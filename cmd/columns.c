@@ -14,11 +14,11 @@ enum { CELL_BYTES = 2600 };
 struct column {
 	const char *name;
 	size_t least, usual, most; /* widths */
-	bool right;                /* numbers */
-	/* the usual ones are left out in this order where there is no room; 0: last */
+	void (*write)(char *out, size_t size, const struct view *);
+	/* the usual ones are left out in this order where there is no room; 0: never */
 	int rank;
 	bool usually; /* shown where no columns are named */
-	void (*write)(char *out, size_t size, const struct view *);
+	bool right;   /* numbers */
 };
 
 /* ---- what stands in them ---- */
@@ -183,22 +183,22 @@ write_waiting(char *out, size_t size, const struct view *v)
 }
 
 static const struct column columns[] = {
-    {"KEY", 20, 24, 40, false, 0, true, write_key},
-    {"STATE", 6, 6, 6, false, 0, true, write_state},
-    {"KIND", 9, 9, 12, false, 2, true, write_kind},
-    {"HOLDER", 14, 20, 30, false, 0, true, write_holder},
-    {"HOST", 8, 12, 20, false, 1, true, write_host},
-    {"PID", 7, 7, 7, true, 3, true, write_pid},
-    {"HELD", 6, 6, 7, true, 0, true, write_held},
-    {"WAITING", 7, 7, 7, true, 4, true, write_waiting},
-    {"COMMAND", 8, 12, 20, false, 0, false, write_command},
-    {"WHY", 10, 20, SIZE_MAX, false, 5, true, write_why},
-    {"SINCE", 19, 23, 24, false, 0, false, write_since},
-    {"LEFT", 6, 6, 7, true, 0, false, write_left},
-    {"TOKEN", 16, 16, 20, true, 0, false, write_token},
-    {"HOLDERS", 7, 7, 7, true, 0, false, write_holders},
-    {"LIMIT", 6, 6, 6, true, 0, false, write_limit},
-    {"OWNER", 8, 32, 32, false, 0, false, write_owner},
+    {"KEY", 20, 24, 40, write_key, 0, true, false},
+    {"STATE", 6, 6, 6, write_state, 0, true, false},
+    {"KIND", 9, 9, 12, write_kind, 2, true, false},
+    {"HOLDER", 14, 20, 30, write_holder, 0, true, false},
+    {"HOST", 8, 12, 20, write_host, 1, true, false},
+    {"PID", 7, 7, 7, write_pid, 3, true, true},
+    {"HELD", 6, 6, 7, write_held, 0, true, true},
+    {"WAITING", 7, 7, 7, write_waiting, 4, true, true},
+    {"COMMAND", 8, 12, 20, write_command, 0, false, false},
+    {"WHY", 10, 20, SIZE_MAX, write_why, 5, true, false},
+    {"SINCE", 19, 23, 24, write_since, 0, false, false},
+    {"LEFT", 6, 6, 7, write_left, 0, false, true},
+    {"TOKEN", 16, 16, 20, write_token, 0, false, true},
+    {"HOLDERS", 7, 7, 7, write_holders, 0, false, true},
+    {"LIMIT", 6, 6, 6, write_limit, 0, false, true},
+    {"OWNER", 8, 32, 32, write_owner, 0, false, false},
 };
 
 enum { ALL = sizeof columns / sizeof *columns };

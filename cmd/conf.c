@@ -343,7 +343,7 @@ read_file(struct sources *all, const char *path, bool needed, struct conf_text *
 {
 	static char texts[FILES_MAX][CONF_BYTES + 2];
 	struct source_file *file = &all->files[all->nfiles];
-	struct stat st;
+	struct stat st = {0};
 	enum rc rc;
 
 	text_clean(file->shown, sizeof file->shown, path, strlen(path));

@@ -79,7 +79,8 @@ void
 jsonline_number(struct jsonline *j, const char *name, uint64_t value)
 {
 	put_name(j, name);
-	fprintf(j->to, "%" PRIu64, value);
+	/* what reads it may know no larger one */
+	fprintf(j->to, "%" PRIu64, value <= INT64_MAX ? value : INT64_MAX);
 }
 
 void

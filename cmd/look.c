@@ -1,6 +1,7 @@
 /* look.c - looks at locks through a backend's admin_ops. */
 #include "look.h"
 
+#include "cmd.h"
 #include "host.h"
 #include "say.h"
 #include "status.h"
@@ -232,9 +233,7 @@ look_plan(struct plan *p, unsigned cmd, char **words, int (*explain)(void), int 
 		*status = explain();
 		return false;
 	case PARSED_WRONG:
-		say_last("%s",
-		    text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
-		*status = STATUS_USAGE;
+		*status = cmd_wrong(p, &fault);
 		return false;
 	case PARSED_PLAN:
 		break;

@@ -106,12 +106,14 @@ static enum rc
 read_rest(struct plan *p, struct sources *all, struct fault *f)
 {
 	const struct source *of_key = sources_of(all, OPT_KEY);
-	enum rc rc = RC_OK;
+	bool named = p->nkeys > 0 || !of_key;
+	enum rc rc = sources_apply_one(all, OPT_CONFIG, p, f);
 
-	if (options[OPT_CONFIG].cmds & p->cmd)
-		rc = conf_read(all,
-		    p->nkeys || !of_key ? p->keys : &of_key->value[OPT_KEY],
-		    p->nkeys ? p->nkeys : of_key != NULL, f);
+	if (rc == RC_OK)
+		rc = sources_apply_one(all, OPT_PROFILE, p, f);
+	if (rc == RC_OK && (options[OPT_CONFIG].cmds & p->cmd))
+		rc = conf_read(all, named ? p->keys : &of_key->value[OPT_KEY],
+		    named ? p->nkeys : 1, f);
 	return rc == RC_OK ? sources_apply(all, p, f) : rc;
 }
 

@@ -82,7 +82,8 @@ screen_cut(char *line, size_t columns)
 		uint32_t c = 0;
 		char one[8] = "";
 
-		coloured |= n > 0;
+		if (n > 0)
+			coloured = n > strlen("\33[m");
 		if (n == 0) {
 			n = text_next(line, left, &c);
 			n = n ? n : 1;
@@ -90,8 +91,9 @@ screen_cut(char *line, size_t columns)
 			used += text_columns(one);
 		}
 		if (used > columns) {
-			/* there is room for it where the line went on */
-			strcpy(line, coloured && left > 3 ? "\33[m" : "");
+			*line = '\0';
+			if (coloured && left > 3) /* there is room: the line went on */
+				memcpy(line, "\33[m", 4);
 			return;
 		}
 		line += n;

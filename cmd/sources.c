@@ -263,19 +263,24 @@ apply_settings(struct sources *all, struct plan *p, struct fault *f)
 }
 
 enum rc
+sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault *f)
+{
+	const struct source *s = sources_of(all, i);
+
+	if (!s || (s->kind == SOURCE_WORDS && options[i].repeats))
+		return RC_OK;
+	return apply(s, i, s->value[i], s->line[i], p, f);
+}
+
+enum rc
 sources_apply(struct sources *all, struct plan *p, struct fault *f)
 {
 	enum rc rc = check_wait(all, f);
 
 	if (rc == RC_OK)
 		rc = sources_check_kind(all, f);
-	for (int i = 0; i < OPTIONS && rc == RC_OK; i++) {
-		const struct source *s = sources_of(all, i);
-
-		if (i == OPT_OPTION)
-			rc = apply_settings(all, p, f);
-		else if (s && (s->kind != SOURCE_WORDS || !options[i].repeats))
-			rc = apply(s, i, s->value[i], s->line[i], p, f);
-	}
+	for (int i = 0; i < OPTIONS && rc == RC_OK; i++)
+		rc = i == OPT_OPTION ? apply_settings(all, p, f)
+				     : sources_apply_one(all, i, p, f);
 	return rc;
 }

@@ -98,6 +98,9 @@ const char *sources_call(const struct source *, int i, char *out, size_t size);
 /* What a wrong value of it is: RC_USAGE, of a file RC_CONFIG. */
 enum rc sources_wrong(const struct source *);
 
+/* Takes the value of option i that counts into the plan, if there is one. */
+enum rc sources_apply_one(const struct sources *, int i, struct plan *, struct fault *);
+
 /*
  * Takes all values that count into the plan, but those that took effect as they were
  * read.  RC_USAGE, RC_CONFIG: the fault names source, option and value.

@@ -128,7 +128,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .kind = e->lock,
 	    .limit = e->limit,
 	    .owner = keep_whole(v, e->owner),
-	    .token = e->token,
+	    .token = e->token <= INT64_MAX ? e->token : 0, /* nobody could name it */
 	    .slot = e->slot,
 	    .revoked = e->revoked,
 	    .position = e->position,

@@ -187,6 +187,19 @@ not_yet(const struct wait *w)
 	return w->plan->wait.conflict_status;
 }
 
+/* What a run of that kind would be refused, there is no waiting for. */
+static enum rc
+check_kind(const struct store *s, enum lock_kind kind, struct fault *f)
+{
+	if (kind == KIND_SHARED && !(s->caps & CAP_SHARED))
+		return fault_set(f, RC_CONFIG,
+		    "%s has no shared locks (dlock-backends(7) says who has)", s->where);
+	if (kind == KIND_LIMIT && !(s->caps & CAP_LIMIT))
+		return fault_set(f, RC_CONFIG,
+		    "%s has no limited locks (dlock-backends(7) says who has)", s->where);
+	return RC_OK;
+}
+
 static void
 begin(struct wait *w)
 {
@@ -222,7 +235,9 @@ cmd_wait(char **words)
 	if (rc != RC_OK)
 		return look_refuse(&plan, "wait for", w.key, rc, &f);
 	begin(&w);
-	rc = wait_for_all(&w, &f);
+	rc = check_kind(w.looking.store, plan.claim.kind, &f);
+	if (rc == RC_OK)
+		rc = wait_for_all(&w, &f);
 	if (rc == RC_OK)
 		status = 0;
 	else if (rc == RC_BUSY)

@@ -96,6 +96,7 @@ $(O)/fuzz/key: backends/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
 $(O)/fuzz/header: backends/file/header.c
 $(O)/fuzz/past: backends/file/past.c backends/file/header.c backends/encode.c
+$(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c
 $(O)/fuzz/conf: cmd/conf.c cmd/inifile.c cmd/sources.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c
 $(O)/fuzz/record: cmd/record.c cmd/object.c cmd/text.c
 

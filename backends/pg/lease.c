@@ -595,13 +595,9 @@ confirm_lease(struct pg *pg, struct place *p, struct grant *g, struct fault *f)
 	return rc == RC_LOST ? RC_OK : rc; /* it came too late: ask */
 }
 
-/*
- * Sleeps until a notification comes (*notified), or a lease ends.  RC_BUSY: `until` has
- * come.
- */
+/* Sleeps until a notification comes (*notified), or a lease ends, or `until`. */
 static enum rc
-listen(
-    struct pg *pg, const struct place *p, instant until, bool *notified, struct fault *f)
+listen(struct pg *pg, const struct place *p, instant until, bool *notified)
 {
 	struct host *host = pg->base.host;
 	instant now = instant_now(), wake = instant_first(now + next_chunk(pg, p), until);
@@ -615,33 +611,38 @@ listen(
 	    WOKE_STOP)
 		return RC_STOP;
 	*notified = connection_was_notified(&pg->conn);
-	return !*notified && instant_now() >= until
-	    ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where)
-	    : RC_OK;
+	return RC_OK;
 }
 
-/* Has this session done before what a grant that is looked for needs? */
+/* Has the session our wake-up lock, and done before what await() will do? */
 static bool
-is_rehearsed(const struct pg *pg)
+may_look(const struct pg *pg)
 {
 	const struct lease *l = lease_of(pg);
 
-	return pg->conn.pgconn && l->session.serial == pg->conn.serial &&
+	return pg->conn.pgconn && l->session.serial == pg->conn.serial && l->wake.taken &&
 	    l->session.rehearsed;
 }
 
 /*
- * We have been notified: looks for the grant by an await() that need not sleep, for it
- * waits for the lock that we have ourselves.  So we do without the key's lock, which
- * those who release want.
+ * Who has been notified looks for its grant by an await() that need not sleep, for it
+ * waits for the lock that we have ourselves.  So it does without the key's lock, which
+ * those who release want.  RC_BUSY: `until` has come.
  */
 static enum rc
-look_for_grant(struct pg *pg, struct place *p, instant until, struct fault *f)
+listen_for_grant(struct pg *pg, struct place *p, instant until, struct fault *f)
 {
 	enum slept slept = SLEPT_IN_VAIN;
+	bool notified;
+	enum rc rc = listen(pg, p, until, &notified);
 
-	p->ahead = own_wake_lock(pg);
-	return sleep_there(pg, p, until, &slept, f);
+	if (rc == RC_OK && notified && may_look(pg)) {
+		p->ahead = own_wake_lock(pg);
+		rc = sleep_there(pg, p, until, &slept, f);
+	}
+	return rc == RC_OK && p->token == 0 && instant_now() >= until
+	    ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where)
+	    : rc;
 }
 
 /* Is the session the one over which we were told to listen? */
@@ -671,15 +672,12 @@ wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until,
     struct grant *g, struct fault *f)
 {
 	enum slept slept = SLEPT_IN_VAIN;
-	bool notified;
 	enum rc rc = RC_OK;
 
 	p->token = 0;
 	if (is_listening(pg, p)) {
 		*was_free = 0;
-		rc = listen(pg, p, until, &notified, f);
-		if (rc == RC_OK && notified && is_rehearsed(pg))
-			rc = look_for_grant(pg, p, until, f);
+		rc = listen_for_grant(pg, p, until, f);
 	} else if (!is_settled(pg, p) || *was_free == p->ahead) {
 		*was_free = 0;
 		rc = sleep_here(pg, next_question(pg, p), until, f);

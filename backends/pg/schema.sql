@@ -578,6 +578,8 @@ $$;
 -- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY
 -- and VACUUM wait: so let ms be small.
 --
+-- Who has been notified gives its own wake-up lock as `ahead`, and so does not sleep.
+--
 -- Who is granted and not exclusive gives back its wake-up lock at once: others may fit
 -- beside it, and the one behind it is to learn that it is the first in line.
 --

@@ -352,22 +352,25 @@ seats_read(struct seats *s, struct view *v)
 	return rc;
 }
 
-/* Up to ROWS of them, from number `first` on. */
+/* Up to ROWS of them, from number *first on, which is set to the next one's. */
 static enum rc
-seats_tell_page(const struct seats *s, size_t first, struct view *v)
+seats_tell_page(const struct seats *s, size_t *first, struct view *v)
 {
 	struct script_call c;
 	redisReply *r;
 	enum rc rc;
 
 	view_begin_lock(v, &c, "rows");
-	for (size_t i = first; i < s->n && i < first + ROWS; i++)
+	for (size_t i = *first; i < s->n && i < *first + ROWS; i++)
 		script_word(&c, s->all[i].owner);
-	rc = view_ask(v, &c, "i", &r);
+	rc = view_ask(v, &c, "ii", &r);
 	if (!r)
 		return rc;
 	v->now = number_of(r, 0);
-	rc = tell_entries(v, r, 1);
+	*first += number_of(r, 1);
+	rc = number_of(r, 1) >= 1 && number_of(r, 1) <= ROWS
+	    ? tell_entries(v, r, 2)
+	    : script_nonsense(v->server, v->fault);
 	freeReplyObject(r);
 	return rc;
 }
@@ -377,11 +380,12 @@ view_many_holders(struct view *v)
 {
 	struct seats s = {NULL, 0, 0};
 	enum rc rc = seats_read(&s, v);
+	size_t next = 0;
 
 	if (rc == RC_OK)
 		seats_sort(&s);
-	for (size_t i = 0; rc == RC_OK && i < s.n && !v->enough; i += ROWS)
-		rc = seats_tell_page(&s, i, v);
+	while (rc == RC_OK && next < s.n && !v->enough)
+		rc = seats_tell_page(&s, &next, v);
 	free(s.all);
 	return rc;
 }

@@ -6,8 +6,8 @@
 --   lock     brief (1: waiters are counted), job (1: its last run, too) -> {now, many, waiting, {holder ...}, {entry ...}}:
 --            its holders in the order of their grants, but none of them if they are `many` (1);
 --            how many wait (not brief: or are dead); what else there is
---   holders  cursor -> {next cursor, "token owner" ...}
---   rows     owner ... -> {now, entry ...}: of those who hold
+--   holders  cursor -> {next cursor, "token owner" ...}; token 0: not known
+--   rows     owner ... -> {now, n, entry ...}: of the first n of them, if they hold
 --   waiters  owner, ticket ('', '': from the first), as the page before gave them
 --            -> {now, owner, ticket ('': that was all), entry ...}
 --
@@ -19,10 +19,11 @@
 --   {'u', what}                                                             no lock
 -- Times are us since 1970, -1: not known, or never.
 --
--- Nothing here is to take long, whatever there is; and whose time is up is not shown.
+-- Nothing here is to take long, whatever there is: a page ends early where rows are long.
+-- Whose time is up is not shown.
 local holders, info, queue, alive, freeze, last = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7]
 local FEW, PAGE, DEAD_MOST, SCANNED = 32, 64, 5000, 500
-local NAME_MOST, RECORD_MOST, OWNER_MOST = 1536, 16384, 32
+local NAME_MOST, RECORD_MOST, OWNER_MOST, ROWS_MOST = 1536, 16384, 32, 524288
 local call = redis.call
 
 local time = call('TIME')
@@ -41,17 +42,24 @@ local function short(record) return string.sub(record or '', 1, RECORD_MOST) end
 
 local function may_be_owner(who) return #who <= OWNER_MOST and string.match(who, '^%w+$') end
 
--- As in lock.lua.
+-- So many bytes of rows have been read; is that enough for a page?  (Not of dlock's: they
+-- have some two thousand at most.)
+local bytes = 0
+local function enough() return bytes > ROWS_MOST end
+
+-- As in lock.lua; but a record may have a megabyte, and is not gone through.
 local function row(who)
-  local numbers, kind, token, slot, subscribed, granted, sum, record =
-    string.match(call('HGET', info, who) or '', '^((%l%d*) %d+ (%d+) (%d+) (%d) (%d+)) (%x+) (.*)$')
+  local stored = call('HGET', info, who) or ''
+  bytes = bytes + #stored
+  local numbers, kind, token, slot, subscribed, granted, sum, at =
+    string.match(stored, '^((%l%d*) %d+ (%d+) (%d+) (%d) (%d+)) (%x+) ()')
   if not numbers or sum ~= string.sub(redis.sha1hex(who .. ' ' .. numbers), 1, 8) then return nil end
   if subscribed == '2' then
-    local length, rest = string.match(record, '^(%d+) (.*)$')
-    record = string.sub(rest or record, tonumber(length or '0') + 1)
+    local length, behind = string.match(stored, '^(%d+) ()', at)
+    at = (behind or at) + math.min(tonumber(length or '0'), #stored)
   end
   return {kind = kind, token = token, slot = number(slot), granted = number(granted), revoked = subscribed == '2' and 1 or 0,
-          record = short(record)}
+          record = string.sub(stored, at, at + RECORD_MOST - 1)}
 end
 
 local function damaged(what) return {'u', what .. ' whose row is damaged or missing'} end
@@ -88,13 +96,17 @@ local function readable(entries)
   return can
 end
 
+-- nil: that would be too many.
 local function holders_of(entries)
-  local found = {}
+  if call('ZCARD', holders) > FEW then return nil end
+  local found, unknown = {}, {}
   for _, who in ipairs(call('ZRANGE', holders, 0, -1)) do
+    if enough() then return nil end
     local h = holder(who)
-    local list = h and h[1] == 'u' and entries or found
-    list[#list + 1] = h
+    found[#found + 1] = h and h[1] == 'h' and h or nil
+    unknown[#unknown + 1] = h and h[1] == 'u' and h or nil
   end
+  for _, e in ipairs(unknown) do entries[#entries + 1] = e end
   table.sort(found, function(a, b) return tonumber(a[4]) < tonumber(b[4]) end)
   return found
 end
@@ -123,23 +135,22 @@ end
 local function read_lock(brief, job)
   local entries = {}
   local can = readable(entries)
-  local known = can[holders] and can[info]
-  local many = known and call('ZCARD', holders) > FEW
-  local found = known and not many and holders_of(entries) or {}
+  local found = {}
+  if can[holders] and can[info] then found = holders_of(entries) end
   entries[#entries + 1] = can[freeze] and frozen() or nil
   entries[#entries + 1] = job and can[last] and last_run() or nil
-  return {us, many and 1 or 0, can[info] and can[queue] and can[alive] and count_waiters(brief) or 0, found, entries}
+  return {us, found and 0 or 1, can[info] and can[queue] and can[alive] and count_waiters(brief) or 0, found or {}, entries}
 end
 
 -- ---- pages of one lock ----
 
 local function read_holders(cursor)
-  local page = call('ZSCAN', holders, cursor, 'COUNT', 4 * PAGE)
+  local page = call('ZSCAN', holders, cursor, 'COUNT', PAGE)
   local found = {page[1]}
   for i = 1, #page[2], 2 do
     local who, ends = page[2][i], page[2][i + 1]
     if tonumber(ends) > now and may_be_owner(who) then
-      local r = row(who)
+      local r = not enough() and row(who)
       found[#found + 1] = (r and short(r.token) or '0') .. ' ' .. who
     end
   end
@@ -147,8 +158,12 @@ local function read_holders(cursor)
 end
 
 local function read_rows(first)
-  local found = {us}
-  for i = first, #ARGV do found[#found + 1] = holder(ARGV[i]) end
+  local found = {us, 0}
+  for i = first, #ARGV do
+    if enough() then break end
+    found[2] = found[2] + 1
+    found[#found + 1] = holder(ARGV[i])
+  end
   return found
 end
 
@@ -160,6 +175,7 @@ local function read_waiters(behind, ticket)
   local found = {us, '', ''}
   for i = 1, #page, 2 do
     local who = page[i]
+    if enough() then return found end
     if may_be_owner(who) then found[2] = who end
     found[3] = page[i + 1]
     found[#found + 1] = waiter(who, page[i + 1])

@@ -1,6 +1,6 @@
 /*
  * redis.c - locks on one Redis server: the store, its settings, acquire, wait, renew,
- * release.
+ * release; and to whom looking (look.h) and steering (steer.h) are left.
  *
  *  1. Every operation is one run of a script (dialect.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.
@@ -25,7 +25,10 @@
  *  9. A hold is known by its token: a renewal that finds us holder by another one
  *     (the server lost our grant, and gave us a later one) is a loss.  So is
  *     another slot than ours.
- * 10. Whether the server may lose locks is asked once, in one packet with a
+ * 10. Who takes the lock away marks our row, which a renewal reads anyhow (RC_REVOKED),
+ *     or removes us; who freezes the key sets one beside it, and nobody is granted
+ *     anything until it is gone or its time is over.
+ * 11. Whether the server may lose locks is asked once, in one packet with a
  *     question that is sent anyhow: the first renewal, with -v the first of all.
  */
 #include "backends/backend.h"

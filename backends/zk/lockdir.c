@@ -1,6 +1,7 @@
 /* lockdir.c - names and makes the directory that is a lock. */
 #include "lockdir.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +44,15 @@ lockdir_place(struct lockdir *d, const char *chroot, const char *key)
 	    d->path, sizeof d->path, "%s/%s", chroot, unlike_reserved(encoded, chroot));
 }
 
+static bool
+is_utf8(const char *text)
+{
+	json_t *string = json_string(text);
+
+	json_decref(string);
+	return string != NULL;
+}
+
 /* Others' directories stand there, too. */
 bool
 lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
@@ -54,6 +64,8 @@ lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 	for (const char *c = out; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			return false;
+	if (!is_utf8(out))
+		return false;
 	return encode_key(encoded, sizeof encoded, out) > 0 &&
 	    strcmp(unlike_reserved(encoded, chroot), name) == 0;
 }

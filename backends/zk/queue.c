@@ -160,8 +160,7 @@ int64_t
 queue_freeze_length(const char *name)
 {
 	const char *s = name + strlen(FREEZE);
-	char *end;
-	int64_t ms;
+	size_t digits;
 
 	if (strncmp(name, FREEZE, strlen(FREEZE)) != 0 ||
 	    strspn(s, "0123456789abcdef") != RANDOM || s[RANDOM] != '-')
@@ -169,10 +168,10 @@ queue_freeze_length(const char *name)
 	s += RANDOM + 1;
 	if (strcmp(s, "inf" FREEZE_END) == 0)
 		return NEVER;
-	if (strspn(s, "0123456789") > LENGTH_DIGITS)
+	digits = strspn(s, "0123456789");
+	if (digits == 0 || digits > LENGTH_DIGITS || strcmp(s + digits, FREEZE_END) != 0)
 		return 0;
-	ms = strtoll(s, &end, 10);
-	return end > s && strcmp(end, FREEZE_END) == 0 ? ms * NS_PER_MS : 0;
+	return strtoll(s, NULL, 10) * NS_PER_MS;
 }
 
 static bool

@@ -155,6 +155,9 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 	    call_sync(how->session, how->dir->path), how->until, &code, f);
 
 	*h = (struct holder){.data = NULL};
+	if (rc == RC_OK && how->target->owner &&
+	    strlen(how->target->owner) != OWNER_CHARS)
+		rc = is_gone(how, f); /* nobody's */
 	if (rc == RC_OK)
 		rc = list_part(how, "", &list, f);
 	if (rc == RC_OK)

@@ -15,7 +15,7 @@
 
 struct steering {
 	struct session *session;
-	const struct lockdir *dir;
+	struct lockdir *dir; /* the lock's */
 	instant until;
 	const struct target *target; /* of mark and force */
 	const char *record;          /* who does it, and why */

@@ -92,15 +92,15 @@ turn_heed_freeze(struct turn *t, struct place *p, const char *part,
 {
 	struct node *own = t->node;
 	int64_t now = node_server_now(own);
-	enum rc rc;
+	enum rc rc = RC_OK;
 
 	t->freeze.on = false;
-	t->thaws = NEVER;
-	if (!p->freeze)
-		return RC_OK;
-	rc = freeze_look(&t->freeze, own->session, own->dir->path, part, names, n, now,
-	    true, turn_answer_by(t), f);
+	if (p->freeze)
+		rc = freeze_look(&t->freeze, own->session, own->dir->path, part, names, n,
+		    now, true, turn_answer_by(t), f);
 	note_freeze(t, now);
+	if (!t->freeze.on)
+		t->host->seen.frozen = false;
 	if (rc == RC_OK && t->freeze.on)
 		queue_hold_back(p, t->freeze.name);
 	return rc;

@@ -649,16 +649,14 @@ static enum rc
 steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fault *),
     struct steering *how, instant until, struct fault *f)
 {
-	struct lockdir d;
 	enum rc rc;
 
-	place_key(z, &d, key);
+	place_key(z, how->dir, key);
 	for (;;) {
 		rc = come_to_look(z, key, until, f);
 		if (rc != RC_OK)
 			return rc;
 		how->session = z->node.session;
-		how->dir = &d;
 		how->until = until;
 		how->again = how->asked;
 		rc = op(how, f);
@@ -676,7 +674,8 @@ static enum rc
 zk_revoke(struct store *s, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
 {
-	struct steering how = {.target = target, .record = record};
+	struct lockdir d;
+	struct steering how = {.dir = &d, .target = target, .record = record};
 
 	return steer(zk_of(s), target->key, force ? steering_force : steering_mark, &how,
 	    until, f);
@@ -686,7 +685,8 @@ static enum rc
 zk_freeze(struct store *s, const char *key, const char *record, int64_t length,
     instant until, struct fault *f)
 {
-	struct steering how = {.record = record};
+	struct lockdir d;
+	struct steering how = {.dir = &d, .record = record};
 
 	freeze_name(how.freeze, length);
 	return steer(zk_of(s), key, steering_freeze, &how, until, f);
@@ -695,7 +695,8 @@ zk_freeze(struct store *s, const char *key, const char *record, int64_t length,
 static enum rc
 zk_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
-	struct steering how = {.record = ""};
+	struct lockdir d;
+	struct steering how = {.dir = &d, .record = ""};
 
 	return steer(zk_of(s), key, steering_thaw, &how, until, f);
 }

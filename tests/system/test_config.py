@@ -377,6 +377,37 @@ def test_a_file_counts_for_the_command(files, locks):
     assert result.status == 9 and "busy" in result.stderr, result
 
 
+def test_every_subcommand_finds_its_server(files, dlock, locks):
+    files.write(user=f"url = {locks('a')}\n[key b]\nurl = {locks('b')}\n[profile p]\nurl = {locks('p')}\n")
+    holder = dlock.start("run", "-u", locks("b"), "-k", "b", "--", "cat", stdin=subprocess.PIPE).held()
+    assert files.run("status", "b").status == 0
+    assert files.run("status", "a").status == files.run("status", "--profile", "p", "b").status == 1
+    assert files.run("wait", "-w", "0", "b").status == 75
+    assert files.run("ls", "-n").stdout == ""  # names no key
+    assert files.run("freeze", "a").status == 0
+    assert len(files.run("ls", "-n").stdout.splitlines()) == 1
+    assert files.run("thaw", "-y", "a").status == 0
+    files.refuse(78, f"{files.user}:3: url", words=("-k", "a", "-k", "b"))
+    assert files.run("status", "a", "b").status == 78
+    holder.popen.stdin.close()
+    assert holder.wait().status == 0
+    files.write(user="nonsense = 1\n")
+    for words in (["status", "a"], ["ls"], ["wait", "a"], ["break", "-y", "a"], ["freeze", "a"], ["thaw", "-y", "a"]):
+        result = files.run(*words)
+        assert result.status == 78 and f"{files.user}:1: 'nonsense'" in result.stderr, (words, result)
+
+
+def test_what_a_file_says_of_runs_is_no_answer_of_other_subcommands(files, dlock, locks):
+    """Status 0 of `dlock wait` means that the lock is free, whatever cron jobs like to hear."""
+    files.write(user=f"url = {locks('a')}\nnonblock = yes\nconflict-exit-code = 0\n")
+    holder = dlock.start("run", "-u", locks("a"), "-k", "k", "--", "cat", stdin=subprocess.PIPE).held()
+    assert files.run("run", "-k", "k", "--", "false").status == 0  # that is what it is for
+    assert files.run("wait", "-w", "0.2s", "-k", "k").status == 75
+    waiter = dlock.start("wait", "-k", "k", program=DLOCK_TEST, env=files.env)
+    holder.popen.stdin.close()
+    assert holder.wait().status == waiter.wait().status == 0
+
+
 # ---- dlock config ----
 
 

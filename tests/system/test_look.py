@@ -678,6 +678,13 @@ def test_wait_bears_a_server_that_is_away_for_as_long_as_it_may(shown):
     assert shown.run("wait", "-w", "2s", "deploy").status == 69
 
 
+@pytest.mark.parametrize("kind, word", [("-s", "shared"), ("--limit=2", "limit")])
+def test_wait_for_a_kind_that_there_is_not(shown, kind, word):
+    done = shown.run("wait", "-O", f"script=not={word}", kind, "deploy")
+    assert done.status == 78 and f"has no {word}" in done.stderr and "deploy" in done.stderr
+    assert shown.run("wait", "-O", f"script=not={word}", "deploy").status == 0
+
+
 # ---- what goes wrong ----
 
 

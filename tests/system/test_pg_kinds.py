@@ -194,6 +194,33 @@ def test_a_notification_that_comes_with_an_answer_wakes(dlock, db, request):
     assert min(took) < 1, took  # without it, the first in line asks every 2.5 s
 
 
+def test_readers_behind_a_writer_are_granted_together(dlock, db):
+    """In one statement, for they sleep until it is done; up to the next writer, and without those who are away."""
+    db.ask(f"ALTER DATABASE {db.name} SET track_functions = 'all'")
+    at = At(db.url)
+    writer = dlock.hold(at, "job", "-t", "60s")
+    readers = [dlock.contend(at, "job", "-s", "-t", "60s").queued(n + 1) for n in range(8)]
+    readers.pop(3).signal(signal.SIGKILL, "keeper")
+    second = dlock.contend(at, "job", "-t", "60s").queued()
+    behind = dlock.contend(at, "job", "-s").queued()
+    wait_for(lambda: db.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'"
+                              " AND pid <> pg_backend_pid()") == len(readers) + 2, what="their sleep, and the death of one")
+    assert writer.finish().status == 0
+    for r in readers:
+        r.held()
+    assert not second.running and not behind.running
+    tokens = [r.token for r in readers]
+    assert tokens == sorted(tokens) and len(set(tokens)) == len(tokens) and tokens[0] > writer.token
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE leads") == 1
+    for r in readers:
+        assert r.finish().status == 0
+    assert second.held().finish().status == 0
+    assert behind.held().finish().status == 0
+    called = "SELECT calls FROM pg_stat_user_functions WHERE schemaname = 'dlock' AND funcname = 'serve_readers'"
+    # the second writer's release granted to the last one; a session tells of such counts when it ends, at the latest
+    wait_for(lambda: db.ask(called) == [(2,)], what="one grant by each writer")
+
+
 @pytest.mark.parametrize("used, kind", [(["-s"], ["-x"]), (["--limit", "1"], ["--limit", "1"])], ids=["writer", "limit"])
 def test_the_first_in_line_takes_up_its_grant_without_the_lock_of_the_key(dlock, db, used, kind):
     """All who release want that one, and take turns."""
@@ -466,12 +493,12 @@ def bound(request, db):
     return At(db.url, request.param)
 
 
-def test_readers_share_and_exclude_writers_in_every_mode(dlock, bound):
+def test_readers_share_and_exclude_writers_in_every_mode(dlock, db, bound):
     readers = [dlock.hold(bound, "job", "-s", "-t", "6s") for _ in range(3)]
     assert dlock.run("run", *bound.words, "-k", "job", "-n", "--", "true").status == 75
     assert dlock.run("run", *bound.words, "-k", "job", "-s", "-n", "--", "true").status == 0
     writer = dlock.contend(bound, "job", "-x", "-t", "6s")
-    assert writer.event("waiting")
+    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE NOT granted"), what="its request")  # after "waiting"
     late = dlock.contend(bound, "job", "-s", "-t", "6s")
     late.event("waiting")
     time.sleep(2.2)  # a renewal of all

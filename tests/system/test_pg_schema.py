@@ -187,16 +187,46 @@ def test_a_schema_of_an_administrators_serves_everybody(dlock, db, role, power, 
     assert run(dlock, pg_url(db.port, "postgres", db.name), mode=mode).status == 0
 
 
-@pytest.mark.parametrize("trap", [
-    "GRANT CREATE ON SCHEMA dlock TO app", "GRANT CREATE ON SCHEMA dlock TO PUBLIC",
-    "ALTER FUNCTION dlock.number() OWNER TO app", "ALTER SEQUENCE dlock.numbers OWNER TO app",
-    "ALTER SCHEMA dlock OWNER TO app", "GRANT TRIGGER ON dlock.rows TO app", "ALTER TABLE dlock.rows OWNER TO app"])
+TRAPS = ["GRANT CREATE ON SCHEMA dlock TO app", "GRANT CREATE ON SCHEMA dlock TO PUBLIC",
+         "ALTER FUNCTION dlock.number() OWNER TO app", "ALTER SEQUENCE dlock.numbers OWNER TO app",
+         "ALTER SCHEMA dlock OWNER TO app", "GRANT TRIGGER ON dlock.rows TO app", "GRANT TRIGGER ON dlock.rows TO PUBLIC",
+         "ALTER TABLE dlock.rows OWNER TO app"]
+
+
+@pytest.mark.parametrize("trap", TRAPS)
 def test_whatever_lets_a_stranger_in_is_seen(dlock, db, trap):
     psql(db, schema_sql(dlock))
     db.ask("GRANT USAGE, CREATE ON SCHEMA dlock TO app")
     db.ask(trap)
     db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
     assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_whatever_lets_a_stranger_into_ones_own_schema_is_seen(dlock, db, role, trap):
+    """To own the schema is not enough: others may have been let in, or own something there."""
+    me = role("CREATEROLE")
+    url = pg_url(db.port, me, db.name)
+    db.ask(f"GRANT CREATE ON DATABASE {db.name} TO {me}")
+    psql(db, schema_sql(dlock), me)
+    assert run(dlock, url).status == 0
+    db.ask("GRANT USAGE, CREATE ON SCHEMA dlock TO app")
+    db.ask(trap)
+    db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
+    done = run(dlock, url)
+    db.ask("DROP SCHEMA dlock CASCADE")
+    assert_refused(done, 78, "schema dlock")
+
+
+def test_power_that_comes_by_a_chain_of_memberships_is_seen(dlock, db, role):
+    """Also where it is not inherited: a function may SET ROLE."""
+    assert run(dlock, db.url).status == 0
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    first, between = f"first{db.name}", f"between{db.name}"
+    db.ask(f"CREATE ROLE {first} CREATEROLE; CREATE ROLE {between} NOINHERIT IN ROLE {first}")
+    done = run(dlock, pg_url(db.port, role(f"NOINHERIT IN ROLE {between}"), db.name))
+    db.ask(f"DROP ROLE {between}; DROP ROLE {first}")
+    assert_refused(done, 78, "schema dlock")
 
 
 def poison(db):

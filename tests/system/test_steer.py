@@ -297,6 +297,30 @@ def test_its_own_lock_is_nothing_to_wait_for(place, dlock):
     assert done.status == 0, done
 
 
+# ---- a server that is away ----
+
+
+def test_a_server_that_is_away_is_said_to_be(dlock, own_remote):
+    place = own_remote
+    dlock.hold(place, place.key(), *CALM)
+    place.server.pause()
+    try:
+        for words in (["status"], ["wait", "-n"], ["wait", "-w", "1s"]):
+            done = dlock.run(*words, *place.words, "-k", place.key())
+            assert done.status == 69 and done.stderr.count("\n") == 1 and place.key() in done.stderr, done
+        assert dlock.run("ls", *place.words).status == 69
+        started = dlock.start("wait", *place.words, "-w", "1h", "-k", place.key("free"))
+        time.sleep(1)
+        assert started.poll() is None
+    finally:
+        place.server.resume()
+    assert started.wait().status == 0
+    place.server.kill()
+    for words in (["status", "-k", "x"], ["ls"], ["wait", "-n", "-k", "x"]):
+        done = dlock.run(*words, *place.words)
+        assert done.status == 69 and done.stderr.startswith("dlock: cannot ") and done.stderr.count("\n") == 1, done
+
+
 # ---- nothing is changed ----
 
 

