@@ -22,7 +22,7 @@ DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(support.R
 SECOND = 1_000_000
 NOW = 1_764_000_000 * SECOND  # microseconds since the epoch: 2025-11-24T16:00:00Z
 TOP = ["v", "key", "backend", "server", "state", "kind", "limit", "holders", "waiters", "frozen", "last"]
-HOLDER = ["token", "owner", "slot", "who", "host", "pid", "command", "why", "since", "held_s", "lease_left_s", "foreign"]
+HOLDER = ["token", "owner", "slot", "who", "host", "pid", "command", "why", "since", "held_s", "lease_left_s", "revoked", "foreign"]
 WAITER = ["position", "kind", "who", "host", "pid", "command", "why", "since", "waiting_s"]
 COLUMNS = ("KEY", "STATE", "KIND", "HOLDER", "HOST", "PID", "HELD", "WAITING", "WHY")
 
@@ -193,7 +193,7 @@ def test_status_as_an_object(shown):
     assert list(one) == HOLDER
     assert one == {"token": 7, "owner": "a" * 32, "slot": None, "who": "alice@ci-3", "host": "ci-3", "pid": 4711,
                    "command": "deploy.sh", "why": "release 4.2", "since": "2025-11-24T15:57:47.000Z", "held_s": 133,
-                   "lease_left_s": 21, "foreign": False}
+                   "lease_left_s": 21, "revoked": False, "foreign": False}
     assert [list(w) for w in found["waiters"]] == [WAITER, WAITER]
     assert found["waiters"][1] == {"position": 2, "kind": "shared", "who": "w2", "host": "ci-3", "pid": 4711,
                                    "command": "deploy.sh", "why": None, "since": "2025-11-24T15:59:19.000Z", "waiting_s": 41}
