@@ -230,6 +230,13 @@ struct host {
 	int alert;
 
 	/*
+	 * Who has asked for the lock back, or taken it by force: the record that came
+	 * with that, as stored (hostile).  Written by the backend before renew says
+	 * RC_REVOKED or RC_LOST; "": not known.
+	 */
+	char breaker[RECORD_BYTES];
+
+	/*
 	 * What the user should know although the call succeeds: the server may
 	 * lose locks, a lock lies in another directory.  The backend writes it with
 	 * fault_set(&host->notice, RC_OK, ...), in open or in any call, and says
@@ -419,10 +426,10 @@ struct admin_ops {
 
 	/*
 	 * Asks the holder of exactly this grant to give the lock up: it is marked,
-	 * its next renewal says RC_REVOKED with a fault made from `record` (who asks,
-	 * and why; JSON below RECORD_BYTES), and nothing else changes.  With `force`
+	 * its next renewal says RC_REVOKED with `record` (who asks, and why; JSON
+	 * below RECORD_BYTES) as host->breaker, and nothing else changes.  With `force`
 	 * the grant is taken away at once, as if its lease had ended, and whoever is
-	 * next is told; its next renewal says RC_LOST, again with that fault where
+	 * next is told; its next renewal says RC_LOST, again with that record where
 	 * the server can still say it.  RC_OK: done, or it had been done.  RC_LOST:
 	 * there is no such grant (any more).  RC_AGAIN: not known; may be repeated.
 	 * RC_DENIED, RC_CONFIG: a person's advice is in the fault.

@@ -258,15 +258,19 @@ weight(enum rc rc)
 
 /* What matters most of what the parts were told, in its words. */
 static enum rc
-gravest(const struct multi *m, struct fault *f)
+gravest(struct multi *m, struct fault *f)
 {
 	const struct part *worst = m->parts;
 
 	for (const struct part *p = m->parts; p < m->parts + m->n; p++)
 		if (weight(p->rc) > weight(worst->rc))
 			worst = p;
-	if (worst->rc != RC_OK)
+	if (worst->rc != RC_OK) {
+		struct host *to = m->base.host;
+
 		*f = worst->fault;
+		memcpy(to->breaker, worst->host.breaker, sizeof to->breaker);
+	}
 	return worst->rc;
 }
 

@@ -10,6 +10,9 @@
 
 const struct cmd cmds[] = {
     {"run", "run a command under a lock", cmd_run, cmd_run_explain},
+    {"break", "take a lock away from who holds it", cmd_break, cmd_break_explain},
+    {"freeze", "let nobody take a lock", cmd_freeze, cmd_freeze_explain},
+    {"thaw", "end a freeze", cmd_thaw, cmd_thaw_explain},
     {"help", "explain dlock or a subcommand", cmd_help, NULL},
     {"version", "tell the version and the backends built in", cmd_version, NULL},
     {0},

@@ -29,6 +29,12 @@ int cmd_refuse(const char *name);
 
 int cmd_run(char **words);
 int cmd_run_explain(void);
+int cmd_break(char **words);
+int cmd_break_explain(void);
+int cmd_freeze(char **words);
+int cmd_freeze_explain(void);
+int cmd_thaw(char **words);
+int cmd_thaw_explain(void);
 int cmd_help(char **words);
 int cmd_version(char **words);
 

@@ -17,7 +17,7 @@ poll_time(instant until)
 	return ms < 0 ? 0 : ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-static enum woke
+enum woke
 host_wait(struct host *h, int fd, short events, instant until)
 {
 	struct pollfd p = {.fd = fd, .events = events};

@@ -12,4 +12,7 @@
 
 void host_init(struct host *);
 
+/* What host_init() makes its wait. */
+enum woke host_wait(struct host *, int fd, short events, instant until);
+
 #endif

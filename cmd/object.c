@@ -71,6 +71,15 @@ object_number(struct object *j, const char *name, int64_t value)
 }
 
 void
+object_true(struct object *j, const char *name)
+{
+	size_t before = j->used;
+
+	if (!put_name(j, name) || !put(j, "true", strlen("true")))
+		j->used = before;
+}
+
+void
 object_string(struct object *j, const char *name, const char *value)
 {
 	size_t before = j->used;

@@ -18,6 +18,7 @@ struct object {
 
 void object_begin(struct object *, char *out, size_t size); /* size at least 3 */
 void object_number(struct object *, const char *name, int64_t);
+void object_true(struct object *, const char *name);
 /* any bytes; NULL: left out */
 void object_string(struct object *, const char *name, const char *value);
 /* an array */

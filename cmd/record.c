@@ -4,6 +4,7 @@
 #include "object.h"
 #include "text.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -71,11 +72,13 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	if (!p->show.who)
 		record_who(who, sizeof who);
 	object_begin(&j, out, RECORD_BYTES);
-	object_number(&j, "pid", pid);
+	if (pid)
+		object_number(&j, "pid", pid);
 	object_number(&j, "since", time(NULL));
 	object_string(&j, "who", p->show.who ? p->show.who : who);
 	object_string(&j, "host", host);
-	object_string(&j, "command", base_name(p->command.argv[0]));
+	if (pid)
+		object_string(&j, "command", base_name(p->command.argv[0]));
 	object_string(&j, "why", p->show.why);
 	object_end(&j);
 }
@@ -88,40 +91,60 @@ record_member(const json_t *root, const char *name)
 	return text && *text ? text : NULL;
 }
 
+struct json_t *
+record_read(struct record *ret, const char *record)
+{
+	json_t *root = record ? json_loads(record, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	int64_t pid = json_integer_value(json_object_get(root, "pid"));
+
+	*ret = (struct record){
+	    .who = record_member(root, "who"),
+	    .host = record_member(root, "host"),
+	    .command = record_member(root, "command"),
+	    .why = record_member(root, "why"),
+	    .pid = pid > 0 ? pid : 0,
+	};
+	return root;
+}
+
 /* " (pid 4711 on ci-3, running deploy.sh)": whose pid it is cannot be mistaken. */
 static void
-describe_process(const json_t *root, char *out, size_t size)
+describe_process(const struct record *r, char *out, size_t size)
 {
-	const json_t *pid = json_object_get(root, "pid");
-	const char *host = record_member(root, "host"),
-		   *command = record_member(root, "command");
 	char clean[100];
 	size_t n;
 
 	*out = '\0';
-	if (!json_is_integer(pid))
+	if (!r->pid)
 		return;
-	n = snprintf(out, size, " (pid %lld", (long long)json_integer_value(pid));
-	if (host)
+	n = snprintf(out, size, " (pid %" PRId64, r->pid);
+	if (r->host)
 		n += snprintf(
-		    out + n, size - n, " on %s", text_name(clean, sizeof clean, host));
-	if (command)
+		    out + n, size - n, " on %s", text_name(clean, sizeof clean, r->host));
+	if (r->command)
 		n += snprintf(out + n, size - n, ", running %s",
-		    text_name(clean, sizeof clean, command));
+		    text_name(clean, sizeof clean, r->command));
 	snprintf(out + n, size - n, ")");
+}
+
+void
+record_words(const struct record *r, char *out, size_t size)
+{
+	char name[160], process[300], reason[162] = " ";
+
+	text_name(name, sizeof name, r->who ? r->who : "somebody");
+	describe_process(r, process, sizeof process);
+	if (r->why)
+		text_quote(reason + 1, sizeof reason - 1, r->why, '"');
+	snprintf(out, size, "%s%s%s", name, process, r->why ? reason : "");
 }
 
 void
 record_describe(const char *record, char *out, size_t size)
 {
-	json_t *root = json_loads(record, JSON_REJECT_DUPLICATES, NULL);
-	const char *who = record_member(root, "who"), *why = record_member(root, "why");
-	char name[160], process[300], reason[162] = " ";
+	struct record r;
+	json_t *root = record_read(&r, record);
 
-	text_name(name, sizeof name, who ? who : "somebody");
-	describe_process(root, process, sizeof process);
-	if (why)
-		text_quote(reason + 1, sizeof reason - 1, why, '"');
-	snprintf(out, size, "%s%s%s", name, process, why ? reason : "");
+	record_words(&r, out, size);
 	json_decref(root);
 }

@@ -11,13 +11,31 @@
 
 #include "plan.h"
 
-/* The record of this run, into out[RECORD_BYTES]. */
-void record_write(char *out, const struct plan *, pid_t);
+/* What a record says of somebody.  Texts are hostile; NULL, or pid 0: not said. */
+struct record {
+	const char *who, *host, *command, *why;
+	int64_t pid;
+};
 
 /*
- * Describes a record in a few words for a sentence: `alice (pid 4711 on ci-3,
- * running deploy.sh) "release 4.2"`.  Never fails: what is no record is "somebody".
+ * Reads a record (NULL: none) into *ret, whose texts are UTF-8 and live until the
+ * result is given to json_decref().  Never fails: what is no record says nothing.
  */
+struct json_t *record_read(struct record *ret, const char *record);
+
+/*
+ * Describes somebody in a few words for a sentence: `alice (pid 4711 on ci-3,
+ * running deploy.sh) "release 4.2"`, or "somebody".
+ */
+void record_words(const struct record *, char *out, size_t size);
+
+/*
+ * The record of this run, into out[RECORD_BYTES].  Without a pid (0) that of a person
+ * who breaks or freezes a lock: it names no process and no command.
+ */
+void record_write(char *out, const struct plan *, pid_t);
+
+/* Both at once. */
 void record_describe(const char *record, char *out, size_t size);
 
 /* "user@host" of this process. */

@@ -28,7 +28,7 @@ $(UNITS:%=$(O)/tests/%): $(O)/tests/%: $(O)/tests/%.o $(UNIT_LIB)
 
 # ---- dlock with the fake backend ----
 
-TEST_OBJECTS = $(filter-out $(O)/backends/registry.o,$(OBJECTS)) $(O)/tests/registry.o $(O)/tests/servers/fake.o
+TEST_OBJECTS = $(filter-out $(O)/backends/registry.o,$(OBJECTS)) $(O)/tests/registry.o $(O)/tests/servers/fake.o $(O)/tests/servers/fake_look.o
 
 $(O)/dlock-test: $(TEST_OBJECTS)
 	@echo "  LD    $@"
@@ -56,7 +56,7 @@ $(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/no
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/servers/fake.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
+-include $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 

@@ -58,6 +58,8 @@ put_kind(struct object *j, enum lock_kind kind, unsigned limit)
 static void
 put_holding(struct object *j, const struct msg *m)
 {
+	if (m->holding.frozen)
+		object_true(j, "frozen");
 	if (m->holding.holders == 0)
 		return;
 	put_kind(j, m->holding.kind, m->holding.limit);

@@ -5,7 +5,9 @@
  * (where they fit: a line has less than 4096 bytes); further members by event:
  *
  *	waiting   position, holder (the record as JSON text); of those who hold it, as far
- *	          as is known: kind (exclusive, shared, limit), holders (how many), limit
+ *	          as is known: kind (exclusive, shared, limit), holders (how many), limit;
+ *	          frozen (true), if nobody may take it: without holders, `holder` says who
+ *	          has frozen it
  *	retrying  reason      the server does not answer
  *	skipped   reason      the job has been done: nothing is run
  *	acquired  token, kind; with --limit: limit, slot

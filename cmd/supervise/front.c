@@ -591,6 +591,7 @@ front_run(const struct run *r, pid_t keeper)
 	progress_end(&f.progress, 0);
 	heard.where = shared_where(r->shared);
 	heard.key = f.progress.key;
+	heard.frozen = progress_frozen(&f.progress);
 	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
 	heard.slots = progress_slots(&f.progress, slots, sizeof slots);
 	heard.waited = instant_now() - r->began;

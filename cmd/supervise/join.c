@@ -443,6 +443,8 @@ write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 	snprintf(a->backend, sizeof a->backend, "%s", j->plan->site.backend->name);
 	for (size_t i = 0; i < j->plan->nkeys; i++)
 		key = stpcpy(key, j->plan->keys[i]) + 1;
+	if (j->plan->nkeys == 0)
+		key++; /* an empty one, which nobody has */
 	if (*j->keep_until > instant_now())
 		a->keep = *j->keep_until - instant_now();
 	if (!write_site(a->site, j->site))
@@ -808,6 +810,27 @@ struct whereabouts {
 	bool known, secret;
 };
 
+static void
+note_site(const struct join *j, struct site *site, struct whereabouts *w)
+{
+	if (w->known || w->secret || j->answer.version != JOIN_VERSION)
+		return;
+	w->secret = j->answer.secret;
+	w->known = !w->secret;
+	if (w->known)
+		inherit_site(j, site);
+}
+
+static enum rc
+unknown_site(const struct whereabouts *w, struct fault *f)
+{
+	return fault_set(f, RC_USAGE,
+	    "it would go where the enclosing dlock goes, but %s",
+	    w->secret
+		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
+		: "that has ended: say -u or -b");
+}
+
 /*
  * Asks one keeper after the other.  Not RC_OK: one of them cannot be asked, or not be
  * joined.
@@ -827,13 +850,8 @@ search(struct search *s, const char *addresses, struct site *site, struct wherea
 		rc = ask_keeper(s, &address, f);
 		if (rc == RC_OK)
 			take_hold(s);
-		if (rc != RC_OK && !w->known && !w->secret &&
-		    j->answer.version == JOIN_VERSION) {
-			w->secret = j->answer.secret;
-			w->known = !w->secret;
-			if (w->known)
-				inherit_site(j, site);
-		}
+		if (rc != RC_OK)
+			note_site(j, site, w);
 		if (s->fd >= 0)
 			close(s->fd);
 		s->fd = -1;
@@ -875,11 +893,38 @@ join_open(struct store **ret, struct host *host, const struct plan *p, struct si
 		if (rc != RC_LOST)
 			return rc;
 	}
-	if (w.known)
-		return RC_OK;
-	return fault_set(f, RC_USAGE,
-	    "it would go where the enclosing dlock goes, but %s",
-	    w.secret
-		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
-		: "that has ended: say -u or -b");
+	return w.known ? RC_OK : unknown_site(&w, f);
+}
+
+enum rc
+join_inherit(struct host *host, const struct plan *p, struct site *site,
+    struct joined *joined, struct fault *f)
+{
+	static const instant not_kept = 0;
+	const char *addresses = getenv("DLOCK_KEEPER");
+	struct join *j = calloc(1, sizeof *j);
+	struct search s = {.join = j, .fd = -1};
+	struct whereabouts w = {0};
+	struct address address;
+	struct fault why;
+
+	if (!j)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	*j = (struct join){.base.host = host,
+	    .plan = p,
+	    .site = site,
+	    .keep_until = &not_kept,
+	    .joined = joined};
+	while (addresses && !w.known && !w.secret && next_address(&addresses, &address)) {
+		instant until = instant_now() + JOIN_PATIENCE;
+
+		if (connect_to(&s, &address, until, &why) == RC_OK)
+			join_exchange(j, s.fd, JOIN_CHECK, until, &why);
+		note_site(j, site, &w);
+		if (s.fd >= 0)
+			close(s.fd);
+		s.fd = -1;
+	}
+	free(j);
+	return w.known ? RC_OK : unknown_site(&w, f);
 }

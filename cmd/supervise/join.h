@@ -127,4 +127,12 @@ struct joined {
 enum rc join_open(struct store **ret, struct host *, const struct plan *,
     struct site *site, struct joined *, const instant *keep_until, struct fault *);
 
+/*
+ * For who only looks at locks, and joins nothing: finds the site that a plan inherits.
+ * RC_OK: *site is that of the nearest dlock around us and points into *joined.  RC_USAGE:
+ * it is not to be known (any more).
+ */
+enum rc join_inherit(struct host *, const struct plan *, struct site *site,
+    struct joined *joined, struct fault *);
+
 #endif

@@ -128,8 +128,8 @@ key_seen(const struct keeper *k)
 static struct holding
 holding_seen(const struct keeper *k)
 {
-	return (struct holding){
-	    k->host.seen.kind, k->host.seen.holders, k->host.seen.limit};
+	return (struct holding){k->host.seen.kind, k->host.seen.holders,
+	    k->host.seen.limit, k->host.seen.frozen};
 }
 
 static void
@@ -200,7 +200,8 @@ is_told(const struct keeper_told *t, bool silent, unsigned position, unsigned ke
 {
 	return t->silent == silent && t->position == position && t->key == key &&
 	    t->holding.kind == h->kind && t->holding.holders == h->holders &&
-	    t->holding.limit == h->limit && strcmp(t->text, text) == 0;
+	    t->holding.limit == h->limit && t->holding.frozen == h->frozen &&
+	    strcmp(t->text, text) == 0;
 }
 
 static void
@@ -211,7 +212,7 @@ tell_waiting(struct keeper *k)
 	struct holding holding = holding_seen(k);
 	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
 	/* else which key it is says nothing */
-	bool known = silent || position || holding.holders || *text;
+	bool known = silent || position || holding.holders || holding.frozen || *text;
 
 	if (is_told(
 		&k->told, silent, position, known ? key : k->told.key, &holding, text))
@@ -938,6 +939,27 @@ unanswered(struct keeper *k, const struct fault *f)
 	react(k, EV_UNANSWERED, 0);
 }
 
+/*
+ * Somebody wants the lock back, or has taken it: names who, where that is known.  With
+ * several keys the backend's words say which one it was.
+ */
+static void
+name_breaker(struct keeper *k, const char *unknown)
+{
+	struct fault said = k->lock.fault;
+	char who[RECORD_BYTES];
+
+	if (*k->host.breaker) {
+		record_describe(k->host.breaker, who, sizeof who);
+		fault_set(&k->lock.fault, RC_REVOKED, "broken by %s%s%s%s", who,
+		    has_several(k) ? " (" : "", has_several(k) ? said.text : "",
+		    has_several(k) ? ")" : "");
+	} else if (*unknown) {
+		fault_set(&k->lock.fault, RC_REVOKED, "%s (%.*s)", unknown,
+		    (int)(sizeof said.text - 100), said.text);
+	}
+}
+
 static void
 renew(struct keeper *k)
 {
@@ -960,10 +982,12 @@ renew(struct keeper *k)
 		break;
 	case RC_REVOKED:
 		k->lock.fault = f;
+		name_breaker(k, "its holder was asked to give it up");
 		react_to_lease(k, EV_REVOKED);
 		break;
 	case RC_LOST:
 		k->lock.fault = f;
+		name_breaker(k, "");
 		react(k, EV_DISOWNED, 0);
 		break;
 	case RC_STOP: /* our own doing, no sign of trouble */

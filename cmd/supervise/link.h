@@ -88,6 +88,7 @@ struct holding {
 	enum lock_kind kind;
 	unsigned holders; /* 0: not known */
 	unsigned limit;   /* with KIND_LIMIT */
+	bool frozen;      /* nobody may take it: the record is of who has frozen it */
 };
 
 struct msg {

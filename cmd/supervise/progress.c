@@ -71,6 +71,12 @@ progress_heard(struct progress *g, const struct msg *m)
 		record_describe(m->text, g->holder, sizeof g->holder);
 }
 
+bool
+progress_frozen(const struct progress *g)
+{
+	return g->holding.frozen && g->holding.holders == 0;
+}
+
 const char *
 progress_slots(const struct progress *g, char *out, size_t size)
 {
@@ -126,12 +132,14 @@ progress_holder(const struct progress *g, char *out, size_t size)
 	char time[32], others[40];
 
 	describe_others(&g->holding, others, sizeof others);
-	snprintf(out, size, "%s%s%s%s%s", others, g->heard ? g->holder : "somebody",
+	snprintf(out, size, "%s%s%s%s%s%s", others, g->heard ? g->holder : "somebody",
 	    g->held_since == NEVER ? "" : " for ",
 	    g->held_since == NEVER
 		? ""
 		: parse_duration_text(instant_now() - g->held_since, time, sizeof time),
-	    has_free_place(g) ? " (and another run waits already)" : "");
+	    has_free_place(g) && !g->holding.frozen ? " (and another run waits already)"
+						    : "",
+	    g->holding.frozen && g->holding.holders ? " (and the key is frozen)" : "");
 	return out;
 }
 
@@ -148,6 +156,9 @@ describe_cause(const struct progress *g, char *out, size_t size)
 	else if (*progress_slots(g, slots, sizeof slots))
 		snprintf(out, size, "%s taken, %s", slots,
 		    progress_holder(g, holder, sizeof holder));
+	else if (progress_frozen(g))
+		snprintf(
+		    out, size, "frozen by %s", progress_holder(g, holder, sizeof holder));
 	else if (g->heard || g->position)
 		snprintf(
 		    out, size, "held by %s", progress_holder(g, holder, sizeof holder));

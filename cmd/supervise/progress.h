@@ -65,6 +65,9 @@ void progress_end(struct progress *, uint64_t token);
  */
 const char *progress_holder(const struct progress *, char *out, size_t size);
 
+/* Has nobody the key but whoever has frozen it?  Then that is its holder here. */
+bool progress_frozen(const struct progress *);
+
 /*
  * "all 4 slots are", "both slots are", "the only slot is", "2 of 4 slots are": what
  * those who hold a limited lock have taken; else "".  Returns out.

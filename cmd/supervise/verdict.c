@@ -41,7 +41,9 @@ busy(
 		       end[80] = "; not waiting (-n), nothing was run";
 
 	text_name(key, sizeof key, h->key);
-	if (*h->slots)
+	if (h->frozen)
+		snprintf(state, sizeof state, " is%s frozen by", still);
+	else if (*h->slots)
 		snprintf(state, sizeof state, ": %s%s taken,", h->slots, still);
 	else
 		snprintf(state, sizeof state, " is%s held by", still);
@@ -110,15 +112,18 @@ lost(struct verdict *v, const struct ending *e, const struct shown *s)
 {
 	static const char *const how[] = {
 	    [LOSS_NONE] = "",
-	    [LOSS_REVOKED] = "its holder was asked to give it up",
+	    [LOSS_REVOKED] = "", /* the words say who asked for it */
 	    [LOSS_SILENCE] = "the lease could not be renewed in time",
 	    [LOSS_TAKEN] = "it was taken away while the command ran",
 	    [LOSS_FOUND] = "it was no longer ours when the command ended",
 	};
 
+	bool alone = !*how[e->loss];
+
 	verdict_decide(v, STATUS_LOST, "lost",
 	    "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
-	    how[e->loss], *s->words ? " (" : "", s->words, *s->words ? ")" : "",
+	    how[e->loss], *s->words && !alone ? " (" : "", s->words,
+	    *s->words && !alone ? ")" : "",
 	    e->stuck ? "the command could NOT be killed and may still be running"
 		: e->loss == LOSS_FOUND ? "another may have run beside it"
 					: "the command was stopped");

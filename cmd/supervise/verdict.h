@@ -30,6 +30,7 @@ struct heard {
 	const char *words;  /* the backend's, of the call that decided the ending */
 	const char *key;    /* that is busy */
 	const char *where;  /* the server; "" if that is not known */
+	bool frozen;        /* the busy lock is: by `holder` */
 	const char *holder; /* who has a busy lock, clean */
 	const char *slots;  /* what of its --limit is taken, see progress.h; "" */
 	int64_t waited;     /* how long we tried */

@@ -24,15 +24,17 @@
  * the keeper once, so long after the grant; `close=hang` never comes to an end;
  * `anchor=PORT` gives a connection to that local port as the grant's anchor;
  * `kind=exclusive|shared|limit`, `holders=N` and `limit=N` are what is seen of those who
- * have it when another does, `slot=N` the slot that is granted, `not=shared|limit|job`
- * what the store cannot; `notice=TEXT` gives that notice with the first renewal.
- * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call, `-O record=FILE`
- * what others would be shown of us.
+ * have it when another does, `slot=N` the slot that is granted, `not=shared|limit|job|
+ * revoke|force` what the store cannot; `notice=TEXT` gives that notice with the first renewal.
+ * `-O log=FILE` gets a line "CALL OWNER NANOSECONDS" for every call (of admin_ops: with
+ * what is asked for in place of the owner), `-O record=FILE` what others would be shown
+ * of us.  What a look shows stands in `-O look=FILE`, see fake_look.c.
  */
 #include "backends/backend.h"
 #include "backends/patience.h"
 #include "backends/setting.h"
 #include "cmd/parse.h"
+#include "tests/servers/fake_look.h"
 
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -43,9 +45,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { CALLS = 3, ANSWERS = 16 };
+enum { EACH = 3, REVOKE, FREEZE, THAW, CALLS, ANSWERS = 16 };
 
-static const char *const call_names[CALLS] = {"acquire", "renew", "release"};
+static const char *const call_names[CALLS] = {
+    "acquire", "renew", "release", "each", "revoke", "freeze", "thaw"};
 
 enum verdict { HANG = 100, LATE, AWAY };
 
@@ -61,7 +64,8 @@ struct fake {
 	size_t written[CALLS], asked[CALLS];
 	int64_t lease; /* 0: the ttl */
 	uint64_t token;
-	const char *log, *record;
+	const char *log, *record, *look;
+	char asked_for[600]; /* by admin_ops */
 	enum rc on_open;
 	int64_t alert_after; /* 0: never */
 	bool close_hangs;
@@ -149,6 +153,8 @@ read_kind(struct fake *k, const char *word, const char *value)
 	if (strcmp(word, "not") == 0) {
 		k->base.caps &= ~(*value == 's' ? CAP_SHARED
 			: *value == 'l'         ? CAP_LIMIT
+			: *value == 'r'         ? CAP_REVOKE
+			: *value == 'f'         ? CAP_FORCE | CAP_FREEZE
 						: CAP_JOB);
 		return true;
 	}
@@ -211,8 +217,8 @@ next_answer(struct fake *k, int call)
 	FILE *log = k->log ? fopen(k->log, "ae") : NULL;
 
 	if (log) {
-		fprintf(log, "%s %s %" PRId64 "\n", call_names[call], k->claim->owner,
-		    instant_now());
+		fprintf(log, "%s %s %" PRId64 "\n", call_names[call],
+		    k->claim ? k->claim->owner : k->asked_for, instant_now());
 		fclose(log);
 	}
 	if (k->written[call] == 0)
@@ -282,10 +288,19 @@ set_record(struct store *s, const char *value, struct fault *f)
 	return RC_OK;
 }
 
+static enum rc
+set_look(struct store *s, const char *value, struct fault *f)
+{
+	(void)f;
+	fake_of(s)->look = value;
+	return RC_OK;
+}
+
 static const struct setting_row settings[] = {
     {"script", "SCRIPT", "what to answer", set_script},
     {"log", "FILE", "where to write each call", set_log},
     {"record", "FILE", "where to write what others would be shown of us", set_record},
+    {"look", "FILE", "what a look shows", set_look},
     {0},
 };
 
@@ -300,7 +315,8 @@ fake_open(struct store **ret, struct host *host, const struct site *site, struct
 		return fault_set(f, RC_SYSTEM, "no memory");
 	*k = (struct fake){
 	    .base = {&fake_backend, host, "fake",
-		CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB},
+		CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
+		    CAP_FORCE | CAP_FREEZE},
 	    .token = 1,
 	};
 	patience_init(&k->patience);
@@ -465,6 +481,48 @@ fake_close(struct store *s)
 	free(s);
 }
 
+static enum rc
+fake_each(struct store *s, const struct look *look, struct fault *f)
+{
+	struct fake *k = fake_of(s);
+	enum rc rc;
+
+	snprintf(k->asked_for, sizeof k->asked_for, "%s", look->key ? look->key : "-");
+	rc = perform(k, EACH, look->until, f);
+	return rc == RC_OK ? fake_look(s, k->look, look, f) : rc;
+}
+
+static enum rc
+fake_revoke(struct store *s, const struct target *t, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	struct fake *k = fake_of(s);
+
+	snprintf(k->asked_for, sizeof k->asked_for, "%s,%" PRIu64 ",%s,%s,%s", t->key,
+	    t->token, t->owner ? t->owner : "-", force ? "force" : "polite", record);
+	return perform(k, REVOKE, until, f);
+}
+
+static enum rc
+fake_freeze(struct store *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *f)
+{
+	struct fake *k = fake_of(s);
+
+	snprintf(
+	    k->asked_for, sizeof k->asked_for, "%s,%" PRId64 ",%s", key, length, record);
+	return perform(k, FREEZE, until, f);
+}
+
+static enum rc
+fake_thaw(struct store *s, const char *key, instant until, struct fault *f)
+{
+	struct fake *k = fake_of(s);
+
+	snprintf(k->asked_for, sizeof k->asked_for, "%s", key);
+	return perform(k, THAW, until, f);
+}
+
 const struct backend fake_backend = {
     .name = "fake",
     .schemes = (const char *const[]){"fake", NULL},
@@ -473,4 +531,5 @@ const struct backend fake_backend = {
     .open = fake_open,
     .close = fake_close,
     .lock = &(const struct lock_ops){fake_acquire, fake_renew, fake_release},
+    .admin = &(const struct admin_ops){fake_each, fake_revoke, fake_freeze, fake_thaw},
 };

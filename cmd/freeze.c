@@ -1,0 +1,197 @@
+/*
+ * freeze.c - dlock freeze and dlock thaw: nobody may take a lock, until somebody says so.
+ *
+ * A freeze needs no process.  Whoever holds the lock goes on; whoever waits, or comes
+ * later, waits for the thaw (or the end that was given).
+ */
+#include "cmd.h"
+
+#include "options.h"
+#include "parse.h"
+#include "say.h"
+#include "status.h"
+#include "steer.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int
+cmd_freeze_explain(void)
+{
+	puts(
+	    "usage: dlock freeze [options] KEY...\n"
+	    "\n"
+	    "From now on nobody gets the lock KEY, also nobody who waits for it already; who\n"
+	    "holds it goes on until its command ends.  No process is left behind.\n"
+	    "\n"
+	    "  dlock freeze deploy --why \"weekend\" --for 60h\n"
+	    "  dlock thaw deploy\n");
+	options_print_help(stdout, CMD_FREEZE);
+	puts("\nStatus: 0 it is frozen; 64 to 78 nothing was done.");
+	return say_written();
+}
+
+int
+cmd_thaw_explain(void)
+{
+	puts("usage: dlock thaw [options] KEY...\n"
+	     "\n"
+	     "Ends what dlock freeze began: whoever is first in line gets the lock.\n");
+	options_print_help(stdout, CMD_THAW);
+	puts("\nStatus: 0 it is thawed; 1 it was not frozen; 64 to 78 nothing was done.");
+	return say_written();
+}
+
+/* "held by alice (...)", or "held by 3, first alice (...)" */
+static void
+describe_holders(const struct view *v, char *out, size_t size)
+{
+	char who[700];
+
+	view_person(v->holders.list, who, sizeof who);
+	if (v->holders.all == 1)
+		snprintf(out, size, "held by %s", who);
+	else
+		snprintf(out, size, "held by %llu, first %s",
+		    (unsigned long long)v->holders.all, who);
+}
+
+/* Says what was done, and who has the lock still. */
+static void
+tell_frozen(struct looking *l, const char *key)
+{
+	char name[400], held[800], time[32], end[48] = "";
+	struct view v = {0};
+	struct fault f;
+
+	if (l->plan->show.quiet)
+		return;
+	text_name(name, sizeof name, key);
+	if (l->plan->steer.length != NEVER)
+		snprintf(end, sizeof end, " for %s",
+		    parse_duration_text(l->plan->steer.length, time, sizeof time));
+	if (look_at(l, key, true, &v, NEVER, &f) == RC_OK && v.holders.n > 0) {
+		describe_holders(&v, held, sizeof held);
+		say("%s is frozen%s; until it ends it is %s", name, end, held);
+	} else {
+		say("%s is frozen%s", name, end);
+	}
+	view_free(&v);
+}
+
+static int
+freeze_one(struct looking *l, const char *key, const char *record)
+{
+	struct fault f = {""};
+	enum rc rc = l->store->backend->admin->freeze(l->store, key, record,
+	    l->plan->steer.length, instant_after(instant_now(), LOOK_PATIENCE), &f);
+
+	if (rc != RC_OK)
+		return steer_refuse(l, key, rc, &f);
+	tell_frozen(l, key);
+	return 0;
+}
+
+/* Shows who has frozen it; false: nobody has, or the person at the terminal says no. */
+static bool
+may_thaw(struct looking *l, const char *key, int *status)
+{
+	char name[400], who[700], ago[40];
+	struct view v = {0};
+	struct fault f = {""};
+	enum rc rc = look_at(l, key, true, &v, NEVER, &f);
+	bool may = false;
+
+	*status = 1;
+	text_name(name, sizeof name, key);
+	if (rc != RC_OK) {
+		*status = steer_refuse(l, key, rc, &f);
+	} else if (!v.is_frozen) {
+		say_last("%s is not frozen", name);
+	} else if (l->plan->steer.yes) {
+		may = true;
+	} else {
+		fprintf(stderr, "%s is frozen by %s%s\n", name,
+		    view_person(&v.frozen, who, sizeof who),
+		    steer_ago(&v, v.frozen.since, ago, sizeof ago));
+		may = steer_ask("Thaw it?");
+		if (!may)
+			say_last("%s stays frozen", name);
+	}
+	view_free(&v);
+	return may;
+}
+
+static int
+thaw_one(struct looking *l, const char *key, const char *record)
+{
+	char name[400];
+	struct fault f = {""};
+	int status;
+	enum rc rc;
+
+	(void)record;
+	if (!may_thaw(l, key, &status))
+		return status;
+	rc = l->store->backend->admin->thaw(
+	    l->store, key, instant_after(instant_now(), LOOK_PATIENCE), &f);
+	if (rc != RC_OK && rc != RC_LOST)
+		return steer_refuse(l, key, rc, &f);
+	text_name(name, sizeof name, key);
+	if (rc == RC_LOST)
+		say_last("%s is not frozen any more", name);
+	else if (!l->plan->show.quiet)
+		say("%s is thawed", name);
+	return rc == RC_LOST;
+}
+
+/* Each key in turn; returns the worst status. */
+static int
+steer_each(const struct plan *p,
+    int (*one)(struct looking *, const char *key, const char *record))
+{
+	char record[RECORD_BYTES];
+	struct looking l;
+	struct fault f = {""};
+	int status = 0;
+	enum rc rc = look_open(&l, p, CAP_FREEZE, &f);
+
+	if (rc != RC_OK)
+		return look_refuse(p, options_cmd(p->cmd), p->keys[0], rc, &f);
+	record_write(record, p, 0);
+	for (size_t i = 0; i < p->nkeys; i++) {
+		int got = one(&l, p->keys[i], record);
+
+		status = got > status ? got : status;
+	}
+	look_close(&l);
+	return status;
+}
+
+int
+cmd_freeze(char **words)
+{
+	static struct plan plan;
+	int status;
+
+	if (!steer_read(&plan, CMD_FREEZE, words, cmd_freeze_explain, &status))
+		return status;
+	return steer_each(&plan, freeze_one);
+}
+
+int
+cmd_thaw(char **words)
+{
+	static struct plan plan;
+	int status;
+
+	if (!steer_read(&plan, CMD_THAW, words, cmd_thaw_explain, &status))
+		return status;
+	if (!plan.steer.yes && !steer_can_ask()) {
+		say_last(
+		    "nobody can be asked, since this is no terminal: say -y; nothing was done");
+		return STATUS_USAGE;
+	}
+	return steer_each(&plan, thaw_one);
+}

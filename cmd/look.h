@@ -1,0 +1,54 @@
+/*
+ * look.h - how a subcommand looks at locks, without holding any.
+ *
+ * The store is that of the plan, or of the enclosing dlock where the plan names no
+ * server itself.  A look is asked for once: a server that does not answer is nobody's
+ * to wait for here, but LOOK_PATIENCE is given to each of its answers.
+ *
+ * Signals are as they were: Ctrl-C ends the process.
+ */
+#ifndef DLOCK_LOOK_H
+#define DLOCK_LOOK_H
+
+#include "cmd/supervise/join.h"
+#include "view.h"
+
+#define LOOK_PATIENCE (5 * NS_PER_S) /* as connect-timeout has it */
+
+struct looking {
+	struct host host;
+	const struct plan *plan;
+	struct store *store;
+	struct site site;
+	struct joined joined; /* what an enclosing dlock has told of its site */
+	instant heard;        /* when the server last said something */
+	bool silent;          /* it has not for LOOK_PATIENCE */
+};
+
+/*
+ * Opens the plan's store, which must be able to be looked at and have all of `caps`
+ * (CAP_ bits; 0: nothing more).  Otherwise (RC_USAGE, RC_CONFIG, RC_SYSTEM, RC_AGAIN)
+ * nothing needs closing.  The plan must outlive it.
+ */
+enum rc look_open(struct looking *, const struct plan *, unsigned caps, struct fault *);
+void look_close(struct looking *);
+
+/* Looks at one key; `until`, or NEVER, bounds it beside LOOK_PATIENCE. */
+enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
+    instant until, struct fault *);
+
+/*
+ * Looks briefly at all that are held, waited for or frozen, and hands out a view of each
+ * as soon as it is complete; `see` returns false when it has seen enough.
+ */
+enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *),
+    void *ctx, instant until, struct fault *);
+
+/*
+ * Says why a look (or what was to follow it) came to nothing; `what` is such as "look
+ * at" or "break", `key` NULL: all.  Returns the exit status.
+ */
+int look_refuse(const struct plan *, const char *what, const char *key, enum rc,
+    const struct fault *);
+
+#endif

@@ -1,0 +1,94 @@
+/*
+ * view.h - what a look has shown of one key, ready to be told.
+ *
+ * Entries (backend.h) are added as they come; their texts are copied, cut to a sane
+ * length, and rid of what looks like a password.  They stay hostile: whoever shows them
+ * cleans them (text.h, json.h).  The memory of a view grows with the people in it, up to
+ * PEOPLE_MOST of a sort, and is used again for the next key.
+ */
+#ifndef DLOCK_VIEW_H
+#define DLOCK_VIEW_H
+
+#include "record.h"
+
+enum { PEOPLE_MOST = LIMIT_MAX };
+
+/* Somebody who holds a lock or waits for it, has frozen it, or ran under it. */
+struct person {
+	struct record said;
+	const char *foreign; /* what it is, if it is no dlock; else NULL */
+	/* holder, waiter */
+	enum lock_kind kind;
+	unsigned limit;
+	const char *owner; /* as revoke wants it; NULL: not known */
+	/* holder; last run */
+	uint64_t token; /* 0: not known */
+	int slot;       /* holder of a limited lock; -1: none */
+	bool revoked;   /* holder: it has been asked to give the lock up */
+	/* waiter; 1 is next, 0: not known */
+	unsigned position;
+	/* as in struct entry: microseconds by the server's clock, EPOCH_NONE: not known */
+	int64_t since, until;
+};
+
+struct people {
+	struct person *list; /* the first n of them, in order */
+	size_t n, room;
+	uint64_t all; /* how many there are */
+};
+
+enum lock_state { STATE_FREE, STATE_HELD, STATE_FROZEN };
+
+struct view {
+	const char *key;
+	int64_t now; /* the server's clock; EPOCH_NONE: it was not told */
+	struct people holders;
+	struct people waiters; /* of a brief look: `all` alone */
+	struct person frozen;
+	bool is_frozen;
+	struct {
+		bool known;
+		const char *once; /* NULL: it had no ID */
+		int status;
+		struct person by;
+	} last;
+	const char *unknown;  /* what uses the key and is no lock; else NULL */
+	bool short_of_memory; /* something is missing */
+	struct view_texts *texts;
+};
+
+/* Forgets everything, for `key`.  A view that is all zero is ready for its first. */
+void view_begin(struct view *, const char *key);
+void view_free(struct view *);
+
+/* Takes in one entry of its key; `now` as look.see has it. */
+void view_add(struct view *, const struct entry *, int64_t now);
+
+/*
+ * STATE_HELD also where something that is no lock uses the key, and where it is frozen
+ * and somebody holds it still.
+ */
+enum lock_state view_state(const struct view *);
+const char *view_state_name(enum lock_state);
+
+/* "exclusive", "shared", "limit" */
+const char *view_kind_name(enum lock_kind);
+
+/* Of those who hold it; false: nobody does, or of some kind that is no dlock's. */
+bool view_kind(const struct view *, enum lock_kind *, unsigned *limit);
+
+/* The holder with this token; NULL: there is none (any more). */
+const struct person *view_grant(const struct view *, uint64_t token);
+
+/* How long ago by the server's clock, in nanoseconds; -1: not known. */
+int64_t view_ago(const struct view *, int64_t since);
+/* How long until then; never below 0; -1: not known, NEVER: it has no end. */
+int64_t view_left(const struct view *, int64_t until);
+
+/*
+ * Describes somebody for a sentence, clean: record_words(), or what is known of one who
+ * is no dlock.  Returns out.
+ */
+const char *view_person(const struct person *, char *out, size_t size);
+
+#endif
