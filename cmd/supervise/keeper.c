@@ -7,6 +7,7 @@
 #include "backends/multi.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
+#include "cmd/status.h"
 #include "tree.h"
 #include "verdict.h"
 
@@ -1093,6 +1094,16 @@ keeper_init(struct keeper *k, const struct run *r)
 	close(r->ends[0]);
 }
 
+/* Without a socket nobody could release it. */
+static void
+prepare_body(struct keeper *k)
+{
+	k->body->outside.ours[0] = getpid();
+	k->body->outside.ours[1] = getppid();
+	if (k->joins.listener < 0)
+		die_early(k, "cannot open a socket for dlock release");
+}
+
 /* Forks the stub, then parts with all that is the user's. */
 static void
 keeper_prepare(struct keeper *k)
@@ -1114,10 +1125,8 @@ keeper_prepare(struct keeper *k)
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->lock.record, r->plan, getpid());
 	join_listen(&k->joins, r->plan, k->body ? k->body->outside.pid : getpid());
-	if (k->body) {
-		k->body->outside.ours[0] = getpid();
-		k->body->outside.ours[1] = getppid();
-	}
+	if (k->body)
+		prepare_body(k);
 	keep_init(&k->keep, &r->plan->terms);
 	k->keep.terms.several = has_several(k);
 }

@@ -26,7 +26,6 @@ struct body {
 	 */
 	bool (*deliver)(const struct run *);
 	pid_t asker;  /* who waits for the delivery */
-	int answered; /* closes when he may go */
 };
 
 struct run {
