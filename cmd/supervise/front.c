@@ -278,6 +278,8 @@ watch_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was stopped");
 		break;
 	}
+	if (guarded(f))
+		due.wake = instant_first(due.wake, instant_now() + f->plan->terms.ttl / 3);
 	return instant_first(due.wake, f->elders.look_at);
 }
 

@@ -456,11 +456,10 @@ def test_nobody_takes_the_handle(where, dlock):
 
 # ---- whatever happens to dlock's processes ----
 
-# A child that ignores TERM, one in a session of its own, and one that has lost its parent.
+# A child that ignores TERM, and one in a session of its own.
 FAMILY = """$D hold -k "$K" -t 3 --grace 300ms >/dev/null
 (trap '' TERM; mark a; while :; do sleep 1; done) &
 setsid sleep 1000 & mark b $!
-(sleep 1000 & mark c $!) &
 trap 'mark term; exit' TERM
 mark held
 while :; do sleep 0.1; done
@@ -475,7 +474,7 @@ def family(start, where):
     script.all = [script.pid, *script.below, int(script.mark("b"))]
     (script.front, script.keeper), = wait_for(holders)
     yield script
-    for pid in [*script.all, int(script.mark("c"))]:
+    for pid in script.all:
         kill(pid)
 
 
@@ -524,6 +523,23 @@ def test_both_are_killed(family, where, dlock):
     assert family.popen.poll() is None
 
 
+@pytest.mark.parametrize("victim", ["front", "keeper"])
+def test_those_whose_parent_has_ended(start, where, victim):
+    """Who has been seen below it is stopped with it, though by then he descends from nobody."""
+    script = start("""$D hold -k "$K" -t 3 >/dev/null
+(sleep 1000 & mark orphan $!; sleep 3) &
+wait; mark alone
+sleep 1000
+""", where)
+    orphan = int(script.mark("orphan"))
+    script.mark("alone")
+    assert is_alive(orphan) and orphan not in descendants_of(script.pid)
+    (front, keeper), = holders()
+    kill({"front": front, "keeper": keeper}[victim])
+    script.popen.wait(PATIENCE)
+    wait_for(lambda: not is_alive(orphan), what="the orphan to be stopped")
+
+
 @pytest.mark.parametrize("who", ["front", "keeper"])
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_signals_release_nothing(start, where, dlock, who, sig):
@@ -565,7 +581,6 @@ def test_a_long_outage(start, leased, own_redis):
     all_end(script)
     took = boottime() - began
     own_redis.resume()
-    kill(int(script.mark("c")))
     assert script.mark("term") == "79", script.stderr()
     assert "lost" in script.stderr() and "were stopped" in script.stderr()
     print(f"ended {took:.2f} s after the server had")
