@@ -282,6 +282,7 @@ leave(void)
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	setsid();
+	prctl(PR_SET_NAME, HOLD_NAME);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
 	if (null > 2)
@@ -350,8 +351,13 @@ pass_on(pid_t front, const struct signalfd_siginfo *info)
 		loop_stop_here(sig);
 }
 
+/* How the asker ends. */
+struct end {
+	int status, signal; /* signal 0: none */
+};
+
 /* The front has ended without the lock: as it did, so do we. */
-static int
+static struct end
 end_as(pid_t front, const struct plan *p)
 {
 	char key[400];
@@ -360,15 +366,15 @@ end_as(pid_t front, const struct plan *p)
 	while (waitpid(front, &status, 0) < 0 && errno == EINTR)
 		continue;
 	if (WIFEXITED(status))
-		return WEXITSTATUS(status);
+		return (struct end){.status = WEXITSTATUS(status)};
 	if (WTERMSIG(status) != SIGKILL)
-		return 128 + WTERMSIG(status);
+		return (struct end){128 + WTERMSIG(status), WTERMSIG(status)};
 	say_last("cannot take %s: one of dlock's processes was killed; nothing is held",
 	    plan_name(p, key, sizeof key));
-	return STATUS_SYSTEM;
+	return (struct end){.status = STATUS_SYSTEM};
 }
 
-static int
+static struct end
 await_delivery(pid_t front, int delivery, const struct plan *p)
 {
 	struct pollfd set[LOOP_OWN + 1];
@@ -389,7 +395,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 		while (n < 0 && loop_signal(&loop, &info))
 			pass_on(front, &info);
 	}
-	return n > 0 ? 0 : end_as(front, p);
+	return n > 0 ? (struct end){.status = 0} : end_as(front, p);
 }
 
 /* ---- the process ---- */
@@ -399,15 +405,13 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
  * evaluate.
  */
 static int
-end_shell(bool shell, int status)
+end_asker(bool shell, struct end end)
 {
-	if (shell && status != 0) {
-		printf("(exit %d)\n", status);
+	if (shell && end.status != 0) {
+		printf("(exit %d)\n", end.status);
 		fflush(stdout);
 	}
-	if (status > 128 && status < 128 + SIGRTMIN)
-		return start_die_of(status - 128);
-	return status;
+	return end.signal ? start_die_of(end.signal) : end.status;
 }
 
 static bool
@@ -418,14 +422,14 @@ has_word(char **words, const char *word)
 	return *words;
 }
 
-static int
+static struct end
 hold_refused(const char *what)
 {
 	say_last("cannot hold: %s: %s; nothing is held", what, strerror(errno));
-	return STATUS_SYSTEM;
+	return (struct end){.status = STATUS_SYSTEM};
 }
 
-static int
+static struct end
 hold(struct plan *p)
 {
 	struct origin origin;
@@ -439,7 +443,7 @@ hold(struct plan *p)
 	start_origin(&origin);
 	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
 		say_last("%s", fault.text);
-		return STATUS_USAGE;
+		return (struct end){.status = STATUS_USAGE};
 	}
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");
@@ -469,11 +473,11 @@ cmd_hold(char **words)
 	case PARSED_WRONG:
 		say_last("%s",
 		    text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
-		return end_shell(shell, STATUS_USAGE);
+		return end_asker(shell, (struct end){.status = STATUS_USAGE});
 	case PARSED_PLAN:
 		break;
 	}
 	if (!plan.show.quiet && stray_list(clean, sizeof clean))
 		say("unknown in the environment and ignored: %s", clean);
-	return end_shell(shell, hold(&plan));
+	return end_asker(shell, hold(&plan));
 }

@@ -130,9 +130,8 @@ front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
  * that the rest becomes our own children, until we are alone.  Beside children who
  * are not the command's, and for processes that are none of ours, that is when two
  * looks in a row find nobody: a single one may miss who is just being handed from a
- * dying parent to another.  False: something
- * will not die, or cannot be seen.  (A look may take longer than our patience: it
- * is over only when there is still somebody.)
+ * dying parent to another.  False: something will not die, or cannot be seen.  (A look
+ * may take longer than our patience: it is over only when there is still somebody.)
  */
 static bool
 kill_everything(struct front *f)
@@ -365,6 +364,9 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		loop_stop_here(sig);
 		return;
 	}
+	/* what was meant for whoever has asked for the lock is no longer for us */
+	if (f->tried && sig != SIGTERM)
+		return;
 	if (sig == SIGWINCH)
 		progress_resized(&f->progress);
 	m.had = command_had_it(f, info);
@@ -596,10 +598,6 @@ front_run(const struct run *r, pid_t keeper)
 	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
 	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;
 	tree_prepare();
-	if (r->body) {
-		r->body->outside.ours[0] = getpid();
-		r->body->outside.ours[1] = keeper;
-	}
 	if (error)
 		take_over(&f, strerror(error));
 	look_around(&f);

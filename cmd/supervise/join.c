@@ -425,17 +425,20 @@ join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p
 	return grown;
 }
 
-void
+bool
 join_answer_release(struct join_server *s, int status, const char *line)
 {
 	struct join_outcome o = {.version = JOIN_VERSION, .status = status};
+	bool any = false;
 
 	snprintf(o.line, sizeof o.line, "%s", line);
 	for (size_t i = 0; i < s->used; i++)
 		if (s->peers[i].fd >= 0 && s->peers[i].releases) {
 			send(s->peers[i].fd, &o, sizeof o, MSG_DONTWAIT | MSG_NOSIGNAL);
 			drop_peer(s, i);
+			any = true;
 		}
+	return any;
 }
 
 /* ---- who releases a hold ---- */

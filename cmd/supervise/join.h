@@ -93,8 +93,8 @@ struct join_offer {
 int join_serve(struct join_server *, const struct pollfd *set, const struct plan *,
     const struct site *, const struct join_offer *, int64_t *keep);
 
-/* Tells all who have asked for a release how that ended; text is at most one line. */
-void join_answer_release(struct join_server *, int status, const char *line);
+/* Tells all who have asked for a release how that ended, in one line; was there any? */
+bool join_answer_release(struct join_server *, int status, const char *line);
 
 /* ---- who releases a hold (`dlock release`) ---- */
 

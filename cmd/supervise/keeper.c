@@ -57,6 +57,7 @@ struct keeper_told {
 	struct holding holding;  /* which so many hold; */
 	char text[RECORD_BYTES]; /* why, or for this holder */
 	bool suspect;            /* that a renewal was not answered */
+	bool release;            /* not the front, but who wanted one: how it ended */
 };
 
 /* What step() wants of the main line, and of the call that it is in. */
@@ -230,6 +231,8 @@ tell_waiting(struct keeper *k)
 /* ---- carrying out what step() decides ---- */
 
 #define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
+/* for a release of what was lost */
+#define QUESTION_PATIENCE (60 * NS_PER_S)
 /* for the front to erase its line; it may be stopped */
 #define CLEAR_SCREEN (50 * NS_PER_MS)
 #define LOOK_AGAIN (20 * NS_PER_MS) /* for what is left of a body */
@@ -402,7 +405,8 @@ answer_release(struct keeper *k)
 
 	if (k->keep.ending.kind == END_COMMAND)
 		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
-	join_answer_release(&k->joins, v.status, v.line);
+	if (join_answer_release(&k->joins, v.status, v.line))
+		k->told.release = true;
 }
 
 static void
@@ -1039,6 +1043,29 @@ close_store(struct keeper *k)
 	alarm(CLOSE_PATIENCE);
 	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
 	k->lock.store->backend->close(k->lock.store);
+	alarm(0);
+}
+
+/*
+ * Whoever comes to release what was lost is to hear of it, and he comes late: when the
+ * process for which it was held has ended.  Nothing is kept but the socket.
+ */
+static void
+await_question(struct keeper *k)
+{
+	instant until = instant_now() + QUESTION_PATIENCE;
+	sigset_t term;
+
+	if (!k->body || k->keep.ending.kind != END_LOST || k->told.release ||
+	    !atomic_load(&k->shared->front.delivered))
+		return;
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_UNBLOCK, &term, NULL);
+	if (chdir("/") != 0)
+		return;
+	while (!k->told.release && instant_now() < until)
+		pump(k, -1, 0, until);
 }
 
 /* ---- the process ---- */
@@ -1098,8 +1125,7 @@ keeper_init(struct keeper *k, const struct run *r)
 static void
 prepare_body(struct keeper *k)
 {
-	k->body->outside.ours[0] = getpid();
-	k->body->outside.ours[1] = getppid();
+	prctl(PR_SET_NAME, HOLD_NAME);
 	if (k->joins.listener < 0)
 		die_early(k, "cannot open a socket for dlock release");
 }
@@ -1158,5 +1184,6 @@ keeper_run(const struct run *r)
 		keeper_call(&keeper);
 	dismiss_stub(&keeper);
 	close_store(&keeper);
+	await_question(&keeper);
 	_exit(0);
 }

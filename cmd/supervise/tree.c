@@ -25,6 +25,7 @@ struct process {
 	int threads;
 	/* in clock ticks; with the pid, what makes a process itself */
 	unsigned long long born;
+	bool holds; /* is called HOLD_NAME */
 	bool ours;
 };
 
@@ -98,6 +99,8 @@ read_stat(int dir, const char *path, struct process *p)
 		return false;
 	p->parent = parent;
 	p->group = group;
+	*after_name = '\0';
+	p->holds = strcmp(strchrnul(text, '(') + 1, HOLD_NAME) == 0;
 	return true;
 }
 
@@ -266,10 +269,10 @@ is_spared(const struct spared *s, const struct process *p)
 
 /*
  * Marks what descends from root (0: from nobody) or who is marked already; again and
- * again, for a child may stand before its parent.
+ * again, for a child may stand before its parent.  `others`: not what holds for others.
  */
 static void
-mark_more(struct list *l, pid_t root, const struct spared *spared)
+mark_more(struct list *l, pid_t root, const struct spared *spared, bool others)
 {
 	bool grown = true;
 
@@ -278,7 +281,7 @@ mark_more(struct list *l, pid_t root, const struct spared *spared)
 		for (size_t i = 0; i < l->n; i++) {
 			struct process *p = &l->at[i];
 
-			if (p->ours || is_spared(spared, p) ||
+			if (p->ours || is_spared(spared, p) || (others && p->holds) ||
 			    ((root == 0 || p->parent != root) &&
 				!is_marked(l, p->parent)))
 				continue;
@@ -291,7 +294,7 @@ static void
 mark_descendants(struct list *l, pid_t root, const struct spared *spared)
 {
 	if (root > 0)
-		mark_more(l, root, spared);
+		mark_more(l, root, spared, false);
 }
 
 /*
@@ -568,7 +571,8 @@ mark_known(struct list *l, const struct outside *o, pid_t root)
 	const struct spared known = {o->n, o->known};
 
 	for (size_t i = 0; i < l->n; i++)
-		l->at[i].ours = l->at[i].pid == root || is_spared(&known, &l->at[i]);
+		l->at[i].ours = !l->at[i].holds &&
+		    (l->at[i].pid == root || is_spared(&known, &l->at[i]));
 }
 
 /* Keeps those that are marked, unless /proc has shown nobody at all. */
@@ -587,23 +591,11 @@ remember(struct outside *o, struct list *l)
 	o->n = n;
 }
 
-/* dlock's own, in at[2]. */
-static struct spared
-own_processes(const struct outside *o, struct process *at)
-{
-	for (int i = 0; i < 2; i++)
-		at[i] = (struct process){.pid = number_of(o->ours[i])};
-	qsort(at, 2, sizeof *at, by_pid);
-	return (struct spared){2, at};
-}
-
 size_t
 outside_signal(struct outside *o, int sig, bool wake)
 {
 	const struct aim aim = {.sig = sig, .wake = wake};
 	struct list l = list_processes();
-	struct process at[2];
-	const struct spared own = own_processes(o, at);
 	pid_t root = number_of(o->pid);
 	size_t alive = 0;
 
@@ -616,7 +608,7 @@ outside_signal(struct outside *o, int sig, bool wake)
 			pidfd_send_signal(o->fd, SIGCONT, NULL, 0);
 	}
 	mark_known(&l, o, root);
-	mark_more(&l, 0, &own);
+	mark_more(&l, 0, NULL, true);
 	for (size_t i = 0; i < l.n; i++) {
 		if (!l.at[i].ours || l.at[i].pid == root || is_dead_process(&l.at[i]))
 			continue;

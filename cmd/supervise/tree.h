@@ -52,8 +52,13 @@ struct outside {
 	int fd; /* of that process */
 	struct process *known;
 	size_t n;
-	pid_t ours[2]; /* dlock's own processes: never among them, nor who is below */
 };
+
+/*
+ * What the processes of a hold in the background call themselves, ours and those of
+ * others: whoever adopts or has started them, they are in no such tree.
+ */
+#define HOLD_NAME "dlock-hold"
 
 /*
  * Opens it.  False with errno: ESRCH: there is none, or it has ended; EPERM: it is not

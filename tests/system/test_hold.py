@@ -2,7 +2,6 @@
 # `dlock run` has: the lock as long as it lives and no longer, and an end in time
 # when the lock is lost, whichever of dlock's processes is killed or frozen.
 
-import ctypes
 import os
 import pathlib
 import pty
@@ -76,10 +75,8 @@ def holders():
     result = []
     for pid in descendants_of(os.getpid()):
         found = stat_of(pid)
-        if found and found[0] == "dlock" and found[2] == os.getpid() and is_alive(pid):
-            below = [p for p in descendants_of(pid) if name_of(p) == "dlock"]
-            if below and os.getsid(pid) == pid:
-                result.append((pid, below[0]))
+        if found and found[0] == "dlock-hold" and found[2] == os.getpid() and is_alive(pid) and descendants_of(pid):
+            result.append((pid, descendants_of(pid)[0]))
     return result
 
 
@@ -557,7 +554,7 @@ def test_signals_release_nothing(start, where, dlock, who, sig):
 
 def test_a_short_outage(start, leased, own_redis):
     leased.server = own_redis
-    script = start('eval "$($D hold -k "$K" -t 6 --pid $$ --shell)"\nmark held\nwhile [ ! -e go ]; do sleep 0.1; done\n'
+    script = start('eval "$($D hold -k "$K" -t 6 --pid $$ --shell)"\nmark held\nwhile [ ! -e ${0%script}go ]; do sleep 0.1; done\n'
                    '$D release; mark released $?\n', leased)
     script.mark("held")
     own_redis.pause()
@@ -566,8 +563,8 @@ def test_a_short_outage(start, leased, own_redis):
     own_redis.resume()
     pause = boottime() + 4  # past the lease that was there
     wait_for(lambda: boottime() > pause)
-    os.close(os.open("go", os.O_CREAT)) if False else None
-    assert script.popen.poll() is None
+    (script.directory / "go").touch()
+    assert script.mark("released") == "0"
 
 
 def test_a_long_outage(start, leased, own_redis):
@@ -637,6 +634,49 @@ def test_who_adopts_us(where, dlock, victim):
         p.kill()
         p.wait()
         p.stdout.close()
+
+
+def test_holds_for_others_go_on(start, leased, own_redis, tmp_path):
+    """A script that is stopped has started another hold, which is for nobody, and which it had below it for a while."""
+    leased.server = own_redis
+    files = tmp_path / "files"
+    files.mkdir(mode=0o700)
+    script = start(f"""$D hold -k "$K" -t 3 --grace 300ms >/dev/null
+$D hold -u file://{files} -O "" -k other --for 1000 >/dev/null & 
+$D run -u file://{files} -k taken sleep 5 &
+$D hold -u file://{files} -k taken --for 1000 >/dev/null
+mark held
+{SLEEP}""".replace(' -O ""', ""), leased)
+    script.mark("held")  # after the keeper has looked who is there
+    assert len(holders()) == 3
+    own_redis.pause()
+    wait_for(lambda: script.popen.poll() is not None, what="the script to be stopped")
+    wait_for(lambda: len(holders()) == 2, what="the first hold to end")
+    own_redis.resume()
+    for key in ("other", "taken"):
+        assert subprocess.run([DLOCK, "run", "-u", f"file://{files}", "-nqk", key, "true"], check=False).returncode == 75
+
+
+def test_broken(start, where, dlock):
+    script = start(f'$D hold -k "$K" -t 3 --grace 300ms >/dev/null\nmark held\n{SLEEP}', where)
+    script.mark("held")
+    result = dlock.run("break", *where.words, "-y", "-k", where.key())
+    if result.status == 78:
+        pytest.skip("cannot be broken here")
+    assert result.status == 0, result
+    assert script.wait()[0] == -signal.SIGTERM
+    assert is_free(dlock, where)
+
+
+def test_released_too_late(where, sleeper, hold, dlock):
+    """Who was held for was stopped; whoever releases it hears that."""
+    p = sleeper()
+    handle = hold(where, "job", "-t", "3", "--pid", p.pid).stdout.strip()
+    where.take_away([where.key()], where.key())
+    p.wait(PATIENCE)
+    result = dlock.run("release", handle)
+    assert result.status == 79 and f"process {p.pid} and its descendants were stopped" in result.stderr, result
+    assert dlock.run("release", handle).status == 1
 
 
 # ---- nesting ----
