@@ -1057,7 +1057,7 @@ await_question(struct keeper *k)
 	sigset_t term;
 
 	if (!k->body || k->keep.ending.kind != END_LOST || k->told.release ||
-	    !atomic_load(&k->shared->front.delivered))
+	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
 		return;
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
