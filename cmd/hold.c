@@ -113,8 +113,7 @@ is_substitution(pid_t pid)
 	snprintf(path, sizeof path, "/proc/%d/fd/1", (int)pid);
 	return fstat(STDOUT_FILENO, &ours) == 0 && S_ISFIFO(ours.st_mode) &&
 	    stat(path, &theirs) == 0 && theirs.st_ino == ours.st_ino &&
-	    theirs.st_dev == ours.st_dev &&
-	    read_proc(pid, "cmdline", its, sizeof its) &&
+	    theirs.st_dev == ours.st_dev && read_proc(pid, "cmdline", its, sizeof its) &&
 	    read_proc(parent_of(pid), "cmdline", above, sizeof above) &&
 	    strcmp(its, above) == 0;
 }
@@ -153,9 +152,11 @@ open_body(struct body *b, const struct plan *p, struct fault *f)
 	else if (pid == getpid())
 		why = "this is dlock itself, which ends at once";
 	else if (!outside_open(&b->outside, pid))
-		why = errno == EPERM   ? "another user's process could not be stopped, should the lock be lost"
-		    : errno == ESRCH || errno == EINVAL || errno == ENOENT ? "there is no such process (any more)"
-							 : strerror(errno);
+		why = errno == EPERM
+		    ? "another user's process could not be stopped, should the lock be lost"
+		    : errno == ESRCH || errno == EINVAL || errno == ENOENT
+		    ? "there is no such process (any more)"
+		    : strerror(errno);
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
 	return RC_OK;
@@ -178,7 +179,8 @@ name_command(struct plan *p)
 static enum rc
 settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault *f)
 {
-	if (p->steer.pid == 0 && p->steer.length == NEVER && find_parent(p, o, f) != RC_OK)
+	if (p->steer.pid == 0 && p->steer.length == NEVER &&
+	    find_parent(p, o, f) != RC_OK)
 		return RC_USAGE;
 	if (open_body(b, p, f) != RC_OK)
 		return RC_USAGE;

@@ -36,8 +36,7 @@ struct go {
  * child_tokens_room() bytes are enough.
  */
 size_t child_tokens_room(const struct plan *);
-void child_write_tokens(
-    const struct plan *, const struct go *, char *out, size_t size);
+void child_write_tokens(const struct plan *, const struct go *, char *out, size_t size);
 
 struct child {
 	pid_t pid;

@@ -278,7 +278,8 @@ watch_keeper(struct front *f)
 		break;
 	}
 	if (guarded(f))
-		due.wake = instant_first(due.wake, instant_now() + f->plan->terms.ttl / 3);
+		due.wake = instant_first(
+		    due.wake, instant_now() + f->plan->terms.ttl / 3);
 	return instant_first(due.wake, f->elders.look_at);
 }
 

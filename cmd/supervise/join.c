@@ -494,8 +494,7 @@ join_ask_release(const char *handle, struct join_outcome *o, struct fault *f)
 	int fd;
 
 	if (!read_handle(handle, &a))
-		return fault_set(
-		    f, RC_USAGE, "this is no handle: dlock hold prints one");
+		return fault_set(f, RC_USAGE, "this is no handle: dlock hold prints one");
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fault_set(

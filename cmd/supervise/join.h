@@ -52,11 +52,11 @@ struct join_server {
 	struct {
 		int fd; /* -1: free */
 		bool holds;
-		bool foreign; /* none of our descendants: may not hold along with us */
+		bool foreign;  /* none of our descendants: may not hold along with us */
 		bool releases; /* waits for join_answer_release() */
-	} peers[JOINS_MAX];   /* nested dlocks that are connected */
-	size_t used;          /* all at or beyond this are free */
-	size_t present;       /* when none is free, the next peer waits to be accepted */
+	} peers[JOINS_MAX];    /* nested dlocks that are connected */
+	size_t used;           /* all at or beyond this are free */
+	size_t present;        /* when none is free, the next peer waits to be accepted */
 };
 
 /*

@@ -81,7 +81,7 @@ struct keeper {
 	struct keeper_told told;
 	struct keep keep;
 	struct keeper_todo todo;
-	struct body *body; /* NULL: a command of ours */
+	struct body *body;  /* NULL: a command of ours */
 	instant hold_until; /* with a body: --for; NEVER */
 };
 
@@ -108,8 +108,7 @@ is_multi(const struct keeper *k)
 static struct outside *
 guarded(const struct keeper *k)
 {
-	return k->body && k->body->outside.pid &&
-		atomic_load(&k->shared->front.delivered)
+	return k->body && k->body->outside.pid && atomic_load(&k->shared->front.delivered)
 	    ? &k->body->outside
 	    : NULL;
 }
@@ -370,7 +369,8 @@ keeper_stop_tree(struct keeper *k)
 static void
 dismiss_stub(struct keeper *k)
 {
-	if (!k->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone && k->child.gate >= 0)
+	if (!k->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone &&
+	    k->child.gate >= 0)
 		child_dismiss(&k->child);
 }
 
@@ -629,7 +629,8 @@ hear_front(struct keeper *k)
 			react(k, EV_INTERRUPTED, m.number);
 		else if (m.kind == MSG_SIGNAL && k->body && m.ends)
 			end_body(k, m.number);
-		else if (m.kind == MSG_SIGNAL && !k->body && k->keep.phase != PH_ASK && !m.had)
+		else if (m.kind == MSG_SIGNAL && !k->body && k->keep.phase != PH_ASK &&
+		    !m.had)
 			forward(k, m.number);
 	}
 	if (got < 0) {

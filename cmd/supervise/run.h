@@ -25,15 +25,15 @@ struct body {
 	 * errno: nobody has it; then the lock goes back.
 	 */
 	bool (*deliver)(const struct run *);
-	pid_t asker;  /* who waits for the delivery */
+	pid_t asker; /* who waits for the delivery */
 };
 
 struct run {
 	const struct plan *plan;
 	const struct origin *origin;
 	struct shared *shared;
-	int ends[2];      /* of the link: [0] the front's, [1] the keeper's */
-	const char *path; /* what to execute; NULL with a body */
+	int ends[2];       /* of the link: [0] the front's, [1] the keeper's */
+	const char *path;  /* what to execute; NULL with a body */
 	struct body *body; /* NULL: a command of ours is run */
 	char owner[OWNER_CHARS + 1];
 	char record[RECORD_BYTES];

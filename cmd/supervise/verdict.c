@@ -73,8 +73,8 @@ unreachable(
 		snprintf(tried, sizeof tried, "tried for %s (%s)",
 		    parse_duration_text(waited, time, sizeof time),
 		    p->wait.persist ? "-w" : "-w DURATION tries longer");
-	verdict_decide(v, STATUS_UNAVAILABLE, "unreachable",
-	    "cannot take %s: %s; %s; %s", s->key, s->words, tried, nothing(p));
+	verdict_decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; %s",
+	    s->key, s->words, tried, nothing(p));
 }
 
 /* Nothing is wrong: who wants to know has asked for it. */
@@ -110,8 +110,7 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 		    "cannot take %s: %s; %s%s%s", s->key,
 		    *s->words ? s->words
 			      : "descriptors, memory or processes have run out",
-		    nothing(p),
-		    e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
+		    nothing(p), e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
 }
 

@@ -14,11 +14,12 @@ import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, name_of, places,
+from support import (DLOCK, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, name_of, places,
                      stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
+TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
 TTL = 3  # seconds: KILL is due 2.47 s after the last good renewal
 
 
@@ -657,15 +658,78 @@ mark held
         assert subprocess.run([DLOCK, "run", "-u", f"file://{files}", "-nqk", key, "true"], check=False).returncode == 75
 
 
-def test_broken(start, where, dlock):
-    script = start(f'$D hold -k "$K" -t 3 --grace 300ms >/dev/null\nmark held\n{SLEEP}', where)
-    script.mark("held")
-    result = dlock.run("break", *where.words, "-y", "-k", where.key())
-    if result.status == 78:
-        pytest.skip("cannot be broken here")
-    assert result.status == 0, result
-    assert script.wait()[0] == -signal.SIGTERM
-    assert is_free(dlock, where)
+def calls(path):
+    return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def fake(dlock, tmp_path):
+    """Holds at a server that answers as scripted; its calls are in a file."""
+    log = tmp_path / "calls"
+
+    def run(script, *options):
+        return dlock.run("hold", "-b", "fake", "-O", f"script={script}", "-O", f"log={log}", "-k", "job", *options, program=TEST)
+
+    run.log = log
+    return run
+
+
+def test_asked_back(fake, sleeper, dlock):
+    """Who breaks it waits: TERM, the release when nobody is left, 79."""
+    p = sleeper()
+    handle = fake("renew=revoked", "-t", "3", "--pid", p.pid).stdout.strip()
+    assert p.wait(PATIENCE) == -signal.SIGTERM
+    wait_for(lambda: "release" in calls(fake.log))
+    assert dlock.run("release", handle).status == 79
+
+
+def test_asked_back_of_the_stubborn(fake, dlock, sleeper):
+    """Not released before it is dead, nor is what it has started."""
+    p = subprocess.Popen(["bash", "-c", "trap '' TERM; (while :; do sleep 1; done) & echo $!; while :; do sleep 1; done"],
+                         stdout=subprocess.PIPE, text=True)
+    try:
+        child = int(p.stdout.readline())
+        fake("renew=revoked", "-t", "9", "--grace", "1", "--pid", p.pid)
+        wait_for(lambda: not is_alive(child) or "release" in calls(fake.log))
+        assert not is_alive(child) and p.wait(PATIENCE) == -signal.SIGKILL
+        wait_for(lambda: "release" in calls(fake.log))
+        assert calls(fake.log).count("release") == 1
+    finally:
+        p.kill()
+        p.wait()
+        p.stdout.close()
+
+
+def test_release_is_not_confirmed(fake, dlock):
+    handle = fake("release=hang", "-t", "3", "--for", "100").stdout.strip()
+    result = dlock.run("release", handle)
+    assert result.status == 69 and "the release was not confirmed" in result.stderr, result
+
+
+def test_lost_at_the_release(fake, dlock, sleeper):
+    p = sleeper()
+    handle = fake("release=lost", "--pid", p.pid).stdout.strip()
+    result = dlock.run("release", handle)
+    assert result.status == 79 and "another may have run beside it" in result.stderr, result
+    assert p.poll() is None
+
+
+def test_nobody_is_stopped_who_does_not_know_of_it(dlock, fake, sleeper, tmp_path):
+    """The lock is lost, or a keeper killed, before the handle has been given."""
+    p = sleeper()
+    started = dlock.start("hold", "-b", "fake", "-O", "script=acquire=ok@3s", "-k", "job", "--pid", p.pid, program=TEST)
+    front = wait_for(lambda: descendants_of(started.pid))[0]
+    keeper = wait_for(lambda: descendants_of(front))[0]
+    kill(keeper)
+    result = started.wait()
+    assert result.status == 71 and "nothing" in result.stderr and p.poll() is None
+
+
+@pytest.mark.parametrize("script, status", [("acquire=denied", 77), ("acquire=config", 78), ("acquire=protocol", 76),
+                                             ("acquire=system", 71), ("open=config", 78)])
+def test_refusals(fake, script, status):
+    result = fake(script, "--for", "100", "--shell")
+    assert (result.status, result.stdout) == (status, f"(exit {status})\n") and "nothing is held" in result.stderr
 
 
 def test_released_too_late(where, sleeper, hold, dlock):
