@@ -306,6 +306,7 @@ def sleeper(nothing_is_left):
 def test_pids_that_cannot_be(hold, where, sleeper, dlock):
     gone = sleeper()
     gone.kill()
+    wait_for(lambda: not is_alive(gone.pid), what="it to die")
     zombie = hold(where, "job", "-n", "--pid", gone.pid)
     gone.wait()
     for result, why in [
@@ -429,20 +430,25 @@ def test_interrupted(where, dlock, sig):
     wait_for(lambda: "waiting" in waiting.stderr(), what="it to wait")
     kill(waiting.pid, sig)
     assert waiting.wait().status == -sig and waiting.stdout() == ""
+    # nobody of them waits on
+    wait_for(lambda: {p for p in descendants_of(os.getpid()) if (name_of(p) or "").startswith("dlock")}
+             <= {holder.pid, *descendants_of(holder.pid)}, what="all of it to end")
     holder.finish()
     wait_for(lambda: is_free(dlock, where))
     assert not holders()
 
 
-def test_stopped_while_it_waits(where, dlock):
+def test_stopped_while_it_waits(start, where, dlock):
+    """As a job of a shell: stopped with Ctrl-Z, and continued."""
     holder = dlock.hold(where, where.key())
-    waiting = dlock.start("hold", *where.words, "-k", where.key(), "--for", "100")
-    wait_for(lambda: "waiting" in waiting.stderr(), what="it to wait")
-    kill(waiting.pid, signal.SIGTSTP)
-    wait_for(lambda: stat_of(waiting.pid)[1] == "T", what="it to stop")
-    kill(waiting.pid, signal.SIGCONT)
+    script = start('set -m\n$D hold -k "$K" --for 100 &\nmark pid $!\nwait -f $!; mark status $?\n', where)
+    pid = int(script.mark("pid"))
+    wait_for(lambda: "waiting" in script.stderr(), what="it to wait")
+    kill(pid, signal.SIGTSTP)
+    wait_for(lambda: stat_of(pid)[1] == "T", what="it to stop")
+    kill(pid, signal.SIGCONT)
     holder.finish()
-    assert waiting.wait().status == 0
+    assert script.mark("status") == "0"
 
 
 def test_nobody_takes_the_handle(where, dlock):
@@ -608,7 +614,7 @@ def test_taken_away(start, where, dlock):
 
 ADOPTS = """import ctypes, os, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-subprocess.run([os.environ["D"], "hold", "-k", os.environ["K"], "-t", "3", "--grace", "300ms"], check=True)
+subprocess.run([os.environ["D"], "hold", "-k", os.environ["K"], "--grace", "300ms"], check=True)
 print("held", flush=True)
 time.sleep(1000)
 """
@@ -628,7 +634,8 @@ def test_who_adopts_us(where, dlock, victim):
         wait_for(lambda: p.poll() is not None, what="it to be stopped")
         if victim == "front":
             assert p.returncode == -signal.SIGTERM
-            becomes_free(dlock, where)
+            # by a keeper that has not killed itself: else when a lease of 30 s ends
+            wait_for(lambda: is_free(dlock, where), timeout=15, what="it to be released")
         else:
             assert p.returncode == -signal.SIGKILL
     finally:
