@@ -731,6 +731,7 @@ def test_nobody_is_stopped_who_does_not_know_of_it(dlock, fake, sleeper, tmp_pat
     kill(front, signal.SIGSTOP)
     wait_for(lambda: "renew" in calls(fake.log), what="a renewal")
     kill(keeper)
+    wait_for(lambda: not is_alive(keeper), what="the keeper to die")
     kill(front, signal.SIGCONT)
     result = started.wait()
     assert result.status == 71 and "nothing" in result.stderr and p.poll() is None
