@@ -59,7 +59,7 @@ CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
 	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
 	$(if $(USE_PG),-DHAVE_PG $(PG_INCLUDE)) $(CFLAGS)
-LIBS = $(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
+LIBS = $(call static,jansson) $(call static,inih) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 
 BACKENDS := $(wildcard backends/*.c backends/file/*.c) \
@@ -80,7 +80,7 @@ $(O)/dlock: $(OBJECTS)
 
 # Objects made with other flags or backends are no use: this file changes with them.
 $(O)/flags: FORCE
-	@$(can_build) || { echo "dlock needs a C compiler, pkg-config and jansson, and for each backend its library; on Debian:"; \
+	@$(can_build) || { echo "dlock needs a C compiler, pkg-config, jansson and inih, and for each backend its library; on Debian:"; \
 	echo "    apt-get install --no-install-recommends $(BUILD_PACKAGES)"; exit 1; }
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
@@ -111,13 +111,13 @@ $(O)/%.sql.h: %.sql
 
 # ---- what must be installed, as Debian calls it ----
 
-BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libzookeeper-mt-dev libpq-dev
+BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libzookeeper-mt-dev libpq-dev
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
 	tmux vim less procps util-linux zsh fish groff-base sqlite3 spin
 
-can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson 2>/dev/null
+can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson inih 2>/dev/null
 
 # Where there are no Debian packages, nothing can be said about them: whoever builds knows.
 missing = $(if $(shell command -v dpkg-query),$(filter-out $(shell dpkg-query -W -f '$${Status}/$${Package}\n' $(1) 2>/dev/null | \
@@ -192,7 +192,7 @@ lint: $(MADE) $(O)/flags
 		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
-	$(Q)mandoc -T lint -W style man/*.[17]
+	$(Q)mandoc -T lint -W style man/*.[157]
 	@echo "  LINT  format"
 	$(Q)clang-format --dry-run -Werror $(C_FILES) $(C_TESTS)
 	@echo "  LINT  what a backend never does"
@@ -208,13 +208,14 @@ format:
 install: all
 	install -D -m 755 $(O)/dlock "$(DESTDIR)$(BINDIR)/dlock"
 	install -D -m 644 man/dlock.1 "$(DESTDIR)$(MANDIR)/man1/dlock.1"
+	install -D -m 644 man/dlock.conf.5 "$(DESTDIR)$(MANDIR)/man5/dlock.conf.5"
 	install -D -m 644 man/dlock-backends.7 "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7"
 	install -D -m 644 completions/dlock.bash "$(DESTDIR)$(BASHCOMPDIR)/dlock"
 	install -D -m 644 completions/_dlock "$(DESTDIR)$(ZSHCOMPDIR)/_dlock"
 	install -D -m 644 completions/dlock.fish "$(DESTDIR)$(FISHCOMPDIR)/dlock.fish"
 
 uninstall:
-	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(MANDIR)/man1/dlock.1" "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7" \
+	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(MANDIR)/man1/dlock.1" "$(DESTDIR)$(MANDIR)/man5/dlock.conf.5" "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7" \
 		"$(DESTDIR)$(BASHCOMPDIR)/dlock" "$(DESTDIR)$(ZSHCOMPDIR)/_dlock" "$(DESTDIR)$(FISHCOMPDIR)/dlock.fish"
 
 clean:

@@ -5,6 +5,7 @@
 #include "refuse.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 enum { TEXT_BYTES = 40 };
@@ -89,4 +90,19 @@ refuse_recent(struct fault *f, const struct job *j, int64_t age)
 	return fault_set(f, RC_DONE,
 	    "the last run that ended with 0 began %s ago, less than --cooldown %s",
 	    length_text(age, ago), length_text(j->cooldown, cooldown));
+}
+
+enum rc
+refuse_broken(
+    struct host *host, struct fault *f, enum rc rc, const char *where, const char *record)
+{
+	size_t n = strlen(record);
+
+	*host->breaker = '\0';
+	if (n < sizeof host->breaker)
+		memcpy(host->breaker, record, n + 1);
+	return fault_set(f, rc,
+	    rc == RC_LOST ? "%s: it was taken away by force"
+			  : "%s: somebody asks for it back",
+	    where);
 }

@@ -29,4 +29,12 @@ enum rc refuse_done(
  */
 enum rc refuse_recent(struct fault *, const struct job *, int64_t age);
 
+/*
+ * `rc`, RC_REVOKED or RC_LOST: somebody, whose `record` came with that, asks for a hold
+ * back or has taken it by force.  The record goes to host->breaker if it is no longer
+ * than one may be.
+ */
+enum rc refuse_broken(
+    struct host *, struct fault *, enum rc, const char *where, const char *record);
+
 #endif

@@ -2,6 +2,7 @@
 #include "cmd.h"
 
 #include "nearest.h"
+#include "plan.h"
 #include "say.h"
 #include "status.h"
 #include "text.h"
@@ -10,12 +11,17 @@
 
 const struct cmd cmds[] = {
     {"run", "run a command under a lock", cmd_run, cmd_run_explain},
+    {"status", "tell who holds a lock, and who waits", cmd_status, cmd_status_explain},
+    {"ls", "list all locks, one a line", cmd_ls, cmd_ls_explain},
+    {"wait", "wait until a lock is free, without taking it", cmd_wait, cmd_wait_explain},
     {"break", "take a lock away from who holds it", cmd_break, cmd_break_explain},
     {"freeze", "let nobody take a lock", cmd_freeze, cmd_freeze_explain},
     {"thaw", "end a freeze", cmd_thaw, cmd_thaw_explain},
     {"hold", "hold a lock for a script that goes on by itself", cmd_hold,
 	cmd_hold_explain},
     {"release", "give back what hold has taken", cmd_release, cmd_release_explain},
+    {"config", "tell every setting and where it comes from", cmd_config,
+	cmd_config_explain},
     {"help", "explain dlock or a subcommand", cmd_help, NULL},
     {"version", "tell the version and the backends built in", cmd_version, NULL},
     {0},
@@ -37,7 +43,8 @@ static const char *
 meant_by(const char *name)
 {
 	static const struct synonym synonyms[] = {{"exec", "run"}, {"lock", "run"},
-	    {"with", "run"}, {"usage", "help"}, {NULL, NULL}};
+	    {"with", "run"}, {"usage", "help"}, {"list", "ls"}, {"top", "ls"},
+	    {"who", "status"}, {"show", "status"}, {NULL, NULL}};
 	const char *known[CMDS + 1] = {0};
 
 	name += strspn(name, "-");
@@ -62,4 +69,13 @@ cmd_refuse(const char *name)
 		    clean, meant ? ": did you mean dlock " : "", meant ? meant : "",
 		    meant ? "?" : "");
 	return STATUS_USAGE;
+}
+
+int
+cmd_wrong(const struct plan *p, const struct fault *f)
+{
+	char clean[sizeof f->text + 60];
+
+	say_last("%s", text_clean(clean, sizeof clean, f->text, strlen(f->text)));
+	return p->status;
 }

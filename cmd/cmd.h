@@ -27,8 +27,19 @@ const struct cmd *cmd_named(const char *name);
  */
 int cmd_refuse(const char *name);
 
+/* Says what is wrong with a plan (PARSED_WRONG); returns the exit status. */
+struct plan;
+struct fault;
+int cmd_wrong(const struct plan *, const struct fault *);
+
 int cmd_run(char **words);
 int cmd_run_explain(void);
+int cmd_status(char **words);
+int cmd_status_explain(void);
+int cmd_ls(char **words);
+int cmd_ls_explain(void);
+int cmd_wait(char **words);
+int cmd_wait_explain(void);
 int cmd_break(char **words);
 int cmd_break_explain(void);
 int cmd_freeze(char **words);
@@ -39,6 +50,8 @@ int cmd_hold(char **words);
 int cmd_hold_explain(void);
 int cmd_release(char **words);
 int cmd_release_explain(void);
+int cmd_config(char **words);
+int cmd_config_explain(void);
 int cmd_help(char **words);
 int cmd_version(char **words);
 

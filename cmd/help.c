@@ -2,6 +2,7 @@
 #include "cmd.h"
 
 #include "backends/backend.h"
+#include "conf.h"
 #include "options.h"
 #include "say.h"
 #include "site.h"
@@ -21,7 +22,8 @@ print_overview(void)
 	    "\n  dlock run -b file -k backup -- ./backup.sh\n"
 	    "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
 	    "Options: dlock help run.  What an administrator of PostgreSQL may have to run:\n"
-	    "dlock help pg-schema.  Everything: man dlock, man dlock-backends.");
+	    "dlock help pg-schema.  Everything: man dlock, man dlock.conf,\n"
+	    "man dlock-backends.");
 	return say_written();
 }
 
@@ -42,12 +44,26 @@ schema_named(const char *word)
 	return b ? b->schema : NULL;
 }
 
-/* What tests compare manual and completions with: the options, or the backends. */
+/* The names that may stand in a file. */
+static void
+print_names(void)
+{
+	for (int i = 0; i < OPTIONS; i++)
+		if (conf_allows(i))
+			puts(options[i].name);
+}
+
+/*
+ * What tests compare manual and completions with: the options, the backends, or the names
+ * in files.
+ */
 static int
 print_raw(const char *what)
 {
 	if (what && strcmp(what, "backends") == 0)
 		site_print_raw(stdout);
+	else if (what && strcmp(what, "config") == 0)
+		print_names();
 	else
 		options_print_raw(stdout);
 	return say_written();

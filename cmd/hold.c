@@ -474,9 +474,7 @@ cmd_hold(char **words)
 	case PARSED_HELP:
 		return cmd_hold_explain();
 	case PARSED_WRONG:
-		say_last("%s",
-		    text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
-		return end_asker(shell, (struct end){.status = STATUS_USAGE});
+		return end_asker(shell, (struct end){.status = cmd_wrong(&plan, &fault)});
 	case PARSED_PLAN:
 		break;
 	}

@@ -1,9 +1,11 @@
 /* look.c - looks at locks through a backend's admin_ops. */
 #include "look.h"
 
+#include "cmd.h"
 #include "host.h"
 #include "say.h"
 #include "status.h"
+#include "stray.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -21,7 +23,7 @@ static enum woke
 wait_patiently(struct host *h, int fd, short events, instant until)
 {
 	struct looking *l = looking_of(h);
-	instant most = instant_after(l->heard, LOOK_PATIENCE);
+	instant most = l->asked ? instant_after(l->heard, LOOK_PATIENCE) : NEVER;
 	enum woke woke = host_wait(h, fd, events, instant_first(until, most));
 
 	if (woke == WOKE_READY)
@@ -68,8 +70,8 @@ find_site(struct looking *l, struct fault *f)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
 		    s->backend->name);
-	return s->inherits ? join_inherit(&l->host, l->plan, &l->site, &l->joined, f)
-			   : RC_OK;
+	return join_look(&l->host, l->plan, &l->site, &l->joined,
+	    l->plan->cmd == CMD_WAIT ? &l->ours : NULL, f);
 }
 
 enum rc
@@ -78,7 +80,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
-	*l = (struct looking){.plan = p, .heard = instant_now()};
+	*l = (struct looking){.plan = p};
 	host_init(&l->host);
 	l->host.wait = wait_patiently;
 	rc = find_site(l, f);
@@ -120,7 +122,9 @@ look(struct looking *l, const struct look *what, struct fault *f)
 
 	l->heard = instant_now();
 	l->silent = false;
+	l->asked = true;
 	rc = l->store->backend->admin->each(l->store, what, f);
+	l->asked = false;
 	tell_notice(l);
 	if (rc == RC_STOP && l->silent)
 		return fault_set(f, RC_AGAIN, "%s does not answer", l->store->where);
@@ -208,15 +212,36 @@ look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *c
 	struct look what = {.brief = true, .until = until, .see = see_any, .ctx = &all};
 	enum rc rc = look(l, &what, f);
 
-	if (!all.enough)
-		complete(&all);
+	if (rc == RC_OK && !all.enough)
+		complete(&all); /* else there may have been more of the last one */
 	if (rc == RC_OK && all.view.short_of_memory)
 		rc = out_of_memory(f);
 	view_free(&all.view);
 	return rc;
 }
 
-/* ---- what went wrong ---- */
+/* ---- the beginning and the end of a subcommand ---- */
+
+bool
+look_plan(struct plan *p, unsigned cmd, char **words, int (*explain)(void), int *status)
+{
+	struct fault fault;
+	char clean[700];
+
+	switch (plan_read(p, cmd, words, &fault)) {
+	case PARSED_HELP:
+		*status = explain();
+		return false;
+	case PARSED_WRONG:
+		*status = cmd_wrong(p, &fault);
+		return false;
+	case PARSED_PLAN:
+		break;
+	}
+	if (!p->show.quiet && stray_list(clean, sizeof clean))
+		say("unknown in the environment and ignored: %s", clean);
+	return true;
+}
 
 int
 look_refuse(const struct plan *p, const char *what, const char *key, enum rc rc,

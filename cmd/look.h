@@ -21,8 +21,10 @@ struct looking {
 	struct store *store;
 	struct site site;
 	struct joined joined; /* what an enclosing dlock has told of its site */
-	instant heard;        /* when the server last said something */
-	bool silent;          /* it has not for LOOK_PATIENCE */
+	unsigned ours; /* CMD_WAIT: bits of keys that a run would join, see join.h */
+	bool asked;    /* a look is under way */
+	instant heard; /* when the server last said something to that */
+	bool silent;   /* it has not for LOOK_PATIENCE */
 };
 
 /*
@@ -43,6 +45,13 @@ enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
  */
 enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *),
     void *ctx, instant until, struct fault *);
+
+/*
+ * plan_read() for a subcommand that shows or steers.  False: there is nothing (more) to
+ * be done, *status is what to exit with, and has been explained.
+ */
+bool look_plan(
+    struct plan *, unsigned cmd, char **words, int (*explain)(void), int *status);
 
 /*
  * Says why a look (or what was to follow it) came to nothing; `what` is such as "look

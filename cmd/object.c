@@ -26,22 +26,11 @@ put_string(struct object *j, const char *s)
 	if (!put(j, "\"", 1))
 		return false;
 	for (size_t i = 0; i < n;) {
-		uint32_t c = 0;
-		size_t len = text_next(s + i, n - i, &c);
 		char escaped[8];
 
-		/* not UTF-8: the replacement character, as jq and browsers do */
-		if (len == 0)
-			snprintf(escaped, sizeof escaped, "\\uFFFD");
-		else if (c < 0x20 || (c >= 0x7f && c <= 0x9f))
-			snprintf(escaped, sizeof escaped, "\\u%04X", (unsigned)c);
-		else if (c == '"' || c == '\\')
-			snprintf(escaped, sizeof escaped, "\\%c", (char)c);
-		else
-			snprintf(escaped, sizeof escaped, "%.*s", (int)len, s + i);
+		i += text_json(escaped, s + i, n - i);
 		if (!put(j, escaped, strlen(escaped)))
 			return false;
-		i += len ? len : 1;
 	}
 	return put(j, "\"", 1);
 }

@@ -71,7 +71,8 @@ struct option {
 	const char *help; /* one or two lines of at most 50 columns */
 	unsigned cmds;    /* CMD_ bits: which subcommands know it */
 	enum group group;
-	bool repeats; /* may be given more than once: takes effect as it is read */
+	bool occasional; /* has a variable, but no place in a file; see conf.h */
+	bool repeats;    /* may be given more than once: takes effect as it is read */
 	/* what it means without a value, which only = can give it; NULL: needs one */
 	const char *bare;
 
@@ -90,6 +91,12 @@ struct option {
 };
 
 extern const struct option options[]; /* OPTIONS of them, and one without a name */
+
+/*
+ * What the plan has for option i where nobody said it: "30s", "no", "-".  Returns out, or
+ * a constant.
+ */
+const char *options_default(const struct plan *, int i, char *out, size_t size);
 
 /* The name of a subcommand, by its CMD_ bit. */
 const char *options_cmd(unsigned cmd);

@@ -1,9 +1,10 @@
 /*
- * plan.c - makes a subcommand's plan from the command line and the environment, and checks
- * it as a whole.
+ * plan.c - makes a subcommand's plan from the command line, the environment and the
+ * configuration files, and checks it as a whole.
  */
 #include "plan.h"
 
+#include "conf.h"
 #include "parse.h"
 #include "site.h"
 #include "status.h"
@@ -43,11 +44,24 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 	return RC_OK;
 }
 
+/* "--ttl", or as a file calls it. */
+static const char *
+call_option(const struct sources *all, int i, char *out, size_t size)
+{
+	const struct source *s = sources_of(all, i);
+
+	if (s && sources_filed(s))
+		return sources_call(s, i, out, size);
+	snprintf(out, size, "--%s", options[i].name);
+	return out;
+}
+
 /* Can the lease carry two attempts to renew, the grace and the margin? */
 static enum rc
-settle_lease(struct terms *t, struct fault *f)
+settle_lease(struct terms *t, const struct sources *all, struct fault *f)
 {
-	char ttl[32], grace[32], least[32];
+	const struct source *of = sources_of(all, OPT_TTL);
+	char ttl[32], grace[32], least[32], of_ttl[CALLED_BYTES], of_grace[CALLED_BYTES];
 
 	if (!t->grace_fixed)
 		t->grace = lease_grace(t->ttl);
@@ -55,9 +69,13 @@ settle_lease(struct terms *t, struct fault *f)
 		return RC_OK;
 	parse_duration_text((lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S,
 	    least, sizeof least);
-	return fault_set(f, RC_USAGE,
-	    "--ttl %s is too short for --grace %s: two renewals would not fit (at least --ttl %s)",
+	if (!of)
+		of = sources_of(all, OPT_GRACE);
+	return fault_set(f, of ? sources_wrong(of) : RC_USAGE,
+	    "%s %s is too short for %s %s: two renewals would not fit (at least --ttl %s)",
+	    call_option(all, OPT_TTL, of_ttl, sizeof of_ttl),
 	    parse_duration_text(t->ttl, ttl, sizeof ttl),
+	    call_option(all, OPT_GRACE, of_grace, sizeof of_grace),
 	    parse_duration_text(t->grace, grace, sizeof grace), least);
 }
 
@@ -83,10 +101,27 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 	return RC_OK;
 }
 
+/* All that is not a word: files, for the keys that are known by now, and variables. */
+static enum rc
+read_rest(struct plan *p, struct sources *all, struct fault *f)
+{
+	const struct source *of_key = sources_of(all, OPT_KEY);
+	bool named = p->nkeys > 0 || !of_key;
+	enum rc rc = sources_apply_one(all, OPT_CONFIG, p, f);
+
+	if (rc == RC_OK)
+		rc = sources_apply_one(all, OPT_PROFILE, p, f);
+	if (rc == RC_OK && (options[OPT_CONFIG].cmds & p->cmd))
+		rc = conf_read(all, named ? p->keys : &of_key->value[OPT_KEY],
+		    named ? p->nkeys : 1, f);
+	return rc == RC_OK ? sources_apply(all, p, f) : rc;
+}
+
 /* `dlock run` ends its options where the command begins. */
 static enum rc
-read_run(struct plan *p, struct words *w, const struct sources *all, struct fault *f)
+read_run(struct plan *p, struct words *w, struct sources *all, struct fault *f)
 {
+	enum rc rc;
 	bool named; /* the key is a word of its own */
 
 	if (words_read_options(w, f) != RC_OK)
@@ -96,37 +131,38 @@ read_run(struct plan *p, struct words *w, const struct sources *all, struct faul
 		return RC_USAGE;
 	if (w->help)
 		return RC_OK;
-	if (sources_apply(all, p, f) != RC_OK ||
-	    settle_command(p, w->next, named, f) != RC_OK)
-		return RC_USAGE;
-	return RC_OK;
+	rc = read_rest(p, all, f);
+	return rc == RC_OK ? settle_command(p, w->next, named, f) : rc;
 }
 
 /* Any other: keys named as words leave no room for a variable's. */
 static enum rc
 read_other(struct plan *p, struct words *w, struct sources *all, struct fault *f)
 {
+	enum rc rc;
+
 	if (words_read_all(w, take_operand, f) != RC_OK)
 		return RC_USAGE;
 	if (w->help)
 		return RC_OK;
 	if (p->nkeys > 0)
 		all->list[SOURCE_ENVIRONMENT].value[OPT_KEY] = NULL;
-	if (sources_apply(all, p, f) != RC_OK)
-		return RC_USAGE;
-	if (p->nkeys == 0 && (options[OPT_KEY].cmds & p->cmd))
+	rc = read_rest(p, all, f);
+	if (rc == RC_OK && p->nkeys == 0 && (options[OPT_KEY].cmds & p->cmd) &&
+	    p->cmd != CMD_CONFIG)
 		return fault_set(
 		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
-	return RC_OK;
+	return rc;
 }
 
 enum parsed
-plan_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
+plan_trace(
+    struct plan *p, struct sources *all, unsigned cmd, char **argv, struct fault *f)
 {
-	struct sources all;
 	struct words words = {
-	    .cmd = cmd, .next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
+	    .cmd = cmd, .next = argv, .plan = p, .said = &all->list[SOURCE_WORDS]};
 	bool sited = options[OPT_URL].cmds & cmd;
+	enum rc rc;
 
 	*p = (struct plan){
 	    .cmd = cmd,
@@ -136,16 +172,25 @@ plan_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	    .command = {.shell = {"/bin/sh", "-c"}, .signal = SIGTERM},
 	    .steer = {.length = NEVER},
 	};
-	sources_init(&all, cmd);
-	if ((cmd == CMD_RUN ? read_run(p, &words, &all, f)
-			    : read_other(p, &words, &all, f)) != RC_OK)
-		return PARSED_WRONG;
-	if (words.help)
+	sources_init(all, cmd);
+	rc = cmd == CMD_RUN ? read_run(p, &words, all, f) : read_other(p, &words, all, f);
+	if (rc == RC_OK && words.help)
 		return PARSED_HELP;
-	if ((sited && site_settle(p, &all, f) != RC_OK) ||
-	    settle_lease(&p->terms, f) != RC_OK)
-		return PARSED_WRONG;
-	return PARSED_PLAN;
+	if (rc == RC_OK && sited)
+		rc = site_settle(p, all, f);
+	if (rc == RC_OK)
+		rc = settle_lease(&p->terms, all, f);
+	p->status = status_of_rc(rc).number;
+	return rc == RC_OK ? PARSED_PLAN : PARSED_WRONG;
+}
+
+enum parsed
+plan_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
+{
+	static struct sources
+	    all; /* of which little is touched: a stack would be, all of it */
+
+	return plan_trace(p, &all, cmd, argv, f);
 }
 
 char *

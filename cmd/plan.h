@@ -96,6 +96,7 @@ struct plan_steer {
 
 struct plan {
 	unsigned cmd;               /* CMD_ */
+	int status;                 /* the exit status, where the plan is wrong */
 	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
 	struct plan_claim claim;
@@ -122,12 +123,18 @@ struct origin {
 enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
 
 /*
- * Reads the words after the subcommand `cmd`, a CMD_ bit, and the environment into *plan.  PARSED_WRONG:
- * *fault names option, value and what is allowed.  The plan points into argv
- * and the environment.  Passwords in argv are overwritten, so that ps(1) does
- * not show them for long; the plan keeps a copy.
+ * Reads the words after the subcommand `cmd`, a CMD_ bit, the environment and the
+ * configuration files into *plan.  PARSED_WRONG: *fault names option, value and what is
+ * allowed, and plan->status is the exit status, 64 or, where a file is wrong, 78.  The
+ * plan points into argv, the environment and what was read of files.  Passwords in argv
+ * are overwritten, so that ps(1) does not show them for long; the plan keeps a copy.
  */
 enum parsed plan_read(struct plan *, unsigned cmd, char **argv, struct fault *);
+
+/* The same, and tells where each value came from. */
+struct sources;
+enum parsed plan_trace(
+    struct plan *, struct sources *, unsigned cmd, char **argv, struct fault *);
 
 /*
  * The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into out[size].

@@ -89,9 +89,7 @@ cmd_run(char **words)
 	case PARSED_HELP:
 		return cmd_run_explain();
 	case PARSED_WRONG:
-		say_last("%s",
-		    text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
-		return STATUS_USAGE;
+		return cmd_wrong(&plan, &fault);
 	case PARSED_PLAN:
 		break;
 	}

@@ -127,22 +127,24 @@ static enum rc
 settle_backend(struct plan *p, const struct sources *all, struct fault *f)
 {
 	const struct backend *of_url = p->site.url ? backend_of_url(p->site.url) : NULL;
-	char called[64], names[128];
+	char called[CALLED_BYTES], names[128];
 
-	if (p->site.url && !of_url)
-		return no_url(f,
+	if (p->site.url && !of_url) {
+		no_url(f,
 		    sources_call(
 			sources_of(all, OPT_URL), OPT_URL, called, sizeof called),
 		    p->site.url);
+		return sources_wrong(sources_of(all, OPT_URL));
+	}
 	if (of_url && p->site.backend && of_url != p->site.backend)
-		return fault_set(f, RC_USAGE,
+		return fault_set(f, sources_wrong(sources_of(all, OPT_URL)),
 		    "--backend %s and the URL of %s contradict each other",
 		    p->site.backend->name, of_url->name);
 	if (of_url)
 		p->site.backend = of_url;
-	if (!p->site.backend)
+	if (!p->site.backend && p->cmd != CMD_CONFIG)
 		return fault_set(f, RC_USAGE,
-		    "no backend named: say -b NAME or -u URL, or set DLOCK_BACKEND or DLOCK_URL (there are %s)",
+		    "no backend named: say -b NAME or -u URL, or set DLOCK_BACKEND or DLOCK_URL, or name one in dlock.conf(5) (there are %s)",
 		    list_backends(names, sizeof names, ", "));
 	return RC_OK;
 }
@@ -163,34 +165,49 @@ site_variable(const struct backend *b, char *out)
 		*c = toupper((unsigned char)*c);
 }
 
-/* No URL was given: the backend's own variable, or else what an enclosing dlock uses. */
+/* The backend's own variable. */
 static enum rc
 read_variable(struct plan *p, struct fault *f)
 {
 	char name[SITE_VARIABLE_BYTES];
-	const char *url, *enclosing = sources_variable("DLOCK_BACKEND");
+	const char *url;
 
 	site_variable(p->site.backend, name);
 	url = sources_variable(name);
-	if (url && !backend_of_url(url))
+	if (!url)
+		return RC_OK;
+	if (!backend_of_url(url))
 		return no_url(f, name, url);
-	if (url && backend_of_url(url) != p->site.backend)
+	if (backend_of_url(url) != p->site.backend)
 		return fault_set(
 		    f, RC_USAGE, "%s is not a URL of %s", name, p->site.backend->name);
 	p->site.url = url;
-	p->site.inherits = !url && sources_nested() && enclosing &&
-	    strcmp(enclosing, p->site.backend->name) == 0;
 	return RC_OK;
+}
+
+/* Without a URL at all, what an enclosing dlock uses. */
+static void
+inherit_site(struct plan *p)
+{
+	const char *enclosing = sources_variable("DLOCK_BACKEND");
+
+	p->site.inherits = !p->site.url && sources_nested() && enclosing &&
+	    strcmp(enclosing, p->site.backend->name) == 0;
 }
 
 enum rc
 site_settle(struct plan *p, const struct sources *all, struct fault *f)
 {
-	if (settle_backend(p, all, f) != RC_OK)
-		return RC_USAGE;
-	if (!p->site.url)
-		return read_variable(p, f);
-	if (sources_of(all, OPT_URL)->kind == SOURCE_WORDS)
+	const struct source *of_url = sources_of(all, OPT_URL);
+	enum rc rc = settle_backend(p, all, f);
+
+	if (rc != RC_OK || !p->site.backend)
+		return rc;
+	if (of_url && of_url->kind == SOURCE_WORDS)
 		keep_copy(p, (char *)p->site.url);
-	return RC_OK;
+	/* a variable is stronger than a file */
+	if (!of_url || sources_filed(of_url))
+		rc = read_variable(p, f);
+	inherit_site(p);
+	return rc;
 }

@@ -1,10 +1,11 @@
 /*
  * sources.h - where the values of options come from, and which of them counts.
  *
- * An ordered list, the strongest first: the command line, then the environment.
- * The first source that has an option gives its value; the first one that has a
- * member of a group (which server, how long to wait) owns that group, and what
- * weaker ones say of its other members does not count.
+ * An ordered list, the strongest first: see enum source_kind.  The first source that has
+ * an option gives its value; the first one that has a member of a group (which server,
+ * how long to wait) owns that group, and what weaker ones say of its other members does
+ * not count.  A backend's settings (-O) count one by one, by name; what files say of them
+ * belongs to the server, so it does not count where a stronger source names one.
  *
  * An empty variable is as good as none, so that `DLOCK_WAIT= dlock run` resets it.
  */
@@ -13,32 +14,98 @@
 
 #include "options.h"
 
-enum source_kind { SOURCE_WORDS, SOURCE_ENVIRONMENT, SOURCES };
+/*
+ * In the order of their strength.  A profile, in whichever file, counts more than what
+ * files say of every run; the user's file as a whole more than the system's; in one file
+ * a section for the key more than what stands before all sections.
+ */
+enum source_kind {
+	SOURCE_WORDS,
+	SOURCE_ENVIRONMENT,
+	SOURCE_USER_PROFILE,
+	SOURCE_SYSTEM_PROFILE,
+	SOURCE_USER_KEY,
+	SOURCE_USER,
+	SOURCE_SYSTEM_KEY,
+	SOURCE_SYSTEM,
+	SOURCE_ENCLOSING, /* the server of a dlock around this one */
+};
+
+enum { SOURCES_MAX = 32, FILES_MAX = 2, FILE_SHOWN_BYTES = 200 };
+
+/* One `option` line of a file. */
+struct source_setting {
+	const char *text;
+	int line;
+};
 
 struct source {
 	enum source_kind kind;
 	const char *value[OPTIONS]; /* "1" for a flag; NULL: not said */
+
+	/* all below: of a section of a file only */
+	const char *file;    /* fit to be shown */
+	const char *section; /* as between its brackets; "": before all sections */
+	int line[OPTIONS];
+	struct source_setting settings[SETTINGS_MAX]; /* of which value[] has the last */
+	size_t nsettings;
+	/* a key of this run that the section is not for, while it is for another one */
+	const char *outside;
+};
+
+/* A file that was looked for. */
+struct source_file {
+	char shown[FILE_SHOWN_BYTES];
+	bool there;
 };
 
 struct sources {
 	unsigned cmd; /* CMD_: only options that it knows have values */
-	struct source list[SOURCES];
+	struct source list[SOURCES_MAX];
+	size_t n;
+	struct source_file files[FILES_MAX];
+	size_t nfiles;
+	/* whose the plan's settings are, in their order, once applied */
+	struct setter {
+		const struct source *by;
+		int line;
+	} setters[SETTINGS_MAX];
+	size_t nsetters;
 };
 
-/* All that can be read at once; the words are noted by whoever reads them. */
+/* All that needs no reading; the words are noted by whoever reads them. */
 void sources_init(struct sources *, unsigned cmd);
+
+/*
+ * A new one, empty, in its place: before those of its kind, since what stands later in a
+ * file is stronger.  Moves the weaker ones.  NULL: there are too many.
+ */
+struct source *sources_add(struct sources *, enum source_kind);
+
+/* Is it a section of a file? */
+bool sources_filed(const struct source *);
 
 /* The source whose value of option i counts, or NULL. */
 const struct source *sources_of(const struct sources *, int i);
 
-/* The option as its source calls it, for errors: "--ttl", "DLOCK_TTL". */
+/*
+ * The option as its source calls it, for errors: "--ttl", "DLOCK_TTL",
+ * "/etc/dlock.conf:3: ttl".
+ */
+enum { CALLED_BYTES = FILE_SHOWN_BYTES + 60 };
 const char *sources_call(const struct source *, int i, char *out, size_t size);
 
+/* What a wrong value of it is: RC_USAGE, of a file RC_CONFIG. */
+enum rc sources_wrong(const struct source *);
+
+/* Takes the value of option i that counts into the plan, if there is one. */
+enum rc sources_apply_one(const struct sources *, int i, struct plan *, struct fault *);
+
 /*
- * Takes all values that count into the plan, but those that took effect as they
- * were read.  RC_USAGE: the fault names source, option and value.
+ * Takes all values that count into the plan, but those that took effect as they were
+ * read.  RC_USAGE, RC_CONFIG: the fault names source, option and value.
  */
-enum rc sources_apply(const struct sources *, struct plan *, struct fault *);
+enum rc sources_apply(struct sources *, struct plan *, struct fault *);
 
 /* A variable that is set and not empty, or NULL. */
 const char *sources_variable(const char *name);

@@ -1,6 +1,7 @@
 /* steer.c - reads the plan of a subcommand that steers, and asks before it acts. */
 #include "steer.h"
 
+#include "cmd.h"
 #include "options.h"
 #include "parse.h"
 #include "say.h"
@@ -14,7 +15,6 @@
 bool
 steer_read(struct plan *p, unsigned cmd, char **words, int (*explain)(void), int *status)
 {
-	char clean[700];
 	struct fault f;
 
 	switch (plan_read(p, cmd, words, &f)) {
@@ -22,8 +22,7 @@ steer_read(struct plan *p, unsigned cmd, char **words, int (*explain)(void), int
 		*status = explain();
 		return false;
 	case PARSED_WRONG:
-		say_last("%s", text_clean(clean, sizeof clean, f.text, strlen(f.text)));
-		*status = STATUS_USAGE;
+		*status = cmd_wrong(p, &f);
 		return false;
 	case PARSED_PLAN:
 		break;

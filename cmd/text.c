@@ -1,9 +1,11 @@
 /* text.c - decodes UTF-8, and makes bytes from anywhere fit to be shown. */
 #include "text.h"
 
+#include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <wchar.h>
 
 size_t
 text_next(const char *s, size_t n, uint32_t *ret)
@@ -150,13 +152,67 @@ text_name(char *out, size_t size, const char *text)
 }
 
 /*
- * Wide characters begin there; what combines with its neighbour and takes none counts as
- * well: never too few.
+ * As the C library knows it, whatever the user's locale is; its tables are loaded when
+ * the first such character comes.  -1: it does not know.
  */
+static int
+columns_in_library(uint32_t c)
+{
+	static locale_t utf8;
+	static bool asked;
+	locale_t before;
+	int columns;
+
+	if (!asked)
+		utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	asked = true;
+	if (!utf8)
+		return -1;
+	before = uselocale(utf8);
+	columns = wcwidth((wchar_t)c);
+	uselocale(before);
+	return columns;
+}
+
+/* Of what is not known, rather too many than too few. */
 static size_t
 columns_of(uint32_t c)
 {
-	return c < 0x1100 ? 1 : 2;
+	int columns = c < 0x300 ? 1 : columns_in_library(c);
+
+	return columns >= 0 ? (size_t)columns : c < 0x1100 ? 1 : 2;
+}
+
+size_t
+text_columns(const char *text)
+{
+	size_t columns = 0;
+
+	for (size_t left = strlen(text), len; left > 0; text += len, left -= len) {
+		uint32_t c = 0;
+
+		len = text_next(text, left, &c);
+		len = len ? len : 1;
+		columns += columns_of(c);
+	}
+	return columns;
+}
+
+size_t
+text_json(char *out, const char *s, size_t n)
+{
+	uint32_t c = 0;
+	size_t len = text_next(s, n, &c);
+
+	if (len == 0)
+		snprintf(out, 8, "\\uFFFD");
+	else if (is_control(c))
+		snprintf(out, 8, "\\u%04X", (unsigned)c);
+	else if (c == '"' || c == '\\')
+		snprintf(out, 8, "\\%c", (char)c);
+	else
+		snprintf(out, 8, "%.*s", (int)len, s);
+	return len ? len : 1;
 }
 
 char *

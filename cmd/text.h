@@ -37,6 +37,16 @@ char *text_name(char *out, size_t size, const char *text);
  */
 char *text_fit(char *text, size_t columns);
 
+/* How many columns of a terminal a clean text takes. */
+size_t text_columns(const char *);
+
+/*
+ * Escapes the first character of n bytes (n > 0) for a JSON string, as a string in
+ * out[8]; what is no UTF-8 becomes the replacement character, as jq and browsers have
+ * it.  Returns how many bytes it stood for.
+ */
+size_t text_json(char *out, const char *s, size_t n);
+
 /*
  * NULL, or why this is no text of up to `most` bytes of UTF-8 without control characters
  * (C0, DEL, C1).

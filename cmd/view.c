@@ -128,7 +128,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .kind = e->lock,
 	    .limit = e->limit,
 	    .owner = keep_whole(v, e->owner),
-	    .token = e->token,
+	    .token = e->token <= INT64_MAX ? e->token : 0, /* nobody could name it */
 	    .slot = e->slot,
 	    .revoked = e->revoked,
 	    .position = e->position,
@@ -295,9 +295,8 @@ nanoseconds(int64_t us)
 	return us > NEVER / NS_PER_US ? NEVER : us * NS_PER_US;
 }
 
-/* From one time of the server's clock to another; both are hostile. */
-static int64_t
-between(int64_t from, int64_t to)
+int64_t
+view_span(int64_t from, int64_t to)
 {
 	if (from < 0 || to < 0)
 		return -1;
@@ -307,13 +306,13 @@ between(int64_t from, int64_t to)
 int64_t
 view_ago(const struct view *v, int64_t since)
 {
-	return between(since, v->now);
+	return view_span(since, v->now);
 }
 
 int64_t
 view_left(const struct view *v, int64_t until)
 {
-	return between(v->now, until);
+	return view_span(v->now, until);
 }
 
 /* "an advisory lock (pid 77 on 10.0.0.3)" */

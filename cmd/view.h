@@ -3,7 +3,7 @@
  *
  * Entries (backend.h) are added as they come; their texts are copied, cut to a sane
  * length, and rid of what looks like a password.  They stay hostile: whoever shows them
- * cleans them (text.h, json.h).  The memory of a view grows with the people in it, up to
+ * cleans them (text.h, jsonline.h).  The memory of a view grows with the people in it, up to
  * PEOPLE_MOST of a sort, and is used again for the next key.
  */
 #ifndef DLOCK_VIEW_H
@@ -80,9 +80,11 @@ bool view_kind(const struct view *, enum lock_kind *, unsigned *limit);
 /* The holder with this token; NULL: there is none (any more). */
 const struct person *view_grant(const struct view *, uint64_t token);
 
+/* From one time of the server's clock to another, in nanoseconds; -1: not known. */
+int64_t view_span(int64_t from, int64_t to);
 /* How long ago by the server's clock, in nanoseconds; -1: not known. */
 int64_t view_ago(const struct view *, int64_t since);
-/* How long until then; never below 0; -1: not known, NEVER: it has no end. */
+/* How long until then; never below 0; -1: not known. */
 int64_t view_left(const struct view *, int64_t until);
 
 /*

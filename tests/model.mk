@@ -18,6 +18,11 @@ model:
 	$(model) redis FIFO -DBUG=5 -DFAULTS=0
 	$(model) redis PROGRESS -DBUG=6 -DFAULTS=1 -DKINDS=1 -DPROGRESS
 	$(model) redis SLOTS -DBUG=7 -DFAULTS=0
+	$(model) redis holds -DFAULTS=0 -DFREEZES=1
+	$(model) redis holds -DFAULTS=1 -DKINDS=1 -DFREEZES=1
+	$(model) redis holds -DFAULTS=0 -DKINDS=1 -DFREEZES=1 -DPROGRESS
+	$(model) redis FROZEN -DBUG=8 -DFAULTS=0 -DFREEZES=1
+	$(model) redis SERVED -DBUG=9 -DFAULTS=0 -DFREEZES=1
 	$(model) supervise holds -DFAULTS=1
 	$(model) supervise holds -DFAULTS=2 -DFOREVER
 	$(model) supervise RELEASE -DFAULTS=1 -DBUG=1

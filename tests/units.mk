@@ -4,7 +4,8 @@
 #	make fuzz-smoke   each tests/fuzz/*.c for FUZZ_SMOKE_SECONDS
 #	make fuzz         each for FUZZ_SECONDS
 #
-# $(O)/dlock-test is dlock with one backend more: the scripted one of tests/servers/fake.c.
+# $(O)/dlock-test is dlock with one backend more, the scripted one of tests/servers/fake.c, and
+# with the file $TEST_SYSTEM_CONF for /etc/dlock.conf.
 # $(O)/dlock-admin calls a backend's admin_ops one by one: tests/servers/admin.c.
 # $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/servers/zk_*.c.
 
@@ -28,7 +29,7 @@ $(UNITS:%=$(O)/tests/%): $(O)/tests/%: $(O)/tests/%.o $(UNIT_LIB)
 
 # ---- dlock with the fake backend ----
 
-TEST_OBJECTS = $(filter-out $(O)/backends/registry.o,$(OBJECTS)) $(O)/tests/registry.o $(O)/tests/servers/fake.o $(O)/tests/servers/fake_look.o
+TEST_OBJECTS = $(filter-out $(O)/backends/registry.o $(O)/cmd/conf.o,$(OBJECTS)) $(O)/tests/registry.o $(O)/tests/conf.o $(O)/tests/servers/fake.o $(O)/tests/servers/fake_look.o
 
 $(O)/dlock-test: $(TEST_OBJECTS)
 	@echo "  LD    $@"
@@ -38,6 +39,11 @@ $(O)/tests/registry.o: backends/registry.c $(O)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $< (with the fake)"
 	$(Q)$(CC) $(ALL_CFLAGS) -DWITH_FAKE -c -o $@ $<
+
+$(O)/tests/conf.o: cmd/conf.c $(O)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $< (with another system's file)"
+	$(Q)$(CC) $(ALL_CFLAGS) '-DCONF_SYSTEM_FILE=sources_variable("TEST_SYSTEM_CONF")' -c -o $@ $<
 
 # ---- a backend's admin_ops, called one by one ----
 
@@ -56,7 +62,7 @@ $(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/no
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
+-include $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 
@@ -90,6 +96,8 @@ $(O)/fuzz/key: backends/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
 $(O)/fuzz/header: backends/file/header.c
 $(O)/fuzz/past: backends/file/past.c backends/file/header.c backends/encode.c
+$(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c
+$(O)/fuzz/conf: cmd/conf.c cmd/inifile.c cmd/sources.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c
 $(O)/fuzz/record: cmd/record.c cmd/object.c cmd/text.c
 
 $(FUZZ_TARGETS): $(O)/fuzz/%: tests/fuzz/%.c

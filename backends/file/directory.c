@@ -119,15 +119,32 @@ make_default(const struct directory *d, struct fault *fault)
 	return directory_failed(d, "cannot make the directory", fault);
 }
 
+/* The same without making it; then nothing is there. */
 static enum rc
-open_own(struct directory *d, struct stat *st, struct fault *fault)
+would_make_default(const struct directory *d, struct fault *fault)
+{
+	char above[PATH_MAX];
+
+	if (errno != ENOENT)
+		return RC_OK;
+	snprintf(
+	    above, sizeof above, "%.*s", (int)(strrchr(d->path, '/') - d->path), d->path);
+	if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) != 0)
+		return RC_AGAIN;
+	return fault_set(fault, RC_LOST, "%s: it has not been made yet", d->where);
+}
+
+static enum rc
+open_own(
+    struct directory *d, enum directory_use use, struct stat *st, struct fault *fault)
 {
 	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, error;
 	enum rc rc;
 
 	d->fd = open(d->path, flags);
 	if (d->fd < 0) {
-		rc = make_default(d, fault);
+		rc = use == DIRECTORY_MAKE ? make_default(d, fault)
+					   : would_make_default(d, fault);
 		if (rc != RC_OK)
 			return rc;
 		d->fd = open(d->path, flags);
@@ -142,7 +159,8 @@ open_own(struct directory *d, struct stat *st, struct fault *fault)
 }
 
 static enum rc
-open_default(struct directory *d, struct stat *st, struct fault *fault)
+open_default(
+    struct directory *d, enum directory_use use, struct stat *st, struct fault *fault)
 {
 	for (int i = 0; i < DEFAULTS; i++) {
 		char path[64];
@@ -150,10 +168,12 @@ open_default(struct directory *d, struct stat *st, struct fault *fault)
 
 		default_path(path, sizeof path, i);
 		directory_set_path(d, path);
-		rc = open_own(d, st, fault);
+		rc = open_own(d, use, st, fault);
 		if (rc != RC_AGAIN)
 			return rc;
 	}
+	if (use != DIRECTORY_MAKE)
+		return fault_set(fault, RC_LOST, "%s: it is not there", d->where);
 	return fault_set(fault, RC_DENIED,
 	    "%s: it cannot be made, and a better place for it neither (%s): name a directory with -u file:///DIR",
 	    d->where, strerror(errno));
@@ -240,13 +260,13 @@ open_named(struct directory *d, struct stat *st, struct fault *fault)
 }
 
 enum rc
-directory_open(struct directory *d, struct fault *fault)
+directory_open(struct directory *d, enum directory_use use, struct fault *fault)
 {
 	struct stat st = {0};
 	enum rc rc;
 
 	directory_close(d);
-	rc = d->is_default ? open_default(d, &st, fault) : open_named(d, &st, fault);
+	rc = d->is_default ? open_default(d, use, &st, fault) : open_named(d, &st, fault);
 	if (rc != RC_OK)
 		return rc;
 	d->dev = st.st_dev;
@@ -279,31 +299,50 @@ step_mode(const struct directory *d)
 	    (d->mode & 0002 ? 01077 : 0);
 }
 
-/* Opens the directory `step` in `at`, or makes it; -1 with errno. */
+/* What root makes in a user's directory must be of use to him. */
+static void
+hand_over(const struct directory *d, int fd)
+{
+	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
+		return; /* a file system without owners */
+}
+
+/* Opens the directory `step` in `at`, or perhaps makes it; -1 with errno. */
 static int
-open_step(const struct directory *d, int at, const char *step)
+open_step(const struct directory *d, int at, const char *step, enum directory_use use)
 {
 	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-	bool made = mkdirat(at, step, step_mode(d) & 0700) == 0;
-	int fd = made || errno == EEXIST ? openat(at, step, flags) : -1;
+	bool make = use == DIRECTORY_MAKE,
+	     made = make && mkdirat(at, step, step_mode(d) & 0700) == 0;
+	int fd = !make || made || errno == EEXIST ? openat(at, step, flags) : -1;
 
-	if (made && fd >= 0)
+	if (made && fd >= 0) {
 		/* whatever the umask says: others must be able to come in */
 		fchmod(fd, step_mode(d));
+		hand_over(d, fd);
+	}
 	return fd;
 }
 
-/* From `at`, which it closes unless it is the directory itself, one step down. */
 static enum rc
-descend(const struct directory *d, int *at, const char *step, struct fault *fault)
+is_not_there(const struct directory *d, const char *name, struct fault *fault)
 {
-	int next = open_step(d, *at, step), error = errno;
+	return fault_set(fault, RC_LOST, "%s: there is no %.60s", d->where, name);
+}
+
+enum rc
+directory_descend(const struct directory *d, int *at, const char *step,
+    enum directory_use use, struct fault *fault)
+{
+	int next = open_step(d, *at, step, use), error = errno;
 	struct stat st;
 
 	if (*at != d->fd)
 		close(*at);
 	*at = next;
 	errno = error;
+	if (next < 0 && errno == ENOENT && use != DIRECTORY_MAKE)
+		return is_not_there(d, step, fault);
 	if (next < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %.40s... in it is not a directory: somebody put it there",
@@ -319,21 +358,45 @@ descend(const struct directory *d, int *at, const char *step, struct fault *faul
 }
 
 static enum rc
-check_file(const struct directory *d, const char *leaf, int fd, struct fault *fault)
+check_file(const struct directory *d, const char *leaf, const struct stat *st,
+    struct fault *fault)
 {
-	struct stat st;
-
-	if (fstat(fd, &st) != 0)
-		return directory_failed(d, "cannot look at the lock file", fault);
-	if (!S_ISREG(st.st_mode) || st.st_nlink > 1)
+	if (!S_ISREG(st->st_mode) || st->st_nlink > 1)
 		return fault_set(fault, RC_DENIED,
 		    "%s: %s is not a plain file with one name: somebody put it there",
 		    d->where, leaf);
-	if (!is_trusted(d, st.st_uid))
+	if (!is_trusted(d, st->st_uid))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %s belongs to uid %u, who is not trusted in a directory open to all",
-		    d->where, leaf, (unsigned)st.st_uid);
+		    d->where, leaf, (unsigned)st->st_uid);
 	return RC_OK;
+}
+
+/*
+ * Before it is opened, since that alone may do something to what is not ours, such as a
+ * FIFO.
+ */
+static enum rc
+check_name(const struct directory *d, int at, const char *leaf, struct fault *fault)
+{
+	struct stat st;
+
+	if (fstatat(at, leaf, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return check_file(d, leaf, &st, fault);
+	return errno == ENOENT ? is_not_there(d, leaf, fault)
+			       : directory_failed(d, "cannot look at a file", fault);
+}
+
+/* A look leaves no trace, not even in the time of the last access, where that is allowed. */
+static int
+open_file(int at, const char *leaf, enum directory_use use)
+{
+	int flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, fd;
+
+	if (use != DIRECTORY_LOOK)
+		return openat(at, leaf, O_RDWR | flags);
+	fd = openat(at, leaf, O_RDONLY | O_NOATIME | flags);
+	return fd < 0 && errno == EPERM ? openat(at, leaf, O_RDONLY | flags) : fd;
 }
 
 /* An open descriptor; -1 with errno. */
@@ -343,32 +406,42 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 	int fd;
 
 	do {
-		fd = openat(
-		    at, leaf, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		fd = open_file(at, leaf, DIRECTORY_MAKE);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
 		fd = openat(at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 		    file_mode(d));
-		if (fd >= 0)
+		if (fd >= 0) {
 			/* whatever the umask says: others must be able to wait */
 			fchmod(fd, file_mode(d));
+			hand_over(d, fd);
+		}
 	} while (fd < 0 && errno == EEXIST);
 	return fd;
 }
 
-static enum rc
-open_leaf(
-    const struct directory *d, int at, const char *leaf, int *ret, struct fault *fault)
+enum rc
+directory_open_leaf(const struct directory *d, int at, const char *leaf,
+    enum directory_use use, int *ret, struct fault *fault)
 {
-	int fd = open_or_make_file(d, at, leaf);
-	enum rc rc;
+	bool make = use == DIRECTORY_MAKE;
+	enum rc rc = make ? RC_OK : check_name(d, at, leaf, fault);
+	struct stat st;
+	int fd;
 
+	if (rc != RC_OK)
+		return rc;
+	fd = make ? open_or_make_file(d, at, leaf) : open_file(at, leaf, use);
+	if (fd < 0 && !make && errno == ENOENT)
+		return is_not_there(d, leaf, fault);
 	if (fd < 0 && (errno == ELOOP || errno == ENXIO || errno == EISDIR))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %s is not a plain file: somebody put it there", d->where, leaf);
 	if (fd < 0)
 		return directory_failed(d, "cannot open the lock file", fault);
-	rc = check_file(d, leaf, fd, fault);
+	rc = fstat(fd, &st) == 0
+	    ? check_file(d, leaf, &st, fault)
+	    : directory_failed(d, "cannot look at the lock file", fault);
 	if (rc == RC_OK)
 		*ret = fd;
 	else
@@ -377,8 +450,8 @@ open_leaf(
 }
 
 enum rc
-directory_open_file(
-    const struct directory *d, const char *name, int *fd, struct fault *fault)
+directory_open_file(const struct directory *d, const char *name, enum directory_use use,
+    int *fd, struct fault *fault)
 {
 	char step[NAME_MAX + 1];
 	enum rc rc = RC_OK;
@@ -387,10 +460,10 @@ directory_open_file(
 	for (const char *slash; rc == RC_OK && (slash = strchr(name, '/'));
 	     name = slash + 1) {
 		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
-		rc = descend(d, &at, step, fault);
+		rc = directory_descend(d, &at, step, use, fault);
 	}
 	if (rc == RC_OK)
-		rc = open_leaf(d, at, name, fd, fault);
+		rc = directory_open_leaf(d, at, name, use, fd, fault);
 	if (at >= 0 && at != d->fd)
 		close(at);
 	return rc;

@@ -26,6 +26,13 @@ struct directory {
 	mode_t mode;
 };
 
+/* What for: whether what is not there is made, and how files are opened. */
+enum directory_use {
+	DIRECTORY_LOOK,   /* for reading; what is not there is RC_LOST */
+	DIRECTORY_CHANGE, /* for writing; the same */
+	DIRECTORY_MAKE,   /* for writing; it is made */
+};
+
 /* Not open yet; `path` NULL: the default one, chosen when it is opened. */
 void directory_init(struct directory *, const char *path);
 
@@ -33,15 +40,22 @@ void directory_init(struct directory *, const char *path);
  * Opens it (again), or makes it if it is the default one, and checks whether it can be
  * trusted.
  */
-enum rc directory_open(struct directory *, struct fault *);
+enum rc directory_open(struct directory *, enum directory_use, struct fault *);
 
 /*
  * Opens the file `name` in it, or makes it, readable and writable by whom the
  * directory is writable by, and checks it.  Directories within the name, each
- * ended by a slash, are made too.  RC_OK: *fd is the caller's.
+ * ended by a slash, are made too.  RC_OK: *fd is the caller's.  RC_DENIED: what
+ * is there is not to be trusted, or not ours to open.
  */
-enum rc directory_open_file(
-    const struct directory *, const char *name, int *fd, struct fault *);
+enum rc directory_open_file(const struct directory *, const char *name,
+    enum directory_use, int *fd, struct fault *);
+
+/* The same one step at a time: from `at`, which it closes unless it is d->fd. */
+enum rc directory_descend(const struct directory *, int *at, const char *step,
+    enum directory_use, struct fault *);
+enum rc directory_open_leaf(const struct directory *, int at, const char *leaf,
+    enum directory_use, int *fd, struct fault *);
 
 /*
  * Do path and name still lead to the directory and the file that are open?

@@ -16,13 +16,17 @@
  *     the name still leads to our file; a holder that finds it does not has lost.
  *  6. The lease is LEASE_FOREVER: the kernel takes it back when we die.
  *  7. What --once and --cooldown ask for lies in a file beside it (runs.h).
+ *  8. Whether the lock is frozen is read with the header, by whoever is about to
+ *     take it.  Nothing in the kernel says so, and no process: so the first in line
+ *     looks once a second, and whenever the file is written or somebody closes it.
+ *  9. A mark, which asks the holder to give the lock up, lies behind his block
+ *     (block.h).  His renewal reads it.
  */
-#include "directory.h"
-#include "header.h"
-#include "place.h"
+#include "block.h"
 #include "runs.h"
+#include "store.h"
 
-#include "backends/encode.h"
+#include "backends/refuse.h"
 #include "backends/setting.h"
 #include "backends/url.h"
 
@@ -36,36 +40,12 @@
 #include <unistd.h>
 
 enum {
-	NAME_CHUNK = 200, /* of an encoded key in one directory entry (NAME_MAX is 255) */
-	NAME_BYTES = ENCODED_BYTES + 2 * (ENCODED_BYTES / NAME_CHUNK) + 8,
 	/*
-	 * ms between looks at the slots, where the kernel does not tell of those who
-	 * leave
+	 * ms between looks at the slots or the freeze, where the kernel does not tell of
+	 * what becomes of the file
 	 */
 	PAUSE_MOST = 250,
 };
-
-struct file {
-	struct store base;
-	const struct claim *claim;
-	struct directory dir;
-	char name[NAME_BYTES]; /* of the lock file in it */
-	char runs[NAME_BYTES]; /* of what is remembered beside it */
-	int fd;                /* the lock file; -1: not open */
-	/* for byte 0, where a call has given up; else NULL */
-	struct ticket_wait *entering;
-	struct place place;
-	bool holds;
-	int64_t granted, token; /* if so; the first as the header has it */
-};
-
-const struct backend file_backend;
-
-static struct file *
-file_of(struct store *s)
-{
-	return (struct file *)store_of(s, &file_backend);
-}
 
 static enum rc
 failed(const struct file *f, const char *what, struct fault *fault)
@@ -73,9 +53,8 @@ failed(const struct file *f, const char *what, struct fault *fault)
 	return directory_failed(&f->dir, what, fault);
 }
 
-/* The wall clock in microseconds: what tokens and `granted` are made of. */
-static int64_t
-epoch_us(void)
+int64_t
+file_now(void)
 {
 	struct timespec t;
 
@@ -85,12 +64,8 @@ epoch_us(void)
 
 /* ---- the file ---- */
 
-/*
- * A file's name.  A key too long for one goes into directories "CHUNK+" ('+' is in no
- * encoded key).
- */
-static void
-name_file(char out[NAME_BYTES], const char *key, const char *suffix)
+void
+file_name(char out[NAME_BYTES], const char *key, const char *suffix)
 {
 	char encoded[ENCODED_BYTES];
 	const char *rest = encoded;
@@ -109,54 +84,52 @@ forget_entering(struct file *f)
 	f->entering = NULL;
 }
 
-/* Directory and file, from the names; a ticket on a file that was open before is gone. */
-static enum rc
-open_all(struct file *f, struct fault *fault)
+void
+file_close_lock(struct file *f)
 {
-	enum rc rc = directory_open(&f->dir, fault);
-
 	forget_entering(f);
 	if (f->fd >= 0)
 		close(f->fd);
 	f->fd = -1;
+}
+
+enum rc
+file_open_all(struct file *f, struct fault *fault)
+{
+	enum rc rc = directory_open(&f->dir, f->use, fault);
+
+	file_close_lock(f);
 	if (rc == RC_OK)
-		rc = directory_open_file(&f->dir, f->name, &f->fd, fault);
-	place_init(&f->place, f->fd, f->claim->kind, f->claim->limit);
+		rc = directory_open_file(&f->dir, f->name, f->use, &f->fd, fault);
+	if (f->claim)
+		place_init(&f->place, f->fd, f->claim->kind, f->claim->limit);
 	return rc;
 }
 
-/* The block of who is alone is at 0, that of one of several behind it. */
-static off_t
-block_at(int64_t number)
+enum rc
+file_write(struct file *f, const struct header *h, off_t at, struct fault *fault)
 {
-	return number ? HEADER_BYTES * (1 + number % HEADER_SHARED) : 0;
-}
-
-static enum rc
-write_header(struct file *f, const struct header *h, off_t at, struct fault *fault)
-{
-	char block[HEADER_BYTES];
-
-	header_format(h, block);
-	errno = ENOSPC; /* what a short write means */
-	return pwrite(f->fd, block, sizeof block, at) == sizeof block
+	return block_write(f->fd, at, h) == 0
 	    ? RC_OK
 	    : failed(f, "cannot write the lock file", fault);
 }
 
-static enum rc
-read_header(struct file *f, struct header *h, off_t at, struct fault *fault)
+enum rc
+file_is_foreign(const struct file *f, struct fault *fault)
 {
-	char block[HEADER_BYTES];
-	ssize_t n = pread(f->fd, block, sizeof block, at);
-
-	if (n < 0)
-		return failed(f, "cannot read the lock file", fault);
-	if (header_parse(h, block, (size_t)n))
-		return RC_OK;
 	return fault_set(fault, RC_PROTOCOL,
 	    "%s: %.60s is not a lock file of dlock: remove it if nobody needs it",
 	    f->dir.where, f->name);
+}
+
+static enum rc
+read_header(struct file *f, struct header *h, struct fault *fault)
+{
+	int got = block_read(f->fd, BLOCK_HEADER, h);
+
+	if (got < 0)
+		return failed(f, "cannot read the lock file", fault);
+	return got ? RC_OK : file_is_foreign(f, fault);
 }
 
 /* ---- waiting ---- */
@@ -223,12 +196,7 @@ await_byte(struct file *f, short type, int64_t byte, instant until, struct fault
 	return rc == RC_AGAIN ? RC_OK : rc;
 }
 
-/*
- * Locks byte 0 of the file that the name leads to, and reads its header.  A file
- * that was replaced is opened anew: then our ticket is gone, which was on the
- * old one.
- */
-static enum rc
+enum rc
 file_enter(struct file *f, struct header *h, instant until, struct fault *fault)
 {
 	for (;;) {
@@ -237,7 +205,7 @@ file_enter(struct file *f, struct header *h, instant until, struct fault *fault)
 		if (rc == RC_OK)
 			rc = directory_look(&f->dir, f->name, f->fd, fault);
 		if (rc == RC_OK)
-			return read_header(f, h, 0, fault);
+			return read_header(f, h, fault);
 		if (rc != RC_LOST)
 			return rc;
 		if (instant_now() >= until)
@@ -245,29 +213,40 @@ file_enter(struct file *f, struct header *h, instant until, struct fault *fault)
 		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) ==
 		    WOKE_STOP)
 			return RC_STOP;
-		rc = open_all(f, fault);
+		rc = file_open_all(f, fault);
 		if (rc != RC_OK)
 			return rc;
 	}
 }
 
-/*
- * Whose record it is, and since when.  The block of one of several may be that
- * of another one by now, or not yet his.
- */
-static void
-show_holder(struct file *f, const struct crowd *c)
+void
+file_leave(struct file *f)
 {
-	struct header h = {.next = 0};
-	struct fault ignored;
+	if (f->fd >= 0)
+		tickets_unlock(f->fd, (struct span){META, META + 1});
+}
 
-	f->base.host->seen.held = -1;
-	f->base.host->seen.holder[0] = '\0';
-	if (read_header(f, &h, block_at(c->first), &ignored) != RC_OK ||
-	    (c->first && h.next != c->first))
-		return;
-	f->base.host->seen.held = header_age(&h, epoch_us());
-	snprintf(f->base.host->seen.holder, RECORD_BYTES, "%s", h.record);
+/* ---- what is to be seen meanwhile ---- */
+
+/*
+ * What is written of who has locked that byte, as a holder.  A header of a version that
+ * does not say whose it is may be his.
+ */
+static bool
+find_holder(
+    const struct file *f, const struct header *header, int64_t byte, struct header *h)
+{
+	*h = *header;
+	if (RANGE_OF(byte) != ALONE)
+		return block_find(f->fd, byte, h) != 0 && h->token > 0;
+	return byte && (h->byte == byte || (h->byte == META && !f->frozen));
+}
+
+static void
+show(struct file *f, const struct header *h)
+{
+	f->base.host->seen.held = header_age(h, file_now());
+	snprintf(f->base.host->seen.holder, RECORD_BYTES, "%s", h->record);
 }
 
 /*
@@ -277,15 +256,25 @@ show_holder(struct file *f, const struct crowd *c)
 static void
 show_line(struct file *f)
 {
+	struct header header = {.next = 1}, freeze, holder;
 	struct crowd c;
+	bool held;
 
+	(void)block_read(f->fd, BLOCK_HEADER, &header);
+	f->frozen = block_is_frozen(f->fd, &header, file_now(), &freeze);
 	place_see(&f->place, &c);
-	show_holder(f, &c);
+	held = find_holder(f, &header, c.first, &holder);
+	if (!held && f->frozen && c.kind == KIND_EXCLUSIVE && c.holders > 0 && c.position)
+		c.position++; /* that one only waits */
+	show(f, held ? &holder : f->frozen ? &freeze : &(struct header){.next = 1});
+	f->base.host->seen.frozen = f->frozen;
 	f->base.host->seen.kind = c.kind;
-	f->base.host->seen.holders = c.holders;
+	f->base.host->seen.holders = held || !f->frozen ? c.holders : 0;
 	f->base.host->seen.limit = c.limit;
 	f->base.host->seen.position = c.position;
 }
+
+/* ---- waiting in line ---- */
 
 /* Waits until all before us that is named there is gone. */
 static enum rc
@@ -330,22 +319,77 @@ await_slot(struct file *f, instant until, struct fault *fault)
 }
 
 /*
- * Waits until nothing is before us.  Without a ticket, for want of a number
- * above the last one, until that one is gone.
+ * How long to sleep before the next look at a freeze; 0: it has ended, or the file is
+ * another one by now.  Never long, since the clock may be set.
+ */
+static int64_t
+freeze_left(struct file *f, int64_t most)
+{
+	struct fault ignored;
+	int64_t us;
+	struct header h, freeze;
+
+	if (directory_look(&f->dir, f->name, f->fd, &ignored) == RC_LOST ||
+	    block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
+	    !block_is_frozen(f->fd, &h, file_now(), &freeze))
+		return 0;
+	us = freeze.freeze - file_now();
+	return us > most / 1000 ? most : us > 0 ? us * 1000 : 1;
+}
+
+/* Nothing is before us, but nobody may take the lock. */
+static enum rc
+await_thaw(struct file *f, instant until, struct fault *fault)
+{
+	int watch = tickets_watch(f->fd);
+	int64_t most = watch < 0 ? PAUSE_MOST * NS_PER_MS : NS_PER_S, left;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && (left = freeze_left(f, most)) > 0) {
+		enum woke woke;
+
+		show_line(f);
+		woke = f->base.host->wait(f->base.host, watch, POLLIN,
+		    instant_first(instant_after(instant_now(), left), until));
+		if (woke == WOKE_READY)
+			tickets_watched(watch);
+		if (woke == WOKE_STOP || instant_now() >= until)
+			rc = end_wait(f, woke, fault);
+	}
+	tickets_unwatch(watch);
+	return rc;
+}
+
+static enum rc
+await_turn(struct file *f, instant until, struct fault *fault)
+{
+	const struct place *p = &f->place;
+
+	show_line(f);
+	if (!place_is_waiting(p))
+		return await_thaw(f, until, fault);
+	return p->any ? await_slot(f, until, fault) : await_all(f, until, fault);
+}
+
+/*
+ * Waits until nothing is before us, nor is the lock frozen.  Without a ticket, for
+ * want of a number above the last one, until that one is gone.
  */
 static enum rc
 wait_in_line(struct file *f, instant until, struct fault *fault)
 {
 	struct place *p = &f->place;
+	bool frozen = f->frozen;
 
-	while (place_is_waiting(p)) {
-		enum rc rc;
+	while (place_is_waiting(p) || frozen) {
+		enum rc rc = await_turn(f, until, fault);
 
-		show_line(f);
-		rc = p->any ? await_slot(f, until, fault) : await_all(f, until, fault);
+		if (rc == RC_BUSY)
+			show_line(f); /* who has it by now */
 		if (rc != RC_OK)
 			return rc;
-		if (!place_has_joined(p) || p->any)
+		frozen = frozen && place_is_waiting(p);
+		if (!place_has_joined(p) || p->slot >= 0)
 			return RC_OK;
 		if (place_look(p) != 0)
 			return failed(f, "cannot look at the queue", fault);
@@ -355,25 +399,30 @@ wait_in_line(struct file *f, instant until, struct fault *fault)
 
 /* ---- the decisions, each with byte 0 locked ---- */
 
+/* That we have locked this byte, since now. */
+static void
+write_who(const struct file *f, struct header *h, int64_t byte)
+{
+	h->granted = file_now();
+	h->byte = byte;
+	snprintf(h->owner, sizeof h->owner, "%s", f->claim->owner);
+	snprintf(h->record, sizeof h->record, "%s", f->claim->record);
+}
+
 /* Nothing is before us: writes down that the lock is ours. */
 static enum rc
 file_take(struct file *f, struct header *h, struct grant *g, struct fault *fault)
 {
 	struct place *p = &f->place;
-	int64_t block = p->kind == KIND_LIMIT ? p->slot + 1
-	    : p->kind == KIND_SHARED          ? p->ticket
-					      : 0;
 	enum rc rc;
 
-	h->granted = epoch_us();
+	write_who(f, h, place_held_byte(p));
 	h->token = header_next_token(h, h->granted);
-	snprintf(h->record, sizeof h->record, "%s", f->claim->record);
+	f->at = kind_is_exclusive(p->kind) ? BLOCK_HEADER : block_choose(f->fd, h->byte);
 	/* a token that is not kept might be dealt again */
-	rc = write_header(f, h, 0, fault);
-	if (rc == RC_OK && block) {
-		h->next = block;
-		rc = write_header(f, h, block_at(block), fault);
-	}
+	rc = file_write(f, h, BLOCK_HEADER, fault);
+	if (rc == RC_OK && f->at != BLOCK_HEADER)
+		rc = file_write(f, h, f->at, fault);
 	if (rc != RC_OK)
 		return rc;
 	place_granted(p);
@@ -412,6 +461,40 @@ file_check_kind(struct file *f, struct fault *fault)
 	    words[other.kind], used, words[c->kind], asked);
 }
 
+/* For people: that it cannot be written keeps nobody from waiting. */
+static void
+write_waiter(const struct file *f)
+{
+	int64_t byte = place_byte(&f->place, f->place.ticket);
+	struct header h = {.next = 1};
+
+	write_who(f, &h, byte);
+	(void)block_write(f->fd, block_choose(f->fd, byte), &h);
+}
+
+static enum rc
+refuse(struct file *f, struct fault *fault)
+{
+	show_line(f);
+	f->base.host->seen.position = 0; /* we are in no line */
+	return fault_set(
+	    fault, RC_BUSY, "%s: %s", f->dir.where, f->frozen ? "frozen" : "held");
+}
+
+/* We have a ticket: takes the lock, if nothing is in the way, or stays in line. */
+static enum rc
+take_or_stay(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+{
+	enum rc rc;
+
+	if (!place_is_waiting(&f->place) && !f->frozen)
+		return file_take(f, h, g, fault);
+	rc = file_write(f, h, BLOCK_HEADER, fault);
+	if (rc == RC_OK)
+		write_waiter(f);
+	return rc;
+}
+
 /* Takes the number, if there is one, and the lock if nothing is before it. */
 static enum rc
 stand_in_line(
@@ -426,11 +509,10 @@ stand_in_line(
 	number = place_join(p, h->next);
 	if (number < 0)
 		return failed(f, "cannot look at the queue", fault);
-	if (place_is_waiting(p) && !until) {
-		show_line(f);
-		f->base.host->seen.position = 0; /* we are in no line */
-		return fault_set(fault, RC_BUSY, "%s: held", f->dir.where);
-	}
+	if (f->frozen)
+		place_give_slot_back(p);
+	if ((place_is_waiting(p) || f->frozen) && !until)
+		return refuse(f, fault);
 	if (p->slot >= 0)
 		return file_take(f, h, g, fault);
 	if (number >= NUMBER_LIMIT)
@@ -441,8 +523,7 @@ stand_in_line(
 		return rc;
 	p->ticket = number;
 	h->next = number + 1;
-	return place_is_waiting(p) ? write_header(f, h, 0, fault)
-				   : file_take(f, h, g, fault);
+	return take_or_stay(f, h, g, fault);
 }
 
 /* Has it been done?  Then we are not in line any more. */
@@ -452,25 +533,37 @@ check_job(struct file *f, struct fault *fault)
 	enum rc rc = RC_OK;
 
 	if (job_is_wanted(&f->claim->job))
-		rc = runs_check(&f->dir, f->runs, &f->claim->job, epoch_us(), fault);
+		rc = runs_check(&f->dir, f->runs, &f->claim->job, file_now(), fault);
 	if (rc == RC_DONE)
 		place_leave(&f->place);
 	return rc;
 }
 
+/* It is our turn, unless the lock has been frozen. */
+static enum rc
+take_turn(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+{
+	if (!f->frozen)
+		return file_take(f, h, g, fault);
+	place_give_slot_back(&f->place);
+	return RC_OK;
+}
+
 static enum rc
 file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 {
-	struct header h = {.next = 1};
+	struct header h = {.next = 1}, freeze;
 	enum rc rc = file_enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
 	if (rc == RC_OK)
 		rc = check_job(f, fault);
-	if (rc == RC_OK)
-		rc = place_has_joined(&f->place) ? file_take(f, &h, g, fault)
+	if (rc == RC_OK) {
+		f->frozen = block_is_frozen(f->fd, &h, file_now(), &freeze);
+		h.freeze = f->frozen;
+		rc = place_has_joined(&f->place) ? take_turn(f, &h, g, fault)
 						 : stand_in_line(f, &h, until, g, fault);
-	if (f->fd >= 0)
-		tickets_unlock(f->fd, (struct span){META, META + 1});
+	}
+	file_leave(f);
 	return rc;
 }
 
@@ -510,12 +603,13 @@ file_open(
 	if (!f)
 		return fault_set(fault, RC_SYSTEM, "out of memory");
 	f->base = (struct store){&file_backend, host, f->dir.where,
-	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB};
+	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE};
 	f->claim = NULL;
+	f->use = DIRECTORY_MAKE;
 	f->fd = -1;
 	f->entering = NULL;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
-	f->holds = false;
+	f->frozen = f->holds = false;
 	directory_init(&f->dir, site->url ? path : NULL);
 	rc = setting_read(&f->base, site, fault);
 	if (rc == RC_OK)
@@ -546,9 +640,10 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	enum rc rc;
 
 	f->claim = claim;
-	name_file(f->name, claim->key, ".lock");
-	name_file(f->runs, claim->key, ".runs");
-	rc = open_all(f, fault);
+	f->use = DIRECTORY_MAKE;
+	file_name(f->name, claim->key, ".lock");
+	file_name(f->runs, claim->key, ".runs");
+	rc = file_open_all(f, fault);
 	if (rc == RC_OK)
 		tell_of_elsewhere(f);
 	while (rc == RC_OK && !f->holds) {
@@ -563,11 +658,17 @@ static enum rc
 file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 {
 	struct file *f = file_of(s);
+	struct header mark;
+	enum rc rc;
 
 	(void)until;
 	g->sent = instant_now();
 	g->lease = LEASE_FOREVER;
-	return directory_look(&f->dir, f->name, f->fd, fault);
+	rc = directory_look(&f->dir, f->name, f->fd, fault);
+	if (rc == RC_OK && block_is_marked(f->fd, f->at, f->token, &mark))
+		rc = refuse_broken(
+		    f->base.host, fault, RC_REVOKED, f->base.where, mark.record);
+	return rc;
 }
 
 /*
@@ -578,7 +679,7 @@ static void
 write_down(struct file *f, int status)
 {
 	struct run run = {
-	    .begin = f->granted, .end = epoch_us(), .token = f->token, .status = status};
+	    .begin = f->granted, .end = file_now(), .token = f->token, .status = status};
 	const char *once = f->claim->job.once;
 	struct fault why;
 
@@ -630,9 +731,7 @@ file_close(struct store *s)
 
 	if (!f)
 		return;
-	forget_entering(f);
-	if (f->fd >= 0)
-		close(f->fd);
+	file_close_lock(f);
 	directory_close(&f->dir);
 	free(f);
 }
@@ -644,4 +743,5 @@ const struct backend file_backend = {
     .open = file_open,
     .close = file_close,
     .lock = &(const struct lock_ops){file_acquire, file_renew, file_release},
+    .admin = &file_admin,
 };

@@ -1,5 +1,7 @@
-/* header.c - reads and writes the first line of a lock file. */
+/* header.c - reads and writes the blocks of a lock file. */
 #include "header.h"
+
+#include "place.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,6 +40,28 @@ line_end(const char *s, const char *end)
 	return found ? found : end;
 }
 
+/* RANGE and NUMBER, as the byte that they mean; 0 where there is none. */
+static int64_t
+take_byte(const char **s, const char *end)
+{
+	int64_t range = header_number(s, end), number = header_number(s, end);
+
+	return range >= 0 && range < RANGES && number >= 0 ? BYTE(range, number) : 0;
+}
+
+static void
+take_owner(char out[OWNER_CHARS + 1], const char *s, const char *end)
+{
+	bool whole = end - s >= OWNER_CHARS &&
+	    (end - s == OWNER_CHARS || s[OWNER_CHARS] == ' ');
+
+	if (whole)
+		memcpy(out, s, OWNER_CHARS);
+	out[OWNER_CHARS] = '\0';
+	if (strspn(out, "0123456789abcdef") != OWNER_CHARS)
+		out[0] = '\0';
+}
+
 bool
 header_parse(struct header *h, const char *text, size_t n)
 {
@@ -53,6 +77,9 @@ header_parse(struct header *h, const char *text, size_t n)
 	h->next = h->next > 0 ? h->next : 1;
 	h->token = take_number(&s, first);
 	h->granted = take_number(&s, first);
+	h->freeze = take_number(&s, first);
+	h->byte = take_byte(&s, first);
+	take_owner(h->owner, s, first);
 	s = first < end ? first + 1 : end;
 	snprintf(h->record, sizeof h->record, "%.*s", (int)(line_end(s, end) - s), s);
 	return true;
@@ -61,8 +88,11 @@ header_parse(struct header *h, const char *text, size_t n)
 void
 header_format(const struct header *h, char block[HEADER_BYTES])
 {
-	int n = snprintf(block, HEADER_BYTES, "%s%" PRId64 " %" PRId64 " %" PRId64 "\n%s",
-	    magic, h->next, h->token, h->granted, h->record);
+	int n = snprintf(block, HEADER_BYTES,
+	    "%s%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
+	    " %s\n%s",
+	    magic, h->next, h->token, h->granted, h->freeze, (int64_t)RANGE_OF(h->byte),
+	    NUMBER_OF(h->byte), *h->owner ? h->owner : "-", h->record);
 
 	memset(block + n, '\n', (size_t)(HEADER_BYTES - n));
 }

@@ -1,29 +1,27 @@
 /*
- * header.h - what a lock file says about its lock, in HEADER_BYTES:
+ * header.h - what a block of a lock file says, in HEADER_BYTES:
  *
- *	dlock1 NEXT TOKEN GRANTED
+ *	dlock1 NEXT TOKEN GRANTED FREEZE RANGE NUMBER OWNER
  *	RECORD
  *
- * NEXT is the number of the next ticket, TOKEN the last one that was given,
- * GRANTED when that was, in microseconds since the epoch (0: never); RECORD is
- * the JSON of who got it.  It helps, but decides nothing: the kernel's locks
- * do.  Whoever may write the file may write anything, a full disk may cut it
- * short, a crash may leave zeros; so what cannot be read is as if it were not
- * there.
+ * In the first block, the header, NEXT is the number of the next ticket, TOKEN the
+ * last one that was given, GRANTED when that was, in microseconds since the epoch
+ * (0: never); RANGE and NUMBER say which byte is locked by whoever got it (place.h),
+ * OWNER is its owner, and RECORD the JSON of who it is.  FREEZE is 1 if the lock may
+ * be frozen: its block says whether it is.  What the other blocks say of whom is
+ * written in block.h.
  *
- * Holders that may be several, shared and limited ones, each have a block of the
- * same form behind it, in one of HEADER_SHARED places by their ticket or slot.
- * Its NEXT says which of those that fall on this place it is.
+ * All that helps, but decides nothing: the kernel's locks do.  (Only a freeze is
+ * nowhere else.)  Whoever may write the file may write anything, a full disk may
+ * cut it short, a crash may leave zeros; so what cannot be read is as if it were
+ * not there.  Versions of dlock before there were freezes end the line after GRANTED.
  */
 #ifndef DLOCK_FILE_HEADER_H
 #define DLOCK_FILE_HEADER_H
 
 #include "backends/backend.h"
 
-enum {
-	HEADER_BYTES = 1280,
-	HEADER_SHARED = 64,
-};
+enum { HEADER_BYTES = 1280 };
 
 /*
  * Tickets, tokens and times are below this: 18 digits.  Clocks reach half of that in the
@@ -31,9 +29,15 @@ enum {
  */
 #define NUMBER_LIMIT INT64_C(1000000000000000000)
 
+/* The end of a freeze that has none. */
+#define FREEZE_FOREVER (NUMBER_LIMIT - 1)
+
 struct header {
 	int64_t next; /* at least 1 */
 	int64_t token, granted;
+	int64_t freeze;
+	int64_t byte;                /* 0: nobody's, or not known */
+	char owner[OWNER_CHARS + 1]; /* "": not known */
 	char record[RECORD_BYTES];
 };
 

@@ -6,25 +6,20 @@
 #include <errno.h>
 #include <fcntl.h>
 
-enum line { ALONE, LIMITED, READERS, LINES };
-
 enum {
 	COUNTED = 32,   /* places further back than this are reckoned from the numbers */
 	HOLDERS = 1000, /* more than this are not counted */
 };
 
-#define RANGE(n) ((int64_t)(n) << 60) /* each has room for NUMBER_LIMIT */
-#define SLOTS RANGE(2)
-#define LIMITS RANGE(3)
-#define END RANGE(5)
+#define END BYTE(RANGES, 0)
 
-static const int64_t bases[LINES] = {
-    [ALONE] = RANGE(0), [LIMITED] = RANGE(1), [READERS] = RANGE(4)};
+/* The ranges in which tickets are. */
+static const enum range lines[] = {ALONE, LIMITED, READERS};
 
-static const struct span others = {RANGE(1), END}; /* than exclusive */
-static const struct span slots = {SLOTS, SLOTS + LIMIT_MAX};
+static const struct span others = {BYTE(LIMITED, 0), END}; /* than exclusive */
+static const struct span slots = {BYTE(SLOTS, 0), BYTE(SLOTS, LIMIT_MAX)};
 
-static enum line
+static enum range
 line_of(enum lock_kind kind)
 {
 	return kind == KIND_SHARED ? READERS : kind == KIND_LIMIT ? LIMITED : ALONE;
@@ -32,9 +27,9 @@ line_of(enum lock_kind kind)
 
 /* Numbers [from, to) of a line. */
 static struct span
-numbers(enum line l, int64_t from, int64_t to)
+numbers(enum range l, int64_t from, int64_t to)
 {
-	return (struct span){bases[l] + from, bases[l] + to};
+	return (struct span){BYTE(l, from), BYTE(l, to)};
 }
 
 void
@@ -46,7 +41,7 @@ place_init(struct place *p, int fd, enum lock_kind kind, unsigned limit)
 int64_t
 place_byte(const struct place *p, int64_t number)
 {
-	return bases[line_of(p->kind)] + number;
+	return BYTE(line_of(p->kind), number);
 }
 
 bool
@@ -65,11 +60,11 @@ look_for_limit(const struct place *p, unsigned from, unsigned to, struct crowd *
 {
 	struct span found;
 	int got = tickets_look(
-	    p->fd, F_WRLCK, (struct span){LIMITS + from, LIMITS + to}, &found);
+	    p->fd, F_WRLCK, (struct span){BYTE(LIMITS, from), BYTE(LIMITS, to)}, &found);
 
 	if (got > 0)
 		*other = (struct crowd){
-		    .kind = KIND_LIMIT, .limit = (unsigned)(found.from - LIMITS)};
+		    .kind = KIND_LIMIT, .limit = (unsigned)NUMBER_OF(found.from)};
 	return got;
 }
 
@@ -89,7 +84,7 @@ place_refuses(struct place *p, struct crowd *other)
 		got = look_for_limit(p, 1, p->limit, other);
 	if (got == 0)
 		got = look_for_limit(p, p->limit + 1, LIMIT_MAX + 1, other);
-	return got != 0 ? got : tickets_lock(p->fd, F_RDLCK, LIMITS + p->limit);
+	return got != 0 ? got : tickets_lock(p->fd, F_RDLCK, BYTE(LIMITS, p->limit));
 }
 
 /*
@@ -97,7 +92,7 @@ place_refuses(struct place *p, struct crowd *other)
  * nobody is has 0.
  */
 struct lasts {
-	int64_t of[LINES];
+	int64_t of[RANGES];
 };
 
 /* `all`: also in our own, if it does not matter to us but for the numbers. */
@@ -105,7 +100,7 @@ static int
 find_lasts(
     const struct place *p, bool all, int64_t hint, int64_t below, struct lasts *lasts)
 {
-	const bool matters[LINES] = {
+	const bool matters[RANGES] = {
 	    [ALONE] = true,
 	    [LIMITED] = p->kind == KIND_LIMIT ||
 		(kind_is_exclusive(p->kind) && !p->plain),
@@ -114,9 +109,9 @@ find_lasts(
 	};
 
 	*lasts = (struct lasts){{0}};
-	for (enum line l = 0; l < LINES; l++)
+	for (enum range l = ALONE; l < RANGES; l++)
 		if (matters[l] &&
-		    (lasts->of[l] = tickets_last(p->fd, bases[l], hint, below)) < 0)
+		    (lasts->of[l] = tickets_last(p->fd, BYTE(l, 0), hint, below)) < 0)
 			return -1;
 	return 0;
 }
@@ -132,7 +127,7 @@ int
 place_take_slot(struct place *p)
 {
 	for (unsigned s = 0; s < p->limit; s++) {
-		if (tickets_lock(p->fd, F_WRLCK, SLOTS + s) == 0) {
+		if (tickets_lock(p->fd, F_WRLCK, BYTE(SLOTS, s)) == 0) {
 			p->slot = (int)s;
 			return 1;
 		}
@@ -152,7 +147,8 @@ look_at_slots(struct place *p)
 	if (p->kind == KIND_LIMIT) {
 		got = place_take_slot(p);
 		p->any = got == 0;
-		return p->any ? wait_for(p, (struct span){SLOTS, SLOTS + p->limit})
+		return p->any
+		    ? wait_for(p, (struct span){BYTE(SLOTS, 0), BYTE(SLOTS, p->limit)})
 		    : got < 0 ? -1
 			      : 0;
 	}
@@ -167,7 +163,7 @@ static int
 set_before(struct place *p, int64_t number, const struct lasts *lasts)
 {
 	const int64_t *last = lasts->of;
-	enum line l = ALONE;
+	enum range l = ALONE;
 
 	p->before = (struct span){0, 0};
 	p->any = false;
@@ -182,12 +178,12 @@ set_before(struct place *p, int64_t number, const struct lasts *lasts)
 	return wait_for(p, numbers(l, last[ALONE] + 1, number));
 }
 
-static enum line
+static enum range
 latest_line(const struct lasts *lasts)
 {
-	enum line latest = ALONE;
+	enum range latest = ALONE;
 
-	for (enum line l = 0; l < LINES; l++)
+	for (enum range l = ALONE; l < RANGES; l++)
 		latest = lasts->of[l] > lasts->of[latest] ? l : latest;
 	return latest;
 }
@@ -198,7 +194,7 @@ place_join(struct place *p, int64_t hint)
 {
 	struct lasts lasts = {{0}};
 	struct span found;
-	enum line latest;
+	enum range latest;
 	int64_t last;
 	int used = tickets_look(p->fd, F_RDLCK, (struct span){1, END}, &found), mixed = 0;
 
@@ -226,6 +222,24 @@ place_look(struct place *p)
 	return set_before(p, p->ticket, &lasts);
 }
 
+int64_t
+place_held_byte(const struct place *p)
+{
+	return p->kind == KIND_LIMIT ? BYTE(SLOTS, p->slot) : place_byte(p, p->ticket);
+}
+
+void
+place_give_slot_back(struct place *p)
+{
+	if (p->slot < 0)
+		return;
+	tickets_unlock(
+	    p->fd, (struct span){BYTE(SLOTS, p->slot), BYTE(SLOTS, p->slot + 1)});
+	p->slot = -1;
+	p->any = false;
+	p->before = (struct span){0, 0};
+}
+
 void
 place_granted(struct place *p)
 {
@@ -248,11 +262,11 @@ place_leave(struct place *p)
 /* ---- what is to be seen of it ---- */
 
 static int64_t
-first_number(const struct place *p, enum line l, int64_t below)
+first_number(const struct place *p, enum range l, int64_t below)
 {
 	int64_t byte = tickets_first(p->fd, numbers(l, 1, below));
 
-	return byte > 0 ? byte - bases[l] : 0;
+	return byte > 0 ? NUMBER_OF(byte) : 0;
 }
 
 /* Who is before us has a number below this; for want of one of our own, everybody. */
@@ -277,11 +291,11 @@ see_holders(const struct place *p, int64_t alone, struct crowd *c)
 		c->kind = KIND_SHARED;
 		c->holders = tickets_count(
 		    p->fd, numbers(READERS, reader, below), HOLDERS);
-		c->first = reader;
+		c->first = BYTE(READERS, reader);
 	} else if (slot) {
 		look_for_limit(p, 1, LIMIT_MAX + 1, c);
 		c->holders = tickets_count(p->fd, slots, HOLDERS);
-		c->first = slot - SLOTS + 1;
+		c->first = slot;
 	} else {
 		c->holders = alone ? 1 : 0;
 	}
@@ -299,8 +313,8 @@ count_tickets(const struct place *p, int64_t from)
 
 	if (end - from > COUNTED)
 		return end - from < 1000000 ? (unsigned)(end - from) : 0;
-	for (enum line l = 0; l < LINES; l++)
-		n += tickets_count(p->fd, numbers(l, from, end), COUNTED);
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+		n += tickets_count(p->fd, numbers(lines[i], from, end), COUNTED);
 	return n;
 }
 
@@ -325,7 +339,8 @@ place_see(const struct place *p, struct crowd *c)
 {
 	int64_t alone = first_number(p, ALONE, end_before(p));
 
-	*c = (struct crowd){.kind = KIND_EXCLUSIVE, .holders = alone ? 1 : 0};
+	*c = (struct crowd){
+	    .kind = KIND_EXCLUSIVE, .holders = alone ? 1 : 0, .first = alone};
 	if (!p->plain)
 		see_holders(p, alone, c);
 	c->position = find_position(p, alone, alone && c->kind == KIND_EXCLUSIVE);

@@ -76,11 +76,17 @@
  * has one from before the command starts until nothing of it is left.  A token
  * may have been written for a grant nobody got; no later one is lower.
  *
- * WHO IS FROZEN keeps its bytes.  As a holder, that is right.  As a waiter it
+ * A FREEZE is none of the kernel's locks.  Whoever finds nothing in its way looks for
+ * one, with META locked, before it writes down that the lock is its own; a freeze is
+ * made and ended with META locked, too.  Who finds one keeps its ticket, as the first
+ * in line, gives back a slot, if it has taken one, and waits for the end: so the line
+ * stays as it is, and those behind it sleep.
+ *
+ * WHO IS STOPPED keeps its bytes.  As a holder, that is right.  As a waiter it
  * keeps those behind it waiting, as its turn does not pass.  With META locked,
  * for some system calls, it keeps all others from joining and from being
  * granted, but nobody from ending; -n gives up after a second.  A waiter that
- * is frozen or ends while a thread of it waits for bytes gets these for reading
+ * is stopped or ends while a thread of it waits for bytes gets these for reading
  * at most, which makes nobody wait but who would deal that very number, and none
  * does while its own ticket is alive.
  */
@@ -91,6 +97,13 @@
 #include "tickets.h"
 
 enum { META = 0 };
+
+enum range { ALONE, LIMITED, SLOTS, LIMITS, READERS, RANGES };
+
+/* Byte `n` of a range, which has room for NUMBER_LIMIT. */
+#define BYTE(range, n) (((int64_t)(range) << 60) + (n))
+#define RANGE_OF(byte) ((enum range)((byte) >> 60))
+#define NUMBER_OF(byte) ((byte) & (BYTE(1, 0) - 1))
 
 /* Our place in the line of one file; the file is the caller's. */
 struct place {
@@ -114,8 +127,7 @@ struct crowd {
 	unsigned holders;    /* 0: nobody, or too many to be counted */
 	unsigned limit;      /* if it has one */
 	unsigned position;   /* ours; 1: next, 0: not known */
-	/* ticket, or slot and 1, of the first of several; 0: the only one */
-	int64_t first;
+	int64_t first;       /* the byte of the first of them; 0: nobody */
 };
 
 /* Not in line yet, on this file. */
@@ -161,6 +173,12 @@ place_has_joined(const struct place *p)
 {
 	return p->ticket > 0 || p->slot >= 0;
 }
+
+/* The byte that makes us the holder, once nothing is before us. */
+int64_t place_held_byte(const struct place *);
+
+/* Gives back a slot that is not to be used now: our ticket is the first in line again. */
+void place_give_slot_back(struct place *);
 
 /* It has been written down that the lock is ours. */
 void place_granted(struct place *);

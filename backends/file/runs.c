@@ -85,10 +85,10 @@ next_run(struct reader *in, struct run *r)
 
 /* Of a file that a stranger may have blown up, nothing is read. */
 static enum rc
-open_runs(const struct directory *d, const char *name, int *fd, struct stat *st,
-    struct fault *fault)
+open_runs(const struct directory *d, const char *name, enum directory_use use, int *fd,
+    struct stat *st, struct fault *fault)
 {
-	enum rc rc = directory_open_file(d, name, fd, fault);
+	enum rc rc = directory_open_file(d, name, use, fd, fault);
 
 	if (rc != RC_OK)
 		return rc;
@@ -111,7 +111,7 @@ runs_check(const struct directory *d, const char *name, const struct job *job,
 	struct run run;
 	struct stat st;
 	int fd, got = -1;
-	enum rc rc = open_runs(d, name, &fd, &st, fault);
+	enum rc rc = open_runs(d, name, DIRECTORY_MAKE, &fd, &st, fault);
 
 	if (rc != RC_OK)
 		return rc;
@@ -216,7 +216,7 @@ replace(const struct directory *d, const char *name, int fd, const char *line, s
 	int to;
 
 	snprintf(fresh, sizeof fresh, "%s.new", name);
-	if (directory_open_file(d, fresh, &to, &ignored) != RC_OK)
+	if (directory_open_file(d, fresh, DIRECTORY_MAKE, &to, &ignored) != RC_OK)
 		return false;
 	if (write_anew(fd, to, line, n, now_us) &&
 	    renameat(d->fd, fresh, d->fd, name) == 0)
@@ -234,7 +234,7 @@ runs_remember(
 	struct stat st;
 	bool done;
 	int fd;
-	enum rc rc = open_runs(d, name, &fd, &st, fault);
+	enum rc rc = open_runs(d, name, DIRECTORY_MAKE, &fd, &st, fault);
 
 	if (rc != RC_OK)
 		return rc;
@@ -244,4 +244,31 @@ runs_remember(
 		rc = directory_failed(d, "cannot write down what has been run", fault);
 	close(fd);
 	return rc;
+}
+
+/* ---- looking ---- */
+
+/* In more than enough bytes of the end for a few lines, if these are ours. */
+bool
+runs_last(const struct directory *d, const char *name, struct run *r)
+{
+	struct reader *in = NULL;
+	struct fault ignored;
+	bool found = false;
+	struct stat st;
+	struct run run;
+	int fd;
+
+	if (open_runs(d, name, DIRECTORY_LOOK, &fd, &st, &ignored) != RC_OK)
+		return false;
+	in = reader_new(fd);
+	if (in && st.st_size > BUFFER)
+		in->skip = lseek(fd, st.st_size - BUFFER, SEEK_SET) > 0;
+	while (in && next_run(in, &run) > 0) {
+		*r = run;
+		found = true;
+	}
+	free(in);
+	close(fd);
+	return found;
 }

@@ -33,4 +33,10 @@ enum rc runs_check(const struct directory *, const char *name, const struct job 
 enum rc runs_remember(
     const struct directory *, const char *name, const struct run *, struct fault *);
 
+/*
+ * The last run that the file says there was, for which it is only looked at.  False:
+ * there is none, or it cannot be read.
+ */
+bool runs_last(const struct directory *, const char *name, struct run *);
+
 #endif

@@ -130,22 +130,33 @@ tickets_last(int fd, int64_t base, int64_t hint, int64_t limit)
  * Where the kernel's first answer is not the lowest, every second question is for the
  * lower half alone.
  */
-int64_t
-tickets_first(int fd, struct span s)
+bool
+tickets_next(int fd, struct span s, struct span *found)
 {
-	struct span found;
-	int64_t first = 0;
+	bool any = false;
 
 	for (int asked = 0; s.from < s.to; asked++) {
 		bool half = asked >= 2 && asked % 2 == 0;
 		int64_t middle = half ? s.from + (s.to - s.from + 1) / 2 : s.to;
+		struct span next;
 
-		if (tickets_look(fd, F_RDLCK, (struct span){s.from, middle}, &found) > 0)
-			first = s.to = found.from;
-		else
+		if (tickets_look(fd, F_RDLCK, (struct span){s.from, middle}, &next) > 0) {
+			any = true;
+			*found = next;
+			s.to = next.from;
+		} else {
 			s.from = middle;
+		}
 	}
-	return first;
+	return any;
+}
+
+int64_t
+tickets_first(int fd, struct span s)
+{
+	struct span found;
+
+	return tickets_next(fd, s, &found) ? found.from : 0;
 }
 
 static void

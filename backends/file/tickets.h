@@ -57,6 +57,9 @@ int64_t tickets_last(int fd, int64_t base, int64_t hint, int64_t limit);
 int64_t tickets_first(int fd, struct span);
 unsigned tickets_count(int fd, struct span, unsigned most);
 
+/* Such a first byte, and how far it is locked as well; cut to the span. */
+bool tickets_next(int fd, struct span, struct span *found);
+
 /*
  * Lets a thread wait in the kernel until it can lock all of the span, since fcntl
  * cannot wait in poll.  NULL with errno.  The lock belongs to the open file

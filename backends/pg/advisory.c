@@ -24,6 +24,7 @@
 #include "bound.h"
 
 #include "derive.h"
+#include "sessions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,7 +41,8 @@ struct advisory {
 	bool queued;         /* in some session */
 	bool no_schema;      /* there is none, and we may not make it */
 	char lock_args[80];  /* the lock in SQL: as the functions take it, */
-	char lock_is[256];   /* and as a condition on pg_locks l */
+	char lock_is[256];   /* and as a condition on pg_locks l; */
+	char listed_is[120]; /* and on what a look lists */
 	bool has_door;       /* the session does */
 	char order_args[40]; /* that lock as the functions take it, */
 	char order_is[256];  /* and as a condition */
@@ -147,6 +149,9 @@ write_lock(struct advisory *own, const struct number *n)
 		snprintf(own->lock_args, sizeof own->lock_args,
 		    "'%" PRId64 "'::pg_catalog.int8", n->one);
 	write_condition(own->lock_is, sizeof own->lock_is, high, low, n->pair ? 2 : 1);
+	snprintf(own->listed_is, sizeof own->listed_is,
+	    "high = %" PRIu32 " AND low = %" PRIu32 " AND form = %d", high, low,
+	    n->pair ? 2 : 1);
 	snprintf(own->order_args, sizeof own->order_args, "%d, '%" PRId32 "'", ORDER,
 	    (int32_t)order);
 	write_condition(own->order_is, sizeof own->order_is, ORDER, order, 2);
@@ -154,7 +159,7 @@ write_lock(struct advisory *own, const struct number *n)
 
 /* Which lock it is; some tools put the name of the database in. */
 static enum rc
-name_lock(struct pg *pg, struct fault *f)
+name_lock(struct pg *pg, const char *key, struct fault *f)
 {
 	struct number n;
 	enum rc rc = RC_OK;
@@ -162,7 +167,7 @@ name_lock(struct pg *pg, struct fault *f)
 	if (pg->stated.key)
 		derive_read_number(&n, pg->stated.key);
 	else
-		rc = derive_number(&n, derive_named(pg->stated.derive), pg->claim->key,
+		rc = derive_number(&n, derive_named(pg->stated.derive), key,
 		    pg->conn.pq->db(pg->conn.pgconn), f);
 	if (rc == RC_OK)
 		write_lock(advisory_of(pg), &n);
@@ -178,7 +183,7 @@ get_session(struct pg *pg, instant until, struct fault *f)
 	(void)connection_is_open(&pg->conn);
 	rc = connection_open(&pg->conn, until, f);
 	if (rc == RC_OK && advisory_of(pg)->serial != pg->conn.serial) {
-		rc = name_lock(pg, f);
+		rc = name_lock(pg, pg->claim->key, f);
 		if (rc == RC_OK)
 			rc = settle_session(pg, until, f);
 	}
@@ -478,11 +483,192 @@ advisory_release(struct pg *pg, int status, instant until, struct fault *f)
 	return rc;
 }
 
+/* ---- looking and steering ---- */
+
+enum { PAGE = 1000 };
+
+/* The columns of a look before those of a session. */
+enum { HIGH, LOW, FORM, CAME, SESSION, LISTED_FIELDS = SESSION + SESSION_FIELDS };
+
+/* Where a look has come to: all of its statement's order. */
+struct listed {
+	int64_t high, low, form, waits, came, pid;
+};
+
+/* Since PostgreSQL 14 */
+#define WAITSTART SESSION_US("(to_jsonb(k) ->> 'waitstart')::timestamptz")
+
+/* dlock waits in pieces, with nothing before in its session. */
+#define WAITS_SINCE \
+	SESSION_US( \
+	    "CASE WHEN " BOUND_IS_DLOCK " THEN a.backend_start ELSE a.query_start END")
+
+/*
+ * Who has an advisory lock of this database, or waits for it: also those who wait for its
+ * order lock.  Not dlock's own: order locks and the like (one of two numbers), and the
+ * wake-up locks of mode=lease, whose sessions have no name of their own.
+ *
+ * Only numbers get into it.  The first statement makes operators what they are; both are
+ * one transaction, so that it is nothing to whom a pooler lends the session next.
+ */
+static const char list_sql[] =
+    "SET LOCAL search_path = pg_catalog, pg_temp; "
+    "WITH l AS (SELECT coalesce(k.pid, 0) AS pid, k.classid::bigint AS high, k.objid::bigint AS low, k.objsubid AS form, "
+    "NOT k.granted AS waits, k.mode = 'ShareLock' AS shared, CASE WHEN k.granted THEN 0 ELSE coalesce(" WAITSTART
+    ", 0) END AS came FROM pg_locks k WHERE k.locktype = 'advisory' AND k.database = "
+    "(SELECT d.oid FROM pg_database d WHERE d.datname = current_database())), "
+    "d AS (SELECT * FROM l WHERE form = 2 AND high = %d AND waits), "
+    "o AS (SELECT * FROM l WHERE %s AND NOT (form = 2 AND high BETWEEN 1684828011 AND 1684828013)), "
+    "t AS (SELECT DISTINCT high, low, form, mod((high::numeric * 2 + form - 1) * 2654435761, 4294967296)::bigint # low "
+    "AS ordered FROM o WHERE EXISTS (SELECT FROM d)), "
+    "q AS (SELECT * FROM (SELECT * FROM o UNION ALL SELECT d.pid, t.high, t.low, t.form, true, d.shared, d.came "
+    "FROM d JOIN t ON d.low = t.ordered) u WHERE (high, low, form, waits::integer, came, pid) > (%s) "
+    "ORDER BY high, low, form, waits, came, pid LIMIT %d) "
+    "SELECT q.high, q.low, q.form, q.came, q.pid, q.waits, q.shared, CASE WHEN q.waits THEN " WAITS_SINCE
+    " END, " SESSION_COLUMNS " FROM q LEFT JOIN pg_stat_activity a ON a.pid = q.pid "
+    "ORDER BY q.high, q.low, q.form, q.waits, q.came, q.pid";
+
+/*
+ * What to call a lock whose key nobody can know: by the setting that names it.
+ */
+static void
+write_number(char *key, size_t size, const struct listed *at)
+{
+	if (at->form == 2)
+		snprintf(key, size, "-O key=%" PRId32 ",%" PRId32, (int32_t)at->high,
+		    (int32_t)at->low);
+	else
+		snprintf(key, size, "-O key=%" PRId64,
+		    (int64_t)((uint64_t)at->high << 32 | (uint64_t)at->low));
+}
+
+/* What the next page is behind. */
+static void
+write_listed(char *out, size_t size, const struct listed *at)
+{
+	snprintf(out, size,
+	    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
+	    at->high, at->low, at->form, at->waits, at->came, at->pid);
+}
+
+static bool
+read_listed(const struct pq *pq, const PGresult *r, int row, struct listed *at)
+{
+	bool waits;
+
+	if (!field_boolean_in(pq, r, row, SESSION + SESSION_WAITS, &waits))
+		return false;
+	at->waits = waits;
+	return field_integer_in(pq, r, row, HIGH, 0, UINT32_MAX, &at->high) &&
+	    field_integer_in(pq, r, row, LOW, 0, UINT32_MAX, &at->low) &&
+	    field_integer_in(pq, r, row, FORM, 1, 2, &at->form) &&
+	    field_integer_in(pq, r, row, CAME, 0, INT64_MAX, &at->came) &&
+	    field_integer_in(pq, r, row, SESSION + SESSION_PID, 0, INT32_MAX, &at->pid);
+}
+
+static bool
+see_listed(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
+    struct listed *at)
+{
+	char number[48];
+
+	if (!read_listed(pq, r, row, at))
+		return false;
+	write_number(number, sizeof number, at);
+	return sessions_see(s, pq, r, row, SESSION, s->look->key ? s->look->key : number);
+}
+
+#define NOT_DLOCKS_OWN \
+	"(form = 2 OR pid NOT IN " \
+	"(SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = 'dlock'))"
+
+/* The next page; *n: how many rows it had. */
+static enum rc
+see_page(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct fault *f)
+{
+	const struct pq *pq = pg->conn.pq;
+	char sql[4096], behind[160];
+	const struct question q = {.sql = sql, .harmless = true, .many = true};
+	PGresult *r;
+	instant sent;
+	enum rc rc;
+
+	write_listed(behind, sizeof behind, at);
+	snprintf(sql, sizeof sql, list_sql, ORDER,
+	    s->look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind, PAGE);
+	*n = 0;
+	rc = ask_server(&pg->conn, &q, LISTED_FIELDS, s->look->until, &sent, &r, f);
+	if (rc != RC_OK)
+		return rc;
+	*n = pq->ntuples(r);
+	for (int row = 0; row < *n && rc == RC_OK && !s->enough; row++)
+		if (!see_listed(s, pq, r, row, at))
+			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+	pq->clear(r);
+	return rc;
+}
+
+/* Connects if need be, and names the lock of `key`, if there is one. */
+static enum rc
+reach_lock(struct pg *pg, const char *key, instant until, struct fault *f)
+{
+	enum rc rc = connection_open(&pg->conn, until, f);
+
+	return rc == RC_OK && key ? name_lock(pg, key, f) : rc;
+}
+
+static enum rc
+advisory_each(struct pg *pg, const struct look *look, struct fault *f)
+{
+	struct sighting s = {.look = look};
+	struct listed at = {.high = -1};
+	enum rc rc = reach_lock(pg, look->key, look->until, f);
+	int n = PAGE;
+
+	while (rc == RC_OK && n == PAGE && !s.enough)
+		rc = see_page(pg, &s, &at, &n, f);
+	if (rc == RC_OK)
+		sessions_end(&s);
+	return rc;
+}
+
+/* Ends the session that holds it: nothing else takes such a lock away. */
+static enum rc
+advisory_revoke(struct pg *pg, const struct target *target, const char *record,
+    bool force, instant until, struct fault *f)
+{
+	char sql[1024];
+	const struct question q = {.sql = sql, .harmless = true, .many = true};
+	struct session session;
+	PGresult *r = NULL;
+	instant sent;
+	enum rc rc = reach_lock(pg, target->key, until, f);
+
+	(void)record, (void)force;
+	if (rc != RC_OK || !session_of_owner(target->owner, &session))
+		return sessions_ended(pg, rc, NULL, f);
+	snprintf(sql, sizeof sql,
+	    "SET LOCAL search_path = pg_catalog, pg_temp; SELECT " SESSION_ENDING
+	    " FROM pg_stat_activity a WHERE a.pid = %" PRId64
+	    " AND (a.backend_start IS NULL OR " SESSION_US(
+		"a.backend_start") " = %" PRId64
+				   ") AND EXISTS (SELECT FROM pg_locks l WHERE %s AND l.granted AND l.pid = a.pid)",
+	    sessions_patience(pg), session.pid, session.began, advisory_of(pg)->lock_is);
+	rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
+	return sessions_ended(pg, rc, r, f);
+}
+
+const struct steering advisory_steering = {
+    .each = advisory_each,
+    .revoke = advisory_revoke,
+};
+
 const struct mode advisory_mode = {
     .name = "advisory",
-    .caps = CAP_SHARED,
+    .caps = CAP_SHARED | CAP_FORCE,
     .bytes = sizeof(struct advisory),
     .acquire = advisory_acquire,
     .renew = advisory_renew,
     .release = advisory_release,
+    .steering = &advisory_steering,
 };

@@ -66,16 +66,20 @@ bool bound_see(struct pg *, const PGresult *, int first);
 	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'who', " \
 	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'why'), 63)"
 
-/*
- * The way back: a record of session `a` of pg_stat_activity, as far as it can be known.
- */
-#define BOUND_RECORD \
-	"CASE WHEN a.application_name ~ '^dlock; [0-9]{1,9}; ' THEN " \
+/* Is session `a` of pg_stat_activity called so? */
+#define BOUND_IS_DLOCK "a.application_name OPERATOR(pg_catalog.~) '^dlock; [0-9]{1,9}; '"
+
+/* The way back: its record, as far as that can be known; */
+#define BOUND_DLOCK \
 	"pg_catalog.json_build_object(" \
 	"'pid', pg_catalog.split_part(a.application_name, '; ', 2)::pg_catalog.int4, " \
 	"'command', pg_catalog.split_part(a.application_name, '; ', 3), " \
 	"'who', pg_catalog.split_part(a.application_name, '; ', 4), " \
-	"'why', pg_catalog.split_part(a.application_name, '; ', 5)) ELSE " \
+	"'why', pg_catalog.split_part(a.application_name, '; ', 5))"
+
+/* and of any session. */
+#define BOUND_RECORD \
+	"CASE WHEN " BOUND_IS_DLOCK " THEN " BOUND_DLOCK " ELSE " \
 	"pg_catalog.json_build_object('pid', a.pid, " \
 	"'command', coalesce(nullif(a.application_name, ''), 'a session of PostgreSQL'), " \
 	"'who', pg_catalog.concat(a.usename, '@', coalesce(pg_catalog.host(a.client_addr), 'local'))) END"

@@ -123,6 +123,20 @@ is_no_primary(struct connection *c, const struct connecting_end *end, struct fau
 	    f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->where);
 }
 
+/*
+ * A standby that is good enough to look at.  It is told, for it may be behind.
+ */
+static bool
+may_read(struct connection *c, PGconn *pgconn)
+{
+	if (!c->reads || c->pq->status(pgconn) != CONNECTION_OK)
+		return false;
+	name_server_used(c);
+	fault_set(
+	    &c->host->notice, RC_OK, "%s is a standby, which may be behind", c->where);
+	return true;
+}
+
 /* A connection has come: makes it ours. */
 static enum rc
 adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
@@ -135,7 +149,7 @@ adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
 	c->trust = (struct trust){.full = false};
 	c->said.last_words[0] = '\0';
 	c->pq->setNoticeReceiver(pgconn, said_notice, c);
-	if (end->is_standby)
+	if (end->is_standby && !may_read(c, pgconn))
 		return is_no_primary(c, end, f);
 	if (c->pq->status(pgconn) != CONNECTION_OK)
 		return unconnected(c, end, f);
@@ -200,6 +214,21 @@ connection_is_open(struct connection *c)
 	else if (c->pgconn && !c->pending.out)
 		c->pq->isBusy(c->pgconn); /* lets last words be heard */
 	return c->pgconn != NULL;
+}
+
+bool
+connection_was_notified(struct connection *c)
+{
+	bool any = false;
+	PGnotify *n;
+
+	if (!connection_is_open(c))
+		return false;
+	while ((n = c->pq->notifies(c->pgconn))) {
+		c->pq->freemem(n);
+		any = true;
+	}
+	return any;
 }
 
 void

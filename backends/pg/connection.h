@@ -37,6 +37,7 @@ struct connection {
 	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	int64_t ttl;
 	bool is_default; /* no host was stated: libpq says which one it takes */
+	bool reads;      /* it only looks: a standby will do, where there is no primary */
 	char where[WHERE_BYTES];
 	PGconn *pgconn;                /* NULL: not connected */
 	struct connecting *connecting; /* one on its way */
@@ -44,7 +45,8 @@ struct connection {
 	struct said said;
 	struct trust trust;
 	struct pending {
-		bool out; /* a question is */
+		bool out;  /* a question is */
+		bool many; /* whose answer is any number of rows */
 		/* ask() had to ask twice: the first may have been heard */
 		bool again;
 		PGresult *kept; /* what has come of its answer */
@@ -65,6 +67,12 @@ enum rc connection_open(struct connection *, instant until, struct fault *);
  * unasked; closes a connection that has ended.
  */
 bool connection_is_open(struct connection *);
+
+/*
+ * Has a notification come since the last call?  Reads like connection_is_open(): it may
+ * have come along with an answer, and will then not make the socket readable.
+ */
+bool connection_was_notified(struct connection *);
 
 /*
  * It has broken, or what comes over it makes no sense any more: closes it, and says so

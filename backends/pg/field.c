@@ -6,14 +6,14 @@
 #include <string.h>
 
 bool
-field_integer(const struct pq *pq, const PGresult *r, int field, int64_t low,
+field_integer_in(const struct pq *pq, const PGresult *r, int row, int field, int64_t low,
     int64_t high, int64_t *ret)
 {
-	const char *text = pq->getvalue(r, 0, field);
+	const char *text = pq->getvalue(r, row, field);
 	char *end;
 
-	if (pq->getisnull(r, 0, field) || !*text ||
-	    strlen(text) != (size_t)pq->getlength(r, 0, field))
+	if (pq->getisnull(r, row, field) || !*text ||
+	    strlen(text) != (size_t)pq->getlength(r, row, field))
 		return false;
 	errno = 0;
 	*ret = strtoll(text, &end, 10);
@@ -21,12 +21,31 @@ field_integer(const struct pq *pq, const PGresult *r, int field, int64_t low,
 }
 
 bool
-field_boolean(const struct pq *pq, const PGresult *r, int field, bool *ret)
+field_integer(const struct pq *pq, const PGresult *r, int field, int64_t low,
+    int64_t high, int64_t *ret)
 {
-	const char *text = pq->getvalue(r, 0, field);
+	return field_integer_in(pq, r, 0, field, low, high, ret);
+}
+
+bool
+field_boolean_in(const struct pq *pq, const PGresult *r, int row, int field, bool *ret)
+{
+	const char *text = pq->getvalue(r, row, field);
 
 	*ret = strcmp(text, "t") == 0;
-	return !pq->getisnull(r, 0, field) && (*ret || strcmp(text, "f") == 0);
+	return !pq->getisnull(r, row, field) && (*ret || strcmp(text, "f") == 0);
+}
+
+bool
+field_boolean(const struct pq *pq, const PGresult *r, int field, bool *ret)
+{
+	return field_boolean_in(pq, r, 0, field, ret);
+}
+
+const char *
+field_text_in(const struct pq *pq, const PGresult *r, int row, int field)
+{
+	return pq->getisnull(r, row, field) ? NULL : pq->getvalue(r, row, field);
 }
 
 bool

@@ -16,7 +16,8 @@
 /*
  * In a new session this is what a start-up pays for the guard, 0.6 ms, most of it
  * for the view (there is no other way to CREATEROLE and the like).  So: no more
- * functions and casts than must be.
+ * functions and casts than must be.  To look first whether the whole schema is our own
+ * would need three catalogs instead of it, and 0.3 to 0.6 ms more.
  */
 const char guard_first[] =
     "SELECT /* dlock looks at the schema first, for this role has many rights */ "

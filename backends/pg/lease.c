@@ -33,6 +33,7 @@
 #include "pg.h"
 
 #include "backends/refuse.h"
+#include "kind.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -74,7 +75,7 @@ struct lease {
 	bool asked;  /* the server may know of us */
 	bool held;   /* it has said that we hold */
 	bool unsure; /* a release went unanswered: it may be done */
-	/* somebody else may have to do with the key: join_queue(), not take_free() */
+	/* somebody else may have to do with the key: enter_queue(), not take_unclaimed() */
 	bool among;
 	uint64_t token;
 	struct lease_session session;
@@ -88,7 +89,7 @@ lease_of(const struct pg *pg)
 	return pg_own(pg, &lease_mode);
 }
 
-/* What join_queue() said, or await(). */
+/* What enter_queue() said, or await(). */
 struct place {
 	int64_t code, token, slot, place, left_ms, held_ms, ahead;
 	bool next;      /* the end of the lease of who holds is ours to notice */
@@ -139,25 +140,10 @@ note_wake_lock(struct pg *pg, const PGresult *r, int field)
 		l->wake.taken = l->wake.taken || wakes;
 }
 
-/* A kind as the schema names it. */
-static const char *
-kind_word(enum lock_kind kind)
-{
-	switch (kind) {
-	case KIND_SHARED:
-		return "shared";
-	case KIND_LIMIT:
-		return "limit";
-	default:
-		return "exclusive";
-	}
-}
-
 /* The kind of those who hold, or are in our way; false: no kind that we know. */
 static bool
 read_kind(struct pg *pg, const PGresult *r, enum lock_kind *kind, unsigned *limit)
 {
-	static const enum lock_kind kinds[] = {KIND_EXCLUSIVE, KIND_SHARED, KIND_LIMIT};
 	const struct pq *pq = pg->conn.pq;
 	int64_t room;
 	char word[16];
@@ -166,15 +152,20 @@ read_kind(struct pg *pg, const PGresult *r, enum lock_kind *kind, unsigned *limi
 	    !field_integer(pq, r, HELD_ROOM, 0, LIMIT_MAX, &room))
 		return false;
 	*limit = room;
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		if (strcmp(kind_word(kinds[i]), word) == 0) {
-			*kind = kinds[i];
-			return true;
-		}
-	return false;
+	return kind_of_word(word, kind);
 }
 
-/* Who holds, for people.  It may be nobody. */
+/* Has nobody got it but a freeze? */
+static bool
+is_frozen(const struct pg *pg, const PGresult *r)
+{
+	char word[16];
+
+	return field_text(pg->conn.pq, r, HELD_KIND, word, sizeof word) &&
+	    strcmp(word, KIND_WORD_FREEZE) == 0;
+}
+
+/* Who holds, or has frozen it, for people.  It may be nobody. */
 static void
 lease_see_holders(struct pg *pg, const PGresult *r, int64_t held_ms)
 {
@@ -191,6 +182,7 @@ lease_see_holders(struct pg *pg, const PGresult *r, int64_t held_ms)
 		host->seen.limit = holders = 0;
 	}
 	host->seen.holders = holders;
+	host->seen.frozen = is_frozen(pg, r);
 }
 
 /* Where we are in the queue. */
@@ -227,7 +219,7 @@ read_grant(struct pg *pg, const PGresult *r, struct place *p)
 
 enum { IN_USE = -1, QUEUED, GRANTED, DONE };
 
-/* What join_queue() says. */
+/* What enter_queue() says. */
 static bool
 read_place(struct pg *pg, const PGresult *r, struct place *p)
 {
@@ -257,6 +249,16 @@ wants_wake_lock(const struct pg *pg)
 	return kind_is_exclusive(pg->claim->kind) || !lease_of(pg)->held;
 }
 
+/* The first half of the owner. */
+static int64_t
+own_wake_lock(const struct pg *pg)
+{
+	char first_half[17];
+
+	snprintf(first_half, sizeof first_half, "%.16s", pg->claim->owner);
+	return (int64_t)strtoull(first_half, NULL, 16);
+}
+
 /*
  * What a session has of us ends with it.  Called before each question: the
  * connection may be another one than we asked on before.  From here on the
@@ -267,10 +269,7 @@ note_session(void *ctx)
 {
 	struct pg *pg = ctx;
 	struct lease *l = lease_of(pg);
-	char first_half[17];
-	uint64_t wake_lock;
 
-	snprintf(first_half, sizeof first_half, "%.16s", pg->claim->owner);
 	if (l->session.serial != pg->conn.serial) {
 		l->wake.abandoned = l->wake.abandoned || l->wake.taken;
 		l->wake.taken = false;
@@ -279,12 +278,11 @@ note_session(void *ctx)
 	l->asked = true;
 	snprintf(l->session.pid, sizeof l->session.pid, "%d",
 	    pg->conn.pq->backendPID(pg->conn.pgconn));
-	wake_lock = strtoull(first_half, NULL, 16);
 	snprintf(l->wake.take, sizeof l->wake.take, "0");
 	snprintf(l->wake.give, sizeof l->wake.give, "0");
 	if (l->wake.taken || wants_wake_lock(pg))
 		snprintf(l->wake.taken ? l->wake.give : l->wake.take, sizeof l->wake.give,
-		    "%" PRId64, (int64_t)wake_lock);
+		    "%" PRId64, own_wake_lock(pg));
 }
 
 static enum rc lease_renew(struct pg *, instant until, struct grant *, struct fault *);
@@ -328,7 +326,8 @@ refuse_answer(struct pg *pg, struct fault *f)
  * nothing else.
  */
 static enum rc
-take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
+take_unclaimed(
+    struct pg *pg, instant until, struct grant *g, struct place *p, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
 	const struct claim *claim = pg->claim;
@@ -337,7 +336,7 @@ take_free(struct pg *pg, instant until, struct grant *g, struct place *p, struct
 	    claim->key, claim->owner, claim->record, lease, l->session.pid, l->wake.take};
 	const struct question q = {
 	    .sql =
-		"SELECT granted, direct, wakes FROM dlock.take_free($1, $2, $3, $4, $5, $6)",
+		"SELECT granted, direct, wakes FROM dlock.take_unclaimed($1, $2, $3, $4, $5, $6)",
 	    .n = sizeof values / sizeof *values,
 	    .values = values,
 	    .prepare = note_session,
@@ -402,7 +401,7 @@ tell_done(struct pg *pg, const PGresult *r, struct fault *f)
 	return refuse_done(f, job, began_ms, who);
 }
 
-/* What join_queue() has brought; a grant is by the request that left at `sent`. */
+/* What enter_queue() has brought; a grant is by the request that left at `sent`. */
 static enum rc
 take_answer(struct pg *pg, const PGresult *r, instant sent, struct grant *g,
     struct place *p, struct fault *f)
@@ -431,8 +430,8 @@ ask_for_place(struct pg *pg, const char *alive_ms, instant until, struct grant *
 	    alive_ms, kind_word(claim->kind), room, l->session.pid, l->wake.take,
 	    claim->job.once, cooldown_ms};
 	const struct question q = {.sql = is_job
-		? "SELECT * FROM dlock.join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-		: "SELECT * FROM dlock.join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+		? "SELECT * FROM dlock.enter_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+		: "SELECT * FROM dlock.enter_queue($1, $2, $3, $4, $5, $6, $7, $8, $9)",
 	    .n = is_job ? 11 : 9,
 	    .values = values,
 	    .prepare = note_session,
@@ -589,35 +588,68 @@ confirm_lease(struct pg *pg, struct place *p, struct grant *g, struct fault *f)
 
 	note_grant(pg, p, now, g);
 	rc = lease_renew(pg, now + ASK_PATIENCE, g, f);
+	if (rc == RC_REVOKED)
+		rc = RC_OK; /* the next renewal will say so again */
 	p->code = rc == RC_OK ? GRANTED : QUEUED;
 	l->held = rc == RC_OK;
 	return rc == RC_LOST ? RC_OK : rc; /* it came too late: ask */
 }
 
-/* Sleeps until a notification comes, or a lease ends.  RC_BUSY: `until` has come. */
+/* Sleeps until a notification comes (*notified), or a lease ends, or `until`. */
 static enum rc
-listen(struct pg *pg, const struct place *p, instant until, struct fault *f)
+listen(struct pg *pg, const struct place *p, instant until, bool *notified)
 {
 	struct host *host = pg->base.host;
 	instant now = instant_now(), wake = instant_first(now + next_chunk(pg, p), until);
 
 	if (p->left_ms > 0)
 		wake = instant_first(wake, now + (p->left_ms + 5) * NS_PER_MS);
+	*notified = connection_was_notified(&pg->conn);
+	if (*notified || !pg->conn.pgconn)
+		return RC_OK;
 	if (host->wait(host, pg->conn.pq->socket(pg->conn.pgconn), POLLIN, wake) ==
 	    WOKE_STOP)
 		return RC_STOP;
-	/* reads what there is: whatever it says, we ask */
-	(void)connection_is_open(&pg->conn);
-	return instant_now() >= until
+	*notified = connection_was_notified(&pg->conn);
+	return RC_OK;
+}
+
+/* Has the session our wake-up lock, and done before what await() will do? */
+static bool
+may_look(const struct pg *pg)
+{
+	const struct lease *l = lease_of(pg);
+
+	return pg->conn.pgconn && l->session.serial == pg->conn.serial && l->wake.taken &&
+	    l->session.rehearsed;
+}
+
+/*
+ * Who has been notified looks for its grant by an await() that need not sleep, for it
+ * waits for the lock that we have ourselves.  So it does without the key's lock, which
+ * those who release want.  RC_BUSY: `until` has come.
+ */
+static enum rc
+listen_for_grant(struct pg *pg, struct place *p, instant until, struct fault *f)
+{
+	enum slept slept;
+	bool notified;
+	enum rc rc = listen(pg, p, until, &notified);
+
+	if (rc == RC_OK && notified && may_look(pg)) {
+		p->ahead = own_wake_lock(pg);
+		rc = sleep_there(pg, p, until, &slept, f);
+	}
+	return rc == RC_OK && p->token == 0 && instant_now() >= until
 	    ? fault_set(f, RC_BUSY, "%s: still held", pg->conn.where)
-	    : RC_OK;
+	    : rc;
 }
 
 /* Is the session the one over which we were told to listen? */
 static bool
 is_listening(struct pg *pg, const struct place *p)
 {
-	return p->listening && connection_is_open(&pg->conn) &&
+	return p->listening && pg->conn.pgconn &&
 	    lease_of(pg)->session.serial == pg->conn.serial;
 }
 
@@ -642,16 +674,18 @@ wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until,
 	enum slept slept = SLEPT_IN_VAIN;
 	enum rc rc = RC_OK;
 
-	if (is_listening(pg, p))
-		return listen(pg, p, until, f);
-	if (!is_settled(pg, p) || *was_free == p->ahead) {
-		*was_free = 0;
-		return sleep_here(pg, next_question(pg, p), until, f);
-	}
 	p->token = 0;
-	while (rc == RC_OK && slept == SLEPT_IN_VAIN && p->token == 0)
-		rc = sleep_there(pg, p, until, &slept, f);
-	*was_free = slept == SLEPT_NOT ? p->ahead : 0;
+	if (is_listening(pg, p)) {
+		*was_free = 0;
+		rc = listen_for_grant(pg, p, until, f);
+	} else if (!is_settled(pg, p) || *was_free == p->ahead) {
+		*was_free = 0;
+		rc = sleep_here(pg, next_question(pg, p), until, f);
+	} else {
+		while (rc == RC_OK && slept == SLEPT_IN_VAIN && p->token == 0)
+			rc = sleep_there(pg, p, until, &slept, f);
+		*was_free = slept == SLEPT_NOT ? p->ahead : 0;
+	}
 	if (said_state(&pg->conn, "57014"))
 		return RC_OK; /* somebody has cancelled our sleep */
 	if (rc != RC_OK || !p->token || job_is_wanted(&pg->claim->job))
@@ -690,7 +724,7 @@ ask_first(struct pg *pg, const char *alive_ms, instant until, struct grant *g,
 {
 	struct lease *l = lease_of(pg);
 	bool asked_before = l->asked;
-	enum rc rc = l->among ? RC_OK : take_free(pg, until, g, p, f);
+	enum rc rc = l->among ? RC_OK : take_unclaimed(pg, until, g, p, f);
 
 	if (rc == RC_OK && l->among)
 		rc = ask_for_place(pg, alive_ms, until, g, p, f);
@@ -753,6 +787,23 @@ lease_not_ours(struct pg *pg, struct fault *f)
 	    pg->conn.where);
 }
 
+enum { RENEW_CODE, RENEW_WAKES, RENEW_WANTED_BY, RENEW_FIELDS };
+
+/* What renew() said; who asks for the lock, or has taken it away. */
+static enum rc
+read_renewal(struct pg *pg, const PGresult *r, struct fault *f)
+{
+	const char *by = field_text_in(pg->conn.pq, r, 0, RENEW_WANTED_BY);
+	int64_t code;
+
+	if (!field_integer(pg->conn.pq, r, RENEW_CODE, 0, 1, &code))
+		return pg_makes_no_sense(pg, RC_AGAIN, f);
+	if (by)
+		return refuse_broken(
+		    pg->base.host, f, code ? RC_REVOKED : RC_LOST, pg->conn.where, by);
+	return code ? RC_OK : lease_not_ours(pg, f);
+}
+
 static enum rc
 lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
@@ -762,29 +813,26 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	const char *values[] = {
 	    claim->key, claim->owner, token, pg->lease_ms, l->session.pid, l->wake.take};
 	const struct question q = {
-	    .sql = "SELECT code, wakes FROM dlock.renew($1, $2, $3, $4, $5, $6)",
+	    .sql =
+		"SELECT code, wakes, wanted_by FROM dlock.renew($1, $2, $3, $4, $5, $6)",
 	    .n = sizeof values / sizeof *values,
 	    .values = values,
 	    .prepare = note_session,
 	    .ctx = pg};
-	int64_t code = -1;
 	PGresult *r;
 	instant sent;
 	enum rc rc;
 
 	snprintf(token, sizeof token, "%" PRIu64, l->token);
-	rc = ask_server(&pg->conn, &q, 2, until, &sent, &r, f);
+	rc = ask_server(&pg->conn, &q, RENEW_FIELDS, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return pg_is_missing(pg) ? lease_not_ours(pg, f)
 		    : rc == RC_STOP      ? RC_STOP
 					 : RC_AGAIN; /* a table dropped is a lock lost */
-	note_wake_lock(pg, r, 1);
-	if (!field_integer(pg->conn.pq, r, 0, 0, 2, &code))
-		rc = pg_makes_no_sense(pg, RC_AGAIN, f);
+	note_wake_lock(pg, r, RENEW_WAKES);
+	rc = read_renewal(pg, r, f);
 	pg->conn.pq->clear(r);
-	if (code == 0)
-		return lease_not_ours(pg, f);
-	if (code == 1) {
+	if (rc == RC_OK || rc == RC_REVOKED) {
 		g->sent = sent;
 		g->lease = claim->ttl;
 	}
@@ -863,9 +911,11 @@ lease_release(struct pg *pg, int status, instant until, struct fault *f)
 
 const struct mode lease_mode = {
     .name = "lease",
-    .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB,
+    .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
+	CAP_FORCE | CAP_FREEZE,
     .bytes = sizeof(struct lease),
     .acquire = lease_acquire,
     .renew = lease_renew,
     .release = lease_release,
+    .steering = &lease_steering,
 };

@@ -27,6 +27,7 @@
 	X(errorMessage) \
 	X(finish) \
 	X(flush) \
+	X(freemem) \
 	X(getResult) \
 	X(getisnull) \
 	X(getlength) \
@@ -34,6 +35,7 @@
 	X(host) \
 	X(isBusy) \
 	X(nfields) \
+	X(notifies) \
 	X(ntuples) \
 	X(parameterStatus) \
 	X(pass) \

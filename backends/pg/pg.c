@@ -29,7 +29,7 @@ pg_of(struct store *s)
 
 /* ---- the schema ---- */
 
-enum { SCHEMA_VERSION = 3 };
+enum { SCHEMA_VERSION = 4 };
 
 /*
  * One number: the version of the schema that is there; 0: there is none, or an empty
@@ -63,37 +63,45 @@ pg_explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 	    pg->conn.where);
 }
 
-/*
- * A schema of an older version may be in use by others: to bring it up to date is for
- * people.
- */
 static enum rc
-refuse_older(struct pg *pg, instant until, struct fault *f)
+read_version(struct pg *pg, int64_t *version, instant until, struct fault *f)
 {
 	const struct question q = {.sql = version_sql, .harmless = true};
-	int64_t version = 0;
 	PGresult *r;
 	instant sent;
 	enum rc rc = ask_server(&pg->conn, &q, 1, until, &sent, &r, f);
 
 	if (rc != RC_OK)
 		return rc;
-	if (!field_integer(pg->conn.pq, r, 0, 0, INT32_MAX, &version))
+	if (!field_integer(pg->conn.pq, r, 0, 0, INT32_MAX, version))
 		rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
-	else if (version > 0 && version < SCHEMA_VERSION)
-		rc = fault_set(f, RC_CONFIG,
-		    "%s: the schema dlock is an older version's; when no older dlock uses it any more, bring it up to date "
-		    "with dlock help pg-schema | psql DATABASE",
-		    pg->conn.where);
 	pg->conn.pq->clear(r);
 	return rc;
+}
+
+/*
+ * A schema of an older version may be in use by others: to bring it up to date is for
+ * people.
+ */
+static enum rc
+refuse_older(struct pg *pg, int64_t version, struct fault *f)
+{
+	if (version == 0 || version >= SCHEMA_VERSION)
+		return RC_OK;
+	return fault_set(f, RC_CONFIG,
+	    "%s: the schema dlock is an older version's; when no older dlock uses it any more, bring it up to date "
+	    "with dlock help pg-schema | psql DATABASE",
+	    pg->conn.where);
 }
 
 enum rc
 pg_create_schema(struct pg *pg, instant until, struct fault *f)
 {
-	enum rc rc = refuse_older(pg, until, f);
+	int64_t version;
+	enum rc rc = read_version(pg, &version, until, f);
 
+	if (rc == RC_OK)
+		rc = refuse_older(pg, version, f);
 	if (rc == RC_OK)
 		rc = ask_script(&pg->conn, schema_sql, until, f);
 	pg->conn.trust.full = false; /* somebody may have made it before us */
@@ -111,6 +119,36 @@ pg_ask(struct pg *pg, const struct question *q, int fields, instant until, insta
 		if (rc == RC_OK)
 			rc = ask_server(&pg->conn, q, fields, until, sent, ret, f);
 	}
+	return pg_explain_denial(pg, rc, f);
+}
+
+/* A function is missing: because there is nothing, or because it is another version's. */
+static enum rc
+weigh_absence(struct pg *pg, instant until, struct fault *f)
+{
+	int64_t version;
+	enum rc rc = read_version(pg, &version, until, f);
+
+	if (rc == RC_OK)
+		rc = refuse_older(pg, version, f);
+	if (rc != RC_OK || version == 0)
+		return rc;
+	return fault_set(f, RC_CONFIG,
+	    "%s: the schema dlock is a newer version's, or lacks a function: use the dlock that has made it",
+	    pg->conn.where);
+}
+
+enum rc
+pg_ask_existing(struct pg *pg, const struct question *q, int fields, instant until,
+    PGresult **ret, struct fault *f)
+{
+	instant sent;
+	enum rc rc = ask_server(&pg->conn, q, fields, until, &sent, ret, f);
+
+	if (rc != RC_OK)
+		*ret = NULL;
+	if (rc != RC_OK && rc != RC_STOP && pg_is_missing(pg))
+		rc = weigh_absence(pg, until, f);
 	return pg_explain_denial(pg, rc, f);
 }
 
@@ -274,6 +312,62 @@ pg_release(struct store *s, int status, instant until, struct fault *f)
 	return pg_of(s)->stated.mode->release(pg_of(s), status, until, f);
 }
 
+/* Of who has no lease: what a server that hangs is given. */
+#define ADMIN_PATIENCE (30 * NS_PER_S)
+
+/* The mode's, for one that has no claim. */
+static const struct steering *
+steering_of(struct pg *pg)
+{
+	pg->conn.ttl = ADMIN_PATIENCE;
+	return pg->stated.mode->steering;
+}
+
+static enum rc
+pg_cannot(const struct pg *pg, const char *what, struct fault *f)
+{
+	return fault_set(f, RC_CONFIG, "pg's mode=%s cannot %s a lock (mode=lease can)",
+	    pg->stated.mode->name, what);
+}
+
+static enum rc
+pg_each(struct store *s, const struct look *look, struct fault *f)
+{
+	return steering_of(pg_of(s))->each(pg_of(s), look, f);
+}
+
+static enum rc
+pg_revoke(struct store *s, const struct target *target, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	struct pg *pg = pg_of(s);
+
+	if (!force && !(s->caps & CAP_REVOKE))
+		return pg_cannot(pg, "ask for", f);
+	return steering_of(pg)->revoke(pg, target, record, force, until, f);
+}
+
+static enum rc
+pg_freeze(struct store *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *f)
+{
+	struct pg *pg = pg_of(s);
+
+	if (!(s->caps & CAP_FREEZE))
+		return pg_cannot(pg, "freeze", f);
+	return steering_of(pg)->freeze(pg, key, record, length, until, f);
+}
+
+static enum rc
+pg_thaw(struct store *s, const char *key, instant until, struct fault *f)
+{
+	struct pg *pg = pg_of(s);
+
+	if (!(s->caps & CAP_FREEZE))
+		return pg_cannot(pg, "thaw", f);
+	return steering_of(pg)->thaw(pg, key, until, f);
+}
+
 const struct backend pg_backend = {
     .name = "pg",
     .schemes = (const char *const[]){"postgresql", "postgres", NULL},
@@ -284,4 +378,5 @@ const struct backend pg_backend = {
     .open = pg_open,
     .close = pg_close,
     .lock = &(const struct lock_ops){pg_acquire, pg_renew, pg_release},
+    .admin = &(const struct admin_ops){pg_each, pg_revoke, pg_freeze, pg_thaw},
 };

@@ -19,6 +19,18 @@
 
 struct pg;
 
+/* What a mode does of struct admin_ops; NULL: nothing, it lacks the capability. */
+struct steering {
+	enum rc (*each)(struct pg *, const struct look *, struct fault *);
+	enum rc (*revoke)(struct pg *, const struct target *, const char *record,
+	    bool force, instant until, struct fault *);
+	enum rc (*freeze)(struct pg *, const char *key, const char *record,
+	    int64_t length, instant until, struct fault *);
+	enum rc (*thaw)(struct pg *, const char *key, instant until, struct fault *);
+};
+
+extern const struct steering lease_steering, advisory_steering, row_steering;
+
 /* What a mode does of struct lock_ops. */
 struct mode {
 	const char *name;
@@ -27,6 +39,7 @@ struct mode {
 	enum rc (*acquire)(struct pg *, instant until, struct grant *, struct fault *);
 	enum rc (*renew)(struct pg *, instant until, struct grant *, struct fault *);
 	enum rc (*release)(struct pg *, int status, instant until, struct fault *);
+	const struct steering *steering;
 };
 
 extern const struct mode lease_mode, advisory_mode, row_mode;
@@ -59,6 +72,13 @@ pg_own(const struct pg *pg, const struct mode *mode)
  */
 enum rc pg_ask(struct pg *, const struct question *, int fields, instant until,
     instant *sent, PGresult **ret, struct fault *);
+
+/*
+ * ask_server(), and where there is no schema dlock, RC_OK without an answer (*ret NULL):
+ * nothing is held, and nothing is made.  RC_CONFIG: the schema is another version's.
+ */
+enum rc pg_ask_existing(struct pg *, const struct question *, int fields, instant until,
+    PGresult **ret, struct fault *);
 
 /* Is the schema, or something in it, missing: says the last error. */
 bool pg_is_missing(const struct pg *);

@@ -68,6 +68,7 @@ question_send(
 	if (c->trust.asked ? !send_guarded(c, q) : !send_alone(c, q))
 		return connection_broken(c, f);
 	c->pending.out = true;
+	c->pending.many = q->many;
 	return push(c, until, f);
 }
 
@@ -175,7 +176,7 @@ collect(struct connection *c, instant until, struct fault *f)
 	return RC_OK;
 }
 
-/* What was asked for: one row of so many fields; or, for none, that it was done. */
+/* What was asked for: one row, or any, of so many fields; or, for none, that it was done. */
 static bool
 is_as_asked(struct connection *c, const PGresult *r, int fields)
 {
@@ -183,7 +184,7 @@ is_as_asked(struct connection *c, const PGresult *r, int fields)
 
 	if (fields == 0)
 		return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
-	return status == PGRES_TUPLES_OK && c->pq->ntuples(r) == 1 &&
+	return status == PGRES_TUPLES_OK && (c->pending.many || c->pq->ntuples(r) == 1) &&
 	    c->pq->nfields(r) == fields;
 }
 

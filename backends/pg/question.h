@@ -20,6 +20,8 @@ struct question {
 	const char *const *values;
 	/* it calls no function of the schema dlock, and so needs no guard (guard.h) */
 	bool harmless;
+	/* the answer is any number of rows, not one */
+	bool many;
 	/* if not NULL: called on each connection before it is asked */
 	void (*prepare)(void *ctx);
 	void *ctx;
@@ -33,7 +35,7 @@ enum rc question_send(
     struct connection *, const struct question *, instant until, struct fault *);
 
 /*
- * Waits for the one row of `fields` fields (clear() it; ret NULL: nobody wants it); 0
+ * Waits for the one row (or rows) of `fields` fields (clear() it; ret NULL: nobody wants it); 0
  * fields: for its being done.  Late (RC_AGAIN, pending.out): it may be waited for again.
  */
 enum rc question_receive(

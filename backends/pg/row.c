@@ -16,8 +16,8 @@
  *     in the server's log an error for each chunk that was waited in vain.
  *  5. What holds for all locks bound to a session: bound.h.
  */
-#include "bound.h"
 #include "guard.h"
+#include "sessions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -298,11 +298,121 @@ row_release(struct pg *pg, int status, instant until, struct fault *f)
 	return rc;
 }
 
+/* ---- looking and steering ---- */
+
+/* rows of the table that a page of a look covers, held or not */
+#define PAGE "2000"
+
+/* The columns of a look: the key, and those of a session; no process: a place. */
+enum { LISTED_KEY, LISTED_SESSION, LISTED_FIELDS = LISTED_SESSION + SESSION_FIELDS };
+
+/*
+ * A transaction that has locked the row began when it was granted, or a few seconds
+ * before.
+ */
+#define SINCE \
+	SESSION_US("CASE WHEN NOT r.waits THEN a.xact_start WHEN " BOUND_IS_DLOCK \
+		   " THEN a.backend_start ELSE a.query_start END")
+static const char list_sql[] =
+    "SELECT r.key, r.pid, r.waits, r.shared, " SINCE ", " SESSION_COLUMNS
+    " FROM dlock.list_rows($1, $2, $3) WITH ORDINALITY AS r(key, pid, waits, shared, came, n) "
+    "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid ORDER BY r.n";
+
+/* A row of a page.  *after: how far the page has come, where it is not the last. */
+static bool
+see_listed(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
+    char *after, size_t size)
+{
+	const char *key = field_text_in(pq, r, row, LISTED_KEY);
+
+	if (!key || strlen(key) >= size || strlen(key) >= sizeof s->key)
+		return false;
+	if (field_text_in(pq, r, row, LISTED_SESSION + SESSION_PID))
+		return sessions_see(s, pq, r, row, LISTED_SESSION, key);
+	if (strcmp(key, after) == 0)
+		return false; /* it would go on for ever */
+	snprintf(after, size, "%s", key);
+	return true;
+}
+
+/* The next page; *more: there may be another. */
+static enum rc
+see_page(struct pg *pg, struct sighting *s, char *after, size_t size, bool *more,
+    struct fault *f)
+{
+	const char *values[] = {s->look->key, after, PAGE};
+	const struct question q = {
+	    .sql = list_sql, .n = 3, .values = values, .many = true};
+	const struct pq *pq = pg->conn.pq;
+	PGresult *r;
+	enum rc rc = pg_ask_existing(pg, &q, LISTED_FIELDS, s->look->until, &r, f);
+	int n = rc == RC_OK && r ? pq->ntuples(r) : 0;
+
+	*more = n > 0 && pq->getisnull(r, n - 1, LISTED_SESSION + SESSION_PID);
+	for (int row = 0; row < n && rc == RC_OK && !s->enough; row++)
+		if (!see_listed(s, pq, r, row, after, size))
+			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+	if (n > 0)
+		pq->clear(r);
+	return rc;
+}
+
+static enum rc
+row_each(struct pg *pg, const struct look *look, struct fault *f)
+{
+	struct sighting s = {.look = look};
+	char after[sizeof s.key] = "";
+	bool more = true;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && more && !s.enough)
+		rc = see_page(pg, &s, after, sizeof after, &more, f);
+	if (rc == RC_OK)
+		sessions_end(&s);
+	return rc;
+}
+
+#define BEGAN SESSION_US("a.backend_start")
+
+/* Ends the session that has locked it, and its transaction with it. */
+static enum rc
+row_revoke(struct pg *pg, const struct target *target, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	char sql[1024], pid[24], began[24];
+	const char *values[] = {target->key, pid, began};
+	const struct question q = {.sql = sql, .n = 3, .values = values, .many = true};
+	struct session session;
+	PGresult *r = NULL;
+	enum rc rc = connection_open(&pg->conn, until, f);
+
+	(void)record, (void)force;
+	if (rc != RC_OK || !session_of_owner(target->owner, &session))
+		return sessions_ended(pg, rc, NULL, f);
+	snprintf(pid, sizeof pid, "%" PRId64, session.pid);
+	snprintf(began, sizeof began, "%" PRId64, session.began);
+	snprintf(sql, sizeof sql,
+	    "SELECT " SESSION_ENDING
+	    " FROM dlock.list_rows($1, '', 1) r JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid "
+	    "WHERE NOT r.waits AND a.pid OPERATOR(pg_catalog.=) $2::pg_catalog.int4 "
+	    "AND (a.backend_start IS NULL OR " BEGAN
+	    " OPERATOR(pg_catalog.=) $3::pg_catalog.int8) LIMIT 1",
+	    sessions_patience(pg));
+	rc = pg_ask_existing(pg, &q, 1, until, &r, f);
+	return sessions_ended(pg, rc, r, f);
+}
+
+const struct steering row_steering = {
+    .each = row_each,
+    .revoke = row_revoke,
+};
+
 const struct mode row_mode = {
     .name = "row",
-    .caps = CAP_SHARED,
+    .caps = CAP_SHARED | CAP_FORCE,
     .bytes = sizeof(struct row),
     .acquire = row_acquire,
     .renew = row_renew,
     .release = row_release,
+    .steering = &row_steering,
 };

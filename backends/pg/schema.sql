@@ -1,16 +1,16 @@
--- schema.sql - what lease mode keeps in the database.  Version 3.
+-- schema.sql - what lease mode keeps in the database.  Version 4.
 --
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
 --
--- The interface is the functions take_free, join_queue, await, renew, release and
--- release_among; the mode row has its own at the end.  Those that touch tables run
+-- The interface is the functions take_unclaimed, enter_queue, await, renew, release and
+-- release_among; those that look and steer, and those of the mode row, are at the end.  Those that touch tables run
 -- with the rights of the owner (SECURITY DEFINER), so that nobody else needs any
 -- right on the tables and nobody can tamper with another's hold; their search_path
 -- is fixed.  Each is one statement and one transaction for its caller.
 --
 -- In a new session, which a short command has, PL/pgSQL costs 3 ms.  So where
--- nobody else has to do with a key, take_free (which asks first) and release are a
+-- nobody else has to do with a key, take_unclaimed (which asks first) and release are a
 -- single SQL statement inside.
 --
 -- Everything about a key is a row of `claims`, one for each owner who holds or
@@ -21,7 +21,7 @@
 --     can be seen from then on, in read committed.
 --  2. Where somebody holds, exactly one of them leads, and a unique index sees to
 --     that.  An exclusive claim is granted as the leader only.  So what is decided
---     by an older snapshot (take_free, and every function under a stricter
+--     by an older snapshot (take_unclaimed, and every function under a stricter
 --     isolation) that index refuses.  When a leader among others goes, serve()
 --     makes another one the leader, under the key's lock.  Claims of other kinds
 --     are asked for in read committed only; a release by a stricter one may grant to
@@ -36,6 +36,9 @@
 --     (But for who has lost its session: it keeps its place for some seconds, and
 --     is passed over until it asks again.  And release may overlook who came at
 --     the same moment: that one wakes, and asks.)
+--  6. A freeze is a hold of nobody's, of a kind that goes with no other, beside
+--     those who hold: it leads until it ends, and so nobody can be granted.  Its
+--     ticket is 0, so that there is one of it.
 --
 -- Time is the server's, clock_timestamp() throughout: now() would be the time at
 -- which a transaction began that may have waited since.
@@ -69,7 +72,7 @@ DECLARE
 	its_version text := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
 		FROM pg_namespace n WHERE n.nspname = 'dlock');
 BEGIN
-	IF its_version::integer > 3 THEN
+	IF its_version::integer > 4 THEN
 		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
 	END IF;
 END
@@ -88,7 +91,7 @@ BEGIN
 END
 $$;
 
--- Version 1 had three tables instead of claims, version 2 one with other columns.
+-- Version 1 had three tables instead of claims, versions 2 and 3 one with other columns.
 DO $$
 DECLARE
 	its_table text;
@@ -98,7 +101,7 @@ BEGIN
 		its_table := 'holds';
 	ELSIF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 			WHERE n.nspname = 'dlock' AND c.relname = 'claims' AND NOT EXISTS (SELECT FROM pg_attribute a
-				WHERE a.attrelid = c.oid AND a.attname = 'kind' AND NOT a.attisdropped)) THEN
+				WHERE a.attrelid = c.oid AND a.attname = 'wanted_by' AND NOT a.attisdropped)) THEN
 		its_table := 'claims';
 	ELSE
 		RETURN;
@@ -122,7 +125,9 @@ BEGIN
 		dlock.serve(text, text, timestamptz), dlock.take(text, text, text, interval, integer, bigint),
 		dlock.look(text, bigint, timestamptz), dlock.make_row(text), dlock.lock_row(text, bigint, boolean, text),
 		dlock.queue(text, text, text, bigint, bigint, integer, integer, integer, bigint),
-		dlock.await(text, text, bigint, integer, bigint, boolean);
+		dlock.await(text, text, bigint, integer, bigint, boolean),
+		dlock.take_free(text, text, text, interval, integer, bigint),
+		dlock.join_queue(text, text, text, bigint, bigint, text, integer, integer, bigint, text, bigint);
 	IF its_table = 'claims' THEN
 		DROP FUNCTION IF EXISTS dlock.is_away(dlock.claims, timestamptz);
 	END IF;
@@ -130,13 +135,13 @@ BEGIN
 END
 $$;
 
-COMMENT ON SCHEMA dlock IS 'dlock 3: locks for commands, see dlock(1)';
+COMMENT ON SCHEMA dlock IS 'dlock 4: locks for commands, see dlock(1)';
 
 CREATE TABLE IF NOT EXISTS dlock.claims (
 	key text COLLATE "C",
 	ticket bigint,				-- served in this order
 	owner text NOT NULL CHECK (owner ~ '^[0-9a-f]{32}$'),
-	kind text NOT NULL CHECK (kind IN ('exclusive', 'shared', 'limit')),
+	kind text NOT NULL CHECK (kind IN ('exclusive', 'shared', 'limit', 'freeze')),
 	room integer NOT NULL CHECK (CASE kind WHEN 'limit' THEN room BETWEEN 1 AND 100000 ELSE room = 0 END),	-- the limit
 	lease interval NOT NULL CHECK (lease BETWEEN '0' AND '100 years'),
 	direct boolean NOT NULL,		-- while it waits: lives while its wake-up lock is held
@@ -147,11 +152,13 @@ CREATE TABLE IF NOT EXISTS dlock.claims (
 	seal text NOT NULL CHECK (seal = kind || ' ' || room || ' ' || coalesce(slot, -1)),	-- who alters one alone is refused
 	leads boolean NOT NULL DEFAULT false,	-- of those who hold, this one stands for all
 	ends timestamptz,			-- when the lease has run out
-	since timestamptz,
+	since timestamptz NOT NULL,		-- granted; who waits: came
 	record text NOT NULL,			-- who that is, JSON, for people
+	wanted_by text,				-- who asks the holder to give it up; NULL: nobody
 	PRIMARY KEY (key, ticket),
+	CHECK ((kind = 'freeze') = (ticket = 0)),
 	CHECK (slot IS NOT NULL OR NOT leads),
-	CHECK ((slot IS NULL) = (token IS NULL) AND (slot IS NULL) = (ends IS NULL) AND (slot IS NULL) = (since IS NULL))
+	CHECK ((slot IS NULL) = (token IS NULL) AND (slot IS NULL) = (ends IS NULL))
 ) WITH (fillfactor = 50);
 
 CREATE UNIQUE INDEX IF NOT EXISTS claims_leads ON dlock.claims (key) WHERE leads;
@@ -173,6 +180,13 @@ CREATE INDEX IF NOT EXISTS runs_done ON dlock.runs (key, id) WHERE status = 0;
 CREATE INDEX IF NOT EXISTS runs_begun ON dlock.runs (key, began) WHERE status = 0;
 CREATE INDEX IF NOT EXISTS runs_ended ON dlock.runs (ended);
 
+CREATE TABLE IF NOT EXISTS dlock.broken (	-- holds that were taken away by force, for a day
+	token bigint PRIMARY KEY,
+	key text NOT NULL,
+	at timestamptz NOT NULL,
+	record text NOT NULL			-- of who did it
+);
+
 CREATE TABLE IF NOT EXISTS dlock.rows (		-- mode=row: to be locked
 	key text COLLATE "C" PRIMARY KEY,
 	token bigint NOT NULL DEFAULT 0		-- of the last hold that ended well
@@ -190,7 +204,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION dlock.version() RETURNS integer
-LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+LANGUAGE sql IMMUTABLE AS 'SELECT 4';
 
 CREATE OR REPLACE FUNCTION dlock.number() RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -223,6 +237,36 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.is_away(dlock.claims, timestamptz) FROM PUBLIC;
 
+-- Grants to `first`, who waits to share the key, and to all such behind it, up to the next who
+-- waits for something else; passes over those away.  One statement, for they may be hundreds,
+-- and all of them sleep until it is done.  Returns how many it were, and as `last` the ticket of
+-- the last one looked at.
+CREATE OR REPLACE FUNCTION dlock.serve_readers(the_key text, first bigint, me text, held bigint, moment timestamptz,
+	OUT granted bigint, OUT last bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	stop bigint := (SELECT min(c.ticket) FROM dlock.claims c
+		WHERE c.key = the_key AND c.slot IS NULL AND c.ticket > first AND c.kind <> 'shared');
+	most bigint;
+BEGIN
+	SELECT max(c.ticket), count(*) INTO last, most FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL
+		AND c.ticket >= first AND c.ticket < coalesce(stop, 9223372036854775807);
+	WITH served AS (
+		UPDATE dlock.claims c SET token = n.token, since = moment, alive = NULL, leads = held = 0 AND c.ticket = first,
+				ends = moment + CASE WHEN c.owner = me THEN c.lease
+					ELSE least(c.lease, '3 s'::interval + (held + most) * '10 ms'::interval) END,
+				slot = 0, seal = 'shared 0 0'
+			FROM (SELECT o.ticket, nextval('dlock.numbers') FROM (SELECT w.ticket FROM dlock.claims w
+				WHERE w.key = the_key AND w.slot IS NULL AND w.ticket BETWEEN first AND serve_readers.last
+					AND (w.ticket = first OR w.owner = me OR NOT dlock.is_away(w, moment))
+				ORDER BY w.ticket) o) n(ticket, token)
+			WHERE c.key = the_key AND c.ticket = n.ticket
+			RETURNING CASE WHEN c.listens AND c.owner IS DISTINCT FROM me THEN pg_notify('dlock_' || c.owner, '') END)
+	SELECT count(*) INTO granted FROM served;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.serve_readers(text, bigint, text, bigint, timestamptz) FROM PUBLIC;
+
 -- Sees to it that one of those who hold leads, and grants to those who wait, in order,
 -- as long as they fit; passes over those away.  Who is granted so has 3 s, and 10 ms more
 -- for each who runs at the same time, to ask again, by which it takes up its lease; `me` is
@@ -252,6 +296,12 @@ BEGIN
 		fits := w.ticket IS NOT NULL AND (held = 0 OR coalesce(w.kind <> 'exclusive' AND w.kind = a_kind AND w.room = a_room
 			AND (w.kind = 'shared' OR held < w.room), false));
 		there := fits AND (coalesce(w.owner = me, false) OR NOT dlock.is_away(w, moment));
+		IF there AND w.kind = 'shared' THEN
+			SELECT held + r.granted, r.last INTO held, last FROM dlock.serve_readers(the_key, w.ticket, me, held, moment) r;
+			a_kind := w.kind;
+			a_room := w.room;
+			CONTINUE;
+		END IF;
 		a_slot := CASE WHEN there AND w.kind = 'limit' THEN (SELECT min(s) FROM generate_series(0, held) s
 			WHERE NOT EXISTS (SELECT FROM dlock.claims h WHERE h.key = the_key AND h.slot = s)) ELSE 0 END;
 		UPDATE dlock.claims c SET token = nextval('dlock.numbers'), since = moment, alive = NULL, leads = held = 0,
@@ -273,9 +323,9 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.serve(text, text, timestamptz) FROM PUBLIC;
 
--- Takes, exclusively, what nobody holds or waits for; the arguments are join_queue()'s,
+-- Takes, exclusively, what nobody holds or waits for; the arguments are enter_queue()'s,
 -- but the lease is in one piece.  NULL: there is somebody.
-CREATE OR REPLACE FUNCTION dlock.take_free(the_key text, me text, my_record text, my_lease interval,
+CREATE OR REPLACE FUNCTION dlock.take_unclaimed(the_key text, me text, my_record text, my_lease interval,
 	client_pid integer, my_wake bigint, OUT granted bigint, OUT direct boolean, OUT wakes boolean)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
@@ -289,8 +339,9 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_tim
 	RETURNING c.token, c.direct, CASE WHEN c.direct AND my_wake <> 0 THEN pg_try_advisory_lock(my_wake) END
 $$;
 
--- Where a waiter is in the queue, and who holds: until when at least, since when and
--- who is the first of them, how many they are and of what kind.
+-- Where a waiter is in the queue, and who holds: until when at least (or a day), since when
+-- and who is the first of them, how many they are and of what kind; where nobody does, the
+-- same of a freeze.
 CREATE OR REPLACE FUNCTION dlock.look(the_key text, mine bigint, moment timestamptz,
 	OUT place bigint, OUT left_ms bigint, OUT held_ms bigint, OUT holder text, OUT holders bigint, OUT held_kind text,
 	OUT held_room integer, OUT holds_direct boolean, OUT holds_owner text)
@@ -298,11 +349,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	SELECT count(*) INTO place FROM dlock.claims c WHERE c.key = the_key AND c.ticket <= mine AND c.slot IS NULL
 			AND (c.alive IS NULL OR c.alive > moment);
-	SELECT ceil(1000 * extract(epoch FROM min(c.ends) - moment)), count(*) INTO left_ms, holders
+	SELECT ceil(1000 * extract(epoch FROM least(min(c.ends), moment + '1 day'::interval) - moment)),
+		count(*) FILTER (WHERE c.kind <> 'freeze') INTO left_ms, holders
 		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL;
 	SELECT 1000 * extract(epoch FROM moment - c.since), c.record, c.kind, c.room, c.direct, c.owner
 		INTO held_ms, holder, held_kind, held_room, holds_direct, holds_owner
-		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL ORDER BY c.token LIMIT 1;
+		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL ORDER BY c.kind = 'freeze', c.token LIMIT 1;
 END
 $$;
 REVOKE ALL ON FUNCTION dlock.look(text, bigint, timestamptz) FROM PUBLIC;
@@ -370,7 +422,7 @@ REVOKE ALL ON FUNCTION dlock.settle() FROM PUBLIC;
 -- on (NULL: there is none); `next`: the end of that lease concerns us, too;
 -- `listening`: a notification will come.
 -- `direct`: there is no pooler.  `wakes`: the session has got its wake-up lock.
-CREATE OR REPLACE FUNCTION dlock.join_queue(the_key text, me text, my_record text, lease_ms bigint,
+CREATE OR REPLACE FUNCTION dlock.enter_queue(the_key text, me text, my_record text, lease_ms bigint,
 	patience_ms bigint, my_kind text, my_room integer, client_pid integer, my_wake bigint,
 	my_once text DEFAULT NULL, cooldown_ms bigint DEFAULT 0,
 	OUT code integer, OUT granted bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
@@ -429,7 +481,7 @@ BEGIN
 			IF mine.ticket IS NULL AND my_kind <> 'exclusive' THEN
 				LOOP
 					SELECT * INTO w FROM dlock.claims c WHERE c.key = a_key AND c.kind <> 'exclusive'
-						AND (c.kind <> my_kind OR c.room <> my_room) ORDER BY c.ticket LIMIT 1;
+						AND c.kind <> 'freeze' AND (c.kind <> my_kind OR c.room <> my_room) ORDER BY c.ticket LIMIT 1;
 					EXIT WHEN w.ticket IS NULL;
 					IF w.slot IS NOT NULL OR NOT dlock.is_away(w, moment) THEN
 						code := -1;
@@ -443,13 +495,13 @@ BEGIN
 			END IF;
 			dead := CASE WHEN NOT direct THEN moment + greatest(patience_ms, 1) * '1 ms'::interval END;
 			IF mine.ticket IS NULL THEN
-				INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, record)
-					SELECT a_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease, join_queue.direct, dead, my_record
+				INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, since, record)
+					SELECT a_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease, enter_queue.direct, dead, moment, my_record
 					WHERE NOT rehearsal
 					RETURNING * INTO mine;
 				joined := FOUND AND patience_ms > 0;
 			ELSIF mine.direct <> direct OR mine.alive IS DISTINCT FROM dead THEN
-				UPDATE dlock.claims c SET alive = dead, direct = join_queue.direct
+				UPDATE dlock.claims c SET alive = dead, direct = enter_queue.direct
 					WHERE c.key = a_key AND c.ticket = mine.ticket;
 			END IF;
 			PERFORM dlock.serve(a_key, me, moment);
@@ -520,11 +572,13 @@ END
 $$;
 
 -- Sleeps until somebody has no more of `ahead`, `ms` at most.  code 0: in vain;
--- then where we are is told as by join_queue().  1: woken; 2: it was free from the
+-- then where we are is told as by enter_queue().  1: woken; 2: it was free from the
 -- beginning.  `granted`: this token, within the last 3 s, to be confirmed by a
 -- renewal; NULL: not, and with code 0 and `place` NULL the claim is gone.
 -- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY
 -- and VACUUM wait: so let ms be small.
+--
+-- Who has been notified gives its own wake-up lock as `ahead`, and so does not sleep.
 --
 -- Who is granted and not exclusive gives back its wake-up lock at once: others may fit
 -- beside it, and the one behind it is to learn that it is the first in line.
@@ -563,6 +617,9 @@ BEGIN
 		IF mine.kind <> 'exclusive' AND (wakes OR my_wake = 0) THEN
 			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
 		END IF;
+		IF mine.listens THEN
+			EXECUTE 'UNLISTEN *';
+		END IF;
 	ELSIF code = 0 AND mine.ticket IS NOT NULL AND mine.slot IS NULL THEN
 		SELECT * INTO p FROM dlock.look(the_key, mine.ticket, clock_timestamp());
 		place := p.place;
@@ -577,18 +634,24 @@ BEGIN
 END
 $$;
 
--- Extends a lease that still runs and is the one granted with this token.
+-- Extends a lease that still runs and is the one granted with this token.  `wanted_by`: who
+-- asks to give it up; with code 0, who has taken it away.
 CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint,
-	client_pid integer, my_wake bigint, OUT code integer, OUT wakes boolean)
+	client_pid integer, my_wake bigint, OUT code integer, OUT wakes boolean, OUT wanted_by text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
 BEGIN
 	IF current_setting('synchronous_commit') = 'off' THEN
 		PERFORM set_config('synchronous_commit', 'on', true);
 	END IF;
 	UPDATE dlock.claims c SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
-		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp();
-	code := CASE WHEN FOUND THEN 1 ELSE 0 END;
-	IF FOUND AND my_wake <> 0 AND client_pid = pg_backend_pid() THEN
+		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp()
+		RETURNING 1, c.wanted_by INTO code, wanted_by;
+	IF code IS NULL THEN
+		code := 0;
+		IF my_token > 0 THEN
+			SELECT b.record INTO wanted_by FROM dlock.broken b WHERE b.token = my_token AND b.key = the_key;
+		END IF;
+	ELSIF my_wake <> 0 AND client_pid = pg_backend_pid() THEN
 		wakes := pg_try_advisory_lock(my_wake);
 	END IF;
 END
@@ -741,6 +804,183 @@ BEGIN
 		OR (l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 			AND l.classid::bigint = one::bigint & 4294967295 AND l.objid::bigint = two::bigint & 4294967295 AND l.objsubid = 2));
 END
+$$;
+
+-- ---- looking and steering ----
+--
+-- Whoever may use the schema may do all of it.  To look is STABLE: it cannot write, and so
+-- also works on a standby.  No owner is shown, for who knows that can release: a token says
+-- which grant is meant.
+
+CREATE OR REPLACE FUNCTION dlock.microseconds(t timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN isfinite(t) THEN (1000000 * extract(epoch FROM t))::bigint END $$;
+
+-- Up to `most` of those who hold or wait and of the freezes, in this order for each key,
+-- from behind the one with this key, `turn` and `number`; `the_key` NULL: of all keys.
+-- What has run out is left out: a waiter on a direct connection lives while its wake-up
+-- lock is held (a standby does not see that, and believes it).  Nobody has so long a
+-- record; and a key that long is not dlock's.
+CREATE OR REPLACE FUNCTION dlock.list_claims(the_key text, after_key text, after_turn integer, after_number bigint, most integer,
+	OUT key text, OUT turn integer, OUT number bigint, OUT kind text, OUT room integer, OUT token bigint, OUT slot integer,
+	OUT since bigint, OUT ends bigint, OUT moment bigint, OUT is_wanted boolean, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH n AS (SELECT clock_timestamp() AS moment)
+	SELECT t.key, t.turn, t.number, t.kind, t.room, t.token, t.slot, dlock.microseconds(t.since), dlock.microseconds(t.ends),
+		dlock.microseconds(n.moment), t.wanted_by IS NOT NULL, substr(t.record, 1, 2048)
+	FROM n, (
+		SELECT c.*, CASE WHEN c.kind = 'freeze' THEN 2 WHEN c.slot IS NULL THEN 1 ELSE 0 END AS turn, coalesce(c.token, c.ticket) AS number
+		FROM dlock.claims c
+		WHERE c.key BETWEEN after_key AND coalesce(the_key, (SELECT max(l.key) FROM dlock.claims l)) AND octet_length(c.key) <= 512) t
+	WHERE (t.key, t.turn, t.number) > (after_key, after_turn, after_number)
+		AND CASE WHEN t.slot IS NOT NULL THEN t.ends > n.moment
+			WHEN t.direct AND NOT pg_is_in_recovery() THEN dlock.wake_lock(t.owner) IN (
+				SELECT (l.classid::bigint << 32) | l.objid::bigint FROM pg_locks l
+				WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
+				AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+			ELSE coalesce(t.alive > n.moment, true) END
+	ORDER BY t.key, t.turn, t.number LIMIT least(most, 1000)
+$$;
+
+-- The run of a job that was the last to end.
+CREATE OR REPLACE FUNCTION dlock.last_run(the_key text,
+	OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint, OUT moment bigint, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	SELECT u.id, dlock.microseconds(u.began), dlock.microseconds(u.ended), u.status, u.token,
+		dlock.microseconds(clock_timestamp()), substr(u.record, 1, 2048)
+	FROM dlock.runs u WHERE u.key = the_key ORDER BY u.ended DESC, u.token DESC LIMIT 1
+$$;
+
+-- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal
+-- is told `the_record`.  False: there is none.
+CREATE OR REPLACE FUNCTION dlock.ask_back(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+BEGIN
+	PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
+	UPDATE dlock.claims c SET wanted_by = "left"(the_record, 1023)
+		WHERE c.key = the_key AND c.token = the_token AND c.owner = coalesce(the_owner, c.owner)
+		AND c.kind <> 'freeze' AND c.ends > clock_timestamp();
+	RETURN FOUND;
+END
+$$;
+
+-- Has those ask again who sleep in await() on this wake-up lock: they are not to wait for the
+-- end of their sleep.  It needs a right over their sessions; without it they wake by themselves.
+CREATE OR REPLACE FUNCTION dlock.wake_sleepers(wake bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM pg_cancel_backend(l.pid) FROM pg_locks l
+		WHERE l.locktype = 'advisory' AND NOT l.granted AND l.objsubid = 1 AND (l.classid::bigint << 32) | l.objid::bigint = wake
+		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+EXCEPTION WHEN insufficient_privilege THEN
+	NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.wake_sleepers(bigint) FROM PUBLIC;
+
+-- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.  True:
+-- done, or it had been done by the same.
+CREATE OR REPLACE FUNCTION dlock.take_away(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	gone dlock.claims;
+	a_record text := "left"(the_record, 1023);
+BEGIN
+	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
+	moment := clock_timestamp();
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.token = the_token AND c.owner = coalesce(the_owner, c.owner)
+		AND c.kind <> 'freeze' AND c.ends > moment RETURNING * INTO gone;
+	IF gone.key IS NULL THEN
+		RETURN EXISTS (SELECT FROM dlock.broken b WHERE b.token = the_token AND b.key = the_key AND b.record = a_record);
+	END IF;
+	PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
+	DELETE FROM dlock.broken b WHERE b.at < moment - '1 day'::interval;
+	INSERT INTO dlock.broken (token, key, at, record) VALUES (the_token, the_key, moment, a_record) ON CONFLICT DO NOTHING;
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= moment;
+	PERFORM dlock.serve(the_key, NULL, moment), dlock.wake_sleepers(dlock.wake_lock(gone.owner));
+	RETURN true;
+END
+$$;
+
+-- Nobody is granted the key any more, for so long (NULL: without an end) or until thaw().
+CREATE OR REPLACE FUNCTION dlock.freeze(the_key text, the_record text, length interval) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	an_end timestamptz := 'infinity';
+BEGIN
+	PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
+	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
+	moment := clock_timestamp();
+	IF length < '100 years'::interval THEN
+		an_end := moment + length;
+	END IF;
+	UPDATE dlock.claims c SET leads = false WHERE c.key = the_key AND c.leads;
+	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
+		VALUES (the_key, 0, md5(random()::text || moment || random()), 'freeze', 0, '0', false, nextval('dlock.numbers'), 0,
+			'freeze 0 0', true, an_end, moment, "left"(the_record, 1023))
+		ON CONFLICT (key, ticket) DO UPDATE SET (leads, ends, since, record) = (true, excluded.ends, excluded.since, excluded.record);
+	-- The first in line may wait for another end than it has now.
+	PERFORM pg_notify('dlock_' || c.owner, '') FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.listens;
+END
+$$;
+
+-- Ends that, and grants to who is next.  False: it was not frozen.
+CREATE OR REPLACE FUNCTION dlock.thaw(the_key text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	gone dlock.claims;
+BEGIN
+	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
+	moment := clock_timestamp();
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.kind = 'freeze' RETURNING * INTO gone;
+	IF gone.key IS NULL THEN
+		RETURN false;
+	END IF;
+	PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= moment;
+	PERFORM dlock.serve(the_key, NULL, moment);
+	RETURN gone.ends > moment;
+END
+$$;
+
+-- Of the rows of mode=row, the next `most` in the order of their keys behind `after_key`, or
+-- that of `the_key`: who has locked them, or waits for that.  dlock's have, or wait for, the
+-- advisory lock first (and then perhaps for the row).  Of others it is known if one has
+-- locked a row alone.  Last, without a process: how far this has come, if there may be more.
+CREATE OR REPLACE FUNCTION dlock.list_rows(the_key text, after_key text, most integer,
+	OUT key text, OUT pid integer, OUT waits boolean, OUT shared boolean, OUT came bigint)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH page AS (
+		SELECT r.key, r.xmax AS locker, hashtext(r.key)::bigint & 4294967295 AS one, hashtext(r.key || E'\001')::bigint & 4294967295 AS two
+		FROM dlock.rows r
+		WHERE r.key BETWEEN coalesce(the_key, after_key) AND coalesce(the_key, (SELECT max(m.key) FROM dlock.rows m))
+			AND (the_key IS NOT NULL OR r.key > after_key) AND octet_length(r.key) <= 512
+		ORDER BY r.key LIMIT least(most, 5000)
+	), locks AS (
+		SELECT k.locktype, k.classid::bigint AS one, k.objid::bigint AS two, k.transactionid,
+			coalesce(k.pid, 0) AS pid, k.granted, k.mode,	-- 0: a prepared transaction
+			CASE WHEN NOT k.granted THEN dlock.microseconds((to_jsonb(k) ->> 'waitstart')::timestamptz) END AS came
+		FROM pg_locks k
+		WHERE k.locktype = 'advisory' AND k.objsubid = 2 AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+			OR k.locktype = 'relation' AND k.relation = 'dlock.rows'::regclass AND k.mode = 'RowShareLock'
+			OR k.locktype = 'transactionid' OR k.locktype = 'tuple' AND NOT k.granted
+	)
+	SELECT p.key, l.pid, NOT l.granted OR l.pid IN (SELECT w.pid FROM locks w WHERE NOT w.granted), l.mode = 'ShareLock', l.came
+		FROM page p JOIN locks l ON l.locktype = 'advisory' AND l.one = p.one AND l.two = p.two
+	UNION ALL
+	SELECT p.key, l.pid, false, false, NULL
+		FROM page p JOIN locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = p.locker
+		WHERE l.pid IN (SELECT r.pid FROM locks r WHERE r.locktype = 'relation' AND r.granted)
+		AND NOT EXISTS (SELECT FROM locks a WHERE a.locktype = 'advisory' AND a.one = p.one AND a.two = p.two AND a.pid = l.pid)
+	UNION ALL
+	SELECT max(p.key), NULL, true, false, NULL FROM page p HAVING count(*) = most
+	ORDER BY 1, 3, 5, 2
 $$;
 
 COMMIT;

@@ -1,6 +1,7 @@
 /* answer.c - reads what lock.lua answers, trusting none of it. */
 #include "answer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,24 +42,40 @@ answer_token(const redisReply *reply, size_t i, uint64_t *out)
 	return *out > 0 && *out < TOKEN_LIMIT;
 }
 
-/* A kind as the script names it: "x", "s", or "l" and the limit. */
-static bool
-answer_kind(const redisReply *reply, size_t i, struct answer *a)
+bool
+answer_kind(const char *text, enum lock_kind *kind, unsigned *limit)
 {
-	char text[16];
-
-	if (!answer_text(reply, i, text, sizeof text))
-		return false;
-	a->limit = 0;
-	a->kind = *text == 's' ? KIND_SHARED : KIND_EXCLUSIVE;
+	*limit = 0;
+	*kind = *text == 's' ? KIND_SHARED : KIND_EXCLUSIVE;
 	if (*text != 'l')
 		return strcmp(text, "s") == 0 || strcmp(text, "x") == 0;
-	a->kind = KIND_LIMIT;
+	*kind = KIND_LIMIT;
 	if (text[1] < '1' || strlen(text) > 7 ||
 	    text[1 + strspn(text + 1, "0123456789")] != '\0')
 		return false;
-	a->limit = strtoul(text + 1, NULL, 10);
-	return a->limit <= LIMIT_MAX;
+	*limit = strtoul(text + 1, NULL, 10);
+	return *limit <= LIMIT_MAX;
+}
+
+static bool
+answer_used_kind(const redisReply *reply, size_t i, struct answer *a)
+{
+	char text[16];
+
+	return answer_text(reply, i, text, sizeof text) &&
+	    answer_kind(text, &a->kind, &a->limit);
+}
+
+/* Member i, if there is one, as text that is cut to size. */
+static bool
+answer_mark(const redisReply *reply, size_t i, struct answer *a)
+{
+	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
+
+	*a->mark = '\0';
+	if (e && e->type == REDIS_REPLY_STRING)
+		snprintf(a->mark, sizeof a->mark, "%s", e->str);
+	return !e || e->type == REDIS_REPLY_STRING;
 }
 
 static bool
@@ -83,12 +100,13 @@ answer_waiter(struct answer *a, const redisReply *reply)
 	    !answer_integer(reply, 3, -1, ANSWER_MS_MOST, &a->held_ms) ||
 	    !answer_text(reply, 4, a->holder, sizeof a->holder) ||
 	    !answer_integer(reply, 5, 0, TOKEN_LIMIT - 1, &ticket) ||
-	    !answer_kind(reply, 6, a) ||
+	    !answer_used_kind(reply, 6, a) ||
 	    !answer_integer(reply, 7, 0, INT32_MAX, &holders))
 		return false;
 	a->place = place;
 	a->ticket = ticket;
 	a->holders = holders;
+	a->frozen = reply->elements > 8;
 	return true;
 }
 
@@ -109,11 +127,26 @@ answer_acquire(struct answer *a, const redisReply *reply)
 	case ANSWER_NOT_HOLDER:
 		return answer_waiter(a, reply);
 	case ANSWER_OTHER_KIND:
-		return answer_kind(reply, 1, a) && a->kind != KIND_EXCLUSIVE;
+		return answer_used_kind(reply, 1, a) && a->kind != KIND_EXCLUSIVE;
 	case ANSWER_DONE:
 		return answer_done(a, reply);
 	case ANSWER_RECENT:
 		return answer_integer(reply, 1, 0, ANSWER_MS_MOST, &a->age_ms);
+	default:
+		return false;
+	}
+}
+
+static bool
+answer_renew(struct answer *a, const redisReply *reply)
+{
+	switch (a->code) {
+	case ANSWER_HOLDER:
+		return answer_holder(a, reply);
+	case ANSWER_REVOKED:
+		return answer_holder(a, reply) && answer_mark(reply, 3, a);
+	case ANSWER_NOT_HOLDER:
+		return answer_mark(reply, 1, a);
 	default:
 		return false;
 	}
@@ -126,13 +159,12 @@ answer_read(struct answer *a, const redisReply *reply, enum operation op)
 
 	if (reply->type != REDIS_REPLY_ARRAY ||
 	    !answer_integer(reply, 0, ANSWER_OTHER_KIND, INT32_MAX, &code) ||
-	    code > ANSWER_RECENT)
+	    code > ANSWER_REVOKED)
 		return false;
 	a->code = (enum answer_code)code;
 	if (op == ACQUIRE)
 		return answer_acquire(a, reply);
 	if (op == RENEW)
-		return a->code == ANSWER_NOT_HOLDER ||
-		    (a->code == ANSWER_HOLDER && answer_holder(a, reply));
+		return answer_renew(a, reply);
 	return a->code >= ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED;
 }

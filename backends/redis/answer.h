@@ -29,8 +29,9 @@ enum answer_code {
 	ANSWER_WAITER = 2, /* release: it was in the queue */
 	/* release: it was until now, but its run could not be written down */
 	ANSWER_UNREMEMBERED = 3,
-	ANSWER_DONE = 4,   /* acquire: the job's ID is done */
-	ANSWER_RECENT = 5, /* acquire: its cooldown is not over */
+	ANSWER_DONE = 4,    /* acquire: the job's ID is done */
+	ANSWER_RECENT = 5,  /* acquire: its cooldown is not over */
+	ANSWER_REVOKED = 6, /* renew: it holds, and is asked to give it up */
 };
 
 struct answer {
@@ -46,6 +47,7 @@ struct answer {
 	uint64_t ticket;           /* below TOKEN_LIMIT */
 	char holder[RECORD_BYTES]; /* hostile */
 	unsigned holders;
+	bool frozen; /* if nobody holds, `held_ms` and `holder` speak of the freeze */
 	/* to a waiter: of those who hold; of ANSWER_OTHER_KIND: in use */
 	enum lock_kind kind;
 	unsigned limit; /* of KIND_LIMIT, 1 to LIMIT_MAX; else 0 */
@@ -54,7 +56,12 @@ struct answer {
 	char who[RECORD_BYTES]; /* hostile */
 	/* of ANSWER_RECENT: */
 	int64_t age_ms; /* 0 to ANSWER_MS_MOST */
+	/* of renew: who has revoked it, cut to size; "": nobody, or not known; hostile */
+	char mark[RECORD_BYTES];
 };
+
+/* A kind as the script names it: "x", "s", or "l" and the limit (else 0); false: none. */
+bool answer_kind(const char *text, enum lock_kind *, unsigned *limit);
 
 /*
  * Reads a reply of the script; its first lines say what it answers to each

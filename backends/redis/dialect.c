@@ -1,8 +1,8 @@
 /* dialect.c - dlock's own dialect: every operation is one run of lock.lua. */
 #include "dialect.h"
 
-#include "backends/redis/lock.lua.h"
 #include "resp.h"
+#include "script.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,35 +19,36 @@ enum {
  * nothing to prune, and it can be found, and deleted, by its ID.
  */
 static void
-name_job(struct names *names, const char *tag, const struct job *job)
+name_done(struct names *names, const char *once)
 {
 	char id[3 * ONCE_BYTES + 1];
 
-	names->last[0] = names->done[0] = '\0';
-	if (!job_is_wanted(job))
-		return;
-	snprintf(names->last, sizeof names->last, "dlock:{%s}:r", tag);
-	if (job->once && encode_key(id, sizeof id, job->once))
+	if (once && encode_key(id, sizeof id, once))
 		snprintf(names->done, sizeof names->done, "%s:%s", names->last, id);
 }
 
-/*
- * All keys are declared and share the hash tag {KEY}, encoded; the last of keys[] is the
- * channel's beginning.
- */
-static void
-native_name(struct names *names, const struct claim *claim)
+/* All keys are declared and share the hash tag {KEY}, encoded. */
+void
+dialect_name_lock(struct names *names, const char *key)
 {
-	static const char *const suffixes[NAMES] = {"h", "i", "q", "l", "w:"};
+	static const char *const suffixes[NAMES] = {"h", "i", "q", "l", "w:", "f"};
 	char tag[ENCODED_BYTES];
 
-	encode_key(tag, sizeof tag, claim->key);
+	encode_key(tag, sizeof tag, key);
 	for (size_t i = 0; i < NAMES; i++)
 		snprintf(names->keys[i], sizeof names->keys[i], "dlock:{%s}:%s", tag,
 		    suffixes[i]);
-	snprintf(names->channel, sizeof names->channel, "%s%s", names->keys[NAMES - 1],
+	snprintf(names->last, sizeof names->last, "dlock:{%s}:r", tag);
+	names->channel[0] = names->done[0] = '\0';
+}
+
+static void
+native_name(struct names *names, const struct claim *claim)
+{
+	dialect_name_lock(names, claim->key);
+	snprintf(names->channel, sizeof names->channel, "%s%s", names->keys[CHANNEL_NAME],
 	    claim->owner);
-	name_job(names, tag, &claim->job);
+	name_done(names, claim->job.once);
 }
 
 /* A command that is being put together; the texts of its numbers are kept here. */
@@ -134,15 +135,15 @@ native_write(char **command, const struct names *names, const struct claim *clai
 {
 	static const char *const operations[] = {
 	    [ACQUIRE] = "acquire", [RENEW] = "renew", [RELEASE] = "release"};
-	bool job = *names->last &&
+	bool job = job_is_wanted(&claim->job) &&
 	    (r->operation == ACQUIRE ||
 		(r->operation == RELEASE && r->status != STATUS_NONE));
 	struct native_command c;
 
 	c.argc = c.n = 0;
 	add_text(&c, whole ? "EVAL" : "EVALSHA");
-	add_bytes(&c, whole ? lock_lua : lock_sha1,
-	    whole ? sizeof lock_lua : strlen(lock_sha1));
+	add_bytes(&c, whole ? script_lock.text : script_lock.sha1,
+	    whole ? script_lock.length : strlen(script_lock.sha1));
 	add_keys(&c, names, job);
 	add_text(&c, operations[r->operation]);
 	add_text(&c, claim->owner);

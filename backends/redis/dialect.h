@@ -14,14 +14,15 @@
 enum {
 	NAME_BYTES = ENCODED_BYTES + 16,
 	RUN_BYTES = NAME_BYTES + 1 + 3 * ONCE_BYTES,
-	NAMES = 5
+	NAMES = 6,
+	CHANNEL_NAME = 4, /* of names.keys: no key, the channel's beginning */
 };
 
 /* What one claim is called on the server. */
 struct names {
 	char keys[NAMES][NAME_BYTES];           /* as KEYS of the script */
 	char channel[NAME_BYTES + OWNER_CHARS]; /* where its owner is told to ask again */
-	/* of a job, else "": KEYS too, its last run */
+	/* KEYS too, of a job: its last run */
 	char last[NAME_BYTES];
 	/* and the one that did its ID; "" without an ID */
 	char done[RUN_BYTES];
@@ -46,6 +47,9 @@ enum reading {
 	READ_FOREIGN,        /* the same, and whoever held a lock there has lost it */
 	READ_NONSENSE,       /* nothing that the script answers */
 };
+
+/* What the lock is called: all but what is a claim's own. */
+void dialect_name_lock(struct names *, const char *key);
 
 struct dialect {
 	void (*name)(struct names *, const struct claim *);

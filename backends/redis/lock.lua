@@ -2,13 +2,17 @@
 --
 -- KEYS, all with the same {tag}:
 --   1  holders   sorted set  owner -> end of its lease, ms
---   2  info      hash        owner -> its row, "kind lease token slot subscribed granted sum record";
+--   2  info      hash        owner -> its row, "kind lease token slot subscribed granted sum record",
+--                            of one that was revoked "... 2 granted sum LENGTH MARKrecord";
 --                            '#token' and '#ticket' the last ones dealt, '#shown' see there
 --   3  queue     sorted set  owner -> ticket, by which it is served
---   4  alive     sorted set  owner in the queue -> until when it counts as alive, ms
---   6  last      hash        of a job: its last run; 'good', when the last one that ended
+--   4  alive     sorted set  owner in the queue -> until when it counts as alive, ms; one
+--                            whose lock was taken away -> until when it is told who did it
+--   6  freeze    hash        while nobody is to be granted it: 'since', 'until', us ('': it
+--                            has no end), 'record' of who did it
+--   7  last      hash        of a job: its last run; 'good', when the last one that ended
 --                            with 0 began, us
---   7  done      hash        of a job with an ID: the run of that ID which ended with 0
+--   8  done      hash        of a job with an ID: the run of that ID which ended with 0
 -- A waiter is told of its grant on the channel KEYS[5] .. its owner (a channel is no key).
 --
 -- A kind is "x", alone; "s", beside others of its kind; or "lN", the same for up to N.
@@ -20,21 +24,28 @@
 --            its channel), kind, record, the ticket it had (0: none), of a job: cooldown ms
 --            -> {1, token, slot}
 --            -> {0, place in the queue, ms until a lease ends, ms held, holder's record,
---                ticket, kind of those who hold, how many they are}
+--                ticket, kind of those who hold, how many they are}; while it is frozen a 1
+--                more, the ms are until that ends, and once nobody holds ms and record its own
 --            -> {-1, kind in use}
 --            -> {4, ms since 1970 when it began, who ran it}: this ID is done
 --            -> {5, ms since it began}: one that ended with 0 is younger than the cooldown
---   renew    lease ms -> {1, token, slot} or {0}: not the holder
+--   renew    lease ms -> {1, token, slot}, {6, token, slot, mark} if it was revoked,
+--            {0} if it is not the holder, {0, mark} if it was taken away
 --   release  of a job that ended: its status, ID ('': none)
 --            -> {1} held until now, {2} was in the queue, {0} neither,
 --               {3} held until now, but the run could not be written down
+--   revoke   (owner '': whose token it is) token ('0': any), mark, force ('1': take it away)
+--            -> {1}, or {0}: it does not hold it
+--   freeze   record, ms ('0': without an end) -> {1}
+--   thaw     -> {1}, or {0}: it was not frozen
 --
 -- Time is the server's alone.  Whose time is up is dropped before anybody is
 -- granted anything; grants go to those who wait, in order.  A waiter so granted
 -- has GRACE ms to ask again, by which it takes up the full lease.  One that comes
 -- too late, or finds that the server has forgotten it, is put back by its ticket.
 -- Every answer is preceded by a write, so that a replica can give none.
-local holders, info, queue, alive, channel, last, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local holders, info, queue, alive, channel, freeze = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local last, done = KEYS[7], KEYS[8]
 local operation, owner = ARGV[1], ARGV[2]
 local GRACE, UNSUBSCRIBED_GRACE, MINUTE, DAY = 3000, 1000, 60000, 86400000
 local YEAR, REMEMBERED = 366 * DAY, 401 * DAY
@@ -53,14 +64,21 @@ local function sum_of(who, row) return string.sub(redis.sha1hex(who .. ' ' .. ro
 local function row(who)
   local numbers, kind, lease, token, slot, subscribed, granted, sum, record =
     string.match(call('HGET', info, who) or '', '^((%l%d*) (%d+) (%d+) (%d+) (%d) (%d+)) (%x+) (.*)$')
-  return numbers and sum == sum_of(who, numbers) and
-    {kind = kind, lease = tonumber(lease), token = token, slot = tonumber(slot), subscribed = subscribed,
-     granted = tonumber(granted), record = record}
+  if not numbers or sum ~= sum_of(who, numbers) then return nil end
+  local mark
+  if subscribed == '2' then
+    local length, rest = string.match(record, '^(%d+) (.*)$')
+    length, rest, subscribed = tonumber(length or '0'), rest or record, '0'
+    mark, record = string.sub(rest, 1, length), string.sub(rest, length + 1)
+  end
+  return {kind = kind, lease = tonumber(lease), token = token, slot = tonumber(slot), subscribed = subscribed,
+          granted = tonumber(granted), mark = mark, record = record}
 end
 
 local function row_text(who, r)
-  local numbers = string.format('%s %.0f %s %.0f %s %.0f', r.kind, r.lease, r.token, r.slot, r.subscribed, r.granted)
-  return numbers .. ' ' .. sum_of(who, numbers) .. ' ' .. r.record
+  local numbers = string.format('%s %.0f %s %.0f %s %.0f', r.kind, r.lease, r.token, r.slot, r.mark and '2' or r.subscribed,
+                                r.granted)
+  return numbers .. ' ' .. sum_of(who, numbers) .. ' ' .. (r.mark and #r.mark .. ' ' .. r.mark or '') .. r.record
 end
 
 -- The row of `who` if it holds, by a lease that has not run out.  (Without its row it is nobody.)
@@ -98,16 +116,22 @@ end
 
 local function held(r) return {1, r.token, r.slot} end
 
+-- From whom it was taken away, or nil.  (Whose lease has run out still stands among the holders.)
+local function taken(who)
+  local r = not call('ZSCORE', holders, who) and row(who)
+  return r and r.mark or nil
+end
+
 -- ---- renew: the most frequent by far, it needs no more than that ----
 
 if operation == 'renew' then
   local r = holds(owner)
   if not r then
     must_write()
-    return {0}
+    return {0, taken(owner)}
   end
   extend(owner, tonumber(ARGV[3]))
-  return held(r)
+  return r.mark and {6, r.token, r.slot, r.mark} or held(r)
 end
 
 -- ---- who may have it ----
@@ -148,6 +172,17 @@ local function look()
   count = first[1] and call('ZCARD', holders) or 0
 end
 
+-- When the freeze ends, us (math.huge: never); false: it is not frozen.
+local freeze_ends
+local function frozen()
+  if freeze_ends == nil then
+    local ends = call('HGET', freeze, 'until')
+    ends = ends and (tonumber(ends) or math.huge)
+    freeze_ends = ends and ends > us and ends
+  end
+  return freeze_ends
+end
+
 -- What those are who hold.  One whose row is not known may be anything: nobody else may.
 local function held_kind()
   if not kind then
@@ -176,6 +211,7 @@ local function free_slot()
 end
 
 local function fits(r)
+  if frozen() then return false end
   if count == 0 then return true end
   if r.kind == 'x' or r.kind ~= held_kind() then return false end
   return not room(kind) or count < room(kind) and free_slot() ~= nil
@@ -211,6 +247,12 @@ local function publish_to(who)
   return type(subscribers) == 'number' and subscribers or 0
 end
 
+-- The first in line will ask.
+local function tell_first()
+  local who = call('ZRANGE', queue, 0, 0)[1]
+  if who then publish_to(who) end
+end
+
 -- Grants to those who wait, in order, as long as they fit; `asker` is on the
 -- line.  A waiter that was subscribed and now is not is dead, or has lost its
 -- connection for the moment; it keeps its turn, but a short one, and who waits
@@ -236,6 +278,15 @@ local function serve(asker)
       woken, unsubscribed = true, unsubscribed or deaf
     end
   end
+end
+
+-- Grants what can be granted after something has ended.  Without memory nothing can, but
+-- what has ended has.  The first in line finds out when a freeze ends; it may be new there.
+local function move_on()
+  look()
+  pcall(serve)
+  if woken then let_expire() end
+  if freeze_ends and freeze_ends < math.huge then tell_first() end -- not asked: nobody waits
 end
 
 -- The holder that others are shown: of several the same one for as long as it holds.
@@ -290,10 +341,22 @@ local function release(status, id)
   call('ZREM', alive, owner)
   call('HDEL', info, owner)
   if r and status and not pcall(remember, r, status, id) then result = 3 end
-  look()
-  pcall(serve) -- without memory nobody can be granted, but released is released
-  if woken then let_expire() end
+  move_on()
   return {result}
+end
+
+-- What who has to wait is told.
+local function refusal(place, ticket)
+  local first, f = call('ZRANGE', holders, 0, 0, 'WITHSCORES'), frozen()
+  local h, ends = first[1] and row(shown(first[1])), tonumber(first[2] or now)
+  if f and not first[1] then
+    h = {kind = 'x', record = call('HGET', freeze, 'record') or '',
+         granted = tonumber(string.match(call('HGET', freeze, 'since') or '', '^%d+$') or '')}
+  end
+  if f and f < math.huge then ends = math.ceil(f / 1000) end
+  return {0, place, math.min(math.max(0, ends - now), YEAR),
+          h and h.granted and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or '', ticket,
+          h and h.kind or 'x', count, f and 1 or nil}
 end
 
 local function acquire(lease, patience, subscribed, wanted, record, ticket, cooldown)
@@ -327,7 +390,7 @@ local function acquire(lease, patience, subscribed, wanted, record, ticket, cool
   call('HSET', info, owner, row_text(owner, r))
   if new then enqueue(ticket) end
   call('ZADD', alive, text(now + patience), owner)
-  if new then let_expire() end
+  if new or count == 0 then let_expire() end -- without a holder nobody else does
   local granted = serve(owner)
   if woken then let_expire() end
   if granted then return held(granted) end
@@ -337,11 +400,7 @@ local function acquire(lease, patience, subscribed, wanted, record, ticket, cool
     leave_queue(owner)
     call('HDEL', info, owner)
   end
-  local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
-  local h = row(shown(first[1]))
-  return {0, place, math.min(math.max(0, tonumber(first[2]) - now), YEAR),
-          h and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or '', tonumber(dealt),
-          h and h.kind or 'x', count}
+  return refusal(place, tonumber(dealt))
 end
 
 if operation == 'acquire' then
@@ -349,5 +408,62 @@ if operation == 'acquire' then
                  last and tonumber(ARGV[9]))
 elseif operation == 'release' then
   return release(ARGV[3], ARGV[4])
+end
+
+-- ---- steering ----
+
+-- Whose grant has this token ('0': any); of `owner`, unless that is ''.
+local function holder_of(token)
+  for _, who in ipairs(owner ~= '' and {owner} or token ~= '0' and call('ZRANGE', holders, 0, -1) or {}) do
+    local r = holds(who)
+    if r and (token == '0' or r.token == token) then return who, r end
+  end
+end
+
+-- The mark stands in the row, and goes with it.  From whom the lock is taken away, the
+-- row stays for a minute, as if it waited: its next renewal is told.
+local function revoke(token, mark, force)
+  must_write()
+  local who, r = holder_of(token)
+  if not who then return {0} end
+  r.mark = mark
+  if force then call('ZREM', holders, who) end
+  call('HSET', info, who, row_text(who, r))
+  if force then
+    call('ZADD', alive, text(now + math.min(r.lease, MINUTE)), who)
+    move_on()
+    let_expire()
+  end
+  return {1}
+end
+
+local function end_freeze() call('HDEL', freeze, 'since', 'until', 'record') end
+
+local function begin_freeze(record, ms)
+  end_freeze() -- with its expiry
+  local ends = ms > 0 and math.min(us + ms * 1000, 2 ^ 53 - 1)
+  call('HSET', freeze, 'since', text(us), 'until', ends and text(ends) or '', 'record', record)
+  if ends then
+    call('PEXPIREAT', freeze, text(math.ceil(ends / 1000)))
+    tell_first()
+  end
+  return {1}
+end
+
+local function thaw()
+  local was = frozen()
+  end_freeze()
+  if not was then return {0} end
+  freeze_ends = false
+  move_on()
+  return {1}
+end
+
+if operation == 'revoke' then
+  return revoke(ARGV[3], ARGV[4], ARGV[5] == '1')
+elseif operation == 'freeze' then
+  return begin_freeze(ARGV[3], tonumber(ARGV[4]))
+elseif operation == 'thaw' then
+  return thaw()
 end
 return redis.error_reply('ERR dlock: no such operation')

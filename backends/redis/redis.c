@@ -1,6 +1,6 @@
 /*
  * redis.c - locks on one Redis server: the store, its settings, acquire, wait, renew,
- * release.
+ * release; and to whom looking (look.h) and steering (steer.h) are left.
  *
  *  1. Every operation is one run of a script (dialect.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.
@@ -25,7 +25,10 @@
  *  9. A hold is known by its token: a renewal that finds us holder by another one
  *     (the server lost our grant, and gave us a later one) is a loss.  So is
  *     another slot than ours.
- * 10. Whether the server may lose locks is asked once, in one packet with a
+ * 10. Who takes the lock away marks our row, which a renewal reads anyhow (RC_REVOKED),
+ *     or removes us; who freezes the key sets one beside it, and nobody is granted
+ *     anything until it is gone or its time is over.
+ * 11. Whether the server may lose locks is asked once, in one packet with a
  *     question that is sent anyhow: the first renewal, with -v the first of all.
  */
 #include "backends/backend.h"
@@ -36,7 +39,9 @@
 #include "backends/secret.h"
 #include "backends/setting.h"
 #include "dialect.h"
+#include "look.h"
 #include "server.h"
+#include "steer.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -207,7 +212,8 @@ redis_open(
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	r->base = (struct store){&redis_backend, host, r->where,
-	    CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB};
+	    CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
+		CAP_FORCE | CAP_FREEZE};
 	r->dialect = &dialect_native;
 	patience_init(&r->patience);
 	server_init(&r->commands, host, &r->address, r->where);
@@ -242,6 +248,7 @@ redis_show(struct redis *r, struct answer *a)
 	host->seen.kind = a->kind;
 	host->seen.holders = a->holders;
 	host->seen.limit = a->limit;
+	host->seen.frozen = a->frozen;
 }
 
 static enum rc
@@ -453,10 +460,17 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	if (rc != RC_OK || r->hold.is)
 		return rc;
 	r->commands.asked = false; /* who does not queue leaves nothing */
-	return fault_set(f, RC_BUSY, "%s: held", r->where);
+	return fault_set(f, RC_BUSY, "%s: %s", r->where, a.frozen ? "frozen" : "held");
 }
 
 /* ---- renew and release ---- */
+
+static enum rc
+redis_revoked(struct redis *r, enum rc rc, struct answer *a, struct fault *f)
+{
+	secret_blot(a->mark, r->address.password);
+	return refuse_broken(r->base.host, f, rc, r->where, a->mark);
+}
 
 static enum rc
 redis_lost(const struct redis *r, struct fault *f)
@@ -479,11 +493,14 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	rc = redis_run(r, &(struct request){.operation = RENEW}, until, &sent, &a, f);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
-	if (a.code != ANSWER_HOLDER || a.token != r->hold.token || a.slot != r->hold.slot)
+	if (a.code == ANSWER_NOT_HOLDER && *a.mark)
+		return redis_revoked(r, RC_LOST, &a, f);
+	if (a.code == ANSWER_NOT_HOLDER || a.token != r->hold.token ||
+	    a.slot != r->hold.slot)
 		return redis_lost(r, f);
 	g->sent = sent;
 	g->lease = r->claim->ttl;
-	return RC_OK;
+	return a.code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, &a, f) : RC_OK;
 }
 
 static enum rc
@@ -512,6 +529,44 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 	return rc;
 }
 
+/* ---- looking and steering ---- */
+
+/* Pages are larger than what is said to a claim. */
+static struct server *
+redis_server(struct store *s)
+{
+	struct server *server = &redis_of(s)->commands;
+
+	wire_bound(&server->wire, &resp_pages);
+	return server;
+}
+
+static enum rc
+redis_each(struct store *s, const struct look *look, struct fault *f)
+{
+	return look_each(redis_server(s), look, f);
+}
+
+static enum rc
+redis_revoke(struct store *s, const struct target *t, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	return steer_revoke(redis_server(s), t, record, force, until, f);
+}
+
+static enum rc
+redis_freeze(struct store *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *f)
+{
+	return steer_freeze(redis_server(s), key, record, length, until, f);
+}
+
+static enum rc
+redis_thaw(struct store *s, const char *key, instant until, struct fault *f)
+{
+	return steer_thaw(redis_server(s), key, until, f);
+}
+
 const struct backend redis_backend = {
     .name = "redis",
     .schemes = (const char *const[]){"redis", "redis+unix", NULL},
@@ -520,4 +575,6 @@ const struct backend redis_backend = {
     .open = redis_open,
     .close = redis_close,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
+    .admin = &(
+	const struct admin_ops){redis_each, redis_revoke, redis_freeze, redis_thaw},
 };

@@ -27,17 +27,22 @@ line_number(const char *s, size_t n, long *ret)
 	return true;
 }
 
-static ssize_t reply_length(const char *buf, size_t n, int depth);
+const struct resp_bounds resp_usual = {RESP_BYTES, RESP_MEMBERS},
+			 resp_pages = {1 << 20, 4096};
+
+static ssize_t reply_length(
+    const char *buf, size_t n, const struct resp_bounds *b, int depth);
 
 /* "$N\r\n" of `line` bytes, then N bytes and "\r\n"; N is -1 for nothing. */
 static ssize_t
-bulk_length(const char *buf, size_t n, size_t line, long bytes)
+bulk_length(
+    const char *buf, size_t n, size_t line, long bytes, const struct resp_bounds *b)
 {
 	size_t end = line + bytes + 2;
 
 	if (bytes == -1)
 		return line;
-	if (bytes < 0 || bytes > RESP_BYTES)
+	if (bytes < 0 || (size_t)bytes > b->bytes)
 		return -1;
 	if (n < end)
 		return 0;
@@ -45,16 +50,17 @@ bulk_length(const char *buf, size_t n, size_t line, long bytes)
 }
 
 static ssize_t
-array_length(const char *buf, size_t n, size_t line, long members, int depth)
+array_length(const char *buf, size_t n, size_t line, long members,
+    const struct resp_bounds *b, int depth)
 {
 	size_t used = line;
 
 	if (members == -1)
 		return line;
-	if (members < 0 || members > RESP_MEMBERS || depth == RESP_DEPTH)
+	if (members < 0 || members > b->members || depth == RESP_DEPTH)
 		return -1;
 	for (long i = 0; i < members; i++) {
-		ssize_t one = reply_length(buf + used, n - used, depth + 1);
+		ssize_t one = reply_length(buf + used, n - used, b, depth + 1);
 
 		if (one <= 0)
 			return one;
@@ -64,7 +70,7 @@ array_length(const char *buf, size_t n, size_t line, long members, int depth)
 }
 
 static ssize_t
-reply_length(const char *buf, size_t n, int depth)
+reply_length(const char *buf, size_t n, const struct resp_bounds *b, int depth)
 {
 	const char *end = n ? memchr(buf, '\n', n) : NULL;
 	size_t line;
@@ -75,7 +81,7 @@ reply_length(const char *buf, size_t n, int depth)
 	if (!strchr("+-:$*", *buf) || !*buf)
 		return -1;
 	if (!end)
-		return n < RESP_BYTES ? 0 : -1;
+		return n < b->bytes ? 0 : -1;
 	line = end - buf + 1;
 	if (line < 3 || end[-1] != '\r' || memchr(buf, '\r', line - 2))
 		return -1;
@@ -84,18 +90,18 @@ reply_length(const char *buf, size_t n, int depth)
 	if (!line_number(buf + 1, line - 3, &number))
 		return -1;
 	if (*buf == '$')
-		return bulk_length(buf, n, line, number);
+		return bulk_length(buf, n, line, number, b);
 	if (*buf == '*')
-		return array_length(buf, n, line, number, depth);
+		return array_length(buf, n, line, number, b, depth);
 	return line;
 }
 
 ssize_t
-resp_length(const char *buf, size_t n)
+resp_length(const char *buf, size_t n, const struct resp_bounds *b)
 {
-	ssize_t length = reply_length(buf, n, 0);
+	ssize_t length = reply_length(buf, n, b, 0);
 
-	if (length > RESP_BYTES || (length == 0 && n >= RESP_BYTES))
+	if (length > (ssize_t)b->bytes || (length == 0 && n >= b->bytes))
 		return -1;
 	return length;
 }
@@ -165,4 +171,10 @@ bool
 resp_is_noscript(const char *text)
 {
 	return strncmp(text, "NOSCRIPT", 8) == 0;
+}
+
+bool
+resp_is_unknown_command(const char *text)
+{
+	return strncmp(text, "ERR unknown command", 19) == 0;
 }

@@ -18,11 +18,20 @@ enum {
 	RESP_DEPTH = 3,     /* arrays within arrays */
 };
 
+/* What is let in. */
+struct resp_bounds {
+	size_t bytes;
+	long members;
+};
+
+/* As above; and for pages of look.lua. */
+extern const struct resp_bounds resp_usual, resp_pages;
+
 /*
  * The length of the first reply in buf[0..n).  0: it is not complete yet.
- * -1: it is no RESP2, or larger than anything that is said to dlock.
+ * -1: it is no RESP2, or beyond the bounds.
  */
-ssize_t resp_length(const char *buf, size_t n);
+ssize_t resp_length(const char *buf, size_t n, const struct resp_bounds *);
 
 /*
  * What an error reply means while we ask for or hold a lock: an rc, and in
@@ -41,5 +50,8 @@ bool resp_is_foreign(const char *text);
  * saw it?
  */
 bool resp_is_noscript(const char *text);
+
+/* Does it say that the server is too old for the command? */
+bool resp_is_unknown_command(const char *text);
 
 #endif

@@ -6,11 +6,11 @@
  * needed.  What is asked is no matter of this file: it knows nothing of locks.
  *
  * Which server it is does not change: `address` is the one of the URL.  Where
- * it can change (sentinel, cluster), exactly two functions know of it: the one
+ * it can change (sentinel, cluster), exactly two places know of it: the one
  * that connects (server_send in server.c), which then asks where the server of
- * this key is, and redis_run() in redis.c, which sees every error and reply and
- * then tells what it saw.  With a single server both would say nothing, so
- * there is no such interface yet.
+ * this key is, and redis_run() in redis.c (script_run() in script.c where nothing
+ * is claimed), which sees every error and reply and then tells what it saw.  With
+ * a single server both would say nothing, so there is no such interface yet.
  */
 #ifndef DLOCK_REDIS_SERVER_H
 #define DLOCK_REDIS_SERVER_H

@@ -1,6 +1,7 @@
 /* wire.c - Redis replies on a stream. */
 #include "wire.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void
@@ -8,7 +9,9 @@ wire_init(struct wire *w, struct host *host, const char *where)
 {
 	stream_init(&w->stream, host, where);
 	w->reader = NULL;
+	w->bounds = &resp_usual;
 	w->used = 0;
+	w->in = NULL;
 }
 
 static void
@@ -16,8 +19,10 @@ forget_replies(struct wire *w)
 {
 	if (w->reader)
 		redisReaderFree(w->reader);
+	free(w->in);
 	w->reader = NULL;
 	w->used = 0;
+	w->in = NULL;
 }
 
 void
@@ -25,6 +30,14 @@ wire_close(struct wire *w)
 {
 	stream_close(&w->stream);
 	forget_replies(w);
+}
+
+void
+wire_bound(struct wire *w, const struct resp_bounds *bounds)
+{
+	if (w->bounds != bounds)
+		wire_close(w);
+	w->bounds = bounds;
 }
 
 static enum rc
@@ -45,8 +58,10 @@ wire_connect(struct wire *w, const struct address *a, instant until, struct faul
 	if (rc != RC_OK)
 		return rc;
 	w->reader = redisReaderCreate();
-	return w->reader ? RC_OK
-			 : wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f);
+	w->in = malloc(w->bounds->bytes);
+	return w->reader && w->in
+	    ? RC_OK
+	    : wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f);
 }
 
 bool
@@ -77,8 +92,6 @@ build_reply(struct wire *w, size_t n, redisReply **ret, struct fault *f)
 {
 	void *reply = NULL;
 
-	if (!w->reader)
-		return wire_broken(w, RC_AGAIN, "is not connected", f);
 	if (redisReaderFeed(w->reader, w->in, n) != REDIS_OK ||
 	    redisReaderGetReply(w->reader, &reply) != REDIS_OK || !reply)
 		return w->reader->err == REDIS_ERR_OOM
@@ -93,8 +106,10 @@ build_reply(struct wire *w, size_t n, redisReply **ret, struct fault *f)
 enum rc
 wire_receive(struct wire *w, redisReply **ret, instant until, struct fault *f)
 {
+	if (!w->in)
+		return wire_broken(w, RC_AGAIN, "is not connected", f);
 	for (;;) {
-		ssize_t length = resp_length(w->in, w->used);
+		ssize_t length = resp_length(w->in, w->used, w->bounds);
 		size_t got;
 		enum rc rc;
 
@@ -103,8 +118,8 @@ wire_receive(struct wire *w, redisReply **ret, instant until, struct fault *f)
 			    "sent what is no Redis reply: is this a Redis server?", f);
 		if (length > 0)
 			return build_reply(w, length, ret, f);
-		rc = stream_receive(
-		    &w->stream, w->in + w->used, RESP_BYTES - w->used, &got, until, f);
+		rc = stream_receive(&w->stream, w->in + w->used,
+		    w->bounds->bytes - w->used, &got, until, f);
 		if (rc != RC_OK) {
 			forget_replies(w);
 			return rc;

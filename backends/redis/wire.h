@@ -17,11 +17,15 @@
 struct wire {
 	struct stream stream;
 	redisReader *reader;
+	const struct resp_bounds *bounds;
 	size_t used;
-	char in[RESP_BYTES + 1]; /* what has come and is not yet read as a reply */
+	char *in; /* what has come and is not yet read as a reply; NULL: closed */
 };
 
 void wire_init(struct wire *, struct host *, const char *where);
+
+/* What replies are let in from now on; resp_usual if nothing is said. */
+void wire_bound(struct wire *, const struct resp_bounds *);
 
 enum rc wire_connect(
     struct wire *, const struct address *, instant until, struct fault *);

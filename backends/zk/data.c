@@ -9,6 +9,10 @@
 
 #define MEMBER "dlock"
 #define SLOT "slot"
+#define GRANTED "granted"
+#define REVOKE "revoke"
+#define FORCED "forced"
+#define FORCER "by"
 
 static const char *const words[] = {
     [STAGE_WAITING] = "waiting", [STAGE_WAITED] = "waited"};
@@ -27,26 +31,70 @@ read_object(const char *data)
 
 /* Most records stay as they are. */
 static bool
-is_more(enum stage stage, int slot)
+is_more(const struct progress *p)
 {
-	return stage == STAGE_WAITING || stage == STAGE_WAITED || slot != SLOT_NONE;
+	return p->stage == STAGE_WAITING || p->stage == STAGE_WAITED ||
+	    p->slot != SLOT_NONE || p->asker;
+}
+
+/* What is no UTF-8, or too long, is not said: that somebody asks is. */
+static void
+set_asker(json_t *root, const char *name, const char *asker)
+{
+	json_t *text = json_string(asker);
+	size_t size = text ? json_dumpb(text, NULL, 0, JSON_ENCODE_ANY) : 0;
+
+	if (!text || size > 2 * RECORD_BYTES) {
+		json_decref(text);
+		text = json_string("");
+	}
+	json_object_set_new(root, name, text);
+}
+
+static bool
+print_object(char out[DATA_BYTES], json_t *root)
+{
+	char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+	bool fits = text && strlen(text) < DATA_BYTES;
+
+	if (fits)
+		snprintf(out, DATA_BYTES, "%s", text);
+	free(text);
+	return fits;
 }
 
 void
-data_write(char out[DATA_BYTES], const char *record, enum stage stage, int slot)
+data_write(char out[DATA_BYTES], const char *record, const struct progress *p)
 {
-	json_t *root = is_more(stage, slot) ? read_object(record) : NULL;
-	char *text = NULL;
+	json_t *root = is_more(p) ? read_object(record) : NULL;
 
-	if (root && (stage == STAGE_WAITING || stage == STAGE_WAITED))
-		json_object_set_new(root, MEMBER, json_string(words[stage]));
-	if (root && slot != SLOT_NONE)
-		json_object_set_new(root, SLOT, json_integer(slot));
-	if (root)
-		text = json_dumps(root, JSON_COMPACT);
-	snprintf(
-	    out, DATA_BYTES, "%s", text && strlen(text) < DATA_BYTES ? text : record);
-	free(text);
+	if (root && (p->stage == STAGE_WAITING || p->stage == STAGE_WAITED))
+		json_object_set_new(root, MEMBER, json_string(words[p->stage]));
+	if (root && p->stage == STAGE_WAITED && p->granted > 0)
+		json_object_set_new(root, GRANTED, json_integer(p->granted));
+	if (root && p->slot != SLOT_NONE)
+		json_object_set_new(root, SLOT, json_integer(p->slot));
+	if (root && p->asker)
+		set_asker(root, REVOKE, p->asker);
+	if (!print_object(out, root))
+		snprintf(out, DATA_BYTES, "%s", record);
+	json_decref(root);
+}
+
+void
+data_mark(char out[DATA_BYTES], const char *data, const char *asker)
+{
+	json_t *root = read_object(data);
+
+	if (!root)
+		root = json_object();
+	set_asker(root, REVOKE, asker);
+	if (!print_object(out, root)) { /* no dlock has written the rest */
+		json_object_clear(root);
+		set_asker(root, REVOKE, asker);
+		if (!print_object(out, root))
+			snprintf(out, DATA_BYTES, CURATORS_REVOKE);
+	}
 	json_decref(root);
 }
 
@@ -62,6 +110,74 @@ data_stage(const char *data)
 			stage = s;
 	json_decref(root);
 	return stage;
+}
+
+void
+data_note_force(char out[DATA_BYTES], uint64_t token, const char *record)
+{
+	json_t *root = json_object();
+
+	json_object_set_new(root, FORCED, json_integer((json_int_t)token));
+	set_asker(root, FORCER, record);
+	if (!print_object(out, root))
+		*out = '\0';
+	json_decref(root);
+}
+
+static json_int_t
+read_number(const char *data, const char *name, json_int_t none)
+{
+	json_t *root = read_object(data), *member = json_object_get(root, name);
+	json_int_t number = json_is_integer(member) ? json_integer_value(member) : none;
+
+	json_decref(root);
+	return number;
+}
+
+int
+data_slot(const char *data)
+{
+	json_int_t slot = read_number(data, SLOT, SLOT_NONE);
+
+	return slot >= 0 && slot < LIMIT_MAX ? (int)slot : SLOT_NONE;
+}
+
+int64_t
+data_granted(const char *data)
+{
+	json_int_t granted = read_number(data, GRANTED, 0);
+
+	return granted > 0 ? granted : 0;
+}
+
+bool
+data_is_force(const char *data)
+{
+	return read_number(data, FORCED, 0) > 0;
+}
+
+char *
+data_forcer(const char *data, uint64_t token)
+{
+	json_t *root = read_object(data);
+	const char *by = json_string_value(json_object_get(root, FORCER));
+	bool ours = (uint64_t)read_number(data, FORCED, 0) == token;
+	char *forcer = by && ours ? strdup(by) : NULL;
+
+	json_decref(root);
+	return forcer;
+}
+
+char *
+data_asker(const char *data)
+{
+	json_t *root = read_object(data), *member = json_object_get(root, REVOKE);
+	bool asked = json_is_string(member) || strcmp(data, CURATORS_REVOKE) == 0;
+	const char *text = json_string_value(member);
+	char *asker = asked ? strdup(text ? text : "") : NULL;
+
+	json_decref(root);
+	return asker;
 }
 
 /* JSON has guises of its own for a character: what is swept is what they stand for. */
@@ -87,6 +203,8 @@ data_record(const char *data, const char *secret)
 		return NULL;
 	json_object_del(root, MEMBER);
 	json_object_del(root, SLOT);
+	json_object_del(root, GRANTED);
+	json_object_del(root, REVOKE);
 	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i))
 		blot_member(json_object_iter_value(i), secret);
 	text = json_dumps(root, JSON_COMPACT);

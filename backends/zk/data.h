@@ -2,8 +2,12 @@
  * data.h - what stands in a node: its owner's record, and how far the owner has come.
  *
  * The latter is one more member of the record, "dlock", so that those behind know a
- * waiter from a holder; a holder of one of N units has its slot there, too, for people.
- * Whatever else stands in a node was written by others, and says nothing.
+ * waiter from a holder; a holder of one of N units has its slot there, too, for people,
+ * and whoever had to wait for it since when it has the lock, "granted".
+ *
+ * Others may write "revoke" into a holder's node: the record of who asks for the lock
+ * back, as a string.  Its owner keeps that there.  "__REVOKE__" alone is the same as
+ * Curator asks it, who does not say who.  Whatever else stands in a node says nothing.
  *
  * Pure: text in, text out.
  */
@@ -12,7 +16,10 @@
 
 #include "backends/backend.h"
 
-enum { DATA_BYTES = RECORD_BYTES + 48 };
+/* with the record of who asks, in which each quote needs two bytes */
+enum { DATA_BYTES = RECORD_BYTES + 80 + 2 * RECORD_BYTES + 16 };
+
+#define CURATORS_REVOKE "__REVOKE__"
 
 enum stage {
 	STAGE_UNKNOWN, /* no dlock has written that */
@@ -23,13 +30,39 @@ enum stage {
 
 enum { SLOT_NONE = -1 };
 
-/*
- * The record with the stage and the slot in it; a record that is no JSON object stays as
- * it is.
- */
-void data_write(char out[DATA_BYTES], const char *record, enum stage, int slot);
+/* What the owner of a node has to say besides its record. */
+struct progress {
+	enum stage stage;
+	int slot;          /* or SLOT_NONE */
+	int64_t granted;   /* ms since 1970; 0: not known, or as old as the node */
+	const char *asker; /* whose wish to have it back stands there; NULL: nobody's */
+};
+
+/* The record with that in it; a record that is no JSON object stays as it is. */
+void data_write(char out[DATA_BYTES], const char *record, const struct progress *);
 
 enum stage data_stage(const char *data);
+int data_slot(const char *data);
+int64_t data_granted(const char *data); /* as above */
+
+/*
+ * Somebody asks for the lock back: who, to be freed, "" where they do not say.  NULL:
+ * nobody does.
+ */
+char *data_asker(const char *data);
+
+/* What is to be written in the place of `data`, a dlock's, so that `asker` asks it. */
+void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
+
+/*
+ * For the lock's directory, if nothing else stands there: from which grant the lock was
+ * taken by force, and by whom.
+ */
+void data_note_force(char out[DATA_BYTES], uint64_t token, const char *record);
+bool data_is_force(const char *data);
+
+/* That record, to be freed, if it was that grant; else NULL. */
+char *data_forcer(const char *data, uint64_t token);
 
 /*
  * The record alone, as plain as JSON can be, and without `secret` in any of its

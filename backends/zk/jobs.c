@@ -25,13 +25,19 @@ era_of(int64_t now)
 }
 
 void
-jobs_begin(struct jobs *p, const struct claim *claim, const struct lockdir *d)
+jobs_path(char out[JOBS_DIR_BYTES], const struct lockdir *d)
 {
 	const char *name = strrchr(d->path, '/');
 
+	snprintf(
+	    out, JOBS_DIR_BYTES, "%.*s/" JOBS "%s", (int)(name - d->path), d->path, name);
+}
+
+void
+jobs_begin(struct jobs *p, const struct claim *claim, const struct lockdir *d)
+{
 	*p = (struct jobs){.claim = claim, .began = -1};
-	snprintf(p->path, sizeof p->path, "%.*s/" JOBS "%s", (int)(name - d->path),
-	    d->path, name);
+	jobs_path(p->path, d);
 }
 
 static void
@@ -60,6 +66,34 @@ read_run(const struct call *c)
 	snprintf(run.who, sizeof run.who, "%s", who ? who : "");
 	json_decref(root);
 	return run;
+}
+
+bool
+jobs_read(struct past_run *run, const struct call *last)
+{
+	json_t *root = json_loads(call_text(last), JSON_REJECT_DUPLICATES, NULL);
+	json_t *record = json_object_get(root, "record"),
+	       *status = json_object_get(root, "status");
+	const char *id = json_string_value(json_object_get(root, "id"));
+
+	*run = (struct past_run){.began = read_run(last).began,
+	    .ended = node_server_time(call_stat(last)->mtime),
+	    .token = (uint64_t)json_integer_value(json_object_get(root, "token")),
+	    .status = (int)(json_integer_value(status) & 0xff)};
+	if (json_is_integer(status)) {
+		run->id = id ? strdup(id) : NULL;
+		run->record = json_is_object(record) ? json_dumps(record, JSON_COMPACT)
+						     : NULL;
+	}
+	json_decref(root);
+	return status != NULL;
+}
+
+void
+jobs_forget(struct past_run *run)
+{
+	free(run->id);
+	free(run->record);
 }
 
 /* Is there a node of our ID in that era? */

@@ -22,16 +22,35 @@
 
 #include "node.h"
 
-enum { JOBS_CHANGES = 3, JOBS_BYTES = DIR_BYTES + ENCODED_BYTES + 40 };
+enum {
+	JOBS_CHANGES = 3,
+	JOBS_DIR_BYTES = DIR_BYTES + 16,
+	JOBS_BYTES = DIR_BYTES + ENCODED_BYTES + 40,
+};
 
 struct jobs {
 	const struct claim *claim;
-	char path[DIR_BYTES + 16];
+	char path[JOBS_DIR_BYTES];
 	/* by the server's clock, in ns; < 0: there is nothing to remember */
 	int64_t began;
 	/* that ID has been done by somebody while we held the lock as well */
 	bool exists;
 };
+
+/* The directory of that. */
+void jobs_path(char out[JOBS_DIR_BYTES], const struct lockdir *);
+
+/* A run, as it is remembered.  Text is to be freed by jobs_forget(), or NULL. */
+struct past_run {
+	char *id, *record;
+	uint64_t token;
+	int64_t began, ended; /* server's, ns since 1970; -1: not known */
+	int status;
+};
+
+/* What `last` says; false: nothing that we understand. */
+bool jobs_read(struct past_run *, const struct call *last);
+void jobs_forget(struct past_run *);
 
 void jobs_begin(struct jobs *, const struct claim *, const struct lockdir *);
 

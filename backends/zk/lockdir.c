@@ -1,6 +1,7 @@
 /* lockdir.c - names and makes the directory that is a lock. */
 #include "lockdir.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,19 +33,59 @@ unlike_reserved(const char *key, const char *chroot)
 }
 
 void
-lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
+lockdir_place(struct lockdir *d, const char *chroot, const char *key)
 {
-	const char *o = claim->owner;
-	char key[ENCODED_BYTES], kind[16];
+	char encoded[ENCODED_BYTES];
 
-	name_kind(kind, claim);
-	snprintf(d->uuid, sizeof d->uuid, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8,
-	    o + 13, o + 16, o + 20);
-	snprintf(d->prefix, sizeof d->prefix, "%s%s", d->uuid, kind);
 	if (*d->path)
 		return;
-	encode_key(key, sizeof key, claim->key);
-	snprintf(d->path, sizeof d->path, "%s/%s", chroot, unlike_reserved(key, chroot));
+	encode_key(encoded, sizeof encoded, key);
+	snprintf(
+	    d->path, sizeof d->path, "%s/%s", chroot, unlike_reserved(encoded, chroot));
+}
+
+static bool
+is_utf8(const char *text)
+{
+	json_t *string = json_string(text);
+
+	json_decref(string);
+	return string != NULL;
+}
+
+/* Others' directories stand there, too. */
+bool
+lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
+{
+	char encoded[ENCODED_BYTES];
+
+	if (encode_undo(out, KEY_BYTES + 1, name, strlen(name)) < 1)
+		return false;
+	for (const char *c = out; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return false;
+	if (!is_utf8(out))
+		return false;
+	return encode_key(encoded, sizeof encoded, out) > 0 &&
+	    strcmp(unlike_reserved(encoded, chroot), name) == 0;
+}
+
+void
+lockdir_uuid(char out[48], const char *o)
+{
+	snprintf(
+	    out, 48, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8, o + 13, o + 16, o + 20);
+}
+
+void
+lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
+{
+	char kind[16];
+
+	name_kind(kind, claim);
+	lockdir_uuid(d->uuid, claim->owner);
+	snprintf(d->prefix, sizeof d->prefix, "%s%s", d->uuid, kind);
+	lockdir_place(d, chroot, claim->key);
 }
 
 bool

@@ -29,8 +29,20 @@ struct lockdir {
 	enum acl acl;
 };
 
+/* Names it, unless -O path has. */
+void lockdir_place(struct lockdir *, const char *chroot, const char *key);
+
+/* The key of a directory with that name below `chroot`; false: it is no key's. */
+bool lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name);
+
 /*
- * Names it (unless -O path has) and our node: that is found by the owner, written as the
+ * The uuid of an owner, as it stands in names: all that is in an owner, but for the one
+ * digit whose place the "d" has.
+ */
+void lockdir_uuid(char out[48], const char *owner);
+
+/*
+ * Names it as lockdir_place() and our node: that is found by the owner, written as the
  * uuid that Curator puts there, but with a "d" for dlock in the place of that one's
  * version.
  */

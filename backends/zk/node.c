@@ -2,6 +2,7 @@
 #include "node.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int64_t
@@ -29,7 +30,8 @@ node_forget(struct node *n)
 	n->path[0] = '\0';
 	n->version = 0;
 	n->stage = STAGE_AT_ONCE;
-	n->marked = n->guarded = false;
+	n->marked = n->guarded = n->wanted = false;
+	n->granted = 0;
 	n->taken = (struct taken){.number = 0};
 }
 
@@ -194,17 +196,24 @@ seat_is_lost(const struct node *n, struct fault *f)
 	    f, RC_LOST, "%s: our lease or our slot was deleted", n->dir->where);
 }
 
+void
+node_data(const struct node *n, int slot, char data[DATA_BYTES])
+{
+	const struct progress p = {
+	    n->stage, slot, n->granted, n->wanted ? n->asker : NULL};
+
+	data_write(data, n->record, &p);
+}
+
 struct call *
 node_write(struct node *n)
 {
 	char data[DATA_BYTES];
 
 	n->marked = false;
-	if (!*n->taken.lease) {
-		data_write(data, n->record, n->stage, SLOT_NONE);
+	node_data(n, *n->taken.lease ? (int)n->taken.number : SLOT_NONE, data);
+	if (!*n->taken.lease)
 		return call_set(n->session, n->path, data, n->version);
-	}
-	data_write(data, n->record, n->stage, (int)n->taken.number);
 	return call_multi(n->session,
 	    (const struct change[]){
 		{CHANGE_SET, n->path, data, .version = n->version},
@@ -212,6 +221,19 @@ node_write(struct node *n)
 		{CHANGE_CHECK, n->taken.slot, .version = -1},
 	    },
 	    3, false);
+}
+
+/* What somebody else has written to it may be that they want the lock back. */
+static void
+note_asker(struct node *n, const char *data)
+{
+	char *asker = data_asker(data);
+
+	if (!asker)
+		return;
+	n->revoked = n->wanted = true;
+	session_quote(n->session, n->asker, sizeof n->asker, asker);
+	free(asker);
 }
 
 /* Somebody else has written to it: reads what, and from which version we go on. */
@@ -226,10 +248,20 @@ node_read(struct node *n, instant until, struct fault *f)
 		rc = node_is_lost(n, f);
 	if (rc == RC_OK) {
 		n->version = call_stat(own)->version;
-		n->revoked = n->revoked || strcmp(call_text(own), "__REVOKE__") == 0;
+		note_asker(n, call_text(own));
 	}
 	call_drop(own);
 	return rc;
+}
+
+/* The write that takes what we have waited for is when we were granted it. */
+static void
+note_grant(struct node *n, int64_t written)
+{
+	if (n->stage != STAGE_WAITED)
+		n->granted = 0;
+	else if (n->granted == 0)
+		n->granted = written;
 }
 
 enum rc
@@ -248,6 +280,7 @@ node_written(struct node *n, struct call *set, instant until, struct grant *g,
 		n->clock = (struct server_clock){
 		    node_server_time(call_stat(set)->mtime), instant_now()};
 		n->marked = n->stage == STAGE_WAITING;
+		note_grant(n, call_stat(set)->mtime);
 		node_lease(n, g, call_sent(set));
 	} else if (rc == RC_OK && code == ZNONODE) {
 		rc = call_failed(set) == 0 ? node_is_lost(n, f) : seat_is_lost(n, f);

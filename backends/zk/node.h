@@ -8,8 +8,8 @@
  *  3. A write earns the lease (credit.h): the quorum must agree to it, while a follower
  *     that is cut off from its leader goes on answering pings and reads.
  *  4. It is written with the version that we wrote last.  Another one means that somebody
- *     else wrote to it: that is read before anything is decided.  "__REVOKE__" is
- *     Curator's request to give the lock up.
+ *     else wrote to it: that is read before anything is decided.  It may be a request to give
+ *     the lock up, Curator's or ours (data.h).
  */
 #ifndef DLOCK_ZK_NODE_H
 #define DLOCK_ZK_NODE_H
@@ -39,10 +39,14 @@ struct node {
 	bool doubted;
 	/* its end will be told, through all connections of its session */
 	bool guarded;
-	bool marked;      /* it stands there as a waiter's, for certain */
-	bool revoked;     /* we were asked to give it up, and have not yet said so */
-	enum stage stage; /* as we last wrote it, */
-	int version;      /* and the version of that */
+	bool marked;  /* it stands there as a waiter's, for certain */
+	bool revoked; /* we were asked to give it up, and have not yet said so; */
+	bool wanted;  /* that stands there, */
+	char asker[RECORD_BYTES]; /* and who asks, "" where they do not say */
+	enum stage stage;         /* as we last wrote it, */
+	int version;              /* and the version of that */
+	/* since when we have what we had to wait for, server's ms; 0: not yet */
+	int64_t granted;
 	uint64_t token;
 	struct server_clock clock;
 	struct taken taken;
@@ -67,6 +71,9 @@ enum rc node_find(struct node *, instant until, struct fault *);
 
 /* It is gone, or no longer ours, and all that belongs to it. */
 void node_forget(struct node *);
+
+/* What is to stand in it, with this slot or SLOT_NONE. */
+void node_data(const struct node *, int slot, char data[DATA_BYTES]);
 
 /*
  * Writes it anew, with its stage, if all that belongs to it is there; to be given to

@@ -5,9 +5,15 @@
 #include "queue.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER = 10, VERSION_AT = 17 /* in "_c_01234567-0123-d" */ };
+enum {
+	NUMBER = 10,
+	VERSION_AT = 17, /* in "_c_01234567-0123-d" */
+	RANDOM = 16,     /* digits in the name of a freeze */
+	LENGTH_DIGITS = 12,
+};
 
 static const char *const tags[] = {"lock-", "unit-", "__READ__", "__WRIT__"};
 
@@ -150,10 +156,29 @@ is_part_of_semaphore(const char *name)
 	return strcmp(name, "locks") == 0 || strcmp(name, "leases") == 0;
 }
 
+int64_t
+queue_freeze_length(const char *name)
+{
+	const char *s = name + strlen(FREEZE);
+	size_t digits;
+
+	if (strncmp(name, FREEZE, strlen(FREEZE)) != 0 ||
+	    strspn(s, "0123456789abcdef") != RANDOM || s[RANDOM] != '-')
+		return 0;
+	s += RANDOM + 1;
+	if (strcmp(s, "inf" FREEZE_END) == 0)
+		return NEVER;
+	digits = strspn(s, "0123456789");
+	if (digits == 0 || digits > LENGTH_DIGITS || strcmp(s + digits, FREEZE_END) != 0)
+		return 0;
+	return strtoll(s, NULL, 10) * NS_PER_MS;
+}
+
 static bool
 is_nobodys(const char *name)
 {
-	return is_part_of_semaphore(name) || strcmp(name, "slots") == 0;
+	return is_part_of_semaphore(name) || strcmp(name, "slots") == 0 ||
+	    queue_freeze_length(name) > 0;
 }
 
 /* Looks at each name for itself; finds the first of all. */
@@ -167,6 +192,8 @@ look_at_each(
 		struct queued e = queued_of(names[i]);
 
 		p->semaphore = p->semaphore || is_part_of_semaphore(names[i]);
+		if (queue_freeze_length(names[i]) > 0)
+			p->freeze = names[i];
 		if (is_nobodys(names[i]))
 			continue;
 		if (strcmp(names[i], own->name) == 0)
@@ -304,13 +331,60 @@ queue_look(struct place *ret, const char *const *names, size_t n, const char *na
 	*ret = (struct place){.found = false};
 	first = look_at_each(ret, names, n, &own);
 	count_holders(ret, names, n, &first);
-	before = count_between(names, n, &nobody, &own);
+	ret->before = before = count_between(names, n, &nobody, &own);
 	ret->position = before < ret->holders ? 0 : before - ret->holders + 1;
 	if (before == 0)
 		return;
 	if (ret->position > 0)
 		choose_ahead(ret, names, n, &own);
 	ret->other = find_other(names, n, &own);
+}
+
+void
+queue_hold_back(struct place *p, const char *freeze)
+{
+	if (p->position > 0)
+		return;
+	p->position = 1;
+	p->ahead = freeze;
+	p->awaits = AWAITS_END;
+}
+
+/* ---- all of them ---- */
+
+enum child
+queue_child(const char *name)
+{
+	struct queued e = queued_of(name);
+
+	if (queue_freeze_length(name) > 0)
+		return CHILD_FREEZE;
+	if (is_nobodys(name))
+		return CHILD_PART;
+	if (strstr(name, "__lock__") || strstr(name, "__rlock__") || e.rank == e.name)
+		return CHILD_FOREIGN;
+	return queue_is_dlocks(name) ? CHILD_DLOCKS : CHILD_CURATORS;
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	const struct queued x = queued_of(*(const char *const *)a),
+			    y = queued_of(*(const char *const *)b);
+
+	return stands_before(&x, &y) ? -1 : stands_before(&y, &x);
+}
+
+size_t
+queue_sort(const char **names, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!is_nobodys(names[i]))
+			names[kept++] = names[i];
+	qsort(names, kept, sizeof *names, compare);
+	return kept;
 }
 
 const char *

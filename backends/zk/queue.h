@@ -21,6 +21,7 @@
  *     list tells whose a node is.  A recipe of Curator's sees nodes with its own tag only: a node of
  *     one that would not see ours is foreign.
  *  4. "locks", "leases" and "slots" are a semaphore's (unit.h), and nobody's place.
+ *  5. A freeze (freeze.h) is nobody's place either; whoever it stops waits for its end.
  *
  * Pure: names in, places out.
  */
@@ -28,6 +29,10 @@
 #define DLOCK_ZK_QUEUE_H
 
 #include "backends/backend.h"
+
+/* The name of a freeze: these, and between them its number and its length (freeze.h). */
+#define FREEZE "-freeze-"
+#define FREEZE_END "-__WRIT__"
 
 /* What can bring a waiter nearer. */
 enum awaits {
@@ -43,10 +48,12 @@ struct place {
 	size_t holders;      /* how many hold it, */
 	enum lock_kind kind; /* and as what */
 	unsigned limit;      /* if that is KIND_LIMIT */
+	size_t before;       /* so many stand before us */
 	const char *first;   /* of the holders; NULL without children */
 	const char *ahead;   /* NULL if there is none, or with AWAITS_LIST */
 	enum awaits awaits;  /* while we wait */
 	bool semaphore;      /* "locks" or "leases" are there */
+	const char *freeze;  /* one of those that are there; it may have ended */
 	/*
 	 * A child by which we cannot go.  `foreign`: made by a lock whose users do not
 	 * wait for ours (kazoo's "__lock__" and "__rlock__", another recipe of
@@ -63,6 +70,26 @@ struct place {
  * `names`.
  */
 void queue_look(struct place *ret, const char *const *names, size_t n, const char *own);
+
+/* It is frozen: whoever would hold the lock waits for the end of that node. */
+void queue_hold_back(struct place *, const char *freeze);
+
+/* What a child is, by its name. */
+enum child {
+	CHILD_DLOCKS,
+	CHILD_CURATORS, /* or of another that has a place as these have */
+	CHILD_FOREIGN,  /* no lock has made it, or one that knows of no other */
+	CHILD_FREEZE,
+	CHILD_PART, /* of a semaphore */
+};
+
+enum child queue_child(const char *name);
+
+/* The length of a freeze of that name, NEVER without an end; 0: it is none. */
+int64_t queue_freeze_length(const char *name);
+
+/* Orders those of n names that have a place, first of all; gives how many these are. */
+size_t queue_sort(const char **names, size_t n);
 
 /* What the owner of a node wants; *limit with KIND_LIMIT. */
 enum lock_kind queue_kind(const char *name, unsigned *limit);

@@ -232,6 +232,9 @@ show(struct unit *u, const struct place *p, size_t leases)
 	h->seen.holders = leases;
 	h->seen.held = -1;
 	h->seen.holder[0] = '\0';
+	h->seen.frozen = u->turn->freeze.on;
+	if (h->seen.frozen && leases == 0)
+		turn_show_freeze(u->turn);
 }
 
 /* From here on we are no waiter whom those behind may take for dead. */
@@ -286,12 +289,12 @@ await_others(
 
 	show(u, p, leases);
 	if (until == 0)
-		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
+		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
+		    t->freeze.on ? "frozen" : "held");
 	rc = mark_as_served(u, f);
 	if (rc == RC_OK)
 		rc = unit_watch(u, p, leases, &over, f);
-	return rc == RC_OK && !over ? turn_doze(t, instant_now() + turn_beat(t), until, f)
-				    : rc;
+	return rc == RC_OK && !over ? turn_doze(t, turn_beat(t), until, f) : rc;
 }
 
 /* ---- the unit ---- */
@@ -333,7 +336,8 @@ ask_for_unit(struct unit *u, unsigned slot)
 	snprintf(lease, sizeof lease, "%s/leases/%slease-", n->dir->path, n->dir->uuid);
 	snprintf(number, sizeof number, "%u", slot);
 	part_path(u->tried, n, SLOTS, number);
-	data_write(data, n->record, n->stage, (int)slot);
+	n->granted = 0; /* not until this is answered */
+	node_data(n, (int)slot, data);
 	return call_multi(n->session,
 	    (const struct change[]){
 		{CHANGE_SET, n->path, data, .version = n->version},
@@ -411,11 +415,15 @@ advance(struct unit *u, struct lists *l, instant until, struct grant *g, bool *t
 	size_t count, leases;
 	const char *const *names = lists_names(l, LOCKS, &count);
 	struct place p;
+	enum rc rc;
 
 	queue_look(&p, names, count, strrchr(u->lock, '/') + 1);
 	lists_names(l, LEASES, &leases);
 	if (!p.found) /* somebody has deleted it */
 		return enter(u, l, f);
+	rc = turn_heed_freeze(u->turn, &p, FREEZE_PART, names, count, f);
+	if (rc != RC_OK)
+		return rc;
 	if (p.position > 0 || leases >= u->turn->claim->limit)
 		return await_others(u, &p, leases, until, f);
 	return take_unit(u, l, g, taken, f);
@@ -461,7 +469,7 @@ find_foreign(const struct node *n, struct call *list, instant until, struct faul
 	char quoted[81];
 
 	for (size_t i = 0; i < count; i++) {
-		if (queue_is_dlocks(names[i]))
+		if (queue_is_dlocks(names[i]) || queue_freeze_length(names[i]) > 0)
 			continue;
 		session_quote(n->session, quoted, sizeof quoted, names[i]);
 		return fault_set(f, RC_PROTOCOL,

@@ -74,6 +74,38 @@ refuse_other(const struct turn *t, const char *name, struct fault *f)
 	return refuse_kind(f, t->node->dir->where, kind, limit, t->claim);
 }
 
+static void
+note_freeze(struct turn *t, int64_t now)
+{
+	int64_t left = t->freeze.until - now;
+
+	t->thaws = NEVER;
+	if (t->freeze.on && t->freeze.until != NEVER && now >= 0)
+		t->thaws = instant_now() + (left > 0 ? left : 0);
+	if (t->freeze.on) /* their turn has not come */
+		t->idler = t->other_idler = (struct idler){0, NEVER};
+}
+
+enum rc
+turn_heed_freeze(struct turn *t, struct place *p, const char *part,
+    const char *const *names, size_t n, struct fault *f)
+{
+	struct node *own = t->node;
+	int64_t now = node_server_now(own);
+	enum rc rc = RC_OK;
+
+	t->freeze.on = false;
+	if (p->freeze)
+		rc = freeze_look(&t->freeze, own->session, own->dir->path, part, names, n,
+		    now, true, turn_answer_by(t), f);
+	note_freeze(t, now);
+	if (!t->freeze.on)
+		t->host->seen.frozen = false;
+	if (rc == RC_OK && t->freeze.on)
+		queue_hold_back(p, t->freeze.name);
+	return rc;
+}
+
 /* Our place in the list. */
 static enum rc
 place_find(struct turn *t, struct fault *f)
@@ -103,8 +135,9 @@ place_find(struct turn *t, struct fault *f)
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
 	t->queued = t->placed = true;
 	if (p->semaphore && t->claim->kind != KIND_LIMIT)
-		return unit_refuse_foreign(t->node, turn_answer_by(t), f);
-	return RC_OK;
+		rc = unit_refuse_foreign(t->node, turn_answer_by(t), f);
+	return rc == RC_OK ? turn_heed_freeze(t, p, "", names, code == ZOK ? n : 0, f)
+			   : rc;
 }
 
 /*
@@ -191,6 +224,35 @@ show_first(struct turn *t, const struct call *first)
 	free(record);
 }
 
+void
+turn_show_freeze(struct turn *t)
+{
+	struct host *h = t->host;
+	int64_t now = node_server_now(t->node);
+
+	h->seen.frozen = true;
+	h->seen.position = t->place.before + 1;
+	h->seen.kind = KIND_EXCLUSIVE;
+	h->seen.holders = h->seen.limit = 0;
+	h->seen.held = now < 0 || t->freeze.since < 0 || now < t->freeze.since
+	    ? -1
+	    : now - t->freeze.since;
+	snprintf(h->seen.holder, sizeof h->seen.holder, "%s", t->freeze.record);
+}
+
+/* The first of those who hold it, or else who has frozen it. */
+static void
+show(struct turn *t, const struct call *first)
+{
+	t->host->seen.frozen = t->freeze.on;
+	if (t->freeze.on &&
+	    !freeze_leaves(
+		&t->freeze, call_stat(first)->czxid, data_stage(call_text(first))))
+		turn_show_freeze(t);
+	else
+		show_first(t, first);
+}
+
 /* A node of dlock's whose owner waits, beyond doubt: others' are not ours to delete. */
 static bool
 is_waiter(const char *name, const struct call *node)
@@ -211,6 +273,26 @@ idle_since(struct idler *i, const char *name, const struct call *node)
 	if (i->czxid != czxid || czxid == 0)
 		*i = (struct idler){czxid, czxid ? instant_now() : NEVER};
 	return i->since;
+}
+
+/* If it is not a freeze, which we have not heard of yet, that lets it wait. */
+static enum rc
+delete_idler(struct turn *t, const char *path, int version, struct fault *f)
+{
+	struct session *s = t->node->session;
+	struct call *list = call_list(s, t->node->dir->path);
+	const char *const *names;
+	size_t n = 0, i = 0;
+	int code;
+	enum rc rc = call_await(list, turn_answer_by(t), &code, f);
+
+	names = rc == RC_OK ? call_names(list, &n) : NULL;
+	while (i < n && queue_freeze_length(names[i]) == 0)
+		i++;
+	call_drop(list);
+	return rc == RC_OK && i == n
+	    ? call_finish(call_delete(s, path, version), turn_answer_by(t), &code, f)
+	    : rc;
 }
 
 /*
@@ -235,14 +317,16 @@ look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
 	rc = call_await(node, until, &code, f);
 	if (rc == RC_OK && code == ZOK) {
 		if (name == t->place.first)
-			show_first(t, node);
-		if (now >= instant_after(idle_since(idler, name, node), IDLE_PATIENCE))
-			rc = call_finish(call_delete(s, path, call_stat(node)->version),
-			    until, &code, f);
+			show(t, node);
+		if (!t->freeze.on &&
+		    now >= instant_after(idle_since(idler, name, node), IDLE_PATIENCE))
+			rc = delete_idler(t, path, call_stat(node)->version, f);
 		if (rc == RC_DENIED || rc == RC_PROTOCOL)
 			rc = RC_OK; /* it was worth trying */
 	} else {
 		*idler = (struct idler){0, NEVER};
+		if (name == t->place.first && t->freeze.on)
+			turn_show_freeze(t);
 	}
 	call_drop(node);
 	return rc;
@@ -311,17 +395,28 @@ count_departed(struct turn *t, bool *moved, struct fault *f)
 	return rc;
 }
 
+/* Those near the head see first that a freeze has ended; the others may hear of it. */
+static instant
+thaws_for(const struct turn *t)
+{
+	size_t position = t->place.position;
+
+	return instant_after(t->thaws, position > NEAR ? (int64_t)position * SIGHT : 0);
+}
+
 /* When to look at the queue though nobody called: the nearer our turn, the sooner. */
-int64_t
+instant
 turn_beat(struct turn *t)
 {
 	struct credit credit = session_look(t->node->session).credit;
-	int64_t life = credit_life(&credit);
+	int64_t beat = NEAR_BEAT;
 
 	if (t->place.position > NEAR)
-		return instant_first(life, FAR_BEAT);
+		beat = FAR_BEAT;
+	else if (t->idler.czxid || t->other_idler.czxid)
+		beat = IDLE_BEAT;
 	return instant_first(
-	    life, t->idler.czxid || t->other_idler.czxid ? IDLE_BEAT : NEAR_BEAT);
+	    instant_now() + instant_first(credit_life(&credit), beat), thaws_for(t));
 }
 
 static bool
@@ -364,10 +459,9 @@ await_change(struct turn *t, instant beat, instant until, struct fault *f)
 	bool moved = false;
 	enum rc rc = RC_OK;
 
-	for (; rc == RC_OK && !moved && !was_called(t);
-	     beat = instant_now() + turn_beat(t)) {
+	for (; rc == RC_OK && !moved && !was_called(t); beat = turn_beat(t)) {
 		rc = turn_doze(t, beat, until, f);
-		if (rc != RC_OK || was_called(t))
+		if (rc != RC_OK || was_called(t) || instant_now() >= thaws_for(t))
 			break;
 		rc = count_departed(t, &moved, f);
 		if (rc == RC_OK && !moved && t->place.position <= NEAR)
@@ -395,18 +489,30 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 	if (rc != RC_OK || over)
 		return rc;
 	if (until == 0)
-		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
+		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
+		    t->host->seen.frozen ? "frozen" : "held");
 	t->watching = true;
-	return await_change(t, instant_now() + turn_beat(t), until, f);
+	return await_change(t, turn_beat(t), until, f);
 }
 
-/* For those behind us, who must know a waiter from a holder. */
+/*
+ * For those behind us, who must know a waiter from a holder.  *set is a write that has
+ * said that our turn had come, and was wrong.
+ */
 static enum rc
-mark_as_waiter(struct turn *t, struct fault *f)
+mark_as_waiter(struct turn *t, struct call **set, struct fault *f)
 {
 	struct grant unused;
+	struct call *wrong = *set;
 	bool written;
+	enum rc rc = RC_OK;
 
+	*set = NULL;
+	if (wrong)
+		rc = node_written(
+		    t->node, wrong, turn_answer_by(t), &unused, &written, f);
+	if (rc != RC_OK)
+		return rc;
 	node_guard(t->node);
 	t->node->stage = STAGE_WAITING;
 	return node_written(
@@ -508,7 +614,7 @@ await_head(
 		if (rc != RC_OK || t->place.position == 0)
 			return rc;
 		if (until && !t->node->marked)
-			rc = mark_as_waiter(t, f);
+			rc = mark_as_waiter(t, set, f);
 		if (rc == RC_OK)
 			rc = wait_behind(t, until, f);
 		if (rc != RC_OK)

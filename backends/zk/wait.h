@@ -19,11 +19,14 @@
  *     would keep the server busy for longer than their sessions last.
  *  4. A waiter says in its node that it is one (data.h).  Those near the head delete a
  *     node whose turn has come and that stays a waiter's for IDLE_PATIENCE: its owner has died.
+ *  5. While the lock is frozen (freeze.h), those next in line watch that node, and nobody's turn
+ *     comes.  Its end wakes them; that it has ended, those near the head see for themselves.
  */
 #ifndef DLOCK_ZK_WAIT_H
 #define DLOCK_ZK_WAIT_H
 
 #include "backends/patience.h"
+#include "freeze.h"
 #include "node.h"
 #include "queue.h"
 
@@ -53,6 +56,8 @@ struct turn {
 	bool watching;
 	struct call *list; /* the queue as it was then, */
 	struct place place;
+	struct freeze freeze;
+	instant thaws;         /* when that ends by our clock */
 	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
 	struct census census;
 	struct idler idler;       /* the first node, and */
@@ -72,8 +77,18 @@ instant turn_answer_by(const struct turn *);
  */
 enum rc turn_doze(struct turn *, instant beat, instant until, struct fault *);
 
-/* How long to doze while we are that near. */
-int64_t turn_beat(struct turn *);
+/* When to look next while we are that near. */
+instant turn_beat(struct turn *);
+
+/*
+ * Is it frozen, by the names of children of the lock, or with FREEZE_PART of its semaphore's?
+ * Then whoever has a place from which it would hold waits.  Removes what has ended.
+ */
+enum rc turn_heed_freeze(struct turn *, struct place *, const char *part,
+    const char *const *names, size_t n, struct fault *);
+
+/* Shows who has frozen it. */
+void turn_show_freeze(struct turn *);
 
 /* Our turn has come: earns a lease that lasts by writing our node, if *g is none yet. */
 enum rc turn_earn(struct turn *, struct grant *g, struct fault *);

@@ -21,8 +21,11 @@
 #include "backends/backend.h"
 
 #include "backends/patience.h"
+#include "backends/refuse.h"
 #include "backends/setting.h"
 #include "jobs.h"
+#include "survey.h"
+#include "steering.h"
 #include "unit.h"
 
 #include <stdio.h>
@@ -34,6 +37,8 @@
 /* after the grant at most; from then on we hear of our node's end at once */
 #define FIRST_RENEWAL (500 * NS_PER_MS)
 #define RETRY (100 * NS_PER_MS) /* between attempts to give back */
+/* the session of whoever looks or steers, and holds nothing by it */
+#define LOOK_TTL (10 * NS_PER_S)
 
 struct zk {
 	struct store base;
@@ -171,8 +176,9 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 
 	if (!z)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	z->base = (struct store){
-	    &zk_backend, host, z->where, CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB};
+	z->base = (struct store){&zk_backend, host, z->where,
+	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FORCE |
+		CAP_FREEZE};
 	patience_init(&z->patience);
 	z->silent_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, site->url, f);
@@ -196,7 +202,7 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
  * thirds of the timeout; where there are others, one of them is tried first then.
  */
 static enum rc
-begin_session(struct zk *z, instant until, struct fault *f)
+begin_session(struct zk *z, int64_t ttl, instant until, struct fault *f)
 {
 	bool several = strchr(z->ensemble.hosts, ',') != NULL;
 	struct session **s = &z->node.session;
@@ -208,7 +214,7 @@ begin_session(struct zk *z, instant until, struct fault *f)
 		    : until;
 
 		rc = session_begin(
-		    s, z->base.host, z->where, &z->ensemble, z->claim->ttl, until, f);
+		    s, z->base.host, z->where, &z->ensemble, ttl, until, f);
 		if (rc == RC_OK)
 			rc = session_await(*s, patience, f);
 		if (rc != RC_AGAIN || instant_now() < patience || instant_now() >= until)
@@ -220,10 +226,10 @@ begin_session(struct zk *z, instant until, struct fault *f)
 }
 
 static enum rc
-connect_session(struct zk *z, instant until, struct fault *f)
+connect_session(struct zk *z, int64_t ttl, instant until, struct fault *f)
 {
 	return z->node.session ? session_await(z->node.session, until, f)
-			       : begin_session(z, until, f);
+			       : begin_session(z, ttl, until, f);
 }
 
 /* Our place is no more. */
@@ -328,7 +334,7 @@ come(struct zk *z, struct grant *g, struct call **list, instant until, struct fa
 {
 	instant patience = instant_first(
 	    patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
-	enum rc rc = connect_session(z, patience, f);
+	enum rc rc = connect_session(z, z->claim->ttl, patience, f);
 
 	*list = NULL;
 	if (rc == RC_OK && !*z->node.path)
@@ -491,10 +497,39 @@ write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
+/*
+ * If our node has gone, it may have been taken by force, and the lock's directory say by
+ * whom.  That is asked for before our write, so that nothing waits for it.
+ */
+static struct call *
+ask_who(struct zk *z)
+{
+	return session_look(z->node.session).alarmed
+	    ? call_get(z->node.session, z->dir.path)
+	    : NULL;
+}
+
+static enum rc
+say_who(struct zk *z, struct call *directory, struct fault *f)
+{
+	struct fault unused;
+	int code;
+	enum rc rc = RC_LOST;
+	char *forcer = NULL;
+
+	if (directory && call_await(directory, instant_now(), &code, &unused) == RC_OK)
+		forcer = data_forcer(call_text(directory), z->node.token);
+	if (forcer)
+		rc = refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
+	free(forcer);
+	return rc;
+}
+
 static enum rc
 zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct zk *z = zk_of(s);
+	struct call *directory = ask_who(z);
 	instant began = instant_now();
 	enum rc rc;
 
@@ -504,12 +539,14 @@ zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		node_guard(&z->node); /* not at the grant: short commands do without */
 		rc = write_through(z, until, g, f);
 	}
+	if (rc == RC_LOST)
+		rc = say_who(z, directory, f);
+	call_drop(directory);
 	if (rc == RC_OK)
 		z->silent_since = NEVER;
 	if (rc == RC_OK && z->node.revoked) {
 		z->node.revoked = false;
-		return fault_set(
-		    f, RC_REVOKED, "%s: __REVOKE__ was written to our node", z->where);
+		return refuse_broken(s->host, f, RC_REVOKED, z->where, z->node.asker);
 	}
 	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
 		return rc;
@@ -555,6 +592,115 @@ zk_release(struct store *s, int status, instant until, struct fault *f)
 	return rc;
 }
 
+/* ---- looking and steering ---- */
+
+/* A session; the one of an earlier call, if it lives. */
+static enum rc
+come_to_look(struct zk *z, const char *key, instant until, struct fault *f)
+{
+	const struct claim nobody = {.owner = key ? key : "", .ttl = LOOK_TTL};
+	enum rc rc = RC_OK;
+
+	patience_begin(&z->patience, &nobody);
+	while (rc == RC_OK) {
+		rc = connect_session(
+		    z, LOOK_TTL, patience_attempt(&z->patience, until), f);
+		if (rc == RC_OK)
+			return rc;
+		if (rc == RC_LOST)
+			leave_session(z);
+		rc = patience_retry(&z->patience, z->base.host,
+		    rc == RC_LOST ? RC_AGAIN : rc, false, until);
+	}
+	return rc;
+}
+
+static void
+place_key(const struct zk *z, struct lockdir *d, const char *key)
+{
+	*d = z->dir;
+	d->where = z->where;
+	lockdir_place(d, z->ensemble.chroot, key ? key : "");
+}
+
+static enum rc
+zk_each(struct store *s, const struct look *look, struct fault *f)
+{
+	struct zk *z = zk_of(s);
+	struct lockdir d;
+	enum rc rc = come_to_look(z, look->key, look->until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	place_key(z, &d, look->key);
+	rc = look->key || (s->caps & ONE_LOCK)
+	    ? survey_one(z->node.session, &d, look, f)
+	    : survey_all(z->node.session, z->ensemble.chroot, look, f);
+	if (rc == RC_LOST)
+		rc = RC_AGAIN; /* the session */
+	return rc;
+}
+
+/*
+ * Does it, and again while there is no answer: each of these can be repeated.  Of the
+ * session, RC_LOST is no answer.
+ */
+static enum rc
+steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fault *),
+    struct steering *how, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	place_key(z, how->dir, key);
+	for (;;) {
+		rc = come_to_look(z, key, until, f);
+		if (rc != RC_OK)
+			return rc;
+		how->session = z->node.session;
+		how->until = until;
+		how->again = how->asked;
+		rc = op(how, f);
+		if (rc == RC_LOST && session_look(z->node.session).dead)
+			rc = RC_AGAIN;
+		if (rc != RC_AGAIN || instant_now() >= until)
+			return rc;
+		if (z->base.host->wait(z->base.host, -1, 0,
+			instant_first(until, instant_now() + RETRY)) == WOKE_STOP)
+			return RC_STOP;
+	}
+}
+
+static enum rc
+zk_revoke(struct store *s, const struct target *target, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	struct lockdir d;
+	struct steering how = {.dir = &d, .target = target, .record = record};
+
+	return steer(zk_of(s), target->key, force ? steering_force : steering_mark, &how,
+	    until, f);
+}
+
+static enum rc
+zk_freeze(struct store *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *f)
+{
+	struct lockdir d;
+	struct steering how = {.dir = &d, .record = record};
+
+	freeze_name(how.freeze, length);
+	return steer(zk_of(s), key, steering_freeze, &how, until, f);
+}
+
+static enum rc
+zk_thaw(struct store *s, const char *key, instant until, struct fault *f)
+{
+	struct lockdir d;
+	struct steering how = {.dir = &d, .record = ""};
+
+	return steer(zk_of(s), key, steering_thaw, &how, until, f);
+}
+
 const struct backend zk_backend = {
     .name = "zk",
     .schemes = (const char *const[]){"zk", "zks", NULL},
@@ -563,4 +709,5 @@ const struct backend zk_backend = {
     .open = zk_open,
     .close = zk_close,
     .lock = &(const struct lock_ops){zk_acquire, zk_renew, zk_release},
+    .admin = &(const struct admin_ops){zk_each, zk_revoke, zk_freeze, zk_thaw},
 };

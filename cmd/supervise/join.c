@@ -998,35 +998,46 @@ join_open(struct store **ret, struct host *host, const struct plan *p, struct si
 	return w.known ? RC_OK : unknown_site(&w, f);
 }
 
+/* Asks one keeper what it has, and leaves it. */
+static void
+look_at_keeper(struct search *s, const struct address *a, struct site *site,
+    struct whereabouts *w, unsigned *ours)
+{
+	struct join *j = s->join;
+	instant until = instant_now() + JOIN_PATIENCE;
+	struct fault f;
+
+	j->answer.version = 0;
+	if (connect_to(s, a, until, &f) == RC_OK &&
+	    join_exchange(j, s->fd, JOIN_CHECK, until, &f) == RC_OK && ours &&
+	    is_part_of(j->plan, j->answer.kind, j->answer.limit))
+		*ours |= j->answer.has;
+	note_site(j, site, w);
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+}
+
 enum rc
-join_inherit(struct host *host, const struct plan *p, struct site *site,
-    struct joined *joined, struct fault *f)
+join_look(struct host *host, const struct plan *p, struct site *site,
+    struct joined *joined, unsigned *ours, struct fault *f)
 {
 	static const instant not_kept = 0;
 	const char *addresses = getenv("DLOCK_KEEPER");
-	struct join *j = calloc(1, sizeof *j);
-	struct search s = {.join = j, .fd = -1};
-	struct whereabouts w = {0};
+	struct whereabouts w = {.known = !p->site.inherits};
+	struct search s = {.join = calloc(1, sizeof *s.join), .fd = -1};
 	struct address address;
-	struct fault why;
 
-	if (!j)
+	if (!s.join)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	*j = (struct join){.base.host = host,
+	*s.join = (struct join){.base.host = host,
 	    .plan = p,
 	    .site = site,
 	    .keep_until = &not_kept,
 	    .joined = joined};
-	while (addresses && !w.known && !w.secret && next_address(&addresses, &address)) {
-		instant until = instant_now() + JOIN_PATIENCE;
-
-		if (connect_to(&s, &address, until, &why) == RC_OK)
-			join_exchange(j, s.fd, JOIN_CHECK, until, &why);
-		note_site(j, site, &w);
-		if (s.fd >= 0)
-			close(s.fd);
-		s.fd = -1;
-	}
-	free(j);
+	while (addresses && (ours || !(w.known || w.secret)) &&
+	    next_address(&addresses, &address))
+		look_at_keeper(&s, &address, site, &w, ours);
+	free(s.join);
 	return w.known ? RC_OK : unknown_site(&w, f);
 }

@@ -154,11 +154,12 @@ enum rc join_open(struct store **ret, struct host *, const struct plan *,
     struct site *site, struct joined *, const instant *keep_until, struct fault *);
 
 /*
- * For who only looks at locks, and joins nothing: finds the site that a plan inherits.
- * RC_OK: *site is that of the nearest dlock around us and points into *joined.  RC_USAGE:
- * it is not to be known (any more).
+ * For who only looks at locks, and joins nothing.  RC_OK: for a plan that inherits its
+ * site, *site is that of the nearest dlock around us and points into *joined; and unless
+ * `ours` is NULL, it has a bit for each of the plan's keys that a run would join.
+ * RC_USAGE: the site is not to be known (any more).
  */
-enum rc join_inherit(struct host *, const struct plan *, struct site *site,
-    struct joined *joined, struct fault *);
+enum rc join_look(struct host *, const struct plan *, struct site *site,
+    struct joined *joined, unsigned *ours, struct fault *);
 
 #endif

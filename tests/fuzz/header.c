@@ -3,6 +3,7 @@
  * bounds and its record is one line.
  */
 #include "backends/file/header.h"
+#include "backends/file/place.h"
 #include "tests/fuzz/fuzz.h"
 
 int
@@ -20,12 +21,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CLAIM(h.next >= 1 && h.next < NUMBER_LIMIT);
 	CLAIM(h.token >= 0 && h.token < NUMBER_LIMIT);
 	CLAIM(h.granted >= 0 && h.granted < NUMBER_LIMIT);
+	CLAIM(h.freeze >= 0 && h.freeze < NUMBER_LIMIT);
+	CLAIM(
+	    h.byte >= 0 && h.byte < BYTE(RANGES, 0) && NUMBER_OF(h.byte) < NUMBER_LIMIT);
+	CLAIM(!*h.owner || strlen(h.owner) == OWNER_CHARS);
 	CLAIM(memchr(h.record, '\0', sizeof h.record) && !strchr(h.record, '\n'));
 	CLAIM(header_age(&h, 1795232537955312) >= -1);
 	CLAIM(header_next_token(&h, 1795232537955312) > h.token);
 	header_format(&h, block);
 	CLAIM(header_parse(&back, block, sizeof block));
 	CLAIM(back.next == h.next && back.token == h.token && back.granted == h.granted &&
-	    strcmp(back.record, h.record) == 0);
+	    back.freeze == h.freeze && back.byte == h.byte &&
+	    strcmp(back.owner, h.owner) == 0 && strcmp(back.record, h.record) == 0);
 	return 0;
 }

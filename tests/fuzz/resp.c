@@ -32,6 +32,9 @@ answer_is_sound(const struct answer *a, enum operation op)
 		CLAIM(a->code >= ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED);
 	} else if (a->code == ANSWER_HOLDER) {
 		holder_is_sound(a);
+	} else if (op == RENEW && a->code == ANSWER_REVOKED) {
+		holder_is_sound(a);
+		CLAIM(strlen(a->mark) < sizeof a->mark);
 	} else if (op == ACQUIRE && a->code == ANSWER_NOT_HOLDER) {
 		kind_is_sound(a);
 		CLAIM(a->place > 0 && a->left_ms >= 0 && a->left_ms <= ANSWER_MS_MOST &&
@@ -47,7 +50,7 @@ answer_is_sound(const struct answer *a, enum operation op)
 		CLAIM(a->code == ANSWER_RECENT && a->age_ms >= 0 &&
 		    a->age_ms <= ANSWER_MS_MOST);
 	} else {
-		CLAIM(a->code == ANSWER_NOT_HOLDER);
+		CLAIM(a->code == ANSWER_NOT_HOLDER && strlen(a->mark) < sizeof a->mark);
 	}
 }
 
@@ -97,13 +100,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	CLAIM(buf);
 	memcpy(buf, data, size);
-	length = resp_length(buf, size);
+	length = resp_length(buf, size, &resp_usual);
 	CLAIM(length >= -1 && length <= (ssize_t)size && length <= RESP_BYTES);
 	if (length > 0) {
 		hiredis_agrees(buf, length);
-		CLAIM(resp_length(buf, length) == length); /* whatever follows */
+		CLAIM(resp_length(buf, length, &resp_usual) ==
+		    length); /* whatever follows */
 		for (ssize_t cut = 0; cut < length; cut += 1 + length / 64)
-			CLAIM(resp_length(buf, cut) == 0);
+			CLAIM(resp_length(buf, cut, &resp_usual) == 0);
 	}
 	rc = resp_error(text, &hint);
 	CLAIM(rc == RC_DENIED || rc == RC_CONFIG || rc == RC_PROTOCOL || rc == RC_AGAIN);

@@ -11,6 +11,8 @@
  *						redis_next_beat(), redis_renew(), redis_release();
  *						and what the keeper (cmd/supervise/step.c) does
  *						with their results; what goes wrong is there, too
+ *	Steer					its begin_freeze() and thaw(), FREEZES times and
+ *						as often; a freeze has an end, after FROZEN
  *	Time					one clock, in ticks
  *
  * Time is only ever "so long from now".  It stands still while somebody has to act:
@@ -27,13 +29,15 @@
  *
  * Left out: that the server loses its data or its memory is full (nothing is promised
  * then), clocks of different rates (the margin is for them), jobs (--once), -n,
- * tampered data, breaking by hand; and tokens, which are dealt in the order of grants.
+ * tampered data, breaking by force (which gives up exclusion; a polite break is a
+ * command that ends); and tokens, which are dealt in the order of grants.
  *
  * Checked in every state:
  *	EXCLUSION	who runs is a holder at the server, and all who run may run together
  *	SLOTS		no two holders have one slot
  *	FIFO		nobody is granted anything before who is in the queue before him
  *	SERVED		after an operation, nobody waits who could be granted
+ *	FROZEN		nobody is granted anything during a freeze
  *	WOKEN		a waiter that was granted something will ask: it has a message to
  *			read, or has no subscription to trust and asks soon
  * and that everything comes to an end: there is no way to go on for ever without a
@@ -47,6 +51,8 @@
  *	5  who comes and fits passes the queue				FIFO
  *	6  a waiter trusts messages alone: it has no beat		PROGRESS
  *	7  a slot is the number of those who hold			SLOTS
+ *	8  who waits does not ask whether it is frozen			FROZEN
+ *	9  a thaw grants nothing					SERVED
  */
 #ifndef N
 #define N 3
@@ -56,6 +62,9 @@
 #endif
 #ifndef KINDS
 #define KINDS 3
+#endif
+#ifndef FREEZES
+#define FREEZES 0
 #endif
 #ifndef BUG
 #define BUG 0
@@ -73,6 +82,7 @@
 #define PATIENCE 1
 #endif
 #define LIMIT 2
+#define FROZEN 3
 #define NOBODY N
 #define BUSY(c) (phase[c] != IDLE && phase[c] != DONE)
 
@@ -81,9 +91,10 @@ mtype:phase = { IDLE, ASKS, SUBSCRIBES, WAITS, RUNS, DONE };
 mtype:wire = { FREE, YES, NO, OTHER, LOST }; /* LOST: nothing will come */
 mtype:late = { NOTHING, ASK, ASK_SUBSCRIBED, RENEW, RELEASE };
 
-byte faults = FAULTS;
+byte faults = FAULTS, freezes = FREEZES;
 
-/* At the server.  Who is not in the queue has no ticket, whose lease has ended (0) is no holder. */
+/* At the server.  How long it is frozen yet.  Who is not in the queue has no ticket, whose lease has ended (0) is no holder. */
+byte frozen;
 mtype:kind kind[N];
 byte ends[N], slot[N];
 byte ticket[N], alive[N], tickets;
@@ -149,7 +160,12 @@ inline learn_holders()
 inline fits(c)
 {
 	learn_holders();
-	can = count == 0 || (kind[c] == used && used != X && (used != L || count < LIMIT))
+	can = count == 0 || (kind[c] == used && used != X && (used != L || count < LIMIT));
+#if BUG == 8
+	can = can && (!frozen || ticket[c]);
+#else
+	can = can && !frozen;
+#endif
 }
 
 /* who: the first in the queue; NOBODY. */
@@ -179,6 +195,7 @@ inline find_slot()
 
 inline grant(c, ms)
 {
+	assert(!frozen); /* FROZEN */
 	for (j : 0 .. N - 1) {
 		assert(j == c || !ticket[j] || (ticket[c] && ticket[c] < ticket[j])) /* FIFO */
 	}
@@ -287,6 +304,21 @@ inline release(c)
 	drop(c);
 	look();
 	serve(NOBODY);
+	assert_served();
+	find_head();
+	if
+	:: frozen && who != NOBODY -> publish_to(who)
+	:: else
+	fi
+}
+
+inline thaw()
+{
+	frozen = 0;
+	look();
+#if BUG != 9
+	serve(NOBODY);
+#endif
 	assert_served()
 }
 
@@ -312,6 +344,10 @@ inline tell_place(c)
 			:: else
 			fi
 		}
+		if
+		:: frozen -> left[c] = frozen
+		:: else
+		fi
 	:: else
 	fi
 }
@@ -501,6 +537,23 @@ end:	do
 	od
 }
 
+/* ---- steering ---- */
+
+/* A thaw comes as late as it likes, or never. */
+proctype Steer()
+{
+end:	do
+	:: d_step { freezes && !frozen -> freezes--; frozen = FROZEN;
+			find_head();
+			if
+			:: who != NOBODY -> publish_to(who) /* it will ask when the freeze ends */
+			:: else
+			fi;
+			tidy() }
+	:: d_step { frozen -> thaw(); tidy() }
+	od
+}
+
 /* ---- time ---- */
 
 #define ASKED(c) (wire[c] != FREE)
@@ -539,6 +592,7 @@ proctype Time()
 				assert(phase[c] != RUNS || ends[c]) /* EXCLUSION */
 			}
 			c = 0;
+			less(frozen);
 #ifdef PROGRESS
 			moved = false;
 #endif
@@ -575,6 +629,9 @@ init
 			run Late(c)
 		}
 		c = 0;
+#if FREEZES
+		run Steer();
+#endif
 		run Time()
 	}
 }

@@ -4,6 +4,7 @@
  *
  *	acquire PATH		-> held NODE CZXID	(waits as long as it takes)
  *	try PATH MS		-> held NODE CZXID, or busy
+ *	revocable PATH		-> held NODE CZXID, and released when somebody asks for it
  *	release PATH		-> released
  *	revoke NODE		-> asked
  *	turns PATH LOG STOP	-> N turns; see there
@@ -25,6 +26,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -49,6 +51,7 @@ public class Curator {
 
 	private final CuratorFramework client;
 	private final Map<String, Mutex> held = new HashMap<>();
+	private final Map<String, String> revocable = new ConcurrentHashMap<>();
 	private final Map<String, AutoCloseable> taken = new HashMap<>();
 
 	Curator(String server) {
@@ -61,12 +64,32 @@ public class Curator {
 	}
 
 	private String acquire(String path, long ms) throws Exception {
-		Mutex mutex = new Mutex(client, path);
+		return acquire(new Mutex(client, path), path, ms);
+	}
 
+	private String acquire(Mutex mutex, String path, long ms) throws Exception {
 		if (!mutex.acquire(ms, TimeUnit.MILLISECONDS))
 			return "busy";
 		held.put(path, mutex);
 		return "held " + mutex.node() + " " + czxid(mutex);
+	}
+
+	private String acquireRevocably(String path) throws Exception {
+		Mutex mutex = new Mutex(client, path);
+
+		mutex.makeRevocable(m -> new Thread(() -> giveUp(path)).start());
+		String answer = acquire(mutex, path, Integer.MAX_VALUE);
+		revocable.put(path, answer.split(" ")[1]);
+		return answer;
+	}
+
+	/* Not by release(), which is for the thread that has it. */
+	private void giveUp(String path) {
+		try {
+			client.delete().forPath(revocable.get(path));
+		} catch (Exception e) {
+			System.err.println(e);
+		}
 	}
 
 	private String release(String path) throws Exception {
@@ -147,6 +170,8 @@ public class Curator {
 		switch (words[0]) {
 		case "acquire":
 			return acquire(words[1], Integer.MAX_VALUE);
+		case "revocable":
+			return acquireRevocably(words[1]);
 		case "try":
 			return acquire(words[1], Long.parseLong(words[2]));
 		case "release":

@@ -30,10 +30,11 @@ unescape(char *text)
 	char *to = text;
 
 	for (char *c = text; *c; c++) {
-		unsigned byte;
+		char digits[3] = {0};
 
-		if (sscanf(c, "\\x%2x", &byte) == 1) {
-			*to++ = (char)byte;
+		if (strncmp(c, "\\x", 2) == 0) {
+			memcpy(digits, c + 2, 2);
+			*to++ = (char)strtoul(digits, NULL, 16);
 			c += 3;
 		} else {
 			*to++ = *c;

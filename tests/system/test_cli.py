@@ -23,6 +23,8 @@ RAN = "touched-by-the-command"
 DURATION = "1.5s"
 OPTIONS = {
     "key": ("a\nb", "UTF-8", "k"),
+    "config": ("a\tb", "control", "/dev/null"),
+    "profile": ("a\tb", "control", None),
     "backend": ("nope", "redis", "file"),
     "url": ("nowhere", "file:///", None),
     "option": ("novalue", "NAME=VALUE", None),

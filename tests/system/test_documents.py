@@ -15,8 +15,8 @@ from pg import account, bindir, make_directory
 from support import DLOCK, ROOT, free_port
 
 TOP = pathlib.Path(ROOT)
-MANUAL, BACKENDS, README = "man/dlock.1", "man/dlock-backends.7", "README.md"
-MANUALS = [MANUAL, BACKENDS]
+MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
+MANUALS = [MANUAL, BACKENDS, CONF]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
@@ -77,6 +77,20 @@ def test_variables_in_documents_exist(options, name):
     assert spoken - known == set()
 
 
+def test_the_manual_of_the_configuration_names_what_may_stand_in_it(dlock):
+    names = dlock.run("help", "--raw", "config").stdout.split()
+    assert re.findall(r"^\.It Cm ([a-z-]+) Ta ", text_of(CONF), re.M) == names
+
+
+def test_the_examples_of_the_configuration_can_be_used(dlock, tmp_path):
+    blocks = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", text_of(CONF), re.M | re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        (tmp_path / "conf").write_text(block.replace("\\(dq", '"'))
+        result = dlock.run("config", "--config", tmp_path / "conf", "-k", "nightly/backup")
+        assert result.status == 0 and "redis://" in result.stdout, result
+
+
 @pytest.fixture
 def settings(dlock):
     """The -O names of each backend that is compiled in, as it lists them itself."""
@@ -115,7 +129,7 @@ def test_completions_offer_a_url_of_every_backend_and_no_other(backends, name):
     assert offered == {scheme for schemes in backends.values() for scheme in schemes} - {"postgres"}  # postgresql
 
 
-@pytest.mark.parametrize("name", MANUALS)
+@pytest.mark.parametrize("name", [MANUAL, BACKENDS])
 def test_the_manuals_name_every_backend_and_scheme(backends, name):
     text = text_of(name)
     for backend, schemes in backends.items():

@@ -361,7 +361,7 @@ class Script:
         with open(os.path.join(ROOT, "backends/redis/lock.lua"), encoding="utf-8") as f:
             self._run = client.register_script(f.read())
         self.client = client
-        self.keys = [f"dlock:{{{key}}}:{k}" for k in ("h", "i", "q", "l", "w:")]
+        self.keys = [f"dlock:{{{key}}}:{k}" for k in ("h", "i", "q", "l", "w:", "f")]
         self.last = f"dlock:{{{key}}}:r"
 
     def acquire(self, owner, kind="x", alive=9000, lease=30000, ticket=0, once=None, cooldown=0):

@@ -187,16 +187,46 @@ def test_a_schema_of_an_administrators_serves_everybody(dlock, db, role, power, 
     assert run(dlock, pg_url(db.port, "postgres", db.name), mode=mode).status == 0
 
 
-@pytest.mark.parametrize("trap", [
-    "GRANT CREATE ON SCHEMA dlock TO app", "GRANT CREATE ON SCHEMA dlock TO PUBLIC",
-    "ALTER FUNCTION dlock.number() OWNER TO app", "ALTER SEQUENCE dlock.numbers OWNER TO app",
-    "ALTER SCHEMA dlock OWNER TO app", "GRANT TRIGGER ON dlock.rows TO app", "ALTER TABLE dlock.rows OWNER TO app"])
+TRAPS = ["GRANT CREATE ON SCHEMA dlock TO app", "GRANT CREATE ON SCHEMA dlock TO PUBLIC",
+         "ALTER FUNCTION dlock.number() OWNER TO app", "ALTER SEQUENCE dlock.numbers OWNER TO app",
+         "ALTER SCHEMA dlock OWNER TO app", "GRANT TRIGGER ON dlock.rows TO app", "GRANT TRIGGER ON dlock.rows TO PUBLIC",
+         "ALTER TABLE dlock.rows OWNER TO app"]
+
+
+@pytest.mark.parametrize("trap", TRAPS)
 def test_whatever_lets_a_stranger_in_is_seen(dlock, db, trap):
     psql(db, schema_sql(dlock))
     db.ask("GRANT USAGE, CREATE ON SCHEMA dlock TO app")
     db.ask(trap)
     db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
     assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_whatever_lets_a_stranger_into_ones_own_schema_is_seen(dlock, db, role, trap):
+    """To own the schema is not enough: others may have been let in, or own something there."""
+    me = role("CREATEROLE")
+    url = pg_url(db.port, me, db.name)
+    db.ask(f"GRANT CREATE ON DATABASE {db.name} TO {me}")
+    psql(db, schema_sql(dlock), me)
+    assert run(dlock, url).status == 0
+    db.ask("GRANT USAGE, CREATE ON SCHEMA dlock TO app")
+    db.ask(trap)
+    db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
+    done = run(dlock, url)
+    db.ask("DROP SCHEMA dlock CASCADE")
+    assert_refused(done, 78, "schema dlock")
+
+
+def test_power_that_comes_by_a_chain_of_memberships_is_seen(dlock, db, role):
+    """Also where it is not inherited: a function may SET ROLE."""
+    assert run(dlock, db.url).status == 0
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    first, between = f"first{db.name}", f"between{db.name}"
+    db.ask(f"CREATE ROLE {first} CREATEROLE; CREATE ROLE {between} NOINHERIT IN ROLE {first}")
+    done = run(dlock, pg_url(db.port, role(f"NOINHERIT IN ROLE {between}"), db.name))
+    db.ask(f"DROP ROLE {between}; DROP ROLE {first}")
+    assert_refused(done, 78, "schema dlock")
 
 
 def poison(db):
@@ -232,7 +262,7 @@ def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, mak
     proxy = make_proxy(db.port)
 
     def tap(_, direction, data):
-        if direction == UP and re.search(rb"dlock\.(take_free|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
+        if direction == UP and re.search(rb"dlock\.(take_unclaimed|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
             with contextlib.suppress(psycopg2.Error):  # we may have made ours by now
                 db.ask("ALTER SCHEMA hidden RENAME TO dlock", user=USER)
         return data
@@ -262,14 +292,16 @@ WHO, ENDLESS = "repeat('a', 32), '{}'", "-9000000000000000"
 
 
 @pytest.mark.parametrize("call", [
-    "take_free(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', '1 s', 0, 0)", "take_free(K, '0123456789abcdef', '{}', '1 s', 0, 0)",
-    f"take_free(K, {WHO}, '-300000 years', 0, 0)",
-    "join_queue(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
-    "join_queue(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
-    *(f"join_queue(K, {WHO}, {lease}, 600000, '{kind}', {room}, 0, 0)" for lease, kind, room in (
+    "take_unclaimed(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', '1 s', 0, 0)", "take_unclaimed(K, '0123456789abcdef', '{}', '1 s', 0, 0)",
+    f"take_unclaimed(K, {WHO}, '-300000 years', 0, 0)",
+    "enter_queue(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
+    "enter_queue(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
+    *(f"enter_queue(K, {WHO}, {lease}, 600000, '{kind}', {room}, 0, 0)" for lease, kind, room in (
         ("1000", "limit", 0), ("1000", "limit", -1), ("1000", "limit", 100001), ("1000", "exclusive", 1),
-        ("1000", "shared", 7), ("1000", "", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
-    f"release_among(K, {WHO[:15]}, 0, 0, 'never')", f"release_among(K, {WHO[:15]}, 0, 999, '')"])
+        ("1000", "shared", 7), ("1000", "", 0), ("1000", "freeze", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
+    f"release_among(K, {WHO[:15]}, 0, 0, 'never')", f"release_among(K, {WHO[:15]}, 0, 999, '')",
+    "freeze(K, NULL, NULL)", "freeze(K, '', '-300000 years')", "freeze(K, '', '-1 s')", "ask_back(K, NULL, NULL, NULL)", "take_away(K, NULL, NULL, NULL)",
+    "take_away(K, 0, '', '')", "thaw(NULL)", "thaw(K)"])
 def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, call):
     """Any role that may use the schema may call its functions."""
     holder = dlock.hold(At(db.url), "job")
@@ -308,19 +340,23 @@ def test_keys_are_no_sql(dlock, pg_place, key):
 # ---- an older and a newer schema ----
 
 
-# What is left of versions 1 and 2, with a hold.
+# What is left of older versions, with a hold.
 OLDER = {
     1: "CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz); CREATE TABLE dlock.keys (a int);"
        " CREATE TABLE dlock.waiters (a int); INSERT INTO dlock.holds VALUES ('job', now() + interval '1 hour')",
     2: pathlib.Path(ROOT, "tests/system/pg_schema_2.sql").read_text(encoding="utf-8") +
        "SELECT dlock.take('job', repeat('a', 32), '{}', '1 hour', 0, 0);",
+    3: pathlib.Path(ROOT, "tests/system/pg_schema_3.sql").read_text(encoding="utf-8") +
+       "SELECT dlock.take_free('job', repeat('a', 32), '{}', '1 hour', 0, 0);",
 }
-TABLE = {1: "holds", 2: "claims"}
+TABLE = {1: "holds", 2: "claims", 3: "claims"}
 
 
 @pytest.mark.parametrize("mode", ["lease", "row"])
 @pytest.mark.parametrize("version", OLDER)
 def test_an_older_schema_is_refused_and_nothing_of_it_called(dlock, db, version, mode):
+    if (version, mode) == (3, "row"):
+        pytest.skip("what mode=row calls is the same as ever since")
     psql(db, OLDER[version], USER)
     db.ask("CREATE SEQUENCE public.calls; GRANT ALL ON public.calls TO PUBLIC")
     db.ask("UPDATE pg_proc SET prosrc = 'BEGIN PERFORM nextval(''public.calls''); END', prosqlbody = NULL, prolang = (SELECT oid"
@@ -328,6 +364,26 @@ def test_an_older_schema_is_refused_and_nothing_of_it_called(dlock, db, version,
     for options in ((), ("-s",)):
         assert_refused(run(dlock, db.url, *options, mode=mode), 78, "older", "dlock help pg-schema | psql")
     assert not db.value("SELECT is_called FROM public.calls")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_run_holds_on_while_its_schema_is_to_be_brought_up_to_date(dlock, db, version):
+    """The script refuses, and has changed nothing; what it may be used for is told."""
+    psql(db, OLDER[version], USER)
+    before = shape(db), db.ask(f"SELECT ctid, xmin, t::text FROM dlock.{TABLE[version]} t")
+    with pytest.raises(AssertionError, match="an older dlock holds locks"):
+        psql(db, schema_sql(dlock), USER)
+    assert (shape(db), db.ask(f"SELECT ctid, xmin, t::text FROM dlock.{TABLE[version]} t")) == before
+
+
+def test_what_is_remembered_of_jobs_outlives_a_new_version(dlock, db):
+    psql(db, OLDER[3], USER)
+    db.ask("UPDATE dlock.claims SET ends = now(); INSERT INTO dlock.runs VALUES ('job', 'monday', now(), now(), 0, 1, '{}')")
+    token = db.value("SELECT dlock.number()")
+    psql(db, schema_sql(dlock), USER)
+    done = run(dlock, db.url, "--once", "monday")
+    assert (done.status, done.stdout) == (0, "")
+    assert db.value("SELECT dlock.number()") > token
 
 
 @pytest.mark.parametrize("version", OLDER)
@@ -349,7 +405,7 @@ def test_an_older_schema_is_brought_up_to_date(dlock, db, make_db, version):
 def test_a_newer_schema_is_left_alone(dlock, db):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 4: locks for commands'; ALTER FUNCTION dlock.take_free RENAME TO take4", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 5: locks for commands'; ALTER FUNCTION dlock.take_unclaimed RENAME TO take5", user=USER)
     assert_refused(run(dlock, db.url), 78, "newer dlock")
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 4:")
-    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take_free'")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
+    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take_unclaimed'")

@@ -126,6 +126,11 @@ codes(void **state)
 	    {"*2\r\n:5\r\n:0\r\n", A},
 	    {"*2\r\n:5\r\n:9223372036854775807\r\n", A},
 	    {"*2\r\n:5\r\n:-1\r\n", 0},
+	    {"*4\r\n:6\r\n$1\r\n5\r\n:0\r\n$1\r\nm\r\n", N},
+	    {"*4\r\n:6\r\n$1\r\n0\r\n:0\r\n$1\r\nm\r\n", 0},
+	    {"*4\r\n:6\r\n$1\r\n5\r\n:0\r\n:1\r\n", 0},
+	    {"*2\r\n:0\r\n$1\r\nm\r\n", N | E},
+	    {"*2\r\n:0\r\n:1\r\n", E},
 	    {"*2\r\n:5\r\n$1\r\n1\r\n", 0},
 	};
 
@@ -138,6 +143,48 @@ codes(void **state)
 			    ((rows[i].good >> op & 1) != 0))
 				fail_msg("row %zu, operation %d", i, op);
 		}
+}
+
+/* It is others' text: cut to size, at a NUL, and never left over from another answer. */
+static void
+marks(void **state)
+{
+	static char text[3 * RECORD_BYTES], mark[2 * RECORD_BYTES];
+	struct answer a;
+
+	(void)state;
+	for (size_t n = 0; n < sizeof mark - 1; n += 100) {
+		memset(mark, 'm', n);
+		mark[n] = '\0';
+		snprintf(text, sizeof text, "*2\r\n:0\r\n$%zu\r\n%s\r\n", n, mark);
+		assert_true(read_text(&a, text, RENEW));
+		assert_int_equal(
+		    strlen(a.mark), n < RECORD_BYTES - 1 ? n : RECORD_BYTES - 1);
+	}
+	assert_true(read_text(&a, "*1\r\n:0\r\n", RENEW));
+	assert_string_equal(a.mark, "");
+	assert_true(read_text(&a, "*4\r\n:6\r\n$1\r\n5\r\n:7\r\n$3\r\nbob\r\n", RENEW));
+	assert_int_equal(a.code, ANSWER_REVOKED);
+	assert_int_equal(a.token, 5);
+	assert_int_equal(a.slot, 7);
+	assert_string_equal(a.mark, "bob");
+}
+
+static void
+a_freeze_is_a_member_more(void **state)
+{
+	static const char *const rows[] = {
+	    "*8\r\n:0\r\n:1\r\n:0\r\n:0\r\n$0\r\n\r\n:1\r\n$1\r\nx\r\n:0\r\n",
+	    "*9\r\n:0\r\n:1\r\n:0\r\n:0\r\n$0\r\n\r\n:1\r\n$1\r\nx\r\n:0\r\n:1\r\n"};
+
+	(void)state;
+	for (int frozen = 0; frozen < 2; frozen++) {
+		struct answer a;
+
+		assert_true(read_text(&a, rows[frozen], ACQUIRE));
+		assert_int_equal(a.frozen, frozen);
+		assert_int_equal(a.holders, 0);
+	}
 }
 
 static void
@@ -245,6 +292,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(odd_numbers_are_refused_or_cut),
 	    cmocka_unit_test(codes),
+	    cmocka_unit_test(marks),
+	    cmocka_unit_test(a_freeze_is_a_member_more),
 	    cmocka_unit_test(kinds),
 	    cmocka_unit_test(only_a_key_of_another_type_is_foreign),
 	    cmocka_unit_test(settings_that_endanger_locks),

@@ -50,12 +50,13 @@ assert_words(const struct claim *claim, const struct request *r, const char *con
     const char *const *words)
 {
 	redisReply *reply = words_of(claim, r, false);
-	size_t n = 8;
+	size_t n = 9;
 
 	assert_string_equal(reply->element[0]->str, "EVALSHA");
 	assert_int_equal(reply->element[1]->len, 40);
 	assert_string_equal(reply->element[3]->str, "dlock:{a%20b}:h");
 	assert_string_equal(reply->element[7]->str, "dlock:{a%20b}:w:");
+	assert_string_equal(reply->element[8]->str, "dlock:{a%20b}:f");
 	for (; *more; more++)
 		assert_string_equal(reply->element[n++]->str, *more);
 	assert_int_equal(atoi(reply->element[2]->str), n - 3);
@@ -180,7 +181,7 @@ the_whole_script_differs_in_two_words(void **state)
 }
 
 static void
-the_channel_is_the_last_key_and_the_owner(void **state)
+the_channel_is_its_key_and_the_owner(void **state)
 {
 	struct names names;
 
@@ -229,7 +230,7 @@ main(void)
 	    cmocka_unit_test(a_job_in_words),
 	    cmocka_unit_test(the_longest_names_fit),
 	    cmocka_unit_test(the_whole_script_differs_in_two_words),
-	    cmocka_unit_test(the_channel_is_the_last_key_and_the_owner),
+	    cmocka_unit_test(the_channel_is_its_key_and_the_owner),
 	    cmocka_unit_test(replies_are_told_apart),
 	};
 

@@ -3,6 +3,7 @@
  * nothing else is believed.
  */
 #include "backends/file/header.h"
+#include "backends/file/place.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,10 @@ what_is_written_is_read(void **state)
 {
 	struct header h = {.next = 8,
 			  .token = 1795232537955312,
-			  .granted = 1795232537955311},
+			  .granted = 1795232537955311,
+			  .freeze = FREEZE_FOREVER,
+			  .byte = BYTE(READERS, NUMBER_LIMIT - 1),
+			  .owner = "0123456789abcdef0123456789abcdef"},
 		      back;
 	char block[HEADER_BYTES];
 
@@ -71,6 +75,41 @@ what_cannot_be_read_is_not_there(void **state)
 		assert_int_equal(h.token, rows[i].token);
 		assert_int_equal(h.granted, rows[i].granted);
 		assert_string_equal(h.record, rows[i].record);
+	}
+}
+
+static void
+whose_it_is_is_known_or_not(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t freeze, byte;
+		bool owner;
+	} rows[] = {
+	    {"dlock1 8 5 6", 0, 0, false},
+	    {"dlock1 8 5 6 1", 1, 0, false},
+	    {"dlock1 8 5 6 1 0 7 0123456789abcdef0123456789abcdef", 1, 7, true},
+	    {"dlock1 8 5 6 0 4 7 0123456789abcdef0123456789abcdef and more", 0,
+		BYTE(READERS, 7), true},
+	    {"dlock1 8 5 6 x 2 0 0123456789abcdef0123456789abcde", 0, BYTE(SLOTS, 0),
+		false},
+	    {"dlock1 8 5 6 0 2 0 0123456789abcdef0123456789abcdef0", 0, BYTE(SLOTS, 0),
+		false},
+	    {"dlock1 8 5 6 0 2 0 0123456789abcdef0123456789abcdeX", 0, BYTE(SLOTS, 0),
+		false},
+	    {"dlock1 8 5 6 0 5 7 -", 0, 0, false},
+	    {"dlock1 8 5 6 0 -1 7 -", 0, 0, false},
+	    {"dlock1 8 5 6 0 0 1000000000000000000 -", 0, 0, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct header h;
+
+		assert_true(header_parse(&h, rows[i].text, strlen(rows[i].text)));
+		assert_int_equal(h.freeze, rows[i].freeze);
+		assert_int_equal(h.byte, rows[i].byte);
+		assert_int_equal(strlen(h.owner), rows[i].owner ? OWNER_CHARS : 0);
 	}
 }
 
@@ -130,6 +169,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_written_is_read),
 	    cmocka_unit_test(what_cannot_be_read_is_not_there),
+	    cmocka_unit_test(whose_it_is_is_known_or_not),
 	    cmocka_unit_test(zeros_are_what_a_crash_leaves),
 	    cmocka_unit_test(a_record_too_long_is_cut),
 	    cmocka_unit_test(ages_and_tokens_never_overflow),

@@ -84,6 +84,7 @@ clean_environment(void **state)
 	unsetenv("DLOCK_FILE_URL");
 	unsetenv("DLOCK_REDIS_URL");
 	unsetenv("DLOCK_WIAT");
+	setenv("DLOCK_CONFIG", "/dev/null", 1);
 	return 0;
 }
 

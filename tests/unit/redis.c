@@ -154,11 +154,11 @@ good_replies(void **state)
 		size_t n = strlen(rows[i]);
 		char two[200];
 
-		assert_int_equal(resp_length(rows[i], n), n);
+		assert_int_equal(resp_length(rows[i], n, &resp_usual), n);
 		for (size_t cut = 0; cut < n; cut++) /* arrives byte by byte */
-			assert_int_equal(resp_length(rows[i], cut), 0);
+			assert_int_equal(resp_length(rows[i], cut, &resp_usual), 0);
 		snprintf(two, sizeof two, "%s%s", rows[i], "+more\r\n");
-		assert_int_equal(resp_length(two, strlen(two)), n);
+		assert_int_equal(resp_length(two, strlen(two), &resp_usual), n);
 	}
 }
 
@@ -177,10 +177,10 @@ wrong_replies(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (resp_length(rows[i], strlen(rows[i])) != -1)
+		if (resp_length(rows[i], strlen(rows[i]), &resp_usual) != -1)
 			fail_msg("row %zu: %s is %zd", i, rows[i],
-			    resp_length(rows[i], strlen(rows[i])));
-	assert_int_equal(resp_length("\0\r\n", 3), -1);
+			    resp_length(rows[i], strlen(rows[i]), &resp_usual));
+	assert_int_equal(resp_length("\0\r\n", 3, &resp_usual), -1);
 }
 
 /* No reply is awaited for ever: what does not end within RESP_BYTES is refused. */
@@ -192,15 +192,31 @@ endless_replies(void **state)
 	(void)state;
 	memset(buf, 'x', sizeof buf);
 	buf[0] = '-';
-	assert_int_equal(resp_length(buf, RESP_BYTES - 1), 0);
-	assert_int_equal(resp_length(buf, RESP_BYTES), -1);
+	assert_int_equal(resp_length(buf, RESP_BYTES - 1, &resp_usual), 0);
+	assert_int_equal(resp_length(buf, RESP_BYTES, &resp_usual), -1);
 	memcpy(buf, "$16300\r\n", 8);
-	assert_int_equal(resp_length(buf, 8), 0);
+	assert_int_equal(resp_length(buf, 8, &resp_usual), 0);
 	memcpy(buf + 8 + 16300, "\r\n", 2);
-	assert_int_equal(resp_length(buf, 8 + 16302), 8 + 16302);
+	assert_int_equal(resp_length(buf, 8 + 16302, &resp_usual), 8 + 16302);
 	memcpy(buf, "*2\r\n$9000\r\n", 11); /* each is small enough, both are not */
 	memcpy(buf + 11 + 9000, "\r\n$9000\r\n", 9);
-	assert_int_equal(resp_length(buf, RESP_BYTES), -1);
+	assert_int_equal(resp_length(buf, RESP_BYTES, &resp_usual), -1);
+}
+
+/* Pages of a look are larger, and have more members. */
+static void
+other_bounds(void **state)
+{
+	static const struct resp_bounds small = {20, 2};
+
+	(void)state;
+	assert_int_equal(resp_length("*2\r\n:1\r\n:2\r\n", 12, &small), 12);
+	assert_int_equal(resp_length("*3\r\n", 4, &small), -1);
+	assert_int_equal(resp_length("$21\r\n", 5, &small), -1);
+	assert_int_equal(resp_length("-01234567890123456789", 20, &small), -1);
+	assert_int_equal(resp_length("*17\r\n", 5, &resp_pages), 0);
+	assert_int_equal(resp_length("$16385\r\n", 8, &resp_pages), 0);
+	assert_int_equal(resp_length("$1048577\r\n", 10, &resp_pages), -1);
 }
 
 static void
@@ -215,7 +231,7 @@ random_bytes_are_answered_safely(void **state)
 
 		for (size_t i = 0; i < n; i++)
 			buf[i] = "+-:$*\r\n\r\n0123\r\n-"[rand() % 17];
-		got = resp_length(buf, n);
+		got = resp_length(buf, n, &resp_usual);
 		assert_true(got >= -1 && got <= (ssize_t)n);
 		free(buf);
 	}
@@ -297,6 +313,7 @@ main(void)
 	    cmocka_unit_test(good_replies),
 	    cmocka_unit_test(wrong_replies),
 	    cmocka_unit_test(endless_replies),
+	    cmocka_unit_test(other_bounds),
 	    cmocka_unit_test(random_bytes_are_answered_safely),
 	    cmocka_unit_test(errors_mean_what_the_user_can_do),
 	    cmocka_unit_test(unknown_errors_are_protocol_without_a_hint),

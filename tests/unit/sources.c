@@ -67,11 +67,38 @@ words_of_an_enclosing_dlock_do_not_count(void **state)
 	setenv("DLOCK_KEEPER", "somebody", 1);
 	sources_init(&all, CMD_RUN);
 	assert_null(variables[OPT_KEY]);
-	assert_string_equal(variables[OPT_BACKEND], "redis");
+	/* where it is, everything else counts more */
+	assert_int_equal(sources_of(&all, OPT_BACKEND)->kind, SOURCE_ENCLOSING);
+	assert_string_equal(sources_of(&all, OPT_BACKEND)->value[OPT_BACKEND], "redis");
 	setenv("DLOCK_URL", "file:///x", 1);
 	sources_init(&all, CMD_RUN);
-	assert_null(variables[OPT_BACKEND]);
+	assert_null(sources_of(&all, OPT_BACKEND));
 	assert_string_equal(variables[OPT_URL], "file:///x");
+}
+
+/* Each in its place, whatever comes first; of one kind the later one is stronger. */
+static void
+sections_stand_in_order(void **state)
+{
+	static const enum source_kind kinds[] = {SOURCE_SYSTEM, SOURCE_USER_KEY,
+	    SOURCE_USER, SOURCE_SYSTEM_KEY, SOURCE_SYSTEM_PROFILE, SOURCE_USER_PROFILE};
+	struct source *first, *second;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		assert_non_null(sources_add(&all, kinds[i]));
+	for (size_t i = 0; i < all.n; i++)
+		assert_int_equal(all.list[i].kind, i);
+	first = &all.list[SOURCE_USER_KEY];
+	first->value[OPT_TTL] = "5s";
+	first->value[OPT_WHY] = "first";
+	second = sources_add(&all, SOURCE_USER_KEY);
+	second->value[OPT_TTL] = "6s";
+	assert_string_equal(sources_of(&all, OPT_TTL)->value[OPT_TTL], "6s");
+	assert_string_equal(sources_of(&all, OPT_WHY)->value[OPT_WHY], "first");
+	while (all.n < SOURCES_MAX)
+		assert_non_null(sources_add(&all, SOURCE_USER_KEY));
+	assert_null(sources_add(&all, SOURCE_USER_KEY));
 }
 
 int
@@ -80,6 +107,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup(stronger_source_gives_the_value, clean_environment),
 	    cmocka_unit_test_setup(groups_have_one_owner, clean_environment),
+	    cmocka_unit_test_setup(sections_stand_in_order, clean_environment),
 	    cmocka_unit_test_setup(
 		words_of_an_enclosing_dlock_do_not_count, clean_environment),
 	};

@@ -4,6 +4,7 @@
  */
 #include "backends/zk/data.h"
 #include "backends/zk/ensemble.h"
+#include "backends/zk/freeze.h"
 #include "backends/zk/hosts.h"
 #include "backends/zk/queue.h"
 
@@ -402,16 +403,19 @@ a_stage_is_read_as_it_was_written(void **state)
 		for (enum stage stage = STAGE_AT_ONCE; stage <= STAGE_WAITED; stage++) {
 			char *record;
 
-			data_write(data, records[i], stage, SLOT_NONE);
+			data_write(data, records[i],
+			    &(struct progress){.stage = stage, .slot = SLOT_NONE});
 			assert_int_equal(data_stage(data), stage);
 			record = data_record(data, "");
 			assert_string_equal(record, records[i]);
 			free(record);
 			/* the later word counts */
-			data_write(again, data, STAGE_WAITED, SLOT_NONE);
+			data_write(again, data,
+			    &(struct progress){.stage = STAGE_WAITED, .slot = SLOT_NONE});
 			assert_int_equal(data_stage(again), STAGE_WAITED);
 		}
-	data_write(data, records[1], STAGE_AT_ONCE, SLOT_NONE);
+	data_write(data, records[1],
+	    &(struct progress){.stage = STAGE_AT_ONCE, .slot = SLOT_NONE});
 	assert_string_equal(data, records[1]);
 }
 
@@ -423,7 +427,8 @@ the_longest_record_has_room_for_its_stage(void **state)
 	(void)state;
 	snprintf(record, sizeof record, "{\"who\":\"%0*d\"}", RECORD_BYTES - 1 - 10, 0);
 	assert_int_equal(strlen(record), RECORD_BYTES - 1);
-	data_write(data, record, STAGE_WAITING, SLOT_NONE);
+	data_write(
+	    data, record, &(struct progress){.stage = STAGE_WAITING, .slot = SLOT_NONE});
 	assert_int_equal(data_stage(data), STAGE_WAITING);
 	back = data_record(data, "");
 	assert_string_equal(back, record);
@@ -445,8 +450,133 @@ what_others_write_says_nothing(void **state)
 			fail_msg("%s: %d", others[i], data_stage(others[i]));
 	assert_null(data_record("127.0.0.1", ""));
 	assert_null(data_record("[1]", ""));
-	data_write(data, "[1]", STAGE_WAITING, SLOT_NONE);
+	data_write(
+	    data, "[1]", &(struct progress){.stage = STAGE_WAITING, .slot = SLOT_NONE});
 	assert_string_equal(data, "[1]");
+}
+
+/* Who asks for the lock back stands beside all that its owner says, and is kept with it. */
+static void
+a_mark_is_read_again(void **state)
+{
+	static const char *const askers[] = {
+	    "{\"who\":\"bob\",\"why\":\"a \\\"b\\\"\"}", "", "x", "\x01\x02\n", "\xff"};
+	struct progress p = {STAGE_WAITED, 3, 1700000000000, NULL};
+	char data[DATA_BYTES], marked[DATA_BYTES], *asker;
+
+	(void)state;
+	data_write(data, "{\"who\":\"ann\"}", &p);
+	assert_null(data_asker(data));
+	for (size_t i = 0; i < sizeof askers / sizeof *askers; i++) {
+		data_mark(marked, data, askers[i]);
+		p.asker = askers[i];
+		data_write(data, "{\"who\":\"ann\"}", &p);
+		assert_string_equal(data, marked);
+		assert_int_equal(data_stage(data), STAGE_WAITED);
+		assert_int_equal(data_slot(data), 3);
+		assert_int_equal(data_granted(data), 1700000000000);
+		asker = data_asker(data);
+		assert_string_equal(asker, *askers[i] == '\xff' ? "" : askers[i]);
+		free(asker);
+	}
+	asker = data_asker(CURATORS_REVOKE);
+	assert_string_equal(asker, "");
+	free(asker);
+}
+
+static void
+whatever_stood_there_is_marked(void **state)
+{
+	char longest[4096], record[RECORD_BYTES], data[DATA_BYTES], *asker;
+	const char *const others[] = {
+	    "", "x", "[1]", "__REVOKE__", "{\"a\":1,\"a\":2}", longest};
+
+	(void)state;
+	snprintf(longest, sizeof longest, "{\"who\":\"%04000d\"}", 0);
+	memset(record, '"', sizeof record - 1);
+	record[sizeof record - 1] = '\0';
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		data_mark(data, others[i], record);
+		asker = data_asker(data);
+		assert_string_equal(asker, record);
+		free(asker);
+	}
+	memset(record, '\1',
+	    sizeof record - 1); /* six bytes each: that it is asked counts */
+	data_mark(data, "", record);
+	asker = data_asker(data);
+	assert_string_equal(asker, "");
+	free(asker);
+}
+
+static void
+a_note_of_force_is_for_one_grant(void **state)
+{
+	char data[DATA_BYTES], *forcer;
+
+	(void)state;
+	data_note_force(data, 7, "{\"who\":\"bob\"}");
+	assert_true(data_is_force(data));
+	forcer = data_forcer(data, 7);
+	assert_string_equal(forcer, "{\"who\":\"bob\"}");
+	free(forcer);
+	assert_null(data_forcer(data, 8));
+	assert_null(data_forcer("{\"forced\":7}", 7));
+	assert_false(data_is_force("mine"));
+	assert_false(data_is_force("{\"forced\":\"7\"}"));
+}
+
+static void
+a_freeze_has_a_name(void **state)
+{
+	static const char *const others[] = {"-freeze-", "-freeze-inf-__WRIT__",
+	    "-freeze-0123456789abcdef-__WRIT__", "-freeze-0123456789abcdef-0-__WRIT__",
+	    "-freeze-0123456789abcdef--1-__WRIT__",
+	    "-freeze-0123456789abcdef-+1-__WRIT__", "-freeze-0123456789ABCDEF-1-__WRIT__",
+	    "-freeze-0123456789abcde-1-__WRIT__", "-freeze-0123456789abcdef0-1-__WRIT__",
+	    "-freeze-0123456789abcdef-1000000000000-__WRIT__",
+	    "-freeze-0123456789abcdef-1-__WRIT__0000000001",
+	    "x-freeze-0123456789abcdef-1-__WRIT__"};
+	static const int64_t lengths[] = {
+	    1, NS_PER_S, 3600 * NS_PER_S, INT64_MAX / 2, NEVER};
+	char name[FREEZE_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+		int64_t read;
+
+		freeze_name(name, lengths[i]);
+		read = queue_freeze_length(name);
+		assert_true(read == lengths[i] || (i == 0 && read == NS_PER_MS) ||
+		    (i == 3 && read == NEVER));
+		assert_int_equal(queue_child(name), CHILD_FREEZE);
+	}
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (queue_freeze_length(others[i]) != 0)
+			fail_msg("%s", others[i]);
+}
+
+/* It is nobody's place; only whoever would hold the lock waits for it. */
+static void
+a_freeze_holds_back_whoever_is_first(void **state)
+{
+	static const char *const names[] = {"-freeze-0123456789abcdef-inf-__WRIT__",
+	    "_c_1-__READ__0000000001", "_c_2-__READ__0000000002",
+	    "_c_3-__WRIT__0000000003"};
+	struct place p;
+
+	(void)state;
+	for (size_t i = 1; i < 4; i++) {
+		queue_look(&p, names, 4, names[i]);
+		assert_string_equal(p.freeze, names[0]);
+		assert_string_equal(p.first, names[1]);
+		assert_int_equal(p.holders, 2);
+		assert_int_equal(p.before, i - 1);
+		assert_int_equal(p.position, i == 3);
+		queue_hold_back(&p, names[0]);
+		assert_int_equal(p.position, 1);
+		assert_string_equal(p.ahead, names[i == 3 ? 2 : 0]);
+	}
 }
 
 /* However JSON writes it, and however an echo does within that. */
@@ -645,6 +775,11 @@ main(void)
 	    cmocka_unit_test(a_stage_is_read_as_it_was_written),
 	    cmocka_unit_test(the_longest_record_has_room_for_its_stage),
 	    cmocka_unit_test(what_others_write_says_nothing),
+	    cmocka_unit_test(a_mark_is_read_again),
+	    cmocka_unit_test(whatever_stood_there_is_marked),
+	    cmocka_unit_test(a_note_of_force_is_for_one_grant),
+	    cmocka_unit_test(a_freeze_has_a_name),
+	    cmocka_unit_test(a_freeze_holds_back_whoever_is_first),
 	    cmocka_unit_test(no_record_shows_the_secret),
 	    cmocka_unit_test(numbers_need_no_resolver),
 	    cmocka_unit_test(good_urls),

@@ -1,0 +1,189 @@
+/* line.c - finds out who holds a lock and who waits for it, from the kernel and the file. */
+#include "line.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+enum { TRIES = 20 }; /* at a moment in which nothing is granted */
+
+static bool
+next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
+{
+	return tickets_next(fd, (struct span){BYTE(r, from), BYTE(r, below)}, found);
+}
+
+/* ---- who holds ---- */
+
+static bool
+add(struct line *l, struct line_holder h)
+{
+	if (l->n == l->room) {
+		size_t room = l->room ? 2 * l->room : 16;
+		struct line_holder *more = realloc(l->holders, room * sizeof *more);
+
+		if (!more)
+			return false;
+		l->holders = more;
+		l->room = room;
+	}
+	l->holders[l->n++] = h;
+	return true;
+}
+
+/*
+ * Nobody is before who has locked this byte: adds him, unless he only waits.  One of
+ * whom nothing is written holds the lock, since he could; but not if it is frozen.
+ */
+static bool
+add_first(struct line *l, int64_t byte)
+{
+	struct line_holder h = {.byte = byte, .at = -1};
+	struct header who;
+
+	if (RANGE_OF(byte) != ALONE) {
+		off_t at = block_find(l->fd, byte, &who);
+
+		if (at && who.token > 0)
+			h = (struct line_holder){byte, at, who.token};
+		else if (at || l->frozen)
+			return true;
+	} else if (l->header.byte == byte || (l->header.byte == META && !l->frozen)) {
+		h = (struct line_holder){byte, BLOCK_HEADER, l->header.token};
+	} else {
+		return true;
+	}
+	return add(l, h);
+}
+
+static bool
+add_all(struct line *l, enum range r, int64_t from, int64_t below)
+{
+	struct span s;
+
+	for (; next_in(l->fd, r, from, below, &s); from = NUMBER_OF(s.to - 1) + 1)
+		if (!add_first(l, s.from))
+			return false;
+	return true;
+}
+
+/* By the rules of place.h: what is before the first exclusive ticket, or that one. */
+static bool
+find_holders(struct line *l)
+{
+	struct span alone, other;
+	bool any = next_in(l->fd, ALONE, 1, NUMBER_LIMIT, &alone);
+	int64_t below = any ? NUMBER_OF(alone.from) : NUMBER_LIMIT;
+
+	l->n = 0;
+	if (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below))
+		return false;
+	return !any || l->n > 0 || next_in(l->fd, LIMITED, 1, below, &other) ||
+	    add_first(l, alone.from);
+}
+
+static int
+by_token(const void *a, const void *b)
+{
+	const struct line_holder *x = a, *y = b;
+
+	return (x->token > y->token) - (x->token < y->token);
+}
+
+int
+line_read(struct line *l, int fd, int64_t now_us)
+{
+	struct header then;
+	int got, tries = 0;
+
+	*l = (struct line){.fd = fd};
+	got = block_read(fd, BLOCK_HEADER, &l->header);
+	do {
+		if (got <= 0)
+			return got;
+		l->frozen = block_is_frozen(fd, &l->header, now_us, &l->freeze);
+		l->used = place_is_used(fd);
+		errno = ENOMEM;
+		if (l->used && !find_holders(l))
+			return -1;
+		then = l->header;
+		got = l->used ? block_read(fd, BLOCK_HEADER, &l->header) : 1;
+	} while ((l->header.token != then.token || l->header.freeze != then.freeze) &&
+	    ++tries < TRIES);
+	if (l->n > 1)
+		qsort(l->holders, l->n, sizeof *l->holders, by_token);
+	return got;
+}
+
+void
+line_free(struct line *l)
+{
+	free(l->holders);
+	l->holders = NULL;
+}
+
+/* By now his block may be that of another one. */
+void
+line_tell(const struct line *l, const struct line_holder *h, struct header *who)
+{
+	*who = h->at == BLOCK_HEADER ? l->header : (struct header){.next = 1};
+	if (h->at > 0 && (block_read(l->fd, h->at, who) != 1 || who->token != h->token))
+		*who = (struct header){.next = 1, .token = h->token};
+}
+
+/* ---- who waits ---- */
+
+static bool
+holds(const struct line *l, int64_t byte)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->holders[i].byte == byte)
+			return true;
+	return false;
+}
+
+/* The next one in this range; NUMBER_LIMIT: there is none. */
+static void
+find_waiter(const struct line *l, enum range r, struct span *next)
+{
+	int64_t from = next->to > 0 ? next->to : 1;
+	struct span s;
+
+	for (; next_in(l->fd, r, from, NUMBER_LIMIT, &s); from = NUMBER_OF(s.to - 1) + 1)
+		if (!holds(l, s.from)) {
+			*next = (struct span){NUMBER_OF(s.from), NUMBER_OF(s.to - 1) + 1};
+			return;
+		}
+	*next = (struct span){NUMBER_LIMIT, NUMBER_LIMIT};
+}
+
+bool
+line_wait(const struct line *l, struct line_waiter *w)
+{
+	static const enum range lines[] = {ALONE, LIMITED, READERS};
+	enum range first = ALONE;
+
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+		enum range r = lines[i];
+
+		if (w->position == 0 || RANGE_OF(w->byte) == r)
+			find_waiter(l, r, &w->next[r]);
+		if (w->next[r].from < w->next[first].from)
+			first = r;
+	}
+	if (w->next[first].from >= NUMBER_LIMIT)
+		return false;
+	w->byte = BYTE(first, w->next[first].from);
+	w->position++;
+	return true;
+}
+
+unsigned
+line_limit(const struct line *l)
+{
+	struct span all = {BYTE(LIMITS, 1), BYTE(LIMITS, LIMIT_MAX + 1)}, found;
+
+	return tickets_look(l->fd, F_WRLCK, all, &found) > 0
+	    ? (unsigned)NUMBER_OF(found.from)
+	    : 0;
+}

@@ -1,0 +1,374 @@
+/*
+ * look.c - tells what is held, waited for and frozen in the directory.
+ *
+ * Files are opened for reading only, and only those that could be ours; no lock is
+ * taken, so that nobody waits for a look.
+ */
+#include "block.h"
+#include "line.h"
+#include "runs.h"
+#include "store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char suffix[] = ".lock";
+
+/* One look; `over` when nobody wants to know more, or something failed. */
+struct looking {
+	struct file *f;
+	const struct look *look;
+	struct fault *fault;
+	bool over;
+	enum rc rc;
+};
+
+static void
+stop(struct looking *g, enum rc rc)
+{
+	g->over = true;
+	g->rc = rc;
+}
+
+static void
+tell(struct looking *g, const struct entry *e)
+{
+	if (!g->over && !g->look->see(g->look->ctx, e, file_now()))
+		g->over = true;
+	if (!g->over && instant_now() >= g->look->until)
+		stop(g,
+		    fault_set(g->fault, RC_AGAIN, "%s: to look at all took too long",
+			g->f->dir.where));
+}
+
+static int64_t
+known_time(int64_t us)
+{
+	return us > 0 ? us : EPOCH_NONE;
+}
+
+static const char *
+known_text(const char *text)
+{
+	return *text ? text : NULL;
+}
+
+static enum lock_kind
+kind_of(int64_t byte)
+{
+	enum range r = RANGE_OF(byte);
+
+	return r == READERS ? KIND_SHARED : r == ALONE ? KIND_EXCLUSIVE : KIND_LIMIT;
+}
+
+/* An entry of whom a block tells. */
+static struct entry
+entry_of(enum entry_kind kind, const char *key, int64_t byte, const struct header *who)
+{
+	return (struct entry){.kind = kind,
+	    .key = key,
+	    .lock = kind_of(byte),
+	    .token = (uint64_t)who->token,
+	    .owner = known_text(who->owner),
+	    .slot = -1,
+	    .record = known_text(who->record),
+	    .since = known_time(who->granted),
+	    .until = EPOCH_NONE};
+}
+
+/* ---- one key ---- */
+
+static void
+tell_holders(struct looking *g, const char *key, const struct line *l, unsigned limit)
+{
+	for (size_t i = 0; i < l->n && !g->over; i++) {
+		const struct line_holder *h = &l->holders[i];
+		struct header who, mark;
+		struct entry e;
+
+		line_tell(l, h, &who);
+		e = entry_of(ENTRY_HOLDER, key, h->byte, &who);
+		e.limit = e.lock == KIND_LIMIT ? limit : 0;
+		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
+		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
+		tell(g, &e);
+	}
+}
+
+static void
+tell_waiters(struct looking *g, const char *key, const struct line *l, unsigned limit)
+{
+	struct line_waiter w = {.position = 0};
+
+	while (!g->over && line_wait(l, &w)) {
+		struct header who = {.next = 1};
+		struct entry e;
+
+		if (!block_find(l->fd, w.byte, &who))
+			who = (struct header){.next = 1};
+		who.token = 0;
+		e = entry_of(ENTRY_WAITER, key, w.byte, &who);
+		e.limit = e.lock == KIND_LIMIT ? limit : 0;
+		e.position = w.position;
+		tell(g, &e);
+	}
+}
+
+static void
+tell_waiting(struct looking *g, const char *key, const struct line *l)
+{
+	struct line_waiter w = {.position = 0};
+	struct entry e = {.kind = ENTRY_WAITING,
+	    .key = key,
+	    .slot = -1,
+	    .since = EPOCH_NONE,
+	    .until = EPOCH_NONE};
+
+	while (instant_now() < g->look->until && line_wait(l, &w))
+		;
+	e.count = w.position;
+	if (w.position > 0 && !g->over)
+		tell(g, &e);
+}
+
+static void
+tell_freeze(struct looking *g, const char *key, const struct line *l)
+{
+	int64_t end = l->freeze.freeze;
+	struct entry e = {.kind = ENTRY_FREEZE,
+	    .key = key,
+	    .slot = -1,
+	    .record = known_text(l->freeze.record),
+	    .since = known_time(l->freeze.granted),
+	    .until = end == FREEZE_FOREVER ? EPOCH_NONE : end};
+
+	if (l->frozen && !g->over)
+		tell(g, &e);
+}
+
+static void
+tell_unknown(struct looking *g, const char *key, const char *what)
+{
+	tell(g,
+	    &(struct entry){.kind = ENTRY_UNKNOWN,
+		.key = key,
+		.slot = -1,
+		.since = EPOCH_NONE,
+		.until = EPOCH_NONE,
+		.what = what});
+}
+
+static void
+tell_last(struct looking *g, const char *key)
+{
+	char name[NAME_BYTES], id[ONCE_BYTES + 1] = "";
+	struct run run;
+	struct entry e;
+
+	file_name(name, key, ".runs");
+	if (g->over || !runs_last(&g->f->dir, name, &run))
+		return;
+	if (encode_undo(id, sizeof id, run.id, strlen(run.id)) < 0)
+		id[0] = '\0';
+	e = (struct entry){.kind = ENTRY_LAST,
+	    .key = key,
+	    .token = (uint64_t)run.token,
+	    .slot = -1,
+	    .record = run.record,
+	    .since = run.begin,
+	    .until = run.end,
+	    .once = known_text(id),
+	    .status = run.status};
+	tell(g, &e);
+}
+
+static void
+tell_line(struct looking *g, const char *key, const struct line *l)
+{
+	unsigned limit = l->used ? line_limit(l) : 0;
+
+	tell_holders(g, key, l, limit);
+	if (l->used && g->look->brief)
+		tell_waiting(g, key, l);
+	else if (l->used)
+		tell_waiters(g, key, l, limit);
+	tell_freeze(g, key, l);
+}
+
+static void
+look_at(struct looking *g, const char *key, int fd)
+{
+	struct line l;
+	int got = line_read(&l, fd, file_now());
+
+	if (got < 0)
+		stop(g,
+		    directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
+	else if (got == 0)
+		tell_unknown(g, key, "a file that no dlock has written");
+	else
+		tell_line(g, key, &l);
+	line_free(&l);
+}
+
+/*
+ * The file has been opened, or not.  What is there and not to be trusted, or not to be
+ * read, is no lock of ours.
+ */
+static void
+look_at_opened(struct looking *g, const char *key, enum rc rc, int fd)
+{
+	if (rc == RC_OK) {
+		look_at(g, key, fd);
+		close(fd);
+	} else if (rc == RC_DENIED) {
+		tell_unknown(g, key, g->fault->text);
+	} else if (rc != RC_LOST) {
+		stop(g, rc);
+	}
+}
+
+/* ---- all keys ---- */
+
+/*
+ * The key of a lock file's path.  False: none that we would keep there, also since it
+ * can be none.
+ */
+static bool
+key_of(char key[KEY_BYTES + 1], const char *path)
+{
+	char encoded[NAME_BYTES], back[NAME_BYTES];
+	size_t n = 0;
+
+	for (const char *c = path; *c && n + 1 < sizeof encoded; c++)
+		if (*c != '+' && *c != '/')
+			encoded[n++] = *c;
+	if (n < strlen(suffix) ||
+	    encode_undo(key, KEY_BYTES + 1, encoded, n - strlen(suffix)) <= 0)
+		return false;
+	for (const unsigned char *c = (const unsigned char *)key; *c; c++)
+		if (*c < ' ' || *c == 0x7F)
+			return false;
+	file_name(back, key, suffix);
+	return strcmp(back, path) == 0;
+}
+
+static void
+look_at_leaf(struct looking *g, int at, const char *path, const char *leaf)
+{
+	char key[KEY_BYTES + 1];
+	int fd = -1;
+	enum rc rc;
+
+	if (!key_of(key, path))
+		return;
+	rc = directory_open_leaf(&g->f->dir, at, leaf, DIRECTORY_LOOK, &fd, g->fault);
+	look_at_opened(g, key, rc, fd);
+}
+
+static bool
+ends_in(const char *name, size_t n, const char *end)
+{
+	size_t m = strlen(end);
+
+	return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static void walk(struct looking *g, int at, char *path, size_t n);
+
+/* The directory of longer keys.  One that is not to be trusted has none of ours. */
+static void
+walk_below(struct looking *g, int at, char *path, size_t n, const char *step)
+{
+	enum rc rc;
+
+	at = fcntl(at, F_DUPFD_CLOEXEC, 3);
+	rc = at < 0 ? directory_failed(&g->f->dir, "cannot look at it", g->fault)
+		    : directory_descend(&g->f->dir, &at, step, DIRECTORY_LOOK, g->fault);
+	if (rc == RC_OK)
+		walk(g, at, path, n);
+	else if (rc == RC_SYSTEM)
+		stop(g, rc);
+	if (at >= 0)
+		close(at);
+}
+
+/* `path` leads to the directory, `n` are its bytes. */
+static void
+look_at_name(struct looking *g, int at, char *path, size_t n, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (n + length + 2 > NAME_BYTES)
+		return;
+	if (ends_in(name, length, suffix)) {
+		snprintf(path + n, NAME_BYTES - n, "%s", name);
+		look_at_leaf(g, at, path, name);
+	} else if (length == NAME_CHUNK + 1 && ends_in(name, length, "+")) {
+		snprintf(path + n, NAME_BYTES - n, "%s/", name);
+		walk_below(g, at, path, n + length + 1, name);
+	}
+}
+
+static void
+walk(struct looking *g, int at, char *path, size_t n)
+{
+	int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *entry;
+
+	if (!d) {
+		stop(g, directory_failed(&g->f->dir, "cannot list it", g->fault));
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while (!g->over && (entry = readdir(d))) {
+		if (instant_now() >= g->look->until)
+			stop(g,
+			    fault_set(g->fault, RC_AGAIN,
+				"%s: to look at all took too long", g->f->dir.where));
+		else
+			look_at_name(g, at, path, n, entry->d_name);
+	}
+	closedir(d);
+}
+
+static void
+look_at_key(struct looking *g)
+{
+	const char *key = g->look->key;
+	char path[NAME_BYTES];
+	int fd = -1;
+	enum rc rc;
+
+	file_name(path, key, suffix);
+	rc = directory_open_file(&g->f->dir, path, DIRECTORY_LOOK, &fd, g->fault);
+	look_at_opened(g, key, rc, fd);
+	tell_last(g, key);
+}
+
+enum rc
+file_each(struct store *s, const struct look *look, struct fault *fault)
+{
+	struct file *f = file_of(s);
+	struct looking g = {.f = f, .look = look, .fault = fault, .rc = RC_OK};
+	enum rc rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
+	char path[NAME_BYTES];
+
+	if (rc == RC_OK && look->key)
+		look_at_key(&g);
+	else if (rc == RC_OK)
+		walk(&g, f->dir.fd, path, 0);
+	else if (rc != RC_LOST) /* it has not been made yet */
+		return rc;
+	if (g.rc == RC_OK)
+		fault->text[0] = '\0';
+	return g.rc;
+}

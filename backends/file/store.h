@@ -1,0 +1,81 @@
+/*
+ * store.h - the file backend's store, for its own files: file.c takes and gives back
+ * locks, look.c tells who has them, steer.c marks and freezes.
+ */
+#ifndef DLOCK_FILE_STORE_H
+#define DLOCK_FILE_STORE_H
+
+#include "directory.h"
+#include "header.h"
+#include "place.h"
+
+#include "backends/encode.h"
+
+enum {
+	NAME_CHUNK = 200, /* of an encoded key in one directory entry (NAME_MAX is 255) */
+	NAME_BYTES = ENCODED_BYTES + 2 * (ENCODED_BYTES / NAME_CHUNK) + 8,
+};
+
+struct file {
+	struct store base;
+	const struct claim *claim; /* NULL: there is none, a look or a steering */
+	struct directory dir;
+	enum directory_use use;
+	char name[NAME_BYTES]; /* of the lock file in it */
+	char runs[NAME_BYTES]; /* of what is remembered beside it */
+	int fd;                /* the lock file; -1: not open */
+	/* for byte 0, where a call has given up; else NULL */
+	struct ticket_wait *entering;
+	struct place place;
+	bool frozen; /* when we last looked: nobody may take the lock */
+	bool holds;
+	/* if so; `token` is the first as the header has it, `at` our block */
+	int64_t granted, token;
+	off_t at;
+};
+
+extern const struct backend file_backend;
+extern const struct admin_ops file_admin;
+
+static inline struct file *
+file_of(struct store *s)
+{
+	return (struct file *)store_of(s, &file_backend);
+}
+
+/* The wall clock in microseconds: what tokens and `granted` are made of. */
+int64_t file_now(void);
+
+/*
+ * A file's name.  A key too long for one goes into directories "CHUNK+" ('+' is in no
+ * encoded key).
+ */
+void file_name(char out[NAME_BYTES], const char *key, const char *suffix);
+
+/*
+ * Directory and file, from the names and as `use` says; a ticket on a file that was
+ * open before is gone.
+ */
+enum rc file_open_all(struct file *, struct fault *);
+
+/*
+ * Locks byte 0 of the file that the name leads to, and reads its header.  A file
+ * that was replaced is opened anew: then our ticket is gone, which was on the
+ * old one.  Whatever it returns, byte 0 is given back with file_leave().
+ */
+enum rc file_enter(struct file *, struct header *, instant until, struct fault *);
+void file_leave(struct file *);
+
+/* Writes a block.  RC_SYSTEM, RC_DENIED. */
+enum rc file_write(struct file *, const struct header *, off_t at, struct fault *);
+
+/* This is not one of ours. */
+enum rc file_is_foreign(const struct file *, struct fault *);
+
+/* Closes the lock file. */
+void file_close_lock(struct file *);
+
+/* look.c: tells what one look asks for. */
+enum rc file_each(struct store *, const struct look *, struct fault *);
+
+#endif

@@ -1,0 +1,172 @@
+/* sessions.c - tells of sessions that hold a lock or wait, and ends one. */
+#include "sessions.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TERMINATE_WAITS = 140000 }; /* the first server that waits for a session's end */
+
+/* ---- looking ---- */
+
+static void
+tell(struct sighting *s, const struct entry *e)
+{
+	if (!s->enough)
+		s->enough = !s->look->see(s->look->ctx, e, s->now);
+}
+
+void
+sessions_end(struct sighting *s)
+{
+	const struct entry e = {.kind = ENTRY_WAITING,
+	    .key = s->key,
+	    .slot = -1,
+	    .count = s->waiters,
+	    .since = EPOCH_NONE,
+	    .until = EPOCH_NONE};
+
+	if (s->untold)
+		tell(s, &e);
+	s->untold = false;
+}
+
+/* "4711-1764000000000000", as session_of_owner() reads it; 0: its begin is hidden. */
+static void
+write_owner(char *out, size_t size, const struct session *session)
+{
+	snprintf(out, size, "%" PRId64 "-%" PRId64, session->pid, session->began);
+}
+
+/* What is known of who is no dlock. */
+static struct foreign
+read_foreign(const struct pq *pq, const PGresult *r, int row, int first,
+    const struct session *session, char *what, size_t size)
+{
+	const char *name = field_text_in(pq, r, row, first + SESSION_NAME);
+
+	if (session->pid == 0)
+		snprintf(what, size, "a prepared transaction");
+	else
+		snprintf(what, size, "a session%s%s", name && *name ? " of " : "",
+		    name ? name : "");
+	return (struct foreign){.what = what,
+	    .who = field_text_in(pq, r, row, first + SESSION_USER),
+	    .host = field_text_in(pq, r, row, first + SESSION_HOST),
+	    .pid = session->pid};
+}
+
+/* A new key, or the same again. */
+static void
+note_key(struct sighting *s, const char *key)
+{
+	if (strcmp(key, s->key) == 0)
+		return;
+	sessions_end(s);
+	snprintf(s->key, sizeof s->key, "%s", key);
+	s->waiters = 0;
+}
+
+static void
+tell_session(struct sighting *s, struct entry *e, bool waits)
+{
+	if (waits)
+		e->position = ++s->waiters;
+	s->untold = waits && s->look->brief;
+	if (!s->untold)
+		tell(s, e);
+}
+
+bool
+sessions_see(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
+    int first, const char *key)
+{
+	char owner[48], what[160];
+	struct session session;
+	struct foreign foreign;
+	struct entry e = {.slot = -1, .until = EPOCH_NONE};
+	bool waits, shared;
+
+	if (!field_integer_in(
+		pq, r, row, first + SESSION_PID, 0, INT32_MAX, &session.pid) ||
+	    !field_boolean_in(pq, r, row, first + SESSION_WAITS, &waits) ||
+	    !field_boolean_in(pq, r, row, first + SESSION_SHARED, &shared) ||
+	    !field_integer_in(pq, r, row, first + SESSION_MOMENT, 0, INT64_MAX, &s->now))
+		return false;
+	note_key(s, key);
+	if (!field_integer_in(
+		pq, r, row, first + SESSION_BEGAN, 1, INT64_MAX, &session.began))
+		session.began = 0;
+	if (!field_integer_in(pq, r, row, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
+		e.since = EPOCH_NONE;
+	write_owner(owner, sizeof owner, &session);
+	e.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER;
+	e.key = s->key;
+	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
+	e.owner = owner;
+	e.record = field_text_in(pq, r, row, first + SESSION_RECORD);
+	if (!e.record) {
+		foreign = read_foreign(pq, r, row, first, &session, what, sizeof what);
+		e.foreign = &foreign;
+	}
+	tell_session(s, &e, waits);
+	return true;
+}
+
+/* ---- ending one ---- */
+
+bool
+session_of_owner(const char *owner, struct session *session)
+{
+	char again[48];
+
+	if (!owner ||
+	    sscanf(owner, "%9" SCNd64 "-%18" SCNd64, &session->pid, &session->began) != 2)
+		return false;
+	write_owner(again, sizeof again, session);
+	return strcmp(owner, again) == 0 && session->pid > 0 && session->began >= 0;
+}
+
+const char *
+sessions_patience(const struct pg *pg)
+{
+	return pg->conn.pgconn &&
+		pg->conn.pq->serverVersion(pg->conn.pgconn) >= TERMINATE_WAITS
+	    ? ", 5000"
+	    : "";
+}
+
+/* It takes rights over the session, and more to see which one it is. */
+static enum rc
+refuse_ending(struct pg *pg, struct fault *f)
+{
+	return fault_set(f, RC_DENIED,
+	    "%s: this role may not end that session: use the role that holds it, a superuser, or "
+	    "GRANT pg_signal_backend, pg_read_all_stats TO the role",
+	    pg->conn.where);
+}
+
+enum rc
+sessions_ended(struct pg *pg, enum rc rc, PGresult *r, struct fault *f)
+{
+	const struct pq *pq = pg->conn.pq;
+	bool ended;
+
+	if (rc == RC_DENIED && said_state(&pg->conn, "42501"))
+		return refuse_ending(pg, f);
+	if (rc != RC_OK)
+		return rc;
+	if (!r || pq->ntuples(r) == 0)
+		rc = fault_set(
+		    f, RC_LOST, "%s has no such session (any more)", pg->conn.where);
+	else if (pq->getisnull(r, 0, 0))
+		rc = refuse_ending(pg, f);
+	else if (!field_boolean(pq, r, 0, &ended))
+		rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+	else if (!ended)
+		rc = fault_set(f, RC_AGAIN,
+		    "%s: the session was told to end, and has not ended yet",
+		    pg->conn.where);
+	pq->clear(r);
+	return rc;
+}

@@ -1,0 +1,540 @@
+/*
+ * look.c - tells what locks one Redis server has.
+ *
+ *  1. All locks: SCAN names those that may be in use; each is then asked for by itself.
+ *  2. A lock is one question: its holders, a freeze, the last run, how many wait.
+ *  3. Waiters, if wanted, come in pages, in the order of the queue.
+ *  4. Holders, if they are many, do not stand in the order of their grants: their tokens
+ *     and owners are collected, and sorted, before each page of them is told.
+ *
+ * An answer is checked word by word before anything is told of it; what stands in the
+ * words is hostile all the same.
+ */
+#include "look.h"
+
+#include "backends/encode.h"
+#include "dialect.h"
+#include "script.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 32 }; /* holders of one page */
+
+/* What is being told. */
+struct view {
+	struct server *server;
+	const struct look *look;
+	struct fault *fault;
+	const char *key;
+	struct names names;
+	int64_t now;
+	unsigned position; /* of the waiter told last */
+	bool enough;       /* nobody wants to hear more */
+};
+
+/* One holder of many. */
+struct seat {
+	uint64_t token;
+	char owner[OWNER_CHARS + 1];
+};
+
+struct seats {
+	struct seat *all;
+	size_t n, room;
+};
+
+/* ---- answers ---- */
+
+/* Has it these members from the first on?  's': a text; 'i': a number; 'a': an array. */
+static bool
+is_shaped(const redisReply *r, const char *shape)
+{
+	for (size_t i = 0; shape[i]; i++) {
+		int type = i < r->elements ? r->element[i]->type : REDIS_REPLY_NIL;
+
+		if (type !=
+		    (shape[i] == 's'          ? REDIS_REPLY_STRING
+			    : shape[i] == 'i' ? REDIS_REPLY_INTEGER
+					      : REDIS_REPLY_ARRAY))
+			return false;
+	}
+	return true;
+}
+
+#define CURSOR_END "0" /* before the first page and behind the last one */
+
+/* Where SCAN and its like go on. */
+struct cursor {
+	char digits[24];
+};
+
+static bool
+cursor_read(struct cursor *c, const char *digits)
+{
+	snprintf(c->digits, sizeof c->digits, "%s", digits);
+	return *digits && strlen(digits) < sizeof c->digits &&
+	    digits[strspn(digits, "0123456789")] == '\0';
+}
+
+static bool
+cursor_is_end(const struct cursor *c)
+{
+	return strcmp(c->digits, CURSOR_END) == 0;
+}
+
+static const char *
+text_of(const redisReply *r, size_t i)
+{
+	return r->element[i]->str;
+}
+
+static int64_t
+number_of(const redisReply *r, size_t i)
+{
+	return r->element[i]->integer;
+}
+
+/* 0: not known. */
+static uint64_t
+token_of(const char *digits)
+{
+	uint64_t token = strlen(digits) < 20 ? strtoull(digits, NULL, 10) : 0;
+
+	return token < TOKEN_LIMIT ? token : 0;
+}
+
+/* The operation's answer, if it has this shape; NULL with all but RC_OK. */
+static enum rc
+view_ask(struct view *v, const struct script_call *c, const char *shape, redisReply **r)
+{
+	enum rc rc = script_run(v->server, c, v->look->until, r, v->fault);
+
+	if (rc != RC_OK || is_shaped(*r, shape))
+		return rc;
+	freeReplyObject(*r);
+	*r = NULL;
+	return script_nonsense(v->server, v->fault);
+}
+
+static void
+view_begin(struct script_call *c, const char *operation)
+{
+	*c = (struct script_call){.script = &script_look, .reads = true};
+	script_word(c, operation);
+}
+
+/* The same for the lock that is being told. */
+static void
+view_begin_lock(const struct view *v, struct script_call *c, const char *operation)
+{
+	*c = (struct script_call){.script = &script_look, .reads = true};
+	for (int i = 0; i < NAMES; i++)
+		script_key(c, v->names.keys[i]);
+	script_key(c, v->names.last);
+	script_word(c, operation);
+}
+
+/* ---- entries ---- */
+
+static void
+view_tell(struct view *v, struct entry *e)
+{
+	e->key = v->key;
+	v->enough = v->enough || !v->look->see(v->look->ctx, e, v->now);
+}
+
+static struct entry
+entry_of(enum entry_kind kind)
+{
+	return (struct entry){
+	    .kind = kind, .slot = -1, .since = EPOCH_NONE, .until = EPOCH_NONE};
+}
+
+static void
+tell_unknown(struct view *v, const char *what)
+{
+	struct entry e = entry_of(ENTRY_UNKNOWN);
+
+	e.what = what;
+	view_tell(v, &e);
+}
+
+static void
+tell_holder(struct view *v, const redisReply *r)
+{
+	struct entry e = entry_of(ENTRY_HOLDER);
+
+	e.owner = text_of(r, 1);
+	e.token = token_of(text_of(r, 3));
+	e.since = number_of(r, 5);
+	e.until = number_of(r, 6);
+	e.revoked = number_of(r, 7) != 0;
+	e.record = text_of(r, 8);
+	if (!answer_kind(text_of(r, 2), &e.lock, &e.limit)) {
+		tell_unknown(v, "a holder of a kind that this dlock does not know");
+		return;
+	}
+	if (e.lock == KIND_LIMIT && number_of(r, 4) >= 0 && number_of(r, 4) < LIMIT_MAX)
+		e.slot = number_of(r, 4);
+	view_tell(v, &e);
+}
+
+static void
+tell_waiter(struct view *v, const redisReply *r)
+{
+	struct entry e = entry_of(ENTRY_WAITER);
+
+	e.owner = text_of(r, 1);
+	e.since = number_of(r, 3);
+	e.record = text_of(r, 4);
+	e.position = ++v->position;
+	if (answer_kind(text_of(r, 2), &e.lock, &e.limit))
+		view_tell(v, &e);
+	else
+		tell_unknown(v, "a waiter of a kind that this dlock does not know");
+}
+
+static void
+tell_freeze(struct view *v, const redisReply *r)
+{
+	struct entry e = entry_of(ENTRY_FREEZE);
+
+	e.since = number_of(r, 1);
+	e.until = number_of(r, 2);
+	e.record = text_of(r, 3);
+	view_tell(v, &e);
+}
+
+static void
+tell_last(struct view *v, const redisReply *r)
+{
+	struct entry e = entry_of(ENTRY_LAST);
+
+	e.once = *text_of(r, 1) ? text_of(r, 1) : NULL;
+	e.since = number_of(r, 2);
+	e.until = number_of(r, 3);
+	e.token = token_of(text_of(r, 5));
+	e.record = *text_of(r, 6) ? text_of(r, 6) : NULL;
+	if (number_of(r, 4) < 0 || number_of(r, 4) > 255) {
+		tell_unknown(v, "a last run whose status is damaged");
+		return;
+	}
+	e.status = number_of(r, 4);
+	view_tell(v, &e);
+}
+
+static void
+tell_what(struct view *v, const redisReply *r)
+{
+	tell_unknown(v, text_of(r, 1));
+}
+
+/* By their first word. */
+static const struct shape {
+	const char *name, *members;
+	void (*tell)(struct view *, const redisReply *);
+} shapes[] = {
+    {"h", "ssssiiiis", tell_holder},
+    {"w", "sssis", tell_waiter},
+    {"f", "siis", tell_freeze},
+    {"r", "ssiiiss", tell_last},
+    {"u", "ss", tell_what},
+};
+
+/* False: it is none. */
+static bool
+tell_entry(struct view *v, const redisReply *r)
+{
+	if (r->type != REDIS_REPLY_ARRAY || !is_shaped(r, "s"))
+		return false;
+	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+		if (strcmp(text_of(r, 0), shapes[i].name) == 0) {
+			if (!is_shaped(r, shapes[i].members))
+				return false;
+			shapes[i].tell(v, r);
+			return true;
+		}
+	return false;
+}
+
+/* Those from member `first` on. */
+static enum rc
+tell_entries(struct view *v, const redisReply *r, size_t first)
+{
+	for (size_t i = first; i < r->elements && !v->enough; i++)
+		if (!tell_entry(v, r->element[i]))
+			return script_nonsense(v->server, v->fault);
+	return RC_OK;
+}
+
+/* ---- many holders ---- */
+
+static bool
+seats_add(struct seats *s, const char *text)
+{
+	const char *owner = strchr(text, ' ');
+
+	if (!owner || strlen(owner + 1) > OWNER_CHARS)
+		return true; /* no owner of a dlock's */
+	if (s->n == s->room) {
+		size_t room = s->room ? 2 * s->room : 256;
+		struct seat *all = realloc(s->all, room * sizeof *all);
+
+		if (!all)
+			return false;
+		s->all = all;
+		s->room = room;
+	}
+	snprintf(s->all[s->n].owner, sizeof s->all->owner, "%s", owner + 1);
+	s->all[s->n++].token = strtoull(text, NULL, 10);
+	return true;
+}
+
+static int
+compare_seats(const void *left, const void *right)
+{
+	const struct seat *a = left, *b = right;
+
+	if (a->token != b->token)
+		return a->token < b->token ? -1 : 1;
+	return strcmp(a->owner, b->owner);
+}
+
+/* In the order of their grants, and each once: Redis may name one twice. */
+static void
+seats_sort(struct seats *s)
+{
+	size_t n = 0;
+
+	if (s->n > 0)
+		qsort(s->all, s->n, sizeof *s->all, compare_seats);
+	for (size_t i = 0; i < s->n; i++)
+		if (n == 0 || compare_seats(&s->all[n - 1], &s->all[i]) != 0)
+			s->all[n++] = s->all[i];
+	s->n = n;
+}
+
+/* One page, and in `cursor` where the next one begins. */
+static enum rc
+seats_read_page(struct seats *s, struct view *v, struct cursor *cursor)
+{
+	struct script_call c;
+	redisReply *r;
+	enum rc rc;
+
+	view_begin_lock(v, &c, "holders");
+	script_word(&c, cursor->digits);
+	rc = view_ask(v, &c, "s", &r);
+	if (!r)
+		return rc;
+	if (!cursor_read(cursor, text_of(r, 0)))
+		rc = script_nonsense(v->server, v->fault);
+	for (size_t i = 1; rc == RC_OK && i < r->elements; i++)
+		if (r->element[i]->type != REDIS_REPLY_STRING)
+			rc = script_nonsense(v->server, v->fault);
+		else if (!seats_add(s, text_of(r, i)))
+			rc = fault_set(v->fault, RC_SYSTEM, "out of memory");
+	freeReplyObject(r);
+	return rc;
+}
+
+static enum rc
+seats_read(struct seats *s, struct view *v)
+{
+	struct cursor cursor = {CURSOR_END};
+	enum rc rc;
+
+	do
+		rc = seats_read_page(s, v, &cursor);
+	while (rc == RC_OK && !cursor_is_end(&cursor));
+	return rc;
+}
+
+/* Up to ROWS of them, from number *first on, which is set to the next one's. */
+static enum rc
+seats_tell_page(const struct seats *s, size_t *first, struct view *v)
+{
+	struct script_call c;
+	redisReply *r;
+	enum rc rc;
+
+	view_begin_lock(v, &c, "rows");
+	for (size_t i = *first; i < s->n && i < *first + ROWS; i++)
+		script_word(&c, s->all[i].owner);
+	rc = view_ask(v, &c, "ii", &r);
+	if (!r)
+		return rc;
+	v->now = number_of(r, 0);
+	*first += number_of(r, 1);
+	rc = number_of(r, 1) >= 1 && number_of(r, 1) <= ROWS
+	    ? tell_entries(v, r, 2)
+	    : script_nonsense(v->server, v->fault);
+	freeReplyObject(r);
+	return rc;
+}
+
+static enum rc
+view_many_holders(struct view *v)
+{
+	struct seats s = {NULL, 0, 0};
+	enum rc rc = seats_read(&s, v);
+	size_t next = 0;
+
+	if (rc == RC_OK)
+		seats_sort(&s);
+	while (rc == RC_OK && next < s.n && !v->enough)
+		rc = seats_tell_page(&s, &next, v);
+	free(s.all);
+	return rc;
+}
+
+/* ---- waiters ---- */
+
+/* From behind `owner` on, by its `ticket`; both are set to the last one that was told. */
+static enum rc
+view_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
+{
+	struct script_call c;
+	redisReply *r;
+	enum rc rc;
+
+	view_begin_lock(v, &c, "waiters");
+	script_word(&c, owner);
+	script_word(&c, ticket);
+	rc = view_ask(v, &c, "iss", &r);
+	if (!r)
+		return rc;
+	v->now = number_of(r, 0);
+	snprintf(owner, size, "%s", text_of(r, 1));
+	snprintf(ticket, size, "%s", text_of(r, 2));
+	rc = tell_entries(v, r, 3);
+	freeReplyObject(r);
+	return rc;
+}
+
+static enum rc
+view_waiters(struct view *v)
+{
+	char owner[OWNER_CHARS + 1] = "", ticket[OWNER_CHARS + 1] = "";
+	enum rc rc;
+
+	v->position = 0;
+	do
+		rc = view_waiters_page(v, owner, ticket, sizeof owner);
+	while (rc == RC_OK && *ticket && !v->enough);
+	return rc;
+}
+
+static enum rc
+view_queue(struct view *v, int64_t waiting)
+{
+	struct entry e = entry_of(ENTRY_WAITING);
+
+	if (waiting <= 0)
+		return RC_OK;
+	if (!v->look->brief)
+		return view_waiters(v);
+	e.count = waiting;
+	view_tell(v, &e);
+	return RC_OK;
+}
+
+/* ---- locks ---- */
+
+/* {now, many, waiting, {holder ...}, {entry ...}} */
+static enum rc
+view_tell_lock(struct view *v, const redisReply *r)
+{
+	enum rc rc;
+
+	v->now = number_of(r, 0);
+	rc = number_of(r, 1) ? view_many_holders(v) : tell_entries(v, r->element[3], 0);
+	if (rc == RC_OK && !v->enough)
+		rc = view_queue(v, number_of(r, 2));
+	return rc == RC_OK ? tell_entries(v, r->element[4], 0) : rc;
+}
+
+static enum rc
+view_lock(struct view *v, const char *key)
+{
+	struct script_call c;
+	redisReply *r;
+	enum rc rc;
+
+	v->key = key;
+	dialect_name_lock(&v->names, key);
+	view_begin_lock(v, &c, "lock");
+	script_word(&c, v->look->brief ? "1" : "0");
+	script_word(&c, v->look->key ? "1" : "0");
+	rc = view_ask(v, &c, "iiiaa", &r);
+	if (!r)
+		return rc;
+	rc = view_tell_lock(v, r);
+	freeReplyObject(r);
+	return rc;
+}
+
+/* The key of that name; false: no dlock would call one so. */
+static bool
+key_of(char *key, const char *name)
+{
+	char again[ENCODED_BYTES];
+
+	return encode_undo(key, KEY_BYTES + 1, name, strlen(name)) > 0 &&
+	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name) == 0;
+}
+
+static enum rc
+view_tell_names(struct view *v, const redisReply *names)
+{
+	char key[KEY_BYTES + 1];
+	enum rc rc = RC_OK;
+
+	for (size_t i = 1; rc == RC_OK && i < names->elements && !v->enough; i++)
+		if (names->element[i]->type != REDIS_REPLY_STRING)
+			rc = script_nonsense(v->server, v->fault);
+		else if (key_of(key, text_of(names, i)))
+			rc = view_lock(v, key);
+	return rc;
+}
+
+/* Those of one page, and in `cursor` where the next one begins. */
+static enum rc
+view_page(struct view *v, struct cursor *cursor)
+{
+	struct script_call c;
+	redisReply *r;
+	enum rc rc;
+
+	view_begin(&c, "scan");
+	script_word(&c, cursor->digits);
+	rc = view_ask(v, &c, "s", &r);
+	if (!r)
+		return rc;
+	rc = cursor_read(cursor, text_of(r, 0)) ? view_tell_names(v, r)
+						: script_nonsense(v->server, v->fault);
+	freeReplyObject(r);
+	return rc;
+}
+
+static enum rc
+view_all(struct view *v)
+{
+	struct cursor cursor = {CURSOR_END};
+	enum rc rc;
+
+	do
+		rc = view_page(v, &cursor);
+	while (rc == RC_OK && !cursor_is_end(&cursor) && !v->enough);
+	return rc;
+}
+
+enum rc
+look_each(struct server *s, const struct look *look, struct fault *f)
+{
+	struct view v = {.server = s, .look = look, .fault = f};
+
+	return look->key ? view_lock(&v, look->key) : view_all(&v);
+}

@@ -1,0 +1,213 @@
+-- look.lua - shows the locks in Redis, page by page, and changes nothing.
+--
+-- KEYS as lock.lua has them, with the last run (7), which says what is in them; `scan` has none.
+-- ARGV: operation, then
+--   scan     cursor -> {next cursor, NAME ...}: of locks that may be held, waited for or frozen
+--   lock     brief (1: waiters are counted), job (1: its last run, too) -> {now, many, waiting, {holder ...}, {entry ...}}:
+--            its holders in the order of their grants, but none of them if they are `many` (1);
+--            how many wait (not brief: or are dead); what else there is
+--   holders  cursor -> {next cursor, "token owner" ...}; token 0: not known
+--   rows     owner ... -> {now, n, entry ...}: of the first n of them, if they hold
+--   waiters  owner, ticket ('', '': from the first), as the page before gave them
+--            -> {now, owner, ticket ('': that was all), entry ...}
+--
+-- An entry is one of
+--   {'h', owner, kind, token, slot, since, until, revoked (0, 1), record}   holder
+--   {'w', owner, kind, since, record}                                       waiter
+--   {'f', since, until, record}                                             freeze
+--   {'r', ID, began, ended, status, token, record ('': none)}               last run
+--   {'u', what}                                                             no lock
+-- Times are us since 1970, -1: not known, or never.
+--
+-- Nothing here is to take long, whatever there is: a page ends early where rows are long.
+-- Whose time is up is not shown.
+local holders, info, queue, alive, freeze, last = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7]
+local FEW, PAGE, DEAD_MOST, SCANNED = 32, 64, 5000, 500
+local NAME_MOST, RECORD_MOST, OWNER_MOST, ROWS_MOST = 1536, 16384, 32, 524288
+local call = redis.call
+
+local time = call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+
+local function text(n) return string.format('%.0f', n) end
+
+-- The number that is written there, or -1.
+local function number(digits)
+  local n = tonumber(string.match(digits or '', '^%d+$') or '')
+  return n and n < 2 ^ 53 and n or -1
+end
+
+local function short(record) return string.sub(record or '', 1, RECORD_MOST) end
+
+local function may_be_owner(who) return #who <= OWNER_MOST and string.match(who, '^%w+$') end
+
+-- So many bytes of rows have been read; is that enough for a page?  (Not of dlock's: they
+-- have some two thousand at most.)
+local bytes = 0
+local function enough() return bytes > ROWS_MOST end
+
+-- As in lock.lua; but a record may have a megabyte, and is not gone through.
+local function row(who)
+  local stored = call('HGET', info, who) or ''
+  bytes = bytes + #stored
+  local numbers, kind, token, slot, subscribed, granted, sum, at =
+    string.match(stored, '^((%l%d*) %d+ (%d+) (%d+) (%d) (%d+)) (%x+) ()')
+  if not numbers or sum ~= string.sub(redis.sha1hex(who .. ' ' .. numbers), 1, 8) then return nil end
+  if subscribed == '2' then
+    local length, behind = string.match(stored, '^(%d+) ()', at)
+    at = (behind or at) + math.min(tonumber(length or '0'), #stored)
+  end
+  return {kind = kind, token = token, slot = number(slot), granted = number(granted), revoked = subscribed == '2' and 1 or 0,
+          record = string.sub(stored, at, at + RECORD_MOST - 1)}
+end
+
+local function damaged(what) return {'u', what .. ' whose row is damaged or missing'} end
+
+-- nil: it does not hold (any more).
+local function holder(who)
+  local ends = tonumber(call('ZSCORE', holders, who) or '0')
+  if ends <= now then return nil end
+  local r = may_be_owner(who) and row(who)
+  if not r then return damaged('a holder') end
+  return {'h', who, r.kind, r.token, r.slot, r.granted, math.min(ends * 1000, 2 ^ 53 - 1), r.revoked, r.record}
+end
+
+-- nil: it is dead.
+local function waiter(who, ticket)
+  local ends = call('ZSCORE', alive, who)
+  if ends and tonumber(ends) <= now then return nil end
+  local r = may_be_owner(who) and row(who)
+  return r and {'w', who, r.kind, number(ticket), r.record} or damaged('a waiter')
+end
+
+local function kind_of(key) return call('TYPE', key).ok end
+
+-- ---- one lock ----
+
+-- Which of its keys can be read; of the others it is told what they are.
+local function readable(entries)
+  local can = {}
+  for key, wanted in pairs({[holders] = 'zset', [info] = 'hash', [queue] = 'zset', [alive] = 'zset', [freeze] = 'hash', [last] = 'hash'}) do
+    local found = kind_of(key)
+    can[key] = found == wanted or found == 'none'
+    if not can[key] then entries[#entries + 1] = {'u', 'a ' .. found .. ' stands under ' .. key} end
+  end
+  return can
+end
+
+-- nil: that would be too many.
+local function holders_of(entries)
+  if call('ZCARD', holders) > FEW then return nil end
+  local found, unknown = {}, {}
+  for _, who in ipairs(call('ZRANGE', holders, 0, -1)) do
+    if enough() then return nil end
+    local h = holder(who)
+    found[#found + 1] = h and h[1] == 'h' and h or nil
+    unknown[#unknown + 1] = h and h[1] == 'u' and h or nil
+  end
+  for _, e in ipairs(unknown) do entries[#entries + 1] = e end
+  table.sort(found, function(a, b) return tonumber(a[4]) < tonumber(b[4]) end)
+  return found
+end
+
+local function count_waiters(brief)
+  local n = call('ZCARD', queue)
+  local dead = brief and n > 0 and call('ZRANGEBYSCORE', alive, '-inf', now, 'LIMIT', 0, DEAD_MOST) or {}
+  for _, who in ipairs(dead) do
+    if call('ZSCORE', queue, who) then n = n - 1 end
+  end
+  return n
+end
+
+local function frozen()
+  local ends = call('HGET', freeze, 'until')
+  local at = ends and (tonumber(ends) or math.huge)
+  return at and at > us and {'f', number(call('HGET', freeze, 'since')), number(ends), short(call('HGET', freeze, 'record'))}
+end
+
+local function last_run()
+  local status, who = call('HGET', last, 'status'), call('HGET', last, 'who')
+  return status and {'r', short(call('HGET', last, 'id')), number(call('HGET', last, 'began')), number(call('HGET', last, 'ended')),
+                     number(status), short(call('HGET', last, 'token')), who and cjson.encode({who = short(who)}) or ''}
+end
+
+local function read_lock(brief, job)
+  local entries = {}
+  local can = readable(entries)
+  local found = {}
+  if can[holders] and can[info] then found = holders_of(entries) end
+  entries[#entries + 1] = can[freeze] and frozen() or nil
+  entries[#entries + 1] = job and can[last] and last_run() or nil
+  return {us, found and 0 or 1, can[info] and can[queue] and can[alive] and count_waiters(brief) or 0, found or {}, entries}
+end
+
+-- ---- pages of one lock ----
+
+local function read_holders(cursor)
+  local page = call('ZSCAN', holders, cursor, 'COUNT', PAGE)
+  local found = {page[1]}
+  for i = 1, #page[2], 2 do
+    local who, ends = page[2][i], page[2][i + 1]
+    if tonumber(ends) > now and may_be_owner(who) then
+      local r = not enough() and row(who)
+      found[#found + 1] = (r and short(r.token) or '0') .. ' ' .. who
+    end
+  end
+  return found
+end
+
+local function read_rows(first)
+  local found = {us, 0}
+  for i = first, #ARGV do
+    if enough() then break end
+    found[2] = found[2] + 1
+    found[#found + 1] = holder(ARGV[i])
+  end
+  return found
+end
+
+-- The next page begins behind the last one of this; if that has left, by its ticket.
+local function read_waiters(behind, ticket)
+  local rank = behind ~= '' and call('ZRANK', queue, behind)
+  local from = rank and rank + 1 or ticket ~= '' and call('ZCOUNT', queue, '-inf', ticket) or 0
+  local page = call('ZRANGE', queue, from, from + PAGE - 1, 'WITHSCORES')
+  local found = {us, '', ''}
+  for i = 1, #page, 2 do
+    local who = page[i]
+    if enough() then return found end
+    if may_be_owner(who) then found[2] = who end
+    found[3] = page[i + 1]
+    found[#found + 1] = waiter(who, page[i + 1])
+  end
+  if #page < 2 * PAGE then found[3] = '' end
+  return found
+end
+
+-- ---- all locks ----
+
+-- Each lock is found by one of its keys: by the first of these that exists.
+local function is_first(name, letter)
+  for _, before in ipairs({'h', 'q', 'f'}) do
+    if before == letter then return true end
+    if kind_of('dlock:{' .. name .. '}:' .. before) ~= 'none' then return false end
+  end
+end
+
+local function scan(cursor)
+  local page = call('SCAN', cursor, 'MATCH', 'dlock:{*}:[hqf]', 'COUNT', SCANNED)
+  local found = {page[1]}
+  for _, key in ipairs(page[2]) do
+    local name, letter = string.match(key, '^dlock:{([%w%%._~:@=-]+)}:(%l)$')
+    if name and #name <= NAME_MOST and is_first(name, letter) then found[#found + 1] = name end
+  end
+  return found
+end
+
+local operation = ARGV[1]
+if operation == 'scan' then return scan(ARGV[2]) end
+if operation == 'lock' then return read_lock(ARGV[2] == '1', ARGV[3] == '1') end
+if operation == 'holders' then return read_holders(ARGV[2]) end
+if operation == 'rows' then return read_rows(2) end
+if operation == 'waiters' then return read_waiters(ARGV[2], ARGV[3]) end
+return redis.error_reply('ERR dlock: no such operation')

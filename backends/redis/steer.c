@@ -1,0 +1,84 @@
+/* steer.c - takes locks away, and freezes keys, on one Redis server. */
+#include "steer.h"
+
+#include "dialect.h"
+#include "script.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* An operation on a lock, of `owner` or nobody. */
+struct order {
+	struct names names;
+	struct script_call call;
+};
+
+static void
+order_begin(struct order *o, const char *key, const char *operation, const char *owner)
+{
+	dialect_name_lock(&o->names, key);
+	o->call = (struct script_call){.script = &script_lock};
+	for (int i = 0; i < NAMES; i++)
+		script_key(&o->call, o->names.keys[i]);
+	script_word(&o->call, operation);
+	script_word(&o->call, owner);
+}
+
+/* The answer is {1}, or {0}: what is meant is not there. */
+static enum rc
+order_run(struct order *o, struct server *s, const char *missing, instant until,
+    struct fault *f)
+{
+	redisReply *reply;
+	enum rc rc = script_run(s, &o->call, until, &reply, f);
+	int64_t done;
+
+	if (rc != RC_OK)
+		return rc;
+	done = reply->elements == 1 && reply->element[0]->type == REDIS_REPLY_INTEGER
+	    ? reply->element[0]->integer
+	    : -1;
+	freeReplyObject(reply);
+	if (done == 1)
+		return RC_OK;
+	return done == 0 ? fault_set(f, RC_LOST, "%s: %s", s->where, missing)
+			 : script_nonsense(s, f);
+}
+
+enum rc
+steer_revoke(struct server *s, const struct target *t, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	char token[24];
+	struct order o;
+
+	snprintf(token, sizeof token, "%" PRIu64, t->token);
+	order_begin(&o, t->key, "revoke", t->owner ? t->owner : "");
+	script_word(&o.call, token);
+	script_word(&o.call, record);
+	script_word(&o.call, force ? "1" : "0");
+	return order_run(&o, s, "who held it by this grant does so no more", until, f);
+}
+
+enum rc
+steer_freeze(struct server *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *f)
+{
+	char ms[24];
+	struct order o;
+
+	snprintf(ms, sizeof ms, "%" PRId64, length == NEVER ? 0 : ns_to_ms(length));
+	order_begin(&o, key, "freeze", "");
+	script_word(&o.call, record);
+	script_word(&o.call, ms);
+	return order_run(&o, s, "it could not be frozen", until, f);
+}
+
+enum rc
+steer_thaw(struct server *s, const char *key, instant until, struct fault *f)
+{
+	struct order o;
+
+	order_begin(&o, key, "thaw", "");
+	return order_run(&o, s, "it is not frozen", until, f);
+}

@@ -1,0 +1,65 @@
+/*
+ * freeze.h - a lock that nobody may take: nodes that stand before all others, and stay.
+ *
+ *	K/-freeze-<16 random digits>-<ms or inf>-__WRIT__	and
+ *	K/locks/<the same name>
+ *
+ *  1. That is the first place for all of Curator's recipes, also for those who wait there
+ *     already: what follows "__WRIT__" is less than any number, and who orders by "lock-",
+ *     which is not in it, orders this by the whole name, and "-" is less than any
+ *     digit.  So their users do to it what they do to any holder: the next one in line
+ *     watches it.  Those of a semaphore stand in K/locks (unit.h).
+ *  2. Who holds the lock does not look, and goes on.
+ *  3. It is persistent: it needs no process.  Its data are the record of who did it; it
+ *     began when the server made it, and its length is in its name, so that its end is
+ *     counted on the server's clock.  Nothing that is written to it changes that.
+ *  4. One that has ended is as if it were not there, and whoever stands near the head removes it, for
+ *     Curator's users wait for that.  No two have the same name: who removes one
+ *     removes no other.
+ *  5. A newer one takes the place of an older one, which goes when that is there.
+ */
+#ifndef DLOCK_ZK_FREEZE_H
+#define DLOCK_ZK_FREEZE_H
+
+#include "data.h"
+#include "lockdir.h"
+
+enum { FREEZE_BYTES = 64 /* a name */ };
+
+/* The newest freeze of a lock. */
+struct freeze {
+	bool on;
+	char name[FREEZE_BYTES];
+	int64_t czxid;
+	int64_t since,
+	    until; /* by the server's clock, ns since 1970; until may be NEVER */
+	char record[RECORD_BYTES]; /* of who did it */
+};
+
+/* A name for one that has that length; NEVER: no end. */
+void freeze_name(char out[FREEZE_BYTES], int64_t length);
+
+/*
+ * Reads those among n names of children of `lock`, the lock's directory, or with FREEZE_PART
+ * of its semaphore's.  What has ended at `now` (server's, ns; < 0: not known) does not count;
+ * with `sweep` it is removed.
+ */
+#define FREEZE_PART "/locks"
+enum rc freeze_look(struct freeze *, struct session *, const char *lock, const char *part,
+    const char *const *names, size_t n, int64_t now, bool sweep, instant until,
+    struct fault *);
+
+/*
+ * Can the owner of a node that has its place there hold the lock?  Not if it has come
+ * after the freeze, or says itself that it waits.
+ */
+bool freeze_leaves(const struct freeze *, int64_t czxid, enum stage);
+
+/*
+ * Removes one from the lock and from its semaphore.  *removed: we did.  RC_DENIED, and
+ * whatever an attempt can end with.
+ */
+enum rc freeze_remove(struct session *, const char *lock, const char *name, bool *removed,
+    instant until, struct fault *);
+
+#endif

@@ -1,0 +1,519 @@
+/* steering.c - marks and removes what others have made, makes and removes what freezes. */
+#include "steering.h"
+
+#include "node.h"
+#include "queue.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UUID_CHARS = 40 /* "_c_<uuid>-" */ };
+
+/* The node of a holder. */
+struct holder {
+	char name[NAME_BYTES], path[NODE_BYTES];
+	struct call *data;      /* as it was read; NULL: there is none */
+	bool ours, unit;        /* a dlock's; of a semaphore */
+	char lease[NAME_BYTES]; /* of ours, in K/leases */
+};
+
+static enum rc
+denied(const struct steering *how, const char *path, struct fault *f)
+{
+	return fault_set(f, RC_DENIED,
+	    "%s: no permission to change %s: its ACL is for whoever made it (use the same user: -O auth-file)",
+	    how->dir->where, path);
+}
+
+static enum rc
+is_gone(const struct steering *how, struct fault *f)
+{
+	return fault_set(f, RC_LOST, "%s: there is no such holder", how->dir->where);
+}
+
+/* ---- the holder that is meant ---- */
+
+static enum rc
+list_part(
+    const struct steering *how, const char *part, struct call **ret, struct fault *f)
+{
+	char path[NODE_BYTES];
+	int code;
+
+	snprintf(path, sizeof path, "%s%s", how->dir->path, part);
+	*ret = call_list(how->session, path);
+	return call_await(*ret, how->until, &code, f);
+}
+
+static void
+holder_drop(struct holder *h)
+{
+	call_drop(h->data);
+	h->data = NULL;
+}
+
+/* Is it the node of the grant that is meant? */
+static bool
+is_meant(const struct steering *how, const char *name, const struct call *data)
+{
+	const struct target *t = how->target;
+	char uuid[48];
+
+	if (t->token && (uint64_t)call_stat(data)->czxid != t->token)
+		return false;
+	if (!t->owner)
+		return t->token != 0;
+	lockdir_uuid(uuid, t->owner);
+	return strncmp(name, uuid, strlen(uuid)) == 0;
+}
+
+/* Reads one node; keeps it if it is the one. */
+static enum rc
+try_node(const struct steering *how, const char *part, const char *name, struct holder *h,
+    struct fault *f)
+{
+	struct call *c;
+	unsigned limit;
+	int code;
+	enum rc rc;
+
+	if (strlen(name) >= NAME_BYTES)
+		return RC_OK;
+	snprintf(h->path, sizeof h->path, "%s%s/%s", how->dir->path, part, name);
+	c = call_get(how->session, h->path);
+	rc = call_await(c, how->until, &code, f);
+	if (rc == RC_DENIED)
+		rc = denied(how, h->path, f);
+	if (rc == RC_OK && code == ZOK && is_meant(how, name, c)) {
+		snprintf(h->name, sizeof h->name, "%s", name);
+		h->ours = queue_is_dlocks(name);
+		h->unit = *part || queue_kind(name, &limit) == KIND_LIMIT;
+		h->data = c;
+		return RC_OK;
+	}
+	call_drop(c);
+	return rc;
+}
+
+/* Among those who stand first; an owner's node has a name. */
+static enum rc
+find_in_queue(const struct steering *how, const struct call *list, struct holder *h,
+    struct fault *f)
+{
+	char uuid[48] = "";
+	size_t n;
+	const char *const *names = call_names(list, &n);
+	const char **sorted = calloc(n + 1, sizeof *sorted);
+	struct place p;
+	enum rc rc = RC_OK;
+
+	if (!sorted)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	if (how->target->owner)
+		lockdir_uuid(uuid, how->target->owner);
+	queue_look(&p, names, n, "");
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = names[i];
+	n = queue_sort(sorted, n);
+	for (size_t i = 0; i < n && i < p.holders && rc == RC_OK && !h->data; i++)
+		if (queue_child(sorted[i]) != CHILD_FOREIGN &&
+		    strncmp(sorted[i], uuid, strlen(uuid)) == 0)
+			rc = try_node(how, "", sorted[i], h, f);
+	free(sorted);
+	return rc;
+}
+
+/* Curator's, among the leases; or the lease of ours. */
+static enum rc
+find_lease(const struct steering *how, struct holder *h, struct fault *f)
+{
+	struct call *list;
+	const char *const *names;
+	size_t n = 0;
+	enum rc rc = list_part(how, "/leases", &list, f);
+
+	names = rc == RC_OK ? call_names(list, &n) : NULL;
+	if (h->data)
+		for (size_t i = 0; i < n; i++)
+			if (strncmp(names[i], h->name, UUID_CHARS) == 0)
+				snprintf(h->lease, sizeof h->lease, "%s", names[i]);
+	for (size_t i = 0; rc == RC_OK && !h->data && i < n; i++)
+		if (!queue_is_dlocks(names[i]))
+			rc = try_node(how, "/leases", names[i], h, f);
+	call_drop(list);
+	return rc;
+}
+
+/* RC_LOST: nobody has that grant. */
+static enum rc
+find_holder(const struct steering *how, struct holder *h, struct fault *f)
+{
+	struct call *list = NULL;
+	int code;
+	enum rc rc = call_finish(
+	    call_sync(how->session, how->dir->path), how->until, &code, f);
+
+	*h = (struct holder){.data = NULL};
+	if (rc == RC_OK && how->target->owner &&
+	    strlen(how->target->owner) != OWNER_CHARS)
+		rc = is_gone(how, f); /* nobody's */
+	if (rc == RC_OK)
+		rc = list_part(how, "", &list, f);
+	if (rc == RC_OK)
+		rc = find_in_queue(how, list, h, f);
+	if (rc == RC_OK && (!h->data || h->unit))
+		rc = find_lease(how, h, f);
+	call_drop(list);
+	if (rc == RC_OK &&
+	    (!h->data || data_stage(call_text(h->data)) == STAGE_WAITING ||
+		(h->unit && h->ours && !*h->lease)))
+		rc = is_gone(how, f);
+	if (rc != RC_OK)
+		holder_drop(h);
+	return rc;
+}
+
+/* ---- asked ---- */
+
+static struct call *
+ask_holder(const struct steering *how, const struct holder *h)
+{
+	const struct Stat *stat = call_stat(h->data);
+	const char *text = call_text(h->data);
+	char data[DATA_BYTES] = CURATORS_REVOKE;
+
+	if (h->ours)
+		data_mark(data, (size_t)stat->dataLength == strlen(text) ? text : "",
+		    how->record);
+	return call_set(how->session, h->path, data, stat->version);
+}
+
+static enum rc
+refuse_to_ask(const struct steering *how, struct fault *f)
+{
+	return fault_set(f, RC_CONFIG,
+	    "%s: users of Curator's semaphore cannot be asked to give it up; it can only be taken away by force",
+	    how->dir->where);
+}
+
+/*
+ * *done: it has been asked.  Otherwise it has written to its node meanwhile, and is to be
+ * read again.
+ */
+static enum rc
+mark_once(const struct steering *how, bool *done, struct fault *f)
+{
+	struct holder h;
+	struct call *set;
+	int code;
+	enum rc rc = find_holder(how, &h, f);
+
+	if (rc != RC_OK)
+		return rc;
+	if (h.unit && !h.ours) {
+		holder_drop(&h);
+		return refuse_to_ask(how, f);
+	}
+	set = ask_holder(how, &h);
+	rc = call_await(set, how->until, &code, f);
+	*done = rc == RC_OK && code == ZOK;
+	if (rc == RC_DENIED)
+		rc = denied(how, h.path, f);
+	else if (*done && call_stat(set)->czxid != call_stat(h.data)->czxid)
+		rc = is_gone(how, f);
+	call_drop(set);
+	holder_drop(&h);
+	return rc;
+}
+
+enum rc
+steering_mark(struct steering *how, struct fault *f)
+{
+	bool done = false;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && !done && instant_now() < how->until)
+		rc = mark_once(how, &done, f);
+	return rc == RC_OK && !done
+	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
+		  how->dir->where)
+	    : rc;
+}
+
+/* ---- taken away ---- */
+
+/* The slot of a unit, if its node says so, too. */
+static enum rc
+find_slot(const struct steering *how, const struct holder *h, char path[NODE_BYTES],
+    bool *found, struct fault *f)
+{
+	struct call *c;
+	int code;
+	enum rc rc;
+
+	snprintf(path, NODE_BYTES, "%s/slots/%d", how->dir->path,
+	    data_slot(call_text(h->data)));
+	c = call_get(how->session, path);
+	rc = call_await(c, how->until, &code, f);
+	*found = rc == RC_OK && code == ZOK && strcmp(call_text(c), h->name) == 0;
+	call_drop(c);
+	return rc == RC_DENIED ? RC_OK : rc;
+}
+
+/* Text of the lock's directory that is not ours stays. */
+static enum rc
+find_note(const struct steering *how, const struct holder *h, struct change *ret,
+    char data[DATA_BYTES], bool *is_free, struct fault *f)
+{
+	struct call *c = call_get(how->session, how->dir->path);
+	int code;
+	enum rc rc = call_await(c, how->until, &code, f);
+
+	*is_free = rc == RC_OK && code == ZOK &&
+	    (call_stat(c)->dataLength == 0 || data_is_force(call_text(c)));
+	if (*is_free) {
+		data_note_force(data, (uint64_t)call_stat(h->data)->czxid, how->record);
+		*ret = (struct change){
+		    CHANGE_SET, how->dir->path, data, .version = call_stat(c)->version};
+	}
+	call_drop(c);
+	return rc == RC_DENIED ? RC_OK : rc;
+}
+
+/*
+ * What belongs to the holder, all or none, as a release does it: its node, which must be
+ * as it was read, and of a unit the lease and the slot.
+ */
+static enum rc
+remove_holder(struct steering *how, const struct holder *h, const struct change *note,
+    int *code, struct fault *f)
+{
+	char lease[NODE_BYTES], slot[NODE_BYTES];
+	struct change all[4] = {
+	    {CHANGE_DELETE, h->path, .version = call_stat(h->data)->version}};
+	bool found = false;
+	size_t n = 1;
+	enum rc rc = RC_OK;
+
+	if (h->unit && h->ours)
+		rc = find_slot(how, h, slot, &found, f);
+	if (rc != RC_OK)
+		return rc;
+	if (h->unit && h->ours) {
+		snprintf(lease, sizeof lease, "%s/leases/%s", how->dir->path, h->lease);
+		all[n++] = (struct change){CHANGE_DELETE, lease, .version = -1};
+	}
+	if (found)
+		all[n++] = (struct change){CHANGE_DELETE, slot, .version = -1};
+	if (note)
+		all[n++] = *note;
+	how->asked = true;
+	return call_finish(call_multi(how->session, all, n, false), how->until, code, f);
+}
+
+/* With a note for a dlock, so that it can say who did it; or else without. */
+static enum rc
+remove_with_note(struct steering *how, const struct holder *h, int *code, struct fault *f)
+{
+	char data[DATA_BYTES];
+	struct change note;
+	bool is_free = false;
+	enum rc rc = h->ours ? find_note(how, h, &note, data, &is_free, f) : RC_OK;
+
+	*code = ZBADVERSION;
+	if (rc == RC_OK && is_free)
+		rc = remove_holder(how, h, &note, code, f);
+	if (rc == RC_DENIED || (rc == RC_OK && *code != ZOK))
+		rc = remove_holder(how, h, NULL, code, f);
+	return rc;
+}
+
+/* *done: as in mark_once(). */
+static enum rc
+force_once(struct steering *how, bool *done, struct fault *f)
+{
+	struct holder h;
+	int code = ZOK;
+	enum rc rc = find_holder(how, &h, f);
+
+	if (rc != RC_OK)
+		return rc;
+	rc = remove_with_note(how, &h, &code, f);
+	*done = rc == RC_OK && code == ZOK;
+	if (rc == RC_DENIED)
+		rc = denied(how, h.path, f);
+	holder_drop(&h);
+	return rc;
+}
+
+enum rc
+steering_force(struct steering *how, struct fault *f)
+{
+	bool done = false;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && !done && instant_now() < how->until)
+		rc = force_once(how, &done, f);
+	if (rc == RC_LOST && how->again)
+		return RC_OK; /* that was us */
+	return rc == RC_OK && !done
+	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
+		  how->dir->where)
+	    : rc;
+}
+
+/* ---- frozen ---- */
+
+/* The directories of the lock, and of its semaphore, so that whoever comes there waits. */
+static enum rc
+make_directories(const struct steering *how, struct fault *f)
+{
+	char path[NODE_BYTES];
+	enum rc rc = lockdir_make(how->dir, how->session, how->until, f);
+
+	snprintf(path, sizeof path, "%s" FREEZE_PART, how->dir->path);
+	return rc == RC_OK ? lockdir_make_path(how->dir, how->session, path,
+				 ZOO_CONTAINER, how->until, f)
+			   : rc;
+}
+
+/* Both or none.  *made: they are there. */
+static enum rc
+make_freeze(const struct steering *how, bool *made, struct fault *f)
+{
+	char lock[NODE_BYTES], semaphore[NODE_BYTES];
+	int code;
+	enum rc rc;
+
+	snprintf(lock, sizeof lock, "%s/%s", how->dir->path, how->freeze);
+	snprintf(semaphore, sizeof semaphore, "%s" FREEZE_PART "/%s", how->dir->path,
+	    how->freeze);
+	rc = call_finish(
+	    call_multi(how->session,
+		(const struct change[]){
+		    {CHANGE_CREATE, lock, how->record, .mode = ZOO_PERSISTENT},
+		    {CHANGE_CREATE, semaphore, how->record, .mode = ZOO_PERSISTENT},
+		},
+		2, how->dir->acl == ACL_OPEN),
+	    how->until, &code, f);
+	*made = rc == RC_OK && (code == ZOK || code == ZNODEEXISTS);
+	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
+}
+
+/* All of those names but one. */
+static enum rc
+remove_others(const struct steering *how, const struct call *list, struct fault *f)
+{
+	size_t n;
+	const char *const *names = call_names(list, &n);
+	bool removed;
+	enum rc rc = RC_OK;
+
+	for (size_t i = 0; rc == RC_OK && i < n; i++)
+		if (queue_freeze_length(names[i]) > 0 &&
+		    strcmp(names[i], how->freeze) != 0)
+			rc = freeze_remove(how->session, how->dir->path, names[i],
+			    &removed, how->until, f);
+	return rc == RC_DENIED ? RC_OK : rc; /* ours is newer */
+}
+
+enum rc
+steering_freeze(struct steering *how, struct fault *f)
+{
+	struct call *list = NULL;
+	bool made = false;
+	int code;
+	enum rc rc = call_finish(
+	    call_sync(how->session, how->dir->path), how->until, &code, f);
+
+	if (rc == RC_OK)
+		rc = list_part(how, "", &list, f);
+	while (rc == RC_OK && !made && instant_now() < how->until) {
+		rc = make_directories(how, f);
+		if (rc == RC_OK)
+			rc = make_freeze(how, &made, f);
+	}
+	if (rc == RC_OK && made)
+		rc = remove_others(how, list, f);
+	call_drop(list);
+	return rc == RC_OK && !made ? lockdir_vanishes(how->dir, f) : rc;
+}
+
+/* ---- thawed ---- */
+
+/* Has it ended by itself?  Where we may not write to it, nobody tells us the time. */
+static enum rc
+has_ended(const struct steering *how, const char *name, bool *ended, struct fault *f)
+{
+	char path[NODE_BYTES];
+	struct call *read, *set;
+	int64_t length = queue_freeze_length(name);
+	int code;
+	enum rc rc;
+
+	*ended = false;
+	if (length == NEVER)
+		return RC_OK;
+	snprintf(path, sizeof path, "%s/%s", how->dir->path, name);
+	read = call_get(how->session, path);
+	rc = call_await(read, how->until, &code, f);
+	if (rc == RC_OK && code == ZOK) {
+		set = call_set(how->session, path, call_text(read), -1);
+		rc = call_await(set, how->until, &code, f);
+		*ended = rc == RC_OK && code == ZOK &&
+		    node_server_time(call_stat(set)->mtime) >=
+			node_server_time(call_stat(read)->ctime) + length;
+		call_drop(set);
+	}
+	call_drop(read);
+	return rc == RC_DENIED ? RC_OK : rc;
+}
+
+/* One that is listed in the lock's directory, or in that of its semaphore. */
+static enum rc
+thaw_one(struct steering *how, const char *name, size_t *n, struct fault *f)
+{
+	bool ended, removed = false;
+	enum rc rc = has_ended(how, name, &ended, f);
+
+	how->asked = how->asked || !ended;
+	if (rc == RC_OK)
+		rc = freeze_remove(
+		    how->session, how->dir->path, name, &removed, how->until, f);
+	*n += removed && !ended;
+	return rc;
+}
+
+/* *n: so many more were in force, and are not any more. */
+static enum rc
+thaw_all(struct steering *how, const char *part, size_t *n, struct fault *f)
+{
+	struct call *list;
+	size_t count = 0;
+	enum rc rc = list_part(how, part, &list, f);
+	const char *const *names = rc == RC_OK ? call_names(list, &count) : NULL;
+
+	for (size_t i = 0; rc == RC_OK && i < count; i++)
+		if (queue_freeze_length(names[i]) > 0)
+			rc = thaw_one(how, names[i], n, f);
+	call_drop(list);
+	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
+}
+
+enum rc
+steering_thaw(struct steering *how, struct fault *f)
+{
+	size_t n = 0;
+	int code;
+	enum rc rc = call_finish(
+	    call_sync(how->session, how->dir->path), how->until, &code, f);
+
+	if (rc == RC_OK)
+		rc = thaw_all(how, "", &n, f);
+	if (rc == RC_OK)
+		rc = thaw_all(how, FREEZE_PART, &n, f); /* if the other was deleted */
+	return rc == RC_OK && n == 0 && !how->again
+	    ? fault_set(f, RC_LOST, "%s: it is not frozen", how->dir->where)
+	    : rc;
+}

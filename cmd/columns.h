@@ -1,0 +1,44 @@
+/*
+ * columns.h - the columns of `dlock ls`.
+ *
+ * Widths are chosen before the first row is known, so that it can be printed at once:
+ * on a terminal, values are cut to fit; elsewhere they are whole, and a long one moves
+ * those behind it.
+ */
+#ifndef DLOCK_COLUMNS_H
+#define DLOCK_COLUMNS_H
+
+#include "screen.h"
+#include "view.h"
+
+enum { COLUMNS_MOST = 24, ROW_BYTES = 65536 };
+
+struct column;
+
+struct columns {
+	const struct column *list[COLUMNS_MOST];
+	size_t width[COLUMNS_MOST];
+	size_t n;
+	bool cuts; /* to its width, each value */
+	const struct screen *screen;
+};
+
+/*
+ * Chooses columns by their names ("key,host,PID"; NULL: the usual ones, as many as fit)
+ * for a screen, which must outlive them.  RC_USAGE: the fault says which names there
+ * are.
+ */
+enum rc columns_choose(
+    struct columns *, const char *names, const struct screen *, struct fault *);
+
+/* The screen is another size: chooses the widths anew. */
+void columns_fit(struct columns *, const char *names);
+
+/* The line of headings, or of one lock, without its newline, into out[ROW_BYTES]. */
+void columns_heading(const struct columns *, char *out);
+void columns_row(const struct columns *, const struct view *, char *out);
+
+/* "key, state, ...", all there are.  Returns out. */
+const char *columns_list(char *out, size_t size);
+
+#endif

@@ -1,0 +1,407 @@
+/* conf.c - reads the configuration files. */
+#include "conf.h"
+
+#include "inifile.h"
+#include "mask.h"
+#include "nearest.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* A test's dlock has another one. */
+#ifndef CONF_SYSTEM_FILE
+#define CONF_SYSTEM_FILE "/etc/dlock.conf"
+#endif
+
+bool
+conf_allows(int i)
+{
+	return options[i].env && !options[i].occasional;
+}
+
+/* ---- what stands in a file ---- */
+
+struct reading {
+	struct sources *all;
+	struct conf_text *text;
+	struct source *into; /* the section's; NULL: it does not count */
+	int line[OPTIONS];   /* where an option stands in this section; 0: not yet */
+};
+
+/* `key "deploy"` or `key deploy`: the name behind the section's first word. */
+static char *
+name_of_section(char *section, const char *word)
+{
+	size_t n = strlen(word);
+	char *name = section + n, *end;
+
+	if (strncmp(section, word, n) != 0 || (*name != ' ' && *name != '\t'))
+		return NULL;
+	name += strspn(name, " \t");
+	end = name + strlen(name);
+	if (*name == '"' && end - name > 2 && end[-1] == '"') {
+		end[-1] = '\0';
+		name++;
+	}
+	return *name && !strchr(name, '"') ? name : NULL;
+}
+
+static enum rc
+unknown_section(const char *section, struct fault *f)
+{
+	static const char *const known[] = {"key", "profile", NULL};
+	size_t n = strcspn(section, " \t\"");
+	const char *meant = nearest_word(section, n, known);
+	bool hint = meant && strlen(meant) != n;
+
+	return fault_set(f, RC_CONFIG,
+	    "[%s]%s%s%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
+	    "them)",
+	    text_brief(section).text, hint ? " (did you mean " : "", hint ? meant : "",
+	    hint ? "?)" : "");
+}
+
+/* How many of the keys a pattern is for; *outside is set to one that it is not for. */
+static size_t
+count_keys(const struct conf_text *t, const char *pattern, const char **outside)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->nkeys; i++)
+		if (fnmatch(pattern, t->keys[i], 0) == 0)
+			n++;
+		else
+			*outside = t->keys[i];
+	return n;
+}
+
+/* A profile that is not the wanted one, but may be meant. */
+static void
+note_guess(struct conf_text *t, const char *name)
+{
+	const char *known[] = {name, NULL};
+
+	if (t->profile && nearest_word(t->profile, strlen(t->profile), known))
+		text_clean(t->meant, sizeof t->meant, name, strlen(name));
+}
+
+static enum rc
+add_section(struct reading *r, enum source_kind kind, const char *section,
+    const char *outside, struct fault *f)
+{
+	r->into = sources_add(r->all, kind);
+	if (!r->into)
+		return fault_set(f, RC_CONFIG,
+		    "more than %d sections are for this run: too many", SOURCES_MAX - 3);
+	r->into->file = r->text->shown;
+	r->into->section = section;
+	r->into->outside = outside;
+	return RC_OK;
+}
+
+static enum rc
+begin_section(struct reading *r, const char *section, struct fault *f)
+{
+	struct conf_text *t = r->text;
+	static char copy[CONF_BYTES];
+	const char *outside = NULL, *name;
+
+	r->into = NULL;
+	memset(r->line, 0, sizeof r->line);
+	snprintf(copy, sizeof copy, "%s", section);
+	name = name_of_section(copy, "key");
+	if (name && count_keys(t, name, &outside) > 0)
+		return add_section(r, t->user ? SOURCE_USER_KEY : SOURCE_SYSTEM_KEY,
+		    section, outside, f);
+	if (name)
+		return RC_OK;
+	name = name_of_section(copy, "profile");
+	if (!name)
+		return unknown_section(section, f);
+	if (t->profile && strcmp(name, t->profile) == 0) {
+		t->found = true;
+		return add_section(r,
+		    t->user ? SOURCE_USER_PROFILE : SOURCE_SYSTEM_PROFILE, section, NULL,
+		    f);
+	}
+	note_guess(t, name);
+	return RC_OK;
+}
+
+static enum rc
+unknown_name(const struct inifile_line *l, struct fault *f)
+{
+	const char *meant = options_nearest(~0U, l->name, strlen(l->name));
+
+	return fault_set(f, RC_CONFIG,
+	    "'%s' is no option%s%s%s (names are those of long options, such as ttl)",
+	    text_brief(l->name).text, meant ? ": did you mean " : "", meant ? meant : "",
+	    meant ? "?" : "");
+}
+
+/* Is it right, whether or not it counts now? */
+static enum rc
+check_value(const struct option *o, const char *value, struct fault *f)
+{
+	static struct plan scratch;
+	struct fault why = {""};
+	bool shown = !mask_finds(value);
+
+	scratch.site.nsettings = scratch.site.settings_used = 0;
+	if (o->set(&scratch, o, value, &why) == RC_OK)
+		return RC_OK;
+	return fault_set(f, RC_CONFIG, "%s%s%s%s: %s", o->name, shown ? " '" : "",
+	    shown ? text_brief(value).text : "", shown ? "'" : "", why.text);
+}
+
+/*
+ * Below another dlock, its server counts more than the one that files name for every run:
+ * nested runs stay together.  A section for a key or a profile that is asked for names one
+ * on purpose.
+ */
+static bool
+is_overruled(const struct source *s, int i, const struct sources *all)
+{
+	const struct source *enclosing = &all->list[all->n - 1];
+
+	return (s->kind == SOURCE_USER || s->kind == SOURCE_SYSTEM) &&
+	    (options[i].group == GROUP_SERVER || i == OPT_OPTION) &&
+	    enclosing->value[OPT_BACKEND];
+}
+
+/*
+ * A file says how runs of a key wait, and why there are any.  For a subcommand that asks
+ * about the lock, or takes it from a run, that would be no answer; and a status of 0 for
+ * "busy" would make it a lie where what is to be locked stands behind dlock, in a script.
+ */
+static bool
+is_for_runs_only(int i, unsigned cmd)
+{
+	if (i == OPT_CONFLICT)
+		return !(cmd & (CMD_RUN | CMD_CONFIG));
+	return (options[i].group == GROUP_WAIT || i == OPT_WHY) &&
+	    !(cmd & (CMD_KEEPS | CMD_CONFIG));
+}
+
+static enum rc
+note_value(struct reading *r, int i, const struct inifile_line *l, struct fault *f)
+{
+	struct source *s = r->into;
+
+	if (!s || !(options[i].cmds & r->all->cmd) || is_for_runs_only(i, r->all->cmd) ||
+	    is_overruled(s, i, r->all))
+		return RC_OK;
+	if (i == OPT_OPTION) {
+		if (s->nsettings == SETTINGS_MAX)
+			return fault_set(f, RC_CONFIG, "too many settings");
+		s->settings[s->nsettings++] = (struct source_setting){
+		    l->value, l->number};
+	}
+	s->value[i] = l->value;
+	s->line[i] = l->number;
+	return RC_OK;
+}
+
+static enum rc
+take_line(void *ctx, const struct inifile_line *l, struct fault *f)
+{
+	struct reading *r = ctx;
+	enum rc rc;
+	int i;
+
+	if (!l->name)
+		return begin_section(r, l->section, f);
+	i = options_named(~0U, l->name, strlen(l->name));
+	if (i < 0)
+		return unknown_name(l, f);
+	if (!conf_allows(i))
+		return fault_set(f, RC_CONFIG,
+		    "%s is said for one occasion, so it has no place in a file",
+		    options[i].name);
+	if (r->line[i] && !options[i].repeats)
+		return fault_set(f, RC_CONFIG, "%s is given twice here, first in line %d",
+		    options[i].name, r->line[i]);
+	r->line[i] = l->number;
+	rc = check_value(&options[i], l->value, f);
+	if (rc == RC_OK && !r->text->secret && (i == OPT_URL || i == OPT_OPTION) &&
+	    mask_finds(l->value))
+		r->text->secret = l->number;
+	return rc == RC_OK ? note_value(r, i, l, f) : rc;
+}
+
+enum rc
+conf_take(struct sources *all, struct conf_text *t, struct fault *f)
+{
+	struct reading r = {.all = all, .text = t};
+	struct fault why = {""};
+	int number = 1;
+	enum rc rc;
+
+	rc = add_section(&r, t->user ? SOURCE_USER : SOURCE_SYSTEM, "", NULL, &why);
+	if (rc == RC_OK)
+		rc = inifile_read(t->text, t->n, take_line, &r, &number, &why);
+	if (rc != RC_OK)
+		return fault_set(f, rc, "%s:%d: %s", t->shown, number, why.text);
+	return RC_OK;
+}
+
+/* ---- which files, and who may have written them ---- */
+
+/* Where the user's file is; false: nowhere. */
+static bool
+find_user_file(char *path, size_t size)
+{
+	const char *dir = sources_variable("XDG_CONFIG_HOME"), *below = "";
+
+	if (!dir || *dir != '/') {
+		dir = sources_variable("HOME");
+		below = "/.config";
+	}
+	if (!dir || *dir != '/')
+		return false;
+	snprintf(path, size, "%s%s/dlock.conf", dir, below);
+	return true;
+}
+
+/* Nobody else may decide on which server we lock. */
+static enum rc
+check_owner(const struct stat *st, const char *shown, struct fault *f)
+{
+	if (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3))
+		return RC_OK; /* /dev/null: no configuration */
+	if (!S_ISREG(st->st_mode))
+		return fault_set(
+		    f, RC_CONFIG, "the configuration %s is not a regular file", shown);
+	if (st->st_uid != 0 && st->st_uid != geteuid())
+		return fault_set(f, RC_CONFIG,
+		    "the configuration %s belongs to uid %u, neither root nor uid %u, who runs this%s: not read",
+		    shown, (unsigned)st->st_uid, (unsigned)geteuid(),
+		    geteuid() == 0 ? " (sudo -H takes root's home)" : "");
+	if (st->st_mode & (S_IWGRP | S_IWOTH))
+		return fault_set(f, RC_CONFIG,
+		    "the configuration %s can be written by others, so it is not read: chmod go-w %s",
+		    shown, shown);
+	return RC_OK;
+}
+
+/*
+ * That it cannot be opened (errno says why) means that there is none.  Where we may not even
+ * look is somebody else's home: a daemon's user may have been left with HOME=/root.
+ */
+static bool
+is_absent(const char *path)
+{
+	int error = errno;
+	struct stat st;
+	bool absent = error == ENOENT || error == ENOTDIR ||
+	    (error == EACCES && stat(path, &st) != 0 && errno == EACCES);
+
+	errno = error;
+	return absent;
+}
+
+/* Its text, with one read; NULL where there is no file. */
+static enum rc
+load(const char *path, bool needed, struct stat *st, struct conf_text *t, struct fault *f)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	ssize_t n = -1;
+	enum rc rc = RC_OK;
+
+	if (fd < 0 && !needed && is_absent(path)) {
+		t->text = NULL;
+		return RC_OK;
+	}
+	if (fd >= 0 && fstat(fd, st) == 0) {
+		rc = check_owner(st, t->shown, f);
+		n = rc == RC_OK ? read(fd, t->text, CONF_BYTES + 1) : 0;
+	}
+	if (n < 0)
+		rc = fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
+		    t->shown, strerror(errno),
+		    needed ? "" : " (--config FILE would be read instead)");
+	if (n > CONF_BYTES)
+		rc = fault_set(f, RC_CONFIG,
+		    "the configuration %s is longer than %d bytes", t->shown, CONF_BYTES);
+	if (fd >= 0)
+		close(fd);
+	t->n = n;
+	return rc;
+}
+
+/* One file, if it is there. */
+static enum rc
+read_file(struct sources *all, const char *path, bool needed, struct conf_text *t,
+    struct fault *f)
+{
+	static char texts[FILES_MAX][CONF_BYTES + 2];
+	struct source_file *file = &all->files[all->nfiles];
+	struct stat st = {0};
+	enum rc rc;
+
+	text_clean(file->shown, sizeof file->shown, path, strlen(path));
+	t->text = texts[all->nfiles++];
+	t->shown = file->shown;
+	t->secret = 0;
+	rc = load(path, needed, &st, t, f);
+	file->there = rc == RC_OK && t->text;
+	if (file->there)
+		rc = conf_take(all, t, f);
+	if (rc == RC_OK && file->there && t->secret && (st.st_mode & (S_IRGRP | S_IROTH)))
+		return fault_set(f, RC_CONFIG,
+		    "%s:%d: a password stands here, and others may read the file: chmod 600 %s",
+		    t->shown, t->secret, t->shown);
+	return rc;
+}
+
+static enum rc
+no_profile(const struct sources *all, const struct conf_text *t, struct fault *f)
+{
+	char where[2 * FILE_SHOWN_BYTES + 60] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < all->nfiles; i++)
+		used += snprintf(where + used, sizeof where - used, "%s%s%s",
+		    i ? " or " : "", all->files[i].shown,
+		    all->files[i].there ? "" : " (not there)");
+	return fault_set(f, RC_USAGE, "there is no profile '%s'%s%s%s in %s",
+	    text_brief(t->profile).text, *t->meant ? " (did you mean " : "",
+	    *t->meant ? t->meant : "", *t->meant ? "?)" : "", where);
+}
+
+static const char *
+value_of(const struct sources *all, int i)
+{
+	const struct source *s = sources_of(all, i);
+
+	return s ? s->value[i] : NULL;
+}
+
+enum rc
+conf_read(struct sources *all, const char *const *keys, size_t nkeys, struct fault *f)
+{
+	const char *named = value_of(all, OPT_CONFIG), *system = CONF_SYSTEM_FILE;
+	struct conf_text t = {
+	    .profile = value_of(all, OPT_PROFILE), .keys = keys, .nkeys = nkeys};
+	char path[PATH_MAX + 32];
+	enum rc rc = RC_OK;
+
+	t.user = true;
+	if (named)
+		rc = read_file(all, named, true, &t, f);
+	else if (find_user_file(path, sizeof path))
+		rc = read_file(all, path, false, &t, f);
+	t.user = false;
+	if (rc == RC_OK && !named && system)
+		rc = read_file(all, system, false, &t, f);
+	if (rc == RC_OK && t.profile && !t.found)
+		return no_profile(all, &t, f);
+	return rc;
+}

@@ -1,0 +1,185 @@
+/* screen.c - draws on a terminal, in colours where there are some. */
+#include "screen.h"
+
+#include "text.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* We have been stopped, and the shell has written where our picture was. */
+static volatile sig_atomic_t continued;
+
+static void
+note_continued(int sig)
+{
+	(void)sig;
+	continued = 1;
+}
+
+static const char *
+variable(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value ? value : "";
+}
+
+void
+screen_measure(struct screen *s)
+{
+	struct winsize w = {0};
+	size_t columns = s->columns, rows = s->rows;
+
+	ioctl(STDOUT_FILENO, TIOCGWINSZ, &w);
+	s->columns = w.ws_col ? w.ws_col : 80;
+	s->rows = w.ws_row ? w.ws_row : 24;
+	/* lines of another width may have been broken: begin anew, on an empty screen */
+	if (s->drawn && (columns != s->columns || rows != s->rows))
+		s->drawn = SIZE_MAX;
+}
+
+void
+screen_open(struct screen *s)
+{
+	bool terminal = isatty(STDOUT_FILENO) == 1,
+	     able = terminal && strcmp(variable("TERM"), "dumb") != 0 &&
+	    *variable("TERM");
+
+	*s = (struct screen){.colours = able && !*variable("NO_COLOR"), .moves = able};
+	if (terminal)
+		screen_measure(s);
+}
+
+const char *
+screen_colour(const struct screen *s, enum colour c)
+{
+	static const char *const codes[] = {
+	    "\33[m", "\33[1m", "\33[2m", "\33[32m", "\33[33m", "\33[36m", "\33[31m"};
+
+	return s->colours ? codes[c] : "";
+}
+
+/* How long a code that switches colours is; 0: this is none. */
+static size_t
+code_length(const char *text)
+{
+	return *text == '\33' ? strcspn(text, "m") + 1 : 0;
+}
+
+void
+screen_cut(char *line, size_t columns)
+{
+	size_t used = 0, left = strlen(line);
+	bool coloured = false;
+
+	while (left > 0) {
+		size_t n = code_length(line);
+		uint32_t c = 0;
+		char one[8] = "";
+
+		if (n > 0)
+			coloured = n > strlen("\33[m");
+		if (n == 0) {
+			n = text_next(line, left, &c);
+			n = n ? n : 1;
+			memcpy(one, line, n);
+			used += text_columns(one);
+		}
+		if (used > columns) {
+			*line = '\0';
+			if (coloured && left > 3) /* there is room: the line went on */
+				memcpy(line, "\33[m", 4);
+			return;
+		}
+		line += n;
+		left -= n;
+	}
+}
+
+FILE *
+screen_begin(struct screen *s)
+{
+	screen_measure(s);
+	s->picture = open_memstream(&s->text, &s->size);
+	return s->picture;
+}
+
+/* The lines that fit, each drawn over what stood there; the last row is the cursor's. */
+static size_t
+compose(const struct screen *s, FILE *to)
+{
+	size_t lines = 0;
+	char *rest = s->text, *line;
+
+	while ((line = strsep(&rest, "\n")) && rest && lines + 1 < s->rows) {
+		screen_cut(line, s->columns - 1);
+		fprintf(to, "%s\33[K\n", line);
+		lines++;
+	}
+	fputs("\33[J", to);
+	return lines;
+}
+
+static bool
+write_all(const char *text, size_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(STDOUT_FILENO, text, n);
+
+		if (done < 0 && errno != EINTR)
+			return false;
+		text += done > 0 ? done : 0;
+		n -= done > 0 ? done : 0;
+	}
+	return true;
+}
+
+/* Before the first picture: who is stopped and goes on draws a new one. */
+static void
+watch_stops(void)
+{
+	sigaction(SIGCONT,
+	    &(struct sigaction){.sa_handler = note_continued, .sa_flags = SA_RESTART},
+	    NULL);
+}
+
+void
+screen_drop(struct screen *s)
+{
+	fclose(s->picture);
+	free(s->text);
+	s->text = NULL;
+}
+
+bool
+screen_draw(struct screen *s)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *to;
+	bool good = fclose(s->picture) == 0;
+
+	if (s->drawn == 0)
+		watch_stops();
+	if (continued)
+		s->drawn = 0;
+	continued = 0;
+	to = good ? open_memstream(&text, &size) : NULL;
+	if (to) {
+		if (s->drawn == SIZE_MAX)
+			fputs("\33[H\33[J", to);
+		else if (s->drawn)
+			fprintf(to, "\33[%zuA\r", s->drawn);
+		s->drawn = compose(s, to);
+		good = fclose(to) == 0 && write_all(text, size);
+	}
+	free(text);
+	free(s->text);
+	s->text = NULL;
+	return to && good;
+}

@@ -1,0 +1,746 @@
+-- schema.sql - what lease mode keeps in the database.  Version 3.
+--
+--	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
+--	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
+--
+-- The interface is the functions take_free, join_queue, await, renew, release and
+-- release_among; the mode row has its own at the end.  Those that touch tables run
+-- with the rights of the owner (SECURITY DEFINER), so that nobody else needs any
+-- right on the tables and nobody can tamper with another's hold; their search_path
+-- is fixed.  Each is one statement and one transaction for its caller.
+--
+-- In a new session, which a short command has, PL/pgSQL costs 3 ms.  So where
+-- nobody else has to do with a key, take_free (which asks first) and release are a
+-- single SQL statement inside.
+--
+-- Everything about a key is a row of `claims`, one for each owner who holds or
+-- waits.  What holds between two transactions:
+--  1. One exclusive claim holds under a key, or any number of shared ones, or up to
+--     `room` of a limit: whoever grants or gives back has the key's advisory lock
+--     (of the transaction, so until what was done is visible), and decides by what
+--     can be seen from then on, in read committed.
+--  2. Where somebody holds, exactly one of them leads, and a unique index sees to
+--     that.  An exclusive claim is granted as the leader only.  So what is decided
+--     by an older snapshot (take_free, and every function under a stricter
+--     isolation) that index refuses.  When a leader among others goes, serve()
+--     makes another one the leader, under the key's lock.  Claims of other kinds
+--     are asked for in read committed only; a release by a stricter one may grant to
+--     them, but only to rows that are as its snapshot has them, in the order of
+--     their tickets, and whoever was granted since then was before these or is one of them.
+--  3. release() takes no lock of the key.  It deletes an exclusive holder alone:
+--     beside that nobody leads or can be granted, so there is nobody to lead next.
+--  4. A hold counts until its row is gone, whatever `ends` says: a renewal
+--     takes no lock but the row's, and DELETE looks at the newest version of it.
+--  5. Where a living waiter fits, it has been granted: there is no free lock
+--     with a queue, so nobody needs to look in vain and nobody can barge in.
+--     (But for who has lost its session: it keeps its place for some seconds, and
+--     is passed over until it asks again.  And release may overlook who came at
+--     the same moment: that one wakes, and asks.)
+--
+-- Time is the server's, clock_timestamp() throughout: now() would be the time at
+-- which a transaction began that may have waited since.
+--
+-- Who waits over a direct connection keeps an advisory lock of the session, derived
+-- from the owner's name: its wake-up lock.  An exclusive claim keeps it as long as it
+-- holds; the others give it back when they know that they have been granted.  A
+-- waiter sleeps in await() on that of the claim behind which its turn can come:
+--  * the exclusive one that is next before it, of those who wait or holds, if
+--    everybody in between fits beside it: so one release wakes all whom it grants;
+--  * otherwise the waiter next before it, which wakes it when it is granted or leaves;
+--  * the first in line, where the holders are not exclusive, LISTENs: whoever grants
+--    sends it a notification.  Only these listen, one a key, since a NOTIFY
+--    makes every session of the database run that does.
+-- Whoever releases takes its wake-up lock once more for the transaction and then gives
+-- back the session's share: so it is free at the moment when what the transaction
+-- has granted can be seen.  It only wakes; what is true stands in the table.
+BEGIN;
+
+SET LOCAL client_min_messages = warning;
+SET LOCAL search_path = pg_catalog, pg_temp;
+
+-- Two that come here at once take turns.
+DO $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(7235142765483); END $$;
+
+CREATE SCHEMA IF NOT EXISTS dlock;
+
+-- Functions of several versions do not go together.
+DO $$
+DECLARE
+	its_version text := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
+		FROM pg_namespace n WHERE n.nspname = 'dlock');
+BEGIN
+	IF its_version::integer > 3 THEN
+		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
+	END IF;
+END
+$$;
+
+-- Who owns a schema can put tables with triggers there.  So where it is another's,
+-- all that is made below belongs to that one, and runs with no more rights.
+DO $$
+DECLARE
+	its_owner name := (SELECT pg_get_userbyid(n.nspowner) FROM pg_namespace n WHERE n.nspname = 'dlock');
+BEGIN
+	IF its_owner <> current_user THEN
+		RAISE WARNING 'the schema dlock belongs to %, whose code runs for everybody who uses it', its_owner;
+		EXECUTE format('SET LOCAL ROLE %I', its_owner);
+	END IF;
+END
+$$;
+
+-- Version 1 had three tables instead of claims, version 2 one with other columns.
+DO $$
+DECLARE
+	its_table text;
+	used boolean;
+BEGIN
+	IF to_regclass('dlock.holds') IS NOT NULL THEN
+		its_table := 'holds';
+	ELSIF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE n.nspname = 'dlock' AND c.relname = 'claims' AND NOT EXISTS (SELECT FROM pg_attribute a
+				WHERE a.attrelid = c.oid AND a.attname = 'kind' AND NOT a.attisdropped)) THEN
+		its_table := 'claims';
+	ELSE
+		RETURN;
+	END IF;
+	-- To read a table runs what its owner has put there (a view, a policy, a type), with
+	-- all rights of who has logged in: the role set above is no fence.
+	IF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'dlock' AND c.relname = its_table
+			AND (session_user <> pg_get_userbyid(c.relowner) OR session_user <> pg_get_userbyid(n.nspowner))) THEN
+		RAISE insufficient_privilege USING MESSAGE = format('dlock.%s is another''s: its owner must log in for this', its_table);
+	END IF;
+	EXECUTE format('LOCK TABLE dlock.%I IN ACCESS EXCLUSIVE MODE', its_table);
+	EXECUTE format('SELECT EXISTS (SELECT FROM dlock.%I WHERE ends > clock_timestamp())', its_table) INTO used;
+	IF used THEN
+		RAISE object_in_use USING MESSAGE = 'an older dlock holds locks in this database: wait until it has ended';
+	END IF;
+	DROP FUNCTION IF EXISTS dlock.bell(text), dlock.serve(text, timestamptz), dlock.await(bigint, integer),
+		dlock.grab(text, text, text, interval, integer, integer, integer, bigint),
+		dlock.acquire(text, text, text, bigint, bigint, integer, integer, integer, bigint),
+		dlock.renew(text, text, bigint, bigint, integer, bigint), dlock.hush(text),
+		dlock.release(text, text, bigint), dlock.release_among(text, text, bigint),
+		dlock.serve(text, text, timestamptz), dlock.take(text, text, text, interval, integer, bigint),
+		dlock.look(text, bigint, timestamptz), dlock.make_row(text), dlock.lock_row(text, bigint, boolean, text),
+		dlock.queue(text, text, text, bigint, bigint, integer, integer, integer, bigint),
+		dlock.await(text, text, bigint, integer, bigint, boolean);
+	IF its_table = 'claims' THEN
+		DROP FUNCTION IF EXISTS dlock.is_away(dlock.claims, timestamptz);
+	END IF;
+	DROP TABLE IF EXISTS dlock.holds, dlock.waiters, dlock.keys, dlock.claims;
+END
+$$;
+
+COMMENT ON SCHEMA dlock IS 'dlock 3: locks for commands, see dlock(1)';
+
+CREATE TABLE IF NOT EXISTS dlock.claims (
+	key text COLLATE "C",
+	ticket bigint,				-- served in this order
+	owner text NOT NULL CHECK (owner ~ '^[0-9a-f]{32}$'),
+	kind text NOT NULL CHECK (kind IN ('exclusive', 'shared', 'limit')),
+	room integer NOT NULL CHECK (CASE kind WHEN 'limit' THEN room BETWEEN 1 AND 100000 ELSE room = 0 END),	-- the limit
+	lease interval NOT NULL CHECK (lease BETWEEN '0' AND '100 years'),
+	direct boolean NOT NULL,		-- while it waits: lives while its wake-up lock is held
+	listens boolean NOT NULL DEFAULT false,	-- a notification wakes it
+	alive timestamptz,			-- as a waiter counts as dead after this; NULL: not known to be away
+	token bigint,				-- of the grant: the version that renewals compare; NULL: it waits
+	slot integer CHECK (slot >= 0 AND slot < greatest(room, 1)),	-- 0 without a limit; NULL: it waits
+	seal text NOT NULL CHECK (seal = kind || ' ' || room || ' ' || coalesce(slot, -1)),	-- who alters one alone is refused
+	leads boolean NOT NULL DEFAULT false,	-- of those who hold, this one stands for all
+	ends timestamptz,			-- when the lease has run out
+	since timestamptz,
+	record text NOT NULL,			-- who that is, JSON, for people
+	PRIMARY KEY (key, ticket),
+	CHECK (slot IS NOT NULL OR NOT leads),
+	CHECK ((slot IS NULL) = (token IS NULL) AND (slot IS NULL) = (ends IS NULL) AND (slot IS NULL) = (since IS NULL))
+) WITH (fillfactor = 50);
+
+CREATE UNIQUE INDEX IF NOT EXISTS claims_leads ON dlock.claims (key) WHERE leads;
+CREATE UNIQUE INDEX IF NOT EXISTS claims_slots ON dlock.claims (key, slot) WHERE kind = 'limit' AND slot IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS claims_by_owner ON dlock.claims (key, owner);
+
+CREATE TABLE IF NOT EXISTS dlock.runs (		-- of jobs: --once, --cooldown
+	key text COLLATE "C",
+	id text COLLATE "C" CHECK (octet_length(id) BETWEEN 1 AND 200),	-- of --once; NULL: had none
+	began timestamptz NOT NULL CHECK (isfinite(began)),
+	ended timestamptz NOT NULL CHECK (isfinite(ended)),
+	status integer NOT NULL CHECK (status BETWEEN 0 AND 255),
+	token bigint,
+	record text NOT NULL,
+	PRIMARY KEY (key, ended, token)		-- the last one of a key is the newest by its end
+);
+
+CREATE INDEX IF NOT EXISTS runs_done ON dlock.runs (key, id) WHERE status = 0;
+CREATE INDEX IF NOT EXISTS runs_begun ON dlock.runs (key, began) WHERE status = 0;
+CREATE INDEX IF NOT EXISTS runs_ended ON dlock.runs (ended);
+
+CREATE TABLE IF NOT EXISTS dlock.rows (		-- mode=row: to be locked
+	key text COLLATE "C" PRIMARY KEY,
+	token bigint NOT NULL DEFAULT 0		-- of the last hold that ended well
+) WITH (fillfactor = 50);
+
+-- Tokens and tickets.  They begin with the microseconds of this moment, so that
+-- they go on growing in a database that has lost its schema.
+DO $$
+BEGIN
+	IF pg_catalog.to_regclass('dlock.numbers') IS NULL THEN
+		EXECUTE pg_catalog.format('CREATE SEQUENCE dlock.numbers START WITH %s',
+			(EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint);
+	END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION dlock.version() RETURNS integer
+LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+
+CREATE OR REPLACE FUNCTION dlock.number() RETURNS bigint
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END;
+	SELECT nextval('dlock.numbers')
+$$;
+
+-- An owner's wake-up lock: the first half of its 128 bits.
+CREATE OR REPLACE FUNCTION dlock.wake_lock(owner text) RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT
+AS $$ SELECT ('x' || pg_catalog."left"(owner, 16))::bit(64)::bigint $$;
+
+-- Is this waiter, another than we, to be passed over?  Whoever lacks its session is
+-- given some seconds to come back to its place.
+CREATE OR REPLACE FUNCTION dlock.is_away(w dlock.claims, moment timestamptz) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF (CASE WHEN w.direct THEN NOT pg_try_advisory_xact_lock_shared(('x' || "left"(w.owner, 16))::bit(64)::bigint)
+			ELSE w.alive > moment END) THEN
+		RETURN false;
+	END IF;
+	IF w.alive <= moment THEN
+		DELETE FROM dlock.claims c WHERE c.key = w.key AND c.ticket = w.ticket;
+	ELSIF w.alive IS NULL THEN
+		UPDATE dlock.claims c SET alive = moment + '15 s'::interval WHERE c.key = w.key AND c.ticket = w.ticket;
+	END IF;
+	RETURN true;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.is_away(dlock.claims, timestamptz) FROM PUBLIC;
+
+-- Sees to it that one of those who hold leads, and grants to those who wait, in order,
+-- as long as they fit; passes over those away.  Who is granted so has 3 s, and 10 ms more
+-- for each who runs at the same time, to ask again, by which it takes up its lease; `me` is
+-- asking.  The caller has the key's lock and has dropped the holds that have run out.
+CREATE OR REPLACE FUNCTION dlock.serve(the_key text, me text, moment timestamptz) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	held bigint;
+	led boolean;
+	a_kind text;	-- of all who hold; NULL: they do not agree, and nobody fits
+	a_room integer;
+	a_slot integer;	-- the lowest that is free; 0 without a limit
+	w dlock.claims;
+	last bigint := 0;
+	there boolean;
+	fits boolean;
+BEGIN
+	SELECT count(*), bool_or(c.leads), CASE WHEN min(c.kind) = max(c.kind) AND min(c.room) = max(c.room) THEN min(c.kind) END,
+		min(c.room) INTO held, led, a_kind, a_room FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL;
+	IF NOT led THEN
+		UPDATE dlock.claims c SET leads = true WHERE c.key = the_key AND c.ticket =
+			(SELECT min(h.ticket) FROM dlock.claims h WHERE h.key = the_key AND h.slot IS NOT NULL);
+	END IF;
+	LOOP
+		SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.ticket > last AND c.slot IS NULL
+			ORDER BY c.ticket LIMIT 1;
+		fits := w.ticket IS NOT NULL AND (held = 0 OR coalesce(w.kind <> 'exclusive' AND w.kind = a_kind AND w.room = a_room
+			AND (w.kind = 'shared' OR held < w.room), false));
+		there := fits AND (coalesce(w.owner = me, false) OR NOT dlock.is_away(w, moment));
+		a_slot := CASE WHEN there AND w.kind = 'limit' THEN (SELECT min(s) FROM generate_series(0, held) s
+			WHERE NOT EXISTS (SELECT FROM dlock.claims h WHERE h.key = the_key AND h.slot = s)) ELSE 0 END;
+		UPDATE dlock.claims c SET token = nextval('dlock.numbers'), since = moment, alive = NULL, leads = held = 0,
+				ends = moment + CASE WHEN w.owner = me THEN w.lease ELSE least(w.lease, '3 s'::interval + held * '10 ms'::interval) END,
+				slot = a_slot, seal = w.kind || ' ' || w.room || ' ' || a_slot
+			WHERE c.key = the_key AND c.ticket = w.ticket AND there;
+		IF there THEN
+			IF w.listens AND w.owner IS DISTINCT FROM me THEN
+				PERFORM pg_notify('dlock_' || w.owner, '');
+			END IF;
+			held := held + 1;
+			a_kind := w.kind;
+			a_room := w.room;
+		END IF;
+		EXIT WHEN NOT fits OR (there AND w.kind = 'exclusive');
+		last := w.ticket;
+	END LOOP;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.serve(text, text, timestamptz) FROM PUBLIC;
+
+-- Takes, exclusively, what nobody holds or waits for; the arguments are join_queue()'s,
+-- but the lease is in one piece.  NULL: there is somebody.
+CREATE OR REPLACE FUNCTION dlock.take_free(the_key text, me text, my_record text, my_lease interval,
+	client_pid integer, my_wake bigint, OUT granted bigint, OUT direct boolean, OUT wakes boolean)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
+		SELECT the_key, n.n, me, 'exclusive', 0, my_lease, client_pid = pg_backend_pid(), n.n, 0, 'exclusive 0 0', true,
+			clock_timestamp() + my_lease, clock_timestamp(), my_record
+		FROM (SELECT nextval('dlock.numbers') FROM (SELECT pg_advisory_xact_lock(1684828011, hashtext(the_key)),
+			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
+			OFFSET 0) l OFFSET 0) n(n)
+		WHERE NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key)
+	ON CONFLICT DO NOTHING
+	RETURNING c.token, c.direct, CASE WHEN c.direct AND my_wake <> 0 THEN pg_try_advisory_lock(my_wake) END
+$$;
+
+-- Where a waiter is in the queue, and who holds: until when at least, since when and
+-- who is the first of them, how many they are and of what kind.
+CREATE OR REPLACE FUNCTION dlock.look(the_key text, mine bigint, moment timestamptz,
+	OUT place bigint, OUT left_ms bigint, OUT held_ms bigint, OUT holder text, OUT holders bigint, OUT held_kind text,
+	OUT held_room integer, OUT holds_direct boolean, OUT holds_owner text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	SELECT count(*) INTO place FROM dlock.claims c WHERE c.key = the_key AND c.ticket <= mine AND c.slot IS NULL
+			AND (c.alive IS NULL OR c.alive > moment);
+	SELECT ceil(1000 * extract(epoch FROM min(c.ends) - moment)), count(*) INTO left_ms, holders
+		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL;
+	SELECT 1000 * extract(epoch FROM moment - c.since), c.record, c.kind, c.room, c.direct, c.owner
+		INTO held_ms, holder, held_kind, held_room, holds_direct, holds_owner
+		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL ORDER BY c.token LIMIT 1;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.look(text, bigint, timestamptz) FROM PUBLIC;
+
+-- The run because of which a job is done: one with its ID that ended with 0, or the
+-- one that ended with 0 and began last, if that is younger than the cooldown.  What
+-- claims to have begun tomorrow is not believed.
+CREATE OR REPLACE FUNCTION dlock.find_run(the_key text, my_once text, cooldown_ms bigint, moment timestamptz,
+	OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT who text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	r dlock.runs;
+BEGIN
+	SELECT * INTO r FROM dlock.runs u WHERE u.key = the_key AND u.id = my_once AND u.status = 0 LIMIT 1;
+	IF FOUND THEN
+		done_by := 'once';
+	ELSIF cooldown_ms > 0 THEN
+		SELECT * INTO r FROM dlock.runs u WHERE u.key = the_key AND u.status = 0 AND u.began < moment + '1 day'::interval
+			ORDER BY u.began DESC LIMIT 1;
+		IF moment - r.began < cooldown_ms * '1 ms'::interval THEN
+			done_by := 'cooldown';
+		END IF;
+	END IF;
+	began_ms := 1000 * extract(epoch FROM r.began);
+	age_ms := greatest(0, 1000 * extract(epoch FROM moment - r.began));
+	who := substring(r.record FROM '"who":"([^"\\[:cntrl:]]{1,100})"');
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.find_run(text, text, bigint, timestamptz) FROM PUBLIC;
+
+-- Makes a session fit for long waits; it is this waiter's alone.
+CREATE OR REPLACE FUNCTION dlock.settle() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	-- The server notices while we sleep that we are gone, also by an unplugged cable.
+	IF current_setting('client_connection_check_interval', true) = '0' THEN
+		PERFORM set_config('client_connection_check_interval', '2s', false);
+	END IF;
+	PERFORM set_config('tcp_keepalives_idle', '4', false), set_config('tcp_keepalives_interval', '1', false),
+		set_config('tcp_keepalives_count', '4', false), set_config('statement_timeout', '0', false),
+		set_config('default_transaction_isolation', 'read committed', false);
+	IF current_setting('plan_cache_mode', true) IS NOT NULL THEN
+		PERFORM set_config('plan_cache_mode', 'force_generic_plan', false);
+	END IF;
+	IF current_setting('transaction_timeout', true) IS NOT NULL THEN
+		PERFORM set_config('transaction_timeout', '0', false);
+	END IF;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.settle() FROM PUBLIC;
+
+-- Asks for the lock, or for one's place in the queue; the same for an owner who
+-- asks again.  `my_room`: the limit, 0 for other kinds.  `patience_ms` 0: do not queue;
+-- behind a pooler, for so long without another question the waiter counts as alive.
+-- `client_pid` is what the client takes for its server process (it is not, behind a
+-- pooler); `my_wake`: the wake-up lock that this session has yet to take; 0: it has it.
+-- `my_once`, `cooldown_ms`: of a job; NULL and 0: it is none.
+--
+-- code 1: `granted` this token and this `slot`.  An exclusive claim keeps its wake-up lock.
+-- code -1: in use with `held_kind` and `held_room`, which do not go with ours.
+-- code 2: the job is done: `done_by` once or cooldown, when that run began, how long ago,
+-- who it was.  `granted`: our ticket, if we are in the queue or hold: that is left to a release.
+-- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
+-- granted, its record, how many hold, and what kind; `ahead`, the wake-up lock to sleep
+-- on (NULL: there is none); `next`: the end of that lease concerns us, too;
+-- `listening`: a notification will come.
+-- `direct`: there is no pooler.  `wakes`: the session has got its wake-up lock.
+CREATE OR REPLACE FUNCTION dlock.join_queue(the_key text, me text, my_record text, lease_ms bigint,
+	patience_ms bigint, my_kind text, my_room integer, client_pid integer, my_wake bigint,
+	my_once text DEFAULT NULL, cooldown_ms bigint DEFAULT 0,
+	OUT code integer, OUT granted bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT next boolean,
+	OUT ahead bigint, OUT listening boolean, OUT direct boolean, OUT wakes boolean,
+	OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT who text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	my_lease interval := lease_ms * '1 ms'::interval;
+	mine dlock.claims;
+	w dlock.claims;
+	dead timestamptz;
+	last bigint;
+	last_exclusive bigint;
+	together boolean := false;	-- we fit beside all between us and an exclusive one
+	p record;
+	rehearsal boolean;
+	joined boolean := false;
+	a_key text;
+BEGIN
+	patience_ms := least(patience_ms, 60000);
+	direct := client_pid = pg_backend_pid();
+	listening := false;
+	IF my_kind <> 'exclusive' AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING MESSAGE = 'more than one holder needs default_transaction_isolation = read committed';
+	END IF;
+	IF direct AND my_wake <> 0 THEN
+		wakes := pg_try_advisory_lock(my_wake);
+		PERFORM dlock.settle();
+	END IF;
+
+	-- A session that does this for the first time takes 10 ms for what will be 1 ms.
+	-- Not while it has the key: so all is done once for a key that cannot be.
+	rehearsal := wakes IS NOT NULL;
+	LOOP
+		a_key := CASE WHEN rehearsal THEN E'\001' || me ELSE the_key END;
+		PERFORM pg_advisory_xact_lock(1684828011, hashtext(a_key));
+		moment := clock_timestamp();
+		DELETE FROM dlock.claims c WHERE c.key = a_key AND c.slot IS NOT NULL AND c.ends <= moment;
+		SELECT * INTO mine FROM dlock.claims c WHERE c.key = a_key AND c.owner = me;
+		IF my_once IS NOT NULL OR cooldown_ms > 0 THEN
+			SELECT * INTO p FROM dlock.find_run(a_key, my_once, cooldown_ms, moment);
+			IF p.done_by IS NOT NULL THEN
+				code := 2;
+				granted := mine.ticket;
+				done_by := p.done_by;
+				began_ms := p.began_ms;
+				age_ms := p.age_ms;
+				who := p.who;
+				PERFORM dlock.serve(a_key, me, moment);
+				RETURN;
+			END IF;
+		END IF;
+		IF mine.slot IS NULL THEN
+			IF mine.ticket IS NULL AND my_kind <> 'exclusive' THEN
+				LOOP
+					SELECT * INTO w FROM dlock.claims c WHERE c.key = a_key AND c.kind <> 'exclusive'
+						AND (c.kind <> my_kind OR c.room <> my_room) ORDER BY c.ticket LIMIT 1;
+					EXIT WHEN w.ticket IS NULL;
+					IF w.slot IS NOT NULL OR NOT dlock.is_away(w, moment) THEN
+						code := -1;
+						held_kind := w.kind;
+						held_room := w.room;
+						PERFORM dlock.serve(a_key, me, moment);
+						RETURN;
+					END IF;
+					DELETE FROM dlock.claims c WHERE c.key = a_key AND c.ticket = w.ticket;
+				END LOOP;
+			END IF;
+			dead := CASE WHEN NOT direct THEN moment + greatest(patience_ms, 1) * '1 ms'::interval END;
+			IF mine.ticket IS NULL THEN
+				INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, record)
+					SELECT a_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease, join_queue.direct, dead, my_record
+					WHERE NOT rehearsal
+					RETURNING * INTO mine;
+				joined := FOUND AND patience_ms > 0;
+			ELSIF mine.direct <> direct OR mine.alive IS DISTINCT FROM dead THEN
+				UPDATE dlock.claims c SET alive = dead, direct = join_queue.direct
+					WHERE c.key = a_key AND c.ticket = mine.ticket;
+			END IF;
+			PERFORM dlock.serve(a_key, me, moment);
+			SELECT c.token, c.slot INTO granted, slot FROM dlock.claims c WHERE c.key = a_key AND c.ticket = mine.ticket;
+		ELSE
+			UPDATE dlock.claims c SET ends = moment + my_lease WHERE c.key = a_key AND c.ticket = mine.ticket
+				RETURNING c.token, c.slot INTO granted, slot;
+			PERFORM dlock.serve(a_key, me, moment);	-- a hold that has run out may have been the leader's
+		END IF;
+
+		IF granted IS NOT NULL THEN
+			code := 1;
+			IF current_setting('synchronous_commit') = 'off' THEN
+				PERFORM set_config('synchronous_commit', 'on', true);
+			END IF;
+			IF mine.kind <> 'exclusive' AND direct AND (wakes OR my_wake = 0) THEN
+				PERFORM pg_advisory_unlock(dlock.wake_lock(me));
+			END IF;
+			IF mine.listens AND direct THEN
+				EXECUTE 'UNLISTEN *';
+			END IF;
+			RETURN;
+		END IF;
+		code := 0;
+		SELECT * INTO p FROM dlock.look(a_key, mine.ticket, moment);
+		place := p.place;
+		left_ms := p.left_ms;
+		held_ms := p.held_ms;
+		holder := p.holder;
+		holders := p.holders;
+		held_kind := p.held_kind;
+		held_room := p.held_room;
+		IF mine.kind <> 'exclusive' THEN
+			SELECT max(c.ticket) INTO last_exclusive FROM dlock.claims c
+				WHERE c.key = a_key AND c.slot IS NULL AND c.ticket < mine.ticket AND c.kind = 'exclusive';
+			together := (last_exclusive IS NOT NULL OR p.held_kind = 'exclusive') AND (mine.kind = 'shared' OR mine.room >
+				(SELECT count(*) FROM dlock.claims c WHERE c.key = a_key AND c.slot IS NULL AND c.ticket < mine.ticket
+					AND c.ticket > coalesce(last_exclusive, 0)));
+		END IF;
+		last := mine.ticket;
+		FOR n IN 1..4 LOOP	-- not all: after a restart hundreds are away at once, and come back
+			SELECT * INTO w FROM dlock.claims c WHERE c.key = a_key AND c.ticket < last AND c.slot IS NULL
+				AND (NOT together OR c.kind = 'exclusive')
+				ORDER BY c.ticket DESC LIMIT 1;
+			EXIT WHEN NOT dlock.is_away(w, moment) OR w.ticket IS NULL;
+			last := w.ticket;
+		END LOOP;
+		EXIT WHEN NOT rehearsal;
+		rehearsal := false;
+	END LOOP;
+	next := w.ticket IS NULL;
+	IF next AND p.held_kind <> 'exclusive' THEN
+		IF direct AND patience_ms > 0 THEN
+			EXECUTE format('LISTEN %I', 'dlock_' || me);
+			UPDATE dlock.claims c SET listens = true WHERE c.key = the_key AND c.ticket = mine.ticket AND NOT c.listens;
+			listening := true;
+		END IF;
+	ELSIF (CASE WHEN next THEN p.holds_direct ELSE w.direct END) THEN
+		ahead := dlock.wake_lock(coalesce(w.owner, p.holds_owner));
+	END IF;
+	IF patience_ms = 0 THEN
+		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
+	END IF;
+	IF NOT joined THEN	-- a new place is to outlive a crash of the server, so that the order does
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
+END
+$$;
+
+-- Sleeps until somebody has no more of `ahead`, `ms` at most.  code 0: in vain;
+-- then where we are is told as by join_queue().  1: woken; 2: it was free from the
+-- beginning.  `granted`: this token, within the last 3 s, to be confirmed by a
+-- renewal; NULL: not, and with code 0 and `place` NULL the claim is gone.
+-- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY
+-- and VACUUM wait: so let ms be small.
+--
+-- Who is granted and not exclusive gives back its wake-up lock at once: others may fit
+-- beside it, and the one behind it is to learn that it is the first in line.
+--
+-- `rehearse`: first runs what there will be in a hurry when our turn comes, for a key
+-- that cannot be: what PL/pgSQL runs for the first time in a session takes 3 ms more.
+CREATE OR REPLACE FUNCTION dlock.await(the_key text, me text, ahead bigint, ms integer, my_wake bigint, rehearse boolean,
+	OUT code integer, OUT granted bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT next boolean, OUT wakes boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	mine dlock.claims;
+	p record;
+BEGIN
+	IF my_wake <> 0 THEN
+		wakes := pg_try_advisory_lock(my_wake);
+	END IF;
+	IF rehearse THEN
+		PERFORM dlock.renew(E'\001' || me, me, 0, 0, 0, 0), dlock.release_among(E'\001' || me, me, 0);
+	END IF;
+	IF pg_try_advisory_xact_lock_shared(ahead) THEN
+		code := 2;
+	ELSE
+		BEGIN
+			PERFORM set_config('lock_timeout', ms::text, true);
+			PERFORM pg_advisory_xact_lock_shared(ahead);
+			code := 1;
+		EXCEPTION WHEN lock_not_available THEN
+			code := 0;
+		END;
+	END IF;
+	SELECT * INTO mine FROM dlock.claims c WHERE c.key = the_key AND c.owner = me;
+	IF mine.ends > clock_timestamp() THEN
+		granted := mine.token;
+		slot := mine.slot;
+		IF mine.kind <> 'exclusive' AND (wakes OR my_wake = 0) THEN
+			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
+		END IF;
+	ELSIF code = 0 AND mine.ticket IS NOT NULL AND mine.slot IS NULL THEN
+		SELECT * INTO p FROM dlock.look(the_key, mine.ticket, clock_timestamp());
+		place := p.place;
+		left_ms := p.left_ms;
+		held_ms := p.held_ms;
+		holder := p.holder;
+		holders := p.holders;
+		held_kind := p.held_kind;
+		held_room := p.held_room;
+		next := coalesce(dlock.wake_lock(p.holds_owner) = ahead, false);
+	END IF;
+END
+$$;
+
+-- Extends a lease that still runs and is the one granted with this token.
+CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint,
+	client_pid integer, my_wake bigint, OUT code integer, OUT wakes boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+BEGIN
+	IF current_setting('synchronous_commit') = 'off' THEN
+		PERFORM set_config('synchronous_commit', 'on', true);
+	END IF;
+	UPDATE dlock.claims c SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
+		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp();
+	code := CASE WHEN FOUND THEN 1 ELSE 0 END;
+	IF FOUND AND my_wake <> 0 AND client_pid = pg_backend_pid() THEN
+		wakes := pg_try_advisory_lock(my_wake);
+	END IF;
+END
+$$;
+
+-- release(), where others may have to do with the key.  With `my_status` the run of a job is
+-- remembered, if it held until now; it then waits for the disk.  What ended 400 days ago
+-- is forgotten: a hundred of them, so that nobody waits long for that.
+CREATE OR REPLACE FUNCTION dlock.release_among(the_key text, me text, my_wake bigint,
+	my_status integer DEFAULT NULL, my_once text DEFAULT NULL) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	mine dlock.claims;
+	moment timestamptz;
+BEGIN
+	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me RETURNING * INTO mine;
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= clock_timestamp();
+	PERFORM dlock.serve(the_key, NULL, clock_timestamp());
+	moment := clock_timestamp();
+	IF my_wake <> 0 THEN
+		PERFORM pg_advisory_xact_lock(my_wake), pg_advisory_unlock(my_wake);
+	END IF;
+	IF my_status IS NOT NULL AND mine.ends > moment THEN
+		INSERT INTO dlock.runs (key, id, began, ended, status, token, record)
+			VALUES (the_key, my_once, mine.since, moment, my_status, mine.token, mine.record);
+		DELETE FROM dlock.runs u WHERE u.ctid = ANY (ARRAY(SELECT o.ctid FROM dlock.runs o
+			WHERE o.ended < moment - '400 days'::interval ORDER BY o.ended LIMIT 100));
+		IF current_setting('synchronous_commit') = 'off' THEN
+			PERFORM set_config('synchronous_commit', 'on', true);
+		END IF;
+	ELSE
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
+	RETURN CASE WHEN mine.ends > moment THEN 1 WHEN mine.ticket IS NOT NULL AND mine.slot IS NULL THEN 2 ELSE 0 END;
+END
+$$;
+
+-- Gives back what this owner holds, or its place in the queue, and grants to who
+-- is next; and `my_wake`, if the session has it (else 0).  1: held until now; 2: waited;
+-- 0: neither.
+--
+-- It does not wait for the disk: a release that a crash undoes ends with its
+-- lease, and a grant made here counts when it has been confirmed, which waits.
+CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_wake bigint) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+	WITH alone AS (
+		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me AND c.slot IS NOT NULL AND c.kind = 'exclusive'
+			AND NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key AND o.owner <> me)
+		RETURNING c.ends > clock_timestamp() AS still, set_config('synchronous_commit', 'off', true),
+			CASE WHEN my_wake <> 0 THEN pg_advisory_xact_lock(my_wake) IS NULL END,
+			CASE WHEN my_wake <> 0 THEN pg_advisory_unlock(my_wake) END
+	)
+	SELECT a.still::integer FROM alone a
+	UNION ALL
+	SELECT dlock.release_among(the_key, me, my_wake) WHERE NOT EXISTS (SELECT FROM alone)
+$$;
+
+-- Ends sessions of ours that are left over from a broken connection and keep our
+-- wake-up lock: who waits for it would wait for nobody.  With the caller's own rights.
+CREATE OR REPLACE FUNCTION dlock.end_old_sessions(me text) RETURNS bigint
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l
+	WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
+		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+		AND (l.classid::bigint << 32) | l.objid::bigint = dlock.wake_lock(me) AND l.pid <> pg_backend_pid()
+		AND l.pid IN (SELECT a.pid FROM pg_stat_activity a WHERE a.usename = current_user)
+$$;
+
+-- ---- mode=row ----
+
+CREATE OR REPLACE FUNCTION dlock.add_row(the_key text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ INSERT INTO dlock.rows (key) VALUES (the_key) ON CONFLICT DO NOTHING $$;
+
+-- Locks the key's row in the caller's transaction, and makes a lease of it: the
+-- server ends a transaction that is silent for `lease_ms`.  With `patient` it
+-- waits for the row, as long as the caller's timeouts let it.
+--
+-- A row that is locked FOR SHARE can be so by more, also while somebody waits to
+-- lock it FOR UPDATE.  So everybody takes an advisory lock of the transaction before
+-- the row, in the same manner, and there the server serves in order.
+--
+-- code 1: locked, `token`, `transaction`.  -1: there is no such row.
+-- code 0: how many wait, the server process of one who holds it, how many they are, and
+-- whether they share it.
+--
+-- A crash loses what an open transaction has written, numbers drawn included; so
+-- the token is also later than the clock was for any before.  Who shares the row cannot
+-- write the token into it, and pushes the sequence instead.
+CREATE OR REPLACE FUNCTION dlock.lock_row(the_key text, lease_ms bigint, patient boolean, name text, shared boolean,
+	OUT code integer, OUT granted bigint, OUT transaction bigint, OUT waiting bigint, OUT holder integer,
+	OUT holders bigint, OUT is_shared boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	old dlock.rows;
+	locker xid;
+	place tid;
+	one integer := hashtext(the_key);
+	two integer := hashtext(the_key || E'\001');
+	got boolean := true;
+BEGIN
+	PERFORM set_config('application_name', name, true);
+	PERFORM set_config('idle_in_transaction_session_timeout', lease_ms::text, true);
+	IF patient AND shared THEN
+		PERFORM pg_advisory_xact_lock_shared(one, two);
+		SELECT * INTO old FROM dlock.rows r WHERE r.key = the_key FOR SHARE;
+	ELSIF patient THEN
+		PERFORM pg_advisory_xact_lock(one, two);
+		SELECT * INTO old FROM dlock.rows r WHERE r.key = the_key FOR UPDATE;
+	ELSIF shared THEN
+		got := pg_try_advisory_xact_lock_shared(one, two);
+		SELECT * INTO old FROM dlock.rows r WHERE got AND r.key = the_key FOR SHARE SKIP LOCKED;
+	ELSE
+		got := pg_try_advisory_xact_lock(one, two);
+		SELECT * INTO old FROM dlock.rows r WHERE got AND r.key = the_key FOR UPDATE SKIP LOCKED;
+	END IF;
+	IF FOUND THEN
+		code := 1;
+		IF shared THEN	-- one at a time; nothing in here can wait or fail but the first lock
+			SELECT CASE WHEN pg_advisory_lock(1684828012, 0) IS NOT NULL THEN setval('dlock.numbers', greatest(old.token + 1,
+				nextval('dlock.numbers'), (1000000 * extract(epoch FROM clock_timestamp()))::bigint)) END,
+				pg_advisory_unlock(1684828012, 0) INTO granted, got;
+		ELSE
+			granted := greatest(old.token + 1, nextval('dlock.numbers'),
+				(1000000 * extract(epoch FROM clock_timestamp()))::bigint);
+			UPDATE dlock.rows r SET token = granted WHERE r.key = the_key;
+		END IF;
+		transaction := txid_current();
+		PERFORM set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true);
+		RETURN;
+	END IF;
+	-- Whoever locked the row left his transaction's number in it.  Others than dlock's
+	-- wait for that transaction, or for the place of the row.
+	SELECT r.xmax, r.ctid INTO locker, place FROM dlock.rows r WHERE r.key = the_key;
+	code := CASE WHEN FOUND THEN 0 ELSE -1 END;
+	SELECT min(l.pid), count(*), bool_or(l.mode = 'ShareLock') INTO holder, holders, is_shared FROM pg_locks l
+		WHERE l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+		AND l.classid::bigint = one::bigint & 4294967295 AND l.objid::bigint = two::bigint & 4294967295 AND l.objsubid = 2
+		AND l.granted AND l.pid <> pg_backend_pid();
+	IF holder IS NULL THEN
+		SELECT l.pid, 1 INTO holder, holders FROM pg_locks l
+			WHERE l.locktype = 'transactionid' AND l.transactionid = locker AND l.granted;
+		is_shared := false;
+	END IF;
+	SELECT count(DISTINCT l.pid) INTO waiting FROM pg_locks l WHERE NOT l.granted
+		AND ((l.locktype = 'transactionid' AND l.transactionid = locker)
+		OR (l.locktype = 'tuple' AND l.relation = 'dlock.rows'::regclass
+			AND format('(%s,%s)', l.page, l.tuple)::tid = place)
+		OR (l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+			AND l.classid::bigint = one::bigint & 4294967295 AND l.objid::bigint = two::bigint & 4294967295 AND l.objsubid = 2));
+END
+$$;
+
+COMMIT;

@@ -1,0 +1,278 @@
+# Goal of these tests: break, freeze and thaw mean the same on every backend and mode,
+# while others work there.  A break never hits another grant than the one that was shown
+# and never lets two commands run; a freeze holds whoever comes, and whoever waits.
+
+import json
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from support import DLOCK, kill, place_id, places, size, wait_for
+from witness import Crowd, check_seen, compile_witness
+
+LEASE = ("-t", "3s")  # renewed each second, so that a mark is soon seen
+NOT_MARKED = {"pg-advisory", "pg-row"}  # the manual's table
+
+
+@pytest.fixture(params=places(every=True), ids=place_id)
+def place(request):
+    return request.param(request)
+
+
+@pytest.fixture
+def marks(place):
+    """Only where a grant can be marked and a key be frozen."""
+    if place_id(place) in NOT_MARKED:
+        pytest.skip("has neither marks nor freezes: test_what_a_mode_cannot")
+
+
+class Steer:
+    """The subcommands at one place."""
+
+    def __init__(self, dlock, place):
+        self.dlock, self.place = dlock, place
+
+    def start(self, cmd, *words, key="job"):
+        return self.dlock.start(cmd, *self.place.words, "-k", self.place.key(key), *words)
+
+    def run(self, cmd, *words, key="job"):
+        return self.start(cmd, *words, key=key).wait()
+
+    def look(self, key="job"):
+        done = self.run("status", "-J", key=key)
+        assert done.status in (0, 1), done
+        return json.loads(done.stdout)
+
+    def token(self, key="job"):
+        return self.look(key)["holders"][0]["token"]
+
+    def state(self, key="job"):
+        return self.look(key)["state"]
+
+    def hold(self, *options, key="job", command=("sleep", "1000")):
+        started = self.dlock.start("run", *self.place.words, "-k", self.place.key(key), *LEASE, *options, "--", *command)
+        started.event("started")
+        return started
+
+    def wait(self, *options, key="job"):
+        started = self.dlock.start("run", *self.place.words, "-k", self.place.key(key), *LEASE, *options, "--", "echo", "ran")
+        started.event("waiting")
+        return started
+
+
+@pytest.fixture
+def steer(dlock, place):
+    return Steer(dlock, place)
+
+
+# ---- break ----
+
+
+def test_a_polite_break(steer, marks):
+    holder = steer.hold()
+    waiter = steer.wait()
+    done = steer.run("break", "-y", "--why", "hotfix 4711", "--who", "carol")
+    assert done.status == 0 and "has given it up" in done.stderr, done
+    held = holder.wait()
+    assert held.status == 79 and 'broken by carol "hotfix 4711"' in held.stderr and "was stopped" in held.stderr, held
+    assert waiter.wait().status == 0
+    assert steer.state() == "free"
+
+
+def test_a_grant_is_broken_by_its_token(steer, marks):
+    holder = steer.hold()
+    token = steer.token()
+    wrong = steer.run("break", "--token", str(int(token) + 1))
+    assert wrong.status == 75 and holder.poll() is None
+    assert steer.run("break", "--token", str(token)).status == 0
+    assert holder.wait().status == 79
+
+
+def test_a_break_is_gone_with_its_grant(steer, marks):
+    """Who comes next never sees it, also when the one that was meant ended by itself."""
+    for _ in range(5):
+        holder = steer.hold(command=("sleep", "0.3"))
+        breaker = steer.start("break", "-y")
+        assert holder.wait().status in (0, 79)
+        assert breaker.wait().status in (0, 1)
+        after = steer.hold("-n", command=("sleep", "1.3"))
+        assert after.wait().status == 0
+
+
+def test_a_dead_holder_needs_no_answer(steer, marks, place):
+    holder = steer.hold()
+    kill(holder.keeper)
+    holder.wait()
+    done = steer.run("break", "-y")
+    assert done.status in ((0,) if place.lease_ends else (0, 1)), done
+    assert steer.state() == "free"
+
+
+def test_a_frozen_holder_keeps_it_as_long_as_its_lease(steer, marks, place):
+    """Then its command is dead before anybody else begins."""
+    holder = steer.hold()
+    keeper, front = holder.keeper, holder.popen.pid
+    kill(keeper, signal.SIGSTOP)
+    waiter = steer.wait()
+    breaker = steer.start("break", "-y")
+    if place.lease_ends:
+        assert breaker.wait().status == 0
+        assert waiter.wait().status == 0
+    kill(keeper, signal.SIGCONT)
+    assert breaker.wait().status == 0
+    assert holder.wait().status == 79 and front
+    assert waiter.wait().status == 0
+
+
+def test_nothing_to_break(steer, marks):
+    assert steer.run("break", "-y").status == 1
+    assert steer.run("break", "--token", "7").status == 1
+    assert steer.run("break", "-y", "--why", "x", key="no such key").status == 1
+
+
+def test_all_readers_are_broken(steer, marks):
+    readers = [steer.hold("-s") for _ in range(3)]
+    writer = steer.wait("-x")
+    assert steer.run("break", "-y").status == 0
+    assert [r.wait().status for r in readers] == [79] * 3
+    assert writer.wait().status == 0
+
+
+def test_one_of_a_limit_is_broken(steer, marks):
+    holders = [steer.hold("--limit", "2") for _ in range(2)]
+    waiter = steer.wait("--limit", "2")
+    tokens = {h["slot"]: h["token"] for h in steer.look()["holders"]}
+    assert steer.run("break", "--token", str(tokens[1])).status == 0
+    assert holders[1].wait().status == 79 and waiter.wait().status == 0
+    assert holders[0].poll() is None
+
+
+def test_force(steer, place, marks):
+    holder = steer.hold()
+    waiter = steer.wait()
+    done = steer.run("break", "-y", "--force", "--who", "carol")
+    if done.status == 78:
+        assert place_id(place) == "file" and waiter.poll() is None  # the manual says why
+        return
+    assert done.status == 0 and "may still run" in done.stderr, done
+    assert waiter.wait().status == 0
+    assert holder.wait().status == 79
+
+
+def test_one_of_several_keys_is_broken(steer, place, marks):
+    both = steer.dlock.start("run", *place.words, "-k", place.key("a"), "-k", place.key("b"), *LEASE, "--", "sleep", "1000")
+    both.event("started")
+    assert steer.run("break", "-y", "--who", "carol", key="b").status == 0
+    done = both.wait()
+    assert done.status == 79 and "broken by carol" in done.stderr and f"({place.key('b')}: " in done.stderr, done
+    assert steer.state("a") == steer.state("b") == "free"
+
+
+# ---- freeze and thaw ----
+
+
+def test_a_freeze_holds_newcomers(steer, marks):
+    assert steer.run("freeze", "--why", "weekend", "--who", "carol").status == 0
+    assert steer.state() == "frozen"
+    busy = steer.dlock.run("run", *steer.place.words, "-n", "-k", steer.place.key(), "true")
+    assert busy.status == 75 and 'frozen by carol "weekend" for ' in busy.stderr, busy
+    waiter = steer.wait()
+    wait_for(lambda: any(e.get("frozen") for e in waiter.events("waiting")))
+    assert steer.run("thaw", "-y").status == 0
+    assert waiter.wait().status == 0
+    assert steer.run("thaw", "-y").status == 1
+
+
+def test_a_freeze_holds_who_waits_already(steer, marks):
+    holder = steer.dlock.hold(steer.place, steer.place.key(), *LEASE)
+    waiters = [steer.wait() for _ in range(2)]
+    frozen = steer.run("freeze", "--why", "weekend")
+    assert frozen.status == 0 and "until it ends it is held by" in frozen.stderr, frozen
+    assert steer.state() == "held" and steer.look()["frozen"]["why"] == "weekend"
+    assert holder.finish().status == 0
+    wait_for(lambda: steer.state() == "frozen")
+    time.sleep(1.5)  # longer than any beat: nobody begins
+    assert all(w.poll() is None for w in waiters)
+    assert steer.run("thaw", "-y").status == 0
+    assert [w.wait().status for w in waiters] == [0, 0]
+
+
+@pytest.mark.parametrize("options", [("-s",), ("--limit", "2"), ("-x",)], ids=" ".join)
+def test_a_freeze_holds_every_kind(steer, marks, options):
+    assert steer.run("freeze").status == 0
+    waiters = [steer.wait(*options) for _ in range(2)]
+    time.sleep(1)
+    assert all(w.poll() is None for w in waiters)
+    assert steer.run("thaw", "-y").status == 0
+    assert [w.wait().status for w in waiters] == [0, 0]
+
+
+def test_a_freeze_has_an_end(steer, marks):
+    assert steer.run("freeze", "--for", "2s").status == 0
+    began = time.monotonic()
+    waiter = steer.wait()
+    assert waiter.wait().status == 0
+    assert time.monotonic() - began > 1.5  # it was frozen
+    assert steer.state() == "free" and steer.run("thaw", "-y").status == 1
+
+
+def test_a_second_freeze_replaces_the_first(steer, marks):
+    assert steer.run("freeze", "--for", "1s", "--why", "first").status == 0
+    assert steer.run("freeze", "--why", "second").status == 0
+    time.sleep(1.2)
+    assert steer.state() == "frozen" and steer.look()["frozen"]["why"] == "second"
+    assert steer.run("thaw", "-y").status == 0
+
+
+def test_a_nested_run_joins_in_spite_of_a_freeze(steer, place, marks):
+    script = f'read x; "{DLOCK}" run -k {place.key()} echo inner'
+    outer = steer.dlock.contend(place, place.key(), *LEASE, command=("sh", "-c", script)).held()
+    assert steer.run("freeze").status == 0
+    outer.popen.stdin.write(b"\n")
+    done = outer.finish()
+    assert (done.status, done.stdout) == (0, "inner\n"), done
+    assert steer.run("thaw", "-y").status == 0
+
+
+# ---- what a mode cannot ----
+
+
+@pytest.mark.parametrize("cmd", ["break", "freeze", "thaw"])
+def test_what_a_mode_cannot_it_refuses(steer, place, cmd):
+    if place_id(place) not in NOT_MARKED:
+        pytest.skip("can do all")
+    holder = steer.dlock.hold(place, place.key())
+    done = steer.run(cmd, *["-y"] * (cmd != "freeze"))
+    assert done.status == 78 and done.stderr.count("\n") == 1, done
+    assert holder.finish().status == 0
+
+
+# ---- with contenders at work ----
+
+
+@pytest.fixture(scope="module")
+def witness(tmp_path_factory):
+    return compile_witness(tmp_path_factory.mktemp("witness"))
+
+
+def test_polite_breaks_at_any_moment(steer, dlock, place, witness, tmp_path, marks):
+    """Two hundred of them in a full check: no two commands at once, and everybody is served."""
+    crowd, lock, broken = Crowd(witness, tmp_path / "crowd"), threading.Lock(), []
+
+    def run(keys, *words):
+        with lock:
+            return dlock.start("run", *place.words, "-k", place.key("a"), "-t", place.crash_ttl, "-w", "inf", *words)
+
+    crowd.start(6, run)
+    wait_for(lambda: len(crowd.seen()) >= 1)
+    for _ in range(size(25, 200)):
+        time.sleep(random.uniform(0, 0.2))
+        done = steer.run("break", "-y", "-w", "0", key="a")
+        assert done.status in (0, 1, 75), done
+        broken.append(done.status)
+    crowd.finish()
+    check_seen(crowd.seen())
+    assert {0, 75} & set(broken)
