@@ -665,6 +665,21 @@ mark held
         assert subprocess.run([DLOCK, "run", "-u", f"file://{files}", "-nqk", key, "true"], check=False).returncode == 75
 
 
+def test_broken(start, where, dlock):
+    """Whoever breaks it waits for it; the script hears who it was, if it asks before it ends."""
+    script = start(f"""trap '$D release "$H"; mark released $?; exit 3' TERM
+H=$($D hold -k "$K" -t 6 --pid $$)
+mark held
+{SLEEP.replace("sleep 1", "sleep 0.1")}""", where)
+    script.mark("held")
+    result = dlock.run("break", *where.words, "-y", "-k", where.key(), "--why", "stuck")
+    assert result.status == 0, result
+    status, _, err = script.wait()
+    assert (status, script.mark("released")) == (3, "79")
+    assert "broken by" in err and "stuck" in err and "were stopped" in err
+    assert is_free(dlock, where)
+
+
 def calls(path):
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
