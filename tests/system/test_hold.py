@@ -722,6 +722,22 @@ def test_asked_back_of_the_stubborn(fake, dlock, sleeper):
         p.stdout.close()
 
 
+def test_a_keeper_that_waits_for_a_question_sleeps(fake):
+    """Of a lost lock, while it does not matter any more that the time has come."""
+    def keepers():
+        return [p for p in descendants_of(os.getpid()) if name_of(p) == "dlock-hold"]
+
+    fake("renew=lost", "-t", "3", "--for", "2")
+    until = boottime() + 5
+    wait_for(lambda: boottime() > until)
+    keeper, = keepers()
+    with open(f"/proc/{keeper}/stat", encoding="utf-8") as f:
+        ticks = sum(int(n) for n in f.read().rsplit(")", 1)[1].split()[11:13])
+    assert ticks < 30
+    kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not keepers(), what="it to end")
+
+
 def test_release_is_not_confirmed(fake, dlock):
     handle = fake("release=hang", "-t", "3", "--for", "100").stdout.strip()
     result = dlock.run("release", handle)
