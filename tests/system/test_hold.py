@@ -665,6 +665,21 @@ mark held
         assert subprocess.run([DLOCK, "run", "-u", f"file://{files}", "-nqk", key, "true"], check=False).returncode == 75
 
 
+def test_broken(start, where, dlock):
+    """Whoever breaks it waits for it; the script hears who it was, if it asks before it ends."""
+    script = start(f"""trap '$D release "$H"; mark released $?; exit 3' TERM
+H=$($D hold -k "$K" -t 6 --pid $$)
+mark held
+{SLEEP.replace("sleep 1", "sleep 0.1")}""", where)
+    script.mark("held")
+    result = dlock.run("break", *where.words, "-y", "-k", where.key(), "--why", "stuck")
+    assert result.status == 0, result
+    status, _, err = script.wait()
+    assert (status, script.mark("released")) == (3, "79")
+    assert "broken by" in err and "stuck" in err and "were stopped" in err
+    assert is_free(dlock, where)
+
+
 def calls(path):
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -705,6 +720,22 @@ def test_asked_back_of_the_stubborn(fake, dlock, sleeper):
         p.kill()
         p.wait()
         p.stdout.close()
+
+
+def test_a_keeper_that_waits_for_a_question_sleeps(fake):
+    """Of a lost lock, while it does not matter any more that the time has come."""
+    def keepers():
+        return [p for p in descendants_of(os.getpid()) if name_of(p) == "dlock-hold"]
+
+    fake("renew=lost", "-t", "3", "--for", "2")
+    until = boottime() + 5
+    wait_for(lambda: boottime() > until)
+    keeper, = keepers()
+    with open(f"/proc/{keeper}/stat", encoding="utf-8") as f:
+        ticks = sum(int(n) for n in f.read().rsplit(")", 1)[1].split()[11:13])
+    assert ticks < 30
+    kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not keepers(), what="it to end")
 
 
 def test_release_is_not_confirmed(fake, dlock):
