@@ -214,7 +214,7 @@ def test_what_is_not_known_is_null(shown):
     shown.show(entry("holder", key="deploy", slot=-1, since=-1, until=-1), entry("waiter", key="deploy"), freeze(since=-1),
                entry("last", key="deploy"))
     found = shown.object()
-    assert found["holders"] == [{**dict.fromkeys(HOLDER), "foreign": False}]
+    assert found["holders"] == [{**dict.fromkeys(HOLDER), "revoked": False, "foreign": False}]
     assert found["waiters"] == [{**dict.fromkeys(WAITER), "position": 1, "kind": "exclusive"}]
     assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": None, "until": None}
     assert found["last"] == {"id": None, "who": None, "began": None, "ended": None, "status": 0, "token": None}
@@ -233,7 +233,7 @@ def test_who_is_no_dlock_is_listed_with_what_is_known(shown):
     shown.show(entry("holder", key="deploy", foreign="an advisory lock", who="psql", host="10.0.0.3", pid=99),
                entry("waiter", key="deploy", foreign="a lock of Curator, session 0x10"))
     found = shown.object()
-    assert found["holders"][0] == {**dict.fromkeys(HOLDER), "who": "psql", "host": "10.0.0.3", "pid": 99, "foreign": True,
+    assert found["holders"][0] == {**dict.fromkeys(HOLDER), "who": "psql", "host": "10.0.0.3", "pid": 99, "revoked": False, "foreign": True,
                                    "what": "an advisory lock"}
     out = shown.run("status", "deploy").stdout
     assert "psql (an advisory lock) (pid 99 on 10.0.0.3)" in out and "a lock of Curator, session 0x10" in out
