@@ -157,6 +157,17 @@ $D release "$H" || echo "again $?"
     assert "nothing is held under this handle" in err
 
 
+def test_a_second_release_finds_nobody(start, where, shell):
+    """Not a keeper that ends before it has answered."""
+    script = start("""
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    h=$($D hold -k "$K" --for 1m) && $D release "$h" || exit 2
+    $D release "$h"; [ $? -eq 1 ] || exit 3
+done
+""", where, shell=shell)
+    assert script.wait()[0] == 0
+
+
 def test_every_backend(start, place):
     script = start("""set -e
 eval "$($D hold -k "$K" --pid $$ --shell)"
