@@ -121,6 +121,7 @@ def test_all_holders_are_meant(shown):
     ([], 1, "held by nobody"),
     ([frozen()], 1, "thaw"),
     (["unknown\tkey=deploy\twhat=a list\n"], 76, "a list"),
+    (["unknown\tkey=deploy\twhat=a\\x1B[2J\\xE2\\x80\\xAE\n"], 76, r"a\x1B[2J\u202E"),
     ([holder(key="other")], 1, "held by nobody"),
 ])
 def test_nothing_to_break(shown, lines, status, says):
