@@ -137,7 +137,7 @@ static int
 nothing_to_break(const struct breaking *b)
 {
 	const struct view *v = &b->meant;
-	char key[400], who[700], what[200];
+	char key[400], who[700], what[400];
 
 	text_name(key, sizeof key, b->key);
 	if (v->unknown) {

@@ -240,6 +240,13 @@ def test_thaw(shown):
     assert shown.run("thaw", "-y", "deploy", script="thaw=denied").status == 77
 
 
+def test_what_cannot_be_seen_is_not_said_to_be_thawed(shown):
+    """A frozen lock may stand there that this user may not read."""
+    shown.show("unknown\tkey=deploy\twhat=a\\x1B[2Jb\n")
+    done = shown.run("thaw", "-y", "deploy")
+    assert done.status == 76 and r"a\x1B[2Jb" in done.stderr and shown.calls() == []
+
+
 @pytest.mark.parametrize("answer, status", [("n", 1), ("y", 0)])
 def test_thaw_asks_on_a_terminal(shown, answer, status):
     shown.show(frozen())
