@@ -430,6 +430,15 @@ def test_busy(hold, where):
     assert hold(where, "job", "-w", "100ms", "--for", "1").status == 75
 
 
+@pytest.mark.parametrize("cmd", [["hold", "--for", "1"], ["wait"]])
+@pytest.mark.parametrize("words, env", [(["-E", "0"], {}), ([], {"DLOCK_CONFLICT_EXIT_CODE": "0"})], ids=["word", "variable"])
+def test_busy_is_no_success(hold, where, dlock, cmd, words, env):
+    """Whoever goes on after a 0 goes on with the lock."""
+    assert hold(where, "job", "--for", "100").status == 0
+    result = dlock.run(cmd[0], *where.words, "-n", "-k", where.key(), *words, *cmd[1:], env=env)
+    assert result.status == 64 and "status 0 of dlock" in result.stderr, result
+
+
 def test_server_is_gone(dlock):
     result = dlock.run("hold", "-u", "redis://127.0.0.1:9", "-n", "-k", "x", "--for", "1")
     assert result.status == 69 and "nothing is held" in result.stderr
