@@ -21,7 +21,7 @@
 #define JOIN_RETRY (10 * NS_PER_MS)
 #define KEEP_MOST (365 * 86400 * NS_PER_S) /* what --min-hold may be */
 
-enum join_verb { JOIN_HOLD = 1, JOIN_CHECK };
+enum join_verb { JOIN_HOLD = 1, JOIN_CHECK, JOIN_RELEASE };
 
 /* One datagram each way; both ends are the same program on the same machine. */
 struct join_ask {
@@ -204,7 +204,7 @@ fill_address(struct sockaddr_un *out, const char *name, size_t n)
 /* ---- the outer side ---- */
 
 void
-join_listen(struct join_server *s, const struct plan *p)
+join_listen(struct join_server *s, const struct plan *p, pid_t root)
 {
 	unsigned long long net = ~0ULL; /* found from nowhere */
 	unsigned long long id[2] = {0};
@@ -215,7 +215,8 @@ join_listen(struct join_server *s, const struct plan *p)
 	for (size_t i = 0; i < JOINS_MAX; i++)
 		s->peers[i].fd = -1;
 	s->used = s->present = 0;
-	s->out_of_fds = false;
+	s->out_of_fds = s->asked = false;
+	s->root = root;
 	/*
 	 * A name that is never used again: a process left behind must not find another
 	 * keeper at it.  And not the owner's, since every user of this machine can read
@@ -269,6 +270,7 @@ add_peer(struct join_server *s, int fd, bool foreign)
 			s->peers[i].fd = fd;
 			s->peers[i].holds = false;
 			s->peers[i].foreign = foreign;
+			s->peers[i].releases = false;
 			s->present++;
 			s->used = i < s->used ? s->used : i + 1;
 			return;
@@ -277,9 +279,15 @@ add_peer(struct join_server *s, int fd, bool foreign)
 }
 
 /*
- * Only who descends from us may hold along with us: with our lease, it is killed
- * in time.  Where /proc hides it, knowing our address is proof enough.
+ * Only who descends from us, or from whom we hold for, may hold along with us: with our
+ * lease, it is killed in time.  Where /proc hides it, knowing our address is proof enough.
  */
+static bool
+is_foreign(const struct join_server *s, pid_t pid)
+{
+	return s->root != 0 && pid != s->root && tree_relation(s->root, pid) == KIN_NO;
+}
+
 static void
 accept_peer(struct join_server *s)
 {
@@ -296,7 +304,7 @@ accept_peer(struct join_server *s)
 		close(fd);
 		return;
 	}
-	foreign = tree_relation(getpid(), pid) == KIN_NO;
+	foreign = is_foreign(s, pid);
 	if (foreign && s->present >= JOINS_MAX / 2)
 		close(fd);
 	else
@@ -384,6 +392,11 @@ serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct s
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
+	    ask.verb == JOIN_RELEASE && !held) {
+		s->peers[i].releases = s->asked = true;
+		return 0;
+	}
+	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
 	    tell_site(&answer, site)) {
 		answer_peer(&answer, &ask, n, s->peers[i].foreign, p, site, offer);
 		if (answer.has && ask.keep > *keep)
@@ -410,6 +423,95 @@ join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p
 	if (set[0].revents)
 		accept_peer(s);
 	return grown;
+}
+
+bool
+join_answer_release(struct join_server *s, int status, const char *line)
+{
+	struct join_outcome o = {.version = JOIN_VERSION, .status = status};
+	bool any = false;
+
+	snprintf(o.line, sizeof o.line, "%s", line);
+	for (size_t i = 0; i < s->used; i++)
+		if (s->peers[i].fd >= 0 && s->peers[i].releases) {
+			send(s->peers[i].fd, &o, sizeof o, MSG_DONTWAIT | MSG_NOSIGNAL);
+			drop_peer(s, i);
+			any = true;
+		}
+	return any;
+}
+
+/* ---- who releases a hold ---- */
+
+/* An address without its locks: "@dlock-ID/NET". */
+void
+join_write_handle(const char *address, char *out)
+{
+	size_t n = strcspn(address, "/");
+
+	n += address[n] == '/' ? 1 + strcspn(address + n + 1, "/ ") : 0;
+	snprintf(out, HANDLE_BYTES, "%.*s", (int)n, address);
+}
+
+static bool
+read_handle(const char *handle, struct address *a)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *name = "@dlock-", *id = handle + strlen(name);
+
+	if (strncmp(handle, name, strlen(name)) != 0 || strspn(id, digits) != 32 ||
+	    id[32] != '/' || strspn(id + 33, digits) != strlen(id + 33) || !id[33])
+		return false;
+	return strlen(handle) < HANDLE_BYTES && next_address(&handle, a);
+}
+
+/* Nobody but a keeper of ours is told anything: the name may be anybody's by now. */
+static enum rc
+connect_to_hold(int fd, const struct address *a, struct fault *f)
+{
+	struct sockaddr_un to;
+	socklen_t size = fill_address(&to, a->name, a->n);
+	pid_t pid;
+
+	while (connect(fd, (struct sockaddr *)&to, size) != 0)
+		if (errno != EINTR)
+			return fault_set(f, RC_LOST,
+			    is_same_net(a, fd)
+				? "nothing is held under this handle: it was released, or its time or its process has ended"
+				: "this handle cannot be asked from here (another network namespace, or another machine?)");
+	if (!is_own_user(fd, &pid))
+		return fault_set(f, RC_LOST, "this handle is another user's");
+	return RC_OK;
+}
+
+enum rc
+join_ask_release(const char *handle, struct join_outcome *o, struct fault *f)
+{
+	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
+	struct address a;
+	ssize_t n;
+	enum rc rc;
+	int fd;
+
+	if (!read_handle(handle, &a))
+		return fault_set(f, RC_USAGE, "this is no handle: dlock hold prints one");
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fault_set(
+		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+	rc = connect_to_hold(fd, &a, f);
+	if (rc == RC_OK) {
+		send(fd, &ask, offsetof(struct join_ask, keys) + 1, MSG_NOSIGNAL);
+		while ((n = recv(fd, o, sizeof *o, 0)) < 0 && errno == EINTR)
+			continue;
+		if (n != sizeof *o || o->version != JOIN_VERSION)
+			rc = fault_set(f, RC_SYSTEM,
+			    "dlock's keeper process has ended before it could say whether it is released; "
+			    "the lock ends with its lease at the latest");
+		o->line[sizeof o->line - 1] = '\0';
+	}
+	close(fd);
+	return rc;
 }
 
 /* ---- the inner side: a backend whose servers are the keepers around it ---- */
