@@ -226,15 +226,8 @@ _dlock()
 		fi
 	fi
 	_dlock_options "${words[1]}"
-	# `ls -n` and `thaw -y` have no value, but each letter with one has it everywhere
 	[[ $options ]] && ! _dlock_value "$prev" || return
 	case $cur in
-	--*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur") ;;
-	-k?*)
-		cur=${cur#-k}
-		_dlock_keys "${words[@]:2:cword-2}"
-		COMPREPLY=("${COMPREPLY[@]/#/-k}")
-		;;
 	-*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur") ;;
 	*) [[ ${words[1]} == @(release|config) ]] || _dlock_keys "${words[@]:2:cword-2}" ;;
 	esac
