@@ -349,7 +349,7 @@ cmd_break(char **words)
 	int status;
 	enum rc rc;
 
-	if (!steer_read(&b.plan, CMD_BREAK, words, cmd_break_explain, &status))
+	if (!look_plan(&b.plan, CMD_BREAK, words, cmd_break_explain, &status))
 		return status;
 	if (objection(&b.plan)) {
 		say_last("%s; nothing was done", objection(&b.plan));

@@ -46,12 +46,12 @@ int cmd_freeze(char **words);
 int cmd_freeze_explain(void);
 int cmd_thaw(char **words);
 int cmd_thaw_explain(void);
-int cmd_config(char **words);
-int cmd_config_explain(void);
 int cmd_hold(char **words);
 int cmd_hold_explain(void);
 int cmd_release(char **words);
 int cmd_release_explain(void);
+int cmd_config(char **words);
+int cmd_config_explain(void);
 int cmd_help(char **words);
 int cmd_version(char **words);
 

@@ -175,7 +175,7 @@ cmd_freeze(char **words)
 	static struct plan plan;
 	int status;
 
-	if (!steer_read(&plan, CMD_FREEZE, words, cmd_freeze_explain, &status))
+	if (!look_plan(&plan, CMD_FREEZE, words, cmd_freeze_explain, &status))
 		return status;
 	return steer_each(&plan, freeze_one);
 }
@@ -186,7 +186,7 @@ cmd_thaw(char **words)
 	static struct plan plan;
 	int status;
 
-	if (!steer_read(&plan, CMD_THAW, words, cmd_thaw_explain, &status))
+	if (!look_plan(&plan, CMD_THAW, words, cmd_thaw_explain, &status))
 		return status;
 	if (!plan.steer.yes && !steer_can_ask()) {
 		say_last(

@@ -381,6 +381,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 {
 	struct pollfd set[LOOP_OWN + 1];
 	struct signalfd_siginfo info;
+	const struct end held = {0};
 	struct loop loop;
 	sigset_t all;
 	ssize_t n = -1;
@@ -397,7 +398,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 		while (n < 0 && loop_signal(&loop, &info))
 			pass_on(front, &info);
 	}
-	return n > 0 ? (struct end){.status = 0} : end_as(front, p);
+	return n > 0 ? held : end_as(front, p);
 }
 
 /* ---- the process ---- */
@@ -473,9 +474,7 @@ cmd_hold(char **words)
 	case PARSED_HELP:
 		return cmd_hold_explain();
 	case PARSED_WRONG:
-		say_last("%s",
-		    text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
-		return end_asker(shell, (struct end){.status = STATUS_USAGE});
+		return end_asker(shell, (struct end){.status = cmd_wrong(&plan, &fault)});
 	case PARSED_PLAN:
 		break;
 	}

@@ -212,8 +212,8 @@ look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *c
 	struct look what = {.brief = true, .until = until, .see = see_any, .ctx = &all};
 	enum rc rc = look(l, &what, f);
 
-	if (!all.enough)
-		complete(&all);
+	if (rc == RC_OK && !all.enough)
+		complete(&all); /* else there may have been more of the last one */
 	if (rc == RC_OK && all.view.short_of_memory)
 		rc = out_of_memory(f);
 	view_free(&all.view);

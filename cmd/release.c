@@ -74,16 +74,13 @@ cmd_release(char **words)
 {
 	struct plan plan;
 	struct fault fault;
-	char clean[700];
 	const char *handle;
 
 	switch (plan_read(&plan, CMD_RELEASE, words, &fault)) {
 	case PARSED_HELP:
 		return cmd_release_explain();
 	case PARSED_WRONG:
-		say_last("%s",
-		    text_clean(clean, sizeof clean, fault.text, strlen(fault.text)));
-		return STATUS_USAGE;
+		return cmd_wrong(&plan, &fault);
 	case PARSED_PLAN:
 		break;
 	}

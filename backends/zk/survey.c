@@ -456,7 +456,7 @@ sight_list(struct looking *l, struct sight *v, struct fault *f)
 	names = call_names(v->list, &n);
 	queue_look(&v->place, names, n, "");
 	rc = copy_names(v->list, &v->names, &v->n, f);
-	if (rc != RC_OK)
+	if (rc != RC_OK || !v->names)
 		return rc;
 	v->n = queue_sort(v->names, v->n);
 	v->holders = (struct reader){.dir = v->path,

@@ -546,13 +546,16 @@ tree_signal(pid_t root, const struct aim *a)
 bool
 outside_open(struct outside *o, pid_t pid)
 {
+	int error;
+
 	*o = (struct outside){.pid = pid, .fd = pidfd_open(pid, 0)};
 	if (o->fd < 0)
 		return false;
 	if (pidfd_send_signal(o->fd, 0, NULL, 0) == 0 && !outside_has_ended(o))
 		return true;
-	if (outside_has_ended(o))
-		errno = ESRCH;
+	error = outside_has_ended(o) ? ESRCH : errno;
+	close(o->fd);
+	errno = error;
 	return false;
 }
 

@@ -76,8 +76,9 @@ def holders():
     result = []
     for pid in descendants_of(os.getpid()):
         found = stat_of(pid)
-        if found and found[0] == "dlock-hold" and found[2] == os.getpid() and is_alive(pid) and descendants_of(pid):
-            result.append((pid, descendants_of(pid)[0]))
+        below = descendants_of(pid)
+        if found and found[0] == "dlock-hold" and found[2] == os.getpid() and is_alive(pid) and below:
+            result.append((pid, below[0]))
     return result
 
 
@@ -306,6 +307,7 @@ def sleeper(nothing_is_left):
 def test_pids_that_cannot_be(hold, where, sleeper, dlock):
     gone = sleeper()
     gone.kill()
+    wait_for(lambda: not is_alive(gone.pid), what="it to die")
     zombie = hold(where, "job", "-n", "--pid", gone.pid)
     gone.wait()
     for result, why in [
@@ -429,20 +431,25 @@ def test_interrupted(where, dlock, sig):
     wait_for(lambda: "waiting" in waiting.stderr(), what="it to wait")
     kill(waiting.pid, sig)
     assert waiting.wait().status == -sig and waiting.stdout() == ""
+    # nobody of them waits on
+    wait_for(lambda: {p for p in descendants_of(os.getpid()) if (name_of(p) or "").startswith("dlock")}
+             <= {holder.pid, *descendants_of(holder.pid)}, what="all of it to end")
     holder.finish()
     wait_for(lambda: is_free(dlock, where))
     assert not holders()
 
 
-def test_stopped_while_it_waits(where, dlock):
+def test_stopped_while_it_waits(start, where, dlock):
+    """As a job of a shell: stopped with Ctrl-Z, and continued."""
     holder = dlock.hold(where, where.key())
-    waiting = dlock.start("hold", *where.words, "-k", where.key(), "--for", "100")
-    wait_for(lambda: "waiting" in waiting.stderr(), what="it to wait")
-    kill(waiting.pid, signal.SIGTSTP)
-    wait_for(lambda: stat_of(waiting.pid)[1] == "T", what="it to stop")
-    kill(waiting.pid, signal.SIGCONT)
+    script = start('set -m\n$D hold -k "$K" --for 100 &\nmark pid $!\nwait -f $!; mark status $?\n', where)
+    pid = int(script.mark("pid"))
+    wait_for(lambda: "waiting" in script.stderr(), what="it to wait")
+    kill(pid, signal.SIGTSTP)
+    wait_for(lambda: stat_of(pid)[1] == "T", what="it to stop")
+    kill(pid, signal.SIGCONT)
     holder.finish()
-    assert waiting.wait().status == 0
+    assert script.mark("status") == "0"
 
 
 def test_nobody_takes_the_handle(where, dlock):
@@ -606,9 +613,10 @@ def test_taken_away(start, where, dlock):
 
 # ---- dlock's own processes below the one for which they hold ----
 
-ADOPTS = """import ctypes, os, subprocess, sys, time
+ADOPTS = """import ctypes, os, signal, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-subprocess.run([os.environ["D"], "hold", "-k", os.environ["K"], "-t", "3", "--grace", "300ms"], check=True)
+subprocess.run([os.environ["D"], "hold", "-k", os.environ["K"], "--grace", "300ms"], check=True)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("held", flush=True)
 time.sleep(1000)
 """
@@ -626,11 +634,10 @@ def test_who_adopts_us(where, dlock, victim):
         keeper = [q for q in below if q != front][0]
         kill({"front": front, "keeper": keeper}[victim])
         wait_for(lambda: p.poll() is not None, what="it to be stopped")
+        assert p.returncode == -signal.SIGKILL
         if victim == "front":
-            assert p.returncode == -signal.SIGTERM
-            becomes_free(dlock, where)
-        else:
-            assert p.returncode == -signal.SIGKILL
+            # by a keeper that has not killed itself: else when a lease of 30 s ends
+            wait_for(lambda: is_free(dlock, where), timeout=15, what="it to be released")
     finally:
         p.kill()
         p.wait()
@@ -656,6 +663,21 @@ mark held
     own_redis.resume()
     for key in ("other", "taken"):
         assert subprocess.run([DLOCK, "run", "-u", f"file://{files}", "-nqk", key, "true"], check=False).returncode == 75
+
+
+def test_broken(start, where, dlock):
+    """Whoever breaks it waits for it; the script hears who it was, if it asks before it ends."""
+    script = start(f"""trap '$D release "$H"; mark released $?; exit 3' TERM
+H=$($D hold -k "$K" -t 6 --pid $$)
+mark held
+{SLEEP.replace("sleep 1", "sleep 0.1")}""", where)
+    script.mark("held")
+    result = dlock.run("break", *where.words, "-y", "-k", where.key(), "--why", "stuck")
+    assert result.status == 0, result
+    status, _, err = script.wait()
+    assert (status, script.mark("released")) == (3, "79")
+    assert "broken by" in err and "stuck" in err and "were stopped" in err
+    assert is_free(dlock, where)
 
 
 def calls(path):
@@ -700,6 +722,22 @@ def test_asked_back_of_the_stubborn(fake, dlock, sleeper):
         p.stdout.close()
 
 
+def test_a_keeper_that_waits_for_a_question_sleeps(fake):
+    """Of a lost lock, while it does not matter any more that the time has come."""
+    def keepers():
+        return [p for p in descendants_of(os.getpid()) if name_of(p) == "dlock-hold"]
+
+    fake("renew=lost", "-t", "3", "--for", "2")
+    until = boottime() + 5
+    wait_for(lambda: boottime() > until)
+    keeper, = keepers()
+    with open(f"/proc/{keeper}/stat", encoding="utf-8") as f:
+        ticks = sum(int(n) for n in f.read().rsplit(")", 1)[1].split()[11:13])
+    assert ticks < 30
+    kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not keepers(), what="it to end")
+
+
 def test_release_is_not_confirmed(fake, dlock):
     handle = fake("release=hang", "-t", "3", "--for", "100").stdout.strip()
     result = dlock.run("release", handle)
@@ -715,12 +753,17 @@ def test_lost_at_the_release(fake, dlock, sleeper):
 
 
 def test_nobody_is_stopped_who_does_not_know_of_it(dlock, fake, sleeper, tmp_path):
-    """The lock is lost, or a keeper killed, before the handle has been given."""
+    """The keeper is killed when it has the lock, but nobody has been told."""
     p = sleeper()
-    started = dlock.start("hold", "-b", "fake", "-O", "script=acquire=ok@3s", "-k", "job", "--pid", p.pid, program=TEST)
+    started = dlock.start("hold", "-b", "fake", "-O", f"log={fake.log}", "-O", "script=acquire=ok@1s", "-t", "3", "-k", "job",
+                          "--pid", p.pid, program=TEST)
     front = wait_for(lambda: descendants_of(started.pid))[0]
     keeper = wait_for(lambda: descendants_of(front))[0]
+    kill(front, signal.SIGSTOP)
+    wait_for(lambda: "renew" in calls(fake.log), what="a renewal")
     kill(keeper)
+    wait_for(lambda: not is_alive(keeper), what="the keeper to die")
+    kill(front, signal.SIGCONT)
     result = started.wait()
     assert result.status == 71 and "nothing" in result.stderr and p.poll() is None
 

@@ -605,6 +605,16 @@ def test_lost_answers_of_freeze_and_thaw(at, tapped):
     assert each(at, "job") == []
 
 
+def test_half_a_freeze(dlock, at):
+    """Somebody has deleted the node that they saw: the one for semaphores is thawed as well."""
+    freeze(at)
+    with at.server.client() as c:
+        c.delete(f"{at.job}/{next(n for n in c.get_children(at.job) if 'freeze' in n)}")
+        assert dlock.run("run", *at.words, "-k", "job", "-n", "--limit", "1", "--", "true").status == 75
+    thaw(at)
+    assert dlock.run("run", *at.words, "-k", "job", "-n", "--limit", "1", "--", "true").status == 0
+
+
 def test_frozen_across_a_restart(dlock, own_zk):
     at = At(own_zk.url + "/locks")
     freeze(at)
