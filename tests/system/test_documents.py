@@ -13,7 +13,7 @@ import pytest
 from kazoo.security import make_digest_acl
 
 from pg import account, bindir, make_directory
-from support import DLOCK, ROOT, free_port
+from support import DLOCK, ROOT, free_port, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
@@ -432,3 +432,23 @@ def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
     done = tried(["./nightly.sh 'a  b' c"], tmp_path)
     assert (done.returncode, done.stdout.count("\n")) == (75, 1) and "held by" in done.stdout
     holder.destroy()
+
+
+def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
+    """All that dlock says in it is said, when somebody does the same."""
+    story = re.search(r"^\.Sh ON CALL$(.*?)(?=^\.Sh )", text_of("man/dlock-break.1"), re.M | re.S)[1]
+    told = [re.sub(r"\n +", " ", line) for line in re.findall(r"^dlock: .*(?:\n  .*)*", story, re.M)]
+    job = tmp_path / "make"
+    job.write_text("#!/bin/sh\ntrap 'sleep 1; exit' TERM\nsleep 1000 &\nwait\n")
+    job.chmod(0o755)
+    words = ["-u", make_redis().url, "-k", "deploy/prod"]
+    carol = dlock.start("run", *words, "-t", "9s", "--grace", "3s", "--who", "carol@ci-3", "--why", "release 4.2", job).held()
+    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", "true")
+    wait_for(lambda: "waiting 3s" in bob.stderr())
+    bob_too = ["--who", "bob@laptop", "--why"]
+    done = [dlock.run("break", *words, "-y", *bob_too, "hotfix 4711, the deploy hangs"), carol.wait(), bob.wait(),
+            dlock.run("freeze", *words, *bob_too, "no deploys on the weekend", "--for", "60h"),
+            dlock.run("run", *words, "-n", "true"), dlock.run("thaw", *words, "-y")]
+    assert [d.status for d in done] == [0, 79, 0, 0, 75, 0]
+    said = shape("".join(d.stderr for d in done).splitlines())
+    assert len(told) == 8 and [line for line in shape(told) if line not in said] == [], said
