@@ -137,12 +137,12 @@ static int
 nothing_to_break(const struct breaking *b)
 {
 	const struct view *v = &b->meant;
-	char key[400], who[700];
+	char key[400], who[700], what[400];
 
 	text_name(key, sizeof key, b->key);
 	if (v->unknown) {
 		say_last("cannot break %s: it is in use by what is no lock (%s)", key,
-		    text_brief(v->unknown).text);
+		    text_clean(what, sizeof what, v->unknown, strlen(v->unknown)));
 		return STATUS_PROTOCOL;
 	}
 	if (v->holders.all > 0) {

@@ -288,7 +288,8 @@ is_foreign(const struct join_server *s, pid_t pid)
 	return s->root != 0 && pid != s->root && tree_relation(s->root, pid) == KIN_NO;
 }
 
-static void
+/* False: nobody is there, or there is no descriptor. */
+static bool
 accept_peer(struct join_server *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -298,17 +299,18 @@ accept_peer(struct join_server *s)
 	if (fd < 0) {
 		/* else it would be ready for ever */
 		s->out_of_fds = errno == EMFILE || errno == ENFILE;
-		return;
+		return false;
 	}
 	if (!is_own_user(fd, &pid)) {
 		close(fd);
-		return;
+		return true;
 	}
 	foreign = is_foreign(s, pid);
 	if (foreign && s->present >= JOINS_MAX / 2)
 		close(fd);
 	else
 		add_peer(s, fd, foreign);
+	return true;
 }
 
 static void
@@ -423,6 +425,27 @@ join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p
 	if (set[0].revents)
 		accept_peer(s);
 	return grown;
+}
+
+void
+join_refuse(struct join_server *s)
+{
+	if (s->listener < 0)
+		return;
+	shutdown(s->listener, SHUT_RD); /* from here on connect(2) fails */
+	while (accept_peer(s))
+		continue;
+	close(s->listener);
+	s->listener = -1;
+}
+
+bool
+join_is_asked(const struct join_server *s)
+{
+	for (size_t i = 0; i < s->used; i++)
+		if (s->peers[i].fd >= 0 && s->peers[i].releases)
+			return true;
+	return false;
 }
 
 bool

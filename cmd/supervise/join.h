@@ -93,6 +93,15 @@ struct join_offer {
 int join_serve(struct join_server *, const struct pollfd *set, const struct plan *,
     const struct site *, const struct join_offer *, int64_t *keep);
 
+/*
+ * Lets nobody come any more: whoever connects from here on finds nobody, and does not
+ * wait for an answer from a keeper that ends.  Who had come before is still served.
+ */
+void join_refuse(struct join_server *);
+
+/* Does anybody wait for join_answer_release()? */
+bool join_is_asked(const struct join_server *);
+
 /* Tells all who have asked for a release how that ended, in one line; was there any? */
 bool join_answer_release(struct join_server *, int status, const char *line);
 

@@ -230,6 +230,8 @@ tell_waiting(struct keeper *k)
 /* ---- carrying out what step() decides ---- */
 
 #define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
+/* for those who ask for a release at the moment of another's */
+#define LAST_PATIENCE (50 * NS_PER_MS)
 /* for a release of what was lost */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 /* for the front to erase its line; it may be stopped */
@@ -392,7 +394,10 @@ go_on_alone(struct keeper *k)
 	dismiss_stub(k);
 }
 
-/* To those who have asked for it, and wait. */
+/*
+ * To those who have asked for it, and wait.  A second release, right after the answer to
+ * the first, is to find nobody rather than a keeper that ends.
+ */
 static void
 answer_release(struct keeper *k)
 {
@@ -405,6 +410,8 @@ answer_release(struct keeper *k)
 
 	if (k->keep.ending.kind == END_COMMAND)
 		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
+	if (k->keep.phase == PH_OVER && join_is_asked(&k->joins))
+		join_refuse(&k->joins);
 	if (join_answer_release(&k->joins, v.status, v.line))
 		k->told.release = true;
 }
@@ -1054,6 +1061,17 @@ close_store(struct keeper *k)
 	alarm(0);
 }
 
+/* Those who came just before join_refuse() have yet to say what they want. */
+static void
+serve_last(struct keeper *k)
+{
+	instant until = instant_now() + LAST_PATIENCE;
+
+	while (k->body && k->joins.listener < 0 && k->joins.present > 0 &&
+	    instant_now() < until)
+		pump(k, -1, 0, until);
+}
+
 /*
  * Whoever comes to release what was lost is to hear of it, and he comes late: when the
  * process for which it was held has ended.  Nothing is kept but the socket.
@@ -1191,6 +1209,7 @@ keeper_run(const struct run *r)
 	while (!(keeper.todo.calls & DO_EXIT))
 		keeper_call(&keeper);
 	dismiss_stub(&keeper);
+	serve_last(&keeper);
 	close_store(&keeper);
 	await_question(&keeper);
 	_exit(0);

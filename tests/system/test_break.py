@@ -121,6 +121,7 @@ def test_all_holders_are_meant(shown):
     ([], 1, "held by nobody"),
     ([frozen()], 1, "thaw"),
     (["unknown\tkey=deploy\twhat=a list\n"], 76, "a list"),
+    (["unknown\tkey=deploy\twhat=a\\x1B[2J\\xE2\\x80\\xAE\n"], 76, r"a\x1B[2J\u202E"),
     ([holder(key="other")], 1, "held by nobody"),
 ])
 def test_nothing_to_break(shown, lines, status, says):
@@ -237,6 +238,13 @@ def test_thaw(shown):
     assert shown.run("thaw", "-y", "deploy").status == 0
     assert shown.run("thaw", "-y", "deploy", script="thaw=lost").status == 1
     assert shown.run("thaw", "-y", "deploy", script="thaw=denied").status == 77
+
+
+def test_what_cannot_be_seen_is_not_said_to_be_thawed(shown):
+    """A frozen lock may stand there that this user may not read."""
+    shown.show("unknown\tkey=deploy\twhat=a\\x1B[2Jb\n")
+    done = shown.run("thaw", "-y", "deploy")
+    assert done.status == 76 and r"a\x1B[2Jb" in done.stderr and shown.calls() == []
 
 
 @pytest.mark.parametrize("answer, status", [("n", 1), ("y", 0)])

@@ -157,6 +157,17 @@ $D release "$H" || echo "again $?"
     assert "nothing is held under this handle" in err
 
 
+def test_a_second_release_finds_nobody(start, where, shell):
+    """Not a keeper that ends before it has answered."""
+    script = start("""
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    h=$($D hold -k "$K" --for 1m) && $D release "$h" || exit 2
+    $D release "$h"; [ $? -eq 1 ] || exit 3
+done
+""", where, shell=shell)
+    assert script.wait()[0] == 0
+
+
 def test_every_backend(start, place):
     script = start("""set -e
 eval "$($D hold -k "$K" --pid $$ --shell)"
@@ -417,6 +428,15 @@ def test_busy(hold, where):
     assert busy.status == 75 and "nothing is held" in busy.stderr
     assert hold(where, "job", "-n", "-E", "9", "--for", "1").status == 9
     assert hold(where, "job", "-w", "100ms", "--for", "1").status == 75
+
+
+@pytest.mark.parametrize("cmd", [["hold", "--for", "1"], ["wait"]])
+@pytest.mark.parametrize("words, env", [(["-E", "0"], {}), ([], {"DLOCK_CONFLICT_EXIT_CODE": "0"})], ids=["word", "variable"])
+def test_busy_is_no_success(hold, where, dlock, cmd, words, env):
+    """Whoever goes on after a 0 goes on with the lock."""
+    assert hold(where, "job", "--for", "100").status == 0
+    result = dlock.run(cmd[0], *where.words, "-n", "-k", where.key(), *words, *cmd[1:], env=env)
+    assert result.status == 64 and "status 0 of dlock" in result.stderr, result
 
 
 def test_server_is_gone(dlock):

@@ -441,6 +441,12 @@ def test_what_cannot_be_written_is_a_failure(shown, words):
     assert done.status == 71 and done.stderr.count("\n") == 1 and "standard output" in done.stderr
 
 
+def test_why_it_cannot_be_written_is_no_guess(dlock, tmp_path):
+    with open("/dev/full", "wb") as full:
+        done = dlock.run("ls", "-u", f"file://{tmp_path}", stdout=full)
+    assert done.status == 71 and done.stderr == "dlock: cannot write to standard output\n"
+
+
 # ---- --watch ----
 
 
