@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import time
@@ -46,6 +47,10 @@ class Terminal:
             [ "$1" = ls ] && [ "$2" = -n ] && echo "$@" >>{self.lists} && exec {DLOCK} "$@"
             printf 'got:'; printf '<%s>' "$@"; echo :end\n""")
         program.chmod(0o755)
+        # what is offered is not a question of time, but for one test
+        self.timeout = directory / "bin" / "timeout"
+        self.timeout.write_text(f"#!/bin/sh\nshift\nexec {shutil.which('timeout')} {PATIENCE} \"$@\"\n")
+        self.timeout.chmod(0o755)
         words, setup = START[shell]
         env = {"PATH": f"{directory}/bin:{os.environ['PATH']}", "HOME": str(directory), "TERM": "xterm", "LANG": "C.UTF-8",
                "LC_ALL": "C.UTF-8"}
@@ -227,6 +232,7 @@ def test_a_quoted_server_is_understood(terminal, with_key):
 
 
 def test_a_server_that_hangs_holds_nobody_up(terminal):
+    terminal.timeout.unlink()
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"redis://127.0.0.1:{server.getsockname()[1]}"
         began = time.monotonic()
