@@ -306,6 +306,7 @@ static int
 break_open(struct breaking *b)
 {
 	struct fault f = {""};
+	char key[400];
 	size_t done;
 	enum rc rc = look_at(&b->looking, b->key, true, &b->meant, NEVER, &f);
 
@@ -321,7 +322,8 @@ break_open(struct breaking *b)
 	if (rc == RC_OK && !b->plan.steer.force)
 		rc = await_end(b, &f);
 	if (rc == RC_BUSY) {
-		say_last("its holder has been asked, but has not given it up yet");
+		say_last("%s: its holder has been asked, but has not given it up yet",
+		    text_name(key, sizeof key, b->key));
 		return STATUS_BUSY;
 	}
 	return rc == RC_OK ? tell_end(b, done)

@@ -74,7 +74,7 @@ tell_frozen(struct looking *l, const char *key)
 		    parse_duration_text(l->plan->steer.length, time, sizeof time));
 	if (look_at(l, key, true, &v, NEVER, &f) == RC_OK && v.holders.n > 0) {
 		describe_holders(&v, held, sizeof held);
-		say("%s is frozen%s; until it ends it is %s", name, end, held);
+		say("%s is frozen%s; it is still %s", name, end, held);
 	} else {
 		say("%s is frozen%s", name, end);
 	}

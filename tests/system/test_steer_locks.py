@@ -192,7 +192,7 @@ def test_a_freeze_holds_who_waits_already(steer, marks):
     holder = steer.dlock.hold(steer.place, steer.place.key(), *LEASE)
     waiters = [steer.wait() for _ in range(2)]
     frozen = steer.run("freeze", "--why", "weekend")
-    assert frozen.status == 0 and "until it ends it is held by" in frozen.stderr, frozen
+    assert frozen.status == 0 and "it is still held by" in frozen.stderr, frozen
     assert steer.state() == "held" and steer.look()["frozen"]["why"] == "weekend"
     assert holder.finish().status == 0
     wait_for(lambda: steer.state() == "frozen")
