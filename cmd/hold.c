@@ -43,13 +43,15 @@ cmd_hold_explain(void)
 	    "the time is over.  If it is lost, PID and its descendants are stopped.\n"
 	    "\n"
 	    "  set -e\n"
-	    "  eval \"$(dlock hold -u redis://10.0.0.5 -k deploy --pid $$ --shell)\"\n"
+	    "  lock=$(dlock hold -u redis://10.0.0.5 -k deploy --pid $$ --shell)\n"
+	    "  eval \"$lock\"\n"
 	    "  ./build; dlock run -k deploy -- ./copy     (joins the hold)\n"
 	    "  dlock release\n");
 	options_print_help(stdout, CMD_HOLD);
 	puts(
 	    "\nStatus: 0 it is held; 75 busy; 64 to 78 nothing is held, as for run.  With --shell\n"
-	    "what is printed then makes eval end with that status, too.");
+	    "what is printed then makes eval end with that status, too; but eval of nothing is\n"
+	    "success, so a dlock that was killed is only noticed in a line of its own, as above.");
 	return say_written();
 }
 

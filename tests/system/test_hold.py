@@ -213,6 +213,21 @@ def test_a_failure_ends_the_script(start, where, shell, hold):
     assert script.wait()[:2] == (64, "")
 
 
+def test_the_example_ends_when_dlock_is_killed(start, where, shell, dlock):
+    """eval takes nothing for success: a dlock that is killed, or not there at all, says nothing."""
+    lines = dlock.run("help", "hold").stdout.splitlines()
+    begin = lines.index("  set -e")
+    example = "\n".join(lines[begin:lines.index("  ./build; dlock run -k deploy -- ./copy     (joins the hold)", begin)])
+    example = example.replace("dlock hold -u redis://10.0.0.5 -k deploy", '$D hold -k "$K"')
+    holder = dlock.hold(where, where.key())
+    script = start(f"{example}\necho not reached\n", where, shell=shell)
+    wait_for(lambda: "waiting" in script.stderr(), what="it to wait")
+    kill(next(p for p in descendants_of(script.pid) if name_of(p) == "dlock"))
+    assert script.wait()[:2] == (137, "")
+    holder.finish()
+    assert start(example.replace("$D", "/nowhere/dlock") + "\necho not reached\n", where, shell=shell).wait()[:2] == (127, "")
+
+
 def test_subshell(start, where, shell):
     """The parent is the subshell: the lock lasts as long."""
     script = start("""set -e

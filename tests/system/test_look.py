@@ -466,6 +466,19 @@ def test_watch_prints_what_has_changed(shown):
     assert sorted(rows[5:]) == [["b", "free", "0"], ["c", "free", "0"]]
 
 
+@pytest.mark.parametrize("words", [["ls", "-n"], ["status", "deploy"]])
+def test_watch_ends_with_its_reader(shown, words):
+    """Also where nothing changes that it would write."""
+    shown.show(holder())
+    out, into = os.pipe()
+    watching = shown.start(*words, "--watch=100ms", stdout=into)
+    os.close(into)
+    assert os.read(out, 1)
+    os.close(out)
+    done = watching.wait()
+    assert (done.status, done.stderr) == (-signal.SIGPIPE, "")
+
+
 def test_watch_prints_objects(shown):
     started = shown.start("ls", "-J", "--watch=100ms")
     shown.show(holder())
