@@ -472,6 +472,13 @@ react(struct keeper *k, enum event_kind kind, int value)
 
 /* ---- what may come at any time ---- */
 
+/* Does the end of the process for which we hold, or of its time, still change anything? */
+static bool
+awaits_body(const struct keeper *k)
+{
+	return !k->keep.tree.gone && k->keep.phase != PH_OVER;
+}
+
 /*
  * The process for which we hold is not ours to reap: whether it and its descendants
  * live has to be looked at.  Until it has been delivered to it, it does not matter to
@@ -482,7 +489,7 @@ check_body(struct keeper *k)
 {
 	struct outside *o = &k->body->outside;
 
-	if (!k->keep.tree.gone &&
+	if (awaits_body(k) &&
 	    ((o->pid && outside_has_ended(o)) || instant_now() >= k->hold_until)) {
 		if (k->keep.phase == PH_ASK)
 			fault_set(&k->lock.fault, RC_SYSTEM,
@@ -696,7 +703,7 @@ static int
 gate_fd(const struct keeper *k)
 {
 	if (k->body)
-		return k->keep.tree.gone ? -1 : k->body->outside.fd;
+		return awaits_body(k) ? k->body->outside.fd : -1;
 	return k->keep.phase == PH_ASK ? -1 : k->child.gate;
 }
 
@@ -706,7 +713,7 @@ body_wake(const struct keeper *k)
 {
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty)
 		return instant_now() + LOOK_AGAIN;
-	return k->keep.tree.gone ? NEVER : k->hold_until;
+	return awaits_body(k) ? k->hold_until : NEVER;
 }
 
 /*

@@ -755,6 +755,21 @@ def test_released_too_late(where, sleeper, hold, dlock):
     assert dlock.run("release", handle).status == 1
 
 
+def test_waiting_for_a_late_release_costs_nothing(hold, where, dlock):
+    """The time is over while the keeper of a lost hold still waits for whoever releases it."""
+    began = boottime()
+    handle = hold(where, "job", "-t", "3", "--for", "4").stdout.strip()
+    keeper = holders()[0][1]
+    where.take_away([where.key()], where.key())
+    wait_for(lambda: not holders(), what="the front to end")
+    wait_for(lambda: boottime() > began + 5, what="the time to be over")
+    used = sum(int(n) for n in pathlib.Path(f"/proc/{keeper}/stat").read_text().rsplit(")", 1)[1].split()[11:13])
+    wait_for(lambda: boottime() > began + 7)
+    after = sum(int(n) for n in pathlib.Path(f"/proc/{keeper}/stat").read_text().rsplit(")", 1)[1].split()[11:13])
+    assert after - used < 20, f"{after - used} ticks in two seconds"
+    assert dlock.run("release", handle).status == 79
+
+
 # ---- nesting ----
 
 
