@@ -83,6 +83,7 @@ struct join_offer {
 	instant sent;
 	int64_t lease, pace;
 	const struct join_part *parts; /* one for each of the plan's keys */
+	bool stops; /* it is wanted back: those who have joined are to stop, too */
 };
 
 /*
@@ -92,6 +93,9 @@ struct join_offer {
  */
 int join_serve(struct join_server *, const struct pollfd *set, const struct plan *,
     const struct site *, const struct join_offer *, int64_t *keep);
+
+/* Has all who have joined ask at once what has become of it. */
+void join_call(struct join_server *);
 
 /* Tells all who have asked for a release how that ended, in one line; was there any? */
 bool join_answer_release(struct join_server *, int status, const char *line);

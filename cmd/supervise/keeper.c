@@ -104,11 +104,11 @@ is_multi(const struct keeper *k)
 	return has_several(k) && !k->keep.terms.nested;
 }
 
-/* The process that a loss stops besides our own; NULL: nobody, or not yet. */
+/* The process that a loss stops besides our own; NULL: nobody, not yet, or no more. */
 static struct outside *
 guarded(const struct keeper *k)
 {
-	return k->body && k->body->outside.pid && atomic_load(&k->shared->front.delivered)
+	return k->body && k->body->outside.pid && link_guards(k->shared)
 	    ? &k->body->outside
 	    : NULL;
 }
@@ -422,6 +422,8 @@ carry_out(struct keeper *k, const struct actions *a)
 		keeper_stop_tree(k);
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
+	if (k->body && (a->set & (DO_TERM | DO_KILL)))
+		join_call(&k->joins);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
 	if (a->set & DO_REPORT) {
@@ -472,6 +474,18 @@ react(struct keeper *k, enum event_kind kind, int value)
 
 /* ---- what may come at any time ---- */
 
+/*
+ * Whoever it was held for goes on without it, and what becomes of it is no longer his
+ * affair, although others who have joined may keep it for longer.
+ */
+static void
+take_back(struct keeper *k)
+{
+	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
+		atomic_store(&k->shared->returned, true);
+	react(k, EV_ENDED, 0);
+}
+
 /* Does the end of the process for which we hold, or of its time, still change anything? */
 static bool
 awaits_body(const struct keeper *k)
@@ -489,14 +503,15 @@ check_body(struct keeper *k)
 {
 	struct outside *o = &k->body->outside;
 
-	if (awaits_body(k) &&
-	    ((o->pid && outside_has_ended(o)) || instant_now() >= k->hold_until)) {
+	if (awaits_body(k) && o->pid && outside_has_ended(o)) {
 		if (k->keep.phase == PH_ASK)
 			fault_set(&k->lock.fault, RC_SYSTEM,
 			    "process %d, for which it was to be held, has ended",
 			    (int)o->pid);
 		react(k, EV_ENDED, 0);
 	}
+	if (awaits_body(k) && instant_now() >= k->hold_until)
+		take_back(k);
 	o = guarded(k);
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty &&
 	    (!o || outside_signal(o, 0, false) == 0))
@@ -665,7 +680,7 @@ hear_release(struct keeper *k)
 		return;
 	}
 	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
-		react(k, EV_ENDED, 0);
+		take_back(k);
 	if (k->keep.reported || k->keep.ending.kind == END_LOST) {
 		answer_release(k);
 	} else if (k->keep.phase == PH_HOLD && k->keep.tree.joined > 0) {
@@ -685,6 +700,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .lease = k->keep.lease.length,
 	    .pace = k->keep.lease.pace,
 	    .parts = k->lock.parts,
+	    .stops = k->body && k->keep.tree.stopping,
 	};
 	int64_t keep = 0;
 	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);

@@ -807,6 +807,43 @@ $D run -k "$K" sh -c 'echo >run.$$; mv run.$$ started; exec sleep 1000'; mark ru
     own_redis.resume()
 
 
+def test_what_is_given_back_stops_nobody(start, leased, own_redis):
+    """Others who have joined keep the lock, and lose it: no affair of who has released it."""
+    leased.server = own_redis
+    script = start("""eval "$($D hold -k "$K" -t 3 --pid $$ --shell)"
+$D run -k "$K" sh -c 'echo; exec sleep 1000' >"${0%script}run" &
+while [ ! -s "${0%script}run" ]; do sleep 0.1; done
+$D release; mark released $?
+wait $!; mark run $?
+sleep 1; mark end
+""", leased)
+    assert script.mark("released") == "0"
+    own_redis.pause()
+    assert script.mark("run") == "79"
+    script.mark("end")
+    own_redis.resume()
+
+
+@pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
+def test_broken_under_those_who_have_joined(start, where, dlock, options):
+    """The next one gets the lock when they have stopped, wherever they stand."""
+    script = start("""eval "$($D hold -k "$K" -t 3 %s --shell)"
+: >"${0%%script}log"
+(setsid $D run -k "$K" -t 3 sh -c 'trap "sleep 0.2; echo stopped >>$1; exit" TERM; echo joined >>$1; while :; do sleep 0.1; done' \
+    sh "${0%%script}log" &
+while [ ! -s "${0%%script}log" ]; do sleep 0.1; done)
+unset DLOCK_KEEPER
+mark joined
+while :; do sleep 0.1; done
+""" % options, where)
+    script.mark("joined")
+    log = script.directory / "log"
+    next_one = dlock.start("run", *where.words, "-k", where.key(), "sh", "-c", f"echo next >>{log}")
+    assert dlock.run("break", *where.words, "-y", "-k", where.key()).status == 0
+    assert next_one.wait().status == 0
+    assert log.read_text().split() == ["joined", "stopped", "next"]
+
+
 # ---- handles ----
 
 
