@@ -401,10 +401,15 @@ answer_release(struct keeper *k)
 	    .key = "",
 	    .holder = "",
 	    .slots = ""};
+	char key[400];
 	struct verdict v = verdict_of(k->plan, &k->keep.ending, &heard);
 
 	if (k->keep.ending.kind == END_COMMAND)
 		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
+	if (k->keep.ending.kept == KEPT_OUTSIDE && !*v.line)
+		snprintf(v.line, sizeof v.line,
+		    "%s is given back here, but the enclosing dlock still holds it",
+		    plan_name(k->plan, key, sizeof key));
 	if (join_answer_release(&k->joins, v.status, v.line))
 		k->told.release = true;
 }

@@ -781,6 +781,12 @@ def test_hold_inside_a_run_joins(where, dlock):
     assert result.stdout.count("@dlock-") >= 2
 
 
+def test_release_says_who_keeps_it(where, dlock):
+    inner = f'{DLOCK} release "$({DLOCK} hold -k {where.key()} --for 60)"'
+    result = dlock.run("run", *where.words, "-k", where.key(), "sh", "-c", inner)
+    assert result.status == 0 and "the enclosing dlock still holds it" in result.stderr, result
+
+
 def test_release_does_not_wait_for_its_own(start, where):
     """Two holds in one script, and a run that goes on: the first release says what keeps the lock."""
     script = start("""eval "$($D hold -k "$K" --pid $$ --shell)"; first=$DLOCK_HANDLE
