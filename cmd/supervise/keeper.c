@@ -402,8 +402,11 @@ answer_release(struct keeper *k)
 	    .holder = "",
 	    .slots = ""};
 	char key[400];
-	struct verdict v = verdict_of(k->plan, &k->keep.ending, &heard);
+	struct ending e = k->keep.ending;
+	struct verdict v;
 
+	e.returned = atomic_load(&k->shared->returned);
+	v = verdict_of(k->plan, &e, &heard);
 	if (k->keep.ending.kind == END_COMMAND)
 		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
 	if (k->keep.ending.kept == KEPT_OUTSIDE && !*v.line)

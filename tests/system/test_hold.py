@@ -821,12 +821,12 @@ $D run -k "$K" sh -c 'echo; exec sleep 1000' >"${0%script}run" &
 while [ ! -s "${0%script}run" ]; do sleep 0.1; done
 $D release; mark released $?
 wait $!; mark run $?
-sleep 1; mark end
+sleep 1; $D release; mark again $?
 """, leased)
     assert script.mark("released") == "0"
     own_redis.pause()
     assert script.mark("run") == "79"
-    script.mark("end")
+    assert script.mark("again") == "79" and "nobody was stopped" in script.stderr(), script.stderr()
     own_redis.resume()
 
 
