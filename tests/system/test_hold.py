@@ -611,6 +611,21 @@ def test_taken_away(start, where, dlock):
     assert -script.popen.returncode in (signal.SIGTERM, signal.SIGKILL)
 
 
+def test_whose_parent_ended_unseen(start, where, dlock):
+    """Started by a subshell that is gone long before anybody looks: a loss stops it."""
+    script = start("""$D hold -k "$K" --pid $$ >/dev/null
+(sleep 1000 & echo $! >"${0%script}child")
+mark child "$(cat "${0%script}child")"
+while :; do sleep 1; done
+""", where)
+    child = int(script.mark("child"))
+    try:
+        assert dlock.run("break", *where.words, "-y", "-k", where.key()).status == 0
+        assert not is_alive(child)
+    finally:
+        kill(child)
+
+
 # ---- dlock's own processes below the one for which they hold ----
 
 ADOPTS = """import ctypes, os, signal, subprocess, sys, time
