@@ -88,6 +88,17 @@ one_left(const struct breaking *b)
 	return NULL;
 }
 
+/* There is one. */
+static const struct person *
+first_meant(const struct breaking *b)
+{
+	const struct person *p = b->meant.holders.list;
+
+	while (!is_meant(b, p))
+		p++;
+	return p;
+}
+
 static size_t
 count_meant(const struct breaking *b)
 {
@@ -244,7 +255,7 @@ speak_of_silence(
 		say("%s; asking again",
 		    text_clean(words, sizeof words, f->text, strlen(f->text)));
 	w->silent = true;
-	return b->meant.holders.list;
+	return first_meant(b);
 }
 
 /* Until none of those meant holds it any more. */
@@ -282,7 +293,7 @@ static int
 tell_end(const struct breaking *b, size_t done)
 {
 	char key[400], who[700], time[32];
-	const struct person *p = b->meant.holders.list;
+	const struct person *p = first_meant(b);
 	int64_t left = view_left(&b->meant, p->until);
 
 	text_name(key, sizeof key, b->key);

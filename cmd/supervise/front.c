@@ -104,9 +104,7 @@ guarded(const struct front *f)
 {
 	struct body *b = f->run->body;
 
-	return b && b->outside.pid && atomic_load(&f->shared->front.delivered)
-	    ? &b->outside
-	    : NULL;
+	return b && b->outside.pid && link_guards(f->shared) ? &b->outside : NULL;
 }
 
 /* Sends to the command's whole tree; ours is more, the keeper above all. */

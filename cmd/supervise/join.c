@@ -15,11 +15,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define JOIN_VERSION 3
+#define JOIN_VERSION 4
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS)
 #define KEEP_MOST (365 * 86400 * NS_PER_S) /* what --min-hold may be */
+
+/* Bytes of what an outer keeper sends unasked: that it is to be asked. */
+enum { JOIN_CALL = 1 };
 
 enum join_verb { JOIN_HOLD = 1, JOIN_CHECK, JOIN_RELEASE };
 
@@ -40,6 +43,7 @@ struct join_answer {
 	int version;
 	bool foreign; /* a lock is the same, but the asker none of our descendants */
 	bool secret;  /* the site has a password and is not told */
+	bool stops;   /* it is ours still, but wanted back: to be stopped politely */
 	/*
 	 * bits: which of the keys asked for we hold, in the order in which they were
 	 * asked for; 0: none
@@ -379,6 +383,7 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 	a->sent = o->sent;
 	a->lease = o->lease;
 	a->pace = o->pace;
+	a->stops = o->stops;
 }
 
 /* By how many the joined holds have grown. */
@@ -446,6 +451,14 @@ join_is_asked(const struct join_server *s)
 		if (s->peers[i].fd >= 0 && s->peers[i].releases)
 			return true;
 	return false;
+}
+
+void
+join_call(struct join_server *s)
+{
+	for (size_t i = 0; i < s->used; i++)
+		if (s->peers[i].fd >= 0 && s->peers[i].holds)
+			send(s->peers[i].fd, "", JOIN_CALL, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 bool
@@ -595,6 +608,8 @@ join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct
 		if (n == sizeof j->answer && j->answer.version == JOIN_VERSION &&
 		    j->answer.has)
 			return RC_OK;
+		if (n == JOIN_CALL)
+			continue; /* we are asking already */
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -622,6 +637,7 @@ exchange_all(
 	struct grant all = {.token = j->joined->parts[0].token,
 	    .slot = j->joined->parts[0].slot,
 	    .anchor = keepers->fds[0]};
+	bool stops = false;
 
 	for (size_t i = 0; i < keepers->n; i++) {
 		const struct join_answer *a = &j->answer;
@@ -629,6 +645,7 @@ exchange_all(
 
 		if (rc != RC_OK)
 			return rc;
+		stops = stops || a->stops;
 		if (i > 0 &&
 		    instant_after(a->sent, a->lease) >=
 			instant_after(all.sent, all.lease))
@@ -638,7 +655,7 @@ exchange_all(
 		all.pace = a->pace;
 	}
 	*g = all;
-	return RC_OK;
+	return stops ? fault_set(f, RC_REVOKED, "of the enclosing dlock") : RC_OK;
 }
 
 /* A descriptor that is readable when one of them has ended. */
@@ -665,10 +682,12 @@ join_acquire(struct store *s, const struct claim *claim, instant until, struct g
     struct fault *f)
 {
 	struct join *j = join_of(s);
+	enum rc rc;
 
 	(void)claim, (void)until;
 	s->host->alert = watch_keepers(j);
-	return exchange_all(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	rc = exchange_all(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	return rc == RC_REVOKED ? RC_OK : rc; /* the next renewal says it again */
 }
 
 static enum rc
@@ -708,7 +727,7 @@ join_release(struct store *s, int status, instant until, struct fault *f)
 	rc = exchange_all(j, JOIN_CHECK, until, &g, f);
 	s->host->alert = -1;
 	leave_keepers(j);
-	return rc;
+	return rc == RC_REVOKED ? RC_OK : rc;
 }
 
 static void

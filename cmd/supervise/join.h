@@ -83,6 +83,7 @@ struct join_offer {
 	instant sent;
 	int64_t lease, pace;
 	const struct join_part *parts; /* one for each of the plan's keys */
+	bool stops; /* it is wanted back: those who have joined are to stop, too */
 };
 
 /*
@@ -101,6 +102,9 @@ void join_refuse(struct join_server *);
 
 /* Does anybody wait for join_answer_release()? */
 bool join_is_asked(const struct join_server *);
+
+/* Has all who have joined ask at once what has become of it. */
+void join_call(struct join_server *);
 
 /* Tells all who have asked for a release how that ended, in one line; was there any? */
 bool join_answer_release(struct join_server *, int status, const char *line);

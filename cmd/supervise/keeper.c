@@ -104,11 +104,11 @@ is_multi(const struct keeper *k)
 	return has_several(k) && !k->keep.terms.nested;
 }
 
-/* The process that a loss stops besides our own; NULL: nobody, or not yet. */
+/* The process that a loss stops besides our own; NULL: nobody, not yet, or no more. */
 static struct outside *
 guarded(const struct keeper *k)
 {
-	return k->body && k->body->outside.pid && atomic_load(&k->shared->front.delivered)
+	return k->body && k->body->outside.pid && link_guards(k->shared)
 	    ? &k->body->outside
 	    : NULL;
 }
@@ -406,12 +406,20 @@ answer_release(struct keeper *k)
 	    .key = "",
 	    .holder = "",
 	    .slots = ""};
-	struct verdict v = verdict_of(k->plan, &k->keep.ending, &heard);
+	char key[400];
+	struct ending e = k->keep.ending;
+	struct verdict v;
 
+	e.returned = atomic_load(&k->shared->returned);
+	v = verdict_of(k->plan, &e, &heard);
 	if (k->keep.ending.kind == END_COMMAND)
 		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
 	if (k->keep.phase == PH_OVER && join_is_asked(&k->joins))
 		join_refuse(&k->joins);
+	if (k->keep.ending.kept == KEPT_OUTSIDE && !*v.line)
+		snprintf(v.line, sizeof v.line,
+		    "%s is given back here, but the enclosing dlock still holds it",
+		    plan_name(k->plan, key, sizeof key));
 	if (join_answer_release(&k->joins, v.status, v.line))
 		k->told.release = true;
 }
@@ -429,6 +437,8 @@ carry_out(struct keeper *k, const struct actions *a)
 		keeper_stop_tree(k);
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
+	if (k->body && (a->set & (DO_TERM | DO_KILL)))
+		join_call(&k->joins);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
 	if (a->set & DO_REPORT) {
@@ -479,9 +489,21 @@ react(struct keeper *k, enum event_kind kind, int value)
 
 /* ---- what may come at any time ---- */
 
-/* Does it still matter whether the process lives and the time has come? */
+/*
+ * Whoever it was held for goes on without it, and what becomes of it is no longer his
+ * affair, although others who have joined may keep it for longer.
+ */
+static void
+take_back(struct keeper *k)
+{
+	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
+		atomic_store(&k->shared->returned, true);
+	react(k, EV_ENDED, 0);
+}
+
+/* Does the end of the process for which we hold, or of its time, still change anything? */
 static bool
-body_counts(const struct keeper *k)
+awaits_body(const struct keeper *k)
 {
 	return !k->keep.tree.gone && k->keep.phase != PH_OVER;
 }
@@ -496,14 +518,15 @@ check_body(struct keeper *k)
 {
 	struct outside *o = &k->body->outside;
 
-	if (body_counts(k) &&
-	    ((o->pid && outside_has_ended(o)) || instant_now() >= k->hold_until)) {
+	if (awaits_body(k) && o->pid && outside_has_ended(o)) {
 		if (k->keep.phase == PH_ASK)
 			fault_set(&k->lock.fault, RC_SYSTEM,
 			    "process %d, for which it was to be held, has ended",
 			    (int)o->pid);
 		react(k, EV_ENDED, 0);
 	}
+	if (awaits_body(k) && instant_now() >= k->hold_until)
+		take_back(k);
 	o = guarded(k);
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty &&
 	    (!o || outside_signal(o, 0, false) == 0))
@@ -672,7 +695,7 @@ hear_release(struct keeper *k)
 		return;
 	}
 	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
-		react(k, EV_ENDED, 0);
+		take_back(k);
 	if (k->keep.reported || k->keep.ending.kind == END_LOST) {
 		answer_release(k);
 	} else if (k->keep.phase == PH_HOLD && k->keep.tree.joined > 0) {
@@ -692,6 +715,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .lease = k->keep.lease.length,
 	    .pace = k->keep.lease.pace,
 	    .parts = k->lock.parts,
+	    .stops = k->body && k->keep.tree.stopping,
 	};
 	int64_t keep = 0;
 	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);
@@ -710,7 +734,7 @@ static int
 gate_fd(const struct keeper *k)
 {
 	if (k->body)
-		return body_counts(k) ? k->body->outside.fd : -1;
+		return awaits_body(k) ? k->body->outside.fd : -1;
 	return k->keep.phase == PH_ASK ? -1 : k->child.gate;
 }
 
@@ -720,7 +744,7 @@ body_wake(const struct keeper *k)
 {
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty)
 		return instant_now() + LOOK_AGAIN;
-	return body_counts(k) ? k->hold_until : NEVER;
+	return awaits_body(k) ? k->hold_until : NEVER;
 }
 
 /*

@@ -61,6 +61,8 @@ struct shared {
 	struct shared_end end;
 	struct shared_front front;
 	struct go go; /* `dlock hold`: what a command would be told; set with `granted` */
+	/* and who it was held for has given it back, or its time is over */
+	_Atomic bool returned;
 };
 
 enum msg_kind {
@@ -152,6 +154,9 @@ bool link_looks_in_time(const struct grant *, int64_t ttl, instant now);
 
 /* The server's name, not cleaned; "" while it is not known. */
 const char *shared_where(const struct shared *);
+
+/* `dlock hold`: does whoever has asked for the lock rely on it? */
+bool link_guards(const struct shared *);
 
 /* A fresh shared page, or NULL with errno. */
 struct shared *shared_new(void);

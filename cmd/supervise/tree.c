@@ -567,7 +567,39 @@ outside_has_ended(const struct outside *o)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* The process itself, as long as its number is its own, and those known from before. */
+/* While it lives: does it lead a process group, and since when? */
+static void
+note_group(struct outside *o, const struct list *l, pid_t root)
+{
+	const struct process *p = find_process(l->at, l->n, root);
+
+	if (!p)
+		return;
+	o->group = p->group == root ? root : 0;
+	o->born = p->born;
+}
+
+/*
+ * Was its parent one of them, who ended before we saw it?  Then it is in the group that
+ * the process itself leads, whose number is nobody else's as long as one is in it, and
+ * has been adopted by who has adopted our front.  (The process may have been started
+ * beside others of its group, in a pipeline; these have a parent of their own.)
+ */
+static bool
+is_orphan(const struct list *l, const struct outside *o, const struct process *p)
+{
+	if (o->group == 0 || p->group != o->group || p->born < o->born)
+		return false;
+	for (size_t i = 0; i < l->n; i++)
+		if (l->at[i].holds && l->at[i].parent == p->parent)
+			return true;
+	return false;
+}
+
+/*
+ * The process itself, as long as its number is its own, those known from before, and
+ * orphans.
+ */
 static void
 mark_known(struct list *l, const struct outside *o, pid_t root)
 {
@@ -575,7 +607,8 @@ mark_known(struct list *l, const struct outside *o, pid_t root)
 
 	for (size_t i = 0; i < l->n; i++)
 		l->at[i].ours = !l->at[i].holds &&
-		    (l->at[i].pid == root || is_spared(&known, &l->at[i]));
+		    (l->at[i].pid == root || is_spared(&known, &l->at[i]) ||
+			is_orphan(l, o, &l->at[i]));
 }
 
 /* Keeps those that are marked, unless /proc has shown nobody at all. */
@@ -610,6 +643,8 @@ outside_signal(struct outside *o, int sig, bool wake)
 		if (wake)
 			pidfd_send_signal(o->fd, SIGCONT, NULL, 0);
 	}
+	if (root)
+		note_group(o, &l, root);
 	mark_known(&l, o, root);
 	mark_more(&l, 0, NULL, true);
 	for (size_t i = 0; i < l.n; i++) {

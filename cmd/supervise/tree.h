@@ -45,13 +45,16 @@ void tree_spare(struct spared *, pid_t keeper);
 /*
  * A process that is none of our descendants but is to be stopped as one, and with it
  * its own descendants.  Those of whom it is known once stay known when their parent
- * dies.  The pidfd may be shared; each of dlock's processes has a list of its own.
+ * dies; others whose parent has died are found if they are in the process group that the
+ * process leads.  The pidfd may be shared; each of dlock's processes has a list of its own.
  */
 struct outside {
 	pid_t pid;
 	int fd; /* of that process */
 	struct process *known;
 	size_t n;
+	pid_t group;             /* that it leads, as /proc numbers it; 0: none */
+	unsigned long long born; /* in clock ticks */
 };
 
 /*

@@ -122,6 +122,8 @@ write_stopped(const struct plan *p, const struct ending *e, char *out, size_t si
 
 	if (p->cmd == CMD_HOLD && !p->steer.pid)
 		return "it was held for no process, so none was stopped";
+	if (p->cmd == CMD_HOLD && e->returned)
+		return "it had been given back before, so nobody was stopped";
 	if (p->cmd == CMD_HOLD)
 		snprintf(whom, sizeof whom, "process %d and its descendants were",
 		    p->steer.pid);

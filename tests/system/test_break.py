@@ -107,6 +107,13 @@ def test_break_with_a_token_means_that_grant(shown):
     assert done.status == 75 and "token 8" in done.stderr and shown.calls() == []
 
 
+def test_of_several_the_one_with_the_token_is_named(shown):
+    shown.show(holder(), holder(8, ALICE.replace("alice", "carol"), left=9))
+    done = shown.run("break", "--force", "--token", "8", "deploy")
+    assert done.status == 0 and len(shown.calls()) == 1 and "deploy,8,-,force" in shown.calls()[0]
+    assert "taken away from carol" in done.stderr and "for 9s" in done.stderr and "alice" not in done.stderr
+
+
 def test_all_holders_are_meant(shown):
     shown.show(holder(token=7, lock=2), holder(token=8, lock=2))
     started = shown.start("break", "-y", "deploy")

@@ -646,6 +646,21 @@ def test_taken_away(start, where, dlock):
     assert -script.popen.returncode in (signal.SIGTERM, signal.SIGKILL)
 
 
+def test_whose_parent_ended_unseen(start, where, dlock):
+    """Started by a subshell that is gone long before anybody looks: a loss stops it."""
+    script = start("""$D hold -k "$K" --pid $$ >/dev/null
+(sleep 1000 & echo $! >"${0%script}child")
+mark child "$(cat "${0%script}child")"
+while :; do sleep 1; done
+""", where)
+    child = int(script.mark("child"))
+    try:
+        assert dlock.run("break", *where.words, "-y", "-k", where.key()).status == 0
+        assert not is_alive(child)
+    finally:
+        kill(child)
+
+
 # ---- dlock's own processes below the one for which they hold ----
 
 ADOPTS = """import ctypes, os, signal, subprocess, sys, time
@@ -821,6 +836,21 @@ def test_released_too_late(where, sleeper, hold, dlock):
     assert dlock.run("release", handle).status == 1
 
 
+def test_waiting_for_a_late_release_costs_nothing(hold, where, dlock):
+    """The time is over while the keeper of a lost hold still waits for whoever releases it."""
+    began = boottime()
+    handle = hold(where, "job", "-t", "3", "--for", "4").stdout.strip()
+    keeper = holders()[0][1]
+    where.take_away([where.key()], where.key())
+    wait_for(lambda: not holders(), what="the front to end")
+    wait_for(lambda: boottime() > began + 5, what="the time to be over")
+    used = sum(int(n) for n in pathlib.Path(f"/proc/{keeper}/stat").read_text().rsplit(")", 1)[1].split()[11:13])
+    wait_for(lambda: boottime() > began + 7)
+    after = sum(int(n) for n in pathlib.Path(f"/proc/{keeper}/stat").read_text().rsplit(")", 1)[1].split()[11:13])
+    assert after - used < 20, f"{after - used} ticks in two seconds"
+    assert dlock.run("release", handle).status == 79
+
+
 # ---- nesting ----
 
 
@@ -830,6 +860,12 @@ def test_hold_inside_a_run_joins(where, dlock):
     result = dlock.run("run", *where.words, "-k", where.key(), "sh", "-c", inner)
     assert result.status == 0, result
     assert result.stdout.count("@dlock-") >= 2
+
+
+def test_release_says_who_keeps_it(where, dlock):
+    inner = f'{DLOCK} release "$({DLOCK} hold -k {where.key()} --for 60)"'
+    result = dlock.run("run", *where.words, "-k", where.key(), "sh", "-c", inner)
+    assert result.status == 0 and "the enclosing dlock still holds it" in result.stderr, result
 
 
 def test_release_does_not_wait_for_its_own(start, where):
@@ -856,6 +892,43 @@ $D run -k "$K" sh -c 'echo >run.$$; mv run.$$ started; exec sleep 1000'; mark ru
     own_redis.pause()
     assert script.mark("run") == "79"
     own_redis.resume()
+
+
+def test_what_is_given_back_stops_nobody(start, leased, own_redis):
+    """Others who have joined keep the lock, and lose it: no affair of who has released it."""
+    leased.server = own_redis
+    script = start("""eval "$($D hold -k "$K" -t 3 --pid $$ --shell)"
+$D run -k "$K" sh -c 'echo; exec sleep 1000' >"${0%script}run" &
+while [ ! -s "${0%script}run" ]; do sleep 0.1; done
+$D release; mark released $?
+wait $!; mark run $?
+sleep 1; $D release; mark again $?
+""", leased)
+    assert script.mark("released") == "0"
+    own_redis.pause()
+    assert script.mark("run") == "79"
+    assert script.mark("again") == "79" and "nobody was stopped" in script.stderr(), script.stderr()
+    own_redis.resume()
+
+
+@pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
+def test_broken_under_those_who_have_joined(start, where, dlock, options):
+    """The next one gets the lock when they have stopped, wherever they stand."""
+    script = start("""eval "$($D hold -k "$K" -t 3 %s --shell)"
+: >"${0%%script}log"
+(setsid $D run -k "$K" -t 3 sh -c 'trap "sleep 0.2; echo stopped >>$1; exit" TERM; echo joined >>$1; while :; do sleep 0.1; done' \
+    sh "${0%%script}log" &
+while [ ! -s "${0%%script}log" ]; do sleep 0.1; done)
+unset DLOCK_KEEPER
+mark joined
+while :; do sleep 0.1; done
+""" % options, where)
+    script.mark("joined")
+    log = script.directory / "log"
+    next_one = dlock.start("run", *where.words, "-k", where.key(), "sh", "-c", f"echo next >>{log}")
+    assert dlock.run("break", *where.words, "-y", "-k", where.key()).status == 0
+    assert next_one.wait().status == 0
+    assert log.read_text().split() == ["joined", "stopped", "next"]
 
 
 # ---- handles ----
