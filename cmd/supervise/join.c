@@ -435,8 +435,7 @@ join_call(struct join_server *s)
 {
 	for (size_t i = 0; i < s->used; i++)
 		if (s->peers[i].fd >= 0 && s->peers[i].holds)
-			send(s->peers[i].fd, "", JOIN_CALL,
-			    MSG_DONTWAIT | MSG_NOSIGNAL);
+			send(s->peers[i].fd, "", JOIN_CALL, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 bool
