@@ -109,6 +109,19 @@ nothing_to_thaw(const struct view *v, const char *name)
 	return STATUS_PROTOCOL;
 }
 
+/* Another freeze than the one that was shown?  What cannot be seen now, thaw will tell. */
+static bool
+is_another(struct looking *l, const char *key, const struct view *shown)
+{
+	struct view v = {0};
+	struct fault f;
+	bool another = look_at(l, key, true, &v, NEVER, &f) == RC_OK && v.is_frozen &&
+	    v.frozen.since != shown->frozen.since;
+
+	view_free(&v);
+	return another;
+}
+
 /* Shows who has frozen it; false: nobody has, or the person at the terminal says no. */
 static bool
 may_thaw(struct looking *l, const char *key, int *status)
@@ -132,8 +145,12 @@ may_thaw(struct looking *l, const char *key, int *status)
 		    view_person(&v.frozen, who, sizeof who),
 		    steer_ago(&v, v.frozen.since, ago, sizeof ago));
 		may = steer_ask("Thaw it?");
-		if (!may)
+		if (may && is_another(l, key, &v)) {
+			say_last("%s has been frozen anew meanwhile, and stays so", name);
+			may = false;
+		} else if (!may) {
 			say_last("%s stays frozen", name);
+		}
 	}
 	view_free(&v);
 	return may;

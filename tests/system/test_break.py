@@ -272,6 +272,16 @@ def test_thaw_asks_on_a_terminal(shown, answer, status):
     assert end_of(terminal)[0] == status and len(shown.calls()) == 1 - status
 
 
+def test_only_the_freeze_that_was_shown_is_thawed(shown):
+    shown.show(frozen())
+    terminal = shown.terminal("thaw", "deploy")
+    terminal.expect_exact("[y/N] ")
+    shown.show(frozen().replace(f"since={NOW - 3600 * SECOND}", f"since={NOW - SECOND}"))
+    terminal.sendline("y")
+    status, text = end_of(terminal)[:2]
+    assert status == 1 and shown.calls() == [], text
+
+
 # ---- what the other side says of it ----
 
 
