@@ -118,7 +118,12 @@ call_moved(struct call *c, redisReply **reply, struct fault *f)
 	struct endpoint to;
 	bool good = topology_redirection(&c->topology, (*reply)->str, &to);
 
-	call_reject(c, NEXT_ELSEWHERE, reply, f);
+	fault_set(f, RC_AGAIN,
+	    good ? "%s sends dlock to another node, which sends it on: '%.100s'"
+		 : "%s sends dlock to a node that it names wrongly: '%.100s'",
+	    c->topology.where, (*reply)->str);
+	freeReplyObject(*reply);
+	*reply = NULL;
 	if (good)
 		topology_moved(&c->topology, &to);
 	else

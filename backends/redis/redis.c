@@ -609,7 +609,7 @@ redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    r->where);
+	    call_where(&r->call));
 }
 
 static enum rc

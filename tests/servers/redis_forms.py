@@ -50,7 +50,8 @@ class RedisSentinels:
 
     name = "mymaster"
 
-    def __init__(self, n=3, replicas=1, down_after=1000, options=(), sentinel_lines=()):
+    def __init__(self, n=3, replicas=1, down_after=1000, options=(), sentinel_lines=(), password=None):
+        self.password = password  # of the sentinels
         self.servers = [RedisServer("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", *options)
                         for _ in range(1 + replicas)]
         master = self.servers[0]
@@ -74,7 +75,7 @@ class RedisSentinels:
         return sum(info.get(f"slave{i}", {}).get("state") == "online" for i in range(replicas)) == replicas
 
     def knows(self, sentinel, others, replicas):
-        with sentinel.client() as c:
+        with sentinel.client(password=self.password) as c:
             state = c.sentinel_master(self.name)
         return int(state["num-other-sentinels"]) == others and int(state["num-slaves"]) == replicas
 
@@ -82,7 +83,7 @@ class RedisSentinels:
         """The ports that living sentinels name."""
         ports = set()
         for s in self.sentinels:
-            with contextlib.suppress(redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), s.client(socket_timeout=1) as c:
+            with contextlib.suppress(redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), s.client(socket_timeout=1, password=self.password) as c:
                 ports.add(int(c.sentinel_get_master_addr_by_name(self.name)[1]))
         return ports
 
