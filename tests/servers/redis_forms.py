@@ -117,6 +117,12 @@ class RedisSentinels:
             return c.role()[0] == "master"
         return False
 
+    def cut_off(self, replica):
+        """Nothing more reaches it until it is resumed, not even its socket's buffer."""
+        replica.pause()
+        with self.master.client() as c:
+            c.execute_command("CLIENT KILL", "TYPE", "replica")
+
     def kill_master(self):
         """Returns it, at once."""
         master = self.master

@@ -238,7 +238,7 @@ def test_a_hold_survives_a_killed_master(dlock, sentinels):
 def test_a_hold_that_a_fail_over_lost_is_a_loss(dlock, sentinels):
     """The replica has not got the grant: nobody makes it up there."""
     replica = next(s for s in sentinels.servers if s is not sentinels.master)
-    replica.pause()
+    sentinels.cut_off(replica)
     holder = hold(dlock, At(sentinels.url), "job", "-t", TTL)
     killed = sentinels.kill_master()
     replica.resume()
@@ -254,7 +254,7 @@ def test_what_no_replica_has_is_not_granted_if_replicas_are_waited_for(dlock, se
     at.words += ["-O", "wait-replicas=1"]
     replica = next(s for s in sentinels.servers if s is not sentinels.master)
     holder = hold(dlock, at, "held", "-t", TTL)
-    replica.pause()
+    sentinels.cut_off(replica)
     done = dlock.run("run", *at.words, "-n", "-k", "job", "--", "true")
     assert done.status == 69 and "wait-replicas" in done.stderr and not done.stdout
     with sentinels.master.client() as c:
