@@ -295,6 +295,7 @@ class ClusterPlace(Place):
 
     def __init__(self, request):
         self.forms = request.getfixturevalue("redis_cluster")
+        self.server = self.forms.nodes[0]
         # one slot, so that several keys can be held together
         self.prefix = f"{{t{next(self._numbers)}}}"
 
