@@ -89,8 +89,8 @@ endpoint_parse(struct endpoint *e, const char *text, size_t n, int port)
 }
 
 const char *
-endpoint_plain(struct endpoint *e, const char *host, size_t nhost, const char *port,
-    size_t nport)
+endpoint_plain(
+    struct endpoint *e, const char *host, size_t nhost, const char *port, size_t nport)
 {
 	if (nhost >= sizeof e->host)
 		return "names no host";

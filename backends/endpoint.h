@@ -22,8 +22,8 @@ const char *endpoint_parse(struct endpoint *, const char *text, size_t n, int po
  * The same from two texts, as servers name each other: the host of an IPv6 address has no
  * brackets there.
  */
-const char *endpoint_plain(struct endpoint *, const char *host, size_t nhost,
-    const char *port, size_t nport);
+const char *endpoint_plain(
+    struct endpoint *, const char *host, size_t nhost, const char *port, size_t nport);
 
 bool endpoint_is(const struct endpoint *, const struct endpoint *);
 

@@ -78,8 +78,7 @@ stream_unreachable(struct stream *s, int error, struct fault *f)
 }
 
 enum rc
-stream_start(
-    struct stream *s, const struct sockaddr *a, socklen_t size, struct fault *f)
+stream_start(struct stream *s, const struct sockaddr *a, socklen_t size, struct fault *f)
 {
 	int one = 1;
 

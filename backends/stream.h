@@ -53,8 +53,7 @@ enum rc stream_connect_unix(
  * Begins to connect to one address, and does not wait: what is written meanwhile gives
  * EAGAIN, and what became of it is seen then.
  */
-enum rc stream_start(
-    struct stream *, const struct sockaddr *, socklen_t, struct fault *);
+enum rc stream_start(struct stream *, const struct sockaddr *, socklen_t, struct fault *);
 
 /*
  * Is it open, and nothing to be read?  What has come unasked would be taken for an

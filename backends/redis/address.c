@@ -39,7 +39,8 @@ shape_of(const struct url *u)
 static enum rc
 bad_url(struct fault *f, const struct url *u, const char *what)
 {
-	return fault_set(f, RC_USAGE, "the redis URL %s (%s)", what, shape_of(u)->written);
+	return fault_set(
+	    f, RC_USAGE, "the redis URL %s (%s)", what, shape_of(u)->written);
 }
 
 static enum rc
@@ -100,8 +101,7 @@ address_hosts(struct address *a, const struct url *u, struct fault *f)
 		struct url_part one = url_part_first(&list);
 		const char *wrong = a->n == ADDRESS_HOSTS
 		    ? "names more than 16 hosts"
-		    : endpoint_parse(
-			  &a->hosts[a->n], one.at, one.n, shape_of(u)->port);
+		    : endpoint_parse(&a->hosts[a->n], one.at, one.n, shape_of(u)->port);
 
 		if (wrong)
 			return bad_url(f, u, wrong);
@@ -123,7 +123,9 @@ is_master_name(const char *name)
 static enum rc
 address_master(struct address *a, const struct url *u, struct fault *f)
 {
-	struct url_part name = {u->path.n ? u->path.at + 1 : NULL, u->path.n > 1 ? u->path.n - 1 : 0}, db;
+	struct url_part name = {u->path.n ? u->path.at + 1 : NULL,
+			    u->path.n > 1 ? u->path.n - 1 : 0},
+			db;
 	const char *slash = name.n ? memchr(name.at, '/', name.n) : NULL;
 
 	if (slash)
@@ -194,8 +196,8 @@ print_hosts(const struct address *a, char *out, size_t size)
 
 	for (size_t i = 0; i < a->n && used < size; i++)
 		used += snprintf(out + used, size - used,
-		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d",
-		    i ? "," : "", a->hosts[i].host, a->hosts[i].port);
+		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
+		    a->hosts[i].host, a->hosts[i].port);
 }
 
 void

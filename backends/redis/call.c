@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define BREATH (100 * NS_PER_MS)     /* before a question that persists is asked again */
+#define BREATH (100 * NS_PER_MS)      /* before a question that persists is asked again */
 #define SHARE_LEAST (500 * NS_PER_MS) /* for one server of several */
 
 enum { HOPS = 5 }; /* so many times one question goes elsewhere */
@@ -13,11 +13,12 @@ enum next {
 	NEXT_NOTHING, /* it is the answer */
 	NEXT_LATER,   /* the same server will answer, but not yet */
 	NEXT_ELSEWHERE,
+	NEXT_ASIDE, /* another node is to be asked this once */
 };
 
 void
-call_init(struct call *c, struct host *host, const struct address *a,
-    const char *password)
+call_init(
+    struct call *c, struct host *host, const struct address *a, const char *password)
 {
 	*c = (struct call){.moves = 0};
 	topology_init(&c->topology, host, a, password);
@@ -86,15 +87,19 @@ call_server(struct call *c, struct server *s, const struct question *q, instant 
 }
 
 /* Once, at the node that gets the slot; the next question is asked here again. */
-static enum next
+static enum rc
 call_aside(struct call *c, const struct question *q, instant until, redisReply **reply,
     struct fault *f)
 {
 	struct question asking = *q;
 	struct endpoint to;
+	const char *text;
+	enum rc rc;
 
-	if (!topology_redirection(&c->topology, (*reply)->str, &to))
-		return call_reject(c, NEXT_LATER, reply, f);
+	if (!topology_redirection(&c->topology, (*reply)->str, &to)) {
+		call_reject(c, NEXT_LATER, reply, f);
+		return RC_AGAIN;
+	}
 	freeReplyObject(*reply);
 	*reply = NULL;
 	if (!endpoint_is(&to, &c->aside_at)) {
@@ -103,13 +108,14 @@ call_aside(struct call *c, const struct question *q, instant until, redisReply *
 		server_go(&c->aside, &c->aside_at, c->aside_where);
 	}
 	asking.asking = true;
-	if (call_server(c, &c->aside, &asking, until, reply, f) != RC_OK)
-		return NEXT_LATER;
-	return (*reply)->type == REDIS_REPLY_ERROR &&
-		(strstr((*reply)->str, "TRYAGAIN") || begins((*reply)->str, "MOVED ") ||
-		    begins((*reply)->str, "ASK "))
-	    ? call_reject(c, NEXT_LATER, reply, f)
-	    : NEXT_NOTHING;
+	rc = call_server(c, &c->aside, &asking, until, reply, f);
+	if (rc != RC_OK)
+		return rc;
+	text = (*reply)->type == REDIS_REPLY_ERROR ? (*reply)->str : "";
+	if (!strstr(text, "TRYAGAIN") && !begins(text, "MOVED ") && !begins(text, "ASK "))
+		return RC_OK;
+	call_reject(c, NEXT_LATER, reply, f);
+	return RC_AGAIN;
 }
 
 static enum next
@@ -142,8 +148,7 @@ is_no_master(const char *text)
 }
 
 static enum next
-call_judge(struct call *c, const struct question *q, instant until, redisReply **reply,
-    struct fault *f)
+call_judge(struct call *c, redisReply **reply, struct fault *f)
 {
 	const char *text = (*reply)->type == REDIS_REPLY_ERROR ? (*reply)->str : NULL;
 	bool cluster = c->topology.address->form == FORM_CLUSTER;
@@ -153,7 +158,7 @@ call_judge(struct call *c, const struct question *q, instant until, redisReply *
 	if (cluster && begins(text, "MOVED "))
 		return call_moved(c, reply, f);
 	if (cluster && begins(text, "ASK "))
-		return call_aside(c, q, until, reply, f);
+		return NEXT_ASIDE;
 	if (cluster && (strstr(text, "TRYAGAIN") || strstr(text, "non local key")))
 		return call_reject(c, NEXT_LATER, reply, f);
 	if (!is_no_master(text))
@@ -199,8 +204,8 @@ call_here(struct call *c, const struct question *q, instant until, redisReply **
 		freeReplyObject(*reply);
 		*reply = NULL;
 		server_close(&c->server);
-		rc = fault_set(f, RC_AGAIN,
-		    "%s is no longer the master, says a sentinel", t->where);
+		rc = fault_set(
+		    f, RC_AGAIN, "%s is no longer the master, says a sentinel", t->where);
 	}
 	return rc;
 }
@@ -219,8 +224,10 @@ call_try(struct call *c, const struct question *q, instant until, redisReply **r
 			topology_doubt(&c->topology);
 		return rc;
 	}
-	next = call_judge(c, q, until, reply, f);
+	next = call_judge(c, reply, f);
 	*again = next == NEXT_ELSEWHERE;
+	if (next == NEXT_ASIDE)
+		return call_aside(c, q, until, reply, f);
 	if (next != NEXT_NOTHING)
 		return RC_AGAIN;
 	topology_trust(&c->topology);

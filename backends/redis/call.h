@@ -13,9 +13,9 @@
 
 struct call {
 	struct topology topology;
-	struct server server;    /* at the topology's place */
-	unsigned moves;          /* of the topology, as the server has followed them */
-	struct server aside;     /* a node to which the slot moves */
+	struct server server; /* at the topology's place */
+	unsigned moves;       /* of the topology, as the server has followed them */
+	struct server aside;  /* a node to which the slot moves */
 	struct endpoint aside_at;
 	char aside_where[WHERE_BYTES];
 	instant sent;         /* just before the question left that was answered last */

@@ -22,7 +22,8 @@ master_of(const struct call *c, const redisReply *range, struct endpoint *to)
 	    (node->element[0]->type == REDIS_REPLY_STRING && node->element[0]->len == 0);
 	return here ||
 	    (node->element[0]->type == REDIS_REPLY_STRING &&
-		!endpoint_plain(to, node->element[0]->str, node->element[0]->len, "1", 1) &&
+		!endpoint_plain(
+		    to, node->element[0]->str, node->element[0]->len, "1", 1) &&
 		(to->port = node->element[1]->integer) > 0);
 }
 
@@ -75,8 +76,8 @@ cluster_masters(struct call *c, instant until, struct endpoint masters[NODES], s
 	else
 		rc = reply->type == REDIS_REPLY_ERROR
 		    ? call_refused(c, reply->str, f)
-		    : fault_set(f, RC_PROTOCOL,
-			  "%s gave a wrong answer to CLUSTER SLOTS", call_where(c));
+		    : fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to CLUSTER SLOTS",
+			  call_where(c));
 	freeReplyObject(reply);
 	return rc;
 }

@@ -559,6 +559,7 @@ view_node(struct view *v, const struct endpoint *node)
 	v->scan = &scan;
 	topology_moved(&v->call->topology, node);
 	rc = view_all(v);
+	v->scan = v->call;
 	call_free(&scan);
 	explicit_bzero(&address, sizeof address);
 	return rc;
@@ -583,5 +584,6 @@ look_each(struct call *c, const struct look *look, struct fault *f)
 
 	if (look->key)
 		return view_lock(&v, look->key);
-	return c->topology.address->form == FORM_CLUSTER ? view_cluster(&v) : view_all(&v);
+	return c->topology.address->form == FORM_CLUSTER ? view_cluster(&v)
+							 : view_all(&v);
 }

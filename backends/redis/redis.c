@@ -203,8 +203,8 @@ redis_sentinel_password_file(struct store *s, const char *value, struct fault *f
 	struct redis *r = redis_of(s);
 
 	if (r->address.form != FORM_SENTINEL)
-		return fault_set(f, RC_USAGE,
-		    "sentinel-password-file is for redis+sentinel:// only");
+		return fault_set(
+		    f, RC_USAGE, "sentinel-password-file is for redis+sentinel:// only");
 	return setting_secret("sentinel-password-file", value, r->sentinel_password,
 	    sizeof r->sentinel_password, f);
 }
@@ -215,8 +215,8 @@ redis_wait_replicas(struct store *s, const char *value, struct fault *f)
 	int n = endpoint_number(value, strlen(value), REPLICAS_MOST);
 
 	if (n < 1)
-		return fault_set(f, RC_USAGE, "wait-replicas is a number from 1 to %d",
-		    REPLICAS_MOST);
+		return fault_set(
+		    f, RC_USAGE, "wait-replicas is a number from 1 to %d", REPLICAS_MOST);
 	redis_of(s)->replicas = n;
 	return RC_OK;
 }
@@ -455,8 +455,8 @@ redis_subscribe(struct redis *r, instant until, struct fault *f)
 	if (length < 0)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	if (r->queue.moves != r->call.topology.moves) {
-		server_go(&r->queue.subscription, &r->call.topology.at,
-		    r->call.topology.where);
+		server_go(
+		    &r->queue.subscription, &r->call.topology.at, r->call.topology.where);
 		r->queue.moves = r->call.topology.moves;
 	}
 	rc = server_ask(&r->queue.subscription, &q, until, &reply, f);

@@ -106,7 +106,8 @@ resp_length(const char *buf, size_t n, const struct resp_bounds *b)
 	return length;
 }
 
-#define CLUSTER "it is one node of a cluster, or that is down: redis+cluster://HOST is its URL"
+#define CLUSTER \
+	"it is one node of a cluster, or that is down: redis+cluster://HOST is its URL"
 
 /* In order of search, since an error from within a script names others on its way. */
 static const struct meaning {
@@ -127,8 +128,7 @@ static const struct meaning {
     {"command 'AUTH'", RC_DENIED, "it knows no passwords: leave it out"},
     {"command `AUTH`", RC_DENIED, "it knows no passwords: leave it out"},
     {"no password is set", RC_DENIED, "it has no password: leave it out"},
-    {"NOPERM", RC_DENIED,
-	"allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
+    {"NOPERM", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
     {"can't run this command", RC_DENIED,
 	"allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
     {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},

@@ -90,7 +90,8 @@ write_command(struct sentinels *s, bool patience)
 		   add_command(s, 2, (const char *[]){"AUTH", s->password})) &&
 	    add_command(
 		s, 3, (const char *[]){"SENTINEL", "get-master-addr-by-name", name}) &&
-	    (!patience || add_command(s, 3, (const char *[]){"SENTINEL", "MASTER", name}));
+	    (!patience ||
+		add_command(s, 3, (const char *[]){"SENTINEL", "MASTER", name}));
 }
 
 /* ---- answers ---- */
@@ -137,8 +138,8 @@ read_patience(struct sentinels *s, const redisReply *r)
 		if (r->element[i]->type == REDIS_REPLY_STRING &&
 		    r->element[i + 1]->type == REDIS_REPLY_STRING &&
 		    strcmp(r->element[i]->str, "down-after-milliseconds") == 0)
-			s->down_after = endpoint_number(r->element[i + 1]->str,
-			    r->element[i + 1]->len, INT32_MAX);
+			s->down_after = endpoint_number(
+			    r->element[i + 1]->str, r->element[i + 1]->len, INT32_MAX);
 }
 
 static void
@@ -305,8 +306,8 @@ watch_all(const struct sentinels *s)
 
 	for (size_t i = 0; all >= 0 && i < s->n; i++) {
 		const struct stream *stream = &s->each[i].wire.stream;
-		struct epoll_event e = {.events = stream->wants == POLLOUT ? EPOLLOUT
-									   : EPOLLIN};
+		struct epoll_event e = {
+		    .events = stream->wants == POLLOUT ? EPOLLOUT : EPOLLIN};
 
 		if (s->each[i].busy)
 			epoll_ctl(all, EPOLL_CTL_ADD, stream->fd, &e);
@@ -363,8 +364,17 @@ refusal(struct sentinels *s, struct fault *f)
 		return fault_set(f, RC_DENIED, "%s", s->why.text);
 	if (count(s, WORD_NONSENSE) > 0)
 		return fault_set(f, RC_PROTOCOL, "%s", s->why.text);
-	return fault_set(f, RC_AGAIN, "no sentinel tells where the master %s is: %.300s", name,
-	    *s->why.text ? s->why.text : "none answers");
+	return fault_set(f, RC_AGAIN, "no sentinel tells where the master %s is: %.300s",
+	    name, *s->why.text ? s->why.text : "none answers");
+}
+
+/* A name that nobody resolves is to hide no other. */
+static instant
+share_of_time(instant until, size_t sentinels)
+{
+	instant now = instant_now();
+
+	return now + (until - now) / (int64_t)sentinels;
 }
 
 enum rc
@@ -379,7 +389,7 @@ sentinels_ask(
 	if (!write_command(s, s->host->verbose && !s->down_after))
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	for (size_t i = 0; rc == RC_OK && i < s->n; i++)
-		rc = sentinel_begin(s, &s->each[i], until);
+		rc = sentinel_begin(s, &s->each[i], share_of_time(until, s->n - i));
 	for (size_t i = 0; rc == RC_OK && i < s->n; i++)
 		sentinel_step(s, &s->each[i]);
 	if (rc == RC_OK)

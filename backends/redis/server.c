@@ -205,8 +205,8 @@ write_wait(char *out, size_t size, int replicas, instant until)
 	char n[12], ms[12];
 
 	snprintf(n, sizeof n, "%d", replicas);
-	snprintf(ms, sizeof ms, "%d",
-	    (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
+	snprintf(
+	    ms, sizeof ms, "%d", (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
 	snprintf(out, size, "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n),
 	    n, strlen(ms), ms);
 }

@@ -20,7 +20,7 @@ struct server {
 	const struct endpoint *at;     /* where it is; not owned */
 	const char *where;             /* the same for people; not owned */
 	bool inspected;                /* it has been asked how it is set */
-	int64_t acknowledged;          /* of a question with `replicas`: how many did; -1 */
+	int64_t acknowledged; /* of a question with `replicas`: how many did; -1 */
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: the server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */
@@ -43,10 +43,11 @@ struct question {
 	 * something
 	 */
 	bool inspect;
-	bool asking; /* the slot moves to this node: its answer is wanted all the same */
+	bool asking;  /* the slot moves to this node: its answer is wanted all the same */
 	int replicas; /* wait for so many to have what it wrote; 0: for none */
 	bool claimed; /* what it asks for is granted by the true master alone */
-	bool persist; /* nobody asks again if it fails: until the time is over, call.c does */
+	bool
+	    persist; /* nobody asks again if it fails: until the time is over, call.c does */
 	bool messages; /* more may come behind the answer: it begins a subscription */
 };
 

@@ -29,8 +29,8 @@ order_begin(struct order *o, const struct call *to, const char *key,
 
 /* The answer is {1}, or {0}: what is meant is not there. */
 static enum rc
-order_run(struct order *o, struct call *to, const char *missing, instant until,
-    struct fault *f)
+order_run(
+    struct order *o, struct call *to, const char *missing, instant until, struct fault *f)
 {
 	redisReply *reply;
 	enum rc rc = script_run(to, &o->call, until, &reply, f);

@@ -4,8 +4,8 @@
 #include <string.h>
 
 void
-topology_init(struct topology *t, struct host *host, const struct address *a,
-    const char *password)
+topology_init(
+    struct topology *t, struct host *host, const struct address *a, const char *password)
 {
 	*t = (struct topology){
 	    .host = host, .address = a, .password = password, .at = a->hosts[0]};
@@ -90,7 +90,8 @@ topology_doubt(struct topology *t)
 bool
 topology_redirection(const struct topology *t, const char *text, struct endpoint *to)
 {
-	const char *slot = strchr(text, ' '), *place = slot ? strchr(slot + 1, ' ') : NULL,
+	const char *slot = strchr(text, ' '),
+		   *place = slot ? strchr(slot + 1, ' ') : NULL,
 		   *colon = place ? strrchr(place, ':') : NULL;
 	size_t n;
 
@@ -99,8 +100,8 @@ topology_redirection(const struct topology *t, const char *text, struct endpoint
 	n = colon - ++place;
 	if (n > 0)
 		return !endpoint_plain(to, place, n, colon + 1, strlen(colon + 1));
-	return !endpoint_plain(to, t->at.host, strlen(t->at.host), colon + 1,
-	    strlen(colon + 1));
+	return !endpoint_plain(
+	    to, t->at.host, strlen(t->at.host), colon + 1, strlen(colon + 1));
 }
 
 /* Where it stands among the nodes; the last one is replaced where they are too many. */

@@ -16,7 +16,7 @@ enum { NODES = 64 }; /* of a cluster that are remembered */
 struct topology {
 	struct host *host;
 	const struct address *address;
-	const char *password; /* of the sentinels; "": none */
+	const char *password;    /* of the sentinels; "": none */
 	struct endpoint at;      /* the place */
 	char where[WHERE_BYTES]; /* the same for people */
 	bool found, trusted;
@@ -27,8 +27,8 @@ struct topology {
 };
 
 /* With the only place, if there is but one; `password` as sentinels_new(). */
-void topology_init(struct topology *, struct host *, const struct address *,
-    const char *password);
+void topology_init(
+    struct topology *, struct host *, const struct address *, const char *password);
 void topology_free(struct topology *);
 
 /*
@@ -46,8 +46,7 @@ void topology_doubt(struct topology *);
  * The host and port that a node sends us to, "MOVED 15495 127.0.0.1:7401" or "ASK ...";
  * false: that is none.  A port alone is on the host of the node itself.
  */
-bool topology_redirection(
-    const struct topology *, const char *text, struct endpoint *to);
+bool topology_redirection(const struct topology *, const char *text, struct endpoint *to);
 
 /* A node of the cluster says that this one has the slot. */
 void topology_moved(struct topology *, const struct endpoint *to);

@@ -212,12 +212,12 @@ def test_a_hold_and_its_waiter_survive_a_planned_fail_over(dlock, sentinels):
 
 
 def test_contenders_over_a_killed_master(dlock, sentinels, tmp_path):
-    contenders = Contenders(dlock, At(sentinels.url), tmp_path / "log")
+    """Its only replica has all that was granted; it comes back, as a master without data at first."""
+    contenders = Contenders(dlock, At(sentinels.url), tmp_path / "log", options=("-O", "wait-replicas=1"))
     contenders.go_on(5)
     killed = sentinels.kill_master()
     sentinels.await_other(killed.port)
-    contenders.go_on()
-    sentinels.at(killed.port).start()
+    killed.start()
     contenders.go_on()
     results = contenders.finish()
     assert results and all(r.status in (0, 79) for r in results), results
@@ -518,6 +518,14 @@ def test_ask_is_followed_once_and_moved_remembered(dlock, make_hostile, named):
     assert target.asked[:2] == ["asking", "acquire"] and target.asked[-1] == "release"
     assert "asking" not in target.asked[2:]
     assert source.asked[0] == "acquire" and "release" in source.asked
+
+
+def test_a_node_that_gets_a_slot_does_not_know_the_script(dlock, make_hostile):
+    """ASKING holds for one command: the whole script is sent with another one."""
+    target = make_hostile({"asking": b"+OK\r\n", "acquire": [b"-NOSCRIPT No matching script.\r\n", GRANTED]})
+    source = make_hostile({"*": b"-ASK 1 127.0.0.1:%d\r\n" % target.port})
+    assert dlock.run("run", "-u", f"redis+cluster://127.0.0.1:{source.port}", "-k", "job", "--", "true").status == 0
+    assert target.asked[:4] == ["asking", "acquire", "asking", "acquire"]
 
 
 # ---- replicas that must have it ----
