@@ -12,7 +12,7 @@
 #include "backends/encode.h"
 
 enum {
-	NAME_BYTES = ENCODED_BYTES + 16,
+	NAME_BYTES = ENCODED_BYTES + KEY_BYTES + 16, /* slot.h puts a tag into it */
 	RUN_BYTES = NAME_BYTES + 1 + 3 * ONCE_BYTES,
 	NAMES = 6,
 	CHANNEL_NAME = 4, /* of names.keys: no key, the channel's beginning */

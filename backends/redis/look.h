@@ -1,15 +1,15 @@
 /*
- * look.h - tells what locks one Redis server has.
+ * look.h - tells what locks a Redis server, or a cluster, has.
  */
 #ifndef DLOCK_REDIS_LOOK_H
 #define DLOCK_REDIS_LOOK_H
 
-#include "server.h"
+#include "call.h"
 
 /*
- * admin_ops.each for one server: page by page, by look.lua, which writes nothing.  The
- * server's wire must let in resp_pages.
+ * admin_ops.each, in a cluster for all its masters: page by page, by look.lua, which
+ * writes nothing.  call_let_pages_in() comes first.
  */
-enum rc look_each(struct server *, const struct look *, struct fault *);
+enum rc look_each(struct call *, const struct look *, struct fault *);
 
 #endif
