@@ -13,7 +13,7 @@ static enum rc
 bad_url(struct fault *f, const char *what)
 {
 	return fault_set(f, RC_USAGE,
-	    "the redis URL %s (redis://[user:password@]host[:port][/db] or redis+unix:///path)",
+	    "the redis URL %s (redis://[user:password@]host[:port][/db], rediss:// or redis+unix:///path)",
 	    what);
 }
 
@@ -75,6 +75,7 @@ address_parse(struct address *a, const char *url, struct fault *f)
 		return bad_url(f, wrong);
 	if (address_login(a, &u, f) != RC_OK)
 		return RC_USAGE;
+	a->secure = strncmp(u.scheme.at, "rediss", 6) == 0;
 	return url_part_is(&u.scheme, "redis+unix") ? address_socket(a, &u, f)
 						    : address_host(a, &u, f);
 }

@@ -4,6 +4,8 @@
  *	redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]
  *	redis+unix://[[USER]:PASSWORD@]/PATH[?db=DB]
  *
+ * With rediss instead of redis in front, TLS is spoken to every server.
+ *
  * HOST is a name, an IPv4 address, or an IPv6 one in brackets; user and
  * password may have %XX.
  */
@@ -12,6 +14,7 @@
 
 #include "backends/backend.h"
 #include "backends/endpoint.h"
+#include "backends/tls.h"
 
 struct address {
 	struct endpoint tcp; /* host "" for a unix socket */
@@ -19,6 +22,9 @@ struct address {
 	char user[128];
 	char password[512];
 	int db;
+	bool secure; /* TLS is to be spoken */
+	struct tls
+	    *tls; /* by this, from when the store is open; NULL: plainly; not owned */
 };
 
 /*

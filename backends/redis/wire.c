@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TLS_ALERT = 0x15 }; /* what TLS begins with that we did not ask for */
+
 void
 wire_init(struct wire *w, struct host *host, const char *where)
 {
@@ -47,14 +49,27 @@ wire_broken(struct wire *w, enum rc rc, const char *what, struct fault *f)
 	return fault_set(f, rc, "%s %s", w->stream.where, what);
 }
 
+static enum rc
+stream_to(struct stream *s, const struct address *a, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	if (*a->path)
+		return stream_connect_unix(s, a->path, until, f);
+	if (a->tls)
+		return tls_connect(a->tls, s, a->tcp.host, a->tcp.port, until, f);
+	rc = stream_connect(s, a->tcp.host, a->tcp.port, until, f);
+	s->hint = ": does it want TLS (rediss://)?";
+	return rc;
+}
+
 enum rc
 wire_connect(struct wire *w, const struct address *a, instant until, struct fault *f)
 {
 	enum rc rc;
 
 	wire_close(w);
-	rc = *a->path ? stream_connect_unix(&w->stream, a->path, until, f)
-		      : stream_connect(&w->stream, a->tcp.host, a->tcp.port, until, f);
+	rc = stream_to(&w->stream, a, until, f);
 	if (rc != RC_OK)
 		return rc;
 	w->reader = redisReaderCreate();
@@ -71,7 +86,7 @@ wire_is_open(const struct wire *w)
 }
 
 bool
-wire_is_quiet(const struct wire *w)
+wire_is_quiet(struct wire *w)
 {
 	return w->used == 0 && stream_is_quiet(&w->stream);
 }
@@ -115,7 +130,10 @@ wire_receive(struct wire *w, redisReply **ret, instant until, struct fault *f)
 
 		if (length < 0)
 			return wire_broken(w, RC_PROTOCOL,
-			    "sent what is no Redis reply: is this a Redis server?", f);
+			    *w->in == TLS_ALERT
+				? "sent what is no Redis reply, but of TLS: is that its TLS port (rediss://)?"
+				: "sent what is no Redis reply: is this a Redis server?",
+			    f);
 		if (length > 0)
 			return build_reply(w, length, ret, f);
 		rc = stream_receive(&w->stream, w->in + w->used,
