@@ -59,12 +59,12 @@ _dlock()
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// zk:// zks:// postgresql://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
 	--option | -O)
-		if [[ $cur == @(password|auth)-file=* ]]; then
+		if [[ $cur == @(password-file|auth-file|cacert|cert)=* ]]; then
 			cur=${cur#*=}
 			_filedir
 		elif [[ $cur == acl=* ]]; then
@@ -75,7 +75,7 @@ _dlock()
 			mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
 				-- "${cur#*=}")
 		else
-			mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= derive= key= mode= password-file= path= tls-files=' \
+			mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= key= mode= password-file= path= tls-files= tls-name=' \
 				-- "$cur")
 			compopt -o nospace
 		fi
