@@ -25,7 +25,7 @@ PLACES += [ZkPlace, PG_PLACES[0]]
 OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:]]
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
-# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other.
+# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other; there may be more shares.
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
          "zk": "of a file test_zk*, only if zk is among these backends",
          "pg": "of a file test_pg*, only if pg is among them"}
