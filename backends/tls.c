@@ -426,13 +426,13 @@ session_new(struct tls *tls, const char *host)
 	return NULL;
 }
 
-/* What the system's directory of CAs has not, its file of all of them may have. */
-static bool
-tls_can_widen(const struct tls *t)
+bool
+tls_can_retry(const struct tls *t)
 {
 	return t->directory && t->unknown;
 }
 
+/* What the system's directory of CAs has not, its file of all of them may have. */
 static void
 tls_widen(struct tls *t)
 {
@@ -445,7 +445,7 @@ tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
 {
 	struct session *session;
 
-	if (tls_can_widen(t))
+	if (tls_can_retry(t))
 		tls_widen(t);
 	session = session_new(t, host);
 	if (!session) {
@@ -485,7 +485,7 @@ tls_connect(struct tls *t, struct stream *s, const char *host, int port, instant
 			rc = tls_start(t, s, host, f);
 		if (rc == RC_OK)
 			rc = tls_finish(s, until, f);
-	} while (rc == RC_CONFIG && tls_can_widen(t));
+	} while (rc == RC_CONFIG && tls_can_retry(t));
 	return rc;
 }
 

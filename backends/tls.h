@@ -50,6 +50,12 @@ void tls_close(struct tls *);
 enum rc tls_start(struct tls *, struct stream *, const char *host, struct fault *);
 
 /*
+ * A certificate was not accepted for its CA: will the next connection look for that in the
+ * system's bundle, too?
+ */
+bool tls_can_retry(const struct tls *);
+
+/*
  * stream_connect(), and the whole handshake.  Beside what is said in stream.h,
  * RC_CONFIG: the server's certificate is not accepted, or we have no version or
  * cipher in common; RC_DENIED: it does not accept ours; RC_PROTOCOL: no TLS is
