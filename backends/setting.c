@@ -99,3 +99,32 @@ setting_secret(
 	out[n] = '\0';
 	return RC_OK;
 }
+
+static bool
+is_kept_secret(const struct stat *st)
+{
+	return (st->st_uid == geteuid() && !(st->st_mode & 077)) ||
+	    (st->st_uid == 0 && !(st->st_mode & 037));
+}
+
+enum rc
+setting_file(const char *name, const char *file, bool secret, struct fault *f)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) != 0) {
+		fault_set(f, RC_CONFIG, "%s %s: %s", name, file, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return RC_CONFIG;
+	}
+	close(fd);
+	if (!S_ISREG(st.st_mode))
+		return fault_set(f, RC_CONFIG, "%s %s is no plain file", name, file);
+	if (secret && !is_kept_secret(&st))
+		return fault_set(f, RC_CONFIG,
+		    "%s %s must be a file of yours with mode 0600, or of root's with 0640 at most",
+		    name, file);
+	return RC_OK;
+}

@@ -25,4 +25,12 @@ enum rc setting_patience(const char *value, int64_t *ns, struct fault *);
 enum rc setting_secret(
     const char *name, const char *file, char *out, size_t size, struct fault *);
 
+/*
+ * -O NAME=FILE where FILE is read by a library: is it a plain file that we may read?  One
+ * that is `secret` must be ours and readable by nobody else, or root's and readable by
+ * its group at most (as ssl-cert has it on Debian).  RC_OK, or RC_CONFIG with what is
+ * wrong.
+ */
+enum rc setting_file(const char *name, const char *file, bool secret, struct fault *);
+
 #endif

@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+static const char silent[] = "does not answer";
+
 /* ---- plain sockets ---- */
 
 static ssize_t
@@ -29,7 +31,28 @@ plain_read(struct stream *s, void *to, size_t size)
 	return recv(s->fd, to, size, 0);
 }
 
-static const struct stream_ops plain = {plain_write, plain_read};
+static bool
+plain_is_quiet(struct stream *s)
+{
+	char byte;
+
+	return recv(s->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+}
+
+static enum rc
+plain_explain(struct stream *s, struct fault *f)
+{
+	return stream_hung_up(s, f);
+}
+
+static void
+plain_close(struct stream *s)
+{
+	(void)s;
+}
+
+static const struct stream_ops plain = {
+    plain_write, plain_read, plain_is_quiet, plain_explain, plain_close};
 
 /* ---- any ---- */
 
@@ -42,31 +65,42 @@ stream_init(struct stream *s, struct host *host, const char *where)
 void
 stream_close(struct stream *s)
 {
-	if (s->fd >= 0)
+	if (s->fd >= 0) {
+		s->ops->close(s);
 		close(s->fd);
-	s->fd = -1;
-}
-
-static enum rc
-stream_broken(struct stream *s, enum rc rc, const char *what, struct fault *f)
-{
-	stream_close(s);
-	return fault_set(f, rc, "%s %s", s->where, what);
-}
-
-static enum rc
-stream_await(struct stream *s, short events, instant until, struct fault *f)
-{
-	switch (s->host->wait(s->host, s->fd, events, until)) {
-	case WOKE_READY:
-		return RC_OK;
-	case WOKE_TIMEOUT:
-		return stream_broken(s, RC_AGAIN, "does not answer", f);
-	case WOKE_STOP:
-		break;
 	}
+	stream_init(s, s->host, s->where);
+}
+
+enum rc
+stream_hung_up(const struct stream *s, struct fault *f)
+{
+	return fault_set(
+	    f, RC_AGAIN, "%s closed the connection%s", s->where, s->hint ? s->hint : "");
+}
+
+enum rc
+stream_failed(struct stream *s, struct fault *f)
+{
+	enum rc rc = s->ops->explain(s, f);
+
 	stream_close(s);
-	return RC_STOP;
+	return rc;
+}
+
+enum rc
+stream_await(struct stream *s, const char *late, instant until, struct fault *f)
+{
+	/* who never stops sending would always be ready */
+	enum woke woke = instant_now() < until
+	    ? s->host->wait(s->host, s->fd, s->wants, until)
+	    : WOKE_TIMEOUT;
+
+	if (woke == WOKE_READY)
+		return RC_OK;
+	stream_close(s);
+	return woke == WOKE_STOP ? RC_STOP
+				 : fault_set(f, RC_AGAIN, "%s %s", s->where, late);
 }
 
 static enum rc
@@ -108,7 +142,7 @@ connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, inst
 
 	if (rc != RC_OK || s->wants == 0) /* a unix socket is there at once */
 		return rc;
-	rc = stream_await(s, POLLOUT, until, f);
+	rc = stream_await(s, silent, until, f);
 	if (rc != RC_OK)
 		return rc;
 	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
@@ -154,11 +188,9 @@ stream_connect(
 }
 
 bool
-stream_is_quiet(const struct stream *s)
+stream_is_quiet(struct stream *s)
 {
-	char byte;
-
-	return s->fd >= 0 && recv(s->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+	return s->fd >= 0 && s->ops->is_quiet(s);
 }
 
 /* Takes `sent` bytes off the front of the parts. */
@@ -187,8 +219,8 @@ stream_send(struct stream *s, struct iovec *parts, int n, instant until, struct 
 		if (sent > 0)
 			use_up(&parts, &n, sent);
 		else if (errno != EAGAIN && errno != EINTR)
-			return stream_broken(s, RC_AGAIN, "closed the connection", f);
-		else if ((rc = stream_await(s, s->wants, until, f)) != RC_OK)
+			return stream_failed(s, f);
+		else if ((rc = stream_await(s, silent, until, f)) != RC_OK)
 			return rc;
 	}
 	return RC_OK;
@@ -203,12 +235,13 @@ stream_receive(
 		enum rc rc;
 
 		if (n > 0) {
+			s->hint = NULL;
 			*got = n;
 			return RC_OK;
 		}
 		if (n == 0 || (errno != EAGAIN && errno != EINTR))
-			return stream_broken(s, RC_AGAIN, "closed the connection", f);
-		rc = stream_await(s, s->wants, until, f);
+			return stream_failed(s, f);
+		rc = stream_await(s, silent, until, f);
 		if (rc != RC_OK)
 			return rc;
 	}

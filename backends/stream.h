@@ -3,8 +3,8 @@
  *
  * The socket is non-blocking, close-on-exec and never gives SIGPIPE; every wait
  * is in host->wait with an absolute deadline.  What carries the bytes is a row
- * of functions, stream_ops: plain sockets; whatever encrypts them is a second
- * row, and nothing above it changes.
+ * of functions, stream_ops: plain sockets; or TLS on them (tls.h), and nothing above
+ * that changes but who connects.
  *
  * Functions that return an rc close the stream whenever that is not RC_OK: an
  * answer that comes late would be taken for that to the next question.
@@ -22,21 +22,30 @@
 
 struct stream;
 
-/*
- * As writev(2) and read(2), with EAGAIN when it has to wait; then s->wants says for
- * what.
- */
 struct stream_ops {
+	/*
+	 * As writev(2) and read(2), with EAGAIN when it has to wait; then s->wants says
+	 * for what.
+	 */
 	ssize_t (*write)(struct stream *, const struct iovec *, int n);
 	ssize_t (*read)(struct stream *, void *, size_t);
+	/* Would read have to wait? */
+	bool (*is_quiet)(struct stream *);
+	/* Why write or read have failed, or that read has found the end. */
+	enum rc (*explain)(struct stream *, struct fault *);
+	/* Takes leave, and frees what is the row's own; the descriptor is closed behind it. */
+	void (*close)(struct stream *);
 };
 
 struct stream {
 	struct host *host;
 	const char *where; /* the server, for people; not owned */
 	const struct stream_ops *ops;
+	void *own;   /* of the row's */
 	int fd;      /* -1: closed */
 	short wants; /* poll(2)'s events, after EAGAIN */
+	/* what to say should it hang up before it has said anything: ": ..."; not owned */
+	const char *hint;
 };
 
 void stream_init(struct stream *, struct host *, const char *where);
@@ -59,7 +68,7 @@ enum rc stream_start(struct stream *, const struct sockaddr *, socklen_t, struct
  * Is it open, and nothing to be read?  What has come unasked would be taken for an
  * answer.
  */
-bool stream_is_quiet(const struct stream *);
+bool stream_is_quiet(struct stream *);
 
 /* Sends all parts, in one packet where possible; the parts are used up. */
 enum rc stream_send(
@@ -70,5 +79,19 @@ enum rc stream_receive(
     struct stream *, void *to, size_t size, size_t *got, instant until, struct fault *);
 
 void stream_close(struct stream *);
+
+/* ---- for rows of stream_ops ---- */
+
+/*
+ * Waits for s->wants.  RC_AGAIN: not in time, in the words `late`; RC_STOP; both have
+ * closed it.
+ */
+enum rc stream_await(struct stream *, const char *late, instant until, struct fault *);
+
+/* RC_AGAIN: it closed the connection; and s->hint. */
+enum rc stream_hung_up(const struct stream *, struct fault *);
+
+/* Says what ops->explain says, and closes it. */
+enum rc stream_failed(struct stream *, struct fault *);
 
 #endif

@@ -18,6 +18,7 @@ static const struct shape {
 } shapes[] = {
     {"redis", FORM_SINGLE, DEFAULT_PORT,
 	"redis://[user:password@]host[:port][/db] or redis+unix:///path"},
+    {"rediss", FORM_SINGLE, DEFAULT_PORT, "rediss://[user:password@]host[:port][/db]"},
     {"redis+unix", FORM_SINGLE, DEFAULT_PORT,
 	"redis://[user:password@]host[:port][/db] or redis+unix:///path"},
     {"redis+sentinel", FORM_SENTINEL, SENTINEL_PORT,
@@ -169,6 +170,7 @@ address_parse(struct address *a, const char *url, struct fault *f)
 		return bad_url(f, &u, wrong);
 	if (address_login(a, &u, f) != RC_OK)
 		return RC_USAGE;
+	a->secure = strncmp(u.scheme.at, "rediss", 6) == 0;
 	if (url_part_is(&u.scheme, "redis+unix"))
 		return address_socket(a, &u, f);
 	a->form = shape_of(&u)->form;

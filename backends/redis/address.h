@@ -6,6 +6,8 @@
  *	redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]
  *	redis+cluster://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
  *
+ * With rediss instead of redis, TLS is spoken to the server.
+ *
  * HOST is a name, an IPv4 address, or an IPv6 one in brackets; user, password
  * and MASTER may have %XX.  User and password are those of the servers that
  * keep the locks, not of the sentinels.
@@ -15,6 +17,7 @@
 
 #include "backends/backend.h"
 #include "backends/endpoint.h"
+#include "backends/tls.h"
 
 enum { ADDRESS_HOSTS = 16 };
 
@@ -33,6 +36,9 @@ struct address {
 	char user[128];
 	char password[512];
 	int db;
+	bool secure; /* TLS is to be spoken */
+	struct tls
+	    *tls; /* by this, from when the store is open; NULL: plainly; not owned */
 };
 
 /*

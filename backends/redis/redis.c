@@ -90,6 +90,7 @@ struct redis {
 	const struct dialect *dialect;
 	struct names names; /* of the claim */
 	struct address address;
+	struct tls_settings tls_settings;
 	char where[WHERE_BYTES];
 	struct patience patience;
 	char sentinel_password[512];
@@ -221,6 +222,51 @@ redis_wait_replicas(struct store *s, const char *value, struct fault *f)
 	return RC_OK;
 }
 
+static enum rc
+set_word(const char **to, const char *name, const char *value, struct fault *f)
+{
+	*to = value;
+	return *value ? RC_OK : fault_set(f, RC_USAGE, "-O %s= names nothing", name);
+}
+
+static enum rc
+redis_cacert(struct store *s, const char *value, struct fault *f)
+{
+	return set_word(&redis_of(s)->tls_settings.cacert, "cacert", value, f);
+}
+
+static enum rc
+redis_cert(struct store *s, const char *value, struct fault *f)
+{
+	return set_word(&redis_of(s)->tls_settings.cert, "cert", value, f);
+}
+
+static enum rc
+redis_key(struct store *s, const char *value, struct fault *f)
+{
+	return set_word(&redis_of(s)->tls_settings.key, "key", value, f);
+}
+
+static enum rc
+redis_tls_name(struct store *s, const char *value, struct fault *f)
+{
+	return set_word(&redis_of(s)->tls_settings.name, "tls-name", value, f);
+}
+
+/* After all settings: loads what TLS needs, if the URL wants it. */
+static enum rc
+redis_secure(struct redis *r, struct fault *f)
+{
+	const struct tls_settings *t = &r->tls_settings;
+
+	if (r->address.secure)
+		return tls_open(&r->address.tls, t, f);
+	return t->cacert || t->cert || t->key || t->name
+	    ? fault_set(f, RC_USAGE,
+		  "-O cacert=, cert=, key= and tls-name= are for TLS: rediss:// in the URL")
+	    : RC_OK;
+}
+
 static const struct setting_row settings[] = {
     {"password-file", "FILE", "the password, in a file of mode 0600",
 	redis_password_file},
@@ -230,6 +276,14 @@ static const struct setting_row settings[] = {
     {"wait-replicas", "N",
 	"a grant or a renewal counts once N replicas have it (default: 0)",
 	redis_wait_replicas},
+    {"cacert", "FILE", "with rediss://: the CAs to trust (default: the system's)",
+	redis_cacert},
+    {"cert", "FILE", "with rediss://: a client certificate, and those of its CAs",
+	redis_cert},
+    {"key", "FILE", "its key, in a file of mode 0600", redis_key},
+    {"tls-name", "NAME",
+	"with rediss://: what the server's certificate is for, if not the host's name",
+	redis_tls_name},
     {"connect-timeout", "DURATION",
 	"for a server that does not answer, without --wait (default: 5s)",
 	redis_connect_timeout},
@@ -245,6 +299,7 @@ redis_close(struct store *s)
 		return;
 	call_free(&r->call);
 	server_close(&r->queue.subscription);
+	tls_close(r->address.tls);
 	explicit_bzero(&r->address, sizeof r->address);
 	explicit_bzero(r->sentinel_password, sizeof r->sentinel_password);
 	free(r);
@@ -272,6 +327,8 @@ redis_open(
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
 		rc = fault_set(f, RC_USAGE,
 		    "the redis URL has a user without a password (there or in -O password-file=FILE)");
+	if (rc == RC_OK)
+		rc = redis_secure(r, f);
 	if (rc != RC_OK) {
 		redis_close(&r->base);
 		return rc;
@@ -507,10 +564,16 @@ static enum rc
 redis_await_message(struct redis *r, instant beat, instant until, struct fault *f)
 {
 	struct host *host = r->base.host;
+	struct server *subscription = &r->queue.subscription;
+	instant ends = instant_first(beat, until);
+	enum woke woke;
 	enum rc rc;
 
-	switch (host->wait(host, server_descriptor(&r->queue.subscription), POLLIN,
-	    instant_first(beat, until))) {
+	do
+		woke = host->wait(host, server_descriptor(subscription), POLLIN, ends);
+	while (
+	    woke == WOKE_READY && server_is_quiet(subscription) && instant_now() < ends);
+	switch (woke) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
@@ -520,7 +583,7 @@ redis_await_message(struct redis *r, instant beat, instant until, struct fault *
 	case WOKE_READY:
 		break;
 	}
-	rc = server_take_message(&r->queue.subscription, instant_now() + ASK_PATIENCE, f);
+	rc = server_take_message(subscription, instant_now() + ASK_PATIENCE, f);
 	return rc == RC_PROTOCOL ? RC_OK : rc; /* what it says does not matter: we ask */
 }
 
@@ -719,11 +782,12 @@ redis_together(struct store *s, const char *key, const char *other, struct fault
 
 const struct backend redis_backend = {
     .name = "redis",
-    .schemes = (const char *const[]){"redis", "redis+unix", "redis+sentinel",
+    .schemes = (const char *const[]){"redis", "rediss", "redis+unix", "redis+sentinel",
 	"redis+cluster", NULL},
     .settings = settings,
-    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path, "
-		"redis+sentinel://host,host/MASTER[/db], redis+cluster://host,host",
+    .url_help =
+	"redis://[user:password@]host[:port][/db], rediss://..., redis+unix:///path, "
+	"redis+sentinel://host,host/MASTER[/db], redis+cluster://host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,

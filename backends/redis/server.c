@@ -326,6 +326,12 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	return fault_set(f, RC_PROTOCOL, "%s gave two answers to one question", s->where);
 }
 
+bool
+server_is_quiet(struct server *s)
+{
+	return wire_is_quiet(&s->wire);
+}
+
 enum rc
 server_take_message(struct server *s, instant until, struct fault *f)
 {

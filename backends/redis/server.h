@@ -75,6 +75,12 @@ int server_descriptor(const struct server *);
 enum rc server_ask(struct server *, const struct question *, instant until,
     redisReply **reply, struct fault *);
 
+/*
+ * Is it open, and has nothing come that is to be read?  A descriptor that is readable says
+ * less: TLS talks of itself.
+ */
+bool server_is_quiet(struct server *);
+
 /* Reads one message of a subscription, which does not say more than that there is one. */
 enum rc server_take_message(struct server *, instant until, struct fault *);
 

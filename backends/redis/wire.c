@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TLS_ALERT = 0x15 }; /* what TLS begins with that we did not ask for */
+
 void
 wire_init(struct wire *w, struct host *host, const char *where)
 {
@@ -68,15 +70,27 @@ wire_start(struct wire *w, const struct sockaddr *a, socklen_t size, struct faul
 	return wire_opened(w, stream_start(&w->stream, a, size, f), f);
 }
 
+static enum rc
+stream_to(struct stream *s, const struct address *a, const struct endpoint *at,
+    instant until, struct fault *f)
+{
+	enum rc rc;
+
+	if (*a->path)
+		return stream_connect_unix(s, a->path, until, f);
+	if (a->tls)
+		return tls_connect(a->tls, s, at->host, at->port, until, f);
+	rc = stream_connect(s, at->host, at->port, until, f);
+	s->hint = ": does it want TLS (rediss://)?";
+	return rc;
+}
+
 enum rc
 wire_connect(struct wire *w, const struct address *a, const struct endpoint *at,
     instant until, struct fault *f)
 {
 	wire_close(w);
-	return wire_opened(w,
-	    *a->path ? stream_connect_unix(&w->stream, a->path, until, f)
-		     : stream_connect(&w->stream, at->host, at->port, until, f),
-	    f);
+	return wire_opened(w, stream_to(&w->stream, a, at, until, f), f);
 }
 
 bool
@@ -86,7 +100,7 @@ wire_is_open(const struct wire *w)
 }
 
 bool
-wire_is_quiet(const struct wire *w)
+wire_is_quiet(struct wire *w)
 {
 	return w->used == 0 && stream_is_quiet(&w->stream);
 }
@@ -127,7 +141,10 @@ wire_parse(struct wire *w, redisReply **ret, struct fault *f)
 	*ret = NULL;
 	if (length < 0)
 		return wire_broken(w, RC_PROTOCOL,
-		    "sent what is no Redis reply: is this a Redis server?", f);
+		    *w->in == TLS_ALERT
+			? "sent what is no Redis reply, but of TLS: is that its TLS port (rediss://)?"
+			: "sent what is no Redis reply: is this a Redis server?",
+		    f);
 	return length > 0 ? build_reply(w, length, ret, f) : RC_OK;
 }
 

@@ -35,7 +35,7 @@ enum rc wire_connect(struct wire *, const struct address *, const struct endpoin
 bool wire_is_open(const struct wire *);
 
 /* Is it open, and is nothing there that would be taken for an answer? */
-bool wire_is_quiet(const struct wire *);
+bool wire_is_quiet(struct wire *);
 
 /* As stream_send(). */
 enum rc wire_send(

@@ -2,8 +2,8 @@
 
 Start-up, hand-off, idle waiters and memory, each against the reference measured
 in the same interleaved run: machines are noisy, ratios of medians are not.
-The reference is flock(1); for the start-up with ZooKeeper and PostgreSQL a probe
-(bench_zk.c, bench_pg.c) that does the least that any program must do with the
+The reference is flock(1); for the start-up with ZooKeeper, PostgreSQL and TLS a probe
+(zk.c, pg.c, tls.c) that does the least that any program must do with the
 same library.
 Everything is private (temporary directory, free loopback ports) and gone at the
 end.  A target that is missed is marked, not fatal; what cannot run is.
@@ -32,6 +32,7 @@ import redis
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers"))
 
+from certificates import Authority
 from pg import PgServer as PgBase, bindir
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -141,9 +142,13 @@ def answers(call):
 
 class RedisServer:
     def __init__(self, stage):
-        self.port, path = free_port(), stage.dir / "redis.sock"
+        self.port, self.tls_port, path = free_port(), free_port(), stage.dir / "redis.sock"
+        self.ca = Authority(stage.dir)
+        own = self.ca.sign("server")
         stage.serve(["redis-server", "--bind", "127.0.0.1", "--port", self.port, "--unixsocket", path, "--save", "",
-                     "--dir", stage.dir])
+                     "--dir", stage.dir, "--tls-port", self.tls_port, "--tls-cert-file", own.cert, "--tls-key-file", own.key,
+                     "--tls-ca-cert-file", self.ca.cert, "--tls-auth-clients", "no"])
+        self.tls = f"rediss://127.0.0.1:{self.tls_port}"
         self.tcp, self.unix = f"redis://127.0.0.1:{self.port}", f"redis+unix://{path}"
         self.client = redis.Redis(port=self.port)
         until(lambda: answers(self.client.ping), "redis-server")
@@ -274,6 +279,7 @@ class DlockFile(Flock):
 
 class DlockServer:
     requests = 0.334  # at most, of an idle waiter, a second
+    start = 1.3       # at most: times the probe's start-up
 
     def __init__(self, server, name, url):
         self.server, self.name, self.url = server, name, url
@@ -288,6 +294,18 @@ class DlockRedis(DlockServer):
     def queued(self, key):
         """Waiters listen, each on a channel of its own."""
         return len(self.server.client.pubsub_channels())
+
+
+class DlockTls(DlockRedis):
+    """P-256, and a CA of our own; the probe's time and that of a run without TLS add up."""
+
+    handoff, private, start = None, None, 1.5
+
+    def argv(self, key, command):
+        return [DLOCK, "run", "-u", self.url, "-O", f"cacert={self.server.ca.cert}", "-k", key, "--"] + command
+
+    def probe(self, stage):
+        return [stage.compile_probe("tls", ["-lssl", "-lcrypto"]), self.server.tls_port, self.server.ca.cert]
 
 
 class DlockZk(DlockServer):
@@ -321,11 +339,12 @@ class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
         self.flock, self.file = Flock(stage), DlockFile(stage)
-        self.redis, self.zk, self.pg = [], [], []
+        self.redis, self.tls, self.zk, self.pg = [], [], [], []
         if self.can("redis", shutil.which("redis-server"), "redis-server"):
             server = RedisServer(stage)
             self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
                           DlockRedis(server, "dlock, redis+unix", server.unix)]
+            self.tls = [DlockTls(server, "dlock, rediss", server.tls)]
         if self.can("zk", shutil.which("java") and os.path.exists(ZkServer.JAR), "zookeeper"):
             server = ZkServer(stage)
             self.zk = [DlockZk(server, "dlock, zk", server.url)]
@@ -386,9 +405,9 @@ def startup(b):
     if shutil.which("etcd") and shutil.which("etcdctl"):
         rows.append(("etcdctl lock", 20, EtcdServer(b.stage).ctl + ["lock", "start", "true"], None))
     tables = [("start-up of a whole run of `true`", "x flock", 1, rows)]
-    for c in b.zk + b.pg:
+    for c in b.tls + b.zk + b.pg:
         tables.append((f"the same with {c.name.removeprefix('dlock, ')}", "x probe", 0, [
-            ("the least that must be done", 4, c.probe(b.stage), None), (c.name, 4, c.argv("start", ["true"]), 1.3)]))
+            ("the least that must be done", 4, c.probe(b.stage), None), (c.name, 4, c.argv("start", ["true"]), c.start)]))
     words = [b.stage.spawner, "time", b.sizes["rounds"]]
     for _, every, argv, _ in (one for *_, rows in tables for one in rows):
         words += [":", every] + argv
@@ -437,7 +456,7 @@ def one_queue(b, contender, waiters):
 
 def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
-    contenders = [b.flock, b.file] + b.redis + b.zk + b.pg
+    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.pg
     gaps = {c.name: [] for c in contenders}
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:

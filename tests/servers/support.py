@@ -416,7 +416,7 @@ class RedisServer(Server):
             return c.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
 
     def client(self, **options):
-        return redis.Redis(host="127.0.0.1", port=self.port, decode_responses=True, **options)
+        return redis.Redis(host="127.0.0.1", port=self.port, **{"decode_responses": True, **options})
 
     def start(self, wait=True):
         words = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.socket,
@@ -445,6 +445,7 @@ class Place:
     fair = True          # waiters are served in order
     whole_record = True  # others can read all that a holder says of itself
     settings = ()        # words for -O
+    ordinarily = None    # the tests that make check runs there; None: all, as make check-all does
     crash_ttl = "3s"     # the shortest whose lease bears the restart of a server
     prefix = ""
     _numbers = itertools.count(1)
@@ -509,7 +510,7 @@ class RedisPlace(RemotePlace):
         return f"redis://{host}:{port}"
 
     def stored(self):
-        with redis.Redis(port=self.server.port) as c:
+        with self.server.client(decode_responses=False) as c:
             return b"".join(k + (c.dump(k) or b"") for k in c.scan_iter("*"))
 
     def take_away(self, keys, key):

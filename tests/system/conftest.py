@@ -1,5 +1,6 @@
 # Goal of this file: the fixtures that all tests share, and which tests belong together.
 
+import functools
 import os
 import sys
 import signal
@@ -10,17 +11,19 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "servers"))
 
+from certificates import Authority
 from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
 from redis_forms import REDIS_PLACES, RedisCluster, RedisSentinels
+from redis_tls import Chatty, RedisTls, RedisTlsPlace
 from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += PG_PLACES[1:]
+OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:]]
 OTHER_PLACES += REDIS_PLACES if FULL else []  # a selection is in test_redis_forms.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
@@ -41,6 +44,13 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{name}: {what}")
 
 
+def is_for_later(item):
+    """Is it a test of make check-all, since its place runs only a few ordinarily?"""
+    params = item.callspec.params.values() if hasattr(item, "callspec") else []
+    few = [p.ordinarily for p in params if getattr(p, "ordinarily", None) is not None]
+    return not FULL and any(item.originalname not in names for names in few)
+
+
 def pytest_collection_modifyitems(config, items):
     wanted, left = {p.name for p in places()}, []
     for item in items:
@@ -51,6 +61,7 @@ def pytest_collection_modifyitems(config, items):
                 left.append(item)
         elif hasattr(item, "callspec") and any(p in PLACES + OTHER_PLACES for p in item.callspec.params.values()):
             item.add_marker("place")
+    left += [item for item in items if is_for_later(item)]
     kept = [item for item in items if item not in left]
     assert not [i.nodeid for i in kept if " at 0x" in i.nodeid], "an address in a test's id: it may be in both halves, or none"
     part, parts = map(int, os.environ.get("DLOCK_TEST_SHARE", "1/1").split("/"))
@@ -171,6 +182,31 @@ def redis_cluster():
 def make_forms(nothing_is_left):
     """Starts sentinels with their servers, or clusters, that the test may break."""
     yield from making(RedisSentinels)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    """A CA that signs for whatever name a test asks."""
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="session")
+def redis_tls_server(authority):
+    server = RedisTls(authority)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_redis_tls(authority, nothing_is_left):
+    """Starts servers of the test's own that speak TLS, with any options of redis-server."""
+    yield from making(functools.partial(RedisTls, authority))
+
+
+@pytest.fixture
+def make_chatty(authority, nothing_is_left):
+    """TLS fronts of a plain port that send tickets unasked."""
+    yield from making(Chatty, "close")
 
 
 @pytest.fixture(scope="session")

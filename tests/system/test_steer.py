@@ -10,7 +10,6 @@ import time
 from fnmatch import fnmatch
 
 import pytest
-import redis
 
 from support import DLOCK, PATIENCE, can, place_id, places, wait_for
 
@@ -330,7 +329,7 @@ def file_data(place):
 
 
 def redis_data(place):
-    with redis.Redis(port=place.server.port) as c:
+    with place.server.client(decode_responses=False) as c:
         return {k: (c.dump(k), c.expiretime(k) if hasattr(c, "expiretime") else c.execute_command("PEXPIRETIME", k))
                 for k in c.scan_iter("*") if place.prefix.encode() in k}
 

@@ -75,6 +75,23 @@ good_urls(void **state)
 }
 
 static void
+urls_with_tls(void **state)
+{
+	struct address a;
+	struct fault f;
+
+	(void)state;
+	assert_int_equal(address_parse(&a, "redis://h", &f), RC_OK);
+	assert_false(a.secure);
+	assert_int_equal(address_parse(&a, "rediss://u:p@h:1/3", &f), RC_OK);
+	assert_true(a.secure);
+	assert_string_equal(a.user, "u");
+	assert_string_equal(a.password, "p");
+	assert_int_equal(a.db, 3);
+	assert_int_equal(address_parse(&a, "rediss://", &f), RC_USAGE);
+}
+
+static void
 is_wrong(const char *url)
 {
 	struct address a;
@@ -308,6 +325,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(good_urls),
+	    cmocka_unit_test(urls_with_tls),
 	    cmocka_unit_test(wrong_urls),
 	    cmocka_unit_test(longest_urls),
 	    cmocka_unit_test(good_replies),

@@ -141,6 +141,59 @@ password_files(void **state)
 	    setting_secret("password-file", "/dev/zero", got, sizeof got, &f), RC_CONFIG);
 }
 
+/* ---- files that a library reads ---- */
+
+/* Of a file that belongs to `owner` and has this mode, for a user who is not root. */
+static enum rc
+judge_file(uid_t owner, mode_t mode, bool secret)
+{
+	char name[] = "/tmp/dlock-unit-XXXXXX";
+	int fd = mkstemp(name);
+	struct fault f = {""};
+	enum rc rc;
+
+	assert_true(fd >= 0);
+	assert_int_equal(fchmod(fd, mode), 0);
+	if (geteuid() == 0) {
+		assert_int_equal(fchown(fd, owner, 12345), 0);
+		assert_int_equal(setegid(12345), 0);
+		assert_int_equal(seteuid(12345), 0);
+	}
+	rc = setting_file("key", name, secret, &f);
+	if (getuid() == 0) {
+		assert_int_equal(seteuid(0), 0);
+		assert_int_equal(setegid(0), 0);
+	}
+	close(fd);
+	unlink(name);
+	if (rc != RC_OK)
+		assert_non_null(strstr(f.text, name));
+	return rc;
+}
+
+static void
+secret_files(void **state)
+{
+	struct fault f;
+
+	(void)state;
+	assert_int_equal(judge_file(12345, 0600, true), RC_OK);
+	assert_int_equal(judge_file(12345, 0400, true), RC_OK);
+	assert_int_equal(judge_file(12345, 0640, true), RC_CONFIG);
+	assert_int_equal(judge_file(12345, 0604, true), RC_CONFIG);
+	assert_int_equal(judge_file(12345, 0644, false), RC_OK);
+	assert_int_equal(judge_file(12345, 0, true), RC_CONFIG);
+	assert_int_equal(setting_file("key", "/tmp", false, &f), RC_CONFIG);
+	assert_int_equal(setting_file("key", "/tmp/none/such", true, &f), RC_CONFIG);
+	assert_int_equal(setting_file("key", "", true, &f), RC_CONFIG);
+	if (geteuid() != 0)
+		return; /* can make no file of others */
+	assert_int_equal(judge_file(0, 0640, true), RC_OK);
+	assert_int_equal(judge_file(0, 0660, true), RC_CONFIG);
+	assert_int_equal(judge_file(0, 0644, true), RC_CONFIG);
+	assert_int_equal(judge_file(54321, 0640, true), RC_CONFIG);
+}
+
 int
 main(void)
 {
@@ -148,6 +201,7 @@ main(void)
 	    cmocka_unit_test(endpoints),
 	    cmocka_unit_test(patience),
 	    cmocka_unit_test(password_files),
+	    cmocka_unit_test(secret_files),
 	};
 
 	return cmocka_run_group_tests_name("setting", tests, NULL, NULL);

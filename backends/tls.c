@@ -1,0 +1,620 @@
+/* tls.c - TLS on a stream, by OpenSSL working on memory. */
+#include "tls.h"
+
+#include "openssl.h"
+#include "setting.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* What OpenSSL's headers would have said. */
+enum {
+	FILETYPE_PEM = 1,
+	VERIFY_PEER = 1,
+	CTRL_SERVER_NAME = 55,
+	CTRL_MIN_VERSION = 123,
+	TLS_1_2 = 0x0303,
+	NO_PARTIAL_WILDCARDS = 4,
+	ERROR_WANT_READ = 2,
+	ERROR_END = 6,
+};
+
+/* Why a certificate is not accepted. */
+enum {
+	V_NO_ISSUER = 2,
+	V_NOT_YET = 9,
+	V_EXPIRED = 10,
+	V_SELF_SIGNED = 18, /* to V_NO_SIGNATURE: the issuer is not one that we trust */
+	V_NO_SIGNATURE = 21,
+	V_OTHER_NAME = 62,
+	V_OTHER_ADDRESS = 64,
+};
+
+/* The reason of an error, without its library; of an alert, its number and ALERT. */
+enum {
+	REASON_MASK = 0xfff,
+	REASON_OLD_VERSION = 258,
+	ALERT = 1000,
+	ALERT_HANDSHAKE = 40,
+	ALERT_BAD_CERTIFICATE = 42, /* to ALERT_UNKNOWN_CERTIFICATE */
+	ALERT_UNKNOWN_CERTIFICATE = 46,
+	ALERT_UNKNOWN_CA = 48,
+	ALERT_ACCESS = 49,
+	ALERT_INTERNAL = 80,
+	ALERT_CERTIFICATE_REQUIRED = 116,
+	ALERT_MOST = 255,
+};
+
+enum {
+	PIECE = 16 * 1024, /* what one recv or send takes */
+	PIECES = 8,        /* so many are read before others have their turn */
+};
+
+struct tls {
+	struct tls_settings settings;
+	struct ssl_ctx_st *context;
+	bool encrypted; /* the key is, and a passphrase was wanted */
+	bool directory; /* the CAs are those of the system's directory */
+	bool unknown;   /* a certificate's issuer is none that we know */
+};
+
+/* One connection: what a stream owns. */
+struct session {
+	struct tls *tls;
+	char name[256]; /* what the server's certificate is to be for */
+	struct ssl_st *ssl;
+	struct bio_st *in, *out; /* what came, what is to go; owned by ssl */
+	bool shaken;             /* the handshake is over */
+	bool wanted; /* the server has asked for a certificate, and we have none */
+	bool broken; /* it cannot be used any more; `error` says why, or 0 */
+	unsigned long error;
+	size_t owed; /* bytes of a write that are encrypted, but have not all been sent */
+	size_t at, n; /* of `piece`, on its way */
+	char piece[PIECE];
+};
+
+static const struct openssl *lib;
+
+/* ---- what the library has written and wants to read ---- */
+
+/* Sends what there is; false with errno: not all of it. */
+static bool
+session_flush(struct stream *s)
+{
+	struct session *t = s->own;
+
+	for (;;) {
+		ssize_t sent;
+
+		if (t->at == t->n) {
+			int n = lib->BIO_read(t->out, t->piece, sizeof t->piece);
+
+			t->at = 0;
+			t->n = n > 0 ? n : 0;
+		}
+		if (t->n == 0)
+			return true;
+		sent = send(s->fd, t->piece + t->at, t->n - t->at, MSG_NOSIGNAL);
+		if (sent < 0)
+			return false;
+		t->at += sent;
+	}
+}
+
+/* As recv(2). */
+static ssize_t
+session_feed(struct stream *s)
+{
+	struct session *t = s->own;
+	char piece[PIECE];
+	ssize_t n = recv(s->fd, piece, sizeof piece, 0);
+
+	if (n > 0 && lib->BIO_write(t->in, piece, n) != n) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return n;
+}
+
+/* Remembers what the library has said of it first. */
+static ssize_t
+session_break(struct session *t)
+{
+	t->broken = true;
+	t->error = lib->ERR_get_error();
+	errno = EPROTO;
+	return -1;
+}
+
+/* What a call of the library says; -1 with EAGAIN: it wants to read. */
+static ssize_t
+session_call(
+    struct session *t, int (*call)(struct ssl_st *, void *, int), void *to, size_t size)
+{
+	int n;
+
+	lib->ERR_clear_error();
+	n = call(t->ssl, to, size);
+	if (n > 0)
+		return n;
+	switch (lib->SSL_get_error(t->ssl, n)) {
+	case ERROR_WANT_READ:
+		errno = EAGAIN;
+		return -1;
+	case ERROR_END:
+		return 0;
+	}
+	return session_break(t);
+}
+
+/*
+ * Calls it again and again until all is read that has come.  As read(2), and EAGAIN with
+ * s->wants.  What it has to say goes out in any case: it is an alert if all failed.
+ */
+static ssize_t
+session_pump(
+    struct stream *s, int (*call)(struct ssl_st *, void *, int), void *to, size_t size)
+{
+	struct session *t = s->own;
+
+	for (int pieces = 0;; pieces++) {
+		ssize_t n = session_call(t, call, to, size), fed;
+		int error = errno;
+		bool sent = session_flush(s);
+
+		s->wants = sent ? POLLIN : POLLOUT;
+		if (!sent && n < 0 && error == EAGAIN)
+			return -1;
+		errno = error;
+		if (n >= 0 || error != EAGAIN || pieces == PIECES)
+			return n;
+		fed = session_feed(s);
+		if (fed <= 0)
+			return fed;
+	}
+}
+
+static int
+shake(struct ssl_st *ssl, void *to, int size)
+{
+	(void)to;
+	(void)size;
+	return lib->SSL_do_handshake(ssl);
+}
+
+/* Before all else; > 0: it is over.  0 and -1 as read(2). */
+static ssize_t
+session_shake(struct stream *s)
+{
+	struct session *t = s->own;
+	ssize_t n = t->shaken ? 1 : session_pump(s, shake, NULL, 0);
+
+	if (n > 0 && !t->shaken) {
+		t->shaken = true;
+		s->hint = t->wanted
+		    ? ": it may want a client certificate (-O cert=FILE -O key=FILE)"
+		    : NULL;
+	}
+	return n;
+}
+
+/* ---- the row ---- */
+
+static void
+session_free(struct session *t)
+{
+	if (t->ssl)
+		lib->SSL_free(t->ssl);
+	free(t);
+}
+
+/* Encrypts all parts; what is written goes into memory, and so is never cut short. */
+static bool
+session_encrypt(struct session *t, const struct iovec *parts, int n)
+{
+	lib->ERR_clear_error();
+	for (int i = 0; i < n; i++) {
+		int size = parts[i].iov_len;
+
+		if (size > 0 && lib->SSL_write(t->ssl, parts[i].iov_base, size) != size)
+			return false;
+		t->owed += size;
+	}
+	return true;
+}
+
+/* Called again with the same parts until all of them are on their way. */
+static ssize_t
+tls_write(struct stream *s, const struct iovec *parts, int n)
+{
+	struct session *t = s->own;
+	ssize_t shaken = session_shake(s);
+	size_t sent;
+
+	if (shaken <= 0) {
+		errno = shaken == 0 ? EPIPE : errno;
+		return -1;
+	}
+	if (t->owed == 0 && !session_encrypt(t, parts, n))
+		return session_break(t);
+	s->wants = POLLOUT;
+	if (!session_flush(s))
+		return -1;
+	sent = t->owed;
+	t->owed = 0;
+	return sent;
+}
+
+static ssize_t
+tls_read(struct stream *s, void *to, size_t size)
+{
+	ssize_t shaken = session_shake(s);
+
+	return shaken > 0 ? session_pump(s, lib->SSL_read, to, size) : shaken;
+}
+
+/* What came may be of the protocol only, such as a ticket for the next session. */
+static bool
+tls_is_quiet(struct stream *s)
+{
+	char byte;
+
+	return session_pump(s, lib->SSL_peek, &byte, 1) < 0 && errno == EAGAIN;
+}
+
+/* Without waiting for anything. */
+static void
+tls_leave(struct stream *s)
+{
+	struct session *t = s->own;
+
+	lib->ERR_clear_error();
+	if (!t->broken && lib->SSL_shutdown(t->ssl) >= 0)
+		session_flush(s);
+	lib->ERR_clear_error();
+	session_free(t);
+}
+
+/* ---- what went wrong ---- */
+
+/* Names the server's certificate; code as X509_verify_cert_error_string() has it. */
+static enum rc
+explain_certificate(const struct stream *s, long code, struct fault *f)
+{
+	const struct session *t = s->own;
+
+	switch (code) {
+	case V_EXPIRED:
+		return fault_set(
+		    f, RC_CONFIG, "%s has a certificate that has expired", s->where);
+	case V_NOT_YET:
+		return fault_set(f, RC_CONFIG,
+		    "%s has a certificate that is not valid yet: do the clocks differ?",
+		    s->where);
+	case V_OTHER_NAME:
+	case V_OTHER_ADDRESS:
+		return fault_set(f, RC_CONFIG,
+		    "%s has a certificate that is not for %s (-O tls-name=NAME names what it is for)",
+		    s->where, t->name);
+	}
+	t->tls->unknown = code == V_NO_ISSUER ||
+	    (code >= V_SELF_SIGNED && code <= V_NO_SIGNATURE);
+	if (!t->tls->unknown)
+		return fault_set(f, RC_CONFIG,
+		    "%s has a certificate that is not accepted: %s", s->where,
+		    lib->X509_verify_cert_error_string(code));
+	return fault_set(f, RC_CONFIG,
+	    "%s has a certificate that no CA we trust has signed (%s): name its CA with -O cacert=FILE",
+	    s->where, lib->X509_verify_cert_error_string(code));
+}
+
+static bool
+is_about_certificate(int alert)
+{
+	return alert == ALERT_HANDSHAKE || alert == ALERT_UNKNOWN_CA ||
+	    alert == ALERT_ACCESS || alert == ALERT_CERTIFICATE_REQUIRED ||
+	    (alert >= ALERT_BAD_CERTIFICATE && alert <= ALERT_UNKNOWN_CERTIFICATE);
+}
+
+static enum rc
+explain_alert(const struct stream *s, int alert, const char *why, struct fault *f)
+{
+	const struct session *t = s->own;
+
+	if (t->wanted && is_about_certificate(alert))
+		return fault_set(f, RC_DENIED,
+		    "%s wants a client certificate: name it with -O cert=FILE -O key=FILE",
+		    s->where);
+	if (t->tls->settings.cert && is_about_certificate(alert))
+		return fault_set(f, RC_DENIED,
+		    "%s does not accept the client certificate %s: %s", s->where,
+		    t->tls->settings.cert, why);
+	return fault_set(f, alert == ALERT_INTERNAL ? RC_AGAIN : RC_CONFIG,
+	    "%s refuses TLS with us: %s", s->where, why);
+}
+
+/* It was broken by what came, or by nothing that the other side could help. */
+static enum rc
+explain_error(const struct stream *s, unsigned long error, struct fault *f)
+{
+	const struct session *t = s->own;
+	long code = lib->SSL_get_verify_result(t->ssl);
+	const char *why = lib->ERR_reason_error_string(error);
+	int reason = error & REASON_MASK;
+
+	why = why ? why : "no reason is known";
+	if (code != 0)
+		return explain_certificate(s, code, f);
+	if (reason > ALERT && reason <= ALERT + ALERT_MOST)
+		return explain_alert(s, reason - ALERT, why, f);
+	if (t->shaken)
+		return fault_set(
+		    f, RC_AGAIN, "%s sent what is broken: %s", s->where, why);
+	if (reason == REASON_OLD_VERSION)
+		return fault_set(f, RC_CONFIG, "%s has no TLS 1.2 or newer", s->where);
+	return fault_set(f, RC_PROTOCOL,
+	    "%s does not answer in TLS (%s): is that its TLS port?", s->where, why);
+}
+
+static enum rc
+tls_explain(struct stream *s, struct fault *f)
+{
+	const struct session *t = s->own;
+
+	return t->broken && t->error != 0 ? explain_error(s, t->error, f)
+					  : stream_hung_up(s, f);
+}
+
+static const struct stream_ops tls_ops = {
+    tls_write, tls_read, tls_is_quiet, tls_explain, tls_leave};
+
+/* ---- the handshake ---- */
+
+/* An address is not told to the server, and stands in a certificate as such. */
+static bool
+session_expect(struct session *t)
+{
+	struct X509_VERIFY_PARAM_st *p = lib->SSL_get0_param(t->ssl);
+
+	lib->X509_VERIFY_PARAM_set_hostflags(p, NO_PARTIAL_WILDCARDS);
+	if (lib->X509_VERIFY_PARAM_set1_ip_asc(p, t->name))
+		return true;
+	return lib->X509_VERIFY_PARAM_set1_host(p, t->name, strlen(t->name)) &&
+	    lib->SSL_ctrl(t->ssl, CTRL_SERVER_NAME, 0, t->name);
+}
+
+/* As certificates have it: an address without its zone, a name without its last dot. */
+static void
+session_name(struct session *t, const char *name)
+{
+	size_t n = strcspn(name, "%");
+
+	if (n > 1 && name[n - 1] == '.')
+		n--;
+	if (n >= sizeof t->name)
+		n = sizeof t->name - 1;
+	memcpy(t->name, name, n);
+	t->name[n] = '\0';
+}
+
+/* NULL without memory. */
+static struct session *
+session_new(struct tls *tls, const char *host)
+{
+	struct session *t = calloc(1, sizeof *t);
+
+	if (!t)
+		return NULL;
+	t->tls = tls;
+	t->ssl = lib->SSL_new(tls->context);
+	t->in = lib->BIO_new(lib->BIO_s_mem());
+	t->out = lib->BIO_new(lib->BIO_s_mem());
+	session_name(t, tls->settings.name ? tls->settings.name : host);
+	if (t->ssl && t->in && t->out) {
+		lib->SSL_set_bio(t->ssl, t->in, t->out);
+		lib->SSL_set_connect_state(t->ssl);
+		if (lib->SSL_set_ex_data(t->ssl, 0, t) && session_expect(t))
+			return t;
+	} else {
+		lib->BIO_free(t->in);
+		lib->BIO_free(t->out);
+	}
+	session_free(t);
+	return NULL;
+}
+
+bool
+tls_can_retry(const struct tls *t)
+{
+	return t->directory && t->unknown;
+}
+
+/* What the system's directory of CAs has not, its file of all of them may have. */
+static void
+tls_widen(struct tls *t)
+{
+	t->directory = false;
+	lib->SSL_CTX_set_default_verify_file(t->context);
+}
+
+enum rc
+tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
+{
+	struct session *session;
+
+	if (tls_can_retry(t))
+		tls_widen(t);
+	session = session_new(t, host);
+	if (!session) {
+		stream_close(s);
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	}
+	s->ops = &tls_ops;
+	s->own = session;
+	s->hint = ": is that its TLS port?";
+	return RC_OK;
+}
+
+static enum rc
+tls_finish(struct stream *s, instant until, struct fault *f)
+{
+	enum rc rc = RC_OK;
+	ssize_t n;
+
+	while (rc == RC_OK && (n = session_shake(s)) <= 0) {
+		if (n == 0 || errno != EAGAIN)
+			return stream_failed(s, f);
+		rc = stream_await(
+		    s, "does not answer in TLS: is that its TLS port?", until, f);
+	}
+	return rc;
+}
+
+enum rc
+tls_connect(struct tls *t, struct stream *s, const char *host, int port, instant until,
+    struct fault *f)
+{
+	enum rc rc;
+
+	do {
+		rc = stream_connect(s, host, port, until, f);
+		if (rc == RC_OK)
+			rc = tls_start(t, s, host, f);
+		if (rc == RC_OK)
+			rc = tls_finish(s, until, f);
+	} while (rc == RC_CONFIG && tls_can_retry(t));
+	return rc;
+}
+
+/* ---- what we trust, and who we are ---- */
+
+static int
+refuse_passphrase(char *out, int size, int writing, void *tls)
+{
+	(void)out;
+	(void)size;
+	(void)writing;
+	((struct tls *)tls)->encrypted = true;
+	return -1;
+}
+
+static int
+note_wanted(struct ssl_st *ssl, struct x509_st **cert, struct evp_pkey_st **key)
+{
+	struct session *t = lib->SSL_get_ex_data(ssl, 0);
+
+	(void)cert;
+	(void)key;
+	t->wanted = true;
+	return 0; /* none */
+}
+
+static enum rc
+file_refused(const char *name, const char *file, struct fault *f)
+{
+	unsigned long error = lib->ERR_get_error();
+	const char *why = error ? lib->ERR_reason_error_string(error) : NULL;
+
+	return fault_set(f, RC_CONFIG, "%s %s cannot be used: %s", name, file,
+	    why ? why : "it is not in PEM form");
+}
+
+static enum rc
+load_authorities(struct tls *t, struct fault *f)
+{
+	const char *name = "cacert", *file = t->settings.cacert;
+	enum rc rc;
+
+	if (!file) {
+		name = "SSL_CERT_FILE";
+		file = getenv(name);
+	}
+	t->directory = !file || !*file;
+	if (t->directory)
+		return lib->SSL_CTX_set_default_verify_dir(t->context)
+		    ? RC_OK
+		    : fault_set(f, RC_SYSTEM, "out of memory");
+	rc = setting_file(name, file, false, f);
+	if (rc == RC_OK && !lib->SSL_CTX_load_verify_locations(t->context, file, NULL))
+		rc = file_refused(name, file, f);
+	return rc;
+}
+
+static enum rc
+load_ours(struct tls *t, struct fault *f)
+{
+	const char *cert = t->settings.cert, *key = t->settings.key;
+	enum rc rc;
+
+	if (!cert)
+		return RC_OK;
+	rc = setting_file("cert", cert, false, f);
+	if (rc == RC_OK)
+		rc = setting_file("key", key, true, f);
+	if (rc != RC_OK)
+		return rc;
+	if (lib->SSL_CTX_use_certificate_chain_file(t->context, cert) <= 0)
+		return file_refused("cert", cert, f);
+	if (lib->SSL_CTX_use_PrivateKey_file(t->context, key, FILETYPE_PEM) > 0)
+		return RC_OK;
+	return t->encrypted ? fault_set(f, RC_CONFIG,
+				  "key %s is encrypted, and nobody is there to be asked: "
+				  "keep it in a file without a passphrase",
+				  key)
+			    : file_refused("key", key, f);
+}
+
+static enum rc
+tls_prepare(struct tls *t, struct fault *f)
+{
+	enum rc rc;
+
+	t->context = lib->SSL_CTX_new(lib->TLS_client_method());
+	if (!t->context ||
+	    !lib->SSL_CTX_ctrl(t->context, CTRL_MIN_VERSION, TLS_1_2, NULL))
+		return fault_set(
+		    f, RC_SYSTEM, "OpenSSL cannot be used: is its openssl.cnf damaged?");
+	lib->SSL_CTX_set_verify(t->context, VERIFY_PEER, NULL);
+	lib->SSL_CTX_set_default_passwd_cb(t->context, refuse_passphrase);
+	lib->SSL_CTX_set_default_passwd_cb_userdata(t->context, t);
+	lib->SSL_CTX_set_client_cert_cb(t->context, note_wanted);
+	rc = load_authorities(t, f);
+	return rc == RC_OK ? load_ours(t, f) : rc;
+}
+
+enum rc
+tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
+{
+	struct tls *t;
+	enum rc rc;
+
+	if (!settings->cert != !settings->key)
+		return fault_set(f, RC_USAGE, "-O cert=FILE and -O key=FILE go together");
+	rc = openssl_load(&lib, f);
+	if (rc != RC_OK)
+		return rc;
+	t = calloc(1, sizeof *t);
+	if (!t)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	t->settings = *settings;
+	rc = tls_prepare(t, f);
+	lib->ERR_clear_error();
+	if (rc == RC_OK)
+		*ret = t;
+	else
+		tls_close(t);
+	return rc;
+}
+
+void
+tls_close(struct tls *t)
+{
+	if (!t)
+		return;
+	if (t->context)
+		lib->SSL_CTX_free(t->context);
+	free(t);
+}

@@ -1,0 +1,68 @@
+/*
+ * tls.h - TLS on a stream: a second row of stream_ops.
+ *
+ * One struct tls is what we trust and who we are: certificates and key, read once,
+ * when it is made.  Any number of streams are connected by it, to any number of
+ * servers; whoever sends and receives on them does not see the difference.
+ *
+ *  1. The server's certificate must be signed by a CA that we trust, be valid now,
+ *     and be for the name by which we called the server.  There is no way around it.
+ *  2. Which CAs: those of `cacert`; else of the file that $SSL_CERT_FILE names; else
+ *     the system's, from its directory, where only the one that is needed is read.
+ *     The system's bundle, a file of all, takes fifty times as long to read, and
+ *     is read when the directory does not have the one.
+ *  3. TLS 1.2 at least.
+ *  4. OpenSSL works on memory alone; our own send and recv move what it writes and
+ *     reads, with the deadlines of stream.h and without SIGPIPE.
+ *
+ * OpenSSL is loaded by tls_open() (openssl.h), and costs nobody else anything.
+ */
+#ifndef DLOCK_TLS_H
+#define DLOCK_TLS_H
+
+#include "backend.h"
+#include "stream.h"
+
+/* What the user says of it; NULL: nothing.  They outlive the struct tls. */
+struct tls_settings {
+	const char *cacert;     /* a file of CAs in PEM form */
+	const char *cert, *key; /* files of ours in PEM form, both or none */
+	const char *name;       /* what the certificate is for, if not the host's name */
+};
+
+struct tls;
+
+/*
+ * Loads OpenSSL and reads the files.  RC_USAGE: settings that make no sense together;
+ * RC_CONFIG: a file that cannot be read or used, a key that others may read, or
+ * OpenSSL is not installed; RC_SYSTEM.  The caller closes it after its streams.
+ */
+enum rc tls_open(struct tls **ret, const struct tls_settings *, struct fault *);
+
+/* Accepts NULL. */
+void tls_close(struct tls *);
+
+/*
+ * Puts TLS on a stream that is connected, or about to be: what is written or read on it
+ * begins with the handshake.  `host` is what the server's certificate must be for, unless
+ * tls_settings.name says another.  RC_SYSTEM: without memory, and closed.
+ */
+enum rc tls_start(struct tls *, struct stream *, const char *host, struct fault *);
+
+/*
+ * A certificate was not accepted for its CA: will the next connection look for that in the
+ * system's bundle, too?
+ */
+bool tls_can_retry(const struct tls *);
+
+/*
+ * stream_connect(), and the whole handshake.  Beside what is said in stream.h,
+ * RC_CONFIG: the server's certificate is not accepted, or we have no version or
+ * cipher in common; RC_DENIED: it does not accept ours; RC_PROTOCOL: no TLS is
+ * spoken there.  That it wants a certificate may be said as late as by the first
+ * stream_receive().
+ */
+enum rc tls_connect(struct tls *, struct stream *, const char *host, int port,
+    instant until, struct fault *);
+
+#endif
