@@ -24,7 +24,7 @@ OTHER_PLACES += PG_PLACES[1:]
 OTHER_PLACES += REDIS_PLACES if FULL else []  # a selection is in test_redis_forms.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
-# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other.
+# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other; there may be more shares.
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
          "zk": "of a file test_zk*, only if zk is among these backends",
          "pg": "of a file test_pg*, only if pg is among them"}
