@@ -538,6 +538,14 @@ def test_replicas_are_waited_for_on_any_form(dlock, form):
     assert dlock.run("status", *form.words, "-k", form.key()).status == 1  # given back
 
 
+def test_a_grant_that_replicas_lack_does_not_stand_in_others_way(dlock, redis_sentinels):
+    at, key = At(redis_sentinels.url), "given-back"
+    vain = dlock.contend(at, key, "-w", "60s", "-O", "wait-replicas=2")
+    wait_for(lambda: "wait-replicas" in vain.stderr(), what="a grant that is given back")
+    assert dlock.run("run", *at.words, "-w", "30s", "-k", key, "--", "true").status == 0
+    assert vain.poll() is None and not vain.running
+
+
 def test_a_renewal_without_its_replicas_is_no_renewal(dlock, make_hostile):
     server = make_hostile({"wait": [b":1\r\n", b":0\r\n", b":0\r\n", b":1\r\n"]})
     holder = hold(dlock, At(server.url), "job", "-t", "6s", "-O", "wait-replicas=1")
