@@ -634,8 +634,7 @@ const struct backend redis_backend = {
     .name = "redis",
     .schemes = (const char *const[]){"redis", "rediss", "redis+unix", NULL},
     .settings = settings,
-    .url_help =
-	"redis://[user:password@]host[:port][/db], rediss://..., redis+unix:///path",
+    .url_help = "redis[s]://[user:password@]host[:port][/db], redis+unix:///path",
     .open = redis_open,
     .close = redis_close,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
