@@ -786,7 +786,7 @@ const struct backend redis_backend = {
 	"redis+cluster", NULL},
     .settings = settings,
     .url_help =
-	"redis://[user:password@]host[:port][/db], rediss://..., redis+unix:///path, "
+	"redis[s]://[user:password@]host[:port][/db], redis+unix:///path, "
 	"redis+sentinel://host,host/MASTER[/db], redis+cluster://host,host",
     .open = redis_open,
     .close = redis_close,
