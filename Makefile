@@ -67,7 +67,8 @@ BACKENDS := $(wildcard backends/*.c backends/file/*.c) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c))
 SOURCES := $(wildcard cmd/*.c cmd/supervise/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
-LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua)))
+DIALECTS := $(filter-out %/common.lua,$(wildcard backends/redis/dialects/*.lua))
+LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua) $(DIALECTS)))
 SQL := $(if $(USE_PG),$(patsubst %.sql,$(O)/%.sql.h,$(wildcard backends/pg/*.sql)))
 MADE := $(LUA) $(SQL)
 
@@ -92,13 +93,16 @@ $(O)/%.o: %.c $(O)/flags | $(MADE)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-# A script becomes its bytes and its SHA-1, by which the server knows it.
+# A script becomes its bytes and its SHA-1, by which the server knows it; those of
+# dialects begin alike.
+$(DIALECTS:%.lua=$(O)/%.lua.h): backends/redis/dialects/common.lua
 $(O)/%.lua.h: %.lua
 	@mkdir -p $(@D)
 	@echo "  LUA   $<"
-	$(Q){ echo "static const char $(basename $(notdir $<))_sha1[] = \"$$(sha1sum <$< | cut -c 1-40)\";"; \
-	echo "static const char $(basename $(notdir $<))_lua[] = {"; \
-	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
+	$(Q)name=$(subst -,_,$(basename $(notdir $<))); \
+	{ echo "static const char $${name}_sha1[] = \"$$(cat $(filter %/common.lua,$^) $< | sha1sum | cut -c 1-40)\";"; \
+	echo "static const char $${name}_lua[] = {"; \
+	cat $(filter %/common.lua,$^) $< | od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
 
 # So does a schema, ended as a string.
 $(O)/%.sql.h: %.sql

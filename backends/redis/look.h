@@ -4,12 +4,13 @@
 #ifndef DLOCK_REDIS_LOOK_H
 #define DLOCK_REDIS_LOOK_H
 
-#include "server.h"
+#include "dialect.h"
 
 /*
- * admin_ops.each for one server: page by page, by look.lua, which writes nothing.  The
+ * admin_ops.each for one server: page by page, by a script that writes nothing.  The
  * server's wire must let in resp_pages.
  */
-enum rc look_each(struct server *, const struct look *, struct fault *);
+enum rc look_each(
+    struct server *, const struct dialect *, const struct look *, struct fault *);
 
 #endif

@@ -1,6 +1,8 @@
 /* script.c - asks a Redis server to run a script of dlock's. */
 #include "script.h"
 
+#include "backends/redis/dialects/redisson.lua.h"
+#include "backends/redis/dialects/string.lua.h"
 #include "backends/redis/lock.lua.h"
 #include "backends/redis/look.lua.h"
 
@@ -8,7 +10,9 @@
 #include <string.h>
 
 const struct script script_lock = {lock_lua, sizeof lock_lua, lock_sha1},
-		    script_look = {look_lua, sizeof look_lua, look_sha1};
+		    script_look = {look_lua, sizeof look_lua, look_sha1},
+		    script_string = {string_lua, sizeof string_lua, string_sha1},
+		    script_redisson = {redisson_lua, sizeof redisson_lua, redisson_sha1};
 
 /* How it may be asked for: by its hash or as a whole; before Redis 7, not as a reader. */
 struct manner {

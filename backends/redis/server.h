@@ -46,6 +46,10 @@ struct question {
 	 * something
 	 */
 	bool inspect;
+	/*
+	 * it goes on with what was said on this connection: on another one it is not said
+	 */
+	bool continues;
 	bool messages; /* more may come behind the answer: it begins a subscription */
 };
 

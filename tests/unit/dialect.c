@@ -31,7 +31,7 @@ words_of(const struct claim *claim, const struct request *r, bool whole)
 
 	assert_non_null(reader);
 	memset(&names, 0x55, sizeof names);
-	dialect_native.name(&names, claim);
+	dialect_native.names(&names, claim);
 	length = dialect_native.write(&command, &names, claim, r, whole);
 	assert_true(length > 0);
 	assert_int_equal(redisReaderFeed(reader, command, length), REDIS_OK);
@@ -153,7 +153,7 @@ the_longest_names_fit(void **state)
 	memset(key, '/', KEY_BYTES);
 	memset(id, '/', ONCE_BYTES);
 	key[KEY_BYTES] = id[ONCE_BYTES] = '\0';
-	dialect_native.name(&names, &claim);
+	dialect_native.names(&names, &claim);
 	assert_int_equal(strlen(names.last), strlen("dlock:{}:r") + 3 * KEY_BYTES);
 	assert_int_equal(strlen(names.done), strlen(names.last) + 1 + 3 * ONCE_BYTES);
 }
@@ -186,7 +186,7 @@ the_channel_is_its_key_and_the_owner(void **state)
 	struct names names;
 
 	(void)state;
-	dialect_native.name(&names, &plain);
+	dialect_native.names(&names, &plain);
 	assert_string_equal(names.channel, "dlock:{a%20b}:w:" OWNER);
 }
 
