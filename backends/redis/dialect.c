@@ -5,9 +5,10 @@
 #include <string.h>
 
 static const struct dialect *const dialects[] = {&dialect_native, &dialect_string,
-    &dialect_redisson, &dialect_redisson_fenced, NULL};
+    &dialect_redisson, &dialect_redisson_fenced, &dialect_redisson_rw,
+    &dialect_redisson_semaphore, NULL};
 
-const char dialect_names[] = "native, string, redisson, redisson-fenced";
+const char dialect_names[] = "native, string, redisson, redisson-fenced, redisson-rw, redisson-semaphore";
 
 const struct dialect *
 dialect_named(const char *name)

@@ -58,7 +58,6 @@ enum reading {
 struct dialect {
 	const char *name;
 	unsigned lacks; /* CAP_ bits of what it cannot do */
-	unsigned kinds; /* 1 << lock_kind of what it can */
 	const struct script *claims, *looks;
 	/* its names, of a claim or (without owner) of a lock that is looked at */
 	void (*names)(struct names *, const struct claim *);
@@ -79,7 +78,7 @@ struct dialect {
 };
 
 extern const struct dialect dialect_native, dialect_string, dialect_redisson,
-    dialect_redisson_fenced;
+    dialect_redisson_fenced, dialect_redisson_rw, dialect_redisson_semaphore;
 
 /* What -O dialect= calls so; NULL: none. */
 const struct dialect *dialect_named(const char *name);

@@ -85,7 +85,6 @@ native_write(char **command, const struct names *names, const struct claim *clai
 
 const struct dialect dialect_native = {
     .name = "native",
-    .kinds = 1 << KIND_EXCLUSIVE | 1 << KIND_WRITER | 1 << KIND_SHARED | 1 << KIND_LIMIT,
     .claims = &script_lock,
     .looks = &script_look,
     .names = native_names,

@@ -28,7 +28,6 @@ string_read(struct answer *a, const struct request *r, const redisReply *reply)
 const struct dialect dialect_string = {
     .name = "string",
     .lacks = CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE,
-    .kinds = 1 << KIND_EXCLUSIVE | 1 << KIND_WRITER,
     .claims = &script_string,
     .looks = &script_string,
     .names = string_names,

@@ -485,10 +485,6 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	enum rc rc;
 
 	r->claim = claim;
-	if (!(r->dialect->kinds & 1 << claim->kind))
-		return fault_set(f, RC_CONFIG, "%s: dialect=%s has no such locks%s", r->where,
-		    r->dialect->name,
-		    kind_is_exclusive(claim->kind) ? ": name --limit" : "");
 	r->dialect->names(&r->names, claim);
 	patience_begin(&r->patience, claim);
 	do {

@@ -38,6 +38,31 @@ fenced_names(struct names *names, const struct claim *claim)
 	names->nkeys = 4;
 }
 
+/* KEYS[4] is KEY:, or {KEY}:, with which other keys of Redisson's begin. */
+static void
+add_behind(struct names *names, const char *key, const char *suffix)
+{
+	snprintf(names->keys[3], sizeof names->keys[3],
+	    strchr(key, '{') ? "%s:%s" : "{%s}:%s", key, suffix);
+	names->nkeys = 4;
+}
+
+static void
+rw_names(struct names *names, const struct claim *claim)
+{
+	side_names(names, &dialect_redisson_rw, claim->key);
+	add_channel(names, "redisson_rwlock", claim->key);
+	add_behind(names, claim->key, "");
+}
+
+static void
+semaphore_names(struct names *names, const struct claim *claim)
+{
+	side_names(names, &dialect_redisson_semaphore, claim->key);
+	add_channel(names, "redisson_sc", claim->key);
+	add_behind(names, claim->key, "timeout");
+}
+
 static int
 redisson_write(char **command, const struct names *names, const struct claim *claim,
     const struct request *r, bool whole)
@@ -45,15 +70,28 @@ redisson_write(char **command, const struct names *names, const struct claim *cl
 	return command_write(command, names, claim, r, &script_redisson, whole);
 }
 
+static int
+rw_write(char **command, const struct names *names, const struct claim *claim,
+    const struct request *r, bool whole)
+{
+	return command_write(command, names, claim, r, &script_redisson_rw, whole);
+}
+
+static int
+semaphore_write(char **command, const struct names *names, const struct claim *claim,
+    const struct request *r, bool whole)
+{
+	return command_write(
+	    command, names, claim, r, &script_redisson_semaphore, whole);
+}
+
 enum {
 	LACKS = CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE,
-	EXCLUSIVE = 1 << KIND_EXCLUSIVE | 1 << KIND_WRITER,
 };
 
 const struct dialect dialect_redisson = {
     .name = "redisson",
     .lacks = LACKS,
-    .kinds = EXCLUSIVE,
     .claims = &script_redisson,
     .looks = &script_redisson,
     .names = redisson_names,
@@ -64,10 +102,29 @@ const struct dialect dialect_redisson = {
 const struct dialect dialect_redisson_fenced = {
     .name = "redisson-fenced",
     .lacks = LACKS,
-    .kinds = EXCLUSIVE,
     .claims = &script_redisson,
     .looks = &script_redisson,
     .names = fenced_names,
     .write = redisson_write,
+    .read = command_read,
+};
+
+const struct dialect dialect_redisson_rw = {
+    .name = "redisson-rw",
+    .lacks = LACKS & ~CAP_SHARED,
+    .claims = &script_redisson_rw,
+    .looks = &script_redisson_rw,
+    .names = rw_names,
+    .write = rw_write,
+    .read = command_read,
+};
+
+const struct dialect dialect_redisson_semaphore = {
+    .name = "redisson-semaphore",
+    .lacks = LACKS & ~CAP_LIMIT,
+    .claims = &script_redisson_semaphore,
+    .looks = &script_redisson_semaphore,
+    .names = semaphore_names,
+    .write = semaphore_write,
     .read = command_read,
 };

@@ -16,7 +16,8 @@ struct script {
 	const char *sha1;
 };
 
-extern const struct script script_lock, script_look, script_string, script_redisson;
+extern const struct script script_lock, script_look, script_string, script_redisson,
+    script_redisson_rw, script_redisson_semaphore;
 
 enum { SCRIPT_WORDS = 48 };
 

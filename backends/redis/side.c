@@ -4,6 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Has the key a hash tag of its own? */
+static bool
+has_tag(const char *key)
+{
+	const char *open = strchr(key, '{');
+
+	return open && open[1] != '}' && strchr(open, '}');
+}
+
 /*
  * In the slot of the lock: a key with {tag} of its own lies in the tag's, any other in
  * that of the whole of it.  No two locks share one.
@@ -11,7 +20,7 @@
 void
 side_names(struct names *names, const struct dialect *d, const char *key)
 {
-	const char *format = strchr(key, '{') ? "%s:%s" : "%s{%s}";
+	const char *format = has_tag(key) ? "%s:%s" : "%s{%s}";
 	char prefix[PREFIX_BYTES];
 
 	dialect_side_prefix(d, prefix);

@@ -13,13 +13,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
+from redis_dialects import SOME_DIALECT_PLACES
 from support import (OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += PG_PLACES[1:]
+OTHER_PLACES += [*PG_PLACES[1:], *SOME_DIALECT_PLACES]
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
 # DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other.

@@ -90,6 +90,18 @@ local function ends_of(key)
   return left < 0 and -1 or now + left
 end
 
+-- Redisson's owners are a UUID, a colon and the number of a thread.
+local function field(who)
+  if not string.match(who, '^%x+$') or #who ~= 32 then return who end
+  return string.gsub(who, '^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x+)$', '%1-%2-%3-%4-%5') .. ':1'
+end
+
+-- Ours again, of a writer too; another's as it is.
+local function plain(name)
+  local a, b, c, e, f = string.match(string.gsub(name, ':write$', ''), '^(%x+)-(%x+)-(%x+)-(%x+)-(%x+):1$')
+  return a and a .. b .. c .. e .. f or name
+end
+
 -- ---- what every dialect does alike ----
 
 local function renew_by(renew)

@@ -5,17 +5,6 @@
 local channel, counter = KEYS[3], KEYS[4]
 local d = {type = 'hash'}
 
--- Redisson's owners are a UUID, a colon and the number of a thread.
-local function field(who)
-  if not string.match(who, '^%x+$') or #who ~= 32 then return who end
-  return string.gsub(who, '^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x+)$', '%1-%2-%3-%4-%5') .. ':1'
-end
-
-local function plain(name)
-  local a, b, c, e, f = string.match(name, '^(%x+)-(%x+)-(%x+)-(%x+)-(%x+):1$')
-  return a and a .. b .. c .. e .. f or name
-end
-
 function d.acquire(lease)
   if call('HEXISTS', lock, field(owner)) == 1 then
     call('PEXPIRE', lock, lease)
