@@ -69,13 +69,15 @@ _dlock()
 			_filedir
 		elif [[ $cur == acl=* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
+		elif [[ $cur == dialect=* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore' -- "${cur#*=}")
 		elif [[ $cur == mode=* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W 'lease advisory row' -- "${cur#*=}")
 		elif [[ $cur == derive=* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
 				-- "${cur#*=}")
 		else
-			mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= derive= key= mode= password-file= path= tls-files=' \
+			mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= derive= dialect= key= mode= password-file= path= tls-files=' \
 				-- "$cur")
 			compopt -o nospace
 		fi
