@@ -6,9 +6,10 @@
 
 static const struct dialect *const dialects[] = {&dialect_native, &dialect_string,
     &dialect_redisson, &dialect_redisson_fenced, &dialect_redisson_rw,
-    &dialect_redisson_semaphore, NULL};
+    &dialect_redisson_semaphore, &dialect_redisson_fair, NULL};
 
-const char dialect_names[] = "native, string, redisson, redisson-fenced, redisson-rw, redisson-semaphore";
+const char dialect_names[] = "native, string, redisson, redisson-fenced, redisson-rw, "
+			     "redisson-semaphore, redisson-fair";
 
 const struct dialect *
 dialect_named(const char *name)

@@ -78,7 +78,8 @@ struct dialect {
 };
 
 extern const struct dialect dialect_native, dialect_string, dialect_redisson,
-    dialect_redisson_fenced, dialect_redisson_rw, dialect_redisson_semaphore;
+    dialect_redisson_fenced, dialect_redisson_rw, dialect_redisson_semaphore,
+    dialect_redisson_fair;
 
 /* What -O dialect= calls so; NULL: none. */
 const struct dialect *dialect_named(const char *name);

@@ -38,6 +38,25 @@ fenced_names(struct names *names, const struct claim *claim)
 	names->nkeys = 4;
 }
 
+/* A waiter has a channel of its own. */
+static void
+fair_names(struct names *names, const struct claim *claim)
+{
+	const char *o = claim->owner;
+
+	side_names(names, &dialect_redisson_fair, claim->key);
+	add_channel(names, "redisson_lock__channel", claim->key);
+	name_before(
+	    names->keys[3], sizeof names->keys[3], "redisson_lock_queue", claim->key);
+	name_before(names->keys[4], sizeof names->keys[4], "redisson_lock_timeout",
+	    claim->key);
+	names->nkeys = 5;
+	if (*o)
+		snprintf(names->channel, sizeof names->channel,
+		    "%s:%.8s-%.4s-%.4s-%.4s-%s:1", names->keys[2], o, o + 8, o + 12,
+		    o + 16, o + 20);
+}
+
 /* KEYS[4] is KEY:, or {KEY}:, with which other keys of Redisson's begin. */
 static void
 add_behind(struct names *names, const char *key, const char *suffix)
@@ -85,6 +104,13 @@ semaphore_write(char **command, const struct names *names, const struct claim *c
 	    command, names, claim, r, &script_redisson_semaphore, whole);
 }
 
+static int
+fair_write(char **command, const struct names *names, const struct claim *claim,
+    const struct request *r, bool whole)
+{
+	return command_write(command, names, claim, r, &script_redisson_fair, whole);
+}
+
 enum {
 	LACKS = CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE,
 };
@@ -126,5 +152,15 @@ const struct dialect dialect_redisson_semaphore = {
     .looks = &script_redisson_semaphore,
     .names = semaphore_names,
     .write = semaphore_write,
+    .read = command_read,
+};
+
+const struct dialect dialect_redisson_fair = {
+    .name = "redisson-fair",
+    .lacks = LACKS & ~CAP_FAIR,
+    .claims = &script_redisson_fair,
+    .looks = &script_redisson_fair,
+    .names = fair_names,
+    .write = fair_write,
     .read = command_read,
 };

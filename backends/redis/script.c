@@ -2,6 +2,7 @@
 #include "script.h"
 
 #include "backends/redis/dialects/redisson.lua.h"
+#include "backends/redis/dialects/redisson_fair.lua.h"
 #include "backends/redis/dialects/redisson_rw.lua.h"
 #include "backends/redis/dialects/redisson_semaphore.lua.h"
 #include "backends/redis/dialects/string.lua.h"
@@ -18,7 +19,9 @@ const struct script script_lock = {lock_lua, sizeof lock_lua, lock_sha1},
 		    script_redisson_rw = {redisson_rw_lua, sizeof redisson_rw_lua,
 			redisson_rw_sha1},
 		    script_redisson_semaphore = {redisson_semaphore_lua,
-			sizeof redisson_semaphore_lua, redisson_semaphore_sha1};
+			sizeof redisson_semaphore_lua, redisson_semaphore_sha1},
+		    script_redisson_fair = {redisson_fair_lua,
+			sizeof redisson_fair_lua, redisson_fair_sha1};
 
 /* How it may be asked for: by its hash or as a whole; before Redis 7, not as a reader. */
 struct manner {

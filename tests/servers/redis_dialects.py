@@ -1,6 +1,7 @@
 # Goal of this file: locks in Redis as other tools keep them: places for the suites, and
 # what those tools do, re-enacted command by command where they do not run here.
 
+import time
 import uuid
 
 from support import FULL, RedisPlace
@@ -26,8 +27,9 @@ def _place(dialect, **members):
     return type(f"{dialect}Place", (DialectPlace,), {"dialect": dialect, "id": f"redis-{dialect}", **members})
 
 
-DIALECTS = ("string", "redisson", "redisson-fenced", "redisson-rw", "redisson-semaphore")
-DIALECT_PLACES = [_place(d) for d in DIALECTS]
+DIALECTS = ("string", "redisson", "redisson-fenced", "redisson-rw", "redisson-semaphore", "redisson-fair")
+# (A semaphore is the same with one permit; its number of permits outlasts a test of these.)
+DIALECT_PLACES = [_place(d, fair=d == "redisson-fair", counted=d == "redisson-fair") for d in DIALECTS if d != "redisson-semaphore"]
 # The first speaks for all of them, unless everything is to be tested.
 SOME_DIALECT_PLACES = DIALECT_PLACES if FULL else DIALECT_PLACES[:1]
 
@@ -256,3 +258,78 @@ class Redisson:
             redis.call('publish', KEYS[3], redis.call('incrby', KEYS[1], 1))
             return tonumber(ends) > tonumber(ARGV[2]) and 1 or 0""",
                           [self.key, behind(self.key, "timeout"), self.sc], permit, now)
+
+    # RFairLock, by a clock that the caller names
+
+    def waiter_channel(self, owner):
+        return f"{self.channel}:{owner}"
+
+    _EVICT = """
+            while true do
+              local head = redis.call('lindex', KEYS[2], 0)
+              if not head then break end
+              if tonumber(redis.call('zscore', KEYS[3], head)) > now then break end
+              redis.call('zrem', KEYS[3], head)
+              redis.call('lpop', KEYS[2])
+            end
+            """
+
+    @property
+    def _fair_keys(self):
+        return [self.key, around("redisson_lock_queue", self.key), around("redisson_lock_timeout", self.key)]
+
+    def fair(self, owner=A, now=None, wait=300000):
+        """None, or ms that are left to whoever is before it, behind whom it now stands."""
+        return self._eval("local now = tonumber(ARGV[4])" + self._EVICT + """
+            if redis.call('exists', KEYS[1]) == 0 and
+               (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2]) then
+              redis.call('lpop', KEYS[2])
+              redis.call('zrem', KEYS[3], ARGV[2])
+              for _, name in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do
+                redis.call('zincrby', KEYS[3], -ARGV[3], name)
+              end
+              redis.call('hset', KEYS[1], ARGV[2], 1)
+              redis.call('pexpire', KEYS[1], ARGV[1])
+              return nil
+            end
+            if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+              redis.call('hincrby', KEYS[1], ARGV[2], 1)
+              redis.call('pexpire', KEYS[1], ARGV[1])
+              return nil
+            end
+            local ends = redis.call('zscore', KEYS[3], ARGV[2])
+            if ends then return tonumber(ends) - tonumber(ARGV[3]) - now end
+            local last, left = redis.call('lindex', KEYS[2], -1), nil
+            if last and last ~= ARGV[2] then
+              left = tonumber(redis.call('zscore', KEYS[3], last)) - now
+            else
+              left = redis.call('pttl', KEYS[1])
+            end
+            if redis.call('zadd', KEYS[3], left + tonumber(ARGV[3]) + now, ARGV[2]) == 1 then
+              redis.call('rpush', KEYS[2], ARGV[2])
+            end
+            return left""", self._fair_keys, self.lease, owner, wait, self._now(now))
+
+    def fair_unlock(self, owner=A, now=None):
+        return self._eval("local now = tonumber(ARGV[2])" + self._EVICT + """
+            if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
+              redis.call('del', KEYS[1])
+              local head = redis.call('lindex', KEYS[2], 0)
+              if head then redis.call('publish', ARGV[3] .. ':' .. head, '0') end
+              return 1
+            end
+            return nil""", self._fair_keys, owner, self._now(now), self.channel)
+
+    def fair_leave(self, owner=A, wait=300000):
+        """What a waiter does that gives up."""
+        self._eval("""
+            local queue, behind = redis.call('lrange', KEYS[2], 0, -1), false
+            for _, name in ipairs(queue) do
+              if behind then redis.call('zincrby', KEYS[3], -ARGV[2], name) end
+              behind = behind or name == ARGV[1]
+            end
+            redis.call('zrem', KEYS[3], ARGV[1])
+            redis.call('lrem', KEYS[2], 0, ARGV[1])""", self._fair_keys, owner, wait)
+
+    def _now(self, now):
+        return int(1000 * time.time()) if now is None else now

@@ -670,3 +670,121 @@ def test_a_permit_that_another_took_back_is_lost(dlock, semaphore, client):
         raw.incr("job")
     assert hold.wait().status == 79
     assert client.get("job") == "2"
+
+
+# ---- RFairLock ----
+
+
+@pytest.fixture
+def fair(own_redis):
+    result = Dialect(own_redis, "redisson-fair")
+    result.counted = True
+    return result
+
+
+QUEUE, TIMEOUTS, T0 = "redisson_lock_queue:{job}", "redisson_lock_timeout:{job}", 1700000000000
+
+
+def queue_of(client):
+    return client.lrange(QUEUE, 0, -1), dict(client.zrange(TIMEOUTS, 0, -1, withscores=True))
+
+
+def test_fair_as_redisson_does_it(client):
+    r = Redisson(client)
+    assert r.fair(A, T0) is None
+    left = r.fair(B, T0)
+    assert 29000 < left <= 30000 and queue_of(client) == ([B], {B: T0 + left + 300000})
+    assert r.fair(D, T0) == left + 300000 and queue_of(client)[0] == [B, D]
+    assert queue_of(client)[1][D] == T0 + left + 600000
+    r.listen(r.waiter_channel(B))
+    assert r.fair_unlock(A, T0) == 1 and r.heard() == 0 and queue_of(client)[0] == [B, D]
+    assert r.fair(D, T0) > 0  # not its turn
+    assert r.fair(B, T0) is None and queue_of(client) == ([D], {D: T0 + left + 300000})
+    r.fair_leave(D)
+    assert queue_of(client) == ([], {})
+
+
+def test_dlock_stands_in_line_with_redisson(dlock, fair, client):
+    r = Redisson(client)
+    assert r.fair(A) is None
+    r.fair(B)
+    first = dlock.contend(fair, "job").queued(2)
+    r.fair(D)
+    names, times = queue_of(client)
+    assert len(names) == 3 and (names[0], names[2]) == (B, D) and re.fullmatch("[-0-9a-f]{36}:[0-9]+", names[1])
+    assert times[B] < times[names[1]] < times[D]
+    assert len(look(dlock, fair)["waiters"]) == 3
+    assert r.fair_unlock(A) == 1
+    first.event("waiting", position=2)
+    assert r.fair(B) is None
+    assert r.fair_unlock(B) == 1
+    first.event("started", timeout=3)  # called, by its own channel
+    assert r.fair(D) > 0
+    r.listen(r.waiter_channel(D))
+    assert first.finish().status == 0
+    assert r.heard() == 0
+    assert r.fair(D) is None and queue_of(client) == ([], {})
+
+
+def test_only_the_first_is_called(dlock, fair, client):
+    hold = dlock.hold(fair, "job")
+    waiters = [dlock.contend(fair, "job").queued(n) for n in (1, 2)]
+    channels = [f"redisson_lock__channel:{{job}}:{name}" for name in queue_of(client)[0]]
+    wait_for(lambda: [n for _, n in client.pubsub_numsub(*channels)] == [1, 1])
+    general = Redisson(client).listen()
+    assert hold.finish().status == 0
+    waiters[0].event("started", timeout=3)
+    assert not waiters[1].running and general.heard(timeout=0.3) is None
+    waiters[0].finish()
+    waiters[1].event("started", timeout=3)
+    waiters[1].finish()
+
+
+def test_who_gives_up_leaves_the_line(dlock, fair, client):
+    hold = dlock.hold(fair, "job")
+    quitter = dlock.contend(fair, "job", "-w", "1500ms").queued(1)
+    r = Redisson(client)
+    r.fair(B)
+    before = queue_of(client)[1][B]
+    assert quitter.wait().status == 75
+    wait_for(lambda: queue_of(client)[0] == [B])
+    assert queue_of(client)[1] == {B: before - 9000}
+    r.listen(r.waiter_channel(B))
+    hold.finish()
+    assert r.heard() == 0
+
+
+def test_nobody_is_put_out_while_it_asks(dlock, fair, client):
+    """Redisson moves all times up at each grant; a dlock behind many is not put out by that."""
+    r = Redisson(client)
+    r.fair(A)
+    owners = [f"{A}{n}" for n in range(3)]
+    for each in owners:
+        r.fair(each)
+    waiter = dlock.contend(fair, "job").queued(4)
+    holder = A
+    for each in owners:
+        assert r.fair_unlock(holder) == 1
+        assert r.fair(each) is None
+        holder = each
+    assert len(queue_of(client)[0]) == 1
+    assert r.fair_unlock(holder) == 1
+    waiter.event("started", timeout=3)
+    assert waiter.finish().status == 0
+
+
+def test_a_waiter_without_a_time_is_in_nobodys_way(dlock, fair, client):
+    client.rpush(QUEUE, D)
+    assert dlock.run("run", *fair.words, "-k", "job", "-n", "--", "true").status == 0
+    assert not client.exists(QUEUE)
+
+
+def test_a_redisson_that_died_in_line_is_put_out_in_its_time(dlock, fair, client):
+    Redisson(client).fair(A)
+    Redisson(client).fair(D, wait=1000)
+    client.delete("job")
+    client.zadd(TIMEOUTS, {D: now_ms() + 1500})
+    assert dlock.run("run", *fair.words, "-k", "job", "-n", "--", "true").status == 75
+    waiter = dlock.contend(fair, "job").queued(2)
+    waiter.event("started", timeout=10)
+    assert waiter.finish().status == 0

@@ -147,8 +147,7 @@ end
 local function look_by(holders, types)
   local found = call('TYPE', lock).ok
   if found ~= types and found ~= 'none' then return {us, 0, 0, {}, {{'u', 'a ' .. found .. ' stands under this key'}}} end
-  local waiting, entries = 0, {}
-  if found ~= 'none' then entries, waiting = holders() end
+  local entries, waiting = holders(found ~= 'none')
   return {us, 0, waiting or 0, entries, {}}
 end
 

@@ -100,7 +100,8 @@ function d.release(who)
   return alive
 end
 
-function d.holders()
+function d.holders(is)
+  if not is then return {} end
   local found, n = {}, tonumber(string.match(call('GET', lock), '^%-?%d+$') or '')
   if not n then return {{'u', 'a string that is no number stands under this key'}} end
   local page = call('ZRANGEBYSCORE', permits, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, MANY)

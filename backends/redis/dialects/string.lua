@@ -17,7 +17,8 @@ function d.renew(lease) return call('GET', lock) == owner and call('PEXPIRE', lo
 
 function d.release(who) return call('GET', lock) == who and call('DEL', lock) end
 
-function d.holders()
+function d.holders(is)
+  if not is then return {} end
   local value = call('GET', lock)
   return {entry(value, string.sub(value, 1, 1024), 'x', ends_of(lock), 'a lock of another client, value')}
 end
