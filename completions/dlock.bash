@@ -70,7 +70,7 @@ _dlock()
 		elif [[ $cur == acl=* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
 		elif [[ $cur == dialect=* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore' -- "${cur#*=}")
+			mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore redisson-fair' -- "${cur#*=}")
 		elif [[ $cur == mode=* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W 'lease advisory row' -- "${cur#*=}")
 		elif [[ $cur == derive=* ]]; then

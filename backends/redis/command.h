@@ -30,8 +30,7 @@ void command_text(struct command *, const char *);
 void command_number(struct command *, uint64_t);
 
 /* Operation, owner, and what follows them as long as there is no job. */
-void command_operation(
-    struct command *, const struct claim *, const struct request *);
+void command_operation(struct command *, const struct claim *, const struct request *);
 
 /* As dialect.write. */
 int command_end(char **command, const struct command *);
@@ -39,7 +38,6 @@ int command_end(char **command, const struct command *);
 /* As dialect.write and dialect.read of the other tools' dialects. */
 int command_write(char **command, const struct names *, const struct claim *,
     const struct request *, const struct script *, bool whole);
-enum reading command_read(
-    struct answer *, const struct request *, const redisReply *);
+enum reading command_read(struct answer *, const struct request *, const redisReply *);
 
 #endif

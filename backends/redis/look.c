@@ -563,8 +563,8 @@ view_all(struct view *v)
 }
 
 enum rc
-look_each(struct server *s, const struct dialect *d, const struct look *look,
-    struct fault *f)
+look_each(
+    struct server *s, const struct dialect *d, const struct look *look, struct fault *f)
 {
 	struct view v = {.server = s, .dialect = d, .look = look, .fault = f};
 

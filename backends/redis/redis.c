@@ -79,7 +79,7 @@ struct redis {
 	struct store base;
 	const struct claim *claim;
 	const struct dialect *dialect;
-	bool plainly; /* the server runs no scripts, and the dialect does without */
+	bool plainly;       /* the server runs no scripts, and the dialect does without */
 	struct names names; /* of the claim */
 	struct address address;
 	char where[WHERE_BYTES];
@@ -213,8 +213,9 @@ redis_dialect(struct store *s, const char *value, struct fault *f)
 }
 
 static const struct setting_row settings[] = {
-    {"dialect", "NAME", "how other clients of the server lock: string, redisson, ... "
-			"(default: native)",
+    {"dialect", "NAME",
+	"how other clients of the server lock: string, redisson, ... "
+	"(default: native)",
 	redis_dialect},
     {"password-file", "FILE", "the password, in a file of mode 0600",
 	redis_password_file},
@@ -529,9 +530,8 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 	/* not when we were granted: that would have kept the command waiting */
 	server_close(&r->queue.subscription);
-	rc = redis_run(r,
-	    &(struct request){.operation = RENEW, .token = r->hold.token}, until, &sent,
-	    &a, f);
+	rc = redis_run(r, &(struct request){.operation = RENEW, .token = r->hold.token},
+	    until, &sent, &a, f);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
 	if (a.code == ANSWER_NOT_HOLDER && *a.mark)

@@ -48,8 +48,8 @@ fair_names(struct names *names, const struct claim *claim)
 	add_channel(names, "redisson_lock__channel", claim->key);
 	name_before(
 	    names->keys[3], sizeof names->keys[3], "redisson_lock_queue", claim->key);
-	name_before(names->keys[4], sizeof names->keys[4], "redisson_lock_timeout",
-	    claim->key);
+	name_before(
+	    names->keys[4], sizeof names->keys[4], "redisson_lock_timeout", claim->key);
 	names->nkeys = 5;
 	if (*o)
 		snprintf(names->channel, sizeof names->channel,
@@ -100,8 +100,7 @@ static int
 semaphore_write(char **command, const struct names *names, const struct claim *claim,
     const struct request *r, bool whole)
 {
-	return command_write(
-	    command, names, claim, r, &script_redisson_semaphore, whole);
+	return command_write(command, names, claim, r, &script_redisson_semaphore, whole);
 }
 
 static int

@@ -20,8 +20,8 @@ const struct script script_lock = {lock_lua, sizeof lock_lua, lock_sha1},
 			redisson_rw_sha1},
 		    script_redisson_semaphore = {redisson_semaphore_lua,
 			sizeof redisson_semaphore_lua, redisson_semaphore_sha1},
-		    script_redisson_fair = {redisson_fair_lua,
-			sizeof redisson_fair_lua, redisson_fair_sha1};
+		    script_redisson_fair = {
+			redisson_fair_lua, sizeof redisson_fair_lua, redisson_fair_sha1};
 
 /* How it may be asked for: by its hash or as a whole; before Redis 7, not as a reader. */
 struct manner {

@@ -8,6 +8,7 @@
  */
 #include "transaction.h"
 
+#include "resp.h"
 #include "script.h"
 
 #include <inttypes.h>
@@ -35,7 +36,17 @@ struct transaction {
 
 #define SAY(t, reply, ...) say(t, reply, (const char *const[]){__VA_ARGS__, NULL})
 
-/* Says it; with RC_OK the reply, no error, is the caller's. */
+/* An error: nothing is to stay watched, or queued. */
+static enum rc
+refused(struct transaction *t, char *text)
+{
+	enum rc rc = server_refused(t->server, text, t->fault);
+
+	server_close(t->server);
+	return t->request->operation != ACQUIRE && resp_is_foreign(text) ? RC_LOST : rc;
+}
+
+/* Says it; with RC_OK the reply, no error, is the caller's, else it is NULL. */
 static enum rc
 say(struct transaction *t, redisReply **reply, const char *const *words)
 {
@@ -47,21 +58,24 @@ say(struct transaction *t, redisReply **reply, const char *const *words)
 	while (words[n])
 		n++;
 	length = redisFormatCommandArgv(&command, n, (const char **)words, NULL);
+	*reply = NULL;
 	if (length < 0)
 		return fault_set(t->fault, RC_SYSTEM, "out of memory");
 	q.command = command;
 	q.length = length;
-	*reply = NULL;
 	rc = server_ask(t->server, &q, t->until, reply, t->fault);
 	redisFreeCommand(command);
 	t->begun = true;
-	if (rc == RC_OK && !*reply)
+	if (rc != RC_OK) {
+		*reply = NULL;
+		return rc;
+	}
+	if (!*reply)
 		return script_nonsense(t->server, t->fault);
-	if (rc == RC_OK && (*reply)->type == REDIS_REPLY_ERROR) {
-		rc = server_refused(t->server, (*reply)->str, t->fault);
+	if ((*reply)->type == REDIS_REPLY_ERROR) {
+		rc = refused(t, (*reply)->str);
 		freeReplyObject(*reply);
 		*reply = NULL;
-		server_close(t->server); /* nothing is to stay watched, or queued */
 	}
 	return rc;
 }
@@ -75,8 +89,7 @@ do_(struct transaction *t, const char *const *words)
 	redisReply *reply;
 	enum rc rc = say(t, &reply, words);
 
-	if (rc == RC_OK)
-		freeReplyObject(reply);
+	freeReplyObject(reply);
 	return rc;
 }
 
@@ -86,7 +99,7 @@ say_number(struct transaction *t, int64_t *out, const char *const *words)
 	redisReply *reply;
 	enum rc rc = say(t, &reply, words);
 
-	if (rc != RC_OK)
+	if (!reply)
 		return rc;
 	*out = reply->integer;
 	if (reply->type != REDIS_REPLY_INTEGER)
@@ -97,12 +110,13 @@ say_number(struct transaction *t, int64_t *out, const char *const *words)
 
 /* The text, cut to size; "" where there is none. */
 static enum rc
-say_text(struct transaction *t, char *out, size_t size, bool *is, const char *const *words)
+say_text(
+    struct transaction *t, char *out, size_t size, bool *is, const char *const *words)
 {
 	redisReply *reply;
 	enum rc rc = say(t, &reply, words);
 
-	if (rc != RC_OK)
+	if (!reply)
 		return rc;
 	*is = reply->type == REDIS_REPLY_STRING;
 	snprintf(out, size, "%s", *is ? reply->str : "");
@@ -120,19 +134,17 @@ execute(struct transaction *t, bool *done)
 	enum rc rc = SAY(t, &reply, "EXEC");
 
 	t->begun = false;
-	if (rc != RC_OK)
+	if (!reply)
 		return rc;
 	*done = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
 	for (size_t i = 0; *done && i < reply->elements && rc == RC_OK; i++)
 		if (reply->element[i]->type == REDIS_REPLY_ERROR)
-			rc = server_refused(
-			    t->server, reply->element[i]->str, t->fault);
+			rc = server_refused(t->server, reply->element[i]->str, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
 
 /* ---- the side ---- */
-
 
 static enum rc
 read_clock(struct transaction *t, int64_t *us)
@@ -140,7 +152,7 @@ read_clock(struct transaction *t, int64_t *us)
 	redisReply *reply;
 	enum rc rc = SAY(t, &reply, "TIME");
 
-	if (rc != RC_OK)
+	if (!reply)
 		return rc;
 	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
 	    reply->element[0]->type == REDIS_REPLY_STRING &&
@@ -179,9 +191,10 @@ read_row(struct transaction *t, const char *who, uint64_t *token, int64_t *since
 static enum rc
 take(struct transaction *t)
 {
-	const char *const *k = (const char *const[]){t->names->keys[0], t->names->keys[1]};
+	const char *const *k = (const char *const[]){
+	    t->names->keys[0], t->names->keys[1]};
 	char dealt[24], token[24], row[RECORD_BYTES + 64], ends[24];
-	int64_t us;
+	int64_t us = 0;
 	uint64_t before;
 	bool is;
 	enum rc rc = read_clock(t, &us);
@@ -217,8 +230,8 @@ extend(struct transaction *t)
 {
 	char record[RECORD_BYTES];
 	int64_t since;
-	enum rc rc = read_row(t, t->claim->owner, &t->answer->token, &since, record,
-	    sizeof record);
+	enum rc rc = read_row(
+	    t, t->claim->owner, &t->answer->token, &since, record, sizeof record);
 
 	if (rc != RC_OK)
 		return rc;
@@ -260,8 +273,7 @@ refuse(struct transaction *t, const char *value)
 	t->settled = true;
 	if (rc != RC_OK || t->request->operation != ACQUIRE)
 		return rc;
-	rc = say_number(
-	    t, &left, (const char *const[]){"PTTL", t->names->keys[0], NULL});
+	rc = say_number(t, &left, (const char *const[]){"PTTL", t->names->keys[0], NULL});
 	if (rc == RC_OK)
 		rc = read_row(t, value, &token, &since, a->holder, sizeof a->holder);
 	if (rc == RC_OK)
@@ -288,7 +300,7 @@ static enum rc
 attempt(struct transaction *t)
 {
 	char value[64];
-	bool is, ours;
+	bool is = false, ours;
 	enum rc rc;
 
 	t->begun = false;
