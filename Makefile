@@ -4,6 +4,7 @@
 #	make demo       two commands that contend for one lock
 #	make check      everything that is tested
 #	make check-all  the same with more contenders, rounds and torment
+#	make interop-node  the same keys locked by clients from npm (needs node)
 #	make install    PREFIX=/usr/local, DESTDIR=
 #
 # What is missing is installed by `make deps` (demo, check and bench call it), from
@@ -156,6 +157,13 @@ check-all: export DLOCK_SOAK := 60
 check check-all: deps
 	@$(MAKE) --no-print-directory all $(O)/dlock-test $(O)/dlock-admin wrong lint units model fuzz-smoke
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
+
+# What of node locks in Redis, too, on the same keys: needs node and npm, and what they fetch.
+.PHONY: interop-node
+interop-node: $(O)/dlock
+	@mkdir -p $(O)/node
+	$(Q)npm install --prefix $(O)/node --no-audit --no-fund --silent redlock@4.2.0 ioredis ioredis-lock
+	$(Q)DLOCK=$(O)/dlock DLOCK_TEST_NODE=$(O)/node $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/test_redis_node.py
 
 include tests/units.mk
 include tests/model.mk

@@ -318,7 +318,7 @@ class Dlock:
     def contend(self, place, key, *options, command=UNTIL_EOF, **arguments):
         """The same, but does not wait for the grant."""
         result = self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
-        result.counted = place.counted
+        result.counted = getattr(place, "counted", True)
         return result
 
     def close(self):
