@@ -271,6 +271,11 @@ def test_who_is_no_owner_releases_nothing(dlock, string, client):
     client.set("job", "theirs", px=60000)
     assert hold.wait().status == 79
     assert client.get("job") == "theirs" and client.pttl("job") > 50000
+    client.delete("job")
+    hold = dlock.hold(string, "job")
+    client.set("job", "theirs", px=60000)
+    assert hold.finish().status == 79  # found out by the release
+    assert client.get("job") == "theirs"
 
 
 def test_a_key_without_an_end_is_reported_and_not_touched(dlock, string, client):
@@ -788,3 +793,24 @@ def test_a_redisson_that_died_in_line_is_put_out_in_its_time(dlock, fair, client
     waiter = dlock.contend(fair, "job").queued(2)
     waiter.event("started", timeout=10)
     assert waiter.finish().status == 0
+
+
+# ---- rights ----
+
+
+RIGHTS = ("~job", "~dlock:*", "~redisson_*", "&redisson_*", "~{*}:*", "+@all", "-@dangerous", "+info", "+config|get")
+
+
+def test_the_rights_of_the_manual_suffice(dlock, dialect, client):
+    client.acl_setuser("dlock", enabled=True, passwords=["+secret"])
+    client.execute_command("ACL", "SETUSER", "dlock", *RIGHTS)
+    place = At(dialect.server.url.replace("//", "//dlock:secret@"))
+    place.words += ["-O", f"dialect={dialect.name}"]
+    place.counted = dialect.name == "redisson-fair"
+    hold = dlock.hold(place, "job", *options_of(dialect), *LEASE)
+    waiter = dlock.contend(place, "job", *options_of(dialect)).queued(1)
+    assert look(dlock, place)["state"] == "held"
+    time.sleep(1.5)
+    assert hold.finish().status == 0
+    assert waiter.held().finish().status == 0
+    assert client.acl_log() == []
