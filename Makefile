@@ -119,7 +119,7 @@ $(O)/%.sql.h: %.sql
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libzookeeper-mt-dev libpq-dev
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
-	postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
+	bash-completion postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
 	tmux vim less procps util-linux zsh fish groff-base sqlite3 spin
 
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson inih 2>/dev/null
@@ -217,9 +217,14 @@ format:
 
 # ---- to use it ----
 
+# A manual for each group of subcommands; `man dlock-ls` finds it, too.
+MAN_LINKS := dlock-run:dlock dlock-ls:dlock-status dlock-wait:dlock-status dlock-freeze:dlock-break dlock-thaw:dlock-break \
+	dlock-release:dlock-hold
+
 install: all
 	install -D -m 755 $(O)/dlock "$(DESTDIR)$(BINDIR)/dlock"
-	install -D -m 644 man/dlock.1 "$(DESTDIR)$(MANDIR)/man1/dlock.1"
+	for f in man/*.1; do install -D -m 644 $$f "$(DESTDIR)$(MANDIR)/man1/$${f#man/}" || exit 1; done
+	for f in $(MAN_LINKS); do echo ".so man1/$${f#*:}.1" >"$(DESTDIR)$(MANDIR)/man1/$${f%:*}.1" || exit 1; done
 	install -D -m 644 man/dlock.conf.5 "$(DESTDIR)$(MANDIR)/man5/dlock.conf.5"
 	install -D -m 644 man/dlock-backends.7 "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7"
 	install -D -m 644 completions/dlock.bash "$(DESTDIR)$(BASHCOMPDIR)/dlock"
@@ -227,7 +232,9 @@ install: all
 	install -D -m 644 completions/dlock.fish "$(DESTDIR)$(FISHCOMPDIR)/dlock.fish"
 
 uninstall:
-	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(MANDIR)/man1/dlock.1" "$(DESTDIR)$(MANDIR)/man5/dlock.conf.5" "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7" \
+	rm -f $(foreach f,$(patsubst man/%.1,%,$(wildcard man/*.1)) $(foreach l,$(MAN_LINKS),$(firstword $(subst :, ,$(l)))), \
+		"$(DESTDIR)$(MANDIR)/man1/$(f).1")
+	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(MANDIR)/man5/dlock.conf.5" "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7" \
 		"$(DESTDIR)$(BASHCOMPDIR)/dlock" "$(DESTDIR)$(ZSHCOMPDIR)/_dlock" "$(DESTDIR)$(FISHCOMPDIR)/dlock.fish"
 
 clean:

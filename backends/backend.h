@@ -489,6 +489,13 @@ struct backend {
 	 */
 	void (*close)(struct store *);
 
+	/*
+	 * RC_OK: these two keys can be held together; else RC_CONFIG, and what to do.
+	 * NULL: any two can.
+	 */
+	enum rc (*together)(
+	    struct store *, const char *key, const char *other, struct fault *);
+
 	const struct lock_ops *lock;
 	const struct admin_ops *admin; /* NULL: it can only lock */
 };

@@ -1,7 +1,6 @@
 /* endpoint.c - reads a host and a port. */
 #include "endpoint.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 enum { PORT_MOST = 65535 };
@@ -87,4 +86,23 @@ endpoint_parse(struct endpoint *e, const char *text, size_t n, int port)
 		take_host(e, text, end - text);
 	}
 	return parse_port(e, end, text + n - end, port);
+}
+
+const char *
+endpoint_plain(
+    struct endpoint *e, const char *host, size_t nhost, const char *port, size_t nport)
+{
+	if (nhost >= sizeof e->host)
+		return "names no host";
+	take_host(e, host, nhost);
+	if (!is_host_name(e->host, nhost) && !is_ipv6(e->host, nhost))
+		return "names no host";
+	e->port = endpoint_number(port, nport, PORT_MOST);
+	return e->port > 0 ? NULL : "has a wrong port (1 to 65535)";
+}
+
+bool
+endpoint_is(const struct endpoint *a, const struct endpoint *b)
+{
+	return a->port == b->port && strcmp(a->host, b->host) == 0;
 }

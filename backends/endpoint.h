@@ -4,6 +4,7 @@
 #ifndef DLOCK_ENDPOINT_H
 #define DLOCK_ENDPOINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct endpoint {
@@ -16,6 +17,15 @@ struct endpoint {
  * those that name none.  NULL, or what is wrong: "names no host".
  */
 const char *endpoint_parse(struct endpoint *, const char *text, size_t n, int port);
+
+/*
+ * The same from two texts, as servers name each other: the host of an IPv6 address has no
+ * brackets there.
+ */
+const char *endpoint_plain(
+    struct endpoint *, const char *host, size_t nhost, const char *port, size_t nport);
+
+bool endpoint_is(const struct endpoint *, const struct endpoint *);
 
 /* All of `text` (n bytes) as a decimal number up to `most`; -1 if it is none. */
 int endpoint_number(const char *text, size_t n, int most);

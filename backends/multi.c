@@ -433,6 +433,11 @@ open_part(struct part *p, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "%s: one of its settings names the lock, so several keys would be the same one",
 		    p->store->where);
+	rc = m->backend->together
+	    ? m->backend->together(p->store, m->parts[0].key, p->key, f)
+	    : RC_OK;
+	if (rc != RC_OK)
+		return rc;
 	traced = m->tell ? trace_wrap(p->store, p->key, m->tell, m->ctx) : NULL;
 	p->store = traced ? traced : p->store;
 	return RC_OK;

@@ -77,24 +77,37 @@ stream_unreachable(struct stream *s, int error, struct fault *f)
 	    s->where, strerror(error));
 }
 
-static enum rc
-connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, instant until,
-    struct fault *f)
+enum rc
+stream_start(struct stream *s, const struct sockaddr *a, socklen_t size, struct fault *f)
 {
-	int error = 0, one = 1;
-	socklen_t length = sizeof error;
-	enum rc rc;
+	int one = 1;
 
+	stream_close(s);
 	s->fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s->fd < 0)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 	if (a->sa_family != AF_UNIX)
 		setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	s->wants = 0;
 	if (connect(s->fd, a, size) == 0)
 		return RC_OK;
 	if (errno != EINPROGRESS)
 		return stream_unreachable(s, errno, f);
+	s->wants = POLLOUT;
+	return RC_OK;
+}
+
+static enum rc
+connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, instant until,
+    struct fault *f)
+{
+	int error = 0;
+	socklen_t length = sizeof error;
+	enum rc rc = stream_start(s, a, size, f);
+
+	if (rc != RC_OK || s->wants == 0) /* a unix socket is there at once */
+		return rc;
 	rc = stream_await(s, POLLOUT, until, f);
 	if (rc != RC_OK)
 		return rc;

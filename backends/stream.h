@@ -16,6 +16,7 @@
 
 #include "backend.h"
 
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -47,6 +48,12 @@ enum rc stream_connect(
 /* To a unix socket; path below 108 bytes. */
 enum rc stream_connect_unix(
     struct stream *, const char *path, instant until, struct fault *);
+
+/*
+ * Begins to connect to one address, and does not wait: what is written meanwhile gives
+ * EAGAIN, and what became of it is seen then.
+ */
+enum rc stream_start(struct stream *, const struct sockaddr *, socklen_t, struct fault *);
 
 /*
  * Is it open, and nothing to be read?  What has come unasked would be taken for an

@@ -88,6 +88,17 @@ one_left(const struct breaking *b)
 	return NULL;
 }
 
+/* There is one. */
+static const struct person *
+first_meant(const struct breaking *b)
+{
+	const struct person *p = b->meant.holders.list;
+
+	while (!is_meant(b, p))
+		p++;
+	return p;
+}
+
 static size_t
 count_meant(const struct breaking *b)
 {
@@ -137,12 +148,12 @@ static int
 nothing_to_break(const struct breaking *b)
 {
 	const struct view *v = &b->meant;
-	char key[400], who[700];
+	char key[400], who[700], what[400];
 
 	text_name(key, sizeof key, b->key);
 	if (v->unknown) {
 		say_last("cannot break %s: it is in use by what is no lock (%s)", key,
-		    text_brief(v->unknown).text);
+		    text_clean(what, sizeof what, v->unknown, strlen(v->unknown)));
 		return STATUS_PROTOCOL;
 	}
 	if (v->holders.all > 0) {
@@ -244,7 +255,7 @@ speak_of_silence(
 		say("%s; asking again",
 		    text_clean(words, sizeof words, f->text, strlen(f->text)));
 	w->silent = true;
-	return b->meant.holders.list;
+	return first_meant(b);
 }
 
 /* Until none of those meant holds it any more. */
@@ -282,7 +293,7 @@ static int
 tell_end(const struct breaking *b, size_t done)
 {
 	char key[400], who[700], time[32];
-	const struct person *p = b->meant.holders.list;
+	const struct person *p = first_meant(b);
 	int64_t left = view_left(&b->meant, p->until);
 
 	text_name(key, sizeof key, b->key);
@@ -306,6 +317,7 @@ static int
 break_open(struct breaking *b)
 {
 	struct fault f = {""};
+	char key[400];
 	size_t done;
 	enum rc rc = look_at(&b->looking, b->key, true, &b->meant, NEVER, &f);
 
@@ -321,7 +333,8 @@ break_open(struct breaking *b)
 	if (rc == RC_OK && !b->plan.steer.force)
 		rc = await_end(b, &f);
 	if (rc == RC_BUSY) {
-		say_last("its holder has been asked, but has not given it up yet");
+		say_last("%s: its holder has been asked, but has not given it up yet",
+		    text_name(key, sizeof key, b->key));
 		return STATUS_BUSY;
 	}
 	return rc == RC_OK ? tell_end(b, done)
@@ -347,7 +360,7 @@ cmd_break(char **words)
 	int status;
 	enum rc rc;
 
-	if (!steer_read(&b.plan, CMD_BREAK, words, cmd_break_explain, &status))
+	if (!look_plan(&b.plan, CMD_BREAK, words, cmd_break_explain, &status))
 		return status;
 	if (objection(&b.plan)) {
 		say_last("%s; nothing was done", objection(&b.plan));

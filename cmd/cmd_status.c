@@ -1,7 +1,6 @@
 /* cmd_status.c - dlock status: who holds a lock, since when and why, and who waits. */
 #include "cmd.h"
 
-#include "host.h"
 #include "options.h"
 #include "say.h"
 #include "show.h"
@@ -108,6 +107,7 @@ watch(struct status_look *s)
 {
 	bool draws = s->screen.moves && !s->plan->look.json, told = false;
 	struct fault f;
+	int status;
 
 	for (bool first = true;; first = false) {
 		enum rc rc = draws ? draw(s, first, &f) : look_at_keys(s, NULL, &f);
@@ -117,8 +117,9 @@ watch(struct status_look *s)
 		if (rc != RC_OK && !draws && !told)
 			refuse(s, rc, &f);
 		told = rc != RC_OK;
-		host_wait(&s->looking.host, -1, 0,
-		    instant_after(instant_now(), s->plan->look.again));
+		status = look_pause(&s->looking);
+		if (status != 0)
+			return status;
 	}
 }
 

@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <string.h>
 
 int
 cmd_freeze_explain(void)
@@ -73,7 +74,7 @@ tell_frozen(struct looking *l, const char *key)
 		    parse_duration_text(l->plan->steer.length, time, sizeof time));
 	if (look_at(l, key, true, &v, NEVER, &f) == RC_OK && v.holders.n > 0) {
 		describe_holders(&v, held, sizeof held);
-		say("%s is frozen%s; until it ends it is %s", name, end, held);
+		say("%s is frozen%s; it is still %s", name, end, held);
 	} else {
 		say("%s is frozen%s", name, end);
 	}
@@ -93,6 +94,34 @@ freeze_one(struct looking *l, const char *key, const char *record)
 	return 0;
 }
 
+/* Nobody is known to have frozen it; returns the exit status. */
+static int
+nothing_to_thaw(const struct view *v, const char *name)
+{
+	char what[400];
+
+	if (!v->unknown) {
+		say_last("%s is not frozen", name);
+		return STATUS_NOTHING;
+	}
+	say_last("cannot thaw %s: it is in use by what is no lock (%s)", name,
+	    text_clean(what, sizeof what, v->unknown, strlen(v->unknown)));
+	return STATUS_PROTOCOL;
+}
+
+/* Another freeze than the one that was shown?  What cannot be seen now, thaw will tell. */
+static bool
+is_another(struct looking *l, const char *key, const struct view *shown)
+{
+	struct view v = {0};
+	struct fault f;
+	bool another = look_at(l, key, true, &v, NEVER, &f) == RC_OK && v.is_frozen &&
+	    v.frozen.since != shown->frozen.since;
+
+	view_free(&v);
+	return another;
+}
+
 /* Shows who has frozen it; false: nobody has, or the person at the terminal says no. */
 static bool
 may_thaw(struct looking *l, const char *key, int *status)
@@ -108,7 +137,7 @@ may_thaw(struct looking *l, const char *key, int *status)
 	if (rc != RC_OK) {
 		*status = steer_refuse(l, key, rc, &f);
 	} else if (!v.is_frozen) {
-		say_last("%s is not frozen", name);
+		*status = nothing_to_thaw(&v, name);
 	} else if (l->plan->steer.yes) {
 		may = true;
 	} else {
@@ -116,8 +145,12 @@ may_thaw(struct looking *l, const char *key, int *status)
 		    view_person(&v.frozen, who, sizeof who),
 		    steer_ago(&v, v.frozen.since, ago, sizeof ago));
 		may = steer_ask("Thaw it?");
-		if (!may)
+		if (may && is_another(l, key, &v)) {
+			say_last("%s has been frozen anew meanwhile, and stays so", name);
+			may = false;
+		} else if (!may) {
 			say_last("%s stays frozen", name);
+		}
 	}
 	view_free(&v);
 	return may;
@@ -175,7 +208,7 @@ cmd_freeze(char **words)
 	static struct plan plan;
 	int status;
 
-	if (!steer_read(&plan, CMD_FREEZE, words, cmd_freeze_explain, &status))
+	if (!look_plan(&plan, CMD_FREEZE, words, cmd_freeze_explain, &status))
 		return status;
 	return steer_each(&plan, freeze_one);
 }
@@ -186,7 +219,7 @@ cmd_thaw(char **words)
 	static struct plan plan;
 	int status;
 
-	if (!steer_read(&plan, CMD_THAW, words, cmd_thaw_explain, &status))
+	if (!look_plan(&plan, CMD_THAW, words, cmd_thaw_explain, &status))
 		return status;
 	if (!plan.steer.yes && !steer_can_ask()) {
 		say_last(

@@ -18,12 +18,11 @@ print_overview(void)
 	    "time, the others wait in line, and if the lock is lost, the command is stopped.\n");
 	for (const struct cmd *c = cmds; c->name; c++)
 		printf("  dlock %-8s %s\n", c->name, c->help);
-	puts(
-	    "\n  dlock run -b file -k backup -- ./backup.sh\n"
-	    "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
-	    "Options: dlock help run.  What an administrator of PostgreSQL may have to run:\n"
-	    "dlock help pg-schema.  Everything: man dlock, man dlock.conf,\n"
-	    "man dlock-backends.");
+	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
+	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
+	     "Options: dlock help run, or another subcommand.  What an administrator of\n"
+	     "PostgreSQL may have to run: dlock help pg-schema.  Everything: man dlock,\n"
+	     "dlock-status, dlock-break, dlock-hold, dlock.conf, dlock-backends.");
 	return say_written();
 }
 

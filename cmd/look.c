@@ -8,9 +8,12 @@
 #include "stray.h"
 #include "text.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 static struct looking *
 looking_of(struct host *h)
@@ -80,6 +83,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
+	signal(SIGXFSZ, SIG_IGN);  /* the write fails, and is told of */
 	*l = (struct looking){.plan = p};
 	host_init(&l->host);
 	l->host.wait = wait_patiently;
@@ -218,6 +222,18 @@ look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *c
 		rc = out_of_memory(f);
 	view_free(&all.view);
 	return rc;
+}
+
+int
+look_pause(struct looking *l)
+{
+	instant next = instant_after(instant_now(), l->plan->look.again);
+
+	if (host_wait(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
+		return 0;
+	raise(SIGPIPE); /* as the next write would */
+	say_last("cannot write to standard output: %s", strerror(EPIPE));
+	return STATUS_SYSTEM;
 }
 
 /* ---- the beginning and the end of a subcommand ---- */

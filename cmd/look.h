@@ -54,6 +54,12 @@ bool look_plan(
     struct plan *, unsigned cmd, char **words, int (*explain)(void), int *status);
 
 /*
+ * Sleeps until the next round of --watch.  Not 0: nobody reads standard output any more, and
+ * this is the exit status, unless that has ended us.
+ */
+int look_pause(struct looking *);
+
+/*
  * Says why a look (or what was to follow it) came to nothing; `what` is such as "look
  * at" or "break", `key` NULL: all.  Returns the exit status.
  */

@@ -2,7 +2,6 @@
 #include "cmd.h"
 
 #include "columns.h"
-#include "host.h"
 #include "options.h"
 #include "parse.h"
 #include "say.h"
@@ -288,6 +287,7 @@ watch(struct ls *ls)
 {
 	bool draws = ls->screen.moves && !ls->plan->look.json, told = false;
 	struct fault f;
+	int status;
 
 	if (!draws)
 		print_heading(ls);
@@ -299,8 +299,9 @@ watch(struct ls *ls)
 		if (rc != RC_OK && !draws && !told)
 			refuse(ls, rc, &f);
 		told = rc != RC_OK;
-		host_wait(&ls->looking.host, -1, 0,
-		    instant_after(instant_now(), ls->plan->look.again));
+		status = look_pause(&ls->looking);
+		if (status != 0)
+			return status;
 	}
 }
 

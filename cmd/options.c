@@ -407,7 +407,7 @@ const struct option options[] = {
 	.set = set_flag, .at = FLAG_AT(steer.force)},
     [OPT_FOR] = {"for", 0, "DURATION", NULL, "end by itself after so long",
 	.cmds = CMD_FREEZE | CMD_HOLD, .set = set_duration,
-	.at = DURATION_AT(steer.length), .min = 1, .max = YEAR},
+	.at = DURATION_AT(steer.length), .min = NS_PER_MS, .max = YEAR},
     [OPT_PID] = {"pid", 0, "PID", NULL,
 	"hold it until this process ends\n(default: the parent process)",
 	.cmds = CMD_HOLD, .set = set_number, .at = NUMBER_AT(steer.pid), .min = 1,

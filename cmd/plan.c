@@ -79,6 +79,20 @@ settle_lease(struct terms *t, const struct sources *all, struct fault *f)
 	    parse_duration_text(t->grace, grace, sizeof grace), least);
 }
 
+/* A run that is busy may be content; elsewhere, 0 is what the caller has asked for. */
+static enum rc
+settle_conflict(const struct plan *p, const struct sources *all, struct fault *f)
+{
+	const struct source *of = sources_of(all, OPT_CONFLICT);
+	char called[CALLED_BYTES];
+
+	if (!of || p->wait.conflict_status != 0 || !(p->cmd & (CMD_HOLD | CMD_WAIT)))
+		return RC_OK;
+	return fault_set(f, sources_wrong(of), "%s 0: status 0 of dlock %s says that %s",
+	    sources_call(of, OPT_CONFLICT, called, sizeof called), options_cmd(p->cmd),
+	    p->cmd == CMD_HOLD ? "the lock is held" : "the lock is free");
+}
+
 /* What stands between the options of a subcommand that runs nothing. */
 static enum rc
 take_operand(struct plan *p, const char *operand, struct fault *f)
@@ -180,6 +194,8 @@ plan_trace(
 		rc = site_settle(p, all, f);
 	if (rc == RC_OK)
 		rc = settle_lease(&p->terms, all, f);
+	if (rc == RC_OK)
+		rc = settle_conflict(p, all, f);
 	p->status = status_of_rc(rc).number;
 	return rc == RC_OK ? PARSED_PLAN : PARSED_WRONG;
 }

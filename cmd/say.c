@@ -136,8 +136,10 @@ say_last(const char *fmt, ...)
 int
 say_written(void)
 {
+	errno = 0; /* why an earlier write has failed is not known any more */
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return 0;
-	say_last("cannot write to standard output: %s", strerror(errno));
+	say_last("cannot write to standard output%s%s", errno ? ": " : "",
+	    errno ? strerror(errno) : "");
 	return STATUS_SYSTEM;
 }

@@ -56,6 +56,7 @@ put_holder(struct jsonline *j, const struct view *v, const struct person *p)
 	jsonline_time(j, "since", p->since);
 	jsonline_seconds(j, "held_s", view_ago(v, p->since));
 	jsonline_seconds(j, "lease_left_s", view_left(v, p->until));
+	jsonline_truth(j, "revoked", p->revoked);
 	jsonline_truth(j, "foreign", p->foreign != NULL);
 	if (p->foreign)
 		jsonline_string(j, "what", p->foreign);

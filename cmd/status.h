@@ -10,6 +10,7 @@
 #include "backends/backend.h"
 
 enum {
+	STATUS_NOTHING = 1, /* there was nothing to release, break or thaw */
 	STATUS_USAGE = 64,
 	STATUS_UNAVAILABLE = 69,
 	STATUS_SYSTEM = 71,

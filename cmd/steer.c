@@ -1,7 +1,6 @@
-/* steer.c - reads the plan of a subcommand that steers, and asks before it acts. */
+/* steer.c - asks before it acts. */
 #include "steer.h"
 
-#include "cmd.h"
 #include "options.h"
 #include "parse.h"
 #include "say.h"
@@ -11,24 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-bool
-steer_read(struct plan *p, unsigned cmd, char **words, int (*explain)(void), int *status)
-{
-	struct fault f;
-
-	switch (plan_read(p, cmd, words, &f)) {
-	case PARSED_HELP:
-		*status = explain();
-		return false;
-	case PARSED_WRONG:
-		*status = cmd_wrong(p, &f);
-		return false;
-	case PARSED_PLAN:
-		break;
-	}
-	return true;
-}
 
 bool
 steer_can_ask(void)

@@ -9,13 +9,6 @@
 
 #include "look.h"
 
-/*
- * Reads the words of subcommand plan->cmd = `cmd` (CMD_).  False: *status is what to exit
- * with, and what was to be said has been said.
- */
-bool steer_read(
-    struct plan *, unsigned cmd, char **words, int (*explain)(void), int *status);
-
 /* Is there a person at a terminal who can be asked? */
 bool steer_can_ask(void);
 

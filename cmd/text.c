@@ -78,7 +78,7 @@ is_blank(uint32_t c)
 	    c == 0x202f || c == 0x205f || c == 0x2800 || c == 0x3000;
 }
 
-/* text_clean(), and with a backslash before each `quote`. */
+/* text_clean(), and with a backslash before each `quote` and each other backslash. */
 static char *
 clean(char *out, size_t size, const char *text, size_t n, char quote)
 {
@@ -97,8 +97,8 @@ clean(char *out, size_t size, const char *text, size_t n, char quote)
 			snprintf(shown, sizeof shown, "\\u%04X", (unsigned)c);
 		else
 			snprintf(shown, sizeof shown, "%s%.*s",
-			    quote && c == (unsigned char)quote ? "\\" : "", (int)len,
-			    text + i);
+			    quote && (c == (unsigned char)quote || c == '\\') ? "\\" : "",
+			    (int)len, text + i);
 		if (used + strlen(shown) + 4 > size) {
 			memcpy(out + used, "...", 4);
 			return out;
@@ -144,11 +144,18 @@ text_quote(char *out, size_t size, const char *text, char quote)
 	return out;
 }
 
+/* So that an escape, such as \x1B, is what it seems, and quotes are ours. */
+static bool
+is_ambiguous(const char *text)
+{
+	return text[0] == '\'' || strchr(text, '\\') || has_blanks(text);
+}
+
 char *
 text_name(char *out, size_t size, const char *text)
 {
-	return has_blanks(text) ? text_quote(out, size, text, '\'')
-				: text_clean(out, size, text, strlen(text));
+	return is_ambiguous(text) ? text_quote(out, size, text, '\'')
+				  : text_clean(out, size, text, strlen(text));
 }
 
 /*

@@ -22,12 +22,16 @@ size_t text_next(const char *s, size_t n, uint32_t *c);
  */
 char *text_clean(char *out, size_t size, const char *text, size_t n);
 
-/* The same between quotes, one of which cannot be imitated inside; size is at least 8. */
+/*
+ * The same between quotes, one of which cannot be imitated inside, since quotes and
+ * backslashes have a backslash before them; size is at least 8.
+ */
 char *text_quote(char *out, size_t size, const char *text, char quote);
 
 /*
- * The same for a name in a sentence: in '...' where it has blanks, so that one sees
- * where it ends.
+ * The same for a name in a sentence: in '...' where it has blanks or backslashes, or begins
+ * with a quote, so that one sees where it ends and which name it is: what differs is
+ * shown differently.
  */
 char *text_name(char *out, size_t size, const char *text);
 

@@ -1,14 +1,185 @@
 # bash completion for dlock                                -*- shell-script -*-
 #
-# The options stand here, so that completing a word never starts dlock and
-# never asks a server.  tests compare them with `dlock help --raw`.
+# The options stand here, so that completing one of them starts nothing; tests
+# compare them with `dlock help --raw`.  Only a key is asked for, of the server
+# that the line names: for half a second at most, and silently.
+
+# What a key in $1 is, as the user has typed it: sets `plain` to what stands
+# before the cursor without quotes, and `open` to the quote that is open there.
+# `whole`: how much of `plain` stands before the piece that readline completes.
+# Fails where only a shell could tell; nothing of a word is ever evaluated.
+_dlock_read_word()
+{
+	local i c
+
+	plain='' open='' whole=0
+	for ((i = 0; i < ${#1}; i++)); do
+		c=${1:i:1}
+		case $open$c in
+		[\$\`]* | \"[\$\`]) return 1 ;;
+		"''" | '""') return 1 ;; # closed again: readline's pieces are others
+		"'"?) plain+=$c ;;
+		\\ | '"'\\)
+			((i++))
+			plain+=${1:i:1}
+			;;
+		'"'?) plain+=$c ;;
+		[\'\"])
+			open=$c
+			whole=${#plain}
+			;;
+		*)
+			plain+=$c
+			[[ $COMP_WORDBREAKS == *"$c"* ]] && whole=${#plain}
+			;;
+		esac
+	done
+	return 0
+}
+
+# The keys that are in use, exactly as they are, one a line.  `ls` writes what
+# is not plain between quotes; a key with bytes that no terminal should see has
+# another escape there, and is left out.
+_dlock_live_keys()
+{
+	timeout 0.5 dlock ls -n -o KEY "$@" </dev/null 2>/dev/null | LC_ALL=C sed -nE \
+		-e "/^[^'\\\\]+[^\\\\]*\$/p" -e "/^'([^\\\\]|\\\\[\\\\'])*'\$/{s/^'(.*)'\$/\\1/;s/\\\\(.)/\\1/g;p;}"
+}
+
+# Offers the live keys for `cur`.  $@: the words between dlock's name and the
+# cursor, of which those that name the server are handed on.
+_dlock_keys()
+{
+	local server=() plain open whole typed key value
+
+	while (($#)); do
+		[[ $1 == -- ]] && break
+		value=
+		case $1 in
+		-[buO] | --backend | --url | --option | --config | --profile)
+			value=${2-}
+			server+=("$1")
+			shift
+			;;
+		-[buO]?*)
+			value=${1:2}
+			server+=("${1:0:2}")
+			;;
+		--backend=* | --url=* | --option=* | --config=* | --profile=*)
+			value=${1#*=}
+			server+=("${1%%=*}")
+			;;
+		esac
+		shift
+		[[ $value ]] || continue
+		case $value in
+		\"*\" | \'*\') value=${value:1:-1} ;;
+		\~/*) value=$HOME/${value:2} ;;
+		esac
+		# another server than the one that is meant would be worse than none
+		[[ $value == *[\$\`\"\'\\]* ]] && return
+		server+=("$value")
+	done
+	_dlock_read_word "$cur" || return
+	typed=$plain
+	while IFS= read -r key; do
+		[[ $key == "$typed"* ]] || continue
+		key=${key:whole}
+		case $open in
+		\') COMPREPLY+=("${key//\'/\'\\\'\'}") ;;
+		\")
+			key=${key//\\/\\\\} key=${key//\"/\\\"} key=${key//\$/\\\$}
+			COMPREPLY+=("${key//\`/\\\`}")
+			;;
+		*)
+			printf -v key %q "$key"
+			COMPREPLY+=("$key")
+			;;
+		esac
+	done < <(_dlock_live_keys "${server[@]}")
+}
+
+# Sets `options` to those that subcommand $1 knows.
+_dlock_options()
+{
+	local ask='--config --profile --backend --url --option'
+	local kind='--shared --exclusive --limit' wait='--nonblock --wait --conflict-exit-code'
+	local lease='--ttl --grace --signal' said='--who --why'
+	local job='--min-hold --max-run --wait-tree --once --cooldown --skipped-exit-code'
+
+	case $1 in
+	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --quiet --verbose" ;;
+	hold) options="--key $ask $kind $wait $lease $said --for --pid --shell --quiet --verbose" ;;
+	status) options="--key $ask --json --watch" ;;
+	ls) options="$ask --json --noheadings --output --watch" ;;
+	wait) options="--key $ask $kind $wait --quiet" ;;
+	break) options="--key $ask --wait $said --token --force --yes --quiet" ;;
+	freeze) options="--key $ask $said --for --quiet" ;;
+	thaw) options="--key $ask --yes --quiet" ;;
+	release) options='--quiet' ;;
+	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
+	*) options='' ;;
+	esac
+	[[ ! $options ]] || options+=' --help'
+}
+
+# Offers values for the option $1, whose subcommand is $2; fails if it has none.
+_dlock_value()
+{
+	case $1 in
+	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
+	--config) _filedir ;;
+	--backend | -b)
+		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg' -- "$cur")
+		;;
+	--url | -u)
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -- "$cur")
+		compopt -o nospace
+		__ltrim_colon_completions "$cur"
+		;;
+	--option | -O) _dlock_setting ;;
+	--output | -o)
+		mapfile -t COMPREPLY < <(compgen -W 'KEY STATE KIND HOLDER HOST PID HELD WAITING COMMAND WHY SINCE LEFT TOKEN HOLDERS
+			LIMIT OWNER' -P "${cur%"${cur##*,}"}" -- "${cur##*,}")
+		compopt -o nospace
+		;;
+	--signal)
+		mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$cur")
+		;;
+	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
+		--cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
+		--for | --pid) ;;
+	*) return 1 ;;
+	esac
+}
+
+_dlock_setting()
+{
+	if [[ $cur == @(password|auth)-file=* ]]; then
+		cur=${cur#*=}
+		_filedir
+	elif [[ $cur == acl=* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
+	elif [[ $cur == dialect=* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore redisson-fair' -- "${cur#*=}")
+	elif [[ $cur == mode=* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'lease advisory row' -- "${cur#*=}")
+	elif [[ $cur == derive=* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
+			-- "${cur#*=}")
+	else
+		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= derive= dialect= key= mode= password-file= path= tls-files=' \
+			-- "$cur")
+		compopt -o nospace
+	fi
+}
 
 # Sets `first` to the index in COMP_WORDS of the command that is to be run, or
 # leaves it empty while the cursor is still before it.
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended=''
-	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1
@@ -37,61 +208,30 @@ _dlock_find_command()
 _dlock()
 {
 	# shellcheck disable=SC2034 # filled by _init_completion
-	local cur prev words cword split first
+	local cur prev words cword split first='' options
+	local subcommands='run status ls wait break freeze thaw hold release config help version'
 
 	_init_completion -s -n : || return
-	if ((COMP_CWORD == 1)); then
-		mapfile -t COMPREPLY < <(compgen -W 'run help version --help --version' -- "$cur")
+	if ((cword == 1)); then
+		mapfile -t COMPREPLY < <(compgen -W "$subcommands --help --version" -- "$cur")
 		return
 	fi
-	if [[ ${COMP_WORDS[1]} == help ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'run help version pg-schema' -- "$cur")
+	if [[ ${words[1]} == help ]]; then
+		((cword == 2)) && mapfile -t COMPREPLY < <(compgen -W "$subcommands pg-schema" -- "$cur")
 		return
 	fi
-	[[ ${COMP_WORDS[1]} == run ]] || return
-	_dlock_find_command
-	if [[ $first ]]; then
-		_command_offset "$first"
-		return
-	fi
-	case $prev in
-	--backend | -b)
-		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg' -- "$cur")
-		;;
-	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -- "$cur")
-		compopt -o nospace
-		__ltrim_colon_completions "$cur"
-		;;
-	--option | -O)
-		if [[ $cur == @(password|auth)-file=* ]]; then
-			cur=${cur#*=}
-			_filedir
-		elif [[ $cur == acl=* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
-		elif [[ $cur == dialect=* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore redisson-fair' -- "${cur#*=}")
-		elif [[ $cur == mode=* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W 'lease advisory row' -- "${cur#*=}")
-		elif [[ $cur == derive=* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
-				-- "${cur#*=}")
-		else
-			mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= derive= dialect= key= mode= password-file= path= tls-files=' \
-				-- "$cur")
-			compopt -o nospace
+	if [[ ${words[1]} == run ]]; then
+		_dlock_find_command
+		if [[ $first ]]; then
+			_command_offset "$first"
+			return
 		fi
-		;;
-	--signal)
-		mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$cur")
-		;;
-	--key | -k | --limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
-		--cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd) ;;
-	*)
-		[[ $cur == -* ]] && mapfile -t COMPREPLY < <(compgen -W '--key --backend --url --option --shared --exclusive --limit
-			--nonblock --wait --conflict-exit-code --ttl --grace --signal --min-hold --max-run --wait-tree --once
-			--cooldown --skipped-exit-code --command --who --why --status-fd --quiet --verbose --help' -- "$cur")
-		;;
+	fi
+	_dlock_options "${words[1]}"
+	[[ $options ]] && ! _dlock_value "$prev" || return
+	case $cur in
+	-*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur") ;;
+	*) [[ ${words[1]} == @(release|config) ]] || _dlock_keys "${words[@]:2:cword-2}" ;;
 	esac
 }
 

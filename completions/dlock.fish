@@ -1,4 +1,5 @@
-# fish completion for dlock: never starts dlock and never asks a server.
+# fish completion for dlock.  Only a key is asked for, of the server that the line
+# names: for half a second at most, and silently.  All else stands here.
 
 # Prints the words of the command that is to be run, up to the cursor's; fails
 # while the cursor is still before it.
@@ -24,7 +25,7 @@ function __dlock_command
             set ended
         else
             string match -qr -- '^(-[sxnqvh]*k|--key)' $word; and set keyed 1
-            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$' $word
+            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$' $word
                 set -e words[1]
             end
         end
@@ -33,38 +34,94 @@ function __dlock_command
     return 1
 end
 
+# Is the subcommand one of these, and the cursor not in the command to be run?
+function __dlock_knows
+    set -l words (commandline -opc)
+    contains -- "$words[2]" $argv; and not __dlock_command >/dev/null
+end
+
+# The keys that are in use, one a line.  `ls` writes what is not plain between
+# quotes; a key with bytes that no terminal should see has another escape there,
+# and is left out; so is one that begins with ~, which fish would not quote.
+# Nothing of a key or of a word is ever evaluated.
+function __dlock_keys
+    set -l words (commandline -opc)
+    set -l server
+    # fish asks also where an option is being typed
+    string match -qr -- '^-(?!k|-key=)' (commandline -ct); and not contains -- $words[-1] -k --key; and return
+    set -e words[1..2]
+    while set -q words[1]
+        switch $words[1]
+            case --
+                break
+            case -b -u -O --backend --url --option --config --profile
+                set -a server $words[1] $words[2]
+                set -e words[1]
+            case '-b*' '-u*' '-O*' '--backend=*' '--url=*' '--option=*' '--config=*' '--profile=*'
+                set -a server $words[1]
+        end
+        set -e words[1]
+    end
+    # another server than the one that is meant would be worse than none
+    string match -q -- '*$*' $server; and return
+    set server (string replace -r '^(--config=)?~/' "\$1$HOME/" -- $server)
+    timeout 0.5 dlock ls -n -o KEY $server </dev/null 2>/dev/null | LC_ALL=C sed -nE \
+        -e '/^~/d' -e "/^[^'\\\\]+[^\\\\]*\$/p" -e "/^'([^\\\\]|\\\\[\\\\'])*'\$/{s/^'(.*)'\$/\\1/;s/\\\\(.)/\\1/g;p;}"
+end
+
 complete -c dlock -f
 complete -c dlock -n __fish_use_subcommand -a run -d 'Run a command under a lock'
+complete -c dlock -n __fish_use_subcommand -a status -d 'Tell who holds a lock, and who waits'
+complete -c dlock -n __fish_use_subcommand -a ls -d 'List all locks'
+complete -c dlock -n __fish_use_subcommand -a wait -d 'Wait until a lock is free, without taking it'
+complete -c dlock -n __fish_use_subcommand -a break -d 'Take a lock away from who holds it'
+complete -c dlock -n __fish_use_subcommand -a freeze -d 'Let nobody take a lock'
+complete -c dlock -n __fish_use_subcommand -a thaw -d 'End a freeze'
+complete -c dlock -n __fish_use_subcommand -a hold -d 'Hold a lock for a script'
+complete -c dlock -n __fish_use_subcommand -a release -d 'Give back what hold has taken'
+complete -c dlock -n __fish_use_subcommand -a config -d 'Tell every setting and where it comes from'
 complete -c dlock -n __fish_use_subcommand -a help -d 'Explain dlock or a subcommand'
 complete -c dlock -n __fish_use_subcommand -a version -d 'Tell the version'
-complete -c dlock -n '__fish_seen_subcommand_from help' -a 'run help version pg-schema'
+complete -c dlock -n '__dlock_knows help' -a 'run status ls wait break freeze thaw hold release config help version pg-schema'
 
 complete -c dlock -n __dlock_command -a '(complete -C (string join " " -- (__dlock_command)))'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw' -a '(__dlock_keys)' -d 'Key in use'
 
-set -l run '__fish_seen_subcommand_from run; and not __dlock_command >/dev/null'
-complete -c dlock -n $run -s k -l key -x -d 'Name of the lock'
-complete -c dlock -n $run -s b -l backend -x -a 'file redis zk pg' -d 'Where locks are kept'
-complete -c dlock -n $run -s u -l url -x -a 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -d 'Which server or directory'
-complete -c dlock -n $run -s O -l option -x -a 'acl=creator acl=open auth-file= connect-timeout= derive= dialect=native dialect=string dialect=redisson dialect=redisson-fenced dialect=redisson-rw dialect=redisson-semaphore dialect=redisson-fair key= mode=lease mode=advisory mode=row password-file= path= tls-files=' -d 'A setting of the backend'
-complete -c dlock -n $run -s s -l shared -d 'Take it as a reader, beside other readers'
-complete -c dlock -n $run -s x -l exclusive -d 'Take it alone'
-complete -c dlock -n $run -l limit -x -d 'Take it beside up to N - 1 others'
-complete -c dlock -n $run -s n -l nonblock -d 'Do not wait for the lock'
-complete -c dlock -n $run -s w -l wait -x -d 'Wait at most so long'
-complete -c dlock -n $run -s E -l conflict-exit-code -x -d 'Status when the lock was not to be had'
-complete -c dlock -n $run -s t -l ttl -x -d 'The lease, renewed at a third'
-complete -c dlock -n $run -l grace -x -d 'From --signal to KILL'
-complete -c dlock -n $run -l signal -x -a 'TERM INT HUP QUIT USR1 USR2 KILL' -d 'Asks the command to stop'
-complete -c dlock -n $run -l min-hold -x -d 'Keep the lock at least so long'
-complete -c dlock -n $run -l max-run -x -d 'Stop the command after so long'
-complete -c dlock -n $run -l wait-tree -d 'Release only when every descendant has ended'
-complete -c dlock -n $run -l once -x -d 'Skip it if a run with this ID ended with 0'
-complete -c dlock -n $run -l cooldown -x -d 'Skip it if a run that ended with 0 began less than so long ago'
-complete -c dlock -n $run -l skipped-exit-code -x -d 'Status of a skipped run'
-complete -c dlock -n $run -s c -l command -x -d 'Run a string with sh -c'
-complete -c dlock -n $run -l who -x -d 'Who holds it, shown to others'
-complete -c dlock -n $run -l why -x -d 'What for, shown to others'
-complete -c dlock -n $run -l status-fd -x -d 'Write every event to a descriptor'
-complete -c dlock -n $run -s q -l quiet -d 'Say nothing about waiting or a busy lock'
-complete -c dlock -n $run -s v -l verbose -d 'Tell what happens, call by call'
-complete -c dlock -n $run -s h -l help -d 'Explain the options'
+complete -c dlock -n '__dlock_knows run hold status wait break freeze thaw config' -s k -l key -x -a '(__dlock_keys)' -d 'Name of the lock'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -l config -r -F -d 'Read this file only, not the usual ones'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -l profile -x -d 'A profile of the configuration files'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -s b -l backend -x -a 'file redis zk pg' -d 'Where locks are kept'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -s u -l url -x -a 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -d 'Which server or directory'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -s O -l option -x -a 'acl=creator acl=open auth-file= connect-timeout= derive= dialect=native dialect=string dialect=redisson dialect=redisson-fenced dialect=redisson-rw dialect=redisson-semaphore dialect=redisson-fair key= mode=lease mode=advisory mode=row password-file= path= tls-files=' -d 'A setting of the backend'
+complete -c dlock -n '__dlock_knows run hold wait config' -s s -l shared -d 'Take it as a reader, beside other readers'
+complete -c dlock -n '__dlock_knows run hold wait config' -s x -l exclusive -d 'Take it alone'
+complete -c dlock -n '__dlock_knows run hold wait config' -l limit -x -d 'Take it beside up to N - 1 others'
+complete -c dlock -n '__dlock_knows run hold wait config' -s n -l nonblock -d 'Do not wait for the lock'
+complete -c dlock -n '__dlock_knows run hold wait config break' -s w -l wait -x -d 'Wait at most so long'
+complete -c dlock -n '__dlock_knows run hold wait config' -s E -l conflict-exit-code -x -d 'Status when the lock was not to be had'
+complete -c dlock -n '__dlock_knows run hold config' -s t -l ttl -x -d 'The lease, renewed at a third'
+complete -c dlock -n '__dlock_knows run hold config' -l grace -x -d 'From --signal to KILL'
+complete -c dlock -n '__dlock_knows run hold config' -l signal -x -a 'TERM INT HUP QUIT USR1 USR2 KILL' -d 'Asks the command to stop'
+complete -c dlock -n '__dlock_knows run config' -l min-hold -x -d 'Keep the lock at least so long'
+complete -c dlock -n '__dlock_knows run config' -l max-run -x -d 'Stop the command after so long'
+complete -c dlock -n '__dlock_knows run config' -l wait-tree -d 'Release only when every descendant has ended'
+complete -c dlock -n '__dlock_knows run config' -l once -x -d 'Skip it if a run with this ID ended with 0'
+complete -c dlock -n '__dlock_knows run config' -l cooldown -x -d 'Skip it if a run that ended with 0 began less than so long ago'
+complete -c dlock -n '__dlock_knows run config' -l skipped-exit-code -x -d 'Status of a skipped run'
+complete -c dlock -n '__dlock_knows run' -s c -l command -x -d 'Run a string with sh -c'
+complete -c dlock -n '__dlock_knows run hold break freeze config' -l who -x -d 'Who it is, shown to others'
+complete -c dlock -n '__dlock_knows run hold break freeze config' -l why -x -d 'What for, shown to others'
+complete -c dlock -n '__dlock_knows run' -l status-fd -x -d 'Write every event to a descriptor'
+complete -c dlock -n '__dlock_knows break' -l token -x -d 'Only the grant with this token'
+complete -c dlock -n '__dlock_knows break' -l force -d 'Take it away at once; its command may still run'
+complete -c dlock -n '__dlock_knows hold freeze' -l for -x -d 'End by itself after so long'
+complete -c dlock -n '__dlock_knows hold' -l pid -x -a '(__fish_complete_pids)' -d 'Hold it until this process ends'
+complete -c dlock -n '__dlock_knows hold' -l shell -d 'Print assignments for eval'
+complete -c dlock -n '__dlock_knows break thaw' -s y -l yes -d 'Do not ask'
+complete -c dlock -n '__dlock_knows status ls config' -s J -l json -d 'One JSON object a line'
+complete -c dlock -n '__dlock_knows ls' -s n -l noheadings -d 'Print no line of headings'
+complete -c dlock -n '__dlock_knows ls' -s o -l output -x -a 'KEY STATE KIND HOLDER HOST PID HELD WAITING COMMAND WHY SINCE LEFT TOKEN HOLDERS LIMIT OWNER' -d 'Which columns'
+complete -c dlock -n '__dlock_knows status ls' -l watch -d 'Look again and again'
+complete -c dlock -n '__dlock_knows run hold wait break freeze thaw release config' -s q -l quiet -d 'Say nothing about waiting or a busy lock'
+complete -c dlock -n '__dlock_knows run hold config' -s v -l verbose -d 'Tell what happens, call by call'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config release' -s h -l help -d 'Explain the options'

@@ -1,6 +1,7 @@
 #!/bin/sh
-# check.sh - runs the black-box tests: those of different servers side by side, half
-# of each in a process of its own, since they mostly wait; and each test once.
+# check.sh - runs the black-box tests: those of different servers side by side, a
+# half or a third of each in a process of its own, since they mostly wait; and each
+# test once.
 #
 #	check.sh DIRECTORY [OPTION OF PYTEST...]
 #
@@ -95,10 +96,12 @@ trap 'end 130' INT
 trap 'end 143' TERM HUP PIPE # after SIGINT, pytest cleans up
 
 echo "  TEST  what needs a server, side by side (some minutes); at work: tail -f $out/check-*.log"
-for half in 1 2; do
-	part "here$half" "$half/2" 'file redis' '' "$@"
-	part "zk$half" "$half/2" zk 'place or zk' "$@"
-	part "pg$half" "$half/2" pg 'place or pg' "$@"
+for n in 1 2 3; do
+	part "here$n" "$n/3" 'file redis' '' "$@"
+done
+for n in 1 2; do
+	part "zk$n" "$n/2" zk 'place or zk' "$@"
+	part "pg$n" "$n/2" pg 'place or pg' "$@"
 done
 
 seconds=0

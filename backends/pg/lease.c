@@ -632,7 +632,7 @@ may_look(const struct pg *pg)
 static enum rc
 listen_for_grant(struct pg *pg, struct place *p, instant until, struct fault *f)
 {
-	enum slept slept;
+	enum slept slept = SLEPT_IN_VAIN;
 	bool notified;
 	enum rc rc = listen(pg, p, until, &notified);
 

@@ -7,14 +7,40 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEFAULT_PORT = 6379, DB_MOST = 65535 };
+enum { DEFAULT_PORT = 6379, SENTINEL_PORT = 26379, DB_MOST = 65535 };
+
+/* What a scheme means, and how its URLs are written. */
+static const struct shape {
+	const char *scheme;
+	enum form form;
+	int port;
+	const char *written;
+} shapes[] = {
+    {"redis", FORM_SINGLE, DEFAULT_PORT,
+	"redis://[user:password@]host[:port][/db] or redis+unix:///path"},
+    {"redis+unix", FORM_SINGLE, DEFAULT_PORT,
+	"redis://[user:password@]host[:port][/db] or redis+unix:///path"},
+    {"redis+sentinel", FORM_SENTINEL, SENTINEL_PORT,
+	"redis+sentinel://[user:password@]host[:port],host[:port].../MASTER[/db]"},
+    {"redis+cluster", FORM_CLUSTER, DEFAULT_PORT,
+	"redis+cluster://[user:password@]host[:port],host[:port]..."},
+};
+
+/* Of a URL that is none, the first one. */
+static const struct shape *
+shape_of(const struct url *u)
+{
+	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+		if (url_part_is(&u->scheme, shapes[i].scheme))
+			return &shapes[i];
+	return &shapes[0];
+}
 
 static enum rc
-bad_url(struct fault *f, const char *what)
+bad_url(struct fault *f, const struct url *u, const char *what)
 {
-	return fault_set(f, RC_USAGE,
-	    "the redis URL %s (redis://[user:password@]host[:port][/db] or redis+unix:///path)",
-	    what);
+	return fault_set(
+	    f, RC_USAGE, "the redis URL %s (%s)", what, shape_of(u)->written);
 }
 
 static enum rc
@@ -23,26 +49,37 @@ address_login(struct address *a, const struct url *u, struct fault *f)
 	if (encode_undo(a->user, sizeof a->user, u->user.at, u->user.n) < 0 ||
 	    encode_undo(a->password, sizeof a->password, u->password.at, u->password.n) <
 		0)
-		return bad_url(
-		    f, "has a user or password that is too long, or a wrong %XX in it");
+		return bad_url(f, u,
+		    "has a user or password that is too long, or a wrong %XX in it");
 	return RC_OK;
 }
 
 static enum rc
 address_socket(struct address *a, const struct url *u, struct fault *f)
 {
-	a->tcp.host[0] = '\0';
+	a->hosts[0].host[0] = '\0';
 	if (u->hosts.n > 0 || u->path.n == 0)
-		return bad_url(f, "needs a path after redis+unix://");
+		return bad_url(f, u, "needs a path after redis+unix://");
 	if (u->query.at && strncmp(u->query.at, "db=", 3) == 0)
 		a->db = endpoint_number(u->query.at + 3, u->query.n - 3, DB_MOST);
 	else if (u->query.at)
 		a->db = -1;
 	if (a->db < 0)
-		return bad_url(f, "has a wrong end (?db=NUMBER is allowed)");
+		return bad_url(f, u, "has a wrong end (?db=NUMBER is allowed)");
 	if (encode_undo(a->path, sizeof a->path, u->path.at, u->path.n) < 0)
 		return bad_url(
-		    f, "has a wrong socket path (absolute, at most 107 bytes)");
+		    f, u, "has a wrong socket path (absolute, at most 107 bytes)");
+	return RC_OK;
+}
+
+/* "/db" behind what names the server, or nothing. */
+static enum rc
+address_db(struct address *a, const struct url *u, struct url_part db, struct fault *f)
+{
+	if (db.n > 1)
+		a->db = endpoint_number(db.at + 1, db.n - 1, DB_MOST);
+	if (a->db < 0 || u->query.at)
+		return bad_url(f, u, "has a wrong database (a number after the /)");
 	return RC_OK;
 }
 
@@ -50,15 +87,70 @@ static enum rc
 address_host(struct address *a, const struct url *u, struct fault *f)
 {
 	const char *wrong = endpoint_parse(
-	    &a->tcp, u->hosts.at, u->hosts.n, DEFAULT_PORT);
+	    &a->hosts[0], u->hosts.at, u->hosts.n, DEFAULT_PORT);
 
-	if (wrong)
-		return bad_url(f, wrong);
-	if (u->path.n > 1)
-		a->db = endpoint_number(u->path.at + 1, u->path.n - 1, DB_MOST);
-	if (a->db < 0 || u->query.at)
-		return bad_url(f, "has a wrong database (a number after the /)");
+	return wrong ? bad_url(f, u, wrong) : address_db(a, u, u->path, f);
+}
+
+static enum rc
+address_hosts(struct address *a, const struct url *u, struct fault *f)
+{
+	struct url_part list = u->hosts;
+
+	for (a->n = 0; list.at; a->n++) {
+		struct url_part one = url_part_first(&list);
+		const char *wrong = a->n == ADDRESS_HOSTS
+		    ? "names more than 16 hosts"
+		    : endpoint_parse(&a->hosts[a->n], one.at, one.n, shape_of(u)->port);
+
+		if (wrong)
+			return bad_url(f, u, wrong);
+	}
 	return RC_OK;
+}
+
+/* It goes into messages and commands. */
+static bool
+is_master_name(const char *name)
+{
+	for (const char *c = name; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			return false;
+	return *name;
+}
+
+/* "/MASTER[/db]" */
+static enum rc
+address_master(struct address *a, const struct url *u, struct fault *f)
+{
+	struct url_part name = {u->path.n ? u->path.at + 1 : NULL,
+			    u->path.n > 1 ? u->path.n - 1 : 0},
+			db;
+	const char *slash = name.n ? memchr(name.at, '/', name.n) : NULL;
+
+	if (slash)
+		name.n = slash - name.at;
+	db = (struct url_part){
+	    slash, slash ? (size_t)(u->path.at + u->path.n - slash) : 0};
+	if (name.n == 0)
+		return bad_url(
+		    f, u, "names no master, as the sentinels call it, after its hosts");
+	if (encode_undo(a->master, sizeof a->master, name.at, name.n) < 0 ||
+	    !is_master_name(a->master))
+		return bad_url(f, u, "has a master's name that is none or too long");
+	return address_db(a, u, db, f);
+}
+
+static enum rc
+address_cluster(const struct url *u, struct fault *f)
+{
+	if (u->query.at)
+		return bad_url(f, u, "has a query behind its hosts");
+	return u->path.n > 1
+	    ? fault_set(f, RC_CONFIG,
+		  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (%s)",
+		  shape_of(u)->written)
+	    : RC_OK;
 }
 
 enum rc
@@ -66,26 +158,65 @@ address_parse(struct address *a, const char *url, struct fault *f)
 {
 	const char *wrong;
 	struct url u;
+	enum rc rc;
 
-	*a = (struct address){.tcp = {.host = "127.0.0.1", .port = DEFAULT_PORT}};
+	*a = (struct address){
+	    .n = 1, .hosts = {{.host = "127.0.0.1", .port = DEFAULT_PORT}}};
 	if (!url)
 		return RC_OK;
 	wrong = url_cut(&u, url);
 	if (wrong)
-		return bad_url(f, wrong);
+		return bad_url(f, &u, wrong);
 	if (address_login(a, &u, f) != RC_OK)
 		return RC_USAGE;
-	return url_part_is(&u.scheme, "redis+unix") ? address_socket(a, &u, f)
-						    : address_host(a, &u, f);
+	if (url_part_is(&u.scheme, "redis+unix"))
+		return address_socket(a, &u, f);
+	a->form = shape_of(&u)->form;
+	if (a->form == FORM_SINGLE)
+		return address_host(a, &u, f);
+	rc = address_hosts(a, &u, f);
+	if (rc != RC_OK)
+		return rc;
+	return a->form == FORM_SENTINEL ? address_master(a, &u, f)
+					: address_cluster(&u, f);
+}
+
+void
+address_print_host(const struct endpoint *e, char *out, size_t size)
+{
+	snprintf(out, size, strchr(e->host, ':') ? "redis [%s]:%d" : "redis %s:%d",
+	    e->host, e->port);
+}
+
+/* As many as there is room for. */
+static void
+print_hosts(const struct address *a, char *out, size_t size)
+{
+	size_t used = strlen(out);
+
+	for (size_t i = 0; i < a->n && used < size; i++)
+		used += snprintf(out + used, size - used,
+		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
+		    a->hosts[i].host, a->hosts[i].port);
 }
 
 void
 address_print(const struct address *a, char *out, size_t size)
 {
-	if (*a->path)
+	if (*a->path) {
 		snprintf(out, size, "redis %s", a->path);
-	else
-		snprintf(out, size,
-		    strchr(a->tcp.host, ':') ? "redis [%s]:%d" : "redis %s:%d",
-		    a->tcp.host, a->tcp.port);
+		return;
+	}
+	switch (a->form) {
+	case FORM_SINGLE:
+		address_print_host(&a->hosts[0], out, size);
+		return;
+	case FORM_SENTINEL:
+		snprintf(out, size, "redis master %s of the sentinels ", a->master);
+		break;
+	case FORM_CLUSTER:
+		snprintf(out, size, "redis cluster ");
+		break;
+	}
+	print_hosts(a, out, size);
 }

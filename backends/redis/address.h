@@ -3,9 +3,12 @@
  *
  *	redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]
  *	redis+unix://[[USER]:PASSWORD@]/PATH[?db=DB]
+ *	redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]
+ *	redis+cluster://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
  *
- * HOST is a name, an IPv4 address, or an IPv6 one in brackets; user and
- * password may have %XX.
+ * HOST is a name, an IPv4 address, or an IPv6 one in brackets; user, password
+ * and MASTER may have %XX.  User and password are those of the servers that
+ * keep the locks, not of the sentinels.
  */
 #ifndef DLOCK_REDIS_ADDRESS_H
 #define DLOCK_REDIS_ADDRESS_H
@@ -13,21 +16,38 @@
 #include "backends/backend.h"
 #include "backends/endpoint.h"
 
+enum { ADDRESS_HOSTS = 16 };
+
+enum form {
+	FORM_SINGLE,   /* one server */
+	FORM_SENTINEL, /* sentinels, who know where the master is */
+	FORM_CLUSTER,  /* some nodes of a cluster, who know the others */
+};
+
 struct address {
-	struct endpoint tcp; /* host "" for a unix socket */
-	char path[108];      /* of a unix socket, else "" */
+	enum form form;
+	size_t n;                             /* of hosts: 1 to ADDRESS_HOSTS */
+	struct endpoint hosts[ADDRESS_HOSTS]; /* of a unix socket: one, host "" */
+	char path[108];                       /* of a unix socket, else "" */
+	char master[128];                     /* as the sentinels call it, else "" */
 	char user[128];
 	char password[512];
 	int db;
 };
 
 /*
- * RC_OK, or RC_USAGE with what is wrong; never repeats the password.  url NULL:
- * 127.0.0.1:6379.
+ * RC_OK, or RC_USAGE (RC_CONFIG: what the form cannot have) with what is wrong; never
+ * repeats the password.  url NULL: 127.0.0.1:6379.
  */
 enum rc address_parse(struct address *, const char *url, struct fault *);
 
-/* "redis 10.0.0.5:6379", for people. */
+/*
+ * For people: "redis 10.0.0.5:6379", "redis master m of the sentinels h1:26379,h2:26379",
+ * "redis cluster h1:6379".
+ */
 void address_print(const struct address *, char *out, size_t size);
+
+/* The same for one server: "redis 10.0.0.5:6379". */
+void address_print_host(const struct endpoint *, char *out, size_t size);
 
 #endif

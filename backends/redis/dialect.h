@@ -14,7 +14,7 @@
 #include "script.h"
 
 enum {
-	NAME_BYTES = ENCODED_BYTES + 16,
+	NAME_BYTES = ENCODED_BYTES + KEY_BYTES + 16, /* slot.h puts a tag into it */
 	RUN_BYTES = NAME_BYTES + 1 + 3 * ONCE_BYTES,
 	NAMES = 6,
 	CHANNEL_NAME = 4, /* of names.keys: no key, the channel's beginning */
@@ -73,7 +73,7 @@ struct dialect {
 	 * Does a request without a script, by commands that follow one another, on a
 	 * server that runs none; NULL: it cannot.
 	 */
-	enum rc (*plainly)(struct server *, const struct names *, const struct claim *,
+	enum rc (*plainly)(struct call *, const struct names *, const struct claim *,
 	    const struct request *, instant until, struct answer *, struct fault *);
 };
 

@@ -13,7 +13,9 @@
 #include "look.h"
 
 #include "backends/encode.h"
+#include "cluster.h"
 #include "script.h"
+#include "slot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +25,8 @@ enum { ROWS = 32 }; /* holders of one page */
 
 /* What is being told. */
 struct view {
-	struct server *server;
+	struct call *call;
+	struct call *scan; /* to the server whose locks are named */
 	const struct dialect *dialect;
 	const struct look *look;
 	struct fault *fault;
@@ -107,15 +110,22 @@ token_of(const char *digits)
 
 /* The operation's answer, if it has this shape; NULL with all but RC_OK. */
 static enum rc
-view_ask(struct view *v, const struct script_call *c, const char *shape, redisReply **r)
+view_ask_of(struct view *v, struct call *of, const struct script_call *c,
+    const char *shape, redisReply **r)
 {
-	enum rc rc = script_run(v->server, c, v->look->until, r, v->fault);
+	enum rc rc = script_run(of, c, v->look->until, r, v->fault);
 
 	if (rc != RC_OK || is_shaped(*r, shape))
 		return rc;
 	freeReplyObject(*r);
 	*r = NULL;
-	return script_nonsense(v->server, v->fault);
+	return script_nonsense(of, v->fault);
+}
+
+static enum rc
+view_ask(struct view *v, const struct script_call *c, const char *shape, redisReply **r)
+{
+	return view_ask_of(v, v->call, c, shape, r);
 }
 
 static void
@@ -283,7 +293,7 @@ tell_entries(struct view *v, const redisReply *r, size_t first)
 {
 	for (size_t i = first; i < r->elements && !v->enough; i++)
 		if (!tell_entry(v, r->element[i]))
-			return script_nonsense(v->server, v->fault);
+			return script_nonsense(v->call, v->fault);
 	return RC_OK;
 }
 
@@ -348,10 +358,10 @@ seats_read_page(struct seats *s, struct view *v, struct cursor *cursor)
 	if (!r)
 		return rc;
 	if (!cursor_read(cursor, text_of(r, 0)))
-		rc = script_nonsense(v->server, v->fault);
+		rc = script_nonsense(v->call, v->fault);
 	for (size_t i = 1; rc == RC_OK && i < r->elements; i++)
 		if (r->element[i]->type != REDIS_REPLY_STRING)
-			rc = script_nonsense(v->server, v->fault);
+			rc = script_nonsense(v->call, v->fault);
 		else if (!seats_add(s, text_of(r, i)))
 			rc = fault_set(v->fault, RC_SYSTEM, "out of memory");
 	freeReplyObject(r);
@@ -388,7 +398,7 @@ seats_tell_page(const struct seats *s, size_t *first, struct view *v)
 	*first += number_of(r, 1);
 	rc = number_of(r, 1) >= 1 && number_of(r, 1) <= ROWS
 	    ? tell_entries(v, r, 2)
-	    : script_nonsense(v->server, v->fault);
+	    : script_nonsense(v->call, v->fault);
 	freeReplyObject(r);
 	return rc;
 }
@@ -474,6 +484,12 @@ view_tell_lock(struct view *v, const redisReply *r)
 	return rc == RC_OK ? tell_entries(v, r->element[4], 0) : rc;
 }
 
+static bool
+is_native(const struct view *v)
+{
+	return v->dialect == &dialect_native;
+}
+
 static enum rc
 view_lock(struct view *v, const char *key)
 {
@@ -483,6 +499,8 @@ view_lock(struct view *v, const char *key)
 
 	v->key = key;
 	dialect_name_lock(v->dialect, &v->names, key);
+	if (is_native(v))
+		slot_rename(&v->names, v->call->topology.address->form, key);
 	view_begin_lock(v, &c, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");
@@ -492,12 +510,6 @@ view_lock(struct view *v, const char *key)
 	rc = view_tell_lock(v, r);
 	freeReplyObject(r);
 	return rc;
-}
-
-static bool
-is_native(const struct view *v)
-{
-	return v->dialect == &dialect_native;
 }
 
 /* The key of that name; false: no dlock would call one so. */
@@ -520,7 +532,7 @@ view_tell_names(struct view *v, const redisReply *names)
 
 	for (size_t i = 1; rc == RC_OK && i < names->elements && !v->enough; i++)
 		if (names->element[i]->type != REDIS_REPLY_STRING)
-			rc = script_nonsense(v->server, v->fault);
+			rc = script_nonsense(v->call, v->fault);
 		else if (key_of(v, key, text_of(names, i)))
 			rc = view_lock(v, key);
 	return rc;
@@ -541,11 +553,11 @@ view_page(struct view *v, struct cursor *cursor)
 		dialect_side_prefix(v->dialect, prefix);
 		script_word(&c, prefix);
 	}
-	rc = view_ask(v, &c, "s", &r);
+	rc = view_ask_of(v, v->scan, &c, "s", &r);
 	if (!r)
 		return rc;
 	rc = cursor_read(cursor, text_of(r, 0)) ? view_tell_names(v, r)
-						: script_nonsense(v->server, v->fault);
+						: script_nonsense(v->scan, v->fault);
 	freeReplyObject(r);
 	return rc;
 }
@@ -562,11 +574,49 @@ view_all(struct view *v)
 	return rc;
 }
 
+/* The locks that this node of a cluster has; each is asked for where it is by then. */
+static enum rc
+view_node(struct view *v, const struct endpoint *node)
+{
+	const struct topology *t = &v->call->topology;
+	struct address address = *t->address;
+	struct call scan;
+	enum rc rc;
+
+	address.form = FORM_SINGLE;
+	address.n = 1;
+	address.hosts[0] = *node;
+	call_init(&scan, t->host, &address, "");
+	call_let_pages_in(&scan);
+	v->scan = &scan;
+	topology_moved(&v->call->topology, node);
+	rc = view_all(v);
+	v->scan = v->call;
+	call_free(&scan);
+	explicit_bzero(&address, sizeof address);
+	return rc;
+}
+
+static enum rc
+view_cluster(struct view *v)
+{
+	struct endpoint masters[NODES];
+	size_t n;
+	enum rc rc = cluster_masters(v->call, v->look->until, masters, &n, v->fault);
+
+	for (size_t i = 0; rc == RC_OK && i < n && !v->enough; i++)
+		rc = view_node(v, &masters[i]);
+	return rc;
+}
+
 enum rc
 look_each(
-    struct server *s, const struct dialect *d, const struct look *look, struct fault *f)
+    struct call *c, const struct dialect *d, const struct look *look, struct fault *f)
 {
-	struct view v = {.server = s, .dialect = d, .look = look, .fault = f};
+	struct view v = {.call = c, .scan = c, .dialect = d, .look = look, .fault = f};
 
-	return look->key ? view_lock(&v, look->key) : view_all(&v);
+	if (look->key)
+		return view_lock(&v, look->key);
+	return c->topology.address->form == FORM_CLUSTER ? view_cluster(&v)
+							 : view_all(&v);
 }

@@ -1,5 +1,5 @@
 /*
- * look.h - tells what locks one Redis server has.
+ * look.h - tells what locks a Redis server, or a cluster, has.
  */
 #ifndef DLOCK_REDIS_LOOK_H
 #define DLOCK_REDIS_LOOK_H
@@ -7,10 +7,10 @@
 #include "dialect.h"
 
 /*
- * admin_ops.each for one server: page by page, by a script that writes nothing.  The
- * server's wire must let in resp_pages.
+ * admin_ops.each, in a cluster for all its masters: page by page, by a script that
+ * writes nothing.  call_let_pages_in() comes first.
  */
 enum rc look_each(
-    struct server *, const struct dialect *, const struct look *, struct fault *);
+    struct call *, const struct dialect *, const struct look *, struct fault *);
 
 #endif

@@ -187,19 +187,22 @@ end
 -- ---- all locks ----
 
 -- Each lock is found by one of its keys: by the first of these that exists.
-local function is_first(name, letter)
+local function is_first(names, letter)
   for _, before in ipairs({'h', 'q', 'f'}) do
     if before == letter then return true end
-    if kind_of('dlock:{' .. name .. '}:' .. before) ~= 'none' then return false end
+    if kind_of(names .. before) ~= 'none' then return false end
   end
 end
 
 local function scan(cursor)
-  local page = call('SCAN', cursor, 'MATCH', 'dlock:{*}:[hqf]', 'COUNT', SCANNED)
+  local page = call('SCAN', cursor, 'MATCH', 'dlock:{*}*:[hqf]', 'COUNT', SCANNED)
   local found = {page[1]}
   for _, key in ipairs(page[2]) do
-    local name, letter = string.match(key, '^dlock:{([%w%%._~:@=-]+)}:(%l)$')
-    if name and #name <= NAME_MOST and is_first(name, letter) then found[#found + 1] = name end
+    local names, name, letter = string.match(key, '^(dlock:{([%w%%._~:@=-]+)}:)(%l)$')
+    if not name then -- in a cluster, of a key with a {tag}: see slot.h
+      names, name, letter = string.match(key, '^(dlock:{[^}]+}:([%w%%._~:@=-]+):)(%l)$')
+    end
+    if name and #name <= NAME_MOST and is_first(names, letter) then found[#found + 1] = name end
   end
   return found
 end

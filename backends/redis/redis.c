@@ -1,5 +1,5 @@
 /*
- * redis.c - locks on one Redis server: the store, its settings, acquire, wait, renew,
+ * redis.c - locks in Redis, on whichever server has them (call.h): the store, its settings, acquire, wait, renew,
  * release; and to whom looking (look.h) and steering (steer.h) are left.
  *
  *  1. Every operation is one run of a script (dialect.h), atomic on the server, by
@@ -28,7 +28,9 @@
  * 10. Who takes the lock away marks our row, which a renewal reads anyhow (RC_REVOKED),
  *     or removes us; who freezes the key sets one beside it, and nobody is granted
  *     anything until it is gone or its time is over.
- * 11. Whether the server may lose locks is asked once, in one packet with a
+ * 11. A fail-over that kept our hold is survived: the new master renews it.  One that lost
+ *     it is a loss.  With wait-replicas, what replicas have not got has not been granted.
+ * 12. Whether the server may lose locks is asked once, in one packet with a
  *     question that is sent anyhow: the first renewal, with -v the first of all.
  */
 #include "backends/backend.h"
@@ -38,9 +40,10 @@
 #include "backends/refuse.h"
 #include "backends/secret.h"
 #include "backends/setting.h"
+#include "call.h"
 #include "dialect.h"
 #include "look.h"
-#include "server.h"
+#include "slot.h"
 #include "steer.h"
 
 #include <poll.h>
@@ -54,15 +57,23 @@
 #define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
 /* well within the grace of a grant nobody tells us of */
 #define UNSUBSCRIBED_BEAT NS_PER_S
+/* from when a master is declared dead until sentinels name the next one */
+#define SWITCH (2500 * NS_PER_MS)
+/* that the keeper ends a command before its lease, beside the grace */
+#define SPARE (500 * NS_PER_MS)
+/* for giving back what replicas did not confirm */
+#define WITHDRAWAL NS_PER_S
 /* where nobody is told of a release: so often, and up to four times as long */
 #define POLL (75 * NS_PER_MS)
 
 /* ms; a server that says less again and again is asked no more often */
 enum { LEFT_LEAST = 50 };
+enum { REPLICAS_MOST = 100 };
 
 /* Our place in the queue, while we wait. */
 struct redis_queue {
 	struct server subscription; /* to our channel */
+	unsigned moves;             /* of the topology, when that began */
 	instant subscribe_due;      /* not to be tried again before */
 	uint64_t ticket;            /* the place, as the server dealt it; 0: none yet */
 	unsigned beats;             /* for their jitter */
@@ -84,7 +95,10 @@ struct redis {
 	struct address address;
 	char where[WHERE_BYTES];
 	struct patience patience;
-	struct server commands; /* questions and answers */
+	char sentinel_password[512];
+	int replicas;     /* of wait-replicas; 0: none */
+	bool down_after;  /* has been spoken of */
+	struct call call; /* questions and answers */
 	struct redis_queue queue;
 	struct redis_hold hold;
 };
@@ -105,7 +119,9 @@ redis_ask(struct redis *r, const struct request *q, bool whole, instant until,
 {
 	struct question question = {.ping_first = q->operation == RELEASE,
 	    .inspect = q->operation == RENEW ||
-		(q->operation == ACQUIRE && r->base.host->verbose)};
+		(q->operation == ACQUIRE && r->base.host->verbose),
+	    .claimed = q->operation != RELEASE,
+	    .replicas = q->operation == RELEASE ? 0 : r->replicas};
 	char *command;
 	int length = r->dialect->write(&command, &r->names, r->claim, q, whole);
 	enum rc rc;
@@ -114,7 +130,7 @@ redis_ask(struct redis *r, const struct request *q, bool whole, instant until,
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	question.command = command;
 	question.length = length;
-	rc = server_ask(&r->commands, &question, until, reply, f);
+	rc = call_ask(&r->call, &question, until, reply, f);
 	redisFreeCommand(command);
 	return rc;
 }
@@ -130,16 +146,17 @@ redis_judge(struct redis *r, const struct request *q, enum reading reading,
 	case READ_ANSWER:
 		return RC_OK;
 	case READ_NONSENSE:
-		server_close(&r->commands);
+		call_close(&r->call);
 		return fault_set(f, RC_PROTOCOL,
-		    "%s gave an answer that dlock's script does not give", r->where);
+		    "%s gave an answer that dlock's script does not give",
+		    call_where(&r->call));
 	case READ_UNKNOWN_SCRIPT:
 	case READ_ERROR:
 	case READ_FOREIGN:
 	case READ_NO_SCRIPTS:
 		break;
 	}
-	rc = server_refused(&r->commands, reply->str, f);
+	rc = call_refused(&r->call, reply->str, f);
 	return reading == READ_FOREIGN && q->operation != ACQUIRE ? RC_LOST : rc;
 }
 
@@ -149,7 +166,7 @@ redis_run_plainly(struct redis *r, const struct request *q, instant until, insta
 {
 	r->plainly = true;
 	*sent = instant_now();
-	return r->dialect->plainly(&r->commands, &r->names, r->claim, q, until, a, f);
+	return r->dialect->plainly(&r->call, &r->names, r->claim, q, until, a, f);
 }
 
 /* Runs an operation.  *sent: just before the request left that was answered. */
@@ -160,19 +177,19 @@ redis_run(struct redis *r, const struct request *q, instant until, instant *sent
 	enum reading reading = READ_UNKNOWN_SCRIPT;
 	enum rc rc = RC_OK;
 
-	r->commands.repeated = false;
+	r->call.repeated = false;
 	if (r->plainly)
 		return redis_run_plainly(r, q, until, sent, a, f);
 	for (int whole = 0; rc == RC_OK && reading == READ_UNKNOWN_SCRIPT && whole < 2;
 	     whole++) {
 		redisReply *reply = NULL;
 
-		*sent = instant_now();
 		rc = redis_ask(r, q, whole, until, &reply, f);
+		*sent = r->call.sent;
 		if (rc != RC_OK || !reply)
 			return rc;
 		reading = r->dialect->read(a, q, reply);
-		if (reading == READ_NO_SCRIPTS) {
+		if (reading == READ_NO_SCRIPTS && !r->replicas) {
 			freeReplyObject(reply);
 			return redis_run_plainly(r, q, until, sent, a, f);
 		}
@@ -212,6 +229,30 @@ redis_dialect(struct store *s, const char *value, struct fault *f)
 	return RC_OK;
 }
 
+static enum rc
+redis_sentinel_password_file(struct store *s, const char *value, struct fault *f)
+{
+	struct redis *r = redis_of(s);
+
+	if (r->address.form != FORM_SENTINEL)
+		return fault_set(
+		    f, RC_USAGE, "sentinel-password-file is for redis+sentinel:// only");
+	return setting_secret("sentinel-password-file", value, r->sentinel_password,
+	    sizeof r->sentinel_password, f);
+}
+
+static enum rc
+redis_wait_replicas(struct store *s, const char *value, struct fault *f)
+{
+	int n = endpoint_number(value, strlen(value), REPLICAS_MOST);
+
+	if (n < 1)
+		return fault_set(
+		    f, RC_USAGE, "wait-replicas is a number from 1 to %d", REPLICAS_MOST);
+	redis_of(s)->replicas = n;
+	return RC_OK;
+}
+
 static const struct setting_row settings[] = {
     {"dialect", "NAME",
 	"how other clients of the server lock: string, redisson, ... "
@@ -219,6 +260,12 @@ static const struct setting_row settings[] = {
 	redis_dialect},
     {"password-file", "FILE", "the password, in a file of mode 0600",
 	redis_password_file},
+    {"sentinel-password-file", "FILE",
+	"the sentinels' own password, in a file of mode 0600",
+	redis_sentinel_password_file},
+    {"wait-replicas", "N",
+	"a grant or a renewal counts once N replicas have it (default: 0)",
+	redis_wait_replicas},
     {"connect-timeout", "DURATION",
 	"for a server that does not answer, without --wait (default: 5s)",
 	redis_connect_timeout},
@@ -232,9 +279,10 @@ redis_close(struct store *s)
 
 	if (!r)
 		return;
-	server_close(&r->commands);
+	call_free(&r->call);
 	server_close(&r->queue.subscription);
 	explicit_bzero(&r->address, sizeof r->address);
+	explicit_bzero(r->sentinel_password, sizeof r->sentinel_password);
 	free(r);
 }
 
@@ -252,9 +300,9 @@ redis_open(
 		CAP_FORCE | CAP_FREEZE};
 	r->dialect = &dialect_native;
 	patience_init(&r->patience);
-	server_init(&r->commands, host, &r->address, r->where);
-	server_init(&r->queue.subscription, host, &r->address, r->where);
 	rc = address_parse(&r->address, site->url, f);
+	call_init(&r->call, host, &r->address, r->sentinel_password);
+	server_init(&r->queue.subscription, host, &r->address, r->call.topology.where);
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
@@ -268,6 +316,65 @@ redis_open(
 	address_print(&r->address, r->where, sizeof r->where);
 	*ret = &r->base;
 	return RC_OK;
+}
+
+/* ---- what a fail-over may do to it ---- */
+
+/* False, in words: fewer replicas than wanted have what the last question wrote. */
+static bool
+redis_is_replicated(const struct redis *r, struct fault *f)
+{
+	int64_t got = r->call.acknowledged;
+
+	if (r->replicas == 0 || got >= r->replicas)
+		return true;
+	fault_set(f, RC_AGAIN,
+	    "%s: %d of its replicas confirmed the lock, not %d (wait-replicas)",
+	    call_where(&r->call), got > 0 ? (int)got : 0, r->replicas);
+	return false;
+}
+
+/* Sentinels cut our connection when they depose the master: no news comes earlier. */
+static void
+redis_watch(struct redis *r)
+{
+	if (r->address.form == FORM_SENTINEL)
+		r->base.host->alert = server_descriptor(&r->call.server);
+}
+
+/*
+ * Can a lease of `ttl` bear a fail-over?  It is renewed every third; the new master is
+ * named some 2.5 s after the old one was declared dead; one attempt, and the time to end
+ * the command in (the usual grace), are to be left.
+ */
+static bool
+bears(int64_t ttl, int64_t down_after)
+{
+	int64_t attempt = instant_first(ttl / 10, 3 * NS_PER_S),
+		grace = instant_first(ttl / 6, 5 * NS_PER_S);
+
+	return ttl / 3 + down_after + SWITCH + attempt < ttl / 100 * 99 - SPARE - grace;
+}
+
+/* With -v: that a fail-over is a loss with this lease. */
+static void
+redis_tell_down_after(struct redis *r)
+{
+	int64_t ms = r->call.topology.sentinels && r->base.host->verbose
+	    ? sentinels_down_after(r->call.topology.sentinels)
+	    : 0;
+	int64_t down_after = ms * NS_PER_MS, enough = r->claim->ttl;
+
+	if (ms == 0 || r->down_after || bears(enough, down_after))
+		return;
+	r->down_after = true;
+	while (!bears(enough, down_after))
+		enough += NS_PER_S;
+	fault_set(&r->base.host->notice, RC_OK,
+	    "%s: a fail-over takes at least %.1f s (down-after-milliseconds %lld, and 2.5 s), "
+	    "which a lease of %.0f s does not bear: the lock would be lost; --ttl %llds bears it",
+	    r->where, (double)(down_after + SWITCH) / NS_PER_S, (long long)ms,
+	    (double)r->claim->ttl / NS_PER_S, (long long)(enough / NS_PER_S + 1));
 }
 
 /* ---- acquire ---- */
@@ -288,6 +395,19 @@ redis_show(struct redis *r, struct answer *a)
 	host->seen.frozen = a->frozen;
 }
 
+/* What was granted does not count, and is given back; it is asked for again. */
+static enum rc
+redis_withdraw(struct redis *r)
+{
+	struct answer a;
+	struct fault ignored;
+	instant sent;
+
+	redis_run(r, &(struct request){.operation = RELEASE, .status = STATUS_NONE},
+	    instant_now() + WITHDRAWAL, &sent, &a, &ignored);
+	return RC_AGAIN;
+}
+
 static enum rc
 redis_granted(struct redis *r, const struct answer *a, instant sent, struct grant *g,
     struct fault *f)
@@ -296,6 +416,8 @@ redis_granted(struct redis *r, const struct answer *a, instant sent, struct gran
 		return fault_set(f, RC_PROTOCOL,
 		    "%s gave slot %u of a lock with --limit %u", r->where, a->slot,
 		    r->claim->limit);
+	if (!redis_is_replicated(r, f))
+		return redis_withdraw(r);
 	r->hold.is = true;
 	r->hold.token = a->token;
 	r->hold.slot = a->slot;
@@ -304,6 +426,7 @@ redis_granted(struct redis *r, const struct answer *a, instant sent, struct gran
 	    .sent = sent,
 	    .lease = r->claim->ttl,
 	    .anchor = -1};
+	redis_watch(r);
 	return RC_OK;
 }
 
@@ -316,7 +439,7 @@ redis_skipped(struct redis *r, struct answer *a, struct fault *f)
 	if (a->code == ANSWER_DONE ? !job->once : job->cooldown <= 0)
 		return fault_set(
 		    f, RC_PROTOCOL, "%s gave an answer to what was not asked", r->where);
-	r->commands.asked = false; /* nothing is left there to be given back */
+	r->call.asked = false; /* nothing is left there to be given back */
 	if (a->code == ANSWER_RECENT)
 		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
 	secret_blot(a->who, r->address.password);
@@ -335,8 +458,11 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	instant sent;
 	enum rc rc = redis_run(r, &q, until, &sent, a, f);
 
+	if (r->queue.moves != r->call.topology.moves) /* it listens elsewhere */
+		server_close(&r->queue.subscription);
 	if (rc != RC_OK)
 		return rc;
+	redis_tell_down_after(r);
 	switch (a->code) {
 	case ANSWER_HOLDER:
 		return redis_granted(r, a, sent, g, f);
@@ -365,6 +491,11 @@ redis_subscribe(struct redis *r, instant until, struct fault *f)
 
 	if (length < 0)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	if (r->queue.moves != r->call.topology.moves) {
+		server_go(
+		    &r->queue.subscription, &r->call.topology.at, r->call.topology.where);
+		r->queue.moves = r->call.topology.moves;
+	}
 	rc = server_ask(&r->queue.subscription, &q, until, &reply, f);
 	redisFreeCommand(command);
 	if (rc != RC_OK || !reply)
@@ -487,6 +618,8 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 
 	r->claim = claim;
 	r->dialect->names(&r->names, claim);
+	if (r->dialect == &dialect_native)
+		slot_rename(&r->names, r->address.form, claim->key);
 	patience_begin(&r->patience, claim);
 	do {
 		rc = redis_attempt(r, queued, until, g, &a, f);
@@ -499,7 +632,7 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	} while (rc == RC_OK && !r->hold.is && until);
 	if (rc != RC_OK || r->hold.is)
 		return rc;
-	r->commands.asked = false; /* who does not queue leaves nothing */
+	r->call.asked = false; /* who does not queue leaves nothing */
 	return fault_set(f, RC_BUSY, "%s: %s", r->where, a.frozen ? "frozen" : "held");
 }
 
@@ -517,7 +650,7 @@ redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    r->where);
+	    call_where(&r->call));
 }
 
 static enum rc
@@ -532,6 +665,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	server_close(&r->queue.subscription);
 	rc = redis_run(r, &(struct request){.operation = RENEW, .token = r->hold.token},
 	    until, &sent, &a, f);
+	redis_watch(r);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
 	if (a.code == ANSWER_NOT_HOLDER && *a.mark)
@@ -539,6 +673,8 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	if (a.code == ANSWER_NOT_HOLDER || a.token != r->hold.token ||
 	    a.slot != r->hold.slot)
 		return redis_lost(r, f);
+	if (!redis_is_replicated(r, f))
+		return RC_AGAIN;
 	g->sent = sent;
 	g->lease = r->claim->ttl;
 	return a.code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, &a, f) : RC_OK;
@@ -552,7 +688,8 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 	instant sent;
 	enum rc rc;
 
-	if (!r->commands.asked)
+	r->base.host->alert = -1;
+	if (!r->call.asked)
 		return RC_OK;
 	rc = redis_run(r, &(struct request){.operation = RELEASE, .status = status},
 	    until, &sent, &a, f);
@@ -561,31 +698,31 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 		    "%s could not write down that this run ended with %d: it does not count",
 		    r->where, status);
 	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is)
-		rc = r->commands.repeated
+		rc = r->call.repeated
 		    ? fault_set(f, RC_AGAIN,
 			  "%s closed the connection before it answered", r->where)
 		    : redis_lost(r, f);
 	if (rc == RC_OK || rc == RC_LOST)
-		r->commands.asked = r->hold.is = false;
+		r->call.asked = r->hold.is = false;
 	return rc;
 }
 
 /* ---- looking and steering ---- */
 
 /* Pages are larger than what is said to a claim. */
-static struct server *
-redis_server(struct store *s)
+static struct call *
+redis_call(struct store *s)
 {
-	struct server *server = &redis_of(s)->commands;
+	struct call *call = &redis_of(s)->call;
 
-	wire_bound(&server->wire, &resp_pages);
-	return server;
+	call_let_pages_in(call);
+	return call;
 }
 
 static enum rc
 redis_each(struct store *s, const struct look *look, struct fault *f)
 {
-	return look_each(redis_server(s), redis_of(s)->dialect, look, f);
+	return look_each(redis_call(s), redis_of(s)->dialect, look, f);
 }
 
 static enum rc
@@ -593,29 +730,46 @@ redis_revoke(struct store *s, const struct target *t, const char *record, bool f
     instant until, struct fault *f)
 {
 	return steer_revoke(
-	    redis_server(s), redis_of(s)->dialect, t, record, force, until, f);
+	    redis_call(s), redis_of(s)->dialect, t, record, force, until, f);
 }
 
 static enum rc
 redis_freeze(struct store *s, const char *key, const char *record, int64_t length,
     instant until, struct fault *f)
 {
-	return steer_freeze(redis_server(s), key, record, length, until, f);
+	return steer_freeze(redis_call(s), key, record, length, until, f);
 }
 
 static enum rc
 redis_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
-	return steer_thaw(redis_server(s), key, until, f);
+	return steer_thaw(redis_call(s), key, until, f);
+}
+
+/* The lock of each lies in one slot; those of two keys only where a tag says so. */
+static enum rc
+redis_together(struct store *s, const char *key, const char *other, struct fault *f)
+{
+	const struct redis *r = redis_of(s);
+
+	if (r->address.form != FORM_CLUSTER || strcmp(key, other) == 0 ||
+	    slot_is_same(key, other))
+		return RC_OK;
+	return fault_set(f, RC_CONFIG,
+	    "the keys '%.100s' and '%.100s' may lie on two nodes of the cluster: give them one {tag}, such as {a}%.100s and {a}%.100s",
+	    key, other, key, other);
 }
 
 const struct backend redis_backend = {
     .name = "redis",
-    .schemes = (const char *const[]){"redis", "redis+unix", NULL},
+    .schemes = (const char *const[]){"redis", "redis+unix", "redis+sentinel",
+	"redis+cluster", NULL},
     .settings = settings,
-    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path",
+    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path, "
+		"redis+sentinel://host,host/MASTER[/db], redis+cluster://host,host",
     .open = redis_open,
     .close = redis_close,
+    .together = redis_together,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
     .admin = &(
 	const struct admin_ops){redis_each, redis_revoke, redis_freeze, redis_thaw},

@@ -27,8 +27,8 @@ line_number(const char *s, size_t n, long *ret)
 	return true;
 }
 
-const struct resp_bounds resp_usual = {RESP_BYTES, RESP_MEMBERS},
-			 resp_pages = {1 << 20, 4096};
+const struct resp_bounds resp_usual = {RESP_BYTES, RESP_MEMBERS, RESP_DEPTH},
+			 resp_pages = {1 << 20, 4096, RESP_DEPTH + 1};
 
 static ssize_t reply_length(
     const char *buf, size_t n, const struct resp_bounds *b, int depth);
@@ -57,7 +57,7 @@ array_length(const char *buf, size_t n, size_t line, long members,
 
 	if (members == -1)
 		return line;
-	if (members < 0 || members > b->members || depth == RESP_DEPTH)
+	if (members < 0 || members > b->members || depth == b->depth)
 		return -1;
 	for (long i = 0; i < members; i++) {
 		ssize_t one = reply_length(buf + used, n - used, b, depth + 1);
@@ -106,6 +106,9 @@ resp_length(const char *buf, size_t n, const struct resp_bounds *b)
 	return length;
 }
 
+#define CLUSTER \
+	"it is one node of a cluster, or that is down: redis+cluster://HOST is its URL"
+
 /* In order of search, since an error from within a script names others on its way. */
 static const struct meaning {
 	const char *code;
@@ -125,15 +128,16 @@ static const struct meaning {
     {"command 'AUTH'", RC_DENIED, "it knows no passwords: leave it out"},
     {"command `AUTH`", RC_DENIED, "it knows no passwords: leave it out"},
     {"no password is set", RC_DENIED, "it has no password: leave it out"},
-    {"NOPERM", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous"},
+    {"NOPERM", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
     {"can't run this command", RC_DENIED,
-	"allow the user ~dlock:* &dlock:* +@all -@dangerous"},
+	"allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
     {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},
-    {"MOVED", RC_CONFIG, "it is one node of a cluster, which this backend cannot use"},
-    {"CROSSSLOT", RC_CONFIG,
-	"it is one node of a cluster, which this backend cannot use"},
-    {"CLUSTERDOWN", RC_CONFIG,
-	"it is one node of a cluster, which this backend cannot use"},
+    {"MOVED", RC_CONFIG, CLUSTER},
+    {"ASK ", RC_CONFIG, CLUSTER},
+    {"CROSSSLOT", RC_CONFIG, CLUSTER},
+    {"CLUSTERDOWN", RC_CONFIG, CLUSTER},
+    {"non local key", RC_AGAIN, "the slot of this key is moving to another node"},
+    {"UNBLOCKED", RC_AGAIN, "it is no longer the master"},
     {"READONLY", RC_CONFIG, "it is a replica: name the master"},
     {"DB index is out of range", RC_CONFIG, "it has no such database"},
     {"unknown command", RC_CONFIG, "it does not know a command that dlock needs"},

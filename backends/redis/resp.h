@@ -22,6 +22,7 @@ enum {
 struct resp_bounds {
 	size_t bytes;
 	long members;
+	int depth;
 };
 
 /* As above; and for pages of look.lua. */

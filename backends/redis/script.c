@@ -37,13 +37,13 @@ verb(const struct manner *m)
 }
 
 static enum rc
-ask(struct server *s, const struct script_call *c, const struct manner *m, instant until,
+ask(struct call *to, const struct script_call *c, const struct manner *m, instant until,
     redisReply **reply, struct fault *f)
 {
 	const char *words[3 + SCRIPT_WORDS] = {
 	    verb(m), m->whole ? c->script->text : c->script->sha1};
 	size_t lengths[3 + SCRIPT_WORDS];
-	struct question q = {.command = NULL};
+	struct question q = {.persist = true};
 	char keys[12], *command;
 	int length;
 	enum rc rc;
@@ -58,7 +58,7 @@ ask(struct server *s, const struct script_call *c, const struct manner *m, insta
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	q.command = command;
 	q.length = length;
-	rc = server_ask(s, &q, until, reply, f);
+	rc = call_ask(to, &q, until, reply, f);
 	redisFreeCommand(command);
 	return rc;
 }
@@ -77,15 +77,15 @@ change(struct manner *m, const char *error)
 }
 
 enum rc
-script_nonsense(struct server *s, struct fault *f)
+script_nonsense(struct call *to, struct fault *f)
 {
-	server_close(s);
+	call_close(to);
 	return fault_set(f, RC_PROTOCOL,
-	    "%s gave an answer that dlock's script does not give", s->where);
+	    "%s gave an answer that dlock's script does not give", call_where(to));
 }
 
 enum rc
-script_run(struct server *s, const struct script_call *c, instant until,
+script_run(struct call *to, const struct script_call *c, instant until,
     redisReply **reply, struct fault *f)
 {
 	struct manner m = {.reads = c->reads};
@@ -95,7 +95,7 @@ script_run(struct server *s, const struct script_call *c, instant until,
 	do {
 		freeReplyObject(*reply);
 		*reply = NULL;
-		rc = ask(s, c, &m, until, reply, f);
+		rc = ask(to, c, &m, until, reply, f);
 	} while (rc == RC_OK && *reply && (*reply)->type == REDIS_REPLY_ERROR &&
 	    change(&m, (*reply)->str));
 	if (rc != RC_OK) {
@@ -103,11 +103,11 @@ script_run(struct server *s, const struct script_call *c, instant until,
 		return rc;
 	}
 	if (!*reply)
-		return script_nonsense(s, f);
+		return script_nonsense(to, f);
 	if ((*reply)->type == REDIS_REPLY_ARRAY)
 		return RC_OK;
-	rc = (*reply)->type == REDIS_REPLY_ERROR ? server_refused(s, (*reply)->str, f)
-						 : script_nonsense(s, f);
+	rc = (*reply)->type == REDIS_REPLY_ERROR ? call_refused(to, (*reply)->str, f)
+						 : script_nonsense(to, f);
 	freeReplyObject(*reply);
 	*reply = NULL;
 	return rc;

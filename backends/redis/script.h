@@ -8,7 +8,7 @@
 #ifndef DLOCK_REDIS_SCRIPT_H
 #define DLOCK_REDIS_SCRIPT_H
 
-#include "server.h"
+#include "call.h"
 
 struct script {
 	const char *text; /* not ended by a NUL */
@@ -48,10 +48,10 @@ script_word(struct script_call *c, const char *word)
  * Asks, and gives the answer with RC_OK, else NULL: an array (freeReplyObject() it).  An
  * error reply becomes what server_refused() says.
  */
-enum rc script_run(struct server *, const struct script_call *, instant until,
+enum rc script_run(struct call *, const struct script_call *, instant until,
     redisReply **, struct fault *);
 
 /* The answer that has just been given is none of the script's: RC_PROTOCOL. */
-enum rc script_nonsense(struct server *, struct fault *);
+enum rc script_nonsense(struct call *, struct fault *);
 
 #endif

@@ -8,14 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WAIT_SPARE (150 * NS_PER_MS) /* the answer to WAIT comes so much late */
+#define WAIT_LEAST (20 * NS_PER_MS)
+#define WAIT_MOST NS_PER_S
 #define HEALTH_PATIENCE (500 * NS_PER_MS) /* for what comes right behind an answer */
 
 void
 server_init(
     struct server *s, struct host *host, const struct address *a, const char *where)
 {
-	*s = (struct server){.host = host, .address = a, .where = where};
+	*s = (struct server){
+	    .host = host, .address = a, .at = &a->hosts[0], .where = where};
 	wire_init(&s->wire, host, where);
+}
+
+void
+server_go(struct server *s, const struct endpoint *at, const char *where)
+{
+	server_close(s);
+	s->at = at;
+	s->where = s->wire.stream.where = where;
+	s->inspected = false;
 }
 
 bool
@@ -50,12 +63,12 @@ server_refused(const struct server *s, char *text, struct fault *f)
 /* ---- the greeting ---- */
 
 /* What may travel in front of a question. */
-enum greeting { GREET_PING, GREET_AUTH, GREET_SELECT };
+enum greeting { GREET_PING, GREET_AUTH, GREET_SELECT, GREET_ASKING };
 
 struct greetings {
 	char text[1024];
 	size_t used;
-	enum greeting kinds[2];
+	enum greeting kinds[3];
 	int n;
 };
 
@@ -179,6 +192,41 @@ read_health(struct server *s, instant until)
 	return rc != RC_PROTOCOL;
 }
 
+/* ---- what replicas have of it ---- */
+
+/*
+ * WAIT counts what was written on this connection, and so goes with it in one packet.  The
+ * server gives up a little before we do; to WAIT, 0 is for ever.
+ */
+static void
+write_wait(char *out, size_t size, int replicas, instant until)
+{
+	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
+	char n[12], ms[12];
+
+	snprintf(n, sizeof n, "%d", replicas);
+	snprintf(
+	    ms, sizeof ms, "%d", (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
+	snprintf(out, size, "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n),
+	    n, strlen(ms), ms);
+}
+
+/* An error (it is a replica by now) is as good as nobody's having it. */
+static enum rc
+read_acknowledged(struct server *s, instant until, struct fault *f)
+{
+	redisReply *reply = NULL;
+	enum rc rc = wire_receive(&s->wire, &reply, until, f);
+
+	s->acknowledged = -1;
+	if (rc != RC_OK)
+		return rc;
+	if (reply->type == REDIS_REPLY_INTEGER)
+		s->acknowledged = reply->integer;
+	freeReplyObject(reply);
+	return RC_OK;
+}
+
 /* ---- one question, one answer ---- */
 
 /*
@@ -189,7 +237,8 @@ server_send(struct server *s, const struct question *q, bool inspect, instant un
     struct fault *f)
 {
 	struct greetings g = {.n = 0};
-	struct iovec parts[3];
+	struct iovec parts[4];
+	char wait[64] = "";
 	bool fits = true;
 	enum rc rc;
 
@@ -197,22 +246,27 @@ server_send(struct server *s, const struct question *q, bool inspect, instant un
 		if (q->ping_first)
 			fits = greet(&g, GREET_PING, 1, (const char *[]){"PING"});
 	} else {
-		rc = wire_connect(&s->wire, s->address, until, f);
+		rc = wire_connect(&s->wire, s->address, s->at, until, f);
 		if (rc != RC_OK)
 			return rc;
 		fits = greet_new(&g, s->address);
 	}
+	if (fits && q->asking)
+		fits = greet(&g, GREET_ASKING, 1, (const char *[]){"ASKING"});
 	if (!fits) {
 		wire_close(&s->wire);
 		explicit_bzero(g.text, g.used);
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	}
+	if (q->replicas > 0)
+		write_wait(wait, sizeof wait, q->replicas, until);
 	s->asked = true;
 	parts[0] = (struct iovec){g.text, g.used};
 	parts[1] = (struct iovec){(char *)q->command, q->length};
-	parts[2] = (struct iovec){
+	parts[2] = (struct iovec){wait, strlen(wait)};
+	parts[3] = (struct iovec){
 	    (char *)health_questions, inspect ? strlen(health_questions) : 0};
-	rc = wire_send(&s->wire, parts, 3, until, f);
+	rc = wire_send(&s->wire, parts, 4, until, f);
 	explicit_bzero(g.text, g.used);
 	for (int i = 0; rc == RC_OK && i < g.n; i++)
 		rc = read_greeted(s, g.kinds[i], until, f);
@@ -227,6 +281,22 @@ read_rest(struct server *s, const struct question *q, bool inspect, instant unti
 	    !read_health(s, instant_first(until, instant_now() + HEALTH_PATIENCE)))
 		return false;
 	return q->messages || s->wire.used == 0;
+}
+
+static enum rc
+read_answer(struct server *s, const struct question *q, instant until, redisReply **reply,
+    struct fault *f)
+{
+	enum rc rc = wire_receive(&s->wire, reply, until, f);
+
+	if (rc != RC_OK || q->replicas == 0)
+		return rc;
+	rc = read_acknowledged(s, until, f);
+	if (rc != RC_OK) {
+		freeReplyObject(*reply);
+		*reply = NULL;
+	}
+	return rc;
 }
 
 enum rc
@@ -245,7 +315,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 		rc = server_send(s, q, inspect, until, f);
 		s->inspected = s->inspected || (inspect && rc == RC_OK);
 		if (rc == RC_OK)
-			rc = wire_receive(&s->wire, reply, until, f);
+			rc = read_answer(s, q, until, reply, f);
 		if (rc != RC_AGAIN || !idle || q->continues)
 			break;
 		/* a proxy may close at a command it does not know */

@@ -5,12 +5,7 @@
  * (AUTH, SELECT in front of the first question, in the same packet) when it is
  * needed.  What is asked is no matter of this file: it knows nothing of locks.
  *
- * Which server it is does not change: `address` is the one of the URL.  Where
- * it can change (sentinel, cluster), exactly two places know of it: the one
- * that connects (server_send in server.c), which then asks where the server of
- * this key is, and redis_run() in redis.c (script_run() in script.c where nothing
- * is claimed), which sees every error and reply and then tells what it saw.  With
- * a single server both would say nothing, so there is no such interface yet.
+ * Which server it is can change (server_go): topology.h knows where the locks are.
  */
 #ifndef DLOCK_REDIS_SERVER_H
 #define DLOCK_REDIS_SERVER_H
@@ -21,9 +16,11 @@
 struct server {
 	struct wire wire;
 	struct host *host;
-	const struct address *address; /* not owned */
-	const char *where;             /* for people; not owned */
+	const struct address *address; /* who we are there; not owned */
+	const struct endpoint *at;     /* where it is; not owned */
+	const char *where;             /* the same for people; not owned */
 	bool inspected;                /* it has been asked how it is set */
+	int64_t acknowledged; /* of a question with `replicas`: how many did; -1 */
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: the server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */
@@ -46,6 +43,11 @@ struct question {
 	 * something
 	 */
 	bool inspect;
+	bool asking;  /* the slot moves to this node: its answer is wanted all the same */
+	int replicas; /* wait for so many to have what it wrote; 0: for none */
+	bool claimed; /* what it asks for is granted by the true master alone */
+	bool
+	    persist; /* nobody asks again if it fails: until the time is over, call.c does */
 	/*
 	 * it goes on with what was said on this connection: on another one it is not said
 	 */
@@ -53,8 +55,12 @@ struct question {
 	bool messages; /* more may come behind the answer: it begins a subscription */
 };
 
+/* At the first host of the address. */
 void server_init(
     struct server *, struct host *, const struct address *, const char *where);
+
+/* From now on it is another one: closes the connection to the one before. */
+void server_go(struct server *, const struct endpoint *at, const char *where);
 
 bool server_is_open(const struct server *);
 

@@ -20,7 +20,7 @@ enum { ATTEMPTS = 5 };
 static const int64_t day_ms = 86400 * 1000;
 
 struct transaction {
-	struct server *server;
+	struct call *call;
 	const struct names *names;
 	const struct claim *claim;
 	const struct request *request;
@@ -40,9 +40,9 @@ struct transaction {
 static enum rc
 refused(struct transaction *t, char *text)
 {
-	enum rc rc = server_refused(t->server, text, t->fault);
+	enum rc rc = call_refused(t->call, text, t->fault);
 
-	server_close(t->server);
+	call_close(t->call);
 	return t->request->operation != ACQUIRE && resp_is_foreign(text) ? RC_LOST : rc;
 }
 
@@ -63,7 +63,7 @@ say(struct transaction *t, redisReply **reply, const char *const *words)
 		return fault_set(t->fault, RC_SYSTEM, "out of memory");
 	q.command = command;
 	q.length = length;
-	rc = server_ask(t->server, &q, t->until, reply, t->fault);
+	rc = call_ask(t->call, &q, t->until, reply, t->fault);
 	redisFreeCommand(command);
 	t->begun = true;
 	if (rc != RC_OK) {
@@ -71,7 +71,7 @@ say(struct transaction *t, redisReply **reply, const char *const *words)
 		return rc;
 	}
 	if (!*reply)
-		return script_nonsense(t->server, t->fault);
+		return script_nonsense(t->call, t->fault);
 	if ((*reply)->type == REDIS_REPLY_ERROR) {
 		rc = refused(t, (*reply)->str);
 		freeReplyObject(*reply);
@@ -103,7 +103,7 @@ say_number(struct transaction *t, int64_t *out, const char *const *words)
 		return rc;
 	*out = reply->integer;
 	if (reply->type != REDIS_REPLY_INTEGER)
-		rc = script_nonsense(t->server, t->fault);
+		rc = script_nonsense(t->call, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -121,7 +121,7 @@ say_text(
 	*is = reply->type == REDIS_REPLY_STRING;
 	snprintf(out, size, "%s", *is ? reply->str : "");
 	if (!*is && reply->type != REDIS_REPLY_NIL)
-		rc = script_nonsense(t->server, t->fault);
+		rc = script_nonsense(t->call, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -139,7 +139,7 @@ execute(struct transaction *t, bool *done)
 	*done = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
 	for (size_t i = 0; *done && i < reply->elements && rc == RC_OK; i++)
 		if (reply->element[i]->type == REDIS_REPLY_ERROR)
-			rc = server_refused(t->server, reply->element[i]->str, t->fault);
+			rc = call_refused(t->call, reply->element[i]->str, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -160,7 +160,7 @@ read_clock(struct transaction *t, int64_t *us)
 		*us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
 		    strtoll(reply->element[1]->str, NULL, 10);
 	else
-		rc = script_nonsense(t->server, t->fault);
+		rc = script_nonsense(t->call, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -207,7 +207,7 @@ take(struct transaction *t)
 	before = strtoull(dealt, NULL, 10);
 	t->answer->token = before + 1 > (uint64_t)us ? before + 1 : (uint64_t)us;
 	if (t->answer->token >= TOKEN_LIMIT)
-		return script_nonsense(t->server, t->fault);
+		return script_nonsense(t->call, t->fault);
 	snprintf(token, sizeof token, "%" PRIu64, t->answer->token);
 	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, us, t->claim->record);
 	snprintf(ends, sizeof ends, "%" PRId64,
@@ -317,10 +317,10 @@ attempt(struct transaction *t)
 }
 
 enum rc
-transaction_run(struct server *s, const struct names *names, const struct claim *claim,
+transaction_run(struct call *c, const struct names *names, const struct claim *claim,
     const struct request *request, instant until, struct answer *a, struct fault *f)
 {
-	struct transaction t = {.server = s,
+	struct transaction t = {.call = c,
 	    .names = names,
 	    .claim = claim,
 	    .request = request,
@@ -335,6 +335,6 @@ transaction_run(struct server *s, const struct names *names, const struct claim 
 		rc = attempt(&t);
 	if (rc == RC_OK && !t.settled)
 		rc = fault_set(
-		    f, RC_AGAIN, "%s: others change it at the same time", s->where);
+		    f, RC_AGAIN, "%s: others change it at the same time", call_where(c));
 	return rc;
 }

@@ -10,7 +10,7 @@
  * As dialect.plainly: what string.lua does.  RC_AGAIN also when others changed the lock
  * at the same time again and again.
  */
-enum rc transaction_run(struct server *, const struct names *, const struct claim *,
+enum rc transaction_run(struct call *, const struct names *, const struct claim *,
     const struct request *, instant until, struct answer *, struct fault *);
 
 #endif

@@ -1,6 +1,7 @@
 /* wire.c - Redis replies on a stream. */
 #include "wire.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,14 +48,10 @@ wire_broken(struct wire *w, enum rc rc, const char *what, struct fault *f)
 	return fault_set(f, rc, "%s %s", w->stream.where, what);
 }
 
-enum rc
-wire_connect(struct wire *w, const struct address *a, instant until, struct fault *f)
+/* The stream is open; `rc` says whether it is. */
+static enum rc
+wire_opened(struct wire *w, enum rc rc, struct fault *f)
 {
-	enum rc rc;
-
-	wire_close(w);
-	rc = *a->path ? stream_connect_unix(&w->stream, a->path, until, f)
-		      : stream_connect(&w->stream, a->tcp.host, a->tcp.port, until, f);
 	if (rc != RC_OK)
 		return rc;
 	w->reader = redisReaderCreate();
@@ -62,6 +59,24 @@ wire_connect(struct wire *w, const struct address *a, instant until, struct faul
 	return w->reader && w->in
 	    ? RC_OK
 	    : wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f);
+}
+
+enum rc
+wire_start(struct wire *w, const struct sockaddr *a, socklen_t size, struct fault *f)
+{
+	wire_close(w);
+	return wire_opened(w, stream_start(&w->stream, a, size, f), f);
+}
+
+enum rc
+wire_connect(struct wire *w, const struct address *a, const struct endpoint *at,
+    instant until, struct fault *f)
+{
+	wire_close(w);
+	return wire_opened(w,
+	    *a->path ? stream_connect_unix(&w->stream, a->path, until, f)
+		     : stream_connect(&w->stream, at->host, at->port, until, f),
+	    f);
 }
 
 bool
@@ -103,21 +118,30 @@ build_reply(struct wire *w, size_t n, redisReply **ret, struct fault *f)
 	return RC_OK;
 }
 
+/* The first reply of what has come; *ret NULL: it is not complete. */
+static enum rc
+wire_parse(struct wire *w, redisReply **ret, struct fault *f)
+{
+	ssize_t length = resp_length(w->in, w->used, w->bounds);
+
+	*ret = NULL;
+	if (length < 0)
+		return wire_broken(w, RC_PROTOCOL,
+		    "sent what is no Redis reply: is this a Redis server?", f);
+	return length > 0 ? build_reply(w, length, ret, f) : RC_OK;
+}
+
 enum rc
 wire_receive(struct wire *w, redisReply **ret, instant until, struct fault *f)
 {
 	if (!w->in)
 		return wire_broken(w, RC_AGAIN, "is not connected", f);
 	for (;;) {
-		ssize_t length = resp_length(w->in, w->used, w->bounds);
+		enum rc rc = wire_parse(w, ret, f);
 		size_t got;
-		enum rc rc;
 
-		if (length < 0)
-			return wire_broken(w, RC_PROTOCOL,
-			    "sent what is no Redis reply: is this a Redis server?", f);
-		if (length > 0)
-			return build_reply(w, length, ret, f);
+		if (rc != RC_OK || *ret)
+			return rc;
 		rc = stream_receive(&w->stream, w->in + w->used,
 		    w->bounds->bytes - w->used, &got, until, f);
 		if (rc != RC_OK) {
@@ -125,5 +149,24 @@ wire_receive(struct wire *w, redisReply **ret, instant until, struct fault *f)
 			return rc;
 		}
 		w->used += got;
+	}
+}
+
+enum rc
+wire_take(struct wire *w, redisReply **ret, struct fault *f)
+{
+	for (;;) {
+		enum rc rc = wire_parse(w, ret, f);
+		ssize_t n;
+
+		if (rc != RC_OK || *ret)
+			return rc;
+		n = w->stream.ops->read(
+		    &w->stream, w->in + w->used, w->bounds->bytes - w->used);
+		if (n < 0 && errno == EAGAIN)
+			return RC_OK;
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return wire_broken(w, RC_AGAIN, "closed the connection", f);
+		w->used += n > 0 ? n : 0;
 	}
 }

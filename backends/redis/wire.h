@@ -13,6 +13,7 @@
 #include "resp.h"
 
 #include <hiredis/hiredis.h>
+#include <sys/socket.h>
 
 struct wire {
 	struct stream stream;
@@ -27,8 +28,9 @@ void wire_init(struct wire *, struct host *, const char *where);
 /* What replies are let in from now on; resp_usual if nothing is said. */
 void wire_bound(struct wire *, const struct resp_bounds *);
 
-enum rc wire_connect(
-    struct wire *, const struct address *, instant until, struct fault *);
+/* To the unix socket of the address if it has one, else to `at`. */
+enum rc wire_connect(struct wire *, const struct address *, const struct endpoint *at,
+    instant until, struct fault *);
 
 bool wire_is_open(const struct wire *);
 
@@ -43,6 +45,12 @@ enum rc wire_send(
  * The next reply (freeReplyObject() it).  RC_PROTOCOL: what came is none, or too large.
  */
 enum rc wire_receive(struct wire *, redisReply **ret, instant until, struct fault *);
+
+/* Begins to connect to this address; what is sent then may have to wait. */
+enum rc wire_start(struct wire *, const struct sockaddr *, socklen_t, struct fault *);
+
+/* As wire_receive(), but without waiting: *ret is NULL while it has not come. */
+enum rc wire_take(struct wire *, redisReply **ret, struct fault *);
 
 void wire_close(struct wire *);
 

@@ -33,19 +33,35 @@ static size_t tokens_size;
 static char *keepers_text;
 static const char *outer_keepers = "";
 
-/*
- * With several keys: makes room for their tokens, each byte of a key written as six at
- * most.
- */
+/* Each byte of a key is written as six at most. */
+size_t
+child_tokens_room(const struct plan *p)
+{
+	size_t room = sizeof "{}";
+
+	for (size_t i = 0; i < p->nkeys; i++)
+		room += sizeof "\"\":18446744073709551615," + 6 * strlen(p->keys[i]);
+	return room;
+}
+
+void
+child_write_tokens(const struct plan *p, const struct go *go, char *out, size_t size)
+{
+	struct object j;
+
+	object_begin(&j, out, size);
+	for (size_t i = 0; i < p->nkeys; i++)
+		object_number(&j, p->keys[i], go->tokens[i]);
+	object_end(&j);
+}
+
+/* With several keys: makes room for their tokens. */
 static bool
 prepare_tokens(const struct plan *p)
 {
 	if (p->nkeys == 1)
 		return true;
-	tokens_size = sizeof "DLOCK_TOKENS={}";
-	for (size_t i = 0; i < p->nkeys; i++)
-		tokens_size += sizeof "\"\":18446744073709551615," +
-		    6 * strlen(p->keys[i]);
+	tokens_size = strlen("DLOCK_TOKENS=") + child_tokens_room(p);
 	tokens_text = malloc(tokens_size);
 	return tokens_text &&
 	    putenv(memcpy(tokens_text, "DLOCK_TOKENS=", sizeof "DLOCK_TOKENS=")) == 0;
@@ -55,14 +71,9 @@ static void
 fill_in_tokens(const struct plan *p, const struct go *go)
 {
 	size_t name = strlen("DLOCK_TOKENS=");
-	struct object j;
 
-	if (!tokens_text)
-		return;
-	object_begin(&j, tokens_text + name, tokens_size - name);
-	for (size_t i = 0; i < p->nkeys; i++)
-		object_number(&j, p->keys[i], go->tokens[i]);
-	object_end(&j);
+	if (tokens_text)
+		child_write_tokens(p, go, tokens_text + name, tokens_size - name);
 }
 
 /* False: no memory; then the command must not run half-informed. */

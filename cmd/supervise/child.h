@@ -31,6 +31,13 @@ struct go {
 	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
 };
 
+/*
+ * With several keys: DLOCK_TOKENS, a JSON object key -> token, into out, for which
+ * child_tokens_room() bytes are enough.
+ */
+size_t child_tokens_room(const struct plan *);
+void child_write_tokens(const struct plan *, const struct go *, char *out, size_t size);
+
 struct child {
 	pid_t pid;
 	pid_t group; /* its own process group, or 0: the front's, with the terminal */

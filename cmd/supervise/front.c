@@ -50,6 +50,7 @@ struct front {
 	struct front_elders elders;
 	struct watch watch;
 	int interrupt; /* the signal that is to end the waiting; 0 */
+	bool tried;    /* to deliver the lock, with a body */
 	struct front_end end;
 };
 
@@ -97,6 +98,15 @@ look_around(struct front *f)
 		f->elders.look_at = instant_now() + LOOK_AGAIN;
 }
 
+/* Who is to be stopped besides our own: whoever has been given the lock; NULL: nobody. */
+static struct outside *
+guarded(const struct front *f)
+{
+	struct body *b = f->run->body;
+
+	return b && b->outside.pid && link_guards(f->shared) ? &b->outside : NULL;
+}
+
 /* Sends to the command's whole tree; ours is more, the keeper above all. */
 static size_t
 front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
@@ -107,6 +117,7 @@ front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
 	    .command = atomic_load(&f->shared->command),
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
+	    .outside = guarded(f),
 	};
 
 	return tree_signal(root, &aim);
@@ -115,15 +126,16 @@ front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
 /*
  * Kills everything of ours but the spared: the command first, then the keeper, so
  * that the rest becomes our own children, until we are alone.  Beside children who
- * are not the command's that is when two looks in a row find nobody: a single one
- * may miss who is just being handed from a dying parent to us.  False: something
- * will not die, or cannot be seen.  (A look may take longer than our patience: it
- * is over only when there is still somebody.)
+ * are not the command's, and for processes that are none of ours, that is when two
+ * looks in a row find nobody: a single one may miss who is just being handed from a
+ * dying parent to another.  False: something will not die, or cannot be seen.  (A look
+ * may take longer than our patience: it is over only when there is still somebody.)
  */
 static bool
 kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
+	bool outside = guarded(f), strangers = f->run->has_elders || outside;
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
@@ -135,10 +147,11 @@ kill_everything(struct front *f)
 		look_around(f);
 		kill(f->keeper, SIGKILL);
 	}
-	for (int quiet = 0; !is_alone(f);) {
+	for (int quiet = 0; outside || !is_alone(f);) {
 		quiet = front_signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0
 									   : quiet + 1;
-		if (is_alone(f) || (quiet >= 2 && f->run->has_elders && f->keeper == 0))
+		if ((!outside && is_alone(f)) ||
+		    (quiet >= 2 && strangers && f->keeper == 0))
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
 			return false;
@@ -157,6 +170,14 @@ front_finish(struct front *f, struct ending e, const char *words)
 	f->end.over = true;
 }
 
+/* May the command, or whoever has been given the lock, have done anything under it? */
+static bool
+has_begun(const struct front *f)
+{
+	return atomic_load(&f->shared->exec) == EXEC_CALLED &&
+	    (!f->run->body || atomic_load(&f->shared->front.delivered));
+}
+
 /*
  * Kills everything.  It is `otherwise` unless the command may have begun: then the lock
  * is lost under it.
@@ -167,9 +188,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
 	lost.stuck = !kill_everything(f);
-	front_finish(f,
-	    lost.stuck || atomic_load(&f->shared->exec) == EXEC_CALLED ? lost : otherwise,
-	    why);
+	front_finish(f, lost.stuck || has_begun(f) ? lost : otherwise, why);
 }
 
 /* The keeper is dead, or frozen past a deadline. */
@@ -235,6 +254,8 @@ watch_keeper(struct front *f)
 	due = watch(&f->watch, instant_now(), &view);
 	switch (due.duty) {
 	case DUTY_NONE:
+		if (guarded(f))
+			outside_signal(guarded(f), 0, false); /* to know them */
 		break;
 	case DUTY_TERM:
 		stop_command(f);
@@ -254,6 +275,9 @@ watch_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was stopped");
 		break;
 	}
+	if (guarded(f))
+		due.wake = instant_first(
+		    due.wake, instant_now() + f->plan->terms.ttl / 3);
 	return instant_first(due.wake, f->elders.look_at);
 }
 
@@ -282,23 +306,6 @@ ends_by_default(int sig)
 		if (sig == harmless[i])
 			return false;
 	return sigaction(sig, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN;
-}
-
-/* Stops this process as `sig` would have, until somebody continues it. */
-static void
-stop_here(int sig)
-{
-	sigset_t one;
-
-	sigemptyset(&one);
-	sigaddset(&one, sig);
-	if (sig == SIGSTOP) {
-		raise(sig);
-		return;
-	}
-	raise(sig);
-	sigprocmask(SIG_UNBLOCK, &one, NULL); /* here we stop, and from here we go on */
-	sigprocmask(SIG_BLOCK, &one, NULL);
 }
 
 static int
@@ -353,9 +360,12 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
 		progress_pause(&f->progress);
 		atomic_store(&f->shared->front.on_screen, false);
-		stop_here(sig);
+		loop_stop_here(sig);
 		return;
 	}
+	/* what was meant for whoever has asked for the lock is no longer for us */
+	if (f->tried && sig != SIGTERM)
+		return;
 	if (sig == SIGWINCH)
 		progress_resized(&f->progress);
 	m.had = command_had_it(f, info);
@@ -381,7 +391,7 @@ stop_with(pid_t command, int sig)
 	int tty = group != getpgrp() ? open_terminal() : -1;
 	bool owner = tty >= 0 && tcgetpgrp(tty) == group;
 
-	stop_here(sig);
+	loop_stop_here(sig);
 	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
 		tcsetpgrp(tty, group);
 	if (tty >= 0)
@@ -521,6 +531,25 @@ show_progress(struct front *f)
 	}
 }
 
+/* ---- giving the lock to whoever has asked for it ---- */
+
+/*
+ * It counts as given before it is, so that there is no moment in which he may use it
+ * and nobody would stop him.
+ */
+static void
+deliver(struct front *f)
+{
+	progress_end(&f->progress, 0);
+	atomic_store(&f->shared->front.on_screen, false);
+	atomic_store(&f->shared->front.delivered, true);
+	f->tried = true;
+	if (f->run->body->deliver(f->run))
+		return;
+	atomic_store(&f->shared->front.delivered, false);
+	link_send(f->link, &(struct msg){.kind = MSG_SIGNAL, .ends = true}, NULL);
+}
+
 /* ---- the process ---- */
 
 /* The keeper leaves right after its last word; a zombie of ours should not outlive us. */
@@ -584,6 +613,8 @@ front_run(const struct run *r, pid_t keeper)
 			hear_keeper(&f);
 		if (an_anchor_broke(set, n))
 			watch_adrift(&f.watch, instant_now());
+		if (r->body && is_running(&f) && !f.tried && !f.end.over)
+			deliver(&f);
 		while (!f.end.over && set[LOOP_SIGNAL].revents &&
 		    loop_signal(&f.loop, &info))
 			front_take_signal(&f, &info);

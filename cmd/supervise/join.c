@@ -15,13 +15,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define JOIN_VERSION 3
+#define JOIN_VERSION 4
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS)
 #define KEEP_MOST (365 * 86400 * NS_PER_S) /* what --min-hold may be */
 
-enum join_verb { JOIN_HOLD = 1, JOIN_CHECK };
+/* Bytes of what an outer keeper sends unasked: that it is to be asked. */
+enum { JOIN_CALL = 1 };
+
+enum join_verb { JOIN_HOLD = 1, JOIN_CHECK, JOIN_RELEASE };
 
 /* One datagram each way; both ends are the same program on the same machine. */
 struct join_ask {
@@ -40,6 +43,7 @@ struct join_answer {
 	int version;
 	bool foreign; /* a lock is the same, but the asker none of our descendants */
 	bool secret;  /* the site has a password and is not told */
+	bool stops;   /* it is ours still, but wanted back: to be stopped politely */
 	/*
 	 * bits: which of the keys asked for we hold, in the order in which they were
 	 * asked for; 0: none
@@ -204,7 +208,7 @@ fill_address(struct sockaddr_un *out, const char *name, size_t n)
 /* ---- the outer side ---- */
 
 void
-join_listen(struct join_server *s, const struct plan *p)
+join_listen(struct join_server *s, const struct plan *p, pid_t root)
 {
 	unsigned long long net = ~0ULL; /* found from nowhere */
 	unsigned long long id[2] = {0};
@@ -215,7 +219,8 @@ join_listen(struct join_server *s, const struct plan *p)
 	for (size_t i = 0; i < JOINS_MAX; i++)
 		s->peers[i].fd = -1;
 	s->used = s->present = 0;
-	s->out_of_fds = false;
+	s->out_of_fds = s->asked = false;
+	s->root = root;
 	/*
 	 * A name that is never used again: a process left behind must not find another
 	 * keeper at it.  And not the owner's, since every user of this machine can read
@@ -269,6 +274,7 @@ add_peer(struct join_server *s, int fd, bool foreign)
 			s->peers[i].fd = fd;
 			s->peers[i].holds = false;
 			s->peers[i].foreign = foreign;
+			s->peers[i].releases = false;
 			s->present++;
 			s->used = i < s->used ? s->used : i + 1;
 			return;
@@ -277,10 +283,17 @@ add_peer(struct join_server *s, int fd, bool foreign)
 }
 
 /*
- * Only who descends from us may hold along with us: with our lease, it is killed
- * in time.  Where /proc hides it, knowing our address is proof enough.
+ * Only who descends from us, or from whom we hold for, may hold along with us: with our
+ * lease, it is killed in time.  Where /proc hides it, knowing our address is proof enough.
  */
-static void
+static bool
+is_foreign(const struct join_server *s, pid_t pid)
+{
+	return s->root != 0 && pid != s->root && tree_relation(s->root, pid) == KIN_NO;
+}
+
+/* False: nobody is there, or there is no descriptor. */
+static bool
 accept_peer(struct join_server *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -290,17 +303,18 @@ accept_peer(struct join_server *s)
 	if (fd < 0) {
 		/* else it would be ready for ever */
 		s->out_of_fds = errno == EMFILE || errno == ENFILE;
-		return;
+		return false;
 	}
 	if (!is_own_user(fd, &pid)) {
 		close(fd);
-		return;
+		return true;
 	}
-	foreign = tree_relation(getpid(), pid) == KIN_NO;
+	foreign = is_foreign(s, pid);
 	if (foreign && s->present >= JOINS_MAX / 2)
 		close(fd);
 	else
 		add_peer(s, fd, foreign);
+	return true;
 }
 
 static void
@@ -369,6 +383,7 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 	a->sent = o->sent;
 	a->lease = o->lease;
 	a->pace = o->pace;
+	a->stops = o->stops;
 }
 
 /* By how many the joined holds have grown. */
@@ -383,6 +398,11 @@ serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct s
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
+	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
+	    ask.verb == JOIN_RELEASE && !held) {
+		s->peers[i].releases = s->asked = true;
+		return 0;
+	}
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
 	    tell_site(&answer, site)) {
 		answer_peer(&answer, &ask, n, s->peers[i].foreign, p, site, offer);
@@ -410,6 +430,124 @@ join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p
 	if (set[0].revents)
 		accept_peer(s);
 	return grown;
+}
+
+void
+join_refuse(struct join_server *s)
+{
+	if (s->listener < 0)
+		return;
+	shutdown(s->listener, SHUT_RD); /* from here on connect(2) fails */
+	while (accept_peer(s))
+		continue;
+	close(s->listener);
+	s->listener = -1;
+}
+
+bool
+join_is_asked(const struct join_server *s)
+{
+	for (size_t i = 0; i < s->used; i++)
+		if (s->peers[i].fd >= 0 && s->peers[i].releases)
+			return true;
+	return false;
+}
+
+void
+join_call(struct join_server *s)
+{
+	for (size_t i = 0; i < s->used; i++)
+		if (s->peers[i].fd >= 0 && s->peers[i].holds)
+			send(s->peers[i].fd, "", JOIN_CALL, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+bool
+join_answer_release(struct join_server *s, int status, const char *line)
+{
+	struct join_outcome o = {.version = JOIN_VERSION, .status = status};
+	bool any = false;
+
+	snprintf(o.line, sizeof o.line, "%s", line);
+	for (size_t i = 0; i < s->used; i++)
+		if (s->peers[i].fd >= 0 && s->peers[i].releases) {
+			send(s->peers[i].fd, &o, sizeof o, MSG_DONTWAIT | MSG_NOSIGNAL);
+			drop_peer(s, i);
+			any = true;
+		}
+	return any;
+}
+
+/* ---- who releases a hold ---- */
+
+/* An address without its locks: "@dlock-ID/NET". */
+void
+join_write_handle(const char *address, char *out)
+{
+	size_t n = strcspn(address, "/");
+
+	n += address[n] == '/' ? 1 + strcspn(address + n + 1, "/ ") : 0;
+	snprintf(out, HANDLE_BYTES, "%.*s", (int)n, address);
+}
+
+static bool
+read_handle(const char *handle, struct address *a)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *name = "@dlock-", *id = handle + strlen(name);
+
+	if (strncmp(handle, name, strlen(name)) != 0 || strspn(id, digits) != 32 ||
+	    id[32] != '/' || strspn(id + 33, digits) != strlen(id + 33) || !id[33])
+		return false;
+	return strlen(handle) < HANDLE_BYTES && next_address(&handle, a);
+}
+
+/* Nobody but a keeper of ours is told anything: the name may be anybody's by now. */
+static enum rc
+connect_to_hold(int fd, const struct address *a, struct fault *f)
+{
+	struct sockaddr_un to;
+	socklen_t size = fill_address(&to, a->name, a->n);
+	pid_t pid;
+
+	while (connect(fd, (struct sockaddr *)&to, size) != 0)
+		if (errno != EINTR)
+			return fault_set(f, RC_LOST,
+			    is_same_net(a, fd)
+				? "nothing is held under this handle: it was released, or its time or its process has ended"
+				: "this handle cannot be asked from here (another network namespace, or another machine?)");
+	if (!is_own_user(fd, &pid))
+		return fault_set(f, RC_LOST, "this handle is another user's");
+	return RC_OK;
+}
+
+enum rc
+join_ask_release(const char *handle, struct join_outcome *o, struct fault *f)
+{
+	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
+	struct address a;
+	ssize_t n;
+	enum rc rc;
+	int fd;
+
+	if (!read_handle(handle, &a))
+		return fault_set(f, RC_USAGE, "this is no handle: dlock hold prints one");
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fault_set(
+		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+	rc = connect_to_hold(fd, &a, f);
+	if (rc == RC_OK) {
+		send(fd, &ask, offsetof(struct join_ask, keys) + 1, MSG_NOSIGNAL);
+		while ((n = recv(fd, o, sizeof *o, 0)) < 0 && errno == EINTR)
+			continue;
+		if (n != sizeof *o || o->version != JOIN_VERSION)
+			rc = fault_set(f, RC_SYSTEM,
+			    "dlock's keeper process has ended before it could say whether it is released; "
+			    "the lock ends with its lease at the latest");
+		o->line[sizeof o->line - 1] = '\0';
+	}
+	close(fd);
+	return rc;
 }
 
 /* ---- the inner side: a backend whose servers are the keepers around it ---- */
@@ -470,6 +608,8 @@ join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct
 		if (n == sizeof j->answer && j->answer.version == JOIN_VERSION &&
 		    j->answer.has)
 			return RC_OK;
+		if (n == JOIN_CALL)
+			continue; /* we are asking already */
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -497,6 +637,7 @@ exchange_all(
 	struct grant all = {.token = j->joined->parts[0].token,
 	    .slot = j->joined->parts[0].slot,
 	    .anchor = keepers->fds[0]};
+	bool stops = false;
 
 	for (size_t i = 0; i < keepers->n; i++) {
 		const struct join_answer *a = &j->answer;
@@ -504,6 +645,7 @@ exchange_all(
 
 		if (rc != RC_OK)
 			return rc;
+		stops = stops || a->stops;
 		if (i > 0 &&
 		    instant_after(a->sent, a->lease) >=
 			instant_after(all.sent, all.lease))
@@ -513,7 +655,7 @@ exchange_all(
 		all.pace = a->pace;
 	}
 	*g = all;
-	return RC_OK;
+	return stops ? fault_set(f, RC_REVOKED, "of the enclosing dlock") : RC_OK;
 }
 
 /* A descriptor that is readable when one of them has ended. */
@@ -540,10 +682,12 @@ join_acquire(struct store *s, const struct claim *claim, instant until, struct g
     struct fault *f)
 {
 	struct join *j = join_of(s);
+	enum rc rc;
 
 	(void)claim, (void)until;
 	s->host->alert = watch_keepers(j);
-	return exchange_all(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	rc = exchange_all(j, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	return rc == RC_REVOKED ? RC_OK : rc; /* the next renewal says it again */
 }
 
 static enum rc
@@ -583,7 +727,7 @@ join_release(struct store *s, int status, instant until, struct fault *f)
 	rc = exchange_all(j, JOIN_CHECK, until, &g, f);
 	s->host->alert = -1;
 	leave_keepers(j);
-	return rc;
+	return rc == RC_REVOKED ? RC_OK : rc;
 }
 
 static void

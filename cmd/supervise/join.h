@@ -44,23 +44,26 @@ enum { JOINS_MAX = 512 };
 
 struct join_server {
 	int listener; /* -1: none */
+	pid_t root;   /* who descends from it may hold along; 0: whoever knows where */
+	bool asked;   /* for a release, since the caller has last put this back */
 	/* no descriptors for peers: the next one waits until one has gone */
 	bool out_of_fds;
 	char address[352]; /* for DLOCK_KEEPER */
 	struct {
 		int fd; /* -1: free */
 		bool holds;
-		bool foreign; /* none of our descendants: may not hold along with us */
-	} peers[JOINS_MAX];   /* nested dlocks that are connected */
-	size_t used;          /* all at or beyond this are free */
-	size_t present;       /* when none is free, the next peer waits to be accepted */
+		bool foreign;  /* none of our descendants: may not hold along with us */
+		bool releases; /* waits for join_answer_release() */
+	} peers[JOINS_MAX];    /* nested dlocks that are connected */
+	size_t used;           /* all at or beyond this are free */
+	size_t present;        /* when none is free, the next peer waits to be accepted */
 };
 
 /*
  * Opens the socket, under a random name, for the plan's keys.  Without one (no
  * descriptors) dlock works, and runs that would join it are refused.
  */
-void join_listen(struct join_server *, const struct plan *);
+void join_listen(struct join_server *, const struct plan *, pid_t root);
 
 /*
  * Fills one slot for the listener and one for each peer; returns how many (at most
@@ -80,6 +83,7 @@ struct join_offer {
 	instant sent;
 	int64_t lease, pace;
 	const struct join_part *parts; /* one for each of the plan's keys */
+	bool stops; /* it is wanted back: those who have joined are to stop, too */
 };
 
 /*
@@ -89,6 +93,41 @@ struct join_offer {
  */
 int join_serve(struct join_server *, const struct pollfd *set, const struct plan *,
     const struct site *, const struct join_offer *, int64_t *keep);
+
+/*
+ * Lets nobody come any more: whoever connects from here on finds nobody, and does not
+ * wait for an answer from a keeper that ends.  Who had come before is still served.
+ */
+void join_refuse(struct join_server *);
+
+/* Does anybody wait for join_answer_release()? */
+bool join_is_asked(const struct join_server *);
+
+/* Has all who have joined ask at once what has become of it. */
+void join_call(struct join_server *);
+
+/* Tells all who have asked for a release how that ended, in one line; was there any? */
+bool join_answer_release(struct join_server *, int status, const char *line);
+
+/* ---- who releases a hold (`dlock release`) ---- */
+
+enum { HANDLE_BYTES = 80 };
+
+struct join_outcome {
+	int version;
+	int status;
+	char line[1800]; /* to be said; "": nothing */
+};
+
+/* The handle of the keeper at this address, into out[HANDLE_BYTES]. */
+void join_write_handle(const char *address, char *out);
+
+/*
+ * Asks the keeper for the release of its hold, and waits for how that ends.  RC_USAGE:
+ * this is no handle.  RC_LOST: nobody of our user is there (any more); *f says it.
+ * RC_SYSTEM: the keeper was asked, and has ended without a word.
+ */
+enum rc join_ask_release(const char *handle, struct join_outcome *, struct fault *f);
 
 /* ---- the inner side ---- */
 

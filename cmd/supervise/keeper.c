@@ -7,6 +7,7 @@
 #include "backends/multi.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
+#include "cmd/status.h"
 #include "tree.h"
 #include "verdict.h"
 
@@ -25,7 +26,7 @@
 /* The slots of the poll set, after the loop's own. */
 enum {
 	SLOT_LINK = LOOP_OWN,
-	SLOT_GATE,
+	SLOT_GATE, /* or with a body the process for which we hold */
 	SLOT_BACKEND,
 	SLOT_ALERT,
 	SLOT_JOIN,
@@ -56,6 +57,7 @@ struct keeper_told {
 	struct holding holding;  /* which so many hold; */
 	char text[RECORD_BYTES]; /* why, or for this holder */
 	bool suspect;            /* that a renewal was not answered */
+	bool release;            /* not the front, but who wanted one: how it ended */
 };
 
 /* What step() wants of the main line, and of the call that it is in. */
@@ -79,6 +81,8 @@ struct keeper {
 	struct keeper_told told;
 	struct keep keep;
 	struct keeper_todo todo;
+	struct body *body;  /* NULL: a command of ours */
+	instant hold_until; /* with a body: --for; NEVER */
 };
 
 /*
@@ -98,6 +102,15 @@ static bool
 is_multi(const struct keeper *k)
 {
 	return has_several(k) && !k->keep.terms.nested;
+}
+
+/* The process that a loss stops besides our own; NULL: nobody, not yet, or no more. */
+static struct outside *
+guarded(const struct keeper *k)
+{
+	return k->body && k->body->outside.pid && link_guards(k->shared)
+	    ? &k->body->outside
+	    : NULL;
 }
 
 /* ---- speaking to the front ---- */
@@ -217,8 +230,13 @@ tell_waiting(struct keeper *k)
 /* ---- carrying out what step() decides ---- */
 
 #define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
+/* for those who ask for a release at the moment of another's */
+#define LAST_PATIENCE (50 * NS_PER_MS)
+/* for a release of what was lost */
+#define QUESTION_PATIENCE (60 * NS_PER_S)
 /* for the front to erase its line; it may be stopped */
 #define CLEAR_SCREEN (50 * NS_PER_MS)
+#define LOOK_AGAIN (20 * NS_PER_MS) /* for what is left of a body */
 
 static void react(struct keeper *, enum event_kind, int value);
 
@@ -233,20 +251,29 @@ await_clear_screen(struct keeper *k)
 		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 }
 
-static void
-let_go(struct keeper *k)
+/* What a command is told. */
+static struct go
+make_go(const struct keeper *k)
 {
 	struct go go = {.latest = k->keep.lease.term_at};
-	bool awaited = (k->told.waiting && !k->plan->show.quiet) ||
-	    k->plan->show.status_fd >= 0;
-	enum telling telling = link_tells(
-	    k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
 	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
 	for (size_t i = 0; has_several(k) && i < k->plan->nkeys; i++)
 		go.tokens[i] = k->lock.parts[i].token;
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
+	return go;
+}
+
+static void
+start_command(struct keeper *k)
+{
+	const struct go go = make_go(k);
+	bool awaited = (k->told.waiting && !k->plan->show.quiet) ||
+	    k->plan->show.status_fd >= 0;
+	enum telling telling = link_tells(
+	    k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
+
 	atomic_store(&k->shared->command, k->child.pid);
 	atomic_store(&k->shared->granted, true);
 	if (telling == TELL_BEFORE) {
@@ -258,6 +285,27 @@ let_go(struct keeper *k)
 	tree_prepare();
 	if (telling == TELL_AFTER)
 		tell_grant(k);
+}
+
+/* The front delivers it.  From here on the process may do what needs the lock. */
+static void
+start_body(struct keeper *k)
+{
+	tree_prepare();
+	k->hold_until = instant_after(instant_now(), k->plan->steer.length);
+	k->shared->go = make_go(k);
+	atomic_store(&k->shared->exec, EXEC_CALLED);
+	atomic_store(&k->shared->granted, true);
+	tell_grant(k);
+}
+
+static void
+let_go(struct keeper *k)
+{
+	if (k->body)
+		start_body(k);
+	else
+		start_command(k);
 }
 
 /* What a front that must do without us has to know. */
@@ -300,6 +348,7 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	    .wake = wake,
 	    .command = k->keep.tree.gone ? 0 : k->child.pid,
 	    .leads = k->child.group != 0,
+	    .outside = guarded(k),
 	};
 
 	tree_signal(getpid(), &aim);
@@ -322,7 +371,8 @@ keeper_stop_tree(struct keeper *k)
 static void
 dismiss_stub(struct keeper *k)
 {
-	if (!atomic_load(&k->shared->granted) && !k->keep.tree.gone && k->child.gate >= 0)
+	if (!k->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone &&
+	    k->child.gate >= 0)
 		child_dismiss(&k->child);
 }
 
@@ -344,6 +394,36 @@ go_on_alone(struct keeper *k)
 	dismiss_stub(k);
 }
 
+/*
+ * To those who have asked for it, and wait.  A second release, right after the answer to
+ * the first, is to find nobody rather than a keeper that ends.
+ */
+static void
+answer_release(struct keeper *k)
+{
+	const struct heard heard = {.words = k->lock.fault.text,
+	    .where = shared_where(k->shared),
+	    .key = "",
+	    .holder = "",
+	    .slots = ""};
+	char key[400];
+	struct ending e = k->keep.ending;
+	struct verdict v;
+
+	e.returned = atomic_load(&k->shared->returned);
+	v = verdict_of(k->plan, &e, &heard);
+	if (k->keep.ending.kind == END_COMMAND)
+		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
+	if (k->keep.phase == PH_OVER && join_is_asked(&k->joins))
+		join_refuse(&k->joins);
+	if (k->keep.ending.kept == KEPT_OUTSIDE && !*v.line)
+		snprintf(v.line, sizeof v.line,
+		    "%s is given back here, but the enclosing dlock still holds it",
+		    plan_name(k->plan, key, sizeof key));
+	if (join_answer_release(&k->joins, v.status, v.line))
+		k->told.release = true;
+}
+
 static void
 carry_out(struct keeper *k, const struct actions *a)
 {
@@ -357,6 +437,8 @@ carry_out(struct keeper *k, const struct actions *a)
 		keeper_stop_tree(k);
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
+	if (k->body && (a->set & (DO_TERM | DO_KILL)))
+		join_call(&k->joins);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
 	if (a->set & DO_REPORT) {
@@ -364,6 +446,7 @@ carry_out(struct keeper *k, const struct actions *a)
 			go_on_alone(k);
 		atomic_store(&k->shared->end.lingers, !(a->set & DO_EXIT));
 		report_ending(k);
+		answer_release(k);
 		wake_front(k);
 	}
 }
@@ -405,6 +488,50 @@ react(struct keeper *k, enum event_kind kind, int value)
 }
 
 /* ---- what may come at any time ---- */
+
+/*
+ * Whoever it was held for goes on without it, and what becomes of it is no longer his
+ * affair, although others who have joined may keep it for longer.
+ */
+static void
+take_back(struct keeper *k)
+{
+	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
+		atomic_store(&k->shared->returned, true);
+	react(k, EV_ENDED, 0);
+}
+
+/* Does the end of the process for which we hold, or of its time, still change anything? */
+static bool
+awaits_body(const struct keeper *k)
+{
+	return !k->keep.tree.gone && k->keep.phase != PH_OVER;
+}
+
+/*
+ * The process for which we hold is not ours to reap: whether it and its descendants
+ * live has to be looked at.  Until it has been delivered to it, it does not matter to
+ * them whether we have the lock.
+ */
+static void
+check_body(struct keeper *k)
+{
+	struct outside *o = &k->body->outside;
+
+	if (awaits_body(k) && o->pid && outside_has_ended(o)) {
+		if (k->keep.phase == PH_ASK)
+			fault_set(&k->lock.fault, RC_SYSTEM,
+			    "process %d, for which it was to be held, has ended",
+			    (int)o->pid);
+		react(k, EV_ENDED, 0);
+	}
+	if (awaits_body(k) && instant_now() >= k->hold_until)
+		take_back(k);
+	o = guarded(k);
+	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty &&
+	    (!o || outside_signal(o, 0, false) == 0))
+		react(k, EV_EMPTY, 0);
+}
 
 static void
 check_gate(struct keeper *k)
@@ -469,8 +596,19 @@ keeper_reap(struct keeper *k)
 		    k->child.pid)
 			command_changed(k, status);
 	}
-	if (errno == ECHILD)
+	if (errno == ECHILD && !k->body)
 		react(k, EV_EMPTY, 0);
+}
+
+/*
+ * A signal that reaches us before the lock has been delivered, or while it is held for
+ * nobody, ends the holding.  Else only that process, release and the time do.
+ */
+static void
+end_body(struct keeper *k, int sig)
+{
+	if (!guarded(k))
+		react(k, EV_ENDED, sig); /* the wait status of who died of it */
 }
 
 /*
@@ -508,6 +646,8 @@ keeper_take_signal(struct keeper *k, int sig)
 	} else {
 		if (k->keep.phase == PH_HOLD && k->plan->terms.min_hold > 0)
 			forward(k, sig);
+		if (k->keep.phase == PH_HOLD && k->body)
+			end_body(k, sig);
 		react(k, EV_TERMINATED, sig);
 	}
 }
@@ -524,13 +664,45 @@ hear_front(struct keeper *k)
 			close(none.fds[--none.n]);
 		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
 			react(k, EV_INTERRUPTED, m.number);
-		else if (m.kind == MSG_SIGNAL && k->keep.phase != PH_ASK && !m.had)
+		else if (m.kind == MSG_SIGNAL && k->body && m.ends)
+			end_body(k, m.number);
+		else if (m.kind == MSG_SIGNAL && !k->body && k->keep.phase != PH_ASK &&
+		    !m.had)
 			forward(k, m.number);
 	}
 	if (got < 0) {
 		close(k->link);
 		k->link = -1;
+		/* nobody has heard of the grant: nobody is to be stopped */
+		if (k->body && k->keep.phase == PH_HOLD)
+			end_body(k, 0);
 		react(k, EV_ORPHANED, 0);
+	}
+}
+
+/*
+ * `dlock release`: answered when the lock has been given back, and at once if that has
+ * been tried, if it is lost, or if it stays for the sake of others.
+ */
+static void
+hear_release(struct keeper *k)
+{
+	char key[400], line[600];
+
+	k->joins.asked = false;
+	if (!k->body || k->keep.phase < PH_HOLD) {
+		join_answer_release(&k->joins, STATUS_NOTHING, "");
+		return;
+	}
+	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
+		take_back(k);
+	if (k->keep.reported || k->keep.ending.kind == END_LOST) {
+		answer_release(k);
+	} else if (k->keep.phase == PH_HOLD && k->keep.tree.joined > 0) {
+		snprintf(line, sizeof line,
+		    "%s is kept until the dlocks that have joined this hold have ended: %u",
+		    plan_name(k->plan, key, sizeof key), k->keep.tree.joined);
+		join_answer_release(&k->joins, 0, line);
 	}
 }
 
@@ -543,6 +715,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .lease = k->keep.lease.length,
 	    .pace = k->keep.lease.pace,
 	    .parts = k->lock.parts,
+	    .stops = k->body && k->keep.tree.stopping,
 	};
 	int64_t keep = 0;
 	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);
@@ -553,6 +726,25 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 		react(k, EV_JOINED, 0);
 	for (; grown < 0; grown++)
 		react(k, EV_PARTED, 0);
+	if (k->joins.asked)
+		hear_release(k);
+}
+
+static int
+gate_fd(const struct keeper *k)
+{
+	if (k->body)
+		return awaits_body(k) ? k->body->outside.fd : -1;
+	return k->keep.phase == PH_ASK ? -1 : k->child.gate;
+}
+
+/* When to look at the body again: no descriptor tells of its descendants' end. */
+static instant
+body_wake(const struct keeper *k)
+{
+	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty)
+		return instant_now() + LOOK_AGAIN;
+	return awaits_body(k) ? k->hold_until : NEVER;
 }
 
 /*
@@ -568,16 +760,19 @@ pump(struct keeper *k, int fd, short events, instant until)
 	bool ready;
 
 	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
-	set[SLOT_GATE] = (struct pollfd){
-	    .fd = k->keep.phase == PH_ASK ? -1 : k->child.gate, .events = POLLIN};
+	set[SLOT_GATE] = (struct pollfd){.fd = gate_fd(k), .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
 	set[SLOT_ALERT] = (struct pollfd){
 	    .fd = keep_wants_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
 	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
+	if (k->body)
+		until = instant_first(until, body_wake(k));
 	loop_wait(&k->loop, set, n, instant_first(until, k->todo.wake));
 	atomic_store(&k->shared->alive_at, instant_now());
 	ready = set[SLOT_BACKEND].revents != 0;
-	if (set[SLOT_GATE].revents)
+	if (k->body)
+		check_body(k);
+	else if (set[SLOT_GATE].revents)
 		check_gate(k);
 	if (set[LOOP_SIGNAL].revents)
 		while (loop_signal(&k->loop, &info))
@@ -823,6 +1018,8 @@ renew(struct keeper *k)
 		if (k->told.suspect)
 			tell(k, MSG_TRUSTED, 0, "");
 		k->told.suspect = false;
+		if (guarded(k))
+			outside_signal(guarded(k), 0, false); /* to know them */
 		if (k->keep.ending.kind != END_LOST)
 			k->lock.fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
@@ -885,6 +1082,40 @@ close_store(struct keeper *k)
 	alarm(CLOSE_PATIENCE);
 	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
 	k->lock.store->backend->close(k->lock.store);
+	alarm(0);
+}
+
+/* Those who came just before join_refuse() have yet to say what they want. */
+static void
+serve_last(struct keeper *k)
+{
+	instant until = instant_now() + LAST_PATIENCE;
+
+	while (k->body && k->joins.listener < 0 && k->joins.present > 0 &&
+	    instant_now() < until)
+		pump(k, -1, 0, until);
+}
+
+/*
+ * Whoever comes to release what was lost is to hear of it, and he comes late: when the
+ * process for which it was held has ended.  Nothing is kept but the socket.
+ */
+static void
+await_question(struct keeper *k)
+{
+	instant until = instant_now() + QUESTION_PATIENCE;
+	sigset_t term;
+
+	if (!k->body || k->keep.ending.kind != END_LOST || k->told.release ||
+	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
+		return;
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_UNBLOCK, &term, NULL);
+	if (chdir("/") != 0)
+		return;
+	while (!k->told.release && instant_now() < until)
+		pump(k, -1, 0, until);
 }
 
 /* ---- the process ---- */
@@ -897,12 +1128,15 @@ static void
 leave_the_terminal(struct keeper *k)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), low, high;
+	int other = k->body ? k->body->outside.fd : k->child.gate;
 
-	setpgid(0, 0);
+	/* nothing of a body's terminal may be kept when it has gone home */
+	if (!k->body || setsid() < 0)
+		setpgid(0, 0);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
-	low = k->link < k->child.gate ? k->link : k->child.gate;
-	high = k->link < k->child.gate ? k->child.gate : k->link;
+	low = k->link < other || other < 0 ? k->link : other;
+	high = k->link < other ? other : k->link;
 	if (low > 3)
 		close_range(3, low - 1, 0);
 	if (high > low + 1)
@@ -931,7 +1165,19 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->shared = r->shared;
 	k->link = r->ends[1];
 	k->todo.wake = NEVER;
+	k->body = r->body;
+	k->hold_until = NEVER;
+	k->child.gate = -1;
 	close(r->ends[0]);
+}
+
+/* Without a socket nobody could release it. */
+static void
+prepare_body(struct keeper *k)
+{
+	prctl(PR_SET_NAME, HOLD_NAME);
+	if (k->joins.listener < 0)
+		die_early(k, "cannot open a socket for dlock release");
 }
 
 /* Forks the stub, then parts with all that is the user's. */
@@ -942,7 +1188,8 @@ keeper_prepare(struct keeper *k)
 	sigset_t heard;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0],
+	if (!k->body &&
+	    child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0],
 		r->ends[1], &r->shared->exec) != 0)
 		die_early(k, "cannot start a process");
 	leave_the_terminal(k);
@@ -953,7 +1200,9 @@ keeper_prepare(struct keeper *k)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->lock.record, r->plan, getpid());
-	join_listen(&k->joins, r->plan);
+	join_listen(&k->joins, r->plan, k->body ? k->body->outside.pid : getpid());
+	if (k->body)
+		prepare_body(k);
 	keep_init(&k->keep, &r->plan->terms);
 	k->keep.terms.several = has_several(k);
 }
@@ -984,6 +1233,8 @@ keeper_run(const struct run *r)
 	while (!(keeper.todo.calls & DO_EXIT))
 		keeper_call(&keeper);
 	dismiss_stub(&keeper);
+	serve_last(&keeper);
 	close_store(&keeper);
+	await_question(&keeper);
 	_exit(0);
 }

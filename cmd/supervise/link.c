@@ -22,6 +22,12 @@ shared_where(const struct shared *s)
 	return atomic_load(&s->opened) ? s->where : "";
 }
 
+bool
+link_guards(const struct shared *s)
+{
+	return atomic_load(&s->front.delivered) && !atomic_load(&s->returned);
+}
+
 struct shared *
 shared_new(void)
 {

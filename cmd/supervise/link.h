@@ -13,6 +13,7 @@
 #ifndef DLOCK_LINK_H
 #define DLOCK_LINK_H
 
+#include "child.h"
 #include "cmd/plan.h"
 #include "step.h"
 
@@ -37,6 +38,8 @@ struct shared_front {
 	/* the live line is, and must go before the command writes */
 	_Atomic bool on_screen;
 	_Atomic bool mirrored; /* it has stopped because the command did */
+	/* `dlock hold`: whoever has asked for the lock knows that he has it */
+	_Atomic bool delivered;
 };
 
 /* The page; where nothing else is said, the keeper writes. */
@@ -57,6 +60,9 @@ struct shared {
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
 	struct shared_front front;
+	struct go go; /* `dlock hold`: what a command would be told; set with `granted` */
+	/* and who it was held for has given it back, or its time is over */
+	_Atomic bool returned;
 };
 
 enum msg_kind {
@@ -148,6 +154,9 @@ bool link_looks_in_time(const struct grant *, int64_t ttl, instant now);
 
 /* The server's name, not cleaned; "" while it is not known. */
 const char *shared_where(const struct shared *);
+
+/* `dlock hold`: does whoever has asked for the lock rely on it? */
+bool link_guards(const struct shared *);
 
 /* A fresh shared page, or NULL with errno. */
 struct shared *shared_new(void);

@@ -62,3 +62,19 @@ loop_signal(struct loop *l, struct signalfd_siginfo *info)
 {
 	return read(l->signals, info, sizeof *info) == sizeof *info;
 }
+
+void
+loop_stop_here(int sig)
+{
+	sigset_t one;
+
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	if (sig == SIGSTOP) {
+		raise(sig);
+		return;
+	}
+	raise(sig);
+	sigprocmask(SIG_UNBLOCK, &one, NULL); /* here we stop, and from here we go on */
+	sigprocmask(SIG_BLOCK, &one, NULL);
+}

@@ -34,6 +34,9 @@ void loop_close(struct loop *);
  */
 void loop_wait(struct loop *, struct pollfd *set, nfds_t n, instant until);
 
+/* Stops this process as `sig` would have, until somebody continues it. */
+void loop_stop_here(int sig);
+
 /* The next signal that has come, or false. */
 bool loop_signal(struct loop *, struct signalfd_siginfo *);
 

@@ -88,8 +88,11 @@ lose(struct keep *k, enum loss how)
 static bool
 finished(const struct keep *k)
 {
-	if (k->tree.stopping || k->lease.disowned || k->ending.kind == END_LOST)
+	if (k->lease.disowned || keep_is_lost(k))
 		return k->tree.empty;
+	/* who has joined need not be below us: as long as it is ours, it is theirs */
+	if (k->tree.stopping || k->ending.kind == END_LOST)
+		return k->tree.empty && k->tree.joined == 0;
 	return k->tree.gone && (k->tree.empty || !k->terms.wait_tree) &&
 	    k->tree.joined == 0;
 }
@@ -482,7 +485,8 @@ next_wake(const struct keep *k)
 			wake = k->lease.renew_at;
 		wake = instant_first(
 		    wake, keep_is_lost(k) ? k->lease.kill_at : k->lease.term_at);
-		wake = instant_first(wake, k->tree.stop_by);
+		if (!k->tree.empty)
+			wake = instant_first(wake, k->tree.stop_by);
 		if (k->phase == PH_HOLD && !k->tree.stopping)
 			wake = instant_first(wake, run_ends(k));
 	}

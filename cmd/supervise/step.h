@@ -111,6 +111,8 @@ struct ending {
 	bool unconfirmed; /* nobody answered the release */
 	bool too_late;    /* END_REFUSED: the grant left no time to run */
 	enum kept kept;
+	/* dlock hold: whoever had it has given it back before; set where it is told */
+	bool returned;
 };
 
 enum phase { PH_NEW, PH_ASK, PH_HOLD, PH_LINGER, PH_GIVE_BACK, PH_OVER };

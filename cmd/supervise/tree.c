@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct process {
 	int threads;
 	/* in clock ticks; with the pid, what makes a process itself */
 	unsigned long long born;
+	bool holds; /* is called HOLD_NAME */
 	bool ours;
 };
 
@@ -97,6 +99,8 @@ read_stat(int dir, const char *path, struct process *p)
 		return false;
 	p->parent = parent;
 	p->group = group;
+	*after_name = '\0';
+	p->holds = strcmp(strchrnul(text, '(') + 1, HOLD_NAME) == 0;
 	return true;
 }
 
@@ -264,25 +268,33 @@ is_spared(const struct spared *s, const struct process *p)
 }
 
 /*
- * Marks what descends from root; again and again, for a child may stand before its
- * parent.
+ * Marks what descends from root (0: from nobody) or who is marked already; again and
+ * again, for a child may stand before its parent.  `others`: not what holds for others.
  */
 static void
-mark_descendants(struct list *l, pid_t root, const struct spared *spared)
+mark_more(struct list *l, pid_t root, const struct spared *spared, bool others)
 {
-	bool grown = root > 0;
+	bool grown = true;
 
 	while (grown) {
 		grown = false;
 		for (size_t i = 0; i < l->n; i++) {
 			struct process *p = &l->at[i];
 
-			if (p->ours || (p->parent != root && !is_marked(l, p->parent)) ||
-			    is_spared(spared, p))
+			if (p->ours || is_spared(spared, p) || (others && p->holds) ||
+			    ((root == 0 || p->parent != root) &&
+				!is_marked(l, p->parent)))
 				continue;
 			p->ours = grown = true;
 		}
 	}
+}
+
+static void
+mark_descendants(struct list *l, pid_t root, const struct spared *spared)
+{
+	if (root > 0)
+		mark_more(l, root, spared, false);
 }
 
 /*
@@ -522,9 +534,127 @@ tree_signal(pid_t root, const struct aim *a)
 
 	signal_command(a);
 	alive = signal_seen(root, a);
+	if (a->outside)
+		alive += outside_signal(a->outside, a->sig, a->wake);
 	if (root == getpid() && a->sig == SIGKILL && kill_children(a) && alive == 0)
 		alive = 1;
 	return alive || root != getpid() ? alive : signal_children(a);
+}
+
+/* ---- outside ---- */
+
+bool
+outside_open(struct outside *o, pid_t pid)
+{
+	int error;
+
+	*o = (struct outside){.pid = pid, .fd = pidfd_open(pid, 0)};
+	if (o->fd < 0)
+		return false;
+	if (pidfd_send_signal(o->fd, 0, NULL, 0) == 0 && !outside_has_ended(o))
+		return true;
+	error = outside_has_ended(o) ? ESRCH : errno;
+	close(o->fd);
+	errno = error;
+	return false;
+}
+
+bool
+outside_has_ended(const struct outside *o)
+{
+	struct pollfd p = {.fd = o->fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* While it lives: does it lead a process group, and since when? */
+static void
+note_group(struct outside *o, const struct list *l, pid_t root)
+{
+	const struct process *p = find_process(l->at, l->n, root);
+
+	if (!p)
+		return;
+	o->group = p->group == root ? root : 0;
+	o->born = p->born;
+}
+
+/*
+ * Was its parent one of them, who ended before we saw it?  Then it is in the group that
+ * the process itself leads, whose number is nobody else's as long as one is in it, and
+ * has been adopted by who has adopted our front.  (The process may have been started
+ * beside others of its group, in a pipeline; these have a parent of their own.)
+ */
+static bool
+is_orphan(const struct list *l, const struct outside *o, const struct process *p)
+{
+	if (o->group == 0 || p->group != o->group || p->born < o->born)
+		return false;
+	for (size_t i = 0; i < l->n; i++)
+		if (l->at[i].holds && l->at[i].parent == p->parent)
+			return true;
+	return false;
+}
+
+/*
+ * The process itself, as long as its number is its own, those known from before, and
+ * orphans.
+ */
+static void
+mark_known(struct list *l, const struct outside *o, pid_t root)
+{
+	const struct spared known = {o->n, o->known};
+
+	for (size_t i = 0; i < l->n; i++)
+		l->at[i].ours = !l->at[i].holds &&
+		    (l->at[i].pid == root || is_spared(&known, &l->at[i]) ||
+			is_orphan(l, o, &l->at[i]));
+}
+
+/* Keeps those that are marked, unless /proc has shown nobody at all. */
+static void
+remember(struct outside *o, struct list *l)
+{
+	size_t n = 0;
+
+	if (l->n == 0)
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		if (l->at[i].ours)
+			l->at[n++] = l->at[i];
+	free(o->known);
+	o->known = l->at;
+	o->n = n;
+}
+
+size_t
+outside_signal(struct outside *o, int sig, bool wake)
+{
+	const struct aim aim = {.sig = sig, .wake = wake};
+	struct list l = list_processes();
+	pid_t root = number_of(o->pid);
+	size_t alive = 0;
+
+	if (outside_has_ended(o)) {
+		root = 0;
+	} else {
+		alive = 1;
+		pidfd_send_signal(o->fd, sig, NULL, 0);
+		if (wake)
+			pidfd_send_signal(o->fd, SIGCONT, NULL, 0);
+	}
+	if (root)
+		note_group(o, &l, root);
+	mark_known(&l, o, root);
+	mark_more(&l, 0, NULL, true);
+	for (size_t i = 0; i < l.n; i++) {
+		if (!l.at[i].ours || l.at[i].pid == root || is_dead_process(&l.at[i]))
+			continue;
+		alive++;
+		signal_process(&l.at[i], &aim);
+	}
+	remember(o, &l);
+	return alive;
 }
 
 /* ---- sparing ---- */

@@ -42,6 +42,42 @@ bool tree_has_children(void);
  */
 void tree_spare(struct spared *, pid_t keeper);
 
+/*
+ * A process that is none of our descendants but is to be stopped as one, and with it
+ * its own descendants.  Those of whom it is known once stay known when their parent
+ * dies; others whose parent has died are found if they are in the process group that the
+ * process leads.  The pidfd may be shared; each of dlock's processes has a list of its own.
+ */
+struct outside {
+	pid_t pid;
+	int fd; /* of that process */
+	struct process *known;
+	size_t n;
+	pid_t group;             /* that it leads, as /proc numbers it; 0: none */
+	unsigned long long born; /* in clock ticks */
+};
+
+/*
+ * What the processes of a hold in the background call themselves, ours and those of
+ * others: whoever adopts or has started them, they are in no such tree.
+ */
+#define HOLD_NAME "dlock-hold"
+
+/*
+ * Opens it.  False with errno: ESRCH: there is none, or it has ended; EPERM: it is not
+ * ours to stop; EINVAL: it is a thread.
+ */
+bool outside_open(struct outside *, pid_t);
+
+/* Has the process itself ended? */
+bool outside_has_ended(const struct outside *);
+
+/*
+ * Signals all of them; 0: only looks who there is.  Returns how many live: 0 says that
+ * they are gone, as far as /proc shows.
+ */
+size_t outside_signal(struct outside *, int sig, bool wake);
+
 struct aim {
 	int sig;
 	bool wake; /* SIGCONT after it, so that what is stopped can obey */
@@ -49,12 +85,13 @@ struct aim {
 	pid_t command;
 	bool leads;                  /* a process group, which gets it too */
 	const struct spared *spared; /* NULL: nobody */
+	struct outside *outside;     /* gets it too; NULL: nobody */
 };
 
 /*
  * Signals the command, then every living descendant of `root` (not root) that
- * has not got it with the command.  Returns how many descendants there were: 0
- * says that all is quiet.
+ * has not got it with the command.  Returns how many there were: 0 says that all is
+ * quiet.
  */
 size_t tree_signal(pid_t root, const struct aim *);
 

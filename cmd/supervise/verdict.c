@@ -27,6 +27,13 @@ verdict_decide(struct verdict *v, int status, const char *name, const char *fmt,
 	va_end(ap);
 }
 
+/* What has not happened when there is no lock. */
+static const char *
+nothing(const struct plan *p)
+{
+	return p->cmd == CMD_HOLD ? "nothing is held" : "nothing was run";
+}
+
 /*
  * "deploy (redis 10.0.0.5:6379) is held by alice ...", "deploy (...): all 4 slots are
  * taken, first alice ..."
@@ -37,8 +44,7 @@ busy(
 {
 	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "",
 		   *still = p->wait.most == 0 ? "" : " still";
-	char key[400], state[80] = "", time[32],
-		       end[80] = "; not waiting (-n), nothing was run";
+	char key[400], state[80] = "", time[32], end[80];
 
 	text_name(key, sizeof key, h->key);
 	if (h->frozen)
@@ -47,9 +53,11 @@ busy(
 		snprintf(state, sizeof state, ": %s%s taken,", h->slots, still);
 	else
 		snprintf(state, sizeof state, " is%s held by", still);
-	if (p->wait.most != 0)
-		snprintf(end, sizeof end, " after %s of waiting (-w); nothing was run",
-		    parse_duration_text(h->waited, time, sizeof time));
+	if (p->wait.most == 0)
+		snprintf(end, sizeof end, "; not waiting (-n), %s", nothing(p));
+	else
+		snprintf(end, sizeof end, " after %s of waiting (-w); %s",
+		    parse_duration_text(h->waited, time, sizeof time), nothing(p));
 	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s %s%s", key, open,
 	    s->where, close, state, h->holder, end);
 }
@@ -65,8 +73,8 @@ unreachable(
 		snprintf(tried, sizeof tried, "tried for %s (%s)",
 		    parse_duration_text(waited, time, sizeof time),
 		    p->wait.persist ? "-w" : "-w DURATION tries longer");
-	verdict_decide(v, STATUS_UNAVAILABLE, "unreachable",
-	    "cannot take %s: %s; %s; nothing was run", s->key, s->words, tried);
+	verdict_decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; %s",
+	    s->key, s->words, tried, nothing(p));
 }
 
 /* Nothing is wrong: who wants to know has asked for it. */
@@ -95,20 +103,41 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 		unreachable(v, p, s, h->waited);
 	else if (e->too_late)
 		verdict_decide(v, STATUS_UNAVAILABLE, "unreachable",
-		    "%s was granted too late to be used: the server or this machine is overloaded; nothing was run, "
-		    "try again",
-		    s->key);
+		    "%s was granted too late to be used: the server or this machine is overloaded; %s, try again",
+		    s->key, nothing(p));
 	else
 		verdict_decide(v, status.number, status.name,
-		    "cannot take %s: %s; nothing was run%s%s", s->key,
+		    "cannot take %s: %s; %s%s%s", s->key,
 		    *s->words ? s->words
 			      : "descriptors, memory or processes have run out",
-		    e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
+		    nothing(p), e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
 }
 
+/* Whom a loss has stopped: the command, or the process for which the lock was held. */
+static const char *
+write_stopped(const struct plan *p, const struct ending *e, char *out, size_t size)
+{
+	char whom[80] = "the command was";
+
+	if (p->cmd == CMD_HOLD && !p->steer.pid)
+		return "it was held for no process, so none was stopped";
+	if (p->cmd == CMD_HOLD && e->returned)
+		return "it had been given back before, so nobody was stopped";
+	if (p->cmd == CMD_HOLD)
+		snprintf(whom, sizeof whom, "process %d and its descendants were",
+		    p->steer.pid);
+	if (e->stuck)
+		snprintf(out, size, "%.*s could NOT be killed and may still be running",
+		    (int)(strrchr(whom, ' ') - whom), whom);
+	else
+		snprintf(out, size, "%s stopped", whom);
+	return out;
+}
+
 static void
-lost(struct verdict *v, const struct ending *e, const struct shown *s)
+lost(struct verdict *v, const struct plan *p, const struct ending *e,
+    const struct shown *s)
 {
 	static const char *const how[] = {
 	    [LOSS_NONE] = "",
@@ -119,14 +148,15 @@ lost(struct verdict *v, const struct ending *e, const struct shown *s)
 	};
 
 	bool alone = !*how[e->loss];
+	char stopped[160];
 
 	verdict_decide(v, STATUS_LOST, "lost",
 	    "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
 	    how[e->loss], *s->words && !alone ? " (" : "", s->words,
 	    *s->words && !alone ? ")" : "",
-	    e->stuck ? "the command could NOT be killed and may still be running"
-		: e->loss == LOSS_FOUND ? "another may have run beside it"
-					: "the command was stopped");
+	    e->loss == LOSS_FOUND && !e->stuck
+		? "another may have run beside it"
+		: write_stopped(p, e, stopped, sizeof stopped));
 }
 
 int
@@ -221,7 +251,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		    parse_duration_text(p->terms.max_run, time, sizeof time), after(e));
 		break;
 	case END_LOST:
-		lost(&v, e, &s);
+		lost(&v, p, e, &s);
 		break;
 	}
 	if (p->show.quiet &&

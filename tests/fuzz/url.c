@@ -27,23 +27,26 @@ check(const char *url)
 	char where[WHERE_BYTES];
 	enum rc rc = address_parse(&a, url, &f);
 
-	CLAIM(rc == RC_OK || rc == RC_USAGE);
+	CLAIM(rc == RC_OK || rc == RC_USAGE || rc == RC_CONFIG);
 	CLAIM(address_parse(&twin, url, &other) == rc);
 	if (rc != RC_OK) {
 		CLAIM(*f.text && !strchr(f.text, '\n'));
 		return;
 	}
-	CLAIM(a.tcp.port >= 1 && a.tcp.port <= 65535);
+	CLAIM(a.hosts[0].port >= 1 && a.hosts[0].port <= 65535);
 	CLAIM(a.db >= 0 && a.db <= 65535);
-	CLAIM(!*a.tcp.host != !*a.path); /* one of them */
-	CLAIM(strlen(a.tcp.host) < sizeof a.tcp.host && strlen(a.path) < sizeof a.path);
+	CLAIM(!*a.hosts[0].host != !*a.path); /* one of them */
+	CLAIM(a.n >= 1 && a.n <= ADDRESS_HOSTS);
+	CLAIM(!*a.master == (a.form != FORM_SENTINEL));
+	CLAIM(strlen(a.hosts[0].host) < sizeof a.hosts[0].host &&
+	    strlen(a.path) < sizeof a.path);
 	CLAIM(strlen(a.user) < sizeof a.user && strlen(a.password) < sizeof a.password);
 	CLAIM(!*a.path || *a.path == '/');
 	CLAIM(
-	    strspn(a.tcp.host,
+	    strspn(a.hosts[0].host,
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%") ==
-		strlen(a.tcp.host) ||
-	    strchr(a.tcp.host, '%')); /* a zone */
+		strlen(a.hosts[0].host) ||
+	    strchr(a.hosts[0].host, '%')); /* a zone */
 	CLAIM(memcmp(&a, &twin, sizeof a) == 0);
 	address_print(&a, where, sizeof where);
 	CLAIM(strncmp(where, "redis ", 6) == 0);

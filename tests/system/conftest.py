@@ -14,16 +14,18 @@ from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
 from redis_dialects import SOME_DIALECT_PLACES
-from support import (OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
+from redis_forms import REDIS_PLACES, RedisCluster, RedisSentinels
+from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
 OTHER_PLACES += [*PG_PLACES[1:], *SOME_DIALECT_PLACES]
+OTHER_PLACES += REDIS_PLACES if FULL else []  # a selection is in test_redis_forms.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
-# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other.
+# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other; there may be more shares.
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
          "zk": "of a file test_zk*, only if zk is among these backends",
          "pg": "of a file test_pg*, only if pg is among them"}
@@ -150,6 +152,26 @@ def make_redis(nothing_is_left):
 def own_redis(make_redis):
     """A server that the test may break."""
     return make_redis()
+
+
+@pytest.fixture(scope="session")
+def redis_sentinels():
+    forms = RedisSentinels()
+    yield forms
+    forms.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster():
+    forms = RedisCluster()
+    yield forms
+    forms.stop()
+
+
+@pytest.fixture
+def make_forms(nothing_is_left):
+    """Starts sentinels with their servers, or clusters, that the test may break."""
+    yield from making(RedisSentinels)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 # completions and the program know the same words, so that nobody documents by
 # memory and no option is forgotten.
 
+import json
 import os
 import pathlib
 import re
@@ -12,16 +13,19 @@ import pytest
 from kazoo.security import make_digest_acl
 
 from pg import account, bindir, make_directory
-from support import DLOCK, ROOT, free_port
+from support import DLOCK, ROOT, free_port, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
-MANUALS = [MANUAL, BACKENDS, CONF]
+# A manual for each group of subcommands.
+GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
+          "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
+MANUALS = [*GROUPS, BACKENDS]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
 # The contract with scripts.
-STATUSES = {"USAGE": 64, "UNAVAILABLE": 69, "SYSTEM": 71, "BUSY": 75, "PROTOCOL": 76, "DENIED": 77, "CONFIG": 78,
+STATUSES = {"NOTHING": 1, "USAGE": 64, "UNAVAILABLE": 69, "SYSTEM": 71, "BUSY": 75, "PROTOCOL": 76, "DENIED": 77, "CONFIG": 78,
             "LOST": 79, "MAX_RUN": 124, "NOT_EXECUTABLE": 126, "NOT_FOUND": 127}
 
 
@@ -43,12 +47,58 @@ def occurs(word, text):
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 
-def test_the_manual_explains_every_option_and_variable(options):
-    text = text_of(MANUAL)
-    for name, letter, _, variable, _ in options:
-        assert occurs(f"--{name}", text), name
+def test_each_subcommand_has_its_manual(dlock):
+    there = re.findall(r"^  dlock ([a-z]+) ", dlock.run("help").stdout, re.M)
+    assert {*there} == {s for group in GROUPS.values() for s in group} | {"help", "version"}
+    for name, subcommands in GROUPS.items():
+        for subcommand in subcommands:
+            assert occurs(f"Cm {subcommand}", text_of(name)) or occurs(f"dlock {subcommand}", text_of(name)), subcommand
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_manual_explains_every_option_and_variable_of_its_subcommands(options, name):
+    text, seen = text_of(name), 0
+    for option, letter, _, variable, of in options:
+        if not set(of.split(",")) & set(GROUPS[name]):
+            continue
+        seen += 1
+        if name == CONF:  # it names most of them without dashes
+            assert occurs(f"--{option}", text) or occurs(f"Cm {option}", text), option
+            continue
+        assert occurs(f"--{option}", text), option
         assert letter == "-" or occurs(f"-{letter}", text), letter
-        assert variable == "-" or occurs(variable, text), variable
+        where = text if "hold" not in GROUPS[name] else text_of(MANUAL)  # as for run
+        assert variable == "-" or occurs(variable, where), variable
+    assert seen > 1
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_manual_speaks_of_no_option_that_its_subcommands_do_not_know(options, name):
+    """But for those of run, whose meaning others refer to."""
+    text = re.sub(r"^\.Sh (EXAMPLES|ON CALL)$.*?(?=^\.Sh )", "", text_of(name), flags=re.M | re.S)
+    known = {row[0] for row in options if set(row[4].split(",")) & {"run", *GROUPS[name]}} | ALWAYS
+    assert set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - known - {"token", "force", "shell", "json"} == set()
+
+
+def test_the_manual_of_looking_names_every_member_and_column(dlock, tmp_path):
+    text = text_of("man/dlock-status.1")
+    dlock.start("run", "-u", f"file://{tmp_path}", "-k", "job", "sleep", "1000").held()
+    found = json.loads(dlock.run("status", "-J", "-u", f"file://{tmp_path}", "job").stdout)
+    listed = json.loads(dlock.run("ls", "-J", "-u", f"file://{tmp_path}").stdout)
+    for member in {*found, *listed, *found["holders"][0]}:
+        assert re.search(rf"\.(It )?Va .*\b{member}\b", text), member
+    columns = re.search(r"^Columns: (.*?)\.$", dlock.run("help", "ls").stdout, re.M | re.S)[1]
+    for column in re.findall(r"[A-Z]+", columns):
+        assert occurs(column, text), column
+        assert all(occurs(column, text_of(name)) for name in COMPLETIONS), column
+
+
+def test_every_status_of_a_subcommand_is_in_its_manual(dlock):
+    for name, subcommands in GROUPS.items():
+        for subcommand in subcommands:
+            said = re.search(r"Status: (.*)", dlock.run("help", subcommand).stdout, re.S)
+            for status in re.findall(r"(?<![\d-])(\d+) ", said[1] if said else ""):
+                assert occurs(status, text_of(name)), (subcommand, status)
 
 
 @pytest.mark.parametrize("name", COMPLETIONS)
@@ -72,7 +122,7 @@ def test_documents_speak_of_no_option_that_does_not_exist(options, name):
 @pytest.mark.parametrize("name", [*MANUALS, README])
 def test_variables_in_documents_exist(options, name):
     known = {row[3] for row in options} | {f"DLOCK_{b}_URL" for b in ("FILE", "REDIS", "ZK", "PG", "<BACKEND>")}
-    known |= {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"}
+    known |= {"DLOCK_HANDLE", "DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"}
     spoken = set(re.findall(r"\bDLOCK_[A-Z_]*[A-Z]\b", text_of(name)))
     assert spoken - known == set()
 
@@ -330,6 +380,30 @@ def test_the_kinds_of_the_readme_are_as_shown(tmp_path):
     assert_answers(tried(commands, tmp_path), answers)
 
 
+def test_seeing_and_steering_of_the_readme_is_as_shown(tmp_path):
+    """As written, but nobody looks before the lock is held."""
+    commands, answers = example('"release 4.2" -t 3s')
+    at = next(i for i, command in enumerate(commands) if "&" in command) + 1
+    commands.insert(at, "until dlock status deploy >/dev/null; do sleep 0.1; done")
+    commands[0] += "; export USER=alice"
+    assert_answers(tried(commands, tmp_path), answers)
+
+
+def test_the_script_of_the_readme_holds_its_lock(dlock, tmp_path):
+    script = block_with("held until the release")
+    for program, does in (("build", "dlock status deploy"), ("copy", 'echo "copying with $DLOCK_TOKEN"')):
+        (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / program).chmod(0o755)
+    done = tried([f"export DLOCK_URL=file://{tmp_path}; {script} dlock status deploy"], tmp_path)
+    assert done.returncode == 1, done.stdout
+    assert "is held" in done.stdout and "copying with " in done.stdout and done.stdout.rstrip().endswith("is free")
+
+
+def test_the_configuration_of_the_readme_can_be_used(dlock, tmp_path):
+    (tmp_path / "conf").write_text(block_with("password-file=/etc/dlock"))
+    assert "redis://dlock@10.0.0.5" in dlock.run("config", "--config", tmp_path / "conf", "-k", "x").stdout
+
+
 def test_nested_runs_of_the_readme_have_one_token(tmp_path):
     commands, answers = example("echo inner")
     done = tried(commands, tmp_path)
@@ -358,3 +432,23 @@ def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
     done = tried(["./nightly.sh 'a  b' c"], tmp_path)
     assert (done.returncode, done.stdout.count("\n")) == (75, 1) and "held by" in done.stdout
     holder.destroy()
+
+
+def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
+    """All that dlock says in it is said, when somebody does the same."""
+    story = re.search(r"^\.Sh ON CALL$(.*?)(?=^\.Sh )", text_of("man/dlock-break.1"), re.M | re.S)[1]
+    told = [re.sub(r"\n +", " ", line) for line in re.findall(r"^dlock: .*(?:\n  .*)*", story, re.M)]
+    job = tmp_path / "make"
+    job.write_text("#!/bin/sh\ntrap 'sleep 1; exit' TERM\nsleep 1000 &\nwait\n")
+    job.chmod(0o755)
+    words = ["-u", make_redis().url, "-k", "deploy/prod"]
+    carol = dlock.start("run", *words, "-t", "9s", "--grace", "3s", "--who", "carol@ci-3", "--why", "release 4.2", job).held()
+    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", "true")
+    wait_for(lambda: "waiting 3s" in bob.stderr())
+    bob_too = ["--who", "bob@laptop", "--why"]
+    done = [dlock.run("break", *words, "-y", *bob_too, "hotfix 4711, the deploy hangs"), carol.wait(), bob.wait(),
+            dlock.run("freeze", *words, *bob_too, "no deploys on the weekend", "--for", "60h"),
+            dlock.run("run", *words, "-n", "true"), dlock.run("thaw", *words, "-y")]
+    assert [d.status for d in done] == [0, 79, 0, 0, 75, 0]
+    said = shape("".join(d.stderr for d in done).splitlines())
+    assert len(told) == 8 and [line for line in shape(told) if line not in said] == [], said

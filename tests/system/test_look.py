@@ -22,7 +22,7 @@ DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(support.R
 SECOND = 1_000_000
 NOW = 1_764_000_000 * SECOND  # microseconds since the epoch: 2025-11-24T16:00:00Z
 TOP = ["v", "key", "backend", "server", "state", "kind", "limit", "holders", "waiters", "frozen", "last"]
-HOLDER = ["token", "owner", "slot", "who", "host", "pid", "command", "why", "since", "held_s", "lease_left_s", "foreign"]
+HOLDER = ["token", "owner", "slot", "who", "host", "pid", "command", "why", "since", "held_s", "lease_left_s", "revoked", "foreign"]
 WAITER = ["position", "kind", "who", "host", "pid", "command", "why", "since", "waiting_s"]
 COLUMNS = ("KEY", "STATE", "KIND", "HOLDER", "HOST", "PID", "HELD", "WAITING", "WHY")
 
@@ -193,7 +193,7 @@ def test_status_as_an_object(shown):
     assert list(one) == HOLDER
     assert one == {"token": 7, "owner": "a" * 32, "slot": None, "who": "alice@ci-3", "host": "ci-3", "pid": 4711,
                    "command": "deploy.sh", "why": "release 4.2", "since": "2025-11-24T15:57:47.000Z", "held_s": 133,
-                   "lease_left_s": 21, "foreign": False}
+                   "lease_left_s": 21, "revoked": False, "foreign": False}
     assert [list(w) for w in found["waiters"]] == [WAITER, WAITER]
     assert found["waiters"][1] == {"position": 2, "kind": "shared", "who": "w2", "host": "ci-3", "pid": 4711,
                                    "command": "deploy.sh", "why": None, "since": "2025-11-24T15:59:19.000Z", "waiting_s": 41}
@@ -214,7 +214,7 @@ def test_what_is_not_known_is_null(shown):
     shown.show(entry("holder", key="deploy", slot=-1, since=-1, until=-1), entry("waiter", key="deploy"), freeze(since=-1),
                entry("last", key="deploy"))
     found = shown.object()
-    assert found["holders"] == [{**dict.fromkeys(HOLDER), "foreign": False}]
+    assert found["holders"] == [{**dict.fromkeys(HOLDER), "revoked": False, "foreign": False}]
     assert found["waiters"] == [{**dict.fromkeys(WAITER), "position": 1, "kind": "exclusive"}]
     assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": None, "until": None}
     assert found["last"] == {"id": None, "who": None, "began": None, "ended": None, "status": 0, "token": None}
@@ -233,7 +233,7 @@ def test_who_is_no_dlock_is_listed_with_what_is_known(shown):
     shown.show(entry("holder", key="deploy", foreign="an advisory lock", who="psql", host="10.0.0.3", pid=99),
                entry("waiter", key="deploy", foreign="a lock of Curator, session 0x10"))
     found = shown.object()
-    assert found["holders"][0] == {**dict.fromkeys(HOLDER), "who": "psql", "host": "10.0.0.3", "pid": 99, "foreign": True,
+    assert found["holders"][0] == {**dict.fromkeys(HOLDER), "who": "psql", "host": "10.0.0.3", "pid": 99, "revoked": False, "foreign": True,
                                    "what": "an advisory lock"}
     out = shown.run("status", "deploy").stdout
     assert "psql (an advisory lock) (pid 99 on 10.0.0.3)" in out and "a lock of Curator, session 0x10" in out
@@ -441,6 +441,12 @@ def test_what_cannot_be_written_is_a_failure(shown, words):
     assert done.status == 71 and done.stderr.count("\n") == 1 and "standard output" in done.stderr
 
 
+def test_why_it_cannot_be_written_is_no_guess(dlock, tmp_path):
+    with open("/dev/full", "wb") as full:
+        done = dlock.run("ls", "-u", f"file://{tmp_path}", stdout=full)
+    assert done.status == 71 and done.stderr == "dlock: cannot write to standard output\n"
+
+
 # ---- --watch ----
 
 
@@ -458,6 +464,19 @@ def test_watch_prints_what_has_changed(shown):
     rows = [line.split() for line in done.stdout.splitlines()]
     assert rows[:5] == [["a", "held", "0"], ["b", "held", "0"], ["b", "held", "1"], ["c", "held", "0"], ["a", "frozen", "0"]]
     assert sorted(rows[5:]) == [["b", "free", "0"], ["c", "free", "0"]]
+
+
+@pytest.mark.parametrize("words", [["ls", "-n"], ["status", "deploy"]])
+def test_watch_ends_with_its_reader(shown, words):
+    """Also where nothing changes that it would write."""
+    shown.show(holder())
+    out, into = os.pipe()
+    watching = shown.start(*words, "--watch=100ms", stdout=into)
+    os.close(into)
+    assert os.read(out, 1)
+    os.close(out)
+    done = watching.wait()
+    assert (done.status, done.stderr) == (-signal.SIGPIPE, "")
 
 
 def test_watch_prints_objects(shown):

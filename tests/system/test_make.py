@@ -89,6 +89,8 @@ def test_what_the_compiler_would_miss_is_said_once(commands, tmp_path):
 
 # ---- check.sh ----
 
+PARTS = 7
+
 # Stands for pytest: says what that would, and whom it tests.
 PART = r"""
 echo "session $(ps -o sid= -p $$) of $$, INT $(grep SigIgn /proc/$$/status)"
@@ -116,21 +118,21 @@ def check(commands, out, wait="", second="PASSED"):
 def test_check_tells_how_far_it_is_and_where_its_logs_are(commands, tmp_path):
     running = check(commands, tmp_path, wait=f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done")
     lines = []
-    while not lines or lines[-1].count("50%") < 6:
+    while not lines or lines[-1].count("50%") < PARTS:
         lines.append(running.stdout.readline())
         assert lines[-1], lines
     assert f"{tmp_path}/check-" in lines[0]
     assert "failed" not in "".join(lines)
     (tmp_path / "go").touch()
     said = running.communicate(timeout=60)[0]
-    assert running.returncode == 0 and said.count("2 passed") == 6
+    assert running.returncode == 0 and said.count("2 passed") == PARTS
 
 
 def test_check_shows_what_has_failed_and_nothing_twice(commands, tmp_path):
     running = check(commands, tmp_path, second="FAILED")
     said = running.communicate(timeout=60)[0]
     assert running.returncode == 1
-    assert said.count("it is broken") == said.count("1 failed, 1 passed") == 1 and said.count("2 passed") == 5
+    assert said.count("it is broken") == said.count("1 failed, 1 passed") == 1 and said.count("2 passed") == PARTS - 1
 
 
 def test_parts_of_check_are_sessions_that_can_be_interrupted(commands, tmp_path):
@@ -144,7 +146,7 @@ def test_parts_of_check_are_sessions_that_can_be_interrupted(commands, tmp_path)
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_check_ends_its_parts(commands, tmp_path, sig):
     running = check(commands, tmp_path, wait=f"echo $$ >>{tmp_path}/pids; exec sleep 1000")
-    wait_for(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 6, what="the parts")
+    wait_for(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == PARTS, what="the parts")
     running.send_signal(sig)
     running.communicate(timeout=60)
     assert running.returncode == (130 if sig == signal.SIGINT else 143)

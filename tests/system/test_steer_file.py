@@ -667,6 +667,13 @@ def test_who_marks_and_is_killed_has_asked_or_not(dlock, files, admin, killer):
     assert holder.finish().status == 0
 
 
+def test_a_limit_on_files_is_a_failure_like_others(dlock, tmp_path):
+    done = dlock.run("freeze", "-u", f"file://{tmp_path}", "job",
+                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY)))
+    assert done.status == 71 and "File too large" in done.stderr, done
+    assert dlock.run("status", "-u", f"file://{tmp_path}", "job").status == 1, "nothing half done"
+
+
 def test_a_stopped_process_at_the_lock_file_is_said(files, admin):
     admin.does("freeze", "job", ALICE)
     with open(lock_file(files, "job"), "r+b") as f:

@@ -119,6 +119,8 @@ def test_a_frozen_holder_keeps_it_as_long_as_its_lease(steer, marks, place):
     kill(keeper, signal.SIGSTOP)
     waiter = steer.wait()
     breaker = steer.start("break", "-y")
+    if place.name != "zk" or place.lease_ends:
+        wait_for(lambda: [h["revoked"] for h in steer.look()["holders"]] in ([True], []))
     if place.lease_ends:
         assert breaker.wait().status == 0
         assert waiter.wait().status == 0
@@ -191,7 +193,7 @@ def test_a_freeze_holds_who_waits_already(steer, marks):
     holder = steer.dlock.hold(steer.place, steer.place.key(), *LEASE)
     waiters = [steer.wait() for _ in range(2)]
     frozen = steer.run("freeze", "--why", "weekend")
-    assert frozen.status == 0 and "until it ends it is held by" in frozen.stderr, frozen
+    assert frozen.status == 0 and "it is still held by" in frozen.stderr, frozen
     assert steer.state() == "held" and steer.look()["frozen"]["why"] == "weekend"
     assert holder.finish().status == 0
     wait_for(lambda: steer.state() == "frozen")

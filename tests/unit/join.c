@@ -37,7 +37,7 @@ open_outer(struct outer *o, const char *key, const char *url,
 	    .offer = {.ours = true, .sent = instant_now(), .lease = LEASE_FOREVER},
 	};
 	o->offer.parts = o->parts;
-	join_listen(&o->server, &o->plan);
+	join_listen(&o->server, &o->plan, getpid());
 	assert_true(o->server.listener >= 0);
 }
 
@@ -203,7 +203,7 @@ open_row(struct outer *o, const struct row *r, int i, char text[KEYS_MAX][2])
 	plan_keys(&o->plan, r->outer[i], text);
 	for (size_t k = 0; k < o->plan.nkeys; k++)
 		o->parts[k] = (struct join_part){(i ? 'a' : 'A') + k, i ? 7 : 5};
-	join_listen(&o->server, &o->plan);
+	join_listen(&o->server, &o->plan, getpid());
 }
 
 /* Do the calls on what was joined give what belongs to it? */

@@ -62,9 +62,9 @@ good_urls(void **state)
 
 		if (address_parse(&a, rows[i].url, &f) != RC_OK)
 			fail_msg("%s: %s", rows[i].url, f.text);
-		assert_string_equal(a.tcp.host, rows[i].host);
+		assert_string_equal(a.hosts[0].host, rows[i].host);
 		if (!*rows[i].path)
-			assert_int_equal(a.tcp.port, rows[i].port);
+			assert_int_equal(a.hosts[0].port, rows[i].port);
 		assert_string_equal(a.path, rows[i].path);
 		assert_string_equal(a.user, rows[i].user);
 		assert_string_equal(a.password, rows[i].password);
@@ -207,7 +207,7 @@ endless_replies(void **state)
 static void
 other_bounds(void **state)
 {
-	static const struct resp_bounds small = {20, 2};
+	static const struct resp_bounds small = {20, 2, 1};
 
 	(void)state;
 	assert_int_equal(resp_length("*2\r\n:1\r\n:2\r\n", 12, &small), 12);

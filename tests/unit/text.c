@@ -197,6 +197,11 @@ names_with_blanks_are_quoted(void **state)
 	    "b'");
 	named("a\tb c", "'a\\x09b c'");
 	named("k' is held by 'root", "'k\\' is held by \\'root'");
+	named("k\\' is held by 'root", "'k\\\\\\' is held by \\'root'");
+	named("x\\y", "'x\\\\y'");
+	named("\\x09", "'\\\\x09'");
+	named("\t", "\\x09");
+	named("'q'", "'\\'q\\''");
 	named("1234567890 1234567890 1234567890 1234567890",
 	    "'1234567890 1234567890 1234567890 1...'");
 	text_name(out, sizeof out, "1 34567890");

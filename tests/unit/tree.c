@@ -4,6 +4,7 @@
  */
 #include "cmd/supervise/tree.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -389,6 +390,93 @@ become_subreaper(void **state)
 	return prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+/* ---- outside ---- */
+
+static void
+await_death(pid_t pid)
+{
+	while (tree_state(pid) != 'Z' && tree_state(pid) != 0)
+		usleep(1000);
+}
+
+/*
+ * Who is known once stays known when his parent dies; what holds for others is none of
+ * them, nor is anybody else.
+ */
+static void
+outside_processes_are_known_by_themselves(void **state)
+{
+	pid_t grand, child = family(&grand, false), other = sleeper();
+	struct outside o;
+
+	(void)state;
+	assert_true(outside_open(&o, child));
+	assert_int_equal(outside_signal(&o, 0, false), 2);
+	kill(child, SIGKILL);
+	await_death(child);
+	assert_true(outside_has_ended(&o));
+	assert_int_equal(outside_signal(&o, SIGKILL, false), 1);
+	await_death(grand);
+	assert_int_equal(outside_signal(&o, SIGKILL, false), 0);
+	assert_non_null(strchr("RS", tree_state(other)));
+	bury(child);
+	bury(other);
+	waitpid(grand, NULL, 0);
+	close(o.fd);
+	free(o.known);
+}
+
+static void
+what_holds_for_others_is_spared(void **state)
+{
+	int ends[2];
+	pid_t child, held;
+	struct outside o;
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	child = fork();
+	if (child == 0) {
+		pid_t self = fork() == 0 ? getpid() : 0;
+
+		if (self > 0) {
+			prctl(PR_SET_NAME, HOLD_NAME);
+			self = write(ends[1], &self, sizeof self) < 0 ? 0 : self;
+		}
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(ends[0], &held, sizeof held), sizeof held);
+	assert_true(outside_open(&o, child));
+	assert_int_equal(outside_signal(&o, SIGKILL, false), 1);
+	await_death(child);
+	assert_int_equal(outside_signal(&o, SIGKILL, false), 0);
+	assert_non_null(strchr("RS", tree_state(held)));
+	kill(held, SIGKILL);
+	bury(child);
+	waitpid(held, NULL, 0);
+	close(o.fd);
+	free(o.known);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void
+who_is_not_there_is_not_opened(void **state)
+{
+	pid_t child = sleeper();
+	struct outside o;
+
+	(void)state;
+	kill(child, SIGKILL);
+	await_death(child);
+	assert_false(outside_open(&o, child)); /* a zombie */
+	assert_int_equal(errno, ESRCH);
+	bury(child);
+	assert_false(outside_open(&o, child));
+	assert_int_equal(errno, ESRCH);
+}
+
 int
 main(void)
 {
@@ -405,6 +493,9 @@ main(void)
 	    cmocka_unit_test(sweeps_need_no_descriptors),
 	    cmocka_unit_test(descriptors_are_in_reserve),
 	    cmocka_unit_test(large_families_are_found_whole),
+	    cmocka_unit_test(outside_processes_are_known_by_themselves),
+	    cmocka_unit_test(what_holds_for_others_is_spared),
+	    cmocka_unit_test(who_is_not_there_is_not_opened),
 	};
 
 	return cmocka_run_group_tests_name("tree", tests, become_subreaper, NULL);

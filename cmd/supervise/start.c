@@ -1,0 +1,126 @@
+/* start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end. */
+#include "start.h"
+
+#include "cmd/record.h"
+#include "cmd/say.h"
+#include "cmd/status.h"
+#include "events.h"
+#include "front.h"
+#include "keeper.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+void
+start_origin(struct origin *o)
+{
+	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+	struct sigaction chld;
+	sigset_t all;
+	int tty;
+
+	sigfillset(&all);
+	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+		sigdelset(&all, faults[i]);
+	sigprocmask(SIG_SETMASK, &all, &o->mask);
+	sigaction(SIGCHLD, NULL, &chld);
+	o->chld_ignored = chld.sa_handler == SIG_IGN;
+	if (o->chld_ignored)
+		signal(SIGCHLD, SIG_DFL);
+	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	o->has_tty = tty >= 0;
+	if (tty >= 0)
+		close(tty);
+}
+
+static bool
+make_owner(struct run *r, uint64_t *seed)
+{
+	unsigned char bytes[OWNER_CHARS / 2 + sizeof *seed];
+
+	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+		return false;
+	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
+		snprintf(r->owner + 2 * i, 3, "%02x", bytes[i]);
+	memcpy(seed, bytes + OWNER_CHARS / 2, sizeof *seed);
+	return true;
+}
+
+static struct verdict
+system_refused(const struct plan *p, const char *what)
+{
+	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
+	char clean[400];
+
+	snprintf(v.line, sizeof v.line, "cannot take %s: %s: %s; nothing was run",
+	    plan_name(p, clean, sizeof clean), what, strerror(errno));
+	return v;
+}
+
+/*
+ * All that front and keeper share when they part.  False, with errno: something is not
+ * to be had.
+ */
+static bool
+prepare(struct run *r, struct plan *p)
+{
+	r->began = instant_now();
+	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
+	record_write(r->record, p,
+	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid());
+	r->has_elders = tree_has_children();
+	r->shared = shared_new();
+	return r->shared && make_owner(r, &p->terms.seed) && link_open(r->ends) == 0;
+}
+
+struct verdict
+start(struct run *r, struct plan *p)
+{
+	pid_t keeper;
+
+	if (!prepare(r, p))
+		return system_refused(p, "cannot get memory, random numbers or sockets");
+	keeper = _Fork();
+	if (keeper < 0)
+		return system_refused(p, "cannot start a process");
+	if (keeper == 0)
+		keeper_run(r);
+	return front_run(r, keeper);
+}
+
+int
+start_die_of(int sig)
+{
+	struct rlimit none = {0, 0};
+	sigset_t one;
+
+	setrlimit(RLIMIT_CORE, &none); /* one core file, the command's, is enough */
+	prctl(PR_SET_DUMPABLE, 0);
+	signal(sig, SIG_DFL);
+	raise(sig);
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	return 128 + sig;
+}
+
+/*
+ * Without exit(3): nothing of ours is buffered, and what it would look through costs as
+ * much as a fork.
+ */
+_Noreturn void
+start_end(const struct plan *p, const struct verdict *v)
+{
+	if (*v->line)
+		say_last("%s", v->line);
+	events_verdict(p, v);
+	_exit(v->signal ? start_die_of(v->signal) : v->status);
+}

@@ -1,0 +1,206 @@
+/*
+ * topology.c - Goal of these tests: what the URLs of sentinels and clusters mean, where a
+ * redirection leads, and what the locks of keys with a tag are called.
+ */
+#include "backends/redis/slot.h"
+#include "backends/redis/topology.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void
+urls_of_several_hosts(void **state)
+{
+	static const struct {
+		const char *url;
+		enum form form;
+		size_t n;
+		const char *last;
+		int port;
+		const char *master, *password;
+		int db;
+		const char *printed;
+	} rows[] = {
+	    {"redis+sentinel://a,b:1,[::1]/m", FORM_SENTINEL, 3, "::1", 26379, "m", "", 0,
+		"redis master m of the sentinels a:26379,b:1,[::1]:26379"},
+	    {"redis+sentinel://u:p@a/my%2Dmaster/3", FORM_SENTINEL, 1, "a", 26379,
+		"my-master", "p", 3, "redis master my-master of the sentinels a:26379"},
+	    {"redis+cluster://a,b", FORM_CLUSTER, 2, "b", 6379, "", "", 0,
+		"redis cluster a:6379,b:6379"},
+	    {"redis+cluster://:p@a:7/", FORM_CLUSTER, 1, "a", 7, "", "p", 0,
+		"redis cluster a:7"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct address a;
+		struct fault f = {""};
+		char printed[WHERE_BYTES];
+
+		if (address_parse(&a, rows[i].url, &f) != RC_OK)
+			fail_msg("%s: %s", rows[i].url, f.text);
+		assert_int_equal(a.form, rows[i].form);
+		assert_int_equal(a.n, rows[i].n);
+		assert_string_equal(a.hosts[a.n - 1].host, rows[i].last);
+		assert_int_equal(a.hosts[a.n - 1].port, rows[i].port);
+		assert_string_equal(a.master, rows[i].master);
+		assert_string_equal(a.password, rows[i].password);
+		assert_int_equal(a.db, rows[i].db);
+		address_print(&a, printed, sizeof printed);
+		assert_string_equal(printed, rows[i].printed);
+	}
+}
+
+/* As many as fit are printed. */
+static void
+many_long_hosts(void **state)
+{
+	char url[4000] = "redis+cluster://", printed[WHERE_BYTES];
+	struct address a;
+	struct fault f;
+
+	(void)state;
+	for (int i = 0; i < ADDRESS_HOSTS; i++)
+		sprintf(url + strlen(url), "%s%060d.%060d.example", i ? "," : "", 0, i);
+	assert_int_equal(address_parse(&a, url, &f), RC_OK);
+	address_print(&a, printed, sizeof printed);
+	assert_int_equal(strlen(printed), sizeof printed - 1);
+}
+
+static void
+redirections(void **state)
+{
+	static const struct {
+		const char *text, *host;
+		int port;
+	} rows[] = {
+	    {"MOVED 1 127.0.0.1:7401", "127.0.0.1", 7401},
+	    {"ASK 1 node-1.example:1", "node-1.example", 1},
+	    {"MOVED 15495 ::1:7453", "::1", 7453},
+	    {"MOVED 1 :7401", "here", 7401},
+	    {"MOVED 1 h:0", NULL, 0},
+	    {"MOVED 1 h:65536", NULL, 0},
+	    {"MOVED 1 h:x", NULL, 0},
+	    {"MOVED 1 h", NULL, 0},
+	    {"MOVED 1", NULL, 0},
+	    {"MOVED ", NULL, 0},
+	    {"MOVED 1 a b:7", NULL, 0},
+	    {"MOVED 1 a\tb:7", NULL, 0},
+	};
+	struct topology t = {.at = {"here", 1}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct endpoint to;
+		bool good = topology_redirection(&t, rows[i].text, &to);
+
+		if (good != (rows[i].host != NULL))
+			fail_msg("%s: %d", rows[i].text, good);
+		if (good) {
+			assert_string_equal(to.host, rows[i].host);
+			assert_int_equal(to.port, rows[i].port);
+		}
+	}
+}
+
+static void
+a_tag_comes_first_in_a_cluster(void **state)
+{
+	static const struct {
+		const char *key, *name;
+	} rows[] = {
+	    {"job", "dlock:{job}:h"},
+	    {"a{b}c", "dlock:{b}:a%7Bb%7Dc:h"},
+	    {"{b}", "dlock:{b}:%7Bb%7D:h"},
+	    {"a{}c{d}", "dlock:{a%7B%7Dc%7Bd%7D}:h"},
+	    {"a}b{c", "dlock:{a%7Db%7Bc}:h"},
+	    {"{x{y}z", "dlock:{x{y}:%7Bx%7By%7Dz:h"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct names single, cluster;
+
+		dialect_name_lock(&dialect_native, &single, rows[i].key);
+		cluster = single;
+		slot_rename(&cluster, FORM_SINGLE, rows[i].key);
+		assert_string_equal(cluster.keys[0], single.keys[0]);
+		slot_rename(&cluster, FORM_CLUSTER, rows[i].key);
+		assert_string_equal(cluster.keys[0], rows[i].name);
+	}
+	assert_true(slot_is_same("a{t}", "{t}b"));
+	assert_false(slot_is_same("a{t}", "a{u}"));
+	assert_false(slot_is_same("a", "b"));
+	assert_false(slot_is_same("a{t}", "t"));
+}
+
+/* 512 bytes, of which most become three, and most are the tag. */
+static void
+the_longest_names_fit(void **state)
+{
+	char key[KEY_BYTES + 1];
+	struct names names;
+	size_t n;
+
+	(void)state;
+	memset(key, '!', KEY_BYTES);
+	key[0] = '{';
+	key[KEY_BYTES - 1] = '}';
+	key[KEY_BYTES] = '\0';
+	dialect_name_lock(&dialect_native, &names, key);
+	snprintf(names.done, sizeof names.done, "%s:%0600d", names.last, 0);
+	slot_rename(&names, FORM_CLUSTER, key);
+	n = strlen("dlock:{}::h") + KEY_BYTES - 2 + 3 * KEY_BYTES;
+	assert_int_equal(strlen(names.keys[0]), n);
+	assert_int_equal(strlen(names.last), n);
+	assert_int_equal(strlen(names.done), n + 601);
+}
+
+/* The last seed is not the last node; a node is remembered once. */
+static void
+nodes_are_tried_in_turn(void **state)
+{
+	struct topology t;
+	struct address a;
+	struct fault f;
+
+	(void)state;
+	assert_int_equal(address_parse(&a, "redis+cluster://a,b", &f), RC_OK);
+	topology_init(&t, NULL, &a, "");
+	assert_int_equal(topology_find(&t, NEVER, &f), RC_OK);
+	assert_string_equal(t.at.host, "a");
+	topology_doubt(&t);
+	assert_int_equal(topology_find(&t, NEVER, &f), RC_OK);
+	assert_string_equal(t.at.host, "b");
+	for (int i = 0; i < 3 * NODES; i++) {
+		struct endpoint e = {"n", 1 + i % (2 * NODES)};
+
+		topology_moved(&t, &e);
+		assert_true(endpoint_is(&t.at, &e));
+		assert_true(t.known <= NODES);
+	}
+	topology_doubt(&t);
+	assert_int_equal(topology_find(&t, NEVER, &f), RC_OK);
+	assert_string_equal(t.at.host, "a");
+	topology_free(&t);
+}
+
+int
+main(void)
+{
+	static const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(urls_of_several_hosts),
+	    cmocka_unit_test(many_long_hosts),
+	    cmocka_unit_test(redirections),
+	    cmocka_unit_test(a_tag_comes_first_in_a_cluster),
+	    cmocka_unit_test(the_longest_names_fit),
+	    cmocka_unit_test(nodes_are_tried_in_turn),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
