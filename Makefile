@@ -4,6 +4,7 @@
 #	make demo       two commands that contend for one lock
 #	make check      everything that is tested
 #	make check-all  the same with more contenders, rounds and torment
+#	make interop-node  the same keys locked by clients from npm (needs node)
 #	make install    PREFIX=/usr/local, DESTDIR=
 #
 # What is missing is installed by `make deps` (demo, check and bench call it), from
@@ -67,7 +68,8 @@ BACKENDS := $(wildcard backends/*.c backends/file/*.c) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c))
 SOURCES := $(wildcard cmd/*.c cmd/supervise/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
-LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua)))
+DIALECTS := $(filter-out %/common.lua,$(wildcard backends/redis/dialects/*.lua))
+LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua) $(DIALECTS)))
 SQL := $(if $(USE_PG),$(patsubst %.sql,$(O)/%.sql.h,$(wildcard backends/pg/*.sql)))
 MADE := $(LUA) $(SQL)
 
@@ -92,13 +94,16 @@ $(O)/%.o: %.c $(O)/flags | $(MADE)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-# A script becomes its bytes and its SHA-1, by which the server knows it.
+# A script becomes its bytes and its SHA-1, by which the server knows it; those of
+# dialects begin alike.
+$(DIALECTS:%.lua=$(O)/%.lua.h): backends/redis/dialects/common.lua
 $(O)/%.lua.h: %.lua
 	@mkdir -p $(@D)
 	@echo "  LUA   $<"
-	$(Q){ echo "static const char $(basename $(notdir $<))_sha1[] = \"$$(sha1sum <$< | cut -c 1-40)\";"; \
-	echo "static const char $(basename $(notdir $<))_lua[] = {"; \
-	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
+	$(Q)name=$(subst -,_,$(basename $(notdir $<))); \
+	{ echo "static const char $${name}_sha1[] = \"$$(cat $(filter %/common.lua,$^) $< | sha1sum | cut -c 1-40)\";"; \
+	echo "static const char $${name}_lua[] = {"; \
+	cat $(filter %/common.lua,$^) $< | od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
 
 # So does a schema, ended as a string.
 $(O)/%.sql.h: %.sql
@@ -152,6 +157,13 @@ check-all: export DLOCK_SOAK := 60
 check check-all: deps
 	@$(MAKE) --no-print-directory all $(O)/dlock-test $(O)/dlock-admin wrong lint units model fuzz-smoke
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
+
+# What of node locks in Redis, too, on the same keys: needs node and npm, and what they fetch.
+.PHONY: interop-node
+interop-node: $(O)/dlock
+	@mkdir -p $(O)/node
+	$(Q)npm install --prefix $(O)/node --no-audit --no-fund --silent redlock@4.2.0 ioredis ioredis-lock
+	$(Q)DLOCK=$(O)/dlock DLOCK_TEST_NODE=$(O)/node $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/test_redis_node.py
 
 include tests/units.mk
 include tests/model.mk

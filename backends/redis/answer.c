@@ -95,7 +95,7 @@ answer_waiter(struct answer *a, const redisReply *reply)
 {
 	int64_t place, ticket, holders;
 
-	if (!answer_integer(reply, 1, 1, INT32_MAX, &place) ||
+	if (!answer_integer(reply, 1, 0, INT32_MAX, &place) ||
 	    !answer_integer(reply, 2, 0, ANSWER_MS_MOST, &a->left_ms) ||
 	    !answer_integer(reply, 3, -1, ANSWER_MS_MOST, &a->held_ms) ||
 	    !answer_text(reply, 4, a->holder, sizeof a->holder) ||

@@ -40,7 +40,7 @@ struct answer {
 	uint64_t token; /* 1 to TOKEN_LIMIT - 1 */
 	unsigned slot;  /* below LIMIT_MAX */
 	/* to a waiter: */
-	unsigned place; /* from 1 */
+	unsigned place; /* from 1; 0: there is no queue */
 	/* until a lease ends, 0 to ANSWER_MS_MOST; 0: none does */
 	int64_t left_ms;
 	int64_t held_ms;           /* -1 (not known) to ANSWER_MS_MOST */

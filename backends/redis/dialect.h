@@ -1,8 +1,9 @@
 /*
  * dialect.h - how a lock is spoken of in Redis: names, commands, answers; no I/O.
  *
- * A dialect is a row of functions.  There is one today, dlock's own (lock.lua);
- * that of another tool that locks in Redis would be a second.
+ * A dialect is a row: what it can do, what its keys are called, and its script.  There is
+ * dlock's own (lock.lua), and those of other tools that lock in Redis, whose scripts
+ * (dialects/) take the same words and give the same answers.
  */
 #ifndef DLOCK_REDIS_DIALECT_H
 #define DLOCK_REDIS_DIALECT_H
@@ -10,6 +11,7 @@
 #include "answer.h"
 #include "backends/backend.h"
 #include "backends/encode.h"
+#include "script.h"
 
 enum {
 	NAME_BYTES = ENCODED_BYTES + KEY_BYTES + 16, /* slot.h puts a tag into it */
@@ -20,9 +22,11 @@ enum {
 
 /* What one claim is called on the server. */
 struct names {
-	char keys[NAMES][NAME_BYTES];           /* as KEYS of the script */
-	char channel[NAME_BYTES + OWNER_CHARS]; /* where its owner is told to ask again */
-	/* KEYS too, of a job: its last run */
+	char keys[NAMES][NAME_BYTES]; /* as KEYS of the script */
+	int nkeys;
+	/* where its owner is told to ask again; "": nobody is told, it asks often */
+	char channel[NAME_BYTES + OWNER_CHARS];
+	/* KEYS too, of a job (native): its last run */
 	char last[NAME_BYTES];
 	/* and the one that did its ID; "" without an ID */
 	char done[RUN_BYTES];
@@ -35,6 +39,8 @@ struct request {
 	int64_t alive;   /* so long we count as alive in the queue; 0: not to queue */
 	bool subscribed; /* to our channel */
 	uint64_t ticket; /* the place we had; 0: none */
+	/* of RENEW: */
+	uint64_t token; /* of the grant */
 	/* of RELEASE: */
 	int status; /* to be remembered if there is a job; or STATUS_NONE */
 };
@@ -45,14 +51,16 @@ enum reading {
 	READ_UNKNOWN_SCRIPT, /* to be written again, `whole` */
 	READ_ERROR,          /* an error reply */
 	READ_FOREIGN,        /* the same, and whoever held a lock there has lost it */
+	READ_NO_SCRIPTS,     /* the same: it runs none, but `plainly` does without */
 	READ_NONSENSE,       /* nothing that the script answers */
 };
 
-/* What the lock is called: all but what is a claim's own. */
-void dialect_name_lock(struct names *, const char *key);
-
 struct dialect {
-	void (*name)(struct names *, const struct claim *);
+	const char *name;
+	unsigned lacks; /* CAP_ bits of what it cannot do */
+	const struct script *claims, *looks;
+	/* its names, of a claim or (without owner) of a lock that is looked at */
+	void (*names)(struct names *, const struct claim *);
 	/*
 	 * Writes a request as one command (redisFreeCommand() it) and returns its
 	 * length, -1 without memory.  `whole`: with the script, for a server that
@@ -61,8 +69,30 @@ struct dialect {
 	int (*write)(char **command, const struct names *, const struct claim *,
 	    const struct request *, bool whole);
 	enum reading (*read)(struct answer *, const struct request *, const redisReply *);
+	/*
+	 * Does a request without a script, by commands that follow one another, on a
+	 * server that runs none; NULL: it cannot.
+	 */
+	enum rc (*plainly)(struct call *, const struct names *, const struct claim *,
+	    const struct request *, instant until, struct answer *, struct fault *);
 };
 
-extern const struct dialect dialect_native;
+extern const struct dialect dialect_native, dialect_string, dialect_redisson,
+    dialect_redisson_fenced, dialect_redisson_rw, dialect_redisson_semaphore,
+    dialect_redisson_fair;
+
+/* What -O dialect= calls so; NULL: none. */
+const struct dialect *dialect_named(const char *name);
+extern const char dialect_names[]; /* all of them, for people */
+
+/* For a look at the lock `key`, or what is done to it from outside. */
+void dialect_name_lock(const struct dialect *, struct names *, const char *key);
+
+/*
+ * Of the other tools' dialects: the beginning of the name of each key of ours that stands
+ * beside a lock, behind which scan of common.lua finds the lock's.
+ */
+enum { PREFIX_BYTES = 40 };
+void dialect_side_prefix(const struct dialect *, char out[PREFIX_BYTES]);
 
 #endif

@@ -14,7 +14,6 @@
 
 #include "backends/encode.h"
 #include "cluster.h"
-#include "dialect.h"
 #include "script.h"
 #include "slot.h"
 
@@ -28,6 +27,7 @@ enum { ROWS = 32 }; /* holders of one page */
 struct view {
 	struct call *call;
 	struct call *scan; /* to the server whose locks are named */
+	const struct dialect *dialect;
 	const struct look *look;
 	struct fault *fault;
 	const char *key;
@@ -129,9 +129,9 @@ view_ask(struct view *v, const struct script_call *c, const char *shape, redisRe
 }
 
 static void
-view_begin(struct script_call *c, const char *operation)
+view_begin(const struct view *v, struct script_call *c, const char *operation)
 {
-	*c = (struct script_call){.script = &script_look, .reads = true};
+	*c = (struct script_call){.script = v->dialect->looks, .reads = true};
 	script_word(c, operation);
 }
 
@@ -139,10 +139,11 @@ view_begin(struct script_call *c, const char *operation)
 static void
 view_begin_lock(const struct view *v, struct script_call *c, const char *operation)
 {
-	*c = (struct script_call){.script = &script_look, .reads = true};
-	for (int i = 0; i < NAMES; i++)
+	*c = (struct script_call){.script = v->dialect->looks, .reads = true};
+	for (int i = 0; i < v->names.nkeys; i++)
 		script_key(c, v->names.keys[i]);
-	script_key(c, v->names.last);
+	if (*v->names.last)
+		script_key(c, v->names.last);
 	script_word(c, operation);
 }
 
@@ -189,6 +190,22 @@ tell_holder(struct view *v, const redisReply *r)
 	if (e.lock == KIND_LIMIT && number_of(r, 4) >= 0 && number_of(r, 4) < LIMIT_MAX)
 		e.slot = number_of(r, 4);
 	view_tell(v, &e);
+}
+
+/* Of one that is no dlock: who it is to others, its kind, its end, what it is. */
+static void
+tell_other(struct view *v, const redisReply *r)
+{
+	struct foreign foreign = {.what = text_of(r, 4)};
+	struct entry e = entry_of(ENTRY_HOLDER);
+
+	e.owner = text_of(r, 1);
+	e.until = number_of(r, 3);
+	e.foreign = &foreign;
+	if (answer_kind(text_of(r, 2), &e.lock, &e.limit))
+		view_tell(v, &e);
+	else
+		tell_unknown(v, "a holder of a kind that this dlock does not know");
 }
 
 static void
@@ -247,6 +264,7 @@ static const struct shape {
 	void (*tell)(struct view *, const redisReply *);
 } shapes[] = {
     {"h", "ssssiiiis", tell_holder},
+    {"o", "sssis", tell_other},
     {"w", "sssis", tell_waiter},
     {"f", "siis", tell_freeze},
     {"r", "ssiiiss", tell_last},
@@ -466,6 +484,12 @@ view_tell_lock(struct view *v, const redisReply *r)
 	return rc == RC_OK ? tell_entries(v, r->element[4], 0) : rc;
 }
 
+static bool
+is_native(const struct view *v)
+{
+	return v->dialect == &dialect_native;
+}
+
 static enum rc
 view_lock(struct view *v, const char *key)
 {
@@ -474,8 +498,9 @@ view_lock(struct view *v, const char *key)
 	enum rc rc;
 
 	v->key = key;
-	dialect_name_lock(&v->names, key);
-	slot_rename(&v->names, v->call->topology.address->form, key);
+	dialect_name_lock(v->dialect, &v->names, key);
+	if (is_native(v))
+		slot_rename(&v->names, v->call->topology.address->form, key);
 	view_begin_lock(v, &c, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");
@@ -489,10 +514,12 @@ view_lock(struct view *v, const char *key)
 
 /* The key of that name; false: no dlock would call one so. */
 static bool
-key_of(char *key, const char *name)
+key_of(const struct view *v, char *key, const char *name)
 {
 	char again[ENCODED_BYTES];
 
+	if (!is_native(v))
+		return snprintf(key, KEY_BYTES + 1, "%s", name) <= KEY_BYTES;
 	return encode_undo(key, KEY_BYTES + 1, name, strlen(name)) > 0 &&
 	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name) == 0;
 }
@@ -506,7 +533,7 @@ view_tell_names(struct view *v, const redisReply *names)
 	for (size_t i = 1; rc == RC_OK && i < names->elements && !v->enough; i++)
 		if (names->element[i]->type != REDIS_REPLY_STRING)
 			rc = script_nonsense(v->call, v->fault);
-		else if (key_of(key, text_of(names, i)))
+		else if (key_of(v, key, text_of(names, i)))
 			rc = view_lock(v, key);
 	return rc;
 }
@@ -515,12 +542,17 @@ view_tell_names(struct view *v, const redisReply *names)
 static enum rc
 view_page(struct view *v, struct cursor *cursor)
 {
+	char prefix[PREFIX_BYTES];
 	struct script_call c;
 	redisReply *r;
 	enum rc rc;
 
-	view_begin(&c, "scan");
+	view_begin(v, &c, "scan");
 	script_word(&c, cursor->digits);
+	if (!is_native(v)) {
+		dialect_side_prefix(v->dialect, prefix);
+		script_word(&c, prefix);
+	}
 	rc = view_ask_of(v, v->scan, &c, "s", &r);
 	if (!r)
 		return rc;
@@ -578,9 +610,10 @@ view_cluster(struct view *v)
 }
 
 enum rc
-look_each(struct call *c, const struct look *look, struct fault *f)
+look_each(
+    struct call *c, const struct dialect *d, const struct look *look, struct fault *f)
 {
-	struct view v = {.call = c, .scan = c, .look = look, .fault = f};
+	struct view v = {.call = c, .scan = c, .dialect = d, .look = look, .fault = f};
 
 	if (look->key)
 		return view_lock(&v, look->key);

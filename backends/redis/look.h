@@ -4,12 +4,13 @@
 #ifndef DLOCK_REDIS_LOOK_H
 #define DLOCK_REDIS_LOOK_H
 
-#include "call.h"
+#include "dialect.h"
 
 /*
- * admin_ops.each, in a cluster for all its masters: page by page, by look.lua, which
+ * admin_ops.each, in a cluster for all its masters: page by page, by a script that
  * writes nothing.  call_let_pages_in() comes first.
  */
-enum rc look_each(struct call *, const struct look *, struct fault *);
+enum rc look_each(
+    struct call *, const struct dialect *, const struct look *, struct fault *);
 
 #endif

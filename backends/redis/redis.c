@@ -63,6 +63,8 @@
 #define SPARE (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
+/* where nobody is told of a release: so often, and up to four times as long */
+#define POLL (75 * NS_PER_MS)
 
 /* ms; a server that says less again and again is asked no more often */
 enum { LEFT_LEAST = 50 };
@@ -88,6 +90,7 @@ struct redis {
 	struct store base;
 	const struct claim *claim;
 	const struct dialect *dialect;
+	bool plainly;       /* the server runs no scripts, and the dialect does without */
 	struct names names; /* of the claim */
 	struct address address;
 	struct tls_settings tls_settings;
@@ -151,10 +154,20 @@ redis_judge(struct redis *r, const struct request *q, enum reading reading,
 	case READ_UNKNOWN_SCRIPT:
 	case READ_ERROR:
 	case READ_FOREIGN:
+	case READ_NO_SCRIPTS:
 		break;
 	}
 	rc = call_refused(&r->call, reply->str, f);
 	return reading == READ_FOREIGN && q->operation != ACQUIRE ? RC_LOST : rc;
+}
+
+static enum rc
+redis_run_plainly(struct redis *r, const struct request *q, instant until, instant *sent,
+    struct answer *a, struct fault *f)
+{
+	r->plainly = true;
+	*sent = instant_now();
+	return r->dialect->plainly(&r->call, &r->names, r->claim, q, until, a, f);
 }
 
 /* Runs an operation.  *sent: just before the request left that was answered. */
@@ -166,6 +179,8 @@ redis_run(struct redis *r, const struct request *q, instant until, instant *sent
 	enum rc rc = RC_OK;
 
 	r->call.repeated = false;
+	if (r->plainly)
+		return redis_run_plainly(r, q, until, sent, a, f);
 	for (int whole = 0; rc == RC_OK && reading == READ_UNKNOWN_SCRIPT && whole < 2;
 	     whole++) {
 		redisReply *reply = NULL;
@@ -175,6 +190,10 @@ redis_run(struct redis *r, const struct request *q, instant until, instant *sent
 		if (rc != RC_OK || !reply)
 			return rc;
 		reading = r->dialect->read(a, q, reply);
+		if (reading == READ_NO_SCRIPTS && !r->replicas) {
+			freeReplyObject(reply);
+			return redis_run_plainly(r, q, until, sent, a, f);
+		}
 		if (reading != READ_UNKNOWN_SCRIPT || whole)
 			rc = redis_judge(r, q, reading, reply, f);
 		freeReplyObject(reply);
@@ -196,6 +215,19 @@ static enum rc
 redis_connect_timeout(struct store *s, const char *value, struct fault *f)
 {
 	return setting_patience(value, &redis_of(s)->patience.first, f);
+}
+
+static enum rc
+redis_dialect(struct store *s, const char *value, struct fault *f)
+{
+	const struct dialect *d = dialect_named(value);
+
+	if (!d)
+		return fault_set(f, RC_USAGE,
+		    "the redis backend knows no dialect '%s' (there are %s)", value,
+		    dialect_names);
+	redis_of(s)->dialect = d;
+	return RC_OK;
 }
 
 static enum rc
@@ -268,6 +300,10 @@ redis_secure(struct redis *r, struct fault *f)
 }
 
 static const struct setting_row settings[] = {
+    {"dialect", "NAME",
+	"how other clients of the server lock: string, redisson, ... "
+	"(default: native)",
+	redis_dialect},
     {"password-file", "FILE", "the password, in a file of mode 0600",
 	redis_password_file},
     {"sentinel-password-file", "FILE",
@@ -333,6 +369,7 @@ redis_open(
 		redis_close(&r->base);
 		return rc;
 	}
+	r->base.caps &= ~r->dialect->lacks;
 	address_print(&r->address, r->where, sizeof r->where);
 	*ret = &r->base;
 	return RC_OK;
@@ -546,9 +583,11 @@ redis_next_beat(struct redis *r, const struct answer *a)
 	    NS_PER_MS;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
+	if (!*r->names.channel)
+		return now + POLL + jitter / 2;
 	if (!server_is_open(&r->queue.subscription))
 		beat = now + UNSUBSCRIBED_BEAT;
-	if (a->place == 1 && a->left_ms > 0)
+	if (a->place <= 1 && a->left_ms > 0)
 		beat = instant_first(beat,
 		    now +
 			(a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) *
@@ -602,7 +641,8 @@ redis_wait_in_queue(
 
 	if (patience_is_outage(&r->patience))
 		return RC_OK;
-	if (!server_is_open(&r->queue.subscription) && now >= r->queue.subscribe_due) {
+	if (*r->names.channel && !server_is_open(&r->queue.subscription) &&
+	    now >= r->queue.subscribe_due) {
 		r->queue.subscribe_due = now + UNSUBSCRIBED_BEAT;
 		rc = redis_subscribe(r, now + ASK_PATIENCE, f);
 		if (rc != RC_AGAIN)
@@ -640,8 +680,9 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	enum rc rc;
 
 	r->claim = claim;
-	r->dialect->name(&r->names, claim);
-	slot_rename(&r->names, r->address.form, claim->key);
+	r->dialect->names(&r->names, claim);
+	if (r->dialect == &dialect_native)
+		slot_rename(&r->names, r->address.form, claim->key);
 	patience_begin(&r->patience, claim);
 	do {
 		rc = redis_attempt(r, queued, until, g, &a, f);
@@ -685,7 +726,8 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 	/* not when we were granted: that would have kept the command waiting */
 	server_close(&r->queue.subscription);
-	rc = redis_run(r, &(struct request){.operation = RENEW}, until, &sent, &a, f);
+	rc = redis_run(r, &(struct request){.operation = RENEW, .token = r->hold.token},
+	    until, &sent, &a, f);
 	redis_watch(r);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
@@ -743,14 +785,15 @@ redis_call(struct store *s)
 static enum rc
 redis_each(struct store *s, const struct look *look, struct fault *f)
 {
-	return look_each(redis_call(s), look, f);
+	return look_each(redis_call(s), redis_of(s)->dialect, look, f);
 }
 
 static enum rc
 redis_revoke(struct store *s, const struct target *t, const char *record, bool force,
     instant until, struct fault *f)
 {
-	return steer_revoke(redis_call(s), t, record, force, until, f);
+	return steer_revoke(
+	    redis_call(s), redis_of(s)->dialect, t, record, force, until, f);
 }
 
 static enum rc

@@ -177,6 +177,15 @@ resp_is_noscript(const char *text)
 	return strncmp(text, "NOSCRIPT", 8) == 0;
 }
 
+/* "ERR unknown command 'EVALSHA'", "NOPERM ... to run the 'evalsha' command": each in many words. */
+bool
+resp_is_no_scripts(const char *text)
+{
+	return (strstr(text, "unknown command") || strncmp(text, "NOPERM", 6) == 0) &&
+	    (strcasestr(text, "'eval") || strcasestr(text, "`eval") ||
+		strcasestr(text, "|eval"));
+}
+
 bool
 resp_is_unknown_command(const char *text)
 {

@@ -52,6 +52,9 @@ bool resp_is_foreign(const char *text);
  */
 bool resp_is_noscript(const char *text);
 
+/* Does it say that the server runs no scripts, or none of ours? */
+bool resp_is_no_scripts(const char *text);
+
 /* Does it say that the server is too old for the command? */
 bool resp_is_unknown_command(const char *text);
 

@@ -1,6 +1,11 @@
 /* script.c - asks a Redis server to run a script of dlock's. */
 #include "script.h"
 
+#include "backends/redis/dialects/redisson.lua.h"
+#include "backends/redis/dialects/redisson_fair.lua.h"
+#include "backends/redis/dialects/redisson_rw.lua.h"
+#include "backends/redis/dialects/redisson_semaphore.lua.h"
+#include "backends/redis/dialects/string.lua.h"
 #include "backends/redis/lock.lua.h"
 #include "backends/redis/look.lua.h"
 
@@ -8,7 +13,15 @@
 #include <string.h>
 
 const struct script script_lock = {lock_lua, sizeof lock_lua, lock_sha1},
-		    script_look = {look_lua, sizeof look_lua, look_sha1};
+		    script_look = {look_lua, sizeof look_lua, look_sha1},
+		    script_string = {string_lua, sizeof string_lua, string_sha1},
+		    script_redisson = {redisson_lua, sizeof redisson_lua, redisson_sha1},
+		    script_redisson_rw = {redisson_rw_lua, sizeof redisson_rw_lua,
+			redisson_rw_sha1},
+		    script_redisson_semaphore = {redisson_semaphore_lua,
+			sizeof redisson_semaphore_lua, redisson_semaphore_sha1},
+		    script_redisson_fair = {
+			redisson_fair_lua, sizeof redisson_fair_lua, redisson_fair_sha1};
 
 /* How it may be asked for: by its hash or as a whole; before Redis 7, not as a reader. */
 struct manner {

@@ -308,12 +308,15 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 
 	if (!idle)
 		wire_close(&s->wire);
+	if (!idle && q->continues)
+		return fault_set(
+		    f, RC_AGAIN, "%s closed the connection within a request", s->where);
 	do {
 		rc = server_send(s, q, inspect, until, f);
 		s->inspected = s->inspected || (inspect && rc == RC_OK);
 		if (rc == RC_OK)
 			rc = read_answer(s, q, until, reply, f);
-		if (rc != RC_AGAIN || !idle)
+		if (rc != RC_AGAIN || !idle || q->continues)
 			break;
 		/* a proxy may close at a command it does not know */
 		idle = inspect = false;

@@ -48,6 +48,10 @@ struct question {
 	bool claimed; /* what it asks for is granted by the true master alone */
 	bool
 	    persist; /* nobody asks again if it fails: until the time is over, call.c does */
+	/*
+	 * it goes on with what was said on this connection: on another one it is not said
+	 */
+	bool continues;
 	bool messages; /* more may come behind the answer: it begins a subscription */
 };
 

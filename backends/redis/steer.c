@@ -1,7 +1,6 @@
 /* steer.c - takes locks away, and freezes keys, on one Redis server. */
 #include "steer.h"
 
-#include "dialect.h"
 #include "script.h"
 #include "slot.h"
 
@@ -15,13 +14,14 @@ struct order {
 };
 
 static void
-order_begin(struct order *o, const struct call *to, const char *key,
-    const char *operation, const char *owner)
+order_begin(struct order *o, const struct call *to, const struct dialect *d,
+    const char *key, const char *operation, const char *owner)
 {
-	dialect_name_lock(&o->names, key);
-	slot_rename(&o->names, to->topology.address->form, key);
-	o->call = (struct script_call){.script = &script_lock};
-	for (int i = 0; i < NAMES; i++)
+	dialect_name_lock(d, &o->names, key);
+	if (d == &dialect_native)
+		slot_rename(&o->names, to->topology.address->form, key);
+	o->call = (struct script_call){.script = d->claims};
+	for (int i = 0; i < o->names.nkeys; i++)
 		script_key(&o->call, o->names.keys[i]);
 	script_word(&o->call, operation);
 	script_word(&o->call, owner);
@@ -49,14 +49,14 @@ order_run(
 }
 
 enum rc
-steer_revoke(struct call *to, const struct target *t, const char *record, bool force,
-    instant until, struct fault *f)
+steer_revoke(struct call *to, const struct dialect *d, const struct target *t,
+    const char *record, bool force, instant until, struct fault *f)
 {
 	char token[24];
 	struct order o;
 
 	snprintf(token, sizeof token, "%" PRIu64, t->token);
-	order_begin(&o, to, t->key, "revoke", t->owner ? t->owner : "");
+	order_begin(&o, to, d, t->key, "revoke", t->owner ? t->owner : "");
 	script_word(&o.call, token);
 	script_word(&o.call, record);
 	script_word(&o.call, force ? "1" : "0");
@@ -71,7 +71,7 @@ steer_freeze(struct call *to, const char *key, const char *record, int64_t lengt
 	struct order o;
 
 	snprintf(ms, sizeof ms, "%" PRId64, length == NEVER ? 0 : ns_to_ms(length));
-	order_begin(&o, to, key, "freeze", "");
+	order_begin(&o, to, &dialect_native, key, "freeze", "");
 	script_word(&o.call, record);
 	script_word(&o.call, ms);
 	return order_run(&o, to, "it could not be frozen", until, f);
@@ -82,6 +82,6 @@ steer_thaw(struct call *to, const char *key, instant until, struct fault *f)
 {
 	struct order o;
 
-	order_begin(&o, to, key, "thaw", "");
+	order_begin(&o, to, &dialect_native, key, "thaw", "");
 	return order_run(&o, to, "it is not frozen", until, f);
 }

@@ -175,6 +175,7 @@ class Started:
         self.popen, self._files = popen, files
         self.pid = self.front = popen.pid
         self._keeper = None
+        self.counted = True
 
     def stdout(self):
         return self._read("out")
@@ -227,8 +228,8 @@ class Started:
         return bool(self.events("started"))
 
     def queued(self, position=None):
-        """Waits until it stands in the queue (at this position)."""
-        if position is None:
+        """Waits until it stands in the queue (at this position, where there are any)."""
+        if position is None or not self.counted:
             self.event("waiting")
         else:
             self.event("waiting", position=position)
@@ -316,7 +317,9 @@ class Dlock:
 
     def contend(self, place, key, *options, command=UNTIL_EOF, **arguments):
         """The same, but does not wait for the grant."""
-        return self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
+        result = self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
+        result.counted = getattr(place, "counted", True)
+        return result
 
     def close(self):
         for started in self.started:
@@ -443,6 +446,7 @@ class Place:
 
     lease_ends = True    # a dead holder's lock ends with its lease
     fair = True          # waiters are served in order
+    counted = True       # and know their position
     whole_record = True  # others can read all that a holder says of itself
     settings = ()        # words for -O
     ordinarily = None    # the tests that make check runs there; None: all, as make check-all does

@@ -15,6 +15,7 @@ from certificates import Authority
 from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
+from redis_dialects import SOME_DIALECT_PLACES
 from redis_forms import REDIS_PLACES, RedisCluster, RedisSentinels
 from redis_tls import Chatty, RedisTls, RedisTlsPlace
 from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
@@ -23,7 +24,7 @@ from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:]]
+OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES]
 OTHER_PLACES += REDIS_PLACES if FULL else []  # a selection is in test_redis_forms.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and

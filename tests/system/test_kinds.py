@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from redis_dialects import DIALECT_CANNOT
 from support import (DLOCK, PATIENCE, FilePlace, boottime, compile_shim, free_port, is_alive, kill, name_of, descendants_of,
                      place_id, places, size, wait_for)
 from table import REFUSED
@@ -27,7 +28,7 @@ NEEDS = {
     "limit": (("--limit", "3"), "has no limited locks"),
     "jobs": (("--once", "probe"), "cannot remember runs"),
 }
-CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}}  # the manual's table; all others can do all
+CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, **DIALECT_CANNOT}  # the manual's table; all others can do all
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)

@@ -10,11 +10,12 @@ import time
 
 import pytest
 
+from redis_dialects import DIALECT_CANNOT
 from support import DLOCK, kill, place_id, places, size, wait_for
 from witness import Crowd, check_seen, compile_witness
 
 LEASE = ("-t", "3s")  # renewed each second, so that a mark is soon seen
-NOT_MARKED = {"pg-advisory", "pg-row"}  # the manual's table
+NOT_MARKED = {"pg-advisory", "pg-row", *DIALECT_CANNOT}  # the manual's table
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)

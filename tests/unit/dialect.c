@@ -31,7 +31,7 @@ words_of(const struct claim *claim, const struct request *r, bool whole)
 
 	assert_non_null(reader);
 	memset(&names, 0x55, sizeof names);
-	dialect_native.name(&names, claim);
+	dialect_native.names(&names, claim);
 	length = dialect_native.write(&command, &names, claim, r, whole);
 	assert_true(length > 0);
 	assert_int_equal(redisReaderFeed(reader, command, length), REDIS_OK);
@@ -153,7 +153,7 @@ the_longest_names_fit(void **state)
 	memset(key, '/', KEY_BYTES);
 	memset(id, '/', ONCE_BYTES);
 	key[KEY_BYTES] = id[ONCE_BYTES] = '\0';
-	dialect_native.name(&names, &claim);
+	dialect_native.names(&names, &claim);
 	assert_int_equal(strlen(names.last), strlen("dlock:{}:r") + 3 * KEY_BYTES);
 	assert_int_equal(strlen(names.done), strlen(names.last) + 1 + 3 * ONCE_BYTES);
 }
@@ -186,8 +186,79 @@ the_channel_is_its_key_and_the_owner(void **state)
 	struct names names;
 
 	(void)state;
-	dialect_native.name(&names, &plain);
+	dialect_native.names(&names, &plain);
 	assert_string_equal(names.channel, "dlock:{a%20b}:w:" OWNER);
+}
+
+/* What a key is called beside the lock; and the channel. */
+static void
+names_of_other_dialects(void **state)
+{
+	static const struct {
+		const char *dialect, *key, *side, *third, *fourth, *channel;
+	} rows[] = {
+	    {"string", "a b", "dlock:string:{a b}", NULL, NULL, ""},
+	    {"string", "x{", "dlock:string:{x{}", NULL, NULL, ""},
+	    {"string", "{}x", "dlock:string:{{}x}", NULL, NULL, ""},
+	    {"string", "a{b}c", "dlock:string::a{b}c", NULL, NULL, ""},
+	    {"redisson", "job", "dlock:redisson:{job}", "redisson_lock__channel:{job}",
+		NULL, "redisson_lock__channel:{job}"},
+	    {"redisson", "{a}b", "dlock:redisson::{a}b", "redisson_lock__channel:{a}b",
+		NULL, "redisson_lock__channel:{a}b"},
+	    {"redisson-fenced", "job", "dlock:redisson-fenced:{job}",
+		"redisson_lock__channel:{job}", "redisson_lock_token:{job}",
+		"redisson_lock__channel:{job}"},
+	    {"redisson-rw", "job", "dlock:redisson-rw:{job}", "redisson_rwlock:{job}",
+		"{job}:", "redisson_rwlock:{job}"},
+	    {"redisson-semaphore", "{a}b", "dlock:redisson-semaphore::{a}b",
+		"redisson_sc:{a}b", "{a}b:timeout", "redisson_sc:{a}b"},
+	    {"redisson-fair", "job", "dlock:redisson-fair:{job}",
+		"redisson_lock__channel:{job}", "redisson_lock_queue:{job}",
+		"redisson_lock__channel:{job}:01234567-89ab-cdef-0123-456789abcdef:1"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct dialect *d = dialect_named(rows[i].dialect);
+		struct claim claim = {.key = rows[i].key, .owner = OWNER};
+		struct names names;
+
+		assert_non_null(d);
+		d->names(&names, &claim);
+		assert_string_equal(names.keys[0], rows[i].key);
+		assert_string_equal(names.keys[1], rows[i].side);
+		assert_string_equal(names.channel, rows[i].channel);
+		if (rows[i].third)
+			assert_string_equal(names.keys[2], rows[i].third);
+		if (rows[i].fourth)
+			assert_string_equal(names.keys[3], rows[i].fourth);
+	}
+	assert_null(dialect_named(""));
+	assert_null(dialect_named("redis"));
+}
+
+static void
+only_some_do_without_scripts(void **state)
+{
+	static char *const no[] = {"ERR unknown command 'EVALSHA', with args beginning "
+				   "with: '1'",
+	    "ERR unknown command `evalsha`, with args",
+	    "NOPERM this user has no permissions to run the 'evalsha' command"},
+			   *const other[] = {"NOPERM this user has no permissions to "
+					     "access one of the keys used as arguments",
+			       "ERR unknown command 'FOO'", "OOM command not allowed"};
+	struct request r = {.operation = ACQUIRE};
+	struct answer a;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		redisReply says = {.type = REDIS_REPLY_ERROR, .str = no[i]},
+			   else_ = {.type = REDIS_REPLY_ERROR, .str = other[i]};
+
+		assert_int_equal(dialect_string.read(&a, &r, &says), READ_NO_SCRIPTS);
+		assert_int_equal(dialect_string.read(&a, &r, &else_), READ_ERROR);
+		assert_int_equal(dialect_redisson.read(&a, &r, &says), READ_ERROR);
+	}
 }
 
 static enum reading
@@ -231,6 +302,8 @@ main(void)
 	    cmocka_unit_test(the_longest_names_fit),
 	    cmocka_unit_test(the_whole_script_differs_in_two_words),
 	    cmocka_unit_test(the_channel_is_its_key_and_the_owner),
+	    cmocka_unit_test(names_of_other_dialects),
+	    cmocka_unit_test(only_some_do_without_scripts),
 	    cmocka_unit_test(replies_are_told_apart),
 	};
 

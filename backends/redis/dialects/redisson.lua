@@ -1,0 +1,42 @@
+-- redisson.lua - RLock of Redisson, and RFencedLock: a hash of one field, its owner.
+--
+--   KEYS[3]  the channel on which a release is told, "0"
+--   KEYS[4]  of RFencedLock: its counter of tokens
+local channel, counter = KEYS[3], KEYS[4]
+local d = {type = 'hash'}
+
+function d.acquire(lease)
+  if call('HEXISTS', lock, field(owner)) == 1 then
+    call('PEXPIRE', lock, lease)
+    return held_already(lease)
+  end
+  if call('EXISTS', lock) == 1 then
+    local name = call('HKEYS', lock)[1]
+    return refusal(plain(name), name, call('PTTL', lock))
+  end
+  local token = next_token()
+  if counter then token = text(call('INCR', counter)) end
+  call('HSET', lock, field(owner), '1')
+  call('PEXPIRE', lock, lease)
+  return granted(lease, token, 0, true)
+end
+
+function d.renew(lease) return call('HEXISTS', lock, field(owner)) == 1 and call('PEXPIRE', lock, lease) end
+
+function d.release(who)
+  if call('HEXISTS', lock, field(who)) == 0 then return false end
+  call('DEL', lock)
+  redis.pcall('PUBLISH', channel, '0')
+  return true
+end
+
+function d.holders()
+  local found = {}
+  for i, name in ipairs(call('HKEYS', lock)) do
+    if i > MANY then break end
+    found[i] = entry(plain(name), name, 'x', ends_of(lock), "a lock of Redisson's, owner")
+  end
+  return found
+end
+
+return answer_by(d)
