@@ -133,7 +133,7 @@ _dlock_value()
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// redis+sentinel:// redis+cluster:// zk:// zks:// postgresql://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
@@ -166,7 +166,7 @@ _dlock_setting()
 		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
 			-- "${cur#*=}")
 	else
-		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= derive= key= mode= password-file= path= tls-files=' \
+		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= connect-timeout= derive= key= mode= password-file= path= sentinel-password-file= tls-files= wait-replicas=' \
 			-- "$cur")
 		compopt -o nospace
 	fi
