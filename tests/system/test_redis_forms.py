@@ -349,7 +349,7 @@ def test_sentinels_that_are_none(dlock, make_hostile, answer, status, words):
 def test_a_sentinel_that_names_a_replica(dlock, redis_sentinels, make_hostile):
     replica = next(s for s in redis_sentinels.servers if s is not redis_sentinels.master)
     sentinel = make_hostile({"sentinel": array(b"127.0.0.1", b"%d" % replica.port)})
-    done = dlock.run("run", "-u", f"redis+sentinel://127.0.0.1:{sentinel.port}/m", "-O", "connect-timeout=1s", "-k", "job",
+    done = dlock.run("run", "-n", "-u", f"redis+sentinel://127.0.0.1:{sentinel.port}/m", "-k", "job",
                      "--", "echo", "ran")
     assert (done.status, done.stdout) == (69, "") and "READONLY" in done.stderr, done
 
