@@ -477,7 +477,7 @@ def test_interrupted(where, dlock, sig):
 def test_stopped_while_it_waits(start, where, dlock):
     """As a job of a shell: stopped with Ctrl-Z, and continued."""
     holder = dlock.hold(where, where.key())
-    script = start('set -m\n$D hold -k "$K" --for 100 &\nmark pid $!\nwait -f $!; mark status $?\n', where)
+    script = start('set -m\n$D hold -k "$K" --for 100 &\nmark pid $!\nuntil wait -f $!; s=$?; [ $s -ne 148 ]; do :; done; mark status $s\n', where)
     pid = int(script.mark("pid"))
     wait_for(lambda: "waiting" in script.stderr(), what="it to wait")
     kill(pid, signal.SIGTSTP)
@@ -613,7 +613,8 @@ def test_a_short_outage(start, leased, own_redis):
 def test_a_long_outage(start, leased, own_redis):
     leased.server = own_redis
     script = start(FAMILY.replace("mark term;", "$D release \"$H\"; mark term $?;")
-                   .replace("$D hold", "H=$($D hold").replace(">/dev/null", ")"), leased)
+                   .replace("$D hold", "H=$($D hold").replace(">/dev/null", ")")
+                   .replace("-t 3 --grace 300ms", "-t 10 --grace 2s"), leased)  # for the release in the trap
     script.mark("held"), script.mark("a")
     script.all = [script.pid, *descendants_of(script.pid), int(script.mark("b"))]
     began = boottime()
