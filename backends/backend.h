@@ -469,7 +469,8 @@ struct backend {
 	bool pairs; /* a URL may also be written name=value name=value */
 	/* ended by a row without a name; NULL: none */
 	const struct setting_row *settings;
-	const char *url_help; /* one line: URL forms and the default */
+	/* URL forms and the default; each line but the first begins with 9 blanks */
+	const char *url_help;
 	/* what may have to be set up on a server by hand, as a script; or NULL */
 	const char *schema;
 

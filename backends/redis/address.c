@@ -23,8 +23,12 @@ static const struct shape {
 	"redis://[user:password@]host[:port][/db] or redis+unix:///path"},
     {"redis+sentinel", FORM_SENTINEL, SENTINEL_PORT,
 	"redis+sentinel://[user:password@]host[:port],host[:port].../MASTER[/db]"},
+    {"rediss+sentinel", FORM_SENTINEL, SENTINEL_PORT,
+	"rediss+sentinel://[user:password@]host[:port],host[:port].../MASTER[/db]"},
     {"redis+cluster", FORM_CLUSTER, DEFAULT_PORT,
 	"redis+cluster://[user:password@]host[:port],host[:port]..."},
+    {"rediss+cluster", FORM_CLUSTER, DEFAULT_PORT,
+	"rediss+cluster://[user:password@]host[:port],host[:port]..."},
 };
 
 /* Of a URL that is none, the first one. */

@@ -6,7 +6,7 @@
  *	redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]
  *	redis+cluster://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
  *
- * With rediss instead of redis, TLS is spoken to the server.
+ * With rediss instead of redis, TLS is spoken to every server, sentinels too.
  *
  * HOST is a name, an IPv4 address, or an IPv6 one in brackets; user, password
  * and MASTER may have %XX.  User and password are those of the servers that

@@ -826,11 +826,11 @@ redis_together(struct store *s, const char *key, const char *other, struct fault
 const struct backend redis_backend = {
     .name = "redis",
     .schemes = (const char *const[]){"redis", "rediss", "redis+unix", "redis+sentinel",
-	"redis+cluster", NULL},
+	"rediss+sentinel", "redis+cluster", "rediss+cluster", NULL},
     .settings = settings,
     .url_help =
-	"redis[s]://[user:password@]host[:port][/db], redis+unix:///path, "
-	"redis+sentinel://host,host/MASTER[/db], redis+cluster://host,host",
+	"redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
+	"         redis[s]+sentinel://host,host/MASTER[/db], redis[s]+cluster://host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,

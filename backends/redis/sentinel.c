@@ -23,6 +23,7 @@ enum word {
 	WORD_NONE, /* nothing so far, or for ever */
 	WORD_MASTER,
 	WORD_UNKNOWN, /* it knows no master of that name */
+	WORD_UNSAFE,  /* its certificate is not accepted */
 	WORD_DENIED,
 	WORD_NONSENSE,
 };
@@ -182,7 +183,7 @@ sentinel_connect(struct sentinels *s, struct sentinel *o)
 	while (!o->busy && o->next < o->addresses.n) {
 		size_t i = o->next++;
 
-		o->busy = wire_start(&o->wire,
+		o->busy = wire_start(&o->wire, s->address, o->at,
 			      (struct sockaddr *)&o->addresses.at[i].address,
 			      o->addresses.at[i].size, &s->why) == RC_OK;
 	}
@@ -204,6 +205,49 @@ sentinel_begin(struct sentinels *s, struct sentinel *o, instant until)
 	return rc == RC_STOP ? rc : RC_OK;
 }
 
+/* How many say this. */
+static size_t
+count(const struct sentinels *s, enum word word)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		n += s->each[i].word == word;
+	return n;
+}
+
+/* The connection has ended, with `rc`; one that cannot be reached hides no other's word. */
+static void
+sentinel_ended(struct sentinels *s, struct sentinel *o, enum rc rc, const struct fault *f)
+{
+	if (rc != RC_AGAIN || count(s, WORD_NONE) == s->n)
+		s->why = *f;
+	o->busy = false;
+	if (o->word == WORD_NONE)
+		o->word = rc == RC_CONFIG ? WORD_UNSAFE
+		    : rc == RC_DENIED     ? WORD_DENIED
+		    : rc == RC_PROTOCOL   ? WORD_NONSENSE
+					  : WORD_NONE;
+}
+
+/* It does not take the command: to its next address, or once more with more CAs. */
+static void
+sentinel_failed(struct sentinels *s, struct sentinel *o)
+{
+	struct fault f;
+	int error = errno;
+	enum rc rc = stream_failed(&o->wire.stream, &f);
+
+	if (rc == RC_AGAIN && (!s->address->tls || error == ECONNREFUSED))
+		fault_set(&f, rc, "cannot reach %s: %s", o->where, strerror(error));
+	wire_close(&o->wire);
+	if (rc == RC_CONFIG && s->address->tls && tls_can_retry(s->address->tls))
+		o->next--;
+	else
+		sentinel_ended(s, o, rc, &f);
+	sentinel_connect(s, o);
+}
+
 /* As far as it goes; false: it has to wait, or it is over. */
 static bool
 sentinel_send(struct sentinels *s, struct sentinel *o)
@@ -217,12 +261,8 @@ sentinel_send(struct sentinels *s, struct sentinel *o)
 			return false;
 		if (n > 0)
 			o->sent += n;
-		else if (errno != EINTR) {
-			fault_set(&s->why, RC_AGAIN, "cannot reach %s: %s", o->where,
-			    strerror(errno));
-			wire_close(&o->wire);
-			sentinel_connect(s, o);
-		}
+		else if (errno != EINTR)
+			sentinel_failed(s, o);
 	}
 	return o->busy;
 }
@@ -232,14 +272,13 @@ sentinel_step(struct sentinels *s, struct sentinel *o)
 {
 	while (sentinel_send(s, o)) {
 		redisReply *reply = NULL;
+		struct fault f;
 		enum rc rc;
 
 		if (o->answers == s->answers) {
 			sentinel_end(o);
-		} else if ((rc = wire_take(&o->wire, &reply, &s->why)) != RC_OK) {
-			if (o->word == WORD_NONE && rc == RC_PROTOCOL)
-				o->word = WORD_NONSENSE;
-			o->busy = false;
+		} else if ((rc = wire_take(&o->wire, &reply, &f)) != RC_OK) {
+			sentinel_ended(s, o, rc, &f);
 		} else if (reply) {
 			read_answer(s, o, reply);
 			freeReplyObject(reply);
@@ -260,16 +299,6 @@ votes_for(const struct sentinels *s, const struct sentinel *of)
 	for (size_t i = 0; i < s->n; i++)
 		n += s->each[i].word == WORD_MASTER &&
 		    endpoint_is(&s->each[i].master, &of->master);
-	return n;
-}
-
-static size_t
-count(const struct sentinels *s, enum word word)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->n; i++)
-		n += s->each[i].word == word;
 	return n;
 }
 
@@ -360,6 +389,8 @@ refusal(struct sentinels *s, struct fault *f)
 		return fault_set(f, RC_CONFIG,
 		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
 		    name);
+	if (count(s, WORD_UNSAFE) > 0)
+		return fault_set(f, RC_CONFIG, "%s", s->why.text);
 	if (count(s, WORD_DENIED) > 0)
 		return fault_set(f, RC_DENIED, "%s", s->why.text);
 	if (count(s, WORD_NONSENSE) > 0)

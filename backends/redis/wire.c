@@ -64,10 +64,16 @@ wire_opened(struct wire *w, enum rc rc, struct fault *f)
 }
 
 enum rc
-wire_start(struct wire *w, const struct sockaddr *a, socklen_t size, struct fault *f)
+wire_start(struct wire *w, const struct address *a, const struct endpoint *at,
+    const struct sockaddr *to, socklen_t size, struct fault *f)
 {
+	enum rc rc;
+
 	wire_close(w);
-	return wire_opened(w, stream_start(&w->stream, a, size, f), f);
+	rc = stream_start(&w->stream, to, size, f);
+	if (rc == RC_OK && a->tls)
+		rc = tls_start(a->tls, &w->stream, at->host, f);
+	return wire_opened(w, rc, f);
 }
 
 static enum rc
@@ -182,8 +188,11 @@ wire_take(struct wire *w, redisReply **ret, struct fault *f)
 		    &w->stream, w->in + w->used, w->bounds->bytes - w->used);
 		if (n < 0 && errno == EAGAIN)
 			return RC_OK;
-		if (n == 0 || (n < 0 && errno != EINTR))
-			return wire_broken(w, RC_AGAIN, "closed the connection", f);
+		if (n == 0 || (n < 0 && errno != EINTR)) {
+			rc = stream_failed(&w->stream, f);
+			forget_replies(w);
+			return rc;
+		}
 		w->used += n > 0 ? n : 0;
 	}
 }

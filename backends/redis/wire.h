@@ -46,8 +46,9 @@ enum rc wire_send(
  */
 enum rc wire_receive(struct wire *, redisReply **ret, instant until, struct fault *);
 
-/* Begins to connect to this address; what is sent then may have to wait. */
-enum rc wire_start(struct wire *, const struct sockaddr *, socklen_t, struct fault *);
+/* Begins to connect to this one of `at`'s; what is sent then may have to wait. */
+enum rc wire_start(struct wire *, const struct address *, const struct endpoint *at,
+    const struct sockaddr *, socklen_t, struct fault *);
 
 /* As wire_receive(), but without waiting: *ret is NULL while it has not come. */
 enum rc wire_take(struct wire *, redisReply **ret, struct fault *);

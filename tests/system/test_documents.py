@@ -145,8 +145,7 @@ def test_the_examples_of_the_configuration_can_be_used(dlock, tmp_path):
 def settings(dlock):
     """The -O names of each backend that is compiled in, as it lists them itself."""
     found = {}
-    for line in dlock.run("version").stdout.splitlines()[1:]:
-        backend = line.split()[0]
+    for backend in re.findall(r"^  (\w+)", dlock.run("version").stdout, re.M):
         refused = dlock.run("run", "-b", backend, "-O", "no-such=1", "-k", "job", "--", "true")
         if refused.status == 64:
             listed = re.search(r"\(there are (.*?)\)", refused.stderr)

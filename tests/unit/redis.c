@@ -89,6 +89,10 @@ urls_with_tls(void **state)
 	assert_string_equal(a.password, "p");
 	assert_int_equal(a.db, 3);
 	assert_int_equal(address_parse(&a, "rediss://", &f), RC_USAGE);
+	assert_int_equal(address_parse(&a, "rediss+sentinel://h,i/m", &f), RC_OK);
+	assert_true(a.secure && a.form == FORM_SENTINEL && a.hosts[1].port == 26379);
+	assert_int_equal(address_parse(&a, "rediss+cluster://h,i", &f), RC_OK);
+	assert_true(a.secure && a.form == FORM_CLUSTER && a.hosts[1].port == 6379);
 }
 
 static void
