@@ -26,7 +26,7 @@ extern const struct backend file_backend, redis_backend, zk_backend, pg_backend,
 	}
 
 #ifndef HAVE_REDIS
-MISSING(redis, false, "redis", "redis+unix");
+MISSING(redis, false, "redis", "redis+unix", "redlock");
 #endif
 #ifndef HAVE_ZK
 MISSING(zk, false, "zk", "zks");

@@ -40,6 +40,7 @@
 #include "backends/setting.h"
 #include "dialect.h"
 #include "look.h"
+#include "redlock.h"
 #include "server.h"
 #include "steer.h"
 
@@ -206,9 +207,12 @@ static enum rc
 redis_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	struct redis *r = calloc(1, sizeof *r);
+	struct redis *r;
 	enum rc rc;
 
+	if (redlock_is_meant(site->url))
+		return redlock_open(ret, host, site, f);
+	r = calloc(1, sizeof *r);
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	r->base = (struct store){&redis_backend, host, r->where,
@@ -569,9 +573,9 @@ redis_thaw(struct store *s, const char *key, instant until, struct fault *f)
 
 const struct backend redis_backend = {
     .name = "redis",
-    .schemes = (const char *const[]){"redis", "redis+unix", NULL},
+    .schemes = (const char *const[]){"redis", "redis+unix", "redlock", NULL},
     .settings = settings,
-    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path",
+    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path, redlock://h1,h2,h3",
     .open = redis_open,
     .close = redis_close,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},

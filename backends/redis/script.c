@@ -3,12 +3,14 @@
 
 #include "backends/redis/lock.lua.h"
 #include "backends/redis/look.lua.h"
+#include "backends/redis/redlock.lua.h"
 
 #include <stdio.h>
 #include <string.h>
 
 const struct script script_lock = {lock_lua, sizeof lock_lua, lock_sha1},
-		    script_look = {look_lua, sizeof look_lua, look_sha1};
+		    script_look = {look_lua, sizeof look_lua, look_sha1},
+		    script_redlock = {redlock_lua, sizeof redlock_lua, redlock_sha1};
 
 /* How it may be asked for: by its hash or as a whole; before Redis 7, not as a reader. */
 struct manner {

@@ -16,7 +16,7 @@ struct script {
 	const char *sha1;
 };
 
-extern const struct script script_lock, script_look;
+extern const struct script script_lock, script_look, script_redlock;
 
 enum { SCRIPT_WORDS = 48 };
 
