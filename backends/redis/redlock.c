@@ -448,11 +448,11 @@ redlock_attempt(struct redlock *r, instant most, struct grant *g, struct fault *
 		return rc;
 	if (t.longest > r->order.longest)
 		r->order.longest = t.longest;
-	redlock_notice(r);
 	if (t.votes[VERDICT_YES] - t.young < r->quorum.need) {
 		rc = redlock_refused(r, &t, f);
 		return redlock_withdraw(r) == RC_STOP ? RC_STOP : rc;
 	}
+	redlock_notice(r);
 	r->order.token = t.token;
 	rc = redlock_write_token(r, &t, f);
 	if (rc == RC_STOP)

@@ -13,13 +13,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
-from support import (OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
+from redlock import Masters, RedlockPlace
+from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += PG_PLACES[1:]
+OTHER_PLACES += PG_PLACES[1:] + ([RedlockPlace] if FULL else [])
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
 # DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other.
@@ -149,6 +150,25 @@ def make_redis(nothing_is_left):
 def own_redis(make_redis):
     """A server that the test may break."""
     return make_redis()
+
+
+@pytest.fixture(scope="session")
+def redlock_masters():
+    masters = Masters()
+    yield masters
+    masters.stop()
+
+
+@pytest.fixture
+def make_masters(nothing_is_left):
+    """Starts independent masters of the test's own."""
+    yield from making(Masters)
+
+
+@pytest.fixture
+def masters(make_masters):
+    """Three that the test may break, and whose crashes lose nothing."""
+    return make_masters()
 
 
 @pytest.fixture(scope="session")
