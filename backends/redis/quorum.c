@@ -322,7 +322,7 @@ enum rc
 quorum_refused(const struct quorum *q, const struct tally *t, struct fault *f)
 {
 	const struct master *first = NULL, *permanent = NULL;
-	size_t n = 0;
+	size_t n = 0, missing = t->failed;
 
 	for (size_t i = 0; i < q->n; i++) {
 		const struct master *m = &q->masters[i];
@@ -337,9 +337,11 @@ quorum_refused(const struct quorum *q, const struct tally *t, struct fault *f)
 	if (n > q->n - q->need)
 		return fault_set(f, permanent->rc, "%.500s (so it is on %zu of %zu masters)",
 		    permanent->fault.text, n, q->n);
+	if (missing <= q->n - q->need)
+		missing = q->n - t->answered;
 	return fault_set(f, RC_AGAIN,
-	    "%zu of %zu masters answer, %zu are needed (%.400s)", t->answered, q->n,
-	    q->need, first ? first->fault.text : "the others are silent");
+	    "%zu of %zu masters do not answer, and only %zu may fail (%.400s)", missing,
+	    q->n, q->n - q->need, first ? first->fault.text : "all are silent");
 }
 
 enum rc

@@ -80,6 +80,7 @@ struct redlock {
 	bool asked;        /* a vote may be ours */
 	bool holds;
 	bool told;         /* of masters that cannot be used */
+	instant began;     /* to ask */
 	unsigned attempts; /* each has an owner of its own */
 	unsigned tries;    /* since the votes were divided */
 	uint64_t dice;
@@ -225,6 +226,7 @@ static void
 redlock_begin(struct redlock *r, const struct claim *claim)
 {
 	r->claim = claim;
+	r->began = instant_now();
 	r->order = (struct order){.lease = ns_to_ms(claim->ttl),
 	    .longest = ns_to_ms(claim->ttl),
 	    .record = claim->record};
@@ -293,7 +295,8 @@ is_decided(const struct quorum *q, const struct tally *t)
 {
 	size_t yes = t->votes[VERDICT_YES] - t->young;
 
-	return yes >= q->need || yes + t->young + t->open < q->need;
+	return yes >= q->need || t->answered + t->open < q->need ||
+	    (t->answered >= q->need && yes + t->young + t->open < q->need);
 }
 
 static bool
@@ -358,7 +361,6 @@ redlock_refused(struct redlock *r, const struct tally *t, struct fault *f)
 	const struct vote *holder = find_holder(&r->quorum);
 	size_t at = quorum_listens_at(&r->quorum, r->claim->key);
 	const struct master *told = &r->quorum.masters[at];
-	enum rc rc;
 
 	if (t->answered < r->quorum.need)
 		return quorum_refused(&r->quorum, t, f);
@@ -370,17 +372,13 @@ redlock_refused(struct redlock *r, const struct tally *t, struct fault *f)
 	}
 	if (t->votes[VERDICT_YES] >= r->quorum.need) {
 		r->because = BECAUSE_YOUNG;
-		rc = fault_set(f, RC_BUSY,
+		return fault_set(f, RC_BUSY,
 		    "%zu of %zu masters have restarted less than %lld s ago and may have forgotten who holds it (with appendfsync always they would not)",
 		    t->young, r->quorum.n,
 		    (long long)(t->longest > r->order.longest ? t->longest
 							      : r->order.longest) /
 			    1000 +
 			1);
-		if (!r->told)
-			r->base.host->notice = *f;
-		r->told = true;
-		return rc;
 	}
 	r->because = BECAUSE_SPLIT;
 	return fault_set(f, RC_BUSY, "%s: no quorum: several ask for it at once, or masters are down",
@@ -531,7 +529,8 @@ static bool
 is_final(struct redlock *r, instant until)
 {
 	return until == 0 &&
-	    (r->because != BECAUSE_SPLIT || r->tries >= TRIES_WITHOUT_WAIT);
+	    (r->because != BECAUSE_SPLIT || r->tries >= TRIES_WITHOUT_WAIT ||
+		instant_now() >= r->began + NS_PER_S);
 }
 
 static enum rc
@@ -550,6 +549,10 @@ redlock_acquire(struct store *s, const struct claim *claim, instant until,
 			patience_end_outage(&r->patience);
 			if (is_final(r, until))
 				return r->because == BECAUSE_YOUNG ? RC_AGAIN : RC_BUSY;
+			if (r->because == BECAUSE_YOUNG && !r->told) {
+				s->host->notice = *f;
+				r->told = true;
+			}
 			rc = redlock_pause(r, until ? until : NEVER, f);
 		} else if (rc != RC_OK) {
 			rc = until || rc != RC_AGAIN

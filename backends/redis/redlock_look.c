@@ -309,8 +309,8 @@ view_all(struct view *v)
 	}
 	if (rc != RC_OK || v->enough || scanned >= v->quorum->need)
 		return rc;
-	return fault_set(v->fault, RC_AGAIN, "%zu of %zu masters answer, %zu are needed",
-	    scanned, v->quorum->n, v->quorum->need);
+	return fault_set(v->fault, RC_AGAIN, "%zu of %zu masters do not answer, and only %zu may fail",
+	    v->quorum->n - scanned, v->quorum->n, v->quorum->n - v->quorum->need);
 }
 
 /* Pages are larger than what is said to a claim. */

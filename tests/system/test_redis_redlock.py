@@ -29,9 +29,10 @@ def run(dlock, at, *words, **options):
 
 
 def assert_refused(done, status, *words):
-    assert done.status == status and done.stderr.count("\n") == 1, done
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("dlock: waiting")]
+    assert done.status == status and len(lines) == 1, done
     for word in words:
-        assert word in done.stderr, (word, done.stderr)
+        assert word in lines[0], (word, done.stderr)
 
 
 def token(dlock, at, *words):
@@ -79,10 +80,12 @@ def test_unknown_dialect(dlock, masters):
 
 
 def test_one_server_by_two_names(dlock, masters):
+    """Its vote never counts twice."""
     port = masters[0].port
     at = At(f"redlock://127.0.0.1:{port},localhost:{port},127.0.0.1:{masters[1].port}")
+    masters[1].kill()
     assert_refused(run(dlock, at, *ONCE), 78, "one server")
-    assert masters.votes()[:2] == [None, None]
+    assert masters.votes()[0] is None
 
 
 def test_one_wrong_password_is_told_and_two_are_refused(dlock, masters):
@@ -91,7 +94,7 @@ def test_one_wrong_password_is_told_and_two_are_refused(dlock, masters):
         server.client().config_set("requirepass", "geheim")
     assert run(dlock, at, *ONCE).stderr == ""
     masters[2].client(password="geheim").config_set("requirepass", "other")
-    done = run(dlock, at, "--", *ONCE[:0], "true") if False else run(dlock, at, *ONCE)
+    done = run(dlock, at, *ONCE)
     assert done.status == 0
     masters[1].client(password="geheim").config_set("requirepass", "other")
     assert_refused(run(dlock, at, *ONCE), 77, "refuses the login")
@@ -115,7 +118,7 @@ def test_keys_of_another_type(dlock, masters):
 @pytest.mark.parametrize("answer", ["+OK\r\n", ":1\r\n", "*-1\r\n", "$-1\r\n", "*2\r\n:1\r\n:1\r\n", "*5\r\n:9\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
                                     "*5\r\n:1\r\n$16\r\n9999999999999999\r\n:99999\r\n$1\r\na\r\n$1\r\n1\r\n"])
 def test_a_minority_that_talks_nonsense(dlock, masters, make_hostile, answer):
-    hostile = make_hostile(answer.encode())
+    hostile = make_hostile({"*": answer.encode()})
     first = token(dlock, masters.at(m0=hostile.port))
     assert first < 9e15
     assert token(dlock, masters.at()) > first
@@ -187,7 +190,7 @@ def test_a_master_that_may_not_be_written_says_no_no(dlock, masters):
     time.sleep(3)
     assert holder.poll() is None
     assert holder.event("suspect")
-    holder.stop = holder.signal(signal.SIGTERM)
+    holder.signal(signal.SIGTERM)
     holder.wait()
 
 
@@ -208,7 +211,7 @@ def test_loss_of_a_majority_before(dlock, masters, how):
     for server in masters.all[1:]:
         fail(server, how)
     done, seconds = seconds_of(lambda: run(dlock, masters.at(), "-k", "job", "-O", "connect-timeout=2s", "--", "true"))
-    assert_refused(done, 69, "1 of 3 masters")
+    assert_refused(done, 69, "2 of 3 masters do not answer")
     assert seconds < PATIENCE / 3
     assert masters.votes()[:1] == [None] if how == "killed" else True
     for server in masters.all[1:]:
@@ -236,7 +239,7 @@ def test_loss_of_a_majority_during_a_hold(dlock, masters, how):
 
 def test_a_majority_that_has_lost_it(dlock, masters):
     """Their word is enough."""
-    holder = dlock.hold(masters.at(), "job", "-t", "60s", "--kill-after", "1s") if False else dlock.hold(masters.at(), "job", "-t", "6s")
+    holder = dlock.hold(masters.at(), "job", "-t", "6s")
     for server in masters.all[1:]:
         server.client().flushall()
     done = holder.wait()
@@ -394,15 +397,15 @@ def test_all_have_restarted(dlock, make_masters):
 
 
 def test_longer_leases_are_remembered(dlock, make_masters):
-    """A master knows of leases of 20 s: one that has restarted must have run for longer than that."""
+    """A master knows of leases of 8 s: those that have restarted must have run for longer than that."""
     masters = make_masters(3, FORGETFUL)
-    masters.age(22)
-    assert run(dlock, masters.at(), "-t", "20s", *ONCE).status == 0
+    masters.age(10)
+    assert run(dlock, masters.at(), "-t", "8s", *ONCE).status == 0
     masters[0].restart()
     masters[1].restart()
     time.sleep(5)
     done = run(dlock, masters.at(), *LEASE, *ONCE)
-    assert_refused(done, 69, "21 s")
+    assert_refused(done, 69, "9 s")
 
 
 # ---- other clients ----
@@ -450,9 +453,9 @@ def test_look_counts_votes(dlock, masters):
 
 def test_look_needs_a_quorum(dlock, masters):
     masters[0].kill()
-    assert status(dlock, masters).status == 0 or "free" in status(dlock, masters).stdout
+    assert "free" in status(dlock, masters).stdout
     masters[1].kill()
-    done = dlock.run("ls", *masters.at().words, "--timeout", "2s") if False else dlock.run("ls", *masters.at().words)
+    done = dlock.run("ls", *masters.at().words)
     assert done.status == 69, done
 
 
