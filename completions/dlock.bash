@@ -59,7 +59,7 @@ _dlock()
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// redis+unix:/// redlock:// zk:// zks:// postgresql://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;

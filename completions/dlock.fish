@@ -44,7 +44,7 @@ complete -c dlock -n __dlock_command -a '(complete -C (string join " " -- (__dlo
 set -l run '__fish_seen_subcommand_from run; and not __dlock_command >/dev/null'
 complete -c dlock -n $run -s k -l key -x -d 'Name of the lock'
 complete -c dlock -n $run -s b -l backend -x -a 'file redis zk pg' -d 'Where locks are kept'
-complete -c dlock -n $run -s u -l url -x -a 'file:/// redis:// redis+unix:/// zk:// zks:// postgresql://' -d 'Which server or directory'
+complete -c dlock -n $run -s u -l url -x -a 'file:/// redis:// redis+unix:/// redlock:// zk:// zks:// postgresql://' -d 'Which server or directory'
 complete -c dlock -n $run -s O -l option -x -a 'acl=creator acl=open auth-file= connect-timeout= derive= key= mode=lease mode=advisory mode=row password-file= path= tls-files=' -d 'A setting of the backend'
 complete -c dlock -n $run -s s -l shared -d 'Take it as a reader, beside other readers'
 complete -c dlock -n $run -s x -l exclusive -d 'Take it alone'
