@@ -31,10 +31,13 @@ order_write(const struct order *o, const struct master_names *names, struct numb
 	snprintf(n->lease, sizeof n->lease, "%" PRId64, o->lease);
 	snprintf(n->longest, sizeof n->longest, "%" PRId64, o->longest);
 	snprintf(n->token, sizeof n->token, "%" PRIu64, o->token);
-	*c = (struct script_call){.script = &script_redlock, .reads = o->kind >= ORDER_LOOK};
-	script_key(c, names->lock);
-	script_key(c, names->data);
-	script_key(c, names->wake);
+	*c = (struct script_call){
+	    .script = &script_redlock, .reads = o->kind >= ORDER_LOOK};
+	if (o->kind != ORDER_SCAN) {
+		script_key(c, names->lock);
+		script_key(c, names->data);
+		script_key(c, names->wake);
+	}
 	script_word(c, operations[o->kind]);
 	script_word(c, o->owner);
 	if (o->kind == ORDER_ACQUIRE || o->kind == ORDER_EXTEND) {

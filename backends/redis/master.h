@@ -38,7 +38,7 @@ enum order_kind {
 
 struct order {
 	enum order_kind kind;
-	unsigned round; /* numbers all questions that were put to the masters */
+	unsigned round;          /* numbers all questions that were put to the masters */
 	char owner[VOTER_BYTES]; /* of ORDER_SCAN: the cursor */
 	int64_t lease, longest;  /* ms */
 	uint64_t token;

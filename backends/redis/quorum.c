@@ -21,8 +21,8 @@ bad_url(struct fault *f, const char *what)
 
 /* Reads one host as if it were the only one: who we are, and the database, go for all. */
 static enum rc
-read_master(struct address *a, const struct url *u, const struct url_part *host,
-    struct fault *f)
+read_master(
+    struct address *a, const struct url *u, const struct url_part *host, struct fault *f)
 {
 	const char *login = u->scheme.at + u->scheme.n + strlen("://");
 	size_t size = strlen(login) + 32;
@@ -210,8 +210,7 @@ is_young(const struct master *m, int64_t longest)
 	const struct vote *v = &m->vote;
 
 	return m->rc == RC_OK && m->order.kind == ORDER_ACQUIRE &&
-	    v->verdict == VERDICT_YES &&
-	    !restart_is_over(v->uptime, longest, v->durable);
+	    v->verdict == VERDICT_YES && !restart_is_over(v->uptime, longest, v->durable);
 }
 
 void
@@ -335,8 +334,9 @@ quorum_refused(const struct quorum *q, const struct tally *t, struct fault *f)
 			permanent = m;
 	}
 	if (n > q->n - q->need)
-		return fault_set(f, permanent->rc, "%.500s (so it is on %zu of %zu masters)",
-		    permanent->fault.text, n, q->n);
+		return fault_set(f, permanent->rc,
+		    "%.500s (so it is on %zu of %zu masters)", permanent->fault.text, n,
+		    q->n);
 	if (missing <= q->n - q->need)
 		missing = q->n - t->answered;
 	return fault_set(f, RC_AGAIN,
@@ -352,8 +352,8 @@ quorum_check_twins(const struct quorum *q, struct fault *f)
 			const struct master *a = &q->masters[j], *b = &q->masters[i];
 
 			if (quorum_has_heard(q, a) && a->rc == RC_OK &&
-			    quorum_has_heard(q, b) && b->rc == RC_OK &&
-			    *a->vote.run && strcmp(a->vote.run, b->vote.run) == 0)
+			    quorum_has_heard(q, b) && b->rc == RC_OK && *a->vote.run &&
+			    strcmp(a->vote.run, b->vote.run) == 0)
 				return fault_set(f, RC_CONFIG,
 				    "%.150s and %.150s are one server, whose vote would count twice",
 				    a->where, b->where);

@@ -25,7 +25,7 @@ struct quorum {
 	struct master_names names;
 	char where[WHERE_BYTES];
 	unsigned round;
-	bool is_begun;    /* together_begin() was called */
+	bool is_begun;              /* together_begin() was called */
 	bool asked_to[QUORUM_MOST]; /* in the last round */
 };
 

@@ -75,9 +75,9 @@ struct redlock {
 	struct quorum quorum;
 	struct patience patience;
 	const struct claim *claim;
-	bool bare;         /* the key itself is the lock's, as other clients have it */
-	bool listens;      /* the master that tells of releases has answered */
-	bool asked;        /* a vote may be ours */
+	bool bare;    /* the key itself is the lock's, as other clients have it */
+	bool listens; /* the master that tells of releases has answered */
+	bool asked;   /* a vote may be ours */
 	bool holds;
 	bool told;         /* of masters that cannot be used */
 	instant began;     /* to ask */
@@ -143,8 +143,7 @@ static const struct setting_row settings[] = {
     {"connect-timeout", "DURATION",
 	"for masters that do not answer, without --wait (default: 5s)",
 	redlock_connect_timeout},
-    {"dialect", "NAME", "native (default), or string: the key itself",
-	redlock_dialect},
+    {"dialect", "NAME", "native (default), or string: the key itself", redlock_dialect},
     {0},
 };
 
@@ -199,8 +198,7 @@ redlock_open(
 static instant
 round_ends(const struct redlock *r)
 {
-	return instant_now() +
-	    instant_first(ROUND_MOST, r->claim->ttl / ROUNDS_OF_LEASE);
+	return instant_now() + instant_first(ROUND_MOST, r->claim->ttl / ROUNDS_OF_LEASE);
 }
 
 static void
@@ -316,8 +314,7 @@ votes_of(const struct quorum *q, const char *owner)
 		const struct master *m = &q->masters[i];
 
 		n += quorum_has_heard(q, m) && m->rc == RC_OK &&
-		    m->vote.verdict == VERDICT_NO &&
-		    strcmp(m->vote.owner, owner) == 0;
+		    m->vote.verdict == VERDICT_NO && strcmp(m->vote.owner, owner) == 0;
 	}
 	return n;
 }
@@ -333,8 +330,7 @@ find_holder(const struct quorum *q)
 
 		if (quorum_has_heard(q, m) && m->rc == RC_OK &&
 		    m->vote.verdict == VERDICT_NO &&
-		    votes_of(q, m->vote.owner) >= q->need &&
-		    (!found || !*found->record))
+		    votes_of(q, m->vote.owner) >= q->need && (!found || !*found->record))
 			found = &m->vote;
 	}
 	return found;
@@ -381,7 +377,8 @@ redlock_refused(struct redlock *r, const struct tally *t, struct fault *f)
 			1);
 	}
 	r->because = BECAUSE_SPLIT;
-	return fault_set(f, RC_BUSY, "%s: no quorum: several ask for it at once, or masters are down",
+	return fault_set(f, RC_BUSY,
+	    "%s: no quorum: several ask for it at once, or masters are down",
 	    r->base.where);
 }
 
@@ -397,8 +394,8 @@ redlock_notice(struct redlock *r)
 			continue;
 		r->told = true;
 		fault_set(&r->base.host->notice, RC_OK,
-		    "%.400s (one of %zu masters, of which %zu are needed)",
-		    m->fault.text, r->quorum.n, r->quorum.need);
+		    "%.400s (one of %zu masters, of which %zu are needed)", m->fault.text,
+		    r->quorum.n, r->quorum.need);
 	}
 }
 
@@ -416,8 +413,8 @@ redlock_write_token(struct redlock *r, struct tally *t, struct fault *f)
 		return quorum_refused(&r->quorum, t, f);
 	return t->votes[VERDICT_YES] + t->votes[VERDICT_HEALED] >= r->quorum.need
 	    ? RC_OK
-	    : fault_set(f, RC_AGAIN, "%s: votes were lost while it was granted",
-		  r->base.where);
+	    : fault_set(
+		  f, RC_AGAIN, "%s: votes were lost while it was granted", r->base.where);
 }
 
 static instant
@@ -459,10 +456,8 @@ redlock_attempt(struct redlock *r, instant most, struct grant *g, struct fault *
 		return redlock_withdraw(r) == RC_STOP ? RC_STOP : rc;
 	r->holds = true;
 	r->ends = lease_ends(r, sent);
-	*g = (struct grant){.token = r->order.token,
-	    .sent = sent,
-	    .lease = r->claim->ttl,
-	    .anchor = -1};
+	*g = (struct grant){
+	    .token = r->order.token, .sent = sent, .lease = r->claim->ttl, .anchor = -1};
 	return RC_OK;
 }
 
@@ -476,8 +471,7 @@ redlock_listen(struct redlock *r, int64_t length)
 	    .lease = ns_to_ms(length),
 	    .until = instant_now() + length + NS_PER_S};
 
-	quorum_ask_one(
-	    &r->quorum, quorum_listens_at(&r->quorum, r->claim->key), &order);
+	quorum_ask_one(&r->quorum, quorum_listens_at(&r->quorum, r->claim->key), &order);
 }
 
 static int64_t
@@ -590,8 +584,8 @@ redlock_heal(struct redlock *r, instant until)
 		return RC_OK;
 	redlock_put(r, ORDER_EXTEND, true,
 	    instant_first(r->ends, instant_now() + HEAL_PATIENCE), has_forgotten);
-	return quorum_hear(&r->quorum,
-	    instant_first(until, instant_now() + REST_PATIENCE), NULL, &t);
+	return quorum_hear(
+	    &r->quorum, instant_first(until, instant_now() + REST_PATIENCE), NULL, &t);
 }
 
 /* The record of who wants it back, or has taken it; "" if a master told of none. */
@@ -652,14 +646,14 @@ redlock_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	if (t.votes[VERDICT_YES] < r->quorum.need)
 		return redlock_not_renewed(r, &t, f);
 	if (instant_now() >= r->ends)
-		return fault_set(f, RC_AGAIN, "%s answered after the end of the lease",
-		    r->base.where);
+		return fault_set(
+		    f, RC_AGAIN, "%s answered after the end of the lease", r->base.where);
 	r->ends = lease_ends(r, sent);
 	g->sent = sent;
 	g->lease = r->claim->ttl;
 	/* nobody waits for us: those behind the quorum are heard, too */
-	rc = quorum_hear(&r->quorum,
-	    instant_first(until, instant_now() + REST_PATIENCE), NULL, &t);
+	rc = quorum_hear(
+	    &r->quorum, instant_first(until, instant_now() + REST_PATIENCE), NULL, &t);
 	find_mark(&r->quorum, mark, sizeof mark);
 	if (*mark)
 		return refuse_broken(s->host, f, RC_REVOKED, s->where, mark);

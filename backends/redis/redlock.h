@@ -10,8 +10,7 @@
 #include "backends/backend.h"
 
 /* As struct backend's open. */
-enum rc redlock_open(
-    struct store **, struct host *, const struct site *, struct fault *);
+enum rc redlock_open(struct store **, struct host *, const struct site *, struct fault *);
 
 /* Does this URL lead here?  NULL does not. */
 bool redlock_is_meant(const char *url);

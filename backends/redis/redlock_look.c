@@ -14,8 +14,9 @@ struct view {
 	bool bare;
 	const struct look *look;
 	struct fault *fault;
-	bool scanned[QUORUM_MOST]; /* all keys of these have been told */
-	bool enough;               /* nobody wants to hear more */
+	bool scanned[QUORUM_MOST];   /* all keys of these have been told */
+	const struct master *silent; /* whose keys could not be told; NULL: none */
+	bool enough;                 /* nobody wants to hear more */
 };
 
 /* What one master says of a lock; times are us by its own clock. */
@@ -208,8 +209,8 @@ is_told(const struct view *v)
 	struct ballot b;
 
 	for (size_t i = 0; i < v->quorum->n; i++)
-		if (v->scanned[i] &&
-		    read_ballot(v->quorum, &v->quorum->masters[i], &b) && b.known)
+		if (v->scanned[i] && read_ballot(v->quorum, &v->quorum->masters[i], &b) &&
+		    b.known)
 			return true;
 	return false;
 }
@@ -306,10 +307,15 @@ view_all(struct view *v)
 		rc = view_master(v, i, &done);
 		v->scanned[i] = done;
 		scanned += done;
+		if (!done)
+			v->silent = &v->quorum->masters[i];
 	}
 	if (rc != RC_OK || v->enough || scanned >= v->quorum->need)
 		return rc;
-	return fault_set(v->fault, RC_AGAIN, "%zu of %zu masters do not answer, and only %zu may fail",
+	if (v->silent && v->silent->rc != RC_OK && v->silent->rc != RC_AGAIN)
+		return fault_set(v->fault, v->silent->rc, "%s", v->silent->fault.text);
+	return fault_set(v->fault, RC_AGAIN,
+	    "%zu of %zu masters do not answer, and only %zu may fail",
 	    v->quorum->n - scanned, v->quorum->n, v->quorum->n - v->quorum->need);
 }
 
@@ -344,7 +350,8 @@ redlock_revoke(struct quorum *q, bool bare, const struct target *target,
 	struct tally t;
 	enum rc rc;
 
-	snprintf(order.owner, sizeof order.owner, "%s", target->owner ? target->owner : "");
+	snprintf(
+	    order.owner, sizeof order.owner, "%s", target->owner ? target->owner : "");
 	quorum_name(q, target->key, bare);
 	quorum_ask(q, &order, NULL);
 	rc = hear_all(q, until, &t, f);
@@ -356,6 +363,6 @@ redlock_revoke(struct quorum *q, bool bare, const struct target *target,
 		return RC_OK;
 	return t.votes[VERDICT_YES] > 0
 	    ? quorum_refused(q, &t, f)
-	    : fault_set(f, RC_LOST, "%s: who held it by this grant does so no more",
-		  q->where);
+	    : fault_set(
+		  f, RC_LOST, "%s: who held it by this grant does so no more", q->where);
 }

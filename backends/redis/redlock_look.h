@@ -10,8 +10,7 @@
 
 #include "quorum.h"
 
-enum rc redlock_each(
-    struct quorum *, bool bare, const struct look *, struct fault *);
+enum rc redlock_each(struct quorum *, bool bare, const struct look *, struct fault *);
 
 enum rc redlock_revoke(struct quorum *, bool bare, const struct target *,
     const char *record, bool force, instant until, struct fault *);

@@ -75,9 +75,8 @@ together_begin(struct together *t, struct host *host, size_t n, struct fault *f)
 	for (; t->n < n; t->n++) {
 		struct strand *s = &t->strands[t->n];
 
-		s->host = (struct host){.wait = strand_wait,
-		    .alert = -1,
-		    .verbose = host->verbose};
+		s->host = (struct host){
+		    .wait = strand_wait, .alert = -1, .verbose = host->verbose};
 		s->of = t;
 		s->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
