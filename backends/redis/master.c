@@ -192,7 +192,7 @@ listen(struct master *m)
 	char seconds[24];
 	const char *argv[] = {"BLPOP", m->names->wake, seconds};
 	redisReply *reply = NULL;
-	struct question q = {NULL};
+	struct question q = {.command = NULL};
 	char *command;
 	int length;
 	enum rc rc;

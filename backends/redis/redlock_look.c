@@ -93,7 +93,7 @@ compare_down(const void *left, const void *right)
 static void
 sum_up(const struct quorum *q, const struct ballot *first, struct entry *e)
 {
-	int64_t left[QUORUM_MOST], held = -1;
+	int64_t left[QUORUM_MOST] = {0}, held = -1;
 	struct ballot b;
 	size_t n = 0;
 

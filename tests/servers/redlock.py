@@ -158,7 +158,7 @@ class RedlockPlace(RemotePlace):
     """Locks on three masters of the session."""
 
     name, id = "redis", "redlock"
-    fair = False
+    fair = numbered = False
 
     def __init__(self, request):
         self.masters = request.getfixturevalue("redlock_masters")

@@ -174,6 +174,7 @@ class Started:
     def __init__(self, popen, files):
         self.popen, self._files = popen, files
         self.pid = self.front = popen.pid
+        self.numbered = True  # who waits is told its position
         self._keeper = None
 
     def stdout(self):
@@ -227,8 +228,8 @@ class Started:
         return bool(self.events("started"))
 
     def queued(self, position=None):
-        """Waits until it stands in the queue (at this position)."""
-        if position is None:
+        """Waits until it stands in the queue (at this position, where the place has a queue)."""
+        if position is None or not self.numbered:
             self.event("waiting")
         else:
             self.event("waiting", position=position)
@@ -316,7 +317,9 @@ class Dlock:
 
     def contend(self, place, key, *options, command=UNTIL_EOF, **arguments):
         """The same, but does not wait for the grant."""
-        return self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
+        started = self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
+        started.numbered = getattr(place, "numbered", True)
+        return started
 
     def close(self):
         for started in self.started:
@@ -443,6 +446,7 @@ class Place:
 
     lease_ends = True    # a dead holder's lock ends with its lease
     fair = True          # waiters are served in order
+    numbered = True      # and are told their positions
     whole_record = True  # others can read all that a holder says of itself
     settings = ()        # words for -O
     crash_ttl = "3s"     # the shortest whose lease bears the restart of a server
