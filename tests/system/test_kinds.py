@@ -27,7 +27,7 @@ NEEDS = {
     "limit": (("--limit", "3"), "has no limited locks"),
     "jobs": (("--once", "probe"), "cannot remember runs"),
 }
-CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}}  # the manual's table; all others can do all
+CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, "redlock": {"shared", "limit", "jobs"}}  # the manual's table; all others can do all
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)
