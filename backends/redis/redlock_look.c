@@ -142,7 +142,7 @@ tell_holder(struct view *v, const char *key, const struct ballot *first)
 }
 
 static void
-tell_votes(struct view *v, const char *key, size_t votes, int64_t now)
+tell_votes(struct view *v, const char *key, size_t votes, size_t silent, int64_t now)
 {
 	char what[160];
 	struct entry e = {.kind = ENTRY_UNKNOWN,
@@ -152,14 +152,17 @@ tell_votes(struct view *v, const char *key, size_t votes, int64_t now)
 	    .what = what};
 
 	snprintf(what, sizeof what,
-	    "%zu of %zu masters have given a vote, %zu are needed: an attempt, or what is left of a hold",
-	    votes, v->quorum->n, v->quorum->need);
+	    "it may be held: it has the votes of %zu of %zu masters, and %zu of them do not answer",
+	    votes, v->quorum->n, silent);
 	view_tell(v, key, &e, now);
 }
 
-/* Nobody, a holder, or votes that are no quorum. */
+/*
+ * Nobody, a holder, or one who may be that: fewer votes, even with those of the
+ * masters that do not answer, are an attempt under way or what is left of a hold.
+ */
 static void
-tell_lock(struct view *v, const char *key)
+tell_lock(struct view *v, const char *key, size_t silent)
 {
 	const struct quorum *q = v->quorum;
 	size_t votes = 0;
@@ -167,17 +170,22 @@ tell_lock(struct view *v, const char *key)
 	int64_t now = 0;
 
 	for (size_t i = 0; i < q->n; i++) {
+		size_t n;
+
 		if (!read_ballot(q, &q->masters[i], &b) || !*b.owner)
 			continue;
-		if (count_votes(q, b.owner) >= q->need) {
+		n = count_votes(q, b.owner);
+		if (n >= q->need) {
 			tell_holder(v, key, &b);
 			return;
 		}
-		votes++;
-		now = b.now;
+		if (n > votes) {
+			votes = n;
+			now = b.now;
+		}
 	}
-	if (votes > 0)
-		tell_votes(v, key, votes, now);
+	if (votes > 0 && votes + silent >= q->need)
+		tell_votes(v, key, votes, silent, now);
 }
 
 /* ---- one lock, all locks ---- */
@@ -226,7 +234,7 @@ view_lock(struct view *v, const char *key)
 	quorum_ask(v->quorum, &order, NULL);
 	rc = hear_all(v->quorum, v->look->until, &t, v->fault);
 	if (rc == RC_OK && !is_told(v))
-		tell_lock(v, key);
+		tell_lock(v, key, v->quorum->n - t.answered);
 	quorum_drop(v->quorum);
 	return rc;
 }

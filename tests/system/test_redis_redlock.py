@@ -16,11 +16,12 @@ import time
 import pytest
 
 from redlock import DURABLE, FORGETFUL, compile_clock, seconds_of
-from support import DLOCK, FULL, PATIENCE, At, boottime, wait_for
+from support import DLOCK, FULL, PATIENCE, At, boottime, size, wait_for
 from witness import check_seen, compile_witness, read_seen
 
 ONCE = ("-n", "-k", "job", "--", "true")
 LEASE = ("-t", "3s")
+SECONDS = float(os.environ.get("DLOCK_SOAK_REDLOCK", "600"))  # of the long runs
 FORGETS = os.path.join(os.path.dirname(DLOCK), "dlock-forgets")  # counts the votes of restarted masters
 
 
@@ -119,7 +120,8 @@ def test_keys_of_another_type(dlock, masters):
     assert all(s.client().lrange("job", 0, -1) == ["x"] for s in masters.all)
 
 
-@pytest.mark.parametrize("answer", ["+OK\r\n", ":1\r\n", "*-1\r\n", "$-1\r\n", "*2\r\n:1\r\n:1\r\n", "*5\r\n:9\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+@pytest.mark.parametrize("answer", ["+OK\r\n", ":1\r\n", "*-1\r\n", "$-1\r\n", "*2\r\n:1\r\n:1\r\n",
+                                    "*5\r\n:9\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
                                     "*5\r\n:1\r\n$16\r\n9999999999999999\r\n:99999\r\n$1\r\na\r\n$1\r\n1\r\n"])
 def test_a_minority_that_talks_nonsense(dlock, masters, make_hostile, answer):
     hostile = make_hostile({"*": answer.encode()})
@@ -407,6 +409,7 @@ def test_all_have_restarted(dlock, make_masters):
     assert boottime() - began > 2
 
 
+@pytest.mark.skipif(not FULL, reason="takes long: DLOCK_TEST_FULL=1")
 def test_longer_leases_are_remembered(dlock, make_masters):
     """A master knows of leases of 8 s: those that have restarted must have run for longer than that."""
     masters = make_masters(3, FORGETFUL)
@@ -481,8 +484,10 @@ def test_look_counts_votes(dlock, masters):
     listed = dlock.run("ls", *masters.at().words).stdout
     assert listed.count("job") == 1 and "held" in listed
     masters[1].client().flushall()
+    assert "free" in status(dlock, masters).stdout
+    masters[1].kill()
     assert "1 of 3 masters" in status(dlock, masters).stdout
-    holder.wait()
+    holder.destroy()
 
 
 def test_look_needs_a_quorum(dlock, masters):
@@ -590,7 +595,7 @@ def torment(dlock, masters, witness, directory, seconds, contenders=4, stepped=F
 
 @pytest.mark.parametrize("n, options", [(3, FORGETFUL), (5, DURABLE)], ids=["3", "5 durable"])
 def test_nobody_overlaps(dlock, make_masters, witness, tmp_path, n, options):
-    seen, torturer = torment(dlock, make_masters(n, options), witness, tmp_path, 14, gap=5)
+    seen, torturer = torment(dlock, make_masters(n, options), witness, tmp_path, size(9, 14), gap=4)
     print(f"{len(seen)} grants, {torturer.kills} kills")
     check_seen(seen)
     assert len(seen) > 4
@@ -601,12 +606,11 @@ def test_nobody_overlaps(dlock, make_masters, witness, tmp_path, n, options):
 @pytest.mark.parametrize("options", [FORGETFUL, DURABLE], ids=["forgetful", "durable"])
 def test_nobody_overlaps_for_ten_minutes(dlock, make_masters, witness, tmp_path, options, stepped):
     shim = compile_clock(tmp_path) if stepped else None
-    seconds = float(os.environ.get("DLOCK_SOAK_REDLOCK", "600"))
-    seen, torturer = torment(dlock, make_masters(5, options, shim), witness, tmp_path, seconds, 6, stepped,
+    seen, torturer = torment(dlock, make_masters(5, options, shim), witness, tmp_path, SECONDS, 6, stepped,
                              gap=2 if options == DURABLE else 6)
     print(f"{len(seen)} grants, {torturer.kills} kills, {torturer.steps} steps")
     check_seen(seen)
-    assert len(seen) > seconds / 10
+    assert len(seen) > SECONDS / 10
 
 
 @pytest.mark.parametrize("step", [-7200, 7200])
