@@ -575,7 +575,8 @@ const struct backend redis_backend = {
     .name = "redis",
     .schemes = (const char *const[]){"redis", "redis+unix", "redlock", NULL},
     .settings = settings,
-    .url_help = "redis://[user:password@]host[:port][/db], redis+unix:///path, redlock://h1,h2,h3",
+    .url_help =
+	"redis://[user:password@]host[:port][/db], redis+unix:///path, redlock://h1,h2,h3",
     .open = redis_open,
     .close = redis_close,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
