@@ -26,7 +26,8 @@ extern const struct backend file_backend, redis_backend, zk_backend, pg_backend,
 	}
 
 #ifndef HAVE_REDIS
-MISSING(redis, false, "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster");
+MISSING(redis, false, "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster",
+    "redlock");
 #endif
 #ifndef HAVE_ZK
 MISSING(zk, false, "zk", "zks");

@@ -91,7 +91,7 @@ complete -c dlock -n '__dlock_knows run hold status wait break freeze thaw confi
 complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -l config -r -F -d 'Read this file only, not the usual ones'
 complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -l profile -x -d 'A profile of the configuration files'
 complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -s b -l backend -x -a 'file redis zk pg' -d 'Where locks are kept'
-complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -s u -l url -x -a 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// redis+cluster:// zk:// zks:// postgresql://' -d 'Which server or directory'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -s u -l url -x -a 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// redis+cluster:// redlock:// zk:// zks:// postgresql://' -d 'Which server or directory'
 complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw config' -s O -l option -x -a 'acl=creator acl=open auth-file= cacert= cert= connect-timeout= derive= dialect=native dialect=string dialect=redisson dialect=redisson-fenced dialect=redisson-rw dialect=redisson-semaphore dialect=redisson-fair key= mode=lease mode=advisory mode=row password-file= path= sentinel-password-file= tls-files= tls-name= wait-replicas=' -d 'A setting of the backend'
 complete -c dlock -n '__dlock_knows run hold wait config' -s s -l shared -d 'Take it as a reader, beside other readers'
 complete -c dlock -n '__dlock_knows run hold wait config' -s x -l exclusive -d 'Take it alone'
