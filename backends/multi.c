@@ -417,6 +417,7 @@ static enum rc
 open_part(struct part *p, struct fault *f)
 {
 	struct multi *m = p->multi;
+	const struct backend *b;
 	struct store *traced;
 	enum rc rc;
 
@@ -433,9 +434,8 @@ open_part(struct part *p, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "%s: one of its settings names the lock, so several keys would be the same one",
 		    p->store->where);
-	rc = m->backend->together
-	    ? m->backend->together(p->store, m->parts[0].key, p->key, f)
-	    : RC_OK;
+	b = p->store->backend; /* a scheme of m->backend may have one of its own */
+	rc = b->together ? b->together(p->store, m->parts[0].key, p->key, f) : RC_OK;
 	if (rc != RC_OK)
 		return rc;
 	traced = m->tell ? trace_wrap(p->store, p->key, m->tell, m->ctx) : NULL;

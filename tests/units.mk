@@ -7,7 +7,8 @@
 # $(O)/dlock-test is dlock with one backend more, the scripted one of tests/servers/fake.c, and
 # with the file $TEST_SYSTEM_CONF for /etc/dlock.conf.
 # $(O)/dlock-admin calls a backend's admin_ops one by one: tests/servers/admin.c.
-# $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/servers/zk_*.c.
+# $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/servers/zk_*.c;
+# $(O)/dlock-forgets a Redlock that counts the votes of masters that have just restarted.
 
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 60
@@ -51,9 +52,9 @@ $(O)/dlock-admin: $(O)/tests/servers/admin.o $(filter-out $(O)/cmd/main.o,$(OBJE
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# ---- dlock with zk backends that get it wrong ----
+# ---- dlock with backends that get it wrong ----
 
-WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks)
+WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks) $(if $(USE_REDIS),$(O)/dlock-forgets)
 
 .PHONY: wrong
 wrong: $(WRONG)
@@ -62,7 +63,11 @@ $(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/no
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
+$(O)/dlock-forgets: $(filter-out $(O)/backends/redis/restart.o,$(OBJECTS)) $(O)/tests/servers/redlock_forgets.o
+	@echo "  LD    $@"
+	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+-include $(O)/tests/servers/redlock_forgets.d $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 

@@ -20,6 +20,16 @@ dialect_named(const char *name)
 	return NULL;
 }
 
+enum rc
+dialect_choose(const struct dialect **ret, const char *name, struct fault *f)
+{
+	*ret = dialect_named(name);
+	return *ret ? RC_OK
+		    : fault_set(f, RC_USAGE,
+			  "the redis backend knows no dialect '%s' (there are %s)", name,
+			  dialect_names);
+}
+
 void
 dialect_name_lock(const struct dialect *d, struct names *names, const char *key)
 {

@@ -85,6 +85,9 @@ extern const struct dialect dialect_native, dialect_string, dialect_redisson,
 const struct dialect *dialect_named(const char *name);
 extern const char dialect_names[]; /* all of them, for people */
 
+/* The same for the setting: RC_USAGE, in words, if there is none. */
+enum rc dialect_choose(const struct dialect **, const char *name, struct fault *);
+
 /* For a look at the lock `key`, or what is done to it from outside. */
 void dialect_name_lock(const struct dialect *, struct names *, const char *key);
 

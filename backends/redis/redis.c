@@ -43,6 +43,7 @@
 #include "call.h"
 #include "dialect.h"
 #include "look.h"
+#include "redlock.h"
 #include "slot.h"
 #include "steer.h"
 
@@ -220,14 +221,7 @@ redis_connect_timeout(struct store *s, const char *value, struct fault *f)
 static enum rc
 redis_dialect(struct store *s, const char *value, struct fault *f)
 {
-	const struct dialect *d = dialect_named(value);
-
-	if (!d)
-		return fault_set(f, RC_USAGE,
-		    "the redis backend knows no dialect '%s' (there are %s)", value,
-		    dialect_names);
-	redis_of(s)->dialect = d;
-	return RC_OK;
+	return dialect_choose(&redis_of(s)->dialect, value, f);
 }
 
 static enum rc
@@ -345,9 +339,12 @@ static enum rc
 redis_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	struct redis *r = calloc(1, sizeof *r);
+	struct redis *r;
 	enum rc rc;
 
+	if (redlock_is_meant(site->url))
+		return redlock_open(ret, host, site, f);
+	r = calloc(1, sizeof *r);
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	r->base = (struct store){&redis_backend, host, r->where,
@@ -826,11 +823,12 @@ redis_together(struct store *s, const char *key, const char *other, struct fault
 const struct backend redis_backend = {
     .name = "redis",
     .schemes = (const char *const[]){"redis", "rediss", "redis+unix", "redis+sentinel",
-	"rediss+sentinel", "redis+cluster", "rediss+cluster", NULL},
+	"rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", NULL},
     .settings = settings,
     .url_help =
 	"redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
-	"         redis[s]+sentinel://host,host/MASTER[/db], redis[s]+cluster://host,host",
+	"         redis[s]+sentinel://host,host/MASTER[/db], redis[s]+cluster://host,host,\n"
+	"         redlock://host,host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,

@@ -8,12 +8,14 @@
 #include "backends/redis/dialects/string.lua.h"
 #include "backends/redis/lock.lua.h"
 #include "backends/redis/look.lua.h"
+#include "backends/redis/redlock.lua.h"
 
 #include <stdio.h>
 #include <string.h>
 
 const struct script script_lock = {lock_lua, sizeof lock_lua, lock_sha1},
 		    script_look = {look_lua, sizeof look_lua, look_sha1},
+		    script_redlock = {redlock_lua, sizeof redlock_lua, redlock_sha1},
 		    script_string = {string_lua, sizeof string_lua, string_sha1},
 		    script_redisson = {redisson_lua, sizeof redisson_lua, redisson_sha1},
 		    script_redisson_rw = {redisson_rw_lua, sizeof redisson_rw_lua,

@@ -16,8 +16,8 @@ struct script {
 	const char *sha1;
 };
 
-extern const struct script script_lock, script_look, script_string, script_redisson,
-    script_redisson_rw, script_redisson_semaphore, script_redisson_fair;
+extern const struct script script_lock, script_look, script_redlock, script_string,
+    script_redisson, script_redisson_rw, script_redisson_semaphore, script_redisson_fair;
 
 enum { SCRIPT_WORDS = 48 };
 

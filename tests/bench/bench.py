@@ -308,6 +308,13 @@ class DlockTls(DlockRedis):
         return [stage.compile_probe("tls", ["-lssl", "-lcrypto"]), self.server.tls_port, self.server.ca.cert]
 
 
+class DlockRedlock(DlockRedis):
+    """Three masters, of which one is the server of the others."""
+
+    def __init__(self, servers, name):
+        super().__init__(servers[0], name, "redlock://" + ",".join(s.tcp.split("//")[1] for s in servers))
+
+
 class DlockZk(DlockServer):
     handoff, private = None, 4
 
@@ -339,12 +346,13 @@ class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
         self.flock, self.file = Flock(stage), DlockFile(stage)
-        self.redis, self.tls, self.zk, self.pg = [], [], [], []
+        self.redis, self.redlock, self.tls, self.zk, self.pg = [], [], [], [], []
         if self.can("redis", shutil.which("redis-server"), "redis-server"):
             server = RedisServer(stage)
             self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
                           DlockRedis(server, "dlock, redis+unix", server.unix)]
             self.tls = [DlockTls(server, "dlock, rediss", server.tls)]
+            self.redlock = [DlockRedlock([RedisServer(stage) for _ in range(3)], "dlock, redlock of 3 masters")]
         if self.can("zk", shutil.which("java") and os.path.exists(ZkServer.JAR), "zookeeper"):
             server = ZkServer(stage)
             self.zk = [DlockZk(server, "dlock, zk", server.url)]
@@ -405,6 +413,10 @@ def startup(b):
     if shutil.which("etcd") and shutil.which("etcdctl"):
         rows.append(("etcdctl lock", 20, EtcdServer(b.stage).ctl + ["lock", "start", "true"], None))
     tables = [("start-up of a whole run of `true`", "x flock", 1, rows)]
+    for c in b.redlock:
+        subprocess.run(c.argv("start", ["true"]), env=ENVIRON, check=True)  # waits until the votes of new masters count
+        tables.append(("the same on a quorum", "x redis", 0, [
+            (b.redis[0].name, 1, b.redis[0].argv("start", ["true"]), None), (c.name, 1, c.argv("start", ["true"]), 1.6)]))
     for c in b.tls + b.zk + b.pg:
         tables.append((f"the same with {c.name.removeprefix('dlock, ')}", "x probe", 0, [
             ("the least that must be done", 4, c.probe(b.stage), None), (c.name, 4, c.argv("start", ["true"]), c.start)]))

@@ -175,7 +175,7 @@ class Started:
         self.popen, self._files = popen, files
         self.pid = self.front = popen.pid
         self._keeper = None
-        self.counted = True
+        self.counted = True  # who waits knows its position
 
     def stdout(self):
         return self._read("out")

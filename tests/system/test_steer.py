@@ -61,6 +61,8 @@ class Look:
 
     def waiting(self, n, key="job"):
         """Waits until so many wait there."""
+        if not self.place.counted:
+            pytest.skip("keeps no list of those who wait")
         return wait_for(lambda: (found := self.at(key)) and len(found["waiters"]) == n and found, what=f"{n} waiters")
 
 
@@ -253,7 +255,7 @@ def test_a_dead_waiter_is_none(look, place, dlock, listed):
 # ---- all locks ----
 
 
-def test_all_that_are_held_or_waited_for_are_listed(look, place, dlock, listed):
+def test_all_that_are_held_or_waited_for_are_listed(look, place, dlock):
     if not tells_keys(place):
         pytest.skip("has no names of locks")
     names = ["a", "b/c", "b/d", "ü x", "e" * 100]
@@ -261,13 +263,13 @@ def test_all_that_are_held_or_waited_for_are_listed(look, place, dlock, listed):
     for h in holds:
         h.held()
     dlock.contend(place, place.key("a"), *CALM).queued()
-    wait_for(lambda: look.all()["a"]["waiting"] == 1)
+    wait_for(lambda: look.all()["a"]["waiting"] == 1 or not place.counted)
     found = look.all()
     assert sorted(found) == sorted(names)
     for n, h in zip(names, holds):
         one, = found[n]["holders"]
         assert (one["pid"], found[n]["state"]) == (h.pid, "held") and same_token(place, one["token"], h.token)
-        assert found[n]["waiting"] == (1 if n == "a" else 0)
+        assert found[n]["waiting"] == (1 if n == "a" and place.counted else 0)
     pattern = place.key("b/*")
     assert sorted(look.all(pattern)) == ["b/c", "b/d"] and fnmatch(place.key("b/c"), pattern)
     rows = look.run("ls", "-n", "-o", "pid,state").stdout.splitlines()
