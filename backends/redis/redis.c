@@ -825,10 +825,9 @@ const struct backend redis_backend = {
     .schemes = (const char *const[]){"redis", "rediss", "redis+unix", "redis+sentinel",
 	"rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", NULL},
     .settings = settings,
-    .url_help =
-	"redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
-	"         redis[s]+sentinel://host,host/MASTER[/db], redis[s]+cluster://host,host,\n"
-	"         redlock://host,host,host",
+    .url_help = "redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
+		"         redis[s]+sentinel://host,host/MASTER[/db],\n"
+		"         redis[s]+cluster://host,host, redlock://host,host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,
