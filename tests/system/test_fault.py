@@ -240,7 +240,6 @@ NONSENSE = {
     "slot-negative": granted(slot=-1),
     "slot-large": granted(slot=100000),
     # what is said to a waiter
-    "place-zero": waiting(place=0),
     "place-negative": waiting(place=-1),
     "left-negative": waiting(left=-2),
     "held-text": waiting(held=b"x"),
