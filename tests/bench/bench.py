@@ -143,7 +143,7 @@ def answers(call):
 class RedisServer:
     def __init__(self, stage):
         self.port, self.tls_port, path = free_port(), free_port(), stage.dir / "redis.sock"
-        self.ca = Authority(stage.dir)
+        self.ca = Authority(pathlib.Path(tempfile.mkdtemp(dir=stage.dir)))  # each server's own
         own = self.ca.sign("server")
         stage.serve(["redis-server", "--bind", "127.0.0.1", "--port", self.port, "--unixsocket", path, "--save", "",
                      "--dir", stage.dir, "--tls-port", self.tls_port, "--tls-cert-file", own.cert, "--tls-key-file", own.key,
