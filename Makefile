@@ -120,7 +120,7 @@ BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	bash-completion postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
-	openssl libssl-dev libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin
+	openssl libssl-dev libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin strace
 
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson inih 2>/dev/null
 

@@ -1354,6 +1354,44 @@ pause_front(struct world *w)
 /* ---- one schedule ---- */
 
 static void
+lease_lapses(struct world *w, const struct logged *e)
+{
+	if (!w->ours || e->id != w->lease_id)
+		return;
+	tell(w, "    server: the lease lapses");
+	reached.lapsed_under_pause += w->paused && covered_alive(w);
+	no_longer_ours(w);
+}
+
+static void
+hold_is_broken(struct world *w)
+{
+	if (!w->ours || !w->go)
+		return;
+	w->taken_away = true;
+	no_longer_ours(w);
+}
+
+static void
+front_dies(struct world *w)
+{
+	if (w->front_gone)
+		return;
+	w->front_dead = true;
+	w->front_dead_at = w->now;
+	later(w, 0, K_ORPHANED, 0, 0);
+}
+
+static void
+user_interrupts(struct world *w)
+{
+	if (!w->page.granted)
+		watch_interrupted(&w->watch, w->now);
+	wake_front(w, 0);
+	later(w, 0, K_INTERRUPT, 0, 0);
+}
+
+static void
 happen(struct world *w, const struct logged *e)
 {
 	switch (e->kind) {
@@ -1361,11 +1399,7 @@ happen(struct world *w, const struct logged *e)
 		serve(w, e->id, e->value);
 		break;
 	case W_LAPSE:
-		if (w->ours && e->id == w->lease_id) {
-			tell(w, "    server: the lease lapses");
-			reached.lapsed_under_pause += w->paused && covered_alive(w);
-			no_longer_ours(w);
-		}
+		lease_lapses(w, e);
 		break;
 	case W_BESIDE_ENDS:
 		beside_ends(w);
@@ -1374,10 +1408,7 @@ happen(struct world *w, const struct logged *e)
 		others_end(w);
 		break;
 	case W_BREAK:
-		if (w->ours && w->go) {
-			w->taken_away = true;
-			no_longer_ours(w);
-		}
+		hold_is_broken(w);
 		break;
 	case W_EXEC:
 		exec_command(w);
@@ -1418,17 +1449,10 @@ happen(struct world *w, const struct logged *e)
 		front_looks(w);
 		break;
 	case W_FRONT_DIES:
-		if (!w->front_gone) {
-			w->front_dead = true;
-			w->front_dead_at = w->now;
-			later(w, 0, K_ORPHANED, 0, 0);
-		}
+		front_dies(w);
 		break;
 	case W_INTERRUPT:
-		if (!w->page.granted)
-			watch_interrupted(&w->watch, w->now);
-		wake_front(w, 0);
-		later(w, 0, K_INTERRUPT, 0, 0);
+		user_interrupts(w);
 		break;
 	case W_LOOK:
 	case W_LOOK_RUN:

@@ -492,8 +492,6 @@ def test_a_nested_run_obeys_a_section_for_its_key(files, locks, tmp_path):
 
 
 def test_each_file_is_opened_and_read_once(files, locks, tmp_path):
-    if not shutil.which("strace"):
-        pytest.skip("strace is not installed")
     files.write(user=f"url = {locks('a')}\n", system="ttl = 60s\n")
     log = tmp_path / "calls"
     subprocess.run(["strace", "-f", "-o", log, DLOCK_TEST, "run", "-k", "k", "--", "true"], env={**os.environ, **files.env}, check=True)

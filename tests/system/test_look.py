@@ -7,7 +7,6 @@ import os
 import random
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import unicodedata
@@ -559,8 +558,6 @@ class Tmux:
 
 @pytest.fixture
 def tmux(dlock, tmp_path):
-    if not shutil.which("tmux"):
-        pytest.skip("tmux is not installed")
     result = Tmux(dlock, tmp_path)
     result.start(100, 12)
     yield result
