@@ -23,6 +23,8 @@ PYTHON ?= /usr/bin/python3
 WITH_REDIS ?= auto
 WITH_ZK ?= auto
 WITH_PG ?= auto
+WITH_MYSQL ?= auto
+WITH_MEMCACHED ?= auto
 
 VERSION := 0.1.0
 O ?= build
@@ -30,7 +32,7 @@ Q := $(if $(V),,@)
 
 # ---- which backends: auto takes what is there, yes insists ----
 
-$(foreach w,WITH_REDIS WITH_ZK WITH_PG,$(if $(filter auto yes no,$($(w))),,$(error $(w) is auto, yes or no)))
+$(foreach w,WITH_REDIS WITH_ZK WITH_PG WITH_MYSQL WITH_MEMCACHED,$(if $(filter auto yes no,$($(w))),,$(error $(w) is auto, yes or no)))
 have_pc = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
 have_src = $(if $(wildcard backends/$(1)/*.c),yes)
 # $(call choose,name,what the user says,is the library there,how to get it)
@@ -40,9 +42,11 @@ choose = $(if $(filter no,$(2)),,$(if $(and $(3),$(call have_src,$(1))),yes,$(if
 USE_REDIS := $(call choose,redis,$(WITH_REDIS),$(call have_pc,hiredis),libhiredis-dev)
 USE_ZK := $(call choose,zk,$(WITH_ZK),$(wildcard /usr/include/zookeeper/zookeeper.h),libzookeeper-mt-dev)
 USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
+USE_MYSQL := $(call choose,mysql,$(WITH_MYSQL),$(call have_pc,libmariadb),libmariadb-dev)
+USE_MEMCACHED := $(call choose,memcached,$(WITH_MEMCACHED),yes)
 
-# libpq is loaded when the pg backend is opened: only its header is needed here.
-PG_INCLUDE = $(if $(USE_PG),$(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags libpq 2>/dev/null)))
+# libpq and libmariadb are loaded when their backends are opened: only the headers are needed.
+include_of = $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null))
 
 # Client libraries are taken from archives where there are some: each shared
 # object costs every start of dlock some 40 us (make bench).
@@ -59,18 +63,20 @@ HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
 	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
-	$(if $(USE_PG),-DHAVE_PG $(PG_INCLUDE)) $(CFLAGS)
+	$(if $(USE_PG),-DHAVE_PG $(call include_of,libpq)) \
+	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) $(CFLAGS)
 LIBS = $(call static,jansson) $(call static,inih) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 
 BACKENDS := $(wildcard backends/*.c backends/file/*.c) \
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
-	$(if $(USE_PG),$(wildcard backends/pg/*.c))
+	$(if $(USE_PG),$(wildcard backends/pg/*.c)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.c)) \
+	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c))
 SOURCES := $(wildcard cmd/*.c cmd/supervise/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
 DIALECTS := $(filter-out %/common.lua,$(wildcard backends/redis/dialects/*.lua))
 LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua) $(DIALECTS)))
-SQL := $(if $(USE_PG),$(patsubst %.sql,$(O)/%.sql.h,$(wildcard backends/pg/*.sql)))
+SQL := $(patsubst %.sql,$(O)/%.sql.h,$(if $(USE_PG),$(wildcard backends/pg/*.sql)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.sql)))
 MADE := $(LUA) $(SQL)
 
 .PHONY: all demo check check-all install uninstall lint format sanitize fuzz bench clean deps
@@ -116,10 +122,10 @@ $(O)/%.sql.h: %.sql
 
 # ---- what must be installed, as Debian calls it ----
 
-BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libzookeeper-mt-dev libpq-dev
+BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
 CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
-	bash-completion postgresql pgbouncer python3-psycopg2 clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
+	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
 	openssl libssl-dev libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin strace
 
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson inih 2>/dev/null
@@ -201,7 +207,7 @@ lint: $(MADE) $(O)/flags
 		$(filter-out -MMD -MP -fcf-protection=full,$(ALL_CFLAGS)) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
 	@echo "  LINT  cppcheck"
 	$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
-		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
+		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[157]

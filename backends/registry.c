@@ -11,7 +11,7 @@
 #include <string.h>
 
 extern const struct backend file_backend, redis_backend, zk_backend, pg_backend,
-    fake_backend;
+    mysql_backend, memcached_backend, fake_backend;
 
 /*
  * Stands for a backend that this build lacks; then its schemes, and whether it takes
@@ -35,12 +35,20 @@ MISSING(zk, false, "zk", "zks");
 #ifndef HAVE_PG
 MISSING(pg, true, "postgresql", "postgres");
 #endif
+#ifndef HAVE_MYSQL
+MISSING(mysql, false, "mysql", "mariadb");
+#endif
+#ifndef HAVE_MEMCACHED
+MISSING(memcached, false, "memcached");
+#endif
 
 const struct backend *const backends[] = {
     &file_backend,
     &redis_backend,
     &zk_backend,
     &pg_backend,
+    &mysql_backend,
+    &memcached_backend,
 #ifdef WITH_FAKE /* tests/servers/fake.c, only in the binary that the tests build */
     &fake_backend,
 #endif

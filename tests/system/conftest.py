@@ -32,7 +32,8 @@ OTHER_PLACES += [*REDIS_PLACES, RedlockPlace] if FULL else []  # a selection is 
 # DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other; there may be more shares.
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
          "zk": "of a file test_zk*, only if zk is among these backends",
-         "pg": "of a file test_pg*, only if pg is among them"}
+         "pg": "of a file test_pg*, only if pg is among them",
+         "mysql": "of a file test_mysql*, only if mysql is among them"}
 
 
 # The table of the conformance suite goes to a file, too.
@@ -57,7 +58,7 @@ def pytest_collection_modifyitems(config, items):
     wanted, left = {p.name for p in places()}, []
     for item in items:
         of = item.path.stem.split("_")[1]
-        if of in ("zk", "pg"):
+        if of in ("zk", "pg", "mysql"):
             item.add_marker(of)
             if of not in wanted:
                 left.append(item)
