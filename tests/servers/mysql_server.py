@@ -69,15 +69,16 @@ def template():
 class MysqlServer(Server):
     """A server with a fresh copy of the template, on a loopback port and a unix socket.
 
-    Settings are given as arguments (innodb_lock_wait_timeout=1); safe=True: a crash of the machine loses nothing.
+    Settings are given as arguments (innodb_lock_wait_timeout=1); safe=True: a crash of the machine loses nothing;
+    where: in this directory, a disk's if that matters.
     """
 
     kind = "MariaDB"
     name = DB  # of the database in which most is done
     _databases = 0
 
-    def __init__(self, safe=False, **settings):
-        super().__init__(make_directory("dlock-mysql-", owner=owner()))
+    def __init__(self, safe=False, where=None, **settings):
+        super().__init__(make_directory("dlock-mysql-", where, owner()))
         self.data, self.socket = f"{self.directory}/data", f"{self.directory}/s"
         subprocess.run(["cp", "-a", template(), self.data], check=True)
         self.settings = {**LAYOUT, **({} if safe else UNSAFE), **SETTINGS,
