@@ -229,9 +229,9 @@ BEGIN
 		UPDATE dlock_keys SET last = GREATEST(last + 1, t) WHERE k = p_k;
 		SELECT last INTO v_ticket FROM dlock_keys WHERE k = p_k;
 		INSERT INTO dlock_waiters (k, ticket, owner, kind, room, lease, bell, alive, since, record)
-			VALUES (p_k, v_ticket, p_me, p_kind, p_room, p_lease, v_bell, CASE WHEN v_bell IS NULL THEN t + p_patience END, t, p_record);
+			VALUES (p_k, v_ticket, p_me, p_kind, p_room, p_lease, v_bell, CASE WHEN v_bell IS NULL THEN t + GREATEST(p_patience, 1) END, t, p_record);
 	ELSEIF v_code = 0 THEN
-		UPDATE dlock_waiters SET bell = v_bell, alive = CASE WHEN v_bell IS NULL THEN t + p_patience END
+		UPDATE dlock_waiters SET bell = v_bell, alive = CASE WHEN v_bell IS NULL THEN t + GREATEST(p_patience, 1) END
 			WHERE k = p_k AND ticket = v_ticket;
 	END IF;
 	CALL dlock_serve_1(p_k, p_me, t);
