@@ -761,7 +761,8 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 
 const struct mode mysql_lease_mode = {
     .name = "lease",
-    .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB,
+    .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB |
+	CAP_REVOKE | CAP_FORCE | CAP_FREEZE,
     .bytes = sizeof(struct lease),
     .needs_database = true,
     .acquire = lease_acquire,

@@ -389,3 +389,114 @@ BEGIN
 	SELECT v_token AS token;
 END
 //
+-- ---- looking and steering ----
+--
+-- Whoever may use the procedures may do all of it.  No owner is shown, for who knows that
+-- can release: a token says which grant is meant.
+
+-- Up to p_most of those who hold (turn 0) or wait (1) and of the freezes (2), in this order
+-- for each key, from behind the one with this key, turn and number; p_k NULL: of all keys.
+-- What has run out is left out (a read-only server does not see who is there, and believes
+-- it).
+CREATE PROCEDURE dlock_list_1(p_k VARBINARY(512), p_after VARBINARY(512), p_turn INT, p_number BIGINT, p_most INT)
+BEGIN
+	DECLARE t BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	DECLARE v_to VARBINARY(512) DEFAULT COALESCE(p_k, REPEAT(x'ff', 512));
+	(SELECT k, 0 AS turn, token AS number, kind, room, token, slot, since, ends, t AS moment, wanted_by IS NOT NULL AS is_wanted, record
+		FROM dlock_holds WHERE k >= p_after AND k <= v_to AND token > 0 AND ends > t AND (k > p_after OR (p_turn <= 0 AND token > p_number))
+		ORDER BY k, token LIMIT p_most)
+	UNION ALL
+	(SELECT k, 1, ticket, kind, room, NULL, NULL, since, NULL, t, 0, record
+		FROM dlock_waiters WHERE k >= p_after AND k <= v_to AND (k > p_after OR p_turn < 1 OR (p_turn = 1 AND ticket > p_number))
+			AND CASE WHEN bell IS NULL THEN alive > t ELSE @@global.read_only OR IS_FREE_LOCK(CONCAT('dlock:', bell)) = 0 END
+		ORDER BY k, ticket LIMIT p_most)
+	UNION ALL
+	(SELECT k, 2, 0, kind, room, NULL, NULL, since, ends, t, 0, record
+		FROM dlock_holds WHERE k >= p_after AND k <= v_to AND token = 0 AND ends > t AND (k > p_after OR p_turn < 2)
+		ORDER BY k LIMIT p_most)
+	ORDER BY 1, 2, 3 LIMIT p_most;
+END
+//
+-- The run of a job that was the last to end.
+CREATE PROCEDURE dlock_last_run_1(p_k VARBINARY(512))
+	SELECT id, began, ended, status, token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment, record
+		FROM dlock_runs WHERE k = p_k ORDER BY ended DESC, token DESC LIMIT 1
+//
+-- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal is
+-- told p_record.  done 0: there is none.
+CREATE PROCEDURE dlock_ask_back_1(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
+BEGIN
+	DECLARE v_ends BIGINT;
+	DECLARE v_done INT DEFAULT 0;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	SELECT ends INTO v_ends FROM dlock_holds
+		WHERE k = p_k AND token = p_token AND token > 0 AND owner = COALESCE(p_owner, owner) FOR UPDATE;
+	IF v_ends > CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) THEN
+		UPDATE dlock_holds SET wanted_by = p_record WHERE k = p_k AND token = p_token;
+		SET v_done = 1;
+	END IF;
+	COMMIT;
+	SELECT v_done AS done;
+END
+//
+-- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.
+-- done 1: that, or it had been done by the same.  What was taken away is remembered for a day.
+CREATE PROCEDURE dlock_take_away_1(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
+BEGIN
+	DECLARE t, v_last, v_ends BIGINT;
+	DECLARE v_done INT DEFAULT 0;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
+	SELECT ends INTO v_ends FROM dlock_holds
+		WHERE k = p_k AND token = p_token AND token > 0 AND owner = COALESCE(p_owner, owner) FOR UPDATE;
+	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	IF v_ends > t THEN
+		SET v_done = 1;
+		DELETE FROM dlock_holds WHERE k = p_k AND (token = p_token OR ends <= t);
+		DELETE FROM dlock_broken WHERE at < t - 86400000000 ORDER BY at LIMIT 100;
+		INSERT INTO dlock_broken (k, token, at, record) VALUES (p_k, p_token, t, p_record)
+			ON DUPLICATE KEY UPDATE record = p_record;
+		CALL dlock_serve_1(p_k, NULL, t);
+	ELSE
+		SELECT COUNT(*) INTO v_done FROM dlock_broken WHERE k = p_k AND token = p_token AND record = p_record;
+	END IF;
+	COMMIT;
+	SELECT v_done AS done;
+END
+//
+-- Nobody is granted the key any more, for so many microseconds (NULL: without an end) or until
+-- dlock_thaw.
+CREATE PROCEDURE dlock_freeze_1(p_k VARBINARY(512), p_record VARBINARY(1023), p_length BIGINT)
+BEGIN
+	DECLARE t, v_ends BIGINT;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
+	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	SET v_ends = CASE WHEN p_length < 3153600000000000 THEN t + p_length ELSE 9223372036854775807 END;
+	INSERT INTO dlock_holds (k, token, owner, kind, room, since, ends, record)
+		VALUES (p_k, 0, '', 'freeze', 0, t, v_ends, p_record)
+		ON DUPLICATE KEY UPDATE since = t, ends = v_ends, record = p_record;
+	COMMIT;
+	SELECT 1 AS done;
+END
+//
+-- Ends that, and grants to who is next.  done 0: it was not frozen.
+CREATE PROCEDURE dlock_thaw_1(p_k VARBINARY(512))
+BEGIN
+	DECLARE t, v_last, v_ends BIGINT;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
+	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	SELECT ends INTO v_ends FROM dlock_holds WHERE k = p_k AND token = 0;
+	IF v_ends IS NOT NULL THEN
+		DELETE FROM dlock_holds WHERE k = p_k AND (token = 0 OR ends <= t);
+		CALL dlock_serve_1(p_k, NULL, t);
+	END IF;
+	COMMIT;
+	SELECT COALESCE(v_ends > t, 0) AS done;
+END
+//
