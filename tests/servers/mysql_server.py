@@ -247,7 +247,7 @@ class MysqlPlace(RemotePlace):
         self.prefix = f"t{next(self._numbers)}:"
 
     def url_at(self, port, host="127.0.0.1"):
-        return mysql_url(port, host=host)
+        return mysql_url(port, db=self.server.name, host=host)
 
     def stored(self):
         rows = [self.server.ask(f"SELECT * FROM `{schema}`.`{name}`") for schema, name in self.server.tables()]
