@@ -493,13 +493,24 @@ session_number(const struct session *s)
 	return s->mysql ? s->my->thread_id(s->mysql) : 0;
 }
 
-/* Whatever comes unasked is the end: an error, or nothing at all. */
-bool
-session_is_open(struct session *s)
+/*
+ * Whatever comes unasked is the end: an error, or nothing at all.  With TLS it may be a
+ * ticket for another session; what else it is the next statement finds out.
+ */
+static bool
+has_ended(struct session *s)
 {
 	struct pollfd p = {.fd = session_fd(s), .events = POLLIN | POLLRDHUP};
 
-	if (s->mysql && !session_is_busy(s) && poll(&p, 1, 0) > 0)
+	if (poll(&p, 1, 0) <= 0)
+		return false;
+	return p.revents != POLLIN || !s->my->get_ssl_cipher(s->mysql);
+}
+
+bool
+session_is_open(struct session *s)
+{
+	if (s->mysql && !session_is_busy(s) && has_ended(s))
 		session_close(s);
 	return s->mysql != NULL;
 }
