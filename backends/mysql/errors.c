@@ -62,7 +62,7 @@ static const struct meaning {
     {SAID_INTERRUPTED, RC_AGAIN, NULL},
     {1927, RC_AGAIN, NULL},
     {1969, RC_AGAIN, NULL},
-    {3024, RC_AGAIN, NULL},
+    {SAID_LATE, RC_AGAIN, NULL},
     {SAID_LOCK_DEADLOCK, RC_AGAIN, NULL},
     {3101, RC_AGAIN, NULL},
     {3168, RC_AGAIN, NULL},
