@@ -177,29 +177,23 @@ read_option_files(const struct dial *d)
 
 /* ---- the handshake ---- */
 
-/* more than there are in any login, and less than any letter */
-enum { LOGIN_PACKETS = 16 };
-
 /*
  * A look at the first bytes a server says, which libmariadb goes on to read: a packet
- * with number 0, a greeting of protocol 10 or an error; or a later packet, where the
- * greeting had come and was read before anybody waited.  What libmariadb has to say of
- * anything else depends on its version.
+ * with number 0, a greeting of protocol 10 or an error.  What libmariadb has to say of
+ * anything else depends on its version.  A greeting that it has read needs no look.
  */
 static void
 look_at_first_words(struct dial *d)
 {
 	unsigned char words[5];
-	ssize_t n;
 
-	if (d->heard)
+	if (d->heard || d->my->get_server_info(d->mysql))
 		return;
-	n = recv(d->my->get_socket(d->mysql), words, sizeof words, MSG_PEEK | MSG_DONTWAIT);
-	if (n <= 0)
+	if (recv(d->my->get_socket(d->mysql), words, sizeof words,
+		MSG_PEEK | MSG_DONTWAIT) != sizeof words)
 		return;
 	d->heard = true;
-	if (n < (ssize_t)sizeof words || words[2] != 0 || words[3] > LOGIN_PACKETS ||
-	    (words[3] == 0 && words[4] != 10 && words[4] != 255))
+	if (words[2] != 0 || words[3] != 0 || (words[4] != 10 && words[4] != 255))
 		d->end = CONNECTED_FOREIGN;
 }
 

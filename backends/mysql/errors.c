@@ -6,6 +6,7 @@
 #include "backends/secret.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What a number means for a lock. */
@@ -61,7 +62,7 @@ static const struct meaning {
     {SAID_INTERRUPTED, RC_AGAIN, NULL},
     {1927, RC_AGAIN, NULL},
     {1969, RC_AGAIN, NULL},
-    {3024, RC_AGAIN, NULL},
+    {SAID_LATE, RC_AGAIN, NULL},
     {SAID_LOCK_DEADLOCK, RC_AGAIN, NULL},
     {3101, RC_AGAIN, NULL},
     {3168, RC_AGAIN, NULL},
@@ -133,6 +134,23 @@ errors_of_statement(struct session *s, struct fault *f)
 	    m->hint ? ": " : "", m->hint ? m->hint : "");
 }
 
+/*
+ * libmariadb writes an errno at the end: "system error: 111", "(111)".  In words, where
+ * there is one.
+ */
+static const char *
+reason_of(const char *text)
+{
+	const char *at = strstr(text, "system error: "), *paren = strrchr(text, '(');
+	int number = 0;
+
+	if (at)
+		number = atoi(at + 14);
+	else if (paren)
+		number = atoi(paren + 1);
+	return number > 0 && number < 134 ? strerror(number) : text;
+}
+
 static enum rc
 unreached(struct session *s, MYSQL *mysql, struct fault *f)
 {
@@ -146,7 +164,7 @@ unreached(struct session *s, MYSQL *mysql, struct fault *f)
 		return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->where, text,
 		    number, m->hint ? ": " : "", m->hint ? m->hint : "");
 	return fault_set(f, rc_of_library(number), "cannot reach %s: %.240s (%u)",
-	    s->where, text, number);
+	    s->where, number == 2026 ? text : reason_of(text), number);
 }
 
 enum rc

@@ -22,6 +22,7 @@ enum {
 	SAID_EXISTS = 1304,     /* the procedure is there */
 	SAID_NO_PROCEDURE = 1305,
 	SAID_INTERRUPTED = 1317, /* KILL QUERY */
+	SAID_LATE = 3024, /* MySQL's, of a statement; and that of dlock's procedures */
 	SAID_LOCK_DEADLOCK = 3058, /* MySQL's, of GET_LOCK */
 };
 

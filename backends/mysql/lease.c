@@ -93,6 +93,7 @@ enum {
 	BEGAN_MS,
 	AGE_MS,
 	RECORD,
+	MOMENT,
 	ENTER_FIELDS
 };
 
@@ -280,7 +281,8 @@ take(struct mysql *my, instant until, struct grant *g, struct place *p, struct f
 		    sql_call(&sql, "dlock_take_1",
 			SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(claim->owner),
 			    SQL_TEXT(claim->record), SQL_INT(my->lease_us),
-			    SQL_INT(has_bells(my)))),
+			    SQL_INT(has_bells(my)),
+			    SQL_INT(session_server_time(&my->session, until)))),
 		    &(struct shape){1, false}, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
@@ -375,6 +377,7 @@ enter(struct mysql *my, int64_t patience_us, instant until, struct grant *g,
 	MYSQL_RES *r;
 	struct row row;
 	instant sent;
+	int64_t moment;
 	enum rc rc = open_session(my, until, f);
 
 	if (rc == RC_OK)
@@ -385,13 +388,16 @@ enter(struct mysql *my, int64_t patience_us, instant until, struct grant *g,
 			    SQL_INT(patience_us), SQL_TEXT(kind_word(claim->kind)),
 			    SQL_INT(claim->kind == KIND_LIMIT ? claim->limit : 0),
 			    SQL_INT(has_bells(my)), SQL_TEXT(claim->job.once),
-			    SQL_INT(claim->job.cooldown / 1000))),
+			    SQL_INT(claim->job.cooldown / 1000),
+			    SQL_INT(session_server_time(&my->session, until)))),
 		    &(struct shape){ENTER_FIELDS, false}, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
 	row = row_first(my->session.my, r);
 	*p = (struct place){.code = QUEUED};
 	lease_of(my)->serial = my->session.serial;
+	if (row_integer(&row, MOMENT, 0, INT64_MAX / 2, &moment))
+		session_set_clock(&my->session, moment);
 	rc = take_answer(my, &row, sent, g, p, f);
 	my->session.my->free_result(r);
 	return rc;

@@ -22,6 +22,10 @@
 --  5. last is no less than any token and ticket of the key; both are also no less than the
 --     time of the server, so that they grow though the row be lost.
 --
+-- A statement may reach the server, or get the row of its key, when who has sent it has long
+-- given up (a server that hung, a cut wire): so p_by says until when what takes or queues may
+-- be decided.  And who may write on a read-only server all the same is to take no locks there.
+--
 -- Times are microseconds since 1970 by the server's clock.  SYSDATE is read after the row
 -- of the key has been locked: NOW would be when the statement began, which may have waited.
 --
@@ -179,7 +183,7 @@ END
 -- Asks for the lock, or for one's place in the queue; the same for an owner who asks again.
 -- p_room: the limit, 0 for other kinds.  p_patience 0: do not queue; else for so long without
 -- another question a waiter without a bell counts as alive.  p_bells: may the session have
--- bells?  p_once, p_cooldown: of a job; NULL and 0: it is none.
+-- bells?  p_once, p_cooldown: of a job; NULL and 0: it is none.  moment: the server's time.
 --
 -- code 1: granted this token and slot.
 -- code -1: in use with held_kind and held_room, which do not go with ours.
@@ -189,7 +193,8 @@ END
 -- record, how many hold, and what kind; is_next: the end of that lease concerns us, too;
 -- ahead: the bell to sleep on (NULL: there is none).
 CREATE PROCEDURE dlock_enter_1(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT,
-	p_patience BIGINT, p_kind VARBINARY(9), p_room INT, p_bells INT, p_once VARBINARY(200), p_cooldown BIGINT)
+	p_patience BIGINT, p_kind VARBINARY(9), p_room INT, p_bells INT, p_once VARBINARY(200), p_cooldown BIGINT,
+	p_by BIGINT)
 BEGIN
 	DECLARE t, v_token, v_ticket, v_last, v_began, v_left, v_since, v_exclusive, w_ticket, w_alive BIGINT;
 	DECLARE v_code, v_slot, v_place, v_holders, v_held_room, v_next, v_together, v_tries, v_step INT;
@@ -207,6 +212,11 @@ BEGIN
 	START TRANSACTION;
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	IF t > p_by THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 3024, MESSAGE_TEXT = 'too late for who has asked';
+	ELSEIF @@global.read_only NOT IN ('0', 'OFF') THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	END IF;
 	DELETE FROM dlock_holds WHERE k = p_k AND ends <= t;
 	SELECT token, slot, kind INTO v_token, v_slot, v_kind FROM dlock_holds WHERE k = p_k AND owner = p_me;
 	SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = p_me;
@@ -297,7 +307,7 @@ BEGIN
 	SELECT v_code AS code, v_token AS token, v_slot AS slot, v_place AS place,
 		LEAST(CEILING(v_left / 1000), 86400000) AS left_ms, (t - v_since) DIV 1000 AS held_ms, v_holder AS holder,
 		v_holders AS holders, v_held_kind AS held_kind, v_held_room AS held_room, v_next AS is_next, v_ahead AS ahead,
-		v_done_by AS done_by, v_began DIV 1000 AS began_ms, GREATEST(0, t - v_began) DIV 1000 AS age_ms, v_record AS record;
+		v_done_by AS done_by, v_began DIV 1000 AS began_ms, GREATEST(0, t - v_began) DIV 1000 AS age_ms, v_record AS record, t AS moment;
 END
 //
 -- Sleeps until somebody has no more of the bell p_ahead, p_ms at most.  code 0: in vain;
@@ -335,7 +345,9 @@ BEGIN
 	SELECT ends, kind, wanted_by INTO v_ends, v_kind, v_by FROM dlock_holds
 		WHERE k = p_k AND token = p_token AND owner = p_me FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	IF v_ends > t THEN
+	IF @@global.read_only NOT IN ('0', 'OFF') THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	ELSEIF v_ends > t THEN
 		SET v_code = 1;
 		UPDATE dlock_holds SET ends = t + p_lease WHERE k = p_k AND token = p_token;
 	ELSE
@@ -387,18 +399,23 @@ BEGIN
 END
 //
 -- Takes, exclusively, what nobody holds or waits for.  token NULL: there is somebody.
-CREATE PROCEDURE dlock_take_1(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT, p_bells INT)
+CREATE PROCEDURE dlock_take_1(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT, p_bells INT,
+	p_by BIGINT)
 BEGIN
 	DECLARE t, v_token BIGINT;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	IF p_bells THEN
-		CALL dlock_take_bell_1(p_me);
+	IF p_bells AND COALESCE(IS_USED_LOCK(CONCAT('dlock:', p_me)), 0) <> CONNECTION_ID() THEN
+		DO GET_LOCK(CONCAT('dlock:', p_me), 0);
 	END IF;
 	START TRANSACTION;
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED))
 		ON DUPLICATE KEY UPDATE last = GREATEST(last + 1, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED));
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	IF EXISTS (SELECT 1 FROM dlock_holds WHERE k = p_k) OR EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
+	IF t > p_by THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 3024, MESSAGE_TEXT = 'too late for who has asked';
+	ELSEIF @@global.read_only NOT IN ('0', 'OFF') THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	ELSEIF EXISTS (SELECT 1 FROM dlock_holds WHERE k = p_k) OR EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
 		ROLLBACK;
 	ELSE
 		SELECT last INTO v_token FROM dlock_keys WHERE k = p_k;

@@ -17,6 +17,8 @@
 
 enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, RESULTS_MAX = 8 };
 
+#define TIME_MOST (INT64_MAX / 2) /* microseconds: what is reckoned with them fits */
+
 enum rc
 session_init(struct session *s, struct host *host, const char *url,
     const char *database, struct fault *f)
@@ -181,7 +183,8 @@ session_failed(struct session *s, struct fault *f)
 	enum rc rc = errors_of_statement(s, f);
 
 	forget_answer(s);
-	if (errors_end_connection(s->said))
+	/* the server's clock may have been set: a new session asks it again */
+	if (errors_end_connection(s->said) || s->said == SAID_LATE)
 		session_close(s);
 	return rc;
 }
@@ -247,11 +250,12 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "SET autocommit = 1, time_zone = '+00:00', completion_type = 0, "
 	    "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout = 2, "
 	    "lock_wait_timeout = 2, sql_safe_updates = 0, wait_timeout = %" PRId64 "%s; "
-	    "SELECT CONNECTION_ID(), @@global.read_only, %s",
+	    "SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), "
+	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s",
 	    instant_first(idle_s, 31536000),
 	    s->server.is_mariadb ? ", max_statement_time = 0, idle_transaction_timeout = 0"
 				 : ", max_execution_time = 0",
-	    s->server.is_mariadb ? "@@wsrep_on" : "@@global.super_read_only");
+	    s->server.is_mariadb ? "@@wsrep_on" : "0");
 }
 
 /* "5.5.5-10.11.6-MariaDB-log", "8.0.36": as one number. */
@@ -280,23 +284,37 @@ refuse_old(struct session *s, struct fault *f)
 	    text ? text : "of no version");
 }
 
-enum { FACT_NUMBER, FACT_READ_ONLY, FACT_OTHER, FACTS };
+enum { FACT_NUMBER, FACT_READ_ONLY, FACT_TIME, FACT_GALERA, FACTS };
 
 static bool
 read_facts(struct session *s, MYSQL_RES *r, bool *read_only)
 {
 	struct row row = row_first(s->my, r);
-	int64_t number, other;
-	int64_t flag;
+	int64_t number, time;
 
 	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
-	    !row_integer(&row, FACT_READ_ONLY, 0, 9, &flag) ||
-	    !row_integer(&row, FACT_OTHER, 0, 9, &other))
+	    !row_boolean(&row, FACT_READ_ONLY, read_only) ||
+	    !row_integer(&row, FACT_TIME, 0, TIME_MOST, &time) ||
+	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera))
 		return false;
 	s->server.is_direct = (uint32_t)number == (uint32_t)session_number(s);
-	s->server.is_galera = s->server.is_mariadb && other;
-	*read_only = flag || (!s->server.is_mariadb && other);
+	session_set_clock(s, time);
 	return true;
+}
+
+void
+session_set_clock(struct session *s, int64_t us)
+{
+	s->server.clock_us = us;
+	s->server.seen = instant_now();
+}
+
+int64_t
+session_server_time(const struct session *s, instant until)
+{
+	if (until == NEVER)
+		return TIME_MOST;
+	return s->server.clock_us + (until - s->server.seen) / 1000;
 }
 
 /*
@@ -493,13 +511,24 @@ session_number(const struct session *s)
 	return s->mysql ? s->my->thread_id(s->mysql) : 0;
 }
 
-/* Whatever comes unasked is the end: an error, or nothing at all. */
-bool
-session_is_open(struct session *s)
+/*
+ * Whatever comes unasked is the end: an error, or nothing at all.  With TLS it may be a
+ * ticket for another session; what else it is the next statement finds out.
+ */
+static bool
+has_ended(struct session *s)
 {
 	struct pollfd p = {.fd = session_fd(s), .events = POLLIN | POLLRDHUP};
 
-	if (s->mysql && !session_is_busy(s) && poll(&p, 1, 0) > 0)
+	if (poll(&p, 1, 0) <= 0)
+		return false;
+	return p.revents != POLLIN || !s->my->get_ssl_cipher(s->mysql);
+}
+
+bool
+session_is_open(struct session *s)
+{
+	if (s->mysql && !session_is_busy(s) && has_ended(s))
 		session_close(s);
 	return s->mysql != NULL;
 }

@@ -39,6 +39,9 @@ struct server_facts {
 	bool is_galera;   /* a node of a cluster (wsrep_on) */
 	/* nobody is in between: the server's number of this session is ours */
 	bool is_direct;
+	/* its clock, when ours was `seen`: microseconds since 1970 */
+	int64_t clock_us;
+	instant seen;
 };
 
 struct session {
@@ -95,6 +98,12 @@ int session_fd(const struct session *);
 
 /* The server's number of it: CONNECTION_ID(), as the greeting had it. */
 uint64_t session_number(const struct session *);
+
+/* The server has said what time it was, in an answer that has just come. */
+void session_set_clock(struct session *, int64_t us);
+
+/* What the server's clock shows when ours shows `until`. */
+int64_t session_server_time(const struct session *, instant until);
 
 /*
  * Sends a statement on the open session.  RC_OK: it is on its way, and s->pending.stage is

@@ -150,6 +150,10 @@ class MysqlServer(Server):
                 self.kill_session(number)
         return len(found)
 
+    def asleep(self):
+        """How many wait in GET_LOCK."""
+        return self.value("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'")
+
     # ---- its life ----
 
     def start(self, wait=True):

@@ -163,6 +163,10 @@ class PgServer(Server):
         return self.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
                           " AND backend_type = 'client backend' AND pid <> pg_backend_pid()", db)
 
+    def asleep(self):
+        """How many wait for an advisory lock."""
+        return self.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'")
+
     # ---- its life ----
 
     def start(self, wait=True):
