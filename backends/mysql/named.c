@@ -151,18 +151,95 @@ undo_wait(struct mysql *my, instant until, struct fault *f)
 	    until, &sent, NULL, f);
 }
 
+/* ---- who is there ---- */
+
+enum { USED_SESSION, USED_USER, USED_HOST, USED_FIELDS };
+
+/* What is known of a session: all, of one of our own user's, or with the right PROCESS. */
+static const char used_sql[] =
+    "SELECT l.id, p.user, p.host FROM (SELECT IS_USED_LOCK(%s) AS id) l "
+    "LEFT JOIN information_schema.processlist p ON p.id = l.id";
+
+/* Which session has the name; its texts live in *r.  Session 0: none. */
+static enum rc
+find_user(struct mysql *my, const char *what, instant until, struct grants_holder *holder,
+    MYSQL_RES **r, struct fault *f)
+{
+	char format[400];
+	struct sql sql;
+	struct row row;
+	instant sent;
+	enum rc rc;
+
+	*holder = (struct grants_holder){.session = 0};
+	snprintf(format, sizeof format, used_sql, name_sql(my));
+	rc = session_ask(&my->session, sql_write(&sql, format, SQL_VALUES(SQL_TEXT(what))),
+	    &(struct shape){USED_FIELDS, false}, until, &sent, r, f);
+	if (rc != RC_OK)
+		return rc;
+	row = row_first(my->session.my, *r);
+	if (!row_integer(&row, USED_SESSION, 1, INT64_MAX, &holder->session))
+		return RC_OK;
+	holder->foreign = (struct foreign){.what = "a session",
+	    .who = row_words(&row, USED_USER),
+	    .host = row_words(&row, USED_HOST)};
+	return RC_OK;
+}
+
+/* What others may have put into a name, and would not do in JSON. */
+static void
+put_harmless(char *out, size_t size, const char *text)
+{
+	size_t n = 0;
+
+	for (; text && *text && n + 1 < size; text++)
+		if ((unsigned char)*text >= ' ' && !strchr("\"\\\177", *text))
+			out[n++] = *text;
+	out[n] = '\0';
+}
+
+/* A holder that no row tells of. */
+static enum rc
+see_other(struct mysql *my, instant until, struct fault *f)
+{
+	struct host *host = my->base.host;
+	struct grants_holder holder;
+	char who[80], from[80];
+	MYSQL_RES *r = NULL;
+	enum rc rc = find_user(
+	    my, subject(my, my->claim->key), until, &holder, &r, f);
+
+	if (rc == RC_OK && holder.session) {
+		put_harmless(who, sizeof who, holder.foreign.who);
+		put_harmless(from, sizeof from, holder.foreign.host);
+		host->seen.holders = 1;
+		snprintf(host->seen.holder, sizeof host->seen.holder,
+		    "{\"pid\":%" PRId64
+		    ",\"command\":\"a session of MySQL\",\"who\":\"%s@%s\"}",
+		    holder.session, *who ? who : "somebody", *from ? from : "somewhere");
+	}
+	if (r)
+		my->session.my->free_result(r);
+	return rc;
+}
+
 /* Who is there? */
 static enum rc
 see(struct mysql *my, instant until, struct fault *f)
 {
-	enum rc rc;
+	struct host *host = my->base.host;
+	enum rc rc = RC_OK;
 
-	my->base.host->seen.held = -1;
-	if (named_of(my)->no_table)
-		return RC_OK;
-	rc = grants_see(my, subject(my, my->claim->key), until, f);
-	return get_table(my, rc, until, f);
+	host->seen.held = -1;
+	host->seen.holders = 0;
+	if (!named_of(my)->no_table) {
+		rc = grants_see(my, subject(my, my->claim->key), until, f);
+		rc = get_table(my, rc, until, f);
+	}
+	return rc == RC_OK && host->seen.holders == 0 ? see_other(my, until, f) : rc;
 }
+
+/* ---- one attempt ---- */
 
 /* Broken off, or taken for a deadlock: in vain, like one that was too long. */
 static bool
@@ -251,39 +328,6 @@ named_release(struct mysql *my, int status, instant until, struct fault *f)
 }
 
 /* ---- looking and steering ---- */
-
-enum { USED_SESSION, USED_USER, USED_HOST, USED_FIELDS };
-
-/* What is known of a session: all, of one of our own user's, or with the right PROCESS. */
-static const char used_sql[] =
-    "SELECT l.id, p.user, p.host FROM (SELECT IS_USED_LOCK(%s) AS id) l "
-    "LEFT JOIN information_schema.processlist p ON p.id = l.id";
-
-/* Which session has the name; its texts live in *r.  *who NULL: none. */
-static enum rc
-find_user(struct mysql *my, const char *what, instant until, struct grants_holder *holder,
-    MYSQL_RES **r, struct fault *f)
-{
-	char format[400];
-	struct sql sql;
-	struct row row;
-	instant sent;
-	enum rc rc;
-
-	*holder = (struct grants_holder){.session = 0};
-	snprintf(format, sizeof format, used_sql, name_sql(my));
-	rc = session_ask(&my->session, sql_write(&sql, format, SQL_VALUES(SQL_TEXT(what))),
-	    &(struct shape){USED_FIELDS, false}, until, &sent, r, f);
-	if (rc != RC_OK)
-		return rc;
-	row = row_first(my->session.my, *r);
-	if (!row_integer(&row, USED_SESSION, 1, INT64_MAX, &holder->session))
-		return RC_OK;
-	holder->foreign = (struct foreign){.what = "a session",
-	    .who = row_words(&row, USED_USER),
-	    .host = row_words(&row, USED_HOST)};
-	return RC_OK;
-}
 
 /* The rows; a user who may not read them sees none. */
 static enum rc
