@@ -13,6 +13,7 @@ struct session;
 
 /* Those that others ask about. */
 enum {
+	SAID_NO_DATABASE = 1046, /* none is chosen */
 	SAID_DUPLICATE = 1062,  /* a key that is there */
 	SAID_NO_TABLE = 1146,
 	SAID_TIMEOUT = 1205,    /* a lock was not given in time; the statement is undone */

@@ -769,6 +769,7 @@ const struct mode mysql_lease_mode = {
     .name = "lease",
     .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB |
 	CAP_REVOKE | CAP_FORCE | CAP_FREEZE,
+    .rights = "EXECUTE ON DATABASE.*",
     .bytes = sizeof(struct lease),
     .needs_database = true,
     .acquire = lease_acquire,

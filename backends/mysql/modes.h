@@ -45,6 +45,7 @@ extern const struct steering mysql_lease_steering, mysql_row_steering, mysql_nam
 struct mode {
 	const char *name;
 	unsigned caps;
+	const char *rights; /* that a user needs, as GRANT has them */
 	size_t bytes;       /* of its own struct, which begins as zeros */
 	bool needs_database; /* its tables lie in one; "dlock" where none is stated */
 	enum rc (*acquire)(struct mysql *, instant until, struct grant *, struct fault *);
@@ -58,6 +59,7 @@ extern const struct mode mysql_lease_mode, mysql_row_mode, mysql_named_mode;
 struct mysql {
 	struct store base;
 	const struct mode *mode;
+	const char *name; /* of mode=named, as stated; NULL: a key has one */
 	void *own; /* the mode's: mysql_own() */
 	struct session session;
 	struct patience patience;
@@ -87,6 +89,9 @@ enum rc mysql_ask(struct mysql *, const char *sql, const struct shape *, instant
  */
 enum rc mysql_ask_existing(struct mysql *, const char *sql, const struct shape *,
     instant until, MYSQL_RES **ret, struct fault *);
+
+/* Where a right is missing: who has it, and what to do. */
+enum rc mysql_explain_denial(struct mysql *, enum rc, struct fault *);
 
 /* Is a table or procedure missing: says the last error. */
 bool mysql_is_missing(const struct mysql *);

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct mode *const modes[] = {&mysql_lease_mode, NULL};
+static const struct mode *const modes[] = {
+    &mysql_lease_mode, &mysql_row_mode, &mysql_named_mode, NULL};
 
 const struct backend mysql_backend;
 
@@ -74,15 +75,15 @@ create_schema(struct mysql *my, instant until, struct fault *f)
 }
 
 /* Who lacks a right (1044, 1142, 1227, 1370): who has it, and what to do. */
-static enum rc
-explain_denial(struct mysql *my, enum rc rc, struct fault *f)
+enum rc
+mysql_explain_denial(struct mysql *my, enum rc rc, struct fault *f)
 {
 	if (rc != RC_DENIED || !my->session.mysql)
 		return rc; /* it may not even enter the server */
 	return fault_set(f, RC_DENIED,
 	    "%s: this user may not use, or not create, dlock's tables and procedures; as an administrator run "
-	    "dlock help mysql-schema | mysql DATABASE, then GRANT EXECUTE ON DATABASE.* TO the user",
-	    my->session.where);
+	    "dlock help mysql-schema | mysql DATABASE, then GRANT %s TO the user",
+	    my->session.where, my->mode->rights);
 }
 
 enum rc
@@ -96,7 +97,7 @@ mysql_ask(struct mysql *my, const char *sql, const struct shape *shape, instant 
 		if (rc == RC_OK)
 			rc = session_ask(&my->session, sql, shape, until, sent, ret, f);
 	}
-	return explain_denial(my, rc, f);
+	return mysql_explain_denial(my, rc, f);
 }
 
 enum rc
@@ -110,7 +111,7 @@ mysql_ask_existing(struct mysql *my, const char *sql, const struct shape *shape,
 		*ret = NULL;
 	if (rc != RC_OK && rc != RC_STOP && mysql_is_missing(my))
 		return RC_OK;
-	return explain_denial(my, rc, f);
+	return mysql_explain_denial(my, rc, f);
 }
 
 enum rc
@@ -145,6 +146,8 @@ mysql_try_again(struct mysql *my, enum rc rc, bool queued, instant until)
 
 /* ---- settings ---- */
 
+enum { NAME_BYTES = 192 }; /* of a name of GET_LOCK; MySQL has 64 characters */
+
 static enum rc
 set_mode(struct store *s, const char *value, struct fault *f)
 {
@@ -155,6 +158,17 @@ set_mode(struct store *s, const char *value, struct fault *f)
 		}
 	return fault_set(f, RC_USAGE,
 	    "the mysql backend has no mode '%s' (there are lease, row, named)", value);
+}
+
+static enum rc
+set_name(struct store *s, const char *value, struct fault *f)
+{
+	mysql_of(s)->name = value;
+	s->caps |= ONE_LOCK;
+	if (*value && strlen(value) <= NAME_BYTES)
+		return RC_OK;
+	return fault_set(f, RC_USAGE,
+	    "name is one of GET_LOCK, of 1 to %d bytes", NAME_BYTES);
 }
 
 static enum rc
@@ -223,6 +237,7 @@ set_patience(struct store *s, const char *value, struct fault *f)
 
 static const struct setting_row settings[] = {
     {"mode", "lease|row|named", "how a key is locked (default: lease)", set_mode},
+    {"name", "NAME", "mode=named: the lock that GET_LOCK('NAME', ...) takes", set_name},
     {"socket", "PATH", "the server's unix socket", set_socket},
     {"password-file", "FILE", "one line: the password of the URL's user",
 	set_password_file},
@@ -263,6 +278,8 @@ mysql_open(
 	my->mode = &mysql_lease_mode;
 	patience_init(&my->patience);
 	rc = setting_read(&my->base, site, f);
+	if (rc == RC_OK && my->name && my->mode != &mysql_named_mode)
+		rc = fault_set(f, RC_USAGE, "name= goes with mode=named only");
 	if (rc == RC_OK)
 		rc = session_init(&my->session, host, site->url,
 		    my->mode->needs_database ? "dlock" : "", f);

@@ -101,6 +101,26 @@ CREATE TABLE IF NOT EXISTS dlock_broken (
 	KEY times (at)
 ) ENGINE = InnoDB
 //
+-- Mode row: a row for each key, which whoever holds it has locked.
+CREATE TABLE IF NOT EXISTS dlock_rows (
+	k VARBINARY(512) NOT NULL PRIMARY KEY
+) ENGINE = InnoDB
+//
+-- Modes row and named: who holds and who waits.  What is written here is never committed: it
+-- is gone when its session is, and others read it uncommitted.  Users need SELECT, INSERT and
+-- DELETE on these two.
+CREATE TABLE IF NOT EXISTS dlock_grants (
+	n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY COMMENT 'the token',
+	mode VARBINARY(5) NOT NULL,
+	k VARBINARY(512) NOT NULL,
+	waits TINYINT NOT NULL,
+	shared TINYINT NOT NULL,
+	session BIGINT NOT NULL,
+	since BIGINT NOT NULL,
+	record VARBINARY(1023) NOT NULL,
+	KEY claims (mode, k, waits, n)
+) ENGINE = InnoDB
+//
 -- Takes a bell for the session, unless it has it.
 CREATE PROCEDURE dlock_take_bell_1(p_bell VARBINARY(33))
 BEGIN

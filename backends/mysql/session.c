@@ -254,7 +254,8 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), "
 	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s",
 	    instant_first(idle_s, 31536000),
-	    s->server.is_mariadb ? ", max_statement_time = 0, idle_transaction_timeout = 0"
+	    s->server.is_mariadb ? ", max_statement_time = 0, idle_transaction_timeout = 0, "
+				   "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 				 : ", max_execution_time = 0",
 	    s->server.is_mariadb ? "@@wsrep_on" : "0");
 }

@@ -15,7 +15,7 @@ from support import DLOCK, kill, place_id, places, size, wait_for
 from witness import Crowd, check_seen, compile_witness
 
 LEASE = ("-t", "3s")  # renewed each second, so that a mark is soon seen
-NOT_MARKED = {"pg-advisory", "pg-row", *DIALECT_CANNOT}  # the manual's table
+NOT_MARKED = {"pg-advisory", "pg-row", "mysql-row", "mysql-named", *DIALECT_CANNOT}  # the manual's table
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)
