@@ -34,6 +34,8 @@ static const struct meaning {
     {1049, RC_CONFIG, "name a database that is there, or create it"},
     {1235, RC_CONFIG, NULL},
     {1286, RC_CONFIG, NULL},
+    {1449, RC_CONFIG,
+	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE"},
     {SAID_READ_ONLY, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
     {1665, RC_CONFIG, "set binlog_format to MIXED or ROW"},
     {1792, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},

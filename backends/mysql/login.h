@@ -8,8 +8,9 @@
  * a port, is the server's unix socket; localhost with a port is TCP.
  *
  * What is not stated comes from the option files (my.cnf: the groups client,
- * client-server, client-mariadb and dlock): host, port, socket, user, password,
- * database and those of TLS.  So no password need stand in a URL.
+ * client-server, client-mariadb and dlock): host, port, socket, user, password, and those
+ * of TLS.  So no password need stand in a URL.  The database does not (but for
+ * mode=named): whoever names none has one called dlock.
  */
 #ifndef DLOCK_MYSQL_LOGIN_H
 #define DLOCK_MYSQL_LOGIN_H

@@ -70,15 +70,16 @@ class MysqlServer(Server):
     """A server with a fresh copy of the template, on a loopback port and a unix socket.
 
     Settings are given as arguments (innodb_lock_wait_timeout=1); safe=True: a crash of the machine loses nothing;
-    where: in this directory, a disk's if that matters.
+    where: in this directory, a disk's if that matters; env: variables for it.
     """
 
     kind = "MariaDB"
     name = DB  # of the database in which most is done
     _databases = 0
 
-    def __init__(self, safe=False, where=None, **settings):
+    def __init__(self, safe=False, where=None, env=None, **settings):
         super().__init__(make_directory("dlock-mysql-", where, owner()))
+        self.env = env or {}
         self.data, self.socket = f"{self.directory}/data", f"{self.directory}/s"
         subprocess.run(["cp", "-a", template(), self.data], check=True)
         self.settings = {**LAYOUT, **({} if safe else UNSAFE), **SETTINGS,
@@ -159,7 +160,7 @@ class MysqlServer(Server):
     def start(self, wait=True):
         words = [program(), "--no-defaults", f"--datadir={self.data}", f"--port={self.port}", f"--socket={self.socket}",
                  f"--pid-file={self.directory}/pid", *words_of(self.settings)]
-        self.launch(words, wait, cwd="/tmp", **owner())
+        self.launch(words, wait, cwd="/tmp", env={**os.environ, **self.env}, **owner())
 
     def answers(self):
         """Not somebody else, who has taken the port before it."""

@@ -179,12 +179,12 @@ def test_another_program_is_shown_and_its_session_ended(dlock, mysql_db):
 
 
 def test_break_takes_the_right_to_end_a_session(dlock, mysql_db, mode):
-    mysql_db.ask("CREATE USER guest@'%%'")
-    mysql_db.ask(f"GRANT SELECT, INSERT, DELETE ON `{mysql_db.name}`.* TO guest@'%%'")
+    mysql_db.ask("CREATE USER guest@'%'")
+    mysql_db.ask(f"GRANT SELECT, INSERT, DELETE ON `{mysql_db.name}`.* TO guest@'%'")
     holder = dlock.hold(At(mysql_db.url, mode), "job")
     words = At(mysql_url(mysql_db.port, "guest", mysql_db.name), mode).words
     done = dlock.run("break", *words, "--force", "-y", "-k", "job")
-    mysql_db.ask("DROP USER guest@'%%'")
+    mysql_db.ask("DROP USER guest@'%'")
     assert_refused(done, 77, "CONNECTION ADMIN")
     assert holder.finish().status == 0
 
@@ -231,7 +231,7 @@ def test_tokens_grow_though_the_clock_goes_back(dlock, mysql_db, mode):
 
 def test_a_user_who_may_make_nothing_can_take_a_name(dlock, mysql_server, mysql_db):
     """Tokens are then the server's clock."""
-    mysql_db.ask("CREATE USER nobody@'%%'")
+    mysql_db.ask("CREATE USER nobody@'%'")
     url = f"mysql://nobody@127.0.0.1:{mysql_server.port}/"
     before = time.time() * 1e6
     tokens = [token_of(dlock, url, "named") for _ in range(3)]
@@ -241,7 +241,7 @@ def test_a_user_who_may_make_nothing_can_take_a_name(dlock, mysql_server, mysql_
     waiter = dlock.contend(At(url, "named"), "job", command=("true",))
     waiter.event("waiting")
     assert holder.finish().status == 0 and waiter.wait().status == 0
-    mysql_db.ask("DROP USER nobody@'%%'")
+    mysql_db.ask("DROP USER nobody@'%'")
     assert before < tokens[0] < tokens[1] < tokens[2] < time.time() * 1e6
     assert done.status == 75 and found["holders"][0]["foreign"] and found["holders"][0]["who"] == "nobody"
 
@@ -454,18 +454,18 @@ def test_a_server_that_is_read_only_is_refused(dlock, make_mysql):
 
 
 def test_rights_that_are_missing(dlock, mysql_db, mode):
-    mysql_db.ask("CREATE USER poor@'%%'")
-    mysql_db.ask(f"GRANT SELECT ON `{mysql_db.name}`.* TO poor@'%%'")
+    mysql_db.ask("CREATE USER poor@'%'")
+    mysql_db.ask(f"GRANT SELECT ON `{mysql_db.name}`.* TO poor@'%'")
     url = mysql_url(mysql_db.port, "poor", mysql_db.name)
     done = run(dlock, url, mode="row")
     assert_refused(done, 77, "dlock help mysql-schema", "GRANT SELECT, INSERT, DELETE ON")
     assert run(dlock, mysql_db.url, mode="row").status == 0
-    mysql_db.ask(f"GRANT SELECT, INSERT, DELETE ON `{mysql_db.name}`.dlock_rows TO poor@'%%'")
-    mysql_db.ask(f"GRANT SELECT, INSERT, DELETE ON `{mysql_db.name}`.dlock_grants TO poor@'%%'")
-    mysql_db.ask(f"REVOKE SELECT ON `{mysql_db.name}`.* FROM poor@'%%'")
+    mysql_db.ask(f"GRANT SELECT, INSERT, DELETE ON `{mysql_db.name}`.dlock_rows TO poor@'%'")
+    mysql_db.ask(f"GRANT SELECT, INSERT, DELETE ON `{mysql_db.name}`.dlock_grants TO poor@'%'")
+    mysql_db.ask(f"REVOKE SELECT ON `{mysql_db.name}`.* FROM poor@'%'")
     for options in ((), ("-s",)) if mode == "row" else ((),):
         assert run(dlock, url, *options, mode=mode).status == 0
-    mysql_db.ask("DROP USER poor@'%%'")
+    mysql_db.ask("DROP USER poor@'%'")
 
 
 def test_nothing_is_left(dlock, mysql_db, mode):

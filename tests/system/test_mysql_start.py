@@ -1,273 +1,187 @@
-# Goal of these tests: who we are to a MySQL server, how it is reached, what it must be, and
-# the tables that are made at first use.
+# Goal of these tests: a MySQL or MariaDB server is found in each way that its own programs
+# know, and one that is away, refuses or is something else is reported as what it is, with no
+# password in it.
 
-import shutil
-import subprocess
-import time
+import contextlib
+import socket
+import threading
 
 import pytest
 
-from certificates import Authority
-from mysql_server import At, is_free, mysql_url, owner, run
-from pg import make_directory
-from proxy import UP
-from support import wait_for
+from mysql_server import MODES, At, is_free, mysql_url, run
+from support import free_port
 from test_fault import IMPATIENT, assert_refused
 
-
-# ---- passwords ----
-
-
-@pytest.fixture
-def carl(mysql_db):
-    """A user with a password."""
-    mysql_db.server.ask("CREATE OR REPLACE USER carl@'%' IDENTIFIED BY 'open sesame@/'")
-    mysql_db.server.ask(f"GRANT ALL ON {mysql_db.name}.* TO carl@'%'")
-    yield mysql_db
-    mysql_db.server.ask("DROP USER carl@'%'")
+SECRET = "s3cr3t:/@%"
+QUOTED = "s3cr3t%3A%2F%40%25"
 
 
-def secret_file(path, text, mode=0o600):
-    path.write_text(text)
-    path.chmod(mode)
-    return str(path)
+# ---- where a server is ----
 
 
-def test_password_in_the_url(dlock, carl):
-    assert run(dlock, mysql_url(carl.port, "carl:open%20sesame%40%2F", carl.name)).status == 0
-    done = run(dlock, mysql_url(carl.port, "carl:wr0ng", carl.name))
-    assert_refused(done, 77, "carl")
-    assert "wr0ng" not in done.stderr
-    assert_refused(run(dlock, mysql_url(carl.port, "carl", carl.name)), 77)
+def test_unix_socket(dlock, mysql_server):
+    words = ["-u", "mysql://app@localhost/app", "-O", f"socket={mysql_server.socket}", "-k", "socket", "-n"]
+    done = dlock.run("run", *words, "--", "printenv", "DLOCK_BACKEND")
+    assert (done.status, done.stdout, done.stderr) == (0, "mysql\n", "")
 
 
-def test_password_in_a_file(dlock, carl, tmp_path):
-    url = mysql_url(carl.port, "carl", carl.name)
-    assert run(dlock, url, "-O", f"password-file={secret_file(tmp_path / 'pw', 'open sesame@/' + chr(10))}").status == 0
-    assert_refused(run(dlock, url, "-O", f"password-file={secret_file(tmp_path / 'pub', 'x', 0o644)}"), 78, "0600")
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
+def test_forms_of_an_address(dlock, mysql_server, scheme):
+    url = f"{scheme}://app@127.0.0.1:{mysql_server.port}/app"
+    assert dlock.run("run", "-u", url, "-k", "forms", "-n", "--", "true").status == 0
 
 
-def test_option_files_say_who_we_are(dlock, carl, tmp_path):
-    """The groups that MySQL's own programs read, and ours; what the URL says stands."""
-    secret_file(tmp_path / ".my.cnf", f"[client]\nuser=nobody\nport=1\n[dlock]\nuser=carl\npassword=\"open sesame@/\"\n"
-                f"host=127.0.0.1\nport={carl.port}\nprotocol=tcp\n")
-    env = {"HOME": str(tmp_path)}
-    assert run(dlock, f"mysql:///{carl.name}", env=env).status == 0
-    assert run(dlock, f"mysql://127.0.0.1:{carl.port}/{carl.name}", env=env).status == 0
-    assert_refused(run(dlock, mysql_url(carl.port, "carl:wr0ng", carl.name), env=env), 77)
-    done = run(dlock, f"mysql://127.0.0.1:1/{carl.name}", *IMPATIENT, env=env)
-    assert_refused(done, 69, "refused")
+def test_an_option_file_names_the_server(dlock, mysql_server, mysql_db, tmp_path):
+    """And keeps the password off the command line; what is stated stands."""
+    mysql_server.ask("CREATE USER filed@'%' IDENTIFIED BY 'in the file'")
+    mysql_server.ask(f"GRANT ALL ON `{mysql_db.name}`.* TO filed@'%'")
+    (tmp_path / ".my.cnf").write_text(f"[client]\nhost=127.0.0.1\nport={free_port()}\nuser=filed\npassword=in the file\n"
+                                      f"[dlock]\nport={mysql_server.port}\n")
+    env = {"HOME": str(tmp_path), "MARIADB_HOME": str(tmp_path)}
+    try:
+        done = dlock.run("run", "-u", f"mysql:///{mysql_db.name}", "-k", "filed", "-n", "--", "true", env=env)
+        assert done.status == 0, done
+        url = f"mysql://filed:wrong@127.0.0.1:{mysql_server.port}/{mysql_db.name}"
+        assert dlock.run("run", "-u", url, "-k", "filed", "-n", "--", "true", env=env).status == 77
+    finally:
+        mysql_server.ask("DROP USER filed@'%'")
 
 
-def test_option_files_do_not_weaken(dlock, carl, tmp_path):
-    """What they say is read late by the library: what must stand stands."""
-    secret_file(tmp_path / ".my.cnf", "[client]\nlocal-infile=1\ninit-command=\"SET autocommit=0, time_zone='+09:00',"
-                " sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES', innodb_lock_wait_timeout=100\"\nreconnect=1\nconnect-timeout=1\n")
-    env = {"HOME": str(tmp_path)}
-    holder = dlock.contend(At(carl.url), "job", env=env).held()
-    assert dlock.run("run", *At(carl.url).words, "-k", "job", "-n", "--", "true", env=env).status == 75
-    assert abs(carl.value("SELECT since FROM dlock_holds") / 1e6 - time.time()) < 60
-    assert holder.finish().status == 0
+@pytest.mark.parametrize("url", ["mysql://127.0.0.1:99999/app", "mysql://127.0.0.1:port/app", "mysql://[::1/app",
+                                 "mysql://h/a/b", "mysql://h/%zz"])
+def test_addresses_that_make_no_sense(dlock, url):
+    assert_refused(dlock.run("run", "-u", url, "-k", "job", "--", "echo", "ran"), 64)
 
 
-def test_unix_socket(dlock, mysql_db):
-    done = run(dlock, f"mysql://app@localhost/{mysql_db.name}", "-O", f"socket={mysql_db.server.socket}")
-    assert done.status == 0
-    assert run(dlock, f"mysql://app@/{mysql_db.name}", "-O", f"socket={mysql_db.server.socket}").status == 0
-    done = run(dlock, mysql_db.url, "-O", f"socket={mysql_db.server.socket}")
-    assert_refused(done, 64, "socket")
-    done = run(dlock, f"mysql://app@localhost/{mysql_db.name}", "-O", "socket=/nowhere/s", *IMPATIENT)
-    assert_refused(done, 69, "/nowhere/s", "No such file")
+@pytest.mark.parametrize("setting", ["mode=", "mode=LEASE", "mode=advisory", "colour=red", "socket=relative", "tls=maybe",
+                                     "connect-timeout=never"])
+def test_settings_that_make_no_sense(dlock, mysql_server, setting):
+    assert_refused(run(dlock, mysql_server.url, "-O", setting), 64, setting.split("=")[0])
 
 
-@pytest.mark.parametrize("url, word", [
-    ("mysql://h:0/d", "port"), ("mysql://h:99999/d", "port"), ("mysql://a,b/d", "more than one"), ("mysql://h/d?x=1", "query"),
-    ("mysql://h/a%2", "database"), ("mysql://h/a/b", "database"), ("mysql:h", "//"), ("mysql://u%zz@h/", "user"),
-    ("mysql://h/" + "x" * 65, "64")])
-def test_urls_that_are_none(dlock, url, word):
-    assert_refused(run(dlock, url), 64, word)
+# ---- who does not answer, or is something else ----
 
 
-@pytest.mark.parametrize("setting, word", [("mode=fast", "lease"), ("tls=maybe", "verify"), ("socket=here", "absolute"),
-                                           ("cert=/etc/passwd", "key="), ("nothing=1", "password-file")])
-def test_settings_that_are_none(dlock, setting, word):
-    assert_refused(run(dlock, "mysql://localhost/d", "-O", setting), 64, word)
+def test_missing_socket(dlock, tmp_path):
+    done = dlock.run("run", "-u", "mysql://app@localhost/app", "-O", f"socket={tmp_path}/none", *IMPATIENT, "-k", "job", "true")
+    assert_refused(done, 69, f"{tmp_path}/none")
 
 
-# ---- TLS ----
+def test_nobody_who_is_silent_is_waited_for(dlock, own_mysql):
+    own_mysql.pause()
+    for mode in MODES:
+        assert_refused(run(dlock, own_mysql.url, *IMPATIENT, mode=mode), 69, str(own_mysql.port))
+    own_mysql.resume()
 
 
-@pytest.fixture(scope="module")
-def authority():
-    """In a directory that the server can read."""
-    directory = make_directory("dlock-tls-", owner=owner())
-    yield Authority(directory)
-    shutil.rmtree(directory)
+@contextlib.contextmanager
+def talker(banner):
+    """A port where everybody hears this, after a word of his own where it is an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    with client, contextlib.suppress(ConnectionError):
+                        client.sendall(banner)
+                        client.recv(1000)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.fixture
-def make_tls(make_mysql, authority):
-    def make(**certificate):
-        made = authority.sign("server", **certificate)
-        if owner():
-            shutil.chown(made.key, owner()["user"])
-        return make_mysql(ssl_cert=made.cert, ssl_key=made.key, ssl_ca=authority.cert)
-    return make
+@pytest.mark.parametrize("banner", [b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+                                    b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", b"-ERR unknown command\r\n", b"N" * 9])
+def test_another_kind_of_server_is_known_at_once(dlock, banner):
+    with talker(banner) as port:
+        done = run(dlock, mysql_url(port), "-w", "inf", timeout=20)
+        assert_refused(done, 76, str(port), "MySQL")
 
 
-def test_tls(dlock, make_tls, authority, make_proxy):
-    server = make_tls()
-    proxy = make_proxy(server.port)
-    up = []
-    proxy.tap = lambda link, direction, data: (up.append(data) if direction == UP else None) or data
-    for settings in (("cacert=" + authority.cert,), ("tls=verify", "cacert=" + authority.cert), ("tls=encrypt",)):
-        up.clear()
-        words = [w for s in settings for w in ("-O", s)]
-        holder = dlock.contend(At(mysql_url(proxy.port)), "job", *words, "-t", "3s", "-v").held()
-        waiter = dlock.contend(At(mysql_url(proxy.port)), "job", *words, command=("true",)).queued(1)
-        wait_for(lambda h=holder: h.stderr().count("renew: ok") > 1, what="renewals")
-        assert holder.finish().status == 0 and waiter.wait().status == 0
-        assert b"dlock_take" not in b"".join(up)
-    assert run(dlock, mysql_url(proxy.port), "-O", "tls=off").status == 0
-    assert b"dlock_take" in b"".join(up)
+def test_a_redis_is_no_mysql(dlock, redis_server):
+    """It waits for a word of ours, as a MySQL never does."""
+    done = run(dlock, mysql_url(redis_server.port), *IMPATIENT)
+    assert done.status in (69, 76)
+    assert_refused(done, done.status, str(redis_server.port))
 
 
-def test_a_certificate_that_is_not_good(dlock, make_tls, authority, tmp_path):
-    server = make_tls(san="DNS:elsewhere.example")
-    done = run(dlock, server.url, "-O", "cacert=" + authority.cert)
-    assert_refused(done, 78)
-    other = Authority(tmp_path, "other")
-    assert_refused(run(dlock, server.url, "-O", "cacert=" + other.cert), 78)
-    assert run(dlock, server.url, "-O", "tls=encrypt").status == 0
+def test_a_server_too_old(dlock, mysql_server, make_mysql_tamper):
+    def change(number, body):
+        return [body.replace(b"5.5.5-10.11.19-MariaDB", b"5.5.5-10.2.019-MariaDB", 1)] if number == 0 else [body]
+
+    version = mysql_server.value("SELECT VERSION()").split("-")[0].encode()
+
+    def older(number, body):
+        return change(number, body.replace(version, b"10.11.19", 1)) if number == 0 else [body]
+
+    proxy = make_mysql_tamper(mysql_server.port, older, ready=0)
+    assert_refused(run(dlock, mysql_url(proxy.port)), 78, "10.2")
 
 
-def test_option_files_do_not_switch_verification_off(dlock, make_tls, authority, tmp_path):
-    server = make_tls(san="DNS:elsewhere.example")
-    secret_file(tmp_path / ".my.cnf", "[client]\nssl-verify-server-cert=0\nssl=0\n")
-    done = run(dlock, server.url, "-O", "cacert=" + authority.cert, env={"HOME": str(tmp_path)})
-    assert_refused(done, 78)
+# ---- who may not ----
 
 
-@pytest.mark.parametrize("settings", [("tls=encrypt",), ("tls=verify",)])
-def test_a_server_without_tls(dlock, mysql_server, settings):
-    done = run(dlock, mysql_server.url, *[w for s in settings for w in ("-O", s)])
-    assert_refused(done, 78, "TLS")
+def test_wrong_password(dlock, mysql_server, mysql_db):
+    mysql_server.ask("CREATE USER locked@'%%' IDENTIFIED BY %s", SECRET)
+    try:
+        mysql_server.ask(f"GRANT ALL ON `{mysql_db.name}`.* TO locked@'%'")
+        for mode in MODES:
+            url = f"mysql://locked:{QUOTED}@127.0.0.1:{mysql_server.port}/{mysql_db.name}"
+            assert run(dlock, url, mode=mode).status == 0
+            done = run(dlock, url.replace("s3cr3t", "wr0ng"), mode=mode)
+            assert_refused(done, 77, "password")
+            assert "wr0ng" not in done.stderr and "s3cr3t" not in done.stderr
+    finally:
+        mysql_server.ask("DROP USER locked@'%'")
+    assert_refused(run(dlock, mysql_db.url), 78, "definer", "dlock help mysql-schema")  # who has made the procedures is gone
+    assert run(dlock, mysql_db.url, mode="named").status == 0
 
 
-# ---- what the server must be ----
+def test_no_right_to_make_anything(dlock, mysql_db):
+    """Until an administrator has run the schema; then EXECUTE is all that it takes."""
+    mysql_db.ask("CREATE USER user@'%'")
+    try:
+        mysql_db.ask(f"GRANT EXECUTE ON `{mysql_db.name}`.* TO user@'%'")
+        url = mysql_url(mysql_db.port, "user", mysql_db.name)
+        done = run(dlock, url)
+        assert_refused(done, 77, "dlock help mysql-schema | mysql", "GRANT EXECUTE ON")
+        assert run(dlock, mysql_db.url).status == 0
+        for options in ((), ("-s",), ("--limit", "3"), ("--once", "x")):
+            assert run(dlock, url, *options).status == 0
+        for cmd in ("ls", "status -k job", "freeze -k job", "thaw -y -k job", "wait -k job"):
+            words = cmd.split()
+            assert dlock.run(words[0], "-u", url, *words[1:]).status in (0, 1)
+    finally:
+        mysql_db.ask("DROP USER user@'%'")
 
 
-def test_read_only_servers_are_refused(dlock, make_mysql):
-    """Also to who may write all the same; a holder loses its lock there, for it may be a replica now."""
-    server = make_mysql()
-    root = mysql_url(server.port, user="root")
-    assert run(dlock, root).status == 0
-    holder = dlock.hold(At(root), "job", "-t", "3s")
-    server.ask("SET GLOBAL read_only = 1")
-    for url in (root, server.url):
-        assert_refused(run(dlock, url, "-n"), 78, "read-only")
-    assert holder.wait().status == 79
-    server.ask("SET GLOBAL read_only = 0")
-    assert run(dlock, root, "-w", "20s").status == 0
+def test_a_database_that_is_not_there(dlock, mysql_server):
+    for mode in MODES:
+        done = run(dlock, mysql_url(mysql_server.port, "root", "nowhere"), mode=mode)
+        assert_refused(done, 78, "nowhere")
 
 
-def test_a_waiter_outlives_a_promotion(dlock, make_mysql):
-    server = make_mysql()
-    root = mysql_url(server.port, user="root")
-    holder = dlock.hold(At(root), "job", "-t", "30s")
-    waiter = dlock.contend(At(root), "job", "-t", "30s", command=("true",)).queued(1)
-    server.ask("SET GLOBAL read_only = 1")
-    server.terminate()
-    time.sleep(1)
-    server.ask("SET GLOBAL read_only = 0")
-    assert holder.finish().status == 0
-    assert waiter.wait().status == 0
-
-
-def test_a_server_with_settings_of_its_own(dlock, make_mysql):
-    """Of what it says for new sessions nothing is left that matters."""
-    server = make_mysql(default_time_zone="+05:30", sql_mode="ANSI,PIPES_AS_CONCAT,ORACLE", transaction_isolation="SERIALIZABLE",
-                        completion_type=2, autocommit=0, innodb_lock_wait_timeout=100, max_statement_time=1, wait_timeout=2,
-                        character_set_server="latin1", init_connect="SET time_zone='-03:00', timestamp=1000",
-                        default_storage_engine="MyISAM")
-    key = "schlüssel"
-    holder = dlock.hold(At(server.url), key, "-t", "9s", "--why", "größer", "-v")
-    waiter = dlock.contend(At(server.url), key, command=("true",)).queued(1)
-    since, record = server.ask("SELECT since, record FROM dlock_holds", db="app")[0]
-    assert abs(since / 1e6 - time.time()) < 60 and "größer".encode() in record
-    wait_for(lambda: holder.stderr().count("renew: ok") > 0, what="a renewal")
-    assert holder.finish().status == 0
-    assert waiter.wait().status == 0
-    assert server.ask("SELECT 1 FROM information_schema.tables WHERE table_schema = 'app' AND engine <> 'InnoDB'") == []
-
-
-def test_a_server_whose_sysdate_is_now(dlock, make_mysql):
-    server = make_mysql(sysdate_is_now=1)
-    holder = dlock.hold(At(server.url), "job", "-t", "3s", "-v")
-    waiter = dlock.contend(At(server.url), "job", command=("true",)).queued(1)
-    wait_for(lambda: holder.stderr().count("renew: ok") > 2, what="renewals")
-    assert holder.finish().status == 0
-    assert waiter.wait().status == 0
-
-
-def test_too_many_connections(dlock, make_mysql):
+def test_too_many_connections_are_waited_for(dlock, make_mysql):
     server = make_mysql(max_connections=10)
-    with_all = [server.connect() for _ in range(11)]
-    done = run(dlock, server.url, *IMPATIENT)
-    assert_refused(done, 69, "1040")
-    waiter = dlock.contend(At(server.url), "job", "-w", "60s", command=("true",))
-    wait_for(lambda: waiter.events("retrying"), what="an attempt")
-    for c in with_all:
+    for mode in MODES:
+        assert run(dlock, server.url, mode=mode).status == 0
+    crowd = [server.connect(user="app") for _ in range(10)]
+    for mode in MODES:
+        assert_refused(run(dlock, server.url, *IMPATIENT, mode=mode), 69, "connection")
+    started = [dlock.contend(At(server.url, mode), mode, "-w", "1m", command=("true",)) for mode in MODES]
+    for waiter in started:
+        waiter.event("waiting" if waiter.events("waiting") else "retrying")
+    for c in crowd:
         c.close()
-    assert waiter.wait().status == 0
+    assert [waiter.wait().status for waiter in started] == [0] * len(MODES)
 
 
-def test_an_unknown_database(dlock, mysql_server):
-    assert_refused(run(dlock, mysql_url(mysql_server.port, "root", db="nowhere")), 78, "nowhere")
-    assert_refused(run(dlock, mysql_url(mysql_server.port, "root", db="")), 78, "dlock")  # which is what it is called then
-
-
-@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"-ERR wrong\r\n",
-                                      b"\x00" * 64, b"\xff" * 64])
-def test_somebody_else_behind_the_port(dlock, make_hostile, greeting):
-    done = run(dlock, mysql_url(make_hostile(greeting=greeting).port), *IMPATIENT)
-    assert_refused(done, 76, "MySQL")
-
-
-def test_redis_behind_the_port(dlock, redis_server):
-    """Which waits for us to speak, as we do for it."""
-    assert_refused(run(dlock, mysql_url(redis_server.port), *IMPATIENT), 69)
-
-
-# ---- the tables ----
-
-
-def test_tables_are_made_at_first_use(dlock, mysql_db):
-    """By any number at once."""
-    many = [dlock.contend(At(mysql_db.url), f"job{i % 3}", command=("true",)) for i in range(9)]
-    assert [w.wait().status for w in many] == [0] * 9
-
-
-def test_looking_makes_nothing(dlock, mysql_db):
-    done = dlock.run("status", *At(mysql_db.url).words, "-k", "job")
-    assert done.status == 1, done
-    assert mysql_db.ask("SHOW TABLES") == []
-
-
-def test_who_may_not_make_them_is_told_how(dlock, mysql_db):
-    """Then EXECUTE is enough, and the tables are out of reach."""
-    server, name = mysql_db.server, mysql_db.name
-    server.ask("CREATE OR REPLACE USER poor@'%'")
-    server.ask(f"GRANT EXECUTE ON {name}.* TO poor@'%'")
-    url = mysql_url(mysql_db.port, "poor", name)
-    assert_refused(run(dlock, url), 77, "dlock help mysql-schema", "GRANT EXECUTE")
-    script = dlock.run("help", "mysql-schema")
-    assert script.status == 0
-    subprocess.run(["mariadb", "--no-defaults", "-h", "127.0.0.1", "-P", str(mysql_db.port), "-u", "app", name],
-                   input=script.stdout, text=True, check=True)
-    holder = dlock.hold(At(url), "job", "-t", "3s", "-v")
-    waiter = dlock.contend(At(url), "job", "-s", command=("true",)).queued(1)
-    wait_for(lambda: holder.stderr().count("renew: ok") > 1, what="renewals")
-    assert holder.finish().status == 0 and waiter.wait().status == 0
-    server.ask("DROP USER poor@'%'")
+def test_engines_without_transactions_are_refused(dlock, mysql_db):
+    """Somebody has made the tables in MyISAM: nothing would be locked."""
+    assert run(dlock, mysql_db.url).status == 0
     assert is_free(dlock, mysql_db.url)
+    tables = [name for name, in mysql_db.ask("SHOW TABLES")]
+    assert {engine for engine, in mysql_db.ask("SELECT engine FROM information_schema.tables WHERE table_schema = %s",
+                                               mysql_db.name)} == {"InnoDB"}
+    assert "dlock_keys" in tables
