@@ -149,14 +149,16 @@ no_words(void *ptr, char *out, unsigned n)
 static void
 set_options(const struct dial *d)
 {
-	unsigned off = 0, protocol = MYSQL_PROTOCOL_TCP;
+	unsigned off = 0, protocol = MYSQL_PROTOCOL_TCP,
+		 patience = (unsigned)((d->give_up - instant_now()) / NS_PER_S) + 1;
 	unsigned long packet = 1 << 20;
 
 	set_flag(d, MYSQL_OPT_RECONNECT, false);
 	d->my->options(d->mysql, MYSQL_OPT_LOCAL_INFILE, &off);
 	d->my->set_local_infile_handler(
 	    d->mysql, no_file, no_bytes, no_end, no_words, NULL);
-	d->my->options(d->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &off);
+	/* a handshake of TLS waits in the library: no longer than we do */
+	d->my->options(d->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &patience);
 	d->my->options(d->mysql, MYSQL_OPT_READ_TIMEOUT, &off);
 	d->my->options(d->mysql, MYSQL_OPT_WRITE_TIMEOUT, &off);
 	d->my->options(d->mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &packet);
@@ -270,7 +272,10 @@ log_in(struct dial *d)
 		d->end = CONNECTED_PLAINLY;
 }
 
-/* A peer that is gone is noticed within the ttl. */
+/*
+ * A peer that is gone is noticed within the ttl.  And OpenSSL waits where it reads from a
+ * socket that blocks, as libmariadb leaves it.
+ */
 static void
 set_socket(const struct dial *d)
 {
@@ -281,6 +286,7 @@ set_socket(const struct dial *d)
 	unsigned ms = (unsigned)instant_first(ns_to_ms(d->ttl), 7200000);
 
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);

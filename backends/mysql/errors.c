@@ -85,7 +85,7 @@ meaning_of(unsigned number)
 bool
 errors_end_connection(unsigned number)
 {
-	return (number >= 2000 && number < 3000) || number >= 5000;
+	return (number >= 2000 && number < 3000) || (number >= 5000 && number < 6000);
 }
 
 /* Its first line, which may repeat the password that it was told. */

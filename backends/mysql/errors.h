@@ -1,8 +1,8 @@
 /*
  * errors.h - what a server or libmariadb has said, and what that means for a lock.
  *
- * An error's number decides: below 2000 and from 3000 on it is the server's, else
- * libmariadb's.
+ * An error's number decides: from 2000 on it is libmariadb's, and from 5000 on; from 3000
+ * on, and what is below or above these, is the server's.
  */
 #ifndef DLOCK_MYSQL_ERRORS_H
 #define DLOCK_MYSQL_ERRORS_H

@@ -100,7 +100,8 @@ stage_next(struct session *s)
 		begin_next(s);
 		return true;
 	case STAGE_NEXT:
-		if (p->error == -1) {
+		/* -1: that was all; or, of a result, what its columns are could not be read */
+		if (p->error == -1 && s->my->error_number(s->mysql) == 0) {
 			p->stage = STAGE_NONE;
 			return true;
 		}
