@@ -270,52 +270,121 @@ lease_each(struct mysql *my, const struct look *look, struct fault *f)
 
 /* ---- steering ---- */
 
-/* What an answer of one boolean says; r NULL: there are no tables, and so nothing is done. */
+/*
+ * Asks for something that is done or, *done false, has nothing to be done to.  `bell`:
+ * where the second of two fields goes; NULL: there is only one.
+ */
 static enum rc
-read_done(struct mysql *my, MYSQL_RES *r, bool *done, struct fault *f)
+ask_whether(struct mysql *my, const char *sql, instant until, bool *done, char *bell,
+    size_t size, struct fault *f)
 {
+	const struct shape shape = {bell ? 2 : 1, false};
+	MYSQL_RES *r;
 	struct row row;
-	bool fine;
+	enum rc rc = mysql_ask_existing(my, sql, &shape, until, &r, f);
 
 	*done = false;
-	if (!r)
-		return RC_OK;
+	if (rc != RC_OK || !r)
+		return rc; /* no tables, and so nothing is done */
 	row = row_first(my->session.my, r);
-	fine = row_boolean(&row, 0, done);
+	if (!row_boolean(&row, 0, done) || (bell && !row_text(&row, 1, bell, size)))
+		rc = mysql_makes_no_sense(my, RC_PROTOCOL, f);
 	my->session.my->free_result(r);
-	return fine ? RC_OK : mysql_makes_no_sense(my, RC_PROTOCOL, f);
+	return rc;
 }
 
-/* Asks for something that is done or, *done false, has nothing to be done to. */
 static enum rc
-ask_whether(
-    struct mysql *my, const char *sql, instant until, bool *done, struct fault *f)
+refuse_gone(const struct mysql *my, struct fault *f)
 {
-	MYSQL_RES *r;
-	enum rc rc = mysql_ask_existing(my, sql, &(struct shape){1, false}, until, &r, f);
+	return fault_set(
+	    f, RC_LOST, "%s has no such grant (any more)", my->session.where);
+}
 
-	*done = false;
-	return rc == RC_OK ? read_done(my, r, done, f) : rc;
+static enum rc
+ask_back(struct mysql *my, const struct target *target, const char *record, instant until,
+    struct fault *f)
+{
+	struct sql sql;
+	bool done;
+	enum rc rc = ask_whether(my,
+	    sql_call(&sql, "dlock_ask_back_1",
+		SQL_VALUES(SQL_TEXT(target->key), SQL_INT((int64_t)target->token),
+		    SQL_TEXT(target->owner), SQL_TEXT(record))),
+	    until, &done, NULL, 0, f);
+
+	return rc == RC_OK && !done ? refuse_gone(my, f) : rc;
+}
+
+/* Those who sleep in dlock_await on this bell, as far as our user sees them. */
+static const char sleepers_sql[] =
+    "SELECT id FROM information_schema.processlist WHERE state = 'User lock' "
+    "AND info LIKE CONCAT('CALL dlock_await%', LOWER(HEX(?)), '%') LIMIT 1000";
+
+static void
+wake(struct mysql *my, int64_t session, instant until)
+{
+	struct fault unheard;
+	struct sql sql;
+	instant sent;
+
+	(void)session_ask_here(&my->session,
+	    sql_write(&sql, "KILL QUERY ?", SQL_VALUES(SQL_INT(session))),
+	    &(struct shape){0, false}, until, &sent, NULL, &unheard);
+}
+
+/*
+ * Has them ask again: they are not to wait for the end of their sleep.  It needs a right
+ * over their sessions; without it they wake by themselves.
+ */
+static void
+wake_sleepers(struct mysql *my, const char *bell, instant until)
+{
+	const struct libmariadb *lib = my->session.my;
+	struct fault unheard;
+	struct sql sql;
+	MYSQL_RES *r;
+	instant sent;
+	int64_t session;
+
+	if (!*bell ||
+	    session_ask_here(&my->session,
+		sql_write(&sql, sleepers_sql, SQL_VALUES(SQL_TEXT(bell))),
+		&(struct shape){1, true}, until, &sent, &r, &unheard) != RC_OK)
+		return;
+	for (struct row row = row_first(lib, r); row.at; row = row_next(lib, r))
+		if (row_integer(&row, 0, 1, INT64_MAX, &session))
+			wake(my, session, until);
+	lib->free_result(r);
+}
+
+static enum rc
+take_away(struct mysql *my, const struct target *target, const char *record,
+    instant until, struct fault *f)
+{
+	char bell[OWNER_CHARS + 2];
+	struct sql sql;
+	bool done;
+	enum rc rc = ask_whether(my,
+	    sql_call(&sql, "dlock_take_away_1",
+		SQL_VALUES(SQL_TEXT(target->key), SQL_INT((int64_t)target->token),
+		    SQL_TEXT(target->owner), SQL_TEXT(record))),
+	    until, &done, bell, sizeof bell, f);
+
+	if (rc == RC_OK && !done)
+		return refuse_gone(my, f);
+	if (rc == RC_OK)
+		wake_sleepers(my, bell, until);
+	return rc;
 }
 
 static enum rc
 lease_revoke(struct mysql *my, const struct target *target, const char *record,
     bool force, instant until, struct fault *f)
 {
-	struct sql sql;
-	bool done = false;
-	enum rc rc = RC_OK;
-
-	if (target->token > 0 && target->token <= INT64_MAX)
-		rc = ask_whether(my,
-		    sql_call(&sql, force ? "dlock_take_away_1" : "dlock_ask_back_1",
-			SQL_VALUES(SQL_TEXT(target->key), SQL_INT(target->token),
-			    SQL_TEXT(target->owner), SQL_TEXT(record))),
-		    until, &done, f);
-	if (rc == RC_OK && !done)
-		rc = fault_set(
-		    f, RC_LOST, "%s has no such grant (any more)", my->session.where);
-	return rc;
+	if (target->token == 0 || target->token > INT64_MAX)
+		return refuse_gone(my, f);
+	return force ? take_away(my, target, record, until, f)
+		     : ask_back(my, target, record, until, f);
 }
 
 static enum rc
@@ -337,7 +406,8 @@ lease_thaw(struct mysql *my, const char *key, instant until, struct fault *f)
 	struct sql sql;
 	bool done;
 	enum rc rc = ask_whether(
-	    my, sql_call(&sql, "dlock_thaw_1", SQL_VALUES(SQL_TEXT(key))), until, &done, f);
+	    my, sql_call(&sql, "dlock_thaw_1", SQL_VALUES(SQL_TEXT(key))), until, &done,
+	    NULL, 0, f);
 
 	if (rc != RC_OK || done)
 		return rc;

@@ -479,14 +479,16 @@ END
 //
 -- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.
 -- done 1: that, or it had been done by the same.  What was taken away is remembered for a day.
+-- bell: on which others may sleep, for its session does not know yet.
 CREATE PROCEDURE dlock_take_away_1(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
 BEGIN
 	DECLARE t, v_last, v_ends BIGINT;
 	DECLARE v_done INT DEFAULT 0;
+	DECLARE v_bell VARBINARY(33);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
-	SELECT ends INTO v_ends FROM dlock_holds
+	SELECT ends, bell INTO v_ends, v_bell FROM dlock_holds
 		WHERE k = p_k AND token = p_token AND token > 0 AND owner = COALESCE(p_owner, owner) FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	IF v_ends > t THEN
@@ -500,7 +502,7 @@ BEGIN
 		SELECT COUNT(*) INTO v_done FROM dlock_broken WHERE k = p_k AND token = p_token AND record = p_record;
 	END IF;
 	COMMIT;
-	SELECT v_done AS done;
+	SELECT v_done AS done, CASE WHEN v_done THEN v_bell END AS bell;
 END
 //
 -- Nobody is granted the key any more, for so many microseconds (NULL: without an end) or until
