@@ -552,6 +552,29 @@ options_nearest(unsigned cmd, const char *word, size_t n)
 	return nearest_meant(word, n, synonyms, known);
 }
 
+const char *
+options_initial(unsigned cmd, char c)
+{
+	const char *found = NULL;
+
+	for (const struct option *o = options; o->name; o++) {
+		if (!(o->cmds & cmd) || o->letter || *o->name != c)
+			continue;
+		if (found)
+			return NULL;
+		found = o->name;
+	}
+	return found;
+}
+
+bool
+options_takes(const struct option *o, const char *word)
+{
+	int64_t ns;
+
+	return word && o->set == set_duration && parse_duration(word, &ns);
+}
+
 /* ---- what people and tests read ---- */
 
 void

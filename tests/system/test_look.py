@@ -721,6 +721,24 @@ def test_words_that_make_no_sense(shown):
         assert done.status == 64 and done.stdout == "" and done.stderr.count("\n") == 1, words
 
 
+@pytest.mark.parametrize("words, says", [
+    (["status", "deploy", "--watch", "1s"], "--watch=1s"), (["status", "--watch", "1.5s", "deploy"], "--watch=1.5s"),
+    (["ls", "--watch", "500ms"], "--watch=500ms"), (["ls", "--watch", "2"], "--watch=2"),
+    (["status", "deploy", "-w", "1s"], "--watch"), (["status", "deploy", "-w1s"], "--watch"), (["ls", "-w"], "--watch")])
+def test_a_watch_is_not_taken_for_a_key(shown, words, says):
+    """Rather than to watch a lock "1s", which is always free."""
+    done = shown.run(*words)
+    assert done.status == 64 and done.stdout == "" and says in done.stderr and done.stderr.count("\n") == 1, done
+
+
+@pytest.mark.parametrize("words", [["status", "--watch", "deploy"], ["status", "1s", "--watch"], ["ls", "--watch", "*s"]])
+def test_a_key_behind_watch_is_a_key(shown, words):
+    watcher = shown.show(holder(), holder(key="1s")).start(*words)
+    wait_for(watcher.stdout)
+    watcher.signal(signal.SIGINT)
+    assert watcher.wait().stderr == ""
+
+
 @pytest.mark.parametrize("cmd", ["status", "ls", "wait"])
 def test_each_is_explained(dlock, cmd):
     done = dlock.run("help", cmd)
