@@ -63,6 +63,12 @@ enum group {
 	GROUP_KIND,   /* which kind of lock */
 };
 
+/* What an option means to some subcommands. */
+struct wording {
+	unsigned cmds; /* CMD_ bits; 0: the end */
+	const char *help;
+};
+
 struct option {
 	const char *name;
 	char letter;      /* 0: none */
@@ -70,6 +76,8 @@ struct option {
 	const char *env;  /* NULL: none, since it is for one occasion */
 	const char *help; /* one or two lines of at most 50 columns */
 	unsigned cmds;    /* CMD_ bits: which subcommands know it */
+	/* instead of `help` for those to whom it means something else; or NULL */
+	const struct wording *instead;
 	enum group group;
 	bool occasional; /* has a variable, but no place in a file; see conf.h */
 	bool repeats;    /* may be given more than once: takes effect as it is read */
