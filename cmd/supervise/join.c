@@ -509,12 +509,14 @@ connect_to_hold(int fd, const struct address *a, struct fault *f)
 	socklen_t size = fill_address(&to, a->name, a->n);
 	pid_t pid;
 
-	while (connect(fd, (struct sockaddr *)&to, size) != 0)
+	while (connect(fd, (struct sockaddr *)&to, size) != 0) {
+		if (errno != EINTR && !is_same_net(a, fd))
+			return fault_set(f, RC_DENIED,
+			    "this handle cannot be asked from here (another network namespace, or another machine?)");
 		if (errno != EINTR)
 			return fault_set(f, RC_LOST,
-			    is_same_net(a, fd)
-				? "nothing is held under this handle: it was released, or its time or its process has ended"
-				: "this handle cannot be asked from here (another network namespace, or another machine?)");
+			    "nothing is held under this handle: it was released, or its time or its process has ended");
+	}
 	if (!is_own_user(fd, &pid))
 		return fault_set(f, RC_LOST, "this handle is another user's");
 	return RC_OK;
@@ -541,7 +543,7 @@ join_ask_release(const char *handle, struct join_outcome *o, struct fault *f)
 		while ((n = recv(fd, o, sizeof *o, 0)) < 0 && errno == EINTR)
 			continue;
 		if (n != sizeof *o || o->version != JOIN_VERSION)
-			rc = fault_set(f, RC_SYSTEM,
+			rc = fault_set(f, RC_AGAIN,
 			    "dlock's keeper process has ended before it could say whether it is released; "
 			    "the lock ends with its lease at the latest");
 		o->line[sizeof o->line - 1] = '\0';
@@ -972,7 +974,7 @@ unknown_site(const struct whereabouts *w, struct fault *f)
 	    "it would go where the enclosing dlock goes, but %s",
 	    w->secret
 		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
-		: "that has ended: say -u or -b");
+		: "that has ended (DLOCK_KEEPER): say -u or -b, and unset what it has left behind");
 }
 
 /*

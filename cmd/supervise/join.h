@@ -124,8 +124,9 @@ void join_write_handle(const char *address, char *out);
 
 /*
  * Asks the keeper for the release of its hold, and waits for how that ends.  RC_USAGE:
- * this is no handle.  RC_LOST: nobody of our user is there (any more); *f says it.
- * RC_SYSTEM: the keeper was asked, and has ended without a word.
+ * this is no handle.  RC_LOST: nobody of our user is there (any more).  RC_DENIED: it
+ * cannot be reached from here.  RC_AGAIN: the keeper was asked, and has ended without a
+ * word.  RC_SYSTEM: it was not asked.  *f says it.
  */
 enum rc join_ask_release(const char *handle, struct join_outcome *, struct fault *f);
 

@@ -204,6 +204,55 @@ env | grep ^DLOCK_ | sort
     assert not (pathlib.Path(dlock.directory) / "x").exists()
 
 
+def test_release_leaves_nothing_in_the_shell(start, where, shell):
+    script = start("""set -e
+export DLOCK_WHY=mine
+eval "$($D hold -k "$K" --limit 2 --pid $$ --shell)"
+A=$DLOCK_HANDLE
+eval "$($D hold -k "$K2" --pid $$ --shell)"
+B=$DLOCK_HANDLE
+eval "$($D release --shell "$A")"
+test "$DLOCK_HANDLE" = "$B" -a "$DLOCK_KEY" = "$K2" && echo "$DLOCK_KEEPER" | grep -v "$A"
+eval "$($D release --shell)"
+env | grep ^DLOCK_ | sort
+eval "$($D release --shell "$B")" || echo "again $?"
+eval "$($D release --shell --nokey)" || echo "wrong $?"
+eval "$($D release --shell)" || echo "none $?"
+""", where, shell=shell)
+    status, out, err = script.wait()
+    keeper, option, *lines = [line for line in out.splitlines()]
+    assert status == 0 and keeper.startswith("@dlock-"), err
+    assert [line.split("=")[0] for line in [option, *lines[:2]]] == ["DLOCK_OPTION", "DLOCK_URL", "DLOCK_WHY"]
+    assert lines[2:] == ["again 1", "wrong 64", "none 64"]
+
+
+def test_a_keeper_that_is_still_there_is_kept(start, where, shell):
+    """That of a run around it, and of a hold that was not released from here."""
+    script = start("""set -e
+export D
+$D run -k "$K" -- sh -ec '
+eval "$($D hold -k "$K2" --for 1m --shell)"
+eval "$($D release --shell)"
+$D run -nk "$K" true && echo joined
+eval "$($D release --shell "$(echo "$DLOCK_KEEPER" | cut -d/ -f1,2)")" || echo "not held $?"
+test -n "$DLOCK_KEEPER"'
+""", where, shell=shell)
+    status, out, err = script.wait()
+    assert (status, out) == (0, "joined\nnot held 1\n"), err
+
+
+def test_a_run_after_a_release_goes_where_it_is_told(start, where, shell):
+    """Without --shell DLOCK_KEEPER stays: whom it names is gone, and that is said where it matters."""
+    script = start("""eval "$($D hold -k "$K" --pid $$ --shell)"
+$D release
+$D run -nk "$K" true && echo taken
+unset DLOCK_URL DLOCK_OPTION
+$D run -nk "$K" true || echo "lost its way $?"
+""", where, shell=shell)
+    status, out, err = script.wait()
+    assert (status, out) == (0, "taken\nlost its way 64\n") and "DLOCK_KEEPER" in err.splitlines()[-1], err
+
+
 def test_a_failure_ends_the_script(start, where, shell, hold):
     """Nothing to evaluate would be success."""
     assert hold(where, "job", "--for", "60").status == 0
