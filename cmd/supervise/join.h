@@ -38,7 +38,11 @@
 
 #include <poll.h>
 
-enum { JOINS_MAX = 512 };
+/*
+ * So many may be connected; of these so many may hold along with us, so that there is room
+ * for who releases, and so many may be none of our descendants.
+ */
+enum { JOINS_MAX = 512, JOINS_HOLDING = 448, JOINS_FOREIGN = 32 };
 
 /* ---- the outer side ---- */
 
