@@ -328,10 +328,11 @@ def test_ls_has_a_line_for_each_lock(shown):
     shown.show(holder(), waiter(), holder("nightly", record=record(who="root@db2", host="db2", pid=12, why=None)), freeze("ice"))
     lines = shown.run("ls").stdout.splitlines()
     assert tuple(lines[0].split()) == COLUMNS
-    assert lines[1].split() == ["deploy", "held", "exclusive", "alice@ci-3", "ci-3", "4711", "2m13s", "1", "'release", "4.2'"]
+    assert lines[1].split() == ["deploy", "held", "exclusive", "alice@ci-3", "ci-3", "4711", "2m13s", "1", '"release', '4.2"']
     assert lines[2].split() == ["nightly", "held", "exclusive", "root@db2", "db2", "12", "2m13s", "0", "-"]
-    assert lines[3].split() == ["ice", "frozen", "-", "bob@laptop", "-", "-", "1h00m", "0", "weekend"]
+    assert lines[3].split() == ["ice", "frozen", "-", "bob@laptop", "-", "-", "1h00m", "0", '"weekend"']
     assert len({line.index(word) for line, word in zip(lines, ("STATE", "held", "held", "frozen"))}) == 1
+    assert all(why in shown.run("status", key).stdout for key, why in (("deploy", '"release 4.2"'), ("ice", '"weekend"')))
 
 
 def test_ls_of_nothing_is_no_failure(shown):
