@@ -116,7 +116,7 @@ _dlock_options()
 	break) options="--key $ask --wait $said --token --force --yes --quiet" ;;
 	freeze) options="--key $ask $said --for --quiet" ;;
 	thaw) options="--key $ask --yes --quiet" ;;
-	release) options='--quiet' ;;
+	release) options='--shell --quiet' ;;
 	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
 	*) options='' ;;
 	esac
