@@ -249,48 +249,27 @@ redis_wait_replicas(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_word(const char **to, const char *name, const char *value, struct fault *f)
-{
-	*to = value;
-	return *value ? RC_OK : fault_set(f, RC_USAGE, "-O %s= names nothing", name);
-}
-
-static enum rc
 redis_cacert(struct store *s, const char *value, struct fault *f)
 {
-	return set_word(&redis_of(s)->tls_settings.cacert, "cacert", value, f);
+	return tls_set(&redis_of(s)->tls_settings, "cacert", value, f);
 }
 
 static enum rc
 redis_cert(struct store *s, const char *value, struct fault *f)
 {
-	return set_word(&redis_of(s)->tls_settings.cert, "cert", value, f);
+	return tls_set(&redis_of(s)->tls_settings, "cert", value, f);
 }
 
 static enum rc
 redis_key(struct store *s, const char *value, struct fault *f)
 {
-	return set_word(&redis_of(s)->tls_settings.key, "key", value, f);
+	return tls_set(&redis_of(s)->tls_settings, "key", value, f);
 }
 
 static enum rc
 redis_tls_name(struct store *s, const char *value, struct fault *f)
 {
-	return set_word(&redis_of(s)->tls_settings.name, "tls-name", value, f);
-}
-
-/* After all settings: loads what TLS needs, if the URL wants it. */
-static enum rc
-redis_secure(struct redis *r, struct fault *f)
-{
-	const struct tls_settings *t = &r->tls_settings;
-
-	if (r->address.secure)
-		return tls_open(&r->address.tls, t, f);
-	return t->cacert || t->cert || t->key || t->name
-	    ? fault_set(f, RC_USAGE,
-		  "-O cacert=, cert=, key= and tls-name= are for TLS: rediss:// in the URL")
-	    : RC_OK;
+	return tls_set(&redis_of(s)->tls_settings, "tls-name", value, f);
 }
 
 static const struct setting_row settings[] = {
@@ -361,7 +340,8 @@ redis_open(
 		rc = fault_set(f, RC_USAGE,
 		    "the redis URL has a user without a password (there or in -O password-file=FILE)");
 	if (rc == RC_OK)
-		rc = redis_secure(r, f);
+		rc = tls_open_if(
+		    r->address.secure, "rediss://", &r->address.tls, &r->tls_settings, f);
 	if (rc != RC_OK) {
 		redis_close(&r->base);
 		return rc;
@@ -823,11 +803,12 @@ redis_together(struct store *s, const char *key, const char *other, struct fault
 const struct backend redis_backend = {
     .name = "redis",
     .schemes = (const char *const[]){"redis", "rediss", "redis+unix", "redis+sentinel",
-	"rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", NULL},
+	"rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks",
+	NULL},
     .settings = settings,
     .url_help = "redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
 		"         redis[s]+sentinel://host,host/MASTER[/db],\n"
-		"         redis[s]+cluster://host,host, redlock://host,host,host",
+		"         redis[s]+cluster://host,host, redlock[s]://host,host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,

@@ -28,7 +28,7 @@ NEEDS = {
     "limit": (("--limit", "3"), "has no limited locks"),
     "jobs": (("--once", "probe"), "cannot remember runs"),
 }
-CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, "redlock": {"shared", "limit", "jobs"},
+CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, **dict.fromkeys(("redlock", "redlock-tls"), {"shared", "limit", "jobs"}),
           **DIALECT_CANNOT}  # the manual's table; all others can do all
 
 
