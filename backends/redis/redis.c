@@ -152,10 +152,13 @@ redis_judge(struct redis *r, const struct request *q, enum reading reading,
 		return fault_set(f, RC_PROTOCOL,
 		    "%s gave an answer that dlock's script does not give",
 		    call_where(&r->call));
+	case READ_NO_SCRIPTS: /* but for its replicas we would do without */
+		return fault_set(f, RC_CONFIG,
+		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
+		    call_where(&r->call), reply->str);
 	case READ_UNKNOWN_SCRIPT:
 	case READ_ERROR:
 	case READ_FOREIGN:
-	case READ_NO_SCRIPTS:
 		break;
 	}
 	rc = call_refused(&r->call, reply->str, f);

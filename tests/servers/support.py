@@ -450,6 +450,7 @@ class Place:
     whole_record = True  # others can read all that a holder says of itself
     settings = ()        # words for -O
     ordinarily = None    # the tests that make check runs there; None: all, as make check-all does
+    suites = None        # the files of tests that it joins at all; None: all
     crash_ttl = "3s"     # the shortest whose lease bears the restart of a server
     prefix = ""
     _numbers = itertools.count(1)

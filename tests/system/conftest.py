@@ -15,6 +15,7 @@ from certificates import Authority
 from hostile import Hostile
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
+from redis_dialect_forms import DIALECT_FORM_PLACES
 from redis_dialects import SOME_DIALECT_PLACES
 from redis_forms import REDIS_PLACES, RedisCluster, RedisSentinels
 from redis_tls import Chatty, RedisTls, RedisTlsPlace
@@ -25,7 +26,7 @@ from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES]
+OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES]
 OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
@@ -48,10 +49,11 @@ def pytest_configure(config):
 
 
 def is_for_later(item):
-    """Is it a test of make check-all, since its place runs only a few ordinarily?"""
+    """Is it a test of make check-all, since its place runs only a few ordinarily, or of a suite that this does not join?"""
     params = item.callspec.params.values() if hasattr(item, "callspec") else []
     few = [p.ordinarily for p in params if getattr(p, "ordinarily", None) is not None]
-    return not FULL and any(item.originalname not in names for names in few)
+    joined = [p.suites for p in params if getattr(p, "suites", None) is not None]
+    return (not FULL and any(item.originalname not in names for names in few)) or any(item.path.stem not in suites for suites in joined)
 
 
 def pytest_collection_modifyitems(config, items):
