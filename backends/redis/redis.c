@@ -62,6 +62,8 @@
 #define SWITCH (2500 * NS_PER_MS)
 /* that the keeper ends a command before its lease, beside the grace */
 #define SPARE (500 * NS_PER_MS)
+/* in less, a server may have had no time to answer */
+#define BRIEF (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
 /* where nobody is told of a release: so often, and up to four times as long */
@@ -631,6 +633,24 @@ redis_wait_in_queue(
 	return redis_await_message(r, redis_next_beat(r, a), until, f);
 }
 
+/* The last one before `until` may have no time for an answer: why it failed was said before. */
+static enum rc
+redis_ask_first(struct redis *r, instant until, struct grant *g, struct answer *a,
+    struct fault *f)
+{
+	instant ends = patience_attempt(&r->patience, until);
+	bool brief = r->patience.tries > 0 && ends - instant_now() < BRIEF;
+	struct fault before;
+	enum rc rc;
+
+	if (brief)
+		before = *f;
+	rc = redis_ask_lock(r, until ? ALIVE : 0, ends, g, a, f);
+	if (brief && rc == RC_AGAIN && instant_now() >= ends)
+		*f = before;
+	return rc;
+}
+
 /*
  * One attempt: asks, after waiting for a reason to if we are in the queue.
  * Each is bounded by itself; patience.h says how many there are.
@@ -642,8 +662,7 @@ redis_attempt(struct redis *r, bool queued, instant until, struct grant *g,
 	enum rc rc;
 
 	if (!queued)
-		return redis_ask_lock(
-		    r, until ? ALIVE : 0, patience_attempt(&r->patience, until), g, a, f);
+		return redis_ask_first(r, until, g, a, f);
 	rc = redis_wait_in_queue(r, a, until, f);
 	return rc == RC_OK
 	    ? redis_ask_lock(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f)
