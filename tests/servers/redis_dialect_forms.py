@@ -33,7 +33,7 @@ def _delete(server, key):
 def dialect_form(dialect, form):
     queue = dialect == "redisson-fair"
     members = {"dialect": dialect, "id": f"{form.id}-{dialect}", "fair": queue, "counted": queue,
-               "ordinarily": FEW if (dialect, form) in _FIRST else set()}
+               "braces": form is not ClusterPlace, "ordinarily": FEW if (dialect, form) in _FIRST else set()}
     return type(f"{dialect}{form.__name__}", (_DialectForm, form), members)
 
 
