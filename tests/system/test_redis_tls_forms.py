@@ -5,6 +5,7 @@ import pytest
 
 from redis_forms import Sentinel
 
+from redis_tls import trust_bundle
 from support import wait_for
 
 
@@ -60,6 +61,20 @@ def test_a_sentinel_that_wants_a_certificate_says_so_at_once(dlock, make_redis_t
     assert done.status == 77 and "wants a client certificate" in done.stderr, done
     done = run(dlock, url, authority, "-O", f"cert={certificate.cert}", "-O", f"key={certificate.key}")
     assert done.status == 0 and done.stdout == "ran\n", done
+
+
+def test_sentinels_of_a_ca_that_only_the_bundle_has(dlock, make_redis_tls, make_sentinel, authority, tmp_path):
+    """All are asked at once, and none of them is given up because the first has not known it."""
+    server, certificate = make_redis_tls("--tls-replication", "yes"), authority.sign("server")
+    sentinels = [make_sentinel(certificate, authority, server.port) for _ in range(3)]
+    wrong = make_sentinel(authority.sign("wrong", san="DNS:elsewhere"), authority, server.port)
+    trust_bundle(dlock, authority, tmp_path)
+    for some in ([sentinels[0]], sentinels, [wrong, sentinels[0]], [wrong, *sentinels]):
+        (tmp_path / "read").unlink(missing_ok=True)
+        url = f"rediss+sentinel://{','.join(f'127.0.0.1:{s.port}' for s in some)}/mymaster"
+        done = dlock.run("run", "-n", "-u", url, "-k", "job", "--", "echo", "ran")
+        assert (done.status, done.stdout, done.stderr) == (0, "ran\n", ""), done
+        assert (tmp_path / "read").read_text() == "read\n"
 
 
 def test_a_cluster_s_redirections_are_followed_with_tls(dlock, make_redis_tls, authority):
@@ -122,6 +137,14 @@ def test_masters_of_redlock_may_want_a_certificate(dlock, make_tls_masters, auth
         assert done.status == 77 and "wants a client certificate" in done.stderr, done
     done = dlock.run(*words, "-O", f"cert={ours.cert}", "-O", f"key={ours.key}", "--", "true")
     assert (done.status, done.stderr) == (0, "")
+
+
+def test_masters_of_a_ca_that_only_the_bundle_has(dlock, make_tls_masters, authority, tmp_path):
+    masters = make_tls_masters()
+    trust_bundle(dlock, authority, tmp_path)
+    done = dlock.run("run", "-n", "-u", masters.url, "-k", "job", "--", "echo", "ran")
+    assert (done.status, done.stdout, done.stderr) == (0, "ran\n", ""), done
+    assert (tmp_path / "read").read_text() == "read\n"
 
 
 def test_redlock_settings_of_tls(dlock, make_masters, authority):
