@@ -133,7 +133,7 @@ _dlock_value()
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// zk:// zks:// postgresql://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// postgresql://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
