@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PLUGIN_FORBIDDEN = 5010 }; /* libmariadb's, of MARIADB_OPT_RESTRICTED_AUTH */
+
 /* What a number means for a lock. */
 static const struct meaning {
 	unsigned number;
@@ -170,6 +172,11 @@ unreached(struct session *s, MYSQL *mysql, struct fault *f)
 	quote(s, text, sizeof text, s->my->error(mysql));
 	if (!errors_end_connection(s->said))
 		return refused(s, text, f);
+	if (s->said == PLUGIN_FORBIDDEN)
+		return fault_set(f, RC_CONFIG,
+		    "%s asks for the password by a plugin that is not safe, or only where its certificate is verified "
+		    "(tls=verify)",
+		    s->where);
 	return fault_set(f, rc_of_library(s->said), "cannot reach %s: %.240s (%u)",
 	    s->where, s->said == 2026 ? text : reason_of(text), s->said);
 }

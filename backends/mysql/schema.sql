@@ -398,13 +398,14 @@ BEGIN
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	SELECT token, since, record INTO v_token, v_since, v_record FROM dlock_holds WHERE k = p_k AND owner = p_me;
-	SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = p_me;
+	SELECT token, since, ends, record INTO v_token, v_since, v_ends, v_record FROM dlock_holds
+		WHERE k = p_k AND owner = p_me FOR UPDATE;
 	IF v_token IS NOT NULL THEN
-		SELECT ends INTO v_ends FROM dlock_holds WHERE k = p_k AND token = v_token FOR UPDATE;
 		DELETE FROM dlock_holds WHERE k = p_k AND token = v_token;
+	ELSE
+		SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = p_me;
+		DELETE FROM dlock_waiters WHERE k = p_k AND ticket = v_ticket;
 	END IF;
-	DELETE FROM dlock_waiters WHERE k = p_k AND ticket = v_ticket;
 	IF EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
 		DELETE FROM dlock_holds WHERE k = p_k AND ends <= t;
 		CALL dlock_serve_1(p_k, NULL, t);

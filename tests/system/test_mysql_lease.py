@@ -6,7 +6,7 @@ import time
 import pymysql
 import pytest
 
-from mysql_server import At, is_free, run
+from mysql_server import At, is_free, mysql_url, run
 from support import wait_for
 
 FAR = 9_000_000_000_000_000  # a time that does not come
@@ -118,6 +118,37 @@ def test_a_dead_waiter_is_passed_over_at_once(dlock, mysql_db):
     began = time.monotonic()
     assert holder.finish().status == 0
     assert waiter.wait().status == 0 and time.monotonic() - began < 8
+
+
+def behind_a_proxy(number, body):
+    """The greeting names another session than the one that is talked to."""
+    if number != 0:
+        return [body]
+    end = body.index(b"\0") + 1
+    return [body[:end] + b"\1\2\3\4" + body[end + 4:]]
+
+
+def on_galera(number, body):
+    """The last of the facts that are read at the start: wsrep_on."""
+    is_fact = body.count(b"\x010") == 2 and body.endswith(b"\x010")
+    return [body[:-1] + b"1" if is_fact else body]
+
+
+@pytest.mark.parametrize("change", [behind_a_proxy, on_galera])
+def test_where_there_are_no_bells_waiters_ask(dlock, mysql_db, make_mysql_tamper, change):
+    """And are served in order all the same."""
+    at = At(mysql_url(make_mysql_tamper(mysql_db.server.port, change, ready=0).port, db=mysql_db.name))
+    holder = dlock.contend(at, "job", "-t", "9s").held()
+    waiters = [dlock.contend(at, "job", command=("true",)).queued(i + 1) for i in range(3)]
+    assert mysql_db.ask("SELECT DISTINCT bell FROM dlock_holds UNION SELECT bell FROM dlock_waiters") == [(None,)]
+    assert mysql_db.server.asleep() == 0
+    dead = dlock.contend(at, "job").queued(4)
+    dead.destroy()
+    last = dlock.contend(At(mysql_db.url), "job", command=("true",)).queued(5)
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in (*waiters, last)] == [0] * 4
+    tokens = [w.token for w in (*waiters, last)]
+    assert tokens == sorted(tokens)
 
 
 # ---- what the procedures decide ----
