@@ -628,7 +628,7 @@ advisory_each(struct pg *pg, const struct look *look, struct fault *f)
 	while (rc == RC_OK && n == PAGE && !s.enough)
 		rc = see_page(pg, &s, &at, &n, f);
 	if (rc == RC_OK)
-		sessions_end(&s);
+		sighting_tell_waiting(&s);
 	return rc;
 }
 

@@ -368,7 +368,7 @@ row_each(struct pg *pg, const struct look *look, struct fault *f)
 	while (rc == RC_OK && more && !s.enough)
 		rc = see_page(pg, &s, after, sizeof after, &more, f);
 	if (rc == RC_OK)
-		sessions_end(&s);
+		sighting_tell_waiting(&s);
 	return rc;
 }
 
