@@ -414,7 +414,8 @@ static struct end
 hold(struct plan *p)
 {
 	struct origin origin;
-	struct body body = {.outside.fd = -1, .deliver = deliver, .asker = getpid()};
+	struct body body = {
+	    .outside.fd = -1, .until = NEVER, .deliver = deliver, .asker = getpid()};
 	struct run r = {.plan = p, .origin = &origin, .body = &body};
 	struct fault fault;
 	int delivery[2];

@@ -90,7 +90,7 @@ print_heading(struct ls *ls)
 static bool
 is_wanted(const struct ls *ls, const struct view *v)
 {
-	return !ls->plan->operand || fnmatch(ls->plan->operand, v->key, 0) == 0;
+	return !ls->plan->look.pattern || fnmatch(ls->plan->look.pattern, v->key, 0) == 0;
 }
 
 /* False: nobody reads what we write. */

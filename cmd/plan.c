@@ -97,13 +97,16 @@ settle_conflict(const struct plan *p, const struct sources *all, struct fault *f
 static enum rc
 take_operand(struct plan *p, const char *operand, struct fault *f)
 {
+	const char **only = p->cmd == CMD_LS ? &p->look.pattern
+	    : p->cmd == CMD_RELEASE          ? &p->steer.handle
+					     : NULL;
 	struct fault why;
 
-	if (p->cmd == CMD_LS || p->cmd == CMD_RELEASE) {
-		if (p->operand)
+	if (only) {
+		if (*only)
 			return fault_set(f, RC_USAGE, "'%s' is one word too many",
 			    text_brief(operand).text);
-		p->operand = operand;
+		*only = operand;
 		return RC_OK;
 	}
 	if (!(options[OPT_KEY].cmds & p->cmd))

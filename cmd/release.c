@@ -131,7 +131,8 @@ end_release(const struct plan *p, int status)
 static int
 release_named(const struct plan *p)
 {
-	const char *handle = p->operand ? p->operand : sources_variable("DLOCK_HANDLE");
+	const char *handle = p->steer.handle ? p->steer.handle
+					     : sources_variable("DLOCK_HANDLE");
 	bool gone;
 	int status;
 

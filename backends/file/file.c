@@ -418,17 +418,18 @@ file_take(struct file *f, struct header *h, struct grant *g, struct fault *fault
 
 	write_who(f, h, place_held_byte(p));
 	h->token = header_next_token(h, h->granted);
-	f->at = kind_is_exclusive(p->kind) ? BLOCK_HEADER : block_choose(f->fd, h->byte);
+	f->hold.at = kind_is_exclusive(p->kind) ? BLOCK_HEADER
+						: block_choose(f->fd, h->byte);
 	/* a token that is not kept might be dealt again */
 	rc = file_write(f, h, BLOCK_HEADER, fault);
-	if (rc == RC_OK && f->at != BLOCK_HEADER)
-		rc = file_write(f, h, f->at, fault);
+	if (rc == RC_OK && f->hold.at != BLOCK_HEADER)
+		rc = file_write(f, h, f->hold.at, fault);
 	if (rc != RC_OK)
 		return rc;
 	place_granted(p);
-	f->holds = true;
-	f->granted = h->granted;
-	f->token = h->token;
+	f->hold.ours = true;
+	f->hold.granted = h->granted;
+	f->hold.token = h->token;
 	*g = (struct grant){.token = h->token,
 	    .slot = p->slot < 0 ? 0 : (unsigned)p->slot,
 	    .sent = instant_now(),
@@ -609,7 +610,7 @@ file_open(
 	f->fd = -1;
 	f->entering = NULL;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
-	f->frozen = f->holds = false;
+	f->frozen = f->hold.ours = false;
 	directory_init(&f->dir, site->url ? path : NULL);
 	rc = setting_read(&f->base, site, fault);
 	if (rc == RC_OK)
@@ -646,9 +647,9 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	rc = file_open_all(f, fault);
 	if (rc == RC_OK)
 		tell_of_elsewhere(f);
-	while (rc == RC_OK && !f->holds) {
+	while (rc == RC_OK && !f->hold.ours) {
 		rc = file_decide(f, until, g, fault);
-		if (rc == RC_OK && !f->holds)
+		if (rc == RC_OK && !f->hold.ours)
 			rc = wait_in_line(f, until, fault);
 	}
 	return rc;
@@ -665,7 +666,7 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 	g->sent = instant_now();
 	g->lease = LEASE_FOREVER;
 	rc = directory_look(&f->dir, f->name, f->fd, fault);
-	if (rc == RC_OK && block_is_marked(f->fd, f->at, f->token, &mark))
+	if (rc == RC_OK && block_is_marked(f->fd, f->hold.at, f->hold.token, &mark))
 		rc = refuse_broken(
 		    f->base.host, fault, RC_REVOKED, f->base.where, mark.record);
 	return rc;
@@ -678,8 +679,10 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 static void
 write_down(struct file *f, int status)
 {
-	struct run run = {
-	    .begin = f->granted, .end = file_now(), .token = f->token, .status = status};
+	struct run run = {.begin = f->hold.granted,
+	    .end = file_now(),
+	    .token = f->hold.token,
+	    .status = status};
 	const char *once = f->claim->job.once;
 	struct fault why;
 
@@ -711,16 +714,16 @@ file_release(struct store *s, int status, instant until, struct fault *fault)
 	struct file *f = file_of(s);
 	enum rc rc = RC_OK;
 
-	if (f->holds && status >= 0 && job_is_wanted(&f->claim->job)) {
+	if (f->hold.ours && status >= 0 && job_is_wanted(&f->claim->job)) {
 		rc = remember(f, status, until, fault);
 		if (rc == RC_AGAIN || rc == RC_STOP)
 			return rc;
-	} else if (f->holds) {
+	} else if (f->hold.ours) {
 		rc = directory_look(&f->dir, f->name, f->fd, fault);
 	}
 	forget_entering(f);
 	place_leave(&f->place);
-	f->holds = false;
+	f->hold.ours = false;
 	return rc;
 }
 

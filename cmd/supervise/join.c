@@ -39,6 +39,15 @@ struct join_ask {
 	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };
 
+/* What a keeper has, for those who may join. */
+struct join_hold {
+	enum lock_kind kind;
+	unsigned limit;
+	instant sent;
+	int64_t lease, pace;
+	struct join_part parts[KEYS_MAX]; /* in the order in which they were asked for */
+};
+
 struct join_answer {
 	int version;
 	bool foreign; /* a lock is the same, but the asker none of our descendants */
@@ -50,11 +59,7 @@ struct join_answer {
 	 * asked for; 0: none
 	 */
 	unsigned has;
-	enum lock_kind kind;
-	unsigned limit;
-	instant sent;
-	int64_t lease, pace;
-	struct join_part parts[KEYS_MAX]; /* in that order */
+	struct join_hold hold;
 	char site[JOIN_SITE_BYTES];
 };
 
@@ -381,7 +386,7 @@ find_keys(struct join_answer *a, const struct join_ask *ask, size_t n,
 		for (size_t k = 0; k < p->nkeys && key + length < end; k++)
 			if (strcmp(key, p->keys[k]) == 0) {
 				a->has |= 1U << i;
-				a->parts[i] = parts[k];
+				a->hold.parts[i] = parts[k];
 			}
 		key += length + 1;
 	}
@@ -399,11 +404,11 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 		a->has = 0;
 	if (!a->has)
 		return;
-	a->kind = p->claim.kind;
-	a->limit = p->claim.limit;
-	a->sent = o->sent;
-	a->lease = o->lease;
-	a->pace = o->pace;
+	a->hold.kind = p->claim.kind;
+	a->hold.limit = p->claim.limit;
+	a->hold.sent = o->sent;
+	a->hold.lease = o->lease;
+	a->hold.pace = o->pace;
 	a->stops = o->stops;
 }
 
@@ -685,12 +690,12 @@ exchange_all(
 			return rc;
 		stops = stops || a->stops;
 		if (i > 0 &&
-		    instant_after(a->sent, a->lease) >=
+		    instant_after(a->hold.sent, a->hold.lease) >=
 			instant_after(all.sent, all.lease))
 			continue;
-		all.sent = a->sent;
-		all.lease = a->lease;
-		all.pace = a->pace;
+		all.sent = a->hold.sent;
+		all.lease = a->hold.lease;
+		all.pace = a->hold.pace;
 	}
 	*g = all;
 	return stops ? fault_set(f, RC_REVOKED, "of the enclosing dlock") : RC_OK;
@@ -919,15 +924,15 @@ take_hold(struct search *s)
 	struct joined *joined = s->join->joined;
 	unsigned more = a->has & ~s->found & ((1U << s->join->plan->nkeys) - 1);
 
-	if (!is_part_of(s->join->plan, a->kind, a->limit)) {
-		s->kind = more & ~s->other ? a->kind : s->kind;
-		s->limit = more & ~s->other ? a->limit : s->limit;
+	if (!is_part_of(s->join->plan, a->hold.kind, a->hold.limit)) {
+		s->kind = more & ~s->other ? a->hold.kind : s->kind;
+		s->limit = more & ~s->other ? a->hold.limit : s->limit;
 		s->other |= more;
 		return;
 	}
 	for (size_t i = 0; i < s->join->plan->nkeys; i++)
 		if (more & (1U << i))
-			joined->parts[i] = a->parts[i];
+			joined->parts[i] = a->hold.parts[i];
 	if (more) {
 		joined->keepers.fds[joined->keepers.n++] = s->fd;
 		s->fd = -1;
@@ -1109,7 +1114,7 @@ look_at_keeper(struct search *s, const struct address *a, struct site *site,
 	j->answer.version = 0;
 	if (connect_to(s, a, until, &f) == RC_OK &&
 	    join_exchange(j, s->fd, JOIN_CHECK, until, &f) == RC_OK && ours &&
-	    is_part_of(j->plan, j->answer.kind, j->answer.limit))
+	    is_part_of(j->plan, j->answer.hold.kind, j->answer.hold.limit))
 		*ours |= j->answer.has;
 	note_site(j, site, w);
 	if (s->fd >= 0)

@@ -81,8 +81,6 @@ struct keeper {
 	struct keeper_told told;
 	struct keep keep;
 	struct keeper_todo todo;
-	struct body *body;  /* NULL: a command of ours */
-	instant hold_until; /* with a body: --for; NEVER */
 };
 
 /*
@@ -108,8 +106,8 @@ is_multi(const struct keeper *k)
 static struct outside *
 guarded(const struct keeper *k)
 {
-	return k->body && k->body->outside.pid && link_guards(k->shared)
-	    ? &k->body->outside
+	return k->run->body && k->run->body->outside.pid && link_guards(k->shared)
+	    ? &k->run->body->outside
 	    : NULL;
 }
 
@@ -292,7 +290,7 @@ static void
 start_body(struct keeper *k)
 {
 	tree_prepare();
-	k->hold_until = instant_after(instant_now(), k->plan->steer.length);
+	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	k->shared->go = make_go(k);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	atomic_store(&k->shared->granted, true);
@@ -302,7 +300,7 @@ start_body(struct keeper *k)
 static void
 let_go(struct keeper *k)
 {
-	if (k->body)
+	if (k->run->body)
 		start_body(k);
 	else
 		start_command(k);
@@ -371,7 +369,7 @@ keeper_stop_tree(struct keeper *k)
 static void
 dismiss_stub(struct keeper *k)
 {
-	if (!k->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone &&
+	if (!k->run->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone &&
 	    k->child.gate >= 0)
 		child_dismiss(&k->child);
 }
@@ -410,7 +408,7 @@ answer_release(struct keeper *k)
 	struct ending e = k->keep.ending;
 	struct verdict v;
 
-	e.returned = atomic_load(&k->shared->returned);
+	e.returned = atomic_load(&k->shared->end.returned);
 	v = verdict_of(k->plan, &e, &heard);
 	if (k->keep.ending.kind == END_COMMAND)
 		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
@@ -437,7 +435,7 @@ carry_out(struct keeper *k, const struct actions *a)
 		keeper_stop_tree(k);
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
-	if (k->body && (a->set & (DO_TERM | DO_KILL)))
+	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
 		join_call(&k->joins);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
@@ -497,7 +495,7 @@ static void
 take_back(struct keeper *k)
 {
 	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
-		atomic_store(&k->shared->returned, true);
+		atomic_store(&k->shared->end.returned, true);
 	react(k, EV_ENDED, 0);
 }
 
@@ -516,7 +514,7 @@ awaits_body(const struct keeper *k)
 static void
 check_body(struct keeper *k)
 {
-	struct outside *o = &k->body->outside;
+	struct outside *o = &k->run->body->outside;
 
 	if (awaits_body(k) && o->pid && outside_has_ended(o)) {
 		if (k->keep.phase == PH_ASK)
@@ -525,7 +523,7 @@ check_body(struct keeper *k)
 			    (int)o->pid);
 		react(k, EV_ENDED, 0);
 	}
-	if (awaits_body(k) && instant_now() >= k->hold_until)
+	if (awaits_body(k) && instant_now() >= k->run->body->until)
 		take_back(k);
 	o = guarded(k);
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty &&
@@ -596,7 +594,7 @@ keeper_reap(struct keeper *k)
 		    k->child.pid)
 			command_changed(k, status);
 	}
-	if (errno == ECHILD && !k->body)
+	if (errno == ECHILD && !k->run->body)
 		react(k, EV_EMPTY, 0);
 }
 
@@ -646,7 +644,7 @@ keeper_take_signal(struct keeper *k, int sig)
 	} else {
 		if (k->keep.phase == PH_HOLD && k->plan->terms.min_hold > 0)
 			forward(k, sig);
-		if (k->keep.phase == PH_HOLD && k->body)
+		if (k->keep.phase == PH_HOLD && k->run->body)
 			end_body(k, sig);
 		react(k, EV_TERMINATED, sig);
 	}
@@ -664,17 +662,17 @@ hear_front(struct keeper *k)
 			close(none.fds[--none.n]);
 		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
 			react(k, EV_INTERRUPTED, m.number);
-		else if (m.kind == MSG_SIGNAL && k->body && m.ends)
+		else if (m.kind == MSG_SIGNAL && k->run->body && m.ends)
 			end_body(k, m.number);
-		else if (m.kind == MSG_SIGNAL && !k->body && k->keep.phase != PH_ASK &&
-		    !m.had)
+		else if (m.kind == MSG_SIGNAL && !k->run->body &&
+		    k->keep.phase != PH_ASK && !m.had)
 			forward(k, m.number);
 	}
 	if (got < 0) {
 		close(k->link);
 		k->link = -1;
 		/* nobody has heard of the grant: nobody is to be stopped */
-		if (k->body && k->keep.phase == PH_HOLD)
+		if (k->run->body && k->keep.phase == PH_HOLD)
 			end_body(k, 0);
 		react(k, EV_ORPHANED, 0);
 	}
@@ -690,7 +688,7 @@ hear_release(struct keeper *k)
 	char key[400], line[600];
 
 	k->joins.asked = false;
-	if (!k->body || k->keep.phase < PH_HOLD) {
+	if (!k->run->body || k->keep.phase < PH_HOLD) {
 		join_answer_release(&k->joins, STATUS_NOTHING, "");
 		return;
 	}
@@ -715,7 +713,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .lease = k->keep.lease.length,
 	    .pace = k->keep.lease.pace,
 	    .parts = k->lock.parts,
-	    .stops = k->body && k->keep.tree.stopping,
+	    .stops = k->run->body && k->keep.tree.stopping,
 	};
 	int64_t keep = 0;
 	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);
@@ -733,8 +731,8 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 static int
 gate_fd(const struct keeper *k)
 {
-	if (k->body)
-		return awaits_body(k) ? k->body->outside.fd : -1;
+	if (k->run->body)
+		return awaits_body(k) ? k->run->body->outside.fd : -1;
 	return k->keep.phase == PH_ASK ? -1 : k->child.gate;
 }
 
@@ -744,7 +742,7 @@ body_wake(const struct keeper *k)
 {
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty)
 		return instant_now() + LOOK_AGAIN;
-	return awaits_body(k) ? k->hold_until : NEVER;
+	return awaits_body(k) ? k->run->body->until : NEVER;
 }
 
 /*
@@ -765,12 +763,12 @@ pump(struct keeper *k, int fd, short events, instant until)
 	set[SLOT_ALERT] = (struct pollfd){
 	    .fd = keep_wants_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
 	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
-	if (k->body)
+	if (k->run->body)
 		until = instant_first(until, body_wake(k));
 	loop_wait(&k->loop, set, n, instant_first(until, k->todo.wake));
 	atomic_store(&k->shared->alive_at, instant_now());
 	ready = set[SLOT_BACKEND].revents != 0;
-	if (k->body)
+	if (k->run->body)
 		check_body(k);
 	else if (set[SLOT_GATE].revents)
 		check_gate(k);
@@ -1091,7 +1089,7 @@ serve_last(struct keeper *k)
 {
 	instant until = instant_now() + LAST_PATIENCE;
 
-	while (k->body && k->joins.listener < 0 && k->joins.present > 0 &&
+	while (k->run->body && k->joins.listener < 0 && k->joins.present > 0 &&
 	    instant_now() < until)
 		pump(k, -1, 0, until);
 }
@@ -1106,7 +1104,7 @@ await_question(struct keeper *k)
 	instant until = instant_now() + QUESTION_PATIENCE;
 	sigset_t term;
 
-	if (!k->body || k->keep.ending.kind != END_LOST || k->told.release ||
+	if (!k->run->body || k->keep.ending.kind != END_LOST || k->told.release ||
 	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
 		return;
 	sigemptyset(&term);
@@ -1128,10 +1126,10 @@ static void
 leave_the_terminal(struct keeper *k)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), low, high;
-	int other = k->body ? k->body->outside.fd : k->child.gate;
+	int other = k->run->body ? k->run->body->outside.fd : k->child.gate;
 
 	/* nothing of a body's terminal may be kept when it has gone home */
-	if (!k->body || setsid() < 0)
+	if (!k->run->body || setsid() < 0)
 		setpgid(0, 0);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
@@ -1165,8 +1163,6 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->shared = r->shared;
 	k->link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->body = r->body;
-	k->hold_until = NEVER;
 	k->child.gate = -1;
 	close(r->ends[0]);
 }
@@ -1188,7 +1184,7 @@ keeper_prepare(struct keeper *k)
 	sigset_t heard;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (!k->body &&
+	if (!k->run->body &&
 	    child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0],
 		r->ends[1], &r->shared->exec) != 0)
 		die_early(k, "cannot start a process");
@@ -1200,8 +1196,9 @@ keeper_prepare(struct keeper *k)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->lock.record, r->plan, getpid());
-	join_listen(&k->joins, r->plan, k->body ? k->body->outside.pid : getpid());
-	if (k->body)
+	join_listen(
+	    &k->joins, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
+	if (k->run->body)
 		prepare_body(k);
 	keep_init(&k->keep, &r->plan->terms);
 	k->keep.terms.several = has_several(k);

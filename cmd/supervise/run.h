@@ -20,6 +20,7 @@ struct run;
  */
 struct body {
 	struct outside outside; /* pid 0: for nobody */
+	instant until;          /* --for, from the grant on; NEVER */
 	/*
 	 * In the front: gives the grant to whoever has asked, and leaves him.  False, with
 	 * errno: nobody has it; then the lock goes back.
