@@ -140,7 +140,7 @@ pass_seen(struct part *p)
 /* ---- the time of each ---- */
 
 static instant
-lease_ends(const struct part *p)
+part_ends(const struct part *p)
 {
 	return instant_after(p->grant.sent, p->grant.lease);
 }
@@ -154,7 +154,7 @@ pace(const struct part *p)
 }
 
 static int64_t
-attempt(const struct multi *m)
+attempt_time(const struct multi *m)
 {
 	return instant_first(m->claim->ttl / 10, ATTEMPT);
 }
@@ -178,7 +178,7 @@ combine(struct multi *m, struct grant *g)
 	int anchor = -1;
 
 	for (p = m->parts; p < m->parts + m->n; p++) {
-		first = lease_ends(p) < lease_ends(first) ? p : first;
+		first = part_ends(p) < part_ends(first) ? p : first;
 		shortest = instant_first(shortest, pace(p));
 		anchor = anchor < 0 ? p->grant.anchor : anchor;
 	}
@@ -196,7 +196,7 @@ renew_part(struct part *p, instant until)
 {
 	p->rc = p->store->backend->lock->renew(p->store, until, &p->grant, &p->fault);
 	p->due = p->rc == RC_OK ? instant_after(p->grant.sent, pace(p))
-				: instant_now() + attempt(p->multi) / 3;
+				: instant_now() + attempt_time(p->multi) / 3;
 	p->asked = p->rc != RC_LOST;
 }
 
@@ -298,7 +298,7 @@ multi_lost(const struct multi *m)
 /* ---- what may happen to those that are held ---- */
 
 static void
-add_to(int *all, int fd, uint32_t events)
+watch_also(int *all, int fd, uint32_t events)
 {
 	struct epoll_event e = {.events = events};
 
@@ -320,7 +320,7 @@ gather_alerts(const struct multi *m)
 
 	for (const struct part *p = m->parts; p < m->parts + m->taking.held; p++)
 		if (p->host.alert >= 0 && p->rc == RC_OK)
-			add_to(&all, p->host.alert, EPOLLIN);
+			watch_also(&all, p->host.alert, EPOLLIN);
 	return all;
 }
 
@@ -344,15 +344,15 @@ keep_held(struct multi *m, instant until)
 {
 	instant now;
 
-	renew_all(
-	    m, m->taking.held, false, instant_first(until, instant_now() + attempt(m)));
+	renew_all(m, m->taking.held, false,
+	    instant_first(until, instant_now() + attempt_time(m)));
 	now = instant_now();
 	m->taking.gone = m->n;
 	for (size_t i = m->taking.held; i-- > 0;) {
 		const struct part *p = &m->parts[i];
 
 		if (p->rc == RC_LOST || p->rc == RC_REVOKED ||
-		    (p->rc != RC_OK && now >= lease_ends(p)))
+		    (p->rc != RC_OK && now >= part_ends(p)))
 			m->taking.gone = i;
 		m->taking.stop = m->taking.stop || p->rc == RC_STOP;
 	}
@@ -378,7 +378,7 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 			return WOKE_STOP;
 		all = gather_alerts(m);
 		if (all >= 0 && fd >= 0)
-			add_to(&all, fd, events);
+			watch_also(&all, fd, events);
 		woke = outer->wait(outer, all >= 0 ? all : fd, all >= 0 ? POLLIN : events,
 		    instant_first(until, next_due(m)));
 		if (all >= 0)
@@ -550,7 +550,7 @@ multi_grant(struct store *s, size_t i)
 
 /* The caller's owner, but no two that we use for one key are the same. */
 static void
-write_owner(struct part *p, const char *owner)
+vary_owner(struct part *p, const char *owner)
 {
 	static const char digits[] = "0123456789abcdef";
 	unsigned again = p->multi->taking.again;
@@ -569,7 +569,7 @@ ask_part(struct part *p, instant until, struct fault *f)
 	struct multi *m = p->multi;
 	enum rc rc;
 
-	write_owner(p, m->claim->owner);
+	vary_owner(p, m->claim->owner);
 	p->claim = *m->claim;
 	p->claim.key = p->key;
 	p->claim.owner = p->owner;

@@ -233,7 +233,7 @@ file_leave(struct file *f)
  * does not say whose it is may be his.
  */
 static bool
-find_holder(
+find_first_holder(
     const struct file *f, const struct header *header, int64_t byte, struct header *h)
 {
 	*h = *header;
@@ -243,7 +243,7 @@ find_holder(
 }
 
 static void
-show(struct file *f, const struct header *h)
+show_holder(struct file *f, const struct header *h)
 {
 	f->base.host->seen.held = header_age(h, file_now());
 	snprintf(f->base.host->seen.holder, RECORD_BYTES, "%s", h->record);
@@ -263,10 +263,13 @@ show_line(struct file *f)
 	(void)block_read(f->fd, BLOCK_HEADER, &header);
 	f->frozen = block_is_frozen(f->fd, &header, file_now(), &freeze);
 	place_see(&f->place, &c);
-	held = find_holder(f, &header, c.first, &holder);
+	held = find_first_holder(f, &header, c.first, &holder);
 	if (!held && f->frozen && c.kind == KIND_EXCLUSIVE && c.holders > 0 && c.position)
 		c.position++; /* that one only waits */
-	show(f, held ? &holder : f->frozen ? &freeze : &(struct header){.next = 1});
+	show_holder(f,
+	    held            ? &holder
+		: f->frozen ? &freeze
+			    : &(struct header){.next = 1});
 	f->base.host->seen.frozen = f->frozen;
 	f->base.host->seen.kind = c.kind;
 	f->base.host->seen.holders = held || !f->frozen ? c.holders : 0;
@@ -474,7 +477,7 @@ write_waiter(const struct file *f)
 }
 
 static enum rc
-refuse(struct file *f, struct fault *fault)
+refuse_claim(struct file *f, struct fault *fault)
 {
 	show_line(f);
 	f->base.host->seen.position = 0; /* we are in no line */
@@ -513,7 +516,7 @@ stand_in_line(
 	if (f->frozen)
 		place_give_slot_back(p);
 	if ((place_is_waiting(p) || f->frozen) && !until)
-		return refuse(f, fault);
+		return refuse_claim(f, fault);
 	if (p->slot >= 0)
 		return file_take(f, h, g, fault);
 	if (number >= NUMBER_LIMIT)
@@ -542,7 +545,7 @@ check_job(struct file *f, struct fault *fault)
 
 /* It is our turn, unless the lock has been frozen. */
 static enum rc
-take_turn(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+take_lock(struct file *f, struct header *h, struct grant *g, struct fault *fault)
 {
 	if (!f->frozen)
 		return file_take(f, h, g, fault);
@@ -561,7 +564,7 @@ file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 	if (rc == RC_OK) {
 		f->frozen = block_is_frozen(f->fd, &h, file_now(), &freeze);
 		h.freeze = f->frozen;
-		rc = place_has_joined(&f->place) ? take_turn(f, &h, g, fault)
+		rc = place_has_joined(&f->place) ? take_lock(f, &h, g, fault)
 						 : stand_in_line(f, &h, until, g, fault);
 	}
 	file_leave(f);
@@ -697,7 +700,7 @@ write_down(struct file *f, int status)
 
 /* RC_AGAIN, RC_STOP: it is not, and the lock is still ours. */
 static enum rc
-remember(struct file *f, int status, instant until, struct fault *fault)
+write_run_down(struct file *f, int status, instant until, struct fault *fault)
 {
 	enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
 
@@ -715,7 +718,7 @@ file_release(struct store *s, int status, instant until, struct fault *fault)
 	enum rc rc = RC_OK;
 
 	if (f->hold.ours && status >= 0 && job_is_wanted(&f->claim->job)) {
-		rc = remember(f, status, until, fault);
+		rc = write_run_down(f, status, until, fault);
 		if (rc == RC_AGAIN || rc == RC_STOP)
 			return rc;
 	} else if (f->hold.ours) {

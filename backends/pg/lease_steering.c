@@ -104,7 +104,7 @@ read_claim(const struct pq *pq, const PGresult *r, int row, struct survey *s)
 
 /* Where a row stands.  False: a server that makes no sense, or goes back. */
 static bool
-read_place(const struct pq *pq, const PGresult *r, int row, struct survey *s)
+read_position(const struct pq *pq, const PGresult *r, int row, struct survey *s)
 {
 	const char *key = field_text_in(pq, r, row, KEY);
 	int64_t turn, number;
@@ -138,7 +138,7 @@ see_claim(const struct pq *pq, const PGresult *r, int row, struct survey *s)
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_page(struct pg *pg, struct survey *s, int *n, struct fault *f)
+see_claims(struct pg *pg, struct survey *s, int *n, struct fault *f)
 {
 	char turn[24], number[24];
 	const char *values[] = {s->seen.look->key, s->seen.key, turn, number, PAGE};
@@ -159,7 +159,7 @@ see_page(struct pg *pg, struct survey *s, int *n, struct fault *f)
 		return rc;
 	*n = pq->ntuples(r);
 	for (int row = 0; row < *n && rc == RC_OK && !s->seen.enough; row++)
-		if (read_place(pq, r, row, s))
+		if (read_position(pq, r, row, s))
 			see_claim(pq, r, row, s);
 		else
 			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
@@ -227,7 +227,7 @@ lease_each(struct pg *pg, const struct look *look, struct fault *f)
 	pg->conn.reads = true;
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
 	do
-		rc = see_page(pg, &s, &n, f);
+		rc = see_claims(pg, &s, &n, f);
 	while (rc == RC_OK && n > 0 && !s.seen.enough);
 	if (rc == RC_OK)
 		sighting_tell_waiting(&s.seen);

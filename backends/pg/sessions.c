@@ -11,7 +11,7 @@ enum { TERMINATE_WAITS = 140000 }; /* the first server that waits for a session'
 
 /* "4711-1764000000000000", as session_of_owner() reads it; 0: its begin is hidden. */
 static void
-write_owner(char *out, size_t size, const struct session *session)
+write_session_owner(char *out, size_t size, const struct session *session)
 {
 	snprintf(out, size, "%" PRId64 "-%" PRId64, session->pid, session->began);
 }
@@ -56,7 +56,7 @@ sessions_see(struct sighting *s, const struct pq *pq, const PGresult *r, int row
 		session.began = 0;
 	if (!field_integer_in(pq, r, row, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
-	write_owner(owner, sizeof owner, &session);
+	write_session_owner(owner, sizeof owner, &session);
 	e.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER;
 	e.key = s->key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
@@ -80,7 +80,7 @@ session_of_owner(const char *owner, struct session *session)
 	if (!owner ||
 	    sscanf(owner, "%9" SCNd64 "-%18" SCNd64, &session->pid, &session->began) != 2)
 		return false;
-	write_owner(again, sizeof again, session);
+	write_session_owner(again, sizeof again, session);
 	return strcmp(owner, again) == 0 && session->pid > 0 && session->began >= 0;
 }
 

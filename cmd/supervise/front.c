@@ -103,15 +103,6 @@ look_around(struct front *f)
 		f->elders.look_at = instant_now() + LOOK_AGAIN;
 }
 
-/* Who is to be stopped besides our own: whoever has been given the lock; NULL: nobody. */
-static struct outside *
-guarded(const struct front *f)
-{
-	struct body *b = f->run->body;
-
-	return b && b->outside.pid && link_guards(f->shared) ? &b->outside : NULL;
-}
-
 /* Sends to the command's whole tree; ours is more, the keeper above all. */
 static size_t
 front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
@@ -122,7 +113,7 @@ front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
 	    .command = atomic_load(&f->shared->command),
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
-	    .outside = guarded(f),
+	    .outside = run_guarded(f->run),
 	};
 
 	return tree_signal(root, &aim);
@@ -140,7 +131,7 @@ static bool
 kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
-	bool outside = guarded(f), strangers = f->run->has_elders || outside;
+	bool outside = run_guarded(f->run), strangers = f->run->has_elders || outside;
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
@@ -260,8 +251,8 @@ watch_keeper(struct front *f)
 	due = watch(&f->watch, instant_now(), &view);
 	switch (due.duty) {
 	case DUTY_NONE:
-		if (guarded(f))
-			outside_signal(guarded(f), 0, false); /* to know them */
+		if (run_guarded(f->run))
+			outside_signal(run_guarded(f->run), 0, false); /* to know them */
 		break;
 	case DUTY_TERM:
 		stop_command(f);
@@ -281,7 +272,7 @@ watch_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was stopped");
 		break;
 	}
-	if (guarded(f))
+	if (run_guarded(f->run))
 		due.wake = instant_first(
 		    due.wake, instant_now() + f->plan->terms.ttl / 3);
 	return instant_first(due.wake, f->elders.look_at);

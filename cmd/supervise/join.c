@@ -273,7 +273,7 @@ is_own_user(int fd, pid_t *pid)
 }
 
 static size_t
-count_foreign(const struct join_server *s)
+count_foreign_peers(const struct join_server *s)
 {
 	size_t n = 0;
 
@@ -313,7 +313,7 @@ add_peer(struct join_server *s, int fd, bool foreign)
  * lease, it is killed in time.  Where /proc hides it, knowing our address is proof enough.
  */
 static bool
-is_foreign(const struct join_server *s, pid_t pid)
+is_foreign_peer(const struct join_server *s, pid_t pid)
 {
 	return s->root != 0 && pid != s->root && tree_relation(s->root, pid) == KIN_NO;
 }
@@ -335,8 +335,8 @@ accept_peer(struct join_server *s)
 		close(fd);
 		return true;
 	}
-	foreign = is_foreign(s, pid);
-	if (foreign && count_foreign(s) >= JOINS_FOREIGN)
+	foreign = is_foreign_peer(s, pid);
+	if (foreign && count_foreign_peers(s) >= JOINS_FOREIGN)
 		close(fd);
 	else
 		add_peer(s, fd, foreign);
@@ -952,7 +952,7 @@ first_key(const struct plan *p, unsigned bits)
 }
 
 static const char *
-write_kind(enum lock_kind kind, unsigned limit, char *out, size_t size)
+kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
 {
 	if (kind == KIND_LIMIT)
 		snprintf(out, size, "with --limit %u", limit);
@@ -972,8 +972,8 @@ join_refuse_kind(const struct search *s, struct fault *f)
 	    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
 	    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
 	    text_name(key, sizeof key, first_key(p, s->other & ~s->found)),
-	    write_kind(s->kind, s->limit, theirs, sizeof theirs),
-	    write_kind(p->claim.kind, p->claim.limit, ours, sizeof ours));
+	    kind_words(s->kind, s->limit, theirs, sizeof theirs),
+	    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
 }
 
 static enum rc

@@ -102,15 +102,6 @@ is_multi(const struct keeper *k)
 	return has_several(k) && !k->keep.terms.nested;
 }
 
-/* The process that a loss stops besides our own; NULL: nobody, not yet, or no more. */
-static struct outside *
-guarded(const struct keeper *k)
-{
-	return k->run->body && k->run->body->outside.pid && link_guards(k->shared)
-	    ? &k->run->body->outside
-	    : NULL;
-}
-
 /* ---- speaking to the front ---- */
 
 /* Which of the plan's keys is waited for. */
@@ -132,7 +123,7 @@ holding_seen(const struct keeper *k)
 }
 
 static void
-tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
+tell_front(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
 {
 	struct msg m = {.kind = kind,
 	    .number = number,
@@ -149,7 +140,7 @@ tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
 static void
 tell_trace(void *ctx, const char *line)
 {
-	tell(ctx, MSG_TRACE, 0, line);
+	tell_front(ctx, MSG_TRACE, 0, line);
 }
 
 static void
@@ -157,7 +148,7 @@ tell_notice(struct keeper *k)
 {
 	if (!*k->host.notice.text)
 		return;
-	tell(k, MSG_NOTICE, 0, k->host.notice.text);
+	tell_front(k, MSG_NOTICE, 0, k->host.notice.text);
 	k->host.notice.text[0] = '\0';
 }
 
@@ -194,7 +185,7 @@ tell_grant(struct keeper *k)
 
 /* Is there nothing new in what we wait for? */
 static bool
-is_told(const struct keeper_told *t, bool silent, unsigned position, unsigned key,
+is_old_news(const struct keeper_told *t, bool silent, unsigned position, unsigned key,
     const struct holding *h, const char *text)
 {
 	return t->silent == silent && t->position == position && t->key == key &&
@@ -204,7 +195,7 @@ is_told(const struct keeper_told *t, bool silent, unsigned position, unsigned ke
 }
 
 static void
-tell_waiting(struct keeper *k)
+tell_wait(struct keeper *k)
 {
 	bool silent = k->host.seen.silent;
 	unsigned position = k->host.seen.position, key = key_seen(k);
@@ -213,7 +204,7 @@ tell_waiting(struct keeper *k)
 	/* else which key it is says nothing */
 	bool known = silent || position || holding.holders || holding.frozen || *text;
 
-	if (is_told(
+	if (is_old_news(
 		&k->told, silent, position, known ? key : k->told.key, &holding, text))
 		return;
 	k->told.waiting = true;
@@ -222,7 +213,7 @@ tell_waiting(struct keeper *k)
 	k->told.key = key;
 	k->told.holding = holding;
 	snprintf(k->told.text, sizeof k->told.text, "%s", text);
-	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
+	tell_front(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
 
 /* ---- carrying out what step() decides ---- */
@@ -322,7 +313,7 @@ static void
 report_ending(struct keeper *k)
 {
 	publish_ending(k);
-	tell(k, MSG_ENDED, 0, k->lock.fault.text);
+	tell_front(k, MSG_ENDED, 0, k->lock.fault.text);
 	atomic_store(&k->shared->end.told, true);
 }
 
@@ -346,7 +337,7 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	    .wake = wake,
 	    .command = k->keep.tree.gone ? 0 : k->child.pid,
 	    .leads = k->child.group != 0,
-	    .outside = guarded(k),
+	    .outside = run_guarded(k->run),
 	};
 
 	tree_signal(getpid(), &aim);
@@ -358,7 +349,7 @@ keeper_stop_tree(struct keeper *k)
 {
 	if (atomic_exchange(&k->shared->stopping, true))
 		return;
-	tell(k, MSG_STOPPING, k->keep.ending.kind, k->lock.fault.text);
+	tell_front(k, MSG_STOPPING, k->keep.ending.kind, k->lock.fault.text);
 	keeper_signal_tree(k, k->plan->command.signal, true);
 }
 
@@ -525,7 +516,7 @@ check_body(struct keeper *k)
 	}
 	if (awaits_body(k) && instant_now() >= k->run->body->until)
 		take_back(k);
-	o = guarded(k);
+	o = run_guarded(k->run);
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty &&
 	    (!o || outside_signal(o, 0, false) == 0))
 		react(k, EV_EMPTY, 0);
@@ -543,7 +534,7 @@ check_gate(struct keeper *k)
 		break;
 	case GATE_STARTED:
 		if (k->plan->show.status_fd >= 0)
-			tell(k, MSG_STARTED, k->child.pid, "");
+			tell_front(k, MSG_STARTED, k->child.pid, "");
 		react(k, EV_STARTED, 0);
 		break;
 	case GATE_FAILED:
@@ -559,9 +550,9 @@ static void
 command_changed(struct keeper *k, int status)
 {
 	if (WIFSTOPPED(status)) {
-		tell(k, MSG_STOPPED, WSTOPSIG(status), "");
+		tell_front(k, MSG_STOPPED, WSTOPSIG(status), "");
 	} else if (WIFCONTINUED(status)) {
-		tell(k, MSG_RESUMED, 0, "");
+		tell_front(k, MSG_RESUMED, 0, "");
 		wake_front(k);
 	} else {
 		check_gate(k); /* "could not be executed" comes before "has ended" */
@@ -605,7 +596,7 @@ keeper_reap(struct keeper *k)
 static void
 end_body(struct keeper *k, int sig)
 {
-	if (!guarded(k))
+	if (!run_guarded(k->run))
 		react(k, EV_ENDED, sig); /* the wait status of who died of it */
 }
 
@@ -795,7 +786,7 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 	struct keeper *k = (struct keeper *)h;
 
 	if (k->keep.phase == PH_ASK)
-		tell_waiting(k);
+		tell_wait(k);
 	tell_notice(k);
 	while (!k->todo.stop) {
 		if (pump(k, fd, events, until) && !k->todo.stop)
@@ -960,10 +951,10 @@ acquire(struct keeper *k)
 	tell_notice(k);
 	if (rc == RC_BUSY) {
 		k->host.seen.silent = false;
-		tell_waiting(k);
+		tell_wait(k);
 	}
 	if (rc == RC_DONE)
-		tell(k, MSG_SKIPPED, 0, k->lock.fault.text);
+		tell_front(k, MSG_SKIPPED, 0, k->lock.fault.text);
 	if (rc == RC_OK)
 		keeper_granted(k);
 	else
@@ -974,7 +965,8 @@ static void
 unanswered(struct keeper *k, const struct fault *f)
 {
 	if (!k->told.suspect)
-		tell(k, MSG_SUSPECT, k->keep.lease.term_at - instant_now(), f->text);
+		tell_front(
+		    k, MSG_SUSPECT, k->keep.lease.term_at - instant_now(), f->text);
 	k->told.suspect = true;
 	if (k->keep.ending.kind != END_LOST)
 		k->lock.fault = *f;
@@ -1014,10 +1006,10 @@ renew(struct keeper *k)
 	switch (rc) {
 	case RC_OK:
 		if (k->told.suspect)
-			tell(k, MSG_TRUSTED, 0, "");
+			tell_front(k, MSG_TRUSTED, 0, "");
 		k->told.suspect = false;
-		if (guarded(k))
-			outside_signal(guarded(k), 0, false); /* to know them */
+		if (run_guarded(k->run))
+			outside_signal(run_guarded(k->run), 0, false); /* to know them */
 		if (k->keep.ending.kind != END_LOST)
 			k->lock.fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
@@ -1041,7 +1033,7 @@ renew(struct keeper *k)
 }
 
 static void
-release(struct keeper *k)
+release_lock(struct keeper *k)
 {
 	int status = verdict_status(&k->keep.ending);
 	struct fault f = {""};
@@ -1216,7 +1208,7 @@ keeper_call(struct keeper *k)
 	else if (calls & DO_RENEW)
 		renew(k);
 	else if (calls & DO_RELEASE)
-		release(k);
+		release_lock(k);
 	else
 		pump(k, -1, 0, NEVER);
 }

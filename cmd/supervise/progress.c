@@ -174,7 +174,7 @@ describe_cause(const struct progress *g, char *out, size_t size)
  * may be cut off last.
  */
 static void
-describe(const struct progress *g, instant now, char *out, size_t size)
+describe_wait(const struct progress *g, instant now, char *out, size_t size)
 {
 	char key[400], cause[HOLDER_BYTES + 100], waited[32], place[48] = "";
 
@@ -194,13 +194,13 @@ describe(const struct progress *g, instant now, char *out, size_t size)
  * break a line that is full.
  */
 static void
-draw(struct progress *g, instant now)
+draw_line(struct progress *g, instant now)
 {
 	struct winsize w = {0};
 	char text[1300] = "dlock: ", line[1320];
 	int n;
 
-	describe(g, now, text + strlen(text), sizeof text - strlen(text));
+	describe_wait(g, now, text + strlen(text), sizeof text - strlen(text));
 	ioctl(STDERR_FILENO, TIOCGWINSZ, &w);
 	text_fit(text, (w.ws_col ? w.ws_col : 80) - 1);
 	n = snprintf(line, sizeof line, ERASE "%s\r", text);
@@ -232,11 +232,11 @@ progress_tick(struct progress *g, instant now)
 		return;
 	if (g->line.live) {
 		if (is_foreground())
-			draw(g, now);
+			draw_line(g, now);
 		g->line.next = now + LIVE_AGAIN;
 		return;
 	}
-	describe(g, now, text, sizeof text);
+	describe_wait(g, now, text, sizeof text);
 	say("%s", text);
 	g->line.spoken = true;
 	g->line.next = now + PLAIN_AGAIN;

@@ -43,4 +43,16 @@ struct run {
 	instant began;
 };
 
+/*
+ * Who is to be stopped besides our own: whoever has been given the lock; NULL: nobody, not
+ * yet, or no more.
+ */
+static inline struct outside *
+run_guarded(const struct run *r)
+{
+	return r->body && r->body->outside.pid && link_guards(r->shared)
+	    ? &r->body->outside
+	    : NULL;
+}
+
 #endif
