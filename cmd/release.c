@@ -100,7 +100,7 @@ tell_outcome(const struct plan *p, const char *handle, const struct join_outcome
 
 /* Returns the exit status; `gone`: nothing is held under this handle any more. */
 static int
-release(const struct plan *p, const char *handle, bool *gone)
+release_handle(const struct plan *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
 	struct fault f;
@@ -131,7 +131,8 @@ end_release(const struct plan *p, int status)
 static int
 release_named(const struct plan *p)
 {
-	const char *handle = p->operand ? p->operand : sources_variable("DLOCK_HANDLE");
+	const char *handle = p->steer.handle ? p->steer.handle
+					     : sources_variable("DLOCK_HANDLE");
 	bool gone;
 	int status;
 
@@ -140,7 +141,7 @@ release_named(const struct plan *p)
 		    "no handle: say dlock release HANDLE, with what dlock hold has printed, or set DLOCK_HANDLE");
 		return STATUS_USAGE;
 	}
-	status = release(p, handle, &gone);
+	status = release_handle(p, handle, &gone);
 	if (p->steer.shell && gone)
 		unset_variables(handle);
 	return status;
