@@ -408,3 +408,18 @@ call_names(const struct call *c, size_t *n)
 	*n = c->nnames;
 	return (const char *const *)c->names;
 }
+
+bool
+stat_is_container(const struct Stat *stat)
+{
+	return stat->ephemeralOwner == INT64_MIN;
+}
+
+/* One with a time to live is none, either. */
+bool
+stat_is_ephemeral(const struct Stat *stat)
+{
+	int64_t owner = stat->ephemeralOwner;
+
+	return owner != 0 && !stat_is_container(stat) && (uint64_t)owner >> 56 != 0xff;
+}

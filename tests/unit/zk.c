@@ -30,8 +30,14 @@ look(const char *own, const char *const *names)
 
 	while (names[n])
 		n++;
-	queue_look(&place, names, n, own);
+	queue_look(&place, &(struct queue){layouts, names, n}, own);
 	return place;
+}
+
+static enum lock_kind
+kind_of(const char *name)
+{
+	return layout_read(layouts, name).kind;
 }
 
 static void
@@ -195,7 +201,7 @@ all_agree_on_one_order(void **state)
 		for (int i = 0; i < MANY; i++) {
 			struct place place, ahead;
 
-			queue_look(&place, list, MANY, names[i]);
+			queue_look(&place, &(struct queue){layouts, list, MANY}, names[i]);
 			assert_true(place.found && place.position < MANY &&
 			    !taken[place.position]);
 			taken[place.position] = true;
@@ -203,7 +209,8 @@ all_agree_on_one_order(void **state)
 			assert_int_equal(
 			    place.position == 0, strcmp(place.first, names[i]) == 0);
 			if (place.ahead) {
-				queue_look(&ahead, list, MANY, place.ahead);
+				queue_look(
+				    &ahead, &(struct queue){layouts, list, MANY}, place.ahead);
 				assert_int_equal(ahead.position, place.position - 1);
 			}
 		}
@@ -287,12 +294,12 @@ who_does_not_mix(void **state)
 			.other);
 	/* numbers that are none */
 	assert_int_equal(
-	    queue_kind(U "0-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
+	    kind_of(U "0-unit-0000000001"), KIND_EXCLUSIVE);
 	assert_int_equal(
-	    queue_kind(U "100001-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
+	    kind_of(U "100001-unit-0000000001"), KIND_EXCLUSIVE);
 	assert_int_equal(
-	    queue_kind(U "4294967297-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
-	assert_int_equal(queue_kind("3-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
+	    kind_of(U "4294967297-unit-0000000001"), KIND_EXCLUSIVE);
+	assert_int_equal(kind_of("3-unit-0000000001"), KIND_EXCLUSIVE);
 }
 
 static void
@@ -371,11 +378,11 @@ nobody_waits_for_the_wrong_one(void **state)
 		size_t n = make_crowd(names, list), own = rand() % n, nleft = 0;
 		struct place p, q, ahead;
 
-		queue_look(&p, list, n, names[own]);
+		queue_look(&p, &(struct queue){layouts, list, n}, names[own]);
 		for (size_t i = 0; i < n; i++)
 			if (i == own || rand() % 3)
 				left[nleft++] = list[i];
-		queue_look(&q, left, nleft, names[own]);
+		queue_look(&q, &(struct queue){layouts, left, nleft}, names[own]);
 		assert_true(p.found && q.found && q.position <= p.position);
 		if (p.position == 0 || q.position > 0)
 			continue;
@@ -383,7 +390,7 @@ nobody_waits_for_the_wrong_one(void **state)
 			assert_true(nleft < n);
 			continue;
 		}
-		queue_look(&ahead, left, nleft, p.ahead);
+		queue_look(&ahead, &(struct queue){layouts, left, nleft}, p.ahead);
 		assert_true(!is_there(left, nleft, p.ahead) ||
 		    (p.awaits == AWAITS_CHANGE && ahead.position == 0));
 	}
@@ -545,14 +552,14 @@ a_freeze_has_a_name(void **state)
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
 		int64_t read;
 
-		freeze_name(name, lengths[i]);
-		read = queue_freeze_length(name);
+		freeze_name(name, layouts, lengths[i]);
+		read = layout_freeze_length(name);
 		assert_true(read == lengths[i] || (i == 0 && read == NS_PER_MS) ||
 		    (i == 3 && read == NEVER));
-		assert_int_equal(queue_child(name), CHILD_FREEZE);
+		assert_int_equal(layout_read(layouts, name).what, CHILD_FREEZE);
 	}
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		if (queue_freeze_length(others[i]) != 0)
+		if (layout_freeze_length(others[i]) != 0)
 			fail_msg("%s", others[i]);
 }
 
@@ -567,7 +574,7 @@ a_freeze_holds_back_whoever_is_first(void **state)
 
 	(void)state;
 	for (size_t i = 1; i < 4; i++) {
-		queue_look(&p, names, 4, names[i]);
+		queue_look(&p, &(struct queue){layouts, names, 4}, names[i]);
 		assert_string_equal(p.freeze, names[0]);
 		assert_string_equal(p.first, names[1]);
 		assert_int_equal(p.holders, 2);
