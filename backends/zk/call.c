@@ -409,17 +409,17 @@ call_names(const struct call *c, size_t *n)
 	return (const char *const *)c->names;
 }
 
-bool
-stat_is_container(const struct Stat *stat)
-{
-	return stat->ephemeralOwner == INT64_MIN;
-}
-
-/* One with a time to live is none, either. */
+/* Servers keep quiet about containers and nodes with a time to live; some did not. */
 bool
 stat_is_ephemeral(const struct Stat *stat)
 {
 	int64_t owner = stat->ephemeralOwner;
 
-	return owner != 0 && !stat_is_container(stat) && (uint64_t)owner >> 56 != 0xff;
+	return owner != 0 && owner != INT64_MIN && (uint64_t)owner >> 56 != 0xff;
+}
+
+bool
+stat_is_directory(const struct Stat *stat)
+{
+	return stat->numChildren > 0 || stat->cversion != 0;
 }

@@ -1,10 +1,8 @@
 /* single.c - makes the node that is the lock, or waits for its end. */
 #include "single.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- made ---- */
 
@@ -58,17 +56,22 @@ note_lasting(struct turn *t)
 		    d->where, d->path);
 }
 
-/* An empty directory is nobody's; one that has got a child meanwhile stays. */
+/*
+ * Whoever has made it may count on it, and those of its clients that are about to come do not see
+ * a node in its place.
+ */
 static enum rc
-remove_empty(struct turn *t, bool *over, struct fault *f)
+refuse_directory(const struct turn *t, const struct call *list, struct fault *f)
 {
-	struct node *n = t->node;
-	int code;
-	enum rc rc = call_finish(
-	    call_delete(n->session, n->dir->path, -1), turn_answer_by(t), &code, f);
+	const struct lockdir *d = t->node->dir;
+	size_t n;
+	const char *const *names = call_names(list, &n);
 
-	*over = rc == RC_OK || rc == RC_PROTOCOL;
-	return rc == RC_PROTOCOL ? RC_OK : rc;
+	if (n > 0)
+		return lockdir_refuse(d, t->node->session, names[0], NULL, f);
+	return fault_set(f, RC_PROTOCOL,
+	    "%s: %s is the empty directory of a lock of another layout: delete it if nobody uses that (the server does so in a minute or so if a dlock has made it)",
+	    d->where, d->path);
 }
 
 /*
@@ -80,13 +83,9 @@ judge(struct turn *t, const struct call *list, const struct call *data, bool *ov
 {
 	struct node *n = t->node;
 	const struct Stat *stat = call_stat(data);
-	size_t count;
-	const char *const *names = call_names(list, &count);
 
-	if (count > 0)
-		return lockdir_refuse(n->dir, n->session, names[0], NULL, f);
-	if (stat_is_container(stat))
-		return remove_empty(t, over, f);
+	if (stat_is_directory(stat))
+		return refuse_directory(t, list, f);
 	/* our create has happened after all */
 	n->asked = *over = stat->ephemeralOwner == session_look(n->session).id;
 	if (!stat_is_ephemeral(stat))

@@ -5,8 +5,8 @@
  *     else has the lock, or we, where the answer to our create was lost: then it is our session's.
  *  2. There is no queue.  Who waits watches the node; its end wakes all, and the first to
  *     make it anew has it.
- *  3. A node that has children is the directory of a lock of another layout: refused.  An
- *     empty directory that the server would remove at some time is removed.
+ *  3. A node that has children, or had some, is the directory of a lock of another layout:
+ *     refused.
  *  4. One that does not end with a session is a lock that somebody has made to stay: it is waited
  *     for and never touched.
  */

@@ -692,8 +692,8 @@ tell_single(struct looking *l, const struct sight *v)
 }
 
 /*
- * What else may stand there: the directory of another lock, which says so if it has
- * children, or a node that somebody has made to stay.
+ * What else may stand there is the directory of another lock, or a node that somebody has made
+ * to stay.  Where nobody has asked for that key, it is none of a lock's.
  */
 static void
 sight_tell_single(struct looking *l, struct sight *v)
@@ -702,11 +702,11 @@ sight_tell_single(struct looking *l, struct sight *v)
 
 	if (v->n > 0)
 		note_time(l, stat);
-	if (v->n > 0 && stat->numChildren > 0 && l->look->key)
+	if (v->n > 0 && stat_is_directory(stat) && l->look->key)
 		v->what = "a directory, as locks of other layouts have it";
 	if (v->what)
 		tell_unknown(l, v);
-	else if (v->n > 0 && (stat_is_ephemeral(stat) || (l->look->key && !stat_is_container(stat))))
+	else if (v->n > 0 && (stat_is_ephemeral(stat) || l->look->key))
 		tell_single(l, v);
 }
 

@@ -468,7 +468,7 @@ a_mark_is_read_again(void **state)
 {
 	static const char *const askers[] = {
 	    "{\"who\":\"bob\",\"why\":\"a \\\"b\\\"\"}", "", "x", "\x01\x02\n", "\xff"};
-	struct progress p = {STAGE_WAITED, 3, 1700000000000, NULL};
+	struct progress p = {STAGE_WAITED, 3, 1700000000000, NULL, NULL};
 	char data[DATA_BYTES], marked[DATA_BYTES], *asker;
 
 	(void)state;
