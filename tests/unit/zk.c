@@ -129,6 +129,173 @@ strangers_are_seen_wherever_they_stand(void **state)
 	}
 }
 
+/* ---- layouts ---- */
+
+#define DLOCKS "0123456789abd123456789abcdef0123"
+#define OTHERS "0123456789ab4123456789abcdef0123"
+
+static const struct layout *
+layout(const char *name)
+{
+	const struct layout *l = layout_named(name);
+
+	assert_non_null(l);
+	return l;
+}
+
+static void
+names_are_read_as_their_layout_has_them(void **state)
+{
+	static const struct {
+		const char *layout, *name;
+		enum child_kind what;
+		enum lock_kind kind;
+		const char *rank;
+	} rows[] = {
+	    {"rw-seq", "ci-W-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
+	    {"rw-seq", "ci-R-0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
+	    {"rw-seq", "a-W-1-R-0000000002", CHILD_OTHERS, KIND_SHARED, "0000000002"},
+	    {"rw-seq", "a-R-0000000009-W-0000000002", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000002"},
+	    {"rw-seq", "lock-W-0000000002", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000002"},
+	    {"rw-seq", "ci-W--2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
+	    {"rw-seq", "ci." DLOCKS "-R-0000000003", CHILD_DLOCKS, KIND_SHARED,
+		"0000000003"},
+	    {"rw-seq", "ci." OTHERS "-R-0000000003", CHILD_OTHERS, KIND_SHARED,
+		"0000000003"},
+	    {"rw-seq", DLOCKS "-R-0000000003", CHILD_OTHERS, KIND_SHARED, "0000000003"},
+	    {"rw-seq", "-R-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"rw-seq", "ci-X-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"rw-seq", "ci-R-000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"rw-seq", "ci-R-00000000011", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"rw-seq", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", OTHERS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"kazoo", OTHERS "__rlock__0000000001", CHILD_OTHERS, KIND_SHARED,
+		"0000000001"},
+	    {"kazoo", DLOCKS "__rlock__0000000001", CHILD_DLOCKS, KIND_SHARED,
+		"0000000001"},
+	    {"kazoo", DLOCKS "__lock__0000000001", CHILD_DLOCKS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"kazoo", "x" DLOCKS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"kazoo", "__lock__-2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
+	    {"kazoo", OTHERS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", OTHERS "__lock__", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", OTHERS "__lock__x0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"menagerie", "lock-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
+	    {"menagerie", "lock-ci-1-12-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"menagerie", "readLock-0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
+	    {"menagerie", "writeLock-0000000001", CHILD_OTHERS, KIND_WRITER,
+		"0000000001"},
+	    {"menagerie", "lock-ci." DLOCKS "-1152921504606846976-0000000001",
+		CHILD_DLOCKS, KIND_EXCLUSIVE, "0000000001"},
+	    {"menagerie", "readLock-ci." DLOCKS "-0000000001", CHILD_DLOCKS, KIND_SHARED,
+		"0000000001"},
+	    {"menagerie", "permit-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"menagerie", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"menagerie", "lock0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"plain", "x", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct child c = layout_read(layout(rows[i].layout), rows[i].name);
+
+		if (c.what != rows[i].what || c.kind != rows[i].kind ||
+		    c.blind != (rows[i].rank == NULL))
+			fail_msg("row %zu: what %d, kind %d", i, c.what, c.kind);
+		assert_string_equal(c.rank, rows[i].rank ? rows[i].rank : rows[i].name);
+		assert_int_equal(c.owner != NULL, c.what == CHILD_DLOCKS);
+		if (c.owner)
+			assert_true(
+			    child_has_owner(&c, "0123456789abf123456789abcdef0123"));
+		assert_false(child_has_owner(&c, "0123456789abf123456789abcdef0124"));
+	}
+}
+
+/* What each layout names, it reads again; no other one takes it for its own. */
+static void
+own_names_are_nobodys_else(void **state)
+{
+	static const enum lock_kind kinds[] = {KIND_EXCLUSIVE, KIND_WRITER, KIND_SHARED};
+
+	(void)state;
+	for (const struct layout *l = layouts; l->name; l++)
+		for (size_t i = 0; i < 3 && !l->single; i++) {
+			struct claim claim = {
+			    .owner = "fedcba9876543210fedcba9876543210", .kind = kinds[i]};
+			char name[PREFIX_BYTES + 10];
+			struct child c;
+
+			l->name_node(name, &claim);
+			strcat(name, "0000000005");
+			c = layout_read(l, name);
+			assert_int_equal(c.what, CHILD_DLOCKS);
+			assert_true(child_has_owner(&c, claim.owner));
+			assert_int_equal(c.kind == KIND_SHARED, kinds[i] == KIND_SHARED);
+			assert_ptr_equal(layout_of(name, &c), l);
+			for (const struct layout *m = layouts; m->name; m++)
+				assert_int_equal(layout_read(m, name).blind, m != l);
+		}
+}
+
+static void
+only_a_later_dlock_of_another_layout_is_passed(void **state)
+{
+	static const struct {
+		const char *other;
+		bool passed;
+	} rows[] = {
+	    {DLOCKS "__lock__0000000008", true},
+	    {DLOCKS "__lock__0000000006", false},
+	    {OTHERS "__lock__0000000008", false},
+	    {"ci." DLOCKS "-W-0000000008", true},
+	    {"ci." OTHERS "-W-0000000008", false},
+	    {"lock-ci." DLOCKS "-1152921504606846976-0000000008", true},
+	    {"lock-ci-12-0000000008", false},
+	    {"readLock-0000000008", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct place p =
+		    look(OURS, (const char *const[]){rows[i].other, OURS, NULL});
+
+		assert_name(p.foreign, rows[i].passed ? NULL : rows[i].other);
+		if (rows[i].passed)
+			assert_int_equal(p.position, 0);
+	}
+}
+
+static void
+each_layout_has_its_own_names_of_a_freeze(void **state)
+{
+	char name[FREEZE_BYTES], form[FORM_BYTES];
+
+	(void)state;
+	for (const struct layout *l = layouts; l->name; l++) {
+		int n = 0;
+
+		if (!(l->caps & CAP_FREEZE))
+			continue;
+		freeze_name(name, l, 5 * NS_PER_S);
+		for (; freeze_form(form, name, n); n++) {
+			const char *part = strrchr(form, '/') + 1;
+
+			assert_int_equal(layout_freeze_length(part), 5 * NS_PER_S);
+			assert_true(freeze_is(part, name));
+			for (const struct layout *m = layouts; m->name; m++)
+				assert_int_equal(layout_read(m, part).what, CHILD_FREEZE);
+		}
+		assert_int_equal(n, l->freezes[1].head ? 2 : 1);
+	}
+	assert_false(freeze_is("lock-freeze-0123456789abcdef-inf-0000000000",
+	    "lock-freeze-0123456789abcdee-inf-0000000000"));
+	assert_int_equal(layout_freeze_length("lock-freeze-12-0000000001"), 0);
+}
+
 static void
 worn_numbers_are_seen(void **state)
 {
@@ -773,6 +940,10 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(places),
 	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
+	    cmocka_unit_test(names_are_read_as_their_layout_has_them),
+	    cmocka_unit_test(own_names_are_nobodys_else),
+	    cmocka_unit_test(only_a_later_dlock_of_another_layout_is_passed),
+	    cmocka_unit_test(each_layout_has_its_own_names_of_a_freeze),
 	    cmocka_unit_test(worn_numbers_are_seen),
 	    cmocka_unit_test(all_agree_on_one_order),
 	    cmocka_unit_test(who_holds_together),
