@@ -9,7 +9,7 @@
 
 enum {
 	NUMBER = 10,
-	MARK_AT = 12, /* of the "d" in an owner */
+	MARK_AT = 12,    /* of the "d" in an owner */
 	VERSION_AT = 17, /* and in "_c_01234567-0123-d" */
 	RANDOM = 16,     /* digits in the name of a freeze */
 	LENGTH_DIGITS = 12,
@@ -109,7 +109,8 @@ number_of(const char *name)
 
 	if (s == name || strspn(s, "0123456789") != NUMBER)
 		return NULL;
-	return s - name >= 2 && s[-1] == '-' && (s[-2] == '-' || s[-2] == '_') ? s - 1 : s;
+	return s - name >= 2 && s[-1] == '-' && (s[-2] == '-' || s[-2] == '_') ? s - 1
+									       : s;
 }
 
 static void
@@ -170,7 +171,7 @@ menagerie_read(struct child *c)
 {
 	const char *number = number_of(c->name), *end;
 	enum lock_kind kind = starts_with(c->name, "readLock") ? KIND_SHARED
-	    : starts_with(c->name, "writeLock")		       ? KIND_WRITER
+	    : starts_with(c->name, "writeLock")                ? KIND_WRITER
 							       : KIND_EXCLUSIVE;
 
 	if (!number || number[-1] != '-' ||
@@ -385,33 +386,24 @@ plain_read(struct child *c)
 const struct layout layouts[] = {
     {"curator", "Apache Curator", "a lock of Apache Curator's",
 	CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | STEERED | CAP_FREEZE,
-	.recipes = true,
-	.listens = true,
+	.recipes = true, .listens = true,
 	.freezes = {{"", "-freeze-", "-__WRIT__"}, {"/locks", "-freeze-", "-__WRIT__"}},
-	.name_node = curator_name,
-	.read = curator_read},
+	.name_node = curator_name, .read = curator_read},
     {"plain", "clients for which one node is the lock", "a node that is the lock",
-	CAP_JOB | STEERED,
-	.single = true,
-	.name_node = plain_name,
-	.read = plain_read},
+	CAP_JOB | STEERED, .single = true, .name_node = plain_name, .read = plain_read},
     {"rw-seq", "clients that queue as <host>-R-<n> and <host>-W-<n>", "a host's lock",
 	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE,
-	.freezes = {{"", "-freeze-", "-W-0000000000"}},
-	.name_node = rw_seq_name,
+	.freezes = {{"", "-freeze-", "-W-0000000000"}}, .name_node = rw_seq_name,
 	.read = rw_seq_read},
     {"kazoo", "kazoo", "a lock of kazoo's",
 	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE,
-	.freezes = {{"", "-freeze-", "-__lock__-0000000001"}},
-	.name_node = kazoo_name,
+	.freezes = {{"", "-freeze-", "-__lock__-0000000001"}}, .name_node = kazoo_name,
 	.read = kazoo_read},
     {"menagerie", "menagerie", "a lock of menagerie's",
-	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE,
-	.recipes = true,
+	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE, .recipes = true,
 	.freezes = {{"", "lock-freeze-", "-0000000000"},
 	    {"", "writeLock-freeze-", "-0000000000"}},
-	.name_node = menagerie_name,
-	.read = menagerie_read},
+	.name_node = menagerie_name, .read = menagerie_read},
     {0},
 };
 

@@ -35,7 +35,7 @@ enum { PREFIX_BYTES = 176, FREEZES = 2 };
 /* What a child is, by its name. */
 enum child_kind {
 	CHILD_DLOCKS,
-	CHILD_OTHERS,  /* the layout's users', or of another that has a place as these have */
+	CHILD_OTHERS, /* the layout's users', or of another that has a place as these have */
 	CHILD_FOREIGN, /* no lock of this layout has made it */
 	CHILD_FREEZE,
 	CHILD_PART, /* of a semaphore of Curator's: a directory */
@@ -44,7 +44,8 @@ enum child_kind {
 /* One child. */
 struct child {
 	const char *name; /* NULL: there is none */
-	const char *rank; /* what counts of the name for the order; `name`: it has no number */
+	const char
+	    *rank; /* what counts of the name for the order; `name`: it has no number */
 	const char *owner; /* a dlock's: there it begins in the name; NULL */
 	enum child_kind what;
 	/* whoever has made it does not wait for ours, nor we for it; it has no place */

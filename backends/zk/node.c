@@ -301,8 +301,7 @@ node_read(struct node *n, instant until, struct fault *f)
 	int code;
 	enum rc rc = call_await(own, until, &code, f);
 
-	if (rc == RC_OK &&
-	    (code != ZOK || (uint64_t)call_stat(own)->czxid != n->token))
+	if (rc == RC_OK && (code != ZOK || (uint64_t)call_stat(own)->czxid != n->token))
 		rc = node_is_lost(n, f);
 	if (rc == RC_OK) {
 		n->version = call_stat(own)->version;
@@ -374,8 +373,8 @@ delete_rest(struct node *n, instant until, struct fault *f)
 
 /* The request to delete it; *own: how many of its changes are about what is ours. */
 static struct call *
-ask_to_delete(struct node *n, int version, const struct change *more, size_t nmore,
-    size_t *own)
+ask_to_delete(
+    struct node *n, int version, const struct change *more, size_t nmore, size_t *own)
 {
 	struct change all[CHANGES_MAX] = {{CHANGE_DELETE, n->path, .version = version}};
 
@@ -450,8 +449,8 @@ node_delete(struct node *n, const struct change *more, size_t nmore, bool *refus
 		return rc;
 	do
 		rc = delete_once(n, more, nmore, &own, &failed, &code, until, f);
-	while (rc == RC_OK && code == ZBADVERSION && failed == 0 &&
-	    instant_now() < until);
+	while (
+	    rc == RC_OK && code == ZBADVERSION && failed == 0 && instant_now() < until);
 	if (rc != RC_OK || code == ZOK)
 		return rc;
 	if (code == ZBADVERSION && failed == 0)

@@ -35,7 +35,7 @@ struct node {
 	struct session *session; /* its life; NULL: there is none yet, or it has ended */
 	const struct lockdir *dir;
 	const char *record;
-	const char *owner; /* to stand in it; NULL: its name says that */
+	const char *owner;     /* to stand in it; NULL: its name says that */
 	char path[NODE_BYTES]; /* "": there is none that we know of */
 	bool asked;            /* there may be one that we do not know of */
 	/* it may be gone: we have asked for that, and got no answer */

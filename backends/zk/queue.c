@@ -118,8 +118,8 @@ find_end_of_holders(const struct queue *q, const struct child *first)
 	for (size_t i = 0; i < q->n; i++) {
 		struct child e = child_at(q, i);
 
-		if (!is_nobodys(&e) && e.name != first->name &&
-		    !is_alike(&e, first) && (!end.name || stands_before(&e, &end)))
+		if (!is_nobodys(&e) && e.name != first->name && !is_alike(&e, first) &&
+		    (!end.name || stands_before(&e, &end)))
 			end = e;
 	}
 	return end;
@@ -130,8 +130,7 @@ find_end_of_holders(const struct queue *q, const struct child *first)
  * neither does (NULL: the last).
  */
 static size_t
-count_between(
-    const struct queue *q, const struct child *from, const struct child *to)
+count_between(const struct queue *q, const struct child *from, const struct child *to)
 {
 	size_t count = 0;
 
@@ -286,5 +285,5 @@ queue_next_holder(const struct place *p, const struct queue *q, const char *name
 			next = e;
 	}
 	return next.name && count_between(q, &nobody, &next) < p->holders ? next.name
-									   : NULL;
+									  : NULL;
 }

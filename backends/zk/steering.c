@@ -71,8 +71,9 @@ is_ours(const struct steering *how, const char *name, const struct call *data)
 {
 	char said[OWNER_CHARS + 1];
 
-	return how->dir->layout->single ? data_owner(said, call_text(data))
-					: layout_read(how->dir->layout, name).owner != NULL;
+	return how->dir->layout->single
+	    ? data_owner(said, call_text(data))
+	    : layout_read(how->dir->layout, name).owner != NULL;
 }
 
 /* Is it the node of the grant that is meant? */
@@ -102,8 +103,7 @@ try_path(const struct steering *how, const char *part, const char *name, struct 
 	if (rc == RC_OK && code == ZOK && is_meant(how, name, c)) {
 		snprintf(h->name, sizeof h->name, "%s", name);
 		h->ours = is_ours(how, name, c);
-		h->unit = *part ||
-		    layout_read(how->dir->layout, name).kind == KIND_LIMIT;
+		h->unit = *part || layout_read(how->dir->layout, name).kind == KIND_LIMIT;
 		h->data = c;
 		return RC_OK;
 	}
@@ -450,9 +450,8 @@ make_freeze(const struct steering *how, bool *made, struct fault *f)
 		all[n] = (struct change){
 		    CHANGE_CREATE, paths[n], how->record, .mode = ZOO_PERSISTENT};
 	}
-	rc = call_finish(
-	    call_multi(how->session, all, n, how->dir->acl == ACL_OPEN), how->until,
-	    &code, f);
+	rc = call_finish(call_multi(how->session, all, n, how->dir->acl == ACL_OPEN),
+	    how->until, &code, f);
 	*made = rc == RC_OK && (code == ZOK || code == ZNODEEXISTS);
 	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
 }

@@ -507,7 +507,8 @@ is_holder(const struct looking *l, const struct sight *v, const char *name,
 static bool
 has_place(const struct looking *l, struct sight *v, const char *name)
 {
-	if (layout_read(l->layout, name).what != CHILD_FOREIGN && strlen(name) < NAME_BYTES)
+	if (layout_read(l->layout, name).what != CHILD_FOREIGN &&
+	    strlen(name) < NAME_BYTES)
 		return true;
 	v->odd = v->odd ? v->odd : name;
 	v->nodd++;
@@ -582,7 +583,8 @@ tell_queue(struct looking *l, struct sight *v, struct fault *f)
 		if (has_place(l, v, v->names[i]))
 			v->rest[v->nrest++] = v->names[i];
 	if (l->look->brief) {
-		tell_waiting(l, v, v->nrest + (v->locks ? count_foreign(l, v->locks) : 0));
+		tell_waiting(
+		    l, v, v->nrest + (v->locks ? count_foreign(l, v->locks) : 0));
 		return RC_OK;
 	}
 	if (v->locks)

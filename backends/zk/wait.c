@@ -63,9 +63,10 @@ refuse_foreign(const struct turn *t, const char *name, struct fault *f)
 	struct child c = layout_read(t->node->dir->layout, name);
 
 	return lockdir_refuse(t->node->dir, t->node->session, name,
-	    c.blind			? NULL
-		: c.kind == KIND_EXCLUSIVE ? "its users do not see a run with -s, -x or --limit; they see one without"
-					   : "its users see a run with -s or -x only",
+	    c.blind ? NULL
+		: c.kind == KIND_EXCLUSIVE
+		? "its users do not see a run with -s, -x or --limit; they see one without"
+		: "its users see a run with -s or -x only",
 	    f);
 }
 
@@ -267,8 +268,8 @@ is_waiter(const struct layout *l, const char *name, const struct call *node)
 
 /* Since when we have seen a node leave its turn unused; NEVER: it does not. */
 static instant
-idle_since(struct idler *i, const struct layout *l, const char *name,
-    const struct call *node)
+idle_since(
+    struct idler *i, const struct layout *l, const char *name, const struct call *node)
 {
 	int64_t czxid = is_waiter(l, name, node) ? call_stat(node)->czxid : 0;
 
@@ -321,9 +322,9 @@ look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
 		if (name == t->place.first)
 			show(t, node);
 		if (!t->freeze.on &&
-		    now >= instant_after(idle_since(idler, t->node->dir->layout, name,
-					     node),
-			       IDLE_PATIENCE))
+		    now >=
+			instant_after(idle_since(idler, t->node->dir->layout, name, node),
+			    IDLE_PATIENCE))
 			rc = delete_idler(t, path, call_stat(node)->version, f);
 		if (rc == RC_DENIED || rc == RC_PROTOCOL)
 			rc = RC_OK; /* it was worth trying */

@@ -195,11 +195,13 @@ static void
 print_where(struct zk *z)
 {
 	char layout[24] = "";
+	size_t n;
 
 	if (z->dir.layout != &layouts[0])
 		snprintf(layout, sizeof layout, " layout=%s", z->dir.layout->name);
 	ensemble_print(&z->ensemble, z->where, sizeof z->where - strlen(layout));
-	strcat(z->where, layout);
+	n = strlen(z->where);
+	snprintf(z->where + n, sizeof z->where - n, "%s", layout);
 }
 
 static enum rc

@@ -224,8 +224,8 @@ own_names_are_nobodys_else(void **state)
 	(void)state;
 	for (const struct layout *l = layouts; l->name; l++)
 		for (size_t i = 0; i < 3 && !l->single; i++) {
-			struct claim claim = {
-			    .owner = "fedcba9876543210fedcba9876543210", .kind = kinds[i]};
+			struct claim claim = {.owner = "fedcba9876543210fedcba9876543210",
+			    .kind = kinds[i]};
 			char name[PREFIX_BYTES + 10];
 			struct child c;
 
@@ -260,8 +260,8 @@ only_a_later_dlock_of_another_layout_is_passed(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct place p =
-		    look(OURS, (const char *const[]){rows[i].other, OURS, NULL});
+		struct place p = look(
+		    OURS, (const char *const[]){rows[i].other, OURS, NULL});
 
 		assert_name(p.foreign, rows[i].passed ? NULL : rows[i].other);
 		if (rows[i].passed)
@@ -368,7 +368,8 @@ all_agree_on_one_order(void **state)
 		for (int i = 0; i < MANY; i++) {
 			struct place place, ahead;
 
-			queue_look(&place, &(struct queue){layouts, list, MANY}, names[i]);
+			queue_look(
+			    &place, &(struct queue){layouts, list, MANY}, names[i]);
 			assert_true(place.found && place.position < MANY &&
 			    !taken[place.position]);
 			taken[place.position] = true;
@@ -376,8 +377,8 @@ all_agree_on_one_order(void **state)
 			assert_int_equal(
 			    place.position == 0, strcmp(place.first, names[i]) == 0);
 			if (place.ahead) {
-				queue_look(
-				    &ahead, &(struct queue){layouts, list, MANY}, place.ahead);
+				queue_look(&ahead, &(struct queue){layouts, list, MANY},
+				    place.ahead);
 				assert_int_equal(ahead.position, place.position - 1);
 			}
 		}
@@ -460,12 +461,9 @@ who_does_not_mix(void **state)
 	    (const char *const[]){U "lock-0000000002", U "3-unit-0000000001", NULL})
 			.other);
 	/* numbers that are none */
-	assert_int_equal(
-	    kind_of(U "0-unit-0000000001"), KIND_EXCLUSIVE);
-	assert_int_equal(
-	    kind_of(U "100001-unit-0000000001"), KIND_EXCLUSIVE);
-	assert_int_equal(
-	    kind_of(U "4294967297-unit-0000000001"), KIND_EXCLUSIVE);
+	assert_int_equal(kind_of(U "0-unit-0000000001"), KIND_EXCLUSIVE);
+	assert_int_equal(kind_of(U "100001-unit-0000000001"), KIND_EXCLUSIVE);
+	assert_int_equal(kind_of(U "4294967297-unit-0000000001"), KIND_EXCLUSIVE);
 	assert_int_equal(kind_of("3-unit-0000000001"), KIND_EXCLUSIVE);
 }
 
