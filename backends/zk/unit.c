@@ -414,10 +414,11 @@ advance(struct unit *u, struct lists *l, instant until, struct grant *g, bool *t
 {
 	size_t count, leases;
 	const char *const *names = lists_names(l, LOCKS, &count);
+	const struct queue q = {u->turn->node->dir->layout, names, count};
 	struct place p;
 	enum rc rc;
 
-	queue_look(&p, names, count, strrchr(u->lock, '/') + 1);
+	queue_look(&p, &q, strrchr(u->lock, '/') + 1);
 	lists_names(l, LEASES, &leases);
 	if (!p.found) /* somebody has deleted it */
 		return enter(u, l, f);
@@ -469,7 +470,9 @@ find_foreign(const struct node *n, struct call *list, instant until, struct faul
 	char quoted[81];
 
 	for (size_t i = 0; i < count; i++) {
-		if (queue_is_dlocks(names[i]) || queue_freeze_length(names[i]) > 0)
+		struct child c = layout_read(n->dir->layout, names[i]);
+
+		if (c.owner || c.what == CHILD_FREEZE)
 			continue;
 		session_quote(n->session, quoted, sizeof quoted, names[i]);
 		return fault_set(f, RC_PROTOCOL,

@@ -24,9 +24,10 @@ from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, a
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
+from zk_layouts import LAYOUT_PLACES
 
 PLACES += [ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES]
+OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
 OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
