@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 
 from certificates import Authority
 from hostile import Hostile
+from memcached import Memcached, MemcachedPlace, compile_clock
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
 from redis_dialects import SOME_DIALECT_PLACES
@@ -24,7 +25,7 @@ from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, a
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
-PLACES += [ZkPlace, PG_PLACES[0]]
+PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0]]
 OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES]
 OTHER_PLACES += [*REDIS_PLACES, RedlockPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
 
@@ -229,6 +230,31 @@ def make_masters(nothing_is_left):
 def masters(make_masters):
     """Three that the test may break, and whose crashes lose nothing."""
     return make_masters()
+
+
+@pytest.fixture(scope="session")
+def memcached_clock(tmp_path_factory):
+    """By which servers seem to have been running for long."""
+    return compile_clock(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture(scope="session")
+def memcached_server(memcached_clock):
+    server = Memcached(memcached_clock)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_memcached(memcached_clock, nothing_is_left):
+    """Starts servers of the test's own, with any options of memcached."""
+    yield from making(functools.partial(Memcached, memcached_clock))
+
+
+@pytest.fixture
+def own_memcached(make_memcached):
+    """A server that the test may break."""
+    return make_memcached()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,203 @@
+# Goal of this file: memcached servers of our own, and a lock's place on them.
+
+import contextlib
+import mmap
+import os
+import pwd
+import re
+import socket
+import struct
+import tempfile
+from urllib.parse import quote, unquote
+
+from support import RemotePlace, Server, compile_shim, wait_for
+
+# How long a server thinks that it has been running: dlock takes no lock on one that has just been started.
+CLOCK = r"""
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <fcntl.h>
+    #include <stdlib.h>
+    #include <sys/mman.h>
+    #include <time.h>
+
+    int clock_gettime(clockid_t id, struct timespec *t)
+    {
+        static volatile double *page;
+        static int (*real)(clockid_t, struct timespec *);
+        int result;
+
+        if (!real)
+            real = dlsym(RTLD_NEXT, "clock_gettime");
+        if (!page)
+            page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, open(getenv("CLOCK_FILE"), O_RDONLY), 0);
+        result = real(id, t);
+        if (id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE)
+            t->tv_sec += (long)*page;
+        return result;
+    }
+"""
+
+
+def compile_clock(directory):
+    return compile_shim(directory, "monotonic", CLOCK)
+
+
+class Client:
+    """A client as others write them: a socket, and commands with or without a value."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.file = self.socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.socket.close()
+
+    def ask(self, line, value=None):
+        """The first line of the answer."""
+        data = line.encode() + b"\r\n"
+        if value is not None:
+            data += value + b"\r\n"
+        self.socket.sendall(data)
+        return self.file.readline().rstrip(b"\r\n").decode(errors="surrogateescape")
+
+    def add(self, name, value=b"other", seconds=60):
+        return self.ask(f"add {name} 0 {seconds} {len(value)}", value) == "STORED"
+
+    def set(self, name, value, seconds=0):
+        assert self.ask(f"set {name} 0 {seconds} {len(value)}", value) == "STORED"
+
+    def delete(self, name):
+        return self.ask(f"delete {name}") == "DELETED"
+
+    def get(self, name):
+        """Its value; None: it is not there."""
+        head = self.ask(f"mg {name} v").split()
+        if head[0] == "EN":
+            return None
+        value = self.file.read(int(head[1]) + 2)
+        return value[:-2]
+
+    def ttl(self, name):
+        return int(re.search(r"t(-?\d+)", self.ask(f"mg {name} t")).group(1))
+
+    def stats(self, *of):
+        found, line = {}, self.ask(" ".join(["stats", *of]))
+        while line != "END":
+            _, name, value = line.split(" ", 2)
+            found[name] = value
+            line = self.file.readline().decode().rstrip()
+        return found
+
+    def names(self):
+        found, line = [], self.ask("lru_crawler metadump hash")
+        while line.startswith("key="):
+            found.append(unquote(line[4:].split()[0]))
+            line = self.file.readline().decode().rstrip()
+        return sorted(found) if line == "END" else None
+
+
+class Memcached(Server):
+    """A memcached of our own on a loopback port, that has been running for `age` seconds as far as it knows."""
+
+    kind = "memcached"
+
+    def __init__(self, clock, *options, age=100000, password=None):
+        super().__init__(tempfile.mkdtemp(prefix="dlock-memcached-"))
+        os.chmod(self.directory, 0o755)
+        self.clock, self.options, self.age = clock, options, age
+        self.login = None
+        if password:
+            self.login = os.path.join(self.directory, "login")
+            with open(self.login, "w", encoding="utf-8") as f:
+                f.write(f"bob:{password}\n")
+        self._path = os.path.join(self.directory, "clock")
+        with open(self._path, "wb+") as f:
+            f.write(bytes(4096))
+            f.flush()
+            self._page = mmap.mmap(f.fileno(), 4096)
+        self.settle()
+
+    @property
+    def url(self):
+        return f"memcached://127.0.0.1:{self.port}"
+
+    def client(self):
+        return Client(self.port)
+
+    def step(self, seconds):
+        """Its clock goes on by so much."""
+        before, = struct.unpack("d", self._page[:8])
+        self._page[:8] = struct.pack("d", before + seconds)
+
+    def start(self, wait=True, age=None):
+        words = ["memcached", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-t", "2", *self.options]
+        if self.login:
+            words += ["-Y", self.login]
+        if os.geteuid() == 0:
+            words += ["-u", "nobody" if "nobody" in (u.pw_name for u in pwd.getpwall()) else "daemon"]
+        self._page[:8] = struct.pack("d", 0)
+        self.launch(words, wait, env={**os.environ, "LD_PRELOAD": self.clock, "CLOCK_FILE": self._path})
+        self.grow_old(self.age if age is None else age)
+
+    def grow_old(self, age):
+        if not age:
+            return
+        self.step(age)
+        if not self.login:
+            wait_for(lambda: self.uptime() >= age, what="its clock")
+
+    def uptime(self):
+        with self.client() as c:
+            return int(c.stats()["uptime"])
+
+    def answers(self):
+        self.must_live()
+        with contextlib.suppress(OSError):
+            with self.client() as c:
+                return c.ask("version") != ""
+        return False
+
+    def writes(self):
+        """Grows with each operation of a lock."""
+        with self.client() as c:
+            return int(c.stats()["cmd_meta"])
+
+    def stop(self):
+        super().stop()
+        self._page.close()
+
+
+def name_of(key):
+    """Of the item of that lock, as dlock calls it, if it is not too long."""
+    return "dlock:" + quote(key, safe="/!$&'()*+,:;=?@[]<>\\^`{|}~\"-._" + "".join(c for c in key if ord(c) > 127))
+
+
+class MemcachedPlace(RemotePlace):
+    """Locks on the session's server; keys are kept apart by a prefix."""
+
+    name = "memcached"
+    fair = counted = False
+
+    def __init__(self, request):
+        self.server = request.getfixturevalue("memcached_server")
+        self.prefix = f"t{next(self._numbers)}:"
+
+    def url_at(self, port, host="127.0.0.1"):
+        return f"memcached://{host}:{port}"
+
+    def stored(self):
+        with self.server.client() as c:
+            return b"".join(n.encode() + (c.get(n) or b"") for n in c.names())
+
+    def take_away(self, keys, key):
+        with self.server.client() as c:
+            assert c.delete(name_of(key))
+
+    def crashable(self, request):
+        """It forgets all in a crash, whatever is done: locks are lost, and none is granted for the time of a lease."""
+        return None
