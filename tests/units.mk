@@ -15,7 +15,7 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ZK),,unit/zk unit/credit) $(if $(USE_PG),,unit/derive unit/hosts), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ZK),,unit/zk unit/credit) $(if $(USE_PG),,unit/derive unit/hosts) $(if $(USE_MEMCACHED),,unit/memcached), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)

@@ -96,7 +96,7 @@ name_is_prefix(const char *prefix)
 	size_t n = strlen(prefix);
 
 	for (size_t i = 0; i < n; i++)
-		if (!is_plain(prefix[i]) || prefix[i] > '~')
+		if (!is_plain(prefix[i]) || (unsigned char)prefix[i] > 0x7e)
 			return false;
 	return n <= PREFIX_MOST;
 }

@@ -136,7 +136,7 @@ static const struct meaning {
 	"it cannot list its keys (-o no_lru_crawler): name a key"},
     {"out of memory", RC_AGAIN,
 	"its memory is full and it evicts nothing (-M): raise -m"},
-    {"too many open connections", RC_AGAIN, "raise its -c"},
+    {"oo many open connections", RC_AGAIN, "raise its -c"},
     {"object too large", RC_CONFIG, "its -I is too small for a lock: 16k will do"},
     {"SERVER_ERROR", RC_AGAIN, NULL},
     {"CLIENT_ERROR", RC_PROTOCOL, OLD},

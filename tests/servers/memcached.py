@@ -8,6 +8,7 @@ import re
 import socket
 import struct
 import tempfile
+import threading
 from urllib.parse import quote, unquote
 
 from support import RemotePlace, Server, compile_shim, wait_for
@@ -21,20 +22,37 @@ CLOCK = r"""
     #include <sys/mman.h>
     #include <time.h>
 
-    int clock_gettime(clockid_t id, struct timespec *t)
+    static long ahead(void) /* seconds */
     {
         static volatile double *page;
+
+        if (!page)
+            page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, open(getenv("CLOCK_FILE"), O_RDONLY), 0);
+        return (long)*page;
+    }
+
+    int clock_gettime(clockid_t id, struct timespec *t)
+    {
         static int (*real)(clockid_t, struct timespec *);
         int result;
 
         if (!real)
             real = dlsym(RTLD_NEXT, "clock_gettime");
-        if (!page)
-            page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, open(getenv("CLOCK_FILE"), O_RDONLY), 0);
         result = real(id, t);
         if (id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE)
-            t->tv_sec += (long)*page;
+            t->tv_sec += ahead();
         return result;
+    }
+
+    time_t time(time_t *t) /* so early that it is the right time when it has grown old */
+    {
+        struct timespec now;
+
+        clock_gettime(CLOCK_REALTIME, &now);
+        now.tv_sec += ahead() - atol(getenv("CLOCK_AGE"));
+        if (t)
+            *t = now.tv_sec;
+        return now.tv_sec;
     }
 """
 
@@ -76,7 +94,7 @@ class Client:
 
     def get(self, name):
         """Its value; None: it is not there."""
-        head = self.ask(f"mg {name} v").split()
+        head = self.ask(f"mg {name} v u").split()
         if head[0] == "EN":
             return None
         value = self.file.read(int(head[1]) + 2)
@@ -93,12 +111,18 @@ class Client:
             line = self.file.readline().decode().rstrip()
         return found
 
-    def names(self):
-        found, line = [], self.ask("lru_crawler metadump hash")
+    def items(self):
+        """What there is: name -> (when it ends, its CAS)."""
+        found, line = {}, self.ask("lru_crawler metadump hash")
         while line.startswith("key="):
-            found.append(unquote(line[4:].split()[0]))
+            words = dict(word.split("=", 1) for word in line.split())
+            found[unquote(words["key"])] = words["exp"], words["cas"]
             line = self.file.readline().decode().rstrip()
-        return sorted(found) if line == "END" else None
+        assert line == "END", line
+        return found
+
+    def names(self):
+        return sorted(self.items())
 
 
 class Memcached(Server):
@@ -140,9 +164,10 @@ class Memcached(Server):
             words += ["-Y", self.login]
         if os.geteuid() == 0:
             words += ["-u", "nobody" if "nobody" in (u.pw_name for u in pwd.getpwall()) else "daemon"]
+        age = self.age if age is None else age
         self._page[:8] = struct.pack("d", 0)
-        self.launch(words, wait, env={**os.environ, "LD_PRELOAD": self.clock, "CLOCK_FILE": self._path})
-        self.grow_old(self.age if age is None else age)
+        self.launch(words, wait, env={**os.environ, "LD_PRELOAD": self.clock, "CLOCK_FILE": self._path, "CLOCK_AGE": str(age)})
+        self.grow_old(age)
 
     def grow_old(self, age):
         if not age:
@@ -181,7 +206,7 @@ class MemcachedPlace(RemotePlace):
     """Locks on the session's server; keys are kept apart by a prefix."""
 
     name = "memcached"
-    fair = counted = False
+    fair = counted = durable = False
 
     def __init__(self, request):
         self.server = request.getfixturevalue("memcached_server")
@@ -199,5 +224,57 @@ class MemcachedPlace(RemotePlace):
             assert c.delete(name_of(key))
 
     def crashable(self, request):
-        """It forgets all in a crash, whatever is done: locks are lost, and none is granted for the time of a lease."""
+        """Moves to a server of the test's own, whose crashes lose all that it kept."""
+        self.server = request.getfixturevalue("make_memcached")()
         return None
+
+
+class Pretender:
+    """Speaks as a memcached that never keeps anything, but `answers` {command: bytes, or a function of its words}.
+
+    An answer None is silence, b"" an end of the connection.
+    """
+
+    STATS = (("version", "1.6.18"), ("uptime", "100000"), ("time", "1800000000"), ("evictions", "0"), ("cmd_flush", "0"))
+
+    def __init__(self, answers=None, greeting=b""):
+        self.answers = {"stats": self.stats(), "mg": b"EN\r\n", "ms": b"HD c1\r\n", "md": b"HD\r\n", "mn": b"MN\r\n",
+                        "ma": b"VA 16 c2 t30\r\n1800000000000007\r\n", **(answers or {})}
+        self.greeting, self.asked = greeting, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"memcached://127.0.0.1:{self.port}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @classmethod
+    def stats(cls, **instead):
+        lines = {**dict(cls.STATS), **{k: str(v) for k, v in instead.items()}}
+        return "".join(f"STAT {k} {v}\r\n" for k, v in lines.items()).encode() + b"END\r\n"
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                threading.Thread(target=self._talk, args=(client,), daemon=True).start()
+
+    def _talk(self, client):
+        with contextlib.suppress(OSError, ValueError), client, client.makefile("rb") as lines:
+            client.sendall(self.greeting)
+            while line := lines.readline():
+                words = line.decode(errors="replace").split() or [""]
+                value = lines.read(int(words[2]) + 2)[:-2] if words[0] == "ms" else None
+                self.asked.append((words, value))
+                answer = self.answers.get(words[0], b"ERROR\r\n")
+                answer = answer(words) if callable(answer) else answer
+                if answer == b"":
+                    return
+                if answer is not None:
+                    client.sendall(answer)
+
+    def commands(self):
+        return [words[0] for words, _ in self.asked]

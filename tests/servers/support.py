@@ -448,6 +448,7 @@ class Place:
     fair = True          # waiters are served in order
     counted = True       # and know their position
     whole_record = True  # others can read all that a holder says of itself
+    durable = True       # a server can be set so that its crash loses nothing
     settings = ()        # words for -O
     ordinarily = None    # the tests that make check runs there; None: all, as make check-all does
     crash_ttl = "3s"     # the shortest whose lease bears the restart of a server

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 
 from certificates import Authority
 from hostile import Hostile
-from memcached import Memcached, MemcachedPlace, compile_clock
+from memcached import Memcached, MemcachedPlace, Pretender, compile_clock
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
 from redis_dialects import SOME_DIALECT_PLACES
@@ -252,6 +252,12 @@ def make_memcached(memcached_clock, nothing_is_left):
 
 
 @pytest.fixture
+def make_pretender():
+    """Servers that pretend to be a memcached."""
+    yield from making(Pretender, "close")
+
+
+@pytest.fixture
 def own_memcached(make_memcached):
     """A server that the test may break."""
     return make_memcached()
@@ -381,9 +387,18 @@ def remote(request):
     return request.param(request)
 
 
+def _on_its_own(place, request):
+    place.crashable(request)
+    return place
+
+
 @pytest.fixture(params=REMOTE, ids=place_id)
 def own_remote(request):
-    """The same on a server that the test may break, and whose crashes lose nothing."""
-    result = request.param(request)
-    result.crashable(request)
-    return result
+    """The same on a server that the test may break, and whose crashes lose nothing, if there is such a one."""
+    return _on_its_own(request.param(request), request)
+
+
+@pytest.fixture(params=[p for p in REMOTE if p.durable], ids=place_id)
+def own_durable(request):
+    """Only where its crashes lose nothing."""
+    return _on_its_own(request.param(request), request)

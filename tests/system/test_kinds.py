@@ -29,6 +29,7 @@ NEEDS = {
     "jobs": (("--once", "probe"), "cannot remember runs"),
 }
 CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, "redlock": {"shared", "limit", "jobs"},
+          "memcached": {"shared", "limit", "jobs"},
           **DIALECT_CANNOT}  # the manual's table; all others can do all
 
 

@@ -24,7 +24,7 @@ def place(request):
 
 
 # Words in the names of tests of what a place cannot, which can be marked.
-CANNOT = {"redlock": ("freeze", "readers", "limit")}
+CANNOT = {"redlock": ("freeze", "readers", "limit"), "memcached": ("readers", "limit", "-s]")}
 
 
 @pytest.fixture
