@@ -101,9 +101,9 @@ batch_store(struct batch *b, const char *name, const struct store_how *how,
 	put_name(b, "ms", name);
 	put_number(b, " ", (int64_t)n);
 	put_number(b, " c T", how->exptime);
-	if (how->cas)
+	if (how->mode == STORE_OVER)
 		put_number(b, " C", (int64_t)how->cas);
-	else if (!how->any)
+	if (how->mode == STORE_NEW)
 		put_text(b, " ME");
 	put_text(b, "\r\n");
 	put(b, value, n);

@@ -55,8 +55,12 @@ void batch_get(struct batch *, const char *name);
 
 /* How a value is stored. */
 struct store_how {
-	uint64_t cas;    /* only over this one; 0: only if there is none */
-	bool any;        /* whatever there is */
+	enum {
+		STORE_NEW,  /* only if there is none */
+		STORE_OVER, /* only over the one with this CAS */
+		STORE_ANY,  /* whatever there is */
+	} mode;
+	uint64_t cas;
 	int64_t exptime; /* seconds; 0: for ever */
 };
 

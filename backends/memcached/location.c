@@ -52,12 +52,12 @@ location_parse(struct location *a, const char *url, struct fault *f)
 	return location_host(a, &u, f);
 }
 
-/* They go into one line with a blank between them. */
+/* They go into one line with a blank between them; memcached knows no other blanks there. */
 static bool
-is_word(const char *text, bool blanks)
+is_word(const char *text)
 {
 	for (; *text; text++)
-		if ((unsigned char)*text < ' ' || (*text == ' ' && !blanks))
+		if ((unsigned char)*text <= ' ')
 			return false;
 	return true;
 }
@@ -68,9 +68,9 @@ location_check_login(const struct location *a, struct fault *f)
 	if (!*a->user != !*a->password)
 		return fault_set(f, RC_USAGE,
 		    "memcached wants a user and a password, or neither (memcached://user@host, and -O password-file=FILE)");
-	if (!is_word(a->user, false) || !is_word(a->password, true))
+	if (!is_word(a->user) || !is_word(a->password))
 		return fault_set(f, RC_USAGE,
-		    "a user of memcached has no blanks, and neither it nor its password control characters");
+		    "a user and a password of memcached have neither blanks nor control characters");
 	return RC_OK;
 }
 

@@ -70,7 +70,7 @@ struct memcached {
 	const char *prefix;
 	struct location address;
 	char where[WHERE_BYTES];
-	struct cache server;
+	struct cache cache;
 	struct patience patience;
 	struct tick tick;
 	struct memcached_hold hold;
@@ -136,7 +136,7 @@ memcached_close(struct store *s)
 
 	if (!m)
 		return;
-	cache_close(&m->server);
+	cache_close(&m->cache);
 	explicit_bzero(&m->address, sizeof m->address);
 	free(m);
 }
@@ -154,7 +154,7 @@ memcached_open(
 	    CAP_DURABLE | CAP_REVOKE | CAP_FORCE | CAP_FREEZE};
 	m->prefix = "dlock:";
 	patience_init(&m->patience);
-	cache_init(&m->server, host, &m->address, m->where);
+	cache_init(&m->cache, host, &m->address, m->where);
 	rc = location_parse(&m->address, site->url, f);
 	if (rc == RC_OK)
 		rc = setting_read(&m->base, site, f);
@@ -267,9 +267,9 @@ memcached_withdraw(struct memcached *m, uint64_t cas)
 
 	batch_begin(&b);
 	batch_delete(&b, m->names.lock, cas);
-	rc = cache_send(&m->server, &b, until, &ignored);
+	rc = cache_send(&m->cache, &b, until, &ignored);
 	if (rc == RC_OK)
-		rc = cache_read(&m->server, &a, until, &ignored);
+		rc = cache_read(&m->cache, &a, until, &ignored);
 	if (rc == RC_OK && (a.reply.code == REPLY_HD || a.reply.code == REPLY_NF))
 		m->asked = false;
 	return rc == RC_STOP ? RC_STOP : RC_OK;
@@ -278,7 +278,7 @@ memcached_withdraw(struct memcached *m, uint64_t cas)
 static void
 memcached_watch(struct memcached *m)
 {
-	m->base.host->alert = m->server.stream.fd;
+	m->base.host->alert = m->cache.stream.fd;
 }
 
 static enum rc
@@ -286,7 +286,7 @@ memcached_granted(struct memcached *m, uint64_t cas, instant sent, struct grant 
 {
 	m->hold.is = true;
 	m->hold.cas = cas;
-	m->hold.epoch = m->server.epoch;
+	m->hold.epoch = m->cache.epoch;
 	*g = (struct grant){.token = m->hold.value.token,
 	    .sent = sent,
 	    .lease = m->claim->ttl,
@@ -295,50 +295,51 @@ memcached_granted(struct memcached *m, uint64_t cas, instant sent, struct grant 
 	return RC_OK;
 }
 
-/* Our item, for this CAS or (0) where there is none. */
+/* Our item; cas 0: where there is none. */
 static enum rc
 put_hold(struct memcached *m, struct batch *b, uint64_t cas, struct fault *f)
 {
+	struct store_how how = {cas ? STORE_OVER : STORE_NEW, cas, exptime_of(m->claim)};
 	char text[VALUE_BYTES];
 	size_t n = value_write(text, &m->hold.value);
 
 	if (n == 0)
 		return fault_set(f, RC_SYSTEM,
 		    "the record of this run has control characters in it");
-	batch_store(b, m->names.lock,
-	    &(struct store_how){.cas = cas, .exptime = exptime_of(m->claim)}, text, n);
+	batch_store(b, m->names.lock, &how, text, n);
 	return RC_OK;
 }
 
 static void
 put_counter(struct memcached *m, struct batch *b, const struct sight *i)
 {
+	struct store_how how = {i->counter_cas ? STORE_OVER : STORE_NEW, i->counter_cas,
+	    EXPTIME_MOST};
 	char digits[24];
 	int n = snprintf(digits, sizeof digits, "%" PRIu64, m->hold.value.token);
 
-	batch_store(b, m->names.counter,
-	    &(struct store_how){.cas = i->counter_cas, .exptime = EXPTIME_MOST}, digits,
-	    n);
+	batch_store(b, m->names.counter, &how, digits, n);
 }
 
-static bool
-is_stored_or_not(const struct answer *a)
-{
-	return (a->reply.code == REPLY_HD && a->reply.cas) || a->reply.code == REPLY_NS ||
-	    a->reply.code == REPLY_EX || a->reply.code == REPLY_NF;
-}
+/* What became of a store. */
+struct stored {
+	bool is;
+	uint64_t cas; /* 0: the server keeps none */
+};
 
-/* To ms: *cas of what it has stored; 0: it has not. */
 static enum rc
-read_stored(struct memcached *m, uint64_t *cas, instant until, struct fault *f)
+read_stored(struct memcached *m, struct stored *s, instant until, struct fault *f)
 {
 	struct answer a;
-	enum rc rc = cache_read(&m->server, &a, until, f);
+	enum rc rc = cache_read(&m->cache, &a, until, f);
 
-	if (rc == RC_OK && !is_stored_or_not(&a))
-		return cache_nonsense(&m->server, f);
-	*cas = rc == RC_OK && a.reply.code == REPLY_HD ? a.reply.cas : 0;
-	return rc;
+	if (rc != RC_OK)
+		return rc;
+	*s = (struct stored){a.reply.code == REPLY_HD, a.reply.cas};
+	return s->is || a.reply.code == REPLY_NS || a.reply.code == REPLY_EX ||
+		a.reply.code == REPLY_NF
+	    ? RC_OK
+	    : cache_nonsense(&m->cache, f);
 }
 
 /* Lost a race: who has it?  That nobody has any more is for the next time. */
@@ -346,20 +347,29 @@ static enum rc
 memcached_beaten(struct memcached *m, instant until, struct fault *f)
 {
 	struct sight i;
-	enum rc rc = sight_read(&m->server, &m->names, 0, until, &i, f);
+	enum rc rc = sight_read(&m->cache, &m->names, 0, until, &i, f);
 
 	return rc == RC_OK ? memcached_busy(m, &i, f) : rc;
 }
 
-/*
- * The item is ours, and comes behind the freeze; or it is not ours any more.
- */
+/* It was added by us just now, and lives for as long as our lease: it is ours to delete. */
 static enum rc
-memcached_frozen(struct memcached *m, uint64_t cas, struct value *freeze, struct fault *f)
+memcached_without_cas(struct memcached *m, struct fault *f)
+{
+	if (memcached_withdraw(m, 0) == RC_STOP)
+		return RC_STOP;
+	cache_close(&m->cache);
+	return sight_without_cas(&m->cache, f);
+}
+
+/* The item is ours, and comes behind the freeze; or it is not ours any more. */
+static enum rc
+memcached_frozen(struct memcached *m, const struct stored *hold, struct value *freeze,
+    struct fault *f)
 {
 	struct sight i = {.frozen = true, .freeze = *freeze};
 
-	if (cas && memcached_withdraw(m, cas) == RC_STOP)
+	if (hold->is && memcached_withdraw(m, hold->cas) == RC_STOP)
 		return RC_STOP;
 	return memcached_busy(m, &i, f);
 }
@@ -374,14 +384,14 @@ memcached_deal(struct memcached *m, int64_t time, instant until, struct fault *f
 
 	batch_begin(&b);
 	batch_count(&b, m->names.counter, EXPTIME_MOST, time * US_PER_S);
-	rc = cache_send(&m->server, &b, until, f);
+	rc = cache_send(&m->cache, &b, until, f);
 	if (rc == RC_OK)
-		rc = cache_read(&m->server, &a, until, f);
+		rc = cache_read(&m->cache, &a, until, f);
 	if (rc != RC_OK)
 		return rc;
 	return a.reply.code == REPLY_VA && sight_read_token(a.value, &m->hold.value.token)
 	    ? RC_OK
-	    : cache_nonsense(&m->server, f);
+	    : cache_nonsense(&m->cache, f);
 }
 
 /* Ours by `cas`, but not yet with a token of its own: it gets one, and is written again. */
@@ -389,8 +399,9 @@ static enum rc
 memcached_confirm(struct memcached *m, uint64_t cas, int64_t time, instant until,
     struct grant *g, struct fault *f)
 {
-	unsigned epoch = m->server.epoch;
+	unsigned epoch = m->cache.epoch;
 	enum rc rc = memcached_deal(m, time, until, f);
+	struct stored hold = {.is = false};
 	struct value freeze;
 	struct batch b;
 	bool frozen;
@@ -399,23 +410,26 @@ memcached_confirm(struct memcached *m, uint64_t cas, int64_t time, instant until
 	batch_begin(&b);
 	if (rc == RC_OK)
 		rc = put_hold(m, &b, cas, f);
-	if (rc == RC_OK && !cache_is_same(&m->server, epoch))
+	if (rc == RC_OK && !cache_is_same(&m->cache, epoch))
 		rc = fault_set(f, RC_AGAIN, "%s closed the connection within a request",
 		    m->where);
 	if (rc != RC_OK)
 		return rc;
 	batch_get(&b, m->names.freeze);
 	sent = instant_now();
-	rc = cache_send(&m->server, &b, until, f);
+	rc = cache_send(&m->cache, &b, until, f);
 	if (rc == RC_OK)
-		rc = read_stored(m, &cas, until, f);
+		rc = read_stored(m, &hold, until, f);
 	if (rc == RC_OK)
-		rc = sight_read_value(&m->server, &frozen, &freeze, until, f);
+		rc = sight_read_value(&m->cache, &frozen, &freeze, until, f);
 	if (rc != RC_OK)
 		return rc;
+	if (hold.is && !hold.cas)
+		return memcached_without_cas(m, f);
 	if (frozen)
-		return memcached_frozen(m, cas, &freeze, f);
-	return cas ? memcached_granted(m, cas, sent, g) : memcached_beaten(m, until, f);
+		return memcached_frozen(m, &hold, &freeze, f);
+	return hold.is ? memcached_granted(m, hold.cas, sent, g)
+		       : memcached_beaten(m, until, f);
 }
 
 /* There is none: ours is added. */
@@ -424,7 +438,7 @@ memcached_add(struct memcached *m, const struct sight *i, instant until, struct 
     struct fault *f)
 {
 	int64_t now = i->vitals.time * US_PER_S;
-	uint64_t cas, counted;
+	struct stored hold = {.is = false}, counted;
 	struct value freeze;
 	struct batch b;
 	bool frozen;
@@ -441,22 +455,24 @@ memcached_add(struct memcached *m, const struct sight *i, instant until, struct 
 	batch_get(&b, m->names.freeze);
 	m->asked = true;
 	sent = instant_now();
-	rc = cache_send(&m->server, &b, until, f);
+	rc = cache_send(&m->cache, &b, until, f);
 	if (rc == RC_OK)
-		rc = read_stored(m, &cas, until, f);
+		rc = read_stored(m, &hold, until, f);
 	if (rc == RC_OK)
 		rc = read_stored(m, &counted, until, f);
 	if (rc == RC_OK)
-		rc = sight_read_value(&m->server, &frozen, &freeze, until, f);
+		rc = sight_read_value(&m->cache, &frozen, &freeze, until, f);
 	if (rc != RC_OK)
 		return rc;
-	m->asked = cas != 0;
+	m->asked = hold.is;
+	if (hold.is && !hold.cas)
+		return memcached_without_cas(m, f);
 	if (frozen)
-		return memcached_frozen(m, cas, &freeze, f);
-	if (!cas)
+		return memcached_frozen(m, &hold, &freeze, f);
+	if (!hold.is)
 		return memcached_beaten(m, until, f);
-	return counted ? memcached_granted(m, cas, sent, g)
-		       : memcached_confirm(m, cas, i->vitals.time, until, g, f);
+	return counted.is ? memcached_granted(m, hold.cas, sent, g)
+			  : memcached_confirm(m, hold.cas, i->vitals.time, until, g, f);
 }
 
 /* It is there from an attempt whose answer we did not get. */
@@ -474,7 +490,7 @@ memcached_ask(struct memcached *m, instant until, struct grant *g, struct fault 
 {
 	struct sight i;
 	enum rc rc = sight_read(
-	    &m->server, &m->names, SIGHT_SERVER | SIGHT_COUNTER, until, &i, f);
+	    &m->cache, &m->names, SIGHT_SERVER | SIGHT_COUNTER, until, &i, f);
 	bool ours, is_young;
 
 	if (rc != RC_OK)
@@ -502,7 +518,7 @@ static enum rc
 memcached_poll(struct memcached *m, instant until, struct grant *g, struct fault *f)
 {
 	struct sight i;
-	enum rc rc = sight_read(&m->server, &m->names, 0, until, &i, f);
+	enum rc rc = sight_read(&m->cache, &m->names, 0, until, &i, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -595,8 +611,8 @@ memcached_lost(struct memcached *m, instant until, struct fault *f)
 	until = instant_first(until, instant_now() + NOTE_PATIENCE);
 	batch_begin(&b);
 	batch_get(&b, m->names.broken);
-	if (cache_send(&m->server, &b, until, &ignored) == RC_OK &&
-	    sight_read_value(&m->server, &is, &note, until, &ignored) == RC_OK && is &&
+	if (cache_send(&m->cache, &b, until, &ignored) == RC_OK &&
+	    sight_read_value(&m->cache, &is, &note, until, &ignored) == RC_OK && is &&
 	    strcmp(note.owner, m->hold.value.owner) == 0) {
 		secret_blot(note.record, m->address.password);
 		return refuse_broken(m->base.host, f, RC_LOST, m->where, note.record);
@@ -618,14 +634,14 @@ static enum rc
 memcached_find(struct memcached *m, instant until, struct fault *f)
 {
 	struct sight i;
-	enum rc rc = sight_read(&m->server, &m->names, 0, until, &i, f);
+	enum rc rc = sight_read(&m->cache, &m->names, 0, until, &i, f);
 
 	if (rc != RC_OK)
 		return rc;
 	if (!is_our_hold(m, &i))
 		return memcached_lost(m, until, f);
 	m->hold.cas = i.cas;
-	m->hold.epoch = m->server.epoch;
+	m->hold.epoch = m->cache.epoch;
 	memcpy(m->hold.value.mark, i.value.mark, sizeof i.value.mark);
 	return RC_OK;
 }
@@ -664,11 +680,11 @@ memcached_write(struct memcached *m, instant until, struct grant *g, bool *again
 	batch_word(&b, "stats");
 	rc = put_hold(m, &b, m->hold.cas, f);
 	if (rc == RC_OK)
-		rc = cache_send(&m->server, &b, until, f);
+		rc = cache_send(&m->cache, &b, until, f);
 	if (rc == RC_OK)
-		rc = cache_read_vitals(&m->server, &v, until, f);
+		rc = cache_read_vitals(&m->cache, &v, until, f);
 	if (rc == RC_OK)
-		rc = cache_read(&m->server, &a, until, f);
+		rc = cache_read(&m->cache, &a, until, f);
 	m->hold.epoch = 0;
 	*again = rc != RC_STOP;
 	if (rc != RC_OK)
@@ -676,8 +692,10 @@ memcached_write(struct memcached *m, instant until, struct grant *g, bool *again
 	switch (a.reply.code) {
 	case REPLY_HD:
 		*again = false;
+		if (!a.reply.cas)
+			return cache_nonsense(&m->cache, f);
 		m->hold.cas = a.reply.cas;
-		m->hold.epoch = m->server.epoch;
+		m->hold.epoch = m->cache.epoch;
 		return memcached_renewed(m, &v, sent, g, f);
 	case REPLY_NF:
 		*again = false;
@@ -687,7 +705,7 @@ memcached_write(struct memcached *m, instant until, struct grant *g, bool *again
 		return fault_set(
 		    f, RC_AGAIN, "%s: others write to this lock all the time", m->where);
 	default:
-		return cache_nonsense(&m->server, f);
+		return cache_nonsense(&m->cache, f);
 	}
 }
 
@@ -701,7 +719,7 @@ memcached_renew(struct store *s, instant until, struct grant *g, struct fault *f
 	for (int i = 0; i < TRIES && again; i++) {
 		if (i > 0 && instant_now() >= until)
 			break;
-		if (!cache_is_same(&m->server, m->hold.epoch))
+		if (!cache_is_same(&m->cache, m->hold.epoch))
 			rc = memcached_find(m, until, f);
 		again = false;
 		if (rc == RC_OK)
@@ -738,9 +756,9 @@ find_to_release(struct memcached *m, uint64_t *cas, instant until, struct fault 
 	enum rc rc;
 
 	*cas = m->hold.cas;
-	if (m->hold.is && cache_is_same(&m->server, m->hold.epoch))
+	if (m->hold.is && cache_is_same(&m->cache, m->hold.epoch))
 		return RC_OK;
-	rc = sight_read(&m->server, &m->names, 0, until, &i, f);
+	rc = sight_read(&m->cache, &m->names, 0, until, &i, f);
 	*cas = rc == RC_OK && sight_is_of(&i, m->claim->owner) ? i.cas : 0;
 	return rc;
 }
@@ -756,9 +774,9 @@ memcached_delete(
 	batch_begin(&b);
 	batch_delete(&b, m->names.lock, cas);
 	m->let_go = true;
-	rc = cache_send(&m->server, &b, until, f);
+	rc = cache_send(&m->cache, &b, until, f);
 	if (rc == RC_OK)
-		rc = cache_read(&m->server, &a, until, f);
+		rc = cache_read(&m->cache, &a, until, f);
 	if (rc != RC_OK)
 		return rc;
 	m->let_go = false;
@@ -773,7 +791,7 @@ memcached_delete(
 		*again = true;
 		return RC_OK;
 	default:
-		return cache_nonsense(&m->server, f);
+		return cache_nonsense(&m->cache, f);
 	}
 }
 
@@ -807,7 +825,7 @@ memcached_each(struct store *s, const struct look *look, struct fault *f)
 {
 	struct memcached *m = memcached_of(s);
 
-	return listing_each(&m->server, m->prefix, look, f);
+	return listing_each(&m->cache, m->prefix, look, f);
 }
 
 static enum rc
@@ -816,7 +834,7 @@ memcached_revoke(struct store *s, const struct target *t, const char *record, bo
 {
 	struct memcached *m = memcached_of(s);
 
-	return orders_revoke(&m->server, m->prefix, t, record, force, until, f);
+	return orders_revoke(&m->cache, m->prefix, t, record, force, until, f);
 }
 
 static enum rc
@@ -825,7 +843,7 @@ memcached_freeze(struct store *s, const char *key, const char *record, int64_t l
 {
 	struct memcached *m = memcached_of(s);
 
-	return orders_freeze(&m->server, m->prefix, key, record, length, until, f);
+	return orders_freeze(&m->cache, m->prefix, key, record, length, until, f);
 }
 
 static enum rc
@@ -833,7 +851,7 @@ memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
 	struct memcached *m = memcached_of(s);
 
-	return orders_thaw(&m->server, m->prefix, key, until, f);
+	return orders_thaw(&m->cache, m->prefix, key, until, f);
 }
 
 const struct backend memcached_backend = {

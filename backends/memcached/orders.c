@@ -111,7 +111,7 @@ mark(struct order *o, struct sight *i, const char *record)
 	snprintf(i->value.mark, sizeof i->value.mark, "%s", record);
 	batch_begin(&b);
 	rc = put_value(o, &b, o->names.lock,
-	    &(struct store_how){.cas = i->cas, .exptime = rest_of(i)}, &i->value);
+	    &(struct store_how){STORE_OVER, i->cas, rest_of(i)}, &i->value);
 	if (rc == RC_OK)
 		rc = order_send(o, &b);
 	return rc == RC_OK
@@ -134,7 +134,7 @@ take(struct order *o, const struct sight *i, const char *record)
 		memcpy(note.owner, i->value.owner, sizeof note.owner);
 		snprintf(note.record, sizeof note.record, "%s", record);
 		rc = put_value(o, &b, o->names.broken,
-		    &(struct store_how){.any = true,
+		    &(struct store_how){.mode = STORE_ANY,
 			.exptime = rest + NOTE_TIME > EXPTIME_MOST ? EXPTIME_MOST
 								   : rest + NOTE_TIME},
 		    &note);
@@ -207,7 +207,7 @@ orders_freeze(struct cache *s, const char *prefix, const char *key, const char *
 	batch_begin(&b);
 	rc = put_value(&o, &b, o.names.freeze,
 	    &(struct store_how){
-		.any = true, .exptime = exptime_of(length, &i.vitals)},
+		.mode = STORE_ANY, .exptime = exptime_of(length, &i.vitals)},
 	    &v);
 	if (rc == RC_OK)
 		rc = order_send(&o, &b);

@@ -7,6 +7,15 @@
 
 #define TOKEN_LIMIT (1ULL << 62) /* no clock, and no counter, gets there */
 
+enum rc
+sight_without_cas(struct cache *s, struct fault *f)
+{
+	cache_close(s);
+	return fault_set(f, RC_CONFIG,
+	    "%s numbers no changes (-C): a lock there could be given to two",
+	    s->stream.where);
+}
+
 /* Is it there?  What must be told of it has been told. */
 static enum rc
 read_item(struct cache *s, struct answer *a, bool *is, instant until, struct fault *f)
@@ -18,12 +27,7 @@ read_item(struct cache *s, struct answer *a, bool *is, instant until, struct fau
 	*is = a->reply.code == REPLY_VA;
 	if (*is ? a->reply.ttl == TTL_UNTOLD : a->reply.code != REPLY_EN)
 		return cache_nonsense(s, f);
-	if (!*is || a->reply.cas)
-		return RC_OK;
-	cache_close(s);
-	return fault_set(f, RC_CONFIG,
-	    "%s numbers no changes (-C): a lock there could be given to two",
-	    s->stream.where);
+	return *is && !a->reply.cas ? sight_without_cas(s, f) : RC_OK;
 }
 
 static enum rc

@@ -50,6 +50,9 @@ enum rc sight_read_value(
  */
 bool sight_read_token(const char *text, uint64_t *ret);
 
+/* RC_CONFIG: it has answered with a CAS of 0. */
+enum rc sight_without_cas(struct cache *, struct fault *);
+
 /* Is it held by this owner? */
 bool sight_is_of(const struct sight *, const char *owner);
 

@@ -9,9 +9,10 @@ import socket
 import struct
 import tempfile
 import threading
+import time
 from urllib.parse import quote, unquote
 
-from support import RemotePlace, Server, compile_shim, wait_for
+from support import PATIENCE, RemotePlace, Server, compile_shim, wait_for
 
 # How long a server thinks that it has been running: dlock takes no lock on one that has just been started.
 CLOCK = r"""
@@ -130,7 +131,7 @@ class Memcached(Server):
 
     kind = "memcached"
 
-    def __init__(self, clock, *options, age=100000, password=None):
+    def __init__(self, clock, *options, age=4000000, password=None):
         super().__init__(tempfile.mkdtemp(prefix="dlock-memcached-"))
         os.chmod(self.directory, 0o755)
         self.clock, self.options, self.age = clock, options, age
@@ -232,7 +233,7 @@ class MemcachedPlace(RemotePlace):
 class Pretender:
     """Speaks as a memcached that never keeps anything, but `answers` {command: bytes, or a function of its words}.
 
-    An answer None is silence, b"" an end of the connection.
+    An answer None is silence from then on, b"" an end of the connection.
     """
 
     STATS = (("version", "1.6.18"), ("uptime", "100000"), ("time", "1800000000"), ("evictions", "0"), ("cmd_flush", "0"))
@@ -273,8 +274,10 @@ class Pretender:
                 answer = answer(words) if callable(answer) else answer
                 if answer == b"":
                     return
-                if answer is not None:
-                    client.sendall(answer)
+                if answer is None:
+                    client.recv(1 << 20)
+                    time.sleep(PATIENCE)
+                client.sendall(answer)
 
     def commands(self):
         return [words[0] for words, _ in self.asked]

@@ -415,10 +415,12 @@ test_urls(void **state)
 	assert_int_equal(located("memcached://", "", 0), RC_USAGE);
 	assert_int_equal(located("memcached:h", "", 0), RC_USAGE);
 	assert_int_equal(located("memcached://h:0", "", 0), RC_USAGE);
-	assert_int_equal(location_parse(&l, "memcached://bob:se%20cret@h", &f), RC_OK);
+	assert_int_equal(location_parse(&l, "memcached://bob:se%25cret@h", &f), RC_OK);
 	assert_string_equal(l.user, "bob");
-	assert_string_equal(l.password, "se cret");
+	assert_string_equal(l.password, "se%cret");
 	assert_int_equal(location_check_login(&l, &f), RC_OK);
+	assert_int_equal(location_parse(&l, "memcached://bob:se%20cret@h", &f), RC_OK);
+	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
 	assert_int_equal(location_parse(&l, "memcached://bob@h", &f), RC_OK);
 	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
 	assert_int_equal(location_parse(&l, "memcached://b%20b:x@h", &f), RC_OK);
