@@ -4,15 +4,13 @@
 import itertools
 import json
 import signal
-import socket
-import threading
 import time
 
 import pytest
 
-from memcached import Client, name_of
 from proxy import DOWN, UP
-from support import At, RedisServer, boottime, free_port, is_alive, wait_for
+from support import At, boottime, is_alive, wait_for
+from witness import Crowd, compile_witness
 
 LEASE = ("-t", "3s")  # the least there is
 SECRET = "hunter2-and-more"
@@ -184,6 +182,7 @@ def test_tokens_grow_though_the_server_forgets(dlock, at, client):
     assert second.finish().status == 0 and second.token > first.token
     third = dlock.hold(at, "job")
     assert third.finish().status == 0 and third.token == second.token + 1
+    time.sleep(2.1)  # as it would be before a server that has just been started grants anything
     at.server.restart()
     fourth = dlock.hold(at, "job")
     assert fourth.token > third.token
@@ -297,13 +296,14 @@ def test_a_full_server_that_evicts_nothing(dlock, make_memcached):
     with server.client() as c:
         size, numbers = len(c.get("dlock:job")), itertools.count()
 
-        def is_full():
-            return "out of memory" in c.ask(f"set page{next(numbers)} 0 0 {size}", b"x" * size)
+        def fill():
+            while "out of memory" not in c.ask(f"set page{next(numbers)} 0 0 {size}", b"x" * size):
+                pass
 
-        wait_for(is_full)
+        fill()
         done = holder.wait()
         assert done.status == 79 and "evicted or deleted" in done.stderr
-        wait_for(is_full)
+        fill()
     done = run(dlock, server.url, "-w", "1s")
     assert done.status == 69 and "memory is full" in done.stderr
 
@@ -609,3 +609,24 @@ def test_a_grant_comes_before_a_freeze_or_not_at_all(dlock, make_pretender):
     done = run(dlock, pretender.url, "-n", command=("echo", "ran"))
     assert (done.status, done.stdout) == (75, "")
     assert pretender.asked[-1][0] == ["md", "dlock:job", "C5"]
+
+
+# ---- whatever happens ----
+
+
+def test_no_overlap_though_the_server_forgets(dlock, make_memcached, tmp_path):
+    """It is killed and begins anew, and is told to forget all; holders are killed and stopped meanwhile."""
+    server, crowd = make_memcached(), Crowd(compile_witness(tmp_path), tmp_path / "crowd")
+
+    def run_one(_, *words):
+        return dlock.start("run", "-u", server.url, "-k", "job", "-t", "3s", "-w", "inf", *words)
+
+    began = boottime()
+    crowd.start(12, run_one)
+    wait_for(lambda: len(crowd.seen()) > 3, what="some runs")
+    for forget in (lambda: (server.kill(), server.start(age=0)), lambda: server.client().ask("flush_all")):
+        forget()
+        before = len(crowd.seen())
+        wait_for(lambda: len(crowd.seen()) > before + 8, what="runs after that")
+    crowd.finish()
+    crowd.check(12, began, True)
