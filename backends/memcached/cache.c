@@ -175,8 +175,8 @@ cache_line(struct cache *s, char **ret, instant until, struct fault *f)
 
 /* Takes `n` bytes, the first `room` of them to `to`. */
 static enum rc
-cache_bytes(struct cache *s, size_t n, char *to, size_t room, instant until,
-    struct fault *f)
+cache_bytes(
+    struct cache *s, size_t n, char *to, size_t room, instant until, struct fault *f)
 {
 	while (n > 0) {
 		size_t part = s->used - s->at < n ? s->used - s->at : n,
@@ -267,7 +267,7 @@ cache_read(struct cache *s, struct answer *a, instant until, struct fault *f)
 
 	a->n = 0;
 	return rc == RC_OK && a->reply.code == REPLY_VA ? cache_value(s, a, until, f)
-							 : rc;
+							: rc;
 }
 
 enum rc
@@ -333,8 +333,8 @@ cache_login(struct cache *s, instant until, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	if (strcmp(line, "MN") == 0)
-		return cache_broken(s, RC_DENIED,
-		    "wants no password: leave user and password out", f);
+		return cache_broken(
+		    s, RC_DENIED, "wants no password: leave user and password out", f);
 	if (strcmp(line, "CLIENT_ERROR unauthenticated") != 0)
 		return strcmp(line, "ERROR") == 0 ? cache_refused(s, line, f)
 						  : cache_strange(s, line, f);

@@ -29,8 +29,8 @@ enum {
 struct cache {
 	struct stream stream;
 	const struct location *address; /* not owned */
-	unsigned epoch;                /* counts connections */
-	size_t at, used;               /* what is not yet read of `in` */
+	unsigned epoch;                 /* counts connections */
+	size_t at, used;                /* what is not yet read of `in` */
 	char in[2 * LINE_MOST];
 };
 
@@ -91,8 +91,7 @@ struct answer {
 enum rc cache_read(struct cache *, struct answer *, instant until, struct fault *);
 
 /* The lines up to END. */
-enum rc cache_read_vitals(
-    struct cache *, struct vitals *, instant until, struct fault *);
+enum rc cache_read_vitals(struct cache *, struct vitals *, instant until, struct fault *);
 
 /* RC_PROTOCOL: a reply that does not belong to what was asked; closes. */
 enum rc cache_nonsense(struct cache *, struct fault *);

@@ -180,7 +180,7 @@ static void
 tell_found(struct view *v, const struct found *found, const struct sight *i)
 {
 	const struct value *value = i->held && !i->foreign ? &i->value
-	    : i->frozen					   ? &i->freeze
+	    : i->frozen                                    ? &i->freeze
 							   : NULL;
 	const char *key = found->key;
 
@@ -275,10 +275,10 @@ view_all(struct view *v)
 			break;
 		}
 	cache_close(&list);
-	return rc == RC_BUSY ? fault_set(v->fault, RC_AGAIN,
-				   "%s is listing its items for somebody else: try again",
-				   s->stream.where)
-			     : rc;
+	return rc == RC_BUSY
+	    ? fault_set(v->fault, RC_AGAIN,
+		  "%s is listing its items for somebody else: try again", s->stream.where)
+	    : rc;
 }
 
 enum rc

@@ -28,9 +28,8 @@ location_host(struct location *a, const struct url *u, struct fault *f)
 		    "the memcached URL names several servers: when one dies, its keys move to another, which gives locks away that are held; name one (memcached://host[:port])");
 	if (wrong)
 		return bad_url(f, wrong);
-	return u->path.n > 1 || u->query.at
-	    ? bad_url(f, "has something behind its host")
-	    : RC_OK;
+	return u->path.n > 1 || u->query.at ? bad_url(f, "has something behind its host")
+					    : RC_OK;
 }
 
 enum rc

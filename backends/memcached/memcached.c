@@ -74,10 +74,10 @@ struct memcached {
 	struct patience patience;
 	struct tick tick;
 	struct memcached_hold hold;
-	bool asked;    /* an item of ours may be there */
-	bool let_go;   /* a deletion went out, and was not answered */
-	bool told;     /* that it has evicted or forgotten */
-	bool young;    /* why it was not granted: it may have forgotten a holder */
+	bool asked;  /* an item of ours may be there */
+	bool let_go; /* a deletion went out, and was not answered */
+	bool told;   /* that it has evicted or forgotten */
+	bool young;  /* why it was not granted: it may have forgotten a holder */
 	bool young_told;
 	uint64_t dice;
 };
@@ -183,7 +183,8 @@ memcached_tell(struct memcached *m, const struct vitals *v)
 	m->told = true;
 	fault_set(&host->notice, RC_OK,
 	    "%s may lose locks: it is a cache, which evicts when it is full and forgets all when it is restarted (it has evicted %" PRIu64
-	    " items, and was told %" PRIu64 " times to forget all); see dlock-backends(7)",
+	    " items, and was told %" PRIu64
+	    " times to forget all); see dlock-backends(7)",
 	    m->where, v->evictions, v->flushes);
 }
 
@@ -208,7 +209,7 @@ memcached_show(struct memcached *m, struct sight *i)
 {
 	struct host *host = m->base.host;
 	struct value *of = i->held && !i->foreign ? &i->value
-	    : !i->held && i->frozen		  ? &i->freeze
+	    : !i->held && i->frozen               ? &i->freeze
 						  : NULL;
 
 	host->seen.position = 0;
@@ -304,8 +305,8 @@ put_hold(struct memcached *m, struct batch *b, uint64_t cas, struct fault *f)
 	size_t n = value_write(text, &m->hold.value);
 
 	if (n == 0)
-		return fault_set(f, RC_SYSTEM,
-		    "the record of this run has control characters in it");
+		return fault_set(
+		    f, RC_SYSTEM, "the record of this run has control characters in it");
 	batch_store(b, m->names.lock, &how, text, n);
 	return RC_OK;
 }
@@ -313,8 +314,8 @@ put_hold(struct memcached *m, struct batch *b, uint64_t cas, struct fault *f)
 static void
 put_counter(struct memcached *m, struct batch *b, const struct sight *i)
 {
-	struct store_how how = {i->counter_cas ? STORE_OVER : STORE_NEW, i->counter_cas,
-	    EXPTIME_MOST};
+	struct store_how how = {
+	    i->counter_cas ? STORE_OVER : STORE_NEW, i->counter_cas, EXPTIME_MOST};
 	char digits[24];
 	int n = snprintf(digits, sizeof digits, "%" PRIu64, m->hold.value.token);
 
@@ -364,8 +365,8 @@ memcached_without_cas(struct memcached *m, struct fault *f)
 
 /* The item is ours, and comes behind the freeze; or it is not ours any more. */
 static enum rc
-memcached_frozen(struct memcached *m, const struct stored *hold, struct value *freeze,
-    struct fault *f)
+memcached_frozen(
+    struct memcached *m, const struct stored *hold, struct value *freeze, struct fault *f)
 {
 	struct sight i = {.frozen = true, .freeze = *freeze};
 
@@ -411,8 +412,8 @@ memcached_confirm(struct memcached *m, uint64_t cas, int64_t time, instant until
 	if (rc == RC_OK)
 		rc = put_hold(m, &b, cas, f);
 	if (rc == RC_OK && !cache_is_same(&m->cache, epoch))
-		rc = fault_set(f, RC_AGAIN, "%s closed the connection within a request",
-		    m->where);
+		rc = fault_set(
+		    f, RC_AGAIN, "%s closed the connection within a request", m->where);
 	if (rc != RC_OK)
 		return rc;
 	batch_get(&b, m->names.freeze);
@@ -561,8 +562,8 @@ memcached_begin(struct memcached *m, const struct claim *claim)
 }
 
 static enum rc
-memcached_attempt(struct memcached *m, bool heard, instant until, struct grant *g,
-    struct fault *f)
+memcached_attempt(
+    struct memcached *m, bool heard, instant until, struct grant *g, struct fault *f)
 {
 	m->young = false;
 	return heard ? memcached_poll(m, instant_now() + ASK_PATIENCE, g, f)
@@ -666,8 +667,8 @@ memcached_renewed(struct memcached *m, const struct vitals *v, instant sent,
 
 /* *again: its CAS was another, or no answer came; it is to be looked for. */
 static enum rc
-memcached_write(struct memcached *m, instant until, struct grant *g, bool *again,
-    struct fault *f)
+memcached_write(
+    struct memcached *m, instant until, struct grant *g, bool *again, struct fault *f)
 {
 	struct vitals v;
 	struct answer a;
@@ -864,6 +865,6 @@ const struct backend memcached_backend = {
     .close = memcached_close,
     .lock = &(
 	const struct lock_ops){memcached_acquire, memcached_renew, memcached_release},
-    .admin = &(const struct admin_ops){memcached_each, memcached_revoke,
-	memcached_freeze, memcached_thaw},
+    .admin = &(const struct admin_ops){memcached_each, memcached_revoke, memcached_freeze,
+	memcached_thaw},
 };

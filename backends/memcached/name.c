@@ -54,8 +54,7 @@ write_hash(char *out, const char *key)
 static bool
 write_lock(char *out, const char *prefix, const char *key)
 {
-	size_t before = snprintf(out, LOCK_MOST, "%s", prefix),
-	       most = LOCK_MOST - before;
+	size_t before = snprintf(out, LOCK_MOST, "%s", prefix), most = LOCK_MOST - before;
 	char text[LOCK_MOST + 4];
 	bool fits = write_key(text, most, key) <= most;
 

@@ -20,8 +20,8 @@ struct order {
 };
 
 static struct order
-order_of(struct cache *s, const char *prefix, const char *key, instant until,
-    struct fault *f)
+order_of(
+    struct cache *s, const char *prefix, const char *key, instant until, struct fault *f)
 {
 	struct order o = {.server = s, .until = until, .fault = f};
 
@@ -35,8 +35,7 @@ order_send(struct order *o, const struct batch *b)
 {
 	if (!cache_is_same(o->server, o->server->epoch))
 		return fault_set(o->fault, RC_AGAIN,
-		    "%s closed the connection within a request",
-		    o->server->stream.where);
+		    "%s closed the connection within a request", o->server->stream.where);
 	return cache_send(o->server, b, o->until, o->fault);
 }
 
@@ -215,8 +214,8 @@ orders_freeze(struct cache *s, const char *prefix, const char *key, const char *
 }
 
 enum rc
-orders_thaw(struct cache *s, const char *prefix, const char *key, instant until,
-    struct fault *f)
+orders_thaw(
+    struct cache *s, const char *prefix, const char *key, instant until, struct fault *f)
 {
 	struct order o = order_of(s, prefix, key, until, f);
 	struct batch b;

@@ -110,8 +110,8 @@ read_server(struct cache *s, instant until, struct sight *i, struct fault *f)
 }
 
 enum rc
-sight_answered(struct cache *s, unsigned what, instant until, struct sight *i,
-    struct fault *f)
+sight_answered(
+    struct cache *s, unsigned what, instant until, struct sight *i, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
@@ -134,8 +134,8 @@ ask_for_flush(struct cache *s, instant until, struct sight *i, struct fault *f)
 	enum rc rc;
 
 	if (!cache_is_same(s, s->epoch))
-		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection within a request", s->stream.where);
+		return fault_set(f, RC_AGAIN, "%s closed the connection within a request",
+		    s->stream.where);
 	batch_begin(&b);
 	batch_word(&b, "stats settings");
 	rc = cache_send(s, &b, until, f);

@@ -9,15 +9,15 @@
 enum { FOREIGN_CHARS = 40 };
 
 struct sight {
-	instant sent;  /* just before the question left */
-	bool held;     /* the item is there, whosever it is */
-	bool foreign;  /* its value is none of dlock's; `value` is not set */
-	uint64_t cas;  /* of it */
-	int64_t ttl;   /* of it, whole seconds; TTL_NONE */
+	instant sent; /* just before the question left */
+	bool held;    /* the item is there, whosever it is */
+	bool foreign; /* its value is none of dlock's; `value` is not set */
+	uint64_t cas; /* of it */
+	int64_t ttl;  /* of it, whole seconds; TTL_NONE */
 	struct value value;
 	char words[FOREIGN_CHARS + 1]; /* the beginning of a foreign one; hostile */
 	bool frozen;
-	struct value freeze; /* "" and 0 where its value is none of dlock's */
+	struct value freeze;  /* "" and 0 where its value is none of dlock's */
 	struct vitals vitals; /* with SIGHT_SERVER */
 	/* with SIGHT_COUNTER */
 	uint64_t last;        /* the token of the last grant; 0: not known */

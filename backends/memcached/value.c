@@ -63,7 +63,8 @@ take_owner(const char **text, char *owner)
 
 /* So many bytes, and what follows them: a blank, or the end. */
 static bool
-take_text(const char **text, const char *end, int64_t n, char *out, size_t size, char stop)
+take_text(
+    const char **text, const char *end, int64_t n, char *out, size_t size, char stop)
 {
 	if (n < 0 || (size_t)n >= size || end - *text < n || (*text)[n] != stop)
 		return false;

@@ -479,13 +479,16 @@ pause_of(struct redlock *r)
 	case BECAUSE_YOUNG:
 		return (200 + dice_roll(&r->dice, 200)) * NS_PER_MS;
 	case BECAUSE_SPLIT:
-		pause = r->tries++ < 8 ? 25 + dice_roll(&r->dice, 50) : 100 + dice_roll(&r->dice, 200);
+		pause = r->tries++ < 8 ? 25 + dice_roll(&r->dice, 50)
+				       : 100 + dice_roll(&r->dice, 200);
 		return pause * NS_PER_MS;
 	case BECAUSE_HELD:
 		break;
 	}
 	r->tries = 0;
-	pause = (r->listens ? 500 + dice_roll(&r->dice, 500) : 50 + dice_roll(&r->dice, 200)) * NS_PER_MS;
+	pause = (r->listens ? 500 + dice_roll(&r->dice, 500)
+			    : 50 + dice_roll(&r->dice, 200)) *
+	    NS_PER_MS;
 	if (r->left >= 0 && r->left + 5 * NS_PER_MS < pause)
 		pause = r->left + (5 + dice_roll(&r->dice, 20)) * NS_PER_MS;
 	return pause;

@@ -23,7 +23,8 @@ ask(int fd, const char *text, size_t n)
 	char answer[256];
 	ssize_t got;
 
-	if (write(fd, text, n) != (ssize_t)n || (got = read(fd, answer, sizeof answer)) < 2)
+	if (write(fd, text, n) != (ssize_t)n ||
+	    (got = read(fd, answer, sizeof answer)) < 2)
 		err(1, "memcached");
 	if (memcmp(answer, "HD", 2) != 0)
 		errx(1, "memcached says '%.*s'", (int)got, answer);

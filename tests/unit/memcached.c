@@ -86,8 +86,7 @@ test_names_of_others_are_no_locks(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		assert_int_equal(
-		    name_read(key, &lock, "dlock:", names[i]), NAME_OTHER);
+		assert_int_equal(name_read(key, &lock, "dlock:", names[i]), NAME_OTHER);
 }
 
 static void
@@ -211,7 +210,8 @@ test_values_of_others(void **state)
 	text[n] = 'x';
 	is_no_value(text, n + 1);
 #define WITH(numbers) "dlock1 " OWNER " " numbers " k r m"
-	is_no_value(WITH("1 1 1 1 1 9999999999"), sizeof WITH("1 1 1 1 1 9999999999") - 1);
+	is_no_value(
+	    WITH("1 1 1 1 1 9999999999"), sizeof WITH("1 1 1 1 1 9999999999") - 1);
 	is_no_value(WITH("1 1 1 1 1 -1"), sizeof WITH("1 1 1 1 1 -1") - 1);
 	is_no_value(WITH("-1 1 1 1 1 1"), sizeof WITH("-1 1 1 1 1 1") - 1);
 	is_no_value(WITH("1 -2 1 1 1 1"), sizeof WITH("1 -2 1 1 1 1") - 1);
@@ -260,11 +260,11 @@ test_replies(void **state)
 static void
 test_what_memcached_never_says(void **state)
 {
-	static const char *const lines[] = {"", " ", "VA", "VA x", "VA -1", "VA 4294967296",
-	    "VA 99999999999999999999", "VA 5 c-1", "VA 5 cx", "VA 5 t-2", "VA 5 z1",
-	    "HD c99999999999999999999", "HDX", "hd", "-ERR unknown command", "+OK", "$-1",
-	    "HTTP/1.1 400 Bad Request", "SSH-2.0-OpenSSH_9.2", "STAT", "key=",
-	    "VALUE job 0 5", "\x15\x03\x01"};
+	static const char *const lines[] = {"", " ", "VA", "VA x", "VA -1",
+	    "VA 4294967296", "VA 99999999999999999999", "VA 5 c-1", "VA 5 cx", "VA 5 t-2",
+	    "VA 5 z1", "HD c99999999999999999999", "HDX", "hd", "-ERR unknown command",
+	    "+OK", "$-1", "HTTP/1.1 400 Bad Request", "SSH-2.0-OpenSSH_9.2", "STAT",
+	    "key=", "VALUE job 0 5", "\x15\x03\x01"};
 	struct reply r;
 
 	(void)state;
@@ -373,7 +373,8 @@ test_a_clock_that_stands_still(void **state)
 	(void)state;
 	assert_true(tick_goes_on(&t, 0, 0, 1000));
 	assert_true(tick_goes_on(&t, 10 * s, 10 * s, 1010));
-	assert_true(tick_goes_on(&t, 11 * s - 1, 11 * s, 1010)); /* between two of its seconds */
+	assert_true(
+	    tick_goes_on(&t, 11 * s - 1, 11 * s, 1010)); /* between two of its seconds */
 	assert_true(tick_goes_on(&t, 12 * s, 12 * s, 1011));
 	assert_false(tick_goes_on(&t, 22 * s, 22 * s, 1011));
 	assert_false(tick_goes_on(&t, 23 * s, 23 * s, 1011)); /* what was known stays */
@@ -425,7 +426,8 @@ test_urls(void **state)
 	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
 	assert_int_equal(location_parse(&l, "memcached://b%20b:x@h", &f), RC_OK);
 	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
-	assert_int_equal(location_parse(&l, "memcached://b:x%0D%0Aflush_all@h", &f), RC_OK);
+	assert_int_equal(
+	    location_parse(&l, "memcached://b:x%0D%0Aflush_all@h", &f), RC_OK);
 	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
 }
 
