@@ -241,7 +241,7 @@ class Pretender:
     def __init__(self, answers=None, greeting=b""):
         self.answers = {"stats": self.stats(), "mg": b"EN\r\n", "ms": b"HD c1\r\n", "md": b"HD\r\n", "mn": b"MN\r\n",
                         "ma": b"VA 16 c2 t30\r\n1800000000000007\r\n", **(answers or {})}
-        self.greeting, self.asked = greeting, []
+        self.greeting, self.asked, self.connections = greeting, [], 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.url = f"memcached://127.0.0.1:{self.port}"
@@ -261,6 +261,7 @@ class Pretender:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self.listener.accept()
+                self.connections += 1
                 threading.Thread(target=self._talk, args=(client,), daemon=True).start()
 
     def _talk(self, client):

@@ -232,9 +232,15 @@ def test_restart_under_a_hold(dlock, at, tmp_path):
     at.server.start(age=0)
     began = boottime()
     assert holder.wait().status == 79
-    assert boottime() - began < 2, "the end of the connection is no news"
     assert next_.wait().status == 0
     assert boottime() - began > 2.5 and next_.token > holder.token
+
+
+def test_the_end_of_the_connection_is_news(dlock, at):
+    """Nobody waits for the next renewal then."""
+    holder = dlock.hold(at, "job", "-t", "5m")
+    at.server.restart()
+    assert holder.wait(50).status == 79
 
 
 def test_a_cas_of_a_former_life_is_not_believed(dlock, at):
@@ -302,7 +308,7 @@ def test_a_full_server_that_evicts_nothing(dlock, make_memcached):
 
         fill()
         done = holder.wait()
-        assert done.status == 79 and "evicted or deleted" in done.stderr
+        assert done.status == 79 and "evicted or deleted" in done.stderr and not holder.events("suspect")
         fill()
     done = run(dlock, server.url, "-w", "1s")
     assert done.status == 69 and "memory is full" in done.stderr
@@ -485,6 +491,13 @@ def test_hostile_answers(dlock, make_pretender, answers):
 def test_answers_that_pass(dlock, make_pretender, answers):
     done = run(dlock, make_pretender(answers).url, "-O", "connect-timeout=1s")
     assert done.status == 69 and done.stderr.count("\n") == 1
+
+
+def test_nothing_is_asked_where_an_error_was_said(dlock, make_pretender):
+    """What comes after it may be the answer to something else."""
+    pretender = make_pretender({"mg": lambda words: b"SERVER_ERROR busy\r\n" if "#n:" in words[1] else b"EN\r\n"})
+    assert run(dlock, pretender.url, "-w", "2s").status == 69
+    assert pretender.connections == pretender.commands().count("stats") > 2
 
 
 @pytest.mark.parametrize("answer", [b"CLIENT_ERROR bad\r\n", b"ERROR\r\n", b"HD\r\n", b"", b"XX\r\n", ENDLESS], ids=range(6))
