@@ -2,9 +2,10 @@
  * listing.c - tells what locks a memcached server has.
  *
  *  1. One key is one question.
- *  2. All keys: the server lists the names of all its items on a connection of its own, which
- *     is read as fast as the locks among them are asked for on the other, some at a time:
- *     what is not read yet waits in the server, which holds up nobody but the next who lists.
+ *  2. All keys: the server lists the names of all its items.  While that list is not read it
+ *     may hold a lock on some of them, for which everybody would wait, ourselves
+ *     first: so it is read at once, and the names of locks are kept until then.  That
+ *     takes some bytes of memory for each lock; there is no other way to list them.
  *  3. A freeze is told with the hold of its key; without one, by itself.
  */
 #include "listing.h"
@@ -13,12 +14,19 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BUSY_PATIENCE (3 * NS_PER_S) /* for another's list to end */
 #define BUSY_PAUSE (100 * NS_PER_MS)
 
 enum { PAGE = 12, US_PER_S = 1000000 };
+
+/* The names of locks and freezes that the server has listed, each ended by a NUL. */
+struct list {
+	char *text;
+	size_t used, room;
+};
 
 /* What a name in the list has led to. */
 struct found {
@@ -214,27 +222,42 @@ view_page(struct view *v)
 	return rc;
 }
 
-/* A name as the list has it, encoded. */
-static enum rc
-view_name(struct view *v, const char *encoded)
+static bool
+list_add(struct list *l, const char *name)
 {
-	struct found *found = &v->page[v->n];
-	char name[NAME_BYTES];
+	size_t n = strlen(name) + 1;
+
+	if (l->used + n > l->room) {
+		size_t room = 2 * l->room + NAME_BYTES;
+		char *text = realloc(l->text, room);
+
+		if (!text)
+			return false;
+		l->text = text;
+		l->room = room;
+	}
+	memcpy(l->text + l->used, name, n);
+	l->used += n;
+	return true;
+}
+
+/* A name as the server lists it, encoded. */
+static enum rc
+view_listed(struct view *v, struct list *l, const char *encoded)
+{
+	char name[NAME_BYTES], key[KEY_BYTES + 1];
 	const char *lock;
 
-	if (encode_undo(name, sizeof name, encoded, strlen(encoded)) <= 0)
+	if (encode_undo(name, sizeof name, encoded, strlen(encoded)) <= 0 ||
+	    name_read(key, &lock, v->prefix, name) == NAME_OTHER)
 		return RC_OK;
-	found->of = name_read(found->key, &lock, v->prefix, name);
-	if (found->of == NAME_OTHER)
-		return RC_OK;
-	name_of_lock(&found->names, lock);
-	v->n++;
-	return v->n == PAGE ? view_page(v) : RC_OK;
+	return list_add(l, name) ? RC_OK
+				 : fault_set(v->fault, RC_SYSTEM, "out of memory");
 }
 
 /* RC_BUSY: somebody else lists. */
 static enum rc
-view_list(struct view *v, struct cache *list)
+view_read_list(struct view *v, struct list *l)
 {
 	instant until = v->look->until;
 	struct answer a;
@@ -243,42 +266,67 @@ view_list(struct view *v, struct cache *list)
 
 	batch_begin(&b);
 	batch_word(&b, "lru_crawler metadump hash");
-	rc = cache_send(list, &b, until, v->fault);
-	while (rc == RC_OK && !v->enough) {
-		rc = cache_read(list, &a, until, v->fault);
-		if (rc != RC_OK)
+	rc = cache_send(v->server, &b, until, v->fault);
+	while (rc == RC_OK) {
+		rc = cache_read(v->server, &a, until, v->fault);
+		if (rc != RC_OK || a.reply.code == REPLY_END)
 			break;
-		if (a.reply.code == REPLY_END)
-			return view_page(v);
 		if (a.reply.code == REPLY_BUSY)
 			return RC_BUSY;
-		rc = a.reply.code == REPLY_KEY ? view_name(v, a.reply.name)
-					       : cache_nonsense(list, v->fault);
+		rc = a.reply.code == REPLY_KEY ? view_listed(v, l, a.reply.name)
+					       : cache_nonsense(v->server, v->fault);
 	}
 	return rc;
+}
+
+/* When nobody else lists any more. */
+static enum rc
+view_await_list(struct view *v, struct list *l)
+{
+	struct host *host = v->server->stream.host;
+	instant most = instant_first(v->look->until, instant_now() + BUSY_PATIENCE);
+	enum rc rc;
+
+	while ((rc = view_read_list(v, l)) == RC_BUSY && instant_now() < most)
+		if (host->wait(host, -1, 0, instant_now() + BUSY_PAUSE) == WOKE_STOP)
+			return RC_STOP;
+	return rc == RC_BUSY ? fault_set(v->fault, RC_AGAIN,
+				   "%s is listing its items for somebody else: try again",
+				   v->server->stream.where)
+			     : rc;
+}
+
+static enum rc
+view_list(struct view *v, const struct list *l)
+{
+	enum rc rc = RC_OK;
+
+	for (const char *name = l->text;
+	     rc == RC_OK && !v->enough && name < l->text + l->used;
+	     name += strlen(name) + 1) {
+		struct found *found = &v->page[v->n++];
+		const char *lock;
+
+		found->of = name_read(found->key, &lock, v->prefix, name);
+		name_of_lock(&found->names, lock);
+		if (v->n == PAGE)
+			rc = view_page(v);
+	}
+	return rc == RC_OK ? view_page(v) : rc;
 }
 
 static enum rc
 view_all(struct view *v)
 {
-	struct cache *s = v->server, list;
-	struct host *host = s->stream.host;
-	instant most = instant_first(v->look->until, instant_now() + BUSY_PATIENCE);
+	struct list list = {NULL, 0, 0};
 	enum rc rc = view_clock(v);
 
-	if (rc != RC_OK)
-		return rc;
-	cache_init(&list, host, s->address, s->stream.where);
-	while ((rc = view_list(v, &list)) == RC_BUSY && instant_now() < most)
-		if (host->wait(host, -1, 0, instant_now() + BUSY_PAUSE) == WOKE_STOP) {
-			rc = RC_STOP;
-			break;
-		}
-	cache_close(&list);
-	return rc == RC_BUSY
-	    ? fault_set(v->fault, RC_AGAIN,
-		  "%s is listing its items for somebody else: try again", s->stream.where)
-	    : rc;
+	if (rc == RC_OK)
+		rc = view_await_list(v, &list);
+	if (rc == RC_OK && list.used > 0)
+		rc = view_list(v, &list);
+	free(list.text);
+	return rc;
 }
 
 enum rc

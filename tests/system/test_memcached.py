@@ -536,7 +536,7 @@ def test_status_says_what_it_is(dlock, at):
 
 
 def test_locks_among_much_else(dlock, at, client):
-    client.socket.sendall(b"".join(b"set page%d 0 0 1 noreply\r\nx\r\n" % n for n in range(20000)))
+    client.socket.sendall(b"".join(b"set page%d 0 0 1 noreply\r\nx\r\n" % n for n in range(100000)))
     value = b"dlock1 " + b"0" * 32 + b" 7 1700000000000000 -1 0 2 0  {} "
     client.socket.sendall(b"".join(b"set dlock:lock%d 0 600 %d noreply\r\n%s\r\n" % (n, len(value), value) for n in range(1000)))
     wait_for(lambda: client.get("dlock:lock999"), what="the last one")
