@@ -419,7 +419,8 @@ struct admin_ops {
 	 * What changes meanwhile may be missed, or (between pages) be told twice; one
 	 * holder or waiter is told as it was at one moment.  With a key the job's
 	 * last run is told too.
-	 * RC_OK: the end was reached, or `see` wanted no more.  RC_AGAIN, RC_DENIED,
+	 * RC_OK: the end was reached, or `see` wanted no more.  RC_DENIED: all was
+	 * told that may be read (there may be more), which may be nothing.  RC_AGAIN,
 	 * RC_CONFIG, RC_SYSTEM as for acquire.
 	 */
 	enum rc (*each)(struct store *, const struct look *, struct fault *);

@@ -359,11 +359,15 @@ explain_error(const struct stream *s, unsigned long error, struct fault *f)
 	    "%s does not answer in TLS (%s): is that its TLS port?", s->where, why);
 }
 
+/* Who has closed it may have said why: we have not read that if we could not write. */
 static enum rc
 tls_explain(struct stream *s, struct fault *f)
 {
-	const struct session *t = s->own;
+	struct session *t = s->own;
+	char byte;
 
+	if (!t->broken && session_feed(s) > 0)
+		session_call(t, lib->SSL_peek, &byte, 1);
 	return t->broken && t->error != 0 ? explain_error(s, t->error, f)
 					  : stream_hung_up(s, f);
 }
@@ -607,6 +611,32 @@ tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 	else
 		tls_close(t);
 	return rc;
+}
+
+enum rc
+tls_set(struct tls_settings *s, const char *name, const char *value, struct fault *f)
+{
+	const char **to = strcmp(name, "cacert") == 0 ? &s->cacert
+	    : strcmp(name, "cert") == 0               ? &s->cert
+	    : strcmp(name, "key") == 0                ? &s->key
+						      : &s->name;
+
+	*to = value;
+	return *value ? RC_OK : fault_set(f, RC_USAGE, "-O %s= names nothing", name);
+}
+
+enum rc
+tls_open_if(bool wanted, const char *scheme, struct tls **ret,
+    const struct tls_settings *s, struct fault *f)
+{
+	*ret = NULL;
+	if (wanted)
+		return tls_open(ret, s, f);
+	return s->cacert || s->cert || s->key || s->name
+	    ? fault_set(f, RC_USAGE,
+		  "-O cacert=, cert=, key= and tls-name= are for TLS: %s in the URL",
+		  scheme)
+	    : RC_OK;
 }
 
 void

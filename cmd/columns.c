@@ -138,7 +138,10 @@ write_command(char *out, size_t size, const struct view *v)
 static void
 write_why(char *out, size_t size, const struct view *v)
 {
-	put_text(out, size, said_of(v)->why);
+	const char *why = said_of(v)->why;
+
+	if (why)
+		text_quote(out, size, why, '"'); /* as in a sentence */
 }
 
 static void

@@ -19,6 +19,7 @@
 #include "options.h"
 #include "sources.h"
 #include "say.h"
+#include "shell.h"
 #include "stray.h"
 #include "text.h"
 
@@ -197,19 +198,6 @@ static int answered = -1, undelivered;
 
 #define DELIVERY_PATIENCE (2 * NS_PER_S) /* for whoever reads our stdout */
 
-/* `export NAME='VALUE';` for any POSIX shell, also if eval joins the lines. */
-static void
-write_export(FILE *to, const char *name, const char *value)
-{
-	fprintf(to, "export %s='", name);
-	for (; *value; value++)
-		if (*value == '\'')
-			fputs("'\\''", to);
-		else
-			putc(*value, to);
-	fputs("';\n", to);
-}
-
 /* DLOCK_KEEPER: ours before those of the dlocks around us. */
 static void
 write_keepers(FILE *to, const char *address)
@@ -219,7 +207,7 @@ write_keepers(FILE *to, const char *address)
 
 	if (outer && asprintf(&all, "%s %s", address, outer) < 0)
 		all = NULL;
-	write_export(to, "DLOCK_KEEPER", all ? all : address);
+	shell_export(to, "DLOCK_KEEPER", all ? all : address);
 	free(all);
 }
 
@@ -231,7 +219,7 @@ write_tokens(FILE *to, const struct plan *p, const struct go *go)
 
 	if (text)
 		child_write_tokens(p, go, text, room);
-	write_export(to, "DLOCK_TOKENS", text ? text : "{}");
+	shell_export(to, "DLOCK_TOKENS", text ? text : "{}");
 	free(text);
 }
 
@@ -243,15 +231,15 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 	const struct go *go = &r->shared->go;
 
 	fputs("unset DLOCK_TOKENS DLOCK_SLOT;\n", to);
-	write_export(to, "DLOCK_HANDLE", handle);
-	write_export(to, "DLOCK_KEY", p->keys[0]);
-	write_export(to, "DLOCK_TOKEN", go->token);
+	shell_export(to, "DLOCK_HANDLE", handle);
+	shell_export(to, "DLOCK_KEY", p->keys[0]);
+	shell_export(to, "DLOCK_TOKEN", go->token);
 	if (p->nkeys > 1)
 		write_tokens(to, p, go);
 	if (p->claim.kind == KIND_LIMIT)
-		write_export(to, "DLOCK_SLOT", go->slot);
-	write_export(to, "DLOCK_OWNER", r->owner);
-	write_export(to, "DLOCK_BACKEND", p->site.backend->name);
+		shell_export(to, "DLOCK_SLOT", go->slot);
+	shell_export(to, "DLOCK_OWNER", r->owner);
+	shell_export(to, "DLOCK_BACKEND", p->site.backend->name);
 	write_keepers(to, go->keeper);
 }
 
@@ -405,26 +393,14 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 
 /* ---- the process ---- */
 
-/*
- * `eval "$(dlock hold ...)"` would take a failure for success, having nothing to
- * evaluate.
- */
 static int
 end_asker(bool shell, struct end end)
 {
-	if (shell && end.status != 0) {
-		printf("(exit %d)\n", end.status);
+	if (shell) {
+		shell_status(stdout, end.status);
 		fflush(stdout);
 	}
 	return end.signal ? start_die_of(end.signal) : end.status;
-}
-
-static bool
-has_word(char **words, const char *word)
-{
-	while (*words && strcmp(*words, word) != 0)
-		words++;
-	return *words;
 }
 
 static struct end
@@ -467,7 +443,7 @@ hold(struct plan *p)
 int
 cmd_hold(char **words)
 {
-	bool shell = has_word(words, "--shell");
+	bool shell = shell_is_meant(words);
 	struct plan plan;
 	struct fault fault;
 	char clean[700];

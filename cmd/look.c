@@ -216,8 +216,9 @@ look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *c
 	struct look what = {.brief = true, .until = until, .see = see_any, .ctx = &all};
 	enum rc rc = look(l, &what, f);
 
-	if (rc == RC_OK && !all.enough)
-		complete(&all); /* else there may have been more of the last one */
+	/* else there may have been more of the last one */
+	if ((rc == RC_OK || rc == RC_DENIED) && !all.enough)
+		complete(&all);
 	if (rc == RC_OK && all.view.short_of_memory)
 		rc = out_of_memory(f);
 	view_free(&all.view);

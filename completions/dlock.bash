@@ -116,7 +116,7 @@ _dlock_options()
 	break) options="--key $ask --wait $said --token --force --yes --quiet" ;;
 	freeze) options="--key $ask $said --for --quiet" ;;
 	thaw) options="--key $ask --yes --quiet" ;;
-	release) options='--quiet' ;;
+	release) options='--shell --quiet' ;;
 	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
 	*) options='' ;;
 	esac
@@ -133,7 +133,7 @@ _dlock_value()
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg memcached' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// zk:// zks:// postgresql:// memcached://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// postgresql:// memcached://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;

@@ -75,6 +75,7 @@ enum because {
 struct redlock {
 	struct store base;
 	struct quorum quorum;
+	struct tls_settings tls_settings;
 	struct patience patience;
 	const struct claim *claim;
 	bool bare;    /* the key itself is the lock's, as other clients have it */
@@ -106,7 +107,8 @@ redlock_of(struct store *s)
 bool
 redlock_is_meant(const char *url)
 {
-	return url && strncmp(url, "redlock:", 8) == 0;
+	return url &&
+	    (strncmp(url, "redlock:", 8) == 0 || strncmp(url, "redlocks:", 9) == 0);
 }
 
 static enum rc
@@ -144,6 +146,30 @@ redlock_dialect(struct store *s, const char *value, struct fault *f)
 		  value);
 }
 
+static enum rc
+redlock_cacert(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&redlock_of(s)->tls_settings, "cacert", value, f);
+}
+
+static enum rc
+redlock_cert(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&redlock_of(s)->tls_settings, "cert", value, f);
+}
+
+static enum rc
+redlock_key(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&redlock_of(s)->tls_settings, "key", value, f);
+}
+
+static enum rc
+redlock_tls_name(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&redlock_of(s)->tls_settings, "tls-name", value, f);
+}
+
 static const struct setting_row settings[] = {
     {"password-file", "FILE", "the password of all masters, in a file of mode 0600",
 	redlock_password_file},
@@ -151,6 +177,14 @@ static const struct setting_row settings[] = {
 	"for masters that do not answer, without --wait (default: 5s)",
 	redlock_connect_timeout},
     {"dialect", "NAME", "native (default), or string: the key itself", redlock_dialect},
+    {"cacert", "FILE", "with redlocks://: the CAs to trust (default: the system's)",
+	redlock_cacert},
+    {"cert", "FILE", "with redlocks://: a client certificate, and those of its CAs",
+	redlock_cert},
+    {"key", "FILE", "its key, in a file of mode 0600", redlock_key},
+    {"tls-name", "NAME",
+	"with redlocks://: what the masters' certificates are for, if not the hosts' names",
+	redlock_tls_name},
     {0},
 };
 
@@ -193,6 +227,8 @@ redlock_open(
 		rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK)
 		rc = check_login(r, f);
+	if (rc == RC_OK)
+		rc = quorum_secure(&r->quorum, &r->tls_settings, f);
 	if (rc != RC_OK)
 		redlock_close(&r->base);
 	else
@@ -746,9 +782,9 @@ admin_thaw(struct store *s, const char *key, instant until, struct fault *f)
 
 static const struct backend redlock_backend = {
     .name = "redis",
-    .schemes = (const char *const[]){"redlock", NULL},
+    .schemes = (const char *const[]){"redlock", "redlocks", NULL},
     .settings = settings,
-    .url_help = "redlock://[user:password@]host[:port],host,host...[/db]",
+    .url_help = "redlock[s]://[user:password@]host[:port],host,host...[/db]",
     .open = redlock_open,
     .close = redlock_close,
     .lock = &(const struct lock_ops){redlock_acquire, redlock_renew, redlock_release},

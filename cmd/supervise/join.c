@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define JOIN_VERSION 4
+#define JOIN_VERSION 5
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS)
@@ -44,6 +44,7 @@ struct join_answer {
 	bool foreign; /* a lock is the same, but the asker none of our descendants */
 	bool secret;  /* the site has a password and is not told */
 	bool stops;   /* it is ours still, but wanted back: to be stopped politely */
+	bool full;    /* it is ours, but JOINS_HOLDING have joined already */
 	/*
 	 * bits: which of the keys asked for we hold, in the order in which they were
 	 * asked for; 0: none
@@ -266,6 +267,26 @@ is_own_user(int fd, pid_t *pid)
 	return true;
 }
 
+static size_t
+count_foreign(const struct join_server *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->used; i++)
+		n += s->peers[i].fd >= 0 && s->peers[i].foreign;
+	return n;
+}
+
+static size_t
+count_holding(const struct join_server *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->used; i++)
+		n += s->peers[i].fd >= 0 && s->peers[i].holds;
+	return n;
+}
+
 static void
 add_peer(struct join_server *s, int fd, bool foreign)
 {
@@ -310,7 +331,7 @@ accept_peer(struct join_server *s)
 		return true;
 	}
 	foreign = is_foreign(s, pid);
-	if (foreign && s->present >= JOINS_MAX / 2)
+	if (foreign && count_foreign(s) >= JOINS_FOREIGN)
 		close(fd);
 	else
 		add_peer(s, fd, foreign);
@@ -386,6 +407,16 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 	a->stops = o->stops;
 }
 
+/* It would be one more than can hold along with us; `counted`: it is not. */
+static void
+refuse_one_more(const struct join_server *s, struct join_answer *a, bool counted)
+{
+	if (counted || !a->has || count_holding(s) < JOINS_HOLDING)
+		return;
+	a->full = true;
+	a->has = 0;
+}
+
 /* By how many the joined holds have grown. */
 static int
 serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct site *site,
@@ -406,6 +437,7 @@ serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct s
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
 	    tell_site(&answer, site)) {
 		answer_peer(&answer, &ask, n, s->peers[i].foreign, p, site, offer);
+		refuse_one_more(s, &answer, held || ask.verb != JOIN_HOLD);
 		if (answer.has && ask.keep > *keep)
 			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;
 		send(s->peers[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -509,12 +541,14 @@ connect_to_hold(int fd, const struct address *a, struct fault *f)
 	socklen_t size = fill_address(&to, a->name, a->n);
 	pid_t pid;
 
-	while (connect(fd, (struct sockaddr *)&to, size) != 0)
+	while (connect(fd, (struct sockaddr *)&to, size) != 0) {
+		if (errno != EINTR && !is_same_net(a, fd))
+			return fault_set(f, RC_DENIED,
+			    "this handle cannot be asked from here (another network namespace, or another machine?)");
 		if (errno != EINTR)
 			return fault_set(f, RC_LOST,
-			    is_same_net(a, fd)
-				? "nothing is held under this handle: it was released, or its time or its process has ended"
-				: "this handle cannot be asked from here (another network namespace, or another machine?)");
+			    "nothing is held under this handle: it was released, or its time or its process has ended");
+	}
 	if (!is_own_user(fd, &pid))
 		return fault_set(f, RC_LOST, "this handle is another user's");
 	return RC_OK;
@@ -541,7 +575,7 @@ join_ask_release(const char *handle, struct join_outcome *o, struct fault *f)
 		while ((n = recv(fd, o, sizeof *o, 0)) < 0 && errno == EINTR)
 			continue;
 		if (n != sizeof *o || o->version != JOIN_VERSION)
-			rc = fault_set(f, RC_SYSTEM,
+			rc = fault_set(f, RC_AGAIN,
 			    "dlock's keeper process has ended before it could say whether it is released; "
 			    "the lock ends with its lease at the latest");
 		o->line[sizeof o->line - 1] = '\0';
@@ -610,6 +644,10 @@ join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct
 			return RC_OK;
 		if (n == JOIN_CALL)
 			continue; /* we are asking already */
+		if (n == sizeof j->answer && j->answer.full)
+			return fault_set(f, RC_AGAIN,
+			    "%d runs have joined the enclosing dlock, which takes no more",
+			    JOINS_HOLDING);
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -820,6 +858,27 @@ inherit_site(const struct join *j, struct site *site)
 	read_site(told, site);
 }
 
+/* Asks it, and again for a while where it has no room for one more. */
+static enum rc
+ask_for_room(struct search *s, const struct address *a, instant until, struct fault *f)
+{
+	struct host *host = s->join->base.host;
+
+	for (;;) {
+		enum rc rc = connect_to(s, a, until, f);
+
+		if (rc == RC_OK)
+			rc = join_exchange(s->join, s->fd, JOIN_HOLD, until, f);
+		if (rc != RC_AGAIN || !s->join->answer.full ||
+		    instant_now() + JOIN_RETRY >= until)
+			return rc;
+		close(s->fd);
+		s->fd = -1;
+		if (host->wait(host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
+			return RC_STOP;
+	}
+}
+
 /*
  * Asks the keeper at one address.  RC_OK: it has keys of ours, and keeps them for us
  * from now on.  RC_LOST: it has none, or is gone.
@@ -828,13 +887,11 @@ static enum rc
 ask_keeper(struct search *s, const struct address *a, struct fault *f)
 {
 	struct join *j = s->join;
-	instant until = instant_now() + JOIN_PATIENCE;
 	const char *key = key_at(a, j->plan);
-	enum rc rc = connect_to(s, a, until, f);
+	enum rc rc;
 
-	j->answer.foreign = false;
-	if (rc == RC_OK)
-		rc = join_exchange(j, s->fd, JOIN_HOLD, until, f);
+	j->answer.foreign = j->answer.full = false;
+	rc = ask_for_room(s, a, instant_now() + JOIN_PATIENCE, f);
 	return rc == RC_LOST && j->answer.foreign
 	    ? unjoinable(key ? key : j->plan->keys[0],
 		  "counts this run among no descendants of its", f)
@@ -972,7 +1029,7 @@ unknown_site(const struct whereabouts *w, struct fault *f)
 	    "it would go where the enclosing dlock goes, but %s",
 	    w->secret
 		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
-		: "that has ended: say -u or -b");
+		: "that has ended (DLOCK_KEEPER): say -u or -b, and unset what it has left behind");
 }
 
 /*

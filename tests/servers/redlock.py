@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import redis
 
+from redis_tls import RedisTls
 from support import At, RedisServer, RemotePlace, boottime, compile_shim, wait_for
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")  # their votes count as soon as they are up
@@ -89,6 +90,8 @@ class SteppedRedis(RedisServer):
 class Masters:
     """N of them, with the same options."""
 
+    scheme = "redlock"
+
     def __init__(self, n=3, options=DURABLE, shim=None):
         self.all = [SteppedRedis(shim, *options) if shim else RedisServer(*options) for _ in range(n)]
 
@@ -104,14 +107,14 @@ class Masters:
 
     @property
     def url(self):
-        return "redlock://" + ",".join(self.hosts)
+        return f"{self.scheme}://" + ",".join(self.hosts)
 
     def at(self, **instead):
         """The place, or what leads there through other ports: at(m2=PORT)."""
         hosts = self.hosts
         for name, port in instead.items():
             hosts[int(name[1:])] = f"127.0.0.1:{port}"
-        return At("redlock://" + ",".join(hosts))
+        return At(f"{self.scheme}://" + ",".join(hosts))
 
     def votes(self, key="job"):
         """Who has each master's vote; None: nobody; "away": it does not answer."""
@@ -154,6 +157,15 @@ class Masters:
             server.stop()
 
 
+class TlsMasters(Masters):
+    """Each speaks TLS alone, with a certificate of its own that is for its address."""
+
+    scheme = "redlocks"
+
+    def __init__(self, authority, n=3, options=DURABLE, san="IP:127.0.0.1", **more):
+        self.all = [RedisTls(authority, *options, certificate=authority.sign(f"master{i}-{san}", san), **more) for i in range(n)]
+
+
 class RedlockPlace(RemotePlace):
     """Locks on three masters of the session."""
 
@@ -166,7 +178,7 @@ class RedlockPlace(RemotePlace):
         self.prefix = f"t{next(self._numbers)}:"
 
     def url_at(self, port, host="127.0.0.1"):
-        return "redlock://" + ",".join([f"{host}:{port}", *self.masters.hosts[1:]])
+        return f"{self.masters.scheme}://" + ",".join([f"{host}:{port}", *self.masters.hosts[1:]])
 
     def stored(self):
         return b"".join(_dump(server) for server in self.masters.all)
@@ -182,8 +194,29 @@ class RedlockPlace(RemotePlace):
         return lambda: [server.restart() for server in self.masters.all]
 
 
+class RedlockTlsPlace(RedlockPlace):
+    """The same with TLS to each."""
+
+    id = "redlock-tls"
+
+    def __init__(self, request):
+        self.authority = request.getfixturevalue("authority")
+        self.masters = request.getfixturevalue("redlock_tls_masters")
+        self.server = self.masters[0]
+        self.prefix = f"t{next(self._numbers)}:"
+
+    @property
+    def settings(self):
+        return (f"cacert={self.authority.cert}",)
+
+    def crashable(self, request):
+        self.masters = request.getfixturevalue("make_tls_masters")()
+        self.server = self.masters[0]
+        return lambda: [server.restart() for server in self.masters.all]
+
+
 def _dump(server):
-    with redis.Redis(port=server.port) as c:
+    with server.client(decode_responses=False) as c:
         return b"".join(k + (c.dump(k) or b"") for k in c.scan_iter("*"))
 
 

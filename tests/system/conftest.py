@@ -16,18 +16,19 @@ from hostile import Hostile
 from memcached import Memcached, MemcachedPlace, Pretender, compile_clock
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
+from redis_dialect_forms import DIALECT_FORM_PLACES
 from redis_dialects import SOME_DIALECT_PLACES
 from redis_forms import REDIS_PLACES, RedisCluster, RedisSentinels
 from redis_tls import Chatty, RedisTls, RedisTlsPlace
-from redlock import Masters, RedlockPlace
+from redlock import Masters, RedlockPlace, RedlockTlsPlace, TlsMasters
 from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 
 PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES]
-OTHER_PLACES += [*REDIS_PLACES, RedlockPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
+OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES]
+OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
 # DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other; there may be more shares.
@@ -49,10 +50,11 @@ def pytest_configure(config):
 
 
 def is_for_later(item):
-    """Is it a test of make check-all, since its place runs only a few ordinarily?"""
+    """Is it a test of make check-all, since its place runs only a few ordinarily, or of a suite that this does not join?"""
     params = item.callspec.params.values() if hasattr(item, "callspec") else []
     few = [p.ordinarily for p in params if getattr(p, "ordinarily", None) is not None]
-    return not FULL and any(item.originalname not in names for names in few)
+    joined = [p.suites for p in params if getattr(p, "suites", None) is not None]
+    return (not FULL and any(item.originalname not in names for names in few)) or any(item.path.stem not in suites for suites in joined)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -218,6 +220,19 @@ def redlock_masters():
     masters = Masters()
     yield masters
     masters.stop()
+
+
+@pytest.fixture(scope="session")
+def redlock_tls_masters(authority):
+    masters = TlsMasters(authority)
+    yield masters
+    masters.stop()
+
+
+@pytest.fixture
+def make_tls_masters(authority, nothing_is_left):
+    """Starts independent masters that speak TLS, for the test to break."""
+    yield from making(functools.partial(TlsMasters, authority))
 
 
 @pytest.fixture

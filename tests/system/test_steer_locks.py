@@ -24,7 +24,8 @@ def place(request):
 
 
 # Words in the names of tests of what a place cannot, which can be marked.
-CANNOT = {"redlock": ("freeze", "readers", "limit"), "memcached": ("readers", "limit", "-s]")}
+CANNOT = dict.fromkeys(("redlock", "redlock-tls"), ("freeze", "readers", "limit"))
+CANNOT["memcached"] = ("readers", "limit", "-s]")
 
 
 @pytest.fixture
