@@ -8,30 +8,15 @@ import re
 import socket
 import struct
 import tempfile
-import threading
 import time
 from urllib.parse import quote, unquote
 
+from hostile import Hostile
+from redlock import AHEAD
 from support import PATIENCE, RemotePlace, Server, compile_shim, wait_for
 
 # How long a server thinks that it has been running: dlock takes no lock on one that has just been started.
-CLOCK = r"""
-    #define _GNU_SOURCE
-    #include <dlfcn.h>
-    #include <fcntl.h>
-    #include <stdlib.h>
-    #include <sys/mman.h>
-    #include <time.h>
-
-    static long ahead(void) /* seconds */
-    {
-        static volatile double *page;
-
-        if (!page)
-            page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, open(getenv("CLOCK_FILE"), O_RDONLY), 0);
-        return (long)*page;
-    }
-
+CLOCK = AHEAD + r"""
     int clock_gettime(clockid_t id, struct timespec *t)
     {
         static int (*real)(clockid_t, struct timespec *);
@@ -230,7 +215,7 @@ class MemcachedPlace(RemotePlace):
         return None
 
 
-class Pretender:
+class Pretender(Hostile):
     """Speaks as a memcached that never keeps anything, but `answers` {command: bytes, or a function of its words}.
 
     An answer None is silence from then on, b"" an end of the connection.
@@ -239,32 +224,19 @@ class Pretender:
     STATS = (("version", "1.6.18"), ("uptime", "100000"), ("time", "1800000000"), ("evictions", "0"), ("cmd_flush", "0"))
 
     def __init__(self, answers=None, greeting=b""):
+        super().__init__(greeting=greeting)
         self.answers = {"stats": self.stats(), "mg": b"EN\r\n", "ms": b"HD c1\r\n", "md": b"HD\r\n", "mn": b"MN\r\n",
                         "ma": b"VA 16 c2 t30\r\n1800000000000007\r\n", **(answers or {})}
-        self.greeting, self.asked, self.connections = greeting, [], 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
         self.url = f"memcached://127.0.0.1:{self.port}"
-        threading.Thread(target=self._serve, daemon=True).start()
+        self.connections = 0
 
     @classmethod
     def stats(cls, **instead):
         lines = {**dict(cls.STATS), **{k: str(v) for k, v in instead.items()}}
         return "".join(f"STAT {k} {v}\r\n" for k, v in lines.items()).encode() + b"END\r\n"
 
-    def close(self):
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-
-    def _serve(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self.listener.accept()
-                self.connections += 1
-                threading.Thread(target=self._talk, args=(client,), daemon=True).start()
-
     def _talk(self, client):
+        self.connections += 1
         with contextlib.suppress(OSError, ValueError), client, client.makefile("rb") as lines:
             client.sendall(self.greeting)
             while line := lines.readline():
