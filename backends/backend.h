@@ -474,6 +474,8 @@ struct backend {
 	const char *url_help;
 	/* what may have to be set up on a server by hand, as a script; or NULL */
 	const char *schema;
+	/* why nobody should rely on its locks alone, for who looks at one; or NULL */
+	const char *caveat;
 
 	/*
 	 * Makes a store from what the user named; checks URL and settings,

@@ -30,6 +30,7 @@ NEEDS = {
     "jobs": (("--once", "probe"), "cannot remember runs"),
 }
 CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, **dict.fromkeys(("redlock", "redlock-tls"), {"shared", "limit", "jobs"}),
+          "memcached": {"shared", "limit", "jobs"},
           **DIALECT_CANNOT, **LAYOUT_CANNOT}  # the manual's table; all others can do all
 
 

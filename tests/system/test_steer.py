@@ -361,7 +361,12 @@ def pg_data(place):
     return rows, ask("SELECT oid, relname, relfilenode FROM pg_class WHERE oid > 16384 ORDER BY 1")
 
 
-DATA = {"file": file_data, "redis": redis_data, "zk": zk_data, "pg": pg_data}
+def memcached_data(place):
+    with place.server.client() as c:
+        return {name: (item, c.get(name)) for name, item in c.items().items() if place.prefix in name}
+
+
+DATA = {"file": file_data, "redis": redis_data, "memcached": memcached_data, "zk": zk_data, "pg": pg_data}
 
 
 def look_everywhere(look, place):

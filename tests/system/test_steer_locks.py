@@ -25,7 +25,7 @@ def place(request):
 
 
 # Words in the names of tests of what a place cannot, which can be marked.
-CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), ("freeze", "readers", "limit")), **LAYOUT_LACKS}
+CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), ("freeze", "readers", "limit")), **LAYOUT_LACKS, "memcached": ("readers", "limit", "-s]")}
 
 
 @pytest.fixture
