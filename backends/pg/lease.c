@@ -33,7 +33,7 @@
 #include "pg.h"
 
 #include "backends/refuse.h"
-#include "kind.h"
+#include "backends/kind.h"
 
 #include <inttypes.h>
 #include <poll.h>

@@ -10,7 +10,7 @@
  *  4. A freeze is a row among those who hold (schema.sql): a key that has none costs
  *     nobody anything.
  */
-#include "kind.h"
+#include "backends/kind.h"
 #include "pg.h"
 #include "sighting.h"
 

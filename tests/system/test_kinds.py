@@ -29,7 +29,8 @@ NEEDS = {
     "limit": (("--limit", "3"), "has no limited locks"),
     "jobs": (("--once", "probe"), "cannot remember runs"),
 }
-CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, **dict.fromkeys(("redlock", "redlock-tls"), {"shared", "limit", "jobs"}),
+CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, "mysql-row": {"limit", "jobs"},
+          "mysql-named": {"shared", "limit", "jobs"}, **dict.fromkeys(("redlock", "redlock-tls"), {"shared", "limit", "jobs"}),
           "memcached": {"shared", "limit", "jobs"},
           **DIALECT_CANNOT, **LAYOUT_CANNOT}  # the manual's table; all others can do all
 
