@@ -19,8 +19,8 @@ struct dial;
  *
  * What is stated in the address stands, whatever the option files say.
  */
-struct dial *dial_start(const struct libmariadb *, const struct login *,
-    int64_t ttl, int64_t patience);
+struct dial *dial_start(
+    const struct libmariadb *, const struct login *, int64_t ttl, int64_t patience);
 
 /* Readable when it has ended, well or not. */
 int dial_fd(const struct dial *);

@@ -36,7 +36,8 @@ static const struct meaning {
     {1286, RC_CONFIG, NULL},
     {1449, RC_CONFIG,
 	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE"},
-    {SAID_READ_ONLY, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
+    {SAID_READ_ONLY, RC_CONFIG,
+	"this is a replica, or read-only; a lock needs the primary"},
     {1665, RC_CONFIG, "set binlog_format to MIXED or ROW"},
     {1792, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
     {1836, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
@@ -130,8 +131,8 @@ errors_of_statement(struct session *s, struct fault *f)
 	if (number == 2006 || number == 2013 || number == 2055)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
 	if (errors_end_connection(number))
-		return fault_set(f, rc_of_library(number), "%s: %.240s (%u)", s->where,
-		    text, number);
+		return fault_set(
+		    f, rc_of_library(number), "%s: %.240s (%u)", s->where, text, number);
 	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->where, text, number,
 	    m->hint ? ": " : "", m->hint ? m->hint : "");
 }

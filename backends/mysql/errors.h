@@ -14,12 +14,12 @@ struct session;
 /* Those that others ask about. */
 enum {
 	SAID_NO_DATABASE = 1046, /* none is chosen */
-	SAID_DUPLICATE = 1062,  /* a key that is there */
+	SAID_DUPLICATE = 1062,   /* a key that is there */
 	SAID_NO_TABLE = 1146,
-	SAID_TIMEOUT = 1205,    /* a lock was not given in time; the statement is undone */
-	SAID_DEADLOCK = 1213,   /* InnoDB's; and MariaDB's of GET_LOCK; all is undone */
+	SAID_TIMEOUT = 1205,  /* a lock was not given in time; the statement is undone */
+	SAID_DEADLOCK = 1213, /* InnoDB's; and MariaDB's of GET_LOCK; all is undone */
 	SAID_READ_ONLY = 1290,
-	SAID_EXISTS = 1304,     /* the procedure is there */
+	SAID_EXISTS = 1304, /* the procedure is there */
 	SAID_NO_PROCEDURE = 1305,
 	SAID_INTERRUPTED = 1317, /* KILL QUERY */
 	SAID_LATE = 3024, /* MySQL's, of a statement; and that of dlock's procedures */

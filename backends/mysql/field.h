@@ -20,8 +20,7 @@ bool row_is_null(const struct row *, int field);
  * False: not that, or NULL.  An integer from `low` to `high`; a boolean, 0 or 1; text that
  * fits and has no NUL in it ("" for NULL).
  */
-bool row_integer(
-    const struct row *, int field, int64_t low, int64_t high, int64_t *ret);
+bool row_integer(const struct row *, int field, int64_t low, int64_t high, int64_t *ret);
 bool row_boolean(const struct row *, int field, bool *ret);
 bool row_text(const struct row *, int field, char *out, size_t size);
 

@@ -66,8 +66,8 @@ lease_of(const struct mysql *my)
 /* What enter said, or await. */
 struct place {
 	int64_t code, token, slot, place, left_ms, held_ms;
-	bool next;              /* the end of the lease of who holds is ours to notice */
-	bool one_of_many;       /* `ahead` is one of several holders, any of whom will do */
+	bool next;        /* the end of the lease of who holds is ours to notice */
+	bool one_of_many; /* `ahead` is one of several holders, any of whom will do */
 	char ahead[BELL_BYTES]; /* the bell to sleep on; "": there is none */
 };
 
@@ -210,10 +210,8 @@ read_place(struct mysql *my, const struct row *r, struct place *p)
 	return p->code != QUEUED || read_where(my, r, p);
 }
 
-static enum rc lease_renew(
-    struct mysql *, instant until, struct grant *, struct fault *);
-static enum rc lease_release(
-    struct mysql *, int status, instant until, struct fault *);
+static enum rc lease_renew(struct mysql *, instant until, struct grant *, struct fault *);
+static enum rc lease_release(struct mysql *, int status, instant until, struct fault *);
 
 /* ---- acquire ---- */
 
@@ -477,8 +475,8 @@ sleep_ms(const struct mysql *my, int64_t ms)
  * What await has brought: whether we were woken; the token of a grant, else 0.
  */
 static enum rc
-read_sleep(struct mysql *my, MYSQL_RES *r, struct place *p, enum slept *slept,
-    struct fault *f)
+read_sleep(
+    struct mysql *my, MYSQL_RES *r, struct place *p, enum slept *slept, struct fault *f)
 {
 	struct row row = row_first(my->session.my, r);
 	int64_t code;
@@ -496,8 +494,8 @@ read_sleep(struct mysql *my, MYSQL_RES *r, struct place *p, enum slept *slept,
  * end of a lease.
  */
 static enum rc
-sleep_there(struct mysql *my, struct place *p, instant until, enum slept *slept,
-    struct fault *f)
+sleep_there(
+    struct mysql *my, struct place *p, instant until, enum slept *slept, struct fault *f)
 {
 	const struct claim *claim = my->claim;
 	instant now = instant_now(), wake = instant_first(now + next_chunk(my, p), until),
@@ -583,8 +581,8 @@ wait_for_turn(struct mysql *my, struct place *p, char *was_free, instant until,
  * may have those of a thousand others: no attempt before its turn.
  */
 static enum rc
-wait_for_lease(struct mysql *my, instant until, struct grant *g, struct place *p,
-    struct fault *f)
+wait_for_lease(
+    struct mysql *my, instant until, struct grant *g, struct place *p, struct fault *f)
 {
 	char was_free[BELL_BYTES] = "";
 	enum rc rc = RC_OK;
@@ -636,8 +634,8 @@ lease_acquire(struct mysql *my, instant until, struct grant *g, struct fault *f)
 
 	l->among = !kind_is_exclusive(my->claim->kind) || job_is_wanted(&my->claim->job);
 	do {
-		rc = ask_first(my, until ? ALIVE_US : 0, mysql_attempt_ends(my, first_by),
-		    g, &p, f);
+		rc = ask_first(
+		    my, until ? ALIVE_US : 0, mysql_attempt_ends(my, first_by), g, &p, f);
 		next = rc == RC_AGAIN && until ? mysql_try_again(my, rc, false, first_by)
 					       : rc;
 	} while (rc == RC_AGAIN && next == RC_OK);
@@ -680,8 +678,8 @@ read_renewal(struct mysql *my, MYSQL_RES *r, struct fault *f)
 	if (!row_boolean(&row, RENEW_CODE, &ours))
 		return mysql_makes_no_sense(my, RC_AGAIN, f);
 	if (by)
-		return refuse_broken(my->base.host, f, ours ? RC_REVOKED : RC_LOST,
-		    my->session.where, by);
+		return refuse_broken(
+		    my->base.host, f, ours ? RC_REVOKED : RC_LOST, my->session.where, by);
 	return ours ? RC_OK : lease_not_ours(my, f);
 }
 
@@ -704,7 +702,7 @@ lease_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return mysql_is_missing(my) ? lease_not_ours(my, f)
 		    : rc == RC_STOP         ? RC_STOP
-					    : RC_AGAIN; /* a table dropped is a lock lost */
+				    : RC_AGAIN; /* a table dropped is a lock lost */
 	rc = read_renewal(my, r, f);
 	my->session.my->free_result(r);
 	if (rc == RC_OK || rc == RC_REVOKED) {
@@ -767,8 +765,8 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 
 const struct mode mysql_lease_mode = {
     .name = "lease",
-    .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB |
-	CAP_REVOKE | CAP_FORCE | CAP_FREEZE,
+    .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
+	CAP_FORCE | CAP_FREEZE,
     .rights = "EXECUTE ON DATABASE.*",
     .bytes = sizeof(struct lease),
     .needs_database = true,

@@ -34,8 +34,8 @@ login_user(struct login *a, const struct url *u, struct fault *f)
 	a->has_password = a->has_password || u->password.at;
 	if (!take(a->user, sizeof a->user, &u->user) ||
 	    !take(a->password, sizeof a->password, &u->password))
-		return bad_url(f,
-		    "has a user or password that is too long, or a wrong %XX in it");
+		return bad_url(
+		    f, "has a user or password that is too long, or a wrong %XX in it");
 	return RC_OK;
 }
 

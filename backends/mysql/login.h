@@ -20,17 +20,17 @@
 
 /* What is asked of TLS. */
 enum tls_wish {
-	TLS_UNSAID,  /* as the option files say; else none, but with a CA or certificate */
-	TLS_OFF,     /* none */
+	TLS_UNSAID, /* as the option files say; else none, but with a CA or certificate */
+	TLS_OFF,    /* none */
 	TLS_ENCRYPT, /* whoever is at the other end */
 	TLS_VERIFY,  /* the server's certificate is from a CA of ours, and for its name */
 };
 
 struct login {
-	char host[256];    /* "": the option files', or the unix socket */
-	int port;          /* 0: not stated */
+	char host[256];     /* "": the option files', or the unix socket */
+	int port;           /* 0: not stated */
 	const char *socket; /* -O socket=; NULL: not stated; the setting's own text */
-	char user[128];    /* "": not stated */
+	char user[128];     /* "": not stated */
 	char password[512];
 	bool has_password; /* perhaps an empty one */
 	char database[65]; /* "": not stated */

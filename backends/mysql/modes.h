@@ -35,18 +35,18 @@ struct steering {
 	    bool force, instant until, struct fault *);
 	enum rc (*freeze)(struct mysql *, const char *key, const char *record,
 	    int64_t length, instant until, struct fault *);
-	enum rc (*thaw)(
-	    struct mysql *, const char *key, instant until, struct fault *);
+	enum rc (*thaw)(struct mysql *, const char *key, instant until, struct fault *);
 };
 
-extern const struct steering mysql_lease_steering, mysql_row_steering, mysql_named_steering;
+extern const struct steering mysql_lease_steering, mysql_row_steering,
+    mysql_named_steering;
 
 /* What a mode does of struct lock_ops. */
 struct mode {
 	const char *name;
 	unsigned caps;
-	const char *rights; /* that a user needs, as GRANT has them */
-	size_t bytes;       /* of its own struct, which begins as zeros */
+	const char *rights;  /* that a user needs, as GRANT has them */
+	size_t bytes;        /* of its own struct, which begins as zeros */
 	bool needs_database; /* its tables lie in one; "dlock" where none is stated */
 	enum rc (*acquire)(struct mysql *, instant until, struct grant *, struct fault *);
 	enum rc (*renew)(struct mysql *, instant until, struct grant *, struct fault *);
@@ -60,7 +60,7 @@ struct mysql {
 	struct store base;
 	const struct mode *mode;
 	const char *name; /* of mode=named, as stated; NULL: a key has one */
-	void *own; /* the mode's: mysql_own() */
+	void *own;        /* the mode's: mysql_own() */
 	struct session session;
 	struct patience patience;
 	const struct claim *claim;

@@ -42,8 +42,8 @@ static enum rc
 create_one(struct mysql *my, const char *sql, instant until, struct fault *f)
 {
 	instant sent;
-	enum rc rc = session_ask(&my->session, sql, &(struct shape){0, false}, until,
-	    &sent, NULL, f);
+	enum rc rc = session_ask(
+	    &my->session, sql, &(struct shape){0, false}, until, &sent, NULL, f);
 
 	return my->session.said == SAID_EXISTS ? RC_OK : rc;
 }
@@ -167,8 +167,8 @@ set_name(struct store *s, const char *value, struct fault *f)
 	s->caps |= ONE_LOCK;
 	if (*value && strlen(value) <= NAME_BYTES)
 		return RC_OK;
-	return fault_set(f, RC_USAGE,
-	    "name is one of GET_LOCK, of 1 to %d bytes", NAME_BYTES);
+	return fault_set(
+	    f, RC_USAGE, "name is one of GET_LOCK, of 1 to %d bytes", NAME_BYTES);
 }
 
 static enum rc
@@ -177,8 +177,7 @@ set_socket(struct store *s, const char *value, struct fault *f)
 	mysql_of(s)->session.login.socket = value;
 	if (*value == '/' && strlen(value) < 108)
 		return RC_OK;
-	return fault_set(
-	    f, RC_USAGE, "socket is an absolute path of at most 107 bytes");
+	return fault_set(f, RC_USAGE, "socket is an absolute path of at most 107 bytes");
 }
 
 static enum rc
@@ -187,8 +186,7 @@ set_password_file(struct store *s, const char *value, struct fault *f)
 	struct login *a = &mysql_of(s)->session.login;
 
 	a->has_password = true;
-	return setting_secret(
-	    "password-file", value, a->password, sizeof a->password, f);
+	return setting_secret("password-file", value, a->password, sizeof a->password, f);
 }
 
 static enum rc
@@ -333,8 +331,7 @@ steering_of(struct mysql *my)
 static enum rc
 mysql_cannot(const struct mysql *my, const char *what, struct fault *f)
 {
-	return fault_set(
-	    f, RC_CONFIG, "mode=%s cannot %s a lock", my->mode->name, what);
+	return fault_set(f, RC_CONFIG, "mode=%s cannot %s a lock", my->mode->name, what);
 }
 
 static enum rc
@@ -387,5 +384,6 @@ const struct backend mysql_backend = {
     .open = mysql_open,
     .close = mysql_store_close,
     .lock = &(const struct lock_ops){mysql_acquire, mysql_renew, mysql_release},
-    .admin = &(const struct admin_ops){mysql_each, mysql_revoke, mysql_freeze, mysql_thaw},
+    .admin = &(
+	const struct admin_ops){mysql_each, mysql_revoke, mysql_freeze, mysql_thaw},
 };

@@ -20,8 +20,8 @@ enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, RESULTS_MAX = 8 };
 #define TIME_MOST (INT64_MAX / 2) /* microseconds: what is reckoned with them fits */
 
 enum rc
-session_init(struct session *s, struct host *host, const char *url,
-    const char *database, struct fault *f)
+session_init(struct session *s, struct host *host, const char *url, const char *database,
+    struct fault *f)
 {
 	enum rc rc = login_parse(&s->login, url, f);
 
@@ -222,8 +222,8 @@ session_receive(struct session *s, const struct shape *shape, instant until,
 	}
 	if (!is_as_asked(s, shape)) {
 		session_close(s);
-		return fault_set(f, RC_PROTOCOL,
-		    "%s gave an answer that was not asked for", s->where);
+		return fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that was not asked for", s->where);
 	}
 	if (ret) {
 		*ret = s->pending.kept;
@@ -243,8 +243,9 @@ static void
 write_setup(const struct session *s, char *sql, size_t size)
 {
 	int64_t ttl_s = s->ttl / NS_PER_S;
-	int64_t idle_s = s->idle_s ? s->idle_s
-				   : (ttl_s < IDLE_LEAST_S ? IDLE_LEAST_S : ttl_s) + IDLE_MORE_S;
+	int64_t idle_s = s->idle_s
+	    ? s->idle_s
+	    : (ttl_s < IDLE_LEAST_S ? IDLE_LEAST_S : ttl_s) + IDLE_MORE_S;
 
 	snprintf(sql, size,
 	    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; "
@@ -254,9 +255,10 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), "
 	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s",
 	    instant_first(idle_s, 31536000),
-	    s->server.is_mariadb ? ", max_statement_time = 0, idle_transaction_timeout = 0, "
-				   "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
-				 : ", max_execution_time = 0",
+	    s->server.is_mariadb
+		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
+		  "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
+		: ", max_execution_time = 0",
 	    s->server.is_mariadb ? "@@wsrep_on" : "0");
 }
 
@@ -397,8 +399,7 @@ session_open(struct session *s, instant until, struct fault *f)
 	if (s->mysql)
 		return RC_OK;
 	if (!s->connecting)
-		s->connecting = dial_start(
-		    s->my, &s->login, s->ttl, CONNECT_PATIENCE);
+		s->connecting = dial_start(s->my, &s->login, s->ttl, CONNECT_PATIENCE);
 	if (!s->connecting)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));

@@ -48,13 +48,13 @@ struct session {
 	struct host *host;
 	const struct libmariadb *my;
 	struct login login;
-	int64_t ttl;        /* of the claim; a peer that is silent for so long has gone */
+	int64_t ttl; /* of the claim; a peer that is silent for so long has gone */
 	/* an idle session ends after this, in whole seconds; 0: the ttl and a bit */
 	unsigned idle_s;
 	char where[WHERE_BYTES];
-	MYSQL *mysql;                  /* NULL: not connected */
+	MYSQL *mysql;            /* NULL: not connected */
 	struct dial *connecting; /* one on its way */
-	unsigned serial;               /* counts them */
+	unsigned serial;         /* counts them */
 	struct server_facts server;
 	unsigned said; /* the number of the last error; 0: there was none */
 	/* session_ask() had to ask twice: the first may have been heard */

@@ -24,16 +24,16 @@ struct sql_value {
 	int64_t number;
 };
 
-#define SQL_TEXT(s) \
-	((struct sql_value){.type = SQL_BYTES_OF, .bytes = (s)})
-#define SQL_INT(n) \
-	((struct sql_value){.type = SQL_NUMBER, .number = (n)})
+#define SQL_TEXT(s) ((struct sql_value){.type = SQL_BYTES_OF, .bytes = (s)})
+#define SQL_INT(n) ((struct sql_value){.type = SQL_NUMBER, .number = (n)})
 
 /* CALL procedure(values): the statement's text, or NULL where it does not fit. */
-const char *sql_call(struct sql *, const char *procedure, const struct sql_value *, size_t n);
+const char *sql_call(
+    struct sql *, const char *procedure, const struct sql_value *, size_t n);
 
 /* The same with any text: each ? of `format` becomes the next value. */
-const char *sql_write(struct sql *, const char *format, const struct sql_value *, size_t n);
+const char *sql_write(
+    struct sql *, const char *format, const struct sql_value *, size_t n);
 
 /* Both with the values written out. */
 #define SQL_VALUES(...) \

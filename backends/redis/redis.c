@@ -646,8 +646,8 @@ redis_wait_in_queue(
 
 /* The last one before `until` may have no time for an answer: why it failed was said before. */
 static enum rc
-redis_ask_first(struct redis *r, instant until, struct grant *g, struct answer *a,
-    struct fault *f)
+redis_ask_first(
+    struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
 	instant ends = patience_attempt(&r->patience, until);
 	bool brief = r->patience.tries > 0 && ends - instant_now() < BRIEF;
@@ -840,8 +840,8 @@ const struct backend redis_backend = {
 	NULL},
     .settings = settings,
     .url_help = "redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
-		"         redis[s]+sentinel://host,host/MASTER[/db],\n"
-		"         redis[s]+cluster://host,host, redlock[s]://host,host,host",
+		"redis[s]+sentinel://host,host/MASTER[/db],\n"
+		"redis[s]+cluster://host,host, redlock[s]://host,host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,
