@@ -378,15 +378,19 @@ make_directories(const struct steering *how, struct fault *f)
 			   : rc;
 }
 
-/* Both or none.  *made: they are there. */
+/*
+ * Both or none.  *made: they are there.  The semaphore's directory gets another version,
+ * so that nobody takes a unit who has looked before.
+ */
 static enum rc
 make_freeze(const struct steering *how, bool *made, struct fault *f)
 {
-	char lock[NODE_BYTES], semaphore[NODE_BYTES];
+	char lock[NODE_BYTES], part[NODE_BYTES], semaphore[NODE_BYTES];
 	int code;
 	enum rc rc;
 
 	snprintf(lock, sizeof lock, "%s/%s", how->dir->path, how->freeze);
+	snprintf(part, sizeof part, "%s" FREEZE_PART, how->dir->path);
 	snprintf(semaphore, sizeof semaphore, "%s" FREEZE_PART "/%s", how->dir->path,
 	    how->freeze);
 	rc = call_finish(
@@ -394,8 +398,9 @@ make_freeze(const struct steering *how, bool *made, struct fault *f)
 		(const struct change[]){
 		    {CHANGE_CREATE, lock, how->record, .mode = ZOO_PERSISTENT},
 		    {CHANGE_CREATE, semaphore, how->record, .mode = ZOO_PERSISTENT},
+		    {CHANGE_SET, part, "", .version = -1},
 		},
-		2, how->dir->acl == ACL_OPEN),
+		3, how->dir->acl == ACL_OPEN),
 	    how->until, &code, f);
 	*made = rc == RC_OK && (code == ZOK || code == ZNODEEXISTS);
 	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
