@@ -34,22 +34,29 @@ cmd_release_explain(void)
 
 /* ---- what the shell has of it ---- */
 
+/* A handle is a keeper's address without its locks. */
+static bool
+is_of_handle(const char *keeper, const char *handle)
+{
+	size_t n = strlen(handle);
+
+	return strncmp(keeper, handle, n) == 0 && strchr("/ ", keeper[n]);
+}
+
 /* Of the keepers in DLOCK_KEEPER those that are not this handle's, which are still there. */
 static void
 unset_keeper(const char *handle)
 {
 	const char *keepers = sources_variable("DLOCK_KEEPER"), *end;
-	size_t n = strlen(handle);
-	char *others = calloc(1, strlen(keepers ? keepers : "") + 1);
+	size_t size = strlen(keepers ? keepers : "") + 1, used = 0;
+	char *others = calloc(1, size);
 
 	for (; keepers && others && *keepers; keepers = end) {
 		keepers += strspn(keepers, " ");
 		end = keepers + strcspn(keepers, " ");
-		if (strncmp(keepers, handle, n) == 0 && strchr("/ ", keepers[n]))
-			continue;
-		if (*others)
-			strcat(others, " ");
-		strncat(others, keepers, end - keepers);
+		if (!is_of_handle(keepers, handle))
+			used += snprintf(others + used, size - used, "%s%.*s",
+			    used ? " " : "", (int)(end - keepers), keepers);
 	}
 	if (others && *others)
 		shell_export(stdout, "DLOCK_KEEPER", others);

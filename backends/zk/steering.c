@@ -417,6 +417,17 @@ steering_force(struct steering *how, struct fault *f)
 
 /* ---- frozen ---- */
 
+/* Writes into `path` the directory below the lock's own in which a node of `form` lies. */
+static bool
+freeze_directory(const struct steering *how, const char *form, char path[NODE_BYTES])
+{
+	if (!strchr(form + 1, '/'))
+		return false;
+	snprintf(path, NODE_BYTES, "%s%.*s", how->dir->path,
+	    (int)(strrchr(form, '/') - form), form);
+	return true;
+}
+
 /* The directories of the lock, and of its semaphore, so that whoever comes there waits. */
 static enum rc
 make_directories(const struct steering *how, struct fault *f)
@@ -425,30 +436,35 @@ make_directories(const struct steering *how, struct fault *f)
 	enum rc rc = lockdir_make(how->dir, how->session, how->until, f);
 
 	for (int i = 0; rc == RC_OK && freeze_form(form, how->freeze, i); i++) {
-		if (!strchr(form + 1, '/'))
-			continue;
-		snprintf(path, sizeof path, "%s%.*s", how->dir->path,
-		    (int)(strrchr(form, '/') - form), form);
-		rc = lockdir_make_path(
-		    how->dir, how->session, path, ZOO_CONTAINER, how->until, f);
+		if (freeze_directory(how, form, path))
+			rc = lockdir_make_path(
+			    how->dir, how->session, path, ZOO_CONTAINER, how->until, f);
 	}
 	return rc;
 }
 
-/* All of its nodes or none.  *made: they are there. */
+/*
+ * All of its nodes or none.  *made: they are there.  The semaphore's directory gets
+ * another version, so that nobody takes a unit who has looked before.
+ */
 static enum rc
 make_freeze(const struct steering *how, bool *made, struct fault *f)
 {
-	char form[FORM_BYTES], paths[FREEZES][NODE_BYTES];
-	struct change all[FREEZES];
+	char form[FORM_BYTES], paths[2 * FREEZES][NODE_BYTES];
+	struct change all[2 * FREEZES];
 	size_t n = 0;
 	int code;
 	enum rc rc;
 
-	for (; freeze_form(form, how->freeze, (int)n); n++) {
+	for (int i = 0; freeze_form(form, how->freeze, i); i++) {
 		snprintf(paths[n], sizeof paths[n], "%s%s", how->dir->path, form);
 		all[n] = (struct change){
 		    CHANGE_CREATE, paths[n], how->record, .mode = ZOO_PERSISTENT};
+		n++;
+		if (!freeze_directory(how, form, paths[n]))
+			continue;
+		all[n] = (struct change){CHANGE_SET, paths[n], "", .version = -1};
+		n++;
 	}
 	rc = call_finish(call_multi(how->session, all, n, how->dir->acl == ACL_OPEN),
 	    how->until, &code, f);

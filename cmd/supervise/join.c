@@ -629,6 +629,14 @@ write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 	return key - (char *)a;
 }
 
+static enum rc
+no_room(struct fault *f)
+{
+	return fault_set(f, RC_AGAIN,
+	    "%d runs have joined the enclosing dlock, which takes no more",
+	    JOINS_HOLDING);
+}
+
 /* Asks the keeper at `fd`; its answer is then in j->answer. */
 static enum rc
 join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct fault *f)
@@ -650,9 +658,7 @@ join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct
 		if (n == JOIN_CALL)
 			continue; /* we are asking already */
 		if (n == sizeof j->answer && j->answer.full)
-			return fault_set(f, RC_AGAIN,
-			    "%d runs have joined the enclosing dlock, which takes no more",
-			    JOINS_HOLDING);
+			return no_room(f);
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -874,9 +880,10 @@ ask_for_room(struct search *s, const struct address *a, instant until, struct fa
 
 		if (rc == RC_OK)
 			rc = join_exchange(s->join, s->fd, JOIN_HOLD, until, f);
-		if (rc != RC_AGAIN || !s->join->answer.full ||
-		    instant_now() + JOIN_RETRY >= until)
+		if (rc != RC_AGAIN || !s->join->answer.full)
 			return rc;
+		if (instant_now() + JOIN_RETRY >= until)
+			return no_room(f); /* the last one may not have been answered */
 		close(s->fd);
 		s->fd = -1;
 		if (host->wait(host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
