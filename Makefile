@@ -123,7 +123,7 @@ $(O)/%.sql.h: %.sql
 # ---- what must be installed, as Debian calls it ----
 
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
-CHECK_PACKAGES := $(BUILD_PACKAGES) libcmocka-dev python3-pytest python3-pexpect python3-psutil \
+CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
 	openssl libssl-dev libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin strace

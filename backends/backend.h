@@ -419,7 +419,8 @@ struct admin_ops {
 	 * What changes meanwhile may be missed, or (between pages) be told twice; one
 	 * holder or waiter is told as it was at one moment.  With a key the job's
 	 * last run is told too.
-	 * RC_OK: the end was reached, or `see` wanted no more.  RC_AGAIN, RC_DENIED,
+	 * RC_OK: the end was reached, or `see` wanted no more.  RC_DENIED: all was
+	 * told that may be read (there may be more), which may be nothing.  RC_AGAIN,
 	 * RC_CONFIG, RC_SYSTEM as for acquire.
 	 */
 	enum rc (*each)(struct store *, const struct look *, struct fault *);
@@ -469,10 +470,12 @@ struct backend {
 	bool pairs; /* a URL may also be written name=value name=value */
 	/* ended by a row without a name; NULL: none */
 	const struct setting_row *settings;
-	/* URL forms and the default; each line but the first begins with 9 blanks */
+	/* URL forms and the default; lines of up to 67 characters */
 	const char *url_help;
 	/* what may have to be set up on a server by hand, as a script; or NULL */
 	const char *schema;
+	/* why nobody should rely on its locks alone, for who looks at one; or NULL */
+	const char *caveat;
 
 	/*
 	 * Makes a store from what the user named; checks URL and settings,

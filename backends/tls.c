@@ -62,6 +62,12 @@ struct tls {
 };
 
 /* One connection: what a stream owns. */
+/* Encrypted bytes. */
+struct piece {
+	size_t at, n;
+	char bytes[PIECE];
+};
+
 struct session {
 	struct tls *tls;
 	char name[256]; /* what the server's certificate is to be for */
@@ -72,8 +78,7 @@ struct session {
 	bool broken; /* it cannot be used any more; `error` says why, or 0 */
 	unsigned long error;
 	size_t owed; /* bytes of a write that are encrypted, but have not all been sent */
-	size_t at, n; /* of `piece`, on its way */
-	char piece[PIECE];
+	struct piece piece; /* on its way */
 };
 
 static const struct openssl *lib;
@@ -89,18 +94,20 @@ session_flush(struct stream *s)
 	for (;;) {
 		ssize_t sent;
 
-		if (t->at == t->n) {
-			int n = lib->BIO_read(t->out, t->piece, sizeof t->piece);
+		if (t->piece.at == t->piece.n) {
+			int n = lib->BIO_read(
+			    t->out, t->piece.bytes, sizeof t->piece.bytes);
 
-			t->at = 0;
-			t->n = n > 0 ? n : 0;
+			t->piece.at = 0;
+			t->piece.n = n > 0 ? n : 0;
 		}
-		if (t->n == 0)
+		if (t->piece.n == 0)
 			return true;
-		sent = send(s->fd, t->piece + t->at, t->n - t->at, MSG_NOSIGNAL);
+		sent = send(s->fd, t->piece.bytes + t->piece.at, t->piece.n - t->piece.at,
+		    MSG_NOSIGNAL);
 		if (sent < 0)
 			return false;
-		t->at += sent;
+		t->piece.at += sent;
 	}
 }
 
@@ -359,11 +366,15 @@ explain_error(const struct stream *s, unsigned long error, struct fault *f)
 	    "%s does not answer in TLS (%s): is that its TLS port?", s->where, why);
 }
 
+/* Who has closed it may have said why: we have not read that if we could not write. */
 static enum rc
 tls_explain(struct stream *s, struct fault *f)
 {
-	const struct session *t = s->own;
+	struct session *t = s->own;
+	char byte;
 
+	if (!t->broken && session_feed(s) > 0)
+		session_call(t, lib->SSL_peek, &byte, 1);
 	return t->broken && t->error != 0 ? explain_error(s, t->error, f)
 					  : stream_hung_up(s, f);
 }
@@ -607,6 +618,32 @@ tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 	else
 		tls_close(t);
 	return rc;
+}
+
+enum rc
+tls_set(struct tls_settings *s, const char *name, const char *value, struct fault *f)
+{
+	const char **to = strcmp(name, "cacert") == 0 ? &s->cacert
+	    : strcmp(name, "cert") == 0               ? &s->cert
+	    : strcmp(name, "key") == 0                ? &s->key
+						      : &s->name;
+
+	*to = value;
+	return *value ? RC_OK : fault_set(f, RC_USAGE, "-O %s= names nothing", name);
+}
+
+enum rc
+tls_open_if(bool wanted, const char *scheme, struct tls **ret,
+    const struct tls_settings *s, struct fault *f)
+{
+	*ret = NULL;
+	if (wanted)
+		return tls_open(ret, s, f);
+	return s->cacert || s->cert || s->key || s->name
+	    ? fault_set(f, RC_USAGE,
+		  "-O cacert=, cert=, key= and tls-name= are for TLS: %s in the URL",
+		  scheme)
+	    : RC_OK;
 }
 
 void

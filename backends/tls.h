@@ -30,6 +30,10 @@ struct tls_settings {
 	const char *name;       /* what the certificate is for, if not the host's name */
 };
 
+/* Keeps one of -O cacert=, cert=, key= and tls-name=, by that name.  RC_USAGE: it is empty. */
+enum rc tls_set(
+    struct tls_settings *, const char *name, const char *value, struct fault *);
+
 struct tls;
 
 /*
@@ -38,6 +42,13 @@ struct tls;
  * OpenSSL is not installed; RC_SYSTEM.  The caller closes it after its streams.
  */
 enum rc tls_open(struct tls **ret, const struct tls_settings *, struct fault *);
+
+/*
+ * The same if the URL wants TLS; if not, *ret is NULL, and any setting is RC_USAGE: URLs
+ * that want it begin with `scheme`.
+ */
+enum rc tls_open_if(bool wanted, const char *scheme, struct tls **ret,
+    const struct tls_settings *, struct fault *);
 
 /* Accepts NULL. */
 void tls_close(struct tls *);

@@ -9,12 +9,12 @@
 #include "options.h"
 #include "parse.h"
 #include "say.h"
+#include "show.h"
 #include "status.h"
 #include "steer.h"
 #include "text.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <string.h>
 
 int
@@ -58,40 +58,60 @@ describe_holders(const struct view *v, char *out, size_t size)
 		    (unsigned long long)v->holders.all, who);
 }
 
-/* Says what was done, and who has the lock still. */
+/* ", instead of by bob@laptop "weekend" until 2026-..."; "": it was not frozen */
 static void
-tell_frozen(struct looking *l, const char *key)
+describe_replaced(const struct view *before, char *out, size_t size)
 {
-	char name[400], held[800], time[32], end[48] = "";
+	const struct person *f = &before->frozen;
+	char who[700], until[64];
+
+	*out = '\0';
+	if (before->is_frozen)
+		snprintf(out, size, ", instead of by %s until %s",
+		    view_person(f, who, sizeof who),
+		    f->until < 0 ? "dlock thaw"
+				 : show_time(f->until, until, sizeof until));
+}
+
+/* Says what was done, whose freeze that has replaced, and who has the lock still. */
+static void
+tell_frozen(struct looking *l, const char *key, const struct view *before)
+{
+	char name[400], held[800], time[32], end[48] = "", replaced[800];
 	struct view v = {0};
 	struct fault f;
 
 	if (l->plan->show.quiet)
 		return;
 	text_name(name, sizeof name, key);
+	describe_replaced(before, replaced, sizeof replaced);
 	if (l->plan->steer.length != NEVER)
 		snprintf(end, sizeof end, " for %s",
 		    parse_duration_text(l->plan->steer.length, time, sizeof time));
 	if (look_at(l, key, true, &v, NEVER, &f) == RC_OK && v.holders.n > 0) {
 		describe_holders(&v, held, sizeof held);
-		say("%s is frozen%s; it is still %s", name, end, held);
+		say("%s is frozen%s%s; it is still %s", name, end, replaced, held);
 	} else {
-		say("%s is frozen%s", name, end);
+		say("%s is frozen%s%s", name, end, replaced);
 	}
 	view_free(&v);
 }
 
 static int
-freeze_one(struct looking *l, const char *key, const char *record)
+freeze_key(struct looking *l, const char *key, const char *record)
 {
 	struct fault f = {""};
-	enum rc rc = l->store->backend->admin->freeze(l->store, key, record,
-	    l->plan->steer.length, instant_after(instant_now(), LOOK_PATIENCE), &f);
+	struct view before = {0};
+	enum rc rc;
 
-	if (rc != RC_OK)
-		return steer_refuse(l, key, rc, &f);
-	tell_frozen(l, key);
-	return 0;
+	/* only to be told of: that it cannot be seen is no reason not to freeze it */
+	look_at(l, key, true, &before, instant_after(instant_now(), LOOK_PATIENCE), &f);
+	rc = l->store->backend->admin->freeze(l->store, key, record,
+	    l->plan->steer.length, instant_after(instant_now(), LOOK_PATIENCE), &f);
+	if (rc == RC_OK)
+		tell_frozen(l, key, &before);
+	view_free(&before);
+	return rc == RC_OK ? 0 : steer_refuse(l, key, rc, &f);
 }
 
 /* Nobody is known to have frozen it; returns the exit status. */
@@ -157,7 +177,7 @@ may_thaw(struct looking *l, const char *key, int *status)
 }
 
 static int
-thaw_one(struct looking *l, const char *key, const char *record)
+thaw_key(struct looking *l, const char *key, const char *record)
 {
 	char name[400];
 	struct fault f = {""};
@@ -210,7 +230,7 @@ cmd_freeze(char **words)
 
 	if (!look_plan(&plan, CMD_FREEZE, words, cmd_freeze_explain, &status))
 		return status;
-	return steer_each(&plan, freeze_one);
+	return steer_each(&plan, freeze_key);
 }
 
 int
@@ -226,5 +246,5 @@ cmd_thaw(char **words)
 		    "nobody can be asked, since this is no terminal: say -y; nothing was done");
 		return STATUS_USAGE;
 	}
-	return steer_each(&plan, thaw_one);
+	return steer_each(&plan, thaw_key);
 }

@@ -19,6 +19,7 @@
 #include "options.h"
 #include "sources.h"
 #include "say.h"
+#include "shell.h"
 #include "stray.h"
 #include "text.h"
 
@@ -197,19 +198,6 @@ static int answered = -1, undelivered;
 
 #define DELIVERY_PATIENCE (2 * NS_PER_S) /* for whoever reads our stdout */
 
-/* `export NAME='VALUE';` for any POSIX shell, also if eval joins the lines. */
-static void
-write_export(FILE *to, const char *name, const char *value)
-{
-	fprintf(to, "export %s='", name);
-	for (; *value; value++)
-		if (*value == '\'')
-			fputs("'\\''", to);
-		else
-			putc(*value, to);
-	fputs("';\n", to);
-}
-
 /* DLOCK_KEEPER: ours before those of the dlocks around us. */
 static void
 write_keepers(FILE *to, const char *address)
@@ -219,7 +207,7 @@ write_keepers(FILE *to, const char *address)
 
 	if (outer && asprintf(&all, "%s %s", address, outer) < 0)
 		all = NULL;
-	write_export(to, "DLOCK_KEEPER", all ? all : address);
+	shell_export(to, "DLOCK_KEEPER", all ? all : address);
 	free(all);
 }
 
@@ -231,7 +219,7 @@ write_tokens(FILE *to, const struct plan *p, const struct go *go)
 
 	if (text)
 		child_write_tokens(p, go, text, room);
-	write_export(to, "DLOCK_TOKENS", text ? text : "{}");
+	shell_export(to, "DLOCK_TOKENS", text ? text : "{}");
 	free(text);
 }
 
@@ -243,15 +231,15 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 	const struct go *go = &r->shared->go;
 
 	fputs("unset DLOCK_TOKENS DLOCK_SLOT;\n", to);
-	write_export(to, "DLOCK_HANDLE", handle);
-	write_export(to, "DLOCK_KEY", p->keys[0]);
-	write_export(to, "DLOCK_TOKEN", go->token);
+	shell_export(to, "DLOCK_HANDLE", handle);
+	shell_export(to, "DLOCK_KEY", p->keys[0]);
+	shell_export(to, "DLOCK_TOKEN", go->token);
 	if (p->nkeys > 1)
 		write_tokens(to, p, go);
 	if (p->claim.kind == KIND_LIMIT)
-		write_export(to, "DLOCK_SLOT", go->slot);
-	write_export(to, "DLOCK_OWNER", r->owner);
-	write_export(to, "DLOCK_BACKEND", p->site.backend->name);
+		shell_export(to, "DLOCK_SLOT", go->slot);
+	shell_export(to, "DLOCK_OWNER", r->owner);
+	shell_export(to, "DLOCK_BACKEND", p->site.backend->name);
 	write_keepers(to, go->keeper);
 }
 
@@ -281,7 +269,7 @@ print_grant(const struct run *r)
 
 /* Nothing of the user's stays open: a `$(...)` waits for the end of its pipe. */
 static void
-leave(void)
+leave_caller(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -295,7 +283,7 @@ leave(void)
 
 /* Until here we die with the asker: whom nobody hears must not hold. */
 static bool
-deliver(const struct run *r)
+deliver_grant(const struct run *r)
 {
 	prctl(PR_SET_PDEATHSIG, 0);
 	if (getppid() != r->body->asker) {
@@ -306,7 +294,7 @@ deliver(const struct run *r)
 		undelivered = errno;
 		return false;
 	}
-	leave();
+	leave_caller();
 	if (write(answered, "", 1) != 1)
 		undelivered = errno; /* he has just been killed, or will see how we end */
 	close(answered);
@@ -343,7 +331,7 @@ be_front(struct run *r, struct plan *p)
 
 /* A terminal's signals have reached the front, too; what was sent to us alone has not. */
 static void
-pass_on(pid_t front, const struct signalfd_siginfo *info)
+pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
 {
 	int sig = info->ssi_signo;
 
@@ -398,33 +386,21 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 		if (set[LOOP_OWN].revents)
 			n = read(delivery, &byte, 1);
 		while (n < 0 && loop_signal(&loop, &info))
-			pass_on(front, &info);
+			pass_signal_on(front, &info);
 	}
 	return n > 0 ? held : end_as(front, p);
 }
 
 /* ---- the process ---- */
 
-/*
- * `eval "$(dlock hold ...)"` would take a failure for success, having nothing to
- * evaluate.
- */
 static int
 end_asker(bool shell, struct end end)
 {
-	if (shell && end.status != 0) {
-		printf("(exit %d)\n", end.status);
+	if (shell) {
+		shell_status(stdout, end.status);
 		fflush(stdout);
 	}
 	return end.signal ? start_die_of(end.signal) : end.status;
-}
-
-static bool
-has_word(char **words, const char *word)
-{
-	while (*words && strcmp(*words, word) != 0)
-		words++;
-	return *words;
 }
 
 static struct end
@@ -435,10 +411,13 @@ hold_refused(const char *what)
 }
 
 static struct end
-hold(struct plan *p)
+hold_lock(struct plan *p)
 {
 	struct origin origin;
-	struct body body = {.outside.fd = -1, .deliver = deliver, .asker = getpid()};
+	struct body body = {.outside.fd = -1,
+	    .until = NEVER,
+	    .deliver = deliver_grant,
+	    .asker = getpid()};
 	struct run r = {.plan = p, .origin = &origin, .body = &body};
 	struct fault fault;
 	int delivery[2];
@@ -467,7 +446,7 @@ hold(struct plan *p)
 int
 cmd_hold(char **words)
 {
-	bool shell = has_word(words, "--shell");
+	bool shell = shell_is_meant(words);
 	struct plan plan;
 	struct fault fault;
 	char clean[700];
@@ -482,5 +461,5 @@ cmd_hold(char **words)
 	}
 	if (!plan.show.quiet && stray_list(clean, sizeof clean))
 		say("unknown in the environment and ignored: %s", clean);
-	return end_asker(shell, hold(&plan));
+	return end_asker(shell, hold_lock(&plan));
 }

@@ -315,9 +315,20 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 
 /* ---- the table ---- */
 
+#define INSTEAD(...) ((const struct wording[]){__VA_ARGS__, {0, NULL}})
+
 const struct option options[] = {
     [OPT_KEY] = {"key", 'k', "KEY", "DLOCK_KEY",
 	"the lock's name (without -k: the first word);\nrepeatable: all of them or none",
+	.instead = INSTEAD(
+	    {CMD_HOLD,
+		"the lock's name (also as a word of its own);\nrepeatable: all of them or none"},
+	    {CMD_WAIT,
+		"the lock's name (also as a word of its own);\nrepeatable: until all of them are free"},
+	    {CMD_STATUS | CMD_FREEZE | CMD_THAW,
+		"the lock's name (also as a word of its own);\nrepeatable"},
+	    {CMD_BREAK, "the lock's name (also as a word of its own)"},
+	    {CMD_CONFIG, "a lock whose sections in the files count;\nrepeatable"}),
 	.cmds = (CMD_ASKS & ~CMD_LS) | CMD_CONFIG, .set = add_key, .repeats = true,
 	.occasional = true},
     [OPT_CONFIG] = {"config", 0, "FILE", "DLOCK_CONFIG",
@@ -327,7 +338,7 @@ const struct option options[] = {
     [OPT_PROFILE] = {"profile", 0, "NAME", "DLOCK_PROFILE",
 	"a profile of the configuration files", .cmds = CMD_ASKS | CMD_CONFIG,
 	.set = set_text, .at = TEXT_AT(config.profile), .max = 100, .occasional = true},
-    [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept: ",
+    [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept:\n",
 	.cmds = CMD_ASKS | CMD_CONFIG, .set = site_set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
 	"which server or directory; names the backend\ntoo (default: DLOCK_<BACKEND>_URL, then local)",
@@ -338,24 +349,36 @@ const struct option options[] = {
 	.set = set_setting, .set_variable = set_settings, .repeats = true},
     [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
 	"take it as a reader, beside other readers",
+	.instead = INSTEAD({CMD_WAIT, "until a reader could have it"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_shared,
 	.group = GROUP_KIND},
     [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE",
-	"take it alone: the default", .cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT,
-	.set = set_exclusive, .group = GROUP_KIND},
+	"take it alone: the default",
+	.instead = INSTEAD({CMD_WAIT, "until one could have it alone: the default"}),
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_exclusive,
+	.group = GROUP_KIND},
     [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT",
 	"take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
+	.instead = INSTEAD(
+	    {CMD_HOLD,
+		"take it beside up to N - 1 others; --shell prints\nDLOCK_SLOT too, 0 to N - 1"},
+	    {CMD_WAIT, "until one could have it beside up to N - 1 others"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
 	.at = NUMBER_AT(claim.limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
+	.instead = INSTEAD({CMD_WAIT, "look once"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_nonblock,
 	.group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT",
 	"wait at most so long; 0 is -n (default: inf)",
+	.instead = INSTEAD({CMD_WAIT, "look for at most so long; 0 is -n (default: inf)"},
+	    {CMD_BREAK,
+		"wait at most so long for its holder to give it\nup (default: inf)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .set = set_wait,
 	.group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
 	"status when the lock was not to be had\n(default: 75)",
+	.instead = INSTEAD({CMD_WAIT, "status when it is not free (default: 75)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_number,
 	.at = NUMBER_AT(wait.conflict_status), .max = 255},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
@@ -364,11 +387,15 @@ const struct option options[] = {
 	.max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
+	.instead = INSTEAD({CMD_HOLD,
+	    "from --signal to KILL, should the lock be lost\n(default: 5s, at most a sixth of the ttl)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_grace, .at = DURATION_AT(terms.grace),
 	.max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
-	"asks the command to stop (default: TERM)", .cmds = CMD_KEEPS | CMD_CONFIG,
-	.set = set_signal},
+	"asks the command to stop (default: TERM)",
+	.instead = INSTEAD(
+	    {CMD_HOLD, "asks PID to stop, should the lock be lost\n(default: TERM)"}),
+	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_signal},
     [OPT_MIN_HOLD] = {"min-hold", 0, "DURATION", "DLOCK_MIN_HOLD",
 	"keep the lock at least so long; dlock itself\nreturns with the command",
 	.cmds = CMD_RUN | CMD_CONFIG, .set = set_duration,
@@ -405,15 +432,17 @@ const struct option options[] = {
     [OPT_FORCE] = {"force", 0, NULL, NULL,
 	"take it away at once; its command may still run", .cmds = CMD_BREAK,
 	.set = set_flag, .at = FLAG_AT(steer.force)},
-    [OPT_FOR] = {"for", 0, "DURATION", NULL, "end by itself after so long",
+    [OPT_FOR] = {"for", 0, "DURATION", NULL, "thaw it after so long",
+	.instead = INSTEAD({CMD_HOLD, "give it back after so long"}),
 	.cmds = CMD_FREEZE | CMD_HOLD, .set = set_duration,
 	.at = DURATION_AT(steer.length), .min = NS_PER_MS, .max = YEAR},
     [OPT_PID] = {"pid", 0, "PID", NULL,
 	"hold it until this process ends\n(default: the parent process)",
 	.cmds = CMD_HOLD, .set = set_number, .at = NUMBER_AT(steer.pid), .min = 1,
 	.max = INT_MAX},
-    [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval", .cmds = CMD_HOLD,
-	.set = set_flag, .at = FLAG_AT(steer.shell)},
+    [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
+	.instead = INSTEAD({CMD_RELEASE, "print for eval what unsets them"}),
+	.cmds = CMD_HOLD | CMD_RELEASE, .set = set_flag, .at = FLAG_AT(steer.shell)},
     [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask", .cmds = CMD_BREAK | CMD_THAW,
 	.set = set_flag, .at = FLAG_AT(steer.yes)},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
@@ -429,6 +458,8 @@ const struct option options[] = {
 	.min = NS_PER_S / 10, .max = DAY},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
 	"say nothing about waiting or a busy lock",
+	.instead = INSTEAD({CMD_WAIT, "do not say what it waits for, nor why it ends"},
+	    {CMD_STEERS | CMD_RELEASE, "say nothing but what goes wrong"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_RELEASE,
 	.set = set_flag, .at = FLAG_AT(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
@@ -552,13 +583,46 @@ options_nearest(unsigned cmd, const char *word, size_t n)
 	return nearest_meant(word, n, synonyms, known);
 }
 
+const char *
+options_initial(unsigned cmd, char c)
+{
+	const char *found = NULL;
+
+	for (const struct option *o = options; o->name; o++) {
+		if (!(o->cmds & cmd) || o->letter || *o->name != c)
+			continue;
+		if (found)
+			return NULL;
+		found = o->name;
+	}
+	return found;
+}
+
+bool
+options_takes(const struct option *o, const char *word)
+{
+	int64_t ns;
+
+	return word && o->set == set_duration && parse_duration(word, &ns);
+}
+
 /* ---- what people and tests read ---- */
+
+/* What it means to this subcommand. */
+static const char *
+help_of(const struct option *o, unsigned cmd)
+{
+	for (const struct wording *w = o->instead; w && w->cmds; w++)
+		if (w->cmds & cmd)
+			return w->help;
+	return o->help;
+}
 
 void
 options_print_help(FILE *to, unsigned cmd)
 {
 	for (const struct option *o = options; o->name; o++) {
-		const char *rest = strchr(o->help, '\n');
+		const char *help = help_of(o, cmd), *rest = strchr(help, '\n');
 		char head[64], names[128] = "";
 
 		if (!(o->cmds & cmd))
@@ -572,10 +636,9 @@ options_print_help(FILE *to, unsigned cmd)
 			: o->arg ? " "
 				 : "",
 		    o->arg ? o->arg : "", o->bare ? "]" : "");
-		fprintf(to, "  %-28s %.*s%s\n", head,
-		    rest ? (int)(rest - o->help) : (int)strlen(o->help), o->help, names);
+		fprintf(to, "  %-28s %.*s\n", head, (int)strcspn(help, "\n"), help);
 		if (rest)
-			fprintf(to, "  %-28s %s\n", "", rest + 1);
+			fprintf(to, "  %-28s %s%s\n", "", rest + 1, names);
 	}
 }
 

@@ -63,6 +63,12 @@ enum group {
 	GROUP_KIND,   /* which kind of lock */
 };
 
+/* What an option means to some subcommands. */
+struct wording {
+	unsigned cmds; /* CMD_ bits; 0: the end */
+	const char *help;
+};
+
 struct option {
 	const char *name;
 	char letter;      /* 0: none */
@@ -70,6 +76,8 @@ struct option {
 	const char *env;  /* NULL: none, since it is for one occasion */
 	const char *help; /* one or two lines of at most 50 columns */
 	unsigned cmds;    /* CMD_ bits: which subcommands know it */
+	/* instead of `help` for those to whom it means something else; or NULL */
+	const struct wording *instead;
 	enum group group;
 	bool occasional; /* has a variable, but no place in a file; see conf.h */
 	bool repeats;    /* may be given more than once: takes effect as it is read */
@@ -110,6 +118,15 @@ int options_lettered(unsigned cmd, char);
 
 /* The name that was probably meant by a word that is none; NULL: no guess. */
 const char *options_nearest(unsigned cmd, const char *word, size_t n);
+
+/*
+ * The only one of those that have no letter whose name begins with `c`; NULL: none, or
+ * several.
+ */
+const char *options_initial(unsigned cmd, char c);
+
+/* Could this word (NULL: none) be a value of the option?  For one with durations. */
+bool options_takes(const struct option *, const char *word);
 
 void options_print_help(FILE *, unsigned cmd);
 /* NAME LETTER ARG ENV SUBCOMMANDS, tab-separated, "-" for none, "run,hold" */

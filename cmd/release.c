@@ -5,29 +5,72 @@
 #include "options.h"
 #include "sources.h"
 #include "say.h"
+#include "shell.h"
 #include "status.h"
 #include "text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int
 cmd_release_explain(void)
 {
 	puts(
-	    "usage: dlock release [HANDLE]\n"
+	    "usage: dlock release [--shell] [HANDLE]\n"
 	    "\n"
 	    "Gives back the lock that dlock hold has taken; HANDLE is what that printed\n"
 	    "(default: $DLOCK_HANDLE, which hold --shell sets).  Returns when the lock is free\n"
 	    "for others, or says what keeps it.\n"
 	    "\n"
-	    "  dlock release \"$handle\"\n");
+	    "  dlock release \"$handle\"\n"
+	    "  eval \"$(dlock release --shell)\"     (after dlock hold --shell)\n");
 	options_print_help(stdout, CMD_RELEASE);
 	puts(
 	    "\nStatus: 0 released; 1 nothing is held under this handle (any more); 79 the lock was\n"
 	    "lost before; 69 the server has not confirmed the release; 64 this is no handle.");
 	return say_written();
 }
+
+/* ---- what the shell has of it ---- */
+
+/* Of the keepers in DLOCK_KEEPER those that are not this handle's, which are still there. */
+static void
+unset_keeper(const char *handle)
+{
+	const char *keepers = sources_variable("DLOCK_KEEPER"), *end;
+	size_t n = strlen(handle);
+	char *others = calloc(1, strlen(keepers ? keepers : "") + 1);
+
+	for (; keepers && others && *keepers; keepers = end) {
+		keepers += strspn(keepers, " ");
+		end = keepers + strcspn(keepers, " ");
+		if (strncmp(keepers, handle, n) == 0 && strchr("/ ", keepers[n]))
+			continue;
+		if (*others)
+			strcat(others, " ");
+		strncat(others, keepers, end - keepers);
+	}
+	if (others && *others)
+		shell_export(stdout, "DLOCK_KEEPER", others);
+	else
+		puts("unset DLOCK_KEEPER;");
+	free(others);
+}
+
+/* What `hold --shell` has set for this handle, unless a later one has set it anew. */
+static void
+unset_variables(const char *handle)
+{
+	const char *latest = sources_variable("DLOCK_HANDLE");
+
+	if (latest && strcmp(latest, handle) == 0)
+		puts("unset DLOCK_HANDLE DLOCK_KEY DLOCK_TOKEN DLOCK_TOKENS DLOCK_SLOT "
+		     "DLOCK_OWNER DLOCK_BACKEND;");
+	unset_keeper(handle);
+}
+
+/* ---- releasing ---- */
 
 static void
 say_of(const char *handle, const char *text)
@@ -39,34 +82,69 @@ say_of(const char *handle, const char *text)
 	    text_clean(words, sizeof words, text, strlen(text)));
 }
 
+/* Tells how it ended; returns the exit status. */
 static int
-release(const struct plan *p, const char *handle)
+tell_outcome(const struct plan *p, const char *handle, const struct join_outcome *o)
+{
+	char line[sizeof o->line];
+
+	if (o->status == STATUS_NOTHING)
+		say_of(handle, "this dlock runs a command, and holds nothing by hand");
+	else if (o->status && !*o->line)
+		say_of(handle,
+		    "it is given back, but one of dlock's processes was killed before");
+	else if (*o->line && (o->status || !p->show.quiet))
+		say_last("%s", text_clean(line, sizeof line, o->line, strlen(o->line)));
+	return o->status;
+}
+
+/* Returns the exit status; `gone`: nothing is held under this handle any more. */
+static int
+release_handle(const struct plan *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
 	struct fault f;
-	char line[sizeof o.line];
+	enum rc rc = join_ask_release(handle, &o, &f);
 
-	switch (join_ask_release(handle, &o, &f)) {
-	case RC_OK:
-		break;
-	case RC_USAGE:
-		say_of(handle, f.text);
-		return STATUS_USAGE;
-	case RC_LOST:
-		say_of(handle, f.text);
+	*gone = rc == RC_LOST || rc == RC_AGAIN ||
+	    (rc == RC_OK && o.status != STATUS_NOTHING);
+	if (rc == RC_OK)
+		return tell_outcome(p, handle, &o);
+	say_of(handle, f.text);
+	if (rc == RC_LOST || rc == RC_DENIED)
 		return STATUS_NOTHING;
-	default:
-		say_of(handle, f.text);
-		return STATUS_SYSTEM;
+	return rc == RC_USAGE ? STATUS_USAGE : STATUS_SYSTEM;
+}
+
+/* The status of `eval`, too. */
+static int
+end_release(const struct plan *p, int status)
+{
+	int written;
+
+	if (p->steer.shell)
+		shell_status(stdout, status);
+	written = say_written();
+	return status ? status : written;
+}
+
+static int
+release_named(const struct plan *p)
+{
+	const char *handle = p->steer.handle ? p->steer.handle
+					     : sources_variable("DLOCK_HANDLE");
+	bool gone;
+	int status;
+
+	if (!handle) {
+		say_last(
+		    "no handle: say dlock release HANDLE, with what dlock hold has printed, or set DLOCK_HANDLE");
+		return STATUS_USAGE;
 	}
-	if (o.status == STATUS_NOTHING)
-		say_of(handle, "this dlock runs a command, and holds nothing by hand");
-	else if (o.status && !*o.line)
-		say_of(handle,
-		    "it is given back, but one of dlock's processes was killed before");
-	else if (*o.line && (o.status || !p->show.quiet))
-		say_last("%s", text_clean(line, sizeof line, o.line, strlen(o.line)));
-	return o.status;
+	status = release_handle(p, handle, &gone);
+	if (p->steer.shell && gone)
+		unset_variables(handle);
+	return status;
 }
 
 int
@@ -74,21 +152,15 @@ cmd_release(char **words)
 {
 	struct plan plan;
 	struct fault fault;
-	const char *handle;
 
 	switch (plan_read(&plan, CMD_RELEASE, words, &fault)) {
 	case PARSED_HELP:
 		return cmd_release_explain();
 	case PARSED_WRONG:
-		return cmd_wrong(&plan, &fault);
+		plan.steer.shell = shell_is_meant(words);
+		return end_release(&plan, cmd_wrong(&plan, &fault));
 	case PARSED_PLAN:
 		break;
 	}
-	handle = plan.operand ? plan.operand : sources_variable("DLOCK_HANDLE");
-	if (!handle) {
-		say_last(
-		    "no handle: say dlock release HANDLE, with what dlock hold has printed, or set DLOCK_HANDLE");
-		return STATUS_USAGE;
-	}
-	return release(&plan, handle);
+	return end_release(&plan, release_named(&plan));
 }

@@ -32,8 +32,22 @@ letter_with_equals(struct fault *f, const struct option *o)
 	    o->letter, o->letter, o->arg, o->name, o->arg);
 }
 
+/*
+ * A value that only a = can give stands behind the option as a word of its own: nobody
+ * can tell whether it is that, or a key that looks like it.
+ */
 static enum rc
-note(struct words *w, int i, const char *value, struct fault *f)
+value_apart(struct fault *f, const struct option *o, const char *word)
+{
+	const struct brief b = text_brief(word);
+
+	return fault_set(f, RC_USAGE,
+	    "--%s %s: say --%s=%s, or if '%s' is no value, put it before --%s", o->name,
+	    b.text, o->name, b.text, b.text, o->name);
+}
+
+static enum rc
+note_option(struct words *w, int i, const char *value, struct fault *f)
 {
 	const struct option *o = &options[i];
 	struct fault why;
@@ -65,14 +79,16 @@ read_long(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
 		    options[i].name, text_brief(word + n + 1).text);
 	if (!options[i].arg)
-		return note(w, i, "1", f);
+		return note_option(w, i, "1", f);
 	if (word[n])
-		return note(w, i, word + n + 1, f);
+		return note_option(w, i, word + n + 1, f);
+	if (options[i].bare && options_takes(&options[i], *w->next))
+		return value_apart(f, &options[i], *w->next);
 	if (options[i].bare)
-		return note(w, i, options[i].bare, f);
+		return note_option(w, i, options[i].bare, f);
 	if (!*w->next)
 		return needs_value(f, &options[i]);
-	return note(w, i, *w->next++, f);
+	return note_option(w, i, *w->next++, f);
 }
 
 /* The value of a letter: the rest of its word, or else the next one. */
@@ -82,10 +98,22 @@ read_letters_value(struct words *w, int i, const char *rest, struct fault *f)
 	if (*rest == '=')
 		return letter_with_equals(f, &options[i]);
 	if (*rest)
-		return note(w, i, rest, f);
+		return note_option(w, i, rest, f);
 	if (!*w->next)
 		return needs_value(f, &options[i]);
-	return note(w, i, *w->next++, f);
+	return note_option(w, i, *w->next++, f);
+}
+
+/* One without a letter of its own may have been meant. */
+static enum rc
+unknown_letter(struct fault *f, unsigned cmd, char letter)
+{
+	const char *meant = options_initial(cmd, letter);
+
+	return fault_set(f, RC_USAGE,
+	    "unknown option -%c%s%s%s (dlock help %s lists them)", letter,
+	    meant ? ": did you mean --" : "", meant ? meant : "", meant ? "?" : "",
+	    options_cmd(cmd));
 }
 
 /* A cluster such as `-nq` or `-nkKEY`.  `-key` is none, but a mistake. */
@@ -108,12 +136,10 @@ read_letters(struct words *w, struct fault *f)
 		if (i < 0 && *c == '=' && c > word + 1)
 			return fault_set(f, RC_USAGE, "-%c takes no value", c[-1]);
 		if (i < 0)
-			return fault_set(f, RC_USAGE,
-			    "unknown option -%c (dlock help %s lists them)", *c,
-			    options_cmd(w->cmd));
+			return unknown_letter(f, w->cmd, *c);
 		if (options[i].arg)
 			return read_letters_value(w, i, c + 1, f);
-		if (note(w, i, "1", f) != RC_OK)
+		if (note_option(w, i, "1", f) != RC_OK)
 			return RC_USAGE;
 	}
 	return RC_OK;

@@ -116,7 +116,7 @@ _dlock_options()
 	break) options="--key $ask --wait $said --token --force --yes --quiet" ;;
 	freeze) options="--key $ask $said --for --quiet" ;;
 	thaw) options="--key $ask --yes --quiet" ;;
-	release) options='--quiet' ;;
+	release) options='--shell --quiet' ;;
 	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
 	*) options='' ;;
 	esac
@@ -130,10 +130,10 @@ _dlock_value()
 	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
 	--config) _filedir ;;
 	--backend | -b)
-		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg memcached' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// zk:// zks:// postgresql://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// postgresql:// memcached://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
@@ -170,7 +170,7 @@ _dlock_setting()
 		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
 			-- "${cur#*=}")
 	else
-		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= password-file= path= sentinel-password-file= tls-files= tls-name= wait-replicas=' \
+		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= password-file= path= prefix= sentinel-password-file= tls-files= tls-name= wait-replicas=' \
 			-- "$cur")
 		compopt -o nospace
 	fi

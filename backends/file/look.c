@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,8 @@ struct looking {
 	struct fault *fault;
 	bool over;
 	enum rc rc;
+	uint64_t hidden;                 /* files and directories that we may not read */
+	char first_hidden[NAME_MAX + 1]; /* one of them */
 };
 
 static void
@@ -37,7 +40,7 @@ stop(struct looking *g, enum rc rc)
 }
 
 static void
-tell(struct looking *g, const struct entry *e)
+tell_entry(struct looking *g, const struct entry *e)
 {
 	if (!g->over && !g->look->see(g->look->ctx, e, file_now()))
 		g->over = true;
@@ -97,7 +100,7 @@ tell_holders(struct looking *g, const char *key, const struct line *l, unsigned 
 		e.limit = e.lock == KIND_LIMIT ? limit : 0;
 		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
 		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
-		tell(g, &e);
+		tell_entry(g, &e);
 	}
 }
 
@@ -116,7 +119,7 @@ tell_waiters(struct looking *g, const char *key, const struct line *l, unsigned 
 		e = entry_of(ENTRY_WAITER, key, w.byte, &who);
 		e.limit = e.lock == KIND_LIMIT ? limit : 0;
 		e.position = w.position;
-		tell(g, &e);
+		tell_entry(g, &e);
 	}
 }
 
@@ -134,7 +137,7 @@ tell_waiting(struct looking *g, const char *key, const struct line *l)
 		;
 	e.count = w.position;
 	if (w.position > 0 && !g->over)
-		tell(g, &e);
+		tell_entry(g, &e);
 }
 
 static void
@@ -149,13 +152,13 @@ tell_freeze(struct looking *g, const char *key, const struct line *l)
 	    .until = end == FREEZE_FOREVER ? EPOCH_NONE : end};
 
 	if (l->frozen && !g->over)
-		tell(g, &e);
+		tell_entry(g, &e);
 }
 
 static void
 tell_unknown(struct looking *g, const char *key, const char *what)
 {
-	tell(g,
+	tell_entry(g,
 	    &(struct entry){.kind = ENTRY_UNKNOWN,
 		.key = key,
 		.slot = -1,
@@ -185,7 +188,7 @@ tell_last(struct looking *g, const char *key)
 	    .until = run.end,
 	    .once = known_text(id),
 	    .status = run.status};
-	tell(g, &e);
+	tell_entry(g, &e);
 }
 
 static void
@@ -217,16 +220,48 @@ look_at(struct looking *g, const char *key, int fd)
 	line_free(&l);
 }
 
+/* Is it there, and not ours to read?  Then it may well be a lock that somebody holds. */
+static bool
+is_hidden(int at, const char *path)
+{
+	return faccessat(at, path, R_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) != 0 &&
+	    (errno == EACCES || errno == EPERM);
+}
+
+static void
+note_hidden(struct looking *g, const char *name)
+{
+	if (g->hidden++ == 0)
+		snprintf(g->first_hidden, sizeof g->first_hidden, "%s", name);
+}
+
+/* Of what could not be read, nobody is to think that it is free. */
+static void
+refuse_hidden(struct looking *g)
+{
+	char more[48] = "";
+
+	if (g->hidden > 1)
+		snprintf(more, sizeof more, " (and %" PRIu64 " more)", g->hidden - 1);
+	stop(g,
+	    fault_set(g->fault, RC_DENIED,
+		"%s: Permission denied: %.60s may not be read%s, and says alone who holds it",
+		g->f->dir.where, g->first_hidden, more));
+}
+
 /*
- * The file has been opened, or not.  What is there and not to be trusted, or not to be
- * read, is no lock of ours.
+ * The file `path` below `at` has been opened, or not.  What is there and not to be
+ * trusted is no lock of ours.
  */
 static void
-look_at_opened(struct looking *g, const char *key, enum rc rc, int fd)
+look_at_opened(
+    struct looking *g, const char *key, int at, const char *path, enum rc rc, int fd)
 {
 	if (rc == RC_OK) {
 		look_at(g, key, fd);
 		close(fd);
+	} else if (rc == RC_DENIED && is_hidden(at, path)) {
+		note_hidden(g, path);
 	} else if (rc == RC_DENIED) {
 		tell_unknown(g, key, g->fault->text);
 	} else if (rc != RC_LOST) {
@@ -269,7 +304,7 @@ look_at_leaf(struct looking *g, int at, const char *path, const char *leaf)
 	if (!key_of(key, path))
 		return;
 	rc = directory_open_leaf(&g->f->dir, at, leaf, DIRECTORY_LOOK, &fd, g->fault);
-	look_at_opened(g, key, rc, fd);
+	look_at_opened(g, key, at, leaf, rc, fd);
 }
 
 static bool
@@ -284,17 +319,19 @@ static void walk(struct looking *g, int at, char *path, size_t n);
 
 /* The directory of longer keys.  One that is not to be trusted has none of ours. */
 static void
-walk_below(struct looking *g, int at, char *path, size_t n, const char *step)
+walk_below(struct looking *g, int above, char *path, size_t n, const char *step)
 {
+	int at = fcntl(above, F_DUPFD_CLOEXEC, 3);
 	enum rc rc;
 
-	at = fcntl(at, F_DUPFD_CLOEXEC, 3);
 	rc = at < 0 ? directory_failed(&g->f->dir, "cannot look at it", g->fault)
 		    : directory_descend(&g->f->dir, &at, step, DIRECTORY_LOOK, g->fault);
 	if (rc == RC_OK)
 		walk(g, at, path, n);
 	else if (rc == RC_SYSTEM)
 		stop(g, rc);
+	else if (rc == RC_DENIED && is_hidden(above, step))
+		note_hidden(g, step);
 	if (at >= 0)
 		close(at);
 }
@@ -350,7 +387,7 @@ look_at_key(struct looking *g)
 
 	file_name(path, key, suffix);
 	rc = directory_open_file(&g->f->dir, path, DIRECTORY_LOOK, &fd, g->fault);
-	look_at_opened(g, key, rc, fd);
+	look_at_opened(g, key, g->f->dir.fd, path, rc, fd);
 	tell_last(g, key);
 }
 
@@ -368,6 +405,8 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 		walk(&g, f->dir.fd, path, 0);
 	else if (rc != RC_LOST) /* it has not been made yet */
 		return rc;
+	if (g.hidden && !g.over)
+		refuse_hidden(&g);
 	if (g.rc == RC_OK)
 		fault->text[0] = '\0';
 	return g.rc;

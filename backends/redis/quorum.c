@@ -15,8 +15,14 @@ static enum rc
 bad_url(struct fault *f, const char *what)
 {
 	return fault_set(f, RC_USAGE,
-	    "the redlock URL %s (redlock://[user:password@]host[:port],host,host...[/db])",
+	    "the redlock URL %s (redlock[s]://[user:password@]host[:port],host,host...[/db])",
 	    what);
+}
+
+static bool
+wants_tls(const struct url *u)
+{
+	return url_part_is(&u->scheme, "redlocks");
 }
 
 /* Reads one host as if it were the only one: who we are, and the database, go for all. */
@@ -31,8 +37,9 @@ read_master(
 
 	if (!url)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	snprintf(url, size, "redis://%.*s%.*s%s", (int)(u->hosts.at - login), login,
-	    (int)host->n, host->at, u->hosts.at + u->hosts.n);
+	snprintf(url, size, "%s://%.*s%.*s%s", wants_tls(u) ? "rediss" : "redis",
+	    (int)(u->hosts.at - login), login, (int)host->n, host->at,
+	    u->hosts.at + u->hosts.n);
 	rc = address_parse(a, url, f);
 	explicit_bzero(url, size);
 	free(url);
@@ -119,6 +126,17 @@ quorum_begin(struct quorum *q, struct host *host, const char *text, struct fault
 	return rc == RC_OK ? read_masters(q, &u, f) : rc;
 }
 
+enum rc
+quorum_secure(struct quorum *q, const struct tls_settings *settings, struct fault *f)
+{
+	enum rc rc = tls_open_if(
+	    q->masters[0].address.secure, "redlocks://", &q->tls, settings, f);
+
+	for (size_t i = 0; i < q->n; i++)
+		q->masters[i].address.tls = q->tls;
+	return rc;
+}
+
 void
 quorum_end(struct quorum *q)
 {
@@ -127,6 +145,7 @@ quorum_end(struct quorum *q)
 	for (size_t i = 0; q->masters && i < q->n; i++)
 		if (q->masters[i].names)
 			master_close(&q->masters[i]);
+	tls_close(q->tls);
 	if (q->masters)
 		explicit_bzero(q->masters, q->n * sizeof *q->masters);
 	free(q->masters);

@@ -23,6 +23,7 @@ struct quorum {
 	struct master *masters;
 	struct together together;
 	struct master_names names;
+	struct tls *tls; /* to all of them; NULL: plainly */
 	char where[WHERE_BYTES];
 	unsigned round;
 	bool is_begun;              /* together_begin() was called */
@@ -41,10 +42,13 @@ struct tally {
 };
 
 /*
- * From redlock://[[user]:password@]host[:port],host...[/db].  RC_OK, RC_USAGE or
+ * From redlock[s]://[[user]:password@]host[:port],host...[/db].  RC_OK, RC_USAGE or
  * RC_SYSTEM; quorum_end() in any case.
  */
 enum rc quorum_begin(struct quorum *, struct host *, const char *url, struct fault *);
+
+/* Before anything is asked: tls_open_if(), for all of them. */
+enum rc quorum_secure(struct quorum *, const struct tls_settings *, struct fault *);
 
 void quorum_end(struct quorum *);
 

@@ -62,10 +62,19 @@
 #define SWITCH (2500 * NS_PER_MS)
 /* that the keeper ends a command before its lease, beside the grace */
 #define SPARE (500 * NS_PER_MS)
+/* in less, a server may have had no time to answer */
+#define BRIEF (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
 /* where nobody is told of a release: so often, and up to four times as long */
 #define POLL (75 * NS_PER_MS)
+
+/*
+ * Behind who stands first, so many ask, each so much later than the one before, when a
+ * freeze ends: who is to do that may be dead.
+ */
+#define NEAR_LATER (250 * NS_PER_MS)
+enum { NEAR = 3 };
 
 /* ms; a server that says less again and again is asked no more often */
 enum { LEFT_LEAST = 50 };
@@ -152,10 +161,13 @@ redis_judge(struct redis *r, const struct request *q, enum reading reading,
 		return fault_set(f, RC_PROTOCOL,
 		    "%s gave an answer that dlock's script does not give",
 		    call_where(&r->call));
+	case READ_NO_SCRIPTS: /* but for its replicas we would do without */
+		return fault_set(f, RC_CONFIG,
+		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
+		    call_where(&r->call), reply->str);
 	case READ_UNKNOWN_SCRIPT:
 	case READ_ERROR:
 	case READ_FOREIGN:
-	case READ_NO_SCRIPTS:
 		break;
 	}
 	rc = call_refused(&r->call, reply->str, f);
@@ -249,48 +261,27 @@ redis_wait_replicas(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_word(const char **to, const char *name, const char *value, struct fault *f)
-{
-	*to = value;
-	return *value ? RC_OK : fault_set(f, RC_USAGE, "-O %s= names nothing", name);
-}
-
-static enum rc
 redis_cacert(struct store *s, const char *value, struct fault *f)
 {
-	return set_word(&redis_of(s)->tls_settings.cacert, "cacert", value, f);
+	return tls_set(&redis_of(s)->tls_settings, "cacert", value, f);
 }
 
 static enum rc
 redis_cert(struct store *s, const char *value, struct fault *f)
 {
-	return set_word(&redis_of(s)->tls_settings.cert, "cert", value, f);
+	return tls_set(&redis_of(s)->tls_settings, "cert", value, f);
 }
 
 static enum rc
 redis_key(struct store *s, const char *value, struct fault *f)
 {
-	return set_word(&redis_of(s)->tls_settings.key, "key", value, f);
+	return tls_set(&redis_of(s)->tls_settings, "key", value, f);
 }
 
 static enum rc
 redis_tls_name(struct store *s, const char *value, struct fault *f)
 {
-	return set_word(&redis_of(s)->tls_settings.name, "tls-name", value, f);
-}
-
-/* After all settings: loads what TLS needs, if the URL wants it. */
-static enum rc
-redis_secure(struct redis *r, struct fault *f)
-{
-	const struct tls_settings *t = &r->tls_settings;
-
-	if (r->address.secure)
-		return tls_open(&r->address.tls, t, f);
-	return t->cacert || t->cert || t->key || t->name
-	    ? fault_set(f, RC_USAGE,
-		  "-O cacert=, cert=, key= and tls-name= are for TLS: rediss:// in the URL")
-	    : RC_OK;
+	return tls_set(&redis_of(s)->tls_settings, "tls-name", value, f);
 }
 
 static const struct setting_row settings[] = {
@@ -361,7 +352,8 @@ redis_open(
 		rc = fault_set(f, RC_USAGE,
 		    "the redis URL has a user without a password (there or in -O password-file=FILE)");
 	if (rc == RC_OK)
-		rc = redis_secure(r, f);
+		rc = tls_open_if(
+		    r->address.secure, "rediss://", &r->address.tls, &r->tls_settings, f);
 	if (rc != RC_OK) {
 		redis_close(&r->base);
 		return rc;
@@ -565,10 +557,19 @@ redis_subscribe(struct redis *r, instant until, struct fault *f)
 	return rc;
 }
 
-/*
- * When to ask again although no message came: the next beat, or the end of a lease if we
- * are first.
- */
+/* The end of a lease if we are first, or of a freeze if we are near; or NEVER. */
+static instant
+redis_end_of_wait(const struct answer *a)
+{
+	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
+
+	if (a->left_ms <= 0 || a->place > (a->frozen ? NEAR : 1))
+		return NEVER;
+	return instant_now() + left * NS_PER_MS +
+	    (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0);
+}
+
+/* When to ask again although no message came. */
 static instant
 redis_next_beat(struct redis *r, const struct answer *a)
 {
@@ -584,12 +585,7 @@ redis_next_beat(struct redis *r, const struct answer *a)
 		return now + POLL + jitter / 2;
 	if (!server_is_open(&r->queue.subscription))
 		beat = now + UNSUBSCRIBED_BEAT;
-	if (a->place <= 1 && a->left_ms > 0)
-		beat = instant_first(beat,
-		    now +
-			(a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) *
-			    NS_PER_MS);
-	return beat;
+	return instant_first(beat, redis_end_of_wait(a));
 }
 
 /*
@@ -648,6 +644,24 @@ redis_wait_in_queue(
 	return redis_await_message(r, redis_next_beat(r, a), until, f);
 }
 
+/* The last one before `until` may have no time for an answer: why it failed was said before. */
+static enum rc
+redis_ask_first(
+    struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
+{
+	instant ends = patience_attempt(&r->patience, until);
+	bool brief = r->patience.tries > 0 && ends - instant_now() < BRIEF;
+	struct fault before;
+	enum rc rc;
+
+	if (brief)
+		before = *f;
+	rc = redis_ask_lock(r, until ? ALIVE : 0, ends, g, a, f);
+	if (brief && rc == RC_AGAIN && instant_now() >= ends)
+		*f = before;
+	return rc;
+}
+
 /*
  * One attempt: asks, after waiting for a reason to if we are in the queue.
  * Each is bounded by itself; patience.h says how many there are.
@@ -659,8 +673,7 @@ redis_attempt(struct redis *r, bool queued, instant until, struct grant *g,
 	enum rc rc;
 
 	if (!queued)
-		return redis_ask_lock(
-		    r, until ? ALIVE : 0, patience_attempt(&r->patience, until), g, a, f);
+		return redis_ask_first(r, until, g, a, f);
 	rc = redis_wait_in_queue(r, a, until, f);
 	return rc == RC_OK
 	    ? redis_ask_lock(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f)
@@ -823,11 +836,12 @@ redis_together(struct store *s, const char *key, const char *other, struct fault
 const struct backend redis_backend = {
     .name = "redis",
     .schemes = (const char *const[]){"redis", "rediss", "redis+unix", "redis+sentinel",
-	"rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", NULL},
+	"rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks",
+	NULL},
     .settings = settings,
     .url_help = "redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
-		"         redis[s]+sentinel://host,host/MASTER[/db],\n"
-		"         redis[s]+cluster://host,host, redlock://host,host,host",
+		"redis[s]+sentinel://host,host/MASTER[/db],\n"
+		"redis[s]+cluster://host,host, redlock[s]://host,host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,

@@ -43,6 +43,7 @@
  */
 #include "redlock.h"
 
+#include "backends/dice.h"
 #include "backends/patience.h"
 #include "backends/refuse.h"
 #include "backends/setting.h"
@@ -74,6 +75,7 @@ enum because {
 struct redlock {
 	struct store base;
 	struct quorum quorum;
+	struct tls_settings tls_settings;
 	struct patience patience;
 	const struct claim *claim;
 	bool bare;    /* the key itself is the lock's, as other clients have it */
@@ -105,7 +107,8 @@ redlock_of(struct store *s)
 bool
 redlock_is_meant(const char *url)
 {
-	return url && strncmp(url, "redlock:", 8) == 0;
+	return url &&
+	    (strncmp(url, "redlock:", 8) == 0 || strncmp(url, "redlocks:", 9) == 0);
 }
 
 static enum rc
@@ -143,6 +146,30 @@ redlock_dialect(struct store *s, const char *value, struct fault *f)
 		  value);
 }
 
+static enum rc
+redlock_cacert(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&redlock_of(s)->tls_settings, "cacert", value, f);
+}
+
+static enum rc
+redlock_cert(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&redlock_of(s)->tls_settings, "cert", value, f);
+}
+
+static enum rc
+redlock_key(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&redlock_of(s)->tls_settings, "key", value, f);
+}
+
+static enum rc
+redlock_tls_name(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&redlock_of(s)->tls_settings, "tls-name", value, f);
+}
+
 static const struct setting_row settings[] = {
     {"password-file", "FILE", "the password of all masters, in a file of mode 0600",
 	redlock_password_file},
@@ -150,6 +177,14 @@ static const struct setting_row settings[] = {
 	"for masters that do not answer, without --wait (default: 5s)",
 	redlock_connect_timeout},
     {"dialect", "NAME", "native (default), or string: the key itself", redlock_dialect},
+    {"cacert", "FILE", "with redlocks://: the CAs to trust (default: the system's)",
+	redlock_cacert},
+    {"cert", "FILE", "with redlocks://: a client certificate, and those of its CAs",
+	redlock_cert},
+    {"key", "FILE", "its key, in a file of mode 0600", redlock_key},
+    {"tls-name", "NAME",
+	"with redlocks://: what the masters' certificates are for, if not the hosts' names",
+	redlock_tls_name},
     {0},
 };
 
@@ -192,6 +227,8 @@ redlock_open(
 		rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK)
 		rc = check_login(r, f);
+	if (rc == RC_OK)
+		rc = quorum_secure(&r->quorum, &r->tls_settings, f);
 	if (rc != RC_OK)
 		redlock_close(&r->base);
 	else
@@ -217,15 +254,6 @@ redlock_put(struct redlock *r, enum order_kind kind, bool flag, instant until,
 	quorum_ask(&r->quorum, &r->order, whom);
 }
 
-static uint64_t
-roll(struct redlock *r, uint64_t below)
-{
-	r->dice ^= r->dice << 13; /* xorshift64, Marsaglia 2003 */
-	r->dice ^= r->dice >> 7;
-	r->dice ^= r->dice << 17;
-	return r->dice % below;
-}
-
 static void
 redlock_begin(struct redlock *r, const struct claim *claim)
 {
@@ -234,9 +262,7 @@ redlock_begin(struct redlock *r, const struct claim *claim)
 	r->order = (struct order){.lease = ns_to_ms(claim->ttl),
 	    .longest = ns_to_ms(claim->ttl),
 	    .record = claim->record};
-	r->dice = 1469598103934665603ULL;
-	for (const char *c = claim->owner; *c; c++) /* FNV-1a */
-		r->dice = (r->dice ^ (unsigned char)*c) * 1099511628211ULL;
+	r->dice = dice_of(claim->owner);
 	quorum_name(&r->quorum, claim->key, r->bare);
 	patience_begin(&r->patience, claim);
 }
@@ -487,17 +513,20 @@ pause_of(struct redlock *r)
 
 	switch (r->because) {
 	case BECAUSE_YOUNG:
-		return (200 + roll(r, 200)) * NS_PER_MS;
+		return (200 + dice_roll(&r->dice, 200)) * NS_PER_MS;
 	case BECAUSE_SPLIT:
-		pause = r->tries++ < 8 ? 25 + roll(r, 50) : 100 + roll(r, 200);
+		pause = r->tries++ < 8 ? 25 + dice_roll(&r->dice, 50)
+				       : 100 + dice_roll(&r->dice, 200);
 		return pause * NS_PER_MS;
 	case BECAUSE_HELD:
 		break;
 	}
 	r->tries = 0;
-	pause = (r->listens ? 500 + roll(r, 500) : 50 + roll(r, 200)) * NS_PER_MS;
+	pause = (r->listens ? 500 + dice_roll(&r->dice, 500)
+			    : 50 + dice_roll(&r->dice, 200)) *
+	    NS_PER_MS;
 	if (r->left >= 0 && r->left + 5 * NS_PER_MS < pause)
-		pause = r->left + (5 + roll(r, 20)) * NS_PER_MS;
+		pause = r->left + (5 + dice_roll(&r->dice, 20)) * NS_PER_MS;
 	return pause;
 }
 
@@ -753,9 +782,9 @@ admin_thaw(struct store *s, const char *key, instant until, struct fault *f)
 
 static const struct backend redlock_backend = {
     .name = "redis",
-    .schemes = (const char *const[]){"redlock", NULL},
+    .schemes = (const char *const[]){"redlock", "redlocks", NULL},
     .settings = settings,
-    .url_help = "redlock://[user:password@]host[:port],host,host...[/db]",
+    .url_help = "redlock[s]://[user:password@]host[:port],host,host...[/db]",
     .open = redlock_open,
     .close = redlock_close,
     .lock = &(const struct lock_ops){redlock_acquire, redlock_renew, redlock_release},

@@ -325,6 +325,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	if (rc != RC_OK || read_rest(s, q, inspect, until))
 		return rc;
 	freeReplyObject(*reply);
+	*reply = NULL;
 	wire_close(&s->wire);
 	return fault_set(f, RC_PROTOCOL, "%s gave two answers to one question", s->where);
 }

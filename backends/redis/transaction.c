@@ -50,7 +50,8 @@ refused(struct transaction *t, char *text)
 static enum rc
 say(struct transaction *t, redisReply **reply, const char *const *words)
 {
-	struct question q = {.continues = t->begun};
+	struct question q = {.continues = t->begun,
+	    .claimed = t->request->operation != RELEASE && strcmp(*words, "EXEC") == 0};
 	char *command;
 	int n = 0, length;
 	enum rc rc;
@@ -68,6 +69,7 @@ say(struct transaction *t, redisReply **reply, const char *const *words)
 	t->begun = true;
 	if (rc != RC_OK) {
 		*reply = NULL;
+		call_close(t->call); /* where nothing is to stay queued */
 		return rc;
 	}
 	if (!*reply)

@@ -30,7 +30,7 @@ node_forget(struct node *n)
 	n->path[0] = '\0';
 	n->version = 0;
 	n->stage = STAGE_AT_ONCE;
-	n->marked = n->guarded = n->wanted = false;
+	n->marked = n->guarded = n->wanted = n->revoked = false;
 	n->granted = 0;
 	n->taken = (struct taken){.number = 0};
 }

@@ -545,7 +545,7 @@ yield_turn(struct turn *t, struct fault *f)
 	int code;
 	enum rc rc = call_finish(call_delete(n->session, n->path, -1), t->over, &code, f);
 
-	n->revoked = false;
+	n->revoked = rc != RC_OK; /* else the next attempt takes what it was to give up */
 	return rc == RC_OK ? fault_set(f, RC_LOST,
 				 "%s: our place in the queue was revoked", n->dir->where)
 			   : rc;

@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define JOIN_VERSION 4
+#define JOIN_VERSION 5
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS)
@@ -39,21 +39,27 @@ struct join_ask {
 	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };
 
+/* What a keeper has, for those who may join. */
+struct join_hold {
+	enum lock_kind kind;
+	unsigned limit;
+	instant sent;
+	int64_t lease, pace;
+	struct join_part parts[KEYS_MAX]; /* in the order in which they were asked for */
+};
+
 struct join_answer {
 	int version;
 	bool foreign; /* a lock is the same, but the asker none of our descendants */
 	bool secret;  /* the site has a password and is not told */
 	bool stops;   /* it is ours still, but wanted back: to be stopped politely */
+	bool full;    /* it is ours, but JOINS_HOLDING have joined already */
 	/*
 	 * bits: which of the keys asked for we hold, in the order in which they were
 	 * asked for; 0: none
 	 */
 	unsigned has;
-	enum lock_kind kind;
-	unsigned limit;
-	instant sent;
-	int64_t lease, pace;
-	struct join_part parts[KEYS_MAX]; /* in that order */
+	struct join_hold hold;
 	char site[JOIN_SITE_BYTES];
 };
 
@@ -266,6 +272,26 @@ is_own_user(int fd, pid_t *pid)
 	return true;
 }
 
+static size_t
+count_foreign_peers(const struct join_server *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->used; i++)
+		n += s->peers[i].fd >= 0 && s->peers[i].foreign;
+	return n;
+}
+
+static size_t
+count_holding(const struct join_server *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->used; i++)
+		n += s->peers[i].fd >= 0 && s->peers[i].holds;
+	return n;
+}
+
 static void
 add_peer(struct join_server *s, int fd, bool foreign)
 {
@@ -287,7 +313,7 @@ add_peer(struct join_server *s, int fd, bool foreign)
  * lease, it is killed in time.  Where /proc hides it, knowing our address is proof enough.
  */
 static bool
-is_foreign(const struct join_server *s, pid_t pid)
+is_foreign_peer(const struct join_server *s, pid_t pid)
 {
 	return s->root != 0 && pid != s->root && tree_relation(s->root, pid) == KIN_NO;
 }
@@ -309,8 +335,8 @@ accept_peer(struct join_server *s)
 		close(fd);
 		return true;
 	}
-	foreign = is_foreign(s, pid);
-	if (foreign && s->present >= JOINS_MAX / 2)
+	foreign = is_foreign_peer(s, pid);
+	if (foreign && count_foreign_peers(s) >= JOINS_FOREIGN)
 		close(fd);
 	else
 		add_peer(s, fd, foreign);
@@ -360,7 +386,7 @@ find_keys(struct join_answer *a, const struct join_ask *ask, size_t n,
 		for (size_t k = 0; k < p->nkeys && key + length < end; k++)
 			if (strcmp(key, p->keys[k]) == 0) {
 				a->has |= 1U << i;
-				a->parts[i] = parts[k];
+				a->hold.parts[i] = parts[k];
 			}
 		key += length + 1;
 	}
@@ -378,12 +404,22 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 		a->has = 0;
 	if (!a->has)
 		return;
-	a->kind = p->claim.kind;
-	a->limit = p->claim.limit;
-	a->sent = o->sent;
-	a->lease = o->lease;
-	a->pace = o->pace;
+	a->hold.kind = p->claim.kind;
+	a->hold.limit = p->claim.limit;
+	a->hold.sent = o->sent;
+	a->hold.lease = o->lease;
+	a->hold.pace = o->pace;
 	a->stops = o->stops;
+}
+
+/* It would be one more than can hold along with us; `counted`: it is not. */
+static void
+refuse_one_more(const struct join_server *s, struct join_answer *a, bool counted)
+{
+	if (counted || !a->has || count_holding(s) < JOINS_HOLDING)
+		return;
+	a->full = true;
+	a->has = 0;
 }
 
 /* By how many the joined holds have grown. */
@@ -406,6 +442,7 @@ serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct s
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
 	    tell_site(&answer, site)) {
 		answer_peer(&answer, &ask, n, s->peers[i].foreign, p, site, offer);
+		refuse_one_more(s, &answer, held || ask.verb != JOIN_HOLD);
 		if (answer.has && ask.keep > *keep)
 			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;
 		send(s->peers[i].fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -509,12 +546,14 @@ connect_to_hold(int fd, const struct address *a, struct fault *f)
 	socklen_t size = fill_address(&to, a->name, a->n);
 	pid_t pid;
 
-	while (connect(fd, (struct sockaddr *)&to, size) != 0)
+	while (connect(fd, (struct sockaddr *)&to, size) != 0) {
+		if (errno != EINTR && !is_same_net(a, fd))
+			return fault_set(f, RC_DENIED,
+			    "this handle cannot be asked from here (another network namespace, or another machine?)");
 		if (errno != EINTR)
 			return fault_set(f, RC_LOST,
-			    is_same_net(a, fd)
-				? "nothing is held under this handle: it was released, or its time or its process has ended"
-				: "this handle cannot be asked from here (another network namespace, or another machine?)");
+			    "nothing is held under this handle: it was released, or its time or its process has ended");
+	}
 	if (!is_own_user(fd, &pid))
 		return fault_set(f, RC_LOST, "this handle is another user's");
 	return RC_OK;
@@ -541,7 +580,7 @@ join_ask_release(const char *handle, struct join_outcome *o, struct fault *f)
 		while ((n = recv(fd, o, sizeof *o, 0)) < 0 && errno == EINTR)
 			continue;
 		if (n != sizeof *o || o->version != JOIN_VERSION)
-			rc = fault_set(f, RC_SYSTEM,
+			rc = fault_set(f, RC_AGAIN,
 			    "dlock's keeper process has ended before it could say whether it is released; "
 			    "the lock ends with its lease at the latest");
 		o->line[sizeof o->line - 1] = '\0';
@@ -610,6 +649,10 @@ join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct
 			return RC_OK;
 		if (n == JOIN_CALL)
 			continue; /* we are asking already */
+		if (n == sizeof j->answer && j->answer.full)
+			return fault_set(f, RC_AGAIN,
+			    "%d runs have joined the enclosing dlock, which takes no more",
+			    JOINS_HOLDING);
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -647,12 +690,12 @@ exchange_all(
 			return rc;
 		stops = stops || a->stops;
 		if (i > 0 &&
-		    instant_after(a->sent, a->lease) >=
+		    instant_after(a->hold.sent, a->hold.lease) >=
 			instant_after(all.sent, all.lease))
 			continue;
-		all.sent = a->sent;
-		all.lease = a->lease;
-		all.pace = a->pace;
+		all.sent = a->hold.sent;
+		all.lease = a->hold.lease;
+		all.pace = a->hold.pace;
 	}
 	*g = all;
 	return stops ? fault_set(f, RC_REVOKED, "of the enclosing dlock") : RC_OK;
@@ -820,6 +863,27 @@ inherit_site(const struct join *j, struct site *site)
 	read_site(told, site);
 }
 
+/* Asks it, and again for a while where it has no room for one more. */
+static enum rc
+ask_for_room(struct search *s, const struct address *a, instant until, struct fault *f)
+{
+	struct host *host = s->join->base.host;
+
+	for (;;) {
+		enum rc rc = connect_to(s, a, until, f);
+
+		if (rc == RC_OK)
+			rc = join_exchange(s->join, s->fd, JOIN_HOLD, until, f);
+		if (rc != RC_AGAIN || !s->join->answer.full ||
+		    instant_now() + JOIN_RETRY >= until)
+			return rc;
+		close(s->fd);
+		s->fd = -1;
+		if (host->wait(host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
+			return RC_STOP;
+	}
+}
+
 /*
  * Asks the keeper at one address.  RC_OK: it has keys of ours, and keeps them for us
  * from now on.  RC_LOST: it has none, or is gone.
@@ -828,13 +892,11 @@ static enum rc
 ask_keeper(struct search *s, const struct address *a, struct fault *f)
 {
 	struct join *j = s->join;
-	instant until = instant_now() + JOIN_PATIENCE;
 	const char *key = key_at(a, j->plan);
-	enum rc rc = connect_to(s, a, until, f);
+	enum rc rc;
 
-	j->answer.foreign = false;
-	if (rc == RC_OK)
-		rc = join_exchange(j, s->fd, JOIN_HOLD, until, f);
+	j->answer.foreign = j->answer.full = false;
+	rc = ask_for_room(s, a, instant_now() + JOIN_PATIENCE, f);
 	return rc == RC_LOST && j->answer.foreign
 	    ? unjoinable(key ? key : j->plan->keys[0],
 		  "counts this run among no descendants of its", f)
@@ -862,15 +924,15 @@ take_hold(struct search *s)
 	struct joined *joined = s->join->joined;
 	unsigned more = a->has & ~s->found & ((1U << s->join->plan->nkeys) - 1);
 
-	if (!is_part_of(s->join->plan, a->kind, a->limit)) {
-		s->kind = more & ~s->other ? a->kind : s->kind;
-		s->limit = more & ~s->other ? a->limit : s->limit;
+	if (!is_part_of(s->join->plan, a->hold.kind, a->hold.limit)) {
+		s->kind = more & ~s->other ? a->hold.kind : s->kind;
+		s->limit = more & ~s->other ? a->hold.limit : s->limit;
 		s->other |= more;
 		return;
 	}
 	for (size_t i = 0; i < s->join->plan->nkeys; i++)
 		if (more & (1U << i))
-			joined->parts[i] = a->parts[i];
+			joined->parts[i] = a->hold.parts[i];
 	if (more) {
 		joined->keepers.fds[joined->keepers.n++] = s->fd;
 		s->fd = -1;
@@ -890,7 +952,7 @@ first_key(const struct plan *p, unsigned bits)
 }
 
 static const char *
-write_kind(enum lock_kind kind, unsigned limit, char *out, size_t size)
+kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
 {
 	if (kind == KIND_LIMIT)
 		snprintf(out, size, "with --limit %u", limit);
@@ -910,8 +972,8 @@ join_refuse_kind(const struct search *s, struct fault *f)
 	    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
 	    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
 	    text_name(key, sizeof key, first_key(p, s->other & ~s->found)),
-	    write_kind(s->kind, s->limit, theirs, sizeof theirs),
-	    write_kind(p->claim.kind, p->claim.limit, ours, sizeof ours));
+	    kind_words(s->kind, s->limit, theirs, sizeof theirs),
+	    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
 }
 
 static enum rc
@@ -972,7 +1034,7 @@ unknown_site(const struct whereabouts *w, struct fault *f)
 	    "it would go where the enclosing dlock goes, but %s",
 	    w->secret
 		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
-		: "that has ended: say -u or -b");
+		: "that has ended (DLOCK_KEEPER): say -u or -b, and unset what it has left behind");
 }
 
 /*
@@ -1052,7 +1114,7 @@ look_at_keeper(struct search *s, const struct address *a, struct site *site,
 	j->answer.version = 0;
 	if (connect_to(s, a, until, &f) == RC_OK &&
 	    join_exchange(j, s->fd, JOIN_CHECK, until, &f) == RC_OK && ours &&
-	    is_part_of(j->plan, j->answer.kind, j->answer.limit))
+	    is_part_of(j->plan, j->answer.hold.kind, j->answer.hold.limit))
 		*ours |= j->answer.has;
 	note_site(j, site, w);
 	if (s->fd >= 0)

@@ -38,7 +38,11 @@
 
 #include <poll.h>
 
-enum { JOINS_MAX = 512 };
+/*
+ * So many may be connected; of these so many may hold along with us, so that there is room
+ * for who releases, and so many may be none of our descendants.
+ */
+enum { JOINS_MAX = 512, JOINS_HOLDING = 448, JOINS_FOREIGN = 32 };
 
 /* ---- the outer side ---- */
 
@@ -124,8 +128,9 @@ void join_write_handle(const char *address, char *out);
 
 /*
  * Asks the keeper for the release of its hold, and waits for how that ends.  RC_USAGE:
- * this is no handle.  RC_LOST: nobody of our user is there (any more); *f says it.
- * RC_SYSTEM: the keeper was asked, and has ended without a word.
+ * this is no handle.  RC_LOST: nobody of our user is there (any more).  RC_DENIED: it
+ * cannot be reached from here.  RC_AGAIN: the keeper was asked, and has ended without a
+ * word.  RC_SYSTEM: it was not asked.  *f says it.
  */
 enum rc join_ask_release(const char *handle, struct join_outcome *, struct fault *f);
 

@@ -14,13 +14,14 @@ HOST = "127.0.0.1"
 
 
 class Sentinel(Server):
-    """One sentinel, which looks after `name` at a port."""
+    """One sentinel at this address, which looks after `name` at a host's port."""
 
     kind = "redis-sentinel"
 
-    def __init__(self, name, port, quorum, down_after, *lines):
+    def __init__(self, name, port, quorum, down_after, *lines, host=HOST, address=HOST):
         super().__init__(tempfile.mkdtemp(prefix="dlock-sentinel-"))
-        self.lines = [f"sentinel monitor {name} {HOST} {port} {quorum}", f"sentinel down-after-milliseconds {name} {down_after}",
+        self.address = address
+        self.lines = [f"sentinel monitor {name} {host} {port} {quorum}", f"sentinel down-after-milliseconds {name} {down_after}",
                       f"sentinel failover-timeout {name} 5000", *lines]
         self.settle()
 
@@ -28,7 +29,7 @@ class Sentinel(Server):
         config = os.path.join(self.directory, "conf")
         if not os.path.exists(config):  # it writes what it has learnt into it
             with open(config, "w", encoding="utf-8") as f:
-                f.write("\n".join([f"port {self.port}", f"bind {HOST}", f"dir {self.directory}", *self.lines, ""]))
+                f.write("\n".join([f"port {self.port}", f"bind {self.address}", f"dir {self.directory}", *self.lines, ""]))
         self.launch(["redis-server", config, "--sentinel"], wait)
 
     def client(self, **options):

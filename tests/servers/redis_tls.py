@@ -9,7 +9,7 @@ import time
 
 import redis
 
-from support import RedisPlace, RedisServer
+from support import RedisPlace, RedisServer, compile_shim
 
 
 class RedisTls(RedisServer):
@@ -125,3 +125,35 @@ class Chatty:
     def _ticket(self, ssl):
         self.tickets += 1
         return self.ssl.SSL_new_session_ticket(ssl) == 1 and self.ssl.SSL_do_handshake(ssl) == 1
+
+
+# Another bundle of all CAs than the system's; and who has read it is written down.
+BUNDLE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static FILE *
+other(const char *path, const char *mode, const char *which)
+{
+	FILE *(*next)(const char *, const char *) = dlsym(RTLD_NEXT, which);
+	size_t n = strlen(path);
+	if (n > 9 && strcmp(path + n - 9, "/cert.pem") == 0) {
+		FILE *f = next(getenv("TEST_READ"), "a");
+		fputs("read\n", f);
+		fclose(f);
+		path = getenv("TEST_BUNDLE");
+	}
+	return next(path, mode);
+}
+FILE *fopen(const char *path, const char *mode) { return other(path, mode, "fopen"); }
+FILE *fopen64(const char *path, const char *mode) { return other(path, mode, "fopen64"); }
+"""
+
+
+def trust_bundle(dlock, authority, directory):
+    """The system's directory of CAs has none, its bundle this one; "read" in the directory tells who has read it."""
+    dlock.env.pop("SSL_CERT_FILE", None)
+    dlock.env.update(LD_PRELOAD=compile_shim(directory, "bundle", BUNDLE), TEST_BUNDLE=authority.cert,
+                     TEST_READ=str(directory / "read"), SSL_CERT_DIR=str(directory))

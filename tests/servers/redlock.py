@@ -8,13 +8,14 @@ from urllib.parse import quote
 
 import redis
 
+from redis_tls import RedisTls
 from support import At, RedisServer, RemotePlace, boottime, compile_shim, wait_for
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")  # their votes count as soon as they are up
 FORGETFUL = ("--save", "")
 
-# The wall clock of a server, which it takes for its own; other clocks go on as they do.
-CLOCK = r"""
+# By how much a clock is set forward, as a page of shared memory says.
+AHEAD = r"""
     #define _GNU_SOURCE
     #include <dlfcn.h>
     #include <fcntl.h>
@@ -31,7 +32,10 @@ CLOCK = r"""
             page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, open(getenv("CLOCK_FILE"), O_RDONLY), 0);
         return (long)*page;
     }
+"""
 
+# The wall clock of a server, which it takes for its own; other clocks go on as they do.
+CLOCK = AHEAD + r"""
     int gettimeofday(struct timeval *restrict tv, void *restrict tz)
     {
         int (*real)(struct timeval *, void *) = dlsym(RTLD_NEXT, "gettimeofday");
@@ -89,6 +93,8 @@ class SteppedRedis(RedisServer):
 class Masters:
     """N of them, with the same options."""
 
+    scheme = "redlock"
+
     def __init__(self, n=3, options=DURABLE, shim=None):
         self.all = [SteppedRedis(shim, *options) if shim else RedisServer(*options) for _ in range(n)]
 
@@ -104,14 +110,14 @@ class Masters:
 
     @property
     def url(self):
-        return "redlock://" + ",".join(self.hosts)
+        return f"{self.scheme}://" + ",".join(self.hosts)
 
     def at(self, **instead):
         """The place, or what leads there through other ports: at(m2=PORT)."""
         hosts = self.hosts
         for name, port in instead.items():
             hosts[int(name[1:])] = f"127.0.0.1:{port}"
-        return At("redlock://" + ",".join(hosts))
+        return At(f"{self.scheme}://" + ",".join(hosts))
 
     def votes(self, key="job"):
         """Who has each master's vote; None: nobody; "away": it does not answer."""
@@ -154,6 +160,15 @@ class Masters:
             server.stop()
 
 
+class TlsMasters(Masters):
+    """Each speaks TLS alone, with a certificate of its own that is for its address."""
+
+    scheme = "redlocks"
+
+    def __init__(self, authority, n=3, options=DURABLE, san="IP:127.0.0.1", **more):
+        self.all = [RedisTls(authority, *options, certificate=authority.sign(f"master{i}-{san}", san), **more) for i in range(n)]
+
+
 class RedlockPlace(RemotePlace):
     """Locks on three masters of the session."""
 
@@ -166,7 +181,7 @@ class RedlockPlace(RemotePlace):
         self.prefix = f"t{next(self._numbers)}:"
 
     def url_at(self, port, host="127.0.0.1"):
-        return "redlock://" + ",".join([f"{host}:{port}", *self.masters.hosts[1:]])
+        return f"{self.masters.scheme}://" + ",".join([f"{host}:{port}", *self.masters.hosts[1:]])
 
     def stored(self):
         return b"".join(_dump(server) for server in self.masters.all)
@@ -182,8 +197,29 @@ class RedlockPlace(RemotePlace):
         return lambda: [server.restart() for server in self.masters.all]
 
 
+class RedlockTlsPlace(RedlockPlace):
+    """The same with TLS to each."""
+
+    id = "redlock-tls"
+
+    def __init__(self, request):
+        self.authority = request.getfixturevalue("authority")
+        self.masters = request.getfixturevalue("redlock_tls_masters")
+        self.server = self.masters[0]
+        self.prefix = f"t{next(self._numbers)}:"
+
+    @property
+    def settings(self):
+        return (f"cacert={self.authority.cert}",)
+
+    def crashable(self, request):
+        self.masters = request.getfixturevalue("make_tls_masters")()
+        self.server = self.masters[0]
+        return lambda: [server.restart() for server in self.masters.all]
+
+
 def _dump(server):
-    with redis.Redis(port=server.port) as c:
+    with server.client(decode_responses=False) as c:
         return b"".join(k + (c.dump(k) or b"") for k in c.scan_iter("*"))
 
 

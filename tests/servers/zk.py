@@ -92,7 +92,14 @@ class ZkServer(Server):
         return int(next(line.split()[1] for line in self.four("srvr").splitlines() if line.startswith("Zxid")), 16)
 
     def sessions(self):
-        """The ids of all living sessions."""
+        """The ids of all living sessions.
+
+        Two looks, since a session that is heard just now moves from one time of expiry to the
+        next, and the server may then print neither.
+        """
+        return self._dumped() | self._dumped()
+
+    def _dumped(self):
         lines = self.four("dump").splitlines()
         found = set()
         for line in lines[lines.index(next(li for li in lines if li.startswith("Session"))) + 1:]:

@@ -13,21 +13,24 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 
 from certificates import Authority
 from hostile import Hostile
+from memcached import Memcached, MemcachedPlace, Pretender, compile_clock
+from mysql_server import MYSQL_PLACES, MysqlServer, MysqlTamper
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
+from redis_dialect_forms import DIALECT_FORM_PLACES
 from redis_dialects import SOME_DIALECT_PLACES
 from redis_forms import REDIS_PLACES, RedisCluster, RedisSentinels
 from redis_tls import Chatty, RedisTls, RedisTlsPlace
-from redlock import Masters, RedlockPlace
+from redlock import Masters, RedlockPlace, RedlockTlsPlace, TlsMasters
 from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 from zk_layouts import LAYOUT_PLACES
 
-PLACES += [ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES, *LAYOUT_PLACES]
-OTHER_PLACES += [*REDIS_PLACES, RedlockPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
+PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
+OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
+OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
 # DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other; there may be more shares.
@@ -49,10 +52,11 @@ def pytest_configure(config):
 
 
 def is_for_later(item):
-    """Is it a test of make check-all, since its place runs only a few ordinarily?"""
+    """Is it a test of make check-all, since its place runs only a few ordinarily, or of a suite that this does not join?"""
     params = item.callspec.params.values() if hasattr(item, "callspec") else []
     few = [p.ordinarily for p in params if getattr(p, "ordinarily", None) is not None]
-    return not FULL and any(item.originalname not in names for names in few)
+    joined = [p.suites for p in params if getattr(p, "suites", None) is not None]
+    return (not FULL and any(item.originalname not in names for names in few)) or any(item.path.stem not in suites for suites in joined)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -220,6 +224,19 @@ def redlock_masters():
     masters.stop()
 
 
+@pytest.fixture(scope="session")
+def redlock_tls_masters(authority):
+    masters = TlsMasters(authority)
+    yield masters
+    masters.stop()
+
+
+@pytest.fixture
+def make_tls_masters(authority, nothing_is_left):
+    """Starts independent masters that speak TLS, for the test to break."""
+    yield from making(functools.partial(TlsMasters, authority))
+
+
 @pytest.fixture
 def make_masters(nothing_is_left):
     """Starts independent masters of the test's own."""
@@ -230,6 +247,37 @@ def make_masters(nothing_is_left):
 def masters(make_masters):
     """Three that the test may break, and whose crashes lose nothing."""
     return make_masters()
+
+
+@pytest.fixture(scope="session")
+def memcached_clock(tmp_path_factory):
+    """By which servers seem to have been running for long."""
+    return compile_clock(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture(scope="session")
+def memcached_server(memcached_clock):
+    server = Memcached(memcached_clock)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_memcached(memcached_clock, nothing_is_left):
+    """Starts servers of the test's own, with any options of memcached."""
+    yield from making(functools.partial(Memcached, memcached_clock))
+
+
+@pytest.fixture
+def make_pretender():
+    """Servers that pretend to be a memcached."""
+    yield from making(Pretender, "close")
+
+
+@pytest.fixture
+def own_memcached(make_memcached):
+    """A server that the test may break."""
+    return make_memcached()
 
 
 @pytest.fixture(scope="session")
@@ -294,6 +342,33 @@ def make_pooler(nothing_is_left):
     yield from making(PgBouncer)
 
 
+@pytest.fixture(scope="session")
+def mysql_server():
+    server = MysqlServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_mysql(nothing_is_left):
+    """Starts servers of the test's own, with any settings."""
+    yield from making(MysqlServer)
+
+
+@pytest.fixture
+def own_mysql(make_mysql):
+    """A server that the test may break."""
+    return make_mysql()
+
+
+@pytest.fixture
+def mysql_db(mysql_server, nothing_is_left):
+    """A database on the shared server, which the test may break."""
+    result = mysql_server.database()
+    yield result
+    result.drop()
+
+
 # ---- a lock's place on ZooKeeper ----
 
 _tests = iter(range(1, 1 << 30))
@@ -332,6 +407,12 @@ def make_tamper():
 
 
 @pytest.fixture
+def make_mysql_tamper():
+    """Proxies that change what a MariaDB server says."""
+    yield from making(MysqlTamper, "close")
+
+
+@pytest.fixture
 def make_hostile():
     """Servers that misbehave."""
     yield from making(Hostile, "close")
@@ -356,9 +437,18 @@ def remote(request):
     return request.param(request)
 
 
+def _on_its_own(place, request):
+    place.crashable(request)
+    return place
+
+
 @pytest.fixture(params=REMOTE, ids=place_id)
 def own_remote(request):
-    """The same on a server that the test may break, and whose crashes lose nothing."""
-    result = request.param(request)
-    result.crashable(request)
-    return result
+    """The same on a server that the test may break, and whose crashes lose nothing, if there is such a one."""
+    return _on_its_own(request.param(request), request)
+
+
+@pytest.fixture(params=[p for p in REMOTE if p.durable], ids=place_id)
+def own_durable(request):
+    """Only where its crashes lose nothing."""
+    return _on_its_own(request.param(request), request)

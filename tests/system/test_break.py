@@ -231,6 +231,23 @@ def test_freeze_says_who_holds_it_still(shown):
     assert [call.split()[0] for call in shown.calls()] == ["freeze", "freeze"] and "weekend" in shown.calls()[0]
 
 
+@pytest.mark.parametrize("until, says", [("", "until dlock thaw"), (f"\tuntil={NOW + 3600 * SECOND}", "until 2025-11-24 17:00:00 UTC")])
+def test_whose_freeze_is_replaced_is_told(shown, dlock, until, says):
+    dlock.env["TZ"] = "UTC"
+    shown.show(holder(), frozen()[:-1] + until + "\n")
+    done = shown.run("freeze", "--for", "60h", "deploy", "other")
+    told, other = done.stderr.splitlines()
+    assert done.status == 0 and other == "dlock: other is frozen for 2d12h"
+    assert told.startswith(f'dlock: deploy is frozen for 2d12h, instead of by bob@laptop "weekend" {says}; it is still held by alice')
+    assert shown.run("freeze", "-q", "deploy").stderr == ""
+
+
+def test_what_cannot_be_seen_can_be_frozen(shown):
+    shown.show("denied NOPERM\n")
+    done = shown.run("freeze", "deploy")
+    assert (done.status, done.stderr) == (0, "dlock: deploy is frozen\n")
+
+
 @pytest.mark.parametrize("cmd, words, status", [
     ("freeze", [], 64), ("freeze", ["-y", "k"], 64), ("freeze", ["--for", "0", "k"], 64), ("freeze", ["--for", "soon", "k"], 64),
     ("freeze", ["a", "a"], 64), ("thaw", ["k"], 64), ("thaw", ["-y"], 64), ("thaw", ["-y", "k"], 1),

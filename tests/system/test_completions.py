@@ -137,6 +137,22 @@ def test_a_subcommand_has_its_own_options_and_no_others(known, offered):
         assert set(offered(f"dlock {subcommand} --")) - {"--help"} == known[subcommand], subcommand
 
 
+# What run means by an option, and these do not.
+NOT_MEANT = {"hold": ["by itself", "the command", "without -k"], "wait": ["take it", "not to be had", "all of them or none", "without -k"],
+             "status": ["all of them or none", "without -k"], "freeze": ["all of them or none", "by itself", "busy lock"],
+             "thaw": ["all of them or none", "busy lock"], "break": ["repeatable:", "busy lock", "without -k"], "release": ["busy lock"]}
+
+
+@pytest.mark.parametrize("subcommand", NOT_MEANT)
+def test_an_option_is_explained_as_what_it_means_there(dlock, subcommand):
+    text = re.search(r"^ +(-\w, )?--\w.*?(?=\n\n)", dlock.run("help", subcommand).stdout, re.M | re.S)[0]
+    fish = f"source {FISH}; complete -C 'dlock {subcommand} --'"
+    for shown in (text, subprocess.run(["fish", "--no-config", "-c", fish], capture_output=True, text=True, check=True).stdout):
+        assert "quiet" in shown or subcommand == "status"
+        assert [wrong for wrong in NOT_MEANT[subcommand] if wrong in shown.lower()] == []
+    assert max(map(len, text.splitlines())) <= 90
+
+
 def test_in_zsh_too(known, tmp_path):
     with contextlib.closing(Terminal("zsh", tmp_path)) as terminal:
         for subcommand in SUBCOMMANDS:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import pty
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -202,6 +203,55 @@ env | grep ^DLOCK_ | sort
     assert got["DLOCK_KEY"] == where.key("job") and got["DLOCK_KEEPER"].startswith(got["DLOCK_HANDLE"] + "/")
     assert "it's" in got["DLOCK_TOKENS"] and "DLOCK_SLOT" not in got
     assert not (pathlib.Path(dlock.directory) / "x").exists()
+
+
+def test_release_leaves_nothing_in_the_shell(start, where, shell):
+    script = start("""set -e
+export DLOCK_WHY=mine
+eval "$($D hold -k "$K" --limit 2 --pid $$ --shell)"
+A=$DLOCK_HANDLE
+eval "$($D hold -k "$K2" --pid $$ --shell)"
+B=$DLOCK_HANDLE
+eval "$($D release --shell "$A")"
+test "$DLOCK_HANDLE" = "$B" -a "$DLOCK_KEY" = "$K2" && echo "$DLOCK_KEEPER" | grep -v "$A"
+eval "$($D release --shell)"
+env | grep ^DLOCK_ | sort
+eval "$($D release --shell "$B")" || echo "again $?"
+eval "$($D release --shell --nokey)" || echo "wrong $?"
+eval "$($D release --shell)" || echo "none $?"
+""", where, shell=shell)
+    status, out, err = script.wait()
+    keeper, option, *lines = [line for line in out.splitlines()]
+    assert status == 0 and keeper.startswith("@dlock-"), err
+    assert [line.split("=")[0] for line in [option, *lines[:2]]] == ["DLOCK_OPTION", "DLOCK_URL", "DLOCK_WHY"]
+    assert lines[2:] == ["again 1", "wrong 64", "none 64"]
+
+
+def test_a_keeper_that_is_still_there_is_kept(start, where, shell):
+    """That of a run around it, and of a hold that was not released from here."""
+    script = start("""set -e
+export D
+$D run -k "$K" -- sh -ec '
+eval "$($D hold -k "$K2" --for 1m --shell)"
+eval "$($D release --shell)"
+$D run -nk "$K" true && echo joined
+eval "$($D release --shell "$(echo "$DLOCK_KEEPER" | cut -d/ -f1,2)")" || echo "not held $?"
+test -n "$DLOCK_KEEPER"'
+""", where, shell=shell)
+    status, out, err = script.wait()
+    assert (status, out) == (0, "joined\nnot held 1\n"), err
+
+
+def test_a_run_after_a_release_goes_where_it_is_told(start, where, shell):
+    """Without --shell DLOCK_KEEPER stays: whom it names is gone, and that is said where it matters."""
+    script = start("""eval "$($D hold -k "$K" --pid $$ --shell)"
+$D release
+$D run -nk "$K" true && echo taken
+unset DLOCK_URL DLOCK_OPTION
+$D run -nk "$K" true || echo "lost its way $?"
+""", where, shell=shell)
+    status, out, err = script.wait()
+    assert (status, out) == (0, "taken\nlost its way 64\n") and "DLOCK_KEEPER" in err.splitlines()[-1], err
 
 
 def test_a_failure_ends_the_script(start, where, shell, hold):
@@ -963,6 +1013,78 @@ def test_a_run_is_not_released(dlock, where):
     script = f"{DLOCK} release $(echo $DLOCK_KEEPER | cut -d/ -f1,2); echo status $?; {DLOCK} run -nk {where.key()} echo still"
     result = dlock.run("run", *where.words, "-k", where.key(), "sh", "-c", script)
     assert result.status == 0 and result.stdout == "status 1\nstill\n", result
+
+
+# Joins the hold for which it is held, as nested runs would; prints how many times that was granted.
+JOIN = """import os, re, socket, struct, subprocess, sys
+join, backend, key, times = open(sys.argv[1]).read(), *sys.argv[2:4], int(sys.argv[4])
+version = int(re.search("#define JOIN_VERSION (.*)", join)[1])
+ask = struct.pack("=iiB7xq16s4096s", version, 1, 1, 0, backend.encode(), b"") + key.encode() + bytes(1)
+handle = sys.stdin.readline().strip()
+joined = []
+for _ in range(times):
+    joined.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    joined[-1].connect("\\0" + handle.split("/")[0][1:])
+    joined[-1].send(ask)
+print(sum(len(s.recv(65536)) > 0 for s in joined), flush=True)
+for line in iter(sys.stdin.readline, ""):  # commands that join; "leave" makes room while the last one runs
+    if line == "leave\\n":
+        joined.pop().close()
+    else:
+        started = subprocess.Popen(line, shell=True, env={**os.environ, "DLOCK_KEEPER": handle})
+"""
+
+
+def join_many(place, hold, times, env=None):
+    """A process that has joined a hold for itself so many times; and the handle."""
+    joiner = subprocess.Popen([sys.executable, "-IS", "-c", JOIN, os.path.join(ROOT, "cmd/supervise/join.c"), place.name,
+                               place.key(), str(times)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    handle = hold(place, "job", "--pid", joiner.pid).stdout.strip()
+    print(handle, file=joiner.stdin)
+    assert joiner.stdout.readline() == f"{times}\n"
+    return joiner, handle
+
+
+def end_joiner(joiner):
+    joiner.kill()
+    joiner.wait()
+    joiner.stdin.close()
+    joiner.stdout.close()
+
+
+@pytest.mark.parametrize("times", [256, 448])
+def test_a_release_beside_many_who_have_joined(hold, where, dlock, times):
+    """Whoever releases it may be none of those for whom it is held."""
+    joiner, handle = join_many(where, hold, times)
+    try:
+        result = dlock.run("release", handle)
+        assert result.status == 0 and f"have ended: {times}" in result.stderr, result
+    finally:
+        end_joiner(joiner)
+    becomes_free(dlock, where)
+
+
+def test_no_more_can_join_than_there_is_room_for(hold, where, dlock, tmp_path):
+    """The next one waits for room, and then is refused rather than to wait for its own parent."""
+    joiner, _ = join_many(where, hold, 448, dlock.env)
+    run = shlex.join([DLOCK, "run", *where.words, "-k", where.key(), "true"])
+
+    def said(name):
+        return (tmp_path / name).exists() and (tmp_path / name).read_text()
+
+    def ask(name):
+        print(f"{run} 2>{tmp_path}/{name}; echo status $? >>{tmp_path}/{name}", file=joiner.stdin)
+
+    try:
+        ask("late")
+        assert wait_for(lambda: "status" in (said("late") or "") and said("late")).endswith("nothing was run\nstatus 69\n")
+        assert "448 runs have joined" in said("late")
+        ask("later")
+        time.sleep(0.5)  # or else it may find room at once
+        print("leave", file=joiner.stdin)
+        assert wait_for(lambda: said("later")) == "status 0\n"
+    finally:
+        end_joiner(joiner)
 
 
 SQUAT = """import os, socket, sys

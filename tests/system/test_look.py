@@ -328,10 +328,11 @@ def test_ls_has_a_line_for_each_lock(shown):
     shown.show(holder(), waiter(), holder("nightly", record=record(who="root@db2", host="db2", pid=12, why=None)), freeze("ice"))
     lines = shown.run("ls").stdout.splitlines()
     assert tuple(lines[0].split()) == COLUMNS
-    assert lines[1].split() == ["deploy", "held", "exclusive", "alice@ci-3", "ci-3", "4711", "2m13s", "1", "'release", "4.2'"]
+    assert lines[1].split() == ["deploy", "held", "exclusive", "alice@ci-3", "ci-3", "4711", "2m13s", "1", '"release', '4.2"']
     assert lines[2].split() == ["nightly", "held", "exclusive", "root@db2", "db2", "12", "2m13s", "0", "-"]
-    assert lines[3].split() == ["ice", "frozen", "-", "bob@laptop", "-", "-", "1h00m", "0", "weekend"]
+    assert lines[3].split() == ["ice", "frozen", "-", "bob@laptop", "-", "-", "1h00m", "0", '"weekend"']
     assert len({line.index(word) for line, word in zip(lines, ("STATE", "held", "held", "frozen"))}) == 1
+    assert all(why in shown.run("status", key).stdout for key, why in (("deploy", '"release 4.2"'), ("ice", '"weekend"')))
 
 
 def test_ls_of_nothing_is_no_failure(shown):
@@ -719,6 +720,24 @@ def test_words_that_make_no_sense(shown):
                   ["wait", "-n", "-w", "3s", "x"]):
         done = shown.run(*words)
         assert done.status == 64 and done.stdout == "" and done.stderr.count("\n") == 1, words
+
+
+@pytest.mark.parametrize("words, says", [
+    (["status", "deploy", "--watch", "1s"], "--watch=1s"), (["status", "--watch", "1.5s", "deploy"], "--watch=1.5s"),
+    (["ls", "--watch", "500ms"], "--watch=500ms"), (["ls", "--watch", "2"], "--watch=2"),
+    (["status", "deploy", "-w", "1s"], "--watch"), (["status", "deploy", "-w1s"], "--watch"), (["ls", "-w"], "--watch")])
+def test_a_watch_is_not_taken_for_a_key(shown, words, says):
+    """Rather than to watch a lock "1s", which is always free."""
+    done = shown.run(*words)
+    assert done.status == 64 and done.stdout == "" and says in done.stderr and done.stderr.count("\n") == 1, done
+
+
+@pytest.mark.parametrize("words", [["status", "--watch", "deploy"], ["status", "1s", "--watch"], ["ls", "--watch", "*s"]])
+def test_a_key_behind_watch_is_a_key(shown, words):
+    watcher = shown.show(holder(), holder(key="1s")).start(*words)
+    wait_for(watcher.stdout)
+    watcher.signal(signal.SIGINT)
+    assert watcher.wait().stderr == ""
 
 
 @pytest.mark.parametrize("cmd", ["status", "ls", "wait"])

@@ -9,7 +9,7 @@ import threading
 import pytest
 import redis
 
-from hostile import DONE, GRANTED, RESET, array
+from hostile import DONE, GRANTED, RESET, SILENCE, Hostile, array
 from redis_forms import HOST, REDIS_PLACES, RedisCluster
 from support import ROOT, At, boottime, free_port, is_alive, place_id, wait_for
 from witness import check_intervals, interval
@@ -352,6 +352,29 @@ def test_a_sentinel_that_names_a_replica(dlock, redis_sentinels, make_hostile):
     done = dlock.run("run", "-n", "-u", f"redis+sentinel://127.0.0.1:{sentinel.port}/m", "-k", "job",
                      "--", "echo", "ran")
     assert (done.status, done.stdout) == (69, "") and "READONLY" in done.stderr, done
+
+
+class LateReplica(Hostile):
+    """A replica that says so for as long as the last attempt of `-w 2s` has not begun, and then nothing."""
+
+    SAYS_SO = 1.85
+
+    def __init__(self):
+        super().__init__({"acquire": b"-READONLY You can't write against a read only replica.\r\n"})
+        self.answers["sentinel"] = array(b"127.0.0.1", b"%d" % self.port)
+        self.began = None
+
+    def _answer(self, words):
+        self.began = self.began or boottime()
+        answer = super()._answer(words)
+        return answer if b"acquire" not in words or boottime() < self.began + self.SAYS_SO else SILENCE
+
+
+def test_a_last_attempt_without_time_hides_no_reason(dlock, request):
+    server = LateReplica()
+    request.addfinalizer(server.close)
+    done = dlock.run("run", "-u", f"redis+sentinel://127.0.0.1:{server.port}/m", "-w", "2s", "-k", "job", "--", "true")
+    assert done.status == 69 and "READONLY" in done.stderr and server.asked.count("acquire") > 2, done
 
 
 def test_what_most_sentinels_say_counts(dlock, make_redis, make_hostile):

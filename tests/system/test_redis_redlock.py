@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from hostile import array
 from redlock import DURABLE, FORGETFUL, compile_clock, seconds_of
 from support import DLOCK, FULL, PATIENCE, At, boottime, size, wait_for
 from witness import check_seen, compile_witness, read_seen
@@ -128,6 +129,15 @@ def test_a_minority_that_talks_nonsense(dlock, masters, make_hostile, answer):
     first = token(dlock, masters.at(m0=hostile.port))
     assert first < 9e15
     assert token(dlock, masters.at()) > first
+
+
+def test_two_answers_to_who_listens(dlock, make_hostile):
+    """The reply that was read is not freed twice."""
+    held = [array(0, 1, 99999, b"%d" % i, 0, 60000, 5, b"other-0", b"{}") for i in range(3)]
+    hostile = [make_hostile({"acquire": answer, "blpop": b"*-1\r\n*-1\r\n"}) for answer in held]
+    at = At("redlock://" + ",".join(f"127.0.0.1:{h.port}" for h in hostile))
+    done = run(dlock, at, "-w", "3s", "-k", "job", "--", "true")
+    assert done.status == 75 and any("blpop" in h.asked for h in hostile), done
 
 
 # ---- a minority ----

@@ -14,6 +14,7 @@ import pytest
 
 from certificates import RSA, Authority
 from proxy import BOTH, DOWN, UP, close_with_reset
+from redis_tls import trust_bundle
 from support import boottime, compile_shim, wait_for
 
 LEASE = ("-t", "3s")
@@ -252,36 +253,9 @@ def test_the_system_s_ways_to_name_cas_work(dlock, make_redis_tls, authority, tm
     is_refused(run(dlock, server.url, env={"SSL_CERT_FILE": str(tmp_path / "none")}), 78, "SSL_CERT_FILE", "No such file")
 
 
-# Another bundle of all CAs than the system's; and who has read it is written down.
-BUNDLE = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-static FILE *
-other(const char *path, const char *mode, const char *which)
-{
-	FILE *(*next)(const char *, const char *) = dlsym(RTLD_NEXT, which);
-	size_t n = strlen(path);
-	if (n > 9 && strcmp(path + n - 9, "/cert.pem") == 0) {
-		FILE *f = next(getenv("TEST_READ"), "a");
-		fputs("read\n", f);
-		fclose(f);
-		path = getenv("TEST_BUNDLE");
-	}
-	return next(path, mode);
-}
-FILE *fopen(const char *path, const char *mode) { return other(path, mode, "fopen"); }
-FILE *fopen64(const char *path, const char *mode) { return other(path, mode, "fopen64"); }
-"""
-
-
 def test_the_bundle_is_read_only_for_a_ca_that_the_directory_has_not(dlock, make_redis_tls, authority, tmp_path):
     server = make_redis_tls()
-    dlock.env.pop("SSL_CERT_FILE", None)
-    dlock.env.update(LD_PRELOAD=compile_shim(tmp_path, "bundle", BUNDLE), TEST_BUNDLE=authority.cert, TEST_READ=str(tmp_path / "read"),
-                     SSL_CERT_DIR=str(tmp_path))
+    trust_bundle(dlock, authority, tmp_path)
     has_run(run(dlock, server.url))
     assert (tmp_path / "read").read_text() == "read\n"
     has_run(run(dlock, server.url, *trust(authority)))

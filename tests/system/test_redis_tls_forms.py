@@ -1,9 +1,11 @@
-# Goal of these tests: TLS to sentinels and to the nodes of a cluster, wherever one is sent.
+# Goal of these tests: TLS to sentinels, to the nodes of a cluster, wherever one is sent, and to the
+# masters of Redlock.
 
 import pytest
 
 from redis_forms import Sentinel
 
+from redis_tls import trust_bundle
 from support import wait_for
 
 
@@ -61,6 +63,20 @@ def test_a_sentinel_that_wants_a_certificate_says_so_at_once(dlock, make_redis_t
     assert done.status == 0 and done.stdout == "ran\n", done
 
 
+def test_sentinels_of_a_ca_that_only_the_bundle_has(dlock, make_redis_tls, make_sentinel, authority, tmp_path):
+    """All are asked at once, and none of them is given up because the first has not known it."""
+    server, certificate = make_redis_tls("--tls-replication", "yes"), authority.sign("server")
+    sentinels = [make_sentinel(certificate, authority, server.port) for _ in range(3)]
+    wrong = make_sentinel(authority.sign("wrong", san="DNS:elsewhere"), authority, server.port)
+    trust_bundle(dlock, authority, tmp_path)
+    for some in ([sentinels[0]], sentinels, [wrong, sentinels[0]], [wrong, *sentinels]):
+        (tmp_path / "read").unlink(missing_ok=True)
+        url = f"rediss+sentinel://{','.join(f'127.0.0.1:{s.port}' for s in some)}/mymaster"
+        done = dlock.run("run", "-n", "-u", url, "-k", "job", "--", "echo", "ran")
+        assert (done.status, done.stdout, done.stderr) == (0, "ran\n", ""), done
+        assert (tmp_path / "read").read_text() == "read\n"
+
+
 def test_a_cluster_s_redirections_are_followed_with_tls(dlock, make_redis_tls, authority):
     nodes = [make_redis_tls("--cluster-enabled", "yes", "--tls-cluster", "yes", "--tls-replication", "yes") for _ in range(2)]
     for node, slots in zip(nodes, ((0, 8191), (8192, 16383))):
@@ -76,3 +92,68 @@ def test_a_cluster_s_redirections_are_followed_with_tls(dlock, make_redis_tls, a
             done = dlock.run("run", "-u", f"rediss+cluster://127.0.0.1:{node.port}", "-O", f"cacert={authority.cert}", "-k", key,
                              "--", "echo", "ran")
             assert done.status == 0 and done.stdout == "ran\n", done
+
+
+# ---- Redlock ----
+
+
+def test_every_master_of_redlock_is_asked_with_tls(dlock, make_tls_masters, authority):
+    masters = make_tls_masters()
+    trust = ("-O", f"cacert={authority.cert}")
+    at = masters.at()
+    holder = dlock.hold(at, "job", *trust, "-t", "3s", "-v")
+    votes = masters.votes()
+    assert len(set(votes)) == 1 and votes[0]
+    wait_for(lambda: holder.stderr().count("renew: ok") > 2, what="renewals")
+    assert dlock.run("run", *at.words, *trust, "-n", "-k", "job", "--", "true").status == 75
+    assert "held" in dlock.run("status", *at.words, *trust, "-k", "job").stdout
+    waiter = dlock.contend(at, "job", *trust, "-w", "60s").queued()
+    masters.listener()
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
+    wait_for(lambda: masters.votes() == [None] * 3, what="a release")
+
+
+def test_a_certificate_counts_for_its_master_alone(dlock, make_tls_masters, authority):
+    """One that is not accepted is as good as a master that fails; two are too many."""
+    masters = make_tls_masters()
+    hosts = masters.hosts
+    trust = ("-O", f"cacert={authority.cert}", "-n", "-k", "job", "--", "echo", "ran")
+    one = make_tls_masters(1, san="DNS:elsewhere")
+    done = dlock.run("run", "-u", f"redlocks://{one.hosts[0]},{hosts[1]},{hosts[2]}", *trust)
+    assert done.status == 0 and done.stdout == "ran\n" and "is not for 127.0.0.1" in done.stderr, done
+    two = make_tls_masters(1, san="DNS:elsewhere")
+    done = dlock.run("run", "-u", f"redlocks://{one.hosts[0]},{two.hosts[0]},{hosts[2]}", *trust)
+    assert done.status == 78 and done.stdout == "" and "2 of 3 masters" in done.stderr and done.stderr.count("\n") == 1, done
+    done = dlock.run("run", "-u", f"redlocks://{one.hosts[0]},{two.hosts[0]},{hosts[2]}", "-O", "tls-name=elsewhere", *trust)
+    assert done.status == 0 and "is not for elsewhere" in done.stderr, done
+
+
+def test_masters_of_redlock_may_want_a_certificate(dlock, make_tls_masters, authority):
+    masters, ours = make_tls_masters(clients="yes"), authority.sign("client")
+    words = ("run", "-u", masters.url, "-O", f"cacert={authority.cert}", "-n", "-k", "job")
+    for _ in range(5):  # whoever has closed the connection before we could ask has said why
+        done = dlock.run(*words, "--", "true")
+        assert done.status == 77 and "wants a client certificate" in done.stderr, done
+    done = dlock.run(*words, "-O", f"cert={ours.cert}", "-O", f"key={ours.key}", "--", "true")
+    assert (done.status, done.stderr) == (0, "")
+
+
+def test_masters_of_a_ca_that_only_the_bundle_has(dlock, make_tls_masters, authority, tmp_path):
+    masters = make_tls_masters()
+    trust_bundle(dlock, authority, tmp_path)
+    done = dlock.run("run", "-n", "-u", masters.url, "-k", "job", "--", "echo", "ran")
+    assert (done.status, done.stdout, done.stderr) == (0, "ran\n", ""), done
+    assert (tmp_path / "read").read_text() == "read\n"
+
+
+def test_redlock_settings_of_tls(dlock, make_masters, authority):
+    masters = make_masters()
+    done = dlock.run("run", "-u", masters.url, "-O", f"cacert={authority.cert}", "-k", "job", "--", "true")
+    assert done.status == 64 and "redlocks://" in done.stderr, done
+    for name in ("cacert", "cert", "key", "tls-name"):
+        assert dlock.run("run", "-u", masters.url, "-O", f"{name}=", "-k", "job", "--", "true").status == 64
+    done = dlock.run("run", "-n", "-u", masters.url.replace("redlock", "redlocks"), "-O", f"cacert={authority.cert}", "-k", "job",
+                     "--", "true")
+    assert done.status == 69 or done.status == 76, done  # plain ports
+    assert dlock.run("run", "-u", "redlocks://h1,h2", "-k", "job", "--", "true").status == 64

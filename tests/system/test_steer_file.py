@@ -6,6 +6,7 @@ import fcntl
 import os
 import random
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -687,15 +688,16 @@ def test_a_stopped_process_at_the_lock_file_is_said(files, admin):
 
 
 def of_another_user(admin, tmp_path, uid):
-    """Lets him call a copy of the program; returns what makes a process his."""
-    copy = tmp_path / "admin"
-    with open(ADMIN, "rb") as f:
-        copy.write_bytes(f.read())
-    copy.chmod(0o755)
+    """Lets him call copies of the programs; returns what makes a process his."""
+    for program in (ADMIN, os.path.abspath(DLOCK)):
+        copy = tmp_path / os.path.basename(program)
+        shutil.copyfile(program, copy)
+        copy.chmod(0o755)
+    admin.dlock = copy
     for path in (tmp_path, *tmp_path.parents):
         if str(path).startswith("/tmp/"):
             path.chmod(path.stat().st_mode | 0o055)
-    admin.words[0] = str(copy)
+    admin.words[0] = str(tmp_path / "dlock-admin")
     return {"user": uid, "group": uid, "extra_groups": []}
 
 
@@ -720,10 +722,26 @@ def test_who_may_not_write_the_lock_file_may_not_steer(dlock, files, admin, tmp_
     assert [e.token for e in admin.call("each", "job", **other)[0]] == [holder.token]
     for words in (("revoke", "job", holder.token, "-", BOB), ("freeze", "job", BOB), ("freeze", "new", BOB), ("thaw", "job")):
         assert "Permission denied" in admin.rc(*words, **other)
-    lock_file(files, "job").chmod(0o600)
-    assert [e.kind for e in admin.call("each", **other)[0]] == ["unknown"]
-    admin.words[0] = ADMIN
-    assert kinds(admin.key("job")) == ["holder"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.parametrize("hidden", ["file", "directory"])
+def test_who_may_not_read_a_lock_file_is_told_so(dlock, files, admin, tmp_path, hidden):
+    """Neither that it is free, nor that it is none; what he may read, he sees."""
+    key = "job" if hidden == "file" else "long" * 100
+    dlock.hold(files, key)
+    dlock.hold(files, "open")
+    other = of_another_user(admin, tmp_path, 65534)
+    files.directory.chmod(0o755)
+    lock_file(files, "open").chmod(0o644)
+    path, = [p for p in files.directory.iterdir() if not p.name.startswith("open")]
+    path.chmod(0o600 if hidden == "file" else 0o700)
+    for words in (["status", key], ["status", "-J", key], ["wait", "-n", key], ["break", "-y", key], ["ls"], ["ls", "-J"]):
+        done = subprocess.run([admin.dlock, *words, "-u", f"file://{files.directory}"], capture_output=True, text=True,
+                              env=dlock.env, check=False, timeout=PATIENCE, **other)
+        assert done.returncode == 77 and done.stderr.count("\n") == 1, (words, done)
+        assert done.stderr.startswith("dlock: cannot ") and "Permission denied" in done.stderr and "no lock" not in done.stderr
+        assert (words[0] == "ls") == ("open" in done.stdout) and key not in done.stdout
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")

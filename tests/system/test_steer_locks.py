@@ -16,7 +16,7 @@ from witness import Crowd, check_seen, compile_witness
 from zk_layouts import LAYOUT_LACKS
 
 LEASE = ("-t", "3s")  # renewed each second, so that a mark is soon seen
-NOT_MARKED = {"pg-advisory", "pg-row", *DIALECT_CANNOT}  # the manual's table
+NOT_MARKED = {"pg-advisory", "pg-row", "mysql-row", "mysql-named", *DIALECT_CANNOT}  # the manual's table
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)
@@ -25,7 +25,7 @@ def place(request):
 
 
 # Words in the names of tests of what a place cannot, which can be marked.
-CANNOT = {"redlock": ("freeze", "readers", "limit"), **LAYOUT_LACKS}
+CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), ("freeze", "readers", "limit")), **LAYOUT_LACKS, "memcached": ("readers", "limit", "-s]")}
 
 
 @pytest.fixture

@@ -410,6 +410,27 @@ def test_lost_answer(dlock, at, tapped, operation):
     assert tap.has_lost and holder.wait().status == 79
 
 
+@pytest.mark.parametrize("lost", ["nothing", "request", "answer"])
+def test_a_waiter_that_is_asked_goes_back_to_the_end(dlock, at, tapped, lost):
+    """By what it deletes, also if that is not heard of, or not known to have been heard of."""
+    place, proxy, tap = tapped
+    holder = dlock.hold(at, "job")
+    waiter = dlock.contend(place, "job", "-t", "60s").queued(1)
+    with at.server.client() as c:
+        own = f"{at.job}/{nodes(c, at.job)[1]}"
+        wait_for(lambda: c.exists(own).version, what="its word")
+        asked = c.exists(own).czxid
+        c.set(own, b"__REVOKE__")
+    if lost == "request":
+        tap.on((DELETE,), lambda _: proxy.reset())
+    elif lost == "answer":
+        tap.lose((DELETE,), 1)
+    assert holder.finish().status == 0
+    assert waiter.held().token > asked
+    assert (lost != "request" or tap.has_acted) and (lost != "answer" or tap.has_lost)
+    assert waiter.finish().status == 0
+
+
 def test_curator_is_asked_as_its_revoker_asks(curator, shared):
     """One that listens gives it up; one that does not still has it, and is told as asked."""
     curator.do("revocable", shared.job)

@@ -134,15 +134,20 @@ function d.holders()
     if i > MANY then break end
     found[i] = entry(plain(name), name, 'x', ends_of(lock), "a lock of Redisson's, owner")
   end
-  return found, call('LLEN', queue)
+  local waiting = 0
+  for _, name in ipairs(call('LRANGE', queue, 0, -1)) do
+    if is_alive(name) then waiting = waiting + 1 end
+  end
+  return found, waiting
 end
 
 -- A page of who waits, as look.lua's; what it calls a ticket is where the next one begins.
+-- Whose time is up is not told of: whoever asks next puts it out.
 local function waiters(from)
   local names, found = call('LRANGE', queue, from, from + PAGE - 1), {us, '', ''}
-  for i, name in ipairs(names) do
+  for _, name in ipairs(names) do
     local r = row(plain(name))
-    found[3 + i] = {'w', plain(name), 'x', r and r.since or -1, r and string.sub(r.record, 1, 16384) or ''}
+    found[#found + 1] = is_alive(name) and {'w', plain(name), 'x', r and r.since or -1, r and string.sub(r.record, 1, 16384) or ''} or nil
   end
   if #names == PAGE then found[3] = text(from + PAGE) end
   return found
