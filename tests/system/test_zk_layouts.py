@@ -11,8 +11,8 @@ import threading
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from support import DLOCK, PATIENCE, wait_for
-from zk import DELETE, MAKES, Tap, nodes
+from support import PATIENCE, wait_for
+from zk import GET_DATA, MAKES, nodes
 from zk_layouts import LAYOUTS, Menagerie, Plain, RwSeq
 
 pytestmark = pytest.mark.filterwarnings("ignore:isSet")  # kazoo's own
@@ -262,6 +262,19 @@ def test_a_create_whose_answer_is_lost_is_ours(dlock, tapped, client, at):
         assert nodes(client, f"{at.root}/{layout}") == []
 
 
+def test_a_lost_answer_says_nothing_of_anothers_node(dlock, tapped, client, at):
+    """It said that there is one already."""
+    place, _, tap = tapped
+    client.ensure_path(at.root)
+    other = Plain(client, at.job)
+    assert other.try_it()
+    tap.lose(MAKES, 1)
+    waiter = dlock.start("run", *place.words, "-O", "layout=plain", "-k", "job", "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).queued()
+    assert tap.has_lost and client.exists(at.job)
+    other.leave()
+    assert waiter.held().finish().status == 0
+
+
 def test_another_owners_node_is_never_deleted(dlock, client, words, path):
     """Somebody has deleted ours, and another has made one with the same name."""
     holder = hold(dlock, words("plain")).held()
@@ -283,7 +296,7 @@ def test_another_owners_node_is_never_deleted_by_a_release(dlock, tapped, client
         client.delete(at.job)
         assert Plain(client, at.job).try_it()
 
-    tap.on((4,), replace)  # GET_DATA, which asks whose it is
+    tap.on((GET_DATA,), replace)  # which asks whose it is
     holder.finish()
     assert tap.has_acted
     assert client.exists(at.job).ephemeralOwner == client.client_id[0]
