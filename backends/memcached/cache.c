@@ -145,6 +145,7 @@ batch_word(struct batch *b, const char *word)
 static enum rc
 cache_line(struct cache *s, char **ret, instant until, struct fault *f)
 {
+	*ret = NULL;
 	for (;;) {
 		char *from = s->in + s->at, *end = memchr(from, '\n', s->used - s->at);
 		size_t n = end ? (size_t)(end - from) : s->used - s->at, got;
@@ -251,7 +252,8 @@ cache_reply(struct cache *s, struct reply *r, instant until, struct fault *f)
 	char *line, kept[LINE_MOST + 1];
 	enum rc rc = cache_line(s, &line, until, f);
 
-	if (rc != RC_OK)
+	*r = (struct reply){.code = REPLY_STRANGE};
+	if (rc != RC_OK || !line)
 		return rc;
 	snprintf(kept, sizeof kept, "%s", line);
 	reply_read(r, line);
@@ -305,7 +307,7 @@ cache_login_answered(struct cache *s, instant until, struct fault *f)
 	char *line;
 	enum rc rc = cache_line(s, &line, until, f);
 
-	if (rc != RC_OK || strcmp(line, "STORED") == 0)
+	if (rc != RC_OK || !line || strcmp(line, "STORED") == 0)
 		return rc;
 	rc = reply_error(line, &hint) == RC_DENIED ? RC_DENIED : RC_PROTOCOL;
 	return cache_broken(s, rc,
@@ -324,13 +326,13 @@ cache_login(struct cache *s, instant until, struct fault *f)
 {
 	const struct location *a = s->address;
 	char login[sizeof a->user + sizeof a->password + 32],
-	    words[sizeof a->user + sizeof a->password + 2], *line;
+	    words[sizeof a->user + sizeof a->password + 2], *line = NULL;
 	enum rc rc = cache_put(s, "mn\r\n", 4, until, f);
 	int n;
 
 	if (rc == RC_OK)
 		rc = cache_line(s, &line, until, f);
-	if (rc != RC_OK)
+	if (rc != RC_OK || !line)
 		return rc;
 	if (strcmp(line, "MN") == 0)
 		return cache_broken(
