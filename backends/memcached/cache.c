@@ -71,6 +71,15 @@ put_text(struct batch *b, const char *text)
 }
 
 static void
+put_cas(struct batch *b, uint64_t cas)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, " C%" PRIu64, cas);
+	put_text(b, text);
+}
+
+static void
 put_number(struct batch *b, const char *before, int64_t number)
 {
 	char text[32];
@@ -102,7 +111,7 @@ batch_store(struct batch *b, const char *name, const struct store_how *how,
 	put_number(b, " ", (int64_t)n);
 	put_number(b, " c T", how->exptime);
 	if (how->mode == STORE_OVER)
-		put_number(b, " C", (int64_t)how->cas);
+		put_cas(b, how->cas);
 	if (how->mode == STORE_NEW)
 		put_text(b, " ME");
 	put_text(b, "\r\n");
@@ -115,7 +124,7 @@ batch_delete(struct batch *b, const char *name, uint64_t cas)
 {
 	put_name(b, "md", name);
 	if (cas)
-		put_number(b, " C", (int64_t)cas);
+		put_cas(b, cas);
 	put_text(b, "\r\n");
 }
 
@@ -366,4 +375,12 @@ cache_send(struct cache *s, const struct batch *b, instant until, struct fault *
 	enum rc rc = cache_is_same(s, s->epoch) ? RC_OK : cache_connect(s, until, f);
 
 	return rc == RC_OK ? cache_put(s, b->text, b->used, until, f) : rc;
+}
+
+enum rc
+cache_go_on(struct cache *s, const struct batch *b, instant until, struct fault *f)
+{
+	return cache_is_same(s, s->epoch)
+	    ? cache_put(s, b->text, b->used, until, f)
+	    : cache_broken(s, RC_AGAIN, "closed the connection within a request", f);
 }

@@ -493,6 +493,13 @@ def test_answers_that_pass(dlock, make_pretender, answers):
     assert done.status == 69 and done.stderr.count("\n") == 1
 
 
+def test_what_goes_on_with_an_answer_goes_to_who_gave_it(dlock, make_pretender):
+    """Behind another connection may be another life of the server, of which nothing is known."""
+    pretender = make_pretender({"mg": lambda words: (b"EN\r\n",) if "#n:" in words[1] else b"EN\r\n"})
+    assert run(dlock, pretender.url, "-w", "1s").status == 69
+    assert pretender.commands().count("stats") > 1 and not {"ms", "md", "ma"} & set(pretender.commands())
+
+
 def test_nothing_is_asked_where_an_error_was_said(dlock, make_pretender):
     """What comes after it may be the answer to something else."""
     pretender = make_pretender({"mg": lambda words: b"SERVER_ERROR busy\r\n" if "#n:" in words[1] else b"EN\r\n"})
