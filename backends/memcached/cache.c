@@ -71,6 +71,15 @@ put_text(struct batch *b, const char *text)
 }
 
 static void
+put_cas(struct batch *b, uint64_t cas)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, " C%" PRIu64, cas);
+	put_text(b, text);
+}
+
+static void
 put_number(struct batch *b, const char *before, int64_t number)
 {
 	char text[32];
@@ -102,7 +111,7 @@ batch_store(struct batch *b, const char *name, const struct store_how *how,
 	put_number(b, " ", (int64_t)n);
 	put_number(b, " c T", how->exptime);
 	if (how->mode == STORE_OVER)
-		put_number(b, " C", (int64_t)how->cas);
+		put_cas(b, how->cas);
 	if (how->mode == STORE_NEW)
 		put_text(b, " ME");
 	put_text(b, "\r\n");
@@ -115,7 +124,7 @@ batch_delete(struct batch *b, const char *name, uint64_t cas)
 {
 	put_name(b, "md", name);
 	if (cas)
-		put_number(b, " C", (int64_t)cas);
+		put_cas(b, cas);
 	put_text(b, "\r\n");
 }
 
@@ -145,6 +154,7 @@ batch_word(struct batch *b, const char *word)
 static enum rc
 cache_line(struct cache *s, char **ret, instant until, struct fault *f)
 {
+	*ret = NULL;
 	for (;;) {
 		char *from = s->in + s->at, *end = memchr(from, '\n', s->used - s->at);
 		size_t n = end ? (size_t)(end - from) : s->used - s->at, got;
@@ -251,7 +261,8 @@ cache_reply(struct cache *s, struct reply *r, instant until, struct fault *f)
 	char *line, kept[LINE_MOST + 1];
 	enum rc rc = cache_line(s, &line, until, f);
 
-	if (rc != RC_OK)
+	*r = (struct reply){.code = REPLY_STRANGE};
+	if (rc != RC_OK || !line)
 		return rc;
 	snprintf(kept, sizeof kept, "%s", line);
 	reply_read(r, line);
@@ -305,7 +316,7 @@ cache_login_answered(struct cache *s, instant until, struct fault *f)
 	char *line;
 	enum rc rc = cache_line(s, &line, until, f);
 
-	if (rc != RC_OK || strcmp(line, "STORED") == 0)
+	if (rc != RC_OK || !line || strcmp(line, "STORED") == 0)
 		return rc;
 	rc = reply_error(line, &hint) == RC_DENIED ? RC_DENIED : RC_PROTOCOL;
 	return cache_broken(s, rc,
@@ -324,13 +335,13 @@ cache_login(struct cache *s, instant until, struct fault *f)
 {
 	const struct location *a = s->address;
 	char login[sizeof a->user + sizeof a->password + 32],
-	    words[sizeof a->user + sizeof a->password + 2], *line;
+	    words[sizeof a->user + sizeof a->password + 2], *line = NULL;
 	enum rc rc = cache_put(s, "mn\r\n", 4, until, f);
 	int n;
 
 	if (rc == RC_OK)
 		rc = cache_line(s, &line, until, f);
-	if (rc != RC_OK)
+	if (rc != RC_OK || !line)
 		return rc;
 	if (strcmp(line, "MN") == 0)
 		return cache_broken(
@@ -364,4 +375,12 @@ cache_send(struct cache *s, const struct batch *b, instant until, struct fault *
 	enum rc rc = cache_is_same(s, s->epoch) ? RC_OK : cache_connect(s, until, f);
 
 	return rc == RC_OK ? cache_put(s, b->text, b->used, until, f) : rc;
+}
+
+enum rc
+cache_go_on(struct cache *s, const struct batch *b, instant until, struct fault *f)
+{
+	return cache_is_same(s, s->epoch)
+	    ? cache_put(s, b->text, b->used, until, f)
+	    : cache_broken(s, RC_AGAIN, "closed the connection within a request", f);
 }

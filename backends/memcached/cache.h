@@ -81,6 +81,12 @@ void batch_word(struct batch *, const char *word);
 /* Sends it, after connecting and logging in if need be. */
 enum rc cache_send(struct cache *, const struct batch *, instant until, struct fault *);
 
+/*
+ * The same, but only on the connection that is there, for what goes on with what was read on
+ * it; otherwise RC_AGAIN.
+ */
+enum rc cache_go_on(struct cache *, const struct batch *, instant until, struct fault *);
+
 /* One reply, with up to VALUE_BYTES - 1 of its value. */
 struct answer {
 	struct reply reply;

@@ -75,6 +75,7 @@ struct memcached {
 	struct tick tick;
 	struct memcached_hold hold;
 	bool asked;  /* an item of ours may be there */
+	bool unsure; /* an add went out, and was not answered: it may yet arrive */
 	bool let_go; /* a deletion went out, and was not answered */
 	bool told;   /* that it has evicted or forgotten */
 	bool young;  /* why it was not granted: it may have forgotten a holder */
@@ -188,6 +189,14 @@ memcached_tell(struct memcached *m, const struct vitals *v)
 	    m->where, v->evictions, v->flushes);
 }
 
+static enum rc
+memcached_stands_still(const struct memcached *m, struct fault *f)
+{
+	return fault_set(f, RC_AGAIN,
+	    "the clock of %s stands still: it was stopped, and what it keeps ends too early",
+	    m->where);
+}
+
 /* ---- what is seen of others ---- */
 
 static int64_t
@@ -268,11 +277,11 @@ memcached_withdraw(struct memcached *m, uint64_t cas)
 
 	batch_begin(&b);
 	batch_delete(&b, m->names.lock, cas);
-	rc = cache_send(&m->cache, &b, until, &ignored);
+	rc = cache_go_on(&m->cache, &b, until, &ignored);
 	if (rc == RC_OK)
 		rc = cache_read(&m->cache, &a, until, &ignored);
 	if (rc == RC_OK && (a.reply.code == REPLY_HD || a.reply.code == REPLY_NF))
-		m->asked = false;
+		m->asked = m->unsure;
 	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
 
@@ -385,7 +394,7 @@ memcached_deal(struct memcached *m, int64_t time, instant until, struct fault *f
 
 	batch_begin(&b);
 	batch_count(&b, m->names.counter, EXPTIME_MOST, time * US_PER_S);
-	rc = cache_send(&m->cache, &b, until, f);
+	rc = cache_go_on(&m->cache, &b, until, f);
 	if (rc == RC_OK)
 		rc = cache_read(&m->cache, &a, until, f);
 	if (rc != RC_OK)
@@ -400,7 +409,6 @@ static enum rc
 memcached_confirm(struct memcached *m, uint64_t cas, int64_t time, instant until,
     struct grant *g, struct fault *f)
 {
-	unsigned epoch = m->cache.epoch;
 	enum rc rc = memcached_deal(m, time, until, f);
 	struct stored hold = {.is = false};
 	struct value freeze;
@@ -411,14 +419,11 @@ memcached_confirm(struct memcached *m, uint64_t cas, int64_t time, instant until
 	batch_begin(&b);
 	if (rc == RC_OK)
 		rc = put_hold(m, &b, cas, f);
-	if (rc == RC_OK && !cache_is_same(&m->cache, epoch))
-		rc = fault_set(
-		    f, RC_AGAIN, "%s closed the connection within a request", m->where);
 	if (rc != RC_OK)
 		return rc;
 	batch_get(&b, m->names.freeze);
 	sent = instant_now();
-	rc = cache_send(&m->cache, &b, until, f);
+	rc = cache_go_on(&m->cache, &b, until, f);
 	if (rc == RC_OK)
 		rc = read_stored(m, &hold, until, f);
 	if (rc == RC_OK)
@@ -442,7 +447,7 @@ memcached_add(struct memcached *m, const struct sight *i, instant until, struct 
 	struct stored hold = {.is = false}, counted;
 	struct value freeze;
 	struct batch b;
-	bool frozen;
+	bool frozen, unsure;
 	instant sent;
 	enum rc rc;
 
@@ -454,9 +459,10 @@ memcached_add(struct memcached *m, const struct sight *i, instant until, struct 
 		return rc;
 	put_counter(m, &b, i);
 	batch_get(&b, m->names.freeze);
-	m->asked = true;
+	unsure = m->unsure;
+	m->asked = m->unsure = true;
 	sent = instant_now();
-	rc = cache_send(&m->cache, &b, until, f);
+	rc = cache_go_on(&m->cache, &b, until, f);
 	if (rc == RC_OK)
 		rc = read_stored(m, &hold, until, f);
 	if (rc == RC_OK)
@@ -465,7 +471,8 @@ memcached_add(struct memcached *m, const struct sight *i, instant until, struct 
 		rc = sight_read_value(&m->cache, &frozen, &freeze, until, f);
 	if (rc != RC_OK)
 		return rc;
-	m->asked = hold.is;
+	m->unsure = unsure;
+	m->asked = hold.is || unsure;
 	if (hold.is && !hold.cas)
 		return memcached_without_cas(m, f);
 	if (frozen)
@@ -481,7 +488,8 @@ static enum rc
 memcached_adopt(struct memcached *m, const struct sight *i, instant until,
     struct grant *g, struct fault *f)
 {
-	m->hold.value = i->value;
+	m->hold.value.since = i->value.since;
+	memcpy(m->hold.value.mark, i->value.mark, sizeof i->value.mark);
 	return memcached_confirm(m, i->cas, i->vitals.time, until, g, f);
 }
 
@@ -496,7 +504,8 @@ memcached_ask(struct memcached *m, instant until, struct grant *g, struct fault 
 
 	if (rc != RC_OK)
 		return rc;
-	tick_goes_on(&m->tick, i.sent, instant_now(), i.vitals.time);
+	if (!tick_goes_on(&m->tick, i.sent, instant_now(), i.vitals.time))
+		return memcached_stands_still(m, f);
 	if (m->base.host->verbose)
 		memcached_tell(m, &i.vitals);
 	ours = sight_is_of(&i, m->claim->owner);
@@ -654,9 +663,7 @@ memcached_renewed(struct memcached *m, const struct vitals *v, instant sent,
 {
 	memcached_tell(m, v);
 	if (!tick_goes_on(&m->tick, sent, instant_now(), v->time))
-		return fault_set(f, RC_AGAIN,
-		    "the clock of %s stands still: it was stopped, and what it keeps ends too early",
-		    m->where);
+		return memcached_stands_still(m, f);
 	g->sent = sent;
 	g->lease = m->claim->ttl;
 	if (!*m->hold.value.mark)
@@ -681,7 +688,7 @@ memcached_write(
 	batch_word(&b, "stats");
 	rc = put_hold(m, &b, m->hold.cas, f);
 	if (rc == RC_OK)
-		rc = cache_send(&m->cache, &b, until, f);
+		rc = cache_go_on(&m->cache, &b, until, f);
 	if (rc == RC_OK)
 		rc = cache_read_vitals(&m->cache, &v, until, f);
 	if (rc == RC_OK)
@@ -775,7 +782,7 @@ memcached_delete(
 	batch_begin(&b);
 	batch_delete(&b, m->names.lock, cas);
 	m->let_go = true;
-	rc = cache_send(&m->cache, &b, until, f);
+	rc = cache_go_on(&m->cache, &b, until, f);
 	if (rc == RC_OK)
 		rc = cache_read(&m->cache, &a, until, f);
 	if (rc != RC_OK)

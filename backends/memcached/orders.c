@@ -29,16 +29,6 @@ order_of(
 	return o;
 }
 
-/* Sends what may not go to another life of the server. */
-static enum rc
-order_send(struct order *o, const struct batch *b)
-{
-	if (!cache_is_same(o->server, o->server->epoch))
-		return fault_set(o->fault, RC_AGAIN,
-		    "%s closed the connection within a request", o->server->stream.where);
-	return cache_send(o->server, b, o->until, o->fault);
-}
-
 /*
  * The reply to what was done by CAS.  RC_BUSY: that was another one.  RC_LOST: it is gone.
  */
@@ -112,7 +102,7 @@ mark(struct order *o, struct sight *i, const char *record)
 	rc = put_value(o, &b, o->names.lock,
 	    &(struct store_how){STORE_OVER, i->cas, rest_of(i)}, &i->value);
 	if (rc == RC_OK)
-		rc = order_send(o, &b);
+		rc = cache_go_on(o->server, &b, o->until, o->fault);
 	return rc == RC_OK
 	    ? order_answered(o, "who held it by this grant does so no more")
 	    : rc;
@@ -140,7 +130,7 @@ take(struct order *o, const struct sight *i, const char *record)
 	}
 	batch_delete(&b, o->names.lock, i->cas);
 	if (rc == RC_OK)
-		rc = order_send(o, &b);
+		rc = cache_go_on(o->server, &b, o->until, o->fault);
 	if (rc == RC_OK && !i->foreign)
 		rc = cache_read(o->server, &a, o->until, o->fault);
 	return rc == RC_OK
@@ -209,7 +199,7 @@ orders_freeze(struct cache *s, const char *prefix, const char *key, const char *
 		.mode = STORE_ANY, .exptime = exptime_of(length, &i.vitals)},
 	    &v);
 	if (rc == RC_OK)
-		rc = order_send(&o, &b);
+		rc = cache_go_on(s, &b, until, f);
 	return rc == RC_OK ? order_answered(&o, "it could not be frozen") : rc;
 }
 
@@ -226,6 +216,6 @@ orders_thaw(
 		return rc;
 	batch_begin(&b);
 	batch_delete(&b, o.names.freeze, 0);
-	rc = order_send(&o, &b);
+	rc = cache_go_on(s, &b, until, f);
 	return rc == RC_OK ? order_answered(&o, "it is not frozen") : rc;
 }

@@ -77,16 +77,15 @@ take_text(
 bool
 value_read(struct value *v, const char *text, size_t n)
 {
-	char line[VALUE_BYTES];
+	char line[VALUE_BYTES] = "";
 	const char *rest = line + strlen(MAGIC), *end = line + n;
 	int64_t numbers[NUMBERS];
 
-	if (n >= sizeof line || n < strlen(MAGIC) || !is_one_line(text, n) ||
-	    memcmp(text, MAGIC, strlen(MAGIC)) != 0)
+	if (n >= sizeof line || !is_one_line(text, n))
 		return false;
 	memcpy(line, text, n);
 	line[n] = '\0';
-	if (!take_owner(&rest, v->owner))
+	if (strncmp(line, MAGIC, strlen(MAGIC)) != 0 || !take_owner(&rest, v->owner))
 		return false;
 	for (int i = 0; i < NUMBERS; i++)
 		if (!take_number(&rest, &numbers[i]))

@@ -218,7 +218,7 @@ class MemcachedPlace(RemotePlace):
 class Pretender(Hostile):
     """Speaks as a memcached that never keeps anything, but `answers` {command: bytes, or a function of its words}.
 
-    An answer None is silence from then on, b"" an end of the connection.
+    An answer None is silence from then on, (bytes,) the last one of the connection, b"" an end of it.
     """
 
     STATS = (("version", "1.6.18"), ("uptime", "100000"), ("time", "1800000000"), ("evictions", "0"), ("cmd_flush", "0"))
@@ -245,11 +245,13 @@ class Pretender(Hostile):
                 self.asked.append((words, value))
                 answer = self.answers.get(words[0], b"ERROR\r\n")
                 answer = answer(words) if callable(answer) else answer
-                if answer == b"":
+                if answer == b"" or isinstance(answer, tuple):
+                    client.sendall(answer[0] if answer else b"")
                     return
                 if answer is None:
                     client.recv(1 << 20)
                     time.sleep(PATIENCE)
+                    return
                 client.sendall(answer)
 
     def commands(self):

@@ -3,15 +3,19 @@
 
 import itertools
 import json
+import os
+import re
 import signal
+import subprocess
 import time
 
 import pytest
 
 from proxy import DOWN, UP
-from support import At, boottime, is_alive, wait_for
+from support import DLOCK, At, boottime, is_alive, wait_for
 from witness import Crowd, compile_witness
 
+ADMIN = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("DLOCK_TEST", DLOCK))), "dlock-admin")
 LEASE = ("-t", "3s")  # the least there is
 SECRET = "hunter2-and-more"
 
@@ -22,6 +26,12 @@ def run(dlock, url, *words, command=("true",)):
 
 def is_busy(dlock, url):
     return run(dlock, url, "-n").status == 75
+
+
+def admin(url, *words):
+    """What became of a call of the backend's own, as rc_name() has it."""
+    done = subprocess.run([ADMIN, "memcached", url, *map(str, words)], capture_output=True, text=True, check=False)
+    return re.search(r"^rc (ok|not ours|.*)", done.stdout, re.M)[1]
 
 
 def status(dlock, url, *words):
@@ -361,6 +371,16 @@ def test_a_server_that_was_stopped(dlock, at):
     assert holder.finish().status == 0
 
 
+# ---- giving it back ----
+
+
+def test_what_is_anothers_by_now_is_not_given_back(dlock, at, client):
+    holder = dlock.hold(at, "job", "-t", "1h")
+    client.set("dlock:job", b"other", 60)
+    assert holder.finish().status == 79
+    assert client.get("dlock:job") == b"other"
+
+
 # ---- answers that do not come ----
 
 
@@ -486,11 +506,22 @@ def test_hostile_answers(dlock, make_pretender, answers):
     assert done.status in (69, 76, 78) and done.stdout == "" and done.stderr.count("\n") == 1, done
 
 
+def test_a_line_without_an_end_is_no_answer(dlock, make_pretender):
+    assert run(dlock, make_pretender({"stats": ENDLESS}).url).status == 76
+
+
 @pytest.mark.parametrize("answers", [{"ms": b"SERVER_ERROR out of memory storing object\r\n"}, {"stats": None}, {"mg": b""},
                                      {"ms": None}, {"ms": b"SERVER_ERROR backend failure\r\n"}], ids=range(5))
 def test_answers_that_pass(dlock, make_pretender, answers):
     done = run(dlock, make_pretender(answers).url, "-O", "connect-timeout=1s")
     assert done.status == 69 and done.stderr.count("\n") == 1
+
+
+def test_what_goes_on_with_an_answer_goes_to_who_gave_it(dlock, make_pretender):
+    """Behind another connection may be another life of the server, of which nothing is known."""
+    pretender = make_pretender({"mg": lambda words: (b"EN\r\n",) if "#n:" in words[1] else b"EN\r\n"})
+    assert run(dlock, pretender.url, "-w", "1s").status == 69
+    assert pretender.commands().count("stats") > 1 and not {"ms", "md", "ma"} & set(pretender.commands())
 
 
 def test_nothing_is_asked_where_an_error_was_said(dlock, make_pretender):
@@ -546,6 +577,31 @@ def test_locks_among_much_else(dlock, at, client):
     assert sorted(o["key"] for o in found) == sorted([f"lock{n}" for n in range(1000)] + ["alone"])
     assert [o["key"] for o in found if o["frozen"]] == [o["key"] for o in found if o["key"] in ("lock5", "alone")]
     assert all(o["holders"][0]["token"] == 7 for o in found if o["key"] != "alone")
+
+
+def test_no_hold_is_told_of_another_key(dlock, at, client):
+    """A hashed name and the key in its value belong together, or it is no lock."""
+    value = b"dlock1 " + b"0" * 32 + b" 7 1700000000000000 -1 6 2 0 victim {} "
+    client.set("dlock:#" + "a" * 64, value, 60)
+    client.set("dlock:#short", value, 60)
+    client.set("dlock:%41", value, 60)
+    assert dlock.run("ls", "-J", *at.words).stdout == ""
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["asked", "taken"])
+def test_only_the_grant_that_is_meant_is_broken(dlock, at, client, force):
+    holder = dlock.hold(at, "job", "-t", "1h")
+    before = client.get("dlock:job")
+    owner = before.split()[1].decode()
+
+    def revoke(token, owner):
+        return admin(at.url, "revoke", "job", token, owner, "{}", *(["force"] if force else []))
+
+    for token, of in ((holder.token + 1, owner), (holder.token, "0" * 32), (holder.token + 1, "-"), (0, "0" * 32)):
+        assert revoke(token, of) == "not ours", (token, of)
+        assert client.get("dlock:job") == before
+    assert revoke(holder.token, owner) == "ok"
+    assert client.get("dlock:job") != before
 
 
 def test_who_may_not_list_can_name_a_key(dlock, make_memcached):
