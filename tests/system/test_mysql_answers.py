@@ -165,6 +165,22 @@ def test_no_file_is_handed_out(mysql_db, make_mysql_tamper, tmp_path):
     assert up and b"tell-nobody" not in b"".join(up)
 
 
+@pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"dialog", b"mysql_old_password"])
+@pytest.mark.parametrize("settings", [(), ("-O", "tls=off")], ids=["", "off"])
+def test_a_password_is_not_sent_as_it_is(dlock, mysql_db, make_mysql_tamper, plugin, settings):
+    """The server, or who sits before it, asks for that."""
+    def change(number, body):
+        return [b"\xfe" + plugin + b"\0" + (b"\4Password: " if plugin == b"dialog" else b"x" * 20 + b"\0")] if number == 2 else []
+
+    up = []
+    tamper = make_mysql_tamper(mysql_db.server.port, change, ready=1)
+    tap = tamper.tap
+    tamper.tap = lambda link, direction, data: (up.append(data) if direction == UP else None) or tap(link, direction, data)
+    done = run(dlock, mysql_url(tamper.port, user="app:tell-nobody", db=mysql_db.name), *IMPATIENT, *settings)
+    assert_refused(done, done.status)
+    assert done.status in (76, 77, 78) and up and b"tell-nobody" not in b"".join(up)
+
+
 # ---- holding ----
 
 
