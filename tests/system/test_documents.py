@@ -326,7 +326,7 @@ def example(marker):
 
 def shape(lines):
     """Who, what is measured, and whether dlock or its command is first to write, is different each time."""
-    alike = (re.sub(r" +@ +|on [\w-]+, |directory [^):]*", "WHO", line) for line in lines)
+    alike = (re.sub(r"\S+@\S+|on [\w-]+, |directory [^):]*", "WHO", line) for line in lines)
     alike = (re.sub(r"\d+-\d+-\d+T[\d:]+Z", "N", line) for line in alike)
     return sorted(re.sub(r"\d[\d.]*(ms|s)?\b", "N", line) for line in alike)
 
