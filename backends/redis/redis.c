@@ -517,26 +517,45 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	}
 }
 
+/*
+ * To our channel; with sharded names also to what stays in its slot.  The answer to that
+ * comes as if it were a message: one more reason to ask, also where it says that the server
+ * has no such thing.
+ */
+static int
+write_subscribe(const struct redis *r, char **command)
+{
+	const char *c = r->names.channel;
+	size_t n = strlen(c);
+
+	return asprintf(command,
+	    r->names.sharded
+		? "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n*2\r\n$10\r\nSSUBSCRIBE\r\n$%zu\r\n%s\r\n"
+		: "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n",
+	    n, c, n, c);
+}
+
 /* From its answer on, a message to us arrives. */
 static enum rc
 redis_subscribe(struct redis *r, instant until, struct fault *f)
 {
-	const char *argv[] = {"SUBSCRIBE", r->names.channel};
 	redisReply *reply = NULL;
 	char *command;
-	int length = redisFormatCommandArgv(&command, 2, argv, NULL);
-	struct question q = {.command = command, .length = length, .messages = true};
+	int length = write_subscribe(r, &command);
+	struct question q = {.messages = true};
 	enum rc rc;
 
 	if (length < 0)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	q.command = command;
+	q.length = length;
 	if (r->queue.moves != r->call.topology.moves) {
 		server_go(
 		    &r->queue.subscription, &r->call.topology.at, r->call.topology.where);
 		r->queue.moves = r->call.topology.moves;
 	}
 	rc = server_ask(&r->queue.subscription, &q, until, &reply, f);
-	redisFreeCommand(command);
+	free(command);
 	if (rc != RC_OK || !reply)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR)
@@ -679,9 +698,7 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	enum rc rc;
 
 	r->claim = claim;
-	r->dialect->names(&r->names, claim);
-	if (r->dialect == &dialect_native)
-		slot_rename(&r->names, r->address.form, claim->key);
+	dialect_name(r->dialect, &r->names, r->address.form, claim);
 	patience_begin(&r->patience, claim);
 	do {
 		rc = redis_attempt(r, queued, until, g, &a, f);
