@@ -39,8 +39,7 @@ dialect_name(const struct dialect *d, struct names *names, enum form form,
 	d->names(names, claim);
 	if (d == &dialect_native)
 		slot_rename(names, form, claim->key);
-	names->sharded =
-	    d != &dialect_native && *names->channel && form == FORM_CLUSTER;
+	names->sharded = d != &dialect_native && *names->channel && form == FORM_CLUSTER;
 }
 
 void

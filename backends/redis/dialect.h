@@ -28,7 +28,8 @@ enum {
 struct names {
 	char keys[NAMES][NAME_BYTES]; /* as KEYS of the script */
 	int nkeys;
-	bool sharded; /* in a cluster: what is told on the channel, is told in the slot, too */
+	bool
+	    sharded; /* in a cluster: what is told on the channel, is told in the slot, too */
 	/* where its owner is told to ask again; "": nobody is told, it asks often */
 	char channel[NAME_BYTES + OWNER_CHARS];
 	/* KEYS too, of a job (native): its last run */

@@ -560,8 +560,7 @@ redis_wait_in_queue(
 	if (*r->names.channel && !listener_is_open(&r->queue.listener) &&
 	    now >= r->queue.listen_due) {
 		r->queue.listen_due = now + UNSUBSCRIBED_BEAT;
-		rc = listener_begin(
-		    &r->queue.listener, &r->names, now + ASK_PATIENCE, f);
+		rc = listener_begin(&r->queue.listener, &r->names, now + ASK_PATIENCE, f);
 		if (rc != RC_AGAIN)
 			return rc;
 	}
@@ -575,8 +574,8 @@ redis_wait_in_queue(
 
 /* The last one before `until` may have no time for an answer: why it failed was said before. */
 static enum rc
-redis_ask_first(struct redis *r, instant until, struct grant *g, struct answer *a,
-    struct fault *f)
+redis_ask_first(
+    struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
 	instant ends = patience_attempt(&r->patience, until);
 	bool brief = r->patience.tries > 0 && ends - instant_now() < BRIEF;
