@@ -162,13 +162,15 @@ _dlock_setting()
 		mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
 	elif [[ $cur == dialect=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore redisson-fair' -- "${cur#*=}")
+	elif [[ $cur == layout=* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'curator plain rw-seq kazoo menagerie' -- "${cur#*=}")
 	elif [[ $cur == mode=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'lease advisory row' -- "${cur#*=}")
 	elif [[ $cur == derive=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
 			-- "${cur#*=}")
 	else
-		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= mode= password-file= path= prefix= sentinel-password-file= tls-files= tls-name= wait-replicas=' \
+		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= password-file= path= prefix= sentinel-password-file= tls-files= tls-name= wait-replicas=' \
 			-- "$cur")
 		compopt -o nospace
 	fi

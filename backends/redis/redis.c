@@ -69,6 +69,13 @@
 /* where nobody is told of a release: so often, and up to four times as long */
 #define POLL (75 * NS_PER_MS)
 
+/*
+ * Behind who stands first, so many ask, each so much later than the one before, when a
+ * freeze ends: who is to do that may be dead.
+ */
+#define NEAR_LATER (250 * NS_PER_MS)
+enum { NEAR = 3 };
+
 /* ms; a server that says less again and again is asked no more often */
 enum { LEFT_LEAST = 50 };
 enum { REPLICAS_MOST = 100 };
@@ -550,10 +557,19 @@ redis_subscribe(struct redis *r, instant until, struct fault *f)
 	return rc;
 }
 
-/*
- * When to ask again although no message came: the next beat, or the end of a lease if we
- * are first.
- */
+/* The end of a lease if we are first, or of a freeze if we are near; or NEVER. */
+static instant
+redis_end_of_wait(const struct answer *a)
+{
+	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
+
+	if (a->left_ms <= 0 || a->place > (a->frozen ? NEAR : 1))
+		return NEVER;
+	return instant_now() + left * NS_PER_MS +
+	    (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0);
+}
+
+/* When to ask again although no message came. */
 static instant
 redis_next_beat(struct redis *r, const struct answer *a)
 {
@@ -569,12 +585,7 @@ redis_next_beat(struct redis *r, const struct answer *a)
 		return now + POLL + jitter / 2;
 	if (!server_is_open(&r->queue.subscription))
 		beat = now + UNSUBSCRIBED_BEAT;
-	if (a->place <= 1 && a->left_ms > 0)
-		beat = instant_first(beat,
-		    now +
-			(a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) *
-			    NS_PER_MS);
-	return beat;
+	return instant_first(beat, redis_end_of_wait(a));
 }
 
 /*
@@ -635,8 +646,8 @@ redis_wait_in_queue(
 
 /* The last one before `until` may have no time for an answer: why it failed was said before. */
 static enum rc
-redis_ask_first(struct redis *r, instant until, struct grant *g, struct answer *a,
-    struct fault *f)
+redis_ask_first(
+    struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
 	instant ends = patience_attempt(&r->patience, until);
 	bool brief = r->patience.tries > 0 && ends - instant_now() < BRIEF;
@@ -829,8 +840,8 @@ const struct backend redis_backend = {
 	NULL},
     .settings = settings,
     .url_help = "redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
-		"         redis[s]+sentinel://host,host/MASTER[/db],\n"
-		"         redis[s]+cluster://host,host, redlock[s]://host,host,host",
+		"redis[s]+sentinel://host,host/MASTER[/db],\n"
+		"redis[s]+cluster://host,host, redlock[s]://host,host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,

@@ -2,8 +2,8 @@
 
 Start-up, hand-off, idle waiters and memory, each against the reference measured
 in the same interleaved run: machines are noisy, ratios of medians are not.
-The reference is flock(1); for the start-up with ZooKeeper, PostgreSQL, memcached and TLS a
-probe (zk.c, pg.c, memcached.c, tls.c) that does the least that any program must do with
+The reference is flock(1); for the start-up with ZooKeeper, PostgreSQL, memcached, MariaDB and TLS a
+probe (zk.c, pg.c, memcached.c, mysql.c, tls.c) that does the least that any program must do with
 the same library or server.
 Everything is private (temporary directory, free loopback ports) and gone at the
 end.  A target that is missed is marked, not fatal; what cannot run is.
@@ -34,6 +34,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers
 
 from certificates import Authority
 from memcached import Memcached, compile_clock
+from mysql_server import DB as MYSQL_DB, MysqlServer as MysqlBase, program as mariadbd
 from pg import PgServer as PgBase, bindir
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -261,6 +262,31 @@ class MemcachedServer(Memcached):
         return self.writes() - self.zero, None, None
 
 
+class MysqlServer(MysqlBase):
+    """As it comes out of the package: every commit waits for the disk."""
+
+    def __init__(self, stage):
+        super().__init__(safe=True, where=tempfile.gettempdir())
+        stage.servers.append(self)
+        self.client = self.connect(db=MYSQL_DB)
+        self.ask("CREATE TABLE probe (k varchar(64) PRIMARY KEY, owner text)", db=MYSQL_DB)
+
+    def number(self, sql, *arguments):
+        with self.client.cursor() as cursor:
+            cursor.execute(sql, arguments)
+            return int(cursor.fetchone()[-1])
+
+    def queries(self):
+        return self.number("SHOW GLOBAL STATUS LIKE 'Questions'")
+
+    def reset(self):
+        self.zero = self.queries()
+
+    def counts(self):
+        """Since reset(): questions of others, no scripts, no calls: waiters wake each other."""
+        return self.queries() - self.zero - 1, None, None  # less this very question
+
+
 # ---- the contenders: how each takes a lock, and how one sees its queue ----
 
 
@@ -376,11 +402,24 @@ class DlockMemcached(DlockServer):
         return self.server.connections() - self.server.known - 1
 
 
+class DlockMysql(DlockServer):
+    handoff, private, requests = None, 3, None
+
+    def probe(self, stage):
+        return [stage.compile_probe("mysql", ["-I/usr/include/mariadb", "-ldl"]), self.server.port, "start"]
+
+    def queued(self, key):
+        """Waiters have a row each; 0 before the first lock has made the table."""
+        if not self.server.number("SELECT count(*) FROM information_schema.tables WHERE table_name = 'dlock_waiters'"):
+            return 0
+        return self.server.number("SELECT count(*) FROM dlock_waiters WHERE k = %s", key)
+
+
 class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
         self.flock, self.file = Flock(stage), DlockFile(stage)
-        self.redis, self.redlock, self.tls, self.zk, self.pg, self.memcached = [], [], [], [], [], []
+        self.redis, self.redlock, self.tls, self.zk, self.pg, self.memcached, self.mysql = [], [], [], [], [], [], []
         if self.can("redis", shutil.which("redis-server"), "redis-server"):
             server = RedisServer(stage)
             self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
@@ -397,6 +436,9 @@ class Bench:
         if self.can("memcached", shutil.which("memcached"), "memcached"):
             server = MemcachedServer(stage)
             self.memcached = [DlockMemcached(server, "dlock, memcached", server.url)]
+        if self.can("mysql", os.path.exists(mariadbd()), "mariadb-server"):
+            server = MysqlServer(stage)
+            self.mysql = [DlockMysql(server, "dlock, mysql", server.url)]
 
     @staticmethod
     def can(backend, there, package):
@@ -408,7 +450,7 @@ class Bench:
     @property
     def contenders(self):
         """One for each kind of place, the reference first."""
-        return [self.flock, self.file] + self.redis[:1] + self.zk + self.pg[:1] + self.memcached
+        return [self.flock, self.file] + self.redis[:1] + self.zk + self.pg[:1] + self.memcached + self.mysql
 
 
 def built_in():
@@ -455,7 +497,7 @@ def startup(b):
         subprocess.run(c.argv("start", ["true"]), env=ENVIRON, check=True)  # waits until the votes of new masters count
         tables.append(("the same on a quorum", "x redis", 0, [
             (b.redis[0].name, 1, b.redis[0].argv("start", ["true"]), None), (c.name, 1, c.argv("start", ["true"]), 1.6)]))
-    for c in b.tls + b.zk + b.pg + b.memcached:
+    for c in b.tls + b.zk + b.pg + b.memcached + b.mysql:
         tables.append((f"the same with {c.name.removeprefix('dlock, ')}", "x probe", 0, [
             ("the least that must be done", 4, c.probe(b.stage), None), (c.name, 4, c.argv("start", ["true"]), c.start)]))
     words = [b.stage.spawner, "time", b.sizes["rounds"]]
@@ -506,7 +548,7 @@ def one_queue(b, contender, waiters):
 
 def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
-    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.pg + b.memcached
+    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.pg + b.memcached + b.mysql
     gaps = {c.name: [] for c in contenders}
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:

@@ -12,7 +12,7 @@ For each backend and each number N of waiters, with a server of its own:
 Each step is given up after the time that is printed for its N, and the row says so.  As root, all of it runs in a
 network namespace of its own, so that nobody else's traffic is counted; else bytes and attempts are the whole machine's.
 
-    make bench crowd                            all backends: N = 10 200 1000 5000 (pg: 10 200 500 800)
+    make bench crowd                            all backends: N = 10 200 1000 5000 (pg, mysql: 10 200 500 800)
     make bench crowd N="200 500" BACKEND=pg     these
 """
 
@@ -35,12 +35,13 @@ from bench import MIB, DlockFile, Flock, Impossible, Stage, say
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers"))
 
 from memcached import Memcached, compile_clock
+from mysql_server import DB, MysqlServer
 from pg import PgServer
 from support import RedisServer, adopt_orphans, descendants_of, kill, name_of
 from zk import ZkServer
 
 CROWDS = {"file": [10, 200, 1000, 5000], "redis": [10, 200, 1000, 5000], "zk": [10, 200, 1000, 5000],
-          "pg": [10, 200, 500, 800], "memcached": [10, 200, 1000]}
+          "pg": [10, 200, 500, 800], "memcached": [10, 200, 1000], "mysql": [10, 200, 500, 800]}
 AWAY, LEASE = 5, 40  # seconds without a server, and of the longest lease
 CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x8914, 1
 HZ = os.sysconf("SC_CLK_TCK")
@@ -192,9 +193,24 @@ class MemcachedCrowd(WithServer):
     attached = queued
 
 
+class Mysql(WithServer):
+    name = "mysql"
+
+    def __init__(self, n):
+        self.server = MysqlServer(safe=True, where=tempfile.gettempdir(), max_connections=n + 60)
+
+    def queued(self, key):
+        """Waiters have a row each."""
+        return self.server.value("SELECT count(*) FROM dlock_waiters WHERE k = %s", key, db=DB)
+
+    def attached(self, _):
+        """All who are connected."""
+        return len(self.server.sessions())
+
+
 def contender(stage, backend, n):
     kinds = {"flock": lambda: Flock(stage), "file": lambda: DlockFile(stage), "redis": lambda: Redis(n),
-             "zk": lambda: Zk(n), "pg": lambda: Pg(n), "memcached": lambda: MemcachedCrowd(stage, n)}
+             "zk": lambda: Zk(n), "pg": lambda: Pg(n), "memcached": lambda: MemcachedCrowd(stage, n), "mysql": lambda: Mysql(n)}
     return kinds[backend]()
 
 

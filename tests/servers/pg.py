@@ -39,15 +39,15 @@ def bindir():
 
 
 @functools.cache
-def account():
-    """PostgreSQL refuses to run as root: whom it may run as, for Popen."""
+def account(*names):
+    """A server may refuse to run as root: whom it may run as (the first of these that there is), for Popen."""
     if os.geteuid() != 0:
         return {}
-    for name in ("postgres", "nobody"):
+    for name in names or ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             entry = pwd.getpwnam(name)
             return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
-    raise AssertionError("no user whom postgres could run as")
+    raise AssertionError("no user whom a server could run as")
 
 
 @functools.cache
@@ -60,11 +60,12 @@ def roomy():
     return "/tmp"
 
 
-def make_directory(prefix, where=None):
+def make_directory(prefix, where=None, owner=None):
     """A short path (a unix socket must fit), owned by whoever runs the server."""
     directory = tempfile.mkdtemp(prefix=prefix, dir=where or roomy())
-    if account():
-        os.chown(directory, account()["user"], account()["group"])
+    owner = account() if owner is None else owner
+    if owner:
+        os.chown(directory, owner["user"], owner["group"])
     return directory
 
 
@@ -161,6 +162,10 @@ class PgServer(Server):
         """Ends them; returns how many there were."""
         return self.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
                           " AND backend_type = 'client backend' AND pid <> pg_backend_pid()", db)
+
+    def asleep(self):
+        """How many wait for an advisory lock."""
+        return self.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'")
 
     # ---- its life ----
 

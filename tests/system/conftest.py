@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from certificates import Authority
 from hostile import Hostile
 from memcached import Memcached, MemcachedPlace, Pretender, compile_clock
+from mysql_server import MYSQL_PLACES, MysqlServer, MysqlTamper
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
 from redis_dialect_forms import DIALECT_FORM_PLACES
@@ -25,9 +26,10 @@ from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, a
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
+from zk_layouts import LAYOUT_PLACES
 
-PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0]]
-OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES]
+PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
+OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
 OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
@@ -340,6 +342,33 @@ def make_pooler(nothing_is_left):
     yield from making(PgBouncer)
 
 
+@pytest.fixture(scope="session")
+def mysql_server():
+    server = MysqlServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_mysql(nothing_is_left):
+    """Starts servers of the test's own, with any settings."""
+    yield from making(MysqlServer)
+
+
+@pytest.fixture
+def own_mysql(make_mysql):
+    """A server that the test may break."""
+    return make_mysql()
+
+
+@pytest.fixture
+def mysql_db(mysql_server, nothing_is_left):
+    """A database on the shared server, which the test may break."""
+    result = mysql_server.database()
+    yield result
+    result.drop()
+
+
 # ---- a lock's place on ZooKeeper ----
 
 _tests = iter(range(1, 1 << 30))
@@ -375,6 +404,12 @@ def make_proxy():
 def make_tamper():
     """Proxies that change what a PostgreSQL server says."""
     yield from making(Tamper, "close")
+
+
+@pytest.fixture
+def make_mysql_tamper():
+    """Proxies that change what a MariaDB server says."""
+    yield from making(MysqlTamper, "close")
 
 
 @pytest.fixture

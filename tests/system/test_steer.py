@@ -366,7 +366,13 @@ def memcached_data(place):
         return {name: (item, c.get(name)) for name, item in c.items().items() if place.prefix in name}
 
 
-DATA = {"file": file_data, "redis": redis_data, "memcached": memcached_data, "zk": zk_data, "pg": pg_data}
+def mysql_data(place):
+    tables = place.server.ask("SELECT table_schema, table_name, create_time FROM information_schema.tables WHERE table_type ="
+                              " 'BASE TABLE' AND table_schema NOT IN ('mysql', 'performance_schema', 'sys') ORDER BY 1, 2")
+    return [(t, sorted(map(str, place.server.ask(f"SELECT * FROM `{t[0]}`.`{t[1]}`")))) for t in tables]
+
+
+DATA = {"file": file_data, "redis": redis_data, "memcached": memcached_data, "zk": zk_data, "pg": pg_data, "mysql": mysql_data}
 
 
 def look_everywhere(look, place):
@@ -415,6 +421,8 @@ def test_looking_makes_nothing(look, place, request):
     elif place.name == "pg":
         db = request.getfixturevalue("make_db")()
         place.server = db
+    elif place.name == "mysql":
+        place.server = request.getfixturevalue("mysql_db")
     if place_id(place) == "pg-pooled":
         place.pooler = request.getfixturevalue("make_pooler")(place.server)
     if place.name == "file":  # a name with a mistake in it is no directory without locks

@@ -1,6 +1,6 @@
-/* kind.h - the kinds of lock, as the schema names them. */
-#ifndef DLOCK_PG_KIND_H
-#define DLOCK_PG_KIND_H
+/* kind.h - the kinds of lock, as the schemas of databases name them. */
+#ifndef DLOCK_KIND_H
+#define DLOCK_KIND_H
 
 #include "backends/backend.h"
 

@@ -1,0 +1,350 @@
+/*
+ * dial.c - connects to a MySQL or MariaDB server in a thread.
+ *
+ * The option files are read in mysql_real_connect(), after our options, and overrule
+ * them.  What is stated must stand; so there is first an attempt that cannot reach
+ * anybody, and the options after it.
+ */
+#include "dial.h"
+
+#include "backends/task.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
+
+/* Who answers with anything else to a login could read our password; */
+static const char plugins_plain[] =
+    "mysql_native_password,client_ed25519,caching_sha2_password,sha256_password,parsec";
+/* and these are good enough if the server has proved who it is. */
+static const char plugins_verified[] =
+    "mysql_native_password,client_ed25519,caching_sha2_password,sha256_password,parsec,"
+    "mysql_clear_password,dialog,auth_gssapi_client";
+
+struct dial {
+	struct task task;
+	const struct libmariadb *my;
+	struct login login;
+	int64_t ttl;
+	instant give_up;
+	MYSQL *mysql;
+	enum connected end;
+	bool heard; /* the server has said something */
+};
+
+/* ---- the end ---- */
+
+void
+dial_close(const struct libmariadb *my, MYSQL *mysql, bool amid)
+{
+	my_socket fd = mysql ? my->get_socket(mysql) : -1;
+
+	if (!mysql)
+		return;
+	if (amid && fd >= 0)
+		shutdown(fd, SHUT_RDWR);
+	my->close(mysql);
+}
+
+static void
+dial_free(struct task *t)
+{
+	struct dial *d = (struct dial *)t;
+
+	dial_close(d->my, d->mysql, d->end != CONNECTED);
+	explicit_bzero(&d->login, sizeof d->login);
+	free(d);
+}
+
+/* ---- options ---- */
+
+static void
+set_flag(const struct dial *d, enum mysql_option option, bool on)
+{
+	my_bool value = on;
+
+	d->my->options(d->mysql, option, &value);
+}
+
+/* Before the option files are read: what they may overrule. */
+static void
+set_defaults(const struct dial *d)
+{
+	set_flag(d, MYSQL_OPT_SSL_ENFORCE, false);
+	set_flag(d, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, false);
+	d->my->options(d->mysql, MYSQL_READ_DEFAULT_GROUP, "dlock");
+}
+
+static enum tls_wish
+tls_wish(const struct login *a)
+{
+	if (a->tls.wish != TLS_UNSAID)
+		return a->tls.wish;
+	return a->tls.cacert || a->tls.cert ? TLS_VERIFY : TLS_UNSAID;
+}
+
+static void
+set_tls(const struct dial *d)
+{
+	const struct login *a = &d->login;
+	enum tls_wish wish = tls_wish(a);
+
+	d->my->options(d->mysql, MARIADB_OPT_RESTRICTED_AUTH,
+	    wish == TLS_VERIFY ? plugins_verified : plugins_plain);
+	if (a->tls.cacert)
+		d->my->options(d->mysql, MYSQL_OPT_SSL_CA, a->tls.cacert);
+	if (a->tls.cert) {
+		d->my->options(d->mysql, MYSQL_OPT_SSL_CERT, a->tls.cert);
+		d->my->options(d->mysql, MYSQL_OPT_SSL_KEY, a->tls.key);
+	}
+	if (wish == TLS_UNSAID)
+		return;
+	set_flag(d, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, wish == TLS_VERIFY);
+	set_flag(d, MYSQL_OPT_SSL_ENFORCE, wish != TLS_OFF);
+}
+
+/* Refuses to hand out files, whatever the server asks for. */
+static int
+no_file(void **ptr, const char *name, void *user)
+{
+	(void)name;
+	(void)user;
+	*ptr = NULL;
+	return 1;
+}
+
+static int
+no_bytes(void *ptr, char *out, unsigned n)
+{
+	(void)ptr;
+	(void)out;
+	(void)n;
+	return -1;
+}
+
+static void
+no_end(void *ptr)
+{
+	(void)ptr;
+}
+
+static int
+no_words(void *ptr, char *out, unsigned n)
+{
+	(void)ptr;
+	if (n > 0)
+		*out = '\0';
+	return 2000; /* CR_UNKNOWN_ERROR */
+}
+
+/* After them: what must stand. */
+static void
+set_options(const struct dial *d)
+{
+	unsigned off = 0, protocol = MYSQL_PROTOCOL_TCP,
+		 patience = (unsigned)((d->give_up - instant_now()) / NS_PER_S) + 1;
+	unsigned long packet = 1 << 20;
+
+	set_flag(d, MYSQL_OPT_RECONNECT, false);
+	d->my->options(d->mysql, MYSQL_OPT_LOCAL_INFILE, &off);
+	d->my->set_local_infile_handler(
+	    d->mysql, no_file, no_bytes, no_end, no_words, NULL);
+	/* a handshake of TLS waits in the library: no longer than we do */
+	d->my->options(d->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &patience);
+	d->my->options(d->mysql, MYSQL_OPT_READ_TIMEOUT, &off);
+	d->my->options(d->mysql, MYSQL_OPT_WRITE_TIMEOUT, &off);
+	d->my->options(d->mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &packet);
+	d->my->options(d->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+	if (d->login.port)
+		d->my->options(d->mysql, MYSQL_OPT_PROTOCOL, &protocol);
+	set_tls(d);
+	d->my->options(d->mysql, MYSQL_OPT_NONBLOCK, 0);
+}
+
+/* No unix socket is called so, and no server is at port 1. */
+static void
+read_option_files(const struct dial *d)
+{
+	d->my->real_connect(d->mysql, "localhost", "", "", NULL, 1, "/dev/null/dlock",
+	    CLIENT_REMEMBER_OPTIONS);
+}
+
+/* ---- the handshake ---- */
+
+/*
+ * A look at the first bytes a server says, which libmariadb goes on to read: a packet
+ * with number 0, a greeting of protocol 10 or an error.  What libmariadb has to say of
+ * anything else depends on its version.  A greeting that it has read needs no look.
+ */
+static void
+look_at_first_words(struct dial *d)
+{
+	unsigned char words[5];
+
+	if (d->heard || d->my->get_server_info(d->mysql))
+		return;
+	if (recv(d->my->get_socket(d->mysql), words, sizeof words,
+		MSG_PEEK | MSG_DONTWAIT) != sizeof words)
+		return;
+	d->heard = true;
+	if (words[2] != 0 || words[3] != 0 || (words[4] != 10 && words[4] != 255))
+		d->end = CONNECTED_FOREIGN;
+}
+
+static short
+events_of(int status)
+{
+	return (status & MYSQL_WAIT_READ ? POLLIN : 0) |
+	    (status & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
+	    (status & MYSQL_WAIT_EXCEPT ? POLLPRI : 0);
+}
+
+/* Errors count as all that is waited for: the next step finds out. */
+static int
+status_of(int status, short revents)
+{
+	if (revents & ~(POLLIN | POLLOUT | POLLPRI))
+		return status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE);
+	return (revents & POLLIN ? MYSQL_WAIT_READ : 0) |
+	    (revents & POLLOUT ? MYSQL_WAIT_WRITE : 0) |
+	    (revents & POLLPRI ? MYSQL_WAIT_EXCEPT : 0);
+}
+
+static bool
+is_wanted(const struct dial *d)
+{
+	return !atomic_load(&d->task.dropped) && instant_now() < d->give_up;
+}
+
+/* Waits for what libmariadb waits for; 0: nobody wants it any more. */
+static int
+await(struct dial *d, int status)
+{
+	struct pollfd p = {
+	    .fd = d->my->get_socket(d->mysql), .events = events_of(status)};
+
+	while (is_wanted(d)) {
+		int64_t left = ns_to_ms(d->give_up - instant_now());
+
+		if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) <= 0)
+			continue;
+		look_at_first_words(d);
+		return d->end == CONNECTED_FOREIGN ? 0 : status_of(status, p.revents);
+	}
+	return 0;
+}
+
+static const char *
+or_null(const char *s)
+{
+	return *s ? s : NULL;
+}
+
+/* The login; leaves in d->end how it ended. */
+static void
+log_in(struct dial *d)
+{
+	const struct login *a = &d->login;
+	MYSQL *done = NULL;
+	int status = d->my->real_connect_start(&done, d->mysql, or_null(a->host),
+	    or_null(a->user), a->has_password ? a->password : NULL, or_null(a->database),
+	    a->port, a->socket, CLIENT_MULTI_STATEMENTS | CLIENT_REMEMBER_OPTIONS);
+
+	d->end = CONNECTED_LATE;
+	while (status) {
+		int ready = await(d, status);
+
+		if (!ready)
+			return;
+		status = d->my->real_connect_cont(&done, d->mysql, ready);
+	}
+	d->end = done ? CONNECTED : CONNECTED_NOT;
+	if (done && (tls_wish(a) == TLS_VERIFY || tls_wish(a) == TLS_ENCRYPT) &&
+	    !d->my->get_ssl_cipher(d->mysql))
+		d->end = CONNECTED_PLAINLY;
+}
+
+/*
+ * A peer that is gone is noticed within the ttl.  And OpenSSL waits where it reads from a
+ * socket that blocks, as libmariadb leaves it.
+ */
+static void
+set_socket(const struct dial *d)
+{
+	int fd = d->my->get_socket(d->mysql), on = 1, probes = 3;
+	int seconds = (int)instant_first(d->ttl / NS_PER_S, 7200);
+	int idle = seconds / 3 > 0 ? seconds / 3 : 1,
+	    interval = seconds / 10 > 0 ? seconds / 10 : 1;
+	unsigned ms = (unsigned)instant_first(ns_to_ms(d->ttl), 7200000);
+
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
+static void
+dial_work(struct task *t)
+{
+	struct dial *d = (struct dial *)t;
+
+	d->mysql = d->my->init(NULL);
+	if (!d->mysql)
+		return;
+	set_defaults(d);
+	read_option_files(d);
+	set_options(d);
+	log_in(d);
+	if (d->end == CONNECTED)
+		set_socket(d);
+}
+
+struct dial *
+dial_start(const struct libmariadb *my, const struct login *address, int64_t ttl,
+    int64_t patience)
+{
+	struct dial *d = calloc(1, sizeof *d);
+
+	if (!d)
+		return NULL;
+	*d = (struct dial){
+	    .task = {.work = dial_work, .free = dial_free},
+	    .my = my,
+	    .login = *address,
+	    .ttl = ttl,
+	    .give_up = instant_after(instant_now(), patience),
+	    .end = CONNECTED_NOT,
+	};
+	return task_start(&d->task, 0) ? d : NULL;
+}
+
+int
+dial_fd(const struct dial *d)
+{
+	return d->task.done;
+}
+
+enum connected
+dial_take(struct dial *d, MYSQL **ret)
+{
+	*ret = d->mysql;
+	d->mysql = NULL;
+	return d->end;
+}
+
+void
+dial_drop(struct dial *d)
+{
+	task_drop(d ? &d->task : NULL);
+}

@@ -1,0 +1,80 @@
+/*
+ * grants.h - dlock_grants: what those who hold or wait in the modes row and named let
+ * others know of them.
+ *
+ *  1. A row is written in the transaction that its writer keeps open as long as it holds
+ *     or waits, and is never committed.  So it is gone when the session is, whatever
+ *     has ended that; and others see it by reading what is not committed.
+ *  2. Its number is the token: AUTO_INCREMENT never gives one twice while the server
+ *     lives, whatever is rolled back; it is pushed ahead to the server's clock each time, for
+ *     a crash may lose what it had come to.
+ *  3. To look takes no lock, not for a moment: nobody finds a key held because of it.
+ *  4. What others than dlock have locked is not here.
+ */
+#ifndef DLOCK_MYSQL_GRANTS_H
+#define DLOCK_MYSQL_GRANTS_H
+
+#include "modes.h"
+
+/* Microseconds of the server's clock, when it is evaluated. */
+#define GRANTS_CLOCK "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
+
+/* Tells, in a transaction, that we wait; the values are GRANTS_VALUES. */
+#define GRANTS_WAITS \
+	"SET @dlock_since = COALESCE(@dlock_since, " GRANTS_CLOCK "); " \
+	"INSERT INTO dlock_grants (mode, k, shared, record, waits, session, since) " \
+	"VALUES (?, ?, ?, ?, 1, CONNECTION_ID(), @dlock_since); " \
+	"SET @dlock_waiter = LAST_INSERT_ID(); "
+
+/*
+ * Tells that we hold, and selects the token.
+ */
+#define GRANTS_HOLDS \
+	"INSERT IGNORE INTO dlock_grants (n, mode, k, shared, record, waits, session, since) " \
+	"VALUES (" GRANTS_CLOCK ", '', '', 0, '', 0, 0, 0); " \
+	"INSERT INTO dlock_grants (mode, k, shared, record, waits, session, since) " \
+	"VALUES (?, ?, ?, ?, 0, CONNECTION_ID(), " GRANTS_CLOCK "); " \
+	"SET @dlock_token = LAST_INSERT_ID(); " \
+	"DELETE FROM dlock_grants WHERE n = @dlock_waiter; " \
+	"SET @dlock_waiter = NULL; " \
+	"SELECT @dlock_token"
+
+/* `what` is the key, or what else the mode calls a lock. */
+#define GRANTS_VALUES(my, what) \
+	SQL_TEXT((my)->mode->name), SQL_TEXT(what), \
+	    SQL_INT((my)->claim->kind == KIND_SHARED), SQL_TEXT((my)->claim->record)
+
+/* Reads the token of such an answer, and frees it.  False: it makes no sense. */
+bool grants_read_token(struct mysql *, MYSQL_RES *, uint64_t *token);
+
+/* Who holds and who waits, into host->seen: on the session there is, in no transaction. */
+enum rc grants_see(struct mysql *, const char *what, instant until, struct fault *);
+
+/* One look.  `also`: a holder that is told of if no row has its session; NULL: none. */
+struct grants_holder {
+	int64_t session;
+	struct foreign foreign;
+};
+enum rc grants_each(struct mysql *, const struct look *, const char *what,
+    const struct grants_holder *also, struct fault *);
+
+/* The same where there are no rows: `also` alone. */
+enum rc grants_tell(
+    const struct look *, const char *what, const struct grants_holder *also);
+
+/* A session as an owner names it; number 0: one that has no row. */
+struct grants_name {
+	int64_t session, number;
+};
+
+/*
+ * Ends the session that `owner` names, if it holds `what`, and waits until it has gone.
+ * `holds` says of one without a row whether it does (RC_OK, RC_LOST); NULL: it does not.
+ * RC_DENIED: we have no right to.
+ */
+enum rc grants_end(struct mysql *, const char *what, const char *owner,
+    enum rc (*holds)(
+	struct mysql *, const char *what, int64_t session, instant until, struct fault *),
+    instant until, struct fault *);
+
+#endif

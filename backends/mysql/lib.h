@@ -1,0 +1,60 @@
+/*
+ * lib.h - libmariadb, when it is needed and not before.
+ *
+ * Linking it would bring OpenSSL into every start of dlock, on whatever backend.  So it
+ * is loaded (dl.h) when a mysql lock is opened, and called through a table:
+ * my->close(m) is mysql_close(m).
+ *
+ * Only libmariadb will do, for MySQL servers too: libmysqlclient has another MYSQL and
+ * another non-blocking API.  What may wait is called by its _start and _cont, which give
+ * back what to wait for (MYSQL_WAIT_READ and the like; 0: done).
+ */
+#ifndef DLOCK_MYSQL_LIB_H
+#define DLOCK_MYSQL_LIB_H
+
+#include "backends/backend.h"
+
+#include <mysql.h>
+
+#define MY_FUNCTIONS(X) \
+	X(close) \
+	X(error) \
+	X(fetch_lengths) \
+	X(fetch_row) \
+	X(field_count) \
+	X(free_result) \
+	X(get_server_info) \
+	X(get_socket) \
+	X(get_ssl_cipher) \
+	X(get_timeout_value_ms) \
+	X(init) \
+	X(data_seek) \
+	X(next_result_cont) \
+	X(next_result_start) \
+	X(num_fields) \
+	X(num_rows) \
+	X(options) \
+	X(real_connect) \
+	X(real_connect_cont) \
+	X(real_connect_start) \
+	X(real_query_cont) \
+	X(real_query_start) \
+	X(set_local_infile_handler) \
+	X(store_result_cont) \
+	X(store_result_start) \
+	X(thread_id)
+
+struct libmariadb {
+#define X(name) __typeof__(&mysql_##name) name;
+	MY_FUNCTIONS(X)
+#undef X
+	__typeof__(&mysql_errno) error_number; /* mysql_errno: errno is a macro */
+};
+
+/*
+ * Gives the table.  RC_CONFIG: libmariadb.so.3 is not installed, or lacks a function;
+ * RC_SYSTEM: it could not be loaded.
+ */
+enum rc libmariadb_load(const struct libmariadb **ret, struct fault *);
+
+#endif

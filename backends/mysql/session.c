@@ -1,0 +1,564 @@
+/* session.c - opens a session, asks in it, and closes it. */
+#include "session.h"
+
+#include "field.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* for one attempt to connect, whoever waits for it how long */
+#define CONNECT_PATIENCE (15 * NS_PER_S)
+#define RACES (2 * NS_PER_S) /* so long a transaction may lose races against others */
+#define UNDO_PATIENCE NS_PER_S
+
+enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, RESULTS_MAX = 8 };
+
+#define TIME_MOST (INT64_MAX / 2) /* microseconds: what is reckoned with them fits */
+
+enum rc
+session_init(struct session *s, struct host *host, const char *url, const char *database,
+    struct fault *f)
+{
+	enum rc rc = login_parse(&s->login, url, f);
+
+	s->host = host;
+	if (!*s->login.database)
+		snprintf(s->login.database, sizeof s->login.database, "%s", database);
+	if (rc == RC_OK)
+		rc = login_check(&s->login, f);
+	login_print(&s->login, s->where, sizeof s->where);
+	return rc == RC_OK ? libmariadb_load(&s->my, f) : rc;
+}
+
+/* ---- one statement ---- */
+
+/* One step of libmariadb's: what it waits for now. */
+static void
+stage_continue(struct session *s, int ready)
+{
+	struct pending *p = &s->pending;
+
+	switch (p->stage) {
+	case STAGE_QUERY:
+		p->status = s->my->real_query_cont(&p->error, s->mysql, ready);
+		break;
+	case STAGE_STORE:
+		p->status = s->my->store_result_cont(&p->came, s->mysql, ready);
+		break;
+	case STAGE_NEXT:
+		p->status = s->my->next_result_cont(&p->error, s->mysql, ready);
+		break;
+	case STAGE_NONE:
+		break;
+	}
+}
+
+static void
+begin_store(struct session *s)
+{
+	s->pending.stage = STAGE_STORE;
+	s->pending.came = NULL;
+	s->pending.status = s->my->store_result_start(&s->pending.came, s->mysql);
+}
+
+static void
+begin_next(struct session *s)
+{
+	s->pending.stage = STAGE_NEXT;
+	s->pending.status = s->my->next_result_start(&s->pending.error, s->mysql);
+}
+
+/* Of several results the first is what was asked for. */
+static void
+keep(struct session *s)
+{
+	struct pending *p = &s->pending;
+
+	p->results++;
+	if (p->kept)
+		s->my->free_result(p->came);
+	else
+		p->kept = p->came;
+	p->came = NULL;
+}
+
+/* What is over has ended well: what comes next.  False: an error. */
+static bool
+stage_next(struct session *s)
+{
+	struct pending *p = &s->pending;
+
+	switch (p->stage) {
+	case STAGE_STORE:
+		if (!p->came)
+			return false;
+		keep(s);
+		begin_next(s);
+		return true;
+	case STAGE_NEXT:
+		/* -1: that was all; or, of a result, what its columns are could not be read */
+		if (p->error == -1 && s->my->error_number(s->mysql) == 0) {
+			p->stage = STAGE_NONE;
+			return true;
+		}
+		/* FALLTHROUGH */
+	default:
+		if (p->error)
+			return false;
+		if (s->my->field_count(s->mysql) > 0)
+			begin_store(s);
+		else
+			begin_next(s);
+		return true;
+	}
+}
+
+static short
+events_of(int status)
+{
+	return (status & MYSQL_WAIT_READ ? POLLIN : 0) |
+	    (status & MYSQL_WAIT_WRITE ? POLLOUT : 0);
+}
+
+/* Waits for what libmariadb waits for, and lets it go on. */
+static enum rc
+stage_wait(struct session *s, instant until, struct fault *f)
+{
+	struct pending *p = &s->pending;
+
+	switch (s->host->wait(s->host, session_fd(s), events_of(p->status), until)) {
+	case WOKE_READY:
+		stage_continue(s, p->status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
+		return RC_OK;
+	case WOKE_TIMEOUT:
+		return fault_set(f, RC_AGAIN, "%s does not answer", s->where);
+	case WOKE_STOP:
+		break;
+	}
+	return RC_STOP;
+}
+
+/* Has `until` come, while the server keeps on talking? */
+static bool
+is_endless(const struct session *s, instant until)
+{
+	return s->pending.results > RESULTS_MAX || instant_now() >= until;
+}
+
+enum rc
+session_send(struct session *s, const char *sql, instant until, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	s->said = 0;
+	s->pending = (struct pending){.stage = STAGE_QUERY};
+	s->pending.status = s->my->real_query_start(
+	    &s->pending.error, s->mysql, sql, strlen(sql));
+	while (rc == RC_OK && s->pending.status & MYSQL_WAIT_WRITE)
+		rc = stage_wait(s, until, f);
+	return rc;
+}
+
+bool
+session_is_busy(const struct session *s)
+{
+	return s->pending.stage != STAGE_NONE;
+}
+
+static void
+forget_answer(struct session *s)
+{
+	if (s->pending.kept)
+		s->my->free_result(s->pending.kept);
+	s->pending = (struct pending){.stage = STAGE_NONE};
+}
+
+/* An error of the server's, or the end of the session. */
+static enum rc
+session_failed(struct session *s, struct fault *f)
+{
+	enum rc rc = errors_of_statement(s, f);
+
+	forget_answer(s);
+	/* the server's clock may have been set: a new session asks it again */
+	if (errors_end_connection(s->said) || s->said == SAID_LATE)
+		session_close(s);
+	return rc;
+}
+
+/* One row, or any, of so many fields; or, for none, that it was done. */
+static bool
+is_as_asked(const struct session *s, const struct shape *shape)
+{
+	MYSQL_RES *r = s->pending.kept;
+
+	if (shape->fields == 0)
+		return !r;
+	return r && s->pending.results == 1 && s->my->num_fields(r) == shape->fields &&
+	    (shape->many || s->my->num_rows(r) == 1);
+}
+
+enum rc
+session_receive(struct session *s, const struct shape *shape, instant until,
+    MYSQL_RES **ret, struct fault *f)
+{
+	enum rc rc;
+
+	while (session_is_busy(s)) {
+		if (s->pending.status) {
+			rc = stage_wait(s, until, f);
+			if (rc != RC_OK)
+				return rc;
+		} else if (!stage_next(s)) {
+			return session_failed(s, f);
+		}
+		if (session_is_busy(s) && is_endless(s, until))
+			return fault_set(
+			    f, RC_AGAIN, "%s does not come to an end", s->where);
+	}
+	if (!is_as_asked(s, shape)) {
+		session_close(s);
+		return fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that was not asked for", s->where);
+	}
+	if (ret) {
+		*ret = s->pending.kept;
+		s->pending.kept = NULL;
+	}
+	forget_answer(s);
+	return RC_OK;
+}
+
+/* ---- a new session ---- */
+
+/*
+ * What a session of dlock's is like.  Of what option files and the server's own settings
+ * say, nothing is left that changes what a statement does.
+ */
+static void
+write_setup(const struct session *s, char *sql, size_t size)
+{
+	int64_t ttl_s = s->ttl / NS_PER_S;
+	int64_t idle_s = s->idle_s
+	    ? s->idle_s
+	    : (ttl_s < IDLE_LEAST_S ? IDLE_LEAST_S : ttl_s) + IDLE_MORE_S;
+
+	snprintf(sql, size,
+	    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; "
+	    "SET autocommit = 1, time_zone = '+00:00', completion_type = 0, "
+	    "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout = 2, "
+	    "lock_wait_timeout = 2, sql_safe_updates = 0, wait_timeout = %" PRId64 "%s; "
+	    "SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), "
+	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s",
+	    instant_first(idle_s, 31536000),
+	    s->server.is_mariadb
+		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
+		  "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
+		: ", max_execution_time = 0",
+	    s->server.is_mariadb ? "@@wsrep_on" : "0");
+}
+
+/* "5.5.5-10.11.6-MariaDB-log", "8.0.36": as one number. */
+static void
+read_version(struct session *s)
+{
+	const char *text = s->my->get_server_info(s->mysql);
+	unsigned major = 0, minor = 0, patch = 0;
+
+	text = text ? text : "";
+	s->server.is_mariadb = strstr(text, "MariaDB") != NULL;
+	if (strncmp(text, "5.5.5-", 6) == 0)
+		text += 6;
+	if (sscanf(text, "%3u.%3u.%3u", &major, &minor, &patch) < 2)
+		major = 0;
+	s->server.version = major * 10000 + minor * 100 + patch;
+}
+
+static enum rc
+refuse_old(struct session *s, struct fault *f)
+{
+	const char *text = s->my->get_server_info(s->mysql);
+
+	return fault_set(f, RC_CONFIG,
+	    "%s is %.40s: dlock needs MySQL 8.0 or MariaDB 10.3 at least", s->where,
+	    text ? text : "of no version");
+}
+
+enum { FACT_NUMBER, FACT_READ_ONLY, FACT_TIME, FACT_GALERA, FACTS };
+
+static bool
+read_facts(struct session *s, MYSQL_RES *r, bool *read_only)
+{
+	struct row row = row_first(s->my, r);
+	int64_t number, time;
+
+	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
+	    !row_boolean(&row, FACT_READ_ONLY, read_only) ||
+	    !row_integer(&row, FACT_TIME, 0, TIME_MOST, &time) ||
+	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera))
+		return false;
+	s->server.is_direct = (uint32_t)number == (uint32_t)session_number(s);
+	session_set_clock(s, time);
+	return true;
+}
+
+void
+session_set_clock(struct session *s, int64_t us)
+{
+	s->server.clock_us = us;
+	s->server.seen = instant_now();
+}
+
+int64_t
+session_server_time(const struct session *s, instant until)
+{
+	if (until == NEVER)
+		return TIME_MOST;
+	return s->server.clock_us + (until - s->server.seen) / 1000;
+}
+
+/*
+ * Whoever may write on a read-only server all the same (SUPER, READ ONLY ADMIN) would
+ * find nothing amiss.
+ */
+static enum rc
+judge_server(struct session *s, bool read_only, struct fault *f)
+{
+	if (!read_only)
+		return RC_OK;
+	if (s->reads) {
+		fault_set(&s->host->notice, RC_OK,
+		    "%s is read-only, perhaps a replica, which may be behind", s->where);
+		return RC_OK;
+	}
+	session_close(s);
+	s->said = SAID_READ_ONLY;
+	return fault_set(f, RC_CONFIG,
+	    "%s is read-only, perhaps a replica: a lock needs the primary", s->where);
+}
+
+static enum rc
+set_up(struct session *s, instant until, struct fault *f)
+{
+	char sql[768];
+	bool read_only = false;
+	MYSQL_RES *r = NULL;
+	instant sent;
+	enum rc rc;
+
+	read_version(s);
+	if (s->server.version < (s->server.is_mariadb ? 100300 : 80000)) {
+		rc = refuse_old(s, f);
+		session_close(s);
+		return rc;
+	}
+	write_setup(s, sql, sizeof sql);
+	rc = session_ask_here(s, sql, &(struct shape){FACTS, false}, until, &sent, &r, f);
+	if (rc == RC_OK && !read_facts(s, r, &read_only))
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
+	if (r)
+		s->my->free_result(r);
+	if (rc == RC_OK)
+		rc = judge_server(s, read_only, f);
+	else
+		session_close(s);
+	return rc;
+}
+
+/* The thread has ended: takes what it has got. */
+static enum rc
+adopt(struct session *s, struct fault *f)
+{
+	MYSQL *mysql;
+	enum connected how = dial_take(s->connecting, &mysql);
+	enum rc rc;
+
+	dial_drop(s->connecting);
+	s->connecting = NULL;
+	if (how == CONNECTED) {
+		s->mysql = mysql;
+		s->serial++;
+		s->server = (struct server_facts){.is_mariadb = false};
+		return RC_OK;
+	}
+	rc = errors_at_login(s, mysql, how, f);
+	dial_close(s->my, mysql, true);
+	return rc;
+}
+
+enum rc
+session_open(struct session *s, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	if (s->mysql)
+		return RC_OK;
+	if (!s->connecting)
+		s->connecting = dial_start(s->my, &s->login, s->ttl, CONNECT_PATIENCE);
+	if (!s->connecting)
+		return fault_set(
+		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
+	switch (s->host->wait(s->host, dial_fd(s->connecting), POLLIN, until)) {
+	case WOKE_STOP:
+		return RC_STOP;
+	case WOKE_TIMEOUT:
+		return fault_set(f, RC_AGAIN, "%s does not answer", s->where);
+	case WOKE_READY:
+		break;
+	}
+	rc = adopt(s, f);
+	return rc == RC_OK ? set_up(s, until, f) : rc;
+}
+
+/* ---- asking ---- */
+
+/* What has failed may have left a transaction open, and with it a lock of a row. */
+static void
+undo(struct session *s)
+{
+	struct fault unheard;
+	unsigned said = s->said;
+	enum rc rc = session_send(s, "ROLLBACK", instant_now() + UNDO_PATIENCE, &unheard);
+
+	if (rc == RC_OK)
+		rc = session_receive(s, &(struct shape){0, false},
+		    instant_now() + UNDO_PATIENCE, NULL, &unheard);
+	if (rc != RC_OK)
+		session_close(s);
+	s->said = said;
+}
+
+enum rc
+session_ask_here(struct session *s, const char *sql, const struct shape *shape,
+    instant until, instant *sent, MYSQL_RES **ret, struct fault *f)
+{
+	enum rc rc;
+
+	if (!session_is_open(s))
+		return session_broken(s, f);
+	*sent = instant_now();
+	rc = session_send(s, sql, until, f);
+	if (rc == RC_OK)
+		rc = session_receive(s, shape, until, ret, f);
+	if (session_is_busy(s))
+		session_close(s);
+	else if (rc != RC_OK && s->mysql)
+		undo(s);
+	return rc;
+}
+
+/*
+ * A transaction has lost a race, and changed nothing: a moment, not the same for all,
+ * before the next attempt.
+ */
+static bool
+stopped_after_race(struct session *s)
+{
+	instant now = instant_now();
+
+	return s->host->wait(s->host, -1, 0,
+		   now + 2 * NS_PER_MS + now % (18 * NS_PER_MS)) == WOKE_STOP;
+}
+
+static bool
+is_lost_race(const struct session *s)
+{
+	return s->said == SAID_TIMEOUT || s->said == SAID_DEADLOCK ||
+	    s->said == SAID_DUPLICATE;
+}
+
+enum rc
+session_ask(struct session *s, const char *sql, const struct shape *shape, instant until,
+    instant *sent, MYSQL_RES **ret, struct fault *f)
+{
+	instant races_end = instant_first(until, instant_now() + RACES);
+
+	s->again = false;
+	for (;;) {
+		bool was_open = session_is_open(s);
+		enum rc rc;
+
+		s->said = 0;
+		rc = session_open(s, until, f);
+		if (rc == RC_OK)
+			rc = session_ask_here(s, sql, shape, until, sent, ret, f);
+		if (rc != RC_AGAIN || instant_now() >= until)
+			return rc;
+		if (is_lost_race(s) && instant_now() < races_end) {
+			if (stopped_after_race(s))
+				return RC_STOP;
+		} else if (was_open && !s->mysql && !s->again) {
+			s->again = true; /* it was only found broken */
+		} else {
+			return rc;
+		}
+	}
+}
+
+/* ---- the end ---- */
+
+int
+session_fd(const struct session *s)
+{
+	return s->mysql ? s->my->get_socket(s->mysql) : -1;
+}
+
+uint64_t
+session_number(const struct session *s)
+{
+	return s->mysql ? s->my->thread_id(s->mysql) : 0;
+}
+
+/*
+ * Whatever comes unasked is the end: an error, or nothing at all.  With TLS it may be a
+ * ticket for another session; what else it is the next statement finds out.
+ */
+static bool
+has_ended(struct session *s)
+{
+	struct pollfd p = {.fd = session_fd(s), .events = POLLIN | POLLRDHUP};
+
+	if (poll(&p, 1, 0) <= 0)
+		return false;
+	return p.revents != POLLIN || !s->my->get_ssl_cipher(s->mysql);
+}
+
+bool
+session_is_open(struct session *s)
+{
+	if (s->mysql && !session_is_busy(s) && has_ended(s))
+		session_close(s);
+	return s->mysql != NULL;
+}
+
+enum rc
+session_broken(struct session *s, struct fault *f)
+{
+	session_close(s);
+	return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
+}
+
+void
+session_close(struct session *s)
+{
+	bool amid = session_is_busy(s);
+
+	forget_answer(s);
+	dial_close(s->my, s->mysql, amid);
+	s->mysql = NULL;
+}
+
+void
+session_free(struct session *s)
+{
+	if (s->my)
+		session_close(s);
+	dial_drop(s->connecting);
+	s->connecting = NULL;
+	explicit_bzero(s->login.password, sizeof s->login.password);
+}

@@ -1,0 +1,326 @@
+# Goal of this file: MariaDB servers of the tests' own, the places where locks are
+# kept on them, and what tests of MySQL and MariaDB alone do with dlock.
+
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+
+import pymysql
+
+from pg import account, make_directory
+from proxy import DOWN, Proxy
+from support import RemotePlace, Server, wait_for
+
+USER, DB = "app", "app"  # an ordinary user, who may do all in this database and in those that tests make
+SCRIPTS = "/usr/share/mysql"
+
+# Small and quick to make: a system tablespace that is not grown ahead, no files for undo.
+LAYOUT = {"innodb-log-file-size": "4M", "innodb-data-file-path": "ibdata1:4M:autoextend", "innodb-autoextend-increment": 1,
+          "innodb-undo-tablespaces": 0, "innodb-buffer-pool-size": "16M"}
+# A crash of the server alone loses nothing that it has acknowledged; safe=True: nor does one of the machine.
+UNSAFE = {"innodb-flush-log-at-trx-commit": 2}
+SETTINGS = {"bind-address": "127.0.0.1", "max-connections": 400, "skip-name-resolve": "1", "performance-schema": "0",
+            "innodb-temp-data-file-path": "ibtmp1:1M:autoextend", "log-warnings": 1}
+
+
+def mysql_url(port, user=USER, db=DB, extra="", host="127.0.0.1"):
+    """The same address whether a server or a proxy listens there."""
+    return f"mysql://{user}@{host}:{port}/{db}{extra}"
+
+
+def owner():
+    """mariadbd refuses to run as root."""
+    return account("mysql", "nobody")
+
+
+def program():
+    return shutil.which("mariadbd") or "/usr/sbin/mariadbd"
+
+
+def words_of(settings):
+    return [f"--{name}={value}" for name, value in settings.items()]
+
+
+@functools.cache
+def template():
+    """A data directory with users and a database; copies of it are fresh servers."""
+    directory = make_directory("dlock-mysql-", owner=owner())
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    sql = ["CREATE DATABASE IF NOT EXISTS mysql;", "USE mysql;", "SET @auth_root_socket=NULL;", "SET @skip_auth_anonymous=1;"]
+    for name in ("mysql_system_tables", "mysql_performance_tables", "mysql_system_tables_data"):
+        with open(f"{SCRIPTS}/{name}.sql", encoding="utf-8") as f:
+            sql.append(f.read())
+    sql += ["FLUSH PRIVILEGES;", f"CREATE USER {USER}@'%';", f"CREATE DATABASE {DB};", f"GRANT ALL ON `{DB}`.* TO {USER}@'%';",
+            f"GRANT ALL ON `db%`.* TO {USER}@'%';"]
+    data = f"{directory}/data"
+    os.mkdir(data, 0o700)
+    if owner():
+        os.chown(data, owner()["user"], owner()["group"])
+    done = subprocess.run([program(), "--no-defaults", f"--datadir={data}", "--bootstrap", "--silent-startup", *words_of(LAYOUT),
+                           *words_of(UNSAFE)], input="\n".join(sql) + "\n", capture_output=True, text=True, check=False,
+                          cwd="/tmp", **owner())
+    assert done.returncode == 0, f"mariadbd --bootstrap: {done.stdout}{done.stderr}"
+    return data
+
+
+class MysqlServer(Server):
+    """A server with a fresh copy of the template, on a loopback port and a unix socket.
+
+    Settings are given as arguments (innodb_lock_wait_timeout=1); safe=True: a crash of the machine loses nothing;
+    where: in this directory, a disk's if that matters; env: variables for it.
+    """
+
+    kind = "MariaDB"
+    name = DB  # of the database in which most is done
+    _databases = 0
+
+    def __init__(self, safe=False, where=None, env=None, **settings):
+        super().__init__(make_directory("dlock-mysql-", where, owner()))
+        self.env = env or {}
+        self.data, self.socket = f"{self.directory}/data", f"{self.directory}/s"
+        subprocess.run(["cp", "-a", template(), self.data], check=True)
+        self.settings = {**LAYOUT, **({} if safe else UNSAFE), **SETTINGS,
+                         **{name.replace("_", "-"): value for name, value in settings.items()}}
+        self.settle()
+
+    # ---- its addresses ----
+
+    @property
+    def url(self):
+        return mysql_url(self.port)
+
+    @property
+    def unix_url(self):
+        return f"mysql://{USER}@localhost/{DB}?socket={self.socket}"
+
+    # ---- what it is asked ----
+
+    def connect(self, user="root", db=None, password="", **options):
+        """A connection on which every statement is a transaction."""
+        return pymysql.connect(**{"host": "127.0.0.1", "port": self.port, "user": user, "database": db, "password": password,
+                                  "autocommit": True, "connect_timeout": 20, **options})
+
+    def ask(self, sql, *arguments, **options):
+        """The rows of one statement, as an administrator."""
+        with contextlib.closing(self.connect(**options)) as c, c.cursor() as cursor:
+            cursor.execute(sql, arguments or None)
+            return list(cursor.fetchall())
+
+    def value(self, sql, *arguments, **options):
+        return self.ask(sql, *arguments, **options)[0][0]
+
+    def status(self, *names):
+        """The sum of some of its counters."""
+        wanted = ", ".join(f"'{name}'" for name in names)
+        return sum(int(value) for _, value in self.ask(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({wanted})"))
+
+    def writes(self):
+        """Grows with each statement that writes."""
+        return self.status("Com_insert", "Com_update", "Com_delete")
+
+    def database(self, name=None):
+        """A new database, where a test is alone."""
+        MysqlServer._databases += 1
+        name = name or f"db{MysqlServer._databases}"
+        self.ask(f"CREATE DATABASE `{name}`")
+        return Database(self, name)
+
+    def tables(self):
+        """(database, table) of all that are not the server's own."""
+        return self.ask("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND"
+                        " table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')")
+
+    # ---- who is connected ----
+
+    def sessions(self, db=DB):
+        """Numbers of the connections in a database, the oldest first."""
+        return [n for n, in self.ask("SELECT id FROM information_schema.processlist WHERE db = %s AND id <> CONNECTION_ID()"
+                                     " ORDER BY id", db)]
+
+    def kill_session(self, number):
+        self.ask(f"KILL {number:d}")
+
+    def terminate(self, db=DB):
+        """Ends them; returns how many there were."""
+        found = self.sessions(db)
+        for number in found:
+            with contextlib.suppress(pymysql.err.OperationalError):  # it has gone by itself
+                self.kill_session(number)
+        return len(found)
+
+    def asleep(self):
+        """How many wait in GET_LOCK."""
+        return self.value("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'")
+
+    # ---- its life ----
+
+    def start(self, wait=True):
+        words = [program(), "--no-defaults", f"--datadir={self.data}", f"--port={self.port}", f"--socket={self.socket}",
+                 f"--pid-file={self.directory}/pid", *words_of(self.settings)]
+        self.launch(words, wait, cwd="/tmp", env={**os.environ, **self.env}, **owner())
+
+    def answers(self):
+        """Not somebody else, who has taken the port before it."""
+        self.must_live()
+        with contextlib.suppress(pymysql.err.OperationalError):
+            return self.value("SELECT @@socket") == self.socket
+        return False
+
+
+class Database:
+    """One of a server's databases."""
+
+    def __init__(self, server, name):
+        self.server, self.name, self.port = server, name, server.port
+        self.url = mysql_url(server.port, db=name)
+
+    def connect(self, **options):
+        return self.server.connect(db=self.name, **options)
+
+    def ask(self, sql, *arguments, **options):
+        return self.server.ask(sql, *arguments, db=self.name, **options)
+
+    def value(self, sql, *arguments, **options):
+        return self.server.value(sql, *arguments, db=self.name, **options)
+
+    def sessions(self):
+        return self.server.sessions(self.name)
+
+    def terminate(self):
+        return self.server.terminate(self.name)
+
+    def drop(self):
+        self.terminate()
+        self.server.ask(f"DROP DATABASE IF EXISTS `{self.name}`")
+
+
+# ---- a server that says something else ----
+
+
+class MysqlTamper(Proxy):
+    """A proxy that changes what the server says: `change(number, body)` gives the bodies to send instead of one packet.
+
+    number is the packet's place in its exchange.  Nothing is changed before `ready` packets have come down.
+    """
+
+    def __init__(self, port, change, ready=2):
+        super().__init__(port)
+        self.change, self.ready, self.parsers = change, ready, {}
+        self.tap = self.rewrite
+
+    def rewrite(self, link, direction, data):
+        """Takes whole packets off what has come, and gives what is to be sent for them."""
+        if direction != DOWN:
+            return data
+        state = self.parsers.setdefault(link, {"rest": b"", "seen": 0})
+        state["rest"] += data
+        out = b""
+        while len(state["rest"]) >= 4:
+            size = int.from_bytes(state["rest"][:3], "little") + 4
+            if len(state["rest"]) < size:
+                break
+            number, body, state["rest"] = state["rest"][3], state["rest"][4:size], state["rest"][size:]
+            bodies = self.change(number, body) if state["seen"] >= self.ready else [body]
+            out += b"".join(packet(number + i, b) for i, b in enumerate(bodies))
+            state["seen"] += 1
+        return out
+
+
+def packet(number, body):
+    return len(body).to_bytes(3, "little") + bytes([number & 255]) + body
+
+
+def error(code, text, sqlstate="HY000"):
+    """The body of an ERR packet."""
+    return b"\xff" + code.to_bytes(2, "little") + b"#" + sqlstate.encode() + text.encode()
+
+
+# ---- the places ----
+
+
+class MysqlPlace(RemotePlace):
+    """Locks in a table, the default; keys are kept apart by a prefix."""
+
+    name, id = "mysql", "mysql-lease"
+    crash_ttl = "9s"  # who waits bears the recovery of a loaded server
+
+    def __init__(self, request):
+        self.server = request.getfixturevalue("mysql_server")
+        self.prefix = f"t{next(self._numbers)}:"
+
+    def url_at(self, port, host="127.0.0.1"):
+        return mysql_url(port, db=self.server.name, host=host)
+
+    def stored(self):
+        rows = [self.server.ask(f"SELECT * FROM `{schema}`.`{name}`") for schema, name in self.server.tables()]
+        rows.append(self.server.ask("SELECT * FROM information_schema.processlist WHERE id <> CONNECTION_ID()"))
+        return str(rows).encode()
+
+    def take_away(self, keys, key):
+        assert self.server.ask("DELETE FROM dlock_holds WHERE k = %s RETURNING 1", key, db=DB)
+
+    def crashable(self, request):
+        self.server = request.getfixturevalue("make_mysql")(safe=True)
+        return self.server.restart
+
+
+class BoundMysqlPlace(MysqlPlace):
+    """Locks that end with their session."""
+
+    fair = whole_record = False
+    ordinarily = {"test_capabilities", "test_command_is_told_about_its_lock", "test_contenders_never_overlap",
+                  "test_expired_wait_is_75_and_blocks_nobody", "test_interrupted_waiter_dies_of_the_signal_and_leaves_the_queue",
+                  "test_killed_keeper_takes_the_whole_tree_along", "test_killed_waiter_blocks_nobody_for_long",
+                  "test_nonblock_says_who_holds_it", "test_one_of_several_is_taken_away", "test_tokens_grow_after_a_crash",
+                  "test_waiter_killed_as_it_is_served_blocks_nobody_for_long"}
+
+    def take_away(self, keys, key):
+        sessions = self.server.sessions()[-len(keys):]  # they were begun in the order of their keys
+        self.server.kill_session(sessions[sorted(keys).index(key)])
+
+
+class RowMysqlPlace(BoundMysqlPlace):
+    """A row, locked in an open transaction."""
+
+    id, settings = "mysql-row", ("mode=row",)
+
+
+class NamedMysqlPlace(BoundMysqlPlace):
+    """A name of the server's, which other programs may take too."""
+
+    id, settings = "mysql-named", ("mode=named",)
+
+
+MYSQL_PLACES = [MysqlPlace, RowMysqlPlace, NamedMysqlPlace]
+MODES = ["lease", "row", "named"]
+
+
+# ---- dlock on them ----
+
+
+class At:
+    """A place as tests of one backend make them."""
+
+    def __init__(self, url, mode="lease"):
+        self.words = ["-u", url, *(["-O", f"mode={mode}"] if mode != "lease" else [])]
+
+
+def run(dlock, url, *options, command=("echo", "ran"), mode="lease", **arguments):
+    return dlock.run("run", *At(url, mode).words, "-k", "job", *options, "--", *command, **arguments)
+
+
+def is_free(dlock, url, mode="lease"):
+    return run(dlock, url, "-n", mode=mode).status == 0
+
+
+def wait_for_renewals(holder, count=1):
+    """Waits until as many more renewals have succeeded as dlock -v tells of."""
+    def told():
+        return holder.stderr().count("renew: ok")
+
+    before = told()
+    wait_for(lambda: told() >= before + count, what="a renewal")
+    assert holder.poll() is None
