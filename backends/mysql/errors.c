@@ -141,8 +141,8 @@ errors_of_statement(struct session *s, struct fault *f)
 	if (s->said == 2006 || s->said == 2013 || s->said == 2055)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
 	if (errors_end_connection(s->said))
-		return fault_set(
-		    f, rc_of_library(s->said), "%s: %.240s (%u)", s->where, text, s->said);
+		return fault_set(f, rc_of_library(s->said), "%s: %.240s (%u)", s->where,
+		    text, s->said);
 	return refused(s, text, f);
 }
 
