@@ -361,7 +361,7 @@ static enum rc
 take_away(struct mysql *my, const struct target *target, const char *record,
     instant until, struct fault *f)
 {
-	char bell[OWNER_CHARS + 2];
+	char bell[OWNER_CHARS + 2] = "";
 	struct sql sql;
 	bool done;
 	enum rc rc = ask_whether(my,

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mysql_server import At, error, mysql_url, run, wait_for_renewals
+from mysql_server import At, error, is_free, mysql_url, run, wait_for_renewals
 from proxy import DOWN, UP
 from support import wait_for
 from test_fault import IMPATIENT, LEASE, SOON, assert_refused
@@ -265,6 +265,16 @@ def test_lock_is_free_after_a_reset_in_the_middle(dlock, mysql_db, make_proxy, d
             refused += 1
         assert run(dlock, mysql_db.url, "-w", SOON).status == 0
     assert refused > 5
+
+
+def test_a_release_that_was_heard_but_not_answered_is_no_loss(dlock, mysql_db, make_proxy):
+    """Asked again over another connection, the server knows of no hold: that proves nothing."""
+    proxy = make_proxy(mysql_db.server.port)
+    holder = dlock.contend(At(mysql_url(proxy.port, db=mysql_db.name)), "job").held()
+    proxy.cut(DOWN, proxy.bytes[DOWN], once=True)
+    done = holder.finish()
+    assert done.status == 0 and "not confirmed" in done.stderr
+    assert is_free(dlock, mysql_db.url)
 
 
 def test_a_killed_session_is_no_lost_lock(dlock, mysql_db):

@@ -98,7 +98,7 @@ def test_a_reader_who_has_gone_ends_a_list(dlock, mysql_db):
     assert dlock.run("freeze", *At(mysql_db.url).words, "-k", "job").status == 0
     gone, into = os.pipe()
     os.close(gone)
-    done = dlock.start("ls", *At(mysql_db.url).words, stdout=into).wait()
+    done = dlock.start("ls", "-n", *At(mysql_db.url).words, stdout=into).wait()
     os.close(into)
     assert (done.status, done.stderr) == (-signal.SIGPIPE, "")
 
