@@ -21,13 +21,15 @@ print_overview(void)
 	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
 	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
 	     "Options: dlock help run, or another subcommand.  What an administrator of\n"
-	     "PostgreSQL may have to run: dlock help pg-schema.  Everything: man dlock,\n"
-	     "dlock-status, dlock-break, dlock-hold, dlock.conf, dlock-backends.");
+	     "PostgreSQL or MySQL may have to run: dlock help pg-schema, mysql-schema.\n"
+	     "Everything: man dlock, dlock-status, dlock-break, dlock-hold, dlock.conf,\n"
+	     "dlock-backends.");
 	return say_written();
 }
 
 /*
- * "pg-schema": what an administrator may have to run before the pg backend can be used.
+ * "pg-schema", "mysql-schema": what an administrator may have to run before such a backend
+ * can be used.
  */
 static const char *
 schema_named(const char *word)

@@ -49,6 +49,7 @@ site_set_backend(
 	    {"postgres", "pg"},
 	    {"postgresql", "pg"},
 	    {"psql", "pg"},
+	    {"mariadb", "mysql"},
 	    {"zookeeper", "zk"},
 	    {"flock", "file"},
 	    {"dir", "file"},

@@ -130,10 +130,10 @@ _dlock_value()
 	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
 	--config) _filedir ;;
 	--backend | -b)
-		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg memcached' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// postgresql:// memcached://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// postgresql:// mysql:// mariadb:// memcached://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
@@ -155,7 +155,7 @@ _dlock_value()
 
 _dlock_setting()
 {
-	if [[ $cur == @(password-file|auth-file|sentinel-password-file|cacert|cert)=* ]]; then
+	if [[ $cur == @(password-file|auth-file|sentinel-password-file|cacert|cert|socket)=* ]]; then
 		cur=${cur#*=}
 		_filedir
 	elif [[ $cur == acl=* ]]; then
@@ -165,12 +165,14 @@ _dlock_setting()
 	elif [[ $cur == layout=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'curator plain rw-seq kazoo menagerie' -- "${cur#*=}")
 	elif [[ $cur == mode=* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'lease advisory row' -- "${cur#*=}")
+		mapfile -t COMPREPLY < <(compgen -W 'lease advisory row named' -- "${cur#*=}")
+	elif [[ $cur == tls=* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'off encrypt verify' -- "${cur#*=}")
 	elif [[ $cur == derive=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
 			-- "${cur#*=}")
 	else
-		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= password-file= path= prefix= sentinel-password-file= tls-files= tls-name= wait-replicas=' \
+		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= name= password-file= path= prefix= sentinel-password-file= socket= tls= tls-files= tls-name= wait-replicas=' \
 			-- "$cur")
 		compopt -o nospace
 	fi
@@ -219,7 +221,7 @@ _dlock()
 		return
 	fi
 	if [[ ${words[1]} == help ]]; then
-		((cword == 2)) && mapfile -t COMPREPLY < <(compgen -W "$subcommands pg-schema" -- "$cur")
+		((cword == 2)) && mapfile -t COMPREPLY < <(compgen -W "$subcommands pg-schema mysql-schema" -- "$cur")
 		return
 	fi
 	if [[ ${words[1]} == run ]]; then

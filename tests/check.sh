@@ -102,8 +102,8 @@ done
 for n in 1 2; do
 	part "zk$n" "$n/2" zk 'place or zk' "$@"
 	part "pg$n" "$n/2" pg 'place or pg' "$@"
+	part "mysql$n" "$n/2" mysql 'place or mysql' "$@"
 done
-part mysql 1/1 mysql 'place or mysql' "$@"
 
 seconds=0
 while is_running; do

@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -46,12 +47,66 @@ void
 dial_close(const struct libmariadb *my, MYSQL *mysql, bool amid)
 {
 	my_socket fd = mysql ? my->get_socket(mysql) : -1;
+	struct pipe_guard guard;
 
 	if (!mysql)
 		return;
 	if (amid && fd >= 0)
 		shutdown(fd, SHUT_RDWR);
+	dial_guard_pipe(&guard, my, mysql);
 	my->close(mysql);
+	dial_release_pipe(&guard);
+}
+
+/* ---- SIGPIPE ---- */
+
+void
+dial_guard_pipe(struct pipe_guard *guard, const struct libmariadb *my, MYSQL *mysql)
+{
+	sigset_t pipe, pending;
+
+	guard->on = my->get_ssl_cipher(mysql) != NULL;
+	if (!guard->on)
+		return;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	sigpending(&pending);
+	guard->was_pending = sigismember(&pending, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, &guard->old);
+}
+
+void
+dial_release_pipe(const struct pipe_guard *guard)
+{
+	const struct timespec now = {0, 0};
+	sigset_t pipe;
+
+	if (!guard->on)
+		return;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	while (!guard->was_pending && sigtimedwait(&pipe, NULL, &now) == SIGPIPE)
+		continue;
+	pthread_sigmask(SIG_SETMASK, &guard->old, NULL);
+}
+
+/*
+ * libmariadb ignores SIGPIPE for the whole process from its first use on: not in ours,
+ * where `dlock ls | head` ends by it.
+ */
+static MYSQL *
+init(const struct libmariadb *my)
+{
+	struct sigaction kept;
+	sigset_t all;
+	MYSQL *mysql;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL); /* they are for who waits */
+	sigaction(SIGPIPE, NULL, &kept);
+	mysql = my->init(NULL);
+	sigaction(SIGPIPE, &kept, NULL);
+	return mysql;
 }
 
 static void
@@ -299,7 +354,7 @@ dial_work(struct task *t)
 {
 	struct dial *d = (struct dial *)t;
 
-	d->mysql = d->my->init(NULL);
+	d->mysql = init(d->my);
 	if (!d->mysql)
 		return;
 	set_defaults(d);

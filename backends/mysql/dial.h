@@ -8,8 +8,10 @@
 #ifndef DLOCK_MYSQL_DIAL_H
 #define DLOCK_MYSQL_DIAL_H
 
-#include "login.h"
 #include "lib.h"
+#include "login.h"
+
+#include <signal.h>
 
 struct dial;
 
@@ -48,5 +50,17 @@ void dial_drop(struct dial *);
  * statement (`amid`) is cut off before.
  */
 void dial_close(const struct libmariadb *, MYSQL *, bool amid);
+
+/*
+ * OpenSSL writes to sockets without MSG_NOSIGNAL: what writes to a connection with TLS
+ * stands between these two, so that a peer that has gone ends nobody by SIGPIPE.
+ */
+struct pipe_guard {
+	bool on, was_pending;
+	sigset_t old;
+};
+
+void dial_guard_pipe(struct pipe_guard *, const struct libmariadb *, MYSQL *);
+void dial_release_pipe(const struct pipe_guard *);
 
 #endif

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PLUGIN_FORBIDDEN = 5010 }; /* libmariadb's, of MARIADB_OPT_RESTRICTED_AUTH */
+
 /* What a number means for a lock. */
 static const struct meaning {
 	unsigned number;
@@ -119,22 +121,29 @@ rc_of_library(unsigned number)
 	}
 }
 
+/* The server's word. */
+static enum rc
+refused(struct session *s, const char *text, struct fault *f)
+{
+	const struct meaning *m = meaning_of(s->said);
+
+	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->where, text, s->said,
+	    m->hint ? ": " : "", m->hint ? m->hint : "");
+}
+
 enum rc
 errors_of_statement(struct session *s, struct fault *f)
 {
-	unsigned number = s->my->error_number(s->mysql);
-	const struct meaning *m = meaning_of(number);
 	char text[256];
 
-	s->said = number;
+	s->said = s->my->error_number(s->mysql);
 	quote(s, text, sizeof text, s->my->error(s->mysql));
-	if (number == 2006 || number == 2013 || number == 2055)
+	if (s->said == 2006 || s->said == 2013 || s->said == 2055)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
-	if (errors_end_connection(number))
-		return fault_set(
-		    f, rc_of_library(number), "%s: %.240s (%u)", s->where, text, number);
-	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->where, text, number,
-	    m->hint ? ": " : "", m->hint ? m->hint : "");
+	if (errors_end_connection(s->said))
+		return fault_set(f, rc_of_library(s->said), "%s: %.240s (%u)", s->where,
+		    text, s->said);
+	return refused(s, text, f);
 }
 
 /*
@@ -157,17 +166,19 @@ reason_of(const char *text)
 static enum rc
 unreached(struct session *s, MYSQL *mysql, struct fault *f)
 {
-	unsigned number = s->my->error_number(mysql);
-	const struct meaning *m = meaning_of(number);
 	char text[256];
 
-	s->said = number;
+	s->said = s->my->error_number(mysql);
 	quote(s, text, sizeof text, s->my->error(mysql));
-	if (!errors_end_connection(number))
-		return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->where, text,
-		    number, m->hint ? ": " : "", m->hint ? m->hint : "");
-	return fault_set(f, rc_of_library(number), "cannot reach %s: %.240s (%u)",
-	    s->where, number == 2026 ? text : reason_of(text), number);
+	if (!errors_end_connection(s->said))
+		return refused(s, text, f);
+	if (s->said == PLUGIN_FORBIDDEN)
+		return fault_set(f, RC_CONFIG,
+		    "%s asks for the password by a plugin that is not safe, or only where its certificate is verified "
+		    "(tls=verify)",
+		    s->where);
+	return fault_set(f, rc_of_library(s->said), "cannot reach %s: %.240s (%u)",
+	    s->where, s->said == 2026 ? text : reason_of(text), s->said);
 }
 
 enum rc

@@ -324,7 +324,7 @@ read_who(const char *record, char *out, size_t size)
 	who += 7;
 	for (n = 0; (unsigned char)who[n] >= ' ' && !strchr("\"\\\177", who[n]);)
 		n++;
-	if (who[n] == '"' && n < size)
+	if (n < size && who[n] == '"')
 		snprintf(out, size, "%.*s", (int)n, who);
 }
 

@@ -137,7 +137,7 @@ CREATE PROCEDURE dlock_serve_1(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIG
 BEGIN
 	DECLARE v_held, v_room, v_slot, w_room INT;
 	DECLARE v_kind, w_kind VARBINARY(9);
-	DECLARE v_after, v_token BIGINT DEFAULT 0;
+	DECLARE v_after, v_token, v_stop BIGINT DEFAULT 0;
 	DECLARE w_ticket, w_lease, w_alive BIGINT;
 	DECLARE w_owner VARBINARY(32);
 	DECLARE w_bell VARBINARY(33);
@@ -160,6 +160,27 @@ BEGIN
 			ELSEIF w_alive IS NULL THEN
 				UPDATE dlock_waiters SET alive = p_now + 15000000 WHERE k = p_k AND ticket = w_ticket;
 			END IF;
+			ITERATE serving;
+		END IF;
+		-- Readers are granted together up to the next who waits for something else, for they may be hundreds.
+		IF w_kind = 'shared' THEN
+			SELECT COALESCE(MIN(ticket), 9223372036854775807) INTO v_stop FROM dlock_waiters
+				WHERE k = p_k AND ticket > w_ticket AND kind <> 'shared';
+			SELECT GREATEST(last, p_now - 1) INTO v_token FROM dlock_keys WHERE k = p_k;
+			INSERT INTO dlock_holds (k, token, owner, kind, room, bell, since, ends, record)
+				SELECT p_k, v_token + ROW_NUMBER() OVER (ORDER BY w.ticket), w.owner, 'shared', 0, CONCAT(w.bell, 'h'), p_now,
+					p_now + CASE WHEN w.owner <=> p_me THEN w.lease ELSE LEAST(w.lease, 3000000
+						+ (v_held + COUNT(*) OVER ()) * 10000) END, w.record
+				FROM dlock_waiters w WHERE w.k = p_k AND w.ticket >= w_ticket AND w.ticket < v_stop AND (w.ticket = w_ticket
+					OR w.owner <=> p_me OR CASE WHEN w.bell IS NULL THEN w.alive > p_now
+						ELSE IS_FREE_LOCK(CONCAT('dlock:', w.bell)) = 0 END);
+			DELETE w FROM dlock_waiters w JOIN dlock_holds h ON h.k = w.k AND h.owner = w.owner WHERE w.k = p_k;
+			DELETE FROM dlock_waiters WHERE k = p_k AND ticket > w_ticket AND ticket < v_stop AND alive <= p_now;
+			UPDATE dlock_waiters SET alive = p_now + 15000000
+				WHERE k = p_k AND ticket > w_ticket AND ticket < v_stop AND alive IS NULL;
+			SELECT COUNT(*), MAX(token), 'shared', 0 INTO v_held, v_token, v_kind, v_room FROM dlock_holds WHERE k = p_k;
+			UPDATE dlock_keys SET last = GREATEST(last, v_token) WHERE k = p_k;
+			SET v_after = v_stop - 1;
 			ITERATE serving;
 		END IF;
 		SET v_slot = CASE w_kind WHEN 'exclusive' THEN -1 WHEN 'limit' THEN 0 END;
@@ -377,13 +398,14 @@ BEGIN
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	SELECT token, since, record INTO v_token, v_since, v_record FROM dlock_holds WHERE k = p_k AND owner = p_me;
-	SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = p_me;
+	SELECT token, since, ends, record INTO v_token, v_since, v_ends, v_record FROM dlock_holds
+		WHERE k = p_k AND owner = p_me FOR UPDATE;
 	IF v_token IS NOT NULL THEN
-		SELECT ends INTO v_ends FROM dlock_holds WHERE k = p_k AND token = v_token FOR UPDATE;
 		DELETE FROM dlock_holds WHERE k = p_k AND token = v_token;
+	ELSE
+		SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = p_me;
+		DELETE FROM dlock_waiters WHERE k = p_k AND ticket = v_ticket;
 	END IF;
-	DELETE FROM dlock_waiters WHERE k = p_k AND ticket = v_ticket;
 	IF EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
 		DELETE FROM dlock_holds WHERE k = p_k AND ends <= t;
 		CALL dlock_serve_1(p_k, NULL, t);

@@ -41,7 +41,9 @@ static void
 stage_continue(struct session *s, int ready)
 {
 	struct pending *p = &s->pending;
+	struct pipe_guard guard;
 
+	dial_guard_pipe(&guard, s->my, s->mysql);
 	switch (p->stage) {
 	case STAGE_QUERY:
 		p->status = s->my->real_query_cont(&p->error, s->mysql, ready);
@@ -55,6 +57,7 @@ stage_continue(struct session *s, int ready)
 	case STAGE_NONE:
 		break;
 	}
+	dial_release_pipe(&guard);
 }
 
 static void
@@ -152,12 +155,15 @@ is_endless(const struct session *s, instant until)
 enum rc
 session_send(struct session *s, const char *sql, instant until, struct fault *f)
 {
+	struct pipe_guard guard;
 	enum rc rc = RC_OK;
 
 	s->said = 0;
 	s->pending = (struct pending){.stage = STAGE_QUERY};
+	dial_guard_pipe(&guard, s->my, s->mysql);
 	s->pending.status = s->my->real_query_start(
 	    &s->pending.error, s->mysql, sql, strlen(sql));
+	dial_release_pipe(&guard);
 	while (rc == RC_OK && s->pending.status & MYSQL_WAIT_WRITE)
 		rc = stage_wait(s, until, f);
 	return rc;
@@ -417,17 +423,20 @@ session_open(struct session *s, instant until, struct fault *f)
 
 /* ---- asking ---- */
 
-/* What has failed may have left a transaction open, and with it a lock of a row. */
+/*
+ * What has failed may have left a transaction open, and with it a lock of a row.  The end
+ * of the session undoes that, too.
+ */
 static void
-undo(struct session *s)
+undo(struct session *s, instant until)
 {
+	instant by = instant_first(until, instant_now() + UNDO_PATIENCE);
 	struct fault unheard;
 	unsigned said = s->said;
-	enum rc rc = session_send(s, "ROLLBACK", instant_now() + UNDO_PATIENCE, &unheard);
+	enum rc rc = session_send(s, "ROLLBACK", by, &unheard);
 
 	if (rc == RC_OK)
-		rc = session_receive(s, &(struct shape){0, false},
-		    instant_now() + UNDO_PATIENCE, NULL, &unheard);
+		rc = session_receive(s, &(struct shape){0, false}, by, NULL, &unheard);
 	if (rc != RC_OK)
 		session_close(s);
 	s->said = said;
@@ -448,7 +457,7 @@ session_ask_here(struct session *s, const char *sql, const struct shape *shape,
 	if (session_is_busy(s))
 		session_close(s);
 	else if (rc != RC_OK && s->mysql)
-		undo(s);
+		undo(s, until);
 	return rc;
 }
 

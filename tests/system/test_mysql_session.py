@@ -1,7 +1,9 @@
 # Goal of these tests: passwords and option files, TLS, servers with settings of their own or
 # read-only, and the tables that are made at first use.
 
+import os
 import shutil
+import signal
 import subprocess
 import time
 
@@ -10,7 +12,7 @@ import pytest
 from certificates import Authority
 from mysql_server import At, is_free, mysql_url, owner, run
 from pg import make_directory
-from proxy import UP
+from proxy import DOWN, UP
 from support import wait_for
 from test_fault import IMPATIENT, assert_refused
 
@@ -88,6 +90,19 @@ def test_urls_that_are_none(dlock, url, word):
     assert_refused(run(dlock, url), 64, word)
 
 
+# ---- signals ----
+
+
+def test_a_reader_who_has_gone_ends_a_list(dlock, mysql_db):
+    """By SIGPIPE, as on every backend: libmariadb would have the process ignore that."""
+    assert dlock.run("freeze", *At(mysql_db.url).words, "-k", "job").status == 0
+    gone, into = os.pipe()
+    os.close(gone)
+    done = dlock.start("ls", *At(mysql_db.url).words, stdout=into).wait()
+    os.close(into)
+    assert (done.status, done.stderr) == (-signal.SIGPIPE, "")
+
+
 # ---- TLS ----
 
 
@@ -124,6 +139,21 @@ def test_tls(dlock, make_tls, authority, make_proxy):
         assert b"dlock_take" not in b"".join(up)
     assert run(dlock, mysql_url(proxy.port), "-O", "tls=off").status == 0
     assert b"dlock_take" in b"".join(up)
+
+
+@pytest.mark.parametrize("words", [("status", "-k", "job"), ("freeze", "-k", "job"), ("run", "-n", "-k", "job", "--", "true")])
+def test_tls_that_is_cut_off(dlock, make_tls, authority, make_proxy, words):
+    """OpenSSL's writes raise SIGPIPE; nobody ends by it."""
+    server = make_tls()
+    run(dlock, server.url)
+    proxy = make_proxy(server.port)
+    at = [*At(mysql_url(proxy.port)).words, "-O", "cacert=" + authority.cert, *IMPATIENT]
+    for n in (1500, 2500, 3000, 3300, 3600):
+        proxy.cut(DOWN, n)
+        done = dlock.run(words[0], *at, *words[1:])
+        assert done.status in (0, 1, 69), (n, done)
+        proxy.cut(DOWN, 1 << 30)
+        dlock.run("thaw", *At(server.url).words, "-y", "-k", "job")
 
 
 def test_a_certificate_that_is_not_good(dlock, make_tls, authority, tmp_path):

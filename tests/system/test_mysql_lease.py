@@ -1,0 +1,294 @@
+# Goal of these tests: who waits for a lease on MySQL sleeps, is woken in order, and is no
+# ghost; what the procedures decide, they decide whatever has happened to sessions and rows.
+
+import time
+
+import pymysql
+import pytest
+
+from mysql_server import At, is_free, mysql_url, run
+from support import wait_for
+
+FAR = 9_000_000_000_000_000  # a time that does not come
+OWNER = "0123456789abcdef" * 2
+
+
+def owner_of(number):
+    return f"{number:032x}"
+
+
+def call(connection, procedure, *arguments):
+    """The one row that it gives."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"CALL {procedure}({', '.join(['%s'] * len(arguments))})", arguments)
+        return cursor.fetchone()
+
+
+def enter(connection, owner, kind="exclusive", room=0, patience=9_000_000, bells=1, by=FAR, key="job", cooldown=0):
+    row = call(connection, "dlock_enter_1", key, owner, "{}", 30_000_000, patience, kind, room, bells, None, cooldown, by)
+    return dict(zip(("code", "token", "slot", "place"), row))
+
+
+@pytest.fixture
+def made(dlock, mysql_db):
+    """The tables are there."""
+    assert run(dlock, mysql_db.url).status == 0
+    return mysql_db
+
+
+# ---- waiting ----
+
+
+def test_a_crowd_sleeps_and_is_served_in_order(dlock, own_mysql):
+    """More than a server lets wait for each other in a chain: nobody is told of a deadlock, nobody has to poll."""
+    n = 70
+    holder = dlock.hold(At(own_mysql.url), "job")
+    crowd = [dlock.contend(At(own_mysql.url), "job", command=("true",)).queued(i + 1) for i in range(n)]
+    wait_for(lambda: own_mysql.asleep() == n, what="all to sleep")
+    before = own_mysql.status("Questions")
+    time.sleep(1)
+    assert own_mysql.asleep() == n and own_mysql.status("Questions") - before < n
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in crowd] == [0] * n
+    tokens = [w.token for w in crowd]
+    assert tokens == sorted(tokens)
+
+
+def test_a_release_wakes_who_is_next_and_at_most_one_more(dlock, own_mysql):
+    holder = dlock.hold(At(own_mysql.url), "job")
+    crowd = [dlock.contend(At(own_mysql.url), "job").queued(i + 1) for i in range(30)]
+    wait_for(lambda: own_mysql.asleep() == 30, what="all to sleep")
+    time.sleep(0.3)
+    before = own_mysql.status("Com_call_procedure")
+    assert holder.finish().status == 0
+    crowd[0].held()
+    wait_for(lambda: own_mysql.asleep() == 29, what="the others to sleep")
+    # the release; its await ends, it renews; the one 16 places behind asks and sleeps again; calls within calls count
+    assert own_mysql.status("Com_call_procedure") - before < 30
+    for w in crowd:
+        w.finish()
+
+
+def test_who_waits_for_readers_sleeps(dlock, mysql_db):
+    readers = [dlock.hold(At(mysql_db.url), "job", "-s") for _ in range(3)]
+    writer = dlock.contend(At(mysql_db.url), "job", "-x", command=("true",)).queued(1)
+    wait_for(lambda: mysql_db.server.asleep() > 0, what="sleep")
+    for reader in readers:
+        assert writer.poll() is None
+        reader.finish()
+    assert writer.wait().status == 0
+
+
+def test_readers_behind_a_writer_are_granted_by_one_release(dlock, mysql_db):
+    writer = dlock.hold(At(mysql_db.url), "job", "-x")
+    readers = [dlock.contend(At(mysql_db.url), "job", "-s").queued(i + 1) for i in range(6)]
+    last = dlock.contend(At(mysql_db.url), "job", "-x", command=("true",)).queued(7)
+    writer.finish()
+    for reader in readers:
+        reader.held()
+    assert {since for since, in mysql_db.ask("SELECT since FROM dlock_holds")}.__len__() == 1
+    for reader in readers:
+        reader.finish()
+    assert last.wait().status == 0
+
+
+def test_a_sleeper_that_is_disturbed_goes_on(dlock, mysql_db):
+    """KILL QUERY, which GET_LOCK answers with NULL, and KILL."""
+    holder = dlock.hold(At(mysql_db.url), "job")
+    waiters = [dlock.contend(At(mysql_db.url), "job", command=("true",)).queued(i + 1) for i in range(3)]
+    for word in ("KILL QUERY", "KILL") * 2:
+        wait_for(lambda: mysql_db.server.asleep() == 3, what="sleep")
+        for number in mysql_db.sessions()[1:]:
+            mysql_db.ask(f"{word} {number}")
+    assert all(w.poll() is None for w in waiters)
+    wait_for(lambda: mysql_db.server.asleep() == 3, what="sleep")
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in waiters] == [0, 0, 0]
+    tokens = [w.token for w in waiters]
+    assert tokens == sorted(tokens)
+
+
+def test_a_dead_waiter_is_passed_over_at_once(dlock, mysql_db):
+    holder = dlock.hold(At(mysql_db.url), "job", "-t", "60s")
+    dead = dlock.contend(At(mysql_db.url), "job").queued(1)
+    waiter = dlock.contend(At(mysql_db.url), "job", command=("true",)).queued(2)
+    dead.destroy()
+    wait_for(lambda: mysql_db.value("SELECT IS_FREE_LOCK(CONCAT('dlock:', bell)) FROM dlock_waiters ORDER BY ticket LIMIT 1"),
+             what="the end of its session")
+    began = time.monotonic()
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0 and time.monotonic() - began < 8
+
+
+def behind_a_proxy(number, body):
+    """The greeting names another session than the one that is talked to."""
+    if number != 0:
+        return [body]
+    end = body.index(b"\0") + 1
+    return [body[:end] + b"\1\2\3\4" + body[end + 4:]]
+
+
+def on_galera(number, body):
+    """The last of the facts that are read at the start: wsrep_on."""
+    is_fact = body.count(b"\x010") == 2 and body.endswith(b"\x010")
+    return [body[:-1] + b"1" if is_fact else body]
+
+
+@pytest.mark.parametrize("change", [behind_a_proxy, on_galera])
+def test_where_there_are_no_bells_waiters_ask(dlock, mysql_db, make_mysql_tamper, change):
+    """And are served in order all the same."""
+    at = At(mysql_url(make_mysql_tamper(mysql_db.server.port, change, ready=0).port, db=mysql_db.name))
+    holder = dlock.contend(at, "job", "-t", "9s").held()
+    waiters = [dlock.contend(at, "job", command=("true",)).queued(i + 1) for i in range(3)]
+    assert mysql_db.ask("SELECT DISTINCT bell FROM dlock_holds UNION SELECT bell FROM dlock_waiters") == [(None,)]
+    assert mysql_db.server.asleep() == 0
+    dead = dlock.contend(at, "job").queued(4)
+    dead.destroy()
+    last = dlock.contend(At(mysql_db.url), "job", command=("true",)).queued(5)
+    assert holder.finish().status == 0
+    assert [w.wait().status for w in (*waiters, last)] == [0] * 4
+    tokens = [w.token for w in (*waiters, last)]
+    assert tokens == sorted(tokens)
+
+
+# ---- what the procedures decide ----
+
+
+def test_what_comes_too_late_takes_nothing(made):
+    with made.connect() as c:
+        for arguments in (("dlock_take_1", "job", OWNER, "{}", 30_000_000, 1, 1),
+                          ("dlock_enter_1", "job", OWNER, "{}", 30_000_000, 9_000_000, "exclusive", 0, 1, None, 0, 1)):
+            with pytest.raises(pymysql.err.MySQLError) as e:
+                call(c, *arguments)
+            assert e.value.args[0] == 3024
+    assert made.ask("SELECT k FROM dlock_holds UNION SELECT k FROM dlock_waiters") == []
+
+
+def test_asking_twice_changes_nothing(made):
+    with made.connect() as c, made.connect() as d:
+        first = enter(c, owner_of(1))
+        assert first["code"] == 1 and enter(c, owner_of(1))["token"] == first["token"]
+        assert [enter(d, owner_of(2))["place"] for _ in range(3)] == [1, 1, 1]
+        assert call(c, "dlock_release_1", "job", owner_of(1), None, None) == (1,)
+        assert call(c, "dlock_release_1", "job", owner_of(1), None, None) == (0,)
+        granted = enter(d, owner_of(2))
+        assert granted["code"] == 1 and granted["token"] > first["token"]
+        assert call(d, "dlock_release_1", "job", owner_of(2), None, None) == (1,)
+
+
+def test_who_is_granted_but_does_not_come_loses_its_turn(made):
+    with made.connect() as c, made.connect() as d, made.connect() as e:
+        enter(c, owner_of(1))
+        enter(d, owner_of(2))
+        enter(e, owner_of(3))
+        call(c, "dlock_release_1", "job", owner_of(1), None, None)
+        assert made.value("SELECT owner FROM dlock_holds") == owner_of(2).encode()
+        assert made.value("SELECT ends - since FROM dlock_holds") <= 3_000_000
+        wait_for(lambda: enter(e, owner_of(3))["code"] == 1, what="the end of that grant")
+        assert enter(d, owner_of(2))["code"] == 0
+
+
+def test_a_waiter_without_its_bell_is_passed_over_and_keeps_its_place(made):
+    with made.connect() as c, made.connect() as d:
+        enter(c, owner_of(1))
+        with made.connect() as gone:
+            enter(gone, owner_of(2))
+        wait_for(lambda: made.value("SELECT IS_FREE_LOCK(%s)", "dlock:" + owner_of(2)), what="its end")
+        enter(d, owner_of(3))
+        call(c, "dlock_release_1", "job", owner_of(1), None, None)
+        assert enter(d, owner_of(3))["code"] == 1
+        assert enter(c, owner_of(2))["place"] == 1
+        call(d, "dlock_release_1", "job", owner_of(3), None, None)
+        assert enter(c, owner_of(2))["code"] == 1
+
+
+def test_waiters_without_bells_live_as_long_as_they_said(made):
+    """Behind a proxy, or on a node of a cluster."""
+    with made.connect() as c, made.connect() as d, made.connect() as e:
+        enter(c, owner_of(1))
+        enter(d, owner_of(2), bells=0, patience=1000)
+        time.sleep(0.05)
+        enter(e, owner_of(3), bells=0)
+        call(c, "dlock_release_1", "job", owner_of(1), None, None)
+        assert enter(e, owner_of(3), bells=0)["code"] == 1
+        assert made.ask("SELECT owner FROM dlock_waiters") == []
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM dlock_keys", "UPDATE dlock_keys SET last = 1",
+                                    "UPDATE dlock_keys SET last = last + 5000000000"])
+def test_tokens_grow_whatever_becomes_of_the_row(dlock, made, damage):
+    tokens = [run(dlock, made.url, command=("printenv", "DLOCK_TOKEN")).stdout]
+    made.ask(damage)
+    tokens += [str(last) for last, in made.ask("SELECT last FROM dlock_keys") if last > int(tokens[0])]
+    tokens += [run(dlock, made.url, command=("printenv", "DLOCK_TOKEN")).stdout for _ in range(2)]
+    numbers = [int(t) for t in tokens]
+    assert numbers == sorted(set(numbers)), numbers
+
+
+def test_a_renewal_wants_owner_token_and_a_lease_that_runs(made):
+    with made.connect() as c:
+        token = enter(c, owner_of(1))["token"]
+        for arguments in ((owner_of(2), token), (owner_of(1), token + 1), (owner_of(1), token - 1)):
+            assert call(c, "dlock_renew_1", "job", *arguments, 30_000_000, 1)[0] == 0
+        assert call(c, "dlock_renew_1", "job", owner_of(1), token, 1000, 1)[0] == 1
+        time.sleep(0.01)
+        assert call(c, "dlock_renew_1", "job", owner_of(1), token, 30_000_000, 1)[0] == 0
+        assert call(c, "dlock_release_1", "job", owner_of(1), None, None) == (0,)
+
+
+def test_a_renewal_that_is_under_way_is_seen_by_who_takes(made):
+    """The lease has run out, the renewal has locked the row, and somebody wants the lock: one of them is to lose."""
+    with made.connect() as c, made.connect(autocommit=False) as d, made.connect() as e:
+        token = enter(c, owner_of(1))["token"]
+        made.ask("UPDATE dlock_holds SET ends = 1")
+        with d.cursor() as cursor:
+            cursor.execute("UPDATE dlock_holds SET ends = %s WHERE token = %s", (FAR, token))
+        e.cursor().execute("SET innodb_lock_wait_timeout = 1")
+        with pytest.raises(pymysql.err.MySQLError) as error:
+            enter(e, owner_of(2))
+        assert error.value.args[0] == 1205
+        d.commit()
+        assert enter(e, owner_of(2))["code"] == 0
+
+
+def test_an_error_in_the_midst_leaves_no_transaction(made):
+    """1205 undoes the statement only; the procedure undoes the rest."""
+    with made.connect(autocommit=False) as blocker, made.connect() as c:
+        blocker.cursor().execute("SELECT * FROM dlock_keys FOR UPDATE")
+        c.cursor().execute("SET innodb_lock_wait_timeout = 1")
+        for _ in range(2):
+            with pytest.raises(pymysql.err.MySQLError):
+                call(c, "dlock_take_1", "job", OWNER, "{}", 30_000_000, 1, FAR)
+        assert made.server.value("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = %s",
+                                 c.thread_id()) == 0
+        blocker.rollback()
+        assert call(c, "dlock_take_1", "job", OWNER, "{}", 30_000_000, 1, FAR)[0]
+
+
+def test_two_databases_are_two_places(dlock, made):
+    other = made.server.database()
+    try:
+        dlock.hold(At(made.url), "job")
+        assert run(dlock, made.url, "-n").status == 75
+        assert is_free(dlock, other.url)
+    finally:
+        other.drop()
+
+
+def test_the_index_refuses_two_exclusive_holds(made):
+    with made.connect() as c:
+        enter(c, owner_of(1))
+        with pytest.raises(pymysql.err.IntegrityError):
+            made.ask("INSERT INTO dlock_holds (k, token, owner, kind, room, slot, since, ends, record) VALUES"
+                     " ('job', 5, 'x', 'exclusive', 0, -1, 1, 1, '')")
+
+
+def test_keys_are_bytes(dlock, made):
+    """No collation makes two of them one, and no quote ends them."""
+    keys = ["a", "A", "a ", "ä", "a'; DROP TABLE dlock_holds; --", "a\\", "%", "x" * 512]
+    holders = [dlock.hold(At(made.url), key) for key in keys]
+    for key in keys:
+        assert dlock.run("run", *At(made.url).words, "-k", key, "-n", "--", "true").status == 75
+    assert len(made.ask("SELECT k FROM dlock_holds")) == len(keys)
+    for holder in holders:
+        assert holder.finish().status == 0
