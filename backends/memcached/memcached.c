@@ -404,17 +404,50 @@ memcached_deal(struct memcached *m, int64_t time, instant until, struct fault *f
 	    : cache_nonsense(&m->cache, f);
 }
 
+/* What came of a batch that stores our item. */
+struct tried {
+	instant sent;
+	struct stored hold, counted;
+	bool frozen;
+	struct value freeze;
+};
+
+/* Sends it; what it asks for is the item, the number of the grant (or not), the freeze. */
+static enum rc
+memcached_try(struct memcached *m, const struct batch *b, bool counts, instant until,
+    struct tried *t, struct fault *f)
+{
+	enum rc rc;
+
+	t->sent = instant_now();
+	rc = cache_go_on(&m->cache, b, until, f);
+	if (rc == RC_OK)
+		rc = read_stored(m, &t->hold, until, f);
+	if (rc == RC_OK && counts)
+		rc = read_stored(m, &t->counted, until, f);
+	return rc == RC_OK ? sight_read_value(&m->cache, &t->frozen, &t->freeze, until, f)
+			   : rc;
+}
+
+/* RC_OK: the item is ours, and came before any freeze. */
+static enum rc
+memcached_judge(struct memcached *m, struct tried *t, instant until, struct fault *f)
+{
+	if (t->hold.is && !t->hold.cas)
+		return memcached_without_cas(m, f);
+	if (t->frozen)
+		return memcached_frozen(m, &t->hold, &t->freeze, f);
+	return t->hold.is ? RC_OK : memcached_beaten(m, until, f);
+}
+
 /* Ours by `cas`, but not yet with a token of its own: it gets one, and is written again. */
 static enum rc
 memcached_confirm(struct memcached *m, uint64_t cas, int64_t time, instant until,
     struct grant *g, struct fault *f)
 {
+	struct tried t = {.frozen = false};
 	enum rc rc = memcached_deal(m, time, until, f);
-	struct stored hold = {.is = false};
-	struct value freeze;
 	struct batch b;
-	bool frozen;
-	instant sent;
 
 	batch_begin(&b);
 	if (rc == RC_OK)
@@ -422,20 +455,28 @@ memcached_confirm(struct memcached *m, uint64_t cas, int64_t time, instant until
 	if (rc != RC_OK)
 		return rc;
 	batch_get(&b, m->names.freeze);
-	sent = instant_now();
-	rc = cache_go_on(&m->cache, &b, until, f);
+	rc = memcached_try(m, &b, false, until, &t, f);
 	if (rc == RC_OK)
-		rc = read_stored(m, &hold, until, f);
-	if (rc == RC_OK)
-		rc = sight_read_value(&m->cache, &frozen, &freeze, until, f);
+		rc = memcached_judge(m, &t, until, f);
+	return rc == RC_OK ? memcached_granted(m, t.hold.cas, t.sent, g) : rc;
+}
+
+/* Ours, with the token that comes after the last one; and that token. */
+static enum rc
+put_claim(struct memcached *m, struct batch *b, const struct sight *i, struct fault *f)
+{
+	int64_t now = i->vitals.time * US_PER_S;
+	enum rc rc;
+
+	m->hold.value.token = i->last ? i->last + 1 : (uint64_t)now;
+	m->hold.value.since = now;
+	batch_begin(b);
+	rc = put_hold(m, b, 0, f);
 	if (rc != RC_OK)
 		return rc;
-	if (hold.is && !hold.cas)
-		return memcached_without_cas(m, f);
-	if (frozen)
-		return memcached_frozen(m, &hold, &freeze, f);
-	return hold.is ? memcached_granted(m, hold.cas, sent, g)
-		       : memcached_beaten(m, until, f);
+	put_counter(m, b, i);
+	batch_get(b, m->names.freeze);
+	return RC_OK;
 }
 
 /* There is none: ours is added. */
@@ -443,44 +484,25 @@ static enum rc
 memcached_add(struct memcached *m, const struct sight *i, instant until, struct grant *g,
     struct fault *f)
 {
-	int64_t now = i->vitals.time * US_PER_S;
-	struct stored hold = {.is = false}, counted;
-	struct value freeze;
+	struct tried t = {.frozen = false};
+	bool unsure = m->unsure;
 	struct batch b;
-	bool frozen, unsure;
-	instant sent;
-	enum rc rc;
+	enum rc rc = put_claim(m, &b, i, f);
 
-	m->hold.value.token = i->last ? i->last + 1 : (uint64_t)now;
-	m->hold.value.since = now;
-	batch_begin(&b);
-	rc = put_hold(m, &b, 0, f);
 	if (rc != RC_OK)
 		return rc;
-	put_counter(m, &b, i);
-	batch_get(&b, m->names.freeze);
-	unsure = m->unsure;
 	m->asked = m->unsure = true;
-	sent = instant_now();
-	rc = cache_go_on(&m->cache, &b, until, f);
-	if (rc == RC_OK)
-		rc = read_stored(m, &hold, until, f);
-	if (rc == RC_OK)
-		rc = read_stored(m, &counted, until, f);
-	if (rc == RC_OK)
-		rc = sight_read_value(&m->cache, &frozen, &freeze, until, f);
+	rc = memcached_try(m, &b, true, until, &t, f);
 	if (rc != RC_OK)
 		return rc;
 	m->unsure = unsure;
-	m->asked = hold.is || unsure;
-	if (hold.is && !hold.cas)
-		return memcached_without_cas(m, f);
-	if (frozen)
-		return memcached_frozen(m, &hold, &freeze, f);
-	if (!hold.is)
-		return memcached_beaten(m, until, f);
-	return counted.is ? memcached_granted(m, hold.cas, sent, g)
-			  : memcached_confirm(m, hold.cas, i->vitals.time, until, g, f);
+	m->asked = t.hold.is || unsure;
+	rc = memcached_judge(m, &t, until, f);
+	if (rc != RC_OK)
+		return rc;
+	return t.counted.is
+	    ? memcached_granted(m, t.hold.cas, t.sent, g)
+	    : memcached_confirm(m, t.hold.cas, i->vitals.time, until, g, f);
 }
 
 /* It is there from an attempt whose answer we did not get. */
@@ -672,49 +694,55 @@ memcached_renewed(struct memcached *m, const struct vitals *v, instant sent,
 	return refuse_broken(m->base.host, f, RC_REVOKED, m->where, m->hold.value.mark);
 }
 
-/* *again: its CAS was another, or no answer came; it is to be looked for. */
+/* To our write. */
+struct written {
+	instant sent;
+	struct vitals vitals;
+	struct answer answer;
+};
+
+/* Writes our item over the one whose CAS we know; the server says how it is, too. */
 static enum rc
-memcached_write(
-    struct memcached *m, instant until, struct grant *g, bool *again, struct fault *f)
+memcached_write(struct memcached *m, instant until, struct written *w, struct fault *f)
 {
-	struct vitals v;
-	struct answer a;
 	struct batch b;
-	instant sent = instant_now();
 	enum rc rc;
 
-	vitals_init(&v);
+	vitals_init(&w->vitals);
 	batch_begin(&b);
 	batch_word(&b, "stats");
 	rc = put_hold(m, &b, m->hold.cas, f);
+	w->sent = instant_now();
 	if (rc == RC_OK)
 		rc = cache_go_on(&m->cache, &b, until, f);
 	if (rc == RC_OK)
-		rc = cache_read_vitals(&m->cache, &v, until, f);
-	if (rc == RC_OK)
-		rc = cache_read(&m->cache, &a, until, f);
+		rc = cache_read_vitals(&m->cache, &w->vitals, until, f);
+	return rc == RC_OK ? cache_read(&m->cache, &w->answer, until, f) : rc;
+}
+
+/* *again: its CAS was another, or no answer came; it is to be looked for. */
+static enum rc
+memcached_rewrite(
+    struct memcached *m, instant until, struct grant *g, bool *again, struct fault *f)
+{
+	struct written w;
+	enum rc rc = memcached_write(m, until, &w, f);
+	enum reply_code code = rc == RC_OK ? w.answer.reply.code : REPLY_STRANGE;
+
 	m->hold.epoch = 0;
-	*again = rc != RC_STOP;
+	*again = rc != RC_STOP && code != REPLY_HD && code != REPLY_NF;
 	if (rc != RC_OK)
 		return rc;
-	switch (a.reply.code) {
-	case REPLY_HD:
-		*again = false;
-		if (!a.reply.cas)
-			return cache_nonsense(&m->cache, f);
-		m->hold.cas = a.reply.cas;
-		m->hold.epoch = m->cache.epoch;
-		return memcached_renewed(m, &v, sent, g, f);
-	case REPLY_NF:
-		*again = false;
+	if (code == REPLY_NF)
 		return memcached_lost(m, until, f);
-	case REPLY_EX:
-	case REPLY_NS:
+	if (code == REPLY_EX || code == REPLY_NS)
 		return fault_set(
 		    f, RC_AGAIN, "%s: others write to this lock all the time", m->where);
-	default:
+	if (code != REPLY_HD || !w.answer.reply.cas)
 		return cache_nonsense(&m->cache, f);
-	}
+	m->hold.cas = w.answer.reply.cas;
+	m->hold.epoch = m->cache.epoch;
+	return memcached_renewed(m, &w.vitals, w.sent, g, f);
 }
 
 static enum rc
@@ -731,7 +759,7 @@ memcached_renew(struct store *s, instant until, struct grant *g, struct fault *f
 			rc = memcached_find(m, until, f);
 		again = false;
 		if (rc == RC_OK)
-			rc = memcached_write(m, until, g, &again, f);
+			rc = memcached_rewrite(m, until, g, &again, f);
 		rc = again && i + 1 < TRIES && instant_now() < until ? RC_OK : rc;
 	}
 	memcached_watch(m);
