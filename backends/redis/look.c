@@ -171,10 +171,23 @@ tell_unknown(struct view *v, const char *what)
 	view_tell(v, &e);
 }
 
+/* The kind is the third word of whoever holds or waits. */
+static void
+tell_of_kind(struct view *v, struct entry *e, const redisReply *r, const char *unknown)
+{
+	if (answer_kind(text_of(r, 2), &e->lock, &e->limit))
+		view_tell(v, e);
+	else
+		tell_unknown(v, unknown);
+}
+
+static const char unknown_holder[] = "a holder of a kind that this dlock does not know";
+
 static void
 tell_holder(struct view *v, const redisReply *r)
 {
 	struct entry e = entry_of(ENTRY_HOLDER);
+	int64_t slot = number_of(r, 4);
 
 	e.owner = text_of(r, 1);
 	e.token = token_of(text_of(r, 3));
@@ -182,13 +195,9 @@ tell_holder(struct view *v, const redisReply *r)
 	e.until = number_of(r, 6);
 	e.revoked = number_of(r, 7) != 0;
 	e.record = text_of(r, 8);
-	if (!answer_kind(text_of(r, 2), &e.lock, &e.limit)) {
-		tell_unknown(v, "a holder of a kind that this dlock does not know");
-		return;
-	}
-	if (e.lock == KIND_LIMIT && number_of(r, 4) >= 0 && number_of(r, 4) < LIMIT_MAX)
-		e.slot = number_of(r, 4);
-	view_tell(v, &e);
+	if (*text_of(r, 2) == 'l' && slot >= 0 && slot < LIMIT_MAX)
+		e.slot = slot;
+	tell_of_kind(v, &e, r, unknown_holder);
 }
 
 /* Of one that is no dlock: who it is to others, its kind, its end, what it is. */
@@ -201,10 +210,7 @@ tell_other(struct view *v, const redisReply *r)
 	e.owner = text_of(r, 1);
 	e.until = number_of(r, 3);
 	e.foreign = &foreign;
-	if (answer_kind(text_of(r, 2), &e.lock, &e.limit))
-		view_tell(v, &e);
-	else
-		tell_unknown(v, "a holder of a kind that this dlock does not know");
+	tell_of_kind(v, &e, r, unknown_holder);
 }
 
 static void
@@ -216,10 +222,7 @@ tell_waiter(struct view *v, const redisReply *r)
 	e.since = number_of(r, 3);
 	e.record = text_of(r, 4);
 	e.position = ++v->position;
-	if (answer_kind(text_of(r, 2), &e.lock, &e.limit))
-		view_tell(v, &e);
-	else
-		tell_unknown(v, "a waiter of a kind that this dlock does not know");
+	tell_of_kind(v, &e, r, "a waiter of a kind that this dlock does not know");
 }
 
 static void
