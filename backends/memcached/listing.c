@@ -20,7 +20,11 @@
 #define BUSY_PATIENCE (3 * NS_PER_S) /* for another's list to end */
 #define BUSY_PAUSE (100 * NS_PER_MS)
 
-enum { PAGE = 12, US_PER_S = 1000000 };
+enum {
+	PAGE = 12,
+	US_PER_S = 1000000,
+	LIST_MOST = 32 << 20, /* bytes of names: some hundred thousand locks */
+};
 
 /* The names of locks and freezes that the server has listed, each ended by a NUL. */
 struct list {
@@ -251,6 +255,10 @@ view_listed(struct view *v, struct list *l, const char *encoded)
 	if (encode_undo(name, sizeof name, encoded, strlen(encoded)) <= 0 ||
 	    name_read(key, &lock, v->prefix, name) == NAME_OTHER)
 		return RC_OK;
+	if (l->used > LIST_MOST)
+		return fault_set(v->fault, RC_PROTOCOL,
+		    "%s lists more locks than dlock takes in: name a key",
+		    v->server->stream.where);
 	return list_add(l, name) ? RC_OK
 				 : fault_set(v->fault, RC_SYSTEM, "out of memory");
 }

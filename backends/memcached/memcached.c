@@ -573,7 +573,9 @@ memcached_pause(struct memcached *m, instant until, struct fault *f)
 	}
 	if (host->wait(host, -1, 0, instant_first(next, until)) == WOKE_STOP)
 		return RC_STOP;
-	return instant_now() >= until ? RC_BUSY : RC_OK;
+	if (instant_now() < until)
+		return RC_OK;
+	return m->young ? RC_AGAIN : RC_BUSY;
 }
 
 static void

@@ -35,6 +35,9 @@ read_flag(struct reply *r, const char *flag)
 {
 	uint64_t number;
 
+	/* what others have made of it by vivifying or invalidating: no matter of ours */
+	if (strcmp(flag, "W") == 0 || strcmp(flag, "X") == 0 || strcmp(flag, "Z") == 0)
+		return true;
 	if (strcmp(flag, "t-1") == 0) {
 		r->ttl = TTL_NONE;
 		return true;

@@ -88,8 +88,10 @@ read_counter(struct cache *s, instant until, struct sight *i, struct fault *f)
 void
 sight_ask(struct batch *b, const struct names *n, unsigned what)
 {
-	if (what & SIGHT_SERVER)
+	if (what & SIGHT_SERVER) {
 		batch_word(b, "stats");
+		batch_word(b, "stats settings");
+	}
 	batch_get(b, n->lock);
 	batch_get(b, n->freeze);
 	if (what & SIGHT_COUNTER)
@@ -101,6 +103,8 @@ read_server(struct cache *s, instant until, struct sight *i, struct fault *f)
 {
 	enum rc rc = cache_read_vitals(s, &i->vitals, until, f);
 
+	if (rc == RC_OK)
+		rc = cache_read_vitals(s, &i->vitals, until, f);
 	if (rc != RC_OK)
 		return rc;
 	rc = vitals_check(&i->vitals, s->stream.where, f);
@@ -126,22 +130,6 @@ sight_answered(
 	return rc == RC_OK && what & SIGHT_COUNTER ? read_counter(s, until, i, f) : rc;
 }
 
-/* When it was told to forget all, if it ever was; not on another connection. */
-static enum rc
-ask_for_flush(struct cache *s, instant until, struct sight *i, struct fault *f)
-{
-	struct batch b;
-	enum rc rc;
-
-	if (!cache_is_same(s, s->epoch))
-		return fault_set(f, RC_AGAIN, "%s closed the connection within a request",
-		    s->stream.where);
-	batch_begin(&b);
-	batch_word(&b, "stats settings");
-	rc = cache_send(s, &b, until, f);
-	return rc == RC_OK ? cache_read_vitals(s, &i->vitals, until, f) : rc;
-}
-
 enum rc
 sight_read(struct cache *s, const struct names *n, unsigned what, instant until,
     struct sight *i, struct fault *f)
@@ -153,9 +141,7 @@ sight_read(struct cache *s, const struct names *n, unsigned what, instant until,
 	sight_ask(&b, n, what);
 	i->sent = instant_now();
 	rc = cache_send(s, &b, until, f);
-	if (rc == RC_OK)
-		rc = sight_answered(s, what, until, i, f);
-	return rc == RC_OK && i->vitals.flushes > 0 ? ask_for_flush(s, until, i, f) : rc;
+	return rc == RC_OK ? sight_answered(s, what, until, i, f) : rc;
 }
 
 bool

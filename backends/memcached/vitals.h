@@ -10,8 +10,7 @@ struct vitals {
 	char version[24];     /* hostile */
 	int64_t uptime, time; /* seconds; the latter since 1970; -1: not told */
 	uint64_t evictions, flushes;
-	/* of `stats settings`, only asked for after a flush: when that was, as the server
-	 * counts; -1: not told */
+	/* of `stats settings`: when it was flushed, as the server counts; -1: not told */
 	int64_t oldest;
 };
 

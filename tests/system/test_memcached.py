@@ -227,7 +227,7 @@ def test_a_server_that_has_just_been_started_grants_nothing(dlock, make_memcache
     done = run(dlock, server.url, *LEASE, "-n")
     assert done.status == 69 and "may not know who holds it" in done.stderr
     done = run(dlock, server.url, *LEASE, "-w", "500ms")
-    assert done.status == 75
+    assert done.status == 69 and "held by" not in done.stderr and "may not know who holds it" in done.stderr
     done = run(dlock, server.url, *LEASE, "-w", "60s")
     assert done.status == 0 and "waits until it has been for the lease, 3 s" in done.stderr
     assert boottime() - began > 2.5
@@ -528,7 +528,7 @@ def test_nothing_is_asked_where_an_error_was_said(dlock, make_pretender):
     """What comes after it may be the answer to something else."""
     pretender = make_pretender({"mg": lambda words: b"SERVER_ERROR busy\r\n" if "#n:" in words[1] else b"EN\r\n"})
     assert run(dlock, pretender.url, "-w", "2s").status == 69
-    assert pretender.connections == pretender.commands().count("stats") > 2
+    assert 2 * pretender.connections == pretender.commands().count("stats") > 4
 
 
 @pytest.mark.parametrize("answer", [b"CLIENT_ERROR bad\r\n", b"ERROR\r\n", b"HD\r\n", b"", b"XX\r\n", ENDLESS], ids=range(6))
