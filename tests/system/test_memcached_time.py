@@ -7,7 +7,7 @@ import time
 import pytest
 
 from proxy import DOWN, UP
-from support import At, boottime, is_alive, wait_for
+from support import At, boottime, compile_shim, is_alive, wait_for
 from test_memcached import LEASE, at, client, run, status  # noqa: F401
 
 OBSTINATE = ("sh", "-c", "trap : TERM; while :; do sleep 0.05; done")
@@ -122,6 +122,37 @@ def test_what_was_read_of_a_former_life_grants_nothing(dlock, at, make_proxy):
     began = boottime()
     asks.held()
     assert boottime() - began > 2.5
+
+
+# ---- several servers behind one name ----
+
+NAMES = r"""
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <netdb.h>
+    #include <string.h>
+
+    int getaddrinfo(const char *name, const char *port, const struct addrinfo *how, struct addrinfo **ret)
+    {
+        int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+        struct addrinfo *more;
+        int error;
+
+        if (!name || strncmp(name, "cache", 5) != 0)
+            return real(name, port, how, ret);
+        error = real("127.0.0.1", port, how, ret);
+        if (!error && strcmp(name, "caches") == 0 && !(error = real("127.0.0.2", port, how, &more)))
+            (*ret)->ai_next = more;
+        return error;
+    }
+"""
+
+
+@pytest.mark.parametrize("name, status_", [("cache", 0), ("caches", 78)])
+def test_a_name_stands_for_one_server(dlock, at, tmp_path, name, status_):
+    shim = compile_shim(tmp_path, "names", NAMES)
+    done = dlock.run("run", "-u", f"memcached://{name}:{at.server.port}", "-k", "job", "-n", "--", "true", env={"LD_PRELOAD": shim})
+    assert done.status == status_ and ("several servers" in done.stderr) == (status_ != 0), done
 
 
 # ---- what others do with an item ----
