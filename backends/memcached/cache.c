@@ -1,6 +1,7 @@
 /* cache.c - commands to one memcached server, and its replies. */
 #include "cache.h"
 
+#include "backends/resolve.h"
 #include "backends/secret.h"
 
 #include <inttypes.h>
@@ -357,6 +358,25 @@ cache_login(struct cache *s, instant until, struct fault *f)
 	return rc == RC_OK ? cache_login_answered(s, until, f) : rc;
 }
 
+/* Several servers behind one name have several locks for one key.  IPv4 and IPv6 are two ways to one. */
+static enum rc
+cache_check_name(struct cache *s, instant until, struct fault *f)
+{
+	const struct endpoint *at = &s->address->at;
+	struct addresses all;
+	enum rc rc = resolve(s->stream.host, at->host, at->port, until, &all, f);
+
+	for (size_t i = 1; rc == RC_OK && i < all.n; i++)
+		for (size_t k = 0; k < i; k++)
+			if (all.at[i].address.ss_family == all.at[k].address.ss_family &&
+			    memcmp(&all.at[i].address, &all.at[k].address,
+				all.at[i].size) != 0)
+				return fault_set(f, RC_CONFIG,
+				    "the name %s stands for several servers, each of which would give the lock to another: name one",
+				    at->host);
+	return rc;
+}
+
 static enum rc
 cache_connect(struct cache *s, instant until, struct fault *f)
 {
@@ -365,7 +385,9 @@ cache_connect(struct cache *s, instant until, struct fault *f)
 
 	cache_close(s);
 	s->epoch++;
-	rc = stream_connect(&s->stream, at->host, at->port, until, f);
+	rc = cache_check_name(s, until, f);
+	if (rc == RC_OK)
+		rc = stream_connect(&s->stream, at->host, at->port, until, f);
 	return rc == RC_OK && *s->address->password ? cache_login(s, until, f) : rc;
 }
 

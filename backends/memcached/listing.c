@@ -65,7 +65,7 @@ view_tell(struct view *v, struct entry *e)
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, view_now(v));
 }
 
-/* When an item ends that has so many seconds left; the last of them is not the lease's. */
+/* When an item ends that has so many seconds left, some of them beyond the lease. */
 static int64_t
 ends(const struct view *v, int64_t ttl, int64_t beyond)
 {
@@ -84,7 +84,7 @@ tell_holder(struct view *v, const char *key, const struct sight *i)
 	    .slot = -1,
 	    .record = i->value.record,
 	    .since = i->value.since,
-	    .until = ends(v, i->ttl, 1),
+	    .until = ends(v, i->ttl, LEASE_BEYOND),
 	    .revoked = *i->value.mark != '\0'};
 
 	view_tell(v, &e);

@@ -17,8 +17,8 @@
  *  4. Who is granted has, after the item was added, found no freeze and has the number of
  *     the last grant counted up; where another has counted it meanwhile, it is dealt anew and
  *     the item written once more.  So a freeze, and every earlier token, came before.
- *  5. Items end when a clock of whole seconds says so, which takes between n - 1 and n
- *     seconds: a second more is asked for than the lease has.
+ *  5. Items end by a clock of whole seconds, early by up to two of them: more is asked for
+ *     than the lease has (vitals.h).
  *  6. That clock may stand still (vitals.h); a write by it counts as none.
  *  7. A server that has been running, or was told to forget all, for less than the lease,
  *     grants nothing: who held the lock may not know it yet.
@@ -46,6 +46,11 @@
 #define POLL (200 * NS_PER_MS)
 #define POLL_JITTER (100 * NS_PER_MS)
 #define POLL_YOUNG NS_PER_S
+/*
+ * That the server has lost a hold is seen by its renewal only; so that is as often as with the
+ * shortest lease, and sooner than a server that has forgotten all grants anything (7.).
+ */
+#define PACE NS_PER_S
 #define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while waiting */
 #define NOTE_PATIENCE (300 * NS_PER_MS)
 #define WITHDRAWAL NS_PER_S
@@ -189,6 +194,7 @@ memcached_tell(struct memcached *m, const struct vitals *v)
 	    m->where, v->evictions, v->flushes);
 }
 
+/* By such a clock nothing is written that counts. */
 static enum rc
 memcached_stands_still(const struct memcached *m, struct fault *f)
 {
@@ -244,17 +250,23 @@ memcached_busy(struct memcached *m, struct sight *i, struct fault *f)
 
 /* ---- acquire ---- */
 
+static int64_t
+lease_seconds(const struct claim *c)
+{
+	return ns_to_ms(c->ttl) / 1000 + (ns_to_ms(c->ttl) % 1000 > 0);
+}
+
 /* The item is to live for the lease at least. */
 static int64_t
 exptime_of(const struct claim *c)
 {
-	return ns_to_ms(c->ttl) / 1000 + (ns_to_ms(c->ttl) % 1000 > 0) + 1;
+	return lease_seconds(c) + LEASE_BEYOND;
 }
 
 static enum rc
 memcached_young(struct memcached *m, int64_t age, struct fault *f)
 {
-	int64_t lease = exptime_of(m->claim) - 1;
+	int64_t lease = lease_seconds(m->claim);
 
 	m->young = true;
 	m->base.host->seen.holders = 0;
@@ -300,6 +312,7 @@ memcached_granted(struct memcached *m, uint64_t cas, instant sent, struct grant 
 	*g = (struct grant){.token = m->hold.value.token,
 	    .sent = sent,
 	    .lease = m->claim->ttl,
+	    .pace = PACE,
 	    .anchor = -1};
 	memcached_watch(m);
 	return RC_OK;
@@ -533,7 +546,7 @@ memcached_ask(struct memcached *m, instant until, struct grant *g, struct fault 
 	ours = sight_is_of(&i, m->claim->owner);
 	if (i.held && !ours)
 		return memcached_busy(m, &i, f);
-	is_young = vitals_age(&i.vitals) < exptime_of(m->claim) - 1;
+	is_young = vitals_age(&i.vitals) < lease_seconds(m->claim);
 	if ((i.frozen || is_young) && ours && memcached_withdraw(m, i.cas) == RC_STOP)
 		return RC_STOP;
 	i.held = false;
@@ -690,6 +703,7 @@ memcached_renewed(struct memcached *m, const struct vitals *v, instant sent,
 		return memcached_stands_still(m, f);
 	g->sent = sent;
 	g->lease = m->claim->ttl;
+	g->pace = PACE;
 	if (!*m->hold.value.mark)
 		return RC_OK;
 	secret_blot(m->hold.value.mark, m->address.password);

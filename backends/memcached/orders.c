@@ -167,7 +167,7 @@ orders_revoke(struct cache *s, const char *prefix, const struct target *t,
 static int64_t
 exptime_of(int64_t length, const struct vitals *v)
 {
-	int64_t seconds = length / NS_PER_S + (length % NS_PER_S > 0) + 1;
+	int64_t seconds = length / NS_PER_S + (length % NS_PER_S > 0) + ENDS_EARLY;
 
 	if (length == NEVER)
 		return 0;

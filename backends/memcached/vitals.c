@@ -83,13 +83,47 @@ vitals_age(const struct vitals *v)
 	return v->oldest > 0 && flushed < age ? flushed : age;
 }
 
-bool
-tick_goes_on(struct tick *t, instant sent, instant heard, int64_t time)
+/* Does it go on as it must, since it said what we know? */
+static bool
+goes_on(const struct tick *t, instant sent, int64_t time)
 {
 	int64_t real = sent - t->at, told = (time - t->time) * NS_PER_S;
 
-	if (t->known && real - told > TICK_SLACK + real / DRIFT)
+	return real - told <= TICK_SLACK + real / DRIFT;
+}
+
+/* A moment ago it was doubted, and the timer has run since. */
+static bool
+has_gone_on(const struct tick *t, instant sent, int64_t time)
+{
+	return t->doubted && time > t->doubt_time && sent - t->doubt_at <= TICK_SLACK;
+}
+
+/*
+ * What is compared with is the most that we know: an answer that was late, or came at the
+ * end of a second, would hide as much.  A clock that is slow by the drift is followed.
+ */
+static bool
+is_better(const struct tick *t, instant heard, int64_t time)
+{
+	int64_t real = heard - t->at;
+
+	return (time - t->time) * NS_PER_S >= real - real / DRIFT;
+}
+
+bool
+tick_goes_on(struct tick *t, instant sent, instant heard, int64_t time)
+{
+	bool again = has_gone_on(t, sent, time);
+
+	if (t->known && !again && !goes_on(t, sent, time)) {
+		t->doubted = true;
+		t->doubt_at = sent;
+		t->doubt_time = time;
 		return false;
-	*t = (struct tick){true, heard, time};
+	}
+	if (!t->known || again || is_better(t, heard, time))
+		*t = (struct tick){.known = true, .at = heard, .time = time};
+	t->doubted = false;
 	return true;
 }

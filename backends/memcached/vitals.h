@@ -25,6 +25,14 @@ enum rc vitals_check(const struct vitals *, const char *where, struct fault *);
 /* Seconds since it began, or was last told to forget all, at least. */
 int64_t vitals_age(const struct vitals *);
 
+/*
+ * Its clock is what the whole seconds of the machine's were when a timer last looked, which does
+ * so a little less often than once a second: now and then it goes on by two at once.  So an item
+ * ends up to two seconds early, and by one more for what tick_goes_on() does not see: so much
+ * longer is asked for.
+ */
+enum { ENDS_EARLY = 2, LEASE_BEYOND = ENDS_EARLY + 1 };
+
 /* ---- does its clock go? ---- */
 
 /*
@@ -37,11 +45,16 @@ struct tick {
 	bool known;
 	instant at; /* not before the server read its clock */
 	int64_t time;
+	/* the last answer was not believed: when it was asked for, and what it was */
+	bool doubted;
+	instant doubt_at;
+	int64_t doubt_time;
 };
 
 /*
  * The server's clock said `time` to a question sent at `sent` and answered at `heard`.
- * False: it stands still, or has.
+ * False: it stands still, or has.  A machine that was paused may have a clock that stays
+ * behind for good: once that has gone on by itself, it is believed again.
  */
 bool tick_goes_on(struct tick *, instant sent, instant heard, int64_t time);
 

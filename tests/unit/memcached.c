@@ -383,6 +383,41 @@ test_a_clock_that_stands_still(void **state)
 	assert_true(tick_goes_on(&t, 100024 * s, 100024 * s, 109500)); /* a slow clock */
 }
 
+/* Asked once a second, none of its answers is far from the one before. */
+static void
+test_a_clock_that_stands_still_while_it_is_watched(void **state)
+{
+	struct tick t = {.known = false};
+	instant s = NS_PER_S;
+
+	(void)state;
+	assert_true(tick_goes_on(&t, 0, 0, 1000));
+	assert_true(tick_goes_on(&t, s, s, 1000));
+	assert_false(tick_goes_on(&t, 2 * s, 2 * s, 1000));
+	assert_false(tick_goes_on(&t, 3 * s, 3 * s, 1000));
+	assert_true(tick_goes_on(&t, 4 * s, 4 * s, 1004));
+	/* an answer that was late says less than the one before */
+	assert_true(tick_goes_on(&t, 5 * s, 8 * s, 1005));
+	assert_false(tick_goes_on(&t, 9 * s, 9 * s, 1007));
+}
+
+/* As that of a machine that was paused, and its clock with it. */
+static void
+test_a_clock_that_stays_behind(void **state)
+{
+	struct tick t = {.known = false};
+	instant s = NS_PER_S;
+
+	(void)state;
+	assert_true(tick_goes_on(&t, 0, 0, 1000));
+	assert_false(tick_goes_on(&t, 10 * s, 10 * s, 1005));
+	assert_false(tick_goes_on(&t, 10 * s + s / 2, 10 * s + s / 2, 1005));
+	assert_true(tick_goes_on(&t, 11 * s, 11 * s, 1006));
+	assert_true(tick_goes_on(&t, 20 * s, 20 * s, 1015));
+	assert_false(tick_goes_on(&t, 30 * s, 30 * s, 1020));
+	assert_false(tick_goes_on(&t, 40 * s, 40 * s, 1025)); /* it stood still again */
+}
+
 /* ---- URLs ---- */
 
 static enum rc
@@ -450,6 +485,8 @@ main(void)
 	    cmocka_unit_test(test_versions),
 	    cmocka_unit_test(test_age),
 	    cmocka_unit_test(test_a_clock_that_stands_still),
+	    cmocka_unit_test(test_a_clock_that_stands_still_while_it_is_watched),
+	    cmocka_unit_test(test_a_clock_that_stays_behind),
 	    cmocka_unit_test(test_urls),
 	};
 
