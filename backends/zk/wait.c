@@ -544,8 +544,8 @@ yield_turn(struct turn *t, struct fault *f)
 	struct node *n = t->node;
 	/* a name that is not ours alone may be another's by now */
 	int code, version = n->dir->layout->single ? n->version : -1;
-	enum rc rc =
-	    call_finish(call_delete(n->session, n->path, version), t->over, &code, f);
+	enum rc rc = call_finish(
+	    call_delete(n->session, n->path, version), t->over, &code, f);
 
 	n->revoked = rc != RC_OK; /* else the next attempt takes what it was to give up */
 	return rc == RC_OK ? fault_set(f, RC_LOST,
