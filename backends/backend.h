@@ -470,10 +470,12 @@ struct backend {
 	bool pairs; /* a URL may also be written name=value name=value */
 	/* ended by a row without a name; NULL: none */
 	const struct setting_row *settings;
-	/* URL forms and the default; each line but the first begins with 9 blanks */
+	/* URL forms and the default; lines of up to 67 characters */
 	const char *url_help;
 	/* what may have to be set up on a server by hand, as a script; or NULL */
 	const char *schema;
+	/* why nobody should rely on its locks alone, for who looks at one; or NULL */
+	const char *caveat;
 
 	/*
 	 * Makes a store from what the user named; checks URL and settings,

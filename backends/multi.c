@@ -47,22 +47,32 @@ struct round {
 	instant ends; /* until then; NEVER: none is lost so far */
 };
 
-struct multi {
-	struct store base;
-	const struct backend *backend;
-	const struct site *site;
-	const struct claim *claim; /* the caller's */
-	char where[WHERE_BYTES];
-	void (*tell)(void *ctx, const char *line); /* NULL: nobody wants to know */
-	void *ctx;
-
-	struct round round;
+/* How far the taking of all of them has come. */
+struct taking {
 	const struct part *asking; /* the one being acquired; NULL */
 	size_t held;               /* parts[0..held) are ours, */
 	size_t gone;               /* but this one no longer; n: none */
 	bool stop;                 /* a renewal beside the waiting was told to stop */
 	/* how often something was asked for again: makes owners fresh */
 	unsigned again;
+};
+
+/* Who wants to be told of every call. */
+struct tracer {
+	void (*tell)(void *ctx, const char *line); /* NULL: nobody wants to know */
+	void *ctx;
+};
+
+struct multi {
+	struct store base;
+	const struct backend *backend;
+	const struct site *site;
+	const struct claim *claim; /* the caller's */
+	char where[WHERE_BYTES];
+	struct tracer tracer;
+
+	struct round round;
+	struct taking taking;
 	int alerts;          /* is readable if any part's alert is; -1 */
 	struct fault notice; /* the last one that was passed on */
 	size_t n;
@@ -130,7 +140,7 @@ pass_seen(struct part *p)
 /* ---- the time of each ---- */
 
 static instant
-lease_ends(const struct part *p)
+part_ends(const struct part *p)
 {
 	return instant_after(p->grant.sent, p->grant.lease);
 }
@@ -144,7 +154,7 @@ pace(const struct part *p)
 }
 
 static int64_t
-attempt(const struct multi *m)
+attempt_time(const struct multi *m)
 {
 	return instant_first(m->claim->ttl / 10, ATTEMPT);
 }
@@ -154,7 +164,7 @@ next_due(const struct multi *m)
 {
 	instant due = NEVER;
 
-	for (size_t i = 0; i < m->held; i++)
+	for (size_t i = 0; i < m->taking.held; i++)
 		due = instant_first(due, m->parts[i].due);
 	return due;
 }
@@ -168,7 +178,7 @@ combine(struct multi *m, struct grant *g)
 	int anchor = -1;
 
 	for (p = m->parts; p < m->parts + m->n; p++) {
-		first = lease_ends(p) < lease_ends(first) ? p : first;
+		first = part_ends(p) < part_ends(first) ? p : first;
 		shortest = instant_first(shortest, pace(p));
 		anchor = anchor < 0 ? p->grant.anchor : anchor;
 	}
@@ -186,7 +196,7 @@ renew_part(struct part *p, instant until)
 {
 	p->rc = p->store->backend->lock->renew(p->store, until, &p->grant, &p->fault);
 	p->due = p->rc == RC_OK ? instant_after(p->grant.sent, pace(p))
-				: instant_now() + attempt(p->multi) / 3;
+				: instant_now() + attempt_time(p->multi) / 3;
 	p->asked = p->rc != RC_LOST;
 }
 
@@ -288,7 +298,7 @@ multi_lost(const struct multi *m)
 /* ---- what may happen to those that are held ---- */
 
 static void
-add_to(int *all, int fd, uint32_t events)
+watch_also(int *all, int fd, uint32_t events)
 {
 	struct epoll_event e = {.events = events};
 
@@ -308,9 +318,9 @@ gather_alerts(const struct multi *m)
 {
 	int all = -1;
 
-	for (const struct part *p = m->parts; p < m->parts + m->held; p++)
+	for (const struct part *p = m->parts; p < m->parts + m->taking.held; p++)
 		if (p->host.alert >= 0 && p->rc == RC_OK)
-			add_to(&all, p->host.alert, EPOLLIN);
+			watch_also(&all, p->host.alert, EPOLLIN);
 	return all;
 }
 
@@ -334,16 +344,17 @@ keep_held(struct multi *m, instant until)
 {
 	instant now;
 
-	renew_all(m, m->held, false, instant_first(until, instant_now() + attempt(m)));
+	renew_all(m, m->taking.held, false,
+	    instant_first(until, instant_now() + attempt_time(m)));
 	now = instant_now();
-	m->gone = m->n;
-	for (size_t i = m->held; i-- > 0;) {
+	m->taking.gone = m->n;
+	for (size_t i = m->taking.held; i-- > 0;) {
 		const struct part *p = &m->parts[i];
 
 		if (p->rc == RC_LOST || p->rc == RC_REVOKED ||
-		    (p->rc != RC_OK && now >= lease_ends(p)))
-			m->gone = i;
-		m->stop = m->stop || p->rc == RC_STOP;
+		    (p->rc != RC_OK && now >= part_ends(p)))
+			m->taking.gone = i;
+		m->taking.stop = m->taking.stop || p->rc == RC_STOP;
 	}
 }
 
@@ -363,11 +374,11 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 
 		if (rang || instant_now() >= next_due(m))
 			keep_held(m, until);
-		if (m->stop || m->gone < m->n)
+		if (m->taking.stop || m->taking.gone < m->n)
 			return WOKE_STOP;
 		all = gather_alerts(m);
 		if (all >= 0 && fd >= 0)
-			add_to(&all, fd, events);
+			watch_also(&all, fd, events);
 		woke = outer->wait(outer, all >= 0 ? all : fd, all >= 0 ? POLLIN : events,
 		    instant_first(until, next_due(m)));
 		if (all >= 0)
@@ -403,7 +414,7 @@ part_wait(struct host *h, int fd, short events, instant until)
 	struct multi *m = p->multi;
 
 	pass_notice(p);
-	if (p == m->asking) {
+	if (p == m->taking.asking) {
 		pass_seen(p);
 		return wait_and_keep(m, fd, events, until);
 	}
@@ -438,7 +449,9 @@ open_part(struct part *p, struct fault *f)
 	rc = b->together ? b->together(p->store, m->parts[0].key, p->key, f) : RC_OK;
 	if (rc != RC_OK)
 		return rc;
-	traced = m->tell ? trace_wrap(p->store, p->key, m->tell, m->ctx) : NULL;
+	traced = m->tracer.tell
+	    ? trace_wrap(p->store, p->key, m->tracer.tell, m->tracer.ctx)
+	    : NULL;
 	p->store = traced ? traced : p->store;
 	return RC_OK;
 }
@@ -485,7 +498,7 @@ multi_new(struct host *host, const struct backend *backend, const struct site *s
 	m->backend = backend;
 	m->site = site;
 	m->alerts = -1;
-	m->n = m->gone = n;
+	m->n = m->taking.gone = n;
 	for (size_t i = 0; i < n; i++)
 		m->parts[i] = (struct part){.multi = m, .key = keys[i], .place = i};
 	qsort(m->parts, n, sizeof m->parts[0], compare_keys);
@@ -518,8 +531,8 @@ multi_trace(struct store *s, void (*tell)(void *ctx, const char *line), void *ct
 {
 	struct multi *m = multi_of(s);
 
-	m->tell = tell;
-	m->ctx = ctx;
+	m->tracer.tell = tell;
+	m->tracer.ctx = ctx;
 	for (struct part *p = m->parts; p < m->parts + m->n; p++) {
 		struct store *traced = trace_wrap(p->store, p->key, tell, ctx);
 
@@ -537,10 +550,10 @@ multi_grant(struct store *s, size_t i)
 
 /* The caller's owner, but no two that we use for one key are the same. */
 static void
-write_owner(struct part *p, const char *owner)
+vary_owner(struct part *p, const char *owner)
 {
 	static const char digits[] = "0123456789abcdef";
-	unsigned again = p->multi->again;
+	unsigned again = p->multi->taking.again;
 
 	snprintf(p->owner, sizeof p->owner, "%s", owner);
 	for (size_t i = strlen(p->owner); i-- > 0 && again; again /= 16) {
@@ -556,16 +569,16 @@ ask_part(struct part *p, instant until, struct fault *f)
 	struct multi *m = p->multi;
 	enum rc rc;
 
-	write_owner(p, m->claim->owner);
+	vary_owner(p, m->claim->owner);
 	p->claim = *m->claim;
 	p->claim.key = p->key;
 	p->claim.owner = p->owner;
 	if (p->place > 0)
 		p->claim.job = (struct job){0};
 	p->asked = true;
-	m->asking = p;
+	m->taking.asking = p;
 	rc = p->store->backend->lock->acquire(p->store, &p->claim, until, &p->grant, f);
-	m->asking = NULL;
+	m->taking.asking = NULL;
 	p->due = rc == RC_OK ? instant_after(p->grant.sent, pace(p)) : NEVER;
 	pass_seen(p);
 	pass_notice(p);
@@ -582,21 +595,21 @@ static enum rc
 begin_again(struct multi *m, instant until, struct fault *f)
 {
 	struct host *outer = m->base.host;
-	const struct part *gone = &m->parts[m->gone];
+	const struct part *gone = &m->parts[m->taking.gone];
 	enum rc rc = RC_OK;
 
 	if (!until)
 		return fault_set(f, RC_BUSY, "%s", gone->fault.text);
 	fault_set(
 	    &outer->notice, RC_OK, "%.500s; it is asked for again", gone->fault.text);
-	release_all(m, m->gone, NULL, STATUS_NONE, instant_now() + GIVE_BACK);
-	m->held = m->gone;
-	m->gone = m->n;
-	m->again++;
+	release_all(m, m->taking.gone, NULL, STATUS_NONE, instant_now() + GIVE_BACK);
+	m->taking.held = m->taking.gone;
+	m->taking.gone = m->n;
+	m->taking.again++;
 	if (outer->wait(outer, -1, 0, instant_now() + BREATH) == WOKE_STOP)
 		return RC_STOP;
-	for (struct part *p = m->parts + m->held; p < m->parts + m->n && rc == RC_OK;
-	     p++) {
+	for (struct part *p = m->parts + m->taking.held;
+	     p < m->parts + m->n && rc == RC_OK; p++) {
 		close_part(p);
 		rc = open_part(p, f);
 	}
@@ -606,18 +619,18 @@ begin_again(struct multi *m, instant until, struct fault *f)
 static enum rc
 take_next(struct multi *m, instant until, struct fault *f)
 {
-	enum rc rc = ask_part(&m->parts[m->held], until, f);
+	enum rc rc = ask_part(&m->parts[m->taking.held], until, f);
 
 	if (rc == RC_OK)
-		m->held++;
-	if (m->held == m->n) {
+		m->taking.held++;
+	if (m->taking.held == m->n) {
 		watch_alerts(m);
 		if (instant_now() >= next_due(m) || is_ready(m->alerts, POLLIN))
 			keep_held(m, NEVER);
 	}
-	if (m->stop)
+	if (m->taking.stop)
 		return RC_STOP;
-	return m->gone < m->n ? begin_again(m, until, f) : rc;
+	return m->taking.gone < m->n ? begin_again(m, until, f) : rc;
 }
 
 static enum rc
@@ -628,7 +641,7 @@ multi_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	enum rc rc = RC_OK;
 
 	m->claim = claim;
-	while (rc == RC_OK && m->held < m->n)
+	while (rc == RC_OK && m->taking.held < m->n)
 		rc = take_next(m, until, f);
 	if (rc == RC_OK) {
 		combine(m, g);

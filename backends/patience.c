@@ -1,6 +1,8 @@
 /* patience.c - how long and how often a silent server is asked again. */
 #include "patience.h"
 
+#include "dice.h"
+
 #define FIRST_ANSWER (5 * NS_PER_S)
 #define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
 #define SOON (100 * NS_PER_MS)
@@ -24,10 +26,7 @@ patience_begin(struct patience *p, const struct claim *claim)
 	p->ttl = claim->ttl;
 	p->persist = claim->persist;
 	p->since = instant_now();
-	p->jitter = 1469598103934665603ULL;
-	/* FNV-1a: as random as the owner is */
-	for (const char *c = claim->owner; *c; c++)
-		p->jitter = (p->jitter ^ (unsigned char)*c) * 1099511628211ULL;
+	p->jitter = dice_of(claim->owner);
 }
 
 instant
@@ -62,16 +61,6 @@ patience_is_outage(const struct patience *p)
 	return p->since != NEVER;
 }
 
-/* From 0 to n - 1. */
-static int64_t
-random_below(struct patience *p, int64_t n)
-{
-	p->jitter ^= p->jitter << 13; /* xorshift64, Marsaglia 2003 */
-	p->jitter ^= p->jitter >> 7;
-	p->jitter ^= p->jitter << 17;
-	return p->jitter % (uint64_t)n;
-}
-
 /*
  * Many come in steps of equal length after a random first one: steps of random
  * length would meet in waves.  A new run begins like one that is near and slows
@@ -84,10 +73,10 @@ pause_before_retry(struct patience *p, unsigned position, bool queued)
 	int64_t pause = SOON << (p->tries < 5 ? p->tries : 5);
 
 	if (queued && (position == 0 || position > NEAR))
-		return p->tries == 0 ? random_below(p, far)
-				     : far - far / 16 + random_below(p, far / 8);
+		return p->tries == 0 ? dice_roll(&p->jitter, far)
+				     : far - far / 16 + dice_roll(&p->jitter, far / 8);
 	pause = instant_first(pause, queued ? NEAR_PAUSE : far);
-	return pause / 2 + random_below(p, pause);
+	return pause / 2 + dice_roll(&p->jitter, pause);
 }
 
 static instant

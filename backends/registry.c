@@ -27,8 +27,7 @@ extern const struct backend file_backend, redis_backend, zk_backend, pg_backend,
 
 #ifndef HAVE_REDIS
 MISSING(redis, false, "redis", "rediss", "redis+unix", "redis+sentinel",
-    "rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock",
-    "redlocks");
+    "rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks");
 #endif
 #ifndef HAVE_ZK
 MISSING(zk, false, "zk", "zks");

@@ -62,6 +62,12 @@ struct tls {
 };
 
 /* One connection: what a stream owns. */
+/* Encrypted bytes. */
+struct piece {
+	size_t at, n;
+	char bytes[PIECE];
+};
+
 struct session {
 	struct tls *tls;
 	char name[256]; /* what the server's certificate is to be for */
@@ -72,8 +78,7 @@ struct session {
 	bool broken; /* it cannot be used any more; `error` says why, or 0 */
 	unsigned long error;
 	size_t owed; /* bytes of a write that are encrypted, but have not all been sent */
-	size_t at, n; /* of `piece`, on its way */
-	char piece[PIECE];
+	struct piece piece; /* on its way */
 };
 
 static const struct openssl *lib;
@@ -89,18 +94,20 @@ session_flush(struct stream *s)
 	for (;;) {
 		ssize_t sent;
 
-		if (t->at == t->n) {
-			int n = lib->BIO_read(t->out, t->piece, sizeof t->piece);
+		if (t->piece.at == t->piece.n) {
+			int n = lib->BIO_read(
+			    t->out, t->piece.bytes, sizeof t->piece.bytes);
 
-			t->at = 0;
-			t->n = n > 0 ? n : 0;
+			t->piece.at = 0;
+			t->piece.n = n > 0 ? n : 0;
 		}
-		if (t->n == 0)
+		if (t->piece.n == 0)
 			return true;
-		sent = send(s->fd, t->piece + t->at, t->n - t->at, MSG_NOSIGNAL);
+		sent = send(s->fd, t->piece.bytes + t->piece.at, t->piece.n - t->piece.at,
+		    MSG_NOSIGNAL);
 		if (sent < 0)
 			return false;
-		t->at += sent;
+		t->piece.at += sent;
 	}
 }
 

@@ -69,7 +69,7 @@ is_same(const struct person *a, const struct person *b)
 }
 
 static bool
-is_meant(const struct breaking *b, const struct person *p)
+is_to_be_broken(const struct breaking *b, const struct person *p)
 {
 	uint64_t token = b->plan.steer.token;
 
@@ -82,7 +82,7 @@ one_left(const struct breaking *b)
 {
 	for (size_t i = 0; i < b->meant.holders.n; i++)
 		for (size_t k = 0; k < b->now.holders.n; k++)
-			if (is_meant(b, &b->meant.holders.list[i]) &&
+			if (is_to_be_broken(b, &b->meant.holders.list[i]) &&
 			    is_same(&b->meant.holders.list[i], &b->now.holders.list[k]))
 				return &b->now.holders.list[k];
 	return NULL;
@@ -94,7 +94,7 @@ first_meant(const struct breaking *b)
 {
 	const struct person *p = b->meant.holders.list;
 
-	while (!is_meant(b, p))
+	while (!is_to_be_broken(b, p))
 		p++;
 	return p;
 }
@@ -105,7 +105,7 @@ count_meant(const struct breaking *b)
 	size_t n = 0;
 
 	for (size_t i = 0; i < b->meant.holders.n; i++)
-		n += is_meant(b, &b->meant.holders.list[i]);
+		n += is_to_be_broken(b, &b->meant.holders.list[i]);
 	return n;
 }
 
@@ -133,7 +133,7 @@ show_holders(const struct breaking *b)
 	for (size_t i = 0; i < b->meant.holders.n; i++) {
 		const struct person *p = &b->meant.holders.list[i];
 
-		if (!is_meant(b, p))
+		if (!is_to_be_broken(b, p))
 			continue;
 		fprintf(stderr, "%s is held by %s%s, token %" PRIu64 "; %s ends %s\n",
 		    key, view_person(p, who, sizeof who),
@@ -204,7 +204,7 @@ revoke_all(struct breaking *b, size_t *done, struct fault *f)
 		struct target t = {b->key, p->token, p->owner};
 		enum rc rc;
 
-		if (!is_meant(b, p))
+		if (!is_to_be_broken(b, p))
 			continue;
 		rc = s->backend->admin->revoke(s, &t, b->record, b->plan.steer.force,
 		    instant_after(instant_now(), LOOK_PATIENCE), f);

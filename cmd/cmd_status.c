@@ -43,7 +43,7 @@ struct status_look {
 };
 
 static void
-print(struct status_look *s, FILE *to)
+print_key(struct status_look *s, FILE *to)
 {
 	if (s->plan->look.json)
 		show_json(to, &s->view, &s->looking, false);
@@ -66,7 +66,7 @@ look_at_keys(struct status_look *s, FILE *to, struct fault *f)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
 		if (to || s->facts[i] != show_facts(&s->view))
-			print(s, to ? to : stdout);
+			print_key(s, to ? to : stdout);
 		s->facts[i] = show_facts(&s->view);
 	}
 	return RC_OK;
@@ -74,7 +74,7 @@ look_at_keys(struct status_look *s, FILE *to, struct fault *f)
 
 /* One round of --watch on a terminal; what is wrong with the first is said elsewhere. */
 static enum rc
-draw(struct status_look *s, bool first, struct fault *f)
+draw_keys(struct status_look *s, bool first, struct fault *f)
 {
 	FILE *to = screen_begin(&s->screen);
 	char clean[700];
@@ -96,26 +96,26 @@ draw(struct status_look *s, bool first, struct fault *f)
 }
 
 static int
-refuse(const struct status_look *s, enum rc rc, const struct fault *f)
+refuse_key(const struct status_look *s, enum rc rc, const struct fault *f)
 {
 	return look_refuse(s->plan, "look at", s->failed, rc, f);
 }
 
 /* Ends with a signal, or where the very first look fails. */
 static int
-watch(struct status_look *s)
+watch_keys(struct status_look *s)
 {
 	bool draws = s->screen.moves && !s->plan->look.json, told = false;
 	struct fault f;
 	int status;
 
 	for (bool first = true;; first = false) {
-		enum rc rc = draws ? draw(s, first, &f) : look_at_keys(s, NULL, &f);
+		enum rc rc = draws ? draw_keys(s, first, &f) : look_at_keys(s, NULL, &f);
 
 		if ((rc != RC_OK && (first || rc != RC_AGAIN)) || say_written() != 0)
-			return rc != RC_OK ? refuse(s, rc, &f) : STATUS_SYSTEM;
+			return rc != RC_OK ? refuse_key(s, rc, &f) : STATUS_SYSTEM;
 		if (rc != RC_OK && !draws && !told)
-			refuse(s, rc, &f);
+			refuse_key(s, rc, &f);
 		told = rc != RC_OK;
 		status = look_pause(&s->looking);
 		if (status != 0)
@@ -132,7 +132,7 @@ look_once(struct status_look *s)
 
 	if (rc != RC_OK) {
 		fflush(stdout); /* of other keys */
-		return refuse(s, rc, &f);
+		return refuse_key(s, rc, &f);
 	}
 	written = say_written();
 	return written ? written : s->held ? 0 : STATUS_FREE;
@@ -153,7 +153,7 @@ cmd_status(char **words)
 	rc = look_open(&s.looking, &plan, 0, &f);
 	if (rc != RC_OK)
 		return look_refuse(&plan, "look at", plan.keys[0], rc, &f);
-	status = plan.look.again ? watch(&s) : look_once(&s);
+	status = plan.look.again ? watch_keys(&s) : look_once(&s);
 	look_close(&s.looking);
 	view_free(&s.view);
 	return status;

@@ -130,7 +130,7 @@ write_pid(char *out, size_t size, const struct view *v)
 }
 
 static void
-write_command(char *out, size_t size, const struct view *v)
+write_program(char *out, size_t size, const struct view *v)
 {
 	put_text(out, size, said_of(v)->command);
 }
@@ -194,7 +194,7 @@ static const struct column columns[] = {
     {"PID", 7, 7, 7, write_pid, 3, true, true},
     {"HELD", 6, 6, 7, write_held, 0, true, true},
     {"WAITING", 7, 7, 7, write_waiting, 4, true, true},
-    {"COMMAND", 8, 12, 20, write_command, 0, false, false},
+    {"COMMAND", 8, 12, 20, write_program, 0, false, false},
     {"WHY", 10, 20, SIZE_MAX, write_why, 5, true, false},
     {"SINCE", 19, 23, 24, write_since, 0, false, false},
     {"LEFT", 6, 6, 7, write_left, 0, false, true},

@@ -107,7 +107,7 @@ add_section(struct reading *r, enum source_kind kind, const char *section,
 }
 
 static enum rc
-begin_section(struct reading *r, const char *section, struct fault *f)
+open_section(struct reading *r, const char *section, struct fault *f)
 {
 	struct conf_text *t = r->text;
 	static char copy[CONF_BYTES];
@@ -217,7 +217,7 @@ take_line(void *ctx, const struct inifile_line *l, struct fault *f)
 	int i;
 
 	if (!l->name)
-		return begin_section(r, l->section, f);
+		return open_section(r, l->section, f);
 	i = options_named(~0U, l->name, strlen(l->name));
 	if (i < 0)
 		return unknown_name(l, f);

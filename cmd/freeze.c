@@ -98,7 +98,7 @@ tell_frozen(struct looking *l, const char *key, const struct view *before)
 }
 
 static int
-freeze_one(struct looking *l, const char *key, const char *record)
+freeze_key(struct looking *l, const char *key, const char *record)
 {
 	struct fault f = {""};
 	struct view before = {0};
@@ -177,7 +177,7 @@ may_thaw(struct looking *l, const char *key, int *status)
 }
 
 static int
-thaw_one(struct looking *l, const char *key, const char *record)
+thaw_key(struct looking *l, const char *key, const char *record)
 {
 	char name[400];
 	struct fault f = {""};
@@ -230,7 +230,7 @@ cmd_freeze(char **words)
 
 	if (!look_plan(&plan, CMD_FREEZE, words, cmd_freeze_explain, &status))
 		return status;
-	return steer_each(&plan, freeze_one);
+	return steer_each(&plan, freeze_key);
 }
 
 int
@@ -246,5 +246,5 @@ cmd_thaw(char **words)
 		    "nobody can be asked, since this is no terminal: say -y; nothing was done");
 		return STATUS_USAGE;
 	}
-	return steer_each(&plan, thaw_one);
+	return steer_each(&plan, thaw_key);
 }

@@ -269,7 +269,7 @@ print_grant(const struct run *r)
 
 /* Nothing of the user's stays open: a `$(...)` waits for the end of its pipe. */
 static void
-leave(void)
+leave_caller(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -283,7 +283,7 @@ leave(void)
 
 /* Until here we die with the asker: whom nobody hears must not hold. */
 static bool
-deliver(const struct run *r)
+deliver_grant(const struct run *r)
 {
 	prctl(PR_SET_PDEATHSIG, 0);
 	if (getppid() != r->body->asker) {
@@ -294,7 +294,7 @@ deliver(const struct run *r)
 		undelivered = errno;
 		return false;
 	}
-	leave();
+	leave_caller();
 	if (write(answered, "", 1) != 1)
 		undelivered = errno; /* he has just been killed, or will see how we end */
 	close(answered);
@@ -331,7 +331,7 @@ be_front(struct run *r, struct plan *p)
 
 /* A terminal's signals have reached the front, too; what was sent to us alone has not. */
 static void
-pass_on(pid_t front, const struct signalfd_siginfo *info)
+pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
 {
 	int sig = info->ssi_signo;
 
@@ -386,7 +386,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 		if (set[LOOP_OWN].revents)
 			n = read(delivery, &byte, 1);
 		while (n < 0 && loop_signal(&loop, &info))
-			pass_on(front, &info);
+			pass_signal_on(front, &info);
 	}
 	return n > 0 ? held : end_as(front, p);
 }
@@ -411,10 +411,13 @@ hold_refused(const char *what)
 }
 
 static struct end
-hold(struct plan *p)
+hold_lock(struct plan *p)
 {
 	struct origin origin;
-	struct body body = {.outside.fd = -1, .deliver = deliver, .asker = getpid()};
+	struct body body = {.outside.fd = -1,
+	    .until = NEVER,
+	    .deliver = deliver_grant,
+	    .asker = getpid()};
 	struct run r = {.plan = p, .origin = &origin, .body = &body};
 	struct fault fault;
 	int delivery[2];
@@ -458,5 +461,5 @@ cmd_hold(char **words)
 	}
 	if (!plan.show.quiet && stray_list(clean, sizeof clean))
 		say("unknown in the environment and ignored: %s", clean);
-	return end_asker(shell, hold(&plan));
+	return end_asker(shell, hold_lock(&plan));
 }

@@ -12,7 +12,7 @@
 #define YEAR_10000 (253402300800 * US_PER_S)
 
 static void
-put_string(struct jsonline *j, const char *s)
+write_string(struct jsonline *j, const char *s)
 {
 	putc('"', j->to);
 	for (size_t left = strlen(s); left > 0;) {
@@ -28,7 +28,7 @@ put_string(struct jsonline *j, const char *s)
 
 /* What comes before each value. */
 static void
-put_name(struct jsonline *j, const char *name)
+write_name(struct jsonline *j, const char *name)
 {
 	if (j->filled)
 		putc(',', j->to);
@@ -53,7 +53,7 @@ jsonline_end(struct jsonline *j)
 void
 jsonline_open(struct jsonline *j, const char *name, char bracket)
 {
-	put_name(j, name);
+	write_name(j, name);
 	putc(bracket, j->to);
 	j->filled = false;
 }
@@ -68,9 +68,9 @@ jsonline_close(struct jsonline *j, char bracket)
 void
 jsonline_string(struct jsonline *j, const char *name, const char *value)
 {
-	put_name(j, name);
+	write_name(j, name);
 	if (value)
-		put_string(j, value);
+		write_string(j, value);
 	else
 		fputs("null", j->to);
 }
@@ -78,7 +78,7 @@ jsonline_string(struct jsonline *j, const char *name, const char *value)
 void
 jsonline_number(struct jsonline *j, const char *name, uint64_t value)
 {
-	put_name(j, name);
+	write_name(j, name);
 	/* what reads it may know no larger one */
 	fprintf(j->to, "%" PRIu64, value <= INT64_MAX ? value : INT64_MAX);
 }
@@ -86,7 +86,7 @@ jsonline_number(struct jsonline *j, const char *name, uint64_t value)
 void
 jsonline_truth(struct jsonline *j, const char *name, bool value)
 {
-	put_name(j, name);
+	write_name(j, name);
 	fputs(value ? "true" : "false", j->to);
 }
 
@@ -103,7 +103,7 @@ jsonline_seconds(struct jsonline *j, const char *name, int64_t ns)
 		jsonline_null(j, name);
 		return;
 	}
-	put_name(j, name);
+	write_name(j, name);
 	fprintf(j->to, "%lld.%03d", ns / NS_PER_S, (int)(ns % NS_PER_S / NS_PER_MS));
 }
 
@@ -119,6 +119,6 @@ jsonline_time(struct jsonline *j, const char *name, int64_t us)
 		return;
 	}
 	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
-	put_name(j, name);
+	write_name(j, name);
 	fprintf(j->to, "\"%s.%03dZ\"", date, (int)(us % US_PER_S / 1000));
 }

@@ -39,7 +39,7 @@ wait_patiently(struct host *h, int fd, short events, instant until)
 }
 
 static enum rc
-check_capability(const struct store *s, unsigned caps, struct fault *f)
+check_can_look(const struct store *s, unsigned caps, struct fault *f)
 {
 	static const struct {
 		unsigned cap;
@@ -92,7 +92,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 		rc = p->site.backend->open(&l->store, &l->host, &l->site, f);
 	if (rc != RC_OK)
 		return rc;
-	rc = check_capability(l->store, caps, f);
+	rc = check_can_look(l->store, caps, f);
 	if (rc != RC_OK)
 		look_close(l);
 	return rc;
@@ -108,7 +108,7 @@ look_close(struct looking *l)
 
 /* What the user should know of the server, once. */
 static void
-tell_notice(struct looking *l)
+say_notice(struct looking *l)
 {
 	char clean[700];
 
@@ -129,7 +129,7 @@ look(struct looking *l, const struct look *what, struct fault *f)
 	l->asked = true;
 	rc = l->store->backend->admin->each(l->store, what, f);
 	l->asked = false;
-	tell_notice(l);
+	say_notice(l);
 	if (rc == RC_STOP && l->silent)
 		return fault_set(f, RC_AGAIN, "%s does not answer", l->store->where);
 	return rc;

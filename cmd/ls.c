@@ -68,7 +68,7 @@ struct ls {
 /* ---- rows ---- */
 
 static void
-print(struct ls *ls, const struct view *v)
+print_lock(struct ls *ls, const struct view *v)
 {
 	if (ls->plan->look.json) {
 		show_json(ls->to, v, &ls->looking, true);
@@ -88,9 +88,9 @@ print_heading(struct ls *ls)
 }
 
 static bool
-is_wanted(const struct ls *ls, const struct view *v)
+fits_pattern(const struct ls *ls, const struct view *v)
 {
-	return !ls->plan->operand || fnmatch(ls->plan->operand, v->key, 0) == 0;
+	return !ls->plan->look.pattern || fnmatch(ls->plan->look.pattern, v->key, 0) == 0;
 }
 
 /* False: nobody reads what we write. */
@@ -99,11 +99,11 @@ see(void *ctx, const struct view *v)
 {
 	struct ls *ls = ctx;
 
-	if (!is_wanted(ls, v))
+	if (!fits_pattern(ls, v))
 		return true;
 	ls->seen++;
 	if (ls->seen <= ls->most)
-		print(ls, v);
+		print_lock(ls, v);
 	return !ferror(ls->to);
 }
 
@@ -115,7 +115,7 @@ look_all(struct ls *ls, bool (*see_one)(void *, const struct view *), struct fau
 }
 
 static int
-refuse(const struct ls *ls, enum rc rc, const struct fault *f)
+refuse_list(const struct ls *ls, enum rc rc, const struct fault *f)
 {
 	return look_refuse(ls->plan, "list", NULL, rc, f);
 }
@@ -130,7 +130,7 @@ list_once(struct ls *ls)
 	rc = look_all(ls, see, &f);
 	if (rc != RC_OK) {
 		fflush(stdout); /* what has been found */
-		return refuse(ls, rc, &f);
+		return refuse_list(ls, rc, &f);
 	}
 	return say_written();
 }
@@ -160,7 +160,7 @@ print_top(struct ls *ls, char *rows, size_t size, enum rc rc, const struct fault
 
 /* How many locks there are is known last, but stands at the top. */
 static enum rc
-draw(struct ls *ls, bool first, struct fault *f)
+draw_locks(struct ls *ls, bool first, struct fault *f)
 {
 	FILE *picture = screen_begin(&ls->screen);
 	char *rows = NULL;
@@ -188,14 +188,14 @@ draw(struct ls *ls, bool first, struct fault *f)
 /* ---- --watch, told line by line ---- */
 
 static int
-compare_keys(const void *a, const void *b)
+compare_printed(const void *a, const void *b)
 {
 	return strcmp(((const struct printed *)a)->key, ((const struct printed *)b)->key);
 }
 
 /* Takes over `key`, which was allocated. */
 static bool
-note(struct printed_list *l, char *key, uint64_t facts)
+note_printed(struct printed_list *l, char *key, uint64_t facts)
 {
 	if (key && l->n == l->room) {
 		size_t room = l->room ? 2 * l->room : 64;
@@ -214,16 +214,16 @@ note(struct printed_list *l, char *key, uint64_t facts)
 }
 
 static const struct printed *
-find(const struct printed_list *l, const char *key)
+find_printed(const struct printed_list *l, const char *key)
 {
 	const struct printed wanted = {(char *)key, 0};
 
-	return l->n ? bsearch(&wanted, l->list, l->n, sizeof *l->list, compare_keys)
+	return l->n ? bsearch(&wanted, l->list, l->n, sizeof *l->list, compare_printed)
 		    : NULL;
 }
 
 static void
-forget(struct printed_list *l)
+forget_printed(struct printed_list *l)
 {
 	for (size_t i = 0; i < l->n; i++)
 		free(l->list[i].key);
@@ -234,14 +234,14 @@ static bool
 see_change(void *ctx, const struct view *v)
 {
 	struct ls *ls = ctx;
-	const struct printed *before = find(&ls->before, v->key);
+	const struct printed *before = find_printed(&ls->before, v->key);
 	uint64_t facts = show_facts(v);
 
-	if (!is_wanted(ls, v))
+	if (!fits_pattern(ls, v))
 		return true;
 	if (!before || before->facts != facts)
-		print(ls, v);
-	ls->short_of_memory |= !note(&ls->now, strdup(v->key), facts);
+		print_lock(ls, v);
+	ls->short_of_memory |= !note_printed(&ls->now, strdup(v->key), facts);
 	return !ferror(ls->to) && !ls->short_of_memory;
 }
 
@@ -252,9 +252,9 @@ print_gone(struct ls *ls)
 	struct view v = {0};
 
 	for (size_t i = 0; i < ls->before.n; i++)
-		if (!find(&ls->now, ls->before.list[i].key)) {
+		if (!find_printed(&ls->now, ls->before.list[i].key)) {
 			view_begin(&v, ls->before.list[i].key);
-			print(ls, &v);
+			print_lock(ls, &v);
 		}
 	view_free(&v);
 }
@@ -269,13 +269,13 @@ tell_changes(struct ls *ls, struct fault *f)
 	if (rc == RC_OK && ls->short_of_memory)
 		rc = fault_set(f, RC_SYSTEM, "no memory for so many locks");
 	if (rc != RC_OK) {
-		forget(&ls->now);
+		forget_printed(&ls->now);
 		return rc;
 	}
 	if (ls->now.n)
-		qsort(ls->now.list, ls->now.n, sizeof *ls->now.list, compare_keys);
+		qsort(ls->now.list, ls->now.n, sizeof *ls->now.list, compare_printed);
 	print_gone(ls);
-	forget(&spare);
+	forget_printed(&spare);
 	ls->before = ls->now;
 	ls->now = spare;
 	return rc;
@@ -283,7 +283,7 @@ tell_changes(struct ls *ls, struct fault *f)
 
 /* Ends with a signal, or where the very first look fails. */
 static int
-watch(struct ls *ls)
+watch_locks(struct ls *ls)
 {
 	bool draws = ls->screen.moves && !ls->plan->look.json, told = false;
 	struct fault f;
@@ -292,12 +292,12 @@ watch(struct ls *ls)
 	if (!draws)
 		print_heading(ls);
 	for (bool first = true;; first = false) {
-		enum rc rc = draws ? draw(ls, first, &f) : tell_changes(ls, &f);
+		enum rc rc = draws ? draw_locks(ls, first, &f) : tell_changes(ls, &f);
 
 		if ((rc != RC_OK && (first || rc != RC_AGAIN)) || say_written() != 0)
-			return rc != RC_OK ? refuse(ls, rc, &f) : STATUS_SYSTEM;
+			return rc != RC_OK ? refuse_list(ls, rc, &f) : STATUS_SYSTEM;
 		if (rc != RC_OK && !draws && !told)
-			refuse(ls, rc, &f);
+			refuse_list(ls, rc, &f);
 		told = rc != RC_OK;
 		status = look_pause(&ls->looking);
 		if (status != 0)
@@ -338,9 +338,9 @@ cmd_ls(char **words)
 	}
 	rc = look_open(&ls.looking, &plan, 0, &f);
 	if (rc != RC_OK)
-		return refuse(&ls, rc, &f);
+		return refuse_list(&ls, rc, &f);
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
-	status = plan.look.again ? watch(&ls) : list_once(&ls);
+	status = plan.look.again ? watch_locks(&ls) : list_once(&ls);
 	look_close(&ls.looking);
 	return status;
 }

@@ -97,13 +97,16 @@ settle_conflict(const struct plan *p, const struct sources *all, struct fault *f
 static enum rc
 take_operand(struct plan *p, const char *operand, struct fault *f)
 {
+	const char **only = p->cmd == CMD_LS ? &p->look.pattern
+	    : p->cmd == CMD_RELEASE          ? &p->steer.handle
+					     : NULL;
 	struct fault why;
 
-	if (p->cmd == CMD_LS || p->cmd == CMD_RELEASE) {
-		if (p->operand)
+	if (only) {
+		if (*only)
 			return fault_set(f, RC_USAGE, "'%s' is one word too many",
 			    text_brief(operand).text);
-		p->operand = operand;
+		*only = operand;
 		return RC_OK;
 	}
 	if (!(options[OPT_KEY].cmds & p->cmd))
@@ -117,7 +120,7 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 
 /* All that is not a word: files, for the keys that are known by now, and variables. */
 static enum rc
-read_rest(struct plan *p, struct sources *all, struct fault *f)
+read_sources(struct plan *p, struct sources *all, struct fault *f)
 {
 	const struct source *of_key = sources_of(all, OPT_KEY);
 	bool named = p->nkeys > 0 || !of_key;
@@ -133,7 +136,7 @@ read_rest(struct plan *p, struct sources *all, struct fault *f)
 
 /* `dlock run` ends its options where the command begins. */
 static enum rc
-read_run(struct plan *p, struct words *w, struct sources *all, struct fault *f)
+read_run_words(struct plan *p, struct words *w, struct sources *all, struct fault *f)
 {
 	enum rc rc;
 	bool named; /* the key is a word of its own */
@@ -145,7 +148,7 @@ read_run(struct plan *p, struct words *w, struct sources *all, struct fault *f)
 		return RC_USAGE;
 	if (w->help)
 		return RC_OK;
-	rc = read_rest(p, all, f);
+	rc = read_sources(p, all, f);
 	return rc == RC_OK ? settle_command(p, w->next, named, f) : rc;
 }
 
@@ -161,7 +164,7 @@ read_other(struct plan *p, struct words *w, struct sources *all, struct fault *f
 		return RC_OK;
 	if (p->nkeys > 0)
 		all->list[SOURCE_ENVIRONMENT].value[OPT_KEY] = NULL;
-	rc = read_rest(p, all, f);
+	rc = read_sources(p, all, f);
 	if (rc == RC_OK && p->nkeys == 0 && (options[OPT_KEY].cmds & p->cmd) &&
 	    p->cmd != CMD_CONFIG)
 		return fault_set(
@@ -187,7 +190,8 @@ plan_trace(
 	    .steer = {.length = NEVER},
 	};
 	sources_init(all, cmd);
-	rc = cmd == CMD_RUN ? read_run(p, &words, all, f) : read_other(p, &words, all, f);
+	rc = cmd == CMD_RUN ? read_run_words(p, &words, all, f)
+			    : read_other(p, &words, all, f);
 	if (rc == RC_OK && words.help)
 		return PARSED_HELP;
 	if (rc == RC_OK && sited)

@@ -83,15 +83,17 @@ struct plan_look {
 	bool json, bare;     /* bare: no line of headings */
 	const char *columns; /* NULL: the usual ones */
 	int64_t again;       /* look again after so long; 0: once */
+	const char *pattern; /* of ls: which keys; NULL: all */
 };
 
 /* How a lock is taken away, frozen or held by hand. */
 struct plan_steer {
 	int64_t token; /* of the grant that is meant; 0: the one that is shown */
 	bool force, yes;
-	int64_t length; /* how long; NEVER: without an end */
-	int pid;        /* for as long as this process lives; 0: not said */
-	bool shell;     /* print assignments for a shell's eval */
+	int64_t length;     /* how long; NEVER: without an end */
+	int pid;            /* for as long as this process lives; 0: not said */
+	bool shell;         /* print assignments for a shell's eval */
+	const char *handle; /* of release; NULL: not said */
 };
 
 struct plan {
@@ -108,8 +110,6 @@ struct plan {
 	struct plan_config config;
 	struct plan_look look;
 	struct plan_steer steer;
-	/* CMD_LS: the pattern; CMD_RELEASE: the handle; NULL: not said */
-	const char *operand;
 };
 
 /* What the process was like when it was started; the command gets it back. */

@@ -34,22 +34,29 @@ cmd_release_explain(void)
 
 /* ---- what the shell has of it ---- */
 
+/* A handle is a keeper's address without its locks. */
+static bool
+is_of_handle(const char *keeper, const char *handle)
+{
+	size_t n = strlen(handle);
+
+	return strncmp(keeper, handle, n) == 0 && strchr("/ ", keeper[n]);
+}
+
 /* Of the keepers in DLOCK_KEEPER those that are not this handle's, which are still there. */
 static void
 unset_keeper(const char *handle)
 {
 	const char *keepers = sources_variable("DLOCK_KEEPER"), *end;
-	size_t n = strlen(handle);
-	char *others = calloc(1, strlen(keepers ? keepers : "") + 1);
+	size_t size = strlen(keepers ? keepers : "") + 1, used = 0;
+	char *others = calloc(1, size);
 
 	for (; keepers && others && *keepers; keepers = end) {
 		keepers += strspn(keepers, " ");
 		end = keepers + strcspn(keepers, " ");
-		if (strncmp(keepers, handle, n) == 0 && strchr("/ ", keepers[n]))
-			continue;
-		if (*others)
-			strcat(others, " ");
-		strncat(others, keepers, end - keepers);
+		if (!is_of_handle(keepers, handle))
+			used += snprintf(others + used, size - used, "%s%.*s",
+			    used ? " " : "", (int)(end - keepers), keepers);
 	}
 	if (others && *others)
 		shell_export(stdout, "DLOCK_KEEPER", others);
@@ -100,7 +107,7 @@ tell_outcome(const struct plan *p, const char *handle, const struct join_outcome
 
 /* Returns the exit status; `gone`: nothing is held under this handle any more. */
 static int
-release(const struct plan *p, const char *handle, bool *gone)
+release_handle(const struct plan *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
 	struct fault f;
@@ -131,7 +138,8 @@ end_release(const struct plan *p, int status)
 static int
 release_named(const struct plan *p)
 {
-	const char *handle = p->operand ? p->operand : sources_variable("DLOCK_HANDLE");
+	const char *handle = p->steer.handle ? p->steer.handle
+					     : sources_variable("DLOCK_HANDLE");
 	bool gone;
 	int status;
 
@@ -140,7 +148,7 @@ release_named(const struct plan *p)
 		    "no handle: say dlock release HANDLE, with what dlock hold has printed, or set DLOCK_HANDLE");
 		return STATUS_USAGE;
 	}
-	status = release(p, handle, &gone);
+	status = release_handle(p, handle, &gone);
 	if (p->steer.shell && gone)
 		unset_variables(handle);
 	return status;

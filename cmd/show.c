@@ -151,6 +151,8 @@ show_json(FILE *to, const struct view *v, const struct looking *l, bool brief)
 	put_last(&j, v);
 	if (v->unknown)
 		jsonline_string(&j, "unknown", v->unknown);
+	if (l->store->backend->caveat)
+		jsonline_string(&j, "caveat", l->store->backend->caveat);
 	jsonline_end(&j);
 }
 
@@ -368,6 +370,16 @@ print_last(const struct page *p)
 	fputs("\n", p->to);
 }
 
+/* Who looks at a lock that is free has nothing to rely on. */
+static void
+print_caveat(const struct page *p, const char *caveat)
+{
+	if (!caveat || view_state(p->view) == STATE_FREE)
+		return;
+	print_name(p, "caveat");
+	fprintf(p->to, "%s\n", caveat);
+}
+
 void
 show_text(FILE *to, const struct view *v, const struct looking *l, const struct screen *s)
 {
@@ -380,6 +392,7 @@ show_text(FILE *to, const struct view *v, const struct looking *l, const struct 
 	print_waiters(&p);
 	print_freeze(&p);
 	print_last(&p);
+	print_caveat(&p, l->store->backend->caveat);
 }
 
 /* ---- what has changed ---- */

@@ -188,7 +188,7 @@ read_variable(struct plan *p, struct fault *f)
 
 /* Without a URL at all, what an enclosing dlock uses. */
 static void
-inherit_site(struct plan *p)
+settle_inherited(struct plan *p)
 {
 	const char *enclosing = sources_variable("DLOCK_BACKEND");
 
@@ -209,6 +209,6 @@ site_settle(struct plan *p, const struct sources *all, struct fault *f)
 	/* a variable is stronger than a file */
 	if (!of_url || sources_filed(of_url))
 		rc = read_variable(p, f);
-	inherit_site(p);
+	settle_inherited(p);
 	return rc;
 }

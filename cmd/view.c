@@ -74,7 +74,7 @@ cut(const char *text)
 
 /* A copy of any text; NULL stays NULL. */
 static const char *
-keep(struct view *v, const char *text)
+keep_text(struct view *v, const char *text)
 {
 	size_t n = text ? cut(text) : 0;
 	char *copy = text ? find_room(v, n + 1) : NULL;
@@ -90,7 +90,7 @@ keep(struct view *v, const char *text)
 static const char *
 keep_masked(struct view *v, const char *text)
 {
-	char *copy = (char *)keep(v, text);
+	char *copy = (char *)keep_text(v, text);
 
 	if (copy)
 		mask_passwords(copy);
@@ -101,7 +101,7 @@ keep_masked(struct view *v, const char *text)
 static const char *
 keep_whole(struct view *v, const char *text)
 {
-	return text && strlen(text) < TEXT_MOST ? keep(v, text) : NULL;
+	return text && strlen(text) < TEXT_MOST ? keep_text(v, text) : NULL;
 }
 
 /* ---- entries ---- */
@@ -169,7 +169,7 @@ one_more(struct view *v, struct people *p)
 }
 
 static void
-add_to(struct view *v, struct people *people, const struct entry *e)
+add_person(struct view *v, struct people *people, const struct entry *e)
 {
 	struct person *p = one_more(v, people);
 
@@ -192,10 +192,10 @@ view_add(struct view *v, const struct entry *e, int64_t now)
 	v->now = now;
 	switch (e->kind) {
 	case ENTRY_HOLDER:
-		add_to(v, &v->holders, e);
+		add_person(v, &v->holders, e);
 		break;
 	case ENTRY_WAITER:
-		add_to(v, &v->waiters, e);
+		add_person(v, &v->waiters, e);
 		break;
 	case ENTRY_WAITING:
 		v->waiters.all = e->count;
@@ -225,7 +225,7 @@ view_begin(struct view *v, const char *key)
 
 	forget_texts(&empty);
 	*v = empty;
-	v->key = keep(v, key);
+	v->key = keep_text(v, key);
 	if (!v->key)
 		v->key = "";
 }
@@ -317,7 +317,7 @@ view_left(const struct view *v, int64_t until)
 
 /* "an advisory lock (pid 77 on 10.0.0.3)" */
 static void
-describe_foreign(const struct person *p, char *out, size_t size)
+describe_other(const struct person *p, char *out, size_t size)
 {
 	char name[160], who[200], what[200];
 	struct record r = p->said;
@@ -336,7 +336,7 @@ const char *
 view_person(const struct person *p, char *out, size_t size)
 {
 	if (p->foreign)
-		describe_foreign(p, out, size);
+		describe_other(p, out, size);
 	else
 		record_words(&p->said, out, size);
 	return out;

@@ -58,7 +58,7 @@ struct wait {
 
 /* Is there a place beside those who hold it for what is asked for? */
 static bool
-has_place(const struct view *v, const struct plan_claim *c)
+would_fit(const struct view *v, const struct plan_claim *c)
 {
 	enum lock_kind kind;
 	unsigned limit;
@@ -75,12 +75,12 @@ has_place(const struct view *v, const struct plan_claim *c)
 static bool
 is_free(const struct view *v, const struct plan_claim *c)
 {
-	return !v->unknown && !v->is_frozen && v->waiters.all == 0 && has_place(v, c);
+	return !v->unknown && !v->is_frozen && v->waiters.all == 0 && would_fit(v, c);
 }
 
 /* RC_BUSY: one is not free, which w->key and w->words tell of. */
 static enum rc
-look_at_keys(struct wait *w, instant until, struct fault *f)
+find_taken(struct wait *w, instant until, struct fault *f)
 {
 	for (size_t i = 0; i < w->plan->nkeys; i++) {
 		enum rc rc;
@@ -148,7 +148,7 @@ wait_for_all(struct wait *w, struct fault *f)
 	char clean[700];
 
 	for (bool heard = false;;) {
-		enum rc rc = look_at_keys(w, look_until(w), f);
+		enum rc rc = find_taken(w, look_until(w), f);
 
 		if (rc == RC_OK || rc == RC_BUSY) {
 			patience_end_outage(&w->patience);

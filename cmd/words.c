@@ -47,7 +47,7 @@ value_apart(struct fault *f, const struct option *o, const char *word)
 }
 
 static enum rc
-note(struct words *w, int i, const char *value, struct fault *f)
+note_option(struct words *w, int i, const char *value, struct fault *f)
 {
 	const struct option *o = &options[i];
 	struct fault why;
@@ -79,16 +79,16 @@ read_long(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
 		    options[i].name, text_brief(word + n + 1).text);
 	if (!options[i].arg)
-		return note(w, i, "1", f);
+		return note_option(w, i, "1", f);
 	if (word[n])
-		return note(w, i, word + n + 1, f);
+		return note_option(w, i, word + n + 1, f);
 	if (options[i].bare && options_takes(&options[i], *w->next))
 		return value_apart(f, &options[i], *w->next);
 	if (options[i].bare)
-		return note(w, i, options[i].bare, f);
+		return note_option(w, i, options[i].bare, f);
 	if (!*w->next)
 		return needs_value(f, &options[i]);
-	return note(w, i, *w->next++, f);
+	return note_option(w, i, *w->next++, f);
 }
 
 /* The value of a letter: the rest of its word, or else the next one. */
@@ -98,10 +98,10 @@ read_letters_value(struct words *w, int i, const char *rest, struct fault *f)
 	if (*rest == '=')
 		return letter_with_equals(f, &options[i]);
 	if (*rest)
-		return note(w, i, rest, f);
+		return note_option(w, i, rest, f);
 	if (!*w->next)
 		return needs_value(f, &options[i]);
-	return note(w, i, *w->next++, f);
+	return note_option(w, i, *w->next++, f);
 }
 
 /* One without a letter of its own may have been meant. */
@@ -139,7 +139,7 @@ read_letters(struct words *w, struct fault *f)
 			return unknown_letter(f, w->cmd, *c);
 		if (options[i].arg)
 			return read_letters_value(w, i, c + 1, f);
-		if (note(w, i, "1", f) != RC_OK)
+		if (note_option(w, i, "1", f) != RC_OK)
 			return RC_USAGE;
 	}
 	return RC_OK;

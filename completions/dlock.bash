@@ -130,10 +130,10 @@ _dlock_value()
 	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
 	--config) _filedir ;;
 	--backend | -b)
-		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// postgresql:// mysql:// mariadb://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// postgresql:// mysql:// mariadb:// memcached://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
@@ -162,6 +162,8 @@ _dlock_setting()
 		mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
 	elif [[ $cur == dialect=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore redisson-fair' -- "${cur#*=}")
+	elif [[ $cur == layout=* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'curator plain rw-seq kazoo menagerie' -- "${cur#*=}")
 	elif [[ $cur == mode=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'lease advisory row named' -- "${cur#*=}")
 	elif [[ $cur == tls=* ]]; then
@@ -170,7 +172,7 @@ _dlock_setting()
 		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate flyway' \
 			-- "${cur#*=}")
 	else
-		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= mode= name= password-file= path= sentinel-password-file= socket= tls= tls-files= tls-name= wait-replicas=' \
+		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= name= password-file= path= prefix= sentinel-password-file= socket= tls= tls-files= tls-name= wait-replicas=' \
 			-- "$cur")
 		compopt -o nospace
 	fi

@@ -97,7 +97,7 @@ trap 'end 143' TERM HUP PIPE # after SIGINT, pytest cleans up
 
 echo "  TEST  what needs a server, side by side (some minutes); at work: tail -f $out/check-*.log"
 for n in 1 2 3; do
-	part "here$n" "$n/3" 'file redis' '' "$@"
+	part "here$n" "$n/3" 'file redis memcached' '' "$@"
 done
 for n in 1 2; do
 	part "zk$n" "$n/2" zk 'place or zk' "$@"

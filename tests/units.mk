@@ -15,7 +15,7 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ZK),,unit/zk unit/credit) $(if $(USE_PG),,unit/derive unit/sha256 unit/hosts), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ZK),,unit/zk unit/credit) $(if $(USE_PG),,unit/derive unit/hosts) $(if $(USE_MEMCACHED),,unit/memcached), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
@@ -74,7 +74,7 @@ $(O)/dlock-forgets: $(filter-out $(O)/backends/redis/restart.o,$(OBJECTS)) $(O)/
 FUZZ_CC ?= clang
 FUZZ_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION='"$(VERSION)"' $(WARN) -I. -I$(O) -O1 -g \
 	-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
-FUZZERS := $(filter-out $(if $(USE_REDIS),,url resp),$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
+FUZZERS := $(filter-out $(if $(USE_REDIS),,url resp) $(if $(USE_MEMCACHED),,memcached),$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
 FUZZ_TARGETS = $(FUZZERS:%=$(O)/fuzz/%)
 # $(call fuzz,seconds): one line for each target, all of its output when it finds something
 fuzz = for t in $(FUZZERS); do echo "  FUZZ  $$t ($(1) s)"; \
@@ -99,6 +99,7 @@ $(O)/fuzz/duration: cmd/parse.c cmd/text.c
 $(O)/fuzz/url: backends/redis/address.c backends/endpoint.c backends/encode.c backends/url.c
 $(O)/fuzz/key: backends/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
+$(O)/fuzz/memcached: backends/memcached/name.c backends/memcached/reply.c backends/memcached/value.c backends/memcached/vitals.c backends/sha256.c backends/encode.c
 $(O)/fuzz/header: backends/file/header.c
 $(O)/fuzz/past: backends/file/past.c backends/file/header.c backends/encode.c
 $(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c

@@ -233,7 +233,7 @@ file_leave(struct file *f)
  * does not say whose it is may be his.
  */
 static bool
-find_holder(
+find_first_holder(
     const struct file *f, const struct header *header, int64_t byte, struct header *h)
 {
 	*h = *header;
@@ -243,7 +243,7 @@ find_holder(
 }
 
 static void
-show(struct file *f, const struct header *h)
+show_holder(struct file *f, const struct header *h)
 {
 	f->base.host->seen.held = header_age(h, file_now());
 	snprintf(f->base.host->seen.holder, RECORD_BYTES, "%s", h->record);
@@ -263,10 +263,13 @@ show_line(struct file *f)
 	(void)block_read(f->fd, BLOCK_HEADER, &header);
 	f->frozen = block_is_frozen(f->fd, &header, file_now(), &freeze);
 	place_see(&f->place, &c);
-	held = find_holder(f, &header, c.first, &holder);
+	held = find_first_holder(f, &header, c.first, &holder);
 	if (!held && f->frozen && c.kind == KIND_EXCLUSIVE && c.holders > 0 && c.position)
 		c.position++; /* that one only waits */
-	show(f, held ? &holder : f->frozen ? &freeze : &(struct header){.next = 1});
+	show_holder(f,
+	    held            ? &holder
+		: f->frozen ? &freeze
+			    : &(struct header){.next = 1});
 	f->base.host->seen.frozen = f->frozen;
 	f->base.host->seen.kind = c.kind;
 	f->base.host->seen.holders = held || !f->frozen ? c.holders : 0;
@@ -418,17 +421,18 @@ file_take(struct file *f, struct header *h, struct grant *g, struct fault *fault
 
 	write_who(f, h, place_held_byte(p));
 	h->token = header_next_token(h, h->granted);
-	f->at = kind_is_exclusive(p->kind) ? BLOCK_HEADER : block_choose(f->fd, h->byte);
+	f->hold.at = kind_is_exclusive(p->kind) ? BLOCK_HEADER
+						: block_choose(f->fd, h->byte);
 	/* a token that is not kept might be dealt again */
 	rc = file_write(f, h, BLOCK_HEADER, fault);
-	if (rc == RC_OK && f->at != BLOCK_HEADER)
-		rc = file_write(f, h, f->at, fault);
+	if (rc == RC_OK && f->hold.at != BLOCK_HEADER)
+		rc = file_write(f, h, f->hold.at, fault);
 	if (rc != RC_OK)
 		return rc;
 	place_granted(p);
-	f->holds = true;
-	f->granted = h->granted;
-	f->token = h->token;
+	f->hold.ours = true;
+	f->hold.granted = h->granted;
+	f->hold.token = h->token;
 	*g = (struct grant){.token = h->token,
 	    .slot = p->slot < 0 ? 0 : (unsigned)p->slot,
 	    .sent = instant_now(),
@@ -473,7 +477,7 @@ write_waiter(const struct file *f)
 }
 
 static enum rc
-refuse(struct file *f, struct fault *fault)
+refuse_claim(struct file *f, struct fault *fault)
 {
 	show_line(f);
 	f->base.host->seen.position = 0; /* we are in no line */
@@ -512,7 +516,7 @@ stand_in_line(
 	if (f->frozen)
 		place_give_slot_back(p);
 	if ((place_is_waiting(p) || f->frozen) && !until)
-		return refuse(f, fault);
+		return refuse_claim(f, fault);
 	if (p->slot >= 0)
 		return file_take(f, h, g, fault);
 	if (number >= NUMBER_LIMIT)
@@ -541,7 +545,7 @@ check_job(struct file *f, struct fault *fault)
 
 /* It is our turn, unless the lock has been frozen. */
 static enum rc
-take_turn(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+take_lock(struct file *f, struct header *h, struct grant *g, struct fault *fault)
 {
 	if (!f->frozen)
 		return file_take(f, h, g, fault);
@@ -560,7 +564,7 @@ file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 	if (rc == RC_OK) {
 		f->frozen = block_is_frozen(f->fd, &h, file_now(), &freeze);
 		h.freeze = f->frozen;
-		rc = place_has_joined(&f->place) ? take_turn(f, &h, g, fault)
+		rc = place_has_joined(&f->place) ? take_lock(f, &h, g, fault)
 						 : stand_in_line(f, &h, until, g, fault);
 	}
 	file_leave(f);
@@ -609,7 +613,7 @@ file_open(
 	f->fd = -1;
 	f->entering = NULL;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
-	f->frozen = f->holds = false;
+	f->frozen = f->hold.ours = false;
 	directory_init(&f->dir, site->url ? path : NULL);
 	rc = setting_read(&f->base, site, fault);
 	if (rc == RC_OK)
@@ -646,9 +650,9 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	rc = file_open_all(f, fault);
 	if (rc == RC_OK)
 		tell_of_elsewhere(f);
-	while (rc == RC_OK && !f->holds) {
+	while (rc == RC_OK && !f->hold.ours) {
 		rc = file_decide(f, until, g, fault);
-		if (rc == RC_OK && !f->holds)
+		if (rc == RC_OK && !f->hold.ours)
 			rc = wait_in_line(f, until, fault);
 	}
 	return rc;
@@ -665,7 +669,7 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 	g->sent = instant_now();
 	g->lease = LEASE_FOREVER;
 	rc = directory_look(&f->dir, f->name, f->fd, fault);
-	if (rc == RC_OK && block_is_marked(f->fd, f->at, f->token, &mark))
+	if (rc == RC_OK && block_is_marked(f->fd, f->hold.at, f->hold.token, &mark))
 		rc = refuse_broken(
 		    f->base.host, fault, RC_REVOKED, f->base.where, mark.record);
 	return rc;
@@ -678,8 +682,10 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 static void
 write_down(struct file *f, int status)
 {
-	struct run run = {
-	    .begin = f->granted, .end = file_now(), .token = f->token, .status = status};
+	struct run run = {.begin = f->hold.granted,
+	    .end = file_now(),
+	    .token = f->hold.token,
+	    .status = status};
 	const char *once = f->claim->job.once;
 	struct fault why;
 
@@ -694,7 +700,7 @@ write_down(struct file *f, int status)
 
 /* RC_AGAIN, RC_STOP: it is not, and the lock is still ours. */
 static enum rc
-remember(struct file *f, int status, instant until, struct fault *fault)
+write_run_down(struct file *f, int status, instant until, struct fault *fault)
 {
 	enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
 
@@ -711,16 +717,16 @@ file_release(struct store *s, int status, instant until, struct fault *fault)
 	struct file *f = file_of(s);
 	enum rc rc = RC_OK;
 
-	if (f->holds && status >= 0 && job_is_wanted(&f->claim->job)) {
-		rc = remember(f, status, until, fault);
+	if (f->hold.ours && status >= 0 && job_is_wanted(&f->claim->job)) {
+		rc = write_run_down(f, status, until, fault);
 		if (rc == RC_AGAIN || rc == RC_STOP)
 			return rc;
-	} else if (f->holds) {
+	} else if (f->hold.ours) {
 		rc = directory_look(&f->dir, f->name, f->fd, fault);
 	}
 	forget_entering(f);
 	place_leave(&f->place);
-	f->holds = false;
+	f->hold.ours = false;
 	return rc;
 }
 

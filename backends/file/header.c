@@ -25,7 +25,7 @@ header_number(const char **s, const char *end)
 
 /* A number that is missing, or not one, counts as 0. */
 static int64_t
-take_number(const char **s, const char *end)
+take_digits(const char **s, const char *end)
 {
 	int64_t n = header_number(s, end);
 
@@ -73,11 +73,11 @@ header_parse(struct header *h, const char *text, size_t n)
 		return false;
 	if (sign < strlen(magic))
 		return true; /* the beginning of ours, or nothing */
-	h->next = take_number(&s, first);
+	h->next = take_digits(&s, first);
 	h->next = h->next > 0 ? h->next : 1;
-	h->token = take_number(&s, first);
-	h->granted = take_number(&s, first);
-	h->freeze = take_number(&s, first);
+	h->token = take_digits(&s, first);
+	h->granted = take_digits(&s, first);
+	h->freeze = take_digits(&s, first);
 	h->byte = take_byte(&s, first);
 	take_owner(h->owner, s, first);
 	s = first < end ? first + 1 : end;

@@ -16,7 +16,7 @@ next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
 /* ---- who holds ---- */
 
 static bool
-add(struct line *l, struct line_holder h)
+add_holder(struct line *l, struct line_holder h)
 {
 	if (l->n == l->room) {
 		size_t room = l->room ? 2 * l->room : 16;
@@ -53,7 +53,7 @@ add_first(struct line *l, int64_t byte)
 	} else {
 		return true;
 	}
-	return add(l, h);
+	return add_holder(l, h);
 }
 
 static bool

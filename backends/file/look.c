@@ -28,7 +28,7 @@ struct looking {
 	struct fault *fault;
 	bool over;
 	enum rc rc;
-	uint64_t hidden;            /* files and directories that we may not read */
+	uint64_t hidden;                 /* files and directories that we may not read */
 	char first_hidden[NAME_MAX + 1]; /* one of them */
 };
 
@@ -40,7 +40,7 @@ stop(struct looking *g, enum rc rc)
 }
 
 static void
-tell(struct looking *g, const struct entry *e)
+tell_entry(struct looking *g, const struct entry *e)
 {
 	if (!g->over && !g->look->see(g->look->ctx, e, file_now()))
 		g->over = true;
@@ -100,7 +100,7 @@ tell_holders(struct looking *g, const char *key, const struct line *l, unsigned 
 		e.limit = e.lock == KIND_LIMIT ? limit : 0;
 		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
 		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
-		tell(g, &e);
+		tell_entry(g, &e);
 	}
 }
 
@@ -119,7 +119,7 @@ tell_waiters(struct looking *g, const char *key, const struct line *l, unsigned 
 		e = entry_of(ENTRY_WAITER, key, w.byte, &who);
 		e.limit = e.lock == KIND_LIMIT ? limit : 0;
 		e.position = w.position;
-		tell(g, &e);
+		tell_entry(g, &e);
 	}
 }
 
@@ -137,7 +137,7 @@ tell_waiting(struct looking *g, const char *key, const struct line *l)
 		;
 	e.count = w.position;
 	if (w.position > 0 && !g->over)
-		tell(g, &e);
+		tell_entry(g, &e);
 }
 
 static void
@@ -152,13 +152,13 @@ tell_freeze(struct looking *g, const char *key, const struct line *l)
 	    .until = end == FREEZE_FOREVER ? EPOCH_NONE : end};
 
 	if (l->frozen && !g->over)
-		tell(g, &e);
+		tell_entry(g, &e);
 }
 
 static void
 tell_unknown(struct looking *g, const char *key, const char *what)
 {
-	tell(g,
+	tell_entry(g,
 	    &(struct entry){.kind = ENTRY_UNKNOWN,
 		.key = key,
 		.slot = -1,
@@ -188,7 +188,7 @@ tell_last(struct looking *g, const char *key)
 	    .until = run.end,
 	    .once = known_text(id),
 	    .status = run.status};
-	tell(g, &e);
+	tell_entry(g, &e);
 }
 
 static void

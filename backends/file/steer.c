@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 static enum rc
-enter(struct file *f, const char *key, enum directory_use use, struct header *h,
+open_entered(struct file *f, const char *key, enum directory_use use, struct header *h,
     instant until, struct fault *fault)
 {
 	enum rc rc;
@@ -38,7 +38,7 @@ enter(struct file *f, const char *key, enum directory_use use, struct header *h,
 }
 
 static enum rc
-leave(struct file *f, enum rc rc)
+leave_closed(struct file *f, enum rc rc)
 {
 	file_leave(f);
 	file_close_lock(f);
@@ -48,7 +48,7 @@ leave(struct file *f, enum rc rc)
 /* ---- marks ---- */
 
 static bool
-is_meant(const struct target *t, const struct header *who)
+is_target(const struct target *t, const struct header *who)
 {
 	return who->token > 0 && (t->token > 0 || t->owner) &&
 	    (t->token == 0 || t->token == (uint64_t)who->token) &&
@@ -63,14 +63,15 @@ find_meant(const struct line *l, const struct target *t, struct header *who)
 		const struct line_holder *h = &l->holders[i];
 
 		line_tell(l, h, who);
-		if (h->at >= 0 && is_meant(t, who))
+		if (h->at >= 0 && is_target(t, who))
 			return h->at;
 	}
 	return -1;
 }
 
 static enum rc
-mark(struct file *f, const struct target *t, const char *record, struct fault *fault)
+mark_grant(
+    struct file *f, const struct target *t, const char *record, struct fault *fault)
 {
 	struct line l;
 	struct header who;
@@ -101,8 +102,8 @@ file_revoke(struct store *s, const struct target *t, const char *record, bool fo
 		return fault_set(fault, RC_CONFIG,
 		    "%s: the kernel keeps the lock until the processes that hold it have ended: kill them",
 		    f->dir.where);
-	rc = enter(f, t->key, DIRECTORY_CHANGE, &h, until, fault);
-	return leave(f, rc == RC_OK ? mark(f, t, record, fault) : rc);
+	rc = open_entered(f, t->key, DIRECTORY_CHANGE, &h, until, fault);
+	return leave_closed(f, rc == RC_OK ? mark_grant(f, t, record, fault) : rc);
 }
 
 /* ---- freezes ---- */
@@ -135,9 +136,10 @@ file_freeze(struct store *s, const char *key, const char *record, int64_t length
 {
 	struct file *f = file_of(s);
 	struct header h;
-	enum rc rc = enter(f, key, DIRECTORY_MAKE, &h, until, fault);
+	enum rc rc = open_entered(f, key, DIRECTORY_MAKE, &h, until, fault);
 
-	return leave(f, rc == RC_OK ? write_freeze(f, &h, record, length, fault) : rc);
+	return leave_closed(
+	    f, rc == RC_OK ? write_freeze(f, &h, record, length, fault) : rc);
 }
 
 /* Those who wait are told when the file is closed, at the latest. */
@@ -162,9 +164,9 @@ file_thaw(struct store *s, const char *key, instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
 	struct header h;
-	enum rc rc = enter(f, key, DIRECTORY_CHANGE, &h, until, fault);
+	enum rc rc = open_entered(f, key, DIRECTORY_CHANGE, &h, until, fault);
 
-	return leave(f, rc == RC_OK ? write_thaw(f, &h, fault) : rc);
+	return leave_closed(f, rc == RC_OK ? write_thaw(f, &h, fault) : rc);
 }
 
 const struct admin_ops file_admin = {file_each, file_revoke, file_freeze, file_thaw};

@@ -16,6 +16,13 @@ enum {
 	NAME_BYTES = ENCODED_BYTES + 2 * (ENCODED_BYTES / NAME_CHUNK) + 8,
 };
 
+/* The lock, once it is ours. */
+struct file_hold {
+	bool ours;              /* if so: */
+	int64_t granted, token; /* the token is the first, as the header has it */
+	off_t at;               /* our block */
+};
+
 struct file {
 	struct store base;
 	const struct claim *claim; /* NULL: there is none, a look or a steering */
@@ -28,10 +35,7 @@ struct file {
 	struct ticket_wait *entering;
 	struct place place;
 	bool frozen; /* when we last looked: nobody may take the lock */
-	bool holds;
-	/* if so; `token` is the first as the header has it, `at` our block */
-	int64_t granted, token;
-	off_t at;
+	struct file_hold hold;
 };
 
 extern const struct backend file_backend;

@@ -160,14 +160,14 @@ tickets_first(int fd, struct span s)
 }
 
 static void
-count(int fd, struct span s, unsigned most, unsigned *n)
+count_in_range(int fd, struct span s, unsigned most, unsigned *n)
 {
 	struct span found;
 
 	while (*n <= most && tickets_look(fd, F_RDLCK, s, &found) > 0) {
 		*n += found.to - found.from <= most ? (unsigned)(found.to - found.from)
 						    : most + 1;
-		count(fd, (struct span){s.from, found.from}, most, n);
+		count_in_range(fd, (struct span){s.from, found.from}, most, n);
 		s.from = found.to;
 	}
 }
@@ -177,7 +177,7 @@ tickets_count(int fd, struct span s, unsigned most)
 {
 	unsigned n = 0;
 
-	count(fd, s, most, &n);
+	count_in_range(fd, s, most, &n);
 	return n <= most ? n : 0;
 }
 

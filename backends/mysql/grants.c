@@ -26,13 +26,12 @@ grants_read_token(struct mysql *my, MYSQL_RES *r, uint64_t *token)
 
 enum { SEEN_WAITING, SEEN_HOLDERS, SEEN_AGE, SEEN_SHARED, SEEN_RECORD, SEEN_FIELDS };
 
-static const char see_sql[] =
-    DIRTY "SELECT COALESCE(SUM(c.waits), 0), COALESCE(SUM(1 - c.waits), 0), "
-	  "MAX(h.age), MAX(h.shared), MAX(h.record) "
-	  "FROM (SELECT waits FROM dlock_grants WHERE mode = ? AND k = ?) c "
-	  "LEFT JOIN (SELECT " GRANTS_CLOCK
-	  " - since AS age, shared, record FROM dlock_grants "
-	  "WHERE mode = ? AND k = ? AND waits = 0 ORDER BY n LIMIT 1) h ON 1";
+static const char see_sql[] = DIRTY
+    "SELECT COALESCE(SUM(c.waits), 0), COALESCE(SUM(1 - c.waits), 0), "
+    "MAX(h.age), MAX(h.shared), MAX(h.record) "
+    "FROM (SELECT waits FROM dlock_grants WHERE mode = ? AND k = ?) c "
+    "LEFT JOIN (SELECT " GRANTS_CLOCK " - since AS age, shared, record FROM dlock_grants "
+    "WHERE mode = ? AND k = ? AND waits = 0 ORDER BY n LIMIT 1) h ON 1";
 
 /* Our place is behind those who wait. */
 static bool
@@ -80,23 +79,13 @@ grants_see(struct mysql *my, const char *what, instant until, struct fault *f)
 
 /* ---- looking ---- */
 
-enum {
-	KEY,
-	WAITS,
-	NUMBER,
-	SHARED,
-	SESSION,
-	SINCE,
-	MOMENT,
-	RECORD,
-	LIST_FIELDS
-};
+enum { KEY, WAITS, NUMBER, SHARED, SESSION, SINCE, MOMENT, RECORD, LIST_FIELDS };
 
 /* One look, on its way from key to key. */
 struct sighting {
 	const struct look *look;
 	const struct grants_holder *also; /* not told of yet */
-	char key[KEY_BYTES + 1];          /* of the last row, with what else orders them */
+	char key[KEY_BYTES + 1]; /* of the last row, with what else orders them */
 	int64_t waits, number;
 	int64_t now;      /* the server's, then */
 	unsigned waiters; /* of that key, until now */
@@ -168,7 +157,8 @@ read_place(const struct row *r, struct sighting *s)
 		return false;
 	order = strcmp(key, s->key);
 	if (order < 0 ||
-	    (order == 0 && (waits < s->waits || (waits == s->waits && number <= s->number))))
+	    (order == 0 &&
+		(waits < s->waits || (waits == s->waits && number <= s->number))))
 		return false;
 	if (order != 0) {
 		tell_waiting(s);
@@ -214,16 +204,16 @@ see_row(const struct row *r, struct sighting *s)
 	return true;
 }
 
-static const char list_sql[] =
-    DIRTY "SELECT k, waits, n, shared, session, since, " GRANTS_CLOCK
-	  ", record FROM dlock_grants "
-	  "WHERE mode = ? AND k >= ? AND k <= COALESCE(?, REPEAT(x'ff', 512)) "
-	  "AND (k > ? OR waits > ? OR (waits = ? AND n > ?)) ORDER BY k, waits, n LIMIT ?";
+static const char list_sql[] = DIRTY
+    "SELECT k, waits, n, shared, session, since, " GRANTS_CLOCK
+    ", record FROM dlock_grants "
+    "WHERE mode = ? AND k >= ? AND k <= COALESCE(?, REPEAT(x'ff', 512)) "
+    "AND (k > ? OR waits > ? OR (waits = ? AND n > ?)) ORDER BY k, waits, n LIMIT ?";
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_page(struct mysql *my, struct sighting *s, const char *what, unsigned *n,
-    struct fault *f)
+see_page(
+    struct mysql *my, struct sighting *s, const char *what, unsigned *n, struct fault *f)
 {
 	struct sql sql;
 	MYSQL_RES *r;
@@ -345,8 +335,8 @@ kill_session(struct mysql *my, int64_t session, instant until, struct fault *f)
 
 enum rc
 grants_end(struct mysql *my, const char *what, const char *owner,
-    enum rc (*holds)(struct mysql *, const char *what, int64_t session, instant until,
-	struct fault *),
+    enum rc (*holds)(
+	struct mysql *, const char *what, int64_t session, instant until, struct fault *),
     instant until, struct fault *f)
 {
 	instant end = instant_first(until, instant_now() + END_PATIENCE);

@@ -73,8 +73,8 @@ struct grants_name {
  * RC_DENIED: we have no right to.
  */
 enum rc grants_end(struct mysql *, const char *what, const char *owner,
-    enum rc (*holds)(struct mysql *, const char *what, int64_t session, instant until,
-	struct fault *),
+    enum rc (*holds)(
+	struct mysql *, const char *what, int64_t session, instant until, struct fault *),
     instant until, struct fault *);
 
 #endif

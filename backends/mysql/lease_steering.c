@@ -144,8 +144,8 @@ read_place(const struct row *r, struct survey *s)
 	    !row_integer(r, MOMENT, 0, INT64_MAX, &s->now))
 		return false;
 	order = strcmp(key, s->key);
-	if (order < 0 || (order == 0 &&
-			     (turn < s->turn || (turn == s->turn && number <= s->number))))
+	if (order < 0 ||
+	    (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number))))
 		return false;
 	if (order != 0 || turn > TURN_WAITER)
 		tell_waiting(s);
@@ -361,7 +361,7 @@ static enum rc
 take_away(struct mysql *my, const struct target *target, const char *record,
     instant until, struct fault *f)
 {
-	char bell[OWNER_CHARS + 2];
+	char bell[OWNER_CHARS + 2] = "";
 	struct sql sql;
 	bool done;
 	enum rc rc = ask_whether(my,
@@ -405,9 +405,9 @@ lease_thaw(struct mysql *my, const char *key, instant until, struct fault *f)
 {
 	struct sql sql;
 	bool done;
-	enum rc rc = ask_whether(
-	    my, sql_call(&sql, "dlock_thaw_1", SQL_VALUES(SQL_TEXT(key))), until, &done,
-	    NULL, 0, f);
+	enum rc rc = ask_whether(my,
+	    sql_call(&sql, "dlock_thaw_1", SQL_VALUES(SQL_TEXT(key))), until, &done, NULL,
+	    0, f);
 
 	if (rc != RC_OK || done)
 		return rc;

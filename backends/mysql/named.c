@@ -86,14 +86,15 @@ take_token(struct mysql *my, struct grant *g, struct fault *f)
 {
 	struct named *own = named_of(my);
 	const char *format = own->no_table ? "SELECT " GRANTS_CLOCK
-	    : own->tells ? GRANTS_HOLDS
-			 : "START TRANSACTION; " GRANTS_HOLDS;
+	    : own->tells                   ? GRANTS_HOLDS
+					   : "START TRANSACTION; " GRANTS_HOLDS;
 	struct sql sql;
 	uint64_t token;
 	MYSQL_RES *r;
 	instant sent;
 	enum rc rc = session_ask_here(&my->session,
-	    sql_write(&sql, format, SQL_VALUES(GRANTS_VALUES(my, subject(my, my->claim->key)))),
+	    sql_write(
+		&sql, format, SQL_VALUES(GRANTS_VALUES(my, subject(my, my->claim->key)))),
 	    &(struct shape){1, false}, instant_now() + ASK_PATIENCE, &sent, &r, f);
 
 	if (rc != RC_OK)
@@ -106,8 +107,8 @@ take_token(struct mysql *my, struct grant *g, struct fault *f)
 
 /* Asks for the name, for so long; *got: it is the session's. */
 static enum rc
-get_lock(struct mysql *my, int64_t ms, bool tell, instant until, bool *got,
-    struct fault *f)
+get_lock(
+    struct mysql *my, int64_t ms, bool tell, instant until, bool *got, struct fault *f)
 {
 	struct named *own = named_of(my);
 	const char *what = subject(my, my->claim->key);
@@ -127,8 +128,8 @@ get_lock(struct mysql *my, int64_t ms, bool tell, instant until, bool *got,
 		    SQL_VALUES(GRANTS_VALUES(my, what), SQL_TEXT(what), SQL_INT(ms)));
 	else
 		sql_write(&sql, format, SQL_VALUES(SQL_TEXT(what), SQL_INT(ms)));
-	rc = session_ask_here(&my->session, sql.text, &(struct shape){1, false}, until,
-	    &sent, &r, f);
+	rc = session_ask_here(
+	    &my->session, sql.text, &(struct shape){1, false}, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
 	row = row_first(my->session.my, r);
@@ -147,8 +148,8 @@ undo_wait(struct mysql *my, instant until, struct fault *f)
 	if (!named_of(my)->tells)
 		return RC_OK;
 	named_of(my)->tells = false;
-	return session_ask_here(&my->session, "ROLLBACK", &(struct shape){0, false},
-	    until, &sent, NULL, f);
+	return session_ask_here(
+	    &my->session, "ROLLBACK", &(struct shape){0, false}, until, &sent, NULL, f);
 }
 
 /* ---- who is there ---- */
@@ -173,7 +174,8 @@ find_user(struct mysql *my, const char *what, instant until, struct grants_holde
 
 	*holder = (struct grants_holder){.session = 0};
 	snprintf(format, sizeof format, used_sql, name_sql(my));
-	rc = session_ask(&my->session, sql_write(&sql, format, SQL_VALUES(SQL_TEXT(what))),
+	rc = session_ask(&my->session,
+	    sql_write(&sql, format, SQL_VALUES(SQL_TEXT(what))),
 	    &(struct shape){USED_FIELDS, false}, until, &sent, r, f);
 	if (rc != RC_OK)
 		return rc;
@@ -206,8 +208,7 @@ see_other(struct mysql *my, instant until, struct fault *f)
 	struct grants_holder holder;
 	char who[80], from[80];
 	MYSQL_RES *r = NULL;
-	enum rc rc = find_user(
-	    my, subject(my, my->claim->key), until, &holder, &r, f);
+	enum rc rc = find_user(my, subject(my, my->claim->key), until, &holder, &r, f);
 
 	if (rc == RC_OK && holder.session) {
 		put_harmless(who, sizeof who, holder.foreign.who);
@@ -246,7 +247,8 @@ static bool
 was_broken_off(const struct mysql *my)
 {
 	return my->session.mysql &&
-	    (my->session.said == SAID_DEADLOCK || my->session.said == SAID_LOCK_DEADLOCK ||
+	    (my->session.said == SAID_DEADLOCK ||
+		my->session.said == SAID_LOCK_DEADLOCK ||
 		my->session.said == SAID_INTERRUPTED);
 }
 
@@ -371,7 +373,8 @@ holds(struct mysql *my, const char *what, int64_t session, instant until, struct
 		my->session.my->free_result(r);
 	if (rc != RC_OK || holder.session == session)
 		return rc;
-	return fault_set(f, RC_LOST, "%s has no such session (any more)", my->session.where);
+	return fault_set(
+	    f, RC_LOST, "%s has no such session (any more)", my->session.where);
 }
 
 /* Ends the session that has it: nothing else takes such a lock away. */
@@ -380,8 +383,7 @@ named_revoke(struct mysql *my, const struct target *target, const char *record,
     bool force, instant until, struct fault *f)
 {
 	(void)record, (void)force;
-	return grants_end(
-	    my, subject(my, target->key), target->owner, holds, until, f);
+	return grants_end(my, subject(my, target->key), target->owner, holds, until, f);
 }
 
 const struct steering mysql_named_steering = {

@@ -66,14 +66,14 @@ enum found { ROW_MISSING, ROW_HELD, ROW_OURS };
 
 /* One attempt to lock the row, in a transaction that is left open with ROW_OURS alone. */
 static enum rc
-lock_row(struct mysql *my, const char *sql, instant until, enum found *found,
-    struct fault *f)
+lock_row(
+    struct mysql *my, const char *sql, instant until, enum found *found, struct fault *f)
 {
 	struct session *s = &my->session;
 	MYSQL_RES *r;
 	instant sent;
-	enum rc rc =
-	    session_ask_here(s, sql, &(struct shape){1, true}, until, &sent, &r, f);
+	enum rc rc = session_ask_here(
+	    s, sql, &(struct shape){1, true}, until, &sent, &r, f);
 
 	*found = ROW_HELD;
 	if (rc != RC_OK && s->mysql &&
@@ -116,9 +116,8 @@ try_row(struct mysql *my, instant until, enum found *found, struct fault *f)
 	snprintf(format, sizeof format,
 	    "START TRANSACTION; SELECT 1 FROM dlock_rows WHERE k = ? %s NOWAIT",
 	    row_for(my));
-	return lock_row(my,
-	    sql_write(&sql, format, SQL_VALUES(SQL_TEXT(my->claim->key))), until, found,
-	    f);
+	return lock_row(my, sql_write(&sql, format, SQL_VALUES(SQL_TEXT(my->claim->key))),
+	    until, found, f);
 }
 
 /* The same, but a key without a row gets one, and a database without tables as well. */
@@ -149,8 +148,7 @@ wait_row(struct mysql *my, int64_t ms, bool *got, struct grant *g, struct fault 
 	enum found found = ROW_HELD;
 	char format[1024];
 	struct sql sql;
-	enum rc rc =
-	    tied_open(my, &row_of(my)->tied, instant_now() + ASK_PATIENCE, f);
+	enum rc rc = tied_open(my, &row_of(my)->tied, instant_now() + ASK_PATIENCE, f);
 
 	*got = false;
 	if (rc != RC_OK)
@@ -201,8 +199,8 @@ row_release(struct mysql *my, int status, instant until, struct fault *f)
 
 	(void)status;
 	return tied_release(my, &l->tied,
-	    sql_write(&sql, STILL_OURS "; ROLLBACK",
-		SQL_VALUES(SQL_INT((int64_t)l->token))),
+	    sql_write(
+		&sql, STILL_OURS "; ROLLBACK", SQL_VALUES(SQL_INT((int64_t)l->token))),
 	    until, f);
 }
 
@@ -231,7 +229,8 @@ const struct steering mysql_row_steering = {
 const struct mode mysql_row_mode = {
     .name = "row",
     .caps = CAP_SHARED | CAP_FORCE,
-    .rights = "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants",
+    .rights =
+	"SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants",
     .bytes = sizeof(struct row_lock),
     .needs_database = true,
     .acquire = row_acquire,

@@ -51,18 +51,20 @@ check_group(struct mysql *my, instant until, struct fault *f)
 	many = row_words(&row, 1) && row_words(&row, 1)[0] == 'O' &&
 	    row_words(&row, 1)[1] == 'F';
 	my->session.my->free_result(r);
-	return !many ? RC_OK
-		     : fault_set(f, RC_CONFIG,
-			   "%s is one of several primaries, and another one would not see such a lock "
-			   "(mode=lease can live with that)",
-			   my->session.where);
+	return !many
+	    ? RC_OK
+	    : fault_set(f, RC_CONFIG,
+		  "%s is one of several primaries, and another one would not see such a lock "
+		  "(mode=lease can live with that)",
+		  my->session.where);
 }
 
 /* In whole seconds, and never less than the lease. */
 static unsigned
 lease_seconds(const struct mysql *my)
 {
-	return (unsigned)instant_first((my->claim->ttl + NS_PER_S - 1) / NS_PER_S, 31536000);
+	return (unsigned)instant_first(
+	    (my->claim->ttl + NS_PER_S - 1) / NS_PER_S, 31536000);
 }
 
 enum rc
@@ -119,8 +121,7 @@ wait_in_server(struct mysql *my, const struct tied_way *way, instant until,
 	do {
 		rc = way->wait(my, chunk_ms(until), &got, g, f);
 		if (rc == RC_OK && !got && instant_now() >= until)
-			return fault_set(
-			    f, RC_BUSY, "%s: still held", my->session.where);
+			return fault_set(f, RC_BUSY, "%s: still held", my->session.where);
 		if (rc == RC_OK && !got)
 			rc = way->first(my, instant_now() + ASK_PATIENCE, &got, g, f);
 		if (rc == RC_OK)
@@ -132,8 +133,8 @@ wait_in_server(struct mysql *my, const struct tied_way *way, instant until,
 }
 
 enum rc
-tied_acquire(struct mysql *my, const struct tied_way *way, instant until,
-    struct grant *g, struct fault *f)
+tied_acquire(struct mysql *my, const struct tied_way *way, instant until, struct grant *g,
+    struct fault *f)
 {
 	instant first_by = patience_first(&my->patience, until);
 	bool got = false;
@@ -157,8 +158,8 @@ tied_acquire(struct mysql *my, const struct tied_way *way, instant until,
 }
 
 void
-tied_granted(struct mysql *my, struct tied *b, uint64_t token, instant sent,
-    struct grant *g)
+tied_granted(
+    struct mysql *my, struct tied *b, uint64_t token, instant sent, struct grant *g)
 {
 	b->held = true;
 	my->base.host->alert = session_fd(&my->session);
@@ -173,8 +174,8 @@ tied_granted(struct mysql *my, struct tied *b, uint64_t token, instant sent,
 static enum rc
 tied_lost(struct mysql *my, struct fault *f)
 {
-	return fault_set(f, RC_LOST,
-	    "the session at %s has ended, and the lock with it", my->session.where);
+	return fault_set(f, RC_LOST, "the session at %s has ended, and the lock with it",
+	    my->session.where);
 }
 
 /* One boolean, "still ours". */
@@ -187,15 +188,15 @@ read_ours(struct mysql *my, MYSQL_RES *r, struct fault *f)
 	my->session.my->free_result(r);
 	if (!fine)
 		return mysql_makes_no_sense(my, RC_AGAIN, f);
-	return ours ? RC_OK
-		    : fault_set(f, RC_LOST, "%s no longer has it as ours",
-			  my->session.where);
+	return ours
+	    ? RC_OK
+	    : fault_set(f, RC_LOST, "%s no longer has it as ours", my->session.where);
 }
 
 /* The heartbeat that is out is the one we wait for; otherwise there goes one. */
 static enum rc
-send_beat(struct mysql *my, struct tied *b, const char *sql, instant until,
-    MYSQL_RES **r, struct fault *f)
+send_beat(struct mysql *my, struct tied *b, const char *sql, instant until, MYSQL_RES **r,
+    struct fault *f)
 {
 	struct session *s = &my->session;
 	enum rc rc = RC_OK;
@@ -256,8 +257,8 @@ settle(struct mysql *my, instant until, struct fault *f)
 }
 
 enum rc
-tied_release(struct mysql *my, struct tied *b, const char *sql, instant until,
-    struct fault *f)
+tied_release(
+    struct mysql *my, struct tied *b, const char *sql, instant until, struct fault *f)
 {
 	MYSQL_RES *r;
 	instant sent;

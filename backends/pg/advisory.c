@@ -511,7 +511,7 @@ struct listed {
  * Only numbers get into it.  The first statement makes operators what they are; both are
  * one transaction, so that it is nothing to whom a pooler lends the session next.
  */
-static const char list_sql[] =
+static const char list_locks_sql[] =
     "SET LOCAL search_path = pg_catalog, pg_temp; "
     "WITH l AS (SELECT coalesce(k.pid, 0) AS pid, k.classid::bigint AS high, k.objid::bigint AS low, k.objsubid AS form, "
     "NOT k.granted AS waits, k.mode = 'ShareLock' AS shared, CASE WHEN k.granted THEN 0 ELSE coalesce(" WAITSTART
@@ -567,7 +567,7 @@ read_listed(const struct pq *pq, const PGresult *r, int row, struct listed *at)
 }
 
 static bool
-see_listed(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
+see_lock(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
     struct listed *at)
 {
 	char number[48];
@@ -584,7 +584,7 @@ see_listed(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_page(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct fault *f)
+see_locks(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct fault *f)
 {
 	const struct pq *pq = pg->conn.pq;
 	char sql[4096], behind[160];
@@ -594,7 +594,7 @@ see_page(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct fa
 	enum rc rc;
 
 	write_listed(behind, sizeof behind, at);
-	snprintf(sql, sizeof sql, list_sql, ORDER,
+	snprintf(sql, sizeof sql, list_locks_sql, ORDER,
 	    s->look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind, PAGE);
 	*n = 0;
 	rc = ask_server(&pg->conn, &q, LISTED_FIELDS, s->look->until, &sent, &r, f);
@@ -602,7 +602,7 @@ see_page(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct fa
 		return rc;
 	*n = pq->ntuples(r);
 	for (int row = 0; row < *n && rc == RC_OK && !s->enough; row++)
-		if (!see_listed(s, pq, r, row, at))
+		if (!see_lock(s, pq, r, row, at))
 			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
 	pq->clear(r);
 	return rc;
@@ -626,9 +626,9 @@ advisory_each(struct pg *pg, const struct look *look, struct fault *f)
 	int n = PAGE;
 
 	while (rc == RC_OK && n == PAGE && !s.enough)
-		rc = see_page(pg, &s, &at, &n, f);
+		rc = see_locks(pg, &s, &at, &n, f);
 	if (rc == RC_OK)
-		sessions_end(&s);
+		sighting_tell_waiting(&s);
 	return rc;
 }
 

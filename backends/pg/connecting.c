@@ -217,7 +217,7 @@ hosts_of(const PQconninfoOption *o)
  * list.
  */
 static bool
-pass_on(struct connecting *d)
+pass_host(struct connecting *d)
 {
 	PQconninfoOption *o = d->pq->conninfo(d->conn);
 	struct hosts all, left;
@@ -246,7 +246,7 @@ is_undecided(const struct connecting *d)
 }
 
 static bool
-is_wanted(const struct connecting *d)
+is_wanted_host(const struct connecting *d)
 {
 	return !atomic_load(&d->task.dropped) && instant_now() < d->give_up;
 }
@@ -261,7 +261,7 @@ leave_standby(struct connecting *d)
 	if (!is_standby(d))
 		return false;
 	d->standbys++;
-	if (pass_on(d))
+	if (pass_host(d))
 		return true;
 	d->end.is_standby = true;
 	d->end.primary_is_away = d->standbys < d->hosts;
@@ -275,13 +275,13 @@ connecting_work(struct task *t)
 
 	d->conn = begin_login(d, &(struct hosts){NULL, NULL, NULL});
 	do {
-		while (d->conn && is_undecided(d) && is_wanted(d)) {
+		while (d->conn && is_undecided(d) && is_wanted_host(d)) {
 			carry_on(d, d->conn);
-			if (is_undecided(d) && !pass_on(d))
+			if (is_undecided(d) && !pass_host(d))
 				/* all that is left, for the last one */
 				d->share = d->give_up - instant_now();
 		}
-	} while (d->conn && !is_undecided(d) && is_wanted(d) && leave_standby(d));
+	} while (d->conn && !is_undecided(d) && is_wanted_host(d) && leave_standby(d));
 }
 
 struct connecting *

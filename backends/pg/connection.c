@@ -74,19 +74,19 @@ connection_init(
 	const char *at;
 	enum rc rc;
 
-	*c = (struct connection){.host = host, .conninfo = conninfo ? conninfo : ""};
+	*c = (struct connection){.host = host, .site.conninfo = conninfo ? conninfo : ""};
 	rc = pq_load(&c->pq, f);
 	if (rc != RC_OK)
 		return rc;
 	state_defaults();
-	options = c->pq->conninfoParse(c->conninfo, NULL);
+	options = c->pq->conninfoParse(c->site.conninfo, NULL);
 	if (!options)
 		return fault_set(f, RC_USAGE,
 		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
 		    "host=... dbname=...");
 	at = stated(options, "hostaddr");
 	at = at ? at : stated(options, "host");
-	c->is_default = !at || !*at;
+	c->site.is_default = !at || !*at;
 	name_server(c, at, stated(options, "port"), stated(options, "dbname"));
 	c->pq->conninfoFree(options);
 	return RC_OK;
@@ -99,7 +99,7 @@ unconnected(struct connection *c, const struct connecting_end *end, struct fault
 {
 	enum rc rc;
 
-	if (c->is_default)
+	if (c->site.is_default)
 		name_server_used(c);
 	rc = said_at_login(c, end->met_another, f);
 	connection_close(c);
@@ -176,7 +176,7 @@ connection_open(struct connection *c, instant until, struct fault *f)
 		return RC_OK;
 	if (!c->connecting)
 		c->connecting = connecting_start(
-		    c->pq, c->conninfo, c->ttl, CONNECT_PATIENCE);
+		    c->pq, c->site.conninfo, c->ttl, CONNECT_PATIENCE);
 	if (!c->connecting)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));

@@ -31,13 +31,18 @@ struct trust {
 	bool stopped; /* which has kept it from being run */
 };
 
+/* Where it goes, as the user has stated it. */
+struct connection_site {
+	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
+	bool is_default;      /* no host was stated: libpq says which one it takes */
+};
+
 struct connection {
 	struct host *host;
 	const struct pq *pq;
-	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	int64_t ttl;
-	bool is_default; /* no host was stated: libpq says which one it takes */
-	bool reads;      /* it only looks: a standby will do, where there is no primary */
+	struct connection_site site;
+	bool reads; /* it only looks: a standby will do, where there is no primary */
 	char where[WHERE_BYTES];
 	PGconn *pgconn;                /* NULL: not connected */
 	struct connecting *connecting; /* one on its way */

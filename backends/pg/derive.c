@@ -4,7 +4,7 @@
  */
 #include "derive.h"
 
-#include "sha256.h"
+#include "backends/sha256.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -298,7 +298,7 @@ is_granted(const struct place *p)
 
 /* It is ours: by the request that left at `sent`. */
 static void
-note_grant(struct pg *pg, const struct place *p, instant sent, struct grant *g)
+note_granted(struct pg *pg, const struct place *p, instant sent, struct grant *g)
 {
 	struct lease *l = lease_of(pg);
 
@@ -357,7 +357,7 @@ take_unclaimed(
 	    field_boolean(pq, r, 1, &l->session.direct)) {
 		note_wake_lock(pg, r, 2);
 		p->code = GRANTED;
-		note_grant(pg, p, sent, g);
+		note_granted(pg, p, sent, g);
 	} else {
 		rc = refuse_answer(pg, f);
 	}
@@ -413,7 +413,7 @@ take_answer(struct pg *pg, const PGresult *r, instant sent, struct grant *g,
 	if (p->code == DONE)
 		return tell_done(pg, r, f);
 	if (is_granted(p))
-		note_grant(pg, p, sent, g);
+		note_granted(pg, p, sent, g);
 	return RC_OK;
 }
 
@@ -586,7 +586,7 @@ confirm_lease(struct pg *pg, struct place *p, struct grant *g, struct fault *f)
 	instant now = instant_now();
 	enum rc rc;
 
-	note_grant(pg, p, now, g);
+	note_granted(pg, p, now, g);
 	rc = lease_renew(pg, now + ASK_PATIENCE, g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
@@ -654,7 +654,7 @@ is_listening(struct pg *pg, const struct place *p)
 }
 
 static bool
-is_settled(struct pg *pg, const struct place *p)
+has_direct_session(struct pg *pg, const struct place *p)
 {
 	struct lease *l = lease_of(pg);
 
@@ -678,7 +678,7 @@ wait_for_turn(struct pg *pg, struct place *p, int64_t *was_free, instant until,
 	if (is_listening(pg, p)) {
 		*was_free = 0;
 		rc = listen_for_grant(pg, p, until, f);
-	} else if (!is_settled(pg, p) || *was_free == p->ahead) {
+	} else if (!has_direct_session(pg, p) || *was_free == p->ahead) {
 		*was_free = 0;
 		rc = sleep_here(pg, next_question(pg, p), until, f);
 	} else {

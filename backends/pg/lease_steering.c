@@ -12,15 +12,13 @@
  */
 #include "backends/kind.h"
 #include "pg.h"
+#include "sighting.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #define PAGE "500"
-
-/* a key of KEY_BYTES in any encoding that a database may have, in UTF-8 */
-enum { KEY_ROOM = 4 * KEY_BYTES + 1 };
 
 /* Who stands in a row, and in which order they are told. */
 enum turn { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
@@ -44,39 +42,11 @@ enum {
 
 /* How far a look has come. */
 struct survey {
-	const struct look *look;
-	char key[KEY_ROOM]; /* of the last row, its turn and number in it */
-	int64_t turn, number;
-	int64_t now;      /* the server's, then */
-	unsigned waiters; /* of that key, until now */
-	bool untold;      /* they are counted, and their number is not told yet */
-	bool enough;      /* nobody wants more */
+	struct sighting seen;
+	int64_t turn, number; /* of the last row, in its key */
 };
 
 /* ---- what is seen ---- */
-
-static void
-tell(struct survey *s, const struct entry *e)
-{
-	if (!s->enough)
-		s->enough = !s->look->see(s->look->ctx, e, s->now);
-}
-
-/* In a brief look, at the end of a key's waiters. */
-static void
-tell_waiting(struct survey *s)
-{
-	const struct entry e = {.kind = ENTRY_WAITING,
-	    .key = s->key,
-	    .slot = -1,
-	    .count = s->waiters,
-	    .since = EPOCH_NONE,
-	    .until = EPOCH_NONE};
-
-	if (s->untold)
-		tell(s, &e);
-	s->untold = false;
-}
 
 static int64_t
 read_time(const struct pq *pq, const PGresult *r, int row, int field)
@@ -116,7 +86,7 @@ read_claim(const struct pq *pq, const PGresult *r, int row, struct survey *s)
 	static const enum entry_kind kinds[TURNS] = {
 	    ENTRY_HOLDER, ENTRY_WAITER, ENTRY_FREEZE};
 	struct entry e = {.kind = kinds[s->turn],
-	    .key = s->key,
+	    .key = s->seen.key,
 	    .slot = -1,
 	    .record = field_text_in(pq, r, row, RECORD),
 	    .since = read_time(pq, r, row, SINCE),
@@ -124,7 +94,7 @@ read_claim(const struct pq *pq, const PGresult *r, int row, struct survey *s)
 
 	if (!read_lock(pq, r, row, &e))
 		e = (struct entry){.kind = ENTRY_UNKNOWN,
-		    .key = s->key,
+		    .key = s->seen.key,
 		    .slot = -1,
 		    .since = EPOCH_NONE,
 		    .until = EPOCH_NONE,
@@ -134,26 +104,23 @@ read_claim(const struct pq *pq, const PGresult *r, int row, struct survey *s)
 
 /* Where a row stands.  False: a server that makes no sense, or goes back. */
 static bool
-read_place(const struct pq *pq, const PGresult *r, int row, struct survey *s)
+read_position(const struct pq *pq, const PGresult *r, int row, struct survey *s)
 {
 	const char *key = field_text_in(pq, r, row, KEY);
 	int64_t turn, number;
 	int order;
 
-	if (!key || strlen(key) >= sizeof s->key ||
+	if (!key || strlen(key) >= sizeof s->seen.key ||
 	    !field_integer_in(pq, r, row, TURN, 0, TURNS - 1, &turn) ||
 	    !field_integer_in(pq, r, row, NUMBER, 0, INT64_MAX, &number) ||
-	    !field_integer_in(pq, r, row, MOMENT, 0, INT64_MAX, &s->now))
+	    !field_integer_in(pq, r, row, MOMENT, 0, INT64_MAX, &s->seen.now))
 		return false;
-	order = strcmp(key, s->key);
+	order = strcmp(key, s->seen.key);
 	if (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number)))
 		return false;
-	if (order != 0 || turn > TURN_WAITER)
-		tell_waiting(s);
-	if (order != 0) {
-		memcpy(s->key, key, strlen(key) + 1);
-		s->waiters = 0;
-	}
+	sighting_key(&s->seen, key);
+	if (turn > TURN_WAITER)
+		sighting_tell_waiting(&s->seen);
 	s->turn = turn;
 	s->number = number;
 	return true;
@@ -164,23 +131,17 @@ see_claim(const struct pq *pq, const PGresult *r, int row, struct survey *s)
 {
 	struct entry e = read_claim(pq, r, row, s);
 
-	if (e.kind == ENTRY_WAITER) {
-		e.position = ++s->waiters;
-		s->untold = s->look->brief;
-		if (s->untold)
-			return;
-	}
-	tell(s, &e);
+	sighting_tell_one(&s->seen, &e);
 }
 
 /* ---- each ---- */
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_page(struct pg *pg, struct survey *s, int *n, struct fault *f)
+see_claims(struct pg *pg, struct survey *s, int *n, struct fault *f)
 {
 	char turn[24], number[24];
-	const char *values[] = {s->look->key, s->key, turn, number, PAGE};
+	const char *values[] = {s->seen.look->key, s->seen.key, turn, number, PAGE};
 	const struct question q = {
 	    .sql = "SELECT * FROM dlock.list_claims($1, $2, $3, $4, $5)",
 	    .n = sizeof values / sizeof *values,
@@ -193,12 +154,12 @@ see_page(struct pg *pg, struct survey *s, int *n, struct fault *f)
 	*n = 0;
 	snprintf(turn, sizeof turn, "%" PRId64, s->turn);
 	snprintf(number, sizeof number, "%" PRId64, s->number);
-	rc = pg_ask_existing(pg, &q, CLAIM_FIELDS, s->look->until, &r, f);
+	rc = pg_ask_existing(pg, &q, CLAIM_FIELDS, s->seen.look->until, &r, f);
 	if (rc != RC_OK || !r)
 		return rc;
 	*n = pq->ntuples(r);
-	for (int row = 0; row < *n && rc == RC_OK && !s->enough; row++)
-		if (read_place(pq, r, row, s))
+	for (int row = 0; row < *n && rc == RC_OK && !s->seen.enough; row++)
+		if (read_position(pq, r, row, s))
 			see_claim(pq, r, row, s);
 		else
 			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
@@ -221,7 +182,7 @@ static void
 see_run(const struct pq *pq, const PGresult *r, struct survey *s)
 {
 	struct entry e = {.kind = ENTRY_LAST,
-	    .key = s->look->key,
+	    .key = s->seen.look->key,
 	    .slot = -1,
 	    .record = field_text_in(pq, r, 0, RUN_RECORD),
 	    .since = read_time(pq, r, 0, RUN_BEGAN),
@@ -229,13 +190,13 @@ see_run(const struct pq *pq, const PGresult *r, struct survey *s)
 	    .once = field_text_in(pq, r, 0, RUN_ID)};
 	int64_t status, token;
 
-	if (!field_integer(pq, r, RUN_MOMENT, 0, INT64_MAX, &s->now) ||
+	if (!field_integer(pq, r, RUN_MOMENT, 0, INT64_MAX, &s->seen.now) ||
 	    !field_integer(pq, r, RUN_STATUS, 0, UINT8_MAX, &status))
 		return;
 	if (field_integer(pq, r, RUN_TOKEN, 1, INT64_MAX, &token))
 		e.token = token;
 	e.status = (int)status;
-	tell(s, &e);
+	sighting_tell(&s->seen, &e);
 }
 
 static enum rc
@@ -243,10 +204,10 @@ see_last_run(struct pg *pg, struct survey *s, struct fault *f)
 {
 	const struct question q = {.sql = "SELECT * FROM dlock.last_run($1)",
 	    .n = 1,
-	    .values = &s->look->key,
+	    .values = &s->seen.look->key,
 	    .many = true};
 	PGresult *r;
-	enum rc rc = pg_ask_existing(pg, &q, RUN_FIELDS, s->look->until, &r, f);
+	enum rc rc = pg_ask_existing(pg, &q, RUN_FIELDS, s->seen.look->until, &r, f);
 
 	if (rc != RC_OK || !r)
 		return rc;
@@ -259,18 +220,18 @@ see_last_run(struct pg *pg, struct survey *s, struct fault *f)
 static enum rc
 lease_each(struct pg *pg, const struct look *look, struct fault *f)
 {
-	struct survey s = {.look = look, .turn = -1};
+	struct survey s = {.seen.look = look, .turn = -1};
 	enum rc rc;
 	int n;
 
 	pg->conn.reads = true;
-	snprintf(s.key, sizeof s.key, "%s", look->key ? look->key : "");
+	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
 	do
-		rc = see_page(pg, &s, &n, f);
-	while (rc == RC_OK && n > 0 && !s.enough);
+		rc = see_claims(pg, &s, &n, f);
+	while (rc == RC_OK && n > 0 && !s.seen.enough);
 	if (rc == RC_OK)
-		tell_waiting(&s);
-	if (rc == RC_OK && look->key && !s.enough)
+		sighting_tell_waiting(&s.seen);
+	if (rc == RC_OK && look->key && !s.seen.enough)
 		rc = see_last_run(pg, &s, f);
 	return rc;
 }

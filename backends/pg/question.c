@@ -74,7 +74,7 @@ question_send(
 
 /* Of several results the first error counts, or else the last one. */
 static void
-keep(struct connection *c, PGresult *r)
+keep_result(struct connection *c, PGresult *r)
 {
 	if (c->pending.kept &&
 	    c->pq->resultStatus(c->pending.kept) == PGRES_FATAL_ERROR) {
@@ -147,7 +147,7 @@ take_result(struct connection *c, PGresult *r)
 	}
 	if (c->trust.asked)
 		note_guard(c, r);
-	keep(c, r);
+	keep_result(c, r);
 	/* libpq would give the same one for ever */
 	return endless || c->pq->status(c->pgconn) != CONNECTION_OK;
 }

@@ -104,8 +104,8 @@ enum { ROW_MISSING = -1, ROW_HELD, ROW_OURS };
  * it.
  */
 static enum rc
-read_row(struct pg *pg, const PGresult *r, instant sent, int64_t *code, struct grant *g,
-    struct fault *f)
+read_locked(struct pg *pg, const PGresult *r, instant sent, int64_t *code,
+    struct grant *g, struct fault *f)
 {
 	const struct connection *c = &pg->conn;
 	int64_t token = 0;
@@ -155,7 +155,7 @@ lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant
 	}
 	if (rc != RC_OK)
 		return rc;
-	rc = read_row(pg, r, sent, code, g, f);
+	rc = read_locked(pg, r, sent, code, g, f);
 	pg->conn.pq->clear(r);
 	return rc;
 }
@@ -313,15 +313,15 @@ enum { LISTED_KEY, LISTED_SESSION, LISTED_FIELDS = LISTED_SESSION + SESSION_FIEL
 #define SINCE \
 	SESSION_US("CASE WHEN NOT r.waits THEN a.xact_start WHEN " BOUND_IS_DLOCK \
 		   " THEN a.backend_start ELSE a.query_start END")
-static const char list_sql[] =
+static const char list_rows_sql[] =
     "SELECT r.key, r.pid, r.waits, r.shared, " SINCE ", " SESSION_COLUMNS
     " FROM dlock.list_rows($1, $2, $3) WITH ORDINALITY AS r(key, pid, waits, shared, came, n) "
     "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid ORDER BY r.n";
 
 /* A row of a page.  *after: how far the page has come, where it is not the last. */
 static bool
-see_listed(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
-    char *after, size_t size)
+see_row(struct sighting *s, const struct pq *pq, const PGresult *r, int row, char *after,
+    size_t size)
 {
 	const char *key = field_text_in(pq, r, row, LISTED_KEY);
 
@@ -337,12 +337,12 @@ see_listed(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
 
 /* The next page; *more: there may be another. */
 static enum rc
-see_page(struct pg *pg, struct sighting *s, char *after, size_t size, bool *more,
+see_rows(struct pg *pg, struct sighting *s, char *after, size_t size, bool *more,
     struct fault *f)
 {
 	const char *values[] = {s->look->key, after, PAGE};
 	const struct question q = {
-	    .sql = list_sql, .n = 3, .values = values, .many = true};
+	    .sql = list_rows_sql, .n = 3, .values = values, .many = true};
 	const struct pq *pq = pg->conn.pq;
 	PGresult *r;
 	enum rc rc = pg_ask_existing(pg, &q, LISTED_FIELDS, s->look->until, &r, f);
@@ -350,7 +350,7 @@ see_page(struct pg *pg, struct sighting *s, char *after, size_t size, bool *more
 
 	*more = n > 0 && pq->getisnull(r, n - 1, LISTED_SESSION + SESSION_PID);
 	for (int row = 0; row < n && rc == RC_OK && !s->enough; row++)
-		if (!see_listed(s, pq, r, row, after, size))
+		if (!see_row(s, pq, r, row, after, size))
 			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
 	if (n > 0)
 		pq->clear(r);
@@ -366,9 +366,9 @@ row_each(struct pg *pg, const struct look *look, struct fault *f)
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && more && !s.enough)
-		rc = see_page(pg, &s, after, sizeof after, &more, f);
+		rc = see_rows(pg, &s, after, sizeof after, &more, f);
 	if (rc == RC_OK)
-		sessions_end(&s);
+		sighting_tell_waiting(&s);
 	return rc;
 }
 

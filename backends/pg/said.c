@@ -50,10 +50,10 @@ hide_password(const struct connection *c, char *text)
 {
 	char *name = strchr(text, '"'), *at = strrchr(text, '@');
 
-	if (!name || at <= name || !strstr(c->conninfo, "://"))
+	if (!name || at <= name || !strstr(c->site.conninfo, "://"))
 		return;
 	name++;
-	if (memmem(c->conninfo, strlen(c->conninfo), name, at + 1 - name))
+	if (memmem(c->site.conninfo, strlen(c->site.conninfo), name, at + 1 - name))
 		memmove(name, at, strlen(at) + 1);
 }
 

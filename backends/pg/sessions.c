@@ -9,31 +9,9 @@ enum { TERMINATE_WAITS = 140000 }; /* the first server that waits for a session'
 
 /* ---- looking ---- */
 
-static void
-tell(struct sighting *s, const struct entry *e)
-{
-	if (!s->enough)
-		s->enough = !s->look->see(s->look->ctx, e, s->now);
-}
-
-void
-sessions_end(struct sighting *s)
-{
-	const struct entry e = {.kind = ENTRY_WAITING,
-	    .key = s->key,
-	    .slot = -1,
-	    .count = s->waiters,
-	    .since = EPOCH_NONE,
-	    .until = EPOCH_NONE};
-
-	if (s->untold)
-		tell(s, &e);
-	s->untold = false;
-}
-
 /* "4711-1764000000000000", as session_of_owner() reads it; 0: its begin is hidden. */
 static void
-write_owner(char *out, size_t size, const struct session *session)
+write_session_owner(char *out, size_t size, const struct session *session)
 {
 	snprintf(out, size, "%" PRId64 "-%" PRId64, session->pid, session->began);
 }
@@ -56,27 +34,6 @@ read_foreign(const struct pq *pq, const PGresult *r, int row, int first,
 	    .pid = session->pid};
 }
 
-/* A new key, or the same again. */
-static void
-note_key(struct sighting *s, const char *key)
-{
-	if (strcmp(key, s->key) == 0)
-		return;
-	sessions_end(s);
-	snprintf(s->key, sizeof s->key, "%s", key);
-	s->waiters = 0;
-}
-
-static void
-tell_session(struct sighting *s, struct entry *e, bool waits)
-{
-	if (waits)
-		e->position = ++s->waiters;
-	s->untold = waits && s->look->brief;
-	if (!s->untold)
-		tell(s, e);
-}
-
 bool
 sessions_see(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
     int first, const char *key)
@@ -93,13 +50,13 @@ sessions_see(struct sighting *s, const struct pq *pq, const PGresult *r, int row
 	    !field_boolean_in(pq, r, row, first + SESSION_SHARED, &shared) ||
 	    !field_integer_in(pq, r, row, first + SESSION_MOMENT, 0, INT64_MAX, &s->now))
 		return false;
-	note_key(s, key);
+	sighting_key(s, key);
 	if (!field_integer_in(
 		pq, r, row, first + SESSION_BEGAN, 1, INT64_MAX, &session.began))
 		session.began = 0;
 	if (!field_integer_in(pq, r, row, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
-	write_owner(owner, sizeof owner, &session);
+	write_session_owner(owner, sizeof owner, &session);
 	e.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER;
 	e.key = s->key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
@@ -109,7 +66,7 @@ sessions_see(struct sighting *s, const struct pq *pq, const PGresult *r, int row
 		foreign = read_foreign(pq, r, row, first, &session, what, sizeof what);
 		e.foreign = &foreign;
 	}
-	tell_session(s, &e, waits);
+	sighting_tell_one(s, &e);
 	return true;
 }
 
@@ -123,7 +80,7 @@ session_of_owner(const char *owner, struct session *session)
 	if (!owner ||
 	    sscanf(owner, "%9" SCNd64 "-%18" SCNd64, &session->pid, &session->began) != 2)
 		return false;
-	write_owner(again, sizeof again, session);
+	write_session_owner(again, sizeof again, session);
 	return strcmp(owner, again) == 0 && session->pid > 0 && session->began >= 0;
 }
 

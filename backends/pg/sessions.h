@@ -12,6 +12,7 @@
 #define DLOCK_PG_SESSIONS_H
 
 #include "bound.h"
+#include "sighting.h"
 
 /*
  * The columns with which the rows of a look end: first four of the mode's own, who it
@@ -44,16 +45,6 @@ enum {
 					    " THEN " BOUND_DLOCK " END, " \
 					    "a.usename, a.application_name, pg_catalog.host(a.client_addr)"
 
-/* One look, on its way from key to key; the mode reads `enough`. */
-struct sighting {
-	const struct look *look;
-	char key[4 * KEY_BYTES + 1]; /* of the last session told of */
-	int64_t now;                 /* the server's, then */
-	unsigned waiters;            /* of that key, until now */
-	bool untold;                 /* they are counted, and that is not told yet */
-	bool enough;                 /* nobody wants more */
-};
-
 /*
  * Tells of the session in a row of an answer, whose columns from `first` on are
  * those above, as of one of `key`, which is shorter than the member.  False: they make no
@@ -61,9 +52,6 @@ struct sighting {
  */
 bool sessions_see(struct sighting *, const struct pq *, const PGresult *, int row,
     int first, const char *key);
-
-/* At the end: what is untold. */
-void sessions_end(struct sighting *);
 
 /* The session that an owner names. */
 struct session {

@@ -94,6 +94,8 @@ command_write(char **command, const struct names *names, const struct claim *cla
 	command_operation(&c, claim, r);
 	if (r->operation == RENEW)
 		command_number(&c, r->token);
+	if (names->sharded)
+		command_text(&c, SHARDED);
 	return command_end(command, &c);
 }
 

@@ -1,6 +1,8 @@
 /* dialect.c - the dialects there are, by name. */
 #include "dialect.h"
 
+#include "slot.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -31,9 +33,20 @@ dialect_choose(const struct dialect **ret, const char *name, struct fault *f)
 }
 
 void
-dialect_name_lock(const struct dialect *d, struct names *names, const char *key)
+dialect_name(const struct dialect *d, struct names *names, enum form form,
+    const struct claim *claim)
 {
-	d->names(names, &(struct claim){.key = key, .owner = ""});
+	d->names(names, claim);
+	if (d == &dialect_native)
+		slot_rename(names, form, claim->key);
+	names->sharded = d != &dialect_native && *names->channel && form == FORM_CLUSTER;
+}
+
+void
+dialect_name_lock(
+    const struct dialect *d, struct names *names, enum form form, const char *key)
+{
+	dialect_name(d, names, form, &(struct claim){.key = key, .owner = ""});
 }
 
 void

@@ -8,6 +8,7 @@
 #ifndef DLOCK_REDIS_DIALECT_H
 #define DLOCK_REDIS_DIALECT_H
 
+#include "address.h"
 #include "answer.h"
 #include "backends/backend.h"
 #include "backends/encode.h"
@@ -20,10 +21,15 @@ enum {
 	CHANNEL_NAME = 4, /* of names.keys: no key, the channel's beginning */
 };
 
+/* The last word of what is said with sharded names. */
+#define SHARDED "sharded"
+
 /* What one claim is called on the server. */
 struct names {
 	char keys[NAMES][NAME_BYTES]; /* as KEYS of the script */
 	int nkeys;
+	bool
+	    sharded; /* in a cluster: what is told on the channel, is told in the slot, too */
 	/* where its owner is told to ask again; "": nobody is told, it asks often */
 	char channel[NAME_BYTES + OWNER_CHARS];
 	/* KEYS too, of a job (native): its last run */
@@ -88,8 +94,13 @@ extern const char dialect_names[]; /* all of them, for people */
 /* The same for the setting: RC_USAGE, in words, if there is none. */
 enum rc dialect_choose(const struct dialect **, const char *name, struct fault *);
 
-/* For a look at the lock `key`, or what is done to it from outside. */
-void dialect_name_lock(const struct dialect *, struct names *, const char *key);
+/* dialect.names, as they are where such a form of Redis keeps them. */
+void dialect_name(
+    const struct dialect *, struct names *, enum form, const struct claim *);
+
+/* The same for a look at the lock `key`, or what is done to it from outside. */
+void dialect_name_lock(
+    const struct dialect *, struct names *, enum form, const char *key);
 
 /*
  * Of the other tools' dialects: the beginning of the name of each key of ours that stands

@@ -15,7 +15,6 @@
 #include "backends/encode.h"
 #include "cluster.h"
 #include "script.h"
-#include "slot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -498,9 +497,7 @@ view_lock(struct view *v, const char *key)
 	enum rc rc;
 
 	v->key = key;
-	dialect_name_lock(v->dialect, &v->names, key);
-	if (is_native(v))
-		slot_rename(&v->names, v->call->topology.address->form, key);
+	dialect_name_lock(v->dialect, &v->names, v->call->topology.address->form, key);
 	view_begin_lock(v, &c, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");

@@ -162,6 +162,7 @@ quorum_name(struct quorum *q, const char *key, bool bare)
 	    bare ? key : tag);
 	snprintf(names->data, sizeof names->data, "dlock:{%s}:redlock-data", tag);
 	snprintf(names->wake, sizeof names->wake, "dlock:{%s}:redlock-wake", tag);
+	q->listener = quorum_listens_at(q, key);
 }
 
 /* ---- a round ---- */
@@ -177,7 +178,9 @@ quorum_put(struct quorum *q, const struct order *order, const bool *picked)
 {
 	q->round++;
 	memcpy(q->asked_to, picked, sizeof q->asked_to);
-	for (size_t i = 0; i < q->n; i++) {
+	/* whoever listens there is told when the others have been */
+	for (size_t n = 1; n <= q->n; n++) {
+		size_t i = (q->listener + n) % q->n;
 		struct master *m = &q->masters[i];
 
 		if (!picked[i])

@@ -25,6 +25,7 @@ struct quorum {
 	struct master_names names;
 	struct tls *tls; /* to all of them; NULL: plainly */
 	char where[WHERE_BYTES];
+	size_t listener; /* the master at which those listen who wait */
 	unsigned round;
 	bool is_begun;              /* together_begin() was called */
 	bool asked_to[QUORUM_MOST]; /* in the last round */

@@ -42,12 +42,12 @@
 #include "backends/setting.h"
 #include "call.h"
 #include "dialect.h"
+#include "listener.h"
 #include "look.h"
 #include "redlock.h"
 #include "slot.h"
 #include "steer.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,17 +69,23 @@
 /* where nobody is told of a release: so often, and up to four times as long */
 #define POLL (75 * NS_PER_MS)
 
+/*
+ * Behind who stands first, so many ask, each so much later than the one before, when a
+ * freeze ends: who is to do that may be dead.
+ */
+#define NEAR_LATER (250 * NS_PER_MS)
+enum { NEAR = 3 };
+
 /* ms; a server that says less again and again is asked no more often */
 enum { LEFT_LEAST = 50 };
 enum { REPLICAS_MOST = 100 };
 
 /* Our place in the queue, while we wait. */
 struct redis_queue {
-	struct server subscription; /* to our channel */
-	unsigned moves;             /* of the topology, when that began */
-	instant subscribe_due;      /* not to be tried again before */
-	uint64_t ticket;            /* the place, as the server dealt it; 0: none yet */
-	unsigned beats;             /* for their jitter */
+	struct listener listener;
+	instant listen_due; /* not to be begun again before */
+	uint64_t ticket;    /* the place, as the server dealt it; 0: none yet */
+	unsigned beats;     /* for their jitter */
 };
 
 /* What the server has told us that we have. */
@@ -312,7 +318,7 @@ redis_close(struct store *s)
 	if (!r)
 		return;
 	call_free(&r->call);
-	server_close(&r->queue.subscription);
+	listener_close(&r->queue.listener);
 	tls_close(r->address.tls);
 	explicit_bzero(&r->address, sizeof r->address);
 	explicit_bzero(r->sentinel_password, sizeof r->sentinel_password);
@@ -338,7 +344,7 @@ redis_open(
 	patience_init(&r->patience);
 	rc = address_parse(&r->address, site->url, f);
 	call_init(&r->call, host, &r->address, r->sentinel_password);
-	server_init(&r->queue.subscription, host, &r->address, r->call.topology.where);
+	listener_init(&r->queue.listener, host, &r->address, &r->call.topology);
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
@@ -492,13 +498,12 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 {
 	struct request q = {.operation = ACQUIRE,
 	    .alive = alive,
-	    .subscribed = server_is_open(&r->queue.subscription),
+	    .subscribed = listener_is_open(&r->queue.listener),
 	    .ticket = r->queue.ticket};
 	instant sent;
 	enum rc rc = redis_run(r, &q, until, &sent, a, f);
 
-	if (r->queue.moves != r->call.topology.moves) /* it listens elsewhere */
-		server_close(&r->queue.subscription);
+	listener_follow(&r->queue.listener);
 	if (rc != RC_OK)
 		return rc;
 	redis_tell_down_after(r);
@@ -517,43 +522,19 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	}
 }
 
-/* From its answer on, a message to us arrives. */
-static enum rc
-redis_subscribe(struct redis *r, instant until, struct fault *f)
+/* The end of a lease if we are first, or of a freeze if we are near; or NEVER. */
+static instant
+redis_end_of_wait(const struct answer *a)
 {
-	const char *argv[] = {"SUBSCRIBE", r->names.channel};
-	redisReply *reply = NULL;
-	char *command;
-	int length = redisFormatCommandArgv(&command, 2, argv, NULL);
-	struct question q = {.command = command, .length = length, .messages = true};
-	enum rc rc;
+	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
 
-	if (length < 0)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	if (r->queue.moves != r->call.topology.moves) {
-		server_go(
-		    &r->queue.subscription, &r->call.topology.at, r->call.topology.where);
-		r->queue.moves = r->call.topology.moves;
-	}
-	rc = server_ask(&r->queue.subscription, &q, until, &reply, f);
-	redisFreeCommand(command);
-	if (rc != RC_OK || !reply)
-		return rc;
-	if (reply->type == REDIS_REPLY_ERROR)
-		rc = server_refused(&r->queue.subscription, reply->str, f);
-	else if (reply->type != REDIS_REPLY_ARRAY)
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE", r->where);
-	freeReplyObject(reply);
-	if (rc != RC_OK)
-		server_close(&r->queue.subscription);
-	return rc;
+	if (a->left_ms <= 0 || a->place > (a->frozen ? NEAR : 1))
+		return NEVER;
+	return instant_now() + left * NS_PER_MS +
+	    (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0);
 }
 
-/*
- * When to ask again although no message came: the next beat, or the end of a lease if we
- * are first.
- */
+/* When to ask again although no message came. */
 static instant
 redis_next_beat(struct redis *r, const struct answer *a)
 {
@@ -567,45 +548,9 @@ redis_next_beat(struct redis *r, const struct answer *a)
 
 	if (!*r->names.channel)
 		return now + POLL + jitter / 2;
-	if (!server_is_open(&r->queue.subscription))
+	if (!listener_is_open(&r->queue.listener))
 		beat = now + UNSUBSCRIBED_BEAT;
-	if (a->place <= 1 && a->left_ms > 0)
-		beat = instant_first(beat,
-		    now +
-			(a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5) *
-			    NS_PER_MS);
-	return beat;
-}
-
-/*
- * Sleeps until a message comes, or it is time to ask again.  RC_BUSY: `until`
- * has come.  RC_AGAIN: the subscription is gone.
- */
-static enum rc
-redis_await_message(struct redis *r, instant beat, instant until, struct fault *f)
-{
-	struct host *host = r->base.host;
-	struct server *subscription = &r->queue.subscription;
-	instant ends = instant_first(beat, until);
-	enum woke woke;
-	enum rc rc;
-
-	do
-		woke = host->wait(host, server_descriptor(subscription), POLLIN, ends);
-	while (
-	    woke == WOKE_READY && server_is_quiet(subscription) && instant_now() < ends);
-	switch (woke) {
-	case WOKE_STOP:
-		return RC_STOP;
-	case WOKE_TIMEOUT:
-		return instant_now() >= until
-		    ? fault_set(f, RC_BUSY, "%s: still held", r->where)
-		    : RC_OK;
-	case WOKE_READY:
-		break;
-	}
-	rc = server_take_message(subscription, instant_now() + ASK_PATIENCE, f);
-	return rc == RC_PROTOCOL ? RC_OK : rc; /* what it says does not matter: we ask */
+	return instant_first(beat, redis_end_of_wait(a));
 }
 
 /*
@@ -623,20 +568,25 @@ redis_wait_in_queue(
 
 	if (patience_is_outage(&r->patience))
 		return RC_OK;
-	if (*r->names.channel && !server_is_open(&r->queue.subscription) &&
-	    now >= r->queue.subscribe_due) {
-		r->queue.subscribe_due = now + UNSUBSCRIBED_BEAT;
-		rc = redis_subscribe(r, now + ASK_PATIENCE, f);
+	if (*r->names.channel && !listener_is_open(&r->queue.listener) &&
+	    now >= r->queue.listen_due) {
+		r->queue.listen_due = now + UNSUBSCRIBED_BEAT;
+		rc = listener_begin(&r->queue.listener, &r->names, now + ASK_PATIENCE, f);
 		if (rc != RC_AGAIN)
 			return rc;
 	}
-	return redis_await_message(r, redis_next_beat(r, a), until, f);
+	rc = listener_await(
+	    &r->queue.listener, instant_first(redis_next_beat(r, a), until), f);
+	if (rc != RC_BUSY)
+		return rc;
+	return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", r->where)
+				      : RC_OK;
 }
 
 /* The last one before `until` may have no time for an answer: why it failed was said before. */
 static enum rc
-redis_ask_first(struct redis *r, instant until, struct grant *g, struct answer *a,
-    struct fault *f)
+redis_ask_first(
+    struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
 	instant ends = patience_attempt(&r->patience, until);
 	bool brief = r->patience.tries > 0 && ends - instant_now() < BRIEF;
@@ -679,9 +629,7 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	enum rc rc;
 
 	r->claim = claim;
-	r->dialect->names(&r->names, claim);
-	if (r->dialect == &dialect_native)
-		slot_rename(&r->names, r->address.form, claim->key);
+	dialect_name(r->dialect, &r->names, r->address.form, claim);
 	patience_begin(&r->patience, claim);
 	do {
 		rc = redis_attempt(r, queued, until, g, &a, f);
@@ -724,7 +672,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	/* not when we were granted: that would have kept the command waiting */
-	server_close(&r->queue.subscription);
+	listener_close(&r->queue.listener);
 	rc = redis_run(r, &(struct request){.operation = RENEW, .token = r->hold.token},
 	    until, &sent, &a, f);
 	redis_watch(r);
@@ -829,8 +777,8 @@ const struct backend redis_backend = {
 	NULL},
     .settings = settings,
     .url_help = "redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
-		"         redis[s]+sentinel://host,host/MASTER[/db],\n"
-		"         redis[s]+cluster://host,host, redlock[s]://host,host,host",
+		"redis[s]+sentinel://host,host/MASTER[/db],\n"
+		"redis[s]+cluster://host,host, redlock[s]://host,host,host",
     .open = redis_open,
     .close = redis_close,
     .together = redis_together,

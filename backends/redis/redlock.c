@@ -43,6 +43,7 @@
  */
 #include "redlock.h"
 
+#include "backends/dice.h"
 #include "backends/patience.h"
 #include "backends/refuse.h"
 #include "backends/setting.h"
@@ -253,15 +254,6 @@ redlock_put(struct redlock *r, enum order_kind kind, bool flag, instant until,
 	quorum_ask(&r->quorum, &r->order, whom);
 }
 
-static uint64_t
-roll(struct redlock *r, uint64_t below)
-{
-	r->dice ^= r->dice << 13; /* xorshift64, Marsaglia 2003 */
-	r->dice ^= r->dice >> 7;
-	r->dice ^= r->dice << 17;
-	return r->dice % below;
-}
-
 static void
 redlock_begin(struct redlock *r, const struct claim *claim)
 {
@@ -270,9 +262,7 @@ redlock_begin(struct redlock *r, const struct claim *claim)
 	r->order = (struct order){.lease = ns_to_ms(claim->ttl),
 	    .longest = ns_to_ms(claim->ttl),
 	    .record = claim->record};
-	r->dice = 1469598103934665603ULL;
-	for (const char *c = claim->owner; *c; c++) /* FNV-1a */
-		r->dice = (r->dice ^ (unsigned char)*c) * 1099511628211ULL;
+	r->dice = dice_of(claim->owner);
 	quorum_name(&r->quorum, claim->key, r->bare);
 	patience_begin(&r->patience, claim);
 }
@@ -523,17 +513,20 @@ pause_of(struct redlock *r)
 
 	switch (r->because) {
 	case BECAUSE_YOUNG:
-		return (200 + roll(r, 200)) * NS_PER_MS;
+		return (200 + dice_roll(&r->dice, 200)) * NS_PER_MS;
 	case BECAUSE_SPLIT:
-		pause = r->tries++ < 8 ? 25 + roll(r, 50) : 100 + roll(r, 200);
+		pause = r->tries++ < 8 ? 25 + dice_roll(&r->dice, 50)
+				       : 100 + dice_roll(&r->dice, 200);
 		return pause * NS_PER_MS;
 	case BECAUSE_HELD:
 		break;
 	}
 	r->tries = 0;
-	pause = (r->listens ? 500 + roll(r, 500) : 50 + roll(r, 200)) * NS_PER_MS;
+	pause = (r->listens ? 500 + dice_roll(&r->dice, 500)
+			    : 50 + dice_roll(&r->dice, 200)) *
+	    NS_PER_MS;
 	if (r->left >= 0 && r->left + 5 * NS_PER_MS < pause)
-		pause = r->left + (5 + roll(r, 20)) * NS_PER_MS;
+		pause = r->left + (5 + dice_roll(&r->dice, 20)) * NS_PER_MS;
 	return pause;
 }
 

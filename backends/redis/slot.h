@@ -12,7 +12,7 @@
 #include "address.h"
 #include "dialect.h"
 
-/* What dialect_name_lock() has named, and a claim's names: changed only in a cluster. */
+/* What dialect.names of the native one has named: changed only in a cluster. */
 void slot_rename(struct names *, enum form, const char *key);
 
 /* Do both lie in one slot, whatever the cluster? */

@@ -2,7 +2,6 @@
 #include "steer.h"
 
 #include "script.h"
-#include "slot.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,9 +16,7 @@ static void
 order_begin(struct order *o, const struct call *to, const struct dialect *d,
     const char *key, const char *operation, const char *owner)
 {
-	dialect_name_lock(d, &o->names, key);
-	if (d == &dialect_native)
-		slot_rename(&o->names, to->topology.address->form, key);
+	dialect_name_lock(d, &o->names, to->topology.address->form, key);
 	o->call = (struct script_call){.script = d->claims};
 	for (int i = 0; i < o->names.nkeys; i++)
 		script_key(&o->call, o->names.keys[i]);
@@ -60,6 +57,8 @@ steer_revoke(struct call *to, const struct dialect *d, const struct target *t,
 	script_word(&o.call, token);
 	script_word(&o.call, record);
 	script_word(&o.call, force ? "1" : "0");
+	if (o.names.sharded)
+		script_word(&o.call, SHARDED);
 	return order_run(&o, to, "who held it by this grant does so no more", until, f);
 }
 

@@ -408,3 +408,18 @@ call_names(const struct call *c, size_t *n)
 	*n = c->nnames;
 	return (const char *const *)c->names;
 }
+
+/* Servers keep quiet about containers and nodes with a time to live; some did not. */
+bool
+stat_is_ephemeral(const struct Stat *stat)
+{
+	int64_t owner = stat->ephemeralOwner;
+
+	return owner != 0 && owner != INT64_MIN && (uint64_t)owner >> 56 != 0xff;
+}
+
+bool
+stat_is_directory(const struct Stat *stat)
+{
+	return stat->numChildren > 0 || stat->cversion != 0;
+}

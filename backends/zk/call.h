@@ -81,6 +81,13 @@ const struct Stat *call_stat(const struct call *);
 const char *call_text(const struct call *);
 const char *const *call_names(const struct call *, size_t *n);
 
+/*
+ * What kind of node has that: one that ends with its session; one that has, or had,
+ * children.
+ */
+bool stat_is_ephemeral(const struct Stat *);
+bool stat_is_directory(const struct Stat *);
+
 /* To be called once for each call, answered or not. */
 void call_drop(struct call *);
 

@@ -11,6 +11,7 @@
 #define SLOT "slot"
 #define GRANTED "granted"
 #define REVOKE "revoke"
+#define OWNER "owner"
 #define FORCED "forced"
 #define FORCER "by"
 
@@ -34,7 +35,7 @@ static bool
 is_more(const struct progress *p)
 {
 	return p->stage == STAGE_WAITING || p->stage == STAGE_WAITED ||
-	    p->slot != SLOT_NONE || p->asker;
+	    p->slot != SLOT_NONE || p->asker || p->owner;
 }
 
 /* What is no UTF-8, or too long, is not said: that somebody asks is. */
@@ -74,6 +75,8 @@ data_write(char out[DATA_BYTES], const char *record, const struct progress *p)
 		json_object_set_new(root, GRANTED, json_integer(p->granted));
 	if (root && p->slot != SLOT_NONE)
 		json_object_set_new(root, SLOT, json_integer(p->slot));
+	if (root && p->owner)
+		json_object_set_new(root, OWNER, json_string(p->owner));
 	if (root && p->asker)
 		set_asker(root, REVOKE, p->asker);
 	if (!print_object(out, root))
@@ -151,6 +154,19 @@ data_granted(const char *data)
 }
 
 bool
+data_owner(char out[OWNER_CHARS + 1], const char *data)
+{
+	json_t *root = read_object(data);
+	const char *owner = json_string_value(json_object_get(root, OWNER));
+	bool is_one = owner && strlen(owner) == OWNER_CHARS &&
+	    strspn(owner, "0123456789abcdef") == OWNER_CHARS;
+
+	snprintf(out, OWNER_CHARS + 1, "%s", is_one ? owner : "");
+	json_decref(root);
+	return is_one;
+}
+
+bool
 data_is_force(const char *data)
 {
 	return read_number(data, FORCED, 0) > 0;
@@ -204,6 +220,7 @@ data_record(const char *data, const char *secret)
 	json_object_del(root, MEMBER);
 	json_object_del(root, SLOT);
 	json_object_del(root, GRANTED);
+	json_object_del(root, OWNER);
 	json_object_del(root, REVOKE);
 	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i))
 		blot_member(json_object_iter_value(i), secret);

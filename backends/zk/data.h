@@ -5,6 +5,8 @@
  * waiter from a holder; a holder of one of N units has its slot there, too, for people,
  * and whoever had to wait for it since when it has the lock, "granted".
  *
+ * Where the name of the node says nothing (single.h), its "owner" stands there, too.
+ *
  * Others may write "revoke" into a holder's node: the record of who asks for the lock
  * back, as a string.  Its owner keeps that there.  "__REVOKE__" alone is the same as
  * Curator asks it, who does not say who.  Whatever else stands in a node says nothing.
@@ -17,7 +19,7 @@
 #include "backends/backend.h"
 
 /* with the record of who asks, in which each quote needs two bytes */
-enum { DATA_BYTES = RECORD_BYTES + 80 + 2 * RECORD_BYTES + 16 };
+enum { DATA_BYTES = RECORD_BYTES + 80 + OWNER_CHARS + 16 + 2 * RECORD_BYTES + 16 };
 
 #define CURATORS_REVOKE "__REVOKE__"
 
@@ -36,6 +38,7 @@ struct progress {
 	int slot;          /* or SLOT_NONE */
 	int64_t granted;   /* ms since 1970; 0: not known, or as old as the node */
 	const char *asker; /* whose wish to have it back stands there; NULL: nobody's */
+	const char *owner; /* where the node's name does not say it; NULL */
 };
 
 /* The record with that in it; a record that is no JSON object stays as it is. */
@@ -44,6 +47,9 @@ void data_write(char out[DATA_BYTES], const char *record, const struct progress 
 enum stage data_stage(const char *data);
 int data_slot(const char *data);
 int64_t data_granted(const char *data); /* as above */
+
+/* Whose node it says that it is; false: it does not. */
+bool data_owner(char out[OWNER_CHARS + 1], const char *data);
 
 /*
  * Somebody asks for the lock back: who, to be freed, "" where they do not say.  NULL:

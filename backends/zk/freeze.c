@@ -13,8 +13,9 @@
 #define LONGEST 999999999999 /* ms; 31 years */
 
 void
-freeze_name(char out[FREEZE_BYTES], int64_t length)
+freeze_name(char out[FREEZE_BYTES], const struct layout *l, int64_t length)
 {
+	const struct freeze_form *form = &l->freezes[0];
 	uint64_t number;
 	char ms[16] = "inf";
 
@@ -22,13 +23,47 @@ freeze_name(char out[FREEZE_BYTES], int64_t length)
 		number = (uint64_t)instant_now();
 	if (length != NEVER && ns_to_ms(length) <= LONGEST)
 		snprintf(ms, sizeof ms, "%" PRId64, length > 0 ? ns_to_ms(length) : 1);
-	snprintf(out, FREEZE_BYTES, FREEZE "%016" PRIx64 "-%s" FREEZE_END, number, ms);
+	snprintf(out, FREEZE_BYTES, "%s%016" PRIx64 "-%s%s", form->head, number, ms,
+	    form->tail);
+}
+
+/* What all names of one freeze have in common: number and length; *n: so long. */
+static const char *
+core_of(const char *name, size_t *n)
+{
+	const struct freeze_form *form = layout_freeze_form(name);
+
+	*n = form ? strlen(name) - strlen(form->head) - strlen(form->tail) : 0;
+	return form ? name + strlen(form->head) : NULL;
+}
+
+bool
+freeze_is(const char *name, const char *other)
+{
+	size_t n, m;
+	const char *a = core_of(name, &n), *b = core_of(other, &m);
+
+	return a && b && n == m && memcmp(a, b, n) == 0;
+}
+
+bool
+freeze_form(char out[FORM_BYTES], const char *name, int i)
+{
+	size_t n;
+	const char *core = core_of(name, &n);
+	const struct freeze_form *form = layout_freeze_forms(name);
+
+	if (!form || i < 0 || i >= FREEZES || !form[i].head)
+		return false;
+	snprintf(out, FORM_BYTES, "%s/%s%.*s%s", form[i].part, form[i].head, (int)n, core,
+	    form[i].tail);
+	return true;
 }
 
 static int64_t
 end_of(const char *name, int64_t since)
 {
-	int64_t length = queue_freeze_length(name);
+	int64_t length = layout_freeze_length(name);
 
 	return length == NEVER || since < 0 ? NEVER : since + length;
 }
@@ -83,7 +118,7 @@ freeze_look(struct freeze *z, struct session *s, const char *lock, const char *p
 
 	*z = (struct freeze){.until = NEVER};
 	for (size_t i = 0; rc == RC_OK && i < n; i++)
-		if (queue_freeze_length(names[i]) > 0)
+		if (layout_freeze_length(names[i]) > 0)
 			rc = freeze_read(
 			    z, s, lock, part, names[i], now, sweep, until, f);
 	return rc;
@@ -95,39 +130,39 @@ freeze_leaves(const struct freeze *z, int64_t czxid, enum stage stage)
 	return stage != STAGE_WAITING && (!z->on || czxid < z->czxid);
 }
 
-static enum rc
-remove_from(struct session *s, const char *lock, const char *part, const char *name,
-    int *code, instant until, struct fault *f)
-{
-	char path[NODE_BYTES];
-
-	snprintf(path, sizeof path, "%s%s/%s", lock, part, name);
-	return call_finish(call_delete(s, path, -1), until, code, f);
-}
-
 /*
- * The semaphore's directory, if nobody stands there: while there is one, who comes looks into
+ * The directory of a semaphore, if nobody stands there: while there is one, who comes looks into
  * it.  Worth trying, and not worth waiting for.
  */
 static void
-remove_part(struct session *s, const char *lock)
+remove_part(struct session *s, const char *node)
 {
 	char path[NODE_BYTES];
 
-	snprintf(path, sizeof path, "%s" FREEZE_PART, lock);
+	snprintf(path, sizeof path, "%.*s", (int)(strrchr(node, '/') - node), node);
 	call_drop(call_delete(s, path, -1));
 }
 
+/* The one in the lock's own directory is the last. */
 enum rc
 freeze_remove(struct session *s, const char *lock, const char *name, bool *removed,
     instant until, struct fault *f)
 {
-	int code = ZNONODE, other = ZNONODE;
-	enum rc rc = remove_from(s, lock, FREEZE_PART, name, &other, until, f);
+	char form[FORM_BYTES], path[NODE_BYTES];
+	enum rc rc = RC_OK;
 
-	if (rc == RC_OK)
-		rc = remove_from(s, lock, "", name, &code, until, f);
-	remove_part(s, lock);
-	*removed = rc == RC_OK && (code == ZOK || other == ZOK);
+	*removed = false;
+	for (int i = FREEZES - 1; i >= 0 && rc == RC_OK; i--) {
+		int code;
+
+		if (!freeze_form(form, name, i))
+			continue;
+		snprintf(path, sizeof path, "%s%s", lock, form);
+		rc = call_finish(call_delete(s, path, -1), until, &code, f);
+		*removed = *removed || (rc == RC_OK && code == ZOK);
+		if (rc == RC_OK && strchr(form + 1, '/'))
+			remove_part(s, path);
+	}
+	*removed = *removed && rc == RC_OK;
 	return rc;
 }

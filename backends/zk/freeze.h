@@ -4,7 +4,7 @@
  *	K/-freeze-<16 random digits>-<ms or inf>-__WRIT__	and
  *	K/locks/<the same name>
  *
- *  1. That is the first place for all of Curator's recipes, also for those who wait there
+ *  1. So it is in Curator's layout; others have such names of their own (layout.h).  That is the first place for all of Curator's recipes, also for those who wait there
  *     already: what follows "__WRIT__" is less than any number, and who orders by "lock-",
  *     which is not in it, orders this by the whole name, and "-" is less than any
  *     digit.  So their users do to it what they do to any holder: the next one in line
@@ -24,7 +24,10 @@
 #include "data.h"
 #include "lockdir.h"
 
-enum { FREEZE_BYTES = 64 /* a name */ };
+enum {
+	FREEZE_BYTES = 96, /* a name */
+	FORM_BYTES = FREEZE_BYTES + 8,
+};
 
 /* The newest freeze of a lock. */
 struct freeze {
@@ -36,8 +39,17 @@ struct freeze {
 	char record[RECORD_BYTES]; /* of who did it */
 };
 
-/* A name for one that has that length; NEVER: no end. */
-void freeze_name(char out[FREEZE_BYTES], int64_t length);
+/* A name for one that has that length; NEVER: no end.  The layout must have freezes. */
+void freeze_name(char out[FREEZE_BYTES], const struct layout *, int64_t length);
+
+/*
+ * A freeze of any of these names has several nodes: the i-th, as it goes on from the lock's
+ * path: "/locks/-freeze-...".  False: there are no more.
+ */
+bool freeze_form(char out[FORM_BYTES], const char *name, int i);
+
+/* Are these names of the same freeze? */
+bool freeze_is(const char *name, const char *other);
 
 /*
  * Reads those among n names of children of `lock`, the lock's directory, or with FREEZE_PART
@@ -56,7 +68,7 @@ enum rc freeze_look(struct freeze *, struct session *, const char *lock, const c
 bool freeze_leaves(const struct freeze *, int64_t czxid, enum stage);
 
 /*
- * Removes one from the lock and from its semaphore.  *removed: we did.  RC_DENIED, and
+ * Removes all nodes of one.  *removed: we did.  RC_DENIED, and
  * whatever an attempt can end with.
  */
 enum rc freeze_remove(struct session *, const char *lock, const char *name, bool *removed,

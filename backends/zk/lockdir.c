@@ -5,21 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the name of our node says of us, behind the uuid: queue.h. */
-static void
-name_kind(char out[16], const struct claim *claim)
-{
-	static const char *const tags[] = {[KIND_EXCLUSIVE] = "lock-",
-	    [KIND_WRITER] = "__WRIT__",
-	    [KIND_SHARED] = "__READ__"};
-
-	if (claim->kind == KIND_LIMIT)
-		snprintf(out, 16, "%u-unit-",
-		    claim->limit <= LIMIT_MAX ? claim->limit : LIMIT_MAX);
-	else
-		snprintf(out, 16, "%s", tags[claim->kind]);
-}
-
 /*
  * Names that are kept for others: the server's own at the top, and that of what jobs
  * have done.
@@ -71,20 +56,13 @@ lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 }
 
 void
-lockdir_uuid(char out[48], const char *o)
-{
-	snprintf(
-	    out, 48, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8, o + 13, o + 16, o + 20);
-}
-
-void
 lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
 {
-	char kind[16];
+	const char *o = claim->owner;
 
-	name_kind(kind, claim);
-	lockdir_uuid(d->uuid, claim->owner);
-	snprintf(d->prefix, sizeof d->prefix, "%s%s", d->uuid, kind);
+	snprintf(d->uuid, sizeof d->uuid, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8,
+	    o + 13, o + 16, o + 20);
+	d->layout->name_node(d->prefix, claim);
 	lockdir_place(d, chroot, claim->key);
 }
 
@@ -151,7 +129,44 @@ lockdir_make_path(const struct lockdir *d, struct session *s, const char *whole,
 enum rc
 lockdir_make(const struct lockdir *d, struct session *s, instant until, struct fault *f)
 {
-	return lockdir_make_path(d, s, d->path, ZOO_CONTAINER, until, f);
+	char above[DIR_BYTES];
+	const char *end = strrchr(d->path, '/');
+
+	if (!d->layout->single)
+		return lockdir_make_path(d, s, d->path, ZOO_CONTAINER, until, f);
+	snprintf(above, sizeof above, "%.*s", (int)(end - d->path), d->path);
+	return *above ? lockdir_make_path(d, s, above, ZOO_PERSISTENT, until, f)
+		      : RC_OK; /* the root is there */
+}
+
+/* How to join those who have made such a node, if there is a way. */
+static void
+explain_other(char *out, size_t size, const struct lockdir *d, const char *name)
+{
+	struct child c;
+	const struct layout *l = layout_of(name, &c);
+
+	if (layout_is_lease(name))
+		snprintf(out, size, "a semaphore of kazoo's, which dlock cannot join");
+	else if (!l || l == d->layout)
+		snprintf(out, size, "no lock that dlock knows");
+	else
+		snprintf(out, size,
+		    "%s and layout=%s do not see each other; -O layout=%s joins its users",
+		    l->users, d->layout->name, l->name);
+}
+
+enum rc
+lockdir_refuse(const struct lockdir *d, struct session *s, const char *name,
+    const char *why, struct fault *f)
+{
+	char quoted[81], way[200];
+
+	session_quote(s, quoted, sizeof quoted, name);
+	explain_other(way, sizeof way, d, name);
+	return fault_set(f, RC_PROTOCOL,
+	    "%s: %s is in use as a lock of another kind (%s): %s", d->where, d->path,
+	    quoted, why ? why : way);
 }
 
 enum rc

@@ -1,20 +1,22 @@
 /*
  * lockdir.h - the directory that is a lock: its name, and how it is made.
  *
- * It is <chroot>/<encoded key>, or -O path.  Its children are the queue.
+ * It is <chroot>/<encoded key>, or -O path.  Its children are the queue; in one layout it
+ * has none, and is the lock itself (single.h).
  */
 #ifndef DLOCK_ZK_LOCKDIR_H
 #define DLOCK_ZK_LOCKDIR_H
 
 #include "backends/encode.h"
 #include "call.h"
+#include "layout.h"
 
 /* The directory beside a lock's in which is kept what its jobs have done (jobs.h). */
 #define JOBS "dlock-jobs"
 
 enum {
 	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
-	NAME_BYTES = 256,                         /* of a child; ours has 60 */
+	NAME_BYTES = 256,                         /* of a child; ours has 60, or 150 */
 	NODE_BYTES = DIR_BYTES + NAME_BYTES + 16, /* also of one a directory deeper */
 };
 
@@ -24,8 +26,10 @@ enum acl { ACL_UNSAID, ACL_OPEN, ACL_CREATOR };
 struct lockdir {
 	const char *where; /* the ensemble, for people */
 	char path[DIR_BYTES];
-	char uuid[48];   /* "_c_<uuid>-", with which the names of all our nodes begin, */
-	char prefix[80]; /* and that of the one in the queue, with its kind (queue.h) */
+	const struct layout *layout;
+	/* of our node in the queue: its name without the number */
+	char prefix[PREFIX_BYTES];
+	char uuid[48]; /* "_c_<uuid>-", with which a unit's other names begin (unit.h) */
 	enum acl acl;
 };
 
@@ -35,17 +39,7 @@ void lockdir_place(struct lockdir *, const char *chroot, const char *key);
 /* The key of a directory with that name below `chroot`; false: it is no key's. */
 bool lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name);
 
-/*
- * The uuid of an owner, as it stands in names: all that is in an owner, but for the one
- * digit whose place the "d" has.
- */
-void lockdir_uuid(char out[48], const char *owner);
-
-/*
- * Names it as lockdir_place() and our node: that is found by the owner, written as the
- * uuid that Curator puts there, but with a "d" for dlock in the place of that one's
- * version.
- */
+/* Names it as lockdir_place(), and our node as its layout has it. */
 void lockdir_name(struct lockdir *, const char *chroot, const struct claim *);
 
 /* Is that a name of our node? */
@@ -56,8 +50,8 @@ struct call *lockdir_create(const struct lockdir *, struct session *, const char
     const char *data, int mode);
 
 /*
- * Makes the directory and what is missing above it, from below, for we may have no
- * rights up there.
+ * Makes the directory (where it is the lock itself, the one in which it lies) and what is
+ * missing above it, from below, for we may have no rights up there.
  */
 enum rc lockdir_make(
     const struct lockdir *, struct session *, instant until, struct fault *);
@@ -65,6 +59,13 @@ enum rc lockdir_make(
 /* The same for any path. */
 enum rc lockdir_make_path(const struct lockdir *, struct session *, const char *path,
     int mode, instant until, struct fault *);
+
+/*
+ * RC_PROTOCOL: somebody else's node, by whose lock we must not go; `why`, or NULL: it is of
+ * another layout.
+ */
+enum rc lockdir_refuse(const struct lockdir *, struct session *, const char *name,
+    const char *why, struct fault *);
 
 /* What is said of one that others remove whenever it is made. */
 enum rc lockdir_vanishes(const struct lockdir *, struct fault *);

@@ -57,16 +57,17 @@ node_lease(struct node *n, struct grant *g, instant sent)
 
 /* ---- found again ---- */
 
-/* A node with our uuid: this session's is adopted, an older one's deleted. */
+/*
+ * A node with our uuid: this session's is adopted, an older one's deleted.  One without may
+ * be anybody's else.
+ */
 static enum rc
-node_claim(struct node *n, const char *name, instant until, struct fault *f)
+node_claim(struct node *n, const char *path, instant until, struct fault *f)
 {
-	char path[NODE_BYTES];
 	struct call *c;
 	int code;
 	enum rc rc;
 
-	snprintf(path, sizeof path, "%s/%s", n->dir->path, name);
 	c = call_get(n->session, path);
 	rc = call_await(c, until, &code, f);
 	if (rc == RC_OK && code == ZOK && call_stat(c)->czxid <= 0)
@@ -75,33 +76,52 @@ node_claim(struct node *n, const char *name, instant until, struct fault *f)
 	else if (rc == RC_OK && code == ZOK &&
 	    call_stat(c)->ephemeralOwner == session_look(n->session).id && !*n->path)
 		node_adopt(n, path, call_stat(c));
-	else if (rc == RC_OK && code == ZOK)
+	else if (rc == RC_OK && code == ZOK && !n->dir->layout->single)
 		rc = call_finish(call_delete(n->session, path, -1), until, &code, f);
 	call_drop(c);
+	return rc;
+}
+
+/* Among the children, as they are listed after `sync`. */
+static enum rc
+find_among(struct node *n, struct call *sync, instant until, struct fault *f)
+{
+	struct call *list = call_list(n->session, n->dir->path);
+	const char *const *names;
+	char path[NODE_BYTES];
+	size_t count = 0;
+	int code = ZOK;
+	enum rc rc = call_finish(sync, until, &code, f);
+
+	if (rc == RC_OK)
+		rc = call_await(list, until, &code, f);
+	names = rc == RC_OK ? call_names(list, &count) : NULL;
+	for (size_t i = 0; rc == RC_OK && i < count; i++) {
+		if (!lockdir_is_ours(n->dir, names[i]))
+			continue;
+		snprintf(path, sizeof path, "%s/%s", n->dir->path, names[i]);
+		rc = node_claim(n, path, until, f);
+	}
+	call_drop(list);
 	return rc;
 }
 
 enum rc
 node_find(struct node *n, instant until, struct fault *f)
 {
-	struct call *sync, *list;
-	const char *const *names;
-	size_t count = 0;
+	struct call *sync;
 	int code = ZOK;
 	enum rc rc = session_await(n->session, until, f);
 
 	if (rc != RC_OK)
 		return rc;
 	sync = call_sync(n->session, n->dir->path);
-	list = call_list(n->session, n->dir->path);
-	rc = call_finish(sync, until, &code, f);
-	if (rc == RC_OK)
-		rc = call_await(list, until, &code, f);
-	names = rc == RC_OK ? call_names(list, &count) : NULL;
-	for (size_t i = 0; rc == RC_OK && i < count; i++)
-		if (lockdir_is_ours(n->dir, names[i]))
-			rc = node_claim(n, names[i], until, f);
-	call_drop(list);
+	if (!n->dir->layout->single)
+		rc = find_among(n, sync, until, f);
+	else
+		rc = call_finish(sync, until, &code, f);
+	if (rc == RC_OK && n->dir->layout->single)
+		rc = node_claim(n, n->dir->path, until, f);
 	if (rc == RC_OK)
 		n->asked = *n->path != '\0';
 	return rc;
@@ -125,8 +145,51 @@ node_is_ours(struct node *n, const struct call *create)
 	const char *path = call_text(create);
 	size_t length = strlen(n->dir->path);
 
+	if (n->dir->layout->single)
+		return strcmp(path, n->dir->path) == 0 && call_stat(create)->czxid > 0;
 	return strncmp(path, n->dir->path, length) == 0 && path[length] == '/' &&
 	    lockdir_is_ours(n->dir, path + length + 1) && call_stat(create)->czxid > 0;
+}
+
+static enum rc
+refuse_ephemeral(const struct lockdir *d, struct fault *f)
+{
+	if (d->layout->single)
+		return fault_set(f, RC_PROTOCOL, "%s: a part of %s is an ephemeral node",
+		    d->where, d->path);
+	return fault_set(f, RC_PROTOCOL,
+	    "%s: %s is an ephemeral node, which can be a lock of layout=plain only (-O layout=plain joins it)",
+	    d->where, d->path);
+}
+
+/*
+ * What became of `create`, which is dropped.  RC_OK without a path: *code says why there is
+ * none, for certain.
+ */
+static enum rc
+node_made(struct node *n, struct call *create, struct grant *g, instant until, int *code,
+    struct fault *f)
+{
+	const struct lockdir *d = n->dir;
+	enum rc rc;
+
+	n->asked = true;
+	rc = call_await(create, until, code, f);
+	if (rc == RC_OK &&
+	    (*code == ZNONODE || (*code == ZNODEEXISTS && d->layout->single)))
+		n->asked = false;
+	if (rc == RC_OK && *code == ZOK && node_is_ours(n, create) &&
+	    node_can_be_held(n)) {
+		node_adopt(n, call_text(create), call_stat(create));
+		node_lease(n, g, call_sent(create));
+	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
+		rc = refuse_ephemeral(d, f);
+	} else if (rc == RC_OK && (n->asked || !node_can_be_held(n))) {
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
+	}
+	call_drop(create);
+	return rc;
 }
 
 /*
@@ -140,28 +203,22 @@ node_create(struct node *n, struct grant *g, struct call **list, instant until, 
 	const struct lockdir *d = n->dir;
 	char path[NODE_BYTES];
 	struct call *create;
-	enum rc rc;
 
 	snprintf(path, sizeof path, "%s/%s", d->path, d->prefix);
 	create = lockdir_create(d, n->session, path, n->record, ZOO_EPHEMERAL_SEQUENTIAL);
 	*list = call_list(n->session, d->path);
-	n->asked = true;
-	rc = call_await(create, until, code, f);
-	if (rc == RC_OK && *code == ZNONODE)
-		n->asked = false; /* it was not made, for certain */
-	if (rc == RC_OK && *code == ZOK && node_is_ours(n, create) &&
-	    node_can_be_held(n)) {
-		node_adopt(n, call_text(create), call_stat(create));
-		node_lease(n, g, call_sent(create));
-	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
-		rc = fault_set(f, RC_PROTOCOL, "%s: %s is an ephemeral node, no lock",
-		    d->where, d->path);
-	} else if (rc == RC_OK && (*code != ZNONODE || !node_can_be_held(n))) {
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
-	}
-	call_drop(create);
-	return rc;
+	return node_made(n, create, g, until, code, f);
+}
+
+enum rc
+node_make(struct node *n, struct grant *g, instant until, int *code, struct fault *f)
+{
+	char data[DATA_BYTES];
+
+	node_data(n, SLOT_NONE, data);
+	return node_made(n,
+	    lockdir_create(n->dir, n->session, n->dir->path, data, ZOO_EPHEMERAL), g,
+	    until, code, f);
 }
 
 enum rc
@@ -200,7 +257,7 @@ void
 node_data(const struct node *n, int slot, char data[DATA_BYTES])
 {
 	const struct progress p = {
-	    n->stage, slot, n->granted, n->wanted ? n->asker : NULL};
+	    n->stage, slot, n->granted, n->wanted ? n->asker : NULL, n->owner};
 
 	data_write(data, n->record, &p);
 }
@@ -244,7 +301,7 @@ node_read(struct node *n, instant until, struct fault *f)
 	int code;
 	enum rc rc = call_await(own, until, &code, f);
 
-	if (rc == RC_OK && code != ZOK)
+	if (rc == RC_OK && (code != ZOK || (uint64_t)call_stat(own)->czxid != n->token))
 		rc = node_is_lost(n, f);
 	if (rc == RC_OK) {
 		n->version = call_stat(own)->version;
@@ -316,9 +373,10 @@ delete_rest(struct node *n, instant until, struct fault *f)
 
 /* The request to delete it; *own: how many of its changes are about what is ours. */
 static struct call *
-ask_to_delete(struct node *n, const struct change *more, size_t nmore, size_t *own)
+ask_to_delete(
+    struct node *n, int version, const struct change *more, size_t nmore, size_t *own)
 {
-	struct change all[CHANGES_MAX] = {{CHANGE_DELETE, n->path, .version = -1}};
+	struct change all[CHANGES_MAX] = {{CHANGE_DELETE, n->path, .version = version}};
 
 	*own = 1;
 	if (*n->taken.lease) {
@@ -328,19 +386,60 @@ ask_to_delete(struct node *n, const struct change *more, size_t nmore, size_t *o
 		    CHANGE_DELETE, n->taken.slot, .version = -1};
 	}
 	if (*own + nmore == 1)
-		return call_delete(n->session, n->path, -1);
+		return call_delete(n->session, n->path, version);
 	for (size_t i = 0; i < nmore && *own + i < CHANGES_MAX; i++)
 		all[*own + i] = more[i];
 	return call_multi(n->session, all, *own + nmore, n->dir->acl == ACL_OPEN);
+}
+
+/*
+ * A name that is not ours alone: what stands there now may be another's.  *version: what
+ * ours has now; *code ZNONODE: it is gone.
+ */
+static enum rc
+read_version(struct node *n, int *version, int *code, instant until, struct fault *f)
+{
+	struct call *c = call_get(n->session, n->path);
+	enum rc rc = call_await(c, until, code, f);
+
+	if (rc == RC_OK && *code == ZOK && (uint64_t)call_stat(c)->czxid != n->token)
+		*code = ZNONODE;
+	if (rc == RC_OK && *code == ZOK)
+		*version = call_stat(c)->version;
+	call_drop(c);
+	return rc;
+}
+
+/* *failed: so many of what is ours, and of `more`, could be changed before one could not. */
+static enum rc
+delete_once(struct node *n, const struct change *more, size_t nmore, size_t *own,
+    size_t *failed, int *code, instant until, struct fault *f)
+{
+	int version = -1;
+	struct call *c;
+	enum rc rc = RC_OK;
+
+	*code = ZOK;
+	*failed = 0;
+	*own = 1;
+	if (n->dir->layout->single)
+		rc = read_version(n, &version, code, until, f);
+	if (rc != RC_OK || *code != ZOK)
+		return rc;
+	c = ask_to_delete(n, version, more, nmore, own);
+	rc = call_await(c, until, code, f);
+	*failed = rc == RC_OK ? call_failed(c) : 0;
+	call_drop(c);
+	n->doubted = n->doubted || rc == RC_AGAIN;
+	return rc;
 }
 
 enum rc
 node_delete(struct node *n, const struct change *more, size_t nmore, bool *refused,
     instant until, struct fault *f)
 {
-	int code = ZOK;
+	int code;
 	size_t own, failed;
-	struct call *c;
 	enum rc rc = session_await(n->session, until, f);
 
 	*refused = false;
@@ -348,13 +447,15 @@ node_delete(struct node *n, const struct change *more, size_t nmore, bool *refus
 		rc = node_find(n, until, f);
 	if (rc != RC_OK || !*n->path)
 		return rc;
-	c = ask_to_delete(n, more, nmore, &own);
-	rc = call_await(c, until, &code, f);
-	failed = rc == RC_OK ? call_failed(c) : 0;
-	call_drop(c);
-	n->doubted = n->doubted || rc == RC_AGAIN;
+	do
+		rc = delete_once(n, more, nmore, &own, &failed, &code, until, f);
+	while (
+	    rc == RC_OK && code == ZBADVERSION && failed == 0 && instant_now() < until);
 	if (rc != RC_OK || code == ZOK)
 		return rc;
+	if (code == ZBADVERSION && failed == 0)
+		return fault_set(f, RC_AGAIN,
+		    "%s: somebody writes to our node all the time", n->dir->where);
 	*refused = failed >= own;
 	if (failed > 0)
 		return *refused ? RC_OK : delete_rest(n, until, f);

@@ -1,9 +1,11 @@
 /*
- * node.h - our own node in the lock's directory: it is made, found again, written,
- * deleted.
+ * node.h - our own node in the lock's directory, or in its place: it is made, found again,
+ * written, deleted.
  *
- *  1. It is found by our uuid.  A create whose answer got lost may have happened: we
- *     look for it.  What another session of ours has left is deleted, never adopted.
+ *  1. It is found by the owner in its name.  A create whose answer got lost may have
+ *     happened: we look for it.  What another session of ours has left is deleted, never
+ *     adopted.  Where the node is the lock itself, all have the same name: it is ours if it
+ *     is our session's.
  *  2. The token is the node's czxid, which comes with the answer to create.
  *  3. A write earns the lease (credit.h): the quorum must agree to it, while a follower
  *     that is cut off from its leader goes on answering pings and reads.
@@ -33,6 +35,7 @@ struct node {
 	struct session *session; /* its life; NULL: there is none yet, or it has ended */
 	const struct lockdir *dir;
 	const char *record;
+	const char *owner;     /* to stand in it; NULL: its name says that */
 	char path[NODE_BYTES]; /* "": there is none that we know of */
 	bool asked;            /* there may be one that we do not know of */
 	/* it may be gone: we have asked for that, and got no answer */
@@ -65,6 +68,13 @@ int64_t node_server_now(const struct node *);
  */
 enum rc node_join(
     struct node *, struct grant *g, struct call **list, instant until, struct fault *);
+
+/*
+ * Makes the node that is the lock itself, as node_join() does: once.  RC_OK without a path: there is
+ * one already (*code ZNODEEXISTS), or nothing in which it could lie (ZNONODE).
+ */
+enum rc node_make(
+    struct node *, struct grant *g, instant until, int *code, struct fault *);
 
 /* Did a create whose answer we have not got happen?  Then the path is set. */
 enum rc node_find(struct node *, instant until, struct fault *);

@@ -1,7 +1,8 @@
 /*
  * queue.h - who stands where in a lock directory.
  *
- * The children of the directory are the queue.  A name says what its owner wants:
+ * The children of the directory are the queue.  A name says what its owner wants, and how
+ * the lock's layout has it (layout.h); in Curator's it is
  *
  *	_c_<uuid>-lock-<number>		exclusive (Curator's InterProcessMutex)
  *	_c_<uuid>-__WRIT__<number>	the same (a writer of its InterProcessReadWriteLock)
@@ -12,14 +13,13 @@
  *  1. One order for all kinds: by what follows the last such tag in the name, as
  *     strings; names without one by the whole name.  For each recipe of Curator's that is its own
  *     order (LockInternals.getSortedChildren, StandardLockInternalsDriver), so that we
- *     exclude its users and they us.
+ *     exclude its users and they us.  In other layouts it is by the number.
  *  2. A node waits for all before it that conflict with it, and a unit while N units are
  *     before it.  So those who hold are always the first ones, all of one kind: one
  *     exclusive, or the readers up to the first node that is none, or the first N units.
  *     All see that in the same list of names, whoever reads it and when: nobody is passed over.
- *  3. dlock's uuids have a "d" where Curator's have the "4" of a random uuid, so that one
- *     list tells whose a node is.  A recipe of Curator's sees nodes with its own tag only: a node of
- *     one that would not see ours is foreign.
+ *  3. A recipe sees nodes with its own tag only: a node of one that would not see ours is
+ *     foreign.  kazoo's Lock is no such: dlock waits for readers, whether a run is plain or with -x.
  *  4. "locks", "leases" and "slots" are a semaphore's (unit.h), and nobody's place.
  *  5. A freeze (freeze.h) is nobody's place either; whoever it stops waits for its end.
  *
@@ -28,11 +28,7 @@
 #ifndef DLOCK_ZK_QUEUE_H
 #define DLOCK_ZK_QUEUE_H
 
-#include "backends/backend.h"
-
-/* The name of a freeze: these, and between them its number and its length (freeze.h). */
-#define FREEZE "-freeze-"
-#define FREEZE_END "-__WRIT__"
+#include "layout.h"
 
 /* What can bring a waiter nearer. */
 enum awaits {
@@ -56,8 +52,8 @@ struct place {
 	const char *freeze;  /* one of those that are there; it may have ended */
 	/*
 	 * A child by which we cannot go.  `foreign`: made by a lock whose users do not
-	 * wait for ours (kazoo's "__lock__" and "__rlock__", another recipe of
-	 * Curator's). `other`: shared where we want a unit, the reverse, or a unit of
+	 * wait for ours (of another layout, or another recipe).
+	 * `other`: shared where we want a unit, the reverse, or a unit of
 	 * another limit, before us. `exhausted`: its number is the last one there is,
 	 * which all after it get as well, or (before 3.8) negative: after 2^31 of them
 	 * numbers order nothing any more.
@@ -65,43 +61,30 @@ struct place {
 	const char *foreign, *other, *exhausted;
 };
 
+/* The children as they were listed. */
+struct queue {
+	const struct layout *layout;
+	const char *const *names;
+	size_t n;
+};
+
 /*
- * Where `own` (a name, complete) stands among n names.  What *ret points to is in
- * `names`.
+ * Where `own` (a name, complete; "": nobody) stands among them.  What *ret points to is in
+ * their names.
  */
-void queue_look(struct place *ret, const char *const *names, size_t n, const char *own);
+void queue_look(struct place *ret, const struct queue *, const char *own);
 
 /* It is frozen: whoever would hold the lock waits for the end of that node. */
 void queue_hold_back(struct place *, const char *freeze);
 
-/* What a child is, by its name. */
-enum child {
-	CHILD_DLOCKS,
-	CHILD_CURATORS, /* or of another that has a place as these have */
-	CHILD_FOREIGN,  /* no lock has made it, or one that knows of no other */
-	CHILD_FREEZE,
-	CHILD_PART, /* of a semaphore */
-};
-
-enum child queue_child(const char *name);
-
-/* The length of a freeze of that name, NEVER without an end; 0: it is none. */
-int64_t queue_freeze_length(const char *name);
-
 /* Orders those of n names that have a place, first of all; gives how many these are. */
-size_t queue_sort(const char **names, size_t n);
-
-/* What the owner of a node wants; *limit with KIND_LIMIT. */
-enum lock_kind queue_kind(const char *name, unsigned *limit);
-
-/* Has a dlock made it? */
-bool queue_is_dlocks(const char *name);
+size_t queue_sort(const struct layout *, const char **names, size_t n);
 
 /*
  * The holder that follows `name` ("": the first one) in the order; NULL: it was the last
  * of *p.
  */
 const char *queue_next_holder(
-    const struct place *p, const char *const *names, size_t n, const char *name);
+    const struct place *p, const struct queue *, const char *name);
 
 #endif

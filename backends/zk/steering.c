@@ -53,42 +53,57 @@ holder_drop(struct holder *h)
 	h->data = NULL;
 }
 
+/* Whose is it?  Its name says that, or else its data. */
+static bool
+has_owner(const struct steering *how, const char *name, const struct call *data,
+    const char *owner)
+{
+	struct child c = layout_read(how->dir->layout, name);
+	char said[OWNER_CHARS + 1];
+
+	if (how->dir->layout->single)
+		return data_owner(said, call_text(data)) && strcmp(said, owner) == 0;
+	return child_has_owner(&c, owner);
+}
+
+static bool
+is_ours(const struct steering *how, const char *name, const struct call *data)
+{
+	char said[OWNER_CHARS + 1];
+
+	return how->dir->layout->single
+	    ? data_owner(said, call_text(data))
+	    : layout_read(how->dir->layout, name).owner != NULL;
+}
+
 /* Is it the node of the grant that is meant? */
 static bool
 is_meant(const struct steering *how, const char *name, const struct call *data)
 {
 	const struct target *t = how->target;
-	char uuid[48];
 
 	if (t->token && (uint64_t)call_stat(data)->czxid != t->token)
 		return false;
-	if (!t->owner)
-		return t->token != 0;
-	lockdir_uuid(uuid, t->owner);
-	return strncmp(name, uuid, strlen(uuid)) == 0;
+	return t->owner ? has_owner(how, name, data, t->owner) : t->token != 0;
 }
 
-/* Reads one node; keeps it if it is the one. */
+/* Reads the node at h->path; keeps it if it is the one. */
 static enum rc
-try_node(const struct steering *how, const char *part, const char *name, struct holder *h,
+try_path(const struct steering *how, const char *part, const char *name, struct holder *h,
     struct fault *f)
 {
 	struct call *c;
-	unsigned limit;
 	int code;
 	enum rc rc;
 
-	if (strlen(name) >= NAME_BYTES)
-		return RC_OK;
-	snprintf(h->path, sizeof h->path, "%s%s/%s", how->dir->path, part, name);
 	c = call_get(how->session, h->path);
 	rc = call_await(c, how->until, &code, f);
 	if (rc == RC_DENIED)
 		rc = denied(how, h->path, f);
 	if (rc == RC_OK && code == ZOK && is_meant(how, name, c)) {
 		snprintf(h->name, sizeof h->name, "%s", name);
-		h->ours = queue_is_dlocks(name);
-		h->unit = *part || queue_kind(name, &limit) == KIND_LIMIT;
+		h->ours = is_ours(how, name, c);
+		h->unit = *part || layout_read(how->dir->layout, name).kind == KIND_LIMIT;
 		h->data = c;
 		return RC_OK;
 	}
@@ -96,29 +111,54 @@ try_node(const struct steering *how, const char *part, const char *name, struct 
 	return rc;
 }
 
+static enum rc
+try_node(const struct steering *how, const char *part, const char *name, struct holder *h,
+    struct fault *f)
+{
+	if (strlen(name) >= NAME_BYTES)
+		return RC_OK;
+	snprintf(h->path, sizeof h->path, "%s%s/%s", how->dir->path, part, name);
+	return try_path(how, part, name, h, f);
+}
+
+/* Where it is the lock itself. */
+static enum rc
+find_single(const struct steering *how, struct holder *h, struct fault *f)
+{
+	snprintf(h->path, sizeof h->path, "%s", how->dir->path);
+	return try_path(how, "", "", h, f);
+}
+
+/* Can this one be meant, by its name? */
+static bool
+is_candidate(const struct steering *how, const char *name)
+{
+	struct child c = layout_read(how->dir->layout, name);
+
+	return c.what != CHILD_FOREIGN &&
+	    (!how->target->owner || child_has_owner(&c, how->target->owner));
+}
+
 /* Among those who stand first; an owner's node has a name. */
 static enum rc
 find_in_queue(const struct steering *how, const struct call *list, struct holder *h,
     struct fault *f)
 {
-	char uuid[48] = "";
 	size_t n;
 	const char *const *names = call_names(list, &n);
+	const struct queue q = {how->dir->layout, names, n};
 	const char **sorted = calloc(n + 1, sizeof *sorted);
 	struct place p;
 	enum rc rc = RC_OK;
 
 	if (!sorted)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	if (how->target->owner)
-		lockdir_uuid(uuid, how->target->owner);
-	queue_look(&p, names, n, "");
+	queue_look(&p, &q, "");
 	for (size_t i = 0; i < n; i++)
 		sorted[i] = names[i];
-	n = queue_sort(sorted, n);
+	n = queue_sort(how->dir->layout, sorted, n);
 	for (size_t i = 0; i < n && i < p.holders && rc == RC_OK && !h->data; i++)
-		if (queue_child(sorted[i]) != CHILD_FOREIGN &&
-		    strncmp(sorted[i], uuid, strlen(uuid)) == 0)
+		if (is_candidate(how, sorted[i]))
 			rc = try_node(how, "", sorted[i], h, f);
 	free(sorted);
 	return rc;
@@ -139,7 +179,7 @@ find_lease(const struct steering *how, struct holder *h, struct fault *f)
 			if (strncmp(names[i], h->name, UUID_CHARS) == 0)
 				snprintf(h->lease, sizeof h->lease, "%s", names[i]);
 	for (size_t i = 0; rc == RC_OK && !h->data && i < n; i++)
-		if (!queue_is_dlocks(names[i]))
+		if (!layout_read(how->dir->layout, names[i]).owner)
 			rc = try_node(how, "/leases", names[i], h, f);
 	call_drop(list);
 	return rc;
@@ -158,11 +198,14 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 	if (rc == RC_OK && how->target->owner &&
 	    strlen(how->target->owner) != OWNER_CHARS)
 		rc = is_gone(how, f); /* nobody's */
-	if (rc == RC_OK)
+	if (rc == RC_OK && how->dir->layout->single)
+		rc = find_single(how, h, f);
+	else if (rc == RC_OK)
 		rc = list_part(how, "", &list, f);
-	if (rc == RC_OK)
+	if (rc == RC_OK && list)
 		rc = find_in_queue(how, list, h, f);
-	if (rc == RC_OK && (!h->data || h->unit))
+	if (rc == RC_OK && list && (how->dir->layout->caps & CAP_LIMIT) &&
+	    (!h->data || h->unit))
 		rc = find_lease(how, h, f);
 	call_drop(list);
 	if (rc == RC_OK &&
@@ -189,12 +232,20 @@ ask_holder(const struct steering *how, const struct holder *h)
 	return call_set(how->session, h->path, data, stat->version);
 }
 
+/* Does its owner listen to us? */
+static bool
+can_be_asked(const struct steering *how, const struct holder *h)
+{
+	return h->ours || (how->dir->layout->listens && !h->unit);
+}
+
 static enum rc
-refuse_to_ask(const struct steering *how, struct fault *f)
+refuse_to_ask(const struct steering *how, const struct holder *h, struct fault *f)
 {
 	return fault_set(f, RC_CONFIG,
-	    "%s: users of Curator's semaphore cannot be asked to give it up; it can only be taken away by force",
-	    how->dir->where);
+	    "%s: %s%s cannot be asked to give it up; it can only be taken away by force",
+	    how->dir->where, h->unit ? "users of " : "",
+	    h->unit ? "Curator's semaphore" : "a holder that is no dlock");
 }
 
 /*
@@ -211,9 +262,9 @@ mark_once(const struct steering *how, bool *done, struct fault *f)
 
 	if (rc != RC_OK)
 		return rc;
-	if (h.unit && !h.ours) {
+	if (!can_be_asked(how, &h)) {
 		holder_drop(&h);
-		return refuse_to_ask(how, f);
+		return refuse_to_ask(how, &h, f);
 	}
 	set = ask_holder(how, &h);
 	rc = call_await(set, how->until, &code, f);
@@ -319,7 +370,8 @@ remove_with_note(struct steering *how, const struct holder *h, int *code, struct
 	char data[DATA_BYTES];
 	struct change note;
 	bool is_free = false;
-	enum rc rc = h->ours ? find_note(how, h, &note, data, &is_free, f) : RC_OK;
+	bool noted = h->ours && !how->dir->layout->single;
+	enum rc rc = noted ? find_note(how, h, &note, data, &is_free, f) : RC_OK;
 
 	*code = ZBADVERSION;
 	if (rc == RC_OK && is_free)
@@ -365,37 +417,56 @@ steering_force(struct steering *how, struct fault *f)
 
 /* ---- frozen ---- */
 
+/* Writes into `path` the directory below the lock's own in which a node of `form` lies. */
+static bool
+freeze_directory(const struct steering *how, const char *form, char path[NODE_BYTES])
+{
+	if (!strchr(form + 1, '/'))
+		return false;
+	snprintf(path, NODE_BYTES, "%s%.*s", how->dir->path,
+	    (int)(strrchr(form, '/') - form), form);
+	return true;
+}
+
 /* The directories of the lock, and of its semaphore, so that whoever comes there waits. */
 static enum rc
 make_directories(const struct steering *how, struct fault *f)
 {
-	char path[NODE_BYTES];
+	char form[FORM_BYTES], path[NODE_BYTES];
 	enum rc rc = lockdir_make(how->dir, how->session, how->until, f);
 
-	snprintf(path, sizeof path, "%s" FREEZE_PART, how->dir->path);
-	return rc == RC_OK ? lockdir_make_path(how->dir, how->session, path,
-				 ZOO_CONTAINER, how->until, f)
-			   : rc;
+	for (int i = 0; rc == RC_OK && freeze_form(form, how->freeze, i); i++) {
+		if (freeze_directory(how, form, path))
+			rc = lockdir_make_path(
+			    how->dir, how->session, path, ZOO_CONTAINER, how->until, f);
+	}
+	return rc;
 }
 
-/* Both or none.  *made: they are there. */
+/*
+ * All of its nodes or none.  *made: they are there.  The semaphore's directory gets
+ * another version, so that nobody takes a unit who has looked before.
+ */
 static enum rc
 make_freeze(const struct steering *how, bool *made, struct fault *f)
 {
-	char lock[NODE_BYTES], semaphore[NODE_BYTES];
+	char form[FORM_BYTES], paths[2 * FREEZES][NODE_BYTES];
+	struct change all[2 * FREEZES];
+	size_t n = 0;
 	int code;
 	enum rc rc;
 
-	snprintf(lock, sizeof lock, "%s/%s", how->dir->path, how->freeze);
-	snprintf(semaphore, sizeof semaphore, "%s" FREEZE_PART "/%s", how->dir->path,
-	    how->freeze);
-	rc = call_finish(
-	    call_multi(how->session,
-		(const struct change[]){
-		    {CHANGE_CREATE, lock, how->record, .mode = ZOO_PERSISTENT},
-		    {CHANGE_CREATE, semaphore, how->record, .mode = ZOO_PERSISTENT},
-		},
-		2, how->dir->acl == ACL_OPEN),
+	for (int i = 0; freeze_form(form, how->freeze, i); i++) {
+		snprintf(paths[n], sizeof paths[n], "%s%s", how->dir->path, form);
+		all[n] = (struct change){
+		    CHANGE_CREATE, paths[n], how->record, .mode = ZOO_PERSISTENT};
+		n++;
+		if (!freeze_directory(how, form, paths[n]))
+			continue;
+		all[n] = (struct change){CHANGE_SET, paths[n], "", .version = -1};
+		n++;
+	}
+	rc = call_finish(call_multi(how->session, all, n, how->dir->acl == ACL_OPEN),
 	    how->until, &code, f);
 	*made = rc == RC_OK && (code == ZOK || code == ZNODEEXISTS);
 	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
@@ -411,8 +482,8 @@ remove_others(const struct steering *how, const struct call *list, struct fault 
 	enum rc rc = RC_OK;
 
 	for (size_t i = 0; rc == RC_OK && i < n; i++)
-		if (queue_freeze_length(names[i]) > 0 &&
-		    strcmp(names[i], how->freeze) != 0)
+		if (layout_freeze_length(names[i]) > 0 &&
+		    !freeze_is(names[i], how->freeze))
 			rc = freeze_remove(how->session, how->dir->path, names[i],
 			    &removed, how->until, f);
 	return rc == RC_DENIED ? RC_OK : rc; /* ours is newer */
@@ -448,7 +519,7 @@ has_ended(const struct steering *how, const char *name, bool *ended, struct faul
 {
 	char path[NODE_BYTES];
 	struct call *read, *set;
-	int64_t length = queue_freeze_length(name);
+	int64_t length = layout_freeze_length(name);
 	int code;
 	enum rc rc;
 
@@ -495,7 +566,7 @@ thaw_all(struct steering *how, const char *part, size_t *n, struct fault *f)
 	const char *const *names = rc == RC_OK ? call_names(list, &count) : NULL;
 
 	for (size_t i = 0; rc == RC_OK && i < count; i++)
-		if (queue_freeze_length(names[i]) > 0)
+		if (layout_freeze_length(names[i]) > 0)
 			rc = thaw_one(how, names[i], n, f);
 	call_drop(list);
 	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;

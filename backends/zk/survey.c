@@ -20,6 +20,7 @@ enum {
 
 struct looking {
 	struct session *session;
+	const struct layout *layout;
 	const struct look *look;
 	int64_t newest; /* ns since 1970, as read there */
 	bool enough;    /* `see` wants no more */
@@ -156,13 +157,13 @@ reader_end(struct reader *r)
 
 /* ---- what one of them says ---- */
 
-/* The other way round from lockdir_uuid(), with the "d" that stands there. */
+/* As it stands in the name, with the "d". */
 static bool
-read_owner(char out[OWNER_CHARS + 1], const char *name)
+read_owner(char out[OWNER_CHARS + 1], const char *there)
 {
 	size_t n = 0;
 
-	for (const char *c = name + 3; n < OWNER_CHARS && *c; c++)
+	for (const char *c = there; n < OWNER_CHARS && *c; c++)
 		if (*c != '-')
 			out[n++] = *c;
 	out[n] = '\0';
@@ -180,11 +181,15 @@ is_printable(const char *text)
 	return n > 0 && n <= 200 && strcmp(text, CURATORS_REVOKE) != 0;
 }
 
-/* Curator's own nodes have the address of their host, if their user wants nothing else. */
+/*
+ * Curator's own nodes have the address of their host, if their user wants nothing else, and
+ * kazoo's what their user calls itself.  Where there is nothing, a name may say something.
+ */
 static const struct foreign *
-describe_foreign(struct words *w, const char *what, const struct call *c)
+describe_foreign(
+    struct words *w, const char *what, const char *name, const struct call *c)
 {
-	const char *data = c ? call_text(c) : "";
+	const char *data = c && *call_text(c) ? call_text(c) : name;
 	struct in6_addr address;
 	int64_t session = c ? call_stat(c)->ephemeralOwner : 0;
 
@@ -242,7 +247,8 @@ static void
 describe(struct looking *l, const struct sight *v, struct entry *e, struct words *w,
     const char *name, const struct call *c)
 {
-	bool ours = queue_child(name) == CHILD_DLOCKS;
+	struct child child = layout_read(l->layout, name);
+	bool ours = child.what == CHILD_DLOCKS;
 	char *asker = c ? data_asker(call_text(c)) : NULL;
 
 	*w = (struct words){.record = NULL};
@@ -250,7 +256,8 @@ describe(struct looking *l, const struct sight *v, struct entry *e, struct words
 	e->slot = SLOT_NONE;
 	e->status = STATUS_NONE;
 	e->since = e->until = EPOCH_NONE;
-	e->lock = queue_kind(name, &e->limit);
+	e->lock = child.kind;
+	e->limit = child.limit;
 	e->token = c ? (uint64_t)call_stat(c)->czxid : 0;
 	e->revoked = e->kind == ENTRY_HOLDER && asker;
 	if (c && e->kind == ENTRY_WAITER)
@@ -259,12 +266,13 @@ describe(struct looking *l, const struct sight *v, struct entry *e, struct words
 		e->since = micros_of_ms(granted_at(c));
 	if (c && ours && e->kind == ENTRY_HOLDER && e->lock == KIND_LIMIT)
 		e->slot = data_slot(call_text(c));
-	if (ours && read_owner(w->owner, name))
+	if (ours && read_owner(w->owner, child.owner))
 		e->owner = w->owner;
 	if (ours)
 		e->record = w->record = c ? copy_record(l, call_text(c)) : NULL;
 	else
-		e->foreign = describe_foreign(w, "a lock of Apache Curator's", c);
+		e->foreign = describe_foreign(
+		    w, l->layout->what, l->layout->listens ? "" : name, c);
 	free(asker);
 }
 
@@ -297,7 +305,7 @@ tell_semaphore(
 	    .until = EPOCH_NONE,
 	    .token = c ? (uint64_t)call_stat(c)->czxid : 0};
 
-	e.foreign = describe_foreign(&w, "a semaphore of Apache Curator's", c);
+	e.foreign = describe_foreign(&w, "a semaphore of Apache Curator's", "", c);
 	tell(l, &e);
 }
 
@@ -346,15 +354,23 @@ copy_names(const struct call *list, const char ***ret, size_t *n, struct fault *
 	return RC_OK;
 }
 
+/* In a semaphore's directory. */
+static bool
+is_others(const struct looking *l, const char *name)
+{
+	struct child c = layout_read(l->layout, name);
+
+	return !c.owner && c.what != CHILD_FREEZE;
+}
+
 /* Those that no dlock has made, in the order of their numbers. */
 static size_t
-keep_foreign(const char **names, size_t n)
+keep_foreign(const struct looking *l, const char **names, size_t n)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (!queue_is_dlocks(names[i]) && queue_freeze_length(names[i]) == 0 &&
-		    strlen(names[i]) < NAME_BYTES)
+		if (is_others(l, names[i]) && strlen(names[i]) < NAME_BYTES)
 			names[kept++] = names[i];
 	qsort(names, kept, sizeof *names, compare_numbers);
 	return kept;
@@ -395,7 +411,7 @@ tell_foreign(struct looking *l, struct sight *v, const struct call *list,
 	if (rc != RC_OK)
 		return rc;
 	r.names = names;
-	r.n = keep_foreign(names, r.n);
+	r.n = keep_foreign(l, names, r.n);
 	while (rc == RC_OK && r.given < r.n && !l->enough) {
 		const struct call *c;
 		bool denied;
@@ -411,54 +427,62 @@ tell_foreign(struct looking *l, struct sight *v, const struct call *list,
 }
 
 static size_t
-count_foreign(const struct call *list)
+count_foreign(const struct looking *l, const struct call *list)
 {
 	size_t n, count = 0;
 	const char *const *names = call_names(list, &n);
 
 	for (size_t i = 0; i < n; i++)
-		count += !queue_is_dlocks(names[i]) && queue_freeze_length(names[i]) == 0;
+		count += is_others(l, names[i]);
 	return count;
 }
 
 /* ---- one lock ---- */
 
-/* A container is none, nor one with a time to live. */
-static bool
-is_ephemeral(const struct Stat *stat)
-{
-	int64_t owner = stat->ephemeralOwner;
-
-	return owner != 0 && owner != INT64_MIN && (uint64_t)owner >> 56 != 0xff;
-}
-
 static void
 sight_begin(struct looking *l, struct sight *v)
 {
-	v->list = call_list(l->session, v->path);
+	v->list = l->layout->single ? call_get(l->session, v->path)
+				    : call_list(l->session, v->path);
+}
+
+/* Where the lock is one node: v->n of them. */
+static enum rc
+sight_read(struct looking *l, struct sight *v, struct fault *f)
+{
+	int code;
+	enum rc rc = call_await(v->list, l->look->until, &code, f);
+
+	if (rc == RC_DENIED && !l->look->key)
+		v->what = "a node that may not be read";
+	v->n = rc == RC_OK && code == ZOK;
+	return v->what ? RC_OK : rc;
 }
 
 /* Its names, in order; and whoever may hold it is asked for. */
 static enum rc
 sight_list(struct looking *l, struct sight *v, struct fault *f)
 {
-	const char *const *names;
-	size_t n;
+	struct queue q = {.layout = l->layout};
 	int code;
-	enum rc rc = call_await(v->list, l->look->until, &code, f);
+	enum rc rc;
+
+	if (l->layout->single)
+		return sight_read(l, v, f);
+	rc = call_await(v->list, l->look->until, &code, f);
 
 	if (rc == RC_DENIED && !l->look->key)
 		v->what = "a directory that may not be read";
 	if (rc != RC_OK)
 		return v->what ? RC_OK : rc;
-	if (code == ZOK && is_ephemeral(call_stat(v->list)))
-		v->what = "an ephemeral node, which can be no lock's directory";
-	names = call_names(v->list, &n);
-	queue_look(&v->place, names, n, "");
+	if (code == ZOK && stat_is_ephemeral(call_stat(v->list)))
+		v->what = "an ephemeral node, which can be a lock of layout=plain only";
+	q.names = call_names(v->list, &q.n);
+	queue_look(&v->place, &q, "");
 	rc = copy_names(v->list, &v->names, &v->n, f);
 	if (rc != RC_OK || !v->names)
 		return rc;
-	v->n = queue_sort(v->names, v->n);
+	v->n = queue_sort(l->layout, v->names, v->n);
 	v->holders = (struct reader){.dir = v->path,
 	    .part = "",
 	    .names = v->names,
@@ -469,10 +493,10 @@ sight_list(struct looking *l, struct sight *v, struct fault *f)
 
 /* Does its owner hold the lock, standing where holders stand? */
 static bool
-is_holder(const struct sight *v, const char *name, const struct call *c)
+is_holder(const struct looking *l, const struct sight *v, const char *name,
+    const struct call *c)
 {
-	unsigned limit;
-	bool unit = queue_kind(name, &limit) == KIND_LIMIT;
+	bool unit = layout_read(l->layout, name).kind == KIND_LIMIT;
 
 	if (unit && !has_seat(v, name))
 		return false;
@@ -481,9 +505,10 @@ is_holder(const struct sight *v, const char *name, const struct call *c)
 }
 
 static bool
-has_place(struct sight *v, const char *name)
+has_place(const struct looking *l, struct sight *v, const char *name)
 {
-	if (queue_child(name) != CHILD_FOREIGN && strlen(name) < NAME_BYTES)
+	if (layout_read(l->layout, name).what != CHILD_FOREIGN &&
+	    strlen(name) < NAME_BYTES)
 		return true;
 	v->odd = v->odd ? v->odd : name;
 	v->nodd++;
@@ -503,8 +528,8 @@ tell_holders(struct looking *l, struct sight *v, struct fault *f)
 		bool denied;
 
 		rc = reader_next(r, l, &c, &denied, f);
-		if (rc == RC_OK && has_place(v, name) && (c || denied)) {
-			if (is_holder(v, name, c))
+		if (rc == RC_OK && has_place(l, v, name) && (c || denied)) {
+			if (is_holder(l, v, name, c))
 				tell_place(l, v, ENTRY_HOLDER, name, c);
 			else
 				v->rest[v->nrest++] = name;
@@ -555,10 +580,11 @@ tell_queue(struct looking *l, struct sight *v, struct fault *f)
 	enum rc rc = RC_OK;
 
 	for (size_t i = v->holders.n; i < v->n; i++)
-		if (has_place(v, v->names[i]))
+		if (has_place(l, v, v->names[i]))
 			v->rest[v->nrest++] = v->names[i];
 	if (l->look->brief) {
-		tell_waiting(l, v, v->nrest + (v->locks ? count_foreign(v->locks) : 0));
+		tell_waiting(
+		    l, v, v->nrest + (v->locks ? count_foreign(l, v->locks) : 0));
 		return RC_OK;
 	}
 	if (v->locks)
@@ -639,12 +665,64 @@ tell_last(
 	return rc == RC_DENIED ? RC_OK : rc; /* others' jobs */
 }
 
+/* The node that is the lock. */
+static void
+tell_single(struct looking *l, const struct sight *v)
+{
+	const struct call *c = v->list;
+	char *asker = data_asker(call_text(c));
+	struct words w = {.record = NULL};
+	struct entry e = {.kind = ENTRY_HOLDER,
+	    .key = v->key,
+	    .lock = KIND_EXCLUSIVE,
+	    .slot = SLOT_NONE,
+	    .status = STATUS_NONE,
+	    .since = micros_of_ms(call_stat(c)->ctime),
+	    .until = EPOCH_NONE,
+	    .revoked = asker != NULL,
+	    .token = (uint64_t)call_stat(c)->czxid};
+
+	if (data_owner(w.owner, call_text(c))) {
+		e.owner = w.owner;
+		e.record = w.record = copy_record(l, call_text(c));
+	} else {
+		e.foreign = describe_foreign(&w, l->layout->what, "", c);
+	}
+	tell(l, &e);
+	free(w.record);
+	free(asker);
+}
+
+/*
+ * What else may stand there is the directory of another lock, or a node that somebody has made
+ * to stay.  Where nobody has asked for that key, it is none of a lock's.
+ */
+static void
+sight_tell_single(struct looking *l, struct sight *v)
+{
+	const struct Stat *stat = call_stat(v->list);
+
+	if (v->n > 0)
+		note_time(l, stat);
+	if (v->n > 0 && stat_is_directory(stat) && l->look->key)
+		v->what = "a directory, as locks of other layouts have it";
+	if (v->what)
+		tell_unknown(l, v);
+	else if (v->n > 0 && (stat_is_ephemeral(stat) || l->look->key))
+		tell_single(l, v);
+}
+
 static enum rc
 sight_tell(struct looking *l, struct sight *v, struct fault *f)
 {
 	size_t n;
 	const char *const *names = call_names(v->list, &n);
 	enum rc rc = RC_OK;
+
+	if (l->layout->single) {
+		sight_tell_single(l, v);
+		return RC_OK;
+	}
 
 	if (!v->what && v->place.freeze)
 		rc = freeze_look(&v->freeze, l->session, v->path, "", names, n,
@@ -684,7 +762,7 @@ enum rc
 survey_one(
     struct session *s, const struct lockdir *d, const struct look *look, struct fault *f)
 {
-	struct looking l = {.session = s, .look = look};
+	struct looking l = {.session = s, .layout = d->layout, .look = look};
 	struct sight v = {.key = look->key ? look->key : d->path};
 	int code;
 	enum rc rc = call_finish(call_sync(s, "/"), look->until, &code, f);
@@ -754,10 +832,10 @@ look_through(struct looking *l, const char *chroot, const char *const *names, si
 }
 
 enum rc
-survey_all(
-    struct session *s, const char *chroot, const struct look *look, struct fault *f)
+survey_all(struct session *s, const struct layout *layout, const char *chroot,
+    const struct look *look, struct fault *f)
 {
-	struct looking l = {.session = s, .look = look};
+	struct looking l = {.session = s, .layout = layout, .look = look};
 	struct call *list;
 	const char **names = NULL;
 	size_t n;

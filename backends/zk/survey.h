@@ -18,8 +18,8 @@
 #include "lockdir.h"
 
 /* Everything below `chroot`. */
-enum rc survey_all(
-    struct session *, const char *chroot, const struct look *, struct fault *);
+enum rc survey_all(struct session *, const struct layout *, const char *chroot,
+    const struct look *, struct fault *);
 
 /* look->key, which has that directory; or without one, whatever is locked there. */
 enum rc survey_one(

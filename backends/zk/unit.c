@@ -327,12 +327,14 @@ find_slot(const struct lists *l, unsigned limit, unsigned *slot, struct fault *f
 	return RC_OK;
 }
 
+/* If it has not been frozen since the lists were read: a freeze writes K/locks. */
 static struct call *
-ask_for_unit(struct unit *u, unsigned slot)
+ask_for_unit(struct unit *u, const struct lists *l, unsigned slot)
 {
 	struct node *n = u->turn->node;
-	char lease[NODE_BYTES], number[16], data[DATA_BYTES];
+	char lease[NODE_BYTES], locks[NODE_BYTES], number[16], data[DATA_BYTES];
 
+	part_path(locks, n, LOCKS, NULL);
 	snprintf(lease, sizeof lease, "%s/leases/%slease-", n->dir->path, n->dir->uuid);
 	snprintf(number, sizeof number, "%u", slot);
 	part_path(u->tried, n, SLOTS, number);
@@ -345,8 +347,9 @@ ask_for_unit(struct unit *u, unsigned slot)
 		{CHANGE_CREATE, u->tried, strrchr(n->path, '/') + 1,
 		    .mode = ZOO_EPHEMERAL},
 		{CHANGE_DELETE, u->lock, .version = -1},
+		{CHANGE_CHECK, locks, .version = call_stat(l->calls[LOCKS])->version},
 	    },
-	    4, n->dir->acl == ACL_OPEN);
+	    5, n->dir->acl == ACL_OPEN);
 }
 
 /* All is ours. */
@@ -366,7 +369,8 @@ unit_note_taken(struct unit *u, unsigned slot, const char *lease)
  * otherwise something has changed.
  */
 static enum rc
-take_slot(struct unit *u, unsigned slot, struct grant *g, bool *taken, struct fault *f)
+take_slot(struct unit *u, const struct lists *l, unsigned slot, struct grant *g,
+    bool *taken, struct fault *f)
 {
 	struct node *n = u->turn->node;
 	instant until = turn_answer_by(u->turn);
@@ -375,7 +379,7 @@ take_slot(struct unit *u, unsigned slot, struct grant *g, bool *taken, struct fa
 	enum rc rc;
 
 	n->stage = n->stage == STAGE_WAITING ? STAGE_WAITED : n->stage;
-	c = ask_for_unit(u, slot);
+	c = ask_for_unit(u, l, slot);
 	rc = call_await(c, until, &code, f);
 	*taken = rc == RC_OK && code == ZOK;
 	if (*taken && strncmp(call_text(c), n->dir->path, strlen(n->dir->path)) != 0)
@@ -404,7 +408,7 @@ take_unit(
 		return fault_set(f, RC_PROTOCOL,
 		    "%s: %s/slots has nodes for all %u slots, though not all units are held",
 		    n->dir->where, n->dir->path, limit);
-	return take_slot(u, slot, g, taken, f);
+	return take_slot(u, l, slot, g, taken, f);
 }
 
 /* One look at the lists: takes a unit, or waits for those before us. */
@@ -414,10 +418,11 @@ advance(struct unit *u, struct lists *l, instant until, struct grant *g, bool *t
 {
 	size_t count, leases;
 	const char *const *names = lists_names(l, LOCKS, &count);
+	const struct queue q = {u->turn->node->dir->layout, names, count};
 	struct place p;
 	enum rc rc;
 
-	queue_look(&p, names, count, strrchr(u->lock, '/') + 1);
+	queue_look(&p, &q, strrchr(u->lock, '/') + 1);
 	lists_names(l, LEASES, &leases);
 	if (!p.found) /* somebody has deleted it */
 		return enter(u, l, f);
@@ -469,7 +474,9 @@ find_foreign(const struct node *n, struct call *list, instant until, struct faul
 	char quoted[81];
 
 	for (size_t i = 0; i < count; i++) {
-		if (queue_is_dlocks(names[i]) || queue_freeze_length(names[i]) > 0)
+		struct child c = layout_read(n->dir->layout, names[i]);
+
+		if (c.owner || c.what == CHILD_FREEZE)
 			continue;
 		session_quote(n->session, quoted, sizeof quoted, names[i]);
 		return fault_set(f, RC_PROTOCOL,

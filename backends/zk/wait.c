@@ -47,31 +47,35 @@ departed(const struct Stat *directory)
 	return (uint32_t)directory->cversion - (uint32_t)directory->numChildren;
 }
 
+/* The children, if there are any. */
+static struct queue
+queue_listed(const struct lockdir *d, const struct call *list)
+{
+	struct queue q = {.layout = d->layout};
+
+	q.names = call_names(list, &q.n);
+	return q;
+}
+
 static enum rc
 refuse_foreign(const struct turn *t, const char *name, struct fault *f)
 {
-	const struct lockdir *d = t->node->dir;
-	unsigned limit;
-	enum lock_kind kind = queue_kind(name, &limit);
-	const char *way = strstr(name, "__lock__") || strstr(name, "__rlock__") ? ""
-	    : kind == KIND_EXCLUSIVE
-	    ? ": its users do not see a run with -s, -x or --limit; they see one without"
-	    : ": its users see a run with -s or -x only";
-	char quoted[81];
+	struct child c = layout_read(t->node->dir->layout, name);
 
-	session_quote(t->node->session, quoted, sizeof quoted, name);
-	return fault_set(f, RC_PROTOCOL,
-	    "%s: %s is in use as a lock of another kind (%s)%s", d->where, d->path,
-	    quoted, way);
+	return lockdir_refuse(t->node->dir, t->node->session, name,
+	    c.blind ? NULL
+		: c.kind == KIND_EXCLUSIVE
+		? "its users do not see a run with -s, -x or --limit; they see one without"
+		: "its users see a run with -s or -x only",
+	    f);
 }
 
 static enum rc
 refuse_other(const struct turn *t, const char *name, struct fault *f)
 {
-	unsigned limit;
-	enum lock_kind kind = queue_kind(name, &limit);
+	struct child c = layout_read(t->node->dir->layout, name);
 
-	return refuse_kind(f, t->node->dir->where, kind, limit, t->claim);
+	return refuse_kind(f, t->node->dir->where, c.kind, c.limit, t->claim);
 }
 
 static void
@@ -111,16 +115,15 @@ static enum rc
 place_find(struct turn *t, struct fault *f)
 {
 	const struct lockdir *d = t->node->dir;
-	const char *const *names;
+	struct queue q;
 	struct place *p = &t->place;
-	size_t n;
 	int code;
 	enum rc rc = call_await(t->list, turn_answer_by(t), &code, f);
 
 	if (rc != RC_OK)
 		return rc;
-	names = call_names(t->list, &n);
-	queue_look(p, names, code == ZOK ? n : 0, strrchr(t->node->path, '/') + 1);
+	q = queue_listed(d, t->list);
+	queue_look(p, &q, strrchr(t->node->path, '/') + 1);
 	if (p->foreign)
 		return refuse_foreign(t, p->foreign, f);
 	if (p->exhausted)
@@ -136,8 +139,7 @@ place_find(struct turn *t, struct fault *f)
 	t->queued = t->placed = true;
 	if (p->semaphore && t->claim->kind != KIND_LIMIT)
 		rc = unit_refuse_foreign(t->node, turn_answer_by(t), f);
-	return rc == RC_OK ? turn_heed_freeze(t, p, "", names, code == ZOK ? n : 0, f)
-			   : rc;
+	return rc == RC_OK ? turn_heed_freeze(t, p, "", q.names, q.n, f) : rc;
 }
 
 /*
@@ -255,20 +257,21 @@ show(struct turn *t, const struct call *first)
 
 /* A node of dlock's whose owner waits, beyond doubt: others' are not ours to delete. */
 static bool
-is_waiter(const char *name, const struct call *node)
+is_waiter(const struct layout *l, const char *name, const struct call *node)
 {
 	const struct Stat *n = call_stat(node);
 
-	return strncmp(name, "_c_", 3) == 0 &&
+	return layout_read(l, name).what == CHILD_DLOCKS &&
 	    n->dataLength == (int32_t)strlen(call_text(node)) && n->ephemeralOwner != 0 &&
 	    data_stage(call_text(node)) == STAGE_WAITING;
 }
 
 /* Since when we have seen a node leave its turn unused; NEVER: it does not. */
 static instant
-idle_since(struct idler *i, const char *name, const struct call *node)
+idle_since(
+    struct idler *i, const struct layout *l, const char *name, const struct call *node)
 {
-	int64_t czxid = is_waiter(name, node) ? call_stat(node)->czxid : 0;
+	int64_t czxid = is_waiter(l, name, node) ? call_stat(node)->czxid : 0;
 
 	if (i->czxid != czxid || czxid == 0)
 		*i = (struct idler){czxid, czxid ? instant_now() : NEVER};
@@ -287,7 +290,7 @@ delete_idler(struct turn *t, const char *path, int version, struct fault *f)
 	enum rc rc = call_await(list, turn_answer_by(t), &code, f);
 
 	names = rc == RC_OK ? call_names(list, &n) : NULL;
-	while (i < n && queue_freeze_length(names[i]) == 0)
+	while (i < n && layout_freeze_length(names[i]) == 0)
 		i++;
 	call_drop(list);
 	return rc == RC_OK && i == n
@@ -319,7 +322,9 @@ look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
 		if (name == t->place.first)
 			show(t, node);
 		if (!t->freeze.on &&
-		    now >= instant_after(idle_since(idler, name, node), IDLE_PATIENCE))
+		    now >=
+			instant_after(idle_since(idler, t->node->dir->layout, name, node),
+			    IDLE_PATIENCE))
 			rc = delete_idler(t, path, call_stat(node)->version, f);
 		if (rc == RC_DENIED || rc == RC_PROTOCOL)
 			rc = RC_OK; /* it was worth trying */
@@ -339,14 +344,13 @@ look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
 static enum rc
 look_at_others(struct turn *t, struct fault *f)
 {
-	size_t n;
-	const char *const *names = call_names(t->list, &n);
+	struct queue q = queue_listed(t->node->dir, t->list);
 	enum rc rc = RC_OK;
 
 	if (!*t->looked)
 		snprintf(t->looked, sizeof t->looked, "%s", t->place.first);
 	for (int i = 0; rc == RC_OK && i < LOOKS; i++) {
-		const char *name = queue_next_holder(&t->place, names, n, t->looked);
+		const char *name = queue_next_holder(&t->place, &q, t->looked);
 
 		if (name)
 			rc = look_at(t, name, &t->other_idler, f);
@@ -521,11 +525,15 @@ mark_as_waiter(struct turn *t, struct call **set, struct fault *f)
 
 /* ---- our turn ---- */
 
-/* The write with which a waiter takes what has become its own. */
+/*
+ * The write with which a waiter takes what has become its own; where there is no queue, the
+ * node is as old as the grant.
+ */
 static struct call *
 claim_turn(struct turn *t)
 {
-	t->node->stage = STAGE_WAITED;
+	if (!t->node->dir->layout->single)
+		t->node->stage = STAGE_WAITED;
 	return node_write(t->node);
 }
 
@@ -534,8 +542,10 @@ static enum rc
 yield_turn(struct turn *t, struct fault *f)
 {
 	struct node *n = t->node;
-	int code;
-	enum rc rc = call_finish(call_delete(n->session, n->path, -1), t->over, &code, f);
+	/* a name that is not ours alone may be another's by now */
+	int code, version = n->dir->layout->single ? n->version : -1;
+	enum rc rc = call_finish(
+	    call_delete(n->session, n->path, version), t->over, &code, f);
 
 	n->revoked = rc != RC_OK; /* else the next attempt takes what it was to give up */
 	return rc == RC_OK ? fault_set(f, RC_LOST,

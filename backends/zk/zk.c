@@ -1,10 +1,10 @@
 /*
- * zk.c - locks in ZooKeeper, in the layouts of Apache Curator: opens, acquires, renews,
- * releases.
+ * zk.c - locks in ZooKeeper, in the layout of Apache Curator or of others (layout.h): opens,
+ * acquires, renews, releases.
  *
- *  1. A lock is a directory (lockdir.h).  Whoever wants it makes an ephemeral
+ *  1. A lock is a directory (lockdir.h), but for one layout (single.h).  Whoever wants it makes an ephemeral
  *     sequential child (node.h) whose name says what kind of lock that is; those that stand first
- *     (queue.h) have it.  Java services that use Curator's recipe of that kind on the same
+ *     (queue.h) have it.  Services that use the layout's recipe of that kind on the same
  *     path exclude us and are excluded; for one of N units, see unit.h.
  *  2. An uncontended acquire is two requests sent back to back, create and
  *     list; a release is one, delete.  (A connection costs one more, credit.h.)
@@ -25,6 +25,7 @@
 #include "backends/setting.h"
 #include "jobs.h"
 #include "survey.h"
+#include "single.h"
 #include "steering.h"
 #include "unit.h"
 
@@ -140,9 +141,31 @@ set_sasl(struct store *s, const char *value, struct fault *f)
 	    f, RC_CONFIG, "this libzookeeper has no SASL: use user:password (digest)");
 }
 
+/* What it can do is its layout's. */
+static void
+choose_layout(struct zk *z, const struct layout *l)
+{
+	z->dir.layout = l;
+	z->base.caps = (z->base.caps & ONE_LOCK) | l->caps;
+}
+
+static enum rc
+set_layout(struct store *s, const char *value, struct fault *f)
+{
+	const struct layout *l = layout_named(value);
+
+	if (!l)
+		return fault_set(f, RC_USAGE,
+		    "-O layout is curator, plain, rw-seq, kazoo or menagerie");
+	choose_layout(zk_of(s), l);
+	return RC_OK;
+}
+
 static const struct setting_row settings[] = {
+    {"layout", "curator|plain|rw-seq|kazoo|menagerie",
+	"whose locks these are (default: curator)", set_layout},
     {"path", "PATH",
-	"the lock's directory, as Curator's users name it (default: from the key)",
+	"the lock's node, as others who use it name it (default: from the key)",
 	set_dir_path},
     {"auth-file", "FILE", "user:password, in a file of mode 0600", set_auth_file},
     {"acl", "creator|open",
@@ -168,6 +191,19 @@ zk_close(struct store *s)
 	free(z);
 }
 
+static void
+print_where(struct zk *z)
+{
+	char layout[24] = "";
+	size_t n;
+
+	if (z->dir.layout != &layouts[0])
+		snprintf(layout, sizeof layout, " layout=%s", z->dir.layout->name);
+	ensemble_print(&z->ensemble, z->where, sizeof z->where - strlen(layout));
+	n = strlen(z->where);
+	snprintf(z->where + n, sizeof z->where - n, "%s", layout);
+}
+
 static enum rc
 zk_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
@@ -176,9 +212,8 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 
 	if (!z)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	z->base = (struct store){&zk_backend, host, z->where,
-	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FORCE |
-		CAP_FREEZE};
+	z->base = (struct store){&zk_backend, host, z->where, 0};
+	choose_layout(z, &layouts[0]);
 	patience_init(&z->patience);
 	z->silent_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, site->url, f);
@@ -190,7 +225,7 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 		zk_close(&z->base);
 		return rc;
 	}
-	ensemble_print(&z->ensemble, z->where, sizeof z->where);
+	print_where(z);
 	*ret = &z->base;
 	return RC_OK;
 }
@@ -328,31 +363,26 @@ join_by(struct zk *z, instant until)
 	    patience_first(&z->patience, until));
 }
 
-/* Into the queue, from wherever we are: no session, no node, or all of that. */
 static enum rc
-come(struct zk *z, struct grant *g, struct call **list, instant until, struct fault *f)
+come(struct zk *z, instant until, struct fault *f)
 {
 	instant patience = instant_first(
 	    patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
-	enum rc rc = connect_session(z, z->claim->ttl, patience, f);
 
-	*list = NULL;
-	if (rc == RC_OK && !*z->node.path)
-		return node_join(&z->node, g, list, join_by(z, until), f);
-	if (rc == RC_OK && !z->turn.watching)
-		*list = call_list(z->node.session, z->dir.path);
-	return rc;
+	return connect_session(z, z->claim->ttl, patience, f);
 }
 
-/* Into the queue, and to its head. */
+/* Into the queue, if we are not there, and to its head. */
 static enum rc
-try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
+go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 {
 	struct call *list = NULL;
-	enum rc rc;
+	enum rc rc = RC_OK;
 
-	*g = (struct grant){.anchor = -1};
-	rc = come(z, g, &list, until, f);
+	if (!*z->node.path)
+		rc = node_join(&z->node, g, &list, join_by(z, until), f);
+	else if (!z->turn.watching)
+		list = call_list(z->node.session, z->dir.path);
 	if (rc != RC_OK) {
 		call_drop(list);
 		return rc;
@@ -362,6 +392,20 @@ try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
 		rc = unit_take(&z->unit, until, g, f);
 	else if (rc == RC_OK)
 		rc = turn_earn(&z->turn, g, f);
+	return rc;
+}
+
+/* From wherever we are: no session, no node, or all of that. */
+static enum rc
+try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
+{
+	enum rc rc = come(z, until, f);
+
+	*g = (struct grant){.anchor = -1};
+	if (rc == RC_OK && z->dir.layout->single)
+		rc = single_take(&z->turn, until, g, f);
+	else if (rc == RC_OK)
+		rc = go_through_queue(z, until, g, f);
 	if (rc == RC_OK && job_is_wanted(&z->claim->job))
 		rc = jobs_check(&z->jobs, &z->node, turn_answer_by(&z->turn), f);
 	return rc;
@@ -401,8 +445,10 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	ensemble_rotate(&z->ensemble, (unsigned char)claim->owner[0]);
 	z->dir.where = z->where;
 	lockdir_name(&z->dir, z->ensemble.chroot, claim);
-	z->node = (struct node){
-	    .session = z->node.session, .dir = &z->dir, .record = claim->record};
+	z->node = (struct node){.session = z->node.session,
+	    .dir = &z->dir,
+	    .record = claim->record,
+	    .owner = z->dir.layout->single ? claim->owner : NULL};
 	z->turn = (struct turn){.node = &z->node,
 	    .host = z->base.host,
 	    .patience = &z->patience,
@@ -635,7 +681,7 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 	place_key(z, &d, look->key);
 	rc = look->key || (s->caps & ONE_LOCK)
 	    ? survey_one(z->node.session, &d, look, f)
-	    : survey_all(z->node.session, z->ensemble.chroot, look, f);
+	    : survey_all(z->node.session, z->dir.layout, z->ensemble.chroot, look, f);
 	if (rc == RC_LOST)
 		rc = RC_AGAIN; /* the session */
 	return rc;
@@ -688,7 +734,7 @@ zk_freeze(struct store *s, const char *key, const char *record, int64_t length,
 	struct lockdir d;
 	struct steering how = {.dir = &d, .record = record};
 
-	freeze_name(how.freeze, length);
+	freeze_name(how.freeze, zk_of(s)->dir.layout, length);
 	return steer(zk_of(s), key, steering_freeze, &how, until, f);
 }
 

@@ -38,13 +38,18 @@ struct front_end {
 	char words[RECORD_BYTES]; /* the backend's */
 };
 
+/* The other process. */
+struct front_keeper {
+	pid_t pid;              /* 0: reaped */
+	int link;               /* -1: end of file seen */
+	struct anchors anchors; /* keep the lock while we live, and break if it ends */
+};
+
 struct front {
 	const struct run *run;
 	const struct plan *plan;
 	struct shared *shared;
-	pid_t keeper;           /* 0: reaped */
-	int link;               /* -1: end of file seen */
-	struct anchors anchors; /* keep the lock while we live, and break if it ends */
+	struct front_keeper keeper;
 	struct loop loop;
 	struct progress progress;
 	struct front_elders elders;
@@ -66,8 +71,8 @@ front_reap(struct front *f)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (pid == f->keeper)
-			f->keeper = 0;
+		if (pid == f->keeper.pid)
+			f->keeper.pid = 0;
 		else if (pid == atomic_load(&f->shared->command)) /* ours by now */
 			atomic_store(&f->shared->command, 0);
 }
@@ -80,7 +85,7 @@ static bool
 is_alone(struct front *f)
 {
 	front_reap(f);
-	return f->keeper == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD;
+	return f->keeper.pid == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD;
 }
 
 /*
@@ -91,20 +96,11 @@ static void
 look_around(struct front *f)
 {
 	f->elders.look_at = NEVER;
-	if (!f->run->has_elders || !f->keeper)
+	if (!f->run->has_elders || !f->keeper.pid)
 		return;
-	tree_spare(&f->elders.spared, f->keeper);
+	tree_spare(&f->elders.spared, f->keeper.pid);
 	if (f->elders.spared.n > 0)
 		f->elders.look_at = instant_now() + LOOK_AGAIN;
-}
-
-/* Who is to be stopped besides our own: whoever has been given the lock; NULL: nobody. */
-static struct outside *
-guarded(const struct front *f)
-{
-	struct body *b = f->run->body;
-
-	return b && b->outside.pid && link_guards(f->shared) ? &b->outside : NULL;
 }
 
 /* Sends to the command's whole tree; ours is more, the keeper above all. */
@@ -117,7 +113,7 @@ front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
 	    .command = atomic_load(&f->shared->command),
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
-	    .outside = guarded(f),
+	    .outside = run_guarded(f->run),
 	};
 
 	return tree_signal(root, &aim);
@@ -135,7 +131,7 @@ static bool
 kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
-	bool outside = guarded(f), strangers = f->run->has_elders || outside;
+	bool outside = run_guarded(f->run), strangers = f->run->has_elders || outside;
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
@@ -143,15 +139,15 @@ kill_everything(struct front *f)
 	atomic_store(&f->shared->stopping, true);
 	if (atomic_load(&f->shared->command))
 		kill(atomic_load(&f->shared->command), SIGKILL);
-	if (f->keeper) {
+	if (f->keeper.pid) {
 		look_around(f);
-		kill(f->keeper, SIGKILL);
+		kill(f->keeper.pid, SIGKILL);
 	}
 	for (int quiet = 0; outside || !is_alone(f);) {
 		quiet = front_signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0
 									   : quiet + 1;
 		if ((!outside && is_alone(f)) ||
-		    (quiet >= 2 && strangers && f->keeper == 0))
+		    (quiet >= 2 && strangers && f->keeper.pid == 0))
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
 			return false;
@@ -200,8 +196,9 @@ take_over(struct front *f, const char *why)
 		struct ending e = f->shared->end.ending;
 
 		e.unconfirmed = !atomic_load(&f->shared->end.told);
-		if (f->keeper && (e.unconfirmed || !atomic_load(&f->shared->end.lingers)))
-			kill(f->keeper, SIGKILL);
+		if (f->keeper.pid &&
+		    (e.unconfirmed || !atomic_load(&f->shared->end.lingers)))
+			kill(f->keeper.pid, SIGKILL);
 		front_finish(f, e, e.unconfirmed ? why : "");
 		return;
 	}
@@ -238,7 +235,7 @@ stop_command(struct front *f)
 {
 	if (atomic_exchange(&f->shared->stopping, true))
 		return;
-	front_signal_tree(f, f->keeper, f->plan->command.signal, true);
+	front_signal_tree(f, f->keeper.pid, f->plan->command.signal, true);
 	events_message(f->plan, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
@@ -254,8 +251,8 @@ watch_keeper(struct front *f)
 	due = watch(&f->watch, instant_now(), &view);
 	switch (due.duty) {
 	case DUTY_NONE:
-		if (guarded(f))
-			outside_signal(guarded(f), 0, false); /* to know them */
+		if (run_guarded(f->run))
+			outside_signal(run_guarded(f->run), 0, false); /* to know them */
 		break;
 	case DUTY_TERM:
 		stop_command(f);
@@ -275,7 +272,7 @@ watch_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was stopped");
 		break;
 	}
-	if (guarded(f))
+	if (run_guarded(f->run))
 		due.wake = instant_first(
 		    due.wake, instant_now() + f->plan->terms.ttl / 3);
 	return instant_first(due.wake, f->elders.look_at);
@@ -341,7 +338,7 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 		return is_foreground_job();
 	return info->ssi_code == SI_KERNEL ||
 	    (info->ssi_code == SI_USER &&
-		tree_relation(f->keeper, info->ssi_pid) == KIN_YES);
+		tree_relation(f->keeper.pid, info->ssi_pid) == KIN_YES);
 }
 
 static void
@@ -370,7 +367,7 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		progress_resized(&f->progress);
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
-	link_send(f->link, &m, NULL);
+	link_send(f->keeper.link, &m, NULL);
 	if (!is_running(f) && m.ends) {
 		f->interrupt = f->interrupt ? f->interrupt : sig;
 		watch_interrupted(&f->watch, instant_now());
@@ -440,7 +437,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		progress_heard(&f->progress, m);
 		break;
 	case MSG_GRANTED:
-		f->anchors = *a;
+		f->keeper.anchors = *a;
 		progress_end(&f->progress, m->token);
 		atomic_store(&f->shared->front.on_screen, false);
 		break;
@@ -484,13 +481,13 @@ hear_keeper(struct front *f)
 	struct msg m;
 	int got = 0;
 
-	while (!f->end.over && (got = link_receive(f->link, &m, &anchors)) > 0)
+	while (!f->end.over && (got = link_receive(f->keeper.link, &m, &anchors)) > 0)
 		take_message(f, &m, &anchors);
 	if (got == 0 && told && !f->end.over)
 		front_finish(f, f->shared->end.ending, "");
 	if (got < 0 && !f->end.over) {
-		close(f->link);
-		f->link = -1;
+		close(f->keeper.link);
+		f->keeper.link = -1;
 		if (atomic_load(&f->shared->end.told))
 			front_finish(f, f->shared->end.ending, "");
 		else
@@ -502,11 +499,11 @@ hear_keeper(struct front *f)
 static nfds_t
 poll_anchors(const struct front *f, struct pollfd *set)
 {
-	size_t n = is_adrift(f) ? 0 : f->anchors.n;
+	size_t n = is_adrift(f) ? 0 : f->keeper.anchors.n;
 
 	for (size_t i = 0; i < n; i++)
 		set[SLOT_ANCHOR + i] = (struct pollfd){
-		    .fd = f->anchors.fds[i], .events = POLLRDHUP};
+		    .fd = f->keeper.anchors.fds[i], .events = POLLRDHUP};
 	return SLOT_ANCHOR + n;
 }
 
@@ -527,7 +524,7 @@ show_progress(struct front *f)
 		progress_end(&f->progress, 0);
 	} else {
 		progress_tick(&f->progress, instant_now());
-		atomic_store(&f->shared->front.on_screen, f->progress.drawn);
+		atomic_store(&f->shared->front.on_screen, f->progress.line.drawn);
 	}
 }
 
@@ -547,7 +544,7 @@ deliver(struct front *f)
 	if (f->run->body->deliver(f->run))
 		return;
 	atomic_store(&f->shared->front.delivered, false);
-	link_send(f->link, &(struct msg){.kind = MSG_SIGNAL, .ends = true}, NULL);
+	link_send(f->keeper.link, &(struct msg){.kind = MSG_SIGNAL, .ends = true}, NULL);
 }
 
 /* ---- the process ---- */
@@ -560,7 +557,7 @@ await_keeper(struct front *f)
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
-	for (front_reap(f); f->keeper && !atomic_load(&f->shared->end.lingers) &&
+	for (front_reap(f); f->keeper.pid && !atomic_load(&f->shared->end.lingers) &&
 	     instant_now() < patience;
 	     front_reap(f)) {
 		loop_wait(&f->loop, set, LOOP_OWN, patience);
@@ -576,8 +573,7 @@ front_run(const struct run *r, pid_t keeper)
 	    .run = r,
 	    .plan = r->plan,
 	    .shared = r->shared,
-	    .keeper = keeper,
-	    .link = r->ends[0],
+	    .keeper = {.pid = keeper, .link = r->ends[0]},
 	    .elders = {.look_at = NEVER},
 	};
 	struct pollfd set[SLOTS];
@@ -605,7 +601,7 @@ front_run(const struct run *r, pid_t keeper)
 		if (f.end.over)
 			break;
 		show_progress(&f);
-		set[SLOT_LINK] = (struct pollfd){.fd = f.link, .events = POLLIN};
+		set[SLOT_LINK] = (struct pollfd){.fd = f.keeper.link, .events = POLLIN};
 		n = poll_anchors(&f, set);
 		loop_wait(
 		    &f.loop, set, n, instant_first(progress_next(&f.progress), wake));
@@ -621,7 +617,7 @@ front_run(const struct run *r, pid_t keeper)
 	}
 	progress_end(&f.progress, 0);
 	heard.where = shared_where(r->shared);
-	heard.key = f.progress.key;
+	heard.key = f.progress.seen.key;
 	heard.frozen = progress_frozen(&f.progress);
 	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
 	heard.slots = progress_slots(&f.progress, slots, sizeof slots);

@@ -39,6 +39,15 @@ struct join_ask {
 	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };
 
+/* What a keeper has, for those who may join. */
+struct join_hold {
+	enum lock_kind kind;
+	unsigned limit;
+	instant sent;
+	int64_t lease, pace;
+	struct join_part parts[KEYS_MAX]; /* in the order in which they were asked for */
+};
+
 struct join_answer {
 	int version;
 	bool foreign; /* a lock is the same, but the asker none of our descendants */
@@ -50,11 +59,7 @@ struct join_answer {
 	 * asked for; 0: none
 	 */
 	unsigned has;
-	enum lock_kind kind;
-	unsigned limit;
-	instant sent;
-	int64_t lease, pace;
-	struct join_part parts[KEYS_MAX]; /* in that order */
+	struct join_hold hold;
 	char site[JOIN_SITE_BYTES];
 };
 
@@ -268,7 +273,7 @@ is_own_user(int fd, pid_t *pid)
 }
 
 static size_t
-count_foreign(const struct join_server *s)
+count_foreign_peers(const struct join_server *s)
 {
 	size_t n = 0;
 
@@ -308,7 +313,7 @@ add_peer(struct join_server *s, int fd, bool foreign)
  * lease, it is killed in time.  Where /proc hides it, knowing our address is proof enough.
  */
 static bool
-is_foreign(const struct join_server *s, pid_t pid)
+is_foreign_peer(const struct join_server *s, pid_t pid)
 {
 	return s->root != 0 && pid != s->root && tree_relation(s->root, pid) == KIN_NO;
 }
@@ -330,8 +335,8 @@ accept_peer(struct join_server *s)
 		close(fd);
 		return true;
 	}
-	foreign = is_foreign(s, pid);
-	if (foreign && count_foreign(s) >= JOINS_FOREIGN)
+	foreign = is_foreign_peer(s, pid);
+	if (foreign && count_foreign_peers(s) >= JOINS_FOREIGN)
 		close(fd);
 	else
 		add_peer(s, fd, foreign);
@@ -381,7 +386,7 @@ find_keys(struct join_answer *a, const struct join_ask *ask, size_t n,
 		for (size_t k = 0; k < p->nkeys && key + length < end; k++)
 			if (strcmp(key, p->keys[k]) == 0) {
 				a->has |= 1U << i;
-				a->parts[i] = parts[k];
+				a->hold.parts[i] = parts[k];
 			}
 		key += length + 1;
 	}
@@ -399,11 +404,11 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 		a->has = 0;
 	if (!a->has)
 		return;
-	a->kind = p->claim.kind;
-	a->limit = p->claim.limit;
-	a->sent = o->sent;
-	a->lease = o->lease;
-	a->pace = o->pace;
+	a->hold.kind = p->claim.kind;
+	a->hold.limit = p->claim.limit;
+	a->hold.sent = o->sent;
+	a->hold.lease = o->lease;
+	a->hold.pace = o->pace;
 	a->stops = o->stops;
 }
 
@@ -624,6 +629,14 @@ write_ask(struct join_ask *a, const struct join *j, enum join_verb verb)
 	return key - (char *)a;
 }
 
+static enum rc
+no_room(struct fault *f)
+{
+	return fault_set(f, RC_AGAIN,
+	    "%d runs have joined the enclosing dlock, which takes no more",
+	    JOINS_HOLDING);
+}
+
 /* Asks the keeper at `fd`; its answer is then in j->answer. */
 static enum rc
 join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct fault *f)
@@ -645,9 +658,7 @@ join_exchange(struct join *j, int fd, enum join_verb verb, instant until, struct
 		if (n == JOIN_CALL)
 			continue; /* we are asking already */
 		if (n == sizeof j->answer && j->answer.full)
-			return fault_set(f, RC_AGAIN,
-			    "%d runs have joined the enclosing dlock, which takes no more",
-			    JOINS_HOLDING);
+			return no_room(f);
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -685,12 +696,12 @@ exchange_all(
 			return rc;
 		stops = stops || a->stops;
 		if (i > 0 &&
-		    instant_after(a->sent, a->lease) >=
+		    instant_after(a->hold.sent, a->hold.lease) >=
 			instant_after(all.sent, all.lease))
 			continue;
-		all.sent = a->sent;
-		all.lease = a->lease;
-		all.pace = a->pace;
+		all.sent = a->hold.sent;
+		all.lease = a->hold.lease;
+		all.pace = a->hold.pace;
 	}
 	*g = all;
 	return stops ? fault_set(f, RC_REVOKED, "of the enclosing dlock") : RC_OK;
@@ -869,9 +880,10 @@ ask_for_room(struct search *s, const struct address *a, instant until, struct fa
 
 		if (rc == RC_OK)
 			rc = join_exchange(s->join, s->fd, JOIN_HOLD, until, f);
-		if (rc != RC_AGAIN || !s->join->answer.full ||
-		    instant_now() + JOIN_RETRY >= until)
+		if (rc != RC_AGAIN || !s->join->answer.full)
 			return rc;
+		if (instant_now() + JOIN_RETRY >= until)
+			return no_room(f); /* the last one may not have been answered */
 		close(s->fd);
 		s->fd = -1;
 		if (host->wait(host, -1, 0, instant_now() + JOIN_RETRY) == WOKE_STOP)
@@ -919,15 +931,15 @@ take_hold(struct search *s)
 	struct joined *joined = s->join->joined;
 	unsigned more = a->has & ~s->found & ((1U << s->join->plan->nkeys) - 1);
 
-	if (!is_part_of(s->join->plan, a->kind, a->limit)) {
-		s->kind = more & ~s->other ? a->kind : s->kind;
-		s->limit = more & ~s->other ? a->limit : s->limit;
+	if (!is_part_of(s->join->plan, a->hold.kind, a->hold.limit)) {
+		s->kind = more & ~s->other ? a->hold.kind : s->kind;
+		s->limit = more & ~s->other ? a->hold.limit : s->limit;
 		s->other |= more;
 		return;
 	}
 	for (size_t i = 0; i < s->join->plan->nkeys; i++)
 		if (more & (1U << i))
-			joined->parts[i] = a->parts[i];
+			joined->parts[i] = a->hold.parts[i];
 	if (more) {
 		joined->keepers.fds[joined->keepers.n++] = s->fd;
 		s->fd = -1;
@@ -947,7 +959,7 @@ first_key(const struct plan *p, unsigned bits)
 }
 
 static const char *
-write_kind(enum lock_kind kind, unsigned limit, char *out, size_t size)
+kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
 {
 	if (kind == KIND_LIMIT)
 		snprintf(out, size, "with --limit %u", limit);
@@ -967,8 +979,8 @@ join_refuse_kind(const struct search *s, struct fault *f)
 	    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
 	    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
 	    text_name(key, sizeof key, first_key(p, s->other & ~s->found)),
-	    write_kind(s->kind, s->limit, theirs, sizeof theirs),
-	    write_kind(p->claim.kind, p->claim.limit, ours, sizeof ours));
+	    kind_words(s->kind, s->limit, theirs, sizeof theirs),
+	    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
 }
 
 static enum rc
@@ -1109,7 +1121,7 @@ look_at_keeper(struct search *s, const struct address *a, struct site *site,
 	j->answer.version = 0;
 	if (connect_to(s, a, until, &f) == RC_OK &&
 	    join_exchange(j, s->fd, JOIN_CHECK, until, &f) == RC_OK && ours &&
-	    is_part_of(j->plan, j->answer.kind, j->answer.limit))
+	    is_part_of(j->plan, j->answer.hold.kind, j->answer.hold.limit))
 		*ours |= j->answer.has;
 	note_site(j, site, w);
 	if (s->fd >= 0)

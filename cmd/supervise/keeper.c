@@ -81,8 +81,6 @@ struct keeper {
 	struct keeper_told told;
 	struct keep keep;
 	struct keeper_todo todo;
-	struct body *body;  /* NULL: a command of ours */
-	instant hold_until; /* with a body: --for; NEVER */
 };
 
 /*
@@ -102,15 +100,6 @@ static bool
 is_multi(const struct keeper *k)
 {
 	return has_several(k) && !k->keep.terms.nested;
-}
-
-/* The process that a loss stops besides our own; NULL: nobody, not yet, or no more. */
-static struct outside *
-guarded(const struct keeper *k)
-{
-	return k->body && k->body->outside.pid && link_guards(k->shared)
-	    ? &k->body->outside
-	    : NULL;
 }
 
 /* ---- speaking to the front ---- */
@@ -134,7 +123,7 @@ holding_seen(const struct keeper *k)
 }
 
 static void
-tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
+tell_front(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
 {
 	struct msg m = {.kind = kind,
 	    .number = number,
@@ -151,7 +140,7 @@ tell(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
 static void
 tell_trace(void *ctx, const char *line)
 {
-	tell(ctx, MSG_TRACE, 0, line);
+	tell_front(ctx, MSG_TRACE, 0, line);
 }
 
 static void
@@ -159,7 +148,7 @@ tell_notice(struct keeper *k)
 {
 	if (!*k->host.notice.text)
 		return;
-	tell(k, MSG_NOTICE, 0, k->host.notice.text);
+	tell_front(k, MSG_NOTICE, 0, k->host.notice.text);
 	k->host.notice.text[0] = '\0';
 }
 
@@ -196,7 +185,7 @@ tell_grant(struct keeper *k)
 
 /* Is there nothing new in what we wait for? */
 static bool
-is_told(const struct keeper_told *t, bool silent, unsigned position, unsigned key,
+is_old_news(const struct keeper_told *t, bool silent, unsigned position, unsigned key,
     const struct holding *h, const char *text)
 {
 	return t->silent == silent && t->position == position && t->key == key &&
@@ -206,7 +195,7 @@ is_told(const struct keeper_told *t, bool silent, unsigned position, unsigned ke
 }
 
 static void
-tell_waiting(struct keeper *k)
+tell_wait(struct keeper *k)
 {
 	bool silent = k->host.seen.silent;
 	unsigned position = k->host.seen.position, key = key_seen(k);
@@ -215,7 +204,7 @@ tell_waiting(struct keeper *k)
 	/* else which key it is says nothing */
 	bool known = silent || position || holding.holders || holding.frozen || *text;
 
-	if (is_told(
+	if (is_old_news(
 		&k->told, silent, position, known ? key : k->told.key, &holding, text))
 		return;
 	k->told.waiting = true;
@@ -224,7 +213,7 @@ tell_waiting(struct keeper *k)
 	k->told.key = key;
 	k->told.holding = holding;
 	snprintf(k->told.text, sizeof k->told.text, "%s", text);
-	tell(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
+	tell_front(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
 }
 
 /* ---- carrying out what step() decides ---- */
@@ -292,7 +281,7 @@ static void
 start_body(struct keeper *k)
 {
 	tree_prepare();
-	k->hold_until = instant_after(instant_now(), k->plan->steer.length);
+	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	k->shared->go = make_go(k);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	atomic_store(&k->shared->granted, true);
@@ -302,7 +291,7 @@ start_body(struct keeper *k)
 static void
 let_go(struct keeper *k)
 {
-	if (k->body)
+	if (k->run->body)
 		start_body(k);
 	else
 		start_command(k);
@@ -324,7 +313,7 @@ static void
 report_ending(struct keeper *k)
 {
 	publish_ending(k);
-	tell(k, MSG_ENDED, 0, k->lock.fault.text);
+	tell_front(k, MSG_ENDED, 0, k->lock.fault.text);
 	atomic_store(&k->shared->end.told, true);
 }
 
@@ -348,7 +337,7 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	    .wake = wake,
 	    .command = k->keep.tree.gone ? 0 : k->child.pid,
 	    .leads = k->child.group != 0,
-	    .outside = guarded(k),
+	    .outside = run_guarded(k->run),
 	};
 
 	tree_signal(getpid(), &aim);
@@ -360,7 +349,7 @@ keeper_stop_tree(struct keeper *k)
 {
 	if (atomic_exchange(&k->shared->stopping, true))
 		return;
-	tell(k, MSG_STOPPING, k->keep.ending.kind, k->lock.fault.text);
+	tell_front(k, MSG_STOPPING, k->keep.ending.kind, k->lock.fault.text);
 	keeper_signal_tree(k, k->plan->command.signal, true);
 }
 
@@ -371,7 +360,7 @@ keeper_stop_tree(struct keeper *k)
 static void
 dismiss_stub(struct keeper *k)
 {
-	if (!k->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone &&
+	if (!k->run->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone &&
 	    k->child.gate >= 0)
 		child_dismiss(&k->child);
 }
@@ -410,7 +399,7 @@ answer_release(struct keeper *k)
 	struct ending e = k->keep.ending;
 	struct verdict v;
 
-	e.returned = atomic_load(&k->shared->returned);
+	e.returned = atomic_load(&k->shared->end.returned);
 	v = verdict_of(k->plan, &e, &heard);
 	if (k->keep.ending.kind == END_COMMAND)
 		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
@@ -437,7 +426,7 @@ carry_out(struct keeper *k, const struct actions *a)
 		keeper_stop_tree(k);
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
-	if (k->body && (a->set & (DO_TERM | DO_KILL)))
+	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
 		join_call(&k->joins);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
@@ -497,7 +486,7 @@ static void
 take_back(struct keeper *k)
 {
 	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
-		atomic_store(&k->shared->returned, true);
+		atomic_store(&k->shared->end.returned, true);
 	react(k, EV_ENDED, 0);
 }
 
@@ -516,7 +505,7 @@ awaits_body(const struct keeper *k)
 static void
 check_body(struct keeper *k)
 {
-	struct outside *o = &k->body->outside;
+	struct outside *o = &k->run->body->outside;
 
 	if (awaits_body(k) && o->pid && outside_has_ended(o)) {
 		if (k->keep.phase == PH_ASK)
@@ -525,9 +514,9 @@ check_body(struct keeper *k)
 			    (int)o->pid);
 		react(k, EV_ENDED, 0);
 	}
-	if (awaits_body(k) && instant_now() >= k->hold_until)
+	if (awaits_body(k) && instant_now() >= k->run->body->until)
 		take_back(k);
-	o = guarded(k);
+	o = run_guarded(k->run);
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty &&
 	    (!o || outside_signal(o, 0, false) == 0))
 		react(k, EV_EMPTY, 0);
@@ -545,7 +534,7 @@ check_gate(struct keeper *k)
 		break;
 	case GATE_STARTED:
 		if (k->plan->show.status_fd >= 0)
-			tell(k, MSG_STARTED, k->child.pid, "");
+			tell_front(k, MSG_STARTED, k->child.pid, "");
 		react(k, EV_STARTED, 0);
 		break;
 	case GATE_FAILED:
@@ -561,9 +550,9 @@ static void
 command_changed(struct keeper *k, int status)
 {
 	if (WIFSTOPPED(status)) {
-		tell(k, MSG_STOPPED, WSTOPSIG(status), "");
+		tell_front(k, MSG_STOPPED, WSTOPSIG(status), "");
 	} else if (WIFCONTINUED(status)) {
-		tell(k, MSG_RESUMED, 0, "");
+		tell_front(k, MSG_RESUMED, 0, "");
 		wake_front(k);
 	} else {
 		check_gate(k); /* "could not be executed" comes before "has ended" */
@@ -596,7 +585,7 @@ keeper_reap(struct keeper *k)
 		    k->child.pid)
 			command_changed(k, status);
 	}
-	if (errno == ECHILD && !k->body)
+	if (errno == ECHILD && !k->run->body)
 		react(k, EV_EMPTY, 0);
 }
 
@@ -607,7 +596,7 @@ keeper_reap(struct keeper *k)
 static void
 end_body(struct keeper *k, int sig)
 {
-	if (!guarded(k))
+	if (!run_guarded(k->run))
 		react(k, EV_ENDED, sig); /* the wait status of who died of it */
 }
 
@@ -646,7 +635,7 @@ keeper_take_signal(struct keeper *k, int sig)
 	} else {
 		if (k->keep.phase == PH_HOLD && k->plan->terms.min_hold > 0)
 			forward(k, sig);
-		if (k->keep.phase == PH_HOLD && k->body)
+		if (k->keep.phase == PH_HOLD && k->run->body)
 			end_body(k, sig);
 		react(k, EV_TERMINATED, sig);
 	}
@@ -664,17 +653,17 @@ hear_front(struct keeper *k)
 			close(none.fds[--none.n]);
 		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
 			react(k, EV_INTERRUPTED, m.number);
-		else if (m.kind == MSG_SIGNAL && k->body && m.ends)
+		else if (m.kind == MSG_SIGNAL && k->run->body && m.ends)
 			end_body(k, m.number);
-		else if (m.kind == MSG_SIGNAL && !k->body && k->keep.phase != PH_ASK &&
-		    !m.had)
+		else if (m.kind == MSG_SIGNAL && !k->run->body &&
+		    k->keep.phase != PH_ASK && !m.had)
 			forward(k, m.number);
 	}
 	if (got < 0) {
 		close(k->link);
 		k->link = -1;
 		/* nobody has heard of the grant: nobody is to be stopped */
-		if (k->body && k->keep.phase == PH_HOLD)
+		if (k->run->body && k->keep.phase == PH_HOLD)
 			end_body(k, 0);
 		react(k, EV_ORPHANED, 0);
 	}
@@ -690,7 +679,7 @@ hear_release(struct keeper *k)
 	char key[400], line[600];
 
 	k->joins.asked = false;
-	if (!k->body || k->keep.phase < PH_HOLD) {
+	if (!k->run->body || k->keep.phase < PH_HOLD) {
 		join_answer_release(&k->joins, STATUS_NOTHING, "");
 		return;
 	}
@@ -715,7 +704,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .lease = k->keep.lease.length,
 	    .pace = k->keep.lease.pace,
 	    .parts = k->lock.parts,
-	    .stops = k->body && k->keep.tree.stopping,
+	    .stops = k->run->body && k->keep.tree.stopping,
 	};
 	int64_t keep = 0;
 	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);
@@ -733,8 +722,8 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 static int
 gate_fd(const struct keeper *k)
 {
-	if (k->body)
-		return awaits_body(k) ? k->body->outside.fd : -1;
+	if (k->run->body)
+		return awaits_body(k) ? k->run->body->outside.fd : -1;
 	return k->keep.phase == PH_ASK ? -1 : k->child.gate;
 }
 
@@ -744,7 +733,7 @@ body_wake(const struct keeper *k)
 {
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty)
 		return instant_now() + LOOK_AGAIN;
-	return awaits_body(k) ? k->hold_until : NEVER;
+	return awaits_body(k) ? k->run->body->until : NEVER;
 }
 
 /*
@@ -765,12 +754,12 @@ pump(struct keeper *k, int fd, short events, instant until)
 	set[SLOT_ALERT] = (struct pollfd){
 	    .fd = keep_wants_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
 	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
-	if (k->body)
+	if (k->run->body)
 		until = instant_first(until, body_wake(k));
 	loop_wait(&k->loop, set, n, instant_first(until, k->todo.wake));
 	atomic_store(&k->shared->alive_at, instant_now());
 	ready = set[SLOT_BACKEND].revents != 0;
-	if (k->body)
+	if (k->run->body)
 		check_body(k);
 	else if (set[SLOT_GATE].revents)
 		check_gate(k);
@@ -797,7 +786,7 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 	struct keeper *k = (struct keeper *)h;
 
 	if (k->keep.phase == PH_ASK)
-		tell_waiting(k);
+		tell_wait(k);
 	tell_notice(k);
 	while (!k->todo.stop) {
 		if (pump(k, fd, events, until) && !k->todo.stop)
@@ -962,10 +951,10 @@ acquire(struct keeper *k)
 	tell_notice(k);
 	if (rc == RC_BUSY) {
 		k->host.seen.silent = false;
-		tell_waiting(k);
+		tell_wait(k);
 	}
 	if (rc == RC_DONE)
-		tell(k, MSG_SKIPPED, 0, k->lock.fault.text);
+		tell_front(k, MSG_SKIPPED, 0, k->lock.fault.text);
 	if (rc == RC_OK)
 		keeper_granted(k);
 	else
@@ -976,7 +965,8 @@ static void
 unanswered(struct keeper *k, const struct fault *f)
 {
 	if (!k->told.suspect)
-		tell(k, MSG_SUSPECT, k->keep.lease.term_at - instant_now(), f->text);
+		tell_front(
+		    k, MSG_SUSPECT, k->keep.lease.term_at - instant_now(), f->text);
 	k->told.suspect = true;
 	if (k->keep.ending.kind != END_LOST)
 		k->lock.fault = *f;
@@ -1016,10 +1006,10 @@ renew(struct keeper *k)
 	switch (rc) {
 	case RC_OK:
 		if (k->told.suspect)
-			tell(k, MSG_TRUSTED, 0, "");
+			tell_front(k, MSG_TRUSTED, 0, "");
 		k->told.suspect = false;
-		if (guarded(k))
-			outside_signal(guarded(k), 0, false); /* to know them */
+		if (run_guarded(k->run))
+			outside_signal(run_guarded(k->run), 0, false); /* to know them */
 		if (k->keep.ending.kind != END_LOST)
 			k->lock.fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
@@ -1043,7 +1033,7 @@ renew(struct keeper *k)
 }
 
 static void
-release(struct keeper *k)
+release_lock(struct keeper *k)
 {
 	int status = verdict_status(&k->keep.ending);
 	struct fault f = {""};
@@ -1091,7 +1081,7 @@ serve_last(struct keeper *k)
 {
 	instant until = instant_now() + LAST_PATIENCE;
 
-	while (k->body && k->joins.listener < 0 && k->joins.present > 0 &&
+	while (k->run->body && k->joins.listener < 0 && k->joins.present > 0 &&
 	    instant_now() < until)
 		pump(k, -1, 0, until);
 }
@@ -1106,7 +1096,7 @@ await_question(struct keeper *k)
 	instant until = instant_now() + QUESTION_PATIENCE;
 	sigset_t term;
 
-	if (!k->body || k->keep.ending.kind != END_LOST || k->told.release ||
+	if (!k->run->body || k->keep.ending.kind != END_LOST || k->told.release ||
 	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
 		return;
 	sigemptyset(&term);
@@ -1128,10 +1118,10 @@ static void
 leave_the_terminal(struct keeper *k)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), low, high;
-	int other = k->body ? k->body->outside.fd : k->child.gate;
+	int other = k->run->body ? k->run->body->outside.fd : k->child.gate;
 
 	/* nothing of a body's terminal may be kept when it has gone home */
-	if (!k->body || setsid() < 0)
+	if (!k->run->body || setsid() < 0)
 		setpgid(0, 0);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
@@ -1165,8 +1155,6 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->shared = r->shared;
 	k->link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->body = r->body;
-	k->hold_until = NEVER;
 	k->child.gate = -1;
 	close(r->ends[0]);
 }
@@ -1188,7 +1176,7 @@ keeper_prepare(struct keeper *k)
 	sigset_t heard;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (!k->body &&
+	if (!k->run->body &&
 	    child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0],
 		r->ends[1], &r->shared->exec) != 0)
 		die_early(k, "cannot start a process");
@@ -1200,8 +1188,9 @@ keeper_prepare(struct keeper *k)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->lock.record, r->plan, getpid());
-	join_listen(&k->joins, r->plan, k->body ? k->body->outside.pid : getpid());
-	if (k->body)
+	join_listen(
+	    &k->joins, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
+	if (k->run->body)
 		prepare_body(k);
 	keep_init(&k->keep, &r->plan->terms);
 	k->keep.terms.several = has_several(k);
@@ -1219,7 +1208,7 @@ keeper_call(struct keeper *k)
 	else if (calls & DO_RENEW)
 		renew(k);
 	else if (calls & DO_RELEASE)
-		release(k);
+		release_lock(k);
 	else
 		pump(k, -1, 0, NEVER);
 }

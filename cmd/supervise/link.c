@@ -25,7 +25,7 @@ shared_where(const struct shared *s)
 bool
 link_guards(const struct shared *s)
 {
-	return atomic_load(&s->front.delivered) && !atomic_load(&s->returned);
+	return atomic_load(&s->front.delivered) && !atomic_load(&s->end.returned);
 }
 
 struct shared *

@@ -30,6 +30,8 @@ struct shared_end {
 	_Atomic bool told; /* `ending` is final */
 	/* and the keeper stays on: for --min-hold, or to release */
 	_Atomic bool lingers;
+	/* `dlock hold`: who it was held for has given it back, or its time is over */
+	_Atomic bool returned;
 	struct ending ending;
 };
 
@@ -61,8 +63,6 @@ struct shared {
 	struct shared_end end;
 	struct shared_front front;
 	struct go go; /* `dlock hold`: what a command would be told; set with `granted` */
-	/* and who it was held for has given it back, or its time is over */
-	_Atomic bool returned;
 };
 
 enum msg_kind {

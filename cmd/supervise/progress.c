@@ -38,49 +38,48 @@ progress_begin(
 {
 	*g = (struct progress){.plan = p,
 	    .shared = s,
-	    .key = p->keys[0],
 	    .began = instant_now(),
-	    .held_since = NEVER,
-	    .next = NEVER};
+	    .line.next = NEVER,
+	    .seen = {.key = p->keys[0], .held_since = NEVER}};
 	if (p->show.quiet)
 		return;
-	g->live = has_tty && is_foreground();
-	g->next = g->began + (g->live ? LIVE_FIRST : PLAIN_FIRST);
+	g->line.live = has_tty && is_foreground();
+	g->line.next = g->began + (g->line.live ? LIVE_FIRST : PLAIN_FIRST);
 }
 
 static void
 hear_trouble(struct progress *g, const char *text)
 {
-	text_clean(g->trouble, sizeof g->trouble, text, strlen(text));
+	text_clean(g->seen.trouble, sizeof g->seen.trouble, text, strlen(text));
 }
 
 void
 progress_heard(struct progress *g, const struct msg *m)
 {
-	g->key = g->plan->keys[m->key];
+	g->seen.key = g->plan->keys[m->key];
 	if (m->kind == MSG_RETRYING) {
 		hear_trouble(g, m->text);
 		return;
 	}
 	hear_trouble(g, "");
-	g->heard = *m->text != '\0';
-	g->position = m->number;
-	g->holding = m->holding;
-	g->held_since = m->held >= 0 ? instant_now() - m->held : NEVER;
-	if (g->heard)
-		record_describe(m->text, g->holder, sizeof g->holder);
+	g->seen.named = *m->text != '\0';
+	g->seen.position = m->number;
+	g->seen.holding = m->holding;
+	g->seen.held_since = m->held >= 0 ? instant_now() - m->held : NEVER;
+	if (g->seen.named)
+		record_describe(m->text, g->seen.holder, sizeof g->seen.holder);
 }
 
 bool
 progress_frozen(const struct progress *g)
 {
-	return g->holding.frozen && g->holding.holders == 0;
+	return g->seen.holding.frozen && g->seen.holding.holders == 0;
 }
 
 const char *
 progress_slots(const struct progress *g, char *out, size_t size)
 {
-	const struct holding *h = &g->holding;
+	const struct holding *h = &g->seen.holding;
 
 	*out = '\0';
 	if (h->kind != KIND_LIMIT || h->limit == 0 || h->holders == 0)
@@ -119,7 +118,7 @@ describe_others(const struct holding *h, char *out, size_t size)
 static bool
 has_free_place(const struct progress *g)
 {
-	const struct holding *h = &g->holding;
+	const struct holding *h = &g->seen.holding;
 
 	if (h->holders == 0 || h->kind != g->plan->claim.kind)
 		return false;
@@ -131,15 +130,19 @@ progress_holder(const struct progress *g, char *out, size_t size)
 {
 	char time[32], others[40];
 
-	describe_others(&g->holding, others, sizeof others);
-	snprintf(out, size, "%s%s%s%s%s%s", others, g->heard ? g->holder : "somebody",
-	    g->held_since == NEVER ? "" : " for ",
-	    g->held_since == NEVER
+	describe_others(&g->seen.holding, others, sizeof others);
+	snprintf(out, size, "%s%s%s%s%s%s", others,
+	    g->seen.named ? g->seen.holder : "somebody",
+	    g->seen.held_since == NEVER ? "" : " for ",
+	    g->seen.held_since == NEVER
 		? ""
-		: parse_duration_text(instant_now() - g->held_since, time, sizeof time),
-	    has_free_place(g) && !g->holding.frozen ? " (and another run waits already)"
-						    : "",
-	    g->holding.frozen && g->holding.holders ? " (and the key is frozen)" : "");
+		: parse_duration_text(
+		      instant_now() - g->seen.held_since, time, sizeof time),
+	    has_free_place(g) && !g->seen.holding.frozen
+		? " (and another run waits already)"
+		: "",
+	    g->seen.holding.frozen && g->seen.holding.holders ? " (and the key is frozen)"
+							      : "");
 	return out;
 }
 
@@ -151,15 +154,15 @@ describe_cause(const struct progress *g, char *out, size_t size)
 	char holder[HOLDER_BYTES], server[WHERE_BYTES], slots[SLOTS_BYTES];
 
 	text_clean(server, sizeof server, where, strlen(where));
-	if (*g->trouble)
-		snprintf(out, size, "%s, trying again", g->trouble);
+	if (*g->seen.trouble)
+		snprintf(out, size, "%s, trying again", g->seen.trouble);
 	else if (*progress_slots(g, slots, sizeof slots))
 		snprintf(out, size, "%s taken, %s", slots,
 		    progress_holder(g, holder, sizeof holder));
 	else if (progress_frozen(g))
 		snprintf(
 		    out, size, "frozen by %s", progress_holder(g, holder, sizeof holder));
-	else if (g->heard || g->position)
+	else if (g->seen.named || g->seen.position)
 		snprintf(
 		    out, size, "held by %s", progress_holder(g, holder, sizeof holder));
 	else
@@ -171,16 +174,16 @@ describe_cause(const struct progress *g, char *out, size_t size)
  * may be cut off last.
  */
 static void
-describe(const struct progress *g, instant now, char *out, size_t size)
+describe_wait(const struct progress *g, instant now, char *out, size_t size)
 {
 	char key[400], cause[HOLDER_BYTES + 100], waited[32], place[48] = "";
 
-	text_name(key, sizeof key, g->key);
+	text_name(key, sizeof key, g->seen.key);
 	describe_cause(g, cause, sizeof cause);
-	if (g->position == 1)
+	if (g->seen.position == 1)
 		snprintf(place, sizeof place, ", next in line");
-	else if (g->position)
-		snprintf(place, sizeof place, ", number %u in line", g->position);
+	else if (g->seen.position)
+		snprintf(place, sizeof place, ", number %u in line", g->seen.position);
 	snprintf(out, size, "waiting %s%s for %s; %s",
 	    parse_duration_text(now - g->began, waited, sizeof waited), place, key,
 	    cause);
@@ -191,33 +194,33 @@ describe(const struct progress *g, instant now, char *out, size_t size)
  * break a line that is full.
  */
 static void
-draw(struct progress *g, instant now)
+draw_line(struct progress *g, instant now)
 {
 	struct winsize w = {0};
 	char text[1300] = "dlock: ", line[1320];
 	int n;
 
-	describe(g, now, text + strlen(text), sizeof text - strlen(text));
+	describe_wait(g, now, text + strlen(text), sizeof text - strlen(text));
 	ioctl(STDERR_FILENO, TIOCGWINSZ, &w);
 	text_fit(text, (w.ws_col ? w.ws_col : 80) - 1);
 	n = snprintf(line, sizeof line, ERASE "%s\r", text);
 	if (say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE) == (size_t)n)
-		g->drawn = true;
+		g->line.drawn = true;
 }
 
 void
 progress_resized(struct progress *g)
 {
-	if (g->drawn)
-		g->next = 0;
+	if (g->line.drawn)
+		g->line.next = 0;
 }
 
 void
 progress_pause(struct progress *g)
 {
-	if (g->drawn &&
+	if (g->line.drawn &&
 	    say_bytes(STDERR_FILENO, ERASE, strlen(ERASE), SAY_AT_ONCE) == strlen(ERASE))
-		g->drawn = false;
+		g->line.drawn = false;
 }
 
 void
@@ -225,18 +228,18 @@ progress_tick(struct progress *g, instant now)
 {
 	char text[1300];
 
-	if (now < g->next)
+	if (now < g->line.next)
 		return;
-	if (g->live) {
+	if (g->line.live) {
 		if (is_foreground())
-			draw(g, now);
-		g->next = now + LIVE_AGAIN;
+			draw_line(g, now);
+		g->line.next = now + LIVE_AGAIN;
 		return;
 	}
-	describe(g, now, text, sizeof text);
+	describe_wait(g, now, text, sizeof text);
 	say("%s", text);
-	g->spoken = true;
-	g->next = now + PLAIN_AGAIN;
+	g->line.spoken = true;
+	g->line.next = now + PLAIN_AGAIN;
 }
 
 void
@@ -246,8 +249,8 @@ progress_end(struct progress *g, uint64_t token)
 	char key[400], time[32], number[40] = "";
 
 	progress_pause(g);
-	g->next = NEVER;
-	if (!token || !(g->spoken || (g->live && waited > NS_PER_S)))
+	g->line.next = NEVER;
+	if (!token || !(g->line.spoken || (g->line.live && waited > NS_PER_S)))
 		return;
 	if (g->plan->show.verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);

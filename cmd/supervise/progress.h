@@ -16,19 +16,30 @@
 
 enum { HOLDER_BYTES = 700, SLOTS_BYTES = 48 };
 
-struct progress {
-	const struct plan *plan;
-	const struct shared *shared;
+/* The line that is drawn, or those that are printed. */
+struct progress_line {
 	bool live, drawn, spoken;
-	instant began, next;
-	bool heard;      /* of a holder */
+	instant next;
+};
+
+/* What has been heard of the lock. */
+struct progress_seen {
 	const char *key; /* that is waited for */
 	unsigned position;
 	struct holding holding;
 	instant held_since;              /* NEVER: not known */
+	bool named;                      /* `holder` is known: */
 	char holder[HOLDER_BYTES - 100]; /* described, clean */
 	/* why the server does not answer, clean; "": it does */
 	char trouble[700];
+};
+
+struct progress {
+	const struct plan *plan;
+	const struct shared *shared;
+	instant began;
+	struct progress_line line;
+	struct progress_seen seen;
 };
 
 void progress_begin(
@@ -44,7 +55,7 @@ void progress_resized(struct progress *);
 static inline instant
 progress_next(const struct progress *g)
 {
-	return g->next;
+	return g->line.next;
 }
 
 void progress_tick(struct progress *, instant now);

@@ -20,6 +20,7 @@ struct run;
  */
 struct body {
 	struct outside outside; /* pid 0: for nobody */
+	instant until;          /* --for, from the grant on; NEVER */
 	/*
 	 * In the front: gives the grant to whoever has asked, and leaves him.  False, with
 	 * errno: nobody has it; then the lock goes back.
@@ -41,5 +42,17 @@ struct run {
 	bool has_elders;
 	instant began;
 };
+
+/*
+ * Who is to be stopped besides our own: whoever has been given the lock; NULL: nobody, not
+ * yet, or no more.
+ */
+static inline struct outside *
+run_guarded(const struct run *r)
+{
+	return r->body && r->body->outside.pid && link_guards(r->shared)
+	    ? &r->body->outside
+	    : NULL;
+}
 
 #endif

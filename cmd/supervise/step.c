@@ -410,7 +410,7 @@ is_kept_longer(const struct keep *k, instant now)
 }
 
 static void
-hold(struct keep *k, instant now, struct actions *a)
+step_hold(struct keep *k, instant now, struct actions *a)
 {
 	guard_tree(k, now, a);
 	if (k->phase != PH_HOLD)
@@ -453,7 +453,7 @@ release_until(const struct keep *k, instant now)
 }
 
 static void
-give_back(struct keep *k, instant now, struct actions *a)
+step_give_back(struct keep *k, instant now, struct actions *a)
 {
 	instant until = release_until(k, now);
 
@@ -510,11 +510,11 @@ step(struct keep *k, instant now, const struct event *e)
 	if (k->phase == PH_ASK && k->ending.kind != END_NONE)
 		a.set |= DO_STOP_CALL;
 	if (k->phase == PH_HOLD)
-		hold(k, now, &a);
+		step_hold(k, now, &a);
 	if (k->phase == PH_LINGER)
 		linger(k, now, &a);
 	if (k->phase == PH_GIVE_BACK)
-		give_back(k, now, &a);
+		step_give_back(k, now, &a);
 	if (k->phase == PH_OVER) {
 		a.set |= DO_EXIT | (k->reported ? 0 : DO_REPORT);
 		k->reported = true;

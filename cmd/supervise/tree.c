@@ -130,7 +130,7 @@ own_number(void)
 
 /* Under which number /proc shows the process that is `pid` to us; 0: none. */
 static pid_t
-number_of(pid_t pid)
+number_in_proc(pid_t pid)
 {
 	pid_t self = own_number();
 	char path[40], text[512], *line;
@@ -152,7 +152,7 @@ number_of(pid_t pid)
 char
 tree_state(pid_t pid)
 {
-	struct process p = {.pid = number_of(pid)};
+	struct process p = {.pid = number_in_proc(pid)};
 
 	return p.pid && look_up(&p) ? p.state : '\0';
 }
@@ -160,8 +160,8 @@ tree_state(pid_t pid)
 enum kin
 tree_relation(pid_t root, pid_t pid)
 {
-	struct process p = {.pid = number_of(pid)};
-	pid_t wanted = number_of(root);
+	struct process p = {.pid = number_in_proc(pid)};
+	pid_t wanted = number_in_proc(root);
 
 	/* Bounded, since the chain may change while we climb. */
 	for (int steps = 0; steps < 10000; steps++) {
@@ -193,7 +193,7 @@ by_pid(const void *a, const void *b)
 
 /* False: no memory. */
 static bool
-add(struct list *l, const struct process *p)
+add_process(struct list *l, const struct process *p)
 {
 	if (l->n == l->room) {
 		size_t room = l->room ? 2 * l->room : 256;
@@ -218,7 +218,7 @@ add_entries(struct list *l, const char *entries, size_t size)
 			? atoi(entry->d_name)
 			: 0};
 
-		if (p.pid > 0 && look_up(&p) && !add(l, &p))
+		if (p.pid > 0 && look_up(&p) && !add_process(l, &p))
 			return false;
 		i += entry->d_reclen;
 	}
@@ -432,10 +432,10 @@ static size_t
 signal_seen(pid_t root, const struct aim *a)
 {
 	struct list l = list_processes();
-	pid_t command = a->command ? number_of(a->command) : 0;
+	pid_t command = a->command ? number_in_proc(a->command) : 0;
 	size_t alive = 0;
 
-	mark_descendants(&l, number_of(root), a->spared);
+	mark_descendants(&l, number_in_proc(root), a->spared);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct process *p = &l.at[i];
 
@@ -613,7 +613,7 @@ mark_known(struct list *l, const struct outside *o, pid_t root)
 
 /* Keeps those that are marked, unless /proc has shown nobody at all. */
 static void
-remember(struct outside *o, struct list *l)
+keep_known(struct outside *o, struct list *l)
 {
 	size_t n = 0;
 
@@ -632,7 +632,7 @@ outside_signal(struct outside *o, int sig, bool wake)
 {
 	const struct aim aim = {.sig = sig, .wake = wake};
 	struct list l = list_processes();
-	pid_t root = number_of(o->pid);
+	pid_t root = number_in_proc(o->pid);
 	size_t alive = 0;
 
 	if (outside_has_ended(o)) {
@@ -653,7 +653,7 @@ outside_signal(struct outside *o, int sig, bool wake)
 		alive++;
 		signal_process(&l.at[i], &aim);
 	}
-	remember(o, &l);
+	keep_known(o, &l);
 	return alive;
 }
 
@@ -667,13 +667,13 @@ list_elders(struct list *l, pid_t keeper)
 
 	while ((pid = next_child(pid, last)) > 0)
 		if (pid != keeper)
-			add(l, &(struct process){.pid = pid});
+			add_process(l, &(struct process){.pid = pid});
 }
 
 static void
 list_strangers(struct list *l, pid_t keeper)
 {
-	struct process own = {.pid = number_of(keeper)};
+	struct process own = {.pid = number_in_proc(keeper)};
 	const struct spared but = {1, &own};
 	size_t n = 0;
 

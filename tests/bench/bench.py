@@ -2,15 +2,15 @@
 
 Start-up, hand-off, idle waiters and memory, each against the reference measured
 in the same interleaved run: machines are noisy, ratios of medians are not.
-The reference is flock(1); for the start-up with ZooKeeper, PostgreSQL, MariaDB and TLS a
-probe (zk.c, pg.c, mysql.c, tls.c) that does the least that any program must do with the
-same library.
+The reference is flock(1); for the start-up with ZooKeeper, PostgreSQL, memcached, MariaDB and TLS a
+probe (zk.c, pg.c, memcached.c, mysql.c, tls.c) that does the least that any program must do with
+the same library or server.
 Everything is private (temporary directory, free loopback ports) and gone at the
 end.  A target that is missed is marked, not fatal; what cannot run is.
 
     make bench                 all of it, below three minutes
     tests/bench/bench.py --quick     a smoke run
-    tests/bench/bench.py startup     one part: startup handoff idle memory
+    tests/bench/bench.py startup     one part: startup handoff forms idle memory
 """
 
 import argparse
@@ -33,8 +33,10 @@ import redis
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers"))
 
 from certificates import Authority
+from memcached import Memcached, compile_clock
 from mysql_server import DB as MYSQL_DB, MysqlServer as MysqlBase, program as mariadbd
 from pg import PgServer as PgBase, bindir
+from redis_forms import RedisCluster, RedisSentinels
 
 HERE = pathlib.Path(__file__).resolve().parent
 DLOCK = os.path.abspath(os.environ.get("DLOCK", HERE.parent.parent / "build" / "dlock"))
@@ -241,6 +243,26 @@ class PgServer(PgBase):
         return self.transactions() - self.zero - 1, None, None  # less this very question
 
 
+class MemcachedServer(Memcached):
+    """One that seems to have been running for long."""
+
+    def __init__(self, stage):
+        super().__init__(compile_clock(stage.dir))
+        stage.servers.append(self)
+        self.known = self.connections()
+
+    def connections(self):
+        with self.client() as c:
+            return int(c.stats()["curr_connections"])
+
+    def reset(self):
+        self.zero = self.writes()
+
+    def counts(self):
+        """Since reset(): requests of others, no scripts, no calls: waiters ask now and then."""
+        return self.writes() - self.zero, None, None
+
+
 class MysqlServer(MysqlBase):
     """As it comes out of the package: every commit waits for the disk."""
 
@@ -339,6 +361,46 @@ class DlockRedlock(DlockRedis):
 
     def __init__(self, servers, name):
         super().__init__(servers[0], name, "redlock://" + ",".join(s.tcp.split("//")[1] for s in servers))
+        self.forms = 1.6
+
+
+    def queued(self, key):
+        """Each has a connection; two are the holder's and ours."""
+        return self.server.client.info("clients")["connected_clients"] - 2
+
+
+class DlockSentinel(DlockRedis):
+    """Three sentinels; the reference is a plain run at the same master."""
+
+    forms = 1.4  # at most: times plain Redis
+
+    def __init__(self, forms):
+        master = forms.servers[0]
+        super().__init__(None, "sentinels", forms.url)
+        self.client, self.plain = master.client(), DlockRedis(None, "plain redis", master.url)
+        self.plain.client = self.client
+        self.plain.queued = self.queued
+
+    def queued(self, key):
+        return len(self.client.pubsub_channels("dlock:*"))
+
+
+class DlockCluster(DlockRedis):
+    """Three nodes; the URL begins with the one that has the keys, or not."""
+
+    TAG = "{bench}"
+
+    def __init__(self, forms, first, name, most):
+        self.owner = forms.owner("bench")
+        others = [n for n in forms.nodes if n is not self.owner]
+        super().__init__(None, name, forms.url_of(*([self.owner, *others] if first else [*others, self.owner])))
+        self.forms, self.client = most, self.owner.client()
+
+    def argv(self, key, command):
+        return super().argv(self.TAG + key, command)
+
+    def queued(self, key):
+        return len(self.client.pubsub_channels("dlock:*"))
 
 
 class DlockZk(DlockServer):
@@ -368,6 +430,19 @@ class DlockPg(DlockServer):
         return self.server.number("SELECT count(*) FROM dlock.claims WHERE key = %s AND slot IS NULL", key)
 
 
+class DlockMemcached(DlockServer):
+    """The probe is one process beside the command, and dlock two: the ratio is that of redis to flock."""
+
+    handoff, private, requests, start = None, 3, None, 1.5
+
+    def probe(self, stage):
+        return [stage.compile_probe("memcached", []), self.server.port, "start", "true"]
+
+    def queued(self, key):
+        """Holder and waiters have a connection each, and nobody else."""
+        return self.server.connections() - self.server.known - 1
+
+
 class DlockMysql(DlockServer):
     handoff, private, requests = None, 3, None
 
@@ -385,19 +460,28 @@ class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
         self.flock, self.file = Flock(stage), DlockFile(stage)
-        self.redis, self.redlock, self.tls, self.zk, self.pg, self.mysql = [], [], [], [], [], []
+        self.redis, self.redlock, self.forms, self.tls, self.zk, self.pg, self.memcached, self.mysql = ([] for _ in range(8))
         if self.can("redis", shutil.which("redis-server"), "redis-server"):
             server = RedisServer(stage)
             self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
                           DlockRedis(server, "dlock, redis+unix", server.unix)]
             self.tls = [DlockTls(server, "dlock, rediss", server.tls)]
             self.redlock = [DlockRedlock([RedisServer(stage) for _ in range(3)], "dlock, redlock of 3 masters")]
+            sentinels, cluster = RedisSentinels(replicas=0), RedisCluster(replicas=0)
+            stage.servers += [sentinels, cluster]
+            self.sentinel = DlockSentinel(sentinels)
+            self.forms = [self.sentinel, DlockCluster(cluster, True, "cluster, the key's node first", 1.1),
+                          DlockCluster(cluster, False, "cluster, another node first", None), *self.redlock]
         if self.can("zk", shutil.which("java") and os.path.exists(ZkServer.JAR), "zookeeper"):
             server = ZkServer(stage)
             self.zk = [DlockZk(server, "dlock, zk", server.url)]
         if self.can("pg", os.path.exists(f"{bindir()}/postgres"), "postgresql"):
             server = PgServer(stage)
             self.pg = [DlockPg(server, "dlock, pg", server.url), DlockPg(server, "dlock, pg, unix socket", server.unix_url)]
+
+        if self.can("memcached", shutil.which("memcached"), "memcached"):
+            server = MemcachedServer(stage)
+            self.memcached = [DlockMemcached(server, "dlock, memcached", server.url)]
         if self.can("mysql", os.path.exists(mariadbd()), "mariadb-server"):
             server = MysqlServer(stage)
             self.mysql = [DlockMysql(server, "dlock, mysql", server.url)]
@@ -412,7 +496,7 @@ class Bench:
     @property
     def contenders(self):
         """One for each kind of place, the reference first."""
-        return [self.flock, self.file] + self.redis[:1] + self.zk + self.pg[:1] + self.mysql
+        return [self.flock, self.file] + self.redis[:1] + self.zk + self.pg[:1] + self.memcached + self.mysql
 
 
 def built_in():
@@ -455,24 +539,25 @@ def startup(b):
     if shutil.which("etcd") and shutil.which("etcdctl"):
         rows.append(("etcdctl lock", 20, EtcdServer(b.stage).ctl + ["lock", "start", "true"], None))
     tables = [("start-up of a whole run of `true`", "x flock", 1, rows)]
-    for c in b.redlock:
-        subprocess.run(c.argv("start", ["true"]), env=ENVIRON, check=True)  # waits until the votes of new masters count
-        tables.append(("the same on a quorum", "x redis", 0, [
-            (b.redis[0].name, 1, b.redis[0].argv("start", ["true"]), None), (c.name, 1, c.argv("start", ["true"]), 1.6)]))
-    for c in b.tls + b.zk + b.pg + b.mysql:
+    for c in b.tls + b.zk + b.pg + b.memcached + b.mysql:
         tables.append((f"the same with {c.name.removeprefix('dlock, ')}", "x probe", 0, [
             ("the least that must be done", 4, c.probe(b.stage), None), (c.name, 4, c.argv("start", ["true"]), c.start)]))
+    figures = time_runs(b, [one for *_, rows in tables for one in rows])
+    for title, unit, reference, rows in tables:
+        found, figures = figures[:len(rows)], figures[len(rows):]
+        startup_table(title, unit, found[reference][0], zip(rows, found))
+
+
+def time_runs(b, rows):
+    """(median, p95, runs) of each, one after the other, again and again."""
     words = [b.stage.spawner, "time", b.sizes["rounds"]]
-    for _, every, argv, _ in (one for *_, rows in tables for one in rows):
+    for _, every, argv, _ in rows:
         words += [":", every] + argv
     p = b.stage.start(words, stdout=subprocess.PIPE)
     told = p.communicate()[0].split("\n")
     if p.returncode != 0:
         raise Impossible("a command of the start-up table failed")
-    figures = [[int(n) for n in line.split()] for line in told if line]
-    for title, unit, reference, rows in tables:
-        found, figures = figures[:len(rows)], figures[len(rows):]
-        startup_table(title, unit, found[reference][0], zip(rows, found))
+    return [[int(n) for n in line.split()] for line in told if line]
 
 
 def startup_table(title, unit, reference, table):
@@ -510,7 +595,7 @@ def one_queue(b, contender, waiters):
 
 def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
-    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.pg + b.mysql
+    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.pg + b.memcached + b.mysql
     gaps = {c.name: [] for c in contenders}
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
@@ -522,6 +607,28 @@ def handoff(b):
         median = statistics.median(g)
         row(c.name, f"{median / 1e6:.2f} ms", f"{sorted(g)[len(g) * 95 // 100] / 1e6:.2f} ms", len(g),
             f"{median / reference:.2f}", judged(median / reference, c.handoff))
+
+
+def forms(b):
+    """The forms of Redis, against one server that is asked plainly."""
+    if not b.forms:
+        return
+    subprocess.run(b.redlock[0].argv("start", ["true"]), env=ENVIRON, check=True)  # waits until new masters' votes count
+    every = [b.sentinel.plain, *b.forms]
+    rows = [(c.name, 1, c.argv("start", ["true"]), getattr(c, "forms", None)) for c in every]
+    found = time_runs(b, rows)
+    startup_table("start-up with each form of Redis", "x plain", found[0][0], zip(rows, found))
+    gaps, waiters = {c.name: [] for c in every}, b.sizes["waiters"] // 4
+    for i in range(2 * b.sizes["passes"]):
+        for c in every[i % len(every):] + every[:i % len(every)]:
+            gaps[c.name] += one_queue(b, c, waiters)
+    reference = statistics.median(gaps[every[0].name])
+    heading(f"hand-off among {waiters} waiters", "median", "p95", "count", "x plain", "target")
+    for c in every:
+        g = sorted(gaps[c.name])
+        median = statistics.median(g)
+        row(c.name, f"{median / 1e6:.2f} ms", f"{g[len(g) * 95 // 100] / 1e6:.2f} ms", len(g), f"{median / reference:.2f}",
+            judged(median / reference, getattr(c, "forms", None)))
 
 
 def family(pid):
@@ -639,7 +746,7 @@ def memory(b):
             judged(max(private), c.private))
 
 
-PARTS = {f.__name__: f for f in (startup, handoff, idle, memory)}
+PARTS = {f.__name__: f for f in (startup, handoff, forms, idle, memory)}
 
 
 def options():

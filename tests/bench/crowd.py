@@ -34,13 +34,14 @@ import bench
 from bench import MIB, DlockFile, Flock, Impossible, Stage, say
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers"))
 
+from memcached import Memcached, compile_clock
 from mysql_server import DB, MysqlServer
 from pg import PgServer
 from support import RedisServer, adopt_orphans, descendants_of, kill, name_of
 from zk import ZkServer
 
 CROWDS = {"file": [10, 200, 1000, 5000], "redis": [10, 200, 1000, 5000], "zk": [10, 200, 1000, 5000],
-          "pg": [10, 200, 500, 800], "mysql": [10, 200, 500, 800]}
+          "pg": [10, 200, 500, 800], "memcached": [10, 200, 1000], "mysql": [10, 200, 500, 800]}
 AWAY, LEASE = 5, 40  # seconds without a server, and of the longest lease
 CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x8914, 1
 HZ = os.sysconf("SC_CLK_TCK")
@@ -174,6 +175,24 @@ class Pg(WithServer):
                                  " AND wait_event_type = 'Lock'")
 
 
+class MemcachedCrowd(WithServer):
+    name = "memcached"
+
+    def __init__(self, stage, n):
+        self.server = Memcached(compile_clock(stage.dir), "-c", str(2 * n + 100))
+        self.known = self.connections()
+
+    def connections(self):
+        with self.server.client() as c:
+            return int(c.stats()["curr_connections"])
+
+    def queued(self, _):
+        """Holder and waiters have a connection each, and nobody else."""
+        return self.connections() - self.known - 1
+
+    attached = queued
+
+
 class Mysql(WithServer):
     name = "mysql"
 
@@ -191,7 +210,7 @@ class Mysql(WithServer):
 
 def contender(stage, backend, n):
     kinds = {"flock": lambda: Flock(stage), "file": lambda: DlockFile(stage), "redis": lambda: Redis(n),
-             "zk": lambda: Zk(n), "pg": lambda: Pg(n), "mysql": lambda: Mysql(n)}
+             "zk": lambda: Zk(n), "pg": lambda: Pg(n), "memcached": lambda: MemcachedCrowd(stage, n), "mysql": lambda: Mysql(n)}
     return kinds[backend]()
 
 

@@ -53,10 +53,12 @@ main(int argc, char **argv)
 		errx(64, "usage: bench_mysql PORT KEY");
 	load();
 	m = my.init(NULL);
-	if (!my.connect(m, "127.0.0.1", "app", NULL, "app", (unsigned)atoi(argv[1]), NULL, 0))
+	if (!my.connect(
+		m, "127.0.0.1", "app", NULL, "app", (unsigned)atoi(argv[1]), NULL, 0))
 		errx(1, "%s", my.error(m));
 	snprintf(sql, sizeof sql,
-	    "INSERT INTO probe VALUES ('%s', 'me') ON DUPLICATE KEY UPDATE owner = 'me'", argv[2]);
+	    "INSERT INTO probe VALUES ('%s', 'me') ON DUPLICATE KEY UPDATE owner = 'me'",
+	    argv[2]);
 	execute(m, sql);
 	snprintf(sql, sizeof sql, "DELETE FROM probe WHERE k = '%s'", argv[2]);
 	execute(m, sql);

@@ -55,14 +55,31 @@ def behind(key, suffix):
     return f"{key}:{suffix}" if "{" in key else f"{{{key}}}:{suffix}"
 
 
+class Shard:
+    """Listens with SSUBSCRIBE, which this redis-py does not know."""
+
+    def __init__(self, client, channel):
+        self.connection = client.connection_pool.get_connection("_")
+        self.connection.send_command("SSUBSCRIBE", channel)
+        assert self.connection.read_response()[0] == "ssubscribe"
+
+    def get_message(self, timeout):
+        if not self.connection.can_read(timeout):
+            return None
+        kind, _, data = self.connection.read_response()
+        return {"data": data} if kind == "smessage" else None
+
+
 class Redisson:
     """What a Java client asks of the server for one key; each answers what Redisson's own script answers."""
 
-    def __init__(self, client, key="job", lease=30000):
+    def __init__(self, client, key="job", lease=30000, sharded=False):
         self.client, self.key, self.lease = client, key, lease
-        self.ear = None
+        self.sharded, self.ear = sharded, None  # as in a cluster of Redis 7, where messages stay in the slot
 
     def _eval(self, script, keys, *arguments):
+        if self.sharded:
+            script = script.replace("'publish'", "'spublish'")
         return self.client.eval(script, len(keys), *keys, *arguments)
 
     # RLock
@@ -123,6 +140,9 @@ class Redisson:
     # what a client hears
 
     def listen(self, channel=None):
+        if self.sharded:
+            self.ear = Shard(self.client, channel or self.channel)
+            return self
         self.ear = self.client.pubsub(ignore_subscribe_messages=True)
         self.ear.subscribe(channel or self.channel)
         while not self.ear.subscribed:

@@ -14,8 +14,8 @@ from support import At, RedisServer, RemotePlace, boottime, compile_shim, wait_f
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")  # their votes count as soon as they are up
 FORGETFUL = ("--save", "")
 
-# The wall clock of a server, which it takes for its own; other clocks go on as they do.
-CLOCK = r"""
+# By how much a clock is set forward, as a page of shared memory says.
+AHEAD = r"""
     #define _GNU_SOURCE
     #include <dlfcn.h>
     #include <fcntl.h>
@@ -32,7 +32,10 @@ CLOCK = r"""
             page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, open(getenv("CLOCK_FILE"), O_RDONLY), 0);
         return (long)*page;
     }
+"""
 
+# The wall clock of a server, which it takes for its own; other clocks go on as they do.
+CLOCK = AHEAD + r"""
     int gettimeofday(struct timeval *restrict tv, void *restrict tz)
     {
         int (*real)(struct timeval *, void *) = dlsym(RTLD_NEXT, "gettimeofday");

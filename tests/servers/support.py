@@ -448,6 +448,7 @@ class Place:
     fair = True          # waiters are served in order
     counted = True       # and know their position
     whole_record = True  # others can read all that a holder says of itself
+    durable = True       # a server can be set so that its crash loses nothing
     braces = True        # a key may have any, and not only those of a whole {tag}
     streams = True       # those who came later do not keep a waiter out for ever
     settings = ()        # words for -O

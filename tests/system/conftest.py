@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 
 from certificates import Authority
 from hostile import Hostile
+from memcached import Memcached, MemcachedPlace, Pretender, compile_clock
 from mysql_server import MYSQL_PLACES, MysqlServer, MysqlTamper
 from pg import PG_PLACES, PgBouncer, PgServer, Tamper
 from proxy import Proxy
@@ -25,9 +26,10 @@ from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, a
                      leftovers, place_id, places, stat_of)
 from table import Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
+from zk_layouts import LAYOUT_PLACES
 
-PLACES += [ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
-OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES]
+PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
+OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
 OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
 
 # For -m, so that the tests of different servers can run side by side (check.sh); and
@@ -248,6 +250,37 @@ def masters(make_masters):
 
 
 @pytest.fixture(scope="session")
+def memcached_clock(tmp_path_factory):
+    """By which servers seem to have been running for long."""
+    return compile_clock(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture(scope="session")
+def memcached_server(memcached_clock):
+    server = Memcached(memcached_clock)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_memcached(memcached_clock, nothing_is_left):
+    """Starts servers of the test's own, with any options of memcached."""
+    yield from making(functools.partial(Memcached, memcached_clock))
+
+
+@pytest.fixture
+def make_pretender():
+    """Servers that pretend to be a memcached."""
+    yield from making(Pretender, "close")
+
+
+@pytest.fixture
+def own_memcached(make_memcached):
+    """A server that the test may break."""
+    return make_memcached()
+
+
+@pytest.fixture(scope="session")
 def zk_server():
     server = ZkServer()
     yield server
@@ -404,9 +437,18 @@ def remote(request):
     return request.param(request)
 
 
+def _on_its_own(place, request):
+    place.crashable(request)
+    return place
+
+
 @pytest.fixture(params=REMOTE, ids=place_id)
 def own_remote(request):
-    """The same on a server that the test may break, and whose crashes lose nothing."""
-    result = request.param(request)
-    result.crashable(request)
-    return result
+    """The same on a server that the test may break, and whose crashes lose nothing, if there is such a one."""
+    return _on_its_own(request.param(request), request)
+
+
+@pytest.fixture(params=[p for p in REMOTE if p.durable], ids=place_id)
+def own_durable(request):
+    """Only where its crashes lose nothing."""
+    return _on_its_own(request.param(request), request)

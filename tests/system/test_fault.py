@@ -370,9 +370,9 @@ def are_back(server, n):
     return not hasattr(server, "asleep") or server.asleep() == n
 
 
-def test_queue_survives_a_crash(dlock, own_remote):
-    at, server = At(own_remote.url), own_remote.server
-    holder = dlock.hold(at, "job", *outlasting_a_restart(own_remote))
+def test_queue_survives_a_crash(dlock, own_durable):
+    at, server = At(own_durable.url), own_durable.server
+    holder = dlock.hold(at, "job", *outlasting_a_restart(own_durable))
     waiters = [dlock.contend(at, "job", command=("true",)).queued(n) for n in (1, 2, 3)]
     server.restart()
     wait_for_writes(server, holder)
@@ -617,12 +617,12 @@ def test_expiry_is_restored_by_renewal(dlock, own_redis):
 
 
 @pytest.mark.parametrize("kind", ["exclusive", *OTHER_KINDS])
-def test_restart_with_its_data_goes_unnoticed(dlock, own_remote, kind):
-    holder = dlock.hold(own_remote, "job", *kind_words(dlock, own_remote, kind), *outlasting_a_restart(own_remote))
-    own_remote.server.restart()
-    wait_for_writes(own_remote.server, holder)
+def test_restart_with_its_data_goes_unnoticed(dlock, own_durable, kind):
+    holder = dlock.hold(own_durable, "job", *kind_words(dlock, own_durable, kind), *outlasting_a_restart(own_durable))
+    own_durable.server.restart()
+    wait_for_writes(own_durable.server, holder)
     assert holder.finish().status == 0
-    assert is_free(dlock, own_remote)
+    assert is_free(dlock, own_durable)
 
 
 def test_restart_without_its_data_costs_the_command(dlock, own_redis):

@@ -19,6 +19,7 @@ from support import (DLOCK, PATIENCE, FilePlace, boottime, compile_shim, free_po
                      place_id, places, size, wait_for)
 from table import REFUSED
 from witness import Crowd, check_intervals, check_seen, compile_witness, excludes, interval, kind_words
+from zk_layouts import LAYOUT_CANNOT
 
 LEASE = ("-t", "3s")  # the least there is, where a lease must end
 
@@ -30,7 +31,8 @@ NEEDS = {
 }
 CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, "mysql-row": {"limit", "jobs"},
           "mysql-named": {"shared", "limit", "jobs"}, **dict.fromkeys(("redlock", "redlock-tls"), {"shared", "limit", "jobs"}),
-          **DIALECT_CANNOT}  # the manual's table; all others can do all
+          "memcached": {"shared", "limit", "jobs"},
+          **DIALECT_CANNOT, **LAYOUT_CANNOT}  # the manual's table; all others can do all
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)

@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from mysql_server import MODES, At, error, is_free, mysql_url, run
-from proxy import BOTH
+from proxy import BOTH, UP
 from support import boottime, is_alive, wait_for
 from test_fault import IS_GONE, LEASE, SOON_SECONDS, STUBBORN, assert_refused
 
@@ -272,16 +272,24 @@ def test_restart_costs_the_command(dlock, make_mysql, mode):
     assert waiter.token > holder.token
 
 
-def test_a_lock_that_was_given_back_behind_our_back_is_lost(dlock, mysql_db, make_mysql_tamper):
-    """The server says at a renewal that another session has the name."""
+def test_a_lock_that_was_given_back_behind_our_back_is_lost(dlock, mysql_db, make_mysql_tamper, mode):
+    """The server says at a renewal that the session no longer has it."""
     lie = threading.Event()
 
     def change(_, body):
         return [b"\x010"] if lie.is_set() and body == b"\x011" else [body]
 
     proxy = make_mysql_tamper(mysql_db.port, change)
-    holder = dlock.hold(At(mysql_url(proxy.port, db=mysql_db.name), "named"), "job", *LEASE)
+    holder = dlock.hold(At(mysql_url(proxy.port, db=mysql_db.name), mode), "job", *LEASE)
     lie.set()
+    assert holder.wait().status == 79
+
+
+def test_a_row_is_held_by_its_transaction_alone(dlock, mysql_db, make_proxy):
+    """Should that have been rolled back while the session lives, its row in dlock_grants is not there any more."""
+    proxy, asked = make_proxy(mysql_db.port), b"FROM dlock_grants WHERE n = 1"
+    holder = dlock.hold(At(mysql_url(proxy.port, db=mysql_db.name), "row"), "job", *LEASE)
+    proxy.tap = lambda _, direction, data: data.replace(asked, asked[:-1] + b"2") if direction == UP else data
     assert holder.wait().status == 79
 
 

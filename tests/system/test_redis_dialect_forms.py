@@ -9,7 +9,7 @@ import pytest
 
 from hostile import Hostile, array
 from redis_dialect_forms import FORMS, dialect_form
-from redis_dialects import A, DIALECTS, Redisson
+from redis_dialects import A, B, DIALECTS, Redisson
 from redis_forms import RedisCluster
 from support import FULL, At, boottime, place_id, wait_for
 
@@ -136,6 +136,44 @@ def test_a_redisson_at_one_node_wakes_a_dlock_that_began_at_another(dlock, redis
         assert theirs.lock(A) is None and theirs.unlock(A) == 1
 
 
+HOLDS = {"redisson": ("lock", "unlock"), "redisson-fenced": ("fenced", "unlock"), "redisson-rw": ("write", "write_unlock"),
+         "redisson-fair": ("fair", "fair_unlock")}
+
+
+@pytest.mark.parametrize("key", ["shard", "{shard}s"])
+@pytest.mark.parametrize("dialect", HOLDS if FULL else ["redisson", "redisson-fair"])
+def test_messages_that_stay_in_the_slot_are_heard_and_sent(dlock, redis_cluster, dialect, key):
+    """As Redisson has them in a cluster of Redis 7; its older clients listen as before."""
+    at, key = Dialect(redis_cluster.url, dialect), f"{key}-{dialect}"
+    owner = owner_of(redis_cluster, key)
+    with owner.client() as c:
+        theirs, take, give = Redisson(c, key, sharded=True), *HOLDS[dialect]
+        assert getattr(theirs, take)(A) in (None, [-1, 1])
+        waiter = dlock.contend(at, key, "-w", "60s").queued()
+        wait_for(lambda: c.execute_command("PUBSUB", "SHARDCHANNELS"), what="an ear in the slot")
+        began = boottime()
+        assert getattr(theirs, give)(A) == 1
+        waiter.held()
+        assert boottime() - began < 3  # a beat is longer
+        assert getattr(theirs, take)(B) not in (None, [-1, 1])
+        channel = theirs.rw_channel if dialect == "redisson-rw" else theirs.waiter_channel(B) if dialect == "redisson-fair" else None
+        theirs.listen(channel)
+        older = Redisson(c, key).listen(channel or theirs.channel)
+        assert waiter.finish().status == 0
+        assert theirs.heard() in (0, 1) and older.heard() in (0, 1)
+
+
+def test_permits_are_told_of_in_the_slot(dlock, redis_cluster):
+    at, owner = Dialect(redis_cluster.url, "redisson-semaphore"), owner_of(redis_cluster, "permits")
+    with owner.client() as c:
+        theirs = Redisson(c, "permits", sharded=True)
+        theirs.set_permits(1)
+        holder = dlock.hold(at, "permits", "--limit", "1")
+        theirs.listen(theirs.sc)
+        assert holder.finish().status == 0
+        assert theirs.heard() == 1
+
+
 def test_several_keys_in_one_slot(dlock, redis_cluster):
     at = Dialect(redis_cluster.url, "redisson")
     done = dlock.run("run", *at.words, "-k", "{t}a", "-k", "{t}b", "--", "echo", "ran")
@@ -227,3 +265,29 @@ def test_a_transaction_that_a_moving_slot_cuts_is_begun_anew(dlock, request):
     done = run(dlock, Dialect(f"redis+cluster://127.0.0.1:{server.port}", "string"), "job", command=("echo", "ran"))
     assert (done.status, done.stdout, done.stderr) == (0, "ran\n", ""), done
     assert server.asked.count("set") == 2
+
+
+# ---- a slot that moves ----
+
+
+@pytest.mark.parametrize("dialect", DIALECTS if FULL else ["redisson-rw"])
+def test_a_slot_that_moves_during_a_hold(dlock, make_forms, dialect):
+    """Nothing is half done: it is waited for, and then goes on or is given back."""
+    cluster = make_forms(program=RedisCluster)
+    at, kind = Dialect(cluster.url, dialect), ("-s",) if dialect == "redisson-rw" else options_of(dialect)
+    # the helper asks for the slot of dlock:{KEY}:h, which is that of {KEY}
+    holder = dlock.hold(at, "{job}", "-v", *LEASE, *kind)
+    waiter = dlock.contend(at, "{job}", *LEASE, *options_of(dialect), "-w", "60s").queued()
+    to = next(m for m in cluster.masters if m is not cluster.owner("job"))
+    cluster.begin_move("job", to)
+    cluster.move_keys("job", to, most=1)
+    holder.event("suspect", timeout=30)
+    assert holder.poll() is None and not waiter.running
+    cluster.move_keys("job", to)
+    cluster.end_move("job", to)
+    assert has_renewed(holder)
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
+    with to.client() as c:
+        stays = {"redisson-semaphore": ["{job}"], "redisson-fenced": ["redisson_lock_token:{job}"]}
+        assert [k for k in c.keys("*") if not k.startswith("dlock:")] == stays.get(dialect, [])

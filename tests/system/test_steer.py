@@ -361,13 +361,18 @@ def pg_data(place):
     return rows, ask("SELECT oid, relname, relfilenode FROM pg_class WHERE oid > 16384 ORDER BY 1")
 
 
+def memcached_data(place):
+    with place.server.client() as c:
+        return {name: (item, c.get(name)) for name, item in c.items().items() if place.prefix in name}
+
+
 def mysql_data(place):
     tables = place.server.ask("SELECT table_schema, table_name, create_time FROM information_schema.tables WHERE table_type ="
                               " 'BASE TABLE' AND table_schema NOT IN ('mysql', 'performance_schema', 'sys') ORDER BY 1, 2")
     return [(t, sorted(map(str, place.server.ask(f"SELECT * FROM `{t[0]}`.`{t[1]}`")))) for t in tables]
 
 
-DATA = {"file": file_data, "redis": redis_data, "zk": zk_data, "pg": pg_data, "mysql": mysql_data}
+DATA = {"file": file_data, "redis": redis_data, "memcached": memcached_data, "zk": zk_data, "pg": pg_data, "mysql": mysql_data}
 
 
 def look_everywhere(look, place):

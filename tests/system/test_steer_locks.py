@@ -13,6 +13,7 @@ import pytest
 from redis_dialects import DIALECT_CANNOT
 from support import DLOCK, kill, place_id, places, size, wait_for
 from witness import Crowd, check_seen, compile_witness
+from zk_layouts import LAYOUT_LACKS
 
 LEASE = ("-t", "3s")  # renewed each second, so that a mark is soon seen
 NOT_MARKED = {"pg-advisory", "pg-row", "mysql-row", "mysql-named", *DIALECT_CANNOT}  # the manual's table
@@ -24,7 +25,7 @@ def place(request):
 
 
 # Words in the names of tests of what a place cannot, which can be marked.
-CANNOT = dict.fromkeys(("redlock", "redlock-tls"), ("freeze", "readers", "limit"))
+CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), ("freeze", "readers", "limit")), **LAYOUT_LACKS, "memcached": ("readers", "limit", "-s]")}
 
 
 @pytest.fixture

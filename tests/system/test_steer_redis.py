@@ -761,6 +761,18 @@ def test_the_next_in_line_takes_over_who_looked_for_the_end_of_a_freeze(dlock, o
     assert ends <= second.token / 1e6 < ends + SOON
 
 
+def test_who_looked_for_the_end_of_a_freeze_is_killed(dlock, own_redis):
+    """Those near behind it ask as well; the grant that nobody takes up lasts a second."""
+    freeze(own_redis, 4)
+    first = dlock.contend(At(own_redis.url), "job").queued(1)
+    second = dlock.contend(At(own_redis.url), "job").queued(2)
+    with own_redis.client() as c:
+        ends = int(c.hget("dlock:{job}:f", "until")) / 1e6
+        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 2, what="their ears")
+        first.destroy()
+    assert ends <= second.token / 1e6 < ends + SOON, second.token / 1e6 - ends
+
+
 def test_the_first_in_line_is_called_to_ask_when_a_freeze_will_end(script, own_redis):
     """Others do not: of a crowd one finds the end."""
     script.acquire("a")

@@ -582,6 +582,21 @@ def test_freeze_of_units_that_wait_for_curators(dlock, curator, kazoo, shared):
     assert waiter.held().finish().status == 0
 
 
+def test_a_unit_that_was_free_when_it_was_looked_at_is_frozen_when_it_is_taken(dlock, at, tapped):
+    """The freeze comes between the two: whoever has looked looks again."""
+    place, _, tap = tapped
+    holder = dlock.hold(at, "job", "--limit", "1")
+    waiter = dlock.contend(place, "job", "-t", "60s", "--limit", "1").queued(1)
+    wait_for(lambda: tap.asked[SET_DATA], what="its word")
+    tap.on((MULTI,), lambda _: freeze(at))
+    assert holder.finish().status == 0
+    waiter.event("waiting", frozen=True)
+    assert tap.has_acted and not waiter.running
+    assert kinds(each(at, "job")) == ["waiter", "freeze"]
+    thaw(at)
+    assert waiter.held().finish().status == 0
+
+
 def test_freeze_costs_the_crowd_nothing(dlock, at, tapped):
     """Those far behind ask for nothing that they would not ask for anyway; one of the others is woken."""
     place, _, tap = tapped

@@ -126,7 +126,7 @@ a_tag_comes_first_in_a_cluster(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct names single, cluster;
 
-		dialect_name_lock(&dialect_native, &single, rows[i].key);
+		dialect_name_lock(&dialect_native, &single, FORM_SINGLE, rows[i].key);
 		cluster = single;
 		slot_rename(&cluster, FORM_SINGLE, rows[i].key);
 		assert_string_equal(cluster.keys[0], single.keys[0]);
@@ -152,7 +152,7 @@ the_longest_names_fit(void **state)
 	key[0] = '{';
 	key[KEY_BYTES - 1] = '}';
 	key[KEY_BYTES] = '\0';
-	dialect_name_lock(&dialect_native, &names, key);
+	dialect_name_lock(&dialect_native, &names, FORM_SINGLE, key);
 	snprintf(names.done, sizeof names.done, "%s:%0600d", names.last, 0);
 	slot_rename(&names, FORM_CLUSTER, key);
 	n = strlen("dlock:{}::h") + KEY_BYTES - 2 + 3 * KEY_BYTES;

@@ -30,8 +30,14 @@ look(const char *own, const char *const *names)
 
 	while (names[n])
 		n++;
-	queue_look(&place, names, n, own);
+	queue_look(&place, &(struct queue){layouts, names, n}, own);
 	return place;
+}
+
+static enum lock_kind
+kind_of(const char *name)
+{
+	return layout_read(layouts, name).kind;
 }
 
 static void
@@ -123,6 +129,173 @@ strangers_are_seen_wherever_they_stand(void **state)
 	}
 }
 
+/* ---- layouts ---- */
+
+#define DLOCKS "0123456789abd123456789abcdef0123"
+#define OTHERS "0123456789ab4123456789abcdef0123"
+
+static const struct layout *
+layout(const char *name)
+{
+	const struct layout *l = layout_named(name);
+
+	assert_non_null(l);
+	return l;
+}
+
+static void
+names_are_read_as_their_layout_has_them(void **state)
+{
+	static const struct {
+		const char *layout, *name;
+		enum child_kind what;
+		enum lock_kind kind;
+		const char *rank;
+	} rows[] = {
+	    {"rw-seq", "ci-W-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
+	    {"rw-seq", "ci-R-0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
+	    {"rw-seq", "a-W-1-R-0000000002", CHILD_OTHERS, KIND_SHARED, "0000000002"},
+	    {"rw-seq", "a-R-0000000009-W-0000000002", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000002"},
+	    {"rw-seq", "lock-W-0000000002", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000002"},
+	    {"rw-seq", "ci-W--2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
+	    {"rw-seq", "ci." DLOCKS "-R-0000000003", CHILD_DLOCKS, KIND_SHARED,
+		"0000000003"},
+	    {"rw-seq", "ci." OTHERS "-R-0000000003", CHILD_OTHERS, KIND_SHARED,
+		"0000000003"},
+	    {"rw-seq", DLOCKS "-R-0000000003", CHILD_OTHERS, KIND_SHARED, "0000000003"},
+	    {"rw-seq", "-R-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"rw-seq", "ci-X-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"rw-seq", "ci-R-000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"rw-seq", "ci-R-00000000011", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"rw-seq", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", OTHERS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"kazoo", OTHERS "__rlock__0000000001", CHILD_OTHERS, KIND_SHARED,
+		"0000000001"},
+	    {"kazoo", DLOCKS "__rlock__0000000001", CHILD_DLOCKS, KIND_SHARED,
+		"0000000001"},
+	    {"kazoo", DLOCKS "__lock__0000000001", CHILD_DLOCKS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"kazoo", "x" DLOCKS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"kazoo", "__lock__-2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
+	    {"kazoo", OTHERS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", OTHERS "__lock__", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", OTHERS "__lock__x0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"menagerie", "lock-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
+	    {"menagerie", "lock-ci-1-12-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"menagerie", "readLock-0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
+	    {"menagerie", "writeLock-0000000001", CHILD_OTHERS, KIND_WRITER,
+		"0000000001"},
+	    {"menagerie", "lock-ci." DLOCKS "-1152921504606846976-0000000001",
+		CHILD_DLOCKS, KIND_EXCLUSIVE, "0000000001"},
+	    {"menagerie", "readLock-ci." DLOCKS "-0000000001", CHILD_DLOCKS, KIND_SHARED,
+		"0000000001"},
+	    {"menagerie", "permit-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"menagerie", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"menagerie", "lock0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"plain", "x", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct child c = layout_read(layout(rows[i].layout), rows[i].name);
+
+		if (c.what != rows[i].what || c.kind != rows[i].kind ||
+		    c.blind != (rows[i].rank == NULL))
+			fail_msg("row %zu: what %d, kind %d", i, c.what, c.kind);
+		assert_string_equal(c.rank, rows[i].rank ? rows[i].rank : rows[i].name);
+		assert_int_equal(c.owner != NULL, c.what == CHILD_DLOCKS);
+		if (c.owner)
+			assert_true(
+			    child_has_owner(&c, "0123456789abf123456789abcdef0123"));
+		assert_false(child_has_owner(&c, "0123456789abf123456789abcdef0124"));
+	}
+}
+
+/* What each layout names, it reads again; no other one takes it for its own. */
+static void
+own_names_are_nobodys_else(void **state)
+{
+	static const enum lock_kind kinds[] = {KIND_EXCLUSIVE, KIND_WRITER, KIND_SHARED};
+
+	(void)state;
+	for (const struct layout *l = layouts; l->name; l++)
+		for (size_t i = 0; i < 3 && !l->single; i++) {
+			struct claim claim = {.owner = "fedcba9876543210fedcba9876543210",
+			    .kind = kinds[i]};
+			char name[PREFIX_BYTES + 10];
+			struct child c;
+
+			l->name_node(name, &claim);
+			strcat(name, "0000000005");
+			c = layout_read(l, name);
+			assert_int_equal(c.what, CHILD_DLOCKS);
+			assert_true(child_has_owner(&c, claim.owner));
+			assert_int_equal(c.kind == KIND_SHARED, kinds[i] == KIND_SHARED);
+			assert_ptr_equal(layout_of(name, &c), l);
+			for (const struct layout *m = layouts; m->name; m++)
+				assert_int_equal(layout_read(m, name).blind, m != l);
+		}
+}
+
+static void
+only_a_later_dlock_of_another_layout_is_passed(void **state)
+{
+	static const struct {
+		const char *other;
+		bool passed;
+	} rows[] = {
+	    {DLOCKS "__lock__0000000008", true},
+	    {DLOCKS "__lock__0000000006", false},
+	    {OTHERS "__lock__0000000008", false},
+	    {"ci." DLOCKS "-W-0000000008", true},
+	    {"ci." OTHERS "-W-0000000008", false},
+	    {"lock-ci." DLOCKS "-1152921504606846976-0000000008", true},
+	    {"lock-ci-12-0000000008", false},
+	    {"readLock-0000000008", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct place p = look(
+		    OURS, (const char *const[]){rows[i].other, OURS, NULL});
+
+		assert_name(p.foreign, rows[i].passed ? NULL : rows[i].other);
+		if (rows[i].passed)
+			assert_int_equal(p.position, 0);
+	}
+}
+
+static void
+each_layout_has_its_own_names_of_a_freeze(void **state)
+{
+	char name[FREEZE_BYTES], form[FORM_BYTES];
+
+	(void)state;
+	for (const struct layout *l = layouts; l->name; l++) {
+		int n = 0;
+
+		if (!(l->caps & CAP_FREEZE))
+			continue;
+		freeze_name(name, l, 5 * NS_PER_S);
+		for (; freeze_form(form, name, n); n++) {
+			const char *part = strrchr(form, '/') + 1;
+
+			assert_int_equal(layout_freeze_length(part), 5 * NS_PER_S);
+			assert_true(freeze_is(part, name));
+			for (const struct layout *m = layouts; m->name; m++)
+				assert_int_equal(layout_read(m, part).what, CHILD_FREEZE);
+		}
+		assert_int_equal(n, l->freezes[1].head ? 2 : 1);
+	}
+	assert_false(freeze_is("lock-freeze-0123456789abcdef-inf-0000000000",
+	    "lock-freeze-0123456789abcdee-inf-0000000000"));
+	assert_int_equal(layout_freeze_length("lock-freeze-12-0000000001"), 0);
+}
+
 static void
 worn_numbers_are_seen(void **state)
 {
@@ -195,7 +368,8 @@ all_agree_on_one_order(void **state)
 		for (int i = 0; i < MANY; i++) {
 			struct place place, ahead;
 
-			queue_look(&place, list, MANY, names[i]);
+			queue_look(
+			    &place, &(struct queue){layouts, list, MANY}, names[i]);
 			assert_true(place.found && place.position < MANY &&
 			    !taken[place.position]);
 			taken[place.position] = true;
@@ -203,7 +377,8 @@ all_agree_on_one_order(void **state)
 			assert_int_equal(
 			    place.position == 0, strcmp(place.first, names[i]) == 0);
 			if (place.ahead) {
-				queue_look(&ahead, list, MANY, place.ahead);
+				queue_look(&ahead, &(struct queue){layouts, list, MANY},
+				    place.ahead);
 				assert_int_equal(ahead.position, place.position - 1);
 			}
 		}
@@ -286,13 +461,10 @@ who_does_not_mix(void **state)
 	    (const char *const[]){U "lock-0000000002", U "3-unit-0000000001", NULL})
 			.other);
 	/* numbers that are none */
-	assert_int_equal(
-	    queue_kind(U "0-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
-	assert_int_equal(
-	    queue_kind(U "100001-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
-	assert_int_equal(
-	    queue_kind(U "4294967297-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
-	assert_int_equal(queue_kind("3-unit-0000000001", &(unsigned){0}), KIND_EXCLUSIVE);
+	assert_int_equal(kind_of(U "0-unit-0000000001"), KIND_EXCLUSIVE);
+	assert_int_equal(kind_of(U "100001-unit-0000000001"), KIND_EXCLUSIVE);
+	assert_int_equal(kind_of(U "4294967297-unit-0000000001"), KIND_EXCLUSIVE);
+	assert_int_equal(kind_of("3-unit-0000000001"), KIND_EXCLUSIVE);
 }
 
 static void
@@ -371,11 +543,11 @@ nobody_waits_for_the_wrong_one(void **state)
 		size_t n = make_crowd(names, list), own = rand() % n, nleft = 0;
 		struct place p, q, ahead;
 
-		queue_look(&p, list, n, names[own]);
+		queue_look(&p, &(struct queue){layouts, list, n}, names[own]);
 		for (size_t i = 0; i < n; i++)
 			if (i == own || rand() % 3)
 				left[nleft++] = list[i];
-		queue_look(&q, left, nleft, names[own]);
+		queue_look(&q, &(struct queue){layouts, left, nleft}, names[own]);
 		assert_true(p.found && q.found && q.position <= p.position);
 		if (p.position == 0 || q.position > 0)
 			continue;
@@ -383,7 +555,7 @@ nobody_waits_for_the_wrong_one(void **state)
 			assert_true(nleft < n);
 			continue;
 		}
-		queue_look(&ahead, left, nleft, p.ahead);
+		queue_look(&ahead, &(struct queue){layouts, left, nleft}, p.ahead);
 		assert_true(!is_there(left, nleft, p.ahead) ||
 		    (p.awaits == AWAITS_CHANGE && ahead.position == 0));
 	}
@@ -461,7 +633,7 @@ a_mark_is_read_again(void **state)
 {
 	static const char *const askers[] = {
 	    "{\"who\":\"bob\",\"why\":\"a \\\"b\\\"\"}", "", "x", "\x01\x02\n", "\xff"};
-	struct progress p = {STAGE_WAITED, 3, 1700000000000, NULL};
+	struct progress p = {STAGE_WAITED, 3, 1700000000000, NULL, NULL};
 	char data[DATA_BYTES], marked[DATA_BYTES], *asker;
 
 	(void)state;
@@ -545,14 +717,14 @@ a_freeze_has_a_name(void **state)
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
 		int64_t read;
 
-		freeze_name(name, lengths[i]);
-		read = queue_freeze_length(name);
+		freeze_name(name, layouts, lengths[i]);
+		read = layout_freeze_length(name);
 		assert_true(read == lengths[i] || (i == 0 && read == NS_PER_MS) ||
 		    (i == 3 && read == NEVER));
-		assert_int_equal(queue_child(name), CHILD_FREEZE);
+		assert_int_equal(layout_read(layouts, name).what, CHILD_FREEZE);
 	}
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		if (queue_freeze_length(others[i]) != 0)
+		if (layout_freeze_length(others[i]) != 0)
 			fail_msg("%s", others[i]);
 }
 
@@ -567,7 +739,7 @@ a_freeze_holds_back_whoever_is_first(void **state)
 
 	(void)state;
 	for (size_t i = 1; i < 4; i++) {
-		queue_look(&p, names, 4, names[i]);
+		queue_look(&p, &(struct queue){layouts, names, 4}, names[i]);
 		assert_string_equal(p.freeze, names[0]);
 		assert_string_equal(p.first, names[1]);
 		assert_int_equal(p.holders, 2);
@@ -766,6 +938,10 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(places),
 	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
+	    cmocka_unit_test(names_are_read_as_their_layout_has_them),
+	    cmocka_unit_test(own_names_are_nobodys_else),
+	    cmocka_unit_test(only_a_later_dlock_of_another_layout_is_passed),
+	    cmocka_unit_test(each_layout_has_its_own_names_of_a_freeze),
 	    cmocka_unit_test(worn_numbers_are_seen),
 	    cmocka_unit_test(all_agree_on_one_order),
 	    cmocka_unit_test(who_holds_together),

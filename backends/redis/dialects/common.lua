@@ -19,6 +19,7 @@
 -- Every "no" is preceded by a write, so that a replica can say none.
 local lock, side = KEYS[1], KEYS[2]
 local operation, owner = ARGV[1], ARGV[2]
+local sharded = ARGV[#ARGV] == 'sharded' -- behind all others, in a cluster
 local DAY, YEAR, SCANNED, QUOTED, MANY = 86400000, 366 * 86400000, 500, 100, 32
 local call = redis.call
 
@@ -59,6 +60,15 @@ local function held_already(lease)
   local r = row(owner)
   if r then return {1, r.token, r.slot} end
   return granted(lease, next_token(), 0)
+end
+
+-- ---- who is told ----
+
+-- In a cluster of Redis 7, Redisson's clients listen where the slot is (SSUBSCRIBE), older
+-- ones anywhere.
+local function publish(to, message)
+  redis.pcall('PUBLISH', to, message)
+  if sharded then redis.pcall('SPUBLISH', to, message) end
 end
 
 -- ---- others ----

@@ -26,7 +26,7 @@ function d.renew(lease) return call('HEXISTS', lock, field(owner)) == 1 and call
 function d.release(who)
   if call('HEXISTS', lock, field(who)) == 0 then return false end
   call('DEL', lock)
-  redis.pcall('PUBLISH', channel, '0')
+  publish(channel, '0')
   return true
 end
 

@@ -37,7 +37,7 @@ local function first()
 end
 
 local function tell(name)
-  if name then redis.pcall('PUBLISH', channel .. ':' .. name, '0') end
+  if name then publish(channel .. ':' .. name, '0') end
 end
 
 -- Who stands behind `position` (from 0) comes earlier by what that one was given.

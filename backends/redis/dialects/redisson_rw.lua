@@ -106,7 +106,7 @@ function d.release(who)
   else
     return alive -- a writer that has read, too, writes on
   end
-  if writer or left <= 0 then redis.pcall('PUBLISH', channel, writer and '1' or '0') end
+  if writer or left <= 0 then publish(channel, writer and '1' or '0') end
   return alive
 end
 

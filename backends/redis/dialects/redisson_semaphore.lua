@@ -16,7 +16,7 @@ local function name_of(permit)
   return (string.gsub(permit, '.', function(c) return string.format('%02x', string.byte(c)) end))
 end
 
-local function tell() redis.pcall('PUBLISH', channel, call('GET', lock)) end
+local function tell() publish(channel, call('GET', lock)) end
 
 local function is_alive(permit)
   local ends = call('ZSCORE', permits, permit)

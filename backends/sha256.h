@@ -1,6 +1,6 @@
-/* sha256.h - a hash by which several tools name their advisory locks. */
-#ifndef DLOCK_PG_SHA256_H
-#define DLOCK_PG_SHA256_H
+/* sha256.h - a hash, for names that stand for others. */
+#ifndef DLOCK_SHA256_H
+#define DLOCK_SHA256_H
 
 #include <stddef.h>
 
