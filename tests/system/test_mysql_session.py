@@ -156,6 +156,22 @@ def test_tls_that_is_cut_off(dlock, make_tls, authority, make_proxy, words):
         dlock.run("thaw", *At(server.url).words, "-y", "-k", "job")
 
 
+def test_tls_that_falls_silent(dlock, make_tls, authority, make_proxy):
+    """The farewell to a connection that is cut off raises SIGPIPE, by which nobody ends."""
+    server = make_tls()
+    run(dlock, server.url)
+    proxy = make_proxy(server.port)
+
+    def fall_silent(link, direction, data):
+        if direction == UP and data.startswith(b"\x17\x03\x03") and len(data) > 450:  # the setting up of the session
+            proxy.hold(DOWN)
+        return data
+
+    proxy.tap = fall_silent
+    done = dlock.run("status", *At(mysql_url(proxy.port)).words, "-O", "cacert=" + authority.cert, *IMPATIENT, "-k", "job")
+    assert done.status == 69, done
+
+
 def test_a_certificate_that_is_not_good(dlock, make_tls, authority, tmp_path):
     server = make_tls(san="DNS:elsewhere.example")
     done = run(dlock, server.url, "-O", "cacert=" + authority.cert)
