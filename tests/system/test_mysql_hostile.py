@@ -1,0 +1,103 @@
+# Goal of these tests: a MySQL server that is not ours, or no longer the one that gives locks, gets
+# no password, no memory and no hold out of dlock; and nobody is forgotten when one is taken away.
+
+import contextlib
+import itertools
+import socket
+import threading
+
+import pytest
+
+from mysql_server import mysql_url, packet, run
+from test_fault import assert_refused
+
+PASSWORD = b"tell-nobody"
+TLS = 0x800  # a capability
+SECRET_URL = "mysql://app:tell-nobody@127.0.0.1:{}/app"
+
+
+# ---- passwords ----
+
+
+class Asker:
+    """A server that wants to be told the password, by caching_sha2_password; `heard` is what came up to it."""
+
+    def __init__(self, plugin=b"caching_sha2_password", greeted=b"mysql_native_password"):
+        self.plugin, self.greeted, self.heard = plugin, greeted, b""
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = SECRET_URL.format(self.listener.getsockname()[1])
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def greeting(self):
+        capabilities = 0x81bff7ff & ~TLS
+        return (b"\x0a5.5.5-10.11.6-MariaDB\0" + bytes(4) + b"12345678\0" + (capabilities & 0xffff).to_bytes(2, "little") + b"\x21\2\0"
+                + (capabilities >> 16).to_bytes(2, "little") + b"\x15" + bytes(10) + b"123456789012\0" + self.greeted + b"\0")
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = self.listener.accept()
+                with link, contextlib.suppress(OSError):
+                    link.settimeout(10)
+                    self.ask(link)
+
+    def ask(self, link):
+        def hear():
+            self.heard += link.recv(65536)
+
+        link.sendall(packet(0, self.greeting()))
+        hear()  # the login
+        link.sendall(packet(2, b"\xfe" + self.plugin + b"\0" + b"A" * 20 + b"\0"))
+        hear()  # a proof, or already the password or the wish for a key
+        link.sendall(packet(4, b"\x01\x04"))  # "the hash is not here: tell me"
+        hear()
+
+    def close(self):
+        self.listener.close()
+
+
+@pytest.mark.parametrize("settings", [(), ("tls=encrypt",), ("tls=off",)], ids=lambda s: "-".join(s) or "plain")
+def test_who_asks_is_not_told_the_password(dlock, settings):
+    """Neither in the clear, nor by a key that could be anybody's; also where TLS was asked for, and is not there."""
+    for greeted, plugin in itertools.product((b"mysql_native_password", b"caching_sha2_password", b"sha256_password"),
+                                             (b"caching_sha2_password", b"sha256_password", b"mysql_clear_password")):
+        with contextlib.closing(Asker(plugin, greeted)) as asker:
+            done = run(dlock, asker.url, "-n", *[w for s in settings for w in ("-O", s)])
+            assert_refused(done, 78)
+            assert "tls=verify" in done.stderr or "does not speak TLS" in done.stderr
+            assert PASSWORD not in asker.heard
+            assert not asker.heard.endswith((b"\x01\0\0\x03\x02", b"\x01\0\0\x03\x01", b"\x01\0\0\x05\x02"))  # "send me your key"
+
+
+def test_option_files_that_want_tls_get_it(dlock, tmp_path):
+    (tmp_path / ".my.cnf").write_text("[client]\nssl-enforce=1\n")
+    with contextlib.closing(Asker()) as asker:
+        done = run(dlock, asker.url, "-n", env={"HOME": str(tmp_path)})
+        assert_refused(done, 78, "TLS")
+        assert PASSWORD not in asker.heard
+
+
+# ---- too much ----
+
+
+class Endless:
+    """Makes many rows of the one that follows a column with this name, far more than an answer has."""
+
+    def __init__(self, column):
+        self.column, self.armed = column, False
+
+    def __call__(self, number, body):
+        if self.column in body or body[:1] == b"\xfe":
+            self.armed = self.armed or self.column in body
+            return [body]
+        rows = (6 << 20) // (len(body) + 4) if self.armed else 1
+        self.armed = False
+        return [body] * rows
+
+
+def test_an_answer_without_an_end_is_cut_off(dlock, mysql_db, make_mysql_tamper):
+    """What a server sends is neither kept nor listened to for longer than an answer of dlock's can be."""
+    assert run(dlock, mysql_db.url).status == 0
+    tamper = make_mysql_tamper(mysql_db.server.port, Endless(b"v_token"))
+    done = run(dlock, mysql_url(tamper.port, db=mysql_db.name), "-n", "-q")
+    assert (done.status, done.stdout) == (69, "") and "does not come to an end" in done.stderr
