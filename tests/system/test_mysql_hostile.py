@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from mysql_server import mysql_url, packet, run
+from mysql_server import At, mysql_url, packet, run
 from test_fault import assert_refused
 
 PASSWORD = b"tell-nobody"
@@ -101,3 +101,34 @@ def test_an_answer_without_an_end_is_cut_off(dlock, mysql_db, make_mysql_tamper)
     tamper = make_mysql_tamper(mysql_db.server.port, Endless(b"v_token"))
     done = run(dlock, mysql_url(tamper.port, db=mysql_db.name), "-n", "-q")
     assert (done.status, done.stdout) == (69, "") and "does not come to an end" in done.stderr
+
+
+# ---- a server that has become a replica ----
+
+
+@pytest.mark.parametrize("mode", ["row", "named"])
+def test_a_lock_of_a_session_ends_when_the_server_is_demoted(dlock, make_mysql, mode):
+    """It would say for ever that the lock is ours, and the new primary knows nothing of it."""
+    server = make_mysql()
+    holder = dlock.hold(At(server.url, mode), "job", "-t", "9s")
+    waiter = dlock.contend(At(server.url, mode), "job", "-w", "1h").queued(1)
+    server.ask("SET GLOBAL read_only = 1")
+    done = holder.wait()
+    assert done.status == 79 and "read-only" in done.stderr
+    assert not waiter.events("started")
+    server.ask("SET GLOBAL read_only = 0")
+    assert waiter.held().finish().status == 0
+
+
+def test_who_waits_for_a_name_without_a_table_is_not_granted_it_by_a_replica(dlock, make_mysql):
+    server = make_mysql()
+    server.ask("CREATE USER poor@'%'")
+    at = At(mysql_url(server.port, "poor", ""), "named")
+    holder = dlock.hold(at, "job", "-t", "1h")
+    waiter = dlock.contend(at, "job", "-w", "1h").queued()
+    server.ask("SET GLOBAL read_only = 1")
+    holder.finish()
+    waiter.event("retrying")
+    assert not waiter.events("started")
+    server.ask("SET GLOBAL read_only = 0")
+    assert waiter.held().finish().status == 0
