@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from mysql_server import At, mysql_url, packet, run
+from support import wait_for
 from test_fault import assert_refused
 
 PASSWORD = b"tell-nobody"
@@ -132,3 +133,46 @@ def test_who_waits_for_a_name_without_a_table_is_not_granted_it_by_a_replica(dlo
     assert not waiter.events("started")
     server.ask("SET GLOBAL read_only = 0")
     assert waiter.held().finish().status == 0
+
+
+def test_a_replica_is_not_written_to_with_the_rights_of_another(dlock, make_mysql):
+    """The procedures are those of an administrator, who may write there; also for a session from before."""
+    server = make_mysql()
+    assert run(dlock, mysql_url(server.port, "root")).status == 0
+    holder = dlock.hold(At(server.url), "job", "-t", "1h")
+    with contextlib.closing(server.connect(user="app", db="app")) as c, c.cursor() as cursor:
+        server.ask("SET GLOBAL read_only = 1")
+        token = server.value("SELECT token FROM app.dlock_holds")
+        before = server.ask("SELECT * FROM app.dlock_holds"), server.writes()
+        for call in ("freeze_1('job', '{}', NULL)", "thaw_1('job')", f"ask_back_1('job', {token}, NULL, '{{}}')",
+                     f"take_away_1('job', {token}, NULL, '{{}}')", "release_1('job', 'somebody', NULL, NULL)"):
+            with pytest.raises(Exception, match="1290"):
+                cursor.execute(f"CALL dlock_{call}")
+        holder.popen.stdin.close()
+        wait_for(lambda: "1290" in holder.stderr(), what="a release that is refused")
+        assert (server.ask("SELECT * FROM app.dlock_holds"), server.writes()) == before
+        server.ask("SET GLOBAL read_only = 0")
+    holder.wait()
+
+
+# ---- force ----
+
+
+def test_force_by_another_user_forgets_nobody(dlock, mysql_db):
+    """Who may not wake those who wait: they find their grants when they wake, and nobody overtakes them."""
+    writer = dlock.hold(At(mysql_db.url), "job", "-t", "30s")
+    readers = [dlock.contend(At(mysql_db.url), "job", "-s", "-t", "30s").queued(n + 1) for n in range(3)]
+    last = dlock.contend(At(mysql_db.url), "job", "-t", "30s").queued(4)
+    mysql_db.ask("CREATE OR REPLACE USER other@'%'")
+    try:
+        mysql_db.ask(f"GRANT EXECUTE ON `{mysql_db.name}`.* TO other@'%'")
+        other = At(mysql_url(mysql_db.port, "other", mysql_db.name))
+        assert dlock.run("break", *other.words, "-k", "job", "--force", "-y").status == 0
+    finally:
+        mysql_db.ask("DROP USER other@'%'")
+    for reader in readers:
+        reader.held()
+    assert not last.events("started")
+    assert [reader.finish().status for reader in readers] == [0] * 3
+    assert last.held().finish().status == 0
+    assert writer.wait().status == 79
