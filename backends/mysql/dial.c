@@ -22,13 +22,18 @@
 
 enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
 
-/* Who answers with anything else to a login could read our password; */
-static const char plugins_plain[] =
-    "mysql_native_password,client_ed25519,caching_sha2_password,sha256_password,parsec";
-/* and these are good enough if the server has proved who it is. */
-static const char plugins_verified[] =
-    "mysql_native_password,client_ed25519,caching_sha2_password,sha256_password,parsec,"
-    "mysql_clear_password,dialog,auth_gssapi_client";
+/*
+ * By these a password is proved and not told: whoever is at the other end learns nothing that
+ * logs in as us.
+ */
+#define PLUGINS_PROVE "mysql_native_password,client_ed25519,parsec"
+/*
+ * This one tells it to a server that does not know its hash yet: in a session with TLS, or to a
+ * unix socket, as it stands; and otherwise by whatever key the server has sent.
+ */
+#define PLUGINS_TELL ",caching_sha2_password"
+/* And these are good enough if the server has proved who it is. */
+#define PLUGINS_TRUST ",sha256_password,mysql_clear_password,dialog,auth_gssapi_client"
 
 struct dial {
 	struct task task;
@@ -39,6 +44,7 @@ struct dial {
 	MYSQL *mysql;
 	enum connected end;
 	bool heard; /* the server has said something */
+	bool plain; /* it has no TLS, and that was wanted */
 };
 
 /* ---- the end ---- */
@@ -146,14 +152,40 @@ tls_wish(const struct login *a)
 	return a->tls.cacert || a->tls.cert ? TLS_VERIFY : TLS_UNSAID;
 }
 
+/* Does nobody but this machine's server hear us?  What is not stated the option files say. */
+static bool
+is_unix_socket(const struct dial *d)
+{
+	const char *host = *d->login.host ? d->login.host : d->mysql->options.host;
+
+	return (!host || strcmp(host, "localhost") == 0) && !d->login.port &&
+	    d->mysql->options.protocol != MYSQL_PROTOCOL_TCP;
+}
+
+/* Has anybody asked for TLS, who needs it here? */
+static bool
+wants_tls(const struct dial *d)
+{
+	return d->mysql->options.use_ssl &&
+	    (tls_wish(&d->login) != TLS_UNSAID || !is_unix_socket(d));
+}
+
+/* The ways to log in that we go along with. */
+static const char *
+plugins(const struct dial *d)
+{
+	if (tls_wish(&d->login) == TLS_VERIFY)
+		return PLUGINS_PROVE PLUGINS_TELL PLUGINS_TRUST;
+	return wants_tls(d) || is_unix_socket(d) ? PLUGINS_PROVE PLUGINS_TELL
+						 : PLUGINS_PROVE;
+}
+
 static void
 set_tls(const struct dial *d)
 {
 	const struct login *a = &d->login;
 	enum tls_wish wish = tls_wish(a);
 
-	d->my->options(d->mysql, MARIADB_OPT_RESTRICTED_AUTH,
-	    wish == TLS_VERIFY ? plugins_verified : plugins_plain);
 	if (a->tls.cacert)
 		d->my->options(d->mysql, MYSQL_OPT_SSL_CA, a->tls.cacert);
 	if (a->tls.cert) {
@@ -221,6 +253,7 @@ set_options(const struct dial *d)
 	if (d->login.port)
 		d->my->options(d->mysql, MYSQL_OPT_PROTOCOL, &protocol);
 	set_tls(d);
+	d->my->options(d->mysql, MARIADB_OPT_RESTRICTED_AUTH, plugins(d));
 	d->my->options(d->mysql, MYSQL_OPT_NONBLOCK, 0);
 }
 
@@ -309,7 +342,10 @@ log_in(struct dial *d)
 {
 	const struct login *a = &d->login;
 	MYSQL *done = NULL;
-	int status = d->my->real_connect_start(&done, d->mysql, or_null(a->host),
+	int status;
+
+	libmariadb_bound(d->mysql, NULL, wants_tls(d) ? &d->plain : NULL);
+	status = d->my->real_connect_start(&done, d->mysql, or_null(a->host),
 	    or_null(a->user), a->has_password ? a->password : NULL, or_null(a->database),
 	    a->port, a->socket, CLIENT_MULTI_STATEMENTS | CLIENT_REMEMBER_OPTIONS);
 
@@ -322,8 +358,7 @@ log_in(struct dial *d)
 		status = d->my->real_connect_cont(&done, d->mysql, ready);
 	}
 	d->end = done ? CONNECTED : CONNECTED_NOT;
-	if (done && (tls_wish(a) == TLS_VERIFY || tls_wish(a) == TLS_ENCRYPT) &&
-	    !d->my->get_ssl_cipher(d->mysql))
+	if (d->plain || (done && wants_tls(d) && !d->my->get_ssl_cipher(d->mysql)))
 		d->end = CONNECTED_PLAINLY;
 }
 

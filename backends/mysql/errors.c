@@ -174,8 +174,8 @@ unreached(struct session *s, MYSQL *mysql, struct fault *f)
 		return refused(s, text, f);
 	if (s->said == PLUGIN_FORBIDDEN)
 		return fault_set(f, RC_CONFIG,
-		    "%s asks for the password by a plugin that is not safe, or only where its certificate is verified "
-		    "(tls=verify)",
+		    "%s wants to be told the password, not a proof of it, and could be anybody: say tls=verify "
+		    "(for caching_sha2_password tls=encrypt will do)",
 		    s->where);
 	return fault_set(f, rc_of_library(s->said), "cannot reach %s: %.240s (%u)",
 	    s->where, s->said == 2026 ? text : reason_of(text), s->said);
@@ -194,7 +194,7 @@ errors_at_login(struct session *s, MYSQL *mysql, enum connected how, struct faul
 		    s->where);
 	case CONNECTED_PLAINLY:
 		return fault_set(f, RC_CONFIG,
-		    "%s does not speak TLS, which tls=, cacert= or cert= asks for",
+		    "%s does not speak TLS, which tls=, cacert=, cert= or an option file asks for",
 		    s->where);
 	default:
 		return mysql ? unreached(s, mysql, f)

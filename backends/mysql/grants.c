@@ -10,16 +10,19 @@ enum { PAGE = 500 };
 /* For the next statement alone. */
 #define DIRTY "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED; "
 
-bool
-grants_read_token(struct mysql *my, MYSQL_RES *r, uint64_t *token)
+enum rc
+grants_read_token(struct mysql *my, MYSQL_RES *r, uint64_t *token, struct fault *f)
 {
 	struct row row = row_first(my->session.my, r);
 	int64_t n = 0;
-	bool fine = row_integer(&row, 0, 1, INT64_MAX, &n);
+	bool fine = row_integer(&row, 0, 1, INT64_MAX, &n),
+	     is_null = row_is_null(&row, 0);
 
 	*token = (uint64_t)n;
 	my->session.my->free_result(r);
-	return fine;
+	if (is_null)
+		return session_read_only(&my->session, f);
+	return fine ? RC_OK : mysql_makes_no_sense(my, RC_PROTOCOL, f);
 }
 
 /* ---- while waiting ---- */

@@ -19,6 +19,13 @@
 /* Microseconds of the server's clock, when it is evaluated. */
 #define GRANTS_CLOCK "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
 
+/*
+ * What is said of a lock of this session's, but NULL on a server that has become read-only: by now
+ * it may be a replica, and excludes nobody.
+ */
+#define GRANTS_ON_PRIMARY(expression) \
+	"CASE WHEN @@global.read_only IN ('0', 'OFF') THEN " expression " END"
+
 /* Tells, in a transaction, that we wait; the values are GRANTS_VALUES. */
 #define GRANTS_WAITS \
 	"SET @dlock_since = COALESCE(@dlock_since, " GRANTS_CLOCK "); " \
@@ -37,15 +44,18 @@
 	"SET @dlock_token = LAST_INSERT_ID(); " \
 	"DELETE FROM dlock_grants WHERE n = @dlock_waiter; " \
 	"SET @dlock_waiter = NULL; " \
-	"SELECT @dlock_token"
+	"SELECT " GRANTS_ON_PRIMARY("@dlock_token")
 
 /* `what` is the key, or what else the mode calls a lock. */
 #define GRANTS_VALUES(my, what) \
 	SQL_TEXT((my)->mode->name), SQL_TEXT(what), \
 	    SQL_INT((my)->claim->kind == KIND_SHARED), SQL_TEXT((my)->claim->record)
 
-/* Reads the token of such an answer, and frees it.  False: it makes no sense. */
-bool grants_read_token(struct mysql *, MYSQL_RES *, uint64_t *token);
+/*
+ * Reads the token of such an answer, and frees it.  RC_CONFIG: the server is read-only;
+ * RC_PROTOCOL: it makes no sense.
+ */
+enum rc grants_read_token(struct mysql *, MYSQL_RES *, uint64_t *token, struct fault *);
 
 /* Who holds and who waits, into host->seen: on the session there is, in no transaction. */
 enum rc grants_see(struct mysql *, const char *what, instant until, struct fault *);

@@ -49,7 +49,19 @@ struct libmariadb {
 	MY_FUNCTIONS(X)
 #undef X
 	__typeof__(&mysql_errno) error_number; /* mysql_errno: errno is a macro */
+	/* ma_pvio_register_callback(), which mysql.h does not have */
+	int (*watch_bytes)(
+	    my_bool on, void (*tell)(int mode, MYSQL *, const unsigned char *, size_t));
 };
+
+/*
+ * From now on, what this thread reads on that connection is taken from *left, and with nothing
+ * left the connection is cut off: for libmariadb gives nobody a turn as long as a server goes
+ * on talking, and keeps all of it.  And where a server that has no TLS goes on after its
+ * greeting, *plain is set and the connection cut off: for libmariadb tells it the password
+ * then.  NULL: no matter.
+ */
+void libmariadb_bound(MYSQL *, size_t *left, bool *plain);
 
 /*
  * Gives the table.  RC_CONFIG: libmariadb.so.3 is not installed, or lacks a function;

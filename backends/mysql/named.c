@@ -85,7 +85,7 @@ static enum rc
 take_token(struct mysql *my, struct grant *g, struct fault *f)
 {
 	struct named *own = named_of(my);
-	const char *format = own->no_table ? "SELECT " GRANTS_CLOCK
+	const char *format = own->no_table ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
 	    : own->tells                   ? GRANTS_HOLDS
 					   : "START TRANSACTION; " GRANTS_HOLDS;
 	struct sql sql;
@@ -99,10 +99,10 @@ take_token(struct mysql *my, struct grant *g, struct fault *f)
 
 	if (rc != RC_OK)
 		return rc;
-	if (!grants_read_token(my, r, &token))
-		return mysql_makes_no_sense(my, RC_PROTOCOL, f);
-	tied_granted(my, &own->tied, token, sent, g);
-	return RC_OK;
+	rc = grants_read_token(my, r, &token, f);
+	if (rc == RC_OK)
+		tied_granted(my, &own->tied, token, sent, g);
+	return rc;
 }
 
 /* Asks for the name, for so long; *got: it is the session's. */
@@ -318,7 +318,8 @@ static enum rc
 named_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
 {
 	return tied_renew(my, &named_of(my)->tied,
-	    "SELECT IS_USED_LOCK(@dlock_name) <=> CONNECTION_ID()", until, g, f);
+	    "SELECT " GRANTS_ON_PRIMARY("IS_USED_LOCK(@dlock_name) <=> CONNECTION_ID()"),
+	    until, g, f);
 }
 
 static enum rc

@@ -54,9 +54,10 @@ take_token(struct mysql *my, struct grant *g, struct fault *f)
 
 	if (rc != RC_OK)
 		return rc;
-	if (!grants_read_token(my, r, &row_of(my)->token)) {
+	rc = grants_read_token(my, r, &row_of(my)->token, f);
+	if (rc != RC_OK) {
 		session_close(&my->session);
-		return mysql_makes_no_sense(my, RC_PROTOCOL, f);
+		return rc;
 	}
 	tied_granted(my, &row_of(my)->tied, row_of(my)->token, sent, g);
 	return RC_OK;
@@ -178,7 +179,8 @@ row_acquire(struct mysql *my, instant until, struct grant *g, struct fault *f)
 /* ---- the hold ---- */
 
 #define STILL_OURS \
-	"SELECT EXISTS (SELECT 1 FROM dlock_grants WHERE n = ? AND session = CONNECTION_ID())"
+	"SELECT " GRANTS_ON_PRIMARY( \
+	    "EXISTS (SELECT 1 FROM dlock_grants WHERE n = ? AND session = CONNECTION_ID())")
 
 static enum rc
 row_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)

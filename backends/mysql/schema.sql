@@ -24,7 +24,7 @@
 --
 -- A statement may reach the server, or get the row of its key, when who has sent it has long
 -- given up (a server that hung, a cut wire): so p_by says until when what takes or queues may
--- be decided.  And who may write on a read-only server all the same is to take no locks there.
+-- be decided.  And who may write on a read-only server all the same is to change nothing there.
 --
 -- Times are microseconds since 1970 by the server's clock.  SYSDATE is read after the row
 -- of the key has been locked: NOW would be when the statement began, which may have waited.
@@ -121,6 +121,15 @@ CREATE TABLE IF NOT EXISTS dlock_grants (
 	KEY claims (mode, k, waits, n)
 ) ENGINE = InnoDB
 //
+-- On a server that is read-only nothing is taken and nothing changed, whoever has made the
+-- procedures and whatever he may: it may be a replica, and would have data of its own.
+CREATE PROCEDURE dlock_must_write_1()
+BEGIN
+	IF @@global.read_only NOT IN ('0', 'OFF') THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	END IF;
+END
+//
 -- Takes a bell for the session, unless it has it.
 CREATE PROCEDURE dlock_take_bell_1(p_bell VARBINARY(33))
 BEGIN
@@ -130,10 +139,10 @@ BEGIN
 END
 //
 -- Grants to those who wait, in order, as long as they fit; passes over those away.  Who is
--- granted so has 3 s, and 10 ms more for each who runs at the same time, to ask again, by
+-- granted so has p_first, and 10 ms more for each who runs at the same time, to ask again, by
 -- which it takes up its lease; p_me is asking.  The caller has locked the key and dropped
 -- the holds that have run out.
-CREATE PROCEDURE dlock_serve_1(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIGINT)
+CREATE PROCEDURE dlock_serve_1(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIGINT, p_first BIGINT)
 BEGIN
 	DECLARE v_held, v_room, v_slot, w_room INT;
 	DECLARE v_kind, w_kind VARBINARY(9);
@@ -169,7 +178,7 @@ BEGIN
 			SELECT GREATEST(last, p_now - 1) INTO v_token FROM dlock_keys WHERE k = p_k;
 			INSERT INTO dlock_holds (k, token, owner, kind, room, bell, since, ends, record)
 				SELECT p_k, v_token + ROW_NUMBER() OVER (ORDER BY w.ticket), w.owner, 'shared', 0, CONCAT(w.bell, 'h'), p_now,
-					p_now + CASE WHEN w.owner <=> p_me THEN w.lease ELSE LEAST(w.lease, 3000000
+					p_now + CASE WHEN w.owner <=> p_me THEN w.lease ELSE LEAST(w.lease, p_first
 						+ (v_held + COUNT(*) OVER ()) * 10000) END, w.record
 				FROM dlock_waiters w WHERE w.k = p_k AND w.ticket >= w_ticket AND w.ticket < v_stop AND (w.ticket = w_ticket
 					OR w.owner <=> p_me OR CASE WHEN w.bell IS NULL THEN w.alive > p_now
@@ -193,7 +202,7 @@ BEGIN
 		DELETE FROM dlock_waiters WHERE k = p_k AND ticket = w_ticket;
 		INSERT INTO dlock_holds (k, token, owner, kind, room, slot, bell, since, ends, record) VALUES (p_k, v_token, w_owner, w_kind,
 			w_room, v_slot, CASE WHEN w_kind = 'exclusive' THEN w_bell ELSE CONCAT(w_bell, 'h') END, p_now,
-			p_now + CASE WHEN w_owner <=> p_me THEN w_lease ELSE LEAST(w_lease, 3000000 + v_held * 10000) END, w_record);
+			p_now + CASE WHEN w_owner <=> p_me THEN w_lease ELSE LEAST(w_lease, p_first + v_held * 10000) END, w_record);
 		SET v_held = v_held + 1, v_kind = w_kind, v_room = w_room;
 		IF w_kind = 'exclusive' THEN
 			LEAVE serving;
@@ -285,7 +294,7 @@ BEGIN
 		UPDATE dlock_waiters SET bell = v_bell, alive = CASE WHEN v_bell IS NULL THEN t + GREATEST(p_patience, 1) END
 			WHERE k = p_k AND ticket = v_ticket;
 	END IF;
-	CALL dlock_serve_1(p_k, p_me, t);
+	CALL dlock_serve_1(p_k, p_me, t, 3000000);
 	IF v_code = 0 THEN
 		SELECT token, slot, kind INTO v_token, v_slot, v_kind FROM dlock_holds WHERE k = p_k AND owner = p_me;
 		SET v_code = v_token IS NOT NULL;
@@ -395,6 +404,7 @@ BEGIN
 	DECLARE t, v_last, v_token, v_ticket, v_since, v_ends BIGINT;
 	DECLARE v_record VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_must_write_1();
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
@@ -408,7 +418,7 @@ BEGIN
 	END IF;
 	IF EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
 		DELETE FROM dlock_holds WHERE k = p_k AND ends <= t;
-		CALL dlock_serve_1(p_k, NULL, t);
+		CALL dlock_serve_1(p_k, NULL, t, 3000000);
 	END IF;
 	IF p_status IS NOT NULL AND v_ends > t THEN
 		INSERT INTO dlock_runs (k, ended, token, id, began, status, record)
@@ -488,6 +498,7 @@ BEGIN
 	DECLARE v_ends BIGINT;
 	DECLARE v_done INT DEFAULT 0;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_must_write_1();
 	START TRANSACTION;
 	SELECT ends INTO v_ends FROM dlock_holds
 		WHERE k = p_k AND token = p_token AND token > 0 AND owner = COALESCE(p_owner, owner) FOR UPDATE;
@@ -501,13 +512,15 @@ END
 //
 -- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.
 -- done 1: that, or it had been done by the same.  What was taken away is remembered for a day.
--- bell: on which others may sleep, for its session does not know yet.
+-- bell: on which others may sleep, for its session does not know yet.  Whoever is not woken
+-- sleeps on for 10 s at most, and is to find its grant still there.
 CREATE PROCEDURE dlock_take_away_1(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
 BEGIN
 	DECLARE t, v_last, v_ends BIGINT;
 	DECLARE v_done INT DEFAULT 0;
 	DECLARE v_bell VARBINARY(33);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_must_write_1();
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
 	SELECT ends, bell INTO v_ends, v_bell FROM dlock_holds
@@ -519,7 +532,7 @@ BEGIN
 		DELETE FROM dlock_broken WHERE at < t - 86400000000 ORDER BY at LIMIT 100;
 		INSERT INTO dlock_broken (k, token, at, record) VALUES (p_k, p_token, t, p_record)
 			ON DUPLICATE KEY UPDATE record = p_record;
-		CALL dlock_serve_1(p_k, NULL, t);
+		CALL dlock_serve_1(p_k, NULL, t, 12000000);
 	ELSE
 		SELECT COUNT(*) INTO v_done FROM dlock_broken WHERE k = p_k AND token = p_token AND record = p_record;
 	END IF;
@@ -533,6 +546,7 @@ CREATE PROCEDURE dlock_freeze_1(p_k VARBINARY(512), p_record VARBINARY(1023), p_
 BEGIN
 	DECLARE t, v_ends BIGINT;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_must_write_1();
 	START TRANSACTION;
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
@@ -549,13 +563,14 @@ CREATE PROCEDURE dlock_thaw_1(p_k VARBINARY(512))
 BEGIN
 	DECLARE t, v_last, v_ends BIGINT;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_must_write_1();
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	SELECT ends INTO v_ends FROM dlock_holds WHERE k = p_k AND token = 0;
 	IF v_ends IS NOT NULL THEN
 		DELETE FROM dlock_holds WHERE k = p_k AND (token = 0 OR ends <= t);
-		CALL dlock_serve_1(p_k, NULL, t);
+		CALL dlock_serve_1(p_k, NULL, t, 3000000);
 	END IF;
 	COMMIT;
 	SELECT COALESCE(v_ends > t, 0) AS done;

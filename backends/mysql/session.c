@@ -15,6 +15,9 @@
 #define RACES (2 * NS_PER_S) /* so long a transaction may lose races against others */
 #define UNDO_PATIENCE NS_PER_S
 
+/* a page of a look is less than one */
+#define ANSWER_MOST ((size_t)4 << 20)
+
 enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, RESULTS_MAX = 8 };
 
 #define TIME_MOST (INT64_MAX / 2) /* microseconds: what is reckoned with them fits */
@@ -44,6 +47,7 @@ stage_continue(struct session *s, int ready)
 	struct pipe_guard guard;
 
 	dial_guard_pipe(&guard, s->my, s->mysql);
+	libmariadb_bound(s->mysql, &p->left, NULL);
 	switch (p->stage) {
 	case STAGE_QUERY:
 		p->status = s->my->real_query_cont(&p->error, s->mysql, ready);
@@ -65,6 +69,7 @@ begin_store(struct session *s)
 {
 	s->pending.stage = STAGE_STORE;
 	s->pending.came = NULL;
+	libmariadb_bound(s->mysql, &s->pending.left, NULL);
 	s->pending.status = s->my->store_result_start(&s->pending.came, s->mysql);
 }
 
@@ -72,6 +77,7 @@ static void
 begin_next(struct session *s)
 {
 	s->pending.stage = STAGE_NEXT;
+	libmariadb_bound(s->mysql, &s->pending.left, NULL);
 	s->pending.status = s->my->next_result_start(&s->pending.error, s->mysql);
 }
 
@@ -159,8 +165,9 @@ session_send(struct session *s, const char *sql, instant until, struct fault *f)
 	enum rc rc = RC_OK;
 
 	s->said = 0;
-	s->pending = (struct pending){.stage = STAGE_QUERY};
+	s->pending = (struct pending){.stage = STAGE_QUERY, .left = ANSWER_MOST};
 	dial_guard_pipe(&guard, s->my, s->mysql);
+	libmariadb_bound(s->mysql, &s->pending.left, NULL);
 	s->pending.status = s->my->real_query_start(
 	    &s->pending.error, s->mysql, sql, strlen(sql));
 	dial_release_pipe(&guard);
@@ -183,12 +190,20 @@ forget_answer(struct session *s)
 	s->pending = (struct pending){.stage = STAGE_NONE};
 }
 
+static enum rc
+refuse_endless(const struct session *s, struct fault *f)
+{
+	return fault_set(f, RC_AGAIN, "%s does not come to an end", s->where);
+}
+
 /* An error of the server's, or the end of the session. */
 static enum rc
 session_failed(struct session *s, struct fault *f)
 {
 	enum rc rc = errors_of_statement(s, f);
 
+	if (s->pending.left == 0)
+		rc = refuse_endless(s, f);
 	forget_answer(s);
 	/* the server's clock may have been set: a new session asks it again */
 	if (errors_end_connection(s->said) || s->said == SAID_LATE)
@@ -223,8 +238,7 @@ session_receive(struct session *s, const struct shape *shape, instant until,
 			return session_failed(s, f);
 		}
 		if (session_is_busy(s) && is_endless(s, until))
-			return fault_set(
-			    f, RC_AGAIN, "%s does not come to an end", s->where);
+			return refuse_endless(s, f);
 	}
 	if (!is_as_asked(s, shape)) {
 		session_close(s);
@@ -342,6 +356,12 @@ judge_server(struct session *s, bool read_only, struct fault *f)
 		return RC_OK;
 	}
 	session_close(s);
+	return session_read_only(s, f);
+}
+
+enum rc
+session_read_only(struct session *s, struct fault *f)
+{
 	s->said = SAID_READ_ONLY;
 	return fault_set(f, RC_CONFIG,
 	    "%s is read-only, perhaps a replica: a lock needs the primary", s->where);
@@ -558,6 +578,7 @@ session_close(struct session *s)
 	bool amid = session_is_busy(s);
 
 	forget_answer(s);
+	libmariadb_bound(NULL, NULL, NULL);
 	dial_close(s->my, s->mysql, amid);
 	s->mysql = NULL;
 }

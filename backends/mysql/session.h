@@ -67,6 +67,7 @@ struct session {
 		MYSQL_RES *kept; /* the first result; */
 		MYSQL_RES *came; /* and the one just read */
 		unsigned results;
+		size_t left; /* so many bytes the answer may still have */
 	} pending;
 };
 
@@ -98,6 +99,9 @@ int session_fd(const struct session *);
 
 /* The server's number of it: CONNECTION_ID(), as the greeting had it. */
 uint64_t session_number(const struct session *);
+
+/* It has turned out to be read-only: says so (RC_CONFIG). */
+enum rc session_read_only(struct session *, struct fault *);
 
 /* The server has said what time it was, in an answer that has just come. */
 void session_set_clock(struct session *, int64_t us);

@@ -124,10 +124,12 @@ wait_in_server(struct mysql *my, const struct tied_way *way, instant until,
 			return fault_set(f, RC_BUSY, "%s: still held", my->session.where);
 		if (rc == RC_OK && !got)
 			rc = way->first(my, instant_now() + ASK_PATIENCE, &got, g, f);
-		if (rc == RC_OK)
+		if (rc == RC_OK) {
 			patience_end_outage(&my->patience);
-		else
+		} else {
+			got = false; /* what it had got ended with the session */
 			rc = mysql_try_again(my, rc, true, until);
+		}
 	} while (rc == RC_OK && !got);
 	return rc;
 }
@@ -178,14 +180,18 @@ tied_lost(struct mysql *my, struct fault *f)
 	    my->session.where);
 }
 
-/* One boolean, "still ours". */
+/* One boolean, "still ours"; NULL: the server is read-only, and another may give the lock to others. */
 static enum rc
 read_ours(struct mysql *my, MYSQL_RES *r, struct fault *f)
 {
 	struct row row = row_first(my->session.my, r);
-	bool ours, fine = row_boolean(&row, 0, &ours);
+	bool ours, fine = row_boolean(&row, 0, &ours), is_null = row_is_null(&row, 0);
 
 	my->session.my->free_result(r);
+	if (is_null)
+		return fault_set(f, RC_LOST,
+		    "%s has become read-only, perhaps a replica, and excludes nobody",
+		    my->session.where);
 	if (!fine)
 		return mysql_makes_no_sense(my, RC_AGAIN, f);
 	return ours

@@ -11,7 +11,10 @@
  *     killed keeper does not end the session before the command's tree is gone.
  *  4. An answer that is late does not poison the session: the statement stays out, and the
  *     next renewal waits for the same answer.  The lease counts from when that left.
- *  5. Such a lock is one server's, and one session's: where the session may be lent to
+ *  5. A server that becomes read-only while we wait grants nothing, and while we hold, the
+ *     lock is lost: as a replica it would go on saying that it is ours, and the new primary
+ *     knows nothing of it.
+ *  6. Such a lock is one server's, and one session's: where the session may be lent to
  *     others (a proxy) or the lock is not the others' (nodes of a cluster) it is refused.
  */
 #ifndef DLOCK_MYSQL_TIED_H
