@@ -1,6 +1,8 @@
 /* grants.c - reads dlock_grants, and ends a session that is named there. */
 #include "grants.h"
 
+#include "backends/sighting.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,38 +87,11 @@ grants_see(struct mysql *my, const char *what, instant until, struct fault *f)
 enum { KEY, WAITS, NUMBER, SHARED, SESSION, SINCE, MOMENT, RECORD, LIST_FIELDS };
 
 /* One look, on its way from key to key. */
-struct sighting {
-	const struct look *look;
+struct survey {
+	struct sighting seen;
 	const struct grants_holder *also; /* not told of yet */
-	char key[KEY_BYTES + 1]; /* of the last row, with what else orders them */
-	int64_t waits, number;
-	int64_t now;      /* the server's, then */
-	unsigned waiters; /* of that key, until now */
-	bool untold;      /* they are counted, and that is not told yet */
-	bool enough;      /* nobody wants more */
+	int64_t waits, number;            /* of the last row, below its key */
 };
-
-static void
-tell(struct sighting *s, const struct entry *e)
-{
-	if (!s->enough)
-		s->enough = !s->look->see(s->look->ctx, e, s->now);
-}
-
-static void
-tell_waiting(struct sighting *s)
-{
-	const struct entry e = {.kind = ENTRY_WAITING,
-	    .key = s->key,
-	    .slot = -1,
-	    .count = s->waiters,
-	    .since = EPOCH_NONE,
-	    .until = EPOCH_NONE};
-
-	if (s->untold)
-		tell(s, &e);
-	s->untold = false;
-}
 
 /* "4711-1764000000000000", as read_owner() reads it. */
 static void
@@ -127,11 +102,11 @@ write_owner(char *out, size_t size, const struct grants_name *name)
 
 /* Who holds it without a row; once, and before those who wait. */
 static void
-tell_foreign(struct sighting *s)
+tell_foreign(struct survey *s)
 {
 	char owner[48];
 	struct entry e = {.kind = ENTRY_HOLDER,
-	    .key = s->key,
+	    .key = s->seen.key,
 	    .slot = -1,
 	    .owner = owner,
 	    .since = EPOCH_NONE,
@@ -142,44 +117,40 @@ tell_foreign(struct sighting *s)
 	write_owner(owner, sizeof owner, &(struct grants_name){s->also->session, 0});
 	e.foreign = &s->also->foreign;
 	s->also = NULL;
-	tell(s, &e);
+	sighting_tell(&s->seen, &e);
 }
 
 /* Where a row stands.  False: a server that makes no sense, or goes back. */
 static bool
-read_place(const struct row *r, struct sighting *s)
+read_place(const struct row *r, struct survey *s)
 {
-	char key[sizeof s->key];
+	char key[KEY_BYTES + 1];
 	int64_t number;
 	bool waits;
 	int order;
 
 	if (!row_text(r, KEY, key, sizeof key) || !row_boolean(r, WAITS, &waits) ||
 	    !row_integer(r, NUMBER, 1, INT64_MAX, &number) ||
-	    !row_integer(r, MOMENT, 0, INT64_MAX, &s->now))
+	    !row_integer(r, MOMENT, 0, INT64_MAX, &s->seen.now))
 		return false;
-	order = strcmp(key, s->key);
+	order = strcmp(key, s->seen.key);
 	if (order < 0 ||
 	    (order == 0 &&
 		(waits < s->waits || (waits == s->waits && number <= s->number))))
 		return false;
-	if (order != 0) {
-		tell_waiting(s);
-		memcpy(s->key, key, sizeof key);
-		s->waiters = 0;
-	}
+	sighting_key(&s->seen, key);
 	s->waits = waits;
 	s->number = number;
 	return true;
 }
 
 static bool
-see_row(const struct row *r, struct sighting *s)
+see_row(const struct row *r, struct survey *s)
 {
 	char owner[48];
 	struct grants_name name = {.number = s->number};
 	struct entry e = {.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER,
-	    .key = s->key,
+	    .key = s->seen.key,
 	    .slot = -1,
 	    .owner = owner,
 	    .record = row_words(r, RECORD),
@@ -195,15 +166,11 @@ see_row(const struct row *r, struct sighting *s)
 	write_owner(owner, sizeof owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
-	if (!s->waits) {
-		e.token = s->number;
-	} else {
+	if (s->waits)
 		tell_foreign(s);
-		e.position = ++s->waiters;
-		s->untold = s->look->brief;
-	}
-	if (!s->untold)
-		tell(s, &e);
+	else
+		e.token = s->number;
+	sighting_tell_one(&s->seen, &e);
 	return true;
 }
 
@@ -216,22 +183,23 @@ static const char list_sql[] = DIRTY
 /* The next page; *n: how many rows it had. */
 static enum rc
 see_page(
-    struct mysql *my, struct sighting *s, const char *what, unsigned *n, struct fault *f)
+    struct mysql *my, struct survey *s, const char *what, unsigned *n, struct fault *f)
 {
 	struct sql sql;
 	MYSQL_RES *r;
 	enum rc rc = mysql_ask_existing(my,
 	    sql_write(&sql, list_sql,
-		SQL_VALUES(SQL_TEXT(my->mode->name), SQL_TEXT(s->key), SQL_TEXT(what),
-		    SQL_TEXT(s->key), SQL_INT(s->waits), SQL_INT(s->waits),
-		    SQL_INT(s->number), SQL_INT(PAGE))),
-	    &(struct shape){LIST_FIELDS, true}, s->look->until, &r, f);
+		SQL_VALUES(SQL_TEXT(my->mode->name), SQL_TEXT(s->seen.key),
+		    SQL_TEXT(what), SQL_TEXT(s->seen.key), SQL_INT(s->waits),
+		    SQL_INT(s->waits), SQL_INT(s->number), SQL_INT(PAGE))),
+	    &(struct shape){LIST_FIELDS, true}, s->seen.look->until, &r, f);
 
 	*n = 0;
 	if (rc != RC_OK || !r)
 		return rc;
 	for (struct row row = row_first(my->session.my, r);
-	     row.at && rc == RC_OK && !s->enough; row = row_next(my->session.my, r), ++*n)
+	     row.at && rc == RC_OK && !s->seen.enough;
+	     row = row_next(my->session.my, r), ++*n)
 		if (!read_place(&row, s) || !see_row(&row, s))
 			rc = mysql_makes_no_sense(my, RC_PROTOCOL, f);
 	my->session.my->free_result(r);
@@ -242,17 +210,17 @@ enum rc
 grants_each(struct mysql *my, const struct look *look, const char *what,
     const struct grants_holder *also, struct fault *f)
 {
-	struct sighting s = {.look = look, .also = also, .waits = -1};
+	struct survey s = {.seen.look = look, .also = also, .waits = -1};
 	unsigned n;
 	enum rc rc;
 
-	snprintf(s.key, sizeof s.key, "%s", what ? what : "");
+	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
 	do
 		rc = see_page(my, &s, what, &n, f);
-	while (rc == RC_OK && n == PAGE && !s.enough);
+	while (rc == RC_OK && n == PAGE && !s.seen.enough);
 	if (rc == RC_OK) {
 		tell_foreign(&s);
-		tell_waiting(&s);
+		sighting_tell_waiting(&s.seen);
 	}
 	return rc;
 }
@@ -260,9 +228,9 @@ grants_each(struct mysql *my, const struct look *look, const char *what,
 enum rc
 grants_tell(const struct look *look, const char *what, const struct grants_holder *also)
 {
-	struct sighting s = {.look = look, .also = also};
+	struct survey s = {.seen.look = look, .also = also};
 
-	snprintf(s.key, sizeof s.key, "%s", what ? what : "");
+	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
 	tell_foreign(&s);
 	return RC_OK;
 }

@@ -13,6 +13,7 @@
 #include "modes.h"
 
 #include "backends/kind.h"
+#include "backends/sighting.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,39 +42,11 @@ enum {
 
 /* How far a look has come. */
 struct survey {
-	const struct look *look;
-	char key[KEY_BYTES + 1]; /* of the last row, its turn and number in it */
-	int64_t turn, number;
-	int64_t now;      /* the server's, then */
-	unsigned waiters; /* of that key, until now */
-	bool untold;      /* they are counted, and their number is not told yet */
-	bool enough;      /* nobody wants more */
+	struct sighting seen;
+	int64_t turn, number; /* of the last row, below its key */
 };
 
 /* ---- what is seen ---- */
-
-static void
-tell(struct survey *s, const struct entry *e)
-{
-	if (!s->enough)
-		s->enough = !s->look->see(s->look->ctx, e, s->now);
-}
-
-/* In a brief look, at the end of a key's waiters. */
-static void
-tell_waiting(struct survey *s)
-{
-	const struct entry e = {.kind = ENTRY_WAITING,
-	    .key = s->key,
-	    .slot = -1,
-	    .count = s->waiters,
-	    .since = EPOCH_NONE,
-	    .until = EPOCH_NONE};
-
-	if (s->untold)
-		tell(s, &e);
-	s->untold = false;
-}
 
 /* What has no end has the greatest time there is. */
 static int64_t
@@ -114,7 +87,7 @@ read_entry(const struct row *r, const struct survey *s)
 	static const enum entry_kind kinds[TURNS] = {
 	    ENTRY_HOLDER, ENTRY_WAITER, ENTRY_FREEZE};
 	struct entry e = {.kind = kinds[s->turn],
-	    .key = s->key,
+	    .key = s->seen.key,
 	    .slot = -1,
 	    .record = row_words(r, RECORD),
 	    .since = read_time(r, SINCE),
@@ -122,7 +95,7 @@ read_entry(const struct row *r, const struct survey *s)
 
 	if (!read_lock(r, &e))
 		e = (struct entry){.kind = ENTRY_UNKNOWN,
-		    .key = s->key,
+		    .key = s->seen.key,
 		    .slot = -1,
 		    .since = EPOCH_NONE,
 		    .until = EPOCH_NONE,
@@ -134,25 +107,22 @@ read_entry(const struct row *r, const struct survey *s)
 static bool
 read_place(const struct row *r, struct survey *s)
 {
-	char key[sizeof s->key];
+	char key[KEY_BYTES + 1];
 	int64_t turn, number;
 	int order;
 
 	if (!row_text(r, KEY, key, sizeof key) ||
 	    !row_integer(r, TURN, 0, TURNS - 1, &turn) ||
 	    !row_integer(r, NUMBER, INT64_MIN, INT64_MAX, &number) ||
-	    !row_integer(r, MOMENT, 0, INT64_MAX, &s->now))
+	    !row_integer(r, MOMENT, 0, INT64_MAX, &s->seen.now))
 		return false;
-	order = strcmp(key, s->key);
+	order = strcmp(key, s->seen.key);
 	if (order < 0 ||
 	    (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number))))
 		return false;
-	if (order != 0 || turn > TURN_WAITER)
-		tell_waiting(s);
-	if (order != 0) {
-		memcpy(s->key, key, sizeof key);
-		s->waiters = 0;
-	}
+	sighting_key(&s->seen, key);
+	if (turn > TURN_WAITER)
+		sighting_tell_waiting(&s->seen);
 	s->turn = turn;
 	s->number = number;
 	return true;
@@ -163,13 +133,7 @@ see_row(const struct row *r, struct survey *s)
 {
 	struct entry e = read_entry(r, s);
 
-	if (e.kind == ENTRY_WAITER) {
-		e.position = ++s->waiters;
-		s->untold = s->look->brief;
-		if (s->untold)
-			return;
-	}
-	tell(s, &e);
+	sighting_tell_one(&s->seen, &e);
 }
 
 /* ---- each ---- */
@@ -182,15 +146,16 @@ see_page(struct mysql *my, struct survey *s, unsigned *n, struct fault *f)
 	MYSQL_RES *r;
 	enum rc rc = mysql_ask_existing(my,
 	    sql_call(&sql, "dlock_list_1",
-		SQL_VALUES(SQL_TEXT(s->look->key), SQL_TEXT(s->key), SQL_INT(s->turn),
-		    SQL_INT(s->number), SQL_INT(PAGE))),
-	    &(struct shape){LIST_FIELDS, true}, s->look->until, &r, f);
+		SQL_VALUES(SQL_TEXT(s->seen.look->key), SQL_TEXT(s->seen.key),
+		    SQL_INT(s->turn), SQL_INT(s->number), SQL_INT(PAGE))),
+	    &(struct shape){LIST_FIELDS, true}, s->seen.look->until, &r, f);
 
 	*n = 0;
 	if (rc != RC_OK || !r)
 		return rc;
 	for (struct row row = row_first(my->session.my, r);
-	     row.at && rc == RC_OK && !s->enough; row = row_next(my->session.my, r), ++*n)
+	     row.at && rc == RC_OK && !s->seen.enough;
+	     row = row_next(my->session.my, r), ++*n)
 		if (read_place(&row, s))
 			see_row(&row, s);
 		else
@@ -214,7 +179,7 @@ static void
 see_run(const struct row *r, struct survey *s)
 {
 	struct entry e = {.kind = ENTRY_LAST,
-	    .key = s->look->key,
+	    .key = s->seen.look->key,
 	    .slot = -1,
 	    .record = row_words(r, RUN_RECORD),
 	    .since = read_time(r, RUN_BEGAN),
@@ -222,13 +187,13 @@ see_run(const struct row *r, struct survey *s)
 	    .once = row_words(r, RUN_ID)};
 	int64_t status, token;
 
-	if (!row_integer(r, RUN_MOMENT, 0, INT64_MAX, &s->now) ||
+	if (!row_integer(r, RUN_MOMENT, 0, INT64_MAX, &s->seen.now) ||
 	    !row_integer(r, RUN_STATUS, 0, UINT8_MAX, &status))
 		return;
 	if (row_integer(r, RUN_TOKEN, 1, INT64_MAX, &token))
 		e.token = token;
 	e.status = (int)status;
-	tell(s, &e);
+	sighting_tell(&s->seen, &e);
 }
 
 static enum rc
@@ -238,8 +203,8 @@ see_last_run(struct mysql *my, struct survey *s, struct fault *f)
 	MYSQL_RES *r;
 	struct row row;
 	enum rc rc = mysql_ask_existing(my,
-	    sql_call(&sql, "dlock_last_run_1", SQL_VALUES(SQL_TEXT(s->look->key))),
-	    &(struct shape){RUN_FIELDS, true}, s->look->until, &r, f);
+	    sql_call(&sql, "dlock_last_run_1", SQL_VALUES(SQL_TEXT(s->seen.look->key))),
+	    &(struct shape){RUN_FIELDS, true}, s->seen.look->until, &r, f);
 
 	if (rc != RC_OK || !r)
 		return rc;
@@ -253,17 +218,17 @@ see_last_run(struct mysql *my, struct survey *s, struct fault *f)
 static enum rc
 lease_each(struct mysql *my, const struct look *look, struct fault *f)
 {
-	struct survey s = {.look = look, .turn = -1};
+	struct survey s = {.seen.look = look, .turn = -1};
 	unsigned n;
 	enum rc rc;
 
-	snprintf(s.key, sizeof s.key, "%s", look->key ? look->key : "");
+	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
 	do
 		rc = see_page(my, &s, &n, f);
-	while (rc == RC_OK && n == PAGE && !s.enough);
+	while (rc == RC_OK && n == PAGE && !s.seen.enough);
 	if (rc == RC_OK)
-		tell_waiting(&s);
-	if (rc == RC_OK && look->key && !s.enough)
+		sighting_tell_waiting(&s.seen);
+	if (rc == RC_OK && look->key && !s.seen.enough)
 		rc = see_last_run(my, &s, f);
 	return rc;
 }

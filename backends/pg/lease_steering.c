@@ -12,7 +12,7 @@
  */
 #include "backends/kind.h"
 #include "pg.h"
-#include "sighting.h"
+#include "backends/sighting.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* sighting.h - what a look has seen of one key after the other, on its way to who looks. */
-#ifndef DLOCK_PG_SIGHTING_H
-#define DLOCK_PG_SIGHTING_H
+#ifndef DLOCK_SIGHTING_H
+#define DLOCK_SIGHTING_H
 
 #include "backends/backend.h"
 
