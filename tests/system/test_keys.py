@@ -274,7 +274,7 @@ def test_many_keys_survive_the_restart_of_their_server(dlock, request, own_durab
 
 @pytest.mark.parametrize("name", "abc")
 def test_losing_one_is_losing_the_lock(dlock, redis, name):
-    held = start(dlock, redis, "bca", *LEASE).held()
+    held = start(dlock, redis, "bca", "-t", "6s").held()
     command = held.command
     take_away(redis, name)
     done = held.wait()

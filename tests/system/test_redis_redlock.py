@@ -520,7 +520,7 @@ def test_all_keys_are_listed_once(dlock, masters):
 
 @pytest.mark.parametrize("words, ended", [((), 79), (("--force",), 79)])
 def test_break(dlock, masters, words, ended):
-    holder = dlock.hold(masters.at(), "job", *LEASE)
+    holder = dlock.hold(masters.at(), "job", "-t", "6s")
     done = dlock.run("break", *masters.at().words, "-k", "job", "--yes", *words)
     assert done.status == 0, done
     result = holder.wait()
