@@ -11,9 +11,8 @@ static struct libmariadb table;
 /* On which connection this thread's call of libmariadb may go on reading, and how long. */
 static _Thread_local struct {
 	MYSQL *mysql;
-	size_t *left; /* so many bytes; NULL: any number, */
-	bool
-	    *plain; /* but nothing behind the greeting of a server without TLS; or NULL */
+	size_t *left; /* so many bytes; NULL: any number */
+	bool *plain; /* set, and nothing read behind the greeting, without TLS; or NULL */
 } bounds;
 
 static const struct dl_symbol symbols[] = {
