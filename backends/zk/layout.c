@@ -162,6 +162,13 @@ kazoo_name(char out[PREFIX_BYTES], const struct claim *claim)
 
 /* ---- menagerie ---- */
 
+/* A host's in rw-seq may be called "lockbox". */
+static bool
+is_hosts(const char *name, const char *number)
+{
+	return ends_with(name, number, "-R-") || ends_with(name, number, "-W-");
+}
+
 /*
  * Of the older of its two locks (K/lock-<n>) to the newer, it sees all that begins
  * with "lock"; its read-write lock sees "readLock" and "writeLock".
@@ -174,7 +181,7 @@ menagerie_read(struct child *c)
 	    : starts_with(c->name, "writeLock")                ? KIND_WRITER
 							       : KIND_EXCLUSIVE;
 
-	if (!number || number[-1] != '-' ||
+	if (!number || number[-1] != '-' || is_hosts(c->name, number) ||
 	    (kind == KIND_EXCLUSIVE && !starts_with(c->name, "lock")))
 		return;
 	end = number - 1;

@@ -293,8 +293,8 @@ note_asker(struct node *n, const char *data)
 	free(asker);
 }
 
-/* Somebody else has written to it: reads what, and from which version we go on. */
-static enum rc
+/* Somebody else may have written to it: what, and from which version do we go on? */
+enum rc
 node_read(struct node *n, instant until, struct fault *f)
 {
 	struct call *own = call_get(n->session, n->path);

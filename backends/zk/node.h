@@ -79,6 +79,9 @@ enum rc node_make(
 /* Did a create whose answer we have not got happen?  Then the path is set. */
 enum rc node_find(struct node *, instant until, struct fault *);
 
+/* Reads what stands there.  RC_LOST: it is not ours. */
+enum rc node_read(struct node *, instant until, struct fault *);
+
 /* It is gone, or no longer ours, and all that belongs to it. */
 void node_forget(struct node *);
 

@@ -469,6 +469,10 @@ make_freeze(const struct steering *how, bool *made, struct fault *f)
 	rc = call_finish(call_multi(how->session, all, n, how->dir->acl == ACL_OPEN),
 	    how->until, &code, f);
 	*made = rc == RC_OK && (code == ZOK || code == ZNODEEXISTS);
+	if (rc == RC_OK && code == ZNOCHILDRENFOREPHEMERALS)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s: %s is an ephemeral node, which can be a lock of layout=plain only",
+		    how->dir->where, how->dir->path);
 	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
 }
 

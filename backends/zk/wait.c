@@ -134,6 +134,9 @@ place_find(struct turn *t, struct fault *f)
 		return place_is_lost(t, f);
 	if (p->other)
 		return refuse_other(t, p->other, f);
+	if (p->ahead && strlen(d->path) + 1 + strlen(p->ahead) >= NODE_BYTES)
+		return lockdir_refuse(d, t->node->session, p->ahead,
+		    "its name is too long to be waited for", f);
 	patience_end_outage(t->patience);
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
 	t->queued = t->placed = true;

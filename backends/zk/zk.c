@@ -533,8 +533,12 @@ write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	do {
+		written = false;
 		session_clear_alarm(n->session);
-		rc = node_written(n, node_write(n), until, g, &written, f);
+		/* or we would write to another's, which is at that place now */
+		rc = n->dir->layout->single ? node_read(n, until, f) : RC_OK;
+		if (rc == RC_OK)
+			rc = node_written(n, node_write(n), until, g, &written, f);
 		alarmed = session_look(n->session).alarmed;
 	} while (rc == RC_OK && (!written || alarmed) && instant_now() < until);
 	if (rc == RC_OK && !written)

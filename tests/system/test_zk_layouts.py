@@ -607,3 +607,48 @@ def test_a_job_is_done_once(dlock, words, layout):
     assert dlock.run("run", *run, "--", "echo", "ran").stdout == "ran\n"
     assert dlock.run("run", *run, "--", "echo", "ran").stdout == ""
     assert state(dlock, words(layout))["last"]["id"] == "today"
+
+
+# ---- attacks ----
+
+
+def received(client):
+    return int(client.command(b"srvr").split("Received: ")[1].split()[0])
+
+
+def test_hosts_called_as_menagerie_calls_locks(dlock, client, words, path):
+    """Menagerie's own client would see them, but they do not see it."""
+    first = RwSeq(client, path, "W", "lockbox-3").enter()
+    assert status(dlock, words("menagerie")) == 76
+    first.leave()
+    holder = hold(dlock, words("menagerie")).held()
+    waiter = hold(dlock, words("menagerie")).queued(1)
+    RwSeq(client, path, "W", "lockbox-4").enter()
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 76
+
+
+def test_the_node_that_took_our_place_keeps_its_data(dlock, client, words, path):
+    holder = hold(dlock, words("plain")).held()
+    replace = client.transaction()
+    replace.delete(path)
+    replace.create(path, b"another's", ephemeral=True)
+    replace.commit()
+    assert holder.wait().status == 79
+    assert client.get(path)[0] == b"another's"
+
+
+@pytest.mark.parametrize("layout", ("curator", *QUEUES))
+def test_a_node_that_is_a_lock_cannot_be_frozen(dlock, client, words, path, layout):
+    client.create(path, ephemeral=True, makepath=True)
+    before = received(client)
+    assert dlock.run("freeze", *words(layout)).status == 76
+    assert received(client) - before < 50
+
+
+@pytest.mark.parametrize("layout, tag", (("curator", "-lock-"), ("kazoo", "__lock__")))
+def test_a_name_that_is_too_long_to_be_waited_for(dlock, client, words, path, layout, tag):
+    client.create(f"{path}/{'x' * 6000}{tag}", ephemeral=True, sequence=True, makepath=True)
+    before = received(client)
+    assert dlock.run("run", *words(layout, "-w", "3"), "--", "true").status == 76
+    assert received(client) - before < 100
