@@ -82,7 +82,9 @@ class MysqlServer(Server):
         self.env = env or {}
         self.data, self.socket = f"{self.directory}/data", f"{self.directory}/s"
         subprocess.run(["cp", "-a", template(), self.data], check=True)
-        self.settings = {**LAYOUT, **({} if safe else UNSAFE), **SETTINGS,
+        # A directory of its own for temporary tables: whoever starts deletes all that it finds there, also those
+        # of another server that runs, which then crashes.
+        self.settings = {**LAYOUT, **({} if safe else UNSAFE), **SETTINGS, "tmpdir": str(self.directory),
                          **{name.replace("_", "-"): value for name, value in settings.items()}}
         self.settle()
 
