@@ -59,8 +59,8 @@ def template():
     os.mkdir(data, 0o700)
     if owner():
         os.chown(data, owner()["user"], owner()["group"])
-    done = subprocess.run([program(), "--no-defaults", f"--datadir={data}", "--bootstrap", "--silent-startup", *words_of(LAYOUT),
-                           *words_of(UNSAFE)], input="\n".join(sql) + "\n", capture_output=True, text=True, check=False,
+    done = subprocess.run([program(), "--no-defaults", f"--datadir={data}", f"--tmpdir={directory}", "--bootstrap",
+                           "--silent-startup", *words_of(LAYOUT), *words_of(UNSAFE)], input="\n".join(sql) + "\n", capture_output=True, text=True, check=False,
                           cwd="/tmp", **owner())
     assert done.returncode == 0, f"mariadbd --bootstrap: {done.stdout}{done.stderr}"
     return data
