@@ -668,6 +668,9 @@ def test_wait_ends_when_the_lock_is_free(shown):
 def test_all_keys_are_free_at_one_look(shown):
     shown.show(holder("b"))
     started = shown.start("wait", "a", "b")
+    wait_for(lambda: "waiting" in started.stderr())
+    shown.show(holder("a"), holder("b"))  # no look is to see a as it was, and b as it will be
+    assert shown.run("wait", "-n", "a", "b").status == 75
     shown.show(holder("a"))
     assert shown.run("wait", "-n", "a", "b").status == shown.run("wait", "-n", "b", "a").status == 75
     assert started.poll() is None
