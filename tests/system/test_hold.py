@@ -947,8 +947,8 @@ $D run -k "$K" -w 30 true; mark free $?
 def test_joins_are_told_of_a_loss(start, leased, own_redis):
     leased.server = own_redis
     script = start("""eval "$($D hold -k "$K" -t 3 --for 1000 --shell)"
-$D run -k "$K" sh -c 'echo >run.$$; mv run.$$ started; exec sleep 1000'; mark run $?
-""", leased, cwd=None)
+$D run -k "$K" sleep 1000; mark run $?
+""", leased)
     wait_for(lambda: [p for p in descendants_of(script.pid) if name_of(p) == "sleep"], what="the run")
     own_redis.pause()
     assert script.mark("run") == "79"
