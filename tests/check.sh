@@ -1,6 +1,6 @@
 #!/bin/sh
 # check.sh - runs the black-box tests: those of different servers side by side, a
-# half or a third of each in a process of its own, since they mostly wait; and each
+# half or a quarter of each in a process of its own, since they mostly wait; and each
 # test once.
 #
 #	check.sh DIRECTORY [OPTION OF PYTEST...]
@@ -96,8 +96,8 @@ trap 'end 130' INT
 trap 'end 143' TERM HUP PIPE # after SIGINT, pytest cleans up
 
 echo "  TEST  what needs a server, side by side (some minutes); at work: tail -f $out/check-*.log"
-for n in 1 2 3; do
-	part "here$n" "$n/3" 'file redis memcached' '' "$@"
+for n in 1 2 3 4; do
+	part "here$n" "$n/4" 'file redis memcached' '' "$@"
 done
 for n in 1 2; do
 	part "zk$n" "$n/2" zk 'place or zk' "$@"

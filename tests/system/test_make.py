@@ -89,7 +89,7 @@ def test_what_the_compiler_would_miss_is_said_once(commands, tmp_path):
 
 # ---- check.sh ----
 
-PARTS = 9
+PARTS = 10
 
 # Stands for pytest: says what that would, and whom it tests.
 PART = r"""
