@@ -121,11 +121,11 @@ get_lock(
 
 	own->tells = tell;
 	snprintf(format, sizeof format,
-	    "%sSET @dlock_name = %s; SELECT GET_LOCK(@dlock_name, ? / 1000) <=> 1",
-	    tell ? "START TRANSACTION; " GRANTS_WAITS : "", name_sql(my));
+	    "SET @dlock_name = %s; %sSELECT GET_LOCK(@dlock_name, ? / 1000) <=> 1",
+	    name_sql(my), tell ? "START TRANSACTION; " GRANTS_WAITS : "");
 	if (tell)
 		sql_write(&sql, format,
-		    SQL_VALUES(GRANTS_VALUES(my, what), SQL_TEXT(what), SQL_INT(ms)));
+		    SQL_VALUES(SQL_TEXT(what), GRANTS_VALUES(my, what), SQL_INT(ms)));
 	else
 		sql_write(&sql, format, SQL_VALUES(SQL_TEXT(what), SQL_INT(ms)));
 	rc = session_ask_here(
@@ -271,6 +271,25 @@ try_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 	return rc == RC_OK ? take_token(my, g, f) : rc;
 }
 
+/*
+ * Gives back what the session may have got, and keeps the session: of one that is closed,
+ * the server frees the name some time later, and we would find it held.
+ */
+static enum rc
+give_back(struct mysql *my, instant until, struct fault *f)
+{
+	struct shape shape = {1, false};
+	MYSQL_RES *r = NULL;
+	instant sent;
+	enum rc rc = session_ask_here(&my->session,
+	    "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))", &shape,
+	    until, &sent, &r, f);
+
+	if (r)
+		my->session.my->free_result(r);
+	return rc;
+}
+
 /* The same, also where there is no table yet: then what it has got is given back first. */
 static enum rc
 try_anew(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
@@ -281,7 +300,8 @@ try_anew(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 	if (rc != RC_OK && rc != RC_STOP &&
 	    (mysql_is_missing(my) || lacks_table(my, rc))) {
 		rc = get_table(my, rc, instant_now() + ASK_PATIENCE, f);
-		session_close(&my->session);
+		if (rc == RC_OK)
+			rc = give_back(my, instant_now() + ASK_PATIENCE, f);
 		if (rc == RC_OK)
 			rc = try_name(my, ms, until, got, g, f);
 	}

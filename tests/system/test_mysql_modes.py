@@ -142,6 +142,25 @@ def test_a_key_is_another_lock_in_another_database(dlock, mysql_db, mysql_server
     other.drop()
 
 
+def one_run(dlock, server, at):
+    """Of a key that nobody has; on one connection, for of one that was left the server frees a name some time later."""
+    before = server.status("Connections")
+    assert dlock.run("run", *at.words, "-n", "-k", "job", "--", "true").status == 0
+    assert server.status("Connections") - before == 2  # the second one reads the number
+
+
+def test_first_use_finds_nobody(dlock, mysql_db, mysql_server, mode):
+    """Making the tables on the way, it does not find itself."""
+    one_run(dlock, mysql_server, At(mysql_db.url, mode))
+
+
+def test_first_use_without_a_right_to_make_the_table_finds_nobody(dlock, mysql_db, mysql_server):
+    mysql_server.ask("CREATE USER reader@'%'")
+    mysql_server.ask(f"GRANT SELECT ON `{mysql_db.name}`.* TO reader@'%'")
+    one_run(dlock, mysql_server, At(mysql_url(mysql_server.port, user="reader", db=mysql_db.name), "named"))
+    mysql_server.ask("DROP USER reader@'%'")
+
+
 # ---- who it is ----
 
 
