@@ -6,8 +6,8 @@
 #	check.sh DIRECTORY [OPTION OF PYTEST...]
 #
 # DLOCK and DLOCK_TEST name what is tested.  The output of each part goes to a file
-# in DIRECTORY; a line every CHECK_SECONDS tells how far all are, and at the end what
-# has failed is shown, and a table of kinds of lock and backends (DIRECTORY/kinds.txt).
+# in DIRECTORY; a line every CHECK_SECONDS tells how far all are, and at the end there
+# is a table of kinds of lock and backends (DIRECTORY/kinds.txt), and what has failed.
 # Fails if any part has.  DLOCK_TEST_FULL=1: some tests are larger (make check-all).
 set -u
 cd "$(dirname "$0")/.." || exit
@@ -112,10 +112,11 @@ while is_running; do
 	[ $((seconds % ${CHECK_SECONDS:-20})) != 0 ] || show_all
 done
 
+# What has failed comes last, where it is looked for, and where a log that is cut still has it.
 failed=0
+[ -z "$(ls "$tables")" ] || show_table
 for p in $parts; do
 	show_end "$p" || failed=1
 done
-[ -z "$(ls "$tables")" ] || show_table
 [ $failed = 0 ] || echo "  TEST  failed; all output: $out/check-*.log" >&2
 exit $failed
