@@ -798,6 +798,7 @@ def test_outer_lock_outlives_what_a_killed_inner_keeper_leaves(fake, tmp_path):
     started = fake.start("", "-c", nested(command=heart) + f" & while [ ! -s {beats} ]; do sleep 0.01; done", env={"HEART": HEART})
     outer = started.held().keeper
     wait_for(lambda: notes(beats), what="the inner command")
+    wait_for(lambda: not is_alive(started.command), what="the end of the outer command")
     inner = wait_for(lambda: [p for p in support.children_of(outer) if support.children_of(p)], what="the inner front")[0]
     keeper = support.children_of(inner)[0]
     support.kill(inner, signal.SIGSTOP)
