@@ -161,7 +161,7 @@ demo: deps-build
 check-all: export DLOCK_TEST_FULL := 1
 check-all: export DLOCK_SOAK := 60
 check check-all: deps
-	@$(MAKE) --no-print-directory all $(O)/dlock-test $(O)/dlock-admin wrong lint units model fuzz-smoke
+	@$(MAKE) --no-print-directory -j$$(nproc 2>/dev/null || echo 1) all $(O)/dlock-test $(O)/dlock-admin wrong lint units model fuzz-smoke
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 
 # What of node locks in Redis, too, on the same keys: needs node and npm, and what they fetch.
