@@ -114,7 +114,7 @@ LONG = {
     "min-hold": lambda fake: fake.start("", "-t", "3s", "--min-hold", "2s", "-c", "exit 3"),
     "min-hold after max-run": lambda fake: fake.start("", "-t", "3s", "--min-hold", "2s", "--max-run", "300ms",
                                                       "-c", "sleep 1000"),
-    "max-run": lambda fake: fake.heart("", "-t", "30s", "--max-run", "500ms", "--grace", "300ms"),
+    "max-run": lambda fake: fake.heart("", "-t", "30s", "--max-run", "4s", "--grace", "1s"),
     "release unanswered": lambda fake: fake.start("release=hang", "-c", "exit 9"),
     **{f"renew={answer}": lambda fake, answer=answer: fake.heart(f"renew={answer}", "-t", "3s")
        for answer in SILENCES},
