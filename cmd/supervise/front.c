@@ -23,6 +23,8 @@
 #include <unistd.h>
 
 #define LOOK_AGAIN (2 * NS_PER_S) /* for processes that are not the command's */
+/* so long after we were continued, the command may still be about to be */
+#define CONTINUING (250 * NS_PER_MS)
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
@@ -36,6 +38,16 @@ struct front_end {
 	bool over;
 	struct ending ending;
 	char words[RECORD_BYTES]; /* the backend's */
+};
+
+/*
+ * The command has stopped, and we are to stop as well.  A shell's `fg` continues us a
+ * moment before the command: what is still stopped then will not be in a moment.
+ */
+struct front_stop {
+	int sig;
+	instant at;        /* when to see whether it still is; NEVER: not at all */
+	instant continued; /* when we were, last */
 };
 
 /* The other process. */
@@ -54,6 +66,7 @@ struct front {
 	struct progress progress;
 	struct front_elders elders;
 	struct watch watch;
+	struct front_stop stop;
 	int interrupt; /* the signal that is to end the waiting; 0 */
 	bool tried;    /* to deliver the lock, with a body */
 	struct front_end end;
@@ -342,6 +355,14 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 }
 
 static void
+front_continued(struct front *f)
+{
+	f->stop.continued = instant_now();
+	if (f->stop.at != NEVER)
+		f->stop.at = f->stop.continued + CONTINUING;
+}
+
+static void
 front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 {
 	int sig = info->ssi_signo;
@@ -365,6 +386,8 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		return;
 	if (sig == SIGWINCH)
 		progress_resized(&f->progress);
+	if (sig == SIGCONT)
+		front_continued(f);
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
 	link_send(f->keeper.link, &m, NULL);
@@ -397,18 +420,28 @@ stop_with(pid_t command, int sig)
 		kill(-group, SIGCONT);
 }
 
-/* The notice may be old: the job may have been continued since. */
 static void
 command_stopped(struct front *f, int sig)
+{
+	f->stop.sig = sig;
+	f->stop.at = instant_now();
+	if (f->stop.continued && f->stop.at < f->stop.continued + CONTINUING)
+		f->stop.at = f->stop.continued + CONTINUING;
+}
+
+/* The notice may be old: the job may have been continued since. */
+static void
+front_stop(struct front *f)
 {
 	pid_t command = atomic_load(&f->shared->command);
 	char state = command ? tree_state(command) : '\0';
 
+	f->stop.at = NEVER;
 	if (!f->run->origin->has_tty || !command ||
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	atomic_store(&f->shared->front.mirrored, true);
-	stop_with(command, sig);
+	stop_with(command, f->stop.sig);
 	atomic_store(&f->shared->front.mirrored, false);
 }
 
@@ -575,6 +608,7 @@ front_run(const struct run *r, pid_t keeper)
 	    .shared = r->shared,
 	    .keeper = {.pid = keeper, .link = r->ends[0]},
 	    .elders = {.look_at = NEVER},
+	    .stop = {.at = NEVER},
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
@@ -603,17 +637,21 @@ front_run(const struct run *r, pid_t keeper)
 		show_progress(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.keeper.link, .events = POLLIN};
 		n = poll_anchors(&f, set);
-		loop_wait(
-		    &f.loop, set, n, instant_first(progress_next(&f.progress), wake));
+		wake = instant_first(
+		    instant_first(progress_next(&f.progress), wake), f.stop.at);
+		loop_wait(&f.loop, set, n, wake);
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
 			hear_keeper(&f);
 		if (an_anchor_broke(set, n))
 			watch_adrift(&f.watch, instant_now());
 		if (r->body && is_running(&f) && !f.tried && !f.end.over)
 			deliver(&f);
-		while (!f.end.over && set[LOOP_SIGNAL].revents &&
+		/* a stop may be over by a signal that has come since */
+		while (!f.end.over && (set[LOOP_SIGNAL].revents || f.stop.at != NEVER) &&
 		    loop_signal(&f.loop, &info))
 			front_take_signal(&f, &info);
+		if (!f.end.over && instant_now() >= f.stop.at)
+			front_stop(&f);
 	}
 	progress_end(&f.progress, 0);
 	heard.where = shared_where(r->shared);

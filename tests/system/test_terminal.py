@@ -459,6 +459,48 @@ def test_a_shell_inside_can_be_suspended(dlock, shell, leased, inner, stop):
     assert is_free(dlock, leased)
 
 
+# A shell whose `fg` continues dlock a moment before the command; tells how often dlock stopped again.
+SLOW_FG = """
+import os, signal, sys, time
+for sig in (signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP):
+    signal.signal(sig, signal.SIG_IGN)
+read, write = os.pipe()
+os.set_inheritable(write, True)
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    for sig in (signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP):
+        signal.signal(sig, signal.SIG_DFL)
+    os.execvp(sys.argv[1], [*sys.argv[1:], "sh", "-c", f"echo $$ >&{write}; while :; do kill -STOP 0; done"])
+command, again = int(os.read(read, 20)), 0
+for _ in range(40):
+    assert os.WIFSTOPPED(os.waitpid(job, os.WUNTRACED)[1])
+    os.tcsetpgrp(0, os.getpgrp())
+    while open(f"/proc/{command}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
+        pass
+    os.tcsetpgrp(0, job)
+    os.kill(job, signal.SIGCONT)
+    time.sleep(0.0005)
+    if os.waitpid(job, os.WUNTRACED | os.WNOHANG)[0]:
+        again += 1
+        os.kill(job, signal.SIGCONT)
+    os.kill(command, signal.SIGCONT)
+os.killpg(job, signal.SIGKILL)
+print(f"again {again} times")
+"""
+
+
+def test_fg_that_reaches_dlock_first_is_no_reason_to_stop_again(dlock, files, tmp_path):
+    """The command is still stopped at that moment, and the notice of it has not been read."""
+    (tmp_path / "fg.py").write_text(SLOW_FG)
+    tty = pexpect.spawn(sys.executable, ["fg.py", DLOCK, "run", *files.words, "-k", "job", "--"], env=dlock.env, cwd=str(tmp_path),
+                        encoding="utf-8", timeout=PATIENCE)
+    tty.expect("again [0-9]+ times")
+    assert tty.match.group() == "again 0 times"
+    tty.close(force=True)
+
+
 def test_pipelines_on_both_sides(shell, files, tmp_path):
     assert shell.run("seq 3 | " + run_line(files, "sed", "s/^/-/") + " | tee copy | wc -l") == 0
     assert shell.seen.strip() == "3"
