@@ -63,7 +63,7 @@ answer_used_kind(const redisReply *reply, size_t i, struct answer *a)
 	char text[16];
 
 	return answer_text(reply, i, text, sizeof text) &&
-	    answer_kind(text, &a->kind, &a->limit);
+	    answer_kind(text, &a->used.kind, &a->used.limit);
 }
 
 /* Member i, if there is one, as text that is cut to size. */
@@ -83,10 +83,10 @@ answer_holder(struct answer *a, const redisReply *reply)
 {
 	int64_t slot;
 
-	if (!answer_token(reply, 1, &a->token) ||
+	if (!answer_token(reply, 1, &a->granted.token) ||
 	    !answer_integer(reply, 2, 0, LIMIT_MAX, &slot))
 		return false;
-	a->slot = slot;
+	a->granted.slot = slot;
 	return slot < LIMIT_MAX;
 }
 
@@ -96,26 +96,26 @@ answer_waiter(struct answer *a, const redisReply *reply)
 	int64_t place, ticket, holders;
 
 	if (!answer_integer(reply, 1, 0, INT32_MAX, &place) ||
-	    !answer_integer(reply, 2, 0, ANSWER_MS_MOST, &a->left_ms) ||
-	    !answer_integer(reply, 3, -1, ANSWER_MS_MOST, &a->held_ms) ||
-	    !answer_text(reply, 4, a->holder, sizeof a->holder) ||
+	    !answer_integer(reply, 2, 0, ANSWER_MS_MOST, &a->waiting.left_ms) ||
+	    !answer_integer(reply, 3, -1, ANSWER_MS_MOST, &a->waiting.held_ms) ||
+	    !answer_text(reply, 4, a->waiting.holder, sizeof a->waiting.holder) ||
 	    !answer_integer(reply, 5, 0, TOKEN_LIMIT - 1, &ticket) ||
 	    !answer_used_kind(reply, 6, a) ||
 	    !answer_integer(reply, 7, 0, INT32_MAX, &holders))
 		return false;
-	a->place = place;
-	a->ticket = ticket;
-	a->holders = holders;
-	a->frozen = reply->elements > 8;
+	a->waiting.place = place;
+	a->waiting.ticket = ticket;
+	a->waiting.holders = holders;
+	a->waiting.frozen = reply->elements > 8;
 	return true;
 }
 
 static bool
 answer_done(struct answer *a, const redisReply *reply)
 {
-	return answer_integer(reply, 1, 0, INT64_MAX, &a->began_ms) &&
-	    a->began_ms <= ANSWER_TIME_MOST &&
-	    answer_text(reply, 2, a->who, sizeof a->who);
+	return answer_integer(reply, 1, 0, INT64_MAX, &a->done.began_ms) &&
+	    a->done.began_ms <= ANSWER_TIME_MOST &&
+	    answer_text(reply, 2, a->done.who, sizeof a->done.who);
 }
 
 static bool
@@ -127,7 +127,7 @@ answer_acquire(struct answer *a, const redisReply *reply)
 	case ANSWER_NOT_HOLDER:
 		return answer_waiter(a, reply);
 	case ANSWER_OTHER_KIND:
-		return answer_used_kind(reply, 1, a) && a->kind != KIND_EXCLUSIVE;
+		return answer_used_kind(reply, 1, a) && a->used.kind != KIND_EXCLUSIVE;
 	case ANSWER_DONE:
 		return answer_done(a, reply);
 	case ANSWER_RECENT:

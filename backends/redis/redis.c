@@ -1,6 +1,7 @@
 /*
- * redis.c - locks in Redis, on whichever server has them (call.h): the store, its settings, acquire, wait, renew,
- * release; and to whom looking (look.h) and steering (steer.h) are left.
+ * redis.c - locks in Redis, on whichever server has them (call.h): the store, its settings,
+ * acquire, renew, release.  How an operation is asked is left to client.h, waiting to
+ * redis_queue.h, looking and steering to look.h and steer.h.
  *
  *  1. Every operation is one run of a script (dialect.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.
@@ -14,7 +15,7 @@
  *  5. A waiter is told of its grant on a second connection, subscribed to a
  *     channel of its own; it then asks once more, and that request earns the
  *     lease.  Meanwhile it asks every BEAT, by which it counts as alive for
- *     ALIVE; the first in line also asks when a holder's lease has run out.
+ *     QUEUE_ALIVE; the first in line also asks when a holder's lease has run out.
  *  6. The lease outlives the connection.  One that was idle and is found
  *     closed is opened anew within the same call.  An answer that is overdue
  *     closes it (wire.h).
@@ -35,15 +36,12 @@
  */
 #include "backends/backend.h"
 
-#include "address.h"
 #include "backends/patience.h"
 #include "backends/refuse.h"
 #include "backends/secret.h"
 #include "backends/setting.h"
-#include "call.h"
-#include "dialect.h"
-#include "listener.h"
 #include "look.h"
+#include "redis_queue.h"
 #include "redlock.h"
 #include "slot.h"
 #include "steer.h"
@@ -51,13 +49,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* a waiter asks at least so often, and half a second later at most */
-#define BEAT (3300 * NS_PER_MS)
-/* and is believed alive for so long: two beats may be lost */
-#define ALIVE (9 * NS_PER_S)
-#define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while in the queue */
-/* well within the grace of a grant nobody tells us of */
-#define UNSUBSCRIBED_BEAT NS_PER_S
 /* from when a master is declared dead until sentinels name the next one */
 #define SWITCH (2500 * NS_PER_MS)
 /* that the keeper ends a command before its lease, beside the grace */
@@ -66,27 +57,7 @@
 #define BRIEF (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
-/* where nobody is told of a release: so often, and up to four times as long */
-#define POLL (75 * NS_PER_MS)
-
-/*
- * Behind who stands first, so many ask, each so much later than the one before, when a
- * freeze ends: who is to do that may be dead.
- */
-#define NEAR_LATER (250 * NS_PER_MS)
-enum { NEAR = 3 };
-
-/* ms; a server that says less again and again is asked no more often */
-enum { LEFT_LEAST = 50 };
 enum { REPLICAS_MOST = 100 };
-
-/* Our place in the queue, while we wait. */
-struct redis_queue {
-	struct listener listener;
-	instant listen_due; /* not to be begun again before */
-	uint64_t ticket;    /* the place, as the server dealt it; 0: none yet */
-	unsigned beats;     /* for their jitter */
-};
 
 /* What the server has told us that we have. */
 struct redis_hold {
@@ -95,22 +66,22 @@ struct redis_hold {
 	unsigned slot;
 };
 
+/* Where it is, as the user said it. */
+struct redis_site {
+	struct address address;
+	struct tls_settings tls;
+	char sentinel_password[512];
+	char where[WHERE_BYTES];
+};
+
 struct redis {
 	struct store base;
-	const struct claim *claim;
-	const struct dialect *dialect;
-	bool plainly;       /* the server runs no scripts, and the dialect does without */
-	struct names names; /* of the claim */
-	struct address address;
-	struct tls_settings tls_settings;
-	char where[WHERE_BYTES];
+	struct redis_site site;
+	struct client client;
 	struct patience patience;
-	char sentinel_password[512];
-	int replicas;     /* of wait-replicas; 0: none */
-	bool down_after;  /* has been spoken of */
-	struct call call; /* questions and answers */
 	struct redis_queue queue;
 	struct redis_hold hold;
+	bool down_after; /* has been spoken of */
 };
 
 const struct backend redis_backend;
@@ -121,104 +92,12 @@ redis_of(struct store *s)
 	return (struct redis *)store_of(s, &redis_backend);
 }
 
-/* ---- one request, one answer ---- */
-
-static enum rc
-redis_ask(struct redis *r, const struct request *q, bool whole, instant until,
-    redisReply **reply, struct fault *f)
-{
-	struct question question = {.ping_first = q->operation == RELEASE,
-	    .inspect = q->operation == RENEW ||
-		(q->operation == ACQUIRE && r->base.host->verbose),
-	    .claimed = q->operation != RELEASE,
-	    .replicas = q->operation == RELEASE ? 0 : r->replicas};
-	char *command;
-	int length = r->dialect->write(&command, &r->names, r->claim, q, whole);
-	enum rc rc;
-
-	if (length < 0)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	question.command = command;
-	question.length = length;
-	rc = call_ask(&r->call, &question, until, reply, f);
-	redisFreeCommand(command);
-	return rc;
-}
-
-/* What is said to the user of a reply; RC_OK: it is an answer. */
-static enum rc
-redis_judge(struct redis *r, const struct request *q, enum reading reading,
-    const redisReply *reply, struct fault *f)
-{
-	enum rc rc;
-
-	switch (reading) {
-	case READ_ANSWER:
-		return RC_OK;
-	case READ_NONSENSE:
-		call_close(&r->call);
-		return fault_set(f, RC_PROTOCOL,
-		    "%s gave an answer that dlock's script does not give",
-		    call_where(&r->call));
-	case READ_NO_SCRIPTS: /* but for its replicas we would do without */
-		return fault_set(f, RC_CONFIG,
-		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
-		    call_where(&r->call), reply->str);
-	case READ_UNKNOWN_SCRIPT:
-	case READ_ERROR:
-	case READ_FOREIGN:
-		break;
-	}
-	rc = call_refused(&r->call, reply->str, f);
-	return reading == READ_FOREIGN && q->operation != ACQUIRE ? RC_LOST : rc;
-}
-
-static enum rc
-redis_run_plainly(struct redis *r, const struct request *q, instant until, instant *sent,
-    struct answer *a, struct fault *f)
-{
-	r->plainly = true;
-	*sent = instant_now();
-	return r->dialect->plainly(&r->call, &r->names, r->claim, q, until, a, f);
-}
-
-/* Runs an operation.  *sent: just before the request left that was answered. */
-static enum rc
-redis_run(struct redis *r, const struct request *q, instant until, instant *sent,
-    struct answer *a, struct fault *f)
-{
-	enum reading reading = READ_UNKNOWN_SCRIPT;
-	enum rc rc = RC_OK;
-
-	r->call.repeated = false;
-	if (r->plainly)
-		return redis_run_plainly(r, q, until, sent, a, f);
-	for (int whole = 0; rc == RC_OK && reading == READ_UNKNOWN_SCRIPT && whole < 2;
-	     whole++) {
-		redisReply *reply = NULL;
-
-		rc = redis_ask(r, q, whole, until, &reply, f);
-		*sent = r->call.sent;
-		if (rc != RC_OK || !reply)
-			return rc;
-		reading = r->dialect->read(a, q, reply);
-		if (reading == READ_NO_SCRIPTS && !r->replicas) {
-			freeReplyObject(reply);
-			return redis_run_plainly(r, q, until, sent, a, f);
-		}
-		if (reading != READ_UNKNOWN_SCRIPT || whole)
-			rc = redis_judge(r, q, reading, reply, f);
-		freeReplyObject(reply);
-	}
-	return rc;
-}
-
 /* ---- open ---- */
 
 static enum rc
 redis_password_file(struct store *s, const char *value, struct fault *f)
 {
-	struct address *a = &redis_of(s)->address;
+	struct address *a = &redis_of(s)->site.address;
 
 	return setting_secret("password-file", value, a->password, sizeof a->password, f);
 }
@@ -232,7 +111,7 @@ redis_connect_timeout(struct store *s, const char *value, struct fault *f)
 static enum rc
 redis_dialect(struct store *s, const char *value, struct fault *f)
 {
-	return dialect_choose(&redis_of(s)->dialect, value, f);
+	return dialect_choose(&redis_of(s)->client.dialect, value, f);
 }
 
 static enum rc
@@ -240,11 +119,11 @@ redis_sentinel_password_file(struct store *s, const char *value, struct fault *f
 {
 	struct redis *r = redis_of(s);
 
-	if (r->address.form != FORM_SENTINEL)
+	if (r->site.address.form != FORM_SENTINEL)
 		return fault_set(
 		    f, RC_USAGE, "sentinel-password-file is for redis+sentinel:// only");
-	return setting_secret("sentinel-password-file", value, r->sentinel_password,
-	    sizeof r->sentinel_password, f);
+	return setting_secret("sentinel-password-file", value, r->site.sentinel_password,
+	    sizeof r->site.sentinel_password, f);
 }
 
 static enum rc
@@ -255,32 +134,32 @@ redis_wait_replicas(struct store *s, const char *value, struct fault *f)
 	if (n < 1)
 		return fault_set(
 		    f, RC_USAGE, "wait-replicas is a number from 1 to %d", REPLICAS_MOST);
-	redis_of(s)->replicas = n;
+	redis_of(s)->client.replicas = n;
 	return RC_OK;
 }
 
 static enum rc
 redis_cacert(struct store *s, const char *value, struct fault *f)
 {
-	return tls_set(&redis_of(s)->tls_settings, "cacert", value, f);
+	return tls_set(&redis_of(s)->site.tls, "cacert", value, f);
 }
 
 static enum rc
 redis_cert(struct store *s, const char *value, struct fault *f)
 {
-	return tls_set(&redis_of(s)->tls_settings, "cert", value, f);
+	return tls_set(&redis_of(s)->site.tls, "cert", value, f);
 }
 
 static enum rc
 redis_key(struct store *s, const char *value, struct fault *f)
 {
-	return tls_set(&redis_of(s)->tls_settings, "key", value, f);
+	return tls_set(&redis_of(s)->site.tls, "key", value, f);
 }
 
 static enum rc
 redis_tls_name(struct store *s, const char *value, struct fault *f)
 {
-	return tls_set(&redis_of(s)->tls_settings, "tls-name", value, f);
+	return tls_set(&redis_of(s)->site.tls, "tls-name", value, f);
 }
 
 static const struct setting_row settings[] = {
@@ -317,11 +196,11 @@ redis_close(struct store *s)
 
 	if (!r)
 		return;
-	call_free(&r->call);
+	call_free(&r->client.call);
 	listener_close(&r->queue.listener);
-	tls_close(r->address.tls);
-	explicit_bzero(&r->address, sizeof r->address);
-	explicit_bzero(r->sentinel_password, sizeof r->sentinel_password);
+	tls_close(r->site.address.tls);
+	explicit_bzero(&r->site.address, sizeof r->site.address);
+	explicit_bzero(r->site.sentinel_password, sizeof r->site.sentinel_password);
 	free(r);
 }
 
@@ -337,54 +216,42 @@ redis_open(
 	r = calloc(1, sizeof *r);
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	r->base = (struct store){&redis_backend, host, r->where,
+	r->base = (struct store){&redis_backend, host, r->site.where,
 	    CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
 		CAP_FORCE | CAP_FREEZE};
-	r->dialect = &dialect_native;
+	r->client.host = host;
+	r->client.dialect = &dialect_native;
 	patience_init(&r->patience);
-	rc = address_parse(&r->address, site->url, f);
-	call_init(&r->call, host, &r->address, r->sentinel_password);
-	listener_init(&r->queue.listener, host, &r->address, &r->call.topology);
+	rc = address_parse(&r->site.address, site->url, f);
+	call_init(&r->client.call, host, &r->site.address, r->site.sentinel_password);
+	listener_init(
+	    &r->queue.listener, host, &r->site.address, &r->client.call.topology);
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
-	if (rc == RC_OK && *r->address.user && !*r->address.password)
+	if (rc == RC_OK && *r->site.address.user && !*r->site.address.password)
 		rc = fault_set(f, RC_USAGE,
 		    "the redis URL has a user without a password (there or in -O password-file=FILE)");
 	if (rc == RC_OK)
-		rc = tls_open_if(
-		    r->address.secure, "rediss://", &r->address.tls, &r->tls_settings, f);
+		rc = tls_open_if(r->site.address.secure, "rediss://",
+		    &r->site.address.tls, &r->site.tls, f);
 	if (rc != RC_OK) {
 		redis_close(&r->base);
 		return rc;
 	}
-	r->base.caps &= ~r->dialect->lacks;
-	address_print(&r->address, r->where, sizeof r->where);
+	r->base.caps &= ~r->client.dialect->lacks;
+	address_print(&r->site.address, r->site.where, sizeof r->site.where);
 	*ret = &r->base;
 	return RC_OK;
 }
 
 /* ---- what a fail-over may do to it ---- */
 
-/* False, in words: fewer replicas than wanted have what the last question wrote. */
-static bool
-redis_is_replicated(const struct redis *r, struct fault *f)
-{
-	int64_t got = r->call.acknowledged;
-
-	if (r->replicas == 0 || got >= r->replicas)
-		return true;
-	fault_set(f, RC_AGAIN,
-	    "%s: %d of its replicas confirmed the lock, not %d (wait-replicas)",
-	    call_where(&r->call), got > 0 ? (int)got : 0, r->replicas);
-	return false;
-}
-
 /* Sentinels cut our connection when they depose the master: no news comes earlier. */
 static void
 redis_watch(struct redis *r)
 {
-	if (r->address.form == FORM_SENTINEL)
-		r->base.host->alert = server_descriptor(&r->call.server);
+	if (r->site.address.form == FORM_SENTINEL)
+		r->base.host->alert = server_descriptor(&r->client.call.server);
 }
 
 /*
@@ -405,10 +272,10 @@ bears(int64_t ttl, int64_t down_after)
 static void
 redis_tell_down_after(struct redis *r)
 {
-	int64_t ms = r->call.topology.sentinels && r->base.host->verbose
-	    ? sentinels_down_after(r->call.topology.sentinels)
+	int64_t ms = r->client.call.topology.sentinels && r->base.host->verbose
+	    ? sentinels_down_after(r->client.call.topology.sentinels)
 	    : 0;
-	int64_t down_after = ms * NS_PER_MS, enough = r->claim->ttl;
+	int64_t down_after = ms * NS_PER_MS, enough = r->client.claim->ttl;
 
 	if (ms == 0 || r->down_after || bears(enough, down_after))
 		return;
@@ -418,8 +285,8 @@ redis_tell_down_after(struct redis *r)
 	fault_set(&r->base.host->notice, RC_OK,
 	    "%s: a fail-over takes at least %.1f s (down-after-milliseconds %lld, and 2.5 s), "
 	    "which a lease of %.0f s does not bear: the lock would be lost; --ttl %llds bears it",
-	    r->where, (double)(down_after + SWITCH) / NS_PER_S, (long long)ms,
-	    (double)r->claim->ttl / NS_PER_S, (long long)(enough / NS_PER_S + 1));
+	    r->site.where, (double)(down_after + SWITCH) / NS_PER_S, (long long)ms,
+	    (double)r->client.claim->ttl / NS_PER_S, (long long)(enough / NS_PER_S + 1));
 }
 
 /* ---- acquire ---- */
@@ -430,14 +297,14 @@ redis_show(struct redis *r, struct answer *a)
 {
 	struct host *host = r->base.host;
 
-	secret_blot(a->holder, r->address.password);
-	host->seen.position = a->place;
-	host->seen.held = a->held_ms < 0 ? -1 : a->held_ms * NS_PER_MS;
-	memcpy(host->seen.holder, a->holder, sizeof a->holder);
-	host->seen.kind = a->kind;
-	host->seen.holders = a->holders;
-	host->seen.limit = a->limit;
-	host->seen.frozen = a->frozen;
+	secret_blot(a->waiting.holder, r->site.address.password);
+	host->seen.position = a->waiting.place;
+	host->seen.held = a->waiting.held_ms < 0 ? -1 : a->waiting.held_ms * NS_PER_MS;
+	memcpy(host->seen.holder, a->waiting.holder, sizeof a->waiting.holder);
+	host->seen.kind = a->used.kind;
+	host->seen.holders = a->waiting.holders;
+	host->seen.limit = a->used.limit;
+	host->seen.frozen = a->waiting.frozen;
 }
 
 /* What was granted does not count, and is given back; it is asked for again. */
@@ -448,7 +315,8 @@ redis_withdraw(struct redis *r)
 	struct fault ignored;
 	instant sent;
 
-	redis_run(r, &(struct request){.operation = RELEASE, .status = STATUS_NONE},
+	client_run(&r->client,
+	    &(struct request){.operation = RELEASE, .status = STATUS_NONE},
 	    instant_now() + WITHDRAWAL, &sent, &a, &ignored);
 	return RC_AGAIN;
 }
@@ -457,19 +325,20 @@ static enum rc
 redis_granted(struct redis *r, const struct answer *a, instant sent, struct grant *g,
     struct fault *f)
 {
-	if (r->claim->kind == KIND_LIMIT && a->slot >= r->claim->limit)
+	if (r->client.claim->kind == KIND_LIMIT &&
+	    a->granted.slot >= r->client.claim->limit)
 		return fault_set(f, RC_PROTOCOL,
-		    "%s gave slot %u of a lock with --limit %u", r->where, a->slot,
-		    r->claim->limit);
-	if (!redis_is_replicated(r, f))
+		    "%s gave slot %u of a lock with --limit %u", r->site.where,
+		    a->granted.slot, r->client.claim->limit);
+	if (!client_is_replicated(&r->client, f))
 		return redis_withdraw(r);
 	r->hold.is = true;
-	r->hold.token = a->token;
-	r->hold.slot = a->slot;
-	*g = (struct grant){.token = a->token,
-	    .slot = a->slot,
+	r->hold.token = a->granted.token;
+	r->hold.slot = a->granted.slot;
+	*g = (struct grant){.token = a->granted.token,
+	    .slot = a->granted.slot,
 	    .sent = sent,
-	    .lease = r->claim->ttl,
+	    .lease = r->client.claim->ttl,
 	    .anchor = -1};
 	redis_watch(r);
 	return RC_OK;
@@ -479,16 +348,16 @@ redis_granted(struct redis *r, const struct answer *a, instant sent, struct gran
 static enum rc
 redis_skipped(struct redis *r, struct answer *a, struct fault *f)
 {
-	const struct job *job = &r->claim->job;
+	const struct job *job = &r->client.claim->job;
 
 	if (a->code == ANSWER_DONE ? !job->once : job->cooldown <= 0)
-		return fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer to what was not asked", r->where);
-	r->call.asked = false; /* nothing is left there to be given back */
+		return fault_set(f, RC_PROTOCOL,
+		    "%s gave an answer to what was not asked", r->site.where);
+	r->client.call.asked = false; /* nothing is left there to be given back */
 	if (a->code == ANSWER_RECENT)
 		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
-	secret_blot(a->who, r->address.password);
-	return refuse_done(f, job, a->began_ms, a->who);
+	secret_blot(a->done.who, r->site.address.password);
+	return refuse_done(f, job, a->done.began_ms, a->done.who);
 }
 
 /* Asks for the lock, or for our place in the queue; `alive` 0: do not queue. */
@@ -501,7 +370,7 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	    .subscribed = listener_is_open(&r->queue.listener),
 	    .ticket = r->queue.ticket};
 	instant sent;
-	enum rc rc = redis_run(r, &q, until, &sent, a, f);
+	enum rc rc = client_run(&r->client, &q, until, &sent, a, f);
 
 	listener_follow(&r->queue.listener);
 	if (rc != RC_OK)
@@ -511,76 +380,28 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	case ANSWER_HOLDER:
 		return redis_granted(r, a, sent, g, f);
 	case ANSWER_NOT_HOLDER:
-		r->queue.ticket = a->ticket;
+		r->queue.ticket = a->waiting.ticket;
 		redis_show(r, a);
 		return RC_OK;
 	case ANSWER_DONE:
 	case ANSWER_RECENT:
 		return redis_skipped(r, a, f);
 	default:
-		return refuse_kind(f, r->where, a->kind, a->limit, r->claim);
+		return refuse_kind(
+		    f, r->site.where, a->used.kind, a->used.limit, r->client.claim);
 	}
 }
 
-/* The end of a lease if we are first, or of a freeze if we are near; or NEVER. */
-static instant
-redis_end_of_wait(const struct answer *a)
-{
-	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
-
-	if (a->left_ms <= 0 || a->place > (a->frozen ? NEAR : 1))
-		return NEVER;
-	return instant_now() + left * NS_PER_MS +
-	    (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0);
-}
-
-/* When to ask again although no message came. */
-static instant
-redis_next_beat(struct redis *r, const struct answer *a)
-{
-	/*
-	 * A few bits of the owner and a counter: enough to keep a thousand waiters from
-	 * asking in step.
-	 */
-	int64_t jitter = (r->claim->owner[r->queue.beats++ % OWNER_CHARS] % 16) * 30 *
-	    NS_PER_MS;
-	instant now = instant_now(), beat = now + BEAT + jitter;
-
-	if (!*r->names.channel)
-		return now + POLL + jitter / 2;
-	if (!listener_is_open(&r->queue.listener))
-		beat = now + UNSUBSCRIBED_BEAT;
-	return instant_first(beat, redis_end_of_wait(a));
-}
-
-/*
- * Returns when there is reason to ask: a message, a beat, or a subscription just
- * begun, since a message may have gone out before; or that a server that was
- * away may be back.  Without a subscription (the server has no room for a second
- * connection) beats must do; it is tried again now and then.
- */
+/* Until there is reason to ask, of which one is that a server that was away may be back. */
 static enum rc
-redis_wait_in_queue(
-    struct redis *r, const struct answer *a, instant until, struct fault *f)
+redis_wait(struct redis *r, const struct answer *a, instant until, struct fault *f)
 {
-	instant now = instant_now();
 	enum rc rc;
 
 	if (patience_is_outage(&r->patience))
 		return RC_OK;
-	if (*r->names.channel && !listener_is_open(&r->queue.listener) &&
-	    now >= r->queue.listen_due) {
-		r->queue.listen_due = now + UNSUBSCRIBED_BEAT;
-		rc = listener_begin(&r->queue.listener, &r->names, now + ASK_PATIENCE, f);
-		if (rc != RC_AGAIN)
-			return rc;
-	}
-	rc = listener_await(
-	    &r->queue.listener, instant_first(redis_next_beat(r, a), until), f);
-	if (rc != RC_BUSY)
-		return rc;
-	return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", r->where)
-				      : RC_OK;
+	rc = redis_queue_wait(&r->queue, &r->client, a, until, f);
+	return rc == RC_BUSY ? fault_set(f, rc, "%s: still held", r->site.where) : rc;
 }
 
 /* The last one before `until` may have no time for an answer: why it failed was said before. */
@@ -595,7 +416,7 @@ redis_ask_first(
 
 	if (brief)
 		before = *f;
-	rc = redis_ask_lock(r, until ? ALIVE : 0, ends, g, a, f);
+	rc = redis_ask_lock(r, until ? QUEUE_ALIVE : 0, ends, g, a, f);
 	if (brief && rc == RC_AGAIN && instant_now() >= ends)
 		*f = before;
 	return rc;
@@ -613,9 +434,9 @@ redis_attempt(struct redis *r, bool queued, instant until, struct grant *g,
 
 	if (!queued)
 		return redis_ask_first(r, until, g, a, f);
-	rc = redis_wait_in_queue(r, a, until, f);
+	rc = redis_wait(r, a, until, f);
 	return rc == RC_OK
-	    ? redis_ask_lock(r, ALIVE, instant_now() + ASK_PATIENCE, g, a, f)
+	    ? redis_ask_lock(r, QUEUE_ALIVE, instant_now() + QUEUE_PATIENCE, g, a, f)
 	    : rc;
 }
 
@@ -628,8 +449,8 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	bool queued = false;
 	enum rc rc;
 
-	r->claim = claim;
-	dialect_name(r->dialect, &r->names, r->address.form, claim);
+	r->client.claim = claim;
+	dialect_name(r->client.dialect, &r->client.names, r->site.address.form, claim);
 	patience_begin(&r->patience, claim);
 	do {
 		rc = redis_attempt(r, queued, until, g, &a, f);
@@ -642,8 +463,9 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	} while (rc == RC_OK && !r->hold.is && until);
 	if (rc != RC_OK || r->hold.is)
 		return rc;
-	r->call.asked = false; /* who does not queue leaves nothing */
-	return fault_set(f, RC_BUSY, "%s: %s", r->where, a.frozen ? "frozen" : "held");
+	r->client.call.asked = false; /* who does not queue leaves nothing */
+	return fault_set(
+	    f, RC_BUSY, "%s: %s", r->site.where, a.waiting.frozen ? "frozen" : "held");
 }
 
 /* ---- renew and release ---- */
@@ -651,8 +473,8 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 static enum rc
 redis_revoked(struct redis *r, enum rc rc, struct answer *a, struct fault *f)
 {
-	secret_blot(a->mark, r->address.password);
-	return refuse_broken(r->base.host, f, rc, r->where, a->mark);
+	secret_blot(a->mark, r->site.address.password);
+	return refuse_broken(r->base.host, f, rc, r->site.where, a->mark);
 }
 
 static enum rc
@@ -660,7 +482,7 @@ redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    call_where(&r->call));
+	    call_where(&r->client.call));
 }
 
 static enum rc
@@ -673,20 +495,21 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 	/* not when we were granted: that would have kept the command waiting */
 	listener_close(&r->queue.listener);
-	rc = redis_run(r, &(struct request){.operation = RENEW, .token = r->hold.token},
-	    until, &sent, &a, f);
+	rc = client_run(&r->client,
+	    &(struct request){.operation = RENEW, .token = r->hold.token}, until, &sent,
+	    &a, f);
 	redis_watch(r);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
 	if (a.code == ANSWER_NOT_HOLDER && *a.mark)
 		return redis_revoked(r, RC_LOST, &a, f);
-	if (a.code == ANSWER_NOT_HOLDER || a.token != r->hold.token ||
-	    a.slot != r->hold.slot)
+	if (a.code == ANSWER_NOT_HOLDER || a.granted.token != r->hold.token ||
+	    a.granted.slot != r->hold.slot)
 		return redis_lost(r, f);
-	if (!redis_is_replicated(r, f))
+	if (!client_is_replicated(&r->client, f))
 		return RC_AGAIN;
 	g->sent = sent;
-	g->lease = r->claim->ttl;
+	g->lease = r->client.claim->ttl;
 	return a.code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, &a, f) : RC_OK;
 }
 
@@ -699,21 +522,22 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 	enum rc rc;
 
 	r->base.host->alert = -1;
-	if (!r->call.asked)
+	if (!r->client.call.asked)
 		return RC_OK;
-	rc = redis_run(r, &(struct request){.operation = RELEASE, .status = status},
-	    until, &sent, &a, f);
+	rc = client_run(&r->client,
+	    &(struct request){.operation = RELEASE, .status = status}, until, &sent, &a,
+	    f);
 	if (rc == RC_OK && a.code == ANSWER_UNREMEMBERED)
 		fault_set(&r->base.host->notice, RC_OK,
 		    "%s could not write down that this run ended with %d: it does not count",
-		    r->where, status);
+		    r->site.where, status);
 	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is)
-		rc = r->call.repeated
+		rc = r->client.call.repeated
 		    ? fault_set(f, RC_AGAIN,
-			  "%s closed the connection before it answered", r->where)
+			  "%s closed the connection before it answered", r->site.where)
 		    : redis_lost(r, f);
 	if (rc == RC_OK || rc == RC_LOST)
-		r->call.asked = r->hold.is = false;
+		r->client.call.asked = r->hold.is = false;
 	return rc;
 }
 
@@ -723,7 +547,7 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 static struct call *
 redis_call(struct store *s)
 {
-	struct call *call = &redis_of(s)->call;
+	struct call *call = &redis_of(s)->client.call;
 
 	call_let_pages_in(call);
 	return call;
@@ -732,7 +556,7 @@ redis_call(struct store *s)
 static enum rc
 redis_each(struct store *s, const struct look *look, struct fault *f)
 {
-	return look_each(redis_call(s), redis_of(s)->dialect, look, f);
+	return look_each(redis_call(s), redis_of(s)->client.dialect, look, f);
 }
 
 static enum rc
@@ -740,7 +564,7 @@ redis_revoke(struct store *s, const struct target *t, const char *record, bool f
     instant until, struct fault *f)
 {
 	return steer_revoke(
-	    redis_call(s), redis_of(s)->dialect, t, record, force, until, f);
+	    redis_call(s), redis_of(s)->client.dialect, t, record, force, until, f);
 }
 
 static enum rc
@@ -762,7 +586,7 @@ redis_together(struct store *s, const char *key, const char *other, struct fault
 {
 	const struct redis *r = redis_of(s);
 
-	if (r->address.form != FORM_CLUSTER || strcmp(key, other) == 0 ||
+	if (r->site.address.form != FORM_CLUSTER || strcmp(key, other) == 0 ||
 	    slot_is_same(key, other))
 		return RC_OK;
 	return fault_set(f, RC_CONFIG,

@@ -207,13 +207,15 @@ take(struct transaction *t)
 	if (rc != RC_OK)
 		return rc;
 	before = strtoull(dealt, NULL, 10);
-	t->answer->token = before + 1 > (uint64_t)us ? before + 1 : (uint64_t)us;
-	if (t->answer->token >= TOKEN_LIMIT)
+	t->answer->granted.token = before + 1 > (uint64_t)us ? before + 1 : (uint64_t)us;
+	if (t->answer->granted.token >= TOKEN_LIMIT)
 		return script_nonsense(t->call, t->fault);
-	snprintf(token, sizeof token, "%" PRIu64, t->answer->token);
+	snprintf(token, sizeof token, "%" PRIu64, t->answer->granted.token);
 	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, us, t->claim->record);
 	snprintf(ends, sizeof ends, "%" PRId64,
-	    (us > (int64_t)t->answer->token ? us : (int64_t)t->answer->token) / 1000 +
+	    (us > (int64_t)t->answer->granted.token ? us
+						    : (int64_t)t->answer->granted.token) /
+		    1000 +
 		ns_to_ms(t->claim->ttl) + day_ms);
 	if ((rc = DO(t, "MULTI")) != RC_OK ||
 	    (rc = DO(t, "SET", k[0], t->claim->owner, "NX", "PX", t->lease)) != RC_OK ||
@@ -233,12 +235,12 @@ extend(struct transaction *t)
 	char record[RECORD_BYTES];
 	int64_t since;
 	enum rc rc = read_row(
-	    t, t->claim->owner, &t->answer->token, &since, record, sizeof record);
+	    t, t->claim->owner, &t->answer->granted.token, &since, record, sizeof record);
 
 	if (rc != RC_OK)
 		return rc;
-	if (!t->answer->token)
-		t->answer->token = t->request->token;
+	if (!t->answer->granted.token)
+		t->answer->granted.token = t->request->token;
 	if ((rc = DO(t, "MULTI")) != RC_OK ||
 	    (rc = DO(t, "PEXPIRE", t->names->keys[0], t->lease)) != RC_OK)
 		return rc;
@@ -277,21 +279,23 @@ refuse(struct transaction *t, const char *value)
 		return rc;
 	rc = say_number(t, &left, (const char *const[]){"PTTL", t->names->keys[0], NULL});
 	if (rc == RC_OK)
-		rc = read_row(t, value, &token, &since, a->holder, sizeof a->holder);
+		rc = read_row(t, value, &token, &since, a->waiting.holder,
+		    sizeof a->waiting.holder);
 	if (rc == RC_OK)
 		rc = read_clock(t, &now);
-	a->place = 0;
-	a->ticket = 0;
-	a->frozen = false;
-	a->kind = KIND_EXCLUSIVE;
-	a->limit = 0;
-	a->holders = 1;
-	a->left_ms = left < 0 ? 0 : left < ANSWER_MS_MOST ? left : ANSWER_MS_MOST;
-	a->held_ms = token && now > since ? (now - since) / 1000 : -1;
-	if (a->held_ms > ANSWER_MS_MOST)
-		a->held_ms = -1;
+	a->waiting.place = 0;
+	a->waiting.ticket = 0;
+	a->waiting.frozen = false;
+	a->used.kind = KIND_EXCLUSIVE;
+	a->used.limit = 0;
+	a->waiting.holders = 1;
+	a->waiting.left_ms = left < 0 ? 0 : left < ANSWER_MS_MOST ? left : ANSWER_MS_MOST;
+	a->waiting.held_ms = token && now > since ? (now - since) / 1000 : -1;
+	if (a->waiting.held_ms > ANSWER_MS_MOST)
+		a->waiting.held_ms = -1;
 	if (!token)
-		snprintf(a->holder, sizeof a->holder, "{\"who\":\"another client%s\"}",
+		snprintf(a->waiting.holder, sizeof a->waiting.holder,
+		    "{\"who\":\"another client%s\"}",
 		    left == -1 ? ", without an end (TTL)" : "");
 	return rc;
 }
@@ -331,7 +335,7 @@ transaction_run(struct call *c, const struct names *names, const struct claim *c
 	    .fault = f};
 	enum rc rc = RC_OK;
 
-	a->slot = 0;
+	a->granted.slot = 0;
 	snprintf(t.lease, sizeof t.lease, "%" PRId64, ns_to_ms(claim->ttl));
 	for (int i = 0; rc == RC_OK && !t.settled && i < ATTEMPTS; i++)
 		rc = attempt(&t);

@@ -13,16 +13,17 @@
 static void
 holder_is_sound(const struct answer *a)
 {
-	CLAIM(a->token > 0 && a->token < TOKEN_LIMIT && a->slot < LIMIT_MAX);
+	CLAIM(a->granted.token > 0 && a->granted.token < TOKEN_LIMIT &&
+	    a->granted.slot < LIMIT_MAX);
 }
 
 static void
 kind_is_sound(const struct answer *a)
 {
-	CLAIM(
-	    a->kind == KIND_EXCLUSIVE || a->kind == KIND_SHARED || a->kind == KIND_LIMIT);
-	CLAIM(a->kind == KIND_LIMIT ? a->limit > 0 && a->limit <= LIMIT_MAX
-				    : a->limit == 0);
+	CLAIM(a->used.kind == KIND_EXCLUSIVE || a->used.kind == KIND_SHARED ||
+	    a->used.kind == KIND_LIMIT);
+	CLAIM(a->used.kind == KIND_LIMIT ? a->used.limit > 0 && a->used.limit <= LIMIT_MAX
+					 : a->used.limit == 0);
 }
 
 static void
@@ -37,15 +38,16 @@ answer_is_sound(const struct answer *a, enum operation op)
 		CLAIM(strlen(a->mark) < sizeof a->mark);
 	} else if (op == ACQUIRE && a->code == ANSWER_NOT_HOLDER) {
 		kind_is_sound(a);
-		CLAIM(a->place > 0 && a->left_ms >= 0 && a->left_ms <= ANSWER_MS_MOST &&
-		    a->ticket < TOKEN_LIMIT);
-		CLAIM(a->held_ms >= -1 && a->held_ms <= ANSWER_MS_MOST &&
-		    strlen(a->holder) < sizeof a->holder);
+		CLAIM(a->waiting.place > 0 && a->waiting.left_ms >= 0 &&
+		    a->waiting.left_ms <= ANSWER_MS_MOST &&
+		    a->waiting.ticket < TOKEN_LIMIT);
+		CLAIM(a->waiting.held_ms >= -1 && a->waiting.held_ms <= ANSWER_MS_MOST &&
+		    strlen(a->waiting.holder) < sizeof a->waiting.holder);
 	} else if (op == ACQUIRE && a->code == ANSWER_OTHER_KIND) {
 		kind_is_sound(a);
 	} else if (op == ACQUIRE && a->code == ANSWER_DONE) {
-		CLAIM(a->began_ms >= 0 && a->began_ms <= ANSWER_TIME_MOST &&
-		    strlen(a->who) < sizeof a->who);
+		CLAIM(a->done.began_ms >= 0 && a->done.began_ms <= ANSWER_TIME_MOST &&
+		    strlen(a->done.who) < sizeof a->done.who);
 	} else if (op == ACQUIRE) {
 		CLAIM(a->code == ANSWER_RECENT && a->age_ms >= 0 &&
 		    a->age_ms <= ANSWER_MS_MOST);

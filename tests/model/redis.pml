@@ -7,8 +7,8 @@
  *	look, fits, grant, publish_to, serve,	backends/redis/lock.lua, the functions of
  *	acquire, release, ask_renewal		these names (renew); each operation is one step
  *	Client, Late, ask, give_back		backends/redis/redis.c: redis_acquire() with
- *						redis_wait_in_queue(), redis_subscribe() and
- *						redis_next_beat(), redis_renew(), redis_release();
+ *						redis_queue_wait() and its next_beat(),
+ *						redis_renew(), redis_release();
  *						and what the keeper (cmd/supervise/step.c) does
  *						with their results; what goes wrong is there, too
  *	Steer					its begin_freeze() and thaw(), FREEZES times and
@@ -470,7 +470,7 @@ inline take_lease(c)
 	wire[c] = FREE; age[c] = 0
 }
 
-/* redis_next_beat() */
+/* next_beat() of backends/redis/redis_queue.c */
 inline choose_beat(c)
 {
 	left[c] = (left[c] && left[c] < BEAT -> left[c] : BEAT)

@@ -43,13 +43,13 @@ static const long long odd[] = {INT64_MIN, INT64_MIN + 1, -1000000000000, -2, -1
 static void
 compute(const struct answer *a)
 {
-	int64_t beat = instant_now() + (a->left_ms + 5) * NS_PER_MS,
-		held = a->held_ms * NS_PER_MS;
+	int64_t beat = instant_now() + (a->waiting.left_ms + 5) * NS_PER_MS,
+		held = a->waiting.held_ms * NS_PER_MS;
 
-	assert_true((int)a->place >= 0);
-	assert_true(a->left_ms >= 0 && beat > 0);
-	assert_true(a->held_ms >= -1 && held >= -NS_PER_MS);
-	assert_true(a->ticket < TOKEN_LIMIT);
+	assert_true((int)a->waiting.place >= 0);
+	assert_true(a->waiting.left_ms >= 0 && beat > 0);
+	assert_true(a->waiting.held_ms >= -1 && held >= -NS_PER_MS);
+	assert_true(a->waiting.ticket < TOKEN_LIMIT);
 }
 
 static void
@@ -165,8 +165,8 @@ marks(void **state)
 	assert_string_equal(a.mark, "");
 	assert_true(read_text(&a, "*4\r\n:6\r\n$1\r\n5\r\n:7\r\n$3\r\nbob\r\n", RENEW));
 	assert_int_equal(a.code, ANSWER_REVOKED);
-	assert_int_equal(a.token, 5);
-	assert_int_equal(a.slot, 7);
+	assert_int_equal(a.granted.token, 5);
+	assert_int_equal(a.granted.slot, 7);
 	assert_string_equal(a.mark, "bob");
 }
 
@@ -182,8 +182,8 @@ a_freeze_is_a_member_more(void **state)
 		struct answer a;
 
 		assert_true(read_text(&a, rows[frozen], ACQUIRE));
-		assert_int_equal(a.frozen, frozen);
-		assert_int_equal(a.holders, 0);
+		assert_int_equal(a.waiting.frozen, frozen);
+		assert_int_equal(a.waiting.holders, 0);
 	}
 }
 
@@ -214,10 +214,10 @@ kinds(void **state)
 		if (read_text(&a, text, ACQUIRE) != rows[i].good)
 			fail_msg("row %zu: %s", i, rows[i].text);
 		if (rows[i].good &&
-		    (a.kind != rows[i].kind || a.limit != rows[i].limit ||
-			a.holders != 3))
-			fail_msg(
-			    "row %zu: %s is %d %u", i, rows[i].text, a.kind, a.limit);
+		    (a.used.kind != rows[i].kind || a.used.limit != rows[i].limit ||
+			a.waiting.holders != 3))
+			fail_msg("row %zu: %s is %d %u", i, rows[i].text, a.used.kind,
+			    a.used.limit);
 	}
 }
 
