@@ -195,8 +195,9 @@ static void
 renew_part(struct part *p, instant until)
 {
 	p->rc = p->store->backend->lock->renew(p->store, until, &p->grant, &p->fault);
-	p->due = p->rc == RC_OK ? instant_after(p->grant.sent, pace(p))
-				: instant_now() + attempt_time(p->multi) / 3;
+	p->due = p->rc == RC_OK
+	    ? instant_after(p->grant.sent, pace(p))
+	    : instant_first(instant_now() + attempt_time(p->multi) / 3, part_ends(p));
 	p->asked = p->rc != RC_LOST;
 }
 

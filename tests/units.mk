@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 60
 # ---- units ----
 
 UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ZK),,unit/zk unit/credit) $(if $(USE_PG),,unit/derive unit/hosts) $(if $(USE_MEMCACHED),,unit/memcached), \
-	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate
+	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate model/several
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
 
@@ -27,6 +27,9 @@ units: $(UNITS:%=$(O)/tests/%)
 $(UNITS:%=$(O)/tests/%): $(O)/tests/%: $(O)/tests/%.o $(UNIT_LIB)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CMOCKA) $(LIBS)
+
+# it runs several keys on a clock of its own
+$(O)/tests/model/several: override LDFLAGS += -Wl,--wrap=instant_now
 
 # ---- dlock with the fake backend ----
 
