@@ -15,6 +15,7 @@ import tempfile
 import time
 from urllib.parse import quote
 
+import pytest
 import redis
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -324,6 +325,23 @@ class Dlock:
     def close(self):
         for started in self.started:
             started.destroy()
+
+
+def where(rule):
+    """Marks a test that is for those places only of which this is true."""
+    return pytest.mark.where(rule=rule)
+
+
+class Refused(Exception):
+    """Ends a test that has seen a place refuse what it cannot do, which is all that it does: the test has passed."""
+
+
+def need(dlock, place, *options):
+    """Ends the test where the place has no such locks, as it says before anything is asked of a server."""
+    done = dlock.run("run", *place.words, "-k", place.key("probe"), *options, "--", "echo", "ran", events=False)
+    if done.status == 78:
+        assert (done.stdout, done.stderr.count("\n")) == ("", 1), done
+        raise Refused(done.stderr.strip())
 
 
 def can(dlock, place, *options):

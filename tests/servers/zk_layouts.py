@@ -39,8 +39,8 @@ LAYOUT_PLACES = [type(f"{layout}Place", (PlainPlace if layout == "plain" else La
 
 # What dlock-backends(7) says that they cannot do, of the NEEDS of the kinds suite.
 LAYOUT_CANNOT = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"shared", "limit"}}
-# The same in the names of tests of steering.
-LAYOUT_LACKS = {f"zk-{layout}": ("limit",) for layout in LAYOUTS} | {"zk-plain": ("freeze", "readers", "limit")}
+# The same for tests of steering.
+LAYOUT_LACKS = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"freeze", "shared", "limit"}}
 
 
 # ---- others' clients, re-enacted: enter() the queue, ask whether one holds(), leave() ----

@@ -2,8 +2,11 @@
 
 import functools
 import os
+import pathlib
+import shutil
 import sys
 import signal
+import tempfile
 import time
 import zlib
 
@@ -22,9 +25,9 @@ from redis_dialects import SOME_DIALECT_PLACES
 from redis_forms import REDIS_PLACES, RedisCluster, RedisSentinels
 from redis_tls import Chatty, RedisTls, RedisTlsPlace
 from redlock import Masters, RedlockPlace, RedlockTlsPlace, TlsMasters
-from support import (FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, adopt_orphans, descendants_of, is_in_the_background, kill,
-                     leftovers, place_id, places, stat_of)
-from table import Results, outcome, scenario
+from support import (DLOCK, FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, Refused, adopt_orphans, descendants_of,
+                     is_in_the_background, kill, leftovers, place_id, places, stat_of)
+from table import REFUSED, Results, outcome, scenario
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 from zk_layouts import LAYOUT_PLACES
 
@@ -35,9 +38,12 @@ OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  
 # For -m, so that the tests of different servers can run side by side (check.sh); and
 # DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other; there may be more shares.
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
-         "zk": "of a file test_zk*, only if zk is among these backends",
-         "pg": "of a file test_pg*, only if pg is among them",
-         "mysql": "of a file test_mysql*, only if mysql is among them"}
+         "redis": "of a file test_redis*, or marked so, only if redis is among these backends",
+         "zk": "of a file test_zk*, or marked so, only if zk is among them",
+         "pg": "of a file test_pg*, or marked so, only if pg is among them",
+         "mysql": "of a file test_mysql*, or marked so, only if mysql is among them",
+         "where": "only for the places of which the rule is true (support.where)",
+         "full": "only of make check-all, since it takes long"}
 
 
 # The table of the conformance suite goes to a file, too.
@@ -51,9 +57,21 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{name}: {what}")
 
 
+def params_of(item):
+    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+
+
+def applies(item):
+    """Is its place one of those that the test is for?"""
+    at = [p for p in params_of(item) if p in PLACES + OTHER_PLACES]
+    return all(mark.kwargs["rule"](p) for mark in item.iter_markers("where") for p in at)
+
+
 def is_for_later(item):
     """Is it a test of make check-all, since its place runs only a few ordinarily, or of a suite that this does not join?"""
-    params = item.callspec.params.values() if hasattr(item, "callspec") else []
+    params = params_of(item)
+    if not FULL and item.get_closest_marker("full"):
+        return True
     few = [p.ordinarily for p in params if getattr(p, "ordinarily", None) is not None]
     joined = [p.suites for p in params if getattr(p, "suites", None) is not None]
     return (not FULL and any(item.originalname not in names for names in few)) or any(item.path.stem not in suites for suites in joined)
@@ -62,14 +80,14 @@ def is_for_later(item):
 def pytest_collection_modifyitems(config, items):
     wanted, left = {p.name for p in places()}, []
     for item in items:
-        of = item.path.stem.split("_")[1]
-        if of in ("zk", "pg", "mysql"):
-            item.add_marker(of)
-            if of not in wanted:
+        of = [name for name in ("redis", "zk", "pg", "mysql") if item.path.stem.split("_")[1] == name or item.get_closest_marker(name)]
+        for name in of:
+            item.add_marker(name)
+            if name not in wanted:
                 left.append(item)
-        elif hasattr(item, "callspec") and any(p in PLACES + OTHER_PLACES for p in item.callspec.params.values()):
+        if not of and any(p in PLACES + OTHER_PLACES for p in params_of(item)):
             item.add_marker("place")
-    left += [item for item in items if is_for_later(item)]
+    left += [item for item in items if is_for_later(item) or not applies(item)]
     kept = [item for item in items if item not in left]
     assert not [i.nodeid for i in kept if " at 0x" in i.nodeid], "an address in a test's id: it may be in both halves, or none"
     part, parts = map(int, os.environ.get("DLOCK_TEST_SHARE", "1/1").split("/"))
@@ -81,6 +99,14 @@ def pytest_collection_finish():
     """What the tests are told in DLOCK_... is read by now; a dlock would say that it does not know it."""
     for name in [name for name in os.environ if name.startswith("DLOCK")]:
         del os.environ[name]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
+    ended = yield
+    if ended.excinfo and ended.excinfo[0] is Refused:
+        pyfuncitem.user_properties.append((REFUSED, str(ended.excinfo[1])))
+        ended.force_result(True)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -148,6 +174,20 @@ def dlock(tmp_path, nothing_is_left):
     result = Dlock(tmp_path)
     yield result
     result.close()
+
+
+@pytest.fixture
+def public(nothing_is_left):
+    """A directory that is open to every user, wherever the tests and their own directories are."""
+    with tempfile.TemporaryDirectory(prefix="dlock-public-", dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        yield pathlib.Path(name)
+
+
+@pytest.fixture
+def public_dlock(public):
+    """A copy that every user may run."""
+    return shutil.copy(DLOCK, public / "dlock")
 
 
 # ---- servers: one for all tests that do it no harm, and those of a test's own ----

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -910,20 +909,15 @@ def test_a_directory_that_was_deleted(dlock, files, tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "ran\n", "")
 
 
-@pytest.fixture
-def public_dlock(tmp_path):
-    """A copy that every user may run."""
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
-    return shutil.copy(DLOCK, tmp_path / "dlock")
-
-
 NOBODY = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+OTHER_GROUPS = sorted({*os.getgroups()} - {os.getegid()})
 
 
-@pytest.mark.skipif(not NOBODY, reason="only root can make a program of another user")
-def test_a_set_uid_dlock_refuses(public_dlock, files, mark, tmp_path):
-    os.chmod(public_dlock, 0o4755)
+@pytest.mark.skipif(not NOBODY and not OTHER_GROUPS, reason="only root, or who is in several groups, can make a program with the rights of others")
+def test_a_set_uid_or_set_gid_dlock_refuses(public_dlock, files, mark, tmp_path):
+    if not NOBODY:
+        os.chown(public_dlock, -1, OTHER_GROUPS[0])
+    os.chmod(public_dlock, 0o4755 if NOBODY else 0o2755)
     result = subprocess.run([public_dlock, "run", *files.words, "-k", "k", *mark], **NOBODY, capture_output=True,
                             text=True, check=False)
     assert (result.returncode, result.stdout) == (78, "")

@@ -234,20 +234,18 @@ def test_a_file_that_others_can_write_is_refused(files):
 
 
 @as_root
-def test_a_file_of_somebody_else_is_refused(files, tmp_path):
+def test_a_file_of_somebody_else_is_refused(dlock, public):
+    files = Files(dlock, public)
     files.write(user="ttl = 10s\n", mode=0o644)
     os.chown(files.user, NOBODY, NOBODY)
     files.refuse(78, files.user, f"uid {NOBODY}", "sudo -H")
     # root's and one's own are not
-    shutil.copy(DLOCK_TEST, tmp_path / "dlock")
-    for path in [*tmp_path.parents[:3], tmp_path, *tmp_path.iterdir(), files.user.parent]:
-        if path.owner() == "root" and str(path).startswith("/tmp/"):
-            path.chmod(path.stat().st_mode | 0o055)
-    if subprocess.run([tmp_path / "dlock", "version"], user=NOBODY, group=NOBODY, extra_groups=[], stdout=subprocess.DEVNULL).returncode:
-        pytest.skip("nobody cannot come here")
+    shutil.copy(DLOCK_TEST, public / "dlock")
+    for path in (files.home, files.user.parent):
+        path.chmod(0o755)
 
     def row():
-        result = files.dlock.run("config", "-J", program=tmp_path / "dlock", env=files.env, user=NOBODY, group=NOBODY, extra_groups=[])
+        result = files.dlock.run("config", "-J", program=public / "dlock", env=files.env, user=NOBODY, group=NOBODY, extra_groups=[])
         assert result.status == 0, result
         return [r for r in map(json.loads, result.stdout.splitlines()) if r["name"] == "ttl"][0]["value"]
 
@@ -256,7 +254,7 @@ def test_a_file_of_somebody_else_is_refused(files, tmp_path):
     assert row() == "10s"
     # one that is there, but not for us, is not passed over
     files.user.chmod(0o600)
-    result = files.dlock.run("config", program=tmp_path / "dlock", env=files.env, user=NOBODY, group=NOBODY, extra_groups=[])
+    result = files.dlock.run("config", program=public / "dlock", env=files.env, user=NOBODY, group=NOBODY, extra_groups=[])
     assert result.status == 78 and "Permission denied" in result.stderr and "--config" in result.stderr, result
     # but where we may not even look, there is none
     files.user.parent.chmod(0o700)

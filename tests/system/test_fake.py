@@ -597,7 +597,7 @@ def test_front_kills_no_stranger_who_has_the_number_of_the_command(fake, tmp_pat
     """A keeper that freezes just when it has reaped the command, and a pid that is given out again."""
     last_pid = "/proc/sys/kernel/ns_last_pid"
     if os.geteuid() != 0 or not os.access(last_pid, os.W_OK):
-        pytest.skip("only root can choose a pid")
+        pytest.skip("only root can choose a pid, where the kernel lets it (CONFIG_CHECKPOINT_RESTORE)")
     shim = compile_shim(tmp_path, "frozen", """
         #define _GNU_SOURCE
         #include <dlfcn.h>

@@ -14,7 +14,7 @@ import redis
 
 from hostile import GRANTED, RESET, SILENCE, array, granted, waiting
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, can, compile_shim, free_port, is_alive, wait_for
+from support import At, boottime, compile_shim, free_port, is_alive, need, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
@@ -35,10 +35,10 @@ OTHER_KINDS = {"shared": ("-s",), "limit": ("--limit", "3"), "several": ("-k", "
 
 
 def kind_words(dlock, place, kind):
-    """Options for this kind of lock; without such locks there, the test ends."""
+    """Options for this kind of lock; the test ends where there are none."""
     words = OTHER_KINDS.get(kind, ())
-    if words and not can(dlock, place, *words):
-        pytest.skip("no such locks there")
+    if words:
+        need(dlock, place, *words)
     return words
 
 

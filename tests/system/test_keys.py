@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import DLOCK, PATIENCE, FilePlace, RedisPlace, descendants_of, is_alive, place_id, places, wait_for
+from support import DLOCK, PATIENCE, FilePlace, RedisPlace, descendants_of, is_alive, place_id, places, wait_for, where
 
 LEASE = ("-t", "3s")
 
@@ -22,8 +22,6 @@ def quick(request):
 
 @pytest.fixture
 def redis(request):
-    if RedisPlace not in places():
-        pytest.skip("not among the backends")
     return RedisPlace(request)
 
 
@@ -101,13 +99,11 @@ def test_wrong_keys_are_one_line(dlock, tmp_path, names, words):
     assert all(word in done.stderr for word in ("--key", *words))
 
 
-@pytest.mark.parametrize("words, name", [
-    (["-u", "zk://127.0.0.1:1", "-O", "path=/a"], "zk"),
-    (["-u", "postgresql://127.0.0.1:1/", "-O", "mode=advisory", "-O", "key=7"], "pg"),
-])
-def test_a_setting_that_names_the_lock_goes_with_one_key(dlock, words, name):
-    if name not in [p.name for p in places()]:
-        pytest.skip("not among the backends")
+@pytest.mark.parametrize("words", [
+    pytest.param(["-u", "zk://127.0.0.1:1", "-O", "path=/a"], marks=pytest.mark.zk),
+    pytest.param(["-u", "postgresql://127.0.0.1:1/", "-O", "mode=advisory", "-O", "key=7"], marks=pytest.mark.pg),
+], ids=["zk", "pg"])
+def test_a_setting_that_names_the_lock_goes_with_one_key(dlock, words):
     done = dlock.run("run", *words, "-n", "-k", "a", "-k", "b", "--", "echo", "ran")
     assert (done.status, done.stdout, done.stderr.count("\n")) == (64, "", 1), done
     assert "several keys" in done.stderr
@@ -207,9 +203,8 @@ def test_a_stream_of_single_keys_starves_nobody(dlock, quick, tmp_path):
     assert ends(stream) == [0] * 6
 
 
+@where(lambda place: place.fair)
 def test_a_waiter_keeps_its_place_in_every_queue(dlock, place):
-    if not place.fair:
-        pytest.skip("has no queue")
     holder = start(dlock, place, "b").held()
     first = start(dlock, place, "ab").queued()
     second = start(dlock, place, "b").queued()
@@ -242,6 +237,7 @@ def take_away(place, name):
         c.delete(*found)
 
 
+@pytest.mark.redis
 def test_one_that_is_lost_while_waiting_is_asked_for_again(dlock, redis):
     holder = start(dlock, redis, "b").held()
     waiting = start(dlock, redis, "ab", *LEASE, "-v").queued()
@@ -272,6 +268,7 @@ def test_many_keys_survive_the_restart_of_their_server(dlock, request, own_durab
 # ---- loss ----
 
 
+@pytest.mark.redis
 @pytest.mark.parametrize("name", "abc")
 def test_losing_one_is_losing_the_lock(dlock, redis, name):
     held = start(dlock, redis, "bca", "-t", "6s").held()

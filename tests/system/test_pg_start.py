@@ -2,7 +2,6 @@
 # that is away or refuses is waited for or reported as what it is, with no password in it.
 
 import contextlib
-import os
 import pathlib
 import signal
 import socket
@@ -14,7 +13,7 @@ import psycopg2
 import pytest
 
 from pg import DB, MODES, USER, At, PgServer, error, pg_url, psql, run
-from support import DLOCK, ROOT, free_port
+from support import DLOCK, ROOT, compile_shim, free_port
 from test_fault import IMPATIENT, assert_refused, compile_shim
 
 
@@ -219,10 +218,24 @@ def test_the_library_is_not_linked():
     assert "libc.so" in linked and "libpq" not in linked
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into dlock's memory")
-def test_the_library_is_not_loaded_by_other_backends(dlock, tmp_path):
-    done = dlock.run("run", "-u", f"file://{tmp_path}", "-k", "job", "--", "sh", "-c", "cat /proc/$PPID/maps")
-    assert done.status == 0 and "libc.so" in done.stdout and "libpq" not in done.stdout
+def test_the_library_is_loaded_by_this_backend_alone(dlock, tmp_path, pg_server):
+    shim = compile_shim(tmp_path, "loads", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        void *dlopen(const char *name, int flags)
+        {
+            FILE *told = fopen(getenv("LOADED"), "a");
+            if (told && name) fprintf(told, "%s\\n", name);
+            if (told) fclose(told);
+            return ((void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen"))(name, flags);
+        }""")
+    told = tmp_path / "loaded"
+    for url, loaded in ((f"file://{tmp_path}", False), (pg_server.url, True)):
+        told.touch()
+        assert dlock.run("run", "-u", url, "-k", "job", "--", "true", env={"LD_PRELOAD": shim, "LOADED": str(told)}).status == 0
+        assert ("libpq" in told.read_text()) == loaded
 
 
 # ---- at the start: a server that refuses ----

@@ -17,7 +17,7 @@ import pytest
 
 from hostile import array
 from redlock import DURABLE, FORGETFUL, compile_clock, seconds_of
-from support import DLOCK, FULL, PATIENCE, At, boottime, size, wait_for
+from support import DLOCK, PATIENCE, At, boottime, size, wait_for
 from witness import check_seen, compile_witness, read_seen
 
 ONCE = ("-n", "-k", "job", "--", "true")
@@ -419,7 +419,7 @@ def test_all_have_restarted(dlock, make_masters):
     assert boottime() - began > 2
 
 
-@pytest.mark.skipif(not FULL, reason="takes long: DLOCK_TEST_FULL=1")
+@pytest.mark.full
 def test_longer_leases_are_remembered(dlock, make_masters):
     """A master knows of leases of 8 s: those that have restarted must have run for longer than that."""
     masters = make_masters(3, FORGETFUL)
@@ -611,7 +611,7 @@ def test_nobody_overlaps(dlock, make_masters, witness, tmp_path, n, options):
     assert len(seen) > 4
 
 
-@pytest.mark.skipif(not FULL, reason="ten minutes each: DLOCK_TEST_FULL=1")
+@pytest.mark.full  # ten minutes each
 @pytest.mark.parametrize("stepped", [False, True], ids=["", "clocks"])
 @pytest.mark.parametrize("options", [FORGETFUL, DURABLE], ids=["forgetful", "durable"])
 def test_nobody_overlaps_for_ten_minutes(dlock, make_masters, witness, tmp_path, options, stepped):

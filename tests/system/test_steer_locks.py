@@ -11,7 +11,7 @@ import time
 import pytest
 
 from redis_dialects import DIALECT_CANNOT
-from support import DLOCK, kill, place_id, places, size, wait_for
+from support import DLOCK, kill, place_id, places, size, wait_for, where
 from witness import Crowd, check_seen, compile_witness
 from zk_layouts import LAYOUT_LACKS
 
@@ -24,17 +24,17 @@ def place(request):
     return request.param(request)
 
 
-# Words in the names of tests of what a place cannot, which can be marked.
-CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), ("freeze", "readers", "limit")), **LAYOUT_LACKS, "memcached": ("readers", "limit", "-s]")}
+# What a place cannot where grants can be marked.
+CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), {"freeze", "shared", "limit"}), **LAYOUT_LACKS, "memcached": {"shared", "limit"}}
 
 
-@pytest.fixture
-def marks(place, request):
-    """Only where a grant can be marked and a key be frozen."""
-    if place_id(place) in NOT_MARKED:
-        pytest.skip("has neither marks nor freezes: test_what_a_mode_cannot")
-    if any(word in request.node.name for word in CANNOT.get(place_id(place), ())):
-        pytest.skip("has no such locks, or no freezes: test_what_a_mode_cannot")
+def steers(*needs):
+    """Only where a grant can be marked, and all this; test_what_a_mode_cannot is for the others."""
+    return where(lambda place: place_id(place) not in NOT_MARKED and not CANNOT.get(place_id(place), set()) & set(needs))
+
+
+def refuses(cmd):
+    return where(lambda place: place_id(place) in NOT_MARKED or cmd != "break" and "freeze" in CANNOT.get(place_id(place), ()))
 
 
 class Steer:
@@ -79,7 +79,8 @@ def steer(dlock, place):
 # ---- break ----
 
 
-def test_a_polite_break(steer, marks):
+@steers()
+def test_a_polite_break(steer):
     holder = steer.hold()
     waiter = steer.wait()
     done = steer.run("break", "-y", "--why", "hotfix 4711", "--who", "carol")
@@ -90,7 +91,8 @@ def test_a_polite_break(steer, marks):
     assert steer.state() == "free"
 
 
-def test_a_grant_is_broken_by_its_token(steer, marks):
+@steers()
+def test_a_grant_is_broken_by_its_token(steer):
     holder = steer.hold()
     token = steer.token()
     wrong = steer.run("break", "--token", str(int(token) + 1))
@@ -99,7 +101,8 @@ def test_a_grant_is_broken_by_its_token(steer, marks):
     assert holder.wait().status == 79
 
 
-def test_a_break_is_gone_with_its_grant(steer, marks):
+@steers()
+def test_a_break_is_gone_with_its_grant(steer):
     """Who comes next never sees it, also when the one that was meant ended by itself."""
     for _ in range(5):
         holder = steer.hold(command=("sleep", "0.3"))
@@ -110,7 +113,8 @@ def test_a_break_is_gone_with_its_grant(steer, marks):
         assert after.wait().status == 0
 
 
-def test_a_dead_holder_needs_no_answer(steer, marks, place):
+@steers()
+def test_a_dead_holder_needs_no_answer(steer, place):
     holder = steer.hold()
     kill(holder.keeper)
     holder.wait()
@@ -119,7 +123,8 @@ def test_a_dead_holder_needs_no_answer(steer, marks, place):
     assert steer.state() == "free"
 
 
-def test_a_frozen_holder_keeps_it_as_long_as_its_lease(steer, marks, place):
+@steers()
+def test_a_frozen_holder_keeps_it_as_long_as_its_lease(steer, place):
     """Then its command is dead before anybody else begins."""
     holder = steer.hold()
     keeper, front = holder.keeper, holder.popen.pid
@@ -137,13 +142,15 @@ def test_a_frozen_holder_keeps_it_as_long_as_its_lease(steer, marks, place):
     assert waiter.wait().status == 0
 
 
-def test_nothing_to_break(steer, marks):
+@steers()
+def test_nothing_to_break(steer):
     assert steer.run("break", "-y").status == 1
     assert steer.run("break", "--token", "7").status == 1
     assert steer.run("break", "-y", "--why", "x", key="no such key").status == 1
 
 
-def test_all_readers_are_broken(steer, marks):
+@steers("shared")
+def test_all_readers_are_broken(steer):
     readers = [steer.hold("-s") for _ in range(3)]
     writer = steer.wait("-x")
     assert steer.run("break", "-y").status == 0
@@ -151,7 +158,8 @@ def test_all_readers_are_broken(steer, marks):
     assert writer.wait().status == 0
 
 
-def test_one_of_a_limit_is_broken(steer, marks):
+@steers("limit")
+def test_one_of_a_limit_is_broken(steer):
     holders = [steer.hold("--limit", "2") for _ in range(2)]
     waiter = steer.wait("--limit", "2")
     tokens = {h["slot"]: h["token"] for h in steer.look()["holders"]}
@@ -160,7 +168,8 @@ def test_one_of_a_limit_is_broken(steer, marks):
     assert holders[0].poll() is None
 
 
-def test_force(steer, place, marks):
+@steers()
+def test_force(steer, place):
     holder = steer.hold()
     waiter = steer.wait()
     done = steer.run("break", "-y", "--force", "--who", "carol")
@@ -172,7 +181,8 @@ def test_force(steer, place, marks):
     assert holder.wait().status == 79
 
 
-def test_one_of_several_keys_is_broken(steer, place, marks):
+@steers()
+def test_one_of_several_keys_is_broken(steer, place):
     both = steer.dlock.start("run", *place.words, "-k", place.key("a"), "-k", place.key("b"), *LEASE, "--", "sleep", "1000")
     both.event("started")
     assert steer.run("break", "-y", "--who", "carol", key="b").status == 0
@@ -184,7 +194,8 @@ def test_one_of_several_keys_is_broken(steer, place, marks):
 # ---- freeze and thaw ----
 
 
-def test_a_freeze_holds_newcomers(steer, marks):
+@steers("freeze")
+def test_a_freeze_holds_newcomers(steer):
     assert steer.run("freeze", "--why", "weekend", "--who", "carol").status == 0
     assert steer.state() == "frozen"
     busy = steer.dlock.run("run", *steer.place.words, "-n", "-k", steer.place.key(), "true")
@@ -196,7 +207,8 @@ def test_a_freeze_holds_newcomers(steer, marks):
     assert steer.run("thaw", "-y").status == 1
 
 
-def test_a_freeze_holds_who_waits_already(steer, marks):
+@steers("freeze")
+def test_a_freeze_holds_who_waits_already(steer):
     holder = steer.dlock.hold(steer.place, steer.place.key(), *LEASE)
     waiters = [steer.wait() for _ in range(2)]
     frozen = steer.run("freeze", "--why", "weekend")
@@ -210,8 +222,11 @@ def test_a_freeze_holds_who_waits_already(steer, marks):
     assert [w.wait().status for w in waiters] == [0, 0]
 
 
-@pytest.mark.parametrize("options", [("-s",), ("--limit", "2"), ("-x",)], ids=" ".join)
-def test_a_freeze_holds_every_kind(steer, marks, options):
+@pytest.mark.parametrize("options", [
+    pytest.param(("-s",), marks=steers("shared")), pytest.param(("--limit", "2"), marks=steers("limit")), ("-x",),
+], ids=" ".join)
+@steers("freeze")
+def test_a_freeze_holds_every_kind(steer, options):
     assert steer.run("freeze").status == 0
     waiters = [steer.wait(*options) for _ in range(2)]
     time.sleep(1)
@@ -220,7 +235,8 @@ def test_a_freeze_holds_every_kind(steer, marks, options):
     assert [w.wait().status for w in waiters] == [0, 0]
 
 
-def test_a_freeze_has_an_end(steer, marks):
+@steers("freeze")
+def test_a_freeze_has_an_end(steer):
     assert steer.run("freeze", "--for", "2s").status == 0
     began = time.monotonic()
     waiter = steer.wait()
@@ -229,7 +245,8 @@ def test_a_freeze_has_an_end(steer, marks):
     assert steer.state() == "free" and steer.run("thaw", "-y").status == 1
 
 
-def test_a_second_freeze_replaces_the_first(steer, marks):
+@steers("freeze")
+def test_a_second_freeze_replaces_the_first(steer):
     assert steer.run("freeze", "--for", "1s", "--why", "first").status == 0
     assert steer.run("freeze", "--why", "second").status == 0
     time.sleep(1.2)
@@ -237,7 +254,8 @@ def test_a_second_freeze_replaces_the_first(steer, marks):
     assert steer.run("thaw", "-y").status == 0
 
 
-def test_a_nested_run_joins_in_spite_of_a_freeze(steer, place, marks):
+@steers("freeze")
+def test_a_nested_run_joins_in_spite_of_a_freeze(steer, place):
     script = f'read x; "{DLOCK}" run -k {place.key()} echo inner'
     outer = steer.dlock.contend(place, place.key(), *LEASE, command=("sh", "-c", script)).held()
     assert steer.run("freeze").status == 0
@@ -250,10 +268,8 @@ def test_a_nested_run_joins_in_spite_of_a_freeze(steer, place, marks):
 # ---- what a mode cannot ----
 
 
-@pytest.mark.parametrize("cmd", ["break", "freeze", "thaw"])
+@pytest.mark.parametrize("cmd", [pytest.param(cmd, marks=refuses(cmd)) for cmd in ("break", "freeze", "thaw")])
 def test_what_a_mode_cannot_it_refuses(steer, place, cmd):
-    if place_id(place) not in NOT_MARKED and (cmd == "break" or "freeze" not in CANNOT.get(place_id(place), ())):
-        pytest.skip("can do all")
     holder = steer.dlock.hold(place, place.key())
     done = steer.run(cmd, *["-y"] * (cmd != "freeze"))
     assert done.status == 78 and done.stderr.count("\n") == 1, done
@@ -268,7 +284,8 @@ def witness(tmp_path_factory):
     return compile_witness(tmp_path_factory.mktemp("witness"))
 
 
-def test_polite_breaks_at_any_moment(steer, dlock, place, witness, tmp_path, marks):
+@steers()
+def test_polite_breaks_at_any_moment(steer, dlock, place, witness, tmp_path):
     """Two hundred of them in a full check: no two commands at once, and everybody is served."""
     crowd, lock, broken = Crowd(witness, tmp_path / "crowd"), threading.Lock(), []
 
