@@ -18,7 +18,7 @@ from support import DLOCK, ROOT, RedisPlace, kill
 DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
 NOBODY = 65534
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 class Files:

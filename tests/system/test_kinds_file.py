@@ -561,7 +561,8 @@ def test_only_a_whole_line_of_that_id_is_a_run(job, text, done):
 
 
 @pytest.mark.parametrize("begin, done", [
-    (NOW - HOUR // 2, True), (NOW - 2 * HOUR, False), (NOW + HOUR // 2, True), (NOW + 2 * HOUR, False), (10**18 - 1001, False), (0, False)])
+    (NOW - HOUR // 2, True), (NOW - 2 * HOUR, False), (NOW + HOUR // 2, True), (NOW + 2 * HOUR, False), (10**18 - 1001, False), (0, False),
+], ids=["recent", "old", "ahead", "far ahead", "absurd", "1970"])
 def test_a_clock_that_was_wrong_skips_for_no_longer_than_the_cooldown(job, begin, done):
     job.path.write_bytes(line(begin))
     assert job.run("--cooldown", "1h").status == 0 and job.count == (0 if done else 1)

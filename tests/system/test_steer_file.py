@@ -701,7 +701,7 @@ def of_another_user(admin, tmp_path, uid):
     return {"user": uid, "group": uid, "extra_groups": []}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_look_makes_no_default_directory(admin, tmp_path):
     uid = 1_000_000_000 + os.getpid()
     other = of_another_user(admin, tmp_path, uid)
@@ -712,7 +712,7 @@ def test_a_look_makes_no_default_directory(admin, tmp_path):
     assert not any(os.path.exists(f"{d}/dlock-{uid}") for d in ("/run/lock", "/tmp"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_who_may_not_write_the_lock_file_may_not_steer(dlock, files, admin, tmp_path):
     """A member of nothing sees, in a directory that shows itself, that he may not."""
     holder = dlock.hold(files, "job")
@@ -724,7 +724,7 @@ def test_who_may_not_write_the_lock_file_may_not_steer(dlock, files, admin, tmp_
         assert "Permission denied" in admin.rc(*words, **other)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("hidden", ["file", "directory"])
 def test_who_may_not_read_a_lock_file_is_told_so(dlock, files, admin, tmp_path, hidden):
     """Neither that it is free, nor that it is none; what he may read, he sees."""
@@ -744,7 +744,7 @@ def test_who_may_not_read_a_lock_file_is_told_so(dlock, files, admin, tmp_path, 
         assert (words[0] == "ls") == ("open" in done.stdout) and key not in done.stdout
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_what_root_freezes_in_the_directory_of_a_user_is_his(files, admin):
     os.chown(files.directory, 65534, 65534)
     for key in ("job", "long" * 100):
