@@ -21,7 +21,7 @@ kind_of_word(const char *word, enum lock_kind *kind)
 {
 	static const enum lock_kind kinds[] = {KIND_EXCLUSIVE, KIND_SHARED, KIND_LIMIT};
 
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+	for (size_t i = 0; word && i < sizeof kinds / sizeof *kinds; i++)
 		if (strcmp(kind_word(kinds[i]), word) == 0) {
 			*kind = kinds[i];
 			return true;

@@ -7,7 +7,7 @@
 /* The word for a kind; both exclusive ones have the same. */
 const char *kind_word(enum lock_kind);
 
-/* False: no kind has this word. */
+/* False: no kind has this word, or it is NULL. */
 bool kind_of_word(const char *word, enum lock_kind *);
 
 /* What stands for a kind where there is a freeze. */

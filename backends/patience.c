@@ -46,6 +46,15 @@ patience_attempt(const struct patience *p, instant until)
 	    patience_first(p, until), instant_after(instant_now(), p->first));
 }
 
+instant
+patience_attempt_by(const struct patience *p, instant first_by)
+{
+	instant now = instant_now(), least = now + instant_first(LEAST, p->first);
+
+	return first_by < least ? least
+				: instant_first(first_by, instant_after(now, p->first));
+}
+
 void
 patience_end_outage(struct patience *p)
 {
@@ -113,4 +122,18 @@ patience_retry(
 	if (host->wait(host, -1, 0, next) == WOKE_STOP)
 		return RC_STOP;
 	return next == ends ? RC_AGAIN : RC_OK;
+}
+
+bool
+patience_first_again(struct patience *p, struct host *host, instant until, enum rc *rc)
+{
+	enum rc next = until
+	    ? patience_retry(p, host, *rc, false, patience_first(p, until))
+	    : *rc;
+
+	if (*rc == RC_AGAIN && next == RC_OK)
+		return true;
+	*rc = next;
+	patience_end_outage(p);
+	return false;
 }

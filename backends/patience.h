@@ -51,6 +51,12 @@ void patience_end_outage(struct patience *);
 bool patience_is_outage(const struct patience *);
 
 /*
+ * Until when one that shall have an answer by `first_by` (patience_first(), or NEVER) may
+ * last, where also why it fails is an answer worth waiting for: at least a second.
+ */
+instant patience_attempt_by(const struct patience *, instant first_by);
+
+/*
  * After an attempt that ended with RC_AGAIN and words in acquire's fault (another
  * rc is given back as it is): tells the host, and sleeps until the next one is
  * due.  RC_OK: try again.  RC_AGAIN: it has lasted too long.  RC_STOP: as
@@ -58,5 +64,15 @@ bool patience_is_outage(const struct patience *);
  */
 enum rc patience_retry(
     struct patience *, struct host *, enum rc, bool queued, instant until);
+
+/*
+ * After each attempt at a first answer, which ended with *rc: true when the next one is
+ * due; otherwise *rc is what became of them all, and the outage has ended.
+ *
+ *	do
+ *		rc = ask(..., patience_attempt_by(p, patience_first(p, until)), ...);
+ *	while (patience_first_again(p, host, until, &rc));
+ */
+bool patience_first_again(struct patience *, struct host *, instant until, enum rc *);
 
 #endif

@@ -23,10 +23,10 @@
  */
 #include "modes.h"
 
+#include "backends/kind.h"
 #include "backends/refuse.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CHUNK (10 * NS_PER_S) /* so long a waiter sleeps in the server */
@@ -100,38 +100,6 @@ enum {
 /* And those of await: CODE, TOKEN, SLOT. */
 enum { AWAIT_FIELDS = SLOT + 1 };
 
-static const struct kind_row {
-	enum lock_kind kind;
-	const char *word;
-} kinds[] = {
-    {KIND_EXCLUSIVE, "exclusive"},
-    {KIND_WRITER, "exclusive"},
-    {KIND_SHARED, "shared"},
-    {KIND_LIMIT, "limit"},
-};
-
-enum { NKINDS = sizeof kinds / sizeof *kinds };
-
-static const char *
-kind_word(enum lock_kind kind)
-{
-	for (size_t i = 0; i < NKINDS; i++)
-		if (kinds[i].kind == kind)
-			return kinds[i].word;
-	abort();
-}
-
-static bool
-kind_of_word(const char *word, enum lock_kind *kind)
-{
-	for (size_t i = 0; word && i < NKINDS; i++)
-		if (strcmp(kinds[i].word, word) == 0) {
-			*kind = kinds[i].kind;
-			return true;
-		}
-	return false;
-}
-
 /* ---- one question, one answer ---- */
 
 /* May this session have bells that others of this server see? */
@@ -160,7 +128,7 @@ lease_see_holders(struct mysql *my, const struct row *r, int64_t held_ms)
 	}
 	host->seen.limit = room;
 	host->seen.holders = holders;
-	host->seen.frozen = word && strcmp(word, "freeze") == 0;
+	host->seen.frozen = word && strcmp(word, KIND_WORD_FREEZE) == 0;
 }
 
 /* Where we are in the queue. */
@@ -628,20 +596,16 @@ static enum rc
 lease_acquire(struct mysql *my, instant until, struct grant *g, struct fault *f)
 {
 	struct lease *l = lease_of(my);
-	instant first_by = patience_first(&my->patience, until);
+	struct patience *patience = &my->patience;
+	instant first_by = patience_first(patience, until);
 	struct place p = {.code = QUEUED};
-	enum rc rc, next;
+	enum rc rc;
 
 	l->among = !kind_is_exclusive(my->claim->kind) || job_is_wanted(&my->claim->job);
-	do {
-		rc = ask_first(
-		    my, until ? ALIVE_US : 0, mysql_attempt_ends(my, first_by), g, &p, f);
-		next = rc == RC_AGAIN && until ? mysql_try_again(my, rc, false, first_by)
-					       : rc;
-	} while (rc == RC_AGAIN && next == RC_OK);
-	if (rc == RC_AGAIN)
-		rc = next;
-	patience_end_outage(&my->patience);
+	do
+		rc = ask_first(my, until ? ALIVE_US : 0,
+		    patience_attempt_by(patience, first_by), g, &p, f);
+	while (patience_first_again(patience, my->base.host, until, &rc));
 	if (rc == RC_OK && !is_granted(&p)) {
 		if (until)
 			rc = wait_for_lease(my, until, g, &p, f);

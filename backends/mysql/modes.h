@@ -100,12 +100,6 @@ bool mysql_is_missing(const struct mysql *);
 enum rc mysql_makes_no_sense(const struct mysql *, enum rc, struct fault *);
 
 /*
- * How long one attempt at a first answer may take, which shall be there by `first_by`:
- * long enough to learn why it fails.
- */
-instant mysql_attempt_ends(const struct mysql *, instant first_by);
-
-/*
  * After an attempt that has failed: RC_OK, and what has passed by itself may be
  * tried again.  `queued`: the server knows of us; then a replica is one that will
  * be promoted.

@@ -123,17 +123,6 @@ mysql_makes_no_sense(const struct mysql *my, enum rc rc, struct fault *f)
 
 /* ---- patience ---- */
 
-instant
-mysql_attempt_ends(const struct mysql *my, instant first_by)
-{
-	instant now = instant_now(),
-		least = instant_first(now + ASK_LEAST, now + my->patience.first);
-
-	return first_by < least
-	    ? least
-	    : instant_first(first_by, instant_after(now, my->patience.first));
-}
-
 enum rc
 mysql_try_again(struct mysql *my, enum rc rc, bool queued, instant until)
 {

@@ -138,18 +138,14 @@ enum rc
 tied_acquire(struct mysql *my, const struct tied_way *way, instant until, struct grant *g,
     struct fault *f)
 {
-	instant first_by = patience_first(&my->patience, until);
+	struct patience *p = &my->patience;
+	instant first_by = patience_first(p, until);
 	bool got = false;
-	enum rc rc, next;
+	enum rc rc;
 
-	do {
-		rc = way->first(my, mysql_attempt_ends(my, first_by), &got, g, f);
-		next = rc == RC_AGAIN && until ? mysql_try_again(my, rc, false, first_by)
-					       : rc;
-	} while (rc == RC_AGAIN && next == RC_OK);
-	if (rc == RC_AGAIN)
-		rc = next;
-	patience_end_outage(&my->patience);
+	do
+		rc = way->first(my, patience_attempt_by(p, first_by), &got, g, f);
+	while (patience_first_again(p, my->base.host, until, &rc));
 
 	if (rc == RC_OK && !got)
 		rc = until ? wait_in_server(my, way, until, g, f)

@@ -421,8 +421,9 @@ advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 
 	do {
 		serial = own->serial;
-		rc = try_session(
-		    pg, pg_attempt_ends(pg, own->queued ? NEVER : first_by), until, g, f);
+		rc = try_session(pg,
+		    patience_attempt_by(&pg->patience, own->queued ? NEVER : first_by),
+		    until, g, f);
 		if (own->serial != serial)
 			patience_end_outage(&pg->patience);
 		if (rc != RC_OK)

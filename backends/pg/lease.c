@@ -750,20 +750,16 @@ static enum rc
 lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	struct lease *l = lease_of(pg);
-	instant first_by = patience_first(&pg->patience, until);
+	struct patience *patience = &pg->patience;
+	instant first_by = patience_first(patience, until);
 	struct place p = {.code = QUEUED};
-	enum rc rc, next;
+	enum rc rc;
 
 	l->among = !kind_is_exclusive(pg->claim->kind) || job_is_wanted(&pg->claim->job);
-	do {
-		rc = ask_first(
-		    pg, until ? ALIVE_MS : "0", pg_attempt_ends(pg, first_by), g, &p, f);
-		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by)
-					       : rc;
-	} while (rc == RC_AGAIN && next == RC_OK);
-	if (rc == RC_AGAIN)
-		rc = next;
-	patience_end_outage(&pg->patience);
+	do
+		rc = ask_first(pg, until ? ALIVE_MS : "0",
+		    patience_attempt_by(patience, first_by), g, &p, f);
+	while (patience_first_again(patience, pg->base.host, until, &rc));
 	if (rc == RC_OK && !is_granted(&p)) {
 		if (until)
 			rc = wait_for_lease(pg, until, g, &p, f);

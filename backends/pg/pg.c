@@ -161,17 +161,6 @@ pg_makes_no_sense(const struct pg *pg, enum rc rc, struct fault *f)
 
 /* ---- patience ---- */
 
-instant
-pg_attempt_ends(const struct pg *pg, instant first_by)
-{
-	instant now = instant_now(),
-		least = instant_first(now + ASK_LEAST, now + pg->patience.first);
-
-	return first_by < least
-	    ? least
-	    : instant_first(first_by, instant_after(now, pg->patience.first));
-}
-
 enum rc
 pg_try_again(struct pg *pg, enum rc rc, bool queued, instant until)
 {

@@ -93,12 +93,6 @@ enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
 enum rc pg_makes_no_sense(const struct pg *, enum rc, struct fault *);
 
 /*
- * How long one attempt at a first answer may take, which shall be there by `first_by`:
- * long enough to learn why it fails.
- */
-instant pg_attempt_ends(const struct pg *, instant first_by);
-
-/*
  * After an attempt that has failed: RC_OK, and what has passed by itself may be
  * tried again.  `queued`: the server knows of us; then a standby is one that will
  * be promoted.

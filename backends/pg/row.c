@@ -247,18 +247,14 @@ wait_for_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	instant first_by = patience_first(&pg->patience, until);
+	struct patience *p = &pg->patience;
+	instant first_by = patience_first(p, until);
 	int64_t code = ROW_HELD;
-	enum rc rc, next;
+	enum rc rc;
 
-	do {
-		rc = try_row_anew(pg, pg_attempt_ends(pg, first_by), &code, g, f);
-		next = rc == RC_AGAIN && until ? pg_try_again(pg, rc, false, first_by)
-					       : rc;
-	} while (rc == RC_AGAIN && next == RC_OK);
-	if (rc == RC_AGAIN)
-		rc = next;
-	patience_end_outage(&pg->patience);
+	do
+		rc = try_row_anew(pg, patience_attempt_by(p, first_by), &code, g, f);
+	while (patience_first_again(p, pg->base.host, until, &rc));
 
 	if (rc == RC_OK && code != ROW_OURS)
 		rc = until ? wait_for_row(pg, until, g, f)

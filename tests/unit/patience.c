@@ -151,6 +151,51 @@ no_attempt_begins_when_the_time_is_up(void **state)
 }
 
 static void
+an_attempt_has_a_second_to_tell_why_it_fails(void **state)
+{
+	struct patience p = patience_of("a", true);
+	instant now = instant_now();
+
+	(void)state;
+	assert_true(is_near(patience_attempt_by(&p, now), now + NS_PER_S));
+	assert_true(
+	    is_near(patience_attempt_by(&p, now + 3 * NS_PER_S), now + 3 * NS_PER_S));
+	assert_true(is_near(patience_attempt_by(&p, NEVER), now + 5 * NS_PER_S));
+	p.first = NS_PER_S / 8;
+	assert_true(patience_attempt_by(&p, now) < now + NS_PER_S);
+}
+
+/* The rc of the last of `failures` + 1 first attempts, and how many there were. */
+static enum rc
+first_attempts(struct caller *h, unsigned failures, enum rc last, instant until)
+{
+	struct patience p = patience_of("a", true);
+	enum rc rc;
+
+	patience_begin(&p, &(struct claim){.owner = "a", .ttl = NS_PER_S});
+	do
+		rc = h->waits < failures ? RC_AGAIN : last;
+	while (patience_first_again(&p, &h->host, until, &rc));
+	assert_false(patience_is_outage(&p));
+	assert_false(h->host.seen.silent);
+	return rc;
+}
+
+static void
+first_attempts_end_with_an_answer(void **state)
+{
+	struct caller h = caller_at(0), once = h, stopped = h;
+
+	(void)state;
+	assert_int_equal(first_attempts(&h, 3, RC_DENIED, NEVER), RC_DENIED);
+	assert_int_equal(h.waits, 3);
+	assert_int_equal(first_attempts(&once, 3, RC_OK, 0), RC_AGAIN);
+	assert_int_equal(once.waits, 0);
+	stopped.woke = WOKE_STOP;
+	assert_int_equal(first_attempts(&stopped, 3, RC_OK, NEVER), RC_STOP);
+}
+
+static void
 only_silence_is_borne(void **state)
 {
 	static const enum rc others[] = {RC_OK, RC_BUSY, RC_STOP, RC_LOST, RC_DENIED,
@@ -255,6 +300,8 @@ main(void)
 	    cmocka_unit_test(wait_replaces_connect_timeout_but_bounds_no_attempt),
 	    cmocka_unit_test(outages_are_borne_for_so_long),
 	    cmocka_unit_test(no_attempt_begins_when_the_time_is_up),
+	    cmocka_unit_test(an_attempt_has_a_second_to_tell_why_it_fails),
+	    cmocka_unit_test(first_attempts_end_with_an_answer),
 	    cmocka_unit_test(only_silence_is_borne),
 	    cmocka_unit_test(a_crowd_makes_two_hundred_attempts_in_any_second),
 	    cmocka_unit_test(everybody_is_back_within_four_seconds),
