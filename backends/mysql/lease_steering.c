@@ -12,135 +12,15 @@
  */
 #include "modes.h"
 
-#include "backends/kind.h"
-#include "backends/sighting.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "backends/lease_rows.h"
 
 enum { PAGE = 500 };
-
-/* Who stands in a row, and in which order they are told. */
-enum turn { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
-
-/* The columns of dlock_list. */
-enum {
-	KEY,
-	TURN,
-	NUMBER,
-	KIND,
-	ROOM,
-	TOKEN,
-	SLOT,
-	SINCE,
-	ENDS,
-	MOMENT,
-	IS_WANTED,
-	RECORD,
-	LIST_FIELDS
-};
-
-/* How far a look has come. */
-struct survey {
-	struct sighting seen;
-	int64_t turn, number; /* of the last row, below its key */
-};
-
-/* ---- what is seen ---- */
-
-/* What has no end has the greatest time there is. */
-static int64_t
-read_time(const struct row *r, int field)
-{
-	int64_t t;
-
-	return row_integer(r, field, 0, INT64_MAX - 1, &t) ? t : EPOCH_NONE;
-}
-
-/* Which kind of lock it is, and what goes with that.  False: none that makes sense. */
-static bool
-read_lock(const struct row *r, struct entry *e)
-{
-	const char *word = row_words(r, KIND);
-	int64_t room, token, slot = -1;
-
-	if (!word || !row_integer(r, ROOM, 0, LIMIT_MAX, &room))
-		return false;
-	if (e->kind == ENTRY_FREEZE)
-		return strcmp(word, KIND_WORD_FREEZE) == 0;
-	if (!kind_of_word(word, &e->lock) || (e->lock == KIND_LIMIT) != (room > 0))
-		return false;
-	e->limit = room;
-	if (e->kind == ENTRY_WAITER)
-		return true;
-	if (!row_integer(r, TOKEN, 1, INT64_MAX, &token) ||
-	    (room > 0 && !row_integer(r, SLOT, 0, room - 1, &slot)))
-		return false;
-	e->token = token;
-	e->slot = (int)slot;
-	return row_boolean(r, IS_WANTED, &e->revoked);
-}
-
-static struct entry
-read_entry(const struct row *r, const struct survey *s)
-{
-	static const enum entry_kind kinds[TURNS] = {
-	    ENTRY_HOLDER, ENTRY_WAITER, ENTRY_FREEZE};
-	struct entry e = {.kind = kinds[s->turn],
-	    .key = s->seen.key,
-	    .slot = -1,
-	    .record = row_words(r, RECORD),
-	    .since = read_time(r, SINCE),
-	    .until = read_time(r, ENDS)};
-
-	if (!read_lock(r, &e))
-		e = (struct entry){.kind = ENTRY_UNKNOWN,
-		    .key = s->seen.key,
-		    .slot = -1,
-		    .since = EPOCH_NONE,
-		    .until = EPOCH_NONE,
-		    .what = "a row in dlock's tables that no dlock has written"};
-	return e;
-}
-
-/* Where a row stands.  False: a server that makes no sense, or goes back. */
-static bool
-read_place(const struct row *r, struct survey *s)
-{
-	char key[KEY_BYTES + 1];
-	int64_t turn, number;
-	int order;
-
-	if (!row_text(r, KEY, key, sizeof key) ||
-	    !row_integer(r, TURN, 0, TURNS - 1, &turn) ||
-	    !row_integer(r, NUMBER, INT64_MIN, INT64_MAX, &number) ||
-	    !row_integer(r, MOMENT, 0, INT64_MAX, &s->seen.now))
-		return false;
-	order = strcmp(key, s->seen.key);
-	if (order < 0 ||
-	    (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number))))
-		return false;
-	sighting_key(&s->seen, key);
-	if (turn > TURN_WAITER)
-		sighting_tell_waiting(&s->seen);
-	s->turn = turn;
-	s->number = number;
-	return true;
-}
-
-static void
-see_row(const struct row *r, struct survey *s)
-{
-	struct entry e = read_entry(r, s);
-
-	sighting_tell_one(&s->seen, &e);
-}
 
 /* ---- each ---- */
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_page(struct mysql *my, struct survey *s, unsigned *n, struct fault *f)
+see_page(struct mysql *my, struct lease_rows *s, unsigned *n, struct fault *f)
 {
 	struct sql sql;
 	MYSQL_RES *r;
@@ -148,7 +28,7 @@ see_page(struct mysql *my, struct survey *s, unsigned *n, struct fault *f)
 	    sql_call(&sql, "dlock_list_1",
 		SQL_VALUES(SQL_TEXT(s->seen.look->key), SQL_TEXT(s->seen.key),
 		    SQL_INT(s->turn), SQL_INT(s->number), SQL_INT(PAGE))),
-	    &(struct shape){LIST_FIELDS, true}, s->seen.look->until, &r, f);
+	    &(struct shape){LEASE_ROW_FIELDS, true}, s->seen.look->until, &r, f);
 
 	*n = 0;
 	if (rc != RC_OK || !r)
@@ -156,48 +36,14 @@ see_page(struct mysql *my, struct survey *s, unsigned *n, struct fault *f)
 	for (struct row row = row_first(my->session.my, r);
 	     row.at && rc == RC_OK && !s->seen.enough;
 	     row = row_next(my->session.my, r), ++*n)
-		if (read_place(&row, s))
-			see_row(&row, s);
-		else
+		if (!lease_rows_see(s, &row))
 			rc = mysql_makes_no_sense(my, RC_PROTOCOL, f);
 	my->session.my->free_result(r);
 	return rc;
 }
 
-enum {
-	RUN_ID,
-	RUN_BEGAN,
-	RUN_ENDED,
-	RUN_STATUS,
-	RUN_TOKEN,
-	RUN_MOMENT,
-	RUN_RECORD,
-	RUN_FIELDS
-};
-
-static void
-see_run(const struct row *r, struct survey *s)
-{
-	struct entry e = {.kind = ENTRY_LAST,
-	    .key = s->seen.look->key,
-	    .slot = -1,
-	    .record = row_words(r, RUN_RECORD),
-	    .since = read_time(r, RUN_BEGAN),
-	    .until = read_time(r, RUN_ENDED),
-	    .once = row_words(r, RUN_ID)};
-	int64_t status, token;
-
-	if (!row_integer(r, RUN_MOMENT, 0, INT64_MAX, &s->seen.now) ||
-	    !row_integer(r, RUN_STATUS, 0, UINT8_MAX, &status))
-		return;
-	if (row_integer(r, RUN_TOKEN, 1, INT64_MAX, &token))
-		e.token = token;
-	e.status = (int)status;
-	sighting_tell(&s->seen, &e);
-}
-
 static enum rc
-see_last_run(struct mysql *my, struct survey *s, struct fault *f)
+see_last_run(struct mysql *my, struct lease_rows *s, struct fault *f)
 {
 	struct sql sql;
 	MYSQL_RES *r;
@@ -210,7 +56,7 @@ see_last_run(struct mysql *my, struct survey *s, struct fault *f)
 		return rc;
 	row = row_first(my->session.my, r);
 	if (row.at)
-		see_run(&row, s);
+		lease_rows_see_run(s, &row);
 	my->session.my->free_result(r);
 	return rc;
 }
@@ -218,11 +64,12 @@ see_last_run(struct mysql *my, struct survey *s, struct fault *f)
 static enum rc
 lease_each(struct mysql *my, const struct look *look, struct fault *f)
 {
-	struct survey s = {.seen.look = look, .turn = -1};
+	struct lease_rows s = {
+	    .damaged = "a row in dlock's tables that no dlock has written"};
 	unsigned n;
 	enum rc rc;
 
-	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
+	lease_rows_begin(&s, look);
 	do
 		rc = see_page(my, &s, &n, f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough);

@@ -20,11 +20,7 @@
 #include "session.h"
 #include "sql.h"
 
-#include "backends/patience.h"
-
-#define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
-/* for one that comes late, after a sleep in the server */
-#define ASK_LEAST NS_PER_S
+#include "backends/sql_lease.h"
 
 struct mysql;
 
@@ -66,6 +62,14 @@ struct mysql {
 	const struct claim *claim;
 	int64_t lease_us; /* of the claim, for the server */
 };
+
+extern const struct backend mysql_backend;
+
+static inline struct mysql *
+mysql_of(struct store *s)
+{
+	return (struct mysql *)store_of(s, &mysql_backend);
+}
 
 /* The struct that belongs to `mode`; checked: another mode's is a mistake of ours. */
 static inline void *

@@ -18,14 +18,6 @@
 static const struct mode *const modes[] = {
     &mysql_lease_mode, &mysql_row_mode, &mysql_named_mode, NULL};
 
-const struct backend mysql_backend;
-
-static struct mysql *
-mysql_of(struct store *s)
-{
-	return (struct mysql *)store_of(s, &mysql_backend);
-}
-
 /* ---- tables and procedures ---- */
 
 bool

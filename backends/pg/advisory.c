@@ -553,30 +553,29 @@ write_listed(char *out, size_t size, const struct listed *at)
 }
 
 static bool
-read_listed(const struct pq *pq, const PGresult *r, int row, struct listed *at)
+read_listed(const struct row *r, struct listed *at)
 {
 	bool waits;
 
-	if (!field_boolean_in(pq, r, row, SESSION + SESSION_WAITS, &waits))
+	if (!row_boolean(r, SESSION + SESSION_WAITS, &waits))
 		return false;
 	at->waits = waits;
-	return field_integer_in(pq, r, row, HIGH, 0, UINT32_MAX, &at->high) &&
-	    field_integer_in(pq, r, row, LOW, 0, UINT32_MAX, &at->low) &&
-	    field_integer_in(pq, r, row, FORM, 1, 2, &at->form) &&
-	    field_integer_in(pq, r, row, CAME, 0, INT64_MAX, &at->came) &&
-	    field_integer_in(pq, r, row, SESSION + SESSION_PID, 0, INT32_MAX, &at->pid);
+	return row_integer(r, HIGH, 0, UINT32_MAX, &at->high) &&
+	    row_integer(r, LOW, 0, UINT32_MAX, &at->low) &&
+	    row_integer(r, FORM, 1, 2, &at->form) &&
+	    row_integer(r, CAME, 0, INT64_MAX, &at->came) &&
+	    row_integer(r, SESSION + SESSION_PID, 0, INT32_MAX, &at->pid);
 }
 
 static bool
-see_lock(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
-    struct listed *at)
+see_lock(struct sighting *s, const struct row *r, struct listed *at)
 {
 	char number[48];
 
-	if (!read_listed(pq, r, row, at))
+	if (!read_listed(r, at))
 		return false;
 	write_number(number, sizeof number, at);
-	return sessions_see(s, pq, r, row, SESSION, s->look->key ? s->look->key : number);
+	return sessions_see(s, r, SESSION, s->look->key ? s->look->key : number);
 }
 
 #define NOT_DLOCKS_OWN \
@@ -590,6 +589,8 @@ see_locks(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct f
 	const struct pq *pq = pg->conn.pq;
 	char sql[4096], behind[160];
 	const struct question q = {.sql = sql, .harmless = true, .many = true};
+	struct fields room;
+	struct row row;
 	PGresult *r;
 	instant sent;
 	enum rc rc;
@@ -602,9 +603,11 @@ see_locks(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct f
 	if (rc != RC_OK)
 		return rc;
 	*n = pq->ntuples(r);
-	for (int row = 0; row < *n && rc == RC_OK && !s->enough; row++)
-		if (!see_lock(s, pq, r, row, at))
+	for (int i = 0; i < *n && rc == RC_OK && !s->enough; i++) {
+		row = field_row(pq, r, i, &room);
+		if (!see_lock(s, &row, at))
 			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+	}
 	pq->clear(r);
 	return rc;
 }

@@ -111,21 +111,21 @@ bool
 bound_see(struct pg *pg, const PGresult *r, int first)
 {
 	struct host *host = pg->base.host;
-	int64_t waiting, holders;
+	struct fields room;
+	struct row row = field_row(pg->conn.pq, r, 0, &room);
+	int64_t waiting, holders = 0;
 	bool shared;
 
-	if (!field_integer(pg->conn.pq, r, first, 0, INT64_MAX, &waiting))
+	if (!row_integer(&row, first, 0, INT64_MAX, &waiting))
 		return false;
 	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
 	host->seen.held = -1;
-	if (!field_text(
-		pg->conn.pq, r, first + 1, host->seen.holder, sizeof host->seen.holder))
+	if (!row_text(&row, first + 1, host->seen.holder, sizeof host->seen.holder))
 		host->seen.holder[0] = '\0';
-	host->seen.holders = field_integer(
-				 pg->conn.pq, r, first + 2, 0, INT32_MAX, &holders)
-	    ? (unsigned)holders
-	    : 0;
-	host->seen.kind = field_boolean(pg->conn.pq, r, first + 3, &shared) && shared
+	if (!row_integer(&row, first + 2, 0, INT32_MAX, &holders))
+		holders = 0;
+	host->seen.holders = holders;
+	host->seen.kind = row_boolean(&row, first + 3, &shared) && shared
 	    ? KIND_SHARED
 	    : KIND_EXCLUSIVE;
 	return true;

@@ -1,22 +1,25 @@
-/* field.h - the fields of a result, checked: of its first row, mostly. */
+/* field.h - the rows of a result. */
 #ifndef DLOCK_PG_FIELD_H
 #define DLOCK_PG_FIELD_H
 
 #include "lib.h"
 
-/*
- * False: not that, or NULL.  An integer from `low` to `high`; a boolean; text that fits
- * ("" for NULL).
- */
+#include "backends/row.h"
+
+enum { FIELDS_MAX = 24 }; /* no question of ours has an answer with more */
+
+/* Room for what a struct row points to. */
+struct fields {
+	char *at[FIELDS_MAX];
+	unsigned long lengths[FIELDS_MAX];
+};
+
+/* Row `n` of a result, as long as that lives, and *room. */
+struct row field_row(const struct pq *, const PGresult *, int n, struct fields *room);
+
+/* Single fields of its first row, as row_integer() and row_boolean() read them. */
 bool field_integer(const struct pq *, const PGresult *, int field, int64_t low,
     int64_t high, int64_t *ret);
 bool field_boolean(const struct pq *, const PGresult *, int field, bool *ret);
-bool field_text(const struct pq *, const PGresult *, int field, char *out, size_t size);
-
-/* The same of any row; text as the result has it: NULL for NULL. */
-bool field_integer_in(const struct pq *, const PGresult *, int row, int field,
-    int64_t low, int64_t high, int64_t *ret);
-bool field_boolean_in(const struct pq *, const PGresult *, int row, int field, bool *ret);
-const char *field_text_in(const struct pq *, const PGresult *, int row, int field);
 
 #endif

@@ -19,14 +19,6 @@
 
 static const struct mode *const modes[] = {&lease_mode, &advisory_mode, &row_mode, NULL};
 
-const struct backend pg_backend;
-
-static struct pg *
-pg_of(struct store *s)
-{
-	return (struct pg *)store_of(s, &pg_backend);
-}
-
 /* ---- the schema ---- */
 
 enum { SCHEMA_VERSION = 4 };

@@ -11,11 +11,7 @@
 #include "ask.h"
 #include "field.h"
 
-#include "backends/patience.h"
-
-#define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
-/* for one that comes late, after a sleep in the server */
-#define ASK_LEAST NS_PER_S
+#include "backends/sql_lease.h"
 
 struct pg;
 
@@ -56,6 +52,14 @@ struct pg {
 	const struct claim *claim;
 	char lease_ms[24]; /* of the claim, as a parameter */
 };
+
+extern const struct backend pg_backend;
+
+static inline struct pg *
+pg_of(struct store *s)
+{
+	return (struct pg *)store_of(s, &pg_backend);
+}
 
 /* The struct that belongs to `mode`; checked: another mode's is a mistake of ours. */
 static inline void *

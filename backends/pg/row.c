@@ -26,12 +26,12 @@
 #define CHUNK (3 * NS_PER_S)
 
 /* mode=row's own. */
-struct row {
+struct row_lock {
 	struct bound bound;
 	int64_t transaction; /* in which the row is locked */
 };
 
-static struct row *
+static struct row_lock *
 row_of(const struct pg *pg)
 {
 	return pg_own(pg, &row_mode);
@@ -269,7 +269,7 @@ row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 row_release(struct pg *pg, int status, instant until, struct fault *f)
 {
-	struct row *own = row_of(pg);
+	struct row_lock *own = row_of(pg);
 	char sql[128];
 	const struct question q = {.sql = sql, .harmless = true};
 	bool ours = false;
@@ -316,15 +316,14 @@ static const char list_rows_sql[] =
 
 /* A row of a page.  *after: how far the page has come, where it is not the last. */
 static bool
-see_row(struct sighting *s, const struct pq *pq, const PGresult *r, int row, char *after,
-    size_t size)
+see_row(struct sighting *s, const struct row *r, char *after, size_t size)
 {
-	const char *key = field_text_in(pq, r, row, LISTED_KEY);
+	const char *key = row_words(r, LISTED_KEY);
 
 	if (!key || strlen(key) >= size || strlen(key) >= sizeof s->key)
 		return false;
-	if (field_text_in(pq, r, row, LISTED_SESSION + SESSION_PID))
-		return sessions_see(s, pq, r, row, LISTED_SESSION, key);
+	if (row_words(r, LISTED_SESSION + SESSION_PID))
+		return sessions_see(s, r, LISTED_SESSION, key);
 	if (strcmp(key, after) == 0)
 		return false; /* it would go on for ever */
 	snprintf(after, size, "%s", key);
@@ -340,14 +339,18 @@ see_rows(struct pg *pg, struct sighting *s, char *after, size_t size, bool *more
 	const struct question q = {
 	    .sql = list_rows_sql, .n = 3, .values = values, .many = true};
 	const struct pq *pq = pg->conn.pq;
+	struct fields room;
+	struct row row;
 	PGresult *r;
 	enum rc rc = pg_ask_existing(pg, &q, LISTED_FIELDS, s->look->until, &r, f);
 	int n = rc == RC_OK && r ? pq->ntuples(r) : 0;
 
 	*more = n > 0 && pq->getisnull(r, n - 1, LISTED_SESSION + SESSION_PID);
-	for (int row = 0; row < n && rc == RC_OK && !s->enough; row++)
-		if (!see_row(s, pq, r, row, after, size))
+	for (int i = 0; i < n && rc == RC_OK && !s->enough; i++) {
+		row = field_row(pq, r, i, &room);
+		if (!see_row(s, &row, after, size))
 			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+	}
 	if (n > 0)
 		pq->clear(r);
 	return rc;
@@ -406,7 +409,7 @@ const struct steering row_steering = {
 const struct mode row_mode = {
     .name = "row",
     .caps = CAP_SHARED | CAP_FORCE,
-    .bytes = sizeof(struct row),
+    .bytes = sizeof(struct row_lock),
     .acquire = row_acquire,
     .renew = row_renew,
     .release = row_release,

@@ -18,10 +18,10 @@ write_session_owner(char *out, size_t size, const struct session *session)
 
 /* What is known of who is no dlock. */
 static struct foreign
-read_foreign(const struct pq *pq, const PGresult *r, int row, int first,
-    const struct session *session, char *what, size_t size)
+read_foreign(const struct row *r, int first, const struct session *session, char *what,
+    size_t size)
 {
-	const char *name = field_text_in(pq, r, row, first + SESSION_NAME);
+	const char *name = row_words(r, first + SESSION_NAME);
 
 	if (session->pid == 0)
 		snprintf(what, size, "a prepared transaction");
@@ -29,14 +29,13 @@ read_foreign(const struct pq *pq, const PGresult *r, int row, int first,
 		snprintf(what, size, "a session%s%s", name && *name ? " of " : "",
 		    name ? name : "");
 	return (struct foreign){.what = what,
-	    .who = field_text_in(pq, r, row, first + SESSION_USER),
-	    .host = field_text_in(pq, r, row, first + SESSION_HOST),
+	    .who = row_words(r, first + SESSION_USER),
+	    .host = row_words(r, first + SESSION_HOST),
 	    .pid = session->pid};
 }
 
 bool
-sessions_see(struct sighting *s, const struct pq *pq, const PGresult *r, int row,
-    int first, const char *key)
+sessions_see(struct sighting *s, const struct row *r, int first, const char *key)
 {
 	char owner[48], what[160];
 	struct session session;
@@ -44,26 +43,24 @@ sessions_see(struct sighting *s, const struct pq *pq, const PGresult *r, int row
 	struct entry e = {.slot = -1, .until = EPOCH_NONE};
 	bool waits, shared;
 
-	if (!field_integer_in(
-		pq, r, row, first + SESSION_PID, 0, INT32_MAX, &session.pid) ||
-	    !field_boolean_in(pq, r, row, first + SESSION_WAITS, &waits) ||
-	    !field_boolean_in(pq, r, row, first + SESSION_SHARED, &shared) ||
-	    !field_integer_in(pq, r, row, first + SESSION_MOMENT, 0, INT64_MAX, &s->now))
+	if (!row_integer(r, first + SESSION_PID, 0, INT32_MAX, &session.pid) ||
+	    !row_boolean(r, first + SESSION_WAITS, &waits) ||
+	    !row_boolean(r, first + SESSION_SHARED, &shared) ||
+	    !row_integer(r, first + SESSION_MOMENT, 0, INT64_MAX, &s->now))
 		return false;
 	sighting_key(s, key);
-	if (!field_integer_in(
-		pq, r, row, first + SESSION_BEGAN, 1, INT64_MAX, &session.began))
+	if (!row_integer(r, first + SESSION_BEGAN, 1, INT64_MAX, &session.began))
 		session.began = 0;
-	if (!field_integer_in(pq, r, row, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
+	if (!row_integer(r, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
 	write_session_owner(owner, sizeof owner, &session);
 	e.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER;
 	e.key = s->key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
 	e.owner = owner;
-	e.record = field_text_in(pq, r, row, first + SESSION_RECORD);
+	e.record = row_words(r, first + SESSION_RECORD);
 	if (!e.record) {
-		foreign = read_foreign(pq, r, row, first, &session, what, sizeof what);
+		foreign = read_foreign(r, first, &session, what, sizeof what);
 		e.foreign = &foreign;
 	}
 	sighting_tell_one(s, &e);

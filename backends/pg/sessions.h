@@ -50,8 +50,7 @@ enum {
  * those above, as of one of `key`, which is shorter than the member.  False: they make no
  * sense.
  */
-bool sessions_see(struct sighting *, const struct pq *, const PGresult *, int row,
-    int first, const char *key);
+bool sessions_see(struct sighting *, const struct row *, int first, const char *key);
 
 /* The session that an owner names. */
 struct session {

@@ -1,0 +1,165 @@
+/* standing.c - reads where a claim stands in a queue, and says when to ask again. */
+#include "standing.h"
+
+#include "kind.h"
+
+#include <string.h>
+
+/* a place, or ms, that a server may tell of: what is reckoned with them fits */
+#define BELIEVED INT64_C(1000000000)
+
+/* told by nobody, the first in line asks so often, the second half as often, */
+#define POLL (200 * NS_PER_MS)
+/* but all well within the 3 s of a grant that nobody tells them of */
+#define POLL_MAX (2 * NS_PER_S)
+#define A_BIT_LATER 5 /* ms: for the server's clock to be past the end of a lease */
+
+/* ---- what the server says ---- */
+
+bool
+standing_read_grant(struct standing *s, const struct claim *claim, const struct row *r)
+{
+	s->slot = 0;
+	return row_integer(r, ANSWER_TOKEN, 1, INT64_MAX, &s->token) &&
+	    (claim->kind != KIND_LIMIT ||
+		row_integer(r, ANSWER_SLOT, 0, claim->limit - 1, &s->slot));
+}
+
+bool
+standing_read_taken(struct standing *s, const struct row *r)
+{
+	*s = (struct standing){.jitter = s->jitter};
+	if (!row_integer(r, 0, 1, INT64_MAX, &s->token))
+		return false;
+	s->code = GRANTED;
+	return true;
+}
+
+static bool
+read_kind(const struct row *r, enum lock_kind *kind, int64_t *room)
+{
+	return row_integer(r, ANSWER_ROOM, 0, LIMIT_MAX, room) &&
+	    kind_of_word(row_words(r, ANSWER_KIND), kind);
+}
+
+/* Who holds, or has frozen it, for people.  It may be nobody. */
+static void
+see_holders(struct host *host, const struct row *r, int64_t held_ms)
+{
+	const char *word = row_words(r, ANSWER_KIND);
+	int64_t holders, room;
+
+	host->seen.held = held_ms < 0 ? -1 : held_ms * NS_PER_MS;
+	if (held_ms < 0)
+		host->seen.holder[0] = '\0';
+	if (!row_integer(r, ANSWER_HOLDERS, 0, BELIEVED, &holders) ||
+	    !read_kind(r, &host->seen.kind, &room)) {
+		host->seen.kind = KIND_EXCLUSIVE;
+		room = holders = 0;
+	}
+	host->seen.limit = room;
+	host->seen.holders = holders;
+	host->seen.frozen = word && strcmp(word, KIND_WORD_FREEZE) == 0;
+}
+
+bool
+standing_read_place(struct standing *s, struct host *host, const struct row *r)
+{
+	int64_t held_ms;
+
+	if (!row_integer(r, ANSWER_PLACE, 1, BELIEVED, &s->place) ||
+	    !row_boolean(r, ANSWER_NEXT, &s->next))
+		return false;
+	if (!row_integer(r, ANSWER_LEFT_MS, 0, BELIEVED, &s->left_ms))
+		/* nobody holds: the first in line has not come for it yet */
+		s->left_ms = 0;
+	if (!row_integer(r, ANSWER_HELD_MS, 0, BELIEVED * 1000, &held_ms) ||
+	    !row_text(r, ANSWER_HOLDER, host->seen.holder, sizeof host->seen.holder))
+		held_ms = -1;
+	host->seen.position = s->place;
+	see_holders(host, r, held_ms);
+	return true;
+}
+
+/* The job has been done: when, and how that was found. */
+static bool
+read_done(struct done *d, const struct job *job, const struct row *r, int first)
+{
+	const char *by = row_words(r, first + DONE_BY);
+
+	d->forgotten = row_is_null(r, ANSWER_TOKEN);
+	if (!by ||
+	    !row_integer(r, first + DONE_AGE_MS, 0, INT64_MAX / NS_PER_MS, &d->age_ms))
+		return false;
+	d->recently = strcmp(by, "cooldown") == 0;
+	return d->recently ||
+	    (job->once &&
+		row_integer(
+		    r, first + DONE_BEGAN_MS, 0, INT64_MAX / NS_PER_MS, &d->began_ms));
+}
+
+bool
+standing_read(struct standing *s, const struct claim *claim, struct host *host,
+    const struct row *r, int done)
+{
+	int64_t code;
+
+	if (!row_integer(r, ANSWER_CODE, IN_USE, DONE, &code))
+		return false;
+	*s = (struct standing){.code = (enum standing_code)code, .jitter = s->jitter};
+	switch (s->code) {
+	case IN_USE:
+		return read_kind(r, &s->kind, &s->room);
+	case GRANTED:
+		return standing_read_grant(s, claim, r);
+	case DONE:
+		return read_done(&s->done, &claim->job, r, done);
+	default:
+		return standing_read_place(s, host, r);
+	}
+}
+
+/* ---- when to ask again ---- */
+
+bool
+standing_concerns_us(const struct standing *s)
+{
+	return s->next || s->place == 1;
+}
+
+instant
+standing_wake(const struct standing *s, instant wake)
+{
+	if (!standing_concerns_us(s) || s->left_ms == 0)
+		return wake;
+	return instant_first(
+	    wake, instant_now() + (s->left_ms + A_BIT_LATER) * NS_PER_MS);
+}
+
+/* A few bits of the owner and a counter: enough to keep a thousand apart.  0 to 15. */
+static int64_t
+next_jitter(struct standing *s, const struct claim *claim)
+{
+	return claim->owner[s->jitter++ % OWNER_CHARS] % 16;
+}
+
+int64_t
+standing_pause(struct standing *s, const struct claim *claim, int64_t place)
+{
+	int64_t pause = instant_first(place * POLL, POLL_MAX);
+
+	return pause * 3 / 4 + pause / 32 * next_jitter(s, claim);
+}
+
+instant
+standing_next_question(struct standing *s, const struct claim *claim)
+{
+	return standing_wake(s, instant_now() + standing_pause(s, claim, s->place));
+}
+
+int64_t
+standing_chunk(struct standing *s, const struct claim *claim, int64_t most)
+{
+	most = instant_first(most, claim->ttl / 2);
+	return most - most / 64 * next_jitter(s, claim);
+}
