@@ -28,3 +28,14 @@ kind_of_word(const char *word, enum lock_kind *kind)
 		}
 	return false;
 }
+
+bool
+kind_slot(const struct row *r, int field, int64_t room, int64_t *slot)
+{
+	int64_t none;
+
+	if (room > 0)
+		return row_integer(r, field, 0, room - 1, slot);
+	*slot = -1;
+	return row_is_null(r, field) || row_integer(r, field, -1, 0, &none);
+}

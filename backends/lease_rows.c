@@ -31,7 +31,7 @@ static bool
 read_lock(const struct row *r, struct entry *e)
 {
 	const char *word = row_words(r, LEASE_KIND);
-	int64_t room, token, slot = -1;
+	int64_t room, token, slot;
 
 	if (!word || !row_integer(r, LEASE_ROOM, 0, LIMIT_MAX, &room))
 		return false;
@@ -43,7 +43,7 @@ read_lock(const struct row *r, struct entry *e)
 	if (e->kind == ENTRY_WAITER)
 		return true;
 	if (!row_integer(r, LEASE_TOKEN, 1, INT64_MAX, &token) ||
-	    (room > 0 && !row_integer(r, LEASE_SLOT, 0, room - 1, &slot)))
+	    !kind_slot(r, LEASE_SLOT, room, &slot))
 		return false;
 	e->token = token;
 	e->slot = (int)slot;

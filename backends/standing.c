@@ -19,10 +19,14 @@
 bool
 standing_read_grant(struct standing *s, const struct claim *claim, const struct row *r)
 {
-	s->slot = 0;
-	return row_integer(r, ANSWER_TOKEN, 1, INT64_MAX, &s->token) &&
-	    (claim->kind != KIND_LIMIT ||
-		row_integer(r, ANSWER_SLOT, 0, claim->limit - 1, &s->slot));
+	int64_t slot;
+
+	if (!row_integer(r, ANSWER_TOKEN, 1, INT64_MAX, &s->token) ||
+	    !kind_slot(
+		r, ANSWER_SLOT, claim->kind == KIND_LIMIT ? claim->limit : 0, &slot))
+		return false;
+	s->slot = slot < 0 ? 0 : slot;
+	return true;
 }
 
 bool

@@ -123,6 +123,7 @@ nobody_may_hold_and_a_freeze_is_no_holder(void **state)
 static void
 a_grant_has_a_token_and_a_limit_a_slot(void **state)
 {
+	static char *const none[] = {NULL, "-1", "0"};
 	struct answer a = {.at = {"1", "12", "2"}};
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
 	struct host host = {0};
@@ -135,9 +136,13 @@ a_grant_has_a_token_and_a_limit_a_slot(void **state)
 	assert_false(with(&s, a, ANSWER_SLOT, "3"));
 	assert_false(with(&s, a, ANSWER_SLOT, NULL));
 	assert_false(with(&s, a, ANSWER_TOKEN, "0"));
-	a.at[ANSWER_SLOT] = NULL;
-	assert_true(read_all(&s, &host, a, &claim));
-	assert_int_equal(s.slot, 0);
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+		a.at[ANSWER_SLOT] = none[i];
+		assert_true(read_all(&s, &host, a, &claim));
+		assert_int_equal(s.slot, 0);
+	}
+	a.at[ANSWER_SLOT] = "1";
+	assert_false(read_all(&s, &host, a, &claim));
 }
 
 static void
