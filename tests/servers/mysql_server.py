@@ -10,9 +10,10 @@ import subprocess
 
 import pymysql
 
+import databases
 from pg import account, make_directory
 from proxy import DOWN, Proxy
-from support import RemotePlace, Server, wait_for
+from support import RemotePlace, Server
 
 USER, DB = "app", "app"  # an ordinary user, who may do all in this database and in those that tests make
 SCRIPTS = "/usr/share/mysql"
@@ -172,27 +173,14 @@ class MysqlServer(Server):
         return False
 
 
-class Database:
+class Database(databases.Database):
     """One of a server's databases."""
 
     def __init__(self, server, name):
-        self.server, self.name, self.port = server, name, server.port
-        self.url = mysql_url(server.port, db=name)
+        super().__init__(server, name, mysql_url)
 
     def connect(self, **options):
         return self.server.connect(db=self.name, **options)
-
-    def ask(self, sql, *arguments, **options):
-        return self.server.ask(sql, *arguments, db=self.name, **options)
-
-    def value(self, sql, *arguments, **options):
-        return self.server.value(sql, *arguments, db=self.name, **options)
-
-    def sessions(self):
-        return self.server.sessions(self.name)
-
-    def terminate(self):
-        return self.server.terminate(self.name)
 
     def drop(self):
         self.terminate()
@@ -299,31 +287,3 @@ class NamedMysqlPlace(BoundMysqlPlace):
 
 MYSQL_PLACES = [MysqlPlace, RowMysqlPlace, NamedMysqlPlace]
 MODES = ["lease", "row", "named"]
-
-
-# ---- dlock on them ----
-
-
-class At:
-    """A place as tests of one backend make them."""
-
-    def __init__(self, url, mode="lease"):
-        self.words = ["-u", url, *(["-O", f"mode={mode}"] if mode != "lease" else [])]
-
-
-def run(dlock, url, *options, command=("echo", "ran"), mode="lease", **arguments):
-    return dlock.run("run", *At(url, mode).words, "-k", "job", *options, "--", *command, **arguments)
-
-
-def is_free(dlock, url, mode="lease"):
-    return run(dlock, url, "-n", mode=mode).status == 0
-
-
-def wait_for_renewals(holder, count=1):
-    """Waits until as many more renewals have succeeded as dlock -v tells of."""
-    def told():
-        return holder.stderr().count("renew: ok")
-
-    before = told()
-    wait_for(lambda: told() >= before + count, what="a renewal")
-    assert holder.poll() is None

@@ -16,6 +16,7 @@ import tempfile
 
 import psycopg2
 
+import databases
 from proxy import UP, Proxy
 from support import RemotePlace, Server, children_of, is_alive, kill, servers, wait_for
 
@@ -228,27 +229,14 @@ class PgServer(Server):
         assert self.value("SELECT pg_promote()")
 
 
-class Database:
+class Database(databases.Database):
     """One of a server's databases."""
 
     def __init__(self, server, name):
-        self.server, self.name, self.port = server, name, server.port
-        self.url = pg_url(server.port, db=name)
+        super().__init__(server, name, pg_url)
 
     def connect(self, user="postgres", **options):
         return self.server.connect(user, self.name, **options)
-
-    def ask(self, sql, *arguments, **options):
-        return self.server.ask(sql, *arguments, db=self.name, **options)
-
-    def value(self, sql, *arguments, **options):
-        return self.server.value(sql, *arguments, db=self.name, **options)
-
-    def sessions(self):
-        return self.server.sessions(self.name)
-
-    def terminate(self):
-        return self.server.terminate(self.name)
 
     def drop(self):
         self.server.ask(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)', db="postgres")
@@ -427,35 +415,8 @@ class RowPgPlace(BoundPgPlace):
 PG_PLACES = [PgPlace, PooledPgPlace, AdvisoryPgPlace, RowPgPlace]
 
 
-# ---- dlock on them ----
-
 MODES = ["lease", "advisory", "row"]
-
-
-class At:
-    """A place as tests of one backend make them."""
-
-    def __init__(self, url, mode="lease"):
-        self.words = ["-u", url, *(["-O", f"mode={mode}"] if mode != "lease" else [])]
-
-
-def run(dlock, url, *options, command=("echo", "ran"), mode="lease", **arguments):
-    return dlock.run("run", *At(url, mode).words, "-k", "job", *options, "--", *command, **arguments)
-
-
-def is_free(dlock, url, mode="lease"):
-    return run(dlock, url, "-n", mode=mode).status == 0
 
 
 def psql(database, sql, user="postgres"):
     tool("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", pg_url(database.port, user, database.name), input=sql)
-
-
-def wait_for_renewals(holder, count=1):
-    """Waits until as many more renewals have succeeded as dlock -v tells of."""
-    def told():
-        return holder.stderr().count("renew: ok")
-
-    before = told()
-    wait_for(lambda: told() >= before + count, what="a renewal")
-    assert holder.poll() is None

@@ -487,8 +487,8 @@ class Place:
 class At:
     """A place as tests of one backend make them."""
 
-    def __init__(self, url):
-        self.words = ["-u", url]
+    def __init__(self, url, mode="lease"):
+        self.words = ["-u", url, *(["-O", f"mode={mode}"] if mode != "lease" else [])]
 
 
 class FilePlace(Place):

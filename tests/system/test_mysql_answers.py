@@ -5,9 +5,10 @@ import threading
 
 import pytest
 
-from mysql_server import At, error, is_free, mysql_url, run, wait_for_renewals
+from databases import is_free, run, wait_for_renewals
+from mysql_server import error, mysql_url
 from proxy import DOWN, UP
-from support import wait_for
+from support import At, wait_for
 from test_fault import IMPATIENT, LEASE, SOON, assert_refused
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"

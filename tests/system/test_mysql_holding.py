@@ -9,10 +9,11 @@ import time
 
 import pytest
 
-from mysql_server import At, is_free, mysql_url, owner, run, wait_for_renewals
+from databases import is_free, run, wait_for_renewals
+from mysql_server import mysql_url, owner
 from pg import make_directory
 from proxy import DOWN, UP
-from support import wait_for
+from support import At, wait_for
 from test_fault import IS_GONE, LEASE, LIVING_LEASE, STUBBORN, compile_shim
 
 

@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
-from mysql_server import At, mysql_url, packet, run
-from support import wait_for
+from databases import run
+from mysql_server import mysql_url, packet
+from support import At, wait_for
 from test_fault import assert_refused
 
 PASSWORD = b"tell-nobody"

@@ -6,8 +6,9 @@ import time
 import pymysql
 import pytest
 
-from mysql_server import At, is_free, mysql_url, run
-from support import wait_for
+from databases import is_free, run
+from mysql_server import mysql_url
+from support import At, wait_for
 
 FAR = 9_000_000_000_000_000  # a time that does not come
 OWNER = "0123456789abcdef" * 2

@@ -11,9 +11,10 @@ import time
 import pymysql
 import pytest
 
-from mysql_server import MODES, At, error, is_free, mysql_url, run
+from databases import is_free, run
+from mysql_server import MODES, error, mysql_url
 from proxy import BOTH, UP
-from support import boottime, is_alive, wait_for
+from support import At, boottime, is_alive, wait_for
 from test_fault import IS_GONE, LEASE, SOON_SECONDS, STUBBORN, assert_refused
 
 SESSION_MODES = ["row", "named"]

@@ -10,10 +10,11 @@ import time
 import pytest
 
 from certificates import Authority
-from mysql_server import At, is_free, mysql_url, owner, run
+from databases import is_free, run
+from mysql_server import mysql_url, owner
 from pg import make_directory
 from proxy import DOWN, UP
-from support import wait_for
+from support import At, wait_for
 from test_fault import IMPATIENT, assert_refused
 
 

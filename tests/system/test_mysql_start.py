@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
-from mysql_server import MODES, At, is_free, mysql_url, run
-from support import free_port
+from databases import is_free, run
+from mysql_server import MODES, mysql_url
+from support import At, free_port
 from test_fault import IMPATIENT, assert_refused
 
 SECRET = "s3cr3t:/@%"

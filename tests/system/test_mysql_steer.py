@@ -2,7 +2,6 @@
 # what is there and no more, and hits exactly the grant that was meant.
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -11,45 +10,13 @@ import time
 
 import pytest
 
-from mysql_server import MODES, At, Database, mysql_url, run
-from support import ROOT, wait_for
+from admin import ADMIN, BOB, LOST, OK, admin, each, kinds, revoke
+from databases import run
+from mysql_server import MODES, Database, mysql_url
+from support import At, wait_for
 from test_fault import LIVING_LEASE
 
-ADMIN = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))),
-                     "dlock-admin")
-BOB = json.dumps({"who": "bob@office", "why": "it hangs"})
-NUMBERS = {"lock", "limit", "token", "slot", "position", "count", "since", "until", "now", "revoked", "status", "pid"}
 ENDLESS = ("-t", "1h")
-OK, LOST = "ok", "not ours"
-
-
-def entry_of(line):
-    kind, *members = line.split("\t")
-    entry = {"kind": kind, **dict(m.split("=", 1) for m in members)}
-    return {k: int(v) if k in NUMBERS else v for k, v in entry.items()}
-
-
-def admin(at, *words):
-    """(what it ended with, why, entries): admin_ops, called one by one."""
-    done = subprocess.run([ADMIN, "mysql", *at.words[1:], *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
-    *lines, last = done.stdout.splitlines()
-    found = re.fullmatch(r"rc (ok|not ours|denied|unsafe configuration|no answer|protocol) (.*)", last)
-    assert found, (done.returncode, done.stdout[-500:], done.stderr)
-    return found[1], found[2], [entry_of(line) for line in lines]
-
-
-def each(at, *words):
-    rc, why, entries = admin(at, "each", *words)
-    assert rc == OK, why
-    return entries
-
-
-def kinds(entries):
-    return [e["kind"] for e in entries]
-
-
-def revoke(at, target, *force, key="job", record=BOB):
-    return admin(at, "revoke", key, target["token"], target.get("owner", "-"), record, *force)[0]
 
 
 @pytest.fixture

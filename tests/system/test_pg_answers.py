@@ -9,9 +9,10 @@ import threading
 import psycopg2
 import pytest
 
-from pg import MODES, USER, At, columns, data_row, error, is_free, pg_url, run, wait_for_renewals
+from databases import is_free, run, wait_for_renewals
+from pg import MODES, USER, columns, data_row, error, pg_url
 from proxy import DOWN, UP
-from support import wait_for
+from support import At, wait_for
 from test_fault import IMPATIENT, LEASE, LIVING_LEASE, SOON, assert_refused
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"

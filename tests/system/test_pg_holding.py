@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from pg import DB, USER, At, is_free, make_directory, pg_url, run, wait_for_renewals
+from databases import is_free, run, wait_for_renewals
+from pg import DB, USER, make_directory, pg_url
 from proxy import DOWN
-from support import wait_for
+from support import At, wait_for
 from test_fault import IS_GONE, LEASE, LIVING_LEASE, STUBBORN, compile_shim
 
 

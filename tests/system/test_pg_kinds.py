@@ -10,9 +10,10 @@ import time
 import psycopg2
 import pytest
 
-from pg import At, Tamper, columns, data_row, pg_url, run
+from databases import run
+from pg import Tamper, columns, data_row, pg_url
 from proxy import BOTH, UP
-from support import is_alive, wait_for
+from support import At, is_alive, wait_for
 from test_fault import assert_refused
 
 KINDS = {"x": [], "s": ["-s"], "l3": ["--limit", "3"], "l5": ["--limit", "5"]}

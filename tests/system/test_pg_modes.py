@@ -12,9 +12,10 @@ import time
 import psycopg2
 import pytest
 
-from pg import DB, MODES, At, error, is_free, pg_url, run
+from databases import is_free, run
+from pg import DB, MODES, error, pg_url
 from proxy import BOTH
-from support import boottime, is_alive, wait_for
+from support import At, boottime, is_alive, wait_for
 from test_fault import IS_GONE, LEASE, SOON_SECONDS, STUBBORN, assert_refused
 
 SESSION_MODES = ["advisory", "row"]

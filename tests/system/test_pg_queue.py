@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from pg import MODES, At, Tamper, is_free, pg_url, run
+from databases import is_free, run
+from pg import MODES, Tamper, pg_url
 from proxy import BOTH, DOWN, UP
-from support import DLOCK, wait_for
+from support import DLOCK, At, wait_for
 from test_fault import LEASE
 
 

@@ -10,9 +10,10 @@ import subprocess
 import psycopg2
 import pytest
 
-from pg import MODES, PG_PLACES, USER, At, pg_url, psql, run, wait_for_renewals
+from databases import run, wait_for_renewals
+from pg import MODES, PG_PLACES, USER, pg_url, psql
 from proxy import UP
-from support import ROOT
+from support import ROOT, At
 from test_fault import LIVING_LEASE, assert_refused
 
 

@@ -12,9 +12,10 @@ import time
 import psycopg2
 import pytest
 
-from pg import DB, MODES, USER, At, PgServer, error, pg_url, psql, run
-from support import DLOCK, ROOT, compile_shim, free_port
-from test_fault import IMPATIENT, assert_refused, compile_shim
+from databases import run
+from pg import DB, MODES, USER, PgServer, error, pg_url, psql
+from support import DLOCK, ROOT, At, compile_shim, free_port
+from test_fault import IMPATIENT, assert_refused
 
 
 # ---- where a server is ----

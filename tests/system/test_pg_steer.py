@@ -4,7 +4,6 @@
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,56 +13,16 @@ import time
 import psycopg2
 import pytest
 
-from pg import MODES, USER, At, error, pg_url, psql, run
-from support import ROOT, is_alive, wait_for
+from admin import ADMIN, BOB, CONFIG, DENIED, LOST, OK, admin, does, each, kinds, revoke
+from databases import run
+from pg import MODES, USER, error, pg_url, psql
+from support import At, is_alive, wait_for
 from test_fault import LIVING_LEASE
 from test_pg_schema import OLDER, schema_sql, worker  # noqa: F401  pylint: disable=unused-import
 
-ADMIN = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))),
-                     "dlock-admin")
-BOB = json.dumps({"who": "bob@office", "why": "it hangs"})
-NUMBERS = {"lock", "limit", "token", "slot", "position", "count", "since", "until", "now", "revoked", "status", "pid"}
 EXCLUSIVE, SHARED, LIMIT = 0, 2, 3  # enum lock_kind
 ENDLESS = ("-t", "1h")
 KINDS = {"x": [], "s": ["-s"], "l2": ["--limit", "2"]}
-OK, LOST, DENIED, CONFIG = "ok", "not ours", "denied", "unsafe configuration"
-
-
-# ---- admin_ops, called one by one ----
-
-
-def entry_of(line):
-    kind, *members = line.split("\t")
-    entry = {"kind": kind, **dict(m.split("=", 1) for m in members)}
-    return {k: int(v) if k in NUMBERS else v for k, v in entry.items()}
-
-
-def admin(at, *words):
-    """(what it ended with, why, entries)"""
-    done = subprocess.run([ADMIN, "pg", *at.words[1:], *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
-    *lines, last = done.stdout.splitlines()
-    found = re.fullmatch(rf"rc ({OK}|{LOST}|{DENIED}|{CONFIG}|no answer|protocol) (.*)", last)
-    assert found, (done.returncode, done.stdout[-500:], done.stderr)
-    return found[1], found[2], [entry_of(line) for line in lines]
-
-
-def each(at, *words):
-    rc, why, entries = admin(at, "each", *words)
-    assert rc == OK, why
-    return entries
-
-
-def kinds(entries):
-    return [e["kind"] for e in entries]
-
-
-def does(at, *words):
-    """What a call ended with."""
-    return admin(at, *words)[0]
-
-
-def revoke(at, target, *force, key="job", record=BOB):
-    return does(at, "revoke", key, target["token"], target.get("owner", "-"), record, *force)
 
 
 def who(entry):
