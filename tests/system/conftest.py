@@ -40,8 +40,8 @@ OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
          "redis": "of a file test_redis*, or marked so, only if redis is among these backends",
          "zk": "of a file test_zk*, or marked so, only if zk is among them",
-         "pg": "of a file test_pg*, or marked so, only if pg is among them",
-         "mysql": "of a file test_mysql*, or marked so, only if mysql is among them",
+         "pg": "of a file test_pg*, or marked so, or with sql=pg (test_databases.py), only if pg is among them",
+         "mysql": "of a file test_mysql*, or marked so, or with sql=mysql, only if mysql is among them",
          "where": "only for the places of which the rule is true (support.where)",
          "full": "only of make check-all, since it takes long"}
 
@@ -57,8 +57,12 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{name}: {what}")
 
 
+def named_params(item):
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
 def params_of(item):
-    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+    return list(named_params(item).values())
 
 
 def applies(item):
@@ -81,7 +85,8 @@ def is_for_later(item):
 def pytest_collection_modifyitems(config, items):
     wanted, left = {p.name for p in places()}, []
     for item in items:
-        of = [name for name in ("redis", "zk", "pg", "mysql") if item.path.stem.split("_")[1] == name or item.get_closest_marker(name)]
+        whose = {item.path.stem.split("_")[1], named_params(item).get("sql")}
+        of = [name for name in ("redis", "zk", "pg", "mysql") if name in whose or item.get_closest_marker(name)]
         for name in of:
             item.add_marker(name)
             if name not in wanted:

@@ -2,19 +2,15 @@
 # (administrators, restarts, clocks, wires), and what is lost costs the command.  All of it
 # holds for the default mode, a lease in a table; test_mysql_modes.py has the other ones.
 
-import os
-import pathlib
-import shutil
 import time
 
 import pytest
 
 from databases import is_free, run, wait_for_renewals
-from mysql_server import mysql_url, owner
-from pg import make_directory
+from mysql_server import mysql_url
 from proxy import DOWN, UP
 from support import At, wait_for
-from test_fault import IS_GONE, LEASE, LIVING_LEASE, STUBBORN, compile_shim
+from test_fault import IS_GONE, LEASE, LIVING_LEASE, STUBBORN
 
 
 # ---- holding: a server that is there ----
@@ -62,20 +58,6 @@ def test_lost_data_cost_the_command(dlock, mysql_server, request):
         assert done.status == 79 and done.stderr.count("\n") == 1, name
         if name != "another-owner":
             assert is_free(dlock, database.url), name
-
-
-def test_lost_data_are_noticed_at_release(dlock, mysql_db):
-    holder = dlock.hold(At(mysql_db.url), "job")
-    mysql_db.ask("DELETE FROM dlock_holds")
-    done = holder.finish()
-    assert done.status == 79 and "job" in done.stderr
-
-
-def test_lost_lock_is_not_taken_again(dlock, mysql_db):
-    holder = dlock.hold(At(mysql_db.url), "job", *LEASE)
-    mysql_db.ask("DELETE FROM dlock_holds")
-    assert holder.wait().status == 79
-    assert mysql_db.value("SELECT count(*) FROM dlock_holds") == 0
 
 
 def test_nothing_is_left_of_locks_that_were_released(dlock, mysql_db):
@@ -150,91 +132,7 @@ def test_late_answers_are_never_taken_for_others(dlock, mysql_db, make_proxy):
     assert is_free(dlock, mysql_db.url)
 
 
-def test_lost_answer_to_a_release_is_no_lost_lock(dlock, mysql_db, make_proxy):
-    """The server has released, its answer got lost, and asked again it knows of nothing: that proves no loss."""
-    proxy = make_proxy(mysql_db.port)
-    holder = dlock.hold(At(mysql_url(proxy.port, db=mysql_db.name)), "job")
-    proxy.cut(DOWN, 1)  # resets at the next answer
-    done = holder.finish()
-    assert done.status == 0 and "the release was not confirmed" in done.stderr
-    wait_for(lambda: is_free(dlock, mysql_db.url), what="a free lock")
-
-
 # ---- the server's clock ----
-
-
-@pytest.fixture
-def clock(request, make_mysql):
-    """A server whose wall clock is wrong by what is written into the file, in seconds."""
-    directory = pathlib.Path(make_directory("dlock-clock-", owner=owner()))  # the server may not enter tmp_path
-    request.addfinalizer(lambda: shutil.rmtree(directory, ignore_errors=True))
-    file = directory / "shift"
-    file.write_text("0")
-    shim = compile_shim(directory, "clock", """
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        #include <fcntl.h>
-        #include <stdlib.h>
-        #include <sys/syscall.h>
-        #include <sys/time.h>
-        #include <time.h>
-        #include <unistd.h>
-        static long shift(void)
-        {
-            char text[32] = "";
-            int fd = open(getenv("SHIFT"), O_RDONLY);
-            if (fd >= 0) {
-                if (read(fd, text, sizeof text - 1) < 0)
-                    text[0] = 0;
-                close(fd);
-            }
-            return atol(text);
-        }
-        int clock_gettime(clockid_t id, struct timespec *t)
-        {
-            int rc = (int)syscall(SYS_clock_gettime, id, t);
-            if (id == CLOCK_REALTIME)
-                t->tv_sec += shift();
-            return rc;
-        }
-        int gettimeofday(struct timeval *tv, void *zone)
-        {
-            struct timespec t;
-            (void)zone;
-            clock_gettime(CLOCK_REALTIME, &t);
-            tv->tv_sec = t.tv_sec;
-            tv->tv_usec = t.tv_nsec / 1000;
-            return 0;
-        }""")
-    server = make_mysql(env={"LD_PRELOAD": shim, "SHIFT": str(file)})
-
-    def shift(seconds):
-        (directory / "new").write_text(str(seconds))
-        os.rename(directory / "new", file)
-        now = float(server.value("SELECT UNIX_TIMESTAMP(SYSDATE(6))"))
-        assert abs(now - time.time() - seconds) < 60
-
-    return server, shift
-
-
-def test_server_clock_set_forward_costs_the_command(dlock, clock):
-    server, shift = clock
-    holder = dlock.hold(At(server.url), "job", *LEASE)
-    shift(3600)
-    assert is_free(dlock, server.url)  # by its clock, the lease has ended
-    assert holder.wait().status == 79
-
-
-def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
-    server, shift = clock
-    holder = dlock.hold(At(server.url), "job", *LIVING_LEASE, "-v")
-    waiter = dlock.contend(At(server.url), "job").queued(1)
-    shift(-3600)
-    wait_for_renewals(holder)
-    assert holder.finish().status == 0
-    assert waiter.held().token > holder.token
-    assert waiter.finish().status == 0
-    assert is_free(dlock, server.url)
 
 
 def test_time_zones_of_server_and_summer_time_do_not_matter(dlock, make_mysql):

@@ -11,11 +11,11 @@ import time
 import pymysql
 import pytest
 
-from databases import is_free, run
+from databases import is_free, run, token_of
 from mysql_server import MODES, error, mysql_url
-from proxy import BOTH, UP
-from support import At, boottime, is_alive, wait_for
-from test_fault import IS_GONE, LEASE, SOON_SECONDS, STUBBORN, assert_refused
+from proxy import UP
+from support import At, wait_for
+from test_fault import LEASE, assert_refused
 
 SESSION_MODES = ["row", "named"]
 
@@ -221,12 +221,6 @@ def test_force(dlock, mysql_db, mode):
 # ---- tokens ----
 
 
-def token_of(dlock, url, mode_):
-    done = run(dlock, url, command=("printenv", "DLOCK_TOKEN"), mode=mode_)
-    assert done.status == 0, done
-    return int(done.stdout)
-
-
 def test_tokens_grow_whatever_ends(dlock, make_mysql, mode):
     """A release, a killed session, a crash of the server."""
     server = make_mysql(safe=True)
@@ -269,29 +263,6 @@ def test_a_user_who_may_make_nothing_can_take_a_name(dlock, mysql_server, mysql_
 # ---- the session ends, and the lock with it ----
 
 
-def test_terminated_session_ends_the_command_at_once(dlock, mysql_db, tmp_path, mode):
-    heard = tmp_path / "heard"
-    holder = dlock.contend(At(mysql_db.url, mode), "job", "-t", "10m", command=("sh", "-c", STUBBORN, heard)).held()
-    before = boottime()
-    assert mysql_db.terminate() >= 1
-    done = holder.wait()
-    assert boottime() - before < 90  # long before the next renewal
-    assert done.status == 79 and done.stderr.count("\n") == 1 and "job" in done.stderr
-    assert not heard.exists()  # KILL, without TERM
-    assert is_free(dlock, mysql_db.url, mode)
-
-
-def test_restart_costs_the_command(dlock, make_mysql, mode):
-    server = make_mysql(safe=True)
-    holder = dlock.hold(At(server.url, mode), "job", "-t", "30s")
-    waiter = dlock.contend(At(server.url, mode), "job", command=("true",))
-    waiter.event("waiting")
-    server.restart()
-    assert holder.wait().status == 79
-    assert waiter.wait().status == 0
-    assert waiter.token > holder.token
-
-
 def test_a_lock_that_was_given_back_behind_our_back_is_lost(dlock, mysql_db, make_mysql_tamper, mode):
     """The server says at a renewal that the session no longer has it."""
     lie = threading.Event()
@@ -311,38 +282,6 @@ def test_a_row_is_held_by_its_transaction_alone(dlock, mysql_db, make_proxy):
     holder = dlock.hold(At(mysql_url(proxy.port, db=mysql_db.name), "row"), "job", *LEASE)
     proxy.tap = lambda _, direction, data: data.replace(asked, asked[:-1] + b"2") if direction == UP else data
     assert holder.wait().status == 79
-
-
-class Silent:
-    """A holder who falls silent, and who comes after it."""
-
-    def __init__(self, dlock, db, proxy, mode_, key):
-        self.proxy, self.at, self.key = proxy, At(db.url, mode_), key
-        self.holder = dlock.contend(At(mysql_url(proxy.port, db=db.name), mode_), key, *LEASE).held()
-        self.keeper = self.holder.keeper
-        self.next = dlock.contend(self.at, key, command=("sh", "-c", IS_GONE, self.holder.command))
-        self.next.event("waiting")
-
-
-def test_silence_ends_the_session_as_a_lease(dlock, mysql_db, make_proxy):
-    """The server ends a session that says nothing for a ttl, and not before the command is dead."""
-    silent = {(m, how): Silent(dlock, mysql_db, make_proxy(mysql_db.port), m, how)
-              for m in SESSION_MODES for how in ("frozen", "partition")}
-    before = boottime()
-    for (_, how), s in silent.items():
-        if how == "frozen":
-            s.holder.signal(signal.SIGSTOP, "keeper")
-        else:
-            s.proxy.hold(*BOTH)
-    for name, s in silent.items():
-        assert s.next.wait().status == 0, name
-        assert s.next.token > s.holder.token
-    assert boottime() - before < SOON_SECONDS
-    for name, s in silent.items():
-        s.holder.signal(signal.SIGCONT, "keeper")
-        assert s.holder.wait().status == 79, name
-        wait_for(lambda s=s: not is_alive(s.keeper), what="the keeper's end")
-        assert dlock.run("run", *s.at.words, "-k", s.key, "-n", "--", "true").status == 0, name
 
 
 HOSTILE = {"wait_timeout": 1, "interactive_timeout": 1, "idle_transaction_timeout": 1, "idle_write_transaction_timeout": 1,
@@ -369,43 +308,6 @@ def test_settings_of_the_server_do_no_harm(dlock, make_mysql, tmp_path):
 
 
 # ---- waiting ----
-
-
-def test_waiters_that_are_no_more_block_for_a_lease_at_most(dlock, mysql_db, make_proxy):
-    stories = []
-    for m in SESSION_MODES:
-        for how in ("killed", "partition"):
-            proxy = make_proxy(mysql_db.port)
-            holder = dlock.hold(At(mysql_db.url, m), how)
-            lost = dlock.contend(At(mysql_url(proxy.port, db=mysql_db.name), m), how, *LEASE)
-            lost.event("waiting")
-            behind = dlock.contend(At(mysql_db.url, m), how, command=("true",))
-            behind.event("waiting")
-            stories.append((f"{m} {how}", proxy, holder, lost, behind))
-    for name, proxy, _, lost, _ in stories:
-        if "killed" in name:
-            assert lost.keeper
-            lost.signal(signal.SIGKILL, "keeper")
-            lost.wait()
-        else:
-            proxy.drop(*BOTH)
-    for name, _, holder, _, behind in stories:
-        assert holder.finish().status == 0, name
-    for name, _, _, lost, behind in stories:
-        assert behind.wait().status == 0, name
-        assert not lost.running
-
-
-def test_waiter_survives_a_partition(dlock, mysql_db, make_proxy, mode):
-    proxy = make_proxy(mysql_db.port)
-    holder = dlock.hold(At(mysql_db.url, mode), "job")
-    waiter = dlock.contend(At(mysql_url(proxy.port, db=mysql_db.name), mode), "job", command=("true",))
-    waiter.event("waiting")
-    before = proxy.connections
-    proxy.reset()
-    wait_for(lambda: proxy.connections > before, what="the waiter's return")
-    assert holder.finish().status == 0
-    assert waiter.wait().status == 0
 
 
 SLEEPS = "SELECT id FROM information_schema.processlist WHERE db = %s AND state IN ('User lock', 'Statistics', 'Updating')" \
@@ -506,11 +408,3 @@ def test_nothing_is_left(dlock, mysql_db, mode):
     with client(mysql_db) as ask:
         ask("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
         assert ask("SELECT * FROM dlock_grants") == ()
-
-
-def test_modes_of_one_key_are_different_locks(dlock, mysql_db):
-    """As the manual says: a key's users agree on a mode."""
-    holders = [dlock.contend(At(mysql_db.url, m), "job", "-n") for m in MODES]
-    for holder in holders:
-        holder.held()
-    assert [h.finish().status for h in holders] == [0, 0, 0]

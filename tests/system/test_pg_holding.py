@@ -2,18 +2,14 @@
 # (administrators, restarts, fail-over, clocks), and what is lost costs the command.  All of
 # it holds for the default mode, a lease in a table; test_pg_modes.py has the other ones.
 
-import os
-import pathlib
-import shutil
 import time
 
 import pytest
 
 from databases import is_free, run, wait_for_renewals
-from pg import DB, USER, make_directory, pg_url
-from proxy import DOWN
+from pg import DB, USER
 from support import At, wait_for
-from test_fault import IS_GONE, LEASE, LIVING_LEASE, STUBBORN, compile_shim
+from test_fault import IS_GONE, LEASE, LIVING_LEASE, STUBBORN
 
 
 # ---- holding: a server that is there ----
@@ -65,20 +61,6 @@ def test_lost_data_cost_the_command(dlock, make_db):
             database.ask("DROP SCHEMA dlock CASCADE")
         if name != "another-owner":
             assert is_free(dlock, database.url), name
-
-
-def test_lost_data_are_noticed_at_release(dlock, db):
-    holder = dlock.hold(At(db.url), "job")
-    db.ask("DELETE FROM dlock.claims WHERE slot IS NOT NULL")
-    done = holder.finish()
-    assert done.status == 79 and "job" in done.stderr
-
-
-def test_lost_lock_is_not_taken_again(dlock, db):
-    holder = dlock.hold(At(db.url), "job", *LEASE)
-    db.ask("DELETE FROM dlock.claims WHERE slot IS NOT NULL")
-    assert holder.wait().status == 79
-    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL") == 0
 
 
 def test_nothing_is_left_of_locks_that_were_released(dlock, db):
@@ -175,79 +157,3 @@ def test_a_grant_that_its_standby_does_not_have_is_none(dlock, fleet):
     assert not starter.running
     standby.resume()
     assert starter.held().finish().status == 0
-
-
-# ---- the server's clock ----
-
-
-@pytest.fixture
-def clock(request, make_pg):
-    """A server whose wall clock is wrong by what is written into the file, in seconds."""
-    directory = pathlib.Path(make_directory("dlock-clock-"))  # the server may not enter tmp_path
-    request.addfinalizer(lambda: shutil.rmtree(directory, ignore_errors=True))
-    file = directory / "shift"
-    file.write_text("0")
-    shim = compile_shim(directory, "clock", """
-        #include <fcntl.h>
-        #include <stdlib.h>
-        #include <sys/time.h>
-        #include <time.h>
-        #include <unistd.h>
-        int gettimeofday(struct timeval *tv, void *zone)
-        {
-            struct timespec t;
-            char text[32] = "";
-            int fd = open(getenv("SHIFT"), O_RDONLY);
-            (void)zone;
-            if (fd >= 0) {
-                if (read(fd, text, sizeof text - 1) < 0)
-                    text[0] = 0;
-                close(fd);
-            }
-            clock_gettime(CLOCK_REALTIME, &t);
-            tv->tv_sec = t.tv_sec + atol(text);
-            tv->tv_usec = t.tv_nsec / 1000;
-            return 0;
-        }""")
-    server = make_pg(env={"LD_PRELOAD": shim, "SHIFT": str(file)})
-
-    def shift(seconds):
-        (directory / "new").write_text(str(seconds))
-        os.rename(directory / "new", file)
-        now = server.value("SELECT extract(epoch FROM clock_timestamp())::float8")
-        assert abs(now - time.time() - seconds) < 60
-
-    return server, shift
-
-
-def test_server_clock_set_forward_costs_the_command(dlock, clock):
-    server, shift = clock
-    holder = dlock.hold(At(server.url), "job", *LEASE)
-    shift(3600)
-    assert is_free(dlock, server.url)  # by its clock, the lease has ended
-    assert holder.wait().status == 79
-
-
-def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
-    server, shift = clock
-    holder = dlock.hold(At(server.url), "job", *LIVING_LEASE, "-v")
-    waiter = dlock.contend(At(server.url), "job").queued(1)
-    shift(-3600)
-    wait_for_renewals(holder)
-    assert holder.finish().status == 0
-    assert waiter.held().token > holder.token
-    assert waiter.finish().status == 0
-    assert is_free(dlock, server.url)
-
-
-# ---- at the end ----
-
-
-def test_lost_answer_to_a_release_is_no_lost_lock(dlock, db, make_proxy):
-    """The server has released, its answer got lost, and asked again it knows of nothing: that proves no loss."""
-    proxy = make_proxy(db.server.port)
-    holder = dlock.hold(At(pg_url(proxy.port, db=db.name)), "job")
-    proxy.cut(DOWN, 1)  # resets at the next answer
-    done = holder.finish()
-    assert done.status == 0 and "the release was not confirmed" in done.stderr
-    wait_for(lambda: is_free(dlock, db.url), what="a free lock")

@@ -12,11 +12,10 @@ import time
 import psycopg2
 import pytest
 
-from databases import is_free, run
+from databases import run, token_of
 from pg import DB, MODES, error, pg_url
-from proxy import BOTH
-from support import At, boottime, is_alive, wait_for
-from test_fault import IS_GONE, LEASE, SOON_SECONDS, STUBBORN, assert_refused
+from support import At, wait_for
+from test_fault import LEASE, assert_refused
 
 SESSION_MODES = ["advisory", "row"]
 
@@ -173,12 +172,6 @@ def test_a_granted_lock_is_not_overlooked_for_a_timeout(dlock, db, make_tamper):
 # ---- tokens ----
 
 
-def token_of(dlock, url, mode_):
-    done = run(dlock, url, command=("printenv", "DLOCK_TOKEN"), mode=mode_)
-    assert done.status == 0, done
-    return int(done.stdout)
-
-
 def test_tokens_grow_in_each_mode(dlock, db):
     tokens = {mode_: [] for mode_ in MODES}
     for _ in range(3):
@@ -206,29 +199,6 @@ def test_tokens_without_a_schema_are_the_servers_clock(dlock, db):
 # ---- the session ends, and the lock with it ----
 
 
-def test_terminated_session_ends_the_command_at_once(dlock, db, tmp_path, mode):
-    heard = tmp_path / "heard"
-    holder = dlock.contend(At(db.url, mode), "job", "-t", "10m", command=("sh", "-c", STUBBORN, heard)).held()
-    before = boottime()
-    assert db.terminate() >= 1
-    done = holder.wait()
-    assert boottime() - before < 90  # long before the next renewal
-    assert done.status == 79 and done.stderr.count("\n") == 1 and "job" in done.stderr
-    assert not heard.exists()  # KILL, without TERM
-    assert is_free(dlock, db.url, mode)
-
-
-def test_restart_costs_the_command(dlock, make_pg, mode):
-    server = make_pg(safe=True)
-    holder = dlock.hold(At(server.url, mode), "job", "-t", "30s")
-    waiter = dlock.contend(At(server.url, mode), "job", command=("true",))
-    waiter.event("waiting")
-    server.restart()
-    assert holder.wait().status == 79
-    assert waiter.wait().status == 0
-    assert waiter.token > holder.token
-
-
 def test_lost_lock_is_not_taken_again(dlock, db, mode):
     """The connection is not opened anew for another renewal."""
     holder = dlock.hold(At(db.url, mode), "job", *LEASE)
@@ -236,38 +206,6 @@ def test_lost_lock_is_not_taken_again(dlock, db, mode):
     assert holder.wait().status == 79
     wait_for(lambda: not db.sessions(), what="the end of all sessions")
     assert advisory_locks(db) == []
-
-
-class Silent:
-    """A holder who falls silent, and who comes after it."""
-
-    def __init__(self, dlock, db, proxy, mode_, key):
-        self.proxy, self.at, self.key = proxy, At(db.url, mode_), key
-        self.holder = dlock.contend(At(pg_url(proxy.port, db=db.name), mode_), key, *LEASE).held()
-        self.keeper = self.holder.keeper
-        self.next = dlock.contend(self.at, key, command=("sh", "-c", IS_GONE, self.holder.command))
-        self.next.event("waiting")
-
-
-def test_silence_ends_the_session_as_a_lease(dlock, db, make_proxy):
-    """The server ends a session that says nothing for a ttl, and not before the command is dead."""
-    silent = {(m, how): Silent(dlock, db, make_proxy(db.server.port), m, how)
-              for m in SESSION_MODES for how in ("frozen", "partition")}
-    before = boottime()
-    for (_, how), s in silent.items():
-        if how == "frozen":
-            s.holder.signal(signal.SIGSTOP, "keeper")
-        else:
-            s.proxy.hold(*BOTH)
-    for name, s in silent.items():
-        assert s.next.wait().status == 0, name
-        assert s.next.token > s.holder.token
-    assert boottime() - before < SOON_SECONDS
-    for name, s in silent.items():
-        s.holder.signal(signal.SIGCONT, "keeper")
-        assert s.holder.wait().status == 79, name
-        wait_for(lambda s=s: not is_alive(s.keeper), what="the keeper's end")
-        assert dlock.run("run", *s.at.words, "-k", s.key, "-n", "--", "true").status == 0, name
 
 
 def test_the_lease_is_the_servers_own(dlock, db):
@@ -285,45 +223,7 @@ def test_the_lease_is_the_servers_own(dlock, db):
         assert waiter.wait().status == 0
 
 
-# ---- waiting ----
-
-
-def test_waiters_that_are_no_more_block_for_a_lease_at_most(dlock, db, make_proxy):
-    """One was killed, one is behind a partition: the server looks now and then whether they still are there."""
-    stories = []
-    for m in SESSION_MODES:
-        for how in ("killed", "partition"):
-            proxy = make_proxy(db.server.port)
-            holder = dlock.hold(At(db.url, m), how)
-            lost = dlock.contend(At(pg_url(proxy.port, db=db.name), m), how, *LEASE)
-            lost.event("waiting")
-            behind = dlock.contend(At(db.url, m), how, command=("true",))
-            behind.event("waiting")
-            stories.append((f"{m} {how}", proxy, holder, lost, behind))
-    for name, proxy, _, lost, _ in stories:
-        if "killed" in name:
-            assert lost.keeper
-            lost.signal(signal.SIGKILL, "keeper")
-            lost.wait()
-        else:
-            proxy.drop(*BOTH)
-    for name, _, holder, _, behind in stories:
-        assert holder.finish().status == 0, name
-    for name, _, _, lost, behind in stories:
-        assert behind.wait().status == 0, name
-        assert not lost.running
-
-
-def test_waiter_survives_a_partition(dlock, db, make_proxy, mode):
-    proxy = make_proxy(db.server.port)
-    holder = dlock.hold(At(db.url, mode), "job")
-    waiter = dlock.contend(At(pg_url(proxy.port, db=db.name), mode), "job", command=("true",))
-    waiter.event("waiting")
-    before = proxy.connections
-    proxy.reset()
-    wait_for(lambda: proxy.connections > before, what="the waiter's return")
-    assert holder.finish().status == 0
-    assert waiter.wait().status == 0
+# ---- what it is, and which modes there are ----
 
 
 def test_row_is_a_row(dlock, db):
@@ -337,14 +237,6 @@ def test_row_is_a_row(dlock, db):
     assert holder.finish().status == 0
     assert db.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
                     " AND state LIKE 'idle in transaction%%'") == 0
-
-
-def test_modes_of_one_key_are_different_locks(dlock, db):
-    """As the manual says: a key's users agree on a mode."""
-    holders = [dlock.contend(At(db.url, m), "job", "-n") for m in ("lease", "advisory", "row")]
-    for holder in holders:
-        holder.held()
-    assert [h.finish().status for h in holders] == [0, 0, 0]
 
 
 def test_nested_runs_join_in_every_mode(dlock, db, mode):
