@@ -29,7 +29,7 @@ row_boolean(const struct row *row, int field, bool *ret)
 {
 	const char *text = row_words(row, field);
 
-	if (!text || row->lengths[field] != 1 || !memchr("01ft", *text, 4))
+	if (!text || !*text || row->lengths[field] != 1 || !strchr("01ft", *text))
 		return false;
 	*ret = *text == '1' || *text == 't';
 	return true;
