@@ -175,6 +175,16 @@ def test_lost_answer_to_a_release_is_no_lost_lock(dlock, database, make_proxy):
     wait_for(lambda: is_free(dlock, database.url), what="a free lock")
 
 
+def test_a_release_that_was_heard_but_not_answered_is_no_loss(dlock, database, make_proxy):
+    """Asked again over another connection, the server knows of no hold: that proves nothing."""
+    proxy = make_proxy(database.port)
+    holder = dlock.contend(At(database.through(proxy)), "job").held()
+    proxy.cut(DOWN, proxy.bytes[DOWN], once=True)
+    done = holder.finish()
+    assert done.status == 0 and "not confirmed" in done.stderr
+    assert is_free(dlock, database.url)
+
+
 # ---- the session ends, and the lock with it ----
 
 

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from databases import is_free, run, wait_for_renewals
+from databases import run, wait_for_renewals
 from mysql_server import error, mysql_url
-from proxy import DOWN, UP
+from proxy import UP
 from support import At, wait_for
 from test_fault import IMPATIENT, LEASE, assert_refused
 
@@ -244,16 +244,6 @@ def test_who_does_not_hold_is_told(dlock, mysql_db):
 
 
 # ---- connections that break while asking ----
-
-
-def test_a_release_that_was_heard_but_not_answered_is_no_loss(dlock, mysql_db, make_proxy):
-    """Asked again over another connection, the server knows of no hold: that proves nothing."""
-    proxy = make_proxy(mysql_db.server.port)
-    holder = dlock.contend(At(mysql_url(proxy.port, db=mysql_db.name)), "job").held()
-    proxy.cut(DOWN, proxy.bytes[DOWN], once=True)
-    done = holder.finish()
-    assert done.status == 0 and "not confirmed" in done.stderr
-    assert is_free(dlock, mysql_db.url)
 
 
 def test_a_killed_session_is_no_lost_lock(dlock, mysql_db):
