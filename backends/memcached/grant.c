@@ -1,0 +1,276 @@
+/* grant.c - an item becomes ours, and a grant. */
+#include "grant.h"
+
+#include "tell.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WITHDRAWAL NS_PER_S
+
+enum { US_PER_S = 1000000 };
+
+int64_t
+grant_seconds(const struct claim *c)
+{
+	return ns_to_ms(c->ttl) / 1000 + (ns_to_ms(c->ttl) % 1000 > 0);
+}
+
+/* The item is to live for the lease at least. */
+int64_t
+grant_exptime(const struct claim *c)
+{
+	return grant_seconds(c) + LEASE_BEYOND;
+}
+
+/* Deletes what has come to nothing. */
+enum rc
+grant_withdraw(struct memcached *m, uint64_t cas)
+{
+	instant until = instant_now() + WITHDRAWAL;
+	struct fault ignored;
+	struct answer a;
+	struct batch b;
+	enum rc rc;
+
+	batch_begin(&b);
+	batch_delete(&b, m->names.lock, cas);
+	rc = cache_go_on(&m->cache, &b, until, &ignored);
+	if (rc == RC_OK)
+		rc = cache_read(&m->cache, &a, until, &ignored);
+	if (rc == RC_OK && (a.reply.code == REPLY_HD || a.reply.code == REPLY_NF))
+		m->pending.item = m->pending.add;
+	return rc == RC_STOP ? RC_STOP : RC_OK;
+}
+
+void
+grant_watch(struct memcached *m)
+{
+	m->base.host->alert = m->cache.stream.fd;
+}
+
+static enum rc
+granted(struct memcached *m, uint64_t cas, instant sent, struct grant *g)
+{
+	m->hold.is = true;
+	m->hold.cas = cas;
+	m->hold.epoch = m->cache.epoch;
+	*g = (struct grant){.token = m->hold.value.token,
+	    .sent = sent,
+	    .lease = m->claim->ttl,
+	    .pace = GRANT_PACE,
+	    .anchor = -1};
+	grant_watch(m);
+	return RC_OK;
+}
+
+/* Our item; cas 0: where there is none. */
+enum rc
+grant_put(struct memcached *m, struct batch *b, uint64_t cas, struct fault *f)
+{
+	struct store_how how = {
+	    cas ? STORE_OVER : STORE_NEW, cas, grant_exptime(m->claim)};
+	char text[VALUE_BYTES];
+	size_t n = value_write(text, &m->hold.value);
+
+	if (n == 0)
+		return fault_set(
+		    f, RC_SYSTEM, "the record of this run has control characters in it");
+	batch_store(b, m->names.lock, &how, text, n);
+	return RC_OK;
+}
+
+static void
+put_counter(struct memcached *m, struct batch *b, const struct sight *i)
+{
+	struct store_how how = {
+	    i->counter_cas ? STORE_OVER : STORE_NEW, i->counter_cas, EXPTIME_MOST};
+	char digits[24];
+	int n = snprintf(digits, sizeof digits, "%" PRIu64, m->hold.value.token);
+
+	batch_store(b, m->names.counter, &how, digits, n);
+}
+
+/* What became of a store. */
+struct stored {
+	bool is;
+	uint64_t cas; /* 0: the server keeps none */
+};
+
+static enum rc
+read_stored(struct memcached *m, struct stored *s, instant until, struct fault *f)
+{
+	struct answer a;
+	enum rc rc = cache_read(&m->cache, &a, until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	*s = (struct stored){a.reply.code == REPLY_HD, a.reply.cas};
+	return s->is || a.reply.code == REPLY_NS || a.reply.code == REPLY_EX ||
+		a.reply.code == REPLY_NF
+	    ? RC_OK
+	    : cache_nonsense(&m->cache, f);
+}
+
+/* Lost a race: who has it?  That nobody has any more is for the next time. */
+static enum rc
+beaten(struct memcached *m, instant until, struct fault *f)
+{
+	struct sight i;
+	enum rc rc = sight_read(&m->cache, &m->names, 0, until, &i, f);
+
+	return rc == RC_OK ? tell_busy(m, &i, f) : rc;
+}
+
+/* It was added by us just now, and lives for as long as our lease: it is ours to delete. */
+static enum rc
+without_cas(struct memcached *m, struct fault *f)
+{
+	if (grant_withdraw(m, 0) == RC_STOP)
+		return RC_STOP;
+	cache_close(&m->cache);
+	return sight_without_cas(&m->cache, f);
+}
+
+/* The item is ours, and comes behind the freeze; or it is not ours any more. */
+static enum rc
+frozen(
+    struct memcached *m, const struct stored *hold, struct value *freeze, struct fault *f)
+{
+	struct sight i = {.frozen = true, .freeze = *freeze};
+
+	if (hold->is && grant_withdraw(m, hold->cas) == RC_STOP)
+		return RC_STOP;
+	return tell_busy(m, &i, f);
+}
+
+/* The next token, from the server. */
+static enum rc
+deal(struct memcached *m, int64_t time, instant until, struct fault *f)
+{
+	struct answer a;
+	struct batch b;
+	enum rc rc;
+
+	batch_begin(&b);
+	batch_count(&b, m->names.counter, EXPTIME_MOST, time * US_PER_S);
+	rc = cache_go_on(&m->cache, &b, until, f);
+	if (rc == RC_OK)
+		rc = cache_read(&m->cache, &a, until, f);
+	if (rc != RC_OK)
+		return rc;
+	return a.reply.code == REPLY_VA && sight_read_token(a.value, &m->hold.value.token)
+	    ? RC_OK
+	    : cache_nonsense(&m->cache, f);
+}
+
+/* What came of a batch that stores our item. */
+struct tried {
+	instant sent;
+	struct stored hold, counted;
+	bool frozen;
+	struct value freeze;
+};
+
+/* Sends it; what it asks for is the item, the number of the grant (or not), the freeze. */
+static enum rc
+try_to_store(struct memcached *m, const struct batch *b, bool counts, instant until,
+    struct tried *t, struct fault *f)
+{
+	enum rc rc;
+
+	t->sent = instant_now();
+	rc = cache_go_on(&m->cache, b, until, f);
+	if (rc == RC_OK)
+		rc = read_stored(m, &t->hold, until, f);
+	if (rc == RC_OK && counts)
+		rc = read_stored(m, &t->counted, until, f);
+	return rc == RC_OK ? sight_read_value(&m->cache, &t->frozen, &t->freeze, until, f)
+			   : rc;
+}
+
+/* RC_OK: the item is ours, and came before any freeze. */
+static enum rc
+judge(struct memcached *m, struct tried *t, instant until, struct fault *f)
+{
+	if (t->hold.is && !t->hold.cas)
+		return without_cas(m, f);
+	if (t->frozen)
+		return frozen(m, &t->hold, &t->freeze, f);
+	return t->hold.is ? RC_OK : beaten(m, until, f);
+}
+
+/* Ours by `cas`, but not yet with a token of its own: it gets one, and is written again. */
+static enum rc
+confirm(struct memcached *m, uint64_t cas, int64_t time, instant until, struct grant *g,
+    struct fault *f)
+{
+	struct tried t = {.frozen = false};
+	enum rc rc = deal(m, time, until, f);
+	struct batch b;
+
+	batch_begin(&b);
+	if (rc == RC_OK)
+		rc = grant_put(m, &b, cas, f);
+	if (rc != RC_OK)
+		return rc;
+	batch_get(&b, m->names.freeze);
+	rc = try_to_store(m, &b, false, until, &t, f);
+	if (rc == RC_OK)
+		rc = judge(m, &t, until, f);
+	return rc == RC_OK ? granted(m, t.hold.cas, t.sent, g) : rc;
+}
+
+/* Ours, with the token that comes after the last one; and that token. */
+static enum rc
+put_claim(struct memcached *m, struct batch *b, const struct sight *i, struct fault *f)
+{
+	int64_t now = i->vitals.time * US_PER_S;
+	enum rc rc;
+
+	m->hold.value.token = i->last ? i->last + 1 : (uint64_t)now;
+	m->hold.value.since = now;
+	batch_begin(b);
+	rc = grant_put(m, b, 0, f);
+	if (rc != RC_OK)
+		return rc;
+	put_counter(m, b, i);
+	batch_get(b, m->names.freeze);
+	return RC_OK;
+}
+
+/* There is none: ours is added. */
+enum rc
+grant_add(struct memcached *m, const struct sight *i, instant until, struct grant *g,
+    struct fault *f)
+{
+	struct tried t = {.frozen = false};
+	bool unsure = m->pending.add;
+	struct batch b;
+	enum rc rc = put_claim(m, &b, i, f);
+
+	if (rc != RC_OK)
+		return rc;
+	m->pending.item = m->pending.add = true;
+	rc = try_to_store(m, &b, true, until, &t, f);
+	if (rc != RC_OK)
+		return rc;
+	m->pending.add = unsure;
+	m->pending.item = t.hold.is || unsure;
+	rc = judge(m, &t, until, f);
+	if (rc != RC_OK)
+		return rc;
+	return t.counted.is ? granted(m, t.hold.cas, t.sent, g)
+			    : confirm(m, t.hold.cas, i->vitals.time, until, g, f);
+}
+
+/* It is there from an attempt whose answer we did not get. */
+enum rc
+grant_adopt(struct memcached *m, const struct sight *i, instant until, struct grant *g,
+    struct fault *f)
+{
+	m->hold.value.since = i->value.since;
+	memcpy(m->hold.value.mark, i->value.mark, sizeof i->value.mark);
+	return confirm(m, i->cas, i->vitals.time, until, g, f);
+}

@@ -1,0 +1,32 @@
+/* pace.c - how often a waiter asks. */
+#include "pace.h"
+
+#include "backends/dice.h"
+
+#define POLL (200 * NS_PER_MS)
+#define POLL_JITTER (100 * NS_PER_MS)
+#define POLL_YOUNG NS_PER_S
+
+void
+pace_begin(struct pace *p, const struct claim *claim)
+{
+	p->dice = dice_of(claim->owner);
+	patience_begin(&p->patience, claim);
+}
+
+enum rc
+pace_sleep(struct pace *p, struct host *host, instant until, const struct fault *f)
+{
+	int64_t pause = p->young ? POLL_YOUNG : POLL - POLL_JITTER / 2;
+	instant next = instant_now() + pause + dice_roll(&p->dice, POLL_JITTER);
+
+	if (p->young && !p->young_told) {
+		host->notice = *f;
+		p->young_told = true;
+	}
+	if (host->wait(host, -1, 0, instant_first(next, until)) == WOKE_STOP)
+		return RC_STOP;
+	if (instant_now() < until)
+		return RC_OK;
+	return p->young ? RC_AGAIN : RC_BUSY;
+}
