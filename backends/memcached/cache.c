@@ -130,16 +130,6 @@ batch_delete(struct batch *b, const char *name, uint64_t cas)
 }
 
 void
-batch_count(struct batch *b, const char *name, int64_t exptime, int64_t born)
-{
-	put_name(b, "ma", name);
-	put_number(b, " D1 v N", exptime);
-	put_number(b, " T", exptime);
-	put_number(b, " J", born);
-	put_text(b, "\r\n");
-}
-
-void
 batch_word(struct batch *b, const char *word)
 {
 	put_text(b, word);

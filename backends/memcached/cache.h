@@ -70,9 +70,6 @@ void batch_store(struct batch *, const char *name, const struct store_how *,
 /* Only with this CAS; 0: whatever it is. */
 void batch_delete(struct batch *, const char *name, uint64_t cas);
 
-/* Adds one to a number, or makes it begin at `born`. */
-void batch_count(struct batch *, const char *name, int64_t exptime, int64_t born);
-
 /* A command without arguments: "stats". */
 void batch_word(struct batch *, const char *word);
 

@@ -2,9 +2,8 @@
 #include "grant.h"
 
 #include "tell.h"
+#include "token.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define WITHDRAWAL NS_PER_S
@@ -50,21 +49,6 @@ grant_watch(struct memcached *m)
 	m->base.host->alert = m->cache.stream.fd;
 }
 
-static enum rc
-granted(struct memcached *m, uint64_t cas, instant sent, struct grant *g)
-{
-	m->hold.is = true;
-	m->hold.cas = cas;
-	m->hold.epoch = m->cache.epoch;
-	*g = (struct grant){.token = m->hold.value.token,
-	    .sent = sent,
-	    .lease = m->claim->ttl,
-	    .pace = GRANT_PACE,
-	    .anchor = -1};
-	grant_watch(m);
-	return RC_OK;
-}
-
 /* Our item; cas 0: where there is none. */
 enum rc
 grant_put(struct memcached *m, struct batch *b, uint64_t cas, struct fault *f)
@@ -79,17 +63,6 @@ grant_put(struct memcached *m, struct batch *b, uint64_t cas, struct fault *f)
 		    f, RC_SYSTEM, "the record of this run has control characters in it");
 	batch_store(b, m->names.lock, &how, text, n);
 	return RC_OK;
-}
-
-static void
-put_counter(struct memcached *m, struct batch *b, const struct sight *i)
-{
-	struct store_how how = {
-	    i->counter_cas ? STORE_OVER : STORE_NEW, i->counter_cas, EXPTIME_MOST};
-	char digits[24];
-	int n = snprintf(digits, sizeof digits, "%" PRIu64, m->hold.value.token);
-
-	batch_store(b, m->names.counter, &how, digits, n);
 }
 
 /* What became of a store. */
@@ -145,47 +118,42 @@ frozen(
 	return tell_busy(m, &i, f);
 }
 
-/* The next token, from the server. */
 static enum rc
-deal(struct memcached *m, int64_t time, instant until, struct fault *f)
+without_token(struct memcached *m, uint64_t cas, struct fault *f)
 {
-	struct answer a;
-	struct batch b;
-	enum rc rc;
-
-	batch_begin(&b);
-	batch_count(&b, m->names.counter, EXPTIME_MOST, time * US_PER_S);
-	rc = cache_go_on(&m->cache, &b, until, f);
-	if (rc == RC_OK)
-		rc = cache_read(&m->cache, &a, until, f);
-	if (rc != RC_OK)
-		return rc;
-	return a.reply.code == REPLY_VA && sight_read_token(a.value, &m->hold.value.token)
-	    ? RC_OK
-	    : cache_nonsense(&m->cache, f);
+	if (grant_withdraw(m, cas) == RC_STOP)
+		return RC_STOP;
+	return fault_set(f, RC_CONFIG,
+	    "%s has counted more than a million changes for each second since it was started: tokens could not grow over its next restart",
+	    m->place.where);
 }
 
-/* What came of a batch that stores our item. */
+/* What came of a batch that stores our item, and asks for the freeze. */
 struct tried {
 	instant sent;
-	struct stored hold, counted;
+	struct stored hold;
 	bool frozen;
 	struct value freeze;
 };
 
-/* Sends it; what it asks for is the item, the number of the grant (or not), the freeze. */
 static enum rc
-try_to_store(struct memcached *m, const struct batch *b, bool counts, instant until,
-    struct tried *t, struct fault *f)
+try_to_store(
+    struct memcached *m, uint64_t cas, instant until, struct tried *t, struct fault *f)
 {
+	struct batch b;
 	enum rc rc;
 
+	batch_begin(&b);
+	rc = grant_put(m, &b, cas, f);
+	if (rc != RC_OK)
+		return rc;
+	batch_get(&b, m->names.freeze);
+	m->pending.item = true;
+	m->pending.add = m->pending.add || !cas;
 	t->sent = instant_now();
-	rc = cache_go_on(&m->cache, b, until, f);
+	rc = cache_go_on(&m->cache, &b, until, f);
 	if (rc == RC_OK)
 		rc = read_stored(m, &t->hold, until, f);
-	if (rc == RC_OK && counts)
-		rc = read_stored(m, &t->counted, until, f);
 	return rc == RC_OK ? sight_read_value(&m->cache, &t->frozen, &t->freeze, until, f)
 			   : rc;
 }
@@ -201,59 +169,33 @@ judge(struct memcached *m, struct tried *t, instant until, struct fault *f)
 	return t->hold.is ? RC_OK : beaten(m, until, f);
 }
 
-/* Ours by `cas`, but not yet with a token of its own: it gets one, and is written again. */
 static enum rc
-confirm(struct memcached *m, uint64_t cas, int64_t time, instant until, struct grant *g,
-    struct fault *f)
+granted(struct memcached *m, const struct tried *t, struct grant *g)
 {
-	struct tried t = {.frozen = false};
-	enum rc rc = deal(m, time, until, f);
-	struct batch b;
-
-	batch_begin(&b);
-	if (rc == RC_OK)
-		rc = grant_put(m, &b, cas, f);
-	if (rc != RC_OK)
-		return rc;
-	batch_get(&b, m->names.freeze);
-	rc = try_to_store(m, &b, false, until, &t, f);
-	if (rc == RC_OK)
-		rc = judge(m, &t, until, f);
-	return rc == RC_OK ? granted(m, t.hold.cas, t.sent, g) : rc;
-}
-
-/* Ours, with the token that comes after the last one; and that token. */
-static enum rc
-put_claim(struct memcached *m, struct batch *b, const struct sight *i, struct fault *f)
-{
-	int64_t now = i->vitals.time * US_PER_S;
-	enum rc rc;
-
-	m->hold.value.token = i->last ? i->last + 1 : (uint64_t)now;
-	m->hold.value.since = now;
-	batch_begin(b);
-	rc = grant_put(m, b, 0, f);
-	if (rc != RC_OK)
-		return rc;
-	put_counter(m, b, i);
-	batch_get(b, m->names.freeze);
+	m->hold.is = true;
+	m->hold.cas = t->hold.cas;
+	m->hold.epoch = m->cache.epoch;
+	*g = (struct grant){.token = m->hold.value.token,
+	    .sent = t->sent,
+	    .lease = m->claim->ttl,
+	    .pace = GRANT_PACE,
+	    .anchor = -1};
+	grant_watch(m);
 	return RC_OK;
 }
 
-/* There is none: ours is added. */
 enum rc
 grant_add(struct memcached *m, const struct sight *i, instant until, struct grant *g,
     struct fault *f)
 {
+	struct value *ours = &m->hold.value;
 	struct tried t = {.frozen = false};
 	bool unsure = m->pending.add;
-	struct batch b;
-	enum rc rc = put_claim(m, &b, i, f);
+	enum rc rc;
 
-	if (rc != RC_OK)
-		return rc;
-	m->pending.item = m->pending.add = true;
-	rc = try_to_store(m, &b, true, until, &t, f);
+	ours->token = 0;
+	ours->since = i->vitals.time * US_PER_S;
+	rc = try_to_store(m, 0, until, &t, f);
 	if (rc != RC_OK)
 		return rc;
 	m->pending.add = unsure;
@@ -261,16 +203,26 @@ grant_add(struct memcached *m, const struct sight *i, instant until, struct gran
 	rc = judge(m, &t, until, f);
 	if (rc != RC_OK)
 		return rc;
-	return t.counted.is ? granted(m, t.hold.cas, t.sent, g)
-			    : confirm(m, t.hold.cas, i->vitals.time, until, g, f);
+	ours->token = token_of(&i->vitals, t.hold.cas);
+	return ours->token ? granted(m, &t, g) : without_token(m, t.hold.cas, f);
 }
 
-/* It is there from an attempt whose answer we did not get. */
+/* It is written once more, for its whole lease. */
 enum rc
 grant_adopt(struct memcached *m, const struct sight *i, instant until, struct grant *g,
     struct fault *f)
 {
-	m->hold.value.since = i->value.since;
-	memcpy(m->hold.value.mark, i->value.mark, sizeof i->value.mark);
-	return confirm(m, i->cas, i->vitals.time, until, g, f);
+	struct value *ours = &m->hold.value;
+	struct tried t = {.frozen = false};
+	enum rc rc;
+
+	if (!i->value.token)
+		return without_token(m, i->cas, f);
+	ours->token = i->value.token;
+	ours->since = i->value.since;
+	memcpy(ours->mark, i->value.mark, sizeof ours->mark);
+	rc = try_to_store(m, i->cas, until, &t, f);
+	if (rc == RC_OK)
+		rc = judge(m, &t, until, f);
+	return rc == RC_OK ? granted(m, &t, g) : rc;
 }

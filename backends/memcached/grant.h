@@ -1,10 +1,9 @@
 /*
  * grant.h - an item becomes ours, and a grant.
  *
- * Who is granted has, after the item was added, found no freeze and has the number of the
- * last grant counted up; where another has counted it meanwhile, it is dealt anew and the
- * item written once more.  So a freeze, and every earlier token, came before.  What does
- * not become a grant is deleted again.
+ * Who is granted has found no freeze after the item was added: one that is made later
+ * comes behind this grant.  The token is that of the item (token.h).  What does not become
+ * a grant is deleted again.
  *
  * All of it goes on with what was read on the connection that is open: RC_AGAIN if that is
  * another one by now.

@@ -44,6 +44,7 @@ struct view {
 	const char *prefix;
 	const struct look *look;
 	struct fault *fault;
+	struct vitals vitals;
 	int64_t time; /* the server's clock, us, when ours said `at` */
 	instant at;
 	bool enough; /* nobody wants to hear more */
@@ -158,20 +159,19 @@ view_key(struct view *v, const char *key)
 static enum rc
 view_clock(struct view *v)
 {
-	struct vitals vitals;
 	struct batch b;
 	enum rc rc;
 
-	vitals_init(&vitals);
+	vitals_init(&v->vitals);
 	batch_begin(&b);
 	batch_word(&b, "stats");
 	rc = cache_send(v->server, &b, v->look->until, v->fault);
 	if (rc == RC_OK)
-		rc = cache_read_vitals(v->server, &vitals, v->look->until, v->fault);
+		rc = cache_read_vitals(v->server, &v->vitals, v->look->until, v->fault);
 	if (rc == RC_OK)
-		rc = vitals_check(&vitals, v->server->stream.where, v->fault);
+		rc = vitals_check(&v->vitals, v->server->stream.where, v->fault);
 	v->at = instant_now();
-	v->time = vitals.time * US_PER_S;
+	v->time = v->vitals.time * US_PER_S;
 	return rc;
 }
 
@@ -219,8 +219,10 @@ view_page(struct view *v)
 	rc = v->n > 0 ? cache_send(v->server, &b, until, v->fault) : RC_OK;
 	for (size_t k = 0; k < v->n && rc == RC_OK; k++) {
 		rc = sight_answered(v->server, 0, until, &i, v->fault);
-		if (rc == RC_OK)
-			tell_found(v, &v->page[k], &i);
+		if (rc != RC_OK)
+			break;
+		sight_number(&i, &v->vitals);
+		tell_found(v, &v->page[k], &i);
 	}
 	v->n = 0;
 	return rc;

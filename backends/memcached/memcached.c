@@ -10,10 +10,11 @@
  *     restarted counts from 1 again.  On another connection the item is read, and its
  *     owner compared, first.  So it is when a CAS has changed: somebody has asked for the
  *     lock back, or our own last write has arrived though its answer has not.
- *  3. Whether anything may be written is read before: the item, its freeze, the last token,
- *     and what the server says of itself.  A server that is not what we think gets nothing
- *     that it could take for commands (value.h).
- *  4. Every earlier token, and every freeze, came before a grant (grant.h).
+ *  3. Whether anything may be written is read before: the item, its freeze, and what the
+ *     server says of itself.  A server that is not what we think gets nothing that it could
+ *     take for commands (value.h).
+ *  4. Every freeze came before a grant (grant.h), and its token is greater than any before
+ *     (token.h).
  *  5. Items end by a clock of whole seconds, early by up to two of them: more is asked for
  *     than the lease has (vitals.h).
  *  6. That clock may stand still (vitals.h); a write by it counts as none.
@@ -50,8 +51,7 @@ static enum rc
 memcached_ask(struct memcached *m, instant until, struct grant *g, struct fault *f)
 {
 	struct sight i;
-	enum rc rc = sight_read(
-	    &m->cache, &m->names, SIGHT_SERVER | SIGHT_COUNTER, until, &i, f);
+	enum rc rc = sight_read(&m->cache, &m->names, SIGHT_SERVER, until, &i, f);
 	bool ours, is_young;
 
 	if (rc != RC_OK)
@@ -178,7 +178,7 @@ static enum rc
 memcached_find(struct memcached *m, instant until, struct fault *f)
 {
 	struct sight i;
-	enum rc rc = sight_read(&m->cache, &m->names, 0, until, &i, f);
+	enum rc rc = sight_read(&m->cache, &m->names, SIGHT_SERVER, until, &i, f);
 
 	if (rc != RC_OK)
 		return rc;

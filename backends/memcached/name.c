@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNTER "dlock#n:"
 #define FREEZE "dlock#f:"
 #define BROKEN "dlock#b:"
 
@@ -69,7 +68,6 @@ write_lock(char *out, const char *prefix, const char *key)
 static void
 write_others(struct names *names)
 {
-	snprintf(names->counter, NAME_BYTES, COUNTER "%.*s", LOCK_MOST, names->lock);
 	snprintf(names->freeze, NAME_BYTES, FREEZE "%.*s", LOCK_MOST, names->lock);
 	snprintf(names->broken, NAME_BYTES, BROKEN "%.*s", LOCK_MOST, names->lock);
 }

@@ -2,7 +2,6 @@
  * name.h - the names of items that make up one lock.
  *
  *	PREFIX KEY           the lock: who has it (value.h)
- *	dlock#n:PREFIX KEY   the token of the last grant, in decimal digits
  *	dlock#f:PREFIX KEY   its freeze
  *	dlock#b:PREFIX KEY   who took it away by force, and from whom
  *
@@ -21,8 +20,7 @@ enum {
 };
 
 struct names {
-	char lock[NAME_BYTES], counter[NAME_BYTES], freeze[NAME_BYTES],
-	    broken[NAME_BYTES];
+	char lock[NAME_BYTES], freeze[NAME_BYTES], broken[NAME_BYTES];
 	bool hashed; /* the name does not tell the key */
 };
 

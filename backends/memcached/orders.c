@@ -147,7 +147,7 @@ orders_revoke(struct cache *s, const char *prefix, const struct target *t,
 	struct sight i;
 
 	for (int n = 0; n < TRIES && rc == RC_BUSY; n++) {
-		rc = sight_read(s, &o.names, 0, until, &i, f);
+		rc = sight_read(s, &o.names, SIGHT_SERVER, until, &i, f);
 		if (rc == RC_OK && !is_meant(&i, t))
 			return fault_set(f, RC_LOST,
 			    "%s: who held it by this grant does so no more",

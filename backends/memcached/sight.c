@@ -1,11 +1,11 @@
 /* sight.c - what one question tells of one lock. */
 #include "sight.h"
 
+#include "token.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#define TOKEN_LIMIT (1ULL << 62) /* no clock, and no counter, gets there */
 
 enum rc
 sight_without_cas(struct cache *s, struct fault *f)
@@ -57,32 +57,11 @@ sight_read_value(
 	return rc;
 }
 
-bool
-sight_read_token(const char *text, uint64_t *ret)
+void
+sight_number(struct sight *i, const struct vitals *v)
 {
-	int used = 0;
-
-	return strspn(text, "0123456789") > 0 && strspn(text, "0123456789") < 20 &&
-	    sscanf(text, "%" SCNu64 " %n", ret, &used) == 1 && text[used] == '\0' &&
-	    *ret > 0 && *ret < TOKEN_LIMIT;
-}
-
-static enum rc
-read_counter(struct cache *s, instant until, struct sight *i, struct fault *f)
-{
-	struct answer a;
-	bool is;
-	enum rc rc = read_item(s, &a, &is, until, f);
-
-	if (rc != RC_OK || !is)
-		return rc;
-	i->counter_cas = a.reply.cas;
-	if (sight_read_token(a.value, &i->last))
-		return RC_OK;
-	cache_close(s);
-	return fault_set(f, RC_PROTOCOL,
-	    "%s: somebody has written over the number of the last grant (dlock#n:...): delete that item",
-	    s->stream.where);
+	if (i->held && !i->foreign && i->value.token == 0)
+		i->value.token = token_of(v, i->cas);
 }
 
 void
@@ -94,8 +73,6 @@ sight_ask(struct batch *b, const struct names *n, unsigned what)
 	}
 	batch_get(b, n->lock);
 	batch_get(b, n->freeze);
-	if (what & SIGHT_COUNTER)
-		batch_get(b, n->counter);
 }
 
 static enum rc
@@ -127,7 +104,9 @@ sight_answered(
 		rc = read_lock(s, until, i, f);
 	if (rc == RC_OK)
 		rc = sight_read_value(s, &i->frozen, &i->freeze, until, f);
-	return rc == RC_OK && what & SIGHT_COUNTER ? read_counter(s, until, i, f) : rc;
+	if (rc == RC_OK && what & SIGHT_SERVER)
+		sight_number(i, &i->vitals);
+	return rc;
 }
 
 enum rc

@@ -19,15 +19,11 @@ struct sight {
 	bool frozen;
 	struct value freeze;  /* "" and 0 where its value is none of dlock's */
 	struct vitals vitals; /* with SIGHT_SERVER */
-	/* with SIGHT_COUNTER */
-	uint64_t last;        /* the token of the last grant; 0: not known */
-	uint64_t counter_cas; /* 0: there is none */
 };
 
 /* What is asked for beside the lock and its freeze. */
 enum {
-	SIGHT_SERVER = 1 << 0,
-	SIGHT_COUNTER = 1 << 1,
+	SIGHT_SERVER = 1 << 0, /* vitals, and the token of an item that was only added */
 };
 
 /*
@@ -45,10 +41,8 @@ enum rc sight_answered(
 enum rc sight_read_value(
     struct cache *, bool *is, struct value *, instant until, struct fault *);
 
-/*
- * The digits of a token; a number that the server has counted may have blanks behind it.
- */
-bool sight_read_token(const char *text, uint64_t *ret);
+/* The token of an item that was only added, from what the server says of itself. */
+void sight_number(struct sight *, const struct vitals *);
 
 /* RC_CONFIG: it has answered with a CAS of 0. */
 enum rc sight_without_cas(struct cache *, struct fault *);

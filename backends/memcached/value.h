@@ -17,7 +17,7 @@ enum { VALUE_BYTES = 4096 }; /* room for any, with a NUL */
 
 struct value {
 	char owner[OWNER_CHARS + 1];
-	uint64_t token;            /* of the grant; of a freeze: 0 */
+	uint64_t token;            /* of the grant; 0: see token.h; of a freeze: 0 */
 	int64_t since, until;      /* microseconds of the server; EPOCH_NONE */
 	char key[KEY_BYTES + 1];   /* "": the name tells it */
 	char record[RECORD_BYTES]; /* hostile, but without control characters */

@@ -15,6 +15,8 @@ enum {
 #define TICK_SLACK (1250 * NS_PER_MS)
 enum { DRIFT = 100 }; /* a hundredth between clocks */
 
+#define SECONDS_LIMIT (1LL << 33) /* also as nanoseconds they are a number */
+
 void
 vitals_init(struct vitals *v)
 {
@@ -29,6 +31,15 @@ number(const char *text)
 	return n > 0 && n < 16 && text[n] == '\0' ? atoll(text) : -1;
 }
 
+/* -1: no time that a server has. */
+static int64_t
+seconds(const char *text)
+{
+	int64_t n = number(text);
+
+	return n < SECONDS_LIMIT ? n : -1;
+}
+
 void
 vitals_add(struct vitals *v, const char *name, const char *value)
 {
@@ -37,11 +48,11 @@ vitals_add(struct vitals *v, const char *name, const char *value)
 	if (strcmp(name, "version") == 0)
 		snprintf(v->version, sizeof v->version, "%s", value);
 	else if (strcmp(name, "uptime") == 0)
-		v->uptime = n;
+		v->uptime = seconds(value);
 	else if (strcmp(name, "time") == 0)
-		v->time = n;
+		v->time = seconds(value);
 	else if (strcmp(name, "oldest") == 0)
-		v->oldest = n;
+		v->oldest = seconds(value);
 	else if (strcmp(name, "evictions") == 0 && n > 0)
 		v->evictions = n;
 	else if (strcmp(name, "cmd_flush") == 0 && n > 0)
@@ -67,7 +78,7 @@ vitals_check(const struct vitals *v, const char *where, struct fault *f)
 		return fault_set(f, RC_CONFIG,
 		    "%s says it is version '%.20s': dlock needs memcached 1.6.10 or newer, and no proxy before it",
 		    where, v->version);
-	if (v->uptime < 0 || v->time < 0)
+	if (v->uptime < 0 || v->time < v->uptime)
 		return fault_set(f, RC_CONFIG,
 		    "%s does not tell how long it has been running: is there a proxy before it?",
 		    where);
@@ -75,9 +86,15 @@ vitals_check(const struct vitals *v, const char *where, struct fault *f)
 }
 
 int64_t
+vitals_uptime(const struct vitals *v)
+{
+	return v->uptime - UPTIME_BEGINS - ROUNDING;
+}
+
+int64_t
 vitals_age(const struct vitals *v)
 {
-	int64_t age = v->uptime - UPTIME_BEGINS - ROUNDING,
+	int64_t age = vitals_uptime(v),
 		flushed = v->uptime + OLDEST_BEHIND - v->oldest - ROUNDING;
 
 	return v->oldest > 0 && flushed < age ? flushed : age;

@@ -22,7 +22,8 @@ void vitals_add(struct vitals *, const char *name, const char *value);
 /* RC_OK, or why no lock can be kept there. */
 enum rc vitals_check(const struct vitals *, const char *where, struct fault *);
 
-/* Seconds since it began, or was last told to forget all, at least. */
+/* Seconds since it began, at least; and since that, or since it was last told to forget all. */
+int64_t vitals_uptime(const struct vitals *);
 int64_t vitals_age(const struct vitals *);
 
 /*

@@ -1,6 +1,7 @@
 # Goal of this file: memcached servers of our own, and a lock's place on them.
 
 import contextlib
+import itertools
 import mmap
 import os
 import pwd
@@ -120,7 +121,7 @@ class Memcached(Server):
         super().__init__(tempfile.mkdtemp(prefix="dlock-memcached-"))
         os.chmod(self.directory, 0o755)
         self.clock, self.options, self.age = clock, options, age
-        self.login = None
+        self.login, self._lives = None, itertools.count()
         if password:
             self.login = os.path.join(self.directory, "login")
             with open(self.login, "w", encoding="utf-8") as f:
@@ -151,8 +152,10 @@ class Memcached(Server):
         if os.geteuid() == 0:
             words += ["-u", "nobody" if "nobody" in (u.pw_name for u in pwd.getpwall()) else "daemon"]
         age = self.age if age is None else age
+        # each life has begun after the one before, as it would have
+        began = age - 10 * next(self._lives) if age else 0
         self._page[:8] = struct.pack("d", 0)
-        self.launch(words, wait, env={**os.environ, "LD_PRELOAD": self.clock, "CLOCK_FILE": self._path, "CLOCK_AGE": str(age)})
+        self.launch(words, wait, env={**os.environ, "LD_PRELOAD": self.clock, "CLOCK_FILE": self._path, "CLOCK_AGE": str(began)})
         self.grow_old(age)
 
     def grow_old(self, age):
@@ -225,8 +228,7 @@ class Pretender(Hostile):
 
     def __init__(self, answers=None, greeting=b""):
         super().__init__(greeting=greeting)
-        self.answers = {"stats": self.stats(), "mg": b"EN\r\n", "ms": b"HD c1\r\n", "md": b"HD\r\n", "mn": b"MN\r\n",
-                        "ma": b"VA 16 c2 t30\r\n1800000000000007\r\n", **(answers or {})}
+        self.answers = {"stats": self.stats(), "mg": b"EN\r\n", "ms": b"HD c1\r\n", "md": b"HD\r\n", "mn": b"MN\r\n", **(answers or {})}
         self.url = f"memcached://127.0.0.1:{self.port}"
         self.connections = 0
 
@@ -234,6 +236,17 @@ class Pretender(Hostile):
     def stats(cls, **instead):
         lines = {**dict(cls.STATS), **{k: str(v) for k, v in instead.items()}}
         return "".join(f"STAT {k} {v}\r\n" for k, v in lines.items()).encode() + b"END\r\n"
+
+    @classmethod
+    def running(cls):
+        """An answer to stats whose clock goes."""
+        began = time.monotonic()
+
+        def stats(_):
+            s = int(time.monotonic() - began)
+            return cls.stats(uptime=100000 + s, time=1800000000 + s)
+
+        return stats
 
     def _talk(self, client):
         self.connections += 1

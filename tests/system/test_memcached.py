@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from memcached import Pretender
 from proxy import DOWN, UP
 from support import DLOCK, At, boottime, is_alive, wait_for
 from witness import Crowd, compile_witness
@@ -70,12 +71,10 @@ def sent(at, make_proxy):
 
 def test_items_of_a_lock(dlock, at, client):
     holder = dlock.hold(at, "job", *LEASE)
-    assert client.names() == ["dlock#n:dlock:job", "dlock:job"]
+    assert client.names() == ["dlock:job"]
     assert client.get("dlock:job").startswith(b"dlock1 ")
-    assert int(client.get("dlock#n:dlock:job")) == holder.token
-    assert 29 * 86400 < client.ttl("dlock#n:dlock:job") <= 30 * 86400
     assert holder.finish().status == 0
-    assert client.names() == ["dlock#n:dlock:job"]
+    assert client.names() == []
 
 
 @pytest.mark.parametrize("ttl, exptime", [("3s", 6), ("3500ms", 7), ("30s", 33), ("2591997s", 2592000)])
@@ -183,39 +182,79 @@ def test_values_of_others_do_no_harm(dlock, at, client, value):
 # ---- tokens ----
 
 
+def token_of(dlock, url, *words):
+    done = run(dlock, url, *LEASE, *words, command=("sh", "-c", "echo $DLOCK_TOKEN"))
+    assert done.status == 0, done
+    return int(done.stdout)
+
+
+def test_tokens_grow_though_everything_is_evicted(dlock, at, client):
+    """Again and again within a second."""
+    tokens = []
+    for _ in range(8):
+        tokens.append(token_of(dlock, at.url))
+        for name in client.names():
+            client.delete(name)
+    assert tokens == sorted(set(tokens))
+
+
 def test_tokens_grow_though_the_server_forgets(dlock, at, client):
-    first = dlock.hold(at, "job")
-    assert first.finish().status == 0
-    assert client.delete("dlock#n:dlock:job")
-    time.sleep(1.1)  # it is born anew at a clock of whole seconds
-    second = dlock.hold(at, "job")
-    assert second.finish().status == 0 and second.token > first.token
-    third = dlock.hold(at, "job")
-    assert third.finish().status == 0 and third.token == second.token + 1
-    time.sleep(2.1)  # as it would be before a server that has just been started grants anything
+    first = token_of(dlock, at.url)
+    assert client.ask("flush_all") == "OK"
+    at.server.step(10)
+    wait_for(lambda: at.server.uptime() > at.server.age + 10, what="its clock")
+    second = token_of(dlock, at.url)
     at.server.restart()
-    fourth = dlock.hold(at, "job")
-    assert fourth.token > third.token
+    assert first < second < token_of(dlock, at.url)
 
 
-def test_who_finds_the_number_counted_meanwhile_gets_another(dlock, make_pretender):
-    """Else a grant could have the token of one that came after it."""
-    pretender = make_pretender({"ms": lambda words: b"EX c0\r\n" if words[1].startswith("dlock#n:") else b"HD c5\r\n",
-                                "mg": lambda words: b"VA 1 c3 t30\r\n7\r\n" if words[1].startswith("dlock#n:") else b"EN\r\n"})
-    done = run(dlock, pretender.url, command=("sh", "-c", "echo $DLOCK_TOKEN"))
-    assert (done.status, done.stdout) == (0, "1800000000000007\n")
-    names = [words[0] + words[1][:7] for words, _ in pretender.asked if words[0] != "stats"]
-    assert names == ["mgdlock:j", "mgdlock#f", "mgdlock#n", "msdlock:j", "msdlock#n", "mgdlock#f", "madlock#n", "msdlock:j",
-                     "mgdlock#f", "mddlock:j"]
-    confirmed = [value for words, value in pretender.asked if words[0] == "ms" and "C5" in words]
-    assert b" 1800000000000007 " in confirmed[0]
+def test_tokens_grow_over_restarts_however_much_was_counted(dlock, make_memcached):
+    """Its numbers of changes begin anew, and so does the second in which it began."""
+    server = make_memcached(age=0)
+    token_of(dlock, server.url, "-w", "60s")
+    with server.client() as c:
+        c.socket.sendall(b"".join(b"set page%d 0 0 1 noreply\r\nx\r\n" % n for n in range(200000)))
+        wait_for(lambda: c.get("page199999"), what="the last one")
+    before = token_of(dlock, server.url)
+    for _ in range(3):  # and within one second
+        server.kill()
+        server.start(age=0)
+    assert token_of(dlock, server.url, "-w", "60s") > before
 
 
-@pytest.mark.parametrize("value", [b"x", b"", b"-1", b"18446744073709551615", b"0"])
-def test_a_number_that_others_have_written_over_is_named(dlock, at, client, value):
-    client.set("dlock#n:dlock:job", value)
-    done = run(dlock, at.url)
-    assert done.status == 76 and "dlock#n:" in done.stderr and client.get("dlock:job") is None
+def test_a_token_costs_no_round_trip(dlock, make_pretender):
+    pretender = make_pretender({"ms": b"HD c5\r\n"})
+    assert token_of(dlock, pretender.url) == (1800000000 - 100000) * 1000000 + 5
+    names = [" ".join(words[:2]) for words, _ in pretender.asked]
+    assert names == ["stats", "stats settings", "mg dlock:job", "mg dlock#f:dlock:job",
+                     "ms dlock:job", "mg dlock#f:dlock:job", "md dlock:job"]
+
+
+def test_an_item_that_was_only_added_has_its_token(dlock, at, client):
+    """Who looks, asks for it back or takes it away knows it before the holder has written it."""
+    holder = dlock.hold(at, "job", "-t", "1h")
+    holder.signal(signal.SIGSTOP, "keeper")
+    listed, = (json.loads(line) for line in dlock.run("ls", "-J", *at.words).stdout.splitlines())
+    assert listed["holders"][0]["token"] == status(dlock, at.url)["holders"][0]["token"] == holder.token
+    assert admin(at.url, "revoke", "job", holder.token, "-", "{}") == "ok"
+    assert b" %d " % holder.token in client.get("dlock:job")
+    holder.signal(signal.SIGCONT, "keeper")
+    assert holder.wait().status == 79
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["added", "adopted"])
+def test_a_server_that_has_counted_too_much_for_a_token(dlock, make_pretender, there):
+    """After its next restart tokens would not be sure to be greater."""
+    stored = []
+
+    def get(words):
+        stored[:] = [v for w, v in pretender.asked if w[0] == "ms"]
+        return b"VA %d c97000000 t30\r\n%s\r\n" % (len(stored[0]), stored[0]) if stored and "#" not in words[1] else b"EN\r\n"
+
+    pretender = make_pretender({"stats": Pretender.stats(uptime=100), "ms": b"" if there else b"HD c97000000\r\n", "mg": get})
+    done = run(dlock, pretender.url, command=("echo", "ran"))
+    assert (done.status, done.stdout) == (78, "") and "tokens" in done.stderr
+    assert ["md", "dlock:job", "C97000000"] in [words for words, _ in pretender.asked]
 
 
 # ---- a server that forgets ----
@@ -398,7 +437,7 @@ def test_an_add_without_an_answer_is_found_again(dlock, at, client, make_proxy):
     began = boottime()
     done = run(dlock, f"memcached://127.0.0.1:{proxy.port}", command=("sh", "-c", "echo $DLOCK_TOKEN"))
     assert done.status == 0 and boottime() - began < 20, done  # no lease of 30 s was waited for
-    assert int(done.stdout) == int(client.get("dlock#n:dlock:job"))
+    assert int(done.stdout) < token_of(dlock, at.url)
     assert client.get("dlock:job") is None
 
 
@@ -496,7 +535,8 @@ BAD = {
     "value-for-a-store": {"ms": b"VA 1 c1 t1\r\nx\r\n"}, "two-answers": {"stats": b"END\r\nEN\r\nEN\r\nEN\r\nHD c1\r\nHD c1\r\nEN\r\n"},
     "client-error": {"ms": b"CLIENT_ERROR bad data chunk\r\n"}, "garbage": {"mg": bytes(range(128, 256)) + b"\r\n"},
     "no-time": {"stats": b"STAT version 1.6.18\r\nEND\r\n"}, "endless-uptime": {"stats": b"STAT version 1.6.18\r\nSTAT uptime 99999999999999999999\r\nSTAT time 1\r\nEND\r\n"},
-    "token-of-nothing": {"ma": b"VA 1 c1 t1\r\nx\r\n", "ms": lambda words: b"EX c0\r\n" if "#n:" in words[1] else b"HD c1\r\n"},
+    "endless-time": {"stats": b"STAT version 1.6.18\r\nSTAT uptime 100000\r\nSTAT time 999999999999999\r\nEND\r\n"},
+    "began-before-time": {"stats": b"STAT version 1.6.18\r\nSTAT uptime 100000\r\nSTAT time 9\r\nEND\r\n"},
 }
 
 
@@ -519,14 +559,14 @@ def test_answers_that_pass(dlock, make_pretender, answers):
 
 def test_what_goes_on_with_an_answer_goes_to_who_gave_it(dlock, make_pretender):
     """Behind another connection may be another life of the server, of which nothing is known."""
-    pretender = make_pretender({"mg": lambda words: (b"EN\r\n",) if "#n:" in words[1] else b"EN\r\n"})
+    pretender = make_pretender({"mg": lambda words: (b"EN\r\n",) if "#f:" in words[1] else b"EN\r\n"})
     assert run(dlock, pretender.url, "-w", "1s").status == 69
     assert pretender.commands().count("stats") > 1 and not {"ms", "md", "ma"} & set(pretender.commands())
 
 
 def test_nothing_is_asked_where_an_error_was_said(dlock, make_pretender):
     """What comes after it may be the answer to something else."""
-    pretender = make_pretender({"mg": lambda words: b"SERVER_ERROR busy\r\n" if "#n:" in words[1] else b"EN\r\n"})
+    pretender = make_pretender({"mg": lambda words: b"SERVER_ERROR busy\r\n" if "#f:" in words[1] else b"EN\r\n"})
     assert run(dlock, pretender.url, "-w", "2s").status == 69
     assert 2 * pretender.connections == pretender.commands().count("stats") > 4
 
@@ -537,8 +577,8 @@ def test_hostile_answers_to_a_renewal(dlock, make_pretender, answer):
     hold, value = [None], [b""]
 
     def store(words):
-        hold[0] = hold[0] or "#n:" in words[1]
-        return answer if hold[0] and "ME" not in words else b"HD c7\r\n"
+        hold[0] = True
+        return answer if "ME" not in words else b"HD c7\r\n"
 
     def get(words):
         if "#" not in words[1] and hold[0]:
@@ -546,7 +586,7 @@ def test_hostile_answers_to_a_renewal(dlock, make_pretender, answer):
             return b"VA %d c7 t30\r\n%s\r\n" % (len(stored), stored)
         return b"EN\r\n"
 
-    pretender = make_pretender({"ms": store, "mg": get, "stats": lambda _: pretender.stats(time=int(time.time()))})
+    pretender = make_pretender({"ms": store, "mg": get, "stats": Pretender.running()})
     holder = dlock.hold(At(pretender.url), "job", *LEASE)
     holder.event("suspect")
     assert holder.wait().status == 79

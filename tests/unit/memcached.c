@@ -5,7 +5,7 @@
 #include "backends/memcached/location.h"
 #include "backends/memcached/name.h"
 #include "backends/memcached/reply.h"
-#include "backends/memcached/sight.h"
+#include "backends/memcached/token.h"
 #include "backends/memcached/value.h"
 #include "backends/memcached/vitals.h"
 
@@ -35,7 +35,6 @@ is_named(const char *key, const char *name)
 	assert_int_equal(name_read(again, &lock, "dlock:", n.freeze), NAME_FREEZE);
 	assert_string_equal(again, key);
 	assert_string_equal(lock, name);
-	assert_int_equal(name_read(again, &lock, "dlock:", n.counter), NAME_OTHER);
 	assert_int_equal(name_read(again, &lock, "dlock:", n.broken), NAME_OTHER);
 }
 
@@ -296,22 +295,29 @@ test_errors(void **state)
 	means("ERROR metadump not allowed", RC_CONFIG);
 }
 
+/* Of a server that began at this second, has been running for so long, and has counted so many. */
+static uint64_t
+token(int64_t began, int64_t uptime, uint64_t cas)
+{
+	struct vitals v = {.uptime = uptime, .time = began + uptime};
+
+	return token_of(&v, cas);
+}
+
 static void
 test_tokens(void **state)
 {
-	uint64_t token;
+	enum { M = 1000000, T0 = 1700000000 };
 
 	(void)state;
-	assert_true(sight_read_token("17", &token));
-	assert_int_equal(token, 17);
-	assert_true(sight_read_token("17  ", &token));
-	assert_false(sight_read_token("", &token));
-	assert_false(sight_read_token("0", &token));
-	assert_false(sight_read_token("-1", &token));
-	assert_false(sight_read_token(" 1", &token));
-	assert_false(sight_read_token("1x", &token));
-	assert_false(sight_read_token("18446744073709551615", &token));
-	assert_false(sight_read_token("99999999999999999999999", &token));
+	assert_int_equal(token(T0, 100, 17), T0 * (uint64_t)M + 17);
+	assert_int_equal(token(T0, 99999, 17), T0 * (uint64_t)M + 17);
+	assert_true(token(T0, 100, 96 * M) > 0);
+	assert_true(token(T0, 100, 96 * M) < token(T0 + 100, 10, 1)); /* the next life */
+	assert_int_equal(token(T0, 100, 97 * M), 0);
+	assert_int_equal(token(T0, 100, UINT64_MAX), 0);
+	assert_int_equal(token(T0, 3, 0), 0);
+	assert_int_equal(token(T0, 0, 1), 0);
 }
 
 /* ---- the server ---- */
