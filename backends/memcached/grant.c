@@ -128,37 +128,50 @@ without_token(struct memcached *m, uint64_t cas, struct fault *f)
 	    m->place.where);
 }
 
-/* What came of a batch that stores our item, and asks for the freeze. */
+/* What came of a batch that stores our item, and asks what may speak against it. */
 struct tried {
 	instant sent;
 	struct stored hold;
 	bool frozen;
 	struct value freeze;
+	struct vitals vitals; /* and what was known before */
 };
 
 static enum rc
-try_to_store(
-    struct memcached *m, uint64_t cas, instant until, struct tried *t, struct fault *f)
+try_to_store(struct memcached *m, uint64_t cas, const struct vitals *known, instant until,
+    struct tried *t, struct fault *f)
 {
 	struct batch b;
 	enum rc rc;
 
+	*t = (struct tried){.vitals = *known};
 	batch_begin(&b);
 	rc = grant_put(m, &b, cas, f);
 	if (rc != RC_OK)
 		return rc;
 	batch_get(&b, m->names.freeze);
+	batch_word(&b, "stats settings");
 	m->pending.item = true;
 	m->pending.add = m->pending.add || !cas;
 	t->sent = instant_now();
 	rc = cache_go_on(&m->cache, &b, until, f);
 	if (rc == RC_OK)
 		rc = read_stored(m, &t->hold, until, f);
-	return rc == RC_OK ? sight_read_value(&m->cache, &t->frozen, &t->freeze, until, f)
-			   : rc;
+	if (rc == RC_OK)
+		rc = sight_read_value(&m->cache, &t->frozen, &t->freeze, until, f);
+	return rc == RC_OK ? cache_read_vitals(&m->cache, &t->vitals, until, f) : rc;
 }
 
-/* RC_OK: the item is ours, and came before any freeze. */
+/* Since we have asked, the server was told to forget all. */
+static enum rc
+forgotten(struct memcached *m, const struct tried *t, struct fault *f)
+{
+	if (grant_withdraw(m, t->hold.cas) == RC_STOP)
+		return RC_STOP;
+	return tell_young(m, vitals_age(&t->vitals), f);
+}
+
+/* RC_OK: the item is ours, came before any freeze, and took the place of nothing that was forgotten. */
 static enum rc
 judge(struct memcached *m, struct tried *t, instant until, struct fault *f)
 {
@@ -166,7 +179,10 @@ judge(struct memcached *m, struct tried *t, instant until, struct fault *f)
 		return without_cas(m, f);
 	if (t->frozen)
 		return frozen(m, &t->hold, &t->freeze, f);
-	return t->hold.is ? RC_OK : beaten(m, until, f);
+	if (!t->hold.is)
+		return beaten(m, until, f);
+	return vitals_age(&t->vitals) < grant_seconds(m->claim) ? forgotten(m, t, f)
+								: RC_OK;
 }
 
 static enum rc
@@ -189,13 +205,13 @@ grant_add(struct memcached *m, const struct sight *i, instant until, struct gran
     struct fault *f)
 {
 	struct value *ours = &m->hold.value;
-	struct tried t = {.frozen = false};
+	struct tried t;
 	bool unsure = m->pending.add;
 	enum rc rc;
 
 	ours->token = 0;
 	ours->since = i->vitals.time * US_PER_S;
-	rc = try_to_store(m, 0, until, &t, f);
+	rc = try_to_store(m, 0, &i->vitals, until, &t, f);
 	if (rc != RC_OK)
 		return rc;
 	m->pending.add = unsure;
@@ -213,7 +229,7 @@ grant_adopt(struct memcached *m, const struct sight *i, instant until, struct gr
     struct fault *f)
 {
 	struct value *ours = &m->hold.value;
-	struct tried t = {.frozen = false};
+	struct tried t;
 	enum rc rc;
 
 	if (!i->value.token)
@@ -221,7 +237,7 @@ grant_adopt(struct memcached *m, const struct sight *i, instant until, struct gr
 	ours->token = i->value.token;
 	ours->since = i->value.since;
 	memcpy(ours->mark, i->value.mark, sizeof ours->mark);
-	rc = try_to_store(m, i->cas, until, &t, f);
+	rc = try_to_store(m, i->cas, &i->vitals, until, &t, f);
 	if (rc == RC_OK)
 		rc = judge(m, &t, until, f);
 	return rc == RC_OK ? granted(m, &t, g) : rc;

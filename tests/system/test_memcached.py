@@ -227,7 +227,7 @@ def test_a_token_costs_no_round_trip(dlock, make_pretender):
     assert token_of(dlock, pretender.url) == (1800000000 - 100000) * 1000000 + 5
     names = [" ".join(words[:2]) for words, _ in pretender.asked]
     assert names == ["stats", "stats settings", "mg dlock:job", "mg dlock#f:dlock:job",
-                     "ms dlock:job", "mg dlock#f:dlock:job", "md dlock:job"]
+                     "ms dlock:job", "mg dlock#f:dlock:job", "stats settings", "md dlock:job"]
 
 
 def test_an_item_that_was_only_added_has_its_token(dlock, at, client):
@@ -319,6 +319,21 @@ def test_flush_under_a_hold(dlock, at, client):
     assert boottime() - began > 2.5 and next_.token > holder.token
     done = run(dlock, at.url, "-v", *LEASE)
     assert done.status == 0 and "told 1 times to forget all" in done.stderr
+
+
+def test_a_flush_between_the_question_and_the_item(dlock, at, client, make_proxy):
+    """It may have taken the item of one who was granted the lock meanwhile."""
+    proxy = make_proxy(at.server.port)
+
+    def tap(link, direction, data):
+        if direction == UP and b"ms dlock:job" in data:
+            client.ask("flush_all")
+        return data
+
+    proxy.tap = tap
+    done = run(dlock, f"memcached://127.0.0.1:{proxy.port}", "-n", command=("echo", "ran"))
+    assert (done.status, done.stdout) == (69, "") and "may not know who holds it" in done.stderr
+    assert client.get("dlock:job") is None
 
 
 def test_a_flush_to_come_is_waited_for(dlock, at, client):
