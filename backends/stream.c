@@ -170,21 +170,27 @@ share_of_time(instant until, size_t addresses)
 }
 
 enum rc
+stream_connect_to(
+    struct stream *s, const struct addresses *all, instant until, struct fault *f)
+{
+	enum rc rc = RC_AGAIN;
+
+	stream_close(s);
+	for (size_t i = 0; rc == RC_AGAIN && i < all->n; i++)
+		rc = connect_address(s, (const struct sockaddr *)&all->at[i].address,
+		    all->at[i].size, share_of_time(until, all->n - i), f);
+	return rc;
+}
+
+enum rc
 stream_connect(
     struct stream *s, const char *host, int port, instant until, struct fault *f)
 {
-	struct addresses addresses;
-	enum rc rc = resolve(s->host, host, port, until, &addresses, f);
+	struct addresses all;
+	enum rc rc = resolve(s->host, host, port, until, &all, f);
 
 	stream_close(s);
-	for (size_t i = 0; rc == RC_OK && i < addresses.n; i++) {
-		rc = connect_address(s, (struct sockaddr *)&addresses.at[i].address,
-		    addresses.at[i].size, share_of_time(until, addresses.n - i), f);
-		if (rc == RC_OK || i + 1 == addresses.n || rc != RC_AGAIN)
-			return rc;
-		rc = RC_OK; /* try the next */
-	}
-	return rc;
+	return rc == RC_OK ? stream_connect_to(s, &all, until, f) : rc;
 }
 
 bool

@@ -54,6 +54,11 @@ void stream_init(struct stream *, struct host *, const char *where);
 enum rc stream_connect(
     struct stream *, const char *host, int port, instant until, struct fault *);
 
+/* The same, where these are known: at least one. */
+struct addresses;
+enum rc stream_connect_to(
+    struct stream *, const struct addresses *, instant until, struct fault *);
+
 /* To a unix socket; path below 108 bytes. */
 enum rc stream_connect_unix(
     struct stream *, const char *path, instant until, struct fault *);

@@ -219,15 +219,16 @@ cache_value(struct cache *s, struct answer *a, instant until, struct fault *f)
 	return memcmp(end, "\r\n", 2) == 0 ? RC_OK : cache_nonsense(s, f);
 }
 
-/* The error line `text`, which may repeat what we sent. */
+/* Its error, which may repeat what we sent. */
 static enum rc
-cache_refused(struct cache *s, const char *text, struct fault *f)
+cache_refused(struct cache *s, const char *error, const char *text, struct fault *f)
 {
 	char said[LINE_MOST + 1];
 	const char *hint;
-	enum rc rc = reply_error(text, &hint);
+	enum rc rc;
 
-	snprintf(said, sizeof said, "%s", text);
+	snprintf(said, sizeof said, "%s%s%s", error, *text ? " " : "", text);
+	rc = reply_error(said, &hint);
 	secret_blot(said, s->address->password);
 	cache_close(s);
 	return fault_set(f, rc, "%s says '%.200s'%s%s", s->stream.where, said,
@@ -235,12 +236,12 @@ cache_refused(struct cache *s, const char *text, struct fault *f)
 }
 
 static enum rc
-cache_strange(struct cache *s, const char *line, struct fault *f)
+cache_strange(struct cache *s, char first, struct fault *f)
 {
 	enum { TLS_ALERT = 0x15 };
 
 	return cache_broken(s, RC_PROTOCOL,
-	    *line == TLS_ALERT
+	    first == TLS_ALERT
 		? "speaks TLS, which dlock does not speak to memcached"
 		: "sent what memcached never sends: is this a memcached server?",
 	    f);
@@ -249,17 +250,16 @@ cache_strange(struct cache *s, const char *line, struct fault *f)
 static enum rc
 cache_reply(struct cache *s, struct reply *r, instant until, struct fault *f)
 {
-	char *line, kept[LINE_MOST + 1];
+	char *line;
 	enum rc rc = cache_line(s, &line, until, f);
 
 	*r = (struct reply){.code = REPLY_STRANGE};
 	if (rc != RC_OK || !line)
 		return rc;
-	snprintf(kept, sizeof kept, "%s", line);
 	reply_read(r, line);
 	if (r->code == REPLY_ERROR)
-		return cache_refused(s, kept, f);
-	return r->code == REPLY_STRANGE ? cache_strange(s, kept, f) : RC_OK;
+		return cache_refused(s, r->name, r->value, f);
+	return r->code == REPLY_STRANGE ? cache_strange(s, *line, f) : RC_OK;
 }
 
 enum rc
@@ -338,8 +338,8 @@ cache_login(struct cache *s, instant until, struct fault *f)
 		return cache_broken(
 		    s, RC_DENIED, "wants no password: leave user and password out", f);
 	if (strcmp(line, "CLIENT_ERROR unauthenticated") != 0)
-		return strcmp(line, "ERROR") == 0 ? cache_refused(s, line, f)
-						  : cache_strange(s, line, f);
+		return strcmp(line, "ERROR") == 0 ? cache_refused(s, line, "", f)
+						  : cache_strange(s, *line, f);
 	n = snprintf(words, sizeof words, "%s %s", a->user, a->password);
 	n = snprintf(login, sizeof login, "set auth 0 0 %d\r\n%s\r\n", n, words);
 	rc = cache_put(s, login, n, until, f);
@@ -349,35 +349,35 @@ cache_login(struct cache *s, instant until, struct fault *f)
 }
 
 /* Several servers behind one name have several locks for one key.  IPv4 and IPv6 are two ways to one. */
-static enum rc
-cache_check_name(struct cache *s, instant until, struct fault *f)
+static bool
+is_one_server(const struct addresses *all)
 {
-	const struct endpoint *at = &s->address->at;
-	struct addresses all;
-	enum rc rc = resolve(s->stream.host, at->host, at->port, until, &all, f);
-
-	for (size_t i = 1; rc == RC_OK && i < all.n; i++)
+	for (size_t i = 1; i < all->n; i++)
 		for (size_t k = 0; k < i; k++)
-			if (all.at[i].address.ss_family == all.at[k].address.ss_family &&
-			    memcmp(&all.at[i].address, &all.at[k].address,
-				all.at[i].size) != 0)
-				return fault_set(f, RC_CONFIG,
-				    "the name %s stands for several servers, each of which would give the lock to another: name one",
-				    at->host);
-	return rc;
+			if (all->at[i].address.ss_family ==
+				all->at[k].address.ss_family &&
+			    memcmp(&all->at[i].address, &all->at[k].address,
+				all->at[i].size) != 0)
+				return false;
+	return true;
 }
 
 static enum rc
 cache_connect(struct cache *s, instant until, struct fault *f)
 {
 	const struct endpoint *at = &s->address->at;
+	struct addresses all;
 	enum rc rc;
 
 	cache_close(s);
 	s->epoch++;
-	rc = cache_check_name(s, until, f);
+	rc = resolve(s->stream.host, at->host, at->port, until, &all, f);
+	if (rc == RC_OK && !is_one_server(&all))
+		return fault_set(f, RC_CONFIG,
+		    "the name %s stands for several servers, each of which would give the lock to another: name one",
+		    at->host);
 	if (rc == RC_OK)
-		rc = stream_connect(&s->stream, at->host, at->port, until, f);
+		rc = stream_connect_to(&s->stream, &all, until, f);
 	return rc == RC_OK && *s->address->password ? cache_login(s, until, f) : rc;
 }
 

@@ -106,20 +106,32 @@ static const struct {
     {"SERVER_ERROR", REPLY_ERROR, false},
 };
 
+/* Of any other line than STAT and key=; its error in two pieces. */
+static enum reply_code
+read_other(struct reply *r, const char *word, char *rest)
+{
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strcmp(word, words[i].word) == 0) {
+			r->name = word;
+			r->value = rest;
+			return words[i].flags ? read_flags(r, words[i].code, rest)
+					      : words[i].code;
+		}
+	return REPLY_STRANGE;
+}
+
 void
 reply_read(struct reply *r, char *line)
 {
 	char *rest = line, *word = next_word(&rest);
 
-	*r = (struct reply){.code = REPLY_STRANGE, .ttl = TTL_UNTOLD};
+	*r = (struct reply){.ttl = TTL_UNTOLD};
 	if (strcmp(word, "STAT") == 0)
 		r->code = read_stat(r, rest);
 	else if (strncmp(word, "key=", 4) == 0)
 		r->code = read_key(r, word);
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (strcmp(word, words[i].word) == 0)
-			r->code = words[i].flags ? read_flags(r, words[i].code, rest)
-						 : words[i].code;
+	else
+		r->code = read_other(r, word, rest);
 }
 
 #define OLD "dlock needs memcached 1.6.10 or newer"

@@ -19,7 +19,7 @@ enum reply_code {
 	REPLY_KEY,    /* a line of metadump: name (encoded) is set */
 	REPLY_END,    /* of STAT or key lines */
 	REPLY_BUSY,   /* to metadump: somebody else lists */
-	REPLY_ERROR,  /* ERROR, CLIENT_ERROR ..., SERVER_ERROR ... */
+	REPLY_ERROR,  /* name: ERROR, CLIENT_ERROR, SERVER_ERROR; value: the rest */
 	REPLY_STRANGE /* no memcached says that */
 };
 

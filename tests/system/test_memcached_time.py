@@ -130,6 +130,8 @@ NAMES = r"""
     #define _GNU_SOURCE
     #include <dlfcn.h>
     #include <netdb.h>
+    #include <stdio.h>
+    #include <stdlib.h>
     #include <string.h>
 
     int getaddrinfo(const char *name, const char *port, const struct addrinfo *how, struct addrinfo **ret)
@@ -140,6 +142,12 @@ NAMES = r"""
 
         if (!name || strncmp(name, "cache", 5) != 0)
             return real(name, port, how, ret);
+        if (getenv("LOOKED_UP")) {
+            FILE *f = fopen(getenv("LOOKED_UP"), "a");
+
+            fputs("x", f);
+            fclose(f);
+        }
         error = real("127.0.0.1", port, how, ret);
         if (!error && strcmp(name, "caches") == 0 && !(error = real("127.0.0.2", port, how, &more)))
             (*ret)->ai_next = more;
@@ -153,6 +161,14 @@ def test_a_name_stands_for_one_server(dlock, at, tmp_path, name, status_):
     shim = compile_shim(tmp_path, "names", NAMES)
     done = dlock.run("run", "-u", f"memcached://{name}:{at.server.port}", "-k", "job", "-n", "--", "true", env={"LD_PRELOAD": shim})
     assert done.status == status_ and ("several servers" in done.stderr) == (status_ != 0), done
+
+
+def test_a_name_is_looked_up_once(dlock, at, tmp_path):
+    """Another answer might be of another server than the one that was found to be alone."""
+    shim, looked_up = compile_shim(tmp_path, "names", NAMES), tmp_path / "looked-up"
+    done = dlock.run("run", "-u", f"memcached://cache:{at.server.port}", "-k", "job", "--", "true",
+                     env={"LD_PRELOAD": shim, "LOOKED_UP": str(looked_up)})
+    assert done.status == 0 and looked_up.read_text() == "x", done
 
 
 # ---- what others do with an item ----
