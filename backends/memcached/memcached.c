@@ -41,17 +41,37 @@
 
 #define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while waiting */
 #define NOTE_PATIENCE (300 * NS_PER_MS)
+#define LATE NS_PER_S /* a standstill that is shorter does no harm */
+#define MOMENT (100 * NS_PER_MS)
 
 enum { TRIES = 3 }; /* of one call, where others write at the same time */
 
 /* ---- acquire ---- */
+
+/*
+ * All that is asked before a grant.  A server that was stopped answers what has waited for it
+ * by a clock that may not have gone on yet (vitals.h), and who asks for the first time cannot
+ * see that: so after an answer that was late the clock is given a moment, and asked again.
+ */
+static enum rc
+memcached_question(struct memcached *m, instant until, struct sight *i, struct fault *f)
+{
+	struct host *host = m->base.host;
+	enum rc rc = sight_read(&m->cache, &m->names, SIGHT_SERVER, until, i, f);
+
+	if (rc != RC_OK || m->tick.known || instant_now() - i->sent < LATE)
+		return rc;
+	if (host->wait(host, -1, 0, instant_now() + MOMENT) == WOKE_STOP)
+		return RC_STOP;
+	return sight_read(&m->cache, &m->names, SIGHT_SERVER, until, i, f);
+}
 
 /* RC_OK: granted.  RC_BUSY: not yet. */
 static enum rc
 memcached_ask(struct memcached *m, instant until, struct grant *g, struct fault *f)
 {
 	struct sight i;
-	enum rc rc = sight_read(&m->cache, &m->names, SIGHT_SERVER, until, &i, f);
+	enum rc rc = memcached_question(m, until, &i, f);
 	bool ours, is_young;
 
 	if (rc != RC_OK)

@@ -221,7 +221,8 @@ class MemcachedPlace(RemotePlace):
 class Pretender(Hostile):
     """Speaks as a memcached that never keeps anything, but `answers` {command: bytes, or a function of its words}.
 
-    An answer None is silence from then on, (bytes,) the last one of the connection, b"" an end of it.
+    An answer None is silence from then on, (bytes,) the last one of the connection, b"" an end of it; a generator's
+    may be without an end.
     """
 
     STATS = (("version", "1.6.18"), ("uptime", "100000"), ("time", "1800000000"), ("evictions", "0"), ("cmd_flush", "0"))
@@ -230,7 +231,7 @@ class Pretender(Hostile):
         super().__init__(greeting=greeting)
         self.answers = {"stats": self.stats(), "mg": b"EN\r\n", "ms": b"HD c1\r\n", "md": b"HD\r\n", "mn": b"MN\r\n", **(answers or {})}
         self.url = f"memcached://127.0.0.1:{self.port}"
-        self.connections = 0
+        self.connections = self.sent = 0
 
     @classmethod
     def stats(cls, **instead):
@@ -265,7 +266,9 @@ class Pretender(Hostile):
                     client.recv(1 << 20)
                     time.sleep(PATIENCE)
                     return
-                client.sendall(answer)
+                for part in [answer] if isinstance(answer, bytes) else answer:
+                    client.sendall(part)
+                    self.sent += len(part)
 
     def commands(self):
         return [words[0] for words, _ in self.asked]
