@@ -31,7 +31,7 @@ struct cache {
 	const struct location *address; /* not owned */
 	unsigned epoch;                 /* counts connections */
 	size_t at, used;                /* what is not yet read of `in` */
-	char in[2 * LINE_MOST];
+	char in[4 * LINE_MOST];         /* stats and all settings at once */
 };
 
 void cache_init(

@@ -162,10 +162,11 @@ try_to_store(struct memcached *m, uint64_t cas, const struct vitals *known, inst
 	return rc == RC_OK ? cache_read_vitals(&m->cache, &t->vitals, until, f) : rc;
 }
 
-/* Since we have asked, the server was told to forget all. */
+/* The server was told to forget all, too short a time ago. */
 static enum rc
 forgotten(struct memcached *m, const struct tried *t, struct fault *f)
 {
+	m->flushed = true;
 	if (grant_withdraw(m, t->hold.cas) == RC_STOP)
 		return RC_STOP;
 	return tell_young(m, vitals_age(&t->vitals), f);

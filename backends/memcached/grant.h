@@ -2,8 +2,8 @@
  * grant.h - an item becomes ours, and a grant.
  *
  * Who is granted has found, after the item was added, no freeze: one that is made later
- * comes behind this grant; and no flush_all: where there was one, somebody may hold the lock
- * whose item it has taken.  The token is that of the item (token.h).  What does not become a
+ * comes behind this grant; and no flush_all within the lease: where there was one, somebody may
+ * hold the lock whose item it has taken.  The token is that of the item (token.h).  What does not become a
  * grant is deleted again.
  *
  * All of it goes on with what was read on the connection that is open: RC_AGAIN if that is

@@ -49,21 +49,25 @@ enum { TRIES = 3 }; /* of one call, where others write at the same time */
 /* ---- acquire ---- */
 
 /*
- * All that is asked before a grant.  A server that was stopped answers what has waited for it
- * by a clock that may not have gone on yet (vitals.h), and who asks for the first time cannot
- * see that: so after an answer that was late the clock is given a moment, and asked again.
+ * All that is asked before an item is added.  Whether the server was told to forget all is
+ * seen behind it (grant.h): only who has been refused for that asks before, too.
+ *
+ * A server that was stopped answers what has waited for it by a clock that may not have gone
+ * on yet (vitals.h), and who asks for the first time cannot see that: so after an answer that
+ * was late the clock is given a moment, and asked again.
  */
 static enum rc
 memcached_question(struct memcached *m, instant until, struct sight *i, struct fault *f)
 {
+	unsigned what = SIGHT_SERVER | (m->flushed ? SIGHT_FLUSH : 0);
 	struct host *host = m->base.host;
-	enum rc rc = sight_read(&m->cache, &m->names, SIGHT_SERVER, until, i, f);
+	enum rc rc = sight_read(&m->cache, &m->names, what, until, i, f);
 
 	if (rc != RC_OK || m->tick.known || instant_now() - i->sent < LATE)
 		return rc;
 	if (host->wait(host, -1, 0, instant_now() + MOMENT) == WOKE_STOP)
 		return RC_STOP;
-	return sight_read(&m->cache, &m->names, SIGHT_SERVER, until, i, f);
+	return sight_read(&m->cache, &m->names, what, until, i, f);
 }
 
 /* RC_OK: granted.  RC_BUSY: not yet. */

@@ -38,7 +38,8 @@ struct memcached {
 	struct place place;
 	struct cache cache;
 	struct tick tick;
-	bool told; /* that the server has lost items (tell.h) */
+	bool told;    /* that the server has lost items (tell.h) */
+	bool flushed; /* it was told to forget all, not long ago */
 	const struct claim *claim;
 	struct names names; /* of the claim */
 	struct pace pace;

@@ -67,20 +67,21 @@ sight_number(struct sight *i, const struct vitals *v)
 void
 sight_ask(struct batch *b, const struct names *n, unsigned what)
 {
-	if (what & SIGHT_SERVER) {
+	if (what & SIGHT_SERVER)
 		batch_word(b, "stats");
+	if (what & SIGHT_FLUSH)
 		batch_word(b, "stats settings");
-	}
 	batch_get(b, n->lock);
 	batch_get(b, n->freeze);
 }
 
 static enum rc
-read_server(struct cache *s, instant until, struct sight *i, struct fault *f)
+read_server(
+    struct cache *s, unsigned what, instant until, struct sight *i, struct fault *f)
 {
 	enum rc rc = cache_read_vitals(s, &i->vitals, until, f);
 
-	if (rc == RC_OK)
+	if (rc == RC_OK && what & SIGHT_FLUSH)
 		rc = cache_read_vitals(s, &i->vitals, until, f);
 	if (rc != RC_OK)
 		return rc;
@@ -99,7 +100,7 @@ sight_answered(
 	*i = (struct sight){.sent = i->sent};
 	vitals_init(&i->vitals);
 	if (what & SIGHT_SERVER)
-		rc = read_server(s, until, i, f);
+		rc = read_server(s, what, until, i, f);
 	if (rc == RC_OK)
 		rc = read_lock(s, until, i, f);
 	if (rc == RC_OK)

@@ -24,6 +24,7 @@ struct sight {
 /* What is asked for beside the lock and its freeze. */
 enum {
 	SIGHT_SERVER = 1 << 0, /* vitals, and the token of an item that was only added */
+	SIGHT_FLUSH = 1 << 1,  /* vitals.oldest, too */
 };
 
 /*

@@ -23,6 +23,7 @@ vitals_init(struct vitals *v)
 	*v = (struct vitals){.uptime = -1, .time = -1, .oldest = -1};
 }
 
+/* -1: none, or one that no server would say. */
 static int64_t
 number(const char *text)
 {
@@ -31,7 +32,7 @@ number(const char *text)
 	return n > 0 && n < 16 && text[n] == '\0' ? atoll(text) : -1;
 }
 
-/* -1: no time that a server has. */
+/* The same of a time. */
 static int64_t
 seconds(const char *text)
 {
@@ -40,11 +41,18 @@ seconds(const char *text)
 	return n < SECONDS_LIMIT ? n : -1;
 }
 
+/* How often something has happened. */
+static uint64_t
+count(const char *text)
+{
+	int64_t n = number(text);
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
 void
 vitals_add(struct vitals *v, const char *name, const char *value)
 {
-	int64_t n = number(value);
-
 	if (strcmp(name, "version") == 0)
 		snprintf(v->version, sizeof v->version, "%s", value);
 	else if (strcmp(name, "uptime") == 0)
@@ -53,10 +61,10 @@ vitals_add(struct vitals *v, const char *name, const char *value)
 		v->time = seconds(value);
 	else if (strcmp(name, "oldest") == 0)
 		v->oldest = seconds(value);
-	else if (strcmp(name, "evictions") == 0 && n > 0)
-		v->evictions = n;
-	else if (strcmp(name, "cmd_flush") == 0 && n > 0)
-		v->flushes = n;
+	else if (strcmp(name, "evictions") == 0)
+		v->evictions = count(value);
+	else if (strcmp(name, "cmd_flush") == 0)
+		v->flushes = count(value);
 }
 
 /* The meta commands are as we write them since 1.6.10. */
