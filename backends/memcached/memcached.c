@@ -197,6 +197,16 @@ is_our_hold(const struct memcached *m, const struct sight *i)
 	    i->value.token == m->hold.value.token;
 }
 
+/*
+ * What is there, and not the item of our grant, is deleted if it is ours: an add that was late
+ * has left it.  RC_OK or RC_STOP.
+ */
+static enum rc
+delete_late(struct memcached *m, const struct sight *i)
+{
+	return sight_is_of(i, m->claim->owner) ? grant_withdraw(m, i->cas) : RC_OK;
+}
+
 /* Reads what we hold: its CAS, and whether it is asked back. */
 static enum rc
 memcached_find(struct memcached *m, instant until, struct fault *f)
@@ -207,7 +217,8 @@ memcached_find(struct memcached *m, instant until, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	if (!is_our_hold(m, &i))
-		return memcached_lost(m, until, f);
+		return delete_late(m, &i) == RC_STOP ? RC_STOP
+						     : memcached_lost(m, until, f);
 	m->hold.cas = i.cas;
 	m->hold.epoch = m->cache.epoch;
 	memcpy(m->hold.value.mark, i.value.mark, sizeof i.value.mark);
@@ -332,9 +343,14 @@ find_to_release(struct memcached *m, uint64_t *cas, instant until, struct fault 
 	*cas = m->hold.cas;
 	if (m->hold.is && cache_is_same(&m->cache, m->hold.epoch))
 		return RC_OK;
-	rc = sight_read(&m->cache, &m->names, 0, until, &i, f);
-	*cas = rc == RC_OK && sight_is_of(&i, m->claim->owner) ? i.cas : 0;
-	return rc;
+	*cas = 0;
+	rc = sight_read(&m->cache, &m->names, SIGHT_SERVER, until, &i, f);
+	if (rc != RC_OK || !sight_is_of(&i, m->claim->owner))
+		return rc;
+	if (m->hold.is && !is_our_hold(m, &i))
+		return delete_late(m, &i);
+	*cas = i.cas;
+	return RC_OK;
 }
 
 static enum rc

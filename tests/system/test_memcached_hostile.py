@@ -1,7 +1,7 @@
 # Goal of these tests: that a memcached server which is broken, slow or hostile, or whose other clients are, costs a
 # command at most, and never lets it run without the lock.
 
-import json
+import re
 import signal
 import time
 
@@ -10,7 +10,7 @@ import pytest
 from memcached import Pretender
 from proxy import DOWN, UP
 from support import At, boottime, wait_for
-from test_memcached import LEASE, at, client, run, status  # noqa: F401
+from test_memcached import LEASE, at, client, run  # noqa: F401
 
 RAN = ("echo", "ran")
 
@@ -120,6 +120,16 @@ def test_what_others_write_back_is_still_ours(dlock, at, client):
     for _ in range(20):
         client.set("dlock:job", client.get("dlock:job"), 60)
     assert holder.finish().status == 0
+
+
+@pytest.mark.parametrize("seen_by", ["release", "renewal"])
+def test_an_add_of_ours_that_arrives_late_is_no_hold(dlock, at, client, seen_by):
+    """Between the two another may have held the lock: the item has another number."""
+    holder = dlock.hold(at, "job", "-t", "1h")
+    client.set("dlock:job", re.sub(rb"^(dlock1 \w+) \d+ ", rb"\1 0 ", client.get("dlock:job")), 60)
+    done = holder.finish() if seen_by == "release" else holder.wait()
+    assert done.status == 79
+    assert client.get("dlock:job") is None
 
 
 @pytest.mark.parametrize("flush", ["flush_all 1", "flush_all 2"])
