@@ -17,6 +17,12 @@
  *     Curator's users wait for that.  No two have the same name: who removes one
  *     removes no other.
  *  5. A newer one takes the place of an older one, which goes when that is there.
+ *  6. When it is there, nobody begins who is not seen to hold the lock: whoever takes its
+ *     turn first says so in its node (a newcomer by making it), and then reads the queue
+ *     through the same connection.  What was frozen before that write is in what it reads,
+ *     and whoever freezes the lock after it sees that node among the holders.  A unit is
+ *     taken in a transaction instead that fails if K/locks has been written meanwhile, as
+ *     a freeze does.
  */
 #ifndef DLOCK_ZK_FREEZE_H
 #define DLOCK_ZK_FREEZE_H

@@ -568,18 +568,33 @@ is_steady(struct turn *t, const struct grant *g)
 	return g->lease > 0 && g->lease >= credit_steady(&credit);
 }
 
+/* From now on we must earn a lease within the ttl. */
+static void
+begin_turn(struct turn *t)
+{
+	t->over = instant_first(t->over, instant_after(instant_now(), t->claim->ttl));
+}
+
+static enum rc
+is_too_slow(const struct turn *t, struct fault *f)
+{
+	return fault_set(
+	    f, RC_AGAIN, "%s: answers too slowly for this --ttl", t->node->dir->where);
+}
+
 /*
- * Our turn has come: earns the lease by writing our node; `set` is the first
- * attempt at that.  While the leader has not heard of us for long enough, that
- * would be too short a lease: then once more.  After the ttl our turn is over.
+ * Our turn has come: earns the lease by writing our node.  While the leader has not heard
+ * of us for long enough, that would be too short a lease: then once more.  After the ttl
+ * our turn is over.
  */
 static enum rc
-take_turn(struct turn *t, struct call *set, struct grant *g, struct fault *f)
+take_turn(struct turn *t, struct grant *g, struct fault *f)
 {
+	struct call *set = claim_turn(t);
 	bool written;
 	enum rc rc;
 
-	t->over = instant_first(t->over, instant_after(instant_now(), t->claim->ttl));
+	begin_turn(t);
 	for (;; set = node_write(t->node)) {
 		struct credit credit;
 
@@ -589,8 +604,7 @@ take_turn(struct turn *t, struct call *set, struct grant *g, struct fault *f)
 		if (rc != RC_OK || (written && is_steady(t, g)))
 			return rc;
 		if (instant_now() >= t->over)
-			return fault_set(f, RC_AGAIN,
-			    "%s: answers too slowly for this --ttl", t->node->dir->where);
+			return is_too_slow(t, f);
 		credit = session_look(t->node->session).credit;
 		if (written &&
 		    t->host->wait(t->host, -1, 0, instant_now() + credit_pace(&credit)) ==
@@ -600,20 +614,17 @@ take_turn(struct turn *t, struct call *set, struct grant *g, struct fault *f)
 }
 
 /*
- * The queue as it is now; if our turn has most likely come, *set is the write that takes
- * it.
+ * The queue as it is now.  With `claim` we take our turn in our node before we read it:
+ * *set is that write.
  */
 static void
-list_anew(struct turn *t, struct call **set)
+list_anew(struct turn *t, bool claim, struct call **set)
 {
-	/* then most likely nobody is ahead */
-	bool next = was_called(t) && t->claim->kind != KIND_LIMIT;
-
 	t->watching = false;
 	call_drop(t->list);
 	call_drop(*set);
+	*set = claim ? claim_turn(t) : NULL;
 	t->list = call_list(t->node->session, t->node->dir->path);
-	*set = next ? claim_turn(t) : NULL;
 }
 
 /* Until nobody is ahead of us. */
@@ -626,6 +637,7 @@ await_head(
 
 		if (rc != RC_OK || t->place.position == 0)
 			return rc;
+		t->over = NEVER;
 		if (until && !t->node->marked)
 			rc = mark_as_waiter(t, set, f);
 		if (rc == RC_OK)
@@ -634,8 +646,35 @@ await_head(
 			return rc;
 		/* what create has earned is too long ago */
 		*g = (struct grant){.anchor = -1};
-		list_anew(t, set);
+		/* if we were called, most likely nobody is ahead */
+		list_anew(t, was_called(t) && t->claim->kind != KIND_LIMIT, set);
 	}
+}
+
+/*
+ * Nobody is ahead of us.  *claimed: our node said that we take our turn before the queue was
+ * read in which we see that (freeze.h).  Otherwise it is written, and the queue read again.
+ */
+static enum rc
+check_claim(
+    struct turn *t, struct call **set, struct grant *g, bool *claimed, struct fault *f)
+{
+	struct call *written = *set;
+	enum rc rc = RC_OK;
+
+	*set = NULL;
+	*claimed = t->node->stage == STAGE_AT_ONCE;
+	begin_turn(t);
+	if (written)
+		rc = node_written(t->node, written, t->over, g, claimed, f);
+	if (rc == RC_OK && t->node->revoked)
+		rc = yield_turn(t, f);
+	if (rc != RC_OK || *claimed)
+		return rc;
+	if (instant_now() >= t->over)
+		return is_too_slow(t, f);
+	list_anew(t, true, set);
+	return RC_OK;
 }
 
 enum rc
@@ -643,15 +682,19 @@ turn_await(
     struct turn *t, struct call *list, instant until, struct grant *g, struct fault *f)
 {
 	struct call *set = NULL;
-	enum rc rc;
+	bool claimed = false;
+	enum rc rc = RC_OK;
 
 	if (!t->watching) {
 		call_drop(t->list);
 		t->list = list;
 	}
-	rc = await_head(t, until, g, &set, f);
-	if (rc == RC_OK && t->claim->kind != KIND_LIMIT && !is_steady(t, g))
-		return take_turn(t, set ? set : claim_turn(t), g, f);
+	while (rc == RC_OK && !claimed) {
+		rc = await_head(t, until, g, &set, f);
+		if (rc != RC_OK || t->claim->kind == KIND_LIMIT)
+			break;
+		rc = check_claim(t, &set, g, &claimed, f);
+	}
 	call_drop(set);
 	return rc;
 }
@@ -659,7 +702,7 @@ turn_await(
 enum rc
 turn_earn(struct turn *t, struct grant *g, struct fault *f)
 {
-	return is_steady(t, g) ? RC_OK : take_turn(t, claim_turn(t), g, f);
+	return is_steady(t, g) ? RC_OK : take_turn(t, g, f);
 }
 
 void

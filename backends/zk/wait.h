@@ -4,8 +4,9 @@
  *
  *  1. A waiter watches the last node ahead of it that it cannot hold the lock together
  *     with, so a release wakes one, or all readers behind a writer.  It
- *     then lists anew, for the node may have been a waiter's that gave up, and
- *     in the same breath writes its own node: that earns the lease.  Of those who want one of N
+ *     then writes its own node, which earns the lease and says that it takes its turn, and
+ *     in the same breath lists anew, for the node may have been a waiter's that gave up, or
+ *     the lock be frozen by now (freeze.h).  Of those who want one of N
  *     units, the next one in line watches the list, for any holder may be the first
  *     to go; each one behind it waits for the one before to be granted.
  *  2. What it does besides costs the same however long the queue is: a few
@@ -95,10 +96,10 @@ enum rc turn_earn(struct turn *, struct grant *g, struct fault *);
 
 /*
  * We are in the queue, which `list` shows (it is ours from now on; while we are watching,
- * it may be NULL): waits for our turn until `until`, and earns a lease, if *g is none
- * that lasts (not for a unit: unit.h). `until` 0: RC_BUSY at once, where others are
- * ahead.  RC_LOST: our place is.  RC_AGAIN: to be called again when there is a
- * connection.
+ * it may be NULL): waits for our turn until `until`, and takes it, which may earn a lease
+ * (not for a unit: unit.h); to be followed by turn_earn().  `until` 0: RC_BUSY at once,
+ * where others are ahead.  RC_LOST: our place is.  RC_AGAIN: to be called again when there
+ * is a connection.
  */
 enum rc turn_await(
     struct turn *, struct call *list, instant until, struct grant *g, struct fault *);

@@ -479,6 +479,55 @@ class _Conversation:
         self.node = None
 
 
+class Moments(Tap):
+    """A tap that passes each request by itself.
+
+    at("asks", operation, action)    before the next such request passes, and when all that was asked
+                                     before it has been answered, the action is called
+    at("heard", operation, action)   the same before the answer to the next such request passes
+    """
+
+    def __init__(self, proxy):
+        super().__init__(proxy)
+        self._moment = (None, None, None)
+
+    def at(self, moment, operation, action):
+        self._moment = moment, operation, action
+
+    def _reach(self, moment, operation):
+        wanted, at, action = self._moment
+        if (moment, operation) == (wanted, at):
+            self._moment = (None, None, None)
+            return action
+        return None
+
+    def __call__(self, link, direction, data):
+        sink = link.server if direction == UP else link.client
+        state = self._state.setdefault(link, _Conversation())
+        for message in state.frames[direction].feed(data):
+            operation = self._operation(state, direction, message)
+            action = operation and self._reach("asks" if direction == UP else "heard", operation)
+            if action:
+                self._settle(state, direction)
+                action()
+            (self._up if direction == UP else self._down)(state, message)
+            sink.sendall(buffer(message))
+        return b""
+
+    @staticmethod
+    def _operation(state, direction, message):
+        """What is asked or answered; None at the beginning, and of what a server says by itself."""
+        if not (state.greeted if direction == UP else state.welcomed):
+            return None
+        xid, operation = struct.unpack_from(">ii", message)
+        return operation if direction == UP else state.asked.get(xid)
+
+    @staticmethod
+    def _settle(state, direction):
+        if direction == UP:
+            wait_for(lambda: not state.asked, what="answers to what was asked before")
+
+
 def to_all(operations, answer):
     """For a ZkHostile."""
     return {operation: answer for operation in operations}

@@ -15,7 +15,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from support import ROOT, At, size, wait_for
 from test_zk_interop import children, classpath, curator, hold, kazoo, path, second_curator, words  # noqa: F401 (fixtures)
-from zk import DELETE, GET_DATA, LISTS, MULTI, SET_DATA, nodes
+from zk import CREATE2, DELETE, GET_CHILDREN2, GET_DATA, LISTS, MULTI, SET_DATA, Moments, nodes
 
 ADMIN = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))),
                      "dlock-admin")
@@ -595,6 +595,82 @@ def test_a_unit_that_was_free_when_it_was_looked_at_is_frozen_when_it_is_taken(d
     assert kinds(each(at, "job")) == ["waiter", "freeze"]
     thaw(at)
     assert waiter.held().finish().status == 0
+
+
+MALLORY = '{"who":"mallory@laptop"}'
+
+
+class Frozen:
+    """Freezes the key at some moment of a client.
+
+    told     who stands there then: what whoever freezes it is told
+    """
+
+    def __init__(self, at, moments, moment):
+        self.at, self.told = at, []
+        moments.at(*moment, self.act)
+
+    def act(self):
+        freeze(self.at, record=MALLORY)
+        self.told += kinds(each(self.at, "job"))
+
+    def outcome(self, client):
+        """Whether it has begun after all.  Nobody may who was not told as a holder."""
+        wait_for(lambda: self.told, what="the moment")
+        assert self.told.pop() == "freeze"
+        wait_for(lambda: client.events("started") or any("mallory" in str(e) for e in client.events("waiting")), what="what became of it")
+        began = bool(client.events("started"))
+        assert not began or self.told == ["holder"]
+        if began:
+            assert client.finish().status == 0
+            thaw(self.at)
+            return True
+        wait_for(lambda: kinds(each(self.at, "job")) == ["waiter", "freeze"], what="its return to those who wait")
+        assert not client.running
+        thaw(self.at)
+        assert client.held().finish().status == 0
+        return False
+
+
+QUEUED = [k for k in KINDS if k != "unit"]
+# a unit is taken by a transaction that no freeze may come before
+
+
+@pytest.mark.parametrize("moment, begins", [(("asks", SET_DATA), False), (("asks", GET_CHILDREN2), False), (("heard", GET_CHILDREN2), True)],
+                         ids=["before-its-write", "before-its-list", "after-its-list"])
+@pytest.mark.parametrize("kind", QUEUED)
+def test_a_waiter_that_is_slow_to_take_its_turn(dlock, at, make_proxy, kind, moment, begins):
+    """It stops when the one before it has gone, and goes on when the key is frozen."""
+    proxy = make_proxy(at.server.port)
+    moments = Moments(proxy)
+    holder = dlock.hold(at, "job", "-x")
+    waiter = dlock.contend(at.through(proxy), "job", "-t", "60s", *KINDS[kind]).queued(1)
+    wait_for(lambda: moments.asked[SET_DATA], what="its word")
+    frozen = Frozen(at, moments, moment)
+    assert holder.finish().status == 0
+    assert frozen.outcome(waiter) == begins
+
+
+def test_a_waiter_that_nobody_has_called_is_slow(dlock, at, make_proxy):
+    """It sees by itself that its turn has come: an earlier freeze has ended."""
+    proxy = make_proxy(at.server.port)
+    moments = Moments(proxy)
+    freeze(at, 3)
+    waiter = dlock.contend(at.through(proxy), "job", "-t", "60s").queued(1)
+    wait_for(lambda: moments.asked[SET_DATA], what="its word")
+    assert not Frozen(at, moments, ("asks", SET_DATA)).outcome(waiter)
+
+
+@pytest.mark.parametrize("moment, begins", [(("asks", CREATE2), False), (("asks", GET_CHILDREN2), False), (("heard", GET_CHILDREN2), True)],
+                         ids=["before-its-node", "before-its-list", "after-its-list"])
+@pytest.mark.parametrize("kind", QUEUED)
+def test_a_newcomer_that_is_slow(dlock, at, make_proxy, kind, moment, begins):
+    """The same where nobody is before it."""
+    assert dlock.run("run", *at.words, "-k", "job", "--", "true").status == 0
+    proxy = make_proxy(at.server.port)
+    frozen = Frozen(at, Moments(proxy), moment)
+    newcomer = dlock.contend(at.through(proxy), "job", "-t", "60s", *KINDS[kind])
+    assert frozen.outcome(newcomer) == begins
 
 
 def test_freeze_costs_the_crowd_nothing(dlock, at, tapped):
