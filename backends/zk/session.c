@@ -9,9 +9,12 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/tcp.h>
 #include <malloc.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,21 +369,49 @@ session_await(struct session *s, instant until, struct fault *f)
 	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, last_error(s)) : rc;
 }
 
-/* The library keeps its socket to itself; it is the only one of ours with that peer. */
+static bool
+is_server(const struct session *s, const struct sockaddr_storage *peer, socklen_t n)
+{
+	for (size_t i = 0; i < s->hosts.n; i++)
+		if (s->hosts.at[i].size == n &&
+		    memcmp(&s->hosts.at[i].storage, peer, n) == 0)
+			return true;
+	return false;
+}
+
+/* Has the other side never said a word? */
+static bool
+is_silent(int fd)
+{
+	struct tcp_info info = {0};
+	socklen_t n = sizeof info;
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
+	    n > offsetof(struct tcp_info, tcpi_bytes_received) &&
+	    info.tcpi_bytes_received == 0;
+}
+
+/*
+ * The library keeps its socket to itself.  When it has a server, no other one of ours has
+ * that peer; else it is one with any of them that has heard nothing.
+ */
 void
 session_poison(struct session *s)
 {
 	struct sockaddr_storage peer, other;
 	socklen_t n = sizeof peer;
+	bool connected = session_look(s).connected;
 
-	if (!session_look(s).connected ||
+	if (connected &&
 	    !zookeeper_get_connected_host(s->zh, (struct sockaddr *)&peer, &n))
 		return;
 	for (int fd = 0; fd < 256; fd++) {
 		socklen_t m = sizeof other;
 
-		if (getpeername(fd, (struct sockaddr *)&other, &m) == 0 && m == n &&
-		    memcmp(&peer, &other, n) == 0)
+		if (getpeername(fd, (struct sockaddr *)&other, &m) != 0)
+			continue;
+		if (connected ? m == n && memcmp(&peer, &other, n) == 0
+			      : is_server(s, &other, m) && is_silent(fd))
 			shutdown(fd, SHUT_RDWR);
 	}
 }

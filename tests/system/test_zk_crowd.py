@@ -1,6 +1,8 @@
 # Goal of these tests: a thousand waiters that lose their ZooKeeper in one moment are no
 # more trouble to it when they come back than a few.
 
+import socket
+
 from support import wait_for
 from zk import EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, SET_DATA
 
@@ -40,3 +42,21 @@ def test_waiter_learns_what_happened_while_it_was_away(dlock, at, tapped):
     assert first.held().finish().status == 0
     proxy.accept()
     assert last.wait().status == 0
+
+
+def test_waiter_does_not_stay_with_a_server_that_has_not_heard_of_it(dlock, at, tapped):
+    """Of many who come at once the kernel loses some: these are connected, and nobody will ever answer them."""
+    place, proxy, tap = tapped
+    holder = dlock.hold(at, "job")
+    waiter = dlock.contend(place, "job", "-t", "150s", command=("true",)).queued(1)
+    wait_for(lambda: tap.asked[SET_DATA], what="its word")
+    proxy.refuse()
+    with socket.create_server(("127.0.0.1", proxy.port)) as silent:
+        proxy.reset()
+        silent.settimeout(60)
+        lost, _ = silent.accept()
+    with lost:
+        proxy.accept()
+        wait_for(lambda: len(tap.sessions) == 2, what="its return")  # the library alone would wait for 100 s
+        assert holder.finish().status == 0
+        assert waiter.wait().status == 0
