@@ -376,6 +376,28 @@ look_at_holders(struct turn *t, struct fault *f)
 
 /* ---- waiting ---- */
 
+/* Whoever stands far behind, and has heard of a freeze when it came: is that over? */
+static enum rc
+look_at_freeze(struct turn *t, struct fault *f)
+{
+	struct host *h = t->host;
+	char path[NODE_BYTES];
+	struct call *c;
+	int code;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, t->freeze.name);
+	c = call_exists(t->node->session, path);
+	rc = call_finish(c, turn_answer_by(t), &code, f);
+	if (rc == RC_OK && code == ZNONODE) {
+		t->freeze.on = h->seen.frozen = false;
+		t->thaws = NEVER;
+		h->seen.held = -1;
+		h->seen.holder[0] = '\0'; /* it was who had frozen it */
+	}
+	return rc;
+}
+
 /*
  * Asks for the directory's counts, whereby the leader hears of us, too.  *moved: some
  * have left, and we may be near the head, or have not known our place for long.  All
@@ -399,7 +421,8 @@ count_departed(struct turn *t, bool *moved, struct fault *f)
 	*moved = left > 0 &&
 	    (position <= (size_t)NEAR + left ||
 		instant_now() >= t->census.taken + (int64_t)position * SIGHT);
-	return rc;
+	return rc == RC_OK && left > 0 && !*moved && t->freeze.on ? look_at_freeze(t, f)
+								  : rc;
 }
 
 /* Those near the head see first that a freeze has ended; the others may hear of it. */

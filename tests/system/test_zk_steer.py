@@ -692,6 +692,20 @@ def test_freeze_costs_the_crowd_nothing(dlock, at, tapped):
     assert [w.wait().status for w in [*near, far]] == [0] * 13
 
 
+def test_the_last_of_many_hears_of_the_thaw(dlock, at):
+    """It has heard of the freeze when it came, and lists the queue once in five minutes."""
+    freeze(at)
+    with at.server.client() as c:
+        for _ in range(300):
+            c.create(f"{at.job}/_c_00000000-0000-4000-8000-000000000000-lock-", b"somebody", ephemeral=True, sequence=True)
+        waiter = dlock.contend(at, "job", "-t", "9s").queued()
+        waiter.event("waiting", frozen=True)
+        thaw(at)
+        wait_for(lambda: not waiter.events("waiting")[-1].get("frozen"), what="its hearing of the thaw")
+        assert "bob" not in str(waiter.events("waiting")[-1])
+        assert not waiter.running
+
+
 def test_dead_waiter_at_the_head_after_thaw(dlock, at):
     """It is not removed while the key is frozen, and no later than ever when it is not."""
     freeze(at)
