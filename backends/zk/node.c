@@ -30,7 +30,8 @@ node_forget(struct node *n)
 	n->path[0] = '\0';
 	n->version = 0;
 	n->stage = STAGE_AT_ONCE;
-	n->marked = n->guarded = n->wanted = n->revoked = false;
+	n->marked = n->guarded = false;
+	n->revocation.news = n->revocation.stands = false;
 	n->granted = 0;
 	n->taken = (struct taken){.number = 0};
 }
@@ -256,8 +257,8 @@ seat_is_lost(const struct node *n, struct fault *f)
 void
 node_data(const struct node *n, int slot, char data[DATA_BYTES])
 {
-	const struct progress p = {
-	    n->stage, slot, n->granted, n->wanted ? n->asker : NULL, n->owner};
+	const struct progress p = {n->stage, slot, n->granted,
+	    n->revocation.stands ? n->revocation.asker : NULL, n->owner};
 
 	data_write(data, n->record, &p);
 }
@@ -288,8 +289,8 @@ note_asker(struct node *n, const char *data)
 
 	if (!asker)
 		return;
-	n->revoked = n->wanted = true;
-	session_quote(n->session, n->asker, sizeof n->asker, asker);
+	n->revocation.news = n->revocation.stands = true;
+	session_quote(n->session, n->revocation.asker, sizeof n->revocation.asker, asker);
 	free(asker);
 }
 

@@ -31,6 +31,13 @@ struct taken {
 	unsigned number; /* of the slot */
 };
 
+/* We were asked to give it up. */
+struct revocation {
+	bool news;                /* and have not yet said so */
+	bool stands;              /* in our node, */
+	char asker[RECORD_BYTES]; /* and who asks, "" where they do not say */
+};
+
 struct node {
 	struct session *session; /* its life; NULL: there is none yet, or it has ended */
 	const struct lockdir *dir;
@@ -42,12 +49,10 @@ struct node {
 	bool doubted;
 	/* its end will be told, through all connections of its session */
 	bool guarded;
-	bool marked;  /* it stands there as a waiter's, for certain */
-	bool revoked; /* we were asked to give it up, and have not yet said so; */
-	bool wanted;  /* that stands there, */
-	char asker[RECORD_BYTES]; /* and who asks, "" where they do not say */
-	enum stage stage;         /* as we last wrote it, */
-	int version;              /* and the version of that */
+	bool marked; /* it stands there as a waiter's, for certain */
+	struct revocation revocation;
+	enum stage stage; /* as we last wrote it, */
+	int version;      /* and the version of that */
 	/* since when we have what we had to wait for, server's ms; 0: not yet */
 	int64_t granted;
 	uint64_t token;

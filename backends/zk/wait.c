@@ -87,7 +87,7 @@ note_freeze(struct turn *t, int64_t now)
 	if (t->freeze.on && t->freeze.until != NEVER && now >= 0)
 		t->thaws = instant_now() + (left > 0 ? left : 0);
 	if (t->freeze.on) /* their turn has not come */
-		t->idler = t->other_idler = (struct idler){0, NEVER};
+		t->idlers.first = t->idlers.other = (struct idler){0, NEVER};
 }
 
 enum rc
@@ -350,16 +350,17 @@ look_at_others(struct turn *t, struct fault *f)
 	struct queue q = queue_listed(t->node->dir, t->list);
 	enum rc rc = RC_OK;
 
-	if (!*t->looked)
-		snprintf(t->looked, sizeof t->looked, "%s", t->place.first);
+	if (!*t->idlers.looked)
+		snprintf(t->idlers.looked, sizeof t->idlers.looked, "%s", t->place.first);
 	for (int i = 0; rc == RC_OK && i < LOOKS; i++) {
-		const char *name = queue_next_holder(&t->place, &q, t->looked);
+		const char *name = queue_next_holder(&t->place, &q, t->idlers.looked);
 
 		if (name)
-			rc = look_at(t, name, &t->other_idler, f);
-		if (rc != RC_OK || (name && t->other_idler.czxid))
+			rc = look_at(t, name, &t->idlers.other, f);
+		if (rc != RC_OK || (name && t->idlers.other.czxid))
 			return rc;
-		snprintf(t->looked, sizeof t->looked, "%s", name ? name : "");
+		snprintf(
+		    t->idlers.looked, sizeof t->idlers.looked, "%s", name ? name : "");
 		if (!name)
 			return rc;
 	}
@@ -369,7 +370,7 @@ look_at_others(struct turn *t, struct fault *f)
 static enum rc
 look_at_holders(struct turn *t, struct fault *f)
 {
-	enum rc rc = look_at(t, t->place.first, &t->idler, f);
+	enum rc rc = look_at(t, t->place.first, &t->idlers.first, f);
 
 	return rc == RC_OK && t->place.holders > 1 ? look_at_others(t, f) : rc;
 }
@@ -443,7 +444,7 @@ turn_beat(struct turn *t)
 
 	if (t->place.position > NEAR)
 		beat = FAR_BEAT;
-	else if (t->idler.czxid || t->other_idler.czxid)
+	else if (t->idlers.first.czxid || t->idlers.other.czxid)
 		beat = IDLE_BEAT;
 	return instant_first(
 	    instant_now() + instant_first(credit_life(&credit), beat), thaws_for(t));
@@ -515,7 +516,7 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 		return await_change(t, instant_now(), until, f);
 	rc = watch_ahead(t, &over, f);
 	if (rc == RC_OK && !over)
-		rc = look_at(t, t->place.first, &t->idler, f);
+		rc = look_at(t, t->place.first, &t->idlers.first, f);
 	if (rc != RC_OK || over)
 		return rc;
 	if (until == 0)
@@ -573,7 +574,8 @@ yield_turn(struct turn *t, struct fault *f)
 	enum rc rc = call_finish(
 	    call_delete(n->session, n->path, version), t->over, &code, f);
 
-	n->revoked = rc != RC_OK; /* else the next attempt takes what it was to give up */
+	n->revocation.news = rc !=
+	    RC_OK; /* else the next attempt takes what it was to give up */
 	return rc == RC_OK ? fault_set(f, RC_LOST,
 				 "%s: our place in the queue was revoked", n->dir->where)
 			   : rc;
@@ -622,7 +624,7 @@ take_turn(struct turn *t, struct grant *g, struct fault *f)
 		struct credit credit;
 
 		rc = node_written(t->node, set, t->over, g, &written, f);
-		if (rc == RC_OK && t->node->revoked)
+		if (rc == RC_OK && t->node->revocation.news)
 			rc = yield_turn(t, f);
 		if (rc != RC_OK || (written && is_steady(t, g)))
 			return rc;
@@ -690,7 +692,7 @@ check_claim(
 	begin_turn(t);
 	if (written)
 		rc = node_written(t->node, written, t->over, g, claimed, f);
-	if (rc == RC_OK && t->node->revoked)
+	if (rc == RC_OK && t->node->revocation.news)
 		rc = yield_turn(t, f);
 	if (rc != RC_OK || *claimed)
 		return rc;
@@ -734,6 +736,6 @@ turn_forget(struct turn *t)
 	call_drop(t->list);
 	t->list = NULL;
 	t->watching = t->placed = false;
-	t->looked[0] = '\0';
+	t->idlers.looked[0] = '\0';
 	t->over = NEVER;
 }

@@ -43,6 +43,13 @@ struct idler {
 	instant since; /* when we first saw that */
 };
 
+/* Those who are looked at while we are near the head. */
+struct idlers {
+	struct idler first;      /* the first node, and */
+	struct idler other;      /* one of those who hold it together with that: */
+	char looked[NAME_BYTES]; /* the one after this */
+};
+
 /* Our turn, and what we know of the queue.  The first four are set by its owner. */
 struct turn {
 	struct node *node;
@@ -61,9 +68,7 @@ struct turn {
 	instant thaws;         /* when that ends by our clock */
 	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
 	struct census census;
-	struct idler idler;       /* the first node, and */
-	struct idler other_idler; /* one of those who hold it together with that: */
-	char looked[NAME_BYTES];  /* the one after this */
+	struct idlers idlers;
 };
 
 /*

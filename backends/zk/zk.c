@@ -594,9 +594,10 @@ zk_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	call_drop(directory);
 	if (rc == RC_OK)
 		z->silent_since = NEVER;
-	if (rc == RC_OK && z->node.revoked) {
-		z->node.revoked = false;
-		return refuse_broken(s->host, f, RC_REVOKED, z->where, z->node.asker);
+	if (rc == RC_OK && z->node.revocation.news) {
+		z->node.revocation.news = false;
+		return refuse_broken(
+		    s->host, f, RC_REVOKED, z->where, z->node.revocation.asker);
 	}
 	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
 		return rc;
