@@ -34,6 +34,13 @@ struct reader {
 	struct call *calls[AHEAD];
 };
 
+/* What a lock has for those who want one of N units (unit.h). */
+struct semaphore {
+	struct call *locks, *leases;
+	const char **seats; /* names of leases, sorted */
+	size_t nseats;
+};
+
 /* One lock. */
 struct sight {
 	const char *key;
@@ -45,9 +52,7 @@ struct sight {
 	struct place place;
 	struct reader holders;
 	struct freeze freeze;
-	struct call *locks, *leases; /* of its semaphore */
-	const char **seats;          /* names of leases, sorted */
-	size_t nseats;
+	struct semaphore semaphore;
 	const char **rest; /* who does not hold it */
 	size_t nrest;
 	unsigned position; /* of the last waiter that was told */
@@ -336,8 +341,9 @@ compare_uuid(const void *name, const void *seat)
 static bool
 has_seat(const struct sight *v, const char *name)
 {
-	return v->nseats > 0 &&
-	    bsearch(name, v->seats, v->nseats, sizeof *v->seats, compare_uuid);
+	return v->semaphore.nseats > 0 &&
+	    bsearch(name, v->semaphore.seats, v->semaphore.nseats,
+		sizeof *v->semaphore.seats, compare_uuid);
 }
 
 /* A copy of a list's names, to be freed. */
@@ -386,16 +392,18 @@ list_semaphore(struct looking *l, struct sight *v, struct fault *f)
 	if (!v->place.semaphore)
 		return RC_OK;
 	snprintf(path, sizeof path, "%s/leases", v->path);
-	v->leases = call_list(l->session, path);
+	v->semaphore.leases = call_list(l->session, path);
 	snprintf(path, sizeof path, "%s/locks", v->path);
-	v->locks = call_list(l->session, path);
-	rc = call_await(v->leases, l->look->until, &code, f);
+	v->semaphore.locks = call_list(l->session, path);
+	rc = call_await(v->semaphore.leases, l->look->until, &code, f);
 	if (rc == RC_OK)
-		rc = call_await(v->locks, l->look->until, &code, f);
+		rc = call_await(v->semaphore.locks, l->look->until, &code, f);
 	if (rc == RC_OK)
-		rc = copy_names(v->leases, &v->seats, &v->nseats, f);
+		rc = copy_names(
+		    v->semaphore.leases, &v->semaphore.seats, &v->semaphore.nseats, f);
 	if (rc == RC_OK)
-		qsort(v->seats, v->nseats, sizeof *v->seats, compare_names);
+		qsort(v->semaphore.seats, v->semaphore.nseats, sizeof *v->semaphore.seats,
+		    compare_names);
 	return rc;
 }
 
@@ -583,12 +591,13 @@ tell_queue(struct looking *l, struct sight *v, struct fault *f)
 		if (has_place(l, v, v->names[i]))
 			v->rest[v->nrest++] = v->names[i];
 	if (l->look->brief) {
-		tell_waiting(
-		    l, v, v->nrest + (v->locks ? count_foreign(l, v->locks) : 0));
+		tell_waiting(l, v,
+		    v->nrest +
+			(v->semaphore.locks ? count_foreign(l, v->semaphore.locks) : 0));
 		return RC_OK;
 	}
-	if (v->locks)
-		rc = tell_foreign(l, v, v->locks, "/locks", ENTRY_WAITER, f);
+	if (v->semaphore.locks)
+		rc = tell_foreign(l, v, v->semaphore.locks, "/locks", ENTRY_WAITER, f);
 	return rc == RC_OK ? tell_waiters(l, v, f) : rc;
 }
 
@@ -734,8 +743,8 @@ sight_tell(struct looking *l, struct sight *v, struct fault *f)
 		rc = fault_set(f, RC_SYSTEM, "out of memory");
 	if (rc == RC_OK)
 		rc = tell_holders(l, v, f);
-	if (rc == RC_OK && v->leases)
-		rc = tell_foreign(l, v, v->leases, "/leases", ENTRY_HOLDER, f);
+	if (rc == RC_OK && v->semaphore.leases)
+		rc = tell_foreign(l, v, v->semaphore.leases, "/leases", ENTRY_HOLDER, f);
 	if (rc == RC_OK)
 		rc = tell_queue(l, v, f);
 	if (rc == RC_OK)
@@ -750,10 +759,10 @@ sight_end(struct sight *v)
 {
 	reader_end(&v->holders);
 	call_drop(v->list);
-	call_drop(v->locks);
-	call_drop(v->leases);
+	call_drop(v->semaphore.locks);
+	call_drop(v->semaphore.leases);
 	free(v->names);
-	free(v->seats);
+	free(v->semaphore.seats);
 	free(v->rest);
 	*v = (struct sight){.key = NULL};
 }
