@@ -3,7 +3,8 @@
  * names say.
  *
  *	curator		K/_c_<uuid>-lock-<n>, -__READ__<n>, -__WRIT__<n>: Apache Curator's recipes
- *	kazoo		K/<uuid>__lock__<n>, __rlock__<n>: Lock, WriteLock and ReadLock of Python's kazoo
+ *	kazoo		K/<uuid>__lock__<n>, __rlock__<n>: Lock, WriteLock and ReadLock of Python's kazoo,
+ *			or K/<uuid>: leases of its Semaphore (pool.h)
  *	menagerie	K/lock-<host>-<thread>-<n>, readLock-<n>, writeLock-<n>
  *	rw-seq		K/<host>-W-<n>, <host>-R-<n>: what many write for themselves
  *	plain		K, an ephemeral node that is the lock (single.h)
@@ -38,7 +39,8 @@ enum child_kind {
 	CHILD_OTHERS, /* the layout's users', or of another that has a place as these have */
 	CHILD_FOREIGN, /* no lock of this layout has made it */
 	CHILD_FREEZE,
-	CHILD_PART, /* of a semaphore of Curator's: a directory */
+	CHILD_PART,  /* of a semaphore of Curator's: a directory */
+	CHILD_LEASE, /* of a semaphore of kazoo's, which has no place, and sees no lock */
 };
 
 /* One child. */
@@ -52,6 +54,7 @@ struct child {
 	bool blind;
 	enum lock_kind kind;
 	unsigned limit;
+	int slot; /* of a dlock's lease; -1 */
 };
 
 /* How a freeze is called (freeze.h): these, and between them its number and length. */
@@ -66,6 +69,8 @@ struct layout {
 	const char *what;  /* and what a node of theirs is */
 	unsigned caps;
 	bool single; /* K is the lock, not a directory */
+	/* of a semaphore K has the leases alone, and the queue is K with that (pool.h); NULL */
+	const char *queue;
 	/* plain runs are one recipe, -s and -x another; neither sees the other's nodes */
 	bool recipes;
 	/* users can listen for CURATORS_REVOKE in their nodes */
@@ -91,8 +96,11 @@ struct child layout_read(const struct layout *, const char *name);
  */
 const struct layout *layout_of(const char *name, struct child *ret);
 
-/* Is it a lease of kazoo's Semaphore?  dlock has no layout for these. */
-bool layout_is_lease(const char *name);
+/* A dlock's lease among those of kazoo's Semaphore: its name without the slot. */
+void layout_name_lease(char out[PREFIX_BYTES], const char *owner);
+
+/* Is that the queue of a semaphore that lies beside it? */
+bool layout_is_queue(const struct layout *, const char *name);
 
 /* Is that owner's name in it? */
 bool child_has_owner(const struct child *, const char *owner);

@@ -133,7 +133,8 @@ lockdir_make(const struct lockdir *d, struct session *s, instant until, struct f
 	const char *end = strrchr(d->path, '/');
 
 	if (!d->layout->single)
-		return lockdir_make_path(d, s, d->path, ZOO_CONTAINER, until, f);
+		return lockdir_make_path(d, s, d->path,
+		    d->pool ? ZOO_PERSISTENT : ZOO_CONTAINER, until, f);
 	snprintf(above, sizeof above, "%.*s", (int)(end - d->path), d->path);
 	return *above ? lockdir_make_path(d, s, above, ZOO_PERSISTENT, until, f)
 		      : RC_OK; /* the root is there */
@@ -146,8 +147,9 @@ explain_other(char *out, size_t size, const struct lockdir *d, const char *name)
 	struct child c;
 	const struct layout *l = layout_of(name, &c);
 
-	if (layout_is_lease(name))
-		snprintf(out, size, "a semaphore of kazoo's, which dlock cannot join");
+	if (layout_read(layout_named("kazoo"), name).what == CHILD_LEASE)
+		snprintf(out, size,
+		    "a semaphore of kazoo's, which -O layout=kazoo with --limit joins");
 	else if (!l || l == d->layout)
 		snprintf(out, size, "no lock that dlock knows");
 	else

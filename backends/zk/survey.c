@@ -4,6 +4,7 @@
 #include "backends/secret.h"
 #include "freeze.h"
 #include "jobs.h"
+#include "pool.h"
 #include "queue.h"
 
 #include <arpa/inet.h>
@@ -53,6 +54,10 @@ struct sight {
 	struct reader holders;
 	struct freeze freeze;
 	struct semaphore semaphore;
+	/* of a semaphore of kazoo's: the data, the queue and names of leases */
+	struct call *pool, *queue;
+	const char **units;
+	size_t nunits;
 	const char **rest; /* who does not hold it */
 	size_t nrest;
 	unsigned position; /* of the last waiter that was told */
@@ -253,7 +258,8 @@ describe(struct looking *l, const struct sight *v, struct entry *e, struct words
     const char *name, const struct call *c)
 {
 	struct child child = layout_read(l->layout, name);
-	bool ours = child.what == CHILD_DLOCKS;
+	bool lease = child.what == CHILD_LEASE;
+	bool ours = child.what == CHILD_DLOCKS || (lease && child.owner);
 	char *asker = c ? data_asker(call_text(c)) : NULL;
 
 	*w = (struct words){.record = NULL};
@@ -270,15 +276,26 @@ describe(struct looking *l, const struct sight *v, struct entry *e, struct words
 	else if (c && ours)
 		e->since = micros_of_ms(granted_at(c));
 	if (c && ours && e->kind == ENTRY_HOLDER && e->lock == KIND_LIMIT)
-		e->slot = data_slot(call_text(c));
+		e->slot = lease ? child.slot : data_slot(call_text(c));
 	if (ours && read_owner(w->owner, child.owner))
 		e->owner = w->owner;
 	if (ours)
 		e->record = w->record = c ? copy_record(l, call_text(c)) : NULL;
 	else
 		e->foreign = describe_foreign(
-		    w, l->layout->what, l->layout->listens ? "" : name, c);
+		    w, lease ? "a semaphore of kazoo's" : l->layout->what,
+		    l->layout->listens ? "" : name, c);
 	free(asker);
+}
+
+/* Among those of a semaphore of kazoo's, all are after a lease, and one number is for all. */
+static void
+describe_unit(const struct sight *v, struct entry *e)
+{
+	long limit = v->pool ? pool_limit(v->pool) : -1;
+
+	e->lock = KIND_LIMIT;
+	e->limit = limit > 0 && limit <= LIMIT_MAX ? (unsigned)limit : 0;
 }
 
 static void
@@ -290,6 +307,8 @@ tell_place(struct looking *l, struct sight *v, enum entry_kind kind, const char 
 	struct words w;
 
 	describe(l, v, &e, &w, name, c);
+	if (v->queue)
+		describe_unit(v, &e);
 	tell(l, &e);
 	free(w.record);
 }
@@ -445,6 +464,89 @@ count_foreign(const struct looking *l, const struct call *list)
 	return count;
 }
 
+/* ---- units of kazoo's ---- */
+
+/* Those of n names that are leases. */
+static size_t
+keep_leases(const struct looking *l, const char **names, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (layout_read(l->layout, names[i]).what == CHILD_LEASE)
+			names[kept++] = names[i];
+	return kept;
+}
+
+/* Of what is no semaphore, nothing is asked. */
+static enum rc
+list_pool(struct looking *l, struct sight *v, struct fault *f)
+{
+	char path[NODE_BYTES];
+	int code;
+	enum rc rc = copy_names(v->list, &v->units, &v->nunits, f);
+
+	if (rc != RC_OK)
+		return rc;
+	v->nunits = keep_leases(l, v->units, v->nunits);
+	if (v->nunits == 0 && (!v->place.freeze || v->n > 0))
+		return RC_OK;
+	snprintf(path, sizeof path, "%s%s", v->path, l->layout->queue);
+	v->queue = call_list(l->session, path);
+	v->pool = call_get(l->session, v->path);
+	rc = call_await(v->queue, l->look->until, &code, f);
+	if (rc == RC_OK)
+		rc = call_await(v->pool, l->look->until, &code, f);
+	return rc;
+}
+
+/* Tells them in the order in which they are. */
+static enum rc
+tell_all(struct looking *l, struct sight *v, struct reader *r, enum entry_kind kind,
+    struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && r->given < r->n && !l->enough) {
+		const char *name = r->names[r->given];
+		const struct call *c;
+		bool denied;
+
+		rc = reader_next(r, l, &c, &denied, f);
+		if (rc == RC_OK && (c || denied))
+			tell_place(l, v, kind, name, c);
+		reader_done(r);
+	}
+	reader_end(r);
+	return rc;
+}
+
+static enum rc
+tell_leases(struct looking *l, struct sight *v, struct fault *f)
+{
+	struct reader r = {
+	    .dir = v->path, .part = "", .names = v->units, .n = v->nunits};
+
+	return tell_all(l, v, &r, ENTRY_HOLDER, f);
+}
+
+/* Its queue; *n: so many wait there. */
+static enum rc
+tell_lease_queue(struct looking *l, struct sight *v, size_t *n, struct fault *f)
+{
+	const char **names;
+	enum rc rc = copy_names(v->queue, &names, n, f);
+	struct reader r = {.dir = v->path, .part = l->layout->queue, .names = names};
+
+	if (rc != RC_OK)
+		return rc;
+	*n = r.n = queue_sort(l->layout, names, *n);
+	if (!l->look->brief)
+		rc = tell_all(l, v, &r, ENTRY_WAITER, f);
+	free(names);
+	return rc;
+}
+
 /* ---- one lock ---- */
 
 static void
@@ -551,20 +653,8 @@ static enum rc
 tell_waiters(struct looking *l, struct sight *v, struct fault *f)
 {
 	struct reader r = {.dir = v->path, .part = "", .names = v->rest, .n = v->nrest};
-	enum rc rc = RC_OK;
 
-	while (rc == RC_OK && r.given < r.n && !l->enough) {
-		const char *name = r.names[r.given];
-		const struct call *c;
-		bool denied;
-
-		rc = reader_next(&r, l, &c, &denied, f);
-		if (rc == RC_OK && (c || denied))
-			tell_place(l, v, ENTRY_WAITER, name, c);
-		reader_done(&r);
-	}
-	reader_end(&r);
-	return rc;
+	return tell_all(l, v, &r, ENTRY_WAITER, f);
 }
 
 static void
@@ -585,14 +675,19 @@ tell_waiting(struct looking *l, const struct sight *v, uint64_t count)
 static enum rc
 tell_queue(struct looking *l, struct sight *v, struct fault *f)
 {
+	size_t units = 0;
 	enum rc rc = RC_OK;
 
 	for (size_t i = v->holders.n; i < v->n; i++)
 		if (has_place(l, v, v->names[i]))
 			v->rest[v->nrest++] = v->names[i];
+	if (v->queue)
+		rc = tell_lease_queue(l, v, &units, f);
+	if (rc != RC_OK)
+		return rc;
 	if (l->look->brief) {
 		tell_waiting(l, v,
-		    v->nrest +
+		    units + v->nrest +
 			(v->semaphore.locks ? count_foreign(l, v->semaphore.locks) : 0));
 		return RC_OK;
 	}
@@ -738,6 +833,8 @@ sight_tell(struct looking *l, struct sight *v, struct fault *f)
 		    now_there(l), false, l->look->until, f);
 	if (rc == RC_OK)
 		rc = list_semaphore(l, v, f);
+	if (rc == RC_OK && l->layout->queue)
+		rc = list_pool(l, v, f);
 	v->rest = calloc(v->n + 1, sizeof *v->rest);
 	if (rc == RC_OK && !v->rest)
 		rc = fault_set(f, RC_SYSTEM, "out of memory");
@@ -745,6 +842,8 @@ sight_tell(struct looking *l, struct sight *v, struct fault *f)
 		rc = tell_holders(l, v, f);
 	if (rc == RC_OK && v->semaphore.leases)
 		rc = tell_foreign(l, v, v->semaphore.leases, "/leases", ENTRY_HOLDER, f);
+	if (rc == RC_OK && v->units)
+		rc = tell_leases(l, v, f);
 	if (rc == RC_OK)
 		rc = tell_queue(l, v, f);
 	if (rc == RC_OK)
@@ -761,6 +860,9 @@ sight_end(struct sight *v)
 	call_drop(v->list);
 	call_drop(v->semaphore.locks);
 	call_drop(v->semaphore.leases);
+	call_drop(v->pool);
+	call_drop(v->queue);
+	free(v->units);
 	free(v->names);
 	free(v->semaphore.seats);
 	free(v->rest);
@@ -801,7 +903,8 @@ begin_batch(struct looking *l, struct sight v[BATCH], const char *chroot,
 	for (; found < BATCH && *i < n; ++*i) {
 		struct sight *next = &v[found];
 
-		if (!lockdir_key(next->name, chroot, names[*i]))
+		if (layout_is_queue(l->layout, names[*i]) ||
+		    !lockdir_key(next->name, chroot, names[*i]))
 			continue;
 		next->key = next->name;
 		snprintf(next->path, sizeof next->path, "%s/%s", chroot, names[*i]);

@@ -220,38 +220,6 @@ enter(struct unit *u, struct lists *l, struct fault *f)
 
 /* ---- waiting ---- */
 
-/* What is shown while we wait for Curator's users. */
-static void
-show(struct unit *u, const struct place *p, size_t leases)
-{
-	struct host *h = u->turn->host;
-
-	h->seen.position = 1 + p->position;
-	h->seen.kind = KIND_LIMIT;
-	h->seen.limit = u->turn->claim->limit;
-	h->seen.holders = leases;
-	h->seen.held = -1;
-	h->seen.holder[0] = '\0';
-	h->seen.frozen = u->turn->freeze.on;
-	if (h->seen.frozen && leases == 0)
-		turn_show_freeze(u->turn);
-}
-
-/* From here on we are no waiter whom those behind may take for dead. */
-static enum rc
-mark_as_served(struct unit *u, struct fault *f)
-{
-	struct node *n = u->turn->node;
-	struct grant unused;
-	bool written;
-
-	if (n->stage == STAGE_WAITED)
-		return RC_OK;
-	n->stage = STAGE_WAITED;
-	return node_written(
-	    n, node_write(n), turn_answer_by(u->turn), &unused, &written, f);
-}
-
 /*
  * Asks to be told of the end of the one before us, or of a lease.  *over: it may have
  * ended already.
@@ -287,11 +255,11 @@ await_others(
 	bool over = false;
 	enum rc rc = RC_OK;
 
-	show(u, p, leases);
+	turn_show_units(t, 1 + p->position, leases);
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
 		    t->freeze.on ? "frozen" : "held");
-	rc = mark_as_served(u, f);
+	rc = turn_serve(t, f);
 	if (rc == RC_OK)
 		rc = unit_watch(u, p, leases, &over, f);
 	return rc == RC_OK && !over ? turn_doze(t, turn_beat(t), until, f) : rc;

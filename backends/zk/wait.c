@@ -2,6 +2,7 @@
 #include "wait.h"
 
 #include "backends/refuse.h"
+#include "pool.h"
 #include "unit.h"
 
 #include <stdio.h>
@@ -95,13 +96,16 @@ turn_heed_freeze(struct turn *t, struct place *p, const char *part,
     const char *const *names, size_t n, struct fault *f)
 {
 	struct node *own = t->node;
+	const struct lockdir *pool = own->dir->pool;
+	const char *lock = pool ? pool->path : own->dir->path;
 	int64_t now = node_server_now(own);
 	enum rc rc = RC_OK;
 
 	t->freeze.on = false;
 	if (p->freeze)
-		rc = freeze_look(&t->freeze, own->session, own->dir->path, part, names, n,
-		    now, true, turn_answer_by(t), f);
+		rc = freeze_look(&t->freeze, own->session, lock,
+		    pool ? own->dir->layout->queue : part, names, n, now, true,
+		    turn_answer_by(t), f);
 	note_freeze(t, now);
 	if (!t->freeze.on)
 		t->host->seen.frozen = false;
@@ -142,6 +146,8 @@ place_find(struct turn *t, struct fault *f)
 	t->queued = t->placed = true;
 	if (p->semaphore && t->claim->kind != KIND_LIMIT)
 		rc = unit_refuse_foreign(t->node, turn_answer_by(t), f);
+	if (rc == RC_OK)
+		rc = pool_refuse(t->node, t->list, turn_answer_by(t), f);
 	return rc == RC_OK ? turn_heed_freeze(t, p, "", q.names, q.n, f) : rc;
 }
 
@@ -245,6 +251,36 @@ turn_show_freeze(struct turn *t)
 	snprintf(h->seen.holder, sizeof h->seen.holder, "%s", t->freeze.record);
 }
 
+void
+turn_show_units(struct turn *t, size_t position, size_t held)
+{
+	struct host *h = t->host;
+
+	h->seen.position = position;
+	h->seen.kind = KIND_LIMIT;
+	h->seen.limit = t->claim->limit;
+	h->seen.holders = held;
+	h->seen.held = -1;
+	h->seen.holder[0] = '\0';
+	h->seen.frozen = t->freeze.on;
+	if (h->seen.frozen && held == 0)
+		turn_show_freeze(t);
+}
+
+/* Where those who hold it do not stand in the queue. */
+static void
+show_pool(struct turn *t)
+{
+	struct call *pool = call_exists(t->node->session, t->node->dir->pool->path);
+	struct fault unused;
+	int code = ZOK;
+
+	if (call_await(pool, turn_answer_by(t), &code, &unused) == RC_OK)
+		turn_show_units(t, t->place.before + 1,
+		    code == ZOK ? (size_t)call_stat(pool)->numChildren : 0);
+	call_drop(pool);
+}
+
 /* The first of those who hold it, or else who has frozen it. */
 static void
 show(struct turn *t, const struct call *first)
@@ -254,6 +290,8 @@ show(struct turn *t, const struct call *first)
 	    !freeze_leaves(
 		&t->freeze, call_stat(first)->czxid, data_stage(call_text(first))))
 		turn_show_freeze(t);
+	else if (t->node->dir->pool)
+		show_pool(t);
 	else
 		show_first(t, first);
 }
@@ -548,6 +586,19 @@ mark_as_waiter(struct turn *t, struct call **set, struct fault *f)
 	t->node->stage = STAGE_WAITING;
 	return node_written(
 	    t->node, node_write(t->node), turn_answer_by(t), &unused, &written, f);
+}
+
+enum rc
+turn_serve(struct turn *t, struct fault *f)
+{
+	struct node *n = t->node;
+	struct grant unused;
+	bool written;
+
+	if (n->stage == STAGE_WAITED)
+		return RC_OK;
+	n->stage = STAGE_WAITED;
+	return node_written(n, node_write(n), turn_answer_by(t), &unused, &written, f);
 }
 
 /* ---- our turn ---- */

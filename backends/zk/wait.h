@@ -93,6 +93,12 @@ instant turn_beat(struct turn *);
 enum rc turn_heed_freeze(struct turn *, struct place *, const char *part,
     const char *const *names, size_t n, struct fault *);
 
+/* Shows one who is at that position before units are taken, while so many are held. */
+void turn_show_units(struct turn *, size_t position, size_t held);
+
+/* From here on we are no waiter whom those behind may take for dead. */
+enum rc turn_serve(struct turn *, struct fault *);
+
 /* Shows who has frozen it. */
 void turn_show_freeze(struct turn *);
 

@@ -24,6 +24,7 @@
 #include "backends/refuse.h"
 #include "backends/setting.h"
 #include "jobs.h"
+#include "pool.h"
 #include "survey.h"
 #include "single.h"
 #include "steering.h"
@@ -50,7 +51,8 @@ struct zk {
 	struct lockdir dir;
 	struct node node; /* and the session that it lives in */
 	struct turn turn;
-	struct unit unit; /* with KIND_LIMIT */
+	struct unit unit; /* with KIND_LIMIT, */
+	struct pool pool; /* or this */
 	struct jobs jobs; /* of a job */
 	bool held;
 	instant silent_since; /* from when on renewals went unanswered; NEVER */
@@ -97,7 +99,7 @@ set_dir_path(struct store *s, const char *value, struct fault *f)
 {
 	struct lockdir *d = &zk_of(s)->dir;
 
-	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path ||
+	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path - QUEUE_BYTES ||
 	    strstr(value, "/" JOBS))
 		return fault_set(f, RC_USAGE,
 		    "-O path must be absolute (/a/b, without empty parts, '.' or '..', not below "
@@ -273,6 +275,7 @@ forget_place(struct zk *z)
 {
 	node_forget(&z->node);
 	turn_forget(&z->turn);
+	pool_forget(&z->pool);
 }
 
 /*
@@ -314,6 +317,8 @@ zk_give_back(struct zk *z, int status, instant until, struct fault *f)
 	struct memory m = {.n = 0};
 	enum rc rc = unit_sweep(&z->unit, until, f);
 
+	if (rc == RC_OK)
+		rc = pool_find(&z->pool, until, f);
 	while (rc == RC_OK && refused) {
 		if (remember)
 			jobs_remember(&z->jobs, &z->node, status, &m);
@@ -377,8 +382,10 @@ static enum rc
 go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 {
 	struct call *list = NULL;
-	enum rc rc = RC_OK;
+	enum rc rc = pool_find(&z->pool, join_by(z, until), f);
 
+	if (rc != RC_OK || pool_has_lease(&z->pool))
+		return rc == RC_OK ? turn_earn(&z->turn, g, f) : rc;
 	if (!*z->node.path)
 		rc = node_join(&z->node, g, &list, join_by(z, until), f);
 	else if (!z->turn.watching)
@@ -388,7 +395,9 @@ go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 		return rc;
 	}
 	rc = turn_await(&z->turn, list, until, g, f);
-	if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.taken.lease)
+	if (rc == RC_OK && z->node.dir->pool)
+		rc = pool_take(&z->pool, until, g, f);
+	else if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.taken.lease)
 		rc = unit_take(&z->unit, until, g, f);
 	else if (rc == RC_OK)
 		rc = turn_earn(&z->turn, g, f);
@@ -454,6 +463,9 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	    .patience = &z->patience,
 	    .claim = claim};
 	z->unit = (struct unit){.turn = &z->turn};
+	z->pool = (struct pool){.turn = NULL};
+	if (pool_is_wanted(&z->dir, claim))
+		pool_begin(&z->pool, &z->turn, &z->dir);
 	jobs_begin(&z->jobs, claim, &z->dir);
 	forget_place(z);
 	patience_begin(&z->patience, claim);

@@ -588,7 +588,7 @@ def test_a_look_at_a_directory_where_a_node_should_be(dlock, client, words, path
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_is_missing_is_said_before_a_server_is_asked(dlock, layout):
     nowhere = ["-u", "zk://127.0.0.1:1", "-O", f"layout={layout}", "-k", "job"]
-    missing = {("run", "--limit", "2"): True, ("run", "-s"): layout == "plain", ("freeze",): layout == "plain"}
+    missing = {("run", "--limit", "2"): layout != "kazoo", ("run", "-s"): layout == "plain", ("freeze",): layout == "plain"}
     for (subcommand, *options), is_missing in missing.items():
         done = dlock.run(subcommand, *nowhere, *options, *(["-n", "--", "true"] if subcommand == "run" else []))
         assert (done.status == 78) == is_missing, done
