@@ -180,7 +180,13 @@ names_are_read_as_their_layout_has_them(void **state)
 	    {"kazoo", "x" DLOCKS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
 		"0000000001"},
 	    {"kazoo", "__lock__-2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
-	    {"kazoo", OTHERS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", OTHERS, CHILD_LEASE, KIND_LIMIT, NULL},
+	    {"kazoo", DLOCKS, CHILD_LEASE, KIND_LIMIT, NULL},
+	    {"kazoo", OTHERS "-slot-7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", DLOCKS "-slot-", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", DLOCKS "-slot--7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", DLOCKS "-slot-7x", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", DLOCKS "-slot-0000007", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"kazoo", OTHERS "__lock__", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"kazoo", OTHERS "__lock__x0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"menagerie", "lock-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
@@ -239,6 +245,30 @@ own_names_are_nobodys_else(void **state)
 			for (const struct layout *m = layouts; m->name; m++)
 				assert_int_equal(layout_read(m, name).blind, m != l);
 		}
+}
+
+static void
+leases_have_an_owner_and_a_slot(void **state)
+{
+	const char *owner = "0123456789abf123456789abcdef0123";
+	char name[PREFIX_BYTES];
+	struct child c;
+
+	(void)state;
+	layout_name_lease(name, owner);
+	strcat(name, "99999");
+	c = layout_read(layout("kazoo"), name);
+	assert_int_equal(c.what, CHILD_LEASE);
+	assert_int_equal(c.slot, 99999);
+	assert_true(child_has_owner(&c, owner));
+	assert_null(layout_of(name, &c));
+	for (const struct layout *l = layouts; l->name; l++) {
+		assert_true(layout_read(l, name).blind);
+		assert_true(layout_read(l, OTHERS).blind);
+	}
+	assert_true(layout_is_queue(layout("kazoo"), "job-__lock__"));
+	assert_false(layout_is_queue(layout("kazoo"), "job-__lock__1"));
+	assert_false(layout_is_queue(layouts, "job-__lock__"));
 }
 
 static void
@@ -940,6 +970,7 @@ main(void)
 	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
 	    cmocka_unit_test(names_are_read_as_their_layout_has_them),
 	    cmocka_unit_test(own_names_are_nobodys_else),
+	    cmocka_unit_test(leases_have_an_owner_and_a_slot),
 	    cmocka_unit_test(only_a_later_dlock_of_another_layout_is_passed),
 	    cmocka_unit_test(each_layout_has_its_own_names_of_a_freeze),
 	    cmocka_unit_test(worn_numbers_are_seen),
