@@ -69,6 +69,8 @@ struct layout {
 	const char *what;  /* and what a node of theirs is */
 	unsigned caps;
 	bool single; /* K is the lock, not a directory */
+	/* its users make K once, and count on it: it stays when nobody uses it */
+	bool lasting;
 	/* of a semaphore K has the leases alone, and the queue is K with that (pool.h); NULL */
 	const char *queue;
 	/* plain runs are one recipe, -s and -x another; neither sees the other's nodes */

@@ -125,7 +125,12 @@ lockdir_make_path(const struct lockdir *d, struct session *s, const char *whole,
 	return lockdir_vanishes(d, f);
 }
 
-/* The lock's own is to go when nobody uses it any more. */
+int
+lockdir_mode(const struct lockdir *d)
+{
+	return d->layout->lasting ? ZOO_PERSISTENT : ZOO_CONTAINER;
+}
+
 enum rc
 lockdir_make(const struct lockdir *d, struct session *s, instant until, struct fault *f)
 {
@@ -133,8 +138,7 @@ lockdir_make(const struct lockdir *d, struct session *s, instant until, struct f
 	const char *end = strrchr(d->path, '/');
 
 	if (!d->layout->single)
-		return lockdir_make_path(d, s, d->path,
-		    d->pool ? ZOO_PERSISTENT : ZOO_CONTAINER, until, f);
+		return lockdir_make_path(d, s, d->path, lockdir_mode(d), until, f);
 	snprintf(above, sizeof above, "%.*s", (int)(end - d->path), d->path);
 	return *above ? lockdir_make_path(d, s, above, ZOO_PERSISTENT, until, f)
 		      : RC_OK; /* the root is there */

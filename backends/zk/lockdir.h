@@ -59,6 +59,9 @@ struct call *lockdir_create(const struct lockdir *, struct session *, const char
 enum rc lockdir_make(
     const struct lockdir *, struct session *, instant until, struct fault *);
 
+/* What such a directory is: a container goes when nobody uses it any more. */
+int lockdir_mode(const struct lockdir *);
+
 /* The same for any path. */
 enum rc lockdir_make_path(const struct lockdir *, struct session *, const char *path,
     int mode, instant until, struct fault *);

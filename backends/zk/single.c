@@ -70,7 +70,7 @@ refuse_directory(const struct turn *t, const struct call *list, struct fault *f)
 	if (n > 0)
 		return lockdir_refuse(d, t->node->session, names[0], NULL, f);
 	return fault_set(f, RC_PROTOCOL,
-	    "%s: %s is the empty directory of a lock of another layout: delete it if nobody uses that (the server does so in a minute or so if a dlock has made it)",
+	    "%s: %s is the empty directory of a lock of another layout: delete it if nobody uses that (the server does so in a minute or so if it was made for Curator's)",
 	    d->where, d->path);
 }
 

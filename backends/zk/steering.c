@@ -457,8 +457,8 @@ make_directories(const struct steering *how, struct fault *f)
 
 	for (int i = 0; rc == RC_OK && freeze_form(form, how->freeze, i); i++) {
 		if (freeze_directory(how, form, path))
-			rc = lockdir_make_path(
-			    how->dir, how->session, path, ZOO_CONTAINER, how->until, f);
+			rc = lockdir_make_path(how->dir, how->session, path,
+			    lockdir_mode(how->dir), how->until, f);
 	}
 	return rc;
 }

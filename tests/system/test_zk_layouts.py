@@ -313,13 +313,30 @@ def test_a_node_that_stays_is_waited_for_and_reported(dlock, client, at, words, 
 
 
 def test_an_empty_directory_of_another_layout_is_refused(dlock, client, words, path):
-    """Its users may count on it.  (What dlock and Curator make, the server removes at some time.)"""
+    """Its users may count on it.  (What is made for Curator's, the server removes at some time.)"""
     assert status(dlock, words("kazoo")) == 0
     assert client.exists(path).children_count == 0
     done = dlock.run("run", *words("plain"), "--", "true")
     assert done.status == 76 and "empty directory" in done.stderr
     client.delete(path)
     assert status(dlock, words("plain")) == 0
+
+
+@pytest.mark.parametrize("recipe", ("Lock", "Semaphore"))
+def test_a_directory_that_others_count_on_stays(dlock, make_zk, recipe):
+    """An object of kazoo's makes its path once, and uses it for as long as the program lives."""
+    server = make_zk(["-Dznode.container.checkIntervalMs=20"])
+    run = ["-u", server.url, "-O", "layout=kazoo", "-k", "job", *(["--limit", "1"] if recipe == "Semaphore" else [])]
+    with server.client() as client:
+        lock = getattr(client, recipe)("/job", "python")
+        holder = hold(dlock, run).held()
+        assert not lock.acquire(blocking=False)
+        assert holder.finish().status == 0
+        # a directory of the other kind, made now, has gone
+        assert dlock.run("run", "-u", server.url, "-k", "curator", "--", "true").status == 0
+        wait_for(lambda: client.exists("/curator") is None, what="the end of an empty container")
+        assert lock.acquire(timeout=PATIENCE)
+        lock.release()
 
 
 # ---- layouts that meet ----
