@@ -235,6 +235,14 @@ menagerie_read(struct child *c)
 	note_place(c, number, kind, owner_of_label(c->name, end));
 }
 
+bool
+layout_is_permit(const char *name)
+{
+	const char *number = number_of(name);
+
+	return number && starts_with(name, "permit-");
+}
+
 /*
  * Whoever finds a node with its own host and thread takes it for its own: no virtual
  * machine comes to such a thread.
@@ -349,16 +357,20 @@ is_part(const char *name)
 	    strcmp(name, "slots") == 0;
 }
 
-/* Has a client of another layout made it?  "lock-<n>" may be many's. */
+/*
+ * Has a client of another layout made it?  All of Curator's recipes put a uuid before "lock-<n>";
+ * menagerie puts nothing there.
+ */
 static bool
 is_unlike_curators(const struct child *c)
 {
 	static void (*const readers[])(struct child *) = {rw_seq_read, menagerie_read};
 	bool unlike = strstr(c->name, "__lock__") || strstr(c->name, "__rlock__") ||
-	    is_lease(c->name);
+	    is_lease(c->name) || layout_is_permit(c->name);
+	bool bare = starts_with(c->name, "lock-") && c->rank == c->name + strlen("lock-");
 
 	if (c->rank != c->name && strspn(c->rank, "0123456789") == NUMBER)
-		return unlike;
+		return unlike || bare;
 	for (size_t i = 0; !unlike && i < sizeof readers / sizeof *readers; i++) {
 		struct child other = {.name = c->name, .blind = true};
 

@@ -101,6 +101,9 @@ const struct layout *layout_of(const char *name, struct child *ret);
 /* A dlock's lease among those of kazoo's Semaphore: its name without the slot. */
 void layout_name_lease(char out[PREFIX_BYTES], const char *owner);
 
+/* Is it of a semaphore of menagerie's?  dlock has no layout for these. */
+bool layout_is_permit(const char *name);
+
 /* Is that the queue of a semaphore that lies beside it? */
 bool layout_is_queue(const struct layout *, const char *name);
 

@@ -156,13 +156,11 @@ refuse_locks(const struct pool *p, const struct call *list, struct fault *f)
 	for (size_t i = 0; i < n; i++) {
 		struct child c;
 
-		if (layout_of(names[i], &c) &&
-		    (c.what == CHILD_DLOCKS || c.what == CHILD_OTHERS))
-			return lockdir_refuse(&p->leases, p->turn->node->session,
-			    names[i],
-			    c.blind ? NULL
-				    : "its users do not see a run with --limit",
-			    f);
+		if (layout_is_permit(names[i]) ||
+		    (layout_of(names[i], &c) &&
+			(c.what == CHILD_DLOCKS || c.what == CHILD_OTHERS)))
+			return lockdir_refuse(
+			    &p->leases, p->turn->node->session, names[i], NULL, f);
 	}
 	return RC_OK;
 }

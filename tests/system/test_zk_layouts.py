@@ -377,7 +377,7 @@ def test_what_a_dlock_of_another_layout_has_left_behind_us_is_passed(dlock, clie
 
 
 @pytest.mark.parametrize("layout, name", [
-    ("curator", "ci-1-W-"), ("curator", "lock-ci-1-12-"), ("curator", "readLock-"), ("curator", "0123456789abcdef0123456789abcdef__rlock__"),
+    ("curator", "ci-1-W-"), ("curator", "lock-"), ("curator", "lock-ci-1-12-"), ("curator", "readLock-"), ("curator", "0123456789abcdef0123456789abcdef__rlock__"),
     ("rw-seq", "_c_0d38b6d5-44b6-4c85-b6a4-9b7c1f0e2a11-lock-"), ("rw-seq", "0123456789abcdef0123456789abcdef__lock__"), ("rw-seq", "lock-ci-1-12-"),
     ("kazoo", "ci-1-R-"), ("kazoo", "_c_0d38b6d5-44b6-4c85-b6a4-9b7c1f0e2a11-__READ__"), ("kazoo", "writeLock-"),
     ("menagerie", "ci-1-W-"), ("menagerie", "0123456789abcdef0123456789abcdef__lock__"),
@@ -394,6 +394,27 @@ def test_others_nodes_are_refused_wherever_they_stand(dlock, client, words, path
     client.create(f"{path}/{name}", ephemeral=True, sequence=True)
     assert holder.finish().status == 0
     assert waiter.wait().status == 76
+
+
+@pytest.mark.parametrize("layout", ("curator", *QUEUES))
+@pytest.mark.parametrize("kind", ((), ("--limit", "2")))
+def test_a_semaphore_of_menagerie_is_refused(dlock, client, words, path, layout, kind):
+    """It sees permits alone.  dlock has no layout for these, and says so."""
+    if kind and layout not in ("curator", "kazoo"):
+        pytest.skip("the layout has none")
+    client.create(f"{path}/permit-", ephemeral=True, sequence=True, makepath=True)
+    done = dlock.run("run", *words(layout, *kind), "-n", "--", "true")
+    assert done.status == 76 and "semaphore of menagerie" in done.stderr and "cannot join" in done.stderr, done
+    assert len(nodes(client, path)) == 1
+
+
+def test_nodes_of_curator_with_a_number_alone_are_not_menageries(dlock, client, words, path):
+    """Curator names its own _c_<uuid>-lock-<n>, and whoever puts another word in front means the same."""
+    for name in ("_c_0d38b6d5-44b6-4c85-b6a4-9b7c1f0e2a11-lock-", "web-lock-"):
+        node = client.create(f"{path}/{name}", ephemeral=True, sequence=True, makepath=True)
+        assert status(dlock, words("curator")) == 75
+        client.delete(node)
+    assert status(dlock, words("curator")) == 0
 
 
 @pytest.mark.parametrize("layout", QUEUES)

@@ -77,7 +77,7 @@ places(void **state)
 		"_c_a-lock-0000000006"},
 	    {{UUID "-lock-0000000007"}, false, 0, NULL, UUID "-lock-0000000007"},
 	    /* other makers: the last lock- counts, without one the whole name */
-	    {{"lock-0000000006", OURS}, true, 1, "lock-0000000006", "lock-0000000006"},
+	    {{"x-lock-0000000006", OURS}, true, 1, "x-lock-0000000006", "x-lock-0000000006"},
 	    {{"x-lock-9-lock-0000000006", OURS}, true, 1, "x-lock-9-lock-0000000006",
 		"x-lock-9-lock-0000000006"},
 	    {{"x-lock-0-lock-0000000008", OURS}, true, 0, NULL, OURS},
@@ -89,7 +89,7 @@ places(void **state)
 	    {{"lock-", OURS}, true, 1, "lock-", "lock-"},
 	    {{"lock", OURS}, true, 0, NULL, OURS},
 	    {{"lock-lock-", OURS}, true, 1, "lock-lock-", "lock-lock-"},
-	    {{"lock-x", OURS, "\xff", "lock-0000000008"}, true, 0, NULL, OURS},
+	    {{"lock-x", OURS, "\xff", "x-lock-0000000008"}, true, 0, NULL, OURS},
 	    {{"lock-00000000070", OURS}, true, 0, NULL, OURS},
 	    {{"lock-000000000", OURS}, true, 1, "lock-000000000", "lock-000000000"},
 	};
