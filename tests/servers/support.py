@@ -290,6 +290,7 @@ class Dlock:
     def __init__(self, directory):
         self.directory = str(directory)
         self.started = []
+        self.counted = True  # unless a place says otherwise
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "PG")) and k != "DLOCK"}
 
     def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=None, **options):
@@ -319,7 +320,7 @@ class Dlock:
     def contend(self, place, key, *options, command=UNTIL_EOF, **arguments):
         """The same, but does not wait for the grant."""
         result = self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
-        result.counted = getattr(place, "counted", True)
+        result.counted = getattr(place, "counted", self.counted)
         return result
 
     def close(self):

@@ -475,17 +475,28 @@ def place(request):
 
 # Backends with a server between which and dlock something can happen.
 REMOTE = [p for p in places() if p.lease_ends]
+if FULL:
+    REMOTE += [p for p in LAYOUT_PLACES if p.name in {r.name for r in REMOTE}]
+
+
+def _by_url(place, request):
+    """Its URL alone is to lead there, with its settings."""
+    dlock = request.getfixturevalue("dlock")
+    if place.settings:
+        dlock.env["DLOCK_OPTION"] = " ".join(place.settings)
+    dlock.counted = place.counted
+    return place
 
 
 @pytest.fixture(params=REMOTE, ids=place_id)
 def remote(request):
     """Each such backend in turn, on the server of all tests."""
-    return request.param(request)
+    return _by_url(request.param(request), request)
 
 
 def _on_its_own(place, request):
     place.crashable(request)
-    return place
+    return _by_url(place, request)
 
 
 @pytest.fixture(params=REMOTE, ids=place_id)

@@ -67,6 +67,8 @@ def test_names_are_those_of_curators_recipes(dlock, at, kind, tag):
 def test_a_lock_costs_no_more_than_before_there_were_kinds(dlock, at, tapped, kind):
     """Make a node and list, delete it."""
     place, _, tap = tapped
+    with at.server.client() as c:
+        c.ensure_path(at.job)  # or the server might remove it between the two
     assert run(dlock, place, *KINDS[kind]).status == 0
     tap.asked.clear()
     assert run(dlock, place, *KINDS[kind]).status == 0
