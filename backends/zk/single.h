@@ -5,6 +5,11 @@
  *     else has the lock, or we, where the answer to our create was lost: then it is our session's.
  *  2. There is no queue.  Who waits watches the node; its end wakes all, and the first to
  *     make it anew has it.
+ *     What we write to and delete is the node that we have read just before, by its version, since
+ *     ZooKeeper knows no such condition on its czxid.  So if somebody deletes ours in that one
+ *     round trip, and another makes a node which is then as often written, it is taken for
+ *     ours: that other node is written, which is told as a loss, or deleted.  Ours is never
+ *     as young as that but in its first half second.
  *  3. A node that has children, or had some, is the directory of a lock of another layout:
  *     refused.
  *  4. One that does not end with a session is a lock that somebody has made to stay: it is waited

@@ -615,18 +615,38 @@ claim_turn(struct turn *t)
 	return node_write(t->node);
 }
 
+/* A name that is not ours alone may be another's by now: RC_LOST. */
+static enum rc
+delete_own(struct turn *t, struct fault *f)
+{
+	struct node *n = t->node;
+	int code = ZBADVERSION;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && code == ZBADVERSION) {
+		int version = n->dir->layout->single ? n->version : -1;
+
+		if (instant_now() >= t->over)
+			return fault_set(f, RC_AGAIN,
+			    "%s: somebody writes to our node all the time",
+			    n->dir->where);
+		rc = call_finish(
+		    call_delete(n->session, n->path, version), t->over, &code, f);
+		if (rc == RC_OK && code == ZBADVERSION)
+			rc = node_read(n, t->over, f);
+	}
+	return rc;
+}
+
 /* Who is asked to give up what it does not yet have goes back to the end of the queue. */
 static enum rc
 yield_turn(struct turn *t, struct fault *f)
 {
 	struct node *n = t->node;
-	/* a name that is not ours alone may be another's by now */
-	int code, version = n->dir->layout->single ? n->version : -1;
-	enum rc rc = call_finish(
-	    call_delete(n->session, n->path, version), t->over, &code, f);
+	enum rc rc = delete_own(t, f);
 
-	n->revocation.news = rc !=
-	    RC_OK; /* else the next attempt takes what it was to give up */
+	n->revocation.news = rc != RC_OK &&
+	    rc != RC_LOST; /* else the next attempt takes what it was to give up */
 	return rc == RC_OK ? fault_set(f, RC_LOST,
 				 "%s: our place in the queue was revoked", n->dir->where)
 			   : rc;

@@ -34,8 +34,14 @@ class PlainPlace(LayoutPlace):
             c.delete(f"{self.root}/{key}")
 
 
-LAYOUT_PLACES = [type(f"{layout}Place", (PlainPlace if layout == "plain" else LayoutPlace,), {"layout": layout, "id": f"zk-{layout}"})
-                 for layout in LAYOUTS]
+class KazooPlace(LayoutPlace):
+    """A semaphore is one for good."""
+
+    mixed = False
+
+
+_KINDS = {"plain": PlainPlace, "kazoo": KazooPlace}
+LAYOUT_PLACES = [type(f"{layout}Place", (_KINDS.get(layout, LayoutPlace),), {"layout": layout, "id": f"zk-{layout}"}) for layout in LAYOUTS]
 
 # What dlock-backends(7) says that they cannot do, of the NEEDS of the kinds suite.
 LAYOUT_CANNOT = {f"zk-{layout}": {"limit"} for layout in LAYOUTS if layout != "kazoo"} | {"zk-plain": {"shared", "limit"}}

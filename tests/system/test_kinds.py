@@ -34,8 +34,8 @@ CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, "mysql-
           **DIALECT_CANNOT, **LAYOUT_CANNOT}  # the manual's table; all others can do all
 
 
-# Where a key that has been limited is a semaphore for good, and for that number: tests that want it to be something else.
-UNMIXED = {"zk-kazoo": {"test_mixed", "test_kinds_do_not_mix", "test_opposite_orders", "test_three_deep", "test_nest_that_can_only_deadlock"}}
+# Where a key that has been limited is so for good, and for that number: tests that want it to be something else.
+UNMIXED = {"test_mixed", "test_kinds_do_not_mix", "test_opposite_orders", "test_three_deep", "test_nest_that_can_only_deadlock"}
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)
@@ -78,7 +78,7 @@ def needs(dlock, place, request):
             said = need in NEEDS and refusal(dlock, place, need)
             if said:
                 raise Refused(said)
-            if need == "limit" and request.node.originalname in UNMIXED.get(place_id(place), ()):
+            if need == "limit" and not place.mixed and request.node.originalname in UNMIXED:
                 raise Refused("a key is a semaphore for good")
 
     return check
@@ -410,7 +410,7 @@ def test_nest_that_can_only_deadlock(dlock, place, needs, outer, inner):
 def test_tokens(dlock, place):
     """Tokens grow over every mixture of kinds"""
     def possible(kind):
-        return not need_of(kind) or not refusal(dlock, place, need_of(kind)) and not (need_of(kind) == "limit" and place_id(place) in UNMIXED)
+        return not need_of(kind) or not refusal(dlock, place, need_of(kind)) and (place.mixed or need_of(kind) != "limit")
 
     rng, last = random.Random(1), 0
     kinds = [k for k in ("x", "s", "3", "2") if possible(k)]

@@ -7,12 +7,14 @@ import json
 import re
 import subprocess
 import threading
+import time
 
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from proxy import DOWN
 from support import PATIENCE, wait_for
-from zk import GET_DATA, MAKES, nodes
+from zk import DELETE, GET_DATA, MAKES, SET_DATA, Tap, nodes
 from zk_layouts import LAYOUTS, Menagerie, Plain, RwSeq
 
 pytestmark = pytest.mark.filterwarnings("ignore:isSet")  # kazoo's own
@@ -300,6 +302,31 @@ def test_another_owners_node_is_never_deleted_by_a_release(dlock, tapped, client
     holder.finish()
     assert tap.has_acted
     assert client.exists(at.job).ephemeralOwner == client.client_id[0]
+
+
+def test_who_is_asked_to_give_up_what_it_does_not_yet_have(dlock, ensemble, make_proxy):
+    """It deletes its node, also where others go on writing to that, and does not take what it was to give up."""
+    proxy, path, before = make_proxy(ensemble.leader.port), "/job", []
+    tap = Tap(proxy)
+    run = ["-u", f"zk://127.0.0.1:{proxy.port}", "-O", "layout=plain", "-O", "connect-timeout=60s", "-k", "job", "-t", "9s"]
+    with ensemble.leader.client() as client:
+        def write(_):
+            client.set(path, b"once more")
+
+        def ask(_):
+            before.append(client.exists(path).czxid)
+            client.set(path, b"__REVOKE__")
+            tap.on((DELETE,), write)
+
+        tap.on((SET_DATA,), ask)
+        proxy.hold(DOWN)  # a session that is half over when it begins: the node alone earns too short a lease
+        holder = hold(dlock, run)
+        time.sleep(5)
+        proxy.heal()
+        holder.held()
+        assert before and tap.has_acted
+        assert client.exists(path).czxid == holder.token > before[0]
+        assert holder.finish().status == 0
 
 
 def test_a_node_that_stays_is_waited_for_and_reported(dlock, client, at, words, path):
