@@ -417,6 +417,25 @@ class DlockZk(DlockServer):
         return int(self.server.metrics()["ephemerals_count"]) - 1
 
 
+class DlockZkLayout(DlockZk):
+    """As other clients have their nodes; keys are a layout's own."""
+
+    def __init__(self, server, layout, *options):
+        super().__init__(server, " ".join([f"dlock, zk, {layout}", *options]), server.url)
+        self.layout, self.options = layout, options
+        self.start = None if options else DlockServer.start  # a lease takes two round trips more
+
+    def argv(self, key, command):
+        key = f"{self.layout}{len(self.options)}-{key}"
+        return [DLOCK, "run", "-u", self.url, "-O", f"layout={self.layout}", *self.options, "-k", key, "--"] + command
+
+    def queued(self, key):
+        """Where there is no queue: all who are connected, without the one who holds it and the one who asks."""
+        if self.layout != "plain":
+            return super().queued(key)
+        return int(self.server.metrics()["num_alive_connections"]) - 2
+
+
 class DlockPg(DlockServer):
     handoff, private, requests = None, 3, None
 
@@ -460,7 +479,7 @@ class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
         self.flock, self.file = Flock(stage), DlockFile(stage)
-        self.redis, self.redlock, self.forms, self.tls, self.zk, self.pg, self.memcached, self.mysql = ([] for _ in range(8))
+        self.redis, self.redlock, self.forms, self.tls, self.zk, self.layouts, self.pg, self.memcached, self.mysql = ([] for _ in range(9))
         if self.can("redis", shutil.which("redis-server"), "redis-server"):
             server = RedisServer(stage)
             self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
@@ -475,6 +494,8 @@ class Bench:
         if self.can("zk", shutil.which("java") and os.path.exists(ZkServer.JAR), "zookeeper"):
             server = ZkServer(stage)
             self.zk = [DlockZk(server, "dlock, zk", server.url)]
+            self.layouts = [DlockZkLayout(server, layout) for layout in ("kazoo", "menagerie", "rw-seq", "plain")]
+            self.layouts.append(DlockZkLayout(server, "kazoo", "--limit", "1"))
         if self.can("pg", os.path.exists(f"{bindir()}/postgres"), "postgresql"):
             server = PgServer(stage)
             self.pg = [DlockPg(server, "dlock, pg", server.url), DlockPg(server, "dlock, pg, unix socket", server.unix_url)]
@@ -541,7 +562,8 @@ def startup(b):
     tables = [("start-up of a whole run of `true`", "x flock", 1, rows)]
     for c in b.tls + b.zk + b.pg + b.memcached + b.mysql:
         tables.append((f"the same with {c.name.removeprefix('dlock, ')}", "x probe", 0, [
-            ("the least that must be done", 4, c.probe(b.stage), None), (c.name, 4, c.argv("start", ["true"]), c.start)]))
+            ("the least that must be done", 4, c.probe(b.stage), None),
+            *((d.name, 4, d.argv("start", ["true"]), d.start) for d in [c, *(b.layouts if c in b.zk else [])])]))
     figures = time_runs(b, [one for *_, rows in tables for one in rows])
     for title, unit, reference, rows in tables:
         found, figures = figures[:len(rows)], figures[len(rows):]
@@ -595,7 +617,7 @@ def one_queue(b, contender, waiters):
 
 def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
-    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.pg + b.memcached + b.mysql
+    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.layouts + b.pg + b.memcached + b.mysql
     gaps = {c.name: [] for c in contenders}
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
