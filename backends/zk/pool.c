@@ -248,7 +248,8 @@ ask_for_lease(struct pool *p, const struct lists *l, const char *path)
 {
 	const struct node *n = p->turn->node;
 	const struct node fresh = {.record = n->record, .stage = STAGE_AT_ONCE};
-	bool said = pool_limit(l->pool) >= 0 || call_stat(l->pool)->dataLength > 0;
+	bool said = call_stat(l->pool)->dataLength > 0 &&
+	    !data_is_force(call_text(l->pool)); /* that makes room */
 	char limit[16], data[DATA_BYTES];
 
 	node_data(&fresh, SLOT_NONE, data);
@@ -312,28 +313,41 @@ take_lease(struct pool *p, const struct lists *l, struct grant *g, bool *taken,
 	return rc;
 }
 
+/* Do we stand in the queue, and may we go on?  Of a freeze, the node among the leases goes last. */
+static enum rc
+find_place(struct pool *p, const struct lists *l, struct place *place, struct fault *f)
+{
+	struct turn *t = p->turn;
+	struct queue q = {.layout = p->queue.layout};
+	size_t n;
+	const char *const *leases = call_names(l->leases, &n);
+
+	q.names = call_names(l->queue, &q.n);
+	queue_look(place, &q, strrchr(t->node->path, '/') + 1);
+	if (!place->found)
+		return node_is_lost(t->node, f);
+	place->freeze = NULL;
+	for (size_t i = 0; i < n; i++)
+		if (layout_freeze_length(leases[i]) > 0)
+			place->freeze = leases[i];
+	return turn_heed_freeze(t, place, "", leases, n, f);
+}
+
 /* One look: takes a lease, or waits for one. */
 static enum rc
 advance(struct pool *p, const struct lists *l, instant until, struct grant *g,
     bool *taken, struct fault *f)
 {
-	struct turn *t = p->turn;
-	size_t count, leases;
-	const char *const *names = call_names(l->queue, &count);
-	const struct queue q = {p->queue.layout, names, count};
+	size_t leases;
 	struct place place;
 	enum rc rc = judge(p, l, f);
 
-	if (rc != RC_OK)
-		return rc;
-	queue_look(&place, &q, strrchr(t->node->path, '/') + 1);
-	if (!place.found)
-		return node_is_lost(t->node, f);
-	rc = turn_heed_freeze(t, &place, "", names, count, f);
+	if (rc == RC_OK)
+		rc = find_place(p, l, &place, f);
 	if (rc != RC_OK)
 		return rc;
 	call_names(l->leases, &leases);
-	return place.position > 0 || leases >= t->claim->limit
+	return place.position > 0 || leases >= p->turn->claim->limit
 	    ? await_lease(p, leases, until, f)
 	    : take_lease(p, l, g, taken, f);
 }

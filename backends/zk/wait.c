@@ -103,9 +103,8 @@ turn_heed_freeze(struct turn *t, struct place *p, const char *part,
 
 	t->freeze.on = false;
 	if (p->freeze)
-		rc = freeze_look(&t->freeze, own->session, lock,
-		    pool ? own->dir->layout->queue : part, names, n, now, true,
-		    turn_answer_by(t), f);
+		rc = freeze_look(&t->freeze, own->session, lock, part, names, n, now,
+		    true, turn_answer_by(t), f);
 	note_freeze(t, now);
 	if (!t->freeze.on)
 		t->host->seen.frozen = false;
@@ -148,7 +147,9 @@ place_find(struct turn *t, struct fault *f)
 		rc = unit_refuse_foreign(t->node, turn_answer_by(t), f);
 	if (rc == RC_OK)
 		rc = pool_refuse(t->node, t->list, turn_answer_by(t), f);
-	return rc == RC_OK ? turn_heed_freeze(t, p, "", q.names, q.n, f) : rc;
+	return rc == RC_OK ? turn_heed_freeze(t, p, d->pool ? d->layout->queue : "",
+				 q.names, q.n, f)
+			   : rc;
 }
 
 /*

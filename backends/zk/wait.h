@@ -87,7 +87,7 @@ enum rc turn_doze(struct turn *, instant beat, instant until, struct fault *);
 instant turn_beat(struct turn *);
 
 /*
- * Is it frozen, by the names of children of the lock, or with FREEZE_PART of its semaphore's?
+ * Is it frozen, by the names of children of the lock, or of that part of it (FREEZE_PART)?
  * Then whoever has a place from which it would hold waits.  Removes what has ended.
  */
 enum rc turn_heed_freeze(struct turn *, struct place *, const char *part,

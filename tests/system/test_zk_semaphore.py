@@ -233,6 +233,43 @@ def test_a_lock_that_comes_meanwhile(tapped, dlock, client, at):
     assert [n[32:40] for n in nodes(client, at.job)] == ["__lock__"]
 
 
+def test_another_n_that_comes_meanwhile(tapped, dlock, client, at):
+    """It was written after our look: no lease is made by the old one."""
+    place, _, tap = tapped
+    client.create(at.job, b"2", makepath=True)
+    tap.on((MULTI,), lambda _: client.set(at.job, b"1") and None)
+    done = dlock.run("run", *place.words, "-O", "layout=kazoo", "-k", "job", "--limit", "2", "--", "echo", "ran")
+    assert tap.has_acted
+    assert (done.status, done.stdout) == (76, "") and "--limit 1" in done.stderr
+
+
+def test_a_freeze_that_comes_meanwhile(tapped, dlock, client, words, at):
+    """It was made after our look."""
+    place, _, tap = tapped
+    client.create(at.job, b"2", makepath=True)
+    tap.on((MULTI,), lambda _: dlock.run("freeze", *words(None)) and None)
+    done = dlock.run("run", *place.words, "-O", "layout=kazoo", "-k", "job", "--limit", "2", "-n", "--", "echo", "ran")
+    assert tap.has_acted
+    assert (done.status, done.stdout) == (75, "") and "frozen" in done.stderr
+
+
+def test_a_place_in_the_queue_that_is_deleted_meanwhile(tapped, dlock, client, at):
+    """Another one may be the first now, and goes by the same free lease."""
+    place, _, tap = tapped
+    queue, before = f"{at.job}-__lock__", []
+
+    def take_away(_):
+        before.extend(nodes(client, queue))
+        client.delete(f"{queue}/{before[0]}")
+
+    tap.on((MULTI,), take_away)
+    holder = dlock.start("run", *place.words, "-O", "layout=kazoo", "-k", "job", "--limit", "2", "--", *dlock.UNTIL_EOF,
+                         stdin=subprocess.PIPE).held()
+    assert tap.has_acted and tap.asked[MULTI] == 2
+    assert len(nodes(client, at.job)) == 1
+    assert holder.finish().status == 0
+
+
 def test_a_lost_answer_to_the_lease(tapped, dlock, client, at):
     """It was made: we have it, once."""
     place, _, tap = tapped
@@ -340,6 +377,27 @@ def test_a_freeze_that_ends(client, hold, dlock, words, path, queue):
     waiter = hold(1)
     assert waiter.held().finish().status == 0
     assert nodes(client, path) == nodes(client, queue) == []
+
+
+def test_a_freeze_whose_removal_was_cut_short(client, hold, path, queue):
+    """Its node in the queue has gone, the other one counts; it is over."""
+    client.create(path, b"1", makepath=True)
+    client.create(f"{path}/-freeze-{'0' * 16}-1-__lock__-0000000001", b"{}")
+    assert hold(1).held().finish().status == 0
+    assert nodes(client, path) == []
+
+
+def test_what_a_break_has_noted_makes_room_for_n(client, dlock, hold, words, refused, path):
+    holder = hold(None).held()
+    assert dlock.run("break", *words(None), "-y", "--force").status == 0
+    assert holder.wait().status == 79 and client.get(path)[0] != b""
+    assert refused(2)[0] == 0
+    assert client.get(path)[0] == b"2"
+
+
+def test_a_job_is_done_once(dlock, words):
+    run = words(2, "--once", "today")
+    assert [dlock.run("run", *run, "--", "echo", "ran").stdout for _ in range(2)] == ["ran\n", ""]
 
 
 def test_a_freeze_while_the_first_one_waits(client, hold, dlock, words, path):
