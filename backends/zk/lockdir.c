@@ -155,7 +155,8 @@ explain_other(char *out, size_t size, const struct lockdir *d, const char *name)
 		snprintf(out, size,
 		    "a semaphore of kazoo's, which -O layout=kazoo with --limit joins");
 	else if (layout_is_permit(name))
-		snprintf(out, size, "a semaphore of menagerie's, which dlock cannot join");
+		snprintf(
+		    out, size, "a semaphore of menagerie's, which dlock cannot join");
 	else if (l == d->layout && d->layout->queue)
 		snprintf(out, size, "its users do not see a run with --limit");
 	else if (!l || l == d->layout)

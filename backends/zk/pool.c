@@ -46,7 +46,7 @@ lists_drop(struct lists *l)
 	call_drop(l->queue);
 	call_drop(l->leases);
 	call_drop(l->pool);
-	*l = (struct lists){NULL};
+	*l = (struct lists){.queue = NULL};
 }
 
 /* ---- N ---- */
@@ -219,7 +219,8 @@ await_lease(struct pool *p, size_t leases, instant until, struct fault *f)
 
 /* The lowest slot that no lease of a dlock has; `limit`: there is none. */
 static enum rc
-find_slot(const struct pool *p, const struct call *leases, unsigned *slot, struct fault *f)
+find_slot(
+    const struct pool *p, const struct call *leases, unsigned *slot, struct fault *f)
 {
 	size_t n;
 	const char *const *names = call_names(leases, &n);
@@ -282,8 +283,8 @@ note_lease(struct pool *p, unsigned slot, const char *path, const struct call *m
 
 /* *taken: we have a lease now; otherwise something has changed. */
 static enum rc
-take_lease(struct pool *p, const struct lists *l, struct grant *g, bool *taken,
-    struct fault *f)
+take_lease(
+    struct pool *p, const struct lists *l, struct grant *g, bool *taken, struct fault *f)
 {
 	struct session *s = p->turn->node->session;
 	instant until = turn_answer_by(p->turn);
@@ -355,7 +356,7 @@ advance(struct pool *p, const struct lists *l, instant until, struct grant *g,
 enum rc
 pool_take(struct pool *p, instant until, struct grant *g, struct fault *f)
 {
-	struct lists l = {NULL};
+	struct lists l = {.queue = NULL};
 	bool taken = false;
 	enum rc rc = RC_OK;
 
@@ -388,14 +389,12 @@ find_lease(struct pool *p, instant until, struct fault *f)
 	return rc;
 }
 
-enum rc
-pool_find(struct pool *p, instant until, struct fault *f)
+static enum rc
+find_ours(struct pool *p, instant until, struct fault *f)
 {
-	struct node *n = p->turn ? p->turn->node : NULL;
+	struct node *n = p->turn->node;
 	enum rc rc;
 
-	if (!p->asked)
-		return RC_OK;
 	node_forget(n);
 	rc = find_lease(p, until, f);
 	if (rc == RC_OK && !*n->path)
@@ -403,4 +402,10 @@ pool_find(struct pool *p, instant until, struct fault *f)
 	p->asked = rc != RC_OK;
 	n->asked = n->asked || p->asked;
 	return rc;
+}
+
+enum rc
+pool_find(struct pool *p, instant until, struct fault *f)
+{
+	return p->asked ? find_ours(p, until, f) : RC_OK;
 }

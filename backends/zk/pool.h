@@ -27,7 +27,7 @@
 #include "wait.h"
 
 struct pool {
-	struct turn *turn;           /* and our node, and the claim */
+	struct turn *turn;            /* and our node, and the claim */
 	struct lockdir queue, leases; /* our node lies in one of these */
 	bool asked; /* there may be a lease of ours that we do not know of */
 };

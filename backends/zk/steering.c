@@ -104,8 +104,7 @@ try_path(const struct steering *how, const char *part, const char *name, struct 
 		snprintf(h->name, sizeof h->name, "%s", name);
 		h->ours = is_ours(how, name, c);
 		h->unit = !how->dir->layout->queue &&
-		    (*part ||
-			layout_read(how->dir->layout, name).kind == KIND_LIMIT);
+		    (*part || layout_read(how->dir->layout, name).kind == KIND_LIMIT);
 		h->data = c;
 		return RC_OK;
 	}

@@ -282,8 +282,8 @@ describe(struct looking *l, const struct sight *v, struct entry *e, struct words
 	if (ours)
 		e->record = w->record = c ? copy_record(l, call_text(c)) : NULL;
 	else
-		e->foreign = describe_foreign(
-		    w, lease ? "a semaphore of kazoo's" : l->layout->what,
+		e->foreign = describe_foreign(w,
+		    lease ? "a semaphore of kazoo's" : l->layout->what,
 		    l->layout->listens ? "" : name, c);
 	free(asker);
 }
@@ -524,8 +524,7 @@ tell_all(struct looking *l, struct sight *v, struct reader *r, enum entry_kind k
 static enum rc
 tell_leases(struct looking *l, struct sight *v, struct fault *f)
 {
-	struct reader r = {
-	    .dir = v->path, .part = "", .names = v->units, .n = v->nunits};
+	struct reader r = {.dir = v->path, .part = "", .names = v->units, .n = v->nunits};
 
 	return tell_all(l, v, &r, ENTRY_HOLDER, f);
 }

@@ -147,9 +147,9 @@ place_find(struct turn *t, struct fault *f)
 		rc = unit_refuse_foreign(t->node, turn_answer_by(t), f);
 	if (rc == RC_OK)
 		rc = pool_refuse(t->node, t->list, turn_answer_by(t), f);
-	return rc == RC_OK ? turn_heed_freeze(t, p, d->pool ? d->layout->queue : "",
-				 q.names, q.n, f)
-			   : rc;
+	return rc == RC_OK
+	    ? turn_heed_freeze(t, p, d->pool ? d->layout->queue : "", q.names, q.n, f)
+	    : rc;
 }
 
 /*

@@ -77,7 +77,8 @@ places(void **state)
 		"_c_a-lock-0000000006"},
 	    {{UUID "-lock-0000000007"}, false, 0, NULL, UUID "-lock-0000000007"},
 	    /* other makers: the last lock- counts, without one the whole name */
-	    {{"x-lock-0000000006", OURS}, true, 1, "x-lock-0000000006", "x-lock-0000000006"},
+	    {{"x-lock-0000000006", OURS}, true, 1, "x-lock-0000000006",
+		"x-lock-0000000006"},
 	    {{"x-lock-9-lock-0000000006", OURS}, true, 1, "x-lock-9-lock-0000000006",
 		"x-lock-9-lock-0000000006"},
 	    {{"x-lock-0-lock-0000000008", OURS}, true, 0, NULL, OURS},
