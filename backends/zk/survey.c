@@ -466,7 +466,17 @@ count_foreign(const struct looking *l, const struct call *list)
 
 /* ---- units of kazoo's ---- */
 
-/* Those of n names that are leases. */
+/* By their slots; kazoo's own, which have none, are behind. */
+static int
+compare_leases(const void *a, const void *b, void *layout)
+{
+	unsigned x = (unsigned)layout_read(layout, *(const char *const *)a).slot,
+		 y = (unsigned)layout_read(layout, *(const char *const *)b).slot;
+
+	return x != y ? (x < y ? -1 : 1) : compare_names(a, b);
+}
+
+/* Those of n names that are leases, in their order. */
 static size_t
 keep_leases(const struct looking *l, const char **names, size_t n)
 {
@@ -475,6 +485,7 @@ keep_leases(const struct looking *l, const char **names, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (layout_read(l->layout, names[i]).what == CHILD_LEASE)
 			names[kept++] = names[i];
+	qsort_r(names, kept, sizeof *names, compare_leases, (void *)l->layout);
 	return kept;
 }
 
