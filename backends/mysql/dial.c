@@ -44,7 +44,7 @@ struct dial {
 	MYSQL *mysql;
 	enum connected end;
 	bool heard; /* the server has said something */
-	bool plain; /* it has no TLS, and that was wanted */
+	struct login_watch watch;
 };
 
 /* ---- the end ---- */
@@ -344,7 +344,8 @@ log_in(struct dial *d)
 	MYSQL *done = NULL;
 	int status;
 
-	libmariadb_bound(d->mysql, NULL, wants_tls(d) ? &d->plain : NULL);
+	d->watch.wants_tls = wants_tls(d);
+	libmariadb_bound(d->mysql, NULL, &d->watch);
 	status = d->my->real_connect_start(&done, d->mysql, or_null(a->host),
 	    or_null(a->user), a->has_password ? a->password : NULL, or_null(a->database),
 	    a->port, a->socket, CLIENT_MULTI_STATEMENTS | CLIENT_REMEMBER_OPTIONS);
@@ -357,8 +358,9 @@ log_in(struct dial *d)
 			return;
 		status = d->my->real_connect_cont(&done, d->mysql, ready);
 	}
-	d->end = done ? CONNECTED : CONNECTED_NOT;
-	if (d->plain || (done && wants_tls(d) && !d->my->get_ssl_cipher(d->mysql)))
+	d->end = done ? CONNECTED : d->watch.is_cut ? CONNECTED_CUT : CONNECTED_NOT;
+	if (d->watch.is_plain ||
+	    (done && wants_tls(d) && !d->my->get_ssl_cipher(d->mysql)))
 		d->end = CONNECTED_PLAINLY;
 }
 

@@ -30,8 +30,9 @@ int dial_fd(const struct dial *);
 /* What became of it. */
 enum connected {
 	CONNECTED,
-	CONNECTED_NOT,     /* libmariadb knows why: my->error() */
-	CONNECTED_LATE,    /* it has taken too long */
+	CONNECTED_NOT,  /* libmariadb knows why: my->error() */
+	CONNECTED_CUT,  /* something could not be sent: as above, but wrong of plugins */
+	CONNECTED_LATE, /* it has taken too long */
 	CONNECTED_FOREIGN, /* some server began with what no MySQL says */
 	CONNECTED_PLAINLY, /* without the TLS that was asked for */
 };

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLUGIN_FORBIDDEN = 5010 }; /* libmariadb's, of MARIADB_OPT_RESTRICTED_AUTH */
+/* libmariadb's; the second is of MARIADB_OPT_RESTRICTED_AUTH */
+enum { PLUGIN_MISSING = 2059, PLUGIN_FORBIDDEN = 5010 };
 
 /* What a number means for a lock. */
 static const struct meaning {
@@ -112,7 +113,7 @@ rc_of_library(unsigned number)
 		return RC_PROTOCOL;
 	case 2026: /* TLS */
 	case 2058:
-	case 2059: /* a plugin is missing, or not one that we allow */
+	case PLUGIN_MISSING:
 		return RC_CONFIG;
 	case 2008:
 		return RC_SYSTEM;
@@ -163,8 +164,18 @@ reason_of(const char *text)
 	return number > 0 && number < 134 ? strerror(number) : text;
 }
 
+/*
+ * If the login could not be sent, libmariadb may take it for the server's answer (one of 254
+ * bytes begins like that), and miss a plugin that nobody has named.
+ */
+static bool
+is_about_plugin(unsigned number)
+{
+	return number == PLUGIN_MISSING || number == PLUGIN_FORBIDDEN;
+}
+
 static enum rc
-unreached(struct session *s, MYSQL *mysql, struct fault *f)
+unreached(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
 {
 	char text[256];
 
@@ -172,6 +183,10 @@ unreached(struct session *s, MYSQL *mysql, struct fault *f)
 	quote(s, text, sizeof text, s->my->error(mysql));
 	if (!errors_end_connection(s->said))
 		return refused(s, text, f);
+	if (how == CONNECTED_CUT && is_about_plugin(s->said)) {
+		s->said = 2013;
+		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
+	}
 	if (s->said == PLUGIN_FORBIDDEN)
 		return fault_set(f, RC_CONFIG,
 		    "%s wants to be told the password, not a proof of it, and could be anybody: say tls=verify "
@@ -197,7 +212,7 @@ errors_at_login(struct session *s, MYSQL *mysql, enum connected how, struct faul
 		    "%s does not speak TLS, which tls=, cacert=, cert= or an option file asks for",
 		    s->where);
 	default:
-		return mysql ? unreached(s, mysql, f)
+		return mysql ? unreached(s, mysql, how, f)
 			     : fault_set(f, RC_SYSTEM, "out of memory");
 	}
 }

@@ -12,7 +12,7 @@ static struct libmariadb table;
 static _Thread_local struct {
 	MYSQL *mysql;
 	size_t *left; /* so many bytes; NULL: any number */
-	bool *plain; /* set, and nothing read behind the greeting, without TLS; or NULL */
+	struct login_watch *login;
 } bounds;
 
 static const struct dl_symbol symbols[] = {
@@ -37,27 +37,32 @@ static void
 see_bytes(int mode, MYSQL *mysql, const unsigned char *bytes, size_t n)
 {
 	(void)bytes;
-	if (mysql != bounds.mysql || n > SIZE_MAX / 2)
+	if (mysql != bounds.mysql)
 		return;
+	if (n > SIZE_MAX / 2) {
+		if (bounds.login)
+			bounds.login->is_cut = bounds.login->is_cut || mode != 0;
+		return;
+	}
 	if (mode == 0 && bounds.left) {
 		*bounds.left = n < *bounds.left ? *bounds.left - n : 0;
 		if (*bounds.left == 0)
 			cut_off(mysql);
 	}
 	/* the greeting has been read before, not just now, if there is a version */
-	if (bounds.plain && table.get_server_info(mysql) &&
+	if (bounds.login && bounds.login->wants_tls && table.get_server_info(mysql) &&
 	    !(mysql->server_capabilities & CLIENT_SSL)) {
-		*bounds.plain = true;
+		bounds.login->is_plain = true;
 		cut_off(mysql);
 	}
 }
 
 void
-libmariadb_bound(MYSQL *mysql, size_t *left, bool *plain)
+libmariadb_bound(MYSQL *mysql, size_t *left, struct login_watch *login)
 {
 	bounds.mysql = mysql;
 	bounds.left = left;
-	bounds.plain = plain;
+	bounds.login = login;
 }
 
 enum rc

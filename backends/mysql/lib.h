@@ -54,14 +54,21 @@ struct libmariadb {
 	    my_bool on, void (*tell)(int mode, MYSQL *, const unsigned char *, size_t));
 };
 
+/* What libmariadb does not tell of a login. */
+struct login_watch {
+	bool wants_tls; /* to be set before */
+	bool is_plain;  /* the server has no TLS, though that is wanted */
+	bool is_cut;    /* something could not be sent */
+};
+
 /*
  * From now on, what this thread reads on that connection is taken from *left, and with nothing
  * left the connection is cut off: for libmariadb gives nobody a turn as long as a server goes
- * on talking, and keeps all of it.  And where a server that has no TLS goes on after its
- * greeting, *plain is set and the connection cut off: for libmariadb tells it the password
- * then.  NULL: no matter.
+ * on talking, and keeps all of it.  And a login is watched: where TLS is wanted and a server
+ * that has none goes on after its greeting, the connection is cut off, for libmariadb tells
+ * it the password then.  NULL: no matter.
  */
-void libmariadb_bound(MYSQL *, size_t *left, bool *plain);
+void libmariadb_bound(MYSQL *, size_t *left, struct login_watch *);
 
 /*
  * Gives the table.  RC_CONFIG: libmariadb.so.3 is not installed, or lacks a function;

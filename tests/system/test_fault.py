@@ -64,9 +64,9 @@ def is_free(dlock, server, *options):
 
 def assert_refused(done, status, *words):
     """Nothing was run, and one clean line says why."""
-    assert (done.status, done.stdout) == (status, "")
-    assert done.stderr.startswith("dlock: ") and done.stderr.endswith("\n") and done.stderr.count("\n") == 1
-    assert all(c.isprintable() for c in done.stderr[:-1])
+    assert (done.status, done.stdout) == (status, ""), done
+    assert done.stderr.startswith("dlock: ") and done.stderr.endswith("\n") and done.stderr.count("\n") == 1, done
+    assert all(c.isprintable() for c in done.stderr[:-1]), done
     for word in words:
         assert word in done.stderr
 

@@ -329,9 +329,10 @@ def test_one_of_several_is_taken_away(dlock, place, name):
     place.take_away([place.key(k) for k in "abc"], place.key(name))
     done = held.wait()
     assert (done.status, done.stderr.count("\n")) == (79, 1), done
-    assert f"({place.key(name)}: " in done.stderr
+    assert f"({place.key(name)}: " in done.stderr, done
     assert not is_alive(command)
-    assert start(dlock, place, "abc", command=("true",)).wait().status == 0
+    again = start(dlock, place, "abc", command=("true",)).wait()
+    assert again.status == 0, again
 
 
 # ---- nested ----

@@ -8,7 +8,7 @@ import pytest
 from databases import run, wait_for_renewals
 from mysql_server import error, mysql_url
 from proxy import UP
-from support import At, wait_for
+from support import At, compile_shim, wait_for
 from test_fault import IMPATIENT, LEASE, assert_refused
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
@@ -244,6 +244,36 @@ def test_who_does_not_hold_is_told(dlock, mysql_db):
 
 
 # ---- connections that break while asking ----
+
+
+NO_LOGIN = """
+    #include <errno.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <sys/socket.h>
+    ssize_t send(int fd, const void *bytes, size_t n, int flags)
+    {
+        FILE *lengths = fopen(getenv("LENGTHS"), "a");
+        fprintf(lengths, "%zu\\n", n - 4);
+        fclose(lengths);
+        errno = EPIPE;
+        return -1;
+    }"""
+
+
+def test_a_login_that_cannot_be_sent_is_a_broken_connection(dlock, mysql_server, tmp_path):
+    """A packet of 254 bytes, as one that asks for another plugin begins, libmariadb takes for the server's."""
+    shim, lengths = compile_shim(tmp_path, "no-login", NO_LOGIN), tmp_path / "lengths"
+
+    def length(user):
+        lengths.unlink(missing_ok=True)
+        done = run(dlock, mysql_url(mysql_server.port, user=user, db="d" * 60), "-n", env={"LD_PRELOAD": shim, "LENGTHS": lengths})
+        assert_refused(done, 69, str(mysql_server.port))
+        return int(lengths.read_text().split()[0])
+
+    missing = 254 - length("u")
+    assert 0 < missing < 100  # else another database is to be named
+    assert any(length("u" * (1 + missing + more)) == 254 for more in (0, -1, 1))  # a number of a process is as long as it is
 
 
 def test_a_killed_session_is_no_lost_lock(dlock, mysql_db):
