@@ -55,6 +55,13 @@ patience_attempt_by(const struct patience *p, instant first_by)
 				: instant_first(first_by, instant_after(now, p->first));
 }
 
+instant
+patience_answer(instant wake, int64_t most, instant until)
+{
+	return instant_first(
+	    instant_after(wake, most), instant_after(until > wake ? until : wake, LEAST));
+}
+
 void
 patience_end_outage(struct patience *p)
 {

@@ -44,6 +44,13 @@ instant patience_first(const struct patience *, instant until);
 /* The same for a single attempt that begins now. */
 instant patience_attempt(const struct patience *, instant until);
 
+/*
+ * Until when an answer is awaited that is due at `wake`, in the queue: `most` longer.  But
+ * who waits no longer than `until` (--wait) gives a server that hangs a second more, as he
+ * does before the first answer.
+ */
+instant patience_answer(instant wake, int64_t most, instant until);
+
 /* The server has answered (host->seen.silent ends): the next failure begins an outage. */
 void patience_end_outage(struct patience *);
 

@@ -70,13 +70,14 @@ sql_lease_sleep(struct sql_lease *l, instant wake, instant until, struct fault *
 
 /* A grant that we have been told of becomes ours by a renewal.  *g is set if it did. */
 static enum rc
-confirm(struct sql_lease *l, struct grant *g, struct fault *f)
+confirm(struct sql_lease *l, instant until, struct grant *g, struct fault *f)
 {
 	instant now = instant_now();
 	enum rc rc;
 
 	sql_lease_granted(l, now, g);
-	rc = l->store->backend->lock->renew(l->store, now + ASK_PATIENCE, g, f);
+	rc = l->store->backend->lock->renew(
+	    l->store, patience_answer(now, ASK_PATIENCE, until), g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
 	l->standing.code = rc == RC_OK ? GRANTED : QUEUED;
@@ -96,9 +97,10 @@ wait_and_ask(struct sql_lease *l, instant until, struct grant *g, struct fault *
 	l->standing.token = 0;
 	rc = l->calls->wait(l->store, until, f);
 	if (rc == RC_OK && l->standing.token && !job_is_wanted(&l->claim->job))
-		rc = confirm(l, g, f);
+		rc = confirm(l, until, g, f);
 	if (rc == RC_OK && !is_granted(l))
-		rc = l->calls->ask(l->store, true, instant_now() + ASK_PATIENCE, g, f);
+		rc = l->calls->ask(l->store, true,
+		    patience_answer(instant_now(), ASK_PATIENCE, until), g, f);
 	return rc;
 }
 

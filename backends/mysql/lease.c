@@ -261,7 +261,8 @@ sleep_there(struct mysql *my, instant until, enum slept *slept, struct fault *f)
 	    sql_call(&sql, "dlock_await_1",
 		SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(claim->owner),
 		    SQL_TEXT(l->ahead), SQL_INT(ms))),
-	    &(struct shape){AWAIT_FIELDS, false}, wake + ASK_PATIENCE, &sent, &r, f);
+	    &(struct shape){AWAIT_FIELDS, false},
+	    patience_answer(wake, ASK_PATIENCE, until), &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
 	rc = read_sleep(my, r, slept, f);

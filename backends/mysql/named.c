@@ -82,7 +82,7 @@ get_table(struct mysql *my, enum rc rc, instant until, struct fault *f)
 
 /* The session has the name: says so, and takes a token.  The lease counts from this. */
 static enum rc
-take_token(struct mysql *my, struct grant *g, struct fault *f)
+take_token(struct mysql *my, instant until, struct grant *g, struct fault *f)
 {
 	struct named *own = named_of(my);
 	const char *format = own->no_table ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
@@ -95,7 +95,8 @@ take_token(struct mysql *my, struct grant *g, struct fault *f)
 	enum rc rc = session_ask_here(&my->session,
 	    sql_write(
 		&sql, format, SQL_VALUES(GRANTS_VALUES(my, subject(my, my->claim->key)))),
-	    &(struct shape){1, false}, instant_now() + ASK_PATIENCE, &sent, &r, f);
+	    &(struct shape){1, false},
+	    patience_answer(instant_now(), ASK_PATIENCE, until), &sent, &r, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -252,7 +253,7 @@ was_broken_off(const struct mysql *my)
 		my->session.said == SAID_INTERRUPTED);
 }
 
-/* One attempt, which waits so long.  An error may leave the session with the name. */
+/* One attempt, which waits so long, and ends by `until`.  An error may leave the session with the name. */
 static enum rc
 try_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
@@ -263,12 +264,13 @@ try_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 	*got = false;
 	if (rc != RC_OK)
 		return rc;
-	rc = get_lock(my, ms, ms > 0 && !own->no_table, until + ms * NS_PER_MS, got, f);
+	rc = get_lock(my, ms, ms > 0 && !own->no_table, until, got, f);
 	if (rc != RC_OK && was_broken_off(my))
 		rc = RC_OK;
 	if (rc == RC_OK && !*got)
-		return undo_wait(my, instant_now() + ASK_PATIENCE, f);
-	return rc == RC_OK ? take_token(my, g, f) : rc;
+		return undo_wait(
+		    my, patience_answer(instant_now(), ASK_PATIENCE, until), f);
+	return rc == RC_OK ? take_token(my, until, g, f) : rc;
 }
 
 /*
@@ -299,9 +301,11 @@ try_anew(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 
 	if (rc != RC_OK && rc != RC_STOP &&
 	    (mysql_is_missing(my) || lacks_table(my, rc))) {
-		rc = get_table(my, rc, instant_now() + ASK_PATIENCE, f);
+		instant by = patience_answer(instant_now(), ASK_PATIENCE, until);
+
+		rc = get_table(my, rc, by, f);
 		if (rc == RC_OK)
-			rc = give_back(my, instant_now() + ASK_PATIENCE, f);
+			rc = give_back(my, by, f);
 		if (rc == RC_OK)
 			rc = try_name(my, ms, until, got, g, f);
 	}
@@ -319,9 +323,12 @@ first_name(struct mysql *my, instant until, bool *got, struct grant *g, struct f
 }
 
 static enum rc
-wait_name(struct mysql *my, int64_t ms, bool *got, struct grant *g, struct fault *f)
+wait_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
+    struct fault *f)
 {
-	return try_anew(my, ms, instant_now() + ASK_PATIENCE, got, g, f);
+	return try_anew(my, ms,
+	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g,
+	    f);
 }
 
 static enum rc

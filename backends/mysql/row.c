@@ -18,7 +18,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { SAID_NOWAIT = 3572 }; /* MySQL's: NOWAIT was in vain */
+enum {
+	SAID_NOWAIT = 3572,  /* MySQL's: NOWAIT was in vain */
+	SAID_TOO_LONG = 1969 /* MariaDB's: max_statement_time is over */
+};
 
 /* mode=row's own. */
 struct row_lock {
@@ -43,14 +46,15 @@ row_for(const struct mysql *my)
 
 /* Its row is locked: says so, and takes a token.  The lease counts from this statement. */
 static enum rc
-take_token(struct mysql *my, struct grant *g, struct fault *f)
+take_token(struct mysql *my, instant until, struct grant *g, struct fault *f)
 {
 	struct sql sql;
 	MYSQL_RES *r;
 	instant sent;
 	enum rc rc = tied_ask(my,
 	    sql_write(&sql, GRANTS_HOLDS, SQL_VALUES(GRANTS_VALUES(my, my->claim->key))),
-	    &(struct shape){1, false}, instant_now() + ASK_PATIENCE, &sent, &r, f);
+	    &(struct shape){1, false},
+	    patience_answer(instant_now(), ASK_PATIENCE, until), &sent, &r, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -79,7 +83,8 @@ lock_row(
 	*found = ROW_HELD;
 	if (rc != RC_OK && s->mysql &&
 	    (s->said == SAID_TIMEOUT || s->said == SAID_NOWAIT ||
-		s->said == SAID_DEADLOCK || s->said == SAID_INTERRUPTED))
+		s->said == SAID_DEADLOCK || s->said == SAID_INTERRUPTED ||
+		s->said == SAID_TOO_LONG))
 		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
@@ -139,33 +144,55 @@ first_row(struct mysql *my, instant until, bool *got, struct grant *g, struct fa
 	if (rc != RC_OK)
 		return rc;
 	*got = found == ROW_OURS;
-	return *got ? take_token(my, g, f) : grants_see(my, my->claim->key, until, f);
+	return *got ? take_token(my, until, g, f)
+		    : grants_see(my, my->claim->key, until, f);
+}
+
+/* A wait for a row lasts whole seconds.  MariaDB can break it off before. */
+static int64_t
+write_wait(const struct mysql *my, int64_t ms, char *sql, size_t size)
+{
+	int64_t s = (ms + 999) / 1000;
+
+	if (my->session.server.is_mariadb)
+		snprintf(sql, size,
+		    "SET innodb_lock_wait_timeout = %" PRId64
+		    "; START TRANSACTION; " GRANTS_WAITS
+		    "SET STATEMENT max_statement_time = %" PRId64 " / 1000 FOR "
+		    "SELECT 1 FROM dlock_rows WHERE k = ? %s",
+		    s, ms, row_for(my));
+	else
+		snprintf(sql, size,
+		    "SET innodb_lock_wait_timeout = %" PRId64
+		    "; START TRANSACTION; " GRANTS_WAITS
+		    "SELECT 1 FROM dlock_rows WHERE k = ? %s",
+		    s, row_for(my));
+	return my->session.server.is_mariadb ? ms : s * 1000;
 }
 
 static enum rc
-wait_row(struct mysql *my, int64_t ms, bool *got, struct grant *g, struct fault *f)
+wait_row(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
+    struct fault *f)
 {
-	instant until = instant_now() + ms * NS_PER_MS + ASK_LEAST + NS_PER_S;
 	enum found found = ROW_HELD;
 	char format[1024];
 	struct sql sql;
-	enum rc rc = tied_open(my, &row_of(my)->tied, instant_now() + ASK_PATIENCE, f);
+	enum rc rc = tied_open(my, &row_of(my)->tied,
+	    patience_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	*got = false;
 	if (rc != RC_OK)
 		return rc;
-	snprintf(format, sizeof format,
-	    "SET innodb_lock_wait_timeout = %" PRId64 "; START TRANSACTION; " GRANTS_WAITS
-	    "SELECT 1 FROM dlock_rows WHERE k = ? %s",
-	    (ms + 999) / 1000, row_for(my));
+	ms = write_wait(my, ms, format, sizeof format);
 	rc = lock_row(my,
 	    sql_write(&sql, format,
 		SQL_VALUES(GRANTS_VALUES(my, my->claim->key), SQL_TEXT(my->claim->key))),
-	    until, &found, f);
+	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &found,
+	    f);
 	if (rc != RC_OK)
 		return rc;
 	*got = found == ROW_OURS;
-	return *got ? take_token(my, g, f) : RC_OK;
+	return *got ? take_token(my, until, g, f) : RC_OK;
 }
 
 static enum rc

@@ -119,11 +119,13 @@ wait_in_server(struct mysql *my, const struct tied_way *way, instant until,
 	enum rc rc;
 
 	do {
-		rc = way->wait(my, chunk_ms(until), &got, g, f);
+		rc = way->wait(my, chunk_ms(until), until, &got, g, f);
 		if (rc == RC_OK && !got && instant_now() >= until)
 			return fault_set(f, RC_BUSY, "%s: still held", my->session.where);
 		if (rc == RC_OK && !got)
-			rc = way->first(my, instant_now() + ASK_PATIENCE, &got, g, f);
+			rc = way->first(my,
+			    patience_answer(instant_now(), ASK_PATIENCE, until), &got, g,
+			    f);
 		if (rc == RC_OK) {
 			patience_end_outage(&my->patience);
 		} else {

@@ -59,13 +59,13 @@ enum rc tied_ask(struct mysql *, const char *sql, const struct shape *, instant 
 
 /*
  * acquire, for both modes: `first` asks once without waiting, `wait` waits in the server
- * for some seconds; each RC_OK with *got, and none leaves anything open but a grant.
+ * for so long, at the end of which the whole wait may be over (`until`); each RC_OK with *got, and none leaves anything open but a grant.
  */
 struct tied_way {
 	enum rc (*first)(
 	    struct mysql *, instant until, bool *got, struct grant *, struct fault *);
-	enum rc (*wait)(
-	    struct mysql *, int64_t ms, bool *got, struct grant *, struct fault *);
+	enum rc (*wait)(struct mysql *, int64_t ms, instant until, bool *got,
+	    struct grant *, struct fault *);
 };
 enum rc tied_acquire(struct mysql *, const struct tied_way *, instant until,
     struct grant *, struct fault *);

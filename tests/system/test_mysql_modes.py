@@ -162,6 +162,40 @@ def test_first_use_without_a_right_to_make_the_table_finds_nobody(dlock, mysql_d
     mysql_server.ask("DROP USER reader@'%'")
 
 
+# ---- how long one waits ----
+
+
+def a_wait_takes_less(seconds, dlock, at, status, wait, when_queued=lambda: None, before=lambda: None):
+    """One of three, that is: a machine that is busy makes a wait longer."""
+    for _ in range(3):
+        before()
+        began = boottime()
+        waiter = dlock.contend(at, "job", "-w", wait, command=("true",))
+        waiter.event("waiting")
+        when_queued()
+        assert waiter.wait().status == status
+        if boottime() - began < seconds:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_server_that_hangs_does_not_stretch_a_wait(dlock, make_mysql, mode):
+    server = make_mysql()
+    at = At(server.url, mode)
+    dlock.hold(at, "job", "-t", "10m")
+    # 1 s for the answer, and 0.8 s to leave
+    assert a_wait_takes_less(5, dlock, at, 69, "1s", server.pause, server.resume)
+    server.resume()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_wait_need_not_be_whole_seconds(dlock, mysql_db, mode):
+    at = At(mysql_db.url, mode)
+    dlock.hold(at, "job", "-t", "10m")
+    assert a_wait_takes_less(1.9, dlock, at, 75, "1100ms")
+
+
 # ---- who it is ----
 
 

@@ -292,6 +292,20 @@ new_runs_come_soon_and_slow_down(void **state)
 	assert_true(late < CROWD * (SECONDS - 1) / 2);
 }
 
+static void
+an_answer_is_not_awaited_long_after_the_wait(void **state)
+{
+	const instant s = NS_PER_S;
+
+	(void)state;
+	assert_int_equal(patience_answer(10 * s, 5 * s, NEVER), 15 * s);
+	assert_int_equal(patience_answer(10 * s, 5 * s, 20 * s), 15 * s);
+	assert_int_equal(patience_answer(10 * s, 5 * s, 12 * s), 13 * s);
+	assert_int_equal(patience_answer(10 * s, 5 * s, 10 * s), 11 * s);
+	assert_int_equal(patience_answer(10 * s, 5 * s, 3 * s), 11 * s);
+	assert_int_equal(patience_answer(NEVER, 5 * s, NEVER), NEVER);
+}
+
 int
 main(void)
 {
@@ -302,6 +316,7 @@ main(void)
 	    cmocka_unit_test(no_attempt_begins_when_the_time_is_up),
 	    cmocka_unit_test(an_attempt_has_a_second_to_tell_why_it_fails),
 	    cmocka_unit_test(first_attempts_end_with_an_answer),
+	    cmocka_unit_test(an_answer_is_not_awaited_long_after_the_wait),
 	    cmocka_unit_test(only_silence_is_borne),
 	    cmocka_unit_test(a_crowd_makes_two_hundred_attempts_in_any_second),
 	    cmocka_unit_test(everybody_is_back_within_four_seconds),
