@@ -65,6 +65,8 @@ static const struct meaning {
     {SAID_DEADLOCK, RC_AGAIN, NULL},
     {SAID_DUPLICATE, RC_AGAIN, NULL},
     {1226, RC_AGAIN, "the user's share of the server is used up"},
+    {SAID_NO_PROCEDURE, RC_AGAIN,
+	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE"},
     {SAID_INTERRUPTED, RC_AGAIN, NULL},
     {1927, RC_AGAIN, NULL},
     {1969, RC_AGAIN, NULL},

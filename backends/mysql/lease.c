@@ -354,7 +354,7 @@ lease_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
 			    SQL_INT(has_bells(my)))),
 		    &(struct shape){RENEW_FIELDS, false}, until, &sent, &r, f);
 	if (rc != RC_OK)
-		return sql_lease_not_renewed(l, rc, mysql_is_missing(my), f);
+		return sql_lease_not_renewed(l, rc, mysql_lacks_table(my), f);
 	row = row_first(my->session.my, r);
 	rc = row_boolean(&row, RENEW_IS_OURS, &ours)
 	    ? sql_lease_renewed(l, ours, row_words(&row, RENEW_WANTED_BY), sent, g, f)
@@ -386,8 +386,10 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 		    remembers ? SQL_INT(status) : SQL_TEXT(NULL),
 		    SQL_TEXT(claim->job.once))),
 	    &(struct shape){1, false}, until, &sent, &r, f);
-	if (rc != RC_OK)
-		return sql_lease_not_released(l, rc, mysql_is_missing(my), f);
+	if (rc !=
+	    RC_OK) /* who only waits leaves nothing, also where a procedure is missing */
+		return sql_lease_not_released(
+		    l, rc, l->held ? mysql_lacks_table(my) : mysql_is_missing(my), f);
 	row = row_first(my->session.my, r);
 	rc = row_integer(&row, 0, WAS_NOT, WAS_QUEUED, &was)
 	    ? sql_lease_released(l, was != WAS_NOT, my->session.again, f)

@@ -100,6 +100,12 @@ enum rc mysql_explain_denial(struct mysql *, enum rc, struct fault *);
 /* Is a table or procedure missing: says the last error. */
 bool mysql_is_missing(const struct mysql *);
 
+/*
+ * Is a table missing: says the last error.  With it, the locks are gone; without a procedure
+ * they may all be there, and nobody can be granted one.
+ */
+bool mysql_lacks_table(const struct mysql *);
+
 /* What the server has sent is no answer to what was asked. */
 enum rc mysql_makes_no_sense(const struct mysql *, enum rc, struct fault *);
 

@@ -23,7 +23,13 @@ static const struct mode *const modes[] = {
 bool
 mysql_is_missing(const struct mysql *my)
 {
-	return my->session.said == SAID_NO_TABLE || my->session.said == SAID_NO_PROCEDURE;
+	return mysql_lacks_table(my) || my->session.said == SAID_NO_PROCEDURE;
+}
+
+bool
+mysql_lacks_table(const struct mysql *my)
+{
+	return my->session.said == SAID_NO_TABLE;
 }
 
 /* Statements end with a line of two slashes, as for the program mysql. */
