@@ -365,6 +365,30 @@ lease_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
 
 enum { WAS_NOT, WAS_HELD, WAS_QUEUED };
 
+/*
+ * A session that is left over from a broken connection may keep a bell of ours: who sleeps
+ * on it would not be woken.  Who has lost its session ends the one that has its bell, which
+ * nobody else can name.
+ */
+static void
+end_old_session(struct mysql *my, instant until)
+{
+	static const char format[] =
+	    "KILL COALESCE(IS_USED_LOCK(CONCAT('dlock:', ?)), IS_USED_LOCK(CONCAT('dlock:', ?, 'h')), 0)";
+	const char *owner = my->claim->owner;
+	unsigned said = my->session.said;
+	struct fault unheard;
+	struct sql sql;
+	instant sent;
+
+	if (my->session.serial < 2 || !has_bells(my))
+		return;
+	(void)session_ask_here(&my->session,
+	    sql_write(&sql, format, SQL_VALUES(SQL_TEXT(owner), SQL_TEXT(owner))),
+	    &(struct shape){0, false}, until, &sent, NULL, &unheard);
+	my->session.said = said;
+}
+
 static enum rc
 lease_release(struct mysql *my, int status, instant until, struct fault *f)
 {
@@ -386,8 +410,7 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 		    remembers ? SQL_INT(status) : SQL_TEXT(NULL),
 		    SQL_TEXT(claim->job.once))),
 	    &(struct shape){1, false}, until, &sent, &r, f);
-	if (rc !=
-	    RC_OK) /* who only waits leaves nothing, also where a procedure is missing */
+	if (rc != RC_OK) /* who only waits leaves nothing, whatever is missing */
 		return sql_lease_not_released(
 		    l, rc, l->held ? mysql_lacks_table(my) : mysql_is_missing(my), f);
 	row = row_first(my->session.my, r);
@@ -395,6 +418,7 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 	    ? sql_lease_released(l, was != WAS_NOT, my->session.again, f)
 	    : mysql_makes_no_sense(my, RC_AGAIN, f);
 	my->session.my->free_result(r);
+	end_old_session(my, until);
 	return rc;
 }
 

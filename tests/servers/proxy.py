@@ -14,6 +14,7 @@ class Proxy:
     """Forwards a loopback port to another one; faults apply to old and new connections.
 
     hold(...)    keeps what is sent in these directions, until heal() delivers it
+    strand()     the same for the connections there are, both ways, and for their end; not for new ones
     drop(...)    loses it silently
     delay        seconds by which every piece is late
     drip(...)    passes so many bytes at a time, with a pause after each
@@ -46,13 +47,16 @@ class Proxy:
 
     def heal(self):
         with self._change:
-            self._held, self._dropped = set(), set()
+            self._held, self._dropped, self._stranded = set(), set(), set()
             self._drip, self._cut, self._once = {}, {}, False
             self.delay = 0
             self._change.notify_all()
 
     def hold(self, *directions):
         self._held = set(directions)
+
+    def strand(self):
+        self._stranded = set(self._links)
 
     def drop(self, *directions):
         self._dropped = set(directions)
@@ -116,7 +120,7 @@ class Proxy:
 
     def _wait_while_held(self, direction, link):
         with self._change:
-            while direction in self._held and not link.over:
+            while (direction in self._held or link in self._stranded) and not link.over:
                 self._change.wait(0.1)
 
 

@@ -285,6 +285,20 @@ def test_the_index_refuses_two_exclusive_holds(made):
                      " ('job', 5, 'x', 'exclusive', 0, -1, 1, 1, '')")
 
 
+def test_a_session_that_lives_on_alone_is_ended_at_release(dlock, mysql_db, make_proxy):
+    """The server has not heard that its connection is gone, and keeps the bell on which the next one sleeps."""
+    proxy = make_proxy(mysql_db.port)
+    holder = dlock.hold(At(mysql_url(proxy.port, db=mysql_db.name)), "job", "-t", "9s")
+    old, = mysql_db.sessions()
+    waiter = dlock.contend(At(mysql_db.url), "job", command=("true",)).queued(1)
+    proxy.strand()
+    holder.event("trusted")
+    assert old in mysql_db.sessions()
+    assert holder.finish().status == 0
+    wait_for(lambda: old not in mysql_db.sessions(), timeout=5, what="its end")  # by itself after 15 s of silence
+    assert waiter.wait().status == 0
+
+
 def test_keys_are_bytes(dlock, made):
     """No collation makes two of them one, and no quote ends them."""
     keys = ["a", "A", "a ", "ä", "a'; DROP TABLE dlock_holds; --", "a\\", "%", "x" * 512]
