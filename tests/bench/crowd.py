@@ -12,7 +12,7 @@ For each backend and each number N of waiters, with a server of its own:
 Each step is given up after the time that is printed for its N, and the row says so.  As root, all of it runs in a
 network namespace of its own, so that nobody else's traffic is counted; else bytes and attempts are the whole machine's.
 
-    make bench crowd                            all backends: N = 10 200 1000 5000 (pg, mysql: 10 200 500 800)
+    make bench crowd                            all backends: N = 10 200 1000 5000 (pg, mysql: 10 200 500 800; mysql-row, mysql-named: 10 200)
     make bench crowd N="200 500" BACKEND=pg     these
 """
 
@@ -41,7 +41,8 @@ from support import RedisServer, adopt_orphans, descendants_of, kill, name_of
 from zk import ZkServer
 
 CROWDS = {"file": [10, 200, 1000, 5000], "redis": [10, 200, 1000, 5000], "zk": [10, 200, 1000, 5000],
-          "pg": [10, 200, 500, 800], "memcached": [10, 200, 1000], "mysql": [10, 200, 500, 800]}
+          "pg": [10, 200, 500, 800], "memcached": [10, 200, 1000], "mysql": [10, 200, 500, 800],
+          "mysql-row": [10, 200], "mysql-named": [10, 200]}
 AWAY, LEASE = 5, 40  # seconds without a server, and of the longest lease
 CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x8914, 1
 HZ = os.sysconf("SC_CLK_TCK")
@@ -208,9 +209,25 @@ class Mysql(WithServer):
         return len(self.server.sessions())
 
 
+class BoundMysql(Mysql):
+    """Its locks end with their session."""
+
+    def __init__(self, n, mode):
+        super().__init__(n)
+        self.mode = mode
+
+    def argv(self, key, command):
+        return [bench.DLOCK, "run", "-u", self.server.url, "-O", f"mode={self.mode}", "-k", key, "--"] + command
+
+    def queued(self, key):
+        """Holder and waiters have a session each."""
+        return self.attached(key) - 1
+
+
 def contender(stage, backend, n):
     kinds = {"flock": lambda: Flock(stage), "file": lambda: DlockFile(stage), "redis": lambda: Redis(n),
-             "zk": lambda: Zk(n), "pg": lambda: Pg(n), "memcached": lambda: MemcachedCrowd(stage, n), "mysql": lambda: Mysql(n)}
+             "zk": lambda: Zk(n), "pg": lambda: Pg(n), "memcached": lambda: MemcachedCrowd(stage, n), "mysql": lambda: Mysql(n),
+             "mysql-row": lambda: BoundMysql(n, "row"), "mysql-named": lambda: BoundMysql(n, "named")}
     return kinds[backend]()
 
 
@@ -410,7 +427,7 @@ SCALE = {"traffic": 1e-3, "client_memory": 1 / 1024, "server_memory": 1 / 1024, 
 
 def headings():
     for i in (1, 2):
-        say(f"{'':5} {'':6}" + "".join(f"{c[i]:>{c[0]}}" for c in COLUMNS))
+        say(f"{'':5} {'':11}" + "".join(f"{c[i]:>{c[0]}}" for c in COLUMNS))
 
 
 def row(n, name, figures):
@@ -418,9 +435,9 @@ def row(n, name, figures):
     for width, _, _, figure, how in COLUMNS:
         value = figures.get(figure)
         cells.append(f"{'-' if value is None else how.format(value * SCALE.get(figure, 1)):>{width}}")
-    say(f"{n:5} {name:6}" + "".join(cells))
+    say(f"{n:5} {name:11}" + "".join(cells))
     for why in figures.get("gave_up", []):
-        say(f"{'':12} gave up: {why}")
+        say(f"{'':17} gave up: {why}")
 
 
 def judged(figures, reference):
@@ -487,7 +504,7 @@ def main():
     try:
         stage.compile()
         private = own_network()
-        there = [b for b in o.backends or CROWDS if b in bench.built_in()]
+        there = [b for b in o.backends or CROWDS if b.split("-")[0] in bench.built_in()]
         say(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}: other work here tells.  "
             + ("" if private else "Not root: bytes and attempts are the whole machine's."))
         headings()
