@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from databases import run, wait_for_renewals
-from mysql_server import error, mysql_url
-from proxy import UP
+from mysql_server import MODES, error, mysql_url
+from proxy import DOWN, UP
 from support import At, compile_shim, wait_for
-from test_fault import IMPATIENT, LEASE, assert_refused
+from test_fault import IMPATIENT, LEASE, SOON, assert_refused
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
 AFTER_LOGIN = 2  # the greeting and its OK
@@ -244,6 +244,21 @@ def test_who_does_not_hold_is_told(dlock, mysql_db):
 
 
 # ---- connections that break while asking ----
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_who_asks_again_does_not_wait_for_himself(dlock, mysql_db, make_proxy, mode):
+    """The first attempt may have been granted, and its answer lost: wherever that was, the second one gets the lock."""
+    proxy = make_proxy(mysql_db.server.port)
+    url = mysql_url(proxy.port, db=mysql_db.name)
+    assert run(dlock, url, mode=mode).status == 0
+    proxy.bytes = {UP: 0, DOWN: 0}
+    assert run(dlock, url, mode=mode).status == 0
+    length = proxy.bytes[DOWN]
+    for n in range(1, length, max(1, length // 10)):
+        proxy.cut(DOWN, n, once=True)
+        done = run(dlock, url, "-w", SOON, "-t", "10m", mode=mode)
+        assert done.status == 0, (n, done)
 
 
 NO_LOGIN = """
