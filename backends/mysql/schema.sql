@@ -29,12 +29,13 @@
 -- Times are microseconds since 1970 by the server's clock.  SYSDATE is read after the row
 -- of the key has been locked: NOW would be when the statement began, which may have waited.
 --
--- A bell is a GET_LOCK of the session of who waits or holds, called dlock: and an owner:
--- while it is held its waiter lives.  Who waits sleeps in GET_LOCK on that of somebody
--- before it; whoever releases gives its own back after COMMIT.  It only wakes; what is
--- true stands in the tables.  A server takes a chain of more than 32 who sleep so for a
--- deadlock: so only the first 16 sleep on who is next before them, those behind on who
--- is 16 places before them, and from the 240th on everybody asks now and then.
+-- A bell is a GET_LOCK of the session of who waits or holds, called dlock: and a hash of its
+-- owner (others are told of it, and who knows an owner can release): while it is held its
+-- waiter lives.  Who waits sleeps in GET_LOCK on that of somebody before it; whoever releases
+-- gives its own back after COMMIT.  It only wakes; what is true stands in the tables.  A
+-- server takes a chain of more than 32 who sleep so for a deadlock: so only the first 16
+-- sleep on who is next before them, those behind on who is 16 places before them, and from
+-- the 240th on everybody asks now and then.
 -- An exclusive claim keeps its bell as long as it holds.  The others give it back when
 -- they know that they have been granted, for others may fit beside them, and take another
 -- one, for who waits for the end of their hold.
@@ -151,6 +152,8 @@ BEGIN
 	DECLARE w_owner VARBINARY(32);
 	DECLARE w_bell VARBINARY(33);
 	DECLARE w_record VARBINARY(1023);
+	-- Somebody may have deleted the row.
+	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
 	SELECT COUNT(*), MIN(kind), MAX(room) INTO v_held, v_kind, v_room FROM dlock_holds WHERE k = p_k;
 	serving: LOOP
 		SET w_ticket = NULL;
@@ -173,23 +176,23 @@ BEGIN
 		END IF;
 		-- Readers are granted together up to the next who waits for something else, for they may be hundreds.
 		IF w_kind = 'shared' THEN
-			SELECT COALESCE(MIN(ticket), 9223372036854775807) INTO v_stop FROM dlock_waiters
+			SELECT COALESCE(MIN(ticket) - 1, 9223372036854775807) INTO v_stop FROM dlock_waiters
 				WHERE k = p_k AND ticket > w_ticket AND kind <> 'shared';
 			SELECT GREATEST(last, p_now - 1) INTO v_token FROM dlock_keys WHERE k = p_k;
 			INSERT INTO dlock_holds (k, token, owner, kind, room, bell, since, ends, record)
 				SELECT p_k, v_token + ROW_NUMBER() OVER (ORDER BY w.ticket), w.owner, 'shared', 0, CONCAT(w.bell, 'h'), p_now,
 					p_now + CASE WHEN w.owner <=> p_me THEN w.lease ELSE LEAST(w.lease, p_first
 						+ (v_held + COUNT(*) OVER ()) * 10000) END, w.record
-				FROM dlock_waiters w WHERE w.k = p_k AND w.ticket >= w_ticket AND w.ticket < v_stop AND (w.ticket = w_ticket
+				FROM dlock_waiters w WHERE w.k = p_k AND w.ticket >= w_ticket AND w.ticket <= v_stop AND (w.ticket = w_ticket
 					OR w.owner <=> p_me OR CASE WHEN w.bell IS NULL THEN w.alive > p_now
 						ELSE IS_FREE_LOCK(CONCAT('dlock:', w.bell)) = 0 END);
 			DELETE w FROM dlock_waiters w JOIN dlock_holds h ON h.k = w.k AND h.owner = w.owner WHERE w.k = p_k;
-			DELETE FROM dlock_waiters WHERE k = p_k AND ticket > w_ticket AND ticket < v_stop AND alive <= p_now;
+			DELETE FROM dlock_waiters WHERE k = p_k AND ticket > w_ticket AND ticket <= v_stop AND alive <= p_now;
 			UPDATE dlock_waiters SET alive = p_now + 15000000
-				WHERE k = p_k AND ticket > w_ticket AND ticket < v_stop AND alive IS NULL;
+				WHERE k = p_k AND ticket > w_ticket AND ticket <= v_stop AND alive IS NULL;
 			SELECT COUNT(*), MAX(token), 'shared', 0 INTO v_held, v_token, v_kind, v_room FROM dlock_holds WHERE k = p_k;
 			UPDATE dlock_keys SET last = GREATEST(last, v_token) WHERE k = p_k;
-			SET v_after = v_stop - 1;
+			SET v_after = v_stop;
 			ITERATE serving;
 		END IF;
 		SET v_slot = CASE w_kind WHEN 'exclusive' THEN -1 WHEN 'limit' THEN 0 END;
@@ -236,8 +239,8 @@ BEGIN
 
 	SET v_code = 0;
 	IF p_bells AND p_patience > 0 THEN
-		SET v_bell = p_me;
-		CALL dlock_take_bell_1(p_me);
+		SET v_bell = LEFT(SHA2(p_me, 256), 32);
+		CALL dlock_take_bell_1(v_bell);
 	END IF;
 	START TRANSACTION;
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
@@ -331,8 +334,8 @@ BEGIN
 	COMMIT;
 
 	IF v_code = 1 AND v_kind <> 'exclusive' AND v_bell IS NOT NULL THEN
-		DO RELEASE_LOCK(CONCAT('dlock:', p_me));
-		CALL dlock_take_bell_1(CONCAT(p_me, 'h'));
+		DO RELEASE_LOCK(CONCAT('dlock:', v_bell));
+		CALL dlock_take_bell_1(CONCAT(v_bell, 'h'));
 	END IF;
 	SELECT v_code AS code, v_token AS token, v_slot AS slot, v_place AS place,
 		LEAST(CEILING(v_left / 1000), 86400000) AS left_ms, (t - v_since) DIV 1000 AS held_ms, v_holder AS holder,
@@ -348,7 +351,7 @@ BEGIN
 	DECLARE v_code, v_got, v_slot INT;
 	DECLARE v_token BIGINT;
 	DECLARE CONTINUE HANDLER FOR 1213, 3058 SET v_got = -1;
-	CALL dlock_take_bell_1(p_me);
+	CALL dlock_take_bell_1(LEFT(SHA2(p_me, 256), 32));
 	SET v_got = GET_LOCK(CONCAT('dlock:', p_ahead), 0), v_code = 2;
 	IF NOT v_got <=> 1 THEN
 		SET v_got = GET_LOCK(CONCAT('dlock:', p_ahead), p_ms / 1000);
@@ -369,6 +372,7 @@ BEGIN
 	DECLARE t, v_ends BIGINT;
 	DECLARE v_code INT DEFAULT 0;
 	DECLARE v_kind VARBINARY(9);
+	DECLARE v_bell VARBINARY(33) DEFAULT LEFT(SHA2(p_me, 256), 32);
 	DECLARE v_by VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 	START TRANSACTION;
@@ -386,10 +390,10 @@ BEGIN
 	COMMIT;
 	IF v_code AND p_bells THEN
 		IF v_kind = 'exclusive' THEN
-			CALL dlock_take_bell_1(p_me);
+			CALL dlock_take_bell_1(v_bell);
 		ELSE
-			DO RELEASE_LOCK(CONCAT('dlock:', p_me));
-			CALL dlock_take_bell_1(CONCAT(p_me, 'h'));
+			DO RELEASE_LOCK(CONCAT('dlock:', v_bell));
+			CALL dlock_take_bell_1(CONCAT(v_bell, 'h'));
 		END IF;
 	END IF;
 	SELECT v_code AS code, v_by AS wanted_by;
@@ -402,6 +406,7 @@ END
 CREATE PROCEDURE dlock_release_1(p_k VARBINARY(512), p_me VARBINARY(32), p_status INT, p_once VARBINARY(200))
 BEGIN
 	DECLARE t, v_last, v_token, v_ticket, v_since, v_ends BIGINT;
+	DECLARE v_bell VARBINARY(33) DEFAULT LEFT(SHA2(p_me, 256), 32);
 	DECLARE v_record VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 	CALL dlock_must_write_1();
@@ -426,7 +431,7 @@ BEGIN
 		DELETE FROM dlock_runs WHERE ended < t - 34560000000000 ORDER BY ended LIMIT 100;
 	END IF;
 	COMMIT;
-	DO RELEASE_LOCK(CONCAT('dlock:', p_me)), RELEASE_LOCK(CONCAT('dlock:', p_me, 'h'));
+	DO RELEASE_LOCK(CONCAT('dlock:', v_bell)), RELEASE_LOCK(CONCAT('dlock:', v_bell, 'h'));
 	SELECT CASE WHEN v_ends > t THEN 1 WHEN v_ticket IS NOT NULL THEN 2 ELSE 0 END AS code;
 END
 //
@@ -435,9 +440,10 @@ CREATE PROCEDURE dlock_take_1(p_k VARBINARY(512), p_me VARBINARY(32), p_record V
 	p_by BIGINT)
 BEGIN
 	DECLARE t, v_token BIGINT;
+	DECLARE v_bell VARBINARY(33) DEFAULT IF(p_bells, LEFT(SHA2(p_me, 256), 32), NULL);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	IF p_bells AND COALESCE(IS_USED_LOCK(CONCAT('dlock:', p_me)), 0) <> CONNECTION_ID() THEN
-		DO GET_LOCK(CONCAT('dlock:', p_me), 0);
+	IF p_bells AND COALESCE(IS_USED_LOCK(CONCAT('dlock:', v_bell)), 0) <> CONNECTION_ID() THEN
+		DO GET_LOCK(CONCAT('dlock:', v_bell), 0);
 	END IF;
 	START TRANSACTION;
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED))
@@ -452,7 +458,7 @@ BEGIN
 	ELSE
 		SELECT last INTO v_token FROM dlock_keys WHERE k = p_k;
 		INSERT INTO dlock_holds (k, token, owner, kind, room, slot, bell, since, ends, record)
-			VALUES (p_k, v_token, p_me, 'exclusive', 0, -1, IF(p_bells, p_me, NULL), t, t + p_lease, p_record);
+			VALUES (p_k, v_token, p_me, 'exclusive', 0, -1, v_bell, t, t + p_lease, p_record);
 		COMMIT;
 	END IF;
 	SELECT v_token AS token;

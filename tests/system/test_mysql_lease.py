@@ -195,7 +195,8 @@ def test_a_waiter_without_its_bell_is_passed_over_and_keeps_its_place(made):
         enter(c, owner_of(1))
         with made.connect() as gone:
             enter(gone, owner_of(2))
-        wait_for(lambda: made.value("SELECT IS_FREE_LOCK(%s)", "dlock:" + owner_of(2)), what="its end")
+        wait_for(lambda: made.value("SELECT IS_FREE_LOCK(CONCAT('dlock:', bell)) FROM dlock_waiters WHERE owner = %s",
+                                    owner_of(2)), what="its end")
         enter(d, owner_of(3))
         call(c, "dlock_release_1", "job", owner_of(1), None, None)
         assert enter(d, owner_of(3))["code"] == 1
@@ -225,6 +226,41 @@ def test_tokens_grow_whatever_becomes_of_the_row(dlock, made, damage):
     tokens += [run(dlock, made.url, command=("printenv", "DLOCK_TOKEN")).stdout for _ in range(2)]
     numbers = [int(t) for t in tokens]
     assert numbers == sorted(set(numbers)), numbers
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_who_waits_is_served_though_the_row_is_gone(made, kind):
+    with made.connect() as c, made.connect() as d:
+        token = enter(c, owner_of(1))["token"]
+        enter(d, owner_of(2), kind=kind)
+        made.ask("DELETE FROM dlock_keys")
+        assert call(c, "dlock_release_1", "job", owner_of(1), None, None) == (1,)
+        granted = enter(d, owner_of(2), kind=kind)
+        assert granted["code"] == 1 and granted["token"] > token
+
+
+def test_a_queue_has_an_end(made):
+    """Also behind the last ticket that there can be."""
+    with made.connect() as c:
+        enter(c, owner_of(1))
+        made.ask("INSERT INTO dlock_waiters VALUES ('job', 9223372036854775807, 'x', 'shared', 0, 1000000, NULL, %s, 1, '{}')", FAR)
+        assert call(c, "dlock_release_1", "job", owner_of(1), None, None) == (1,)
+
+
+def test_no_owner_is_told(made):
+    """Who knows one can release: whoever may do no more than call the procedures does not get to know it."""
+    with made.connect() as c, made.connect() as d, made.connect() as spy, spy.cursor() as cursor:
+        token = enter(c, owner_of(1))["token"]
+        enter(d, owner_of(2), kind="shared")
+        for kind in ("exclusive", "shared"):
+            cursor.execute("CALL dlock_enter_1('job', %s, '{}', 1000000, 1, %s, 0, 1, NULL, 0, %s)", (f"spy {kind}", kind, FAR))
+            row = str(cursor.fetchone())
+            assert owner_of(1) not in row and owner_of(2) not in row
+            cursor.execute("CALL dlock_list_1('job', '', 0, 0, 100)")
+            rows = cursor.fetchall()
+            assert len(rows) >= 3 and owner_of(1) not in str(rows) and owner_of(2) not in str(rows)
+        cursor.execute("CALL dlock_take_away_1('job', %s, NULL, '{}')", (token,))
+        assert owner_of(1) not in str(cursor.fetchall())
 
 
 def test_a_renewal_wants_owner_token_and_a_lease_that_runs(made):
