@@ -34,6 +34,7 @@ static const struct meaning {
     {3118, RC_DENIED, "the account is locked"},
     {4151, RC_DENIED, "the account is locked"},
     /* a server on which a lock is not safe, or not possible */
+    {1036, RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)"},
     {1049, RC_CONFIG, "name a database that is there, or create it"},
     {1235, RC_CONFIG, NULL},
     {1286, RC_CONFIG, NULL},
@@ -44,7 +45,10 @@ static const struct meaning {
     {1665, RC_CONFIG, "set binlog_format to MIXED or ROW"},
     {1792, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
     {1836, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
+    {1874, RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)"},
+    {1881, RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)"},
     /* what passes */
+    {1020, RC_AGAIN, NULL},
     {1021, RC_AGAIN, NULL},
     {1040, RC_AGAIN, "the server has no room for another connection"},
     {1041, RC_AGAIN, NULL},
@@ -68,6 +72,7 @@ static const struct meaning {
     {SAID_NO_PROCEDURE, RC_AGAIN,
 	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE"},
     {SAID_INTERRUPTED, RC_AGAIN, NULL},
+    {1412, RC_AGAIN, NULL},
     {1927, RC_AGAIN, NULL},
     {1969, RC_AGAIN, NULL},
     {SAID_LATE, RC_AGAIN, NULL},
@@ -124,14 +129,24 @@ rc_of_library(unsigned number)
 	}
 }
 
+/* By 1290 some other option may speak (NO_ENGINE_SUBSTITUTION): then it is no replica. */
+static bool
+is_about_other(const struct session *s, const char *text)
+{
+	return s->said == SAID_READ_ONLY && !strstr(text, "read-only") &&
+	    !strstr(text, "read_only");
+}
+
 /* The server's word. */
 static enum rc
 refused(struct session *s, const char *text, struct fault *f)
 {
 	const struct meaning *m = meaning_of(s->said);
 
+	const char *hint = is_about_other(s, text) ? NULL : m->hint;
+
 	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->where, text, s->said,
-	    m->hint ? ": " : "", m->hint ? m->hint : "");
+	    hint ? ": " : "", hint ? hint : "");
 }
 
 enum rc

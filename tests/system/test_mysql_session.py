@@ -251,6 +251,13 @@ def test_a_server_whose_sysdate_is_now(dlock, make_mysql):
     assert waiter.wait().status == 0
 
 
+def test_no_replica_is_spoken_of_where_there_is_none(dlock, make_mysql):
+    """By the same number as of a replica, a server tells of other options that are in the way."""
+    done = run(dlock, make_mysql(enforce_storage_engine="Aria").url)
+    assert_refused(done, 78, "NO_ENGINE_SUBSTITUTION")
+    assert "replica" not in done.stderr
+
+
 def test_an_unknown_database(dlock, mysql_server):
     assert_refused(run(dlock, mysql_url(mysql_server.port, "root", db="nowhere")), 78, "nowhere")
     assert_refused(run(dlock, mysql_url(mysql_server.port, "root", db="")), 78, "dlock")  # which is what it is called then
