@@ -239,6 +239,11 @@ BEGIN
 
 	SET v_code = 0;
 	IF p_bells AND p_patience > 0 THEN
+		-- A sleep that was broken off as it ended has left its session with the bell of another.
+		IF @dlock_ahead IS NOT NULL THEN
+			DO RELEASE_LOCK(CONCAT('dlock:', @dlock_ahead));
+			SET @dlock_ahead = NULL;
+		END IF;
 		SET v_bell = LEFT(SHA2(p_me, 256), 32);
 		CALL dlock_take_bell_1(v_bell);
 	END IF;
@@ -352,6 +357,7 @@ BEGIN
 	DECLARE v_token BIGINT;
 	DECLARE CONTINUE HANDLER FOR 1213, 3058 SET v_got = -1;
 	CALL dlock_take_bell_1(LEFT(SHA2(p_me, 256), 32));
+	SET @dlock_ahead = p_ahead;
 	SET v_got = GET_LOCK(CONCAT('dlock:', p_ahead), 0), v_code = 2;
 	IF NOT v_got <=> 1 THEN
 		SET v_got = GET_LOCK(CONCAT('dlock:', p_ahead), p_ms / 1000);
@@ -360,6 +366,7 @@ BEGIN
 	IF v_got = 1 THEN
 		DO RELEASE_LOCK(CONCAT('dlock:', p_ahead));
 	END IF;
+	SET @dlock_ahead = NULL;
 	SELECT token, slot INTO v_token, v_slot FROM dlock_holds
 		WHERE k = p_k AND owner = p_me AND ends > CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	SELECT v_code AS code, v_token AS token, v_slot AS slot;

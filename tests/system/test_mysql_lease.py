@@ -263,6 +263,21 @@ def test_no_owner_is_told(made):
         assert owner_of(1) not in str(cursor.fetchall())
 
 
+def test_a_sleep_that_is_broken_off_keeps_nobodys_bell(made):
+    """Its statement has ended between getting the bell of the one ahead and giving it back: that one must not count as alive."""
+    with made.connect() as c, made.connect() as d, d.cursor() as cursor:
+        enter(c, owner_of(1))
+        with made.connect() as gone:
+            enter(gone, owner_of(2))
+        enter(d, owner_of(3))
+        ahead, = made.ask("SELECT bell FROM dlock_waiters WHERE owner = %s", owner_of(2))[0]
+        wait_for(lambda: made.value("SELECT IS_FREE_LOCK(CONCAT('dlock:', %s))", ahead), what="its end")
+        cursor.execute("SET @dlock_ahead = %s", (ahead,))
+        cursor.execute("SELECT GET_LOCK(CONCAT('dlock:', %s), 0)", (ahead,))
+        enter(d, owner_of(3))
+        assert made.value("SELECT IS_FREE_LOCK(CONCAT('dlock:', %s))", ahead)
+
+
 def test_a_renewal_wants_owner_token_and_a_lease_that_runs(made):
     with made.connect() as c:
         token = enter(c, owner_of(1))["token"]
