@@ -63,6 +63,16 @@ has_bells(const struct mysql *my)
 	return my->session.server.is_direct && !my->session.server.is_galera;
 }
 
+/*
+ * When the session ends we renew at once, over another one.  A crowd may want as many
+ * sessions as the server has, and our bell is to be held again.
+ */
+static void
+lease_watch(struct mysql *my)
+{
+	my->base.host->alert = session_fd(&my->session);
+}
+
 /* Nothing that comes over this session is believed any more. */
 static enum rc
 refuse_answer(struct mysql *my, struct fault *f)
@@ -322,12 +332,16 @@ static enum rc
 lease_acquire(struct mysql *my, instant until, struct grant *g, struct fault *f)
 {
 	struct sql_lease *l = &lease_of(my)->lease;
+	enum rc rc;
 
 	*l = (struct sql_lease){.store = &my->base,
 	    .calls = &calls,
 	    .claim = my->claim,
 	    .patience = &my->patience};
-	return sql_lease_acquire(l, until, g, f);
+	rc = sql_lease_acquire(l, until, g, f);
+	if (rc == RC_OK)
+		lease_watch(my);
+	return rc;
 }
 
 /* ---- renew and release ---- */
@@ -344,8 +358,10 @@ lease_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
 	struct row row;
 	instant sent;
 	bool ours;
-	enum rc rc = open_session(my, until, f);
+	enum rc rc;
 
+	my->base.host->alert = -1;
+	rc = open_session(my, until, f);
 	if (rc == RC_OK)
 		rc = session_ask(&my->session,
 		    sql_call(&sql, "dlock_renew_1",
@@ -360,6 +376,8 @@ lease_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
 	    ? sql_lease_renewed(l, ours, row_words(&row, RENEW_WANTED_BY), sent, g, f)
 	    : mysql_makes_no_sense(my, RC_AGAIN, f);
 	my->session.my->free_result(r);
+	if (rc == RC_OK || rc == RC_REVOKED)
+		lease_watch(my);
 	return rc;
 }
 
@@ -374,7 +392,8 @@ static void
 end_old_session(struct mysql *my, instant until)
 {
 	static const char format[] =
-	    "KILL COALESCE(IS_USED_LOCK(CONCAT('dlock:', ?)), IS_USED_LOCK(CONCAT('dlock:', ?, 'h')), 0)";
+	    "KILL COALESCE(IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2(?, 256), 32))), "
+	    "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2(?, 256), 32), 'h')), 0)";
 	const char *owner = my->claim->owner;
 	unsigned said = my->session.said;
 	struct fault unheard;
@@ -402,6 +421,7 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 	int64_t was;
 	enum rc rc;
 
+	my->base.host->alert = -1;
 	if (!l->asked)
 		return RC_OK;
 	rc = session_ask(&my->session,
