@@ -268,10 +268,13 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    : (ttl_s < IDLE_LEAST_S ? IDLE_LEAST_S : ttl_s) + IDLE_MORE_S;
 
 	snprintf(sql, size,
+	    "SET NAMES utf8mb4; "
 	    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; "
 	    "SET autocommit = 1, time_zone = '+00:00', completion_type = 0, "
 	    "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout = 2, "
-	    "lock_wait_timeout = 2, sql_safe_updates = 0, wait_timeout = %" PRId64 "%s; "
+	    "lock_wait_timeout = 2, sql_safe_updates = 0, sql_big_selects = 1, "
+	    "sql_select_limit = 18446744073709551615, div_precision_increment = 4, "
+	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64 "%s; "
 	    "SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), "
 	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s",
 	    instant_first(idle_s, 31536000),
@@ -370,7 +373,7 @@ session_read_only(struct session *s, struct fault *f)
 static enum rc
 set_up(struct session *s, instant until, struct fault *f)
 {
-	char sql[768];
+	char sql[1024];
 	bool read_only = false;
 	MYSQL_RES *r = NULL;
 	instant sent;

@@ -229,11 +229,12 @@ def test_a_server_with_settings_of_its_own(dlock, make_mysql):
     """Of what it says for new sessions nothing is left that matters."""
     server = make_mysql(default_time_zone="+05:30", sql_mode="ANSI,PIPES_AS_CONCAT,ORACLE", transaction_isolation="SERIALIZABLE",
                         completion_type=2, autocommit=0, innodb_lock_wait_timeout=100, max_statement_time=1, wait_timeout=2,
-                        character_set_server="latin1", init_connect="SET time_zone='-03:00', timestamp=1000",
+                        character_set_server="latin1", div_precision_increment=0, init_connect="SET time_zone='-03:00', timestamp=1000,"
+                        " sql_select_limit=0, max_join_size=1, character_set_results=utf16, collation_connection=utf16_general_ci",
                         default_storage_engine="MyISAM")
     key = "schlüssel"
     holder = dlock.hold(At(server.url), key, "-t", "9s", "--why", "größer", "-v")
-    waiter = dlock.contend(At(server.url), key, command=("true",)).queued(1)
+    waiter = dlock.contend(At(server.url), key, "-s", command=("true",)).queued(1)
     since, record = server.ask("SELECT since, record FROM dlock_holds", db="app")[0]
     assert abs(since / 1e6 - time.time()) < 60 and "größer".encode() in record
     wait_for(lambda: holder.stderr().count("renew: ok") > 0, what="a renewal")
