@@ -267,18 +267,22 @@ print_grant(const struct run *r)
 	return done == n;
 }
 
-/* Nothing of the user's stays open: a `$(...)` waits for the end of its pipe. */
+/*
+ * Nothing of the user's stays open: a `$(...)` waits for the end of its pipe.  What is
+ * closed first makes the room for /dev/null, should descriptors have run out.
+ */
 static void
 leave_caller(void)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null;
 
 	setsid();
 	prctl(PR_SET_NAME, HOLD_NAME);
-	for (int fd = 0; fd <= 2; fd++)
-		dup2(null, fd);
-	if (null > 2)
-		close(null);
+	close(STDIN_FILENO);
+	null = open("/dev/null", O_RDWR); /* the lowest that is free: 0 */
+	for (int fd = 1; fd <= 2; fd++)
+		if (dup2(null, fd) < 0)
+			close(fd);
 }
 
 /* Until here we die with the asker: whom nobody hears must not hold. */

@@ -341,6 +341,20 @@ def test_nothing_of_the_user_stays_open(start, where, tmp_path):
     kill(script.pid)
 
 
+@pytest.mark.parametrize("limit", range(8, 14))
+def test_few_descriptors(start, where, limit):
+    """What hold cannot get is an error; if it says that it holds, `$(...)` ends and the lock is held."""
+    script = start(f"""lock=$(ulimit -n {limit}; exec $D hold -k $K --pid $$ --shell) && eval "$lock" || {{ mark told no; exit; }}
+        mark told held; exec sleep 60""", where)
+    if script.mark("told") == "no":
+        assert script.wait()[2].startswith("dlock: cannot "), script.stderr()
+        return
+    (front, keeper), = wait_for(holders)
+    assert {os.readlink(f"/proc/{front}/fd/{fd}") for fd in range(3)} == {"/dev/null"}
+    kill(script.pid)
+    wait_for(lambda: not is_alive(keeper), what="the end of the hold")
+
+
 def test_in_a_pipeline(start, where, shell):
     script = start('$D hold -k "$K" --pid $$ | cat; mark seen\n$D run -nqk "$K" true; mark busy $?\n', where, shell=shell)
     assert script.mark("busy") == "75" and script.has("seen")
