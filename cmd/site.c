@@ -128,7 +128,7 @@ static enum rc
 settle_backend(struct plan *p, const struct sources *all, struct fault *f)
 {
 	const struct backend *of_url = p->site.url ? backend_of_url(p->site.url) : NULL;
-	char called[CALLED_BYTES], names[128];
+	char called[CALLED_BYTES], other[CALLED_BYTES], names[128];
 
 	if (p->site.url && !of_url) {
 		no_url(f,
@@ -139,8 +139,12 @@ settle_backend(struct plan *p, const struct sources *all, struct fault *f)
 	}
 	if (of_url && p->site.backend && of_url != p->site.backend)
 		return fault_set(f, sources_wrong(sources_of(all, OPT_URL)),
-		    "--backend %s and the URL of %s contradict each other",
-		    p->site.backend->name, of_url->name);
+		    "%s (%s) and %s (%s) contradict each other",
+		    sources_call(
+			sources_of(all, OPT_BACKEND), OPT_BACKEND, called, sizeof called),
+		    p->site.backend->name,
+		    sources_call(sources_of(all, OPT_URL), OPT_URL, other, sizeof other),
+		    of_url->name);
 	if (of_url)
 		p->site.backend = of_url;
 	if (!p->site.backend && p->cmd != CMD_CONFIG)

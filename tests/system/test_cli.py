@@ -158,7 +158,7 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", "-u", "zookeeper://h", "-k", "k", MARK], ["--url", "did you mean zk://?"]),
     (["run", SITE, "-k", "k", "-c", "true", MARK], ["--command", "touch"]),
     (["run", "-k", "k", MARK], ["backend", "-b", "-u", "file", "redis", "zk", "pg"]),
-    (["run", "-b", "redis", SITE, "-k", "k", MARK], ["--backend redis", "file"]),
+    (["run", "-b", "redis", SITE, "-k", "k", MARK], ["--backend (redis) and --url (file)", "contradict"]),
     (["run", SITE, "-n", "-w", "5", "-k", "k", MARK], ["--nonblock", "--wait 5"]),
     (["run", SITE, "-s", "-x", "-k", "k", MARK], ["--shared and --exclusive", "contradict"]),
     (["run", SITE, "-sx", "-k", "k", MARK], ["--shared and --exclusive", "contradict"]),

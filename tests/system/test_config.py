@@ -324,7 +324,7 @@ WRONG = [  # text, line, what is said
     ("who = \x1b[31m", 1, ["control character"]),
     ("why = x\u009by", 1, ["why", "control"]),
     ("who = " + "x" * 9000, 1, ["longer than"]),
-    ("url = redis://h\nbackend = file", 1, []),
+    ("url = redis://h\nbackend = file", 2, ["backend (file) and", ":1: url (redis)", "contradict"]),
     ("grace = 40s", 1, ["grace 40s", "--ttl 30s", "too short"]),
 ]
 
@@ -333,7 +333,7 @@ WRONG = [  # text, line, what is said
 def test_what_is_wrong_is_said_with_its_line(files, text, line, says):
     files.write(user=text)
     words = ("-k", "k") if "grace" not in text else ("-b", "file", "-k", "k")
-    files.refuse(78, *says, *([f"{files.user}:{line}: "] if says else ["contradict"]), words=words)
+    files.refuse(78, *says, f"{files.user}:{line}: ", words=words)
 
 
 @pytest.mark.parametrize("name", ["key", "config", "profile", "command", "status-fd", "token", "force", "for", "pid", "shell", "yes", "json",
