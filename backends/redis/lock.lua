@@ -345,7 +345,8 @@ local function release(status, id)
   return {result}
 end
 
--- What who has to wait is told.
+-- What who has to wait is told.  (Of a record, no more than a dlock writes: another may be endless.)
+local RECORD = 1023
 local function refusal(place, ticket)
   local first, f = call('ZRANGE', holders, 0, 0, 'WITHSCORES'), frozen()
   local h, ends = first[1] and row(shown(first[1])), tonumber(first[2] or now)
@@ -355,7 +356,8 @@ local function refusal(place, ticket)
   end
   if f and f < math.huge then ends = math.ceil(f / 1000) end
   return {0, place, math.min(math.max(0, ends - now), YEAR),
-          h and h.granted and math.max(-1, math.floor((us - h.granted) / 1000)) or -1, h and h.record or '', ticket,
+          h and h.granted and math.max(-1, math.floor((us - h.granted) / 1000)) or -1,
+          string.sub(h and h.record or '', 1, RECORD), ticket,
           h and h.kind or 'x', count, f and 1 or nil}
 end
 

@@ -84,6 +84,17 @@ def let_go_by_hand(client):
     client.delete("dlock:{job}:h")
 
 
+@pytest.mark.parametrize("size", [2000, 10000, 1000000])
+def test_an_endless_record_is_cut(dlock, own_redis, size):
+    """Who finds the key held is told so, whatever its holder has written."""
+    with own_redis.client() as c:
+        hold_by_hand(c, None)
+        c.hset("dlock:{job}:i", OTHER, row(OTHER) + "x" * size)
+        result = dlock.run("run", *At(own_redis.url).words, "-nk", "job", "true")
+    assert (result.status, result.stderr.count("\n")) == (75, 1), result
+    assert "is held by somebody" in result.stderr
+
+
 @pytest.mark.parametrize("ends", ["9.3e18", "1e300", "+inf", YEAR_MS * 3000], ids=str)
 def test_an_absurd_lease_makes_no_waiter_ask_without_end(dlock, own_redis, ends):
     at = At(own_redis.url)
