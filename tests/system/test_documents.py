@@ -250,6 +250,13 @@ def test_every_source_file_begins_with_its_name():
         assert begins(path).startswith(f"-- {path.name} - "), path.relative_to(TOP)
 
 
+def test_every_source_file_is_on_the_map():
+    """Of README's table, in order of execution; scripts of dialects are there as a directory."""
+    table = "\n".join(line for line in (TOP / README).read_text(encoding="utf-8").splitlines() if line.startswith("| `"))
+    for path in sources("cmd/**/*.c", "backends/**/*.c", "backends/**/*.lua", "backends/**/*.sql"):
+        assert re.search(rf"[`/]{re.escape(path.name)}`", table) or "dialects" in path.parts, path
+
+
 def test_every_test_says_what_it_is_for():
     for path in sources("tests/system/test_*.py"):
         assert begins(path).startswith("# Goal of th"), path
