@@ -125,7 +125,7 @@ $(O)/%.sql.h: %.sql
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
 CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
-	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck shellcheck mandoc \
+	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
 	openssl libssl-dev libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin strace
 
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson inih 2>/dev/null
@@ -211,6 +211,8 @@ lint: $(MADE) $(O)/flags
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[157]
+	@echo "  LINT  pyflakes"
+	$(Q)! pyflakes3 tests | grep -v ' unused' # which fixtures are
 	@echo "  LINT  format"
 	$(Q)clang-format --dry-run -Werror $(C_FILES) $(C_TESTS)
 	@echo "  LINT  what a backend never does"

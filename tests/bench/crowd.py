@@ -31,7 +31,7 @@ import tempfile
 import time
 
 import bench
-from bench import MIB, DlockFile, Flock, Impossible, Stage, say
+from bench import DlockFile, Flock, Impossible, Stage, say
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers"))
 
 from memcached import Memcached, compile_clock

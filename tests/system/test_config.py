@@ -5,15 +5,13 @@
 
 import json
 import os
-import pathlib
 import re
 import shutil
-import stat
 import subprocess
 
 import pytest
 
-from support import DLOCK, ROOT, RedisPlace, kill
+from support import ROOT
 
 DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))
 NOBODY = 65534
@@ -127,7 +125,7 @@ def test_of_sections_that_match_the_later_one_counts(files):
 
 
 def test_a_group_has_one_owner(files, locks):
-    files.write(user=f"[key k]\nbackend = redis\n[key slow]\nwait = 5m\n", system=f"url = {locks('a')}\nnonblock = yes\n")
+    files.write(user="[key k]\nbackend = redis\n[key slow]\nwait = 5m\n", system=f"url = {locks('a')}\nnonblock = yes\n")
     assert files.value("backend", "-k", "k") == "redis"
     assert files.value("url", "-k", "k") is None
     assert files.value("url") == locks("a")

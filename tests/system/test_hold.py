@@ -8,7 +8,6 @@ import pty
 import select
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time

@@ -147,7 +147,7 @@ def test_status_of_a_free_lock_is_1_and_of_others_0(shown):
 def test_status_tells_a_person_all_that_is_known(shown):
     shown.show(holder(), waiter(), waiter(position=2, lock=2), freeze(), last())
     done = shown.run("status", "deploy", env={"TZ": "UTC"})
-    assert done.stdout == f"""\
+    assert done.stdout == """\
 deploy (fake) is held, and frozen for others
   holder    alice@ci-3 (pid 4711 on ci-3, running deploy.sh) "release 4.2"
             since 2025-11-24 15:57:47 UTC (2m13s ago), lease ends in 21s, token 7

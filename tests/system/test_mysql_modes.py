@@ -14,7 +14,7 @@ import pytest
 from databases import is_free, run, token_of
 from mysql_server import MODES, error, mysql_url
 from proxy import UP
-from support import At, wait_for
+from support import At, boottime, wait_for
 from test_fault import LEASE, assert_refused
 
 SESSION_MODES = ["row", "named"]

@@ -6,7 +6,6 @@
 # went only where a vote had been won, and (build/dlock-forgets) when the votes of masters
 # that had just restarted counted.
 
-import contextlib
 import os
 import random
 import signal

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from certificates import RSA, Authority
-from proxy import BOTH, DOWN, UP, close_with_reset
+from proxy import BOTH
 from redis_tls import trust_bundle
 from support import boottime, compile_shim, wait_for
 

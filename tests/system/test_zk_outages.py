@@ -288,7 +288,6 @@ def test_quorum_lost(dlock, ensemble):
     command = holder.command
     for follower in followers:
         follower.kill()
-    before = boottime()
     assert holder.wait().status == 79
     assert not is_alive(command)
     assert_refused(run(dlock, at.words[1], *IMPATIENT), 69)

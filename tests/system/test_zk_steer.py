@@ -760,9 +760,9 @@ def test_who_may_not(dlock, zk_server):
     nobody = f"{zk_server.url}/private"
     holder = dlock.hold(login, "job")
     h, = each(login, "job")
-    for words in (("each", "job"), ("revoke", "job", h["token"], "-", BOB), ("revoke", "job", h["token"], "-", BOB, "force"),
+    for order in (("each", "job"), ("revoke", "job", h["token"], "-", BOB), ("revoke", "job", h["token"], "-", BOB, "force"),
                   ("freeze", "job", BOB), ("thaw", "job")):
-        said = admin(nobody, *words, ok=False)[1]
+        said = admin(nobody, *order, ok=False)[1]
         assert said.startswith("denied") and ("ACL" in said) and "secret" not in said
     assert [(e["kind"], e["revoked"]) for e in each(login, "job")] == [("holder", 0)]
     assert holder.finish().status == 0
@@ -776,8 +776,8 @@ def test_who_may_look_but_not_touch(dlock, at):
         c.create(at.job, acl=read)
         c.create(f"{at.job}/_c_00000000-0000-d000-0000-000000000000-lock-", b'{"who":"ann"}', acl=read, ephemeral=True, sequence=True)
         h, = each(at, "job")
-        for words in (("revoke", "job", h["token"], "-", BOB), ("revoke", "job", h["token"], "-", BOB, "force"), ("freeze", "job", BOB)):
-            said = admin(at, *words, ok=False)[1]
+        for order in (("revoke", "job", h["token"], "-", BOB), ("revoke", "job", h["token"], "-", BOB, "force"), ("freeze", "job", BOB)):
+            said = admin(at, *order, ok=False)[1]
             assert said.startswith("denied") and "ACL" in said, said
         assert [e["kind"] for e in each(at)] == ["holder"]
 
