@@ -22,7 +22,7 @@ class Sentinel(Server):
         super().__init__(tempfile.mkdtemp(prefix="dlock-sentinel-"))
         self.address = address
         self.lines = [f"sentinel monitor {name} {host} {port} {quorum}", f"sentinel down-after-milliseconds {name} {down_after}",
-                      f"sentinel failover-timeout {name} 5000", *lines]
+                      f"sentinel failover-timeout {name} 3000", *lines]
         self.settle()
 
     def start(self, wait=True):

@@ -14,7 +14,7 @@ from redis_forms import HOST, REDIS_PLACES, RedisCluster
 from support import ROOT, At, boottime, free_port, is_alive, place_id, wait_for
 from witness import check_intervals, interval
 
-TTL = "12s"  # bears the fail-overs of these servers
+TTL = "15s"  # bears the fail-overs of these servers, also where a second vote is needed
 with open(os.path.join(ROOT, "backends", "redis", "lock.lua"), encoding="utf-8") as lua:
     LOCK = lua.read()
 

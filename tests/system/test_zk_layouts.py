@@ -308,7 +308,7 @@ def test_who_is_asked_to_give_up_what_it_does_not_yet_have(dlock, ensemble, make
     """It deletes its node, also where others go on writing to that, and does not take what it was to give up."""
     proxy, path, before = make_proxy(ensemble.leader.port), "/job", []
     tap = Tap(proxy)
-    run = ["-u", f"zk://127.0.0.1:{proxy.port}", "-O", "layout=plain", "-O", "connect-timeout=60s", "-k", "job", "-t", "9s"]
+    run = ["-u", f"zk://127.0.0.1:{proxy.port}", "-O", "layout=plain", "-O", "connect-timeout=60s", "-k", "job", "-t", "18s"]
     with ensemble.leader.client() as client:
         def write(_):
             client.set(path, b"once more")
@@ -321,7 +321,7 @@ def test_who_is_asked_to_give_up_what_it_does_not_yet_have(dlock, ensemble, make
         tap.on((SET_DATA,), ask)
         proxy.hold(DOWN)  # a session that is half over when it begins: the node alone earns too short a lease
         holder = hold(dlock, run)
-        time.sleep(5)
+        time.sleep(10)
         proxy.heal()
         holder.held()
         assert before and tap.has_acted
