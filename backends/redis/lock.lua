@@ -441,7 +441,14 @@ end
 
 local function end_freeze() call('HDEL', freeze, 'since', 'until', 'record') end
 
+-- Where something else stands in a key of ours, nobody can take the lock, frozen or not: an error says so.
+local function check_lock()
+  for _, key in ipairs({holders, queue, alive}) do call('ZCARD', key) end
+  call('HGET', info, '')
+end
+
 local function begin_freeze(record, ms)
+  check_lock()
   end_freeze() -- with its expiry
   local ends = ms > 0 and math.min(us + ms * 1000, 2 ^ 53 - 1)
   call('HSET', freeze, 'since', text(us), 'until', ends and text(ends) or '', 'record', record)
@@ -457,7 +464,7 @@ local function thaw()
   end_freeze()
   if not was then return {0} end
   freeze_ends = false
-  move_on()
+  pcall(move_on) -- where something else stands in a key of ours, nobody can be granted it
   return {1}
 end
 
