@@ -6,12 +6,14 @@
 #include "tree.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -21,8 +23,14 @@
 #define JOIN_RETRY (10 * NS_PER_MS)
 #define KEEP_MOST (365 * 86400 * NS_PER_S) /* what --min-hold may be */
 
-/* Bytes of what an outer keeper sends unasked: that it is to be asked. */
-enum { JOIN_CALL = 1 };
+/* Half of that each: for an answer, and then for a sign of life. */
+#define RELEASE_SILENCE (JOIN_PATIENCE / 2)
+
+/*
+ * Bytes of what an outer keeper sends unasked: that it is to be asked; and to who asks for
+ * a release again: that it is alive.
+ */
+enum { JOIN_CALL = 1, JOIN_ALIVE = 1 };
 
 enum join_verb { JOIN_HOLD = 1, JOIN_CHECK, JOIN_RELEASE };
 
@@ -213,6 +221,30 @@ fill_address(struct sockaddr_un *out, const char *name, size_t n)
 
 /* ---- the outer side ---- */
 
+/*
+ * Who comes to release a hold must be heard also when descriptors have run out: the place
+ * of this one is his.
+ */
+static void
+keep_spare(struct join_server *s)
+{
+	if (!s->spares || s->spare >= 0)
+		return;
+	s->spare = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (s->spare >= 0)
+		s->out_of_fds = false;
+}
+
+static bool
+give_up_spare(struct join_server *s)
+{
+	if (s->spare < 0)
+		return false;
+	close(s->spare);
+	s->spare = -1;
+	return true;
+}
+
 void
 join_listen(struct join_server *s, const struct plan *p, pid_t root)
 {
@@ -242,6 +274,9 @@ join_listen(struct join_server *s, const struct plan *p, pid_t root)
 	    listen(s->listener, SOMAXCONN) == 0)
 		net = net_of(s->listener);
 	write_address(s, name, net, p);
+	s->spares = p->cmd == CMD_HOLD;
+	s->spare = -1;
+	keep_spare(s);
 }
 
 nfds_t
@@ -318,19 +353,30 @@ is_foreign_peer(const struct join_server *s, pid_t pid)
 	return s->root != 0 && pid != s->root && tree_relation(s->root, pid) == KIN_NO;
 }
 
+/* A descriptor; -1: nobody is there, or there is none to be had. */
+static int
+accept_one(struct join_server *s)
+{
+	int fd;
+
+	do
+		fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	while (fd < 0 && (errno == EMFILE || errno == ENFILE) && give_up_spare(s));
+	if (fd < 0) /* else it would be ready for ever */
+		s->out_of_fds = errno == EMFILE || errno == ENFILE;
+	return fd;
+}
+
 /* False: nobody is there, or there is no descriptor. */
 static bool
 accept_peer(struct join_server *s)
 {
-	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int fd = accept_one(s);
 	bool foreign;
 	pid_t pid;
 
-	if (fd < 0) {
-		/* else it would be ready for ever */
-		s->out_of_fds = errno == EMFILE || errno == ENFILE;
+	if (fd < 0)
 		return false;
-	}
 	if (!is_own_user(fd, &pid)) {
 		close(fd);
 		return true;
@@ -412,14 +458,29 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 	a->stops = o->stops;
 }
 
-/* It would be one more than can hold along with us; `counted`: it is not. */
+/*
+ * It would be one more than can hold along with us, or would keep the place of who
+ * releases; `counted`: it is not.
+ */
 static void
 refuse_one_more(const struct join_server *s, struct join_answer *a, bool counted)
 {
-	if (counted || !a->has || count_holding(s) < JOINS_HOLDING)
+	bool full = count_holding(s) >= JOINS_HOLDING || (s->spares && s->spare < 0);
+
+	if (counted || !a->has || !full)
 		return;
 	a->full = true;
 	a->has = 0;
+}
+
+/* That it is under way is said to who asks again. */
+static void
+hear_release(struct join_server *s, size_t i)
+{
+	if (s->peers[i].releases)
+		send(s->peers[i].fd, "", JOIN_ALIVE, MSG_DONTWAIT | MSG_NOSIGNAL);
+	else
+		s->peers[i].releases = s->asked = true;
 }
 
 /* By how many the joined holds have grown. */
@@ -436,7 +497,7 @@ serve_peer(struct join_server *s, size_t i, const struct plan *p, const struct s
 		return 0;
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
 	    ask.verb == JOIN_RELEASE && !held) {
-		s->peers[i].releases = s->asked = true;
+		hear_release(s, i);
 		return 0;
 	}
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
@@ -466,6 +527,7 @@ join_serve(struct join_server *s, const struct pollfd *set, const struct plan *p
 			grown += serve_peer(s, i, p, site, offer, keep);
 	if (set[0].revents)
 		accept_peer(s);
+	keep_spare(s);
 	return grown;
 }
 
@@ -559,12 +621,57 @@ connect_to_hold(int fd, const struct address *a, struct fault *f)
 	return RC_OK;
 }
 
+static enum rc
+keeper_is_silent(int fd, struct fault *f)
+{
+	pid_t pid = 0;
+
+	(void)is_own_user(fd, &pid);
+	return fault_set(f, RC_SYSTEM,
+	    "dlock's keeper process (pid %d) does not answer: it is stopped, or this machine is overloaded; "
+	    "it releases the lock once it goes on",
+	    (int)pid);
+}
+
+/*
+ * For how the release ends a server may be waited for, as long as the keeper does.  While
+ * none is told the keeper is asked again, and has to say at least that it is alive.
+ */
+static enum rc
+await_outcome(int fd, struct join_outcome *o, struct fault *f)
+{
+	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
+	const size_t size = offsetof(struct join_ask, keys) + 1;
+	bool alive = true;
+	ssize_t n = -1;
+
+	send(fd, &ask, size, MSG_NOSIGNAL);
+	for (;;) {
+		n = recv(fd, o, sizeof *o, 0);
+		if (n == JOIN_ALIVE)
+			alive = true;
+		else if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+			break;
+		else if (errno == EAGAIN && !alive)
+			return keeper_is_silent(fd, f);
+		else if (errno == EAGAIN) {
+			alive = false;
+			send(fd, &ask, size, MSG_NOSIGNAL);
+		}
+	}
+	o->line[sizeof o->line - 1] = '\0';
+	return n == sizeof *o && o->version == JOIN_VERSION
+	    ? RC_OK
+	    : fault_set(f, RC_AGAIN,
+		  "dlock's keeper process has ended before it could say whether it is released; "
+		  "the lock ends with its lease at the latest");
+}
+
 enum rc
 join_ask_release(const char *handle, struct join_outcome *o, struct fault *f)
 {
-	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
+	const struct timeval patience = {.tv_sec = RELEASE_SILENCE / NS_PER_S};
 	struct address a;
-	ssize_t n;
 	enum rc rc;
 	int fd;
 
@@ -574,17 +681,10 @@ join_ask_release(const char *handle, struct join_outcome *o, struct fault *f)
 	if (fd < 0)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 	rc = connect_to_hold(fd, &a, f);
-	if (rc == RC_OK) {
-		send(fd, &ask, offsetof(struct join_ask, keys) + 1, MSG_NOSIGNAL);
-		while ((n = recv(fd, o, sizeof *o, 0)) < 0 && errno == EINTR)
-			continue;
-		if (n != sizeof *o || o->version != JOIN_VERSION)
-			rc = fault_set(f, RC_AGAIN,
-			    "dlock's keeper process has ended before it could say whether it is released; "
-			    "the lock ends with its lease at the latest");
-		o->line[sizeof o->line - 1] = '\0';
-	}
+	if (rc == RC_OK)
+		rc = await_outcome(fd, o, f);
 	close(fd);
 	return rc;
 }
@@ -633,8 +733,7 @@ static enum rc
 no_room(struct fault *f)
 {
 	return fault_set(f, RC_AGAIN,
-	    "%d runs have joined the enclosing dlock, which takes no more",
-	    JOINS_HOLDING);
+	    "the enclosing dlock has no room for one more run that joins it");
 }
 
 /* Asks the keeper at `fd`; its answer is then in j->answer. */

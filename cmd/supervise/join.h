@@ -52,6 +52,9 @@ struct join_server {
 	bool asked;   /* for a release, since the caller has last put this back */
 	/* no descriptors for peers: the next one waits until one has gone */
 	bool out_of_fds;
+	bool
+	    spares; /* a hold: who releases it comes also when there are none, since one is */
+	int spare;         /* kept; -1: it is not, or in use */
 	char address[352]; /* for DLOCK_KEEPER */
 	struct {
 		int fd; /* -1: free */
@@ -130,7 +133,7 @@ void join_write_handle(const char *address, char *out);
  * Asks the keeper for the release of its hold, and waits for how that ends.  RC_USAGE:
  * this is no handle.  RC_LOST: nobody of our user is there (any more).  RC_DENIED: it
  * cannot be reached from here.  RC_AGAIN: the keeper was asked, and has ended without a
- * word.  RC_SYSTEM: it was not asked.  *f says it.
+ * word.  RC_SYSTEM: it was not asked, or shows no sign of life.  *f says it.
  */
 enum rc join_ask_release(const char *handle, struct join_outcome *, struct fault *f);
 

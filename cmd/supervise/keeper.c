@@ -1164,7 +1164,7 @@ static void
 prepare_body(struct keeper *k)
 {
 	prctl(PR_SET_NAME, HOLD_NAME);
-	if (k->joins.listener < 0)
+	if (k->joins.listener < 0 || k->joins.spare < 0)
 		die_early(k, "cannot open a socket for dlock release");
 }
 

@@ -354,6 +354,17 @@ def test_few_descriptors(start, where, limit):
     wait_for(lambda: not is_alive(keeper), what="the end of the hold")
 
 
+@pytest.mark.parametrize("limit", range(8, 16))
+def test_few_descriptors_leave_one_for_the_release(start, where, limit):
+    """Whoever comes to release it is heard, though the keeper has no descriptor left for him."""
+    script = start(f"""H=$(ulimit -n {limit}; exec $D hold -k $K --for 60s); mark told $?
+        [ -z "$H" ] || {{ $D release "$H"; mark released $?; }}""", where)
+    if script.mark("told") == "0":
+        assert script.mark("released") == "0", script.wait()
+    else:
+        assert script.wait()[2].startswith("dlock: cannot "), script.stderr()
+
+
 def test_in_a_pipeline(start, where, shell):
     script = start('$D hold -k "$K" --pid $$ | cat; mark seen\n$D run -nqk "$K" true; mark busy $?\n', where, shell=shell)
     assert script.mark("busy") == "75" and script.has("seen")
@@ -923,6 +934,20 @@ def test_waiting_for_a_late_release_costs_nothing(hold, where, dlock):
     assert dlock.run("release", handle).status == 79
 
 
+def test_a_release_says_that_the_keeper_is_frozen(request, hold, dlock):
+    where = FilePlace(request)
+    handle = hold(where, "job", "--for", "300").stdout.strip()
+    pids = holders()[0]
+    for pid in pids:
+        kill(pid, signal.SIGSTOP)
+    result = dlock.run("release", "--shell", handle)
+    assert result.status == 71 and f"keeper process (pid {pids[1]}) does not answer: it is stopped" in result.stderr, result
+    assert "unset" not in result.stdout  # it is held still, and can be released again
+    for pid in pids:
+        kill(pid, signal.SIGCONT)
+    becomes_free(dlock, where)
+
+
 # ---- nesting ----
 
 
@@ -1089,7 +1114,7 @@ def test_no_more_can_join_than_there_is_room_for(hold, where, dlock, tmp_path):
     try:
         ask("late")
         assert wait_for(lambda: "status" in (said("late") or "") and said("late")).endswith("nothing was run\nstatus 69\n")
-        assert "448 runs have joined" in said("late")
+        assert "no room for one more run" in said("late")
         ask("later")
         time.sleep(0.5)  # or else it may find room at once
         print("leave", file=joiner.stdin)
