@@ -99,19 +99,27 @@ named(struct multi *m, size_t place)
 
 /* ---- what the caller is told ---- */
 
+/* "KEY", and ": TEXT" unless that is "". */
+static void
+say_of_key(const struct part *p, const char *text, struct fault *f)
+{
+	size_t n = strnlen(p->key, NAME_SHOWN);
+
+	while (n > 0 && (p->key[n] & 0xC0) == 0x80) /* whole characters */
+		n--;
+	snprintf(f->text, sizeof f->text, "%.*s%s%s%.*s", (int)n, p->key,
+	    p->key[n] ? "..." : "", *text ? ": " : "",
+	    (int)(sizeof f->text - NAME_SHOWN - 8), text);
+}
+
 /* "KEY: text", in the place of the text. */
 static void
 name_key(const struct part *p, struct fault *f)
 {
 	struct fault said = *f;
-	size_t n = strnlen(p->key, NAME_SHOWN);
 
-	while (n > 0 && (p->key[n] & 0xC0) == 0x80) /* whole characters */
-		n--;
 	if (*said.text)
-		snprintf(f->text, sizeof f->text, "%.*s%s: %.*s", (int)n, p->key,
-		    p->key[n] ? "..." : "", (int)(sizeof said.text - NAME_SHOWN - 8),
-		    said.text);
+		say_of_key(p, said.text, f);
 }
 
 /* One that the caller has not taken yet is not replaced: ours waits. */
@@ -267,7 +275,7 @@ weight(enum rc rc)
 	}
 }
 
-/* What matters most of what the parts were told, in its words. */
+/* What matters most of what the parts were told, in its words; of one broken, its key. */
 static enum rc
 gravest(struct multi *m, struct fault *f)
 {
@@ -281,6 +289,8 @@ gravest(struct multi *m, struct fault *f)
 
 		*f = worst->fault;
 		memcpy(to->breaker, worst->host.breaker, sizeof to->breaker);
+		if (*to->breaker && weight(worst->rc) >= weight(RC_REVOKED))
+			say_of_key(worst, "", f);
 	}
 	return worst->rc;
 }

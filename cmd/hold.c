@@ -313,8 +313,9 @@ not_delivered(const struct plan *p)
 	char key[400];
 
 	snprintf(v.line, sizeof v.line,
-	    "cannot write to standard output: %s; %s was given back",
-	    strerror(undelivered), plan_name(p, key, sizeof key));
+	    "cannot write to standard output: %s; %s %s given back",
+	    strerror(undelivered), plan_name(p, key, sizeof key),
+	    p->nkeys > 1 ? "were" : "was");
 	return v;
 }
 

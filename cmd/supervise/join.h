@@ -52,9 +52,8 @@ struct join_server {
 	bool asked;   /* for a release, since the caller has last put this back */
 	/* no descriptors for peers: the next one waits until one has gone */
 	bool out_of_fds;
-	bool
-	    spares; /* a hold: who releases it comes also when there are none, since one is */
-	int spare;         /* kept; -1: it is not, or in use */
+	bool spares; /* for a hold one is kept, by which whoever releases it is heard */
+	int spare;   /* that one; -1: it is not there, or in use */
 	char address[352]; /* for DLOCK_KEEPER */
 	struct {
 		int fd; /* -1: free */

@@ -407,8 +407,9 @@ answer_release(struct keeper *k)
 		join_refuse(&k->joins);
 	if (k->keep.ending.kept == KEPT_OUTSIDE && !*v.line)
 		snprintf(v.line, sizeof v.line,
-		    "%s is given back here, but the enclosing dlock still holds it",
-		    plan_name(k->plan, key, sizeof key));
+		    "%s %s given back here, but the enclosing dlock still holds %s",
+		    plan_name(k->plan, key, sizeof key), has_several(k) ? "are" : "is",
+		    has_several(k) ? "them" : "it");
 	if (join_answer_release(&k->joins, v.status, v.line))
 		k->told.release = true;
 }
@@ -689,8 +690,9 @@ hear_release(struct keeper *k)
 		answer_release(k);
 	} else if (k->keep.phase == PH_HOLD && k->keep.tree.joined > 0) {
 		snprintf(line, sizeof line,
-		    "%s is kept until the dlocks that have joined this hold have ended: %u",
-		    plan_name(k->plan, key, sizeof key), k->keep.tree.joined);
+		    "%s %s kept until the dlocks that have joined this hold have ended: %u",
+		    plan_name(k->plan, key, sizeof key), has_several(k) ? "are" : "is",
+		    k->keep.tree.joined);
 		join_answer_release(&k->joins, 0, line);
 	}
 }
@@ -975,7 +977,7 @@ unanswered(struct keeper *k, const struct fault *f)
 
 /*
  * Somebody wants the lock back, or has taken it: names who, where that is known.  With
- * several keys the backend's words say which one it was.
+ * several keys the backend says which one it was.
  */
 static void
 name_breaker(struct keeper *k, const char *unknown)

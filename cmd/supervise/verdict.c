@@ -103,8 +103,8 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 		unreachable(v, p, s, h->waited);
 	else if (e->too_late)
 		verdict_decide(v, STATUS_UNAVAILABLE, "unreachable",
-		    "%s was granted too late to be used: the server or this machine is overloaded; %s, try again",
-		    s->key, nothing(p));
+		    "%s %s granted too late to be used: the server or this machine is overloaded; %s, try again",
+		    s->key, p->nkeys > 1 ? "were" : "was", nothing(p));
 	else
 		verdict_decide(v, status.number, status.name,
 		    "cannot take %s: %s; %s%s%s", s->key,
@@ -135,25 +135,36 @@ write_stopped(const struct plan *p, const struct ending *e, char *out, size_t si
 	return out;
 }
 
+/* How it was lost; "": the words say who asked for it.  Of several keys, one is enough. */
+static const char *
+write_loss(const struct plan *p, const struct ending *e, char *out, size_t size)
+{
+	const char *what = p->nkeys > 1 ? "one of them" : "it";
+	bool held = p->cmd == CMD_HOLD;
+
+	*out = '\0';
+	if (e->loss == LOSS_SILENCE)
+		return "the lease could not be renewed in time";
+	if (e->loss == LOSS_TAKEN)
+		snprintf(out, size, "%s was taken away while %s", what,
+		    held ? "it was held" : "the command ran");
+	if (e->loss == LOSS_FOUND)
+		snprintf(out, size, "%s was no longer ours when %s", what,
+		    held ? "it was to be released" : "the command ended");
+	return out;
+}
+
 static void
 lost(struct verdict *v, const struct plan *p, const struct ending *e,
     const struct shown *s)
 {
-	static const char *const how[] = {
-	    [LOSS_NONE] = "",
-	    [LOSS_REVOKED] = "", /* the words say who asked for it */
-	    [LOSS_SILENCE] = "the lease could not be renewed in time",
-	    [LOSS_TAKEN] = "it was taken away while the command ran",
-	    [LOSS_FOUND] = "it was no longer ours when the command ended",
-	};
-
-	bool alone = !*how[e->loss];
-	char stopped[160];
+	char loss[80], stopped[160];
+	const char *how = write_loss(p, e, loss, sizeof loss);
+	bool alone = !*how;
 
 	verdict_decide(v, STATUS_LOST, "lost",
-	    "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key,
-	    how[e->loss], *s->words && !alone ? " (" : "", s->words,
-	    *s->words && !alone ? ")" : "",
+	    "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key, how,
+	    *s->words && !alone ? " (" : "", s->words, *s->words && !alone ? ")" : "",
 	    e->loss == LOSS_FOUND && !e->stuck
 		? "another may have run beside it"
 		: write_stopped(p, e, stopped, sizeof stopped));

@@ -871,6 +871,24 @@ def test_a_keeper_that_waits_for_a_question_sleeps(fake):
     wait_for(lambda: not keepers(), what="it to end")
 
 
+@pytest.mark.parametrize("script, way", [("renew=lost", "it was taken away while it was held"),
+                                         ("release=lost", "it was no longer ours when it was to be released")])
+def test_a_loss_of_a_hold_speaks_of_no_command(fake, dlock, script, way):
+    handle = fake(script, "-t", "3", "--for", "100").stdout.strip()
+    if "renew" in script:
+        wait_for(lambda: "renew" in calls(fake.log))
+    result = dlock.run("release", handle)
+    assert result.status == 79 and way in result.stderr and "command" not in result.stderr, result
+
+
+def test_what_is_said_of_several_keys_is_said_of_all(where, dlock):
+    keys = [where.key("a"), where.key("b")]
+    both = f"-k {keys[0]} -k {keys[1]}"
+    inner = f'{DLOCK} release "$({DLOCK} hold {both} --for 60)"'
+    result = dlock.run("run", *where.words, *both.split(), "sh", "-c", inner)
+    assert f"{keys[0]} and {keys[1]} are given back here, but the enclosing dlock still holds them" in result.stderr, result
+
+
 def test_release_is_not_confirmed(fake, dlock):
     handle = fake("release=hang", "-t", "3", "--for", "100").stdout.strip()
     result = dlock.run("release", handle)

@@ -187,7 +187,7 @@ def test_one_of_several_keys_is_broken(steer, place):
     both.event("started")
     assert steer.run("break", "-y", "--who", "carol", key="b").status == 0
     done = both.wait()
-    assert done.status == 79 and "broken by carol" in done.stderr and f"({place.key('b')}: " in done.stderr, done
+    assert done.status == 79 and "broken by carol" in done.stderr and f"({place.key('b')}); " in done.stderr, done
     assert steer.state("a") == steer.state("b") == "free"
 
 
