@@ -47,6 +47,8 @@ enum {
 	PAUSE_MOST = 250,
 };
 
+#define FROZEN_LOOK (2 * NS_PER_S)
+
 static enum rc
 failed(const struct file *f, const char *what, struct fault *fault)
 {
@@ -132,100 +134,6 @@ read_header(struct file *f, struct header *h, struct fault *fault)
 	return got ? RC_OK : file_is_foreign(f, fault);
 }
 
-/* ---- waiting ---- */
-
-/* Why a byte that is not taken could not be locked. */
-static enum rc
-cannot_lock(const struct file *f, struct fault *fault)
-{
-	if (errno == ENOLCK)
-		return failed(f,
-		    "the kernel gives no lock (on a network file system: its lock service must run)",
-		    fault);
-	return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s",
-	    f->dir.where, strerror(errno));
-}
-
-/*
- * What became of a wait that was not for nothing: of RC_OK, whoever has called thinks
- * himself.
- */
-static enum rc
-end_wait(const struct file *f, enum woke woke, struct fault *fault)
-{
-	if (woke == WOKE_TIMEOUT)
-		return fault_set(fault, RC_BUSY, "%s: still held", f->dir.where);
-	return woke == WOKE_STOP ? RC_STOP : RC_OK;
-}
-
-/*
- * Waits for bytes that are taken, inside host->wait, and locks them.  RC_AGAIN:
- * they may be free now, try.
- *
- * A wait for byte 0 that comes too late is kept for the next call, which may be a
- * second release.  Were it abandoned, its thread would give back the byte when
- * it gets it, and with it that of the next wait: both are of one open file.
- */
-static enum rc
-await_taken(struct file *f, short type, struct span s, instant until, struct fault *fault)
-{
-	struct ticket_wait *w = f->entering ? f->entering : tickets_wait(f->fd, type, s);
-	enum woke woke;
-	enum rc rc;
-	bool got;
-
-	if (!w)
-		return failed(f, "cannot start a thread", fault);
-	woke = f->base.host->wait(f->base.host, tickets_done(w), POLLIN, until);
-	rc = end_wait(f, woke, fault);
-	f->entering = rc != RC_OK && s.from == META ? w : NULL;
-	got = !f->entering && tickets_waited(w);
-	return rc == RC_OK && !got ? RC_AGAIN : rc;
-}
-
-static enum rc
-await_byte(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
-{
-	enum rc rc = RC_AGAIN;
-
-	while (rc == RC_AGAIN && tickets_lock(f->fd, type, byte) != 0) {
-		if (errno != EAGAIN)
-			return cannot_lock(f, fault);
-		rc = await_taken(f, type, (struct span){byte, byte + 1}, until, fault);
-	}
-	return rc == RC_AGAIN ? RC_OK : rc;
-}
-
-enum rc
-file_enter(struct file *f, struct header *h, instant until, struct fault *fault)
-{
-	for (;;) {
-		enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
-
-		if (rc == RC_OK)
-			rc = directory_look(&f->dir, f->name, f->fd, fault);
-		if (rc == RC_OK)
-			return read_header(f, h, fault);
-		if (rc != RC_LOST)
-			return rc;
-		if (instant_now() >= until)
-			return RC_AGAIN; /* whoever does this may do it for ever */
-		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) ==
-		    WOKE_STOP)
-			return RC_STOP;
-		rc = file_open_all(f, fault);
-		if (rc != RC_OK)
-			return rc;
-	}
-}
-
-void
-file_leave(struct file *f)
-{
-	if (f->fd >= 0)
-		tickets_unlock(f->fd, (struct span){META, META + 1});
-}
-
 /* ---- what is to be seen meanwhile ---- */
 
 /*
@@ -277,6 +185,129 @@ show_line(struct file *f)
 	f->base.host->seen.position = c.position;
 }
 
+/* As far as can be read. */
+static bool
+is_frozen_still(const struct file *f)
+{
+	struct header h, freeze;
+
+	return block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
+	    block_is_frozen(f->fd, &h, file_now(), &freeze);
+}
+
+/* ---- waiting ---- */
+
+/* Why a byte that is not taken could not be locked. */
+static enum rc
+cannot_lock(const struct file *f, struct fault *fault)
+{
+	if (errno == ENOLCK)
+		return failed(f,
+		    "the kernel gives no lock (on a network file system: its lock service must run)",
+		    fault);
+	return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s",
+	    f->dir.where, strerror(errno));
+}
+
+/*
+ * What became of a wait that was not for nothing: of RC_OK, whoever has called thinks
+ * himself.
+ */
+static enum rc
+end_wait(const struct file *f, enum woke woke, struct fault *fault)
+{
+	if (woke == WOKE_TIMEOUT)
+		return fault_set(fault, RC_BUSY, "%s: still held", f->dir.where);
+	return woke == WOKE_STOP ? RC_STOP : RC_OK;
+}
+
+/*
+ * Nothing wakes who is not next in line when the lock is thawed: as long as it is shown
+ * as frozen, he looks.  Two short reads every two seconds.
+ */
+static enum woke
+wait_and_look(struct file *f, int done, instant until)
+{
+	while (f->frozen) {
+		instant next = instant_first(instant_now() + FROZEN_LOOK, until);
+		enum woke woke = f->base.host->wait(f->base.host, done, POLLIN, next);
+
+		if (woke != WOKE_TIMEOUT || instant_now() >= until)
+			return woke;
+		if (!is_frozen_still(f))
+			show_line(f);
+	}
+	return f->base.host->wait(f->base.host, done, POLLIN, until);
+}
+
+/*
+ * Waits for bytes that are taken, inside host->wait, and locks them.  RC_AGAIN:
+ * they may be free now, try.
+ *
+ * A wait for byte 0 that comes too late is kept for the next call, which may be a
+ * second release.  Were it abandoned, its thread would give back the byte when
+ * it gets it, and with it that of the next wait: both are of one open file.
+ */
+static enum rc
+await_taken(struct file *f, short type, struct span s, instant until, struct fault *fault)
+{
+	struct ticket_wait *w = f->entering ? f->entering : tickets_wait(f->fd, type, s);
+	enum woke woke;
+	enum rc rc;
+	bool got;
+
+	if (!w)
+		return failed(f, "cannot start a thread", fault);
+	woke = wait_and_look(f, tickets_done(w), until);
+	rc = end_wait(f, woke, fault);
+	f->entering = rc != RC_OK && s.from == META ? w : NULL;
+	got = !f->entering && tickets_waited(w);
+	return rc == RC_OK && !got ? RC_AGAIN : rc;
+}
+
+static enum rc
+await_byte(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
+{
+	enum rc rc = RC_AGAIN;
+
+	while (rc == RC_AGAIN && tickets_lock(f->fd, type, byte) != 0) {
+		if (errno != EAGAIN)
+			return cannot_lock(f, fault);
+		rc = await_taken(f, type, (struct span){byte, byte + 1}, until, fault);
+	}
+	return rc == RC_AGAIN ? RC_OK : rc;
+}
+
+enum rc
+file_enter(struct file *f, struct header *h, instant until, struct fault *fault)
+{
+	for (;;) {
+		enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
+
+		if (rc == RC_OK)
+			rc = directory_look(&f->dir, f->name, f->fd, fault);
+		if (rc == RC_OK)
+			return read_header(f, h, fault);
+		if (rc != RC_LOST)
+			return rc;
+		if (instant_now() >= until)
+			return RC_AGAIN; /* whoever does this may do it for ever */
+		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) ==
+		    WOKE_STOP)
+			return RC_STOP;
+		rc = file_open_all(f, fault);
+		if (rc != RC_OK)
+			return rc;
+	}
+}
+
+void
+file_leave(struct file *f)
+{
+	if (f->fd >= 0)
+		tickets_unlock(f->fd, (struct span){META, META + 1});
+}
+
 /* ---- waiting in line ---- */
 
 /* Waits until all before us that is named there is gone. */
@@ -308,6 +339,8 @@ await_slot(struct file *f, instant until, struct fault *fault)
 
 		if (woke == WOKE_READY)
 			tickets_watched(watch);
+		if (f->frozen)
+			show_line(f);
 		pause = woke == WOKE_READY ? NS_PER_MS
 		    : pause > NEVER / 2    ? NEVER
 					   : 2 * pause;

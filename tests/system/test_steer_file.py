@@ -514,6 +514,23 @@ def test_a_waiter_for_a_thaw_follows_what_replaces_its_file(dlock, files, admin)
     assert waiter.wait().status == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_is_not_next_in_line_hears_of_a_thaw_too(dlock, files, admin, kind):
+    """Though his place does not change by it."""
+    holder = dlock.hold(files, "job")
+    admin.does("freeze", "job", ALICE)
+    waiters = [dlock.contend(files, "job", *KINDS[kind]).queued() for _ in range(3)]
+    for w in waiters:
+        w.event("waiting", frozen=True)
+    admin.does("thaw", "job")
+    for w in waiters[1:]:
+        wait_for(lambda: "frozen" not in w.events("waiting")[-1], what="the news")
+    assert holder.poll() is None
+    holder.finish()
+    for w in waiters:
+        w.held().finish()
+
+
 def test_a_holder_goes_on_while_its_key_is_frozen(dlock, files, admin):
     holder = dlock.hold(files, "job", "-t", "3s")
     admin.does("freeze", "job", ALICE)
