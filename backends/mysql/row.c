@@ -126,6 +126,25 @@ try_row(struct mysql *my, instant until, enum found *found, struct fault *f)
 	    until, found, f);
 }
 
+/*
+ * MariaDB says the same of a row and of a table that somebody has locked.  A row that is
+ * never there tells which: RC_AGAIN, it is the table.
+ */
+static enum rc
+check_table(struct mysql *my, instant until, struct fault *f)
+{
+	instant sent;
+	enum rc rc = session_ask_here(&my->session,
+	    "SELECT 1 FROM dlock_rows WHERE k = '' FOR UPDATE NOWAIT",
+	    &(struct shape){1, true}, until, &sent, NULL, f);
+
+	return rc != RC_OK && my->session.said == SAID_TIMEOUT
+	    ? fault_set(f, RC_AGAIN,
+		  "%s: somebody has locked the table dlock_rows (LOCK TABLES, mysqldump)",
+		  my->session.where)
+	    : rc;
+}
+
 /* The same, but a key without a row gets one, and a database without tables as well. */
 static enum rc
 first_row(struct mysql *my, instant until, bool *got, struct grant *g, struct fault *f)
@@ -144,8 +163,11 @@ first_row(struct mysql *my, instant until, bool *got, struct grant *g, struct fa
 	if (rc != RC_OK)
 		return rc;
 	*got = found == ROW_OURS;
-	return *got ? take_token(my, until, g, f)
-		    : grants_see(my, my->claim->key, until, f);
+	if (*got)
+		return take_token(my, until, g, f);
+	if (my->session.said == SAID_TIMEOUT)
+		rc = check_table(my, until, f);
+	return rc == RC_OK ? grants_see(my, my->claim->key, until, f) : rc;
 }
 
 /* A wait for a row lasts whole seconds.  MariaDB can break it off before. */

@@ -196,6 +196,21 @@ def test_a_wait_need_not_be_whole_seconds(dlock, mysql_db, mode):
     assert a_wait_takes_less(1.9, dlock, at, 75, "1100ms")
 
 
+@pytest.mark.parametrize("how", ["READ", "WRITE"])
+def test_a_table_that_is_locked_is_no_holder(dlock, mysql_db, how):
+    """As by mysqldump: a key that nobody holds is not called held."""
+    assert is_free(dlock, mysql_db.url, "row")
+    with client(mysql_db) as ask:
+        ask(f"LOCK TABLES dlock_rows {how}, dlock_grants READ")
+        assert_refused(run(dlock, mysql_db.url, "-n", mode="row"), 69, "LOCK TABLES")
+        waiter = dlock.contend(At(mysql_db.url, "row"), "job", "-w", "1m", command=("true",))
+        waiter.event("retrying")
+        ask("UNLOCK TABLES")
+        assert waiter.wait().status == 0
+    with taken(mysql_db, "row"):
+        assert run(dlock, mysql_db.url, "-n", mode="row").status == 75
+
+
 # ---- who it is ----
 
 
