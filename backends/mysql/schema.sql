@@ -131,6 +131,24 @@ BEGIN
 	END IF;
 END
 //
+-- Nobody is excluded by tables without transactions.  Once a session: each table is named by
+-- itself, so that only that one is opened.
+CREATE PROCEDURE dlock_must_lock_1()
+BEGIN
+	IF @dlock_locks IS NULL THEN
+		IF EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'dlock_keys'
+					AND engine <> 'InnoDB')
+				OR EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'dlock_holds'
+					AND engine <> 'InnoDB')
+				OR EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'dlock_waiters'
+					AND engine <> 'InnoDB') THEN
+			SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1286,
+				MESSAGE_TEXT = 'dlock_keys, dlock_holds or dlock_waiters is not in InnoDB: ALTER TABLE ... ENGINE = InnoDB';
+		END IF;
+		SET @dlock_locks = 1;
+	END IF;
+END
+//
 -- Takes a bell for the session, unless it has it.
 CREATE PROCEDURE dlock_take_bell_1(p_bell VARBINARY(33))
 BEGIN
@@ -237,6 +255,7 @@ BEGIN
 	DECLARE v_holder, v_record VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
+	CALL dlock_must_lock_1();
 	SET v_code = 0;
 	IF p_bells AND p_patience > 0 THEN
 		-- A sleep that was broken off as it ended has left its session with the bell of another.
@@ -449,6 +468,7 @@ BEGIN
 	DECLARE t, v_token BIGINT;
 	DECLARE v_bell VARBINARY(33) DEFAULT IF(p_bells, LEFT(SHA2(p_me, 256), 32), NULL);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_must_lock_1();
 	IF p_bells AND COALESCE(IS_USED_LOCK(CONCAT('dlock:', v_bell)), 0) <> CONNECTION_ID() THEN
 		DO GET_LOCK(CONCAT('dlock:', v_bell), 0);
 	END IF;

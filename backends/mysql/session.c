@@ -276,13 +276,13 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "sql_select_limit = 18446744073709551615, div_precision_increment = 4, "
 	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64 "%s; "
 	    "SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), "
-	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s",
+	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s, %s",
 	    instant_first(idle_s, 31536000),
 	    s->server.is_mariadb
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
 		  "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 		: ", max_execution_time = 0",
-	    s->server.is_mariadb ? "@@wsrep_on" : "0");
+	    s->server.is_mariadb ? "@@wsrep_on" : "0", s->unfit_sql ? s->unfit_sql : "0");
 }
 
 /* "5.5.5-10.11.6-MariaDB-log", "8.0.36": as one number. */
@@ -311,7 +311,7 @@ refuse_old(struct session *s, struct fault *f)
 	    text ? text : "of no version");
 }
 
-enum { FACT_NUMBER, FACT_READ_ONLY, FACT_TIME, FACT_GALERA, FACTS };
+enum { FACT_NUMBER, FACT_READ_ONLY, FACT_TIME, FACT_GALERA, FACT_UNFIT, FACTS };
 
 static bool
 read_facts(struct session *s, MYSQL_RES *r, bool *read_only)
@@ -322,7 +322,8 @@ read_facts(struct session *s, MYSQL_RES *r, bool *read_only)
 	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
 	    !row_boolean(&row, FACT_READ_ONLY, read_only) ||
 	    !row_integer(&row, FACT_TIME, 0, TIME_MOST, &time) ||
-	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera))
+	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera) ||
+	    !row_boolean(&row, FACT_UNFIT, &s->server.is_unfit))
 		return false;
 	s->server.is_direct = (uint32_t)number == (uint32_t)session_number(s);
 	session_set_clock(s, time);
@@ -373,7 +374,7 @@ session_read_only(struct session *s, struct fault *f)
 static enum rc
 set_up(struct session *s, instant until, struct fault *f)
 {
-	char sql[1024];
+	char sql[2048];
 	bool read_only = false;
 	MYSQL_RES *r = NULL;
 	instant sent;

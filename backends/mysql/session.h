@@ -37,6 +37,7 @@ struct server_facts {
 	bool is_mariadb;
 	unsigned version; /* 101100 is 10.11, 80036 is 8.0.36 */
 	bool is_galera;   /* a node of a cluster (wsrep_on) */
+	bool is_unfit;    /* as unfit_sql says */
 	/* nobody is in between: the server's number of this session is ours */
 	bool is_direct;
 	/* its clock, when ours was `seen`: microseconds since 1970 */
@@ -51,6 +52,7 @@ struct session {
 	int64_t ttl; /* of the claim; a peer that is silent for so long has gone */
 	/* an idle session ends after this, in whole seconds; 0: the ttl and a bit */
 	unsigned idle_s;
+	const char *unfit_sql; /* is something amiss, in SQL; NULL: do not ask */
 	char where[WHERE_BYTES];
 	MYSQL *mysql;            /* NULL: not connected */
 	struct dial *connecting; /* one on its way */

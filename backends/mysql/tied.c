@@ -8,12 +8,27 @@
 
 /* ---- the session ---- */
 
+/*
+ * Is a table of ours in an engine without transactions?  Each is named by itself: so only
+ * that one is opened.
+ */
+#define IS_FOREIGN(table) \
+	"EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() " \
+	"AND table_name = '" table "' AND engine <> 'InnoDB')"
+static const char unfit_sql[] =
+    IS_FOREIGN("dlock_rows") " OR " IS_FOREIGN("dlock_grants");
+
 /* A lock of this session: is it one for all who come to this server? */
 static enum rc
 check_fit(struct mysql *my, struct fault *f)
 {
 	const struct session *s = &my->session;
 
+	if (s->server.is_unfit)
+		return fault_set(f, RC_CONFIG,
+		    "%s has dlock_rows or dlock_grants in another engine than InnoDB, which locks no rows: "
+		    "ALTER TABLE dlock_rows ENGINE = InnoDB, and the same for dlock_grants",
+		    s->where);
 	if (!s->server.is_direct)
 		return fault_set(f, RC_CONFIG,
 		    "%s is reached through a proxy, which may lend our session to others "
@@ -74,6 +89,7 @@ tied_open(struct mysql *my, struct tied *b, instant until, struct fault *f)
 	enum rc rc;
 
 	s->idle_s = lease_seconds(my);
+	s->unfit_sql = unfit_sql;
 	(void)session_is_open(s);
 	rc = session_open(s, until, f);
 	if (rc != RC_OK || b->serial == s->serial)

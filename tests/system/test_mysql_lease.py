@@ -131,9 +131,9 @@ def behind_a_proxy(number, body):
 
 
 def on_galera(number, body):
-    """The last of the facts that are read at the start: wsrep_on."""
-    is_fact = body.count(b"\x010") == 2 and body.endswith(b"\x010")
-    return [body[:-1] + b"1" if is_fact else body]
+    """The last but one of the facts that are read at the start: wsrep_on."""
+    is_fact = body.count(b"\x010") == 3 and body.endswith(b"\x010\x010")
+    return [body[:-3] + b"1\x010" if is_fact else body]
 
 
 @pytest.mark.parametrize("change", [behind_a_proxy, on_galera])

@@ -178,11 +178,31 @@ def test_too_many_connections_are_waited_for(dlock, make_mysql):
     assert [waiter.wait().status for waiter in started] == [0] * len(MODES)
 
 
-def test_engines_without_transactions_are_refused(dlock, mysql_db):
-    """Somebody has made the tables in MyISAM: nothing would be locked."""
+@pytest.mark.parametrize("mode, table", [("lease", "dlock_keys"), ("lease", "dlock_holds"), ("lease", "dlock_waiters"),
+                                         ("row", "dlock_rows"), ("row", "dlock_grants"), ("named", "dlock_grants")])
+def test_engines_without_transactions_are_refused(dlock, mysql_db, mode, table):
+    """Somebody has made the tables in MyISAM: nothing would be locked, and nothing undone."""
+    def rows():
+        return [mysql_db.value(f"SELECT COUNT(*) FROM {name}") for name, in mysql_db.ask("SHOW TABLES")]
+
     assert run(dlock, mysql_db.url).status == 0
-    assert is_free(dlock, mysql_db.url)
-    tables = [name for name, in mysql_db.ask("SHOW TABLES")]
-    assert {engine for engine, in mysql_db.ask("SELECT engine FROM information_schema.tables WHERE table_schema = %s",
-                                               mysql_db.name)} == {"InnoDB"}
-    assert "dlock_keys" in tables
+    assert run(dlock, mysql_db.url, mode=mode).status == 0
+    before = rows()
+    mysql_db.ask(f"ALTER TABLE {table} ENGINE = MyISAM")
+    for options in ["-n"], ["-w", "1m"], *([] if mode == "named" else [["-n", "-s"]]):
+        assert_refused(run(dlock, mysql_db.url, *options, mode=mode), 78, "InnoDB", "ALTER TABLE")
+    assert rows() == before
+    mysql_db.ask(f"ALTER TABLE {table} ENGINE = InnoDB")
+    assert is_free(dlock, mysql_db.url, mode)
+
+
+def test_a_user_of_the_procedures_alone_is_told_of_engines(dlock, mysql_server, mysql_db):
+    """Who may not see the tables; the procedures do."""
+    assert run(dlock, mysql_db.url).status == 0
+    mysql_server.ask("CREATE USER caller@'%'")
+    mysql_server.ask(f"GRANT EXECUTE ON `{mysql_db.name}`.* TO caller@'%'")
+    url = mysql_url(mysql_server.port, "caller", db=mysql_db.name)
+    assert run(dlock, url).status == 0
+    mysql_db.ask("ALTER TABLE dlock_keys ENGINE = MyISAM")
+    assert_refused(run(dlock, url, "-n"), 78, "InnoDB", "ALTER TABLE")
+    mysql_server.ask("DROP USER caller@'%'")
