@@ -534,7 +534,7 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	snprintf(token, sizeof token, "%" PRIu64, l->lease.token);
 	rc = ask_server(&pg->conn, &q, RENEW_FIELDS, until, &sent, &r, f);
 	if (rc != RC_OK)
-		return sql_lease_not_renewed(&l->lease, rc, pg_is_missing(pg), f);
+		return sql_lease_not_renewed(&l->lease, rc, pg_lacks_table(pg), f);
 	row = field_row(pg->conn.pq, r, 0, &room);
 	note_wake_lock(pg, &row, RENEW_WAKES);
 	rc = row_boolean(&row, RENEW_IS_OURS, &ours)
@@ -589,8 +589,9 @@ lease_release(struct pg *pg, int status, instant until, struct fault *f)
 	    (!connection_is_open(&pg->conn) && l->wake.taken);
 	write_release(pg, old_sessions, status >= 0 && job_is_wanted(&claim->job), &q);
 	rc = ask_server(&pg->conn, &q, old_sessions ? 2 : 1, until, &sent, &r, f);
-	if (rc != RC_OK)
-		return sql_lease_not_released(&l->lease, rc, pg_is_missing(pg), f);
+	if (rc != RC_OK) /* who only waits leaves nothing, whatever is missing */
+		return sql_lease_not_released(&l->lease, rc,
+		    l->lease.held ? pg_lacks_table(pg) : pg_is_missing(pg), f);
 	rc = field_integer(pg->conn.pq, r, 0, WAS_NOT, WAS_QUEUED, &was)
 	    ? sql_lease_released(&l->lease, was != WAS_NOT, pg->conn.pending.again, f)
 	    : pg_makes_no_sense(pg, RC_AGAIN, f);

@@ -36,9 +36,13 @@ static const char version_sql[] =
 bool
 pg_is_missing(const struct pg *pg)
 {
-	const struct connection *c = &pg->conn;
+	return pg_lacks_table(pg) || said_state(&pg->conn, NO_FUNCTION);
+}
 
-	return said_state(c, "3F000") || said_state(c, "42883") || said_state(c, "42P01");
+bool
+pg_lacks_table(const struct pg *pg)
+{
+	return said_state(&pg->conn, "3F000") || said_state(&pg->conn, "42P01");
 }
 
 enum rc

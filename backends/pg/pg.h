@@ -87,6 +87,12 @@ enum rc pg_ask_existing(struct pg *, const struct question *, int fields, instan
 /* Is the schema, or something in it, missing: says the last error. */
 bool pg_is_missing(const struct pg *);
 
+/*
+ * Is a table, or the schema, missing: says the last error.  With it, the locks are gone;
+ * without a function they may all be there, and nobody can be granted one.
+ */
+bool pg_lacks_table(const struct pg *);
+
 /* Creates the schema. */
 enum rc pg_create_schema(struct pg *, instant until, struct fault *);
 

@@ -103,6 +103,8 @@ rc_of(const struct connection *c, const char **hint)
 	    {"55006", RC_AGAIN, NULL},
 	    {"55P03", RC_AGAIN, "somebody keeps rows of the schema dlock locked"},
 	    {"40", RC_AGAIN, NULL},
+	    {NO_FUNCTION, RC_AGAIN,
+		"somebody has dropped dlock's functions: dlock help pg-schema | psql DATABASE"},
 	    {"23505", RC_AGAIN, NULL},
 	    {"58", RC_AGAIN, NULL},
 	};

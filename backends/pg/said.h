@@ -24,6 +24,7 @@ struct said {
 };
 
 #define READ_ONLY "25006" /* a standby, or a role or database that is read-only */
+#define NO_FUNCTION "42883"
 
 /* Was the last error this one?  "42501", or a class: "53". */
 bool said_state(const struct connection *, const char *sqlstate);

@@ -44,6 +44,26 @@ def tamper_with(database, statements):
         database.ask(sql)
 
 
+def test_a_dropped_function_is_no_lost_lock(dlock, db):
+    """The row is there, and nobody can be granted the key: the lease runs on, and is renewed when the function is back."""
+    holder = dlock.hold(At(db.url), "job", "-t", "20s")
+    db.ask("ALTER FUNCTION dlock.renew RENAME TO renew_away")
+    holder.event("suspect")
+    db.ask("ALTER FUNCTION dlock.renew_away RENAME TO renew")
+    holder.event("trusted")
+    db.ask("DROP FUNCTION dlock.release")
+    done = holder.finish()
+    assert done.status == 0 and "not confirmed" in done.stderr and "pg-schema" in done.stderr, done
+
+
+def test_no_functions_at_all_cost_the_command_at_the_end_of_its_lease(dlock, db):
+    holder = dlock.hold(At(db.url), "job", *LEASE)
+    db.ask("DROP FUNCTION dlock.renew")
+    done = holder.wait()
+    assert done.status == 79 and "pg-schema" in done.stderr, done
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL") == 0  # and it was given back
+
+
 def test_lost_data_cost_the_command(dlock, make_db):
     holders = {}
     for name in TAMPERED:
