@@ -377,12 +377,14 @@ static enum rc
 wait_in_session(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	bool ours = false;
+	instant by;
 	enum rc rc;
 
 	for (;;) {
-		rc = look_at_locks(pg, instant_now() + ASK_PATIENCE, &ours, f);
+		by = patience_answer(instant_now(), ASK_PATIENCE, until);
+		rc = look_at_locks(pg, by, &ours, f);
 		if (rc == RC_OK && ours)
-			return confirm_lock(pg, instant_now() + ASK_PATIENCE, g, f);
+			return confirm_lock(pg, by, g, f);
 		if (rc == RC_OK && instant_now() >= until)
 			return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
 		advisory_of(pg)->queued = true;
@@ -415,17 +417,19 @@ static enum rc
 advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	instant first_by = patience_first(&pg->patience, until);
+	struct patience *p = &pg->patience;
+	instant first_by = patience_first(p, until);
 	unsigned serial;
 	enum rc rc, next = RC_OK;
 
 	do {
 		serial = own->serial;
 		rc = try_session(pg,
-		    patience_attempt_by(&pg->patience, own->queued ? NEVER : first_by),
+		    own->queued ? patience_answer(instant_now(), p->first, until)
+				: patience_attempt_by(p, first_by),
 		    until, g, f);
 		if (own->serial != serial)
-			patience_end_outage(&pg->patience);
+			patience_end_outage(p);
 		if (rc != RC_OK)
 			next = until ? pg_try_again(pg, rc, own->queued,
 					   own->queued ? until : first_by)

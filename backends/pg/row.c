@@ -76,9 +76,9 @@ row_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
  * CREATE INDEX CONCURRENTLY by our own command would wait.
  */
 static enum rc
-confirm_row(struct pg *pg, struct grant *g, struct fault *f)
+confirm_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	enum rc rc = row_renew(pg, instant_now() + ASK_PATIENCE, g, f);
+	enum rc rc = row_renew(pg, until, g, f);
 
 	return rc == RC_LOST ? RC_AGAIN : rc;
 }
@@ -160,7 +160,7 @@ lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant
 	return rc;
 }
 
-/* One attempt, a transaction: `wait_ms` 0: now or never. */
+/* One attempt, a transaction, over by `until`; `wait_ms` 0: now or never. */
 static enum rc
 try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct grant *g,
     struct fault *f)
@@ -177,17 +177,17 @@ try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct gra
 	if (rc == RC_OK)
 		rc = ask_script(&pg->conn, begin, until, f);
 	if (rc == RC_OK)
-		rc = lock_row(pg, wait_ms > 0, until + wait_ms * NS_PER_MS, code, g, f);
+		rc = lock_row(pg, wait_ms > 0, until, code, g, f);
 	if (rc == RC_OK && *code == ROW_OURS) {
 		bound_watch(pg, &row_of(pg)->bound);
-		return confirm_row(pg, g, f);
+		return confirm_row(pg, until, g, f);
 	}
 	if (rc != RC_OK) {
 		/* and with it whatever there is of a transaction */
 		connection_close(&pg->conn);
 		return rc;
 	}
-	return run_command(pg, "ROLLBACK", instant_now() + ASK_PATIENCE, f);
+	return run_command(pg, "ROLLBACK", until, f);
 }
 
 /*
@@ -222,18 +222,22 @@ row_chunk_ms(instant until)
 static enum rc
 wait_for_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	int64_t code;
+	int64_t code, ms;
 	enum rc rc;
 
 	do {
-		rc = try_row(
-		    pg, row_chunk_ms(until), instant_now() + ASK_PATIENCE, &code, g, f);
+		ms = row_chunk_ms(until);
+		rc = try_row(pg, ms,
+		    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until),
+		    &code, g, f);
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
 		if (rc == RC_OK && instant_now() >= until)
 			return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
 		if (rc == RC_OK)
-			rc = try_row_anew(pg, instant_now() + ASK_PATIENCE, &code, g, f);
+			rc = try_row_anew(pg,
+			    patience_answer(instant_now(), ASK_PATIENCE, until), &code, g,
+			    f);
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
 		if (rc == RC_OK)

@@ -12,7 +12,7 @@ import pytest
 
 import mysql_server
 import pg
-from databases import is_free, run, wait_for_renewals
+from databases import a_wait_takes_less, is_free, run, wait_for_renewals
 from pg import make_directory
 from proxy import BOTH, DOWN, UP
 from support import At, boottime, is_alive, wait_for
@@ -272,6 +272,16 @@ def test_waiters_that_are_no_more_block_for_a_lease_at_most(dlock, sql, database
     for name, _, _, lost, behind in stories:
         assert behind.wait().status == 0, name
         assert not lost.running
+
+
+@pytest.mark.parametrize("sql, mode", [(sql, mode) for sql, modes in MODES.items() for mode in modes])
+def test_a_server_that_hangs_does_not_stretch_a_wait(dlock, make_server, mode):
+    server = make_server()
+    at = At(server.url, mode)
+    dlock.hold(at, "job", "-t", "10m")
+    # 1 s for the answer, and 0.8 s to leave
+    assert a_wait_takes_less(5, dlock, at, 69, "1s", server.pause, server.resume)
+    server.resume()
 
 
 @of_each_mode

@@ -11,10 +11,10 @@ import time
 import pymysql
 import pytest
 
-from databases import is_free, run, token_of
+from databases import a_wait_takes_less, is_free, run, token_of
 from mysql_server import MODES, error, mysql_url
 from proxy import UP
-from support import At, boottime, wait_for
+from support import At, wait_for
 from test_fault import LEASE, assert_refused
 
 SESSION_MODES = ["row", "named"]
@@ -163,30 +163,6 @@ def test_first_use_without_a_right_to_make_the_table_finds_nobody(dlock, mysql_d
 
 
 # ---- how long one waits ----
-
-
-def a_wait_takes_less(seconds, dlock, at, status, wait, when_queued=lambda: None, before=lambda: None):
-    """One of three, that is: a machine that is busy makes a wait longer."""
-    for _ in range(3):
-        before()
-        began = boottime()
-        waiter = dlock.contend(at, "job", "-w", wait, command=("true",))
-        waiter.event("waiting")
-        when_queued()
-        assert waiter.wait().status == status
-        if boottime() - began < seconds:
-            return True
-    return False
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_server_that_hangs_does_not_stretch_a_wait(dlock, make_mysql, mode):
-    server = make_mysql()
-    at = At(server.url, mode)
-    dlock.hold(at, "job", "-t", "10m")
-    # 1 s for the answer, and 0.8 s to leave
-    assert a_wait_takes_less(5, dlock, at, 69, "1s", server.pause, server.resume)
-    server.resume()
 
 
 @pytest.mark.parametrize("mode", MODES)
