@@ -177,6 +177,17 @@ note_session(void *ctx)
 		    "%" PRId64, own_wake_lock(pg));
 }
 
+/*
+ * When the connection ends we renew at once, over another one.  A crowd may want as many as
+ * the server has room for, and our wake-up lock is to be held again.
+ */
+static void
+lease_watch(struct pg *pg)
+{
+	pg->base.host->alert = pg->conn.pgconn ? pg->conn.pq->socket(pg->conn.pgconn)
+					       : -1;
+}
+
 /* ---- acquire ---- */
 
 /* Nothing that comes over this connection is believed any more. */
@@ -497,12 +508,16 @@ static enum rc
 lease_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	struct sql_lease *l = &lease_of(pg)->lease;
+	enum rc rc;
 
 	*l = (struct sql_lease){.store = &pg->base,
 	    .calls = &calls,
 	    .claim = pg->claim,
 	    .patience = &pg->patience};
-	return sql_lease_acquire(l, until, g, f);
+	rc = sql_lease_acquire(l, until, g, f);
+	if (rc == RC_OK)
+		lease_watch(pg);
+	return rc;
 }
 
 /* ---- renew and release ---- */
@@ -531,6 +546,7 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	bool ours;
 	enum rc rc;
 
+	pg->base.host->alert = -1;
 	snprintf(token, sizeof token, "%" PRIu64, l->lease.token);
 	rc = ask_server(&pg->conn, &q, RENEW_FIELDS, until, &sent, &r, f);
 	if (rc != RC_OK)
@@ -542,6 +558,8 @@ lease_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 		  &l->lease, ours, row_words(&row, RENEW_WANTED_BY), sent, g, f)
 	    : pg_makes_no_sense(pg, RC_AGAIN, f);
 	pg->conn.pq->clear(r);
+	if (rc == RC_OK || rc == RC_REVOKED)
+		lease_watch(pg);
 	return rc;
 }
 
@@ -582,6 +600,7 @@ lease_release(struct pg *pg, int status, instant until, struct fault *f)
 	int64_t was;
 	enum rc rc;
 
+	pg->base.host->alert = -1;
 	if (!l->lease.asked)
 		return RC_OK;
 	snprintf(status_text, sizeof status_text, "%d", status);

@@ -64,6 +64,36 @@ def test_lost_lock_is_not_taken_again(dlock, sql, database):
     assert database.value(COUNT[sql]) == 0
 
 
+# ---- a lease: its session ends ----
+
+# How many are held of what wakes those who wait for the holder.
+BELLS = {"pg": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND database ="
+               " (SELECT oid FROM pg_database WHERE datname = current_database())",
+         "mysql": "SELECT COUNT(IS_USED_LOCK(CONCAT('dlock:', bell))) FROM dlock_holds"}
+
+
+def test_a_holder_whose_session_ends_is_back_at_once(dlock, sql, database):
+    """Not with its next renewal: meanwhile a crowd may take all the room for connections that there is."""
+    holder = dlock.hold(At(database.url), "job", "-t", "1h")
+    for _ in range(3):
+        before = set(database.sessions())
+        assert database.terminate() >= 1
+        wait_for(lambda: before.isdisjoint(database.sessions()) and database.value(BELLS[sql]) == 1,
+                 what="a new session, with its bell")
+    assert holder.finish().status == 0
+
+
+def test_a_holder_whose_server_is_away_asks_as_ever(dlock, make_server):
+    """An attempt that fails is not made again at once."""
+    server = make_server()
+    holder = dlock.hold(At(server.url), "job", "-t", "1h", "-v")
+    server.kill()
+    wait_for(lambda: holder.stderr().count("renew:"), what="an attempt")
+    server.start()
+    assert holder.finish().status == 0
+    assert holder.stderr().count("renew: ") < 10
+
+
 # ---- a lease: the server's clock ----
 
 

@@ -82,16 +82,6 @@ def test_lost_data_cost_the_command(dlock, mysql_server, request):
             assert is_free(dlock, database.url), name
 
 
-def test_a_holder_whose_session_ends_is_back_at_once(dlock, mysql_db):
-    """Not with its next renewal: meanwhile a crowd may take all the room for connections that there is."""
-    holder = dlock.hold(At(mysql_db.url), "job", "-t", "1h")
-    before = set(mysql_db.sessions())
-    assert mysql_db.terminate() == 1
-    wait_for(lambda: set(mysql_db.sessions()) - before, what="a new session")
-    wait_for(lambda: mysql_db.value("SELECT IS_USED_LOCK(CONCAT('dlock:', bell)) FROM dlock_holds"), what="its bell")
-    assert holder.finish().status == 0
-
-
 def test_nothing_is_left_of_locks_that_were_released(dlock, mysql_db):
     for n in range(5):
         holder = dlock.hold(At(mysql_db.url), f"key{n}")
