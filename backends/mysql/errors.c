@@ -47,6 +47,8 @@ static const struct meaning {
     {1836, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
     {1874, RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)"},
     {1881, RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)"},
+    {1690, RC_CONFIG,
+	"a number in dlock's tables is none of dlock's: DELETE FROM dlock_keys where it is so"},
     /* what passes */
     {1020, RC_AGAIN, NULL},
     {1021, RC_AGAIN, NULL},

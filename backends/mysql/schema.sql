@@ -165,7 +165,8 @@ CREATE PROCEDURE dlock_serve_1(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIG
 BEGIN
 	DECLARE v_held, v_room, v_slot, w_room INT;
 	DECLARE v_kind, w_kind VARBINARY(9);
-	DECLARE v_after, v_token, v_stop BIGINT DEFAULT 0;
+	DECLARE v_token, v_stop BIGINT DEFAULT 0;
+	DECLARE v_after BIGINT DEFAULT -9223372036854775807;
 	DECLARE w_ticket, w_lease, w_alive BIGINT;
 	DECLARE w_owner VARBINARY(32);
 	DECLARE w_bell VARBINARY(33);

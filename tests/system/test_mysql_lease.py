@@ -9,6 +9,7 @@ import pytest
 from databases import is_free, run
 from mysql_server import mysql_url
 from support import At, wait_for
+from test_fault import assert_refused
 
 FAR = 9_000_000_000_000_000  # a time that does not come
 OWNER = "0123456789abcdef" * 2
@@ -245,6 +246,24 @@ def test_a_queue_has_an_end(made):
         enter(c, owner_of(1))
         made.ask("INSERT INTO dlock_waiters VALUES ('job', 9223372036854775807, 'x', 'shared', 0, 1000000, NULL, %s, 1, '{}')", FAR)
         assert call(c, "dlock_release_1", "job", owner_of(1), None, None) == (1,)
+
+
+def test_a_ticket_below_all_others_is_served(made):
+    """Somebody has written into the table."""
+    with made.connect() as c, made.connect() as d:
+        enter(c, owner_of(1))
+        enter(d, owner_of(2))
+        made.ask("UPDATE dlock_waiters SET ticket = -5")
+        assert call(c, "dlock_release_1", "job", owner_of(1), None, None) == (1,)
+        assert made.ask("SELECT owner FROM dlock_holds WHERE k = 'job'") == [(owner_of(2).encode(),)]
+
+
+def test_a_number_behind_which_there_is_none_is_told(dlock, mysql_db):
+    assert run(dlock, mysql_db.url).status == 0
+    mysql_db.ask("UPDATE dlock_keys SET last = 9223372036854775807")
+    assert_refused(run(dlock, mysql_db.url, "-n"), 78, "DELETE FROM dlock_keys")
+    mysql_db.ask("DELETE FROM dlock_keys")
+    assert run(dlock, mysql_db.url, "-n").status == 0
 
 
 def test_no_owner_is_told(made):
