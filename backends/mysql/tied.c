@@ -15,8 +15,8 @@
 #define IS_FOREIGN(table) \
 	"EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() " \
 	"AND table_name = '" table "' AND engine <> 'InnoDB')"
-static const char unfit_sql[] =
-    IS_FOREIGN("dlock_rows") " OR " IS_FOREIGN("dlock_grants");
+static const char unfit_sql[] = IS_FOREIGN("dlock_rows") " OR " IS_FOREIGN(
+    "dlock_grants");
 
 /* A lock of this session: is it one for all who come to this server? */
 static enum rc
