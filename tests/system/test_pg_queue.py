@@ -174,8 +174,9 @@ def test_terminated_waiters_come_back_to_their_places(dlock, db, tmp_path):
     holder = dlock.hold(At(db.url), "job")
     waiters = [dlock.contend(At(db.url), "job", command=("sh", "-c", f"echo {n} >>{order}")).queued(n)
                for n in (1, 2, 3)]
-    assert db.terminate() >= 3
-    wait_for(lambda: len(db.sessions()) >= 3, what="their return")
+    assert db.terminate() == 4
+    wait_for(lambda: db.value("SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND granted") == 4,
+             what="their return, and the holder's, each with its wake-up lock")
     assert holder.finish().status == 0
     assert [w.wait().status for w in waiters] == [0, 0, 0]
     assert order.read_text().split() == list("123")
