@@ -593,13 +593,18 @@ enum rc
 turn_serve(struct turn *t, struct fault *f)
 {
 	struct node *n = t->node;
+	enum stage before = n->stage;
 	struct grant unused;
 	bool written;
+	enum rc rc;
 
-	if (n->stage == STAGE_WAITED)
+	if (before == STAGE_WAITED)
 		return RC_OK;
 	n->stage = STAGE_WAITED;
-	return node_written(n, node_write(n), turn_answer_by(t), &unused, &written, f);
+	rc = node_written(n, node_write(n), turn_answer_by(t), &unused, &written, f);
+	if (!written) /* it says so only when that is certain */
+		n->stage = before;
+	return rc;
 }
 
 /* ---- our turn ---- */
