@@ -389,7 +389,7 @@ go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 	if (!*z->node.path)
 		rc = node_join(&z->node, g, &list, join_by(z, until), f);
 	else if (!z->turn.watching)
-		list = call_list(z->node.session, z->dir.path);
+		list = call_list(z->node.session, z->node.dir->path);
 	if (rc != RC_OK) {
 		call_drop(list);
 		return rc;

@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import signal
 import subprocess
 import threading
 
@@ -10,7 +11,7 @@ import pytest
 from kazoo.exceptions import KazooException
 
 from support import PATIENCE, wait_for
-from zk import MULTI, nodes
+from zk import MULTI, SET_DATA, nodes
 
 pytestmark = pytest.mark.filterwarnings("ignore:isSet")  # kazoo's own
 
@@ -282,6 +283,29 @@ def test_a_lost_answer_to_the_lease(tapped, dlock, client, at):
     assert nodes(client, f"{at.job}-__lock__") == []
     assert holder.finish().status == 0
     assert nodes(client, at.job) == []
+
+
+def test_who_is_served_says_so_also_after_a_lost_connection(tapped, dlock, client, hold, at, queue):
+    """Else those behind it take it for dead: what it has waited for goes to another."""
+    def stage():
+        return json.loads(client.get(f"{queue}/{sorted(nodes(client, queue), key=lambda name: name[-10:])[-1]}")[0]).get("dlock")
+
+    def cut(_):
+        raise ConnectionResetError
+
+    place, _, tap = tapped
+    holder = hold(1).held()
+    first = hold(1).queued(1)
+    second = dlock.start("run", *place.words, "-O", "layout=kazoo", "-k", "job", "--limit", "1", "--", *dlock.UNTIL_EOF,
+                         stdin=subprocess.PIPE).queued(2)
+    wait_for(lambda: stage() == "waiting", what="a waiter")
+    tap.on((SET_DATA,), cut)
+    first.signal(signal.SIGTERM)
+    first.wait()
+    wait_for(lambda: tap.has_acted, what="its turn")
+    wait_for(lambda: stage() == "waited", what="served")
+    assert holder.finish().status == 0
+    assert second.held().finish().status == 0
 
 
 def test_a_lease_that_is_deleted_is_lost(client, hold, path):
