@@ -385,50 +385,73 @@ enum { WAS_NOT, WAS_HELD, WAS_QUEUED };
 
 /*
  * A session that is left over from a broken connection may keep a bell of ours: who sleeps
- * on it would not be woken.  Who has lost its session ends the one that has its bell, which
- * nobody else can name.
+ * on it would not be woken.  So whoever has lost its session looks who has the bell before
+ * it gives it back, and ends that one if it has it afterwards, too: who is woken by the
+ * release has it only then, and for a moment.
  */
+#define BELL "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2(?, 256), 32)))"
+#define BELL_OF_HOLD "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2(?, 256), 32), 'h'))"
+
+static bool
+may_have_old_session(struct mysql *my)
+{
+	return has_bells(my) &&
+	    (my->session.serial > 1 || !session_is_open(&my->session));
+}
+
 static void
 end_old_session(struct mysql *my, instant until)
 {
 	static const char format[] =
-	    "KILL COALESCE(IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2(?, 256), 32))), "
-	    "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2(?, 256), 32), 'h')), 0)";
+	    "KILL CASE WHEN @dlock_old <> CONNECTION_ID() AND @dlock_old IN (" BELL
+	    ", " BELL_OF_HOLD ") THEN @dlock_old ELSE 0 END";
 	const char *owner = my->claim->owner;
 	unsigned said = my->session.said;
 	struct fault unheard;
 	struct sql sql;
 	instant sent;
 
-	if (my->session.serial < 2 || !has_bells(my))
-		return;
 	(void)session_ask_here(&my->session,
 	    sql_write(&sql, format, SQL_VALUES(SQL_TEXT(owner), SQL_TEXT(owner))),
 	    &(struct shape){0, false}, until, &sent, NULL, &unheard);
 	my->session.said = said;
 }
 
+/* `looks`: first who has the bell. */
+static const char *
+write_release(const struct mysql *my, bool looks, int status, struct sql *sql)
+{
+	static const char format[] = "SET @dlock_old = COALESCE(" BELL ", " BELL_OF_HOLD
+				     "); CALL dlock_release_1(?, ?, ?, ?)";
+	const struct claim *claim = my->claim;
+	const struct sql_value owner = SQL_TEXT(claim->owner),
+			       values[] = {owner, owner, SQL_TEXT(claim->key), owner,
+				   status >= 0 && job_is_wanted(&claim->job)
+				       ? SQL_INT(status)
+				       : SQL_TEXT(NULL),
+				   SQL_TEXT(claim->job.once)};
+
+	return looks ? sql_write(sql, format, values, 6)
+		     : sql_call(sql, "dlock_release_1", values + 2, 4);
+}
+
 static enum rc
 lease_release(struct mysql *my, int status, instant until, struct fault *f)
 {
 	struct sql_lease *l = &lease_of(my)->lease;
-	const struct claim *claim = my->claim;
-	bool remembers = status >= 0 && job_is_wanted(&claim->job);
 	struct sql sql;
 	MYSQL_RES *r;
 	struct row row;
 	instant sent;
 	int64_t was;
+	bool old_session;
 	enum rc rc;
 
 	my->base.host->alert = -1;
 	if (!l->asked)
 		return RC_OK;
-	rc = session_ask(&my->session,
-	    sql_call(&sql, "dlock_release_1",
-		SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(claim->owner),
-		    remembers ? SQL_INT(status) : SQL_TEXT(NULL),
-		    SQL_TEXT(claim->job.once))),
+	old_session = may_have_old_session(my);
+	rc = session_ask(&my->session, write_release(my, old_session, status, &sql),
 	    &(struct shape){1, false}, until, &sent, &r, f);
 	if (rc != RC_OK) /* who only waits leaves nothing, whatever is missing */
 		return sql_lease_not_released(
@@ -438,7 +461,8 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 	    ? sql_lease_released(l, was != WAS_NOT, my->session.again, f)
 	    : mysql_makes_no_sense(my, RC_AGAIN, f);
 	my->session.my->free_result(r);
-	end_old_session(my, until);
+	if (old_session)
+		end_old_session(my, until);
 	return rc;
 }
 

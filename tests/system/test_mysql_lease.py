@@ -1,13 +1,14 @@
 # Goal of these tests: who waits for a lease on MySQL sleeps, is woken in order, and is no
 # ghost; what the procedures decide, they decide whatever has happened to sessions and rows.
 
+import concurrent.futures
 import time
 
 import pymysql
 import pytest
 
 from databases import is_free, run
-from mysql_server import mysql_url
+from mysql_server import USER, mysql_url
 from support import At, wait_for
 from test_fault import assert_refused
 
@@ -367,6 +368,24 @@ def test_a_session_that_lives_on_alone_is_ended_at_release(dlock, mysql_db, make
     assert holder.finish().status == 0
     wait_for(lambda: old not in mysql_db.sessions(), timeout=5, what="its end")  # by itself after 15 s of silence
     assert waiter.wait().status == 0
+
+
+def test_a_release_ends_nobody_who_has_slept_on_the_bell(dlock, made):
+    """Its holder has had another session before: who is woken by the release has the bell, too, for a moment (here: longer)."""
+    holder = dlock.hold(At(made.url), "job", "-t", "1h")
+    old, = made.sessions()
+    made.terminate()
+    wait_for(lambda: made.value("SELECT IS_USED_LOCK(CONCAT('dlock:', bell)) FROM dlock_holds") not in (None, old),
+             what="the bell in another session")
+    bell = made.value("SELECT bell FROM dlock_holds")
+    with made.connect(user=USER) as sleeper, sleeper.cursor() as cursor, concurrent.futures.ThreadPoolExecutor() as pool:
+        sleep = pool.submit(cursor.execute, "SELECT GET_LOCK(CONCAT('dlock:', %s), 60)", (bell,))
+        wait_for(lambda: made.server.asleep() == 1, what="it to sleep")
+        assert holder.finish().status == 0
+        sleep.result()
+        assert cursor.fetchone() == (1,)
+        cursor.execute("SELECT CONNECTION_ID()")
+        assert cursor.fetchone() == (sleeper.thread_id(),)
 
 
 def test_keys_are_bytes(dlock, made):
