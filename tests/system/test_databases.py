@@ -83,6 +83,21 @@ def test_a_holder_whose_session_ends_is_back_at_once(dlock, sql, database):
     assert holder.finish().status == 0
 
 
+def test_a_holder_whose_sessions_end_soon_opens_no_end_of_them(dlock, sql, database):
+    """Some proxy, or a setting of the server's, may end whatever is idle."""
+    holder = dlock.hold(At(database.url), "job", "-t", "1h")
+    for _ in range(20):
+        before = set(database.sessions())
+        database.terminate()
+        try:
+            wait_for(lambda: set(database.sessions()) - before, timeout=3, what="a new session")
+        except AssertionError:
+            break
+    else:
+        raise AssertionError("there is always another one")
+    assert holder.finish().status == 0
+
+
 def test_a_holder_whose_server_is_away_asks_as_ever(dlock, make_server):
     """An attempt that fails is not made again at once."""
     server = make_server()
