@@ -542,7 +542,7 @@ def test_the_live_line_is_drawn_and_erased(dlock, shells, place):
     assert shell.expect(WAITING) == ""
     rest = shell.expect(ERASE)  # it is drawn again
     assert re.fullmatch(rf"(, next in line)? for {place.key()}; held by alice \(pid {holder.pid} on {socket.gethostname()}"
-                        r', running cat\)( "release 7")?( for \w+)?\r', rest), rest
+                        r', running cat\)( "release 7")?( for [\w.]+)?\r', rest), rest
     holder.finish()
     assert shell.prompt() == 0
     drawn, ran = shell.seen.rsplit(ERASE, 1)
@@ -620,7 +620,7 @@ def test_off_a_terminal_there_is_one_line_after_a_while(dlock, files, shell, kin
     wait_for(said, what="a line")
     assert boottime() - began >= 2.9
     assert re.fullmatch(rf"dlock: waiting \S+, next in line for job; held by alice \(pid {holder.pid} on "
-                        rf"{socket.gethostname()}, running cat\) for \w+\n", said())
+                        rf"{socket.gethostname()}, running cat\) for [\w.]+\n", said())
     holder.finish()
     wait_for(lambda: said().count("\n") == 2, what="the good news")
     assert re.fullmatch(r"dlock: got job after \S+", said().splitlines()[1])
