@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ import redis
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DLOCK = os.path.abspath(os.environ.get("DLOCK", os.path.join(ROOT, "build", "dlock")))
 PATIENCE = 60  # seconds for anything that should happen soon, on a machine that has much else to do
+BRIEFLY = "1s"  # for `-w`: what a test waits out, and in which a server still answers on such a machine
 
 
 def wait_for(condition, timeout=PATIENCE, what=None):
@@ -49,6 +51,45 @@ def free_port():
 def boottime():
     """The clock on which dlock counts leases."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Stalls(threading.Thread):
+    """Sees when this machine lets nobody run for a while: such a time is not dlock's."""
+
+    LEAST = 0.1  # seconds
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.last, self.seen = boottime(), []
+
+    def run(self):
+        while True:
+            time.sleep(self.LEAST / 5)
+            now = boottime()
+            if now - self.last > self.LEAST:
+                self.seen.append((self.last, now))
+            self.last = now
+
+    def since(self, began, now):
+        """The seconds of stalls between the two, also of one that has just ended."""
+        seen, last = self.seen[:], self.last
+        if now - last > self.LEAST:
+            seen.append((last, now))
+        return sum(max(0, min(end, now) - max(start, began)) for start, end in seen)
+
+
+STALLS = Stalls()
+STALLS.start()
+
+
+def stalled(began):
+    """Of the seconds since then, a boottime(): those in which this machine let nobody run."""
+    return STALLS.since(began, boottime())
+
+
+def spent(began):
+    """The others: what is compared with the most that something may take."""
+    return boottime() - began - stalled(began)
 
 
 # ---- processes ----
@@ -211,7 +252,9 @@ class Started:
     def keeper(self):
         """The keeper's pid: the front's only child.  Ask before anything is killed."""
         if self._keeper is None:
-            self._keeper = wait_for(lambda: children_of(self.pid) or self.poll() is not None, what="a keeper")[0]
+            found = wait_for(lambda: children_of(self.pid) or self.poll() is not None, what="a keeper")
+            assert found is not True, f"dlock ended before it was asked for its keeper: {self.result()}"
+            self._keeper = found[0]
         return self._keeper
 
     @property

@@ -15,7 +15,7 @@ import pg
 from databases import a_wait_takes_less, is_free, run, wait_for_renewals
 from pg import make_directory
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, is_alive, wait_for
+from support import At, boottime, is_alive, spent, wait_for
 from test_fault import IS_GONE, LEASE, LIVING_LEASE, SOON, SOON_SECONDS, STUBBORN, assert_refused, compile_shim
 
 # Modes of locks that end with their session.
@@ -240,7 +240,7 @@ def test_terminated_session_ends_the_command_at_once(dlock, database, tmp_path, 
     before = boottime()
     assert database.terminate() >= 1
     done = holder.wait()
-    assert boottime() - before < 90  # long before the next renewal
+    assert spent(before) < 90  # long before the next renewal
     assert done.status == 79 and done.stderr.count("\n") == 1 and "job" in done.stderr
     assert not heard.exists()  # KILL, without TERM
     assert is_free(dlock, database.url, mode)
@@ -282,7 +282,7 @@ def test_silence_ends_the_session_as_a_lease(dlock, sql, database, make_proxy):
     for name, s in silent.items():
         assert s.next.wait().status == 0, name
         assert s.next.token > s.holder.token
-    assert boottime() - before < SOON_SECONDS
+    assert spent(before) < SOON_SECONDS
     for name, s in silent.items():
         s.holder.signal(signal.SIGCONT, "keeper")
         assert s.holder.wait().status == 79, name

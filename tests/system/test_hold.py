@@ -14,8 +14,8 @@ import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, name_of, places,
-                     stat_of, wait_for)
+from support import (BRIEFLY, DLOCK, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, name_of,
+                     places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
@@ -303,7 +303,7 @@ def test_shell_is_killed(start, where, shell, dlock):
     began = boottime()
     kill(script.pid)
     waiter.event("acquired")
-    assert boottime() - began < 5  # of a lease of 30: it takes milliseconds
+    assert spent(began) < 5  # of a lease of 30: it takes milliseconds
     waiter.finish()
 
 
@@ -514,7 +514,7 @@ def test_busy(hold, where):
     busy = hold(where, "job", "-n", "--for", "1")
     assert busy.status == 75 and "nothing is held" in busy.stderr
     assert hold(where, "job", "-n", "-E", "9", "--for", "1").status == 9
-    assert hold(where, "job", "-w", "100ms", "--for", "1").status == 75
+    assert hold(where, "job", "-w", BRIEFLY, "--for", "1").status == 75
 
 
 @pytest.mark.parametrize("cmd", [["hold", "--for", "1"], ["wait"]])
@@ -609,7 +609,7 @@ def test_keeper_is_killed(family, where, dlock):
     began = boottime()
     kill(family.keeper)
     all_end(family)
-    assert boottime() - began < 2.5 + 5
+    assert spent(began) < 2.5 + 5
     becomes_free(dlock, where)
 
 
@@ -670,7 +670,7 @@ def test_signals_release_nothing(start, where, dlock, who, sig):
     script.mark("held")
     (front, keeper), = wait_for(holders)
     kill({"front": front, "keeper": keeper}[who], sig)
-    assert dlock.run("run", *where.words, "-q", "-w", "300ms", "-k", where.key(), "true", events=False).status == 75
+    assert dlock.run("run", *where.words, "-q", "-w", BRIEFLY, "-k", where.key(), "true", events=False).status == 75
     assert script.popen.poll() is None
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import DLOCK, PATIENCE, FilePlace, RedisPlace, descendants_of, is_alive, place_id, places, wait_for, where
+from support import BRIEFLY, DLOCK, PATIENCE, FilePlace, RedisPlace, descendants_of, is_alive, place_id, places, wait_for, where
 
 LEASE = ("-t", "3s")
 
@@ -132,7 +132,7 @@ def test_while_all_are_held_none_is_to_be_had(dlock, place):
 
 def test_one_that_is_busy_is_named_and_nothing_is_taken(dlock, place):
     holder = start(dlock, place, "b", "--who", "alice@ci").held()
-    for how in (("-n",), ("-w", "300ms")):
+    for how in (("-n",), ("-w", BRIEFLY)):
         done = start(dlock, place, "cba", *how, command=("echo", "ran")).wait()
         assert (done.status, done.stdout, done.stderr.count("\n")) == (75, "", 1), done
         assert done.stderr.startswith(f"dlock: {place.key('b')} (") and "alice@ci" in done.stderr

@@ -261,7 +261,7 @@ def alter_row(client, key, alter):
 
 def test_a_row_that_was_altered_is_a_loss_and_never_a_second_holder(dlock, own_redis):
     at = At(own_redis.url)
-    holders = {(kind, how): dlock.contend(at, f"{kind} {how}", *KINDS[kind], "-t", "6s") for kind in ("x", "s", "l3") for how in TAMPERED}
+    holders = {(kind, how): dlock.contend(at, f"{kind} {how}", *KINDS[kind], "-t", "9s") for kind in ("x", "s", "l3") for how in TAMPERED}
     with own_redis.client() as c:
         for (kind, how), holder in holders.items():
             holder.held()

@@ -13,7 +13,7 @@ import pytest
 
 from memcached import Pretender
 from proxy import DOWN, UP
-from support import DLOCK, At, boottime, is_alive, wait_for
+from support import DLOCK, At, boottime, is_alive, spent, wait_for
 from witness import Crowd, compile_witness
 
 ADMIN = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("DLOCK_TEST", DLOCK))), "dlock-admin")
@@ -381,7 +381,7 @@ def test_a_full_server_that_evicts_nothing(dlock, make_memcached):
         done = holder.wait()
         assert done.status == 79 and "evicted or deleted" in done.stderr and not holder.events("suspect")
         fill()
-    done = run(dlock, server.url, "-w", "1s")
+    done = run(dlock, server.url, "-w", "3s")
     assert done.status == 69 and "memory is full" in done.stderr
 
 
@@ -458,7 +458,7 @@ def test_an_add_without_an_answer_is_found_again(dlock, at, client, make_proxy):
     proxy.tap = tap
     began = boottime()
     done = run(dlock, f"memcached://127.0.0.1:{proxy.port}", command=("sh", "-c", "echo $DLOCK_TOKEN"))
-    assert done.status == 0 and boottime() - began < 20, done  # no lease of 30 s was waited for
+    assert done.status == 0 and spent(began) < 20, done  # no lease of 30 s was waited for
     assert int(done.stdout) < token_of(dlock, at.url)
     assert client.get("dlock:job") is None
 
@@ -590,7 +590,8 @@ def test_nothing_is_asked_where_an_error_was_said(dlock, make_pretender):
     """What comes after it may be the answer to something else."""
     pretender = make_pretender({"mg": lambda words: b"SERVER_ERROR busy\r\n" if "#f:" in words[1] else b"EN\r\n"})
     assert run(dlock, pretender.url, "-w", "2s").status == 69
-    assert pretender.connections == pretender.commands().count("stats") > 2
+    stats = pretender.commands().count("stats")
+    assert stats > 2 and pretender.connections - stats in (0, 1)  # the time may be over before it is asked
 
 
 @pytest.mark.parametrize("answer", [b"CLIENT_ERROR bad\r\n", b"ERROR\r\n", b"HD\r\n", b"", b"XX\r\n", ENDLESS], ids=range(6))
@@ -688,7 +689,7 @@ def test_a_server_that_lists_for_somebody_else(dlock, make_pretender):
 
 
 def test_a_broken_hold_knows_by_whom(dlock, at):
-    holder = dlock.hold(at, "job", *LEASE)
+    holder = dlock.hold(at, "job", "-t", "9s")
     assert dlock.run("break", "-y", "--force", "--who", "carol", "--why", "in the way", *at.words, "-k", "job").status == 0
     done = holder.wait()
     assert done.status == 79 and "carol" in done.stderr and "in the way" in done.stderr

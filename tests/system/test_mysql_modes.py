@@ -14,7 +14,7 @@ import pytest
 from databases import a_wait_takes_less, is_free, run, token_of
 from mysql_server import MODES, error, mysql_url
 from proxy import UP
-from support import At, wait_for
+from support import BRIEFLY, At, wait_for
 from test_fault import LEASE, assert_refused
 
 SESSION_MODES = ["row", "named"]
@@ -79,7 +79,7 @@ def test_other_programs_exclude(dlock, mysql_db, mode):
     assert run(dlock, mysql_db.url, mode=mode).status == 0
     with taken(mysql_db, mode):
         assert run(dlock, mysql_db.url, "-n", mode=mode).status == 75
-        assert run(dlock, mysql_db.url, "-w", "300ms", mode=mode).status == 75
+        assert run(dlock, mysql_db.url, "-w", BRIEFLY, mode=mode).status == 75
         waiter = dlock.contend(At(mysql_db.url, mode), "job", command=("true",))
         waiter.event("waiting")
     assert waiter.wait().status == 0

@@ -13,7 +13,7 @@ import pytest
 from databases import run
 from pg import Tamper, columns, data_row, pg_url
 from proxy import BOTH, UP
-from support import At, is_alive, wait_for
+from support import At, children_of, is_alive, kill, wait_for
 from test_fault import assert_refused
 
 KINDS = {"x": [], "s": ["-s"], "l3": ["--limit", "3"], "l5": ["--limit", "5"]}
@@ -308,8 +308,8 @@ def test_a_limit_of_five_with_thirty_and_random_death(dlock, db):
         bad += [held] if len(set(held)) != len(held) or len(held) > 5 or any(s >= 5 for s in held) else []
         if victims and dice.random() < 0.3:
             victim = victims.pop()
-            if victim.poll() is None:
-                victim.signal(signal.SIGKILL, dice.choice(["front", "keeper"]))
+            for pid in dice.choice([[victim.pid], children_of(victim.pid)]) if victim.poll() is None else []:
+                kill(pid)
     results = [c.wait(60).status for c in crowd]
     assert not bad and most == 5
     assert results.count(0) >= 22

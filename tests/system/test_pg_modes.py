@@ -14,7 +14,7 @@ import pytest
 
 from databases import run, token_of
 from pg import DB, MODES, error, pg_url
-from support import At, wait_for
+from support import BRIEFLY, At, wait_for
 from test_fault import LEASE, assert_refused
 
 SESSION_MODES = ["advisory", "row"]
@@ -87,7 +87,7 @@ def test_locks_of_other_programs(dlock, pg_server, make_db, settings, key, name,
     assert try_lock(database, *lock)
     with taken(database, *lock):
         assert dlock.run("run", *words, "-k", key, "-n", "--", "echo", "ran").status == 75
-        assert dlock.run("run", *words, "-k", key, "-w", "300ms", "--", "echo", "ran").status == 75
+        assert dlock.run("run", *words, "-k", key, "-w", BRIEFLY, "--", "echo", "ran").status == 75
         waiter = dlock.start("run", *words, "-k", key, "--", "true")
         waiter.event("waiting")
     assert waiter.wait().status == 0

@@ -71,7 +71,7 @@ def test_the_least_rights_of_the_readme_are_enough(dlock, db, worker):
         db.ask(grant.replace("deploy", "worker"))
     at = At(worker)
     holder = dlock.hold(at, "job", *LIVING_LEASE, "-v")
-    quitter = dlock.contend(at, "job", "-w", "1s").queued(1)
+    quitter = dlock.contend(at, "job", "-w", "2s").queued(1)
     waiter = dlock.contend(at, "job", command=("true",)).queued(2)
     wait_for_renewals(holder)
     assert quitter.wait().status == 75

@@ -13,7 +13,7 @@ import redis
 import redis.lock
 
 from redis_dialects import A, B, D, DIALECTS, Redisson, around
-from support import FULL, At, wait_for
+from support import BRIEFLY, FULL, At, wait_for
 
 LEASE = ("-t", "3s")
 
@@ -281,7 +281,7 @@ def test_who_is_no_owner_releases_nothing(dlock, string, client):
 def test_a_key_without_an_end_is_reported_and_not_touched(dlock, string, client):
     theirs = redis.lock.Lock(client, "job")  # no timeout: redis-py's default
     assert theirs.acquire()
-    done = run(dlock, string, "-w", "1s")
+    done = run(dlock, string, "-w", BRIEFLY)
     assert done.status == 75 and "no end" in done.stderr, done
     (h,) = look(dlock, string)["holders"]
     assert h["foreign"] and h["lease_left_s"] is None and "without an end" in h["what"]
@@ -323,7 +323,7 @@ def test_without_scripts(dlock, unscripted):
         assert waiter.finish().status == 0
         assert c.keys("*") == [place.side]
         c.set("job", "theirs")
-        done = run(dlock, place, "-w", "300ms")
+        done = run(dlock, place, "-w", BRIEFLY)
         assert done.status == 75 and "without an end" in done.stderr, done
         assert (c.get("job"), c.pttl("job")) == ("theirs", -1)
         c.delete("job")
@@ -405,7 +405,7 @@ def test_who_waits_for_redisson_asks_when_its_lease_ends(dlock, redisson, client
 
 def test_a_redisson_without_an_end(dlock, redisson, client):
     client.hset("job", A, 1)
-    done = run(dlock, redisson, "-w", "500ms")
+    done = run(dlock, redisson, "-w", BRIEFLY)
     assert done.status == 75 and "no end" in done.stderr
     assert client.pttl("job") == -1 and client.hgetall("job") == {A: "1"}
 
@@ -747,7 +747,7 @@ def test_only_the_first_is_called(dlock, fair, client):
 
 def test_who_gives_up_leaves_the_line(dlock, fair, client):
     hold = dlock.hold(fair, "job")
-    quitter = dlock.contend(fair, "job", "-w", "1500ms").queued(1)
+    quitter = dlock.contend(fair, "job", "-w", "2s").queued(1)
     r = Redisson(client)
     r.fair(B)
     before = queue_of(client)[1][B]

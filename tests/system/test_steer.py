@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from support import DLOCK, PATIENCE, can, kill, need, place_id, places, wait_for, where
+from support import BRIEFLY, DLOCK, PATIENCE, can, kill, need, place_id, places, wait_for, where
 
 LEASE = ("-t", "3s")     # runs out soon
 CALM = ("-t", "10m")     # is not renewed while a test looks
@@ -276,7 +276,7 @@ def test_all_that_are_held_or_waited_for_are_listed(look, place, dlock):
 def test_wait_ends_when_the_lock_is_given_back(look, place, dlock):
     held = dlock.hold(place, place.key(), *CALM)
     started = dlock.start("wait", *place.words, "-k", place.key(), "-k", place.key("other"))
-    busy = look.run("wait", "-w", "300ms", "-E", "9", "-k", place.key())
+    busy = look.run("wait", "-w", BRIEFLY, "-E", "9", "-k", place.key())
     assert busy.status == 9 and "is still held by" in busy.stderr and str(held.pid) in busy.stderr
     assert started.poll() is None
     assert held.finish().status == 0

@@ -11,7 +11,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from hostile import SILENCE
 from proxy import BOTH, UP
-from support import At, free_port, wait_for
+from support import BRIEFLY, At, free_port, wait_for
 from test_fault import IMPATIENT, LEASE, assert_refused, run, wait_for_writes
 from zk import nodes
 
@@ -210,7 +210,7 @@ def test_password_appears_nowhere(dlock, at, make_zk):
     script = "env | grep DLOCK_ | grep -v DLOCK_ZK_URL; cat"
     holder = dlock.start("run", "-b", "zk", "-v", "-k", "job", "--", "sh", "-c", script, stdin=subprocess.PIPE,
                          env={"DLOCK_ZK_URL": url}).held()
-    waiter = dlock.start("run", "-b", "zk", "-v", "-k", "job", "-w", "300ms", "--", "true", env={"DLOCK_ZK_URL": url})
+    waiter = dlock.start("run", "-b", "zk", "-v", "-k", "job", "-w", BRIEFLY, "--", "true", env={"DLOCK_ZK_URL": url})
     done = [waiter.wait(), holder.finish()]
     assert [d.status for d in done] == [75, 0]
     port = free_port()

@@ -15,7 +15,7 @@ import pytest
 from kazoo.exceptions import LockTimeout, NoNodeError, NotEmptyError
 from kazoo.recipe.lock import Lock
 
-from support import wait_for
+from support import BRIEFLY, wait_for
 from test_fault import assert_refused, run
 from zk import EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, MAKES, NODE, SYNC, buffer, nodes, own
 
@@ -60,7 +60,7 @@ def test_nothing_is_left_in_the_directory_nor_of_the_sessions(dlock, own_zk):
     at = own(own_zk)
     holder = dlock.hold(at, "job")
     assert run(dlock, at.url, "-n").status == 75
-    assert run(dlock, at.url, "-w", "100ms").status == 75
+    assert run(dlock, at.url, "-w", BRIEFLY).status == 75
     waiter = dlock.contend(at, "job").queued(1)
     waiter.signal(signal.SIGTERM)
     assert waiter.wait().status == -signal.SIGTERM

@@ -11,7 +11,7 @@ import pytest
 
 from hostile import SILENCE
 from proxy import DOWN
-from support import DLOCK, At, boottime, is_alive, wait_for
+from support import DLOCK, At, boottime, is_alive, spent, stalled, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, SOON, SOON_SECONDS, STUBBORN, assert_refused, run,
                         wait_for_writes)
 from zk import EXISTS, LISTS, MAKES, PING, SET_DATA, Tap, ZkEnsemble, ZkHostile, hear, nodes, own, to_all
@@ -84,7 +84,7 @@ def test_attempts_to_connect_are_spread(dlock, at, make_proxy):
     first = sorted({link: t for t, link in reversed(stamps)}.values())
     assert first[-1] - began > 1
     per_tenth = [sum(t <= s < t + 0.1 for s in first) for t in first]
-    assert max(per_tenth) <= n / 3
+    assert max(per_tenth) <= n / 3 or stalled(began) > 0.3
     proxy.heal()
     proxy.reset()
     assert holder.finish().status == 0
@@ -148,7 +148,7 @@ def test_slow_server_does_not_prolong_wait(dlock, make_hostile):
     for options, most in ((("-w", "2s", "-t", "60s"), 15), (("-O", "connect-timeout=6s"), 10)):
         before = boottime()
         assert run(dlock, server.url, *options, timeout=70).status == 69
-        assert boottime() - before < most
+        assert spent(before) < most
 
 
 def test_waiter_with_a_time_of_its_own_outlasts_its_session(dlock, at, tapped):
@@ -177,7 +177,7 @@ def test_release_is_made_up_for_when_the_server_is_back(dlock, own_zk):
     own_zk.start()
     before = boottime()
     assert waiter.wait().status == 0
-    assert boottime() - before < 10
+    assert spent(before) < 10
 
 
 def test_all_waiters_are_back_soon_after_a_restart(dlock, own_zk):
@@ -202,7 +202,7 @@ def test_frozen_server_does_not_hold_up_the_end(dlock, own_zk):
     before = boottime()
     done = holder.finish()
     assert done.status == 0 and "job" in done.stderr  # the release was not confirmed
-    assert boottime() - before < SOON_SECONDS
+    assert spent(before) < SOON_SECONDS
     own_zk.resume()
     assert run(dlock, at.url, "-w", SOON).status == 0
 
@@ -303,7 +303,7 @@ def test_all_servers_frozen(dlock, ensemble):
     for server in ensemble.servers:
         server.pause()
     assert holder.wait().status == 79
-    assert boottime() - before < SOON_SECONDS
+    assert spent(before) < SOON_SECONDS
     for server in ensemble.servers:
         server.resume()
     assert waiter.held().finish().status == 0

@@ -318,8 +318,8 @@ def test_a_lease_that_is_deleted_is_lost(client, hold, path):
 def test_who_gives_up_leaves_nothing(client, dlock, words, hold, path, queue):
     """The first in the queue, and one behind it."""
     holder = hold(1).held()
-    first = dlock.start("run", *words(1), "-w", "2", "--", "true").queued(1)
-    second = dlock.start("run", *words(1), "-w", "1", "--", "true").queued(2)
+    first = dlock.start("run", *words(1), "-w", "4", "--", "true").queued(1)
+    second = dlock.start("run", *words(1), "-w", "2", "--", "true").queued(2)
     assert (second.wait().status, first.wait().status) == (75, 75)
     assert nodes(client, queue) == []
     assert holder.finish().status == 0
