@@ -438,7 +438,7 @@ def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_pa
     done = holder.wait()
     assert done.status == 79
     assert not is_alive(command)
-    assert "job" in done.stderr.splitlines()[-1] and done.stderr.count("lost") == 1
+    assert "job" in done.stderr.splitlines()[-1] and done.stderr.count("dlock: lost ") == 1
     assert stalled(before) > 0.3 or heard.read_text() == "TERM\n"  # it may be too late for a polite word
     assert len(holder.events("suspect")) == 1 and not holder.events("trusted")
     assert next_.wait().status == 0
