@@ -330,32 +330,39 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	rc = ask_here(&pg->conn, &q, 6, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!field_boolean(pg->conn.pq, r, 0, ours) || !bound_see(pg, r, 1) ||
+	if (!field_boolean(pg->conn.pq, r, 0, ours) || (!*ours && !bound_see(pg, r, 1)) ||
 	    !field_boolean(pg->conn.pq, r, 5, &own->has_door))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->conn.where);
 	pg->conn.pq->clear(r);
 	return rc;
 }
 
-/* How one comes to the lock through the order lock. */
+/*
+ * How one comes to the lock through the order lock.  lock_timeout is the time for each of
+ * them: for the second, it is what the first has left.
+ */
 static void
 write_order(const struct pg *pg, char *sql, size_t size)
 {
 	const struct advisory *own = advisory_of(pg);
+	bool shared = pg->claim->kind == KIND_SHARED;
 
 	*sql = '\0';
-	if (pg->claim->kind == KIND_SHARED)
-		snprintf(sql, size, "pg_catalog.pg_advisory_xact_lock_shared(%s), ",
-		    own->order_args);
-	else if (!own->has_door)
-		snprintf(sql, size, "pg_catalog.pg_advisory_lock(%s), ", own->order_args);
+	if (shared || !own->has_door)
+		snprintf(sql, size,
+		    "pg_catalog.pg_advisory_%slock%s(%s), pg_catalog.set_config('lock_timeout', "
+		    "GREATEST(1, $1::pg_catalog.text::pg_catalog.int8 OPERATOR(pg_catalog.-) "
+		    "(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) "
+		    "pg_catalog.statement_timestamp()) OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8)"
+		    "::pg_catalog.text, false), ",
+		    shared ? "xact_" : "", shared ? "_shared" : "", own->order_args);
 }
 
 /* One chunk in the server's queue.  RC_OK: it is over, whatever the reason. */
 static enum rc
 sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 {
-	char sql[400], ms[24], order[120];
+	char sql[800], ms[24], order[480];
 	const char *values[] = {ms};
 	const struct question q = {
 	    .sql = sql, .n = 1, .values = values, .harmless = true};
@@ -367,7 +374,7 @@ sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
 	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
-	rc = ask_here(&pg->conn, &q, *order ? 2 : 1, wake + ASK_LEAST, &sent, NULL, f);
+	rc = ask_here(&pg->conn, &q, *order ? 3 : 1, wake + ASK_LEAST, &sent, NULL, f);
 	return said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014") ? RC_OK
 										: rc;
 }
