@@ -73,13 +73,16 @@ BELLS = {"pg": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND gr
 
 
 def test_a_holder_whose_session_ends_is_back_at_once(dlock, sql, database):
-    """Not with its next renewal: meanwhile a crowd may take all the room for connections that there is."""
-    holder = dlock.hold(At(database.url), "job", "-t", "1h")
+    """Not with its next renewal: meanwhile a crowd may take all the room for connections that there is.
+
+    Its bell may come only with that: a server frees what an ended session had when it gets to it.
+    """
+    holder = dlock.hold(At(database.url), "job", "-t", "80s")
     for _ in range(3):
         before = set(database.sessions())
         assert database.terminate() >= 1
-        wait_for(lambda: before.isdisjoint(database.sessions()) and database.value(BELLS[sql]) == 1,
-                 what="a new session, with its bell")
+        wait_for(lambda: set(database.sessions()) - before, 20, what="a new session")
+        wait_for(lambda: before.isdisjoint(database.sessions()) and database.value(BELLS[sql]) == 1, what="its bell")
     assert holder.finish().status == 0
 
 

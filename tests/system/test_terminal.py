@@ -87,7 +87,7 @@ class Shell:
     def close(self):
         """Like the closing of a window; what does not go by itself is killed."""
         below = descendants_of(self.tty.pid)
-        with contextlib.suppress(OSError):  # some tests have closed it
+        with contextlib.suppress(OSError, pexpect.ExceptionPexpect):  # closed by the test; slow to die of SIGKILL
             self.tty.close(force=True)
         for pid in below:
             kill(pid)
