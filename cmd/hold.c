@@ -13,7 +13,7 @@
  */
 #include "cmd.h"
 
-#include "cmd/supervise/join.h"
+#include "cmd/supervise/keeper_address.h"
 #include "cmd/supervise/loop.h"
 #include "cmd/supervise/start.h"
 #include "options.h"
@@ -253,7 +253,7 @@ print_grant(const struct run *r)
 
 	if (!to)
 		return false;
-	join_write_handle(r->shared->go.keeper, handle);
+	keeper_address_write_handle(r->shared->go.keeper, handle);
 	if (r->plan->steer.shell)
 		write_assignments(to, r, handle);
 	else

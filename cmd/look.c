@@ -73,7 +73,7 @@ find_site(struct looking *l, struct fault *f)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
 		    s->backend->name);
-	return join_look(&l->host, l->plan, &l->site, &l->joined,
+	return join_search_look(&l->host, l->plan, &l->site, &l->told,
 	    l->plan->cmd == CMD_WAIT ? &l->ours : NULL, f);
 }
 

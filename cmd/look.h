@@ -10,7 +10,7 @@
 #ifndef DLOCK_LOOK_H
 #define DLOCK_LOOK_H
 
-#include "cmd/supervise/join.h"
+#include "cmd/supervise/join_search.h"
 #include "view.h"
 
 #define LOOK_PATIENCE (5 * NS_PER_S) /* as connect-timeout has it */
@@ -20,11 +20,11 @@ struct looking {
 	const struct plan *plan;
 	struct store *store;
 	struct site site;
-	struct joined joined; /* what an enclosing dlock has told of its site */
-	unsigned ours; /* CMD_WAIT: bits of keys that a run would join, see join.h */
-	bool asked;    /* a look is under way */
-	instant heard; /* when the server last said something to that */
-	bool silent;   /* it has not for LOOK_PATIENCE */
+	struct join_site told; /* what an enclosing dlock has told */
+	unsigned ours;         /* CMD_WAIT: bits of keys that a run would join */
+	bool asked;            /* a look is under way */
+	instant heard;         /* when the server last said something to that */
+	bool silent;           /* it has not for LOOK_PATIENCE */
 };
 
 /*

@@ -1,7 +1,8 @@
 /* release.c - dlock release: gives back what dlock hold has taken. */
 #include "cmd.h"
 
-#include "cmd/supervise/join.h"
+#include "cmd/supervise/hold_release.h"
+#include "cmd/supervise/keeper_address.h"
 #include "options.h"
 #include "sources.h"
 #include "say.h"
@@ -34,15 +35,6 @@ cmd_release_explain(void)
 
 /* ---- what the shell has of it ---- */
 
-/* A handle is a keeper's address without its locks. */
-static bool
-is_of_handle(const char *keeper, const char *handle)
-{
-	size_t n = strlen(handle);
-
-	return strncmp(keeper, handle, n) == 0 && strchr("/ ", keeper[n]);
-}
-
 /* Of the keepers in DLOCK_KEEPER those that are not this handle's, which are still there. */
 static void
 unset_keeper(const char *handle)
@@ -54,7 +46,7 @@ unset_keeper(const char *handle)
 	for (; keepers && others && *keepers; keepers = end) {
 		keepers += strspn(keepers, " ");
 		end = keepers + strcspn(keepers, " ");
-		if (!is_of_handle(keepers, handle))
+		if (!keeper_address_has_handle(keepers, handle))
 			used += snprintf(others + used, size - used, "%s%.*s",
 			    used ? " " : "", (int)(end - keepers), keepers);
 	}
@@ -111,7 +103,7 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
 	struct fault f;
-	enum rc rc = join_ask_release(handle, &o, &f);
+	enum rc rc = hold_release(handle, &o, &f);
 
 	*gone = rc == RC_LOST || rc == RC_AGAIN ||
 	    (rc == RC_OK && o.status != STATUS_NOTHING);

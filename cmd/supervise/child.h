@@ -15,11 +15,9 @@
 #ifndef DLOCK_CHILD_H
 #define DLOCK_CHILD_H
 
-#include "cmd/plan.h"
+#include "keeper_address.h"
 
 #include <sys/types.h>
-
-enum { KEEPER_BYTES = 352 };
 
 /* What the stub needs to know when it may begin. */
 struct go {

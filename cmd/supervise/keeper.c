@@ -3,6 +3,7 @@
 
 #include "child.h"
 #include "join.h"
+#include "join_server.h"
 #include "loop.h"
 #include "backends/multi.h"
 #include "cmd/parse.h"
@@ -403,14 +404,14 @@ answer_release(struct keeper *k)
 	v = verdict_of(k->plan, &e, &heard);
 	if (k->keep.ending.kind == END_COMMAND)
 		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
-	if (k->keep.phase == PH_OVER && join_is_asked(&k->joins))
-		join_refuse(&k->joins);
+	if (k->keep.phase == PH_OVER && join_server_is_asked(&k->joins))
+		join_server_refuse(&k->joins);
 	if (k->keep.ending.kept == KEPT_OUTSIDE && !*v.line)
 		snprintf(v.line, sizeof v.line,
 		    "%s %s given back here, but the enclosing dlock still holds %s",
 		    plan_name(k->plan, key, sizeof key), has_several(k) ? "are" : "is",
 		    has_several(k) ? "them" : "it");
-	if (join_answer_release(&k->joins, v.status, v.line))
+	if (join_server_answer(&k->joins, v.status, v.line))
 		k->told.release = true;
 }
 
@@ -428,7 +429,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
 	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
-		join_call(&k->joins);
+		join_server_call(&k->joins);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
 	if (a->set & DO_REPORT) {
@@ -681,7 +682,7 @@ hear_release(struct keeper *k)
 
 	k->joins.asked = false;
 	if (!k->run->body || k->keep.phase < PH_HOLD) {
-		join_answer_release(&k->joins, STATUS_NOTHING, "");
+		join_server_answer(&k->joins, STATUS_NOTHING, "");
 		return;
 	}
 	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
@@ -693,7 +694,7 @@ hear_release(struct keeper *k)
 		    "%s %s kept until the dlocks that have joined this hold have ended: %u",
 		    plan_name(k->plan, key, sizeof key), has_several(k) ? "are" : "is",
 		    k->keep.tree.joined);
-		join_answer_release(&k->joins, 0, line);
+		join_server_answer(&k->joins, 0, line);
 	}
 }
 
@@ -701,6 +702,8 @@ static void
 serve_joins(struct keeper *k, const struct pollfd *set)
 {
 	struct join_offer offer = {
+	    .plan = k->plan,
+	    .site = &k->lock.site,
 	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
 	    .sent = k->keep.lease.sent,
 	    .lease = k->keep.lease.length,
@@ -709,7 +712,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	    .stops = k->run->body && k->keep.tree.stopping,
 	};
 	int64_t keep = 0;
-	int grown = join_serve(&k->joins, set, k->plan, &k->lock.site, &offer, &keep);
+	int grown = join_server_serve(&k->joins, set, &offer, &keep);
 
 	if (keep > 0)
 		react_to(k, &(struct event){.kind = EV_KEEP, .lease = keep});
@@ -747,7 +750,7 @@ pump(struct keeper *k, int fd, short events, instant until)
 {
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
-	nfds_t n = SLOT_JOIN + join_poll(&k->joins, set + SLOT_JOIN);
+	nfds_t n = SLOT_JOIN + join_server_poll(&k->joins, set + SLOT_JOIN);
 	bool ready;
 
 	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
@@ -877,8 +880,8 @@ static enum rc
 open_store(struct keeper *k)
 {
 	struct keeper_lock *l = &k->lock;
-	enum rc rc = join_open(&l->store, &k->host, k->plan, &l->site, &l->joined,
-	    &l->outer_until, &l->fault);
+	const struct join_asker asker = {&k->host, k->plan, &l->site, &l->outer_until};
+	enum rc rc = join_open(&l->store, &asker, &l->joined, &l->fault);
 
 	k->keep.terms.nested = l->store != NULL;
 	if (rc == RC_OK && !l->store)
@@ -1077,7 +1080,7 @@ close_store(struct keeper *k)
 	alarm(0);
 }
 
-/* Those who came just before join_refuse() have yet to say what they want. */
+/* Those who came just before join_server_refuse() have yet to say what they want. */
 static void
 serve_last(struct keeper *k)
 {
@@ -1190,7 +1193,7 @@ keeper_prepare(struct keeper *k)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->lock.record, r->plan, getpid());
-	join_listen(
+	join_server_open(
 	    &k->joins, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
 	if (k->run->body)
 		prepare_body(k);

@@ -1091,7 +1091,7 @@ for line in iter(sys.stdin.readline, ""):  # commands that join; "leave" makes r
 
 def join_many(place, hold, times, env=None):
     """A process that has joined a hold for itself so many times; and the handle."""
-    joiner = subprocess.Popen([sys.executable, "-IS", "-c", JOIN, os.path.join(ROOT, "cmd/supervise/join.c"), place.name,
+    joiner = subprocess.Popen([sys.executable, "-IS", "-c", JOIN, os.path.join(ROOT, "cmd/supervise/join_wire.h"), place.name,
                                place.key(), str(times)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     handle = hold(place, "job", "--pid", joiner.pid).stdout.strip()
     print(handle, file=joiner.stdin)

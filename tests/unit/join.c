@@ -5,6 +5,7 @@
  */
 #include "cmd/host.h"
 #include "cmd/supervise/join.h"
+#include "cmd/supervise/join_server.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,8 +37,10 @@ open_outer(struct outer *o, const char *key, const char *url,
 	    .site = {url, settings, n},
 	    .offer = {.ours = true, .sent = instant_now(), .lease = LEASE_FOREVER},
 	};
+	o->offer.plan = &o->plan;
+	o->offer.site = &o->site;
 	o->offer.parts = o->parts;
-	join_listen(&o->server, &o->plan, getpid());
+	join_server_open(&o->server, &o->plan, getpid());
 	assert_true(o->server.listener >= 0);
 }
 
@@ -52,9 +55,9 @@ serve(struct outer *a, struct outer *b, pid_t asker)
 
 	while (waitpid(asker, &status, WNOHANG) == 0)
 		for (int i = 0; i < 2; i++) {
-			poll(sets[i], join_poll(&both[i]->server, sets[i]), 5);
-			join_serve(&both[i]->server, sets[i], &both[i]->plan,
-			    &both[i]->site, &both[i]->offer, &keep);
+			poll(sets[i], join_server_poll(&both[i]->server, sets[i]), 5);
+			join_server_serve(
+			    &both[i]->server, sets[i], &both[i]->offer, &keep);
 		}
 	return status;
 }
@@ -73,13 +76,14 @@ open_inner(const char *address, const char *key, struct store **store, struct si
 	    .nkeys = 1,
 	    .site = {.backend = backend_named("file"), .inherits = true}};
 	instant keep_until = 0;
+	struct join_asker asker = {&host, &p, site, &keep_until};
 	struct fault f;
 
 	host_init(&host);
 	setenv("DLOCK_KEEPER", address, 1);
 	*store = NULL;
 	*site = (struct site){NULL, own, 1};
-	return join_open(store, &host, &p, site, told, &keep_until, &f);
+	return join_open(store, &asker, told, &f);
 }
 
 static bool
@@ -203,7 +207,7 @@ open_row(struct outer *o, const struct row *r, int i, char text[KEYS_MAX][2])
 	plan_keys(&o->plan, r->outer[i], text);
 	for (size_t k = 0; k < o->plan.nkeys; k++)
 		o->parts[k] = (struct join_part){(i ? 'a' : 'A') + k, i ? 7 : 5};
-	join_listen(&o->server, &o->plan, getpid());
+	join_server_open(&o->server, &o->plan, getpid());
 }
 
 /* Do the calls on what was joined give what belongs to it? */
@@ -237,6 +241,7 @@ ask_row(const struct outer *outers, const struct row *r)
 	struct store *store = NULL;
 	char address[800], text[KEYS_MAX][2];
 	instant keep_until = 0;
+	struct join_asker asker = {&host, &p, &site, &keep_until};
 	struct fault f = {""};
 	enum rc rc;
 	bool good;
@@ -246,7 +251,7 @@ ask_row(const struct outer *outers, const struct row *r)
 	snprintf(address, sizeof address, "%s %s", outers[0].server.address,
 	    outers[1].server.address);
 	setenv("DLOCK_KEEPER", address, 1);
-	rc = join_open(&store, &host, &p, &site, &joined, &keep_until, &f);
+	rc = join_open(&store, &asker, &joined, &f);
 	if (rc != r->rc || (rc != RC_OK && !strstr(f.text, r->says)))
 		return 2;
 	if (rc != RC_OK || !*r->says)
@@ -297,6 +302,7 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	struct store *store = NULL;
 	struct site site = {0};
 	instant keep_until = 0;
+	struct join_asker asker = {&host, &p, &site, &keep_until};
 	struct fault f;
 
 	(void)state;
@@ -308,12 +314,10 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	net[1] = net[1] == '9' ? '8' : '9';
 	setenv("DLOCK_KEEPER", address, 1);
 	plan_keys(&p, "xp", ours);
-	assert_int_equal(
-	    join_open(&store, &host, &p, &site, &joined, &keep_until, &f), RC_PROTOCOL);
+	assert_int_equal(join_open(&store, &asker, &joined, &f), RC_PROTOCOL);
 	assert_non_null(strstr(f.text, "has p and cannot be asked from here"));
 	plan_keys(&p, "xy", ours);
-	assert_int_equal(
-	    join_open(&store, &host, &p, &site, &joined, &keep_until, &f), RC_OK);
+	assert_int_equal(join_open(&store, &asker, &joined, &f), RC_OK);
 	assert_null(store);
 }
 

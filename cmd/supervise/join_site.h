@@ -1,0 +1,41 @@
+/*
+ * join_site.h - where an enclosing dlock takes its locks, as it tells those below it.
+ *
+ * A run that states no URL (by -u or a variable), and no other backend, means the
+ * server of the dlock around it, also for another key: it is told which, so that it
+ * does not end up elsewhere without a word.  A URL with a password is told to nobody.
+ */
+#ifndef DLOCK_JOIN_SITE_H
+#define DLOCK_JOIN_SITE_H
+
+#include "cmd/plan.h"
+
+enum { JOIN_SITE_BYTES = 4096 }; /* of a site as text, with the NUL */
+
+/*
+ * "URL\nNAME=VALUE\n...\n" into out[JOIN_SITE_BYTES]: with backend and key, what makes two
+ * locks the same lock.  False: it is too long.
+ */
+bool join_site_write(char *out, const struct site *);
+
+/* What has been told.  Owned by whoever owns the struct site that may point into it. */
+struct join_site {
+	bool due;    /* the plan has none of its own, and nobody has told one yet */
+	bool secret; /* it has a password, and is not told */
+	char text[JOIN_SITE_BYTES];
+	/* the told ones, and the plan's own behind them */
+	struct setting settings[2 * SETTINGS_MAX];
+};
+
+void join_site_begin(struct join_site *, const struct plan *);
+
+/*
+ * Takes over, into *site, what a keeper has told: text[JOIN_SITE_BYTES], or NULL for one
+ * with a password.  Only the first one counts, that of the nearest keeper.
+ */
+void join_site_hear(struct join_site *, struct site *site, const char *text);
+
+/* RC_USAGE: the site is not to be known (any more). */
+enum rc join_site_settle(const struct join_site *, struct fault *);
+
+#endif

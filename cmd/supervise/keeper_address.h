@@ -1,0 +1,65 @@
+/*
+ * keeper_address.h - where a keeper is reached by others: an abstract unix socket.
+ *
+ * An address, "@dlock-ID/NET/LOCK...", names the socket, the network namespace it is in,
+ * since it is found from no other, and which locks the keeper has (a hash of backend and
+ * key for each).  DLOCK_KEEPER has those of all keepers around a command, the nearest
+ * first, with blanks between them.  A handle, by which a hold is released, is an
+ * address without its locks.
+ */
+#ifndef DLOCK_KEEPER_ADDRESS_H
+#define DLOCK_KEEPER_ADDRESS_H
+
+#include "cmd/plan.h"
+
+#include <sys/types.h>
+
+/* The longest address and the longest handle, with their NULs. */
+enum { KEEPER_BYTES = 352, HANDLE_BYTES = 80 };
+
+/* One that has been read; points into what it was read from. */
+struct keeper_address {
+	char name[64]; /* in the abstract namespace, without its first byte */
+	size_t n;      /* of that; 0: this is no address of a keeper */
+	unsigned long long net;
+	const char *locks; /* behind that: "/HASH/HASH...", up to a blank or the end */
+};
+
+/*
+ * A socket that listens under a random name, non-blocking, and its address for the
+ * plan's keys in out[KEEPER_BYTES].  -1: there is none; the address says so to
+ * others, and which locks are held nevertheless.
+ */
+int keeper_address_listen(char *out, const struct plan *);
+
+/* The next of the addresses at *text, which is moved on; false: there is none. */
+bool keeper_address_next(const char **text, struct keeper_address *);
+
+/*
+ * One of the plan's keys that the keeper at this address has, as it says of itself;
+ * NULL: none.
+ */
+const char *keeper_address_key(const struct keeper_address *, const struct plan *);
+
+/* As connect(2) does. */
+int keeper_address_connect(const struct keeper_address *, int fd);
+
+/* Is it in the network namespace of this socket? */
+bool keeper_address_is_near(const struct keeper_address *, int fd);
+
+/*
+ * Is it a process of our own user at the other end of this socket?  *pid is 0 if we
+ * cannot see it from our pid namespace.
+ */
+bool keeper_address_is_ours(int fd, pid_t *pid);
+
+/* The handle of the keeper at this address, into out[HANDLE_BYTES]. */
+void keeper_address_write_handle(const char *address, char *out);
+
+/* The way back; false: this is no handle. */
+bool keeper_address_read_handle(const char *handle, struct keeper_address *);
+
+/* Is the one at the beginning of `addresses` that of this handle? */
+bool keeper_address_has_handle(const char *addresses, const char *handle);
+
+#endif
