@@ -2,10 +2,10 @@
 #include "keeper.h"
 
 #include "child.h"
-#include "join.h"
 #include "join_server.h"
+#include "lock.h"
 #include "loop.h"
-#include "backends/multi.h"
+#include "news.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "cmd/status.h"
@@ -34,33 +34,6 @@ enum {
 	SLOTS = SLOT_JOIN + 1 + JOINS_MAX
 };
 
-/* The lock: where and what it is, and what came of asking for it. */
-struct keeper_lock {
-	struct site site;
-	/* what enclosing dlocks have told: `site` may point into it */
-	struct joined joined;
-	struct claim claim;
-	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
-	/* joined: how long the enclosing dlock is asked to keep the lock */
-	instant outer_until;
-	struct store *store;
-	struct grant grant;
-	struct join_part parts[KEYS_MAX]; /* of it, for each key */
-	struct fault fault;               /* of the call that decided the ending */
-};
-
-/* What the front has been told, so that nothing is told twice. */
-struct keeper_told {
-	bool waiting;            /* that we wait: */
-	bool silent;             /* for a server that does not answer, */
-	unsigned position;       /* or at this place in the queue */
-	unsigned key;            /* for this key, */
-	struct holding holding;  /* which so many hold; */
-	char text[RECORD_BYTES]; /* why, or for this holder */
-	bool suspect;            /* that a renewal was not answered */
-	bool release;            /* not the front, but who wanted one: how it ended */
-};
-
 /* What step() wants of the main line, and of the call that it is in. */
 struct keeper_todo {
 	unsigned calls; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT */
@@ -74,14 +47,16 @@ struct keeper {
 	const struct run *run;
 	const struct plan *plan;
 	struct shared *shared;
-	int link; /* -1: the front is gone */
+	struct news news; /* to the front */
 	struct loop loop;
 	struct child child;
 	struct join_server joins;
-	struct keeper_lock lock;
-	struct keeper_told told;
+	struct lock lock;
+	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
+	struct fault fault;        /* of the call that decided the ending */
 	struct keep keep;
 	struct keeper_todo todo;
+	bool answered; /* somebody wanted the lock released, and knows how that ended */
 };
 
 /*
@@ -90,136 +65,8 @@ struct keeper {
  */
 static struct keeper keeper;
 
-static bool
-has_several(const struct keeper *k)
-{
-	return k->plan->nkeys > 1;
-}
-
-/* Is the store that of several keys, multi.h?  Joined holds are one store anyhow. */
-static bool
-is_multi(const struct keeper *k)
-{
-	return has_several(k) && !k->keep.terms.nested;
-}
-
-/* ---- speaking to the front ---- */
-
-/* Which of the plan's keys is waited for. */
-static unsigned
-key_seen(const struct keeper *k)
-{
-	unsigned i = 0;
-
-	while (k->host.seen.key && k->plan->keys[i] != k->host.seen.key)
-		i++;
-	return i;
-}
-
-static struct holding
-holding_seen(const struct keeper *k)
-{
-	return (struct holding){k->host.seen.kind, k->host.seen.holders,
-	    k->host.seen.limit, k->host.seen.frozen};
-}
-
-static void
-tell_front(struct keeper *k, enum msg_kind kind, int64_t number, const char *text)
-{
-	struct msg m = {.kind = kind,
-	    .number = number,
-	    .key = key_seen(k),
-	    .held = k->host.seen.held,
-	    .holding = holding_seen(k)};
-
-	if (k->link < 0)
-		return;
-	snprintf(m.text, sizeof m.text, "%s", text);
-	link_send(k->link, &m, NULL);
-}
-
-static void
-tell_trace(void *ctx, const char *line)
-{
-	tell_front(ctx, MSG_TRACE, 0, line);
-}
-
-static void
-tell_notice(struct keeper *k)
-{
-	if (!*k->host.notice.text)
-		return;
-	tell_front(k, MSG_NOTICE, 0, k->host.notice.text);
-	k->host.notice.text[0] = '\0';
-}
-
-/* The descriptors whose being open keeps the lock. */
-static struct anchors
-anchors(const struct keeper *k)
-{
-	struct anchors a = {.n = 0};
-
-	if (k->keep.terms.nested)
-		return k->lock.joined.keepers;
-	for (size_t i = 0; i < k->plan->nkeys; i++) {
-		int fd = is_multi(k) ? multi_grant(k->lock.store, i)->anchor
-				     : k->lock.grant.anchor;
-
-		if (fd >= 0)
-			a.fds[a.n++] = fd;
-	}
-	return a;
-}
-
-/* With the anchors, if there are any. */
-static void
-tell_grant(struct keeper *k)
-{
-	struct msg m = {.kind = MSG_GRANTED,
-	    .token = k->lock.grant.token,
-	    .slot = k->lock.grant.slot};
-	struct anchors a = anchors(k);
-
-	if (k->link >= 0)
-		link_send(k->link, &m, &a);
-}
-
-/* Is there nothing new in what we wait for? */
-static bool
-is_old_news(const struct keeper_told *t, bool silent, unsigned position, unsigned key,
-    const struct holding *h, const char *text)
-{
-	return t->silent == silent && t->position == position && t->key == key &&
-	    t->holding.kind == h->kind && t->holding.holders == h->holders &&
-	    t->holding.limit == h->limit && t->holding.frozen == h->frozen &&
-	    strcmp(t->text, text) == 0;
-}
-
-static void
-tell_wait(struct keeper *k)
-{
-	bool silent = k->host.seen.silent;
-	unsigned position = k->host.seen.position, key = key_seen(k);
-	struct holding holding = holding_seen(k);
-	const char *text = silent ? k->lock.fault.text : k->host.seen.holder;
-	/* else which key it is says nothing */
-	bool known = silent || position || holding.holders || holding.frozen || *text;
-
-	if (is_old_news(
-		&k->told, silent, position, known ? key : k->told.key, &holding, text))
-		return;
-	k->told.waiting = true;
-	k->told.silent = silent;
-	k->told.position = position;
-	k->told.key = key;
-	k->told.holding = holding;
-	snprintf(k->told.text, sizeof k->told.text, "%s", text);
-	tell_front(k, silent ? MSG_RETRYING : MSG_WAITING, position, text);
-}
-
 /* ---- carrying out what step() decides ---- */
 
-#define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
 /* for those who ask for a release at the moment of another's */
 #define LAST_PATIENCE (50 * NS_PER_MS)
 /* for a release of what was lost */
@@ -241,6 +88,14 @@ await_clear_screen(struct keeper *k)
 		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 }
 
+static void
+tell_grant(struct keeper *k)
+{
+	const struct anchors anchors = lock_anchors(&k->lock);
+
+	news_grant(&k->news, &k->lock.grant, &anchors);
+}
+
 /* What a command is told. */
 static struct go
 make_go(const struct keeper *k)
@@ -249,7 +104,7 @@ make_go(const struct keeper *k)
 
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
 	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
-	for (size_t i = 0; has_several(k) && i < k->plan->nkeys; i++)
+	for (size_t i = 0; k->plan->nkeys > 1 && i < k->plan->nkeys; i++)
 		go.tokens[i] = k->lock.parts[i].token;
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
 	return go;
@@ -259,7 +114,7 @@ static void
 start_command(struct keeper *k)
 {
 	const struct go go = make_go(k);
-	bool awaited = (k->told.waiting && !k->plan->show.quiet) ||
+	bool awaited = (k->news.waited && !k->plan->show.quiet) ||
 	    k->plan->show.status_fd >= 0;
 	enum telling telling = link_tells(
 	    k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
@@ -314,7 +169,7 @@ static void
 report_ending(struct keeper *k)
 {
 	publish_ending(k);
-	tell_front(k, MSG_ENDED, 0, k->lock.fault.text);
+	news_send(&k->news, MSG_ENDED, 0, k->fault.text);
 	atomic_store(&k->shared->end.told, true);
 }
 
@@ -325,7 +180,7 @@ report_ending(struct keeper *k)
 static void
 wake_front(struct keeper *k)
 {
-	if (k->link >= 0 && atomic_load(&k->shared->front.mirrored))
+	if (k->news.link >= 0 && atomic_load(&k->shared->front.mirrored))
 		kill(getppid(), SIGCONT);
 }
 
@@ -350,7 +205,7 @@ keeper_stop_tree(struct keeper *k)
 {
 	if (atomic_exchange(&k->shared->stopping, true))
 		return;
-	tell_front(k, MSG_STOPPING, k->keep.ending.kind, k->lock.fault.text);
+	news_send(&k->news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
 	keeper_signal_tree(k, k->plan->command.signal, true);
 }
 
@@ -380,7 +235,7 @@ go_on_alone(struct keeper *k)
 		close(tty);
 	}
 	if (chdir("/") != 0)
-		tell_trace(k, "cannot leave the working directory");
+		news_trace(&k->news, "cannot leave the working directory");
 	dismiss_stub(k);
 }
 
@@ -391,28 +246,15 @@ go_on_alone(struct keeper *k)
 static void
 answer_release(struct keeper *k)
 {
-	const struct heard heard = {.words = k->lock.fault.text,
-	    .where = shared_where(k->shared),
-	    .key = "",
-	    .holder = "",
-	    .slots = ""};
-	char key[400];
 	struct ending e = k->keep.ending;
 	struct verdict v;
 
 	e.returned = atomic_load(&k->shared->end.returned);
-	v = verdict_of(k->plan, &e, &heard);
-	if (k->keep.ending.kind == END_COMMAND)
-		v.status = k->keep.ending.unconfirmed ? STATUS_UNAVAILABLE : 0;
+	v = verdict_of_release(k->plan, &e, k->fault.text, shared_where(k->shared));
 	if (k->keep.phase == PH_OVER && join_server_is_asked(&k->joins))
 		join_server_refuse(&k->joins);
-	if (k->keep.ending.kept == KEPT_OUTSIDE && !*v.line)
-		snprintf(v.line, sizeof v.line,
-		    "%s %s given back here, but the enclosing dlock still holds %s",
-		    plan_name(k->plan, key, sizeof key), has_several(k) ? "are" : "is",
-		    has_several(k) ? "them" : "it");
 	if (join_server_answer(&k->joins, v.status, v.line))
-		k->told.release = true;
+		k->answered = true;
 }
 
 static void
@@ -511,7 +353,7 @@ check_body(struct keeper *k)
 
 	if (awaits_body(k) && o->pid && outside_has_ended(o)) {
 		if (k->keep.phase == PH_ASK)
-			fault_set(&k->lock.fault, RC_SYSTEM,
+			fault_set(&k->fault, RC_SYSTEM,
 			    "process %d, for which it was to be held, has ended",
 			    (int)o->pid);
 		react(k, EV_ENDED, 0);
@@ -536,12 +378,12 @@ check_gate(struct keeper *k)
 		break;
 	case GATE_STARTED:
 		if (k->plan->show.status_fd >= 0)
-			tell_front(k, MSG_STARTED, k->child.pid, "");
+			news_send(&k->news, MSG_STARTED, k->child.pid, "");
 		react(k, EV_STARTED, 0);
 		break;
 	case GATE_FAILED:
 		if (error == 0 && k->keep.phase == PH_HOLD)
-			fault_set(&k->lock.fault, RC_SYSTEM,
+			fault_set(&k->fault, RC_SYSTEM,
 			    "the process that was to become the command could not begin");
 		react(k, EV_EXEC_FAILED, error);
 		break;
@@ -552,14 +394,14 @@ static void
 command_changed(struct keeper *k, int status)
 {
 	if (WIFSTOPPED(status)) {
-		tell_front(k, MSG_STOPPED, WSTOPSIG(status), "");
+		news_send(&k->news, MSG_STOPPED, WSTOPSIG(status), "");
 	} else if (WIFCONTINUED(status)) {
-		tell_front(k, MSG_RESUMED, 0, "");
+		news_send(&k->news, MSG_RESUMED, 0, "");
 		wake_front(k);
 	} else {
 		check_gate(k); /* "could not be executed" comes before "has ended" */
 		if (k->keep.phase == PH_ASK)
-			fault_set(&k->lock.fault, RC_SYSTEM,
+			fault_set(&k->fault, RC_SYSTEM,
 			    "the process that was to become the command has ended");
 		atomic_store(&k->shared->command, 0);
 		react(k, EV_ENDED, status);
@@ -650,7 +492,7 @@ hear_front(struct keeper *k)
 	struct msg m;
 	int got;
 
-	while ((got = link_receive(k->link, &m, &none)) > 0) {
+	while ((got = link_receive(k->news.link, &m, &none)) > 0) {
 		while (none.n > 0)
 			close(none.fds[--none.n]);
 		if (m.kind == MSG_SIGNAL && k->keep.phase == PH_ASK && m.ends)
@@ -662,8 +504,8 @@ hear_front(struct keeper *k)
 			forward(k, m.number);
 	}
 	if (got < 0) {
-		close(k->link);
-		k->link = -1;
+		close(k->news.link);
+		k->news.link = -1;
 		/* nobody has heard of the grant: nobody is to be stopped */
 		if (k->run->body && k->keep.phase == PH_HOLD)
 			end_body(k, 0);
@@ -678,7 +520,7 @@ hear_front(struct keeper *k)
 static void
 hear_release(struct keeper *k)
 {
-	char key[400], line[600];
+	struct verdict v;
 
 	k->joins.asked = false;
 	if (!k->run->body || k->keep.phase < PH_HOLD) {
@@ -690,11 +532,8 @@ hear_release(struct keeper *k)
 	if (k->keep.reported || k->keep.ending.kind == END_LOST) {
 		answer_release(k);
 	} else if (k->keep.phase == PH_HOLD && k->keep.tree.joined > 0) {
-		snprintf(line, sizeof line,
-		    "%s %s kept until the dlocks that have joined this hold have ended: %u",
-		    plan_name(k->plan, key, sizeof key), has_several(k) ? "are" : "is",
-		    k->keep.tree.joined);
-		join_server_answer(&k->joins, 0, line);
+		v = verdict_of_joined(k->plan, k->keep.tree.joined);
+		join_server_answer(&k->joins, v.status, v.line);
 	}
 }
 
@@ -753,7 +592,7 @@ pump(struct keeper *k, int fd, short events, instant until)
 	nfds_t n = SLOT_JOIN + join_server_poll(&k->joins, set + SLOT_JOIN);
 	bool ready;
 
-	set[SLOT_LINK] = (struct pollfd){.fd = k->link, .events = POLLIN};
+	set[SLOT_LINK] = (struct pollfd){.fd = k->news.link, .events = POLLIN};
 	set[SLOT_GATE] = (struct pollfd){.fd = gate_fd(k), .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
 	set[SLOT_ALERT] = (struct pollfd){
@@ -791,8 +630,8 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 	struct keeper *k = (struct keeper *)h;
 
 	if (k->keep.phase == PH_ASK)
-		tell_wait(k);
-	tell_notice(k);
+		news_wait(&k->news, k->fault.text);
+	news_notice(&k->news);
 	while (!k->todo.stop) {
 		if (pump(k, fd, events, until) && !k->todo.stop)
 			return WOKE_READY;
@@ -804,119 +643,19 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 
 /* ---- the calls ---- */
 
-static void
-make_claim(struct keeper *k)
-{
-	const struct plan *p = k->plan;
-
-	k->lock.site = (struct site){p->site.url, p->site.settings, p->site.nsettings};
-	k->lock.claim = (struct claim){
-	    .key = p->keys[0],
-	    .kind = p->claim.kind,
-	    .limit = p->claim.limit,
-	    .job = p->claim.job,
-	    .owner = k->run->owner,
-	    .record = *k->lock.record ? k->lock.record : k->run->record,
-	    .ttl = p->terms.ttl,
-	    .persist = p->wait.persist,
-	};
-}
-
-/* What of its kind the store cannot do is refused before anything is asked. */
 static enum rc
-check_capability(const struct store *s, const struct claim *c, struct fault *f)
+open_lock(struct keeper *k)
 {
-	static const struct {
-		unsigned cap;
-		const char *word;
-	} needs[] = {
-	    [KIND_EXCLUSIVE] = {0, ""},
-	    [KIND_WRITER] = {0, ""},
-	    [KIND_SHARED] = {CAP_SHARED, "shared"},
-	    [KIND_LIMIT] = {CAP_LIMIT, "limited"},
-	};
+	enum rc rc = lock_open(&k->lock, &k->fault);
 
-	if ((s->caps & needs[c->kind].cap) != needs[c->kind].cap)
-		return fault_set(f, RC_CONFIG,
-		    "%s has no %s locks (dlock-backends(7) says who has)", s->where,
-		    needs[c->kind].word);
-	if (job_is_wanted(&c->job) && !(s->caps & CAP_JOB))
-		return fault_set(f, RC_CONFIG,
-		    "%s cannot remember runs, as --once and --cooldown need (dlock-backends(7) says who can)",
-		    s->where);
+	k->keep.terms.nested = k->lock.nested;
+	if (rc != RC_OK)
+		return rc;
+	snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock.store->where);
+	atomic_store(&k->shared->opened, true);
+	if (k->plan->show.verbose)
+		lock_trace(&k->lock, news_trace, &k->news);
 	return RC_OK;
-}
-
-static enum rc
-open_backend(struct keeper *k)
-{
-	const struct plan *p = k->plan;
-	struct keeper_lock *l = &k->lock;
-
-	if (!p->site.backend->open)
-		return fault_set(&l->fault, RC_CONFIG,
-		    "this dlock was built without the %s backend (dlock version)",
-		    p->site.backend->name);
-	if (has_several(k))
-		return multi_open(&l->store, &k->host, p->site.backend, &l->site, p->keys,
-		    p->nkeys, &l->fault);
-	return p->site.backend->open(&l->store, &k->host, &l->site, &l->fault);
-}
-
-static void
-trace_calls(struct keeper *k)
-{
-	struct store *traced = is_multi(k)
-	    ? NULL
-	    : trace_wrap(k->lock.store, NULL, tell_trace, k);
-
-	if (is_multi(k))
-		multi_trace(k->lock.store, tell_trace, k);
-	else if (traced)
-		k->lock.store = traced;
-}
-
-static enum rc
-open_store(struct keeper *k)
-{
-	struct keeper_lock *l = &k->lock;
-	const struct join_asker asker = {&k->host, k->plan, &l->site, &l->outer_until};
-	enum rc rc = join_open(&l->store, &asker, &l->joined, &l->fault);
-
-	k->keep.terms.nested = l->store != NULL;
-	if (rc == RC_OK && !l->store)
-		rc = open_backend(k);
-	if (rc == RC_OK)
-		rc = check_capability(l->store, &l->claim, &l->fault);
-	/* never asked for anything, so there is nothing to give back */
-	if (rc != RC_OK && l->store) {
-		l->store->backend->close(l->store);
-		l->store = NULL;
-	}
-	if (rc == RC_OK) {
-		snprintf(
-		    k->shared->where, sizeof k->shared->where, "%s", l->store->where);
-		atomic_store(&k->shared->opened, true);
-	}
-	if (rc == RC_OK && k->plan->show.verbose)
-		trace_calls(k);
-	return rc;
-}
-
-/* What was granted for each key. */
-static void
-note_parts(struct keeper *k)
-{
-	struct keeper_lock *l = &k->lock;
-
-	if (k->keep.terms.nested)
-		memcpy(l->parts, l->joined.parts, sizeof l->parts);
-	for (size_t i = 0; i < k->plan->nkeys && !k->keep.terms.nested; i++) {
-		const struct grant *g = is_multi(k) ? multi_grant(l->store, i)
-						    : &l->grant;
-
-		l->parts[i] = (struct join_part){g->token, g->slot};
-	}
 }
 
 /*
@@ -928,10 +667,9 @@ keeper_granted(struct keeper *k)
 {
 	char lease[32], asked[32], grace[32];
 
-	note_parts(k);
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
-		fault_set(&k->lock.fault, RC_CONFIG,
+		fault_set(&k->fault, RC_CONFIG,
 		    "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
 		    k->lock.store->where,
 		    parse_duration_text(k->lock.grant.lease, lease, sizeof lease),
@@ -945,21 +683,18 @@ acquire(struct keeper *k)
 	instant until = k->plan->wait.most == 0
 	    ? 0
 	    : instant_after(k->run->began, k->plan->wait.most);
-	enum rc rc;
+	enum rc rc = open_lock(k);
 
-	make_claim(k);
-	rc = open_store(k);
 	if (rc == RC_OK)
-		rc = k->lock.store->backend->lock->acquire(
-		    k->lock.store, &k->lock.claim, until, &k->lock.grant, &k->lock.fault);
+		rc = lock_acquire(&k->lock, until, &k->fault);
 	k->todo.stop = false;
-	tell_notice(k);
+	news_notice(&k->news);
 	if (rc == RC_BUSY) {
 		k->host.seen.silent = false;
-		tell_wait(k);
+		news_wait(&k->news, k->fault.text);
 	}
 	if (rc == RC_DONE)
-		tell_front(k, MSG_SKIPPED, 0, k->lock.fault.text);
+		news_send(&k->news, MSG_SKIPPED, 0, k->fault.text);
 	if (rc == RC_OK)
 		keeper_granted(k);
 	else
@@ -969,64 +704,35 @@ acquire(struct keeper *k)
 static void
 unanswered(struct keeper *k, const struct fault *f)
 {
-	if (!k->told.suspect)
-		tell_front(
-		    k, MSG_SUSPECT, k->keep.lease.term_at - instant_now(), f->text);
-	k->told.suspect = true;
+	news_suspect(&k->news, k->keep.lease.term_at - instant_now(), f->text);
 	if (k->keep.ending.kind != END_LOST)
-		k->lock.fault = *f;
+		k->fault = *f;
 	react(k, EV_UNANSWERED, 0);
-}
-
-/*
- * Somebody wants the lock back, or has taken it: names who, where that is known.  With
- * several keys the backend says which one it was.
- */
-static void
-name_breaker(struct keeper *k, const char *unknown)
-{
-	struct fault said = k->lock.fault;
-	char who[RECORD_BYTES];
-
-	if (*k->host.breaker) {
-		record_describe(k->host.breaker, who, sizeof who);
-		fault_set(&k->lock.fault, RC_REVOKED, "broken by %s%s%s%s", who,
-		    has_several(k) ? " (" : "", has_several(k) ? said.text : "",
-		    has_several(k) ? ")" : "");
-	} else if (*unknown) {
-		fault_set(&k->lock.fault, RC_REVOKED, "%s (%.*s)", unknown,
-		    (int)(sizeof said.text - 100), said.text);
-	}
 }
 
 static void
 renew(struct keeper *k)
 {
 	struct fault f = {""};
-	enum rc rc = k->lock.store->backend->lock->renew(
-	    k->lock.store, k->todo.until, &k->lock.grant, &f);
+	enum rc rc = lock_renew(&k->lock, k->todo.until, &f);
 
 	k->todo.stop = false;
-	tell_notice(k);
+	news_notice(&k->news);
 	switch (rc) {
 	case RC_OK:
-		if (k->told.suspect)
-			tell_front(k, MSG_TRUSTED, 0, "");
-		k->told.suspect = false;
+		news_trust(&k->news);
 		if (run_guarded(k->run))
 			outside_signal(run_guarded(k->run), 0, false); /* to know them */
 		if (k->keep.ending.kind != END_LOST)
-			k->lock.fault.text[0] = '\0';
+			k->fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
 		break;
 	case RC_REVOKED:
-		k->lock.fault = f;
-		name_breaker(k, "its holder was asked to give it up");
+		k->fault = f;
 		react_to_lease(k, EV_REVOKED);
 		break;
 	case RC_LOST:
-		k->lock.fault = f;
-		name_breaker(k, "");
+		k->fault = f;
 		react(k, EV_DISOWNED, 0);
 		break;
 	case RC_STOP: /* our own doing, no sign of trouble */
@@ -1041,43 +747,19 @@ static void
 release_lock(struct keeper *k)
 {
 	int status = verdict_status(&k->keep.ending);
+	instant keep_until = keep_wanted_until(&k->keep);
 	struct fault f = {""};
-	enum rc rc = RC_OK;
+	enum rc rc = lock_release(&k->lock, status, keep_until, k->todo.until, &f);
 
-	k->lock.outer_until = keep_wanted_until(&k->keep);
-	if (k->lock.store)
-		rc = k->lock.store->backend->lock->release(
-		    k->lock.store, status, k->todo.until, &f);
 	/* memory has run out, say; for a withdrawal there is no later */
 	if (rc == RC_SYSTEM && !k->keep.granted_at)
-		rc = k->lock.store->backend->lock->release(
-		    k->lock.store, status, k->todo.until, &f);
+		rc = lock_release(&k->lock, status, keep_until, k->todo.until, &f);
 	k->todo.stop = false;
-	tell_notice(k);
+	news_notice(&k->news);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED &&
 	    k->keep.ending.kind != END_LOST)
-		k->lock.fault = f;
+		k->fault = f;
 	react(k, EV_RELEASED, rc);
-}
-
-/*
- * Nothing is left of the command, and the front knows the ending: a client
- * library that will not come to an end may be cut short by the kernel.
- */
-static void
-close_store(struct keeper *k)
-{
-	sigset_t alrm;
-
-	if (!k->lock.store || k->keep.ending.stuck)
-		return;
-	signal(SIGALRM, SIG_DFL);
-	sigemptyset(&alrm);
-	sigaddset(&alrm, SIGALRM);
-	alarm(CLOSE_PATIENCE);
-	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
-	k->lock.store->backend->close(k->lock.store);
-	alarm(0);
 }
 
 /* Those who came just before join_server_refuse() have yet to say what they want. */
@@ -1101,7 +783,7 @@ await_question(struct keeper *k)
 	instant until = instant_now() + QUESTION_PATIENCE;
 	sigset_t term;
 
-	if (!k->run->body || k->keep.ending.kind != END_LOST || k->told.release ||
+	if (!k->run->body || k->keep.ending.kind != END_LOST || k->answered ||
 	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
 		return;
 	sigemptyset(&term);
@@ -1109,7 +791,7 @@ await_question(struct keeper *k)
 	sigprocmask(SIG_UNBLOCK, &term, NULL);
 	if (chdir("/") != 0)
 		return;
-	while (!k->told.release && instant_now() < until)
+	while (!k->answered && instant_now() < until)
 		pump(k, -1, 0, until);
 }
 
@@ -1130,8 +812,8 @@ leave_the_terminal(struct keeper *k)
 		setpgid(0, 0);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
-	low = k->link < other || other < 0 ? k->link : other;
-	high = k->link < other ? other : k->link;
+	low = k->news.link < other || other < 0 ? k->news.link : other;
+	high = k->news.link < other ? other : k->news.link;
 	if (low > 3)
 		close_range(3, low - 1, 0);
 	if (high > low + 1)
@@ -1142,7 +824,7 @@ leave_the_terminal(struct keeper *k)
 static _Noreturn void
 die_early(struct keeper *k, const char *what)
 {
-	fault_set(&k->lock.fault, RC_SYSTEM, "%s: %s", what, strerror(errno));
+	fault_set(&k->fault, RC_SYSTEM, "%s: %s", what, strerror(errno));
 	k->keep.ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
 	report_ending(k);
 	_exit(0);
@@ -1158,7 +840,7 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->run = r;
 	k->plan = r->plan;
 	k->shared = r->shared;
-	k->link = r->ends[1];
+	news_init(&k->news, r->plan, &k->host, r->ends[1]);
 	k->todo.wake = NEVER;
 	k->child.gate = -1;
 	close(r->ends[0]);
@@ -1192,13 +874,15 @@ keeper_prepare(struct keeper *k)
 	if (loop_open(&k->loop, &heard) != 0)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
-		record_write(k->lock.record, r->plan, getpid());
+		record_write(k->record, r->plan, getpid());
+	lock_init(
+	    &k->lock, r->plan, &k->host, r->owner, *k->record ? k->record : r->record);
 	join_server_open(
 	    &k->joins, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
 	if (k->run->body)
 		prepare_body(k);
 	keep_init(&k->keep, &r->plan->terms);
-	k->keep.terms.several = has_several(k);
+	k->keep.terms.several = r->plan->nkeys > 1;
 }
 
 /* One thing that step() wants of the main line, or else a look at what has happened. */
@@ -1228,7 +912,8 @@ keeper_run(const struct run *r)
 		keeper_call(&keeper);
 	dismiss_stub(&keeper);
 	serve_last(&keeper);
-	close_store(&keeper);
+	if (!keeper.keep.ending.stuck)
+		lock_close(&keeper.lock);
 	await_question(&keeper);
 	_exit(0);
 }

@@ -270,3 +270,35 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		v.line[0] = '\0';
 	return v;
 }
+
+struct verdict
+verdict_of_release(
+    const struct plan *p, const struct ending *e, const char *words, const char *where)
+{
+	const struct heard heard = {
+	    .words = words, .where = where, .key = "", .holder = "", .slots = ""};
+	struct verdict v = verdict_of(p, e, &heard);
+	bool several = p->nkeys > 1;
+	char key[400];
+
+	if (e->kind == END_COMMAND)
+		v.status = e->unconfirmed ? STATUS_UNAVAILABLE : 0;
+	if (e->kept == KEPT_OUTSIDE && !*v.line)
+		snprintf(v.line, sizeof v.line,
+		    "%s %s given back here, but the enclosing dlock still holds %s",
+		    plan_name(p, key, sizeof key), several ? "are" : "is",
+		    several ? "them" : "it");
+	return v;
+}
+
+struct verdict
+verdict_of_joined(const struct plan *p, unsigned joined)
+{
+	struct verdict v = {.name = "kept"};
+	char key[400];
+
+	snprintf(v.line, sizeof v.line,
+	    "%s %s kept until the dlocks that have joined this hold have ended: %u",
+	    plan_name(p, key, sizeof key), p->nkeys > 1 ? "are" : "is", joined);
+	return v;
+}

@@ -45,4 +45,14 @@ int verdict_status(const struct ending *);
 struct verdict verdict_of(
     const struct plan *, const struct ending *, const struct heard *);
 
+/*
+ * The same for whoever has asked for the release of a hold, and succeeds with it;
+ * `words` and `where` as in struct heard.
+ */
+struct verdict verdict_of_release(
+    const struct plan *, const struct ending *, const char *words, const char *where);
+
+/* For him, when so many who have joined the hold keep it. */
+struct verdict verdict_of_joined(const struct plan *, unsigned joined);
+
 #endif

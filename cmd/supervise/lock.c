@@ -1,0 +1,219 @@
+/* lock.c - the lock of a run: of one key, of several, or joined. */
+#include "lock.h"
+
+#include "backends/multi.h"
+#include "cmd/record.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
+
+/* Is the store that of several keys, multi.h?  Joined holds are one store anyhow. */
+static bool
+is_multi(const struct lock *l)
+{
+	return l->plan->nkeys > 1 && !l->nested;
+}
+
+/* What was granted for the i-th key; not for a joined hold. */
+static const struct grant *
+grant_of(const struct lock *l, size_t i)
+{
+	return is_multi(l) ? multi_grant(l->store, i) : &l->grant;
+}
+
+void
+lock_init(struct lock *l, const struct plan *p, struct host *host, const char *owner,
+    const char *record)
+{
+	l->plan = p;
+	l->host = host;
+	l->site = (struct site){p->site.url, p->site.settings, p->site.nsettings};
+	l->claim = (struct claim){
+	    .key = p->keys[0],
+	    .kind = p->claim.kind,
+	    .limit = p->claim.limit,
+	    .job = p->claim.job,
+	    .owner = owner,
+	    .record = record,
+	    .ttl = p->terms.ttl,
+	    .persist = p->wait.persist,
+	};
+}
+
+/* ---- opening ---- */
+
+/* What of its kind the store cannot do is refused before anything is asked. */
+static enum rc
+check_capability(const struct store *s, const struct claim *c, struct fault *f)
+{
+	static const struct {
+		unsigned cap;
+		const char *word;
+	} needs[] = {
+	    [KIND_EXCLUSIVE] = {0, ""},
+	    [KIND_WRITER] = {0, ""},
+	    [KIND_SHARED] = {CAP_SHARED, "shared"},
+	    [KIND_LIMIT] = {CAP_LIMIT, "limited"},
+	};
+
+	if ((s->caps & needs[c->kind].cap) != needs[c->kind].cap)
+		return fault_set(f, RC_CONFIG,
+		    "%s has no %s locks (dlock-backends(7) says who has)", s->where,
+		    needs[c->kind].word);
+	if (job_is_wanted(&c->job) && !(s->caps & CAP_JOB))
+		return fault_set(f, RC_CONFIG,
+		    "%s cannot remember runs, as --once and --cooldown need (dlock-backends(7) says who can)",
+		    s->where);
+	return RC_OK;
+}
+
+static enum rc
+open_backend(struct lock *l, struct fault *f)
+{
+	const struct plan *p = l->plan;
+
+	if (!p->site.backend->open)
+		return fault_set(f, RC_CONFIG,
+		    "this dlock was built without the %s backend (dlock version)",
+		    p->site.backend->name);
+	if (p->nkeys > 1)
+		return multi_open(
+		    &l->store, l->host, p->site.backend, &l->site, p->keys, p->nkeys, f);
+	return p->site.backend->open(&l->store, l->host, &l->site, f);
+}
+
+enum rc
+lock_open(struct lock *l, struct fault *f)
+{
+	const struct join_asker asker = {l->host, l->plan, &l->site, &l->outer_until};
+	enum rc rc = join_open(&l->store, &asker, &l->joined, f);
+
+	l->nested = l->store != NULL;
+	if (rc == RC_OK && !l->store)
+		rc = open_backend(l, f);
+	if (rc == RC_OK)
+		rc = check_capability(l->store, &l->claim, f);
+	/* never asked for anything, so there is nothing to give back */
+	if (rc != RC_OK && l->store) {
+		l->store->backend->close(l->store);
+		l->store = NULL;
+	}
+	return rc;
+}
+
+void
+lock_trace(struct lock *l, void (*tell)(void *ctx, const char *line), void *ctx)
+{
+	struct store *traced = is_multi(l) ? NULL : trace_wrap(l->store, NULL, tell, ctx);
+
+	if (is_multi(l))
+		multi_trace(l->store, tell, ctx);
+	else if (traced)
+		l->store = traced;
+}
+
+/* ---- the calls ---- */
+
+/* What was granted for each key. */
+static void
+note_parts(struct lock *l)
+{
+	if (l->nested) {
+		memcpy(l->parts, l->joined.parts, sizeof l->parts);
+		return;
+	}
+	for (size_t i = 0; i < l->plan->nkeys; i++) {
+		const struct grant *g = grant_of(l, i);
+
+		l->parts[i] = (struct join_part){g->token, g->slot};
+	}
+}
+
+enum rc
+lock_acquire(struct lock *l, instant until, struct fault *f)
+{
+	enum rc rc = l->store->backend->lock->acquire(
+	    l->store, &l->claim, until, &l->grant, f);
+
+	if (rc == RC_OK)
+		note_parts(l);
+	return rc;
+}
+
+/*
+ * Somebody wants the lock back, or has taken it: names who, where that is known.  With
+ * several keys the backend says which one it was.
+ */
+static void
+name_breaker(const struct lock *l, const char *unknown, struct fault *f)
+{
+	struct fault said = *f;
+	bool several = l->plan->nkeys > 1;
+	char who[RECORD_BYTES];
+
+	if (*l->host->breaker) {
+		record_describe(l->host->breaker, who, sizeof who);
+		fault_set(f, RC_REVOKED, "broken by %s%s%s%s", who, several ? " (" : "",
+		    several ? said.text : "", several ? ")" : "");
+	} else if (*unknown) {
+		fault_set(f, RC_REVOKED, "%s (%.*s)", unknown,
+		    (int)(sizeof said.text - 100), said.text);
+	}
+}
+
+enum rc
+lock_renew(struct lock *l, instant until, struct fault *f)
+{
+	enum rc rc = l->store->backend->lock->renew(l->store, until, &l->grant, f);
+
+	if (rc == RC_REVOKED)
+		name_breaker(l, "its holder was asked to give it up", f);
+	else if (rc == RC_LOST)
+		name_breaker(l, "", f);
+	return rc;
+}
+
+enum rc
+lock_release(
+    struct lock *l, int status, instant keep_until, instant until, struct fault *f)
+{
+	l->outer_until = keep_until;
+	return l->store ? l->store->backend->lock->release(l->store, status, until, f)
+			: RC_OK;
+}
+
+struct anchors
+lock_anchors(const struct lock *l)
+{
+	struct anchors a = {.n = 0};
+
+	if (l->nested)
+		return l->joined.keepers;
+	for (size_t i = 0; i < l->plan->nkeys; i++) {
+		int fd = grant_of(l, i)->anchor;
+
+		if (fd >= 0)
+			a.fds[a.n++] = fd;
+	}
+	return a;
+}
+
+void
+lock_close(struct lock *l)
+{
+	sigset_t alrm;
+
+	if (!l->store)
+		return;
+	signal(SIGALRM, SIG_DFL);
+	sigemptyset(&alrm);
+	sigaddset(&alrm, SIGALRM);
+	alarm(CLOSE_PATIENCE);
+	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
+	l->store->backend->close(l->store);
+	alarm(0);
+}

@@ -1,0 +1,58 @@
+/*
+ * lock.h - the lock of a run: of one key, of several, or joined.
+ *
+ * Makes of the plan what backend.h asks for, and chooses who serves it: the keepers
+ * around us if they have it (join.h), else the plan's backend, through multi.h for
+ * several keys.  The calls are those of lock_ops, in the same order, and mean the same.
+ */
+#ifndef DLOCK_LOCK_H
+#define DLOCK_LOCK_H
+
+#include "join.h"
+
+struct lock {
+	const struct plan *plan;
+	struct host *host;
+	struct site site;
+	/* what enclosing dlocks have told: `site` may point into it */
+	struct joined joined;
+	bool nested; /* it is a joined hold */
+	struct claim claim;
+	instant outer_until; /* nested: so long the enclosing dlock is to keep it */
+	struct store *store; /* NULL: none is open */
+	struct grant grant;
+	struct join_part parts[KEYS_MAX]; /* of it, for each key */
+};
+
+/* plan, host, owner and record outlive it. */
+void lock_init(struct lock *, const struct plan *, struct host *, const char *owner,
+    const char *record);
+
+/*
+ * RC_CONFIG, too: the store cannot do what is asked for.  On anything but RC_OK nothing
+ * was asked for, and nothing is open.
+ */
+enum rc lock_open(struct lock *, struct fault *);
+
+/* Has each call told in a line; after lock_open(). */
+void lock_trace(struct lock *, void (*tell)(void *ctx, const char *line), void *ctx);
+
+enum rc lock_acquire(struct lock *, instant until, struct fault *);
+
+/* With RC_REVOKED and RC_LOST *fault says who wants it back, or has it, if that is known. */
+enum rc lock_renew(struct lock *, instant until, struct fault *);
+
+/* RC_OK if no store is open.  The enclosing dlock keeps a joined hold until `keep_until`. */
+enum rc lock_release(
+    struct lock *, int status, instant keep_until, instant until, struct fault *);
+
+/* The descriptors whose being open keeps it. */
+struct anchors lock_anchors(const struct lock *);
+
+/*
+ * When nothing is left of the command: a client library that takes too long for its
+ * leave ends this process.
+ */
+void lock_close(struct lock *);
+
+#endif
