@@ -2,7 +2,7 @@
  * keeper.h - the process that keeps the lock.
  *
  * It owns the backend, the command and the lease; step.h decides, this carries
- * out.  It lives in a background process group of its own and has none of the
+ * out (keeper_inside.h: in two halves).  It lives in a background process group of its own and has none of the
  * user's descriptors: what is to be said, it tells the front.
  *
  * It may be killed or frozen at any line: the front watches, and the kernel

@@ -4,7 +4,8 @@
  *
  * What stands for what:
  *
- *	Keeper	cmd/supervise/keeper.c: let_go(), pump(), reap(), react_to(), carry_out();
+ *	Keeper	cmd/supervise/keeper.c: let_go(), keeper_react_to(), carry_out();
+ *		cmd/supervise/keeper_hear.c: keeper_hear(), keeper_reap();
  *		and what cmd/supervise/step.c decides: granted(), renewed(), overtaken(),
  *		guard_tree(), finished(), give_back()
  *	Front	cmd/supervise/front.c: view_of(), stop_command(), take_over(),
