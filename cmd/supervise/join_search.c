@@ -232,21 +232,28 @@ ask_all(struct search *s, const char *addresses, struct fault *f)
 	return rc == RC_LOST ? RC_OK : rc;
 }
 
+/* RC_LOST: none of them has a key of ours. */
+static enum rc
+search_among(const struct join_asker *asker, const char *addresses, struct joined *joined,
+    struct fault *f)
+{
+	struct search s = {
+	    .asker = asker, .told = &joined->site, .joined = joined, .fd = -1};
+	enum rc rc = ask_all(&s, addresses, f);
+
+	return rc == RC_OK ? settle_search(&s, f) : rc;
+}
+
 enum rc
 join_search(const struct join_asker *asker, struct joined *joined, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
-	struct search s = {
-	    .asker = asker, .told = &joined->site, .joined = joined, .fd = -1};
 	enum rc rc = RC_LOST;
 
 	joined->keepers.n = 0;
 	join_site_begin(&joined->site, asker->plan);
-	if (addresses && *addresses) {
-		rc = ask_all(&s, addresses, f);
-		if (rc == RC_OK)
-			rc = settle_search(&s, f);
-	}
+	if (addresses && *addresses)
+		rc = search_among(asker, addresses, joined, f);
 	if (rc != RC_OK)
 		join_search_leave(&joined->keepers);
 	return rc == RC_LOST ? join_site_settle(&joined->site, f) : rc;
