@@ -10,7 +10,8 @@
 
 #include "cmd/plan.h"
 
-enum { JOIN_SITE_BYTES = 4096 }; /* of a site as text, with the NUL */
+/* Of a site as text, with the NUL: any that a plan can have. */
+enum { JOIN_SITE_BYTES = URL_BYTES + SETTINGS_BYTES + 1 };
 
 /*
  * "URL\nNAME=VALUE\n...\n" into out[JOIN_SITE_BYTES]: with backend and key, what makes two

@@ -9,7 +9,7 @@
 
 #include "join_site.h"
 
-#define JOIN_VERSION 5
+#define JOIN_VERSION 6
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS) /* pause before a full one is asked again */

@@ -1073,7 +1073,7 @@ def test_a_run_is_not_released(dlock, where):
 JOIN = """import os, re, socket, struct, subprocess, sys
 join, backend, key, times = open(sys.argv[1]).read(), *sys.argv[2:4], int(sys.argv[4])
 version = int(re.search("#define JOIN_VERSION (.*)", join)[1])
-ask = struct.pack("=iiB7xq16s4096s", version, 1, 1, 0, backend.encode(), b"") + key.encode() + bytes(1)
+ask = struct.pack("=iiB7xq16s12289s", version, 1, 1, 0, backend.encode(), b"") + key.encode() + bytes(1)
 handle = sys.stdin.readline().strip()
 joined = []
 for _ in range(times):

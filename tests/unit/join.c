@@ -321,11 +321,58 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	assert_null(store);
 }
 
+/* ---- long sites ---- */
+
+static char long_url[URL_BYTES], long_value[SETTINGS_BYTES - sizeof "x=" + 1];
+static const struct setting long_setting[] = {{"x", long_value}};
+
+/* In a process below: the same site is joined, and whoever names none is told all of it. */
+static int
+ask_long(const struct outer *o)
+{
+	static struct host host;
+	static struct joined joined;
+	struct plan p = {
+	    .keys = {"job"}, .nkeys = 1, .site = {.backend = backend_named("file")}};
+	struct site site = {long_url, long_setting, 1};
+	instant keep_until = 0;
+	struct join_asker asker = {&host, &p, &site, &keep_until};
+	struct store *store = NULL;
+	struct fault f;
+
+	host_init(&host);
+	setenv("DLOCK_KEEPER", o->server.address, 1);
+	if (join_open(&store, &asker, &joined, &f) != RC_OK || !store)
+		return 2;
+	store->backend->close(store);
+	if (open_inner(o->server.address, "other", &store, &site, &joined) != RC_OK)
+		return 3;
+	return is_told(&site, long_url, "x", long_value) ? 0 : 4;
+}
+
+static void
+the_longest_site_is_joined_and_told(void **state)
+{
+	static struct outer outer, other;
+	pid_t asker;
+
+	(void)state;
+	memset(long_url, 'u', sizeof long_url - 1);
+	memset(long_value, 'v', sizeof long_value - 1);
+	open_outer(&outer, "job", long_url, long_setting, 1);
+	open_outer(&other, "job", "file:///b", NULL, 0);
+	asker = fork();
+	if (asker == 0)
+		_exit(ask_long(&outer));
+	assert_int_equal(serve(&outer, &other, asker), 0);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(two_sites_do_not_mix),
+	    cmocka_unit_test(the_longest_site_is_joined_and_told),
 	    cmocka_unit_test(what_is_a_part_of_a_hold_is_joined),
 	    cmocka_unit_test(a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys),
 	};
