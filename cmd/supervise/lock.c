@@ -86,19 +86,27 @@ open_backend(struct lock *l, struct fault *f)
 	return p->site.backend->open(&l->store, l->host, &l->site, f);
 }
 
-enum rc
-lock_open(struct lock *l, struct fault *f)
+/* At the keepers around us, or else at the plan's backend. */
+static enum rc
+open_store(struct lock *l, struct fault *f)
 {
 	const struct join_asker asker = {l->host, l->plan, &l->site, &l->outer_until};
 	enum rc rc = join_open(&l->store, &asker, &l->joined, f);
 
 	l->nested = l->store != NULL;
-	if (rc == RC_OK && !l->store)
-		rc = open_backend(l, f);
-	if (rc == RC_OK)
-		rc = check_capability(l->store, &l->claim, f);
+	return rc == RC_OK && !l->store ? open_backend(l, f) : rc;
+}
+
+enum rc
+lock_open(struct lock *l, struct fault *f)
+{
+	enum rc rc = open_store(l, f);
+
+	if (rc != RC_OK || !l->store)
+		return rc;
+	rc = check_capability(l->store, &l->claim, f);
 	/* never asked for anything, so there is nothing to give back */
-	if (rc != RC_OK && l->store) {
+	if (rc != RC_OK) {
 		l->store->backend->close(l->store);
 		l->store = NULL;
 	}
