@@ -319,18 +319,15 @@ join_server_call(struct join_server *s)
 			send(s->peers[i].fd, "", JOIN_CALL, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-bool
+void
 join_server_answer(struct join_server *s, int status, const char *line)
 {
 	struct join_outcome o = {.version = JOIN_VERSION, .status = status};
-	bool any = false;
 
 	snprintf(o.line, sizeof o.line, "%s", line);
 	for (size_t i = 0; i < s->used; i++)
 		if (s->peers[i].fd >= 0 && s->peers[i].releases) {
 			send(s->peers[i].fd, &o, sizeof o, MSG_DONTWAIT | MSG_NOSIGNAL);
 			drop_peer(s, i);
-			any = true;
 		}
-	return any;
 }

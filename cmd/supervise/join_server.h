@@ -81,7 +81,7 @@ bool join_server_is_asked(const struct join_server *);
 /* Has all who have joined ask at once what has become of it. */
 void join_server_call(struct join_server *);
 
-/* Tells all who have asked for a release how that ended, in one line; was there any? */
-bool join_server_answer(struct join_server *, int status, const char *line);
+/* Tells all who have asked for a release how that ended, in one line. */
+void join_server_answer(struct join_server *, int status, const char *line);
 
 #endif

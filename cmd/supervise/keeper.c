@@ -200,12 +200,14 @@ keeper_answer_release(struct keeper *k)
 	struct ending e = k->keep.ending;
 	struct verdict v;
 
+	if (!join_server_is_asked(&k->joins))
+		return;
 	e.returned = atomic_load(&k->shared->end.returned);
 	v = verdict_of_release(k->plan, &e, k->fault.text, shared_where(k->shared));
-	if (k->keep.phase == PH_OVER && join_server_is_asked(&k->joins))
+	if (k->keep.phase == PH_OVER)
 		join_server_refuse(&k->joins);
-	if (join_server_answer(&k->joins, v.status, v.line))
-		k->answered = true;
+	join_server_answer(&k->joins, v.status, v.line);
+	k->answered = true;
 }
 
 static void
