@@ -131,11 +131,12 @@ BEGIN
 	END IF;
 END
 //
--- Nobody is excluded by tables without transactions.  Once a session: each table is named by
--- itself, so that only that one is opened.
+-- Nobody is excluded by tables without transactions.  Once for each database that a session comes
+-- to (a proxy may lend it to several): each table is named by itself, so that only that one is
+-- opened.
 CREATE PROCEDURE dlock_must_lock_1()
 BEGIN
-	IF @dlock_locks IS NULL THEN
+	IF NOT @dlock_locks <=> CAST(DATABASE() AS BINARY) THEN
 		IF EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'dlock_keys'
 					AND engine <> 'InnoDB')
 				OR EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'dlock_holds'
@@ -145,7 +146,7 @@ BEGIN
 			SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1286,
 				MESSAGE_TEXT = 'dlock_keys, dlock_holds or dlock_waiters is not in InnoDB: ALTER TABLE ... ENGINE = InnoDB';
 		END IF;
-		SET @dlock_locks = 1;
+		SET @dlock_locks = CAST(DATABASE() AS BINARY);
 	END IF;
 END
 //

@@ -348,6 +348,24 @@ def test_two_databases_are_two_places(dlock, made):
         other.drop()
 
 
+def test_a_session_that_goes_to_another_database_looks_at_its_tables_too(dlock, made):
+    """As one does that a proxy lends to several: that the tables of one can lock says nothing of another's."""
+    other = made.server.database()
+    try:
+        assert run(dlock, other.url).status == 0
+        other.ask("ALTER TABLE dlock_holds ENGINE = MyISAM")
+        with made.connect() as c:
+            assert call(c, "dlock_take_1", "job", OWNER, "{}", 30_000_000, 0, FAR)[0]
+            c.select_db(other.name)
+            with pytest.raises(pymysql.err.MySQLError) as refusal:
+                call(c, "dlock_take_1", "job", OWNER, "{}", 30_000_000, 0, FAR)
+            assert refusal.value.args[0] == 1286
+            c.select_db(made.name)
+            assert call(c, "dlock_take_1", "else", OWNER, "{}", 30_000_000, 0, FAR)[0]
+    finally:
+        other.drop()
+
+
 def test_the_index_refuses_two_exclusive_holds(made):
     with made.connect() as c:
         enter(c, owner_of(1))
