@@ -316,8 +316,8 @@ lease_wait(struct store *store, instant until, struct fault *f)
 	rc = sleep_there(my, until, &slept, f);
 	snprintf(l->was_free, sizeof l->was_free, "%s",
 	    slept == SLEPT_NOT || slept == SLEPT_REFUSED ? l->ahead : "");
-	if (rc != RC_OK && my->session.said == SAID_INTERRUPTED)
-		return RC_OK; /* somebody has cancelled our sleep */
+	if (rc == RC_AGAIN && my->session.said == SAID_INTERRUPTED)
+		return RC_OK; /* somebody has cancelled our sleep: ask */
 	return rc;
 }
 

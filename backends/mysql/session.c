@@ -472,6 +472,7 @@ session_ask_here(struct session *s, const char *sql, const struct shape *shape,
 {
 	enum rc rc;
 
+	s->said = 0;
 	if (!session_is_open(s))
 		return session_broken(s, f);
 	*sent = instant_now();

@@ -375,8 +375,10 @@ sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
 	rc = ask_here(&pg->conn, &q, *order ? 3 : 1, wake + ASK_LEAST, &sent, NULL, f);
-	return said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014") ? RC_OK
-										: rc;
+	if (rc == RC_AGAIN &&
+	    (said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014")))
+		return RC_OK;
+	return rc;
 }
 
 /* Waits on one session, until it is granted or something is wrong. */

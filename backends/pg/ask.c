@@ -13,6 +13,7 @@ ask_here(struct connection *c, const struct question *q, int fields, instant unt
 {
 	enum rc rc = RC_OK;
 
+	said_set(c, NULL);
 	if (!connection_is_open(c))
 		return connection_broken(c, f);
 	if (q->prepare)

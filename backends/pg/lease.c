@@ -490,8 +490,8 @@ lease_wait(struct store *store, instant until, struct fault *f)
 	if (!pg->conn.pgconn)
 		return RC_OK;
 	rc = sleep_in_line(pg, until, f);
-	if (said_state(&pg->conn, "57014"))
-		return RC_OK; /* somebody has cancelled our sleep */
+	if (rc == RC_AGAIN && said_state(&pg->conn, "57014"))
+		return RC_OK; /* somebody has cancelled our sleep: ask */
 	if (rc == RC_OK && lease_of(pg)->lease.standing.token &&
 	    !job_is_wanted(&pg->claim->job))
 		note_given_back(pg);

@@ -149,7 +149,8 @@ lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant
 	instant sent;
 	enum rc rc = ask_here(&pg->conn, &q, 7, until, &sent, &r, f);
 
-	if (said_state(&pg->conn, "57014") || said_state(&pg->conn, "55P03")) {
+	if (rc == RC_AGAIN &&
+	    (said_state(&pg->conn, "57014") || said_state(&pg->conn, "55P03"))) {
 		*code = ROW_HELD; /* the time is up */
 		return RC_OK;
 	}

@@ -8,7 +8,7 @@ import pymysql
 import pytest
 
 from databases import is_free, run
-from mysql_server import USER, mysql_url
+from mysql_server import USER, MysqlTamper, mysql_url
 from support import At, boottime, spent, wait_for
 from test_fault import assert_refused
 
@@ -110,6 +110,39 @@ def test_a_sleeper_that_is_disturbed_goes_on(dlock, mysql_db):
     assert [w.wait().status for w in waiters] == [0, 0, 0]
     tokens = [w.token for w in waiters]
     assert tokens == sorted(tokens)
+
+
+class AsMysql(MysqlTamper):
+    """The server as MySQL, whose GET_LOCK knows whole seconds: what is less is slept in dlock."""
+
+    def __init__(self, port):
+        super().__init__(port, None, ready=1 << 30)
+
+    def rewrite(self, link, direction, data):
+        return data.replace(b"-MariaDB", b"-ofmysql").replace(b", max_execution_time = 0", b" " * 24)
+
+
+def test_a_question_that_was_cancelled_is_no_sleep_that_was(dlock, mysql_db, request):
+    """The wait that follows it ends as one that has expired.  One of three may do so between two waits."""
+    proxy = AsMysql(mysql_db.port)
+    request.addfinalizer(proxy.close)
+    assert run(dlock, mysql_db.url).status == 0
+
+    def replace(function):
+        mysql_db.ask("DROP PROCEDURE dlock_enter_1")
+        mysql_db.ask(function)
+
+    def expires_while_it_waits():
+        holder = dlock.hold(At(mysql_db.url), "job", "-t", "60s")
+        waiter = dlock.contend(At(mysql_db.through(proxy)), "job", "-t", "60s", "-w", "2950ms").queued(1)
+        function = mysql_db.ask("SHOW CREATE PROCEDURE dlock_enter_1")[0][2]
+        replace(function.replace("\tCALL dlock_must_lock_1();", "\tSIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1317;"))
+        status = waiter.wait().status
+        replace(function)
+        assert holder.finish().status == 0
+        return status == 75
+
+    assert any(expires_while_it_waits() for _ in range(3))
 
 
 def test_a_dead_waiter_is_passed_over_at_once(dlock, mysql_db):

@@ -240,6 +240,21 @@ def test_a_hand_off_is_two_statements_and_wakes_one(dlock, db, request):
         assert each.held().finish().status == 0
 
 
+def test_a_question_that_was_cancelled_is_no_sleep_that_was(dlock, db):
+    """The wait that follows it ends as one that has expired.  One of three may do so between two waits."""
+    def expires_while_it_waits():
+        reader = dlock.hold(At(db.url), "job", "-s", "-t", "60s")
+        writer = dlock.contend(At(db.url), "job", "-t", "60s", "-w", "4s").queued(1)
+        function = db.value("SELECT pg_get_functiondef('dlock.enter_queue'::regproc)")
+        db.ask(function.replace("\nBEGIN\n", "\nBEGIN\nRAISE query_canceled;\n", 1))  # it asks every 2.5 s, and soon waits again
+        status = writer.wait().status
+        db.ask(function)
+        assert reader.finish().status == 0
+        return status == 75
+
+    assert any(expires_while_it_waits() for _ in range(3))
+
+
 def test_the_queue_forgets_the_dead(dlock, db):
     """Those whose sessions have ended no longer count, though the holder holds on."""
     holder = dlock.hold(At(db.url), "job")
