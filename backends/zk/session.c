@@ -392,8 +392,10 @@ is_silent(int fd)
 }
 
 /*
- * The library keeps its socket to itself.  When it has a server, no other one of ours has
- * that peer; else it is one with any of them that has heard nothing.
+ * The library keeps its socket to itself.  When it has a server, its socket is one with that
+ * peer.  With several keys there may be more of these, and each breaks: what their sessions
+ * had asked is asked again, over a new connection.  Else it is one with any of our servers
+ * that has heard nothing.
  */
 void
 session_poison(struct session *s)

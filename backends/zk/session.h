@@ -29,7 +29,8 @@ enum rc session_begin(struct session **ret, struct host *, const char *where,
 
 /*
  * Breaks a connection on which nobody answers: the library would stay with it for
- * two thirds of the timeout before it tries another server.
+ * two thirds of the timeout before it tries another server.  Those that other sessions of
+ * this process (several keys) have with the same server break as well.
  */
 void session_poison(struct session *);
 
