@@ -492,8 +492,7 @@ lease_wait(struct store *store, instant until, struct fault *f)
 	rc = sleep_in_line(pg, until, f);
 	if (rc == RC_AGAIN && said_state(&pg->conn, "57014"))
 		return RC_OK; /* somebody has cancelled our sleep: ask */
-	if (rc == RC_OK && lease_of(pg)->lease.standing.token &&
-	    !job_is_wanted(&pg->claim->job))
+	if (rc == RC_OK && lease_of(pg)->lease.standing.token)
 		note_given_back(pg);
 	return rc;
 }

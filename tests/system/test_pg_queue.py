@@ -134,6 +134,22 @@ def test_who_is_away_is_passed_over_and_keeps_its_place(dlock, db, make_proxy):
     assert lost.token < late.token
 
 
+def test_a_job_that_has_missed_its_turn_is_not_passed_over(dlock, db):
+    """Who shares the key gives its wake-up lock back when it is granted: it needs it again where that came to nothing."""
+    at = At(db.url)
+    first = dlock.hold(at, "job", "-t", "60s")
+    late = dlock.contend(at, "job", "-s", "--once", "today", "-t", "60s").queued(1)
+    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'") == 1, what="its sleep")
+    late.signal(signal.SIGSTOP, "keeper")
+    second = dlock.contend(at, "job", "-t", "60s").queued()
+    assert first.finish().status == 0
+    second.held()  # after 3 s, for which the first in line has had it
+    late.signal(signal.SIGCONT, "keeper")
+    wait_for(lambda: first_is_away(db) is False, what="its place")
+    assert second.finish().status == 0
+    assert late.held().finish().status == 0
+
+
 def test_silent_waiters_with_a_session_are_not_passed_over(dlock, db):
     """A keeper that stands still for a moment keeps its place, and what it is granted, for that moment."""
     holder = dlock.hold(At(db.url), "job")
