@@ -239,8 +239,9 @@ REVOKE ALL ON FUNCTION dlock.is_away(dlock.claims, timestamptz) FROM PUBLIC;
 
 -- Grants to `first`, who waits to share the key, and to all such behind it, up to the next who
 -- waits for something else; passes over those away.  One statement, for they may be hundreds,
--- and all of them sleep until it is done.  Returns how many it were, and as `last` the ticket of
--- the last one looked at.
+-- and all of them sleep until it is done; `n` is of its own in it, and so is run once, not for each
+-- row with which it is joined.  Returns how many it were, and as `last` the ticket of the last one
+-- looked at.
 CREATE OR REPLACE FUNCTION dlock.serve_readers(the_key text, first bigint, me text, held bigint, moment timestamptz,
 	OUT granted bigint, OUT last bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -251,16 +252,17 @@ DECLARE
 BEGIN
 	SELECT max(c.ticket), count(*) INTO last, most FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL
 		AND c.ticket >= first AND c.ticket < coalesce(stop, 9223372036854775807);
-	WITH served AS (
+	WITH n AS (
+		SELECT o.ticket, nextval('dlock.numbers') AS token FROM (SELECT w.ticket FROM dlock.claims w
+			WHERE w.key = the_key AND w.slot IS NULL AND w.ticket BETWEEN first AND serve_readers.last
+				AND (w.ticket = first OR w.owner = me OR NOT dlock.is_away(w, moment))
+			ORDER BY w.ticket) o
+	), served AS (
 		UPDATE dlock.claims c SET token = n.token, since = moment, alive = NULL, leads = held = 0 AND c.ticket = first,
 				ends = moment + CASE WHEN c.owner = me THEN c.lease
 					ELSE least(c.lease, '3 s'::interval + (held + most) * '10 ms'::interval) END,
 				slot = 0, seal = 'shared 0 0'
-			FROM (SELECT o.ticket, nextval('dlock.numbers') FROM (SELECT w.ticket FROM dlock.claims w
-				WHERE w.key = the_key AND w.slot IS NULL AND w.ticket BETWEEN first AND serve_readers.last
-					AND (w.ticket = first OR w.owner = me OR NOT dlock.is_away(w, moment))
-				ORDER BY w.ticket) o) n(ticket, token)
-			WHERE c.key = the_key AND c.ticket = n.ticket
+			FROM n WHERE c.key = the_key AND c.ticket = n.ticket
 			RETURNING CASE WHEN c.listens AND c.owner IS DISTINCT FROM me THEN pg_notify('dlock_' || c.owner, '') END)
 	SELECT count(*) INTO granted FROM served;
 END
@@ -590,14 +592,17 @@ CREATE OR REPLACE FUNCTION dlock.await(the_key text, me text, ahead bigint, ms i
 	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT next boolean, OUT wakes boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	mine dlock.claims;
+	ticket bigint;	-- ours, if it waits
+	unlistens boolean;
+	gave boolean;
 	p record;
 BEGIN
 	IF my_wake <> 0 THEN
 		wakes := pg_try_advisory_lock(my_wake);
 	END IF;
 	IF rehearse THEN
-		PERFORM dlock.renew(E'\001' || me, me, 0, 0, 0, 0), dlock.release_among(E'\001' || me, me, 0);
+		PERFORM dlock.renew(E'\001' || me, me, 0, 0, 0, 0), dlock.release_among(E'\001' || me, me, 0),
+			dlock.await(E'\001' || me, me, dlock.wake_lock(me), 1, 0, false);
 	END IF;
 	IF pg_try_advisory_xact_lock_shared(ahead) THEN
 		code := 2;
@@ -610,18 +615,18 @@ BEGIN
 			code := 0;
 		END;
 	END IF;
-	SELECT * INTO mine FROM dlock.claims c WHERE c.key = the_key AND c.owner = me;
-	IF mine.ends > clock_timestamp() THEN
-		granted := mine.token;
-		slot := mine.slot;
-		IF mine.kind <> 'exclusive' AND (wakes OR my_wake = 0) THEN
-			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
-		END IF;
-		IF mine.listens THEN
-			EXECUTE 'UNLISTEN *';
-		END IF;
-	ELSIF code = 0 AND mine.ticket IS NOT NULL AND mine.slot IS NULL THEN
-		SELECT * INTO p FROM dlock.look(the_key, mine.ticket, clock_timestamp());
+	-- One statement, all of which the rehearsal has run: each more would be the first of its kind here.
+	SELECT CASE WHEN c.runs THEN c.token END, CASE WHEN c.runs THEN c.slot END, CASE WHEN c.slot IS NULL THEN c.ticket END,
+			c.runs AND c.listens, CASE WHEN c.runs AND c.kind <> 'exclusive' AND (wakes OR my_wake = 0)
+				THEN pg_advisory_unlock(dlock.wake_lock(me)) END
+		INTO granted, slot, ticket, unlistens, gave
+		FROM (SELECT o.*, o.ends > clock_timestamp() AS runs FROM dlock.claims o
+			WHERE o.key = the_key AND o.owner = me OFFSET 0) c;
+	IF unlistens THEN
+		EXECUTE 'UNLISTEN *';
+	END IF;
+	IF code = 0 AND ticket IS NOT NULL THEN
+		SELECT * INTO p FROM dlock.look(the_key, ticket, clock_timestamp());
 		place := p.place;
 		left_ms := p.left_ms;
 		held_ms := p.held_ms;

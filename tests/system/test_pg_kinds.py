@@ -212,6 +212,7 @@ def test_readers_behind_a_writer_are_granted_together(dlock, db):
     assert not second.running and not behind.running
     tokens = [r.token for r in readers]
     assert tokens == sorted(tokens) and len(set(tokens)) == len(tokens) and tokens[0] > writer.token
+    assert tokens[-1] - tokens[0] <= len(tokens)  # each was looked at once, and got one number; and perhaps the dead one
     assert db.value("SELECT count(*) FROM dlock.claims WHERE leads") == 1
     for r in readers:
         assert r.finish().status == 0
