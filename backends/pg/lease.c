@@ -104,12 +104,18 @@ note_wake_lock(struct pg *pg, const struct row *r, int field)
 		l->wake.taken = l->wake.taken || wakes;
 }
 
-/* Who is granted and not exclusive has given its wake-up lock back, at the server. */
+/*
+ * What the server has given back of a session that was granted: if not exclusive, its
+ * wake-up lock; and it listens no more.
+ */
 static void
 note_given_back(struct pg *pg)
 {
+	struct lease *l = lease_of(pg);
+
 	if (!kind_is_exclusive(pg->claim->kind))
-		lease_of(pg)->wake.taken = false;
+		l->wake.taken = false;
+	l->listening = false;
 }
 
 /* What enter_queue() says. */

@@ -195,6 +195,28 @@ def test_a_notification_that_comes_with_an_answer_wakes(dlock, db, request):
     assert min(took) < 1, took  # without it, the first in line asks every 2.5 s
 
 
+def test_a_listener_whose_renewal_fails_does_not_listen_on(dlock, db):
+    """With the grant its session has ended that: nobody will call it again.  One attempt of three may meet a busy machine."""
+    at = At(db.url)
+    took = []
+    for _ in range(3):
+        first = dlock.hold(at, "job", "-t", "60s")
+        reader = dlock.contend(at, "job", "-s", "-t", "60s").queued(1)
+        writer = dlock.contend(at, "job", "-t", "60s").queued(2)
+        assert first.finish().status == 0
+        reader.held()
+        wait_for(lambda: db.value("SELECT bool_or(listens) FROM dlock.claims"), what="the first in line")
+        function = db.value("SELECT pg_get_functiondef('dlock.renew'::regproc)")
+        db.ask(function.replace("\nBEGIN\n", "\nBEGIN\nRAISE lock_not_available;\n", 1))
+        began = time.monotonic()
+        assert reader.finish().status == 0
+        writer.held()
+        took.append(time.monotonic() - began)
+        db.ask(function)
+        assert writer.finish().status == 0
+    assert min(took) < 2, took  # what it waits for comes after 2.5 s at the earliest, by itself
+
+
 def test_readers_behind_a_writer_are_granted_together(dlock, db):
     """In one statement, for they sleep until it is done; up to the next writer, and without those who are away."""
     db.ask(f"ALTER DATABASE {db.name} SET track_functions = 'all'")
