@@ -1,0 +1,346 @@
+/* tell.c - puts together what is told of a lock. */
+#include "tell.h"
+
+#include "backends/secret.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Text of one entry. */
+struct words {
+	char owner[OWNER_CHARS + 1], what[128], host[INET6_ADDRSTRLEN], who[201];
+	char *record;
+	struct foreign foreign;
+};
+
+/* ---- time ---- */
+
+static int64_t
+micros(int64_t ns)
+{
+	return ns < 0 ? EPOCH_NONE : ns / 1000;
+}
+
+static int64_t
+micros_of_ms(int64_t ms)
+{
+	return micros(node_server_time(ms));
+}
+
+void
+tell_note_time(struct looking *l, const struct Stat *stat)
+{
+	int64_t at = node_server_time(stat->mtime);
+
+	l->newest = at > l->newest ? at : l->newest;
+}
+
+int64_t
+tell_now(const struct looking *l)
+{
+	struct timespec t;
+	int64_t here;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	here = t.tv_sec * NS_PER_S + t.tv_nsec;
+	return here > l->newest ? here : l->newest;
+}
+
+/* ---- entries ---- */
+
+void
+tell_begin(struct looking *l, const char *key)
+{
+	l->lock = (struct subject){.key = key};
+}
+
+void
+tell_pooled(struct looking *l, long limit)
+{
+	l->lock.pooled = true;
+	l->lock.limit = limit > 0 && limit <= LIMIT_MAX ? (unsigned)limit : 0;
+}
+
+/* One of which nothing is known yet. */
+static struct entry
+entry_of(const struct looking *l, enum entry_kind kind)
+{
+	return (struct entry){.kind = kind,
+	    .key = l->lock.key,
+	    .slot = SLOT_NONE,
+	    .since = EPOCH_NONE,
+	    .until = EPOCH_NONE,
+	    .status = STATUS_NONE};
+}
+
+/* The same of one who holds or waits; waiters are numbered as they come. */
+static struct entry
+entry_of_one(struct looking *l, enum entry_kind kind, const struct call *c)
+{
+	struct entry e = entry_of(l, kind);
+
+	e.position = kind == ENTRY_WAITER ? ++l->lock.position : 0;
+	e.token = c ? (uint64_t)call_stat(c)->czxid : 0;
+	return e;
+}
+
+static void
+tell(struct looking *l, const struct entry *e)
+{
+	if (!l->enough && !l->look->see(l->look->ctx, e, micros(tell_now(l))))
+		l->enough = true;
+}
+
+/* ---- what a node says ---- */
+
+/* As it stands in the name, with the "d". */
+static bool
+read_owner(char out[OWNER_CHARS + 1], const char *there)
+{
+	size_t n = 0;
+
+	for (const char *c = there; n < OWNER_CHARS && *c; c++)
+		if (*c != '-')
+			out[n++] = *c;
+	out[n] = '\0';
+	return n == OWNER_CHARS && strspn(out, "0123456789abcdef") == OWNER_CHARS;
+}
+
+static bool
+is_printable(const char *text)
+{
+	size_t n = strlen(text);
+
+	for (const char *c = text; *c; c++)
+		if (*c < ' ' || *c > '~')
+			return false;
+	return n > 0 && n <= 200 && strcmp(text, CURATORS_REVOKE) != 0;
+}
+
+/*
+ * Curator's own nodes have the address of their host, if their user wants nothing else, and
+ * kazoo's what their user calls itself.  Where there is nothing, a name may say something.
+ */
+static const struct foreign *
+describe_foreign(
+    struct words *w, const char *what, const char *name, const struct call *c)
+{
+	const char *data = c && *call_text(c) ? call_text(c) : name;
+	struct in6_addr address;
+	int64_t session = c ? call_stat(c)->ephemeralOwner : 0;
+
+	w->foreign = (struct foreign){.what = w->what};
+	snprintf(w->what, sizeof w->what, "%s", what);
+	if (session != 0)
+		snprintf(w->what, sizeof w->what, "%s, session 0x%llx", what,
+		    (unsigned long long)session);
+	if (inet_pton(AF_INET, data, &address) == 1 ||
+	    inet_pton(AF_INET6, data, &address) == 1) {
+		snprintf(w->host, sizeof w->host, "%s", data);
+		w->foreign.host = w->host;
+	} else if (is_printable(data)) {
+		snprintf(w->who, sizeof w->who, "%s", data);
+		w->foreign.who = w->who;
+	}
+	return &w->foreign;
+}
+
+/* What a dlock has written; NULL: no record stands there. */
+static char *
+copy_record(const struct session *s, const char *data)
+{
+	const char *secret = session_secret(s);
+	char *record = data_record(data, secret);
+
+	if (record || !*data || strcmp(data, CURATORS_REVOKE) == 0)
+		return record;
+	record = strdup(data);
+	if (record)
+		secret_blot(record, secret);
+	return record;
+}
+
+/* When a holder of that node was granted what it holds, ms. */
+static int64_t
+granted_at(const struct call *c)
+{
+	const struct Stat *stat = call_stat(c);
+	int64_t granted = data_granted(call_text(c));
+
+	switch (data_stage(call_text(c))) {
+	case STAGE_AT_ONCE:
+		return stat->ctime;
+	case STAGE_WAITED:
+		return granted >= stat->ctime && granted <= stat->mtime ? granted
+									: stat->mtime;
+	default:
+		return -1;
+	}
+}
+
+static bool
+is_asked_back(const struct call *c)
+{
+	char *asker = data_asker(call_text(c));
+
+	free(asker);
+	return asker != NULL;
+}
+
+/* ---- who holds, and who waits ---- */
+
+/* Its node, as its owner has written it. */
+static void
+describe_dlocks(const struct looking *l, struct entry *e, struct words *w,
+    const struct child *child, const struct call *c)
+{
+	bool holds = e->kind == ENTRY_HOLDER;
+
+	if (read_owner(w->owner, child->owner))
+		e->owner = w->owner;
+	if (!c)
+		return;
+	if (holds)
+		e->since = micros_of_ms(granted_at(c));
+	if (holds && e->lock == KIND_LIMIT)
+		e->slot = child->what == CHILD_LEASE ? child->slot
+						     : data_slot(call_text(c));
+	e->record = w->record = copy_record(l->session, call_text(c));
+}
+
+void
+tell_place(
+    struct looking *l, enum entry_kind kind, const char *name, const struct call *c)
+{
+	struct child child = layout_read(l->layout, name);
+	bool lease = child.what == CHILD_LEASE;
+	struct entry e = entry_of_one(l, kind, c);
+	struct words w = {.record = NULL};
+
+	e.lock = child.kind;
+	e.limit = child.limit;
+	e.revoked = c && kind == ENTRY_HOLDER && is_asked_back(c);
+	if (c && kind == ENTRY_WAITER)
+		e.since = micros_of_ms(call_stat(c)->ctime);
+	if (child.what == CHILD_DLOCKS || (lease && child.owner))
+		describe_dlocks(l, &e, &w, &child, c);
+	else
+		e.foreign = describe_foreign(&w,
+		    lease ? "a semaphore of kazoo's" : l->layout->what,
+		    l->layout->listens ? "" : name, c);
+	if (l->lock.pooled) {
+		e.lock = KIND_LIMIT;
+		e.limit = l->lock.limit;
+	}
+	tell(l, &e);
+	free(w.record);
+}
+
+void
+tell_seat(struct looking *l, enum entry_kind kind, const char *name, const struct call *c)
+{
+	struct entry e = entry_of_one(l, kind, c);
+	struct words w;
+
+	(void)name; /* it is random */
+	e.lock = KIND_LIMIT;
+	if (c)
+		e.since = micros_of_ms(call_stat(c)->ctime);
+	e.foreign = describe_foreign(&w, "a semaphore of Apache Curator's", "", c);
+	tell(l, &e);
+}
+
+enum rc
+tell_all(struct looking *l, struct reader *r, enum entry_kind kind,
+    void (*how)(
+	struct looking *, enum entry_kind, const char *name, const struct call *node),
+    struct fault *f)
+{
+	const char *name;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && !l->enough && (name = reader_name(r))) {
+		const struct call *c;
+		bool denied;
+
+		rc = reader_next(r, l->look->until, &c, &denied, f);
+		if (c)
+			tell_note_time(l, call_stat(c));
+		if (rc == RC_OK && (c || denied))
+			how(l, kind, name, c);
+		reader_done(r);
+	}
+	reader_end(r);
+	return rc;
+}
+
+void
+tell_single(struct looking *l, const struct call *c)
+{
+	struct entry e = entry_of_one(l, ENTRY_HOLDER, c);
+	struct words w = {.record = NULL};
+
+	e.lock = KIND_EXCLUSIVE;
+	e.since = micros_of_ms(call_stat(c)->ctime);
+	e.revoked = is_asked_back(c);
+	if (data_owner(w.owner, call_text(c))) {
+		e.owner = w.owner;
+		e.record = w.record = copy_record(l->session, call_text(c));
+	} else {
+		e.foreign = describe_foreign(&w, l->layout->what, "", c);
+	}
+	tell(l, &e);
+	free(w.record);
+}
+
+/* ---- what else there is ---- */
+
+void
+tell_waiting(struct looking *l, uint64_t count)
+{
+	struct entry e = entry_of(l, ENTRY_WAITING);
+
+	e.count = count;
+	if (count > 0)
+		tell(l, &e);
+}
+
+void
+tell_freeze(struct looking *l, const struct freeze *z)
+{
+	struct entry e = entry_of(l, ENTRY_FREEZE);
+
+	e.record = *z->record ? z->record : NULL;
+	e.since = micros(z->since);
+	e.until = z->until == NEVER ? EPOCH_NONE : micros(z->until);
+	if (z->on)
+		tell(l, &e);
+}
+
+void
+tell_last(struct looking *l, const struct past_run *run)
+{
+	struct entry e = entry_of(l, ENTRY_LAST);
+
+	if (run->record)
+		secret_blot(run->record, session_secret(l->session));
+	e.token = run->token;
+	e.record = run->record;
+	e.since = micros(run->began);
+	e.until = micros(run->ended);
+	e.once = run->id;
+	e.status = run->status;
+	tell(l, &e);
+}
+
+void
+tell_unknown(struct looking *l, const char *what)
+{
+	struct entry e = entry_of(l, ENTRY_UNKNOWN);
+
+	e.what = what;
+	tell(l, &e);
+}
