@@ -23,6 +23,18 @@ names_copy(struct names *ret, const struct call *list, struct fault *f)
 	return RC_OK;
 }
 
+static int
+compare(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+void
+names_sort(struct names *n)
+{
+	qsort(n->at, n->n, sizeof *n->at, compare);
+}
+
 void
 names_free(struct names *n)
 {

@@ -19,6 +19,7 @@ struct names {
 
 /* Those of an answered list, to be put into order. */
 enum rc names_copy(struct names *, const struct call *list, struct fault *);
+void names_sort(struct names *); /* as strings */
 void names_free(struct names *);
 
 struct reader {

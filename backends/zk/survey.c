@@ -1,24 +1,16 @@
 /* survey.c - lists directories, reads nodes, and tells what they mean. */
 #include "survey.h"
 
-#include "pool.h"
+#include "pool_look.h"
 #include "queue.h"
-#include "reader.h"
-#include "tell.h"
+#include "unit_look.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-	BATCH = 32,     /* directories that are asked for at once */
-	UUID_CHARS = 40 /* "_c_<uuid>-" */
-};
-
-/* What a lock has for those who want one of N units (unit.h). */
-struct semaphore {
-	struct call *locks, *leases;
-	struct names seats; /* names of leases, sorted */
+	BATCH = 32 /* directories that are asked for at once */
 };
 
 /* One lock. */
@@ -32,198 +24,12 @@ struct sight {
 	struct place place;
 	struct reader holders;
 	struct freeze freeze;
-	struct semaphore semaphore;
-	/* of a semaphore of kazoo's: the data, the queue and names of leases */
-	struct call *pool, *queue;
-	struct names units;
+	struct unit_look units;
+	struct pool_look pool;
 	struct names rest; /* who does not hold it */
 	const char *odd;   /* a node that no lock has made, */
 	size_t nodd;       /* and how many there are */
 };
-
-/* ---- units ---- */
-
-static int
-compare_names(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Numbers are ten digits at the end. */
-static int
-compare_numbers(const void *a, const void *b)
-{
-	const char *x = *(const char *const *)a, *y = *(const char *const *)b;
-	size_t m = strlen(x), n = strlen(y);
-
-	return strcmp(m > 10 ? x + m - 10 : x, n > 10 ? y + n - 10 : y);
-}
-
-static int
-compare_uuid(const void *name, const void *seat)
-{
-	return strncmp(name, *(const char *const *)seat, UUID_CHARS);
-}
-
-static bool
-has_seat(const struct sight *v, const char *name)
-{
-	return v->semaphore.seats.n > 0 &&
-	    bsearch(name, v->semaphore.seats.at, v->semaphore.seats.n,
-		sizeof *v->semaphore.seats.at, compare_uuid);
-}
-
-/* In a semaphore's directory. */
-static bool
-is_others(const struct looking *l, const char *name)
-{
-	struct child c = layout_read(l->layout, name);
-
-	return !c.owner && c.what != CHILD_FREEZE;
-}
-
-/* Those that no dlock has made, in the order of their numbers. */
-static void
-keep_foreign(const struct looking *l, struct names *names)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < names->n; i++)
-		if (is_others(l, names->at[i]) && strlen(names->at[i]) < NAME_BYTES)
-			names->at[kept++] = names->at[i];
-	names->n = kept;
-	qsort(names->at, names->n, sizeof *names->at, compare_numbers);
-}
-
-static enum rc
-list_semaphore(struct looking *l, struct sight *v, struct fault *f)
-{
-	char path[DIR_BYTES + 8];
-	int code;
-	enum rc rc;
-
-	if (!v->place.semaphore)
-		return RC_OK;
-	snprintf(path, sizeof path, "%s/leases", v->path);
-	v->semaphore.leases = call_list(l->session, path);
-	snprintf(path, sizeof path, "%s/locks", v->path);
-	v->semaphore.locks = call_list(l->session, path);
-	rc = call_await(v->semaphore.leases, l->look->until, &code, f);
-	if (rc == RC_OK)
-		rc = call_await(v->semaphore.locks, l->look->until, &code, f);
-	if (rc == RC_OK)
-		rc = names_copy(&v->semaphore.seats, v->semaphore.leases, f);
-	if (rc == RC_OK)
-		qsort(v->semaphore.seats.at, v->semaphore.seats.n,
-		    sizeof *v->semaphore.seats.at, compare_names);
-	return rc;
-}
-
-/* Curator's users in one of the semaphore's directories. */
-static enum rc
-tell_foreign(struct looking *l, struct sight *v, const struct call *list,
-    const char *part, enum entry_kind kind, struct fault *f)
-{
-	struct names names;
-	struct reader r;
-	enum rc rc = names_copy(&names, list, f);
-
-	if (rc != RC_OK)
-		return rc;
-	keep_foreign(l, &names);
-	reader_begin(&r, l->session, v->path, part, &names, names.n);
-	rc = tell_all(l, &r, kind, tell_seat, f);
-	names_free(&names);
-	return rc;
-}
-
-static size_t
-count_foreign(const struct looking *l, const struct call *list)
-{
-	size_t n, count = 0;
-	const char *const *names = call_names(list, &n);
-
-	for (size_t i = 0; i < n; i++)
-		count += is_others(l, names[i]);
-	return count;
-}
-
-/* ---- units of kazoo's ---- */
-
-/* By their slots; kazoo's own, which have none, are behind. */
-static int
-compare_leases(const void *a, const void *b, void *layout)
-{
-	unsigned x = (unsigned)layout_read(layout, *(const char *const *)a).slot,
-		 y = (unsigned)layout_read(layout, *(const char *const *)b).slot;
-
-	return x != y ? (x < y ? -1 : 1) : compare_names(a, b);
-}
-
-/* Those that are leases, in their order. */
-static void
-keep_leases(const struct looking *l, struct names *names)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < names->n; i++)
-		if (layout_read(l->layout, names->at[i]).what == CHILD_LEASE)
-			names->at[kept++] = names->at[i];
-	names->n = kept;
-	qsort_r(
-	    names->at, names->n, sizeof *names->at, compare_leases, (void *)l->layout);
-}
-
-/* Of what is no semaphore, nothing is asked. */
-static enum rc
-list_pool(struct looking *l, struct sight *v, struct fault *f)
-{
-	char path[NODE_BYTES];
-	int code;
-	enum rc rc = names_copy(&v->units, v->list, f);
-
-	if (rc != RC_OK)
-		return rc;
-	keep_leases(l, &v->units);
-	if (v->units.n == 0 && (!v->place.freeze || v->names.n > 0))
-		return RC_OK;
-	snprintf(path, sizeof path, "%s%s", v->path, l->layout->queue);
-	v->queue = call_list(l->session, path);
-	v->pool = call_get(l->session, v->path);
-	rc = call_await(v->queue, l->look->until, &code, f);
-	if (rc == RC_OK)
-		rc = call_await(v->pool, l->look->until, &code, f);
-	if (rc == RC_OK)
-		tell_pooled(l, pool_limit(v->pool));
-	return rc;
-}
-
-static enum rc
-tell_leases(struct looking *l, struct sight *v, struct fault *f)
-{
-	struct reader r;
-
-	reader_begin(&r, l->session, v->path, "", &v->units, v->units.n);
-	return tell_all(l, &r, ENTRY_HOLDER, tell_place, f);
-}
-
-/* Its queue; *n: so many wait there. */
-static enum rc
-tell_lease_queue(struct looking *l, struct sight *v, size_t *n, struct fault *f)
-{
-	struct names names;
-	struct reader r;
-	enum rc rc = names_copy(&names, v->queue, f);
-
-	if (rc != RC_OK)
-		return rc;
-	*n = names.n = queue_sort(l->layout, names.at, names.n);
-	reader_begin(&r, l->session, v->path, l->layout->queue, &names, names.n);
-	if (!l->look->brief)
-		rc = tell_all(l, &r, ENTRY_WAITER, tell_place, f);
-	names_free(&names);
-	return rc;
-}
 
 /* ---- one lock ---- */
 
@@ -283,7 +89,7 @@ is_holder(const struct looking *l, const struct sight *v, const char *name,
 {
 	bool unit = layout_read(l->layout, name).kind == KIND_LIMIT;
 
-	if (unit && !has_seat(v, name))
+	if (unit && !unit_look_has_seat(&v->units, name))
 		return false;
 	return !c || unit ||
 	    freeze_leaves(&v->freeze, call_stat(c)->czxid, data_stage(call_text(c)));
@@ -338,24 +144,18 @@ tell_waiters(struct looking *l, struct sight *v, struct fault *f)
 static enum rc
 tell_queue(struct looking *l, struct sight *v, struct fault *f)
 {
-	size_t units = 0;
-	enum rc rc = RC_OK;
+	enum rc rc;
 
 	for (size_t i = v->holders.n; i < v->names.n; i++)
 		if (has_place(l, v, v->names.at[i]))
 			v->rest.at[v->rest.n++] = v->names.at[i];
-	if (v->queue)
-		rc = tell_lease_queue(l, v, &units, f);
-	if (rc != RC_OK)
-		return rc;
 	if (l->look->brief) {
-		tell_waiting(l,
-		    units + v->rest.n +
-			(v->semaphore.locks ? count_foreign(l, v->semaphore.locks) : 0));
+		tell_waiting(l, v->pool.waiters.n + v->units.waiters.n + v->rest.n);
 		return RC_OK;
 	}
-	if (v->semaphore.locks)
-		rc = tell_foreign(l, v, v->semaphore.locks, "/locks", ENTRY_WAITER, f);
+	rc = pool_look_tell_waiters(&v->pool, l, f);
+	if (rc == RC_OK)
+		rc = unit_look_tell_waiters(&v->units, l, f);
 	return rc == RC_OK ? tell_waiters(l, v, f) : rc;
 }
 
@@ -432,19 +232,20 @@ sight_tell(struct looking *l, struct sight *v, struct fault *f)
 	if (!v->what && v->place.freeze)
 		rc = freeze_look(&v->freeze, l->session, v->path, "", names, n,
 		    tell_now(l), false, l->look->until, f);
-	if (rc == RC_OK)
-		rc = list_semaphore(l, v, f);
+	if (rc == RC_OK && v->place.semaphore)
+		rc = unit_look_list(&v->units, l, v->path, f);
 	if (rc == RC_OK && l->layout->queue)
-		rc = list_pool(l, v, f);
+		rc = pool_look_list(
+		    &v->pool, l, v->path, v->list, v->place.freeze && v->names.n == 0, f);
 	v->rest.at = calloc(v->names.n + 1, sizeof *v->rest.at);
 	if (rc == RC_OK && !v->rest.at)
 		rc = fault_set(f, RC_SYSTEM, "out of memory");
 	if (rc == RC_OK)
 		rc = tell_holders(l, v, f);
-	if (rc == RC_OK && v->semaphore.leases)
-		rc = tell_foreign(l, v, v->semaphore.leases, "/leases", ENTRY_HOLDER, f);
 	if (rc == RC_OK)
-		rc = tell_leases(l, v, f);
+		rc = unit_look_tell_holders(&v->units, l, f);
+	if (rc == RC_OK)
+		rc = pool_look_tell_holders(&v->pool, l, f);
 	if (rc == RC_OK)
 		rc = tell_queue(l, v, f);
 	if (rc == RC_OK)
@@ -459,13 +260,9 @@ sight_end(struct sight *v)
 {
 	reader_end(&v->holders);
 	call_drop(v->list);
-	call_drop(v->semaphore.locks);
-	call_drop(v->semaphore.leases);
-	call_drop(v->pool);
-	call_drop(v->queue);
-	names_free(&v->units);
+	unit_look_end(&v->units);
+	pool_look_end(&v->pool);
 	names_free(&v->names);
-	names_free(&v->semaphore.seats);
 	names_free(&v->rest);
 	*v = (struct sight){.key = NULL};
 }
@@ -562,7 +359,7 @@ survey_all(struct session *s, const struct layout *layout, const char *chroot,
 	if (rc == RC_OK)
 		rc = names_copy(&names, list, f);
 	if (rc == RC_OK) {
-		qsort(names.at, names.n, sizeof *names.at, compare_names);
+		names_sort(&names);
 		rc = look_through(&l, chroot, &names, f);
 	}
 	names_free(&names);
