@@ -203,14 +203,20 @@ tell_node(struct looking *l, const struct sight *v)
 enum rc
 sight_tell(struct sight *v, struct looking *l, struct fault *f)
 {
+	enum rc rc = RC_OK;
+
 	tell_begin(l, v->key);
+	if (!v->what && l->layout->single)
+		tell_node(l, v);
+	else if (!v->what)
+		rc = tell_directory(l, v, f);
+	if (rc == RC_DENIED && !l->look->key) {
+		v->what = "a lock of which a part may not be read";
+		rc = RC_OK;
+	}
 	if (v->what)
 		tell_unknown(l, v->what);
-	else if (l->layout->single)
-		tell_node(l, v);
-	else
-		return tell_directory(l, v, f);
-	return RC_OK;
+	return rc;
 }
 
 void

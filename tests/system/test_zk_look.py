@@ -1,0 +1,96 @@
+# Goal of these tests: whatever other programs have put into a ZooKeeper, and whatever a server
+# says, a look at the locks there tells all the others, claims nothing that is not so, and ends well.
+
+
+import pytest
+from kazoo.security import make_acl, make_digest_acl
+
+from admin import DENIED, admin, each, kinds
+from support import At, size
+from zk import GET_DATA, LISTS
+
+ROOT_ALONE = [make_digest_acl("root", "x", all=True)]
+LIST_ONLY = [*ROOT_ALONE, make_acl("world", "anyone", read=True)]
+UUID = "00000000-0000-4000-8000-000000000000"
+HEX = "0123456789abcdef0123456789abcdef"
+FREEZE = "-freeze-0123456789abcdef-inf-__WRIT__"
+
+
+@pytest.fixture
+def client(at):
+    with at.server.client() as c:
+        c.add_auth("digest", "root:x")
+        c.ensure_path(at.root)
+        yield c
+
+
+# ---- what may not be read ----
+
+PARTS = {
+    "leases": ("curator", {"": LIST_ONLY, "/leases": ROOT_ALONE}),
+    "locks": ("curator", {"": LIST_ONLY, "/locks": ROOT_ALONE}),
+    "freeze": ("curator", {"": LIST_ONLY, f"/{FREEZE}": ROOT_ALONE}),
+    "queue": ("kazoo", {"": LIST_ONLY, f"/{HEX}": LIST_ONLY, "-__lock__": ROOT_ALONE}),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_part_that_may_not_be_read_does_not_hide_other_locks(dlock, at, client, part):
+    """Who asks for that very lock hears that it may not be read; for all others it is one line."""
+    layout, made = PARTS[part]
+    place = At(at.url)
+    place.words += ["-O", f"layout={layout}"]
+    for tail, acl in made.items():
+        client.create(f"{at.root}/a{tail}", b"", acl=acl)
+    dlock.hold(place, "b")
+    assert admin(place, "each", "a")[0] == DENIED
+    a, b = each(place)
+    assert (a["key"], a["kind"]) == ("a", "unknown") and "may not be read" in a["what"]
+    assert (b["key"], b["kind"]) == ("b", "holder")
+
+
+def test_holder_that_may_not_be_read(at, client):
+    client.create(f"{at.root}/a", acl=LIST_ONLY)
+    for _ in range(2):
+        client.create(f"{at.root}/a/_c_{UUID}-lock-", b"secret", acl=ROOT_ALONE, sequence=True, ephemeral=True)
+    for entries in (each(at), each(at, "a")):
+        assert kinds(entries) == ["holder", "waiter"] and "secret" not in str(entries)
+
+
+def test_long_names(at, client):
+    """They are none of a lock's, and what stands behind them is told."""
+    names = ["a" * 3000, "b" * 255 + "-lock-0000000001", f"_c_{UUID}-lock-" + "x" * 8000, "\u202e" * 900]
+    for name in names:
+        client.create(f"{at.root}/job/{name}", b"1", makepath=True)
+    client.create(f"{at.root}/job/_c_{UUID}-lock-", b"", sequence=True, ephemeral=True)
+    for entries in (each(at), each(at, "job")):
+        assert sorted(set(kinds(entries)) - {"waiting"}) in (["unknown"], ["unknown", "waiter"])
+        unknown, = (e for e in entries if e["kind"] == "unknown")
+        assert "4 nodes" in unknown["what"] and len(unknown["what"]) < 300
+
+
+def test_thousands_of_others_nodes(at, client):
+    """A directory of another program's, beside a lock, in little time and with no node read twice."""
+    n = size(5000, 50000)
+    client.create(f"{at.root}/brokers", makepath=True)
+    made = [client.create_async(f"{at.root}/brokers/topic{i}", b"x") for i in range(n)]
+    [m.get() for m in made]
+    client.create(f"{at.root}/job/_c_{UUID}-lock-", b"", makepath=True, sequence=True, ephemeral=True)
+    first, second = each(at)
+    assert (first["key"], first["kind"]) == ("brokers", "unknown") and f"{n} nodes" in first["what"]
+    assert (second["key"], second["kind"]) == ("job", "holder")
+
+
+# ---- what vanishes ----
+
+
+def test_nodes_that_vanish_between_list_and_read(at, client, tapped):
+    """They are not told, and what is behind them is; with all of it gone, nothing is."""
+    place, _, tap = tapped
+    nodes = [client.create(f"{at.root}/{key}/_c_{UUID}-lock-", b"", makepath=True, sequence=True, ephemeral=True)
+             for key in ("a", "a", "b", "c")]
+    tap.on((GET_DATA,), lambda _: [client.delete(node) for node in nodes[:3]] and None)
+    entries = each(place)
+    assert tap.has_acted and [e["kind"] for e in entries if e["key"] == "c"] == ["holder"]
+    tap.on(LISTS, lambda path: path == at.root and False or client.delete(at.root, recursive=True) and None)
+    assert each(place) == [] and tap.has_acted
