@@ -74,19 +74,21 @@ jobs_read(struct past_run *run, const struct call *last)
 	json_t *root = json_loads(call_text(last), JSON_REJECT_DUPLICATES, NULL);
 	json_t *record = json_object_get(root, "record"),
 	       *status = json_object_get(root, "status");
+	bool is_one = json_is_integer(status) && json_integer_value(status) >= 0 &&
+	    json_integer_value(status) <= 255;
 	const char *id = json_string_value(json_object_get(root, "id"));
 
 	*run = (struct past_run){.began = read_run(last).began,
 	    .ended = node_server_time(call_stat(last)->mtime),
 	    .token = (uint64_t)json_integer_value(json_object_get(root, "token")),
-	    .status = (int)(json_integer_value(status) & 0xff)};
-	if (json_is_integer(status)) {
+	    .status = (int)json_integer_value(status)};
+	if (is_one) {
 		run->id = id ? strdup(id) : NULL;
 		run->record = json_is_object(record) ? json_dumps(record, JSON_COMPACT)
 						     : NULL;
 	}
 	json_decref(root);
-	return status != NULL;
+	return is_one;
 }
 
 void

@@ -57,6 +57,18 @@ def test_holder_that_may_not_be_read(at, client):
         assert kinds(entries) == ["holder", "waiter"] and "secret" not in str(entries)
 
 
+# ---- what others have written ----
+
+NO_RUNS = [b"", b"null", b"[]", b"{}", b'{"status":"failed"}', b'{"status":null}', b'{"status":-1}', b'{"status":256}', b'{"status":0.5}',
+           b'{"status":0,"status":0}', b'{"status":0' + b" " * 5000 + b"}"]
+
+
+@pytest.mark.parametrize("data", NO_RUNS, ids=range(len(NO_RUNS)))
+def test_what_is_no_run_is_not_told_as_one(at, client, data):
+    client.create(f"{at.root}/dlock-jobs/job/last", data, makepath=True)
+    assert each(at, "job") == []
+
+
 def test_long_names(at, client):
     """They are none of a lock's, and what stands behind them is told."""
     names = ["a" * 3000, "b" * 255 + "-lock-0000000001", f"_c_{UUID}-lock-" + "x" * 8000, "\u202e" * 900]
