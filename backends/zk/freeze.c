@@ -72,13 +72,15 @@ static void
 freeze_note(struct freeze *z, struct session *s, const char *name, const struct call *c)
 {
 	int64_t since = node_server_time(call_stat(c)->ctime);
+	char *record = data_record(call_text(c), session_secret(s));
 
 	*z = (struct freeze){.on = true,
 	    .czxid = call_stat(c)->czxid,
 	    .since = since,
 	    .until = end_of(name, since)};
 	snprintf(z->name, sizeof z->name, "%s", name);
-	session_quote(s, z->record, sizeof z->record, call_text(c));
+	session_quote(s, z->record, sizeof z->record, record ? record : call_text(c));
+	free(record);
 }
 
 static enum rc

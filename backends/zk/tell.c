@@ -9,9 +9,12 @@
 #include <string.h>
 #include <time.h>
 
+enum { WHO_CHARS = 200 };
+
 /* Text of one entry. */
 struct words {
-	char owner[OWNER_CHARS + 1], what[128], host[INET6_ADDRSTRLEN], who[201];
+	char owner[OWNER_CHARS + 1], what[128], host[INET6_ADDRSTRLEN];
+	char who[WHO_CHARS + 2]; /* one more than is told */
 	char *record;
 	struct foreign foreign;
 };
@@ -117,7 +120,7 @@ is_printable(const char *text)
 	for (const char *c = text; *c; c++)
 		if (*c < ' ' || *c > '~')
 			return false;
-	return n > 0 && n <= 200 && strcmp(text, CURATORS_REVOKE) != 0;
+	return n > 0 && n <= WHO_CHARS && strcmp(text, CURATORS_REVOKE) != 0;
 }
 
 /*
@@ -125,10 +128,9 @@ is_printable(const char *text)
  * kazoo's what their user calls itself.  Where there is nothing, a name may say something.
  */
 static const struct foreign *
-describe_foreign(
-    struct words *w, const char *what, const char *name, const struct call *c)
+describe_foreign(const struct session *s, struct words *w, const char *what,
+    const char *name, const struct call *c)
 {
-	const char *data = c && *call_text(c) ? call_text(c) : name;
 	struct in6_addr address;
 	int64_t session = c ? call_stat(c)->ephemeralOwner : 0;
 
@@ -137,12 +139,12 @@ describe_foreign(
 	if (session != 0)
 		snprintf(w->what, sizeof w->what, "%s, session 0x%llx", what,
 		    (unsigned long long)session);
-	if (inet_pton(AF_INET, data, &address) == 1 ||
-	    inet_pton(AF_INET6, data, &address) == 1) {
-		snprintf(w->host, sizeof w->host, "%s", data);
+	session_quote(s, w->who, sizeof w->who, c && *call_text(c) ? call_text(c) : name);
+	if (inet_pton(AF_INET, w->who, &address) == 1 ||
+	    inet_pton(AF_INET6, w->who, &address) == 1) {
+		snprintf(w->host, sizeof w->host, "%s", w->who);
 		w->foreign.host = w->host;
-	} else if (is_printable(data)) {
-		snprintf(w->who, sizeof w->who, "%s", data);
+	} else if (is_printable(w->who)) {
 		w->foreign.who = w->who;
 	}
 	return &w->foreign;
@@ -228,7 +230,7 @@ tell_place(
 	if (child.what == CHILD_DLOCKS || (lease && child.owner))
 		describe_dlocks(l, &e, &w, &child, c);
 	else
-		e.foreign = describe_foreign(&w,
+		e.foreign = describe_foreign(l->session, &w,
 		    lease ? "a semaphore of kazoo's" : l->layout->what,
 		    l->layout->listens ? "" : name, c);
 	if (l->lock.pooled) {
@@ -249,7 +251,8 @@ tell_seat(struct looking *l, enum entry_kind kind, const char *name, const struc
 	e.lock = KIND_LIMIT;
 	if (c)
 		e.since = micros_of_ms(call_stat(c)->ctime);
-	e.foreign = describe_foreign(&w, "a semaphore of Apache Curator's", "", c);
+	e.foreign = describe_foreign(
+	    l->session, &w, "a semaphore of Apache Curator's", "", c);
 	tell(l, &e);
 }
 
@@ -290,7 +293,7 @@ tell_single(struct looking *l, const struct call *c)
 		e.owner = w.owner;
 		e.record = w.record = copy_record(l->session, call_text(c));
 	} else {
-		e.foreign = describe_foreign(&w, l->layout->what, "", c);
+		e.foreign = describe_foreign(l->session, &w, l->layout->what, "", c);
 	}
 	tell(l, &e);
 	free(w.record);
@@ -327,6 +330,8 @@ tell_last(struct looking *l, const struct past_run *run)
 
 	if (run->record)
 		secret_blot(run->record, session_secret(l->session));
+	if (run->id)
+		secret_blot(run->id, session_secret(l->session));
 	e.token = run->token;
 	e.record = run->record;
 	e.since = micros(run->began);

@@ -1,12 +1,15 @@
 # Goal of these tests: whatever other programs have put into a ZooKeeper, and whatever a server
 # says, a look at the locks there tells all the others, claims nothing that is not so, and ends well.
 
+import json
 
 import pytest
 from kazoo.security import make_acl, make_digest_acl
 
 from admin import DENIED, admin, each, kinds
 from support import At, size
+from test_zk_quotes import assert_kept, escaped
+from test_zk_steer import text_of
 from zk import GET_DATA, LISTS
 
 ROOT_ALONE = [make_digest_acl("root", "x", all=True)]
@@ -67,6 +70,23 @@ NO_RUNS = [b"", b"null", b"[]", b"{}", b'{"status":"failed"}', b'{"status":null}
 def test_what_is_no_run_is_not_told_as_one(at, client, data):
     client.create(f"{at.root}/dlock-jobs/job/last", data, makepath=True)
     assert each(at, "job") == []
+
+
+LOGIN, SECRET = "alice:correct-horse%battery", "correct-horse%battery"
+TEXTS = {"whole": LOGIN, "inside": f"AUTH {SECRET}!", "cut": SECRET[:12]}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_password_in_what_others_write_is_not_told(at, client, text):
+    """In a node of another client's; in the ID of a run; in the record of a freeze, also as \\uXXXX."""
+    place = At(at.url.replace("zk://", f"zk://{LOGIN.replace('%', '%25')}@"))
+    who = {"who": text}
+    client.create(f"{at.root}/job/_c_{UUID}-lock-", text.encode(), makepath=True, sequence=True, ephemeral=True)
+    client.create(f"{at.root}/dlock-jobs/job/last", json.dumps({"status": 0, "id": text, "record": who}).encode(), makepath=True)
+    client.create(f"{at.root}/job/{FREEZE}", f'{{"who":{escaped(text)}}}'.encode())
+    entries = each(place, "job")
+    assert kinds(entries) == ["holder", "freeze", "last"]
+    assert_kept(str(entries), *(str(json.loads(text_of(e["record"]))) for e in entries if "record" in e))
 
 
 def test_long_names(at, client):
