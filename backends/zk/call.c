@@ -95,23 +95,44 @@ on_data(int code, const char *data, int n, const struct Stat *stat, const void *
 	call_answered(c, code, stat);
 }
 
+/* Can a child have that name?  No path of it could be asked for. */
+static bool
+is_name(const char *name)
+{
+	if (!name || !*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return false;
+	for (const char *c = name; *c; c++)
+		if (*c == '/' || (*c > 0 && *c < 0x1f))
+			return false;
+	return true;
+}
+
+/* Of a list that a server has cut short, the library has NULL for what is missing. */
+static int
+take_names(struct call *c, const struct String_vector *names)
+{
+	for (int i = 0; i < names->count; i++)
+		if (!names->data || !is_name(names->data[i]))
+			return ZDATAINCONSISTENCY;
+	if (names->count <= 0)
+		return ZOK;
+	c->names = calloc(names->count, sizeof *c->names);
+	for (int i = 0; c->names && i < names->count; i++, c->nnames++) {
+		c->names[i] = strdup(names->data[i]);
+		if (!c->names[i])
+			return ZSYSTEMERROR;
+	}
+	return c->names ? ZOK : ZSYSTEMERROR;
+}
+
 static void
 on_names(
     int code, const struct String_vector *names, const struct Stat *stat, const void *ctx)
 {
 	struct call *c = (struct call *)ctx;
 
-	if (code == ZOK && names && names->count > 0) {
-		c->names = calloc(names->count, sizeof *c->names);
-		for (int i = 0; c->names && i < names->count; i++) {
-			c->names[i] = strdup(names->data[i]);
-			if (!c->names[i])
-				break;
-			c->nnames++;
-		}
-		if (c->nnames < (size_t)names->count)
-			code = ZSYSTEMERROR;
-	}
+	if (code == ZOK && names)
+		code = take_names(c, names);
 	call_answered(c, code, stat);
 }
 

@@ -2,6 +2,7 @@
 # says, a look at the locks there tells all the others, claims nothing that is not so, and ends well.
 
 import json
+import struct
 
 import pytest
 from kazoo.security import make_acl, make_digest_acl
@@ -10,7 +11,7 @@ from admin import DENIED, admin, each, kinds
 from support import At, size
 from test_zk_quotes import assert_kept, escaped
 from test_zk_steer import text_of
-from zk import GET_DATA, LISTS
+from zk import GET_DATA, LISTS, ZkHostile, buffer, reply, stat, to_all
 
 ROOT_ALONE = [make_digest_acl("root", "x", all=True)]
 LIST_ONLY = [*ROOT_ALONE, make_acl("world", "anyone", read=True)]
@@ -126,3 +127,25 @@ def test_nodes_that_vanish_between_list_and_read(at, client, tapped):
     assert tap.has_acted and [e["kind"] for e in entries if e["key"] == "c"] == ["holder"]
     tap.on(LISTS, lambda path: path == at.root and False or client.delete(at.root, recursive=True) and None)
     assert each(place) == [] and tap.has_acted
+
+
+# ---- what no ZooKeeper says ----
+
+
+def listing(*names, count=None):
+    return lambda xid, _: reply(xid, 0, struct.pack(">i", len(names) if count is None else count), *(buffer(n) for n in names), stat())
+
+
+NAMES = {
+    "fewer-than-said": listing(b"a", b"b", count=1000), "none-of-them": listing(count=3), "far-fewer": listing(b"a", count=1 << 20),
+    "empty": listing(b""), "control": listing(b"a\x01b-lock-0000000001"), "slash": listing(b"a/b"), "dots": listing(b".."),
+}
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_names_that_no_server_has(make_hostile, names):
+    """One clear sentence, of the server, and not by a signal."""
+    at = At(make_hostile(program=ZkHostile, answers=to_all(LISTS, NAMES[names])).url)
+    for words in (("each",), ("each", "job")):
+        rc, why, entries = admin(at, *words)
+        assert (rc, entries) == ("protocol", []) and "127.0.0.1" in why
