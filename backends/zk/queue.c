@@ -147,20 +147,18 @@ count_between(const struct queue *q, const struct child *from, const struct chil
 }
 
 static void
-count_holders(struct place *p, const struct queue *q, const struct child *first)
+count_holders(struct holders *h, const struct queue *q, const struct child *first)
 {
 	struct child end;
 
-	p->first = first->name;
-	p->kind = first->kind;
-	p->limit = first->limit;
-	p->holders = first->name ? 1 : 0;
+	*h = (struct holders){
+	    first->name ? 1 : 0, first->name, first->kind, first->limit};
 	if (!first->name || kind_is_exclusive(first->kind))
 		return;
 	end = find_end_of_holders(q, first);
-	p->holders = count_between(q, &nobody, &end);
-	if (first->kind == KIND_LIMIT && p->holders > first->limit)
-		p->holders = first->limit;
+	h->n = count_between(q, &nobody, &end);
+	if (first->kind == KIND_LIMIT && h->n > first->limit)
+		h->n = first->limit;
 }
 
 /*
@@ -228,9 +226,9 @@ queue_look(struct place *ret, const struct queue *q, const char *name)
 
 	*ret = (struct place){.found = false};
 	first = look_at_each(ret, q, &own);
-	count_holders(ret, q, &first);
+	count_holders(&ret->holders, q, &first);
 	ret->before = before = count_between(q, &nobody, &own);
-	ret->position = before < ret->holders ? 0 : before - ret->holders + 1;
+	ret->position = before < ret->holders.n ? 0 : before - ret->holders.n + 1;
 	if (before == 0)
 		return;
 	if (ret->position > 0)
@@ -275,7 +273,7 @@ queue_sort(const struct layout *l, const char **names, size_t n)
 }
 
 const char *
-queue_next_holder(const struct place *p, const struct queue *q, const char *name)
+queue_next_holder(const struct holders *h, const struct queue *q, const char *name)
 {
 	struct child last = *name ? layout_read(q->layout, name) : nobody, next = nobody;
 
@@ -286,6 +284,5 @@ queue_next_holder(const struct place *p, const struct queue *q, const char *name
 		    (!next.name || stands_before(&e, &next)))
 			next = e;
 	}
-	return next.name && count_between(q, &nobody, &next) < p->holders ? next.name
-									  : NULL;
+	return next.name && count_between(q, &nobody, &next) < h->n ? next.name : NULL;
 }

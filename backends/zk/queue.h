@@ -40,18 +40,23 @@ enum awaits {
 	AWAITS_LIST, /* the end of any of the holders */
 };
 
+/* Those who hold the lock: the first n. */
+struct holders {
+	size_t n;
+	const char *first;   /* of them; NULL without children */
+	enum lock_kind kind; /* what they hold it as, */
+	unsigned limit;      /* and if that is KIND_LIMIT */
+};
+
 struct place {
-	bool found;          /* we are among them */
-	size_t position;     /* 0: we hold the lock, 1: next in line */
-	size_t holders;      /* how many hold it, */
-	enum lock_kind kind; /* and as what */
-	unsigned limit;      /* if that is KIND_LIMIT */
-	size_t before;       /* so many stand before us */
-	const char *first;   /* of the holders; NULL without children */
-	const char *ahead;   /* NULL if there is none, or with AWAITS_LIST */
-	enum awaits awaits;  /* while we wait */
-	bool semaphore;      /* "locks" or "leases" are there */
-	const char *freeze;  /* one of those that are there; it may have ended */
+	bool found;      /* we are among the children */
+	size_t position; /* 0: we hold the lock, 1: next in line */
+	size_t before;   /* so many stand before us */
+	struct holders holders;
+	const char *ahead;  /* NULL if there is none, or with AWAITS_LIST */
+	enum awaits awaits; /* while we wait */
+	bool semaphore;     /* "locks" or "leases" are there */
+	const char *freeze; /* one of those that are there; it may have ended */
 	/*
 	 * A child by which we cannot go.  `foreign`: made by a lock whose users do not
 	 * wait for ours (of another layout, or another recipe).
@@ -84,9 +89,9 @@ size_t queue_sort(const struct layout *, const char **names, size_t n);
 
 /*
  * The holder that follows `name` ("": the first one) in the order; NULL: it was the last
- * of *p.
+ * of *h.
  */
 const char *queue_next_holder(
-    const struct place *p, const struct queue *, const char *name);
+    const struct holders *h, const struct queue *, const char *name);
 
 #endif

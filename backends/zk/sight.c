@@ -46,7 +46,7 @@ sight_list(struct sight *v, struct looking *l, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	v->names.n = queue_sort(l->layout, v->names.at, v->names.n);
-	reader_begin(&v->holders, l->session, v->path, "", &v->names, v->place.holders);
+	reader_begin(&v->holders, l->session, v->path, "", &v->names, v->place.holders.n);
 	reader_ask(&v->holders);
 	return RC_OK;
 }

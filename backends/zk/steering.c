@@ -158,7 +158,7 @@ find_in_queue(const struct steering *how, const struct call *list, struct holder
 	for (size_t i = 0; i < n; i++)
 		sorted[i] = names[i];
 	n = queue_sort(how->dir->layout, sorted, n);
-	for (size_t i = 0; i < n && i < p.holders && rc == RC_OK && !h->data; i++)
+	for (size_t i = 0; i < n && i < p.holders.n && rc == RC_OK && !h->data; i++)
 		if (is_candidate(how, sorted[i]))
 			rc = try_node(how, "", sorted[i], h, f);
 	free(sorted);

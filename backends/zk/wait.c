@@ -225,9 +225,9 @@ show_first(struct turn *t, const struct call *first)
 	char *record = data_record(call_text(first), session_secret(t->node->session));
 
 	t->host->seen.position = t->place.position;
-	t->host->seen.kind = t->place.kind;
-	t->host->seen.holders = t->place.holders;
-	t->host->seen.limit = t->place.limit;
+	t->host->seen.kind = t->place.holders.kind;
+	t->host->seen.holders = t->place.holders.n;
+	t->host->seen.limit = t->place.holders.limit;
 	t->host->seen.held = data_stage(call_text(first)) == STAGE_AT_ONCE && held >= 0
 	    ? held
 	    : -1;
@@ -361,7 +361,7 @@ look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
 	node = call_get(s, path);
 	rc = call_await(node, until, &code, f);
 	if (rc == RC_OK && code == ZOK) {
-		if (name == t->place.first)
+		if (name == t->place.holders.first)
 			show(t, node);
 		if (!t->freeze.on &&
 		    now >=
@@ -372,7 +372,7 @@ look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
 			rc = RC_OK; /* it was worth trying */
 	} else {
 		*idler = (struct idler){0, NEVER};
-		if (name == t->place.first && t->freeze.on)
+		if (name == t->place.holders.first && t->freeze.on)
 			turn_show_freeze(t);
 	}
 	call_drop(node);
@@ -390,9 +390,11 @@ look_at_others(struct turn *t, struct fault *f)
 	enum rc rc = RC_OK;
 
 	if (!*t->idlers.looked)
-		snprintf(t->idlers.looked, sizeof t->idlers.looked, "%s", t->place.first);
+		snprintf(t->idlers.looked, sizeof t->idlers.looked, "%s",
+		    t->place.holders.first);
 	for (int i = 0; rc == RC_OK && i < LOOKS; i++) {
-		const char *name = queue_next_holder(&t->place, &q, t->idlers.looked);
+		const char *name = queue_next_holder(
+		    &t->place.holders, &q, t->idlers.looked);
 
 		if (name)
 			rc = look_at(t, name, &t->idlers.other, f);
@@ -409,9 +411,9 @@ look_at_others(struct turn *t, struct fault *f)
 static enum rc
 look_at_holders(struct turn *t, struct fault *f)
 {
-	enum rc rc = look_at(t, t->place.first, &t->idlers.first, f);
+	enum rc rc = look_at(t, t->place.holders.first, &t->idlers.first, f);
 
-	return rc == RC_OK && t->place.holders > 1 ? look_at_others(t, f) : rc;
+	return rc == RC_OK && t->place.holders.n > 1 ? look_at_others(t, f) : rc;
 }
 
 /* ---- waiting ---- */
@@ -555,7 +557,7 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 		return await_change(t, instant_now(), until, f);
 	rc = watch_ahead(t, &over, f);
 	if (rc == RC_OK && !over)
-		rc = look_at(t, t->place.first, &t->idlers.first, f);
+		rc = look_at(t, t->place.holders.first, &t->idlers.first, f);
 	if (rc != RC_OK || over)
 		return rc;
 	if (until == 0)

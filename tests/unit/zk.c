@@ -103,7 +103,7 @@ places(void **state)
 			fail_msg("row %zu: found %d, position %zu", i, place.found,
 			    place.position);
 		assert_name(place.ahead, rows[i].ahead);
-		assert_name(place.first, rows[i].first);
+		assert_name(place.holders.first, rows[i].first);
 		assert_null(place.foreign);
 		assert_null(place.exhausted);
 	}
@@ -406,7 +406,7 @@ all_agree_on_one_order(void **state)
 			taken[place.position] = true;
 			assert_int_equal(place.position == 0, place.ahead == NULL);
 			assert_int_equal(
-			    place.position == 0, strcmp(place.first, names[i]) == 0);
+			    place.position == 0, strcmp(place.holders.first, names[i]) == 0);
 			if (place.ahead) {
 				queue_look(&ahead, &(struct queue){layouts, list, MANY},
 				    place.ahead);
@@ -456,10 +456,10 @@ who_holds_together(void **state)
 		struct place p = look(rows[i].names[0], rows[i].names);
 
 		if (!p.found || p.position != rows[i].position ||
-		    p.holders != rows[i].holders ||
+		    p.holders.n != rows[i].holders ||
 		    (p.position && p.awaits != rows[i].awaits))
 			fail_msg("row %zu: position %zu, holders %zu, awaits %d", i,
-			    p.position, p.holders, p.awaits);
+			    p.position, p.holders.n, p.awaits);
 		assert_name(p.ahead, rows[i].ahead);
 		assert_null(p.foreign);
 		assert_null(p.other);
@@ -772,8 +772,8 @@ a_freeze_holds_back_whoever_is_first(void **state)
 	for (size_t i = 1; i < 4; i++) {
 		queue_look(&p, &(struct queue){layouts, names, 4}, names[i]);
 		assert_string_equal(p.freeze, names[0]);
-		assert_string_equal(p.first, names[1]);
-		assert_int_equal(p.holders, 2);
+		assert_string_equal(p.holders.first, names[1]);
+		assert_int_equal(p.holders.n, 2);
 		assert_int_equal(p.before, i - 1);
 		assert_int_equal(p.position, i == 3);
 		queue_hold_back(&p, names[0]);
