@@ -28,11 +28,9 @@ void
 node_forget(struct node *n)
 {
 	n->path[0] = '\0';
-	n->version = 0;
-	n->stage = STAGE_AT_ONCE;
-	n->marked = n->guarded = false;
+	n->said = (struct said){.stage = STAGE_AT_ONCE};
+	n->guarded = false;
 	n->revocation.news = n->revocation.stands = false;
-	n->granted = 0;
 	n->taken = (struct taken){.number = 0};
 }
 
@@ -40,7 +38,7 @@ static void
 node_adopt(struct node *n, const char *path, const struct Stat *stat)
 {
 	snprintf(n->path, sizeof n->path, "%s", path);
-	n->version = stat->version;
+	n->said.version = stat->version;
 	n->token = (uint64_t)stat->czxid;
 	n->clock = (struct server_clock){node_server_time(stat->ctime), instant_now()};
 }
@@ -257,7 +255,7 @@ seat_is_lost(const struct node *n, struct fault *f)
 void
 node_data(const struct node *n, int slot, char data[DATA_BYTES])
 {
-	const struct progress p = {n->stage, slot, n->granted,
+	const struct progress p = {n->said.stage, slot, n->said.granted,
 	    n->revocation.stands ? n->revocation.asker : NULL, n->owner};
 
 	data_write(data, n->record, &p);
@@ -268,13 +266,13 @@ node_write(struct node *n)
 {
 	char data[DATA_BYTES];
 
-	n->marked = false;
+	n->said.marked = false;
 	node_data(n, *n->taken.lease ? (int)n->taken.number : SLOT_NONE, data);
 	if (!*n->taken.lease)
-		return call_set(n->session, n->path, data, n->version);
+		return call_set(n->session, n->path, data, n->said.version);
 	return call_multi(n->session,
 	    (const struct change[]){
-		{CHANGE_SET, n->path, data, .version = n->version},
+		{CHANGE_SET, n->path, data, .version = n->said.version},
 		{CHANGE_CHECK, n->taken.lease, .version = -1},
 		{CHANGE_CHECK, n->taken.slot, .version = -1},
 	    },
@@ -305,7 +303,7 @@ node_read(struct node *n, instant until, struct fault *f)
 	if (rc == RC_OK && (code != ZOK || (uint64_t)call_stat(own)->czxid != n->token))
 		rc = node_is_lost(n, f);
 	if (rc == RC_OK) {
-		n->version = call_stat(own)->version;
+		n->said.version = call_stat(own)->version;
 		note_asker(n, call_text(own));
 	}
 	call_drop(own);
@@ -314,12 +312,12 @@ node_read(struct node *n, instant until, struct fault *f)
 
 /* The write that takes what we have waited for is when we were granted it. */
 static void
-note_grant(struct node *n, int64_t written)
+note_grant(struct said *said, int64_t written)
 {
-	if (n->stage != STAGE_WAITED)
-		n->granted = 0;
-	else if (n->granted == 0)
-		n->granted = written;
+	if (said->stage != STAGE_WAITED)
+		said->granted = 0;
+	else if (said->granted == 0)
+		said->granted = written;
 }
 
 enum rc
@@ -334,11 +332,11 @@ node_written(struct node *n, struct call *set, instant until, struct grant *g,
 		rc = fault_set(f, RC_LOST,
 		    "%s: our node was deleted, and made again by another", n->dir->where);
 	} else if (*written) {
-		n->version = call_stat(set)->version;
+		n->said.version = call_stat(set)->version;
 		n->clock = (struct server_clock){
 		    node_server_time(call_stat(set)->mtime), instant_now()};
-		n->marked = n->stage == STAGE_WAITING;
-		note_grant(n, call_stat(set)->mtime);
+		n->said.marked = n->said.stage == STAGE_WAITING;
+		note_grant(&n->said, call_stat(set)->mtime);
 		node_lease(n, g, call_sent(set));
 	} else if (rc == RC_OK && code == ZNONODE) {
 		rc = call_failed(set) == 0 ? node_is_lost(n, f) : seat_is_lost(n, f);

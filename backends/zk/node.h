@@ -38,6 +38,15 @@ struct revocation {
 	char asker[RECORD_BYTES]; /* and who asks, "" where they do not say */
 };
 
+/* What stands in it, as we last wrote it. */
+struct said {
+	enum stage stage;
+	int version; /* of that */
+	/* since when we have what we had to wait for, server's ms; 0: not yet */
+	int64_t granted;
+	bool marked; /* it stands there as a waiter's, for certain */
+};
+
 struct node {
 	struct session *session; /* its life; NULL: there is none yet, or it has ended */
 	const struct lockdir *dir;
@@ -49,12 +58,8 @@ struct node {
 	bool doubted;
 	/* its end will be told, through all connections of its session */
 	bool guarded;
-	bool marked; /* it stands there as a waiter's, for certain */
 	struct revocation revocation;
-	enum stage stage; /* as we last wrote it, */
-	int version;      /* and the version of that */
-	/* since when we have what we had to wait for, server's ms; 0: not yet */
-	int64_t granted;
+	struct said said;
 	uint64_t token;
 	struct server_clock clock;
 	struct taken taken;

@@ -248,7 +248,7 @@ static struct call *
 ask_for_lease(struct pool *p, const struct lists *l, const char *path)
 {
 	const struct node *n = p->turn->node;
-	const struct node fresh = {.record = n->record, .stage = STAGE_AT_ONCE};
+	const struct node fresh = {.record = n->record, .said.stage = STAGE_AT_ONCE};
 	bool said = call_stat(l->pool)->dataLength > 0 &&
 	    !data_is_force(call_text(l->pool)); /* that makes room */
 	char limit[16], data[DATA_BYTES];

@@ -306,11 +306,11 @@ ask_for_unit(struct unit *u, const struct lists *l, unsigned slot)
 	snprintf(lease, sizeof lease, "%s/leases/%slease-", n->dir->path, n->dir->uuid);
 	snprintf(number, sizeof number, "%u", slot);
 	part_path(u->tried, n, SLOTS, number);
-	n->granted = 0; /* not until this is answered */
+	n->said.granted = 0; /* not until this is answered */
 	node_data(n, (int)slot, data);
 	return call_multi(n->session,
 	    (const struct change[]){
-		{CHANGE_SET, n->path, data, .version = n->version},
+		{CHANGE_SET, n->path, data, .version = n->said.version},
 		{CHANGE_CREATE, lease, n->record, .mode = ZOO_EPHEMERAL_SEQUENTIAL},
 		{CHANGE_CREATE, u->tried, strrchr(n->path, '/') + 1,
 		    .mode = ZOO_EPHEMERAL},
@@ -346,7 +346,7 @@ take_slot(struct unit *u, const struct lists *l, unsigned slot, struct grant *g,
 	int code;
 	enum rc rc;
 
-	n->stage = n->stage == STAGE_WAITING ? STAGE_WAITED : n->stage;
+	n->said.stage = n->said.stage == STAGE_WAITING ? STAGE_WAITED : n->said.stage;
 	c = ask_for_unit(u, l, slot);
 	rc = call_await(c, until, &code, f);
 	*taken = rc == RC_OK && code == ZOK;

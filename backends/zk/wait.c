@@ -586,7 +586,7 @@ mark_as_waiter(struct turn *t, struct call **set, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	node_guard(t->node);
-	t->node->stage = STAGE_WAITING;
+	t->node->said.stage = STAGE_WAITING;
 	return node_written(
 	    t->node, node_write(t->node), turn_answer_by(t), &unused, &written, f);
 }
@@ -595,17 +595,17 @@ enum rc
 turn_serve(struct turn *t, struct fault *f)
 {
 	struct node *n = t->node;
-	enum stage before = n->stage;
+	enum stage before = n->said.stage;
 	struct grant unused;
 	bool written;
 	enum rc rc;
 
 	if (before == STAGE_WAITED)
 		return RC_OK;
-	n->stage = STAGE_WAITED;
+	n->said.stage = STAGE_WAITED;
 	rc = node_written(n, node_write(n), turn_answer_by(t), &unused, &written, f);
 	if (!written) /* it says so only when that is certain */
-		n->stage = before;
+		n->said.stage = before;
 	return rc;
 }
 
@@ -619,7 +619,7 @@ static struct call *
 claim_turn(struct turn *t)
 {
 	if (!t->node->dir->layout->single)
-		t->node->stage = STAGE_WAITED;
+		t->node->said.stage = STAGE_WAITED;
 	return node_write(t->node);
 }
 
@@ -632,7 +632,7 @@ delete_own(struct turn *t, struct fault *f)
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && code == ZBADVERSION) {
-		int version = n->dir->layout->single ? n->version : -1;
+		int version = n->dir->layout->single ? n->said.version : -1;
 
 		if (instant_now() >= t->over)
 			return fault_set(f, RC_AGAIN,
@@ -742,7 +742,7 @@ await_head(
 		if (rc != RC_OK || t->place.position == 0)
 			return rc;
 		t->over = NEVER;
-		if (until && !t->node->marked)
+		if (until && !t->node->said.marked)
 			rc = mark_as_waiter(t, set, f);
 		if (rc == RC_OK)
 			rc = wait_behind(t, until, f);
@@ -767,7 +767,7 @@ check_claim(
 	enum rc rc = RC_OK;
 
 	*set = NULL;
-	*claimed = t->node->stage == STAGE_AT_ONCE;
+	*claimed = t->node->said.stage == STAGE_AT_ONCE;
 	begin_turn(t);
 	if (written)
 		rc = node_written(t->node, written, t->over, g, claimed, f);
