@@ -286,7 +286,7 @@ mysql_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	struct mysql *my = mysql_of(s);
 
 	my->claim = claim;
-	my->session.ttl = claim->ttl;
+	my->session.purpose.ttl = claim->ttl;
 	my->lease_us = claim->ttl / 1000;
 	patience_begin(&my->patience, claim);
 	return my->mode->acquire(my, until, g, f);
@@ -311,7 +311,7 @@ mysql_release(struct store *s, int status, instant until, struct fault *f)
 static const struct steering *
 steering_of(struct mysql *my)
 {
-	my->session.ttl = ADMIN_PATIENCE;
+	my->session.purpose.ttl = ADMIN_PATIENCE;
 	return my->mode->steering;
 }
 
@@ -326,7 +326,7 @@ mysql_each(struct store *s, const struct look *look, struct fault *f)
 {
 	struct mysql *my = mysql_of(s);
 
-	my->session.reads = true;
+	my->session.purpose.reads = true;
 	return steering_of(my)->each(my, look, f);
 }
 

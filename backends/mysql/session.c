@@ -260,11 +260,11 @@ session_receive(struct session *s, const struct shape *shape, instant until,
  * say, nothing is left that changes what a statement does.
  */
 static void
-write_setup(const struct session *s, char *sql, size_t size)
+write_setup(const struct purpose *p, bool is_mariadb, char *sql, size_t size)
 {
-	int64_t ttl_s = s->ttl / NS_PER_S;
-	int64_t idle_s = s->idle_s
-	    ? s->idle_s
+	int64_t ttl_s = p->ttl / NS_PER_S;
+	int64_t idle_s = p->idle_s
+	    ? p->idle_s
 	    : (ttl_s < IDLE_LEAST_S ? IDLE_LEAST_S : ttl_s) + IDLE_MORE_S;
 
 	snprintf(sql, size,
@@ -278,11 +278,11 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), "
 	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s, %s",
 	    instant_first(idle_s, 31536000),
-	    s->server.is_mariadb
+	    is_mariadb
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
 		  "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 		: ", max_execution_time = 0",
-	    s->server.is_mariadb ? "@@wsrep_on" : "0", s->unfit_sql ? s->unfit_sql : "0");
+	    is_mariadb ? "@@wsrep_on" : "0", p->unfit_sql ? p->unfit_sql : "0");
 }
 
 /* "5.5.5-10.11.6-MariaDB-log", "8.0.36": as one number. */
@@ -354,7 +354,7 @@ judge_server(struct session *s, bool read_only, struct fault *f)
 {
 	if (!read_only)
 		return RC_OK;
-	if (s->reads) {
+	if (s->purpose.reads) {
 		fault_set(&s->host->notice, RC_OK,
 		    "%s is read-only, perhaps a replica, which may be behind", s->where);
 		return RC_OK;
@@ -386,7 +386,7 @@ set_up(struct session *s, instant until, struct fault *f)
 		session_close(s);
 		return rc;
 	}
-	write_setup(s, sql, sizeof sql);
+	write_setup(&s->purpose, s->server.is_mariadb, sql, sizeof sql);
 	rc = session_ask_here(s, sql, &(struct shape){FACTS, false}, until, &sent, &r, f);
 	if (rc == RC_OK && !read_facts(s, r, &read_only))
 		rc = fault_set(
@@ -429,7 +429,8 @@ session_open(struct session *s, instant until, struct fault *f)
 	if (s->mysql)
 		return RC_OK;
 	if (!s->connecting)
-		s->connecting = dial_start(s->my, &s->login, s->ttl, CONNECT_PATIENCE);
+		s->connecting = dial_start(
+		    s->my, &s->login, s->purpose.ttl, CONNECT_PATIENCE);
 	if (!s->connecting)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));

@@ -45,14 +45,20 @@ struct server_facts {
 	instant seen;
 };
 
-struct session {
-	struct host *host;
-	const struct libmariadb *my;
-	struct login login;
+/* What it is for: set by whoever opens it, before that. */
+struct purpose {
 	int64_t ttl; /* of the claim; a peer that is silent for so long has gone */
 	/* an idle session ends after this, in whole seconds; 0: the ttl and a bit */
 	unsigned idle_s;
 	const char *unfit_sql; /* is something amiss, in SQL; NULL: do not ask */
+	bool reads;            /* only looks: a read-only server will do */
+};
+
+struct session {
+	struct host *host;
+	const struct libmariadb *my;
+	struct login login;
+	struct purpose purpose;
 	char where[WHERE_BYTES];
 	MYSQL *mysql;            /* NULL: not connected */
 	struct dial *connecting; /* one on its way */
@@ -61,7 +67,6 @@ struct session {
 	unsigned said; /* the number of the last error; 0: there was none */
 	/* session_ask() had to ask twice: the first may have been heard */
 	bool again;
-	bool reads; /* only looks: a read-only server will do */
 	struct pending {
 		enum stage { STAGE_NONE, STAGE_QUERY, STAGE_STORE, STAGE_NEXT } stage;
 		int status;      /* what libmariadb waits for; 0: nothing */

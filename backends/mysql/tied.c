@@ -88,8 +88,8 @@ tied_open(struct mysql *my, struct tied *b, instant until, struct fault *f)
 	struct session *s = &my->session;
 	enum rc rc;
 
-	s->idle_s = lease_seconds(my);
-	s->unfit_sql = unfit_sql;
+	s->purpose.idle_s = lease_seconds(my);
+	s->purpose.unfit_sql = unfit_sql;
 	(void)session_is_open(s);
 	rc = session_open(s, until, f);
 	if (rc != RC_OK || b->serial == s->serial)
