@@ -554,8 +554,8 @@ class ZkHostile:
     def _good(self):
         return {
             CREATE: self.make, CREATE2: self.make, CREATE_CONTAINER: self.make,
-            GET_CHILDREN: lambda xid, _: reply(xid, 0, struct.pack(">i", 1), buffer(self.name)),
-            GET_CHILDREN2: lambda xid, _: reply(xid, 0, struct.pack(">i", 1), buffer(self.name), stat()),
+            GET_CHILDREN: lambda xid, _: reply(xid, 0, self.listed()),
+            GET_CHILDREN2: lambda xid, _: reply(xid, 0, self.listed(), stat()),
             GET_DATA: lambda xid, _: reply(xid, 0, buffer(b"{}"), stat(version=self.version, length=2)),
             EXISTS: lambda xid, _: reply(xid, 0, stat(version=self.version)),
             SET_DATA: self.set,
@@ -569,6 +569,10 @@ class ZkHostile:
     @property
     def name(self):
         return self.node.rsplit(b"/", 1)[-1]
+
+    def listed(self):
+        """The names of all nodes: of the one, if it has been made."""
+        return struct.pack(">i", 1) + buffer(self.name) if self.name else struct.pack(">i", 0)
 
     def created(self, request):
         """The name of the node that a request asks for."""

@@ -69,7 +69,7 @@ def test_what_a_server_says_of_itself_is_not_believed_of_the_next(dlock, make_ho
     def lists(xid, _):
         if late and len(asked) == 1:
             raise ConnectionResetError
-        return reply(xid, 0, struct.pack(">i", 1), buffer(server.name), stat())
+        return reply(xid, 0, server.listed(), stat())
 
     def write(xid, request):
         if server.version == 1 and len(asked) == 1:

@@ -463,7 +463,7 @@ def test_freeze_stops_newcomers_and_waiters(dlock, at, kind):
     freeze(at)
     entries = each(at, "job")
     assert kinds(entries) == ["holder", "waiter", "freeze"]
-    assert text_of(entries[2]["record"]) == BOB and entries[2]["until"] == -1
+    assert json.loads(text_of(entries[2]["record"])) == json.loads(BOB) and entries[2]["until"] == -1
     assert holder.finish().status == 0
     busy = dlock.run("run", *at.words, "-k", "job", "-n", *KINDS[kind], "--", "true")
     assert busy.status == 75 and "bob@office" in busy.stderr and "frozen" in busy.stderr
