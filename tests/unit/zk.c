@@ -405,8 +405,8 @@ all_agree_on_one_order(void **state)
 			    !taken[place.position]);
 			taken[place.position] = true;
 			assert_int_equal(place.position == 0, place.ahead == NULL);
-			assert_int_equal(
-			    place.position == 0, strcmp(place.holders.first, names[i]) == 0);
+			assert_int_equal(place.position == 0,
+			    strcmp(place.holders.first, names[i]) == 0);
 			if (place.ahead) {
 				queue_look(&ahead, &(struct queue){layouts, list, MANY},
 				    place.ahead);
