@@ -236,6 +236,13 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 	return rc;
 }
 
+/* No such grant any more: by what an earlier attempt did, which got no answer? */
+static bool
+was_us(const struct steering *how, enum rc rc)
+{
+	return rc == RC_LOST && how->again && !session_look(how->session).dead;
+}
+
 /* ---- asked ---- */
 
 static struct call *
@@ -272,7 +279,7 @@ refuse_to_ask(const struct steering *how, const struct holder *h, struct fault *
  * read again.
  */
 static enum rc
-mark_once(const struct steering *how, bool *done, struct fault *f)
+mark_once(struct steering *how, bool *done, struct fault *f)
 {
 	struct holder h;
 	struct call *set;
@@ -288,6 +295,7 @@ mark_once(const struct steering *how, bool *done, struct fault *f)
 	set = ask_holder(how, &h);
 	rc = call_await(set, how->until, &code, f);
 	*done = rc == RC_OK && code == ZOK;
+	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
 	if (rc == RC_DENIED)
 		rc = denied(how, h.path, f);
 	else if (*done && call_stat(set)->czxid != call_stat(h.data)->czxid)
@@ -305,6 +313,8 @@ steering_mark(struct steering *how, struct fault *f)
 
 	while (rc == RC_OK && !done && instant_now() < how->until)
 		rc = mark_once(how, &done, f);
+	if (was_us(how, rc))
+		return RC_OK;
 	return rc == RC_OK && !done
 	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
 		  how->dir->where)
@@ -426,8 +436,8 @@ steering_force(struct steering *how, struct fault *f)
 
 	while (rc == RC_OK && !done && instant_now() < how->until)
 		rc = force_once(how, &done, f);
-	if (rc == RC_LOST && how->again)
-		return RC_OK; /* that was us */
+	if (was_us(how, rc))
+		return RC_OK;
 	return rc == RC_OK && !done
 	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
 		  how->dir->where)

@@ -20,7 +20,7 @@ struct steering {
 	const struct target *target; /* of mark and force */
 	const char *record;          /* who does it, and why */
 	char freeze[FREEZE_BYTES];   /* its name, if it is to be made */
-	bool asked;                  /* a server was asked to remove what is to go; */
+	bool asked; /* a server was asked to mark or remove what is to go; */
 	bool again; /* it was in an earlier attempt, which got no answer */
 };
 

@@ -15,7 +15,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from support import ROOT, At, boottime, size, spent, wait_for
 from test_zk_interop import children, classpath, curator, hold, kazoo, path, second_curator, words  # noqa: F401 (fixtures)
-from zk import CREATE2, DELETE, GET_CHILDREN2, GET_DATA, LISTS, MULTI, SET_DATA, Moments, nodes
+from zk import CREATE2, DELETE, GET_CHILDREN2, GET_DATA, LISTS, MULTI, SET_DATA, SYNC, Moments, nodes
 
 ADMIN = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))),
                      "dlock-admin")
@@ -408,6 +408,17 @@ def test_lost_answer(dlock, at, tapped, operation):
     tap.lose((operation,), 1)
     revoke(place, h, *(("force",) if operation == MULTI else ()))
     assert tap.has_lost and holder.wait().status == 79
+
+
+def test_lost_answer_of_one_who_has_gone_by_then(dlock, at, tapped):
+    """The holder has done as it was asked before it can be asked again: that is no failure either."""
+    place, _, tap = tapped
+    holder = dlock.hold(at, "job", "-t", "3s")
+    h = each(at, "job")[0]
+    tap.lose((SET_DATA,), 1)
+    tap.on((SYNC,), lambda _: tap.has_lost and holder.wait().status == 79)
+    revoke(place, h)
+    assert tap.has_lost and tap.has_acted and "bob@office" in holder.wait().stderr
 
 
 @pytest.mark.parametrize("lost", ["nothing", "request", "answer"])
