@@ -307,6 +307,7 @@ ask_for_unit(struct unit *u, const struct lists *l, unsigned slot)
 	snprintf(number, sizeof number, "%u", slot);
 	part_path(u->tried, n, SLOTS, number);
 	n->said.granted = 0; /* not until this is answered */
+	n->said.marked = false;
 	node_data(n, (int)slot, data);
 	return call_multi(n->session,
 	    (const struct change[]){
@@ -341,15 +342,18 @@ take_slot(struct unit *u, const struct lists *l, unsigned slot, struct grant *g,
     bool *taken, struct fault *f)
 {
 	struct node *n = u->turn->node;
+	enum stage before = n->said.stage;
 	instant until = turn_answer_by(u->turn);
 	struct call *c;
 	int code;
 	enum rc rc;
 
-	n->said.stage = n->said.stage == STAGE_WAITING ? STAGE_WAITED : n->said.stage;
+	n->said.stage = before == STAGE_WAITING ? STAGE_WAITED : before;
 	c = ask_for_unit(u, l, slot);
 	rc = call_await(c, until, &code, f);
 	*taken = rc == RC_OK && code == ZOK;
+	if (!*taken) /* it says so only when that is certain */
+		n->said.stage = before;
 	if (*taken && strncmp(call_text(c), n->dir->path, strlen(n->dir->path)) != 0)
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gives a wrong answer to create", n->dir->where);

@@ -330,6 +330,34 @@ def test_a_lost_answer_takes_no_second_unit(dlock, at, tapped, operation):
         assert parts(c, at) == [[], [], []]
 
 
+def stage(client, at, n):
+    """What the n-th in the queue says of itself."""
+    return json.loads(client.get(f"{at.job}/{tickets(client, at)[n]}")[0]).get("dlock")
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["lost", "refused"])
+def test_who_is_served_says_so_also_after_a_unit_was_not_got(dlock, at, tapped, cut):
+    """Its turn had come, and somebody else's lease was quicker: those behind it must not take it for dead."""
+    place, _, tap = tapped
+    holder = dlock.hold(at, "job", "--limit", "1")
+    with at.server.client() as c:
+        def come(_):
+            for other in ("leases/x-lease-0000000000", "slots/0"):
+                c.create(f"{at.job}/{other}", ephemeral=True)
+            if cut:
+                raise ConnectionResetError
+
+        waiter = dlock.contend(place, "job", "--limit", "1").queued(1)
+        wait_for(lambda: stage(c, at, 1) == "waiting", what="a waiter")
+        tap.on((MULTI,), come)
+        assert holder.finish().status == 0
+        wait_for(lambda: stage(c, at, 0) == "waited", what="served")
+        for other in ("slots/0", "leases/x-lease-0000000000"):
+            c.delete(f"{at.job}/{other}")
+        assert waiter.held().finish().status == 0
+        assert parts(c, at) == [[], [], []]
+
+
 @pytest.mark.parametrize("part", ["leases", "slots"])
 def test_what_belongs_to_a_unit_is_deleted(dlock, at, part):
     """A loss, and the rest goes too: nobody else is kept out."""
