@@ -602,6 +602,8 @@ turn_serve(struct turn *t, struct fault *f)
 
 	if (before == STAGE_WAITED)
 		return RC_OK;
+	node_guard(
+	    n); /* who was the first at once did not have to wait for anything else */
 	n->said.stage = STAGE_WAITED;
 	rc = node_written(n, node_write(n), turn_answer_by(t), &unused, &written, f);
 	if (!written) /* it says so only when that is certain */

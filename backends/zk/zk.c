@@ -386,9 +386,11 @@ go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 
 	if (rc != RC_OK || pool_has_lease(&z->pool))
 		return rc == RC_OK ? turn_earn(&z->turn, g, f) : rc;
-	if (!*z->node.path)
+	if (!*z->node.path) /* or those before us would wait for what is left of it */
+		rc = unit_sweep(&z->unit, join_by(z, until), f);
+	if (rc == RC_OK && !*z->node.path)
 		rc = node_join(&z->node, g, &list, join_by(z, until), f);
-	else if (!z->turn.watching)
+	else if (rc == RC_OK && !z->turn.watching)
 		list = call_list(z->node.session, z->node.dir->path);
 	if (rc != RC_OK) {
 		call_drop(list);

@@ -358,6 +358,24 @@ def test_who_is_served_says_so_also_after_a_unit_was_not_got(dlock, at, tapped, 
         assert parts(c, at) == [[], [], []]
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["at-once", "with-the-unit"])
+def test_a_place_that_is_lost_gives_up_what_came_with_it(dlock, at, late):
+    """Its owner, who may be the next to take a unit, goes to the end of the queue: who is there now takes it."""
+    assert run(dlock, at, "--limit", "1").status == 0
+    with at.server.client() as c:
+        lease = c.create(f"{at.job}/leases/x-lease-", ephemeral=True, sequence=True)
+        first = queued(dlock, at, "--limit", "1")
+        wait_for(lambda: stage(c, at, 0) == "waited", what="served")
+        second = queued(dlock, at, "--limit", "1").queued(1)
+        c.delete(f"{at.job}/{tickets(c, at)[0]}")
+        if not late:
+            wait_for(lambda: len(tickets(c, at)) == 2, what="its return")
+        c.delete(lease)
+        assert second.held().finish().status == 0
+        assert first.held().finish().status == 0
+        assert parts(c, at) == [[], [], []]
+
+
 @pytest.mark.parametrize("part", ["leases", "slots"])
 def test_what_belongs_to_a_unit_is_deleted(dlock, at, part):
     """A loss, and the rest goes too: nobody else is kept out."""
