@@ -117,21 +117,27 @@ sweep_part(
 
 /* A slot has no uuid; it is ours if our session has made it. */
 static enum rc
+slot_is_ours(const struct unit *u, bool *ours, instant until, struct fault *f)
+{
+	struct session *s = u->turn->node->session;
+	struct call *slot = call_exists(s, u->tried);
+	int code;
+	enum rc rc = call_await(slot, until, &code, f);
+
+	*ours = rc == RC_OK && code == ZOK &&
+	    call_stat(slot)->ephemeralOwner == session_look(s).id;
+	call_drop(slot);
+	return rc;
+}
+
+static enum rc
 sweep_slot(struct unit *u, instant until, struct fault *f)
 {
 	struct session *s = u->turn->node->session;
-	struct call *slot;
-	bool ours;
+	bool ours = false;
 	int code;
-	enum rc rc;
+	enum rc rc = *u->tried ? slot_is_ours(u, &ours, until, f) : RC_OK;
 
-	if (!*u->tried)
-		return RC_OK;
-	slot = call_exists(s, u->tried);
-	rc = call_await(slot, until, &code, f);
-	ours = rc == RC_OK && code == ZOK &&
-	    call_stat(slot)->ephemeralOwner == session_look(s).id;
-	call_drop(slot);
 	return ours ? call_finish(call_delete(s, u->tried, -1), until, &code, f) : rc;
 }
 
@@ -163,6 +169,83 @@ unit_sweep(struct unit *u, instant until, struct fault *f)
 	if (rc == RC_OK)
 		forget_attempt(u);
 	return rc;
+}
+
+/* ---- come back to ---- */
+
+/* All is ours. */
+static void
+unit_note_taken(struct unit *u, unsigned slot, const char *lease)
+{
+	struct node *n = u->turn->node;
+
+	n->taken.number = slot;
+	snprintf(n->taken.lease, sizeof n->taken.lease, "%s", lease);
+	snprintf(n->taken.slot, sizeof n->taken.slot, "%s", u->tried);
+	forget_attempt(u);
+}
+
+/* The first of a list that bears our uuid; NULL: none does. */
+static const char *
+find_ours(const struct unit *u, const struct lists *l, enum part part)
+{
+	const char *uuid = u->turn->node->dir->uuid;
+	size_t n;
+	const char *const *names = lists_names(l, part, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(names[i], uuid, strlen(uuid)) == 0 &&
+		    strlen(names[i]) < NAME_BYTES)
+			return names[i];
+	return NULL;
+}
+
+/*
+ * The transaction whose answer we have not got has made a lease and, if this session did it,
+ * the slot.  *taken: both are ours.
+ */
+static enum rc
+adopt_unit(
+    struct unit *u, const struct lists *l, bool *taken, instant until, struct fault *f)
+{
+	const char *lease = find_ours(u, l, LEASES);
+	char path[NODE_BYTES];
+	enum rc rc = lease ? slot_is_ours(u, taken, until, f) : RC_OK;
+
+	if (!*taken)
+		return rc;
+	part_path(path, u->turn->node, LEASES, lease);
+	unit_note_taken(u, (unsigned)strtoul(strrchr(u->tried, '/') + 1, NULL, 10), path);
+	return RC_OK;
+}
+
+/*
+ * There was no connection for a while: what has become of our place in K/locks?  *l is what
+ * is there now.  *taken: it was given up for a unit.  Else, without u->lock: it is gone.
+ */
+static enum rc
+come_back(struct unit *u, struct lists *l, bool *taken, instant until, struct fault *f)
+{
+	struct node *n = u->turn->node;
+	const char *name = NULL;
+	bool missing;
+	int code;
+	enum rc rc = call_finish(call_sync(n->session, n->dir->path), until, &code, f);
+
+	if (rc == RC_OK)
+		lists_ask(l, n);
+	if (rc == RC_OK)
+		rc = lists_await(l, until, &missing, f);
+	if (rc == RC_OK && *u->tried)
+		rc = adopt_unit(u, l, taken, until, f);
+	if (rc != RC_OK || *taken)
+		return rc;
+	name = find_ours(u, l, LOCKS);
+	if (name && strcmp(name, strrchr(u->lock, '/') + 1) == 0)
+		u->tried[0] = '\0'; /* or it would have gone with that */
+	else
+		u->lock[0] = '\0';
+	return RC_OK;
 }
 
 /* ---- into K/locks ---- */
@@ -321,18 +404,6 @@ ask_for_unit(struct unit *u, const struct lists *l, unsigned slot)
 	    5, n->dir->acl == ACL_OPEN);
 }
 
-/* All is ours. */
-static void
-unit_note_taken(struct unit *u, unsigned slot, const char *lease)
-{
-	struct node *n = u->turn->node;
-
-	n->taken.number = slot;
-	snprintf(n->taken.lease, sizeof n->taken.lease, "%s", lease);
-	snprintf(n->taken.slot, sizeof n->taken.slot, "%s", u->tried);
-	forget_attempt(u);
-}
-
 /*
  * Nobody is before us, and there are fewer than N leases.  *taken: we have one now;
  * otherwise something has changed.
@@ -423,8 +494,12 @@ unit_take(struct unit *u, instant until, struct grant *g, struct fault *f)
 {
 	struct lists l = {{NULL}};
 	bool taken = false;
-	enum rc rc = enter(u, &l, f);
+	enum rc rc = RC_OK;
 
+	if (*u->lock)
+		rc = come_back(u, &l, &taken, turn_answer_by(u->turn), f);
+	if (rc == RC_OK && !*u->lock && !taken)
+		rc = enter(u, &l, f);
 	while (rc == RC_OK && !taken) {
 		rc = advance(u, &l, until, g, &taken, f);
 		if (rc == RC_OK && !taken)

@@ -376,6 +376,40 @@ def test_a_place_that_is_lost_gives_up_what_came_with_it(dlock, at, late):
         assert parts(c, at) == [[], [], []]
 
 
+def other_in_locks(client, at):
+    """A user of Curator's stands behind us, and comes to nothing before us."""
+    return client.create(f"{at.job}/locks/_c_22222222-2222-4222-2222-222222222222-lock-", ephemeral=True, sequence=True)
+
+
+def test_a_lost_connection_costs_no_place_among_those_who_take_a_unit(dlock, at, tapped):
+    place, proxy, tap = tapped
+    assert run(dlock, at, "--limit", "1").status == 0
+    with at.server.client() as c:
+        lease = c.create(f"{at.job}/leases/x-lease-", ephemeral=True, sequence=True)
+        waiter = dlock.contend(place, "job", "--limit", "1")
+        wait_for(lambda: tickets(c, at) and stage(c, at, 0) == "waited", what="served")
+        other_in_locks(c, at)
+        before, asked = proxy.connections, tap.asked[GET_CHILDREN2] + 2
+        proxy.reset()
+        wait_for(lambda: proxy.connections > before, what="its return")
+        wait_for(lambda: tap.asked[GET_CHILDREN2] > asked, what="a look")
+        c.delete(lease)
+        assert waiter.held().finish().status == 0
+
+
+def test_a_lost_answer_costs_no_place_among_those_who_take_a_unit(dlock, at, tapped):
+    place, _, tap = tapped
+    assert run(dlock, at, "--limit", "1").status == 0
+    with at.server.client() as c:
+        tap.on((MULTI,), lambda _: other_in_locks(c, at) and None)
+        tap.lose((MULTI,), 1)
+        holder = dlock.hold(place, "job", "--limit", "1")
+        assert tap.has_acted and tap.has_lost
+        assert [len(names) for names in parts(c, at)] == [1, 1, 1]
+        assert holder.finish().status == 0
+        assert [len(names) for names in parts(c, at)] == [1, 0, 0]
+
+
 @pytest.mark.parametrize("part", ["leases", "slots"])
 def test_what_belongs_to_a_unit_is_deleted(dlock, at, part):
     """A loss, and the rest goes too: nobody else is kept out."""
