@@ -67,33 +67,52 @@ pool_limit(const struct call *directory)
 	return *end ? -1 : limit;
 }
 
-enum rc
-pool_refuse(const struct node *n, const struct call *list, instant until, struct fault *f)
-{
-	struct call *c;
-	int code = ZOK;
-	long limit;
-	enum rc rc;
-
-	if (!n->dir->layout->queue || n->dir->pool || call_stat(list)->dataLength == 0)
-		return RC_OK;
-	c = call_get(n->session, n->dir->path);
-	rc = call_await(c, until, &code, f);
-	limit = rc == RC_OK && code == ZOK ? pool_limit(c) : -1;
-	call_drop(c);
-	return limit < 0
-	    ? rc
-	    : fault_set(f, RC_PROTOCOL,
-		  "%s: %s is a semaphore of kazoo's for %ld, whose users do not see a lock: --limit %ld joins them; or delete it when nobody uses it",
-		  n->dir->where, n->dir->path, limit, limit);
-}
-
 static enum rc
-refuse_limit(const struct pool *p, long limit, struct fault *f)
+refuse_limit(
+    const struct lockdir *d, const struct claim *claim, long limit, struct fault *f)
 {
 	return fault_set(f, RC_PROTOCOL,
 	    "%s: %s is a semaphore for %ld, as it says itself and kazoo's users go by, and this is --limit %u: use --limit %ld, or delete it when nobody uses it",
-	    p->leases.where, p->leases.path, limit, p->turn->claim->limit, limit);
+	    d->where, d->path, limit, claim->limit, limit);
+}
+
+static enum rc
+refuse_semaphore(const struct lockdir *d, long limit, struct fault *f)
+{
+	return fault_set(f, RC_PROTOCOL,
+	    "%s: %s is a semaphore of kazoo's for %ld, whose users do not see a lock: --limit %ld joins them; or delete it when nobody uses it",
+	    d->where, d->path, limit, limit);
+}
+
+/* The N that stands in a directory's data; -1: none does. */
+static enum rc
+read_limit(const struct node *n, const struct lockdir *d, long *limit, instant until,
+    struct fault *f)
+{
+	struct call *c = call_get(n->session, d->path);
+	int code = ZOK;
+	enum rc rc = call_await(c, until, &code, f);
+
+	*limit = rc == RC_OK && code == ZOK ? pool_limit(c) : -1;
+	call_drop(c);
+	return rc;
+}
+
+enum rc
+pool_refuse(const struct turn *t, const struct call *list, instant until, struct fault *f)
+{
+	const struct node *n = t->node;
+	const struct lockdir *pool = n->dir->pool;
+	long limit;
+	enum rc rc;
+
+	if (!pool && (!n->dir->layout->queue || call_stat(list)->dataLength == 0))
+		return RC_OK;
+	rc = read_limit(n, pool ? pool : n->dir, &limit, until, f);
+	if (limit < 0 || (pool && limit == (long)t->claim->limit))
+		return rc;
+	return pool ? refuse_limit(pool, t->claim, limit, f)
+		    : refuse_semaphore(n->dir, limit, f);
 }
 
 /* ---- what there is ---- */
@@ -165,6 +184,19 @@ refuse_locks(const struct pool *p, const struct call *list, struct fault *f)
 	return RC_OK;
 }
 
+enum rc
+pool_check(const struct pool *p, instant until, struct fault *f)
+{
+	struct call *list = call_list(p->turn->node->session, p->leases.path);
+	int code;
+	enum rc rc = call_await(list, until, &code, f);
+
+	if (rc == RC_OK)
+		rc = refuse_locks(p, list, f);
+	call_drop(list);
+	return rc;
+}
+
 /* Is it a semaphore, for as many as we say? */
 static enum rc
 judge(const struct pool *p, const struct lists *l, struct fault *f)
@@ -176,7 +208,7 @@ judge(const struct pool *p, const struct lists *l, struct fault *f)
 		    "%s: %s is an ephemeral node, which can be a lock of layout=plain only (-O layout=plain joins it)",
 		    p->leases.where, p->leases.path);
 	if (limit >= 0 && limit != (long)p->turn->claim->limit)
-		return refuse_limit(p, limit, f);
+		return refuse_limit(&p->leases, p->turn->claim, limit, f);
 	return refuse_locks(p, l->leases, f);
 }
 

@@ -41,6 +41,12 @@ void pool_begin(struct pool *, struct turn *, const struct lockdir *d);
 /* Is our node a lease? */
 bool pool_has_lease(const struct pool *);
 
+/*
+ * Our node is a lease, and it is not certain that we have looked for locks since it was
+ * made: RC_PROTOCOL if there is one.
+ */
+enum rc pool_check(const struct pool *, instant until, struct fault *);
+
 /* Our node is no more: the next one is to be in the queue. */
 void pool_forget(struct pool *);
 
@@ -53,9 +59,12 @@ enum rc pool_find(struct pool *, instant until, struct fault *);
  */
 enum rc pool_take(struct pool *, instant until, struct grant *g, struct fault *);
 
-/* For who wants a lock: RC_PROTOCOL if the directory, listed, is a semaphore's by its data. */
+/*
+ * Wherever we stand in the queue, which is listed: RC_PROTOCOL if the directory is a
+ * semaphore's by its data, and we want a lock, or one for another N.
+ */
 enum rc pool_refuse(
-    const struct node *, const struct call *list, instant until, struct fault *);
+    const struct turn *, const struct call *list, instant until, struct fault *);
 
 /* The N that stands in a directory's data; -1: none does. */
 long pool_limit(const struct call *directory);

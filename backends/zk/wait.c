@@ -146,7 +146,7 @@ place_find(struct turn *t, struct fault *f)
 	if (p->semaphore && t->claim->kind != KIND_LIMIT)
 		rc = unit_refuse_foreign(t->node, turn_answer_by(t), f);
 	if (rc == RC_OK)
-		rc = pool_refuse(t->node, t->list, turn_answer_by(t), f);
+		rc = pool_refuse(t, t->list, turn_answer_by(t), f);
 	return rc == RC_OK
 	    ? turn_heed_freeze(t, p, d->pool ? d->layout->queue : "", q.names, q.n, f)
 	    : rc;
@@ -602,8 +602,8 @@ turn_serve(struct turn *t, struct fault *f)
 
 	if (before == STAGE_WAITED)
 		return RC_OK;
-	node_guard(
-	    n); /* who was the first at once did not have to wait for anything else */
+	/* not so far, if we were the first at once */
+	node_guard(n);
 	n->said.stage = STAGE_WAITED;
 	rc = node_written(n, node_write(n), turn_answer_by(t), &unused, &written, f);
 	if (!written) /* it says so only when that is certain */

@@ -377,6 +377,15 @@ come(struct zk *z, instant until, struct fault *f)
 	return connect_session(z, z->claim->ttl, patience, f);
 }
 
+/* Our node is a lease of kazoo's semaphore, and the connection was lost before we had the lock. */
+static enum rc
+earn_lease(struct zk *z, struct grant *g, struct fault *f)
+{
+	enum rc rc = pool_check(&z->pool, turn_answer_by(&z->turn), f);
+
+	return rc == RC_OK ? turn_earn(&z->turn, g, f) : rc;
+}
+
 /* Into the queue, if we are not there, and to its head. */
 static enum rc
 go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
@@ -384,9 +393,9 @@ go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 	struct call *list = NULL;
 	enum rc rc = pool_find(&z->pool, join_by(z, until), f);
 
-	if (rc != RC_OK || pool_has_lease(&z->pool))
-		return rc == RC_OK ? turn_earn(&z->turn, g, f) : rc;
-	if (!*z->node.path) /* or those before us would wait for what is left of it */
+	if (rc == RC_OK && pool_has_lease(&z->pool))
+		return earn_lease(z, g, f);
+	if (rc == RC_OK && !*z->node.path) /* what is left before a unit stops others */
 		rc = unit_sweep(&z->unit, join_by(z, until), f);
 	if (rc == RC_OK && !*z->node.path)
 		rc = node_join(&z->node, g, &list, join_by(z, until), f);

@@ -11,7 +11,7 @@ import pytest
 from kazoo.exceptions import KazooException
 
 from support import PATIENCE, wait_for
-from zk import MULTI, SET_DATA, nodes
+from zk import GET_CHILDREN2, MULTI, SET_DATA, nodes
 
 pytestmark = pytest.mark.filterwarnings("ignore:isSet")  # kazoo's own
 
@@ -191,6 +191,17 @@ def test_another_n_is_refused(client, hold, refused, path):
         client.Semaphore(path, "python", 3).acquire(timeout=1)
 
 
+def test_another_n_is_refused_behind_others(client, dlock, hold, words, queue):
+    """Who can never be served does not wait for a turn to hear it."""
+    holder = hold(1).held()
+    waiter = hold(1).queued(1)
+    done = dlock.run("run", *words(2), "--", "echo", "ran")
+    assert (done.status, done.stdout) == (76, "") and "--limit 1" in done.stderr
+    assert len(nodes(client, queue)) == 1
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
+
+
 def test_data_of_another_purpose_stay(client, refused, path):
     """kazoo passes over them, too."""
     client.create(path, b"owned by web", makepath=True)
@@ -230,6 +241,23 @@ def test_a_lock_that_comes_meanwhile(tapped, dlock, client, at):
     tap.on((MULTI,), come)
     done = dlock.run("run", *run, "--", "echo", "ran")
     assert tap.has_acted
+    assert (done.status, done.stdout) == (76, "")
+    assert [n[32:40] for n in nodes(client, at.job)] == ["__lock__"]
+
+
+@pytest.mark.parametrize("lost", [MULTI, GET_CHILDREN2], ids=["lease", "list"])
+def test_a_lock_that_comes_while_an_answer_is_lost(tapped, dlock, client, at, lost):
+    """What was found again has not been looked at since."""
+    place, _, tap = tapped
+    client.create(at.job, b"2", makepath=True)
+
+    def come(_):
+        client.create(f"{at.job}/{'0' * 32}__lock__", b"", ephemeral=True, sequence=True)
+        tap.lose((lost,), 1)
+
+    tap.on((MULTI,), come)
+    done = dlock.run("run", *place.words, "-O", "layout=kazoo", "-k", "job", "--limit", "2", "-w", "30s", "--", "echo", "ran")
+    assert tap.has_acted and tap.has_lost
     assert (done.status, done.stdout) == (76, "")
     assert [n[32:40] for n in nodes(client, at.job)] == ["__lock__"]
 
