@@ -2,9 +2,11 @@
 # the command, never exclusion; and many waiters are no burden, neither while
 # they wait nor when all come back at once.
 
+import itertools
 import os
 import re
 import signal
+import statistics
 import time
 
 import pytest
@@ -14,7 +16,7 @@ from proxy import DOWN
 from support import DLOCK, At, boottime, is_alive, spent, stalled, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, SOON, SOON_SECONDS, STUBBORN, assert_refused, run,
                         wait_for_writes)
-from zk import EXISTS, LISTS, MAKES, PING, SET_DATA, Tap, ZkEnsemble, ZkHostile, hear, nodes, own, to_all
+from zk import CREATE2, EXISTS, LISTS, MAKES, MULTI, PING, SET_DATA, Tap, ZkEnsemble, ZkHostile, hear, nodes, own, to_all
 
 
 # ---- many waiters ----
@@ -124,6 +126,24 @@ def test_server_that_comes_later_is_waited_for(dlock, at, make_proxy):
     assert patient.poll() is None and default.poll() is None
     proxy.accept()
     assert patient.wait().status == default.wait().status == 0
+
+
+@pytest.mark.parametrize("layout", ["curator", "kazoo"])
+def test_whose_turn_it_is_comes_back_at_once(dlock, tapped, layout):
+    """Those behind wait for it all the while: it comes as soon as one of whom nobody knows yet."""
+    place, _, tap = tapped
+
+    def costs(operation):
+        tap.lose((operation,), 1)
+        run_ = dlock.start("run", *place.words, "-O", f"layout={layout}", "-k", f"job{next(numbers)}", "--limit", "1", "--", "true")
+        wait_for(lambda: tap.has_lost, what="a lost answer")
+        began = boottime()
+        assert run_.wait().status == 0
+        return boottime() - began
+
+    numbers = itertools.count()
+    first, turn = (statistics.median(costs(operation) for _ in range(7)) for operation in (CREATE2, MULTI))
+    assert turn < 0.3 + 2 * first
 
 
 def test_slow_server_is_given_the_time_of_wait(dlock, at, make_proxy, tapped):
