@@ -80,6 +80,12 @@ refuse_other(const struct turn *t, const char *name, struct fault *f)
 }
 
 static void
+forget_idlers(struct turn *t)
+{
+	t->idlers.first = t->idlers.other = (struct idler){0, NEVER};
+}
+
+static void
 note_freeze(struct turn *t, int64_t now)
 {
 	int64_t left = t->freeze.until - now;
@@ -88,7 +94,7 @@ note_freeze(struct turn *t, int64_t now)
 	if (t->freeze.on && t->freeze.until != NEVER && now >= 0)
 		t->thaws = instant_now() + (left > 0 ? left : 0);
 	if (t->freeze.on) /* their turn has not come */
-		t->idlers.first = t->idlers.other = (struct idler){0, NEVER};
+		forget_idlers(t);
 }
 
 enum rc
@@ -552,9 +558,14 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 	bool over;
 	enum rc rc;
 
-	/* through another connection than before: much may have happened */
-	if (t->watching)
+	/*
+	 * through another connection than before: much may have happened, and those whose
+	 * turn has come may have lost theirs, too
+	 */
+	if (t->watching) {
+		forget_idlers(t);
 		return await_change(t, instant_now(), until, f);
+	}
 	rc = watch_ahead(t, &over, f);
 	if (rc == RC_OK && !over)
 		rc = look_at(t, t->place.holders.first, &t->idlers.first, f);

@@ -12,11 +12,11 @@ import time
 import pytest
 
 from hostile import SILENCE
-from proxy import DOWN
-from support import DLOCK, At, boottime, is_alive, spent, stalled, wait_for
+from proxy import BOTH, DOWN
+from support import DLOCK, At, boottime, is_alive, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, SOON, SOON_SECONDS, STUBBORN, assert_refused, run,
                         wait_for_writes)
-from zk import CREATE2, EXISTS, LISTS, MAKES, MULTI, PING, SET_DATA, Tap, ZkEnsemble, ZkHostile, hear, nodes, own, to_all
+from zk import CREATE2, EXISTS, GET_DATA, LISTS, MAKES, MULTI, PING, SET_DATA, Tap, ZkEnsemble, ZkHostile, hear, nodes, own, to_all
 
 
 # ---- many waiters ----
@@ -144,6 +144,35 @@ def test_whose_turn_it_is_comes_back_at_once(dlock, tapped, layout):
     numbers = itertools.count()
     first, turn = (statistics.median(costs(operation) for _ in range(7)) for operation in (CREATE2, MULTI))
     assert turn < 0.3 + 2 * first
+
+
+def test_an_outage_is_no_time_in_which_a_turn_was_left_unused(dlock, at, make_proxy):
+    """Whoever saw that it was not taken yet, and comes back first, takes nobody for dead who may be coming, too."""
+    ways = [make_proxy(at.server.port) for _ in range(2)]
+    taps = [Tap(way) for way in ways]
+    holder = dlock.hold(at, "job")
+    waiters = [dlock.contend(at.through(way), "job", "-t", "60s", command=("cat",)).queued(n + 1) for n, way in enumerate(ways)]
+    wait_for(lambda: all(tap.asked[SET_DATA] for tap in taps), what="their words")
+    with at.server.client() as c:
+        first = nodes(c, at.job)[1]
+
+        def await_looks():
+            for _ in range(2):
+                taps[1].on((GET_DATA,), lambda path: path.endswith(first))
+                wait_for(lambda: taps[1].has_acted, what="a look at the first")
+
+        ways[0].hold(*BOTH)
+        assert holder.finish().status == 0
+        await_looks()
+        ways[1].refuse()
+        ways[1].reset()
+        time.sleep(4)  # longer than a turn may be left unused
+        ways[1].accept()
+        await_looks()
+        ways[0].heal()
+        assert waiters[0].held() and not waiters[1].running
+        assert nodes(c, at.job)[0] == first
+        assert [w.finish().status for w in waiters] == [0, 0]
 
 
 def test_slow_server_is_given_the_time_of_wait(dlock, at, make_proxy, tapped):
