@@ -241,7 +241,7 @@ await_lease(struct pool *p, size_t leases, instant until, struct fault *f)
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: %s", p->leases.where,
 		    t->freeze.on ? "frozen" : "held");
-	rc = turn_serve(t, f);
+	rc = turn_wait(t, f);
 	if (rc == RC_OK)
 		rc = watch_leases(p, leases, &over, f);
 	return rc == RC_OK && !over ? turn_doze(t, turn_beat(t), until, f) : rc;

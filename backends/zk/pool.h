@@ -18,7 +18,9 @@
  *  5. Users of kazoo's locks do not see leases, and take theirs for one, so that no dlock lets
  *     K be both: it is a semaphore if its data are a number, or there are leases; whoever
  *     makes a lease lists K once more after that, as locks do after they have made their node.
- *  6. N stays in K when the last one has gone, as kazoo has it: its users read it once and
+ *  6. Whoever is first in the queue says in its node that it waits, until it has a lease: those
+ *     behind take it for dead only while one is free that it does not take (wait.h, point 4).
+ *  7. N stays in K when the last one has gone, as kazoo has it: its users read it once and
  *     for all.
  */
 #ifndef DLOCK_ZK_POOL_H

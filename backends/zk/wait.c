@@ -282,9 +282,11 @@ show_pool(struct turn *t)
 	struct fault unused;
 	int code = ZOK;
 
-	if (call_await(pool, turn_answer_by(t), &code, &unused) == RC_OK)
-		turn_show_units(t, t->place.before + 1,
-		    code == ZOK ? (size_t)call_stat(pool)->numChildren : 0);
+	t->leases = SIZE_MAX;
+	if (call_await(pool, turn_answer_by(t), &code, &unused) == RC_OK) {
+		t->leases = code == ZOK ? (size_t)call_stat(pool)->numChildren : 0;
+		turn_show_units(t, t->place.before + 1, t->leases);
+	}
 	call_drop(pool);
 }
 
@@ -314,12 +316,20 @@ is_waiter(const struct layout *l, const char *name, const struct call *node)
 	    data_stage(call_text(node)) == STAGE_WAITING;
 }
 
+/* Its turn has come: is there something for it?  Of a pool, a lease must be free. */
+static bool
+is_served(const struct turn *t)
+{
+	return !t->node->dir->pool || t->leases < t->claim->limit;
+}
+
 /* Since when we have seen a node leave its turn unused; NEVER: it does not. */
 static instant
 idle_since(
-    struct idler *i, const struct layout *l, const char *name, const struct call *node)
+    const struct turn *t, struct idler *i, const char *name, const struct call *node)
 {
-	int64_t czxid = is_waiter(l, name, node) ? call_stat(node)->czxid : 0;
+	bool idle = is_served(t) && is_waiter(t->node->dir->layout, name, node);
+	int64_t czxid = idle ? call_stat(node)->czxid : 0;
 
 	if (i->czxid != czxid || czxid == 0)
 		*i = (struct idler){czxid, czxid ? instant_now() : NEVER};
@@ -370,9 +380,7 @@ look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
 		if (name == t->place.holders.first)
 			show(t, node);
 		if (!t->freeze.on &&
-		    now >=
-			instant_after(idle_since(idler, t->node->dir->layout, name, node),
-			    IDLE_PATIENCE))
+		    now >= instant_after(idle_since(t, idler, name, node), IDLE_PATIENCE))
 			rc = delete_idler(t, path, call_stat(node)->version, f);
 		if (rc == RC_DENIED || rc == RC_PROTOCOL)
 			rc = RC_OK; /* it was worth trying */
@@ -600,6 +608,14 @@ mark_as_waiter(struct turn *t, struct call **set, struct fault *f)
 	t->node->said.stage = STAGE_WAITING;
 	return node_written(
 	    t->node, node_write(t->node), turn_answer_by(t), &unused, &written, f);
+}
+
+enum rc
+turn_wait(struct turn *t, struct fault *f)
+{
+	struct call *none = NULL;
+
+	return t->node->said.marked ? RC_OK : mark_as_waiter(t, &none, f);
 }
 
 enum rc

@@ -20,6 +20,7 @@
  *     would keep the server busy for longer than their sessions last.
  *  4. A waiter says in its node that it is one (data.h).  Those near the head delete a
  *     node whose turn has come and that stays a waiter's for IDLE_PATIENCE: its owner has died.
+ *     Of those who want a lease of a pool (pool.h) it has come when one is free.
  *  5. While the lock is frozen (freeze.h), those next in line watch that node, and nobody's turn
  *     comes.  Its end wakes them; that it has ended, those near the head see for themselves.
  */
@@ -69,6 +70,7 @@ struct turn {
 	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
 	struct census census;
 	struct idlers idlers;
+	size_t leases; /* of a pool (pool.h), when we last counted them */
 };
 
 /*
@@ -95,6 +97,9 @@ enum rc turn_heed_freeze(struct turn *, struct place *, const char *part,
 
 /* Shows one who is at that position before units are taken, while so many are held. */
 void turn_show_units(struct turn *, size_t position, size_t held);
+
+/* Says in our node that we are a waiter, if it does not say so yet. */
+enum rc turn_wait(struct turn *, struct fault *);
 
 /* From here on we are no waiter whom those behind may take for dead. */
 enum rc turn_serve(struct turn *, struct fault *);
