@@ -22,6 +22,9 @@
  *     meanwhile.  It goes with its owner's session, or in the transaction that gives up
  *     the place in K, the lease and the slot.
  *  5. Each renewal checks that lease and slot are there (node.h): if somebody deletes one, the lock is lost.
+ *  6. After a lost connection our node in K/locks is where it was, or the transaction has
+ *     happened; then the unit is ours, if the slot is our session's.  Whoever has lost the place in
+ *     K goes from K/locks, too: those before it in K would wait for it there.
  */
 #ifndef DLOCK_ZK_UNIT_H
 #define DLOCK_ZK_UNIT_H

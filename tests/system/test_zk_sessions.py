@@ -2,16 +2,17 @@
 # them: then the command is stopped.  A lost answer or connection costs neither, and
 # __REVOKE__ takes the lock away politely.
 
+import struct
 import threading
 import time
 
 import pytest
 
 from proxy import BOTH, DOWN
-from support import At, boottime, spent, wait_for
+from support import At, boottime, size, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, STUBBORN, assert_refused, is_free, run,
                         wait_for_writes)
-from zk import DELETE, LISTS, MAKES, SET_DATA, hear, nodes, own
+from zk import CLOSE, DELETE, LISTS, MAKES, PING, SET_DATA, SET_WATCHES, Tap, hear, nodes, own
 
 
 # ---- answers that get lost ----
@@ -52,6 +53,62 @@ def test_connection_cut_after_any_byte(dlock, at, make_proxy):
             cuts += proxy.connections > before + 1
             proxy.heal()
     assert cuts > 5
+
+
+class CutAt(Tap):
+    """Cuts the connection once: before the n-th request passes, or its answer."""
+
+    def __init__(self, proxy, n, answer):
+        super().__init__(proxy)
+        self._left, self._answer, self._doomed = n, answer, None
+
+    @property
+    def has_cut(self):
+        return self._left == 0 and self._doomed is None
+
+    def _up(self, state, message):
+        asked = state.greeted and struct.unpack_from(">ii", message)
+        super()._up(state, message)
+        if not asked or asked[1] in (PING, SET_WATCHES, CLOSE) or self._left == 0:
+            return
+        self._left -= 1
+        if self._left == 0 and not self._answer:
+            raise ConnectionResetError
+        if self._left == 0:
+            self._doomed = state, asked[0]
+
+    def _down(self, state, message):
+        doomed = state.welcomed and self._doomed == (state, struct.unpack_from(">i", message)[0])
+        super()._down(state, message)
+        if doomed:
+            self._doomed = None
+            raise ConnectionResetError
+
+
+def left_behind(client, at):
+    parts = ("", "-__lock__", "/locks", "/leases", "/slots")
+    return [name for part in parts for name in nodes(client, at.job + part) if name not in ("locks", "leases", "slots")]
+
+
+@pytest.mark.parametrize("answer", [False, True], ids=["request", "answer"])
+@pytest.mark.parametrize("words", [(), ("--limit", "1"), ("-O", "layout=kazoo", "--limit", "1")], ids=["plain", "unit", "kazoo"])
+def test_connection_cut_at_any_request_of_a_waiter(dlock, at, make_proxy, words, answer):
+    """From its first word to its release: it is served in its turn, once, and leaves nothing."""
+    with at.server.client() as c:
+        cut, n = True, 1
+        while cut:
+            proxy = make_proxy(at.server.port)
+            tap = CutAt(proxy, n, answer)
+            holder = dlock.hold(at, "job", *words)
+            first = dlock.contend(at.through(proxy), "job", *words, "-w", "1m").queued(1)
+            second = dlock.contend(at, "job", *words, command=("true",)).queued(2)
+            assert holder.finish().status == 0
+            assert first.held() and not second.running, n
+            assert (first.finish().status, second.wait().status) == (0, 0), n
+            assert first.token < second.token, n
+            assert left_behind(c, at) == [], n
+            cut, n = tap.has_cut, n + size(3, 1)
+        assert n > 8
 
 
 def test_lost_answer_of_a_waiter_is_found_again(dlock, at, tapped):
