@@ -118,14 +118,11 @@ frozen(
 	return tell_busy(m, &i, f);
 }
 
+/* It comes to nothing as long as there is no token for it. */
 static enum rc
-without_token(struct memcached *m, uint64_t cas, struct fault *f)
+without_token(struct memcached *m, const struct vitals *v, uint64_t cas, struct fault *f)
 {
-	if (grant_withdraw(m, cas) == RC_STOP)
-		return RC_STOP;
-	return fault_set(f, RC_CONFIG,
-	    "%s has counted more than a million changes for each second since it was started: tokens could not grow over its next restart",
-	    m->place.where);
+	return grant_withdraw(m, cas) == RC_STOP ? RC_STOP : tell_crowded(m, v, cas, f);
 }
 
 /* What came of a batch that stores our item, and asks what may speak against it. */
@@ -221,7 +218,8 @@ grant_add(struct memcached *m, const struct sight *i, instant until, struct gran
 	if (rc != RC_OK)
 		return rc;
 	ours->token = token_of(&i->vitals, t.hold.cas);
-	return ours->token ? granted(m, &t, g) : without_token(m, t.hold.cas, f);
+	return ours->token ? granted(m, &t, g)
+			   : without_token(m, &i->vitals, t.hold.cas, f);
 }
 
 /* It is written once more, for its whole lease. */
@@ -234,7 +232,7 @@ grant_adopt(struct memcached *m, const struct sight *i, instant until, struct gr
 	enum rc rc;
 
 	if (!i->value.token)
-		return without_token(m, i->cas, f);
+		return without_token(m, &i->vitals, i->cas, f);
 	ours->token = i->value.token;
 	ours->since = i->value.since;
 	memcpy(ours->mark, i->value.mark, sizeof ours->mark);

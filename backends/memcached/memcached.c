@@ -19,7 +19,8 @@
  *     than the lease has (vitals.h).
  *  6. That clock may stand still (vitals.h); a write by it counts as none.
  *  7. A server that has been running, or was told to forget all, for less than the lease,
- *     grants nothing: who held the lock may not know it yet.
+ *     grants nothing: who held the lock may not know it yet.  Nor does one that has counted
+ *     too many changes for a token, until it has been running for longer (token.h).
  *  8. No answer to an add: it is looked for, and is ours if our owner stands there.
  *  9. An error that leaves no room for a renewed item takes the old one along (-M): so it
  *     is looked for at once.
@@ -131,7 +132,7 @@ static enum rc
 memcached_attempt(
     struct memcached *m, bool heard, instant until, struct grant *g, struct fault *f)
 {
-	m->pace.young = false;
+	m->pace.unready = READY;
 	return heard ? memcached_poll(m, instant_now() + ASK_PATIENCE, g, f)
 		     : memcached_ask(m, patience_attempt(&m->pace.patience, until), g, f);
 }
@@ -155,7 +156,7 @@ memcached_acquire(struct store *s, const struct claim *claim, instant until,
 			heard = true;
 			patience_end_outage(&m->pace.patience);
 			if (!until)
-				return m->pace.young ? RC_AGAIN : RC_BUSY;
+				return m->pace.unready ? RC_AGAIN : RC_BUSY;
 			rc = pace_sleep(&m->pace, s->host, until, f);
 		} else {
 			rc = patience_retry(&m->pace.patience, s->host, rc, heard, until);

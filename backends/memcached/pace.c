@@ -5,7 +5,7 @@
 
 #define POLL (200 * NS_PER_MS)
 #define POLL_JITTER (100 * NS_PER_MS)
-#define POLL_YOUNG NS_PER_S
+#define POLL_UNREADY NS_PER_S
 
 void
 pace_begin(struct pace *p, const struct claim *claim)
@@ -17,16 +17,16 @@ pace_begin(struct pace *p, const struct claim *claim)
 enum rc
 pace_sleep(struct pace *p, struct host *host, instant until, const struct fault *f)
 {
-	int64_t pause = p->young ? POLL_YOUNG : POLL - POLL_JITTER / 2;
+	int64_t pause = p->unready ? POLL_UNREADY : POLL - POLL_JITTER / 2;
 	instant next = instant_now() + pause + dice_roll(&p->dice, POLL_JITTER);
 
-	if (p->young && !p->young_told) {
+	if (p->unready && p->told != p->unready) {
 		host->notice = *f;
-		p->young_told = true;
+		p->told = p->unready;
 	}
 	if (host->wait(host, -1, 0, instant_first(next, until)) == WOKE_STOP)
 		return RC_STOP;
 	if (instant_now() < until)
 		return RC_OK;
-	return p->young ? RC_AGAIN : RC_BUSY;
+	return p->unready ? RC_AGAIN : RC_BUSY;
 }

@@ -2,8 +2,8 @@
  * pace.h - how often a waiter asks.
  *
  * memcached tells nobody of a release.  So a waiter asks about every 200 ms, at random
- * within a quarter, so that many do not ask at once; once a second where the server has
- * not been running for long enough to grant anything.  A server that does not answer is
+ * within a quarter, so that many do not ask at once; once a second where the server is not
+ * ready to grant anything: all of that passes with time.  A server that does not answer is
  * asked again as patience.h says.
  */
 #ifndef DLOCK_MEMCACHED_PACE_H
@@ -11,11 +11,18 @@
 
 #include "backends/patience.h"
 
+/* Why nothing is granted, though nobody is known to hold it. */
+enum unready {
+	READY,
+	UNREADY_YOUNG,   /* the server may have forgotten a holder */
+	UNREADY_CROWDED, /* it has counted too much for a token */
+};
+
 struct pace {
 	struct patience patience;
 	uint64_t dice;
-	bool young; /* the last answer: the server may have forgotten a holder */
-	bool young_told;
+	enum unready unready; /* by the last answer */
+	enum unready told;    /* the user knows that */
 };
 
 void pace_begin(struct pace *, const struct claim *);

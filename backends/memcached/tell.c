@@ -3,6 +3,7 @@
 
 #include "backends/secret.h"
 #include "grant.h"
+#include "token.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -78,16 +79,32 @@ tell_busy(struct memcached *m, struct sight *i, struct fault *f)
 	    i->frozen && !i->held ? "frozen" : "held");
 }
 
+/* Nobody holds it, as far as we know, and yet it is not granted. */
+static void
+show_unready(struct memcached *m, enum unready why)
+{
+	m->pace.unready = why;
+	m->base.host->seen.holders = 0;
+	*m->base.host->seen.holder = '\0';
+	m->base.host->seen.held = -1;
+}
+
 enum rc
 tell_young(struct memcached *m, int64_t age, struct fault *f)
 {
 	int64_t lease = grant_seconds(m->claim);
 
-	m->pace.young = true;
-	m->base.host->seen.holders = 0;
-	*m->base.host->seen.holder = '\0';
-	m->base.host->seen.held = -1;
+	show_unready(m, UNREADY_YOUNG);
 	return fault_set(f, RC_BUSY,
 	    "%s was started, or told to forget all, %lld s ago and may not know who holds it: dlock waits until it has been for the lease, %lld s",
 	    m->place.where, age < 0 ? 0LL : (long long)age, (long long)lease);
+}
+
+enum rc
+tell_crowded(struct memcached *m, const struct vitals *v, uint64_t cas, struct fault *f)
+{
+	show_unready(m, UNREADY_CROWDED);
+	return fault_set(f, RC_BUSY,
+	    "%s has counted more than a million changes for each second since it was started, so that tokens might not grow over its next restart: dlock waits until it has been running for longer, %lld s",
+	    m->place.where, (long long)token_missing(v, cas));
 }

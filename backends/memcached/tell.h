@@ -23,4 +23,8 @@ enum rc tell_busy(struct memcached *, struct sight *, struct fault *);
 /* RC_BUSY: the server knows for `age` seconds only, less than the lease, who holds it. */
 enum rc tell_young(struct memcached *, int64_t age, struct fault *);
 
+/* RC_BUSY: with this CAS it has counted more changes than a token has room for (token.h). */
+enum rc tell_crowded(
+    struct memcached *, const struct vitals *, uint64_t cas, struct fault *);
+
 #endif

@@ -13,3 +13,9 @@ token_of(const struct vitals *v, uint64_t cas)
 		return 0;
 	return (uint64_t)(v->time - v->uptime) * PER_S + cas;
 }
+
+int64_t
+token_missing(const struct vitals *v, uint64_t cas)
+{
+	return (int64_t)(cas / PER_S) + 1 - vitals_uptime(v);
+}

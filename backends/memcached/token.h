@@ -23,8 +23,11 @@
 
 /*
  * Of an item that was added with this CAS, to a server that says this of itself.  0: it has
- * counted more changes than a token has room for.
+ * counted more changes than a token has room for yet.
  */
 uint64_t token_of(const struct vitals *, uint64_t cas);
+
+/* So many seconds later there is room for it. */
+int64_t token_missing(const struct vitals *, uint64_t cas);
 
 #endif

@@ -242,19 +242,49 @@ def test_an_item_that_was_only_added_has_its_token(dlock, at, client):
     assert holder.wait().status == 79
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["added", "adopted"])
-def test_a_server_that_has_counted_too_much_for_a_token(dlock, make_pretender, there):
-    """After its next restart tokens would not be sure to be greater."""
-    stored = []
+@pytest.fixture
+def crowded(make_pretender):
+    """A server that has counted 97 million changes, and keeps one item; it has been running for `uptime`."""
+    uptime, stored, began = [100], [], time.monotonic()
+
+    def store(_):
+        stored[:] = [pretender.asked[-1][1]]
+        return b"HD c97000000\r\n"
 
     def get(words):
-        stored[:] = [v for w, v in pretender.asked if w[0] == "ms"]
         return b"VA %d c97000000 t30\r\n%s\r\n" % (len(stored[0]), stored[0]) if stored and "#" not in words[1] else b"EN\r\n"
 
-    pretender = make_pretender({"stats": Pretender.stats(uptime=100), "ms": b"" if there else b"HD c97000000\r\n", "mg": get})
-    done = run(dlock, pretender.url, command=("echo", "ran"))
-    assert (done.status, done.stdout) == (78, "") and "tokens" in done.stderr
-    assert ["md", "dlock:job", "C97000000"] in [words for words, _ in pretender.asked]
+    def delete(_):
+        stored.clear()
+        return b"HD\r\n"
+
+    pretender = make_pretender({"stats": lambda _: Pretender.stats(uptime=uptime[0], time=int(1800000000 + time.monotonic() - began)),
+                                "ms": store, "mg": get, "md": delete})
+    pretender.uptime, pretender.store = uptime, store
+    return pretender
+
+
+def test_a_server_that_has_counted_too_much_for_a_token(dlock, crowded):
+    """After its next restart tokens would not be sure to be greater: so it is waited for, until they are."""
+    for words in ["-n"], ["-w", "1s"]:
+        crowded.asked.clear()
+        done = run(dlock, crowded.url, *words, command=("echo", "ran"))
+        assert (done.status, done.stdout) == (69, "") and "tokens" in done.stderr and "held by" not in done.stderr, done
+        assert "has been running for longer, 1 s" in done.stderr
+        assert ["md", "dlock:job", "C97000000"] in [words for words, _ in crowded.asked]
+    crowded.uptime[0] += 1
+    assert token_of(dlock, crowded.url) >= (1800000000 - 101) * 1000000 + 97000000
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["added", "adopted"])
+def test_who_waits_for_a_token_is_told(dlock, crowded, there):
+    answers = iter([b""] if there else [])  # the connection ends, and the item is there
+    crowded.answers["ms"] = lambda words: next(answers, crowded.store(words))
+    waiting = dlock.start("run", *At(crowded.url).words, "-k", "job", "--", "echo", "ran")
+    wait_for(lambda: crowded.commands().count("md") > 1, what="a second attempt")
+    crowded.uptime[0] += 1
+    done = waiting.wait()
+    assert (done.status, done.stdout) == (0, "ran\n") and done.stderr.count("tokens") == 1, done
 
 
 # ---- a server that forgets ----
