@@ -224,8 +224,9 @@ struct host {
 	 * A descriptor of the backend's that becomes readable (or breaks) when
 	 * something has happened to the lock between two calls: the session has
 	 * expired, the connection ended, somebody wrote to our record.  The
-	 * keeper then renews at once, and that call finds out what it was and
-	 * clears the descriptor.  -1: there is none.
+	 * keeper then renews at once (if many come in a row, a little later: alert.h),
+	 * and that call finds out what it was and clears the descriptor.  -1: there is
+	 * none.
 	 */
 	int alert;
 

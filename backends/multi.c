@@ -1,6 +1,8 @@
 /* multi.c - several keys as one lock: a store for each, see multi.h. */
 #include "multi.h"
 
+#include "alert.h"
+
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +54,7 @@ struct taking {
 	const struct part *asking; /* the one being acquired; NULL */
 	size_t held;               /* parts[0..held) are ours, */
 	size_t gone;               /* but this one no longer; n: none */
+	struct alert_pace alerts;  /* of theirs */
 	bool stop;                 /* a renewal beside the waiting was told to stop */
 	/* how often something was asked for again: makes owners fresh */
 	unsigned again;
@@ -369,6 +372,14 @@ keep_held(struct multi *m, instant until)
 	}
 }
 
+/* At the latest something is to be done then; alerts are not listened to before `alert`. */
+static instant
+wait_ends(const struct multi *m, instant alert, instant until)
+{
+	until = instant_first(until, next_due(m));
+	return alert > instant_now() ? instant_first(until, alert) : until;
+}
+
 /*
  * host->wait of the part that is being acquired; stops it when one that we hold has
  * gone.
@@ -380,6 +391,7 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 	bool rang = false;
 
 	for (;;) {
+		instant alert = alert_due(&m->taking.alerts, m->claim->ttl);
 		enum woke woke;
 		int all;
 
@@ -387,14 +399,16 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 			keep_held(m, until);
 		if (m->taking.stop || m->taking.gone < m->n)
 			return WOKE_STOP;
-		all = gather_alerts(m);
+		all = alert <= instant_now() ? gather_alerts(m) : -1;
 		if (all >= 0 && fd >= 0)
 			watch_also(&all, fd, events);
 		woke = outer->wait(outer, all >= 0 ? all : fd, all >= 0 ? POLLIN : events,
-		    instant_first(until, next_due(m)));
+		    wait_ends(m, alert, until));
 		if (all >= 0)
 			close(all);
 		rang = woke == WOKE_READY && all >= 0 && !is_ready(fd, events);
+		if (rang)
+			alert_follow(&m->taking.alerts, m->claim->ttl, instant_now());
 		if (woke != WOKE_TIMEOUT && !rang)
 			return woke;
 		if (instant_now() >= until)

@@ -185,26 +185,6 @@ sql_lease_renewed(struct sql_lease *l, bool ours, const char *by, instant sent,
 	return rc;
 }
 
-/* Less than this part of the lease is soon; and so often is enough. */
-enum { SOON_PART = 30, HASTY_MOST = 5 };
-
-int
-sql_lease_watch(struct sql_lease *l, unsigned serial, int fd)
-{
-	instant now = instant_now();
-	bool soon = now - l->watched.since < l->claim->ttl / SOON_PART;
-
-	if (!soon)
-		l->watched.hasty = 0;
-	else if (serial != l->watched.serial)
-		l->watched.hasty++;
-	if (serial != l->watched.serial) {
-		l->watched.serial = serial;
-		l->watched.since = now;
-	}
-	return l->watched.hasty < HASTY_MOST ? fd : -1;
-}
-
 enum rc
 sql_lease_not_renewed(struct sql_lease *l, enum rc rc, bool missing, struct fault *f)
 {

@@ -52,12 +52,6 @@ struct sql_lease {
 	bool among;  /* somebody else may have to do with the key: ask for a place */
 	uint64_t token;
 	struct standing standing;
-	struct {
-		unsigned serial; /* of the connection over which we have renewed last */
-		instant since;   /* when it was new */
-		unsigned
-		    hasty; /* so many before it have ended soon, one after the other */
-	} watched;
 };
 
 /* acquire; whatever is zero in the struct begins so. */
@@ -88,12 +82,6 @@ enum rc sql_lease_renewed(struct sql_lease *, bool ours, const char *by, instant
  * may have been heard twice.
  */
 enum rc sql_lease_released(struct sql_lease *, bool was_ours, bool again, struct fault *);
-
-/*
- * host->alert after a grant or a renewal over the connection with this serial: `fd`, so
- * that we renew at once when it ends; or -1, if one after the other has ended soon.
- */
-int sql_lease_watch(struct sql_lease *, unsigned serial, int fd);
 
 /*
  * What no answer to a renewal or a release means, but `rc`.  `missing`: because the tables are, and a

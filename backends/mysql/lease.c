@@ -70,8 +70,7 @@ has_bells(const struct mysql *my)
 static void
 lease_watch(struct mysql *my)
 {
-	my->base.host->alert = sql_lease_watch(
-	    &lease_of(my)->lease, my->session.serial, session_fd(&my->session));
+	my->base.host->alert = session_fd(&my->session);
 }
 
 /* Nothing that comes over this session is believed any more. */

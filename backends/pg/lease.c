@@ -190,10 +190,8 @@ note_session(void *ctx)
 static void
 lease_watch(struct pg *pg)
 {
-	struct connection *c = &pg->conn;
-
-	pg->base.host->alert = sql_lease_watch(
-	    &lease_of(pg)->lease, c->serial, c->pgconn ? c->pq->socket(c->pgconn) : -1);
+	pg->base.host->alert = pg->conn.pgconn ? pg->conn.pq->socket(pg->conn.pgconn)
+					       : -1;
 }
 
 /* ---- acquire ---- */

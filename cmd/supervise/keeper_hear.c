@@ -303,7 +303,8 @@ keeper_hear(struct keeper *k, int fd, short events, instant until)
 	set[SLOT_GATE] = (struct pollfd){.fd = gate_fd(k), .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
 	set[SLOT_ALERT] = (struct pollfd){
-	    .fd = keep_wants_alert(&k->keep) ? k->host.alert : -1, .events = POLLIN};
+	    .fd = keep_wants_alert(&k->keep, instant_now()) ? k->host.alert : -1,
+	    .events = POLLIN};
 	until = instant_first(until, instant_now() + k->plan->terms.ttl / 3);
 	if (k->run->body)
 		until = instant_first(until, body_wake(k));

@@ -127,11 +127,20 @@ surely_over(const struct keep *k)
 	    : k->lease.asked + k->lease.length + k->lease.length / 50;
 }
 
-bool
-keep_wants_alert(const struct keep *k)
+/* From when on an alert would help; NEVER: as things are, it would not. */
+static instant
+wants_alert_from(const struct keep *k)
 {
 	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE &&
-	    !k->lease.suspect && !keep_is_lost(k);
+		!k->lease.suspect && !keep_is_lost(k)
+	    ? alert_due(&k->lease.alerts, span(k))
+	    : NEVER;
+}
+
+bool
+keep_wants_alert(const struct keep *k, instant now)
+{
+	return now >= wants_alert_from(k);
 }
 
 /* ---- what an event tells ---- */
@@ -268,6 +277,7 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		revoked(k, now, e, a);
 		break;
 	case EV_ALERT:
+		alert_follow(&k->lease.alerts, span(k), now);
 		k->lease.renew_at = now;
 		break;
 	case EV_DISOWNED:
@@ -474,9 +484,9 @@ step_give_back(struct keep *k, instant now, struct actions *a)
 }
 
 static instant
-next_wake(const struct keep *k)
+next_wake(const struct keep *k, instant now)
 {
-	instant wake = NEVER;
+	instant wake = NEVER, alert = wants_alert_from(k);
 
 	if (k->phase == PH_GIVE_BACK && k->call == CALL_NONE)
 		return k->after.release_at;
@@ -492,7 +502,7 @@ next_wake(const struct keep *k)
 	}
 	if (k->phase == PH_LINGER)
 		wake = instant_first(wake, k->after.keep_until);
-	return wake;
+	return alert > now ? instant_first(wake, alert) : wake;
 }
 
 struct actions
@@ -520,7 +530,8 @@ step(struct keep *k, instant now, const struct event *e)
 		k->reported = true;
 		return a;
 	}
-	a.wake = k->phase == PH_HOLD && k->tree.killing_since != NEVER ? now + KILL_AGAIN
-								       : next_wake(k);
+	a.wake = k->phase == PH_HOLD && k->tree.killing_since != NEVER
+	    ? now + KILL_AGAIN
+	    : next_wake(k, now);
 	return a;
 }

@@ -31,6 +31,8 @@
 
 #include "cmd/lease.h"
 
+#include "backends/alert.h"
+
 #define KILL_AGAIN (10 * NS_PER_MS)     /* pause between two sweeps of a dying tree */
 #define KILL_PATIENCE (5 * NS_PER_S)    /* after which a tree counts as beyond us */
 #define RELEASE_PATIENCE (2 * NS_PER_S) /* for the answer to a release */
@@ -124,9 +126,10 @@ struct keep_lease {
 	instant asked; /* when we last asked for one, answered or not */
 	int64_t length, pace;
 	instant renew_at, term_at, kill_at; /* NEVER until a grant */
-	bool suspect;                       /* the last renewal went unanswered */
-	bool disowned;                      /* it is not ours */
-	bool revoked;                       /* we have been asked to give it up */
+	struct alert_pace alerts;
+	bool suspect;  /* the last renewal went unanswered */
+	bool disowned; /* it is not ours */
+	bool revoked;  /* we have been asked to give it up */
 };
 
 /* What runs under the lock, and how far stopping it has come. */
@@ -191,9 +194,10 @@ bool keep_is_lost(const struct keep *);
 
 /*
  * Would EV_ALERT lead to a renewal now?  Otherwise one is under way or about to
- * be tried again anyhow, or could not help, and the descriptor is left alone.
+ * be tried again anyhow, or could not help, or too many alerts have come to nothing
+ * (alert.h), and the descriptor is left alone.
  */
-bool keep_wants_alert(const struct keep *);
+bool keep_wants_alert(const struct keep *, instant now);
 
 /* How long the lock is wanted for --min-hold after an ending like this; 0: no longer. */
 instant keep_wanted_until(const struct keep *);

@@ -871,8 +871,8 @@ take_input(struct world *w, const struct logged *e)
 			.value = 15});
 		break;
 	case K_ALERT:
-		reached.alerts += keep_wants_alert(&w->keep);
-		if (keep_wants_alert(&w->keep))
+		reached.alerts += keep_wants_alert(&w->keep, w->now);
+		if (keep_wants_alert(&w->keep, w->now))
 			deliver(w, (struct event){.kind = EV_ALERT});
 		break;
 	case K_WAKE:

@@ -322,6 +322,25 @@ def test_the_end_of_the_connection_is_news(dlock, at):
     assert holder.wait(50).status == 79
 
 
+def test_a_holder_whose_connections_end_soon_opens_no_end_of_them(dlock, make_pretender):
+    """Some proxy may end whatever is idle. A few are followed at once, the others wait for the pace, which is a second."""
+    stored = []
+
+    def store(words):
+        stored[:] = [pretender.asked[-1][1]]
+        return b"HD c7\r\n" if "ME" in words else (b"HD c7\r\n",)
+
+    def get(words):
+        return b"VA %d c7 t30\r\n%s\r\n" % (len(stored[0]), stored[0]) if stored and "#" not in words[1] else b"EN\r\n"
+
+    pretender = make_pretender({"stats": Pretender.running(), "ms": store, "mg": get})
+    began = boottime()
+    holder = dlock.hold(At(pretender.url), "job", "-t", "1h")
+    wait_for(lambda: pretender.connections >= 14, timeout=60, what="connections")
+    assert boottime() - began > 5
+    assert holder.finish().status == 0
+
+
 def test_a_cas_of_a_former_life_is_not_believed(dlock, at):
     """It counts from 1 again: our number may be another's by now."""
     holder = dlock.hold(at, "job", "-t", "30s")

@@ -11,7 +11,7 @@ import redis
 
 from hostile import DONE, GRANTED, RESET, SILENCE, Hostile, array
 from redis_forms import HOST, REDIS_PLACES, RedisCluster
-from support import ROOT, At, boottime, free_port, is_alive, place_id, spent, wait_for
+from support import PATIENCE, ROOT, At, boottime, free_port, is_alive, place_id, spent, wait_for
 from witness import check_intervals, interval
 
 TTL = "15s"  # bears the fail-overs of these servers, also where a second vote is needed
@@ -299,6 +299,26 @@ def test_one_sentinel_alongside_betrays_a_deposed_master(dlock, make_redis, make
     assert done.status == 79 and str(new.port) in done.stderr
     with new.client() as c:
         assert not c.keys("*")
+
+
+def test_a_holder_whose_connections_end_soon_opens_no_end_of_them(dlock, make_redis, make_hostile):
+    """Some proxy may end whatever is idle: that a few ended is followed at once, what comes after waits."""
+    server = make_redis()
+    sentinel = make_hostile({"sentinel": array(b"127.0.0.1", b"%d" % server.port)})
+    holder = hold(dlock, At(f"redis+sentinel://127.0.0.1:{sentinel.port}/m"), "job", "-t", "1h")
+    patience = 5 * [PATIENCE] + 15 * [3]
+    with server.client() as c:
+        for seconds in patience:
+            before = renewals(holder)
+            c.client_kill_filter(_type="normal", skipme=True)
+            try:
+                wait_for(lambda: renewals(holder) > before, timeout=seconds, what="another renewal")
+            except AssertionError:
+                assert seconds < PATIENCE
+                break
+        else:
+            raise AssertionError("there is always another one")
+    assert holder.finish().status == 0
 
 
 def test_sentinels_have_a_password_of_their_own(dlock, make_forms, tmp_path):

@@ -1015,6 +1015,37 @@ an_alert_is_heard_while_waiting(void **state)
 	close(world.alert);
 }
 
+/* As if each renewal opened a connection that ends at once. */
+static enum rc
+a_rings_without_end(
+    struct scripted *k, const char *call, instant until, struct grant *g, struct fault *f)
+{
+	struct host *to = k->base.host;
+	instant ends = instant_now() + 300 * NS_PER_MS;
+
+	(void)until, (void)g, (void)f;
+	if (is(k, "a"))
+		eventfd_write(world.alert, 1);
+	while (is(k, "b") && strcmp(call, "acquire") == 0 && instant_now() < ends)
+		if (to->wait(to, -1, 0, ends) == WOKE_STOP)
+			return RC_STOP;
+	return RC_OK;
+}
+
+static void
+alerts_without_end_are_not_all_heard_while_waiting(void **state)
+{
+	(void)state;
+	claim.ttl = 3600 * NS_PER_S;
+	world.pace = 1200 * NS_PER_S;
+	world.alert = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	world.hook = a_rings_without_end;
+	assert_int_equal(OPEN("b", "a"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_OK);
+	assert_in_range(count("renew a"), 5, 6); /* and once when it has both */
+	close(world.alert);
+}
+
 static enum rc
 a_is_lost_at_the_last_moment(
     struct scripted *k, const char *call, instant until, struct grant *g, struct fault *f)
@@ -1162,6 +1193,7 @@ main(void)
 	    TEST(where_nothing_was_run_all_are_given_back_at_once),
 	    TEST(an_alert_of_one_is_one_of_all),
 	    TEST(an_alert_is_heard_while_waiting),
+	    TEST(alerts_without_end_are_not_all_heard_while_waiting),
 	    TEST(none_is_granted_with_one_that_rings),
 	    TEST(what_is_due_at_the_grant_is_renewed_before_it),
 	    TEST(a_notice_is_passed_on_once),

@@ -264,6 +264,79 @@ one_of_several_keys_that_is_lost_leaves_the_others_to_be_released(void **state)
 	}
 }
 
+/* ---- alerts ---- */
+
+enum { LONG = 300 }; /* s: a lease of which a thirtieth is 10 s */
+
+static void
+begin_long(void)
+{
+	keep_init(
+	    &keeper, &(struct terms){.ttl = LONG * S, .grace = S, .max_run = NEVER});
+	tell(-0.1, EV_TICK, 0);
+	tell_event(
+	    0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = LONG * S});
+	tell(0, EV_STARTED, 0);
+}
+
+static struct actions
+renewed_at(instant now)
+{
+	return step(&keeper, now,
+	    &(struct event){.kind = EV_RENEWED, .sent = now, .lease = LONG * S});
+}
+
+/*
+ * As if each renewal opened a connection that ends at once.  Returns how often we renewed
+ * from `now` on for so long.
+ */
+static int
+renewals_while_it_rings(instant now, int64_t length)
+{
+	instant ends = now + length;
+	int n = 0;
+
+	while (now < ends) {
+		bool rings = keep_wants_alert(&keeper, now);
+		struct actions a = step(
+		    &keeper, now, &(struct event){.kind = rings ? EV_ALERT : EV_TICK});
+
+		if (a.set & DO_RENEW) {
+			a = renewed_at(now);
+			n++;
+		}
+		now = keep_wants_alert(&keeper, now) ? now + MS : a.wake;
+	}
+	return n;
+}
+
+static void
+alerts_are_followed_at_once(void **state)
+{
+	(void)state;
+	begin_long();
+	for (int i = 1; i <= 5; i++) {
+		assert_true(keep_wants_alert(&keeper, GRANT + i));
+		assert_true(
+		    step(&keeper, GRANT + i, &(struct event){.kind = EV_ALERT}).set &
+		    DO_RENEW);
+		assert_false(keep_wants_alert(&keeper, GRANT + i)); /* one is under way */
+		renewed_at(GRANT + i);
+	}
+}
+
+static void
+alerts_without_end_are_followed_now_and_then(void **state)
+{
+	(void)state;
+	begin_long();
+	assert_int_equal(renewals_while_it_rings(GRANT + S, S), 5);
+	assert_in_range(renewals_while_it_rings(GRANT + 2 * S, 100 * S), 9, 11);
+	/* and are forgotten */
+	renewed_at(GRANT + 200 * S);
+	assert_int_equal(renewals_while_it_rings(GRANT + 200 * S, S), 5);
+}
+
 int
 main(void)
 {
@@ -285,6 +358,8 @@ main(void)
 	    cmocka_unit_test_setup(nested_min_hold_is_the_outer_ones, begin),
 	    cmocka_unit_test(
 		one_of_several_keys_that_is_lost_leaves_the_others_to_be_released),
+	    cmocka_unit_test(alerts_are_followed_at_once),
+	    cmocka_unit_test(alerts_without_end_are_followed_now_and_then),
 	};
 
 	return cmocka_run_group_tests_name("step", tests, NULL, NULL);
