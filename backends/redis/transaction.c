@@ -128,7 +128,18 @@ say_text(
 	return rc;
 }
 
-/* Carries out what is queued; *done: nobody was quicker. */
+/*
+ * Has it changed what it is about?  A watched key that ends by its own time is a change
+ * since Redis 6.0.9 only.
+ */
+static bool
+is_effective(const redisReply *first)
+{
+	return first->type == REDIS_REPLY_STATUS ||
+	    (first->type == REDIS_REPLY_INTEGER && first->integer == 1);
+}
+
+/* Carries out what is queued; *done: nobody was quicker, and the first of it had its effect. */
 static enum rc
 execute(struct transaction *t, bool *done)
 {
@@ -142,6 +153,7 @@ execute(struct transaction *t, bool *done)
 	for (size_t i = 0; *done && i < reply->elements && rc == RC_OK; i++)
 		if (reply->element[i]->type == REDIS_REPLY_ERROR)
 			rc = call_refused(t->call, reply->element[i]->str, t->fault);
+	*done = *done && rc == RC_OK && is_effective(reply->element[0]);
 	freeReplyObject(reply);
 	return rc;
 }

@@ -267,6 +267,48 @@ def test_a_transaction_that_a_moving_slot_cuts_is_begun_anew(dlock, request):
     assert server.asked.count("set") == 2
 
 
+class Expiring(Hostile):
+    """Runs no scripts; what ends between WATCH and EXEC ends no transaction, as before Redis 6.0.9: it changes nothing."""
+
+    def __init__(self, acquire):
+        ok, queued = b"+OK\r\n", b"+QUEUED\r\n"
+        super().__init__({"acquire": b"-ERR unknown command `EVALSHA`, with args beginning with:\r\n", "watch": ok, "unwatch": ok,
+                          "time": array(b"1700000000", b"0"), "hget": b"$-1\r\n", "multi": ok, "set": queued, "pexpire": queued,
+                          "del": queued, "hset": queued, "hdel": b":0\r\n", "pexpireat": queued, "pttl": b":1000\r\n",
+                          "exec": [acquire + 4 * b":1\r\n", array(0)]})
+        self.owner = b"another"
+
+    def _answer(self, words):
+        name = words[0].decode().lower()
+        if name == "set":
+            self.owner = words[2]
+        done = self.asked.count("exec")
+        if name == "get":
+            super()._answer(words)
+            return b"$-1\r\n" if done != 1 else b"$%d\r\n%s\r\n" % (len(self.owner), self.owner)
+        return super()._answer(words)
+
+
+@pytest.fixture
+def make_expiring(request):
+    def make(acquire):
+        server = Expiring(b"*5\r\n" + acquire)
+        request.addfinalizer(server.close)
+        return server
+    return make
+
+
+def test_a_transaction_that_extends_nothing_is_no_renewal(dlock, make_expiring):
+    holder = dlock.hold(Dialect(make_expiring(b"+OK\r\n").url, "string"), "job", "-v", "-t", "6s")
+    done = holder.wait()
+    assert done.status == 79 and "no longer has it as ours" in done.stderr and "renew: ok" not in done.stderr, done
+
+
+def test_a_transaction_that_ends_nothing_is_no_release(dlock, make_expiring):
+    done = dlock.hold(Dialect(make_expiring(b"+OK\r\n").url, "string"), "job", "-t", "1h").finish()
+    assert done.status == 79, done
+
+
 # ---- a slot that moves ----
 
 
