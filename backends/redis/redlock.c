@@ -215,6 +215,7 @@ redlock_go_on(
     struct redlock *r, const struct refusal *refusal, instant until, struct fault *f)
 {
 	bool young = refusal->because == BECAUSE_YOUNG;
+	enum rc rc;
 
 	if (redlock_wait_is_over(&r->wait, refusal, until))
 		return young ? RC_AGAIN : RC_BUSY;
@@ -222,7 +223,10 @@ redlock_go_on(
 		r->base.host->notice = *f;
 		r->hold.told = true;
 	}
-	return redlock_wait(&r->wait, &r->quorum, refusal, until ? until : NEVER, f);
+	rc = redlock_wait(&r->wait, &r->quorum, refusal, until ? until : NEVER);
+	if (rc != RC_BUSY)
+		return rc;
+	return young ? RC_AGAIN : fault_set(f, rc, "%s: still held", r->quorum.where);
 }
 
 static enum rc

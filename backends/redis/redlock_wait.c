@@ -63,7 +63,7 @@ pause_of(struct redlock_wait *w, const struct refusal *refusal)
 
 enum rc
 redlock_wait(struct redlock_wait *w, struct quorum *q, const struct refusal *refusal,
-    instant until, struct fault *f)
+    instant until)
 {
 	int64_t pause = pause_of(w, refusal);
 	instant ends = instant_first(until, instant_now() + pause);
@@ -80,6 +80,5 @@ redlock_wait(struct redlock_wait *w, struct quorum *q, const struct refusal *ref
 	}
 	if (rc != RC_OK)
 		return rc;
-	return instant_now() >= until ? fault_set(f, RC_BUSY, "%s: still held", q->where)
-				      : RC_OK;
+	return instant_now() >= until ? RC_BUSY : RC_OK;
 }

@@ -23,9 +23,9 @@ bool redlock_wait_is_over(
 
 /*
  * Sleeps until there is reason to ask again for the lock that the quorum is named after.
- * RC_OK, RC_BUSY at `until`, or RC_STOP.
+ * RC_OK, RC_BUSY at `until` (without words), or RC_STOP.
  */
-enum rc redlock_wait(struct redlock_wait *, struct quorum *, const struct refusal *,
-    instant until, struct fault *);
+enum rc redlock_wait(
+    struct redlock_wait *, struct quorum *, const struct refusal *, instant until);
 
 #endif

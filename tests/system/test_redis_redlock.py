@@ -418,6 +418,12 @@ def test_all_have_restarted(dlock, make_masters):
     assert boottime() - began > 2
 
 
+def test_who_has_waited_for_masters_that_have_restarted_was_not_kept_by_a_holder(dlock, make_masters):
+    """They have run for less than a lease like ours."""
+    done = run(dlock, make_masters(3, FORGETFUL).at(), "-t", "1h", "-w", "500ms", "-k", "job", "--", "true")
+    assert done.status == 69 and "restarted" in done.stderr.splitlines()[-1] and "held" not in done.stderr, done
+
+
 @pytest.mark.full
 def test_longer_leases_are_remembered(dlock, make_masters):
     """A master knows of leases of 8 s: those that have restarted must have run for longer than that."""
