@@ -232,8 +232,8 @@ struct host {
 
 	/*
 	 * Who has asked for the lock back, or taken it by force: the record that came
-	 * with that, as stored (hostile).  Written by the backend before renew says
-	 * RC_REVOKED or RC_LOST; "": not known.
+	 * with that, as stored (hostile).  Written by the backend before renew or release
+	 * says RC_REVOKED or RC_LOST; "": not known.
 	 */
 	char breaker[RECORD_BYTES];
 

@@ -166,5 +166,7 @@ answer_read(struct answer *a, const redisReply *reply, enum operation op)
 		return answer_acquire(a, reply);
 	if (op == RENEW)
 		return answer_renew(a, reply);
-	return a->code >= ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED;
+	if (a->code == ANSWER_NOT_HOLDER)
+		return answer_mark(reply, 1, a);
+	return a->code > ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED;
 }

@@ -71,7 +71,7 @@ struct answer {
 	struct answer_used used;       /* to it, too, and of ANSWER_OTHER_KIND */
 	struct answer_done done;       /* of ANSWER_DONE */
 	int64_t age_ms;                /* of ANSWER_RECENT: 0 to ANSWER_MS_MOST */
-	/* of renew: who has revoked it, cut to size; "": nobody, or not known; hostile */
+	/* of renew and release: who has revoked it, cut to size; "": nobody, or not known; hostile */
 	char mark[RECORD_BYTES];
 };
 

@@ -32,8 +32,8 @@
 --   renew    lease ms -> {1, token, slot}, {6, token, slot, mark} if it was revoked,
 --            {0} if it is not the holder, {0, mark} if it was taken away
 --   release  of a job that ended: its status, ID ('': none)
---            -> {1} held until now, {2} was in the queue, {0} neither,
---               {3} held until now, but the run could not be written down
+--            -> {1} held until now, {2} was in the queue, {0} neither, {0, mark} the same,
+--               since it was taken away, {3} held until now, but the run could not be written down
 --   revoke   (owner '': whose token it is) token ('0': any), mark, force ('1': take it away)
 --            -> {1}, or {0}: it does not hold it
 --   freeze   record, ms ('0': without an end) -> {1}
@@ -336,13 +336,14 @@ end
 
 local function release(status, id)
   local r = holds(owner)
+  local mark = not r and taken(owner) or nil
   local result = r and 1 or call('ZREM', queue, owner) == 1 and 2 or 0
   call('ZREM', holders, owner)
   call('ZREM', alive, owner)
   call('HDEL', info, owner)
   if r and status and not pcall(remember, r, status, id) then result = 3 end
   move_on()
-  return {result}
+  return {result, mark}
 end
 
 -- What who has to wait is told.  (Of a record, no more than a dlock writes: another may be endless.)

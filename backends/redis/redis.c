@@ -513,6 +513,18 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	return a.code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, &a, f) : RC_OK;
 }
 
+/* It was not ours any more, or the first one that asked has given it back. */
+static enum rc
+redis_not_released(struct redis *r, struct answer *a, struct fault *f)
+{
+	if (*a->mark)
+		return redis_revoked(r, RC_LOST, a, f);
+	return r->client.call.repeated
+	    ? fault_set(f, RC_AGAIN, "%s closed the connection before it answered",
+		  r->site.where)
+	    : redis_lost(r, f);
+}
+
 static enum rc
 redis_release(struct store *s, int status, instant until, struct fault *f)
 {
@@ -532,10 +544,7 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 		    "%s could not write down that this run ended with %d: it does not count",
 		    r->site.where, status);
 	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is)
-		rc = r->client.call.repeated
-		    ? fault_set(f, RC_AGAIN,
-			  "%s closed the connection before it answered", r->site.where)
-		    : redis_lost(r, f);
+		rc = redis_not_released(r, &a, f);
 	if (rc == RC_OK || rc == RC_LOST)
 		r->client.call.asked = r->hold.is = false;
 	return rc;

@@ -189,9 +189,15 @@ enum rc
 lock_release(
     struct lock *l, int status, instant keep_until, instant until, struct fault *f)
 {
+	enum rc rc = RC_OK;
+
 	l->outer_until = keep_until;
-	return l->store ? l->store->backend->lock->release(l->store, status, until, f)
-			: RC_OK;
+	*l->host->breaker = '\0';
+	if (l->store)
+		rc = l->store->backend->lock->release(l->store, status, until, f);
+	if (rc == RC_LOST)
+		name_breaker(l, "", f);
+	return rc;
 }
 
 struct anchors

@@ -42,7 +42,10 @@ enum rc lock_acquire(struct lock *, instant until, struct fault *);
 /* With RC_REVOKED and RC_LOST *fault says who wants it back, or has it, if that is known. */
 enum rc lock_renew(struct lock *, instant until, struct fault *);
 
-/* RC_OK if no store is open.  The enclosing dlock keeps a joined hold until `keep_until`. */
+/*
+ * RC_OK if no store is open; RC_LOST as of lock_renew().  The enclosing dlock keeps a joined
+ * hold until `keep_until`.
+ */
 enum rc lock_release(
     struct lock *, int status, instant keep_until, instant until, struct fault *);
 

@@ -640,6 +640,14 @@ def test_force_hands_the_lock_on_at_once_and_the_loser_is_told_who_did_it(dlock,
     assert waiter.finish().status == 0
 
 
+def test_whose_lock_was_taken_by_force_is_told_by_whom_also_at_the_end(dlock, own_redis):
+    """No renewal comes before it."""
+    holder = dlock.hold(At(own_redis.url), "job", "-t", "1h")
+    revoke(own_redis, each(own_redis, "job")[0], "force")
+    done = holder.finish()
+    assert done.status == 79 and "bob@office" in done.stderr and "expired" not in done.stderr, done
+
+
 def is_broken(script, server, lease):
     """Is a hold of so many ms taken away by force before it ends by itself?"""
     script.acquire("a", lease=lease)

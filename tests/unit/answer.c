@@ -130,7 +130,7 @@ codes(void **state)
 	    {"*4\r\n:6\r\n$1\r\n0\r\n:0\r\n$1\r\nm\r\n", 0},
 	    {"*4\r\n:6\r\n$1\r\n5\r\n:0\r\n:1\r\n", 0},
 	    {"*2\r\n:0\r\n$1\r\nm\r\n", N | E},
-	    {"*2\r\n:0\r\n:1\r\n", E},
+	    {"*2\r\n:0\r\n:1\r\n", 0},
 	    {"*2\r\n:5\r\n$1\r\n1\r\n", 0},
 	};
 
@@ -161,8 +161,12 @@ marks(void **state)
 		assert_int_equal(
 		    strlen(a.mark), n < RECORD_BYTES - 1 ? n : RECORD_BYTES - 1);
 	}
-	assert_true(read_text(&a, "*1\r\n:0\r\n", RENEW));
-	assert_string_equal(a.mark, "");
+	for (int op = RENEW; op <= RELEASE; op++) {
+		assert_true(read_text(&a, "*2\r\n:0\r\n$3\r\nbob\r\n", op));
+		assert_string_equal(a.mark, "bob");
+		assert_true(read_text(&a, "*1\r\n:0\r\n", op));
+		assert_string_equal(a.mark, "");
+	}
 	assert_true(read_text(&a, "*4\r\n:6\r\n$1\r\n5\r\n:7\r\n$3\r\nbob\r\n", RENEW));
 	assert_int_equal(a.code, ANSWER_REVOKED);
 	assert_int_equal(a.granted.token, 5);
