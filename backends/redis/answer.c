@@ -66,16 +66,22 @@ answer_used_kind(const redisReply *reply, size_t i, struct answer *a)
 	    answer_kind(text, &a->used.kind, &a->used.limit);
 }
 
-/* Member i, if there is one, as text that is cut to size. */
+/* Member i as words of others: cut to size, and at a NUL. */
+static bool
+answer_words(const redisReply *reply, size_t i, char out[RECORD_BYTES])
+{
+	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
+	bool is = e && e->type == REDIS_REPLY_STRING;
+
+	snprintf(out, RECORD_BYTES, "%s", is ? e->str : "");
+	return is;
+}
+
+/* The same of one that need not be there. */
 static bool
 answer_mark(const redisReply *reply, size_t i, struct answer *a)
 {
-	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
-
-	*a->mark = '\0';
-	if (e && e->type == REDIS_REPLY_STRING)
-		snprintf(a->mark, sizeof a->mark, "%s", e->str);
-	return !e || e->type == REDIS_REPLY_STRING;
+	return answer_words(reply, i, a->mark) || i >= reply->elements;
 }
 
 static bool
@@ -98,7 +104,7 @@ answer_waiter(struct answer *a, const redisReply *reply)
 	if (!answer_integer(reply, 1, 0, INT32_MAX, &place) ||
 	    !answer_integer(reply, 2, 0, ANSWER_MS_MOST, &a->waiting.left_ms) ||
 	    !answer_integer(reply, 3, -1, ANSWER_MS_MOST, &a->waiting.held_ms) ||
-	    !answer_text(reply, 4, a->waiting.holder, sizeof a->waiting.holder) ||
+	    !answer_words(reply, 4, a->waiting.holder) ||
 	    !answer_integer(reply, 5, 0, TOKEN_LIMIT - 1, &ticket) ||
 	    !answer_used_kind(reply, 6, a) ||
 	    !answer_integer(reply, 7, 0, INT32_MAX, &holders))
@@ -113,9 +119,11 @@ answer_waiter(struct answer *a, const redisReply *reply)
 static bool
 answer_done(struct answer *a, const redisReply *reply)
 {
-	return answer_integer(reply, 1, 0, INT64_MAX, &a->done.began_ms) &&
-	    a->done.began_ms <= ANSWER_TIME_MOST &&
-	    answer_text(reply, 2, a->done.who, sizeof a->done.who);
+	if (!answer_integer(reply, 1, INT64_MIN, INT64_MAX, &a->done.began_ms))
+		return false;
+	if (a->done.began_ms < 0 || a->done.began_ms > ANSWER_TIME_MOST)
+		a->done.began_ms = -1;
+	return answer_words(reply, 2, a->done.who);
 }
 
 static bool

@@ -60,7 +60,7 @@ struct answer_used {
 
 /* The run that did a job's ID. */
 struct answer_done {
-	int64_t began_ms;       /* since 1970, 0 to ANSWER_TIME_MOST */
+	int64_t began_ms;       /* since 1970, to ANSWER_TIME_MOST; -1: not known */
 	char who[RECORD_BYTES]; /* hostile */
 };
 

@@ -50,6 +50,7 @@ local operation, owner = ARGV[1], ARGV[2]
 local GRACE, UNSUBSCRIBED_GRACE, MINUTE, DAY = 3000, 1000, 60000, 86400000
 local YEAR, REMEMBERED = 366 * DAY, 401 * DAY
 local LATEST = 2 ^ 53 / 1000 -- no number is dealt later, in ms since 1970
+local RECORD = 1023 -- no dlock writes a longer one: another hand's may be endless
 local call = redis.call
 
 local time = call('TIME')
@@ -325,7 +326,8 @@ end
 local function done_before(cooldown)
   if done and call('HGET', done, 'status') == '0' then
     local began = tonumber(call('HGET', done, 'began') or '')
-    return {4, began and math.floor(began / 1000) or -1, call('HGET', done, 'who') or ''}
+    local known = began and began >= 0 and began / 1000 < LATEST
+    return {4, known and math.floor(began / 1000) or -1, string.sub(call('HGET', done, 'who') or '', 1, RECORD)}
   end
   local began = cooldown > 0 and tonumber(call('HGET', last, 'good') or '')
   local age = began and (us - began) / 1000
@@ -346,8 +348,7 @@ local function release(status, id)
   return {result, mark}
 end
 
--- What who has to wait is told.  (Of a record, no more than a dlock writes: another may be endless.)
-local RECORD = 1023
+-- What who has to wait is told.
 local function refusal(place, ticket)
   local first, f = call('ZRANGE', holders, 0, 0, 'WITHSCORES'), frozen()
   local h, ends = first[1] and row(shown(first[1])), tonumber(first[2] or now)

@@ -84,15 +84,28 @@ def let_go_by_hand(client):
     client.delete("dlock:{job}:h")
 
 
-@pytest.mark.parametrize("size", [2000, 10000, 1000000])
-def test_an_endless_record_is_cut(dlock, own_redis, size):
+@pytest.mark.parametrize("record", ["x" * 2000, "x" * 10000, "x" * 1000000, "\0", "a\0b"], ids=["2000", "10000", "1000000", "nul", "nul-within"])
+def test_an_absurd_record_is_cut(dlock, own_redis, record):
     """Who finds the key held is told so, whatever its holder has written."""
     with own_redis.client() as c:
         hold_by_hand(c, None)
-        c.hset("dlock:{job}:i", OTHER, row(OTHER) + "x" * size)
+        c.hset("dlock:{job}:i", OTHER, row(OTHER) + record)
         result = dlock.run("run", *At(own_redis.url).words, "-nk", "job", "true")
     assert (result.status, result.stderr.count("\n")) == (75, 1), result
     assert "is held by somebody" in result.stderr
+
+
+@pytest.mark.parametrize("began", [None, "", "x", "-5", "1e300", "9" * 18], ids=str)
+def test_a_job_that_is_done_is_done_whenever_that_was(dlock, own_redis, began):
+    words = ["run", *At(own_redis.url).words, "-v", "-k", "job", "--once", "id", "--", "echo", "ran"]
+    assert dlock.run(*words).stdout == "ran\n"
+    with own_redis.client() as c:
+        assert c.hdel("dlock:{job}:r:id", "began") == 1
+        c.hset("dlock:{job}:r:id", "who", 1000000 * "w")
+        if began is not None:
+            c.hset("dlock:{job}:r:id", "began", began)
+    done = dlock.run(*words)
+    assert (done.status, done.stdout) == (0, "") and "ended with 0" in done.stderr, done
 
 
 @pytest.mark.parametrize("ends", ["9.3e18", "1e300", "+inf", YEAR_MS * 3000], ids=str)

@@ -165,6 +165,17 @@ def test_a_hold_outlives_the_loss_of_our_key(dlock, dialect, client):
     assert hold.finish().status == 0
 
 
+@pytest.mark.parametrize("record", ["x" * 1000000, "\0"], ids=["endless", "nul"])
+def test_an_absurd_record_is_cut(dlock, dialect, client, record):
+    """Who finds the key held is told so, whatever stands at our side."""
+    holder = dlock.hold(dialect, "job", *options_of(dialect), "-t", "1h")
+    for who, row in client.hgetall(dialect.side).items():
+        client.hset(dialect.side, who, row if who == "#token" else row + record)
+    done = run(dlock, dialect, "-n")
+    assert done.status == 75, done
+    assert holder.finish().status == 0
+
+
 def test_a_no_comes_from_a_master(dlock, dialect, make_redis):
     """A replica that has not heard of a hold does not end it: the renewal is not answered."""
     master = make_redis()

@@ -21,6 +21,7 @@ local lock, side = KEYS[1], KEYS[2]
 local operation, owner = ARGV[1], ARGV[2]
 local sharded = ARGV[#ARGV] == 'sharded' -- behind all others, in a cluster
 local DAY, YEAR, SCANNED, QUOTED, MANY = 86400000, 366 * 86400000, 500, 100, 32
+local RECORD = 1023 -- no dlock writes a longer one
 local call = redis.call
 
 local time = call('TIME')
@@ -81,7 +82,7 @@ local function refusal(who, name, left, kind, count)
   must_write()
   local r = row(who)
   local held = r and math.max(0, math.floor((us - r.since) / 1000)) or -1
-  local record = r and r.record or
+  local record = r and string.sub(r.record, 1, RECORD) or
     cjson.encode({who = 'another client, ' .. quoted(name), why = left < 0 and 'it has no end (TTL)' or nil})
   return {0, 0, math.min(math.max(left, 0), YEAR), held, record, 0, kind or 'x', count or 1}
 end
