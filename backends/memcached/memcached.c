@@ -402,8 +402,10 @@ memcached_release(struct store *s, int status, instant until, struct fault *f)
 		if (rc == RC_OK)
 			rc = cas ? memcached_delete(m, cas, until, &again, f)
 				 : memcached_gone(m, until, f);
+		/* its connection ended: what has become of it is seen on another */
+		again = again || (rc == RC_AGAIN && instant_now() < until);
 	}
-	if (again && m->pending.item)
+	if (rc == RC_OK && again && m->pending.item)
 		return fault_set(f, RC_AGAIN,
 		    "%s: others write to this lock all the time", m->place.where);
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;

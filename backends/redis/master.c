@@ -109,7 +109,10 @@ read_vote(struct vote *v, enum order_kind kind, const redisReply *r)
 	v->verdict = verdict;
 	if (kind == ORDER_ACQUIRE)
 		return read_acquire(v, r);
-	return kind != ORDER_EXTEND || take_text(r, 1, v->record, sizeof v->record);
+	if (kind == ORDER_RELEASE && v->verdict == VERDICT_YES)
+		return true;
+	return (kind != ORDER_EXTEND && kind != ORDER_RELEASE) ||
+	    take_text(r, 1, v->record, sizeof v->record);
 }
 
 /* ---- a master that has restarted ---- */

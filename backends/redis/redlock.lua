@@ -15,7 +15,7 @@
 --            -> {1, mark}: it has the vote; {2, ''}: it has been given it
 --            -> {3, mark}: nobody has it; {0, mark}: another has
 --            whatever it is, the token is remembered
---   release  wake (1: tell one who waits) -> {1}: it had the vote; {0}
+--   release  wake (1: tell one who waits) -> {1}: it had the vote; {0, mark}
 --   revoke   token ('0': any), mark, force ('1': take it away) -> {1}; {0}: it does not have the vote
 --   look     -> {now us, owner ('': none), token, since us, until us, revoked (0, 1), record, known (1: there is data)}
 --   scan     cursor -> {next cursor, NAME ...}: keys that may be locked
@@ -120,7 +120,7 @@ if operation == 'extend' then
 end
 
 if operation == 'release' then
-  if holder ~= owner then return {0} end
+  if holder ~= owner then return {0, mark_of(owner)} end
   call('DEL', lock)
   if ours then call('HDEL', data, 'owner', 'granted', 'since', 'record') end
   if ARGV[3] == '1' then tell_one() end

@@ -188,11 +188,15 @@ static enum rc
 released(struct redlock_hold *h, const struct tally *t, struct fault *f)
 {
 	const struct quorum *q = h->quorum;
+	char mark[RECORD_BYTES];
 
 	if (t->votes[VERDICT_YES] >= q->need || (!h->is && t->answered >= q->need))
 		return RC_OK;
 	if (t->votes[VERDICT_NO] + votes_count_foreign(q) <= q->n - q->need)
 		return quorum_refused(q, t, f) == RC_OK ? RC_OK : RC_AGAIN;
+	votes_find_mark(q, mark, sizeof mark);
+	if (*mark)
+		return refuse_broken(q->host, f, RC_LOST, q->where, mark);
 	if (votes_are_repeated(q))
 		return fault_set(
 		    f, RC_AGAIN, "%s closed connections before they answered", q->where);

@@ -494,6 +494,23 @@ def test_what_is_anothers_by_now_is_not_given_back(dlock, at, client):
 # ---- answers that do not come ----
 
 
+def test_a_release_whose_connection_ends_is_made_on_another(dlock, make_pretender):
+    """Nobody is to wait for a second attempt in the background."""
+    stored, answers = [], iter([b""])
+
+    def store(_):
+        stored[:] = [pretender.asked[-1][1]]
+        return b"HD c7\r\n"
+
+    def get(words):
+        return b"VA %d c7 t30\r\n%s\r\n" % (len(stored[0]), stored[0]) if stored and "#" not in words[1] else b"EN\r\n"
+
+    pretender = make_pretender({"ms": store, "mg": get, "md": lambda _: next(answers, b"HD\r\n")})
+    done = run(dlock, pretender.url)
+    assert (done.status, done.stderr) == (0, ""), done
+    assert pretender.commands().count("md") == 2 and pretender.connections == 2
+
+
 def test_an_add_without_an_answer_is_found_again(dlock, at, client, make_proxy):
     proxy, cut = make_proxy(at.server.port), []
 

@@ -533,6 +533,15 @@ def test_break(dlock, masters, words, ended):
     votes_until_none(masters)
 
 
+def test_whose_lock_was_taken_by_force_is_told_by_whom_also_at_the_end(dlock, masters):
+    """As a rule no renewal comes before it."""
+    holder = dlock.hold(masters.at(), "job", "-t", "6s")
+    done = dlock.run("break", *masters.at().words, "-k", "job", "--yes", "--force", "--who", "carol")
+    assert done.status == 0, done
+    result = holder.finish()
+    assert result.status == 79 and "broken by carol" in result.stderr, result
+
+
 # ---- whatever happens ----
 
 
