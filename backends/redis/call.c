@@ -181,6 +181,19 @@ share_of_time(instant until)
 	    now + (until - now > 2 * SHARE_LEAST ? (until - now) / 2 : SHARE_LEAST));
 }
 
+/* What one sentinel says is enough to ask again; a last word is not asked for twice: do most say so? */
+static bool
+is_deposed(struct call *c, const struct question *q, instant until)
+{
+	struct topology *t = &c->topology;
+	struct endpoint master;
+	struct fault ignored;
+
+	return q->claimed ||
+	    (sentinels_ask(t->sentinels, until, &master, &ignored) == RC_OK &&
+		!endpoint_is(&master, &t->at));
+}
+
 /*
  * Asks at the place.  A master that was deposed while it was cut off, or stopped, goes on
  * for some seconds as if it were one: a sentinel is asked alongside.
@@ -190,7 +203,7 @@ call_here(struct call *c, const struct question *q, instant until, redisReply **
     struct fault *f)
 {
 	struct topology *t = &c->topology;
-	bool beside = q->claimed && t->trusted && t->sentinels;
+	bool beside = (q->claimed || q->settles) && t->trusted && t->sentinels;
 	enum rc rc;
 
 	if (c->moves != t->moves) {
@@ -200,7 +213,8 @@ call_here(struct call *c, const struct question *q, instant until, redisReply **
 	if (beside)
 		sentinels_ask_one(t->sentinels, until);
 	rc = call_server(c, &c->server, q, share_of_time(until), reply, f);
-	if (beside && sentinels_one_differs(t->sentinels, &t->at) && rc == RC_OK) {
+	if (beside && sentinels_one_differs(t->sentinels, &t->at) && rc == RC_OK &&
+	    is_deposed(c, q, until)) {
 		freeReplyObject(*reply);
 		*reply = NULL;
 		server_close(&c->server);

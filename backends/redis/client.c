@@ -9,6 +9,7 @@ client_ask(struct client *c, const struct request *q, bool whole, instant until,
 	    .inspect = q->operation == RENEW ||
 		(q->operation == ACQUIRE && c->host->verbose),
 	    .claimed = q->operation != RELEASE,
+	    .settles = q->operation == RELEASE && q->held,
 	    .replicas = q->operation == RELEASE ? 0 : c->replicas};
 	char *command;
 	int length = c->dialect->write(&command, &c->names, c->claim, q, whole);

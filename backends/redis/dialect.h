@@ -48,6 +48,7 @@ struct request {
 	/* of RENEW: */
 	uint64_t token; /* of the grant */
 	/* of RELEASE: */
+	bool held;  /* a hold is given back */
 	int status; /* to be remembered if there is a job; or STATUS_NONE */
 };
 

@@ -537,8 +537,8 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 	if (!r->client.call.asked)
 		return RC_OK;
 	rc = client_run(&r->client,
-	    &(struct request){.operation = RELEASE, .status = status}, until, &sent, &a,
-	    f);
+	    &(struct request){.operation = RELEASE, .held = r->hold.is, .status = status},
+	    until, &sent, &a, f);
 	if (rc == RC_OK && a.code == ANSWER_UNREMEMBERED)
 		fault_set(&r->base.host->notice, RC_OK,
 		    "%s could not write down that this run ended with %d: it does not count",

@@ -46,6 +46,7 @@ struct question {
 	bool asking;  /* the slot moves to this node: its answer is wanted all the same */
 	int replicas; /* wait for so many to have what it wrote; 0: for none */
 	bool claimed; /* what it asks for is granted by the true master alone */
+	bool settles; /* what is answered is the last word on a hold */
 	bool
 	    persist; /* nobody asks again if it fails: until the time is over, call.c does */
 	/*

@@ -301,6 +301,30 @@ def test_one_sentinel_alongside_betrays_a_deposed_master(dlock, make_redis, make
         assert not c.keys("*")
 
 
+def test_a_deposed_master_is_not_believed_at_the_end(dlock, make_redis, make_hostile):
+    """A fail-over that nobody has heard of before has lost the hold."""
+    old, new = make_redis(), make_redis()
+    sentinels = [make_hostile({"sentinel": array(b"127.0.0.1", b"%d" % old.port)}) for _ in range(3)]
+    hosts = ",".join(f"127.0.0.1:{s.port}" for s in sentinels)
+    holder = dlock.hold(At(f"redis+sentinel://{hosts}/m"), "job", "-t", "1h")
+    for s in sentinels:
+        s.answers["sentinel"] = array(b"127.0.0.1", b"%d" % new.port)
+    done = holder.finish()
+    assert done.status == 79 and str(new.port) in done.stderr, done
+
+
+def test_one_stale_sentinel_makes_no_loss_of_a_release(dlock, make_redis, make_hostile):
+    server = make_redis()
+    sentinels = [make_hostile({"sentinel": array(b"127.0.0.1", b"%d" % server.port)}) for _ in range(3)]
+    hosts = ",".join(f"127.0.0.1:{s.port}" for s in sentinels)
+    for stale in sentinels:
+        holder = dlock.hold(At(f"redis+sentinel://{hosts}/m"), "job", "-t", "1h")
+        good, stale.answers["sentinel"] = stale.answers["sentinel"], array(b"127.0.0.1", b"%d" % free_port())
+        done = holder.finish()
+        assert (done.status, done.stderr) == (0, ""), done
+        stale.answers["sentinel"] = good
+
+
 def test_a_holder_whose_connections_end_soon_opens_no_end_of_them(dlock, make_redis, make_hostile):
     """Some proxy may end whatever is idle: that a few ended is followed at once, what comes after waits."""
     server = make_redis()
@@ -404,7 +428,8 @@ def test_what_most_sentinels_say_counts(dlock, make_redis, make_hostile):
     right = [make_hostile({"sentinel": good}) for _ in range(2)]
     hosts = ",".join(f"127.0.0.1:{s.port}" for s in (wrong, *right))
     for _ in range(3):
-        assert dlock.run("run", "-u", f"redis+sentinel://{hosts}/m", "-k", "job", "--", "true").status == 0
+        done = dlock.run("run", "-u", f"redis+sentinel://{hosts}/m", "-k", "job", "--", "true")
+        assert (done.status, done.stderr) == (0, ""), done
     # as many say this as that
     hosts = f"127.0.0.1:{wrong.port},127.0.0.1:{right[0].port}"
     done = dlock.run("run", "-n", "-u", f"redis+sentinel://{hosts}/m", "-k", "job", "--", "true")
