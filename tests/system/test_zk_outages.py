@@ -13,7 +13,7 @@ import pytest
 
 from hostile import SILENCE
 from proxy import BOTH, DOWN
-from support import DLOCK, At, boottime, is_alive, wait_for
+from support import DLOCK, At, boottime, is_alive, spent, stalled, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, SOON, SOON_SECONDS, STUBBORN, assert_refused, run,
                         wait_for_writes)
 from zk import CREATE2, EXISTS, GET_DATA, LISTS, MAKES, MULTI, PING, SET_DATA, Tap, ZkEnsemble, ZkHostile, hear, nodes, own, to_all

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from proxy import BOTH, DOWN
-from support import At, boottime, size, wait_for
+from support import At, boottime, size, spent, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, STUBBORN, assert_refused, is_free, run,
                         wait_for_writes)
 from zk import CLOSE, DELETE, LISTS, MAKES, PING, SET_DATA, SET_WATCHES, Tap, hear, nodes, own
