@@ -114,6 +114,16 @@ is_copy(const struct connection *c, const PGresult *r)
 }
 
 /*
+ * Is the time over, and is more to be read?  What has come is taken, however late we look
+ * at it: this process may have been stopped meanwhile.
+ */
+static bool
+is_endless(const struct connection *c, instant until)
+{
+	return instant_now() >= until && c->pq->isBusy(c->pgconn);
+}
+
+/*
  * Until there is a result to be taken, or none will come: the reason comes as a result,
  * too.
  */
@@ -128,7 +138,7 @@ wait_for_result(struct connection *c, instant until, struct fault *f)
 			return rc;
 		if (!c->pq->consumeInput(c->pgconn))
 			return RC_OK;
-		if (instant_now() >= until)
+		if (is_endless(c, until))
 			return fault_set(
 			    f, RC_AGAIN, "%s does not come to an end", c->where);
 	}
@@ -164,11 +174,11 @@ collect(struct connection *c, instant until, struct fault *f)
 			return rc;
 		r = c->pq->getResult(c->pgconn);
 		if (!r && c->trust.asked && c->pq->status(c->pgconn) == CONNECTION_OK &&
-		    instant_now() < until)
+		    !is_endless(c, until))
 			continue; /* between the guard and the question */
 		if (!r || take_result(c, r))
 			break;
-		if (instant_now() >= until)
+		if (is_endless(c, until))
 			return fault_set(
 			    f, RC_AGAIN, "%s does not come to an end", c->where);
 	}

@@ -4,6 +4,7 @@
 
 import contextlib
 import json
+import signal
 import threading
 
 import psycopg2
@@ -12,7 +13,7 @@ import pytest
 from databases import is_free, run, wait_for_renewals
 from pg import MODES, USER, columns, data_row, error, pg_url
 from proxy import DOWN, UP
-from support import At, wait_for
+from support import At, boottime, children_of, kill, wait_for
 from test_fault import IMPATIENT, LEASE, LIVING_LEASE, assert_refused
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
@@ -262,6 +263,28 @@ def lose_first_answer(proxy):
 
     proxy.tap = rewrite
     return deaf
+
+
+def test_an_answer_that_has_come_in_time_is_taken_however_late(dlock, db, make_proxy):
+    """The keeper is stopped meanwhile, as a whole machine may be."""
+    assert is_free(dlock, db.url)
+    proxy, started, stopped, answered = make_proxy(db.port), [], [], []
+
+    def tap(_, direction, data):
+        if direction == UP and b"take_unclaimed" in data:
+            stopped[:] = wait_for(lambda: started and children_of(started[0].pid))
+            kill(stopped[0], signal.SIGSTOP)
+        elif direction == DOWN and stopped:
+            answered.append(boottime())
+        return data
+
+    proxy.tap = tap
+    url = pg_url(proxy.port, db=db.name, extra="?sslmode=disable")
+    started.append(dlock.start("run", "-u", url, "-O", "connect-timeout=2s", "-k", "job", "-n", "--", "echo", "ran"))
+    wait_for(lambda: answered and boottime() - answered[-1] > 2.5, what="the answer, and more than the time for it")
+    kill(stopped[0], signal.SIGCONT)
+    done = started[0].wait()
+    assert (done.status, done.stdout) == (0, "ran\n"), done
 
 
 # ---- poolers ----
