@@ -31,6 +31,7 @@ answer_is_sound(const struct answer *a, enum operation op)
 {
 	if (op == RELEASE) {
 		CLAIM(a->code >= ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED);
+		CLAIM(a->code != ANSWER_NOT_HOLDER || strlen(a->mark) < sizeof a->mark);
 	} else if (a->code == ANSWER_HOLDER) {
 		holder_is_sound(a);
 	} else if (op == RENEW && a->code == ANSWER_REVOKED) {
@@ -46,7 +47,7 @@ answer_is_sound(const struct answer *a, enum operation op)
 	} else if (op == ACQUIRE && a->code == ANSWER_OTHER_KIND) {
 		kind_is_sound(a);
 	} else if (op == ACQUIRE && a->code == ANSWER_DONE) {
-		CLAIM(a->done.began_ms >= 0 && a->done.began_ms <= ANSWER_TIME_MOST &&
+		CLAIM(a->done.began_ms >= -1 && a->done.began_ms <= ANSWER_TIME_MOST &&
 		    strlen(a->done.who) < sizeof a->done.who);
 	} else if (op == ACQUIRE) {
 		CLAIM(a->code == ANSWER_RECENT && a->age_ms >= 0 &&
