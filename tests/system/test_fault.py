@@ -251,8 +251,6 @@ NONSENSE = {
     "left-negative": waiting(left=-2),
     "held-text": waiting(held=b"x"),
     "record-missing": array(0, 1, 1000, 5, 7, b"x", 1),
-    "record-large": waiting(record=b"x" * 5000),
-    "record-nul": waiting(record=b"{\0}"),
     "ticket-missing": array(0, 1, 1000, 5, b"{}", b"x", 1),
     "ticket-negative": waiting(ticket=-1),
     "ticket-text": waiting(ticket=b"x"),
