@@ -453,6 +453,8 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 		session_poison(s); /* it has had its time */
 	if (!z->patience.persist && instant_now() >= z->turn.over)
 		return RC_AGAIN;
+	if (instant_now() >= z->turn.over)
+		z->turn.over = NEVER; /* or no attempt would have any time */
 	if (z->turn.placed && z->turn.place.position == 0)
 		z->base.host->seen.position = 1; /* all wait for us */
 	return patience_retry(

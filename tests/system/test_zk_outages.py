@@ -175,6 +175,33 @@ def test_an_outage_is_no_time_in_which_a_turn_was_left_unused(dlock, at, make_pr
         assert [w.finish().status for w in waiters] == [0, 0]
 
 
+def test_outage_longer_than_the_ttl_costs_no_turn(dlock, make_zk, make_proxy):
+    """The server has longer sessions: who had begun to take its turn goes on with it."""
+    server = make_zk(minSessionTimeout=30000)
+    at, proxy = own(server), make_proxy(server.port)
+    place, tap, cuts = At(f"zk://127.0.0.1:{proxy.port}"), Tap(proxy), []
+    holder = dlock.hold(at, "job", "-t", "30s")
+    waiter = dlock.contend(place, "job", "-t", "3s", "-w", "1m").queued(1)
+    wait_for(lambda: tap.asked[SET_DATA], what="its word")
+
+    def cut(_):
+        tap.on((SET_DATA,), cut_for_long)  # which it sends when it has seen that nobody is ahead
+        raise ConnectionResetError
+
+    def cut_for_long(_):
+        proxy.refuse()
+        cuts.append("for long")
+        raise ConnectionResetError
+
+    tap.on((SET_DATA,), cut)
+    assert holder.finish().status == 0
+    wait_for(lambda: cuts, what="its turn")
+    time.sleep(4)  # longer than the ttl
+    proxy.accept()
+    waiter.event("started")
+    assert waiter.finish().status == 0
+
+
 def test_slow_server_is_given_the_time_of_wait(dlock, at, make_proxy, tapped):
     """Each answer takes longer than connect-timeout: with --wait there is time, and it is spent in one session."""
     place, proxy, tap = tapped
