@@ -566,14 +566,9 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 	bool over;
 	enum rc rc;
 
-	/*
-	 * through another connection than before: much may have happened, and those whose
-	 * turn has come may have lost theirs, too
-	 */
-	if (t->watching) {
-		forget_idlers(t);
+	/* through another connection than before: much may have happened */
+	if (t->watching)
 		return await_change(t, instant_now(), until, f);
-	}
 	rc = watch_ahead(t, &over, f);
 	if (rc == RC_OK && !over)
 		rc = look_at(t, t->place.holders.first, &t->idlers.first, f);
@@ -818,6 +813,8 @@ turn_await(
 	bool claimed = false;
 	enum rc rc = RC_OK;
 
+	/* those whose turn has come may have lost their connection, as we have */
+	forget_idlers(t);
 	if (!t->watching) {
 		call_drop(t->list);
 		t->list = list;

@@ -8,6 +8,7 @@ import re
 import signal
 import statistics
 import time
+import uuid
 
 import pytest
 
@@ -146,7 +147,8 @@ def test_whose_turn_it_is_comes_back_at_once(dlock, tapped, layout):
     assert turn < 0.3 + 2 * first
 
 
-def test_an_outage_is_no_time_in_which_a_turn_was_left_unused(dlock, at, make_proxy):
+@pytest.mark.parametrize("listing", [False, True], ids=["watching", "listing"])
+def test_an_outage_is_no_time_in_which_a_turn_was_left_unused(dlock, at, make_proxy, listing):
     """Whoever saw that it was not taken yet, and comes back first, takes nobody for dead who may be coming, too."""
     ways = [make_proxy(at.server.port) for _ in range(2)]
     taps = [Tap(way) for way in ways]
@@ -155,6 +157,7 @@ def test_an_outage_is_no_time_in_which_a_turn_was_left_unused(dlock, at, make_pr
     wait_for(lambda: all(tap.asked[SET_DATA] for tap in taps), what="their words")
     with at.server.client() as c:
         first = nodes(c, at.job)[1]
+        last = c.create(f"{at.job}/_c_{uuid.uuid4()}-lock-", ephemeral=True, sequence=True)
 
         def await_looks():
             for _ in range(2):
@@ -164,14 +167,21 @@ def test_an_outage_is_no_time_in_which_a_turn_was_left_unused(dlock, at, make_pr
         ways[0].hold(*BOTH)
         assert holder.finish().status == 0
         await_looks()
-        ways[1].refuse()
-        ways[1].reset()
+        if listing:
+            taps[1].on(LISTS, lambda _: ways[1].refuse() or ways[1].reset())
+            c.delete(last)
+            wait_for(lambda: taps[1].has_acted, what="a look at the queue, since somebody has left")
+        else:
+            ways[1].refuse()
+            ways[1].reset()
         time.sleep(4)  # longer than a turn may be left unused
         ways[1].accept()
         await_looks()
         ways[0].heal()
         assert waiters[0].held() and not waiters[1].running
         assert nodes(c, at.job)[0] == first
+        if not listing:
+            c.delete(last)
         assert [w.finish().status for w in waiters] == [0, 0]
 
 
