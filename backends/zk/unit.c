@@ -162,9 +162,9 @@ unit_sweep(struct unit *u, instant until, struct fault *f)
 	if (rc == RC_OK)
 		rc = sweep_part(u, LOCKS, &l, until, f);
 	if (rc == RC_OK)
-		rc = sweep_part(u, LEASES, &l, until, f);
+		rc = sweep_slot(u, until, f); /* who sees a lease go needs one */
 	if (rc == RC_OK)
-		rc = sweep_slot(u, until, f);
+		rc = sweep_part(u, LEASES, &l, until, f);
 	lists_drop(&l);
 	if (rc == RC_OK)
 		forget_attempt(u);

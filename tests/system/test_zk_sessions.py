@@ -12,7 +12,7 @@ from proxy import BOTH, DOWN
 from support import At, boottime, size, spent, wait_for
 from test_fault import (IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, STUBBORN, assert_refused, is_free, run,
                         wait_for_writes)
-from zk import CLOSE, DELETE, LISTS, MAKES, PING, SET_DATA, SET_WATCHES, Tap, hear, nodes, own
+from zk import CLOSE, DELETE, LISTS, MAKES, MULTI, PING, SET_DATA, SET_WATCHES, Tap, hear, nodes, own
 
 
 # ---- answers that get lost ----
@@ -109,6 +109,41 @@ def test_connection_cut_at_any_request_of_a_waiter(dlock, at, make_proxy, words,
             assert left_behind(c, at) == [], n
             cut, n = tap.has_cut, n + size(3, 1)
         assert n > 8
+
+
+def test_unit_that_is_given_back_in_parts_refuses_nobody(dlock, at, tapped):
+    """Whose place is deleted while it has no answer gives back lease and slot: the next one finds both."""
+    place, _, tap = tapped
+    words = ("job", "--limit", "1", "-w", "1m")
+    holder = dlock.hold(at, *words[:3])
+
+    with at.server.client() as c:
+        def units():
+            return sorted((n for n in nodes(c, at.job) if "-unit-" in n), key=lambda n: n[-10:])
+
+        def delete_place(_):
+            c.delete(f"{at.job}/{mine}")
+            wait_for(lambda: nodes(c, at.job + "/locks"), what="the second before its unit")
+            tap.on((DELETE,), give_time)
+
+        def give_time(path):
+            if "/slots/" not in path:
+                return False
+            until = boottime() + 1
+            wait_for(lambda: not second.running or boottime() > until, what="the second")
+            return True
+
+        first = dlock.contend(place, *words).queued(1)
+        mine = units()[1]
+        second = dlock.contend(at, *words).queued(2)
+        tap.lose((MULTI,), 1)
+        assert holder.finish().status == 0
+        wait_for(lambda: tap.has_lost, what="a lost answer")
+        tap.on(LISTS, delete_place)
+        second.held()
+        assert second.finish().status == 0
+        assert first.held().finish().status == 0
+        assert left_behind(c, at) == []
 
 
 def test_lost_answer_of_a_waiter_is_found_again(dlock, at, tapped):
