@@ -50,8 +50,11 @@ refused(struct transaction *t, char *text)
 static enum rc
 say(struct transaction *t, redisReply **reply, const char *const *words)
 {
+	bool release = t->request->operation == RELEASE;
 	struct question q = {.continues = t->begun,
-	    .claimed = t->request->operation != RELEASE && strcmp(*words, "EXEC") == 0};
+	    .claimed = !release && strcmp(*words, "EXEC") == 0,
+	    /* what EXEC has ended there could not be asked for elsewhere */
+	    .settles = release && t->request->held && strcmp(*words, "WATCH") == 0};
 	char *command;
 	int n = 0, length;
 	enum rc rc;

@@ -237,6 +237,19 @@ def test_a_deposed_master_is_not_believed_without_scripts(dlock, make_redis, mak
         assert not c.exists("job")
 
 
+def test_a_deposed_master_is_not_believed_at_the_end_without_scripts(dlock, make_redis, make_hostile):
+    """A fail-over that nobody has heard of before has lost the hold."""
+    old, new = make_redis(), make_redis()
+    forbid_scripts([old, new])
+    sentinels = [make_hostile({"sentinel": array(b"127.0.0.1", b"%d" % old.port)}) for _ in range(3)]
+    hosts = ",".join(f"127.0.0.1:{s.port}" for s in sentinels)
+    holder = dlock.hold(Dialect(f"redis+sentinel://plain:word@{hosts}/m", "string"), "job", "-t", "1h")
+    for s in sentinels:
+        s.answers["sentinel"] = array(b"127.0.0.1", b"%d" % new.port)
+    done = holder.finish()
+    assert done.status == 79 and str(new.port) in done.stderr, done
+
+
 class Transacting(Hostile):
     """Runs no scripts; the first SET of a transaction meets a slot that moves."""
 
