@@ -372,14 +372,6 @@ keep_held(struct multi *m, instant until)
 	}
 }
 
-/* At the latest something is to be done then; alerts are not listened to before `alert`. */
-static instant
-wait_ends(const struct multi *m, instant alert, instant until)
-{
-	until = instant_first(until, next_due(m));
-	return alert > instant_now() ? instant_first(until, alert) : until;
-}
-
 /*
  * host->wait of the part that is being acquired; stops it when one that we hold has
  * gone.
@@ -391,19 +383,22 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 	bool rang = false;
 
 	for (;;) {
-		instant alert = alert_due(&m->taking.alerts, m->claim->ttl);
+		instant alert = alert_due(&m->taking.alerts, m->claim->ttl), ends;
 		enum woke woke;
+		bool listens;
 		int all;
 
 		if (rang || instant_now() >= next_due(m))
 			keep_held(m, until);
 		if (m->taking.stop || m->taking.gone < m->n)
 			return WOKE_STOP;
-		all = alert <= instant_now() ? gather_alerts(m) : -1;
+		listens = alert <= instant_now(); /* else at the latest then */
+		ends = instant_first(until, next_due(m));
+		all = listens ? gather_alerts(m) : -1;
 		if (all >= 0 && fd >= 0)
 			watch_also(&all, fd, events);
 		woke = outer->wait(outer, all >= 0 ? all : fd, all >= 0 ? POLLIN : events,
-		    wait_ends(m, alert, until));
+		    listens ? ends : instant_first(ends, alert));
 		if (all >= 0)
 			close(all);
 		rang = woke == WOKE_READY && all >= 0 && !is_ready(fd, events);
