@@ -123,6 +123,8 @@ if operation == 'release' then
   if holder ~= owner then return {0, mark_of(owner)} end
   call('DEL', lock)
   if ours then call('HDEL', data, 'owner', 'granted', 'since', 'record') end
+  -- asked twice, it is not to look as if it had been taken away
+  if field('marked') == owner then call('HDEL', data, 'marked', 'mark') end
   if ARGV[3] == '1' then tell_one() end
   return {1}
 end

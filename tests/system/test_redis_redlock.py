@@ -15,6 +15,7 @@ import time
 import pytest
 
 from hostile import array
+from proxy import DOWN, UP
 from redlock import DURABLE, FORGETFUL, compile_clock, seconds_of
 from support import DLOCK, PATIENCE, At, boottime, size, spent, wait_for
 from witness import check_seen, compile_witness, read_seen
@@ -540,6 +541,33 @@ def test_whose_lock_was_taken_by_force_is_told_by_whom_also_at_the_end(dlock, ma
     assert done.status == 0, done
     result = holder.finish()
     assert result.status == 79 and "broken by carol" in result.stderr, result
+
+
+def test_a_release_that_was_heard_is_no_loss_though_it_was_asked_back(dlock, make_masters, make_proxy):
+    """The answers to the first one are lost, and the second one finds nothing: who asked politely took nothing."""
+    masters = make_masters(3, DURABLE)
+    proxies = [make_proxy(server.port) for server in masters.all]
+    released = set()
+
+    def tap_of(proxy):
+        def tap(_, direction, data):
+            if direction == UP and b"release" in data and proxy not in released:
+                released.add(proxy)
+                proxy.ends = True
+            elif direction == DOWN and getattr(proxy, "ends", False):
+                proxy.ends = False
+                raise ConnectionResetError
+            return data
+        return tap
+
+    holder = dlock.hold(masters.at(**{f"m{i}": p.port for i, p in enumerate(proxies)}), "job", "-t", "1h")
+    for server, owner in zip(masters.all, masters.votes()):
+        server.client().hset("dlock:{job}:redlock-data", mapping={"marked": owner, "mark": '{"who":"carol"}'})
+    for proxy in proxies:
+        proxy.tap = tap_of(proxy)
+    done = holder.finish()
+    assert len(released) == 3
+    assert done.status == 0 and "not confirmed" in done.stderr, done
 
 
 # ---- whatever happens ----
