@@ -358,6 +358,7 @@ static enum rc
 memcached_delete(
     struct memcached *m, uint64_t cas, instant until, bool *again, struct fault *f)
 {
+	bool unsure = m->pending.deletion; /* an earlier one may come first */
 	struct answer a;
 	struct batch b;
 	enum rc rc;
@@ -370,7 +371,7 @@ memcached_delete(
 		rc = cache_read(&m->cache, &a, until, f);
 	if (rc != RC_OK)
 		return rc;
-	m->pending.deletion = false;
+	m->pending.deletion = unsure;
 	m->hold.epoch = 0;
 	switch (a.reply.code) {
 	case REPLY_HD:

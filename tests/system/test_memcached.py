@@ -511,6 +511,28 @@ def test_a_release_whose_connection_ends_is_made_on_another(dlock, make_pretende
     assert pretender.commands().count("md") == 2 and pretender.connections == 2
 
 
+def test_a_deletion_that_was_late_is_no_loss(dlock, make_pretender):
+    """The first one is still on its way when the item is looked for, and comes before the second one."""
+    stored, answers = [], iter([b""])
+
+    def store(_):
+        stored[:] = [pretender.asked[-1][1]]
+        return b"HD c7\r\n"
+
+    def get(words):
+        return b"VA %d c7 t30\r\n%s\r\n" % (len(stored[0]), stored[0]) if stored and "#" not in words[1] else b"EN\r\n"
+
+    def delete(_):
+        answer = next(answers, b"NF\r\n")
+        stored[:] = stored if not answer else []
+        return answer
+
+    pretender = make_pretender({"ms": store, "mg": get, "md": delete})
+    done = run(dlock, pretender.url)
+    assert pretender.commands().count("md") == 2
+    assert done.status == 0 and "not confirmed" in done.stderr, done
+
+
 def test_an_add_without_an_answer_is_found_again(dlock, at, client, make_proxy):
     proxy, cut = make_proxy(at.server.port), []
 
