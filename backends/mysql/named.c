@@ -7,7 +7,8 @@
  *     (KILL QUERY, a limit of time) or taken for a deadlock: not granted.
  *  3. Waiting is done in the server, which serves in order, in chunks: at the end of each one
  *     loses the place.  A session holds one name, and waits for no other: there can be no
- *     deadlock.
+ *     deadlock.  MySQL's GET_LOCK knows whole seconds, and rounds: what is less is slept here,
+ *     and ends with a question.
  *  4. Who holds and who waits stands in dlock_grants (grants.h), which also has the tokens.
  *     Where that table is not to be had (no database, no right), others see a session
  *     without a record, and tokens are microseconds of the server's clock.
@@ -314,6 +315,9 @@ try_anew(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 	return rc;
 }
 
+/* Between two questions to a server that cannot wait for less than a second. */
+enum { PAUSE_MS = 100 };
+
 static enum rc
 first_name(struct mysql *my, instant until, bool *got, struct grant *g, struct fault *f)
 {
@@ -326,6 +330,13 @@ static enum rc
 wait_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
+	struct host *host = my->base.host;
+	int64_t here = instant_first(ms, PAUSE_MS) * NS_PER_MS;
+
+	if (!my->session.server.is_mariadb)
+		ms = ms / 1000 * 1000;
+	if (ms == 0 && host->wait(host, -1, 0, instant_now() + here) == WOKE_STOP)
+		return RC_STOP;
 	return try_anew(my, ms,
 	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g,
 	    f);

@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import functools
 import os
+import re
 import shutil
 import subprocess
 
@@ -217,6 +218,25 @@ class MysqlTamper(Proxy):
             out += b"".join(packet(number + i, b) for i, b in enumerate(bodies))
             state["seen"] += 1
         return out
+
+
+class AsMysql(MysqlTamper):
+    """The server as MySQL, whose GET_LOCK knows whole seconds: others are rounded.  `asked`: for how many ms, each time."""
+
+    TIME = re.compile(rb"(\d+) / 1000")
+
+    def __init__(self, port):
+        super().__init__(port, None, ready=1 << 30)
+        self.asked = []
+
+    def rewrite(self, link, direction, data):
+        if direction == DOWN:
+            return data.replace(b"-MariaDB", b"-ofmysql")
+        return self.TIME.sub(self.in_seconds, data.replace(b", max_execution_time = 0", b" " * 24))
+
+    def in_seconds(self, asked):
+        self.asked.append(int(asked[1]))
+        return (b"%d" % ((self.asked[-1] + 500) // 1000)).ljust(len(asked[0]))
 
 
 def packet(number, body):

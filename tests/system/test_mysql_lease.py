@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from databases import is_free, run
-from mysql_server import USER, MysqlTamper, mysql_url
+from mysql_server import USER, AsMysql, mysql_url
 from support import At, boottime, spent, wait_for
 from test_fault import assert_refused
 
@@ -112,16 +112,6 @@ def test_a_sleeper_that_is_disturbed_goes_on(dlock, mysql_db):
     assert [w.wait().status for w in waiters] == [0, 0, 0]
     tokens = [w.token for w in waiters]
     assert tokens == sorted(tokens)
-
-
-class AsMysql(MysqlTamper):
-    """The server as MySQL, whose GET_LOCK knows whole seconds: what is less is slept in dlock."""
-
-    def __init__(self, port):
-        super().__init__(port, None, ready=1 << 30)
-
-    def rewrite(self, link, direction, data):
-        return data.replace(b"-MariaDB", b"-ofmysql").replace(b", max_execution_time = 0", b" " * 24)
 
 
 def test_a_question_that_was_cancelled_is_no_sleep_that_was(dlock, mysql_db, request):

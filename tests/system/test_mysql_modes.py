@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from databases import a_wait_takes_less, is_free, run, token_of
-from mysql_server import MODES, error, mysql_url
+from mysql_server import MODES, AsMysql, error, mysql_url
 from proxy import UP
 from support import BRIEFLY, At, wait_for
 from test_fault import LEASE, assert_refused
@@ -170,6 +170,22 @@ def test_a_wait_need_not_be_whole_seconds(dlock, mysql_db, mode):
     at = At(mysql_db.url, mode)
     dlock.hold(at, "job", "-t", "10m")
     assert a_wait_takes_less(1.9, dlock, at, 75, "1100ms")
+
+
+def test_the_end_of_a_wait_on_mysql_is_not_spent_on_questions(dlock, mysql_db, request):
+    """Whose GET_LOCK takes 0.4 s for 0 s: it would say at once that it was in vain."""
+    proxy = AsMysql(mysql_db.port)
+    request.addfinalizer(proxy.close)
+    at = At(mysql_db.through(proxy), "named")
+    holder = dlock.hold(At(mysql_db.url, "named"), "job", "-t", "10m")
+    assert a_wait_takes_less(1.9, dlock, at, 75, "1490ms")
+    assert {ms % 1000 for ms in proxy.asked} == {0} and 1000 in proxy.asked
+    proxy.asked.clear()
+    assert dlock.contend(at, "job", "-w", "490ms").wait().status == 75
+    assert set(proxy.asked) == {0} and len(proxy.asked) < 20
+    waiter = dlock.contend(at, "job", "-w", "1m", command=("true",))
+    waiter.event("waiting")
+    assert holder.finish().status == 0 and waiter.wait().status == 0
 
 
 @pytest.mark.parametrize("how", ["READ", "WRITE"])
