@@ -339,7 +339,7 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 
 /*
  * How one comes to the lock through the order lock.  lock_timeout is the time for each of
- * them: for the second, it is what the first has left.
+ * them: for the second, it is what the first has left, and no more where the clock was set back.
  */
 static void
 write_order(const struct pg *pg, char *sql, size_t size)
@@ -351,8 +351,8 @@ write_order(const struct pg *pg, char *sql, size_t size)
 	if (shared || !own->has_door)
 		snprintf(sql, size,
 		    "pg_catalog.pg_advisory_%slock%s(%s), pg_catalog.set_config('lock_timeout', "
-		    "GREATEST(1, $1::pg_catalog.text::pg_catalog.int8 OPERATOR(pg_catalog.-) "
-		    "(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) "
+		    "GREATEST(1, $1::pg_catalog.text::pg_catalog.int8 OPERATOR(pg_catalog.-) GREATEST(0, "
+		    "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) "
 		    "pg_catalog.statement_timestamp()) OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8)"
 		    "::pg_catalog.text, false), ",
 		    shared ? "xact_" : "", shared ? "_shared" : "", own->order_args);
@@ -362,7 +362,7 @@ write_order(const struct pg *pg, char *sql, size_t size)
 static enum rc
 sleep_in_queue(struct pg *pg, instant until, struct fault *f)
 {
-	char sql[800], ms[24], order[480];
+	char sql[800], ms[24], order[520];
 	const char *values[] = {ms};
 	const struct question q = {
 	    .sql = sql, .n = 1, .values = values, .harmless = true};

@@ -14,6 +14,7 @@ import pytest
 
 from databases import run, token_of
 from pg import DB, MODES, error, pg_url
+from proxy import UP
 from support import BRIEFLY, At, wait_for
 from test_fault import LEASE, assert_refused
 
@@ -247,3 +248,15 @@ def test_nested_runs_join_in_every_mode(dlock, db, mode):
     done = run(dlock, db.url, command=("sh", "-c", script), mode=mode)
     first, second = done.stdout.split()
     assert done.status == 0 and first == second
+
+
+@pytest.mark.parametrize("later", ["now()+interval'1h'", "'2100-01-01'::timestamptz"])
+def test_a_clock_that_is_set_back_makes_no_wait_longer(dlock, db, make_proxy, later):
+    """The server's, while one waits for the first of two locks."""
+    proxy, begin = make_proxy(db.port), b"pg_catalog.statement_timestamp()"
+    proxy.tap = lambda _, direction, data: data.replace(begin, later.encode().ljust(len(begin))) if direction == UP else data
+    dlock.hold(At(db.url, "advisory"), "job", "-t", "10m")
+    waiter = dlock.contend(At(db.through(proxy), "advisory"), "job", "-t", "10m", "-w", "5s", "-s")
+    waiter.event("waiting")
+    assert waiter.wait().status == 75
+    assert not waiter.events("retrying")
