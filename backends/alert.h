@@ -4,7 +4,8 @@
  * Several in a row are followed at once: a lock that was lost is to be noticed.  But where
  * a server or a proxy ends every connection that is idle, each renewal makes the next alert:
  * so after that, one is followed in each thirtieth of the lease, and what is due anyhow comes
- * as ever.
+ * as ever.  Not so of a lock that is tied to a connection: it has no other one, and the next
+ * alert may be its end, after which the server gives it to others at once.
  */
 #ifndef DLOCK_ALERT_H
 #define DLOCK_ALERT_H

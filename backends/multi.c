@@ -372,6 +372,16 @@ keep_held(struct multi *m, instant until)
 	}
 }
 
+/* When alerts are listened to; at once where each may be the end of a lock (alert.h). */
+static instant
+listens_from(const struct multi *m)
+{
+	for (size_t i = 0; i < m->taking.held; i++)
+		if (m->parts[i].grant.anchor >= 0)
+			return 0;
+	return alert_due(&m->taking.alerts, m->claim->ttl);
+}
+
 /*
  * host->wait of the part that is being acquired; stops it when one that we hold has
  * gone.
@@ -383,7 +393,7 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 	bool rang = false;
 
 	for (;;) {
-		instant alert = alert_due(&m->taking.alerts, m->claim->ttl), ends;
+		instant alert = listens_from(m), ends;
 		enum woke woke;
 		bool listens;
 		int all;

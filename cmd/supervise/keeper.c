@@ -320,6 +320,7 @@ keeper_granted(struct keeper *k)
 {
 	char lease[32], asked[32], grace[32];
 
+	k->keep.terms.tied = k->lock.nested || k->lock.grant.anchor >= 0;
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->fault, RC_CONFIG,

@@ -127,14 +127,17 @@ surely_over(const struct keep *k)
 	    : k->lease.asked + k->lease.length + k->lease.length / 50;
 }
 
-/* From when on an alert would help; NEVER: as things are, it would not. */
+/*
+ * From when on an alert would help; NEVER: as things are, it would not.  Of a lock that is
+ * tied to a connection, each may be the end.
+ */
 static instant
 wants_alert_from(const struct keep *k)
 {
-	return (k->phase == PH_HOLD || k->phase == PH_LINGER) && k->call == CALL_NONE &&
-		!k->lease.suspect && !keep_is_lost(k)
-	    ? alert_due(&k->lease.alerts, span(k))
-	    : NEVER;
+	if ((k->phase != PH_HOLD && k->phase != PH_LINGER) || k->call != CALL_NONE ||
+	    k->lease.suspect || keep_is_lost(k))
+		return NEVER;
+	return k->terms.tied ? 0 : alert_due(&k->lease.alerts, span(k));
 }
 
 bool

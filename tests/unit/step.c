@@ -326,6 +326,19 @@ alerts_are_followed_at_once(void **state)
 }
 
 static void
+alerts_of_a_tied_lock_are_all_followed_at_once(void **state)
+{
+	(void)state;
+	begin_long();
+	keeper.terms.tied = true;
+	for (int i = 1; i <= 100; i++) {
+		assert_true(keep_wants_alert(&keeper, GRANT + i));
+		step(&keeper, GRANT + i, &(struct event){.kind = EV_ALERT});
+		renewed_at(GRANT + i);
+	}
+}
+
+static void
 alerts_without_end_are_followed_now_and_then(void **state)
 {
 	(void)state;
@@ -359,6 +372,7 @@ main(void)
 	    cmocka_unit_test(
 		one_of_several_keys_that_is_lost_leaves_the_others_to_be_released),
 	    cmocka_unit_test(alerts_are_followed_at_once),
+	    cmocka_unit_test(alerts_of_a_tied_lock_are_all_followed_at_once),
 	    cmocka_unit_test(alerts_without_end_are_followed_now_and_then),
 	};
 
