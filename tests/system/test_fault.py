@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import socket
@@ -436,8 +437,10 @@ def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_pa
     done = holder.wait()
     assert done.status == 79
     assert not is_alive(command)
-    assert "job" in done.stderr.splitlines()[-1] and done.stderr.count("dlock: lost ") == 1
-    assert stalled(before) > 0.3 or heard.read_text() == "TERM\n"  # it may be too late for a polite word
+    said = [line for line in done.stderr.splitlines() if not re.match("dlock: (waiting|got) ", line)]  # on a busy machine
+    assert len(said) == 1 and "job" in said[0]
+    if stalled(before) <= 0.3 or heard.exists():  # else it was too late for a polite word
+        assert heard.read_text() == "TERM\n"
     assert len(holder.events("suspect")) == 1 and not holder.events("trusted")
     assert next_.wait().status == 0
     assert next_.token > holder.token
