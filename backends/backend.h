@@ -254,6 +254,7 @@ struct host {
 /* ---- a backend ---- */
 
 struct backend;
+struct identity;
 
 /* The first member of every backend's own store. */
 struct store {
@@ -493,6 +494,18 @@ struct backend {
 	 * seconds, so a library may take its time.  Accepts NULL.
 	 */
 	void (*close)(struct store *);
+
+	/*
+	 * Writes which locks the store's are (identity.h): all that open has made of URL,
+	 * settings, and whatever its client library reads by itself (variables,
+	 * service and option files, the home directory), so that two stores whose
+	 * texts are equal have the same lock under the same key.  Called only below or
+	 * around another dlock, right after open and on a store that is asked nothing
+	 * else.  Connects to nobody; writes no secret.  The caller has begun the text
+	 * with the backend's name, and sees to ONE_LOCK.  Not RC_OK, or a NULL
+	 * member: not known, and equal to nothing.
+	 */
+	enum rc (*identify)(struct store *, struct identity *, struct fault *);
 
 	/*
 	 * RC_OK: these two keys can be held together; else RC_CONFIG, and what to do.

@@ -5,7 +5,10 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { ECHO = 8 }; /* so much of a secret is too much of it */
+enum {
+	ECHO = 8,  /* so much of a secret is too much of it */
+	LEAST = 3, /* a shorter one stands in every other word, and stars would tell it */
+};
 
 static int
 hex_digit(char c)
@@ -62,7 +65,7 @@ echo_length(const char *text, const char *secret, bool disguised)
 void
 secret_blot(char *text, const char *secret)
 {
-	if (!secret || !*secret)
+	if (!secret || strlen(secret) < LEAST)
 		return;
 	for (; *text; text++) {
 		size_t plain = echo_length(text, secret, false),

@@ -14,7 +14,8 @@
  * with characters of it as %XX, \xXX or behind a backslash, or with blanks for
  * its control characters.  A beginning of 8 characters counts as all of it,
  * since an echo is often cut.  `secret` is given as the user means it, decoded;
- * "" or NULL: nothing is done.  The text never grows.
+ * NULL, or
+ * fewer than 3 characters: nothing is done.  The text never grows.
  */
 void secret_blot(char *text, const char *secret);
 

@@ -1,12 +1,12 @@
 /* setting.c - reads -O settings by a backend's rows. */
 #include "setting.h"
 
+#include "trusted.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* "there are path, acl", or "it has none". */
@@ -64,67 +64,58 @@ setting_patience(const char *value, int64_t *ns, struct fault *f)
 	    f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
 }
 
-static bool
-is_private(int fd)
+/* The whole of a trusted file; RC_CONFIG with a predicate. */
+static enum rc
+read_trusted(const char *file, char *out, size_t size, size_t *n, struct fault *f)
 {
 	struct stat st;
+	int fd = trusted_open(file, &st);
+	enum rc rc;
 
-	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-	    (st.st_uid == geteuid() || st.st_uid == 0) && !(st.st_mode & 077);
+	if (fd < 0)
+		return fault_set(f, RC_CONFIG, "cannot be opened: %s", strerror(errno));
+	rc = trusted_check(&st, file, true, f);
+	if (rc == RC_OK)
+		rc = trusted_read(fd, &st, out, size, n, f);
+	close(fd);
+	return rc;
 }
 
 enum rc
 setting_secret(
     const char *name, const char *file, char *out, size_t size, struct fault *f)
 {
-	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	bool private;
-	ssize_t n;
+	struct fault why = {""};
+	size_t n = 0;
+	enum rc rc = read_trusted(file, out, size, &n, &why);
 
-	if (fd < 0)
-		return fault_set(f, RC_CONFIG, "%s %s: %s", name, file, strerror(errno));
-	private = is_private(fd);
-	n = private ? read(fd, out, size) : -1;
-	close(fd);
-	if (!private)
-		return fault_set(f, RC_CONFIG,
-		    "%s %s must be a plain file of yours with mode 0600", name, file);
-	if (n > 0 && out[n - 1] == '\n')
+	if (rc == RC_OK && n > 0 && out[n - 1] == '\n')
 		n--;
-	if (n <= 0 || (size_t)n == size || memchr(out, '\n', n) || memchr(out, '\0', n)) {
+	if (rc == RC_OK &&
+	    (n == 0 || n == size || memchr(out, '\n', n) || memchr(out, '\0', n)))
+		rc = fault_set(
+		    &why, RC_CONFIG, "must have one line of 1 to %zu bytes", size - 1);
+	if (rc != RC_OK) {
 		explicit_bzero(out, size);
-		return fault_set(f, RC_CONFIG,
-		    "%s %s must have one line of 1 to %zu bytes", name, file, size - 1);
+		return fault_set(f, rc, "%s %s %s", name, file, why.text);
 	}
 	out[n] = '\0';
 	return RC_OK;
 }
 
-static bool
-is_kept_secret(const struct stat *st)
-{
-	return (st->st_uid == geteuid() && !(st->st_mode & 077)) ||
-	    (st->st_uid == 0 && !(st->st_mode & 037));
-}
-
 enum rc
 setting_file(const char *name, const char *file, bool secret, struct fault *f)
 {
-	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct fault why = {""};
 	struct stat st;
+	int fd = trusted_open(file, &st);
 
-	if (fd < 0 || fstat(fd, &st) != 0) {
-		fault_set(f, RC_CONFIG, "%s %s: %s", name, file, strerror(errno));
-		if (fd >= 0)
-			close(fd);
-		return RC_CONFIG;
-	}
+	if (fd < 0)
+		return fault_set(f, RC_CONFIG, "%s %s: %s", name, file, strerror(errno));
 	close(fd);
 	if (!S_ISREG(st.st_mode))
 		return fault_set(f, RC_CONFIG, "%s %s is no plain file", name, file);
-	if (secret && !is_kept_secret(&st))
-		return fault_set(f, RC_CONFIG,
-		    "%s %s must be a file of yours with mode 0600, or of root's with 0640 at most",
-		    name, file);
+	if (secret && trusted_check(&st, file, true, &why) != RC_OK)
+		return fault_set(f, RC_CONFIG, "%s %s %s", name, file, why.text);
 	return RC_OK;
 }

@@ -18,18 +18,15 @@ enum rc setting_patience(const char *value, int64_t *ns, struct fault *);
 
 /*
  * -O NAME=FILE where FILE holds a secret, so that it need not stand on a
- * command line or in an environment: a plain file, ours or root's, readable by
- * its owner only, one line of less than `size` bytes.  RC_OK, or RC_CONFIG with
- * what is wrong; then `out` has nothing of it.
+ * command line or in an environment: a secret one (trusted.h), one line of less than
+ * `size` bytes.  RC_OK, or RC_CONFIG with what is wrong; then `out` has nothing of it.
  */
 enum rc setting_secret(
     const char *name, const char *file, char *out, size_t size, struct fault *);
 
 /*
- * -O NAME=FILE where FILE is read by a library: is it a plain file that we may read?  One
- * that is `secret` must be ours and readable by nobody else, or root's and readable by
- * its group at most (as ssl-cert has it on Debian).  RC_OK, or RC_CONFIG with what is
- * wrong.
+ * -O NAME=FILE where FILE is read by a library: is it a plain file that we may read, and
+ * a secret one (trusted.h) if it must be?  RC_OK, or RC_CONFIG with what is wrong.
  */
 enum rc setting_file(const char *name, const char *file, bool secret, struct fault *);
 

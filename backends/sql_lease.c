@@ -193,8 +193,19 @@ sql_lease_not_renewed(struct sql_lease *l, enum rc rc, bool missing, struct faul
 	return rc == RC_STOP ? RC_STOP : RC_AGAIN;
 }
 
+/* It had been lost before its release: the server may know who has taken it away. */
+static enum rc
+tell_loss(struct sql_lease *l, instant until, struct fault *f)
+{
+	struct grant unused;
+	enum rc rc = l->store->backend->lock->renew(l->store, until, &unused, f);
+
+	return rc == RC_LOST ? rc : not_ours(l, f);
+}
+
 enum rc
-sql_lease_released(struct sql_lease *l, bool was_ours, bool again, struct fault *f)
+sql_lease_released(
+    struct sql_lease *l, bool was_ours, bool again, instant until, struct fault *f)
 {
 	bool lost = l->held && !was_ours;
 
@@ -202,7 +213,7 @@ sql_lease_released(struct sql_lease *l, bool was_ours, bool again, struct fault 
 		return fault_set(f, RC_AGAIN,
 		    "%s closed the connection before it answered", l->store->where);
 	l->asked = l->held = false;
-	return lost ? not_ours(l, f) : RC_OK;
+	return lost ? tell_loss(l, until, f) : RC_OK;
 }
 
 enum rc

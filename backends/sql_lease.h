@@ -79,9 +79,10 @@ enum rc sql_lease_renewed(struct sql_lease *, bool ours, const char *by, instant
 
 /*
  * What the answer to a release means: was there anything of ours?  `again`: the question
- * may have been heard twice.
+ * may have been heard twice.  Where it had been lost, a renewal asks who has taken it away.
  */
-enum rc sql_lease_released(struct sql_lease *, bool was_ours, bool again, struct fault *);
+enum rc sql_lease_released(
+    struct sql_lease *, bool was_ours, bool again, instant until, struct fault *);
 
 /*
  * What no answer to a renewal or a release means, but `rc`.  `missing`: because the tables are, and a

@@ -40,9 +40,17 @@ url_cut(struct url *u, const char *text)
 	rest += u->path.n;
 	if (*rest == '?')
 		u->query = (struct url_part){rest + 1, strcspn(rest + 1, "#")};
+	if (url_hides_login(u) || strchr(rest, '@'))
+		return URL_HIDES_LOGIN;
 	if (*rest == '#' || (u->query.at && u->query.at[u->query.n] == '#'))
 		return "has a '#' in it (%23)";
 	return NULL;
+}
+
+bool
+url_hides_login(const struct url *u)
+{
+	return u->path.n > 0 && memchr(u->path.at, '@', u->path.n);
 }
 
 bool

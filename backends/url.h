@@ -26,11 +26,20 @@ struct url {
 	struct url_part query; /* behind the question mark */
 };
 
+#define URL_HIDES_LOGIN \
+	"has an '@' behind its hosts: write a '/' of a password %2F, a '?' %3F, a '#' %23, and an '@' of a path %40"
+
 /*
  * NULL, or what is wrong with it: "has no // after its scheme".  The path is set
  * all the same, for those who allow that (file:/DIR).
  */
 const char *url_cut(struct url *, const char *text);
+
+/*
+ * An @ in the path: it may end a password with a / that was not escaped, so that what
+ * seems to be a host is a user, and a port the beginning of his password.
+ */
+bool url_hides_login(const struct url *);
 
 bool url_part_is(const struct url_part *, const char *word);
 

@@ -16,6 +16,7 @@
 #include "options.h"
 #include "parse.h"
 #include "say.h"
+#include "show.h"
 #include "status.h"
 #include "steer.h"
 #include "text.h"
@@ -53,8 +54,8 @@ cmd_break_explain(void)
 	    "  dlock break -u redis://10.0.0.5 -k deploy --token 1763800000123456\n");
 	options_print_help(stdout, CMD_BREAK);
 	puts(
-	    "\nStatus: 0 it is gone; 1 there was nothing to break; 75 another holds it by now\n"
-	    "(with --token), or --wait is over; 64 to 78 nothing was done.");
+	    "\nStatus: 0 it is gone; 1 there was nothing to break, or you said no; 75 another holds\n"
+	    "it by now (with --token), or --wait is over; 64 to 78 nothing was done.");
 	return say_written();
 }
 
@@ -148,7 +149,7 @@ static int
 nothing_to_break(const struct breaking *b)
 {
 	const struct view *v = &b->meant;
-	char key[400], who[700], what[400];
+	char key[400], who[700], what[400], until[64];
 
 	text_name(key, sizeof key, b->key);
 	if (v->unknown) {
@@ -164,8 +165,10 @@ nothing_to_break(const struct breaking *b)
 		return STATUS_BUSY;
 	}
 	if (v->is_frozen)
-		say_last("%s is held by nobody, but frozen by %s: dlock thaw ends that",
-		    key, view_person(&v->frozen, who, sizeof who));
+		say_last(
+		    "%s is held by nobody, but frozen by %s %s: dlock thaw ends that",
+		    key, view_person(&v->frozen, who, sizeof who),
+		    show_until(v->frozen.until, until, sizeof until));
 	else
 		say_last("%s is held by nobody: there is nothing to break", key);
 	return 1;
@@ -183,8 +186,11 @@ may_break(const struct breaking *b)
 		return true;
 	show_holders(b);
 	if (s->force)
-		return steer_ask(
-		    "Take it away at once, though its command may still run?");
+		return steer_ask(first_meant(b)->foreign
+			? "Take it away at once, though the program that has it goes on?"
+			: "Take it away at once, though its command may still run?");
+	if (first_meant(b)->foreign)
+		return steer_ask("Ask the program that has it to give it up?");
 	return steer_ask(one ? "Stop its command and take the lock away?"
 			     : "Stop their commands and take the lock away?");
 }
@@ -304,6 +310,10 @@ tell_end(const struct breaking *b, size_t done)
 		say_last("%s: %s has ended by itself meanwhile", key, who);
 	else if (!b->plan.steer.force)
 		say_last("%s: %s has given it up", key, who);
+	else if (p->foreign)
+		say_last(
+		    "%s was taken away from %s, which is no dlock: what it does with the lock is not stopped",
+		    key, who);
 	else if (left < 0 || left == NEVER)
 		say_last(
 		    "%s was taken away from %s, whose command may still run", key, who);

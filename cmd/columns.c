@@ -80,7 +80,9 @@ write_kind(char *out, size_t size, const struct view *v)
 
 	if (!view_kind(v, &kind, &limit))
 		return;
-	if (kind == KIND_LIMIT)
+	if (kind == KIND_LIMIT && limit == 0) /* nobody says how many there are */
+		snprintf(out, size, "limit %" PRIu64, v->holders.all);
+	else if (kind == KIND_LIMIT)
 		snprintf(out, size, "limit %" PRIu64 "/%u", v->holders.all, limit);
 	else if (kind == KIND_SHARED)
 		snprintf(out, size, "shared %" PRIu64, v->holders.all);
@@ -94,7 +96,7 @@ write_limit(char *out, size_t size, const struct view *v)
 	enum lock_kind kind;
 	unsigned limit;
 
-	if (view_kind(v, &kind, &limit))
+	if (view_kind(v, &kind, &limit) && (kind != KIND_LIMIT || limit > 0))
 		put_number(out, size, limit);
 }
 

@@ -6,12 +6,13 @@
 #include "nearest.h"
 #include "text.h"
 
+#include "backends/trusted.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <pwd.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -164,16 +165,19 @@ check_value(const struct option *o, const char *value, struct fault *f)
 /*
  * Below another dlock, its server counts more than the one that files name for every run:
  * nested runs stay together.  A section for a key or a profile that is asked for names one
- * on purpose.
+ * on purpose; and a run that names another backend is not one of these.
  */
 static bool
 is_overruled(const struct source *s, int i, const struct sources *all)
 {
-	const struct source *enclosing = &all->list[all->n - 1];
+	const struct source *enclosing = &all->list[all->n - 1],
+			    *named = sources_of(all, OPT_BACKEND);
 
 	return (s->kind == SOURCE_USER || s->kind == SOURCE_SYSTEM) &&
 	    (options[i].group == GROUP_SERVER || i == OPT_OPTION) &&
-	    enclosing->value[OPT_BACKEND];
+	    enclosing->value[OPT_BACKEND] &&
+	    (!named ||
+		strcmp(named->value[OPT_BACKEND], enclosing->value[OPT_BACKEND]) == 0);
 }
 
 /*
@@ -254,6 +258,19 @@ conf_take(struct sources *all, struct conf_text *t, struct fault *f)
 
 /* ---- which files, and who may have written them ---- */
 
+/* A service of the system has no HOME; the password database knows it then. */
+static const char *
+find_home(void)
+{
+	const char *home = sources_variable("HOME");
+	struct passwd *pw;
+
+	if (home && *home == '/')
+		return home;
+	pw = getpwuid(geteuid());
+	return pw ? pw->pw_dir : NULL;
+}
+
 /* Where the user's file is; false: nowhere. */
 static bool
 find_user_file(char *path, size_t size)
@@ -261,7 +278,7 @@ find_user_file(char *path, size_t size)
 	const char *dir = sources_variable("XDG_CONFIG_HOME"), *below = "";
 
 	if (!dir || *dir != '/') {
-		dir = sources_variable("HOME");
+		dir = find_home();
 		below = "/.config";
 	}
 	if (!dir || *dir != '/')
@@ -272,23 +289,17 @@ find_user_file(char *path, size_t size)
 
 /* Nobody else may decide on which server we lock. */
 static enum rc
-check_owner(const struct stat *st, const char *shown, struct fault *f)
+check_file(const struct stat *st, const char *shown, struct fault *f)
 {
+	struct fault why = {""};
+	bool foreign = S_ISREG(st->st_mode) && st->st_uid != 0 && geteuid() == 0;
+
 	if (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3))
 		return RC_OK; /* /dev/null: no configuration */
-	if (!S_ISREG(st->st_mode))
-		return fault_set(
-		    f, RC_CONFIG, "the configuration %s is not a regular file", shown);
-	if (st->st_uid != 0 && st->st_uid != geteuid())
-		return fault_set(f, RC_CONFIG,
-		    "the configuration %s belongs to uid %u, neither root nor uid %u, who runs this%s: not read",
-		    shown, (unsigned)st->st_uid, (unsigned)geteuid(),
-		    geteuid() == 0 ? " (sudo -H takes root's home)" : "");
-	if (st->st_mode & (S_IWGRP | S_IWOTH))
-		return fault_set(f, RC_CONFIG,
-		    "the configuration %s can be written by others, so it is not read: chmod go-w %s",
-		    shown, shown);
-	return RC_OK;
+	if (trusted_check(st, shown, false, &why) == RC_OK)
+		return RC_OK;
+	return fault_set(f, RC_CONFIG, "the configuration %s %s%s; it was not read",
+	    shown, why.text, foreign ? " (sudo -H takes root's home)" : "");
 }
 
 /*
@@ -307,32 +318,28 @@ is_absent(const char *path)
 	return absent;
 }
 
-/* Its text, with one read; NULL where there is no file. */
+/* Its text; NULL where there is no file. */
 static enum rc
 load(const char *path, bool needed, struct stat *st, struct conf_text *t, struct fault *f)
 {
-	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	ssize_t n = -1;
-	enum rc rc = RC_OK;
+	int fd = trusted_open(path, st);
+	struct fault why = {""};
+	enum rc rc;
 
 	if (fd < 0 && !needed && is_absent(path)) {
 		t->text = NULL;
 		return RC_OK;
 	}
-	if (fd >= 0 && fstat(fd, st) == 0) {
-		rc = check_owner(st, t->shown, f);
-		n = rc == RC_OK ? read(fd, t->text, CONF_BYTES + 1) : 0;
-	}
-	if (n < 0)
-		rc = fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
+	if (fd < 0)
+		return fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
 		    t->shown, strerror(errno),
 		    needed ? "" : " (--config FILE would be read instead)");
-	if (n > CONF_BYTES)
-		rc = fault_set(f, RC_CONFIG,
-		    "the configuration %s is longer than %d bytes", t->shown, CONF_BYTES);
-	if (fd >= 0)
-		close(fd);
-	t->n = n;
+	rc = check_file(st, t->shown, f);
+	if (rc == RC_OK &&
+	    trusted_read(fd, st, t->text, CONF_BYTES, &t->n, &why) != RC_OK)
+		rc = fault_set(
+		    f, RC_CONFIG, "the configuration %s %s", t->shown, why.text);
+	close(fd);
 	return rc;
 }
 
@@ -341,8 +348,9 @@ static enum rc
 read_file(struct sources *all, const char *path, bool needed, struct conf_text *t,
     struct fault *f)
 {
-	static char texts[FILES_MAX][CONF_BYTES + 2];
+	static char texts[FILES_MAX][CONF_BYTES + 1];
 	struct source_file *file = &all->files[all->nfiles];
+	struct fault why = {""};
 	struct stat st = {0};
 	enum rc rc;
 
@@ -354,10 +362,11 @@ read_file(struct sources *all, const char *path, bool needed, struct conf_text *
 	file->there = rc == RC_OK && t->text;
 	if (file->there)
 		rc = conf_take(all, t, f);
-	if (rc == RC_OK && file->there && t->secret && (st.st_mode & (S_IRGRP | S_IROTH)))
+	if (rc == RC_OK && file->there && t->secret &&
+	    trusted_check(&st, t->shown, true, &why) != RC_OK)
 		return fault_set(f, RC_CONFIG,
-		    "%s:%d: a password stands here, and others may read the file: chmod 600 %s",
-		    t->shown, t->secret, t->shown);
+		    "%s:%d: a password stands here, and the file %s", t->shown, t->secret,
+		    why.text);
 	return rc;
 }
 

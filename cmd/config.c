@@ -7,6 +7,7 @@
 #include "parse.h"
 #include "say.h"
 #include "site.h"
+#include "stray.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -236,6 +237,7 @@ cmd_config(char **words)
 	struct plan plan;
 	struct sources all;
 	struct fault fault;
+	char clean[400];
 
 	switch (plan_trace(&plan, &all, CMD_CONFIG, words, &fault)) {
 	case PARSED_HELP:
@@ -245,5 +247,7 @@ cmd_config(char **words)
 	case PARSED_PLAN:
 		break;
 	}
+	if (!plan.show.quiet && stray_list(clean, sizeof clean))
+		say("unknown in the environment and ignored: %s", clean);
 	return print_config(&plan, &all);
 }

@@ -26,7 +26,9 @@ cmd_freeze_explain(void)
 	    "From now on nobody gets the lock KEY, also nobody who waits for it already; who\n"
 	    "holds it goes on until its command ends.  No process is left behind.\n"
 	    "\n"
-	    "  dlock freeze deploy --why \"weekend\" --for 60h\n"
+	    "KEY is one key: freeze has no patterns.  A key with a * ? or [ in it is named by -k.\n"
+	    "\n"
+	    "  dlock freeze deploy --why \"hotfix under review\" --for 24h\n"
 	    "  dlock thaw deploy\n");
 	options_print_help(stdout, CMD_FREEZE);
 	puts("\nStatus: 0 it is frozen; 64 to 78 nothing was done.");
@@ -40,7 +42,9 @@ cmd_thaw_explain(void)
 	     "\n"
 	     "Ends what dlock freeze began: whoever is first in line gets the lock.\n");
 	options_print_help(stdout, CMD_THAW);
-	puts("\nStatus: 0 it is thawed; 1 it was not frozen; 64 to 78 nothing was done.");
+	puts(
+	    "\nStatus: 0 it is thawed; 1 it was not frozen, or you said no; 64 to 78 nothing was\n"
+	    "done.");
 	return say_written();
 }
 
@@ -62,33 +66,48 @@ describe_holders(const struct view *v, char *out, size_t size)
 static void
 describe_replaced(const struct view *before, char *out, size_t size)
 {
-	const struct person *f = &before->frozen;
 	char who[700], until[64];
 
 	*out = '\0';
 	if (before->is_frozen)
-		snprintf(out, size, ", instead of by %s until %s",
-		    view_person(f, who, sizeof who),
-		    f->until < 0 ? "dlock thaw"
-				 : show_time(f->until, until, sizeof until));
+		snprintf(out, size, ", instead of by %s %s",
+		    view_person(&before->frozen, who, sizeof who),
+		    show_until(before->frozen.until, until, sizeof until));
+}
+
+/* " for 2d12h, until 2026-...", or " until dlock thaw"; what the server tells counts. */
+static void
+describe_length(const struct plan *p, const struct view *v, char *out, size_t size)
+{
+	char time[32], until[64] = "";
+
+	if (v->is_frozen || p->steer.length == NEVER)
+		show_until(
+		    v->is_frozen ? v->frozen.until : EPOCH_NONE, until, sizeof until);
+	if (p->steer.length == NEVER)
+		snprintf(out, size, " %s", until);
+	else
+		snprintf(out, size, " for %s%s%s",
+		    parse_duration_text(p->steer.length, time, sizeof time),
+		    *until ? ", " : "", until);
 }
 
 /* Says what was done, whose freeze that has replaced, and who has the lock still. */
 static void
 tell_frozen(struct looking *l, const char *key, const struct view *before)
 {
-	char name[400], held[800], time[32], end[48] = "", replaced[800];
+	char name[400], held[800], end[120], replaced[800];
 	struct view v = {0};
 	struct fault f;
+	bool seen;
 
 	if (l->plan->show.quiet)
 		return;
 	text_name(name, sizeof name, key);
 	describe_replaced(before, replaced, sizeof replaced);
-	if (l->plan->steer.length != NEVER)
-		snprintf(end, sizeof end, " for %s",
-		    parse_duration_text(l->plan->steer.length, time, sizeof time));
-	if (look_at(l, key, true, &v, NEVER, &f) == RC_OK && v.holders.n > 0) {
+	seen = look_at(l, key, true, &v, NEVER, &f) == RC_OK;
+	describe_length(l->plan, &v, end, sizeof end);
+	if (seen && v.holders.n > 0) {
 		describe_holders(&v, held, sizeof held);
 		say("%s is frozen%s%s; it is still %s", name, end, replaced, held);
 	} else {
@@ -146,7 +165,7 @@ is_another(struct looking *l, const char *key, const struct view *shown)
 static bool
 may_thaw(struct looking *l, const char *key, int *status)
 {
-	char name[400], who[700], ago[40];
+	char name[400], who[700], ago[40], until[64];
 	struct view v = {0};
 	struct fault f = {""};
 	enum rc rc = look_at(l, key, true, &v, NEVER, &f);
@@ -161,9 +180,10 @@ may_thaw(struct looking *l, const char *key, int *status)
 	} else if (l->plan->steer.yes) {
 		may = true;
 	} else {
-		fprintf(stderr, "%s is frozen by %s%s\n", name,
+		fprintf(stderr, "%s is frozen by %s%s, %s\n", name,
 		    view_person(&v.frozen, who, sizeof who),
-		    steer_ago(&v, v.frozen.since, ago, sizeof ago));
+		    steer_ago(&v, v.frozen.since, ago, sizeof ago),
+		    show_until(v.frozen.until, until, sizeof until));
 		may = steer_ask("Thaw it?");
 		if (may && is_another(l, key, &v)) {
 			say_last("%s has been frozen anew meanwhile, and stays so", name);

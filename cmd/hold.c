@@ -15,6 +15,7 @@
 
 #include "cmd/supervise/keeper_address.h"
 #include "cmd/supervise/loop.h"
+#include "cmd/supervise/loss.h"
 #include "cmd/supervise/start.h"
 #include "options.h"
 #include "sources.h"
@@ -40,8 +41,10 @@ cmd_hold_explain(void)
 	    "usage: dlock hold -k KEY [--pid PID | --for DURATION] [--shell] [options]\n"
 	    "\n"
 	    "Takes the lock KEY, prints a handle and returns.  In the background the lock is\n"
-	    "kept until dlock release, or until PID (default: the parent process) has ended, or\n"
-	    "the time is over.  If it is lost, PID and its descendants are stopped.\n"
+	    "kept until dlock release, until PID has ended, or until the time of --for is over.\n"
+	    "If it is lost, PID and its descendants are stopped.  Without --pid and --for, PID is\n"
+	    "the parent process, unless that is a shell at a terminal or in a $(...), which is\n"
+	    "refused; with --for alone nobody is stopped.\n"
 	    "\n"
 	    "  set -e\n"
 	    "  lock=$(dlock hold -u redis://10.0.0.5 -k deploy --pid $$ --shell)\n"
@@ -104,11 +107,11 @@ is_interactive(pid_t pid, const struct origin *o)
 }
 
 /*
- * Is it the shell of a `$(...)` that does more than this one command?  It has forked
- * itself, writes into the same pipe as we do, and ends at once.
+ * Is it the shell of a `$(...)` that does more than this one command, or of a part of a
+ * pipeline?  It has forked itself, writes into the same pipe as we do, and ends with that.
  */
 static bool
-is_substitution(pid_t pid)
+is_part_of_pipe(pid_t pid)
 {
 	char path[64], its[4096], above[4096];
 	struct stat ours, theirs;
@@ -131,9 +134,9 @@ find_parent(struct plan *p, const struct origin *o, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "the parent process is a shell at a terminal, which a loss would end: say --for DURATION, or --pid %d",
 		    (int)parent);
-	if (is_substitution(parent))
+	if (is_part_of_pipe(parent))
 		return fault_set(f, RC_USAGE,
-		    "the parent process %d is the shell of a $(...), which ends at once: say --pid $$ for the script",
+		    "the parent process %d is a subshell of a $(...) or a pipeline, which ends with it: say --pid $$ for the script",
 		    (int)parent);
 	if (parent <= 1)
 		return fault_set(f, RC_USAGE,
@@ -319,13 +322,27 @@ not_delivered(const struct plan *p)
 	return v;
 }
 
+static struct verdict
+not_announced(const struct plan *p)
+{
+	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
+	char key[400];
+
+	snprintf(v.line, sizeof v.line,
+	    "cannot take %s: cannot open a socket: %s; nothing is held",
+	    plan_name(p, key, sizeof key), strerror(errno));
+	return v;
+}
+
 static _Noreturn void
 be_front(struct run *r, struct plan *p)
 {
 	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() == r->body->asker)
+	if (!tree_announce())
+		v = not_announced(p);
+	else if (getppid() == r->body->asker)
 		v = start(r, p);
 	if (undelivered && v.status == 0 && !v.signal)
 		v = not_delivered(p);
@@ -334,7 +351,7 @@ be_front(struct run *r, struct plan *p)
 
 /* ---- the asker ---- */
 
-/* A terminal's signals have reached the front, too; what was sent to us alone has not. */
+/* What a terminal sends to our group has reached the front, too; what only we get has not. */
 static void
 pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
 {
@@ -342,7 +359,7 @@ pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
 
 	if (sig == SIGCHLD)
 		return;
-	if (info->ssi_code != SI_KERNEL)
+	if (!loop_is_for_group(info))
 		kill(front, sig);
 	if (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)
 		loop_stop_here(sig);
@@ -429,6 +446,7 @@ hold_lock(struct plan *p)
 	pid_t front;
 
 	close_range(3, ~0U, 0); /* the caller's are none of ours */
+	loss_note_stderr(&body);
 	start_origin(&origin);
 	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
 		say_last("%s", fault.text);
@@ -456,6 +474,7 @@ cmd_hold(char **words)
 	struct fault fault;
 	char clean[700];
 
+	prctl(PR_SET_DUMPABLE, 0); /* the plan may have a password, while we wait */
 	switch (plan_read(&plan, CMD_HOLD, words, &fault)) {
 	case PARSED_HELP:
 		return cmd_hold_explain();

@@ -4,16 +4,44 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The password of scheme://user:password@host/..., and its length; NULL: it has none. */
+static const char blanks[] = " \t\n\v\f\r"; /* as libpq skips them */
+
+/* Is this @ the value's of a pair ?user=NAME@REALM of libpq's? */
+static bool
+is_of_pair(const char *host, const char *at)
+{
+	while (at > host && *at != '?' && *at != '&')
+		at--;
+	return strncmp(at + 1, "user=", 5) == 0;
+}
+
+/*
+ * The end of a login in `n` bytes, or NULL.  It is the last @, wherever that is: somebody
+ * may have left a / ? or # of a password unescaped.
+ */
 static char *
-password_of_user(char *url, size_t *n)
+end_of_login(char *host, size_t n)
+{
+	char *at = *host == '/' ? NULL : memrchr(host, '@', n);
+
+	while (at && is_of_pair(host, at))
+		at = memrchr(host, '@', at - host);
+	return at;
+}
+
+/*
+ * The password of scheme://user:password@host/..., and its length; NULL: it has none.
+ * `spoken`: of a URL among other words.
+ */
+static char *
+password_of_user(char *url, bool spoken, size_t *n)
 {
 	char *host = strstr(url, "://"), *at, *colon;
 
 	if (!host)
 		return NULL;
 	host += 3;
-	at = memrchr(host, '@', strcspn(host, "/"));
+	at = end_of_login(host, spoken ? strcspn(host, blanks) : strlen(host));
 	colon = at ? memchr(host, ':', at - host) : NULL;
 	*n = colon ? (size_t)(at - colon - 1) : 0;
 	return colon ? colon + 1 : NULL;
@@ -26,7 +54,6 @@ password_of_user(char *url, size_t *n)
 static char *
 password_of_pair(char *text, size_t *n)
 {
-	static const char blanks[] = " \t\n\v\f\r"; /* as libpq skips them */
 	char *word = text, *end;
 
 	do {
@@ -55,18 +82,41 @@ mask_finds(const char *url)
 	size_t n;
 
 	return url &&
-	    (password_of_user((char *)url, &n) || password_of_pair((char *)url, &n));
+	    (password_of_user((char *)url, false, &n) ||
+		password_of_pair((char *)url, &n));
+}
+
+static void
+mask_user(char *url, bool spoken)
+{
+	size_t n;
+	char *word = password_of_user(url, spoken, &n);
+
+	if (word)
+		memset(word, 'x', n);
+}
+
+static void
+mask_pairs(char *text)
+{
+	char *word;
+	size_t n;
+
+	for (; (word = password_of_pair(text, &n)); text = word + n)
+		memset(word, 'x', n);
 }
 
 void
 mask_passwords(char *url)
 {
-	char *word;
-	size_t n;
+	mask_user(url, false);
+	mask_pairs(url);
+}
 
-	word = password_of_user(url, &n);
-	if (word)
-		memset(word, 'x', n);
-	for (char *rest = url; (word = password_of_pair(rest, &n)); rest = word + n)
-		memset(word, 'x', n);
+void
+mask_spoken(char *text)
+{
+	for (char *url = text; (url = strstr(url, "://")); url += 3)
+		mask_user(url, true);
+	mask_pairs(text);
 }

@@ -437,7 +437,7 @@ const struct option options[] = {
 	.cmds = CMD_FREEZE | CMD_HOLD, .set = set_duration,
 	.at = DURATION_AT(steer.length), .min = NS_PER_MS, .max = YEAR},
     [OPT_PID] = {"pid", 0, "PID", NULL,
-	"hold it until this process ends\n(default: the parent process)",
+	"hold it until this process ends\n(default, without --for: the parent process)",
 	.cmds = CMD_HOLD, .set = set_number, .at = NUMBER_AT(steer.pid), .min = 1,
 	.max = INT_MAX},
     [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
@@ -474,8 +474,12 @@ options_default(const struct plan *p, int i, char *out, size_t size)
 	const struct option *o = &options[i];
 	void *at = (char *)p + o->at;
 
-	if (i == OPT_SHARED || i == OPT_EXCLUSIVE)
-		return (i == OPT_SHARED) == (p->claim.kind == KIND_SHARED) ? "yes" : "no";
+	if (i == OPT_SHARED)
+		return p->claim.kind == KIND_SHARED ? "yes" : "no";
+	if (i == OPT_EXCLUSIVE)
+		return p->claim.kind == KIND_EXCLUSIVE || p->claim.kind == KIND_WRITER
+		    ? "yes"
+		    : "no";
 	if (i == OPT_NONBLOCK)
 		return p->wait.most == 0 ? "yes" : "no";
 	if (i == OPT_SIGNAL)

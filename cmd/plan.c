@@ -112,6 +112,10 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 	if (!(options[OPT_KEY].cmds & p->cmd))
 		return fault_set(
 		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
+	if ((p->cmd & (CMD_FREEZE | CMD_THAW)) && strpbrk(operand, "*?["))
+		return fault_set(f, RC_USAGE,
+		    "key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name",
+		    text_brief(operand).text, options_cmd(p->cmd));
 	if (options[OPT_KEY].set(p, &options[OPT_KEY], operand, &why) != RC_OK)
 		return fault_set(
 		    f, RC_USAGE, "key '%s': %s", text_brief(operand).text, why.text);

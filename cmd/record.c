@@ -1,11 +1,13 @@
 /* record.c - writes who we are for others to read, and describes who others are. */
 #include "record.h"
 
+#include "kin.h"
 #include "object.h"
 #include "text.h"
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +76,12 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid)
 		object_number(&j, "pid", pid);
+	if (pid == getpid())
+		object_number(&j, "born", kin_born(pid));
 	object_number(&j, "since", time(NULL));
+	if (p->cmd == CMD_FREEZE)
+		object_number(&j, "for_ms",
+		    p->steer.length == NEVER ? -1 : p->steer.length / NS_PER_MS);
 	object_string(&j, "who", p->show.who ? p->show.who : who);
 	object_string(&j, "host", host);
 	if (pid)
@@ -96,6 +103,7 @@ record_read(struct record *ret, const char *record)
 {
 	json_t *root = record ? json_loads(record, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	int64_t pid = json_integer_value(json_object_get(root, "pid"));
+	int64_t for_ms = json_integer_value(json_object_get(root, "for_ms"));
 
 	*ret = (struct record){
 	    .who = record_member(root, "who"),
@@ -103,6 +111,8 @@ record_read(struct record *ret, const char *record)
 	    .command = record_member(root, "command"),
 	    .why = record_member(root, "why"),
 	    .pid = pid > 0 ? pid : 0,
+	    .born = json_integer_value(json_object_get(root, "born")),
+	    .for_ms = for_ms >= -1 && for_ms < NEVER / NS_PER_MS ? for_ms : 0,
 	};
 	return root;
 }
@@ -137,6 +147,21 @@ record_words(const struct record *r, char *out, size_t size)
 	if (r->why)
 		text_quote(reason + 1, sizeof reason - 1, r->why, '"');
 	snprintf(out, size, "%s%s%s", name, process, r->why ? reason : "");
+}
+
+bool
+record_is_ancestor(const char *record)
+{
+	char host[NAME_BYTES];
+	struct record r;
+	json_t *root = record_read(&r, record);
+	bool is;
+
+	host_name(host, sizeof host);
+	is = r.host && strcmp(r.host, host) == 0 && r.pid > 0 && r.pid <= INT_MAX &&
+	    r.born > 0 && kin_is_ancestor((pid_t)r.pid, r.born);
+	json_decref(root);
+	return is;
 }
 
 void

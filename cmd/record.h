@@ -1,9 +1,11 @@
 /*
  * record.h - who holds a lock: the record that stands beside it on the server.
  *
- * JSON {who, host, pid, command, why, since}.  `command` is the base name only (arguments
+ * JSON {who, host, pid, born, command, why, since}.  `command` is the base name only (arguments
  * may hold secrets), `since` the second, counted from the epoch, in which the run began
- * to ask.  Whoever may write the lock may write anything here, so what is read is
+ * to ask; `born`, of a process of dlock's own, the clock tick in which that was started.
+ * That of a freeze has `for_ms` too, how long it lasts (-1: until it is thawed), so
+ * that those who wait for its end are told of it by every server.  Whoever may write the lock may write anything here, so what is read is
  * hostile: it is parsed by jansson, cut, and cleaned before it is shown.
  */
 #ifndef DLOCK_RECORD_H
@@ -14,7 +16,8 @@
 /* What a record says of somebody.  Texts are hostile; NULL, or pid 0: not said. */
 struct record {
 	const char *who, *host, *command, *why;
-	int64_t pid;
+	int64_t pid, born;
+	int64_t for_ms; /* a freeze's; -1: until it is thawed; 0: not said */
 };
 
 /*
@@ -34,6 +37,12 @@ void record_words(const struct record *, char *out, size_t size);
  * who breaks or freezes a lock: it names no process and no command.
  */
 void record_write(char *out, const struct plan *, pid_t);
+
+/*
+ * Is it a dlock that this process descends from?  Then it ends only after us.  Certain by
+ * host, pid and the moment it was started; where one is not known: no.
+ */
+bool record_is_ancestor(const char *record);
 
 /* Both at once. */
 void record_describe(const char *record, char *out, size_t size);

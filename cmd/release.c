@@ -29,7 +29,8 @@ cmd_release_explain(void)
 	options_print_help(stdout, CMD_RELEASE);
 	puts(
 	    "\nStatus: 0 released; 1 nothing is held under this handle (any more); 79 the lock was\n"
-	    "lost before; 69 the server has not confirmed the release; 64 this is no handle.");
+	    "lost before; 75 a run that has joined the hold keeps it for its --min-hold;\n"
+	    "69 the server has not confirmed the release; 64 this is no handle.");
 	return say_written();
 }
 

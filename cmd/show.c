@@ -71,7 +71,7 @@ put_holders(struct jsonline *j, const struct view *v)
 	bool known = view_kind(v, &kind, &limit);
 
 	jsonline_string(j, "kind", known ? view_kind_name(kind) : NULL);
-	if (known && kind == KIND_LIMIT)
+	if (known && kind == KIND_LIMIT && limit > 0)
 		jsonline_number(j, "limit", limit);
 	else
 		jsonline_null(j, "limit");
@@ -171,6 +171,16 @@ show_time(int64_t us, char *out, size_t size)
 	return out;
 }
 
+const char *
+show_until(int64_t us, char *out, size_t size)
+{
+	char time[48];
+
+	snprintf(out, size, "until %s",
+	    us < 0 ? "dlock thaw" : show_time(us, time, sizeof time));
+	return out;
+}
+
 /* " for 2m13s", or "" */
 static const char *
 show_for(int64_t ns, char *out, size_t size)
@@ -184,7 +194,7 @@ show_for(int64_t ns, char *out, size_t size)
 	return out;
 }
 
-/* "3 readers", "2 of 4 slots"; "": one alone has it. */
+/* "3 readers", "2 of 4 slots", "2 slots" of a number that is not known; "": one alone has it. */
 static const char *
 show_share(const struct view *v, char *out, size_t size)
 {
@@ -196,9 +206,12 @@ show_share(const struct view *v, char *out, size_t size)
 	if (kind == KIND_SHARED)
 		snprintf(out, size, "%" PRIu64 " reader%s", v->holders.all,
 		    v->holders.all == 1 ? "" : "s");
-	else if (kind == KIND_LIMIT)
+	else if (kind == KIND_LIMIT && limit > 0)
 		snprintf(
 		    out, size, "%" PRIu64 " of %u slots taken", v->holders.all, limit);
+	else if (kind == KIND_LIMIT)
+		snprintf(out, size, "%" PRIu64 " slot%s taken", v->holders.all,
+		    v->holders.all == 1 ? "" : "s");
 	else if (v->holders.all > 1)
 		snprintf(out, size, "%" PRIu64 " holders", v->holders.all);
 	return out;
@@ -207,26 +220,29 @@ show_share(const struct view *v, char *out, size_t size)
 const char *
 show_words(const struct view *v, char *out, size_t size)
 {
-	char who[PERSON_BYTES], share[64], time[48], unknown[200];
+	char who[PERSON_BYTES], share[64], time[48], until[64], unknown[200];
 
 	if (v->holders.n > 0) {
 		const struct person *p = &v->holders.list[0];
 
 		show_share(v, share, sizeof share);
-		snprintf(out, size, "held by %s%s%s%s%s", share,
+		snprintf(out, size, "held by %s%s%s%s%s%s%s", share,
 		    *share && v->holders.all > 1 ? ", first "
 			: *share                 ? ", "
 						 : "",
 		    view_person(p, who, sizeof who),
 		    show_for(view_ago(v, p->since), time, sizeof time),
-		    v->is_frozen ? " (and frozen for others)" : "");
+		    v->is_frozen ? " (and frozen for others " : "",
+		    v->is_frozen ? show_until(v->frozen.until, until, sizeof until) : "",
+		    v->is_frozen ? ")" : "");
 	} else if (v->unknown) {
 		snprintf(out, size, "in use by something that is no lock: %s",
 		    text_clean(unknown, sizeof unknown, v->unknown, strlen(v->unknown)));
 	} else if (v->is_frozen) {
-		snprintf(out, size, "frozen by %s%s",
+		snprintf(out, size, "frozen by %s%s, %s",
 		    view_person(&v->frozen, who, sizeof who),
-		    show_for(view_ago(v, v->frozen.since), time, sizeof time));
+		    show_for(view_ago(v, v->frozen.since), time, sizeof time),
+		    show_until(v->frozen.until, until, sizeof until));
 	} else if (v->waiters.all > 0) {
 		snprintf(out, size, "waited for by %" PRIu64 " other%s", v->waiters.all,
 		    v->waiters.all == 1 ? "" : "s");
@@ -341,9 +357,9 @@ print_freeze(const struct page *p)
 		return;
 	print_name(p, "frozen");
 	fprintf(p->to, "by %s\n", view_person(f, who, sizeof who));
-	fprintf(p->to, "  %-9s since %s, until %s\n", "",
+	fprintf(p->to, "  %-9s since %s, %s\n", "",
 	    show_time(f->since, since, sizeof since),
-	    f->until < 0 ? "dlock thaw" : show_time(f->until, until, sizeof until));
+	    show_until(f->until, until, sizeof until));
 }
 
 static void

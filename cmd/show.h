@@ -24,6 +24,9 @@ const char *show_words(const struct view *, char *out, size_t size);
 /* "2026-11-22 08:37:14 UTC", in the user's own zone; "?": not known.  Returns out. */
 const char *show_time(int64_t us, char *out, size_t size);
 
+/* "until 2026-11-24 08:37:14 UTC", or of a freeze without an end "until dlock thaw". */
+const char *show_until(int64_t us, char *out, size_t size);
+
 /* A number that is another when what is shown, but for the passing of time, is. */
 uint64_t show_facts(const struct view *);
 

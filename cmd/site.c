@@ -3,6 +3,7 @@
 
 #include "mask.h"
 #include "nearest.h"
+#include "outer.h"
 #include "text.h"
 
 #include <ctype.h>
@@ -190,12 +191,17 @@ read_variable(struct plan *p, struct fault *f)
 	return RC_OK;
 }
 
-/* Without a URL at all, what an enclosing dlock uses. */
+/*
+ * Without a URL at all, what an enclosing dlock uses, if its backend is ours.  One that
+ * does not say so (DLOCK_KEEPER is a handle) is believed to have told DLOCK_BACKEND.
+ */
 static void
 settle_inherited(struct plan *p)
 {
-	const char *enclosing = sources_variable("DLOCK_BACKEND");
+	const char *enclosing = outer_backend();
 
+	if (!enclosing)
+		enclosing = sources_variable("DLOCK_BACKEND");
 	p->site.inherits = !p->site.url && sources_nested() && enclosing &&
 	    strcmp(enclosing, p->site.backend->name) == 0;
 }
@@ -204,8 +210,10 @@ enum rc
 site_settle(struct plan *p, const struct sources *all, struct fault *f)
 {
 	const struct source *of_url = sources_of(all, OPT_URL);
-	enum rc rc = settle_backend(p, all, f);
+	enum rc rc = outer_check(f);
 
+	if (rc == RC_OK)
+		rc = settle_backend(p, all, f);
 	if (rc != RC_OK || !p->site.backend)
 		return rc;
 	if (of_url && of_url->kind == SOURCE_WORDS)

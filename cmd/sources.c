@@ -1,6 +1,8 @@
 /* sources.c - which of several sources gives an option its value. */
 #include "sources.h"
 
+#include "mask.h"
+#include "outer.h"
 #include "parse.h"
 #include "text.h"
 
@@ -23,20 +25,25 @@ sources_nested(void)
 
 /*
  * Some variables may be only what an enclosing dlock tells its command: which lock that
- * has, and where.  Where it is counts least, but for one thing: see conf.c.
+ * has, and where.  Where it is counts least, but for one thing: see conf.c.  A backend
+ * that is not its own has been named by somebody else, and counts as any variable.
  */
 static void
 read_environment(struct source *s, struct source *enclosing, unsigned cmd)
 {
+	const char *outer = outer_backend(), **named = &s->value[OPT_BACKEND];
+
 	for (int i = 0; i < OPTIONS; i++)
 		if (options[i].env && (options[i].cmds & cmd))
 			s->value[i] = sources_variable(options[i].env);
 	if (!sources_nested())
 		return;
 	s->value[OPT_KEY] = NULL;
-	if (!s->value[OPT_URL])
-		enclosing->value[OPT_BACKEND] = s->value[OPT_BACKEND];
-	s->value[OPT_BACKEND] = NULL;
+	if (*named && outer && strcmp(*named, outer) != 0)
+		return;
+	if (!s->value[OPT_URL] && (options[OPT_BACKEND].cmds & cmd))
+		enclosing->value[OPT_BACKEND] = *named ? *named : outer;
+	*named = NULL;
 }
 
 void
@@ -149,6 +156,8 @@ apply(const struct source *s, int i, const char *value, int line, struct plan *p
 		return outside(s, i, called, f);
 	if ((variable ? o->set_variable : o->set)(p, o, value, &why) == RC_OK)
 		return RC_OK;
+	if (mask_finds(value))
+		return fault_set(f, sources_wrong(s), "%s: %s", called, why.text);
 	return fault_set(
 	    f, sources_wrong(s), "%s '%s': %s", called, text_brief(value).text, why.text);
 }

@@ -93,7 +93,7 @@ keep_masked(struct view *v, const char *text)
 	char *copy = (char *)keep_text(v, text);
 
 	if (copy)
-		mask_passwords(copy);
+		mask_spoken(copy);
 	return copy;
 }
 

@@ -1,6 +1,7 @@
 /* words.c - cuts the command line into options, key and command, or operands. */
 #include "words.h"
 
+#include "mask.h"
 #include "text.h"
 
 #include <string.h>
@@ -56,8 +57,10 @@ note_option(struct words *w, int i, const char *value, struct fault *f)
 		return fault_set(f, RC_USAGE, "--%s is given twice", o->name);
 	w->said->value[i] = value;
 	if (o->repeats && o->set(w->plan, o, value, &why) != RC_OK)
-		return fault_set(f, RC_USAGE, "--%s '%s': %s", o->name,
-		    text_brief(value).text, why.text);
+		return mask_finds(value)
+		    ? fault_set(f, RC_USAGE, "--%s: %s", o->name, why.text)
+		    : fault_set(f, RC_USAGE, "--%s '%s': %s", o->name,
+			  text_brief(value).text, why.text);
 	return RC_OK;
 }
 

@@ -23,6 +23,8 @@ model:
 	$(model) redis holds -DFAULTS=0 -DKINDS=1 -DFREEZES=1 -DPROGRESS
 	$(model) redis FROZEN -DBUG=8 -DFAULTS=0 -DFREEZES=1
 	$(model) redis SERVED -DBUG=9 -DFAULTS=0 -DFREEZES=1
+	$(model) redlock holds
+	$(model) redlock EXCLUSION -DBUG=1
 	$(model) supervise holds -DFAULTS=1
 	$(model) supervise holds -DFAULTS=2 -DFOREVER
 	$(model) supervise RELEASE -DFAULTS=1 -DBUG=1

@@ -8,14 +8,15 @@
 # with the file $TEST_SYSTEM_CONF for /etc/dlock.conf.
 # $(O)/dlock-admin calls a backend's admin_ops one by one: tests/servers/admin.c.
 # $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/servers/zk_*.c;
-# $(O)/dlock-forgets a Redlock that counts the votes of masters that have just restarted.
+# $(O)/dlock-forgets a Redlock that counts the votes of masters that have just restarted,
+# $(O)/dlock-brief one with leases of 3 s at most.
 
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ZK),,unit/zk unit/credit) $(if $(USE_PG),,unit/derive unit/hosts) $(if $(USE_MEMCACHED),,unit/memcached), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ZK),,unit/zk unit/credit unit/message) $(if $(USE_PG),,unit/derive unit/hosts unit/wire) $(if $(USE_MEMCACHED),,unit/memcached), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate model/several
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
@@ -57,7 +58,7 @@ $(O)/dlock-admin: $(O)/tests/servers/admin.o $(filter-out $(O)/cmd/main.o,$(OBJE
 
 # ---- dlock with backends that get it wrong ----
 
-WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks) $(if $(USE_REDIS),$(O)/dlock-forgets)
+WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks) $(if $(USE_REDIS),$(O)/dlock-forgets $(O)/dlock-brief)
 
 .PHONY: wrong
 wrong: $(WRONG)
@@ -66,11 +67,11 @@ $(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/no
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(O)/dlock-forgets: $(filter-out $(O)/backends/redis/restart.o,$(OBJECTS)) $(O)/tests/servers/redlock_forgets.o
+$(O)/dlock-forgets $(O)/dlock-brief: $(O)/dlock-%: $(filter-out $(O)/backends/redis/restart.o,$(OBJECTS)) $(O)/tests/servers/redlock_%.o
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(O)/tests/servers/redlock_forgets.d $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
+-include $(O)/tests/servers/redlock_forgets.d $(O)/tests/servers/redlock_brief.d $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 
@@ -99,15 +100,15 @@ fuzz-smoke:
 	else echo "  FUZZ  skipped: $(FUZZ_CC) or its fuzzer runtime (libclang-rt-dev) is not installed"; fi
 
 $(O)/fuzz/duration: cmd/parse.c cmd/text.c
-$(O)/fuzz/url: backends/redis/address.c backends/endpoint.c backends/encode.c backends/url.c
+$(O)/fuzz/url: backends/redis/address.c backends/identity.c backends/endpoint.c backends/encode.c backends/url.c
 $(O)/fuzz/key: backends/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
 $(O)/fuzz/memcached: backends/memcached/name.c backends/memcached/reply.c backends/memcached/value.c backends/memcached/vitals.c backends/sha256.c backends/encode.c
 $(O)/fuzz/header: backends/file/header.c
 $(O)/fuzz/past: backends/file/past.c backends/file/header.c backends/encode.c
-$(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c
-$(O)/fuzz/conf: cmd/conf.c cmd/inifile.c cmd/sources.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c
-$(O)/fuzz/record: cmd/record.c cmd/object.c cmd/text.c
+$(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c
+$(O)/fuzz/conf: cmd/conf.c cmd/inifile.c cmd/sources.c cmd/outer.c cmd/supervise/keeper_address.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c backends/trusted.c
+$(O)/fuzz/record: cmd/record.c cmd/kin.c cmd/object.c cmd/text.c
 
 $(FUZZ_TARGETS): $(O)/fuzz/%: tests/fuzz/%.c
 	@mkdir -p $(@D)

@@ -26,6 +26,7 @@
 #include "runs.h"
 #include "store.h"
 
+#include "backends/identity.h"
 #include "backends/refuse.h"
 #include "backends/setting.h"
 #include "backends/url.h"
@@ -36,6 +37,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -763,6 +765,23 @@ file_release(struct store *s, int status, instant until, struct fault *fault)
 	return rc;
 }
 
+/* The directory itself: there may be several ways to it. */
+static enum rc
+file_identify(struct store *s, struct identity *id, struct fault *fault)
+{
+	const struct file *f = file_of(s);
+	struct stat st;
+
+	(void)fault;
+	if (stat(f->dir.path, &st) != 0) {
+		identity_add(id, "directory", f->dir.path);
+		return RC_OK;
+	}
+	identity_number(id, "device", st.st_dev);
+	identity_number(id, "inode", st.st_ino);
+	return RC_OK;
+}
+
 static void
 file_close(struct store *s)
 {
@@ -781,6 +800,7 @@ const struct backend file_backend = {
     .url_help = "file:///DIR (default: a directory of this user; one host only)",
     .open = file_open,
     .close = file_close,
+    .identify = file_identify,
     .lock = &(const struct lock_ops){file_acquire, file_renew, file_release},
     .admin = &file_admin,
 };

@@ -45,15 +45,33 @@ add_first(struct line *l, int64_t byte)
 		off_t at = block_find(l->fd, byte, &who);
 
 		if (at && who.token > 0)
-			h = (struct line_holder){byte, at, who.token};
+			h = (struct line_holder){byte, at, who.token, false};
 		else if (at || l->frozen)
 			return true;
 	} else if (l->header.byte == byte || (l->header.byte == META && !l->frozen)) {
-		h = (struct line_holder){byte, BLOCK_HEADER, l->header.token};
+		h = (struct line_holder){byte, BLOCK_HEADER, l->header.token, false};
 	} else {
 		return true;
 	}
 	return add_holder(l, h);
+}
+
+/* Each dlock locks one byte: who has several side by side is none, but keeps us out. */
+static bool
+is_foreign(struct span s)
+{
+	return s.to - s.from > 1;
+}
+
+/* Once, however many of our ranges he has. */
+static bool
+add_foreign(struct line *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->holders[i].foreign)
+			return true;
+	return add_holder(
+	    l, (struct line_holder){.byte = BYTE(ALONE, 0), .at = -1, .foreign = true});
 }
 
 static bool
@@ -62,7 +80,7 @@ add_all(struct line *l, enum range r, int64_t from, int64_t below)
 	struct span s;
 
 	for (; next_in(l->fd, r, from, below, &s); from = NUMBER_OF(s.to - 1) + 1)
-		if (!add_first(l, s.from))
+		if (!(is_foreign(s) ? add_foreign(l) : add_first(l, s.from)))
 			return false;
 	return true;
 }
@@ -78,6 +96,8 @@ find_holders(struct line *l)
 	l->n = 0;
 	if (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below))
 		return false;
+	if (any && is_foreign(alone))
+		return add_foreign(l);
 	return !any || l->n > 0 || next_in(l->fd, LIMITED, 1, below, &other) ||
 	    add_first(l, alone.from);
 }
@@ -150,7 +170,7 @@ find_waiter(const struct line *l, enum range r, struct span *next)
 	struct span s;
 
 	for (; next_in(l->fd, r, from, NUMBER_LIMIT, &s); from = NUMBER_OF(s.to - 1) + 1)
-		if (!holds(l, s.from)) {
+		if (!is_foreign(s) && !holds(l, s.from)) {
 			*next = (struct span){NUMBER_OF(s.from), NUMBER_OF(s.to - 1) + 1};
 			return;
 		}

@@ -16,6 +16,7 @@ struct line_holder {
 	int64_t byte;
 	off_t at;      /* his block; -1: it is not known */
 	int64_t token; /* 0: not known */
+	bool foreign;  /* somebody who is no dlock, with more bytes than one */
 };
 
 struct line {

@@ -90,6 +90,9 @@ entry_of(enum entry_kind kind, const char *key, int64_t byte, const struct heade
 static void
 tell_holders(struct looking *g, const char *key, const struct line *l, unsigned limit)
 {
+	static const struct foreign stranger = {
+	    .what = "a lock of another program on the file"};
+
 	for (size_t i = 0; i < l->n && !g->over; i++) {
 		const struct line_holder *h = &l->holders[i];
 		struct header who, mark;
@@ -100,6 +103,7 @@ tell_holders(struct looking *g, const char *key, const struct line *l, unsigned 
 		e.limit = e.lock == KIND_LIMIT ? limit : 0;
 		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
 		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
+		e.foreign = h->foreign ? &stranger : NULL;
 		tell_entry(g, &e);
 	}
 }

@@ -456,6 +456,7 @@ const struct backend memcached_backend = {
     .caveat = "best effort: memcached may evict it, and forgets it when it is restarted",
     .open = settings_open,
     .close = settings_close,
+    .identify = settings_identify,
     .lock = &(
 	const struct lock_ops){memcached_acquire, memcached_renew, memcached_release},
     .admin = &(const struct admin_ops){memcached_each, memcached_revoke, memcached_freeze,

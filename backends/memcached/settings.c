@@ -1,6 +1,7 @@
 /* settings.c - a store from what the user has said. */
 #include "settings.h"
 
+#include "backends/identity.h"
 #include "backends/secret.h"
 #include "backends/setting.h"
 #include "memcached.h"
@@ -54,6 +55,19 @@ settings_close(struct store *s)
 	cache_close(&m->cache);
 	explicit_bzero(&m->place.address, sizeof m->place.address);
 	free(m);
+}
+
+enum rc
+settings_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct place *p = &memcached_of(s)->place;
+
+	(void)f;
+	identity_add(id, "host", p->address.at.host);
+	identity_number(id, "port", p->address.at.port);
+	identity_add(id, "user", p->address.user);
+	identity_add(id, "prefix", p->prefix);
+	return RC_OK;
 }
 
 enum rc

@@ -14,5 +14,6 @@ extern const struct setting_row settings_rows[];
 enum rc settings_open(
     struct store **ret, struct host *, const struct site *, struct fault *);
 void settings_close(struct store *);
+enum rc settings_identify(struct store *, struct identity *, struct fault *);
 
 #endif

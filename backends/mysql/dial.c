@@ -7,6 +7,7 @@
  */
 #include "dial.h"
 
+#include "backends/identity.h"
 #include "backends/task.h"
 
 #include <errno.h>
@@ -20,7 +21,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
+enum {
+	LOOK_MS = 100, /* so often the thread looks whether anybody still waits */
+	PIECE_MS = 10, /* and whether more has come of a server's first words */
+};
+#define ENDED (POLLRDHUP | POLLHUP | POLLERR) /* no more will come */
 
 /*
  * By these a password is proved and not told: whoever is at the other end learns nothing that
@@ -265,26 +270,77 @@ read_option_files(const struct dial *d)
 	    CLIENT_REMEMBER_OPTIONS);
 }
 
+/* ---- whom the login would reach ---- */
+
+/*
+ * What is not stated, the option files say, and then variables of the library's own.
+ * Which user logs in where none is named depends on the process's user alone.
+ */
+static void
+identify(const struct dial *d, struct identity *id)
+{
+	const struct login *a = &d->login;
+	const struct st_mysql_options *o = &d->mysql->options;
+	const char *socket = a->socket ? a->socket : o->unix_socket;
+
+	identity_add(id, "host", *a->host ? a->host : o->host);
+	if (a->port || o->port)
+		identity_number(id, "port", a->port ? (unsigned)a->port : o->port);
+	else
+		identity_add(id, "port", getenv("MYSQL_TCP_PORT"));
+	identity_add(id, "socket", socket ? socket : getenv("MYSQL_UNIX_PORT"));
+	identity_number(id, "protocol", o->protocol);
+	identity_add(id, "user", *a->user ? a->user : o->user);
+	identity_add(id, "database", *a->database ? a->database : o->db);
+}
+
+bool
+dial_identify(const struct libmariadb *my, const struct login *login, struct identity *id)
+{
+	struct dial d = {.my = my, .login = *login};
+	sigset_t mask;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	d.mysql = init(my);
+	if (d.mysql) {
+		set_defaults(&d);
+		read_option_files(&d);
+		identify(&d, id);
+		my->close(d.mysql);
+	}
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	explicit_bzero(&d.login, sizeof d.login);
+	return d.mysql != NULL;
+}
+
 /* ---- the handshake ---- */
 
 /*
  * A look at the first bytes a server says, which libmariadb goes on to read: a packet
  * with number 0, a greeting of protocol 10 or an error.  What libmariadb has to say of
  * anything else depends on its version.  A greeting that it has read needs no look.
+ *
+ * False: it is too early, for fewer bytes have come than tell.  They may come piece by
+ * piece, and libmariadb is to leave them where they can be seen.
  */
-static void
+static bool
 look_at_first_words(struct dial *d)
 {
 	unsigned char words[5];
+	ssize_t n;
 
 	if (d->heard || d->my->get_server_info(d->mysql))
-		return;
-	if (recv(d->my->get_socket(d->mysql), words, sizeof words,
-		MSG_PEEK | MSG_DONTWAIT) != sizeof words)
-		return;
+		return true;
+	n = recv(
+	    d->my->get_socket(d->mysql), words, sizeof words, MSG_PEEK | MSG_DONTWAIT);
+	if (n <= 0)
+		return true;
+	if (n < (ssize_t)sizeof words)
+		return false;
 	d->heard = true;
 	if (words[2] != 0 || words[3] != 0 || (words[4] != 10 && words[4] != 255))
 		d->end = CONNECTED_FOREIGN;
+	return true;
 }
 
 static short
@@ -316,15 +372,18 @@ is_wanted(const struct dial *d)
 static int
 await(struct dial *d, int status)
 {
-	struct pollfd p = {
-	    .fd = d->my->get_socket(d->mysql), .events = events_of(status)};
+	struct pollfd p = {.fd = d->my->get_socket(d->mysql),
+	    .events = (short)(events_of(status) | POLLRDHUP)};
 
 	while (is_wanted(d)) {
 		int64_t left = ns_to_ms(d->give_up - instant_now());
 
 		if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) <= 0)
 			continue;
-		look_at_first_words(d);
+		if (!look_at_first_words(d) && !(p.revents & ENDED)) {
+			poll(NULL, 0, PIECE_MS);
+			continue;
+		}
 		return d->end == CONNECTED_FOREIGN ? 0 : status_of(status, p.revents);
 	}
 	return 0;

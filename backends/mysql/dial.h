@@ -43,6 +43,12 @@ enum connected {
  */
 enum connected dial_take(struct dial *, MYSQL **ret);
 
+/*
+ * To whom it would connect, and as whom, once the option files are read: for identify().
+ * False: no memory.
+ */
+bool dial_identify(const struct libmariadb *, const struct login *, struct identity *);
+
 /* Accepts NULL. */
 void dial_drop(struct dial *);
 

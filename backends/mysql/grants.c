@@ -177,8 +177,8 @@ see_row(const struct row *r, struct survey *s)
 static const char list_sql[] = DIRTY
     "SELECT k, waits, n, shared, session, since, " GRANTS_CLOCK
     ", record FROM dlock_grants "
-    "WHERE mode = ? AND k >= ? AND k <= COALESCE(?, REPEAT(x'ff', 512)) "
-    "AND (k > ? OR waits > ? OR (waits = ? AND n > ?)) ORDER BY k, waits, n LIMIT ?";
+    "WHERE mode = ? AND ((k = ? AND waits = ? AND n > ?) OR (k = ? AND waits > ?) "
+    "OR (k > ? AND k <= COALESCE(?, REPEAT(x'ff', 512)))) ORDER BY k, waits, n LIMIT ?";
 
 /* The next page; *n: how many rows it had. */
 static enum rc
@@ -190,8 +190,9 @@ see_page(
 	enum rc rc = mysql_ask_existing(my,
 	    sql_write(&sql, list_sql,
 		SQL_VALUES(SQL_TEXT(my->mode->name), SQL_TEXT(s->seen.key),
-		    SQL_TEXT(what), SQL_TEXT(s->seen.key), SQL_INT(s->waits),
-		    SQL_INT(s->waits), SQL_INT(s->number), SQL_INT(PAGE))),
+		    SQL_INT(s->waits), SQL_INT(s->number), SQL_TEXT(s->seen.key),
+		    SQL_INT(s->waits), SQL_TEXT(s->seen.key), SQL_TEXT(what),
+		    SQL_INT(PAGE))),
 	    &(struct shape){LIST_FIELDS, true}, s->seen.look->until, &r, f);
 
 	*n = 0;

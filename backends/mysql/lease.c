@@ -24,6 +24,7 @@
 #include "modes.h"
 
 #include "backends/kind.h"
+#include "backends/sha256.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,6 +37,7 @@ enum { BELL_BYTES = OWNER_CHARS + 2 };
 /* mode=lease's own. */
 struct lease {
 	struct sql_lease lease;
+	char me[OWNER_CHARS + 1]; /* the owner in the tables: a hash of the claim's */
 	bool one_of_many; /* `ahead` is one of several holders, any of whom will do */
 	char ahead[BELL_BYTES];    /* the bell to sleep on; "": there is none */
 	char was_free[BELL_BYTES]; /* one that was, when we were to sleep on it; or "" */
@@ -46,6 +48,20 @@ static struct lease *
 lease_of(const struct mysql *my)
 {
 	return mysql_own(my, &mysql_lease_mode);
+}
+
+/*
+ * Whoever sees the processlist reads what stands in a statement.  So the claim's owner, by
+ * which a hold can be given back, is only sent to do that.
+ */
+static void
+write_me(struct lease *l, const char *secret)
+{
+	unsigned char hash[SHA256_BYTES];
+
+	sha256(hash, secret, strlen(secret));
+	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
+		snprintf(l->me + 2 * i, 3, "%02x", hash[i]);
 }
 
 enum slept { SLEPT_IN_VAIN, SLEPT_UNTIL_WOKEN, SLEPT_NOT, SLEPT_REFUSED };
@@ -111,8 +127,8 @@ take(struct mysql *my, instant until, struct grant *g, struct fault *f)
 
 	if (rc == RC_OK)
 		rc = mysql_ask(my,
-		    sql_call(&sql, "dlock_take_1",
-			SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(claim->owner),
+		    sql_call(&sql, "take",
+			SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(lease_of(my)->me),
 			    SQL_TEXT(claim->record), SQL_INT(my->lease_us),
 			    SQL_INT(has_bells(my)),
 			    SQL_INT(session_server_time(&my->session, until)))),
@@ -180,8 +196,8 @@ enter(struct mysql *my, int64_t patience_us, instant until, struct grant *g,
 
 	if (rc == RC_OK)
 		rc = mysql_ask(my,
-		    sql_call(&sql, "dlock_enter_1",
-			SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(claim->owner),
+		    sql_call(&sql, "enter",
+			SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(lease_of(my)->me),
 			    SQL_TEXT(claim->record), SQL_INT(my->lease_us),
 			    SQL_INT(patience_us), SQL_TEXT(kind_word(claim->kind)),
 			    SQL_INT(claim->kind == KIND_LIMIT ? claim->limit : 0),
@@ -268,9 +284,9 @@ sleep_there(struct mysql *my, instant until, enum slept *slept, struct fault *f)
 	if (ms == 0)
 		return sql_lease_sleep(&l->lease, wake, until, f);
 	rc = session_ask_here(&my->session,
-	    sql_call(&sql, "dlock_await_1",
-		SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(claim->owner),
-		    SQL_TEXT(l->ahead), SQL_INT(ms))),
+	    sql_call(&sql, "await",
+		SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(l->me), SQL_TEXT(l->ahead),
+		    SQL_INT(ms))),
 	    &(struct shape){AWAIT_FIELDS, false},
 	    patience_answer(wake, ASK_PATIENCE, until), &sent, &r, f);
 	if (rc != RC_OK)
@@ -338,6 +354,7 @@ lease_acquire(struct mysql *my, instant until, struct grant *g, struct fault *f)
 	    .calls = &calls,
 	    .claim = my->claim,
 	    .patience = &my->patience};
+	write_me(lease_of(my), my->claim->owner);
 	rc = sql_lease_acquire(l, until, g, f);
 	if (rc == RC_OK)
 		lease_watch(my);
@@ -364,8 +381,8 @@ lease_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
 	rc = open_session(my, until, f);
 	if (rc == RC_OK)
 		rc = session_ask(&my->session,
-		    sql_call(&sql, "dlock_renew_1",
-			SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(claim->owner),
+		    sql_call(&sql, "renew",
+			SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(lease_of(my)->me),
 			    SQL_INT((int64_t)l->token), SQL_INT(my->lease_us),
 			    SQL_INT(has_bells(my)))),
 		    &(struct shape){RENEW_FIELDS, false}, until, &sent, &r, f);
@@ -405,14 +422,14 @@ end_old_session(struct mysql *my, instant until)
 	static const char format[] =
 	    "KILL CASE WHEN @dlock_old <> CONNECTION_ID() AND @dlock_old IN (" BELL
 	    ", " BELL_OF_HOLD ") THEN @dlock_old ELSE 0 END";
-	const char *owner = my->claim->owner;
+	const char *me = lease_of(my)->me;
 	unsigned said = my->session.said;
 	struct fault unheard;
 	struct sql sql;
 	instant sent;
 
 	(void)session_ask_here(&my->session,
-	    sql_write(&sql, format, SQL_VALUES(SQL_TEXT(owner), SQL_TEXT(owner))),
+	    sql_write(&sql, format, SQL_VALUES(SQL_TEXT(me), SQL_TEXT(me))),
 	    &(struct shape){0, false}, until, &sent, NULL, &unheard);
 	my->session.said = said;
 }
@@ -422,17 +439,18 @@ static const char *
 write_release(const struct mysql *my, bool looks, int status, struct sql *sql)
 {
 	static const char format[] = "SET @dlock_old = COALESCE(" BELL ", " BELL_OF_HOLD
-				     "); CALL dlock_release_1(?, ?, ?, ?)";
+				     "); CALL " SQL_PROCEDURE("release") "(?, ?, ?, ?)";
 	const struct claim *claim = my->claim;
-	const struct sql_value owner = SQL_TEXT(claim->owner),
-			       values[] = {owner, owner, SQL_TEXT(claim->key), owner,
+	const struct sql_value me = SQL_TEXT(lease_of(my)->me),
+			       values[] = {me, me, SQL_TEXT(claim->key),
+				   SQL_TEXT(claim->owner),
 				   status >= 0 && job_is_wanted(&claim->job)
 				       ? SQL_INT(status)
 				       : SQL_TEXT(NULL),
 				   SQL_TEXT(claim->job.once)};
 
 	return looks ? sql_write(sql, format, values, 6)
-		     : sql_call(sql, "dlock_release_1", values + 2, 4);
+		     : sql_call(sql, "release", values + 2, 4);
 }
 
 static enum rc
@@ -444,7 +462,7 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 	struct row row;
 	instant sent;
 	int64_t was;
-	bool old_session;
+	bool old_session, readable;
 	enum rc rc;
 
 	my->base.host->alert = -1;
@@ -457,13 +475,13 @@ lease_release(struct mysql *my, int status, instant until, struct fault *f)
 		return sql_lease_not_released(
 		    l, rc, l->held ? mysql_lacks_table(my) : mysql_is_missing(my), f);
 	row = row_first(my->session.my, r);
-	rc = row_integer(&row, 0, WAS_NOT, WAS_QUEUED, &was)
-	    ? sql_lease_released(l, was != WAS_NOT, my->session.again, f)
-	    : mysql_makes_no_sense(my, RC_AGAIN, f);
+	readable = row_integer(&row, 0, WAS_NOT, WAS_QUEUED, &was);
 	my->session.my->free_result(r);
 	if (old_session)
 		end_old_session(my, until);
-	return rc;
+	return readable
+	    ? sql_lease_released(l, was != WAS_NOT, my->session.again, until, f)
+	    : mysql_makes_no_sense(my, RC_AGAIN, f);
 }
 
 const struct mode mysql_lease_mode = {

@@ -25,7 +25,7 @@ see_page(struct mysql *my, struct lease_rows *s, unsigned *n, struct fault *f)
 	struct sql sql;
 	MYSQL_RES *r;
 	enum rc rc = mysql_ask_existing(my,
-	    sql_call(&sql, "dlock_list_1",
+	    sql_call(&sql, "list",
 		SQL_VALUES(SQL_TEXT(s->seen.look->key), SQL_TEXT(s->seen.key),
 		    SQL_INT(s->turn), SQL_INT(s->number), SQL_INT(PAGE))),
 	    &(struct shape){LEASE_ROW_FIELDS, true}, s->seen.look->until, &r, f);
@@ -49,7 +49,7 @@ see_last_run(struct mysql *my, struct lease_rows *s, struct fault *f)
 	MYSQL_RES *r;
 	struct row row;
 	enum rc rc = mysql_ask_existing(my,
-	    sql_call(&sql, "dlock_last_run_1", SQL_VALUES(SQL_TEXT(s->seen.look->key))),
+	    sql_call(&sql, "last_run", SQL_VALUES(SQL_TEXT(s->seen.look->key))),
 	    &(struct shape){RUN_FIELDS, true}, s->seen.look->until, &r, f);
 
 	if (rc != RC_OK || !r)
@@ -119,7 +119,7 @@ ask_back(struct mysql *my, const struct target *target, const char *record, inst
 	struct sql sql;
 	bool done;
 	enum rc rc = ask_whether(my,
-	    sql_call(&sql, "dlock_ask_back_1",
+	    sql_call(&sql, "ask_back",
 		SQL_VALUES(SQL_TEXT(target->key), SQL_INT((int64_t)target->token),
 		    SQL_TEXT(target->owner), SQL_TEXT(record))),
 	    until, &done, NULL, 0, f);
@@ -177,7 +177,7 @@ take_away(struct mysql *my, const struct target *target, const char *record,
 	struct sql sql;
 	bool done;
 	enum rc rc = ask_whether(my,
-	    sql_call(&sql, "dlock_take_away_1",
+	    sql_call(&sql, "take_away",
 		SQL_VALUES(SQL_TEXT(target->key), SQL_INT((int64_t)target->token),
 		    SQL_TEXT(target->owner), SQL_TEXT(record))),
 	    until, &done, bell, sizeof bell, f);
@@ -207,7 +207,7 @@ lease_freeze(struct mysql *my, const char *key, const char *record, int64_t leng
 	instant sent;
 
 	return mysql_ask(my,
-	    sql_call(&sql, "dlock_freeze_1",
+	    sql_call(&sql, "freeze",
 		SQL_VALUES(SQL_TEXT(key), SQL_TEXT(record), SQL_INT(length / 1000))),
 	    &(struct shape){1, false}, until, &sent, NULL, f);
 }
@@ -217,9 +217,8 @@ lease_thaw(struct mysql *my, const char *key, instant until, struct fault *f)
 {
 	struct sql sql;
 	bool done;
-	enum rc rc = ask_whether(my,
-	    sql_call(&sql, "dlock_thaw_1", SQL_VALUES(SQL_TEXT(key))), until, &done, NULL,
-	    0, f);
+	enum rc rc = ask_whether(my, sql_call(&sql, "thaw", SQL_VALUES(SQL_TEXT(key))),
+	    until, &done, NULL, 0, f);
 
 	if (rc != RC_OK || done)
 		return rc;

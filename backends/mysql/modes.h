@@ -89,7 +89,8 @@ enum rc mysql_ask(struct mysql *, const char *sql, const struct shape *, instant
 
 /*
  * session_ask(), and where there are no tables of dlock's, RC_OK without an answer (*ret
- * NULL): nothing is held, and nothing is made.
+ * NULL): nothing is held, and nothing is made.  Where there are those of another version,
+ * as mysql_ask(): something may be held.
  */
 enum rc mysql_ask_existing(struct mysql *, const char *sql, const struct shape *,
     instant until, MYSQL_RES **ret, struct fault *);

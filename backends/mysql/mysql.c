@@ -3,13 +3,16 @@
  *
  *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
  *  2. Tables and procedures are created on first use, by whoever may.  Whoever may not
- *     is told what an administrator has to run.
+ *     is told what an administrator has to run.  So is what a newer version adds: nothing
+ *     that is there is changed, and those who use it go on.
  *  3. Keys are hexadecimal literals, never words of a statement.
  */
 #include "modes.h"
 
+#include "backends/identity.h"
 #include "backends/mysql/schema.sql.h"
 #include "backends/setting.h"
+#include "dial.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,18 +101,45 @@ mysql_ask(struct mysql *my, const char *sql, const struct shape *shape, instant 
 	return mysql_explain_denial(my, rc, f);
 }
 
+/* Are there procedures of another version, and with them perhaps locks? */
+static enum rc
+has_another_version(struct mysql *my, instant until, bool *has, struct fault *f)
+{
+	MYSQL_RES *r;
+	struct row row;
+	instant sent;
+	enum rc rc = session_ask(&my->session,
+	    "SELECT EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() "
+	    "AND routine_name LIKE 'dlock\\_list\\_%')",
+	    &(struct shape){1, false}, until, &sent, &r, f);
+
+	if (rc != RC_OK)
+		return rc;
+	row = row_first(my->session.my, r);
+	if (!row_boolean(&row, 0, has))
+		rc = mysql_makes_no_sense(my, RC_PROTOCOL, f);
+	my->session.my->free_result(r);
+	return rc;
+}
+
 enum rc
 mysql_ask_existing(struct mysql *my, const char *sql, const struct shape *shape,
     instant until, MYSQL_RES **ret, struct fault *f)
 {
 	instant sent;
+	bool another = false;
 	enum rc rc = session_ask(&my->session, sql, shape, until, &sent, ret, f);
+	bool missing = rc != RC_OK && rc != RC_STOP && mysql_is_missing(my);
 
-	if (rc != RC_OK)
+	if (missing && !mysql_lacks_table(my)) {
+		rc = has_another_version(my, until, &another, f);
+		if (rc == RC_OK && another)
+			return mysql_ask(my, sql, shape, until, &sent, ret, f);
+		missing = rc == RC_OK;
+	}
+	if (rc != RC_OK || missing)
 		*ret = NULL;
-	if (rc != RC_OK && rc != RC_STOP && mysql_is_missing(my))
-		return RC_OK;
-	return mysql_explain_denial(my, rc, f);
+	return missing ? RC_OK : mysql_explain_denial(my, rc, f);
 }
 
 enum rc
@@ -280,6 +310,18 @@ mysql_open(
 }
 
 static enum rc
+mysql_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct mysql *my = mysql_of(s);
+
+	identity_add(id, "mode", my->mode->name);
+	identity_add(id, "name", my->name);
+	return dial_identify(my->session.my, &my->session.login, id)
+	    ? RC_OK
+	    : fault_set(f, RC_SYSTEM, "out of memory");
+}
+
+static enum rc
 mysql_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
     struct fault *f)
 {
@@ -370,6 +412,7 @@ const struct backend mysql_backend = {
     .schema = schema_sql,
     .open = mysql_open,
     .close = mysql_store_close,
+    .identify = mysql_identify,
     .lock = &(const struct lock_ops){mysql_acquire, mysql_renew, mysql_release},
     .admin = &(
 	const struct admin_ops){mysql_each, mysql_revoke, mysql_freeze, mysql_thaw},

@@ -1,11 +1,17 @@
--- schema.sql - what dlock keeps in a database of MySQL or MariaDB.  Version 1.
+-- schema.sql - what dlock keeps in a database of MySQL or MariaDB.  Version 2.
 --
---	dlock help mysql-schema | mysql DATABASE         creates it
+--	dlock help mysql-schema | mysql DATABASE         creates it, and what a newer version adds
 --	GRANT EXECUTE ON DATABASE.* TO 'user'@'host'     is all that a user needs to use it
 --
 -- The procedures run with the rights of who has created them, so that nobody else needs
--- any right on the tables.  A procedure's name ends with the version of what it does;
--- those of several versions work side by side on the same tables.
+-- any right on the tables.  A procedure's name ends with the version of the schema (in sql.h,
+-- too): whoever changes one, its arguments or its body, gives all of them the next.  Those of
+-- several versions work side by side on the same tables, for what stands there keeps its
+-- meaning; so an upgrade takes nothing away from those who hold or wait.
+--
+-- An owner is the first half of the SHA-256 of a secret.  What stands in a statement anybody may
+-- read who sees the processlist.  So only a release has the secret in it, which then is of no
+-- more use.
 --
 -- Mode lease.  Whoever grants, joins or gives back has locked the row of the key in
 -- dlock_keys, and decides by what is true from then on.  What holds between two
@@ -30,8 +36,7 @@
 -- of the key has been locked: NOW would be when the statement began, which may have waited.
 --
 -- A bell is a GET_LOCK of the session of who waits or holds, called dlock: and a hash of its
--- owner (others are told of it, and who knows an owner can release): while it is held its
--- waiter lives.  Who waits sleeps in GET_LOCK on that of somebody before it; whoever releases
+-- owner: while it is held its waiter lives.  Who waits sleeps in GET_LOCK on that of somebody before it; whoever releases
 -- gives its own back after COMMIT.  It only wakes; what is true stands in the tables.  A
 -- server takes a chain of more than 32 who sleep so for a deadlock: so only the first 16
 -- sleep on who is next before them, those behind on who is 16 places before them, and from
@@ -124,7 +129,7 @@ CREATE TABLE IF NOT EXISTS dlock_grants (
 //
 -- On a server that is read-only nothing is taken and nothing changed, whoever has made the
 -- procedures and whatever he may: it may be a replica, and would have data of its own.
-CREATE PROCEDURE dlock_must_write_1()
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_must_write_2()
 BEGIN
 	IF @@global.read_only NOT IN ('0', 'OFF') THEN
 		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
@@ -134,7 +139,7 @@ END
 -- Nobody is excluded by tables without transactions.  Once for each database that a session comes
 -- to (a proxy may lend it to several): each table is named by itself, so that only that one is
 -- opened.
-CREATE PROCEDURE dlock_must_lock_1()
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_must_lock_2()
 BEGIN
 	IF NOT @dlock_locks <=> CAST(DATABASE() AS BINARY) THEN
 		IF EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'dlock_keys'
@@ -151,7 +156,7 @@ BEGIN
 END
 //
 -- Takes a bell for the session, unless it has it.
-CREATE PROCEDURE dlock_take_bell_1(p_bell VARBINARY(33))
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_bell_2(p_bell VARBINARY(33))
 BEGIN
 	IF COALESCE(IS_USED_LOCK(CONCAT('dlock:', p_bell)), 0) <> CONNECTION_ID() THEN
 		DO GET_LOCK(CONCAT('dlock:', p_bell), 0);
@@ -162,7 +167,7 @@ END
 -- granted so has p_first, and 10 ms more for each who runs at the same time, to ask again, by
 -- which it takes up its lease; p_me is asking.  The caller has locked the key and dropped
 -- the holds that have run out.
-CREATE PROCEDURE dlock_serve_1(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIGINT, p_first BIGINT)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_serve_2(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIGINT, p_first BIGINT)
 BEGIN
 	DECLARE v_held, v_room, v_slot, w_room INT;
 	DECLARE v_kind, w_kind VARBINARY(9);
@@ -245,7 +250,7 @@ END
 -- code 0: place in the queue, ms until a lease ends, ms since the holder was granted, its
 -- record, how many hold, and what kind; is_next: the end of that lease concerns us, too;
 -- ahead: the bell to sleep on (NULL: there is none).
-CREATE PROCEDURE dlock_enter_1(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT,
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_enter_2(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT,
 	p_patience BIGINT, p_kind VARBINARY(9), p_room INT, p_bells INT, p_once VARBINARY(200), p_cooldown BIGINT,
 	p_by BIGINT)
 BEGIN
@@ -257,7 +262,7 @@ BEGIN
 	DECLARE v_holder, v_record VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
-	CALL dlock_must_lock_1();
+	CALL dlock_must_lock_2();
 	SET v_code = 0;
 	IF p_bells AND p_patience > 0 THEN
 		-- A sleep that was broken off as it ended has left its session with the bell of another.
@@ -266,7 +271,7 @@ BEGIN
 			SET @dlock_ahead = NULL;
 		END IF;
 		SET v_bell = LEFT(SHA2(p_me, 256), 32);
-		CALL dlock_take_bell_1(v_bell);
+		CALL dlock_take_bell_2(v_bell);
 	END IF;
 	START TRANSACTION;
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
@@ -323,7 +328,7 @@ BEGIN
 		UPDATE dlock_waiters SET bell = v_bell, alive = CASE WHEN v_bell IS NULL THEN t + GREATEST(p_patience, 1) END
 			WHERE k = p_k AND ticket = v_ticket;
 	END IF;
-	CALL dlock_serve_1(p_k, p_me, t, 3000000);
+	CALL dlock_serve_2(p_k, p_me, t, 3000000);
 	IF v_code = 0 THEN
 		SELECT token, slot, kind INTO v_token, v_slot, v_kind FROM dlock_holds WHERE k = p_k AND owner = p_me;
 		SET v_code = v_token IS NOT NULL;
@@ -361,7 +366,7 @@ BEGIN
 
 	IF v_code = 1 AND v_kind <> 'exclusive' AND v_bell IS NOT NULL THEN
 		DO RELEASE_LOCK(CONCAT('dlock:', v_bell));
-		CALL dlock_take_bell_1(CONCAT(v_bell, 'h'));
+		CALL dlock_take_bell_2(CONCAT(v_bell, 'h'));
 	END IF;
 	SELECT v_code AS code, v_token AS token, v_slot AS slot, v_place AS place,
 		LEAST(CEILING(v_left / 1000), 86400000) AS left_ms, (t - v_since) DIV 1000 AS held_ms, v_holder AS holder,
@@ -372,12 +377,12 @@ END
 -- Sleeps until somebody has no more of the bell p_ahead, p_ms at most.  code 0: in vain;
 -- 1: woken; 2: it was free from the beginning; 3: not slept, for the server takes those who
 -- sleep for a deadlock.  token: of a grant, to be confirmed by a renewal within 3 s.
-CREATE PROCEDURE dlock_await_1(p_k VARBINARY(512), p_me VARBINARY(32), p_ahead VARBINARY(33), p_ms INT)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_await_2(p_k VARBINARY(512), p_me VARBINARY(32), p_ahead VARBINARY(33), p_ms INT)
 BEGIN
 	DECLARE v_code, v_got, v_slot INT;
 	DECLARE v_token BIGINT;
 	DECLARE CONTINUE HANDLER FOR 1213, 3058 SET v_got = -1;
-	CALL dlock_take_bell_1(LEFT(SHA2(p_me, 256), 32));
+	CALL dlock_take_bell_2(LEFT(SHA2(p_me, 256), 32));
 	SET @dlock_ahead = p_ahead;
 	SET v_got = GET_LOCK(CONCAT('dlock:', p_ahead), 0), v_code = 2;
 	IF NOT v_got <=> 1 THEN
@@ -395,7 +400,7 @@ END
 //
 -- Extends a lease that still runs and is the one granted with this token.  code 1: done; 0: not
 -- ours.  wanted_by: who asks to give it up; with code 0, who has taken it away.
-CREATE PROCEDURE dlock_renew_1(p_k VARBINARY(512), p_me VARBINARY(32), p_token BIGINT, p_lease BIGINT, p_bells INT)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_renew_2(p_k VARBINARY(512), p_me VARBINARY(32), p_token BIGINT, p_lease BIGINT, p_bells INT)
 BEGIN
 	DECLARE t, v_ends BIGINT;
 	DECLARE v_code INT DEFAULT 0;
@@ -418,40 +423,42 @@ BEGIN
 	COMMIT;
 	IF v_code AND p_bells THEN
 		IF v_kind = 'exclusive' THEN
-			CALL dlock_take_bell_1(v_bell);
+			CALL dlock_take_bell_2(v_bell);
 		ELSE
 			DO RELEASE_LOCK(CONCAT('dlock:', v_bell));
-			CALL dlock_take_bell_1(CONCAT(v_bell, 'h'));
+			CALL dlock_take_bell_2(CONCAT(v_bell, 'h'));
 		END IF;
 	END IF;
 	SELECT v_code AS code, v_by AS wanted_by;
 END
 //
--- Gives back what this owner holds, or its place in the queue, and grants to who is next.
--- code 1: held until now; 2: waited; 0: neither.  With p_status the run of a job is
+-- Gives back what the owner holds whose secret this is, or its place in the queue, and grants to
+-- who is next.  code 1: held until now; 2: waited; 0: neither.  With p_status the run of a job is
 -- remembered, if it held until now.  What ended 400 days ago is forgotten: a hundred of them,
 -- so that nobody waits long for that.
-CREATE PROCEDURE dlock_release_1(p_k VARBINARY(512), p_me VARBINARY(32), p_status INT, p_once VARBINARY(200))
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_release_2(p_k VARBINARY(512), p_secret VARBINARY(32), p_status INT,
+	p_once VARBINARY(200))
 BEGIN
 	DECLARE t, v_last, v_token, v_ticket, v_since, v_ends BIGINT;
-	DECLARE v_bell VARBINARY(33) DEFAULT LEFT(SHA2(p_me, 256), 32);
+	DECLARE v_me VARBINARY(32) DEFAULT LEFT(SHA2(p_secret, 256), 32);
+	DECLARE v_bell VARBINARY(33) DEFAULT LEFT(SHA2(v_me, 256), 32);
 	DECLARE v_record VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_1();
+	CALL dlock_must_write_2();
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	SELECT token, since, ends, record INTO v_token, v_since, v_ends, v_record FROM dlock_holds
-		WHERE k = p_k AND owner = p_me FOR UPDATE;
+		WHERE k = p_k AND owner = v_me FOR UPDATE;
 	IF v_token IS NOT NULL THEN
 		DELETE FROM dlock_holds WHERE k = p_k AND token = v_token;
 	ELSE
-		SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = p_me;
+		SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = v_me;
 		DELETE FROM dlock_waiters WHERE k = p_k AND ticket = v_ticket;
 	END IF;
 	IF EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
 		DELETE FROM dlock_holds WHERE k = p_k AND ends <= t;
-		CALL dlock_serve_1(p_k, NULL, t, 3000000);
+		CALL dlock_serve_2(p_k, NULL, t, 3000000);
 	END IF;
 	IF p_status IS NOT NULL AND v_ends > t THEN
 		INSERT INTO dlock_runs (k, ended, token, id, began, status, record)
@@ -464,13 +471,13 @@ BEGIN
 END
 //
 -- Takes, exclusively, what nobody holds or waits for.  token NULL: there is somebody.
-CREATE PROCEDURE dlock_take_1(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT, p_bells INT,
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_2(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT, p_bells INT,
 	p_by BIGINT)
 BEGIN
 	DECLARE t, v_token BIGINT;
 	DECLARE v_bell VARBINARY(33) DEFAULT IF(p_bells, LEFT(SHA2(p_me, 256), 32), NULL);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_lock_1();
+	CALL dlock_must_lock_2();
 	IF p_bells AND COALESCE(IS_USED_LOCK(CONCAT('dlock:', v_bell)), 0) <> CONNECTION_ID() THEN
 		DO GET_LOCK(CONCAT('dlock:', v_bell), 0);
 	END IF;
@@ -495,45 +502,58 @@ END
 //
 -- ---- looking and steering ----
 --
--- Whoever may use the procedures may do all of it.  No owner is shown, for who knows that
--- can release: a token says which grant is meant.
+-- Whoever may use the procedures may do all of it.  No owner is shown: a token says which
+-- grant is meant.
 
 -- Up to p_most of those who hold (turn 0) or wait (1) and of the freezes (2), in this order
 -- for each key, from behind the one with this key, turn and number; p_k NULL: of all keys.
 -- What has run out is left out (a read-only server does not see who is there, and believes
--- it).
-CREATE PROCEDURE dlock_list_1(p_k VARBINARY(512), p_after VARBINARY(512), p_turn INT, p_number BIGINT, p_most INT)
+-- it).  A page reads no more rows than it has room for, of each table: it goes on where the
+-- one before has ended, in the order of an index.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_2(p_k VARBINARY(512), p_after VARBINARY(512),
+	p_turn INT, p_number BIGINT, p_most INT)
 BEGIN
 	DECLARE t BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	DECLARE v_to VARBINARY(512) DEFAULT COALESCE(p_k, REPEAT(x'ff', 512));
+	DECLARE v_last BIGINT DEFAULT 9223372036854775807;
+	DECLARE v_token BIGINT DEFAULT CASE WHEN p_turn < 0 THEN 0 WHEN p_turn = 0 THEN p_number ELSE v_last END;
+	DECLARE v_ticket BIGINT DEFAULT CASE WHEN p_turn < 1 THEN -v_last - 1 WHEN p_turn = 1 THEN p_number ELSE v_last END;
+	DECLARE v_before INT DEFAULT p_most - 1;
+	-- A page needs no key behind that of the last hold that has room in it.
+	SELECT k INTO v_to FROM dlock_holds FORCE INDEX (PRIMARY)
+		WHERE ((k = p_after AND token > v_token) OR (k > p_after AND k <= v_to)) AND token > 0 AND ends > t
+		ORDER BY k, token LIMIT v_before, 1;
 	(SELECT k, 0 AS turn, token AS number, kind, room, token, slot, since, ends, t AS moment, wanted_by IS NOT NULL AS is_wanted, record
-		FROM dlock_holds WHERE k >= p_after AND k <= v_to AND token > 0 AND ends > t AND (k > p_after OR (p_turn <= 0 AND token > p_number))
+		FROM dlock_holds FORCE INDEX (PRIMARY)
+		WHERE ((k = p_after AND token > v_token) OR (k > p_after AND k <= v_to)) AND token > 0 AND ends > t
 		ORDER BY k, token LIMIT p_most)
 	UNION ALL
 	(SELECT k, 1, ticket, kind, room, NULL, NULL, since, NULL, t, 0, record
-		FROM dlock_waiters WHERE k >= p_after AND k <= v_to AND (k > p_after OR p_turn < 1 OR (p_turn = 1 AND ticket > p_number))
+		FROM dlock_waiters FORCE INDEX (PRIMARY)
+		WHERE ((k = p_after AND ticket > v_ticket) OR (k > p_after AND k <= v_to))
 			AND CASE WHEN bell IS NULL THEN alive > t ELSE @@global.read_only OR IS_FREE_LOCK(CONCAT('dlock:', bell)) = 0 END
 		ORDER BY k, ticket LIMIT p_most)
 	UNION ALL
 	(SELECT k, 2, 0, kind, room, NULL, NULL, since, ends, t, 0, record
-		FROM dlock_holds WHERE k >= p_after AND k <= v_to AND token = 0 AND ends > t AND (k > p_after OR p_turn < 2)
+		FROM dlock_holds FORCE INDEX (PRIMARY)
+		WHERE ((k = p_after AND p_turn < 2) OR (k > p_after AND k <= v_to)) AND token = 0 AND ends > t
 		ORDER BY k LIMIT p_most)
 	ORDER BY 1, 2, 3 LIMIT p_most;
 END
 //
 -- The run of a job that was the last to end.
-CREATE PROCEDURE dlock_last_run_1(p_k VARBINARY(512))
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_last_run_2(p_k VARBINARY(512))
 	SELECT id, began, ended, status, token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment, record
 		FROM dlock_runs WHERE k = p_k ORDER BY ended DESC, token DESC LIMIT 1
 //
 -- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal is
 -- told p_record.  done 0: there is none.
-CREATE PROCEDURE dlock_ask_back_1(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_ask_back_2(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
 BEGIN
 	DECLARE v_ends BIGINT;
 	DECLARE v_done INT DEFAULT 0;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_1();
+	CALL dlock_must_write_2();
 	START TRANSACTION;
 	SELECT ends INTO v_ends FROM dlock_holds
 		WHERE k = p_k AND token = p_token AND token > 0 AND owner = COALESCE(p_owner, owner) FOR UPDATE;
@@ -549,13 +569,13 @@ END
 -- done 1: that, or it had been done by the same.  What was taken away is remembered for a day.
 -- bell: on which others may sleep, for its session does not know yet.  Whoever is not woken
 -- sleeps on for 10 s at most, and is to find its grant still there.
-CREATE PROCEDURE dlock_take_away_1(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_away_2(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
 BEGIN
 	DECLARE t, v_last, v_ends BIGINT;
 	DECLARE v_done INT DEFAULT 0;
 	DECLARE v_bell VARBINARY(33);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_1();
+	CALL dlock_must_write_2();
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
 	SELECT ends, bell INTO v_ends, v_bell FROM dlock_holds
@@ -567,7 +587,7 @@ BEGIN
 		DELETE FROM dlock_broken WHERE at < t - 86400000000 ORDER BY at LIMIT 100;
 		INSERT INTO dlock_broken (k, token, at, record) VALUES (p_k, p_token, t, p_record)
 			ON DUPLICATE KEY UPDATE record = p_record;
-		CALL dlock_serve_1(p_k, NULL, t, 12000000);
+		CALL dlock_serve_2(p_k, NULL, t, 12000000);
 	ELSE
 		SELECT COUNT(*) INTO v_done FROM dlock_broken WHERE k = p_k AND token = p_token AND record = p_record;
 	END IF;
@@ -577,11 +597,11 @@ END
 //
 -- Nobody is granted the key any more, for so many microseconds (NULL: without an end) or until
 -- dlock_thaw.
-CREATE PROCEDURE dlock_freeze_1(p_k VARBINARY(512), p_record VARBINARY(1023), p_length BIGINT)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_freeze_2(p_k VARBINARY(512), p_record VARBINARY(1023), p_length BIGINT)
 BEGIN
 	DECLARE t, v_ends BIGINT;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_1();
+	CALL dlock_must_write_2();
 	START TRANSACTION;
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
@@ -594,18 +614,18 @@ BEGIN
 END
 //
 -- Ends that, and grants to who is next.  done 0: it was not frozen.
-CREATE PROCEDURE dlock_thaw_1(p_k VARBINARY(512))
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_thaw_2(p_k VARBINARY(512))
 BEGIN
 	DECLARE t, v_last, v_ends BIGINT;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_1();
+	CALL dlock_must_write_2();
 	START TRANSACTION;
 	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	SELECT ends INTO v_ends FROM dlock_holds WHERE k = p_k AND token = 0;
 	IF v_ends IS NOT NULL THEN
 		DELETE FROM dlock_holds WHERE k = p_k AND (token = 0 OR ends <= t);
-		CALL dlock_serve_1(p_k, NULL, t, 3000000);
+		CALL dlock_serve_2(p_k, NULL, t, 3000000);
 	END IF;
 	COMMIT;
 	SELECT COALESCE(v_ends > t, 0) AS done;

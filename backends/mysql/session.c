@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include "field.h"
+#include "rights.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -274,9 +275,10 @@ write_setup(const struct purpose *p, bool is_mariadb, char *sql, size_t size)
 	    "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout = 2, "
 	    "lock_wait_timeout = 2, sql_safe_updates = 0, sql_big_selects = 1, "
 	    "sql_select_limit = 18446744073709551615, div_precision_increment = 4, "
-	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64 "%s; "
-	    "SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), "
-	    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s, %s",
+	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64
+	    "%s; " RIGHTS_WHO
+	    "; SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), " RIGHTS_IS_NEEDED
+	    ", CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s, %s",
 	    instant_first(idle_s, 31536000),
 	    is_mariadb
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
@@ -311,7 +313,15 @@ refuse_old(struct session *s, struct fault *f)
 	    text ? text : "of no version");
 }
 
-enum { FACT_NUMBER, FACT_READ_ONLY, FACT_TIME, FACT_GALERA, FACT_UNFIT, FACTS };
+enum {
+	FACT_NUMBER,
+	FACT_READ_ONLY,
+	FACT_MIGHTY,
+	FACT_TIME,
+	FACT_GALERA,
+	FACT_UNFIT,
+	FACTS
+};
 
 static bool
 read_facts(struct session *s, MYSQL_RES *r, bool *read_only)
@@ -321,6 +331,7 @@ read_facts(struct session *s, MYSQL_RES *r, bool *read_only)
 
 	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
 	    !row_boolean(&row, FACT_READ_ONLY, read_only) ||
+	    !row_boolean(&row, FACT_MIGHTY, &s->server.is_mighty) ||
 	    !row_integer(&row, FACT_TIME, 0, TIME_MOST, &time) ||
 	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera) ||
 	    !row_boolean(&row, FACT_UNFIT, &s->server.is_unfit))
@@ -359,7 +370,6 @@ judge_server(struct session *s, bool read_only, struct fault *f)
 		    "%s is read-only, perhaps a replica, which may be behind", s->where);
 		return RC_OK;
 	}
-	session_close(s);
 	return session_read_only(s, f);
 }
 
@@ -374,7 +384,7 @@ session_read_only(struct session *s, struct fault *f)
 static enum rc
 set_up(struct session *s, instant until, struct fault *f)
 {
-	char sql[2048];
+	char sql[4096];
 	bool read_only = false;
 	MYSQL_RES *r = NULL;
 	instant sent;
@@ -395,7 +405,9 @@ set_up(struct session *s, instant until, struct fault *f)
 		s->my->free_result(r);
 	if (rc == RC_OK)
 		rc = judge_server(s, read_only, f);
-	else
+	if (rc == RC_OK && s->server.is_mighty)
+		rc = rights_inspect(s, until, f);
+	if (rc != RC_OK)
 		session_close(s);
 	return rc;
 }

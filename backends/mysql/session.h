@@ -10,7 +10,8 @@
  *  2. A new session is set up in one packet: READ COMMITTED, every statement its own
  *     transaction unless it says otherwise, UTC, short waits for rows; and it learns
  *     what the server is.  A server that is read-only, and so perhaps a replica, is
- *     refused there (RC_CONFIG): on a replica a lock excludes nobody.
+ *     refused there (RC_CONFIG): on a replica a lock excludes nobody.  So is a database
+ *     where others could use the rights that we have beyond it (rights.h).
  *  3. A statement whose answer is overdue poisons the session: it is closed, for the
  *     answer might be taken for that to the next one.  Only a statement sent with
  *     session_send() may be waited for again.
@@ -38,6 +39,7 @@ struct server_facts {
 	unsigned version; /* 101100 is 10.11, 80036 is 8.0.36 */
 	bool is_galera;   /* a node of a cluster (wsrep_on) */
 	bool is_unfit;    /* as unfit_sql says */
+	bool is_mighty;   /* our user has rights beyond the database (rights.h) */
 	/* nobody is in between: the server's number of this session is ours */
 	bool is_direct;
 	/* its clock, when ours was `seen`: microseconds since 1970 */

@@ -64,11 +64,12 @@ begin(struct sql *q)
 }
 
 const char *
-sql_call(struct sql *q, const char *procedure, const struct sql_value *values, size_t n)
+sql_call(struct sql *q, const char *name, const struct sql_value *values, size_t n)
 {
 	begin(q);
-	put_word(q, "CALL ");
-	put_word(q, procedure);
+	put_word(q, "CALL dlock_");
+	put_word(q, name);
+	put_word(q, "_" SQL_SCHEMA_VERSION);
 	for (size_t i = 0; i < n; i++) {
 		put_word(q, i ? ", " : "(");
 		put_value(q, &values[i]);

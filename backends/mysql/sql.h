@@ -27,9 +27,17 @@ struct sql_value {
 #define SQL_TEXT(s) ((struct sql_value){.type = SQL_BYTES_OF, .bytes = (s)})
 #define SQL_INT(n) ((struct sql_value){.type = SQL_NUMBER, .number = (n)})
 
-/* CALL procedure(values): the statement's text, or NULL where it does not fit. */
-const char *sql_call(
-    struct sql *, const char *procedure, const struct sql_value *, size_t n);
+/*
+ * The version of schema.sql, and the end of the name of each of its procedures.  Whatever
+ * procedure is changed, all get the next.
+ */
+#define SQL_SCHEMA_VERSION "2"
+#define SQL_PROCEDURE(name) "dlock_" name "_" SQL_SCHEMA_VERSION
+
+/*
+ * CALL SQL_PROCEDURE(name)(values): the statement's text, or NULL where it does not fit.
+ */
+const char *sql_call(struct sql *, const char *name, const struct sql_value *, size_t n);
 
 /* The same with any text: each ? of `format` becomes the next value. */
 const char *sql_write(

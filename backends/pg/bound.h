@@ -77,11 +77,12 @@ bool bound_see(struct pg *, const PGresult *, int first);
 	"'who', pg_catalog.split_part(a.application_name, '; ', 4), " \
 	"'why', pg_catalog.split_part(a.application_name, '; ', 5))"
 
-/* and of any session. */
+/* and of any session, whose own pid is not known, but that of its server process. */
 #define BOUND_RECORD \
 	"CASE WHEN " BOUND_IS_DLOCK " THEN " BOUND_DLOCK " ELSE " \
-	"pg_catalog.json_build_object('pid', a.pid, " \
-	"'command', coalesce(nullif(a.application_name, ''), 'a session of PostgreSQL'), " \
+	"pg_catalog.json_build_object(" \
+	"'why', pg_catalog.concat(coalesce(nullif(a.application_name, ''), 'a session of PostgreSQL'), " \
+	"', server process ', a.pid), " \
 	"'who', pg_catalog.concat(a.usename, '@', coalesce(pg_catalog.host(a.client_addr), 'local'))) END"
 
 #endif

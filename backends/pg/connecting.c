@@ -137,6 +137,7 @@ carry_on(struct connecting *d, PGconn *conn)
 		if (poll(&p, 1, LOOK_MS) <= 0)
 			continue;
 		look_at_first_words(d, conn);
+		wire_watch(&d->end.wire, d->pq->socket(conn), true);
 		state = d->pq->connectPoll(conn);
 	}
 }
@@ -282,6 +283,7 @@ connecting_work(struct task *t)
 				d->share = d->give_up - instant_now();
 		}
 	} while (d->conn && !is_undecided(d) && is_wanted_host(d) && leave_standby(d));
+	wire_watch(&d->end.wire, -1, false);
 }
 
 struct connecting *

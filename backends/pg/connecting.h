@@ -10,6 +10,7 @@
 
 #include "backends/clock.h"
 #include "lib.h"
+#include "wire.h"
 
 #include <stdbool.h>
 
@@ -29,6 +30,7 @@ int connecting_fd(const struct connecting *);
 
 /* What is known of the end, beyond the status of the connection. */
 struct connecting_end {
+	struct wire wire;     /* as far as it has been read */
 	bool met_another;     /* some server began with what no PostgreSQL says */
 	bool is_standby;      /* the last server reached is one */
 	bool primary_is_away; /* and of the other hosts named some were not reached */

@@ -1,7 +1,10 @@
 /* connection.c - opens, names and closes a connection to a PostgreSQL server. */
 #include "connection.h"
 
+#include "backends/identity.h"
 #include "connecting.h"
+
+#include "backends/url.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -71,10 +74,16 @@ connection_init(
     struct connection *c, struct host *host, const char *conninfo, struct fault *f)
 {
 	PQconninfoOption *options;
+	struct url u = {.path = {NULL, 0}};
 	const char *at;
 	enum rc rc;
 
 	*c = (struct connection){.host = host, .site.conninfo = conninfo ? conninfo : ""};
+	if (strstr(c->site.conninfo, "://"))
+		(void)url_cut(
+		    &u, c->site.conninfo); /* libpq knows what is wrong with it */
+	if (url_hides_login(&u))
+		return fault_set(f, RC_USAGE, "the postgresql URL %s", URL_HIDES_LOGIN);
 	rc = pq_load(&c->pq, f);
 	if (rc != RC_OK)
 		return rc;
@@ -92,6 +101,44 @@ connection_init(
 	return RC_OK;
 }
 
+/* ---- which locks its are ---- */
+
+/*
+ * libpq resolves all that it would go by (the words, a service, its variables, defaults)
+ * before it looks at sslmode; with one that there is not it stops there, and connects to
+ * nobody.
+ */
+static PGconn *
+resolve(const struct connection *c)
+{
+	static const char *const keywords[] = {"dbname", "sslmode", NULL};
+	const char *values[] = {c->site.conninfo, "connects-to-nobody", NULL};
+
+	return c->pq->connectStartParams(keywords, values, true);
+}
+
+enum rc
+connection_identify(const struct connection *c, struct identity *id, struct fault *f)
+{
+	static const char *const parts[] = {
+	    "host", "hostaddr", "port", "dbname", "user", NULL};
+	PGconn *conn = resolve(c);
+	PQconninfoOption *options = conn ? c->pq->conninfo(conn) : NULL;
+	size_t found = 0;
+
+	for (const PQconninfoOption *o = options; o && o->keyword; o++)
+		for (size_t i = 0; parts[i]; i++)
+			if (strcmp(o->keyword, parts[i]) == 0) {
+				found += o->val && i == 4;
+				identity_add(id, parts[i], o->val);
+			}
+	c->pq->conninfoFree(options);
+	c->pq->finish(conn);
+	return found ? RC_OK
+		     : fault_set(f, RC_CONFIG,
+			   "%s: libpq does not tell to whom it would connect", c->where);
+}
+
 /* ---- the login ---- */
 
 static enum rc
@@ -101,6 +148,8 @@ unconnected(struct connection *c, const struct connecting_end *end, struct fault
 
 	if (c->site.is_default)
 		name_server_used(c);
+	if (end->wire.endless)
+		return connection_broken(c, f);
 	rc = said_at_login(c, end->met_another, f);
 	connection_close(c);
 	return rc;
@@ -145,6 +194,8 @@ adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
 	if (!pgconn)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	c->pgconn = pgconn;
+	c->wire = end->wire;
+	wire_watch(&c->wire, c->pq->socket(pgconn), false);
 	c->serial++;
 	c->trust = (struct trust){.full = false};
 	c->said.last_words[0] = '\0';
@@ -200,6 +251,8 @@ enum rc
 connection_broken(struct connection *c, struct fault *f)
 {
 	connection_close(c);
+	if (c->wire.endless)
+		return fault_set(f, RC_AGAIN, "%s does not come to an end", c->where);
 	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->where,
 	    *c->said.last_words ? ": " : "", c->said.last_words);
 }
@@ -239,6 +292,7 @@ connection_close(struct connection *c)
 	c->pq->clear(c->pending.kept);
 	c->pending.kept = NULL;
 	c->pending.out = false;
+	wire_watch(&c->wire, -1, false);
 	if (c->pgconn)
 		c->pq->finish(c->pgconn);
 	c->pgconn = NULL;

@@ -21,6 +21,7 @@
 #include "backends/backend.h"
 #include "lib.h"
 #include "said.h"
+#include "wire.h"
 
 struct connecting;
 
@@ -47,6 +48,7 @@ struct connection {
 	PGconn *pgconn;                /* NULL: not connected */
 	struct connecting *connecting; /* one on its way */
 	unsigned serial;               /* counts them */
+	struct wire wire;
 	struct said said;
 	struct trust trust;
 	struct pending {
@@ -61,6 +63,9 @@ struct connection {
 /* Reads conninfo and names the server; no connection yet.  RC_USAGE; as pq_load(). */
 enum rc connection_init(
     struct connection *, struct host *, const char *conninfo, struct fault *);
+
+/* To whom it would connect, and as whom, as libpq resolves that: for identify(). */
+enum rc connection_identify(const struct connection *, struct identity *, struct fault *);
 
 /*
  * Connects if need be.  A connection that is late is waited for again by the next call.

@@ -4,6 +4,7 @@
  */
 #include "derive.h"
 
+#include "backends/identity.h"
 #include "backends/sha256.h"
 
 #include <errno.h>
@@ -29,6 +30,8 @@ crc32(uint32_t crc, const void *data, size_t n)
 }
 
 /* ---- what the tools do ---- */
+
+#define PREFIX_VARIABLE "WITH_ADVISORY_LOCK_PREFIX"
 
 struct derivation {
 	const char *name;
@@ -60,7 +63,7 @@ static enum rc
 derive_with_advisory_lock(
     struct number *n, const char *key, const char *database, struct fault *f)
 {
-	const char *prefix = getenv("WITH_ADVISORY_LOCK_PREFIX");
+	const char *prefix = getenv(PREFIX_VARIABLE);
 
 	(void)database, (void)f;
 	*n = (struct number){.pair = true};
@@ -115,9 +118,10 @@ not_a_table(const char *example, struct fault *f)
 	    "the key must be the table whose migrations are meant, such as %s", example);
 }
 
+/* Schema, table and database, joined by NULs; `slash` stands before the database. */
 static enum rc
-derive_golang_migrate(
-    struct number *n, const char *key, const char *database, struct fault *f)
+derive_migrate(struct number *n, const char *key, const char *slash, const char *database,
+    struct fault *f)
 {
 	char schema[KEY_BYTES + 1];
 	const char *table;
@@ -125,13 +129,28 @@ derive_golang_migrate(
 
 	if (!cut_table(key, schema, &table))
 		return not_a_table("public.schema_migrations", f);
-	crc = crc32(0, schema,
-	    strlen(schema) +
-		1); /* with the NUL, which is what they join the names with */
+	crc = crc32(0, schema, strlen(schema) + 1);
 	crc = crc32(crc, table, strlen(table) + 1);
+	crc = crc32(crc, slash, strlen(slash));
 	crc = crc32(crc, database, strlen(database));
 	*n = (struct number){.one = (uint32_t)(crc * 1486364155U)};
 	return RC_OK;
+}
+
+/* The program migrate and migrate.New(url) take the URL's path for the database. */
+static enum rc
+derive_golang_migrate(
+    struct number *n, const char *key, const char *database, struct fault *f)
+{
+	return derive_migrate(n, key, "/", database, f);
+}
+
+/* WithInstance() is given a connection, and asks it for the database's name. */
+static enum rc
+derive_golang_migrate_instance(
+    struct number *n, const char *key, const char *database, struct fault *f)
+{
+	return derive_migrate(n, key, "", database, f);
 }
 
 /* A character of UTF-8; the bytes are known to be good ones. */
@@ -186,11 +205,12 @@ static const struct derivation derivations[] = {
     {"rails-migration", derive_rails_migration},
     {"django-pglock", derive_django_pglock},
     {"golang-migrate", derive_golang_migrate},
+    {"golang-migrate-instance", derive_golang_migrate_instance},
     {"flyway", derive_flyway},
 };
 
 const char derive_names[] =
-    "dlock, with_advisory_lock, rails-migration, django-pglock, golang-migrate, flyway";
+    "dlock, with_advisory_lock, rails-migration, django-pglock, golang-migrate, golang-migrate-instance, flyway";
 
 const struct derivation *
 derive_named(const char *name)
@@ -245,4 +265,10 @@ derive_read_number(struct number *n, const char *text)
 		return false;
 	*n = (struct number){.pair = true, .two = {(int32_t)a, (int32_t)b}};
 	return true;
+}
+
+void
+derive_identify(struct identity *id)
+{
+	identity_add(id, "prefix", getenv(PREFIX_VARIABLE));
 }

@@ -19,6 +19,10 @@ struct number {
 /* "-42" or "7,-1".  False: neither, or out of range. */
 bool derive_read_number(struct number *, const char *text);
 
+/* What derivations read besides key and database, for identify(). */
+struct identity;
+void derive_identify(struct identity *);
+
 /* A derivation, by the name that -O derive= has for it. */
 struct derivation;
 

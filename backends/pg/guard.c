@@ -25,7 +25,9 @@ const char guard_first[] =
     "WHERE (r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolreplication OR r.rolname" EQUALS
     "ANY ('{pg_execute_server_program, pg_read_server_files, pg_write_server_files, pg_read_all_data, "
     "pg_write_all_data, pg_signal_backend, pg_maintain, pg_create_subscription}'::pg_catalog.name[])) "
-    "AND pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')";
+    "AND pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER') "
+    "UNION ALL SELECT 0 WHERE 'dlock." SCHEMA_SERVES
+    "()'::pg_catalog.text::pg_catalog.regprocedure IS NULL";
 
 /* Whoever owns the schema or something in it, or may put something there. */
 #define OWNERS \
@@ -42,14 +44,28 @@ const char guard_first[] =
 	"n.oid, " \
 	"pg_catalog.aclexplode(c.relacl) a WHERE a.privilege_type" EQUALS "'TRIGGER'"
 
-/* One boolean: may such a role call what is there now?  NULL: there is no schema. */
+/*
+ * Two booleans: may such a role call what is there now, and does that serve this version?
+ * NULL: there is no schema.
+ */
 static const char last_sql[] =
     "WITH n AS (SELECT * FROM pg_catalog.pg_namespace s WHERE s.nspname" EQUALS
     "'dlock'), "
     "w(who) AS (" OWNERS ") "
     "SELECT CASE WHEN EXISTS (SELECT FROM n) THEN NOT EXISTS (SELECT FROM w WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r "
     "WHERE r.oid" EQUALS "w.who AND (r.rolsuper OR r.rolname" EQUALS
-    "session_user))) END";
+    "session_user))) END, EXISTS (SELECT FROM n JOIN pg_catalog.pg_proc p ON p.pronamespace" EQUALS
+    "n.oid WHERE p.proname" EQUALS "'" SCHEMA_SERVES "')";
+
+/* It is as if the function were not there that the question is about. */
+static enum rc
+is_not_there(struct connection *c, const char *state, struct fault *f)
+{
+	c->trust.full = false;
+	said_set(c, state);
+	return fault_set(
+	    f, RC_CONFIG, "%s: there is no schema dlock of this version", c->where);
+}
 
 enum rc
 guard_inspect(struct connection *c, instant until, struct fault *f)
@@ -57,31 +73,32 @@ guard_inspect(struct connection *c, instant until, struct fault *f)
 	const struct question q = {.sql = last_sql, .harmless = true};
 	PGresult *r = NULL;
 	instant sent;
-	bool fine;
+	bool is_there, readable, fine, serves;
 	enum rc rc;
 
-	rc = question_ask(c, &q, 1, until, &sent, &r, f);
+	rc = question_ask(c, &q, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	/* and who asked for one of its functions now might get another's */
-	if (c->pq->getisnull(r, 0, 0)) {
-		c->pq->clear(r);
-		said_set(c, "3F000");
-		return fault_set(f, RC_CONFIG, "%s: there is no schema dlock", c->where);
-	}
-	c->trust.full = true;
-	if (!field_boolean(c->pq, r, 0, &fine))
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", c->where);
-	else if (!fine)
-		rc = fault_set(f, RC_CONFIG,
-		    "%s: the schema dlock, or something in it, is neither a superuser's nor this role's, which has "
-		    "too many rights to call foreign functions: use an ordinary role",
-		    c->where);
+	is_there = !c->pq->getisnull(r, 0, 0);
+	readable = field_boolean(c->pq, r, 0, &fine) &&
+	    field_boolean(c->pq, r, 1, &serves);
 	c->pq->clear(r);
-	if (rc != RC_OK)
-		connection_close(c);
-	return rc;
+	/* and who asked for one of its functions now might get another's */
+	if (!is_there)
+		return is_not_there(c, "3F000", f);
+	if (readable && fine && !serves)
+		return is_not_there(c, NO_FUNCTION, f);
+	c->trust.full = readable && fine;
+	if (c->trust.full)
+		return RC_OK;
+	connection_close(c);
+	if (!readable)
+		return fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", c->where);
+	return fault_set(f, RC_CONFIG,
+	    "%s: the schema dlock, or something in it, is neither a superuser's nor this role's, which has "
+	    "too many rights to call foreign functions: use an ordinary role",
+	    c->where);
 }
 
 bool

@@ -17,9 +17,14 @@
 
 #include "question.h"
 
+/* The version of schema.sql that goes with this client, and what a schema has that serves it. */
+#define SCHEMA_VERSION 5
+#define SCHEMA_SERVES "serves_5"
+
 /*
  * An error (GUARD_STOPS, a division by zero) where the role has such rights; otherwise
- * no row.
+ * no row.  An error of a missing function (or schema) where the schema does not serve this
+ * version: a look at its name, behind that, for nothing of it may be called yet.
  */
 extern const char guard_first[];
 #define GUARD_STOPS "22012"

@@ -599,7 +599,7 @@ lease_release(struct pg *pg, int status, instant until, struct fault *f)
 	    .values = values,
 	    .prepare = note_session,
 	    .ctx = pg};
-	bool old_sessions;
+	bool old_sessions, readable;
 	PGresult *r;
 	instant sent;
 	int64_t was;
@@ -616,10 +616,11 @@ lease_release(struct pg *pg, int status, instant until, struct fault *f)
 	if (rc != RC_OK) /* who only waits leaves nothing, whatever is missing */
 		return sql_lease_not_released(&l->lease, rc,
 		    l->lease.held ? pg_lacks_table(pg) : pg_is_missing(pg), f);
-	rc = field_integer(pg->conn.pq, r, 0, WAS_NOT, WAS_QUEUED, &was)
-	    ? sql_lease_released(&l->lease, was != WAS_NOT, pg->conn.pending.again, f)
-	    : pg_makes_no_sense(pg, RC_AGAIN, f);
+	readable = field_integer(pg->conn.pq, r, 0, WAS_NOT, WAS_QUEUED, &was);
 	pg->conn.pq->clear(r);
+	rc = readable ? sql_lease_released(
+			    &l->lease, was != WAS_NOT, pg->conn.pending.again, until, f)
+		      : pg_makes_no_sense(pg, RC_AGAIN, f);
 	l->wake.taken = false;
 	return rc;
 }

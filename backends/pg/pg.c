@@ -2,15 +2,17 @@
  * pg.c - locks in a PostgreSQL database: settings, and what all modes need.
  *
  *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
- *  2. The schema is created on first use, by whoever may.  Whoever may not is
- *     told what an administrator has to run.
+ *  2. The schema is created on first use, or brought up to date, by whoever may.  Whoever
+ *     may not is told what an administrator has to run.
  *  3. Keys are parameters, never part of a statement.
  */
 #include "pg.h"
 
 #include "backends/pg/schema.sql.h"
+#include "backends/identity.h"
 #include "backends/setting.h"
 #include "derive.h"
+#include "guard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +23,8 @@ static const struct mode *const modes[] = {&lease_mode, &advisory_mode, &row_mod
 
 /* ---- the schema ---- */
 
-enum { SCHEMA_VERSION = 4 };
+/* The oldest one whose tables are the same: there the script changes functions only. */
+enum { SAME_TABLES = 4 };
 
 /*
  * One number: the version of the schema that is there; 0: there is none, or an empty
@@ -75,19 +78,30 @@ read_version(struct pg *pg, int64_t *version, instant until, struct fault *f)
 	return rc;
 }
 
-/*
- * A schema of an older version may be in use by others: to bring it up to date is for
- * people.
- */
 static enum rc
-refuse_older(struct pg *pg, int64_t version, struct fault *f)
+refuse_newer(const struct pg *pg, struct fault *f)
 {
-	if (version == 0 || version >= SCHEMA_VERSION)
-		return RC_OK;
 	return fault_set(f, RC_CONFIG,
-	    "%s: the schema dlock is an older version's; when no older dlock uses it any more, bring it up to date "
-	    "with dlock help pg-schema | psql DATABASE",
+	    "%s: the schema dlock is a newer version's, which does not serve this one: use the dlock that has made it",
 	    pg->conn.where);
+}
+
+static enum rc
+refuse_older(const struct pg *pg, int64_t version, struct fault *f)
+{
+	return fault_set(f, RC_CONFIG,
+	    version < SAME_TABLES
+		? "%s: the schema dlock is an older version's, of which no release knows: when nobody uses it any more, "
+		  "DROP SCHEMA dlock CASCADE"
+		: "%s: the schema dlock is an older version's: as the role that owns it, bring it up to date with dlock "
+		  "help pg-schema | psql DATABASE (those who use it need not stop)",
+	    pg->conn.where);
+}
+
+static bool
+is_older(int64_t version)
+{
+	return version > 0 && version < SCHEMA_VERSION;
 }
 
 enum rc
@@ -96,11 +110,16 @@ pg_create_schema(struct pg *pg, instant until, struct fault *f)
 	int64_t version;
 	enum rc rc = read_version(pg, &version, until, f);
 
-	if (rc == RC_OK)
-		rc = refuse_older(pg, version, f);
-	if (rc == RC_OK)
-		rc = ask_script(&pg->conn, schema_sql, until, f);
+	if (rc != RC_OK)
+		return rc;
+	if (version > SCHEMA_VERSION)
+		return refuse_newer(pg, f);
+	if (is_older(version) && version < SAME_TABLES)
+		return refuse_older(pg, version, f);
+	rc = ask_script(&pg->conn, schema_sql, until, f);
 	pg->conn.trust.full = false; /* somebody may have made it before us */
+	if (rc == RC_DENIED && said_state(&pg->conn, "42501") && is_older(version))
+		rc = refuse_older(pg, version, f);
 	return rc;
 }
 
@@ -125,12 +144,14 @@ weigh_absence(struct pg *pg, instant until, struct fault *f)
 	int64_t version;
 	enum rc rc = read_version(pg, &version, until, f);
 
-	if (rc == RC_OK)
-		rc = refuse_older(pg, version, f);
 	if (rc != RC_OK || version == 0)
 		return rc;
+	if (is_older(version))
+		return refuse_older(pg, version, f);
+	if (version > SCHEMA_VERSION)
+		return refuse_newer(pg, f);
 	return fault_set(f, RC_CONFIG,
-	    "%s: the schema dlock is a newer version's, or lacks a function: use the dlock that has made it",
+	    "%s: the schema dlock lacks a function: dlock help pg-schema | psql DATABASE brings it back",
 	    pg->conn.where);
 }
 
@@ -273,6 +294,19 @@ pg_open(struct store **ret, struct host *host, const struct site *site, struct f
 }
 
 static enum rc
+pg_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct pg *pg = pg_of(s);
+
+	identity_add(id, "mode", pg->stated.mode->name);
+	identity_add(id, "key", pg->stated.key);
+	identity_add(id, "derive", pg->stated.derive);
+	if (pg->stated.derive)
+		derive_identify(id);
+	return connection_identify(&pg->conn, id, f);
+}
+
+static enum rc
 pg_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
     struct fault *f)
 {
@@ -362,6 +396,7 @@ const struct backend pg_backend = {
     .schema = schema_sql,
     .open = pg_open,
     .close = pg_close,
+    .identify = pg_identify,
     .lock = &(const struct lock_ops){pg_acquire, pg_renew, pg_release},
     .admin = &(const struct admin_ops){pg_each, pg_revoke, pg_freeze, pg_thaw},
 };

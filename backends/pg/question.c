@@ -64,6 +64,7 @@ question_send(
 {
 	c->said.sqlstate[0] = '\0';
 	c->said.unreplicated = c->trust.stopped = false;
+	wire_asked(&c->wire);
 	c->trust.asked = !c->trust.full && !q->harmless;
 	if (c->trust.asked ? !send_guarded(c, q) : !send_alone(c, q))
 		return connection_broken(c, f);
@@ -204,8 +205,10 @@ judge_answer(
 {
 	enum rc rc;
 
-	if (!r)
+	if (!r || c->wire.endless) {
+		c->pq->clear(r);
 		return connection_broken(c, f);
+	}
 	if (c->pq->resultStatus(r) == PGRES_FATAL_ERROR) {
 		rc = said_error(c, r, f);
 		if (c->pq->status(c->pgconn) != CONNECTION_OK)

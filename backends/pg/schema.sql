@@ -1,4 +1,4 @@
--- schema.sql - what lease mode keeps in the database.  Version 4.
+-- schema.sql - what lease mode keeps in the database.  Version 5.
 --
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
@@ -12,6 +12,9 @@
 -- In a new session, which a short command has, PL/pgSQL costs 3 ms.  So where
 -- nobody else has to do with a key, take_unclaimed (which asks first) and release are a
 -- single SQL statement inside.
+--
+-- A record is cut to 1023 characters when it comes and when it goes: who may call the functions
+-- could otherwise fill the memory of all who wait or look.
 --
 -- Everything about a key is a row of `claims`, one for each owner who holds or
 -- waits.  What holds between two transactions:
@@ -66,14 +69,19 @@ DO $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(7235142765483); END $$;
 
 CREATE SCHEMA IF NOT EXISTS dlock;
 
--- Functions of several versions do not go together.
+-- A version is for all that is in here, the functions' bodies too: whoever changes one, raises
+-- it, and so a change reaches servers.  A client of version N uses a schema that has serves_N().
+-- So one that still serves older clients keeps theirs; and where serves_N() is missing, a client of
+-- the schema's owner runs this script, by which the older ones lose nothing.
 DO $$
 DECLARE
-	its_version text := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
+	its_version integer := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
 		FROM pg_namespace n WHERE n.nspname = 'dlock');
 BEGIN
-	IF its_version::integer > 4 THEN
+	IF its_version > 5 THEN
 		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
+	ELSIF its_version < 4 OR to_regclass('dlock.holds') IS NOT NULL THEN
+		RAISE feature_not_supported USING MESSAGE = 'the schema dlock is of a dlock that was never released: drop it';
 	END IF;
 END
 $$;
@@ -91,51 +99,7 @@ BEGIN
 END
 $$;
 
--- Version 1 had three tables instead of claims, versions 2 and 3 one with other columns.
-DO $$
-DECLARE
-	its_table text;
-	used boolean;
-BEGIN
-	IF to_regclass('dlock.holds') IS NOT NULL THEN
-		its_table := 'holds';
-	ELSIF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-			WHERE n.nspname = 'dlock' AND c.relname = 'claims' AND NOT EXISTS (SELECT FROM pg_attribute a
-				WHERE a.attrelid = c.oid AND a.attname = 'wanted_by' AND NOT a.attisdropped)) THEN
-		its_table := 'claims';
-	ELSE
-		RETURN;
-	END IF;
-	-- To read a table runs what its owner has put there (a view, a policy, a type), with
-	-- all rights of who has logged in: the role set above is no fence.
-	IF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'dlock' AND c.relname = its_table
-			AND (session_user <> pg_get_userbyid(c.relowner) OR session_user <> pg_get_userbyid(n.nspowner))) THEN
-		RAISE insufficient_privilege USING MESSAGE = format('dlock.%s is another''s: its owner must log in for this', its_table);
-	END IF;
-	EXECUTE format('LOCK TABLE dlock.%I IN ACCESS EXCLUSIVE MODE', its_table);
-	EXECUTE format('SELECT EXISTS (SELECT FROM dlock.%I WHERE ends > clock_timestamp())', its_table) INTO used;
-	IF used THEN
-		RAISE object_in_use USING MESSAGE = 'an older dlock holds locks in this database: wait until it has ended';
-	END IF;
-	DROP FUNCTION IF EXISTS dlock.bell(text), dlock.serve(text, timestamptz), dlock.await(bigint, integer),
-		dlock.grab(text, text, text, interval, integer, integer, integer, bigint),
-		dlock.acquire(text, text, text, bigint, bigint, integer, integer, integer, bigint),
-		dlock.renew(text, text, bigint, bigint, integer, bigint), dlock.hush(text),
-		dlock.release(text, text, bigint), dlock.release_among(text, text, bigint),
-		dlock.serve(text, text, timestamptz), dlock.take(text, text, text, interval, integer, bigint),
-		dlock.look(text, bigint, timestamptz), dlock.make_row(text), dlock.lock_row(text, bigint, boolean, text),
-		dlock.queue(text, text, text, bigint, bigint, integer, integer, integer, bigint),
-		dlock.await(text, text, bigint, integer, bigint, boolean),
-		dlock.take_free(text, text, text, interval, integer, bigint),
-		dlock.join_queue(text, text, text, bigint, bigint, text, integer, integer, bigint, text, bigint);
-	IF its_table = 'claims' THEN
-		DROP FUNCTION IF EXISTS dlock.is_away(dlock.claims, timestamptz);
-	END IF;
-	DROP TABLE IF EXISTS dlock.holds, dlock.waiters, dlock.keys, dlock.claims;
-END
-$$;
-
-COMMENT ON SCHEMA dlock IS 'dlock 4: locks for commands, see dlock(1)';
+COMMENT ON SCHEMA dlock IS 'dlock 5: locks for commands, see dlock(1)';
 
 CREATE TABLE IF NOT EXISTS dlock.claims (
 	key text COLLATE "C",
@@ -158,12 +122,9 @@ CREATE TABLE IF NOT EXISTS dlock.claims (
 	PRIMARY KEY (key, ticket),
 	CHECK ((kind = 'freeze') = (ticket = 0)),
 	CHECK (slot IS NOT NULL OR NOT leads),
+	CHECK (octet_length(key) <= 512 AND octet_length(record) <= 4096 AND octet_length(wanted_by) <= 4096),
 	CHECK ((slot IS NULL) = (token IS NULL) AND (slot IS NULL) = (ends IS NULL))
 ) WITH (fillfactor = 50);
-
-CREATE UNIQUE INDEX IF NOT EXISTS claims_leads ON dlock.claims (key) WHERE leads;
-CREATE UNIQUE INDEX IF NOT EXISTS claims_slots ON dlock.claims (key, slot) WHERE kind = 'limit' AND slot IS NOT NULL;
-CREATE UNIQUE INDEX IF NOT EXISTS claims_by_owner ON dlock.claims (key, owner);
 
 CREATE TABLE IF NOT EXISTS dlock.runs (		-- of jobs: --once, --cooldown
 	key text COLLATE "C",
@@ -173,24 +134,38 @@ CREATE TABLE IF NOT EXISTS dlock.runs (		-- of jobs: --once, --cooldown
 	status integer NOT NULL CHECK (status BETWEEN 0 AND 255),
 	token bigint,
 	record text NOT NULL,
+	CHECK (octet_length(key) <= 512 AND octet_length(record) <= 4096),
 	PRIMARY KEY (key, ended, token)		-- the last one of a key is the newest by its end
 );
-
-CREATE INDEX IF NOT EXISTS runs_done ON dlock.runs (key, id) WHERE status = 0;
-CREATE INDEX IF NOT EXISTS runs_begun ON dlock.runs (key, began) WHERE status = 0;
-CREATE INDEX IF NOT EXISTS runs_ended ON dlock.runs (ended);
 
 CREATE TABLE IF NOT EXISTS dlock.broken (	-- holds that were taken away by force, for a day
 	token bigint PRIMARY KEY,
 	key text NOT NULL,
 	at timestamptz NOT NULL,
-	record text NOT NULL			-- of who did it
+	record text NOT NULL,			-- of who did it
+	CHECK (octet_length(record) <= 4096)
 );
 
 CREATE TABLE IF NOT EXISTS dlock.rows (		-- mode=row: to be locked
-	key text COLLATE "C" PRIMARY KEY,
+	key text COLLATE "C" PRIMARY KEY CHECK (octet_length(key) <= 512),
 	token bigint NOT NULL DEFAULT 0		-- of the last hold that ended well
 ) WITH (fillfactor = 50);
+
+-- Also where the index is there, CREATE INDEX waits for all who write, and everybody for it.
+DO $$
+BEGIN
+	IF to_regclass('dlock.claims_leads') IS NULL THEN
+		CREATE UNIQUE INDEX claims_leads ON dlock.claims (key) WHERE leads;
+		CREATE UNIQUE INDEX claims_slots ON dlock.claims (key, slot) WHERE kind = 'limit' AND slot IS NOT NULL;
+		CREATE UNIQUE INDEX claims_by_owner ON dlock.claims (key, owner);
+	END IF;
+	IF to_regclass('dlock.runs_done') IS NULL THEN
+		CREATE INDEX runs_done ON dlock.runs (key, id) WHERE status = 0;
+		CREATE INDEX runs_begun ON dlock.runs (key, began) WHERE status = 0;
+		CREATE INDEX runs_ended ON dlock.runs (ended);
+	END IF;
+END
+$$;
 
 -- Tokens and tickets.  They begin with the microseconds of this moment, so that
 -- they go on growing in a database that has lost its schema.
@@ -204,7 +179,11 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION dlock.version() RETURNS integer
-LANGUAGE sql IMMUTABLE AS 'SELECT 4';
+LANGUAGE sql IMMUTABLE AS 'SELECT 5';
+
+-- Never called: that it is there tells clients of this version that they are served.
+CREATE OR REPLACE FUNCTION dlock.serves_5() RETURNS void
+LANGUAGE sql IMMUTABLE AS 'SELECT';
 
 CREATE OR REPLACE FUNCTION dlock.number() RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -332,7 +311,7 @@ CREATE OR REPLACE FUNCTION dlock.take_unclaimed(the_key text, me text, my_record
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
 		SELECT the_key, n.n, me, 'exclusive', 0, my_lease, client_pid = pg_backend_pid(), n.n, 0, 'exclusive 0 0', true,
-			clock_timestamp() + my_lease, clock_timestamp(), my_record
+			clock_timestamp() + my_lease, clock_timestamp(), "left"(my_record, 1023)
 		FROM (SELECT nextval('dlock.numbers') FROM (SELECT pg_advisory_xact_lock(1684828011, hashtext(the_key)),
 			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
 			OFFSET 0) l OFFSET 0) n(n)
@@ -354,7 +333,7 @@ BEGIN
 	SELECT ceil(1000 * extract(epoch FROM least(min(c.ends), moment + '1 day'::interval) - moment)),
 		count(*) FILTER (WHERE c.kind <> 'freeze') INTO left_ms, holders
 		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL;
-	SELECT 1000 * extract(epoch FROM moment - c.since), c.record, c.kind, c.room, c.direct, c.owner
+	SELECT 1000 * extract(epoch FROM moment - c.since), "left"(c.record, 1023), c.kind, c.room, c.direct, c.owner
 		INTO held_ms, holder, held_kind, held_room, holds_direct, holds_owner
 		FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL ORDER BY c.kind = 'freeze', c.token LIMIT 1;
 END
@@ -382,7 +361,7 @@ BEGIN
 	END IF;
 	began_ms := 1000 * extract(epoch FROM r.began);
 	age_ms := greatest(0, 1000 * extract(epoch FROM moment - r.began));
-	who := substring(r.record FROM '"who":"([^"\\[:cntrl:]]{1,100})"');
+	who := substring("left"(r.record, 1023) FROM '"who":"([^"\\[:cntrl:]]{1,100})"');
 END
 $$;
 REVOKE ALL ON FUNCTION dlock.find_run(text, text, bigint, timestamptz) FROM PUBLIC;
@@ -498,7 +477,7 @@ BEGIN
 			dead := CASE WHEN NOT direct THEN moment + greatest(patience_ms, 1) * '1 ms'::interval END;
 			IF mine.ticket IS NULL THEN
 				INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, since, record)
-					SELECT a_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease, enter_queue.direct, dead, moment, my_record
+					SELECT a_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease, enter_queue.direct, dead, moment, "left"(my_record, 1023)
 					WHERE NOT rehearsal
 					RETURNING * INTO mine;
 				joined := FOUND AND patience_ms > 0;
@@ -650,11 +629,11 @@ BEGIN
 	END IF;
 	UPDATE dlock.claims c SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
 		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp()
-		RETURNING 1, c.wanted_by INTO code, wanted_by;
+		RETURNING 1, "left"(c.wanted_by, 1023) INTO code, wanted_by;
 	IF code IS NULL THEN
 		code := 0;
 		IF my_token > 0 THEN
-			SELECT b.record INTO wanted_by FROM dlock.broken b WHERE b.token = my_token AND b.key = the_key;
+			SELECT "left"(b.record, 1023) INTO wanted_by FROM dlock.broken b WHERE b.token = my_token AND b.key = the_key;
 		END IF;
 	ELSIF my_wake <> 0 AND client_pid = pg_backend_pid() THEN
 		wakes := pg_try_advisory_lock(my_wake);
@@ -833,7 +812,7 @@ RETURNS SETOF record
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
 	WITH n AS (SELECT clock_timestamp() AS moment)
 	SELECT t.key, t.turn, t.number, t.kind, t.room, t.token, t.slot, dlock.microseconds(t.since), dlock.microseconds(t.ends),
-		dlock.microseconds(n.moment), t.wanted_by IS NOT NULL, substr(t.record, 1, 2048)
+		dlock.microseconds(n.moment), t.wanted_by IS NOT NULL, "left"(t.record, 1023)
 	FROM n, (
 		SELECT c.*, CASE WHEN c.kind = 'freeze' THEN 2 WHEN c.slot IS NULL THEN 1 ELSE 0 END AS turn, coalesce(c.token, c.ticket) AS number
 		FROM dlock.claims c
@@ -854,7 +833,7 @@ CREATE OR REPLACE FUNCTION dlock.last_run(the_key text,
 RETURNS SETOF record
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
 	SELECT u.id, dlock.microseconds(u.began), dlock.microseconds(u.ended), u.status, u.token,
-		dlock.microseconds(clock_timestamp()), substr(u.record, 1, 2048)
+		dlock.microseconds(clock_timestamp()), "left"(u.record, 1023)
 	FROM dlock.runs u WHERE u.key = the_key ORDER BY u.ended DESC, u.token DESC LIMIT 1
 $$;
 

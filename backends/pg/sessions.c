@@ -16,7 +16,10 @@ write_session_owner(char *out, size_t size, const struct session *session)
 	snprintf(out, size, "%" PRId64 "-%" PRId64, session->pid, session->began);
 }
 
-/* What is known of who is no dlock. */
+/*
+ * What is known of who is no dlock.  Of the process only the server's end is: that is no
+ * pid of the client's, with whose address it would invite to end another one.
+ */
 static struct foreign
 read_foreign(const struct row *r, int first, const struct session *session, char *what,
     size_t size)
@@ -26,12 +29,11 @@ read_foreign(const struct row *r, int first, const struct session *session, char
 	if (session->pid == 0)
 		snprintf(what, size, "a prepared transaction");
 	else
-		snprintf(what, size, "a session%s%s", name && *name ? " of " : "",
-		    name ? name : "");
+		snprintf(what, size, "a session%s%.80s (server process %" PRId64 ")",
+		    name && *name ? " of " : "", name ? name : "", session->pid);
 	return (struct foreign){.what = what,
 	    .who = row_words(r, first + SESSION_USER),
-	    .host = row_words(r, first + SESSION_HOST),
-	    .pid = session->pid};
+	    .host = row_words(r, first + SESSION_HOST)};
 }
 
 bool

@@ -2,6 +2,7 @@
 #include "address.h"
 
 #include "backends/encode.h"
+#include "backends/identity.h"
 #include "backends/url.h"
 
 #include <stdio.h>
@@ -225,4 +226,23 @@ address_print(const struct address *a, char *out, size_t size)
 		break;
 	}
 	print_hosts(a, out, size);
+}
+
+void
+address_identify(struct identity *id, const struct address *a)
+{
+	static const char *const forms[] = {[FORM_SINGLE] = "single",
+	    [FORM_SENTINEL] = "sentinel",
+	    [FORM_CLUSTER] = "cluster"};
+
+	identity_add(id, "form", forms[a->form]);
+	for (size_t i = 0; i < a->n; i++) {
+		identity_add(id, "host", a->hosts[i].host);
+		identity_number(id, "port", a->hosts[i].port);
+	}
+	identity_add(id, "path", a->path);
+	identity_add(id, "master", a->master);
+	identity_add(id, "user", *a->user ? a->user : "default");
+	identity_number(id, "db", a->db);
+	identity_number(id, "tls", a->secure);
 }

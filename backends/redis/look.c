@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ANSWER_PATIENCE (4 * NS_PER_S)
+
 enum { ROWS = 32 }; /* holders of one page */
 
 /* What is being told. */
@@ -107,12 +109,22 @@ token_of(const char *digits)
 	return token < TOKEN_LIMIT ? token : 0;
 }
 
+/*
+ * A look may take long, but no answer: a server that says again and again that it cannot
+ * answer now is not asked for ever.
+ */
+static instant
+answer_ends(const struct view *v)
+{
+	return instant_first(v->look->until, instant_now() + ANSWER_PATIENCE);
+}
+
 /* The operation's answer, if it has this shape; NULL with all but RC_OK. */
 static enum rc
 view_ask_of(struct view *v, struct call *of, const struct script_call *c,
     const char *shape, redisReply **r)
 {
-	enum rc rc = script_run(of, c, v->look->until, r, v->fault);
+	enum rc rc = script_run(of, c, answer_ends(v), r, v->fault);
 
 	if (rc != RC_OK || is_shaped(*r, shape))
 		return rc;
@@ -602,7 +614,7 @@ view_cluster(struct view *v)
 {
 	struct endpoint masters[NODES];
 	size_t n;
-	enum rc rc = cluster_masters(v->call, v->look->until, masters, &n, v->fault);
+	enum rc rc = cluster_masters(v->call, answer_ends(v), masters, &n, v->fault);
 
 	for (size_t i = 0; rc == RC_OK && i < n && !v->enough; i++)
 		rc = view_node(v, &masters[i]);

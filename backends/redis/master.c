@@ -2,7 +2,6 @@
 #include "master.h"
 
 #include "backends/secret.h"
-#include "restart.h"
 #include "script.h"
 
 #include <inttypes.h>
@@ -12,11 +11,14 @@
 
 /* The texts of an order's numbers. */
 struct numbers {
-	char lease[24], longest[24], token[24];
+	char lease[24], token[24], now[24], enough[24];
 };
 
 static const char *const operations[] = {
-    "acquire", "extend", "release", "revoke", "look", "scan"};
+    "acquire", "extend", "release", "revoke", "meet", "look", "scan"};
+
+/* Where all masters keep which process of theirs has been met. */
+static const char run_key[] = "dlock:redlock-run";
 
 static const char *
 digit(bool is)
@@ -24,32 +26,46 @@ digit(bool is)
 	return is ? "1" : "0";
 }
 
+/* The time is that before it is sent, so that no delay makes a master older. */
+static void
+numbers_write(struct numbers *n, const struct order *o)
+{
+	snprintf(n->lease, sizeof n->lease, "%" PRId64, o->lease);
+	snprintf(n->token, sizeof n->token, "%" PRIu64, o->token);
+	snprintf(n->now, sizeof n->now, "%" PRId64, (int64_t)(instant_now() / NS_PER_MS));
+	snprintf(n->enough, sizeof n->enough, "%" PRId64, restart_enough());
+}
+
 static void
 order_write(const struct order *o, const struct master_names *names, struct numbers *n,
     struct script_call *c)
 {
-	snprintf(n->lease, sizeof n->lease, "%" PRId64, o->lease);
-	snprintf(n->longest, sizeof n->longest, "%" PRId64, o->longest);
-	snprintf(n->token, sizeof n->token, "%" PRIu64, o->token);
+	numbers_write(n, o);
 	*c = (struct script_call){
 	    .script = &script_redlock, .reads = o->kind >= ORDER_LOOK};
 	if (o->kind != ORDER_SCAN) {
 		script_key(c, names->lock);
 		script_key(c, names->data);
 		script_key(c, names->wake);
+		script_key(c, run_key);
 	}
 	script_word(c, operations[o->kind]);
 	script_word(c, o->owner);
 	if (o->kind == ORDER_ACQUIRE || o->kind == ORDER_EXTEND) {
 		script_word(c, n->lease);
-		script_word(c, n->longest);
 		script_word(c, o->record);
 	}
 	if (o->kind == ORDER_EXTEND || o->kind == ORDER_REVOKE)
 		script_word(c, n->token);
 	if (o->kind == ORDER_REVOKE)
 		script_word(c, o->record);
-	if (o->kind != ORDER_ACQUIRE)
+	if (o->kind == ORDER_ACQUIRE || o->kind == ORDER_MEET) {
+		script_word(c, names->clock);
+		script_word(c, n->now);
+	}
+	if (o->kind == ORDER_ACQUIRE)
+		script_word(c, n->enough);
+	else
 		script_word(c, digit(o->flag));
 }
 
@@ -87,16 +103,16 @@ read_acquire(struct vote *v, const redisReply *r)
 {
 	int64_t token;
 
-	if (!take_number(r, 1, 0, &token) || !take_number(r, 2, -1, &v->uptime) ||
-	    !take_text(r, 3, v->run, sizeof v->run) || !take_number(r, 4, 0, &v->longest))
+	if (!take_number(r, 1, 0, &token) || !take_number(r, 2, -1, &v->known) ||
+	    !take_text(r, 3, v->run, sizeof v->run))
 		return false;
 	v->token = token;
 	if (v->verdict == VERDICT_YES)
 		return token > 0;
-	return v->verdict == VERDICT_NO && take_number(r, 5, -2, &v->left) &&
-	    take_number(r, 6, -1, &v->held) &&
-	    take_text(r, 7, v->owner, sizeof v->owner) &&
-	    take_text(r, 8, v->record, sizeof v->record);
+	return v->verdict == VERDICT_NO && take_number(r, 4, -2, &v->left) &&
+	    take_number(r, 5, -1, &v->held) &&
+	    take_text(r, 6, v->owner, sizeof v->owner) &&
+	    take_text(r, 7, v->record, sizeof v->record);
 }
 
 static bool
@@ -109,13 +125,40 @@ read_vote(struct vote *v, enum order_kind kind, const redisReply *r)
 	v->verdict = verdict;
 	if (kind == ORDER_ACQUIRE)
 		return read_acquire(v, r);
-	if (kind == ORDER_RELEASE && v->verdict == VERDICT_YES)
+	if (kind == ORDER_MEET || (kind == ORDER_RELEASE && v->verdict == VERDICT_YES))
 		return true;
 	return (kind != ORDER_EXTEND && kind != ORDER_RELEASE) ||
 	    take_text(r, 1, v->record, sizeof v->record);
 }
 
-/* ---- a master that has restarted ---- */
+/* ---- scripts ---- */
+
+/* RC_OK: *reply is the caller's. */
+static enum rc
+run_order(struct master *m, const struct order *o, redisReply **reply)
+{
+	struct script_call c;
+	struct numbers n;
+
+	order_write(o, m->names, &n, &c);
+	return script_run(&m->call, &c, o->until, reply, &m->fault);
+}
+
+static enum rc
+run_vote(struct master *m, const struct order *o, struct vote *v)
+{
+	redisReply *reply;
+	enum rc rc = run_order(m, o, &reply);
+
+	if (rc != RC_OK)
+		return rc;
+	if (!read_vote(v, o->kind, reply))
+		rc = script_nonsense(&m->call, &m->fault);
+	freeReplyObject(reply);
+	return rc;
+}
+
+/* ---- a master that we have not met ---- */
 
 /* The value of a setting in an answer to CONFIG GET; "": it has none of that name. */
 static const char *
@@ -131,7 +174,7 @@ setting_of(const redisReply *r, const char *name)
 
 /* Does it write down what it is told before it answers?  Who is not told thinks not. */
 static enum rc
-ask_durable(struct master *m)
+ask_durable(struct master *m, bool *is)
 {
 	static const char command[] =
 	    "*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$7\r\nappend*\r\n";
@@ -141,24 +184,40 @@ ask_durable(struct master *m)
 
 	if (rc != RC_OK || !reply)
 		return rc;
-	m->vote.durable = strcmp(setting_of(reply, "appendonly"), "yes") == 0 &&
+	*is = strcmp(setting_of(reply, "appendonly"), "yes") == 0 &&
 	    strcmp(setting_of(reply, "appendfsync"), "always") == 0;
 	freeReplyObject(reply);
 	return RC_OK;
 }
 
+/*
+ * From now on it is known here.  What its settings are at this moment is what counts: they
+ * may be changed later, when it has forgotten something.
+ */
+static enum rc
+meet(struct master *m)
+{
+	struct order o = {.kind = ORDER_MEET, .until = m->order.until};
+	struct vote sure = {.verdict = VERDICT_NO};
+	enum rc rc;
+
+	snprintf(o.owner, sizeof o.owner, "%s", m->vote.run);
+	rc = ask_durable(m, &o.flag);
+	if (rc == RC_OK)
+		rc = run_vote(m, &o, &sure);
+	if (rc == RC_OK && sure.verdict == VERDICT_YES)
+		m->vote.known = restart_enough();
+	return rc;
+}
+
 static enum rc
 check_restart(struct master *m)
 {
-	const struct vote *v = &m->vote;
-
-	if (v->uptime < 0)
+	if (!*m->vote.run)
 		return fault_set(&m->fault, RC_CONFIG,
-		    "%s does not tell how long it has run: its ACL needs +info",
+		    "%s does not tell which process it is: its ACL needs +info",
 		    m->where);
-	return v->verdict == VERDICT_YES && !restart_is_over(v->uptime, v->longest, false)
-	    ? ask_durable(m)
-	    : RC_OK;
+	return m->vote.known < 0 ? meet(m) : RC_OK;
 }
 
 /* ---- orders ---- */
@@ -166,24 +225,13 @@ check_restart(struct master *m)
 static enum rc
 run_script(struct master *m)
 {
-	struct script_call c;
-	struct numbers n;
-	redisReply *reply;
 	enum rc rc;
 
-	order_write(&m->order, m->names, &n, &c);
 	m->call.repeated = false;
-	rc = script_run(&m->call, &c, m->order.until, &reply, &m->fault);
-	if (rc != RC_OK)
-		return rc;
-	if (m->order.kind == ORDER_LOOK || m->order.kind == ORDER_SCAN) {
-		m->reply = reply;
-		return RC_OK;
-	}
+	if (m->order.kind == ORDER_LOOK || m->order.kind == ORDER_SCAN)
+		return run_order(m, &m->order, &m->reply);
+	rc = run_vote(m, &m->order, &m->vote);
 	m->vote.repeated = m->call.repeated;
-	if (!read_vote(&m->vote, m->order.kind, reply))
-		rc = script_nonsense(&m->call, &m->fault);
-	freeReplyObject(reply);
 	secret_blot(m->vote.record, m->address.password);
 	return rc == RC_OK && m->order.kind == ORDER_ACQUIRE ? check_restart(m) : rc;
 }

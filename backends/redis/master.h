@@ -12,6 +12,7 @@
 #include "answer.h"
 #include "backends/encode.h"
 #include "call.h"
+#include "restart.h"
 
 enum {
 	MASTER_NAME_BYTES = ENCODED_BYTES + 24,
@@ -20,9 +21,10 @@ enum {
 	RUN_ID_BYTES = 48,
 };
 
-/* What a lock is called on each master. */
+/* What a lock is called on each master, and our clock. */
 struct master_names {
 	char lock[MASTER_NAME_BYTES], data[MASTER_NAME_BYTES], wake[MASTER_NAME_BYTES];
+	char clock[CLOCK_ID_BYTES]; /* restart_name_clock() */
 };
 
 /* Those in front of ORDER_LISTEN are operations of redlock.lua. */
@@ -31,6 +33,7 @@ enum order_kind {
 	ORDER_EXTEND,
 	ORDER_RELEASE,
 	ORDER_REVOKE,
+	ORDER_MEET, /* comes with ORDER_ACQUIRE, if at all */
 	ORDER_LOOK,
 	ORDER_SCAN,
 	ORDER_LISTEN, /* until somebody releases the lock, or `lease` ms */
@@ -40,7 +43,7 @@ struct order {
 	enum order_kind kind;
 	unsigned round;          /* numbers all questions that were put to the masters */
 	char owner[VOTER_BYTES]; /* of ORDER_SCAN: the cursor */
-	int64_t lease, longest;  /* ms */
+	int64_t lease;           /* ms */
 	uint64_t token;
 	const char *record; /* not owned */
 	bool flag;          /* EXTEND: heal; RELEASE: wake; REVOKE: force */
@@ -54,10 +57,8 @@ enum verdict { VERDICT_NO, VERDICT_YES, VERDICT_HEALED, VERDICT_ABSENT, VERDICTS
 struct vote {
 	enum verdict verdict;
 	uint64_t token;
-	int64_t uptime; /* s */
-	int64_t longest;
+	int64_t known;      /* for so long the master has been running, ms: restart.h */
 	int64_t left, held; /* ms; -1: for ever; not known */
-	bool durable;       /* a crash of the master loses nothing */
 	bool repeated;      /* the question was asked twice */
 	char run[RUN_ID_BYTES];
 	char owner[VOTER_BYTES];

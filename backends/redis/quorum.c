@@ -225,14 +225,11 @@ count_one(const struct master *m, struct tally *t)
 		t->token = m->vote.token;
 }
 
-/* A lease that anybody has told of may be one that a master has forgotten. */
 static bool
-is_young(const struct master *m, int64_t longest)
+is_young(const struct master *m)
 {
-	const struct vote *v = &m->vote;
-
 	return m->rc == RC_OK && m->order.kind == ORDER_ACQUIRE &&
-	    v->verdict == VERDICT_YES && !restart_is_over(v->uptime, longest, v->durable);
+	    m->vote.verdict == VERDICT_YES && !restart_is_over(m->vote.known);
 }
 
 void
@@ -247,12 +244,8 @@ quorum_count(const struct quorum *q, struct tally *t)
 		if (!quorum_has_heard(q, m))
 			continue;
 		count_one(m, t);
-		if (m->rc == RC_OK && m->vote.longest > t->longest)
-			t->longest = m->vote.longest;
+		t->young += is_young(m);
 	}
-	for (size_t i = 0; i < q->n; i++)
-		t->young += quorum_has_heard(q, &q->masters[i]) &&
-		    is_young(&q->masters[i], t->longest);
 }
 
 enum rc
@@ -361,6 +354,10 @@ quorum_refused(const struct quorum *q, const struct tally *t, struct fault *f)
 		    q->n);
 	if (missing <= q->n - q->need)
 		missing = q->n - t->answered;
+	if (missing <= q->n - q->need)
+		return fault_set(f, RC_AGAIN,
+		    "only %zu of %zu masters say that it is ours, and %zu must",
+		    t->votes[VERDICT_YES], q->n, q->need);
 	return fault_set(f, RC_AGAIN,
 	    "%zu of %zu masters do not answer, and only %zu may fail (%.400s)", missing,
 	    q->n, q->n - q->need, first ? first->fault.text : "all are silent");

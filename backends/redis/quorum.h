@@ -39,7 +39,6 @@ struct tally {
 	size_t open;     /* may still answer */
 	size_t answered; /* those with a verdict */
 	uint64_t token;  /* the highest of those who said yes */
-	int64_t longest; /* of all who told, ms */
 };
 
 /*

@@ -36,6 +36,7 @@
  */
 #include "backends/backend.h"
 
+#include "backends/identity.h"
 #include "backends/patience.h"
 #include "backends/refuse.h"
 #include "backends/secret.h"
@@ -241,6 +242,19 @@ redis_open(
 	r->base.caps &= ~r->client.dialect->lacks;
 	address_print(&r->site.address, r->site.where, sizeof r->site.where);
 	*ret = &r->base;
+	return RC_OK;
+}
+
+/* ---- which locks these are ---- */
+
+static enum rc
+redis_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct redis *r = redis_of(s);
+
+	(void)f;
+	address_identify(id, &r->site.address);
+	identity_add(id, "dialect", r->client.dialect->name);
 	return RC_OK;
 }
 
@@ -614,6 +628,7 @@ const struct backend redis_backend = {
 		"redis[s]+cluster://host,host, redlock[s]://host,host,host",
     .open = redis_open,
     .close = redis_close,
+    .identify = redis_identify,
     .together = redis_together,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
     .admin = &(

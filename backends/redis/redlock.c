@@ -15,10 +15,11 @@
  *     quorum is withdrawn wherever it may have a vote, also where no answer came.  What
  *     was sent for it and arrives later gives a vote to an owner who never uses
  *     it; that ends with its lease.
- *  4. A vote counts only if the master has run for longer than the longest lease it or
- *     any other that answered has heard of, or writes down each change before it answers
- *     (restart.h).  So whoever had a vote that a crash has made it forget holds no more.
- *     Such a master is voted on and released all the same.
+ *  4. No lease is longer than 60 s.  A vote counts only if some host has known the process
+ *     of that master for 61 s, or if it wrote down each change before it answered when it
+ *     was first met (restart.h, `run` in redlock.lua).  So whoever had a vote that a crash
+ *     has made it forget holds no more, however long the leases are of those who ask, and
+ *     whoever else is away.  Such a master is voted on and released all the same.
  *  5. Token: each master deals max(the last it knows + 1, its clock in us); the highest of the
  *     voters is ours, and is written back to a quorum before the lock counts as ours.  Any
  *     later quorum has one of these among it, and gets a higher one.  The clock is for
@@ -33,23 +34,34 @@
  *
  * Why two never hold: let X have had a quorum Q at its last good answer, sent at s, and
  * Y be granted with a quorum R.  Some master m is in both.  It gave its vote to X, after s,
- * for T by its own clock, and to Y later.  Between, X's vote there ended: X released it
- * (then X was over), or T ran out (then X's time, T - 1 % from s, was over, if m's clock
- * did not run more than 1 % fast or was not set forward), or m forgot it: then m has
- * restarted since s and its vote counts for Y only when more than T has passed since.
- * Healing adds votes to X while X has a quorum, so m may be one of those, by the same argument.
+ * for T <= 60 s by its own clock, and to Y later.  Between, X's vote there ended: X released
+ * it (then X was over), or T ran out (then X's time, T - 1 % from s, was over, if m's clock
+ * did not run more than 1 % fast or was not set forward), or m forgot it.  Then m's process
+ * of now, P, began after X's vote, so after s.  Some host had P's first answer at a, later
+ * still, and P's vote for Y counts only if that host, or another run on it since the same
+ * boot, sent a request at b >= a + 61 s by a clock that nobody can set, and P answered it.
+ * Y was granted after b, so more than 60 s after s, when X was over.  What m keeps of this
+ * names P by its run ID, which no other process has: data of an earlier one, of a backup
+ * or of another master tell nothing of P, and whoever forgets them only waits anew.
+ * T does not occur in this: the leases of X and Y, and what the rest of the masters know or
+ * are, do not matter.  Healing adds votes to X while X has a quorum, so m may be one of
+ * those, by the same argument.
  * What breaks it: a clock that is set forward on a master (that is a vote forgotten; it
- * takes as many as are beyond a quorum in X's favour); eviction; FLUSHALL; a crash that
- * loses what was said to be written; a machine that stands still between a look at the
- * clock and the write it allows.  For all of these there is the token.
+ * takes as many as are beyond a quorum in X's favour); eviction; a DEL by hand; a crash
+ * that loses what was said to be written, or settings that are made durable while a master
+ * is down; another client whose leases on the same keys are longer; a machine that
+ * stands still between a look at the clock and the write it allows.  For all of these there
+ * is the token.
  */
 #include "redlock.h"
 
+#include "backends/identity.h"
 #include "backends/patience.h"
 #include "backends/setting.h"
 #include "dialect.h"
 #include "redlock_look.h"
 #include "redlock_wait.h"
+#include "restart.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -181,6 +193,20 @@ check_login(const struct redlock *r, struct fault *f)
 	    : RC_OK;
 }
 
+/* The masters in the order in which they are named. */
+static enum rc
+redlock_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct redlock *r = redlock_of(s);
+
+	(void)f;
+	identity_add(id, "form", "redlock");
+	for (size_t i = 0; i < r->quorum.n; i++)
+		address_identify(id, &r->quorum.masters[i].address);
+	identity_add(id, "dialect", r->bare ? "string" : "native");
+	return RC_OK;
+}
+
 enum rc
 redlock_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
@@ -229,6 +255,17 @@ redlock_go_on(
 	return young ? RC_AGAIN : fault_set(f, rc, "%s: still held", r->quorum.where);
 }
 
+/* What a master that restarts may have forgotten is never longer. */
+static enum rc
+check_lease(const struct claim *claim, struct fault *f)
+{
+	long long most = restart_longest() / 1000;
+
+	return ns_to_ms(claim->ttl) > restart_longest()
+	    ? fault_set(f, RC_USAGE, "with redlock --ttl is 3s to %llds", most)
+	    : RC_OK;
+}
+
 static enum rc
 redlock_acquire(struct store *s, const struct claim *claim, instant until,
     struct grant *g, struct fault *f)
@@ -236,8 +273,10 @@ redlock_acquire(struct store *s, const struct claim *claim, instant until,
 	struct redlock *r = redlock_of(s);
 	struct refusal refusal;
 	bool heard = false;
-	enum rc rc;
+	enum rc rc = check_lease(claim, f);
 
+	if (rc != RC_OK)
+		return rc;
 	quorum_name(&r->quorum, claim->key, r->bare);
 	redlock_hold_begin(&r->hold, &r->quorum, claim);
 	redlock_wait_begin(&r->wait, claim);
@@ -310,6 +349,7 @@ static const struct backend redlock_backend = {
     .url_help = "redlock[s]://[user:password@]host[:port],host,host...[/db]",
     .open = redlock_open,
     .close = redlock_close,
+    .identify = redlock_identify,
     .lock = &(const struct lock_ops){redlock_acquire, redlock_renew, redlock_release},
     .admin = &(
 	const struct admin_ops){admin_each, admin_revoke, admin_freeze, admin_thaw},

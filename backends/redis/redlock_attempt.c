@@ -29,11 +29,7 @@ collect(
 	redlock_hold_ask(h, ORDER_ACQUIRE, false,
 	    instant_first(redlock_hold_round_ends(h), most), NULL);
 	rc = quorum_hear(h->quorum, h->order.until, is_decided, t);
-	if (rc == RC_OK)
-		rc = quorum_check_twins(h->quorum, f);
-	if (rc == RC_OK && t->longest > h->order.longest)
-		h->order.longest = t->longest;
-	return rc;
+	return rc == RC_OK ? quorum_check_twins(h->quorum, f) : rc;
 }
 
 /* ---- no quorum ---- */
@@ -55,8 +51,8 @@ static enum rc
 refuse_young(const struct redlock_hold *h, const struct tally *t, struct fault *f)
 {
 	return fault_set(f, RC_BUSY,
-	    "%zu of %zu masters have restarted less than %lld s ago and may have forgotten who holds it (with appendfsync always they would not)",
-	    t->young, h->quorum->n, (long long)h->order.longest / 1000 + 1);
+	    "%zu of %zu masters have been met less than %lld s ago: they may have restarted and forgotten who holds it (with appendonly yes and appendfsync always they would not)",
+	    t->young, h->quorum->n, (long long)restart_enough() / 1000);
 }
 
 static enum rc

@@ -21,9 +21,8 @@ redlock_hold_begin(
 {
 	h->quorum = quorum;
 	h->claim = claim;
-	h->order = (struct order){.lease = ns_to_ms(claim->ttl),
-	    .longest = ns_to_ms(claim->ttl),
-	    .record = claim->record};
+	h->order = (struct order){.lease = ns_to_ms(claim->ttl), .record = claim->record};
+	restart_name_clock(quorum->names.clock, claim->owner);
 }
 
 void

@@ -86,6 +86,19 @@ script_nonsense(struct call *to, struct fault *f)
 	    "%s gave an answer that dlock's script does not give", call_where(to));
 }
 
+/* Who may lock, but not look, needs another rule than the usual one. */
+static enum rc
+refused(struct call *to, const struct script_call *c, char *text, struct fault *f)
+{
+	enum rc rc = call_refused(to, text, f);
+	char *hint = c->reads ? strstr(f->text, "allow the user ") : NULL;
+
+	if (rc == RC_DENIED && hint)
+		snprintf(hint, f->text + sizeof f->text - hint,
+		    "to look, allow the user %%R~dlock:* +@read +time +eval_ro +evalsha_ro");
+	return rc;
+}
+
 enum rc
 script_run(struct call *to, const struct script_call *c, instant until,
     redisReply **reply, struct fault *f)
@@ -108,7 +121,7 @@ script_run(struct call *to, const struct script_call *c, instant until,
 		return script_nonsense(to, f);
 	if ((*reply)->type == REDIS_REPLY_ARRAY)
 		return RC_OK;
-	rc = (*reply)->type == REDIS_REPLY_ERROR ? call_refused(to, (*reply)->str, f)
+	rc = (*reply)->type == REDIS_REPLY_ERROR ? refused(to, c, (*reply)->str, f)
 						 : script_nonsense(to, f);
 	freeReplyObject(*reply);
 	*reply = NULL;

@@ -13,10 +13,14 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define MAJORITY_PATIENCE (250 * NS_PER_MS) /* from then on fewer than most will do */
-#define ONE_PATIENCE (100 * NS_PER_MS)      /* for one, once all else is answered */
+#define ONE_PATIENCE (100 * NS_PER_MS) /* for one, once all else is answered */
 
-enum { SENTINEL_WHERE = 300, COMMAND_BYTES = 2048 };
+enum {
+	SENTINEL_WHERE = 300,
+	COMMAND_BYTES = 2048,
+	LAST_PART =
+	    4, /* of the wait: one of so many parts, in which fewer than most will do */
+};
 
 /* What one of them has to say. */
 enum word {
@@ -360,11 +364,14 @@ await_any(struct sentinels *s, instant until, struct fault *f)
 	return woke == WOKE_STOP ? RC_STOP : RC_OK;
 }
 
-/* Until most agree; or all are heard; or time has come and some are. */
+/*
+ * Until most agree; or all are heard; or the wait nears its end and some are.  The first
+ * to answer may be one that was cut off, or lies: whom it names would get the password.
+ */
 static enum rc
 hear(struct sentinels *s, instant until, struct fault *f)
 {
-	instant soon = instant_first(until, instant_now() + MAJORITY_PATIENCE);
+	instant soon = until - (until - instant_now()) / LAST_PART;
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && anyone_busy(s) && !named_by(s, true)) {

@@ -2,8 +2,9 @@
  * sentinel.h - where the sentinels say that the master is.
  *
  * They are asked all at once.  One that was cut off goes on naming the old master, so what
- * counts is what most of those in the URL say; where not so many answer, what all say who
- * do.  Connections live as long as a question, since sentinels close them at a fail-over.
+ * counts is what most of those in the URL say; where not so many answer until the time is
+ * nearly over, or can answer, what all say who do.  Connections live as long as a
+ * question, since sentinels close them at a fail-over.
  */
 #ifndef DLOCK_REDIS_SENTINEL_H
 #define DLOCK_REDIS_SENTINEL_H

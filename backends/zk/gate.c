@@ -2,6 +2,7 @@
 #include "gate.h"
 
 #include "backends/clock.h"
+#include "filter.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -39,6 +40,8 @@ gate_hear(struct gate *g, const char *line)
 {
 	const char *number = strstr(line, "errno=");
 
+	if (strstr(line, "nitiated connection to server"))
+		filter_begin();
 	if (!number || strstr(line, "has expired"))
 		return;
 	pthread_mutex_lock(&g->mutex);

@@ -5,6 +5,9 @@
  * first, in its own thread and without a lock (3.8: handle_socket_error_msg), and
  * there it is kept waiting until session_await() lets it try once.
  *
+ * In the same way it says that it has a connection, and from then on it reads through the
+ * filter (filter.h).
+ *
  * A log has no context, so each session has one of several functions for it, and
  * what that works on cannot but be global.  The last few sessions may still be
  * ending when a new one begins.

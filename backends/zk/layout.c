@@ -357,52 +357,50 @@ is_part(const char *name)
 	    strcmp(name, "slots") == 0;
 }
 
+/* Does the number that the server gives stand there?  One that is negative has its sign. */
+static bool
+is_place(const char *rank)
+{
+	bool negative = *rank == '-';
+	size_t digits = strspn(rank + negative, "0123456789");
+
+	return rank[negative + digits] == '\0' &&
+	    (digits == NUMBER || (negative && digits == NUMBER - 1));
+}
+
 /*
  * Has a client of another layout made it?  All of Curator's recipes put a uuid before "lock-<n>";
  * menagerie puts nothing there.
  */
 static bool
-is_unlike_curators(const struct child *c)
+is_unlike_curators(const struct child *c, const char *rank)
 {
-	static void (*const readers[])(struct child *) = {rw_seq_read, menagerie_read};
-	bool unlike = strstr(c->name, "__lock__") || strstr(c->name, "__rlock__") ||
-	    is_lease(c->name) || layout_is_permit(c->name);
-	bool bare = starts_with(c->name, "lock-") && c->rank == c->name + strlen("lock-");
-
-	if (c->rank != c->name && strspn(c->rank, "0123456789") == NUMBER)
-		return unlike || bare;
-	for (size_t i = 0; !unlike && i < sizeof readers / sizeof *readers; i++) {
-		struct child other = {.name = c->name, .blind = true};
-
-		readers[i](&other);
-		unlike = !other.blind;
-	}
-	return unlike;
+	return strstr(c->name, "__lock__") || strstr(c->name, "__rlock__") ||
+	    layout_is_permit(c->name) ||
+	    (starts_with(c->name, "lock-") && rank == c->name + strlen("lock-"));
 }
 
-/* Names that nobody knows have a place, too, as Curator has it: by the whole of them. */
 static void
 curator_read(struct child *c)
 {
-	c->rank = rank_after_tag(c->name);
-	c->blind = false;
-	if (ends_with(c->name, c->rank, "__READ__"))
-		c->kind = KIND_SHARED;
-	else if (ends_with(c->name, c->rank, "__WRIT__"))
-		c->kind = KIND_WRITER;
-	else if ((c->limit = limit_before(c->name, c->rank)) > 0)
-		c->kind = KIND_LIMIT;
-	if (is_curators_dlock(c->name)) {
-		c->owner = c->name + strlen("_c_");
-		c->what = c->rank != c->name ? CHILD_DLOCKS : CHILD_FOREIGN;
-		return;
-	}
-	if (is_part(c->name))
+	const char *rank = rank_after_tag(c->name);
+	bool has_place = rank != c->name && is_place(rank);
+
+	if (is_part(c->name)) {
 		c->what = CHILD_PART;
-	else if (is_unlike_curators(c))
-		c->blind = true;
-	else if (c->rank != c->name)
-		c->what = CHILD_OTHERS;
+		c->blind = false;
+	}
+	if (is_curators_dlock(c->name))
+		c->owner = c->name + strlen("_c_");
+	if (!has_place || (!c->owner && is_unlike_curators(c, rank)))
+		return;
+	note_place(c, rank, KIND_EXCLUSIVE, c->owner);
+	if (ends_with(c->name, rank, "__READ__"))
+		c->kind = KIND_SHARED;
+	else if (ends_with(c->name, rank, "__WRIT__"))
+		c->kind = KIND_WRITER;
+	else if ((c->limit = limit_before(c->name, rank)) > 0)
+		c->kind = KIND_LIMIT;
 }
 
 static void
@@ -444,13 +442,15 @@ plain_read(struct child *c)
 
 /*
  * A freeze is the first of all to the layout's users: what they read as its number is less
- * than any, or 0, which only a holder can have that was there before.
+ * than any, or 0, which only a holder can have that was there before.  All end in a number:
+ * go-zookeeper reads one in each child's name, after the last "-" or "__", or fails.
  */
 const struct layout layouts[] = {
     {"curator", "Apache Curator", "a lock of Apache Curator's",
 	CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | STEERED | CAP_FREEZE,
 	.recipes = true, .listens = true,
-	.freezes = {{"", "-freeze-", "-__WRIT__"}, {"/locks", "-freeze-", "-__WRIT__"}},
+	.freezes = {{"", "-freeze-", "-__WRIT__-0000000001"},
+	    {"/locks", "-freeze-", "-__WRIT__-0000000001"}},
 	.name_node = curator_name, .read = curator_read},
     {"plain", "clients for which one node is the lock", "a node that is the lock",
 	CAP_JOB | STEERED, .single = true, .name_node = plain_name, .read = plain_read},

@@ -50,7 +50,7 @@ struct child {
 	    *rank; /* what counts of the name for the order; `name`: it has no number */
 	const char *owner; /* a dlock's: there it begins in the name; NULL */
 	enum child_kind what;
-	/* whoever has made it does not wait for ours, nor we for it; it has no place */
+	/* it has no place: whoever has made it does not wait for ours, nor we for it */
 	bool blind;
 	enum lock_kind kind;
 	unsigned limit;

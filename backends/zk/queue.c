@@ -49,12 +49,20 @@ is_leaving(const struct child *e, const struct child *own)
 	    strcmp(other.rank, own->rank) > 0;
 }
 
+bool
+queue_is_strange(const struct layout *l, const char *name)
+{
+	struct child e = layout_read(l, name), other;
+
+	return e.what == CHILD_FOREIGN && !e.owner && !layout_of(name, &other);
+}
+
 /* Users of each recipe see nodes of their own. */
 static bool
 is_foreign(const struct layout *l, const struct child *e, const struct child *own)
 {
 	if (e->blind)
-		return !is_leaving(e, own);
+		return !queue_is_strange(l, e->name) && !is_leaving(e, own);
 	if (!l->recipes || e->owner || e->rank == e->name || e->kind == KIND_LIMIT)
 		return false;
 	if (e->kind == KIND_SHARED || e->kind == KIND_WRITER)
@@ -101,6 +109,8 @@ look_at_each(struct place *p, const struct queue *q, const struct child *own)
 			p->found = true;
 		else if (!p->foreign && is_foreign(q->layout, &e, own))
 			p->foreign = q->names[i];
+		else if (e.blind && queue_is_strange(q->layout, q->names[i]))
+			p->strange = true;
 		if (!p->exhausted && is_exhausted(&e))
 			p->exhausted = q->names[i];
 		if (!first.name || stands_before(&e, &first))

@@ -8,12 +8,12 @@
  *	_c_<uuid>-__WRIT__<number>	the same (a writer of its InterProcessReadWriteLock)
  *	_c_<uuid>-__READ__<number>	shared (a reader of that)
  *	_c_<uuid>-<N>-unit-<number>	one of N units (dlock's own; no recipe of Curator's sees it)
- *	anything else			exclusive
  *
  *  1. One order for all kinds: by what follows the last such tag in the name, as
- *     strings; names without one by the whole name.  For each recipe of Curator's that is its own
+ *     strings.  For each recipe of Curator's that is its own
  *     order (LockInternals.getSortedChildren, StandardLockInternalsDriver), so that we
- *     exclude its users and they us.  In other layouts it is by the number.
+ *     exclude its users and they us.  In other layouts it is by the number.  A node without
+ *     a place is a stranger's (stranger.h).
  *  2. A node waits for all before it that conflict with it, and a unit while N units are
  *     before it.  So those who hold are always the first ones, all of one kind: one
  *     exclusive, or the readers up to the first node that is none, or the first N units.
@@ -57,6 +57,7 @@ struct place {
 	enum awaits awaits; /* while we wait */
 	bool semaphore;     /* "locks" or "leases" are there */
 	const char *freeze; /* one of those that are there; it may have ended */
+	bool strange;       /* there are some of which no layout knows what they are */
 	/*
 	 * A child by which we cannot go.  `foreign`: made by a lock whose users do not
 	 * wait for ours (of another layout, or another recipe).
@@ -80,6 +81,9 @@ struct queue {
  * their names.
  */
 void queue_look(struct place *ret, const struct queue *, const char *own);
+
+/* Is that the name of a child that no layout knows?  stranger.h */
+bool queue_is_strange(const struct layout *, const char *name);
 
 /* It is frozen: whoever would hold the lock waits for the end of that node. */
 void queue_hold_back(struct place *, const char *freeze);

@@ -4,6 +4,7 @@
 #include "session.h"
 
 #include "backends/secret.h"
+#include "filter.h"
 #include "gate.h"
 #include "hosts.h"
 
@@ -61,6 +62,8 @@ last_error(struct session *s)
 
 	if (error == 0)
 		return "no answer";
+	if (filter_error(error))
+		return filter_error(error);
 	if (error == EHOSTDOWN) /* what the library makes of an end of file */
 		return "the server closes the connection (has it lost its quorum, or is it no ZooKeeper?)";
 	return strerror(error);
@@ -459,7 +462,8 @@ start_library(struct session *s, int64_t asked, struct fault *f)
 	const struct ensemble *e = s->ensemble;
 
 	zoo_deterministic_conn_order(1); /* the order is ours to choose */
-	zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
+	/* with TLS its log goes to stderr; else it is to say when it has a connection */
+	zoo_set_debug_level(e->tls ? ZOO_LOG_LEVEL_WARN : ZOO_LOG_LEVEL_INFO);
 	credit_begin(&s->heard.credit, asked, instant_now());
 	errno = ENOENT;
 	if (e->tls)

@@ -3,6 +3,7 @@
 
 #include "backends/refuse.h"
 #include "pool.h"
+#include "stranger.h"
 #include "unit.h"
 
 #include <stdio.h>
@@ -133,6 +134,10 @@ place_find(struct turn *t, struct fault *f)
 		return rc;
 	q = queue_listed(d, t->list);
 	queue_look(p, &q, strrchr(t->node->path, '/') + 1);
+	if (p->strange && !p->foreign)
+		rc = stranger_find(t, &q, &p->foreign, turn_answer_by(t), f);
+	if (rc != RC_OK)
+		return rc;
 	if (p->foreign)
 		return refuse_foreign(t, p->foreign, f);
 	if (p->exhausted)

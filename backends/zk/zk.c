@@ -20,6 +20,7 @@
  */
 #include "backends/backend.h"
 
+#include "backends/identity.h"
 #include "backends/patience.h"
 #include "backends/refuse.h"
 #include "backends/setting.h"
@@ -229,6 +230,25 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 	}
 	print_where(z);
 	*ret = &z->base;
+	return RC_OK;
+}
+
+/* The user is what stands before the password; hosts are one ensemble in any order. */
+static enum rc
+zk_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct zk *z = zk_of(s);
+	char user[sizeof z->ensemble.login];
+
+	(void)f;
+	snprintf(user, sizeof user, "%.*s", (int)strcspn(z->ensemble.login, ":"),
+	    z->ensemble.login);
+	identity_list(id, "host", z->ensemble.hosts, ',');
+	identity_add(id, "chroot", z->ensemble.chroot);
+	identity_add(id, "user", user);
+	identity_number(id, "tls", z->ensemble.tls);
+	identity_add(id, "layout", z->dir.layout->name);
+	identity_add(id, "path", z->dir.path);
 	return RC_OK;
 }
 
@@ -786,6 +806,7 @@ const struct backend zk_backend = {
     .url_help = "zk://[user:password@]host[:port],.../chroot",
     .open = zk_open,
     .close = zk_close,
+    .identify = zk_identify,
     .lock = &(const struct lock_ops){zk_acquire, zk_renew, zk_release},
     .admin = &(const struct admin_ops){zk_each, zk_revoke, zk_freeze, zk_thaw},
 };

@@ -6,6 +6,7 @@
 
 #include "events.h"
 #include "loop.h"
+#include "loss.h"
 #include "cmd/parse.h"
 #include "progress.h"
 #include "cmd/say.h"
@@ -50,6 +51,13 @@ struct front_stop {
 	instant continued; /* when we were, last */
 };
 
+/* Renewals that are not answered: the user hears of it while something can be done. */
+struct front_doubt {
+	instant warn_at; /* when half is over of what is left for it; NEVER */
+	bool warned;     /* in this outage */
+	char why[800];   /* clean */
+};
+
 /* The other process. */
 struct front_keeper {
 	pid_t pid;              /* 0: reaped */
@@ -67,6 +75,7 @@ struct front {
 	struct front_elders elders;
 	struct watch watch;
 	struct front_stop stop;
+	struct front_doubt doubt;
 	int interrupt; /* the signal that is to end the waiting; 0 */
 	bool tried;    /* to deliver the lock, with a body */
 	struct front_end end;
@@ -196,6 +205,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
 	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
+	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
 	front_finish(f, lost.stuck || has_begun(f) ? lost : otherwise, why);
 }
@@ -239,6 +249,8 @@ view_of(const struct shared *s)
 	};
 }
 
+static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
+
 /*
  * Instead of a keeper that is late.  Said first, done then: a keeper that
  * sees the command end of it has to know that it was no end of its own.
@@ -248,6 +260,7 @@ stop_command(struct front *f)
 {
 	if (atomic_exchange(&f->shared->stopping, true))
 		return;
+	loss_tell(f->run, &silence, "");
 	front_signal_tree(f, f->keeper.pid, f->plan->command.signal, true);
 	events_message(f->plan, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
@@ -337,10 +350,10 @@ is_foreground_job(void)
 
 /*
  * Whether the command has got the signal as well: in a terminal it shares our
- * process group, to which the kernel sends Ctrl-C, and to which the command
- * itself sends with `kill 0` (passing that back could go on for ever).  What
- * continues a job in the foreground is the shell's `fg`, to the whole group:
- * passed on, it could undo the next Ctrl-Z.
+ * process group, to which the kernel sends Ctrl-C (but not every hang-up), and to
+ * which the command itself sends with `kill 0` (passing that back could go on for
+ * ever).  What continues a job in the foreground is the shell's `fg`, to the whole
+ * group: passed on, it could undo the next Ctrl-Z.
  */
 static bool
 command_had_it(const struct front *f, const struct signalfd_siginfo *info)
@@ -349,7 +362,7 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 		return false;
 	if (info->ssi_signo == SIGCONT)
 		return is_foreground_job();
-	return info->ssi_code == SI_KERNEL ||
+	return loop_is_for_group(info) ||
 	    (info->ssi_code == SI_USER &&
 		tree_relation(f->keeper.pid, info->ssi_pid) == KIN_YES);
 }
@@ -445,17 +458,48 @@ front_stop(struct front *f)
 	atomic_store(&f->shared->front.mirrored, false);
 }
 
+/* With -v it is said at once, otherwise only if it lasts. */
 static void
-tell_suspicion(const struct front *f, const struct msg *m)
+front_suspect(struct front *f, const struct msg *m)
 {
-	char key[400], words[800], left[32];
+	char key[400], left[32];
 
-	if (!f->plan->show.verbose)
+	text_clean(f->doubt.why, sizeof f->doubt.why, m->text, strlen(m->text));
+	if (f->plan->show.verbose)
+		say("%s: %s; the command may go on for %s, trying again",
+		    plan_name(f->plan, key, sizeof key), f->doubt.why,
+		    parse_duration_text(
+			m->number > 0 ? m->number : 0, left, sizeof left));
+	else if (!f->plan->show.quiet)
+		f->doubt.warn_at = instant_now() + m->number / 2;
+}
+
+static void
+warn(struct front *f)
+{
+	int64_t left = atomic_load(&f->shared->term_at) - instant_now();
+	char key[400], time[32];
+
+	f->doubt.warn_at = NEVER;
+	if (left <= 0 || atomic_load(&f->shared->stopping) ||
+	    atomic_load(&f->shared->end.finished))
 		return;
-	say("%s: %s; the command may go on for %s, trying again",
-	    plan_name(f->plan, key, sizeof key),
-	    text_clean(words, sizeof words, m->text, strlen(m->text)),
-	    parse_duration_text(m->number > 0 ? m->number : 0, left, sizeof left));
+	f->doubt.warned = true;
+	say("%s: %s; if no renewal succeeds, the command is stopped in %s",
+	    plan_name(f->plan, key, sizeof key), f->doubt.why,
+	    parse_duration_text(left, time, sizeof time));
+}
+
+static void
+front_trust(struct front *f)
+{
+	char key[400];
+
+	if (f->doubt.warned || f->plan->show.verbose)
+		say("%s: the lease was renewed after all",
+		    plan_name(f->plan, key, sizeof key));
+	f->doubt.warn_at = NEVER;
+	f->doubt.warned = false;
 }
 
 static void
@@ -478,11 +522,10 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		command_stopped(f, m->number);
 		break;
 	case MSG_SUSPECT:
-		tell_suspicion(f, m);
+		front_suspect(f, m);
 		break;
 	case MSG_TRUSTED:
-		if (f->plan->show.verbose)
-			say("the lease was renewed after all");
+		front_trust(f);
 		break;
 	case MSG_TRACE:
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
@@ -490,7 +533,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_NOTICE:
 		if (f->plan->show.quiet)
 			break;
-		progress_pause(&f->progress);
+		progress_noticed(&f->progress);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_ENDED:
@@ -609,6 +652,7 @@ front_run(const struct run *r, pid_t keeper)
 	    .keeper = {.pid = keeper, .link = r->ends[0]},
 	    .elders = {.look_at = NEVER},
 	    .stop = {.at = NEVER},
+	    .doubt = {.warn_at = NEVER},
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
@@ -637,8 +681,8 @@ front_run(const struct run *r, pid_t keeper)
 		show_progress(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.keeper.link, .events = POLLIN};
 		n = poll_anchors(&f, set);
-		wake = instant_first(
-		    instant_first(progress_next(&f.progress), wake), f.stop.at);
+		wake = instant_first(instant_first(progress_next(&f.progress), wake),
+		    instant_first(f.stop.at, f.doubt.warn_at));
 		loop_wait(&f.loop, set, n, wake);
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
 			hear_keeper(&f);
@@ -652,6 +696,8 @@ front_run(const struct run *r, pid_t keeper)
 			front_take_signal(&f, &info);
 		if (!f.end.over && instant_now() >= f.stop.at)
 			front_stop(&f);
+		if (!f.end.over && instant_now() >= f.doubt.warn_at)
+			warn(&f);
 	}
 	progress_end(&f.progress, 0);
 	heard.where = shared_where(r->shared);

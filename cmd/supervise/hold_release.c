@@ -24,7 +24,7 @@ connect_to_hold(int fd, const struct keeper_address *a, struct fault *f)
 			    "this handle cannot be asked from here (another network namespace, or another machine?)");
 		if (errno != EINTR)
 			return fault_set(f, RC_LOST,
-			    "nothing is held under this handle: it was released, or its time or its process has ended");
+			    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");
 	}
 	if (!keeper_address_is_ours(fd, &pid))
 		return fault_set(f, RC_LOST, "this handle is another user's");

@@ -153,6 +153,7 @@ join_open(struct store **ret, const struct join_asker *asker, struct joined *joi
 	    .joined = joined,
 	    .alert = -1,
 	};
+	j->asker.identity = &joined->identity;
 	*ret = &j->base;
 	return RC_OK;
 }

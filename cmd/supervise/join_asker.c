@@ -82,8 +82,7 @@ write_ask(struct join_ask *a, const struct join_asker *k, enum join_verb verb)
 {
 	char *key = a->keys;
 
-	*a = (struct join_ask){
-	    .version = JOIN_VERSION, .verb = verb, .anywhere = k->plan->site.inherits};
+	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb};
 	snprintf(a->backend, sizeof a->backend, "%s", k->plan->site.backend->name);
 	for (size_t i = 0; i < k->plan->nkeys; i++)
 		key = stpcpy(key, k->plan->keys[i]) + 1;
@@ -91,8 +90,8 @@ write_ask(struct join_ask *a, const struct join_asker *k, enum join_verb verb)
 		key++; /* an empty one, which nobody has */
 	if (*k->keep_until > instant_now())
 		a->keep = *k->keep_until - instant_now();
-	if (!join_site_write(a->site, k->site))
-		a->version = 0; /* too long to be compared: never the same */
+	if (k->identity)
+		memcpy(a->identity, k->identity->text, sizeof a->identity);
 	return key - (char *)a;
 }
 

@@ -13,6 +13,8 @@ struct join_asker {
 	const struct plan *plan;
 	/* the plan's, or what join_site_hear() has made of it */
 	struct site *site;
+	/* which locks the plan's keys are there; NULL: not known, or no matter */
+	const struct identity *identity;
 	/* so long the keeper is to keep the lock, whatever becomes of us; may change */
 	const instant *keep_until;
 };

@@ -78,16 +78,19 @@ hear_site(struct search *s)
 	const struct join_answer *a = &s->answer;
 
 	if (a->version == JOIN_VERSION)
-		join_site_hear(s->told, s->asker->site, a->secret ? NULL : a->site);
+		join_site_hear(s->told, s->asker->site, a->site, a->secret);
 }
 
-/* The next address of a keeper; nothing has been heard of it yet. */
+/* The next address of a keeper of our backend; nothing has been heard of it yet. */
 static bool
 next_keeper(struct search *s, const char **addresses, struct keeper_address *a)
 {
 	s->answer.version = 0;
 	s->answer.foreign = s->answer.full = false;
-	return keeper_address_next(addresses, a);
+	while (keeper_address_next(addresses, a))
+		if (keeper_address_serves(a, s->asker->plan->site.backend))
+			return true;
+	return false;
 }
 
 static void
@@ -96,6 +99,51 @@ close_keeper(struct search *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	s->fd = -1;
+}
+
+/* ---- where they are ---- */
+
+/* Asks one keeper for its site.  RC_OK: whether it has told it or not. */
+static enum rc
+ask_site(struct search *s, const struct keeper_address *a, struct fault *f)
+{
+	instant until = instant_now() + JOIN_PATIENCE;
+	enum rc rc = join_asker_connect(s->asker, a, until, &s->fd, f);
+
+	if (rc == RC_OK)
+		rc = join_asker_ask(s->asker, s->fd, JOIN_CHECK, until, &s->answer, f);
+	hear_site(s);
+	close_keeper(s);
+	return rc == RC_LOST ? RC_OK : rc;
+}
+
+/*
+ * A plan that names no server has that of the nearest keeper, which tells it.  Only then is
+ * it known which locks are asked for.
+ */
+static enum rc
+hear_due_site(struct search *s, const char *addresses, struct fault *f)
+{
+	struct keeper_address a;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && s->told->due && next_keeper(s, &addresses, &a))
+		rc = ask_site(s, &a, f);
+	return rc;
+}
+
+/*
+ * Which locks are asked for, into *id.  False: that is not known, so that nobody's can
+ * be the same.
+ */
+static bool
+identify(struct search *s, struct identity *id)
+{
+	const struct join_asker *k = s->asker;
+	struct fault unused;
+
+	return !s->told->due &&
+	    join_site_identify(id, k->plan->site.backend, k->site, &unused) == RC_OK;
 }
 
 /* ---- which are joined ---- */
@@ -225,8 +273,6 @@ ask_all(struct search *s, const char *addresses, struct fault *f)
 		rc = ask_keeper(s, &a, f);
 		if (rc == RC_OK)
 			take_hold(s);
-		else
-			hear_site(s);
 		close_keeper(s);
 	}
 	return rc == RC_LOST ? RC_OK : rc;
@@ -237,10 +283,18 @@ static enum rc
 search_among(const struct join_asker *asker, const char *addresses, struct joined *joined,
     struct fault *f)
 {
+	struct join_asker knowing = *asker;
 	struct search s = {
 	    .asker = asker, .told = &joined->site, .joined = joined, .fd = -1};
-	enum rc rc = ask_all(&s, addresses, f);
+	enum rc rc = hear_due_site(&s, addresses, f);
 
+	if (rc != RC_OK)
+		return rc;
+	if (!identify(&s, &joined->identity))
+		return RC_LOST;
+	knowing.identity = &joined->identity;
+	s.asker = &knowing;
+	rc = ask_all(&s, addresses, f);
 	return rc == RC_OK ? settle_search(&s, f) : rc;
 }
 
@@ -282,9 +336,8 @@ look_at_keeper(struct search *s, const struct keeper_address *a, unsigned *ours)
 
 	if (join_asker_connect(s->asker, a, until, &s->fd, &f) == RC_OK &&
 	    join_asker_ask(s->asker, s->fd, JOIN_CHECK, until, &s->answer, &f) == RC_OK &&
-	    ours && is_part_of(s->asker->plan, h->kind, h->limit))
+	    is_part_of(s->asker->plan, h->kind, h->limit))
 		*ours |= s->answer.has;
-	hear_site(s);
 	close_keeper(s);
 }
 
@@ -293,13 +346,20 @@ join_search_look(struct host *host, const struct plan *p, struct site *site,
     struct join_site *told, unsigned *ours, struct fault *f)
 {
 	static const instant not_kept = 0;
-	const struct join_asker asker = {host, p, site, &not_kept};
+	static struct identity identity;
+	struct join_asker asker = {host, p, site, NULL, &not_kept};
 	const char *addresses = getenv("DLOCK_KEEPER");
 	struct search s = {.asker = &asker, .told = told, .fd = -1};
 	struct keeper_address a;
+	struct fault unused;
 
 	join_site_begin(told, p);
-	while (addresses && (ours || told->due) && next_keeper(&s, &addresses, &a))
-		look_at_keeper(&s, &a, ours);
+	if (addresses)
+		(void)hear_due_site(&s, addresses, &unused);
+	if (addresses && ours && identify(&s, &identity)) {
+		asker.identity = &identity;
+		while (next_keeper(&s, &addresses, &a))
+			look_at_keeper(&s, &a, ours);
+	}
 	return join_site_settle(told, f);
 }

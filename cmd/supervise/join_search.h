@@ -1,7 +1,9 @@
 /*
  * join_search.h - which of the keepers around a run have its keys.
  *
- * Each of the run's keys is looked for in all the keepers of DLOCK_KEEPER.  A keeper
+ * Each of the run's keys is looked for in all the keepers of DLOCK_KEEPER.  A key is the
+ * same lock there only if all that both sides have resolved is equal (identity.h);
+ * where that is not known on either side, nothing is joined.  A keeper
  * says which of them it has, and of which kind; what is asked for must be a part
  * of that: anything exclusive or shared of an exclusive hold, else the same kind
  * and the same limit.  (A limit inside an exclusive hold is none of its parts: there
@@ -17,6 +19,7 @@
 /* What enclosing dlocks have told. */
 struct joined {
 	struct join_site site;
+	struct identity identity; /* which locks the plan's keys are there */
 	/* the connections, each of which is a hold */
 	struct anchors keepers;
 	struct join_part parts[KEYS_MAX]; /* of the plan's keys */

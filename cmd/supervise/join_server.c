@@ -45,7 +45,7 @@ join_server_open(struct join_server *s, const struct plan *p, pid_t root)
 	for (size_t i = 0; i < JOINS_MAX; i++)
 		s->peers[i].fd = -1;
 	s->used = s->present = 0;
-	s->out_of_fds = s->asked = false;
+	s->out_of_fds = s->asked = s->identified = false;
 	s->root = root;
 	s->listener = keeper_address_listen(s->address, p);
 	s->spares = p->cmd == CMD_HOLD;
@@ -157,23 +157,42 @@ drop_peer(struct join_server *s, size_t i)
 
 /* ---- what they are told ---- */
 
-/* Where we are, but for a password. */
+/* Does it speak of our backend?  Who has another is told nothing of where we are. */
 static bool
-tell_site(struct join_answer *a, const struct site *s)
+is_same_backend(const struct join_ask *ask, const struct join_offer *o)
 {
-	a->secret = mask_finds(s->url);
-	return a->secret || join_site_write(a->site, s);
+	return strncmp(ask->backend, o->plan->site.backend->name, sizeof ask->backend) ==
+	    0;
 }
 
+/* Where we are, but for a password. */
 static bool
-is_same_place(const struct join_ask *ask, const struct join_offer *o)
+tell_site(struct join_answer *a, const struct join_offer *o)
 {
-	const char *backend = o->plan->site.backend->name;
-	char ours[JOIN_SITE_BYTES];
+	a->secret = mask_finds(o->site->url);
+	return join_site_write(a->site, o->plan->site.backend, o->site);
+}
 
-	return strncmp(ask->backend, backend, sizeof ask->backend) == 0 &&
-	    join_site_write(ours, o->site) &&
-	    (ask->anywhere || strncmp(ask->site, ours, sizeof ask->site) == 0);
+/* Which locks ours are: found out when that is asked for first, since few runs are. */
+static const struct identity *
+identify(struct join_server *s, const struct join_offer *o)
+{
+	struct fault f;
+
+	if (!s->identified)
+		s->identified = join_site_identify(&s->identity, o->plan->site.backend,
+				    o->site, &f) == RC_OK;
+	return s->identified ? &s->identity : NULL;
+}
+
+/* Are the keys asked for locks of the same place?  Where either is not known: no. */
+static bool
+is_same_place(
+    struct join_server *s, const struct join_ask *ask, const struct join_offer *o)
+{
+	const struct identity *ours = *ask->identity ? identify(s, o) : NULL;
+
+	return ours && strncmp(ask->identity, ours->text, sizeof ask->identity) == 0;
 }
 
 /*
@@ -182,7 +201,7 @@ is_same_place(const struct join_ask *ask, const struct join_offer *o)
  */
 static void
 find_keys(struct join_answer *a, const struct join_ask *ask, size_t n,
-    const struct join_offer *o)
+    const struct join_offer *o, bool one_lock)
 {
 	const char *key = ask->keys, *end = (const char *)ask + n;
 
@@ -190,7 +209,7 @@ find_keys(struct join_answer *a, const struct join_ask *ask, size_t n,
 		size_t length = strnlen(key, end - key);
 
 		for (size_t k = 0; k < o->plan->nkeys && key + length < end; k++)
-			if (strcmp(key, o->plan->keys[k]) == 0) {
+			if (one_lock || strcmp(key, o->plan->keys[k]) == 0) {
 				a->has |= 1U << i;
 				a->hold.parts[i] = o->parts[k];
 			}
@@ -200,11 +219,11 @@ find_keys(struct join_answer *a, const struct join_ask *ask, size_t n,
 
 /* A stranger is told that he is one, and only if he asks for what we have. */
 static void
-answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool foreign,
-    const struct join_offer *o)
+answer_peer(struct join_server *s, struct join_answer *a, const struct join_ask *ask,
+    size_t n, bool foreign, const struct join_offer *o)
 {
-	if (is_same_place(ask, o))
-		find_keys(a, ask, n, o);
+	if (is_same_place(s, ask, o))
+		find_keys(a, ask, n, o, s->identity.one_lock);
 	a->foreign = foreign && a->has;
 	if (foreign || !o->ours)
 		a->has = 0;
@@ -260,8 +279,8 @@ serve_peer(struct join_server *s, size_t i, const struct join_offer *offer, int6
 		return 0;
 	}
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
-	    tell_site(&answer, offer->site)) {
-		answer_peer(&answer, &ask, n, s->peers[i].foreign, offer);
+	    is_same_backend(&ask, offer) && tell_site(&answer, offer)) {
+		answer_peer(s, &answer, &ask, n, s->peers[i].foreign, offer);
 		refuse_one_more(s, &answer, held || ask.verb != JOIN_HOLD);
 		if (answer.has && ask.keep > *keep)
 			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;

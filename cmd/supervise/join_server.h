@@ -28,6 +28,8 @@ struct join_server {
 	bool spares; /* for a hold one is kept, by which whoever releases it is heard */
 	int spare;   /* that one; -1: it is not there, or in use */
 	char address[KEEPER_BYTES]; /* for DLOCK_KEEPER */
+	bool identified;            /* `identity` says which locks ours are */
+	struct identity identity;
 	struct {
 		int fd; /* -1: free */
 		bool holds;

@@ -3,26 +3,32 @@
  *
  * A run that states no URL (by -u or a variable), and no other backend, means the
  * server of the dlock around it, also for another key: it is told which, so that it
- * does not end up elsewhere without a word.  A URL with a password is told to nobody.
+ * does not end up elsewhere without a word.  A password is told to nobody: without it
+ * the site says which locks are meant, and no more.
  */
 #ifndef DLOCK_JOIN_SITE_H
 #define DLOCK_JOIN_SITE_H
 
+#include "backends/identity.h"
 #include "cmd/plan.h"
 
 /* Of a site as text, with the NUL: any that a plan can have. */
 enum { JOIN_SITE_BYTES = URL_BYTES + SETTINGS_BYTES + 1 };
 
 /*
- * "URL\nNAME=VALUE\n...\n" into out[JOIN_SITE_BYTES]: with backend and key, what makes two
- * locks the same lock.  False: it is too long.
+ * "URL\nNAME=VALUE\n...\n" into out[JOIN_SITE_BYTES], as it is told: without a password,
+ * and with files by their absolute names.  False: it is too long.
  */
-bool join_site_write(char *out, const struct site *);
+bool join_site_write(char *out, const struct backend *, const struct site *);
+
+/* Which locks are kept there, as backend.identify says.  Not RC_OK: that is not known. */
+enum rc join_site_identify(
+    struct identity *, const struct backend *, const struct site *, struct fault *);
 
 /* What has been told.  Owned by whoever owns the struct site that may point into it. */
 struct join_site {
 	bool due;    /* the plan has none of its own, and nobody has told one yet */
-	bool secret; /* it has a password, and is not told */
+	bool secret; /* it has a password, which is not told */
 	char text[JOIN_SITE_BYTES];
 	/* the told ones, and the plan's own behind them */
 	struct setting settings[2 * SETTINGS_MAX];
@@ -31,12 +37,12 @@ struct join_site {
 void join_site_begin(struct join_site *, const struct plan *);
 
 /*
- * Takes over, into *site, what a keeper has told: text[JOIN_SITE_BYTES], or NULL for one
- * with a password.  Only the first one counts, that of the nearest keeper.
+ * Takes over, into *site, what a keeper has told: text[JOIN_SITE_BYTES], and whether it
+ * has a password.  Only the first one counts, that of the nearest keeper.
  */
-void join_site_hear(struct join_site *, struct site *site, const char *text);
+void join_site_hear(struct join_site *, struct site *site, const char *text, bool secret);
 
-/* RC_USAGE: the site is not to be known (any more). */
+/* For who does not join.  RC_USAGE: the site is not to be known (any more). */
 enum rc join_site_settle(const struct join_site *, struct fault *);
 
 #endif

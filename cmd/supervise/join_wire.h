@@ -7,9 +7,10 @@
 #ifndef DLOCK_JOIN_WIRE_H
 #define DLOCK_JOIN_WIRE_H
 
+#include "backends/identity.h"
 #include "join_site.h"
 
-#define JOIN_VERSION 6
+#define JOIN_VERSION 7
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS) /* pause before a full one is asked again */
@@ -25,11 +26,11 @@ enum join_verb { JOIN_HOLD = 1, JOIN_CHECK, JOIN_RELEASE };
 struct join_ask {
 	int version;
 	enum join_verb verb;
-	bool anywhere; /* the site is not stated: only backend and keys count */
 	/* the lock is wanted for so long from now, whatever becomes of the asker */
 	int64_t keep;
 	char backend[16];
-	char site[JOIN_SITE_BYTES];
+	/* which locks the keys are (identity.h); "": only the site is asked for */
+	char identity[IDENTITY_BYTES];
 	/* one after the other, each with its NUL; sent up to the last one */
 	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };
@@ -53,7 +54,7 @@ struct join_hold {
 struct join_answer {
 	int version;
 	bool foreign; /* a lock is the same, but the asker none of our descendants */
-	bool secret;  /* the site has a password and is not told */
+	bool secret;  /* the site has a password, which is blotted out */
 	bool stops;   /* it is ours still, but wanted back: to be stopped politely */
 	bool full;    /* it is ours, but JOINS_HOLDING have joined already */
 	/*
@@ -62,7 +63,7 @@ struct join_answer {
 	 */
 	unsigned has;
 	struct join_hold hold;
-	char site[JOIN_SITE_BYTES];
+	char site[JOIN_SITE_BYTES]; /* told to those of the same backend */
 };
 
 /* To JOIN_RELEASE, when it has ended. */

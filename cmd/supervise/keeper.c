@@ -4,6 +4,7 @@
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "keeper_inside.h"
+#include "loss.h"
 #include "tree.h"
 #include "verdict.h"
 
@@ -203,7 +204,9 @@ keeper_answer_release(struct keeper *k)
 	if (!join_server_is_asked(&k->joins))
 		return;
 	e.returned = atomic_load(&k->shared->end.returned);
-	v = verdict_of_release(k->plan, &e, k->fault.text, shared_where(k->shared));
+	v = k->keep.phase == PH_LINGER
+	    ? verdict_of_kept(k->plan, 0, keep_wanted_until(&k->keep))
+	    : verdict_of_release(k->plan, &e, k->fault.text, shared_where(k->shared));
 	if (k->keep.phase == PH_OVER)
 		join_server_refuse(&k->joins);
 	join_server_answer(&k->joins, v.status, v.line);
@@ -219,6 +222,8 @@ carry_out(struct keeper *k, const struct actions *a)
 	}
 	if (a->set & DO_GO)
 		let_go(k);
+	if (a->set & (DO_TERM | DO_KILL))
+		loss_tell(k->run, &k->keep.ending, k->fault.text);
 	if (a->set & DO_TERM)
 		keeper_stop_tree(k);
 	if (a->set & DO_KILL)
@@ -276,6 +281,33 @@ keeper_react(struct keeper *k, enum event_kind kind, int value)
 /* ---- the calls ---- */
 
 /*
+ * Do we wait for a dlock that we descend from?  Its environment may be gone (sudo, env -i),
+ * its record is not.  Of several slots another one may become free.
+ */
+static bool
+waits_for_ancestor(const struct keeper *k)
+{
+	const char *holder = k->host.seen.holder;
+
+	return k->plan->wait.most != 0 && !k->host.seen.silent && *holder &&
+	    !k->host.seen.frozen &&
+	    (k->host.seen.kind != KIND_LIMIT || k->host.seen.limit == 1) &&
+	    record_is_ancestor(holder);
+}
+
+static enum rc
+refuse_ancestor(struct keeper *k)
+{
+	char holder[300];
+
+	record_describe(k->host.seen.holder, holder, sizeof holder);
+	return fault_set(&k->fault, RC_PROTOCOL,
+	    "it is held by the dlock around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
+	    "(sudo and env -i remove it) or leads elsewhere: it would wait for its own parent for ever",
+	    holder);
+}
+
+/*
  * host->wait: where every backend waits, and where the keeper does its other duties
  * meanwhile.
  */
@@ -284,8 +316,9 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 {
 	struct keeper *k = (struct keeper *)h;
 
-	if (k->keep.phase == PH_ASK)
-		news_wait(&k->news, k->fault.text);
+	if (k->keep.phase == PH_ASK && news_wait(&k->news, k->fault.text) &&
+	    waits_for_ancestor(k))
+		k->for_ancestor = k->todo.stop = true;
 	news_notice(&k->news);
 	while (!k->todo.stop) {
 		if (keeper_hear(k, fd, events, until) && !k->todo.stop)
@@ -341,6 +374,8 @@ acquire(struct keeper *k)
 
 	if (rc == RC_OK)
 		rc = lock_acquire(&k->lock, until, &k->fault);
+	if (rc == RC_STOP && k->for_ancestor && k->keep.phase == PH_ASK)
+		rc = refuse_ancestor(k);
 	k->todo.stop = false;
 	news_notice(&k->news);
 	if (rc == RC_BUSY) {
@@ -420,7 +455,7 @@ release_lock(struct keeper *k)
 
 /* for those who ask for a release at the moment of another's */
 #define LAST_PATIENCE (50 * NS_PER_MS)
-/* for a release of what was lost */
+/* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
 /* Those who came just before join_server_refuse() have yet to say what they want. */
@@ -442,14 +477,17 @@ static void
 await_question(struct keeper *k)
 {
 	instant until = instant_now() + QUESTION_PATIENCE;
-	sigset_t term;
+	instant term = k->run->body ? k->run->body->until : NEVER;
+	sigset_t terminate;
 
 	if (!k->run->body || k->keep.ending.kind != END_LOST || k->answered ||
 	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
 		return;
-	sigemptyset(&term);
-	sigaddset(&term, SIGTERM);
-	sigprocmask(SIG_UNBLOCK, &term, NULL);
+	if (term != NEVER && term > until)
+		until = term;
+	sigemptyset(&terminate);
+	sigaddset(&terminate, SIGTERM);
+	sigprocmask(SIG_UNBLOCK, &terminate, NULL);
 	if (chdir("/") != 0)
 		return;
 	while (!k->answered && instant_now() < until)
@@ -512,7 +550,7 @@ static void
 prepare_body(struct keeper *k)
 {
 	prctl(PR_SET_NAME, HOLD_NAME);
-	if (k->joins.listener < 0 || k->joins.spare < 0)
+	if (k->joins.listener < 0 || k->joins.spare < 0 || !tree_announce())
 		die_early(k, "cannot open a socket for dlock release");
 }
 

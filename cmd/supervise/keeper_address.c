@@ -44,6 +44,22 @@ keeper_address_is_near(const struct keeper_address *a, int fd)
 	return a->net == net_of(fd);
 }
 
+/* "/BACKEND" at `text`; there was none before version 7 of join_wire.h, but hashes. */
+static void
+read_backend(struct keeper_address *a, const char *text)
+{
+	size_t n = *text == '/' ? strcspn(text + 1, "/ ") : 0;
+
+	a->locks = "";
+	if (n == 0)
+		return;
+	a->is_old = strspn(text + 1, "0123456789abcdef") == n;
+	if (a->is_old || n >= sizeof a->backend)
+		return;
+	memcpy(a->backend, text + 1, n);
+	a->locks = text + 1 + n;
+}
+
 bool
 keeper_address_next(const char **text, struct keeper_address *a)
 {
@@ -60,7 +76,7 @@ keeper_address_next(const char **text, struct keeper_address *a)
 		char *end;
 
 		a->net = strtoull(slash + 1, &end, 16);
-		a->locks = end;
+		read_backend(a, end);
 	}
 	*text += n;
 	*text += strspn(*text, " ");
@@ -82,11 +98,18 @@ keeper_address_key(const struct keeper_address *a, const struct plan *p)
 	return NULL;
 }
 
-/* "@NAME/NET/LOCK..." */
+bool
+keeper_address_serves(const struct keeper_address *a, const struct backend *b)
+{
+	return !*a->backend || strcmp(a->backend, b->name) == 0;
+}
+
+/* "@NAME/NET/BACKEND/LOCK..." */
 static void
 write_address(char *out, const char *name, unsigned long long net, const struct plan *p)
 {
-	size_t n = snprintf(out, KEEPER_BYTES, "@%s/%llx", name, net);
+	size_t n = snprintf(
+	    out, KEEPER_BYTES, "@%s/%llx/%s", name, net, p->site.backend->name);
 
 	for (size_t i = 0; i < p->nkeys; i++)
 		n += snprintf(out + n, KEEPER_BYTES - n, "/%llx",

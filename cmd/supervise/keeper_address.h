@@ -1,11 +1,11 @@
 /*
  * keeper_address.h - where a keeper is reached by others: an abstract unix socket.
  *
- * An address, "@dlock-ID/NET/LOCK...", names the socket, the network namespace it is in,
- * since it is found from no other, and which locks the keeper has (a hash of backend and
- * key for each).  DLOCK_KEEPER has those of all keepers around a command, the nearest
- * first, with blanks between them.  A handle, by which a hold is released, is an
- * address without its locks.
+ * An address, "@dlock-ID/NET/BACKEND/LOCK...", names the socket, the network namespace it
+ * is in, since it is found from no other, the keeper's backend, and which locks the keeper
+ * has (a hash of backend and key for each).  DLOCK_KEEPER has those of all keepers around
+ * a command, the nearest first, with blanks between them.  A handle, by which a hold is
+ * released, is an address without its backend and locks.
  */
 #ifndef DLOCK_KEEPER_ADDRESS_H
 #define DLOCK_KEEPER_ADDRESS_H
@@ -15,14 +15,16 @@
 #include <sys/types.h>
 
 /* The longest address and the longest handle, with their NULs. */
-enum { KEEPER_BYTES = 352, HANDLE_BYTES = 80 };
+enum { KEEPER_BYTES = 384, HANDLE_BYTES = 80 };
 
 /* One that has been read; points into what it was read from. */
 struct keeper_address {
 	char name[64]; /* in the abstract namespace, without its first byte */
 	size_t n;      /* of that; 0: this is no address of a keeper */
 	unsigned long long net;
+	char backend[16];  /* ""; not said, as in a handle */
 	const char *locks; /* behind that: "/HASH/HASH...", up to a blank or the end */
+	bool is_old;       /* as versions wrote it that did not say the backend */
 };
 
 /*
@@ -34,6 +36,9 @@ int keeper_address_listen(char *out, const struct plan *);
 
 /* The next of the addresses at *text, which is moved on; false: there is none. */
 bool keeper_address_next(const char **text, struct keeper_address *);
+
+/* May a keeper at this address have locks of that backend? */
+bool keeper_address_serves(const struct keeper_address *, const struct backend *);
 
 /*
  * One of the plan's keys that the keeper at this address has, as it says of itself;

@@ -239,7 +239,8 @@ hear_release(struct keeper *k)
 	if (k->keep.reported || k->keep.ending.kind == END_LOST) {
 		keeper_answer_release(k);
 	} else if (k->keep.phase == PH_HOLD && k->keep.tree.joined > 0) {
-		v = verdict_of_joined(k->plan, k->keep.tree.joined);
+		v = verdict_of_kept(
+		    k->plan, k->keep.tree.joined, keep_wanted_until(&k->keep));
 		join_server_answer(&k->joins, v.status, v.line);
 	}
 }

@@ -36,6 +36,7 @@ struct keeper {
 	struct fault fault;        /* of the call that decided the ending */
 	struct keep keep;
 	struct keeper_todo todo;
+	bool for_ancestor; /* what we would wait for ends only after us */
 	bool answered; /* somebody wanted the lock released, and knows how that ended */
 };
 

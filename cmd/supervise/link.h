@@ -32,6 +32,7 @@ struct shared_end {
 	_Atomic bool lingers;
 	/* `dlock hold`: who it was held for has given it back, or its time is over */
 	_Atomic bool returned;
+	_Atomic bool loss_told; /* `dlock hold`: to the script; written by both */
 	struct ending ending;
 };
 

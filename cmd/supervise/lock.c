@@ -90,7 +90,8 @@ open_backend(struct lock *l, struct fault *f)
 static enum rc
 open_store(struct lock *l, struct fault *f)
 {
-	const struct join_asker asker = {l->host, l->plan, &l->site, &l->outer_until};
+	const struct join_asker asker = {
+	    l->host, l->plan, &l->site, NULL, &l->outer_until};
 	enum rc rc = join_open(&l->store, &asker, &l->joined, f);
 
 	l->nested = l->store != NULL;

@@ -76,7 +76,7 @@ is_same_holding(const struct holding *a, const struct holding *b)
 	    a->frozen == b->frozen;
 }
 
-void
+bool
 news_wait(struct news *n, const char *trouble)
 {
 	bool silent = n->host->seen.silent;
@@ -89,7 +89,7 @@ news_wait(struct news *n, const char *trouble)
 
 	if (n->silent == silent && n->position == position && n->key == key &&
 	    is_same_holding(&n->holding, &holding) && strcmp(n->text, text) == 0)
-		return;
+		return false;
 	n->waited = true;
 	n->silent = silent;
 	n->position = position;
@@ -97,6 +97,7 @@ news_wait(struct news *n, const char *trouble)
 	n->holding = holding;
 	snprintf(n->text, sizeof n->text, "%s", text);
 	news_send(n, silent ? MSG_RETRYING : MSG_WAITING, position, text);
+	return true;
 }
 
 void

@@ -34,8 +34,11 @@ void news_trace(void *news, const char *line);
 /* What the backend wants the user to know, if there is something. */
 void news_notice(struct news *);
 
-/* What is waited for; `trouble` is why a silent server does not answer. */
-void news_wait(struct news *, const char *trouble);
+/*
+ * What is waited for; `trouble` is why a silent server does not answer.  Is that something
+ * else than before?
+ */
+bool news_wait(struct news *, const char *trouble);
 
 /* The grant, with the anchors, if there are any. */
 void news_grant(struct news *, const struct grant *, const struct anchors *);

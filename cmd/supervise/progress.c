@@ -6,13 +6,16 @@
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
+#include "cmd/show.h"
 #include "cmd/text.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LIVE_FIRST (300 * NS_PER_MS) /* a lock that comes at once draws nothing */
@@ -53,6 +56,29 @@ hear_trouble(struct progress *g, const char *text)
 	text_clean(g->seen.trouble, sizeof g->seen.trouble, text, strlen(text));
 }
 
+/*
+ * The end of a freeze, from how long it was to last and how old it is.  The time of day is
+ * ours.
+ */
+static void
+hear_end(struct progress *g, const struct msg *m)
+{
+	struct timespec now;
+	struct record r;
+	json_t *root = record_read(&r, m->text);
+	char until[64];
+	int64_t end = EPOCH_NONE;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (r.for_ms > 0)
+		end = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 +
+		    r.for_ms * 1000 - m->held / 1000;
+	if (r.for_ms == -1 || (r.for_ms > 0 && m->held >= 0))
+		snprintf(g->seen.until, sizeof g->seen.until, ", %s",
+		    show_until(end, until, sizeof until));
+	json_decref(root);
+}
+
 void
 progress_heard(struct progress *g, const struct msg *m)
 {
@@ -68,6 +94,9 @@ progress_heard(struct progress *g, const struct msg *m)
 	g->seen.held_since = m->held >= 0 ? instant_now() - m->held : NEVER;
 	if (g->seen.named)
 		record_describe(m->text, g->seen.holder, sizeof g->seen.holder);
+	*g->seen.until = '\0';
+	if (g->seen.named && progress_frozen(g))
+		hear_end(g, m);
 }
 
 bool
@@ -131,13 +160,14 @@ progress_holder(const struct progress *g, char *out, size_t size)
 	char time[32], others[40];
 
 	describe_others(&g->seen.holding, others, sizeof others);
-	snprintf(out, size, "%s%s%s%s%s%s", others,
+	snprintf(out, size, "%s%s%s%s%s%s%s", others,
 	    g->seen.named ? g->seen.holder : "somebody",
 	    g->seen.held_since == NEVER ? "" : " for ",
 	    g->seen.held_since == NEVER
 		? ""
 		: parse_duration_text(
 		      instant_now() - g->seen.held_since, time, sizeof time),
+	    g->seen.until,
 	    has_free_place(g) && !g->seen.holding.frozen
 		? " (and another run waits already)"
 		: "",
@@ -162,9 +192,11 @@ describe_cause(const struct progress *g, char *out, size_t size)
 	else if (progress_frozen(g))
 		snprintf(
 		    out, size, "frozen by %s", progress_holder(g, holder, sizeof holder));
-	else if (g->seen.named || g->seen.position)
+	else if (g->seen.named || g->seen.position || g->seen.holding.holders)
 		snprintf(
 		    out, size, "held by %s", progress_holder(g, holder, sizeof holder));
+	else if (g->seen.noticed)
+		snprintf(out, size, "not granted yet, see above");
 	else
 		snprintf(out, size, "no answer yet%s%s", *server ? " from " : "", server);
 }
@@ -213,6 +245,13 @@ progress_resized(struct progress *g)
 {
 	if (g->line.drawn)
 		g->line.next = 0;
+}
+
+void
+progress_noticed(struct progress *g)
+{
+	g->seen.noticed = true;
+	progress_pause(g);
 }
 
 void

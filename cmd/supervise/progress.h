@@ -28,8 +28,11 @@ struct progress_seen {
 	unsigned position;
 	struct holding holding;
 	instant held_since;              /* NEVER: not known */
+	bool noticed;                    /* the user was told something of the server */
 	bool named;                      /* `holder` is known: */
 	char holder[HOLDER_BYTES - 100]; /* described, clean */
+	/* ", until 2026-11-24 08:37:14 UTC": its freeze's end; "": none, or not known */
+	char until[72];
 	/* why the server does not answer, clean; "": it does */
 	char trouble[700];
 };
@@ -44,6 +47,9 @@ struct progress {
 
 void progress_begin(
     struct progress *, const struct plan *, const struct shared *, bool has_tty);
+
+/* MSG_NOTICE is said next: the server has answered, and may not say who holds the lock. */
+void progress_noticed(struct progress *);
 
 /* MSG_WAITING or MSG_RETRYING. */
 void progress_heard(struct progress *, const struct msg *);

@@ -27,6 +27,10 @@ struct body {
 	 */
 	bool (*deliver)(const struct run *);
 	pid_t asker; /* who waits for the delivery */
+	/* what stderr was when hold was started: loss.h */
+	bool has_stderr;
+	dev_t stderr_device;
+	ino_t stderr_inode;
 };
 
 struct run {

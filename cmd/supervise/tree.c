@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +27,8 @@ struct process {
 	int threads;
 	/* in clock ticks; with the pid, what makes a process itself */
 	unsigned long long born;
-	bool holds; /* is called HOLD_NAME */
+	/* is called HOLD_NAME, as anybody may be; and has announced itself, if we asked */
+	bool named, asked, holds;
 	bool ours;
 };
 
@@ -100,7 +103,7 @@ read_stat(int dir, const char *path, struct process *p)
 	p->parent = parent;
 	p->group = group;
 	*after_name = '\0';
-	p->holds = strcmp(strchrnul(text, '(') + 1, HOLD_NAME) == 0;
+	p->named = strcmp(strchrnul(text, '(') + 1, HOLD_NAME) == 0;
 	return true;
 }
 
@@ -267,6 +270,81 @@ is_spared(const struct spared *s, const struct process *p)
 	return found && (found->born == p->born || found->born == 0 || p->born == 0);
 }
 
+/* ---- dlock's own ---- */
+
+/*
+ * The name in the abstract namespace under which a process of a hold announces itself:
+ * what makes it itself, and nobody else.
+ */
+static socklen_t
+write_announcement(struct sockaddr_un *to, const struct process *p)
+{
+	int n;
+
+	*to = (struct sockaddr_un){.sun_family = AF_UNIX};
+	n = snprintf(to->sun_path + 1, sizeof to->sun_path - 1, HOLD_NAME "-%d-%llu",
+	    (int)p->pid, p->born);
+	return offsetof(struct sockaddr_un, sun_path) + 1 + n;
+}
+
+static int
+open_announcement(void)
+{
+	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+bool
+tree_announce(void)
+{
+	struct process self = {0};
+	struct sockaddr_un name;
+	char number[16] = "";
+	int fd;
+
+	if (readlink("/proc/self", number, sizeof number - 1) <= 0 ||
+	    !read_stat(AT_FDCWD, "/proc/self/stat", &self))
+		return true; /* then nobody sees us there, either */
+	self.pid = atoi(number);
+	fd = open_announcement();
+	if (fd < 0)
+		return false;
+	shutdown(fd, SHUT_RD);
+	if (bind(fd, (struct sockaddr *)&name, write_announcement(&name, &self)) == 0)
+		return true;
+	close(fd); /* somebody else has taken the name: we do without */
+	return true;
+}
+
+static bool
+has_announced_itself(const struct process *p)
+{
+	struct sockaddr_un name;
+	socklen_t size = write_announcement(&name, p);
+	int fd = open_announcement();
+	bool found;
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE) && give_up_reserve())
+		fd = open_announcement();
+	if (fd < 0)
+		return false;
+	found = connect(fd, (struct sockaddr *)&name, size) == 0;
+	close(fd);
+	return found;
+}
+
+/* A process of a hold, ours or another's; asked once in each look, and only if it matters. */
+static bool
+is_of_hold(struct process *p)
+{
+	if (p->named && !p->asked) {
+		p->asked = true;
+		p->holds = has_announced_itself(p);
+	}
+	return p->holds;
+}
+
+/* ---- marking ---- */
+
 /*
  * Marks what descends from root (0: from nobody) or who is marked already; again and
  * again, for a child may stand before its parent.  `others`: not what holds for others.
@@ -281,9 +359,10 @@ mark_more(struct list *l, pid_t root, const struct spared *spared, bool others)
 		for (size_t i = 0; i < l->n; i++) {
 			struct process *p = &l->at[i];
 
-			if (p->ours || is_spared(spared, p) || (others && p->holds) ||
+			if (p->ours || is_spared(spared, p) ||
 			    ((root == 0 || p->parent != root) &&
-				!is_marked(l, p->parent)))
+				!is_marked(l, p->parent)) ||
+			    (others && is_of_hold(p)))
 				continue;
 			p->ours = grown = true;
 		}
@@ -586,12 +665,12 @@ note_group(struct outside *o, const struct list *l, pid_t root)
  * beside others of its group, in a pipeline; these have a parent of their own.)
  */
 static bool
-is_orphan(const struct list *l, const struct outside *o, const struct process *p)
+is_orphan(struct list *l, const struct outside *o, const struct process *p)
 {
 	if (o->group == 0 || p->group != o->group || p->born < o->born)
 		return false;
 	for (size_t i = 0; i < l->n; i++)
-		if (l->at[i].holds && l->at[i].parent == p->parent)
+		if (l->at[i].parent == p->parent && is_of_hold(&l->at[i]))
 			return true;
 	return false;
 }
@@ -606,9 +685,9 @@ mark_known(struct list *l, const struct outside *o, pid_t root)
 	const struct spared known = {o->n, o->known};
 
 	for (size_t i = 0; i < l->n; i++)
-		l->at[i].ours = !l->at[i].holds &&
-		    (l->at[i].pid == root || is_spared(&known, &l->at[i]) ||
-			is_orphan(l, o, &l->at[i]));
+		l->at[i].ours = (l->at[i].pid == root || is_spared(&known, &l->at[i]) ||
+				    is_orphan(l, o, &l->at[i])) &&
+		    !is_of_hold(&l->at[i]);
 }
 
 /* Keeps those that are marked, unless /proc has shown nobody at all. */

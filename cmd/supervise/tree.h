@@ -59,9 +59,16 @@ struct outside {
 
 /*
  * What the processes of a hold in the background call themselves, ours and those of
- * others: whoever adopts or has started them, they are in no such tree.
+ * others: whoever adopts or has started them, they are in no such tree.  A name is not
+ * enough, since a script may have it: each announces its pid and the time of its start.
  */
 #define HOLD_NAME "dlock-hold"
+
+/*
+ * Does so, for this process and as long as it lives; once.  False, with errno: there is no
+ * descriptor.
+ */
+bool tree_announce(void);
 
 /*
  * Opens it.  False with errno: ESRCH: there is none, or it has ended; EPERM: it is not

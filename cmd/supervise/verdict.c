@@ -2,6 +2,7 @@
 #include "verdict.h"
 
 #include "cmd/parse.h"
+#include "cmd/show.h"
 #include "cmd/text.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 
 /* What is shown of things from outside, each cleaned. */
 struct shown {
@@ -291,14 +293,34 @@ verdict_of_release(
 	return v;
 }
 
+/* A time on our own clock, for people. */
+static const char *
+write_instant(instant at, char *out, size_t size)
+{
+	int64_t left = at - instant_now();
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return show_time((now.tv_sec * NS_PER_S + now.tv_nsec + left) / 1000, out, size);
+}
+
 struct verdict
-verdict_of_joined(const struct plan *p, unsigned joined)
+verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
 {
 	struct verdict v = {.name = "kept"};
-	char key[400];
+	bool longer = keep_until > instant_now();
+	char key[400], time[64], many[100] = "", until[200] = "";
 
-	snprintf(v.line, sizeof v.line,
-	    "%s %s kept until the dlocks that have joined this hold have ended: %u",
-	    plan_name(p, key, sizeof key), p->nkeys > 1 ? "are" : "is", joined);
+	if (joined)
+		snprintf(many, sizeof many,
+		    " until the dlocks that have joined this hold have ended: %u",
+		    joined);
+	if (longer)
+		snprintf(until, sizeof until,
+		    "%s until %s, for the --min-hold of a run that has joined this hold",
+		    joined ? ", and" : "", write_instant(keep_until, time, sizeof time));
+	v.status = longer ? STATUS_BUSY : 0;
+	snprintf(v.line, sizeof v.line, "%s %s kept%s%s", plan_name(p, key, sizeof key),
+	    p->nkeys > 1 ? "are" : "is", many, until);
 	return v;
 }

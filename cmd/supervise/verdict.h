@@ -52,7 +52,10 @@ struct verdict verdict_of(
 struct verdict verdict_of_release(
     const struct plan *, const struct ending *, const char *words, const char *where);
 
-/* For him, when so many who have joined the hold keep it. */
-struct verdict verdict_of_joined(const struct plan *, unsigned joined);
+/*
+ * For him, when others keep it: so many who have joined the hold, and the --min-hold of
+ * those until `keep_until`, if that is to come.
+ */
+struct verdict verdict_of_kept(const struct plan *, unsigned joined, instant keep_until);
 
 #endif

@@ -37,7 +37,7 @@ spin -a "$@" "$model.pml" >pan.log 2>&1 || fail "$@"
 why="its verifier is not to be compiled"
 ${CC:-cc} -w $optimize $safety -DHC4 -DMEMLIM="${MODEL_MEMORY:-1000}" -o pan pan.c >>pan.log 2>&1 || fail "$@"
 why="the search did not come to its end"
-timeout "${MODEL_SECONDS:-300}" ./pan $search -m200000 -w22 >>pan.log 2>&1 || fail "$@"
+timeout "${MODEL_SECONDS:-300}" ./pan $search -m1000000 -w22 >>pan.log 2>&1 || fail "$@"
 rm -f pan pan.[bchmpt]
 
 states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' pan.log | head -1)

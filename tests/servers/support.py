@@ -78,8 +78,17 @@ class Stalls(threading.Thread):
         return sum(max(0, min(end, now) - max(start, began)) for start, end in seen)
 
 
-STALLS = Stalls()
-STALLS.start()
+STALLS = None
+
+
+def watch_stalls():
+    """For this process: a thread does not outlive a fork."""
+    global STALLS
+    STALLS = Stalls()
+    STALLS.start()
+
+
+watch_stalls()
 
 
 def stalled(began):
@@ -119,18 +128,18 @@ def is_alive(pid):
 
 def children_of(pid):
     """Living children, in order of their pids."""
-    return [p for p, parent in sorted(_parents().items()) if parent == pid]
+    return [p for p, parent in sorted(parents_of_all().items()) if parent == pid]
 
 
 def descendants_of(pid, parents=None):
-    parents, found, new = parents or _parents(), set(), {pid}
+    parents, found, new = parents or parents_of_all(), set(), {pid}
     while new:
         new = {p for p, parent in parents.items() if parent in new} - found
         found |= new
     return sorted(found)
 
 
-def _parents():
+def parents_of_all():
     result = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -158,7 +167,7 @@ def adopt_orphans():
 
 def leftovers(before):
     """Processes below us that are neither in `before` nor a server's."""
-    parents, allowed = _parents(), set(before)  # one look at all: servers fork at any time
+    parents, allowed = parents_of_all(), set(before)  # one look at all: servers fork at any time
     for pid in servers:
         allowed |= {pid, *descendants_of(pid, parents)}
     return [p for p in descendants_of(os.getpid(), parents) if p not in allowed]
@@ -208,6 +217,12 @@ class Completed:
 
     def __repr__(self):
         return f"<status {self.status}, stdout {self.stdout!r}, stderr {self.stderr!r}>"
+
+
+def told_at_the_end(stderr):
+    """Without the lines that tell of renewals that fail, and of one that has succeeded at last."""
+    told = ("; if no renewal succeeds, ", "the lease was renewed after all")
+    return "".join(line for line in stderr.splitlines(keepends=True) if not any(t in line for t in told))
 
 
 class Started:

@@ -1,9 +1,5 @@
 # Goal of this file: one table of what every place did in every scenario of the
-# conformance suite (test_kinds.py), also where several test processes each knew a part.
-#
-#	table.py RESULTS...     prints the table of all these files
-
-import sys
+# conformance suite (test_kinds.py).
 
 REFUSED = "refused"  # the property of a test that has seen what a place cannot do
 
@@ -35,16 +31,6 @@ class Results:
         if what and self.found.get((name, place)) != "FAILED":
             self.found[name, place] = what
 
-    def write(self, path):
-        with open(path, "w", encoding="utf-8") as f:
-            for (name, place), what in self.found.items():
-                print(name, place, what, sep="\t", file=f)
-
-    def read(self, path):
-        with open(path, encoding="utf-8") as f:
-            for line in f:
-                self.add(*line.rstrip("\n").split("\t"))
-
     def lines(self):
         names = sorted({name for name, _ in self.found})
         columns = list(dict.fromkeys(place for _, place in self.found))
@@ -56,15 +42,3 @@ class Results:
         yield ", ".join(f"{outcomes.count(o)} {words}" for o, words in (
             ("passed", "passed"), ("refused", "refused by capability"), ("FAILED", "failed"), ("skipped", "skipped"))
             if o in outcomes)
-
-
-def main():
-    results = Results()
-    for path in sys.argv[1:]:
-        results.read(path)
-    if results.found:
-        print(*results.lines(), sep="\n")
-
-
-if __name__ == "__main__":
-    main()

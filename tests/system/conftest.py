@@ -8,7 +8,6 @@ import sys
 import signal
 import tempfile
 import time
-import zlib
 
 import pytest
 
@@ -28,6 +27,7 @@ from redlock import Masters, RedlockPlace, RedlockTlsPlace, TlsMasters
 from support import (DLOCK, FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, Refused, adopt_orphans, descendants_of,
                      is_in_the_background, kill, leftovers, place_id, places, stat_of)
 from table import REFUSED, Results, outcome, scenario
+import workers
 from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
 from zk_layouts import LAYOUT_PLACES
 
@@ -35,8 +35,7 @@ PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
 OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
 OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
 
-# For -m, so that the tests of different servers can run side by side (check.sh); and
-# DLOCK_TEST_SHARE=1/2 is one half of them, 2/2 the other; there may be more shares.
+# For -m.
 MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
          "redis": "of a file test_redis*, or marked so, only if redis is among these backends",
          "zk": "of a file test_zk*, or marked so, only if zk is among them",
@@ -47,8 +46,16 @@ MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
 
 
 # The table of the conformance suite goes to a file, too.
-TABLE = os.path.abspath(os.environ.get("DLOCK_TEST_TABLE", os.path.join(ROOT, "build", "kinds.tsv")))
-results = Results()
+TABLE = os.path.join(ROOT, "build", "kinds.txt")
+results, scenarios = Results(), {}
+
+
+def pytest_addoption(parser):
+    workers.add_options(parser)
+
+
+def pytest_runtestloop(session):
+    return workers.run_tests(session)
 
 
 def pytest_configure(config):
@@ -95,14 +102,17 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("place")
     left += [item for item in items if is_for_later(item) or not applies(item)]
     kept = [item for item in items if item not in left]
-    assert not [i.nodeid for i in kept if " at 0x" in i.nodeid], "an address in a test's id: it may be in both halves, or none"
-    part, parts = map(int, os.environ.get("DLOCK_TEST_SHARE", "1/1").split("/"))
-    items[:] = [item for item in kept if zlib.crc32(item.nodeid.encode()) % parts == part - 1]
-    config.hook.pytest_deselected(items=[item for item in left + kept if item not in items])
+    assert not [i.nodeid for i in kept if " at 0x" in i.nodeid], "an address in a test's id: it has another name each time"
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
     """What the tests are told in DLOCK_... is read by now; a dlock would say that it does not know it."""
+    for item in session.items:
+        if item.path.stem == "test_kinds" and "place" in getattr(item, "fixturenames", ()):
+            place = place_id(item.callspec.params["place"])
+            scenarios[item.nodeid] = scenario(item, place), place
     for name in [name for name in os.environ if name.startswith("DLOCK")]:
         del os.environ[name]
 
@@ -115,12 +125,9 @@ def pytest_pyfunc_call(pyfuncitem):
         ended.force_result(True)
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item):
-    report = (yield).get_result()
-    if item.path.stem == "test_kinds" and "place" in getattr(item, "fixturenames", ()):
-        name = place_id(item.callspec.params["place"])
-        results.add(scenario(item, name), name, outcome(report))
+def pytest_runtest_logreport(report):
+    if report.nodeid in scenarios:
+        results.add(*scenarios[report.nodeid], outcome(report))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -128,7 +135,8 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("kinds of lock: scenarios and places", sep="-")
         terminalreporter.write_line("\n".join(results.lines()))
         os.makedirs(os.path.dirname(TABLE), exist_ok=True)
-        results.write(TABLE)
+        with open(TABLE, "w", encoding="utf-8") as f:
+            print(*results.lines(), sep="\n", file=f)
 
 
 def making(program, end="stop"):

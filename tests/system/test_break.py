@@ -229,6 +229,10 @@ def test_freeze_says_who_holds_it_still(shown):
     assert "deploy is frozen for 2d12h; it is still held by alice" in done.stderr
     assert "other is frozen for 2d12h\n" in done.stderr
     assert [call.split()[0] for call in shown.calls()] == ["freeze", "freeze"] and "weekend" in shown.calls()[0]
+    shown.show(frozen()[:-1] + f"\tuntil={NOW + 3600 * SECOND}\n")  # as the server says, once it is
+    assert "deploy is frozen for 1h00m, until 2025-11-24 " in shown.run("freeze", "--for", "1h", "deploy").stderr
+    shown.show()
+    assert shown.run("freeze", "deploy").stderr == "dlock: deploy is frozen until dlock thaw\n"
 
 
 @pytest.mark.parametrize("until, says", [("", "until dlock thaw"), (f"\tuntil={NOW + 3600 * SECOND}", "until 2025-11-24 17:00:00 UTC")])
@@ -238,14 +242,14 @@ def test_whose_freeze_is_replaced_is_told(shown, dlock, until, says):
     done = shown.run("freeze", "--for", "60h", "deploy", "other")
     told, other = done.stderr.splitlines()
     assert done.status == 0 and other == "dlock: other is frozen for 2d12h"
-    assert told.startswith(f'dlock: deploy is frozen for 2d12h, instead of by bob@laptop "weekend" {says}; it is still held by alice')
+    assert told.startswith(f'dlock: deploy is frozen for 2d12h, {says}, instead of by bob@laptop "weekend" {says}; it is still held by alice')
     assert shown.run("freeze", "-q", "deploy").stderr == ""
 
 
 def test_what_cannot_be_seen_can_be_frozen(shown):
     shown.show("denied NOPERM\n")
     done = shown.run("freeze", "deploy")
-    assert (done.status, done.stderr) == (0, "dlock: deploy is frozen\n")
+    assert (done.status, done.stderr) == (0, "dlock: deploy is frozen until dlock thaw\n")
 
 
 @pytest.mark.parametrize("cmd, words, status", [
@@ -256,6 +260,32 @@ def test_freeze_and_thaw_refuse(shown, cmd, words, status):
     shown.show()
     done = shown.run(cmd, *words)
     assert done.status == status and len(done.stderr.splitlines()) == 1 and shown.calls() == []
+
+
+@pytest.mark.parametrize("word", ["deploy/*", "deploy/?", "deploy/[ab]"])
+def test_freeze_and_thaw_have_no_patterns(shown, word):
+    """What looks like many keys is not frozen as one of that name, unless that is said."""
+    for cmd in ("freeze", "thaw"):
+        done = shown.run(cmd, *(["-y"] if cmd == "thaw" else []), word)
+        assert done.status == 64 and "no patterns" in done.stderr and shown.calls() == [], done
+    assert shown.run("freeze", "-k", word).status == 0
+    assert len(shown.calls()) == 1 and word in shown.calls()[0]
+
+
+def test_a_foreign_holder_is_not_said_to_be_stopped(shown):
+    """It does not know that it has lost the lock, and its lease stops nothing."""
+    shown.show(holder(foreign="a Redisson client", record=""))
+    done = shown.run("break", "--force", "-y", "deploy")
+    assert done.status == 0 and "is not stopped" in done.stderr and "may still run for" not in done.stderr
+    terminal = shown.terminal("break", "--force", "deploy")
+    terminal.expect_exact("though the program that has it goes on? [y/N] ")
+    terminal.sendline("n")
+    assert end_of(terminal)[0] == 1
+
+
+def test_a_no_is_in_the_help(dlock):
+    for cmd in ("break", "thaw"):
+        assert "or you said no" in dlock.run("help", cmd).stdout
 
 
 def test_the_least_length_of_a_freeze_is_told_as_it_is(shown):
@@ -282,7 +312,7 @@ def test_what_cannot_be_seen_is_not_said_to_be_thawed(shown):
 def test_thaw_asks_on_a_terminal(shown, answer, status):
     shown.show(frozen())
     terminal = shown.terminal("thaw", "deploy")
-    terminal.expect_exact('deploy is frozen by bob@laptop "weekend" for 1h')
+    terminal.expect_exact('deploy is frozen by bob@laptop "weekend" for 1h00m, until dlock thaw')
     terminal.expect_exact("[y/N] ")
     assert shown.calls() == []
     terminal.sendline(answer)

@@ -3,12 +3,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 
 import pytest
 
-from support import BRIEFLY, DLOCK, boottime, is_alive, name_of, place_id, places, wait_for
+from support import BRIEFLY, DLOCK, boottime, is_alive, name_of, place_id, places, told_at_the_end, wait_for
 
 LEASE = ("-t", "3s")  # the least there is, where a lease must end
 
@@ -209,7 +210,7 @@ def test_killed_keeper_takes_the_whole_tree_along(dlock, place):
     holder.signal(signal.SIGKILL, "keeper")
     done = holder.wait()
     assert done.status == 79
-    assert done.stderr.count("\n") == 1 and place.key() in done.stderr
+    assert told_at_the_end(done.stderr).count("\n") == 1 and place.key() in done.stderr
     assert not any(is_alive(p) for p in tree)
     assert next_.wait().status == 0
     assert next_.token > holder.token
@@ -246,7 +247,7 @@ def test_record_names_the_command_but_not_its_arguments(dlock, place):
     waiter = dlock.contend(place, place.key()).queued(1)
     record = json.loads(waiter.event("waiting")["holder"])
     assert record["command"] == "sh" and record["pid"] == holder.pid
-    assert set(record) <= {"who", "host", "pid", "command", "why", "since"}
+    assert set(record) <= {"who", "host", "pid", "born", "command", "why", "since"}
     assert not place.whole_record or b'"sh"' in place.stored()
     assert b"hunter2" not in place.stored()
 
@@ -345,5 +346,6 @@ def test_a_crowd_of_nested_runs_joins_without_deadlock(dlock, place):
     crowd = f"for i in $(seq 40); do {inner} & done; wait"
     done = dlock.run("run", *place.words, "-k", place.key(), "--", "sh", "-c", crowd, timeout=60)
     tokens = done.stdout.split()
-    assert done.status == 0 and done.stderr == ""
+    said = [line for line in done.stderr.splitlines() if not re.match("dlock: (waiting|got) ", line)]  # on a busy machine
+    assert (done.status, said) == (0, [])
     assert len(tokens) == 40 and len(set(tokens)) == 1

@@ -15,7 +15,7 @@ import pg
 from databases import a_wait_takes_less, is_free, run, wait_for_renewals
 from pg import make_directory
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, is_alive, spent, wait_for
+from support import At, boottime, is_alive, spent, told_at_the_end, wait_for
 from test_fault import IS_GONE, LEASE, LIVING_LEASE, SOON, SOON_SECONDS, STUBBORN, assert_refused, compile_shim
 
 # Modes of locks that end with their session.
@@ -55,6 +55,14 @@ def test_lost_data_are_noticed_at_release(dlock, sql, database):
     database.ask(FORGET[sql])
     done = holder.finish()
     assert done.status == 79 and "job" in done.stderr
+
+
+def test_whose_lock_was_taken_by_force_is_told_by_whom_also_at_the_end(dlock, database):
+    """No renewal comes before it."""
+    holder = dlock.hold(At(database.url), "job", "-t", "1h")
+    assert dlock.run("break", "-u", database.url, "-k", "job", "-y", "--force", "--who", "carol").status == 0
+    done = holder.finish()
+    assert done.status == 79 and "broken by carol" in done.stderr and "expired" not in done.stderr, done
 
 
 def test_lost_lock_is_not_taken_again(dlock, sql, database):
@@ -244,7 +252,7 @@ def test_terminated_session_ends_the_command_at_once(dlock, database, tmp_path, 
     assert database.terminate() >= 1
     done = holder.wait()
     assert spent(before) < 90  # long before the next renewal
-    assert done.status == 79 and done.stderr.count("\n") == 1 and "job" in done.stderr
+    assert done.status == 79 and told_at_the_end(done.stderr).count("\n") == 1 and "job" in done.stderr
     assert not heard.exists()  # KILL, without TERM
     assert is_free(dlock, database.url, mode)
 

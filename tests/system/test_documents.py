@@ -441,6 +441,13 @@ def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
     holder.destroy()
 
 
+def test_each_backend_has_its_variable_in_the_manuals(dlock):
+    names = re.findall(r"^  (\w+) +\S", dlock.run("version").stdout, re.M)
+    assert len(names) >= 6
+    for page in ("man/dlock.1", "man/dlock.conf.5"):
+        assert [n for n in names if f"DLOCK_{n.upper()}_URL" not in text_of(page)] == [], page
+
+
 def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
     """All that dlock says in it is said, when somebody does the same."""
     story = re.search(r"^\.Sh ON CALL$(.*?)(?=^\.Sh )", text_of("man/dlock-break.1"), re.M | re.S)[1]
@@ -454,7 +461,7 @@ def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
     wait_for(lambda: re.search(r"waiting \S+, next in line", bob.stderr()))
     bob_too = ["--who", "bob@laptop", "--why"]
     done = [dlock.run("break", *words, "-y", *bob_too, "hotfix 4711, the deploy hangs"), carol.wait(), bob.wait(),
-            dlock.run("freeze", *words, *bob_too, "no deploys on the weekend", "--for", "60h"),
+            dlock.run("freeze", *words, *bob_too, "Carol looks into it first", "--for", "24h"),
             dlock.run("run", *words, "-n", "true"), dlock.run("thaw", *words, "-y")]
     assert [d.status for d in done] == [0, 79, 0, 0, 75, 0]
     said = shape("".join(d.stderr for d in done).splitlines())

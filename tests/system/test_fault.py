@@ -15,7 +15,7 @@ import redis
 
 from hostile import GRANTED, RESET, SILENCE, array, granted, waiting
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, compile_shim, free_port, is_alive, need, spent, stalled, wait_for
+from support import At, boottime, compile_shim, free_port, is_alive, need, spent, stalled, told_at_the_end, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
@@ -437,7 +437,7 @@ def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_pa
     done = holder.wait()
     assert done.status == 79
     assert not is_alive(command)
-    said = [line for line in done.stderr.splitlines() if not re.match("dlock: (waiting|got) ", line)]  # on a busy machine
+    said = [line for line in told_at_the_end(done.stderr).splitlines() if not re.match("dlock: (waiting|got) ", line)]  # on a busy machine
     assert len(said) == 1 and "job" in said[0]
     if stalled(before) <= 0.3 or heard.exists():  # else it was too late for a polite word
         assert heard.read_text() == "TERM\n"
@@ -521,7 +521,7 @@ def test_lasting_errors_end_the_command(dlock, make_hostile):
     holders = [dlock.contend(At(make_hostile({"renew": error}).url), "job", *LEASE) for error in errors]
     for error, holder in zip(errors, holders):
         done = holder.wait()
-        assert (done.status, done.stderr.count("\n")) == (79, 1), error
+        assert (done.status, told_at_the_end(done.stderr).count("\n")) == (79, 1), error
 
 
 def test_not_yours_ends_the_command_at_once(dlock, make_hostile, tmp_path):
@@ -587,7 +587,7 @@ def test_lost_data_cost_the_command(dlock, own_redis, tamper):
     with own_redis.client() as c:
         tamper(c)
     done = holder.wait()
-    assert done.status == 79 and done.stderr.count("\n") == 1
+    assert done.status == 79 and told_at_the_end(done.stderr).count("\n") == 1
     with own_redis.client() as c:
         c.flushall()
     assert is_free(dlock, own_redis)

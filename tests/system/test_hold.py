@@ -5,16 +5,18 @@
 import os
 import pathlib
 import pty
+import re
 import select
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
 
-from support import (BRIEFLY, DLOCK, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, name_of,
+from support import (BRIEFLY, DLOCK, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill, name_of, parents_of_all,
                      places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
@@ -73,10 +75,10 @@ mark() { echo "$2" >"%s/tmp.$1"; mv "%s/tmp.$1" "%s/mark.$1"; }
 
 def holders():
     """dlock's processes in the background: (front, keeper) each."""
-    result = []
-    for pid in descendants_of(os.getpid()):
+    result, parents = [], parents_of_all()  # one look: there may be hundreds
+    for pid in descendants_of(os.getpid(), parents):
         found = stat_of(pid)
-        below = descendants_of(pid)
+        below = descendants_of(pid, parents)
         if found and found[0] == "dlock-hold" and found[2] == os.getpid() and is_alive(pid) and below:
             result.append((pid, below[0]))
     return result
@@ -312,6 +314,9 @@ def test_a_substitution_is_no_parent(start, where, shell):
     script = start('H=$(true; $D hold -k "$K"; mark status $?)\n', where, shell=shell)
     script.wait()
     assert script.mark("status") == "64" and "say --pid $$" in script.stderr()
+    script = start('true | { $D hold -k "$K"; mark status $?; } | cat\n', where, shell=shell)
+    script.wait()
+    assert script.mark("status") == "64" and "pipeline" in script.stderr() and "say --pid $$" in script.stderr()
     script = start('$D hold -k "$K"; mark status $?\n$D run -nqk "$K" true || mark held $?\n', where, shell=shell,
                    stdout=subprocess.PIPE)
     assert (script.mark("status"), script.mark("held")) == ("0", "75")
@@ -380,7 +385,7 @@ mark held
 {SLEEP}""", where)
     script.mark("held")
     assert not script.has("failed")
-    assert len(holders()) == n
+    wait_for(lambda: len(holders()) == n, what="all to be in the background")
     kill(script.pid)
     wait_for(lambda: not holders(), what="all to be given back")
     assert is_free(dlock, where, "job0") and is_free(dlock, where, f"job{n - 1}")
@@ -576,6 +581,26 @@ def test_nobody_takes_the_handle(where, dlock):
     assert is_free(dlock, where) and not holders()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_nobody_looks_into_it_while_it_waits(dlock, public_dlock):
+    """All of its processes may have a password."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chown(directory, 54321, 54321)
+        words = [public_dlock, "hold", "-u", f"file://{directory}", "-k", "x", "--for"]
+        who = {"user": 54321, "group": 54321, "extra_groups": [], "cwd": "/", "env": dlock.env, "stderr": subprocess.PIPE}
+        assert subprocess.run([*words, "100"], stdout=subprocess.DEVNULL, check=True, **who).returncode == 0
+        waiting = subprocess.Popen([*words, "100"], stdout=subprocess.DEVNULL, **who)
+        try:
+            assert b"waiting" in waiting.stderr.readline()
+            below = [waiting.pid, *descendants_of(waiting.pid)]
+            assert len(below) == 3
+            assert {os.stat(f"/proc/{pid}/mem").st_uid for pid in below} == {0}
+        finally:
+            kill(waiting.pid, signal.SIGTERM)
+            waiting.wait()
+            waiting.stderr.close()
+
+
 # ---- whatever happens to dlock's processes ----
 
 # A child that ignores TERM, and one in a session of its own.
@@ -726,7 +751,28 @@ def test_taken_away(start, where, dlock):
     script.mark("held")
     where.take_away([where.key()], where.key())
     wait_for(lambda: script.popen.poll() is not None, what="the script to end")
-    assert -script.popen.returncode in (signal.SIGTERM, signal.SIGKILL)
+    status, _, err = script.wait()
+    assert -status in (signal.SIGTERM, signal.SIGKILL)
+    assert err.startswith(f"dlock: lost {where.key()}: it was taken away while it was held") and err.count("\n") == 1, err
+
+
+@pytest.mark.parametrize("to", ["closed", "another file"])
+def test_a_loss_is_told_to_nobody_else(start, where, to):
+    """What has the number of stderr by then may be data."""
+    script = start(f"""$D hold -k "$K" -t 3 >/dev/null
+exec 2>{'&-' if to == 'closed' else '"${0%script}data"'}
+mark held
+{SLEEP}""", where)
+    script.mark("held")
+    where.take_away([where.key()], where.key())
+    assert script.wait()[2] == ""
+    data = script.directory / "data"
+    assert not data.exists() or data.read_text() == ""
+
+
+def test_a_hold_keeps_no_pipe_of_stderr_open(start, where):
+    script = start("""x=$($D hold -k "$K" --pid $$ 2>&1); mark got "$x"\n""", where)
+    assert script.mark("got").startswith("@dlock-")
 
 
 def test_whose_parent_ended_unseen(start, where, dlock):
@@ -789,13 +835,36 @@ $D hold -u file://{files} -k taken --for 1000 >/dev/null
 mark held
 {SLEEP}""".replace(' -O ""', ""), leased)
     script.mark("held")  # after the keeper has looked who is there
-    assert len(holders()) == 3
+    wait_for(lambda: len(holders()) == 3, what="all to be in the background")
     own_redis.pause()
     wait_for(lambda: script.popen.poll() is not None, what="the script to be stopped")
     wait_for(lambda: len(holders()) == 2, what="the first hold to end")
     own_redis.resume()
     for key in ("other", "taken"):
         assert subprocess.run([DLOCK, "run", "-u", f"file://{files}", "-nqk", key, "true"], check=False).returncode == 75
+
+
+@pytest.mark.parametrize("who", ["the script", "a child"])
+def test_a_script_of_the_same_name_is_none_of_them(start, where, who):
+    """Whatever it is called, it and what it has started are stopped."""
+    script = start(f"""me=${{0%script}}dlock-hold
+cat >"$me" <<'EOF'
+#!/bin/bash
+[ "$1" != hold ] || $D hold -k "$K" -t 3 --grace 300ms >/dev/null
+sleep 1000 & echo $$ $! >"$0.pids"
+wait
+EOF
+chmod +x "$me"; export D
+{'exec "$me" hold' if who == "the script" else '$D hold -k "$K" -t 3 --grace 300ms >/dev/null; setsid "$me" & wait'}
+""", where)
+    pids = script.directory / "dlock-hold.pids"
+    me, child = map(int, wait_for(lambda: pids.exists() and pids.read_text().split()))
+    try:
+        assert name_of(me) == "dlock-hold"
+        where.take_away([where.key()], where.key())
+        wait_for(lambda: not is_alive(me) and not is_alive(child), timeout=20, what="both to be stopped")
+    finally:
+        kill(me), kill(child)
 
 
 def test_broken(start, where, dlock):
@@ -998,6 +1067,21 @@ $D run -k "$K" -w 30 true; mark free $?
     assert "is kept until" in script.stderr()
 
 
+def test_release_says_that_a_min_hold_keeps_it(start, where):
+    """Of a run that has joined it: the lock is not free, whatever the script believes."""
+    script = start("""eval "$($D hold -k "$K" --pid $$ --shell)"
+$D run -k "$K" --min-hold 8s true
+$D release; mark first $?
+$D release; mark second $?
+(unset DLOCK_KEEPER; $D run -nqk "$K" true); mark busy $?
+unset DLOCK_KEEPER
+$D run -qk "$K" true; mark free $?
+""", where)
+    script.wait()
+    assert [script.mark(m) for m in ("first", "second", "busy", "free")] == ["75", "75", "75", "0"], script.stderr()
+    assert len(re.findall(r"is kept until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*, for the --min-hold of a run", script.stderr())) == 2
+
+
 def test_joins_are_told_of_a_loss(start, leased, own_redis):
     leased.server = own_redis
     script = start("""eval "$($D hold -k "$K" -t 3 --for 1000 --shell)"
@@ -1073,7 +1157,7 @@ def test_a_run_is_not_released(dlock, where):
 JOIN = """import os, re, socket, struct, subprocess, sys
 join, backend, key, times = open(sys.argv[1]).read(), *sys.argv[2:4], int(sys.argv[4])
 version = int(re.search("#define JOIN_VERSION (.*)", join)[1])
-ask = struct.pack("=iiB7xq16s12289s", version, 1, 1, 0, backend.encode(), b"") + key.encode() + bytes(1)
+ask = struct.pack("=iiq16s8192s", version, 1, 0, backend.encode(), bytes.fromhex(sys.argv[5])) + key.encode() + bytes(1)
 handle = sys.stdin.readline().strip()
 joined = []
 for _ in range(times):
@@ -1089,10 +1173,23 @@ for line in iter(sys.stdin.readline, ""):  # commands that join; "leave" makes r
 """
 
 
+def identity(place):
+    """Which locks these are, as backends/identity.h has it."""
+    if place.name == "file":
+        st = os.stat(place.directory)
+        parts = {"device": st.st_dev, "inode": st.st_ino}
+    else:
+        port = place.url.rsplit(":", 1)[1]
+        parts = {"form": "single", "host": "127.0.0.1", "port": port, "path": "", "master": "", "user": "default", "db": 0, "tls": 0,
+                 "dialect": "native"}
+    parts = {"backend": place.name, **parts}
+    return "".join(f"{name}={len(str(value))}:{value}\n" for name, value in parts.items()).encode()
+
+
 def join_many(place, hold, times, env=None):
     """A process that has joined a hold for itself so many times; and the handle."""
     joiner = subprocess.Popen([sys.executable, "-IS", "-c", JOIN, os.path.join(ROOT, "cmd/supervise/join_wire.h"), place.name,
-                               place.key(), str(times)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+                               place.key(), str(times), identity(place).hex()], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     handle = hold(place, "job", "--pid", joiner.pid).stdout.strip()
     print(handle, file=joiner.stdin)
     assert joiner.stdout.readline() == f"{times}\n"

@@ -83,7 +83,7 @@ def test_the_judge_sees_daemons(witness, tmp_path):
     """They outlive their command."""
     crowd = Crowd(witness, tmp_path / "crowd")
     env = {**os.environ, "DLOCK_TOKEN": "1", "DLOCK_KEY": "a"}
-    statuses = [subprocess.run(crowd.witness(50, "x"), env=env, check=False).returncode for _ in range(2)]
+    statuses = [subprocess.run(crowd.witness(500, "x"), env=env, check=False).returncode for _ in range(2)]
     assert statuses == [0, 99]
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import BRIEFLY, DLOCK, PATIENCE, FilePlace, RedisPlace, descendants_of, is_alive, place_id, places, wait_for, where
+from support import BRIEFLY, DLOCK, PATIENCE, FilePlace, RedisPlace, descendants_of, is_alive, place_id, places, told_at_the_end, wait_for, where
 
 LEASE = ("-t", "3s")
 
@@ -275,7 +275,7 @@ def test_losing_one_is_losing_the_lock(dlock, redis, name):
     command = held.command
     take_away(redis, name)
     done = held.wait()
-    assert (done.status, done.stderr.count("\n")) == (79, 1)
+    assert (done.status, told_at_the_end(done.stderr).count("\n")) == (79, 1)
     assert f"({redis.key(name)}: " in done.stderr
     assert not is_alive(command)
     assert free(dlock, redis, "abc") == "abc"  # the others do not wait for the end of their lease
@@ -285,7 +285,7 @@ def test_one_that_was_taken_away_is_found_at_release(dlock, redis):
     held = start(dlock, redis, "ab", "-t", "1h").held()
     take_away(redis, "b")
     done = held.finish()
-    assert (done.status, done.stderr.count("\n")) == (79, 1)
+    assert (done.status, told_at_the_end(done.stderr).count("\n")) == (79, 1)
     assert f"({redis.key('b')}: " in done.stderr
     assert is_free(dlock, redis, "a")
 

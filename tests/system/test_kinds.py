@@ -16,7 +16,7 @@ import pytest
 
 from redis_dialects import DIALECT_CANNOT
 from support import (DLOCK, PATIENCE, FilePlace, Refused, boottime, compile_shim, free_port, is_alive, kill, name_of, descendants_of,
-                     place_id, places, size, wait_for)
+                     place_id, places, size, told_at_the_end, wait_for)
 from test_fault import LIVING_LEASE
 from witness import Crowd, check_intervals, check_seen, compile_witness, excludes, interval, kind_words
 from zk_layouts import LAYOUT_CANNOT
@@ -329,7 +329,7 @@ def test_one_of_several_is_taken_away(dlock, place, name):
     command = held.command
     place.take_away([place.key(k) for k in "abc"], place.key(name))
     done = held.wait()
-    assert (done.status, done.stderr.count("\n")) == (79, 1), done
+    assert (done.status, told_at_the_end(done.stderr).count("\n")) == (79, 1), done
     assert f"({place.key(name)}: " in done.stderr, done
     assert not is_alive(command)
     again = start(dlock, place, "abc", command=("true",)).wait()

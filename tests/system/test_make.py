@@ -89,69 +89,156 @@ def test_what_the_compiler_would_miss_is_said_once(commands, tmp_path):
 
 # ---- check.sh ----
 
-PARTS = 10
-
-# Stands for pytest: says what that would, and whom it tests.
-PART = r"""
-echo "session $(ps -o sid= -p $$) of $$, INT $(grep SigIgn /proc/$$/status)"
-echo "tests/test_a.py::test_1 PASSED                     [ 50%]"
+# Stand for pytest and for make: each says what that would.
+TESTS = """
+echo "session $(ps -o sid= -p $$ | tr -d ' ') of $$, $(grep SigIgn /proc/$$/status)"
 {wait}
-echo "tests/test_a.py::test_2 {second}                     [100%]"
-case $DLOCK_TEST_BACKENDS$DLOCK_TEST_SHARE in zk2/2)
-	if [ {second} = FAILED ]; then
-		echo "=========== FAILURES ==========="
-		echo "E  it is broken"
-		echo "=========== 1 failed, 1 passed in 1.00s ============"
-		exit 1
-	fi;;
-esac
-echo "=========== 2 passed in 1.00s ============"
+echo "{end}"
+exit {status}
 """
 
 
-def check(commands, out, wait="", second="PASSED"):
-    commands("python", PART.format(wait=wait, second=second))
-    return subprocess.Popen([f"{ROOT}/tests/check.sh", out], env={**ENV, "PYTHON": commands.path / "python", "CHECK_SECONDS": "1"},
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def check(commands, out, wait="", tests=0, tools=0):
+    commands("python", TESTS.format(wait=wait, end=f"tests end with {tests}", status=tests))
+    commands("make", TESTS.format(wait=wait, end=f"tools end with {tools}", status=tools))
+    return subprocess.Popen([f"{ROOT}/tests/check.sh", out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env={**ENV, "PYTHON": commands.path / "python", "PATH": f"{commands.path}:{ENV['PATH']}"})
 
 
-def test_check_tells_how_far_it_is_and_where_its_logs_are(commands, tmp_path):
-    running = check(commands, tmp_path, wait=f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done")
-    lines = []
-    while not lines or lines[-1].count("50%") < PARTS:
-        lines.append(running.stdout.readline())
-        assert lines[-1], lines
-    assert f"{tmp_path}/check-" in lines[0]
-    assert "failed" not in "".join(lines)
+@pytest.mark.parametrize("tests, tools", [(0, 0), (1, 0), (0, 2)])
+def test_check_fails_if_the_tests_or_the_tools_do_and_shows_both(commands, tmp_path, tests, tools):
+    running = check(commands, tmp_path, tests=tests, tools=tools)
+    said = running.communicate(timeout=60)[0]
+    assert running.returncode == (1 if tests or tools else 0)
+    assert said.count(f"tests end with {tests}") == said.count(f"tools end with {tools}") == 1
+    assert f"{tmp_path}/check-tests.log" in said.splitlines()[0]
+
+
+def test_tests_and_tools_run_side_by_side(commands, tmp_path):
+    running = check(commands, tmp_path, wait=f"echo $$ >>{tmp_path}/pids; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done")
+    wait_for(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2, what="both")
     (tmp_path / "go").touch()
-    said = running.communicate(timeout=60)[0]
-    assert running.returncode == 0 and said.count("2 passed") == PARTS
+    running.communicate(timeout=60)
+    assert running.returncode == 0
 
 
-def test_check_shows_what_has_failed_and_nothing_twice(commands, tmp_path):
-    running = check(commands, tmp_path, second="FAILED")
-    said = running.communicate(timeout=60)[0]
-    assert running.returncode == 1
-    assert said.count("it is broken") == said.count("1 failed, 1 passed") == 1 and said.count("2 passed") == PARTS - 1
-
-
-def test_parts_of_check_are_sessions_that_can_be_interrupted(commands, tmp_path):
-    """Else the kernel sends SIGHUP to all of an orphaned job when a test stops a process."""
-    check(commands, tmp_path).communicate(timeout=60)
-    for log in tmp_path.glob("check-*.log"):
-        words = log.read_text().split("\n", maxsplit=1)[0].replace(",", "").split()
-        assert words[1] == words[3] and int(words[-1], 16) & 1 << signal.SIGINT - 1 == 0
+def test_the_tests_can_be_interrupted(commands, tmp_path):
+    said = check(commands, tmp_path).communicate(timeout=60)[0]
+    ignored = next(line for line in said.splitlines() if line.startswith("session ") and "SigIgn" in line).split()[-1]
+    assert int(ignored, 16) & 1 << signal.SIGINT - 1 == 0
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_check_ends_its_parts(commands, tmp_path, sig):
+def test_interrupted_check_ends_what_it_runs(commands, tmp_path, sig):
     running = check(commands, tmp_path, wait=f"echo $$ >>{tmp_path}/pids; exec sleep 1000")
-    wait_for(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == PARTS, what="the parts")
+    wait_for(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2, what="both")
     running.send_signal(sig)
     running.communicate(timeout=60)
     assert running.returncode == (130 if sig == signal.SIGINT else 143)
     for pid in (tmp_path / "pids").read_text().split():
         assert not pathlib.Path(f"/proc/{pid}").exists()
+
+
+# ---- several processes that run the tests ----
+
+CONFTEST = f"""
+import sys
+sys.path.insert(0, {ROOT + "/tests/servers"!r})
+import workers
+
+def pytest_addoption(parser):
+    workers.add_options(parser)
+
+def pytest_runtestloop(session):
+    return workers.run_tests(session)
+"""
+
+
+@pytest.fixture
+def crew(tmp_path):
+    """Runs these tests in three processes; returns what pytest says and the log of the tests."""
+
+    def run(tests, *options, status):
+        (tmp_path / "conftest.py").write_text(CONFTEST)
+        (tmp_path / "test_it.py").write_text(tests)
+        done = subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--workers=3",
+                               f"--basetemp={tmp_path}/base",  # else it cleans up what other runs have left
+                               f"--progress={tmp_path}/log", *options, tmp_path], env=ENV, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+        assert done.returncode == status, done.stdout
+        return done.stdout, (tmp_path / "log").read_text()
+
+    return run
+
+
+def test_each_test_is_run_once_and_all_at_a_time(crew, tmp_path):
+    """Three that wait for each other: none of three processes runs two of them."""
+    said, log = crew(f"""
+import os, time, pytest
+
+@pytest.mark.parametrize("n", range(3))
+def test_wait(n):
+    open(f"{tmp_path}/{{n}}", "w")
+    end = time.monotonic() + 30
+    while not all(os.path.exists(f"{tmp_path}/{{i}}") for i in range(3)):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+@pytest.mark.parametrize("n", range(20))
+def test_more(n):
+    with open(f"{tmp_path}/more", "a") as f:
+        f.write("x")
+""", status=0)
+    assert "23 passed" in said and (tmp_path / "more").read_text() == "x" * 20
+    assert log.count(" begins ") == log.count(" passed ") == 23
+
+
+def test_what_fails_prints_or_ends_its_process_is_told_as_ever(crew):
+    said, _ = crew("""
+import os
+def test_fails():
+    print("this is what it has printed")
+    assert 1 + 1 == 3
+
+def test_dies():
+    os.kill(os.getpid(), 9)
+
+def test_passes():
+    pass
+""", status=1)
+    assert "2 failed, 1 passed" in said and said.count("\nthis is what it has printed") == 1 and "assert (1 + 1) == 3" in said
+    assert "test_dies" in said and "has ended with status 0x9" in said
+
+
+def test_a_test_that_does_not_end_is_ended_and_its_processes_are_told(crew):
+    said, _ = crew("""
+import subprocess
+def test_waits():
+    with subprocess.Popen(["sleep", "1000"]) as p:
+        try:
+            p.wait()
+        finally:
+            p.kill()
+
+def test_passes():
+    pass
+""", "--limit=1", status=1)
+    assert "1 failed, 1 passed" in said and "longer than 1 s" in said and "sleep 1000" in said
+
+
+def test_tests_that_share_a_fixture_of_their_file_run_one_after_the_other(crew, tmp_path):
+    crew(f"""
+import pytest
+@pytest.fixture(scope="module")
+def dear():
+    with open("{tmp_path}/made", "a") as f:
+        f.write("x")
+
+@pytest.mark.parametrize("n", range(9))
+def test_it(dear, n):
+    pass
+""", status=0)
+    assert (tmp_path / "made").read_text() == "x"
 
 
 @pytest.mark.parametrize("program, part", [("bench.py", "startup"), ("kinds.py", "keys")])

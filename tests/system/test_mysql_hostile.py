@@ -5,11 +5,13 @@ import contextlib
 import itertools
 import socket
 import threading
+import time
 
 import pytest
 
 from databases import run
 from mysql_server import mysql_url, packet
+from proxy import DOWN, Proxy
 from support import At, wait_for
 from test_fault import assert_refused
 
@@ -105,6 +107,48 @@ def test_an_answer_without_an_end_is_cut_off(dlock, mysql_db, make_mysql_tamper)
     assert (done.status, done.stdout) == (69, "") and "does not come to an end" in done.stderr
 
 
+# ---- a greeting in pieces ----
+
+
+class Pieces(Proxy):
+    """A proxy from which the first `n` bytes that a server says come alone."""
+
+    def __init__(self, port, n):
+        super().__init__(port)
+        self.n, self.cut = n, set()
+        self.tap = self.hold_back
+
+    def hold_back(self, link, direction, data):
+        if direction != DOWN or link in self.cut:
+            return data
+        self.cut.add(link)
+        link.client.sendall(data[:self.n])
+        time.sleep(0.3)
+        return data[self.n:]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_a_greeting_may_come_in_pieces(dlock, mysql_db, n):
+    with contextlib.closing(Pieces(mysql_db.server.port, n)) as pieces:
+        done = run(dlock, mysql_db.through(pieces), "-n")
+        assert (done.status, done.stdout) == (0, "ran\n"), done
+
+
+@pytest.mark.parametrize("words, status", [(b"", 69), (b"x", 69), (b"SSH-", 69), (b"SSH-2.0-OpenSSH_9.6\r\n", 76)])
+def test_who_says_little_and_goes_is_not_waited_for(dlock, words, status):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    link, _ = listener.accept()
+                    with link:
+                        link.sendall(words)
+
+        threading.Thread(target=serve, daemon=True).start()
+        done = run(dlock, mysql_url(listener.getsockname()[1]), "-n")
+        assert_refused(done, status)
+
+
 # ---- a server that has become a replica ----
 
 
@@ -139,14 +183,16 @@ def test_who_waits_for_a_name_without_a_table_is_not_granted_it_by_a_replica(dlo
 def test_a_replica_is_not_written_to_with_the_rights_of_another(dlock, make_mysql):
     """The procedures are those of an administrator, who may write there; also for a session from before."""
     server = make_mysql()
+    server.ask("REVOKE ALL ON app.* FROM app@'%'")
+    server.ask("GRANT EXECUTE ON app.* TO app@'%'")
     assert run(dlock, mysql_url(server.port, "root")).status == 0
     holder = dlock.hold(At(server.url), "job", "-t", "1h")
     with contextlib.closing(server.connect(user="app", db="app")) as c, c.cursor() as cursor:
         server.ask("SET GLOBAL read_only = 1")
         token = server.value("SELECT token FROM app.dlock_holds")
         before = server.ask("SELECT * FROM app.dlock_holds"), server.writes()
-        for call in ("freeze_1('job', '{}', NULL)", "thaw_1('job')", f"ask_back_1('job', {token}, NULL, '{{}}')",
-                     f"take_away_1('job', {token}, NULL, '{{}}')", "release_1('job', 'somebody', NULL, NULL)"):
+        for call in ("freeze_2('job', '{}', NULL)", "thaw_2('job')", f"ask_back_2('job', {token}, NULL, '{{}}')",
+                     f"take_away_2('job', {token}, NULL, '{{}}')", "release_2('job', 'somebody', NULL, NULL)"):
             with pytest.raises(Exception, match="1290"):
                 cursor.execute(f"CALL dlock_{call}")
         holder.popen.stdin.close()

@@ -47,7 +47,7 @@ def test_password_in_the_url(dlock, carl):
 def test_password_in_a_file(dlock, carl, tmp_path):
     url = mysql_url(carl.port, "carl", carl.name)
     assert run(dlock, url, "-O", f"password-file={secret_file(tmp_path / 'pw', 'open sesame@/' + chr(10))}").status == 0
-    assert_refused(run(dlock, url, "-O", f"password-file={secret_file(tmp_path / 'pub', 'x', 0o644)}"), 78, "0600")
+    assert_refused(run(dlock, url, "-O", f"password-file={secret_file(tmp_path / 'pub', 'x', 0o644)}"), 78, "by everybody", "chmod 600")
 
 
 def test_option_files_say_who_we_are(dlock, carl, tmp_path):
@@ -201,7 +201,8 @@ def test_a_server_without_tls(dlock, mysql_server, settings):
 def test_read_only_servers_are_refused(dlock, make_mysql):
     """Also to who may write all the same; a holder loses its lock there, for it may be a replica now."""
     server = make_mysql()
-    root = mysql_url(server.port, user="root")
+    server.ask("CREATE DATABASE own")
+    root = mysql_url(server.port, "root", "own")
     assert run(dlock, root).status == 0
     holder = dlock.hold(At(root), "job", "-t", "3s")
     server.ask("SET GLOBAL read_only = 1")
@@ -214,7 +215,8 @@ def test_read_only_servers_are_refused(dlock, make_mysql):
 
 def test_a_waiter_outlives_a_promotion(dlock, make_mysql):
     server = make_mysql()
-    root = mysql_url(server.port, user="root")
+    server.ask("CREATE DATABASE own")
+    root = mysql_url(server.port, "root", "own")
     holder = dlock.hold(At(root), "job", "-t", "30s")
     waiter = dlock.contend(At(root), "job", "-t", "30s", command=("true",)).queued(1)
     server.ask("SET GLOBAL read_only = 1")

@@ -5,15 +5,16 @@
 import contextlib
 import json
 import signal
+import subprocess
 import threading
 
 import psycopg2
 import pytest
 
 from databases import is_free, run, wait_for_renewals
-from pg import MODES, USER, columns, data_row, error, pg_url
+from pg import MODES, USER, columns, data_row, error, message, pg_url
 from proxy import DOWN, UP
-from support import At, boottime, children_of, kill, wait_for
+from support import DLOCK, At, boottime, children_of, kill, told_at_the_end, wait_for
 from test_fault import IMPATIENT, LEASE, LIVING_LEASE, assert_refused
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
@@ -235,7 +236,7 @@ def test_lasting_errors_end_the_command(dlock, db, make_tamper):
         lying.set()
     for name, (holder, _) in holders.items():
         done = holder.wait()
-        assert (done.status, done.stderr.count("\n")) == (79, 1), name
+        assert (done.status, told_at_the_end(done.stderr).count("\n")) == (79, 1), name
 
 
 # ---- connections that break while asking ----
@@ -285,6 +286,73 @@ def test_an_answer_that_has_come_in_time_is_taken_however_late(dlock, db, make_p
     kill(stopped[0], signal.SIGCONT)
     done = started[0].wait()
     assert (done.status, done.stdout) == (0, "ran\n"), done
+
+
+# ---- too much ----
+
+MUCH = 64 << 20
+LONG_ROW = data_row([b"x" * 60000])
+NOTIFICATION = b"\0\0\0\1" + b"dlock_nobody\0" + b"x" * 7000 + b"\0"
+
+
+def before_rows(kind_, flood):
+    """Puts the flood before the first row of an answer, or at the door before the login is accepted."""
+    return lambda kind, body: [*flood, (kind, body)] if kind == kind_ else [(kind, body)]
+
+
+FLOODS = {
+    "rows": [(b"D", LONG_ROW)] * (MUCH // len(LONG_ROW)),
+    "notifications": [(b"A", NOTIFICATION)] * (MUCH // len(NOTIFICATION)),
+    "notices": [(b"N", error("01000", "x" * 8000, "WARNING"))] * (MUCH // 8000),
+    "a-message": [(b"D", data_row([b"x" * MUCH]))],
+    "a-length": [(b"D\x7f\xff\xff\xff", b"x" * MUCH)],  # the length of a message of 2 GiB
+}
+
+
+def run_frugally(dlock, *words):
+    """With less memory than would be needed to keep it all."""
+    return subprocess.run(["prlimit", f"--data={MUCH}", DLOCK, *words], env=dlock.env, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("cmd", [("run", "-k", "job", "-n", "--", "echo", "ran"), ("status", "-k", "job"), ("ls",)], ids=lambda c: c[0])
+@pytest.mark.parametrize("flood", FLOODS)
+def test_an_answer_without_an_end_takes_no_memory(dlock, db, make_tamper, flood, cmd):
+    dlock.hold(At(db.url), "job")
+    url = make_tamper(db.server.port, before_rows(b"D", FLOODS[flood])).url(db.name)
+    done = run_frugally(dlock, cmd[0], "-u", url, *cmd[1:])
+    assert done.returncode == 69 and "ran" not in done.stdout and "does not come to an end" in done.stderr, done
+
+
+@pytest.mark.parametrize("flood", ["notices", "a-length"])
+def test_a_login_without_an_end_takes_no_memory(dlock, pg_server, make_tamper, flood):
+    url = make_tamper(pg_server.port, before_rows(b"K", FLOODS[flood]), early=True).url()
+    done = run_frugally(dlock, "run", "-u", url, "-k", "job", "-n", "--", "echo", "ran")
+    assert done.returncode == 69 and "ran" not in done.stdout and "does not come to an end" in done.stderr, done
+
+
+def test_who_waits_is_not_flooded_with_notifications(dlock, db, make_proxy):
+    """It goes on over another connection."""
+    holder = dlock.hold(At(db.url), "job", "-s")
+    proxy, flooded = make_proxy(db.port), []
+
+    def tap(link, direction, data):
+        if direction == DOWN and links and link is links[-1] and not flooded:
+            flooded.append(link)
+            return data + b"".join(message(*m) for m in FLOODS["notifications"])
+        if direction == UP and b"enter_queue" in data:
+            links.append(link)
+        return data
+
+    links = []
+    proxy.tap = tap
+    waiter = dlock.contend(At(pg_url(proxy.port, db=db.name, extra="?sslmode=disable&gssencmode=disable")), "job", "-w", "1h")
+    wait_for(lambda: flooded, what="the flood")
+    wait_for(lambda: len(set(map(id, links))) > 1, what="another connection")
+    with open(f"/proc/{children_of(waiter.pid)[0]}/status", encoding="ascii") as f:
+        assert int(next(line for line in f if line.startswith("VmHWM")).split()[1]) < 40 << 10
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
 
 
 # ---- poolers ----

@@ -8,7 +8,7 @@ import pytest
 
 from databases import is_free, run, wait_for_renewals
 from pg import DB, USER
-from support import At, wait_for
+from support import At, told_at_the_end, wait_for
 from test_fault import IS_GONE, LEASE, LIVING_LEASE, STUBBORN
 
 
@@ -76,7 +76,7 @@ def test_lost_data_cost_the_command(dlock, make_db):
             assert run(dlock, database.url, "-n").status == 0
     for name, (database, holder) in holders.items():
         done = holder.wait()
-        assert done.status == 79 and done.stderr.count("\n") == 1, name
+        assert done.status == 79 and told_at_the_end(done.stderr).count("\n") == 1, name
         if name == "dropped":
             database.ask("DROP SCHEMA dlock CASCADE")
         if name != "another-owner":

@@ -69,7 +69,8 @@ DERIVED = {
     "with_advisory_lock-2": (["derive=with_advisory_lock"], "nightly-report", None, (69980848, 0)),
     "rails-migration": (["derive=rails-migration"], "job", "app_production", (4615154450383096620,)),
     "django-pglock": (["derive=django-pglock"], "foo", None, (-8086495256948496852,)),
-    "golang-migrate": (["derive=golang-migrate"], "public.schema_migrations", "app", (1787120056,)),
+    "golang-migrate": (["derive=golang-migrate"], "public.schema_migrations", "app", (1726534663,)),
+    "golang-migrate-instance": (["derive=golang-migrate-instance"], "public.schema_migrations", "app", (1787120056,)),
     "flyway": (["derive=flyway"], "public.flyway_schema_history", None, (77433833903597,)),
 }
 
@@ -133,7 +134,8 @@ def test_who_blocks_is_told(dlock, db):
     """Other programs store no record, but the server knows their sessions."""
     with taken(db, 4711, application_name="migrate\x1b[2J") as c:
         done = run(dlock, db.url, "-O", "key=4711", "-n", mode="advisory")
-        assert_refused(done, 75, str(c.get_backend_pid()), "migrate")
+        assert_refused(done, 75, f"server process {c.get_backend_pid()}", "migrate")
+        assert "pid" not in done.stderr  # that is on another machine
 
 
 def test_who_of_us_blocks_is_told(dlock, db):

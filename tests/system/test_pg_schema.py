@@ -3,6 +3,7 @@
 # get on with each other.
 
 import contextlib
+import hashlib
 import pathlib
 import re
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from databases import run, wait_for_renewals
 from pg import MODES, PG_PLACES, USER, pg_url, psql
 from proxy import UP
-from support import ROOT, At
+from support import DLOCK, ROOT, At
 from test_fault import LIVING_LEASE, assert_refused
 
 
@@ -341,70 +342,148 @@ def test_keys_are_no_sql(dlock, pg_place, key):
 # ---- an older and a newer schema ----
 
 
-# What is left of older versions, with a hold.
-OLDER = {
-    1: "CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz); CREATE TABLE dlock.keys (a int);"
-       " CREATE TABLE dlock.waiters (a int); INSERT INTO dlock.holds VALUES ('job', now() + interval '1 hour')",
-    2: pathlib.Path(ROOT, "tests/system/pg_schema_2.sql").read_text(encoding="utf-8") +
-       "SELECT dlock.take('job', repeat('a', 32), '{}', '1 hour', 0, 0);",
-    3: pathlib.Path(ROOT, "tests/system/pg_schema_3.sql").read_text(encoding="utf-8") +
-       "SELECT dlock.take_free('job', repeat('a', 32), '{}', '1 hour', 0, 0);",
-}
-TABLE = {1: "holds", 2: "claims", 3: "claims"}
+def version_4(dlock):
+    """The schema of the version before, with the same tables, and functions of which one is another."""
+    text = schema_sql(dlock).replace("'dlock 5:", "'dlock 4:").replace("'SELECT 5'", "'SELECT 4'")
+    return re.sub(r"CREATE OR REPLACE FUNCTION dlock\.serves_5.*?;\n", "", text, flags=re.S)
 
 
-# What mode=row calls is the same since 3: it may use that.
-@pytest.mark.parametrize("version, mode", [*((version, "lease") for version in OLDER), (1, "row"), (2, "row")])
-def test_an_older_schema_is_refused_and_nothing_of_it_called(dlock, db, version, mode):
-    psql(db, OLDER[version], USER)
-    db.ask("CREATE SEQUENCE public.calls; GRANT ALL ON public.calls TO PUBLIC")
+def is_up_to_date(database, fresh):
+    return shape(database) == shape(fresh) and database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
+
+
+# By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
+# serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
+DIGEST = "29e21729ea9f5b70"
+
+
+def test_a_version_is_for_all_that_is_in_the_schema(dlock):
+    text = re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", schema_sql(dlock)))
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == DIGEST, "raise the version of schema.sql"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_older_schema_with_the_same_tables_is_brought_up_to_date(dlock, db, make_db, mode):
+    """By the first run of a role that may; what is held, queued and remembered there stays."""
+    psql(db, version_4(dlock), USER)
+    db.ask("SELECT dlock.take_unclaimed('held', repeat('a', 32), '{}', '1 hour', 0, 0);"
+           " INSERT INTO dlock.runs VALUES ('once', 'monday', now(), now(), 0, 1, '{}')", user=USER)
+    assert run(dlock, db.url, mode=mode).status == 0
+    fresh = make_db()
+    assert run(dlock, fresh.url).status == 0
+    assert is_up_to_date(db, fresh)
+    assert dlock.run("run", "-u", db.url, "-k", "held", "-n", "--", "true").status == 75
+    done = dlock.run("run", "-u", db.url, "-k", "once", "--once", "monday", "--", "echo", "ran")
+    assert (done.status, done.stdout) == (0, "")
+
+
+def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, tmp_path):
+    """Each finds it older; nobody fails, and no two hold a lock at once."""
+    psql(db, version_4(dlock), USER)
+    with contextlib.closing(db.connect(USER)) as c, c.cursor() as cursor:  # an older dlock holds, and one waits
+        cursor.execute("SELECT granted FROM dlock.take_unclaimed('key0', repeat('a', 32), '{}', '1 hour', 0, 0)")
+        cursor.execute("SELECT code FROM dlock.enter_queue('key0', repeat('b', 32), '{}', 60000, 9000, 'exclusive', 0, 0, 0)")
+        script = 'mkdir "$0" && sleep 0.05 && rmdir "$0"'
+        crowd = [dlock.contend(At(db.url), f"key{n % 3}", command=("sh", "-c", script, str(tmp_path / f"held{n % 3}"))) for n in range(12)]
+        for waiter in crowd[::3]:
+            waiter.event("waiting")
+        assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8
+        cursor.execute("SELECT code FROM dlock.renew('key0', repeat('a', 32), (SELECT token FROM dlock.claims WHERE owner = repeat('a', 32)), 60000, 0, 0)")
+        assert cursor.fetchone() == (1,)
+        cursor.execute("SELECT dlock.release('key0', repeat('a', 32), 0), dlock.release('key0', repeat('b', 32), 0)")
+    assert [c.wait(60).status for c in crowd[::3]] == [0] * 4
+    fresh = make_db()
+    assert run(dlock, fresh.url).status == 0
+    assert is_up_to_date(db, fresh)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_older_schema_of_anothers_is_refused_and_nothing_of_it_called(dlock, db, worker, mode):
+    psql(db, version_4(dlock))
+    db.ask("GRANT USAGE ON SCHEMA dlock TO worker; CREATE SEQUENCE public.calls; GRANT ALL ON public.calls TO PUBLIC;"
+           " GRANT USAGE ON SCHEMA public TO worker")
     db.ask("UPDATE pg_proc SET prosrc = 'BEGIN PERFORM nextval(''public.calls''); END', prosqlbody = NULL, prolang = (SELECT oid"
            " FROM pg_language WHERE lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace")
     for options in ((), ("-s",)):
-        assert_refused(run(dlock, db.url, *options, mode=mode), 78, "older", "dlock help pg-schema | psql")
+        assert_refused(run(dlock, worker, *options, mode=mode), 78, "older", "dlock help pg-schema | psql")
+    if mode != "advisory":  # which has no table to look into
+        assert dlock.run("status", "-u", worker, "-O", f"mode={mode}", "-k", "job").status == 78
     assert not db.value("SELECT is_called FROM public.calls")
+    psql(db, schema_sql(dlock))
+    assert run(dlock, worker, mode=mode).status == 0
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_run_holds_on_while_its_schema_is_to_be_brought_up_to_date(dlock, db, version):
-    """The script refuses, and has changed nothing; what it may be used for is told."""
-    psql(db, OLDER[version], USER)
-    before = shape(db), db.ask(f"SELECT ctid, xmin, t::text FROM dlock.{TABLE[version]} t")
-    with pytest.raises(AssertionError, match="an older dlock holds locks"):
-        psql(db, schema_sql(dlock), USER)
-    assert (shape(db), db.ask(f"SELECT ctid, xmin, t::text FROM dlock.{TABLE[version]} t")) == before
-
-
-def test_what_is_remembered_of_jobs_outlives_a_new_version(dlock, db):
-    psql(db, OLDER[3], USER)
-    db.ask("UPDATE dlock.claims SET ends = now(); INSERT INTO dlock.runs VALUES ('job', 'monday', now(), now(), 0, 1, '{}')")
-    token = db.value("SELECT dlock.number()")
-    psql(db, schema_sql(dlock), USER)
-    done = run(dlock, db.url, "--once", "monday")
-    assert (done.status, done.stdout) == (0, "")
-    assert db.value("SELECT dlock.number()") > token
-
-
-@pytest.mark.parametrize("version", OLDER)
-def test_an_older_schema_is_brought_up_to_date(dlock, db, make_db, version):
-    """By the script, when nobody holds a lock there any more."""
-    psql(db, OLDER[version], USER)
-    with pytest.raises(AssertionError, match="an older dlock holds locks"):
-        psql(db, schema_sql(dlock), USER)
-    db.ask(f"UPDATE dlock.{TABLE[version]} SET ends = now()")
-    psql(db, schema_sql(dlock), USER)
-    assert run(dlock, db.url).status == run(dlock, db.url, "--limit", "2").status == run(dlock, db.url, mode="row").status == 0
-    psql(db, schema_sql(dlock), USER)  # again changes nothing
+def test_an_administrators_schema_is_brought_up_to_date_by_the_administrator(dlock, db):
+    psql(db, version_4(dlock))
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
+    assert_refused(run(dlock, db.url), 78, "older")
+    assert run(dlock, pg_url(db.port, "postgres", db.name)).status == 0
     assert run(dlock, db.url).status == 0
-    fresh = make_db()
-    assert run(dlock, fresh.url).status == 0
-    assert shape(db) == shape(fresh)
 
 
-def test_a_newer_schema_is_left_alone(dlock, db):
+def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
+    psql(db, version_4(dlock), USER)
+    before = shape(db)
+    assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
+    assert shape(db) == before
+
+
+# What no release has had.
+UNRELEASED = {
+    1: "CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz)",
+    3: "CREATE SCHEMA dlock; COMMENT ON SCHEMA dlock IS 'dlock 3: locks for commands'; CREATE TABLE dlock.claims (key text)",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("version", UNRELEASED)
+def test_a_schema_of_no_release_is_refused(dlock, db, version, mode):
+    psql(db, UNRELEASED[version], USER)
+    assert_refused(run(dlock, db.url, mode=mode), 78, "DROP SCHEMA dlock")
+    with pytest.raises(AssertionError, match="never released"):
+        psql(db, schema_sql(dlock), USER)
+
+
+def test_a_newer_schema_that_serves_this_version_is_used(dlock, db):
+    assert run(dlock, db.url).status == 0
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'", user=USER)
+    for mode in MODES:
+        assert run(dlock, db.url, mode=mode).status == 0
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_newer_schema_is_left_alone(dlock, db, mode):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 5: locks for commands'; ALTER FUNCTION dlock.take_unclaimed RENAME TO take5", user=USER)
-    assert_refused(run(dlock, db.url), 78, "newer dlock")
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
-    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'take_unclaimed'")
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'; ALTER FUNCTION dlock.serves_5 RENAME TO serves_6", user=USER)
+    assert_refused(run(dlock, db.url, mode=mode), 78, "newer")
+    assert dlock.run("status", "-u", db.url, "-k", "job").status == 78
+    with pytest.raises(AssertionError, match="a newer dlock"):
+        psql(db, schema_sql(dlock), USER)
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_5'")
+
+
+# ---- long records ----
+
+
+def test_nobody_fills_the_memory_of_others_by_a_record(dlock, db):
+    """Records are cut when they come, checked in the table, and cut when they go."""
+    assert run(dlock, db.url).status == 0
+    much = f"repeat('\u00e9', {8 << 20})"
+    db.ask(f"SELECT dlock.take_unclaimed('job', repeat('a', 32), {much}, '1 hour', 0, 0);"
+           f" SELECT dlock.enter_queue('job', repeat('b', 32), {much}, 3600000, 60000, 'exclusive', 0, 0, 0);"
+           f" SELECT dlock.ask_back('job', token, NULL, {much}) FROM dlock.claims WHERE slot IS NOT NULL;"
+           f" SELECT dlock.freeze('frozen', {much}, NULL)", user=USER)
+    assert db.value("SELECT max(greatest(octet_length(record), octet_length(wanted_by))) FROM dlock.claims") == 2 * 1023
+    with pytest.raises(psycopg2.errors.CheckViolation):
+        db.ask(f"UPDATE dlock.claims SET record = {much}", user=USER)
+    for table, check in db.ask("SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint WHERE contype = 'c'"
+                               " AND pg_get_constraintdef(oid) LIKE '%record%'"):  # as an older version's tables
+        db.ask(f"ALTER TABLE {table} DROP CONSTRAINT {check}")
+    db.ask(f"UPDATE dlock.claims SET record = {much}, wanted_by = {much} WHERE key = 'job'", user=USER)
+    for words in (("run", "-k", "job", "-n", "--", "true"), ("run", "-k", "job", "-w", "1s", "--", "true"), ("status", "-k", "job"), ("ls",)):
+        done = subprocess.run(["prlimit", f"--data={32 << 20}", DLOCK, words[0], "-u", db.url, *words[1:]], env=dlock.env,
+                              capture_output=True, timeout=60, check=False)
+        assert done.returncode == (75 if words[0] == "run" else 0), done

@@ -11,6 +11,7 @@ import pathlib
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ import time
 import pytest
 
 from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_shim, descendants_of, is_alive, kill, name_of,
-                     stat_of, wait_for)
+                     stat_of, told_at_the_end, wait_for)
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
 SHORT = ["-t", f"{TTL}s"]
@@ -48,13 +49,19 @@ def script(tmp_path):
     return write
 
 
+def let_pass(path):
+    """Lets any user in, down from a directory that is open to all."""
+    while not path.stat().st_mode & stat.S_ISVTX and path != path.parent:
+        path.chmod(0o755)
+        path = path.parent
+
+
 @pytest.fixture
 def other_user(tmp_path, files, public_dlock):
     """Runs dlock as another user, in a directory that he may use."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
+    let_pass(tmp_path)
     os.chown(files.directory, OTHER_USER, OTHER_USER)
 
     def run(*words, **options):
@@ -472,12 +479,34 @@ def test_a_silent_server_means_the_signal_then_kill(dlock, own_redis, script):
     assert boottime() < frozen + TTL
     own_redis.resume()
     result = held.wait()
-    assert result.status == 79 and "lost k" in result.stderr and result.stderr.count("\n") == 1
+    assert result.status == 79 and "lost k" in result.stderr and told_at_the_end(result.stderr).count("\n") == 1
     heard = held.stdout().split()
     assert [n for n in heard if n != str(int(signal.SIGCONT))] == ["ready", str(int(signal.SIGUSR1))]
 
 
 # ---- what the command leaves behind ----
+
+
+@pytest.mark.parametrize("words", [[], ["-q"]], ids=["", "quiet"])
+def test_renewals_that_fail_are_told_in_time(dlock, leased, own_redis, words):
+    """Once in an outage, and once when it is over."""
+    leased.server = own_redis
+    held = dlock.hold(leased, leased.key(), *words, "-t", "15s", "--grace", "300ms")
+    own_redis.pause()
+    if words:
+        held.event("suspect")
+    else:
+        wait_for(held.stderr, what="a warning")
+    own_redis.resume()
+    held.event("trusted")
+    result = held.finish()
+    assert result.status == 0, result
+    if words:
+        assert result.stderr == ""
+    else:
+        warned, renewed = result.stderr.splitlines()
+        assert leased.key() in warned and "; if no renewal succeeds, the command is stopped in " in warned
+        assert renewed == f"dlock: {leased.key()}: the lease was renewed after all"
 
 
 def daemon(tmp_path):
@@ -643,8 +672,8 @@ time.sleep(1000)
 @pytest.fixture
 def for_all(tmp_path, files):
     """Lets any user in, and gives him a dlock that he can execute."""
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o777 if parent == tmp_path else 0o755)
+    let_pass(tmp_path)
+    tmp_path.chmod(0o777)
     files.directory.chmod(0o1777)
     copy = tmp_path / "dlock"
     shutil.copy(DLOCK, copy)
@@ -833,12 +862,12 @@ def test_a_password_is_handed_to_nobody(dlock, make_redis, script, key, status):
     ask = script("""
 import os, socket, struct, sys
 name = os.environ["DLOCK_KEEPER"].split()[0].split("/")[0]
-for version in range(2, 9):
-    for site in range(12284, 12297):
+for version in range(2, 12):
+    for verb in (1, 2):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         s.settimeout(10)
         s.connect(chr(0) + name[1:])
-        s.send(struct.pack("=iib7xq", version, 2, 1, 0) + b"redis".ljust(16, bytes(1)) + bytes(site) + b"k" + bytes(1))
+        s.send(struct.pack("=iiq16s8192s", version, verb, 0, b"redis", b"") + b"k" + bytes(1))
         answer = s.recv(65536)
         if b"hunter2" in answer: print("told")
         if answer: print("answered", version)
@@ -919,7 +948,7 @@ def test_a_frozen_keeper_costs_the_lock_but_never_its_exclusion(dlock, leased, t
                         f"kill -0 {command} 2>/dev/null && touch {alive}; exit 0").queued()
     held.signal(signal.SIGSTOP, "keeper")
     result = held.wait()
-    assert result.status == 79 and "lost" in result.stderr and result.stderr.count("\n") == 1
+    assert result.status == 79 and "lost" in result.stderr and told_at_the_end(result.stderr).count("\n") == 1
     assert not is_alive(command) and not is_alive(held.keeper)
     assert after.wait().status == 0
     assert not alive.exists()

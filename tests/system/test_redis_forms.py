@@ -583,6 +583,15 @@ def test_what_passes_is_waited_out(dlock, make_hostile, reply, form_of):
     assert (done.status, done.stdout) == (0, "ran\n"), done
 
 
+@pytest.mark.parametrize("reply", [r for r in OF_A_CLUSTER + OF_ANY if r.split()[0] in (b"-LOADING", b"-CLUSTERDOWN", b"-TRYAGAIN")],
+                         ids=lambda r: r.split()[0].decode().strip("-"))
+def test_a_look_at_what_does_not_pass_ends(dlock, make_hostile, reply):
+    server = make_hostile({"*": reply})
+    done = dlock.run("ls", "-u", f"redis+cluster://127.0.0.1:{server.port}")
+    word = reply.split()[0].decode().strip("-")
+    assert done.status == 69 and word in done.stderr and str(server.port) in done.stderr, done
+
+
 @pytest.mark.parametrize("named", [b"127.0.0.1:%d", b":%d"])
 def test_ask_is_followed_once_and_moved_remembered(dlock, make_hostile, named):
     target = make_hostile({"asking": b"+OK\r\n"})

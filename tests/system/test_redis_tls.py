@@ -312,7 +312,7 @@ def test_a_file_that_is_no_good_is_named(dlock, listener, authority, tmp_path, s
 def test_a_key_that_others_may_read_is_refused(dlock, listener, authority, mode):
     at, client = listener(), authority.sign("client")
     os.chmod(client.key, mode)
-    is_refused(run(dlock, at.url, *trust(authority), *ours(client)), 78, client.key, "0600")
+    is_refused(run(dlock, at.url, *trust(authority), *ours(client)), 78, client.key, "chmod ")
     assert at.clients == []
 
 
@@ -453,21 +453,21 @@ def test_who_loses_its_server_ends_in_time_and_not_by_a_signal(dlock, make_redis
         server.resume()
 
 
-# Reads no more than so many bytes at a time.
+# Reads no more than so many bytes at a time (dlock's recv() is recvfrom()).
 PIECES = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 ssize_t
-recv(int fd, void *to, size_t size, int flags)
+recvfrom(int fd, void *to, size_t size, int flags, struct sockaddr *from, socklen_t *length)
 {
-	ssize_t (*next)(int, void *, size_t, int) = dlsym(RTLD_NEXT, "recv");
+	ssize_t (*next)(int, void *, size_t, int, struct sockaddr *, socklen_t *) = dlsym(RTLD_NEXT, "recvfrom");
 	size_t most = atoi(getenv("TEST_MOST"));
 	int domain = 0;
 	socklen_t n = sizeof domain;
 	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n);
-	return next(fd, to, domain != AF_INET || size < most ? size : most, flags);
+	return next(fd, to, domain != AF_INET || size < most ? size : most, flags, from, length);
 }
 """
 
@@ -511,11 +511,11 @@ SLOW = r"""
 #include <sys/socket.h>
 #include <unistd.h>
 ssize_t
-recv(int fd, void *to, size_t size, int flags)
+recvfrom(int fd, void *to, size_t size, int flags, struct sockaddr *from, socklen_t *length)
 {
-	ssize_t (*next)(int, void *, size_t, int) = dlsym(RTLD_NEXT, "recv");
+	ssize_t (*next)(int, void *, size_t, int, struct sockaddr *, socklen_t *) = dlsym(RTLD_NEXT, "recvfrom");
 	usleep(10000);
-	return next(fd, to, size < 300 ? size : 300, flags);
+	return next(fd, to, size < 300 ? size : 300, flags, from, length);
 }
 """
 

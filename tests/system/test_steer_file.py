@@ -3,6 +3,7 @@
 # one grant and a freeze everybody, at whatever moment whoever makes them is killed.
 
 import fcntl
+import json
 import os
 import random
 import resource
@@ -277,6 +278,16 @@ def test_what_a_stranger_locks_is_no_crowd(files, admin, lock, start, length):
         assert rc.startswith("rc ok") and len(entries) <= 64
 
 
+def test_a_stranger_is_one_holder_and_waits_for_nothing(dlock, files, admin):
+    path = lock_file(files, "job")
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as f:
+        fcntl.lockf(f, fcntl.LOCK_EX)
+        done = dlock.run("status", *files.words, "-J", "-k", "job")
+        seen = json.loads(done.stdout)
+        assert [(h["foreign"], h["token"]) for h in seen["holders"]] == [(True, None)] and seen["waiters"] == [], seen
+        assert "another program" in dlock.run("status", *files.words, "-k", "job").stdout
+
+
 def test_a_stopped_process_at_the_lock_file_keeps_nobody_from_looking(dlock, files, admin):
     holder = dlock.hold(files, "job")
     with open(lock_file(files, "job"), "r+b") as f:
@@ -541,9 +552,15 @@ def test_a_holder_goes_on_while_its_key_is_frozen(dlock, files, admin):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_freezes_in_a_crowd_lose_nobody_and_let_nobody_in(dlock, files, admin, tmp_path, kind):
-    """Each run writes when it begins; during a freeze nobody does, and in the end all have."""
-    log = tmp_path / "log"
-    runs = [dlock.contend(files, "job", *KINDS[kind], command=("sh", "-c", f"echo x >>{log}; sleep 0.05")) for _ in range(30)]
+    """Each run writes when it begins; during a freeze nobody does, and in the end all have.
+
+    The first to be let in stay until a look has met them, so that some look has met a holder however
+    late a busy machine lets it look.
+    """
+    log, met = tmp_path / "log", tmp_path / "met"
+    command = f"echo x >>{log}; until [ -e {met} ]; do sleep 0.01; done; sleep 0.05"
+    admin.does("freeze", "job", ALICE)
+    runs = [dlock.contend(files, "job", *KINDS[kind], command=("sh", "-c", command)) for _ in range(30)]
     rng, owners = random.Random(kind), {}
 
     def holders():
@@ -553,16 +570,19 @@ def test_freezes_in_a_crowd_lose_nobody_and_let_nobody_in(dlock, files, admin, t
         return found
 
     for _ in range(6):
-        admin.does("freeze", "job", ALICE)
         wait_for(lambda: not holders(), what="the end of those who held it")
         begun = log.stat().st_size if log.exists() else 0
         time.sleep(rng.random() / 4)
         assert (log.stat().st_size if log.exists() else 0) == begun
         admin.does("thaw", "job")
+        wait_for(lambda: met.exists() or holders(), what="a holder that a look meets")
+        met.touch()
         end = time.monotonic() + rng.random() / 4
         while time.monotonic() < end:
             holders()
-    assert len(owners) > 1 and all(r.wait().status == 0 for r in runs)
+        admin.does("freeze", "job", ALICE)
+    admin.does("thaw", "job")
+    assert owners and all(r.wait().status == 0 for r in runs)
     assert log.stat().st_size == 2 * 30
     assert admin.each() == []
 

@@ -2,8 +2,10 @@
 # while others work there.  A break never hits another grant than the one that was shown
 # and never lets two commands run; a freeze holds whoever comes, and whoever waits.
 
+import datetime
 import json
 import random
+import re
 import signal
 import threading
 import time
@@ -199,7 +201,7 @@ def test_a_freeze_holds_newcomers(steer):
     assert steer.run("freeze", "--why", "weekend", "--who", "carol").status == 0
     assert steer.state() == "frozen"
     busy = steer.dlock.run("run", *steer.place.words, "-n", "-k", steer.place.key(), "true")
-    assert busy.status == 75 and 'frozen by carol "weekend" for ' in busy.stderr, busy
+    assert busy.status == 75 and re.search(r'frozen by carol "weekend" for \w+, until dlock thaw', busy.stderr), busy
     waiter = steer.wait()
     wait_for(lambda: any(e.get("frozen") for e in waiter.events("waiting")))
     assert steer.run("thaw", "-y").status == 0
@@ -243,6 +245,29 @@ def test_a_freeze_has_an_end(steer):
     assert waiter.wait().status == 0
     assert time.monotonic() - began > 1.5  # it was frozen
     assert steer.state() == "free" and steer.run("thaw", "-y").status == 1
+
+
+@steers("freeze")
+def test_a_freeze_says_until_when(steer):
+    """Whoever meets it reads the same end, to the second or two between the clocks."""
+    steer.dlock.env["TZ"] = "UTC"
+
+    def end(text):
+        found = re.findall(r"until (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC", text)
+        assert found, text
+        return datetime.datetime.fromisoformat(found[-1]).timestamp()
+
+    said = [steer.run("freeze", "--for", "60h").stderr]
+    said.append(steer.dlock.run("run", *steer.place.words, "-n", "-k", steer.place.key(), "true").stderr)
+    waiter = steer.wait()
+    said.append(steer.run("wait", "-n").stderr)
+    said.append(steer.run("break", "-y").stderr)
+    said.append(steer.run("status").stdout)
+    wait_for(lambda: "waiting" in waiter.stderr())
+    said.append(waiter.stderr())
+    ends = [end(text) for text in said]
+    assert max(ends) - min(ends) <= 3, said
+    assert steer.run("thaw", "-y").status == 0 and waiter.wait().status == 0
 
 
 @steers("freeze")

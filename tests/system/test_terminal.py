@@ -221,6 +221,61 @@ def test_a_closed_window_ends_command_and_lock(dlock, shell, place):
     assert is_free(dlock, place)
 
 
+@pytest.fixture
+def leader(dlock, tmp_path):
+    """Opens a terminal in which dlock is the first process, as `ssh -t host dlock ...` does."""
+    opened = []
+
+    def opener(*words):
+        opened.append(pexpect.spawn(DLOCK, [str(w) for w in words], env=dlock.env, cwd=str(tmp_path), encoding="utf-8", timeout=PATIENCE))
+        return opened[-1]
+
+    yield opener
+    for tty in opened:
+        below = [tty.pid, *descendants_of(tty.pid)]
+        with contextlib.suppress(OSError, pexpect.ExceptionPexpect):
+            tty.close(force=True)
+        for pid in below:
+            kill(pid)
+
+
+def hang_up(tty):
+    os.close(tty.child_fd)
+    tty.closed = True
+
+
+def test_a_hang_up_reaches_the_command_where_dlock_leads_the_session(leader, files):
+    """The kernel tells the first process alone."""
+    tty = leader("run", *files.words, "-k", files.key(), "--", "sh", "-c", "echo ready; exec sleep 1000")
+    tty.expect("ready")
+    below = descendants_of(tty.pid)
+    hang_up(tty)
+    wait_for(lambda: not [p for p in below if is_alive(p)], what="the end of the command")
+    assert os.WTERMSIG(os.waitpid(tty.pid, 0)[1]) == signal.SIGHUP
+
+
+def test_a_hang_up_is_one_signal(leader, files, catcher):
+    words, logged = catcher
+    tty = leader("run", *files.words, "-k", files.key(), "--", *words)
+    command = logged()[0]
+    hang_up(tty)
+    logged(2)
+    kill(command, signal.SIGUSR2)
+    assert os.waitstatus_to_exitcode(os.waitpid(tty.pid, 0)[1]) == 5
+    assert logged()[1:] == [signal.SIGHUP, signal.SIGUSR2]
+
+
+@pytest.mark.parametrize("words", [["run", "true"], ["hold", "--for", "60"]], ids=lambda w: w[0])
+def test_a_hang_up_ends_the_waiting_where_dlock_leads_the_session(dlock, leader, files, words):
+    dlock.hold(files, files.key())
+    tty = leader(words[0], *files.words, "-k", files.key(), *words[1:])
+    tty.expect("waiting")
+    below = descendants_of(tty.pid)
+    hang_up(tty)
+    assert os.WTERMSIG(os.waitpid(tty.pid, 0)[1]) == signal.SIGHUP
+    wait_for(lambda: not [p for p in below if is_alive(p)], what="the end of all of dlock's processes")
+
+
 # ---- Ctrl-Z ----
 
 
@@ -672,6 +727,15 @@ def test_what_a_person_sees_on_a_screen(dlock, tmux, files, tmp_path):
     type_keys("ihello", "Escape", ":wq", "Enter")
     wait_for(lambda: screen().rstrip().endswith("ready>"), what="the prompt")
     assert (tmp_path / "text").read_text() == "hello\n"
+
+
+def test_the_end_of_a_pane_ends_the_command(dlock, tmux, files):
+    tmux("new-window", "-d", "-n", "job", "exec " + run_line(files, "sh", "-c", "'echo ready; exec sleep 1000'"))
+    wait_for(lambda: "ready" in tmux("capture-pane", "-p", "-t", "job"), what="the command")
+    below = descendants_of(int(tmux("display-message", "-p", "-t", "job", "#{pane_pid}")))
+    tmux("kill-pane", "-t", "job")
+    wait_for(lambda: not [p for p in below if is_alive(p)], what="the end of the command")
+    assert is_free(dlock, files)
 
 
 def wide(text):

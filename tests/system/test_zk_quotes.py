@@ -45,12 +45,12 @@ def escaped(text):
 def test_password_in_a_holders_record_is_not_shown(dlock, at, who):
     with at.server.client() as c:
         c.ensure_path(at.job)
-        c.create(f"{at.job}/!", f'{{"who":{who},"why":{who},"host":"h","pid":1}}'.encode())
+        c.create(f"{at.job}/!-lock-0000000000", f'{{"who":{who},"why":{who},"host":"h","pid":1}}'.encode())
         busy = dlock.run("run", *named(at), "-k", "job", "-n", "-v", "-O", "acl=open", "--", "true")
         assert busy.status == 75 and "on h" in busy.stderr
         waiter = dlock.start("run", *named(at), "-k", "job", "-v", "-O", "acl=open", "--", "true")
         waiter.event("waiting", timeout=60)
-        c.delete(f"{at.job}/!")
+        c.delete(f"{at.job}/!-lock-0000000000")
         done = waiter.wait()
         assert done.status == 0
         assert_kept(busy.stderr, done.stderr, *events_of(waiter))
@@ -60,10 +60,10 @@ def test_password_in_a_holders_record_is_not_shown(dlock, at, who):
 def test_password_in_what_is_no_record_is_not_shown(dlock, at, data):
     with at.server.client() as c:
         c.ensure_path(at.job)
-        c.create(f"{at.job}/!", data.encode())
+        c.create(f"{at.job}/!-lock-0000000000", data.encode())
         waiter = dlock.start("run", *named(at), "-k", "job", "-v", "-O", "acl=open", "--", "true")
         waiter.event("waiting", timeout=60)
-        c.delete(f"{at.job}/!")
+        c.delete(f"{at.job}/!-lock-0000000000")
         done = waiter.wait()
         assert done.status == 0
         assert_kept(done.stderr, *events_of(waiter))

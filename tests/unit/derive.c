@@ -91,12 +91,20 @@ dlock_itself(void **state)
 	is_one("dlock", "ключ", "app", -1040035552635301297);
 }
 
-/* uint32(crc32(schema \0 table \0 database) * 1486364155) */
+/*
+ * uint32(crc32(schema \0 table \0 database) * 1486364155).  For the database the program and
+ * migrate.New(url) put the path of the URL, with its slash (database/postgres: `migrateURL.Path`
+ * becomes Config.DatabaseName); WithInstance() asks for CURRENT_DATABASE().
+ */
 static void
 golang_migrate(void **state)
 {
 	(void)state;
-	is_one("golang-migrate", "public.schema_migrations", "app", 1787120056);
+	is_one("golang-migrate", "public.schema_migrations", "app", 1726534663);
+	is_one("golang-migrate-instance", "public.schema_migrations", "app", 1787120056);
+	/* from its own tests */
+	is_one("golang-migrate-instance", "schema_name_1.schema_name_2", "database_name",
+	    3743845847);
 }
 
 /* 77431708279161 + String.hashCode() of "schema"."table" */
@@ -111,13 +119,14 @@ flyway(void **state)
 static void
 keys_that_are_no_tables_are_refused(void **state)
 {
-	static const char *const tools[] = {"golang-migrate", "flyway"},
+	static const char *const tools[] = {"golang-migrate", "golang-migrate-instance",
+	    "flyway"},
 				 *const keys[] = {"job", ".table", "schema.", "."};
 	struct number n;
 	struct fault f;
 
 	(void)state;
-	for (size_t t = 0; t < 2; t++)
+	for (size_t t = 0; t < sizeof tools / sizeof *tools; t++)
 		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
 			assert_int_equal(
 			    derive_number(&n, derive_named(tools[t]), keys[k], "app", &f),

@@ -33,7 +33,10 @@ secrets_are_blotted_out(void **state)
 	    {"correct-horse-battery", "cut: correct-horse-b", "cut: ***"},
 	    {"correct-horse-battery", "correct-hen correct-", "***en ***"},
 	    {"correct-horse-battery", "correct", "correct"},
-	    {"pw", "pw xpwx", "** x**x"},
+	    {"pwd", "pwd xpwdx", "*** x***x"},
+	    /* these stand everywhere, and stars would tell where */
+	    {"r", "ERR wrong", "ERR wrong"},
+	    {"pw", "pw xpwx", "pw xpwx"},
 	    {"\xc3\xa9t\xc3\xa9-2024",
 		"caf\xc3\xa9 %C3%A9t%c3%a9-2024 \xc3\xa9t\xc3\xa9-2024",
 		"caf\xc3\xa9 *** ***"},

@@ -439,7 +439,7 @@ what_holds_for_others_is_spared(void **state)
 	if (child == 0) {
 		pid_t self = fork() == 0 ? getpid() : 0;
 
-		if (self > 0) {
+		if (self > 0 && tree_announce()) {
 			prctl(PR_SET_NAME, HOLD_NAME);
 			self = write(ends[1], &self, sizeof self) < 0 ? 0 : self;
 		}

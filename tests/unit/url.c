@@ -36,7 +36,7 @@ good_urls(void **state)
 	    {"a://h?", "a", "-", "-", "h", "", ""},
 	    {"a://u@h", "a", "u", "-", "h", "", "-"},
 	    {"a://:p@h", "a", "", "p", "h", "", "-"},
-	    {"a://u:p:q@r@h/@", "a", "u", "p:q@r", "h", "/@", "-"},
+	    {"a://u:p:q@r@h/", "a", "u", "p:q@r", "h", "/", "-"},
 	    {"a://[::1]:7/", "a", "-", "-", "[::1]:7", "/", "-"},
 	};
 
@@ -58,7 +58,10 @@ static void
 wrong_urls(void **state)
 {
 	static const char *const rows[] = {"", "a", "a:", "a:/", "a:h", "a/b://h",
-	    "a?b://h", "a://h#x", "a://h/p#", "a://h?q#"};
+	    "a?b://h", "a://h#x", "a://h/p#", "a://h?q#",
+	    /* an unescaped / ? or # of a password */
+	    "a://u:p/w@h", "a://u:1/2?x=y@h:6379/0", "a://u:p?w@h", "a://u:p#w@h",
+	    "a://u:@/w@h", "a://h/@"};
 	struct url u;
 
 	(void)state;

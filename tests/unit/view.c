@@ -72,14 +72,14 @@ states_follow_from_entries(void **state)
 	expect_words(&v, "waited for by 3 others");
 	view_add(&v, &freeze, NOW);
 	assert_int_equal(view_state(&v), STATE_FROZEN);
-	expect_words(&v, "frozen by somebody");
+	expect_words(&v, "frozen by somebody, until dlock thaw");
 	view_add(&v, &unknown, NOW);
 	assert_int_equal(view_state(&v), STATE_HELD);
 	expect_words(&v, "in use by something that is no lock: a list");
 	view_add(&v, &holder, NOW);
 	assert_int_equal(view_state(&v), STATE_HELD);
 	expect_words(&v,
-	    "held by alice (pid 1 on h, running c) for 1m01s (and frozen for others)");
+	    "held by alice (pid 1 on h, running c) for 1m01s (and frozen for others until dlock thaw)");
 	view_begin(&v, "other");
 	assert_int_equal(view_state(&v), STATE_FREE);
 	view_free(&v);

@@ -76,7 +76,7 @@ places(void **state)
 	    {{"_c_a-lock-0000000006"}, false, 1, "_c_a-lock-0000000006",
 		"_c_a-lock-0000000006"},
 	    {{UUID "-lock-0000000007"}, false, 0, NULL, UUID "-lock-0000000007"},
-	    /* other makers: the last lock- counts, without one the whole name */
+	    /* other makers: the last lock- counts; who has no number has no place */
 	    {{"x-lock-0000000006", OURS}, true, 1, "x-lock-0000000006",
 		"x-lock-0000000006"},
 	    {{"x-lock-9-lock-0000000006", OURS}, true, 1, "x-lock-9-lock-0000000006",
@@ -85,14 +85,7 @@ places(void **state)
 	    {{"block-0000000006", OURS}, true, 1, "block-0000000006", "block-0000000006"},
 	    {{"x", "write-0000000001", "x-0000000001", "LOCK-0000000001", "~"}, false, 0,
 		NULL, "LOCK-0000000001"},
-	    {{"0000000006", OURS}, true, 1, "0000000006", "0000000006"},
-	    {{"!", OURS}, true, 1, "!", "!"},
-	    {{"lock-", OURS}, true, 1, "lock-", "lock-"},
-	    {{"lock", OURS}, true, 0, NULL, OURS},
-	    {{"lock-lock-", OURS}, true, 1, "lock-lock-", "lock-lock-"},
 	    {{"lock-x", OURS, "\xff", "x-lock-0000000008"}, true, 0, NULL, OURS},
-	    {{"lock-00000000070", OURS}, true, 0, NULL, OURS},
-	    {{"lock-000000000", OURS}, true, 1, "lock-000000000", "lock-000000000"},
 	};
 
 	(void)state;
@@ -128,6 +121,32 @@ strangers_are_seen_wherever_they_stand(void **state)
 		assert_name(look(OURS, first).foreign, strangers[i]);
 		assert_name(look(OURS, last).foreign, strangers[i]);
 	}
+}
+
+static void
+what_no_layout_knows_is_strange(void **state)
+{
+	static const char *const names[] = {"x-00001000a1b2c3d4-0000000001",
+	    "x-72057594037927936-0000000001", "ex0000000001", "sh0000000001",
+	    "read-0000000001", "write-0000000001", "LOCK-EXCLUSIVE-0000000001",
+	    "0000000006", "!", "-", "lock", "lock-", "lock-lock-", "lock-x", "readme",
+	    "lock-00000000070", "lock-000000000", "x-lock-0-lock-9", "web",
+	    "permit-0000000001", "0123456789abcdef0123456789abcdef"};
+	static const char *const known[] = {OURS, "x-lock-0000000006", "locks",
+	    "block-0000000006", UUID "-lock--2147483648",
+	    "0123456789abcdef0123456789abcdef__lock__0000000001", "lock-0000000006"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct place p = look(OURS, (const char *const[]){names[i], OURS, NULL});
+
+		if (!p.strange || p.foreign || p.position > 0 ||
+		    !layout_read(layouts, names[i]).blind)
+			fail_msg("%s", names[i]);
+	}
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (look(OURS, (const char *const[]){known[i], OURS, NULL}).strange)
+			fail_msg("%s", known[i]);
 }
 
 /* ---- layouts ---- */
@@ -339,8 +358,8 @@ worn_numbers_are_seen(void **state)
 		.exhausted,
 	    UUID "-lock--2147483648");
 	assert_name(
-	    look(OURS, (const char *const[]){OURS, "lock--000000001", NULL}).exhausted,
-	    "lock--000000001");
+	    look(OURS, (const char *const[]){OURS, "x-lock--000000001", NULL}).exhausted,
+	    "x-lock--000000001");
 	assert_name(
 	    look("a-lock--2147483648",
 		(const char *const[]){"b-lock-0000000007", "a-lock--2147483648", NULL})
@@ -436,7 +455,6 @@ who_holds_together(void **state)
 	    {{U "lock-0000000009", U "__READ__0000000001", U "__READ__0000000002"}, 1, 2,
 		AWAITS_END, U "__READ__0000000002"},
 	    {{U "__WRIT__0000000009", U "__READ__0000000010"}, 0, 1, AWAITS_END, NULL},
-	    {{U "__WRIT__0000000009", "0000000001"}, 1, 1, AWAITS_END, "0000000001"},
 	    {{U "3-unit-0000000009", U "3-unit-0000000007", U "3-unit-0000000001"}, 0, 3,
 		AWAITS_END, NULL},
 	    {{U "2-unit-0000000009", U "2-unit-0000000007", U "2-unit-0000000001"}, 1, 2,
@@ -447,8 +465,8 @@ who_holds_together(void **state)
 		AWAITS_END, U "lock-0000000007"},
 	    {{U "1-unit-0000000009", U "lock-0000000007", U "1-unit-0000000008"}, 2, 1,
 		AWAITS_CHANGE, U "1-unit-0000000008"},
-	    {{U "lock-0000000009", "locks", "leases", "slots", "0"}, 1, 1, AWAITS_END,
-		"0"},
+	    {{U "lock-0000000009", "locks", "leases", "slots", "x-lock-0000000001"}, 1, 1,
+		AWAITS_END, "x-lock-0000000001"},
 	};
 
 	(void)state;
@@ -732,14 +750,19 @@ a_note_of_force_is_for_one_grant(void **state)
 static void
 a_freeze_has_a_name(void **state)
 {
-	static const char *const others[] = {"-freeze-", "-freeze-inf-__WRIT__",
-	    "-freeze-0123456789abcdef-__WRIT__", "-freeze-0123456789abcdef-0-__WRIT__",
-	    "-freeze-0123456789abcdef--1-__WRIT__",
-	    "-freeze-0123456789abcdef-+1-__WRIT__", "-freeze-0123456789ABCDEF-1-__WRIT__",
-	    "-freeze-0123456789abcde-1-__WRIT__", "-freeze-0123456789abcdef0-1-__WRIT__",
-	    "-freeze-0123456789abcdef-1000000000000-__WRIT__",
+	static const char *const others[] = {"-freeze-",
+	    "-freeze-inf-__WRIT__-0000000001",
+	    "-freeze-0123456789abcdef-__WRIT__-0000000001",
+	    "-freeze-0123456789abcdef-0-__WRIT__-0000000001",
+	    "-freeze-0123456789abcdef--1-__WRIT__-0000000001",
+	    "-freeze-0123456789abcdef-+1-__WRIT__-0000000001",
+	    "-freeze-0123456789ABCDEF-1-__WRIT__-0000000001",
+	    "-freeze-0123456789abcde-1-__WRIT__-0000000001",
+	    "-freeze-0123456789abcdef0-1-__WRIT__-0000000001",
+	    "-freeze-0123456789abcdef-1000000000000-__WRIT__-0000000001",
 	    "-freeze-0123456789abcdef-1-__WRIT__0000000001",
-	    "x-freeze-0123456789abcdef-1-__WRIT__"};
+	    "-freeze-0123456789abcdef-1-__WRIT__",
+	    "x-freeze-0123456789abcdef-1-__WRIT__-0000000001"};
 	static const int64_t lengths[] = {
 	    1, NS_PER_S, 3600 * NS_PER_S, INT64_MAX / 2, NEVER};
 	char name[FREEZE_BYTES];
@@ -763,9 +786,9 @@ a_freeze_has_a_name(void **state)
 static void
 a_freeze_holds_back_whoever_is_first(void **state)
 {
-	static const char *const names[] = {"-freeze-0123456789abcdef-inf-__WRIT__",
-	    "_c_1-__READ__0000000001", "_c_2-__READ__0000000002",
-	    "_c_3-__WRIT__0000000003"};
+	static const char *const names[] = {
+	    "-freeze-0123456789abcdef-inf-__WRIT__-0000000001", "_c_1-__READ__0000000001",
+	    "_c_2-__READ__0000000002", "_c_3-__WRIT__0000000003"};
 	struct place p;
 
 	(void)state;
@@ -974,6 +997,7 @@ main(void)
 	    cmocka_unit_test(leases_have_an_owner_and_a_slot),
 	    cmocka_unit_test(only_a_later_dlock_of_another_layout_is_passed),
 	    cmocka_unit_test(each_layout_has_its_own_names_of_a_freeze),
+	    cmocka_unit_test(what_no_layout_knows_is_strange),
 	    cmocka_unit_test(worn_numbers_are_seen),
 	    cmocka_unit_test(all_agree_on_one_order),
 	    cmocka_unit_test(who_holds_together),

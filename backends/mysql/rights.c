@@ -1,0 +1,76 @@
+/* rights.c - looks who could have put something into the database. */
+#include "rights.h"
+
+#include "field.h"
+
+/* Of dlock's names; the database is chosen. */
+#define OURS(kind) kind "_schema = DATABASE() AND " kind "_name LIKE 'dlock\\\\_%'"
+
+/* A right by which something can be put there, or exchanged. */
+#define PLANTS \
+	"privilege_type IN ('CREATE ROUTINE', 'ALTER ROUTINE', 'CREATE VIEW', 'CREATE', " \
+	"'ALTER', 'DROP')"
+
+/* Whoever has made a procedure, or may put something there. */
+#define OWNERS \
+	"SELECT " RIGHTS_GRANTEE("definer") " AS who FROM information_schema.routines WHERE " OURS( \
+	    "routine") " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.user_privileges " \
+		       "WHERE " PLANTS \
+		       " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.schema_privileges " \
+		       "WHERE DATABASE() LIKE table_schema AND " PLANTS \
+		       " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.table_privileges " \
+		       "WHERE " OURS("table") " AND " PLANTS
+
+#define IS_OWNED_BY_OTHERS \
+	"EXISTS (SELECT 1 FROM (" OWNERS ") o WHERE o.who <> @dlock_me AND NOT EXISTS (" \
+	"SELECT 1 FROM information_schema.user_privileges a " \
+	"WHERE CAST(a.grantee AS BINARY) = o.who AND a.privilege_type = 'SUPER'))"
+
+#define HAS_VIEW \
+	"EXISTS (SELECT 1 FROM information_schema.tables WHERE " OURS( \
+	    "table") " AND table_type NOT IN ('BASE TABLE', 'SYSTEM VERSIONED'))"
+
+/* For who does not see the rights of others. */
+#define HAS_INVOKER \
+	"EXISTS (SELECT 1 FROM information_schema.routines WHERE " OURS( \
+	    "routine") " AND security_type <> 'DEFINER' AND " RIGHTS_GRANTEE("definer") " <> @dlock_me)"
+#define HAS_DANGEROUS \
+	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " RIGHTS_IS_ME \
+	" AND privilege_type NOT IN ('USAGE', 'PROCESS', 'SHOW DATABASES', " \
+	"'CONNECTION ADMIN', 'CONNECTION_ADMIN', 'REPLICATION CLIENT', 'BINLOG MONITOR', " \
+	"'SLAVE MONITOR', 'REPLICA MONITOR'))"
+#define SEES_RIGHTS \
+	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " RIGHTS_IS_ME \
+	")"
+
+/* One boolean: may such a user use what is there? */
+static const char inspect_sql[] =
+    "SELECT /* dlock looks at the database first, for this user has many rights */ "
+    "DATABASE() IS NULL OR (NOT " HAS_VIEW " AND CASE WHEN " SEES_RIGHTS
+    " THEN NOT " IS_OWNED_BY_OTHERS " ELSE NOT " HAS_INVOKER " AND NOT " HAS_DANGEROUS
+    " END)";
+
+enum rc
+rights_inspect(struct session *s, instant until, struct fault *f)
+{
+	MYSQL_RES *r;
+	struct row row;
+	instant sent;
+	bool fine;
+	enum rc rc = session_ask_here(
+	    s, inspect_sql, &(struct shape){1, false}, until, &sent, &r, f);
+
+	if (rc != RC_OK)
+		return rc;
+	row = row_first(s->my, r);
+	if (!row_boolean(&row, 0, &fine))
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
+	else if (!fine)
+		rc = fault_set(f, RC_CONFIG,
+		    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
+		    "views that could use them: use an ordinary user, or a database of its own",
+		    s->where);
+	s->my->free_result(r);
+	return rc;
+}

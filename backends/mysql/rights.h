@@ -1,0 +1,46 @@
+/*
+ * rights.h - whose procedures a session may call, and whose views it may read.
+ *
+ * A procedure with SQL SECURITY INVOKER can do, in the name of whoever calls it, all that
+ * this one may; so can a function in a view.  Whoever may create routines in a database
+ * can have called one of them dlock_take_2.  So a user that has rights beyond its database
+ * (any right on *.*, on another database, or a role) uses nothing there unless
+ *
+ *  1. the procedures are an administrator's (SUPER) or its own, no table is a view, and
+ *  2. nobody else may create or alter any of it.
+ *
+ * Who has which rights only those see who may read the database mysql.  Others who have no
+ * dangerous rights on *.* look at what is there alone: a procedure of somebody else's that
+ * runs with the rights of its caller, or a view, is refused.
+ *
+ * An ordinary user pays no round trip for that: whether the question has to be asked is
+ * told with the first answer of each session.
+ */
+#ifndef DLOCK_MYSQL_RIGHTS_H
+#define DLOCK_MYSQL_RIGHTS_H
+
+#include "session.h"
+
+/* Who we are, as information_schema names grantees; to be set before the other two. */
+#define RIGHTS_WHO "SET @dlock_me = " RIGHTS_GRANTEE("CURRENT_USER()")
+
+#define RIGHTS_GRANTEE(account) \
+	"CAST(CONCAT('''', LEFT(" account ", CHAR_LENGTH(" account \
+	") - CHAR_LENGTH(SUBSTRING_INDEX(" account ", '@', -1)) - 1), '''@''', " \
+	"SUBSTRING_INDEX(" account ", '@', -1), '''') AS BINARY)"
+#define RIGHTS_IS_ME "CAST(grantee AS BINARY) = @dlock_me"
+
+/* Has the user such rights?  An expression. */
+#define RIGHTS_IS_NEEDED \
+	"(COALESCE(CURRENT_ROLE(), 'NONE') <> 'NONE' " \
+	"OR EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " RIGHTS_IS_ME \
+	" AND privilege_type <> 'USAGE') " \
+	"OR EXISTS (SELECT 1 FROM information_schema.schema_privileges WHERE " RIGHTS_IS_ME \
+	" AND NOT REPLACE(table_schema, '\\\\', '') <=> DATABASE()) " \
+	"OR EXISTS (SELECT 1 FROM information_schema.table_privileges WHERE " RIGHTS_IS_ME \
+	" AND NOT table_schema <=> DATABASE()))"
+
+/* For who has: RC_OK; RC_CONFIG: nothing there may be used. */
+enum rc rights_inspect(struct session *, instant until, struct fault *);
+
+#endif

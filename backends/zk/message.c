@@ -1,0 +1,251 @@
+/* message.c - reads requests and answers, as zookeeper.jute has them. */
+#include "message.h"
+
+#include <zookeeper/proto.h>
+
+enum { FAILED = -1 /* in the place of a step's number */ };
+enum { XID_EVENT = -1, XID_PING = -2, XID_AUTH = -4, XID_WATCHES = -8 };
+enum { WELCOME = 37, OLD_WELCOME = 36, STAT = 68, NAME_COST = 64 };
+
+/* What has not been read yet; `wrong` from the first thing on that was not there. */
+struct reading {
+	const unsigned char *at;
+	size_t n;
+	bool wrong;
+};
+
+static void
+skip(struct reading *r, size_t n)
+{
+	r->wrong = r->wrong || n > r->n;
+	if (r->wrong)
+		return;
+	r->at += n;
+	r->n -= n;
+}
+
+static int32_t
+read_int(struct reading *r)
+{
+	const unsigned char *b = r->at;
+
+	skip(r, 4);
+	return r->wrong ? 0
+			: (int32_t)((uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 |
+			      (uint32_t)b[2] << 8 | b[3]);
+}
+
+static bool
+read_bool(struct reading *r)
+{
+	const unsigned char *b = r->at;
+
+	skip(r, 1);
+	return !r->wrong && *b;
+}
+
+static void
+read_string(struct reading *r)
+{
+	int32_t n = read_int(r);
+
+	r->wrong = r->wrong || n < 0;
+	skip(r, r->wrong ? 0 : (size_t)n);
+}
+
+/* There may be none. */
+static void
+read_buffer(struct reading *r)
+{
+	int32_t n = read_int(r);
+
+	r->wrong = r->wrong || n < -1;
+	skip(r, r->wrong || n < 0 ? 0 : (size_t)n);
+}
+
+/* Each of them takes memory, however short it is. */
+static void
+read_names(struct reading *r)
+{
+	int32_t n = read_int(r);
+
+	r->wrong = r->wrong || n < -1 || n > MESSAGE_MOST / NAME_COST;
+	for (int32_t i = 0; i < n && !r->wrong; i++)
+		read_string(r);
+}
+
+/* ---- requests ---- */
+
+static void
+read_acl(struct reading *r)
+{
+	int32_t n = read_int(r);
+
+	for (int32_t i = 0; i < n && !r->wrong; i++) {
+		read_int(r);
+		read_string(r);
+		read_string(r);
+	}
+}
+
+static void
+read_step(struct reading *r, int32_t op)
+{
+	read_string(r);
+	if (op == ZOO_CREATE_OP || op == ZOO_SETDATA_OP)
+		read_buffer(r);
+	if (op == ZOO_CREATE_OP)
+		read_acl(r);
+	read_int(r); /* flags, or a version */
+}
+
+/* The head of a step, in a request and in its answer. */
+static int32_t
+read_head(struct reading *r, bool *last)
+{
+	int32_t op = read_int(r);
+
+	*last = read_bool(r);
+	read_int(r);
+	return op;
+}
+
+static bool
+is_step(int32_t op)
+{
+	return op == ZOO_CREATE_OP || op == ZOO_SETDATA_OP || op == ZOO_DELETE_OP ||
+	    op == ZOO_CHECK_OP;
+}
+
+bool
+message_request(struct request *q, const unsigned char *bytes, size_t n)
+{
+	struct reading r = {bytes, n, false};
+	bool last = false;
+
+	*q = (struct request){.xid = read_int(&r), .op = 0};
+	q->op = read_int(&r);
+	while (q->op == ZOO_MULTI_OP && !r.wrong && !last) {
+		int32_t op = read_head(&r, &last);
+
+		if (last)
+			break;
+		if (!is_step(op) || q->nsteps == MESSAGE_STEPS)
+			return false;
+		q->steps[q->nsteps++] = op;
+		read_step(&r, op);
+	}
+	return !r.wrong;
+}
+
+bool
+message_is_in_line(const struct request *q)
+{
+	return q->xid != XID_PING && q->xid != XID_AUTH && q->xid != XID_WATCHES;
+}
+
+bool
+message_is_login(const struct request *q)
+{
+	return q->xid == XID_AUTH;
+}
+
+/* ---- answers ---- */
+
+bool
+message_is_welcome(size_t n)
+{
+	return n == WELCOME || n == OLD_WELCOME;
+}
+
+/* What a request has brought that has not failed; others bring nothing that is read. */
+static void
+read_result(struct reading *r, int32_t op)
+{
+	switch (op) {
+	case ZOO_CREATE_OP:
+	case ZOO_SYNC_OP:
+		read_string(r);
+		break;
+	case ZOO_CREATE2_OP:
+	case ZOO_CREATE_CONTAINER_OP:
+	case ZOO_CREATE_TTL_OP:
+		read_string(r);
+		skip(r, STAT);
+		break;
+	case ZOO_GETDATA_OP:
+		read_buffer(r);
+		skip(r, STAT);
+		break;
+	case ZOO_EXISTS_OP:
+	case ZOO_SETDATA_OP:
+		skip(r, STAT);
+		break;
+	case ZOO_GETCHILDREN_OP:
+		read_names(r);
+		break;
+	case ZOO_GETCHILDREN2_OP:
+		read_names(r);
+		skip(r, STAT);
+		break;
+	default:
+		break;
+	}
+}
+
+/* As many as were asked for, each of its kind, or failed. */
+static void
+read_results(struct reading *r, const struct request *q)
+{
+	bool last = false;
+
+	for (size_t i = 0; i < q->nsteps && !r->wrong; i++) {
+		int32_t op = read_head(r, &last);
+
+		r->wrong = r->wrong || last;
+		if (op == FAILED)
+			read_int(r);
+		else
+			read_result(r, q->steps[i]);
+	}
+	read_head(r, &last);
+	r->wrong = r->wrong || !last;
+}
+
+static void
+read_event(struct reading *r)
+{
+	int32_t type = read_int(r);
+
+	r->wrong = r->wrong || type < 1; /* of sessions, the library itself tells */
+	read_int(r);
+	read_string(r);
+}
+
+static bool
+is_news(int32_t xid)
+{
+	return xid == XID_EVENT || xid == XID_PING || xid == XID_AUTH ||
+	    xid == XID_WATCHES;
+}
+
+enum answered
+message_answers(const unsigned char *bytes, size_t n, const struct request *due)
+{
+	struct reading r = {bytes, n, false};
+	int32_t xid = read_int(&r), error;
+
+	skip(&r, 8);
+	error = read_int(&r);
+	if (xid == XID_EVENT)
+		read_event(&r);
+	if (is_news(xid) && !r.wrong && n <= MESSAGE_NEWS_MOST)
+		return xid == XID_AUTH ? ANSWER_LOGIN : ANSWER_NEWS;
+	if (is_news(xid) || !due || due->xid != xid)
+		return ANSWER_WRONG;
+	if (error == 0 && due->op == ZOO_MULTI_OP)
+		read_results(&r, due);
+	else if (error == 0)
+		read_result(&r, due->op);
+	return r.wrong ? ANSWER_WRONG : ANSWER_DUE;
+}

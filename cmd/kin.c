@@ -1,0 +1,59 @@
+/* kin.c - finds out from /proc whom we descend from. */
+#include "kin.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { GENERATIONS_MAX = 10000 };
+
+/* False: /proc shows no such process. */
+static bool
+read_stat(pid_t pid, pid_t *parent, int64_t *born)
+{
+	char path[32], text[1024], *after_name;
+	ssize_t n;
+	int fd, up;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	after_name = strrchr(text, ')'); /* the name may have brackets and blanks */
+	if (!after_name ||
+	    sscanf(after_name + 1,
+		" %*c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNd64,
+		&up, born) != 2)
+		return false;
+	*parent = up;
+	return true;
+}
+
+int64_t
+kin_born(pid_t pid)
+{
+	pid_t parent;
+	int64_t born;
+
+	return read_stat(pid, &parent, &born) ? born : 0;
+}
+
+bool
+kin_is_ancestor(pid_t ancestor, int64_t born)
+{
+	pid_t pid = getpid(), parent;
+	int64_t at;
+
+	for (int i = 0; i < GENERATIONS_MAX && read_stat(pid, &parent, &at); i++) {
+		if (i > 0 && pid == ancestor)
+			return born != 0 && at == born;
+		pid = parent;
+	}
+	return false;
+}

@@ -1,0 +1,17 @@
+/*
+ * kin.h - whether a process, named by another dlock, is one that we descend from.
+ */
+#ifndef DLOCK_KIN_H
+#define DLOCK_KIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* When it was started, in the kernel's clock ticks; 0: /proc does not tell. */
+int64_t kin_born(pid_t);
+
+/* Is the process with this number, started then, our parent, or its parent, and so on? */
+bool kin_is_ancestor(pid_t, int64_t born);
+
+#endif

@@ -1,0 +1,194 @@
+# Goal of these tests: the procedures that a dlock calls on MySQL and MariaDB are those of its version,
+# whichever others stand beside them; all of them exclude each other; and what they are sent cannot be
+# used by who reads it.
+
+import hashlib
+import json
+import re
+import subprocess
+
+import pytest
+
+from databases import is_free, run, wait_for_renewals
+from mysql_server import mysql_url
+from proxy import UP
+from support import At, wait_for
+
+FAR = 9_000_000_000_000_000  # a time that does not come
+DIGESTS = {"2": "46b4923d10ea329a33863fece7936959cc10015c34b70d3d3665cfbf7396d555"}  # of what a version's procedures do
+
+
+@pytest.fixture
+def schema(dlock):
+    done = dlock.run("help", "mysql-schema")
+    assert done.status == 0
+    return done.stdout
+
+
+def version_of(schema):
+    found = set(re.findall(r"\bdlock_[a-z_]+_(\d+)\b", schema))
+    assert len(found) == 1
+    return found.pop()
+
+
+def feed(database, text):
+    """As the manual says."""
+    return subprocess.run(["mariadb", "--no-defaults", "-uroot", f"--socket={database.server.socket}", database.name], input=text,
+                          capture_output=True, text=True, check=False, timeout=60)
+
+
+def procedures(database):
+    return {name for name, in database.ask("SELECT routine_name FROM information_schema.routines WHERE routine_schema = DATABASE()")}
+
+
+def older(schema):
+    """The same, as a version before had it."""
+    version = version_of(schema)
+    return re.sub(rf"\b(dlock_[a-z_]+)_{version}\b", r"\1_0", schema)
+
+
+@pytest.fixture
+def old(mysql_db, schema):
+    """A database that a dlock of an older version has made."""
+    done = feed(mysql_db, older(schema))
+    assert done.returncode == 0, done
+    return mysql_db
+
+
+def call(connection, procedure, *arguments):
+    with connection.cursor() as cursor:
+        cursor.execute(f"CALL {procedure}({', '.join(['%s'] * len(arguments))})", arguments)
+        return cursor.fetchone()
+
+
+def owner_of(secret):
+    return hashlib.sha256(secret.encode()).hexdigest()[:32]
+
+
+def take(connection, secret="a"):
+    """What an older dlock asks."""
+    return call(connection, "dlock_take_0", "job", owner_of(secret), "{}", 30_000_000, 1, FAR)[0]
+
+
+def enter(connection, secret="a"):
+    return call(connection, "dlock_enter_0", "job", owner_of(secret), "{}", 30_000_000, 9_000_000, "exclusive", 0, 1, None, 0, FAR)[0]
+
+
+# ---- versions ----
+
+
+def test_what_a_version_does_is_never_changed(schema):
+    """Servers have its procedures: whoever changes one raises the version (sql.h, schema.sql), and then the digest here."""
+    version = version_of(schema)
+    text = "\n".join(line for line in schema[schema.index("DELIMITER"):].split("\n") if not line.lstrip().startswith("--"))
+    assert DIGESTS.get(version) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_the_schema_can_be_run_again(dlock, mysql_db, schema):
+    """By an administrator; also while it is in use, and where a first run was broken off."""
+    assert feed(mysql_db, schema[:schema.index("CREATE PROCEDURE", schema.index("dlock_serve"))]).returncode == 0
+    for _ in range(2):
+        done = feed(mysql_db, schema)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    holder = dlock.hold(At(mysql_db.url), "job")
+    made = mysql_db.ask("SELECT name, created FROM mysql.proc WHERE db = DATABASE() ORDER BY name")
+    assert feed(mysql_db, schema).returncode == 0
+    assert mysql_db.ask("SELECT name, created FROM mysql.proc WHERE db = DATABASE() ORDER BY name") == made
+    assert holder.finish().status == 0
+
+
+def test_a_new_version_stands_beside_the_old_one(dlock, old, schema):
+    before = procedures(old)
+    assert is_free(dlock, old.url)
+    assert procedures(old) == before | set(re.findall(r"\bdlock_[a-z_]+_\d+\b", schema))
+
+
+def test_versions_exclude_each_other(dlock, old):
+    with old.connect() as c:
+        assert take(c)
+        assert run(dlock, old.url, "-n").status == 75
+        waiter = dlock.contend(At(old.url), "job", "-t", "1h").queued(1)
+        assert call(c, "dlock_release_0", "job", "a", None, None) == (1,)
+        waiter.held()
+        assert take(c) is None and enter(c) == 0
+        last = dlock.contend(At(old.url), "job", command=("true",)).queued(2)
+        assert waiter.finish().status == 0
+        wait_for(lambda: enter(c) == 1, what="the grant of the older one")
+        assert not last.events("started")
+        assert call(c, "dlock_release_0", "job", "a", None, None) == (1,)
+    assert last.wait().status == 0
+
+
+def test_a_crowd_comes_to_an_older_database(dlock, old):
+    """All of them make what is new; nobody fails by it, and who held and waited goes on."""
+    with old.connect() as c:
+        assert take(c)
+        crowd = [dlock.contend(At(old.url), "job", "-t", "1h", command=("true",)) for _ in range(8)]
+        for waiter in crowd:
+            waiter.queued()
+        assert call(c, "dlock_release_0", "job", "a", None, None) == (1,)
+    assert [waiter.wait().status for waiter in crowd] == [0] * 8
+
+
+def test_a_lock_of_an_older_version_is_seen(dlock, old):
+    """Also by who looks first of all; and who may not make what is new is not told that there is nothing."""
+    old.ask("CREATE OR REPLACE USER looker@'%'")
+    old.ask(f"GRANT EXECUTE ON `{old.name}`.* TO looker@'%'")
+    looker = At(mysql_url(old.port, "looker", old.name))
+    with old.connect() as c:
+        token = take(c)
+        done = dlock.run("status", *looker.words, "-k", "job")
+        assert done.status == 77 and "dlock help mysql-schema" in done.stderr
+        done = dlock.run("status", *At(old.url).words, "-J", "-k", "job")
+        assert done.status == 0 and json.loads(done.stdout)["holders"][0]["token"] == token
+        assert dlock.run("ls", *looker.words).status == 0
+    old.ask("DROP USER looker@'%'")
+
+
+# ---- what others read ----
+
+
+def test_what_is_sent_before_a_release_releases_nothing(dlock, mysql_db, make_proxy, schema):
+    """Whoever sees the processlist reads every statement; the owner's secret is in none while there is something to give back."""
+    proxy, up = make_proxy(mysql_db.port), []
+    proxy.tap = lambda _, direction, data: (up.append(data) if direction == UP else None) or data
+    at = At(mysql_db.through(proxy))
+    holder = dlock.contend(at, "job", "-t", "3s", "-v", command=("sh", "-c", "echo $DLOCK_OWNER; cat")).held()
+    waiter = dlock.contend(at, "job", "-t", "1h", command=("true",)).queued(1)
+    wait_for_renewals(holder, 2)
+    wait_for(lambda: mysql_db.server.asleep() == 1, what="the waiter asleep")
+    secret = wait_for(lambda: holder.stdout().strip(), what="the secret")
+    sent = b"".join(up)
+    assert secret.encode() not in sent and secret.encode().hex().encode() not in sent
+    words = {bytes.fromhex(word.decode()) for word in re.findall(rb"x'([0-9a-f]+)'", sent)}
+    assert owner_of(secret).encode() in words
+    with mysql_db.connect() as c:
+        for word in words:
+            assert call(c, f"dlock_release_{version_of(schema)}", "job", word[:32], None, None) == (0,)
+    assert holder.poll() is None and not waiter.events("started")
+    assert holder.finish().status == 0 and waiter.wait().status == 0
+
+
+# ---- what a look costs ----
+
+
+def rows_read(server):
+    return server.status("Handler_read_first", "Handler_read_key", "Handler_read_next", "Handler_read_rnd_next", "Handler_read_prev")
+
+
+def test_a_look_reads_each_row_a_few_times_at_most(dlock, own_mysql):
+    """However many pages it has."""
+    assert run(dlock, own_mysql.url).status == 0
+
+    def reads_of(size):
+        own_mysql.ask("DELETE FROM dlock_holds", db="app")
+        own_mysql.ask("INSERT INTO dlock_holds (k, token, owner, kind, room, slot, since, ends, record) SELECT CONCAT('key', seq), seq,"
+                      f" MD5(seq), 'exclusive', 0, -1, 1, {FAR}, '{{}}' FROM seq_1_to_{size}", db="app")
+        before = rows_read(own_mysql)
+        done = dlock.run("ls", *At(own_mysql.url).words)
+        assert done.status == 0 and done.stdout.count("key") == size
+        return rows_read(own_mysql) - before
+
+    few = reads_of(50)
+    many = reads_of(10000)
+    assert many < 10000 * 8 + few * 21, (few, many)  # a page costs as much as the first one, beside its rows

@@ -1,0 +1,274 @@
+# Goal of these tests: a run below another dlock joins its hold only where both mean the same
+# lock, by all that each has resolved: backend, server, database, user, mode, and the settings
+# that name a lock.  Whoever means another lock has that one, or is refused; never a hold that
+# is not his.
+
+import pytest
+
+from support import DLOCK, FilePlace, RedisPlace, places
+
+NAMES = {p.name for p in places()}
+VARIABLES = ("DLOCK_KEEPER", "DLOCK_BACKEND", "DLOCK_KEY", "DLOCK_OPTION", "PGDATABASE", "PGSERVICE", "HOME")
+
+
+def secret_file(path, text):
+    path.write_text(text)
+    path.chmod(0o600)
+
+
+PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
+
+
+@pytest.fixture(params=PLACES, ids=lambda p: p.name)
+def where(request):
+    return request.param(request)
+
+
+def needs(name):
+    return pytest.mark.skipif(name not in NAMES, reason=f"no {name}")
+
+
+def look(words):
+    """A command that asks, from no dlock's environment, whether a lock is held."""
+    return ["env", *(word for name in VARIABLES for word in ("-u", name)), DLOCK, "status", *words, "-k", "job"]
+
+
+def nested(dlock, outer, inner, held=(), env=None, inner_env=None, key="job"):
+    """The outcome of a run below another one on the same key; its command looks at the lock that `held` leads to."""
+    settings = [f"{name}={value}" for name, value in (inner_env or {}).items()]
+    command = look(held) if held else ["true"]
+    return dlock.run("run", *outer, "-k", "job", "--", "env", *settings, DLOCK, "run", "-v", "-n", *inner, "-k", key, "--", *command,
+                     env=env, events=False)
+
+
+def joined(result):
+    assert result.status == 0, result
+    return "the enclosing dlock: acquire: ok" in result.stderr
+
+
+def assert_own_lock(result):
+    """And it is held: status has said so with 0."""
+    assert not joined(result), result
+
+
+# ---- settings that name the lock ----
+
+
+def advisory(db, key):
+    return ["-u", db.url, "-O", "mode=advisory", "-O", f"key={key}"]
+
+
+@needs("pg")
+def test_another_number_is_another_lock(dlock, db):
+    assert_own_lock(nested(dlock, advisory(db, 76), ["-O", "key=77"], held=advisory(db, 77)))
+    assert joined(nested(dlock, advisory(db, 76), ["-O", "key=76"]))
+    assert joined(nested(dlock, advisory(db, 76), []))
+
+
+@needs("pg")
+def test_the_same_number_is_the_same_lock_whatever_the_key(dlock, db):
+    assert joined(nested(dlock, advisory(db, 76), advisory(db, 76), key="other"))
+
+
+@needs("pg")
+def test_another_number_in_a_variable(dlock, db):
+    assert_own_lock(nested(dlock, advisory(db, 76), [], held=advisory(db, 77), inner_env={"DLOCK_OPTION": "key=77"}))
+
+
+@needs("pg")
+def test_another_number_in_a_section_for_the_key(dlock, db, tmp_path):
+    (tmp_path / ".config").mkdir()
+    secret_file(tmp_path / ".config" / "dlock.conf", "[key job]\noption = key=77\n")
+    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}
+    assert_own_lock(nested(dlock, advisory(db, 76), [], held=advisory(db, 77), inner_env=home))
+
+
+@needs("redis")
+def test_another_dialect_is_another_lock(dlock, own_redis):
+    url = ["-u", f"redis://127.0.0.1:{own_redis.port}"]
+    string = ["-O", "dialect=string"]
+    assert_own_lock(nested(dlock, url, string, held=[*url, *string]))
+    assert joined(nested(dlock, [*url, *string], []))
+
+
+@needs("zk")
+def test_another_path_is_another_lock(dlock, at):
+    path = ["-O", "path=/another"]
+    assert_own_lock(nested(dlock, at.words, path, held=[*at.words, *path]))
+    assert nested(dlock, at.words, ["-O", "layout=kazoo"]).status == 76  # the two layouts do not see each other there
+    assert joined(nested(dlock, at.words, []))
+
+
+@needs("memcached")
+def test_another_prefix_is_another_lock(dlock, memcached_server):
+    url = ["-u", f"memcached://127.0.0.1:{memcached_server.port}"]
+    prefix = ["-O", "prefix=nested-"]
+    assert_own_lock(nested(dlock, url, prefix, held=[*url, *prefix]))
+    assert joined(nested(dlock, [*url, *prefix], []))
+
+
+@needs("mysql")
+def test_another_name_is_another_lock(dlock, mysql_db):
+    named = ["-u", mysql_db.url, "-O", "mode=named"]
+    assert_own_lock(nested(dlock, [*named, "-O", "name=a"], ["-O", "name=b"], held=[*named, "-O", "name=b"]))
+    assert joined(nested(dlock, [*named, "-O", "name=a"], ["-O", "name=a"]))
+
+
+# ---- what the client libraries read by themselves ----
+
+
+@pytest.fixture
+def two(pg_server):
+    """Two databases of one server, and libpq's variables that lead to the server."""
+    made = [pg_server.database(), pg_server.database()]
+    yield made, {"PGHOST": "127.0.0.1", "PGPORT": str(pg_server.port), "PGUSER": "app"}
+    for one in made:
+        one.drop()
+
+
+@needs("pg")
+def test_another_database_in_a_variable(dlock, two):
+    (a, b), env = two
+    env = {**env, "PGDATABASE": a.name}
+    assert_own_lock(nested(dlock, ["-b", "pg"], [], held=["-u", b.url], env=env, inner_env={"PGDATABASE": b.name}))
+    assert_own_lock(nested(dlock, ["-b", "pg"], ["-b", "pg"], held=["-u", b.url], env=env, inner_env={"PGDATABASE": b.name}))
+    assert joined(nested(dlock, ["-b", "pg"], [], env=env))
+    assert joined(nested(dlock, ["-b", "pg"], ["-u", a.url], env=env))
+
+
+@needs("pg")
+@pytest.mark.parametrize("words", [["-b", "pg"], ["-u", "postgresql:///"]])
+def test_another_service(dlock, two, words, tmp_path):
+    (a, b), env = two
+    sections = [f"[{name}]\nhost=127.0.0.1\nport={env['PGPORT']}\nuser=app\ndbname={db.name}\n" for name, db in (("a", a), ("b", b))]
+    (tmp_path / "services").write_text("".join(sections))
+    env = {"PGSERVICEFILE": str(tmp_path / "services"), "PGSERVICE": "a"}
+    assert_own_lock(nested(dlock, words, [], held=["-u", b.url], env=env, inner_env={"PGSERVICE": "b"}))
+    assert joined(nested(dlock, words, [], env=env))
+    assert joined(nested(dlock, words, ["-u", "postgresql:///?service=a"], env=env, inner_env={"PGSERVICE": "b"}))
+
+
+def option_file(home, db, more=""):
+    home.mkdir()
+    secret_file(home / ".my.cnf", f"[client]\nhost=127.0.0.1\nport={db.port}\nprotocol=tcp\nuser=app\n[dlock]\ndatabase={db.name}\n{more}")
+    return {"HOME": str(home)}
+
+
+@needs("mysql")
+def test_another_option_file(dlock, mysql_server, tmp_path):
+    a, b = mysql_server.database(), mysql_server.database()
+    try:
+        homes = [option_file(tmp_path / name, db) for name, db in (("a", a), ("b", b))]
+        same = option_file(tmp_path / "c", a, "# written otherwise\n")
+        named = ["-b", "mysql", "-O", "mode=named"]
+        assert_own_lock(nested(dlock, named, [], held=["-u", b.url, "-O", "mode=named"], env=homes[0], inner_env=homes[1]))
+        assert joined(nested(dlock, named, [], env=homes[0]))
+        assert joined(nested(dlock, named, [], env=homes[0], inner_env=same))
+    finally:
+        a.drop()
+        b.drop()
+
+
+# ---- another backend ----
+
+
+@needs("redis")
+@needs("mysql")
+def test_who_has_another_backend_gets_nothing_of_the_outer_one(dlock, mysql_db, own_redis, tmp_path):
+    """Neither URL nor settings: there is no such dialect in MySQL, and no such URL."""
+    outer = ["-u", f"redis://127.0.0.1:{own_redis.port}", "-O", "dialect=string"]
+    home = option_file(tmp_path / "home", mysql_db)
+    named = ["-O", "mode=named"]
+    result = nested(dlock, outer, named, held=["-u", mysql_db.url, *named], inner_env={**home, "DLOCK_BACKEND": "mysql"})
+    assert_own_lock(result)
+    assert "dialect" not in result.stderr and "redis" not in result.stderr
+
+
+def test_a_variable_that_names_another_backend_counts(dlock, tmp_path):
+    """It is not the one that the outer run has set."""
+    result = nested(dlock, ["-u", f"file://{tmp_path}"], [], inner_env={"DLOCK_BACKEND": "nonsense"})
+    assert result.status == 64 and "DLOCK_BACKEND" in result.stderr
+
+
+def test_the_outer_backend_is_known_without_its_variable(dlock, tmp_path):
+    result = dlock.run("run", "-u", f"file://{tmp_path}", "-k", "job", "--", "env", "-u", "DLOCK_BACKEND", DLOCK, "run", "-v", "-n", "-k", "job",
+                       "true", events=False)
+    assert joined(result)
+
+
+# ---- other ways to one place ----
+
+
+@pytest.mark.parametrize("way", ["/.", "/../locks", "link"])
+def test_several_ways_to_one_directory(dlock, tmp_path, way):
+    locks = tmp_path / "locks"
+    locks.mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(locks)
+    other = f"file://{tmp_path}/link" if way == "link" else f"file://{locks}{way}"
+    assert joined(nested(dlock, ["-u", f"file://{locks}"], ["-u", other]))
+
+
+def test_another_directory_is_another_lock(dlock, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir(mode=0o700)
+    a, b = (["-u", f"file://{tmp_path}/{name}"] for name in "ab")
+    assert_own_lock(nested(dlock, a, b, held=b))
+
+
+@needs("redis")
+def test_what_is_stated_and_what_is_the_default_are_the_same(dlock, own_redis):
+    url = f"redis://127.0.0.1:{own_redis.port}"
+    assert joined(nested(dlock, ["-u", url], ["-u", url + "/0"]))
+    assert_own_lock(nested(dlock, ["-u", url], ["-u", url + "/1"], held=["-u", url + "/1"]))
+
+
+@needs("redis")
+def test_a_file_is_told_by_its_whole_name(dlock, make_redis, tmp_path):
+    """The inner run may be elsewhere by now."""
+    server = make_redis("--requirepass", "secret")
+    secret_file(tmp_path / "pw", "secret\n")
+    inner = f"cd / && exec {DLOCK} run -v -n -k {{}} true"
+    for key in ("job", "other"):
+        result = dlock.run("run", "-u", f"redis://127.0.0.1:{server.port}", "-O", "password-file=pw", "-k", "job", "-c", inner.format(key),
+                           cwd=tmp_path, events=False)
+        assert joined(result) == (key == "job"), result
+
+
+# ---- versions ----
+
+
+def test_the_keeper_of_an_older_version_is_refused_in_one_sentence(dlock, tmp_path):
+    env = {"DLOCK_KEEPER": "@dlock-" + "0" * 32 + "/1/9fa2c34d5e6f7081"}
+    result = dlock.run("run", "-u", f"file://{tmp_path}", "-k", "job", "echo", "ran", env=env, events=False)
+    assert (result.status, result.stdout, result.stderr.count("\n")) == (64, "", 1)
+    assert "DLOCK_KEEPER" in result.stderr and "version" in result.stderr
+
+
+# ---- without the outer run's variables ----
+
+
+CLEARED = ["env", "-i", "PATH=/usr/bin:/bin"]
+
+
+@pytest.mark.parametrize("options", [["-w", "1h"], [], ["-s"]], ids=str)
+@pytest.mark.parametrize("program", ["shell", "no shell"])
+def test_who_would_wait_for_its_own_parent_is_told_at_once(dlock, where, options, program):
+    command = [*CLEARED, DLOCK, "run", *where.words, *options, "-k", where.key(), "echo", "ran"]
+    command = ["sh", "-c", '"$@"; exit $?', "sh", *command] if program == "shell" else command
+    result = dlock.run("run", *where.words, "-k", where.key(), "--", *command, events=False)
+    assert (result.status, result.stdout, result.stderr.count("\n")) == (76, "", 1), result
+    assert "own parent" in result.stderr and "DLOCK_KEEPER" in result.stderr and "nothing was run" in result.stderr
+
+
+def test_who_does_not_wait_is_told_that_it_is_busy(dlock, where):
+    inner = [*CLEARED, DLOCK, "run", *where.words, "-n", "-k", where.key(), "true"]
+    assert dlock.run("run", *where.words, "-k", where.key(), "--", *inner, events=False).status == 75
+
+
+def test_who_waits_for_somebody_else_waits(dlock, where):
+    """Though that one has the same parents."""
+    held = dlock.hold(where, where.key())
+    waiter = dlock.contend(where, where.key(), "-w", "1h", command=["true"])
+    waiter.event("waiting")
+    assert held.finish().status == 0
+    assert waiter.wait().status == 0

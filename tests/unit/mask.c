@@ -1,0 +1,71 @@
+/*
+ * mask.c - Goal of these tests: a password is found in a URL and blotted out, also where it
+ * was not written as it must be, and nothing else is.
+ */
+#include "cmd/mask.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void
+passwords_are_blotted_out(void **state)
+{
+	static const struct {
+		const char *url, *left;
+	} rows[] = {
+	    {"redis://u:pw@h", "redis://u:xx@h"},
+	    {"redis://:p@h", "redis://:x@h"},
+	    {"redis://u:12/3?a=b@h:1/0", "redis://u:xxxxxxxx@h:1/0"},
+	    {"redis://u:a@b/c#d@h/0", "redis://u:xxxxxxx@h/0"},
+	    {"redis://u:a b/c@h", "redis://u:xxxxx@h"},
+	    {"redis+sentinel://:/w@a,b/m", "redis+sentinel://:xx@a,b/m"},
+	    {"postgresql://u:5/w@h/d?password=pw", "postgresql://u:xxx@h/d?password=xx"},
+	    {"host=h password='a b' user=u", "host=h password=xxxx' user=u"},
+	};
+	static const char *const clear[] = {"redis://h:6379/0", "redis://u@h/0",
+	    "file:///srv/a:b@c", "postgresql://h:5432/d?user=me@realm", "zk://a:1,b:2/x",
+	    "password-file=/run/p"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[100];
+
+		snprintf(text, sizeof text, "%s", rows[i].url);
+		assert_true(mask_finds(text));
+		mask_passwords(text);
+		assert_string_equal(text, rows[i].left);
+	}
+	for (size_t i = 0; i < sizeof clear / sizeof *clear; i++)
+		assert_false(mask_finds(clear[i]));
+}
+
+static void
+a_url_in_a_sentence_ends_with_its_word(void **state)
+{
+	char text[] = "see http://ci:80/job or ask ann@corp, redis://u:p/w@h";
+	char other[] = "redis://u:p/w@h or ask ann@corp";
+
+	(void)state;
+	mask_spoken(text);
+	assert_string_equal(
+	    text, "see http://ci:80/job or ask ann@corp, redis://u:xxx@h");
+	mask_spoken(other);
+	assert_string_equal(other, "redis://u:xxx@h or ask ann@corp");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(passwords_are_blotted_out),
+	    cmocka_unit_test(a_url_in_a_sentence_ends_with_its_word),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
