@@ -74,10 +74,10 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	if (!p->show.who)
 		record_who(who, sizeof who);
 	object_begin(&j, out, RECORD_BYTES);
-	if (pid)
+	if (pid) {
 		object_number(&j, "pid", pid);
-	if (pid == getpid())
 		object_number(&j, "born", kin_born(pid));
+	}
 	object_number(&j, "since", time(NULL));
 	if (p->cmd == CMD_FREEZE)
 		object_number(&j, "for_ms",

@@ -3,7 +3,7 @@
  *
  * JSON {who, host, pid, born, command, why, since}.  `command` is the base name only (arguments
  * may hold secrets), `since` the second, counted from the epoch, in which the run began
- * to ask; `born`, of a process of dlock's own, the clock tick in which that was started.
+ * to ask; `born` the clock tick in which the process `pid` was started.
  * That of a freeze has `for_ms` too, how long it lasts (-1: until it is thawed), so
  * that those who wait for its end are told of it by every server.  Whoever may write the lock may write anything here, so what is read is
  * hostile: it is parsed by jansson, cut, and cleaned before it is shown.
@@ -39,8 +39,9 @@ void record_words(const struct record *, char *out, size_t size);
 void record_write(char *out, const struct plan *, pid_t);
 
 /*
- * Is it a dlock that this process descends from?  Then it ends only after us.  Certain by
- * host, pid and the moment it was started; where one is not known: no.
+ * Does this process descend from the holder: a dlock, or the script for which `dlock hold`
+ * keeps it?  Then that ends only after us.  Certain by host, pid and the moment it was
+ * started; where one is not known: no.
  */
 bool record_is_ancestor(const char *record);
 

@@ -281,7 +281,7 @@ keeper_react(struct keeper *k, enum event_kind kind, int value)
 /* ---- the calls ---- */
 
 /*
- * Do we wait for a dlock that we descend from?  Its environment may be gone (sudo, env -i),
+ * Do we wait for a dlock that we descend from, or for one that holds for a script around us?  Its environment may be gone (sudo, env -i),
  * its record is not.  Of several slots another one may become free.
  */
 static bool
@@ -302,8 +302,9 @@ refuse_ancestor(struct keeper *k)
 
 	record_describe(k->host.seen.holder, holder, sizeof holder);
 	return fault_set(&k->fault, RC_PROTOCOL,
-	    "it is held by the dlock around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
-	    "(sudo and env -i remove it) or leads elsewhere: it would wait for its own parent for ever",
+	    "it is held by the run or for the script around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
+	    "(sudo and env -i remove it; what dlock hold prints is to be evaluated) or leads elsewhere: "
+	    "it would wait for its own parent for ever",
 	    holder);
 }
 

@@ -255,6 +255,17 @@ $D run -nk "$K" true || echo "lost its way $?"
     assert (status, out) == (0, "taken\nlost its way 64\n") and "DLOCK_KEEPER" in err.splitlines()[-1], err
 
 
+def test_a_forgotten_eval_is_told_at_once(start, where, shell):
+    """The run would wait for the script, and the script for the run."""
+    script = start("""lock=$($D hold -k "$K" --pid $$ --shell)
+$D run -k "$K" true || echo "refused $?"
+eval "$lock"
+$D run -k "$K" echo joined
+""", where, shell=shell)
+    status, out, err = script.wait()
+    assert (status, out) == (0, "refused 76\njoined\n") and "is to be evaluated" in err, err
+
+
 def test_a_failure_ends_the_script(start, where, shell, hold):
     """Nothing to evaluate would be success."""
     assert hold(where, "job", "--for", "60").status == 0
