@@ -131,6 +131,8 @@ static const struct meaning {
     {"NOPERM", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
     {"can't run this command", RC_DENIED,
 	"allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
+    {"can't access at least one of the keys", RC_DENIED,
+	"allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
     {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},
     {"MOVED", RC_CONFIG, CLUSTER},
     {"ASK ", RC_CONFIG, CLUSTER},

@@ -21,6 +21,7 @@ def at(make_redis):
 
     def make(*rules):
         with server.client() as c:
+            c.script_flush()  # so that an answer does not depend on what was asked before
             c.execute_command("ACL", "SETUSER", "some", "reset", "on", ">any", *rules)
         return At(f"redis://some:any@127.0.0.1:{server.port}")
 
@@ -58,7 +59,48 @@ def test_who_may_not_lock_is_told_so(dlock, at, words):
     assert done.status == 77 and "&dlock:*" in done.stderr, done
 
 
-@pytest.mark.parametrize("right", ["eval", "evalsha", "time", "hget", "hset", "zadd", "zscore"])
-def test_each_right_to_lock_is_needed(dlock, at, right):
+GRANT = "~ evalsha time hget hset zadd zrange zrangebyscore zrevrange zscore zcard pexpireat".split()
+READ = "evalsha_ro time type hget zrange zcard".split()
+LOCKING, LOOKING = "&dlock:*", "%R~dlock:*"
+# What is there, the words, the role that the hint names, and the rights that cannot be missing.
+SCENES = {
+    "run": ("", RUN, LOCKING, ["eval", *GRANT]),
+    "run that waits": ("held", ("run", "-w", "100ms", *RUN[2:]), LOCKING, [*GRANT, "subscribe", "&", "zrank"]),
+    "freeze": ("", STEER[0], LOCKING, ["evalsha", "hdel", "hget", "hset", "time", "zcard", "~"]),
+    "thaw, its look": ("frozen", STEER[1], LOOKING, READ),
+    "thaw": ("frozen", STEER[1], LOCKING, ["evalsha", "hdel", "~"]),
+    "break, its look": ("held", STEER[2], LOOKING, [*READ, "eval_ro", "zscore"]),
+    "break": ("held", STEER[2], LOCKING, ["evalsha", "hset", "zrem", "~"]),
+    "status": ("held", LOOK[0], LOOKING, [*READ, "eval_ro", "zscore"]),
+    "ls": ("held", LOOK[1], LOOKING, [*READ, "eval_ro", "zscore", "scan"]),
+    "wait": ("held", LOOK[2], LOOKING, [*READ, "eval_ro", "zscore"]),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_each_right_that_cannot_be_missing(dlock, at, scene):
+    there, words, role, rights = SCENES[scene]
+    everything = at("~dlock:*", "&dlock:*", "+@all")
+    if there == "held":
+        dlock.hold(everything, "job")
+    elif there == "frozen":
+        dlock.run("freeze", *everything.words, "-k", "job")
+    told = {}
+    for right in rights:
+        place = at(*(r for r in {*LOCKS, *LOOKS} if r not in (f"+{right}", f"{right}dlock:*")))
+        done = do(dlock, place, words)
+        told[right] = (done.status, role in done.stderr)
+    assert told == dict.fromkeys(rights, (77, True))
+
+
+@pytest.mark.parametrize("right", ["hdel", "zrem"])
+def test_who_may_lock_but_not_release_is_told_so(dlock, at, right):
     done = do(dlock, at(*LOCKS, f"-{right}"), RUN)
-    assert done.status == 77 and "&dlock:*" in done.stderr, done
+    assert done.status == 0 and "the release was not confirmed" in done.stderr, done
+
+
+def test_who_may_not_read_a_key_is_told_so(dlock, at):
+    """The server checks the keys before it runs a script, in words of its own."""
+    dlock.run("freeze", *at("~dlock:*", "&dlock:*", "+@all").words, "-k", "job")
+    done = do(dlock, at(*(r for r in LOOKS if "~" not in r)), LOOK[1])
+    assert done.status == 77 and "%R~dlock:*" in done.stderr, done
