@@ -76,7 +76,8 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		object_number(&j, "pid", pid);
-		object_number(&j, "born", kin_born(pid));
+		object_number(
+		    &j, pid == getpid() ? "born" : "script_born", kin_born(pid));
 	}
 	object_number(&j, "since", time(NULL));
 	if (p->cmd == CMD_FREEZE)
@@ -112,6 +113,7 @@ record_read(struct record *ret, const char *record)
 	    .why = record_member(root, "why"),
 	    .pid = pid > 0 ? pid : 0,
 	    .born = json_integer_value(json_object_get(root, "born")),
+	    .script_born = json_integer_value(json_object_get(root, "script_born")),
 	    .for_ms = for_ms >= -1 && for_ms < NEVER / NS_PER_MS ? for_ms : 0,
 	};
 	return root;
@@ -149,19 +151,23 @@ record_words(const struct record *r, char *out, size_t size)
 	snprintf(out, size, "%s%s%s", name, process, r->why ? reason : "");
 }
 
-bool
-record_is_ancestor(const char *record)
+enum record_kin
+record_kin(const char *record)
 {
+	enum record_kin kin = KIN_NONE;
 	char host[NAME_BYTES];
 	struct record r;
 	json_t *root = record_read(&r, record);
-	bool is;
 
 	host_name(host, sizeof host);
-	is = r.host && strcmp(r.host, host) == 0 && r.pid > 0 && r.pid <= INT_MAX &&
-	    r.born > 0 && kin_is_ancestor((pid_t)r.pid, r.born);
+	if (!r.host || strcmp(r.host, host) != 0 || r.pid <= 0 || r.pid > INT_MAX)
+		;
+	else if (r.born > 0 && kin_is_ancestor((pid_t)r.pid, r.born))
+		kin = KIN_RUN;
+	else if (r.script_born > 0 && kin_is_ancestor((pid_t)r.pid, r.script_born))
+		kin = KIN_SCRIPT;
 	json_decref(root);
-	return is;
+	return kin;
 }
 
 void

@@ -3,7 +3,8 @@
  *
  * JSON {who, host, pid, born, command, why, since}.  `command` is the base name only (arguments
  * may hold secrets), `since` the second, counted from the epoch, in which the run began
- * to ask; `born` the clock tick in which the process `pid` was started.
+ * to ask; `born`, of a process of dlock's own, the clock tick in which that was started, and
+ * `script_born` that of the process for which `dlock hold` keeps the lock.
  * That of a freeze has `for_ms` too, how long it lasts (-1: until it is thawed), so
  * that those who wait for its end are told of it by every server.  Whoever may write the lock may write anything here, so what is read is
  * hostile: it is parsed by jansson, cut, and cleaned before it is shown.
@@ -16,7 +17,7 @@
 /* What a record says of somebody.  Texts are hostile; NULL, or pid 0: not said. */
 struct record {
 	const char *who, *host, *command, *why;
-	int64_t pid, born;
+	int64_t pid, born, script_born;
 	int64_t for_ms; /* a freeze's; -1: until it is thawed; 0: not said */
 };
 
@@ -38,12 +39,15 @@ void record_words(const struct record *, char *out, size_t size);
  */
 void record_write(char *out, const struct plan *, pid_t);
 
-/*
- * Does this process descend from the holder: a dlock, or the script for which `dlock hold`
- * keeps it?  Then that ends only after us.  Certain by host, pid and the moment it was
- * started; where one is not known: no.
- */
-bool record_is_ancestor(const char *record);
+/* Who of those that this process descends from has written a record. */
+enum record_kin {
+	KIN_NONE,
+	KIN_RUN,   /* a dlock: it ends only after us */
+	KIN_SCRIPT /* `dlock hold` keeps the lock for it, until it ends, or releases it */
+};
+
+/* Certain by host, pid and the moment it was started; where one is not known: KIN_NONE. */
+enum record_kin record_kin(const char *record);
 
 /* Both at once. */
 void record_describe(const char *record, char *out, size_t size);

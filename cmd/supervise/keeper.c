@@ -281,18 +281,29 @@ keeper_react(struct keeper *k, enum event_kind kind, int value)
 /* ---- the calls ---- */
 
 /*
- * Do we wait for a dlock that we descend from, or for one that holds for a script around us?  Its environment may be gone (sudo, env -i),
- * its record is not.  Of several slots another one may become free.
+ * Do we wait for what is around us?  The environment that leads there may be gone (sudo,
+ * env -i, the output of `dlock hold` was not evaluated), its record is not.  Another dlock
+ * ends only after us, so that is refused; a script may release what is held for it.  Of
+ * several slots another one may become free.
  */
-static bool
-waits_for_ancestor(const struct keeper *k)
+static void
+notice_kin(struct keeper *k)
 {
 	const char *holder = k->host.seen.holder;
+	enum record_kin kin = KIN_NONE;
 
-	return k->plan->wait.most != 0 && !k->host.seen.silent && *holder &&
+	if (k->plan->wait.most != 0 && !k->host.seen.silent && *holder &&
 	    !k->host.seen.frozen &&
-	    (k->host.seen.kind != KIND_LIMIT || k->host.seen.limit == 1) &&
-	    record_is_ancestor(holder);
+	    (k->host.seen.kind != KIND_LIMIT || k->host.seen.limit == 1))
+		kin = record_kin(holder);
+	if (kin == KIN_RUN)
+		k->for_ancestor = k->todo.stop = true;
+	if (kin == KIN_SCRIPT && !k->for_script && !*k->host.notice.text) {
+		k->for_script = true;
+		snprintf(k->host.notice.text, sizeof k->host.notice.text,
+		    "dlock hold keeps it for the script around this run, which does not join that for want of DLOCK_KEEPER: "
+		    "was what dlock hold has printed evaluated?");
+	}
 }
 
 static enum rc
@@ -302,9 +313,8 @@ refuse_ancestor(struct keeper *k)
 
 	record_describe(k->host.seen.holder, holder, sizeof holder);
 	return fault_set(&k->fault, RC_PROTOCOL,
-	    "it is held by the run or for the script around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
-	    "(sudo and env -i remove it; what dlock hold prints is to be evaluated) or leads elsewhere: "
-	    "it would wait for its own parent for ever",
+	    "it is held by the dlock around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
+	    "(sudo and env -i remove it) or leads elsewhere: it would wait for its own parent for ever",
 	    holder);
 }
 
@@ -317,9 +327,8 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 {
 	struct keeper *k = (struct keeper *)h;
 
-	if (k->keep.phase == PH_ASK && news_wait(&k->news, k->fault.text) &&
-	    waits_for_ancestor(k))
-		k->for_ancestor = k->todo.stop = true;
+	if (k->keep.phase == PH_ASK && news_wait(&k->news, k->fault.text))
+		notice_kin(k);
 	news_notice(&k->news);
 	while (!k->todo.stop) {
 		if (keeper_hear(k, fd, events, until) && !k->todo.stop)

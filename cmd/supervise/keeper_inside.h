@@ -37,6 +37,7 @@ struct keeper {
 	struct keep keep;
 	struct keeper_todo todo;
 	bool for_ancestor; /* what we would wait for ends only after us */
+	bool for_script;   /* the user was told that our own script has it */
 	bool answered; /* somebody wanted the lock released, and knows how that ended */
 };
 
