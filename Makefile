@@ -2,7 +2,8 @@
 #
 #	make            build build/dlock
 #	make demo       two commands that contend for one lock
-#	make check      everything that is tested
+#	make test       in two minutes, without a server; BACKEND=redis: what concerns that one
+#	make check      everything that is tested (tests/README.md)
 #	make check-all  the same with more contenders, rounds and torment
 #	make interop-node  the same keys locked by clients from npm (needs node)
 #	make install    PREFIX=/usr/local, DESTDIR=
@@ -125,7 +126,7 @@ $(O)/%.sql.h: %.sql
 # ---- what must be installed, as Debian calls it ----
 
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
-# Whose locks dlock takes (tests/system/test_joins.py).
+# Whose locks dlock takes (tests/system/promises/test_joins.py).
 JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks python3-pymemcache python3-tooz \
 	ruby ruby-activerecord ruby-pg ruby-mysql2 \
 	php-cli php-redis php-memcached php-pgsql php-symfony-lock php-illuminate-cache php-illuminate-redis
@@ -135,6 +136,7 @@ CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python
 	openssl libssl-dev libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin strace \
 	$(JOIN_PACKAGES)
 
+have_cmocka = $(shell echo '\#include <cmocka.h>' | $(CC) -include stdarg.h -include stddef.h -include stdint.h -include setjmp.h -E - >/dev/null 2>&1 && echo yes)
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson inih 2>/dev/null
 
 # Where there are no Debian packages, nothing can be said about them: whoever builds knows.
@@ -163,8 +165,22 @@ demo: deps-build
 	@$(MAKE) --no-print-directory all
 	@sh tests/demo.sh $(O)/dlock
 
-# ---- to see that it does (a fresh make sees what deps has installed) ----
+# ---- to see that it does ----
 
+# make test: what needs no server.  make test BACKEND=redis (or zk, pg, mysql, memcached): what
+# needs that one.  Installs nothing; what cannot be tested for want of a package is named.
+# PYTEST="--lf --durations=10": more words for pytest, here and in make check.
+export PYTEST
+WORKERS ?= 8
+.PHONY: test
+test:
+	@$(MAKE) --no-print-directory -j$$(nproc 2>/dev/null || echo 1) all $(O)/dlock-test $(O)/dlock-admin $(if $(BACKEND),wrong,$(if $(have_cmocka),units))
+	@$(if $(BACKEND)$(have_cmocka),:,echo "  UNIT  left out: libcmocka-dev is not installed")
+	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "python3-pytest is not installed"; exit 1; }
+	@DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test DLOCK_TEST_BACKENDS=$(or $(BACKEND),file) $(PYTHON) -m pytest -q --tb=short --workers=$(WORKERS) \
+		--limit=120 --known=tests/lasted.txt --progress=$(O)/test.log $(if $(BACKEND),-m $(BACKEND)) $(PYTEST) tests/system </dev/null
+
+# A fresh make sees what deps has installed.
 check-all: export DLOCK_TEST_FULL := 1
 check-all: export DLOCK_SOAK := 60
 check-all: export LIMIT := 14400
@@ -181,8 +197,8 @@ NODE_PACKAGES := ioredis redlock@4.2.0 redlock5@npm:redlock@5.0.0-beta.2 ioredis
 interop-node: $(O)/dlock
 	@mkdir -p $(O)/node
 	$(Q)npm install --prefix $(O)/node --no-audit --no-fund --silent $(NODE_PACKAGES)
-	$(Q)DLOCK=$(O)/dlock DLOCK_TEST_NODE=$(O)/node $(PYTHON) -m pytest -q -p no:cacheprovider -k 'redis_node or npm' \
-		tests/system/test_redis_node.py tests/system/test_joins.py
+	$(Q)DLOCK=$(O)/dlock DLOCK_TEST_NODE=$(O)/node $(PYTHON) -m pytest -q -p no:cacheprovider -k 'test_node or npm' \
+		tests/system/redis/test_node.py tests/system/promises/test_joins.py
 
 include tests/units.mk
 include tests/model.mk
@@ -191,7 +207,7 @@ include tests/model.mk
 SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 sanitize: deps
 	@$(MAKE) --no-print-directory O=$(O)/asan HARDEN= HARDEN_LD= CFLAGS='$(SANITIZE)' all units
-	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/test_contract.py
+	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/promises/test_contract.py
 
 # make bench crowd N="200 1000" BACKEND=redis: how costs grow with the number of waiters
 # make bench kinds: what readers, limits and several keys cost

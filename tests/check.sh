@@ -9,8 +9,9 @@
 # each test as it begins and ends), check-tools.log, kinds.txt (a table of kinds of lock
 # and backends) and lasted.txt (how long tests took; tests/lasted.txt is a copy).
 # WORKERS is how many tests run side by side, LIMIT the seconds that all may take.
-# Fails if any has.  DLOCK_TEST_FULL=1: some tests are larger (make check-all).
+# PYTEST: more words for pytest.  Fails if any has.  DLOCK_TEST_FULL=1: some tests are larger (make check-all).
 set -u
+PYTEST=${PYTEST:-}
 cd "$(dirname "$0")/.." || exit
 out=$1
 shift
@@ -36,9 +37,10 @@ setsid sh -c "$modest" modest "${MAKE:-make}" --no-print-directory -k lint model
 tools=$!
 
 # A shell has its background jobs ignore SIGINT; tests, and what they test, must not.
+# shellcheck disable=SC2086
 setsid env --default-signal=INT,QUIT,HUP timeout --foreground -s INT -k 300 "${LIMIT:-3600}" \
-	"${PYTHON:-/usr/bin/python3}" -m pytest -q --tb=short -p no:cacheprovider --workers="${WORKERS:-8}" --limit="${TEST_LIMIT:-300}" \
-	--progress="$out/check-tests.log" --known=tests/lasted.txt --lasted="$out/lasted.txt" "$@" tests/system </dev/null &
+	"${PYTHON:-/usr/bin/python3}" -m pytest -q --tb=short --workers="${WORKERS:-8}" --limit="${TEST_LIMIT:-300}" \
+	--progress="$out/check-tests.log" --known=tests/lasted.txt --lasted="$out/lasted.txt" $PYTEST "$@" tests/system </dev/null &
 tests=$!
 trap 'end 130' INT
 trap 'end 143' TERM HUP PIPE

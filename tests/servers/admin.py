@@ -1,14 +1,11 @@
 # Goal of this file: dlock-admin, by which tests call a backend's admin_ops one by one.
 
 import json
-import os
 import re
 import subprocess
 
-from support import ROOT
+from support import ADMIN
 
-ADMIN = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))),
-                     "dlock-admin")
 BOB = json.dumps({"who": "bob@office", "why": "it hangs"})
 NUMBERS = {"lock", "limit", "token", "slot", "position", "count", "since", "until", "now", "revoked", "status", "pid"}
 OK, LOST, DENIED, CONFIG = "ok", "not ours", "denied", "unsafe configuration"

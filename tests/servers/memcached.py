@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import mmap
 import os
 import pwd
@@ -272,3 +273,16 @@ class Pretender(Hostile):
 
     def commands(self):
         return [words[0] for words, _ in self.asked]
+
+
+# ---- dlock on them ----
+
+LEASE = ("-t", "3s")  # the least there is
+
+
+def run(dlock, url, *words, command=("true",)):
+    return dlock.run("run", "-u", url, "-k", "job", *words, "--", *command)
+
+
+def status(dlock, url, *words):
+    return json.loads(dlock.run("status", "-J", "-u", url, "-k", "job", *words).stdout)

@@ -8,13 +8,15 @@ import glob
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import signal
 import struct
 import subprocess
 import tempfile
 
-import psycopg2
+with contextlib.suppress(ImportError):  # without it no test is run that needs it
+    import psycopg2
 
 import databases
 from proxy import UP, Proxy
@@ -420,3 +422,24 @@ MODES = ["lease", "advisory", "row"]
 
 def psql(database, sql, user="postgres"):
     tool("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", pg_url(database.port, user, database.name), input=sql)
+
+
+# ---- schemas ----
+
+
+def schema_sql(dlock):
+    done = dlock.run("help", "pg-schema")
+    assert (done.status, done.stderr) == (0, "")
+    return done.stdout
+
+
+def version_4(dlock):
+    """The schema of the version before, with the same tables, and functions of which one is another."""
+    text = schema_sql(dlock).replace("'dlock 5:", "'dlock 4:").replace("'SELECT 5'", "'SELECT 4'")
+    return re.sub(r"CREATE OR REPLACE FUNCTION dlock\.serves_5.*?;\n", "", text, flags=re.S)
+
+
+UNRELEASED = {
+    1: "CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz)",
+    3: "CREATE SCHEMA dlock; COMMENT ON SCHEMA dlock IS 'dlock 3: locks for commands'; CREATE TABLE dlock.claims (key text)",
+}

@@ -1,7 +1,7 @@
 /*
  * redlock_forgets.c - a Redlock that counts every vote, also that of a master which has
  * just restarted.  build/dlock-forgets has it in place of backends/redis/restart.c;
- * tests/system/test_redis_redlock.py shows why that is wrong.
+ * tests/system/redis/test_redlock.py shows why that is wrong.
  */
 #define restart_is_over restart_is_really_over
 #include "backends/redis/restart.c"

@@ -3,6 +3,8 @@
 
 import contextlib
 import ctypes
+import glob
+import importlib.util
 import itertools
 import json
 import os
@@ -17,10 +19,14 @@ import time
 from urllib.parse import quote
 
 import pytest
-import redis
+
+with contextlib.suppress(ImportError):  # without it no test is run that needs it
+    import redis
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DLOCK = os.path.abspath(os.environ.get("DLOCK", os.path.join(ROOT, "build", "dlock")))
+DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))  # with the fake backend
+ADMIN = os.path.join(os.path.dirname(DLOCK_TEST), "dlock-admin")  # calls a backend's admin_ops
 PATIENCE = 60  # seconds for anything that should happen soon, on a machine that has much else to do
 BRIEFLY = "1s"  # for `-w`: what a test waits out, and in which a server still answers on such a machine
 
@@ -42,7 +48,7 @@ def wait_for(condition, timeout=PATIENCE, what=None):
 def free_port():
     """Below those that clients are given, so that none of them takes it while a server restarts."""
     while True:
-        port = random.randrange(10000, 32000)
+        port = random.SystemRandom().randrange(10000, 32000)
         with socket.socket() as s, contextlib.suppress(OSError):
             s.bind(("127.0.0.1", port))
             return port
@@ -225,6 +231,16 @@ def told_at_the_end(stderr):
     return "".join(line for line in stderr.splitlines(keepends=True) if not any(t in line for t in told))
 
 
+class Late:
+    """A module of Python at its first use; a test that uses it is skipped where its package is not installed."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __getattr__(self, attribute):
+        return getattr(pytest.importorskip(self.name, reason=f"python3-{self.name} is not installed"), attribute)
+
+
 class Started:
     """A dlock that runs in the background; its output goes to files."""
 
@@ -391,8 +407,8 @@ def where(rule):
     return pytest.mark.where(rule=rule)
 
 
-class Refused(Exception):
-    """Ends a test that has seen a place refuse what it cannot do, which is all that it does: the test has passed."""
+class Refused(pytest.skip.Exception):
+    """Ends a test that has seen a place refuse what it cannot do, as is documented: the test is skipped for that reason."""
 
 
 def need(dlock, place, *options):
@@ -415,9 +431,11 @@ class Server:
     """What private servers have in common; a kind of them has start(wait) and answers()."""
 
     kind = None  # what people call it
+    running = []  # all of them
 
     def __init__(self, directory):
         self.directory, self.process, self.port = directory, None, None
+        Server.running.append(self)
 
     def settle(self, port=None, **options):
         """Starts it, on this port or a free one."""
@@ -466,6 +484,7 @@ class Server:
 
     def stop(self):
         """Ends it for good."""
+        Server.running.remove(self)
         if self.process:
             self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -513,6 +532,19 @@ class RedisServer(Server):
             return True
         except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
             return False
+
+
+def making(program, end="stop"):
+    """The body of a fixture that makes such things, with any arguments, and ends them after the test."""
+    made = []
+
+    def make(*arguments, program=program, **options):
+        made.append(program(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for thing in made:
+        getattr(thing, end)()
 
 
 # ---- backends, for tests of what all of them promise ----
@@ -609,15 +641,35 @@ class RedisPlace(RemotePlace):
 
 
 # A new backend joins here, with one class; those that need more are in files of
-# their own and join in conftest.py.  DLOCK_TEST_BACKENDS names those to test where
-# a build does not have them all.
+# their own and join in conftest.py.
 PLACES = [FilePlace, RedisPlace]
 OTHER_PLACES = []  # further ways to keep locks on one of these backends, which promise the same
 
+# What tests of a backend need, as Debian calls it: modules of Python and programs.
+SERVER_BACKENDS = {
+    "redis": {"python3-redis": "redis", "redis-server": "redis-server"},
+    "zk": {"python3-kazoo": "kazoo", "default-jdk-headless": "java", "zookeeper": "/usr/share/java/zookeeper.jar"},
+    "pg": {"python3-psycopg2": "psycopg2", "postgresql": "/usr/lib/postgresql/*/bin/postgres"},
+    "mysql": {"python3-pymysql": "pymysql", "mariadb-server": "mariadbd"},
+    "memcached": {"memcached": "memcached"},
+}
+
+
+def is_installed(package, what):
+    if package.startswith("python3-"):
+        return importlib.util.find_spec(what) is not None
+    return bool(glob.glob(what) if "/" in what else shutil.which(what, path=os.environ["PATH"] + ":/usr/sbin:/sbin"))
+
+
+# DLOCK_TEST_BACKENDS names those to test where it is not to be all of them: tests of others are left out.
+WANTED = set(os.environ.get("DLOCK_TEST_BACKENDS", "").split()) or {"file", *SERVER_BACKENDS}
+LACKS = {name: package for name in sorted(WANTED & set(SERVER_BACKENDS)) for package, what in SERVER_BACKENDS[name].items()
+         if not is_installed(package, what)}
+WANTED -= set(LACKS)
+
 
 def places(every=False):
-    wanted = os.environ.get("DLOCK_TEST_BACKENDS", "").split()
-    return [p for p in PLACES + (OTHER_PLACES if every else []) if not wanted or p.name in wanted]
+    return [p for p in PLACES + (OTHER_PLACES if every else []) if p.name in WANTED]
 
 
 def place_id(place):

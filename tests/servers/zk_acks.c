@@ -1,7 +1,7 @@
 /*
  * zk_acks.c - our node as one would write it who trusts in writes: each that is
  * answered is believed to earn the whole session's timeout.  build/dlock-acks has it in
- * place of backends/zk/node.c; tests/system/test_zk_lease.py shows why that is wrong.
+ * place of backends/zk/node.c; tests/system/zk/test_lease.py shows why that is wrong.
  */
 #include "backends/zk/credit.h"
 

@@ -1,7 +1,7 @@
 /*
  * zk_reads.c - our node as everybody else keeps it: the lock is believed to be held for
  * as long as the server answers reads.  build/dlock-reads has it in place of
- * backends/zk/node.c; tests/system/test_zk_outages.py shows what becomes of it when a
+ * backends/zk/node.c; tests/system/zk/test_outages.py shows what becomes of it when a
  * follower is cut off from its leader.
  */
 #include "backends/zk/call.h"

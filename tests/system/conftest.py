@@ -1,57 +1,60 @@
-# Goal of this file: the fixtures that all tests share, and which tests belong together.
+# Goal of this file: which tests are run, by the backends that they need, and the fixtures that all of
+# them share.  Those of a backend are in tests/servers/fixtures_*.py, those of a room in its conftest.py.
 
-import functools
+import glob
+import importlib.util
 import os
 import pathlib
+import random
+import re
 import shutil
-import sys
 import signal
+import sys
 import tempfile
 import time
 
 import pytest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "servers"))
+SERVERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "servers")
+sys.path.insert(0, SERVERS)
 
 from certificates import Authority
 from hostile import Hostile
-from memcached import Memcached, MemcachedPlace, Pretender, compile_clock
-from mysql_server import MYSQL_PLACES, MysqlServer, MysqlTamper
-from pg import PG_PLACES, PgBouncer, PgServer, Tamper
+from memcached import MemcachedPlace
+from mysql_server import MYSQL_PLACES
+from pg import PG_PLACES
 from proxy import Proxy
 from redis_dialect_forms import DIALECT_FORM_PLACES
 from redis_dialects import SOME_DIALECT_PLACES
-from redis_forms import REDIS_PLACES, RedisCluster, RedisSentinels
-from redis_tls import Chatty, RedisTls, RedisTlsPlace
-from redlock import Masters, RedlockPlace, RedlockTlsPlace, TlsMasters
-from support import (DLOCK, FULL, OTHER_PLACES, PLACES, ROOT, At, Dlock, RedisServer, Refused, adopt_orphans, descendants_of,
-                     is_in_the_background, kill, leftovers, place_id, places, stat_of)
-from table import REFUSED, Results, outcome, scenario
+from redis_forms import REDIS_PLACES
+from redis_tls import RedisTlsPlace
+from redlock import RedlockPlace, RedlockTlsPlace
+from support import (DLOCK, FULL, LACKS, OTHER_PLACES, PLACES, ROOT, SERVER_BACKENDS, WANTED, Dlock, Server, adopt_orphans,
+                     descendants_of, is_in_the_background, kill, leftovers, making, place_id, places, stat_of)
+from table import Results, outcome, scenario
 import workers
-from zk import Tap, ZkEnsemble, ZkPlace, ZkServer
+from zk import ZkPlace
 from zk_layouts import LAYOUT_PLACES
 
 PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
 OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
-OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in test_redis_forms.py, test_redis_redlock.py
+OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in redis/test_forms.py, redis/test_redlock.py
 
 # For -m.
-MARKS = {"place": "once for each backend of DLOCK_TEST_BACKENDS",
-         "redis": "of a file test_redis*, or marked so, only if redis is among these backends",
-         "zk": "of a file test_zk*, or marked so, only if zk is among them",
-         "pg": "of a file test_pg*, or marked so, or with sql=pg (test_databases.py), only if pg is among them",
-         "mysql": "of a file test_mysql*, or marked so, or with sql=mysql, only if mysql is among them",
+MARKS = {"place": "once for each place of a backend that is tested",
+         **{name: "needs that server: by its room, its fixtures, its place, or marked so" for name in SERVER_BACKENDS},
          "where": "only for the places of which the rule is true (support.where)",
          "full": "only of make check-all, since it takes long"}
 
-
 # The table of the conformance suite goes to a file, too.
 TABLE = os.path.join(ROOT, "build", "kinds.txt")
-results, scenarios = Results(), {}
+KEPT = os.path.join(ROOT, "build", "failed")
+results, scenarios, untested = Results(), {}, {}
 
 
 def pytest_addoption(parser):
     workers.add_options(parser)
+    parser.addoption("--seed", default=None, help="of all randomness in tests; that of a run is in its first lines")
 
 
 def pytest_runtestloop(session):
@@ -62,6 +65,21 @@ def pytest_configure(config):
     adopt_orphans()
     for name, what in MARKS.items():
         config.addinivalue_line("markers", f"{name}: {what}")
+    for path in glob.glob(os.path.join(SERVERS, "fixtures_*.py")):
+        name = pathlib.Path(path).stem
+        config.pluginmanager.register(importlib.import_module(name), name)
+    config.seed = config.getoption("seed") or str(random.SystemRandom().randrange(10 ** 6))
+    shutil.rmtree(KEPT, ignore_errors=True)
+
+
+def pytest_report_header(config):
+    lines = [f"tests of {name} are left out: {package} is not installed" for name, package in LACKS.items()]
+    return [f"--seed {config.seed}", *lines]
+
+
+def pytest_ignore_collect(collection_path):
+    """The room of a backend that is not tested."""
+    return collection_path.name in SERVER_BACKENDS and collection_path.name not in WANTED or None
 
 
 def named_params(item):
@@ -70,6 +88,17 @@ def named_params(item):
 
 def params_of(item):
     return list(named_params(item).values())
+
+
+def needs_of(item):
+    """The names of the backends whose servers it needs."""
+    found = {item.path.parent.name, named_params(item).get("sql")}
+    found |= {name for name in SERVER_BACKENDS if item.get_closest_marker(name)}
+    found |= {getattr(p, attribute, None) for p in params_of(item) for attribute in ("name", "server") if not isinstance(p, str)
+              and isinstance(getattr(p, attribute, None), str)}
+    for definitions in item._fixtureinfo.name2fixturedefs.values():
+        found.add(definitions[-1].func.__module__.removeprefix("fixtures_"))
+    return found & set(SERVER_BACKENDS)
 
 
 def applies(item):
@@ -90,17 +119,15 @@ def is_for_later(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    wanted, left = {p.name for p in places()}, []
+    left = []
     for item in items:
-        whose = {item.path.stem.split("_")[1], named_params(item).get("sql")}
-        of = [name for name in ("redis", "zk", "pg", "mysql") if name in whose or item.get_closest_marker(name)]
-        for name in of:
+        needs = needs_of(item)
+        for name in needs:
             item.add_marker(name)
-            if name not in wanted:
-                left.append(item)
-        if not of and any(p in PLACES + OTHER_PLACES for p in params_of(item)):
+        if any(p in PLACES + OTHER_PLACES for p in params_of(item)):
             item.add_marker("place")
-    left += [item for item in items if is_for_later(item) or not applies(item)]
+        if not needs <= WANTED or is_for_later(item) or not applies(item):
+            left.append(item)
     kept = [item for item in items if item not in left]
     assert not [i.nodeid for i in kept if " at 0x" in i.nodeid], "an address in a test's id: it has another name each time"
     items[:] = kept
@@ -110,19 +137,39 @@ def pytest_collection_modifyitems(config, items):
 def pytest_collection_finish(session):
     """What the tests are told in DLOCK_... is read by now; a dlock would say that it does not know it."""
     for item in session.items:
-        if item.path.stem == "test_kinds" and "place" in getattr(item, "fixturenames", ()):
+        if item.path.match("promises/test_kinds.py") and "place" in getattr(item, "fixturenames", ()):
             place = place_id(item.callspec.params["place"])
             scenarios[item.nodeid] = scenario(item, place), place
     for name in [name for name in os.environ if name.startswith("DLOCK")]:
         del os.environ[name]
 
 
+def pytest_runtest_setup(item):
+    """The same whichever tests are run beside it, so that one alone can be run again."""
+    random.seed(f"{item.config.seed} {item.nodeid}")
+
+
 @pytest.hookimpl(hookwrapper=True)
-def pytest_pyfunc_call(pyfuncitem):
-    ended = yield
-    if ended.excinfo and ended.excinfo[0] is Refused:
-        pyfuncitem.user_properties.append((REFUSED, str(ended.excinfo[1])))
-        ended.force_result(True)
+def pytest_runtest_makereport(item, call):
+    """Keeps what a failed test leaves on the disk: its own directory, and those of all servers that run now."""
+    report = (yield).get_result()
+    if report.failed and call.when != "teardown":
+        directory = os.path.join(KEPT, re.sub(r"[^\w.,=-]+", "_", item.nodeid)[-150:])
+        keep(getattr(item, "funcargs", {}).get("tmp_path"), directory)
+        for server in Server.running:
+            keep(server.directory, directory, f"{server.kind}-{server.port}")
+        report.sections.append(("kept", f"{directory}; again: --seed {item.config.seed}"))
+
+
+def keep(source, directory, name="test"):
+    """Not what is large: nobody reads it."""
+    def boring(where, names):
+        paths = {n: os.path.join(where, n) for n in names}
+        return [n for n, p in paths.items() if not os.path.isdir(p) and not (os.path.isfile(p) and os.path.getsize(p) < 1 << 20)]
+
+    if source:
+        shutil.copytree(source, os.path.join(directory, name), ignore=boring, symlinks=True, dirs_exist_ok=True,
+                        ignore_dangling_symlinks=True)
 
 
 def pytest_runtest_logreport(report):
@@ -137,19 +184,6 @@ def pytest_terminal_summary(terminalreporter):
         os.makedirs(os.path.dirname(TABLE), exist_ok=True)
         with open(TABLE, "w", encoding="utf-8") as f:
             print(*results.lines(), sep="\n", file=f)
-
-
-def making(program, end="stop"):
-    """The body of a fixture that makes such things, with any arguments, and ends them after the test."""
-    made = []
-
-    def make(*arguments, program=program, **options):
-        made.append(program(*arguments, **options))
-        return made[-1]
-
-    yield make
-    for thing in made:
-        getattr(thing, end)()
 
 
 @pytest.fixture(autouse=True)
@@ -204,47 +238,7 @@ def public_dlock(public):
     return shutil.copy(DLOCK, public / "dlock")
 
 
-# ---- servers: one for all tests that do it no harm, and those of a test's own ----
-
-
-@pytest.fixture(scope="session")
-def redis_server():
-    server = RedisServer()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def make_redis(nothing_is_left):
-    """Starts servers of the test's own, with any options of redis-server."""
-    yield from making(RedisServer)
-
-
-@pytest.fixture
-def own_redis(make_redis):
-    """A server that the test may break."""
-    return make_redis()
-
-
-@pytest.fixture(scope="session")
-def redis_sentinels():
-    forms = RedisSentinels()
-    yield forms
-    forms.stop()
-
-
-@pytest.fixture(scope="session")
-def redis_cluster():
-    forms = RedisCluster()
-    yield forms
-    forms.stop()
-
-
-@pytest.fixture
-def make_forms(nothing_is_left):
-    """Starts sentinels with their servers, or clusters, that the test may break."""
-    yield from making(RedisSentinels)
-
+# ---- what stands between, or pretends ----
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory):
@@ -252,218 +246,10 @@ def authority(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("ca"))
 
 
-@pytest.fixture(scope="session")
-def redis_tls_server(authority):
-    server = RedisTls(authority)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def make_redis_tls(authority, nothing_is_left):
-    """Starts servers of the test's own that speak TLS, with any options of redis-server."""
-    yield from making(functools.partial(RedisTls, authority))
-
-
-@pytest.fixture
-def make_chatty(authority, nothing_is_left):
-    """TLS fronts of a plain port that send tickets unasked."""
-    yield from making(Chatty, "close")
-
-
-@pytest.fixture(scope="session")
-def redlock_masters():
-    masters = Masters()
-    yield masters
-    masters.stop()
-
-
-@pytest.fixture(scope="session")
-def redlock_tls_masters(authority):
-    masters = TlsMasters(authority)
-    yield masters
-    masters.stop()
-
-
-@pytest.fixture
-def make_tls_masters(authority, nothing_is_left):
-    """Starts independent masters that speak TLS, for the test to break."""
-    yield from making(functools.partial(TlsMasters, authority))
-
-
-@pytest.fixture
-def make_masters(nothing_is_left):
-    """Starts independent masters of the test's own."""
-    yield from making(Masters)
-
-
-@pytest.fixture
-def masters(make_masters):
-    """Three that the test may break, and whose crashes lose nothing."""
-    return make_masters()
-
-
-@pytest.fixture(scope="session")
-def memcached_clock(tmp_path_factory):
-    """By which servers seem to have been running for long."""
-    return compile_clock(tmp_path_factory.mktemp("clock"))
-
-
-@pytest.fixture(scope="session")
-def memcached_server(memcached_clock):
-    server = Memcached(memcached_clock)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def make_memcached(memcached_clock, nothing_is_left):
-    """Starts servers of the test's own, with any options of memcached."""
-    yield from making(functools.partial(Memcached, memcached_clock))
-
-
-@pytest.fixture
-def make_pretender():
-    """Servers that pretend to be a memcached."""
-    yield from making(Pretender, "close")
-
-
-@pytest.fixture
-def own_memcached(make_memcached):
-    """A server that the test may break."""
-    return make_memcached()
-
-
-@pytest.fixture(scope="session")
-def zk_server():
-    server = ZkServer()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def make_zk(nothing_is_left):
-    """Starts servers of the test's own, with any settings of zoo.cfg."""
-    yield from making(ZkServer)
-
-
-@pytest.fixture
-def own_zk(make_zk):
-    """A server that the test may break."""
-    return make_zk()
-
-
-@pytest.fixture
-def ensemble(make_zk):
-    """Three servers that the test may break."""
-    return make_zk(program=ZkEnsemble)
-
-
-@pytest.fixture(scope="session")
-def pg_server():
-    server = PgServer()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def make_pg(nothing_is_left):
-    """Starts servers of the test's own, with any settings."""
-    yield from making(PgServer)
-
-
-@pytest.fixture
-def own_pg(make_pg):
-    """A server that the test may break."""
-    return make_pg()
-
-
-@pytest.fixture
-def make_db(pg_server, nothing_is_left):
-    """Makes databases on the shared server."""
-    yield from making(pg_server.database, "drop")
-
-
-@pytest.fixture
-def db(make_db):
-    """A database that the test may break."""
-    return make_db()
-
-
-@pytest.fixture
-def make_pooler(nothing_is_left):
-    """Starts poolers in front of a server."""
-    yield from making(PgBouncer)
-
-
-@pytest.fixture(scope="session")
-def mysql_server():
-    server = MysqlServer()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def make_mysql(nothing_is_left):
-    """Starts servers of the test's own, with any settings."""
-    yield from making(MysqlServer)
-
-
-@pytest.fixture
-def own_mysql(make_mysql):
-    """A server that the test may break."""
-    return make_mysql()
-
-
-@pytest.fixture
-def mysql_db(mysql_server, nothing_is_left):
-    """A database on the shared server, which the test may break."""
-    result = mysql_server.database()
-    yield result
-    result.drop()
-
-
-# ---- a lock's place on ZooKeeper ----
-
-_tests = iter(range(1, 1 << 30))
-
-
-@pytest.fixture
-def at(zk_server):
-    """A fresh root on the server of all tests."""
-    result = At(f"{zk_server.url}/zk{next(_tests)}")
-    result.server, result.url, result.root = zk_server, result.words[1], "/" + result.words[1].rsplit("/", 1)[1]
-    result.job = result.root + "/job"
-    result.through = lambda proxy: At(f"zk://127.0.0.1:{proxy.port}{result.root}")
-    return result
-
-
-@pytest.fixture
-def tapped(at, make_proxy):
-    """(place, proxy, tap): the same through a proxy with somebody who reads along."""
-    proxy = make_proxy(at.server.port)
-    return at.through(proxy), proxy, Tap(proxy)
-
-
-# ---- what stands between, or pretends ----
-
-
 @pytest.fixture
 def make_proxy():
     """Proxies in front of a local port."""
     yield from making(Proxy, "close")
-
-
-@pytest.fixture
-def make_tamper():
-    """Proxies that change what a PostgreSQL server says."""
-    yield from making(Tamper, "close")
-
-
-@pytest.fixture
-def make_mysql_tamper():
-    """Proxies that change what a MariaDB server says."""
-    yield from making(MysqlTamper, "close")
 
 
 @pytest.fixture

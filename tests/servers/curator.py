@@ -1,0 +1,57 @@
+# Goal of this file: Apache Curator as a service uses it, the Java library itself (Curator.java), on the
+# lock that a test has chosen; and dlock beside it.
+
+import os
+import subprocess
+import threading
+
+from support import PATIENCE, ROOT
+
+JARS = ["curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "guava", "slf4j-api",
+        "slf4j-nop"]
+SMALL = ["-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+
+
+def compile_curator(directory):
+    """The class path of Curator and of Curator.java, compiled into this directory."""
+    jars = [f"/usr/share/java/{name}.jar" for name in JARS]
+    subprocess.run(["javac", "-J-XX:TieredStopAtLevel=1", "-cp", ":".join(jars), "-d", directory,
+                    os.path.join(ROOT, "tests", "servers", "Curator.java")], check=True)
+    return ":".join([*jars, str(directory)])
+
+
+class Curator:
+    """A Java process with Curator in it; see Curator.java for what it understands."""
+
+    def __init__(self, classpath, port):
+        self.process = subprocess.Popen(["java", *SMALL, "-cp", classpath, "Curator", f"127.0.0.1:{port}"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *words):
+        """Sends a command whose answer may take a while."""
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        late = threading.Timer(3 * PATIENCE, self.process.kill)
+        late.start()
+        line = self.process.stdout.readline().rstrip("\n")
+        late.cancel()
+        assert line and not line.startswith("error"), f"Curator answered {line!r}"
+        return line.split(" ")
+
+    def do(self, *words):
+        self.ask(*words)
+        return self.answer()
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def children(kazoo, path):
+    return kazoo.get_children(path) if kazoo.exists(path) else []
+
+
+def hold(dlock, words, *command):
+    return dlock.start("run", *words, "--", *(command or dlock.UNTIL_EOF), stdin=subprocess.PIPE)

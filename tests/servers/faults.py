@@ -1,0 +1,41 @@
+# Goal of this file: leases and patience of tests in which something fails, and what they ask of dlock.
+
+from support import wait_for
+
+LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
+LEASE_SECONDS = 3
+LIVING_LEASE = ("-t", "9s")  # of a holder who is to keep it, on a machine that is late by seconds
+SOON_SECONDS = 25  # after a lease of 3 s, and before one of 30 s could end
+SOON = f"{SOON_SECONDS}s"
+IMPATIENT = ("-O", "connect-timeout=1s")
+ONCE = ("-n",)  # asks once, also a server that does not answer
+
+# Notes SIGTERM in a file and goes on until it is killed.
+STUBBORN = "trap 'echo TERM >>\"$0\"' TERM; while :; do read x; done"
+
+# Fails if the process is more than a zombie.
+IS_GONE = "[ ! -e /proc/$0/exe ] || exit 99"
+
+
+def run(dlock, url, *options, command=("echo", "ran"), **arguments):
+    return dlock.run("run", "-u", url, "-k", "job", *options, "--", *command, **arguments)
+
+
+def is_free(dlock, server, *options):
+    return run(dlock, server.url, "-n", *options).status == 0
+
+
+def assert_refused(done, status, *words):
+    """Nothing was run, and one clean line says why."""
+    assert (done.status, done.stdout) == (status, ""), done
+    assert done.stderr.startswith("dlock: ") and done.stderr.endswith("\n") and done.stderr.count("\n") == 1, done
+    assert all(c.isprintable() for c in done.stderr[:-1]), done
+    for word in words:
+        assert word in done.stderr
+
+
+def wait_for_writes(server, started, n=1):
+    """Waits until the lease has been renewed so many times more."""
+    before = server.writes()
+    wait_for(lambda: server.writes() >= before + n, what=f"{n} renewals")
+    assert started.poll() is None

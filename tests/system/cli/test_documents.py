@@ -1,0 +1,469 @@
+# Goal of these tests: what is written about dlock is true.  Manual, README,
+# completions and the program know the same words, so that nobody documents by
+# memory and no option is forgotten.
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from pg import account, bindir, make_directory
+from support import DLOCK, ROOT, free_port, wait_for
+
+TOP = pathlib.Path(ROOT)
+MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
+# A manual for each group of subcommands.
+GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
+          "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
+MANUALS = [*GROUPS, BACKENDS]
+COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
+ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
+
+# The contract with scripts.
+STATUSES = {"NOTHING": 1, "USAGE": 64, "UNAVAILABLE": 69, "SYSTEM": 71, "BUSY": 75, "PROTOCOL": 76, "DENIED": 77, "CONFIG": 78,
+            "LOST": 79, "MAX_RUN": 124, "NOT_EXECUTABLE": 126, "NOT_FOUND": 127}
+
+
+def text_of(name):
+    """A document's text, a manual's as it will be read: "Fl \\&-key" is "--key"."""
+    text = (TOP / name).read_text(encoding="utf-8")
+    if name not in MANUALS:
+        return text
+    return re.sub(r"\bFl (\\&)?", "-", text).replace("\\-", "-")
+
+
+@pytest.fixture
+def options(dlock):
+    """Rows of (name, letter, argument, variable, subcommands)."""
+    return [line.split("\t") for line in dlock.run("help", "--raw").stdout.splitlines()]
+
+
+def occurs(word, text):
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+def test_each_subcommand_has_its_manual(dlock):
+    there = re.findall(r"^  dlock ([a-z]+) ", dlock.run("help").stdout, re.M)
+    assert {*there} == {s for group in GROUPS.values() for s in group} | {"help", "version"}
+    for name, subcommands in GROUPS.items():
+        for subcommand in subcommands:
+            assert occurs(f"Cm {subcommand}", text_of(name)) or occurs(f"dlock {subcommand}", text_of(name)), subcommand
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_manual_explains_every_option_and_variable_of_its_subcommands(options, name):
+    text, seen = text_of(name), 0
+    for option, letter, _, variable, of in options:
+        if not set(of.split(",")) & set(GROUPS[name]):
+            continue
+        seen += 1
+        if name == CONF:  # it names most of them without dashes
+            assert occurs(f"--{option}", text) or occurs(f"Cm {option}", text), option
+            continue
+        assert occurs(f"--{option}", text), option
+        assert letter == "-" or occurs(f"-{letter}", text), letter
+        where = text if "hold" not in GROUPS[name] else text_of(MANUAL)  # as for run
+        assert variable == "-" or occurs(variable, where), variable
+    assert seen > 1
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_manual_speaks_of_no_option_that_its_subcommands_do_not_know(options, name):
+    """But for those of run, whose meaning others refer to."""
+    text = re.sub(r"^\.Sh (EXAMPLES|ON CALL)$.*?(?=^\.Sh )", "", text_of(name), flags=re.M | re.S)
+    known = {row[0] for row in options if set(row[4].split(",")) & {"run", *GROUPS[name]}} | ALWAYS
+    assert set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - known - {"token", "force", "shell", "json"} == set()
+
+
+def test_the_manual_of_looking_names_every_member_and_column(dlock, tmp_path):
+    text = text_of("man/dlock-status.1")
+    dlock.start("run", "-u", f"file://{tmp_path}", "-k", "job", "sleep", "1000").held()
+    found = json.loads(dlock.run("status", "-J", "-u", f"file://{tmp_path}", "job").stdout)
+    listed = json.loads(dlock.run("ls", "-J", "-u", f"file://{tmp_path}").stdout)
+    for member in {*found, *listed, *found["holders"][0]}:
+        assert re.search(rf"\.(It )?Va .*\b{member}\b", text), member
+    columns = re.search(r"^Columns: (.*?)\.$", dlock.run("help", "ls").stdout, re.M | re.S)[1]
+    for column in re.findall(r"[A-Z]+", columns):
+        assert occurs(column, text), column
+        assert all(occurs(column, text_of(name)) for name in COMPLETIONS), column
+
+
+def test_every_status_of_a_subcommand_is_in_its_manual(dlock):
+    for name, subcommands in GROUPS.items():
+        for subcommand in subcommands:
+            said = re.search(r"Status: (.*)", dlock.run("help", subcommand).stdout, re.S)
+            for status in re.findall(r"(?<![\d-])(\d+) ", said[1] if said else ""):
+                assert occurs(status, text_of(name)), (subcommand, status)
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_completions_offer_every_option(options, name):
+    text = text_of(name)
+    for option, *_ in options:
+        written = option if name.endswith(".fish") else f"--{option}"
+        assert occurs(written, text), option
+
+
+@pytest.mark.parametrize("name", [*MANUALS, README])
+def test_documents_speak_of_no_option_that_does_not_exist(options, name):
+    known = {row[0] for row in options} | ALWAYS
+    text = text_of(name)
+    if name == README:  # others' options stand before "dlock"
+        text = "\n".join(re.findall(r"dlock.*", text))
+    spoken = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text))
+    assert spoken - known == set()
+
+
+@pytest.mark.parametrize("name", [*MANUALS, README])
+def test_variables_in_documents_exist(options, name):
+    known = {row[3] for row in options} | {f"DLOCK_{b}_URL" for b in ("FILE", "REDIS", "ZK", "PG", "MEMCACHED", "MYSQL", "<BACKEND>")}
+    known |= {"DLOCK_HANDLE", "DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"}
+    spoken = set(re.findall(r"\bDLOCK_[A-Z_]*[A-Z]\b", text_of(name)))
+    assert spoken - known == set()
+
+
+def test_the_manual_of_the_configuration_names_what_may_stand_in_it(dlock):
+    names = dlock.run("help", "--raw", "config").stdout.split()
+    assert re.findall(r"^\.It Cm ([a-z-]+) Ta ", text_of(CONF), re.M) == names
+
+
+def test_the_examples_of_the_configuration_can_be_used(dlock, tmp_path):
+    blocks = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", text_of(CONF), re.M | re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        (tmp_path / "conf").write_text(block.replace("\\(dq", '"'))
+        result = dlock.run("config", "--config", tmp_path / "conf", "-k", "nightly/backup")
+        assert result.status == 0 and "redis://" in result.stdout, result
+
+
+@pytest.fixture
+def settings(dlock):
+    """The -O names of each backend that is compiled in, as it lists them itself."""
+    found = {}
+    for backend in re.findall(r"^  (\w+)", dlock.run("version").stdout, re.M):
+        refused = dlock.run("run", "-b", backend, "-O", "no-such=1", "-k", "job", "--", "true")
+        if refused.status == 64:
+            listed = re.search(r"\(there are (.*?)\)", refused.stderr)
+            found[backend] = listed[1].split(", ") if listed else []
+    assert found["file"] == [] and len(found) > 1
+    return found
+
+
+@pytest.fixture
+def backends(dlock):
+    """The schemes of each backend, the usual one first."""
+    rows = (line.split("\t") for line in dlock.run("help", "--raw", "backends").stdout.splitlines())
+    return {name: schemes.split() for name, schemes in rows}
+
+
+def test_help_names_every_backend(dlock, backends):
+    *others, last = backends
+    named = re.search(r"where locks are kept:\n +(.*)\n", dlock.run("run", "--help").stdout)[1]
+    assert named == f"{', '.join(others)} or {last}"
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_completions_offer_every_backend_and_no_other(backends, name):
+    offered = re.findall(r"['(](file(?: [a-z]+)+)[')]", text_of(name))
+    assert [words.split() for words in offered] == [list(backends)]
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_completions_offer_a_url_of_every_backend_and_no_other(backends, name):
+    offered = set(re.findall(r"([a-z+]+):/", text_of(name)))
+    assert offered == {scheme for schemes in backends.values() for scheme in schemes} - {"postgres"}  # postgresql
+
+
+@pytest.mark.parametrize("name", [MANUAL, BACKENDS])
+def test_the_manuals_name_every_backend_and_scheme(backends, name):
+    text = text_of(name)
+    for backend, schemes in backends.items():
+        assert occurs(backend, text), backend
+        assert name == MANUAL or [s for s in schemes if f"{s}:" not in text] == [], backend
+
+
+def section(text, backend):
+    """What the manual of the backends says of one."""
+    name = {"zk": "ZOOKEEPER", "pg": "POSTGRESQL"}.get(backend, backend.upper())
+    return re.search(rf"^\.Sh THE {name} BACKEND$(.*?)(?=^\.Sh )", text, re.M | re.S)[1]
+
+
+def test_the_manual_of_the_backends_explains_every_setting(settings):
+    for backend, names in settings.items():
+        explained = re.findall(r"^\.It Cm ([a-z-]+) Ns =", section(text_of(BACKENDS), backend), re.M)
+        assert sorted(explained) == sorted(names), backend
+
+
+def test_the_manual_of_the_backends_has_the_same_parts_for_each(settings):
+    parts = [re.findall(r"^\.Ss (.*)", section(text_of(BACKENDS), backend), re.M) for backend in settings]
+    common = ["Promise", "URL and settings", "What it needs", "Permissions", "What is stored", "What breaks it",
+              "Others on the same lock"]
+    assert [[p for p in of_one if p in common] for of_one in parts] == [common] * len(settings)
+
+
+def test_manual_and_completions_name_every_setting(settings):
+    for setting in {name for names in settings.values() for name in names}:
+        for document in [MANUAL, *COMPLETIONS]:
+            assert occurs(setting, text_of(document)), (document, setting)
+
+
+@pytest.mark.parametrize("name", [MANUAL, README, *COMPLETIONS])
+def test_every_subcommand_is_known(dlock, name):
+    overview = dlock.run("help").stdout
+    subcommands = re.findall(r"^  dlock ([a-z]+) ", overview, re.M)
+    assert {"run", "help", "version"} <= set(subcommands)
+    text = text_of(name)
+    assert [s for s in subcommands if not occurs(s, text)] == []
+
+
+@pytest.mark.parametrize("name", [MANUAL, README])
+def test_every_status_is_explained(name):
+    text = text_of(name)
+    assert [status for status in STATUSES.values() if not occurs(str(status), text)] == []
+
+
+def test_the_program_knows_these_statuses_and_no_others():
+    found = re.findall(r"\bSTATUS_(\w+) = (\d+)", text_of("cmd/status.h"))
+    assert {name: int(status) for name, status in found} == STATUSES
+
+
+def sources(*patterns):
+    found = sorted(path.relative_to(TOP) for pattern in patterns for path in TOP.glob(pattern))
+    assert found
+    return found
+
+
+def begins(path):
+    """The first words, without what makes them a comment."""
+    return " ".join((TOP / path).read_text(encoding="utf-8")[:200].replace("*", " ").split())
+
+
+def test_every_source_file_begins_with_its_name():
+    for path in sources("cmd/**/*.[ch]", "backends/**/*.[ch]"):
+        assert begins(path).startswith(f"/ {path.name} - "), path
+    for path in (p for suffix in ("lua", "sql") for p in TOP.glob(f"backends/**/*.{suffix}")):
+        assert begins(path).startswith(f"-- {path.name} - "), path.relative_to(TOP)
+
+
+def test_every_source_file_is_on_the_map():
+    """Of README's table, in order of execution; scripts of dialects are there as a directory."""
+    table = "\n".join(line for line in (TOP / README).read_text(encoding="utf-8").splitlines() if line.startswith("| `"))
+    for path in sources("cmd/**/*.c", "backends/**/*.c", "backends/**/*.lua", "backends/**/*.sql"):
+        assert re.search(rf"[`/]{re.escape(path.name)}`", table) or "dialects" in path.parts, path
+
+
+def test_every_test_says_what_it_is_for():
+    for path in sources("tests/system/**/test_*.py"):
+        assert begins(path).startswith("# Goal of th"), path
+
+
+def test_no_backend_looks_at_another_or_at_cmd():
+    for path in sources("backends/**/*.[ch]"):
+        own = f"backends/{path.parts[1]}/" if len(path.parts) > 2 else "backends/"
+        for name in re.findall(r'^#include "([^"]+)"', (TOP / path).read_text(encoding="utf-8"), re.M):
+            inside = (TOP / path).parent / name
+            shared = (TOP / "backends" / pathlib.Path(name).name).exists() and name.count("/") <= 1
+            assert inside.exists() or shared or name.startswith(own) or name.endswith(".lua.h"), (path, name)
+            assert not name.startswith("cmd/") and ".." not in name, (path, name)
+
+
+@pytest.mark.parametrize("program, name", [("bash", COMPLETIONS[0]), ("zsh", COMPLETIONS[1]), ("fish", COMPLETIONS[2])])
+def test_completions_are_scripts_that_their_shell_understands(program, name):
+    assert text_of(name)
+    result = subprocess.run([program, "-n", TOP / name], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", MANUALS)
+def test_the_manuals_are_set_without_complaint(name):
+    assert len(re.findall(r"^\.S[hH] ", text_of(name), re.M)) > 5
+    result = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-z", TOP / name], capture_output=True, text=True,
+                            check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_least_rights_of_the_readme_are_enough(dlock, make_redis):
+    """The ACL that people copy lets a run acquire, renew, wait and release."""
+    rights = re.search(r"^ACL SETUSER dlock on >password (.*)$", (TOP / "README.md").read_text(), re.M)[1].split()
+    server = make_redis()
+    server.client().execute_command("ACL", "SETUSER", "dlock", "on", ">password", "resetchannels", *rights)
+    url = server.url.replace("redis://", "redis://dlock:password@")
+    holder = dlock.start("run", "-u", url, "-k", "job", "-t", "3s", "--", "sleep", "1.5").held()
+    waiter = dlock.start("run", "-u", url, "-k", "job", "--", "true")
+    for done in (holder.wait(), waiter.wait()):
+        assert (done.status, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("lacks", ["nothing", "read", "create", "delete"])
+def test_the_least_rights_of_the_manual_are_enough_for_zk(dlock, zk_server, lacks):
+    """create, read and delete on the lock's own path; and none of them is too much."""
+    from kazoo.security import make_digest_acl
+
+    rights = {right: True for right in ("read", "create", "delete") if right != lacks}
+    path = f"/rights-{lacks}"
+    with zk_server.client() as client:
+        client.create(path, acl=[make_digest_acl("dlock", "password", **rights)])
+    words = ["-u", zk_server.url.replace("zk://", "zk://dlock:password@"), "-O", f"path={path}", "-k", "job"]
+    holder = dlock.start("run", *words, "--", "sleep", "0.5")
+    if lacks == "nothing":
+        holder.held()
+        waiter = dlock.start("run", *words, "--", "true")
+        for done in (holder.wait(), waiter.wait()):
+            assert (done.status, done.stderr) == (0, "")
+    else:
+        assert (holder.wait().status, holder.stderr()) != (0, "")
+
+
+def block_with(marker):
+    """The text of the block in the README that has `marker` in it."""
+    block, = (b for b in re.findall(r"^```\w*\n(.*?)^```$", text_of(README), re.M | re.S) if marker in b)
+    return block
+
+
+def example(marker):
+    """The commands (behind $) and the answers of the example in the README that has `marker` in it."""
+    commands, answers = [], []
+    for line in block_with(marker).replace("\\\n", "").splitlines():
+        (commands if line.startswith("$ ") else answers).append(line.removeprefix("$ "))
+    return commands, answers
+
+
+def shape(lines):
+    """Who, what is measured, and whether dlock or its command is first to write, is different each time."""
+    alike = (re.sub(r"\S+@\S+|on [\w-]+, |directory [^):]*", "WHO", line) for line in lines)
+    alike = (re.sub(r"\d+-\d+-\d+T[\d:]+Z", "N", line) for line in alike)
+    return sorted(re.sub(r"\d[\d.]*(ms|s)?\b", "N", line) for line in alike)
+
+
+def tried(commands, directory, **options):
+    """What these commands answer, typed into a shell in that directory."""
+    shutil.copy(DLOCK, directory / "dlock")
+    env = {"PATH": f"{directory}:{os.environ['PATH']}", "HOME": str(directory), "DLOCK_FILE_URL": f"file://{directory}"}
+    return subprocess.run(["bash", "-c", "\n".join(commands)], cwd=directory, env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False, **options)
+
+
+def assert_answers(done, answers):
+    """Among other lines, since those that say nothing new are left out of examples."""
+    assert done.returncode == 0, done.stdout
+    said = [line for line in shape(done.stdout.splitlines()) if line in shape(answers)]
+    assert said == shape(answers), done.stdout
+
+
+@pytest.mark.parametrize("server", ["redis-server", "ZooKeeperServerMain", "pg_ctl"])
+def test_the_first_steps_of_the_readme_lead_somewhere(server):
+    """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""
+    commands, answers = example(server)
+    place = pathlib.Path(make_directory("dlock-readme-"))
+    script = "\n".join(commands).replace("/tmp/", f"{place}/").replace("/usr/lib/postgresql/15/bin", bindir())
+    script = re.sub(r"\b700[0-2]\b", str(free_port()), script)
+    script, waits = re.subn(r"^sleep 3\b", "until dlock run -k up -w 1s -- true 2>>log; do sleep 0.1; done", script,
+                            flags=re.M)
+    assert waits == (server == "ZooKeeperServerMain")
+    try:
+        assert_answers(tried([script], place, **account()), answers)
+    finally:
+        shutil.rmtree(place)
+
+
+def test_the_first_steps_without_a_server_lead_somewhere(tmp_path):
+    """As written, but the second run does not begin before the first one has the lock."""
+    commands, answers = example("-k backup -- sleep 11 &")
+    at = next(i for i, command in enumerate(commands) if "&" in command) + 1
+    commands.insert(at, "until dlock run -q -n -b file -k backup -- true; [ $? = 75 ]; do sleep 0.1; done")
+    assert_answers(tried(commands, tmp_path), answers)
+
+
+def test_the_kinds_of_the_readme_are_as_shown(tmp_path):
+    """As written, but the writer does not come before the readers are there."""
+    commands, answers = example("-k cache -s -- sleep 5 &")
+    at = next(i for i, command in enumerate(commands) if "rebuild" in command)
+    commands.insert(at, "until dlock run -b file -k cache -n -- true 2>&1 | grep -q '2 readers'; do sleep 0.1; done")
+    commands[at + 1] += "; [ $? = 75 ]"
+    (tmp_path / "rebuild").symlink_to("/bin/true")
+    assert_answers(tried(commands, tmp_path), answers)
+
+
+def test_seeing_and_steering_of_the_readme_is_as_shown(tmp_path):
+    """As written, but nobody looks before the lock is held."""
+    commands, answers = example('"release 4.2" -t 3s')
+    at = next(i for i, command in enumerate(commands) if "&" in command) + 1
+    commands.insert(at, "until dlock status deploy >/dev/null; do sleep 0.1; done")
+    commands[0] += "; export USER=alice"
+    assert_answers(tried(commands, tmp_path), answers)
+
+
+def test_the_script_of_the_readme_holds_its_lock(dlock, tmp_path):
+    script = block_with("held until the release")
+    for program, does in (("build", "dlock status deploy"), ("copy", 'echo "copying with $DLOCK_TOKEN"')):
+        (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / program).chmod(0o755)
+    done = tried([f"export DLOCK_URL=file://{tmp_path}; {script} dlock status deploy"], tmp_path)
+    assert done.returncode == 1, done.stdout
+    assert "is held" in done.stdout and "copying with " in done.stdout and done.stdout.rstrip().endswith("is free")
+
+
+def test_the_configuration_of_the_readme_can_be_used(dlock, tmp_path):
+    (tmp_path / "conf").write_text(block_with("password-file=/etc/dlock"))
+    assert "redis://dlock@10.0.0.5" in dlock.run("config", "--config", tmp_path / "conf", "-k", "x").stdout
+
+
+def test_nested_runs_of_the_readme_have_one_token(tmp_path):
+    commands, answers = example("echo inner")
+    done = tried(commands, tmp_path)
+    assert_answers(done, answers)
+    assert len({line.split()[1] for line in done.stdout.splitlines()}) == 1
+
+
+def test_the_fence_of_the_readme_keeps_late_ones_out(tmp_path):
+    (tmp_path / "publish.sh").write_text(block_with("# publish.sh: "))
+    block = block_with("./publish.sh late")
+    lines = re.findall(r"^(?:\$ |  +)(.*)$", block, re.M)
+    written = 'sqlite3 r.db "SELECT body FROM report"'
+    done = tried([*lines, written], tmp_path)
+    assert done.stdout == block.splitlines()[-1] + "\nsecond\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "zsh"])
+def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
+    line, = re.findall(r'^\[ "\$\{DLOCK_TOKEN.*$', text_of(README), re.M)
+    script = tmp_path / "nightly.sh"
+    script.write_text(f'#!/usr/bin/env {shell}\n{line}\nset -u\necho "$#" "$1" "$DLOCK_KEY"\n')
+    script.chmod(0o755)
+    done = tried(["./nightly.sh 'a  b' c"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "2 a  b nightly\n")
+    holder = dlock.start("run", "-u", f"file://{tmp_path}", "-k", "nightly", "sleep", "1000").held()
+    done = tried(["./nightly.sh 'a  b' c"], tmp_path)
+    assert (done.returncode, done.stdout.count("\n")) == (75, 1) and "held by" in done.stdout
+    holder.destroy()
+
+
+def test_each_backend_has_its_variable_in_the_manuals(dlock):
+    names = re.findall(r"^  (\w+) +\S", dlock.run("version").stdout, re.M)
+    assert len(names) >= 6
+    for page in ("man/dlock.1", "man/dlock.conf.5"):
+        assert [n for n in names if f"DLOCK_{n.upper()}_URL" not in text_of(page)] == [], page
+
+
+def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
+    """All that dlock says in it is said, when somebody does the same."""
+    story = re.search(r"^\.Sh ON CALL$(.*?)(?=^\.Sh )", text_of("man/dlock-break.1"), re.M | re.S)[1]
+    told = [re.sub(r"\n +", " ", line) for line in re.findall(r"^dlock: .*(?:\n  .*)*", story, re.M)]
+    job = tmp_path / "make"
+    job.write_text("#!/bin/sh\ntrap 'sleep 1; exit' TERM\nsleep 1000 &\nwait\n")
+    job.chmod(0o755)
+    words = ["-u", make_redis().url, "-k", "deploy/prod"]
+    carol = dlock.start("run", *words, "-t", "9s", "--grace", "3s", "--who", "carol@ci-3", "--why", "release 4.2", job).held()
+    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", "true")
+    wait_for(lambda: re.search(r"waiting \S+, next in line", bob.stderr()))
+    bob_too = ["--who", "bob@laptop", "--why"]
+    done = [dlock.run("break", *words, "-y", *bob_too, "hotfix 4711, the deploy hangs"), carol.wait(), bob.wait(),
+            dlock.run("freeze", *words, *bob_too, "Carol looks into it first", "--for", "24h"),
+            dlock.run("run", *words, "-n", "true"), dlock.run("thaw", *words, "-y")]
+    assert [d.status for d in done] == [0, 79, 0, 0, 75, 0]
+    said = shape("".join(d.stderr for d in done).splitlines())
+    assert len(told) == 8 and [line for line in shape(told) if line not in said] == [], said

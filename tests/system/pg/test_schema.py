@@ -1,0 +1,459 @@
+# Goal of these tests: the schema makes itself, once, with the least rights that are
+# enough; nobody gains another's power by it or wedges it, and older and newer ones
+# get on with each other.
+
+import contextlib
+import hashlib
+import pathlib
+import re
+import subprocess
+
+import psycopg2
+import pytest
+
+from databases import run, wait_for_renewals
+from faults import LIVING_LEASE, assert_refused
+from pg import MODES, PG_PLACES, UNRELEASED, USER, pg_url, psql, schema_sql, version_4
+from proxy import UP
+from support import DLOCK, ROOT, At
+
+
+@pytest.fixture(params=PG_PLACES, ids=lambda p: p.id)
+def pg_place(request):
+    """Each of the modes, and the pooler."""
+    return request.param(request)
+
+
+# ---- the schema ----
+
+
+def readme_sql():
+    """What README.md tells an administrator to grant, for a role `worker`."""
+    text = pathlib.Path(ROOT, "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^(GRANT [^;]*dlock[^;]*;)", text, re.M)
+    assert found
+    return found
+
+
+def test_a_crowd_at_first_use(dlock, db):
+    """Each finds no schema, and none of them fails for the others."""
+    crowd = [dlock.contend(At(db.url), f"key{n % 4}", command=("true",)) for n in range(16)]
+    assert [c.wait(60).status for c in crowd] == [0] * 16
+
+
+@pytest.mark.parametrize("mode", ["lease", "row"])
+def test_a_role_that_may_not_make_the_schema_is_told_who_can(dlock, worker, mode):
+    assert_refused(run(dlock, worker, mode=mode), 77, "dlock help pg-schema", "psql")
+
+
+def test_the_least_rights_of_the_readme_are_enough(dlock, db, worker):
+    """An administrator installs the schema twice and grants what the README says; then the role can do all."""
+    for _ in range(2):
+        psql(db, schema_sql(dlock))
+    for grant in readme_sql():
+        db.ask(grant.replace("deploy", "worker"))
+    at = At(worker)
+    holder = dlock.hold(at, "job", *LIVING_LEASE, "-v")
+    quitter = dlock.contend(at, "job", "-w", "2s").queued(1)
+    waiter = dlock.contend(at, "job", command=("true",)).queued(2)
+    wait_for_renewals(holder)
+    assert quitter.wait().status == 75
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    for mode in ("advisory", "row"):
+        done = run(dlock, worker, mode=mode)
+        assert (done.status, done.stderr) == (0, "")
+    with contextlib.closing(db.connect("worker")) as c, c.cursor() as cursor:
+        for sql in ("DROP SCHEMA dlock CASCADE", "CREATE TABLE dlock.mine (a int)", "ALTER TABLE dlock.claims ADD a int",
+                    "CREATE OR REPLACE FUNCTION dlock.version() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(sql)
+
+
+def test_the_schema_is_the_same_whoever_makes_it(dlock, make_db):
+    """At first use, or by the administrator: columns, functions, indexes, sequences."""
+    first, second = make_db(), make_db()
+    assert run(dlock, first.url).status == 0
+    psql(second, schema_sql(dlock), USER)
+    assert shape(first) == shape(second)
+    assert run(dlock, second.url).status == 0
+
+
+def shape(database):
+    columns_ = database.ask("SELECT table_name, column_name, data_type, column_default FROM information_schema.columns"
+                            " WHERE table_schema = 'dlock' ORDER BY 1, 2")
+    functions = database.ask("SELECT oid::regprocedure::text, prosrc, prosecdef, proconfig, proacl::text FROM pg_proc"
+                             " WHERE pronamespace = 'dlock'::regnamespace ORDER BY 1")
+    indexes = database.ask("SELECT indexdef FROM pg_indexes WHERE schemaname = 'dlock' ORDER BY 1")
+    assert columns_ and functions and indexes
+    return columns_, functions, indexes
+
+
+EVIL = """
+    CREATE SCHEMA evil;
+    CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.pg_backend_pid() RETURNS int LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE FUNCTION evil.cheat(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'evil'; END$$;
+    CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.cheat);
+    CREATE TABLE evil.claims (a int); CREATE TABLE evil.rows (a int);
+    GRANT ALL ON SCHEMA evil TO PUBLIC;
+"""
+
+
+def test_a_schema_made_by_somebody_else_gets_no_rights_of_the_administrators(dlock, db):
+    """Whoever may create schemas may have made this one before, with traps in it."""
+    db.ask("CREATE SCHEMA dlock; CREATE TABLE dlock.rows (key text PRIMARY KEY, token bigint NOT NULL DEFAULT 0)", user=USER)
+    psql(db, schema_sql(dlock))
+    owners = db.ask("SELECT DISTINCT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"
+                    " UNION SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'dlock'::regnamespace")
+    assert owners == [(USER,)]
+    assert run(dlock, db.url).status == 0
+
+
+def test_a_view_in_place_of_an_old_table_gets_no_rights_of_the_administrators(dlock, db):
+    db.ask("CREATE SEQUENCE public.victims; GRANT ALL ON SEQUENCE public.victims TO PUBLIC; GRANT CREATE ON SCHEMA public TO app")
+    db.ask("CREATE SCHEMA dlock; CREATE FUNCTION public.evil() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN"
+           " PERFORM set_config('role', 'none', false); IF current_user <> 'app' THEN PERFORM nextval('public.victims');"
+           " END IF; RETURN NULL; END$$; CREATE VIEW dlock.holds AS SELECT public.evil() AS ends", user=USER)
+    words = ("psql", "-X", "-q", f"--dbname={pg_url(db.port, 'postgres', db.name)}")
+    subprocess.run(words, input=schema_sql(dlock), capture_output=True, text=True, check=False)
+    assert not db.value("SELECT is_called FROM public.victims")
+
+
+POWERS = {"SUPERUSER": "SUPERUSER", "BYPASSRLS": "BYPASSRLS", "CREATEROLE": "CREATEROLE", "REPLICATION": "REPLICATION",
+          "program": "IN ROLE pg_execute_server_program", "member": "IN ROLE postgres"}
+
+
+@pytest.fixture
+def role(db):
+    """Makes a role with a power; it may use the database and no more."""
+    made = []
+
+    def make(power):
+        made.append(f"powerful{db.name}")
+        db.ask(f"CREATE ROLE {made[-1]} LOGIN {power}")
+        return made[-1]
+
+    yield make
+    for name in made:
+        db.ask(f"DROP OWNED BY {name}")
+        db.ask(f"DROP ROLE {name}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("power", POWERS)
+def test_functions_of_a_stranger_get_no_power(dlock, db, role, power, mode):
+    """The owner of the database has made the schema."""
+    assert run(dlock, db.url).status == 0
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    db.ask("CREATE SEQUENCE public.victims; CREATE SEQUENCE public.calls; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC")
+    for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"):
+        db.ask(f"ALTER FUNCTION {name} SECURITY INVOKER", user=USER)
+    source = (f"BEGIN PERFORM nextval('public.calls'); IF current_user <> '{USER}' THEN"
+              " PERFORM nextval('public.victims'); END IF; END")  # numbers drawn stay drawn
+    db.ask("UPDATE pg_proc SET prosrc = %s, prosqlbody = NULL, prolang = (SELECT oid FROM pg_language WHERE"
+           " lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace", source)
+    assert_refused(run(dlock, pg_url(db.port, role(POWERS[power]), db.name), mode=mode), 78, "schema dlock")
+    assert not db.value("SELECT is_called FROM public.calls")
+    run(dlock, db.url, mode=mode)  # with the owner's own rights they are called
+    assert db.value("SELECT is_called FROM public.calls") and not db.value("SELECT is_called FROM public.victims")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("power", POWERS)
+def test_a_schema_of_an_administrators_serves_everybody(dlock, db, role, power, mode):
+    psql(db, schema_sql(dlock))
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
+    assert run(dlock, db.url, mode=mode).status == 0
+    assert run(dlock, pg_url(db.port, role(POWERS[power]), db.name), mode=mode).status == 0
+    assert run(dlock, pg_url(db.port, "postgres", db.name), mode=mode).status == 0
+
+
+TRAPS = ["GRANT CREATE ON SCHEMA dlock TO app", "GRANT CREATE ON SCHEMA dlock TO PUBLIC",
+         "ALTER FUNCTION dlock.number() OWNER TO app", "ALTER SEQUENCE dlock.numbers OWNER TO app",
+         "ALTER SCHEMA dlock OWNER TO app", "GRANT TRIGGER ON dlock.rows TO app", "GRANT TRIGGER ON dlock.rows TO PUBLIC",
+         "ALTER TABLE dlock.rows OWNER TO app"]
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_whatever_lets_a_stranger_in_is_seen(dlock, db, trap):
+    psql(db, schema_sql(dlock))
+    db.ask("GRANT USAGE, CREATE ON SCHEMA dlock TO app")
+    db.ask(trap)
+    db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
+    assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_whatever_lets_a_stranger_into_ones_own_schema_is_seen(dlock, db, role, trap):
+    """To own the schema is not enough: others may have been let in, or own something there."""
+    me = role("CREATEROLE")
+    url = pg_url(db.port, me, db.name)
+    db.ask(f"GRANT CREATE ON DATABASE {db.name} TO {me}")
+    psql(db, schema_sql(dlock), me)
+    assert run(dlock, url).status == 0
+    db.ask("GRANT USAGE, CREATE ON SCHEMA dlock TO app")
+    db.ask(trap)
+    db.ask("REVOKE CREATE ON SCHEMA dlock FROM app") if "GRANT CREATE" not in trap else None
+    done = run(dlock, url)
+    db.ask("DROP SCHEMA dlock CASCADE")
+    assert_refused(done, 78, "schema dlock")
+
+
+def test_power_that_comes_by_a_chain_of_memberships_is_seen(dlock, db, role):
+    """Also where it is not inherited: a function may SET ROLE."""
+    assert run(dlock, db.url).status == 0
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    first, between = f"first{db.name}", f"between{db.name}"
+    db.ask(f"CREATE ROLE {first} CREATEROLE; CREATE ROLE {between} NOINHERIT IN ROLE {first}")
+    done = run(dlock, pg_url(db.port, role(f"NOINHERIT IN ROLE {between}"), db.name))
+    db.ask(f"DROP ROLE {between}; DROP ROLE {first}")
+    assert_refused(done, 78, "schema dlock")
+
+
+def poison(db):
+    """The owner of the database makes every function of its schema a trap that steps back to who has logged in."""
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC", user=USER)
+    db.ask("CREATE SEQUENCE public.victims; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC")
+    for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"):
+        db.ask(f"ALTER FUNCTION {name} SECURITY INVOKER; ALTER FUNCTION {name} RESET ALL", user=USER)
+    db.ask("UPDATE pg_proc SET prosrc = %s, prosqlbody = NULL, prolang = (SELECT oid FROM pg_language WHERE"
+           " lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace",
+           "BEGIN PERFORM set_config('session_authorization', 'postgres', false), set_config('role', 'none', false);"
+           f" IF current_user <> '{USER}' THEN PERFORM nextval('public.victims'); END IF; END")
+
+
+@pytest.mark.parametrize("setting", ["role", "session_authorization"])
+@pytest.mark.parametrize("mode", MODES)
+def test_who_was_made_another_at_the_login_keeps_the_power_and_is_guarded(dlock, db, mode, setting):
+    """The owner of a database may set for it as whom sessions begin; a function may set that back."""
+    assert run(dlock, db.url).status == 0
+    poison(db)
+    db.ask(f"ALTER DATABASE {db.name} SET {setting} = '{USER}'", user=USER)
+    done = run(dlock, pg_url(db.port, "postgres", db.name), mode=mode)
+    assert not db.value("SELECT is_called FROM public.victims")
+    assert_refused(done, 78, "schema dlock")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, make_proxy, mode):
+    """The owner of the database has it ready, and is faster than our next question."""
+    assert run(dlock, db.url, mode=mode).status == 0
+    poison(db)
+    db.ask("ALTER SCHEMA dlock RENAME TO hidden", user=USER)
+    proxy = make_proxy(db.port)
+
+    def tap(_, direction, data):
+        if direction == UP and re.search(rb"dlock\.(take_unclaimed|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
+            with contextlib.suppress(psycopg2.Error):  # we may have made ours by now
+                db.ask("ALTER SCHEMA hidden RENAME TO dlock", user=USER)
+        return data
+
+    proxy.tap = tap
+    run(dlock, pg_url(proxy.port, "postgres", db.name, extra="?sslmode=disable"), mode=mode)
+    assert not db.value("SELECT is_called FROM public.victims")
+
+
+def test_a_role_without_power_pays_no_round_trip_for_the_guard(dlock, db, make_proxy):
+    """What goes up after the handshake: one packet for the grab, one for the release, one good-bye."""
+    assert run(dlock, db.url).status == 0
+    proxy = make_proxy(db.port)
+    turns = []
+
+    def tap(link, direction, data):
+        if not turns or turns[-1] != (link, direction):
+            turns.append((link, direction))
+        return data
+
+    proxy.tap = tap
+    assert run(dlock, pg_url(proxy.port, db=db.name, extra="?sslmode=disable")).status == 0
+    assert sum(direction == UP for _, direction in turns) <= 4, turns
+
+
+WHO, ENDLESS = "repeat('a', 32), '{}'", "-9000000000000000"
+
+
+@pytest.mark.parametrize("call", [
+    "take_unclaimed(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', '1 s', 0, 0)", "take_unclaimed(K, '0123456789abcdef', '{}', '1 s', 0, 0)",
+    f"take_unclaimed(K, {WHO}, '-300000 years', 0, 0)",
+    "enter_queue(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
+    "enter_queue(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
+    *(f"enter_queue(K, {WHO}, {lease}, 600000, '{kind}', {room}, 0, 0)" for lease, kind, room in (
+        ("1000", "limit", 0), ("1000", "limit", -1), ("1000", "limit", 100001), ("1000", "exclusive", 1),
+        ("1000", "shared", 7), ("1000", "", 0), ("1000", "freeze", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
+    f"release_among(K, {WHO[:15]}, 0, 0, 'never')", f"release_among(K, {WHO[:15]}, 0, 999, '')",
+    "freeze(K, NULL, NULL)", "freeze(K, '', '-300000 years')", "freeze(K, '', '-1 s')", "ask_back(K, NULL, NULL, NULL)", "take_away(K, NULL, NULL, NULL)",
+    "take_away(K, 0, '', '')", "thaw(NULL)", "thaw(K)"])
+def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, call):
+    """Any role that may use the schema may call its functions."""
+    holder = dlock.hold(At(db.url), "job")
+    for key in ("job", "other"):
+        with contextlib.suppress(psycopg2.Error):
+            db.ask(f"SELECT dlock.{call.replace('K', repr(key))}", user=USER)
+    waiter = dlock.contend(At(db.url), "job", command=("true",)).queued()
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NULL") == 0
+    assert dlock.run("run", "-u", db.url, "-k", "other", "-n", "--", "true").status == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_search_path_is_no_way_in(dlock, db, mode):
+    """A schema of somebody else's in front of everything is not looked into."""
+    db.ask(EVIL)
+    db.ask(f"ALTER DATABASE {db.name} SET search_path = evil, pg_catalog")
+    url = db.url + "?options=-csearch_path%3Devil,pg_catalog"
+    holder = dlock.hold(At(url, mode), "job", *LIVING_LEASE, "-v")
+    waiter = dlock.contend(At(url, mode), "job", command=("true",))
+    waiter.event("waiting")
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+@pytest.mark.parametrize("key", ["'; DROP SCHEMA dlock CASCADE; --", "$1", "\\'", "a'b", "%s%n", "$$", "x\"y", "E'\\n'"])
+def test_keys_are_no_sql(dlock, pg_place, key):
+    key = pg_place.key(key)
+    holder = dlock.hold(pg_place, key)
+    assert dlock.run("run", *pg_place.words, "-k", key, "-n", "--", "true").status == 75
+    assert holder.finish().status == 0
+
+
+# ---- an older and a newer schema ----
+
+
+def is_up_to_date(database, fresh):
+    return shape(database) == shape(fresh) and database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
+
+
+# By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
+# serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
+DIGEST = "29e21729ea9f5b70"
+
+
+def test_a_version_is_for_all_that_is_in_the_schema(dlock):
+    text = re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", schema_sql(dlock)))
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == DIGEST, "raise the version of schema.sql"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_older_schema_with_the_same_tables_is_brought_up_to_date(dlock, db, make_db, mode):
+    """By the first run of a role that may; what is held, queued and remembered there stays."""
+    psql(db, version_4(dlock), USER)
+    db.ask("SELECT dlock.take_unclaimed('held', repeat('a', 32), '{}', '1 hour', 0, 0);"
+           " INSERT INTO dlock.runs VALUES ('once', 'monday', now(), now(), 0, 1, '{}')", user=USER)
+    assert run(dlock, db.url, mode=mode).status == 0
+    fresh = make_db()
+    assert run(dlock, fresh.url).status == 0
+    assert is_up_to_date(db, fresh)
+    assert dlock.run("run", "-u", db.url, "-k", "held", "-n", "--", "true").status == 75
+    done = dlock.run("run", "-u", db.url, "-k", "once", "--once", "monday", "--", "echo", "ran")
+    assert (done.status, done.stdout) == (0, "")
+
+
+def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, tmp_path):
+    """Each finds it older; nobody fails, and no two hold a lock at once."""
+    psql(db, version_4(dlock), USER)
+    with contextlib.closing(db.connect(USER)) as c, c.cursor() as cursor:  # an older dlock holds, and one waits
+        cursor.execute("SELECT granted FROM dlock.take_unclaimed('key0', repeat('a', 32), '{}', '1 hour', 0, 0)")
+        cursor.execute("SELECT code FROM dlock.enter_queue('key0', repeat('b', 32), '{}', 60000, 9000, 'exclusive', 0, 0, 0)")
+        script = 'mkdir "$0" && sleep 0.05 && rmdir "$0"'
+        crowd = [dlock.contend(At(db.url), f"key{n % 3}", command=("sh", "-c", script, str(tmp_path / f"held{n % 3}"))) for n in range(12)]
+        for waiter in crowd[::3]:
+            waiter.event("waiting")
+        assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8
+        cursor.execute("SELECT code FROM dlock.renew('key0', repeat('a', 32), (SELECT token FROM dlock.claims WHERE owner = repeat('a', 32)), 60000, 0, 0)")
+        assert cursor.fetchone() == (1,)
+        cursor.execute("SELECT dlock.release('key0', repeat('a', 32), 0), dlock.release('key0', repeat('b', 32), 0)")
+    assert [c.wait(60).status for c in crowd[::3]] == [0] * 4
+    fresh = make_db()
+    assert run(dlock, fresh.url).status == 0
+    assert is_up_to_date(db, fresh)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_older_schema_of_anothers_is_refused_and_nothing_of_it_called(dlock, db, worker, mode):
+    psql(db, version_4(dlock))
+    db.ask("GRANT USAGE ON SCHEMA dlock TO worker; CREATE SEQUENCE public.calls; GRANT ALL ON public.calls TO PUBLIC;"
+           " GRANT USAGE ON SCHEMA public TO worker")
+    db.ask("UPDATE pg_proc SET prosrc = 'BEGIN PERFORM nextval(''public.calls''); END', prosqlbody = NULL, prolang = (SELECT oid"
+           " FROM pg_language WHERE lanname = 'plpgsql') WHERE pronamespace = 'dlock'::regnamespace")
+    for options in ((), ("-s",)):
+        assert_refused(run(dlock, worker, *options, mode=mode), 78, "older", "dlock help pg-schema | psql")
+    if mode != "advisory":  # which has no table to look into
+        assert dlock.run("status", "-u", worker, "-O", f"mode={mode}", "-k", "job").status == 78
+    assert not db.value("SELECT is_called FROM public.calls")
+    psql(db, schema_sql(dlock))
+    assert run(dlock, worker, mode=mode).status == 0
+
+
+def test_an_administrators_schema_is_brought_up_to_date_by_the_administrator(dlock, db):
+    psql(db, version_4(dlock))
+    db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
+    assert_refused(run(dlock, db.url), 78, "older")
+    assert run(dlock, pg_url(db.port, "postgres", db.name)).status == 0
+    assert run(dlock, db.url).status == 0
+
+
+def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
+    psql(db, version_4(dlock), USER)
+    before = shape(db)
+    assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
+    assert shape(db) == before
+
+
+# What no release has had.
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("version", UNRELEASED)
+def test_a_schema_of_no_release_is_refused(dlock, db, version, mode):
+    psql(db, UNRELEASED[version], USER)
+    assert_refused(run(dlock, db.url, mode=mode), 78, "DROP SCHEMA dlock")
+    with pytest.raises(AssertionError, match="never released"):
+        psql(db, schema_sql(dlock), USER)
+
+
+def test_a_newer_schema_that_serves_this_version_is_used(dlock, db):
+    assert run(dlock, db.url).status == 0
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'", user=USER)
+    for mode in MODES:
+        assert run(dlock, db.url, mode=mode).status == 0
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_newer_schema_is_left_alone(dlock, db, mode):
+    """Its functions would not go together with ours."""
+    assert run(dlock, db.url).status == 0
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'; ALTER FUNCTION dlock.serves_5 RENAME TO serves_6", user=USER)
+    assert_refused(run(dlock, db.url, mode=mode), 78, "newer")
+    assert dlock.run("status", "-u", db.url, "-k", "job").status == 78
+    with pytest.raises(AssertionError, match="a newer dlock"):
+        psql(db, schema_sql(dlock), USER)
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_5'")
+
+
+# ---- long records ----
+
+
+def test_nobody_fills_the_memory_of_others_by_a_record(dlock, db):
+    """Records are cut when they come, checked in the table, and cut when they go."""
+    assert run(dlock, db.url).status == 0
+    much = f"repeat('\u00e9', {8 << 20})"
+    db.ask(f"SELECT dlock.take_unclaimed('job', repeat('a', 32), {much}, '1 hour', 0, 0);"
+           f" SELECT dlock.enter_queue('job', repeat('b', 32), {much}, 3600000, 60000, 'exclusive', 0, 0, 0);"
+           f" SELECT dlock.ask_back('job', token, NULL, {much}) FROM dlock.claims WHERE slot IS NOT NULL;"
+           f" SELECT dlock.freeze('frozen', {much}, NULL)", user=USER)
+    assert db.value("SELECT max(greatest(octet_length(record), octet_length(wanted_by))) FROM dlock.claims") == 2 * 1023
+    with pytest.raises(psycopg2.errors.CheckViolation):
+        db.ask(f"UPDATE dlock.claims SET record = {much}", user=USER)
+    for table, check in db.ask("SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint WHERE contype = 'c'"
+                               " AND pg_get_constraintdef(oid) LIKE '%record%'"):  # as an older version's tables
+        db.ask(f"ALTER TABLE {table} DROP CONSTRAINT {check}")
+    db.ask(f"UPDATE dlock.claims SET record = {much}, wanted_by = {much} WHERE key = 'job'", user=USER)
+    for words in (("run", "-k", "job", "-n", "--", "true"), ("run", "-k", "job", "-w", "1s", "--", "true"), ("status", "-k", "job"), ("ls",)):
+        done = subprocess.run(["prlimit", f"--data={32 << 20}", DLOCK, words[0], "-u", db.url, *words[1:]], env=dlock.env,
+                              capture_output=True, timeout=60, check=False)
+        assert done.returncode == (75 if words[0] == "run" else 0), done

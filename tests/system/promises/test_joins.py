@@ -1,0 +1,191 @@
+# Goal of these tests: the locks of other programs are the ones that dlock takes: the real
+# client, as Debian or npm has it (`make interop-node`), excludes dlock and is excluded by it, and
+# each gets the lock when the other gives it back.
+#
+# Whose clients are tested elsewhere:
+#	redis-py                            redis/test_dialects.py
+#	node-redlock 4, ioredis-lock        redis/test_node.py (make interop-node)
+#	Curator's five recipes              zk/test_interop.py
+#	kazoo's Lock, WriteLock, Semaphore  zk/test_layouts.py; with Curator's names: zk/test_interop.py
+#	ZooKeeper's own WriteLock           zk/test_recipes.py (refused)
+# What Debian does not have, or only with 200 MB and more (Go), is tested by its numbers alone:
+#	with_advisory_lock, django-pglock, flyway, golang-migrate (pg)      pg/test_modes.py
+
+import hashlib
+import os
+import select
+import struct
+import subprocess
+import sys
+import zlib
+
+import pytest
+
+from support import PATIENCE, ROOT
+
+PROGRAMS = os.path.join(ROOT, "tests", "servers", "joins")
+MODULES = os.environ.get("DLOCK_TEST_NODE") and os.path.abspath(os.environ["DLOCK_TEST_NODE"])
+INTERPRETERS = {"py": [sys.executable], "rb": ["ruby"], "php": ["php"], "js": ["node"]}
+FIXTURES = {"redis": "redis_server", "memcached": "memcached_server", "zk": "zk_server", "pg": "db", "mysql": "mysql_db"}
+SETTINGS = {"redis": "dialect=string", "memcached": "prefix=", "zk": "layout=kazoo", "pg": "mode=advisory", "mysql": "mode=named"}
+
+
+def crc(name):
+    return zlib.crc32(name.encode())
+
+
+def signed(number, bits=32):
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+def pair_of_tooz(name):
+    return "{},{}".format(*hashlib.md5(name.encode()).digest()[:2])
+
+
+def pair_of_advisory_lock(name):
+    return "{},{}".format(*struct.unpack("<2i", hashlib.sha256(name.encode()).digest()[:8]))
+
+
+def number_of_pg_boss(database):
+    return int.from_bytes(hashlib.sha224(f"{database}.pgboss.pgboss".encode()).digest()[:8], "big", signed=True)
+
+
+class Join:
+    """A client and how dlock joins it: by a key or by a setting, made of the client's name of the lock and of the database.
+
+    It waits if asked, and it can do without.
+    """
+
+    def __init__(self, server, program, key=lambda name: name, setting=None, waits=True, tries=True):
+        self.server, self.program, self.key, self.setting = server, program, key, setting
+        self.waits, self.tries = waits, tries
+
+    def words(self, url, name, database):
+        settings = [SETTINGS[self.server]] + ([self.setting(name, database)] if self.setting else [])
+        return ["-u", url, *(w for s in settings for w in ("-O", s)), "-k", self.key(name)]
+
+
+JOINS = {
+    "django-redis": Join("redis", "django_redis_lock.py", lambda name: f":1:{name}"),
+    "django-redis-add": Join("redis", "django_redis_cache.py", lambda name: f":1:{name}", waits=False),
+    "laravel-redis": Join("redis", "laravel_cache.php redis", lambda name: f"laravel_database_laravel_cache:{name}"),
+    "tooz-redis": Join("redis", "tooz_lock.py redis", lambda name: f"b'_tooz'_b'{name}'_lock"),
+    "django-memcached": Join("memcached", "django_cache.py", lambda name: f":1:{name}", waits=False),
+    "laravel-memcached": Join("memcached", "laravel_cache.php memcached", lambda name: f"laravel_cache:{name}"),
+    "symfony-memcached": Join("memcached", "symfony_lock.php memcached"),
+    "tooz-memcached": Join("memcached", "tooz_lock.py memcached", lambda name: f"__TOOZ_LOCK_{name}"),
+    "tooz-zookeeper": Join("zk", "tooz_lock.py zookeeper", setting=lambda name, _: f"path=/tooz/locks/{name}"),
+    "django-pglocks": Join("pg", "pglocks.py", setting=lambda name, _: f"key={signed(crc(name))}"),
+    "rails-pg": Join("pg", "active_record.rb postgresql", setting=lambda *_: "derive=rails-migration", waits=False),
+    "symfony-pg": Join("pg", "symfony_lock.php postgresql", setting=lambda name, _: f"key={crc(name)}"),
+    "tooz-pg": Join("pg", "tooz_lock.py postgresql", setting=lambda name, _: f"key={pair_of_tooz(name)}"),
+    "rails-mysql": Join("mysql", "active_record.rb mysql2", setting=lambda _, db: f"name={2053462845 * crc(db)}", waits=False),
+    "tooz-mysql": Join("mysql", "tooz_lock.py mysql", setting=lambda name, _: f"name={name}"),
+    "npm-redis-lock": Join("redis", "redis_lock.js", lambda name: f"lock.{name}", tries=False),
+    "npm-redis-semaphore": Join("redis", "redis_semaphore.js", lambda name: f"mutex:{name}"),
+    "npm-redlock-5": Join("redis", "node_redlock.js"),
+    "npm-simple-redis-mutex": Join("redis", "simple_redis_mutex.js", lambda name: f"@simple-redis-mutex:lock-{name}"),
+    "npm-warlock": Join("redis", "warlock.js", lambda name: f"{name}:lock"),
+    "npm-advisory-lock": Join("pg", "advisory_lock.js", setting=lambda name, _: f"key={pair_of_advisory_lock(name)}"),
+    "npm-graphile-migrate": Join("pg", "graphile_migrate.js", setting=lambda *_: "key=4727445306447283", waits=False),
+    "npm-node-pg-migrate": Join("pg", "node_pg_migrate.js", setting=lambda *_: "key=7241865325823964", waits=False),
+    "npm-pg-boss": Join("pg", "pg_boss.js", setting=lambda _, db: f"key={number_of_pg_boss(db)}", tries=False),
+    "npm-postgres-migrations": Join("pg", "postgres_migrations.js", setting=lambda *_: "key=-8525285245963000605", tries=False),
+}
+
+# Whose locks have no form that dlock knows: it must not run beside them.
+STRANGERS = {
+    "symfony-redis": Join("redis", "symfony_lock.php redis"),  # a sorted set
+}
+
+
+class Client:
+    """A process of a client; see serve.py for what it understands."""
+
+    def __init__(self, program, port, database, name):
+        file, *words = program.split()
+        self.name = name
+        self.process = subprocess.Popen([*INTERPRETERS[file.rsplit(".", 1)[1]], os.path.join(PROGRAMS, file), str(port), database or "",
+                                         *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        cwd=MODULES if file.endswith(".js") else None)
+
+    def ask(self, verb):
+        self.process.stdin.write(f"{verb} {self.name}\n")
+        self.process.stdin.flush()
+
+    def answers(self, seconds=PATIENCE):
+        """Is there an answer within this time?"""
+        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+
+    def answer(self):
+        assert self.answers(), "the client says nothing"
+        return self.process.stdout.readline().rstrip("\n")
+
+    def do(self, verb):
+        self.ask(verb)
+        return self.answer()
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def make_client(request, nothing_is_left):
+    """Starts what speaks for the client of a join: (client, how dlock joins it)."""
+    made = []
+
+    def make(join):
+        server = request.getfixturevalue(FIXTURES[join.server])
+        name, database = f"job-{request.node.callspec.id}", getattr(server, "name", None)
+        made.append(Client(join.program, server.port, database, name))
+        return made[-1], join.words(server.url, name, database)
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def marks_of(join):
+    """That of its server, if that has one."""
+    marks = [getattr(pytest.mark, join.server)] if join.server != "memcached" else []
+    return marks + ([pytest.mark.skip(reason="make interop-node runs these")] if join.program.endswith(".js") and not MODULES else [])
+
+
+def each(joins):
+    return pytest.mark.parametrize("join", [pytest.param(join, id=name, marks=marks_of(join)) for name, join in joins.items()])
+
+
+def try_once(dlock, words):
+    return dlock.run("run", *words, "-n", "--", "true").status
+
+
+@each(JOINS)
+def test_each_excludes_the_other(dlock, make_client, join):
+    client, words = make_client(join)
+    take = "take" if join.tries else "wait"
+    assert client.do(take) == "held"
+    assert try_once(dlock, words) == 75
+    waiter = dlock.start("run", *words, "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).queued()
+    assert not waiter.running
+    assert client.do("free") == "free"
+    waiter.held()
+    assert not join.tries or client.do(take) == "busy"
+    if join.waits:
+        client.ask("wait")
+        assert not client.answers(0.5)
+    assert waiter.finish().status == 0
+    assert (client.answer() if join.waits else client.do(take)) == "held"
+    assert try_once(dlock, words) == 75
+    assert client.do("free") == "free"
+    assert try_once(dlock, words) == 0
+
+
+@each(STRANGERS)
+def test_what_is_not_joined_is_refused(dlock, make_client, join):
+    client, words = make_client(join)
+    assert client.do("take") == "held"
+    refused = dlock.run("run", *words, "-n", "--", "echo", "ran")
+    assert (refused.status, refused.stdout) == (76, "")
+    assert client.do("free") == "free"
+    assert try_once(dlock, words) == 0

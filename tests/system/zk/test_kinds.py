@@ -1,0 +1,615 @@
+# Goal of these tests: on ZooKeeper readers, writers and holders of one of N units exclude
+# each other as they must, whatever their nodes look like; they are served in order; and what a job
+# has done is remembered with the release that ends it, beside the lock's own directory.
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from kazoo.security import make_acl
+
+from faults import assert_refused
+from support import DLOCK, PATIENCE, children_of, wait_for
+from zk import CREATE, CREATE2, DELETE, GET_CHILDREN2, MULTI, own
+
+KINDS = {"plain": (), "writer": ("-x",), "reader": ("-s",), "unit": ("--limit", "3")}
+
+
+def run(dlock, at, *options, command=("true",)):
+    return dlock.run("run", *at.words, "-k", "job", *options, "--", *command)
+
+
+def queued(dlock, at, *kind, command=("cat",)):
+    """Someone who wants it; returns when its node is there."""
+    with at.server.client() as c:
+        before = set(tickets(c, at))
+        result = dlock.contend(at, "job", *kind, command=command)
+        wait_for(lambda: len(set(tickets(c, at)) - before) == 1, what="a node")
+    return result
+
+
+def tickets(client, at):
+    if not client.exists(at.job):
+        return []
+    return sorted((name for name in client.get_children(at.job) if name.startswith("_c_")), key=lambda name: name[-10:])
+
+
+def parts(client, at):
+    return [client.get_children(f"{at.job}/{part}") for part in ("locks", "leases", "slots")]
+
+
+# ---- what stands there ----
+
+
+@pytest.mark.parametrize("kind, tag", [("plain", "-lock-"), ("writer", "-__WRIT__"), ("reader", "-__READ__"),
+                                       ("unit", "-3-unit-")])
+def test_names_are_those_of_curators_recipes(dlock, at, kind, tag):
+    holder = dlock.hold(at, "job", *KINDS[kind])
+    with at.server.client() as c:
+        name, = tickets(c, at)
+        assert name[:3] == "_c_" and name[17] == "d" and name[39:-10] == tag
+        assert c.exists(f"{at.job}/{name}").czxid == holder.token
+        if kind == "unit":
+            (locks, (lease,), slots) = parts(c, at)
+            assert (locks, slots) == ([], ["0"]) and lease.startswith(name[:39] + "-lease-")
+            assert json.loads(c.get(f"{at.job}/{name}")[0])["slot"] == 0
+        assert holder.finish().status == 0
+        assert tickets(c, at) == []
+        if kind == "unit":
+            assert parts(c, at) == [[], [], []]
+
+
+@pytest.mark.parametrize("kind", ["plain", "writer", "reader"])
+def test_a_lock_costs_no_more_than_before_there_were_kinds(dlock, at, tapped, kind):
+    """Make a node and list, delete it."""
+    place, _, tap = tapped
+    with at.server.client() as c:
+        c.ensure_path(at.job)  # or the server might remove it between the two
+    assert run(dlock, place, *KINDS[kind]).status == 0
+    tap.asked.clear()
+    assert run(dlock, place, *KINDS[kind]).status == 0
+    assert sum(tap.asked[o] for o in (CREATE, CREATE2)) == 1
+    assert (tap.asked[GET_CHILDREN2], tap.asked[DELETE], tap.asked[MULTI]) == (1, 1, 0)
+    assert sum(tap.asked.values()) == 5  # and the server's kind, and the end of the session
+
+
+# ---- who excludes whom ----
+
+
+def may_meet(a, b):
+    return a == b and a in ("reader", "unit")
+
+
+def may_mix(a, b):
+    return {a, b} != {"reader", "unit"}
+
+
+@pytest.mark.parametrize("held", KINDS)
+@pytest.mark.parametrize("wanted", KINDS)
+def test_every_kind_excludes_what_it_must(dlock, at, held, wanted):
+    holder = dlock.hold(at, "job", *KINDS[held])
+    done = run(dlock, at, *KINDS[wanted], "-n")
+    if not may_mix(held, wanted):
+        assert_refused(done, 76, "-s", "--limit 3")
+        assert done.status == run(dlock, at, *KINDS[wanted]).status
+    else:
+        assert done.status == (0 if may_meet(held, wanted) else 75), done
+    assert holder.finish().status == 0
+    assert run(dlock, at, *KINDS[wanted], "-n").status == 0
+
+
+def test_two_limits_do_not_mix(dlock, at):
+    holder = dlock.hold(at, "job", "--limit", "3")
+    assert_refused(run(dlock, at, "--limit", "5"), 76, "--limit 3", "--limit 5")
+    writer = queued(dlock, at, "-x")
+    assert_refused(run(dlock, at, "--limit", "5"), 76, "--limit 3", "--limit 5")
+    assert holder.finish().status == 0
+    waiter = queued(dlock, at, "--limit", "5")
+    assert_refused(run(dlock, at, "-s", "-n"), 76, "--limit 5", "-s")
+    assert writer.held().finish().status == 0
+    assert waiter.held().finish().status == 0
+
+
+def test_a_writer_is_not_overtaken_and_lets_all_readers_in(dlock, at):
+    readers = [dlock.hold(at, "job", "-s") for _ in range(2)]
+    writer = queued(dlock, at)
+    later = [queued(dlock, at, "-s") for _ in range(4)]
+    last = queued(dlock, at, "-x")
+    assert run(dlock, at, "-s", "-n").status == 75
+    readers.pop().finish()
+    assert not writer.running
+    readers.pop().finish()
+    assert writer.held() and not any(r.running for r in later)
+    assert writer.finish().status == 0
+    tokens = [r.held().token for r in later]
+    assert not last.running and tokens == sorted(tokens) and writer.token < tokens[0]
+    for r in later:
+        assert r.finish().status == 0
+    assert last.held().token > tokens[-1]
+    assert last.finish().status == 0
+
+
+def test_readers_behind_a_writer_are_told_by_its_release(dlock, tapped, at):
+    """They have all watched the writer: nothing else ends, and nobody waits for a beat."""
+    place, _, tap = tapped
+    writer = dlock.hold(at, "job", "-x")
+    readers = [dlock.contend(place, "job", "-s").queued() for _ in range(3)]
+    with at.server.client() as c:
+        node = f"{at.job}/{tickets(c, at)[0]}"
+    assert writer.finish().status == 0
+    for r in readers:
+        r.held()
+    assert [ended for ended, _ in tap.ended].count(node) >= 3
+
+
+SCRIPT = """
+import fcntl, os, sys, time
+path, kind, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+def note(word):
+    with open(path, "ab", 0) as f:
+        f.write(f"{word} {os.getpid()} {kind} {os.environ['DLOCK_TOKEN']} {os.environ.get('DLOCK_SLOT', '')}\\n".encode())
+note("in")
+time.sleep(seconds)
+note("out")
+"""
+
+
+def history(log):
+    """(word, pid, kind, token, slot) of each line."""
+    with open(log, encoding="ascii") as f:
+        return [(line.rstrip("\n").split(" ") + [""])[:5] for line in f]
+
+
+def check(lines, limit):
+    """Nobody met whom it must not; slots were unique; tokens grew in the order of the grants.  Returns the greatest crowd."""
+    inside, most = {}, 0
+    for word, pid, kind, _, slot in lines:
+        if word == "out":
+            del inside[pid]
+            continue
+        for other, _ in inside.values():
+            assert may_meet(kind, other), f"{kind} beside {other}"
+        if kind == "unit":
+            taken = {s for _, s in inside.values()}
+            assert slot not in taken and 0 <= int(slot) < limit
+        inside[pid] = (kind, slot)
+        most = max(most, len(inside))
+        assert kind != "unit" or len(inside) <= limit
+    return most
+
+
+@pytest.mark.parametrize("kinds", [("plain", "writer", "reader"), ("plain", "writer", "unit")], ids=["readers", "units"])
+def test_mixtures_exclude_and_are_first_come_first_served(dlock, at, tmp_path, kinds):
+    log, rng = tmp_path / "log", random.Random(5)
+    holder = dlock.hold(at, "job")
+    script = ("/usr/bin/python3", "-S", "-c", SCRIPT, log)
+    wanted = [rng.choice((*kinds, kinds[-1])) for _ in range(24)]
+    all_ = []
+    for kind in wanted:
+        all_.append(queued(dlock, at, *KINDS[kind], command=(*script, kind, "0.05")))
+    assert holder.finish().status == 0
+    for started in all_:
+        assert started.wait().status == 0
+    lines = history(log)
+    check(lines, 3)
+    tokens = [int(line[3]) for line in lines if line[0] == "in" and line[2] in ("plain", "writer")]
+    assert tokens == sorted(tokens)
+    # nobody of a group was granted before all those of the groups before
+    groups, order = [], {s.token: i for i, s in enumerate(all_)}
+    for i, kind in enumerate(wanted):
+        if not groups or not may_meet(kind, wanted[i - 1]):
+            groups.append(set())
+        groups[-1].add(i)
+    ins = [order[int(line[3])] for line in lines if line[0] == "in"]
+    for group in groups:
+        assert set(ins[:len(group)]) == group
+        ins = ins[len(group):]
+
+
+def test_a_writer_is_served_under_a_stream_of_readers(dlock, at):
+    loop = 'while [ ! -e "$0" ]; do "$@" || exit; done'
+    stop = os.path.join(dlock.directory, "stop")
+    streams = [subprocess.Popen(["sh", "-c", loop, stop, DLOCK, "run", *at.words, "-k", "job", "-s", "--", "sleep", "0.3"],
+                                env=dlock.env) for _ in range(3)]
+    try:
+        with at.server.client() as c:
+            wait_for(lambda: len(tickets(c, at)) >= 2, what="readers")
+        for _ in range(3):
+            assert run(dlock, at).status == 0
+    finally:
+        with open(stop, "w", encoding="ascii"):
+            pass
+        assert [s.wait(PATIENCE) for s in streams] == [0] * 3
+
+
+# ---- units ----
+
+
+def test_slots_are_the_lowest_that_are_free(dlock, at):
+    def slot(started):
+        return int(wait_for(started.stdout))
+
+    def hold():
+        return dlock.hold(at, "job", "--limit", "3", command=("sh", "-c", "echo $DLOCK_SLOT; cat"))
+
+    holders = [hold() for _ in range(3)]
+    assert [slot(h) for h in holders] == [0, 1, 2]
+    waiter = dlock.contend(at, "job", "--limit", "3", command=("sh", "-c", "echo $DLOCK_SLOT; cat")).queued(1)
+    assert holders[1].finish().status == 0
+    assert slot(waiter.held()) == 1
+    assert holders[0].finish().status == 0 and holders[2].finish().status == 0
+    assert slot(hold()) == 0
+
+
+def test_units_are_granted_in_order_as_holders_leave_in_any(dlock, at):
+    holders = [dlock.hold(at, "job", "--limit", "3") for _ in range(3)]
+    waiters = [queued(dlock, at, "--limit", "3").queued(n + 1) for n in range(4)]
+    for n, holder in enumerate((holders[2], holders[0], holders[1])):
+        assert holder.finish().status == 0
+        waiters[n].held()
+        assert not any(w.running for w in waiters[n + 1:])
+    assert waiters[1].finish().status == 0
+    assert waiters[3].held().finish().status == 0
+
+
+def test_who_waits_for_a_unit_is_told_when_the_one_before_is_granted(dlock, at, tapped):
+    """So that only the next in line need watch the list."""
+    place, _, tap = tapped
+    holder = dlock.hold(at, "job", "--limit", "1")
+    first = queued(dlock, at, "--limit", "1").queued(1)
+    second = dlock.contend(place, "job", "--limit", "1").queued(2)
+    with at.server.client() as c:
+        node = f"{at.job}/{tickets(c, at)[1]}"
+        assert holder.finish().status == 0
+        first.held()
+        wait_for(lambda: node in tap.changed, what="news of the grant")
+        assert tap.changed.count(node) <= 2  # it may have said that it waits, too
+    assert first.finish().status == 0
+    assert second.held().finish().status == 0
+
+
+def test_a_release_is_one_transaction(dlock, at):
+    """Place, lease, slot and what is remembered: nobody sees one without the other."""
+    assert run(dlock, at, "--limit", "2", "--once", "x").status == 0
+    with at.server.client() as c:
+        last = [c.exists(f"{at.job}{part}").pzxid for part in ("", "/leases", "/slots")]
+        written = [c.exists(f"{at.root}/dlock-jobs/job/{name}").mzxid for name in ("last", "good")]
+        assert len({*last, *written}) == 1
+
+
+def test_a_limit_bears_deaths_of_any_process(dlock, at, tmp_path):
+    """Forty contenders for three units; a third of them is killed somewhere on the way."""
+    log, rng = tmp_path / "log", random.Random(3)
+    script = ("/usr/bin/python3", "-S", "-c", SCRIPT, log, "unit", "0.1")
+    all_ = [dlock.contend(at, "job", "--limit", "3", "-t", "4s", command=script) for _ in range(40)]
+    killed = []
+    for started in rng.sample(all_, 13):
+        time.sleep(rng.random() / 10)
+        if started.poll() is None and children_of(started.pid):
+            started.signal(signal.SIGKILL, rng.choice(("front", "keeper")))
+            killed.append(started)
+    for started in all_:
+        done = started.wait(90)
+        assert done.status == 0 or started in killed, done
+    with open(log, encoding="ascii") as f:
+        lines = [line.split() for line in f]
+    ended = {pid for word, pid, *_ in lines if word == "out"}
+    whole = [(w, p, k, t, s) for w, p, k, t, s in lines if p in ended]  # of those that died, nobody noted the end
+    assert check(whole, 3) <= 3
+    with at.server.client() as c:
+        wait_for(lambda: tickets(c, at) == [] and parts(c, at) == [[], [], []], what="the end of all sessions")
+    assert run(dlock, at, "--limit", "3", "-n").status == 0
+
+
+def test_a_dead_waiter_among_units_does_not_keep_one(dlock, at):
+    """Its turn comes while another holds for long: its unit is not lost until its session ends."""
+    first, second = (dlock.hold(at, "job", "--limit", "2") for _ in range(2))
+    dead = queued(dlock, at, "--limit", "2").queued(1)
+    last = queued(dlock, at, "--limit", "2", command=("true",)).queued(2)
+    dead.signal(signal.SIGKILL, "keeper")
+    assert dead.wait().status == 71
+    assert second.finish().status == 0
+    assert last.wait(15).status == 0
+    assert first.finish().status == 0
+
+
+@pytest.mark.parametrize("operation", [MULTI, CREATE2])
+def test_a_lost_answer_takes_no_second_unit(dlock, at, tapped, operation):
+    place, _, tap = tapped
+    assert run(dlock, at, "--limit", "2").status == 0
+    tap.lose((operation,), 1)
+    holder = dlock.hold(place, "job", "--limit", "2")
+    assert tap.has_lost
+    with at.server.client() as c:
+        assert [len(names) for names in parts(c, at)] == [0, 1, 1]
+        assert holder.finish().status == 0
+        assert parts(c, at) == [[], [], []]
+
+
+def stage(client, at, n):
+    """What the n-th in the queue says of itself."""
+    return json.loads(client.get(f"{at.job}/{tickets(client, at)[n]}")[0]).get("dlock")
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["lost", "refused"])
+def test_who_is_served_says_so_also_after_a_unit_was_not_got(dlock, at, tapped, cut):
+    """Its turn had come, and somebody else's lease was quicker: those behind it must not take it for dead."""
+    place, _, tap = tapped
+    holder = dlock.hold(at, "job", "--limit", "1")
+    with at.server.client() as c:
+        def come(_):
+            for other in ("leases/x-lease-0000000000", "slots/0"):
+                c.create(f"{at.job}/{other}", ephemeral=True)
+            if cut:
+                raise ConnectionResetError
+
+        waiter = dlock.contend(place, "job", "--limit", "1").queued(1)
+        wait_for(lambda: stage(c, at, 1) == "waiting", what="a waiter")
+        tap.on((MULTI,), come)
+        assert holder.finish().status == 0
+        wait_for(lambda: stage(c, at, 0) == "waited", what="served")
+        for other in ("slots/0", "leases/x-lease-0000000000"):
+            c.delete(f"{at.job}/{other}")
+        assert waiter.held().finish().status == 0
+        assert parts(c, at) == [[], [], []]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at-once", "with-the-unit"])
+def test_a_place_that_is_lost_gives_up_what_came_with_it(dlock, at, late):
+    """Its owner, who may be the next to take a unit, goes to the end of the queue: who is there now takes it."""
+    assert run(dlock, at, "--limit", "1").status == 0
+    with at.server.client() as c:
+        lease = c.create(f"{at.job}/leases/x-lease-", ephemeral=True, sequence=True)
+        first = queued(dlock, at, "--limit", "1")
+        wait_for(lambda: stage(c, at, 0) == "waited", what="served")
+        second = queued(dlock, at, "--limit", "1").queued(1)
+        c.delete(f"{at.job}/{tickets(c, at)[0]}")
+        if not late:
+            wait_for(lambda: len(tickets(c, at)) == 2, what="its return")
+        c.delete(lease)
+        assert second.held().finish().status == 0
+        assert first.held().finish().status == 0
+        assert parts(c, at) == [[], [], []]
+
+
+def other_in_locks(client, at):
+    """A user of Curator's stands behind us, and comes to nothing before us."""
+    return client.create(f"{at.job}/locks/_c_22222222-2222-4222-2222-222222222222-lock-", ephemeral=True, sequence=True)
+
+
+def test_a_lost_connection_costs_no_place_among_those_who_take_a_unit(dlock, at, tapped):
+    place, proxy, tap = tapped
+    assert run(dlock, at, "--limit", "1").status == 0
+    with at.server.client() as c:
+        lease = c.create(f"{at.job}/leases/x-lease-", ephemeral=True, sequence=True)
+        waiter = dlock.contend(place, "job", "--limit", "1")
+        wait_for(lambda: tickets(c, at) and stage(c, at, 0) == "waited", what="served")
+        other_in_locks(c, at)
+        before, asked = proxy.connections, tap.asked[GET_CHILDREN2] + 2
+        proxy.reset()
+        wait_for(lambda: proxy.connections > before, what="its return")
+        wait_for(lambda: tap.asked[GET_CHILDREN2] > asked, what="a look")
+        c.delete(lease)
+        assert waiter.held().finish().status == 0
+
+
+def test_a_lost_answer_costs_no_place_among_those_who_take_a_unit(dlock, at, tapped):
+    place, _, tap = tapped
+    assert run(dlock, at, "--limit", "1").status == 0
+    with at.server.client() as c:
+        tap.on((MULTI,), lambda _: other_in_locks(c, at) and None)
+        tap.lose((MULTI,), 1)
+        holder = dlock.hold(place, "job", "--limit", "1")
+        assert tap.has_acted and tap.has_lost
+        assert [len(names) for names in parts(c, at)] == [1, 1, 1]
+        assert holder.finish().status == 0
+        assert [len(names) for names in parts(c, at)] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("part", ["leases", "slots"])
+def test_what_belongs_to_a_unit_is_deleted(dlock, at, part):
+    """A loss, and the rest goes too: nobody else is kept out."""
+    holder = dlock.hold(at, "job", "--limit", "2")
+    with at.server.client() as c:
+        name, = c.get_children(f"{at.job}/{part}")
+        c.delete(f"{at.job}/{part}/{name}")
+        assert holder.wait().status == 79
+        assert parts(c, at) == [[], [], []] and tickets(c, at) == []
+
+
+@pytest.mark.parametrize("names, status", [(["0", "1"], 76), (["0"], 0), (["7", "-1", "x", "1x", "99999999999999999999"], 0)])
+def test_slots_that_others_have_made(dlock, at, names, status):
+    assert run(dlock, at, "--limit", "2").status == 0
+    with at.server.client() as c:
+        for name in names:
+            c.create(f"{at.job}/slots/{name}", makepath=True)
+        done = run(dlock, at, "--limit", "2", command=("sh", "-c", "echo $DLOCK_SLOT"))
+        assert done.status == status
+        assert status or int(done.stdout) == (1 if names == ["0"] else 0)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"__REVOKE__", b'{"slot":"a"}', b'{"slot":-7,"dlock":1}', b'{"dlock":"waited"}'])
+def test_data_of_those_before_that_others_have_written(dlock, at, data):
+    """Names say who is who; whatever stands in the nodes, nobody is let in."""
+    holders = [dlock.hold(at, "job", "--limit", "2", "-t", "60s") for _ in range(2)]
+    waiters = [queued(dlock, at, "--limit", "2").queued(n + 1) for n in range(2)]
+    with at.server.client() as c:
+        for name in tickets(c, at)[2:3]:
+            c.set(f"{at.job}/{name}", data)
+    last = queued(dlock, at, "--limit", "2")
+    time.sleep(0.3)
+    assert not any(w.running for w in (*waiters, last))
+    for h in holders:
+        assert h.finish().status == 0
+    assert waiters[1].held().finish().status == 0
+    assert last.held().finish().status == 0
+
+
+def test_units_wait_through_lost_connections(dlock, at, tapped):
+    """The next in line, who watches the list, and the one behind it, who watches that one."""
+    place, proxy, _ = tapped
+    holders = [dlock.hold(at, "job", "--limit", "2") for _ in range(2)]
+    waiters = [dlock.contend(place, "job", "--limit", "2").queued(n + 1) for n in range(3)]
+    proxy.refuse()
+    proxy.reset()
+    assert holders[1].finish().status == 0
+    proxy.accept()
+    waiters[0].held()
+    assert not any(w.running for w in waiters[1:])
+    proxy.refuse()
+    proxy.reset()
+    proxy.accept()
+    assert holders[0].finish().status == 0
+    waiters[1].held()
+    assert waiters[0].finish().status == 0
+    assert waiters[2].held().finish().status == 0
+    assert waiters[1].finish().status == 0
+
+
+def test_a_unit_outlives_the_restart_of_a_server(dlock, own_zk):
+    at = own(own_zk)
+    holder = dlock.hold(at, "job", "--limit", "1", "-t", "40s")
+    waiter = dlock.contend(at, "job", "--limit", "1", "-t", "40s").queued(1)
+    own_zk.restart()
+    assert holder.finish().status == 0
+    assert waiter.held().finish().status == 0
+    with own_zk.client() as c:
+        assert parts(c, at) == [[], [], []]
+
+
+# ---- jobs ----
+
+
+def jobs(client, at, name):
+    return json.loads(client.get(f"{at.root}/dlock-jobs/job/{name}")[0])
+
+
+def test_once(dlock, at):
+    command = ("sh", "-c", "echo ran; exit $0")
+    assert run(dlock, at, "--once", "a/b", command=(*command, "3")).status == 3
+    assert run(dlock, at, "--once", "a/b", "--who", "alice", command=(*command, "0")).stdout == "ran\n"
+    done = run(dlock, at, "--once", "a/b", "-v", command=(*command, "0"))
+    assert (done.status, done.stdout) == (0, "") and "ID a/b was run at 2" in done.stderr and "alice" in done.stderr
+    assert run(dlock, at, "--once", "a", command=(*command, "0")).stdout == "ran\n"
+    assert run(dlock, at, "--once", "a/b", "--skipped-exit-code", "9").status == 9
+    with at.server.client() as c:
+        last = jobs(c, at, "last")
+        assert (last["id"], last["status"], last["record"]["command"]) == ("a", 0, "sh")
+        assert last["began"] / 1000 == pytest.approx(time.time(), abs=PATIENCE)
+        assert tickets(c, at) == [] and c.get_children(at.job) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cooldown(dlock, at, kind):
+    options = (*KINDS[kind], "--cooldown", "1h")
+    assert run(dlock, at, *options, command=("false",)).status == 1
+    assert run(dlock, at, *options, command=("echo", "ran")).stdout == "ran\n"
+    done = run(dlock, at, *options, "-v", command=("echo", "ran"))
+    assert (done.status, done.stdout) == (0, "") and "less than --cooldown 1h" in done.stderr
+    assert run(dlock, at, *KINDS[kind], "--cooldown", "1ms", command=("echo", "ran")).stdout == "ran\n"
+    assert run(dlock, at, command=("echo", "ran")).stdout == "ran\n"
+
+
+def test_of_many_at_once_one_runs(dlock, at):
+    holder = dlock.hold(at, "job")
+    all_ = [dlock.contend(at, "job", "--once", "today", command=("echo", "ran")) for _ in range(12)]
+    with at.server.client() as c:
+        wait_for(lambda: len(tickets(c, at)) == 13, what="all of them")
+    assert holder.finish().status == 0
+    done = [s.wait() for s in all_]
+    assert [d.status for d in done] == [0] * 12
+    assert sorted(d.stdout for d in done) == [""] * 11 + ["ran\n"]
+
+
+def test_readers_that_run_one_job_at_once(dlock, at):
+    """None has ended when the others begin: all run, and the second to end finds the ID there."""
+    readers = [dlock.hold(at, "job", "-s", "--once", "x") for _ in range(3)]
+    assert [r.finish().status for r in readers] == [0, 0, 0]
+    assert run(dlock, at, "-s", "--once", "x", "--skipped-exit-code", "9").status == 9
+
+
+def test_what_is_lost_does_not_count(dlock, at):
+    holder = dlock.hold(at, "job", "--once", "x", "--cooldown", "1h")
+    with at.server.client() as c:
+        c.delete(f"{at.job}/{tickets(c, at)[0]}")
+    assert holder.wait().status == 79
+    assert run(dlock, at, "--once", "x", "--cooldown", "1h", "--skipped-exit-code", "9").status == 0
+
+
+def test_a_release_whose_answer_is_lost_remembers_once(dlock, at, tapped):
+    place, _, tap = tapped
+    holder = dlock.hold(place, "job", "--once", "x")
+    tap.lose((MULTI,), 1)
+    assert holder.finish().status == 0
+    assert tap.has_lost
+    assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 9
+
+
+@pytest.mark.parametrize("gone", ["", "/last", "/good", "/51", "/52"])
+def test_what_is_missing_at_the_release_is_made(dlock, at, gone):
+    holder = dlock.hold(at, "job", "--once", "x")
+    with at.server.client() as c:
+        path = f"{at.root}/dlock-jobs/job{gone}"
+        if c.exists(path):
+            c.delete(path, recursive=True)
+    assert holder.finish().status == 0
+    assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 9
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"{}", b'{"began":"x"}', b'{"began":-1}', b"[1]", b'{"began":1e99}', b"{" * 5000,
+                                  b'{"began":1,"record":{"who":7}}'])
+def test_jobs_data_that_others_have_written(dlock, at, data):
+    with at.server.client() as c:
+        for name in "good", "last":
+            c.create(f"{at.root}/dlock-jobs/job/{name}", data, makepath=True)
+        assert run(dlock, at, "--cooldown", "1h", "--once", "x", command=("echo", "ran")).stdout == "ran\n"
+        assert jobs(c, at, "good")["id"] == "x"
+
+
+def test_a_begin_in_the_future_is_none(dlock, at):
+    """It counts from when the server saw it written."""
+    with at.server.client() as c:
+        future = json.dumps({"began": int(time.time() * 1000) + 10**9}).encode()
+        c.create(f"{at.root}/dlock-jobs/job/good", future, makepath=True)
+        assert run(dlock, at, "--cooldown", "1h", "--skipped-exit-code", "9").status == 9
+        assert run(dlock, at, "--cooldown", "1ms", "--skipped-exit-code", "9").status == 0
+
+
+def test_old_ids_are_removed(dlock, at):
+    with at.server.client() as c:
+        for n in range(5):
+            c.create(f"{at.root}/dlock-jobs/job/3/id{n}", b"{}", makepath=True)
+        c.create(f"{at.root}/dlock-jobs/job/3x", b"{}")
+        assert run(dlock, at, "--once", "x").status == 0
+        left = set(c.get_children(f"{at.root}/dlock-jobs/job"))
+        assert "3" not in left and {"3x", "last", "good"} <= left
+
+
+def test_a_job_beside_a_path_of_ones_own(dlock, at):
+    path = f"{at.root}/app/nightly"
+    for status in 0, 9:
+        assert run(dlock, at, "-O", f"path={path}", "--once", "x", "--skipped-exit-code", "9").status == status
+    with at.server.client() as c:
+        assert c.exists(f"{at.root}/app/dlock-jobs/nightly/last")
+    assert run(dlock, at, "-O", f"path={at.root}/dlock-jobs/x").status == 64
+
+
+def test_a_key_like_the_jobs_directory(dlock, at):
+    done = dlock.run("run", *at.words, "-k", "dlock-jobs", "--once", "x", "--", "true")
+    assert done.status == 0
+    with at.server.client() as c:
+        assert set(c.get_children(at.root)) == {"dlock-jobs", "%64lock-jobs"}
+
+
+def test_who_may_not_write_of_jobs_is_told_before_anything_runs(dlock, at):
+    with at.server.client() as c:
+        c.ensure_path(at.root)
+        c.create(f"{at.root}/dlock-jobs", acl=[make_acl("world", "anyone", read=True)])
+        done = run(dlock, at, "--once", "x", command=("echo", "ran"))
+        assert (done.status, done.stdout) == (77, "")
+        assert run(dlock, at).status == 0
+
