@@ -174,11 +174,16 @@ export PYTEST
 WORKERS ?= 8
 .PHONY: test
 test:
-	@$(MAKE) --no-print-directory -j$$(nproc 2>/dev/null || echo 1) all $(O)/dlock-test $(O)/dlock-admin $(if $(BACKEND),wrong,$(if $(have_cmocka),units))
+	@$(MAKE) --no-print-directory -j$$(nproc 2>/dev/null || echo 1) all $(O)/dlock-test $(O)/dlock-admin $(if $(BACKEND),wrong,$(if $(and $(have_cmocka),$(if $(NO_UNITS),,yes)),units))
 	@$(if $(BACKEND)$(have_cmocka),:,echo "  UNIT  left out: libcmocka-dev is not installed")
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "python3-pytest is not installed"; exit 1; }
-	@DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test DLOCK_TEST_BACKENDS=$(or $(BACKEND),file) $(PYTHON) -m pytest -q --tb=short --workers=$(WORKERS) \
+	@DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test DLOCK_TEST_BACKENDS="$(or $(BACKEND),$(DLOCK_TEST_BACKENDS),file)" $(PYTHON) -m pytest -q --tb=short --workers=$(WORKERS) \
 		--limit=120 --known=tests/lasted.txt --progress=$(O)/test.log $(if $(BACKEND),-m $(BACKEND)) $(PYTEST) tests/system </dev/null
+
+# Which test finds each of the faults of tests/mutants/mutants.txt, put into a copy of the source.
+.PHONY: mutants
+mutants: deps
+	@$(PYTHON) tests/mutants/run.py $(NAME)
 
 # A fresh make sees what deps has installed.
 check-all: export DLOCK_TEST_FULL := 1

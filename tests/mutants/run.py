@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+# Goal of this file: is the net of tests tight?  One fault at a time is put into a copy of the
+# source (mutants.txt), and the tests are asked which of them finds it.
+#
+#	make mutants                 all of them; within an hour on two cores
+#	make mutants NAME="a b"      some of them
+#
+# Asked first is the test that has found the fault before, then what costs little: the units and
+# `make test`, then `make test BACKEND=...` of the fault's backends.  The first failure ends it.  A line for each
+# fault: its name, the seconds, and who has found it.  Fails if one is found by nobody, or if its
+# text stands nowhere any more (then it is to be seeded anew, in the code that does the same now).
+#
+# In mutants.txt a fault is a block:
+#
+#	NAME: what is wrong then
+#	tier redis zk                (whose tests may find it; units and file are always asked)
+#	found system/redis/test_x.py::test_y
+#	- lines as they stand in cmd or backends, in one file only, however they are indented
+#	+ lines in their place
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+COPY = ROOT / "build" / "mutants"
+LIMIT = 900  # seconds that one question to the tests may take
+
+
+class Fault:
+    def __init__(self, block):
+        head, *lines = block.splitlines()
+        self.name, self.what = head.split(": ", 1)
+        self.tiers, self.found, self.old, self.new = [], [], [], []
+        for line in lines:
+            kind, _, rest = line.partition(" ")
+            {"tier": lambda r: self.tiers.extend(r.split()), "found": self.found.append,
+             "-": self.old.append, "+": self.new.append}[kind](rest)
+
+    def place(self, tree):
+        """(file, its lines, where): the only place where the old lines stand."""
+        wanted, found = [line.strip() for line in self.old], []
+        for path in sorted(tree.glob("cmd/**/*")) + sorted(tree.glob("backends/**/*")):
+            if path.suffix in (".c", ".h", ".lua", ".sql"):
+                lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+                stripped = [line.strip() for line in lines]
+                found += [(path, lines, i) for i in range(len(lines)) if stripped[i:i + len(wanted)] == wanted]
+        if len(found) != 1:
+            raise LookupError(f"its lines stand in {len(found)} places")
+        return found[0]
+
+    def put(self, tree):
+        """Returns the file and what was in it."""
+        path, lines, i = self.place(tree)
+        before = path.read_text(encoding="utf-8")
+        indent = re.match(r"\s*", lines[i])[0]
+        first = re.match(r"\s*", self.new[0])[0] if self.new else ""
+        lines[i:i + len(self.old)] = [indent + line.removeprefix(first) + "\n" for line in self.new]
+        path.write_text("".join(lines), encoding="utf-8")
+        return path, before
+
+
+def read_faults(path):
+    text = re.sub(r"^#.*\n", "", path.read_text(encoding="utf-8"), flags=re.M)
+    return [Fault(block) for block in re.split(r"\n{2,}", text.strip())]
+
+
+def make_copy():
+    """The source, and what has been built of it, so that little is to be built again."""
+    COPY.mkdir(parents=True, exist_ok=True)
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    for name in names:
+        target = COPY / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_bytes() != (ROOT / name).read_bytes():
+            shutil.copy2(ROOT / name, target)
+    for name in {str(p.relative_to(COPY)) for d in ("cmd", "backends", "tests") for p in (COPY / d).rglob("*.[ch]")} - set(names):
+        (COPY / name).unlink()
+
+
+def make(*words):
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    try:
+        return subprocess.run(["make", "-C", COPY, "--no-print-directory", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, env=env, timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired as e:
+        return subprocess.CompletedProcess(words, 1, f"FAILED make {' '.join(words)} (it does not end)\n{e.stdout or ''}")
+
+
+def finder(done):
+    """What has failed, of the output of a make; None: nothing has."""
+    if done.returncode == 0:
+        return None
+    found = re.search(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", done.stdout, re.M)
+    unit = re.search(r"^(\S+) has failed$", done.stdout, re.M)
+    return found[1].removeprefix("tests/") if found else f"unit {unit[1].split('tests/')[-1]}" if unit else done.stdout[-500:]
+
+
+def questions(fault):
+    """The words of make by which the tests are asked, in this order."""
+    known = [name for name in fault.found if name.startswith("system/")]
+    if known:
+        select = " or ".join(re.sub(r"\[.*", "", name).split("::")[1] for name in known)
+        backends = " ".join(["file", *(t for t in fault.tiers if t not in ("units", "file"))])
+        yield ["test", "NO_UNITS=1", f"DLOCK_TEST_BACKENDS={backends}", f"PYTEST=-x -k '{select}'"]
+    yield ["units"]
+    yield ["test", "NO_UNITS=1", "PYTEST=-x"]
+    for backend in fault.tiers:
+        if backend not in ("units", "file"):
+            yield ["test", f"BACKEND={backend}", "PYTEST=-x"]
+
+
+def ask(fault):
+    built = make("-j2", "all", "build/dlock-test", "build/dlock-admin", "wrong")
+    if built.returncode != 0:
+        return f"IS NO FAULT: it cannot be built: {built.stdout[-500:]}"
+    for words in questions(fault):
+        found = finder(make(*words))
+        if found:
+            return found
+    return None
+
+
+def main(names):
+    faults = [f for f in read_faults(ROOT / "tests" / "mutants" / "mutants.txt") if not names or f.name in names]
+    make_copy()
+    built = make("-j2", "all", "build/dlock-test", "build/dlock-admin", "wrong", "units")
+    assert built.returncode == 0, built.stdout[-2000:]
+    bad = 0
+    for fault in faults:
+        began = time.monotonic()
+        try:
+            path, before = fault.put(COPY)
+        except LookupError as e:
+            bad += 1
+            print(f"{fault.name}: SEED IT ANEW: {e}", flush=True)
+            continue
+        try:
+            found = ask(fault)
+        finally:
+            path.write_text(before, encoding="utf-8")
+        wrong = not found or found.startswith("IS NO FAULT")
+        bad += wrong
+        print(f"{fault.name}: {time.monotonic() - began:.0f} s: {found or 'FOUND BY NOBODY'}", flush=True)
+    print(f"{len(faults)} faults, {bad} of them not found")
+    return bad != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
