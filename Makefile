@@ -171,7 +171,7 @@ demo: deps-build
 # needs that one.  Installs nothing; what cannot be tested for want of a package is named.
 # PYTEST="--lf --durations=10": more words for pytest, here and in make check.
 export PYTEST
-WORKERS ?= 8
+WORKERS ?= 12
 .PHONY: test
 test:
 	@$(MAKE) --no-print-directory -j$$(nproc 2>/dev/null || echo 1) all $(O)/dlock-test $(O)/dlock-admin $(if $(BACKEND),wrong,$(if $(and $(have_cmocka),$(if $(NO_UNITS),,yes)),units))

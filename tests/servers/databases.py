@@ -1,6 +1,6 @@
 # Goal of this file: what tests of PostgreSQL and of MariaDB share.
 
-from support import At, boottime, wait_for
+from support import boottime, run, wait_for
 
 
 class Database:
@@ -28,14 +28,6 @@ class Database:
 
 
 # ---- dlock on them ----
-
-
-def run(dlock, url, *options, command=("echo", "ran"), mode="lease", **arguments):
-    return dlock.run("run", *At(url, mode).words, "-k", "job", *options, "--", *command, **arguments)
-
-
-def is_free(dlock, url, mode="lease"):
-    return run(dlock, url, "-n", mode=mode).status == 0
 
 
 def token_of(dlock, url, mode):

@@ -17,14 +17,6 @@ STUBBORN = "trap 'echo TERM >>\"$0\"' TERM; while :; do read x; done"
 IS_GONE = "[ ! -e /proc/$0/exe ] || exit 99"
 
 
-def run(dlock, url, *options, command=("echo", "ran"), **arguments):
-    return dlock.run("run", "-u", url, "-k", "job", *options, "--", *command, **arguments)
-
-
-def is_free(dlock, server, *options):
-    return run(dlock, server.url, "-n", *options).status == 0
-
-
 def assert_refused(done, status, *words):
     """Nothing was run, and one clean line says why."""
     assert (done.status, done.stdout) == (status, ""), done

@@ -402,6 +402,21 @@ class Dlock:
             started.destroy()
 
 
+def words_to(at, mode=None):
+    """The words that lead to a place, a server or a URL."""
+    words = at.words if hasattr(at, "words") else ["-u", getattr(at, "url", at)]
+    return [*words, "-O", f"mode={mode}"] if mode not in (None, "lease") else words
+
+
+def run(dlock, at, *options, key="job", command=("echo", "ran"), mode=None, **arguments):
+    return dlock.run("run", *words_to(at, mode), "-k", key, *options, "--", *command, **arguments)
+
+
+def is_free(dlock, at, *options, key=None, mode=None):
+    key = key or (at.key() if hasattr(at, "key") else "job")
+    return run(dlock, at, "-nq", *options, key=key, command=("true",), mode=mode, events=False).status == 0
+
+
 def where(rule):
     """Marks a test that is for those places only of which this is true."""
     return pytest.mark.where(rule=rule)

@@ -119,6 +119,7 @@ def check_seen(seen):
 # ---- a crowd of whom many are tormented ----
 
 LONG = 8  # seconds, well beyond the lease
+A_TURN = 180  # seconds: among so many, and where nobody is served in order
 
 # What is done to a run: to which process (one only, since each relies on the
 # other), how, for how many seconds; and how long the command of such a run lasts.
@@ -163,9 +164,9 @@ class Crowd:
     def finish(self):
         self.end.touch()
         for thread in self.threads:
-            thread.join(180)
+            thread.join(A_TURN)
         assert not any(thread.is_alive() for thread in self.threads), "a contender waits for ever"
-        assert not self.errors
+        assert not self.errors, self.errors
 
     def _contend(self, run, dice):
         served = False
@@ -178,14 +179,14 @@ class Crowd:
                 if torment:
                     self.stories[started] = self._torment(started, dice, *torment[:3])
                 (self.tormented if torment else self.spared).append(started)
-                started.wait(120)
+                started.wait(A_TURN)
                 served = served or started.running
         except Exception as e:  # pylint: disable=broad-except
             self.errors.append(e)
 
     def _torment(self, started, dice, process, sig, seconds):
         if dice.random() < 0.75:
-            wait_for(lambda: started.running or started.poll() is not None)
+            wait_for(lambda: started.running or started.poll() is not None, A_TURN)
         time.sleep(dice.uniform(0, 0.3))
         pids = [started.pid]
         for _ in range(("front", "keeper", "command").index(process)):

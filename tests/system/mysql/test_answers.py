@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from databases import run, wait_for_renewals
+from databases import wait_for_renewals
 from faults import IMPATIENT, LEASE, SOON, assert_refused
 from mysql_server import MODES, error, mysql_url
 from proxy import DOWN, UP
-from support import At, compile_shim, told_at_the_end, wait_for
+from support import At, compile_shim, run, told_at_the_end, wait_for
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
 AFTER_LOGIN = 2  # the greeting and its OK

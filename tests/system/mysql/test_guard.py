@@ -3,10 +3,9 @@
 
 import pytest
 
-from databases import is_free, run
 from faults import assert_refused
 from mysql_server import MODES, Database, mysql_url
-from support import At
+from support import At, is_free, run
 
 SAYS = "an ordinary user, or a database of its own"
 
@@ -99,8 +98,8 @@ def test_an_administrator_has_a_database_of_its_own(dlock, mysql_server, request
     mysql_server.ask("CREATE OR REPLACE USER bob@'%'")
     request.addfinalizer(lambda: mysql_server.ask("DROP USER bob@'%'"))
     mysql_server.ask(f"GRANT SELECT, INSERT, DELETE, EXECUTE ON {own.name}.* TO bob@'%'")
-    assert is_free(dlock, root, mode)
-    assert is_free(dlock, mysql_url(own.port, "bob", own.name), mode)
+    assert is_free(dlock, root, mode=mode)
+    assert is_free(dlock, mysql_url(own.port, "bob", own.name), mode=mode)
     for right in RIGHTS:
         right = right.format(own.name)
         assert run(dlock, root, "-n", mode=mode).status == 0

@@ -9,11 +9,10 @@ import time
 
 import pytest
 
-from databases import run
 from faults import assert_refused
 from mysql_server import mysql_url, packet
 from proxy import DOWN, Proxy
-from support import At, wait_for
+from support import At, run, wait_for
 
 PASSWORD = b"tell-nobody"
 TLS = 0x800  # a capability

@@ -9,10 +9,9 @@ import time
 import pymysql
 import pytest
 
-from databases import is_free, run
 from faults import assert_refused
 from mysql_server import USER, AsMysql, mysql_url
-from support import At, boottime, spent, wait_for
+from support import At, boottime, is_free, run, spent, wait_for
 
 FAR = 9_000_000_000_000_000  # a time that does not come
 

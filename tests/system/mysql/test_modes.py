@@ -11,11 +11,11 @@ import time
 import pymysql
 import pytest
 
-from databases import a_wait_takes_less, is_free, run, token_of
+from databases import a_wait_takes_less, token_of
 from faults import LEASE, assert_refused
 from mysql_server import MODES, AsMysql, error, mysql_url
 from proxy import UP
-from support import BRIEFLY, At, wait_for
+from support import BRIEFLY, At, is_free, run, wait_for
 
 SESSION_MODES = ["row", "named"]
 
@@ -191,7 +191,7 @@ def test_the_end_of_a_wait_on_mysql_is_not_spent_on_questions(dlock, mysql_db, r
 @pytest.mark.parametrize("how", ["READ", "WRITE"])
 def test_a_table_that_is_locked_is_no_holder(dlock, mysql_db, how):
     """As by mysqldump: a key that nobody holds is not called held."""
-    assert is_free(dlock, mysql_db.url, "row")
+    assert is_free(dlock, mysql_db.url, mode="row")
     with client(mysql_db) as ask:
         ask(f"LOCK TABLES dlock_rows {how}, dlock_grants READ")
         assert_refused(run(dlock, mysql_db.url, "-n", mode="row"), 69, "LOCK TABLES")
@@ -236,7 +236,7 @@ def test_another_program_is_shown_and_its_session_ended(dlock, mysql_db):
         assert dlock.run("break", *At(mysql_db.url, "named").words, "--force", "-y", "-k", "job").status == 0
         with pytest.raises(pymysql.err.OperationalError):
             ask("SELECT 1")
-    assert is_free(dlock, mysql_db.url, "named")
+    assert is_free(dlock, mysql_db.url, mode="named")
 
 
 def test_break_takes_the_right_to_end_a_session(dlock, mysql_db, mode):

@@ -9,10 +9,10 @@ import subprocess
 
 import pytest
 
-from databases import is_free, run, wait_for_renewals
+from databases import wait_for_renewals
 from mysql_server import mysql_url
 from proxy import UP
-from support import At, wait_for
+from support import At, is_free, run, wait_for
 
 FAR = 9_000_000_000_000_000  # a time that does not come
 DIGESTS = {"2": "46b4923d10ea329a33863fece7936959cc10015c34b70d3d3665cfbf7396d555"}  # of what a version's procedures do

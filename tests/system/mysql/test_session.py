@@ -10,12 +10,11 @@ import time
 import pytest
 
 from certificates import Authority
-from databases import is_free, run
 from faults import IMPATIENT, assert_refused
 from mysql_server import mysql_url, owner
 from pg import make_directory
 from proxy import DOWN, UP
-from support import At, wait_for
+from support import At, is_free, run, wait_for
 
 
 # ---- passwords ----

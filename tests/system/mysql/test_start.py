@@ -8,10 +8,9 @@ import threading
 
 import pytest
 
-from databases import is_free, run
 from faults import IMPATIENT, assert_refused
 from mysql_server import MODES, mysql_url
-from support import At, free_port
+from support import At, free_port, is_free, run
 
 SECRET = "s3cr3t:/@%"
 QUOTED = "s3cr3t%3A%2F%40%25"
@@ -193,7 +192,7 @@ def test_engines_without_transactions_are_refused(dlock, mysql_db, mode, table):
         assert_refused(run(dlock, mysql_db.url, *options, mode=mode), 78, "InnoDB", "ALTER TABLE")
     assert rows() == before
     mysql_db.ask(f"ALTER TABLE {table} ENGINE = InnoDB")
-    assert is_free(dlock, mysql_db.url, mode)
+    assert is_free(dlock, mysql_db.url, mode=mode)
 
 
 def test_a_user_of_the_procedures_alone_is_told_of_engines(dlock, mysql_server, mysql_db):

@@ -11,10 +11,9 @@ import time
 import pytest
 
 from admin import ADMIN, BOB, LOST, OK, admin, each, kinds, revoke
-from databases import run
 from faults import LIVING_LEASE
 from mysql_server import MODES, Database, mysql_url
-from support import At, wait_for
+from support import At, run, wait_for
 
 ENDLESS = ("-t", "1h")
 

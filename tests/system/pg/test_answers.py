@@ -11,11 +11,11 @@ import threading
 import psycopg2
 import pytest
 
-from databases import is_free, run, wait_for_renewals
+from databases import wait_for_renewals
 from faults import IMPATIENT, LEASE, LIVING_LEASE, assert_refused
 from pg import MODES, USER, columns, data_row, error, message, pg_url
 from proxy import DOWN, UP
-from support import DLOCK, At, boottime, children_of, kill, told_at_the_end, wait_for
+from support import DLOCK, At, boottime, children_of, is_free, kill, run, told_at_the_end, wait_for
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
 
@@ -383,7 +383,7 @@ def test_what_a_pooler_cannot_carry_is_refused(dlock, db, make_pooler, pooling, 
     pooler = make_pooler(db.server, pooling)
     assert_refused(run(dlock, pg_url(pooler.port, db=db.name), mode=mode), 78, "pool")
     assert db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
-    assert is_free(dlock, db.url, mode)
+    assert is_free(dlock, db.url, mode=mode)
     with contextlib.closing(psycopg2.connect(pg_url(pooler.port, db=db.name))) as c, c.cursor() as cursor:
         c.autocommit = True
         cursor.execute("SHOW idle_session_timeout")

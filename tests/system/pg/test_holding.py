@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from databases import is_free, run, wait_for_renewals
+from databases import wait_for_renewals
 from faults import IS_GONE, LEASE, LIVING_LEASE, STUBBORN
 from pg import DB, USER
-from support import At, told_at_the_end, wait_for
+from support import At, is_free, run, told_at_the_end, wait_for
 
 
 # ---- holding: a server that is there ----

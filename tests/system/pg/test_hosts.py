@@ -5,11 +5,7 @@ import pytest
 
 from faults import assert_refused
 from pg import DB, USER, pg_url
-from support import free_port
-
-
-def run(dlock, url, *options):
-    return dlock.run("run", "-u", url, "-k", "job", *options, "--", "echo", "ran")
+from support import free_port, run
 
 
 def of_hosts(*ports, extra=""):

@@ -10,11 +10,10 @@ import time
 import psycopg2
 import pytest
 
-from databases import run
 from faults import assert_refused
 from pg import Tamper, columns, data_row, pg_url
 from proxy import BOTH, UP
-from support import At, children_of, is_alive, kill, wait_for
+from support import At, children_of, is_alive, kill, run, wait_for
 
 KINDS = {"x": [], "s": ["-s"], "l3": ["--limit", "3"], "l5": ["--limit", "5"]}
 SLOT = ("sh", "-c", "echo $DLOCK_SLOT; exec cat")

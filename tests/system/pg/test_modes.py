@@ -12,11 +12,11 @@ import time
 import psycopg2
 import pytest
 
-from databases import run, token_of
+from databases import token_of
 from faults import LEASE, assert_refused
 from pg import DB, MODES, error, pg_url
 from proxy import UP
-from support import BRIEFLY, At, wait_for
+from support import BRIEFLY, At, run, wait_for
 
 SESSION_MODES = ["advisory", "row"]
 

@@ -8,11 +8,10 @@ import time
 
 import pytest
 
-from databases import is_free, run
 from faults import LEASE
 from pg import MODES, Tamper, pg_url
 from proxy import BOTH, DOWN, UP
-from support import DLOCK, At, wait_for
+from support import DLOCK, At, is_free, run, wait_for
 
 
 # ---- in the queue ----

@@ -11,11 +11,11 @@ import subprocess
 import psycopg2
 import pytest
 
-from databases import run, wait_for_renewals
+from databases import wait_for_renewals
 from faults import LIVING_LEASE, assert_refused
 from pg import MODES, PG_PLACES, UNRELEASED, USER, pg_url, psql, schema_sql, version_4
 from proxy import UP
-from support import DLOCK, ROOT, At
+from support import DLOCK, ROOT, At, run
 
 
 @pytest.fixture(params=PG_PLACES, ids=lambda p: p.id)

@@ -12,10 +12,9 @@ import time
 import psycopg2
 import pytest
 
-from databases import run
 from faults import IMPATIENT, assert_refused
 from pg import DB, MODES, USER, PgServer, error, pg_url, psql
-from support import DLOCK, ROOT, At, compile_shim, free_port
+from support import DLOCK, ROOT, At, compile_shim, free_port, run
 
 
 # ---- where a server is ----

@@ -14,10 +14,9 @@ import psycopg2
 import pytest
 
 from admin import ADMIN, BOB, CONFIG, DENIED, LOST, OK, admin, does, each, kinds, revoke
-from databases import run
 from faults import LIVING_LEASE
 from pg import MODES, UNRELEASED, USER, error, pg_url, psql, schema_sql, version_4
-from support import At, is_alive, wait_for
+from support import At, is_alive, run, wait_for
 
 EXCLUSIVE, SHARED, LIMIT = 0, 2, 3  # enum lock_kind
 ENDLESS = ("-t", "1h")

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import BRIEFLY, DLOCK, boottime, is_alive, name_of, place_id, places, told_at_the_end, wait_for
+from support import BRIEFLY, DLOCK, boottime, is_alive, is_free, name_of, place_id, places, told_at_the_end, wait_for
 
 LEASE = ("-t", "3s")  # the least there is, where a lease must end
 
@@ -30,10 +30,6 @@ def daemons(started):
     """Waits until DAEMONS has forked everything; the pids of the command's tree."""
     wait_for(lambda: sum(name_of(p) == "sleep" for p in started.held().tree()) == 3, what="the whole tree")
     return [p for p in started.tree() if p not in (started.front, started.keeper)]
-
-
-def is_free(dlock, place, key):
-    return dlock.run("run", *place.words, "-k", key, "-n", "--", "true").status == 0
 
 
 # ---- running ----
@@ -65,7 +61,7 @@ def test_command_that_cannot_run_leaves_the_lock_free(dlock, place, tmp_path):
     script.write_text("#!/nonexistent/interpreter\n")
     script.chmod(0o755)
     assert dlock.run("run", *place.words, "-k", place.key(), "--", script).status == 127
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 # ---- exclusion and tokens ----
@@ -141,7 +137,7 @@ def test_expired_wait_is_75_and_blocks_nobody(dlock, place):
     behind.queued(1)
     holder.finish()
     assert behind.held().finish().status == 0
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 def test_waiters_are_served_in_order(dlock, place, tmp_path):
@@ -172,7 +168,7 @@ def test_interrupted_waiter_dies_of_the_signal_and_leaves_the_queue(dlock, place
     assert (done.status, done.stdout) == (-sig, "")
     holder.finish()
     assert behind.held().finish().status == 0
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 @pytest.mark.parametrize("process", ["front", "keeper"])
@@ -268,17 +264,17 @@ def test_nested_run_on_the_same_key_joins(dlock, place, inner, stated):
     assert (done.status, done.stderr) == (5, "")
     outer_token, inner_token = done.stdout.split()
     assert outer_token == inner_token
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 def test_nested_run_on_another_key_takes_its_own_lock(dlock, place):
     outer, inner = place.key("outer"), place.key("inner")
     command = ("sh", "-c", nested(*place.words, "-k", inner, "-- cat"))
     hold = dlock.contend(place, outer, command=command).held()
-    wait_for(lambda: not is_free(dlock, place, inner), what="the inner lock")
-    assert not is_free(dlock, place, outer)
+    wait_for(lambda: not is_free(dlock, place, key=inner), what="the inner lock")
+    assert not is_free(dlock, place, key=outer)
     assert hold.finish().status == 0
-    assert is_free(dlock, place, outer) and is_free(dlock, place, inner)
+    assert is_free(dlock, place, key=outer) and is_free(dlock, place, key=inner)
 
 
 def test_nested_in_nested_finds_the_outermost(dlock, place):
@@ -299,7 +295,7 @@ def test_joined_hold_keeps_the_lock_after_the_outer_command(dlock, place, tmp_pa
     outer = dlock.contend(place, place.key(), *LEASE, command=("sh", "-c", script)).held()
     wait_for(lambda: not is_alive(outer.command), what="the outer command's end")
     waiter = dlock.contend(place, place.key(), command=("true",)).queued()
-    assert not is_free(dlock, place, place.key())
+    assert not is_free(dlock, place)
     gate.write_text("go\n")
     assert outer.wait().status == 0
     assert waiter.wait().status == 0
@@ -330,14 +326,14 @@ def test_wait_tree_keeps_the_lock_for_descendants(dlock, place, tmp_path, option
     command = holder.command
     wait_for(lambda: not is_alive(command), what="the command's end")
     if waits:
-        assert not is_free(dlock, place, place.key())
+        assert not is_free(dlock, place)
         assert holder.poll() is None
     else:
         assert holder.wait().status == 4
-        assert is_free(dlock, place, place.key())
+        assert is_free(dlock, place)
     gate.write_text("go\n")
     assert holder.wait().status == 4
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 def test_a_crowd_of_nested_runs_joins_without_deadlock(dlock, place):

@@ -13,10 +13,10 @@ import pytest
 from faults import IS_GONE, LEASE, LIVING_LEASE, SOON, SOON_SECONDS, STUBBORN, assert_refused
 import mysql_server
 import pg
-from databases import a_wait_takes_less, is_free, run, wait_for_renewals
+from databases import a_wait_takes_less, wait_for_renewals
 from pg import make_directory
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, compile_shim, is_alive, spent, told_at_the_end, wait_for
+from support import At, boottime, compile_shim, is_alive, is_free, run, spent, told_at_the_end, wait_for
 
 # Modes of locks that end with their session.
 SESSION_MODES = {"pg": ["advisory", "row"], "mysql": ["row", "named"]}
@@ -254,7 +254,7 @@ def test_terminated_session_ends_the_command_at_once(dlock, database, tmp_path, 
     assert spent(before) < 90  # long before the next renewal
     assert done.status == 79 and told_at_the_end(done.stderr).count("\n") == 1 and "job" in done.stderr
     assert not heard.exists()  # KILL, without TERM
-    assert is_free(dlock, database.url, mode)
+    assert is_free(dlock, database.url, mode=mode)
 
 
 @of_each_mode

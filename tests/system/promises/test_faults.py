@@ -15,10 +15,10 @@ import pytest
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
     import redis
 
-from faults import IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, ONCE, SOON, SOON_SECONDS, STUBBORN, assert_refused, is_free, run, wait_for_writes
+from faults import IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, ONCE, SOON, SOON_SECONDS, STUBBORN, assert_refused, wait_for_writes
 from hostile import GRANTED, RESET, SILENCE, array, granted, waiting
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, compile_shim, free_port, is_alive, need, spent, stalled, told_at_the_end, wait_for
+from support import At, boottime, compile_shim, free_port, is_alive, is_free, need, run, spent, stalled, told_at_the_end, wait_for
 
 OTHER_KINDS = {"shared": ("-s",), "limit": ("--limit", "3"), "several": ("-k", "another")}
 

@@ -12,7 +12,7 @@ import redis
 
 from hostile import array, granted
 from redis_script import Script
-from support import ROOT, free_port, is_alive, wait_for
+from support import ROOT, free_port, is_alive, run, wait_for
 
 DAY_MS = 86400 * 1000
 KINDS = {"x": [], "s": ["-s"], "l3": ["--limit", "3"], "l5": ["--limit", "5"]}
@@ -23,10 +23,6 @@ class At:
 
     def __init__(self, url):
         self.words = ["-u", url]
-
-
-def run(dlock, server, *options, key="job", command=("echo", "ran"), **arguments):
-    return dlock.run("run", "-u", server.url, "-k", key, *options, "--", *command, **arguments)
 
 
 def ran(done):

@@ -13,7 +13,7 @@ import pytest
 
 from hostile import GRANTED, array, waiting
 from proxy import close_with_reset
-from support import ROOT, free_port, is_alive, wait_for
+from support import ROOT, free_port, is_alive, run, wait_for
 
 SECRET = "s3cr3t/P%55 x"
 ENCODED = "s3cr3t%2FP%2555%20x"
@@ -26,10 +26,6 @@ class At:
 
     def __init__(self, url):
         self.words = ["-u", url]
-
-
-def run(dlock, url, *options, command=("echo", "ran"), **arguments):
-    return dlock.run("run", "-u", url, "-k", "job", *options, "--", *command, **arguments)
 
 
 def calls(server, command="evalsha"):

@@ -15,16 +15,12 @@ import pytest
 from certificates import RSA, Authority
 from proxy import BOTH
 from redis_tls import trust_bundle
-from support import boottime, compile_shim, spent, wait_for
+from support import boottime, compile_shim, run, spent, wait_for
 
 LEASE = ("-t", "3s")
 RAN = ("echo", "ran")
 SECRET = "s3cr3t/P%55 x"
 ENCODED = "s3cr3t%2FP%2555%20x"
-
-
-def run(dlock, url, *options, command=RAN, **arguments):
-    return dlock.run("run", "-u", url, "-k", "job", *options, "--", *command, **arguments)
 
 
 def trust(authority):

@@ -16,8 +16,8 @@ import time
 
 import pytest
 
-from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, kill,
-                     name_of, parents_of_all, places, spent, stat_of, wait_for)
+from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, is_free,
+                     kill, name_of, parents_of_all, places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
@@ -130,12 +130,8 @@ def hold(dlock):
     return run
 
 
-def is_free(dlock, place, key="job"):
-    return dlock.run("run", *place.words, "-nq", "-k", place.key(key), "true", events=False).status == 0
-
-
 def becomes_free(dlock, place, key="job"):
-    wait_for(lambda: is_free(dlock, place, key), what=f"{key} to be free")
+    wait_for(lambda: is_free(dlock, place, key=place.key(key)), what=f"{key} to be free")
 
 
 SLEEP = "while :; do sleep 1; done\n"
@@ -398,7 +394,7 @@ mark held
     wait_for(lambda: len(holders()) == n, what="all to be in the background")
     kill(script.pid)
     wait_for(lambda: not holders(), what="all to be given back")
-    assert is_free(dlock, where, "job0") and is_free(dlock, where, f"job{n - 1}")
+    assert is_free(dlock, where, key=where.key("job0")) and is_free(dlock, where, key=where.key(f"job{n - 1}"))
 
 
 # ---- for whom ----

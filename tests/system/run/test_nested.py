@@ -92,11 +92,11 @@ def test_another_dialect_is_another_lock(dlock, own_redis):
 
 
 @needs("zk")
-def test_another_path_is_another_lock(dlock, at):
-    path = ["-O", "path=/another"]
-    assert_own_lock(nested(dlock, at.words, path, held=[*at.words, *path]))
-    assert nested(dlock, at.words, ["-O", "layout=kazoo"]).status == 76  # the two layouts do not see each other there
-    assert joined(nested(dlock, at.words, []))
+def test_another_path_is_another_lock(dlock, zk_server):
+    path, url = ["-O", "path=/another"], ["-u", f"{zk_server.url}/nested"]
+    assert_own_lock(nested(dlock, url, path, held=[*url, *path]))
+    assert nested(dlock, url, ["-O", "layout=kazoo"]).status == 76  # the two layouts do not see each other there
+    assert joined(nested(dlock, url, []))
 
 
 @needs("memcached")

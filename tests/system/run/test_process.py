@@ -18,7 +18,7 @@ import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_shim, descendants_of, is_alive, kill, name_of,
+from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_shim, descendants_of, is_alive, is_free, kill, name_of,
                      stat_of, told_at_the_end, wait_for)
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
@@ -69,10 +69,6 @@ def other_user(tmp_path, files, public_dlock):
                               capture_output=True, text=True, check=False, timeout=60, **options)
 
     return run
-
-
-def is_free(dlock, place, key):
-    return dlock.run("run", *place.words, "-nq", "-k", key, "true", events=False).status == 0
 
 
 def has_line(text, started):
@@ -291,7 +287,7 @@ def test_a_command_that_fails_to_execute_gives_the_lock_back(dlock, place, tmp_p
     assert result.status in statuses and result.stdout == ""
     assert result.stderr.startswith("dlock: cannot execute '") and result.stderr.count("\n") == 1
     assert "released" in result.stderr and str(path) in result.stderr
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 def test_a_command_that_is_being_written_is_not_executable(dlock, place, tmp_path):
@@ -299,7 +295,7 @@ def test_a_command_that_is_being_written_is_not_executable(dlock, place, tmp_pat
     with open(path, "r+b"):
         result = dlock.run("run", *place.words, "-k", place.key(), path, events=False)
     assert result.status == 126 and "Text file busy" in result.stderr
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 def test_a_script_without_its_first_line_is_for_the_shell(dlock, files, tmp_path):
@@ -318,7 +314,7 @@ def test_a_command_that_vanishes_while_dlock_waits(dlock, place, tmp_path):
     holder.finish()
     result = waiter.wait()
     assert result.status == 127 and "released" in result.stderr
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 # ---- signals ----
@@ -422,10 +418,10 @@ def test_a_command_may_take_its_time_to_end(dlock, leased, script):
     held.signal(signal.SIGTERM)
     wait_for(has_line("15", held))
     outlast(TTL + 1)
-    assert not is_free(dlock, leased, leased.key())
+    assert not is_free(dlock, leased)
     held.signal(signal.SIGUSR2)
     assert held.wait().status == 5
-    assert is_free(dlock, leased, leased.key())
+    assert is_free(dlock, leased)
 
 
 # ---- --max-run, --signal, --grace ----
@@ -451,7 +447,7 @@ def test_max_run_stops_the_whole_tree(dlock, place, options, command, last):
     assert len(said) == 1
     assert "--max-run" in said[0] and "released" in said[0] and place.key() in said[0]
     assert result.stdout.split() == ([last] if last else [])
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 def test_max_run_counts_from_the_start_of_the_command(dlock, files):
@@ -522,7 +518,7 @@ def test_the_lock_is_released_when_the_command_ends(dlock, place, tmp_path):
     result = dlock.run("run", *place.words, "-k", place.key(), *command, events=False)
     assert (result.status, result.stderr) == (4, "")
     assert is_alive(read_number(pid)), "dlock leaves daemons alone"
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
     kill(read_number(pid))
 
 
@@ -531,10 +527,10 @@ def test_wait_tree_holds_the_lock_until_the_last_descendant_ends(dlock, place, t
     held = dlock.start("run", *place.words, "--wait-tree", "-k", place.key(), *command)
     read_number(pid)
     wait_for(lambda: not is_alive(held.command), what="the end of the command")
-    assert held.poll() is None and not is_free(dlock, place, place.key())
+    assert held.poll() is None and not is_free(dlock, place)
     fifo.write_text("")
     assert held.wait().status == 4
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 @pytest.mark.parametrize("whom", ["keeper", "front"])
@@ -551,7 +547,7 @@ def test_no_descendant_survives_a_killed_dlock(dlock, place, tmp_path, whom):
         assert not [p for p in tree if is_alive(p)], "dlock ended before its command"
     wait_for(lambda: not [p for p in tree if is_alive(p)], what="the end of the tree")
     if whom == "front" or not place.lease_ends:
-        wait_for(lambda: is_free(dlock, place, place.key()), what="the release")
+        wait_for(lambda: is_free(dlock, place), what="the release")
 
 
 def test_a_dying_front_lets_the_command_clean_up(dlock, place, script):
@@ -560,10 +556,10 @@ def test_a_dying_front_lets_the_command_clean_up(dlock, place, script):
     command, keeper = held.command, held.keeper
     held.signal(signal.SIGKILL)
     wait_for(has_line("15", held), what="SIGTERM")
-    assert is_alive(command) and not is_free(dlock, place, place.key())
+    assert is_alive(command) and not is_free(dlock, place)
     kill(command, signal.SIGUSR2)
     wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 BREEDING = """
@@ -586,7 +582,7 @@ def test_a_tree_that_is_hard_to_kill_is_killed(dlock, files, script, kind):
     held = dlock.start("run", *files.words, "--max-run", "500ms", "--grace", "200ms", "-k", "k", *command)
     result = held.wait()  # and nothing is left behind: every test checks that
     assert result.status == 124 and "NOT" not in result.stderr, result
-    assert is_free(dlock, files, "k")
+    assert is_free(dlock, files, key="k")
 
 
 def test_children_of_the_caller_are_none_of_dlocks_business(dlock, place, tmp_path):
@@ -908,7 +904,7 @@ def test_dlock_works_with_others_of_its_kind(dlock, place, company, command, sta
     result = subprocess.run(words, capture_output=True, text=True, check=False, env=dlock.env, timeout=60,
                             stdin=subprocess.DEVNULL)
     assert (result.returncode, result.stdout) == (status, output), result
-    wait_for(lambda: is_free(dlock, place, place.key()), what="the release")
+    wait_for(lambda: is_free(dlock, place), what="the release")
 
 
 def test_parallel_jobs_take_turns(dlock, place, tmp_path):
@@ -932,7 +928,7 @@ def test_a_stopped_front_or_command_keeps_the_lock(dlock, leased):
             held[name].signal(signal.SIGSTOP, process)
     outlast(TTL + 1)
     for name, processes in stopped.items():
-        assert not is_free(dlock, leased, leased.key(name)), name
+        assert not is_free(dlock, leased, key=leased.key(name)), name
         assert is_alive(held[name].command), name
         for process in processes:
             held[name].signal(signal.SIGCONT, process)
@@ -985,7 +981,7 @@ def test_few_descriptors_mean_a_refusal_never_a_wrong_grant(dlock, place, tmp_pa
     few = limit(resource.RLIMIT_NOFILE, descriptors)
     words = ["run", *place.words, "-w", "100ms", "-k", place.key()]
     outcome(dlock, words, marker, preexec_fn=few)
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
     holder = dlock.hold(place, place.key())
     assert outcome(dlock, words, marker, preexec_fn=few).status != 0
     assert holder.finish().status == 0
@@ -1022,7 +1018,7 @@ def test_few_processes_mean_a_refusal_before_anything_is_locked(other_user, file
 def test_little_memory_means_a_refusal_never_a_wrong_grant(dlock, place, tmp_path, megabytes):
     few = limit(resource.RLIMIT_DATA, megabytes << 20)
     outcome(dlock, ["run", *place.words, "-k", place.key()], tmp_path / "ran", preexec_fn=few)
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 FAILING_MALLOC = """
@@ -1068,7 +1064,7 @@ def test_memory_that_fails_at_any_call(dlock, place, tmp_path, failing_malloc):
         key = place.key(f"k{n}")
         result = outcome(dlock, ["run", *place.words, "-k", key], tmp_path / "ran", env=env)
         refused += result.status != 0
-        assert "not confirmed" in result.stderr or is_free(dlock, place, key), n
+        assert "not confirmed" in result.stderr or is_free(dlock, place, key=key), n
     assert refused, "nothing was made to fail"
 
 
@@ -1105,7 +1101,7 @@ def test_broken_output_of_dlock_does_the_command_no_harm(dlock, place, kind):
         holder.finish()
         result = waiter.wait()
     assert (result.status, result.stdout) == (6, "fine\n")
-    assert is_free(dlock, place, place.key())
+    assert is_free(dlock, place)
 
 
 # ---- at the same moment ----
@@ -1118,7 +1114,7 @@ def test_a_command_that_ends_while_the_lease_is_being_renewed(dlock, leased):
                         events=False) for i, delay in enumerate(delays)]
     results = [run.wait() for run in runs]
     assert [(r.status, r.stderr) for r in results] == [(0, "")] * len(runs)
-    assert all(is_free(dlock, leased, leased.key(f"k{i}")) for i in range(len(delays)))
+    assert all(is_free(dlock, leased, key=leased.key(f"k{i}")) for i in range(len(delays)))
 
 
 def test_a_lock_is_lost_or_the_command_ended_never_both(dlock, place):
@@ -1140,8 +1136,8 @@ def test_min_hold_keeps_the_lock_but_not_the_caller(dlock, place):
     result = dlock.run("run", *place.words, "--min-hold", "2s", "-k", place.key(), "sh", "-c", "exit 3", events=False)
     assert (result.status, result.stderr) == (3, "")
     if boottime() - started < 1.5:  # otherwise this machine is too busy to tell
-        assert not is_free(dlock, place, place.key())
-    wait_for(lambda: is_free(dlock, place, place.key()), what="the end of --min-hold")
+        assert not is_free(dlock, place)
+    wait_for(lambda: is_free(dlock, place), what="the end of --min-hold")
     assert boottime() - started >= 2
 
 

@@ -16,7 +16,8 @@ import unicodedata
 
 import pytest
 
-from support import DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, descendants_of, is_alive, kill, stat_of, wait_for
+from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, descendants_of, is_alive, is_free, kill,
+                     stat_of, wait_for)
 
 pexpect = Late("pexpect")
 
@@ -113,10 +114,6 @@ def shell(shells):
 
 def run_line(place, *words, key="job", options=()):
     return " ".join([DLOCK, "run", *place.words, *options, "-k", place.key(key), "--", *words])
-
-
-def is_free(dlock, place):
-    return dlock.run("run", *place.words, "-nq", "-k", place.key(), "true", events=False).status == 0
 
 
 def state_of(pid):

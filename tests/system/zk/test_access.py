@@ -9,10 +9,10 @@ import subprocess
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from faults import IMPATIENT, LEASE, assert_refused, run, wait_for_writes
+from faults import IMPATIENT, LEASE, assert_refused, wait_for_writes
 from hostile import SILENCE
 from proxy import BOTH, UP
-from support import BRIEFLY, At, free_port, told_at_the_end, wait_for
+from support import BRIEFLY, At, free_port, run, told_at_the_end, wait_for
 from zk import nodes
 
 

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
-from faults import IMPATIENT, LEASE, assert_refused, run
+from faults import IMPATIENT, LEASE, assert_refused
 from hostile import RESET, SILENCE
-from support import DLOCK, At, free_port, told_at_the_end, wait_for
+from support import DLOCK, At, free_port, run, told_at_the_end, wait_for
 from zk import (CREATE_CONTAINER, DELETE, EXISTS, GET_CHILDREN, GET_DATA, LISTS, MAKES, MULTI, NO_NODE, SET_DATA, SYNC,
                 ZkHostile, buffer, reply, stat, text_at, to_all, welcome)
 

@@ -15,8 +15,8 @@ import pytest
 from kazoo.exceptions import LockTimeout, NoNodeError, NotEmptyError
 from kazoo.recipe.lock import Lock
 
-from faults import assert_refused, run
-from support import BRIEFLY, wait_for
+from faults import assert_refused
+from support import BRIEFLY, run, wait_for
 from zk import EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, MAKES, NODE, SYNC, buffer, nodes, own
 
 

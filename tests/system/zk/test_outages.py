@@ -12,10 +12,10 @@ import uuid
 
 import pytest
 
-from faults import IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, SOON, SOON_SECONDS, STUBBORN, assert_refused, run, wait_for_writes
+from faults import IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, SOON, SOON_SECONDS, STUBBORN, assert_refused, wait_for_writes
 from hostile import SILENCE
 from proxy import BOTH, DOWN
-from support import DLOCK, At, boottime, is_alive, spent, stalled, wait_for
+from support import DLOCK, At, boottime, is_alive, run, spent, stalled, wait_for
 from zk import CREATE2, EXISTS, GET_DATA, LISTS, MAKES, MULTI, PING, SET_DATA, Tap, ZkEnsemble, ZkHostile, hear, nodes, own, to_all
 
 

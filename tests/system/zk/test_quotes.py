@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-from faults import run
 from quotes import ECHOES, IN_URL, SECRET, assert_kept, escaped
-from support import At, wait_for
+from support import At, run, wait_for
 from zk import nodes
 
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from faults import IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, STUBBORN, assert_refused, is_free, run, wait_for_writes
+from faults import IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, STUBBORN, assert_refused, wait_for_writes
 from proxy import BOTH, DOWN
-from support import At, boottime, size, spent, told_at_the_end, wait_for
+from support import At, boottime, is_free, run, size, spent, told_at_the_end, wait_for
 from zk import CLOSE, DELETE, LISTS, MAKES, MULTI, PING, SET_DATA, SET_WATCHES, Tap, hear, nodes, own
 
 
