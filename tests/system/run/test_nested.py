@@ -7,7 +7,6 @@ import pytest
 
 from support import DLOCK, FilePlace, RedisPlace, places
 
-NAMES = {p.name for p in places()}
 VARIABLES = ("DLOCK_KEEPER", "DLOCK_BACKEND", "DLOCK_KEY", "DLOCK_OPTION", "PGDATABASE", "PGSERVICE", "HOME")
 
 
@@ -22,10 +21,6 @@ PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
 @pytest.fixture(params=PLACES, ids=lambda p: p.name)
 def where(request):
     return request.param(request)
-
-
-def needs(name):
-    return pytest.mark.skipif(name not in NAMES, reason=f"no {name}")
 
 
 def look(words):
@@ -58,24 +53,20 @@ def advisory(db, key):
     return ["-u", db.url, "-O", "mode=advisory", "-O", f"key={key}"]
 
 
-@needs("pg")
 def test_another_number_is_another_lock(dlock, db):
     assert_own_lock(nested(dlock, advisory(db, 76), ["-O", "key=77"], held=advisory(db, 77)))
     assert joined(nested(dlock, advisory(db, 76), ["-O", "key=76"]))
     assert joined(nested(dlock, advisory(db, 76), []))
 
 
-@needs("pg")
 def test_the_same_number_is_the_same_lock_whatever_the_key(dlock, db):
     assert joined(nested(dlock, advisory(db, 76), advisory(db, 76), key="other"))
 
 
-@needs("pg")
 def test_another_number_in_a_variable(dlock, db):
     assert_own_lock(nested(dlock, advisory(db, 76), [], held=advisory(db, 77), inner_env={"DLOCK_OPTION": "key=77"}))
 
 
-@needs("pg")
 def test_another_number_in_a_section_for_the_key(dlock, db, tmp_path):
     (tmp_path / ".config").mkdir()
     secret_file(tmp_path / ".config" / "dlock.conf", "[key job]\noption = key=77\n")
@@ -83,7 +74,6 @@ def test_another_number_in_a_section_for_the_key(dlock, db, tmp_path):
     assert_own_lock(nested(dlock, advisory(db, 76), [], held=advisory(db, 77), inner_env=home))
 
 
-@needs("redis")
 def test_another_dialect_is_another_lock(dlock, own_redis):
     url = ["-u", f"redis://127.0.0.1:{own_redis.port}"]
     string = ["-O", "dialect=string"]
@@ -91,7 +81,6 @@ def test_another_dialect_is_another_lock(dlock, own_redis):
     assert joined(nested(dlock, [*url, *string], []))
 
 
-@needs("zk")
 def test_another_path_is_another_lock(dlock, zk_server):
     path, url = ["-O", "path=/another"], ["-u", f"{zk_server.url}/nested"]
     assert_own_lock(nested(dlock, url, path, held=[*url, *path]))
@@ -99,7 +88,6 @@ def test_another_path_is_another_lock(dlock, zk_server):
     assert joined(nested(dlock, url, []))
 
 
-@needs("memcached")
 def test_another_prefix_is_another_lock(dlock, memcached_server):
     url = ["-u", f"memcached://127.0.0.1:{memcached_server.port}"]
     prefix = ["-O", "prefix=nested-"]
@@ -107,7 +95,6 @@ def test_another_prefix_is_another_lock(dlock, memcached_server):
     assert joined(nested(dlock, [*url, *prefix], []))
 
 
-@needs("mysql")
 def test_another_name_is_another_lock(dlock, mysql_db):
     named = ["-u", mysql_db.url, "-O", "mode=named"]
     assert_own_lock(nested(dlock, [*named, "-O", "name=a"], ["-O", "name=b"], held=[*named, "-O", "name=b"]))
@@ -126,7 +113,6 @@ def two(pg_server):
         one.drop()
 
 
-@needs("pg")
 def test_another_database_in_a_variable(dlock, two):
     (a, b), env = two
     env = {**env, "PGDATABASE": a.name}
@@ -136,7 +122,6 @@ def test_another_database_in_a_variable(dlock, two):
     assert joined(nested(dlock, ["-b", "pg"], ["-u", a.url], env=env))
 
 
-@needs("pg")
 @pytest.mark.parametrize("words", [["-b", "pg"], ["-u", "postgresql:///"]])
 def test_another_service(dlock, two, words, tmp_path):
     (a, b), env = two
@@ -154,7 +139,6 @@ def option_file(home, db, more=""):
     return {"HOME": str(home)}
 
 
-@needs("mysql")
 def test_another_option_file(dlock, mysql_server, tmp_path):
     a, b = mysql_server.database(), mysql_server.database()
     try:
@@ -172,8 +156,6 @@ def test_another_option_file(dlock, mysql_server, tmp_path):
 # ---- another backend ----
 
 
-@needs("redis")
-@needs("mysql")
 def test_who_has_another_backend_gets_nothing_of_the_outer_one(dlock, mysql_db, own_redis, tmp_path):
     """Neither URL nor settings: there is no such dialect in MySQL, and no such URL."""
     outer = ["-u", f"redis://127.0.0.1:{own_redis.port}", "-O", "dialect=string"]
@@ -215,14 +197,12 @@ def test_another_directory_is_another_lock(dlock, tmp_path):
     assert_own_lock(nested(dlock, a, b, held=b))
 
 
-@needs("redis")
 def test_what_is_stated_and_what_is_the_default_are_the_same(dlock, own_redis):
     url = f"redis://127.0.0.1:{own_redis.port}"
     assert joined(nested(dlock, ["-u", url], ["-u", url + "/0"]))
     assert_own_lock(nested(dlock, ["-u", url], ["-u", url + "/1"], held=["-u", url + "/1"]))
 
 
-@needs("redis")
 def test_a_file_is_told_by_its_whole_name(dlock, make_redis, tmp_path):
     """The inner run may be elsewhere by now."""
     server = make_redis("--requirepass", "secret")
