@@ -10,13 +10,15 @@ end.  A target that is missed is marked, not fatal; what cannot run is.
 
     make bench                 all of it, below three minutes
     tests/bench/bench.py --quick     a smoke run
-    tests/bench/bench.py startup     one part: startup handoff forms idle memory
+    tests/bench/bench.py startup     one part: startup counts handoff forms idle memory
+    tests/bench/bench.py counts --keep    writes counts.txt, by which later ones are judged
 """
 
 import argparse
 import contextlib
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import socket
@@ -42,6 +44,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 DLOCK = os.path.abspath(os.environ.get("DLOCK", HERE.parent.parent / "build" / "dlock"))
 PATIENCE = 60  # seconds for anything that is only waited for
 MIB = 1 << 20
+COUNTS = HERE / "counts.txt"
+WORTH_NAMING = 0.03  # of a count
 
 # What the commands run under: a plain PATH, and no settings of the user's but silence.
 ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "ETCDCTL_", "PG"))}
@@ -145,7 +149,7 @@ def answers(call):
 
 class RedisServer:
     def __init__(self, stage):
-        self.port, self.tls_port, path = free_port(), free_port(), stage.dir / "redis.sock"
+        self.port, self.tls_port, path = free_port(), free_port(), stage.dir / f"redis{len(stage.started)}.sock"
         self.ca = Authority(pathlib.Path(tempfile.mkdtemp(dir=stage.dir)))  # each server's own
         own = self.ca.sign("server")
         stage.serve(["redis-server", "--bind", "127.0.0.1", "--port", self.port, "--unixsocket", path, "--save", "",
@@ -255,12 +259,17 @@ class MemcachedServer(Memcached):
         with self.client() as c:
             return int(c.stats()["curr_connections"])
 
+    def commands(self):
+        with self.client() as c:
+            found = c.stats()
+        return sum(int(found[name]) for name in ("cmd_get", "cmd_set", "delete_hits", "delete_misses"))
+
     def reset(self):
-        self.zero = self.writes()
+        self.zero = self.commands()
 
     def counts(self):
-        """Since reset(): requests of others, no scripts, no calls: waiters ask now and then."""
-        return self.writes() - self.zero, None, None
+        """Since reset(): commands of others, no scripts, no calls: waiters ask now and then."""
+        return self.commands() - self.zero, None, None
 
 
 class MysqlServer(MysqlBase):
@@ -589,6 +598,79 @@ def startup_table(title, unit, reference, table):
             judged(median / reference, target))
 
 
+def count_instructions(b, argv):
+    """Of dlock's processes and the command; as valgrind executes them, since not every machine counts its own."""
+    if not shutil.which("valgrind"):
+        return None
+    out = pathlib.Path(tempfile.mkdtemp(dir=b.stage.dir))
+    words = ["valgrind", "-q", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={out}/%p", *argv]
+    if b.stage.start(words, stderr=subprocess.DEVNULL).wait() != 0:
+        raise Impossible(f"{argv[0]} fails under valgrind")
+    lines = [line for path in out.iterdir() for line in path.read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("totals:"))
+
+
+def count_calls(b, argv):
+    """System calls of all processes."""
+    if not shutil.which("strace"):
+        return None
+    out = b.stage.dir / "calls"
+    if b.stage.start(["strace", "-f", "-c", "-U", "name,calls", "-o", out, *argv]).wait() != 0:
+        raise Impossible(f"{argv[0]} fails under strace")
+    return int(out.read_text().split()[-1])
+
+
+def count_faults(b, argv):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    b.stage.start(argv).wait()
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+
+
+def count_requests(b, contender, argv, runs=20):
+    """Of a run; a server may be late in counting."""
+    server = contender.server or Nothing
+    time.sleep(1)
+    server.reset()
+    for _ in range(runs):
+        if b.stage.start(argv).wait() != 0:
+            raise Impossible(f"{contender.name} fails")
+    time.sleep(1)
+    counted = server.counts()[0]
+    return counted and round(counted / runs)
+
+
+def read_counts():
+    lines = COUNTS.read_text().splitlines() if COUNTS.exists() else []
+    return {name.strip(): [None if n == "-" else int(n) for n in rest.split()]
+            for name, rest in (line.rsplit(":", 1) for line in lines if not line.startswith("#"))}
+
+
+def counts(b):
+    """What one run of `true` takes that is the same each time: a change of 3 % is named, and a request more."""
+    kept, found = read_counts(), {}
+    heading("counts of a run of `true`", "instr.", "faults", "syscalls", "requests", "since kept")
+    for c in [b.flock, b.file, *b.redis, *b.zk, *b.pg[:1], *b.memcached, *b.mysql]:
+        argv = [str(a) for a in c.argv("counts", ["true"])]
+        b.stage.start(argv).wait()  # what is made at the first use is there
+        least = [[f(b, argv) for _ in range(n)] for f, n in ((count_instructions, 2), (count_faults, 5), (count_calls, 3))]
+        least.append([count_requests(b, c, argv)])
+        found[c.name] = [None if None in seen else min(seen) for seen in least]
+        row(c.name, *("-" if n is None else n for n in found[c.name]), "  " + changes(kept.get(c.name), found[c.name]))
+    if b.keep:
+        lines = [f"{name}: {' '.join('-' if n is None else str(n) for n in row)}" for name, row in found.items()]
+        COUNTS.write_text("# instructions, page faults, system calls, requests of a run of `true` (bench.py counts --keep)\n"
+                          + "\n".join(lines) + "\n")
+
+
+def changes(before, now):
+    """How much each count has grown (or fallen) by, where that is worth naming."""
+    told = []
+    for name, old, new in zip(("instr.", "faults", "syscalls", "requests"), before or [], now):
+        if old and new and abs(new - old) > WORTH_NAMING * old:
+            told.append(f"{name} {100 * (new - old) / old:+.1f} %" + (" MORE" if new > old else ""))
+    return ", ".join(told)
+
+
 def finish(contender, fleet):
     until(lambda: all(p.poll() is not None for p in fleet), f"the end of all ({contender.name})")
     for p in fleet:
@@ -768,13 +850,14 @@ def memory(b):
             judged(max(private), c.private))
 
 
-PARTS = {f.__name__: f for f in (startup, handoff, forms, idle, memory)}
+PARTS = {f.__name__: f for f in (startup, counts, handoff, forms, idle, memory)}
 
 
 def options():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0].split(": ", 1)[1],
                                 epilog="Each size may also come from the environment: BENCH_ROUNDS=5000.")
     p.add_argument("parts", nargs="*", metavar="PART", help=f"{' '.join(PARTS)} (default: all)")
+    p.add_argument("--keep", action="store_true", help="counts: later ones are judged by these")
     p.add_argument("--quick", action="store_true", help="a smoke run: small sizes")
     for name, (full, quick) in SIZES.items():
         p.add_argument(f"--{name}", type=int, metavar="N", help=f"default {full}, quick {quick}")
@@ -793,6 +876,7 @@ def main():
     try:
         stage.compile()
         b = Bench(stage, o.sizes)
+        b.keep = o.keep
         say(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}: other work here tells, in hand-offs most")
         for name, part in PARTS.items():
             if not o.parts or name in o.parts:
