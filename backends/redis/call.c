@@ -64,6 +64,7 @@ static enum next
 call_reject(struct call *c, enum next next, redisReply **reply, struct fault *f)
 {
 	call_refused(c, (*reply)->str, f);
+	c->said = *f;
 	freeReplyObject(*reply);
 	*reply = NULL;
 	return next;
@@ -279,8 +280,12 @@ call_ask(struct call *c, const struct question *q, instant until, redisReply **r
 
 	if (c->topology.address->form == FORM_SINGLE)
 		return call_server(c, &c->server, q, until, reply, f);
+	c->said.text[0] = '\0';
 	for (;;) {
 		rc = call_any(c, q, until, reply, f);
+		/* whoever was asked last may have had no time to say it again */
+		if (rc == RC_AGAIN && *c->said.text && instant_now() + BREATH >= until)
+			*f = c->said;
 		if (rc != RC_AGAIN || !q->persist || instant_now() + BREATH >= until)
 			return rc;
 		if (host->wait(host, -1, 0, instant_now() + BREATH) == WOKE_STOP)

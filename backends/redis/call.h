@@ -20,6 +20,7 @@ struct call {
 	char aside_where[WHERE_BYTES];
 	instant sent;         /* just before the question left that was answered last */
 	int64_t acknowledged; /* as server.h */
+	struct fault said;    /* why an answer could not be one */
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: a server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */

@@ -592,6 +592,12 @@ def test_a_look_at_what_does_not_pass_ends(dlock, make_hostile, reply):
     assert done.status == 69 and word in done.stderr and str(server.port) in done.stderr, done
 
 
+def test_what_was_said_before_the_last_silence_is_told(dlock, make_hostile):
+    server = make_hostile({"*": [b"-LOADING data\r\n", SILENCE]})
+    done = dlock.run("ls", "-u", f"redis+cluster://127.0.0.1:{server.port}")
+    assert done.status == 69 and "LOADING" in done.stderr, done
+
+
 @pytest.mark.parametrize("named", [b"127.0.0.1:%d", b":%d"])
 def test_ask_is_followed_once_and_moved_remembered(dlock, make_hostile, named):
     target = make_hostile({"asking": b"+OK\r\n"})
