@@ -11,7 +11,7 @@
 # $(O)/dlock-forgets a Redlock that counts the votes of masters that have just restarted,
 # $(O)/dlock-brief one with leases of 3 s at most.
 
-FUZZ_SMOKE_SECONDS ?= 5
+FUZZ_SMOKE_SECONDS ?= 3
 FUZZ_SECONDS ?= 60
 
 # ---- units ----

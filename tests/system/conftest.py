@@ -1,6 +1,7 @@
 # Goal of this file: which tests are run, by the backends that they need, and the fixtures that all of
 # them share.  Those of a backend are in tests/servers/fixtures_*.py, those of a room in its conftest.py.
 
+import contextlib
 import glob
 import importlib.util
 import os
@@ -30,7 +31,7 @@ from redis_forms import REDIS_PLACES
 from redis_tls import RedisTlsPlace
 from redlock import RedlockPlace, RedlockTlsPlace
 from support import (DLOCK, FULL, LACKS, OTHER_PLACES, PLACES, ROOT, SERVER_BACKENDS, WANTED, Dlock, Server, adopt_orphans,
-                     descendants_of, is_in_the_background, kill, leftovers, making, place_id, places, stat_of)
+                     is_in_the_background, kill, leftovers, making, pids, place_id, places, stat_of)
 from table import Results, outcome, scenario
 import workers
 from zk import ZkPlace
@@ -189,7 +190,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     """After each test, no process that it brought into the world is left."""
-    before = descendants_of(os.getpid())
+    before = pids()
     yield
     end, told = time.monotonic() + 10, set()  # keepers may still be releasing
     while leftovers(before) and time.monotonic() < end:
@@ -201,19 +202,17 @@ def nothing_is_left():
     left = [(pid, stat_of(pid)) for pid in leftovers(before)]
     for pid, _ in left:
         kill(pid)
-    _reap_adopted()
+    _reap_adopted(before)
     assert not left, f"processes left behind: {left}"
 
 
-def _reap_adopted():
+def _reap_adopted(before):
     """Collects orphans that became ours, but no child that a Popen waits for."""
-    for entry in os.listdir("/proc"):
-        found = stat_of(entry) if entry.isdigit() else None
+    for pid in pids() - before:
+        found = stat_of(pid)
         if found and found[1] == "Z" and found[2] == os.getpid():
-            try:
-                os.waitpid(int(entry), os.WNOHANG)
-            except ChildProcessError:
-                pass
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 @pytest.fixture
