@@ -261,6 +261,12 @@ def test_a_file_that_others_can_write_is_refused(files):
     assert files.value("ttl") == "10s"
 
 
+def test_a_named_file_that_others_can_write_is_refused(files):
+    files.other.write_text("ttl = 10s\n")
+    files.other.chmod(0o646)
+    files.refuse(78, f"chmod go-w {files.other}", words=("--config", files.other, "-k", "k"))
+
+
 @as_root
 def test_one_password_file_serves_several_services(dlock, public, make_redis):
     """Root's may be readable by a group; one's own may not: and it is said which rule failed."""

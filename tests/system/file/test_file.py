@@ -573,3 +573,18 @@ def test_what_a_stranger_locks_in_another_default_directory_is_nobodys_business(
     here.sh("mkdir /run/lock/dlock", uid=OTHER)
     here.hold("-u", "file:///run/lock/dlock", uid=OTHER)
     assert here.run("--", "true", uid=0).stderr == ""
+
+
+def test_a_lock_file_that_was_gone_at_the_release_is_a_loss(dlock, tmp_path):
+    directory = tmp_path / "locks"
+    directory.mkdir(mode=0o700)
+    done = dlock.run("run", "-u", f"file://{directory}", "-k", "k", "--", "rm", directory / "k.lock")
+    assert done.status == 79 and "lost k" in done.stderr, done
+
+
+def test_steering_of_several_keys_ends_with_the_worst(dlock, tmp_path):
+    directory = tmp_path / "locks"
+    directory.mkdir(mode=0o700)
+    (directory / "a.lock").mkdir()
+    done = dlock.run("freeze", "-u", f"file://{directory}", "-k", "a", "-k", "b")
+    assert done.status not in (0, 64) and "b is frozen" in done.stdout + done.stderr, done

@@ -490,6 +490,15 @@ def test_clocks_can_be_shifted(dlock, tmp_path):
     assert run.event("acquired")["time"] < time.strftime("%Y", time.gmtime(time.time() - 9 * 365 * 86400))
 
 
+def test_a_cooldown_begins_with_the_run(dlock, place, needs):
+    """A job that lasts for its cooldown is due again when it has ended"""
+    needs("jobs")
+    words = ["run", *place.words, "-k", place.key(), "--cooldown", "1s", "--"]
+    for _ in range(2):
+        done = dlock.run(*words, "sh", "-c", "sleep 1.2; echo ran", events=False)
+        assert (done.status, done.stdout) == (0, "ran\n"), done
+
+
 JOBS = {"once": ("--once", "2026-11-22"), "cooldown": ("--cooldown", "1h")}
 
 

@@ -46,6 +46,21 @@ def assert_own_lock(result):
     assert not joined(result), result
 
 
+@pytest.mark.parametrize("inner", ["jo", "job1"])
+def test_a_key_that_begins_alike_is_another_lock(dlock, where, inner):
+    words = ["run", *where.words, "-n"]
+    held = ["env", "-u", "DLOCK_KEEPER", DLOCK, "status", *where.words, "-k", where.key(inner)]
+    done = dlock.run(*words, "-k", where.key("job"), "--", DLOCK, *words, "-k", where.key(inner), "--", *held, events=False)
+    assert done.status == 0, done
+
+
+def test_another_last_server_of_a_list_is_another_lock(dlock, zk_server, make_proxy):
+    """Here it is the same: so the lock is busy, where it would be joined."""
+    urls = [["-u", f"{zk_server.url},127.0.0.1:{make_proxy(zk_server.port).port}/nested-last"] for _ in range(2)]
+    assert nested(dlock, *urls).status == 75
+    assert joined(nested(dlock, urls[0], urls[0]))
+
+
 # ---- settings that name the lock ----
 
 

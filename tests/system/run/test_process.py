@@ -450,6 +450,11 @@ def test_max_run_stops_the_whole_tree(dlock, place, options, command, last):
     assert is_free(dlock, place)
 
 
+def test_max_run_of_what_the_command_has_left_has_its_status(dlock, files):
+    done = dlock.run("run", *files.words, "--wait-tree", "--max-run", "300ms", "-k", "k", "sh", "-c", "sleep 60 & exit 3")
+    assert done.status == 124 and "--max-run" in done.stderr, done
+
+
 def test_max_run_counts_from_the_start_of_the_command(dlock, files):
     holder = dlock.hold(files, "k")
     waiter = dlock.start("run", *files.words, "--max-run", "5s", "-k", "k", "sh", "-c", "exit 3").queued()
