@@ -498,7 +498,7 @@ def test_the_end_of_a_freeze_counts_from_the_last_one(dlock, files, admin):
     assert (freeze.until, "bob" in freeze.record) == (-1, True)
     assert try_once(dlock, files, "job").status == 75
     admin.does("freeze", "job", ALICE, "0.001")
-    assert admin.key("job") == []
+    wait_for(lambda: admin.key("job") == [], what="the end of a freeze of a millisecond")
     assert try_once(dlock, files, "job").status == 0
     assert LOST in admin.rc("thaw", "job")
 
