@@ -114,7 +114,7 @@ def stat_of(pid):
     """(name, state, parent) of a process, or None."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)  # open() costs twice as much, and this is done for all, often
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second: it ended while it was opened
         return None
     try:
         text = os.read(fd, 1024).decode("utf-8", "replace")
