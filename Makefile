@@ -6,6 +6,7 @@
 #	make check      everything that is tested (tests/README.md)
 #	make check-all  the same with more contenders, rounds and torment
 #	make interop-node  the same keys locked by clients from npm (needs node)
+#	make map        each source file with what it is for, by room
 #	make install    PREFIX=/usr/local, DESTDIR=
 #
 # What is missing is installed by `make deps` (demo, check and bench call it), from
@@ -66,12 +67,12 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HAR
 	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
 	$(if $(USE_PG),-DHAVE_PG $(call include_of,libpq)) \
 	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) $(CFLAGS)
-# backends/inlet.c: libraries that are loaded later are to find its recv() and send().
+# backends/common/inlet.c: libraries that are loaded later are to find its recv() and send().
 LIBS = -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
 	$(call static,jansson) $(call static,inih) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 
-BACKENDS := $(wildcard backends/*.c backends/file/*.c) \
+BACKENDS := $(wildcard backends/*.c backends/common/*.c backends/file/*.c) $(if $(USE_PG)$(USE_MYSQL),$(wildcard backends/sql/*.c)) \
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.c)) \
 	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c))
@@ -260,6 +261,12 @@ lint: $(MADE) $(O)/flags
 
 format:
 	clang-format -i $(C_FILES) $(C_TESTS)
+
+# ---- to read it ----
+
+.PHONY: map
+map:
+	@sh tests/map.sh
 
 # ---- to use it ----
 

@@ -37,7 +37,7 @@
 #ifndef DLOCK_BACKEND_H
 #define DLOCK_BACKEND_H
 
-#include "clock.h"
+#include "common/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* multi.c - several keys as one lock: a store for each, see multi.h. */
 #include "multi.h"
 
-#include "alert.h"
+#include "backends/common/alert.h"
 
 #include <poll.h>
 #include <stdio.h>

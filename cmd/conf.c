@@ -6,7 +6,7 @@
 #include "nearest.h"
 #include "text.h"
 
-#include "backends/trusted.h"
+#include "backends/common/trusted.h"
 
 #include <errno.h>
 #include <fnmatch.h>

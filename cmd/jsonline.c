@@ -1,7 +1,7 @@
 /* jsonline.c - writes JSON to a stream. */
 #include "jsonline.h"
 
-#include "backends/clock.h"
+#include "backends/common/clock.h"
 #include "text.h"
 
 #include <inttypes.h>

@@ -11,7 +11,7 @@
 #ifndef DLOCK_SAY_H
 #define DLOCK_SAY_H
 
-#include "backends/clock.h"
+#include "backends/common/clock.h"
 
 #include <stddef.h>
 

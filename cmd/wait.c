@@ -1,7 +1,7 @@
 /* wait.c - dlock wait: returns when a lock could be had at once, and takes nothing. */
 #include "cmd.h"
 
-#include "backends/patience.h"
+#include "backends/common/patience.h"
 #include "host.h"
 #include "look.h"
 #include "options.h"

@@ -26,10 +26,10 @@
 #include "runs.h"
 #include "store.h"
 
-#include "backends/identity.h"
-#include "backends/refuse.h"
-#include "backends/setting.h"
-#include "backends/url.h"
+#include "backends/common/identity.h"
+#include "backends/common/refuse.h"
+#include "backends/common/setting.h"
+#include "backends/common/url.h"
 
 #include <errno.h>
 #include <fcntl.h>

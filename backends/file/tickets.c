@@ -4,7 +4,7 @@
  */
 #include "tickets.h"
 
-#include "backends/task.h"
+#include "backends/common/task.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* location.c - where a memcached server is, from a URL. */
 #include "location.h"
 
-#include "backends/encode.h"
-#include "backends/url.h"
+#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 #include <stdio.h>
 #include <string.h>

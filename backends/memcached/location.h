@@ -10,7 +10,7 @@
 #define DLOCK_MEMCACHED_LOCATION_H
 
 #include "backends/backend.h"
-#include "backends/endpoint.h"
+#include "backends/common/endpoint.h"
 
 struct location {
 	struct endpoint at;

@@ -29,8 +29,8 @@
  */
 #include "memcached.h"
 
-#include "backends/refuse.h"
-#include "backends/secret.h"
+#include "backends/common/refuse.h"
+#include "backends/common/secret.h"
 #include "grant.h"
 #include "listing.h"
 #include "orders.h"

@@ -1,8 +1,8 @@
 /* name.c - the names of items that make up one lock. */
 #include "name.h"
 
-#include "backends/encode.h"
-#include "backends/sha256.h"
+#include "backends/common/encode.h"
+#include "backends/common/sha256.h"
 
 #include <stdio.h>
 #include <string.h>

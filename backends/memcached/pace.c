@@ -1,7 +1,7 @@
 /* pace.c - how often a waiter asks. */
 #include "pace.h"
 
-#include "backends/dice.h"
+#include "backends/common/dice.h"
 
 #define POLL (200 * NS_PER_MS)
 #define POLL_JITTER (100 * NS_PER_MS)

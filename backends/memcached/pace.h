@@ -9,7 +9,7 @@
 #ifndef DLOCK_MEMCACHED_PACE_H
 #define DLOCK_MEMCACHED_PACE_H
 
-#include "backends/patience.h"
+#include "backends/common/patience.h"
 
 /* Why nothing is granted, though nobody is known to hold it. */
 enum unready {

@@ -1,9 +1,9 @@
 /* settings.c - a store from what the user has said. */
 #include "settings.h"
 
-#include "backends/identity.h"
-#include "backends/secret.h"
-#include "backends/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/secret.h"
+#include "backends/common/setting.h"
 #include "memcached.h"
 
 #include <stdlib.h>

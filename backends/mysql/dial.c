@@ -7,8 +7,8 @@
  */
 #include "dial.h"
 
-#include "backends/identity.h"
-#include "backends/task.h"
+#include "backends/common/identity.h"
+#include "backends/common/task.h"
 
 #include <errno.h>
 #include <fcntl.h>

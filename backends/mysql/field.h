@@ -4,7 +4,7 @@
 
 #include "lib.h"
 
-#include "backends/row.h"
+#include "backends/sql/row.h"
 
 /* The first row; and the next one. */
 struct row row_first(const struct libmariadb *, MYSQL_RES *);

@@ -1,7 +1,7 @@
 /* grants.c - reads dlock_grants, and ends a session that is named there. */
 #include "grants.h"
 
-#include "backends/sighting.h"
+#include "backends/sql/sighting.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -23,8 +23,8 @@
  */
 #include "modes.h"
 
-#include "backends/kind.h"
-#include "backends/sha256.h"
+#include "backends/sql/kind.h"
+#include "backends/common/sha256.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  */
 #include "modes.h"
 
-#include "backends/lease_rows.h"
+#include "backends/sql/lease_rows.h"
 
 enum { PAGE = 500 };
 

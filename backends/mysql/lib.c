@@ -1,7 +1,7 @@
 /* lib.c - finds libmariadb's functions when a mysql lock is opened. */
 #include "lib.h"
 
-#include "backends/dl.h"
+#include "backends/common/dl.h"
 
 #include <stdint.h>
 #include <sys/socket.h>

@@ -1,8 +1,8 @@
 /* login.c - where a MySQL or MariaDB server is, from a URL and settings. */
 #include "login.h"
 
-#include "backends/encode.h"
-#include "backends/url.h"
+#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -20,7 +20,7 @@
 #include "session.h"
 #include "sql.h"
 
-#include "backends/sql_lease.h"
+#include "backends/sql/lease.h"
 
 struct mysql;
 

@@ -9,9 +9,9 @@
  */
 #include "modes.h"
 
-#include "backends/identity.h"
+#include "backends/common/identity.h"
 #include "backends/mysql/schema.sql.h"
-#include "backends/setting.h"
+#include "backends/common/setting.h"
 #include "dial.h"
 
 #include <stdio.h>

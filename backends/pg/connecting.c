@@ -6,7 +6,7 @@
 
 #include "hosts.h"
 
-#include "backends/task.h"
+#include "backends/common/task.h"
 
 #include <errno.h>
 #include <poll.h>

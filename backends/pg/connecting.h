@@ -8,7 +8,7 @@
 #ifndef DLOCK_PG_CONNECTING_H
 #define DLOCK_PG_CONNECTING_H
 
-#include "backends/clock.h"
+#include "backends/common/clock.h"
 #include "lib.h"
 #include "wire.h"
 

@@ -1,10 +1,10 @@
 /* connection.c - opens, names and closes a connection to a PostgreSQL server. */
 #include "connection.h"
 
-#include "backends/identity.h"
+#include "backends/common/identity.h"
 #include "connecting.h"
 
-#include "backends/url.h"
+#include "backends/common/url.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,8 +4,8 @@
  */
 #include "derive.h"
 
-#include "backends/identity.h"
-#include "backends/sha256.h"
+#include "backends/common/identity.h"
+#include "backends/common/sha256.h"
 
 #include <errno.h>
 #include <inttypes.h>

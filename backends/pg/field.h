@@ -4,7 +4,7 @@
 
 #include "lib.h"
 
-#include "backends/row.h"
+#include "backends/sql/row.h"
 
 enum { FIELDS_MAX = 24 }; /* no question of ours has an answer with more */
 

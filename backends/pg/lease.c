@@ -32,7 +32,7 @@
  */
 #include "pg.h"
 
-#include "backends/kind.h"
+#include "backends/sql/kind.h"
 
 #include <inttypes.h>
 #include <poll.h>

@@ -12,7 +12,7 @@
  */
 #include "pg.h"
 
-#include "backends/lease_rows.h"
+#include "backends/sql/lease_rows.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* lib.c - finds libpq's functions when a pg lock is opened. */
 #include "lib.h"
 
-#include "backends/dl.h"
+#include "backends/common/dl.h"
 
 static struct pq table;
 

@@ -9,8 +9,8 @@
 #include "pg.h"
 
 #include "backends/pg/schema.sql.h"
-#include "backends/identity.h"
-#include "backends/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/setting.h"
 #include "derive.h"
 #include "guard.h"
 

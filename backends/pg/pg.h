@@ -11,7 +11,7 @@
 #include "ask.h"
 #include "field.h"
 
-#include "backends/sql_lease.h"
+#include "backends/sql/lease.h"
 
 struct pg;
 

@@ -6,7 +6,7 @@
 
 #include "connection.h"
 
-#include "backends/secret.h"
+#include "backends/common/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>

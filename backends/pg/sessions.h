@@ -12,7 +12,7 @@
 #define DLOCK_PG_SESSIONS_H
 
 #include "bound.h"
-#include "backends/sighting.h"
+#include "backends/sql/sighting.h"
 
 /*
  * The columns with which the rows of a look end: first four of the mode's own, who it

@@ -2,14 +2,14 @@
  * wire.h - bounds what libpq reads from a server.
  *
  * libpq keeps an answer until it is whole, however long, and makes room for a message as soon
- * as its length is told.  So what it reads passes here first (backends/inlet.h): a message
+ * as its length is told.  So what it reads passes here first (backends/common/inlet.h): a message
  * that says to be longer than WIRE_MOST, and an answer to one question that is, make the
  * connection end.  Within TLS the messages cannot be seen, and only the bytes are counted.
  */
 #ifndef DLOCK_PG_WIRE_H
 #define DLOCK_PG_WIRE_H
 
-#include "backends/inlet.h"
+#include "backends/common/inlet.h"
 
 #include <stdbool.h>
 #include <stdint.h>

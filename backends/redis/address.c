@@ -1,9 +1,9 @@
 /* address.c - where a Redis server is, from a URL. */
 #include "address.h"
 
-#include "backends/encode.h"
-#include "backends/identity.h"
-#include "backends/url.h"
+#include "backends/common/encode.h"
+#include "backends/common/identity.h"
+#include "backends/common/url.h"
 
 #include <stdio.h>
 #include <string.h>

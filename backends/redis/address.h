@@ -16,8 +16,8 @@
 #define DLOCK_REDIS_ADDRESS_H
 
 #include "backends/backend.h"
-#include "backends/endpoint.h"
-#include "backends/tls.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/tls.h"
 
 enum { ADDRESS_HOSTS = 16 };
 

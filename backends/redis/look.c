@@ -12,7 +12,7 @@
  */
 #include "look.h"
 
-#include "backends/encode.h"
+#include "backends/common/encode.h"
 #include "cluster.h"
 #include "script.h"
 

@@ -1,7 +1,7 @@
 /* quorum.c - N independent masters, asked at once. */
 #include "quorum.h"
 
-#include "backends/url.h"
+#include "backends/common/url.h"
 #include "restart.h"
 
 #include <stdio.h>

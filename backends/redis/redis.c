@@ -36,11 +36,11 @@
  */
 #include "backends/backend.h"
 
-#include "backends/identity.h"
-#include "backends/patience.h"
-#include "backends/refuse.h"
-#include "backends/secret.h"
-#include "backends/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/patience.h"
+#include "backends/common/refuse.h"
+#include "backends/common/secret.h"
+#include "backends/common/setting.h"
 #include "look.h"
 #include "redis_queue.h"
 #include "redlock.h"

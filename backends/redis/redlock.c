@@ -55,9 +55,9 @@
  */
 #include "redlock.h"
 
-#include "backends/identity.h"
-#include "backends/patience.h"
-#include "backends/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/patience.h"
+#include "backends/common/setting.h"
 #include "dialect.h"
 #include "redlock_look.h"
 #include "redlock_wait.h"

@@ -1,7 +1,7 @@
 /* redlock_wait.c - when to ask a quorum again for what was refused. */
 #include "redlock_wait.h"
 
-#include "backends/dice.h"
+#include "backends/common/dice.h"
 
 enum { TRIES_WITHOUT_WAIT = 4 };
 

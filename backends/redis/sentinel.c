@@ -1,8 +1,8 @@
 /* sentinel.c - asks sentinels for the master, all at once. */
 #include "sentinel.h"
 
-#include "backends/resolve.h"
-#include "backends/secret.h"
+#include "backends/common/resolve.h"
+#include "backends/common/secret.h"
 #include "wire.h"
 
 #include <errno.h>

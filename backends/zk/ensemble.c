@@ -1,9 +1,9 @@
 /* ensemble.c - where a ZooKeeper ensemble is, from a URL. */
 #include "ensemble.h"
 
-#include "backends/encode.h"
-#include "backends/endpoint.h"
-#include "backends/url.h"
+#include "backends/common/encode.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/url.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* filter.c - gathers requests and answers of one connection. */
 #include "filter.h"
 
-#include "backends/inlet.h"
+#include "backends/common/inlet.h"
 #include "message.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* gate.c - holds the library's thread in its log until it may connect again. */
 #include "gate.h"
 
-#include "backends/clock.h"
+#include "backends/common/clock.h"
 #include "filter.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* hosts.c - turns the names of an ensemble's servers into addresses. */
 #include "hosts.h"
 
-#include "backends/endpoint.h"
-#include "backends/task.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/task.h"
 
 #include <errno.h>
 #include <netdb.h>

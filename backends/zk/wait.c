@@ -1,7 +1,7 @@
 /* wait.c - waits in the queue for our turn, and takes it. */
 #include "wait.h"
 
-#include "backends/refuse.h"
+#include "backends/common/refuse.h"
 #include "pool.h"
 #include "stranger.h"
 #include "unit.h"

@@ -27,7 +27,7 @@
 #ifndef DLOCK_ZK_WAIT_H
 #define DLOCK_ZK_WAIT_H
 
-#include "backends/patience.h"
+#include "backends/common/patience.h"
 #include "freeze.h"
 #include "node.h"
 #include "queue.h"

@@ -20,10 +20,10 @@
  */
 #include "backends/backend.h"
 
-#include "backends/identity.h"
-#include "backends/patience.h"
-#include "backends/refuse.h"
-#include "backends/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/patience.h"
+#include "backends/common/refuse.h"
+#include "backends/common/setting.h"
 #include "jobs.h"
 #include "pool.h"
 #include "survey.h"

@@ -8,7 +8,7 @@
 #ifndef DLOCK_LOOP_H
 #define DLOCK_LOOP_H
 
-#include "backends/clock.h"
+#include "backends/common/clock.h"
 
 #include <poll.h>
 #include <signal.h>

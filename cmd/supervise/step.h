@@ -31,7 +31,7 @@
 
 #include "cmd/lease.h"
 
-#include "backends/alert.h"
+#include "backends/common/alert.h"
 
 #define KILL_AGAIN (10 * NS_PER_MS)     /* pause between two sweeps of a dying tree */
 #define KILL_PATIENCE (5 * NS_PER_S)    /* after which a tree counts as beyond us */

@@ -31,8 +31,8 @@
  * of us.  What a look shows stands in `-O look=FILE`, see fake_look.c.
  */
 #include "backends/backend.h"
-#include "backends/patience.h"
-#include "backends/setting.h"
+#include "backends/common/patience.h"
+#include "backends/common/setting.h"
 #include "cmd/parse.h"
 #include "tests/servers/fake_look.h"
 

@@ -2,7 +2,7 @@
  * dl.c - Goal of these tests: a library's functions are found, and what is
  * missing is said with what to do.  The C library is one that is always there.
  */
-#include "backends/dl.h"
+#include "backends/common/dl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* inlet.c - the program's recv() and send(), with and without somebody who watches. */
-#include "backends/inlet.h"
+#include "backends/common/inlet.h"
 
 #include <dlfcn.h>
 #include <errno.h>

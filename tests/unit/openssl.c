@@ -1,8 +1,8 @@
 /*
- * openssl.c - Goal of these tests: what backends/openssl.h says of OpenSSL's functions is
+ * openssl.c - Goal of these tests: what backends/common/openssl.h says of OpenSSL's functions is
  * what its own headers say, and all of them are found.
  */
-#include "backends/openssl.h"
+#include "backends/common/openssl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * long as was promised and no longer, soon by those who are next, and by five
  * hundred others not more often than two hundred times a second.
  */
-#include "backends/patience.h"
+#include "backends/common/patience.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * row.c - Goal of these tests: what a database sends as a number, a boolean or text is
  * that, or refused.
  */
-#include "backends/row.h"
+#include "backends/sql/row.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

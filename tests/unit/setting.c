@@ -2,8 +2,8 @@
  * setting.c - Goal of these tests: what several backends read alike, they
  * read strictly: hosts and ports, secrets in files, durations.
  */
-#include "backends/endpoint.h"
-#include "backends/setting.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/setting.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

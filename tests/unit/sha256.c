@@ -2,7 +2,7 @@
  * sha256.c - Goal of these tests: the hash is that of the standard, whatever the length
  * of the data.
  */
-#include "backends/sha256.h"
+#include "backends/common/sha256.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

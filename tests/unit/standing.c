@@ -3,7 +3,7 @@
  * believed only if it makes sense, and a thousand who wait ask neither too often, nor too
  * late, nor in step.
  */
-#include "backends/standing.h"
+#include "backends/sql/standing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

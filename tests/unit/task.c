@@ -2,7 +2,7 @@
  * unit task.c - Goal of these tests: the work is done once, its end is seen, and
  * whoever lets go last frees it, in either order.
  */
-#include "backends/task.h"
+#include "backends/common/task.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
  * unit url.c - Goal of these tests: every URL falls into the right parts, or is
  * refused, and no part lies outside the text.
  */
-#include "backends/url.h"
+#include "backends/common/url.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #ifndef DLOCK_RESOLVE_H
 #define DLOCK_RESOLVE_H
 
-#include "backend.h"
+#include "backends/backend.h"
 
 #include <sys/socket.h>
 

@@ -7,7 +7,7 @@
 #ifndef DLOCK_REFUSE_H
 #define DLOCK_REFUSE_H
 
-#include "backend.h"
+#include "backends/backend.h"
 
 /*
  * RC_PROTOCOL: the key is in use as `kind` (and `limit`), beside which the claim may not

@@ -12,7 +12,7 @@
 #ifndef DLOCK_OPENSSL_H
 #define DLOCK_OPENSSL_H
 
-#include "backend.h"
+#include "backends/backend.h"
 
 struct ssl_ctx_st;
 struct ssl_method_st;

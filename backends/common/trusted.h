@@ -8,7 +8,7 @@
 #ifndef DLOCK_TRUSTED_H
 #define DLOCK_TRUSTED_H
 
-#include "backend.h"
+#include "backends/backend.h"
 
 #include <sys/stat.h>
 

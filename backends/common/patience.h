@@ -19,7 +19,7 @@
 #ifndef DLOCK_PATIENCE_H
 #define DLOCK_PATIENCE_H
 
-#include "backend.h"
+#include "backends/backend.h"
 
 struct patience {
 	int64_t first; /* the first bound, ns; a setting may change it */

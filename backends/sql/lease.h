@@ -1,5 +1,5 @@
 /*
- * sql_lease.h - mode=lease of the databases: a lease that procedures of a database keep.
+ * lease.h - mode=lease of the databases: a lease that procedures of a database keep.
  *
  *	ask      one call of a procedure: granted, or a place in the queue (standing.h)
  *	wait     until there is reason to ask, or a grant that has to be confirmed
@@ -14,7 +14,7 @@
 #ifndef DLOCK_SQL_LEASE_H
 #define DLOCK_SQL_LEASE_H
 
-#include "patience.h"
+#include "backends/common/patience.h"
 #include "standing.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */

@@ -20,7 +20,7 @@
 #ifndef DLOCK_TLS_H
 #define DLOCK_TLS_H
 
-#include "backend.h"
+#include "backends/backend.h"
 #include "stream.h"
 
 /* What the user says of it; NULL: nothing.  They outlive the struct tls. */

@@ -14,7 +14,7 @@
 #ifndef DLOCK_STREAM_H
 #define DLOCK_STREAM_H
 
-#include "backend.h"
+#include "backends/backend.h"
 
 #include <sys/socket.h>
 #include <sys/types.h>

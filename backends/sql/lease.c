@@ -1,7 +1,7 @@
-/* sql_lease.c - asks a database for a lease, waits for its turn, and confirms it. */
-#include "sql_lease.h"
+/* lease.c - asks a database for a lease, waits for its turn, and confirms it. */
+#include "lease.h"
 
-#include "refuse.h"
+#include "backends/common/refuse.h"
 
 /* ---- what an answer means ---- */
 

@@ -5,7 +5,7 @@
 #ifndef DLOCK_SETTING_H
 #define DLOCK_SETTING_H
 
-#include "backend.h"
+#include "backends/backend.h"
 
 /*
  * Hands each setting of the site to its row's setter.  RC_OK, or what the first

@@ -13,7 +13,7 @@
 #ifndef DLOCK_DL_H
 #define DLOCK_DL_H
 
-#include "backend.h"
+#include "backends/backend.h"
 
 struct dl_symbol {
 	const char *name;
