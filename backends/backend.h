@@ -182,6 +182,22 @@ struct grant {
 	int anchor;
 };
 
+/*
+ * What is known of those who have a lock that another one waits for.  It goes unchanged
+ * from the backend to the sentence that a user reads.
+ */
+struct holding {
+	enum lock_kind kind; /* of those who hold it now */
+	unsigned holders;    /* how many those are; 0: not known */
+	unsigned limit;      /* with KIND_LIMIT: how many fit */
+	/* nobody may take the key: `held` and `record` are of the freeze */
+	bool frozen;
+	/* how long one holder has had it, ns by the server's clock; < 0: not known */
+	int64_t held;
+	/* that holder's record as stored by it: hostile; "" if none */
+	char record[RECORD_BYTES];
+};
+
 /* ---- the caller, as a backend sees it ---- */
 
 enum woke {
@@ -208,16 +224,8 @@ struct host {
 		/* the server does not answer; how, says the fault given to acquire */
 		bool silent;
 		unsigned position; /* 1: next in line; 0: not known */
-		/* how long one holder has had it by the server's clock; < 0: not known */
-		int64_t held;
-		/* that holder's record as stored by it: hostile; "" if none */
-		char holder[RECORD_BYTES];
-		enum lock_kind kind; /* of those who hold it now */
-		unsigned holders;    /* how many those are; 0: not known */
-		unsigned limit;      /* if their kind has one */
-		const char *key;     /* which of several keys; NULL: the only one */
-		/* the key is frozen: `holder` is the record of who did it, held since then */
-		bool frozen;
+		const char *key;   /* which of several keys; NULL: the only one */
+		struct holding holding;
 	} seen;
 
 	/*

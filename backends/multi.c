@@ -463,7 +463,7 @@ open_part(struct part *p, struct fault *f)
 	enum rc rc;
 
 	p->host = (struct host){.wait = part_wait,
-	    .seen.held = -1,
+	    .seen.holding.held = -1,
 	    .alert = -1,
 	    .verbose = m->base.host->verbose};
 	p->rc = RC_OK;

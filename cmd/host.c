@@ -38,5 +38,5 @@ host_wait(struct host *h, int fd, short events, instant until)
 void
 host_init(struct host *h)
 {
-	*h = (struct host){.wait = host_wait, .seen.held = -1, .alert = -1};
+	*h = (struct host){.wait = host_wait, .seen.holding.held = -1, .alert = -1};
 }

@@ -155,8 +155,8 @@ find_first_holder(
 static void
 show_holder(struct file *f, const struct header *h)
 {
-	f->base.host->seen.held = header_age(h, file_now());
-	snprintf(f->base.host->seen.holder, RECORD_BYTES, "%s", h->record);
+	f->base.host->seen.holding.held = header_age(h, file_now());
+	snprintf(f->base.host->seen.holding.record, RECORD_BYTES, "%s", h->record);
 }
 
 /*
@@ -180,10 +180,10 @@ show_line(struct file *f)
 	    held            ? &holder
 		: f->frozen ? &freeze
 			    : &(struct header){.next = 1});
-	f->base.host->seen.frozen = f->frozen;
-	f->base.host->seen.kind = c.kind;
-	f->base.host->seen.holders = held || !f->frozen ? c.holders : 0;
-	f->base.host->seen.limit = c.limit;
+	f->base.host->seen.holding.frozen = f->frozen;
+	f->base.host->seen.holding.kind = c.kind;
+	f->base.host->seen.holding.holders = held || !f->frozen ? c.holders : 0;
+	f->base.host->seen.holding.limit = c.limit;
 	f->base.host->seen.position = c.position;
 }
 

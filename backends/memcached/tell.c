@@ -59,16 +59,16 @@ show(struct memcached *m, struct sight *i)
 						  : NULL;
 
 	host->seen.position = 0;
-	host->seen.held = -1;
-	*host->seen.holder = '\0';
+	host->seen.holding.held = -1;
+	*host->seen.holding.record = '\0';
 	if (of) {
 		secret_blot(of->record, m->place.address.password);
-		memcpy(host->seen.holder, of->record, sizeof of->record);
-		host->seen.held = held_for(m, of->since);
+		memcpy(host->seen.holding.record, of->record, sizeof of->record);
+		host->seen.holding.held = held_for(m, of->since);
 	}
-	host->seen.kind = KIND_EXCLUSIVE;
-	host->seen.holders = i->held;
-	host->seen.frozen = i->frozen;
+	host->seen.holding.kind = KIND_EXCLUSIVE;
+	host->seen.holding.holders = i->held;
+	host->seen.holding.frozen = i->frozen;
 }
 
 enum rc
@@ -84,9 +84,9 @@ static void
 show_unready(struct memcached *m, enum unready why)
 {
 	m->pace.unready = why;
-	m->base.host->seen.holders = 0;
-	*m->base.host->seen.holder = '\0';
-	m->base.host->seen.held = -1;
+	m->base.host->seen.holding.holders = 0;
+	*m->base.host->seen.holding.record = '\0';
+	m->base.host->seen.holding.held = -1;
 }
 
 enum rc

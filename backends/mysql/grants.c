@@ -49,13 +49,16 @@ read_seen(struct host *host, const struct row *r)
 	    !row_integer(r, SEEN_HOLDERS, 0, INT32_MAX, &holders))
 		return false;
 	host->seen.position = (unsigned)waiting + 1;
-	host->seen.holders = (unsigned)holders;
-	host->seen.held = row_integer(r, SEEN_AGE, 0, INT64_MAX / 1000, &age) ? age * 1000
-									      : -1;
-	if (!row_text(r, SEEN_RECORD, host->seen.holder, sizeof host->seen.holder))
-		host->seen.holder[0] = '\0';
-	host->seen.kind = row_boolean(r, SEEN_SHARED, &shared) && shared ? KIND_SHARED
-									 : KIND_EXCLUSIVE;
+	host->seen.holding.holders = (unsigned)holders;
+	host->seen.holding.held = row_integer(r, SEEN_AGE, 0, INT64_MAX / 1000, &age)
+	    ? age * 1000
+	    : -1;
+	if (!row_text(r, SEEN_RECORD, host->seen.holding.record,
+		sizeof host->seen.holding.record))
+		host->seen.holding.record[0] = '\0';
+	host->seen.holding.kind = row_boolean(r, SEEN_SHARED, &shared) && shared
+	    ? KIND_SHARED
+	    : KIND_EXCLUSIVE;
 	return true;
 }
 

@@ -175,7 +175,7 @@ take_answer(
 	if (!standing_read(s, my->claim, host, r, DONE_FIRST) ||
 	    (s->code == QUEUED && !row_text(r, AHEAD, l->ahead, sizeof l->ahead)))
 		return refuse_answer(my, f);
-	l->one_of_many = s->next && host->seen.kind == KIND_LIMIT &&
+	l->one_of_many = s->next && host->seen.holding.kind == KIND_LIMIT &&
 	    my->claim->kind == KIND_LIMIT;
 	read_who(row_words(r, RECORD), s->done.who, sizeof s->done.who);
 	return sql_lease_heard(&l->lease, sent, g, f);

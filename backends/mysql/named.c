@@ -215,8 +215,8 @@ see_other(struct mysql *my, instant until, struct fault *f)
 	if (rc == RC_OK && holder.session) {
 		put_harmless(who, sizeof who, holder.foreign.who);
 		put_harmless(from, sizeof from, holder.foreign.host);
-		host->seen.holders = 1;
-		snprintf(host->seen.holder, sizeof host->seen.holder,
+		host->seen.holding.holders = 1;
+		snprintf(host->seen.holding.record, sizeof host->seen.holding.record,
 		    "{\"pid\":%" PRId64
 		    ",\"command\":\"a session of MySQL\",\"who\":\"%s@%s\"}",
 		    holder.session, *who ? who : "somebody", *from ? from : "somewhere");
@@ -233,13 +233,14 @@ see(struct mysql *my, instant until, struct fault *f)
 	struct host *host = my->base.host;
 	enum rc rc = RC_OK;
 
-	host->seen.held = -1;
-	host->seen.holders = 0;
+	host->seen.holding.held = -1;
+	host->seen.holding.holders = 0;
 	if (!named_of(my)->no_table) {
 		rc = grants_see(my, subject(my, my->claim->key), until, f);
 		rc = get_table(my, rc, until, f);
 	}
-	return rc == RC_OK && host->seen.holders == 0 ? see_other(my, until, f) : rc;
+	return rc == RC_OK && host->seen.holding.holders == 0 ? see_other(my, until, f)
+							      : rc;
 }
 
 /* ---- one attempt ---- */

@@ -119,13 +119,14 @@ bound_see(struct pg *pg, const PGresult *r, int first)
 	if (!row_integer(&row, first, 0, INT64_MAX, &waiting))
 		return false;
 	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
-	host->seen.held = -1;
-	if (!row_text(&row, first + 1, host->seen.holder, sizeof host->seen.holder))
-		host->seen.holder[0] = '\0';
+	host->seen.holding.held = -1;
+	if (!row_text(&row, first + 1, host->seen.holding.record,
+		sizeof host->seen.holding.record))
+		host->seen.holding.record[0] = '\0';
 	if (!row_integer(&row, first + 2, 0, INT32_MAX, &holders))
 		holders = 0;
-	host->seen.holders = holders;
-	host->seen.kind = row_boolean(&row, first + 3, &shared) && shared
+	host->seen.holding.holders = holders;
+	host->seen.holding.kind = row_boolean(&row, first + 3, &shared) && shared
 	    ? KIND_SHARED
 	    : KIND_EXCLUSIVE;
 	return true;

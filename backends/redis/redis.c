@@ -313,12 +313,13 @@ redis_show(struct redis *r, struct answer *a)
 
 	secret_blot(a->waiting.holder, r->site.address.password);
 	host->seen.position = a->waiting.place;
-	host->seen.held = a->waiting.held_ms < 0 ? -1 : a->waiting.held_ms * NS_PER_MS;
-	memcpy(host->seen.holder, a->waiting.holder, sizeof a->waiting.holder);
-	host->seen.kind = a->used.kind;
-	host->seen.holders = a->waiting.holders;
-	host->seen.limit = a->used.limit;
-	host->seen.frozen = a->waiting.frozen;
+	host->seen.holding.held = a->waiting.held_ms < 0 ? -1
+							 : a->waiting.held_ms * NS_PER_MS;
+	memcpy(host->seen.holding.record, a->waiting.holder, sizeof a->waiting.holder);
+	host->seen.holding.kind = a->used.kind;
+	host->seen.holding.holders = a->waiting.holders;
+	host->seen.holding.limit = a->used.limit;
+	host->seen.holding.frozen = a->waiting.frozen;
 }
 
 /* What was granted does not count, and is given back; it is asked for again. */

@@ -39,12 +39,13 @@ static void
 show(struct host *host, const struct vote *holder)
 {
 	host->seen.position = 0;
-	host->seen.held = holder && holder->held >= 0 ? holder->held * NS_PER_MS : -1;
-	snprintf(host->seen.holder, sizeof host->seen.holder, "%s",
+	host->seen.holding.held = holder && holder->held >= 0 ? holder->held * NS_PER_MS
+							      : -1;
+	snprintf(host->seen.holding.record, sizeof host->seen.holding.record, "%s",
 	    holder ? holder->record : "");
-	host->seen.kind = KIND_EXCLUSIVE;
-	host->seen.holders = holder ? 1 : 0;
-	host->seen.frozen = false;
+	host->seen.holding.kind = KIND_EXCLUSIVE;
+	host->seen.holding.holders = holder ? 1 : 0;
+	host->seen.holding.frozen = false;
 }
 
 static enum rc

@@ -53,17 +53,17 @@ see_holders(struct host *host, const struct row *r, int64_t held_ms)
 	const char *word = row_words(r, ANSWER_KIND);
 	int64_t holders, room;
 
-	host->seen.held = held_ms < 0 ? -1 : held_ms * NS_PER_MS;
+	host->seen.holding.held = held_ms < 0 ? -1 : held_ms * NS_PER_MS;
 	if (held_ms < 0)
-		host->seen.holder[0] = '\0';
+		host->seen.holding.record[0] = '\0';
 	if (!row_integer(r, ANSWER_HOLDERS, 0, BELIEVED, &holders) ||
-	    !read_kind(r, &host->seen.kind, &room)) {
-		host->seen.kind = KIND_EXCLUSIVE;
+	    !read_kind(r, &host->seen.holding.kind, &room)) {
+		host->seen.holding.kind = KIND_EXCLUSIVE;
 		room = holders = 0;
 	}
-	host->seen.limit = room;
-	host->seen.holders = holders;
-	host->seen.frozen = word && strcmp(word, KIND_WORD_FREEZE) == 0;
+	host->seen.holding.limit = room;
+	host->seen.holding.holders = holders;
+	host->seen.holding.frozen = word && strcmp(word, KIND_WORD_FREEZE) == 0;
 }
 
 bool
@@ -78,7 +78,8 @@ standing_read_place(struct standing *s, struct host *host, const struct row *r)
 		/* nobody holds: the first in line has not come for it yet */
 		s->left_ms = 0;
 	if (!row_integer(r, ANSWER_HELD_MS, 0, BELIEVED * 1000, &held_ms) ||
-	    !row_text(r, ANSWER_HOLDER, host->seen.holder, sizeof host->seen.holder))
+	    !row_text(r, ANSWER_HOLDER, host->seen.holding.record,
+		sizeof host->seen.holding.record))
 		held_ms = -1;
 	host->seen.position = s->place;
 	see_holders(host, r, held_ms);

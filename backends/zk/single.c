@@ -35,12 +35,12 @@ show(struct turn *t, const struct call *node)
 	char *record = data_record(data, session_secret(t->node->session));
 
 	h->seen.position = 0;
-	h->seen.kind = KIND_EXCLUSIVE;
-	h->seen.holders = 1;
-	h->seen.limit = 0;
-	h->seen.held = -1; /* the server's clock is told with nodes of our own */
-	session_quote(t->node->session, h->seen.holder, sizeof h->seen.holder,
-	    record ? record : data);
+	h->seen.holding.kind = KIND_EXCLUSIVE;
+	h->seen.holding.holders = 1;
+	h->seen.holding.limit = 0;
+	h->seen.holding.held = -1; /* the server's clock is told with nodes of our own */
+	session_quote(t->node->session, h->seen.holding.record,
+	    sizeof h->seen.holding.record, record ? record : data);
 	free(record);
 }
 

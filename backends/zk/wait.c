@@ -114,7 +114,7 @@ turn_heed_freeze(struct turn *t, struct place *p, const char *part,
 		    true, turn_answer_by(t), f);
 	note_freeze(t, now);
 	if (!t->freeze.on)
-		t->host->seen.frozen = false;
+		t->host->seen.holding.frozen = false;
 	if (rc == RC_OK && t->freeze.on)
 		queue_hold_back(p, t->freeze.name);
 	return rc;
@@ -236,14 +236,15 @@ show_first(struct turn *t, const struct call *first)
 	char *record = data_record(call_text(first), session_secret(t->node->session));
 
 	t->host->seen.position = t->place.position;
-	t->host->seen.kind = t->place.holders.kind;
-	t->host->seen.holders = t->place.holders.n;
-	t->host->seen.limit = t->place.holders.limit;
-	t->host->seen.held = data_stage(call_text(first)) == STAGE_AT_ONCE && held >= 0
+	t->host->seen.holding.kind = t->place.holders.kind;
+	t->host->seen.holding.holders = t->place.holders.n;
+	t->host->seen.holding.limit = t->place.holders.limit;
+	t->host->seen.holding.held = data_stage(call_text(first)) == STAGE_AT_ONCE &&
+		held >= 0
 	    ? held
 	    : -1;
-	session_quote(t->node->session, t->host->seen.holder, sizeof t->host->seen.holder,
-	    record ? record : call_text(first));
+	session_quote(t->node->session, t->host->seen.holding.record,
+	    sizeof t->host->seen.holding.record, record ? record : call_text(first));
 	free(record);
 }
 
@@ -253,14 +254,15 @@ turn_show_freeze(struct turn *t)
 	struct host *h = t->host;
 	int64_t now = node_server_now(t->node);
 
-	h->seen.frozen = true;
+	h->seen.holding.frozen = true;
 	h->seen.position = t->place.before + 1;
-	h->seen.kind = KIND_EXCLUSIVE;
-	h->seen.holders = h->seen.limit = 0;
-	h->seen.held = now < 0 || t->freeze.since < 0 || now < t->freeze.since
+	h->seen.holding.kind = KIND_EXCLUSIVE;
+	h->seen.holding.holders = h->seen.holding.limit = 0;
+	h->seen.holding.held = now < 0 || t->freeze.since < 0 || now < t->freeze.since
 	    ? -1
 	    : now - t->freeze.since;
-	snprintf(h->seen.holder, sizeof h->seen.holder, "%s", t->freeze.record);
+	snprintf(h->seen.holding.record, sizeof h->seen.holding.record, "%s",
+	    t->freeze.record);
 }
 
 void
@@ -269,13 +271,13 @@ turn_show_units(struct turn *t, size_t position, size_t held)
 	struct host *h = t->host;
 
 	h->seen.position = position;
-	h->seen.kind = KIND_LIMIT;
-	h->seen.limit = t->claim->limit;
-	h->seen.holders = held;
-	h->seen.held = -1;
-	h->seen.holder[0] = '\0';
-	h->seen.frozen = t->freeze.on;
-	if (h->seen.frozen && held == 0)
+	h->seen.holding.kind = KIND_LIMIT;
+	h->seen.holding.limit = t->claim->limit;
+	h->seen.holding.holders = held;
+	h->seen.holding.held = -1;
+	h->seen.holding.record[0] = '\0';
+	h->seen.holding.frozen = t->freeze.on;
+	if (h->seen.holding.frozen && held == 0)
 		turn_show_freeze(t);
 }
 
@@ -299,7 +301,7 @@ show_pool(struct turn *t)
 static void
 show(struct turn *t, const struct call *first)
 {
-	t->host->seen.frozen = t->freeze.on;
+	t->host->seen.holding.frozen = t->freeze.on;
 	if (t->freeze.on &&
 	    !freeze_leaves(
 		&t->freeze, call_stat(first)->czxid, data_stage(call_text(first))))
@@ -451,10 +453,10 @@ look_at_freeze(struct turn *t, struct fault *f)
 	c = call_exists(t->node->session, path);
 	rc = call_finish(c, turn_answer_by(t), &code, f);
 	if (rc == RC_OK && code == ZNONODE) {
-		t->freeze.on = h->seen.frozen = false;
+		t->freeze.on = h->seen.holding.frozen = false;
 		t->thaws = NEVER;
-		h->seen.held = -1;
-		h->seen.holder[0] = '\0'; /* it was who had frozen it */
+		h->seen.holding.held = -1;
+		h->seen.holding.record[0] = '\0'; /* it was who had frozen it */
 	}
 	return rc;
 }
@@ -581,7 +583,7 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 		return rc;
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
-		    t->host->seen.frozen ? "frozen" : "held");
+		    t->host->seen.holding.frozen ? "frozen" : "held");
 	t->watching = true;
 	return await_change(t, turn_beat(t), until, f);
 }

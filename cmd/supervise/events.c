@@ -60,10 +60,12 @@ put_holding(struct object *j, const struct msg *m)
 {
 	if (m->holding.frozen)
 		object_true(j, "frozen");
-	if (m->holding.holders == 0)
-		return;
-	put_kind(j, m->holding.kind, m->holding.limit);
-	object_number(j, "holders", m->holding.holders);
+	if (m->holding.holders > 0) {
+		put_kind(j, m->holding.kind, m->holding.limit);
+		object_number(j, "holders", m->holding.holders);
+	}
+	if (*m->holding.record)
+		object_string(j, "holder", m->holding.record);
 }
 
 static void
@@ -81,7 +83,7 @@ events_message(const struct plan *p, const struct msg *m)
 	static const struct {
 		const char *event, *number, *text;
 	} shapes[] = {
-	    [MSG_WAITING] = {"waiting", "position", "holder"},
+	    [MSG_WAITING] = {"waiting", "position", NULL},
 	    [MSG_RETRYING] = {"retrying", NULL, "reason"},
 	    [MSG_SKIPPED] = {"skipped", NULL, "reason"},
 	    [MSG_GRANTED] = {"acquired", NULL, NULL},

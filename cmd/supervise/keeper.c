@@ -289,12 +289,12 @@ keeper_react(struct keeper *k, enum event_kind kind, int value)
 static void
 notice_kin(struct keeper *k)
 {
-	const char *holder = k->host.seen.holder;
+	const char *holder = k->host.seen.holding.record;
 	enum record_kin kin = KIN_NONE;
 
 	if (k->plan->wait.most != 0 && !k->host.seen.silent && *holder &&
-	    !k->host.seen.frozen &&
-	    (k->host.seen.kind != KIND_LIMIT || k->host.seen.limit == 1))
+	    !k->host.seen.holding.frozen &&
+	    (k->host.seen.holding.kind != KIND_LIMIT || k->host.seen.holding.limit == 1))
 		kin = record_kin(holder);
 	if (kin == KIN_RUN)
 		k->for_ancestor = k->todo.stop = true;
@@ -311,7 +311,7 @@ refuse_ancestor(struct keeper *k)
 {
 	char holder[300];
 
-	record_describe(k->host.seen.holder, holder, sizeof holder);
+	record_describe(k->host.seen.holding.record, holder, sizeof holder);
 	return fault_set(&k->fault, RC_PROTOCOL,
 	    "it is held by the dlock around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
 	    "(sudo and env -i remove it) or leads elsewhere: it would wait for its own parent for ever",

@@ -64,10 +64,19 @@ union control {
 	char room[CMSG_SPACE(sizeof((struct anchors *)0)->fds)];
 };
 
+/* The string with which a message ends. */
+static char *
+words_of(struct msg *m)
+{
+	return m->kind == MSG_WAITING ? m->holding.record : m->text;
+}
+
 void
 link_send(int end, const struct msg *m, const struct anchors *a)
 {
-	struct iovec text = {(void *)m, offsetof(struct msg, text) + strlen(m->text) + 1};
+	const char *words = words_of((struct msg *)m);
+	struct iovec text = {
+	    (void *)m, (size_t)(words - (const char *)m) + strlen(words) + 1};
 	struct msghdr h = {.msg_iov = &text, .msg_iovlen = 1};
 	union control control;
 
@@ -108,6 +117,6 @@ link_receive(int end, struct msg *m, struct anchors *a)
 			a->n = (c->cmsg_len - CMSG_LEN(0)) / sizeof a->fds[0];
 			memcpy(a->fds, CMSG_DATA(c), a->n * sizeof a->fds[0]);
 		}
-	m->text[sizeof m->text - 1] = '\0';
+	words_of(m)[RECORD_BYTES - 1] = '\0';
 	return 1;
 }

@@ -68,7 +68,7 @@ struct shared {
 
 enum msg_kind {
 	/* keeper to front */
-	MSG_WAITING,  /* number: position, held, key, holding, text: a holder's record */
+	MSG_WAITING,  /* number: position; key, holding */
 	MSG_RETRYING, /* the server does not answer; key, text: how */
 	MSG_SKIPPED,  /* the job has been done; text: by whom */
 	/* token, slot; carries the anchors; may be left out: link_tells() */
@@ -86,14 +86,6 @@ enum msg_kind {
 	MSG_SIGNAL, /* number: signal; had, ends */
 };
 
-/* Who holds a lock that is waited for, as a backend has seen it (host->seen). */
-struct holding {
-	enum lock_kind kind;
-	unsigned holders; /* 0: not known */
-	unsigned limit;   /* with KIND_LIMIT */
-	bool frozen;      /* nobody may take it: the record is of who has frozen it */
-};
-
 struct msg {
 	enum msg_kind kind;
 	bool had;     /* MSG_SIGNAL: the command, if it runs, has got this one already */
@@ -102,9 +94,10 @@ struct msg {
 	int64_t number;
 	uint64_t token;
 	unsigned slot; /* with --limit */
-	int64_t held;
-	struct holding holding;
-	char text[RECORD_BYTES];
+	union {
+		struct holding holding;  /* MSG_WAITING */
+		char text[RECORD_BYTES]; /* all others */
+	};
 };
 
 /* Both ends (close-on-exec), or -1 with errno. */

@@ -23,26 +23,21 @@ key_seen(const struct news *n)
 	return i;
 }
 
-static struct holding
-holding_seen(const struct news *n)
+static void
+send_to_front(struct news *n, struct msg *m)
 {
-	return (struct holding){n->host->seen.kind, n->host->seen.holders,
-	    n->host->seen.limit, n->host->seen.frozen};
+	m->key = key_seen(n);
+	if (n->link >= 0)
+		link_send(n->link, m, NULL);
 }
 
 void
 news_send(struct news *n, enum msg_kind kind, int64_t number, const char *text)
 {
-	struct msg m = {.kind = kind,
-	    .number = number,
-	    .key = key_seen(n),
-	    .held = n->host->seen.held,
-	    .holding = holding_seen(n)};
+	struct msg m = {.kind = kind, .number = number};
 
-	if (n->link < 0)
-		return;
 	snprintf(m.text, sizeof m.text, "%s", text);
-	link_send(n->link, &m, NULL);
+	send_to_front(n, &m);
 }
 
 void
@@ -69,11 +64,12 @@ news_grant(struct news *n, const struct grant *g, const struct anchors *anchors)
 		link_send(n->link, &m, anchors);
 }
 
+/* But for the time, which always passes. */
 static bool
 is_same_holding(const struct holding *a, const struct holding *b)
 {
 	return a->kind == b->kind && a->holders == b->holders && a->limit == b->limit &&
-	    a->frozen == b->frozen;
+	    a->frozen == b->frozen && strcmp(a->record, b->record) == 0;
 }
 
 bool
@@ -81,22 +77,28 @@ news_wait(struct news *n, const char *trouble)
 {
 	bool silent = n->host->seen.silent;
 	unsigned position = n->host->seen.position;
-	struct holding holding = holding_seen(n);
-	const char *text = silent ? trouble : n->host->seen.holder;
+	const struct holding *holding = &n->host->seen.holding;
+	const char *why = silent ? trouble : "";
 	/* else which key it is says nothing */
-	bool known = silent || position || holding.holders || holding.frozen || *text;
+	bool known = silent || position || holding->holders || holding->frozen ||
+	    *holding->record;
 	unsigned key = known ? key_seen(n) : n->key;
 
 	if (n->silent == silent && n->position == position && n->key == key &&
-	    is_same_holding(&n->holding, &holding) && strcmp(n->text, text) == 0)
+	    is_same_holding(&n->holding, holding) && strcmp(n->why, why) == 0)
 		return false;
 	n->waited = true;
 	n->silent = silent;
 	n->position = position;
 	n->key = key_seen(n);
-	n->holding = holding;
-	snprintf(n->text, sizeof n->text, "%s", text);
-	news_send(n, silent ? MSG_RETRYING : MSG_WAITING, position, text);
+	n->holding = *holding;
+	snprintf(n->why, sizeof n->why, "%s", why);
+	if (silent)
+		news_send(n, MSG_RETRYING, position, why);
+	else
+		send_to_front(n,
+		    &(struct msg){
+			.kind = MSG_WAITING, .number = position, .holding = *holding});
 	return true;
 }
 

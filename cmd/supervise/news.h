@@ -1,8 +1,7 @@
 /*
  * news.h - what the keeper tells the front, and nothing twice.
  *
- * The keeper's end of the link.  Every message also says what the backend has last seen
- * of the queue (host->seen).  When the front is gone, nobody is told.
+ * The keeper's end of the link.  When the front is gone, nobody is told.
  */
 #ifndef DLOCK_NEWS_H
 #define DLOCK_NEWS_H
@@ -14,13 +13,13 @@ struct news {
 	struct host *host;
 	int link; /* -1: the front is gone */
 	/* the front has been told: */
-	bool waited;             /* that we wait: */
-	bool silent;             /* for a server that does not answer, */
-	unsigned position;       /* or at this place in the queue */
-	unsigned key;            /* for this key, */
-	struct holding holding;  /* which so many hold; */
-	char text[RECORD_BYTES]; /* why, or for this holder */
-	bool suspect;            /* that a renewal was not answered */
+	bool waited;            /* that we wait: */
+	bool silent;            /* for a server that does not answer, */
+	unsigned position;      /* or at this place in the queue */
+	unsigned key;           /* for this key, */
+	struct holding holding; /* which these hold; */
+	char why[RECORD_BYTES]; /* why it does not answer */
+	bool suspect;           /* that a renewal was not answered */
 };
 
 /* plan and host outlive it; the link is closed by whoever sees its end. */

@@ -65,15 +65,15 @@ hear_end(struct progress *g, const struct msg *m)
 {
 	struct timespec now;
 	struct record r;
-	json_t *root = record_read(&r, m->text);
+	json_t *root = record_read(&r, m->holding.record);
 	char until[64];
 	int64_t end = EPOCH_NONE;
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (r.for_ms > 0)
 		end = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 +
-		    r.for_ms * 1000 - m->held / 1000;
-	if (r.for_ms == -1 || (r.for_ms > 0 && m->held >= 0))
+		    r.for_ms * 1000 - m->holding.held / 1000;
+	if (r.for_ms == -1 || (r.for_ms > 0 && m->holding.held >= 0))
 		snprintf(g->seen.until, sizeof g->seen.until, ", %s",
 		    show_until(end, until, sizeof until));
 	json_decref(root);
@@ -88,12 +88,13 @@ progress_heard(struct progress *g, const struct msg *m)
 		return;
 	}
 	hear_trouble(g, "");
-	g->seen.named = *m->text != '\0';
+	g->seen.named = *m->holding.record != '\0';
 	g->seen.position = m->number;
 	g->seen.holding = m->holding;
-	g->seen.held_since = m->held >= 0 ? instant_now() - m->held : NEVER;
+	g->seen.held_since = m->holding.held >= 0 ? instant_now() - m->holding.held
+						  : NEVER;
 	if (g->seen.named)
-		record_describe(m->text, g->seen.holder, sizeof g->seen.holder);
+		record_describe(m->holding.record, g->seen.holder, sizeof g->seen.holder);
 	*g->seen.until = '\0';
 	if (g->seen.named && progress_frozen(g))
 		hear_end(g, m);

@@ -339,11 +339,11 @@ static enum rc
 wait_for_another(struct fake *k, instant until, struct fault *f)
 {
 	k->base.host->seen.position = 1;
-	k->base.host->seen.held = NS_PER_S;
-	k->base.host->seen.kind = k->kind;
-	k->base.host->seen.holders = k->holders;
-	k->base.host->seen.limit = k->limit;
-	strcpy(k->base.host->seen.holder,
+	k->base.host->seen.holding.held = NS_PER_S;
+	k->base.host->seen.holding.kind = k->kind;
+	k->base.host->seen.holding.holders = k->holders;
+	k->base.host->seen.holding.limit = k->limit;
+	strcpy(k->base.host->seen.holding.record,
 	    "{\"who\":\"another@fake\",\"pid\":7,\"command\":\"true\"}");
 	if (until != 0 && sleep_until(k, NEVER, until, f) == RC_STOP)
 		return RC_STOP;
@@ -429,7 +429,7 @@ fake_acquire(struct store *s, const struct claim *claim, instant until, struct g
 
 	k->claim = claim;
 	patience_begin(&k->patience, claim);
-	s->host->seen.held = -1;
+	s->host->seen.holding.held = -1;
 	rc = ask_to_acquire(k, until, &sent, f);
 	if (rc == RC_BUSY)
 		return wait_for_another(k, until, f);

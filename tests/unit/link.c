@@ -43,22 +43,33 @@ messages_arrive_whole_and_in_order(void **state)
 	struct msg m = {.kind = MSG_GRANTED,
 		       .had = true,
 		       .number = INT64_MIN,
-		       .token = UINT64_MAX,
-		       .held = -1},
+		       .token = UINT64_MAX},
+		   waits = {.kind = MSG_WAITING,
+		       .number = 3,
+		       .key = 1,
+		       .holding = {KIND_LIMIT, 4, 5, true, -1, ""}},
 		   got;
 	struct anchors a = {.n = 7};
 
 	memset(m.text, 't', sizeof m.text - 1);
+	memset(waits.holding.record, 'r', RECORD_BYTES - 1);
 	link_send(ends[0], &m, NULL);
+	link_send(ends[0], &waits, NULL);
 	strcpy(m.text, "");
 	m.kind = MSG_SIGNAL;
 	link_send(ends[0], &m, NULL);
 	assert_int_equal(link_receive(ends[1], &got, &a), 1);
 	assert_int_equal(a.n, 0);
 	assert_int_equal(got.kind, MSG_GRANTED);
-	assert_true(got.had && !got.ends && got.number == INT64_MIN &&
-	    got.token == UINT64_MAX && got.held == -1);
+	assert_true(
+	    got.had && !got.ends && got.number == INT64_MIN && got.token == UINT64_MAX);
 	assert_int_equal(strspn(got.text, "t"), sizeof m.text - 1);
+	assert_int_equal(link_receive(ends[1], &got, &a), 1);
+	assert_int_equal(got.kind, MSG_WAITING);
+	assert_true(got.number == 3 && got.key == 1 && got.holding.kind == KIND_LIMIT &&
+	    got.holding.holders == 4 && got.holding.limit == 5 && got.holding.frozen &&
+	    got.holding.held == -1);
+	assert_string_equal(got.holding.record, waits.holding.record);
 	assert_int_equal(link_receive(ends[1], &got, &a), 1);
 	assert_int_equal(got.kind, MSG_SIGNAL);
 	assert_string_equal(got.text, "");

@@ -322,8 +322,8 @@ b_is_busy(
 	if (!is(k, "b") || strcmp(call, "acquire") != 0)
 		return RC_OK;
 	assert_int_equal(until, 0);
-	k->base.host->seen.held = 5;
-	strcpy(k->base.host->seen.holder, "{\"who\":\"somebody\"}");
+	k->base.host->seen.holding.held = 5;
+	strcpy(k->base.host->seen.holding.record, "{\"who\":\"somebody\"}");
 	return fault_set(f, RC_BUSY, "held");
 }
 
@@ -336,8 +336,8 @@ one_that_is_busy_leaves_none(void **state)
 	assert_int_equal(acquire(0), RC_BUSY);
 	names("b");
 	assert_string_equal(host.seen.key, "b");
-	assert_int_equal(host.seen.held, 5);
-	assert_string_equal(host.seen.holder, "{\"who\":\"somebody\"}");
+	assert_int_equal(host.seen.holding.held, 5);
+	assert_string_equal(host.seen.holding.record, "{\"who\":\"somebody\"}");
 	assert_int_equal(release(STATUS_NONE), RC_OK);
 	says("acquire a, acquire b, release a, release b, ");
 	assert_int_equal(release(STATUS_NONE), RC_OK);

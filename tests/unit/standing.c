@@ -90,11 +90,11 @@ a_place_is_read_with_who_holds(void **state)
 	assert_int_equal(s.jitter, 7);
 	assert_false(standing_concerns_us(&s));
 	assert_int_equal(host.seen.position, 2);
-	assert_int_equal(host.seen.held, 40 * NS_PER_MS);
-	assert_int_equal(host.seen.kind, KIND_SHARED);
-	assert_int_equal(host.seen.holders, 1);
-	assert_string_equal(host.seen.holder, "{}");
-	assert_false(host.seen.frozen);
+	assert_int_equal(host.seen.holding.held, 40 * NS_PER_MS);
+	assert_int_equal(host.seen.holding.kind, KIND_SHARED);
+	assert_int_equal(host.seen.holding.holders, 1);
+	assert_string_equal(host.seen.holding.record, "{}");
+	assert_false(host.seen.holding.frozen);
 }
 
 static void
@@ -109,15 +109,15 @@ nobody_may_hold_and_a_freeze_is_no_holder(void **state)
 	a.at[ANSWER_LEFT_MS] = a.at[ANSWER_HELD_MS] = a.at[ANSWER_KIND] = NULL;
 	assert_true(read_all(&s, &host, a, &claim));
 	assert_int_equal(s.left_ms, 0);
-	assert_int_equal(host.seen.held, -1);
-	assert_string_equal(host.seen.holder, "");
-	assert_int_equal(host.seen.holders, 0);
+	assert_int_equal(host.seen.holding.held, -1);
+	assert_string_equal(host.seen.holding.record, "");
+	assert_int_equal(host.seen.holding.holders, 0);
 	a = queued();
 	a.at[ANSWER_KIND] = "freeze";
 	assert_true(read_all(&s, &host, a, &claim));
-	assert_true(host.seen.frozen);
-	assert_int_equal(host.seen.holders, 0);
-	assert_int_equal(host.seen.held, 40 * NS_PER_MS);
+	assert_true(host.seen.holding.frozen);
+	assert_int_equal(host.seen.holding.holders, 0);
+	assert_int_equal(host.seen.holding.held, 40 * NS_PER_MS);
 }
 
 static void
