@@ -11,15 +11,25 @@
 	"privilege_type IN ('CREATE ROUTINE', 'ALTER ROUTINE', 'CREATE VIEW', 'CREATE', " \
 	"'ALTER', 'DROP')"
 
+/* One by which whatever is wanted can be written into the tables of the database mysql. */
+#define WRITES "privilege_type IN ('INSERT', 'UPDATE')"
+#define KEPT_TABLES \
+	"('proc', 'procs_priv', 'user', 'global_priv', 'db', 'tables_priv', 'columns_priv', " \
+	"'roles_mapping', 'proxies_priv')"
+
 /* Whoever has made a procedure, or may put something there. */
 #define OWNERS \
 	"SELECT " RIGHTS_GRANTEE("definer") " AS who FROM information_schema.routines WHERE " OURS( \
 	    "routine") " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.user_privileges " \
-		       "WHERE " PLANTS \
+		       "WHERE " PLANTS " OR " WRITES \
 		       " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.schema_privileges " \
 		       "WHERE DATABASE() LIKE table_schema AND " PLANTS \
+		       " OR 'mysql' LIKE table_schema AND (" PLANTS " OR " WRITES ")" \
 		       " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.table_privileges " \
-		       "WHERE " OURS("table") " AND " PLANTS
+		       "WHERE " OURS( \
+			   "table") " AND " PLANTS \
+				    " OR table_schema = 'mysql' AND table_name IN " KEPT_TABLES \
+				    " AND (" PLANTS " OR " WRITES ")"
 
 #define IS_OWNED_BY_OTHERS \
 	"EXISTS (SELECT 1 FROM (" OWNERS ") o WHERE o.who <> @dlock_me AND NOT EXISTS (" \
@@ -43,34 +53,54 @@
 	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " RIGHTS_IS_ME \
 	")"
 
-/* One boolean: may such a user use what is there? */
+/* Two booleans: may such a user use what is there, and does it see the rights of others? */
 static const char inspect_sql[] =
     "SELECT /* dlock looks at the database first, for this user has many rights */ "
     "DATABASE() IS NULL OR (NOT " HAS_VIEW " AND CASE WHEN " SEES_RIGHTS
     " THEN NOT " IS_OWNED_BY_OTHERS " ELSE NOT " HAS_INVOKER " AND NOT " HAS_DANGEROUS
-    " END)";
+    " END), " SEES_RIGHTS;
 
-enum rc
-rights_inspect(struct session *s, instant until, struct fault *f)
+/*
+ * The same for rights on *.* of MariaDB's roles, which information_schema does not list.
+ * Whoever sees the rights of others may read this.
+ */
+static const char inspect_roles_sql[] =
+    "SELECT DATABASE() IS NULL OR NOT EXISTS (SELECT 1 FROM mysql.user WHERE is_role = 'Y' "
+    "AND Super_priv <> 'Y' AND 'Y' IN (Create_routine_priv, Alter_routine_priv, "
+    "Create_view_priv, Create_priv, Alter_priv, Drop_priv, Insert_priv, Update_priv)), TRUE";
+
+static enum rc
+ask_two(struct session *s, const char *sql, bool *first, bool *second, instant until,
+    struct fault *f)
 {
 	MYSQL_RES *r;
 	struct row row;
 	instant sent;
-	bool fine;
 	enum rc rc = session_ask_here(
-	    s, inspect_sql, &(struct shape){1, false}, until, &sent, &r, f);
+	    s, sql, &(struct shape){2, false}, until, &sent, &r, f);
 
 	if (rc != RC_OK)
 		return rc;
 	row = row_first(s->my, r);
-	if (!row_boolean(&row, 0, &fine))
+	if (!row_boolean(&row, 0, first) || !row_boolean(&row, 1, second))
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
-	else if (!fine)
+	s->my->free_result(r);
+	return rc;
+}
+
+enum rc
+rights_inspect(struct session *s, instant until, struct fault *f)
+{
+	bool fine, sees;
+	enum rc rc = ask_two(s, inspect_sql, &fine, &sees, until, f);
+
+	if (rc == RC_OK && fine && sees && s->server.is_mariadb)
+		rc = ask_two(s, inspect_roles_sql, &fine, &sees, until, f);
+	if (rc == RC_OK && !fine)
 		rc = fault_set(f, RC_CONFIG,
 		    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
 		    "views that could use them: use an ordinary user, or a database of its own",
 		    s->where);
-	s->my->free_result(r);
 	return rc;
 }

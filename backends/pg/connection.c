@@ -122,7 +122,8 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 {
 	static const char *const parts[] = {
 	    "host", "hostaddr", "port", "dbname", "user", NULL};
-	PGconn *conn = resolve(c);
+	PGconn *resolved = c->pgconn ? NULL : resolve(c);
+	PGconn *conn = c->pgconn ? c->pgconn : resolved;
 	PQconninfoOption *options = conn ? c->pq->conninfo(conn) : NULL;
 	size_t found = 0;
 
@@ -133,7 +134,7 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 				identity_add(id, parts[i], o->val);
 			}
 	c->pq->conninfoFree(options);
-	c->pq->finish(conn);
+	c->pq->finish(resolved);
 	return found ? RC_OK
 		     : fault_set(f, RC_CONFIG,
 			   "%s: libpq does not tell to whom it would connect", c->where);

@@ -621,7 +621,8 @@ def test_a_release_that_was_heard_is_no_loss_though_it_was_asked_back(dlock, mak
         return tap
 
     holder = dlock.hold(masters.at(**{f"m{i}": p.port for i, p in enumerate(proxies)}), "job", "-t", "60s")
-    for server, owner in zip(masters.all, masters.votes()):
+    votes = wait_for(lambda: (votes := masters.votes()) and all(votes) and votes, what="the vote of the last one, too")
+    for server, owner in zip(masters.all, votes):
         server.client().hset("dlock:{job}:redlock-data", mapping={"marked": owner, "mark": '{"who":"carol"}'})
     for proxy in proxies:
         proxy.tap = tap_of(proxy)
