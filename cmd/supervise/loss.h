@@ -2,7 +2,7 @@
  * loss.h - tells a script that its hold is lost, before it is stopped.
  *
  * By then nobody of dlock has a descriptor of the script's, for that would keep its pipes
- * open.  What the process has as its stderr at that moment is opened anew, if it is what
+ * open.  What the process has as its stderr at that moment is written to, if it is what
  * hold had when it was started, or a terminal.
  */
 #ifndef DLOCK_LOSS_H
