@@ -1,4 +1,4 @@
-/* loss.c - tells a script that its hold is lost, before it is stopped. */
+/* loss.c - tells a script that its hold is not renewed, or lost. */
 #include "loss.h"
 
 #include "verdict.h"
@@ -67,6 +67,29 @@ write_line(int fd, const char *line, ssize_t n)
 	return (sent < 0 && errno == ENOTSOCK ? write(fd, line, n) : sent) == n;
 }
 
+/* False: it may be tried again. */
+static bool
+tell_script(const struct run *r, const char *text)
+{
+	char line[sizeof((struct verdict *)0)->line + 16];
+	int fd = open_stderr(r->body), n;
+	bool told;
+
+	if (fd < 0)
+		return true;
+	n = snprintf(line, sizeof line, "dlock: %s\n", text);
+	told = write_line(fd, line, n);
+	close(fd);
+	return told;
+}
+
+void
+loss_warn(const struct run *r, const char *text)
+{
+	if (run_guarded(r))
+		tell_script(r, text);
+}
+
 void
 loss_tell(const struct run *r, const struct ending *e, const char *words)
 {
@@ -75,19 +98,10 @@ loss_tell(const struct run *r, const struct ending *e, const char *words)
 	    .key = "",
 	    .holder = "",
 	    .slots = ""};
-	char line[sizeof((struct verdict *)0)->line + 16];
-	struct verdict v;
-	int fd, n;
 
 	if (e->kind != END_LOST || !run_guarded(r) ||
 	    atomic_exchange(&r->shared->end.loss_told, true))
 		return;
-	fd = open_stderr(r->body);
-	if (fd < 0)
-		return;
-	v = verdict_of(r->plan, e, &heard);
-	n = snprintf(line, sizeof line, "dlock: %s\n", v.line);
-	if (!write_line(fd, line, n))
+	if (!tell_script(r, verdict_of(r->plan, e, &heard).line))
 		atomic_store(&r->shared->end.loss_told, false);
-	close(fd);
 }

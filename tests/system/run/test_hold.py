@@ -732,6 +732,23 @@ def test_a_short_outage(start, leased, own_redis):
     assert script.mark("released") == "0"
 
 
+def test_renewals_that_fail_are_told_to_the_script(start, leased, own_redis):
+    """Once, while there is time to do something about it, and once when it is over."""
+    leased.server = own_redis
+    script = start('$D hold -k "$K" -t 15 --grace 300ms --pid $$ >/dev/null\nmark held\n'
+                   'while [ ! -e ${0%script}go ]; do sleep 0.1; done\n', leased)
+    script.mark("held")
+    own_redis.pause()
+    wait_for(script.stderr, what="a warning")
+    own_redis.resume()
+    wait_for(lambda: script.stderr().count("\n") > 1, what="the end of it")
+    (script.directory / "go").touch()
+    status, _, err = script.wait()
+    warned, renewed = err.splitlines()
+    assert status == 0 and f"; if no renewal succeeds, process {script.pid} and its descendants are stopped in " in warned, err
+    assert renewed == f"dlock: {leased.key()}: the lease was renewed after all"
+
+
 def test_a_long_outage(start, leased, own_redis):
     leased.server = own_redis
     script = start(FAMILY.replace("mark term;", "$D release \"$H\"; mark term $?;")
