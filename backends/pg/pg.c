@@ -51,15 +51,17 @@ pg_lacks_table(const struct pg *pg)
 enum rc
 pg_explain_denial(struct pg *pg, enum rc rc, struct fault *f)
 {
+	char said[sizeof f->text / 2]; /* which right it is */
+
 	if (rc != RC_DENIED || !said_state(&pg->conn, "42501"))
 		return rc;
 	if (!pg->conn.pgconn)
 		return rc; /* it may not even enter the database */
+	snprintf(said, sizeof said, "%.300s", f->text);
 	return fault_set(f, RC_DENIED,
-	    "%s: this role may not use, or not create, the schema dlock; as its administrator run dlock "
-	    "help pg-schema "
-	    "| psql DATABASE, then GRANT USAGE ON SCHEMA dlock TO the role",
-	    pg->conn.where);
+	    "%s; as an administrator of the database run dlock help pg-schema | psql DATABASE, "
+	    "then GRANT USAGE ON SCHEMA dlock TO the role, and EXECUTE on a function that was taken from it",
+	    said);
 }
 
 static enum rc
