@@ -92,7 +92,7 @@ ask_two(struct session *s, const char *sql, bool *first, bool *second, instant u
 enum rc
 rights_inspect(struct session *s, instant until, struct fault *f)
 {
-	bool fine, sees;
+	bool fine, sees = false;
 	enum rc rc = ask_two(s, inspect_sql, &fine, &sees, until, f);
 
 	if (rc == RC_OK && fine && sees && s->server.is_mariadb)
