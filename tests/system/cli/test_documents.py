@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -255,6 +256,15 @@ def test_the_map_says_what_every_source_file_is_for():
         room = re.search(rf"^{path.parent}/\n((?:  .*\n)+)", said, re.M)[1]
         name = f"{path.stem}.[ch]" if f"  {path.stem}.[ch] " in room else path.name
         assert re.search(rf"^  {re.escape(name)} +\S+ \S+", room, re.M), path
+
+
+def test_every_fault_of_the_mutants_can_be_seeded():
+    """Its lines stand in exactly one place, whatever has been moved."""
+    sys.path.insert(0, str(TOP / "tests" / "mutants"))
+    import run as mutants
+    faults = mutants.read_faults(TOP / "tests" / "mutants" / "mutants.txt")
+    texts = list(mutants.texts_of(TOP))
+    assert len(faults) >= 79 and [f.place(texts) for f in faults]
 
 
 def test_every_test_says_what_it_is_for():
