@@ -10,12 +10,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ATTEMPT (3 * NS_PER_S)   /* for a renewal while we wait, or a tenth of the ttl */
-#define GIVE_BACK NS_PER_S       /* for what is given back to be asked for again, */
-#define BREATH (100 * NS_PER_MS) /* which is so long after that */
-#define HASTE (200 * NS_PER_MS)  /* for what others have to say when one is lost */
-
-enum { NAME_SHOWN = 100 }; /* bytes of a key in front of a text */
+#define ATTEMPT (3 * NS_PER_S)  /* for a renewal while we wait, or a tenth of the ttl */
+#define GIVE_BACK NS_PER_S      /* for what is given back to be asked for again, */
+#define PAUSE (100 * NS_PER_MS) /* which is so long after that */
+#define NAME_SHOWN 100          /* bytes of a key in front of a text */
 
 /* One key. */
 struct part {
@@ -23,48 +21,14 @@ struct part {
 	struct multi *multi;
 	struct store *store; /* NULL: could not be opened again */
 	const char *key;
-	size_t place; /* among the keys as named */
+	size_t index; /* among the keys as named */
 	struct claim claim;
 	char owner[OWNER_CHARS + 1];
 	struct grant grant;
-	instant due;        /* when it is to be renewed while we wait */
+	instant due;        /* when to renew it while we wait for another */
 	enum rc rc;         /* of the last renewal or release */
 	struct fault fault; /* and its words */
 	bool asked;         /* its server may know of us */
-};
-
-enum request { RENEW, RELEASE };
-
-/*
- * A request to several parts at once: each is begun while those before it wait for their
- * answers.
- */
-struct round {
-	enum request request;
-	const struct part *but; /* not this one; NULL */
-	size_t next, end;       /* of the parts still to be asked */
-	int status;             /* for a release */
-	instant until;
-	/* once one is lost the others have little time left to answer: */
-	bool hasty;
-	instant ends; /* until then; NEVER: none is lost so far */
-};
-
-/* How far the taking of all of them has come. */
-struct taking {
-	const struct part *asking; /* the one being acquired; NULL */
-	size_t held;               /* parts[0..held) are ours, */
-	size_t gone;               /* but this one no longer; n: none */
-	struct alert_pace alerts;  /* of theirs */
-	bool stop;                 /* a renewal beside the waiting was told to stop */
-	/* how often something was asked for again: makes owners fresh */
-	unsigned again;
-};
-
-/* Who wants to be told of every call. */
-struct tracer {
-	void (*tell)(void *ctx, const char *line); /* NULL: nobody wants to know */
-	void *ctx;
 };
 
 struct multi {
@@ -73,12 +37,20 @@ struct multi {
 	const struct site *site;
 	const struct claim *claim; /* the caller's */
 	char where[WHERE_BYTES];
-	struct tracer tracer;
+	void (*tell)(void *ctx, const char *line); /* of each call; NULL: nobody asks */
+	void *tell_ctx;
 
-	struct round round;
-	struct taking taking;
-	int alerts;          /* is readable if any part's alert is; -1 */
-	struct fault notice; /* the last one that was passed on */
+	/* how far the taking of all of them has come */
+	const struct part *asking; /* the one being acquired; NULL */
+	size_t held;               /* parts[0..held) are ours, */
+	size_t gone;               /* but this one no longer; n: none */
+	bool stop;                 /* a renewal beside the waiting was told to stop */
+	unsigned again; /* how often one was asked for again: makes owners fresh */
+
+	struct alert_pace alert_pace; /* of alerts while we wait */
+	int alerts;                   /* is readable if any part's alert is; -1 */
+	struct fault notice;          /* the last one that was passed on */
+	size_t behind;                /* where the next renewal begins */
 	size_t n;
 	struct part parts[]; /* in the order of their keys */
 };
@@ -92,11 +64,11 @@ multi_of(struct store *s)
 }
 
 static struct part *
-named(struct multi *m, size_t place)
+named(struct multi *m, size_t index)
 {
 	struct part *p = m->parts;
 
-	while (p->place != place)
+	while (p->index != index)
 		p++;
 	return p;
 }
@@ -105,25 +77,17 @@ named(struct multi *m, size_t place)
 
 /* "KEY", and ": TEXT" unless that is "". */
 static void
-say_of_key(const struct part *p, const char *text, struct fault *f)
+name_key(const struct part *p, const char *text, struct fault *f)
 {
 	size_t n = strnlen(p->key, NAME_SHOWN);
+	struct fault named;
 
 	while (n > 0 && (p->key[n] & 0xC0) == 0x80) /* whole characters */
 		n--;
-	snprintf(f->text, sizeof f->text, "%.*s%s%s%.*s", (int)n, p->key,
+	snprintf(named.text, sizeof named.text, "%.*s%s%s%.*s", (int)n, p->key,
 	    p->key[n] ? "..." : "", *text ? ": " : "",
-	    (int)(sizeof f->text - NAME_SHOWN - 8), text);
-}
-
-/* "KEY: text", in the place of the text. */
-static void
-name_key(const struct part *p, struct fault *f)
-{
-	struct fault said = *f;
-
-	if (*said.text)
-		say_of_key(p, said.text, f);
+	    (int)(sizeof named.text - NAME_SHOWN - 8), text);
+	*f = named;
 }
 
 /* One that the caller has not taken yet is not replaced: ours waits. */
@@ -141,6 +105,14 @@ pass_notice(struct part *p)
 }
 
 static void
+pass_words(struct part *p, struct fault *f)
+{
+	if (*f->text)
+		name_key(p, f->text, f);
+	pass_notice(p);
+}
+
+static void
 pass_seen(struct part *p)
 {
 	struct host *to = p->multi->base.host;
@@ -148,8 +120,6 @@ pass_seen(struct part *p)
 	to->seen = p->host.seen;
 	to->seen.key = p->key;
 }
-
-/* ---- the time of each ---- */
 
 static instant
 part_ends(const struct part *p)
@@ -171,12 +141,25 @@ attempt_time(const struct multi *m)
 	return instant_first(m->claim->ttl / 10, ATTEMPT);
 }
 
+/*
+ * An equal share of the time for each of those still to be asked, so that a silent one leaves
+ * the others theirs; but a quarter of it at least, for a server that is far away.
+ */
+static instant
+share(instant until, size_t left)
+{
+	instant now = instant_now();
+
+	return until == NEVER ? NEVER
+			      : now + (until - now) / (int64_t)(left < 4 ? left : 4);
+}
+
 static instant
 next_due(const struct multi *m)
 {
 	instant due = NEVER;
 
-	for (size_t i = 0; i < m->taking.held; i++)
+	for (size_t i = 0; i < m->held; i++)
 		due = instant_first(due, m->parts[i].due);
 	return due;
 }
@@ -201,82 +184,92 @@ combine(struct multi *m, struct grant *g)
 	g->anchor = anchor;
 }
 
-/* ---- all at once ---- */
+/* ---- asking them, one after the other ---- */
+
+static bool
+is_ready(int fd, short events)
+{
+	return fd >= 0 && poll(&(struct pollfd){.fd = fd, .events = events}, 1, 0) > 0;
+}
 
 static void
 renew_part(struct part *p, instant until)
 {
+	p->fault.text[0] = '\0';
 	p->rc = p->store->backend->lock->renew(p->store, until, &p->grant, &p->fault);
 	p->due = p->rc == RC_OK
 	    ? instant_after(p->grant.sent, pace(p))
 	    : instant_first(instant_now() + attempt_time(p->multi) / 3, part_ends(p));
 	p->asked = p->rc != RC_LOST;
+	pass_words(p, &p->fault);
 }
 
 static void
 release_part(struct part *p, int status, instant until)
 {
+	p->fault.text[0] = '\0';
 	p->rc = p->store->backend->lock->release(p->store, status, until, &p->fault);
 	p->asked = p->rc != RC_OK && p->rc != RC_LOST;
+	pass_words(p, &p->fault);
 }
 
-static void
-ask_rest(struct multi *m)
+/* One with an alert; or the one behind the first that was silent the last time. */
+static size_t
+first_to_renew(const struct multi *m, size_t n)
 {
-	struct round *r = &m->round;
+	for (size_t i = 0; i < n; i++)
+		if (m->parts[i].rc == RC_OK && is_ready(m->parts[i].host.alert, POLLIN))
+			return i;
+	return m->behind % n;
+}
 
-	while (r->next < r->end) {
-		struct part *p = &m->parts[r->next++];
+/* All of the first n that may be ours, until one is lost. */
+static void
+renew_all(struct multi *m, size_t n, instant until)
+{
+	size_t first = first_to_renew(m, n);
 
-		if (!p->asked || p == r->but)
+	m->behind = first;
+	for (size_t i = 0; i < n; i++) {
+		struct part *p = &m->parts[(first + i) % n];
+
+		if (!p->asked)
 			continue;
-		p->fault.text[0] = '\0';
-		if (r->request == RENEW)
-			renew_part(p, r->until);
-		else
-			release_part(p, r->status, r->until);
-		name_key(p, &p->fault);
-		pass_notice(p);
+		renew_part(p, share(until, n - i));
+		if (p->rc == RC_LOST || p->rc == RC_STOP)
+			return;
+		if (p->rc != RC_OK && p->rc != RC_REVOKED && m->behind == first)
+			m->behind = first + i + 1;
 	}
 }
 
-static void
-renew_all(struct multi *m, size_t n, bool hasty, instant until)
-{
-	m->round = (struct round){
-	    .request = RENEW, .end = n, .until = until, .hasty = hasty, .ends = NEVER};
-	ask_rest(m);
-}
-
-static void
+/* All from parts[from] on that may be ours, but one (NULL).  Is any found to be lost? */
+static bool
 release_all(
-    struct multi *m, size_t first, const struct part *but, int status, instant until)
+    struct multi *m, size_t from, const struct part *but, int status, instant until)
 {
-	m->round = (struct round){.request = RELEASE,
-	    .but = but,
-	    .next = first,
-	    .end = m->n,
-	    .status = status,
-	    .until = until};
-	ask_rest(m);
+	bool lost = false;
+
+	for (size_t i = from; i < m->n; i++) {
+		struct part *p = &m->parts[i];
+
+		if (!p->asked || p == but)
+			continue;
+		release_part(p, status, share(until, m->n - i + (but != NULL)));
+		lost = lost || p->rc == RC_LOST;
+	}
+	return lost;
 }
 
 /* How much it matters among what others say. */
 static int
 weight(enum rc rc)
 {
-	switch (rc) {
-	case RC_OK:
-		return 0;
-	case RC_STOP:
-		return 1;
-	case RC_REVOKED:
-		return 3;
-	case RC_LOST:
-		return 4;
-	default:
-		return 2;
-	}
+	return rc == RC_OK     ? 0
+	    : rc == RC_STOP    ? 1
+	    : rc == RC_REVOKED ? 3
+	    : rc == RC_LOST    ? 4
+			       : 2;
 }
 
 /* What matters most of what the parts were told, in its words; of one broken, its key. */
@@ -294,20 +287,9 @@ gravest(struct multi *m, struct fault *f)
 		*f = worst->fault;
 		memcpy(to->breaker, worst->host.breaker, sizeof to->breaker);
 		if (*to->breaker && weight(worst->rc) >= weight(RC_REVOKED))
-			say_of_key(worst, "", f);
+			name_key(worst, "", f);
 	}
 	return worst->rc;
-}
-
-/* How many are known to be no longer ours. */
-static size_t
-multi_lost(const struct multi *m)
-{
-	size_t n = 0;
-
-	for (const struct part *p = m->parts; p < m->parts + m->n; p++)
-		n += p->rc == RC_LOST;
-	return n;
 }
 
 /* ---- what may happen to those that are held ---- */
@@ -325,15 +307,15 @@ watch_also(int *all, int fd, uint32_t events)
 
 /*
  * A descriptor that is readable when one of the alerts is; -1: there is none.  Made
- * anew each time, since a number may have become another descriptor.  One that
- * could not be asked what had happened goes on ringing, and is left alone.
+ * anew each time, since a number may have become another descriptor.  The alert of a part
+ * whose server could not be asked what had happened stays, and is left out.
  */
 static int
 gather_alerts(const struct multi *m)
 {
 	int all = -1;
 
-	for (const struct part *p = m->parts; p < m->parts + m->taking.held; p++)
+	for (const struct part *p = m->parts; p < m->parts + m->held; p++)
 		if (p->host.alert >= 0 && p->rc == RC_OK)
 			watch_also(&all, p->host.alert, EPOLLIN);
 	return all;
@@ -347,40 +329,30 @@ watch_alerts(struct multi *m)
 	m->alerts = m->base.host->alert = gather_alerts(m);
 }
 
-static bool
-is_ready(int fd, short events)
-{
-	return fd >= 0 && poll(&(struct pollfd){.fd = fd, .events = events}, 1, 0) > 0;
-}
-
 /* Renews what we hold while we wait, and sees whether one has gone. */
 static void
 keep_held(struct multi *m, instant until)
 {
-	instant now;
-
-	renew_all(m, m->taking.held, false,
-	    instant_first(until, instant_now() + attempt_time(m)));
-	now = instant_now();
-	m->taking.gone = m->n;
-	for (size_t i = m->taking.held; i-- > 0;) {
+	renew_all(m, m->held, instant_first(until, instant_now() + attempt_time(m)));
+	m->gone = m->n;
+	for (size_t i = m->held; i-- > 0;) {
 		const struct part *p = &m->parts[i];
 
 		if (p->rc == RC_LOST || p->rc == RC_REVOKED ||
-		    (p->rc != RC_OK && now >= part_ends(p)))
-			m->taking.gone = i;
-		m->taking.stop = m->taking.stop || p->rc == RC_STOP;
+		    (p->rc != RC_OK && instant_now() >= part_ends(p)))
+			m->gone = i;
+		m->stop = m->stop || p->rc == RC_STOP;
 	}
 }
 
-/* When alerts are listened to; at once where each may be the end of a lock (alert.h). */
+/* When alerts count; at once where each may be the end of a lock (alert.h). */
 static instant
 listens_from(const struct multi *m)
 {
-	for (size_t i = 0; i < m->taking.held; i++)
+	for (size_t i = 0; i < m->held; i++)
 		if (m->parts[i].grant.anchor >= 0)
 			return 0;
-	return alert_due(&m->taking.alerts, m->claim->ttl);
+	return alert_due(&m->alert_pace, m->claim->ttl);
 }
 
 /*
@@ -391,17 +363,16 @@ static enum woke
 wait_and_keep(struct multi *m, int fd, short events, instant until)
 {
 	struct host *outer = m->base.host;
-	bool rang = false;
 
 	for (;;) {
 		instant alert = listens_from(m), ends;
 		enum woke woke;
-		bool listens;
+		bool listens, alerted;
 		int all;
 
-		if (rang || instant_now() >= next_due(m))
+		if (instant_now() >= next_due(m))
 			keep_held(m, until);
-		if (m->taking.stop || m->taking.gone < m->n)
+		if (m->stop || m->gone < m->n)
 			return WOKE_STOP;
 		listens = alert <= instant_now(); /* else at the latest then */
 		ends = instant_first(until, next_due(m));
@@ -412,29 +383,16 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 		    listens ? ends : instant_first(ends, alert));
 		if (all >= 0)
 			close(all);
-		rang = woke == WOKE_READY && all >= 0 && !is_ready(fd, events);
-		if (rang)
-			alert_follow(&m->taking.alerts, m->claim->ttl, instant_now());
-		if (woke != WOKE_TIMEOUT && !rang)
+		alerted = woke == WOKE_READY && all >= 0 && !is_ready(fd, events);
+		if (woke != WOKE_TIMEOUT && !alerted)
 			return woke;
+		if (alerted) {
+			alert_follow(&m->alert_pace, m->claim->ttl, instant_now());
+			keep_held(m, until);
+		}
 		if (instant_now() >= until)
 			return WOKE_TIMEOUT;
 	}
-}
-
-/* host->wait of one of those that are asked at once. */
-static enum woke
-multi_await(struct multi *m, int fd, short events, instant until)
-{
-	struct round *r = &m->round;
-	enum woke woke;
-
-	if (r->hasty && r->ends == NEVER && multi_lost(m))
-		r->ends = instant_now() + HASTE;
-	woke = m->base.host->wait(
-	    m->base.host, fd, events, r->hasty ? instant_first(until, r->ends) : until);
-	return r->hasty && woke == WOKE_TIMEOUT && instant_now() >= r->ends ? WOKE_STOP
-									    : woke;
 }
 
 /* host->wait of every part. */
@@ -445,22 +403,30 @@ part_wait(struct host *h, int fd, short events, instant until)
 	struct multi *m = p->multi;
 
 	pass_notice(p);
-	if (p == m->taking.asking) {
-		pass_seen(p);
-		return wait_and_keep(m, fd, events, until);
-	}
-	ask_rest(m);
-	return multi_await(m, fd, events, until);
+	if (p != m->asking)
+		return m->base.host->wait(m->base.host, fd, events, until);
+	pass_seen(p);
+	return wait_and_keep(m, fd, events, until);
 }
 
 /* ---- open and close ---- */
+
+static void
+trace_part(struct part *p)
+{
+	const struct multi *m = p->multi;
+	struct store *traced = m->tell
+	    ? trace_wrap(p->store, p->key, m->tell, m->tell_ctx)
+	    : NULL;
+
+	p->store = traced ? traced : p->store;
+}
 
 static enum rc
 open_part(struct part *p, struct fault *f)
 {
 	struct multi *m = p->multi;
 	const struct backend *b;
-	struct store *traced;
 	enum rc rc;
 
 	p->host = (struct host){.wait = part_wait,
@@ -478,13 +444,9 @@ open_part(struct part *p, struct fault *f)
 		    p->store->where);
 	b = p->store->backend; /* a scheme of m->backend may have one of its own */
 	rc = b->together ? b->together(p->store, m->parts[0].key, p->key, f) : RC_OK;
-	if (rc != RC_OK)
-		return rc;
-	traced = m->tracer.tell
-	    ? trace_wrap(p->store, p->key, m->tracer.tell, m->tracer.ctx)
-	    : NULL;
-	p->store = traced ? traced : p->store;
-	return RC_OK;
+	if (rc == RC_OK)
+		trace_part(p);
+	return rc;
 }
 
 static void
@@ -504,9 +466,8 @@ multi_close(struct store *s)
 		return;
 	for (size_t i = 0; i < m->n; i++)
 		close_part(&m->parts[i]);
-	if (m->alerts >= 0)
-		close(m->alerts);
-	m->base.host->alert = -1;
+	m->held = 0;
+	watch_alerts(m);
 	free(m);
 }
 
@@ -545,35 +506,20 @@ compare_keys(const void *a, const void *b)
 	return strcmp(((const struct part *)a)->key, ((const struct part *)b)->key);
 }
 
-static struct multi *
-multi_new(struct host *host, const struct backend *backend, const struct site *site,
-    const char *const *keys, size_t n)
-{
-	struct multi *m = calloc(1, sizeof *m + n * sizeof m->parts[0]);
-
-	if (!m)
-		return NULL;
-	m->base = (struct store){
-	    .backend = &multi_backend, .host = host, .where = m->where};
-	m->backend = backend;
-	m->site = site;
-	m->alerts = -1;
-	m->n = m->taking.gone = n;
-	for (size_t i = 0; i < n; i++)
-		m->parts[i] = (struct part){.multi = m, .key = keys[i], .place = i};
-	qsort(m->parts, n, sizeof m->parts[0], compare_keys);
-	return m;
-}
-
 enum rc
 multi_open(struct store **ret, struct host *host, const struct backend *backend,
     const struct site *site, const char *const *keys, size_t n, struct fault *f)
 {
-	struct multi *m = multi_new(host, backend, site, keys, n);
+	struct multi *m = calloc(1, sizeof *m + n * sizeof m->parts[0]);
 	enum rc rc = RC_OK;
 
 	if (!m)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	*m = (struct multi){{&multi_backend, host, m->where, 0}, backend, site,
+	    .alerts = -1, .n = n, .gone = n};
+	for (size_t i = 0; i < n; i++)
+		m->parts[i] = (struct part){.multi = m, .key = keys[i], .index = i};
+	qsort(m->parts, n, sizeof m->parts[0], compare_keys);
 	for (size_t i = 0; i < n && rc == RC_OK; i++)
 		rc = open_part(&m->parts[i], f);
 	if (rc != RC_OK) {
@@ -591,13 +537,10 @@ multi_trace(struct store *s, void (*tell)(void *ctx, const char *line), void *ct
 {
 	struct multi *m = multi_of(s);
 
-	m->tracer.tell = tell;
-	m->tracer.ctx = ctx;
-	for (struct part *p = m->parts; p < m->parts + m->n; p++) {
-		struct store *traced = trace_wrap(p->store, p->key, tell, ctx);
-
-		p->store = traced ? traced : p->store;
-	}
+	m->tell = tell;
+	m->tell_ctx = ctx;
+	for (struct part *p = m->parts; p < m->parts + m->n; p++)
+		trace_part(p);
 }
 
 const struct grant *
@@ -612,15 +555,9 @@ multi_grant(struct store *s, size_t i)
 static void
 vary_owner(struct part *p, const char *owner)
 {
-	static const char digits[] = "0123456789abcdef";
-	unsigned again = p->multi->taking.again;
+	unsigned last = strtoul(owner + OWNER_CHARS - 8, NULL, 16) + p->multi->again;
 
-	snprintf(p->owner, sizeof p->owner, "%s", owner);
-	for (size_t i = strlen(p->owner); i-- > 0 && again; again /= 16) {
-		const char *digit = strchr(digits, p->owner[i]);
-
-		p->owner[i] = digits[((digit ? digit - digits : 0) + again) % 16];
-	}
+	snprintf(p->owner, sizeof p->owner, "%.*s%08x", OWNER_CHARS - 8, owner, last);
 }
 
 static enum rc
@@ -633,17 +570,16 @@ ask_part(struct part *p, instant until, struct fault *f)
 	p->claim = *m->claim;
 	p->claim.key = p->key;
 	p->claim.owner = p->owner;
-	if (p->place > 0)
+	if (p->index > 0)
 		p->claim.job = (struct job){0};
 	p->asked = true;
-	m->taking.asking = p;
+	f->text[0] = '\0';
+	m->asking = p;
 	rc = p->store->backend->lock->acquire(p->store, &p->claim, until, &p->grant, f);
-	m->taking.asking = NULL;
+	m->asking = NULL;
 	p->due = rc == RC_OK ? instant_after(p->grant.sent, pace(p)) : NEVER;
 	pass_seen(p);
-	pass_notice(p);
-	if (rc != RC_OK)
-		name_key(p, f);
+	pass_words(p, f);
 	return rc;
 }
 
@@ -655,42 +591,24 @@ static enum rc
 begin_again(struct multi *m, instant until, struct fault *f)
 {
 	struct host *outer = m->base.host;
-	const struct part *gone = &m->parts[m->taking.gone];
+	const struct part *gone = &m->parts[m->gone];
 	enum rc rc = RC_OK;
 
 	if (!until)
 		return fault_set(f, RC_BUSY, "%s", gone->fault.text);
 	fault_set(
 	    &outer->notice, RC_OK, "%.500s; it is asked for again", gone->fault.text);
-	release_all(m, m->taking.gone, NULL, STATUS_NONE, instant_now() + GIVE_BACK);
-	m->taking.held = m->taking.gone;
-	m->taking.gone = m->n;
-	m->taking.again++;
-	if (outer->wait(outer, -1, 0, instant_now() + BREATH) == WOKE_STOP)
+	release_all(m, m->gone, NULL, STATUS_NONE, instant_now() + GIVE_BACK);
+	m->held = m->gone;
+	m->gone = m->n;
+	m->again++;
+	if (outer->wait(outer, -1, 0, instant_now() + PAUSE) == WOKE_STOP)
 		return RC_STOP;
-	for (struct part *p = m->parts + m->taking.held;
-	     p < m->parts + m->n && rc == RC_OK; p++) {
-		close_part(p);
-		rc = open_part(p, f);
+	for (size_t i = m->held; i < m->n && rc == RC_OK; i++) {
+		close_part(&m->parts[i]);
+		rc = open_part(&m->parts[i], f);
 	}
 	return rc;
-}
-
-static enum rc
-take_next(struct multi *m, instant until, struct fault *f)
-{
-	enum rc rc = ask_part(&m->parts[m->taking.held], until, f);
-
-	if (rc == RC_OK)
-		m->taking.held++;
-	if (m->taking.held == m->n) {
-		watch_alerts(m);
-		if (instant_now() >= next_due(m) || is_ready(m->alerts, POLLIN))
-			keep_held(m, NEVER);
-	}
-	if (m->taking.stop)
-		return RC_STOP;
-	return m->taking.gone < m->n ? begin_again(m, until, f) : rc;
 }
 
 static enum rc
@@ -701,8 +619,19 @@ multi_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	enum rc rc = RC_OK;
 
 	m->claim = claim;
-	while (rc == RC_OK && m->taking.held < m->n)
-		rc = take_next(m, until, f);
+	while (rc == RC_OK && m->held < m->n) {
+		rc = ask_part(&m->parts[m->held], until, f);
+		m->held += rc == RC_OK;
+		if (m->held == m->n) {
+			watch_alerts(m);
+			if (instant_now() >= next_due(m) || is_ready(m->alerts, POLLIN))
+				keep_held(m, NEVER);
+		}
+		if (m->stop)
+			rc = RC_STOP;
+		else if (m->gone < m->n)
+			rc = begin_again(m, until, f);
+	}
 	if (rc == RC_OK) {
 		combine(m, g);
 		watch_alerts(m);
@@ -716,7 +645,7 @@ multi_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	struct multi *m = multi_of(s);
 	enum rc rc;
 
-	renew_all(m, m->n, true, until);
+	renew_all(m, m->n, until);
 	rc = gravest(m, f);
 	if (rc == RC_OK || rc == RC_REVOKED)
 		combine(m, g);
@@ -725,29 +654,21 @@ multi_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 /*
- * All but the one that remembers the job; returns what that one may be told.  A loss
- * that was known before is in `status`, or came after it had been told.
+ * The part that remembers a job is the last.  When the release of another finds a loss, it
+ * is not told `status`; a loss that was known before is in that.
  */
-static int
-release_others(struct multi *m, const struct part *first, int status, instant until)
-{
-	size_t before = multi_lost(m);
-	instant now = instant_now();
-
-	/* one that is silent leaves time for the first */
-	release_all(m, 0, first, status, until - (until - now) / 4);
-	return multi_lost(m) > before ? STATUS_NONE : status;
-}
-
 static enum rc
 multi_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct multi *m = multi_of(s);
-	const struct part *first = named(m, 0);
+	struct part *last = named(m, 0);
+	bool lost;
 
-	if (status != STATUS_NONE && job_is_wanted(&first->claim.job))
-		status = release_others(m, first, status, until);
-	release_all(m, 0, NULL, status, until);
+	if (status == STATUS_NONE || !job_is_wanted(&last->claim.job))
+		last = NULL;
+	lost = release_all(m, 0, last, status, until);
+	if (last && last->asked)
+		release_part(last, lost ? STATUS_NONE : status, until);
 	watch_alerts(m);
 	return gravest(m, f);
 }

@@ -10,36 +10,36 @@
  *     that is held by" the keys grow, and none leads back to its beginning.
  *     Nobody starves: in each key's queue we keep the place that we have, whoever
  *     comes with one key or with many.
- *  2. Waiting.  What is held is renewed when its time has come, inside the wait for
- *     the next key.  One that is lost there, wanted back, or unanswered until its
- *     lease is over, is asked for again: it and all that come behind it are given
- *     back first, also the place in a queue, or the order of 1 would be broken.
- *     Those before it are kept.  A key that is asked for again gets a store and
- *     an owner of its own, so that what is still on its way for the old one can do
- *     it no harm.  With `until` 0 nothing is asked for again: RC_BUSY.
- *  3. The grant.  RC_OK comes only when no key is due for a renewal and none has
- *     rung its alert.  Lease: the one that ends first; pace: the shortest; token and
- *     slot: those of the key that was named first.  multi_grant() gives each one's.
- *  4. Renewal.  All are asked at once: while one store waits for its answer, the
- *     next one's request is sent from inside that wait.  So it takes as long as the
- *     slowest, all have the whole time until `until`, and one that gives no answer
- *     costs the others nothing.  RC_LOST if any is lost (those that were asked before
- *     it are waited for 0.2 s longer at most); else RC_REVOKED if any is wanted back, else
- *     RC_AGAIN if any gave no answer: then *grant is left alone, though the lease of
- *     the others may have grown.
- *  5. Release.  All at once, too.  RC_LOST if any was no longer ours (then nothing
- *     need be asked again: what may be left ends with its lease); else RC_AGAIN
- *     if any is unknown, and only such are asked for again by the next release.  An
- *     acquire that fails leaves to it what was taken by then.
+ *  2. Waiting.  While a key is waited for, those that we hold are renewed when their
+ *     time has come: a store is asked to acquire once, and may not give up its place in a
+ *     queue, so this happens inside its wait.  One that is lost there, wanted back, or
+ *     unanswered until its lease is over, is asked for again: it and all that come behind
+ *     it are given back first, also the place in a queue, or the order of 1 would be
+ *     broken.  Those before it are kept.  A key that is asked for again gets a store and
+ *     an owner of its own, so that what is still on its way for the old one can do it no
+ *     harm.  With `until` 0 nothing is asked for again: RC_BUSY.
+ *  3. The grant.  RC_OK comes only when no key is due for a renewal and none has an
+ *     alert.  Lease: the one that ends first; pace: the shortest; token and slot: those
+ *     of the key that was named first.  multi_grant() gives each one's.
+ *  4. Renewal.  One after the other, each with a share of the time until `until`: so a
+ *     store that gives no answer leaves the others theirs.  A key with an alert comes
+ *     first; otherwise the one behind the key that gave no answer the last time.  RC_LOST
+ *     as soon as one is lost, and the rest is not asked; else RC_REVOKED if any is wanted
+ *     back, else RC_AGAIN if any gave no answer: then *grant is left alone, though the
+ *     lease of the others may have grown.
+ *  5. Release.  One after the other, too, with such shares.  RC_LOST if any was no longer
+ *     ours (then nothing need be asked again: what may be left ends with its lease); else
+ *     RC_AGAIN if any is unknown, and only such are asked for again by the next release.
+ *     An acquire that fails leaves to it what was taken by then.
  *  6. A job (--once, --cooldown) belongs to the key that was named first, and is
- *     decided and remembered there.  That key is released when the others are, or
- *     have had three quarters of the time: one that is found lost then keeps the run
- *     from being remembered as done.
+ *     decided and remembered there.  That key is released last, with a share of the time
+ *     like any other: one that is found lost then keeps the run from being remembered as
+ *     done.
  *  7. Texts begin with the key they are about, and host->seen.key says which one
  *     is waited for.  A notice that several stores have is passed on once.
  *
- * Calls on one store never nest; calls on different stores do (2 and 4), on one
- * thread: the one that waits is below the one that it waits beside.
+ * Calls on one store never nest.  On two they do, and never on more: a held key is renewed
+ * inside the wait for another (2), on one thread.
  */
 #ifndef DLOCK_MULTI_H
 #define DLOCK_MULTI_H

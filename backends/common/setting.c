@@ -1,13 +1,89 @@
-/* setting.c - reads -O settings by a backend's rows. */
+/* setting.c - reads -O settings and the files that they name, and writes which locks they mean. */
 #include "setting.h"
 
-#include "trusted.h"
-
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- trusted files ---- */
+
+int
+trusted_open(const char *path, struct stat *st)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), error;
+
+	if (fd < 0 || fstat(fd, st) == 0)
+		return fd;
+	error = errno;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
+static enum rc
+check_readers(const struct stat *st, unsigned mode, const char *shown, struct fault *f)
+{
+	if (mode & S_IROTH)
+		return fault_set(f, RC_CONFIG,
+		    "can be read by everybody (its mode is 0%03o): chmod 600 %s", mode,
+		    shown);
+	if ((mode & S_IRGRP) && st->st_uid != 0)
+		return fault_set(f, RC_CONFIG,
+		    "can be read by its group (its mode is 0%03o), as only a file of root's may be: chmod 600 %s",
+		    mode, shown);
+	return RC_OK;
+}
+
+enum rc
+trusted_check(const struct stat *st, const char *shown, bool secret, struct fault *f)
+{
+	unsigned mode = st->st_mode & 0777;
+
+	if (!S_ISREG(st->st_mode))
+		return fault_set(f, RC_CONFIG, "is not a regular file");
+	if (st->st_uid != 0 && st->st_uid != geteuid())
+		return fault_set(f, RC_CONFIG,
+		    "belongs to uid %u, neither root nor uid %u, who runs this",
+		    (unsigned)st->st_uid, (unsigned)geteuid());
+	if (mode & (S_IWGRP | S_IWOTH))
+		return fault_set(f, RC_CONFIG,
+		    "can be written by %s (its mode is 0%03o): chmod go-w %s",
+		    mode & S_IWOTH ? "everybody" : "its group", mode, shown);
+	return secret ? check_readers(st, mode, shown, f) : RC_OK;
+}
+
+enum rc
+trusted_read(
+    int fd, const struct stat *st, char *out, size_t size, size_t *n, struct fault *f)
+{
+	char beyond;
+
+	for (*n = 0;;) {
+		bool full = *n == size;
+		ssize_t got = read(fd, full ? &beyond : out + *n, full ? 1 : size - *n);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return fault_set(
+			    f, RC_CONFIG, "cannot be read: %s", strerror(errno));
+		if (got > 0 && full)
+			return fault_set(f, RC_CONFIG, "is longer than %zu bytes", size);
+		if (got == 0)
+			break;
+		*n += got;
+	}
+	if (*n < (size_t)st->st_size)
+		return fault_set(f, RC_CONFIG,
+		    "ended after %zu of its %lld bytes: it is being changed, try again",
+		    *n, (long long)st->st_size);
+	return RC_OK;
+}
+
+/* ---- settings ---- */
 
 /* "there are path, acl", or "it has none". */
 static const char *
@@ -49,7 +125,7 @@ setting_read(struct store *store, const struct site *site, struct fault *f)
 
 /* Whole numbers and two units do: nobody waits 1h30m for a connection. */
 enum rc
-setting_patience(const char *value, int64_t *ns, struct fault *f)
+setting_timeout(const char *value, int64_t *ns, struct fault *f)
 {
 	char *end;
 	long n = strtol(value, &end, 10);
@@ -118,4 +194,85 @@ setting_file(const char *name, const char *file, bool secret, struct fault *f)
 	if (secret && trusted_check(&st, file, true, &why) != RC_OK)
 		return fault_set(f, RC_CONFIG, "%s %s %s", name, file, why.text);
 	return RC_OK;
+}
+
+/* ---- identity ---- */
+
+void
+identity_begin(struct identity *id, const char *backend)
+{
+	id->used = 0;
+	id->one_lock = false;
+	memset(id->text, 0, sizeof id->text);
+	identity_add(id, "backend", backend);
+}
+
+/* "NAME=LENGTH:VALUE\n": a value cannot be taken for another part. */
+static void
+add_bytes(struct identity *id, const char *name, const char *value, size_t n)
+{
+	size_t room = id->used < sizeof id->text ? sizeof id->text - id->used : 0;
+
+	id->used += snprintf(id->text + (room ? id->used : 0), room, "%s=%zu:%.*s\n",
+	    name, n, (int)n, value);
+}
+
+void
+identity_add(struct identity *id, const char *name, const char *value)
+{
+	if (value)
+		add_bytes(id, name, value, strlen(value));
+}
+
+void
+identity_number(struct identity *id, const char *name, unsigned long long value)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "%llu", value);
+	identity_add(id, name, text);
+}
+
+struct member {
+	const char *at;
+	size_t n;
+};
+
+static int
+compare_members(const void *a, const void *b)
+{
+	const struct member *one = a, *other = b;
+	size_t n = one->n < other->n ? one->n : other->n;
+	int difference = memcmp(one->at, other->at, n);
+
+	return difference ? difference : (one->n > other->n) - (one->n < other->n);
+}
+
+void
+identity_list(struct identity *id, const char *name, const char *list, char separator)
+{
+	struct member members[64];
+	const size_t most = sizeof members / sizeof *members;
+	size_t n = 0;
+
+	for (; n < most; list += members[n++].n + 1) {
+		const char *end = strchrnul(list, separator);
+
+		members[n] = (struct member){list, end - list};
+		if (!*end) {
+			n++;
+			break;
+		}
+	}
+	if (n == most)
+		id->used = sizeof id->text; /* perhaps more: it equals nothing */
+	qsort(members, n, sizeof *members, compare_members);
+	for (size_t i = 0; i < n; i++)
+		add_bytes(id, name, members[i].at, members[i].n);
+}
+
+bool
+identity_is_whole(const struct identity *id)
+{
+	return id->used > 0 && id->used < sizeof id->text;
 }

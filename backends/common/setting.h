@@ -1,11 +1,40 @@
 /*
- * setting.h - reads -O settings by a backend's rows, and the values that several
- * understand alike.
+ * setting.h - what -O says: settings read by a backend's rows, values that several backends
+ * understand alike, files that must be trusted, and which locks all of it means.
  */
 #ifndef DLOCK_SETTING_H
 #define DLOCK_SETTING_H
 
 #include "backends/backend.h"
+
+#include <sys/stat.h>
+
+/*
+ * ---- trusted files: they decide where and as whom we lock ----
+ *
+ * Configurations, passwords, keys: nobody but root or the user whom we run as may have written
+ * such a file.  A secret one may be read by nobody else either, with one exception: root may
+ * let a group read a file of root's (mode 0640), so that one file serves several services.
+ */
+
+/* Opens it for reading, without ever waiting; -1: errno says why not. */
+int trusted_open(const char *path, struct stat *);
+
+/*
+ * RC_OK, or RC_CONFIG with the first rule that it breaks, as a predicate: "belongs to ...".
+ * `shown`: its name in what is to be done.
+ */
+enum rc trusted_check(
+    const struct stat *, const char *shown, bool secret, struct fault *);
+
+/*
+ * Reads all of it, up to `size` bytes, however many pieces it comes in.  RC_CONFIG, with a
+ * predicate: it cannot be read, is longer, or ended before its end.
+ */
+enum rc trusted_read(
+    int fd, const struct stat *, char *out, size_t size, size_t *n, struct fault *);
+
+/* ---- settings ---- */
 
 /*
  * Hands each setting of the site to its row's setter.  RC_OK, or what the first
@@ -14,11 +43,11 @@
 enum rc setting_read(struct store *, const struct site *, struct fault *);
 
 /* -O connect-timeout: "500ms" or "2s", up to an hour.  RC_OK, or RC_USAGE in words. */
-enum rc setting_patience(const char *value, int64_t *ns, struct fault *);
+enum rc setting_timeout(const char *value, int64_t *ns, struct fault *);
 
 /*
  * -O NAME=FILE where FILE holds a secret, so that it need not stand on a
- * command line or in an environment: a secret one (trusted.h), one line of less than
+ * command line or in an environment: a secret one (trusted_check), one line of less than
  * `size` bytes.  RC_OK, or RC_CONFIG with what is wrong; then `out` has nothing of it.
  */
 enum rc setting_secret(
@@ -26,8 +55,36 @@ enum rc setting_secret(
 
 /*
  * -O NAME=FILE where FILE is read by a library: is it a plain file that we may read, and
- * a secret one (trusted.h) if it must be?  RC_OK, or RC_CONFIG with what is wrong.
+ * a secret one (trusted_check) if it must be?  RC_OK, or RC_CONFIG with what is wrong.
  */
 enum rc setting_file(const char *name, const char *file, bool secret, struct fault *);
+
+/*
+ * ---- identity: which locks a store's are, in one canonical text ----
+ *
+ * Two stores with equal identities keep the same locks: a key names the same lock in both.
+ * The text has what was resolved and not what was typed: backend, servers, database, user,
+ * mode, and all else that says which lock a key is.  It has no secret.
+ */
+
+enum { IDENTITY_BYTES = 8192 };
+
+struct identity {
+	char text[IDENTITY_BYTES];
+	size_t used;   /* beyond sizeof text: it did not fit, and equals nothing */
+	bool one_lock; /* every key is the same lock */
+};
+
+void identity_begin(struct identity *, const char *backend);
+
+/* A part.  value NULL: it is not stated, which differs from an empty one. */
+void identity_add(struct identity *, const char *name, const char *value);
+void identity_number(struct identity *, const char *name, unsigned long long value);
+
+/* A list's members, whatever their order is; `separator` stands between them. */
+void identity_list(struct identity *, const char *name, const char *list, char separator);
+
+/* Has it all that was added? */
+bool identity_is_whole(const struct identity *);
 
 #endif

@@ -21,7 +21,7 @@
 #define DLOCK_TLS_H
 
 #include "backends/backend.h"
-#include "stream.h"
+#include "net.h"
 
 /* What the user says of it; NULL: nothing.  They outlive the struct tls. */
 struct tls_settings {

@@ -1,15 +1,17 @@
 /*
- * url.h - the parts of scheme://user:password@host1:port,host2/path?query.
+ * url.h - what a URL says: scheme://user:password@host1:port,host2/path?query.
  *
- * Nothing is decoded or copied: each part is a piece of the text, which must
- * outlive it.  Whoever takes a part undoes its %XX (encode_undo) into room
- * of its own, and says what it allows.
+ * url_cut() decodes and copies nothing: each part is a piece of the text, which must
+ * outlive it.  Whoever takes a part undoes its %XX (encode_undo) into room of its own, and
+ * says what it allows.
  */
 #ifndef DLOCK_URL_H
 #define DLOCK_URL_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/* ---- its parts ---- */
 
 /* Some bytes of a text; at NULL: the part is missing, which differs from an empty one. */
 struct url_part {
@@ -48,5 +50,52 @@ bool url_part_is(const struct url_part *, const char *word);
  * last one.
  */
 struct url_part url_part_first(struct url_part *list);
+
+/* ---- a host and a port ---- */
+
+struct endpoint {
+	char host[256]; /* a name, an IPv4 address, or an IPv6 one without its brackets */
+	int port;       /* 1 to 65535 */
+};
+
+/*
+ * Reads "host", "host:port" or "[v6]:port", n bytes of text; `port` is for
+ * those that name none.  NULL, or what is wrong: "names no host".
+ */
+const char *endpoint_parse(struct endpoint *, const char *text, size_t n, int port);
+
+/*
+ * The same from two texts, as servers name each other: the host of an IPv6 address has no
+ * brackets there.
+ */
+const char *endpoint_plain(
+    struct endpoint *, const char *host, size_t nhost, const char *port, size_t nport);
+
+bool endpoint_is(const struct endpoint *, const struct endpoint *);
+
+/* All of `text` (n bytes) as a decimal number up to `most`; -1 if it is none. */
+int endpoint_number(const char *text, size_t n, int most);
+
+/* ---- %XX, and keys as names that a server or a file system takes ---- */
+
+/* Room for any encoded key, with the NUL. */
+enum { ENCODED_BYTES = 3 * 512 + 1 };
+
+/*
+ * Percent-encodes `key` into `out` (at least ENCODED_BYTES for a legal key):
+ * ASCII letters, digits and - _ . ~ : @ = stand for themselves, every other
+ * byte becomes %XX with capital digits; "." and ".." become "%2E" and "%2E%2E".
+ * So the result is one path component, has no braces, '+' or blanks, is never
+ * empty for a key that is not, and no two keys share one.  Returns its length,
+ * or 0 where it does not fit.
+ */
+size_t encode_key(char *out, size_t size, const char *key);
+
+/*
+ * The way back: undoes %XX in `n` bytes of `text`, for keys and for the parts
+ * of a URL alike.  Refuses a % without two hexadecimal digits, and %00.
+ * Returns the length, or -1 where text is wrong or does not fit.
+ */
+int encode_undo(char *out, size_t size, const char *text, size_t n);
 
 #endif

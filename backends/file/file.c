@@ -26,9 +26,8 @@
 #include "runs.h"
 #include "store.h"
 
-#include "backends/common/identity.h"
-#include "backends/common/refuse.h"
 #include "backends/common/setting.h"
+#include "backends/common/text.h"
 #include "backends/common/url.h"
 
 #include <errno.h>

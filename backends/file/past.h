@@ -12,7 +12,7 @@
 #define DLOCK_FILE_PAST_H
 
 #include "backends/backend.h"
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 /* no line of ours is longer */
 enum { RUN_LINE = 4 * 20 + ENCODED_BYTES + RECORD_BYTES + 8 };

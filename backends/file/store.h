@@ -9,7 +9,7 @@
 #include "header.h"
 #include "place.h"
 
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 enum {
 	NAME_CHUNK = 200, /* of an encoded key in one directory entry (NAME_MAX is 255) */

@@ -287,8 +287,8 @@ sleep_there(struct mysql *my, instant until, enum slept *slept, struct fault *f)
 	    sql_call(&sql, "await",
 		SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(l->me), SQL_TEXT(l->ahead),
 		    SQL_INT(ms))),
-	    &(struct shape){AWAIT_FIELDS, false},
-	    patience_answer(wake, ASK_PATIENCE, until), &sent, &r, f);
+	    &(struct shape){AWAIT_FIELDS, false}, retry_answer(wake, ASK_PATIENCE, until),
+	    &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
 	rc = read_sleep(my, r, slept, f);

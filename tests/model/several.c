@@ -20,21 +20,22 @@
  *	begin_again     asks with the same owner                    FRESH_OWNER, EXCLUSION
  *	combine         the lease that ends last                    EARLIEST, EXCLUSION
  *	combine         the first in order, not the first named     TOKENS
- *	multi_new       keys as named, not in order                 ORDER, THOSE_BEFORE_ARE_KEPT, EVERYBODY_IS_SERVED
+ *	multi_open      keys as named, not in order                 ORDER, THOSE_BEFORE_ARE_KEPT, EVERYBODY_IS_SERVED
  *	keep_held       a loss is none                              ALL_ARE_HELD, EVERYBODY_IS_SERVED
  *	keep_held       the end of a lease is none                  ALL_ARE_HELD
  *	renew_part      is not due when the lease ends              ALL_ARE_HELD
  *	renew_part      one that is lost is released, too           LOSS_IS_TOLD, ALL_ARE_RELEASED
  *	wait_and_keep   renews nothing                              EVERYBODY_IS_SERVED
- *	take_next       does not look at what is due                ALL_ARE_HELD
  *	weight          a revocation, or silence, before a loss     LOSS_IS_TOLD
  *	weight          silence is RC_OK                            ALL_ARE_RENEWED, ALL_ARE_RELEASED
- *	renew_all       leaves out the last                         ALL_ARE_RENEWED, AT_ONCE
- *	part_wait       one after the other                         AT_ONCE
+ *	renew_all       leaves out the last                         ALL_ARE_RENEWED, IN_TURN
+ *	renew_all       ends with one that is silent                IN_TURN
+ *	share           all of the time                             IN_TURN
  *	release_part    what was not heard is not asked again       ALL_ARE_RELEASED
  *	release_part    what is released is asked again             ALL_ARE_RELEASED
  *	multi_release   leaves out the first, or one not yet held   ALL_ARE_RELEASED, NOTHING_IS_LEFT
  *	multi_acquire   grants with the last one missing            ALL_ARE_HELD, TOKENS
+ *	multi_acquire   does not look at what is due                ALL_ARE_HELD
  */
 #include "backends/multi.h"
 
@@ -71,7 +72,7 @@ enum invariant {
 	TOKENS,
 	LOSS_IS_TOLD,
 	ALL_ARE_RENEWED,
-	AT_ONCE,
+	IN_TURN,
 	ALL_ARE_RELEASED,
 	NOTHING_IS_LEFT,
 	ASKED_ONCE,
@@ -90,7 +91,7 @@ static const char *const promise[INVARIANTS] = {
     [TOKENS] = "each key has its own token, the first one's is the lock's, and they grow",
     [LOSS_IS_TOLD] = "one that is lost is a loss, and nothing else is",
     [ALL_ARE_RENEWED] = "a renewal is one of all keys",
-    [AT_ONCE] = "all are asked to renew at once, whoever is silent",
+    [IN_TURN] = "each is asked to renew and has its share of the time, whoever is silent",
     [ALL_ARE_RELEASED] = "a release leaves out none that may be ours",
     [NOTHING_IS_LEFT] = "after a release no server knows of us",
     [ASKED_ONCE] = "who does not wait asks for each key once",
@@ -147,6 +148,7 @@ struct side {
 	instant reaches;      /* what was sent last, on this connection */
 	bool asked, held, gone, silent, released;
 	instant sent; /* the last question */
+	int64_t time; /* for the last renewal */
 	bool taken;   /* by an administrator: what comes then is nobody's fault */
 	instant ends;
 	int renewed, acquired;
@@ -507,7 +509,10 @@ kept_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	struct kept *k = (struct kept *)s;
 	struct side *side = side_of(k);
 	instant sent = w.now;
-	int said = question(k, RENEW, false, until);
+	int said;
+
+	side->time = until - w.now;
+	said = question(k, RENEW, false, until);
 
 	if (said == STOPPED)
 		return RC_STOP;
@@ -627,17 +632,21 @@ renew_once(struct client *c, struct store *s, struct grant *g, struct fault *f)
 {
 	enum rc rc;
 	size_t renewed = 0;
+	instant until = instant_first(c->ends, w.now + PATIENCE);
+	int64_t share = (until - w.now) / (int64_t)c->n;
+	bool paused = c->paused_until > w.now;
 
 	for (size_t i = 0; i < c->n; i++)
-		named(c, i)->renewed = 0;
-	rc = s->backend->lock->renew(s, instant_first(c->ends, w.now + PATIENCE), g, f);
+		named(c, i)->renewed = named(c, i)->time = 0;
+	rc = s->backend->lock->renew(s, until, g, f);
 	for (size_t i = 0; i < c->n; i++)
 		renewed += named(c, i)->renewed == 1;
 	tell("client %d: renewed: %d", c->index, rc);
 	require(LOSS_IS_TOLD, (rc == RC_LOST) == c->saw_loss);
 	require(ALL_ARE_RENEWED, rc != RC_OK || renewed == c->n);
-	for (size_t i = 1; i < c->n; i++)
-		require(AT_ONCE, named(c, i)->sent == named(c, 0)->sent);
+	for (size_t i = 0; i < c->n && !paused && rc != RC_LOST && w.now < c->stop_at;
+	     i++)
+		require(IN_TURN, named(c, i)->time >= share);
 	if (rc == RC_OK || rc == RC_REVOKED) {
 		for (size_t i = 0; i < c->n; i++)
 			named(c, i)->gone = false;

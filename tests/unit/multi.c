@@ -675,30 +675,66 @@ a_renewal_does_not_make_the_wait_longer(void **state)
 
 /* ---- renewals ---- */
 
+static int64_t had[3];   /* how much time a, b and c were given */
+static const char *mute; /* those that give no answer */
+
 static enum rc
-answers_come_last_first(
+note_time(
     struct scripted *k, const char *call, instant until, struct grant *g, struct fault *f)
 {
+	const char *key = k->claim->key;
+
 	(void)g;
 	if (strcmp(call, "acquire") == 0)
 		return RC_OK;
-	return is(k, "a") || is(k, "b")
-	    ? await_log(k, strcmp(call, "renew") == 0 ? "renew c" : "release c", until, f)
-	    : RC_OK;
+	had[*key - 'a'] = until - instant_now();
+	return strstr(mute, key) ? await_log(k, "never", until, f) : RC_OK;
 }
 
 static void
-all_are_asked_at_once(void **state)
+all_are_asked_in_turn_with_shared_time(void **state)
 {
 	(void)state;
 	assert_int_equal(OPEN("a", "b", "c"), RC_OK);
 	assert_int_equal(acquire(NEVER), RC_OK);
 	says("acquire a, acquire b, acquire c, ");
-	world.hook = answers_come_last_first;
+	world.hook = note_time;
+	mute = "a b";
+	assert_int_equal(renew(instant_now() + 300 * NS_PER_MS), RC_AGAIN);
+	says("renew a, renew b, renew c, ");
+	assert_in_range(had[0], 1, 100 * NS_PER_MS);
+	assert_in_range(had[1], 1, 200 * NS_PER_MS);
+	assert_in_range(had[2], 1, 200 * NS_PER_MS);
+	/* the one that was silent first is the last now, and has what the others left */
+	mute = "";
+	assert_int_equal(renew(instant_now() + PATIENCE), RC_OK);
+	says("renew b, renew c, renew a, ");
+	assert_true(had[0] > PATIENCE / 2);
+	mute = "a b";
+	assert_int_equal(store->backend->lock->release(
+			     store, 0, instant_now() + 300 * NS_PER_MS, &fault),
+	    RC_AGAIN);
+	says("release a, release b, release c, ");
+	assert_in_range(had[1], 1, 200 * NS_PER_MS);
+	assert_in_range(had[2], 1, 200 * NS_PER_MS);
+}
+
+static void
+one_with_an_alert_is_renewed_first(void **state)
+{
+	(void)state;
+	world.alert = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	world.hook = note_time;
+	mute = "b";
+	assert_int_equal(OPEN("a", "b", "c"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_OK);
+	assert_int_equal(renew(instant_now() + 30 * NS_PER_MS), RC_AGAIN);
+	world.log[0] = '\0';
+	mute = "";
+	eventfd_write(world.alert, 1); /* a's; otherwise c would be the first */
 	assert_int_equal(renew(instant_now() + PATIENCE), RC_OK);
 	says("renew a, renew b, renew c, ");
-	assert_int_equal(release(0), RC_OK);
-	says("release a, release b, release c, ");
+	close(world.alert);
 }
 
 static enum rc answers[3]; /* of a, b and c; 100: none until `until` */
@@ -955,11 +991,10 @@ one_that_is_silent_leaves_time_to_remember_the_job(void **state)
 }
 
 static void
-where_nothing_was_run_all_are_given_back_at_once(void **state)
+where_nothing_was_run_all_are_given_back_in_order(void **state)
 {
 	(void)state;
 	claim.job.once = "id";
-	world.hook = answers_come_last_first;
 	assert_int_equal(OPEN("a", "b", "c"), RC_OK);
 	assert_int_equal(acquire(NEVER), RC_OK);
 	world.log[0] = '\0';
@@ -1066,7 +1101,7 @@ none_is_granted_with_one_that_rings(void **state)
 	world.hook = a_is_lost_at_the_last_moment;
 	assert_int_equal(OPEN("b", "a"), RC_OK);
 	assert_int_equal(acquire(NEVER), RC_OK);
-	says("acquire a, acquire b, renew a, renew b, release b, acquire a, acquire b, ");
+	says("acquire a, acquire b, renew a, release b, acquire a, acquire b, ");
 	close(world.alert);
 }
 
@@ -1179,7 +1214,8 @@ main(void)
 	    TEST(who_is_told_to_stop_stops),
 	    TEST(who_is_told_to_stop_while_renewing_stops),
 	    TEST(a_renewal_does_not_make_the_wait_longer),
-	    TEST(all_are_asked_at_once),
+	    TEST(all_are_asked_in_turn_with_shared_time),
+	    TEST(one_with_an_alert_is_renewed_first),
 	    TEST(an_answer_that_does_not_come_costs_the_others_nothing),
 	    TEST(what_is_worst_counts),
 	    TEST(a_loss_waits_for_no_other_answer),
@@ -1190,7 +1226,7 @@ main(void)
 	    TEST(a_run_that_lost_a_key_is_not_remembered),
 	    TEST(a_loss_that_was_known_before_is_in_the_status),
 	    TEST(one_that_is_silent_leaves_time_to_remember_the_job),
-	    TEST(where_nothing_was_run_all_are_given_back_at_once),
+	    TEST(where_nothing_was_run_all_are_given_back_in_order),
 	    TEST(an_alert_of_one_is_one_of_all),
 	    TEST(an_alert_is_heard_while_waiting),
 	    TEST(alerts_without_end_are_not_all_heard_while_waiting),

@@ -1,5 +1,5 @@
 /*
- * patience.h - how long a server that does not answer is asked again, and how often.
+ * retry.h - how long a server that does not answer is asked again, and how often.
  *
  * One for each lock, owned by its backend.  There are two bounds, and --wait
  * replaces both when the user named it (claim->persist):
@@ -16,12 +16,40 @@
  * seconds and then once in so long, so that five hundred of them are no more
  * than two hundred attempts in any second, and all are back in time.
  */
-#ifndef DLOCK_PATIENCE_H
-#define DLOCK_PATIENCE_H
+#ifndef DLOCK_RETRY_H
+#define DLOCK_RETRY_H
 
 #include "backends/backend.h"
 
-struct patience {
+/* ---- jitter: random pauses keep many waiters from asking in step ---- */
+
+/*
+ * A state that differs with the text (FNV-1a), such as a claim's owner; never 0.  It is as
+ * random as the text, and no more: make nothing secret of it.
+ */
+static inline uint64_t
+jitter_of(const char *text)
+{
+	uint64_t jitter = 1469598103934665603ULL;
+
+	for (; *text; text++)
+		jitter = (jitter ^ (unsigned char)*text) * 1099511628211ULL;
+	return jitter ? jitter : 1;
+}
+
+/* From 0 to below - 1. */
+static inline int64_t
+jitter_below(uint64_t *jitter, int64_t below)
+{
+	*jitter ^= *jitter << 13; /* xorshift64, Marsaglia 2003 */
+	*jitter ^= *jitter >> 7;
+	*jitter ^= *jitter << 17;
+	return (int64_t)(*jitter % (uint64_t)below);
+}
+
+/* ---- asking again ---- */
+
+struct retry {
 	int64_t first; /* the first bound, ns; a setting may change it */
 	int64_t ttl;
 	bool persist;
@@ -33,35 +61,35 @@ struct patience {
 };
 
 /* With the default of the first bound, which a setting may replace. */
-void patience_init(struct patience *);
+void retry_init(struct retry *);
 
 /* Once, when acquire begins: the first bound counts from now. */
-void patience_begin(struct patience *, const struct claim *);
+void retry_begin(struct retry *, const struct claim *);
 
 /* Until when the first answer may be awaited; `until` as acquire has it. */
-instant patience_first(const struct patience *, instant until);
+instant retry_first(const struct retry *, instant until);
 
 /* The same for a single attempt that begins now. */
-instant patience_attempt(const struct patience *, instant until);
+instant retry_attempt(const struct retry *, instant until);
 
 /*
  * Until when an answer is awaited that is due at `wake`, in the queue: `most` longer.  But
  * who waits no longer than `until` (--wait) gives a server that hangs a second more, as he
  * does before the first answer.
  */
-instant patience_answer(instant wake, int64_t most, instant until);
+instant retry_answer(instant wake, int64_t most, instant until);
 
 /* The server has answered (host->seen.silent ends): the next failure begins an outage. */
-void patience_end_outage(struct patience *);
+void retry_end_outage(struct retry *);
 
-/* Has it not answered since patience_begin(), or since an attempt failed? */
-bool patience_is_outage(const struct patience *);
+/* Has it not answered since retry_begin(), or since an attempt failed? */
+bool retry_is_outage(const struct retry *);
 
 /*
- * Until when one that shall have an answer by `first_by` (patience_first(), or NEVER) may
+ * Until when one that shall have an answer by `first_by` (retry_first(), or NEVER) may
  * last, where also why it fails is an answer worth waiting for: at least a second.
  */
-instant patience_attempt_by(const struct patience *, instant first_by);
+instant retry_attempt_by(const struct retry *, instant first_by);
 
 /*
  * After an attempt that ended with RC_AGAIN and words in acquire's fault (another
@@ -69,17 +97,16 @@ instant patience_attempt_by(const struct patience *, instant first_by);
  * due.  RC_OK: try again.  RC_AGAIN: it has lasted too long.  RC_STOP: as
  * host->wait says.  `queued`: the server knows of us.
  */
-enum rc patience_retry(
-    struct patience *, struct host *, enum rc, bool queued, instant until);
+enum rc retry_wait(struct retry *, struct host *, enum rc, bool queued, instant until);
 
 /*
  * After each attempt at a first answer, which ended with *rc: true when the next one is
  * due; otherwise *rc is what became of them all, and the outage has ended.
  *
  *	do
- *		rc = ask(..., patience_attempt_by(p, patience_first(p, until)), ...);
- *	while (patience_first_again(p, host, until, &rc));
+ *		rc = ask(..., retry_attempt_by(p, retry_first(p, until)), ...);
+ *	while (retry_first_again(p, host, until, &rc));
  */
-bool patience_first_again(struct patience *, struct host *, instant until, enum rc *);
+bool retry_first_again(struct retry *, struct host *, instant until, enum rc *);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * stream.h - bytes to and from one server over a socket.
+ * net.h - a server's addresses, and bytes to and from it over a socket.
  *
  * The socket is non-blocking, close-on-exec and never gives SIGPIPE; every wait
  * is in host->wait with an absolute deadline.  What carries the bytes is a row
@@ -11,14 +11,40 @@
  * RC_AGAIN: nobody there, hung up, or not in time.  RC_STOP: host->wait says so.
  * RC_SYSTEM: no socket to be had.  RC_DENIED: a unix socket that we may not use.
  */
-#ifndef DLOCK_STREAM_H
-#define DLOCK_STREAM_H
+#ifndef DLOCK_NET_H
+#define DLOCK_NET_H
 
 #include "backends/backend.h"
 
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+
+/*
+ * ---- names to addresses, never longer than we want ----
+ *
+ * getaddrinfo(3) cannot be given a deadline, so a thread asks for a name, and is left alone
+ * when it takes too long.  Numeric addresses need none.
+ */
+
+enum { ADDRESSES_MAX = 8 };
+
+struct addresses {
+	size_t n;
+	struct {
+		struct sockaddr_storage address;
+		socklen_t size;
+	} at[ADDRESSES_MAX];
+};
+
+/*
+ * RC_OK with at least one address; RC_AGAIN: unknown, or no answer until then; RC_STOP;
+ * RC_SYSTEM.
+ */
+enum rc resolve(struct host *, const char *name, int port, instant until,
+    struct addresses *, struct fault *);
+
+/* ---- streams ---- */
 
 struct stream;
 
@@ -55,7 +81,6 @@ enum rc stream_connect(
     struct stream *, const char *host, int port, instant until, struct fault *);
 
 /* The same, where these are known: at least one. */
-struct addresses;
 enum rc stream_connect_to(
     struct stream *, const struct addresses *, instant until, struct fault *);
 

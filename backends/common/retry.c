@@ -1,7 +1,5 @@
-/* patience.c - how long and how often a silent server is asked again. */
-#include "patience.h"
-
-#include "dice.h"
+/* retry.c - how long and how often a silent server is asked again. */
+#include "retry.h"
 
 #define FIRST_ANSWER (5 * NS_PER_S)
 #define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
@@ -15,22 +13,22 @@
 enum { NEAR = 4 }; /* so many at the head of the queue come soon */
 
 void
-patience_init(struct patience *p)
+retry_init(struct retry *p)
 {
-	*p = (struct patience){.first = FIRST_ANSWER, .since = NEVER};
+	*p = (struct retry){.first = FIRST_ANSWER, .since = NEVER};
 }
 
 void
-patience_begin(struct patience *p, const struct claim *claim)
+retry_begin(struct retry *p, const struct claim *claim)
 {
 	p->ttl = claim->ttl;
 	p->persist = claim->persist;
 	p->since = instant_now();
-	p->jitter = dice_of(claim->owner);
+	p->jitter = jitter_of(claim->owner);
 }
 
 instant
-patience_first(const struct patience *p, instant until)
+retry_first(const struct retry *p, instant until)
 {
 	instant began = p->since == NEVER ? instant_now() : p->since,
 		least = began + LEAST;
@@ -40,14 +38,14 @@ patience_first(const struct patience *p, instant until)
 }
 
 instant
-patience_attempt(const struct patience *p, instant until)
+retry_attempt(const struct retry *p, instant until)
 {
 	return instant_first(
-	    patience_first(p, until), instant_after(instant_now(), p->first));
+	    retry_first(p, until), instant_after(instant_now(), p->first));
 }
 
 instant
-patience_attempt_by(const struct patience *p, instant first_by)
+retry_attempt_by(const struct retry *p, instant first_by)
 {
 	instant now = instant_now(), least = now + instant_first(LEAST, p->first);
 
@@ -56,14 +54,14 @@ patience_attempt_by(const struct patience *p, instant first_by)
 }
 
 instant
-patience_answer(instant wake, int64_t most, instant until)
+retry_answer(instant wake, int64_t most, instant until)
 {
 	return instant_first(
 	    instant_after(wake, most), instant_after(until > wake ? until : wake, LEAST));
 }
 
 void
-patience_end_outage(struct patience *p)
+retry_end_outage(struct retry *p)
 {
 	p->since = NEVER;
 	p->tries = 0;
@@ -72,7 +70,7 @@ patience_end_outage(struct patience *p)
 }
 
 bool
-patience_is_outage(const struct patience *p)
+retry_is_outage(const struct retry *p)
 {
 	return p->since != NEVER;
 }
@@ -83,20 +81,20 @@ patience_is_outage(const struct patience *p)
  * down, for it may be one of a thousand.
  */
 static int64_t
-pause_before_retry(struct patience *p, unsigned position, bool queued)
+pause_before_retry(struct retry *p, unsigned position, bool queued)
 {
 	int64_t far = instant_first(FAR_PAUSE, p->ttl / 4);
 	int64_t pause = SOON << (p->tries < 5 ? p->tries : 5);
 
 	if (queued && (position == 0 || position > NEAR))
-		return p->tries == 0 ? dice_roll(&p->jitter, far)
-				     : far - far / 16 + dice_roll(&p->jitter, far / 8);
+		return p->tries == 0 ? jitter_below(&p->jitter, far)
+				     : far - far / 16 + jitter_below(&p->jitter, far / 8);
 	pause = instant_first(pause, queued ? NEAR_PAUSE : far);
-	return pause / 2 + dice_roll(&p->jitter, pause);
+	return pause / 2 + jitter_below(&p->jitter, pause);
 }
 
 static instant
-retry_ends(const struct patience *p, bool queued, instant until)
+retry_ends(const struct retry *p, bool queued, instant until)
 {
 	if (p->persist)
 		return until;
@@ -104,8 +102,7 @@ retry_ends(const struct patience *p, bool queued, instant until)
 }
 
 enum rc
-patience_retry(
-    struct patience *p, struct host *host, enum rc rc, bool queued, instant until)
+retry_wait(struct retry *p, struct host *host, enum rc rc, bool queued, instant until)
 {
 	instant now = instant_now(), ends, next;
 
@@ -132,15 +129,14 @@ patience_retry(
 }
 
 bool
-patience_first_again(struct patience *p, struct host *host, instant until, enum rc *rc)
+retry_first_again(struct retry *p, struct host *host, instant until, enum rc *rc)
 {
-	enum rc next = until
-	    ? patience_retry(p, host, *rc, false, patience_first(p, until))
-	    : *rc;
+	enum rc next = until ? retry_wait(p, host, *rc, false, retry_first(p, until))
+			     : *rc;
 
 	if (*rc == RC_AGAIN && next == RC_OK)
 		return true;
 	*rc = next;
-	patience_end_outage(p);
+	retry_end_outage(p);
 	return false;
 }

@@ -1,13 +1,13 @@
 /*
- * refuse.h - why a lock is not given to a claim, in the same words on every backend.
- *
- * What is said of others comes from where they wrote it, and is hostile: numbers
- * may be anything, and a name is cut to size.
+ * text.h - texts that several backends read or say alike: why a lock is not given to a claim,
+ * and what is quoted from a server.
  */
-#ifndef DLOCK_REFUSE_H
-#define DLOCK_REFUSE_H
+#ifndef DLOCK_COMMON_TEXT_H
+#define DLOCK_COMMON_TEXT_H
 
 #include "backends/backend.h"
+
+/* ---- refusals ---- */
 
 /*
  * RC_PROTOCOL: the key is in use as `kind` (and `limit`), beside which the claim may not
@@ -36,5 +36,22 @@ enum rc refuse_recent(struct fault *, const struct job *, int64_t age);
  */
 enum rc refuse_broken(
     struct host *, struct fault *, enum rc, const char *where, const char *record);
+
+/*
+ * ---- secrets ----
+ *
+ * Servers, proxies and libraries repeat what they were sent: a Redis that knows no AUTH says
+ * with which arguments it was called.  An answer to a login is best not quoted at all; every
+ * other quotation passes here before it is cut to size.
+ */
+
+/*
+ * Writes "***" over `secret` wherever it stands in `text`: as it is, or
+ * with characters of it as %XX, \xXX or behind a backslash, or with blanks for
+ * its control characters.  A beginning of 8 characters counts as all of it,
+ * since an echo is often cut.  `secret` is given as the user means it, decoded;
+ * NULL, or fewer than 3 characters: nothing is done.  The text never grows.
+ */
+void secret_blot(char *text, const char *secret);
 
 #endif
