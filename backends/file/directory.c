@@ -331,30 +331,69 @@ is_not_there(const struct directory *d, const char *name, struct fault *fault)
 }
 
 enum rc
-directory_descend(const struct directory *d, int *at, const char *step,
-    enum directory_use use, struct fault *fault)
+directory_open_step(const struct directory *d, int at, const char *step,
+    enum directory_use use, int *ret, struct fault *fault)
 {
-	int next = open_step(d, *at, step, use), error = errno;
+	int fd = open_step(d, at, step, use);
 	struct stat st;
+	enum rc rc;
 
-	if (*at != d->fd)
-		close(*at);
-	*at = next;
-	errno = error;
-	if (next < 0 && errno == ENOENT && use != DIRECTORY_MAKE)
+	if (fd < 0 && errno == ENOENT && use != DIRECTORY_MAKE)
 		return is_not_there(d, step, fault);
-	if (next < 0 && (errno == ENOTDIR || errno == ELOOP))
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %.40s... in it is not a directory: somebody put it there",
 		    d->where, step);
-	if (next < 0 || fstat(next, &st) != 0)
+	if (fd < 0)
 		return directory_failed(
-		    d, "cannot make or open the directory of a long key", fault);
-	if (!is_trusted(d, st.st_uid))
-		return fault_set(fault, RC_DENIED,
+		    d, "cannot make or open a directory in it", fault);
+	if (fstat(fd, &st) != 0)
+		rc = directory_failed(d, "cannot look at a directory in it", fault);
+	else if (!is_trusted(d, st.st_uid))
+		rc = fault_set(fault, RC_DENIED,
 		    "%s: the directory %.40s... in it belongs to uid %u, who is not trusted there",
 		    d->where, step, (unsigned)st.st_uid);
-	return check_directory(d, &st, fault);
+	else
+		rc = check_directory(d, &st, fault);
+	if (rc == RC_OK)
+		*ret = fd;
+	else
+		close(fd);
+	return rc;
+}
+
+enum rc
+directory_open_steps(const struct directory *d, const char *name, enum directory_use use,
+    int *ret, const char **leaf, struct fault *fault)
+{
+	int at = fcntl(d->fd, F_DUPFD_CLOEXEC, 3), next;
+	char step[NAME_MAX + 1];
+	enum rc rc = RC_OK;
+
+	if (at < 0)
+		return directory_failed(d, "cannot open it once more", fault);
+	for (const char *slash; (slash = strchr(name, '/')); name = slash + 1) {
+		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
+		rc = directory_open_step(d, at, step, use, &next, fault);
+		close(at);
+		if (rc != RC_OK)
+			return rc;
+		at = next;
+	}
+	*ret = at;
+	*leaf = name;
+	return rc;
+}
+
+DIR *
+directory_list(int at)
+{
+	int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+
+	if (!list && fd >= 0)
+		close(fd);
+	return list;
 }
 
 static enum rc
@@ -453,19 +492,14 @@ enum rc
 directory_open_file(const struct directory *d, const char *name, enum directory_use use,
     int *fd, struct fault *fault)
 {
-	char step[NAME_MAX + 1];
-	enum rc rc = RC_OK;
-	int at = d->fd;
+	const char *leaf;
+	int at;
+	enum rc rc = directory_open_steps(d, name, use, &at, &leaf, fault);
 
-	for (const char *slash; rc == RC_OK && (slash = strchr(name, '/'));
-	     name = slash + 1) {
-		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
-		rc = directory_descend(d, &at, step, use, fault);
-	}
-	if (rc == RC_OK)
-		rc = directory_open_leaf(d, at, name, use, fd, fault);
-	if (at >= 0 && at != d->fd)
-		close(at);
+	if (rc != RC_OK)
+		return rc;
+	rc = directory_open_leaf(d, at, leaf, use, fd, fault);
+	close(at);
 	return rc;
 }
 

@@ -15,7 +15,7 @@
  *     orphan excludes nobody: each decision MUST be followed by a look whether
  *     the name still leads to our file; a holder that finds it does not has lost.
  *  6. The lease is LEASE_FOREVER: the kernel takes it back when we die.
- *  7. What --once and --cooldown ask for lies in a file beside it (runs.h).
+ *  7. What --once and --cooldown ask for lies in a directory beside it (runs.h).
  *  8. Whether the lock is frozen is read with the header, by whoever is about to
  *     take it.  Nothing in the kernel says so, and no process: so the first in line
  *     looks once a second, and whenever the file is written or somebody closes it.

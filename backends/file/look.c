@@ -325,19 +325,18 @@ static void walk(struct looking *g, int at, char *path, size_t n);
 static void
 walk_below(struct looking *g, int above, char *path, size_t n, const char *step)
 {
-	int at = fcntl(above, F_DUPFD_CLOEXEC, 3);
-	enum rc rc;
+	int at;
+	enum rc rc = directory_open_step(
+	    &g->f->dir, above, step, DIRECTORY_LOOK, &at, g->fault);
 
-	rc = at < 0 ? directory_failed(&g->f->dir, "cannot look at it", g->fault)
-		    : directory_descend(&g->f->dir, &at, step, DIRECTORY_LOOK, g->fault);
-	if (rc == RC_OK)
+	if (rc == RC_OK) {
 		walk(g, at, path, n);
-	else if (rc == RC_SYSTEM)
-		stop(g, rc);
-	else if (rc == RC_DENIED && is_hidden(above, step))
-		note_hidden(g, step);
-	if (at >= 0)
 		close(at);
+	} else if (rc == RC_SYSTEM) {
+		stop(g, rc);
+	} else if (rc == RC_DENIED && is_hidden(above, step)) {
+		note_hidden(g, step);
+	}
 }
 
 /* `path` leads to the directory, `n` are its bytes. */
@@ -360,14 +359,11 @@ look_at_name(struct looking *g, int at, char *path, size_t n, const char *name)
 static void
 walk(struct looking *g, int at, char *path, size_t n)
 {
-	int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	DIR *d = directory_list(at);
 	const struct dirent *entry;
 
 	if (!d) {
 		stop(g, directory_failed(&g->f->dir, "cannot list it", g->fault));
-		if (fd >= 0)
-			close(fd);
 		return;
 	}
 	while (!g->over && (entry = readdir(d))) {
