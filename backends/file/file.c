@@ -8,7 +8,7 @@
  *     place.h, from the kernel's locks alone.
  *  3. What the file says of the next number is a hint, since a file can be
  *     truncated and a disk be full.
- *  4. The file's first line (header.h) is written with byte 0 locked, in one
+ *  4. The file's first line (block.h) is written with byte 0 locked, in one
  *     write.  Token = max(previous + 1, microseconds since the epoch): it
  *     grows even if the file was deleted or what it said is lost.
  *  5. The file is never deleted.  Should somebody else do it, a lock on the
@@ -22,9 +22,8 @@
  *  9. A mark, which asks the holder to give the lock up, lies behind his block
  *     (block.h).  His renewal reads it.
  */
-#include "block.h"
 #include "runs.h"
-#include "store.h"
+#include "file.h"
 
 #include "backends/common/identity.h"
 #include "backends/common/refuse.h"
@@ -111,7 +110,7 @@ file_open_all(struct file *f, struct fault *fault)
 }
 
 enum rc
-file_write(struct file *f, const struct header *h, off_t at, struct fault *fault)
+file_write(struct file *f, const struct block *h, off_t at, struct fault *fault)
 {
 	return block_write(f->fd, at, h) == 0
 	    ? RC_OK
@@ -127,7 +126,7 @@ file_is_foreign(const struct file *f, struct fault *fault)
 }
 
 static enum rc
-read_header(struct file *f, struct header *h, struct fault *fault)
+read_header(struct file *f, struct block *h, struct fault *fault)
 {
 	int got = block_read(f->fd, BLOCK_HEADER, h);
 
@@ -144,7 +143,7 @@ read_header(struct file *f, struct header *h, struct fault *fault)
  */
 static bool
 find_first_holder(
-    const struct file *f, const struct header *header, int64_t byte, struct header *h)
+    const struct file *f, const struct block *header, int64_t byte, struct block *h)
 {
 	*h = *header;
 	if (RANGE_OF(byte) != ALONE)
@@ -153,9 +152,9 @@ find_first_holder(
 }
 
 static void
-show_holder(struct file *f, const struct header *h)
+show_holder(struct file *f, const struct block *h)
 {
-	f->base.host->seen.holding.held = header_age(h, file_now());
+	f->base.host->seen.holding.held = block_age(h, file_now());
 	snprintf(f->base.host->seen.holding.record, RECORD_BYTES, "%s", h->record);
 }
 
@@ -166,7 +165,7 @@ show_holder(struct file *f, const struct header *h)
 static void
 show_line(struct file *f)
 {
-	struct header header = {.next = 1}, freeze, holder;
+	struct block header = {.next = 1}, freeze, holder;
 	struct crowd c;
 	bool held;
 
@@ -176,10 +175,7 @@ show_line(struct file *f)
 	held = find_first_holder(f, &header, c.first, &holder);
 	if (!held && f->frozen && c.kind == KIND_EXCLUSIVE && c.holders > 0 && c.position)
 		c.position++; /* that one only waits */
-	show_holder(f,
-	    held            ? &holder
-		: f->frozen ? &freeze
-			    : &(struct header){.next = 1});
+	show_holder(f, held ? &holder : f->frozen ? &freeze : &(struct block){.next = 1});
 	f->base.host->seen.holding.frozen = f->frozen;
 	f->base.host->seen.holding.kind = c.kind;
 	f->base.host->seen.holding.holders = held || !f->frozen ? c.holders : 0;
@@ -191,7 +187,7 @@ show_line(struct file *f)
 static bool
 is_frozen_still(const struct file *f)
 {
-	struct header h, freeze;
+	struct block h, freeze;
 
 	return block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
 	    block_is_frozen(f->fd, &h, file_now(), &freeze);
@@ -281,7 +277,7 @@ await_byte(struct file *f, short type, int64_t byte, instant until, struct fault
 }
 
 enum rc
-file_enter(struct file *f, struct header *h, instant until, struct fault *fault)
+file_enter(struct file *f, struct block *h, instant until, struct fault *fault)
 {
 	for (;;) {
 		enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
@@ -365,7 +361,7 @@ freeze_left(struct file *f, int64_t most)
 {
 	struct fault ignored;
 	int64_t us;
-	struct header h, freeze;
+	struct block h, freeze;
 
 	if (directory_look(&f->dir, f->name, f->fd, &ignored) == RC_LOST ||
 	    block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
@@ -439,7 +435,7 @@ wait_in_line(struct file *f, instant until, struct fault *fault)
 
 /* That we have locked this byte, since now. */
 static void
-write_who(const struct file *f, struct header *h, int64_t byte)
+write_who(const struct file *f, struct block *h, int64_t byte)
 {
 	h->granted = file_now();
 	h->byte = byte;
@@ -449,13 +445,13 @@ write_who(const struct file *f, struct header *h, int64_t byte)
 
 /* Nothing is before us: writes down that the lock is ours. */
 static enum rc
-file_take(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+file_take(struct file *f, struct block *h, struct grant *g, struct fault *fault)
 {
 	struct place *p = &f->place;
 	enum rc rc;
 
 	write_who(f, h, place_held_byte(p));
-	h->token = header_next_token(h, h->granted);
+	h->token = block_next_token(h, h->granted);
 	f->hold.at = kind_is_exclusive(p->kind) ? BLOCK_HEADER
 						: block_choose(f->fd, h->byte);
 	/* a token that is not kept might be dealt again */
@@ -505,7 +501,7 @@ static void
 write_waiter(const struct file *f)
 {
 	int64_t byte = place_byte(&f->place, f->place.ticket);
-	struct header h = {.next = 1};
+	struct block h = {.next = 1};
 
 	write_who(f, &h, byte);
 	(void)block_write(f->fd, block_choose(f->fd, byte), &h);
@@ -522,7 +518,7 @@ refuse_claim(struct file *f, struct fault *fault)
 
 /* We have a ticket: takes the lock, if nothing is in the way, or stays in line. */
 static enum rc
-take_or_stay(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+take_or_stay(struct file *f, struct block *h, struct grant *g, struct fault *fault)
 {
 	enum rc rc;
 
@@ -537,7 +533,7 @@ take_or_stay(struct file *f, struct header *h, struct grant *g, struct fault *fa
 /* Takes the number, if there is one, and the lock if nothing is before it. */
 static enum rc
 stand_in_line(
-    struct file *f, struct header *h, instant until, struct grant *g, struct fault *fault)
+    struct file *f, struct block *h, instant until, struct grant *g, struct fault *fault)
 {
 	struct place *p = &f->place;
 	int64_t number;
@@ -580,7 +576,7 @@ check_job(struct file *f, struct fault *fault)
 
 /* It is our turn, unless the lock has been frozen. */
 static enum rc
-take_lock(struct file *f, struct header *h, struct grant *g, struct fault *fault)
+take_lock(struct file *f, struct block *h, struct grant *g, struct fault *fault)
 {
 	if (!f->frozen)
 		return file_take(f, h, g, fault);
@@ -591,7 +587,7 @@ take_lock(struct file *f, struct header *h, struct grant *g, struct fault *fault
 static enum rc
 file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 {
-	struct header h = {.next = 1}, freeze;
+	struct block h = {.next = 1}, freeze;
 	enum rc rc = file_enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
 	if (rc == RC_OK)
@@ -697,7 +693,7 @@ static enum rc
 file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 {
 	struct file *f = file_of(s);
-	struct header mark;
+	struct block mark;
 	enum rc rc;
 
 	(void)until;

@@ -39,7 +39,7 @@ static bool
 add_first(struct line *l, int64_t byte)
 {
 	struct line_holder h = {.byte = byte, .at = -1};
-	struct header who;
+	struct block who;
 
 	if (RANGE_OF(byte) != ALONE) {
 		off_t at = block_find(l->fd, byte, &who);
@@ -113,7 +113,7 @@ by_token(const void *a, const void *b)
 int
 line_read(struct line *l, int fd, int64_t now_us)
 {
-	struct header then;
+	struct block then;
 	int got, tries = 0;
 
 	*l = (struct line){.fd = fd};
@@ -144,11 +144,11 @@ line_free(struct line *l)
 
 /* By now his block may be that of another one. */
 void
-line_tell(const struct line *l, const struct line_holder *h, struct header *who)
+line_tell(const struct line *l, const struct line_holder *h, struct block *who)
 {
-	*who = h->at == BLOCK_HEADER ? l->header : (struct header){.next = 1};
+	*who = h->at == BLOCK_HEADER ? l->header : (struct block){.next = 1};
 	if (h->at > 0 && (block_read(l->fd, h->at, who) != 1 || who->token != h->token))
-		*who = (struct header){.next = 1, .token = h->token};
+		*who = (struct block){.next = 1, .token = h->token};
 }
 
 /* ---- who waits ---- */

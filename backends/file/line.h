@@ -9,7 +9,6 @@
 #define DLOCK_FILE_LINE_H
 
 #include "block.h"
-#include "place.h"
 
 /* One who holds. */
 struct line_holder {
@@ -23,7 +22,7 @@ struct line {
 	int fd;
 	bool used; /* there is anybody, or was when the look began */
 	bool frozen;
-	struct header header, freeze;
+	struct block header, freeze;
 	struct line_holder *holders; /* in the order of their grants */
 	size_t n, room;
 };
@@ -44,7 +43,7 @@ int line_read(struct line *, int fd, int64_t now_us);
 void line_free(struct line *);
 
 /* What is written of a holder; what is not known is empty. */
-void line_tell(const struct line *, const struct line_holder *, struct header *);
+void line_tell(const struct line *, const struct line_holder *, struct block *);
 
 /* The next one who waits.  False: that was the last. */
 bool line_wait(const struct line *, struct line_waiter *);

@@ -4,10 +4,9 @@
  * Files are opened for reading only, and only those that could be ours; no lock is
  * taken, so that nobody waits for a look.
  */
-#include "block.h"
 #include "line.h"
 #include "runs.h"
-#include "store.h"
+#include "file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -72,7 +71,7 @@ kind_of(int64_t byte)
 
 /* An entry of whom a block tells. */
 static struct entry
-entry_of(enum entry_kind kind, const char *key, int64_t byte, const struct header *who)
+entry_of(enum entry_kind kind, const char *key, int64_t byte, const struct block *who)
 {
 	return (struct entry){.kind = kind,
 	    .key = key,
@@ -95,7 +94,7 @@ tell_holders(struct looking *g, const char *key, const struct line *l, unsigned 
 
 	for (size_t i = 0; i < l->n && !g->over; i++) {
 		const struct line_holder *h = &l->holders[i];
-		struct header who, mark;
+		struct block who, mark;
 		struct entry e;
 
 		line_tell(l, h, &who);
@@ -114,11 +113,11 @@ tell_waiters(struct looking *g, const char *key, const struct line *l, unsigned 
 	struct line_waiter w = {.position = 0};
 
 	while (!g->over && line_wait(l, &w)) {
-		struct header who = {.next = 1};
+		struct block who = {.next = 1};
 		struct entry e;
 
 		if (!block_find(l->fd, w.byte, &who))
-			who = (struct header){.next = 1};
+			who = (struct block){.next = 1};
 		who.token = 0;
 		e = entry_of(ENTRY_WAITER, key, w.byte, &who);
 		e.limit = e.lock == KIND_LIMIT ? limit : 0;

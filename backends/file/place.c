@@ -1,8 +1,6 @@
 /* place.c - joins the line on a lock file, and says what is before us. */
 #include "place.h"
 
-#include "header.h"
-
 #include <errno.h>
 #include <fcntl.h>
 

@@ -100,6 +100,12 @@ enum { META = 0 };
 
 enum range { ALONE, LIMITED, SLOTS, LIMITS, READERS, RANGES };
 
+/*
+ * Numbers of tickets are below this, as are tokens and times: 18 digits.  Clocks reach
+ * half of that in the year 17,800.
+ */
+#define NUMBER_LIMIT INT64_C(1000000000000000000)
+
 /* Byte `n` of a range, which has room for NUMBER_LIMIT. */
 #define BYTE(range, n) (((int64_t)(range) << 60) + (n))
 #define RANGE_OF(byte) ((enum range)((byte) >> 60))

@@ -1,7 +1,7 @@
 /* runs.c - remembers the runs of jobs, and finds out whether a job has been done. */
 #include "runs.h"
 
-#include "header.h"
+#include "block.h"
 
 #include "backends/common/refuse.h"
 #include "backends/common/sha256.h"
@@ -35,10 +35,10 @@ run_parse(struct run *r, const char *line, size_t n)
 	const char *s = line, *end = line + n, *blank;
 	int64_t status;
 
-	*r = (struct run){.begin = header_number(&s, end)};
-	r->end = header_number(&s, end);
-	status = header_number(&s, end);
-	r->token = header_number(&s, end);
+	*r = (struct run){.begin = block_number(&s, end)};
+	r->end = block_number(&s, end);
+	status = block_number(&s, end);
+	r->token = block_number(&s, end);
 	blank = memchr(s, ' ', (size_t)(end - s));
 	if (r->begin < 0 || r->end < 0 || status < 0 || status > 255 || r->token < 0 ||
 	    !blank || blank == s || blank + 1 == end)
@@ -195,7 +195,7 @@ next_era(DIR *list)
 
 	while ((e = readdir(list))) {
 		const char *s = e->d_name;
-		int64_t era = header_number(&s, s + strlen(s));
+		int64_t era = block_number(&s, s + strlen(s));
 
 		if (era >= 0)
 			return era;

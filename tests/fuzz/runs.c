@@ -2,7 +2,7 @@
  * runs.c - Goal of these tests: whatever line stands among the runs, what is read of it
  * is within bounds and is written as it was.
  */
-#include "backends/file/header.h"
+#include "backends/file/block.h"
 #include "backends/file/runs.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -61,7 +61,7 @@ lock(struct test *t, int64_t byte)
 static off_t
 stand(struct test *t, int64_t byte, int64_t token)
 {
-	struct header h = {.next = 1, .token = token, .byte = byte, .granted = 1};
+	struct block h = {.next = 1, .token = token, .byte = byte, .granted = 1};
 	int fd = lock(t, byte);
 	off_t at = block_choose(fd, byte);
 
@@ -74,7 +74,7 @@ static void
 write_header(struct test *t, int64_t byte, int64_t token, int64_t freeze)
 {
 	int fd = open(t->path, O_RDWR | O_CLOEXEC);
-	struct header h = {.next = 9, .token = token, .byte = byte, .freeze = freeze};
+	struct block h = {.next = 9, .token = token, .byte = byte, .freeze = freeze};
 
 	assert_int_equal(block_write(fd, BLOCK_HEADER, &h), 0);
 	close(fd);
@@ -229,7 +229,7 @@ a_stranger_who_locks_all_is_one(void **state)
 static void
 nobody_alive_is_written_over(void **state)
 {
-	struct header h;
+	struct block h;
 	struct test t;
 	off_t at;
 
@@ -240,7 +240,7 @@ nobody_alive_is_written_over(void **state)
 	for (int64_t i = 1; i <= 6; i++) {
 		at = block_find(t.fd, BYTE(READERS, 65536 * i), &h);
 		assert_true(at > BLOCK_FREEZE && h.token == i);
-		assert_int_equal(at % (2 * HEADER_BYTES), 0);
+		assert_int_equal(at % (2 * BLOCK_BYTES), 0);
 	}
 	assert_int_equal(block_find(t.fd, BYTE(READERS, 65536 * 7), &h), 0);
 	close(t.others[0]);
@@ -271,7 +271,7 @@ few_need_few_places(void **state)
 			t.n = 2;
 		}
 	}
-	assert_true(last <= HEADER_BYTES * (4 + 2 * 4));
+	assert_true(last <= BLOCK_BYTES * (4 + 2 * 4));
 	/* such as a slot and a ticket of the same number */
 	assert_int_not_equal(
 	    stand(&t, BYTE(LIMITED, 1), 0), stand(&t, BYTE(SLOTS, 1), 1));
@@ -281,7 +281,7 @@ few_need_few_places(void **state)
 static void
 a_mark_means_one_grant(void **state)
 {
-	struct header who = {.next = 1, .token = 7}, mark;
+	struct block who = {.next = 1, .token = 7}, mark;
 	struct test t;
 	off_t at;
 	int fd;
@@ -304,7 +304,7 @@ a_mark_means_one_grant(void **state)
 static void
 a_freeze_ends_or_not(void **state)
 {
-	struct header h = {.next = 1}, f = {.next = 1, .freeze = NOW + 1}, found;
+	struct block h = {.next = 1}, f = {.next = 1, .freeze = NOW + 1}, found;
 	struct test t;
 	int fd;
 

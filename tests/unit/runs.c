@@ -2,7 +2,7 @@
  * runs.c - Goal of these tests: a run is read as it was written, nothing else is one,
  * and a job asks for the right ones.
  */
-#include "backends/file/header.h"
+#include "backends/file/block.h"
 #include "backends/file/runs.h"
 
 #include <setjmp.h>

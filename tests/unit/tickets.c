@@ -2,7 +2,7 @@
  * tickets.c - Goal of these tests: in whatever order tickets were drawn,
  * the last one below a number is found, and few questions are asked for it.
  */
-#include "backends/file/header.h"
+#include "backends/file/block.h"
 #include "backends/file/place.h"
 
 #include <poll.h>

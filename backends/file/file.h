@@ -1,13 +1,12 @@
 /*
- * store.h - the file backend's store, for its own files: file.c takes and gives back
+ * file.h - the file backend's store, for its own files: file.c takes and gives back
  * locks, look.c tells who has them, steer.c marks and freezes.
  */
-#ifndef DLOCK_FILE_STORE_H
-#define DLOCK_FILE_STORE_H
+#ifndef DLOCK_FILE_FILE_H
+#define DLOCK_FILE_FILE_H
 
+#include "block.h"
 #include "directory.h"
-#include "header.h"
-#include "place.h"
 
 #include "backends/common/encode.h"
 
@@ -67,11 +66,11 @@ enum rc file_open_all(struct file *, struct fault *);
  * that was replaced is opened anew: then our ticket is gone, which was on the
  * old one.  Whatever it returns, byte 0 is given back with file_leave().
  */
-enum rc file_enter(struct file *, struct header *, instant until, struct fault *);
+enum rc file_enter(struct file *, struct block *, instant until, struct fault *);
 void file_leave(struct file *);
 
 /* Writes a block.  RC_SYSTEM, RC_DENIED. */
-enum rc file_write(struct file *, const struct header *, off_t at, struct fault *);
+enum rc file_write(struct file *, const struct block *, off_t at, struct fault *);
 
 /* This is not one of ours. */
 enum rc file_is_foreign(const struct file *, struct fault *);
