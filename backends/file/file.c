@@ -22,8 +22,9 @@
  *  9. A mark, which asks the holder to give the lock up, lies behind his block
  *     (block.h).  His renewal reads it.
  */
-#include "runs.h"
 #include "file.h"
+#include "line.h"
+#include "runs.h"
 
 #include "backends/common/identity.h"
 #include "backends/common/refuse.h"
@@ -138,49 +139,36 @@ read_header(struct file *f, struct block *h, struct fault *fault)
 /* ---- what is to be seen meanwhile ---- */
 
 /*
- * What is written of who has locked that byte, as a holder.  A header of a version that
- * does not say whose it is may be his.
- */
-static bool
-find_first_holder(
-    const struct file *f, const struct block *header, int64_t byte, struct block *h)
-{
-	*h = *header;
-	if (RANGE_OF(byte) != ALONE)
-		return block_find(f->fd, byte, h) != 0 && h->token > 0;
-	return byte && (h->byte == byte || (h->byte == META && !f->frozen));
-}
-
-static void
-show_holder(struct file *f, const struct block *h)
-{
-	f->base.host->seen.holding.held = block_age(h, file_now());
-	snprintf(f->base.host->seen.holding.record, RECORD_BYTES, "%s", h->record);
-}
-
-/*
- * Nobody is kept from the file meanwhile: a header that is just being written is shown
- * the next time.
+ * Shows who holds the lock, and who is before us.  Where nobody holds it, the first in
+ * line is just about to, unless the lock is frozen; nobody shows us more when he does.
  */
 static void
 show_line(struct file *f)
 {
-	struct block header = {.next = 1}, freeze, holder;
-	struct crowd c;
-	bool held;
+	struct holding *seen = &f->base.host->seen.holding;
+	int64_t first, now = file_now();
+	struct block who = {.next = 1};
+	struct line l;
 
-	(void)block_read(f->fd, BLOCK_HEADER, &header);
-	f->frozen = block_is_frozen(f->fd, &header, file_now(), &freeze);
-	place_see(&f->place, &c);
-	held = find_first_holder(f, &header, c.first, &holder);
-	if (!held && f->frozen && c.kind == KIND_EXCLUSIVE && c.holders > 0 && c.position)
-		c.position++; /* that one only waits */
-	show_holder(f, held ? &holder : f->frozen ? &freeze : &(struct block){.next = 1});
-	f->base.host->seen.holding.frozen = f->frozen;
-	f->base.host->seen.holding.kind = c.kind;
-	f->base.host->seen.holding.holders = held || !f->frozen ? c.holders : 0;
-	f->base.host->seen.holding.limit = c.limit;
-	f->base.host->seen.position = c.position;
+	(void)line_read(&l, f->fd, &f->place, now);
+	f->frozen = l.frozen;
+	f->base.host->seen.position = line_position(&l, &first);
+	*seen = (struct holding){.frozen = l.frozen};
+	if (l.n > 0) {
+		line_tell(&l, &l.holders[0], &who);
+		seen->kind = line_kind(l.holders[0].byte);
+		seen->holders = l.n > LINE_HOLDERS ? 0 : (unsigned)l.n;
+	} else if (l.frozen) {
+		who = l.freeze;
+	} else if (first) {
+		seen->kind = line_kind(first);
+		seen->holders = 1;
+		f->base.host->seen.position -= f->base.host->seen.position > 0;
+	}
+	seen->limit = seen->kind == KIND_LIMIT ? line_limit(&l) : 0;
+	seen->held = block_age(&who, now);
+	snprintf(seen->record, sizeof seen->record, "%s", who.record);
+	line_free(&l);
 }
 
 /* As far as can be read. */
@@ -476,24 +464,13 @@ file_take(struct file *f, struct block *h, struct grant *g, struct fault *fault)
 static enum rc
 file_check_kind(struct file *f, struct fault *fault)
 {
-	static const char *const words[] = {
-	    [KIND_SHARED] = "-s", [KIND_LIMIT] = "--limit "};
-	const struct claim *c = f->claim;
-	char used[16] = "", asked[16] = "";
-	struct crowd other;
-	int got = place_refuses(&f->place, &other);
+	enum lock_kind other;
+	unsigned limit = 0;
+	int got = place_refuses(&f->place, &other, &limit);
 
 	if (got < 0)
 		return failed(f, "cannot look at the queue", fault);
-	if (got == 0)
-		return RC_OK;
-	if (other.kind == KIND_LIMIT)
-		snprintf(used, sizeof used, "%u", other.limit);
-	if (c->kind == KIND_LIMIT)
-		snprintf(asked, sizeof asked, "%u", c->limit);
-	return fault_set(fault, RC_PROTOCOL,
-	    "%s: the key is in use with %s%s, and %s%s is asked for", f->dir.where,
-	    words[other.kind], used, words[c->kind], asked);
+	return got ? refuse_kind(fault, f->dir.where, other, limit, f->claim) : RC_OK;
 }
 
 /* For people: that it cannot be written keeps nobody from waiting. */

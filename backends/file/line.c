@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-enum { TRIES = 20 }; /* at a moment in which nothing is granted */
+enum {
+	TRIES = 20,   /* at a moment in which nothing is granted */
+	COUNTED = 32, /* places further back than this are reckoned from the numbers */
+};
 
 static bool
 next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
@@ -79,7 +82,8 @@ add_all(struct line *l, enum range r, int64_t from, int64_t below)
 {
 	struct span s;
 
-	for (; next_in(l->fd, r, from, below, &s); from = NUMBER_OF(s.to - 1) + 1)
+	for (; l->n <= l->most && next_in(l->fd, r, from, below, &s);
+	     from = NUMBER_OF(s.to - 1) + 1)
 		if (!(is_foreign(s) ? add_foreign(l) : add_first(l, s.from)))
 			return false;
 	return true;
@@ -90,16 +94,18 @@ static bool
 find_holders(struct line *l)
 {
 	struct span alone, other;
-	bool any = next_in(l->fd, ALONE, 1, NUMBER_LIMIT, &alone);
-	int64_t below = any ? NUMBER_OF(alone.from) : NUMBER_LIMIT;
+	bool any = next_in(l->fd, ALONE, 1, l->end, &alone);
+	int64_t below = any ? NUMBER_OF(alone.from) : l->end;
 
 	l->n = 0;
-	if (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below))
+	if (!l->plain &&
+	    (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below)))
 		return false;
 	if (any && is_foreign(alone))
 		return add_foreign(l);
-	return !any || l->n > 0 || next_in(l->fd, LIMITED, 1, below, &other) ||
-	    add_first(l, alone.from);
+	if (!any || l->n > 0 || (!l->plain && next_in(l->fd, LIMITED, 1, below, &other)))
+		return true;
+	return add_first(l, alone.from);
 }
 
 static int
@@ -111,18 +117,21 @@ by_token(const void *a, const void *b)
 }
 
 int
-line_read(struct line *l, int fd, int64_t now_us)
+line_read(struct line *l, int fd, const struct place *ours, int64_t now_us)
 {
 	struct block then;
 	int got, tries = 0;
 
-	*l = (struct line){.fd = fd};
+	*l = (struct line){.fd = fd,
+	    .end = ours && ours->ticket ? ours->ticket : NUMBER_LIMIT,
+	    .most = ours ? LINE_HOLDERS : SIZE_MAX,
+	    .plain = ours && ours->plain};
 	got = block_read(fd, BLOCK_HEADER, &l->header);
 	do {
 		if (got <= 0)
 			return got;
 		l->frozen = block_is_frozen(fd, &l->header, now_us, &l->freeze);
-		l->used = place_is_used(fd);
+		l->used = l->plain || place_is_used(fd);
 		errno = ENOMEM;
 		if (l->used && !find_holders(l))
 			return -1;
@@ -169,7 +178,7 @@ find_waiter(const struct line *l, enum range r, struct span *next)
 	int64_t from = next->to > 0 ? next->to : 1;
 	struct span s;
 
-	for (; next_in(l->fd, r, from, NUMBER_LIMIT, &s); from = NUMBER_OF(s.to - 1) + 1)
+	for (; next_in(l->fd, r, from, l->end, &s); from = NUMBER_OF(s.to - 1) + 1)
 		if (!is_foreign(s) && !holds(l, s.from)) {
 			*next = (struct span){NUMBER_OF(s.from), NUMBER_OF(s.to - 1) + 1};
 			return;
@@ -186,7 +195,9 @@ line_wait(const struct line *l, struct line_waiter *w)
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
 		enum range r = lines[i];
 
-		if (w->position == 0 || RANGE_OF(w->byte) == r)
+		if (l->plain && r != ALONE)
+			w->next[r].from = NUMBER_LIMIT;
+		else if (w->position == 0 || RANGE_OF(w->byte) == r)
 			find_waiter(l, r, &w->next[r]);
 		if (w->next[r].from < w->next[first].from)
 			first = r;
@@ -196,6 +207,35 @@ line_wait(const struct line *l, struct line_waiter *w)
 	w->byte = BYTE(first, w->next[first].from);
 	w->position++;
 	return true;
+}
+
+/* Behind many it is reckoned from the number of the holder, or of the first who waits. */
+unsigned
+line_position(const struct line *l, int64_t *first)
+{
+	struct line_waiter w = {.position = 0};
+	const struct line_holder *h = l->n == 1 ? l->holders : NULL;
+	int64_t behind = h && RANGE_OF(h->byte) == ALONE && !h->foreign
+	    ? l->end - NUMBER_OF(h->byte) - 1
+	    : 0;
+
+	*first = 0;
+	while (behind <= COUNTED && line_wait(l, &w))
+		if (w.position == 1) {
+			*first = w.byte;
+			behind = l->end - NUMBER_OF(w.byte);
+		}
+	if (behind <= COUNTED)
+		return w.position + 1;
+	return behind < 1000000 ? (unsigned)behind + 1 : 0;
+}
+
+enum lock_kind
+line_kind(int64_t byte)
+{
+	enum range r = RANGE_OF(byte);
+
+	return r == READERS ? KIND_SHARED : r == ALONE ? KIND_EXCLUSIVE : KIND_LIMIT;
 }
 
 unsigned

@@ -61,21 +61,13 @@ known_text(const char *text)
 	return *text ? text : NULL;
 }
 
-static enum lock_kind
-kind_of(int64_t byte)
-{
-	enum range r = RANGE_OF(byte);
-
-	return r == READERS ? KIND_SHARED : r == ALONE ? KIND_EXCLUSIVE : KIND_LIMIT;
-}
-
 /* An entry of whom a block tells. */
 static struct entry
 entry_of(enum entry_kind kind, const char *key, int64_t byte, const struct block *who)
 {
 	return (struct entry){.kind = kind,
 	    .key = key,
-	    .lock = kind_of(byte),
+	    .lock = line_kind(byte),
 	    .token = (uint64_t)who->token,
 	    .owner = known_text(who->owner),
 	    .slot = -1,
@@ -211,7 +203,7 @@ static void
 look_at(struct looking *g, const char *key, int fd)
 {
 	struct line l;
-	int got = line_read(&l, fd, file_now());
+	int got = line_read(&l, fd, NULL, file_now());
 
 	if (got < 0)
 		stop(g,

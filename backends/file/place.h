@@ -127,15 +127,6 @@ struct place {
 	bool any; /* one byte of that is enough */
 };
 
-/* Who holds the lock, and who is before us. */
-struct crowd {
-	enum lock_kind kind; /* of the holders */
-	unsigned holders;    /* 0: nobody, or too many to be counted */
-	unsigned limit;      /* if it has one */
-	unsigned position;   /* ours; 1: next, 0: not known */
-	int64_t first;       /* the byte of the first of them; 0: nobody */
-};
-
 /* Not in line yet, on this file. */
 void place_init(struct place *, int fd, enum lock_kind, unsigned limit);
 
@@ -144,10 +135,10 @@ bool place_is_used(int fd);
 
 /*
  * With META locked, and before anything else: is the key in use by a kind that
- * does not go with ours?  1: *other is that one, with its limit; 0: no, and our
+ * does not go with ours?  1: *other is that one, with its *limit; 0: no, and our
  * own limit is known to others from now on; -1 with errno.
  */
-int place_refuses(struct place *, struct crowd *other);
+int place_refuses(struct place *, enum lock_kind *other, unsigned *limit);
 
 /*
  * With META locked: the number we are to have, above all that are alive, and
@@ -191,8 +182,5 @@ void place_granted(struct place *);
 
 /* Gives all back, and tells those who wait for a slot. */
 void place_leave(struct place *);
-
-/* For people. */
-void place_see(const struct place *, struct crowd *);
 
 #endif

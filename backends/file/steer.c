@@ -74,7 +74,7 @@ mark_grant(
 {
 	struct line l;
 	struct block who;
-	int got = line_read(&l, f->fd, file_now());
+	int got = line_read(&l, f->fd, NULL, file_now());
 	off_t at = got > 0 ? find_meant(&l, t, &who) : -1;
 
 	line_free(&l);

@@ -151,36 +151,6 @@ tickets_next(int fd, struct span s, struct span *found)
 	return any;
 }
 
-int64_t
-tickets_first(int fd, struct span s)
-{
-	struct span found;
-
-	return tickets_next(fd, s, &found) ? found.from : 0;
-}
-
-static void
-count_in_range(int fd, struct span s, unsigned most, unsigned *n)
-{
-	struct span found;
-
-	while (*n <= most && tickets_look(fd, F_RDLCK, s, &found) > 0) {
-		*n += found.to - found.from <= most ? (unsigned)(found.to - found.from)
-						    : most + 1;
-		count_in_range(fd, (struct span){s.from, found.from}, most, n);
-		s.from = found.to;
-	}
-}
-
-unsigned
-tickets_count(int fd, struct span s, unsigned most)
-{
-	unsigned n = 0;
-
-	count_in_range(fd, s, most, &n);
-	return n <= most ? n : 0;
-}
-
 /* ---- waiting ---- */
 
 enum { STACK = 64 * 1024 }; /* of a thread that only calls fcntl */
