@@ -54,20 +54,6 @@ default_path(char *out, size_t size, int which)
 		    out, size, "%s/dlock-%u", which == 0 ? "/run/lock" : "/tmp", uid);
 }
 
-/* Where versions before this one kept it, unless in /tmp. */
-static void
-former_path(char *out, size_t size)
-{
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-
-	if (geteuid() == 0)
-		snprintf(out, size, "/run/lock/dlock");
-	else if (runtime && *runtime == '/')
-		snprintf(out, size, "%s/dlock", runtime);
-	else
-		snprintf(out, size, "/run/user/%u/dlock", (unsigned)geteuid());
-}
-
 void
 directory_init(struct directory *d, const char *path)
 {
@@ -205,28 +191,17 @@ is_held_in(const struct directory *d, const char *path, const char *name)
 bool
 directory_elsewhere(const struct directory *d, const char *name, char other[PATH_MAX])
 {
-	if (!d->is_default)
-		return false;
-	former_path(other, PATH_MAX);
-	if (is_held_in(d, other, name))
-		return true;
 	default_path(other, PATH_MAX, DEFAULTS - 1);
-	return strcmp(other, d->path) != 0 && is_held_in(d, other, name);
+	return d->is_default && strcmp(other, d->path) != 0 && is_held_in(d, other, name);
 }
 
 /* ---- any directory ---- */
 
-/* May others make files in it whom its owner has not chosen? */
-static bool
-is_open_to_all(const struct directory *d)
-{
-	return d->mode & S_IWOTH;
-}
-
+/* In a directory open to all, others make files whom its owner has not chosen. */
 static bool
 is_trusted(const struct directory *d, uid_t uid)
 {
-	return !is_open_to_all(d) || uid == geteuid() || uid == 0 || uid == d->owner;
+	return !(d->mode & S_IWOTH) || uid == geteuid() || uid == 0 || uid == d->owner;
 }
 
 /* What must be so of a directory before what is in it is trusted. */
@@ -286,23 +261,21 @@ directory_close(struct directory *d)
 
 /* ---- files in it ---- */
 
+/* What we make can be used by whom the directory can be: to wait, or to come in. */
 static mode_t
-file_mode(const struct directory *d)
+mode_of(const struct directory *d, bool is_step)
 {
-	return 0600 | (d->mode & 0020 ? 0060 : 0) | (d->mode & 0002 ? 0066 : 0);
+	mode_t group = is_step ? 0070 : 0060, world = is_step ? 01077 : 0066,
+	       own = is_step ? (d->mode & 02000) | 0700 : 0600;
+
+	return own | (d->mode & 0020 ? group : 0) | (d->mode & 0002 ? world : 0);
 }
 
-static mode_t
-step_mode(const struct directory *d)
-{
-	return (d->mode & 02000) | 0700 | (d->mode & 0020 ? 0070 : 0) |
-	    (d->mode & 0002 ? 01077 : 0);
-}
-
-/* What root makes in a user's directory must be of use to him. */
+/* Whatever the umask says.  What root makes in a user's directory is to be of use to him. */
 static void
-hand_over(const struct directory *d, int fd)
+hand_over(const struct directory *d, int fd, mode_t mode)
 {
+	fchmod(fd, mode);
 	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
 		return; /* a file system without owners */
 }
@@ -311,16 +284,13 @@ hand_over(const struct directory *d, int fd)
 static int
 open_step(const struct directory *d, int at, const char *step, enum directory_use use)
 {
-	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-	bool make = use == DIRECTORY_MAKE,
-	     made = make && mkdirat(at, step, step_mode(d) & 0700) == 0;
-	int fd = !make || made || errno == EEXIST ? openat(at, step, flags) : -1;
+	bool make = use == DIRECTORY_MAKE, made = make && mkdirat(at, step, 0700) == 0;
+	int fd = !make || made || errno == EEXIST
+	    ? openat(at, step, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+	    : -1;
 
-	if (made && fd >= 0) {
-		/* whatever the umask says: others must be able to come in */
-		fchmod(fd, step_mode(d));
-		hand_over(d, fd);
-	}
+	if (made && fd >= 0)
+		hand_over(d, fd, mode_of(d, true));
 	return fd;
 }
 
@@ -448,13 +418,10 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 		fd = open_file(at, leaf, DIRECTORY_MAKE);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
-		fd = openat(at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-		    file_mode(d));
-		if (fd >= 0) {
-			/* whatever the umask says: others must be able to wait */
-			fchmod(fd, file_mode(d));
-			hand_over(d, fd);
-		}
+		fd = openat(
+		    at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (fd >= 0)
+			hand_over(d, fd, mode_of(d, false));
 	} while (fd < 0 && errno == EEXIST);
 	return fd;
 }

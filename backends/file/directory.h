@@ -75,8 +75,8 @@ enum rc directory_look(
     const struct directory *, const char *name, int fd, struct fault *);
 
 /*
- * Is anybody's ticket alive on a file of this name in another directory that is
- * or was a default one of this uid?  Then *other is its path.
+ * Is anybody's ticket alive on a file of this name in another default directory of this
+ * uid?  Then *other is its path.
  */
 bool directory_elsewhere(
     const struct directory *, const char *name, char other[PATH_MAX]);

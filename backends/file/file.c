@@ -23,7 +23,6 @@
  *     (block.h).  His renewal reads it.
  */
 #include "file.h"
-#include "line.h"
 #include "runs.h"
 
 #include "backends/common/identity.h"
@@ -33,29 +32,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-enum {
-	/*
-	 * ms between looks at the slots or the freeze, where the kernel does not tell of
-	 * what becomes of the file
-	 */
-	PAUSE_MOST = 250,
-};
-
-#define FROZEN_LOOK (2 * NS_PER_S)
-
-static enum rc
-failed(const struct file *f, const char *what, struct fault *fault)
-{
-	return directory_failed(&f->dir, what, fault);
-}
 
 int64_t
 file_now(void)
@@ -115,15 +97,7 @@ file_write(struct file *f, const struct block *h, off_t at, struct fault *fault)
 {
 	return block_write(f->fd, at, h) == 0
 	    ? RC_OK
-	    : failed(f, "cannot write the lock file", fault);
-}
-
-enum rc
-file_is_foreign(const struct file *f, struct fault *fault)
-{
-	return fault_set(fault, RC_PROTOCOL,
-	    "%s: %.60s is not a lock file of dlock: remove it if nobody needs it",
-	    f->dir.where, f->name);
+	    : directory_failed(&f->dir, "cannot write the lock file", fault);
 }
 
 static enum rc
@@ -132,143 +106,19 @@ read_header(struct file *f, struct block *h, struct fault *fault)
 	int got = block_read(f->fd, BLOCK_HEADER, h);
 
 	if (got < 0)
-		return failed(f, "cannot read the lock file", fault);
-	return got ? RC_OK : file_is_foreign(f, fault);
-}
-
-/* ---- what is to be seen meanwhile ---- */
-
-/*
- * Shows who holds the lock, and who is before us.  Where nobody holds it, the first in
- * line is just about to, unless the lock is frozen; nobody shows us more when he does.
- */
-static void
-show_line(struct file *f)
-{
-	struct holding *seen = &f->base.host->seen.holding;
-	int64_t first, now = file_now();
-	struct block who = {.next = 1};
-	struct line l;
-
-	(void)line_read(&l, f->fd, &f->place, now);
-	f->frozen = l.frozen;
-	f->base.host->seen.position = line_position(&l, &first);
-	*seen = (struct holding){.frozen = l.frozen};
-	if (l.n > 0) {
-		line_tell(&l, &l.holders[0], &who);
-		seen->kind = line_kind(l.holders[0].byte);
-		seen->holders = l.n > LINE_HOLDERS ? 0 : (unsigned)l.n;
-	} else if (l.frozen) {
-		who = l.freeze;
-	} else if (first) {
-		seen->kind = line_kind(first);
-		seen->holders = 1;
-		f->base.host->seen.position -= f->base.host->seen.position > 0;
-	}
-	seen->limit = seen->kind == KIND_LIMIT ? line_limit(&l) : 0;
-	seen->held = block_age(&who, now);
-	snprintf(seen->record, sizeof seen->record, "%s", who.record);
-	line_free(&l);
-}
-
-/* As far as can be read. */
-static bool
-is_frozen_still(const struct file *f)
-{
-	struct block h, freeze;
-
-	return block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
-	    block_is_frozen(f->fd, &h, file_now(), &freeze);
-}
-
-/* ---- waiting ---- */
-
-/* Why a byte that is not taken could not be locked. */
-static enum rc
-cannot_lock(const struct file *f, struct fault *fault)
-{
-	if (errno == ENOLCK)
-		return failed(f,
-		    "the kernel gives no lock (on a network file system: its lock service must run)",
-		    fault);
-	return fault_set(fault, RC_CONFIG, "%s: its file system cannot lock: %s",
-	    f->dir.where, strerror(errno));
-}
-
-/*
- * What became of a wait that was not for nothing: of RC_OK, whoever has called thinks
- * himself.
- */
-static enum rc
-end_wait(const struct file *f, enum woke woke, struct fault *fault)
-{
-	if (woke == WOKE_TIMEOUT)
-		return fault_set(fault, RC_BUSY, "%s: still held", f->dir.where);
-	return woke == WOKE_STOP ? RC_STOP : RC_OK;
-}
-
-/*
- * Nothing wakes who is not next in line when the lock is thawed: as long as it is shown
- * as frozen, he looks.  Two short reads every two seconds.
- */
-static enum woke
-wait_and_look(struct file *f, int done, instant until)
-{
-	while (f->frozen) {
-		instant next = instant_first(instant_now() + FROZEN_LOOK, until);
-		enum woke woke = f->base.host->wait(f->base.host, done, POLLIN, next);
-
-		if (woke != WOKE_TIMEOUT || instant_now() >= until)
-			return woke;
-		if (!is_frozen_still(f))
-			show_line(f);
-	}
-	return f->base.host->wait(f->base.host, done, POLLIN, until);
-}
-
-/*
- * Waits for bytes that are taken, inside host->wait, and locks them.  RC_AGAIN:
- * they may be free now, try.
- *
- * A wait for byte 0 that comes too late is kept for the next call, which may be a
- * second release.  Were it abandoned, its thread would give back the byte when
- * it gets it, and with it that of the next wait: both are of one open file.
- */
-static enum rc
-await_taken(struct file *f, short type, struct span s, instant until, struct fault *fault)
-{
-	struct ticket_wait *w = f->entering ? f->entering : tickets_wait(f->fd, type, s);
-	enum woke woke;
-	enum rc rc;
-	bool got;
-
-	if (!w)
-		return failed(f, "cannot start a thread", fault);
-	woke = wait_and_look(f, tickets_done(w), until);
-	rc = end_wait(f, woke, fault);
-	f->entering = rc != RC_OK && s.from == META ? w : NULL;
-	got = !f->entering && tickets_waited(w);
-	return rc == RC_OK && !got ? RC_AGAIN : rc;
-}
-
-static enum rc
-await_byte(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
-{
-	enum rc rc = RC_AGAIN;
-
-	while (rc == RC_AGAIN && tickets_lock(f->fd, type, byte) != 0) {
-		if (errno != EAGAIN)
-			return cannot_lock(f, fault);
-		rc = await_taken(f, type, (struct span){byte, byte + 1}, until, fault);
-	}
-	return rc == RC_AGAIN ? RC_OK : rc;
+		return directory_failed(&f->dir, "cannot read the lock file", fault);
+	return got
+	    ? RC_OK
+	    : fault_set(fault, RC_PROTOCOL,
+		  "%s: %.60s is not a lock file of dlock: remove it if nobody needs it",
+		  f->dir.where, f->name);
 }
 
 enum rc
 file_enter(struct file *f, struct block *h, instant until, struct fault *fault)
 {
 	for (;;) {
-		enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
+		enum rc rc = file_await_byte(f, F_WRLCK, META, until, fault);
 
 		if (rc == RC_OK)
 			rc = directory_look(&f->dir, f->name, f->fd, fault);
@@ -292,131 +142,6 @@ file_leave(struct file *f)
 {
 	if (f->fd >= 0)
 		tickets_unlock(f->fd, (struct span){META, META + 1});
-}
-
-/* ---- waiting in line ---- */
-
-/* Waits until all before us that is named there is gone. */
-static enum rc
-await_all(struct file *f, instant until, struct fault *fault)
-{
-	enum rc rc = await_taken(f, F_RDLCK, f->place.before, until, fault);
-
-	if (rc == RC_OK)
-		tickets_unlock(f->fd, f->place.before);
-	return rc == RC_AGAIN ? RC_OK : rc;
-}
-
-/*
- * Waits until a slot is ours.  We look after each piece of news, and then after
- * 1, 2, 4, ... ms, as place.h says.
- */
-static enum rc
-await_slot(struct file *f, instant until, struct fault *fault)
-{
-	int watch = tickets_watch(f->fd), got = 0;
-	int64_t pause = NS_PER_MS;
-	enum rc rc = RC_OK;
-
-	while (rc == RC_OK && (got = place_take_slot(&f->place)) == 0) {
-		instant next = instant_after(instant_now(), pause);
-		enum woke woke = f->base.host->wait(
-		    f->base.host, watch, POLLIN, instant_first(next, until));
-
-		if (woke == WOKE_READY)
-			tickets_watched(watch);
-		if (f->frozen)
-			show_line(f);
-		pause = woke == WOKE_READY ? NS_PER_MS
-		    : pause > NEVER / 2    ? NEVER
-					   : 2 * pause;
-		pause = watch < 0 && pause > PAUSE_MOST * NS_PER_MS
-		    ? PAUSE_MOST * NS_PER_MS
-		    : pause;
-		if (woke == WOKE_STOP || instant_now() >= until)
-			rc = end_wait(f, woke, fault);
-	}
-	tickets_unwatch(watch);
-	return got < 0 ? cannot_lock(f, fault) : rc;
-}
-
-/*
- * How long to sleep before the next look at a freeze; 0: it has ended, or the file is
- * another one by now.  Never long, since the clock may be set.
- */
-static int64_t
-freeze_left(struct file *f, int64_t most)
-{
-	struct fault ignored;
-	int64_t us;
-	struct block h, freeze;
-
-	if (directory_look(&f->dir, f->name, f->fd, &ignored) == RC_LOST ||
-	    block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
-	    !block_is_frozen(f->fd, &h, file_now(), &freeze))
-		return 0;
-	us = freeze.freeze - file_now();
-	return us > most / 1000 ? most : us > 0 ? us * 1000 : 1;
-}
-
-/* Nothing is before us, but nobody may take the lock. */
-static enum rc
-await_thaw(struct file *f, instant until, struct fault *fault)
-{
-	int watch = tickets_watch(f->fd);
-	int64_t most = watch < 0 ? PAUSE_MOST * NS_PER_MS : NS_PER_S, left;
-	enum rc rc = RC_OK;
-
-	while (rc == RC_OK && (left = freeze_left(f, most)) > 0) {
-		enum woke woke;
-
-		show_line(f);
-		woke = f->base.host->wait(f->base.host, watch, POLLIN,
-		    instant_first(instant_after(instant_now(), left), until));
-		if (woke == WOKE_READY)
-			tickets_watched(watch);
-		if (woke == WOKE_STOP || instant_now() >= until)
-			rc = end_wait(f, woke, fault);
-	}
-	tickets_unwatch(watch);
-	return rc;
-}
-
-static enum rc
-await_turn(struct file *f, instant until, struct fault *fault)
-{
-	const struct place *p = &f->place;
-
-	show_line(f);
-	if (!place_is_waiting(p))
-		return await_thaw(f, until, fault);
-	return p->any ? await_slot(f, until, fault) : await_all(f, until, fault);
-}
-
-/*
- * Waits until nothing is before us, nor is the lock frozen.  Without a ticket, for
- * want of a number above the last one, until that one is gone.
- */
-static enum rc
-wait_in_line(struct file *f, instant until, struct fault *fault)
-{
-	struct place *p = &f->place;
-	bool frozen = f->frozen;
-
-	while (place_is_waiting(p) || frozen) {
-		enum rc rc = await_turn(f, until, fault);
-
-		if (rc == RC_BUSY)
-			show_line(f); /* who has it by now */
-		if (rc != RC_OK)
-			return rc;
-		frozen = frozen && place_is_waiting(p);
-		if (!place_has_joined(p) || p->slot >= 0)
-			return RC_OK;
-		if (place_look(p) != 0)
-			return failed(f, "cannot look at the queue", fault);
-	}
-	return RC_OK;
 }
 
 /* ---- the decisions, each with byte 0 locked ---- */
@@ -469,7 +194,7 @@ file_check_kind(struct file *f, struct fault *fault)
 	int got = place_refuses(&f->place, &other, &limit);
 
 	if (got < 0)
-		return failed(f, "cannot look at the queue", fault);
+		return directory_failed(&f->dir, "cannot look at the queue", fault);
 	return got ? refuse_kind(fault, f->dir.where, other, limit, f->claim) : RC_OK;
 }
 
@@ -487,7 +212,7 @@ write_waiter(const struct file *f)
 static enum rc
 refuse_claim(struct file *f, struct fault *fault)
 {
-	show_line(f);
+	file_show_line(f);
 	f->base.host->seen.position = 0; /* we are in no line */
 	return fault_set(
 	    fault, RC_BUSY, "%s: %s", f->dir.where, f->frozen ? "frozen" : "held");
@@ -520,7 +245,7 @@ stand_in_line(
 		return rc;
 	number = place_join(p, h->next);
 	if (number < 0)
-		return failed(f, "cannot look at the queue", fault);
+		return directory_failed(&f->dir, "cannot look at the queue", fault);
 	if (f->frozen)
 		place_give_slot_back(p);
 	if ((place_is_waiting(p) || f->frozen) && !until)
@@ -529,7 +254,7 @@ stand_in_line(
 		return file_take(f, h, g, fault);
 	if (number >= NUMBER_LIMIT)
 		return RC_OK;
-	rc = await_byte(
+	rc = file_await_byte(
 	    f, F_WRLCK, place_byte(p, number), until ? until : instant_now(), fault);
 	if (rc != RC_OK)
 		return rc;
@@ -538,42 +263,26 @@ stand_in_line(
 	return take_or_stay(f, h, g, fault);
 }
 
-/* Has it been done?  Then we are not in line any more. */
-static enum rc
-check_job(struct file *f, struct fault *fault)
-{
-	enum rc rc = RC_OK;
-
-	if (job_is_wanted(&f->claim->job))
-		rc = runs_check(&f->dir, f->runs, &f->claim->job, file_now(), fault);
-	if (rc == RC_DONE)
-		place_leave(&f->place);
-	return rc;
-}
-
-/* It is our turn, unless the lock has been frozen. */
-static enum rc
-take_lock(struct file *f, struct block *h, struct grant *g, struct fault *fault)
-{
-	if (!f->frozen)
-		return file_take(f, h, g, fault);
-	place_give_slot_back(&f->place);
-	return RC_OK;
-}
-
 static enum rc
 file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 {
+	const struct job *job = &f->claim->job;
 	struct block h = {.next = 1}, freeze;
 	enum rc rc = file_enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
-	if (rc == RC_OK)
-		rc = check_job(f, fault);
+	if (rc == RC_OK && job_is_wanted(job))
+		rc = runs_check(&f->dir, f->runs, job, file_now(), fault);
+	if (rc == RC_DONE)
+		place_leave(&f->place);
 	if (rc == RC_OK) {
 		f->frozen = block_is_frozen(f->fd, &h, file_now(), &freeze);
 		h.freeze = f->frozen;
-		rc = place_has_joined(&f->place) ? take_lock(f, &h, g, fault)
-						 : stand_in_line(f, &h, until, g, fault);
+		if (!place_has_joined(&f->place))
+			rc = stand_in_line(f, &h, until, g, fault);
+		else if (!f->frozen)
+			rc = file_take(f, &h, g, fault);
+		else
+			place_give_slot_back(&f->place);
 	}
 	file_leave(f);
 	return rc;
@@ -631,24 +340,12 @@ file_open(
 	return rc;
 }
 
-static void
-tell_of_elsewhere(struct file *f)
-{
-	char other[PATH_MAX];
-
-	if (!directory_elsewhere(&f->dir, f->name, other))
-		return;
-	fault_set(&f->base.host->notice, RC_OK,
-	    "%.100s is also locked in %.150s, another default directory of this user: that run and this one, in "
-	    "%.150s, do not exclude each other",
-	    f->claim->key, other, f->dir.path);
-}
-
 static enum rc
 file_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
     struct fault *fault)
 {
 	struct file *f = file_of(s);
+	char other[PATH_MAX];
 	enum rc rc;
 
 	f->claim = claim;
@@ -656,12 +353,15 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	file_name(f->name, claim->key, ".lock");
 	file_name(f->runs, claim->key, ".runs");
 	rc = file_open_all(f, fault);
-	if (rc == RC_OK)
-		tell_of_elsewhere(f);
+	if (rc == RC_OK && directory_elsewhere(&f->dir, f->name, other))
+		fault_set(&f->base.host->notice, RC_OK,
+		    "%.100s is also locked in %.150s, another default directory of this user: that run and this one, in "
+		    "%.150s, do not exclude each other",
+		    claim->key, other, f->dir.path);
 	while (rc == RC_OK && !f->hold.ours) {
 		rc = file_decide(f, until, g, fault);
 		if (rc == RC_OK && !f->hold.ours)
-			rc = wait_in_line(f, until, fault);
+			rc = file_await_turn(f, until, fault);
 	}
 	return rc;
 }
@@ -694,11 +394,10 @@ write_down(struct file *f, int status)
 	    .end = file_now(),
 	    .token = f->hold.token,
 	    .status = status};
-	const char *once = f->claim->job.once;
 	struct fault why;
 
-	if (once)
-		encode_key(run.id, sizeof run.id, once);
+	if (f->claim->job.once)
+		encode_key(run.id, sizeof run.id, f->claim->job.once);
 	snprintf(run.record, sizeof run.record, "%s", f->claim->record);
 	if (runs_remember(&f->dir, f->runs, &run, &why) != RC_OK)
 		fault_set(&f->base.host->notice, RC_OK,
@@ -706,32 +405,24 @@ write_down(struct file *f, int status)
 		    f->claim->key, why.text);
 }
 
-/* RC_AGAIN, RC_STOP: it is not, and the lock is still ours. */
-static enum rc
-write_run_down(struct file *f, int status, instant until, struct fault *fault)
-{
-	enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
-
-	if (rc == RC_OK)
-		rc = directory_look(&f->dir, f->name, f->fd, fault);
-	if (rc == RC_OK)
-		write_down(f, status);
-	return rc == RC_BUSY ? RC_AGAIN : rc;
-}
-
+/* RC_AGAIN, RC_STOP: it is still ours, since its run could not be written down yet. */
 static enum rc
 file_release(struct store *s, int status, instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
+	bool job = f->hold.ours && status >= 0 && job_is_wanted(&f->claim->job);
 	enum rc rc = RC_OK;
 
-	if (f->hold.ours && status >= 0 && job_is_wanted(&f->claim->job)) {
-		rc = write_run_down(f, status, until, fault);
-		if (rc == RC_AGAIN || rc == RC_STOP)
-			return rc;
-	} else if (f->hold.ours) {
+	if (job)
+		rc = file_await_byte(f, F_WRLCK, META, until, fault);
+	if (rc == RC_BUSY || rc == RC_STOP)
+		return rc == RC_BUSY ? RC_AGAIN : rc;
+	if (rc == RC_OK && f->hold.ours)
 		rc = directory_look(&f->dir, f->name, f->fd, fault);
-	}
+	if (rc == RC_AGAIN && job)
+		return rc;
+	if (rc == RC_OK && job)
+		write_down(f, status);
 	forget_entering(f);
 	place_leave(&f->place);
 	f->hold.ours = false;

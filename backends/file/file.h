@@ -1,6 +1,6 @@
 /*
  * file.h - the file backend's store, for its own files: file.c takes and gives back
- * locks, look.c tells who has them, steer.c marks and freezes.
+ * locks, wait.c waits for them, look.c sees who has them, steer.c marks and freezes.
  */
 #ifndef DLOCK_FILE_FILE_H
 #define DLOCK_FILE_FILE_H
@@ -72,13 +72,26 @@ void file_leave(struct file *);
 /* Writes a block.  RC_SYSTEM, RC_DENIED. */
 enum rc file_write(struct file *, const struct block *, off_t at, struct fault *);
 
-/* This is not one of ours. */
-enum rc file_is_foreign(const struct file *, struct fault *);
-
 /* Closes the lock file. */
 void file_close_lock(struct file *);
 
-/* look.c: tells what one look asks for. */
+/*
+ * Locks a byte, waiting inside host->wait if it is taken.  A wait for byte 0 that comes
+ * too late (RC_BUSY, RC_STOP) goes on until the next one for it.
+ */
+enum rc file_await_byte(
+    struct file *, short type, int64_t byte, instant until, struct fault *);
+
+/*
+ * Waits until nothing is before us, nor is the lock frozen.  Without a ticket, for want of
+ * a number above the last one, until that one is gone.
+ */
+enum rc file_await_turn(struct file *, instant until, struct fault *);
+
+/* Shows in host->seen who has the lock, and who is before us. */
+void file_show_line(struct file *);
+
+/* look.c: sees what one look asks for. */
 enum rc file_each(struct store *, const struct look *, struct fault *);
 
 #endif

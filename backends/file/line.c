@@ -108,6 +108,16 @@ find_holders(struct line *l)
 	return add_first(l, alone.from);
 }
 
+static unsigned
+find_limit(const struct line *l)
+{
+	struct span all = {BYTE(LIMITS, 1), BYTE(LIMITS, LIMIT_MAX + 1)}, found;
+
+	return tickets_look(l->fd, F_WRLCK, all, &found) > 0
+	    ? (unsigned)NUMBER_OF(found.from)
+	    : 0;
+}
+
 static int
 by_token(const void *a, const void *b)
 {
@@ -139,6 +149,7 @@ line_read(struct line *l, int fd, const struct place *ours, int64_t now_us)
 		got = l->used ? block_read(fd, BLOCK_HEADER, &l->header) : 1;
 	} while ((l->header.token != then.token || l->header.freeze != then.freeze) &&
 	    ++tries < TRIES);
+	l->limit = l->used && !l->plain ? find_limit(l) : 0;
 	if (l->n > 1)
 		qsort(l->holders, l->n, sizeof *l->holders, by_token);
 	return got;
@@ -236,14 +247,4 @@ line_kind(int64_t byte)
 	enum range r = RANGE_OF(byte);
 
 	return r == READERS ? KIND_SHARED : r == ALONE ? KIND_EXCLUSIVE : KIND_LIMIT;
-}
-
-unsigned
-line_limit(const struct line *l)
-{
-	struct span all = {BYTE(LIMITS, 1), BYTE(LIMITS, LIMIT_MAX + 1)}, found;
-
-	return tickets_look(l->fd, F_WRLCK, all, &found) > 0
-	    ? (unsigned)NUMBER_OF(found.from)
-	    : 0;
 }

@@ -30,6 +30,7 @@ struct line {
 	bool plain;  /* all are exclusive, as our place knows */
 	bool used;   /* there is anybody, or was when the look began */
 	bool frozen;
+	unsigned limit; /* of those who have one */
 	struct block header, freeze;
 	struct line_holder *holders; /* in the order of their grants */
 	size_t n, room;
@@ -65,8 +66,5 @@ unsigned line_position(const struct line *, int64_t *first);
 
 /* What kind of lock asks for this byte, or has it. */
 enum lock_kind line_kind(int64_t byte);
-
-/* The limit of those who have one; 0: nobody has. */
-unsigned line_limit(const struct line *);
 
 #endif

@@ -39,14 +39,20 @@ stop(struct looking *g, enum rc rc)
 }
 
 static void
-tell_entry(struct looking *g, const struct entry *e)
+stop_late(struct looking *g)
 {
-	if (!g->over && !g->look->see(g->look->ctx, e, file_now()))
-		g->over = true;
 	if (!g->over && instant_now() >= g->look->until)
 		stop(g,
 		    fault_set(g->fault, RC_AGAIN, "%s: to look at all took too long",
 			g->f->dir.where));
+}
+
+static void
+tell_entry(struct looking *g, const struct entry *e)
+{
+	if (!g->over && !g->look->see(g->look->ctx, e, file_now()))
+		g->over = true;
+	stop_late(g);
 }
 
 static int64_t
@@ -61,25 +67,36 @@ known_text(const char *text)
 	return *text ? text : NULL;
 }
 
-/* An entry of whom a block tells. */
 static struct entry
-entry_of(enum entry_kind kind, const char *key, int64_t byte, const struct block *who)
+empty_entry(enum entry_kind kind, const char *key)
 {
 	return (struct entry){.kind = kind,
 	    .key = key,
-	    .lock = line_kind(byte),
-	    .token = (uint64_t)who->token,
-	    .owner = known_text(who->owner),
 	    .slot = -1,
-	    .record = known_text(who->record),
-	    .since = known_time(who->granted),
+	    .since = EPOCH_NONE,
 	    .until = EPOCH_NONE};
+}
+
+/* One who holds or waits, of whom a block tells. */
+static struct entry
+entry_of(enum entry_kind kind, const char *key, const struct line *l, int64_t byte,
+    const struct block *who)
+{
+	struct entry e = empty_entry(kind, key);
+
+	e.lock = line_kind(byte);
+	e.limit = e.lock == KIND_LIMIT ? l->limit : 0;
+	e.token = (uint64_t)who->token;
+	e.owner = known_text(who->owner);
+	e.record = known_text(who->record);
+	e.since = known_time(who->granted);
+	return e;
 }
 
 /* ---- one key ---- */
 
 static void
-tell_holders(struct looking *g, const char *key, const struct line *l, unsigned limit)
+tell_holders(struct looking *g, const char *key, const struct line *l)
 {
 	static const struct foreign stranger = {
 	    .what = "a lock of another program on the file"};
@@ -90,8 +107,7 @@ tell_holders(struct looking *g, const char *key, const struct line *l, unsigned 
 		struct entry e;
 
 		line_tell(l, h, &who);
-		e = entry_of(ENTRY_HOLDER, key, h->byte, &who);
-		e.limit = e.lock == KIND_LIMIT ? limit : 0;
+		e = entry_of(ENTRY_HOLDER, key, l, h->byte, &who);
 		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
 		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
 		e.foreign = h->foreign ? &stranger : NULL;
@@ -100,103 +116,77 @@ tell_holders(struct looking *g, const char *key, const struct line *l, unsigned 
 }
 
 static void
-tell_waiters(struct looking *g, const char *key, const struct line *l, unsigned limit)
+tell_waiters(struct looking *g, const char *key, const struct line *l)
 {
 	struct line_waiter w = {.position = 0};
 
-	while (!g->over && line_wait(l, &w)) {
+	while (l->used && !g->over && line_wait(l, &w)) {
 		struct block who = {.next = 1};
 		struct entry e;
 
 		if (!block_find(l->fd, w.byte, &who))
 			who = (struct block){.next = 1};
 		who.token = 0;
-		e = entry_of(ENTRY_WAITER, key, w.byte, &who);
-		e.limit = e.lock == KIND_LIMIT ? limit : 0;
+		e = entry_of(ENTRY_WAITER, key, l, w.byte, &who);
 		e.position = w.position;
 		tell_entry(g, &e);
 	}
 }
 
 static void
-tell_waiting(struct looking *g, const char *key, const struct line *l)
+count_waiters(struct looking *g, const char *key, const struct line *l)
 {
 	struct line_waiter w = {.position = 0};
-	struct entry e = {.kind = ENTRY_WAITING,
-	    .key = key,
-	    .slot = -1,
-	    .since = EPOCH_NONE,
-	    .until = EPOCH_NONE};
+	struct entry e = empty_entry(ENTRY_WAITING, key);
 
-	while (instant_now() < g->look->until && line_wait(l, &w))
+	while (l->used && instant_now() < g->look->until && line_wait(l, &w))
 		;
 	e.count = w.position;
-	if (w.position > 0 && !g->over)
+	if (e.count > 0)
 		tell_entry(g, &e);
 }
 
 static void
 tell_freeze(struct looking *g, const char *key, const struct line *l)
 {
-	int64_t end = l->freeze.freeze;
-	struct entry e = {.kind = ENTRY_FREEZE,
-	    .key = key,
-	    .slot = -1,
-	    .record = known_text(l->freeze.record),
-	    .since = known_time(l->freeze.granted),
-	    .until = end == FREEZE_FOREVER ? EPOCH_NONE : end};
+	struct entry e = empty_entry(ENTRY_FREEZE, key);
 
-	if (l->frozen && !g->over)
+	e.record = known_text(l->freeze.record);
+	e.since = known_time(l->freeze.granted);
+	if (l->freeze.freeze != FREEZE_FOREVER)
+		e.until = l->freeze.freeze;
+	if (l->frozen)
 		tell_entry(g, &e);
 }
 
 static void
 tell_unknown(struct looking *g, const char *key, const char *what)
 {
-	tell_entry(g,
-	    &(struct entry){.kind = ENTRY_UNKNOWN,
-		.key = key,
-		.slot = -1,
-		.since = EPOCH_NONE,
-		.until = EPOCH_NONE,
-		.what = what});
+	struct entry e = empty_entry(ENTRY_UNKNOWN, key);
+
+	e.what = what;
+	tell_entry(g, &e);
 }
 
 static void
 tell_last(struct looking *g, const char *key)
 {
 	char name[NAME_BYTES], id[ONCE_BYTES + 1] = "";
+	struct entry e = empty_entry(ENTRY_LAST, key);
 	struct run run;
-	struct entry e;
 
 	file_name(name, key, ".runs");
 	if (g->over || !runs_last(&g->f->dir, name, &run))
 		return;
 	if (encode_undo(id, sizeof id, run.id, strlen(run.id)) < 0)
 		id[0] = '\0';
-	e = (struct entry){.kind = ENTRY_LAST,
-	    .key = key,
-	    .token = (uint64_t)run.token,
-	    .slot = -1,
-	    .record = run.record,
-	    .since = run.begin,
-	    .until = run.end,
-	    .once = known_text(id),
-	    .status = run.status};
+	e.token = (uint64_t)run.token;
+	e.record = run.record;
+	e.since = run.begin;
+	e.until = run.end;
+	e.once = known_text(id);
+	e.status = run.status;
 	tell_entry(g, &e);
-}
-
-static void
-tell_line(struct looking *g, const char *key, const struct line *l)
-{
-	unsigned limit = l->used ? line_limit(l) : 0;
-
-	tell_holders(g, key, l, limit);
-	if (l->used && g->look->brief)
-		tell_waiting(g, key, l);
-	else if (l->used)
-		tell_waiters(g, key, l, limit);
-	tell_freeze(g, key, l);
 }
 
 static void
@@ -205,13 +195,19 @@ look_at(struct looking *g, const char *key, int fd)
 	struct line l;
 	int got = line_read(&l, fd, NULL, file_now());
 
-	if (got < 0)
+	if (got < 0) {
 		stop(g,
 		    directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
-	else if (got == 0)
+	} else if (got == 0) {
 		tell_unknown(g, key, "a file that no dlock has written");
-	else
-		tell_line(g, key, &l);
+	} else {
+		tell_holders(g, key, &l);
+		if (g->look->brief)
+			count_waiters(g, key, &l);
+		else
+			tell_waiters(g, key, &l);
+		tell_freeze(g, key, &l);
+	}
 	line_free(&l);
 }
 
@@ -358,12 +354,8 @@ walk(struct looking *g, int at, char *path, size_t n)
 		return;
 	}
 	while (!g->over && (entry = readdir(d))) {
-		if (instant_now() >= g->look->until)
-			stop(g,
-			    fault_set(g->fault, RC_AGAIN,
-				"%s: to look at all took too long", g->f->dir.where));
-		else
-			look_at_name(g, at, path, n, entry->d_name);
+		look_at_name(g, at, path, n, entry->d_name);
+		stop_late(g);
 	}
 	closedir(d);
 }
