@@ -34,7 +34,7 @@ block_number(const char **s, const char *end)
 
 /* A number that is missing, or not one, counts as 0. */
 static int64_t
-take_digits(const char **s, const char *end)
+parse_digits(const char **s, const char *end)
 {
 	int64_t n = block_number(s, end);
 
@@ -51,7 +51,7 @@ line_end(const char *s, const char *end)
 
 /* RANGE and NUMBER, as the byte that they mean; 0 where there is none. */
 static int64_t
-take_byte(const char **s, const char *end)
+parse_byte(const char **s, const char *end)
 {
 	int64_t range = block_number(s, end), number = block_number(s, end);
 
@@ -59,7 +59,7 @@ take_byte(const char **s, const char *end)
 }
 
 static void
-take_owner(char out[OWNER_CHARS + 1], const char *s, const char *end)
+parse_owner(char out[OWNER_CHARS + 1], const char *s, const char *end)
 {
 	bool whole = end - s >= OWNER_CHARS &&
 	    (end - s == OWNER_CHARS || s[OWNER_CHARS] == ' ');
@@ -82,13 +82,13 @@ block_parse(struct block *b, const char *text, size_t n)
 		return false;
 	if (sign < strlen(magic))
 		return true; /* the beginning of ours, or nothing */
-	b->next = take_digits(&s, first);
+	b->next = parse_digits(&s, first);
 	b->next = b->next > 0 ? b->next : 1;
-	b->token = take_digits(&s, first);
-	b->granted = take_digits(&s, first);
-	b->freeze = take_digits(&s, first);
-	b->byte = take_byte(&s, first);
-	take_owner(b->owner, s, first);
+	b->token = parse_digits(&s, first);
+	b->granted = parse_digits(&s, first);
+	b->freeze = parse_digits(&s, first);
+	b->byte = parse_byte(&s, first);
+	parse_owner(b->owner, s, first);
 	s = first < end ? first + 1 : end;
 	snprintf(b->record, sizeof b->record, "%.*s", (int)(line_end(s, end) - s), s);
 	return true;

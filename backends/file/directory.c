@@ -295,7 +295,7 @@ open_step(const struct directory *d, int at, const char *step, enum directory_us
 }
 
 static enum rc
-is_not_there(const struct directory *d, const char *name, struct fault *fault)
+refuse_absent(const struct directory *d, const char *name, struct fault *fault)
 {
 	return fault_set(fault, RC_LOST, "%s: there is no %.60s", d->where, name);
 }
@@ -309,7 +309,7 @@ directory_open_step(const struct directory *d, int at, const char *step,
 	enum rc rc;
 
 	if (fd < 0 && errno == ENOENT && use != DIRECTORY_MAKE)
-		return is_not_there(d, step, fault);
+		return refuse_absent(d, step, fault);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %.40s... in it is not a directory: somebody put it there",
@@ -367,7 +367,7 @@ directory_list(int at)
 }
 
 static enum rc
-check_file(const struct directory *d, const char *leaf, const struct stat *st,
+check_plain(const struct directory *d, const char *leaf, const struct stat *st,
     struct fault *fault)
 {
 	if (!S_ISREG(st->st_mode) || st->st_nlink > 1)
@@ -391,8 +391,8 @@ check_name(const struct directory *d, int at, const char *leaf, struct fault *fa
 	struct stat st;
 
 	if (fstatat(at, leaf, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return check_file(d, leaf, &st, fault);
-	return errno == ENOENT ? is_not_there(d, leaf, fault)
+		return check_plain(d, leaf, &st, fault);
+	return errno == ENOENT ? refuse_absent(d, leaf, fault)
 			       : directory_failed(d, "cannot look at a file", fault);
 }
 
@@ -439,14 +439,14 @@ directory_open_leaf(const struct directory *d, int at, const char *leaf,
 		return rc;
 	fd = make ? open_or_make_file(d, at, leaf) : open_file(at, leaf, use);
 	if (fd < 0 && !make && errno == ENOENT)
-		return is_not_there(d, leaf, fault);
+		return refuse_absent(d, leaf, fault);
 	if (fd < 0 && (errno == ELOOP || errno == ENXIO || errno == EISDIR))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %s is not a plain file: somebody put it there", d->where, leaf);
 	if (fd < 0)
 		return directory_failed(d, "cannot open the lock file", fault);
 	rc = fstat(fd, &st) == 0
-	    ? check_file(d, leaf, &st, fault)
+	    ? check_plain(d, leaf, &st, fault)
 	    : directory_failed(d, "cannot look at the lock file", fault);
 	if (rc == RC_OK)
 		*ret = fd;

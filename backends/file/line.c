@@ -1,4 +1,4 @@
-/* line.c - finds out who holds a lock and who waits for it, from the kernel and the file. */
+/* line.c - finds out who holds_byte a lock and who waits for it, from the kernel and the file. */
 #include "line.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
 	return tickets_next(fd, (struct span){BYTE(r, from), BYTE(r, below)}, found);
 }
 
-/* ---- who holds ---- */
+/* ---- who holds_byte ---- */
 
 static bool
 add_holder(struct line *l, struct line_holder h)
@@ -36,7 +36,7 @@ add_holder(struct line *l, struct line_holder h)
 
 /*
  * Nobody is before who has locked this byte: adds him, unless he only waits.  One of
- * whom nothing is written holds the lock, since he could; but not if it is frozen.
+ * whom nothing is written holds_byte the lock, since he could; but not if it is frozen.
  */
 static bool
 add_first(struct line *l, int64_t byte)
@@ -61,7 +61,7 @@ add_first(struct line *l, int64_t byte)
 
 /* Each dlock locks one byte: who has several side by side is none, but keeps us out. */
 static bool
-is_foreign(struct span s)
+is_stranger(struct span s)
 {
 	return s.to - s.from > 1;
 }
@@ -84,7 +84,7 @@ add_all(struct line *l, enum range r, int64_t from, int64_t below)
 
 	for (; l->n <= l->most && next_in(l->fd, r, from, below, &s);
 	     from = NUMBER_OF(s.to - 1) + 1)
-		if (!(is_foreign(s) ? add_foreign(l) : add_first(l, s.from)))
+		if (!(is_stranger(s) ? add_foreign(l) : add_first(l, s.from)))
 			return false;
 	return true;
 }
@@ -101,7 +101,7 @@ find_holders(struct line *l)
 	if (!l->plain &&
 	    (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below)))
 		return false;
-	if (any && is_foreign(alone))
+	if (any && is_stranger(alone))
 		return add_foreign(l);
 	if (!any || l->n > 0 || (!l->plain && next_in(l->fd, LIMITED, 1, below, &other)))
 		return true;
@@ -164,7 +164,7 @@ line_free(struct line *l)
 
 /* By now his block may be that of another one. */
 void
-line_tell(const struct line *l, const struct line_holder *h, struct block *who)
+line_who(const struct line *l, const struct line_holder *h, struct block *who)
 {
 	*who = h->at == BLOCK_HEADER ? l->header : (struct block){.next = 1};
 	if (h->at > 0 && (block_read(l->fd, h->at, who) != 1 || who->token != h->token))
@@ -174,7 +174,7 @@ line_tell(const struct line *l, const struct line_holder *h, struct block *who)
 /* ---- who waits ---- */
 
 static bool
-holds(const struct line *l, int64_t byte)
+holds_byte(const struct line *l, int64_t byte)
 {
 	for (size_t i = 0; i < l->n; i++)
 		if (l->holders[i].byte == byte)
@@ -190,7 +190,7 @@ find_waiter(const struct line *l, enum range r, struct span *next)
 	struct span s;
 
 	for (; next_in(l->fd, r, from, l->end, &s); from = NUMBER_OF(s.to - 1) + 1)
-		if (!is_foreign(s) && !holds(l, s.from)) {
+		if (!is_stranger(s) && !holds_byte(l, s.from)) {
 			*next = (struct span){NUMBER_OF(s.from), NUMBER_OF(s.to - 1) + 1};
 			return;
 		}

@@ -53,7 +53,7 @@ int line_read(struct line *, int fd, const struct place *, int64_t now_us);
 void line_free(struct line *);
 
 /* What is written of a holder; what is not known is empty. */
-void line_tell(const struct line *, const struct line_holder *, struct block *);
+void line_who(const struct line *, const struct line_holder *, struct block *);
 
 /* The next one who waits.  False: that was the last. */
 bool line_wait(const struct line *, struct line_waiter *);

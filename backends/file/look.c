@@ -32,7 +32,7 @@ struct looking {
 };
 
 static void
-stop(struct looking *g, enum rc rc)
+end_look(struct looking *g, enum rc rc)
 {
 	g->over = true;
 	g->rc = rc;
@@ -42,13 +42,13 @@ static void
 stop_late(struct looking *g)
 {
 	if (!g->over && instant_now() >= g->look->until)
-		stop(g,
+		end_look(g,
 		    fault_set(g->fault, RC_AGAIN, "%s: to look at all took too long",
 			g->f->dir.where));
 }
 
 static void
-tell_entry(struct looking *g, const struct entry *e)
+see_entry(struct looking *g, const struct entry *e)
 {
 	if (!g->over && !g->look->see(g->look->ctx, e, file_now()))
 		g->over = true;
@@ -79,7 +79,7 @@ empty_entry(enum entry_kind kind, const char *key)
 
 /* One who holds or waits, of whom a block tells. */
 static struct entry
-entry_of(enum entry_kind kind, const char *key, const struct line *l, int64_t byte,
+person_entry(enum entry_kind kind, const char *key, const struct line *l, int64_t byte,
     const struct block *who)
 {
 	struct entry e = empty_entry(kind, key);
@@ -96,7 +96,7 @@ entry_of(enum entry_kind kind, const char *key, const struct line *l, int64_t by
 /* ---- one key ---- */
 
 static void
-tell_holders(struct looking *g, const char *key, const struct line *l)
+see_each_holder(struct looking *g, const char *key, const struct line *l)
 {
 	static const struct foreign stranger = {
 	    .what = "a lock of another program on the file"};
@@ -106,17 +106,17 @@ tell_holders(struct looking *g, const char *key, const struct line *l)
 		struct block who, mark;
 		struct entry e;
 
-		line_tell(l, h, &who);
-		e = entry_of(ENTRY_HOLDER, key, l, h->byte, &who);
+		line_who(l, h, &who);
+		e = person_entry(ENTRY_HOLDER, key, l, h->byte, &who);
 		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
 		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
 		e.foreign = h->foreign ? &stranger : NULL;
-		tell_entry(g, &e);
+		see_entry(g, &e);
 	}
 }
 
 static void
-tell_waiters(struct looking *g, const char *key, const struct line *l)
+see_each_waiter(struct looking *g, const char *key, const struct line *l)
 {
 	struct line_waiter w = {.position = 0};
 
@@ -127,9 +127,9 @@ tell_waiters(struct looking *g, const char *key, const struct line *l)
 		if (!block_find(l->fd, w.byte, &who))
 			who = (struct block){.next = 1};
 		who.token = 0;
-		e = entry_of(ENTRY_WAITER, key, l, w.byte, &who);
+		e = person_entry(ENTRY_WAITER, key, l, w.byte, &who);
 		e.position = w.position;
-		tell_entry(g, &e);
+		see_entry(g, &e);
 	}
 }
 
@@ -143,11 +143,11 @@ count_waiters(struct looking *g, const char *key, const struct line *l)
 		;
 	e.count = w.position;
 	if (e.count > 0)
-		tell_entry(g, &e);
+		see_entry(g, &e);
 }
 
 static void
-tell_freeze(struct looking *g, const char *key, const struct line *l)
+see_freeze(struct looking *g, const char *key, const struct line *l)
 {
 	struct entry e = empty_entry(ENTRY_FREEZE, key);
 
@@ -156,20 +156,20 @@ tell_freeze(struct looking *g, const char *key, const struct line *l)
 	if (l->freeze.freeze != FREEZE_FOREVER)
 		e.until = l->freeze.freeze;
 	if (l->frozen)
-		tell_entry(g, &e);
+		see_entry(g, &e);
 }
 
 static void
-tell_unknown(struct looking *g, const char *key, const char *what)
+see_unknown(struct looking *g, const char *key, const char *what)
 {
 	struct entry e = empty_entry(ENTRY_UNKNOWN, key);
 
 	e.what = what;
-	tell_entry(g, &e);
+	see_entry(g, &e);
 }
 
 static void
-tell_last(struct looking *g, const char *key)
+see_last(struct looking *g, const char *key)
 {
 	char name[NAME_BYTES], id[ONCE_BYTES + 1] = "";
 	struct entry e = empty_entry(ENTRY_LAST, key);
@@ -186,27 +186,27 @@ tell_last(struct looking *g, const char *key)
 	e.until = run.end;
 	e.once = known_text(id);
 	e.status = run.status;
-	tell_entry(g, &e);
+	see_entry(g, &e);
 }
 
 static void
-look_at(struct looking *g, const char *key, int fd)
+look_at_file(struct looking *g, const char *key, int fd)
 {
 	struct line l;
 	int got = line_read(&l, fd, NULL, file_now());
 
 	if (got < 0) {
-		stop(g,
+		end_look(g,
 		    directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
 	} else if (got == 0) {
-		tell_unknown(g, key, "a file that no dlock has written");
+		see_unknown(g, key, "a file that no dlock has written");
 	} else {
-		tell_holders(g, key, &l);
+		see_each_holder(g, key, &l);
 		if (g->look->brief)
 			count_waiters(g, key, &l);
 		else
-			tell_waiters(g, key, &l);
-		tell_freeze(g, key, &l);
+			see_each_waiter(g, key, &l);
+		see_freeze(g, key, &l);
 	}
 	line_free(&l);
 }
@@ -234,7 +234,7 @@ refuse_hidden(struct looking *g)
 
 	if (g->hidden > 1)
 		snprintf(more, sizeof more, " (and %" PRIu64 " more)", g->hidden - 1);
-	stop(g,
+	end_look(g,
 	    fault_set(g->fault, RC_DENIED,
 		"%s: Permission denied: %.60s may not be read%s, and says alone who holds it",
 		g->f->dir.where, g->first_hidden, more));
@@ -249,14 +249,14 @@ look_at_opened(
     struct looking *g, const char *key, int at, const char *path, enum rc rc, int fd)
 {
 	if (rc == RC_OK) {
-		look_at(g, key, fd);
+		look_at_file(g, key, fd);
 		close(fd);
 	} else if (rc == RC_DENIED && is_hidden(at, path)) {
 		note_hidden(g, path);
 	} else if (rc == RC_DENIED) {
-		tell_unknown(g, key, g->fault->text);
+		see_unknown(g, key, g->fault->text);
 	} else if (rc != RC_LOST) {
-		stop(g, rc);
+		end_look(g, rc);
 	}
 }
 
@@ -267,7 +267,7 @@ look_at_opened(
  * can be none.
  */
 static bool
-key_of(char key[KEY_BYTES + 1], const char *path)
+key_of_path(char key[KEY_BYTES + 1], const char *path)
 {
 	char encoded[NAME_BYTES], back[NAME_BYTES];
 	size_t n = 0;
@@ -292,7 +292,7 @@ look_at_leaf(struct looking *g, int at, const char *path, const char *leaf)
 	int fd = -1;
 	enum rc rc;
 
-	if (!key_of(key, path))
+	if (!key_of_path(key, path))
 		return;
 	rc = directory_open_leaf(&g->f->dir, at, leaf, DIRECTORY_LOOK, &fd, g->fault);
 	look_at_opened(g, key, at, leaf, rc, fd);
@@ -306,7 +306,7 @@ ends_in(const char *name, size_t n, const char *end)
 	return n > m && strcmp(name + n - m, end) == 0;
 }
 
-static void walk(struct looking *g, int at, char *path, size_t n);
+static void walk_directory(struct looking *g, int at, char *path, size_t n);
 
 /* The directory of longer keys.  One that is not to be trusted has none of ours. */
 static void
@@ -317,10 +317,10 @@ walk_below(struct looking *g, int above, char *path, size_t n, const char *step)
 	    &g->f->dir, above, step, DIRECTORY_LOOK, &at, g->fault);
 
 	if (rc == RC_OK) {
-		walk(g, at, path, n);
+		walk_directory(g, at, path, n);
 		close(at);
 	} else if (rc == RC_SYSTEM) {
-		stop(g, rc);
+		end_look(g, rc);
 	} else if (rc == RC_DENIED && is_hidden(above, step)) {
 		note_hidden(g, step);
 	}
@@ -344,13 +344,13 @@ look_at_name(struct looking *g, int at, char *path, size_t n, const char *name)
 }
 
 static void
-walk(struct looking *g, int at, char *path, size_t n)
+walk_directory(struct looking *g, int at, char *path, size_t n)
 {
 	DIR *d = directory_list(at);
 	const struct dirent *entry;
 
 	if (!d) {
-		stop(g, directory_failed(&g->f->dir, "cannot list it", g->fault));
+		end_look(g, directory_failed(&g->f->dir, "cannot list it", g->fault));
 		return;
 	}
 	while (!g->over && (entry = readdir(d))) {
@@ -371,7 +371,7 @@ look_at_key(struct looking *g)
 	file_name(path, key, suffix);
 	rc = directory_open_file(&g->f->dir, path, DIRECTORY_LOOK, &fd, g->fault);
 	look_at_opened(g, key, g->f->dir.fd, path, rc, fd);
-	tell_last(g, key);
+	see_last(g, key);
 }
 
 enum rc
@@ -385,7 +385,7 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 	if (rc == RC_OK && look->key)
 		look_at_key(&g);
 	else if (rc == RC_OK)
-		walk(&g, f->dir.fd, path, 0);
+		walk_directory(&g, f->dir.fd, path, 0);
 	else if (rc != RC_LOST) /* it has not been made yet */
 		return rc;
 	if (g.hidden && !g.over)

@@ -246,6 +246,6 @@ place_leave(struct place *p)
 	if (p->fd >= 0)
 		tickets_unlock_all(p->fd);
 	if (p->fd >= 0 && p->slot >= 0)
-		tickets_ring(p->fd);
+		tickets_wake(p->fd);
 	place_init(p, p->fd, p->kind, p->limit);
 }

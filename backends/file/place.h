@@ -65,10 +65,10 @@
  * When these are gone it looks again.  For any slot the kernel cannot be waited
  * for.  Only the first of the line needs it, and sleeps until the kernel tells
  * that somebody has let go of the file (tickets_watch), then looks, and looks
- * again after 1, 2, 4, ... ms.  An orderly holder rings after it has unlocked,
+ * again after 1, 2, 4, ... ms.  An orderly holder wakes it after it has unlocked,
  * so that the first look sees it.  One that dies is told of just before the
  * kernel takes its locks; if that takes the time t, for want of a processor, the
- * later looks see it after 2t at most.  That it has begun to watch is news, too;
+ * later looks see it after 2t at most.  That it has begun to watch wakes it, too;
  * there is no look without any.
  *
  * WHO DIES, at whatever step, has no byte any more, and so is as if it had never

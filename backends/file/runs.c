@@ -122,7 +122,7 @@ open_runs(struct directory *runs, const struct directory *d, const char *name,
 
 /* RC_LOST: there is none. */
 static enum rc
-read_run(
+load_run(
     const struct directory *runs, const char *name, struct run *r, struct fault *fault)
 {
 	char text[RUN_LINE], *end = NULL;
@@ -145,7 +145,7 @@ read_run(
 
 /* The whole file appears under its name, or nothing changes. */
 static enum rc
-write_run(const struct directory *runs, const char *name, const struct run *r,
+store_run(const struct directory *runs, const char *name, const struct run *r,
     struct fault *fault)
 {
 	char line[RUN_LINE];
@@ -210,7 +210,7 @@ check_run(const struct directory *runs, const char *name, const struct job *job,
     int64_t now_us, struct fault *fault)
 {
 	struct run run;
-	enum rc rc = read_run(runs, name, &run, fault);
+	enum rc rc = load_run(runs, name, &run, fault);
 
 	if (rc == RC_OK)
 		return run_refuse(&run, job, now_us, fault);
@@ -264,14 +264,14 @@ copy_to_good(const struct directory *runs, const struct run *r, int64_t now_us,
     struct fault *fault)
 {
 	struct run good;
-	enum rc rc = read_run(runs, good_name, &good, fault);
+	enum rc rc = load_run(runs, good_name, &good, fault);
 
 	if (rc != RC_OK && rc != RC_LOST)
 		return rc;
 	if (r->begin > now_us ||
 	    (rc == RC_OK && good.begin > r->begin && good.begin <= now_us))
 		return RC_OK;
-	return write_run(runs, good_name, r, fault);
+	return store_run(runs, good_name, r, fault);
 }
 
 /* `last` can be replaced then. */
@@ -280,13 +280,13 @@ copy_last(const struct directory *runs, int64_t now_us, struct fault *fault)
 {
 	char name[NAME_MAX + 1];
 	struct run last;
-	enum rc rc = read_run(runs, last_name, &last, fault);
+	enum rc rc = load_run(runs, last_name, &last, fault);
 
 	if (rc != RC_OK || last.status != 0)
 		return rc == RC_LOST ? RC_OK : rc;
 	name_id(name, now_us / ERA, last.id);
 	if (*last.id)
-		rc = write_run(runs, name, &last, fault);
+		rc = store_run(runs, name, &last, fault);
 	return rc == RC_OK ? copy_to_good(runs, &last, now_us, fault) : rc;
 }
 
@@ -337,7 +337,7 @@ runs_remember(
 		return rc;
 	rc = copy_last(&runs, r->end, fault);
 	if (rc == RC_OK)
-		rc = write_run(&runs, last_name, r, fault);
+		rc = store_run(&runs, last_name, r, fault);
 	if (rc == RC_OK)
 		sweep(&runs, r->end);
 	close(runs.fd);
@@ -355,7 +355,7 @@ runs_last(const struct directory *d, const char *name, struct run *r)
 
 	if (open_runs(&runs, d, name, DIRECTORY_LOOK, &ignored) != RC_OK)
 		return false;
-	found = read_run(&runs, last_name, r, &ignored) == RC_OK;
+	found = load_run(&runs, last_name, r, &ignored) == RC_OK;
 	close(runs.fd);
 	return found;
 }

@@ -61,7 +61,7 @@ find_meant(const struct line *l, const struct target *t, struct block *who)
 	for (size_t i = 0; i < l->n; i++) {
 		const struct line_holder *h = &l->holders[i];
 
-		line_tell(l, h, who);
+		line_who(l, h, who);
 		if (h->at >= 0 && is_target(t, who))
 			return h->at;
 	}

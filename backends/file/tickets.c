@@ -280,7 +280,7 @@ tickets_unwatch(int watch)
 }
 
 void
-tickets_ring(int fd)
+tickets_wake(int fd)
 {
 	futimens(fd, NULL);
 }

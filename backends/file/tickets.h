@@ -76,7 +76,7 @@ bool tickets_waited(struct ticket_wait *w);
 
 /*
  * A descriptor that becomes readable when somebody may have let go of some lock
- * on the file: has called tickets_ring() after it, or is about to lose it with
+ * on the file: has called tickets_wake() after it, or is about to lose it with
  * his last descriptor.  About to: the kernel says it is closed and then takes
  * the locks away.  -1 where the kernel does not tell such things.
  */
@@ -87,6 +87,6 @@ void tickets_watched(int watch); /* forgets what it has told so far */
 void tickets_unwatch(int watch);
 
 /* Tells those who watch the file that something has been unlocked. */
-void tickets_ring(int fd);
+void tickets_wake(int fd);
 
 #endif

@@ -40,7 +40,7 @@ file_show_line(struct file *f)
 	f->base.host->seen.position = line_position(&l, &first);
 	*seen = (struct holding){.frozen = l.frozen};
 	if (l.n > 0) {
-		line_tell(&l, &l.holders[0], &who);
+		line_who(&l, &l.holders[0], &who);
 		seen->kind = line_kind(l.holders[0].byte);
 		seen->holders = l.n > LINE_HOLDERS ? 0 : (unsigned)l.n;
 	} else if (l.frozen) {
@@ -196,11 +196,11 @@ freeze_pause(struct file *f, int64_t pause)
 }
 
 /*
- * Waits for what no lock of the kernel's tells.  We look after each piece of news, and
+ * Waits for what no lock of the kernel's tells.  We look after each wake-up, and
  * then after 1, 2, 4, ... ms, as place.h says.
  */
 static enum rc
-await_news(struct file *f, int64_t (*look)(struct file *, int64_t pause), instant until,
+await_wakeup(struct file *f, int64_t (*look)(struct file *, int64_t pause), instant until,
     struct fault *fault)
 {
 	int watch = tickets_watch(f->fd);
@@ -235,8 +235,8 @@ await_turn(struct file *f, instant until, struct fault *fault)
 
 	file_show_line(f);
 	if (!place_is_waiting(p))
-		return await_news(f, freeze_pause, until, fault);
-	return p->any ? await_news(f, slot_pause, until, fault)
+		return await_wakeup(f, freeze_pause, until, fault);
+	return p->any ? await_wakeup(f, slot_pause, until, fault)
 		      : await_all(f, until, fault);
 }
 
