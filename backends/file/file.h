@@ -15,13 +15,6 @@ enum {
 	NAME_BYTES = ENCODED_BYTES + 2 * (ENCODED_BYTES / NAME_CHUNK) + 8,
 };
 
-/* The lock, once it is ours. */
-struct file_hold {
-	bool ours;              /* if so: */
-	int64_t granted, token; /* the token is the first, as the header has it */
-	off_t at;               /* our block */
-};
-
 struct file {
 	struct store base;
 	const struct claim *claim; /* NULL: there is none, a look or a steering */
@@ -34,7 +27,12 @@ struct file {
 	struct ticket_wait *entering;
 	struct place place;
 	bool frozen; /* when we last looked: nobody may take the lock */
-	struct file_hold hold;
+	/* the lock, once it is ours */
+	struct {
+		bool ours;              /* if so: */
+		int64_t granted, token; /* the token is the first, as the header has it */
+		off_t at;               /* our block */
+	} hold;
 };
 
 extern const struct backend file_backend;

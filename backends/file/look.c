@@ -285,19 +285,6 @@ key_of_path(char key[KEY_BYTES + 1], const char *path)
 	return strcmp(back, path) == 0;
 }
 
-static void
-look_at_leaf(struct looking *g, int at, const char *path, const char *leaf)
-{
-	char key[KEY_BYTES + 1];
-	int fd = -1;
-	enum rc rc;
-
-	if (!key_of_path(key, path))
-		return;
-	rc = directory_open_leaf(&g->f->dir, at, leaf, DIRECTORY_LOOK, &fd, g->fault);
-	look_at_opened(g, key, at, leaf, rc, fd);
-}
-
 static bool
 ends_in(const char *name, size_t n, const char *end)
 {
@@ -330,15 +317,21 @@ walk_below(struct looking *g, int above, char *path, size_t n, const char *step)
 static void
 look_at_name(struct looking *g, int at, char *path, size_t n, const char *name)
 {
+	char key[KEY_BYTES + 1];
 	size_t length = strlen(name);
+	bool is_lock = ends_in(name, length, suffix),
+	     is_step = length == NAME_CHUNK + 1 && ends_in(name, length, "+");
+	int fd = -1;
+	enum rc rc;
 
 	if (n + length + 2 > NAME_BYTES)
 		return;
-	if (ends_in(name, length, suffix)) {
-		snprintf(path + n, NAME_BYTES - n, "%s", name);
-		look_at_leaf(g, at, path, name);
-	} else if (length == NAME_CHUNK + 1 && ends_in(name, length, "+")) {
-		snprintf(path + n, NAME_BYTES - n, "%s/", name);
+	snprintf(path + n, NAME_BYTES - n, is_step ? "%s/" : "%s", name);
+	if (is_lock && key_of_path(key, path)) {
+		rc = directory_open_leaf(
+		    &g->f->dir, at, name, DIRECTORY_LOOK, &fd, g->fault);
+		look_at_opened(g, key, at, name, rc, fd);
+	} else if (is_step) {
 		walk_below(g, at, path, n + length + 1, name);
 	}
 }

@@ -187,7 +187,8 @@ free_wait(struct task *t)
 {
 	struct ticket_wait *w = (struct ticket_wait *)t;
 
-	close(w->fd);
+	if (w->fd >= 0)
+		close(w->fd);
 	free(w);
 }
 
@@ -248,35 +249,28 @@ tickets_watched(int watch)
 		;
 }
 
-struct unwatch {
-	struct task task;
-	int watch;
-};
-
 static void
 close_watch(struct task *t)
 {
-	close(((struct unwatch *)t)->watch);
-}
+	struct ticket_wait *w = (struct ticket_wait *)t;
 
-static void
-free_unwatch(struct task *t)
-{
-	free(t);
+	close(w->fd);
+	w->fd = -1;
 }
 
 void
 tickets_unwatch(int watch)
 {
-	struct unwatch *u = watch >= 0 ? malloc(sizeof *u) : NULL;
+	struct ticket_wait *w = watch >= 0 ? malloc(sizeof *w) : NULL;
 
-	if (u)
-		*u = (struct unwatch){
-		    .task = {.work = close_watch, .free = free_unwatch}, .watch = watch};
-	if (u && task_start(&u->task, STACK))
-		task_drop(&u->task);
-	else if (watch >= 0)
+	if (!w && watch >= 0)
 		close(watch);
+	if (!w)
+		return;
+	*w = (struct ticket_wait){
+	    .task = {.work = close_watch, .free = free_wait}, .fd = watch};
+	if (task_start(&w->task, STACK))
+		task_drop(&w->task);
 }
 
 void

@@ -312,7 +312,7 @@ a_watch_tells_of_rings_and_of_the_last_close(void **state)
 	p.fd = tickets_watch(q.fd);
 	assert_true(p.fd >= 0);
 	assert_int_equal(poll(&p, 1, 0), 0);
-	tickets_ring(q.others[0]);
+	tickets_wake(q.others[0]);
 	assert_int_equal(poll(&p, 1, 60000), 1);
 	tickets_watched(p.fd);
 	assert_int_equal(poll(&p, 1, 0), 0);
