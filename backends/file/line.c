@@ -1,4 +1,4 @@
-/* line.c - finds out who holds_byte a lock and who waits for it, from the kernel and the file. */
+/* line.c - finds out who holds a lock and who waits for it, from the kernel and the file. */
 #include "line.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
 	return tickets_next(fd, (struct span){BYTE(r, from), BYTE(r, below)}, found);
 }
 
-/* ---- who holds_byte ---- */
+/* ---- who holds ---- */
 
 static bool
 add_holder(struct line *l, struct line_holder h)
@@ -36,7 +36,7 @@ add_holder(struct line *l, struct line_holder h)
 
 /*
  * Nobody is before who has locked this byte: adds him, unless he only waits.  One of
- * whom nothing is written holds_byte the lock, since he could; but not if it is frozen.
+ * whom nothing is written holds the lock, since he could; but not if it is frozen.
  */
 static bool
 add_first(struct line *l, int64_t byte)
