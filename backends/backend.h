@@ -304,7 +304,7 @@ struct lock_ops {
 	/*
 	 * Takes the lock, waiting for it inside host->wait until `until`; 0
 	 * means: do not queue, answer now.  A server that does not answer is
-	 * asked again as patience.h says, also one that refuses to connect.
+	 * asked again as retry.h says, also one that refuses to connect.
 	 *
 	 * Idempotent for one owner: where an answer got lost and the server
 	 * already counts us as waiter or holder, we go on as that.  A grant
@@ -504,7 +504,7 @@ struct backend {
 	void (*close)(struct store *);
 
 	/*
-	 * Writes which locks the store's are (identity.h): all that open has made of URL,
+	 * Writes which locks the store's are (setting.h): all that open has made of URL,
 	 * settings, and whatever its client library reads by itself (variables,
 	 * service and option files, the home directory), so that two stores whose
 	 * texts are equal have the same lock under the same key.  Called only below or

@@ -6,7 +6,7 @@
 #include "nearest.h"
 #include "text.h"
 
-#include "backends/common/trusted.h"
+#include "backends/common/setting.h"
 
 #include <errno.h>
 #include <fnmatch.h>

@@ -1,7 +1,7 @@
 /* wait.c - dlock wait: returns when a lock could be had at once, and takes nothing. */
 #include "cmd.h"
 
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 #include "host.h"
 #include "look.h"
 #include "options.h"
@@ -45,7 +45,7 @@ struct wait {
 	const struct plan *plan;
 	struct looking looking;
 	struct view view;
-	struct patience patience;
+	struct retry patience;
 	char owner[OWNER_CHARS + 1]; /* nobody's: only for chance */
 	instant began, until, speaks;
 	int64_t pause;
@@ -137,7 +137,7 @@ rest(struct wait *w)
 static instant
 look_until(const struct wait *w)
 {
-	return patience_attempt(&w->patience, w->plan->wait.most == 0 ? 0 : w->until);
+	return retry_attempt(&w->patience, w->plan->wait.most == 0 ? 0 : w->until);
 }
 
 /* RC_OK: all are free.  RC_BUSY: not yet.  Else why it is not known. */
@@ -151,7 +151,7 @@ wait_for_all(struct wait *w, struct fault *f)
 		enum rc rc = find_taken(w, look_until(w), f);
 
 		if (rc == RC_OK || rc == RC_BUSY) {
-			patience_end_outage(&w->patience);
+			retry_end_outage(&w->patience);
 			heard = true;
 		}
 		if (rc == RC_BUSY && !once && instant_now() < w->until) {
@@ -163,7 +163,7 @@ wait_for_all(struct wait *w, struct fault *f)
 			return rc;
 		text_clean(clean, sizeof clean, f->text, strlen(f->text));
 		speak(w, clean);
-		rc = patience_retry(&w->patience, &w->looking.host, rc, heard, w->until);
+		rc = retry_wait(&w->patience, &w->looking.host, rc, heard, w->until);
 		if (rc != RC_OK)
 			return rc;
 	}
@@ -215,8 +215,8 @@ begin(struct wait *w)
 	if (getrandom(chance, sizeof chance, GRND_NONBLOCK) == sizeof chance)
 		for (size_t i = 0; i < sizeof chance; i++)
 			snprintf(w->owner + 2 * i, 3, "%02x", chance[i]);
-	patience_init(&w->patience);
-	patience_begin(&w->patience, &claim);
+	retry_init(&w->patience);
+	retry_begin(&w->patience, &claim);
 }
 
 int

@@ -1,8 +1,8 @@
 /* cache.c - commands to one memcached server, and its replies. */
 #include "cache.h"
 
-#include "backends/common/resolve.h"
-#include "backends/common/secret.h"
+#include "backends/common/net.h"
+#include "backends/common/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #define DLOCK_MEMCACHED_CACHE_H
 
 #include "location.h"
-#include "backends/common/stream.h"
+#include "backends/common/net.h"
 #include "name.h"
 #include "reply.h"
 #include "value.h"

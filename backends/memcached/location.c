@@ -1,7 +1,6 @@
 /* location.c - where a memcached server is, from a URL. */
 #include "location.h"
 
-#include "backends/common/encode.h"
 #include "backends/common/url.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #define DLOCK_MEMCACHED_LOCATION_H
 
 #include "backends/backend.h"
-#include "backends/common/endpoint.h"
+#include "backends/common/url.h"
 
 struct location {
 	struct endpoint at;

@@ -29,8 +29,7 @@
  */
 #include "memcached.h"
 
-#include "backends/common/refuse.h"
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 #include "grant.h"
 #include "listing.h"
 #include "orders.h"
@@ -134,7 +133,7 @@ memcached_attempt(
 {
 	m->pace.unready = READY;
 	return heard ? memcached_poll(m, instant_now() + ASK_PATIENCE, g, f)
-		     : memcached_ask(m, patience_attempt(&m->pace.patience, until), g, f);
+		     : memcached_ask(m, retry_attempt(&m->pace.patience, until), g, f);
 }
 
 static enum rc
@@ -154,12 +153,12 @@ memcached_acquire(struct store *s, const struct claim *claim, instant until,
 		rc = memcached_attempt(m, heard, until, g, f);
 		if (rc == RC_BUSY) {
 			heard = true;
-			patience_end_outage(&m->pace.patience);
+			retry_end_outage(&m->pace.patience);
 			if (!until)
 				return m->pace.unready ? RC_AGAIN : RC_BUSY;
 			rc = pace_sleep(&m->pace, s->host, until, f);
 		} else {
-			rc = patience_retry(&m->pace.patience, s->host, rc, heard, until);
+			rc = retry_wait(&m->pace.patience, s->host, rc, heard, until);
 		}
 	} while (rc == RC_OK && !m->hold.is);
 	return rc;

@@ -1,7 +1,7 @@
 /* name.c - the names of items that make up one lock. */
 #include "name.h"
 
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 #include "backends/common/sha256.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* pace.c - how often a waiter asks. */
 #include "pace.h"
 
-#include "backends/common/dice.h"
+#include "backends/common/retry.h"
 
 #define POLL (200 * NS_PER_MS)
 #define POLL_JITTER (100 * NS_PER_MS)
@@ -10,15 +10,15 @@
 void
 pace_begin(struct pace *p, const struct claim *claim)
 {
-	p->dice = dice_of(claim->owner);
-	patience_begin(&p->patience, claim);
+	p->dice = jitter_of(claim->owner);
+	retry_begin(&p->patience, claim);
 }
 
 enum rc
 pace_sleep(struct pace *p, struct host *host, instant until, const struct fault *f)
 {
 	int64_t pause = p->unready ? POLL_UNREADY : POLL - POLL_JITTER / 2;
-	instant next = instant_now() + pause + dice_roll(&p->dice, POLL_JITTER);
+	instant next = instant_now() + pause + jitter_below(&p->dice, POLL_JITTER);
 
 	if (p->unready && p->told != p->unready) {
 		host->notice = *f;

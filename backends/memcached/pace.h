@@ -4,12 +4,12 @@
  * memcached tells nobody of a release.  So a waiter asks about every 200 ms, at random
  * within a quarter, so that many do not ask at once; once a second where the server is not
  * ready to grant anything: all of that passes with time.  A server that does not answer is
- * asked again as patience.h says.
+ * asked again as retry.h says.
  */
 #ifndef DLOCK_MEMCACHED_PACE_H
 #define DLOCK_MEMCACHED_PACE_H
 
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 
 /* Why nothing is granted, though nobody is known to hold it. */
 enum unready {
@@ -19,7 +19,7 @@ enum unready {
 };
 
 struct pace {
-	struct patience patience;
+	struct retry patience;
 	uint64_t dice;
 	enum unready unready; /* by the last answer */
 	enum unready told;    /* the user knows that */

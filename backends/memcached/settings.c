@@ -1,9 +1,8 @@
 /* settings.c - a store from what the user has said. */
 #include "settings.h"
 
-#include "backends/common/identity.h"
-#include "backends/common/secret.h"
 #include "backends/common/setting.h"
+#include "backends/common/text.h"
 #include "memcached.h"
 
 #include <stdlib.h>
@@ -20,7 +19,7 @@ set_password_file(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_connect_timeout(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &memcached_of(s)->pace.patience.first, f);
+	return setting_timeout(value, &memcached_of(s)->pace.patience.first, f);
 }
 
 static enum rc
@@ -82,7 +81,7 @@ settings_open(
 	m->base = (struct store){&memcached_backend, host, m->place.where,
 	    CAP_DURABLE | CAP_REVOKE | CAP_FORCE | CAP_FREEZE};
 	m->place.prefix = "dlock:";
-	patience_init(&m->pace.patience);
+	retry_init(&m->pace.patience);
 	cache_init(&m->cache, host, &m->place.address, m->place.where);
 	rc = location_parse(&m->place.address, site->url, f);
 	if (rc == RC_OK)

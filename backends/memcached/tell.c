@@ -1,7 +1,7 @@
 /* tell.c - what the user is told. */
 #include "tell.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 #include "grant.h"
 #include "token.h"
 

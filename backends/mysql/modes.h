@@ -58,7 +58,7 @@ struct mysql {
 	const char *name; /* of mode=named, as stated; NULL: a key has one */
 	void *own;        /* the mode's: mysql_own() */
 	struct session session;
-	struct patience patience;
+	struct retry patience;
 	const struct claim *claim;
 	int64_t lease_us; /* of the claim, for the server */
 };

@@ -9,9 +9,8 @@
  */
 #include "modes.h"
 
-#include "backends/common/identity.h"
-#include "backends/mysql/schema.sql.h"
 #include "backends/common/setting.h"
+#include "backends/mysql/schema.sql.h"
 #include "dial.h"
 
 #include <stdio.h>
@@ -155,7 +154,7 @@ enum rc
 mysql_try_again(struct mysql *my, enum rc rc, bool queued, instant until)
 {
 	bool promotion = queued && rc == RC_CONFIG && my->session.said == SAID_READ_ONLY;
-	enum rc next = patience_retry(
+	enum rc next = retry_wait(
 	    &my->patience, my->base.host, promotion ? RC_AGAIN : rc, queued, until);
 
 	return next == RC_AGAIN ? rc : next;
@@ -247,7 +246,7 @@ set_key(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_patience(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &mysql_of(s)->patience.first, f);
+	return setting_timeout(value, &mysql_of(s)->patience.first, f);
 }
 
 static const struct setting_row settings[] = {
@@ -291,7 +290,7 @@ mysql_open(
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	my->base = (struct store){&mysql_backend, host, my->session.where, 0};
 	my->mode = &mysql_lease_mode;
-	patience_init(&my->patience);
+	retry_init(&my->patience);
 	rc = setting_read(&my->base, site, f);
 	if (rc == RC_OK && my->name && my->mode != &mysql_named_mode)
 		rc = fault_set(f, RC_USAGE, "name= goes with mode=named only");
@@ -330,7 +329,7 @@ mysql_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	my->claim = claim;
 	my->session.purpose.ttl = claim->ttl;
 	my->lease_us = claim->ttl / 1000;
-	patience_begin(&my->patience, claim);
+	retry_begin(&my->patience, claim);
 	return my->mode->acquire(my, until, g, f);
 }
 

@@ -96,8 +96,8 @@ take_token(struct mysql *my, instant until, struct grant *g, struct fault *f)
 	enum rc rc = session_ask_here(&my->session,
 	    sql_write(
 		&sql, format, SQL_VALUES(GRANTS_VALUES(my, subject(my, my->claim->key)))),
-	    &(struct shape){1, false},
-	    patience_answer(instant_now(), ASK_PATIENCE, until), &sent, &r, f);
+	    &(struct shape){1, false}, retry_answer(instant_now(), ASK_PATIENCE, until),
+	    &sent, &r, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -270,8 +270,7 @@ try_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 	if (rc != RC_OK && was_broken_off(my))
 		rc = RC_OK;
 	if (rc == RC_OK && !*got)
-		return undo_wait(
-		    my, patience_answer(instant_now(), ASK_PATIENCE, until), f);
+		return undo_wait(my, retry_answer(instant_now(), ASK_PATIENCE, until), f);
 	return rc == RC_OK ? take_token(my, until, g, f) : rc;
 }
 
@@ -303,7 +302,7 @@ try_anew(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 
 	if (rc != RC_OK && rc != RC_STOP &&
 	    (mysql_is_missing(my) || lacks_table(my, rc))) {
-		instant by = patience_answer(instant_now(), ASK_PATIENCE, until);
+		instant by = retry_answer(instant_now(), ASK_PATIENCE, until);
 
 		rc = get_table(my, rc, by, f);
 		if (rc == RC_OK)
@@ -339,8 +338,7 @@ wait_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *
 	if (ms == 0 && host->wait(host, -1, 0, instant_now() + here) == WOKE_STOP)
 		return RC_STOP;
 	return try_anew(my, ms,
-	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g,
-	    f);
+	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g, f);
 }
 
 static enum rc

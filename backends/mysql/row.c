@@ -53,8 +53,8 @@ take_token(struct mysql *my, instant until, struct grant *g, struct fault *f)
 	instant sent;
 	enum rc rc = tied_ask(my,
 	    sql_write(&sql, GRANTS_HOLDS, SQL_VALUES(GRANTS_VALUES(my, my->claim->key))),
-	    &(struct shape){1, false},
-	    patience_answer(instant_now(), ASK_PATIENCE, until), &sent, &r, f);
+	    &(struct shape){1, false}, retry_answer(instant_now(), ASK_PATIENCE, until),
+	    &sent, &r, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -202,8 +202,8 @@ wait_row(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 	enum found found = ROW_HELD;
 	char format[1024];
 	struct sql sql;
-	enum rc rc = tied_open(my, &row_of(my)->tied,
-	    patience_answer(instant_now(), ASK_PATIENCE, until), f);
+	enum rc rc = tied_open(
+	    my, &row_of(my)->tied, retry_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	*got = false;
 	if (rc != RC_OK)
@@ -212,8 +212,7 @@ wait_row(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 	rc = lock_row(my,
 	    sql_write(&sql, format,
 		SQL_VALUES(GRANTS_VALUES(my, my->claim->key), SQL_TEXT(my->claim->key))),
-	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &found,
-	    f);
+	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &found, f);
 	if (rc != RC_OK)
 		return rc;
 	*got = found == ROW_OURS;

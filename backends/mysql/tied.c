@@ -140,10 +140,9 @@ wait_in_server(struct mysql *my, const struct tied_way *way, instant until,
 			return fault_set(f, RC_BUSY, "%s: still held", my->session.where);
 		if (rc == RC_OK && !got)
 			rc = way->first(my,
-			    patience_answer(instant_now(), ASK_PATIENCE, until), &got, g,
-			    f);
+			    retry_answer(instant_now(), ASK_PATIENCE, until), &got, g, f);
 		if (rc == RC_OK) {
-			patience_end_outage(&my->patience);
+			retry_end_outage(&my->patience);
 		} else {
 			got = false; /* what it had got ended with the session */
 			rc = mysql_try_again(my, rc, true, until);
@@ -156,14 +155,14 @@ enum rc
 tied_acquire(struct mysql *my, const struct tied_way *way, instant until, struct grant *g,
     struct fault *f)
 {
-	struct patience *p = &my->patience;
-	instant first_by = patience_first(p, until);
+	struct retry *p = &my->patience;
+	instant first_by = retry_first(p, until);
 	bool got = false;
 	enum rc rc;
 
 	do
-		rc = way->first(my, patience_attempt_by(p, first_by), &got, g, f);
-	while (patience_first_again(p, my->base.host, until, &rc));
+		rc = way->first(my, retry_attempt_by(p, first_by), &got, g, f);
+	while (retry_first_again(p, my->base.host, until, &rc));
 
 	if (rc == RC_OK && !got)
 		rc = until ? wait_in_server(my, way, until, g, f)

@@ -390,7 +390,7 @@ wait_in_session(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	for (;;) {
-		by = patience_answer(instant_now(), ASK_PATIENCE, until);
+		by = retry_answer(instant_now(), ASK_PATIENCE, until);
 		rc = look_at_locks(pg, by, &ours, f);
 		if (rc == RC_OK && ours)
 			return confirm_lock(pg, by, g, f);
@@ -426,19 +426,19 @@ static enum rc
 advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	struct patience *p = &pg->patience;
-	instant first_by = patience_first(p, until);
+	struct retry *p = &pg->patience;
+	instant first_by = retry_first(p, until);
 	unsigned serial;
 	enum rc rc, next = RC_OK;
 
 	do {
 		serial = own->serial;
 		rc = try_session(pg,
-		    own->queued ? patience_answer(instant_now(), p->first, until)
-				: patience_attempt_by(p, first_by),
+		    own->queued ? retry_answer(instant_now(), p->first, until)
+				: retry_attempt_by(p, first_by),
 		    until, g, f);
 		if (own->serial != serial)
-			patience_end_outage(p);
+			retry_end_outage(p);
 		if (rc != RC_OK)
 			next = until ? pg_try_again(pg, rc, own->queued,
 					   own->queued ? until : first_by)

@@ -1,7 +1,7 @@
 /* connection.c - opens, names and closes a connection to a PostgreSQL server. */
 #include "connection.h"
 
-#include "backends/common/identity.h"
+#include "backends/common/setting.h"
 #include "connecting.h"
 
 #include "backends/common/url.h"

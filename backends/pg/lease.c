@@ -386,7 +386,7 @@ sleep_there(
 	snprintf(ahead, sizeof ahead, "%" PRId64, lock);
 	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
 	rc = ask_here(&pg->conn, &q, AWAIT_FIELDS,
-	    patience_answer(wake, ASK_PATIENCE, until), &sent, &r, f);
+	    retry_answer(wake, ASK_PATIENCE, until), &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
 	l->session.rehearsed = true;

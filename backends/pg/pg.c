@@ -9,7 +9,6 @@
 #include "pg.h"
 
 #include "backends/pg/schema.sql.h"
-#include "backends/common/identity.h"
 #include "backends/common/setting.h"
 #include "derive.h"
 #include "guard.h"
@@ -182,7 +181,7 @@ enum rc
 pg_try_again(struct pg *pg, enum rc rc, bool queued, instant until)
 {
 	bool promotion = queued && rc == RC_CONFIG && said_state(&pg->conn, READ_ONLY);
-	enum rc next = patience_retry(
+	enum rc next = retry_wait(
 	    &pg->patience, pg->base.host, promotion ? RC_AGAIN : rc, queued, until);
 
 	return next == RC_AGAIN ? rc : next;
@@ -228,7 +227,7 @@ set_derive(struct store *s, const char *value, struct fault *f)
 static enum rc
 pg_set_patience(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &pg_of(s)->patience.first, f);
+	return setting_timeout(value, &pg_of(s)->patience.first, f);
 }
 
 static const struct setting_row settings[] = {
@@ -276,7 +275,7 @@ pg_open(struct store **ret, struct host *host, const struct site *site, struct f
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	pg->base = (struct store){&pg_backend, host, pg->conn.where, 0};
 	pg->stated.mode = &lease_mode;
-	patience_init(&pg->patience);
+	retry_init(&pg->patience);
 	rc = setting_read(&pg->base, site, f);
 	if (rc == RC_OK)
 		rc = check_stated(&pg->stated, f);
@@ -315,7 +314,7 @@ pg_acquire(struct store *s, const struct claim *claim, instant until, struct gra
 	pg->claim = claim;
 	pg->conn.ttl = claim->ttl;
 	snprintf(pg->lease_ms, sizeof pg->lease_ms, "%" PRId64, ns_to_ms(claim->ttl));
-	patience_begin(&pg->patience, claim);
+	retry_begin(&pg->patience, claim);
 	return pg->stated.mode->acquire(pg, until, g, f);
 }
 

@@ -48,7 +48,7 @@ struct pg {
 	} stated;
 	void *own; /* the mode's: pg_own() */
 	struct connection conn;
-	struct patience patience;
+	struct retry patience;
 	const struct claim *claim;
 	char lease_ms[24]; /* of the claim, as a parameter */
 };

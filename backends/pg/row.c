@@ -229,7 +229,7 @@ wait_for_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	do {
 		ms = row_chunk_ms(until);
 		rc = try_row(pg, ms,
-		    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until),
+		    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until),
 		    &code, g, f);
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
@@ -237,12 +237,12 @@ wait_for_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 			return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
 		if (rc == RC_OK)
 			rc = try_row_anew(pg,
-			    patience_answer(instant_now(), ASK_PATIENCE, until), &code, g,
+			    retry_answer(instant_now(), ASK_PATIENCE, until), &code, g,
 			    f);
 		if (rc == RC_OK && code == ROW_OURS)
 			return RC_OK;
 		if (rc == RC_OK)
-			patience_end_outage(&pg->patience);
+			retry_end_outage(&pg->patience);
 		else
 			rc = pg_try_again(pg, rc, true, until);
 	} while (rc == RC_OK);
@@ -252,14 +252,14 @@ wait_for_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	struct patience *p = &pg->patience;
-	instant first_by = patience_first(p, until);
+	struct retry *p = &pg->patience;
+	instant first_by = retry_first(p, until);
 	int64_t code = ROW_HELD;
 	enum rc rc;
 
 	do
-		rc = try_row_anew(pg, patience_attempt_by(p, first_by), &code, g, f);
-	while (patience_first_again(p, pg->base.host, until, &rc));
+		rc = try_row_anew(pg, retry_attempt_by(p, first_by), &code, g, f);
+	while (retry_first_again(p, pg->base.host, until, &rc));
 
 	if (rc == RC_OK && code != ROW_OURS)
 		rc = until ? wait_for_row(pg, until, g, f)

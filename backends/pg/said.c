@@ -6,7 +6,7 @@
 
 #include "connection.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
 #include "address.h"
 #include "answer.h"
 #include "backends/backend.h"
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 #include "script.h"
 
 enum {

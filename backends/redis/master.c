@@ -1,7 +1,7 @@
 /* master.c - asks one of the masters that vote on a lock. */
 #include "master.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 #include "script.h"
 
 #include <inttypes.h>

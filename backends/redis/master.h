@@ -10,7 +10,7 @@
 
 #include "address.h"
 #include "answer.h"
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 #include "call.h"
 #include "restart.h"
 

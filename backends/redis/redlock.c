@@ -55,9 +55,8 @@
  */
 #include "redlock.h"
 
-#include "backends/common/identity.h"
-#include "backends/common/patience.h"
 #include "backends/common/setting.h"
+#include "backends/common/retry.h"
 #include "dialect.h"
 #include "redlock_look.h"
 #include "redlock_wait.h"
@@ -70,7 +69,7 @@ struct redlock {
 	struct store base;
 	struct quorum quorum;
 	struct tls_settings tls_settings;
-	struct patience patience;
+	struct retry patience;
 	bool bare; /* the key itself is the lock's, as other clients have it */
 	struct redlock_wait wait;
 	struct redlock_hold hold;
@@ -110,7 +109,7 @@ redlock_password_file(struct store *s, const char *value, struct fault *f)
 static enum rc
 redlock_connect_timeout(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &redlock_of(s)->patience.first, f);
+	return setting_timeout(value, &redlock_of(s)->patience.first, f);
 }
 
 static enum rc
@@ -218,7 +217,7 @@ redlock_open(
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	r->base = (struct store){&redlock_backend, host, r->quorum.where,
 	    CAP_DURABLE | CAP_REVOKE | CAP_FORCE};
-	patience_init(&r->patience);
+	retry_init(&r->patience);
 	rc = quorum_begin(&r->quorum, host, site->url, f);
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
@@ -280,16 +279,16 @@ redlock_acquire(struct store *s, const struct claim *claim, instant until,
 	quorum_name(&r->quorum, claim->key, r->bare);
 	redlock_hold_begin(&r->hold, &r->quorum, claim);
 	redlock_wait_begin(&r->wait, claim);
-	patience_begin(&r->patience, claim);
+	retry_begin(&r->patience, claim);
 	do {
 		rc = redlock_attempt(
-		    &r->hold, patience_attempt(&r->patience, until), g, &refusal, f);
+		    &r->hold, retry_attempt(&r->patience, until), g, &refusal, f);
 		if (rc == RC_BUSY) {
 			heard = true;
-			patience_end_outage(&r->patience);
+			retry_end_outage(&r->patience);
 			rc = redlock_go_on(r, &refusal, until, f);
 		} else if (rc != RC_OK && (until || rc != RC_AGAIN)) {
-			rc = patience_retry(&r->patience, s->host, rc, heard, until);
+			rc = retry_wait(&r->patience, s->host, rc, heard, until);
 		}
 	} while (rc == RC_OK && !r->hold.is);
 	return rc;

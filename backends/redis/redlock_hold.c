@@ -1,7 +1,7 @@
 /* redlock_hold.c - the votes of one owner: renewing and giving them back. */
 #include "redlock_hold.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 #include "votes.h"
 
 #include <stdio.h>

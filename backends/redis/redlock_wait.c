@@ -1,7 +1,7 @@
 /* redlock_wait.c - when to ask a quorum again for what was refused. */
 #include "redlock_wait.h"
 
-#include "backends/common/dice.h"
+#include "backends/common/retry.h"
 
 enum { TRIES_WITHOUT_WAIT = 4 };
 
@@ -9,7 +9,7 @@ void
 redlock_wait_begin(struct redlock_wait *w, const struct claim *claim)
 {
 	w->began = instant_now();
-	w->dice = dice_of(claim->owner);
+	w->dice = jitter_of(claim->owner);
 }
 
 bool
@@ -35,13 +35,13 @@ listen_for_release(struct quorum *q, int64_t length)
 static int64_t
 pause_while_held(struct redlock_wait *w, const struct refusal *refusal)
 {
-	int64_t pause = (refusal->listens ? 500 + dice_roll(&w->dice, 500)
-					  : 50 + dice_roll(&w->dice, 200)) *
+	int64_t pause = (refusal->listens ? 500 + jitter_below(&w->dice, 500)
+					  : 50 + jitter_below(&w->dice, 200)) *
 	    NS_PER_MS;
 
 	w->tries = 0;
 	if (refusal->left >= 0 && refusal->left + 5 * NS_PER_MS < pause)
-		pause = refusal->left + (5 + dice_roll(&w->dice, 20)) * NS_PER_MS;
+		pause = refusal->left + (5 + jitter_below(&w->dice, 20)) * NS_PER_MS;
 	return pause;
 }
 
@@ -50,10 +50,10 @@ pause_of(struct redlock_wait *w, const struct refusal *refusal)
 {
 	switch (refusal->because) {
 	case BECAUSE_YOUNG:
-		return (200 + dice_roll(&w->dice, 200)) * NS_PER_MS;
+		return (200 + jitter_below(&w->dice, 200)) * NS_PER_MS;
 	case BECAUSE_SPLIT:
-		return (w->tries++ < 8 ? 25 + dice_roll(&w->dice, 50)
-				       : 100 + dice_roll(&w->dice, 200)) *
+		return (w->tries++ < 8 ? 25 + jitter_below(&w->dice, 50)
+				       : 100 + jitter_below(&w->dice, 200)) *
 		    NS_PER_MS;
 	case BECAUSE_HELD:
 		break;

@@ -1,8 +1,8 @@
 /* sentinel.c - asks sentinels for the master, all at once. */
 #include "sentinel.h"
 
-#include "backends/common/resolve.h"
-#include "backends/common/secret.h"
+#include "backends/common/net.h"
+#include "backends/common/text.h"
 #include "wire.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* lease.c - asks a database for a lease, waits for its turn, and confirms it. */
 #include "lease.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 
 /* ---- what an answer means ---- */
 
@@ -77,7 +77,7 @@ confirm(struct sql_lease *l, instant until, struct grant *g, struct fault *f)
 
 	sql_lease_granted(l, now, g);
 	rc = l->store->backend->lock->renew(
-	    l->store, patience_answer(now, ASK_PATIENCE, until), g, f);
+	    l->store, retry_answer(now, ASK_PATIENCE, until), g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
 	l->standing.code = rc == RC_OK ? GRANTED : QUEUED;
@@ -100,7 +100,7 @@ wait_and_ask(struct sql_lease *l, instant until, struct grant *g, struct fault *
 		rc = confirm(l, until, g, f);
 	if (rc == RC_OK && !is_granted(l))
 		rc = l->calls->ask(l->store, true,
-		    patience_answer(instant_now(), ASK_PATIENCE, until), g, f);
+		    retry_answer(instant_now(), ASK_PATIENCE, until), g, f);
 	return rc;
 }
 
@@ -116,7 +116,7 @@ wait_for_lease(struct sql_lease *l, instant until, struct grant *g, struct fault
 	while (rc == RC_OK && !is_granted(l)) {
 		rc = wait_and_ask(l, until, g, f);
 		if (rc == RC_OK)
-			patience_end_outage(l->patience);
+			retry_end_outage(l->patience);
 		else
 			rc = l->calls->try_again(l->store, rc, until);
 	}
@@ -139,14 +139,14 @@ leave_done(struct sql_lease *l)
 enum rc
 sql_lease_acquire(struct sql_lease *l, instant until, struct grant *g, struct fault *f)
 {
-	instant first_by = patience_first(l->patience, until);
+	instant first_by = retry_first(l->patience, until);
 	enum rc rc;
 
 	l->among = !kind_is_exclusive(l->claim->kind) || job_is_wanted(&l->claim->job);
 	do
-		rc = l->calls->ask(l->store, until != 0,
-		    patience_attempt_by(l->patience, first_by), g, f);
-	while (patience_first_again(l->patience, l->store->host, until, &rc));
+		rc = l->calls->ask(
+		    l->store, until != 0, retry_attempt_by(l->patience, first_by), g, f);
+	while (retry_first_again(l->patience, l->store->host, until, &rc));
 	if (rc == RC_OK && !is_granted(l))
 		rc = until ? wait_for_lease(l, until, g, f)
 			   : fault_set(f, RC_BUSY, "%s: held", l->store->where);

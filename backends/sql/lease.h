@@ -14,7 +14,7 @@
 #ifndef DLOCK_SQL_LEASE_H
 #define DLOCK_SQL_LEASE_H
 
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 #include "standing.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
@@ -45,7 +45,7 @@ struct sql_lease {
 	struct store *store;
 	const struct sql_lease_calls *calls;
 	const struct claim *claim;
-	struct patience *patience;
+	struct retry *patience;
 	bool asked;  /* the server may know of us */
 	bool held;   /* it has said that we hold */
 	bool unsure; /* a release went unanswered: it may be done */

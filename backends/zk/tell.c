@@ -1,7 +1,7 @@
 /* tell.c - puts together what is told of a lock. */
 #include "tell.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

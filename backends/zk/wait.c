@@ -1,7 +1,7 @@
 /* wait.c - waits in the queue for our turn, and takes it. */
 #include "wait.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 #include "pool.h"
 #include "stranger.h"
 #include "unit.h"
@@ -151,7 +151,7 @@ place_find(struct turn *t, struct fault *f)
 	if (p->ahead && strlen(d->path) + 1 + strlen(p->ahead) >= NODE_BYTES)
 		return lockdir_refuse(d, t->node->session, p->ahead,
 		    "its name is too long to be waited for", f);
-	patience_end_outage(t->patience);
+	retry_end_outage(t->patience);
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
 	t->queued = t->placed = true;
 	if (p->semaphore && t->claim->kind != KIND_LIMIT)
@@ -480,7 +480,7 @@ count_departed(struct turn *t, bool *moved, struct fault *f)
 	if (rc == RC_OK && code != ZOK)
 		return place_is_lost(t, f);
 	if (rc == RC_OK)
-		patience_end_outage(t->patience);
+		retry_end_outage(t->patience);
 	*moved = left > 0 &&
 	    (position <= (size_t)NEAR + left ||
 		instant_now() >= t->census.taken + (int64_t)position * SIGHT);

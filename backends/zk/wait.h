@@ -27,7 +27,7 @@
 #ifndef DLOCK_ZK_WAIT_H
 #define DLOCK_ZK_WAIT_H
 
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 #include "freeze.h"
 #include "node.h"
 #include "queue.h"
@@ -55,7 +55,7 @@ struct idlers {
 struct turn {
 	struct node *node;
 	struct host *host; /* is told what is seen of the queue */
-	struct patience *patience;
+	struct retry *patience;
 	const struct claim *claim;
 	/* until then we must have earned a lease; NEVER: it is not our turn */
 	instant over;

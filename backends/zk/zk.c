@@ -13,17 +13,16 @@
  *     long a lease a write earns, and the proof of it, is in credit.h.
  *  4. The session's end is the lock's; a lost node or session is never made
  *     again while the command runs.  A waiter that lost either joins anew, at the end.
- *  5. A server that is away is asked again at moments that are spread (patience.h),
+ *  5. A server that is away is asked again at moments that are spread (retry.h),
  *     and the session goes on if it is back in time.  A release is asked for until
  *     its answer or the end of its time; where it is refused, the session's end is
  *     the release.
  */
 #include "backends/backend.h"
 
-#include "backends/common/identity.h"
-#include "backends/common/patience.h"
-#include "backends/common/refuse.h"
 #include "backends/common/setting.h"
+#include "backends/common/retry.h"
+#include "backends/common/text.h"
 #include "jobs.h"
 #include "pool.h"
 #include "survey.h"
@@ -48,7 +47,7 @@ struct zk {
 	const struct claim *claim;
 	struct ensemble ensemble;
 	char where[WHERE_BYTES];
-	struct patience patience;
+	struct retry patience;
 	struct lockdir dir;
 	struct node node; /* and the session that it lives in */
 	struct turn turn;
@@ -125,7 +124,7 @@ set_auth_file(struct store *s, const char *file, struct fault *f)
 static enum rc
 zk_set_patience(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &zk_of(s)->patience.first, f);
+	return setting_timeout(value, &zk_of(s)->patience.first, f);
 }
 
 static enum rc
@@ -217,7 +216,7 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	z->base = (struct store){&zk_backend, host, z->where, 0};
 	choose_layout(z, &layouts[0]);
-	patience_init(&z->patience);
+	retry_init(&z->patience);
 	z->silent_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, site->url, f);
 	if (rc == RC_OK)
@@ -385,14 +384,14 @@ join_by(struct zk *z, instant until)
 	if (!until || !z->patience.persist)
 		return instant_after(instant_now(), z->patience.first);
 	return instant_first(instant_after(instant_now(), z->claim->ttl),
-	    patience_first(&z->patience, until));
+	    retry_first(&z->patience, until));
 }
 
 static enum rc
 come(struct zk *z, instant until, struct fault *f)
 {
 	instant patience = instant_first(
-	    patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
+	    retry_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
 
 	return connect_session(z, z->claim->ttl, patience, f);
 }
@@ -464,7 +463,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 		return rc;
 	if (rc == RC_LOST && z->turn.placed)
 		/* that is an answer: the server is back */
-		patience_end_outage(&z->patience);
+		retry_end_outage(&z->patience);
 	if (s && session_look(s).dead)
 		leave_session(z);
 	else if (rc == RC_LOST)
@@ -477,8 +476,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 		z->turn.over = NEVER; /* or no attempt would have any time */
 	if (z->turn.placed && z->turn.place.position == 0)
 		z->base.host->seen.position = 1; /* all wait for us */
-	return patience_retry(
-	    &z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
+	return retry_wait(&z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
 }
 
 static void
@@ -503,7 +501,7 @@ begin_acquire(struct zk *z, const struct claim *claim)
 		pool_begin(&z->pool, &z->turn, &z->dir);
 	jobs_begin(&z->jobs, claim, &z->dir);
 	forget_place(z);
-	patience_begin(&z->patience, claim);
+	retry_begin(&z->patience, claim);
 }
 
 /* The job has been done: the next one's turn. */
@@ -699,16 +697,15 @@ come_to_look(struct zk *z, const char *key, instant until, struct fault *f)
 	const struct claim nobody = {.owner = key ? key : "", .ttl = LOOK_TTL};
 	enum rc rc = RC_OK;
 
-	patience_begin(&z->patience, &nobody);
+	retry_begin(&z->patience, &nobody);
 	while (rc == RC_OK) {
-		rc = connect_session(
-		    z, LOOK_TTL, patience_attempt(&z->patience, until), f);
+		rc = connect_session(z, LOOK_TTL, retry_attempt(&z->patience, until), f);
 		if (rc == RC_OK)
 			return rc;
 		if (rc == RC_LOST)
 			leave_session(z);
-		rc = patience_retry(&z->patience, z->base.host,
-		    rc == RC_LOST ? RC_AGAIN : rc, false, until);
+		rc = retry_wait(&z->patience, z->base.host, rc == RC_LOST ? RC_AGAIN : rc,
+		    false, until);
 	}
 	return rc;
 }

@@ -9,7 +9,7 @@
 #ifndef DLOCK_JOIN_SITE_H
 #define DLOCK_JOIN_SITE_H
 
-#include "backends/common/identity.h"
+#include "backends/common/setting.h"
 #include "cmd/plan.h"
 
 /* Of a site as text, with the NUL: any that a plan can have. */

@@ -7,7 +7,7 @@
 #ifndef DLOCK_JOIN_WIRE_H
 #define DLOCK_JOIN_WIRE_H
 
-#include "backends/common/identity.h"
+#include "backends/common/setting.h"
 #include "join_site.h"
 
 #define JOIN_VERSION 7
