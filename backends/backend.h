@@ -504,7 +504,7 @@ struct backend {
 	void (*close)(struct store *);
 
 	/*
-	 * Writes which locks the store's are (identity.h): all that open has made of URL,
+	 * Writes which locks the store's are (setting.h): all that open has made of URL,
 	 * settings, and whatever its client library reads by itself (variables,
 	 * service and option files, the home directory), so that two stores whose
 	 * texts are equal have the same lock under the same key.  Called right after open,

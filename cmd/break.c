@@ -224,14 +224,14 @@ revoke_all(struct breaking *b, size_t *done, struct fault *f)
 /* ---- waiting for them to be gone ---- */
 
 /* What a wait is about to say next, and when. */
-struct patience_words {
+struct retry_words {
 	instant speak, doubt;
 	int64_t pause;
 	bool silent; /* it was said that the server does not answer */
 };
 
 static void
-speak_of(const struct breaking *b, const struct person *p, struct patience_words *w)
+speak_of(const struct breaking *b, const struct person *p, struct retry_words *w)
 {
 	char key[400], who[700], end[64];
 	instant now = instant_now();
@@ -252,8 +252,7 @@ speak_of(const struct breaking *b, const struct person *p, struct patience_words
 
 /* A server that is away comes back: then as if the first of those meant were left. */
 static const struct person *
-speak_of_silence(
-    const struct breaking *b, struct patience_words *w, const struct fault *f)
+speak_of_silence(const struct breaking *b, struct retry_words *w, const struct fault *f)
 {
 	char words[700];
 
@@ -269,7 +268,7 @@ static enum rc
 await_end(struct breaking *b, struct fault *f)
 {
 	instant now = instant_now(), until = instant_after(now, b->plan.wait.most);
-	struct patience_words w = {
+	struct retry_words w = {
 	    instant_after(now, SPEAK_FIRST), NEVER, PAUSE_FIRST, false};
 
 	for (bool first = true;; first = false) {

@@ -1,10 +1,11 @@
-/* block.c - finds, reads and writes the blocks of a lock file. */
+/* block.c - reads and writes the blocks of a lock file, and finds them in it. */
 #include "block.h"
-
-#include "place.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -13,23 +14,133 @@ enum {
 	PLACES_MOST = 65536,
 };
 
-int
-block_read(int fd, off_t at, struct header *h)
-{
-	char block[HEADER_BYTES];
-	ssize_t n = pread(fd, block, sizeof block, at);
+/* ---- as text ---- */
 
-	return n < 0 ? -1 : header_parse(h, block, (size_t)n);
+static const char magic[] = "dlock1 ";
+
+int64_t
+block_number(const char **s, const char *end)
+{
+	const char *stop = memchr(*s, ' ', (size_t)(end - *s)), *c;
+	int64_t n = 0;
+
+	stop = stop ? stop : end;
+	for (c = *s; c < stop && *c >= '0' && *c <= '9' && n < NUMBER_LIMIT / 10; c++)
+		n = n * 10 + (*c - '0');
+	n = c == stop && c > *s ? n : -1;
+	*s = stop < end ? stop + 1 : end;
+	return n;
+}
+
+/* A number that is missing, or not one, counts as 0. */
+static int64_t
+parse_digits(const char **s, const char *end)
+{
+	int64_t n = block_number(s, end);
+
+	return n > 0 ? n : 0;
+}
+
+static const char *
+line_end(const char *s, const char *end)
+{
+	const char *found = memchr(s, '\n', (size_t)(end - s));
+
+	return found ? found : end;
+}
+
+/* RANGE and NUMBER, as the byte that they mean; 0 where there is none. */
+static int64_t
+parse_byte(const char **s, const char *end)
+{
+	int64_t range = block_number(s, end), number = block_number(s, end);
+
+	return range >= 0 && range < RANGES && number >= 0 ? BYTE(range, number) : 0;
+}
+
+static void
+parse_owner(char out[OWNER_CHARS + 1], const char *s, const char *end)
+{
+	bool whole = end - s >= OWNER_CHARS &&
+	    (end - s == OWNER_CHARS || s[OWNER_CHARS] == ' ');
+
+	if (whole)
+		memcpy(out, s, OWNER_CHARS);
+	out[OWNER_CHARS] = '\0';
+	if (strspn(out, "0123456789abcdef") != OWNER_CHARS)
+		out[0] = '\0';
+}
+
+bool
+block_parse(struct block *b, const char *text, size_t n)
+{
+	size_t sign = strnlen(text, strlen(magic) < n ? strlen(magic) : n);
+	const char *s = text + sign, *end = text + n, *first = line_end(text, end);
+
+	*b = (struct block){.next = 1};
+	if (memcmp(text, magic, sign) != 0)
+		return false;
+	if (sign < strlen(magic))
+		return true; /* the beginning of ours, or nothing */
+	b->next = parse_digits(&s, first);
+	b->next = b->next > 0 ? b->next : 1;
+	b->token = parse_digits(&s, first);
+	b->granted = parse_digits(&s, first);
+	b->freeze = parse_digits(&s, first);
+	b->byte = parse_byte(&s, first);
+	parse_owner(b->owner, s, first);
+	s = first < end ? first + 1 : end;
+	snprintf(b->record, sizeof b->record, "%.*s", (int)(line_end(s, end) - s), s);
+	return true;
+}
+
+void
+block_format(const struct block *b, char text[BLOCK_BYTES])
+{
+	int n = snprintf(text, BLOCK_BYTES,
+	    "%s%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
+	    " %s\n%s",
+	    magic, b->next, b->token, b->granted, b->freeze, (int64_t)RANGE_OF(b->byte),
+	    NUMBER_OF(b->byte), *b->owner ? b->owner : "-", b->record);
+
+	memset(text + n, '\n', (size_t)(BLOCK_BYTES - n));
+}
+
+int64_t
+block_age(const struct block *b, int64_t now_us)
+{
+	int64_t us = now_us - b->granted;
+
+	return b->granted > 0 && us >= 0 && us <= INT64_MAX / 1000 ? us * 1000 : -1;
+}
+
+int64_t
+block_next_token(const struct block *b, int64_t now_us)
+{
+	int64_t next = b->token + 1;
+
+	return next > now_us ? next : now_us;
+}
+
+/* ---- in the file ---- */
+
+int
+block_read(int fd, off_t at, struct block *b)
+{
+	char text[BLOCK_BYTES];
+	ssize_t n = pread(fd, text, sizeof text, at);
+
+	return n < 0 ? -1 : block_parse(b, text, (size_t)n);
 }
 
 int
-block_write(int fd, off_t at, const struct header *h)
+block_write(int fd, off_t at, const struct block *b)
 {
-	char block[HEADER_BYTES];
+	char text[BLOCK_BYTES];
 
-	header_format(h, block);
+	block_format(b, text);
 	errno = ENOSPC; /* what a short write means */
-	return pwrite(fd, block, sizeof block, at) == sizeof block ? 0 : -1;
+	return pwrite(fd, text, sizeof text, at) == sizeof text ? 0 : -1;
 }
 
 /* ---- who is written where ---- */
@@ -40,7 +151,7 @@ block_at(int64_t byte, int64_t places)
 {
 	int64_t before = (places - PLACES_LEAST) / 3;
 
-	return HEADER_BYTES * (BLOCKS_FIRST + 2 * (before + NUMBER_OF(byte) % places));
+	return BLOCK_BYTES * (BLOCKS_FIRST + 2 * (before + NUMBER_OF(byte) % places));
 }
 
 /* Is anybody there who is alive, other than we? */
@@ -48,10 +159,10 @@ static bool
 is_taken(int fd, off_t at)
 {
 	struct span found;
-	struct header h;
+	struct block b;
 
-	return block_read(fd, at, &h) == 1 && h.byte != META &&
-	    tickets_look(fd, F_RDLCK, (struct span){h.byte, h.byte + 1}, &found) != 0;
+	return block_read(fd, at, &b) == 1 && b.byte != META &&
+	    tickets_look(fd, F_RDLCK, (struct span){b.byte, b.byte + 1}, &found) != 0;
 }
 
 off_t
@@ -65,12 +176,12 @@ block_choose(int fd, int64_t byte)
 }
 
 off_t
-block_find(int fd, int64_t byte, struct header *h)
+block_find(int fd, int64_t byte, struct block *b)
 {
 	for (int64_t places = PLACES_LEAST; places <= PLACES_MOST; places *= 4) {
 		off_t at = block_at(byte, places);
 
-		if (block_read(fd, at, h) == 1 && h->byte == byte)
+		if (block_read(fd, at, b) == 1 && b->byte == byte)
 			return at;
 	}
 	return 0;
@@ -81,20 +192,20 @@ block_find(int fd, int64_t byte, struct header *h)
 off_t
 block_mark(off_t at)
 {
-	return at + HEADER_BYTES;
+	return at + BLOCK_BYTES;
 }
 
 bool
-block_is_marked(int fd, off_t at, int64_t token, struct header *mark)
+block_is_marked(int fd, off_t at, int64_t token, struct block *mark)
 {
 	return block_read(fd, block_mark(at), mark) == 1 && token > 0 &&
 	    mark->token == token;
 }
 
 bool
-block_is_frozen(int fd, const struct header *header, int64_t now_us, struct header *f)
+block_is_frozen(int fd, const struct block *header, int64_t now_us, struct block *f)
 {
-	*f = (struct header){.next = 1};
+	*f = (struct block){.next = 1};
 	if (header->freeze == 0)
 		return false;
 	if (block_read(fd, BLOCK_FREEZE, f) != 1 || f->freeze == 0)

@@ -54,20 +54,6 @@ default_path(char *out, size_t size, int which)
 		    out, size, "%s/dlock-%u", which == 0 ? "/run/lock" : "/tmp", uid);
 }
 
-/* Where versions before this one kept it, unless in /tmp. */
-static void
-former_path(char *out, size_t size)
-{
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-
-	if (geteuid() == 0)
-		snprintf(out, size, "/run/lock/dlock");
-	else if (runtime && *runtime == '/')
-		snprintf(out, size, "%s/dlock", runtime);
-	else
-		snprintf(out, size, "/run/user/%u/dlock", (unsigned)geteuid());
-}
-
 void
 directory_init(struct directory *d, const char *path)
 {
@@ -205,28 +191,17 @@ is_held_in(const struct directory *d, const char *path, const char *name)
 bool
 directory_elsewhere(const struct directory *d, const char *name, char other[PATH_MAX])
 {
-	if (!d->is_default)
-		return false;
-	former_path(other, PATH_MAX);
-	if (is_held_in(d, other, name))
-		return true;
 	default_path(other, PATH_MAX, DEFAULTS - 1);
-	return strcmp(other, d->path) != 0 && is_held_in(d, other, name);
+	return d->is_default && strcmp(other, d->path) != 0 && is_held_in(d, other, name);
 }
 
 /* ---- any directory ---- */
 
-/* May others make files in it whom its owner has not chosen? */
-static bool
-is_open_to_all(const struct directory *d)
-{
-	return d->mode & S_IWOTH;
-}
-
+/* In a directory open to all, others make files whom its owner has not chosen. */
 static bool
 is_trusted(const struct directory *d, uid_t uid)
 {
-	return !is_open_to_all(d) || uid == geteuid() || uid == 0 || uid == d->owner;
+	return !(d->mode & S_IWOTH) || uid == geteuid() || uid == 0 || uid == d->owner;
 }
 
 /* What must be so of a directory before what is in it is trusted. */
@@ -286,23 +261,21 @@ directory_close(struct directory *d)
 
 /* ---- files in it ---- */
 
+/* What we make can be used by whom the directory can be: to wait, or to come in. */
 static mode_t
-file_mode(const struct directory *d)
+mode_of(const struct directory *d, bool is_step)
 {
-	return 0600 | (d->mode & 0020 ? 0060 : 0) | (d->mode & 0002 ? 0066 : 0);
+	mode_t group = is_step ? 0070 : 0060, world = is_step ? 01077 : 0066,
+	       own = is_step ? (d->mode & 02000) | 0700 : 0600;
+
+	return own | (d->mode & 0020 ? group : 0) | (d->mode & 0002 ? world : 0);
 }
 
-static mode_t
-step_mode(const struct directory *d)
-{
-	return (d->mode & 02000) | 0700 | (d->mode & 0020 ? 0070 : 0) |
-	    (d->mode & 0002 ? 01077 : 0);
-}
-
-/* What root makes in a user's directory must be of use to him. */
+/* Whatever the umask says.  What root makes in a user's directory is to be of use to him. */
 static void
-hand_over(const struct directory *d, int fd)
+hand_over(const struct directory *d, int fd, mode_t mode)
 {
+	fchmod(fd, mode);
 	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
 		return; /* a file system without owners */
 }
@@ -311,54 +284,90 @@ hand_over(const struct directory *d, int fd)
 static int
 open_step(const struct directory *d, int at, const char *step, enum directory_use use)
 {
-	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-	bool make = use == DIRECTORY_MAKE,
-	     made = make && mkdirat(at, step, step_mode(d) & 0700) == 0;
-	int fd = !make || made || errno == EEXIST ? openat(at, step, flags) : -1;
+	bool make = use == DIRECTORY_MAKE, made = make && mkdirat(at, step, 0700) == 0;
+	int fd = !make || made || errno == EEXIST
+	    ? openat(at, step, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+	    : -1;
 
-	if (made && fd >= 0) {
-		/* whatever the umask says: others must be able to come in */
-		fchmod(fd, step_mode(d));
-		hand_over(d, fd);
-	}
+	if (made && fd >= 0)
+		hand_over(d, fd, mode_of(d, true));
 	return fd;
 }
 
 static enum rc
-is_not_there(const struct directory *d, const char *name, struct fault *fault)
+refuse_absent(const struct directory *d, const char *name, struct fault *fault)
 {
 	return fault_set(fault, RC_LOST, "%s: there is no %.60s", d->where, name);
 }
 
 enum rc
-directory_descend(const struct directory *d, int *at, const char *step,
-    enum directory_use use, struct fault *fault)
+directory_open_step(const struct directory *d, int at, const char *step,
+    enum directory_use use, int *ret, struct fault *fault)
 {
-	int next = open_step(d, *at, step, use), error = errno;
+	int fd = open_step(d, at, step, use);
 	struct stat st;
+	enum rc rc;
 
-	if (*at != d->fd)
-		close(*at);
-	*at = next;
-	errno = error;
-	if (next < 0 && errno == ENOENT && use != DIRECTORY_MAKE)
-		return is_not_there(d, step, fault);
-	if (next < 0 && (errno == ENOTDIR || errno == ELOOP))
+	if (fd < 0 && errno == ENOENT && use != DIRECTORY_MAKE)
+		return refuse_absent(d, step, fault);
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %.40s... in it is not a directory: somebody put it there",
 		    d->where, step);
-	if (next < 0 || fstat(next, &st) != 0)
+	if (fd < 0)
 		return directory_failed(
-		    d, "cannot make or open the directory of a long key", fault);
-	if (!is_trusted(d, st.st_uid))
-		return fault_set(fault, RC_DENIED,
+		    d, "cannot make or open a directory in it", fault);
+	if (fstat(fd, &st) != 0)
+		rc = directory_failed(d, "cannot look at a directory in it", fault);
+	else if (!is_trusted(d, st.st_uid))
+		rc = fault_set(fault, RC_DENIED,
 		    "%s: the directory %.40s... in it belongs to uid %u, who is not trusted there",
 		    d->where, step, (unsigned)st.st_uid);
-	return check_directory(d, &st, fault);
+	else
+		rc = check_directory(d, &st, fault);
+	if (rc == RC_OK)
+		*ret = fd;
+	else
+		close(fd);
+	return rc;
+}
+
+enum rc
+directory_open_steps(const struct directory *d, const char *name, enum directory_use use,
+    int *ret, const char **leaf, struct fault *fault)
+{
+	int at = fcntl(d->fd, F_DUPFD_CLOEXEC, 3), next;
+	char step[NAME_MAX + 1];
+	enum rc rc = RC_OK;
+
+	if (at < 0)
+		return directory_failed(d, "cannot open it once more", fault);
+	for (const char *slash; (slash = strchr(name, '/')); name = slash + 1) {
+		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
+		rc = directory_open_step(d, at, step, use, &next, fault);
+		close(at);
+		if (rc != RC_OK)
+			return rc;
+		at = next;
+	}
+	*ret = at;
+	*leaf = name;
+	return rc;
+}
+
+DIR *
+directory_list(int at)
+{
+	int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+
+	if (!list && fd >= 0)
+		close(fd);
+	return list;
 }
 
 static enum rc
-check_file(const struct directory *d, const char *leaf, const struct stat *st,
+check_plain(const struct directory *d, const char *leaf, const struct stat *st,
     struct fault *fault)
 {
 	if (!S_ISREG(st->st_mode) || st->st_nlink > 1)
@@ -382,8 +391,8 @@ check_name(const struct directory *d, int at, const char *leaf, struct fault *fa
 	struct stat st;
 
 	if (fstatat(at, leaf, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return check_file(d, leaf, &st, fault);
-	return errno == ENOENT ? is_not_there(d, leaf, fault)
+		return check_plain(d, leaf, &st, fault);
+	return errno == ENOENT ? refuse_absent(d, leaf, fault)
 			       : directory_failed(d, "cannot look at a file", fault);
 }
 
@@ -409,13 +418,10 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 		fd = open_file(at, leaf, DIRECTORY_MAKE);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
-		fd = openat(at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-		    file_mode(d));
-		if (fd >= 0) {
-			/* whatever the umask says: others must be able to wait */
-			fchmod(fd, file_mode(d));
-			hand_over(d, fd);
-		}
+		fd = openat(
+		    at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (fd >= 0)
+			hand_over(d, fd, mode_of(d, false));
 	} while (fd < 0 && errno == EEXIST);
 	return fd;
 }
@@ -433,14 +439,14 @@ directory_open_leaf(const struct directory *d, int at, const char *leaf,
 		return rc;
 	fd = make ? open_or_make_file(d, at, leaf) : open_file(at, leaf, use);
 	if (fd < 0 && !make && errno == ENOENT)
-		return is_not_there(d, leaf, fault);
+		return refuse_absent(d, leaf, fault);
 	if (fd < 0 && (errno == ELOOP || errno == ENXIO || errno == EISDIR))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %s is not a plain file: somebody put it there", d->where, leaf);
 	if (fd < 0)
 		return directory_failed(d, "cannot open the lock file", fault);
 	rc = fstat(fd, &st) == 0
-	    ? check_file(d, leaf, &st, fault)
+	    ? check_plain(d, leaf, &st, fault)
 	    : directory_failed(d, "cannot look at the lock file", fault);
 	if (rc == RC_OK)
 		*ret = fd;
@@ -453,19 +459,14 @@ enum rc
 directory_open_file(const struct directory *d, const char *name, enum directory_use use,
     int *fd, struct fault *fault)
 {
-	char step[NAME_MAX + 1];
-	enum rc rc = RC_OK;
-	int at = d->fd;
+	const char *leaf;
+	int at;
+	enum rc rc = directory_open_steps(d, name, use, &at, &leaf, fault);
 
-	for (const char *slash; rc == RC_OK && (slash = strchr(name, '/'));
-	     name = slash + 1) {
-		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
-		rc = directory_descend(d, &at, step, use, fault);
-	}
-	if (rc == RC_OK)
-		rc = directory_open_leaf(d, at, name, use, fd, fault);
-	if (at >= 0 && at != d->fd)
-		close(at);
+	if (rc != RC_OK)
+		return rc;
+	rc = directory_open_leaf(d, at, leaf, use, fd, fault);
+	close(at);
 	return rc;
 }
 

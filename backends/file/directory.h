@@ -12,6 +12,7 @@
 
 #include "backends/backend.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <sys/types.h>
 
@@ -51,11 +52,20 @@ enum rc directory_open(struct directory *, enum directory_use, struct fault *);
 enum rc directory_open_file(const struct directory *, const char *name,
     enum directory_use, int *fd, struct fault *);
 
-/* The same one step at a time: from `at`, which it closes unless it is d->fd. */
-enum rc directory_descend(const struct directory *, int *at, const char *step,
-    enum directory_use, struct fault *);
+/*
+ * The same in parts.  Steps: opens or makes the directories within the name, and *leaf is
+ * what is behind them.  Step: opens or makes one directory in `at`.  Leaf: the file.
+ * With RC_OK the descriptor is the caller's.
+ */
+enum rc directory_open_steps(const struct directory *, const char *name,
+    enum directory_use, int *at, const char **leaf, struct fault *);
+enum rc directory_open_step(const struct directory *, int at, const char *step,
+    enum directory_use, int *fd, struct fault *);
 enum rc directory_open_leaf(const struct directory *, int at, const char *leaf,
     enum directory_use, int *fd, struct fault *);
+
+/* What is in `at`, from the beginning.  NULL with errno. */
+DIR *directory_list(int at);
 
 /*
  * Do path and name still lead to the directory and the file that are open?
@@ -65,8 +75,8 @@ enum rc directory_look(
     const struct directory *, const char *name, int fd, struct fault *);
 
 /*
- * Is anybody's ticket alive on a file of this name in another directory that is
- * or was a default one of this uid?  Then *other is its path.
+ * Is anybody's ticket alive on a file of this name in another default directory of this
+ * uid?  Then *other is its path.
  */
 bool directory_elsewhere(
     const struct directory *, const char *name, char other[PATH_MAX]);

@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-enum { TRIES = 20 }; /* at a moment in which nothing is granted */
+enum {
+	TRIES = 20,   /* at a moment in which nothing is granted */
+	COUNTED = 32, /* places further back than this are reckoned from the numbers */
+};
 
 static bool
 next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
@@ -39,7 +42,7 @@ static bool
 add_first(struct line *l, int64_t byte)
 {
 	struct line_holder h = {.byte = byte, .at = -1};
-	struct header who;
+	struct block who;
 
 	if (RANGE_OF(byte) != ALONE) {
 		off_t at = block_find(l->fd, byte, &who);
@@ -58,7 +61,7 @@ add_first(struct line *l, int64_t byte)
 
 /* Each dlock locks one byte: who has several side by side is none, but keeps us out. */
 static bool
-is_foreign(struct span s)
+is_stranger(struct span s)
 {
 	return s.to - s.from > 1;
 }
@@ -79,8 +82,9 @@ add_all(struct line *l, enum range r, int64_t from, int64_t below)
 {
 	struct span s;
 
-	for (; next_in(l->fd, r, from, below, &s); from = NUMBER_OF(s.to - 1) + 1)
-		if (!(is_foreign(s) ? add_foreign(l) : add_first(l, s.from)))
+	for (; l->n <= l->most && next_in(l->fd, r, from, below, &s);
+	     from = NUMBER_OF(s.to - 1) + 1)
+		if (!(is_stranger(s) ? add_foreign(l) : add_first(l, s.from)))
 			return false;
 	return true;
 }
@@ -90,16 +94,28 @@ static bool
 find_holders(struct line *l)
 {
 	struct span alone, other;
-	bool any = next_in(l->fd, ALONE, 1, NUMBER_LIMIT, &alone);
-	int64_t below = any ? NUMBER_OF(alone.from) : NUMBER_LIMIT;
+	bool any = next_in(l->fd, ALONE, 1, l->end, &alone);
+	int64_t below = any ? NUMBER_OF(alone.from) : l->end;
 
 	l->n = 0;
-	if (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below))
+	if (!l->plain &&
+	    (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below)))
 		return false;
-	if (any && is_foreign(alone))
+	if (any && is_stranger(alone))
 		return add_foreign(l);
-	return !any || l->n > 0 || next_in(l->fd, LIMITED, 1, below, &other) ||
-	    add_first(l, alone.from);
+	if (!any || l->n > 0 || (!l->plain && next_in(l->fd, LIMITED, 1, below, &other)))
+		return true;
+	return add_first(l, alone.from);
+}
+
+static unsigned
+find_limit(const struct line *l)
+{
+	struct span all = {BYTE(LIMITS, 1), BYTE(LIMITS, LIMIT_MAX + 1)}, found;
+
+	return tickets_look(l->fd, F_WRLCK, all, &found) > 0
+	    ? (unsigned)NUMBER_OF(found.from)
+	    : 0;
 }
 
 static int
@@ -111,18 +127,21 @@ by_token(const void *a, const void *b)
 }
 
 int
-line_read(struct line *l, int fd, int64_t now_us)
+line_read(struct line *l, int fd, const struct place *ours, int64_t now_us)
 {
-	struct header then;
+	struct block then;
 	int got, tries = 0;
 
-	*l = (struct line){.fd = fd};
+	*l = (struct line){.fd = fd,
+	    .end = ours && ours->ticket ? ours->ticket : NUMBER_LIMIT,
+	    .most = ours ? LINE_HOLDERS : SIZE_MAX,
+	    .plain = ours && ours->plain};
 	got = block_read(fd, BLOCK_HEADER, &l->header);
 	do {
 		if (got <= 0)
 			return got;
 		l->frozen = block_is_frozen(fd, &l->header, now_us, &l->freeze);
-		l->used = place_is_used(fd);
+		l->used = l->plain || place_is_used(fd);
 		errno = ENOMEM;
 		if (l->used && !find_holders(l))
 			return -1;
@@ -130,6 +149,7 @@ line_read(struct line *l, int fd, int64_t now_us)
 		got = l->used ? block_read(fd, BLOCK_HEADER, &l->header) : 1;
 	} while ((l->header.token != then.token || l->header.freeze != then.freeze) &&
 	    ++tries < TRIES);
+	l->limit = l->used && !l->plain ? find_limit(l) : 0;
 	if (l->n > 1)
 		qsort(l->holders, l->n, sizeof *l->holders, by_token);
 	return got;
@@ -144,17 +164,17 @@ line_free(struct line *l)
 
 /* By now his block may be that of another one. */
 void
-line_tell(const struct line *l, const struct line_holder *h, struct header *who)
+line_who(const struct line *l, const struct line_holder *h, struct block *who)
 {
-	*who = h->at == BLOCK_HEADER ? l->header : (struct header){.next = 1};
+	*who = h->at == BLOCK_HEADER ? l->header : (struct block){.next = 1};
 	if (h->at > 0 && (block_read(l->fd, h->at, who) != 1 || who->token != h->token))
-		*who = (struct header){.next = 1, .token = h->token};
+		*who = (struct block){.next = 1, .token = h->token};
 }
 
 /* ---- who waits ---- */
 
 static bool
-holds(const struct line *l, int64_t byte)
+holds_byte(const struct line *l, int64_t byte)
 {
 	for (size_t i = 0; i < l->n; i++)
 		if (l->holders[i].byte == byte)
@@ -169,8 +189,8 @@ find_waiter(const struct line *l, enum range r, struct span *next)
 	int64_t from = next->to > 0 ? next->to : 1;
 	struct span s;
 
-	for (; next_in(l->fd, r, from, NUMBER_LIMIT, &s); from = NUMBER_OF(s.to - 1) + 1)
-		if (!is_foreign(s) && !holds(l, s.from)) {
+	for (; next_in(l->fd, r, from, l->end, &s); from = NUMBER_OF(s.to - 1) + 1)
+		if (!is_stranger(s) && !holds_byte(l, s.from)) {
 			*next = (struct span){NUMBER_OF(s.from), NUMBER_OF(s.to - 1) + 1};
 			return;
 		}
@@ -186,7 +206,9 @@ line_wait(const struct line *l, struct line_waiter *w)
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
 		enum range r = lines[i];
 
-		if (w->position == 0 || RANGE_OF(w->byte) == r)
+		if (l->plain && r != ALONE)
+			w->next[r].from = NUMBER_LIMIT;
+		else if (w->position == 0 || RANGE_OF(w->byte) == r)
 			find_waiter(l, r, &w->next[r]);
 		if (w->next[r].from < w->next[first].from)
 			first = r;
@@ -198,12 +220,31 @@ line_wait(const struct line *l, struct line_waiter *w)
 	return true;
 }
 
+/* Behind many it is reckoned from the number of the holder, or of the first who waits. */
 unsigned
-line_limit(const struct line *l)
+line_position(const struct line *l, int64_t *first)
 {
-	struct span all = {BYTE(LIMITS, 1), BYTE(LIMITS, LIMIT_MAX + 1)}, found;
-
-	return tickets_look(l->fd, F_WRLCK, all, &found) > 0
-	    ? (unsigned)NUMBER_OF(found.from)
+	struct line_waiter w = {.position = 0};
+	const struct line_holder *h = l->n == 1 ? l->holders : NULL;
+	int64_t behind = h && RANGE_OF(h->byte) == ALONE && !h->foreign
+	    ? l->end - NUMBER_OF(h->byte) - 1
 	    : 0;
+
+	*first = 0;
+	while (behind <= COUNTED && line_wait(l, &w))
+		if (w.position == 1) {
+			*first = w.byte;
+			behind = l->end - NUMBER_OF(w.byte);
+		}
+	if (behind <= COUNTED)
+		return w.position + 1;
+	return behind < 1000000 ? (unsigned)behind + 1 : 0;
+}
+
+enum lock_kind
+line_kind(int64_t byte)
+{
+	enum range r = RANGE_OF(byte);
+
+	return r == READERS ? KIND_SHARED : r == ALONE ? KIND_EXCLUSIVE : KIND_LIMIT;
 }

@@ -1,15 +1,19 @@
 /*
- * line.h - all who hold the lock of a file, and all who wait for it.
+ * line.h - all who hold the lock of a file, and all who wait for it, for people.
  *
- * Who is there say the kernel's locks, which are only asked for; whether he holds,
- * and who he is, say the blocks of the file.  Nobody is kept from anything
- * meanwhile: it is looked again where a lock was granted during a look.
+ * The kernel's locks say who is there, and are only asked for; the blocks of the file say
+ * whether he holds, and who he is.  Nobody is kept from anything meanwhile: it is looked
+ * again where a lock was granted during a look.
+ *
+ * A place in line is told of those before it alone, and asks the kernel no question whose
+ * answer it knows: the more wait, the longer each takes.
  */
 #ifndef DLOCK_FILE_LINE_H
 #define DLOCK_FILE_LINE_H
 
 #include "block.h"
-#include "place.h"
+
+enum { LINE_HOLDERS = 1000 };
 
 /* One who holds. */
 struct line_holder {
@@ -21,9 +25,13 @@ struct line_holder {
 
 struct line {
 	int fd;
-	bool used; /* there is anybody, or was when the look began */
+	int64_t end; /* tickets below this are told of */
+	size_t most; /* holders that are counted */
+	bool plain;  /* all are exclusive, as our place knows */
+	bool used;   /* there is anybody, or was when the look began */
 	bool frozen;
-	struct header header, freeze;
+	unsigned limit; /* of those who have one */
+	struct block header, freeze;
 	struct line_holder *holders; /* in the order of their grants */
 	size_t n, room;
 };
@@ -37,19 +45,26 @@ struct line_waiter {
 };
 
 /*
- * Reads who holds; `fd` is the caller's, and may be one for reading only.  1; 0: the
+ * Reads who holds; `fd` may be one for reading only.  For a place in line, which has the
+ * same file open, no more than LINE_HOLDERS are counted; NULL: for a look.  1; 0: the
  * file is none of ours; -1 with errno.  In any case line_free() it.
  */
-int line_read(struct line *, int fd, int64_t now_us);
+int line_read(struct line *, int fd, const struct place *, int64_t now_us);
 void line_free(struct line *);
 
 /* What is written of a holder; what is not known is empty. */
-void line_tell(const struct line *, const struct line_holder *, struct header *);
+void line_who(const struct line *, const struct line_holder *, struct block *);
 
 /* The next one who waits.  False: that was the last. */
 bool line_wait(const struct line *, struct line_waiter *);
 
-/* The limit of those who have one; 0: nobody has. */
-unsigned line_limit(const struct line *);
+/*
+ * Our place behind those who wait; 1: there are none, 0: too many to be counted.  *first
+ * is the byte of the first of them where nobody holds, or 0.
+ */
+unsigned line_position(const struct line *, int64_t *first);
+
+/* What kind of lock asks for this byte, or has it. */
+enum lock_kind line_kind(int64_t byte);
 
 #endif

@@ -4,10 +4,9 @@
  * Files are opened for reading only, and only those that could be ours; no lock is
  * taken, so that nobody waits for a look.
  */
-#include "block.h"
 #include "line.h"
 #include "runs.h"
-#include "store.h"
+#include "file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,21 +32,27 @@ struct looking {
 };
 
 static void
-stop(struct looking *g, enum rc rc)
+end_look(struct looking *g, enum rc rc)
 {
 	g->over = true;
 	g->rc = rc;
 }
 
 static void
-tell_entry(struct looking *g, const struct entry *e)
+stop_late(struct looking *g)
+{
+	if (!g->over && instant_now() >= g->look->until)
+		end_look(g,
+		    fault_set(g->fault, RC_AGAIN, "%s: to look at all took too long",
+			g->f->dir.where));
+}
+
+static void
+see_entry(struct looking *g, const struct entry *e)
 {
 	if (!g->over && !g->look->see(g->look->ctx, e, file_now()))
 		g->over = true;
-	if (!g->over && instant_now() >= g->look->until)
-		stop(g,
-		    fault_set(g->fault, RC_AGAIN, "%s: to look at all took too long",
-			g->f->dir.where));
+	stop_late(g);
 }
 
 static int64_t
@@ -62,165 +67,147 @@ known_text(const char *text)
 	return *text ? text : NULL;
 }
 
-static enum lock_kind
-kind_of(int64_t byte)
-{
-	enum range r = RANGE_OF(byte);
-
-	return r == READERS ? KIND_SHARED : r == ALONE ? KIND_EXCLUSIVE : KIND_LIMIT;
-}
-
-/* An entry of whom a block tells. */
 static struct entry
-entry_of(enum entry_kind kind, const char *key, int64_t byte, const struct header *who)
+empty_entry(enum entry_kind kind, const char *key)
 {
 	return (struct entry){.kind = kind,
 	    .key = key,
-	    .lock = kind_of(byte),
-	    .token = (uint64_t)who->token,
-	    .owner = known_text(who->owner),
 	    .slot = -1,
-	    .record = known_text(who->record),
-	    .since = known_time(who->granted),
+	    .since = EPOCH_NONE,
 	    .until = EPOCH_NONE};
+}
+
+/* One who holds or waits, of whom a block tells. */
+static struct entry
+person_entry(enum entry_kind kind, const char *key, const struct line *l, int64_t byte,
+    const struct block *who)
+{
+	struct entry e = empty_entry(kind, key);
+
+	e.lock = line_kind(byte);
+	e.limit = e.lock == KIND_LIMIT ? l->limit : 0;
+	e.token = (uint64_t)who->token;
+	e.owner = known_text(who->owner);
+	e.record = known_text(who->record);
+	e.since = known_time(who->granted);
+	return e;
 }
 
 /* ---- one key ---- */
 
 static void
-tell_holders(struct looking *g, const char *key, const struct line *l, unsigned limit)
+see_each_holder(struct looking *g, const char *key, const struct line *l)
 {
 	static const struct foreign stranger = {
 	    .what = "a lock of another program on the file"};
 
 	for (size_t i = 0; i < l->n && !g->over; i++) {
 		const struct line_holder *h = &l->holders[i];
-		struct header who, mark;
+		struct block who, mark;
 		struct entry e;
 
-		line_tell(l, h, &who);
-		e = entry_of(ENTRY_HOLDER, key, h->byte, &who);
-		e.limit = e.lock == KIND_LIMIT ? limit : 0;
+		line_who(l, h, &who);
+		e = person_entry(ENTRY_HOLDER, key, l, h->byte, &who);
 		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
 		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
 		e.foreign = h->foreign ? &stranger : NULL;
-		tell_entry(g, &e);
+		see_entry(g, &e);
 	}
 }
 
 static void
-tell_waiters(struct looking *g, const char *key, const struct line *l, unsigned limit)
+see_each_waiter(struct looking *g, const char *key, const struct line *l)
 {
 	struct line_waiter w = {.position = 0};
 
-	while (!g->over && line_wait(l, &w)) {
-		struct header who = {.next = 1};
+	while (l->used && !g->over && line_wait(l, &w)) {
+		struct block who = {.next = 1};
 		struct entry e;
 
 		if (!block_find(l->fd, w.byte, &who))
-			who = (struct header){.next = 1};
+			who = (struct block){.next = 1};
 		who.token = 0;
-		e = entry_of(ENTRY_WAITER, key, w.byte, &who);
-		e.limit = e.lock == KIND_LIMIT ? limit : 0;
+		e = person_entry(ENTRY_WAITER, key, l, w.byte, &who);
 		e.position = w.position;
-		tell_entry(g, &e);
+		see_entry(g, &e);
 	}
 }
 
 static void
-tell_waiting(struct looking *g, const char *key, const struct line *l)
+count_waiters(struct looking *g, const char *key, const struct line *l)
 {
 	struct line_waiter w = {.position = 0};
-	struct entry e = {.kind = ENTRY_WAITING,
-	    .key = key,
-	    .slot = -1,
-	    .since = EPOCH_NONE,
-	    .until = EPOCH_NONE};
+	struct entry e = empty_entry(ENTRY_WAITING, key);
 
-	while (instant_now() < g->look->until && line_wait(l, &w))
+	while (l->used && instant_now() < g->look->until && line_wait(l, &w))
 		;
 	e.count = w.position;
-	if (w.position > 0 && !g->over)
-		tell_entry(g, &e);
+	if (e.count > 0)
+		see_entry(g, &e);
 }
 
 static void
-tell_freeze(struct looking *g, const char *key, const struct line *l)
+see_freeze(struct looking *g, const char *key, const struct line *l)
 {
-	int64_t end = l->freeze.freeze;
-	struct entry e = {.kind = ENTRY_FREEZE,
-	    .key = key,
-	    .slot = -1,
-	    .record = known_text(l->freeze.record),
-	    .since = known_time(l->freeze.granted),
-	    .until = end == FREEZE_FOREVER ? EPOCH_NONE : end};
+	struct entry e = empty_entry(ENTRY_FREEZE, key);
 
-	if (l->frozen && !g->over)
-		tell_entry(g, &e);
+	e.record = known_text(l->freeze.record);
+	e.since = known_time(l->freeze.granted);
+	if (l->freeze.freeze != FREEZE_FOREVER)
+		e.until = l->freeze.freeze;
+	if (l->frozen)
+		see_entry(g, &e);
 }
 
 static void
-tell_unknown(struct looking *g, const char *key, const char *what)
+see_unknown(struct looking *g, const char *key, const char *what)
 {
-	tell_entry(g,
-	    &(struct entry){.kind = ENTRY_UNKNOWN,
-		.key = key,
-		.slot = -1,
-		.since = EPOCH_NONE,
-		.until = EPOCH_NONE,
-		.what = what});
+	struct entry e = empty_entry(ENTRY_UNKNOWN, key);
+
+	e.what = what;
+	see_entry(g, &e);
 }
 
 static void
-tell_last(struct looking *g, const char *key)
+see_last(struct looking *g, const char *key)
 {
 	char name[NAME_BYTES], id[ONCE_BYTES + 1] = "";
+	struct entry e = empty_entry(ENTRY_LAST, key);
 	struct run run;
-	struct entry e;
 
 	file_name(name, key, ".runs");
 	if (g->over || !runs_last(&g->f->dir, name, &run))
 		return;
 	if (encode_undo(id, sizeof id, run.id, strlen(run.id)) < 0)
 		id[0] = '\0';
-	e = (struct entry){.kind = ENTRY_LAST,
-	    .key = key,
-	    .token = (uint64_t)run.token,
-	    .slot = -1,
-	    .record = run.record,
-	    .since = run.begin,
-	    .until = run.end,
-	    .once = known_text(id),
-	    .status = run.status};
-	tell_entry(g, &e);
+	e.token = (uint64_t)run.token;
+	e.record = run.record;
+	e.since = run.begin;
+	e.until = run.end;
+	e.once = known_text(id);
+	e.status = run.status;
+	see_entry(g, &e);
 }
 
 static void
-tell_line(struct looking *g, const char *key, const struct line *l)
-{
-	unsigned limit = l->used ? line_limit(l) : 0;
-
-	tell_holders(g, key, l, limit);
-	if (l->used && g->look->brief)
-		tell_waiting(g, key, l);
-	else if (l->used)
-		tell_waiters(g, key, l, limit);
-	tell_freeze(g, key, l);
-}
-
-static void
-look_at(struct looking *g, const char *key, int fd)
+look_at_file(struct looking *g, const char *key, int fd)
 {
 	struct line l;
-	int got = line_read(&l, fd, file_now());
+	int got = line_read(&l, fd, NULL, file_now());
 
-	if (got < 0)
-		stop(g,
+	if (got < 0) {
+		end_look(g,
 		    directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
-	else if (got == 0)
-		tell_unknown(g, key, "a file that no dlock has written");
-	else
-		tell_line(g, key, &l);
+	} else if (got == 0) {
+		see_unknown(g, key, "a file that no dlock has written");
+	} else {
+		see_each_holder(g, key, &l);
+		if (g->look->brief)
+			count_waiters(g, key, &l);
+		else
+			see_each_waiter(g, key, &l);
+		see_freeze(g, key, &l);
+	}
 	line_free(&l);
 }
 
@@ -247,7 +234,7 @@ refuse_hidden(struct looking *g)
 
 	if (g->hidden > 1)
 		snprintf(more, sizeof more, " (and %" PRIu64 " more)", g->hidden - 1);
-	stop(g,
+	end_look(g,
 	    fault_set(g->fault, RC_DENIED,
 		"%s: Permission denied: %.60s may not be read%s, and says alone who holds it",
 		g->f->dir.where, g->first_hidden, more));
@@ -262,14 +249,14 @@ look_at_opened(
     struct looking *g, const char *key, int at, const char *path, enum rc rc, int fd)
 {
 	if (rc == RC_OK) {
-		look_at(g, key, fd);
+		look_at_file(g, key, fd);
 		close(fd);
 	} else if (rc == RC_DENIED && is_hidden(at, path)) {
 		note_hidden(g, path);
 	} else if (rc == RC_DENIED) {
-		tell_unknown(g, key, g->fault->text);
+		see_unknown(g, key, g->fault->text);
 	} else if (rc != RC_LOST) {
-		stop(g, rc);
+		end_look(g, rc);
 	}
 }
 
@@ -280,7 +267,7 @@ look_at_opened(
  * can be none.
  */
 static bool
-key_of(char key[KEY_BYTES + 1], const char *path)
+key_of_path(char key[KEY_BYTES + 1], const char *path)
 {
 	char encoded[NAME_BYTES], back[NAME_BYTES];
 	size_t n = 0;
@@ -298,19 +285,6 @@ key_of(char key[KEY_BYTES + 1], const char *path)
 	return strcmp(back, path) == 0;
 }
 
-static void
-look_at_leaf(struct looking *g, int at, const char *path, const char *leaf)
-{
-	char key[KEY_BYTES + 1];
-	int fd = -1;
-	enum rc rc;
-
-	if (!key_of(key, path))
-		return;
-	rc = directory_open_leaf(&g->f->dir, at, leaf, DIRECTORY_LOOK, &fd, g->fault);
-	look_at_opened(g, key, at, leaf, rc, fd);
-}
-
 static bool
 ends_in(const char *name, size_t n, const char *end)
 {
@@ -319,64 +293,62 @@ ends_in(const char *name, size_t n, const char *end)
 	return n > m && strcmp(name + n - m, end) == 0;
 }
 
-static void walk(struct looking *g, int at, char *path, size_t n);
+static void walk_directory(struct looking *g, int at, char *path, size_t n);
 
 /* The directory of longer keys.  One that is not to be trusted has none of ours. */
 static void
 walk_below(struct looking *g, int above, char *path, size_t n, const char *step)
 {
-	int at = fcntl(above, F_DUPFD_CLOEXEC, 3);
-	enum rc rc;
+	int at;
+	enum rc rc = directory_open_step(
+	    &g->f->dir, above, step, DIRECTORY_LOOK, &at, g->fault);
 
-	rc = at < 0 ? directory_failed(&g->f->dir, "cannot look at it", g->fault)
-		    : directory_descend(&g->f->dir, &at, step, DIRECTORY_LOOK, g->fault);
-	if (rc == RC_OK)
-		walk(g, at, path, n);
-	else if (rc == RC_SYSTEM)
-		stop(g, rc);
-	else if (rc == RC_DENIED && is_hidden(above, step))
-		note_hidden(g, step);
-	if (at >= 0)
+	if (rc == RC_OK) {
+		walk_directory(g, at, path, n);
 		close(at);
+	} else if (rc == RC_SYSTEM) {
+		end_look(g, rc);
+	} else if (rc == RC_DENIED && is_hidden(above, step)) {
+		note_hidden(g, step);
+	}
 }
 
 /* `path` leads to the directory, `n` are its bytes. */
 static void
 look_at_name(struct looking *g, int at, char *path, size_t n, const char *name)
 {
+	char key[KEY_BYTES + 1];
 	size_t length = strlen(name);
+	bool is_lock = ends_in(name, length, suffix),
+	     is_step = length == NAME_CHUNK + 1 && ends_in(name, length, "+");
+	int fd = -1;
+	enum rc rc;
 
 	if (n + length + 2 > NAME_BYTES)
 		return;
-	if (ends_in(name, length, suffix)) {
-		snprintf(path + n, NAME_BYTES - n, "%s", name);
-		look_at_leaf(g, at, path, name);
-	} else if (length == NAME_CHUNK + 1 && ends_in(name, length, "+")) {
-		snprintf(path + n, NAME_BYTES - n, "%s/", name);
+	snprintf(path + n, NAME_BYTES - n, is_step ? "%s/" : "%s", name);
+	if (is_lock && key_of_path(key, path)) {
+		rc = directory_open_leaf(
+		    &g->f->dir, at, name, DIRECTORY_LOOK, &fd, g->fault);
+		look_at_opened(g, key, at, name, rc, fd);
+	} else if (is_step) {
 		walk_below(g, at, path, n + length + 1, name);
 	}
 }
 
 static void
-walk(struct looking *g, int at, char *path, size_t n)
+walk_directory(struct looking *g, int at, char *path, size_t n)
 {
-	int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	DIR *d = directory_list(at);
 	const struct dirent *entry;
 
 	if (!d) {
-		stop(g, directory_failed(&g->f->dir, "cannot list it", g->fault));
-		if (fd >= 0)
-			close(fd);
+		end_look(g, directory_failed(&g->f->dir, "cannot list it", g->fault));
 		return;
 	}
 	while (!g->over && (entry = readdir(d))) {
-		if (instant_now() >= g->look->until)
-			stop(g,
-			    fault_set(g->fault, RC_AGAIN,
-				"%s: to look at all took too long", g->f->dir.where));
-		else
-			look_at_name(g, at, path, n, entry->d_name);
+		look_at_name(g, at, path, n, entry->d_name);
+		stop_late(g);
 	}
 	closedir(d);
 }
@@ -392,7 +364,7 @@ look_at_key(struct looking *g)
 	file_name(path, key, suffix);
 	rc = directory_open_file(&g->f->dir, path, DIRECTORY_LOOK, &fd, g->fault);
 	look_at_opened(g, key, g->f->dir.fd, path, rc, fd);
-	tell_last(g, key);
+	see_last(g, key);
 }
 
 enum rc
@@ -406,7 +378,7 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 	if (rc == RC_OK && look->key)
 		look_at_key(&g);
 	else if (rc == RC_OK)
-		walk(&g, f->dir.fd, path, 0);
+		walk_directory(&g, f->dir.fd, path, 0);
 	else if (rc != RC_LOST) /* it has not been made yet */
 		return rc;
 	if (g.hidden && !g.over)

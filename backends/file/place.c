@@ -1,20 +1,10 @@
 /* place.c - joins the line on a lock file, and says what is before us. */
 #include "place.h"
 
-#include "header.h"
-
 #include <errno.h>
 #include <fcntl.h>
 
-enum {
-	COUNTED = 32,   /* places further back than this are reckoned from the numbers */
-	HOLDERS = 1000, /* more than this are not counted */
-};
-
 #define END BYTE(RANGES, 0)
-
-/* The ranges in which tickets are. */
-static const enum range lines[] = {ALONE, LIMITED, READERS};
 
 static const struct span others = {BYTE(LIMITED, 0), END}; /* than exclusive */
 static const struct span slots = {BYTE(SLOTS, 0), BYTE(SLOTS, LIMIT_MAX)};
@@ -56,34 +46,35 @@ place_is_used(int fd)
 
 /* Somebody's limit in [from, to), which he has locked for reading. */
 static int
-look_for_limit(const struct place *p, unsigned from, unsigned to, struct crowd *other)
+look_for_limit(const struct place *p, unsigned from, unsigned to, unsigned *limit)
 {
 	struct span found;
 	int got = tickets_look(
 	    p->fd, F_WRLCK, (struct span){BYTE(LIMITS, from), BYTE(LIMITS, to)}, &found);
 
 	if (got > 0)
-		*other = (struct crowd){
-		    .kind = KIND_LIMIT, .limit = (unsigned)NUMBER_OF(found.from)};
+		*limit = (unsigned)NUMBER_OF(found.from);
 	return got;
 }
 
 int
-place_refuses(struct place *p, struct crowd *other)
+place_refuses(struct place *p, enum lock_kind *other, unsigned *limit)
 {
 	struct span found;
 	int got;
 
 	if (kind_is_exclusive(p->kind))
 		return 0;
+	*other = KIND_LIMIT;
 	if (p->kind == KIND_SHARED)
-		return look_for_limit(p, 1, LIMIT_MAX + 1, other);
-	*other = (struct crowd){.kind = KIND_SHARED};
+		return look_for_limit(p, 1, LIMIT_MAX + 1, limit);
 	got = tickets_look(p->fd, F_RDLCK, numbers(READERS, 1, NUMBER_LIMIT), &found);
+	if (got != 0)
+		*other = KIND_SHARED;
 	if (got == 0)
-		got = look_for_limit(p, 1, p->limit, other);
+		got = look_for_limit(p, 1, p->limit, limit);
 	if (got == 0)
-		got = look_for_limit(p, p->limit + 1, LIMIT_MAX + 1, other);
+		got = look_for_limit(p, p->limit + 1, LIMIT_MAX + 1, limit);
 	return got != 0 ? got : tickets_lock(p->fd, F_RDLCK, BYTE(LIMITS, p->limit));
 }
 
@@ -255,93 +246,6 @@ place_leave(struct place *p)
 	if (p->fd >= 0)
 		tickets_unlock_all(p->fd);
 	if (p->fd >= 0 && p->slot >= 0)
-		tickets_ring(p->fd);
+		tickets_wake(p->fd);
 	place_init(p, p->fd, p->kind, p->limit);
-}
-
-/* ---- what is to be seen of it ---- */
-
-static int64_t
-first_number(const struct place *p, enum range l, int64_t below)
-{
-	int64_t byte = tickets_first(p->fd, numbers(l, 1, below));
-
-	return byte > 0 ? NUMBER_OF(byte) : 0;
-}
-
-/* Who is before us has a number below this; for want of one of our own, everybody. */
-static int64_t
-end_before(const struct place *p)
-{
-	return p->ticket ? p->ticket : NUMBER_LIMIT;
-}
-
-/*
- * Who holds it, if the first exclusive ticket of others is `alone` (0: none).  That one
- * alone has no `first`.
- */
-static void
-see_holders(const struct place *p, int64_t alone, struct crowd *c)
-{
-	int64_t below = alone ? alone : end_before(p);
-	int64_t reader = first_number(p, READERS, below),
-		slot = reader ? 0 : tickets_first(p->fd, slots);
-
-	if (reader) {
-		c->kind = KIND_SHARED;
-		c->holders = tickets_count(
-		    p->fd, numbers(READERS, reader, below), HOLDERS);
-		c->first = BYTE(READERS, reader);
-	} else if (slot) {
-		look_for_limit(p, 1, LIMIT_MAX + 1, c);
-		c->holders = tickets_count(p->fd, slots, HOLDERS);
-		c->first = slot;
-	} else {
-		c->holders = alone ? 1 : 0;
-	}
-}
-
-/*
- * How many tickets of all lines are in [from, ours), from the first that waits or is
- * `alone`.
- */
-static unsigned
-count_tickets(const struct place *p, int64_t from)
-{
-	int64_t end = end_before(p);
-	unsigned n = 0;
-
-	if (end - from > COUNTED)
-		return end - from < 1000000 ? (unsigned)(end - from) : 0;
-	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-		n += tickets_count(p->fd, numbers(lines[i], from, end), COUNTED);
-	return n;
-}
-
-/*
- * Those before us who wait, and we; if `alone` holds the lock it is the one of them that
- * does not.
- */
-static unsigned
-find_position(const struct place *p, int64_t alone, bool holds)
-{
-	int64_t limited = p->plain || p->kind == KIND_SHARED
-	    ? 0
-	    : first_number(p, LIMITED, end_before(p));
-	int64_t from = alone && (!limited || alone < limited) ? alone : limited;
-	unsigned n = from ? count_tickets(p, from) : 0;
-
-	return from && n == 0 ? 0 : n + (holds ? 0 : 1);
-}
-
-void
-place_see(const struct place *p, struct crowd *c)
-{
-	int64_t alone = first_number(p, ALONE, end_before(p));
-
-	*c = (struct crowd){
-	    .kind = KIND_EXCLUSIVE, .holders = alone ? 1 : 0, .first = alone};
-	if (!p->plain)
-		see_holders(p, alone, c);
-	c->position = find_position(p, alone, alone && c->kind == KIND_EXCLUSIVE);
 }

@@ -65,10 +65,10 @@
  * When these are gone it looks again.  For any slot the kernel cannot be waited
  * for.  Only the first of the line needs it, and sleeps until the kernel tells
  * that somebody has let go of the file (tickets_watch), then looks, and looks
- * again after 1, 2, 4, ... ms.  An orderly holder rings after it has unlocked,
+ * again after 1, 2, 4, ... ms.  An orderly holder wakes it after it has unlocked,
  * so that the first look sees it.  One that dies is told of just before the
  * kernel takes its locks; if that takes the time t, for want of a processor, the
- * later looks see it after 2t at most.  That it has begun to watch is news, too;
+ * later looks see it after 2t at most.  That it has begun to watch wakes it, too;
  * there is no look without any.
  *
  * WHO DIES, at whatever step, has no byte any more, and so is as if it had never
@@ -100,6 +100,12 @@ enum { META = 0 };
 
 enum range { ALONE, LIMITED, SLOTS, LIMITS, READERS, RANGES };
 
+/*
+ * Numbers of tickets are below this, as are tokens and times: 18 digits.  Clocks reach
+ * half of that in the year 17,800.
+ */
+#define NUMBER_LIMIT INT64_C(1000000000000000000)
+
 /* Byte `n` of a range, which has room for NUMBER_LIMIT. */
 #define BYTE(range, n) (((int64_t)(range) << 60) + (n))
 #define RANGE_OF(byte) ((enum range)((byte) >> 60))
@@ -121,15 +127,6 @@ struct place {
 	bool any; /* one byte of that is enough */
 };
 
-/* Who holds the lock, and who is before us. */
-struct crowd {
-	enum lock_kind kind; /* of the holders */
-	unsigned holders;    /* 0: nobody, or too many to be counted */
-	unsigned limit;      /* if it has one */
-	unsigned position;   /* ours; 1: next, 0: not known */
-	int64_t first;       /* the byte of the first of them; 0: nobody */
-};
-
 /* Not in line yet, on this file. */
 void place_init(struct place *, int fd, enum lock_kind, unsigned limit);
 
@@ -138,10 +135,10 @@ bool place_is_used(int fd);
 
 /*
  * With META locked, and before anything else: is the key in use by a kind that
- * does not go with ours?  1: *other is that one, with its limit; 0: no, and our
+ * does not go with ours?  1: *other is that one, with its *limit; 0: no, and our
  * own limit is known to others from now on; -1 with errno.
  */
-int place_refuses(struct place *, struct crowd *other);
+int place_refuses(struct place *, enum lock_kind *other, unsigned *limit);
 
 /*
  * With META locked: the number we are to have, above all that are alive, and
@@ -185,8 +182,5 @@ void place_granted(struct place *);
 
 /* Gives all back, and tells those who wait for a slot. */
 void place_leave(struct place *);
-
-/* For people. */
-void place_see(const struct place *, struct crowd *);
 
 #endif

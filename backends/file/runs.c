@@ -1,274 +1,361 @@
-/* runs.c - remembers runs in a file, and reads what is remembered there. */
+/* runs.c - remembers the runs of jobs, and finds out whether a job has been done. */
 #include "runs.h"
 
+#include "block.h"
+
+#include "backends/common/text.h"
+#include "backends/common/sha256.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/types.h>
 #include <unistd.h>
 
-enum { BUFFER = 16 * RUN_LINE };
-
-/* An ID, after its run has ended: microseconds. */
-#define KEPT (400 * 24 * 3600 * INT64_C(1000000))
-
-/* ---- the file, line by line ---- */
-
-struct reader {
-	int fd;
-	bool skip; /* the rest of a line that is too long */
-	size_t at, n;
-	char buffer[BUFFER];
+enum {
+	ID_CHARS = 200, /* an ID that is longer when encoded is named by its hash */
+	SWEEP = 64,     /* files of an old era that are deleted at a time */
 };
 
-static struct reader *
-reader_new(int fd)
-{
-	struct reader *in = malloc(sizeof *in);
+#define ERA (400 * 24 * 3600 * INT64_C(1000000))
 
-	if (!in)
-		return NULL;
-	in->fd = fd;
-	in->skip = false;
-	in->at = in->n = 0;
-	lseek(fd, 0, SEEK_SET);
-	return in;
+static const char last_name[] = "last", good_name[] = "good", new_name[] = "new";
+
+/* ---- a run as a line of text ---- */
+
+static const char no_id[] = "."; /* the ID "." is encoded as %2E */
+
+bool
+run_parse(struct run *r, const char *line, size_t n)
+{
+	const char *s = line, *end = line + n, *blank;
+	int64_t status;
+
+	*r = (struct run){.begin = block_number(&s, end)};
+	r->end = block_number(&s, end);
+	status = block_number(&s, end);
+	r->token = block_number(&s, end);
+	blank = memchr(s, ' ', (size_t)(end - s));
+	if (r->begin < 0 || r->end < 0 || status < 0 || status > 255 || r->token < 0 ||
+	    !blank || blank == s || blank + 1 == end)
+		return false;
+	if (blank - s >= (ptrdiff_t)sizeof r->id ||
+	    end - blank > (ptrdiff_t)sizeof r->record || memchr(line, '\0', n))
+		return false; /* torn, or not ours */
+	r->status = (int)status;
+	if (blank - s != 1 || *s != *no_id)
+		memcpy(r->id, s, (size_t)(blank - s));
+	memcpy(r->record, blank + 1, (size_t)(end - blank - 1));
+	return true;
 }
 
-/* More bytes behind those that are left.  1, 0 at the end, -1 with errno. */
-static int
-fill(struct reader *in)
+size_t
+run_format(const struct run *r, char line[RUN_LINE])
 {
-	ssize_t got;
+	return (size_t)snprintf(line, RUN_LINE,
+	    "%" PRId64 " %" PRId64 " %d %" PRId64 " %s %s\n", r->begin, r->end, r->status,
+	    r->token, *r->id ? r->id : no_id, *r->record ? r->record : "{}");
+}
 
-	if (in->at == 0 && in->n == sizeof in->buffer) {
-		in->skip = true;
-		in->n = 0;
+/* ---- what a job asks ---- */
+
+/* What stands there as "who", which whoever prints it makes harmless. */
+static void
+who_of(const struct run *r, char *who, size_t size)
+{
+	static const char name[] = "\"who\":\"";
+	const char *at = strstr(r->record, name);
+
+	at = at ? at + strlen(name) : "";
+	snprintf(who, size, "%.*s", (int)strcspn(at, "\"\\"), at);
+}
+
+enum rc
+run_refuse(
+    const struct run *r, const struct job *job, int64_t now_us, struct fault *fault)
+{
+	char id[ENCODED_BYTES], who[100];
+	int64_t ago = now_us - r->begin, cooldown = job->cooldown / 1000;
+
+	if (r->status != 0)
+		return RC_OK;
+	if (job->once && encode_key(id, sizeof id, job->once) > 0 &&
+	    strcmp(id, r->id) == 0) {
+		who_of(r, who, sizeof who);
+		return refuse_done(fault, job, r->begin / 1000, who);
 	}
-	memmove(in->buffer, in->buffer + in->at, in->n - in->at);
-	in->n -= in->at;
-	in->at = 0;
-	do
-		got = read(in->fd, in->buffer + in->n, sizeof in->buffer - in->n);
-	while (got < 0 && errno == EINTR);
-	in->n += got > 0 ? (size_t)got : 0;
-	return got > 0 ? 1 : (int)got;
+	/*
+	 * A clock that was set back makes a run lie in the future: by so much it may be
+	 * wrong, not by more.
+	 */
+	if (ago < cooldown && -ago < cooldown)
+		return refuse_recent(fault, job, ago > 0 ? ago * 1000 : 0);
+	return RC_OK;
 }
+
+/* ---- the files ---- */
 
 /*
- * The next run that can be read; what is not ended by a newline is none.  1, 0 at the
- * end, -1 with errno.
+ * A key's directory of runs, as a directory of its own.  With RC_OK its descriptor is the
+ * caller's.
  */
-static int
-next_run(struct reader *in, struct run *r)
-{
-	for (;;) {
-		char *line = in->buffer + in->at,
-		     *end = memchr(line, '\n', in->n - in->at);
-		bool whole = !in->skip;
-		int got;
-
-		if (!end) {
-			got = fill(in);
-			if (got <= 0)
-				return got;
-			continue;
-		}
-		in->at += (size_t)(end - line) + 1;
-		in->skip = false;
-		if (whole && run_parse(r, line, (size_t)(end - line)))
-			return 1;
-	}
-}
-
-/* Of a file that a stranger may have blown up, nothing is read. */
 static enum rc
-open_runs(const struct directory *d, const char *name, enum directory_use use, int *fd,
-    struct stat *st, struct fault *fault)
+open_runs(struct directory *runs, const struct directory *d, const char *name,
+    enum directory_use use, struct fault *fault)
 {
-	enum rc rc = directory_open_file(d, name, use, fd, fault);
+	const char *step;
+	int above;
+	enum rc rc = directory_open_steps(d, name, use, &above, &step, fault);
 
 	if (rc != RC_OK)
 		return rc;
-	if (fstat(*fd, st) == 0 && st->st_size <= RUNS_MOST)
-		return RC_OK;
-	close(*fd);
-	return fault_set(fault, RC_PROTOCOL,
-	    "%s: %.60s is larger than any file that dlock writes: remove it", d->where,
-	    name);
+	*runs = *d;
+	snprintf(runs->where, sizeof runs->where, "%.250s/%.120s", d->where, step);
+	rc = directory_open_step(d, above, step, use, &runs->fd, fault);
+	close(above);
+	return rc;
+}
+
+/* RC_LOST: there is none. */
+static enum rc
+load_run(
+    const struct directory *runs, const char *name, struct run *r, struct fault *fault)
+{
+	char text[RUN_LINE], *end = NULL;
+	ssize_t n;
+	int fd;
+	enum rc rc = directory_open_file(runs, name, DIRECTORY_LOOK, &fd, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	n = read(fd, text, sizeof text);
+	if (n < 0)
+		rc = directory_failed(runs, "cannot read what has been run", fault);
+	else
+		end = memchr(text, '\n', (size_t)n);
+	if (rc == RC_OK && (!end || !run_parse(r, text, (size_t)(end - text))))
+		rc = RC_LOST;
+	close(fd);
+	return rc;
+}
+
+/* The whole file appears under its name, or nothing changes. */
+static enum rc
+store_run(const struct directory *runs, const char *name, const struct run *r,
+    struct fault *fault)
+{
+	char line[RUN_LINE];
+	size_t n = run_format(r, line);
+	const char *leaf;
+	int fd, at;
+	enum rc rc = directory_open_steps(runs, name, DIRECTORY_MAKE, &at, &leaf, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	rc = directory_open_leaf(runs, runs->fd, new_name, DIRECTORY_MAKE, &fd, fault);
+	errno = ENOSPC; /* what a short write means */
+	if (rc == RC_OK &&
+	    (ftruncate(fd, 0) != 0 || pwrite(fd, line, n, 0) != (ssize_t)n ||
+		renameat(runs->fd, new_name, at, leaf) != 0)) {
+		rc = directory_failed(runs, "cannot write down what has been run", fault);
+		unlinkat(runs->fd, new_name, 0);
+		close(fd);
+	} else if (rc == RC_OK) {
+		close(fd);
+	}
+	close(at);
+	return rc;
+}
+
+/* The file of an ID, which is encoded already. */
+static void
+name_id(char out[NAME_MAX + 1], int64_t era, const char *id)
+{
+	int n = snprintf(out, NAME_MAX + 1, "%" PRId64 "/%.*s", era, ID_CHARS, id);
+	unsigned char hash[SHA256_BYTES];
+
+	if (strlen(id) <= ID_CHARS)
+		return;
+	n -= ID_CHARS;
+	out[n++] = '+'; /* which no encoded ID has */
+	sha256(hash, id, strlen(id));
+	for (size_t i = 0; i < sizeof hash; i++)
+		n += snprintf(out + n, 3, "%02x", hash[i]);
+}
+
+/* The next of the eras that are there; -1: that was the last one. */
+static int64_t
+next_era(DIR *list)
+{
+	const struct dirent *e;
+
+	while ((e = readdir(list))) {
+		const char *s = e->d_name;
+		int64_t era = block_number(&s, s + strlen(s));
+
+		if (era >= 0)
+			return era;
+	}
+	return -1;
 }
 
 /* ---- has it been done? ---- */
+
+static enum rc
+check_run(const struct directory *runs, const char *name, const struct job *job,
+    int64_t now_us, struct fault *fault)
+{
+	struct run run;
+	enum rc rc = load_run(runs, name, &run, fault);
+
+	if (rc == RC_OK)
+		return run_refuse(&run, job, now_us, fault);
+	return rc == RC_LOST ? RC_OK : rc;
+}
+
+static enum rc
+check_eras(const struct directory *runs, const struct job *job, int64_t now_us,
+    struct fault *fault)
+{
+	char id[ENCODED_BYTES], name[NAME_MAX + 1];
+	DIR *list = directory_list(runs->fd);
+	enum rc rc = RC_OK;
+	int64_t era;
+
+	if (!list)
+		return directory_failed(runs, "cannot list what has been run", fault);
+	encode_key(id, sizeof id, job->once);
+	while (rc == RC_OK && (era = next_era(list)) >= 0) {
+		name_id(name, era, id);
+		rc = check_run(runs, name, job, now_us, fault);
+	}
+	closedir(list);
+	return rc;
+}
 
 enum rc
 runs_check(const struct directory *d, const char *name, const struct job *job,
     int64_t now_us, struct fault *fault)
 {
-	struct past past = {.once = false};
-	struct reader *in;
-	struct run run;
-	struct stat st;
-	int fd, got = -1;
-	enum rc rc = open_runs(d, name, DIRECTORY_MAKE, &fd, &st, fault);
+	struct directory runs;
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
 
 	if (rc != RC_OK)
 		return rc;
-	errno = ENOMEM;
-	in = reader_new(fd);
-	while (in && (got = next_run(in, &run)) > 0)
-		past_add(&past, &run, job, now_us);
-	if (got < 0)
-		rc = directory_failed(d, "cannot read what has been run", fault);
-	else if (past.once || past.recent)
-		rc = past_tell(&past, job, fault);
-	free(in);
-	close(fd);
+	if (job->once)
+		rc = check_eras(&runs, job, now_us, fault);
+	if (rc == RC_OK)
+		rc = check_run(&runs, last_name, job, now_us, fault);
+	if (rc == RC_OK)
+		rc = check_run(&runs, good_name, job, now_us, fault);
+	close(runs.fd);
 	return rc;
 }
 
 /* ---- remembering ---- */
 
-/* Writes all of it at the end of the file of `size` bytes, or nothing. */
-static int
-append(int fd, off_t size, const char *line, size_t n)
+/* A run that seems to lie in the future is given up for any that does not. */
+static enum rc
+copy_to_good(const struct directory *runs, const struct run *r, int64_t now_us,
+    struct fault *fault)
 {
-	char whole[RUN_LINE + 1] = "\n", last = '\n';
-	bool torn = size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n';
-	ssize_t wrote;
-	int error;
+	struct run good;
+	enum rc rc = load_run(runs, good_name, &good, fault);
 
-	memcpy(whole + torn, line, n);
-	wrote = pwrite(fd, whole, n + torn, size);
-	if (wrote == (ssize_t)(n + torn))
-		return 0;
-	error = wrote < 0 ? errno : ENOSPC;
-	if (ftruncate(fd, size) != 0)
-		error = errno;
-	errno = error;
-	return -1;
+	if (rc != RC_OK && rc != RC_LOST)
+		return rc;
+	if (r->begin > now_us ||
+	    (rc == RC_OK && good.begin > r->begin && good.begin <= now_us))
+		return RC_OK;
+	return store_run(runs, good_name, r, fault);
 }
 
-/* Which of the lines is that of the youngest run that ended with 0; 0: none. */
-static long
-find_youngest(struct reader *in, int64_t now_us)
+/* `last` can be replaced then. */
+static enum rc
+copy_last(const struct directory *runs, int64_t now_us, struct fault *fault)
 {
-	int64_t begin = -1;
-	long youngest = 0;
-	struct run r;
+	char name[NAME_MAX + 1];
+	struct run last;
+	enum rc rc = load_run(runs, last_name, &last, fault);
 
-	for (long n = 1; next_run(in, &r) > 0; n++)
-		if (r.status == 0 && r.begin > begin && r.begin <= now_us) {
-			begin = r.begin;
-			youngest = n;
-		}
-	return youngest;
+	if (rc != RC_OK || last.status != 0)
+		return rc == RC_LOST ? RC_OK : rc;
+	name_id(name, now_us / ERA, last.id);
+	if (*last.id)
+		rc = store_run(runs, name, &last, fault);
+	return rc == RC_OK ? copy_to_good(runs, &last, now_us, fault) : rc;
 }
 
-/* All that may still be asked for, from one file to the other. */
-static bool
-copy_wanted(int from, FILE *to, int64_t now_us)
+/* As many files of an era as may be deleted in one go. */
+static void
+sweep_era(const struct directory *runs, int64_t era)
 {
-	struct reader *in = reader_new(from);
-	long youngest = in ? find_youngest(in, now_us) : 0;
-	char line[RUN_LINE] = "";
-	bool good = in != NULL;
-	struct run r;
-	int got = 0;
-
-	free(in);
-	in = reader_new(from);
-	for (long n = 1; in && good && (got = next_run(in, &r)) > 0; n++) {
-		size_t length = run_format(&r, line);
-
-		if (r.status == 0 && (n == youngest || (*r.id && r.end > now_us - KEPT)))
-			good = fwrite(line, length, 1, to) == 1;
-	}
-	good = good && in && got == 0;
-	free(in);
-	return good;
-}
-
-/* On the disk before it takes the place of what may be there for months. */
-static bool
-write_anew(int from, int to, const char *line, size_t n, int64_t now_us)
-{
-	FILE *out = fdopen(to, "w");
-	bool good;
-
-	if (!out) {
-		close(to);
-		return false;
-	}
-	good = ftruncate(to, 0) == 0 && copy_wanted(from, out, now_us) &&
-	    fwrite(line, n, 1, out) == 1;
-	good = good && fflush(out) == 0 && fdatasync(to) == 0;
-	return fclose(out) == 0 && good;
-}
-
-static bool
-replace(const struct directory *d, const char *name, int fd, const char *line, size_t n,
-    int64_t now_us)
-{
-	char fresh[PATH_MAX];
+	const struct dirent *e;
 	struct fault ignored;
-	int to;
+	char name[24];
+	DIR *list;
+	int at;
 
-	snprintf(fresh, sizeof fresh, "%s.new", name);
-	if (directory_open_file(d, fresh, DIRECTORY_MAKE, &to, &ignored) != RC_OK)
-		return false;
-	if (write_anew(fd, to, line, n, now_us) &&
-	    renameat(d->fd, fresh, d->fd, name) == 0)
-		return true;
-	unlinkat(d->fd, fresh, 0);
-	return false;
+	snprintf(name, sizeof name, "%" PRId64, era);
+	if (directory_open_step(runs, runs->fd, name, DIRECTORY_CHANGE, &at, &ignored) !=
+	    RC_OK)
+		return;
+	list = directory_list(at);
+	for (int i = 0; list && i < SWEEP && (e = readdir(list)); i++)
+		unlinkat(at, e->d_name, 0);
+	if (list)
+		closedir(list);
+	close(at);
+	unlinkat(runs->fd, name, AT_REMOVEDIR); /* unless something is left */
+}
+
+static void
+sweep(const struct directory *runs, int64_t now_us)
+{
+	DIR *list = directory_list(runs->fd);
+	int64_t era;
+
+	while (list && (era = next_era(list)) >= 0)
+		if (era < now_us / ERA - 1)
+			sweep_era(runs, era);
+	if (list)
+		closedir(list);
 }
 
 enum rc
 runs_remember(
     const struct directory *d, const char *name, const struct run *r, struct fault *fault)
 {
-	char line[RUN_LINE];
-	size_t n = run_format(r, line);
-	struct stat st;
-	bool done;
-	int fd;
-	enum rc rc = open_runs(d, name, DIRECTORY_MAKE, &fd, &st, fault);
+	struct directory runs;
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
 
 	if (rc != RC_OK)
 		return rc;
-	done = st.st_size / RUNS_STEP != (st.st_size + (off_t)n) / RUNS_STEP &&
-	    replace(d, name, fd, line, n, r->end);
-	if (!done && append(fd, st.st_size, line, n) != 0)
-		rc = directory_failed(d, "cannot write down what has been run", fault);
-	close(fd);
+	rc = copy_last(&runs, r->end, fault);
+	if (rc == RC_OK)
+		rc = store_run(&runs, last_name, r, fault);
+	if (rc == RC_OK)
+		sweep(&runs, r->end);
+	close(runs.fd);
 	return rc;
 }
 
 /* ---- looking ---- */
 
-/* In more than enough bytes of the end for a few lines, if these are ours. */
 bool
 runs_last(const struct directory *d, const char *name, struct run *r)
 {
-	struct reader *in = NULL;
 	struct fault ignored;
-	bool found = false;
-	struct stat st;
-	struct run run;
-	int fd;
+	struct directory runs;
+	bool found;
 
-	if (open_runs(d, name, DIRECTORY_LOOK, &fd, &st, &ignored) != RC_OK)
+	if (open_runs(&runs, d, name, DIRECTORY_LOOK, &ignored) != RC_OK)
 		return false;
-	in = reader_new(fd);
-	if (in && st.st_size > BUFFER)
-		in->skip = lseek(fd, st.st_size - BUFFER, SEEK_SET) > 0;
-	while (in && next_run(in, &run) > 0) {
-		*r = run;
-		found = true;
-	}
-	free(in);
-	close(fd);
+	found = load_run(&runs, last_name, r, &ignored) == RC_OK;
+	close(runs.fd);
 	return found;
 }

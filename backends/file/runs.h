@@ -1,42 +1,72 @@
 /*
- * runs.h - what has been run under a key, for --once and --cooldown.
+ * runs.h - the runs of a key's jobs, for --once, --cooldown and `status`.
  *
- * A text beside the lock file, in a file of its own, with one line for each run
- * (past.h).  The last line is the last run.  It is written with META of the lock
- * file locked, in one write at the end, while we still hold the lock; so a run
- * whose dlock was killed before that has not been.  Like the lock file it is not
- * forced to the disk: after a crash of the machine the last runs may be missing.
+ * Beside the lock file lies a directory of the key's own, with one small file for each
+ * run that somebody may still ask for:
  *
- * Each time it has grown by RUNS_STEP, it is written anew without what nobody
- * asks for any more, to a file that then takes its name.
+ *	last	    the last run, whatever it ended with
+ *	good	    of the runs before it that ended with 0, the one that began last
+ *	ERA/ID	    the run of that ID before it that ended with 0
+ *	new	    a file that is being written; it gets one of the other names
+ *
+ * Each is one line of text, and what is no such line is no run:
+ *
+ *	BEGIN END STATUS TOKEN ID RECORD
+ *
+ * BEGIN and END are microseconds since the epoch; ID is encoded as keys are in names of
+ * files, and "." if there is none; RECORD is the JSON of who it was.
+ *
+ * ONE STEP.  A run is remembered by renaming `new` to `last`.  Before that, the run in
+ * `last` is copied to the files in which it is looked for later.  So a dlock that is
+ * killed at any line has remembered its run or has not, and no other run is lost.
+ * META of the lock file is locked meanwhile, and the lock is still ours.  Like the lock
+ * file, no file is forced to the disk: a crash of the machine may take the last runs.
+ *
+ * 400 DAYS.  ERA counts periods of 400 days since the epoch, and is that of the time of
+ * the copy.  An ID is looked for in every era that is there, so that a wrong clock
+ * hides no run.  A dlock that remembers a run deletes a few files of each era but this
+ * one and the last: more than it adds, and few enough to cost nothing, however many
+ * IDs there are.  For the same reason nobody ever lists a whole era.
  */
 #ifndef DLOCK_FILE_RUNS_H
 #define DLOCK_FILE_RUNS_H
 
 #include "directory.h"
-#include "past.h"
 
-enum {
-	RUNS_STEP = 256 * 1024,
-	RUNS_MOST = 1 << 30, /* bytes that are read at all */
+#include "backends/common/url.h"
+
+/* no line of ours is longer */
+enum { RUN_LINE = 4 * 20 + ENCODED_BYTES + RECORD_BYTES + 8 };
+
+struct run {
+	int64_t begin, end, token;
+	int status;
+	char id[ENCODED_BYTES]; /* encoded; "" for none */
+	char record[RECORD_BYTES];
 };
 
+/* Reads a line without its newline.  False: it is no run; *r is undefined then. */
+bool run_parse(struct run *r, const char *line, size_t n);
+
+/* The way back, with newline and NUL.  Returns the length. */
+size_t run_format(const struct run *r, char line[RUN_LINE]);
+
+/* RC_DONE and a sentence: this run has done the job.  RC_OK: it has not. */
+enum rc run_refuse(
+    const struct run *, const struct job *, int64_t now_us, struct fault *);
+
 /*
- * Has the job been done, as far as the file `name` in the directory says, which
- * is made if it is not there?  RC_OK: no.  RC_DONE: yes, and when, by whom.
- * RC_PROTOCOL: the file is none that dlock writes.
+ * Has the job been done, as far as the runs in the directory `name` say?  It is made if
+ * it is not there.  RC_OK: no.  RC_DONE: yes, with a sentence.  With META locked.
  */
 enum rc runs_check(const struct directory *, const char *name, const struct job *,
     int64_t now_us, struct fault *);
 
-/* Writes one run, whose `end` is now.  With META locked. */
+/* Remembers one run, whose `end` is now.  With META locked. */
 enum rc runs_remember(
     const struct directory *, const char *name, const struct run *, struct fault *);
 
-/*
- * The last run that the file says there was, for which it is only looked at.  False:
- * there is none, or it cannot be read.
- */
+/* The last run, for a look.  False: there is none, or it cannot be read. */
 bool runs_last(const struct directory *, const char *name, struct run *);
 
 #endif

@@ -10,16 +10,15 @@
  * wait asleep on the old one.  Whoever wants to use force can: the processes are
  * on this machine, and when they are killed the lock is free at once.
  */
-#include "block.h"
 #include "line.h"
-#include "store.h"
+#include "file.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static enum rc
-open_entered(struct file *f, const char *key, enum directory_use use, struct header *h,
+open_entered(struct file *f, const char *key, enum directory_use use, struct block *h,
     instant until, struct fault *fault)
 {
 	enum rc rc;
@@ -48,7 +47,7 @@ leave_closed(struct file *f, enum rc rc)
 /* ---- marks ---- */
 
 static bool
-is_target(const struct target *t, const struct header *who)
+is_target(const struct target *t, const struct block *who)
 {
 	return who->token > 0 && (t->token > 0 || t->owner) &&
 	    (t->token == 0 || t->token == (uint64_t)who->token) &&
@@ -57,12 +56,12 @@ is_target(const struct target *t, const struct header *who)
 
 /* The holder that is meant: his block; -1: there is none. */
 static off_t
-find_meant(const struct line *l, const struct target *t, struct header *who)
+find_meant(const struct line *l, const struct target *t, struct block *who)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		const struct line_holder *h = &l->holders[i];
 
-		line_tell(l, h, who);
+		line_who(l, h, who);
 		if (h->at >= 0 && is_target(t, who))
 			return h->at;
 	}
@@ -74,8 +73,8 @@ mark_grant(
     struct file *f, const struct target *t, const char *record, struct fault *fault)
 {
 	struct line l;
-	struct header who;
-	int got = line_read(&l, f->fd, file_now());
+	struct block who;
+	int got = line_read(&l, f->fd, NULL, file_now());
 	off_t at = got > 0 ? find_meant(&l, t, &who) : -1;
 
 	line_free(&l);
@@ -95,7 +94,7 @@ file_revoke(struct store *s, const struct target *t, const char *record, bool fo
     instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
-	struct header h;
+	struct block h;
 	enum rc rc;
 
 	if (force)
@@ -110,10 +109,10 @@ file_revoke(struct store *s, const struct target *t, const char *record, bool fo
 
 /* The block first: it says nothing, or replaces what it said, until the header does. */
 static enum rc
-write_freeze(struct file *f, struct header *h, const char *record, int64_t length,
+write_freeze(struct file *f, struct block *h, const char *record, int64_t length,
     struct fault *fault)
 {
-	struct header freeze = {.next = 1, .granted = file_now()};
+	struct block freeze = {.next = 1, .granted = file_now()};
 	enum rc rc;
 
 	freeze.freeze = length == NEVER ||
@@ -135,7 +134,7 @@ file_freeze(struct store *s, const char *key, const char *record, int64_t length
     instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
-	struct header h;
+	struct block h;
 	enum rc rc = open_entered(f, key, DIRECTORY_MAKE, &h, until, fault);
 
 	return leave_closed(
@@ -144,9 +143,9 @@ file_freeze(struct store *s, const char *key, const char *record, int64_t length
 
 /* Those who wait are told when the file is closed, at the latest. */
 static enum rc
-write_thaw(struct file *f, struct header *h, struct fault *fault)
+write_thaw(struct file *f, struct block *h, struct fault *fault)
 {
-	struct header freeze;
+	struct block freeze;
 	bool frozen = block_is_frozen(f->fd, h, file_now(), &freeze);
 	enum rc rc;
 
@@ -163,7 +162,7 @@ static enum rc
 file_thaw(struct store *s, const char *key, instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
-	struct header h;
+	struct block h;
 	enum rc rc = open_entered(f, key, DIRECTORY_CHANGE, &h, until, fault);
 
 	return leave_closed(f, rc == RC_OK ? write_thaw(f, &h, fault) : rc);

@@ -151,36 +151,6 @@ tickets_next(int fd, struct span s, struct span *found)
 	return any;
 }
 
-int64_t
-tickets_first(int fd, struct span s)
-{
-	struct span found;
-
-	return tickets_next(fd, s, &found) ? found.from : 0;
-}
-
-static void
-count_in_range(int fd, struct span s, unsigned most, unsigned *n)
-{
-	struct span found;
-
-	while (*n <= most && tickets_look(fd, F_RDLCK, s, &found) > 0) {
-		*n += found.to - found.from <= most ? (unsigned)(found.to - found.from)
-						    : most + 1;
-		count_in_range(fd, (struct span){s.from, found.from}, most, n);
-		s.from = found.to;
-	}
-}
-
-unsigned
-tickets_count(int fd, struct span s, unsigned most)
-{
-	unsigned n = 0;
-
-	count_in_range(fd, s, most, &n);
-	return n <= most ? n : 0;
-}
-
 /* ---- waiting ---- */
 
 enum { STACK = 64 * 1024 }; /* of a thread that only calls fcntl */
@@ -217,7 +187,8 @@ free_wait(struct task *t)
 {
 	struct ticket_wait *w = (struct ticket_wait *)t;
 
-	close(w->fd);
+	if (w->fd >= 0)
+		close(w->fd);
 	free(w);
 }
 
@@ -278,39 +249,32 @@ tickets_watched(int watch)
 		;
 }
 
-struct unwatch {
-	struct task task;
-	int watch;
-};
-
 static void
 close_watch(struct task *t)
 {
-	close(((struct unwatch *)t)->watch);
-}
+	struct ticket_wait *w = (struct ticket_wait *)t;
 
-static void
-free_unwatch(struct task *t)
-{
-	free(t);
+	close(w->fd);
+	w->fd = -1;
 }
 
 void
 tickets_unwatch(int watch)
 {
-	struct unwatch *u = watch >= 0 ? malloc(sizeof *u) : NULL;
+	struct ticket_wait *w = watch >= 0 ? malloc(sizeof *w) : NULL;
 
-	if (u)
-		*u = (struct unwatch){
-		    .task = {.work = close_watch, .free = free_unwatch}, .watch = watch};
-	if (u && task_start(&u->task, STACK))
-		task_drop(&u->task);
-	else if (watch >= 0)
+	if (!w && watch >= 0)
 		close(watch);
+	if (!w)
+		return;
+	*w = (struct ticket_wait){
+	    .task = {.work = close_watch, .free = free_wait}, .fd = watch};
+	if (task_start(&w->task, STACK))
+		task_drop(&w->task);
 }
 
 void
-tickets_ring(int fd)
+tickets_wake(int fd)
 {
 	futimens(fd, NULL);
 }

@@ -50,14 +50,9 @@ int tickets_look(int fd, short type, struct span, struct span *found);
 int64_t tickets_last(int fd, int64_t base, int64_t hint, int64_t limit);
 
 /*
- * For people: the first byte of the span that others have locked for writing (0:
- * none), and how many they have, unless that is more than `most`.  Two questions
- * where the kernel's list is in order, and two for each that is counted.
+ * The first bytes of the span that others have locked for writing side by side, cut to
+ * the span.  Two questions where the kernel's list is in order.
  */
-int64_t tickets_first(int fd, struct span);
-unsigned tickets_count(int fd, struct span, unsigned most);
-
-/* Such a first byte, and how far it is locked as well; cut to the span. */
 bool tickets_next(int fd, struct span, struct span *found);
 
 /*
@@ -81,7 +76,7 @@ bool tickets_waited(struct ticket_wait *w);
 
 /*
  * A descriptor that becomes readable when somebody may have let go of some lock
- * on the file: has called tickets_ring() after it, or is about to lose it with
+ * on the file: has called tickets_wake() after it, or is about to lose it with
  * his last descriptor.  About to: the kernel says it is closed and then takes
  * the locks away.  -1 where the kernel does not tell such things.
  */
@@ -92,6 +87,6 @@ void tickets_watched(int watch); /* forgets what it has told so far */
 void tickets_unwatch(int watch);
 
 /* Tells those who watch the file that something has been unlocked. */
-void tickets_ring(int fd);
+void tickets_wake(int fd);
 
 #endif

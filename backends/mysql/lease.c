@@ -181,10 +181,9 @@ take_answer(
 	return sql_lease_heard(&l->lease, sent, g, f);
 }
 
-/* Asks for the lock, or for our place in the queue; `patience_us` 0: do not queue. */
+/* Asks for the lock, or for our place in the queue; `retry_us` 0: do not queue. */
 static enum rc
-enter(struct mysql *my, int64_t patience_us, instant until, struct grant *g,
-    struct fault *f)
+enter(struct mysql *my, int64_t retry_us, instant until, struct grant *g, struct fault *f)
 {
 	const struct claim *claim = my->claim;
 	struct sql sql;
@@ -199,7 +198,7 @@ enter(struct mysql *my, int64_t patience_us, instant until, struct grant *g,
 		    sql_call(&sql, "enter",
 			SQL_VALUES(SQL_TEXT(claim->key), SQL_TEXT(lease_of(my)->me),
 			    SQL_TEXT(claim->record), SQL_INT(my->lease_us),
-			    SQL_INT(patience_us), SQL_TEXT(kind_word(claim->kind)),
+			    SQL_INT(retry_us), SQL_TEXT(kind_word(claim->kind)),
 			    SQL_INT(claim->kind == KIND_LIMIT ? claim->limit : 0),
 			    SQL_INT(has_bells(my)), SQL_TEXT(claim->job.once),
 			    SQL_INT(claim->job.cooldown / 1000),

@@ -23,7 +23,7 @@ enum { ROUNDS = 100 };
  */
 struct test {
 	struct host host;
-	char dir[32], url[64], lock[64], runs[64];
+	char dir[32], url[64], lock[64], runs[64], last[80];
 	int other, looker;
 	int waits;
 	bool guarded; /* was byte 0 taken when the second wait was over? */
@@ -61,6 +61,7 @@ begin(struct test *t, const struct claim *claim)
 	snprintf(t->url, sizeof t->url, "file://%s", t->dir);
 	snprintf(t->lock, sizeof t->lock, "%s/k.lock", t->dir);
 	snprintf(t->runs, sizeof t->runs, "%s/k.runs", t->dir);
+	snprintf(t->last, sizeof t->last, "%s/last", t->runs);
 	assert_int_equal(b->open(&s, &t->host, &(struct site){.url = t->url}, &f), RC_OK);
 	assert_int_equal(b->lock->acquire(s, claim, NEVER, &g, &f), RC_OK);
 	t->other = open(t->lock, O_RDWR | O_CLOEXEC);
@@ -74,7 +75,8 @@ end(struct test *t)
 {
 	close(t->looker);
 	unlink(t->lock);
-	unlink(t->runs);
+	assert_int_equal(unlink(t->last), 0);
+	assert_int_equal(rmdir(t->runs), 0);
 	assert_int_equal(rmdir(t->dir), 0);
 }
 

@@ -61,7 +61,7 @@ lock(struct test *t, int64_t byte)
 static off_t
 stand(struct test *t, int64_t byte, int64_t token)
 {
-	struct header h = {.next = 1, .token = token, .byte = byte, .granted = 1};
+	struct block h = {.next = 1, .token = token, .byte = byte, .granted = 1};
 	int fd = lock(t, byte);
 	off_t at = block_choose(fd, byte);
 
@@ -74,7 +74,7 @@ static void
 write_header(struct test *t, int64_t byte, int64_t token, int64_t freeze)
 {
 	int fd = open(t->path, O_RDWR | O_CLOEXEC);
-	struct header h = {.next = 9, .token = token, .byte = byte, .freeze = freeze};
+	struct block h = {.next = 9, .token = token, .byte = byte, .freeze = freeze};
 
 	assert_int_equal(block_write(fd, BLOCK_HEADER, &h), 0);
 	close(fd);
@@ -87,7 +87,7 @@ expect(struct test *t, const int64_t *holders, const int64_t *waiters)
 	struct line l;
 	size_t n = 0;
 
-	assert_int_equal(line_read(&l, t->fd, NOW), 1);
+	assert_int_equal(line_read(&l, t->fd, NULL, NOW), 1);
 	for (; holders[n]; n++)
 		assert_true(n < l.n && l.holders[n].byte == holders[n]);
 	assert_int_equal(l.n, n);
@@ -216,7 +216,7 @@ a_stranger_who_locks_all_is_one(void **state)
 	begin(&t);
 	fd = open(t.path, O_RDWR | O_CLOEXEC);
 	assert_int_equal(fcntl(fd, F_OFD_SETLK, &all), 0);
-	assert_int_equal(line_read(&l, t.fd, NOW), 1);
+	assert_int_equal(line_read(&l, t.fd, NULL, NOW), 1);
 	assert_true(l.n < 100);
 	while (line_wait(&l, &w))
 		assert_true(w.position < 1000);
@@ -225,11 +225,104 @@ a_stranger_who_locks_all_is_one(void **state)
 	end(&t);
 }
 
+static void
+expect_position(struct test *t, int64_t ours, unsigned position, int64_t first)
+{
+	struct place p = {.fd = t->fd, .ticket = ours};
+	int64_t found;
+	struct line l;
+
+	assert_int_equal(line_read(&l, t->fd, &p, NOW), 1);
+	assert_int_equal(line_position(&l, &found), position);
+	assert_int_equal(found, first);
+	line_free(&l);
+}
+
+/* Who is behind it does not matter; far back the numbers are reckoned with. */
+static void
+a_place_is_told_of_those_before_it(void **state)
+{
+	struct place p = {.ticket = 5};
+	struct test t;
+	struct line l;
+
+	(void)state;
+	begin(&t);
+	write_header(&t, 5, 7, 0);
+	lock(&t, 5);
+	stand(&t, 6, 0);
+	stand(&t, BYTE(READERS, 7), 0);
+	lock(&t, 200);
+	expect_position(&t, 5, 1, 0);
+	expect_position(&t, 6, 1, 0);
+	expect_position(&t, 8, 3, 6);
+	expect_position(&t, 38, 3, 6);
+	expect_position(&t, 39, 34, 0);
+	expect_position(&t, 1000005, 1000000, 0);
+	expect_position(&t, 1000006, 0, 0);
+	p.fd = t.fd;
+	assert_int_equal(line_read(&l, t.fd, &p, NOW), 1);
+	assert_int_equal(l.n, 0);
+	line_free(&l);
+	write_header(&t, 4, 7, 0);
+	expect_position(&t, 8, 4, 5);
+	expect_position(&t, 37, 4, 5);
+	expect_position(&t, 38, 34, 5);
+	end(&t);
+}
+
+/* It has seen that all before it are, when it came. */
+static void
+a_place_among_exclusive_ones_asks_for_no_others(void **state)
+{
+	struct place p = {.ticket = 8, .plain = true};
+	int64_t first;
+	struct test t;
+	struct line l;
+
+	(void)state;
+	begin(&t);
+	write_header(&t, 5, 7, 0);
+	lock(&t, 5);
+	lock(&t, BYTE(READERS, 4));
+	lock(&t, BYTE(LIMITED, 3));
+	lock(&t, BYTE(SLOTS, 0));
+	p.fd = t.fd;
+	assert_int_equal(line_read(&l, t.fd, &p, NOW), 1);
+	assert_true(l.n == 1 && l.holders[0].byte == 5);
+	assert_int_equal(line_position(&l, &first), 1);
+	line_free(&l);
+	end(&t);
+}
+
+static void
+a_place_counts_some_holders_only(void **state)
+{
+	struct place p = {.ticket = NUMBER_LIMIT - 1};
+	struct test t;
+	struct line l;
+	int fd;
+
+	(void)state;
+	begin(&t);
+	p.fd = t.fd;
+	fd = lock(&t, BYTE(READERS, 1));
+	for (int64_t i = 1; i < LINE_HOLDERS + 9; i++)
+		assert_int_equal(tickets_lock(fd, F_WRLCK, BYTE(READERS, 1 + 2 * i)), 0);
+	assert_int_equal(line_read(&l, t.fd, &p, NOW), 1);
+	assert_int_equal(l.n, LINE_HOLDERS + 1);
+	line_free(&l);
+	assert_int_equal(line_read(&l, t.fd, NULL, NOW), 1);
+	assert_int_equal(l.n, LINE_HOLDERS + 9);
+	line_free(&l);
+	end(&t);
+}
+
 /* Nor is one who is alive lost, when many numbers want the same places. */
 static void
 nobody_alive_is_written_over(void **state)
 {
-	struct header h;
+	struct block h;
 	struct test t;
 	off_t at;
 
@@ -240,7 +333,7 @@ nobody_alive_is_written_over(void **state)
 	for (int64_t i = 1; i <= 6; i++) {
 		at = block_find(t.fd, BYTE(READERS, 65536 * i), &h);
 		assert_true(at > BLOCK_FREEZE && h.token == i);
-		assert_int_equal(at % (2 * HEADER_BYTES), 0);
+		assert_int_equal(at % (2 * BLOCK_BYTES), 0);
 	}
 	assert_int_equal(block_find(t.fd, BYTE(READERS, 65536 * 7), &h), 0);
 	close(t.others[0]);
@@ -271,7 +364,7 @@ few_need_few_places(void **state)
 			t.n = 2;
 		}
 	}
-	assert_true(last <= HEADER_BYTES * (4 + 2 * 4));
+	assert_true(last <= BLOCK_BYTES * (4 + 2 * 4));
 	/* such as a slot and a ticket of the same number */
 	assert_int_not_equal(
 	    stand(&t, BYTE(LIMITED, 1), 0), stand(&t, BYTE(SLOTS, 1), 1));
@@ -281,7 +374,7 @@ few_need_few_places(void **state)
 static void
 a_mark_means_one_grant(void **state)
 {
-	struct header who = {.next = 1, .token = 7}, mark;
+	struct block who = {.next = 1, .token = 7}, mark;
 	struct test t;
 	off_t at;
 	int fd;
@@ -304,7 +397,7 @@ a_mark_means_one_grant(void **state)
 static void
 a_freeze_ends_or_not(void **state)
 {
-	struct header h = {.next = 1}, f = {.next = 1, .freeze = NOW + 1}, found;
+	struct block h = {.next = 1}, f = {.next = 1, .freeze = NOW + 1}, found;
 	struct test t;
 	int fd;
 
@@ -336,6 +429,9 @@ main(void)
 	    cmocka_unit_test(whom_the_file_does_not_name_waits),
 	    cmocka_unit_test(of_whom_nothing_is_written_holds_if_he_can),
 	    cmocka_unit_test(a_stranger_who_locks_all_is_one),
+	    cmocka_unit_test(a_place_is_told_of_those_before_it),
+	    cmocka_unit_test(a_place_among_exclusive_ones_asks_for_no_others),
+	    cmocka_unit_test(a_place_counts_some_holders_only),
 	    cmocka_unit_test(nobody_alive_is_written_over),
 	    cmocka_unit_test(few_need_few_places),
 	    cmocka_unit_test(a_mark_means_one_grant),

@@ -7,7 +7,9 @@ import fcntl
 import os
 import random
 import resource
+import shutil
 import signal
+import stat
 import struct
 import subprocess
 import threading
@@ -408,11 +410,11 @@ class Job:
     """Runs under one key that leave a mark in a file."""
 
     def __init__(self, dlock, files, tmp_path):
-        self.dlock, self.files, self.mark, self.path = dlock, files, tmp_path / "mark", files.directory / "job.runs"
+        self.dlock, self.place, self.mark, self.path = dlock, files, tmp_path / "mark", files.directory / "job.runs"
         self.mark.touch()
 
     def words(self, *options, then="true"):
-        return ["run", *self.files.words, "-k", "job", *options, "--", "sh", "-c", f"echo x >>{self.mark}; {then}"]
+        return ["run", *self.place.words, "-k", "job", *options, "--", "sh", "-c", f"echo x >>{self.mark}; {then}"]
 
     def run(self, *options, then="true", **arguments):
         return self.dlock.run(*self.words(*options, then=then), **arguments)
@@ -420,6 +422,17 @@ class Job:
     @property
     def count(self):
         return len(self.mark.read_text().split())
+
+    def forget(self):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def write(self, name, text):
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).write_bytes(text)
+
+    @property
+    def files(self):
+        return sorted(str(p.relative_to(self.path)) for p in self.path.rglob("*") if p.is_file())
 
 
 @pytest.fixture
@@ -463,7 +476,7 @@ def test_of_a_crowd_one_runs(dlock, job):
         crowd = [dlock.start(*job.words(*options, then="sleep 0.1")) for _ in range(30)]
         assert [c.wait().status for c in crowd] == [0] * 30
         assert sum(c.events("verdict")[0]["verdict"] == "skipped" for c in crowd) == 29
-        job.path.unlink()
+        job.forget()
     assert job.count == 2
 
 
@@ -491,31 +504,81 @@ KILLER = """
     #include <stdio.h>
     #include <string.h>
     #include <unistd.h>
-    /* Kills its process when it is to write to a file *.runs, after KILL_AFTER bytes of that. */
-    ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
+    /* Kills its process at the KILL_AT-th step that changes something in a directory *.runs, after KILL_AFTER bytes of it. */
+    static int is_next(int fd)
     {
-        static ssize_t (*real)(int, const void *, size_t, off_t);
+        static int steps;
         char link[64], path[4096] = "";
 
-        if (!real)
-            real = dlsym(RTLD_NEXT, "pwrite");
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".runs")) {
+        return readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".runs") && ++steps == atoi(getenv("KILL_AT"));
+    }
+    ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
+    {
+        ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite");
+
+        if (is_next(fd)) {
             real(fd, data, atoi(getenv("KILL_AFTER")), at);
             raise(SIGKILL);
         }
         return real(fd, data, n, at);
+    }
+    int ftruncate(int fd, off_t n)
+    {
+        int (*real)(int, off_t) = dlsym(RTLD_NEXT, "ftruncate");
+
+        return is_next(fd) ? raise(SIGKILL) : real(fd, n);
+    }
+    int renameat(int from, const char *old, int to, const char *new)
+    {
+        int (*real)(int, const char *, int, const char *) = dlsym(RTLD_NEXT, "renameat");
+
+        return is_next(from) ? raise(SIGKILL) : real(from, old, to, new);
+    }
+    int unlinkat(int at, const char *name, int flags)
+    {
+        int (*real)(int, const char *, int) = dlsym(RTLD_NEXT, "unlinkat");
+
+        return is_next(at) ? raise(SIGKILL) : real(at, name, flags);
     }"""
 
 
+@pytest.fixture
+def killed(job, tmp_path):
+    """Runs a job whose dlock is killed while it writes that down."""
+    shim = compile_shim(tmp_path, "killer", KILLER)
+    return lambda step, after, *options: job.run(*options, env={"LD_PRELOAD": shim, "KILL_AT": str(step), "KILL_AFTER": str(after)})
+
+
 @pytest.mark.parametrize("after", [0, 1, 17, 36, 54, 57])
-def test_who_is_killed_before_it_is_written_down_has_not_run(job, tmp_path, after):
-    env = {"LD_PRELOAD": compile_shim(tmp_path, "killer", KILLER), "KILL_AFTER": str(after)}
-    job.run("--once", "a", env=env)
-    assert job.count == 1 and (not job.path.exists() or job.path.stat().st_size == after)
+def test_who_is_killed_before_it_is_written_down_has_not_run(job, killed, after):
+    killed(2, after, "--once", "a")
+    assert job.count == 1 and job.files == ["new"] and (job.path / "new").stat().st_size == after
     for _ in range(2):
         assert job.run("--once", "a", "--cooldown", "1h").status == 0
     assert job.count == 2
+
+
+def test_who_is_killed_at_any_step_has_run_or_not_and_forgets_nobody(job, killed):
+    """All that is remembered of others stays; what the killed one has done counts for an ID, a cooldown, and the last run alike."""
+    outcomes = []
+    for step in range(1, 30):
+        job.forget()
+        for name in ("a", "b"):
+            assert job.run("--once", name).status == 0
+        job.write("48/old", line(name="old"))
+        before = job.count
+        killed(step, 9, "--once", "c")
+        assert job.count == before + 1
+        done = (job.path / "last").read_text().split()[4] == "c"
+        for name in ("a", "b"):
+            assert job.run("--once", name).status == 0 and job.count == before + 1
+        assert job.run("--cooldown", "1h").status == 0 and job.count == before + 1
+        assert job.run("--once", "c").status == 0 and job.count == before + (1 if done else 2)
+        outcomes.append(done)
+        if step > 1 and not (job.path / "48").exists() and done:
+            break
+    assert outcomes == sorted(outcomes) and outcomes.count(False) == 9 and outcomes.count(True) >= 3
 
 
 def test_a_run_that_lost_its_lock_is_not_remembered(dlock, files, job):
@@ -526,35 +589,38 @@ def test_a_run_that_lost_its_lock_is_not_remembered(dlock, files, job):
 
 
 def test_what_cannot_be_written_down_is_said_and_run_again(job):
-    job.path.write_bytes(b"#" * 1379 + b"\n")
-    done = subprocess.run([DLOCK, *job.words("--once", "a")], capture_output=True, text=True, env=job.dlock.env,
-                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1400, 1400)), check=False)
+    words = ("--once", "\u00e4" * 100, "--who", '"' * 200, "--why", '"' * 200)  # longer than a lock file
+    assert job.run("--once", "b").status == 0
+    done = subprocess.run([DLOCK, *job.words(*words)], capture_output=True, text=True, env=job.dlock.env,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1300, 1300)), check=False)
     assert done.returncode == 0 and "is not remembered" in done.stderr and done.stderr.count("\n") == 1
-    assert job.path.stat().st_size == 1380
-    assert job.run("--once", "a").status == 0 and job.count == 2
+    assert (job.path / "last").read_text().split()[4] == "b" and not (job.path / "new").exists()
+    assert job.run(*words).status == 0 and job.count == 3
 
 
 # ---- what stands there ----
 
 NOW = int(time.time() * 1e6)
 HOUR, DAY = 3600 * 10**6, 24 * 3600 * 10**6
+ERA = NOW // (400 * DAY)
 
 
 def line(begin=NOW - HOUR // 2, status=0, name="a", record='{"who":"w"}'):
     return f"{begin} {begin + 1000} {status} {begin} {name} {record}\n".encode()
 
 
+@pytest.mark.parametrize("name", ["last", f"{ERA}/a"])
 @pytest.mark.parametrize("text, done", [
-    (line(), True), (b"\n\0\0garbage\n" + line() + b"\xff\xfe", True), (line(record="x"), True), (line(record='{"who":"\x1b[31m'), True),
+    (line(), True), (b"\n\0\0garbage\n" + line() + b"\xff\xfe", False), (line(record="x"), True), (line(record='{"who":"\x1b[31m'), True),
     (line()[:-1], False), (line(record=""), False), (line(name=""), False), (line(status=256), False), (line(status=-1), False),
     (line(status=""), False), (line(begin=10**18), False), (b" " + line(), False),
     (line(name="A"), False), (line(name="a" * 2000), False), (line(record="x" * 1024), False),
-    (b"x" * 300000 + line() + line(name="b"), False), (b"x" * 300000 + b"\n" + line(), True),
-    (line(name="b").replace(b"\n", b" "), False), (b"\0" * 5000 + b"\n" + line(), True), (line().replace(b"w", b"\0"), False),
-    (line(begin=NOW + 400 * DAY), True),
-], ids=range(21))
-def test_only_a_whole_line_of_that_id_is_a_run(job, text, done):
-    job.path.write_bytes(text)
+    (b"x" * 300000 + line() + line(name="b"), False), (b"x" * 300000 + b"\n" + line(), False),
+    (line(name="b").replace(b"\n", b" "), False), (b"\0" * 5000 + b"\n" + line(), False), (line().replace(b"w", b"\0"), False),
+    (line(begin=NOW + 400 * DAY), True), (line() + b"\xff\xfe", True),
+], ids=range(22))
+def test_only_a_whole_line_of_that_id_is_a_run(job, name, text, done):
+    job.write(name, text)
     first = job.run("--once", "a", "-v")
     assert first.status == 0 and job.count == (0 if done else 1) and "\x1b" not in first.stderr
     assert job.run("--once", "a").status == 0 and job.count == (0 if done else 1)
@@ -563,41 +629,88 @@ def test_only_a_whole_line_of_that_id_is_a_run(job, text, done):
 @pytest.mark.parametrize("begin, done", [
     (NOW - HOUR // 2, True), (NOW - 2 * HOUR, False), (NOW + HOUR // 2, True), (NOW + 2 * HOUR, False), (10**18 - 1001, False), (0, False),
 ], ids=["recent", "old", "ahead", "far ahead", "absurd", "1970"])
-def test_a_clock_that_was_wrong_skips_for_no_longer_than_the_cooldown(job, begin, done):
-    job.path.write_bytes(line(begin))
+@pytest.mark.parametrize("name", ["last", "good"])
+def test_a_clock_that_was_wrong_skips_for_no_longer_than_the_cooldown(job, name, begin, done):
+    job.write(name, line(begin))
     assert job.run("--cooldown", "1h").status == 0 and job.count == (0 if done else 1)
 
 
-@pytest.mark.parametrize("trap, status", [("symlink", 77), ("fifo", 77), ("directory", 77), ("huge", 76)])
-def test_a_file_that_cannot_be_ours_is_refused(job, tmp_path, trap, status):
-    if trap == "huge":
-        job.path.touch()
-        os.truncate(job.path, 2**31)
-    else:
-        {"symlink": job.path.symlink_to, "fifo": lambda _: os.mkfifo(job.path), "directory": lambda _: job.path.mkdir()}[trap](tmp_path)
+@pytest.mark.parametrize("era", [0, ERA - 1, ERA + 3], ids=["before the first", "last", "to come"])
+def test_a_clock_that_was_wrong_hides_no_id(job, era):
+    job.write(f"{era}/a", line())
+    assert job.run("--once", "a").status == 0 and job.count == 0
+
+
+def test_a_clock_that_was_wrong_pushes_no_run_out(job):
+    """The last run was made in the year 2100; the one before it keeps its cooldown."""
+    job.write("good", line(name="."))
+    job.write("last", line(NOW + 27000 * DAY, name="."))
+    assert job.run("--once", "a", then="false").status == 1
+    assert job.run("--cooldown", "1h").status == 0 and job.count == 1
+    assert job.run("--once", "b").status == 0
+    assert job.run("--once", "c").status == 0 and int((job.path / "good").read_text().split()[0]) >= NOW
+
+
+def test_a_run_that_began_last_counts_though_it_ended_first(job):
+    job.write("good", line(name="."))
+    job.write("last", line(NOW - 2 * HOUR, name="."))
+    assert job.run("--once", "a", then="false").status == 1
+    assert job.run("--cooldown", "1h").status == 0 and job.count == 1
+
+
+@pytest.mark.parametrize("name", ["", "last", "good", f"{ERA}", f"{ERA}/a"])
+@pytest.mark.parametrize("trap", ["symlink", "fifo", "directory", "file"])
+def test_a_file_that_cannot_be_ours_is_refused(job, tmp_path, trap, name):
+    """A file in the place of the directory may be what a former version remembered: it is not passed over in silence."""
+    path = job.path / name
+    if trap == ("directory" if name in ("", f"{ERA}") else "file"):
+        pytest.skip("it can be ours")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    {"symlink": path.symlink_to, "fifo": lambda _: os.mkfifo(path), "directory": lambda _: path.mkdir(),
+     "file": lambda _: path.write_bytes(line())}[trap](tmp_path)
     done = job.run("--once", "a")
-    assert done.status == status and "job.runs" in done.stderr and job.count == 0
+    assert done.status == 77 and "job.runs" in done.stderr and job.count == 0
     assert job.run().status == 0  # nobody else is concerned
 
 
+def test_a_name_that_is_no_eras_is_left_alone(job, tmp_path):
+    for name in ("x", "-1", "48x", "1000000000000000000", " 1"):
+        job.write(f"{name}/a", line())
+    assert job.run("--once", "a").status == 0 and job.run("--once", "b").status == 0 and job.count == 2
+    assert len(job.files) == 5 + 3
+
+
 def test_what_nobody_asks_for_any_more_is_dropped(job):
-    """IDs are kept for 400 days; failures and runs without ID only as long as they are the last."""
-    keep = [line(NOW - 399 * DAY, name="kept"), line(NOW - HOUR, name=".")]
-    drop = [line(NOW - 401 * DAY, name="old"), *[line(NOW - 2 * HOUR, name=".")] * 2000, *[line(status=1, name="failed")] * 2000]
-    with open(job.path, "wb") as f:
-        f.writelines(drop[:1000] + keep + drop[1000:])
-        f.write(b"#" * (-f.tell() % (256 * 1024) - 10) + b"\n")  # the next line goes beyond a step
-    size = job.path.stat().st_size
-    assert job.run("--once", "kept").status == 0 and job.path.stat().st_size == size
-    assert job.run("--once", "failed", then="false").status == 1
-    text = job.path.read_bytes()
-    assert text.startswith(b"".join(keep)) and text[len(b"".join(keep)):].split()[2] == b"1" and text.count(b"\n") == 3
-    assert [p.name for p in job.path.parent.iterdir()] != ["job.runs.new"]
-    assert job.run("--cooldown", "2h").status == 0 and job.run("--once", "kept").status == 0 and job.count == 1
+    """Of each era but this one and the last, a few files with each run; what is not ours stays."""
+    for era in (ERA - 3, ERA - 2, ERA - 1, ERA, ERA + 1):
+        for n in range(150):
+            job.write(f"{era}/{n}", line(name=n))
+    job.write(f"{ERA - 3}/x/precious", b"")
+    left = []
+    for n in range(4):
+        assert job.run("--once", f"new {n}").status == 0
+        left.append([sum(f.startswith(f"{era}/") for f in job.files) for era in (ERA - 3, ERA - 2, ERA - 1, ERA, ERA + 1)])
+    assert all(80 < old < 90 for old in left[0][:2]) and left[-1] == [1, 0, 150, 153, 150]
+    assert (job.path / f"{ERA - 3}/x/precious").exists() and not (job.path / f"{ERA - 2}").exists()
+
+
+def test_only_what_ended_with_0_is_kept_behind_the_last_run(job):
+    for n, status in enumerate((0, 1, 0, 2)):
+        assert job.run("--once", str(n), then=f"exit {status}").status == status
+    assert job.files == [f"{ERA}/0", f"{ERA}/2", "good", "last"]
+    assert (job.path / "last").read_text().split()[2:5:2] == ["2", "3"]
+
+
+def test_files_of_runs_are_open_to_whom_the_directory_is(job):
+    job.place.directory.chmod(0o2770)
+    for name in ("a", "b"):
+        assert job.run("--once", name).status == 0
+    modes = {f: stat.S_IMODE((job.path / f).stat().st_mode) for f in ("", f"{ERA}", f"{ERA}/a", "good", "last")}
+    assert modes == {"": 0o2770, f"{ERA}": 0o2770, f"{ERA}/a": 0o660, "good": 0o660, "last": 0o660}
 
 
 def test_a_long_key_has_its_runs_beside_its_lock(dlock, files, tmp_path):
     for _ in range(2):
         dlock.run("run", *files.words, "-k", "k" * 450, "--once", "a", "--", "sh", "-c", f"echo x >>{tmp_path}/mark")
     assert (tmp_path / "mark").read_text() == "x\n"
-    assert len(list(files.directory.rglob("*.runs"))) == 1
+    assert len(list(files.directory.rglob("*.runs"))) == 1 and len(list(files.directory.rglob("last"))) == 1

@@ -146,10 +146,12 @@ def test_the_last_run_of_a_job_is_told_with_its_key(dlock, files, admin):
     assert (last.kind, last.once, last.status) == ("last", "a b2", 3)
     assert 0 < last.since <= last.until <= last.now and last.token > 0 and '"who"' in last.record
     assert admin.each() == []
-    (files.directory / "job.runs").write_bytes(b"x" * 100_000 + b"\n\x1b[31m\n" + b"1 2 0 3 . {}\n" + b"torn 1 2")
+    path = files.directory / "job.runs" / "last"
+    path.write_bytes(b"1 2 0 3 . {}\n" + b"torn 1 2")
     assert [(e.kind, e["once"] if "once" in e else None, e.since) for e in admin.key("job")] == [("last", None, 1)]
-    (files.directory / "job.runs").write_bytes(b"x" * 100_000)
-    assert admin.key("job") == []
+    for text in (b"x" * 100_000, b"\n\x1b[31m\n" + b"1 2 0 3 . {}\n", b"torn 1 2", b""):
+        path.write_bytes(text)
+        assert admin.key("job") == []
 
 
 def traces(directory):

@@ -1,8 +1,8 @@
 /*
- * header.c - Goal of these tests: what a lock file says is read as it was written, and
+ * block.c - Goal of these tests: what a lock file says is read as it was written, and
  * nothing else is believed.
  */
-#include "backends/file/header.h"
+#include "backends/file/block.h"
 #include "backends/file/place.h"
 
 #include <setjmp.h>
@@ -15,19 +15,19 @@
 static void
 what_is_written_is_read(void **state)
 {
-	struct header h = {.next = 8,
-			  .token = 1795232537955312,
-			  .granted = 1795232537955311,
-			  .freeze = FREEZE_FOREVER,
-			  .byte = BYTE(READERS, NUMBER_LIMIT - 1),
-			  .owner = "0123456789abcdef0123456789abcdef"},
-		      back;
-	char block[HEADER_BYTES];
+	struct block h = {.next = 8,
+			 .token = 1795232537955312,
+			 .granted = 1795232537955311,
+			 .freeze = FREEZE_FOREVER,
+			 .byte = BYTE(READERS, NUMBER_LIMIT - 1),
+			 .owner = "0123456789abcdef0123456789abcdef"},
+		     back;
+	char block[BLOCK_BYTES];
 
 	(void)state;
 	memset(h.record, 'x', sizeof h.record - 1);
-	header_format(&h, block);
-	assert_true(header_parse(&back, block, sizeof block));
+	block_format(&h, block);
+	assert_true(block_parse(&back, block, sizeof block));
 	assert_memory_equal(&h, &back, sizeof h);
 	assert_int_equal(block[sizeof block - 1], '\n');
 }
@@ -67,10 +67,10 @@ what_cannot_be_read_is_not_there(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct header h;
+		struct block h;
 
 		assert_int_equal(
-		    header_parse(&h, rows[i].text, strlen(rows[i].text)), rows[i].ours);
+		    block_parse(&h, rows[i].text, strlen(rows[i].text)), rows[i].ours);
 		assert_int_equal(h.next, rows[i].next);
 		assert_int_equal(h.token, rows[i].token);
 		assert_int_equal(h.granted, rows[i].granted);
@@ -104,9 +104,9 @@ whose_it_is_is_known_or_not(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct header h;
+		struct block h;
 
-		assert_true(header_parse(&h, rows[i].text, strlen(rows[i].text)));
+		assert_true(block_parse(&h, rows[i].text, strlen(rows[i].text)));
 		assert_int_equal(h.freeze, rows[i].freeze);
 		assert_int_equal(h.byte, rows[i].byte);
 		assert_int_equal(strlen(h.owner), rows[i].owner ? OWNER_CHARS : 0);
@@ -116,14 +116,14 @@ whose_it_is_is_known_or_not(void **state)
 static void
 zeros_are_what_a_crash_leaves(void **state)
 {
-	char block[HEADER_BYTES] = "";
-	struct header h;
+	char block[BLOCK_BYTES] = "";
+	struct block h;
 
 	(void)state;
-	assert_true(header_parse(&h, block, sizeof block));
+	assert_true(block_parse(&h, block, sizeof block));
 	assert_int_equal(h.next, 1);
 	memcpy(block, "dlock", 5);
-	assert_true(header_parse(&h, block, sizeof block));
+	assert_true(block_parse(&h, block, sizeof block));
 	assert_int_equal(h.next, 1);
 }
 
@@ -131,12 +131,12 @@ static void
 a_record_too_long_is_cut(void **state)
 {
 	char text[3000];
-	struct header h;
+	struct block h;
 
 	(void)state;
 	memset(text, 'x', sizeof text);
 	memcpy(text, "dlock1 8 5 6\n", 13);
-	assert_true(header_parse(&h, text, sizeof text));
+	assert_true(block_parse(&h, text, sizeof text));
 	assert_int_equal(strlen(h.record), RECORD_BYTES - 1);
 }
 
@@ -144,23 +144,23 @@ static void
 ages_and_tokens_never_overflow(void **state)
 {
 	static const int64_t now = 1795232537955312;
-	struct header h = {.granted = now - 5};
+	struct block h = {.granted = now - 5};
 
 	(void)state;
-	assert_int_equal(header_age(&h, now), 5000);
+	assert_int_equal(block_age(&h, now), 5000);
 	h.granted = now + 1;
-	assert_int_equal(header_age(&h, now), -1);
+	assert_int_equal(block_age(&h, now), -1);
 	h.granted = 0;
-	assert_int_equal(header_age(&h, now), -1);
+	assert_int_equal(block_age(&h, now), -1);
 	h.granted = 1;
-	assert_int_equal(header_age(&h, INT64_MAX), -1);
+	assert_int_equal(block_age(&h, INT64_MAX), -1);
 	h.granted = NUMBER_LIMIT - 1;
-	assert_int_equal(header_age(&h, -1), -1);
-	assert_int_equal(header_next_token(&h, now), now);
+	assert_int_equal(block_age(&h, -1), -1);
+	assert_int_equal(block_next_token(&h, now), now);
 	h.token = now;
-	assert_int_equal(header_next_token(&h, now), now + 1);
+	assert_int_equal(block_next_token(&h, now), now + 1);
 	h.token = NUMBER_LIMIT - 1;
-	assert_int_equal(header_next_token(&h, now), NUMBER_LIMIT);
+	assert_int_equal(block_next_token(&h, now), NUMBER_LIMIT);
 }
 
 int

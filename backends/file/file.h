@@ -1,26 +1,18 @@
 /*
- * store.h - the file backend's store, for its own files: file.c takes and gives back
- * locks, look.c tells who has them, steer.c marks and freezes.
+ * file.h - the file backend's store, for its own files: file.c takes and gives back
+ * locks, wait.c waits for them, look.c sees who has them, steer.c marks and freezes.
  */
-#ifndef DLOCK_FILE_STORE_H
-#define DLOCK_FILE_STORE_H
+#ifndef DLOCK_FILE_FILE_H
+#define DLOCK_FILE_FILE_H
 
+#include "block.h"
 #include "directory.h"
-#include "header.h"
-#include "place.h"
 
 #include "backends/common/url.h"
 
 enum {
 	NAME_CHUNK = 200, /* of an encoded key in one directory entry (NAME_MAX is 255) */
 	NAME_BYTES = ENCODED_BYTES + 2 * (ENCODED_BYTES / NAME_CHUNK) + 8,
-};
-
-/* The lock, once it is ours. */
-struct file_hold {
-	bool ours;              /* if so: */
-	int64_t granted, token; /* the token is the first, as the header has it */
-	off_t at;               /* our block */
 };
 
 struct file {
@@ -35,7 +27,12 @@ struct file {
 	struct ticket_wait *entering;
 	struct place place;
 	bool frozen; /* when we last looked: nobody may take the lock */
-	struct file_hold hold;
+	/* the lock, once it is ours */
+	struct {
+		bool ours;              /* if so: */
+		int64_t granted, token; /* the token is the first, as the header has it */
+		off_t at;               /* our block */
+	} hold;
 };
 
 extern const struct backend file_backend;
@@ -67,19 +64,32 @@ enum rc file_open_all(struct file *, struct fault *);
  * that was replaced is opened anew: then our ticket is gone, which was on the
  * old one.  Whatever it returns, byte 0 is given back with file_leave().
  */
-enum rc file_enter(struct file *, struct header *, instant until, struct fault *);
+enum rc file_enter(struct file *, struct block *, instant until, struct fault *);
 void file_leave(struct file *);
 
 /* Writes a block.  RC_SYSTEM, RC_DENIED. */
-enum rc file_write(struct file *, const struct header *, off_t at, struct fault *);
-
-/* This is not one of ours. */
-enum rc file_is_foreign(const struct file *, struct fault *);
+enum rc file_write(struct file *, const struct block *, off_t at, struct fault *);
 
 /* Closes the lock file. */
 void file_close_lock(struct file *);
 
-/* look.c: tells what one look asks for. */
+/*
+ * Locks a byte, waiting inside host->wait if it is taken.  A wait for byte 0 that comes
+ * too late (RC_BUSY, RC_STOP) goes on until the next one for it.
+ */
+enum rc file_await_byte(
+    struct file *, short type, int64_t byte, instant until, struct fault *);
+
+/*
+ * Waits until nothing is before us, nor is the lock frozen.  Without a ticket, for want of
+ * a number above the last one, until that one is gone.
+ */
+enum rc file_await_turn(struct file *, instant until, struct fault *);
+
+/* Shows in host->seen who has the lock, and who is before us. */
+void file_show_line(struct file *);
+
+/* look.c: sees what one look asks for. */
 enum rc file_each(struct store *, const struct look *, struct fault *);
 
 #endif

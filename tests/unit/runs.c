@@ -1,9 +1,9 @@
 /*
- * past.c - Goal of these tests: a run is read as it was written, nothing else is one,
+ * runs.c - Goal of these tests: a run is read as it was written, nothing else is one,
  * and a job asks for the right ones.
  */
-#include "backends/file/header.h"
-#include "backends/file/past.h"
+#include "backends/file/block.h"
+#include "backends/file/runs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,51 +63,43 @@ other_lines_are_none(void **state)
 	assert_false(run_parse(&r, "1 2 0 3 a {\0}", strlen(whole) + 1));
 }
 
-static struct past
-past_of(const struct job *job, const struct run *runs, size_t n)
-{
-	struct past p = {.once = false};
-
-	for (size_t i = 0; i < n; i++)
-		past_add(&p, &runs[i], job, NOW);
-	return p;
-}
-
 static void
 an_id_is_done_by_status_0(void **state)
 {
 	const struct job job = {.once = "a b"}, other = {.once = "a"};
-	struct run runs[] = {{.begin = NOW - 9 * S, .status = 1, .id = "a%20b"},
+	const struct run runs[] = {{.begin = NOW - 9 * S, .status = 1, .id = "a%20b"},
 	    {.begin = 5 * S, .id = "a%20b", .record = "{\"who\":\"me\"}"},
 	    {.begin = NOW - 8 * S, .id = "b"}};
-	struct past p = past_of(&job, runs, 3);
 	struct fault f;
 
 	(void)state;
-	assert_true(p.once && !p.recent);
-	assert_int_equal(past_tell(&p, &job, &f), RC_DONE);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(
+		    run_refuse(&runs[i], &job, NOW, &f), i == 1 ? RC_DONE : RC_OK);
+		assert_int_equal(run_refuse(&runs[i], &other, NOW, &f), RC_OK);
+	}
+	run_refuse(&runs[1], &job, NOW, &f);
 	assert_string_equal(
 	    f.text, "ID a b was run at 1970-01-01T00:00:05Z by me and ended with 0");
-	assert_false(past_of(&other, runs, 3).once);
-	assert_false(past_of(&job, runs, 1).once);
 }
 
 static void
-the_latest_beginning_counts(void **state)
+the_beginning_counts_for_a_cooldown(void **state)
 {
 	const struct job job = {.cooldown = 90 * 60 * NS_PER_S};
-	struct run runs[] = {{.begin = NOW - 754 * S}, {.begin = NOW - 800 * S},
+	const struct run runs[] = {{.begin = NOW - 754 * S, .end = NOW},
+	    {.begin = NOW - 5399 * S}, {.begin = NOW + 5399 * S},
 	    {.begin = NOW - S, .status = 7}, {.begin = NOW + 5401 * S},
-	    {.begin = NOW - 5400 * S}};
-	struct past p = past_of(&job, runs, 5);
+	    {.begin = NOW - 5400 * S, .end = NOW}};
 	struct fault f;
 
 	(void)state;
-	assert_true(p.recent && p.ago == 754 * S && !p.once);
-	assert_int_equal(past_tell(&p, &job, &f), RC_DONE);
+	for (size_t i = 0; i < 6; i++)
+		assert_int_equal(
+		    run_refuse(&runs[i], &job, NOW, &f), i < 3 ? RC_DONE : RC_OK);
+	run_refuse(&runs[0], &job, NOW, &f);
 	assert_string_equal(f.text,
-	    "the last run that ended with 0 began 12m ago, less than --cooldown 90m");
-	assert_false(past_of(&job, runs + 2, 3).recent);
+	    "the last run that ended with 0 began 12m34s ago, less than --cooldown 1h30m");
 }
 
 static void
@@ -116,13 +108,13 @@ whoever_wrote_it_words_fit(void **state)
 	static const char *const records[] = {
 	    "", "\"who\":\"", "{\"who\":\"\\\"x\"}", "{\"who\":3}"};
 	const struct job job = {.once = "a"};
-	struct past p = {.once = true, .of_id = {.begin = NUMBER_LIMIT - 1}};
+	struct run r = {.begin = NUMBER_LIMIT - 1, .id = "a"};
 	struct fault f;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
-		strcpy(p.of_id.record, records[i]);
-		assert_int_equal(past_tell(&p, &job, &f), RC_DONE);
+		strcpy(r.record, records[i]);
+		assert_int_equal(run_refuse(&r, &job, NOW, &f), RC_DONE);
 	}
 }
 
@@ -134,7 +126,7 @@ main(void)
 	    cmocka_unit_test(a_line_that_was_torn_is_no_run_or_has_a_shorter_record),
 	    cmocka_unit_test(other_lines_are_none),
 	    cmocka_unit_test(an_id_is_done_by_status_0),
-	    cmocka_unit_test(the_latest_beginning_counts),
+	    cmocka_unit_test(the_beginning_counts_for_a_cooldown),
 	    cmocka_unit_test(whoever_wrote_it_words_fit),
 	};
 

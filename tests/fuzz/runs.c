@@ -1,9 +1,9 @@
 /*
- * past.c - Goal of these tests: whatever line stands among the runs, what is read of it
+ * runs.c - Goal of these tests: whatever line stands among the runs, what is read of it
  * is within bounds and is written as it was.
  */
-#include "backends/file/header.h"
-#include "backends/file/past.h"
+#include "backends/file/block.h"
+#include "backends/file/runs.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdarg.h>
@@ -25,7 +25,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct job job = {.once = "a", .cooldown = NS_PER_S};
 	char *text = malloc(size ? size : 1), line[RUN_LINE];
-	struct past past = {.once = false};
 	struct fault fault = {""};
 	struct run r, back;
 	size_t n;
@@ -40,10 +39,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    run_parse(&back, line, n - 1));
 		CLAIM(back.begin == r.begin && back.status == r.status &&
 		    strcmp(back.id, r.id) == 0 && strcmp(back.record, r.record) == 0);
-		past_add(&past, &r, &job, r.begin);
-		CLAIM(past.recent == (r.status == 0) &&
-		    past.once == (r.status == 0 && strcmp(r.id, "a") == 0));
-		past_tell(&past, &job, &fault);
+		CLAIM(run_refuse(&r, &job, r.begin, &fault) ==
+		    (r.status == 0 ? RC_DONE : RC_OK));
+		CLAIM(r.status != 0 ||
+		    (strncmp(fault.text, "ID a ", 5) == 0) == (strcmp(r.id, "a") == 0));
 	}
 	free(text);
 	return 0;
