@@ -2,7 +2,7 @@
 #include "multi.h"
 
 #include "backends/common/alert.h"
-#include "backends/common/identity.h"
+#include "backends/common/setting.h"
 
 #include <poll.h>
 #include <stdio.h>

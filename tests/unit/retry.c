@@ -45,7 +45,7 @@ caller_at(unsigned position)
 }
 
 static struct retry
-patience_of(const char *owner, bool persist)
+retry_of(const char *owner, bool persist)
 {
 	struct retry p;
 
@@ -67,7 +67,7 @@ is_near(instant a, instant b)
 static void
 first_answer_is_awaited_for_connect_timeout(void **state)
 {
-	struct retry p = patience_of("a", false);
+	struct retry p = retry_of("a", false);
 	instant now = instant_now();
 
 	(void)state;
@@ -86,7 +86,7 @@ first_answer_is_awaited_for_connect_timeout(void **state)
 static void
 wait_replaces_connect_timeout_but_bounds_no_attempt(void **state)
 {
-	struct retry p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	instant now = instant_now();
 
 	(void)state;
@@ -119,7 +119,7 @@ lasts(struct retry p, bool queued, instant until, int64_t step)
 static void
 outages_are_borne_for_so_long(void **state)
 {
-	struct retry plain = patience_of("a", false), persistent = patience_of("a", true);
+	struct retry plain = retry_of("a", false), persistent = retry_of("a", true);
 	instant now = instant_now();
 
 	(void)state;
@@ -138,7 +138,7 @@ outages_are_borne_for_so_long(void **state)
 static void
 no_attempt_begins_when_the_time_is_up(void **state)
 {
-	struct retry p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	struct caller h = caller_at(9);
 	instant until = instant_now() + 300 * NS_PER_MS;
 
@@ -150,7 +150,7 @@ no_attempt_begins_when_the_time_is_up(void **state)
 static void
 an_attempt_has_a_second_to_tell_why_it_fails(void **state)
 {
-	struct retry p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	instant now = instant_now();
 
 	(void)state;
@@ -166,7 +166,7 @@ an_attempt_has_a_second_to_tell_why_it_fails(void **state)
 static enum rc
 first_attempts(struct caller *h, unsigned failures, enum rc last, instant until)
 {
-	struct retry p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	enum rc rc;
 
 	retry_begin(&p, &(struct claim){.owner = "a", .ttl = NS_PER_S});
@@ -197,7 +197,7 @@ only_silence_is_borne(void **state)
 {
 	static const enum rc others[] = {RC_OK, RC_BUSY, RC_STOP, RC_LOST, RC_DENIED,
 	    RC_USAGE, RC_CONFIG, RC_PROTOCOL, RC_SYSTEM};
-	struct retry p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	struct caller h = caller_at(1);
 
 	(void)state;
@@ -231,7 +231,7 @@ count_attempts(unsigned i, unsigned position, bool queued, unsigned tenths[SECON
 	struct caller h = caller_at(position);
 
 	owner_of(owner, i);
-	p = patience_of(owner, true);
+	p = retry_of(owner, true);
 	for (int64_t at = 0;; at += h.slept) {
 		assert_int_equal(retry_wait(&p, &h.host, RC_AGAIN, queued, NEVER), RC_OK);
 		if (at + h.slept >= SECONDS * NS_PER_S)
