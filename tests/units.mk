@@ -103,7 +103,7 @@ $(O)/fuzz/duration: cmd/parse.c cmd/text.c
 $(O)/fuzz/url: backends/redis/address.c backends/common/identity.c backends/common/endpoint.c backends/common/encode.c backends/common/url.c
 $(O)/fuzz/key: backends/common/encode.c cmd/parse.c cmd/text.c
 $(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
-$(O)/fuzz/memcached: backends/memcached/name.c backends/memcached/reply.c backends/memcached/value.c backends/memcached/vitals.c backends/common/sha256.c backends/common/encode.c
+$(O)/fuzz/memcached: backends/memcached/client.c backends/memcached/item.c backends/memcached/stats.c $(addprefix backends/common/,clock.c encode.c resolve.c secret.c sha256.c stream.c task.c)
 $(O)/fuzz/header: backends/file/header.c
 $(O)/fuzz/past: backends/file/past.c backends/file/header.c backends/common/encode.c
 $(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c
