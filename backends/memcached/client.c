@@ -112,8 +112,7 @@ client_word(struct client *c, const char *word)
 
 /* ---- what a reply says ---- */
 
-/* All of `text` as a decimal number. */
-static bool
+bool
 reply_number(const char *text, uint64_t *ret)
 {
 	size_t n = strspn(text, "0123456789");
@@ -126,9 +125,8 @@ reply_number(const char *text, uint64_t *ret)
 	return true;
 }
 
-/* The word at *rest, which goes on behind it; "" at the end. */
-static char *
-next_word(char **rest)
+char *
+reply_word(char **rest)
 {
 	char *word = *rest;
 	size_t n = strcspn(word, " ");
@@ -193,16 +191,16 @@ reply_rest(struct reply *r, enum rest rest, char *text)
 	uint64_t size = 0;
 
 	if (rest == PAIR) {
-		r->name = next_word(&text);
+		r->name = reply_word(&text);
 		r->text = text;
 		return *r->name != '\0';
 	}
 	if (rest == SIZE_AND_FLAGS &&
-	    (!reply_number(next_word(&text), &size) || size > INT32_MAX))
+	    (!reply_number(reply_word(&text), &size) || size > INT32_MAX))
 		return false;
 	r->size = size;
 	while (rest != ANYTHING && *text)
-		if (!reply_flag(r, next_word(&text)))
+		if (!reply_flag(r, reply_word(&text)))
 			return false;
 	return true;
 }
@@ -210,7 +208,7 @@ reply_rest(struct reply *r, enum rest rest, char *text)
 void
 reply_parse(struct reply *r, char *line)
 {
-	char *rest = line, *word = next_word(&rest);
+	char *rest = line, *word = reply_word(&rest);
 
 	*r = (struct reply){
 	    .code = REPLY_STRANGE, .ttl = TTL_UNTOLD, .name = word, .text = rest};
@@ -398,8 +396,14 @@ client_read_stats(struct client *c, struct stats *s, instant until, struct fault
 
 	for (int i = 0; i < STATS_MOST; i++) {
 		rc = client_read(c, &r, until, f);
-		if (rc != RC_OK || r.code == REPLY_END)
+		if (rc != RC_OK)
 			return rc;
+		if (r.code == REPLY_END) {
+			rc = stats_check(s, c->stream.where, f);
+			if (rc != RC_OK)
+				client_close(c);
+			return rc;
+		}
 		if (r.code != REPLY_STAT)
 			break;
 		stats_add(s, r.name, r.text);

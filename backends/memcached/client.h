@@ -122,7 +122,10 @@ struct reply {
 /* Reads one.  REPLY_ERROR and REPLY_STRANGE are never returned: they are faults. */
 enum rc client_read(struct client *, struct reply *, instant until, struct fault *);
 
-/* Reads STAT lines up to END. */
+/*
+ * Reads STAT lines up to END, and adds them to what is known.  RC_CONFIG: no lock can be
+ * kept on that server.
+ */
 enum rc client_read_stats(struct client *, struct stats *, instant until, struct fault *);
 
 /* RC_PROTOCOL: the reply does not belong to what was asked; closes. */
@@ -131,10 +134,16 @@ enum rc client_nonsense(struct client *, struct fault *);
 /* RC_CONFIG: the server has no CAS; closes. */
 enum rc client_without_cas(struct client *, struct fault *);
 
-/* ---- for client_read and tests ---- */
+/* ---- pieces of a line ---- */
 
 /* Reads a line without its end; cuts it into pieces. */
 void reply_parse(struct reply *, char *line);
+
+/* The word at *rest, which goes on behind it; "" at the end. */
+char *reply_word(char **rest);
+
+/* All of `text` as a decimal number of up to 19 digits. */
+bool reply_number(const char *text, uint64_t *ret);
 
 /* What an error line means, in words (hint may be NULL); never RC_OK. */
 enum rc reply_error(const char *line, const char **hint);

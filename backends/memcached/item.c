@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAGIC "dlock1 "
+#define MAGIC "dlock1"
 
 enum {
 	HASHED_CHARS = 1 + 2 * SHA256_BYTES,
@@ -99,36 +99,30 @@ size_t
 value_write(char out[VALUE_BYTES], const struct value *v)
 {
 	int n = snprintf(out, VALUE_BYTES,
-	    MAGIC "%s %" PRIu64 " %" PRId64 " %" PRId64 " %zu %zu %zu %s %s %s", v->owner,
-	    v->token, v->since, v->until, strlen(v->key), strlen(v->record),
+	    MAGIC " %s %" PRIu64 " %" PRId64 " %" PRId64 " %zu %zu %zu %s %s %s",
+	    v->owner, v->token, v->since, v->until, strlen(v->key), strlen(v->record),
 	    strlen(v->mark), v->key, v->record, v->mark);
 
 	return n > 0 && n < VALUE_BYTES && is_one_line(out, n) ? (size_t)n : 0;
 }
 
-/* A number and the blank behind it, off the front of a text that ends with a NUL. */
+/* A number, and the blank behind it. */
 static bool
-value_number(const char **text, int64_t *ret)
+value_number(char **text, int64_t *ret)
 {
-	bool negative = **text == '-';
-	const char *digits = *text + negative;
-	size_t n = strspn(digits, "0123456789");
+	char *word = reply_word(text);
+	bool negative = *word == '-';
+	uint64_t number;
 
-	*ret = 0;
-	if (n == 0 || n > 18 || digits[n] != ' ')
+	if (!reply_number(word + negative, &number) || number > INT64_MAX)
 		return false;
-	for (size_t i = 0; i < n; i++)
-		*ret = *ret * 10 + (digits[i] - '0');
-	if (negative)
-		*ret = -*ret;
-	*text = digits + n + 1;
+	*ret = negative ? -(int64_t)number : (int64_t)number;
 	return true;
 }
 
 /* So many bytes, and what follows them: a blank, or the end. */
 static bool
-value_text(
-    const char **text, const char *end, int64_t n, char *out, size_t size, char stop)
+value_text(char **text, const char *end, int64_t n, char *out, size_t size, char stop)
 {
 	if (n < 0 || (size_t)n >= size || end - *text < n || (*text)[n] != stop)
 		return false;
@@ -141,15 +135,14 @@ value_text(
 bool
 value_read(struct value *v, const char *text, size_t n)
 {
-	char line[VALUE_BYTES] = "";
-	const char *rest = line + strlen(MAGIC), *end = line + n;
+	char line[VALUE_BYTES] = "", *rest = line;
+	const char *end = line + n;
 	int64_t numbers[NUMBERS];
 
 	if (n >= sizeof line || !is_one_line(text, n))
 		return false;
 	memcpy(line, text, n);
-	line[n] = '\0';
-	if (strncmp(line, MAGIC, strlen(MAGIC)) != 0 ||
+	if (strcmp(reply_word(&rest), MAGIC) != 0 ||
 	    !value_text(&rest, end, OWNER_CHARS, v->owner, sizeof v->owner, ' ') ||
 	    strspn(v->owner, "0123456789abcdef") != OWNER_CHARS)
 		return false;
@@ -211,22 +204,6 @@ items_ask(struct client *c, const char *name, unsigned what)
 	client_get(c, ITEM_FREEZE, name);
 }
 
-static enum rc
-read_stats_checked(
-    struct client *c, unsigned what, instant until, struct stats *s, struct fault *f)
-{
-	enum rc rc = client_read_stats(c, s, until, f);
-
-	if (rc == RC_OK && what & ITEMS_FLUSH)
-		rc = client_read_stats(c, s, until, f);
-	if (rc != RC_OK)
-		return rc;
-	rc = stats_check(s, c->stream.where, f);
-	if (rc != RC_OK)
-		client_close(c);
-	return rc;
-}
-
 enum rc
 items_read(
     struct client *c, unsigned what, instant until, struct items *i, struct fault *f)
@@ -235,7 +212,9 @@ items_read(
 
 	stats_init(&i->stats);
 	if (what & ITEMS_STATS)
-		rc = read_stats_checked(c, what, until, &i->stats, f);
+		rc = client_read_stats(c, &i->stats, until, f);
+	if (rc == RC_OK && what & ITEMS_FLUSH)
+		rc = client_read_stats(c, &i->stats, until, f);
 	if (rc == RC_OK)
 		rc = item_read(c, &i->lock, until, f);
 	if (rc == RC_OK)

@@ -25,12 +25,6 @@ enum {
 	NAMES_MOST = 32 << 20, /* bytes: some hundred thousand locks */
 };
 
-/* The names of locks and freezes that the server has listed, each ended by a NUL. */
-struct name_list {
-	char *text;
-	size_t used, room;
-};
-
 struct listing {
 	struct client *client;
 	const char *prefix;
@@ -39,6 +33,9 @@ struct listing {
 	struct stats stats; /* of when our clock said `at` */
 	instant at;
 	bool enough; /* nobody wants to hear more */
+	/* the names of locks and freezes that the server has listed, each ended by a NUL */
+	char *names;
+	size_t used, room;
 };
 
 /* ---- entries ---- */
@@ -141,21 +138,18 @@ listing_read_stats(struct listing *l)
 	rc = client_send(l->client, until, l->fault);
 	if (rc == RC_OK)
 		rc = client_read_stats(l->client, &l->stats, until, l->fault);
-	if (rc == RC_OK)
-		rc = stats_check(&l->stats, l->client->stream.where, l->fault);
 	l->at = instant_now();
 	return rc;
 }
 
 /*
- * Tells what a listed name has led to.  A hashed name has its key in the value, and only
- * if they belong together.  Without a prefix any item may have such a name: those of other
- * clients are no locks.
+ * Tells what a listed name has led to.  A hashed name has its key in the value, if they
+ * belong together.  Without a prefix any item may have such a name: those of other clients
+ * are no locks.
  */
 static void
 listing_found(struct listing *l, const char *name, const struct items *i)
 {
-	const struct value *v = i->lock.there ? &i->lock.value : &i->freeze.value;
 	char key[KEY_BYTES + 1];
 	struct item_name again;
 	const char *lock;
@@ -163,55 +157,45 @@ listing_found(struct listing *l, const char *name, const struct items *i)
 
 	if (l->enough || (freeze && i->lock.there) || (!*l->prefix && i->lock.foreign))
 		return;
-	if (*key) {
+	if (!*key)
+		snprintf(key, sizeof key, "%s",
+		    *i->lock.value.key ? i->lock.value.key : i->freeze.value.key);
+	item_name(&again, l->prefix, key);
+	if (*key && strcmp(again.text, lock) == 0)
 		listing_lock(l, key, i);
-		return;
-	}
-	item_name(&again, l->prefix, v->key);
-	if (*v->key && strcmp(again.text, lock) == 0)
-		listing_lock(l, v->key, i);
 }
 
-static bool
-add_name(struct name_list *names, const char *name)
-{
-	size_t n = strlen(name) + 1;
-
-	if (names->used + n > names->room) {
-		size_t room = 2 * names->room + NAME_BYTES;
-		char *text = realloc(names->text, room);
-
-		if (!text)
-			return false;
-		names->text = text;
-		names->room = room;
-	}
-	memcpy(names->text + names->used, name, n);
-	names->used += n;
-	return true;
-}
-
-/* A name as the server lists it, encoded. */
+/* Keeps a name as the server lists it, encoded, if it is one of ours. */
 static enum rc
-listing_keep(struct listing *l, struct name_list *names, const char *encoded)
+listing_keep(struct listing *l, const char *encoded)
 {
 	char name[NAME_BYTES], key[KEY_BYTES + 1];
 	const char *lock;
+	int n = encode_undo(name, sizeof name, encoded, strlen(encoded));
 
-	if (encode_undo(name, sizeof name, encoded, strlen(encoded)) <= 0 ||
-	    item_name_read(key, &lock, l->prefix, name) == ITEM_IS_OTHER)
+	if (n <= 0 || item_name_read(key, &lock, l->prefix, name) == ITEM_IS_OTHER)
 		return RC_OK;
-	if (names->used > NAMES_MOST)
+	if (l->used > NAMES_MOST)
 		return fault_set(l->fault, RC_PROTOCOL,
 		    "%s lists more locks than dlock takes in: name a key",
 		    l->client->stream.where);
-	return add_name(names, name) ? RC_OK
-				     : fault_set(l->fault, RC_SYSTEM, "out of memory");
+	if (l->used + n + 1 > l->room) {
+		size_t room = 2 * l->room + NAME_BYTES;
+		char *names = realloc(l->names, room);
+
+		if (!names)
+			return fault_set(l->fault, RC_SYSTEM, "out of memory");
+		l->names = names;
+		l->room = room;
+	}
+	memcpy(l->names + l->used, name, n + 1);
+	l->used += n + 1;
+	return RC_OK;
 }
 
 /* RC_BUSY: the server lists for another client. */
 static enum rc
-listing_try_names(struct listing *l, struct name_list *names)
+listing_try_names(struct listing *l)
 {
 	instant until = l->look->until;
 	struct reply r;
@@ -225,20 +209,20 @@ listing_try_names(struct listing *l, struct name_list *names)
 			break;
 		if (r.code == REPLY_BUSY)
 			return RC_BUSY;
-		rc = r.code == REPLY_KEY ? listing_keep(l, names, r.name)
+		rc = r.code == REPLY_KEY ? listing_keep(l, r.name)
 					 : client_nonsense(l->client, l->fault);
 	}
 	return rc;
 }
 
 static enum rc
-listing_read_names(struct listing *l, struct name_list *names)
+listing_read_names(struct listing *l)
 {
 	struct host *host = l->client->stream.host;
 	instant most = instant_first(l->look->until, instant_now() + BUSY_MOST);
 	enum rc rc;
 
-	while ((rc = listing_try_names(l, names)) == RC_BUSY && instant_now() < most)
+	while ((rc = listing_try_names(l)) == RC_BUSY && instant_now() < most)
 		if (host->wait(host, -1, 0, instant_now() + BUSY_PAUSE) == WOKE_STOP)
 			return RC_STOP;
 	return rc == RC_BUSY ? fault_set(l->fault, RC_AGAIN,
@@ -278,9 +262,9 @@ listing_page(struct listing *l, const char *from, const char *to)
 }
 
 static enum rc
-listing_names(struct listing *l, const struct name_list *names)
+listing_names(struct listing *l)
 {
-	const char *from = names->text, *end = names->text + names->used, *to;
+	const char *from = l->names, *end = l->names + l->used, *to;
 	enum rc rc = RC_OK;
 
 	for (; rc == RC_OK && !l->enough && from < end; from = to) {
@@ -295,14 +279,13 @@ listing_names(struct listing *l, const struct name_list *names)
 static enum rc
 listing_all(struct listing *l)
 {
-	struct name_list names = {NULL, 0, 0};
 	enum rc rc = listing_read_stats(l);
 
 	if (rc == RC_OK)
-		rc = listing_read_names(l, &names);
-	if (rc == RC_OK && names.used > 0)
-		rc = listing_names(l, &names);
-	free(names.text);
+		rc = listing_read_names(l);
+	if (rc == RC_OK && l->used > 0)
+		rc = listing_names(l);
+	free(l->names);
 	return rc;
 }
 

@@ -56,9 +56,9 @@
 enum { TRIES = 3 }; /* of one call, where others write at the same time */
 
 static int64_t
-lease_seconds(const struct claim *c)
+claim_seconds(const struct claim *c)
 {
-	return ns_to_ms(c->ttl) / 1000 + (ns_to_ms(c->ttl) % 1000 > 0);
+	return (ns_to_ms(c->ttl) + 999) / 1000;
 }
 
 /* ---- what the user is told ---- */
@@ -84,7 +84,7 @@ tell_losses(struct memcached *m, const struct stats *s)
 }
 
 static enum rc
-stands_still(const struct memcached *m, struct fault *f)
+fail_still(const struct memcached *m, struct fault *f)
 {
 	return fault_set(f, RC_AGAIN,
 	    "the clock of %s stands still: it was stopped, and what it keeps ends too early",
@@ -92,7 +92,7 @@ stands_still(const struct memcached *m, struct fault *f)
 }
 
 static enum rc
-others_write(const struct memcached *m, struct fault *f)
+fail_contended(const struct memcached *m, struct fault *f)
 {
 	return fault_set(
 	    f, RC_AGAIN, "%s: others write to this lock all the time", m->server_name);
@@ -111,7 +111,7 @@ held_since(const struct memcached *m, int64_t since)
 
 /* RC_BUSY: it is held, or frozen. */
 static enum rc
-is_busy(struct memcached *m, struct items *i, struct fault *f)
+fail_busy(struct memcached *m, struct items *i, struct fault *f)
 {
 	struct value *v = i->lock.there ? &i->lock.value : &i->freeze.value;
 	struct holding *h = &m->base.host->seen.holding;
@@ -136,7 +136,7 @@ set_unready(struct memcached *m, enum unready why)
 
 /* RC_BUSY: the server may not know who holds it. */
 static enum rc
-is_young(struct memcached *m, const struct stats *s, struct fault *f)
+fail_young(struct memcached *m, const struct stats *s, struct fault *f)
 {
 	int64_t age = stats_age(s);
 
@@ -144,12 +144,12 @@ is_young(struct memcached *m, const struct stats *s, struct fault *f)
 	return fault_set(f, RC_BUSY,
 	    "%s was started, or told to forget all, %lld s ago and may not know who holds it: dlock waits until it has been for the lease, %lld s",
 	    m->server_name, age < 0 ? 0LL : (long long)age,
-	    (long long)lease_seconds(m->claim));
+	    (long long)claim_seconds(m->claim));
 }
 
 /* RC_BUSY: there is no token yet. */
 static enum rc
-is_crowded(struct memcached *m, const struct stats *s, uint64_t cas, struct fault *f)
+fail_crowded(struct memcached *m, const struct stats *s, uint64_t cas, struct fault *f)
 {
 	set_unready(m, UNREADY_CROWDED);
 	return fault_set(f, RC_BUSY,
@@ -164,7 +164,7 @@ static void
 put_ours(struct memcached *m, uint64_t cas)
 {
 	struct store_how how = {
-	    cas ? STORE_OVER : STORE_NEW, cas, lease_seconds(m->claim) + LEASE_BEYOND};
+	    cas ? STORE_OVER : STORE_NEW, cas, claim_seconds(m->claim) + LEASE_BEYOND};
 	char text[VALUE_BYTES];
 
 	if (!value_write(text, &m->ours))
@@ -172,9 +172,9 @@ put_ours(struct memcached *m, uint64_t cas)
 	client_store(&m->client, ITEM_LOCK, m->name.text, &how, text);
 }
 
-/* Deletes our item, which has come to nothing.  RC_OK or RC_STOP. */
+/* Deletes our item, which has come to nothing.  Returns `why`, or RC_STOP. */
 static enum rc
-withdraw(struct memcached *m, uint64_t cas)
+withdraw(struct memcached *m, uint64_t cas, enum rc why)
 {
 	instant until = instant_now() + WITHDRAWAL_MOST;
 	struct fault ignored;
@@ -187,7 +187,7 @@ withdraw(struct memcached *m, uint64_t cas)
 		rc = client_read(&m->client, &r, until, &ignored);
 	if (rc == RC_OK && (r.code == REPLY_HD || r.code == REPLY_NF))
 		m->may_be_there = m->add_unanswered;
-	return rc == RC_STOP ? RC_STOP : RC_OK;
+	return rc == RC_STOP ? RC_STOP : why;
 }
 
 /* The server has our item for a whole lease, by a request that was sent then. */
@@ -205,7 +205,7 @@ set_lease(struct memcached *m, instant sent, struct grant *g)
  * deleted.
  */
 static enum rc
-find_ours(struct memcached *m, instant until, struct fault *f)
+look_for_ours(struct memcached *m, instant until, struct fault *f)
 {
 	struct items i;
 	enum rc rc;
@@ -217,7 +217,7 @@ find_ours(struct memcached *m, instant until, struct fault *f)
 	if (rc != RC_OK || !item_is_of(&i.lock, m->claim->owner))
 		return rc;
 	if (m->granted && i.lock.value.token != m->ours.token)
-		return withdraw(m, i.lock.cas);
+		return withdraw(m, i.lock.cas, RC_OK);
 	m->cas = i.lock.cas;
 	m->epoch = m->client.epoch;
 	memcpy(m->ours.mark, i.lock.value.mark, sizeof m->ours.mark);
@@ -226,7 +226,7 @@ find_ours(struct memcached *m, instant until, struct fault *f)
 
 /* RC_LOST.  Whoever has taken it away by force has left a note. */
 static enum rc
-is_lost(struct memcached *m, instant until, struct fault *f)
+fail_lost(struct memcached *m, instant until, struct fault *f)
 {
 	struct fault ignored;
 	struct item note;
@@ -257,96 +257,85 @@ static enum rc
 check_grant(struct memcached *m, struct items *i, struct fault *f)
 {
 	bool ours = item_is_of(&i->lock, m->claim->owner),
-	     young = stats_age(&i->stats) < lease_seconds(m->claim);
-
-	if (i->lock.there && !ours)
-		return is_busy(m, i, f);
-	if (!i->freeze.there && !young)
-		return RC_OK;
-	if (ours && withdraw(m, i->lock.cas) == RC_STOP)
-		return RC_STOP;
-	i->lock.there = false;
-	return i->freeze.there ? is_busy(m, i, f) : is_young(m, &i->stats, f);
-}
-
-/* Another client was faster.  RC_BUSY also if its item has gone by now: we ask again. */
-static enum rc
-is_beaten(struct memcached *m, instant until, struct fault *f)
-{
-	struct items i;
-	enum rc rc = items_look(&m->client, m->name.text, 0, until, &i, f);
-
-	return rc == RC_OK ? is_busy(m, &i, f) : rc;
-}
-
-/* It was added by us just now, and lives for as long as our lease: it is ours to delete. */
-static enum rc
-is_without_cas(struct memcached *m, struct fault *f)
-{
-	return withdraw(m, 0) == RC_STOP ? RC_STOP : client_without_cas(&m->client, f);
-}
-
-/* Writes our item, and asks behind it for what may speak against it. */
-static enum rc
-store_ours(struct memcached *m, struct items *i, struct reply *stored, instant until,
-    struct fault *f)
-{
+	     young = stats_age(&i->stats) < claim_seconds(m->claim);
 	enum rc rc;
 
-	put_ours(m, i->lock.cas);
-	client_get(&m->client, ITEM_FREEZE, m->name.text);
-	client_word(&m->client, "stats settings");
-	i->sent = instant_now();
-	rc = client_go_on(&m->client, until, f);
-	if (rc == RC_OK)
-		rc = client_read(&m->client, stored, until, f);
-	if (rc == RC_OK && stored->code != REPLY_HD && stored->code != REPLY_NS &&
-	    stored->code != REPLY_EX && stored->code != REPLY_NF)
-		return client_nonsense(&m->client, f);
-	if (rc == RC_OK)
-		rc = item_read(&m->client, &i->freeze, until, f);
-	return rc == RC_OK ? client_read_stats(&m->client, &i->stats, until, f) : rc;
+	if (i->lock.there && !ours)
+		return fail_busy(m, i, f);
+	if (!i->freeze.there && !young)
+		return RC_OK;
+	i->lock.there = false;
+	rc = i->freeze.there ? fail_busy(m, i, f) : fail_young(m, &i->stats, f);
+	return ours ? withdraw(m, i->lock.cas, rc) : rc;
 }
 
 /*
- * Nothing speaks against a grant: our item is added; or is written once more, for its whole
- * lease, if it is there from an attempt whose answer we did not get.
+ * Writes our item, and asks behind it for what may speak against it.  The item is added; or
+ * written once more, for its whole lease, if it is there from an attempt whose answer we
+ * did not get.  RC_BUSY: another client was faster.
  */
 static enum rc
-take_lock(
-    struct memcached *m, struct items *i, instant until, struct grant *g, struct fault *f)
+store_ours(struct memcached *m, struct items *i, instant until, struct fault *f)
 {
-	struct value *there = &i->lock.value, *ours = &m->ours;
 	bool added = !i->lock.there, unsure = m->add_unanswered;
-	struct reply stored;
+	struct reply r;
 	enum rc rc;
 
-	ours->token = there->token;
-	ours->since = added ? i->stats.time * US_PER_S : there->since;
-	memcpy(ours->mark, there->mark, sizeof ours->mark);
+	m->ours.token = i->lock.value.token;
+	m->ours.since = added ? i->stats.time * US_PER_S : i->lock.value.since;
+	memcpy(m->ours.mark, i->lock.value.mark, sizeof m->ours.mark);
+	put_ours(m, i->lock.cas);
+	client_get(&m->client, ITEM_FREEZE, m->name.text);
+	client_word(&m->client, "stats settings");
 	m->may_be_there = true;
 	m->add_unanswered = unsure || added;
-	rc = store_ours(m, i, &stored, until, f);
+	i->sent = instant_now();
+	rc = client_go_on(&m->client, until, f);
+	if (rc == RC_OK)
+		rc = client_read(&m->client, &r, until, f);
+	if (rc == RC_OK)
+		rc = item_read(&m->client, &i->freeze, until, f);
+	if (rc == RC_OK)
+		rc = client_read_stats(&m->client, &i->stats, until, f);
 	if (rc != RC_OK)
 		return rc;
+	if (r.code == REPLY_HD) {
+		m->add_unanswered = unsure;
+		i->lock = (struct item){.there = true, .cas = r.cas, .value = m->ours};
+		if (r.cas)
+			return RC_OK;
+		/* added just now, for as long as our lease: it is ours to delete */
+		rc = withdraw(m, 0, RC_OK);
+		return rc == RC_OK ? client_without_cas(&m->client, f) : rc;
+	}
+	if (r.code != REPLY_NS && r.code != REPLY_EX && r.code != REPLY_NF)
+		return client_nonsense(&m->client, f);
 	m->add_unanswered = unsure;
-	m->may_be_there = stored.code == REPLY_HD || unsure;
-	if (stored.code != REPLY_HD)
-		return is_beaten(m, until, f);
-	if (!stored.cas)
-		return is_without_cas(m, f);
-	i->lock = (struct item){.there = true, .cas = stored.cas, .value = *ours};
-	rc = check_grant(m, i, f);
+	m->may_be_there = !added || unsure;
+	rc = items_look(&m->client, m->name.text, 0, until, i, f);
+	return rc == RC_OK ? fail_busy(m, i, f) : rc;
+}
+
+/* Nothing speaks against it so far. */
+static enum rc
+grant_lock(
+    struct memcached *m, struct items *i, instant until, struct grant *g, struct fault *f)
+{
+	struct value *ours = &m->ours;
+	enum rc rc = store_ours(m, i, until, f);
+
+	if (rc == RC_OK)
+		rc = check_grant(m, i, f);
 	if (rc != RC_OK)
 		return rc;
 	if (!ours->token)
-		ours->token = stats_token(&i->stats, stored.cas);
-	if (!ours->token)
-		return withdraw(m, stored.cas) == RC_STOP
-		    ? RC_STOP
-		    : is_crowded(m, &i->stats, stored.cas, f);
+		ours->token = stats_token(&i->stats, i->lock.cas);
+	if (!ours->token) {
+		rc = fail_crowded(m, &i->stats, i->lock.cas, f);
+		return withdraw(m, i->lock.cas, rc);
+	}
 	m->granted = true;
-	m->cas = stored.cas;
+	m->cas = i->lock.cas;
 	m->epoch = m->client.epoch;
 	m->base.host->alert = m->client.stream.fd;
 	*g = (struct grant){.token = ours->token, .anchor = -1};
@@ -387,11 +376,11 @@ ask_lock(struct memcached *m, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	if (!tick_goes_on(&m->tick, i.sent, instant_now(), i.stats.time))
-		return stands_still(m, f);
+		return fail_still(m, f);
 	if (m->base.host->verbose)
 		tell_losses(m, &i.stats);
 	rc = check_grant(m, &i, f);
-	return rc == RC_OK ? take_lock(m, &i, until, g, f) : rc;
+	return rc == RC_OK ? grant_lock(m, &i, until, g, f) : rc;
 }
 
 /* The same for a waiter, which asks for little as long as the lock is held or frozen. */
@@ -404,7 +393,7 @@ poll_lock(struct memcached *m, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	if (i.freeze.there || (i.lock.there && !item_is_of(&i.lock, m->claim->owner)))
-		return is_busy(m, &i, f);
+		return fail_busy(m, &i, f);
 	return ask_lock(m, until, g, f);
 }
 
@@ -418,16 +407,17 @@ sleep_busy(struct memcached *m, instant until, const struct fault *f)
 	struct host *host = m->base.host;
 	int64_t pause = m->unready ? POLL_UNREADY : POLL - POLL_JITTER / 2;
 	instant next = instant_now() + pause + dice_roll(&m->jitter, POLL_JITTER);
+	enum rc over = m->unready ? RC_AGAIN : RC_BUSY;
 
-	if (until && m->unready && m->told != m->unready) {
+	if (!until)
+		return over;
+	if (m->unready && m->told != m->unready) {
 		host->notice = *f;
 		m->told = m->unready;
 	}
-	if (until && host->wait(host, -1, 0, instant_first(next, until)) == WOKE_STOP)
+	if (host->wait(host, -1, 0, instant_first(next, until)) == WOKE_STOP)
 		return RC_STOP;
-	if (instant_now() < until)
-		return RC_OK;
-	return m->unready ? RC_AGAIN : RC_BUSY;
+	return instant_now() < until ? RC_OK : over;
 }
 
 static enum rc
@@ -436,7 +426,7 @@ begin_claim(struct memcached *m, const struct claim *claim, struct fault *f)
 	struct value *v = &m->ours;
 	char text[VALUE_BYTES];
 
-	if (lease_seconds(claim) + LEASE_BEYOND > EXPTIME_MOST)
+	if (claim_seconds(claim) + LEASE_BEYOND > EXPTIME_MOST)
 		return fault_set(f, RC_USAGE,
 		    "%s keeps nothing for longer than 30 days: give a shorter --ttl",
 		    m->server_name);
@@ -505,7 +495,7 @@ static enum rc
 renew_ours(
     struct memcached *m, instant until, struct grant *g, bool *again, struct fault *f)
 {
-	struct reply r = {.code = REPLY_STRANGE};
+	struct reply r;
 	instant sent = instant_now();
 	struct stats stats;
 	enum rc rc = write_ours(m, &stats, &r, until, f);
@@ -515,16 +505,16 @@ renew_ours(
 	if (rc != RC_OK)
 		return rc;
 	if (r.code == REPLY_NF)
-		return is_lost(m, until, f);
+		return fail_lost(m, until, f);
 	if (r.code == REPLY_EX || r.code == REPLY_NS)
-		return others_write(m, f);
+		return fail_contended(m, f);
 	if (r.code != REPLY_HD || !r.cas)
 		return client_nonsense(&m->client, f);
 	m->cas = r.cas;
 	m->epoch = m->client.epoch;
 	tell_losses(m, &stats);
 	if (!tick_goes_on(&m->tick, sent, instant_now(), stats.time))
-		return stands_still(m, f);
+		return fail_still(m, f);
 	set_lease(m, sent, g);
 	if (!*m->ours.mark)
 		return RC_OK;
@@ -541,10 +531,10 @@ memcached_renew(struct store *s, instant until, struct grant *g, struct fault *f
 
 	for (int i = 0; again && i < TRIES && (i == 0 || instant_now() < until); i++) {
 		again = false;
-		rc = find_ours(m, until, f);
+		rc = look_for_ours(m, until, f);
 		if (rc == RC_OK)
 			rc = m->cas ? renew_ours(m, until, g, &again, f)
-				    : is_lost(m, until, f);
+				    : fail_lost(m, until, f);
 	}
 	s->host->alert = m->client.stream.fd;
 	return rc == RC_OK || rc == RC_REVOKED || rc == RC_LOST || rc == RC_STOP
@@ -554,9 +544,9 @@ memcached_renew(struct store *s, instant until, struct grant *g, struct fault *f
 
 /* ---- release ---- */
 
-/* Our item is not there. */
+/* Our item is not there: lost, if the lock was granted and nobody of us has deleted it. */
 static enum rc
-is_gone(struct memcached *m, instant until, struct fault *f)
+forget_item(struct memcached *m, instant until, struct fault *f)
 {
 	bool granted = m->granted, unsure = m->delete_unanswered;
 
@@ -565,7 +555,7 @@ is_gone(struct memcached *m, instant until, struct fault *f)
 		return RC_OK;
 	return unsure ? fault_set(f, RC_AGAIN,
 			    "%s closed the connection before it answered", m->server_name)
-		      : is_lost(m, until, f);
+		      : fail_lost(m, until, f);
 }
 
 /* *again: its CAS was another. */
@@ -590,10 +580,10 @@ delete_ours(struct memcached *m, instant until, bool *again, struct fault *f)
 		m->may_be_there = m->granted = false;
 		return RC_OK;
 	case REPLY_NF:
-		return is_gone(m, until, f);
+		return forget_item(m, until, f);
 	case REPLY_EX:
 		*again = true;
-		return others_write(m, f);
+		return fail_contended(m, f);
 	default:
 		return client_nonsense(&m->client, f);
 	}
@@ -610,10 +600,10 @@ memcached_release(struct store *s, int status, instant until, struct fault *f)
 	s->host->alert = -1;
 	for (int i = 0; m->may_be_there && again && i < TRIES; i++) {
 		again = false;
-		rc = find_ours(m, until, f);
+		rc = look_for_ours(m, until, f);
 		if (rc == RC_OK)
 			rc = m->cas ? delete_ours(m, until, &again, f)
-				    : is_gone(m, until, f);
+				    : forget_item(m, until, f);
 		/* the connection has ended: another one shows what has become of it */
 		again = again || (rc == RC_AGAIN && instant_now() < until);
 	}

@@ -17,21 +17,10 @@ enum {
 
 static const char no_such_grant[] = "who held it by this grant does so no more";
 
-/* Puts a value. */
-static enum rc
-steer_put(struct client *c, const char *tag, const char *name,
-    const struct store_how *how, const struct value *v, struct fault *f)
-{
-	char text[VALUE_BYTES];
-
-	if (!value_write(text, v))
-		return fault_set(
-		    f, RC_CONFIG, "control characters cannot be written there");
-	client_store(c, tag, name, how, text);
-	return RC_OK;
-}
-
-/* Sends the one change that was put.  RC_BUSY: its CAS is another.  RC_LOST: it is gone. */
+/*
+ * Sends the one change that was put.  RC_BUSY: its CAS is another.  RC_LOST: it is gone, in
+ * these words.
+ */
 static enum rc
 steer_change(struct client *c, const char *gone, instant until, struct fault *f)
 {
@@ -49,10 +38,23 @@ steer_change(struct client *c, const char *gone, instant until, struct fault *f)
 	return client_nonsense(c, f);
 }
 
+static enum rc
+steer_store(struct client *c, const char *tag, const char *name,
+    const struct store_how *how, const struct value *v, instant until, struct fault *f)
+{
+	char text[VALUE_BYTES];
+
+	if (!value_write(text, v))
+		return fault_set(
+		    f, RC_CONFIG, "control characters cannot be written there");
+	client_store(c, tag, name, how, text);
+	return steer_change(c, no_such_grant, until, f);
+}
+
 /* ---- revoke ---- */
 
 static bool
-is_target(const struct item *i, const struct target *t)
+is_meant_item(const struct item *i, const struct target *t)
 {
 	char cas[24];
 
@@ -80,15 +82,13 @@ mark_item(struct client *c, const char *name, struct item *i, const char *record
     instant until, struct fault *f)
 {
 	struct store_how how = {STORE_OVER, i->cas, rest_of(i)};
-	enum rc rc;
 
 	if (i->foreign)
 		return fault_set(f, RC_CONFIG,
 		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
 		    c->stream.where);
 	snprintf(i->value.mark, sizeof i->value.mark, "%s", record);
-	rc = steer_put(c, ITEM_LOCK, name, &how, &i->value, f);
-	return rc == RC_OK ? steer_change(c, no_such_grant, until, f) : rc;
+	return steer_store(c, ITEM_LOCK, name, &how, &i->value, until, f);
 }
 
 /* Leaves a note for the holder's next renewal. */
@@ -100,12 +100,10 @@ leave_note(struct client *c, const char *name, const struct item *i, const char 
 	int64_t rest = rest_of(i) + NOTE_TIME;
 	struct store_how how = {
 	    .mode = STORE_ANY, .exptime = rest > EXPTIME_MOST ? EXPTIME_MOST : rest};
-	enum rc rc;
 
 	memcpy(note.owner, i->value.owner, sizeof note.owner);
 	snprintf(note.record, sizeof note.record, "%s", record);
-	rc = steer_put(c, ITEM_NOTE, name, &how, &note, f);
-	return rc == RC_OK ? steer_change(c, no_such_grant, until, f) : rc;
+	return steer_store(c, ITEM_NOTE, name, &how, &note, until, f);
 }
 
 static enum rc
@@ -133,7 +131,7 @@ memcached_revoke(struct store *s, const struct target *t, const char *record, bo
 	item_name(&name, m->prefix, t->key);
 	for (int n = 0; n < TRIES && rc == RC_BUSY; n++) {
 		rc = items_look(c, name.text, ITEMS_STATS, until, &i, f);
-		if (rc == RC_OK && !is_target(&i.lock, t))
+		if (rc == RC_OK && !is_meant_item(&i.lock, t))
 			return fault_set(
 			    f, RC_LOST, "%s: %s", m->server_name, no_such_grant);
 		if (rc == RC_OK)
@@ -182,9 +180,7 @@ memcached_freeze(struct store *s, const char *key, const char *record, int64_t l
 	snprintf(v.record, sizeof v.record, "%s", record);
 	if (name.hashed)
 		snprintf(v.key, sizeof v.key, "%s", key);
-	rc = steer_put(&m->client, ITEM_FREEZE, name.text, &how, &v, f);
-	return rc == RC_OK ? steer_change(&m->client, "it could not be frozen", until, f)
-			   : rc;
+	return steer_store(&m->client, ITEM_FREEZE, name.text, &how, &v, until, f);
 }
 
 enum rc
