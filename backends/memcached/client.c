@@ -63,7 +63,7 @@ client_without_cas(struct client *c, struct fault *f)
 
 /* ---- commands ---- */
 
-/* There is room for whatever is asked at once: more is a mistake of ours. */
+/* A mistake of ours, if there is no room for what is asked at once. */
 __attribute__((format(printf, 2, 3))) static void
 put_command(struct client *c, const char *fmt, ...)
 {
@@ -341,7 +341,7 @@ client_value(struct client *c, struct reply *r, instant until, struct fault *f)
 	return memcmp(end, "\r\n", 2) == 0 ? RC_OK : client_nonsense(c, f);
 }
 
-/* What a reply means that is none to any question.  An error may repeat what we sent. */
+/* A reply that is an error, or that no memcached gives.  An error may repeat what we sent. */
 static enum rc
 client_refused(struct client *c, const struct reply *r, struct fault *f)
 {
@@ -371,7 +371,7 @@ client_reply(struct client *c, struct reply *r, instant until, struct fault *f)
 	enum rc rc = client_line(c, &line, until, f);
 
 	*r = (struct reply){.code = REPLY_STRANGE};
-	if (rc == RC_OK)
+	if (rc == RC_OK && line)
 		reply_parse(r, line);
 	return rc;
 }
@@ -424,7 +424,8 @@ client_transmit(
 
 /*
  * A server that wants no password would store it, for everybody to read: so it must say
- * first that it wants one.  What it answers to the password is not quoted.
+ * first that it wants one.  Its answer to the password is not quoted, since it may repeat
+ * the password.
  */
 static enum rc
 client_login(struct client *c, instant until, struct fault *f)
@@ -496,7 +497,7 @@ client_connect(struct client *c, instant until, struct fault *f)
 	return rc == RC_OK && *c->address->password ? client_login(c, until, f) : rc;
 }
 
-/* Sends what was put, or drops it where there is no connection for it. */
+/* Sends what was put; drops it if there is no connection for it, which `rc` tells. */
 static enum rc
 client_empty(struct client *c, enum rc rc, instant until, struct fault *f)
 {

@@ -53,7 +53,7 @@ bool client_is_same(struct client *, unsigned epoch);
  * the first command and client_send() nothing may fail: what was put would be sent later.
  */
 
-/* Asks for the item with its CAS, time and value, and does not make it younger (LRU). */
+/* Asks for CAS, time and value; to the server that does not count as use of the item (LRU). */
 void client_get(struct client *, const char *tag, const char *name);
 
 /* How a value is stored. */
@@ -110,10 +110,11 @@ struct reply {
 	enum reply_code code;
 	uint64_t cas; /* of flag c; 0: not told, or the server keeps none */
 	int64_t ttl;  /* of flag t, seconds; TTL_NONE: without an end; TTL_UNTOLD */
-	size_t size;  /* of a value; 4 GiB and more is strange */
+	size_t size;  /* of a value */
 	/*
-	 * STAT: name and value.  KEY: the item's name, encoded.  ERROR: which one, and its
-	 * text.  VA: the value, `n` bytes of it and a NUL.  Valid until the next reply.
+	 * STAT: its name and value.  KEY: the item's name, encoded.  ERROR: which one, and
+	 * its text.  VA: the value, `n` bytes of it (fewer than `size` if it is longer than
+	 * VALUE_BYTES) and a NUL.  All of it is valid until the next reply.
 	 */
 	const char *name, *text;
 	size_t n;
@@ -131,7 +132,7 @@ enum rc client_read_stats(struct client *, struct stats *, instant until, struct
 /* RC_PROTOCOL: the reply does not belong to what was asked; closes. */
 enum rc client_nonsense(struct client *, struct fault *);
 
-/* RC_CONFIG: the server has no CAS; closes. */
+/* RC_CONFIG: the server has answered with a CAS of 0; closes. */
 enum rc client_without_cas(struct client *, struct fault *);
 
 /* ---- pieces of a line ---- */

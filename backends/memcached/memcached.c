@@ -55,6 +55,7 @@
 
 enum { TRIES = 3 }; /* of one call, where others write at the same time */
 
+/* The lease. */
 static int64_t
 claim_seconds(const struct claim *c)
 {
@@ -159,7 +160,7 @@ fail_crowded(struct memcached *m, const struct stats *s, uint64_t cas, struct fa
 
 /* ---- our item ---- */
 
-/* Puts our item; cas 0: where there is none.  begin_claim() has seen that it can be written. */
+/* Puts our item, over the one with this CAS; 0: where there is none. */
 static void
 put_ours(struct memcached *m, uint64_t cas)
 {
@@ -168,7 +169,7 @@ put_ours(struct memcached *m, uint64_t cas)
 	char text[VALUE_BYTES];
 
 	if (!value_write(text, &m->ours))
-		abort();
+		abort(); /* begin_claim() has tried it */
 	client_store(&m->client, ITEM_LOCK, m->name.text, &how, text);
 }
 
@@ -200,9 +201,9 @@ set_lease(struct memcached *m, instant sent, struct grant *g)
 }
 
 /*
- * Finds the CAS of our item, if it is not known on this connection: m->cas, 0 if our item
- * is not there.  An item of ours that is not the one of our grant was added late, and is
- * deleted.
+ * Sees to it that m->cas is the CAS of our item on this connection, or 0 if our item is not
+ * there.  An item of ours without the token of our grant was added by a late request, and
+ * is deleted.
  */
 static enum rc
 look_for_ours(struct memcached *m, instant until, struct fault *f)
@@ -224,7 +225,7 @@ look_for_ours(struct memcached *m, instant until, struct fault *f)
 	return RC_OK;
 }
 
-/* RC_LOST.  Whoever has taken it away by force has left a note. */
+/* RC_LOST.  A client that has taken the lock away by force has left a note. */
 static enum rc
 fail_lost(struct memcached *m, instant until, struct fault *f)
 {
@@ -316,7 +317,7 @@ store_ours(struct memcached *m, struct items *i, instant until, struct fault *f)
 	return rc == RC_OK ? fail_busy(m, i, f) : rc;
 }
 
-/* Nothing speaks against it so far. */
+/* Nothing has spoken against it before our item was added. */
 static enum rc
 grant_lock(
     struct memcached *m, struct items *i, instant until, struct grant *g, struct fault *f)
@@ -544,7 +545,10 @@ memcached_renew(struct store *s, instant until, struct grant *g, struct fault *f
 
 /* ---- release ---- */
 
-/* Our item is not there: lost, if the lock was granted and nobody of us has deleted it. */
+/*
+ * Our item is not there.  A lock that was granted is lost then, unless it was our own
+ * deletion that has come late.
+ */
 static enum rc
 forget_item(struct memcached *m, instant until, struct fault *f)
 {
@@ -558,7 +562,7 @@ forget_item(struct memcached *m, instant until, struct fault *f)
 		      : fail_lost(m, until, f);
 }
 
-/* *again: its CAS was another. */
+/* *again: the CAS was another, and our item is to be looked for. */
 static enum rc
 delete_ours(struct memcached *m, instant until, bool *again, struct fault *f)
 {

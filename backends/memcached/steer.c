@@ -29,13 +29,18 @@ steer_change(struct client *c, const char *gone, instant until, struct fault *f)
 
 	if (rc == RC_OK)
 		rc = client_read(c, &r, until, f);
-	if (rc != RC_OK || r.code == REPLY_HD)
+	if (rc != RC_OK)
 		return rc;
-	if (r.code == REPLY_EX)
+	switch (r.code) {
+	case REPLY_HD:
+		return RC_OK;
+	case REPLY_EX:
 		return fault_set(f, RC_BUSY, "it was written meanwhile");
-	if (r.code == REPLY_NF)
+	case REPLY_NF:
 		return fault_set(f, RC_LOST, "%s: %s", c->stream.where, gone);
-	return client_nonsense(c, f);
+	default:
+		return client_nonsense(c, f);
+	}
 }
 
 static enum rc
