@@ -162,11 +162,12 @@ reply_flag(struct reply *r, const char *flag)
 
 enum rest { ANYTHING, FLAGS, SIZE_AND_FLAGS, PAIR };
 
-static const struct {
+static const struct reply_row {
 	const char *word;
 	enum reply_code code;
 	enum rest rest; /* what may follow */
 } words[] = {
+    {"STAT", REPLY_STAT, PAIR}, /* the first, since there are many of them */
     {"HD", REPLY_HD, FLAGS},
     {"VA", REPLY_VA, SIZE_AND_FLAGS},
     {"EN", REPLY_EN, FLAGS},
@@ -177,7 +178,6 @@ static const struct {
     {"OK", REPLY_OK, FLAGS},
     {"STORED", REPLY_OK, FLAGS},
     {"END", REPLY_END, FLAGS},
-    {"STAT", REPLY_STAT, PAIR},
     {"BUSY", REPLY_BUSY, ANYTHING},
     {"ERROR", REPLY_ERROR, ANYTHING},
     {"CLIENT_ERROR", REPLY_ERROR, ANYTHING},
@@ -208,6 +208,7 @@ reply_rest(struct reply *r, enum rest rest, char *text)
 void
 reply_parse(struct reply *r, char *line)
 {
+	const struct reply_row *w = words, *end = words + sizeof words / sizeof *words;
 	char *rest = line, *word = reply_word(&rest);
 
 	*r = (struct reply){
@@ -215,11 +216,12 @@ reply_parse(struct reply *r, char *line)
 	if (strncmp(word, "key=", 4) == 0 && word[4]) {
 		r->code = REPLY_KEY;
 		r->name = word + 4;
+		return;
 	}
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (strcmp(word, words[i].word) == 0 &&
-		    reply_rest(r, words[i].rest, rest))
-			r->code = words[i].code;
+	while (w < end && strcmp(word, w->word) != 0)
+		w++;
+	if (w < end && reply_rest(r, w->rest, rest))
+		r->code = w->code;
 }
 
 #define OLD "dlock needs memcached 1.6.10 or newer"

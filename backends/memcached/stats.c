@@ -31,25 +31,30 @@ stats_number(const char *text, int64_t limit)
 	return number < limit ? number : -1;
 }
 
+/* A setting has the name of a count, too: what is no number leaves the count alone. */
+static uint64_t
+stats_count(const char *text, uint64_t known)
+{
+	int64_t number = stats_number(text, INT64_MAX);
+
+	return number < 0 ? known : (uint64_t)number;
+}
+
 void
 stats_add(struct stats *s, const char *name, const char *value)
 {
-	int64_t seconds = stats_number(value, SECONDS_LIMIT);
-	int64_t count = stats_number(value, INT64_MAX);
-
 	if (strcmp(name, "version") == 0)
 		snprintf(s->version, sizeof s->version, "%s", value);
 	else if (strcmp(name, "uptime") == 0)
-		s->uptime = seconds;
+		s->uptime = stats_number(value, SECONDS_LIMIT);
 	else if (strcmp(name, "time") == 0)
-		s->time = seconds;
+		s->time = stats_number(value, SECONDS_LIMIT);
 	else if (strcmp(name, "oldest") == 0)
-		s->oldest = seconds;
-	else if (strcmp(name, "evictions") == 0 &&
-	    count >= 0) /* a setting has this name, too */
-		s->evictions = count;
-	else if (strcmp(name, "cmd_flush") == 0 && count >= 0)
-		s->flushes = count;
+		s->oldest = stats_number(value, SECONDS_LIMIT);
+	else if (strcmp(name, "evictions") == 0)
+		s->evictions = stats_count(value, s->evictions);
+	else if (strcmp(name, "cmd_flush") == 0)
+		s->flushes = stats_count(value, s->flushes);
 }
 
 /* The meta commands are as we write them since 1.6.10. */
