@@ -300,21 +300,21 @@ store_ours(struct memcached *m, struct items *i, instant until, struct fault *f)
 		rc = client_read_stats(&m->client, &i->stats, until, f);
 	if (rc != RC_OK)
 		return rc;
-	if (r.code == REPLY_HD) {
-		m->add_unanswered = unsure;
-		i->lock = (struct item){.there = true, .cas = r.cas, .value = m->ours};
-		if (r.cas)
-			return RC_OK;
-		/* added just now, for as long as our lease: it is ours to delete */
-		rc = withdraw(m, 0, RC_OK);
-		return rc == RC_OK ? client_without_cas(&m->client, f) : rc;
-	}
-	if (r.code != REPLY_NS && r.code != REPLY_EX && r.code != REPLY_NF)
+	if (r.code != REPLY_HD && r.code != REPLY_NS && r.code != REPLY_EX &&
+	    r.code != REPLY_NF)
 		return client_nonsense(&m->client, f);
 	m->add_unanswered = unsure;
-	m->may_be_there = !added || unsure;
-	rc = items_look(&m->client, m->name.text, 0, until, i, f);
-	return rc == RC_OK ? fail_busy(m, i, f) : rc;
+	if (r.code != REPLY_HD) {
+		m->may_be_there = !added || unsure;
+		rc = items_look(&m->client, m->name.text, 0, until, i, f);
+		return rc == RC_OK ? fail_busy(m, i, f) : rc;
+	}
+	i->lock = (struct item){.there = true, .cas = r.cas, .value = m->ours};
+	if (r.cas)
+		return RC_OK;
+	/* added just now, for as long as our lease: it is ours to delete */
+	rc = withdraw(m, 0, RC_OK);
+	return rc == RC_OK ? client_without_cas(&m->client, f) : rc;
 }
 
 /* Nothing has spoken against it before our item was added. */
