@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define MAGIC "dlock1"
+#define VALUE_LIMIT 1000000000000000000
 
 enum {
 	HASHED_CHARS = 1 + 2 * SHA256_BYTES,
@@ -106,7 +107,7 @@ value_write(char out[VALUE_BYTES], const struct value *v)
 	return n > 0 && n < VALUE_BYTES && is_one_line(out, n) ? (size_t)n : 0;
 }
 
-/* A number, and the blank behind it. */
+/* A number of up to 18 digits, and the blank behind it. */
 static bool
 value_number(char **text, int64_t *ret)
 {
@@ -114,7 +115,7 @@ value_number(char **text, int64_t *ret)
 	bool negative = *word == '-';
 	uint64_t number;
 
-	if (!reply_number(word + negative, &number) || number > INT64_MAX)
+	if (!reply_number(word + negative, &number) || number >= VALUE_LIMIT)
 		return false;
 	*ret = negative ? -(int64_t)number : (int64_t)number;
 	return true;
