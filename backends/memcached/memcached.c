@@ -1,139 +1,448 @@
 /*
- * memcached.c - locks in memcached: acquire, renew, release.
+ * memcached.c - holds a lock in memcached: acquire, renew, release.
  *
- * It is a cache: it may evict, and it forgets all with a restart.  What can be done against
- * that is done; the rest is told, and for the rest there is the token.
+ * memcached is a cache: it may evict the lock, and a restart makes it forget all locks.
+ * dlock does what can be done against that and tells the user the rest, for which there is
+ * the token.
  *
- *  1. A lock is an item (name.h, value.h) that is added where there is none, written over
- *     and deleted by compare-and-swap only.
- *  2. A CAS is believed on the connection on which it was read: a server that has been
- *     restarted counts from 1 again.  On another connection the item is read, and its
- *     owner compared, first.  So it is when a CAS has changed: somebody has asked for the
- *     lock back, or our own last write has arrived though its answer has not.
- *  3. Whether anything may be written is read before: the item, its freeze, and what the
- *     server says of itself.  A server that is not what we think gets nothing that it could
- *     take for commands (value.h).
- *  4. Every freeze came before a grant (grant.h), and its token is greater than any before
- *     (token.h).
- *  5. Items end by a clock of whole seconds, early by up to two of them: more is asked for
- *     than the lease has (vitals.h).
- *  6. That clock may stand still (vitals.h); a write by it counts as none.
- *  7. A server that has been running, or was told to forget all, for less than the lease,
- *     grants nothing: who held the lock may not know it yet.  Nor does one that has counted
- *     too many changes for a token, until it has been running for longer (token.h).
- *  8. No answer to an add: it is looked for, and is ours if our owner stands there.
- *  9. An error that leaves no room for a renewed item takes the old one along (-M): so it
- *     is looked for at once.
- * 10. Waiting is asking now and then (pace.h): nobody is told of a release, and there is no
- *     order.
+ *  1. A lock is an item (item.h).  It is added where there is none, and written over and
+ *     deleted by compare-and-swap only.
+ *  2. A CAS is believed only on the connection on which it was read: a restarted server
+ *     counts from 1 again.  On another connection the item is read first, and its owner
+ *     compared.  The same is done when the CAS has changed: somebody has asked for the lock
+ *     back, or our own last write has arrived though its answer has not.
+ *  3. Before an item is added, the item, its freeze and the server's statistics are read.
+ *     A server that is no memcached gets nothing that it could take for commands.
+ *  4. Behind the item, in the same packet, the freeze and the last flush_all are asked for.
+ *     So whoever is granted a lock knows that its item came before any freeze, and took the
+ *     place of none that was flushed.  An item that comes to nothing is deleted again.
+ *  5. Items end by a clock of whole seconds, up to two of them early, so an item is kept
+ *     for longer than its lease.  That clock may stand still, and a write by it does not
+ *     count (stats.h).
+ *  6. A server that was started, or told to forget all, less than a lease ago grants
+ *     nothing: a holder that it has forgotten may not know it yet.  Nor does a server that
+ *     has counted too many changes for a token (stats.h).  Both pass with time.
+ *  7. After an add without an answer the item is looked for, and is ours if our owner
+ *     stands in it.
+ *  8. Where there is no room for a renewed item, memcached deletes the old one (-M).  So
+ *     after an error the item is looked for at once.
+ *  9. memcached tells nobody of a release, so a waiter asks about every 200 ms, at random
+ *     within a quarter so that many do not ask at once.  There is no order among waiters.
+ *     Where the server is not ready (6), once a second is enough.
+ * 10. A holder learns only from its renewals that the server has lost its lock.  So it
+ *     renews every second, which is sooner than a server that has forgotten all grants
+ *     anything.
  */
 #include "memcached.h"
 
+#include "backends/common/retry.h"
 #include "backends/common/text.h"
-#include "grant.h"
-#include "listing.h"
-#include "orders.h"
-#include "settings.h"
-#include "tell.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define ASK_PATIENCE (3 * NS_PER_S) /* for an answer while waiting */
-#define NOTE_PATIENCE (300 * NS_PER_MS)
+#define POLL (200 * NS_PER_MS)
+#define POLL_JITTER (100 * NS_PER_MS)
+#define POLL_UNREADY NS_PER_S
+#define RENEWAL_PACE NS_PER_S
+#define ANSWER_MOST (3 * NS_PER_S) /* for an answer while waiting */
+#define NOTE_MOST (300 * NS_PER_MS)
+#define WITHDRAWAL_MOST NS_PER_S
 #define LATE NS_PER_S /* a standstill that is shorter does no harm */
 #define MOMENT (100 * NS_PER_MS)
 
 enum { TRIES = 3 }; /* of one call, where others write at the same time */
 
+/* The lease. */
+static int64_t
+claim_seconds(const struct claim *c)
+{
+	return (ns_to_ms(c->ttl) + 999) / 1000;
+}
+
+/* ---- what the user is told ---- */
+
+/*
+ * Once: that the server has lost items; with -v also that it is no place for what must not
+ * be lost.
+ */
+static void
+tell_losses(struct memcached *m, const struct stats *s)
+{
+	struct host *host = m->base.host;
+	bool has_lost = s->evictions > 0 || s->flushes > 0;
+
+	if (m->losses_told || (!has_lost && !host->verbose))
+		return;
+	m->losses_told = true;
+	fault_set(&host->notice, RC_OK,
+	    "%s may lose locks: it is a cache, which evicts when it is full and forgets all when it is restarted (it has evicted %" PRIu64
+	    " items, and was told %" PRIu64
+	    " times to forget all); see dlock-backends(7)",
+	    m->server_name, s->evictions, s->flushes);
+}
+
+static enum rc
+fail_still(const struct memcached *m, struct fault *f)
+{
+	return fault_set(f, RC_AGAIN,
+	    "the clock of %s stands still: it was stopped, and what it keeps ends too early",
+	    m->server_name);
+}
+
+static enum rc
+fail_contended(const struct memcached *m, struct fault *f)
+{
+	return fault_set(
+	    f, RC_AGAIN, "%s: others write to this lock all the time", m->server_name);
+}
+
+/* How long ago that was by the server's clock; < 0: not known. */
+static int64_t
+held_since(const struct memcached *m, int64_t since)
+{
+	int64_t now = m->tick.time * US_PER_S + (instant_now() - m->tick.at) / 1000;
+
+	return since == EPOCH_NONE || !m->tick.known || now < since
+	    ? -1
+	    : (now - since) * 1000;
+}
+
+/* RC_BUSY: it is held, or frozen. */
+static enum rc
+fail_busy(struct memcached *m, struct items *i, struct fault *f)
+{
+	struct value *v = i->lock.there ? &i->lock.value : &i->freeze.value;
+	struct holding *h = &m->base.host->seen.holding;
+
+	m->unready = READY;
+	*h = (struct holding){.kind = KIND_EXCLUSIVE,
+	    .holders = i->lock.there,
+	    .frozen = i->freeze.there,
+	    .held = held_since(m, v->since)};
+	secret_blot(v->record, m->address.password);
+	memcpy(h->record, v->record, sizeof h->record);
+	return fault_set(f, RC_BUSY, "%s: %s", m->server_name,
+	    i->freeze.there && !i->lock.there ? "frozen" : "held");
+}
+
+static void
+set_unready(struct memcached *m, enum unready why)
+{
+	m->unready = why;
+	m->base.host->seen.holding = (struct holding){.held = -1};
+}
+
+/* RC_BUSY: the server may not know who holds it. */
+static enum rc
+fail_young(struct memcached *m, const struct stats *s, struct fault *f)
+{
+	int64_t age = stats_age(s);
+
+	set_unready(m, UNREADY_YOUNG);
+	return fault_set(f, RC_BUSY,
+	    "%s was started, or told to forget all, %lld s ago and may not know who holds it: dlock waits until it has been for the lease, %lld s",
+	    m->server_name, age < 0 ? 0LL : (long long)age,
+	    (long long)claim_seconds(m->claim));
+}
+
+/* RC_BUSY: there is no token yet. */
+static enum rc
+fail_crowded(struct memcached *m, const struct stats *s, uint64_t cas, struct fault *f)
+{
+	set_unready(m, UNREADY_CROWDED);
+	return fault_set(f, RC_BUSY,
+	    "%s has counted more than a million changes for each second since it was started, so that tokens might not grow over its next restart: dlock waits until it has been running for longer, %lld s",
+	    m->server_name, (long long)stats_token_missing(s, cas));
+}
+
+/* ---- our item ---- */
+
+/* Puts our item, over the one with this CAS; 0: where there is none. */
+static void
+put_ours(struct memcached *m, uint64_t cas)
+{
+	struct store_how how = {
+	    cas ? STORE_OVER : STORE_NEW, cas, claim_seconds(m->claim) + LEASE_BEYOND};
+	char text[VALUE_BYTES];
+
+	if (!value_write(text, &m->ours))
+		abort(); /* begin_claim() has tried it */
+	client_store(&m->client, ITEM_LOCK, m->name.text, &how, text);
+}
+
+/* Deletes our item, which has come to nothing.  Returns `why`, or RC_STOP. */
+static enum rc
+withdraw(struct memcached *m, uint64_t cas, enum rc why)
+{
+	instant until = instant_now() + WITHDRAWAL_MOST;
+	struct fault ignored;
+	struct reply r;
+	enum rc rc;
+
+	client_delete(&m->client, ITEM_LOCK, m->name.text, cas);
+	rc = client_go_on(&m->client, until, &ignored);
+	if (rc == RC_OK)
+		rc = client_read(&m->client, &r, until, &ignored);
+	if (rc == RC_OK && (r.code == REPLY_HD || r.code == REPLY_NF))
+		m->may_be_there = m->add_unanswered;
+	return rc == RC_STOP ? RC_STOP : why;
+}
+
+/* The server has our item for a whole lease, by a request that was sent then. */
+static void
+set_lease(struct memcached *m, instant sent, struct grant *g)
+{
+	g->sent = sent;
+	g->lease = m->claim->ttl;
+	g->pace = RENEWAL_PACE;
+}
+
+/*
+ * Sees to it that m->cas is the CAS of our item on this connection, or 0 if our item is not
+ * there.  An item of ours without the token of our grant was added by a late request, and
+ * is deleted.
+ */
+static enum rc
+look_for_ours(struct memcached *m, instant until, struct fault *f)
+{
+	struct items i;
+	enum rc rc;
+
+	if (client_is_same(&m->client, m->epoch))
+		return RC_OK;
+	m->cas = 0;
+	rc = items_look(&m->client, m->name.text, ITEMS_STATS, until, &i, f);
+	if (rc != RC_OK || !item_is_of(&i.lock, m->claim->owner))
+		return rc;
+	if (m->granted && i.lock.value.token != m->ours.token)
+		return withdraw(m, i.lock.cas, RC_OK);
+	m->cas = i.lock.cas;
+	m->epoch = m->client.epoch;
+	memcpy(m->ours.mark, i.lock.value.mark, sizeof m->ours.mark);
+	return RC_OK;
+}
+
+/* RC_LOST.  A client that has taken the lock away by force has left a note. */
+static enum rc
+fail_lost(struct memcached *m, instant until, struct fault *f)
+{
+	struct fault ignored;
+	struct item note;
+	enum rc rc;
+
+	until = instant_first(until, instant_now() + NOTE_MOST);
+	client_get(&m->client, ITEM_NOTE, m->name.text);
+	rc = client_send(&m->client, until, &ignored);
+	if (rc == RC_OK)
+		rc = item_read(&m->client, &note, until, &ignored);
+	if (rc == RC_OK && item_is_of(&note, m->claim->owner)) {
+		secret_blot(note.value.record, m->address.password);
+		return refuse_broken(
+		    m->base.host, f, RC_LOST, m->server_name, note.value.record);
+	}
+	return fault_set(f, RC_LOST,
+	    "%s no longer has it as ours: it was evicted or deleted, or the server was restarted or told to forget all",
+	    m->server_name);
+}
+
 /* ---- acquire ---- */
 
 /*
- * All that is asked before an item is added.  Whether the server was told to forget all is
- * seen behind it (grant.h): only who has been refused for that asks before, too.
- *
- * A server that was stopped answers what has waited for it by a clock that may not have gone
- * on yet (vitals.h), and who asks for the first time cannot see that: so after an answer that
- * was late the clock is given a moment, and asked again.
+ * Does anything speak against a grant, before or after our item was added?  RC_BUSY: yes;
+ * an item of ours has come to nothing then.
  */
 static enum rc
-memcached_question(struct memcached *m, instant until, struct sight *i, struct fault *f)
+check_grant(struct memcached *m, struct items *i, struct fault *f)
 {
-	unsigned what = SIGHT_SERVER | (m->flushed ? SIGHT_FLUSH : 0);
+	bool ours = item_is_of(&i->lock, m->claim->owner),
+	     young = stats_age(&i->stats) < claim_seconds(m->claim);
+	enum rc rc;
+
+	if (i->lock.there && !ours)
+		return fail_busy(m, i, f);
+	if (!i->freeze.there && !young)
+		return RC_OK;
+	i->lock.there = false;
+	rc = i->freeze.there ? fail_busy(m, i, f) : fail_young(m, &i->stats, f);
+	return ours ? withdraw(m, i->lock.cas, rc) : rc;
+}
+
+/*
+ * Writes our item, and asks behind it for what may speak against it.  The item is added; or
+ * written once more, for its whole lease, if it is there from an attempt whose answer we
+ * did not get.  RC_BUSY: another client was faster.
+ */
+static enum rc
+store_ours(struct memcached *m, struct items *i, instant until, struct fault *f)
+{
+	bool added = !i->lock.there, unsure = m->add_unanswered;
+	struct reply r;
+	enum rc rc;
+
+	m->ours.token = i->lock.value.token;
+	m->ours.since = added ? i->stats.time * US_PER_S : i->lock.value.since;
+	memcpy(m->ours.mark, i->lock.value.mark, sizeof m->ours.mark);
+	put_ours(m, i->lock.cas);
+	client_get(&m->client, ITEM_FREEZE, m->name.text);
+	client_word(&m->client, "stats settings");
+	m->may_be_there = true;
+	m->add_unanswered = unsure || added;
+	i->sent = instant_now();
+	rc = client_go_on(&m->client, until, f);
+	if (rc == RC_OK)
+		rc = client_read(&m->client, &r, until, f);
+	if (rc == RC_OK)
+		rc = item_read(&m->client, &i->freeze, until, f);
+	if (rc == RC_OK)
+		rc = client_read_stats(&m->client, &i->stats, until, f);
+	if (rc != RC_OK)
+		return rc;
+	if (r.code != REPLY_HD && r.code != REPLY_NS && r.code != REPLY_EX &&
+	    r.code != REPLY_NF)
+		return client_nonsense(&m->client, f);
+	m->add_unanswered = unsure;
+	if (r.code != REPLY_HD) {
+		m->may_be_there = !added || unsure;
+		rc = items_look(&m->client, m->name.text, 0, until, i, f);
+		return rc == RC_OK ? fail_busy(m, i, f) : rc;
+	}
+	i->lock = (struct item){.there = true, .cas = r.cas, .value = m->ours};
+	if (r.cas)
+		return RC_OK;
+	/* added just now, for as long as our lease: it is ours to delete */
+	rc = withdraw(m, 0, RC_OK);
+	return rc == RC_OK ? client_without_cas(&m->client, f) : rc;
+}
+
+/* Nothing has spoken against it before our item was added. */
+static enum rc
+grant_lock(
+    struct memcached *m, struct items *i, instant until, struct grant *g, struct fault *f)
+{
+	struct value *ours = &m->ours;
+	enum rc rc = store_ours(m, i, until, f);
+
+	if (rc == RC_OK)
+		rc = check_grant(m, i, f);
+	if (rc != RC_OK)
+		return rc;
+	if (!ours->token)
+		ours->token = stats_token(&i->stats, i->lock.cas);
+	if (!ours->token) {
+		rc = fail_crowded(m, &i->stats, i->lock.cas, f);
+		return withdraw(m, i->lock.cas, rc);
+	}
+	m->granted = true;
+	m->cas = i->lock.cas;
+	m->epoch = m->client.epoch;
+	m->base.host->alert = m->client.stream.fd;
+	*g = (struct grant){.token = ours->token, .anchor = -1};
+	set_lease(m, i->sent, g);
+	return RC_OK;
+}
+
+/*
+ * Reads all that has to be known before an item is added.  Whether the server was told to
+ * forget all is asked for behind the item; before it, only by a waiter that was refused for
+ * that.
+ *
+ * A server that was stopped may answer by a clock that has not gone on yet, which cannot
+ * be seen by a client that asks for the first time.  So if the answer was late, the clock
+ * is given a moment, and asked again.
+ */
+static enum rc
+look_before(struct memcached *m, instant until, struct items *i, struct fault *f)
+{
+	unsigned what = ITEMS_STATS | (m->unready == UNREADY_YOUNG ? ITEMS_FLUSH : 0);
 	struct host *host = m->base.host;
-	enum rc rc = sight_read(&m->cache, &m->names, what, until, i, f);
+	enum rc rc = items_look(&m->client, m->name.text, what, until, i, f);
 
 	if (rc != RC_OK || m->tick.known || instant_now() - i->sent < LATE)
 		return rc;
 	if (host->wait(host, -1, 0, instant_now() + MOMENT) == WOKE_STOP)
 		return RC_STOP;
-	return sight_read(&m->cache, &m->names, what, until, i, f);
+	return items_look(&m->client, m->name.text, what, until, i, f);
 }
 
-/* RC_OK: granted.  RC_BUSY: not yet. */
+/* Asks for the lock.  RC_BUSY: not yet. */
 static enum rc
-memcached_ask(struct memcached *m, instant until, struct grant *g, struct fault *f)
+ask_lock(struct memcached *m, instant until, struct grant *g, struct fault *f)
 {
-	struct sight i;
-	enum rc rc = memcached_question(m, until, &i, f);
-	bool ours, is_young;
+	struct items i;
+	enum rc rc = look_before(m, until, &i, f);
 
 	if (rc != RC_OK)
 		return rc;
-	if (!tick_goes_on(&m->tick, i.sent, instant_now(), i.vitals.time))
-		return tell_standstill(m, f);
+	if (!tick_goes_on(&m->tick, i.sent, instant_now(), i.stats.time))
+		return fail_still(m, f);
 	if (m->base.host->verbose)
-		tell_losses(m, &i.vitals);
-	ours = sight_is_of(&i, m->claim->owner);
-	if (i.held && !ours)
-		return tell_busy(m, &i, f);
-	is_young = vitals_age(&i.vitals) < grant_seconds(m->claim);
-	if ((i.frozen || is_young) && ours && grant_withdraw(m, i.cas) == RC_STOP)
-		return RC_STOP;
-	i.held = false;
-	if (i.frozen)
-		return tell_busy(m, &i, f);
-	if (is_young)
-		return tell_young(m, vitals_age(&i.vitals), f);
-	return ours ? grant_adopt(m, &i, until, g, f) : grant_add(m, &i, until, g, f);
+		tell_losses(m, &i.stats);
+	rc = check_grant(m, &i, f);
+	return rc == RC_OK ? grant_lock(m, &i, until, g, f) : rc;
 }
 
-/* The same for a waiter, who asks for little as long as others have it. */
+/* The same for a waiter, which asks for little as long as the lock is held or frozen. */
 static enum rc
-memcached_poll(struct memcached *m, instant until, struct grant *g, struct fault *f)
+poll_lock(struct memcached *m, instant until, struct grant *g, struct fault *f)
 {
-	struct sight i;
-	enum rc rc = sight_read(&m->cache, &m->names, 0, until, &i, f);
+	struct items i;
+	enum rc rc = items_look(&m->client, m->name.text, 0, until, &i, f);
 
 	if (rc != RC_OK)
 		return rc;
-	if (i.frozen || (i.held && !sight_is_of(&i, m->claim->owner)))
-		return tell_busy(m, &i, f);
-	return memcached_ask(m, until, g, f);
+	if (i.freeze.there || (i.lock.there && !item_is_of(&i.lock, m->claim->owner)))
+		return fail_busy(m, &i, f);
+	return ask_lock(m, until, g, f);
 }
 
-static void
-memcached_begin(struct memcached *m, const struct claim *claim)
+/*
+ * Sleeps until it is time to ask again, after an answer in words `f`.  RC_BUSY: `until` has
+ * come (RC_AGAIN where it is the server that was waited for).  RC_STOP.
+ */
+static enum rc
+sleep_busy(struct memcached *m, instant until, const struct fault *f)
 {
-	struct value *v = &m->hold.value;
+	struct host *host = m->base.host;
+	int64_t pause = m->unready ? POLL_UNREADY : POLL - POLL_JITTER / 2;
+	instant next = instant_now() + pause + jitter_below(&m->jitter, POLL_JITTER);
+	enum rc over = m->unready ? RC_AGAIN : RC_BUSY;
 
+	if (!until)
+		return over;
+	if (m->unready && m->told != m->unready) {
+		host->notice = *f;
+		m->told = m->unready;
+	}
+	if (host->wait(host, -1, 0, instant_first(next, until)) == WOKE_STOP)
+		return RC_STOP;
+	return instant_now() < until ? RC_OK : over;
+}
+
+static enum rc
+begin_claim(struct memcached *m, const struct claim *claim, struct fault *f)
+{
+	struct value *v = &m->ours;
+	char text[VALUE_BYTES];
+
+	if (claim_seconds(claim) + LEASE_BEYOND > EXPTIME_MOST)
+		return fault_set(f, RC_USAGE,
+		    "%s keeps nothing for longer than 30 days: give a shorter --ttl",
+		    m->server_name);
 	m->claim = claim;
-	name_lock(&m->names, m->place.prefix, claim->key);
+	item_name(&m->name, m->prefix, claim->key);
 	*v = (struct value){.until = EPOCH_NONE};
 	snprintf(v->owner, sizeof v->owner, "%s", claim->owner);
 	snprintf(v->record, sizeof v->record, "%s", claim->record);
-	if (m->names.hashed)
+	if (m->name.hashed)
 		snprintf(v->key, sizeof v->key, "%s", claim->key);
-	pace_begin(&m->pace, claim);
-}
-
-static enum rc
-memcached_attempt(
-    struct memcached *m, bool heard, instant until, struct grant *g, struct fault *f)
-{
-	m->pace.unready = READY;
-	return heard ? memcached_poll(m, instant_now() + ASK_PATIENCE, g, f)
-		     : memcached_ask(m, retry_attempt(&m->pace.patience, until), g, f);
+	m->jitter = jitter_of(claim->owner);
+	retry_begin(&m->patience, claim);
+	return value_write(text, v)
+	    ? RC_OK
+	    : fault_set(
+		  f, RC_SYSTEM, "the record of this run has control characters in it");
 }
 
 static enum rc
@@ -142,156 +451,75 @@ memcached_acquire(struct store *s, const struct claim *claim, instant until,
 {
 	struct memcached *m = memcached_of(s);
 	bool heard = false;
-	enum rc rc;
+	enum rc rc = begin_claim(m, claim, f);
 
-	if (grant_exptime(claim) > EXPTIME_MOST)
-		return fault_set(f, RC_USAGE,
-		    "%s keeps nothing for longer than 30 days: give a shorter --ttl",
-		    m->place.where);
-	memcached_begin(m, claim);
+	if (rc != RC_OK)
+		return rc;
 	do {
-		rc = memcached_attempt(m, heard, until, g, f);
+		rc = heard ? poll_lock(m, instant_now() + ANSWER_MOST, g, f)
+			   : ask_lock(m, retry_attempt(&m->patience, until), g, f);
 		if (rc == RC_BUSY) {
 			heard = true;
-			retry_end_outage(&m->pace.patience);
-			if (!until)
-				return m->pace.unready ? RC_AGAIN : RC_BUSY;
-			rc = pace_sleep(&m->pace, s->host, until, f);
+			retry_end_outage(&m->patience);
+			rc = sleep_busy(m, until, f);
 		} else {
-			rc = retry_wait(&m->pace.patience, s->host, rc, heard, until);
+			rc = retry_wait(&m->patience, s->host, rc, heard, until);
 		}
-	} while (rc == RC_OK && !m->hold.is);
+	} while (rc == RC_OK && !m->granted);
 	return rc;
 }
 
 /* ---- renew ---- */
 
-/* Who has taken it away may have left a note. */
-static enum rc
-memcached_lost(struct memcached *m, instant until, struct fault *f)
-{
-	struct value note;
-	struct fault ignored;
-	struct batch b;
-	bool is = false;
-
-	until = instant_first(until, instant_now() + NOTE_PATIENCE);
-	batch_begin(&b);
-	batch_get(&b, m->names.broken);
-	if (cache_send(&m->cache, &b, until, &ignored) == RC_OK &&
-	    sight_read_value(&m->cache, &is, &note, until, &ignored) == RC_OK && is &&
-	    strcmp(note.owner, m->hold.value.owner) == 0) {
-		secret_blot(note.record, m->place.address.password);
-		return refuse_broken(
-		    m->base.host, f, RC_LOST, m->place.where, note.record);
-	}
-	return fault_set(f, RC_LOST,
-	    "%s no longer has it as ours: it was evicted or deleted, or the server was restarted or told to forget all",
-	    m->place.where);
-}
-
-static bool
-is_our_hold(const struct memcached *m, const struct sight *i)
-{
-	return sight_is_of(i, m->hold.value.owner) &&
-	    i->value.token == m->hold.value.token;
-}
-
 /*
- * What is there, and not the item of our grant, is deleted if it is ours: an add that was late
- * has left it.  RC_OK or RC_STOP.
+ * Writes our item over the one whose CAS we know.  The server tells its clock first, so the
+ * item is not older than that.
  */
 static enum rc
-delete_late(struct memcached *m, const struct sight *i)
+write_ours(struct memcached *m, struct stats *stats, struct reply *r, instant until,
+    struct fault *f)
 {
-	return sight_is_of(i, m->claim->owner) ? grant_withdraw(m, i->cas) : RC_OK;
-}
-
-/* Reads what we hold: its CAS, and whether it is asked back. */
-static enum rc
-memcached_find(struct memcached *m, instant until, struct fault *f)
-{
-	struct sight i;
-	enum rc rc = sight_read(&m->cache, &m->names, SIGHT_SERVER, until, &i, f);
-
-	if (rc != RC_OK)
-		return rc;
-	if (!is_our_hold(m, &i))
-		return delete_late(m, &i) == RC_STOP ? RC_STOP
-						     : memcached_lost(m, until, f);
-	m->hold.cas = i.cas;
-	m->hold.epoch = m->cache.epoch;
-	memcpy(m->hold.value.mark, i.value.mark, sizeof i.value.mark);
-	return RC_OK;
-}
-
-/* It was written, at `sent`, by a server whose clock says this. */
-static enum rc
-memcached_renewed(struct memcached *m, const struct vitals *v, instant sent,
-    struct grant *g, struct fault *f)
-{
-	tell_losses(m, v);
-	if (!tick_goes_on(&m->tick, sent, instant_now(), v->time))
-		return tell_standstill(m, f);
-	g->sent = sent;
-	g->lease = m->claim->ttl;
-	g->pace = GRANT_PACE;
-	if (!*m->hold.value.mark)
-		return RC_OK;
-	secret_blot(m->hold.value.mark, m->place.address.password);
-	return refuse_broken(
-	    m->base.host, f, RC_REVOKED, m->place.where, m->hold.value.mark);
-}
-
-/* To our write. */
-struct written {
-	instant sent;
-	struct vitals vitals;
-	struct answer answer;
-};
-
-/* Writes our item over the one whose CAS we know; the server says how it is, too. */
-static enum rc
-memcached_write(struct memcached *m, instant until, struct written *w, struct fault *f)
-{
-	struct batch b;
 	enum rc rc;
 
-	vitals_init(&w->vitals);
-	batch_begin(&b);
-	batch_word(&b, "stats");
-	rc = grant_put(m, &b, m->hold.cas, f);
-	w->sent = instant_now();
+	stats_init(stats);
+	client_word(&m->client, "stats");
+	put_ours(m, m->cas);
+	rc = client_go_on(&m->client, until, f);
 	if (rc == RC_OK)
-		rc = cache_go_on(&m->cache, &b, until, f);
-	if (rc == RC_OK)
-		rc = cache_read_vitals(&m->cache, &w->vitals, until, f);
-	return rc == RC_OK ? cache_read(&m->cache, &w->answer, until, f) : rc;
+		rc = client_read_stats(&m->client, stats, until, f);
+	return rc == RC_OK ? client_read(&m->client, r, until, f) : rc;
 }
 
-/* *again: its CAS was another, or no answer came; it is to be looked for. */
+/* *again: the CAS was another, or no answer came, and our item is to be looked for. */
 static enum rc
-memcached_rewrite(
+renew_ours(
     struct memcached *m, instant until, struct grant *g, bool *again, struct fault *f)
 {
-	struct written w;
-	enum rc rc = memcached_write(m, until, &w, f);
-	enum reply_code code = rc == RC_OK ? w.answer.reply.code : REPLY_STRANGE;
+	struct reply r;
+	instant sent = instant_now();
+	struct stats stats;
+	enum rc rc = write_ours(m, &stats, &r, until, f);
 
-	m->hold.epoch = 0;
-	*again = rc != RC_STOP && code != REPLY_HD && code != REPLY_NF;
+	m->epoch = 0;
+	*again = rc == RC_OK ? r.code != REPLY_HD && r.code != REPLY_NF : rc != RC_STOP;
 	if (rc != RC_OK)
 		return rc;
-	if (code == REPLY_NF)
-		return memcached_lost(m, until, f);
-	if (code == REPLY_EX || code == REPLY_NS)
-		return fault_set(f, RC_AGAIN,
-		    "%s: others write to this lock all the time", m->place.where);
-	if (code != REPLY_HD || !w.answer.reply.cas)
-		return cache_nonsense(&m->cache, f);
-	m->hold.cas = w.answer.reply.cas;
-	m->hold.epoch = m->cache.epoch;
-	return memcached_renewed(m, &w.vitals, w.sent, g, f);
+	if (r.code == REPLY_NF)
+		return fail_lost(m, until, f);
+	if (r.code == REPLY_EX || r.code == REPLY_NS)
+		return fail_contended(m, f);
+	if (r.code != REPLY_HD || !r.cas)
+		return client_nonsense(&m->client, f);
+	m->cas = r.cas;
+	m->epoch = m->client.epoch;
+	tell_losses(m, &stats);
+	if (!tick_goes_on(&m->tick, sent, instant_now(), stats.time))
+		return fail_still(m, f);
+	set_lease(m, sent, g);
+	if (!*m->ours.mark)
+		return RC_OK;
+	secret_blot(m->ours.mark, m->address.password);
+	return refuse_broken(m->base.host, f, RC_REVOKED, m->server_name, m->ours.mark);
 }
 
 static enum rc
@@ -299,19 +527,16 @@ memcached_renew(struct store *s, instant until, struct grant *g, struct fault *f
 {
 	struct memcached *m = memcached_of(s);
 	bool again = true;
-	enum rc rc = RC_OK;
+	enum rc rc = RC_AGAIN;
 
-	for (int i = 0; i < TRIES && again; i++) {
-		if (i > 0 && instant_now() >= until)
-			break;
-		if (!cache_is_same(&m->cache, m->hold.epoch))
-			rc = memcached_find(m, until, f);
+	for (int i = 0; again && i < TRIES && (i == 0 || instant_now() < until); i++) {
 		again = false;
+		rc = look_for_ours(m, until, f);
 		if (rc == RC_OK)
-			rc = memcached_rewrite(m, until, g, &again, f);
-		rc = again && i + 1 < TRIES && instant_now() < until ? RC_OK : rc;
+			rc = m->cas ? renew_ours(m, until, g, &again, f)
+				    : fail_lost(m, until, f);
 	}
-	grant_watch(m);
+	s->host->alert = m->client.stream.fd;
 	return rc == RC_OK || rc == RC_REVOKED || rc == RC_LOST || rc == RC_STOP
 	    ? rc
 	    : RC_AGAIN;
@@ -319,70 +544,51 @@ memcached_renew(struct store *s, instant until, struct grant *g, struct fault *f
 
 /* ---- release ---- */
 
-/* It is not there (any more) as ours. */
+/*
+ * Our item is not there.  A lock that was granted is lost then, unless it was our own
+ * deletion that has come late.
+ */
 static enum rc
-memcached_gone(struct memcached *m, instant until, struct fault *f)
+forget_item(struct memcached *m, instant until, struct fault *f)
 {
-	bool held = m->hold.is, known = !m->pending.deletion;
+	bool granted = m->granted, unsure = m->delete_unanswered;
 
-	m->pending.item = m->hold.is = m->pending.deletion = false;
-	if (!held)
+	m->may_be_there = m->granted = m->delete_unanswered = false;
+	if (!granted)
 		return RC_OK;
-	return known ? memcached_lost(m, until, f)
-		     : fault_set(f, RC_AGAIN,
-			   "%s closed the connection before it answered", m->place.where);
+	return unsure ? fault_set(f, RC_AGAIN,
+			    "%s closed the connection before it answered", m->server_name)
+		      : fail_lost(m, until, f);
 }
 
-/* RC_OK: *cas is ours; 0: it is not there. */
+/* *again: the CAS was another, and our item is to be looked for. */
 static enum rc
-find_to_release(struct memcached *m, uint64_t *cas, instant until, struct fault *f)
+delete_ours(struct memcached *m, instant until, bool *again, struct fault *f)
 {
-	struct sight i;
+	bool unsure = m->delete_unanswered; /* an earlier one may come first */
+	struct reply r;
 	enum rc rc;
 
-	*cas = m->hold.cas;
-	if (m->hold.is && cache_is_same(&m->cache, m->hold.epoch))
-		return RC_OK;
-	*cas = 0;
-	rc = sight_read(&m->cache, &m->names, SIGHT_SERVER, until, &i, f);
-	if (rc != RC_OK || !sight_is_of(&i, m->claim->owner))
-		return rc;
-	if (m->hold.is && !is_our_hold(m, &i))
-		return delete_late(m, &i);
-	*cas = i.cas;
-	return RC_OK;
-}
-
-static enum rc
-memcached_delete(
-    struct memcached *m, uint64_t cas, instant until, bool *again, struct fault *f)
-{
-	bool unsure = m->pending.deletion; /* an earlier one may come first */
-	struct answer a;
-	struct batch b;
-	enum rc rc;
-
-	batch_begin(&b);
-	batch_delete(&b, m->names.lock, cas);
-	m->pending.deletion = true;
-	rc = cache_go_on(&m->cache, &b, until, f);
+	client_delete(&m->client, ITEM_LOCK, m->name.text, m->cas);
+	m->delete_unanswered = true;
+	rc = client_go_on(&m->client, until, f);
 	if (rc == RC_OK)
-		rc = cache_read(&m->cache, &a, until, f);
+		rc = client_read(&m->client, &r, until, f);
 	if (rc != RC_OK)
 		return rc;
-	m->pending.deletion = unsure;
-	m->hold.epoch = 0;
-	switch (a.reply.code) {
+	m->delete_unanswered = unsure;
+	m->epoch = 0;
+	switch (r.code) {
 	case REPLY_HD:
-		m->pending.item = m->hold.is = false;
+		m->may_be_there = m->granted = false;
 		return RC_OK;
 	case REPLY_NF:
-		return memcached_gone(m, until, f);
+		return forget_item(m, until, f);
 	case REPLY_EX:
 		*again = true;
-		return RC_OK;
+		return fail_contended(m, f);
 	default:
-		return cache_nonsense(&m->cache, f);
+		return client_nonsense(&m->client, f);
 	}
 }
 
@@ -392,70 +598,30 @@ memcached_release(struct store *s, int status, instant until, struct fault *f)
 	struct memcached *m = memcached_of(s);
 	enum rc rc = RC_OK;
 	bool again = true;
-	uint64_t cas;
 
 	(void)status;
-	m->base.host->alert = -1;
-	for (int i = 0; m->pending.item && again && i < TRIES; i++) {
+	s->host->alert = -1;
+	for (int i = 0; m->may_be_there && again && i < TRIES; i++) {
 		again = false;
-		rc = find_to_release(m, &cas, until, f);
+		rc = look_for_ours(m, until, f);
 		if (rc == RC_OK)
-			rc = cas ? memcached_delete(m, cas, until, &again, f)
-				 : memcached_gone(m, until, f);
-		/* its connection ended: what has become of it is seen on another */
+			rc = m->cas ? delete_ours(m, until, &again, f)
+				    : forget_item(m, until, f);
+		/* the connection has ended: another one shows what has become of it */
 		again = again || (rc == RC_AGAIN && instant_now() < until);
 	}
-	if (rc == RC_OK && again && m->pending.item)
-		return fault_set(f, RC_AGAIN,
-		    "%s: others write to this lock all the time", m->place.where);
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;
-}
-
-/* ---- looking and steering ---- */
-
-static enum rc
-memcached_each(struct store *s, const struct look *look, struct fault *f)
-{
-	struct memcached *m = memcached_of(s);
-
-	return listing_each(&m->cache, m->place.prefix, look, f);
-}
-
-static enum rc
-memcached_revoke(struct store *s, const struct target *t, const char *record, bool force,
-    instant until, struct fault *f)
-{
-	struct memcached *m = memcached_of(s);
-
-	return orders_revoke(&m->cache, m->place.prefix, t, record, force, until, f);
-}
-
-static enum rc
-memcached_freeze(struct store *s, const char *key, const char *record, int64_t length,
-    instant until, struct fault *f)
-{
-	struct memcached *m = memcached_of(s);
-
-	return orders_freeze(&m->cache, m->place.prefix, key, record, length, until, f);
-}
-
-static enum rc
-memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
-{
-	struct memcached *m = memcached_of(s);
-
-	return orders_thaw(&m->cache, m->place.prefix, key, until, f);
 }
 
 const struct backend memcached_backend = {
     .name = "memcached",
     .schemes = (const char *const[]){"memcached", NULL},
-    .settings = settings_rows,
+    .settings = memcached_settings,
     .url_help = "memcached://[user:password@]host[:port]",
     .caveat = "best effort: memcached may evict it, and forgets it when it is restarted",
-    .open = settings_open,
-    .close = settings_close,
-    .identify = settings_identify,
+    .open = memcached_open,
+    .close = memcached_close,
+    .identify = memcached_identify,
     .lock = &(
 	const struct lock_ops){memcached_acquire, memcached_renew, memcached_release},
     .admin = &(const struct admin_ops){memcached_each, memcached_revoke, memcached_freeze,

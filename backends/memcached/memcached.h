@@ -1,50 +1,52 @@
 /*
  * memcached.h - one store in memcached, as the files of this directory share it.
  *
- * memcached.c tells what becomes of a lock; each struct below belongs to one of the others.
+ * stats.h < client.h < item.h are its layers: what a server says of itself, commands and
+ * replies, and the items of a lock.  memcached.c holds a lock, listing.c looks, steer.c
+ * takes locks away and freezes keys, site.c reads what the user has named.
  */
 #ifndef DLOCK_MEMCACHED_H
 #define DLOCK_MEMCACHED_H
 
-#include "cache.h"
-#include "name.h"
-#include "pace.h"
-#include "vitals.h"
+#include "backends/common/retry.h"
+#include "item.h"
 
-/* The server and the names there, as the user has said (settings.h). */
-struct place {
-	struct location address;
-	const char *prefix;
-	char where[WHERE_BYTES];
-};
-
-/* Our item, as we wrote it last (grant.h). */
-struct hold {
-	bool is; /* granted */
-	uint64_t cas;
-	unsigned epoch; /* of the connection on which that was read; 0: not known */
-	struct value value;
-};
-
-/* What may have happened on the server without our knowing. */
-struct pending {
-	bool item;     /* an item of ours may be there */
-	bool add;      /* an add went out, and was not answered: it may yet arrive */
-	bool deletion; /* a deletion went out, and was not answered */
+/* Why a lock is not granted although nobody is known to hold it. */
+enum unready {
+	READY,
+	UNREADY_YOUNG,   /* the server may have forgotten a holder */
+	UNREADY_CROWDED, /* it has counted too many changes for a token */
 };
 
 struct memcached {
 	struct store base;
-	struct place place;
-	struct cache cache;
+	/* where locks are kept (site.c) */
+	struct address address;
+	const char *prefix;
+	char server_name[WHERE_BYTES];
+
+	struct client client;
 	struct tick tick;
-	bool told;    /* that the server has lost items (tell.h) */
-	bool flushed; /* it was told to forget all, not long ago */
+	bool losses_told; /* that the server has lost items, or may */
+
+	/* waiting (memcached.c) */
+	struct retry patience;
+	uint64_t jitter;
+	enum unready unready; /* by the last answer */
+	enum unready told;    /* the user knows that */
+
+	/* the claim, and our item of it as we wrote it last */
 	const struct claim *claim;
-	struct names names; /* of the claim */
-	struct pace pace;
-	struct hold hold;
-	struct pending pending;
+	struct item_name name;
+	struct value ours;
+	uint64_t cas;   /* 0: it is not there */
+	unsigned epoch; /* of the connection on which that was read; 0: not known */
+
+	/* what may be on the server */
+	bool granted;
+	bool may_be_there;      /* an item of ours */
+	bool add_unanswered;    /* an item of ours may yet arrive */
+	bool delete_unanswered; /* our item may be gone, or go yet */
 };
 
 extern const struct backend memcached_backend;
@@ -54,5 +56,29 @@ memcached_of(struct store *s)
 {
 	return (struct memcached *)store_of(s, &memcached_backend);
 }
+
+/* site.c: as struct backend has them. */
+extern const struct setting_row memcached_settings[];
+enum rc memcached_open(
+    struct store **ret, struct host *, const struct site *, struct fault *);
+void memcached_close(struct store *);
+enum rc memcached_identify(struct store *, struct identity *, struct fault *);
+
+/*
+ * Reads memcached://[USER[:PASSWORD]@]HOST[:PORT]; url NULL: 127.0.0.1:11211.  RC_OK, or
+ * RC_USAGE (RC_CONFIG: several servers) with what is wrong; never repeats the password.
+ */
+enum rc memcached_read_url(struct address *, const char *url, struct fault *);
+
+/* After all settings: are there both a user and a password, or neither? */
+enum rc memcached_check_login(const struct address *, struct fault *);
+
+/* listing.c and steer.c: as struct admin_ops has them. */
+enum rc memcached_each(struct store *, const struct look *, struct fault *);
+enum rc memcached_revoke(struct store *, const struct target *, const char *record,
+    bool force, instant until, struct fault *);
+enum rc memcached_freeze(struct store *, const char *key, const char *record,
+    int64_t length, instant until, struct fault *);
+enum rc memcached_thaw(struct store *, const char *key, instant until, struct fault *);
 
 #endif

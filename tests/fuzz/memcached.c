@@ -3,10 +3,7 @@
  * there, is within its bounds; a value that is believed comes back as it was, and nothing
  * that is written back ends a line.
  */
-#include "backends/memcached/name.h"
-#include "backends/memcached/reply.h"
-#include "backends/memcached/value.h"
-#include "backends/memcached/vitals.h"
+#include "backends/memcached/item.h"
 #include "tests/fuzz/fuzz.h"
 
 enum rc
@@ -19,17 +16,17 @@ fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
 static void
 reply_is_sound(char *line)
 {
-	struct vitals v;
+	struct stats s;
 	struct reply r;
 
-	vitals_init(&v);
-	reply_read(&r, line);
+	stats_init(&s);
+	reply_parse(&r, line);
 	CLAIM(r.ttl >= TTL_UNTOLD && r.ttl <= INT32_MAX && r.size <= INT32_MAX);
 	if (r.code != REPLY_STAT)
 		return;
-	vitals_add(&v, r.name, r.value);
-	CLAIM(v.uptime >= -1 && v.time >= -1 && v.oldest >= -1);
-	CLAIM(strlen(v.version) < sizeof v.version);
+	stats_add(&s, r.name, r.text);
+	CLAIM(s.uptime >= -1 && s.time >= -1 && s.oldest >= -1);
+	CLAIM(strlen(s.version) < sizeof s.version);
 }
 
 static void
@@ -53,18 +50,16 @@ static void
 name_is_sound(const char *name)
 {
 	char key[KEY_BYTES + 1];
-	struct names n;
+	struct item_name n;
 	const char *lock;
 
-	if (name_read(key, &lock, "dlock:", name) == NAME_OTHER)
+	if (item_name_read(key, &lock, "dlock:", name) == ITEM_IS_OTHER)
 		return;
-	CLAIM(strlen(key) <= KEY_BYTES && strlen(lock) < NAME_BYTES);
-	name_of_lock(&n, lock);
-	CLAIM(strcmp(n.lock, lock) == 0);
+	CLAIM(strlen(key) <= KEY_BYTES && strlen(lock) <= LOCK_NAME_MOST);
 	if (!*key)
 		return;
-	name_lock(&n, "dlock:", key);
-	CLAIM(!n.hashed && strcmp(n.lock, lock) == 0);
+	item_name(&n, "dlock:", key);
+	CLAIM(!n.hashed && strcmp(n.text, lock) == 0);
 }
 
 int

@@ -2,12 +2,7 @@
  * memcached.c - Goal of these tests: what memcached says, and what others write there, is
  * read as what it is or not at all; nothing that dlock writes can be taken for a command.
  */
-#include "backends/memcached/location.h"
-#include "backends/memcached/name.h"
-#include "backends/memcached/reply.h"
-#include "backends/memcached/token.h"
-#include "backends/memcached/value.h"
-#include "backends/memcached/vitals.h"
+#include "backends/memcached/memcached.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,19 +18,21 @@
 static void
 is_named(const char *key, const char *name)
 {
-	char again[KEY_BYTES + 1];
-	struct names n;
+	char again[KEY_BYTES + 1], tagged[NAME_BYTES];
+	struct item_name n;
 	const char *lock;
 
-	name_lock(&n, "dlock:", key);
-	assert_string_equal(n.lock, name);
+	item_name(&n, "dlock:", key);
+	assert_string_equal(n.text, name);
 	assert_false(n.hashed);
-	assert_int_equal(name_read(again, &lock, "dlock:", n.lock), NAME_LOCK);
+	assert_int_equal(item_name_read(again, &lock, "dlock:", n.text), ITEM_IS_LOCK);
 	assert_string_equal(again, key);
-	assert_int_equal(name_read(again, &lock, "dlock:", n.freeze), NAME_FREEZE);
+	snprintf(tagged, sizeof tagged, ITEM_FREEZE "%s", n.text);
+	assert_int_equal(item_name_read(again, &lock, "dlock:", tagged), ITEM_IS_FREEZE);
 	assert_string_equal(again, key);
 	assert_string_equal(lock, name);
-	assert_int_equal(name_read(again, &lock, "dlock:", n.broken), NAME_OTHER);
+	snprintf(tagged, sizeof tagged, ITEM_NOTE "%s", n.text);
+	assert_int_equal(item_name_read(again, &lock, "dlock:", tagged), ITEM_IS_OTHER);
 }
 
 static void
@@ -53,7 +50,7 @@ static void
 test_long_keys_are_hashed_and_all_names_fit(void **state)
 {
 	char key[KEY_BYTES + 1], prefix[PREFIX_MOST + 1], found[KEY_BYTES + 1];
-	struct names n, other;
+	struct item_name n, other;
 	const char *lock;
 
 	(void)state;
@@ -62,17 +59,18 @@ test_long_keys_are_hashed_and_all_names_fit(void **state)
 	for (size_t length = 1; length <= KEY_BYTES; length++) {
 		memset(key, length % 2 ? 'k' : ' ', length);
 		key[length] = '\0';
-		name_lock(&n, prefix, key);
-		assert_true(strlen(n.lock) <= 250 - 8);
-		assert_true(strlen(n.freeze) <= 250);
-		assert_null(strpbrk(n.lock, " \r\n"));
-		assert_int_equal(name_read(found, &lock, prefix, n.lock), NAME_LOCK);
+		item_name(&n, prefix, key);
+		assert_true(strlen(n.text) <= 250 - 8);
+		assert_true(strlen(ITEM_FREEZE) + strlen(n.text) <= 250);
+		assert_null(strpbrk(n.text, " \r\n"));
+		assert_int_equal(
+		    item_name_read(found, &lock, prefix, n.text), ITEM_IS_LOCK);
 		assert_string_equal(found, n.hashed ? "" : key);
 	}
 	assert_true(n.hashed);
 	key[0] = 'x';
-	name_lock(&other, prefix, key);
-	assert_string_not_equal(n.lock, other.lock);
+	item_name(&other, prefix, key);
+	assert_string_not_equal(n.text, other.text);
 }
 
 static void
@@ -85,7 +83,8 @@ test_names_of_others_are_no_locks(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		assert_int_equal(name_read(key, &lock, "dlock:", names[i]), NAME_OTHER);
+		assert_int_equal(
+		    item_name_read(key, &lock, "dlock:", names[i]), ITEM_IS_OTHER);
 }
 
 static void
@@ -96,16 +95,16 @@ test_prefixes(void **state)
 	(void)state;
 	memset(longest, 'p', sizeof longest);
 	longest[PREFIX_MOST + 1] = '\0';
-	assert_false(name_is_prefix(longest));
+	assert_false(item_is_prefix(longest));
 	longest[PREFIX_MOST] = '\0';
-	assert_true(name_is_prefix(longest));
-	assert_true(name_is_prefix(""));
-	assert_true(name_is_prefix("app:lock/"));
-	assert_false(name_is_prefix("a b"));
-	assert_false(name_is_prefix("a#"));
-	assert_false(name_is_prefix("a%"));
-	assert_false(name_is_prefix("\xc3\xbc"));
-	assert_false(name_is_prefix("a\r\nflush_all"));
+	assert_true(item_is_prefix(longest));
+	assert_true(item_is_prefix(""));
+	assert_true(item_is_prefix("app:lock/"));
+	assert_false(item_is_prefix("a b"));
+	assert_false(item_is_prefix("a#"));
+	assert_false(item_is_prefix("a%"));
+	assert_false(item_is_prefix("\xc3\xbc"));
+	assert_false(item_is_prefix("a\r\nflush_all"));
 }
 
 /* ---- values ---- */
@@ -225,7 +224,7 @@ code_of(const char *text, struct reply *r)
 	static char line[256];
 
 	snprintf(line, sizeof line, "%s", text);
-	reply_read(r, line);
+	reply_parse(r, line);
 	return r->code;
 }
 
@@ -251,7 +250,7 @@ test_replies(void **state)
 	assert_int_equal(code_of("BUSY currently processing", &r), REPLY_BUSY);
 	assert_int_equal(code_of("STAT version 1.6.18", &r), REPLY_STAT);
 	assert_string_equal(r.name, "version");
-	assert_string_equal(r.value, "1.6.18");
+	assert_string_equal(r.text, "1.6.18");
 	assert_int_equal(code_of("key=dlock%3Ajob exp=-1 la=1 cas=1", &r), REPLY_KEY);
 	assert_string_equal(r.name, "dlock%3Ajob");
 }
@@ -299,9 +298,9 @@ test_errors(void **state)
 static uint64_t
 token(int64_t began, int64_t uptime, uint64_t cas)
 {
-	struct vitals v = {.uptime = uptime, .time = began + uptime};
+	struct stats s = {.uptime = uptime, .time = began + uptime};
 
-	return token_of(&v, cas);
+	return stats_token(&s, cas);
 }
 
 static void
@@ -326,13 +325,13 @@ static enum rc
 check(const char *version)
 {
 	struct fault f;
-	struct vitals v;
+	struct stats s;
 
-	vitals_init(&v);
-	vitals_add(&v, "version", version);
-	vitals_add(&v, "uptime", "100");
-	vitals_add(&v, "time", "1700000000");
-	return vitals_check(&v, "memcached", &f);
+	stats_init(&s);
+	stats_add(&s, "version", version);
+	stats_add(&s, "uptime", "100");
+	stats_add(&s, "time", "1700000000");
+	return stats_check(&s, "memcached", &f);
 }
 
 static void
@@ -352,22 +351,22 @@ test_versions(void **state)
 static void
 test_age(void **state)
 {
-	struct vitals v;
+	struct stats s;
 
 	(void)state;
-	vitals_init(&v);
-	vitals_add(&v, "uptime", "2");
-	assert_true(vitals_age(&v) <= 0); /* it begins at 2 */
-	vitals_add(&v, "uptime", "100");
-	assert_true(vitals_age(&v) >= 90);
-	vitals_add(&v, "oldest", "0"); /* never told to forget */
-	assert_true(vitals_age(&v) >= 90);
-	vitals_add(&v, "oldest", "159"); /* just now */
-	assert_true(vitals_age(&v) <= 0);
-	vitals_add(&v, "oldest", "169"); /* in 10 s */
-	assert_true(vitals_age(&v) <= -10);
-	vitals_add(&v, "uptime", "1x");
-	assert_int_equal(v.uptime, -1);
+	stats_init(&s);
+	stats_add(&s, "uptime", "2");
+	assert_true(stats_age(&s) <= 0); /* it begins at 2 */
+	stats_add(&s, "uptime", "100");
+	assert_true(stats_age(&s) >= 90);
+	stats_add(&s, "oldest", "0"); /* never told to forget */
+	assert_true(stats_age(&s) >= 90);
+	stats_add(&s, "oldest", "159"); /* just now */
+	assert_true(stats_age(&s) <= 0);
+	stats_add(&s, "oldest", "169"); /* in 10 s */
+	assert_true(stats_age(&s) <= -10);
+	stats_add(&s, "uptime", "1x");
+	assert_int_equal(s.uptime, -1);
 }
 
 static void
@@ -429,13 +428,13 @@ test_a_clock_that_stays_behind(void **state)
 static enum rc
 located(const char *url, const char *host, int port)
 {
-	struct location l;
+	struct address a;
 	struct fault f;
-	enum rc rc = location_parse(&l, url, &f);
+	enum rc rc = memcached_read_url(&a, url, &f);
 
 	if (rc == RC_OK) {
-		assert_string_equal(l.at.host, host);
-		assert_int_equal(l.at.port, port);
+		assert_string_equal(a.at.host, host);
+		assert_int_equal(a.at.port, port);
 	}
 	return rc;
 }
@@ -443,7 +442,7 @@ located(const char *url, const char *host, int port)
 static void
 test_urls(void **state)
 {
-	struct location l;
+	struct address a;
 	struct fault f;
 
 	(void)state;
@@ -457,19 +456,21 @@ test_urls(void **state)
 	assert_int_equal(located("memcached://", "", 0), RC_USAGE);
 	assert_int_equal(located("memcached:h", "", 0), RC_USAGE);
 	assert_int_equal(located("memcached://h:0", "", 0), RC_USAGE);
-	assert_int_equal(location_parse(&l, "memcached://bob:se%25cret@h", &f), RC_OK);
-	assert_string_equal(l.user, "bob");
-	assert_string_equal(l.password, "se%cret");
-	assert_int_equal(location_check_login(&l, &f), RC_OK);
-	assert_int_equal(location_parse(&l, "memcached://bob:se%20cret@h", &f), RC_OK);
-	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
-	assert_int_equal(location_parse(&l, "memcached://bob@h", &f), RC_OK);
-	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
-	assert_int_equal(location_parse(&l, "memcached://b%20b:x@h", &f), RC_OK);
-	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
 	assert_int_equal(
-	    location_parse(&l, "memcached://b:x%0D%0Aflush_all@h", &f), RC_OK);
-	assert_int_equal(location_check_login(&l, &f), RC_USAGE);
+	    memcached_read_url(&a, "memcached://bob:se%25cret@h", &f), RC_OK);
+	assert_string_equal(a.user, "bob");
+	assert_string_equal(a.password, "se%cret");
+	assert_int_equal(memcached_check_login(&a, &f), RC_OK);
+	assert_int_equal(
+	    memcached_read_url(&a, "memcached://bob:se%20cret@h", &f), RC_OK);
+	assert_int_equal(memcached_check_login(&a, &f), RC_USAGE);
+	assert_int_equal(memcached_read_url(&a, "memcached://bob@h", &f), RC_OK);
+	assert_int_equal(memcached_check_login(&a, &f), RC_USAGE);
+	assert_int_equal(memcached_read_url(&a, "memcached://b%20b:x@h", &f), RC_OK);
+	assert_int_equal(memcached_check_login(&a, &f), RC_USAGE);
+	assert_int_equal(
+	    memcached_read_url(&a, "memcached://b:x%0D%0Aflush_all@h", &f), RC_OK);
+	assert_int_equal(memcached_check_login(&a, &f), RC_USAGE);
 }
 
 int

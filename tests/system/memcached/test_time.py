@@ -82,6 +82,27 @@ def test_nothing_is_granted_by_a_clock_that_stands_still(dlock, make_pretender):
     assert not waiter.running and "ms" not in pretender.commands()
 
 
+def test_a_lease_begins_before_its_request(dlock, at, make_proxy):
+    """However late the answer is, and nothing can be renewed after that: the item ends 13 s after the request at the earliest."""
+    proxy, asked, late = make_proxy(at.server.port), [], []
+
+    def tap(link, direction, data):
+        if direction == UP and asked:
+            return b""
+        if direction == UP and b" ME\r\n" in data:
+            asked.append(boottime())
+        elif direction == DOWN and asked and not late:
+            late.append(link)
+            time.sleep(3)
+        return data
+
+    proxy.tap = tap
+    holder = dlock.hold(through(proxy), "job", "-t", "12s", command=OBSTINATE)
+    command = holder.command
+    time.sleep(max(0, asked[0] + 13 - boottime()))
+    assert not is_alive(command) and holder.wait().status == 79
+
+
 # ---- a server that forgets ----
 
 

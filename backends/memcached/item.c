@@ -1,0 +1,245 @@
+/* item.c - the items that make up one lock. */
+#include "item.h"
+
+#include "backends/common/url.h"
+#include "backends/common/sha256.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAGIC "dlock1"
+#define VALUE_LIMIT 1000000000000000000
+
+enum {
+	HASHED_CHARS = 1 + 2 * SHA256_BYTES,
+	NUMBERS = 6, /* of a value */
+};
+
+/* ---- names ---- */
+
+static bool
+stands_for_itself(unsigned char c)
+{
+	return c > ' ' && c != 0x7f && c != '%' && c != '#';
+}
+
+static void
+write_hashed(char *out, const char *key)
+{
+	unsigned char hash[SHA256_BYTES];
+
+	sha256(hash, key, strlen(key));
+	*out++ = '#';
+	for (size_t i = 0; i < sizeof hash; i++)
+		out += snprintf(out, 3, "%02x", hash[i]);
+}
+
+void
+item_name(struct item_name *name, const char *prefix, const char *key)
+{
+	size_t before = snprintf(name->text, sizeof name->text, "%s", prefix), n = before;
+
+	name->hashed = false;
+	for (const char *at = key; *at && !name->hashed; at++) {
+		bool plain = stands_for_itself(*at);
+
+		n += snprintf(name->text + n, sizeof name->text - n,
+		    plain ? "%c" : "%%%02X", (unsigned char)*at);
+		name->hashed = n > LOCK_NAME_MOST;
+	}
+	if (name->hashed)
+		write_hashed(name->text + before, key);
+}
+
+bool
+item_is_prefix(const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	for (size_t i = 0; i < n; i++)
+		if (!stands_for_itself(prefix[i]) || (unsigned char)prefix[i] > 0x7e)
+			return false;
+	return n <= PREFIX_MOST;
+}
+
+enum item_kind
+item_name_read(char *key, const char **lock, const char *prefix, const char *name)
+{
+	bool freeze = strncmp(name, ITEM_FREEZE, strlen(ITEM_FREEZE)) == 0;
+	enum item_kind kind = freeze ? ITEM_IS_FREEZE : ITEM_IS_LOCK;
+	size_t n = strlen(prefix);
+	struct item_name again;
+	const char *text;
+
+	*key = '\0';
+	*lock = freeze ? name + strlen(ITEM_FREEZE) : name;
+	if (strlen(*lock) > LOCK_NAME_MOST || strncmp(*lock, prefix, n) != 0)
+		return ITEM_IS_OTHER;
+	text = *lock + n;
+	if (*text == '#')
+		return strlen(text) == HASHED_CHARS ? kind : ITEM_IS_OTHER;
+	if (encode_undo(key, KEY_BYTES + 1, text, strlen(text)) <= 0)
+		return ITEM_IS_OTHER;
+	item_name(&again, prefix, key);
+	return strcmp(again.text, *lock) == 0 ? kind : ITEM_IS_OTHER;
+}
+
+/* ---- values ---- */
+
+static bool
+is_one_line(const char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			return false;
+	return true;
+}
+
+size_t
+value_write(char out[VALUE_BYTES], const struct value *v)
+{
+	int n = snprintf(out, VALUE_BYTES,
+	    MAGIC " %s %" PRIu64 " %" PRId64 " %" PRId64 " %zu %zu %zu %s %s %s",
+	    v->owner, v->token, v->since, v->until, strlen(v->key), strlen(v->record),
+	    strlen(v->mark), v->key, v->record, v->mark);
+
+	return n > 0 && n < VALUE_BYTES && is_one_line(out, n) ? (size_t)n : 0;
+}
+
+/* A number of up to 18 digits, and the blank behind it. */
+static bool
+value_number(char **text, int64_t *ret)
+{
+	char *word = reply_word(text);
+	bool negative = *word == '-';
+	uint64_t number;
+
+	if (!reply_number(word + negative, &number) || number >= VALUE_LIMIT)
+		return false;
+	*ret = negative ? -(int64_t)number : (int64_t)number;
+	return true;
+}
+
+/* So many bytes, and what follows them: a blank, or the end. */
+static bool
+value_text(char **text, const char *end, int64_t n, char *out, size_t size, char stop)
+{
+	if (n < 0 || (size_t)n >= size || end - *text < n || (*text)[n] != stop)
+		return false;
+	memcpy(out, *text, n);
+	out[n] = '\0';
+	*text += n + 1;
+	return true;
+}
+
+bool
+value_read(struct value *v, const char *text, size_t n)
+{
+	char line[VALUE_BYTES] = "", *rest = line;
+	const char *end = line + n;
+	int64_t numbers[NUMBERS];
+
+	if (n >= sizeof line || !is_one_line(text, n))
+		return false;
+	memcpy(line, text, n);
+	if (strcmp(reply_word(&rest), MAGIC) != 0 ||
+	    !value_text(&rest, end, OWNER_CHARS, v->owner, sizeof v->owner, ' ') ||
+	    strspn(v->owner, "0123456789abcdef") != OWNER_CHARS)
+		return false;
+	for (int i = 0; i < NUMBERS; i++)
+		if (!value_number(&rest, &numbers[i]))
+			return false;
+	if (numbers[0] < 0 || numbers[1] < EPOCH_NONE || numbers[2] < EPOCH_NONE)
+		return false;
+	v->token = numbers[0];
+	v->since = numbers[1];
+	v->until = numbers[2];
+	return value_text(&rest, end, numbers[3], v->key, sizeof v->key, ' ') &&
+	    value_text(&rest, end, numbers[4], v->record, sizeof v->record, ' ') &&
+	    value_text(&rest, end, numbers[5], v->mark, sizeof v->mark, '\0') &&
+	    rest == end + 1;
+}
+
+/* ---- items ---- */
+
+enum rc
+item_read(struct client *c, struct item *i, instant until, struct fault *f)
+{
+	struct reply r;
+	enum rc rc = client_read(c, &r, until, f);
+
+	*i = (struct item){.value = {.since = EPOCH_NONE, .until = EPOCH_NONE}};
+	if (rc != RC_OK || r.code == REPLY_EN)
+		return rc;
+	if (r.code != REPLY_VA || r.ttl == TTL_UNTOLD)
+		return client_nonsense(c, f);
+	if (!r.cas)
+		return client_without_cas(c, f);
+	i->there = true;
+	i->cas = r.cas;
+	i->ttl = r.ttl;
+	i->foreign = r.size != r.n || !value_read(&i->value, r.text, r.n);
+	if (i->foreign)
+		i->value = (struct value){.since = EPOCH_NONE, .until = EPOCH_NONE};
+	snprintf(i->words, sizeof i->words, "%.*s", FOREIGN_CHARS, r.text);
+	return RC_OK;
+}
+
+bool
+item_is_of(const struct item *i, const char *owner)
+{
+	return i->there && strcmp(i->value.owner, owner) == 0;
+}
+
+/* ---- one lock ---- */
+
+void
+items_ask(struct client *c, const char *name, unsigned what)
+{
+	if (what & ITEMS_STATS)
+		client_word(c, "stats");
+	if (what & ITEMS_FLUSH)
+		client_word(c, "stats settings");
+	client_get(c, ITEM_LOCK, name);
+	client_get(c, ITEM_FREEZE, name);
+}
+
+enum rc
+items_read(
+    struct client *c, unsigned what, instant until, struct items *i, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	stats_init(&i->stats);
+	if (what & ITEMS_STATS)
+		rc = client_read_stats(c, &i->stats, until, f);
+	if (rc == RC_OK && what & ITEMS_FLUSH)
+		rc = client_read_stats(c, &i->stats, until, f);
+	if (rc == RC_OK)
+		rc = item_read(c, &i->lock, until, f);
+	if (rc == RC_OK)
+		rc = item_read(c, &i->freeze, until, f);
+	if (rc == RC_OK && what & ITEMS_STATS)
+		items_number(i, &i->stats);
+	return rc;
+}
+
+enum rc
+items_look(struct client *c, const char *name, unsigned what, instant until,
+    struct items *i, struct fault *f)
+{
+	enum rc rc;
+
+	items_ask(c, name, what);
+	i->sent = instant_now();
+	rc = client_send(c, until, f);
+	return rc == RC_OK ? items_read(c, what, until, i, f) : rc;
+}
+
+void
+items_number(struct items *i, const struct stats *s)
+{
+	if (i->lock.there && !i->lock.foreign && i->lock.value.token == 0)
+		i->lock.value.token = stats_token(s, i->lock.cas);
+}
