@@ -2,13 +2,13 @@
 # completions and the program know the same words, so that nobody documents by
 # memory and no option is forgotten.
 
+import importlib.util
 import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -260,8 +260,9 @@ def test_the_map_says_what_every_source_file_is_for():
 
 def test_every_fault_of_the_mutants_can_be_seeded():
     """Its lines stand in exactly one place, whatever has been moved."""
-    sys.path.insert(0, str(TOP / "tests" / "mutants"))
-    import run as mutants
+    spec = importlib.util.spec_from_file_location("mutants", TOP / "tests" / "mutants" / "run.py")
+    mutants = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutants)
     faults = mutants.read_faults(TOP / "tests" / "mutants" / "mutants.txt")
     texts = list(mutants.texts_of(TOP))
     assert len(faults) >= 79 and [f.place(texts) for f in faults]
