@@ -25,9 +25,8 @@
 #include "file.h"
 #include "runs.h"
 
-#include "backends/common/identity.h"
-#include "backends/common/refuse.h"
 #include "backends/common/setting.h"
+#include "backends/common/text.h"
 #include "backends/common/url.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "block.h"
 #include "directory.h"
 
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 enum {
 	NAME_CHUNK = 200, /* of an encoded key in one directory entry (NAME_MAX is 255) */

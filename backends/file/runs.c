@@ -3,7 +3,7 @@
 
 #include "block.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 #include "backends/common/sha256.h"
 
 #include <dirent.h>

@@ -33,7 +33,7 @@
 
 #include "directory.h"
 
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 /* no line of ours is longer */
 enum { RUN_LINE = 4 * 20 + ENCODED_BYTES + RECORD_BYTES + 8 };
