@@ -332,27 +332,33 @@ directory_open_step(const struct directory *d, int at, const char *step,
 	return rc;
 }
 
+void
+directory_close_steps(const struct directory *d, int at)
+{
+	if (at != d->fd)
+		close(at);
+}
+
 enum rc
 directory_open_steps(const struct directory *d, const char *name, enum directory_use use,
     int *ret, const char **leaf, struct fault *fault)
 {
-	int at = fcntl(d->fd, F_DUPFD_CLOEXEC, 3), next;
 	char step[NAME_MAX + 1];
-	enum rc rc = RC_OK;
+	int at = d->fd, next;
 
-	if (at < 0)
-		return directory_failed(d, "cannot open it once more", fault);
 	for (const char *slash; (slash = strchr(name, '/')); name = slash + 1) {
+		enum rc rc;
+
 		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
 		rc = directory_open_step(d, at, step, use, &next, fault);
-		close(at);
+		directory_close_steps(d, at);
 		if (rc != RC_OK)
 			return rc;
 		at = next;
 	}
 	*ret = at;
 	*leaf = name;
-	return rc;
+	return RC_OK;
 }
 
 DIR *
@@ -466,7 +472,7 @@ directory_open_file(const struct directory *d, const char *name, enum directory_
 	if (rc != RC_OK)
 		return rc;
 	rc = directory_open_leaf(d, at, leaf, use, fd, fault);
-	close(at);
+	directory_close_steps(d, at);
 	return rc;
 }
 

@@ -319,13 +319,16 @@ file_open(
 
 	if (site->url && read_url(path, site->url, fault) != RC_OK)
 		return RC_USAGE;
-	f = calloc(1, sizeof *f);
+	f = malloc(sizeof *f);
 	if (!f)
 		return fault_set(fault, RC_SYSTEM, "out of memory");
 	f->base = (struct store){&file_backend, host, f->dir.where,
 	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE};
+	f->claim = NULL;
 	f->fd = -1;
+	f->entering = NULL;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
+	f->frozen = f->hold.ours = false;
 	directory_init(&f->dir, site->url ? path : NULL);
 	rc = setting_read(&f->base, site, fault);
 	if (rc == RC_OK)
@@ -335,12 +338,24 @@ file_open(
 	return rc;
 }
 
+/* Apart from the calls that wait, below which a path would take memory. */
+static void
+notice_elsewhere(struct file *f)
+{
+	char other[PATH_MAX];
+
+	if (directory_elsewhere(&f->dir, f->name, other))
+		fault_set(&f->base.host->notice, RC_OK,
+		    "%.100s is also locked in %.150s, another default directory of this user: that run and this one, in "
+		    "%.150s, do not exclude each other",
+		    f->claim->key, other, f->dir.path);
+}
+
 static enum rc
 file_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
     struct fault *fault)
 {
 	struct file *f = file_of(s);
-	char other[PATH_MAX];
 	enum rc rc;
 
 	f->claim = claim;
@@ -348,11 +363,8 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	file_name(f->name, claim->key, ".lock");
 	file_name(f->runs, claim->key, ".runs");
 	rc = file_open_all(f, fault);
-	if (rc == RC_OK && directory_elsewhere(&f->dir, f->name, other))
-		fault_set(&f->base.host->notice, RC_OK,
-		    "%.100s is also locked in %.150s, another default directory of this user: that run and this one, in "
-		    "%.150s, do not exclude each other",
-		    claim->key, other, f->dir.path);
+	if (rc == RC_OK)
+		notice_elsewhere(f);
 	while (rc == RC_OK && !f->hold.ours) {
 		rc = file_decide(f, until, g, fault);
 		if (rc == RC_OK && !f->hold.ours)

@@ -129,7 +129,7 @@ by_token(const void *a, const void *b)
 int
 line_read(struct line *l, int fd, const struct place *ours, int64_t now_us)
 {
-	struct block then;
+	int64_t token, freeze;
 	int got, tries = 0;
 
 	*l = (struct line){.fd = fd,
@@ -145,10 +145,11 @@ line_read(struct line *l, int fd, const struct place *ours, int64_t now_us)
 		errno = ENOMEM;
 		if (l->used && !find_holders(l))
 			return -1;
-		then = l->header;
+		token = l->header.token;
+		freeze = l->header.freeze;
 		got = l->used ? block_read(fd, BLOCK_HEADER, &l->header) : 1;
-	} while ((l->header.token != then.token || l->header.freeze != then.freeze) &&
-	    ++tries < TRIES);
+	} while (
+	    (l->header.token != token || l->header.freeze != freeze) && ++tries < TRIES);
 	l->limit = l->used && !l->plain ? find_limit(l) : 0;
 	if (l->n > 1)
 		qsort(l->holders, l->n, sizeof *l->holders, by_token);

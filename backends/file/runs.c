@@ -116,7 +116,7 @@ open_runs(struct directory *runs, const struct directory *d, const char *name,
 	*runs = *d;
 	snprintf(runs->where, sizeof runs->where, "%.250s/%.120s", d->where, step);
 	rc = directory_open_step(d, above, step, use, &runs->fd, fault);
-	close(above);
+	directory_close_steps(d, above);
 	return rc;
 }
 
@@ -167,7 +167,7 @@ store_run(const struct directory *runs, const char *name, const struct run *r,
 	} else if (rc == RC_OK) {
 		close(fd);
 	}
-	close(at);
+	directory_close_steps(runs, at);
 	return rc;
 }
 
