@@ -1,8 +1,8 @@
 /* client.c - commands to one memcached server and their replies, on one connection. */
 #include "client.h"
 
-#include "backends/common/resolve.h"
-#include "backends/common/secret.h"
+#include "backends/common/net.h"
+#include "backends/common/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

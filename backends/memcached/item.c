@@ -1,7 +1,7 @@
 /* item.c - the items that make up one lock. */
 #include "item.h"
 
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 #include "backends/common/sha256.h"
 
 #include <inttypes.h>

@@ -10,7 +10,7 @@
  */
 #include "memcached.h"
 
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -35,9 +35,8 @@
  */
 #include "memcached.h"
 
-#include "backends/common/dice.h"
-#include "backends/common/refuse.h"
-#include "backends/common/secret.h"
+#include "backends/common/retry.h"
+#include "backends/common/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -407,7 +406,7 @@ sleep_busy(struct memcached *m, instant until, const struct fault *f)
 {
 	struct host *host = m->base.host;
 	int64_t pause = m->unready ? POLL_UNREADY : POLL - POLL_JITTER / 2;
-	instant next = instant_now() + pause + dice_roll(&m->jitter, POLL_JITTER);
+	instant next = instant_now() + pause + jitter_below(&m->jitter, POLL_JITTER);
 	enum rc over = m->unready ? RC_AGAIN : RC_BUSY;
 
 	if (!until)
@@ -438,8 +437,8 @@ begin_claim(struct memcached *m, const struct claim *claim, struct fault *f)
 	snprintf(v->record, sizeof v->record, "%s", claim->record);
 	if (m->name.hashed)
 		snprintf(v->key, sizeof v->key, "%s", claim->key);
-	m->jitter = dice_of(claim->owner);
-	patience_begin(&m->patience, claim);
+	m->jitter = jitter_of(claim->owner);
+	retry_begin(&m->patience, claim);
 	return value_write(text, v)
 	    ? RC_OK
 	    : fault_set(
@@ -458,13 +457,13 @@ memcached_acquire(struct store *s, const struct claim *claim, instant until,
 		return rc;
 	do {
 		rc = heard ? poll_lock(m, instant_now() + ANSWER_MOST, g, f)
-			   : ask_lock(m, patience_attempt(&m->patience, until), g, f);
+			   : ask_lock(m, retry_attempt(&m->patience, until), g, f);
 		if (rc == RC_BUSY) {
 			heard = true;
-			patience_end_outage(&m->patience);
+			retry_end_outage(&m->patience);
 			rc = sleep_busy(m, until, f);
 		} else {
-			rc = patience_retry(&m->patience, s->host, rc, heard, until);
+			rc = retry_wait(&m->patience, s->host, rc, heard, until);
 		}
 	} while (rc == RC_OK && !m->granted);
 	return rc;

@@ -8,7 +8,7 @@
 #ifndef DLOCK_MEMCACHED_H
 #define DLOCK_MEMCACHED_H
 
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 #include "item.h"
 
 /* Why a lock is not granted although nobody is known to hold it. */
@@ -30,7 +30,7 @@ struct memcached {
 	bool losses_told; /* that the server has lost items, or may */
 
 	/* waiting (memcached.c) */
-	struct patience patience;
+	struct retry patience;
 	uint64_t jitter;
 	enum unready unready; /* by the last answer */
 	enum unready told;    /* the user knows that */

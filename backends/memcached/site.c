@@ -5,11 +5,9 @@
  */
 #include "memcached.h"
 
-#include "backends/common/encode.h"
-#include "backends/common/identity.h"
-#include "backends/common/secret.h"
-#include "backends/common/setting.h"
 #include "backends/common/url.h"
+#include "backends/common/setting.h"
+#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +87,7 @@ set_password(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_timeout(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &memcached_of(s)->patience.first, f);
+	return setting_timeout(value, &memcached_of(s)->patience.first, f);
 }
 
 static enum rc
@@ -153,7 +151,7 @@ memcached_open(
 	m->base = (struct store){&memcached_backend, host, m->server_name,
 	    CAP_DURABLE | CAP_REVOKE | CAP_FORCE | CAP_FREEZE};
 	m->prefix = "dlock:";
-	patience_init(&m->patience);
+	retry_init(&m->patience);
 	client_init(&m->client, host, &m->address, m->server_name);
 	rc = memcached_read_url(&m->address, site->url, f);
 	if (rc == RC_OK)
