@@ -372,7 +372,7 @@ client_reply(struct client *c, struct reply *r, instant until, struct fault *f)
 	char *line;
 	enum rc rc = client_line(c, &line, until, f);
 
-	*r = (struct reply){.code = REPLY_STRANGE};
+	*r = (struct reply){.code = REPLY_STRANGE, .name = "", .text = ""};
 	if (rc == RC_OK && line)
 		reply_parse(r, line);
 	return rc;
