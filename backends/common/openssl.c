@@ -1,4 +1,5 @@
-/* openssl.c - finds OpenSSL's functions when somebody wants TLS. */
+/* openssl.c - finds OpenSSL's functions when somebody wants TLS, or says that TLS is not compiled in. */
+#ifdef HAVE_OPENSSL
 #include "openssl.h"
 
 #include "dl.h"
@@ -6,7 +7,7 @@
 static struct openssl table;
 
 static const struct dl_symbol symbols[] = {
-#define X(result, name, arguments) {#name, (void **)&table.name, false},
+#define X(name) {#name, (void **)&table.name, false},
     OPENSSL_FUNCTIONS(X)
 #undef X
 };
@@ -31,3 +32,42 @@ openssl_load(const struct openssl **ret, struct fault *f)
 		*ret = &table;
 	return rc;
 }
+
+#else /* built without OpenSSL's headers: tls_open() fails, so nobody has a struct tls */
+#include "tls.h"
+
+enum rc
+tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
+{
+	(void)ret, (void)settings;
+	return fault_set(f, RC_CONFIG,
+	    "TLS is not compiled in: this dlock was built without OpenSSL's headers (libssl-dev)");
+}
+
+enum rc
+tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
+{
+	(void)s, (void)host;
+	return tls_open(&t, NULL, f);
+}
+
+enum rc
+tls_connect(struct tls *t, struct stream *s, const char *host, int port, instant until,
+    struct fault *f)
+{
+	(void)port, (void)until;
+	return tls_start(t, s, host, f);
+}
+
+bool
+tls_can_retry(const struct tls *t)
+{
+	return t && false;
+}
+
+void
+tls_close(struct tls *t)
+{
+	(void)t;
+}
+#endif
