@@ -1,4 +1,4 @@
-/* tls.c - TLS on a stream, by OpenSSL working on memory; openssl.c has what is there without it. */
+/* tls.c - TLS on a stream, by OpenSSL working on memory; without OpenSSL's headers, tls_none.c. */
 #include "tls.h"
 
 #include "setting.h"
