@@ -27,6 +27,7 @@ WITH_ZK ?= auto
 WITH_PG ?= auto
 WITH_MYSQL ?= auto
 WITH_MEMCACHED ?= auto
+WITH_TLS ?= auto
 
 VERSION := 0.1.0
 O ?= build
@@ -34,7 +35,7 @@ Q := $(if $(V),,@)
 
 # ---- which backends: auto takes what is there, yes insists ----
 
-$(foreach w,WITH_REDIS WITH_ZK WITH_PG WITH_MYSQL WITH_MEMCACHED,$(if $(filter auto yes no,$($(w))),,$(error $(w) is auto, yes or no)))
+$(foreach w,WITH_REDIS WITH_ZK WITH_PG WITH_MYSQL WITH_MEMCACHED WITH_TLS,$(if $(filter auto yes no,$($(w))),,$(error $(w) is auto, yes or no)))
 have_pc = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
 have_src = $(if $(wildcard backends/$(1)/*.c),yes)
 # $(call choose,name,what the user says,is the library there,how to get it)
@@ -46,8 +47,10 @@ USE_ZK := $(call choose,zk,$(WITH_ZK),$(wildcard /usr/include/zookeeper/zookeepe
 USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 USE_MYSQL := $(call choose,mysql,$(WITH_MYSQL),$(call have_pc,libmariadb),libmariadb-dev)
 USE_MEMCACHED := $(call choose,memcached,$(WITH_MEMCACHED),yes)
+# TLS of our own, for rediss:// and the like (zk, pg and mysql leave it to their libraries).
+USE_TLS := $(if $(filter no,$(WITH_TLS)),,$(or $(call have_pc,openssl),$(if $(filter yes,$(WITH_TLS)),$(error TLS: install libssl-dev))))
 
-# libpq and libmariadb are loaded when their backends are opened: only the headers are needed.
+# libpq, libmariadb and OpenSSL are loaded when they are needed: only their headers are used here.
 include_of = $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null))
 
 # Client libraries are taken from archives where there are some: each shared
@@ -66,7 +69,8 @@ CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
 	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
 	$(if $(USE_PG),-DHAVE_PG $(call include_of,libpq)) \
-	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) $(CFLAGS)
+	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) \
+	$(if $(USE_TLS),-DHAVE_OPENSSL $(call include_of,openssl)) $(CFLAGS)
 # backends/common/inlet.c: libraries that are loaded later are to find its recv() and send().
 LIBS = -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
 	$(call static,jansson) $(call static,inih) $(if $(USE_REDIS),$(call static,hiredis)) \
@@ -126,7 +130,7 @@ $(O)/%.sql.h: %.sql
 
 # ---- what must be installed, as Debian calls it ----
 
-BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
+BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libssl-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
 # Whose locks dlock takes (tests/system/promises/test_joins.py).
 JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks python3-pymemcache python3-tooz \
 	ruby ruby-activerecord ruby-pg ruby-mysql2 \
@@ -134,7 +138,7 @@ JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks pyth
 CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
-	openssl libssl-dev libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin strace \
+	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin strace \
 	$(JOIN_PACKAGES)
 
 have_cmocka = $(shell echo '\#include <cmocka.h>' | $(CC) -include stdarg.h -include stddef.h -include stdint.h -include setjmp.h -E - >/dev/null 2>&1 && echo yes)
@@ -246,7 +250,7 @@ lint: $(MADE) $(O)/flags
 		$(filter-out -MMD -MP -fcf-protection=full -fstack-clash-protection,$(ALL_CFLAGS)) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
 	$(if $(lint_slowly),@echo "  LINT  cppcheck")
 	$(if $(lint_slowly),$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning$(comma)performance$(comma)portability --inline-suppr \
-		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES))
+		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -DHAVE_OPENSSL -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES))
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[157]

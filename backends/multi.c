@@ -220,7 +220,7 @@ first_to_renew(const struct multi *m, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (m->parts[i].rc == RC_OK && is_ready(m->parts[i].host.alert, POLLIN))
 			return i;
-	return m->behind % n;
+	return m->behind < n ? m->behind : 0;
 }
 
 /* All of the first n that may be ours, until one is lost. */
@@ -239,7 +239,7 @@ renew_all(struct multi *m, size_t n, instant until)
 		if (p->rc == RC_LOST || p->rc == RC_STOP)
 			return;
 		if (p->rc != RC_OK && p->rc != RC_REVOKED && m->behind == first)
-			m->behind = first + i + 1;
+			m->behind = (first + i + 1) % n;
 	}
 }
 
@@ -253,7 +253,7 @@ release_all(
 	for (size_t i = from; i < m->n; i++) {
 		struct part *p = &m->parts[i];
 
-		if (!p->asked || p == but)
+		if (p == but || !p->asked)
 			continue;
 		release_part(p, status, share(until, m->n - i + (but != NULL)));
 		lost = lost || p->rc == RC_LOST;

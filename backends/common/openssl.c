@@ -1,4 +1,5 @@
 /* openssl.c - finds OpenSSL's functions when somebody wants TLS. */
+#ifdef HAVE_OPENSSL
 #include "openssl.h"
 
 #include "dl.h"
@@ -6,7 +7,7 @@
 static struct openssl table;
 
 static const struct dl_symbol symbols[] = {
-#define X(result, name, arguments) {#name, (void **)&table.name, false},
+#define X(name) {#name, (void **)&table.name, false},
     OPENSSL_FUNCTIONS(X)
 #undef X
 };
@@ -31,3 +32,5 @@ openssl_load(const struct openssl **ret, struct fault *f)
 		*ret = &table;
 	return rc;
 }
+
+#endif

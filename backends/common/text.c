@@ -113,33 +113,16 @@ enum {
 	LEAST = 3, /* a shorter one stands in every other word, and stars would tell it */
 };
 
-static int
-hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Two hexadecimal digits that mean `c`? */
-static bool
-is_hex(const char *text, char c)
-{
-	int high = hex_digit(text[0]), low = high < 0 ? -1 : hex_digit(text[1]);
-
-	return low >= 0 && (char)(high * 16 + low) == c;
-}
-
 /* How many bytes at `text` stand for `c` in some guise; 0: none. */
 static size_t
 guise(const char *text, char c)
 {
 	const char *letter = strchr("\nn\rr\tt\aa\bb", c);
 
-	if (*text == '%' && is_hex(text + 1, c))
+	if (*text == '%' && text_hex_byte(text + 1) == (unsigned char)c)
 		return 3;
-	if (*text == '\\' && text[1] == 'x' && is_hex(text + 2, c))
+	if (*text == '\\' && text[1] == 'x' &&
+	    text_hex_byte(text + 2) == (unsigned char)c)
 		return 4;
 	if (*text == '\\' &&
 	    (text[1] == c || (letter && (unsigned char)c < ' ' && text[1] == letter[1])))

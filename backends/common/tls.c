@@ -1,8 +1,10 @@
-/* tls.c - TLS on a stream, by OpenSSL working on memory. */
+/* tls.c - TLS on a stream, by OpenSSL working on memory; without OpenSSL's headers, tls_none.c. */
 #include "tls.h"
 
-#include "openssl.h"
 #include "setting.h"
+#ifdef HAVE_OPENSSL
+#include "openssl.h"
+#endif
 
 #include <errno.h>
 #include <poll.h>
@@ -10,43 +12,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* What OpenSSL's headers would have said. */
-enum {
-	FILETYPE_PEM = 1,
-	VERIFY_PEER = 1,
-	CTRL_SERVER_NAME = 55,
-	CTRL_MIN_VERSION = 123,
-	TLS_1_2 = 0x0303,
-	NO_PARTIAL_WILDCARDS = 4,
-	ERROR_WANT_READ = 2,
-	ERROR_END = 6,
-};
+#ifdef HAVE_OPENSSL
 
-/* Why a certificate is not accepted. */
-enum {
-	V_NO_ISSUER = 2,
-	V_NOT_YET = 9,
-	V_EXPIRED = 10,
-	V_SELF_SIGNED = 18, /* to V_NO_SIGNATURE: the issuer is not one that we trust */
-	V_NO_SIGNATURE = 21,
-	V_OTHER_NAME = 62,
-	V_OTHER_ADDRESS = 64,
-};
-
-/* The reason of an error, without its library; of an alert, its number and ALERT. */
-enum {
-	REASON_MASK = 0xfff,
-	REASON_OLD_VERSION = 258,
-	ALERT = 1000,
-	ALERT_HANDSHAKE = 40,
-	ALERT_BAD_CERTIFICATE = 42, /* to ALERT_UNKNOWN_CERTIFICATE */
-	ALERT_UNKNOWN_CERTIFICATE = 46,
-	ALERT_UNKNOWN_CA = 48,
-	ALERT_ACCESS = 49,
-	ALERT_INTERNAL = 80,
-	ALERT_CERTIFICATE_REQUIRED = 116,
-	ALERT_MOST = 255,
-};
+/* Of an error, its reason without its library; of an alert, its number and SSL_AD_REASON_OFFSET. */
+enum { REASON_MASK = 0xfff, ALERT_MOST = 255 };
 
 enum {
 	PIECE = 16 * 1024, /* what one recv or send takes */
@@ -55,27 +24,27 @@ enum {
 
 struct tls {
 	struct tls_settings settings;
-	struct ssl_ctx_st *context;
+	SSL_CTX *context;
 	bool encrypted; /* the key is, and a passphrase was wanted */
 	bool directory; /* the CAs are those of the system's directory */
 	bool unknown;   /* a certificate's issuer is none that we know */
 };
 
-/* One connection: what a stream owns. */
 /* Encrypted bytes. */
 struct piece {
 	size_t at, n;
 	char bytes[PIECE];
 };
 
+/* One connection: what a stream owns. */
 struct session {
 	struct tls *tls;
 	char name[256]; /* what the server's certificate is to be for */
-	struct ssl_st *ssl;
-	struct bio_st *in, *out; /* what came, what is to go; owned by ssl */
-	bool shaken;             /* the handshake is over */
-	bool wanted; /* the server has asked for a certificate, and we have none */
-	bool broken; /* it cannot be used any more; `error` says why, or 0 */
+	SSL *ssl;
+	BIO *in, *out; /* what came, what is to go; owned by ssl */
+	bool shaken;   /* the handshake is over */
+	bool wanted;   /* the server has asked for a certificate, and we have none */
+	bool broken;   /* it cannot be used any more; `error` says why, or 0 */
 	unsigned long error;
 	size_t owed; /* bytes of a write that are encrypted, but have not all been sent */
 	struct piece piece; /* on its way */
@@ -138,8 +107,7 @@ session_break(struct session *t)
 
 /* What a call of the library says; -1 with EAGAIN: it wants to read. */
 static ssize_t
-session_call(
-    struct session *t, int (*call)(struct ssl_st *, void *, int), void *to, size_t size)
+session_call(struct session *t, int (*call)(SSL *, void *, int), void *to, size_t size)
 {
 	int n;
 
@@ -148,10 +116,10 @@ session_call(
 	if (n > 0)
 		return n;
 	switch (lib->SSL_get_error(t->ssl, n)) {
-	case ERROR_WANT_READ:
+	case SSL_ERROR_WANT_READ:
 		errno = EAGAIN;
 		return -1;
-	case ERROR_END:
+	case SSL_ERROR_ZERO_RETURN:
 		return 0;
 	}
 	return session_break(t);
@@ -162,8 +130,7 @@ session_call(
  * s->wants.  What it has to say goes out in any case: it is an alert if all failed.
  */
 static ssize_t
-session_pump(
-    struct stream *s, int (*call)(struct ssl_st *, void *, int), void *to, size_t size)
+session_pump(struct stream *s, int (*call)(SSL *, void *, int), void *to, size_t size)
 {
 	struct session *t = s->own;
 
@@ -185,7 +152,7 @@ session_pump(
 }
 
 static int
-shake(struct ssl_st *ssl, void *to, int size)
+shake(SSL *ssl, void *to, int size)
 {
 	(void)to;
 	(void)size;
@@ -294,21 +261,22 @@ explain_certificate(const struct stream *s, long code, struct fault *f)
 	const struct session *t = s->own;
 
 	switch (code) {
-	case V_EXPIRED:
+	case X509_V_ERR_CERT_HAS_EXPIRED:
 		return fault_set(
 		    f, RC_CONFIG, "%s has a certificate that has expired", s->where);
-	case V_NOT_YET:
+	case X509_V_ERR_CERT_NOT_YET_VALID:
 		return fault_set(f, RC_CONFIG,
 		    "%s has a certificate that is not valid yet: do the clocks differ?",
 		    s->where);
-	case V_OTHER_NAME:
-	case V_OTHER_ADDRESS:
+	case X509_V_ERR_HOSTNAME_MISMATCH:
+	case X509_V_ERR_IP_ADDRESS_MISMATCH:
 		return fault_set(f, RC_CONFIG,
 		    "%s has a certificate that is not for %s (-O tls-name=NAME names what it is for)",
 		    s->where, t->name);
 	}
-	t->tls->unknown = code == V_NO_ISSUER ||
-	    (code >= V_SELF_SIGNED && code <= V_NO_SIGNATURE);
+	t->tls->unknown = code == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT ||
+	    (code >= X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT &&
+		code <= X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE);
 	if (!t->tls->unknown)
 		return fault_set(f, RC_CONFIG,
 		    "%s has a certificate that is not accepted: %s", s->where,
@@ -321,9 +289,9 @@ explain_certificate(const struct stream *s, long code, struct fault *f)
 static bool
 is_about_certificate(int alert)
 {
-	return alert == ALERT_HANDSHAKE || alert == ALERT_UNKNOWN_CA ||
-	    alert == ALERT_ACCESS || alert == ALERT_CERTIFICATE_REQUIRED ||
-	    (alert >= ALERT_BAD_CERTIFICATE && alert <= ALERT_UNKNOWN_CERTIFICATE);
+	return alert == SSL_AD_HANDSHAKE_FAILURE || alert == SSL_AD_UNKNOWN_CA ||
+	    alert == SSL_AD_ACCESS_DENIED || alert == SSL_AD_CERTIFICATE_REQUIRED ||
+	    (alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_CERTIFICATE_UNKNOWN);
 }
 
 static enum rc
@@ -339,7 +307,7 @@ explain_alert(const struct stream *s, int alert, const char *why, struct fault *
 		return fault_set(f, RC_DENIED,
 		    "%s does not accept the client certificate %s: %s", s->where,
 		    t->tls->settings.cert, why);
-	return fault_set(f, alert == ALERT_INTERNAL ? RC_AGAIN : RC_CONFIG,
+	return fault_set(f, alert == SSL_AD_INTERNAL_ERROR ? RC_AGAIN : RC_CONFIG,
 	    "%s refuses TLS with us: %s", s->where, why);
 }
 
@@ -355,12 +323,12 @@ explain_error(const struct stream *s, unsigned long error, struct fault *f)
 	why = why ? why : "no reason is known";
 	if (code != 0)
 		return explain_certificate(s, code, f);
-	if (reason > ALERT && reason <= ALERT + ALERT_MOST)
-		return explain_alert(s, reason - ALERT, why, f);
+	if (reason > SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + ALERT_MOST)
+		return explain_alert(s, reason - SSL_AD_REASON_OFFSET, why, f);
 	if (t->shaken)
 		return fault_set(
 		    f, RC_AGAIN, "%s sent what is broken: %s", s->where, why);
-	if (reason == REASON_OLD_VERSION)
+	if (reason == SSL_R_UNSUPPORTED_PROTOCOL)
 		return fault_set(f, RC_CONFIG, "%s has no TLS 1.2 or newer", s->where);
 	return fault_set(f, RC_PROTOCOL,
 	    "%s does not answer in TLS (%s): is that its TLS port?", s->where, why);
@@ -388,13 +356,14 @@ static const struct stream_ops tls_ops = {
 static bool
 session_expect(struct session *t)
 {
-	struct X509_VERIFY_PARAM_st *p = lib->SSL_get0_param(t->ssl);
+	X509_VERIFY_PARAM *p = lib->SSL_get0_param(t->ssl);
 
-	lib->X509_VERIFY_PARAM_set_hostflags(p, NO_PARTIAL_WILDCARDS);
+	lib->X509_VERIFY_PARAM_set_hostflags(p, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
 	if (lib->X509_VERIFY_PARAM_set1_ip_asc(p, t->name))
 		return true;
 	return lib->X509_VERIFY_PARAM_set1_host(p, t->name, strlen(t->name)) &&
-	    lib->SSL_ctrl(t->ssl, CTRL_SERVER_NAME, 0, t->name);
+	    lib->SSL_ctrl(
+		t->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, t->name);
 }
 
 /* As certificates have it: an address without its zone, a name without its last dot. */
@@ -513,7 +482,7 @@ refuse_passphrase(char *out, int size, int writing, void *tls)
 }
 
 static int
-note_wanted(struct ssl_st *ssl, struct x509_st **cert, struct evp_pkey_st **key)
+note_wanted(SSL *ssl, X509 **cert, EVP_PKEY **key)
 {
 	struct session *t = lib->SSL_get_ex_data(ssl, 0);
 
@@ -569,7 +538,7 @@ load_ours(struct tls *t, struct fault *f)
 		return rc;
 	if (lib->SSL_CTX_use_certificate_chain_file(t->context, cert) <= 0)
 		return file_refused("cert", cert, f);
-	if (lib->SSL_CTX_use_PrivateKey_file(t->context, key, FILETYPE_PEM) > 0)
+	if (lib->SSL_CTX_use_PrivateKey_file(t->context, key, SSL_FILETYPE_PEM) > 0)
 		return RC_OK;
 	return t->encrypted ? fault_set(f, RC_CONFIG,
 				  "key %s is encrypted, and nobody is there to be asked: "
@@ -585,10 +554,11 @@ tls_prepare(struct tls *t, struct fault *f)
 
 	t->context = lib->SSL_CTX_new(lib->TLS_client_method());
 	if (!t->context ||
-	    !lib->SSL_CTX_ctrl(t->context, CTRL_MIN_VERSION, TLS_1_2, NULL))
+	    !lib->SSL_CTX_ctrl(
+		t->context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION, NULL))
 		return fault_set(
 		    f, RC_SYSTEM, "OpenSSL cannot be used: is its openssl.cnf damaged?");
-	lib->SSL_CTX_set_verify(t->context, VERIFY_PEER, NULL);
+	lib->SSL_CTX_set_verify(t->context, SSL_VERIFY_PEER, NULL);
 	lib->SSL_CTX_set_default_passwd_cb(t->context, refuse_passphrase);
 	lib->SSL_CTX_set_default_passwd_cb_userdata(t->context, t);
 	lib->SSL_CTX_set_client_cert_cb(t->context, note_wanted);
@@ -620,6 +590,20 @@ tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 	return rc;
 }
 
+void
+tls_close(struct tls *t)
+{
+	if (!t)
+		return;
+	if (t->context)
+		lib->SSL_CTX_free(t->context);
+	free(t);
+}
+
+#endif
+
+/* ---- settings ---- */
+
 enum rc
 tls_set(struct tls_settings *s, const char *name, const char *value, struct fault *f)
 {
@@ -644,14 +628,4 @@ tls_open_if(bool wanted, const char *scheme, struct tls **ret,
 		  "-O cacert=, cert=, key= and tls-name= are for TLS: %s in the URL",
 		  scheme)
 	    : RC_OK;
-}
-
-void
-tls_close(struct tls *t)
-{
-	if (!t)
-		return;
-	if (t->context)
-		lib->SSL_CTX_free(t->context);
-	free(t);
 }

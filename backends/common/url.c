@@ -1,6 +1,8 @@
 /* url.c - cuts a URL into its parts, reads a host and a port, and writes keys as names. */
 #include "url.h"
 
+#include "text.h"
+
 #include <string.h>
 
 /* ---- its parts ---- */
@@ -211,18 +213,6 @@ encode_key(char *out, size_t size, const char *key)
 	return n;
 }
 
-static int
-hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 int
 encode_undo(char *out, size_t size, const char *text, size_t n)
 {
@@ -232,10 +222,8 @@ encode_undo(char *out, size_t size, const char *text, size_t n)
 		int c = (unsigned char)text[i];
 
 		if (c == '%') {
-			int high = i + 2 < n ? hex_value(text[i + 1]) : -1;
-			int low = high >= 0 ? hex_value(text[i + 2]) : -1;
-
-			if (low < 0 || (c = high * 16 + low) == 0)
+			c = i + 2 < n ? text_hex_byte(text + i + 1) : -1;
+			if (c <= 0)
 				return -1;
 			i += 2;
 		}
