@@ -381,10 +381,12 @@ class Started:
         """Kills all of it at once."""
         if self.popen.poll() is None:
             kill(self.pid, signal.SIGSTOP)  # it must not react to what follows
-            for pid in descendants_of(self.pid):
+            below = descendants_of(self.pid)
+            for pid in below:
                 kill(pid)
             self.popen.kill()
             self.popen.wait()
+            wait_for(lambda: not any(is_alive(pid) for pid in below), what="the end of all that was killed")
         if self.popen.stdin:
             with contextlib.suppress(OSError):
                 self.popen.stdin.close()
