@@ -1,5 +1,6 @@
 /*
- * mysql.c - locks at a MySQL or MariaDB server: settings, and what all modes need.
+ * mysql.c - locks at a MySQL or MariaDB server: settings, the schema, and what a driver is
+ * made of.
  *
  *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
  *  2. Tables and procedures are created on first use, by whoever may.  Whoever may not
@@ -7,46 +8,29 @@
  *     that is there is changed, and those who use it go on.
  *  3. Keys are hexadecimal literals, never words of a statement.
  */
-#include "modes.h"
+#include "mysql.h"
 
 #include "backends/common/identity.h"
-#include "backends/mysql/schema.sql.h"
 #include "backends/common/setting.h"
+#include "backends/mysql/schema.sql.h"
 #include "dial.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct mode *const modes[] = {
-    &mysql_lease_mode, &mysql_row_mode, &mysql_named_mode, NULL};
-
 /* ---- tables and procedures ---- */
-
-bool
-mysql_is_missing(const struct mysql *my)
-{
-	return mysql_lacks_table(my) || my->session.said == SAID_NO_PROCEDURE;
-}
-
-bool
-mysql_lacks_table(const struct mysql *my)
-{
-	return my->session.said == SAID_NO_TABLE;
-}
 
 /* Statements end with a line of two slashes, as for the program mysql. */
 static const char end_of_statement[] = "\n//\n";
 
 /* Runs one statement of the schema; what is there already is fine. */
 static enum rc
-create_one(struct mysql *my, const char *sql, instant until, struct fault *f)
+create_one(struct sql *db, const char *sql, instant until, struct fault *f)
 {
-	instant sent;
-	enum rc rc = session_ask(
-	    &my->session, sql, &(struct shape){0, false}, until, &sent, NULL, f);
+	const struct question q = {.text = sql};
+	enum rc rc = sql_ask(db, &q, until, NULL, f);
 
-	return my->session.said == SAID_EXISTS ? RC_OK : rc;
+	return mysql_of(db)->session.said == SAID_EXISTS ? RC_OK : rc;
 }
 
 /* The statement at *text, and moves behind it.  NULL: there is none, or no memory. */
@@ -61,7 +45,7 @@ cut_statement(const char **text)
 }
 
 static enum rc
-create_schema(struct mysql *my, instant until, struct fault *f)
+mysql_create(struct sql *db, instant until, struct fault *f)
 {
 	const char *text = strstr(schema_sql, "\nDELIMITER //\n");
 	enum rc rc = RC_OK;
@@ -69,118 +53,178 @@ create_schema(struct mysql *my, instant until, struct fault *f)
 
 	text += sizeof "\nDELIMITER //\n" - 1;
 	while (rc == RC_OK && (sql = cut_statement(&text))) {
-		rc = create_one(my, sql, until, f);
+		rc = create_one(db, sql, until, f);
 		free(sql);
 	}
 	return rc;
 }
 
-/* Who lacks a right (1044, 1142, 1227, 1370): who has it, and what to do. */
-enum rc
-mysql_explain_denial(struct mysql *my, enum rc rc, struct fault *f)
+/* The rights that a user of a mode needs, as GRANT has them. */
+static const char *
+rights(const struct sql *db)
 {
-	if (rc != RC_DENIED || !my->session.mysql)
-		return rc; /* it may not even enter the server */
+	if (db->mode == &mysql_row_mode)
+		return "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
+	if (db->mode == &mysql_named_mode)
+		return "SELECT, INSERT, DELETE ON DATABASE.dlock_grants";
+	return "EXECUTE ON DATABASE.*";
+}
+
+/* Who lacks a right (1044, 1142, 1227, 1370): who has it, and what to do. */
+static enum rc
+mysql_explain_denial(const struct sql *db, struct fault *f)
+{
 	return fault_set(f, RC_DENIED,
 	    "%s: this user may not use, or not create, dlock's tables and procedures; as an administrator run "
 	    "dlock help mysql-schema | mysql DATABASE, then GRANT %s TO the user",
-	    my->session.where, my->mode->rights);
+	    db->where, rights(db));
 }
 
-enum rc
-mysql_ask(struct mysql *my, const char *sql, const struct shape *shape, instant until,
-    instant *sent, MYSQL_RES **ret, struct fault *f)
-{
-	enum rc rc = session_ask(&my->session, sql, shape, until, sent, ret, f);
-
-	if (rc != RC_OK && rc != RC_STOP && mysql_is_missing(my)) {
-		rc = create_schema(my, until, f);
-		if (rc == RC_OK)
-			rc = session_ask(&my->session, sql, shape, until, sent, ret, f);
-	}
-	return mysql_explain_denial(my, rc, f);
-}
-
-/* Are there procedures of another version, and with them perhaps locks? */
+/*
+ * Without tables, nothing is held.  With them, there may be procedures of another version,
+ * and with those locks.
+ */
 static enum rc
-has_another_version(struct mysql *my, instant until, bool *has, struct fault *f)
+mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault *f)
 {
-	MYSQL_RES *r;
+	static const struct question q = {
+	    .text =
+		"SELECT EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() "
+		"AND routine_name LIKE 'dlock\\_list\\_%')",
+	    .fields = 1};
+	struct answer a = {.db = NULL};
 	struct row row;
-	instant sent;
-	enum rc rc = session_ask(&my->session,
-	    "SELECT EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() "
-	    "AND routine_name LIKE 'dlock\\_list\\_%')",
-	    &(struct shape){1, false}, until, &sent, &r, f);
+	enum rc rc;
 
+	if (session_is_failure(&mysql_of(db)->session, SQL_NO_TABLE))
+		return RC_OK;
+	rc = sql_ask(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = row_first(my->session.my, r);
-	if (!row_boolean(&row, 0, has))
-		rc = mysql_makes_no_sense(my, RC_PROTOCOL, f);
-	my->session.my->free_result(r);
+	row = answer_next(&a);
+	if (!row_boolean(&row, 0, create))
+		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	answer_drop(&a);
 	return rc;
 }
 
-enum rc
-mysql_ask_existing(struct mysql *my, const char *sql, const struct shape *shape,
-    instant until, MYSQL_RES **ret, struct fault *f)
-{
-	instant sent;
-	bool another = false;
-	enum rc rc = session_ask(&my->session, sql, shape, until, &sent, ret, f);
-	bool missing = rc != RC_OK && rc != RC_STOP && mysql_is_missing(my);
+/* ---- the driver ---- */
 
-	if (missing && !mysql_lacks_table(my)) {
-		rc = has_another_version(my, until, &another, f);
-		if (rc == RC_OK && another)
-			return mysql_ask(my, sql, shape, until, &sent, ret, f);
-		missing = rc == RC_OK;
+static enum rc
+mysql_connect(struct sql *db, instant until, struct fault *f)
+{
+	return session_open(&mysql_of(db)->session, until, f);
+}
+
+static bool
+mysql_is_open(struct sql *db)
+{
+	return session_is_open(&mysql_of(db)->session);
+}
+
+static int
+mysql_descriptor(const struct sql *db)
+{
+	return session_fd(&mysql_const(db)->session);
+}
+
+enum rc
+mysql_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
+    struct fault *f)
+{
+	return session_exec(&mysql_of(db)->session, q, until, a, f);
+}
+
+static enum rc
+mysql_send(struct sql *db, const struct question *q, instant until, struct fault *f)
+{
+	return session_send(&mysql_of(db)->session, q, until, f);
+}
+
+static enum rc
+mysql_receive(struct sql *db, const struct question *q, instant until, struct answer *a,
+    struct fault *f)
+{
+	return session_receive(&mysql_of(db)->session, q, until, a, f);
+}
+
+static bool
+mysql_is_pending(const struct sql *db)
+{
+	return session_is_busy(&mysql_const(db)->session);
+}
+
+static void
+mysql_disconnect(struct sql *db)
+{
+	session_close(&mysql_of(db)->session);
+}
+
+static bool
+mysql_is_failure(const struct sql *db, enum sql_failure failure)
+{
+	return session_is_failure(&mysql_const(db)->session, failure);
+}
+
+static bool
+mysql_read_row(struct answer *a, int n)
+{
+	const struct libmariadb *my = mysql_of(a->db)->session.my;
+	MYSQL_ROW row = my->fetch_row(a->result); /* they come in order */
+	unsigned long *lengths = row ? my->fetch_lengths(a->result) : NULL;
+	unsigned fields = my->num_fields(a->result);
+
+	(void)n;
+	for (unsigned i = 0; row && i < fields && i < FIELDS_MAX; i++) {
+		a->at[i] = row[i];
+		a->lengths[i] = lengths[i];
 	}
-	if (rc != RC_OK || missing)
-		*ret = NULL;
-	return missing ? RC_OK : mysql_explain_denial(my, rc, f);
+	return row != NULL;
 }
 
-enum rc
-mysql_makes_no_sense(const struct mysql *my, enum rc rc, struct fault *f)
+static void
+mysql_drop(struct answer *a)
 {
-	return fault_set(f, rc, "%s gave an answer that dlock's procedures do not give",
-	    my->session.where);
+	mysql_of(a->db)->session.my->free_result(a->result);
 }
 
-/* ---- patience ---- */
-
-enum rc
-mysql_try_again(struct mysql *my, enum rc rc, bool queued, instant until)
-{
-	bool promotion = queued && rc == RC_CONFIG && my->session.said == SAID_READ_ONLY;
-	enum rc next = patience_retry(
-	    &my->patience, my->base.host, promotion ? RC_AGAIN : rc, queued, until);
-
-	return next == RC_AGAIN ? rc : next;
-}
+static const struct sql_driver mysql_driver = {
+    .open = mysql_connect,
+    .is_open = mysql_is_open,
+    .descriptor = mysql_descriptor,
+    .exec = mysql_exec,
+    .send = mysql_send,
+    .receive = mysql_receive,
+    .is_pending = mysql_is_pending,
+    .close = mysql_disconnect,
+    .is_failure = mysql_is_failure,
+    .read_row = mysql_read_row,
+    .drop = mysql_drop,
+    .create = mysql_create,
+    .explain_absence = mysql_explain_absence,
+    .explain_denial = mysql_explain_denial,
+    .procedures = "procedures",
+    .modes = (const struct sql_mode *const[]){&lease_mode, &mysql_row_mode,
+	&mysql_named_mode, NULL},
+    .lease = &mysql_lease,
+};
 
 /* ---- settings ---- */
+
+extern const struct backend mysql_backend;
+
+static struct mysql *
+mysql_of_store(struct store *s)
+{
+	return (struct mysql *)store_of(s, &mysql_backend);
+}
 
 enum { NAME_BYTES = 192 }; /* of a name of GET_LOCK; MySQL has 64 characters */
 
 static enum rc
-set_mode(struct store *s, const char *value, struct fault *f)
-{
-	for (size_t i = 0; modes[i]; i++)
-		if (strcmp(modes[i]->name, value) == 0) {
-			mysql_of(s)->mode = modes[i];
-			return RC_OK;
-		}
-	return fault_set(f, RC_USAGE,
-	    "the mysql backend has no mode '%s' (there are lease, row, named)", value);
-}
-
-static enum rc
 set_name(struct store *s, const char *value, struct fault *f)
 {
-	mysql_of(s)->name = value;
+	mysql_of_store(s)->name = value;
 	s->caps |= ONE_LOCK;
 	if (*value && strlen(value) <= NAME_BYTES)
 		return RC_OK;
@@ -191,7 +235,7 @@ set_name(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_socket(struct store *s, const char *value, struct fault *f)
 {
-	mysql_of(s)->session.login.socket = value;
+	mysql_of_store(s)->session.login.socket = value;
 	if (*value == '/' && strlen(value) < 108)
 		return RC_OK;
 	return fault_set(f, RC_USAGE, "socket is an absolute path of at most 107 bytes");
@@ -200,7 +244,7 @@ set_socket(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_password_file(struct store *s, const char *value, struct fault *f)
 {
-	struct login *a = &mysql_of(s)->session.login;
+	struct login *a = &mysql_of_store(s)->session.login;
 
 	a->has_password = true;
 	return setting_secret("password-file", value, a->password, sizeof a->password, f);
@@ -216,7 +260,7 @@ set_tls(struct store *s, const char *value, struct fault *f)
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (strcmp(words[i].word, value) == 0) {
-			mysql_of(s)->session.login.tls.wish = words[i].wish;
+			mysql_of_store(s)->session.login.tls.wish = words[i].wish;
 			return RC_OK;
 		}
 	return fault_set(f, RC_USAGE,
@@ -226,32 +270,26 @@ set_tls(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_cacert(struct store *s, const char *value, struct fault *f)
 {
-	mysql_of(s)->session.login.tls.cacert = value;
+	mysql_of_store(s)->session.login.tls.cacert = value;
 	return setting_file("cacert", value, false, f);
 }
 
 static enum rc
 set_cert(struct store *s, const char *value, struct fault *f)
 {
-	mysql_of(s)->session.login.tls.cert = value;
+	mysql_of_store(s)->session.login.tls.cert = value;
 	return setting_file("cert", value, false, f);
 }
 
 static enum rc
 set_key(struct store *s, const char *value, struct fault *f)
 {
-	mysql_of(s)->session.login.tls.key = value;
+	mysql_of_store(s)->session.login.tls.key = value;
 	return setting_file("key", value, true, f);
 }
 
-static enum rc
-set_patience(struct store *s, const char *value, struct fault *f)
-{
-	return setting_patience(value, &mysql_of(s)->patience.first, f);
-}
-
 static const struct setting_row settings[] = {
-    {"mode", "lease|row|named", "how a key is locked (default: lease)", set_mode},
+    {"mode", "lease|row|named", "how a key is locked (default: lease)", sql_set_mode},
     {"name", "NAME", "mode=named: the lock that GET_LOCK('NAME', ...) takes", set_name},
     {"socket", "PATH", "the server's unix socket", set_socket},
     {"password-file", "FILE", "one line: the password of the URL's user",
@@ -262,21 +300,21 @@ static const struct setting_row settings[] = {
     {"cert", "FILE", "our certificate, for a server that wants one", set_cert},
     {"key", "FILE", "its private key", set_key},
     {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)",
-	set_patience},
+	sql_set_patience},
     {0},
 };
 
-/* ---- the calls ---- */
+/* ---- the store ---- */
 
 static void
 mysql_store_close(struct store *s)
 {
-	struct mysql *my = s ? mysql_of(s) : NULL;
+	struct mysql *my = s ? mysql_of_store(s) : NULL;
 
 	if (!my)
 		return;
 	session_free(&my->session);
-	free(my->own);
+	free(my->db.own);
 	free(my);
 }
 
@@ -289,119 +327,32 @@ mysql_open(
 
 	if (!my)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	my->base = (struct store){&mysql_backend, host, my->session.where, 0};
-	my->mode = &mysql_lease_mode;
-	patience_init(&my->patience);
-	rc = setting_read(&my->base, site, f);
-	if (rc == RC_OK && my->name && my->mode != &mysql_named_mode)
+	sql_init(&my->db, &mysql_backend, &mysql_driver, host);
+	rc = setting_read(&my->db.base, site, f);
+	if (rc == RC_OK && my->name && my->db.mode != &mysql_named_mode)
 		rc = fault_set(f, RC_USAGE, "name= goes with mode=named only");
+	if (rc == RC_OK) /* the tables of the others lie in a database */
+		rc = session_init(&my->session, &my->db, site->url,
+		    my->db.mode == &mysql_named_mode ? "" : "dlock", f);
 	if (rc == RC_OK)
-		rc = session_init(&my->session, host, site->url,
-		    my->mode->needs_database ? "dlock" : "", f);
-	my->base.caps |= my->mode->caps;
-	my->own = calloc(1, my->mode->bytes);
-	if (rc == RC_OK && !my->own)
-		rc = fault_set(f, RC_SYSTEM, "out of memory");
+		rc = sql_begin(&my->db, f);
 	if (rc == RC_OK)
-		*ret = &my->base;
+		*ret = &my->db.base;
 	else
-		mysql_store_close(&my->base);
+		mysql_store_close(&my->db.base);
 	return rc;
 }
 
 static enum rc
 mysql_identify(struct store *s, struct identity *id, struct fault *f)
 {
-	const struct mysql *my = mysql_of(s);
+	const struct mysql *my = mysql_of_store(s);
 
-	identity_add(id, "mode", my->mode->name);
+	identity_add(id, "mode", my->db.mode->name);
 	identity_add(id, "name", my->name);
 	return dial_identify(my->session.my, &my->session.login, id)
 	    ? RC_OK
 	    : fault_set(f, RC_SYSTEM, "out of memory");
-}
-
-static enum rc
-mysql_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
-    struct fault *f)
-{
-	struct mysql *my = mysql_of(s);
-
-	my->claim = claim;
-	my->session.purpose.ttl = claim->ttl;
-	my->lease_us = claim->ttl / 1000;
-	patience_begin(&my->patience, claim);
-	return my->mode->acquire(my, until, g, f);
-}
-
-static enum rc
-mysql_renew(struct store *s, instant until, struct grant *g, struct fault *f)
-{
-	return mysql_of(s)->mode->renew(mysql_of(s), until, g, f);
-}
-
-static enum rc
-mysql_release(struct store *s, int status, instant until, struct fault *f)
-{
-	return mysql_of(s)->mode->release(mysql_of(s), status, until, f);
-}
-
-/* Of who has no lease: what a server that hangs is given. */
-#define ADMIN_PATIENCE (30 * NS_PER_S)
-
-/* The mode's, for one that has no claim. */
-static const struct steering *
-steering_of(struct mysql *my)
-{
-	my->session.purpose.ttl = ADMIN_PATIENCE;
-	return my->mode->steering;
-}
-
-static enum rc
-mysql_cannot(const struct mysql *my, const char *what, struct fault *f)
-{
-	return fault_set(f, RC_CONFIG, "mode=%s cannot %s a lock", my->mode->name, what);
-}
-
-static enum rc
-mysql_each(struct store *s, const struct look *look, struct fault *f)
-{
-	struct mysql *my = mysql_of(s);
-
-	my->session.purpose.reads = true;
-	return steering_of(my)->each(my, look, f);
-}
-
-static enum rc
-mysql_revoke(struct store *s, const struct target *target, const char *record, bool force,
-    instant until, struct fault *f)
-{
-	struct mysql *my = mysql_of(s);
-
-	if (!(s->caps & (force ? CAP_FORCE : CAP_REVOKE)))
-		return mysql_cannot(my, force ? "break" : "ask for", f);
-	return steering_of(my)->revoke(my, target, record, force, until, f);
-}
-
-static enum rc
-mysql_freeze(struct store *s, const char *key, const char *record, int64_t length,
-    instant until, struct fault *f)
-{
-	struct mysql *my = mysql_of(s);
-
-	if (!(s->caps & CAP_FREEZE))
-		return mysql_cannot(my, "freeze", f);
-	return steering_of(my)->freeze(my, key, record, length, until, f);
-}
-
-static enum rc
-mysql_thaw(struct store *s, const char *key, instant until, struct fault *f)
-{
-	struct mysql *my = mysql_of(s);
-
-	if (!(s->caps & CAP_FREEZE))
-		return mysql_cannot(my, "thaw", f);
-	return steering_of(my)->thaw(my, key, until, f);
 }
 
 const struct backend mysql_backend = {
@@ -413,7 +364,6 @@ const struct backend mysql_backend = {
     .open = mysql_open,
     .close = mysql_store_close,
     .identify = mysql_identify,
-    .lock = &(const struct lock_ops){mysql_acquire, mysql_renew, mysql_release},
-    .admin = &(
-	const struct admin_ops){mysql_each, mysql_revoke, mysql_freeze, mysql_thaw},
+    .lock = &sql_lock_ops,
+    .admin = &sql_admin_ops,
 };

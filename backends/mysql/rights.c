@@ -1,8 +1,6 @@
 /* rights.c - looks who could have put something into the database. */
 #include "rights.h"
 
-#include "field.h"
-
 /* Of dlock's names; the database is chosen. */
 #define OURS(kind) kind "_schema = DATABASE() AND " kind "_name LIKE 'dlock\\\\_%'"
 
@@ -53,24 +51,23 @@ static const char inspect_sql[] =
 enum rc
 rights_inspect(struct session *s, instant until, struct fault *f)
 {
-	MYSQL_RES *r;
+	const struct question q = {.text = inspect_sql, .fields = 1};
+	struct answer a = {.db = NULL};
 	struct row row;
-	instant sent;
 	bool fine;
-	enum rc rc = session_ask_here(
-	    s, inspect_sql, &(struct shape){1, false}, until, &sent, &r, f);
+	enum rc rc = session_exec(s, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = row_first(s->my, r);
+	row = answer_next(&a);
 	if (!row_boolean(&row, 0, &fine))
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
+		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
+		    s->db->where);
 	else if (!fine)
 		rc = fault_set(f, RC_CONFIG,
 		    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
 		    "views that could use them: use an ordinary user, or a database of its own",
-		    s->where);
-	s->my->free_result(r);
+		    s->db->where);
+	answer_drop(&a);
 	return rc;
 }

@@ -57,9 +57,10 @@ name_server(struct connection *c, const char *host, const char *port, const char
 		db = strrchr(db, '@') + 1;
 	if (port && port[strspn(port, "0123456789,")])
 		port = NULL;
-	snprintf(c->where, sizeof c->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
-	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
-	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
+	snprintf(c->db->where, sizeof c->db->where, "pg %s%.200s%s%s%.30s%s%.64s",
+	    v6 ? "[" : "", host && *host ? host : "local", v6 ? "]" : "",
+	    port && *port ? ":" : "", port && *port ? port : "", db && *db ? "/" : "",
+	    db && *db ? db : "");
 }
 
 static void
@@ -71,14 +72,14 @@ name_server_used(struct connection *c)
 
 enum rc
 connection_init(
-    struct connection *c, struct host *host, const char *conninfo, struct fault *f)
+    struct connection *c, struct sql *db, const char *conninfo, struct fault *f)
 {
 	PQconninfoOption *options;
 	struct url u = {.path = {NULL, 0}};
 	const char *at;
 	enum rc rc;
 
-	*c = (struct connection){.host = host, .site.conninfo = conninfo ? conninfo : ""};
+	*c = (struct connection){.db = db, .site.conninfo = conninfo ? conninfo : ""};
 	if (strstr(c->site.conninfo, "://"))
 		(void)url_cut(
 		    &u, c->site.conninfo); /* libpq knows what is wrong with it */
@@ -134,9 +135,10 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 			}
 	c->pq->conninfoFree(options);
 	c->pq->finish(conn);
-	return found ? RC_OK
-		     : fault_set(f, RC_CONFIG,
-			   "%s: libpq does not tell to whom it would connect", c->where);
+	return found
+	    ? RC_OK
+	    : fault_set(f, RC_CONFIG, "%s: libpq does not tell to whom it would connect",
+		  c->db->where);
 }
 
 /* ---- the login ---- */
@@ -166,10 +168,10 @@ is_no_primary(struct connection *c, const struct connecting_end *end, struct fau
 	connection_close(c);
 	if (end->primary_is_away)
 		return fault_set(
-		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->where);
+		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->db->where);
 	said_set(c, READ_ONLY); /* as it would have said itself at the first write */
 	return fault_set(
-	    f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->where);
+	    f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->db->where);
 }
 
 /*
@@ -178,11 +180,11 @@ is_no_primary(struct connection *c, const struct connecting_end *end, struct fau
 static bool
 may_read(struct connection *c, PGconn *pgconn)
 {
-	if (!c->reads || c->pq->status(pgconn) != CONNECTION_OK)
+	if (!c->db->reads || c->pq->status(pgconn) != CONNECTION_OK)
 		return false;
 	name_server_used(c);
-	fault_set(
-	    &c->host->notice, RC_OK, "%s is a standby, which may be behind", c->where);
+	fault_set(&c->db->base.host->notice, RC_OK,
+	    "%s is a standby, which may be behind", c->db->where);
 	return true;
 }
 
@@ -196,9 +198,9 @@ adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
 	c->pgconn = pgconn;
 	c->wire = end->wire;
 	wire_watch(&c->wire, c->pq->socket(pgconn), false);
-	c->serial++;
+	c->db->serial++;
 	c->trust = (struct trust){.full = false};
-	c->said.last_words[0] = '\0';
+	c->db->last_words[0] = '\0';
 	c->pq->setNoticeReceiver(pgconn, said_notice, c);
 	if (end->is_standby && !may_read(c, pgconn))
 		return is_no_primary(c, end, f);
@@ -209,7 +211,7 @@ adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
 		connection_close(c);
 		return fault_set(f, RC_CONFIG,
 		    "%s is older than PostgreSQL 10 (and mode=advisory needs 14)",
-		    c->where);
+		    c->db->where);
 	}
 	if (c->pq->setnonblocking(pgconn, 1) == 0)
 		return RC_OK;
@@ -223,19 +225,22 @@ connection_open(struct connection *c, instant until, struct fault *f)
 	struct connecting_end end;
 	PGconn *pgconn;
 
+	said_set(c, NULL);
+	c->said.unreplicated = false;
 	if (c->pgconn)
 		return RC_OK;
 	if (!c->connecting)
 		c->connecting = connecting_start(
-		    c->pq, c->site.conninfo, c->ttl, CONNECT_PATIENCE);
+		    c->pq, c->site.conninfo, c->db->ttl, CONNECT_PATIENCE);
 	if (!c->connecting)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (c->host->wait(c->host, connecting_fd(c->connecting), POLLIN, until)) {
+	switch (c->db->base.host->wait(
+	    c->db->base.host, connecting_fd(c->connecting), POLLIN, until)) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", c->where);
+		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
 	case WOKE_READY:
 		break;
 	}
@@ -252,9 +257,9 @@ connection_broken(struct connection *c, struct fault *f)
 {
 	connection_close(c);
 	if (c->wire.endless)
-		return fault_set(f, RC_AGAIN, "%s does not come to an end", c->where);
-	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->where,
-	    *c->said.last_words ? ": " : "", c->said.last_words);
+		return fault_set(f, RC_AGAIN, "%s does not come to an end", c->db->where);
+	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->db->where,
+	    *c->db->last_words ? ": " : "", c->db->last_words);
 }
 
 bool

@@ -11,14 +11,14 @@
  *     application name "dlock", and dead peers are noticed within the ttl.
  *     Of several hosts the primary is taken, and a standby is refused.
  *  2. A connection that breaks is closed; nothing is set up in the session but
- *     by whoever sees `serial` change.
+ *     by whoever sees db->serial change.
  *  3. What a server, or libpq, has to say appears as its first line; a password
  *     never does (said.h).
  */
 #ifndef DLOCK_PG_CONNECTION_H
 #define DLOCK_PG_CONNECTION_H
 
-#include "backends/backend.h"
+#include "backends/sql/sql.h"
 #include "lib.h"
 #include "said.h"
 #include "wire.h"
@@ -39,30 +39,23 @@ struct connection_site {
 };
 
 struct connection {
-	struct host *host;
+	struct sql *db;
 	const struct pq *pq;
-	int64_t ttl;
 	struct connection_site site;
-	bool reads; /* it only looks: a standby will do, where there is no primary */
-	char where[WHERE_BYTES];
 	PGconn *pgconn;                /* NULL: not connected */
 	struct connecting *connecting; /* one on its way */
-	unsigned serial;               /* counts them */
 	struct wire wire;
 	struct said said;
 	struct trust trust;
 	struct pending {
-		bool out;  /* a question is */
-		bool many; /* whose answer is any number of rows */
-		/* ask() had to ask twice: the first may have been heard */
-		bool again;
+		bool out;       /* a question is */
 		PGresult *kept; /* what has come of its answer */
 	} pending;
 };
 
 /* Reads conninfo and names the server; no connection yet.  RC_USAGE; as pq_load(). */
 enum rc connection_init(
-    struct connection *, struct host *, const char *conninfo, struct fault *);
+    struct connection *, struct sql *, const char *conninfo, struct fault *);
 
 /* To whom it would connect, and as whom, as libpq resolves that: for identify(). */
 enum rc connection_identify(const struct connection *, struct identity *, struct fault *);

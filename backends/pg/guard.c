@@ -7,8 +7,6 @@
  */
 #include "guard.h"
 
-#include "field.h"
-
 #include <string.h>
 
 #define EQUALS " OPERATOR(pg_catalog.=) "
@@ -64,25 +62,24 @@ is_not_there(struct connection *c, const char *state, struct fault *f)
 	c->trust.full = false;
 	said_set(c, state);
 	return fault_set(
-	    f, RC_CONFIG, "%s: there is no schema dlock of this version", c->where);
+	    f, RC_CONFIG, "%s: there is no schema dlock of this version", c->db->where);
 }
 
 enum rc
 guard_inspect(struct connection *c, instant until, struct fault *f)
 {
-	const struct question q = {.sql = last_sql, .harmless = true};
-	PGresult *r = NULL;
-	instant sent;
+	const struct question q = {.text = last_sql, .fields = 2, .harmless = true};
+	struct answer a = {.db = NULL};
 	bool is_there, readable, fine, serves;
-	enum rc rc;
+	struct row row;
+	enum rc rc = question_ask(c, &q, until, &a, f);
 
-	rc = question_ask(c, &q, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	is_there = !c->pq->getisnull(r, 0, 0);
-	readable = field_boolean(c->pq, r, 0, &fine) &&
-	    field_boolean(c->pq, r, 1, &serves);
-	c->pq->clear(r);
+	row = answer_next(&a);
+	is_there = !row_is_null(&row, 0);
+	readable = row_boolean(&row, 0, &fine) && row_boolean(&row, 1, &serves);
+	answer_drop(&a);
 	/* and who asked for one of its functions now might get another's */
 	if (!is_there)
 		return is_not_there(c, "3F000", f);
@@ -93,12 +90,12 @@ guard_inspect(struct connection *c, instant until, struct fault *f)
 		return RC_OK;
 	connection_close(c);
 	if (!readable)
-		return fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", c->where);
+		return fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
+		    c->db->where);
 	return fault_set(f, RC_CONFIG,
 	    "%s: the schema dlock, or something in it, is neither a superuser's nor this role's, which has "
 	    "too many rights to call foreign functions: use an ordinary role",
-	    c->where);
+	    c->db->where);
 }
 
 bool
@@ -112,15 +109,14 @@ guard_is_needed(const struct connection *c)
 enum rc
 guard_pass(struct connection *c, instant until, struct fault *f)
 {
-	const struct question q = {.sql = guard_first, .harmless = true};
-	instant sent;
+	const struct question q = {.text = guard_first, .harmless = true};
 	enum rc rc = connection_open(c, until, f);
 
 	if (rc != RC_OK || c->trust.full)
 		return rc;
 	if (guard_is_needed(c))
 		return guard_inspect(c, until, f);
-	rc = question_ask(c, &q, 0, until, &sent, NULL, f);
+	rc = question_ask(c, &q, until, NULL, f);
 	c->trust.full = rc == RC_OK;
 	return said_state(c, GUARD_STOPS) ? guard_inspect(c, until, f) : rc;
 }

@@ -3,18 +3,22 @@
 
 #include "guard.h"
 
+#include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
+#include <string.h>
 
 /* ---- sending ---- */
 
 static enum rc
 await_socket(struct connection *c, short events, instant until, struct fault *f)
 {
-	switch (c->host->wait(c->host, c->pq->socket(c->pgconn), events, until)) {
+	switch (c->db->base.host->wait(
+	    c->db->base.host, c->pq->socket(c->pgconn), events, until)) {
 	case WOKE_READY:
 		return RC_OK;
 	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", c->where);
+		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
 	case WOKE_STOP:
 		break;
 	}
@@ -38,12 +42,39 @@ push(struct connection *c, instant until, struct fault *f)
 	return left == 0 ? RC_OK : connection_broken(c, f);
 }
 
+/* Values as libpq wants them: texts, or NULL. */
+struct parameters {
+	const char *texts[SQL_VALUES_MAX];
+	char numbers[SQL_VALUES_MAX][24];
+};
+
+static void
+write_parameters(struct parameters *p, const struct question *q)
+{
+	for (size_t i = 0; i < q->n; i++) {
+		p->texts[i] = q->values[i].bytes;
+		if (q->values[i].type == SQL_NUMBER) {
+			snprintf(p->numbers[i], sizeof p->numbers[i], "%" PRId64,
+			    q->values[i].number);
+			p->texts[i] = p->numbers[i];
+		}
+	}
+}
+
+static bool
+send_with(struct connection *c, const struct question *q)
+{
+	struct parameters p;
+
+	write_parameters(&p, q);
+	return c->pq->sendQueryParams(
+	    c->pgconn, q->text, (int)q->n, NULL, p.texts, NULL, NULL, 0);
+}
+
 static bool
 send_alone(struct connection *c, const struct question *q)
 {
-	return q->n > 0 ? c->pq->sendQueryParams(
-			      c->pgconn, q->sql, q->n, NULL, q->values, NULL, NULL, 0)
-			: c->pq->sendQuery(c->pgconn, q->sql);
+	return q->n > 0 ? send_with(c, q) : c->pq->sendQuery(c->pgconn, q->text);
 }
 
 /* Both in one packet: if the guard fails, the server skips what follows. */
@@ -53,9 +84,7 @@ send_guarded(struct connection *c, const struct question *q)
 	return c->pq->enterPipelineMode(c->pgconn) &&
 	    c->pq->sendQueryParams(
 		c->pgconn, guard_first, 0, NULL, NULL, NULL, NULL, 0) &&
-	    c->pq->sendQueryParams(
-		c->pgconn, q->sql, q->n, NULL, q->values, NULL, NULL, 0) &&
-	    c->pq->pipelineSync(c->pgconn);
+	    send_with(c, q) && c->pq->pipelineSync(c->pgconn);
 }
 
 enum rc
@@ -69,7 +98,6 @@ question_send(
 	if (c->trust.asked ? !send_guarded(c, q) : !send_alone(c, q))
 		return connection_broken(c, f);
 	c->pending.out = true;
-	c->pending.many = q->many;
 	return push(c, until, f);
 }
 
@@ -141,7 +169,7 @@ wait_for_result(struct connection *c, instant until, struct fault *f)
 			return RC_OK;
 		if (is_endless(c, until))
 			return fault_set(
-			    f, RC_AGAIN, "%s does not come to an end", c->where);
+			    f, RC_AGAIN, "%s does not come to an end", c->db->where);
 	}
 	return RC_OK;
 }
@@ -181,7 +209,7 @@ collect(struct connection *c, instant until, struct fault *f)
 			break;
 		if (is_endless(c, until))
 			return fault_set(
-			    f, RC_AGAIN, "%s does not come to an end", c->where);
+			    f, RC_AGAIN, "%s does not come to an end", c->db->where);
 	}
 	c->pending.out = false;
 	return RC_OK;
@@ -189,19 +217,19 @@ collect(struct connection *c, instant until, struct fault *f)
 
 /* What was asked for: one row, or any, of so many fields; or, for none, that it was done. */
 static bool
-is_as_asked(struct connection *c, const PGresult *r, int fields)
+is_as_asked(struct connection *c, const PGresult *r, const struct question *q)
 {
 	ExecStatusType status = c->pq->resultStatus(r);
 
-	if (fields == 0)
+	if (q->fields == 0)
 		return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
-	return status == PGRES_TUPLES_OK && (c->pending.many || c->pq->ntuples(r) == 1) &&
-	    c->pq->nfields(r) == fields;
+	return status == PGRES_TUPLES_OK && (q->many || c->pq->ntuples(r) == 1) &&
+	    c->pq->nfields(r) == (int)q->fields;
 }
 
 static enum rc
-judge_answer(
-    struct connection *c, PGresult *r, int fields, PGresult **ret, struct fault *f)
+judge_answer(struct connection *c, PGresult *r, const struct question *q,
+    struct answer *a, struct fault *f)
 {
 	enum rc rc;
 
@@ -213,12 +241,15 @@ judge_answer(
 		rc = said_error(c, r, f);
 		if (c->pq->status(c->pgconn) != CONNECTION_OK)
 			connection_close(c);
-	} else if (!is_as_asked(c, r, fields)) {
+	} else if (!is_as_asked(c, r, q)) {
 		connection_close(c);
 		rc = fault_set(f, RC_PROTOCOL,
-		    "%s gave an answer that dlock's functions do not give", c->where);
-	} else if (ret) {
-		*ret = r;
+		    "%s gave an answer that dlock's functions do not give", c->db->where);
+	} else if (a) {
+		a->db = c->db;
+		a->result = r;
+		a->rows = c->pq->ntuples(r);
+		a->next = 0;
 		return RC_OK;
 	} else {
 		rc = RC_OK;
@@ -228,8 +259,8 @@ judge_answer(
 }
 
 enum rc
-question_receive(
-    struct connection *c, int fields, instant until, PGresult **ret, struct fault *f)
+question_receive(struct connection *c, const struct question *q, instant until,
+    struct answer *a, struct fault *f)
 {
 	enum rc rc = collect(c, until, f);
 	PGresult *r = c->pending.kept;
@@ -237,20 +268,83 @@ question_receive(
 	if (rc != RC_OK)
 		return rc;
 	c->pending.kept = NULL;
-	return judge_answer(c, r, fields, ret, f);
+	return judge_answer(c, r, q, a, f);
 }
 
 enum rc
-question_ask(struct connection *c, const struct question *q, int fields, instant until,
-    instant *sent, PGresult **ret, struct fault *f)
+question_ask(struct connection *c, const struct question *q, instant until,
+    struct answer *a, struct fault *f)
 {
 	enum rc rc;
 
-	*sent = instant_now();
+	if (a)
+		a->sent = instant_now();
 	rc = question_send(c, q, until, f);
 	if (rc == RC_OK)
-		rc = question_receive(c, fields, until, ret, f);
+		rc = question_receive(c, q, until, a, f);
 	if (c->pending.out)
 		connection_close(c);
 	return rc;
+}
+
+enum rc
+question_exec(struct connection *c, const struct question *q, instant until,
+    struct answer *a, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	said_set(c, NULL);
+	if (!connection_is_open(c))
+		return connection_broken(c, f);
+	if (!c->trust.full && !q->harmless && guard_is_needed(c))
+		rc = guard_inspect(c, until, f);
+	if (rc == RC_OK)
+		rc = question_ask(c, q, until, a, f);
+	if (!c->trust.stopped)
+		return rc;
+	c->trust.stopped = false;
+	rc = guard_inspect(c, until, f);
+	return rc == RC_OK ? question_ask(c, q, until, a, f) : rc;
+}
+
+static enum rc
+run_script(struct connection *c, const char *script, instant until, struct fault *f)
+{
+	const struct question q = {.text = script, .harmless = true};
+
+	return question_ask(c, &q, until, NULL, f);
+}
+
+enum rc
+question_script(struct connection *c, const char *script, instant until, struct fault *f)
+{
+	enum rc rc = connection_open(c, until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	rc = run_script(c, script, until, f);
+	/* it may have stopped within its transaction; the reason stays */
+	if (rc != RC_OK && c->pgconn) {
+		char state[sizeof c->said.sqlstate];
+
+		memcpy(state, c->said.sqlstate, sizeof state);
+		(void)run_script(c, "ROLLBACK", until, &(struct fault){""});
+		memcpy(c->said.sqlstate, state, sizeof state);
+	}
+	return rc;
+}
+
+/* ---- rows ---- */
+
+bool
+question_read_row(struct answer *a, const struct pq *pq, int n)
+{
+	int fields = pq->nfields(a->result);
+
+	for (int i = 0; i < fields && i < FIELDS_MAX; i++) {
+		a->at[i] = pq->getisnull(a->result, n, i) ? NULL
+							  : pq->getvalue(a->result, n, i);
+		a->lengths[i] = pq->getlength(a->result, n, i);
+	}
+	return true;
 }

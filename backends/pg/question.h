@@ -11,41 +11,39 @@
 #include "connection.h"
 
 /*
- * A statement and its parameters, text or NULL.  Without any it goes the simple
- * way, which leaves nothing open in a transaction (a portal keeps a snapshot).
- */
-struct question {
-	const char *sql;
-	int n;
-	const char *const *values;
-	/* it calls no function of the schema dlock, and so needs no guard (guard.h) */
-	bool harmless;
-	/* the answer is any number of rows, not one */
-	bool many;
-	/* if not NULL: called on each connection before it is asked */
-	void (*prepare)(void *ctx);
-	void *ctx;
-};
-
-/*
- * On the open connection.  Where the functions are not trusted yet, the guard goes
- * first, in the same packet.
+ * On the open connection.  Where the functions are not trusted yet, the guard goes first, in
+ * the same packet.  A statement without values goes the simple way, which leaves nothing
+ * open in a transaction (a portal keeps a snapshot).
  */
 enum rc question_send(
     struct connection *, const struct question *, instant until, struct fault *);
 
 /*
- * Waits for the one row (or rows) of `fields` fields (clear() it; ret NULL: nobody wants it); 0
- * fields: for its being done.  Late (RC_AGAIN, pending.out): it may be waited for again.
+ * Waits for the answer (NULL: nobody wants it).  Late (RC_AGAIN, pending.out): it may be
+ * waited for again.
  */
-enum rc question_receive(
-    struct connection *, int fields, instant until, PGresult **ret, struct fault *);
+enum rc question_receive(struct connection *, const struct question *, instant until,
+    struct answer *, struct fault *);
+
+/* Both.  An answer that is late is not waited for again. */
+enum rc question_ask(struct connection *, const struct question *, instant until,
+    struct answer *, struct fault *);
 
 /*
- * Both; *sent: just before the question left.  An answer that is late is not waited for
- * again.
+ * The same, as a driver's exec() does it: a question that uses the schema dlock is only
+ * asked once that is known to be harmless (guard.h).
  */
-enum rc question_ask(struct connection *, const struct question *, int fields,
-    instant until, instant *sent, PGresult **ret, struct fault *);
+enum rc question_exec(struct connection *, const struct question *, instant until,
+    struct answer *, struct fault *);
+
+/*
+ * Runs a script of several statements, connecting if need be; rolls back what has
+ * failed.
+ */
+enum rc question_script(
+    struct connection *, const char *script, instant until, struct fault *);
+
+/* The n-th row of a result. */
+bool question_read_row(struct answer *, const struct pq *, int n);
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef DLOCK_PG_SAID_H
 #define DLOCK_PG_SAID_H
 
-#include "backends/backend.h"
+#include "backends/sql/sql.h"
 
 #include <libpq-fe.h>
 
@@ -15,7 +15,6 @@ struct connection;
 struct said {
 	/* of the last error or last words; "" where it was none of the server's */
 	char sqlstate[6];
-	char last_words[160]; /* what the server said unasked, such as why it hangs up */
 	/*
 	 * the answer came before a standby had what it tells of: somebody cancelled that
 	 * wait
@@ -28,6 +27,9 @@ struct said {
 
 /* Was the last error this one?  "42501", or a class: "53". */
 bool said_state(const struct connection *, const char *sqlstate);
+
+/* The same, as a driver says it. */
+bool said_is_failure(const struct connection *, enum sql_failure);
 
 /* Remembers an SQLSTATE as that of the last error; what is none counts as "". */
 void said_set(struct connection *, const char *sqlstate);

@@ -69,6 +69,35 @@ sessions_see(struct sighting *s, const struct row *r, int first, const char *key
 	return true;
 }
 
+bool
+sessions_read_queue(struct host *host, const struct row *r, int first)
+{
+	int64_t waiting, holders = 0;
+	bool shared;
+
+	if (!row_integer(r, first, 0, INT64_MAX, &waiting))
+		return false;
+	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
+	host->seen.holding.held = -1;
+	if (!row_text(r, first + 1, host->seen.holding.record,
+		sizeof host->seen.holding.record))
+		host->seen.holding.record[0] = '\0';
+	if (!row_integer(r, first + 2, 0, INT32_MAX, &holders))
+		holders = 0;
+	host->seen.holding.holders = holders;
+	host->seen.holding.kind = row_boolean(r, first + 3, &shared) && shared
+	    ? KIND_SHARED
+	    : KIND_EXCLUSIVE;
+	return true;
+}
+
+enum rc
+sessions_refuse(struct pg *pg, const char *why, struct fault *f)
+{
+	connection_close(&pg->conn);
+	return fault_set(f, RC_CONFIG, "%s %s", pg->db.where, why);
+}
+
 /* ---- ending one ---- */
 
 bool
@@ -99,30 +128,31 @@ refuse_ending(struct pg *pg, struct fault *f)
 	return fault_set(f, RC_DENIED,
 	    "%s: this role may not end that session: use the role that holds it, a superuser, or "
 	    "GRANT pg_signal_backend, pg_read_all_stats TO the role",
-	    pg->conn.where);
+	    pg->db.where);
 }
 
 enum rc
-sessions_ended(struct pg *pg, enum rc rc, PGresult *r, struct fault *f)
+sessions_ended(struct pg *pg, enum rc rc, struct answer *a, struct fault *f)
 {
-	const struct pq *pq = pg->conn.pq;
+	struct row row;
 	bool ended;
 
 	if (rc == RC_DENIED && said_state(&pg->conn, "42501"))
 		return refuse_ending(pg, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!r || pq->ntuples(r) == 0)
+	row = answer_next(a);
+	if (!row.at)
 		rc = fault_set(
-		    f, RC_LOST, "%s has no such session (any more)", pg->conn.where);
-	else if (pq->getisnull(r, 0, 0))
+		    f, RC_LOST, "%s has no such session (any more)", pg->db.where);
+	else if (row_is_null(&row, 0))
 		rc = refuse_ending(pg, f);
-	else if (!field_boolean(pq, r, 0, &ended))
-		rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+	else if (!row_boolean(&row, 0, &ended))
+		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	else if (!ended)
 		rc = fault_set(f, RC_AGAIN,
 		    "%s: the session was told to end, and has not ended yet",
-		    pg->conn.where);
-	pq->clear(r);
+		    pg->db.where);
+	answer_drop(a);
 	return rc;
 }
