@@ -1,8 +1,6 @@
 /* errors.c - reads error numbers, and keeps passwords out of what is quoted. */
 #include "errors.h"
 
-#include "session.h"
-
 #include "backends/common/secret.h"
 
 #include <stdio.h>

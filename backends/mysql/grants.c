@@ -1,6 +1,9 @@
 /* grants.c - reads dlock_grants, and ends a session that is named there. */
 #include "grants.h"
 
+#include "errors.h"
+#include "session.h"
+
 #include "backends/sql/sighting.h"
 
 #include <inttypes.h>
@@ -23,7 +26,7 @@ grants_read_token(struct sql *db, struct answer *a, uint64_t *token, struct faul
 	*token = (uint64_t)n;
 	answer_drop(a);
 	if (is_null)
-		return session_read_only(&mysql_of(db)->session, f);
+		return session_read_only(db, f);
 	return fine ? RC_OK : sql_makes_no_sense(db, RC_PROTOCOL, f);
 }
 
@@ -79,7 +82,7 @@ check_group(struct sql *db, instant until, struct fault *f)
 
 	if (mysql_const(db)->session.server.is_mariadb)
 		return RC_OK;
-	rc = mysql_exec(db, &q, until, &a, f);
+	rc = session_exec(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -109,8 +112,8 @@ grants_open(struct sql *db, struct session_lock *l, instant until, struct fault 
 
 	s->idle_s = lease_seconds(db->claim);
 	s->unfit_sql = unfit_sql;
-	(void)session_is_open(s);
-	rc = session_open(s, until, f);
+	(void)session_is_open(s->db);
+	rc = session_open(s->db, until, f);
 	if (rc != RC_OK || l->serial == db->serial)
 		return rc;
 	rc = check_fit(db, f);
@@ -119,7 +122,7 @@ grants_open(struct sql *db, struct session_lock *l, instant until, struct fault 
 	if (rc == RC_OK)
 		l->serial = db->serial;
 	else
-		session_close(s);
+		session_close(s->db);
 	return rc;
 }
 
@@ -166,7 +169,7 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 	    .fields = SEEN_FIELDS};
 	struct answer a = {.db = NULL};
 	struct row row;
-	enum rc rc = mysql_exec(db, &q, until, &a, f);
+	enum rc rc = session_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -377,7 +380,7 @@ static enum rc
 kill_session(struct sql *db, int64_t session, instant until, struct fault *f)
 {
 	const struct question q = {.text = "KILL $1", SQL_VALUES(SQL_INT(session))};
-	enum rc rc = mysql_exec(db, &q, until, NULL, f);
+	enum rc rc = session_exec(db, &q, until, NULL, f);
 	unsigned said = mysql_of(db)->session.said;
 
 	if (rc != RC_OK && said == SAID_NO_THREAD)

@@ -12,6 +12,9 @@
  */
 #include "mysql.h"
 
+#include "backends/sql/lease.h"
+#include "session.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +52,7 @@ look_for_old_session(struct sql *db, instant until)
 	struct fault unheard;
 
 	if (may_have_old_session(db))
-		(void)mysql_exec(db, &q, until, NULL, &unheard);
+		(void)session_exec(db, &q, until, NULL, &unheard);
 }
 
 static void
@@ -64,7 +67,7 @@ mysql_released(struct sql *db, instant until)
 	struct fault unheard;
 
 	if (may_have_old_session(db))
-		(void)mysql_exec(db, &q, until, NULL, &unheard);
+		(void)session_exec(db, &q, until, NULL, &unheard);
 	mysql_of(db)->session.said = said;
 }
 
@@ -143,7 +146,7 @@ wake(struct sql *db, int64_t session, instant until)
 	const struct question q = {.text = "KILL QUERY $1", SQL_VALUES(SQL_INT(session))};
 	struct fault unheard;
 
-	(void)mysql_exec(db, &q, until, NULL, &unheard);
+	(void)session_exec(db, &q, until, NULL, &unheard);
 }
 
 /*
@@ -162,7 +165,7 @@ mysql_taken_away(struct sql *db, const struct row *r, int first, instant until)
 	int64_t session;
 
 	if (!row_text(r, first, lock, sizeof lock) || !*lock ||
-	    mysql_exec(db, &q, until, &a, &unheard) != RC_OK)
+	    session_exec(db, &q, until, &a, &unheard) != RC_OK)
 		return;
 	while ((row = answer_next(&a)).at)
 		if (row_integer(&row, 0, 1, INT64_MAX, &session))

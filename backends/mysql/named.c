@@ -16,6 +16,9 @@
  */
 #include "grants.h"
 
+#include "errors.h"
+#include "session.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +98,7 @@ take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
 	    .fields = 1};
 	struct answer a = {.db = NULL};
 	uint64_t token;
-	enum rc rc = mysql_exec(
+	enum rc rc = session_exec(
 	    db, &q, patience_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc != RC_OK)
@@ -122,7 +125,7 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	snprintf(text, sizeof text,
 	    "SET @dlock_name = %s; %sSELECT GET_LOCK(@dlock_name, $5 / 1000) <=> 1",
 	    name_sql(db), tell ? "START TRANSACTION; " GRANTS_WAITS : "");
-	rc = mysql_exec(db, &q, until, &a, f);
+	rc = session_exec(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -141,7 +144,7 @@ undo_wait(struct sql *db, instant until, struct fault *f)
 	if (!named_of(db)->tells)
 		return RC_OK;
 	named_of(db)->tells = false;
-	return mysql_exec(db, &rollback, until, NULL, f);
+	return session_exec(db, &rollback, until, NULL, f);
 }
 
 /* ---- who is there ---- */
@@ -275,7 +278,7 @@ give_back(struct sql *db, instant until, struct fault *f)
 	    .text = "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))",
 	    .fields = 1};
 
-	return mysql_exec(db, &q, until, NULL, f);
+	return session_exec(db, &q, until, NULL, f);
 }
 
 /* The same, also where there is no table yet: then what it has got is given back first. */
@@ -295,7 +298,7 @@ try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 			rc = try_name(db, ms, until, got, g, f);
 	}
 	if (rc != RC_OK)
-		session_close(&mysql_of(db)->session);
+		session_close(db);
 	return rc;
 }
 

@@ -48,26 +48,21 @@ static const char inspect_sql[] =
     " THEN NOT " IS_OWNED_BY_OTHERS " ELSE NOT " HAS_INVOKER " AND NOT " HAS_DANGEROUS
     " END)";
 
-enum rc
-rights_inspect(struct session *s, instant until, struct fault *f)
-{
-	const struct question q = {.text = inspect_sql, .fields = 1};
-	struct answer a = {.db = NULL};
-	struct row row;
-	bool fine;
-	enum rc rc = session_exec(s, &q, until, &a, f);
+const struct question rights_question = {.text = inspect_sql, .fields = 1};
 
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(&a);
+enum rc
+rights_judge(const struct sql *db, struct answer *a, struct fault *f)
+{
+	struct row row = answer_next(a);
+	bool fine;
+
 	if (!row_boolean(&row, 0, &fine))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
-		    s->db->where);
-	else if (!fine)
-		rc = fault_set(f, RC_CONFIG,
-		    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
-		    "views that could use them: use an ordinary user, or a database of its own",
-		    s->db->where);
-	answer_drop(&a);
-	return rc;
+		return fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", db->where);
+	if (fine)
+		return RC_OK;
+	return fault_set(f, RC_CONFIG,
+	    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
+	    "views that could use them: use an ordinary user, or a database of its own",
+	    db->where);
 }

@@ -19,7 +19,7 @@
 #ifndef DLOCK_MYSQL_RIGHTS_H
 #define DLOCK_MYSQL_RIGHTS_H
 
-#include "session.h"
+#include "backends/sql/sql.h"
 
 /* Who we are, as information_schema names grantees; to be set before the other two. */
 #define RIGHTS_WHO "SET @dlock_me = " RIGHTS_GRANTEE("CURRENT_USER()")
@@ -40,7 +40,8 @@
 	"OR EXISTS (SELECT 1 FROM information_schema.table_privileges WHERE " RIGHTS_IS_ME \
 	" AND NOT table_schema <=> DATABASE()))"
 
-/* For who has: RC_OK; RC_CONFIG: nothing there may be used. */
-enum rc rights_inspect(struct session *, instant until, struct fault *);
+/* For who has, a question; and what its answer means: RC_CONFIG: nothing there may be used. */
+extern const struct question rights_question;
+enum rc rights_judge(const struct sql *, struct answer *, struct fault *);
 
 #endif

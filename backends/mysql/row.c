@@ -14,6 +14,9 @@
  */
 #include "grants.h"
 
+#include "errors.h"
+#include "session.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -53,7 +56,7 @@ take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
 	    .fields = 1};
 	struct row_lock *l = row_of(db);
 	struct answer a = {.db = NULL};
-	enum rc rc = mysql_exec(
+	enum rc rc = session_exec(
 	    db, &q, patience_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc == RC_OK)
@@ -61,7 +64,7 @@ take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_OK)
 		session_lock_granted(db, &l->lock, l->token, a.sent, g);
 	else
-		session_close(&mysql_of(db)->session); /* and with it the row */
+		session_close(db); /* and with it the row */
 	return rc;
 }
 
@@ -75,7 +78,7 @@ lock_row(struct sql *db, const struct question *q, instant until, enum found *fo
 	static const struct question rollback = {.text = "ROLLBACK"};
 	struct session *s = &mysql_of(db)->session;
 	struct answer a = {.db = NULL};
-	enum rc rc = session_exec(s, q, until, &a, f);
+	enum rc rc = session_exec(s->db, q, until, &a, f);
 
 	*found = ROW_HELD;
 	if (rc != RC_OK && s->mysql &&
@@ -87,7 +90,8 @@ lock_row(struct sql *db, const struct question *q, instant until, enum found *fo
 		return rc;
 	*found = a.rows ? ROW_OURS : ROW_MISSING;
 	answer_drop(&a);
-	return *found == ROW_OURS ? RC_OK : session_exec(s, &rollback, until, NULL, f);
+	return *found == ROW_OURS ? RC_OK
+				  : session_exec(s->db, &rollback, until, NULL, f);
 }
 
 /* The key's row must be there, and seen by all, before it can be locked. */
@@ -131,7 +135,7 @@ check_table(struct sql *db, instant until, struct fault *f)
 	    .text = "SELECT 1 FROM dlock_rows WHERE k = '' FOR UPDATE NOWAIT",
 	    .fields = 1,
 	    .many = true};
-	enum rc rc = mysql_exec(db, &q, until, NULL, f);
+	enum rc rc = session_exec(db, &q, until, NULL, f);
 
 	return rc != RC_OK && mysql_of(db)->session.said == SAID_TIMEOUT
 	    ? fault_set(f, RC_AGAIN,

@@ -1,6 +1,9 @@
 /* session.c - opens a session, asks in it, and closes it. */
 #include "session.h"
 
+#include "dial.h"
+#include "errors.h"
+
 #include "rights.h"
 
 #include <errno.h>
@@ -139,7 +142,7 @@ stage_wait(struct session *s, instant until, struct fault *f)
 	struct pending *p = &s->pending;
 
 	switch (s->db->base.host->wait(
-	    s->db->base.host, session_fd(s), events_of(p->status), until)) {
+	    s->db->base.host, session_fd(s->db), events_of(p->status), until)) {
 	case WOKE_READY:
 		stage_continue(s, p->status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
 		return RC_OK;
@@ -159,8 +162,9 @@ is_endless(const struct session *s, instant until)
 }
 
 enum rc
-session_send(struct session *s, const struct question *q, instant until, struct fault *f)
+session_send(struct sql *db, const struct question *q, instant until, struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	const char *sql = statement_write(&s->statement, q);
 	struct pipe_guard guard;
 	enum rc rc = RC_OK;
@@ -180,8 +184,10 @@ session_send(struct session *s, const struct question *q, instant until, struct 
 }
 
 bool
-session_is_busy(const struct session *s)
+session_is_busy(const struct sql *db)
 {
+	const struct session *s = &mysql_const(db)->session;
+
 	return s->pending.stage != STAGE_NONE;
 }
 
@@ -210,7 +216,7 @@ session_failed(struct session *s, struct fault *f)
 	forget_answer(s);
 	/* the server's clock may have been set: a new session asks it again */
 	if (errors_end_connection(s->said) || s->said == SAID_LATE)
-		session_close(s);
+		session_close(s->db);
 	return rc;
 }
 
@@ -227,12 +233,13 @@ is_as_asked(const struct session *s, const struct question *q)
 }
 
 enum rc
-session_receive(struct session *s, const struct question *q, instant until,
-    struct answer *a, struct fault *f)
+session_receive(struct sql *db, const struct question *q, instant until, struct answer *a,
+    struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
-	while (session_is_busy(s)) {
+	while (session_is_busy(s->db)) {
 		if (s->pending.status) {
 			rc = stage_wait(s, until, f);
 			if (rc != RC_OK)
@@ -240,11 +247,11 @@ session_receive(struct session *s, const struct question *q, instant until,
 		} else if (!stage_next(s)) {
 			return session_failed(s, f);
 		}
-		if (session_is_busy(s) && is_endless(s, until))
+		if (session_is_busy(s->db) && is_endless(s, until))
 			return refuse_endless(s, f);
 	}
 	if (!is_as_asked(s, q)) {
-		session_close(s);
+		session_close(s->db);
 		return fault_set(f, RC_PROTOCOL,
 		    "%s gave an answer that was not asked for", s->db->where);
 	}
@@ -378,15 +385,30 @@ judge_server(struct session *s, bool read_only, struct fault *f)
 		    s->db->where);
 		return RC_OK;
 	}
-	return session_read_only(s, f);
+	return session_read_only(s->db, f);
 }
 
 enum rc
-session_read_only(struct session *s, struct fault *f)
+session_read_only(struct sql *db, struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
+
 	s->said = SAID_READ_ONLY;
 	return fault_set(f, RC_CONFIG,
 	    "%s is read-only, perhaps a replica: a lock needs the primary", s->db->where);
+}
+
+/* Our user has rights beyond the database: may it use what is there? */
+static enum rc
+inspect_rights(struct session *s, instant until, struct fault *f)
+{
+	struct answer a = {.db = NULL};
+	enum rc rc = session_exec(s->db, &rights_question, until, &a, f);
+
+	if (rc == RC_OK)
+		rc = rights_judge(s->db, &a, f);
+	answer_drop(&a);
+	return rc;
 }
 
 static enum rc
@@ -401,11 +423,11 @@ set_up(struct session *s, instant until, struct fault *f)
 	read_version(s);
 	if (s->server.version < (s->server.is_mariadb ? 100300 : 80000)) {
 		rc = refuse_old(s, f);
-		session_close(s);
+		session_close(s->db);
 		return rc;
 	}
 	write_setup(s, sql, sizeof sql);
-	rc = session_exec(s, &q, until, &a, f);
+	rc = session_exec(s->db, &q, until, &a, f);
 	if (rc == RC_OK && !read_facts(s, &a, &read_only))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
 		    s->db->where);
@@ -413,9 +435,9 @@ set_up(struct session *s, instant until, struct fault *f)
 	if (rc == RC_OK)
 		rc = judge_server(s, read_only, f);
 	if (rc == RC_OK && s->server.is_mighty)
-		rc = rights_inspect(s, until, f);
+		rc = inspect_rights(s, until, f);
 	if (rc != RC_OK)
-		session_close(s);
+		session_close(s->db);
 	return rc;
 }
 
@@ -441,8 +463,9 @@ adopt(struct session *s, struct fault *f)
 }
 
 enum rc
-session_open(struct session *s, instant until, struct fault *f)
+session_open(struct sql *db, instant until, struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
 	s->said = 0;
@@ -480,39 +503,42 @@ undo(struct session *s, instant until)
 	instant by = instant_first(until, instant_now() + UNDO_PATIENCE);
 	struct fault unheard;
 	unsigned said = s->said;
-	enum rc rc = session_send(s, &rollback, by, &unheard);
+	enum rc rc = session_send(s->db, &rollback, by, &unheard);
 
 	if (rc == RC_OK)
-		rc = session_receive(s, &rollback, by, NULL, &unheard);
+		rc = session_receive(s->db, &rollback, by, NULL, &unheard);
 	if (rc != RC_OK)
-		session_close(s);
+		session_close(s->db);
 	s->said = said;
 }
 
 enum rc
-session_exec(struct session *s, const struct question *q, instant until, struct answer *a,
+session_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
     struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
 	s->said = 0;
-	if (!session_is_open(s))
-		return session_broken(s, f);
+	if (!session_is_open(s->db))
+		return session_broken(s->db, f);
 	if (a)
 		a->sent = instant_now();
-	rc = session_send(s, q, until, f);
+	rc = session_send(s->db, q, until, f);
 	if (rc == RC_OK)
-		rc = session_receive(s, q, until, a, f);
-	if (session_is_busy(s))
-		session_close(s);
+		rc = session_receive(s->db, q, until, a, f);
+	if (session_is_busy(s->db))
+		session_close(s->db);
 	else if (rc != RC_OK && s->mysql)
 		undo(s, until);
 	return rc;
 }
 
 bool
-session_is_failure(const struct session *s, enum sql_failure failure)
+session_is_failure(const struct sql *db, enum sql_failure failure)
 {
+	const struct session *s = &mysql_const(db)->session;
+
 	switch (failure) {
 	case SQL_REFUSED:
 		return s->said && !errors_end_connection(s->said);
@@ -538,8 +564,10 @@ session_is_failure(const struct session *s, enum sql_failure failure)
 /* ---- the end ---- */
 
 int
-session_fd(const struct session *s)
+session_fd(const struct sql *db)
 {
+	const struct session *s = &mysql_const(db)->session;
+
 	return s->mysql ? s->my->get_socket(s->mysql) : -1;
 }
 
@@ -556,7 +584,7 @@ session_number(const struct session *s)
 static bool
 has_ended(struct session *s)
 {
-	struct pollfd p = {.fd = session_fd(s), .events = POLLIN | POLLRDHUP};
+	struct pollfd p = {.fd = session_fd(s->db), .events = POLLIN | POLLRDHUP};
 
 	if (poll(&p, 1, 0) <= 0)
 		return false;
@@ -564,24 +592,29 @@ has_ended(struct session *s)
 }
 
 bool
-session_is_open(struct session *s)
+session_is_open(struct sql *db)
 {
-	if (s->mysql && !session_is_busy(s) && has_ended(s))
-		session_close(s);
+	struct session *s = &mysql_of(db)->session;
+
+	if (s->mysql && !session_is_busy(s->db) && has_ended(s))
+		session_close(s->db);
 	return s->mysql != NULL;
 }
 
 enum rc
-session_broken(struct session *s, struct fault *f)
+session_broken(struct sql *db, struct fault *f)
 {
-	session_close(s);
+	struct session *s = &mysql_of(db)->session;
+
+	session_close(s->db);
 	return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 }
 
 void
-session_close(struct session *s)
+session_close(struct sql *db)
 {
-	bool amid = session_is_busy(s);
+	struct session *s = &mysql_of(db)->session;
+	bool amid = session_is_busy(s->db);
 
 	forget_answer(s);
 	libmariadb_bound(NULL, NULL, NULL);
@@ -593,8 +626,32 @@ void
 session_free(struct session *s)
 {
 	if (s->my)
-		session_close(s);
+		session_close(s->db);
 	dial_drop(s->connecting);
 	s->connecting = NULL;
 	explicit_bzero(s->login.password, sizeof s->login.password);
+}
+
+/* ---- answers ---- */
+
+bool
+session_read_row(struct answer *a, int n)
+{
+	const struct libmariadb *my = mysql_of(a->db)->session.my;
+	MYSQL_ROW row = my->fetch_row(a->result); /* they come in order */
+	unsigned long *lengths = row ? my->fetch_lengths(a->result) : NULL;
+	unsigned fields = my->num_fields(a->result);
+
+	(void)n;
+	for (unsigned i = 0; row && i < fields && i < FIELDS_MAX; i++) {
+		a->at[i] = row[i];
+		a->lengths[i] = lengths[i];
+	}
+	return row != NULL;
+}
+
+void
+session_drop(struct answer *a)
+{
+	mysql_of(a->db)->session.my->free_result(a->result);
 }

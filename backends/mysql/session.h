@@ -27,49 +27,7 @@
 #ifndef DLOCK_MYSQL_SESSION_H
 #define DLOCK_MYSQL_SESSION_H
 
-#include "errors.h"
-#include "lib.h"
-#include "login.h"
-#include "statement.h"
-
-struct dial;
-
-/* What a session has found out about its server. */
-struct server_facts {
-	bool is_mariadb;
-	unsigned version; /* 101100 is 10.11, 80036 is 8.0.36 */
-	bool is_galera;   /* a node of a cluster (wsrep_on) */
-	bool is_unfit;    /* as unfit_sql says */
-	bool is_mighty;   /* our user has rights beyond the database (rights.h) */
-	/* nobody is in between: the server's number of this session is ours */
-	bool is_direct;
-	/* its clock, when ours was `seen`: microseconds since 1970 */
-	int64_t clock_us;
-	instant seen;
-};
-
-struct session {
-	struct sql *db;
-	const struct libmariadb *my;
-	struct login login;
-	/* it ends when it has been idle for so long, in whole seconds; 0: the ttl and a bit */
-	unsigned idle_s;
-	const char *unfit_sql;   /* is something amiss, in SQL; NULL: do not ask */
-	MYSQL *mysql;            /* NULL: not connected */
-	struct dial *connecting; /* one on its way */
-	struct server_facts server;
-	unsigned said;              /* the number of the last error; 0: there was none */
-	struct statement statement; /* what was asked last */
-	struct pending {
-		enum stage { STAGE_NONE, STAGE_QUERY, STAGE_STORE, STAGE_NEXT } stage;
-		int status;      /* what libmariadb waits for; 0: nothing */
-		int error;       /* of the stage that has ended */
-		MYSQL_RES *kept; /* the first result; */
-		MYSQL_RES *came; /* and the one just read */
-		unsigned results;
-		size_t left; /* so many bytes the answer may still have */
-	} pending;
-};
+#include "mysql.h"
 
 /*
  * Reads URL and session settings, which are in s->login already, and loads the library;
@@ -83,19 +41,19 @@ enum rc session_init(struct session *, struct sql *, const char *url,
  * Connects and sets up, if need be.  A connection that is late is waited for again by the
  * next call.
  */
-enum rc session_open(struct session *, instant until, struct fault *);
+enum rc session_open(struct sql *, instant until, struct fault *);
 
 /* Is it there, and has nothing come unasked?  Closes one that has ended. */
-bool session_is_open(struct session *);
+bool session_is_open(struct sql *);
 
 /* Readable, or broken, when something has happened to it; -1: not connected. */
-int session_fd(const struct session *);
+int session_fd(const struct sql *);
 
 /* The server's number of it: CONNECTION_ID(), as the greeting had it. */
 uint64_t session_number(const struct session *);
 
 /* It has turned out to be read-only: says so (RC_CONFIG). */
-enum rc session_read_only(struct session *, struct fault *);
+enum rc session_read_only(struct sql *, struct fault *);
 
 /* The server has said what time it was, in an answer that has just come. */
 void session_set_clock(struct session *, int64_t us);
@@ -108,34 +66,38 @@ int64_t session_server_time(const struct session *, instant until);
  * until session_receive() has had the answer.
  */
 enum rc session_send(
-    struct session *, const struct question *, instant until, struct fault *);
+    struct sql *, const struct question *, instant until, struct fault *);
 
 /* Is an answer still awaited? */
-bool session_is_busy(const struct session *);
+bool session_is_busy(const struct sql *);
 
 /*
  * Waits for the answer: one result as it was asked for, read to its end, and no error behind
  * it.  NULL: nobody wants it.  Late is RC_AGAIN, and it may be waited for again;
  * RC_PROTOCOL: it looks otherwise, and the session is closed.
  */
-enum rc session_receive(struct session *, const struct question *, instant until,
+enum rc session_receive(struct sql *, const struct question *, instant until,
     struct answer *, struct fault *);
 
 /*
  * Both, on the session there is (RC_AGAIN if there is none).  An answer that is late is not
  * waited for again.
  */
-enum rc session_exec(struct session *, const struct question *, instant until,
+enum rc session_exec(struct sql *, const struct question *, instant until,
     struct answer *, struct fault *);
 
 /* Is this what the last error says? */
-bool session_is_failure(const struct session *, enum sql_failure);
+bool session_is_failure(const struct sql *, enum sql_failure);
+
+/* As struct sql_driver has them. */
+bool session_read_row(struct answer *, int n);
+void session_drop(struct answer *);
 
 /* It has broken, or makes no sense any more: closes it, and says so (RC_AGAIN). */
-enum rc session_broken(struct session *, struct fault *);
+enum rc session_broken(struct sql *, struct fault *);
 
 /* Closes it, without waiting; another may be opened. */
-void session_close(struct session *);
+void session_close(struct sql *);
 
 /* Frees all. */
 void session_free(struct session *);

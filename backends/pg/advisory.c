@@ -24,6 +24,11 @@
 #include "derive.h"
 #include "sessions.h"
 
+#include "connection.h"
+#include "guard.h"
+#include "question.h"
+#include "said.h"
+
 #include "backends/sql/session_lock.h"
 
 #include <inttypes.h>
@@ -90,7 +95,7 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 		return sessions_refuse(pg,
 		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
 		    f);
-	rc = question_exec(c, &q, until, &a, f);
+	rc = guard_exec(c->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -177,8 +182,8 @@ get_session(struct pg *pg, instant until, struct fault *f)
 {
 	enum rc rc;
 
-	(void)connection_is_open(&pg->conn);
-	rc = connection_open(&pg->conn, until, f);
+	(void)connection_is_open(&pg->db);
+	rc = connection_open(&pg->db, until, f);
 	if (rc == RC_OK && advisory_of(pg)->lock.serial != pg->db.serial) {
 		rc = name_lock(pg, pg->db.claim->key, f);
 		if (rc == RC_OK)
@@ -224,7 +229,7 @@ ask_for_token(
 	const struct question q = {
 	    .text = sql, .fields = 2, .harmless = advisory_of(pg)->no_schema};
 
-	return question_exec(&pg->conn, &q, until, a, f);
+	return guard_exec(&pg->db, &q, until, a, f);
 }
 
 static enum rc
@@ -323,7 +328,7 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
 	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
 	    own->lock_is);
-	rc = question_exec(&pg->conn, &q, until, &a, f);
+	rc = guard_exec(&pg->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -372,7 +377,7 @@ sleep_in_queue(struct pg *pg, int64_t ms, struct fault *f)
 	snprintf(sql, sizeof sql,
 	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
 	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
-	rc = question_exec(&pg->conn, &q, wake + ASK_LEAST, NULL, f);
+	rc = guard_exec(&pg->db, &q, wake + ASK_LEAST, NULL, f);
 	if (rc == RC_AGAIN &&
 	    (said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014")))
 		return RC_OK;
@@ -575,7 +580,7 @@ see_locks(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct f
 static enum rc
 reach_lock(struct pg *pg, const char *key, instant until, struct fault *f)
 {
-	enum rc rc = connection_open(&pg->conn, until, f);
+	enum rc rc = connection_open(&pg->db, until, f);
 
 	return rc == RC_OK && key ? name_lock(pg, key, f) : rc;
 }
@@ -622,7 +627,7 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
 		"a.backend_start") " = %" PRId64
 				   ") AND EXISTS (SELECT FROM pg_locks l WHERE %s AND l.granted AND l.pid = a.pid)",
 	    sessions_patience(pg), session.pid, session.began, advisory_of(pg)->lock_is);
-	rc = question_exec(&pg->conn, &q, until, &a, f);
+	rc = guard_exec(&pg->db, &q, until, &a, f);
 	return sessions_ended(pg, rc, &a, f);
 }
 

@@ -1,5 +1,6 @@
 /* connection.c - opens, names and closes a connection to a PostgreSQL server. */
 #include "connection.h"
+#include "said.h"
 
 #include "backends/common/identity.h"
 #include "connecting.h"
@@ -153,7 +154,7 @@ unconnected(struct connection *c, const struct connecting_end *end, struct fault
 	if (end->wire.endless)
 		return connection_broken(c, f);
 	rc = said_at_login(c, end->met_another, f);
-	connection_close(c);
+	connection_close(c->db);
 	return rc;
 }
 
@@ -165,7 +166,7 @@ static enum rc
 is_no_primary(struct connection *c, const struct connecting_end *end, struct fault *f)
 {
 	name_server_used(c);
-	connection_close(c);
+	connection_close(c->db);
 	if (end->primary_is_away)
 		return fault_set(
 		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->db->where);
@@ -208,20 +209,21 @@ adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
 		return unconnected(c, end, f);
 	name_server_used(c);
 	if (c->pq->serverVersion(pgconn) < OLDEST_SERVER) {
-		connection_close(c);
+		connection_close(c->db);
 		return fault_set(f, RC_CONFIG,
 		    "%s is older than PostgreSQL 10 (and mode=advisory needs 14)",
 		    c->db->where);
 	}
 	if (c->pq->setnonblocking(pgconn, 1) == 0)
 		return RC_OK;
-	connection_close(c);
+	connection_close(c->db);
 	return fault_set(f, RC_SYSTEM, "out of memory");
 }
 
 enum rc
-connection_open(struct connection *c, instant until, struct fault *f)
+connection_open(struct sql *db, instant until, struct fault *f)
 {
+	struct connection *c = &pg_of(db)->conn;
 	struct connecting_end end;
 	PGconn *pgconn;
 
@@ -255,7 +257,7 @@ connection_open(struct connection *c, instant until, struct fault *f)
 enum rc
 connection_broken(struct connection *c, struct fault *f)
 {
-	connection_close(c);
+	connection_close(c->db);
 	if (c->wire.endless)
 		return fault_set(f, RC_AGAIN, "%s does not come to an end", c->db->where);
 	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->db->where,
@@ -263,24 +265,27 @@ connection_broken(struct connection *c, struct fault *f)
 }
 
 bool
-connection_is_open(struct connection *c)
+connection_is_open(struct sql *db)
 {
+	struct connection *c = &pg_of(db)->conn;
+
 	if (c->pgconn &&
 	    (!c->pq->consumeInput(c->pgconn) ||
 		c->pq->status(c->pgconn) != CONNECTION_OK))
-		connection_close(c);
+		connection_close(c->db);
 	else if (c->pgconn && !c->pending.out)
 		c->pq->isBusy(c->pgconn); /* lets last words be heard */
 	return c->pgconn != NULL;
 }
 
 bool
-connection_was_notified(struct connection *c)
+connection_was_notified(struct sql *db)
 {
+	struct connection *c = &pg_of(db)->conn;
 	bool any = false;
 	PGnotify *n;
 
-	if (!connection_is_open(c))
+	if (!connection_is_open(c->db))
 		return false;
 	while ((n = c->pq->notifies(c->pgconn))) {
 		c->pq->freemem(n);
@@ -289,9 +294,19 @@ connection_was_notified(struct connection *c)
 	return any;
 }
 
-void
-connection_close(struct connection *c)
+int
+connection_descriptor(const struct sql *db)
 {
+	const struct connection *c = &pg_const(db)->conn;
+
+	return c->pgconn ? c->pq->socket(c->pgconn) : -1;
+}
+
+void
+connection_close(struct sql *db)
+{
+	struct connection *c = &pg_of(db)->conn;
+
 	if (!c->pq)
 		return;
 	c->pq->clear(c->pending.kept);
@@ -307,7 +322,8 @@ connection_close(struct connection *c)
 void
 connection_free(struct connection *c)
 {
-	connection_close(c);
+	if (c->db)
+		connection_close(c->db);
 	connecting_drop(c->connecting);
 	c->connecting = NULL;
 }

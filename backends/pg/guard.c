@@ -7,6 +7,9 @@
  */
 #include "guard.h"
 
+#include "connection.h"
+#include "said.h"
+
 #include <string.h>
 
 #define EQUALS " OPERATOR(pg_catalog.=) "
@@ -65,8 +68,8 @@ is_not_there(struct connection *c, const char *state, struct fault *f)
 	    f, RC_CONFIG, "%s: there is no schema dlock of this version", c->db->where);
 }
 
-enum rc
-guard_inspect(struct connection *c, instant until, struct fault *f)
+static enum rc
+inspect(struct connection *c, instant until, struct fault *f)
 {
 	const struct question q = {.text = last_sql, .fields = 2, .harmless = true};
 	struct answer a = {.db = NULL};
@@ -88,7 +91,7 @@ guard_inspect(struct connection *c, instant until, struct fault *f)
 	c->trust.full = readable && fine;
 	if (c->trust.full)
 		return RC_OK;
-	connection_close(c);
+	connection_close(c->db);
 	if (!readable)
 		return fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
 		    c->db->where);
@@ -98,8 +101,8 @@ guard_inspect(struct connection *c, instant until, struct fault *f)
 	    c->db->where);
 }
 
-bool
-guard_is_needed(const struct connection *c)
+static bool
+is_needed(const struct connection *c)
 {
 	const char *super = c->pq->parameterStatus(c->pgconn, "is_superuser");
 
@@ -107,16 +110,37 @@ guard_is_needed(const struct connection *c)
 }
 
 enum rc
+guard_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
+    struct fault *f)
+{
+	struct connection *c = &pg_of(db)->conn;
+	enum rc rc = RC_OK;
+
+	said_set(c, NULL);
+	if (!connection_is_open(c->db))
+		return connection_broken(c, f);
+	if (!c->trust.full && !q->harmless && is_needed(c))
+		rc = inspect(c, until, f);
+	if (rc == RC_OK)
+		rc = question_ask(c, q, until, a, f);
+	if (!c->trust.stopped)
+		return rc;
+	c->trust.stopped = false;
+	rc = inspect(c, until, f);
+	return rc == RC_OK ? question_ask(c, q, until, a, f) : rc;
+}
+
+enum rc
 guard_pass(struct connection *c, instant until, struct fault *f)
 {
 	const struct question q = {.text = guard_first, .harmless = true};
-	enum rc rc = connection_open(c, until, f);
+	enum rc rc = connection_open(c->db, until, f);
 
 	if (rc != RC_OK || c->trust.full)
 		return rc;
-	if (guard_is_needed(c))
-		return guard_inspect(c, until, f);
+	if (is_needed(c))
+		return inspect(c, until, f);
 	rc = question_ask(c, &q, until, NULL, f);
 	c->trust.full = rc == RC_OK;
-	return said_state(c, GUARD_STOPS) ? guard_inspect(c, until, f) : rc;
+	return said_state(c, GUARD_STOPS) ? inspect(c, until, f) : rc;
 }

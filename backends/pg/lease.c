@@ -16,6 +16,9 @@
  */
 #include "pg.h"
 
+#include "backends/sql/lease.h"
+#include "connection.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,12 +175,6 @@ pg_own_wake_lock(struct sql *db)
 	return w->give;
 }
 
-static bool
-pg_is_notified(struct sql *db)
-{
-	return connection_was_notified(&pg_of(db)->conn);
-}
-
 /*
  * Ends sessions that are left over from a broken connection and keep our wake-up lock: who
  * waits for it would wait for nobody.
@@ -230,6 +227,6 @@ const struct lease_driver pg_lease = {
     .heard = pg_heard,
     .has_wake_lock = pg_has_wake_lock,
     .released = pg_released,
-    .is_notified = pg_is_notified,
+    .is_notified = connection_was_notified,
     .own_wake_lock = pg_own_wake_lock,
 };

@@ -1,19 +1,62 @@
 /*
  * pg.h - a store of the pg backend, and its three modes.
  *
- *	lease      a row with an end, which outlives connection and server (sql/lease.h)
+ *	lease      a row with an end, which outlives connection and server
+ *	           (sql/lease.h, lease.c, schema.sql)
  *	advisory   a session's advisory lock, as other programs take it (advisory.c)
  *	row        SELECT ... FOR UPDATE in an open transaction (row.c)
+ *
+ * Below them: driver.c (settings, schema, what sql/ is given), guard.h (whose functions may be
+ * called), question.h (one statement), connection.h, connecting.h (a login, in a thread),
+ * said.h (what errors mean), wire.h, lib.h.
  */
 #ifndef DLOCK_PG_PG_H
 #define DLOCK_PG_PG_H
 
-#include "question.h"
+#include "backends/sql/sql.h"
+#include "lib.h"
+#include "wire.h"
 
-#include "backends/sql/lease.h"
+/* What a server has said last. */
+struct said {
+	/* of the last error or last words; "" where it was none of the server's */
+	char sqlstate[6];
+	/*
+	 * the answer came before a standby had what it tells of: somebody cancelled that
+	 * wait
+	 */
+	bool unreplicated;
+};
 
-extern const struct sql_mode advisory_mode, row_mode;
-extern const struct lease_driver pg_lease;
+struct connecting;
+
+/* How far the functions of the schema dlock are known not to be foreign (guard.h). */
+struct trust {
+	bool full;    /* they may be called over this connection */
+	bool asked;   /* the question that is out follows upon the guard */
+	bool stopped; /* which has kept it from being run */
+};
+
+/* Where it goes, as the user has stated it. */
+struct connection_site {
+	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
+	bool is_default;      /* no host was stated: libpq says which one it takes */
+};
+
+struct connection {
+	struct sql *db;
+	const struct pq *pq;
+	struct connection_site site;
+	PGconn *pgconn;                /* NULL: not connected */
+	struct connecting *connecting; /* one on its way */
+	struct wire wire;
+	struct said said;
+	struct trust trust;
+	struct pending {
+		bool out;       /* a question is */
+		PGresult *kept; /* what has come of its answer */
+	} pending;
+};
 
 /* mode=lease's own: what a connection has of us ends with it. */
 struct pg_wake {
@@ -46,6 +89,9 @@ pg_const(const struct sql *db)
 {
 	return (const struct pg *)db;
 }
+
+extern const struct sql_mode advisory_mode, row_mode;
+extern const struct lease_driver pg_lease;
 
 /*
  * Creates the schema, or brings it up to date.

@@ -1,7 +1,8 @@
 /* question.c - sends a statement, and reads the answer until the server has said all. */
 #include "question.h"
 
-#include "guard.h"
+#include "connection.h"
+#include "said.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -88,9 +89,10 @@ send_guarded(struct connection *c, const struct question *q)
 }
 
 enum rc
-question_send(
-    struct connection *c, const struct question *q, instant until, struct fault *f)
+question_send(struct sql *db, const struct question *q, instant until, struct fault *f)
 {
+	struct connection *c = &pg_of(db)->conn;
+
 	c->said.sqlstate[0] = '\0';
 	c->said.unreplicated = c->trust.stopped = false;
 	wire_asked(&c->wire);
@@ -240,9 +242,9 @@ judge_answer(struct connection *c, PGresult *r, const struct question *q,
 	if (c->pq->resultStatus(r) == PGRES_FATAL_ERROR) {
 		rc = said_error(c, r, f);
 		if (c->pq->status(c->pgconn) != CONNECTION_OK)
-			connection_close(c);
+			connection_close(c->db);
 	} else if (!is_as_asked(c, r, q)) {
-		connection_close(c);
+		connection_close(c->db);
 		rc = fault_set(f, RC_PROTOCOL,
 		    "%s gave an answer that dlock's functions do not give", c->db->where);
 	} else if (a) {
@@ -259,9 +261,10 @@ judge_answer(struct connection *c, PGresult *r, const struct question *q,
 }
 
 enum rc
-question_receive(struct connection *c, const struct question *q, instant until,
+question_receive(struct sql *db, const struct question *q, instant until,
     struct answer *a, struct fault *f)
 {
+	struct connection *c = &pg_of(db)->conn;
 	enum rc rc = collect(c, until, f);
 	PGresult *r = c->pending.kept;
 
@@ -279,32 +282,12 @@ question_ask(struct connection *c, const struct question *q, instant until,
 
 	if (a)
 		a->sent = instant_now();
-	rc = question_send(c, q, until, f);
+	rc = question_send(c->db, q, until, f);
 	if (rc == RC_OK)
-		rc = question_receive(c, q, until, a, f);
+		rc = question_receive(c->db, q, until, a, f);
 	if (c->pending.out)
-		connection_close(c);
+		connection_close(c->db);
 	return rc;
-}
-
-enum rc
-question_exec(struct connection *c, const struct question *q, instant until,
-    struct answer *a, struct fault *f)
-{
-	enum rc rc = RC_OK;
-
-	said_set(c, NULL);
-	if (!connection_is_open(c))
-		return connection_broken(c, f);
-	if (!c->trust.full && !q->harmless && guard_is_needed(c))
-		rc = guard_inspect(c, until, f);
-	if (rc == RC_OK)
-		rc = question_ask(c, q, until, a, f);
-	if (!c->trust.stopped)
-		return rc;
-	c->trust.stopped = false;
-	rc = guard_inspect(c, until, f);
-	return rc == RC_OK ? question_ask(c, q, until, a, f) : rc;
 }
 
 static enum rc
@@ -316,9 +299,10 @@ run_script(struct connection *c, const char *script, instant until, struct fault
 }
 
 enum rc
-question_script(struct connection *c, const char *script, instant until, struct fault *f)
+question_script(struct sql *db, const char *script, instant until, struct fault *f)
 {
-	enum rc rc = connection_open(c, until, f);
+	struct connection *c = &pg_of(db)->conn;
+	enum rc rc = connection_open(c->db, until, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -337,8 +321,9 @@ question_script(struct connection *c, const char *script, instant until, struct 
 /* ---- rows ---- */
 
 bool
-question_read_row(struct answer *a, const struct pq *pq, int n)
+question_read_row(struct answer *a, int n)
 {
+	const struct pq *pq = pg_of(a->db)->conn.pq;
 	int fields = pq->nfields(a->result);
 
 	for (int i = 0; i < fields && i < FIELDS_MAX; i++) {
@@ -347,4 +332,16 @@ question_read_row(struct answer *a, const struct pq *pq, int n)
 		a->lengths[i] = pq->getlength(a->result, n, i);
 	}
 	return true;
+}
+
+void
+question_drop(struct answer *a)
+{
+	pg_of(a->db)->conn.pq->clear(a->result);
+}
+
+bool
+question_is_pending(const struct sql *db)
+{
+	return pg_const(db)->conn.pending.out;
 }

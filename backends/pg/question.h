@@ -8,7 +8,19 @@
 #ifndef DLOCK_PG_QUESTION_H
 #define DLOCK_PG_QUESTION_H
 
-#include "connection.h"
+#include "pg.h"
+
+/* ---- before the first question of a connection ---- */
+
+/*
+ * An error (GUARD_STOPS, a division by zero) where the role has such rights; otherwise
+ * no row.  An error of a missing function (or schema) where the schema does not serve this
+ * version: a look at its name, behind that, for nothing of it may be called yet.
+ */
+extern const char guard_first[];
+#define GUARD_STOPS "22012"
+
+/* ---- one question ---- */
 
 /*
  * On the open connection.  Where the functions are not trusted yet, the guard goes first, in
@@ -16,13 +28,13 @@
  * open in a transaction (a portal keeps a snapshot).
  */
 enum rc question_send(
-    struct connection *, const struct question *, instant until, struct fault *);
+    struct sql *, const struct question *, instant until, struct fault *);
 
 /*
  * Waits for the answer (NULL: nobody wants it).  Late (RC_AGAIN, pending.out): it may be
  * waited for again.
  */
-enum rc question_receive(struct connection *, const struct question *, instant until,
+enum rc question_receive(struct sql *, const struct question *, instant until,
     struct answer *, struct fault *);
 
 /* Both.  An answer that is late is not waited for again. */
@@ -30,20 +42,14 @@ enum rc question_ask(struct connection *, const struct question *, instant until
     struct answer *, struct fault *);
 
 /*
- * The same, as a driver's exec() does it: a question that uses the schema dlock is only
- * asked once that is known to be harmless (guard.h).
- */
-enum rc question_exec(struct connection *, const struct question *, instant until,
-    struct answer *, struct fault *);
-
-/*
  * Runs a script of several statements, connecting if need be; rolls back what has
  * failed.
  */
-enum rc question_script(
-    struct connection *, const char *script, instant until, struct fault *);
+enum rc question_script(struct sql *, const char *script, instant until, struct fault *);
 
-/* The n-th row of a result. */
-bool question_read_row(struct answer *, const struct pq *, int n);
+/* As struct sql_driver has them. */
+bool question_is_pending(const struct sql *);
+bool question_read_row(struct answer *, int n);
+void question_drop(struct answer *);
 
 #endif

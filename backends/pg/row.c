@@ -16,8 +16,12 @@
  *     in the server's log an error for each chunk that was waited in vain.
  *  5. What holds for all session locks: sql/session_lock.h.
  */
-#include "guard.h"
 #include "sessions.h"
+
+#include "connection.h"
+#include "guard.h"
+#include "question.h"
+#include "said.h"
 
 #include "backends/sql/session_lock.h"
 
@@ -43,7 +47,7 @@ run_command(struct pg *pg, const char *sql, instant until, struct fault *f)
 {
 	const struct question q = {.text = sql, .harmless = true};
 
-	return question_exec(&pg->conn, &q, until, NULL, f);
+	return guard_exec(&pg->db, &q, until, NULL, f);
 }
 
 /* ---- the hold ---- */
@@ -143,7 +147,7 @@ lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant
 	    .fields = 7};
 	struct answer a = {.db = NULL};
 	struct row row;
-	enum rc rc = question_exec(&pg->conn, &q, until, &a, f);
+	enum rc rc = guard_exec(&pg->db, &q, until, &a, f);
 
 	if (rc == RC_AGAIN &&
 	    (said_state(&pg->conn, "57014") || said_state(&pg->conn, "55P03"))) {
@@ -170,17 +174,17 @@ try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct gra
 	    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; "
 	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
 	    wait_ms);
-	(void)connection_is_open(&pg->conn);
+	(void)connection_is_open(&pg->db);
 	rc = guard_pass(&pg->conn, until, f);
 	if (rc == RC_OK)
-		rc = question_script(&pg->conn, begin, until, f);
+		rc = question_script(&pg->db, begin, until, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, wait_ms > 0, until, code, g, f);
 	if (rc == RC_OK && *code == ROW_OURS)
 		return confirm_row(pg, until, g, f);
 	if (rc != RC_OK) {
 		/* and with it whatever there is of a transaction */
-		connection_close(&pg->conn);
+		connection_close(&pg->db);
 		return rc;
 	}
 	return run_command(pg, "ROLLBACK", until, f);
@@ -332,7 +336,7 @@ row_revoke(struct sql *db, const struct target *target, const char *record, bool
 	    .fields = 1,
 	    .many = true};
 	struct answer a = {.db = NULL};
-	enum rc rc = connection_open(&pg->conn, until, f);
+	enum rc rc = connection_open(&pg->db, until, f);
 
 	(void)record, (void)force;
 	if (rc != RC_OK || !is_session)

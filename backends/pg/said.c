@@ -4,8 +4,6 @@
  */
 #include "said.h"
 
-#include "connection.h"
-
 #include "backends/common/secret.h"
 
 #include <errno.h>
@@ -72,8 +70,10 @@ said_state(const struct connection *c, const char *sqlstate)
 }
 
 bool
-said_is_failure(const struct connection *c, enum sql_failure failure)
+said_is_failure(const struct sql *db, enum sql_failure failure)
 {
+	const struct connection *c = &pg_const(db)->conn;
+
 	switch (failure) {
 	case SQL_REFUSED:
 		return *c->said.sqlstate;

@@ -1,6 +1,9 @@
 /* sessions.c - tells of sessions that hold a lock or wait, and ends one. */
 #include "sessions.h"
 
+#include "connection.h"
+#include "said.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +97,7 @@ sessions_read_queue(struct host *host, const struct row *r, int first)
 enum rc
 sessions_refuse(struct pg *pg, const char *why, struct fault *f)
 {
-	connection_close(&pg->conn);
+	connection_close(&pg->db);
 	return fault_set(f, RC_CONFIG, "%s %s", pg->db.where, why);
 }
 

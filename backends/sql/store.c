@@ -255,6 +255,14 @@ without_claim(struct store *s, bool reads)
 	return db;
 }
 
+/* What the mode lacks. */
+static enum rc
+refuse_incapable(const struct sql *db, const char *what, struct fault *f)
+{
+	return fault_set(f, RC_CONFIG, "%s's mode=%s cannot %s a lock (mode=lease can)",
+	    db->base.backend->name, db->mode->name, what);
+}
+
 static enum rc
 sql_each(struct store *s, const struct look *look, struct fault *f)
 {
@@ -269,6 +277,8 @@ sql_revoke(struct store *s, const struct target *target, const char *record, boo
 {
 	struct sql *db = without_claim(s, false);
 
+	if (!force && !(s->caps & CAP_REVOKE))
+		return refuse_incapable(db, "ask for", f);
 	return db->mode->revoke(db, target, record, force, until, f);
 }
 
@@ -278,7 +288,8 @@ sql_freeze(struct store *s, const char *key, const char *record, int64_t length,
 {
 	struct sql *db = without_claim(s, false);
 
-	return db->mode->freeze(db, key, record, length, until, f);
+	return db->mode->freeze ? db->mode->freeze(db, key, record, length, until, f)
+				: refuse_incapable(db, "freeze", f);
 }
 
 static enum rc
@@ -286,7 +297,8 @@ sql_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
 	struct sql *db = without_claim(s, false);
 
-	return db->mode->thaw(db, key, until, f);
+	return db->mode->thaw ? db->mode->thaw(db, key, until, f)
+			      : refuse_incapable(db, "thaw", f);
 }
 
 const struct admin_ops sql_admin_ops = {sql_each, sql_revoke, sql_freeze, sql_thaw};

@@ -492,7 +492,7 @@ def test_runs_that_were_written_by_others(dlock, db, alter, outcome):
 
 @pytest.mark.parametrize("field, value, options", [
     (2, b"3", ["--limit", "3"]), (2, b"-1", ["--limit", "3"]), (2, None, ["--limit", "3"]), (2, b"1", ["-s"]), (0, b"3", ["-s"]),
-    (0, b"2", ["-s"]), (0, b"-1", ["-s"]), (1, b"0", ["-s"]), (13, b"x", ["-s"])], ids=range(9))
+    (0, b"2", ["-s"]), (0, b"-1", ["-s"]), (1, b"0", ["-s"]), (16, b"x", ["-s"])], ids=range(9))
 def test_an_answer_that_is_none_is_an_error(dlock, db, make_tamper, field, value, options):
     assert ran(run(dlock, db.url))
 

@@ -1,5 +1,5 @@
 /*
- * mysql.c - locks at a MySQL or MariaDB server: settings, the schema, and what a driver is
+ * driver.c - locks at a MySQL or MariaDB server: settings, the schema, and what a driver is
  * made of.
  *
  *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
@@ -9,6 +9,10 @@
  *  3. Keys are hexadecimal literals, never words of a statement.
  */
 #include "mysql.h"
+
+#include "backends/sql/lease.h"
+#include "errors.h"
+#include "session.h"
 
 #include "backends/common/identity.h"
 #include "backends/common/setting.h"
@@ -96,7 +100,7 @@ mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault 
 	struct row row;
 	enum rc rc;
 
-	if (session_is_failure(&mysql_of(db)->session, SQL_NO_TABLE))
+	if (session_is_failure(db, SQL_NO_TABLE))
 		return RC_OK;
 	rc = sql_ask(db, &q, until, &a, f);
 	if (rc != RC_OK)
@@ -110,96 +114,18 @@ mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault 
 
 /* ---- the driver ---- */
 
-static enum rc
-mysql_connect(struct sql *db, instant until, struct fault *f)
-{
-	return session_open(&mysql_of(db)->session, until, f);
-}
-
-static bool
-mysql_is_open(struct sql *db)
-{
-	return session_is_open(&mysql_of(db)->session);
-}
-
-static int
-mysql_descriptor(const struct sql *db)
-{
-	return session_fd(&mysql_const(db)->session);
-}
-
-enum rc
-mysql_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
-    struct fault *f)
-{
-	return session_exec(&mysql_of(db)->session, q, until, a, f);
-}
-
-static enum rc
-mysql_send(struct sql *db, const struct question *q, instant until, struct fault *f)
-{
-	return session_send(&mysql_of(db)->session, q, until, f);
-}
-
-static enum rc
-mysql_receive(struct sql *db, const struct question *q, instant until, struct answer *a,
-    struct fault *f)
-{
-	return session_receive(&mysql_of(db)->session, q, until, a, f);
-}
-
-static bool
-mysql_is_pending(const struct sql *db)
-{
-	return session_is_busy(&mysql_const(db)->session);
-}
-
-static void
-mysql_disconnect(struct sql *db)
-{
-	session_close(&mysql_of(db)->session);
-}
-
-static bool
-mysql_is_failure(const struct sql *db, enum sql_failure failure)
-{
-	return session_is_failure(&mysql_const(db)->session, failure);
-}
-
-static bool
-mysql_read_row(struct answer *a, int n)
-{
-	const struct libmariadb *my = mysql_of(a->db)->session.my;
-	MYSQL_ROW row = my->fetch_row(a->result); /* they come in order */
-	unsigned long *lengths = row ? my->fetch_lengths(a->result) : NULL;
-	unsigned fields = my->num_fields(a->result);
-
-	(void)n;
-	for (unsigned i = 0; row && i < fields && i < FIELDS_MAX; i++) {
-		a->at[i] = row[i];
-		a->lengths[i] = lengths[i];
-	}
-	return row != NULL;
-}
-
-static void
-mysql_drop(struct answer *a)
-{
-	mysql_of(a->db)->session.my->free_result(a->result);
-}
-
 static const struct sql_driver mysql_driver = {
-    .open = mysql_connect,
-    .is_open = mysql_is_open,
-    .descriptor = mysql_descriptor,
-    .exec = mysql_exec,
-    .send = mysql_send,
-    .receive = mysql_receive,
-    .is_pending = mysql_is_pending,
-    .close = mysql_disconnect,
-    .is_failure = mysql_is_failure,
-    .read_row = mysql_read_row,
-    .drop = mysql_drop,
+    .open = session_open,
+    .is_open = session_is_open,
+    .descriptor = session_fd,
+    .exec = session_exec,
+    .send = session_send,
+    .receive = session_receive,
+    .is_pending = session_is_busy,
+    .close = session_close,
+    .is_failure = session_is_failure,
+    .read_row = session_read_row,
+    .drop = session_drop,
     .create = mysql_create,
     .explain_absence = mysql_explain_absence,
     .explain_denial = mysql_explain_denial,

@@ -1,5 +1,5 @@
 /*
- * pg.c - locks in a PostgreSQL database: settings, the schema, and what a driver is made of.
+ * driver.c - locks in a PostgreSQL database: settings, the schema, and what a driver is made of.
  *
  *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
  *  2. The schema is created on first use, or brought up to date, by whoever may.  Whoever
@@ -7,6 +7,11 @@
  *  3. Keys are parameters, never part of a statement.
  */
 #include "pg.h"
+
+#include "connection.h"
+#include "question.h"
+#include "said.h"
+#include "backends/sql/lease.h"
 
 #include "backends/common/identity.h"
 #include "backends/common/setting.h"
@@ -81,7 +86,7 @@ pg_create_schema(struct sql *db, instant until, struct fault *f)
 		return rc;
 	if (version > SCHEMA_VERSION)
 		return refuse_newer(db, f);
-	rc = question_script(c, schema_sql, until, f);
+	rc = question_script(c->db, schema_sql, until, f);
 	c->trust.full = false; /* somebody may have made it before us */
 	if (rc == RC_DENIED && said_state(c, "42501") && is_older(version))
 		rc = refuse_older(db, f);
@@ -119,88 +124,18 @@ pg_explain_denial(const struct sql *db, struct fault *f)
 
 /* ---- the driver ---- */
 
-static enum rc
-pg_open_connection(struct sql *db, instant until, struct fault *f)
-{
-	return connection_open(&pg_of(db)->conn, until, f);
-}
-
-static bool
-pg_is_open(struct sql *db)
-{
-	return connection_is_open(&pg_of(db)->conn);
-}
-
-static int
-pg_descriptor(const struct sql *db)
-{
-	const struct connection *c = &pg_const(db)->conn;
-
-	return c->pgconn ? c->pq->socket(c->pgconn) : -1;
-}
-
-static enum rc
-pg_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
-    struct fault *f)
-{
-	return question_exec(&pg_of(db)->conn, q, until, a, f);
-}
-
-static enum rc
-pg_send(struct sql *db, const struct question *q, instant until, struct fault *f)
-{
-	return question_send(&pg_of(db)->conn, q, until, f);
-}
-
-static enum rc
-pg_receive(struct sql *db, const struct question *q, instant until, struct answer *a,
-    struct fault *f)
-{
-	return question_receive(&pg_of(db)->conn, q, until, a, f);
-}
-
-static bool
-pg_is_pending(const struct sql *db)
-{
-	return pg_const(db)->conn.pending.out;
-}
-
-static void
-pg_close_connection(struct sql *db)
-{
-	connection_close(&pg_of(db)->conn);
-}
-
-static bool
-pg_is_failure(const struct sql *db, enum sql_failure failure)
-{
-	return said_is_failure(&pg_const(db)->conn, failure);
-}
-
-static bool
-pg_read_row(struct answer *a, int n)
-{
-	return question_read_row(a, pg_of(a->db)->conn.pq, n);
-}
-
-static void
-pg_drop(struct answer *a)
-{
-	pg_of(a->db)->conn.pq->clear(a->result);
-}
-
 static const struct sql_driver pg_driver = {
-    .open = pg_open_connection,
-    .is_open = pg_is_open,
-    .descriptor = pg_descriptor,
-    .exec = pg_exec,
-    .send = pg_send,
-    .receive = pg_receive,
-    .is_pending = pg_is_pending,
-    .close = pg_close_connection,
-    .is_failure = pg_is_failure,
-    .read_row = pg_read_row,
-    .drop = pg_drop,
+    .open = connection_open,
+    .is_open = connection_is_open,
+    .descriptor = connection_descriptor,
+    .exec = guard_exec,
+    .send = question_send,
+    .receive = question_receive,
+    .is_pending = question_is_pending,
+    .close = connection_close,
+    .is_failure = said_is_failure,
+    .read_row = question_read_row,
+    .drop = question_drop,
     .create = pg_create_schema,
     .explain_absence = pg_explain_absence,
     .explain_denial = pg_explain_denial,
