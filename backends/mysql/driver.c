@@ -132,6 +132,7 @@ static const struct sql_driver mysql_driver = {
     .procedures = "procedures",
     .modes = (const struct sql_mode *const[]){&lease_mode, &mysql_row_mode,
 	&mysql_named_mode, NULL},
+    .mode_names = "lease, row, named",
     .lease = &mysql_lease,
 };
 

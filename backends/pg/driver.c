@@ -142,6 +142,7 @@ static const struct sql_driver pg_driver = {
     .procedures = "functions",
     .modes = (const struct sql_mode *const[]){&lease_mode, &advisory_mode, &row_mode,
 	NULL},
+    .mode_names = "lease, advisory, row",
     .lease = &pg_lease,
 };
 

@@ -151,6 +151,7 @@ struct sql_driver {
 
 	const char *procedures;              /* what this database calls them */
 	const struct sql_mode *const *modes; /* the first is the default; NULL-ended */
+	const char *mode_names;              /* for people */
 	const struct lease_driver *lease;
 };
 

@@ -202,10 +202,8 @@ sql_set_mode(struct store *s, const char *value, struct fault *f)
 			db->mode = *modes;
 			return RC_OK;
 		}
-	modes = db->driver->modes;
-	return fault_set(f, RC_USAGE,
-	    "the %s backend has no mode '%s' (there are %s, %s, %s)", s->backend->name,
-	    value, modes[0]->name, modes[1]->name, modes[2]->name);
+	return fault_set(f, RC_USAGE, "the %s backend has no mode '%s' (there are %s)",
+	    s->backend->name, value, db->driver->mode_names);
 }
 
 enum rc
