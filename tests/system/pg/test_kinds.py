@@ -164,7 +164,7 @@ class Late(Tamper):
 
     def look(self, kind, body):
         row = columns(body) if kind == b"D" and self.given is None else []
-        if not self.kept and (len(row) < 13 or row[12] != b"t"):
+        if not self.kept and (len(row) < 19 or row[18] != b"t"):
             return [(kind, body)]
         self.kept.append((kind, body))
         if kind != b"A":
