@@ -4,7 +4,7 @@
 #include "errors.h"
 #include "session.h"
 
-#include "backends/sql/sighting.h"
+#include "backends/sql/look.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -185,8 +185,8 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 enum { KEY, WAITS, NUMBER, SHARED, SESSION, SINCE, MOMENT, RECORD, LIST_FIELDS };
 
 /* One look, on its way from key to key. */
-struct survey {
-	struct sighting seen;
+struct grants_look {
+	struct sql_look seen;
 	const struct grants_holder *also; /* not told of yet */
 	int64_t waits, number;            /* of the last row, below its key */
 };
@@ -200,7 +200,7 @@ write_owner(char *out, size_t size, const struct grants_name *name)
 
 /* Who holds it without a row; once, and before those who wait. */
 static void
-tell_foreign(struct survey *s)
+tell_foreign(struct grants_look *s)
 {
 	char owner[48];
 	struct entry e = {.kind = ENTRY_HOLDER,
@@ -215,12 +215,12 @@ tell_foreign(struct survey *s)
 	write_owner(owner, sizeof owner, &(struct grants_name){s->also->session, 0});
 	e.foreign = &s->also->foreign;
 	s->also = NULL;
-	sighting_tell(&s->seen, &e);
+	sql_look_entry(&s->seen, &e);
 }
 
 /* Where a row stands.  False: a server that makes no sense, or goes back. */
 static bool
-read_place(const struct row *r, struct survey *s)
+read_place(const struct row *r, struct grants_look *s)
 {
 	char key[KEY_BYTES + 1];
 	int64_t number;
@@ -236,14 +236,14 @@ read_place(const struct row *r, struct survey *s)
 	    (order == 0 &&
 		(waits < s->waits || (waits == s->waits && number <= s->number))))
 		return false;
-	sighting_key(&s->seen, key);
+	sql_look_key(&s->seen, key);
 	s->waits = waits;
 	s->number = number;
 	return true;
 }
 
 static bool
-see_row(const struct row *r, struct survey *s)
+see_row(const struct row *r, struct grants_look *s)
 {
 	char owner[48];
 	struct grants_name name = {.number = s->number};
@@ -268,7 +268,7 @@ see_row(const struct row *r, struct survey *s)
 		tell_foreign(s);
 	else
 		e.token = s->number;
-	sighting_tell_one(&s->seen, &e);
+	sql_look_claim(&s->seen, &e);
 	return true;
 }
 
@@ -280,7 +280,8 @@ static const char list_sql[] = DIRTY
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_page(struct sql *db, struct survey *s, const char *what, int *n, struct fault *f)
+look_at_page(
+    struct sql *db, struct grants_look *s, const char *what, int *n, struct fault *f)
 {
 	const struct question q = {.text = list_sql,
 	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(s->seen.key), SQL_INT(s->waits),
@@ -303,17 +304,17 @@ enum rc
 grants_each(struct sql *db, const struct look *look, const char *what,
     const struct grants_holder *also, struct fault *f)
 {
-	struct survey s = {.seen.look = look, .also = also, .waits = -1};
+	struct grants_look s = {.seen.look = look, .also = also, .waits = -1};
 	int n;
 	enum rc rc;
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
 	do
-		rc = see_page(db, &s, what, &n, f);
+		rc = look_at_page(db, &s, what, &n, f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough);
 	if (rc == RC_OK) {
 		tell_foreign(&s);
-		sighting_tell_waiting(&s.seen);
+		sql_look_waiting(&s.seen);
 	}
 	return rc;
 }
@@ -321,7 +322,7 @@ grants_each(struct sql *db, const struct look *look, const char *what,
 enum rc
 grants_tell(const struct look *look, const char *what, const struct grants_holder *also)
 {
-	struct survey s = {.seen.look = look, .also = also};
+	struct grants_look s = {.seen.look = look, .also = also};
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
 	tell_foreign(&s);

@@ -539,7 +539,7 @@ read_listed(const struct row *r, struct listed *at)
 }
 
 static bool
-see_lock(struct sighting *s, const struct row *r, struct listed *at)
+see_lock(struct sql_look *s, const struct row *r, struct listed *at)
 {
 	char number[48];
 
@@ -555,7 +555,8 @@ see_lock(struct sighting *s, const struct row *r, struct listed *at)
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_locks(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct fault *f)
+look_at_listed(
+    struct pg *pg, struct sql_look *s, struct listed *at, int *n, struct fault *f)
 {
 	char sql[4096], behind[160];
 	const struct question q = {
@@ -589,7 +590,7 @@ static enum rc
 advisory_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	struct sighting s = {.look = look};
+	struct sql_look s = {.look = look};
 	struct listed at = {.high = -1};
 	int n = PAGE;
 	enum rc rc;
@@ -598,9 +599,9 @@ advisory_each(struct sql *db, const struct look *look, struct fault *f)
 	rc = reach_lock(pg, look->key, look->until, f);
 
 	while (rc == RC_OK && n == PAGE && !s.enough)
-		rc = see_locks(pg, &s, &at, &n, f);
+		rc = look_at_listed(pg, &s, &at, &n, f);
 	if (rc == RC_OK)
-		sighting_tell_waiting(&s);
+		sql_look_waiting(&s);
 	return rc;
 }
 

@@ -266,7 +266,7 @@ static const char list_rows_sql[] =
 
 /* A row of a page.  *after: how far the page has come, where it is not the last. */
 static bool
-see_row(struct sighting *s, const struct row *r, char *after, size_t size)
+see_row(struct sql_look *s, const struct row *r, char *after, size_t size)
 {
 	const char *key = row_words(r, LISTED_KEY);
 
@@ -282,7 +282,7 @@ see_row(struct sighting *s, const struct row *r, char *after, size_t size)
 
 /* The next page; *more: there may be another. */
 static enum rc
-see_rows(struct pg *pg, struct sighting *s, char *after, size_t size, bool *more,
+look_at_rows(struct pg *pg, struct sql_look *s, char *after, size_t size, bool *more,
     struct fault *f)
 {
 	const struct question q = {.text = list_rows_sql,
@@ -306,16 +306,16 @@ see_rows(struct pg *pg, struct sighting *s, char *after, size_t size, bool *more
 static enum rc
 row_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	struct sighting s = {.look = look};
+	struct sql_look s = {.look = look};
 	char after[sizeof s.key] = "";
 	bool more = true;
 	enum rc rc = RC_OK;
 
 	db->reads = false; /* a standby does not know who has locked a row */
 	while (rc == RC_OK && more && !s.enough)
-		rc = see_rows(pg_of(db), &s, after, sizeof after, &more, f);
+		rc = look_at_rows(pg_of(db), &s, after, sizeof after, &more, f);
 	if (rc == RC_OK)
-		sighting_tell_waiting(&s);
+		sql_look_waiting(&s);
 	return rc;
 }
 

@@ -40,7 +40,7 @@ read_foreign(const struct row *r, int first, const struct session *session, char
 }
 
 bool
-sessions_see(struct sighting *s, const struct row *r, int first, const char *key)
+sessions_see(struct sql_look *s, const struct row *r, int first, const char *key)
 {
 	char owner[48], what[160];
 	struct session session;
@@ -53,7 +53,7 @@ sessions_see(struct sighting *s, const struct row *r, int first, const char *key
 	    !row_boolean(r, first + SESSION_SHARED, &shared) ||
 	    !row_integer(r, first + SESSION_MOMENT, 0, INT64_MAX, &s->now))
 		return false;
-	sighting_key(s, key);
+	sql_look_key(s, key);
 	if (!row_integer(r, first + SESSION_BEGAN, 1, INT64_MAX, &session.began))
 		session.began = 0;
 	if (!row_integer(r, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
@@ -68,7 +68,7 @@ sessions_see(struct sighting *s, const struct row *r, int first, const char *key
 		foreign = read_foreign(r, first, &session, what, sizeof what);
 		e.foreign = &foreign;
 	}
-	sighting_tell_one(s, &e);
+	sql_look_claim(s, &e);
 	return true;
 }
 

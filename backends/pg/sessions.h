@@ -1,5 +1,5 @@
 /*
- * sessions.h - looks at locks that are bound to a session (the modes advisory and
+ * sessions.h - looks at locks that end with their session (the modes advisory and
  * row), and ends such a session.
  *
  *  1. What is known is what the server shows of sessions: pg_locks, and as much of
@@ -13,7 +13,7 @@
 
 #include "pg.h"
 
-#include "backends/sql/sighting.h"
+#include "backends/sql/look.h"
 
 /* ---- what a session is called ---- */
 
@@ -99,7 +99,7 @@ enum {
  * those above, as of one of `key`, which is shorter than the member.  False: they make no
  * sense.
  */
-bool sessions_see(struct sighting *, const struct row *, int first, const char *key);
+bool sessions_see(struct sql_look *, const struct row *, int first, const char *key);
 
 /* The session that an owner names. */
 struct session {

@@ -11,7 +11,7 @@
  */
 #include "kind.h"
 #include "lease.h"
-#include "sighting.h"
+#include "look.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ enum { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
 /* How far a look has come. */
 struct lease_look {
 	const struct lease_driver *driver;
-	struct sighting seen;
+	struct sql_look seen;
 	int64_t turn, number; /* of the last row, below its key */
 };
 
@@ -120,9 +120,9 @@ read_position(const struct row *r, struct lease_look *s)
 	if ((order < 0 && !s->driver->any_order) ||
 	    (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number))))
 		return false;
-	sighting_key(&s->seen, key);
+	sql_look_key(&s->seen, key);
 	if (turn > TURN_WAITER)
-		sighting_tell_waiting(&s->seen);
+		sql_look_waiting(&s->seen);
 	s->turn = turn;
 	s->number = number;
 	return true;
@@ -150,14 +150,14 @@ look_at_page(struct sql *db, struct lease_look *s, int *n, struct fault *f)
 			break;
 		}
 		e = read_entry(&row, s);
-		sighting_tell_one(&s->seen, &e);
+		sql_look_claim(&s->seen, &e);
 	}
 	answer_drop(&a);
 	return rc;
 }
 
 static void
-tell_run(struct sighting *s, const struct row *r)
+tell_run(struct sql_look *s, const struct row *r)
 {
 	struct entry e = {.kind = ENTRY_LAST,
 	    .key = s->look->key,
@@ -174,11 +174,11 @@ tell_run(struct sighting *s, const struct row *r)
 	if (row_integer(r, RUN_TOKEN, 1, INT64_MAX, &token))
 		e.token = token;
 	e.status = (int)status;
-	sighting_tell(s, &e);
+	sql_look_entry(s, &e);
 }
 
 static enum rc
-look_at_last_run(struct sql *db, struct sighting *s, struct fault *f)
+look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 {
 	struct question q = LEASE_QUESTION(db, LEASE_LAST_RUN, SQL_TEXT(s->look->key));
 	struct answer a = {.db = NULL};
@@ -206,7 +206,7 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 		rc = look_at_page(db, &s, &n, f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough);
 	if (rc == RC_OK)
-		sighting_tell_waiting(&s.seen);
+		sql_look_waiting(&s.seen);
 	if (rc == RC_OK && look->key && !s.seen.enough)
 		rc = look_at_last_run(db, &s.seen, f);
 	return rc;
