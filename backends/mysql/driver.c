@@ -160,7 +160,7 @@ set_name(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_socket(struct store *s, const char *value, struct fault *f)
+set_mysql_socket(struct store *s, const char *value, struct fault *f)
 {
 	mysql_of_store(s)->session.login.socket = value;
 	if (*value == '/' && strlen(value) < 108)
@@ -169,7 +169,7 @@ set_socket(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_password_file(struct store *s, const char *value, struct fault *f)
+set_mysql_password_file(struct store *s, const char *value, struct fault *f)
 {
 	struct login *a = &mysql_of_store(s)->session.login;
 
@@ -178,7 +178,7 @@ set_password_file(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_tls(struct store *s, const char *value, struct fault *f)
+set_mysql_tls(struct store *s, const char *value, struct fault *f)
 {
 	static const struct {
 		const char *word;
@@ -209,7 +209,7 @@ set_cert(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_key(struct store *s, const char *value, struct fault *f)
+set_mysql_key(struct store *s, const char *value, struct fault *f)
 {
 	mysql_of_store(s)->session.login.tls.key = value;
 	return setting_file("key", value, true, f);
@@ -218,14 +218,14 @@ set_key(struct store *s, const char *value, struct fault *f)
 static const struct setting_row settings[] = {
     {"mode", "lease|row|named", "how a key is locked (default: lease)", sql_set_mode},
     {"name", "NAME", "mode=named: the lock that GET_LOCK('NAME', ...) takes", set_name},
-    {"socket", "PATH", "the server's unix socket", set_socket},
+    {"socket", "PATH", "the server's unix socket", set_mysql_socket},
     {"password-file", "FILE", "one line: the password of the URL's user",
-	set_password_file},
+	set_mysql_password_file},
     {"tls", "off|encrypt|verify", "whether TLS is spoken (default: as my.cnf says)",
-	set_tls},
+	set_mysql_tls},
     {"cacert", "FILE", "the CAs to trust; means tls=verify", set_cacert},
     {"cert", "FILE", "our certificate, for a server that wants one", set_cert},
-    {"key", "FILE", "its private key", set_key},
+    {"key", "FILE", "its private key", set_mysql_key},
     {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)",
 	sql_set_patience},
     {0},

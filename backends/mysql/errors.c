@@ -101,7 +101,7 @@ errors_end_connection(unsigned number)
 
 /* Its first line, which may repeat the password that it was told. */
 static void
-quote(const struct session *s, char *out, size_t size, const char *text)
+errors_quote(const struct session *s, char *out, size_t size, const char *text)
 {
 	snprintf(out, size, "%.*s", (int)strcspn(text, "\r\n"), text);
 	secret_blot(out, s->login.password);
@@ -139,7 +139,7 @@ is_about_other(const struct session *s, const char *text)
 
 /* The server's word. */
 static enum rc
-refused(struct session *s, const char *text, struct fault *f)
+errors_refused(struct session *s, const char *text, struct fault *f)
 {
 	const struct meaning *m = meaning_of(s->said);
 
@@ -155,13 +155,13 @@ errors_of_statement(struct session *s, struct fault *f)
 	char text[256];
 
 	s->said = s->my->error_number(s->mysql);
-	quote(s, text, sizeof text, s->my->error(s->mysql));
+	errors_quote(s, text, sizeof text, s->my->error(s->mysql));
 	if (s->said == 2006 || s->said == 2013 || s->said == 2055)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 	if (errors_end_connection(s->said))
 		return fault_set(f, rc_of_library(s->said), "%s: %.240s (%u)",
 		    s->db->where, text, s->said);
-	return refused(s, text, f);
+	return errors_refused(s, text, f);
 }
 
 /*
@@ -192,14 +192,14 @@ is_about_plugin(unsigned number)
 }
 
 static enum rc
-unreached(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
+errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
 {
 	char text[256];
 
 	s->said = s->my->error_number(mysql);
-	quote(s, text, sizeof text, s->my->error(mysql));
+	errors_quote(s, text, sizeof text, s->my->error(mysql));
 	if (!errors_end_connection(s->said))
-		return refused(s, text, f);
+		return errors_refused(s, text, f);
 	if (how == CONNECTED_CUT && is_about_plugin(s->said)) {
 		s->said = 2013;
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
@@ -229,7 +229,7 @@ errors_at_login(struct session *s, MYSQL *mysql, enum connected how, struct faul
 		    "%s does not speak TLS, which tls=, cacert=, cert= or an option file asks for",
 		    s->db->where);
 	default:
-		return mysql ? unreached(s, mysql, how, f)
+		return mysql ? errors_unreached(s, mysql, how, f)
 			     : fault_set(f, RC_SYSTEM, "out of memory");
 	}
 }

@@ -191,16 +191,16 @@ struct grants_look {
 	int64_t waits, number;            /* of the last row, below its key */
 };
 
-/* "4711-1764000000000000", as read_owner() reads it. */
+/* "4711-1764000000000000", as grants_read_owner() reads it. */
 static void
-write_owner(char *out, size_t size, const struct grants_name *name)
+grants_write_owner(char *out, size_t size, const struct grants_name *name)
 {
 	snprintf(out, size, "%" PRId64 "-%" PRId64, name->session, name->number);
 }
 
 /* Who holds it without a row; once, and before those who wait. */
 static void
-tell_foreign(struct grants_look *s)
+grants_tell_foreign(struct grants_look *s)
 {
 	char owner[48];
 	struct entry e = {.kind = ENTRY_HOLDER,
@@ -212,7 +212,8 @@ tell_foreign(struct grants_look *s)
 
 	if (!s->also)
 		return;
-	write_owner(owner, sizeof owner, &(struct grants_name){s->also->session, 0});
+	grants_write_owner(
+	    owner, sizeof owner, &(struct grants_name){s->also->session, 0});
 	e.foreign = &s->also->foreign;
 	s->also = NULL;
 	sql_look_entry(&s->seen, &e);
@@ -220,7 +221,7 @@ tell_foreign(struct grants_look *s)
 
 /* Where a row stands.  False: a server that makes no sense, or goes back. */
 static bool
-read_place(const struct row *r, struct grants_look *s)
+grants_read_place(const struct row *r, struct grants_look *s)
 {
 	char key[KEY_BYTES + 1];
 	int64_t number;
@@ -243,7 +244,7 @@ read_place(const struct row *r, struct grants_look *s)
 }
 
 static bool
-see_row(const struct row *r, struct grants_look *s)
+grants_read_row(const struct row *r, struct grants_look *s)
 {
 	char owner[48];
 	struct grants_name name = {.number = s->number};
@@ -261,11 +262,11 @@ see_row(const struct row *r, struct grants_look *s)
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
-	write_owner(owner, sizeof owner, &name);
+	grants_write_owner(owner, sizeof owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
 	if (s->waits)
-		tell_foreign(s);
+		grants_tell_foreign(s);
 	else
 		e.token = s->number;
 	sql_look_claim(&s->seen, &e);
@@ -280,7 +281,7 @@ static const char list_sql[] = DIRTY
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-look_at_page(
+grants_look_at_page(
     struct sql *db, struct grants_look *s, const char *what, int *n, struct fault *f)
 {
 	const struct question q = {.text = list_sql,
@@ -294,7 +295,7 @@ look_at_page(
 
 	*n = a.rows;
 	while (rc == RC_OK && !s->seen.enough && (row = answer_next(&a)).at)
-		if (!read_place(&row, s) || !see_row(&row, s))
+		if (!grants_read_place(&row, s) || !grants_read_row(&row, s))
 			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	return rc;
@@ -310,10 +311,10 @@ grants_each(struct sql *db, const struct look *look, const char *what,
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
 	do
-		rc = look_at_page(db, &s, what, &n, f);
+		rc = grants_look_at_page(db, &s, what, &n, f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough);
 	if (rc == RC_OK) {
-		tell_foreign(&s);
+		grants_tell_foreign(&s);
 		sql_look_waiting(&s.seen);
 	}
 	return rc;
@@ -325,7 +326,7 @@ grants_tell(const struct look *look, const char *what, const struct grants_holde
 	struct grants_look s = {.seen.look = look, .also = also};
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
-	tell_foreign(&s);
+	grants_tell_foreign(&s);
 	return RC_OK;
 }
 
@@ -336,14 +337,14 @@ grants_tell(const struct look *look, const char *what, const struct grants_holde
 enum { SAID_NO_THREAD = 1094, SAID_NOT_OURS = 1095 };
 
 static bool
-read_owner(const char *owner, struct grants_name *name)
+grants_read_owner(const char *owner, struct grants_name *name)
 {
 	char again[48];
 
 	if (!owner ||
 	    sscanf(owner, "%18" SCNd64 "-%18" SCNd64, &name->session, &name->number) != 2)
 		return false;
-	write_owner(again, sizeof again, name);
+	grants_write_owner(again, sizeof again, name);
 	return strcmp(owner, again) == 0 && name->session > 0 && name->number >= 0;
 }
 
@@ -406,7 +407,7 @@ grants_end(struct sql *db, const char *what, const char *owner,
 	bool told = false;
 	enum rc rc;
 
-	if (!read_owner(owner, &name) || (name.number == 0 && !holds))
+	if (!grants_read_owner(owner, &name) || (name.number == 0 && !holds))
 		return refuse_gone(db, f);
 	for (;;) {
 		rc = name.number ? check_row(db, what, &name, until, f)

@@ -87,7 +87,7 @@ get_table(struct sql *db, enum rc rc, instant until, struct fault *f)
 
 /* The session has the name: says so, and takes a token.  The lease counts from this. */
 static enum rc
-take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
+named_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct named *own = named_of(db);
 	const char *text = own->no_table ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
@@ -219,7 +219,7 @@ see_other(struct sql *db, instant until, struct fault *f)
 
 /* Who is there? */
 static enum rc
-see(struct sql *db, instant until, struct fault *f)
+named_look(struct sql *db, instant until, struct fault *f)
 {
 	struct host *host = db->base.host;
 	enum rc rc = RC_OK;
@@ -264,7 +264,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	if (rc == RC_OK && !*got)
 		return undo_wait(
 		    db, patience_answer(instant_now(), ASK_PATIENCE, until), f);
-	return rc == RC_OK ? take_token(db, until, g, f) : rc;
+	return rc == RC_OK ? named_take_token(db, until, g, f) : rc;
 }
 
 /*
@@ -272,7 +272,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
  * the server frees the name some time later, and we would find it held.
  */
 static enum rc
-give_back(struct sql *db, instant until, struct fault *f)
+named_give_back(struct sql *db, instant until, struct fault *f)
 {
 	static const struct question q = {
 	    .text = "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))",
@@ -293,7 +293,7 @@ try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 
 		rc = get_table(db, rc, by, f);
 		if (rc == RC_OK)
-			rc = give_back(db, by, f);
+			rc = named_give_back(db, by, f);
 		if (rc == RC_OK)
 			rc = try_name(db, ms, until, got, g, f);
 	}
@@ -310,7 +310,7 @@ ask_name(struct sql *db, instant until, bool *got, struct grant *g, struct fault
 {
 	enum rc rc = try_anew(db, 0, until, got, g, f);
 
-	return rc == RC_OK && !*got ? see(db, until, f) : rc;
+	return rc == RC_OK && !*got ? named_look(db, until, f) : rc;
 }
 
 static enum rc
@@ -393,7 +393,8 @@ named_each(struct sql *db, const struct look *look, struct fault *f)
 
 /* Does this session have the name, of which no row tells? */
 static enum rc
-holds(struct sql *db, const char *what, int64_t session, instant until, struct fault *f)
+named_holds(
+    struct sql *db, const char *what, int64_t session, instant until, struct fault *f)
 {
 	struct grants_holder holder;
 	struct answer a = {.db = NULL};
@@ -411,7 +412,8 @@ named_revoke(struct sql *db, const struct target *target, const char *record, bo
     instant until, struct fault *f)
 {
 	(void)record, (void)force;
-	return grants_end(db, subject(db, target->key), target->owner, holds, until, f);
+	return grants_end(
+	    db, subject(db, target->key), target->owner, named_holds, until, f);
 }
 
 const struct sql_mode mysql_named_mode = {

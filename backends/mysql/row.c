@@ -32,7 +32,7 @@ struct row_lock {
 };
 
 static struct row_lock *
-row_of(const struct sql *db)
+mysql_row_of(const struct sql *db)
 {
 	return sql_own(db, &mysql_row_mode);
 }
@@ -49,12 +49,12 @@ row_for(const struct sql *db)
 
 /* Its row is locked: says so, and takes a token.  The lease counts from this statement. */
 static enum rc
-take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
+mysql_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	const struct question q = {.text = GRANTS_HOLDS,
 	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
 	    .fields = 1};
-	struct row_lock *l = row_of(db);
+	struct row_lock *l = mysql_row_of(db);
 	struct answer a = {.db = NULL};
 	enum rc rc = session_exec(
 	    db, &q, patience_answer(instant_now(), ASK_PATIENCE, until), &a, f);
@@ -72,7 +72,7 @@ enum found { ROW_MISSING, ROW_HELD, ROW_OURS };
 
 /* One attempt to lock the row, in a transaction that is left open with ROW_OURS alone. */
 static enum rc
-lock_row(struct sql *db, const struct question *q, instant until, enum found *found,
+mysql_lock_row(struct sql *db, const struct question *q, instant until, enum found *found,
     struct fault *f)
 {
 	static const struct question rollback = {.text = "ROLLBACK"};
@@ -96,7 +96,7 @@ lock_row(struct sql *db, const struct question *q, instant until, enum found *fo
 
 /* The key's row must be there, and seen by all, before it can be locked. */
 static enum rc
-make_row(struct sql *db, instant until, struct fault *f)
+mysql_make_row(struct sql *db, instant until, struct fault *f)
 {
 	const struct question q = {
 	    .text = "INSERT IGNORE INTO dlock_rows (k) VALUES ($1)",
@@ -107,21 +107,21 @@ make_row(struct sql *db, instant until, struct fault *f)
 
 /* Now or never. */
 static enum rc
-try_row(struct sql *db, instant until, enum found *found, struct fault *f)
+mysql_try_row(struct sql *db, instant until, enum found *found, struct fault *f)
 {
 	char text[120];
 	const struct question q = {.text = text,
 	    SQL_VALUES(SQL_TEXT(db->claim->key)),
 	    .fields = 1,
 	    .many = true};
-	enum rc rc = grants_open(db, &row_of(db)->lock, until, f);
+	enum rc rc = grants_open(db, &mysql_row_of(db)->lock, until, f);
 
 	if (rc != RC_OK)
 		return rc;
 	snprintf(text, sizeof text,
 	    "START TRANSACTION; SELECT 1 FROM dlock_rows WHERE k = $1 %s NOWAIT",
 	    row_for(db));
-	return lock_row(db, &q, until, found, f);
+	return mysql_lock_row(db, &q, until, found, f);
 }
 
 /*
@@ -146,33 +146,33 @@ check_table(struct sql *db, instant until, struct fault *f)
 
 /* The same, but a key without a row gets one, and a database without tables as well. */
 static enum rc
-ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
+mysql_ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
 	enum found found = ROW_HELD;
-	enum rc rc = try_row(db, until, &found, f);
+	enum rc rc = mysql_try_row(db, until, &found, f);
 
 	*got = false;
 	if (rc == RC_OK ? found == ROW_MISSING : sql_is_missing(db)) {
-		rc = make_row(db, until, f);
+		rc = mysql_make_row(db, until, f);
 		if (rc == RC_OK)
-			rc = try_row(db, until, &found, f);
+			rc = mysql_try_row(db, until, &found, f);
 	}
 	if (rc != RC_OK)
 		return sql_explain_denial(db, rc, f);
 	if (found == ROW_HELD && mysql_of(db)->session.said == SAID_TIMEOUT) {
 		rc = check_table(db, until, f);
 		if (rc == RC_OK) /* it may have been, for as long as others made it */
-			rc = try_row(db, until, &found, f);
+			rc = mysql_try_row(db, until, &found, f);
 	}
 	*got = rc == RC_OK && found == ROW_OURS;
 	if (*got)
-		return take_token(db, until, g, f);
+		return mysql_take_token(db, until, g, f);
 	return rc == RC_OK ? grants_see(db, db->claim->key, until, f) : rc;
 }
 
 /* A wait for a row lasts whole seconds.  MariaDB can break it off before. */
 static int64_t
-write_wait(const struct sql *db, int64_t ms, char *sql, size_t size)
+mysql_write_wait(const struct sql *db, int64_t ms, char *sql, size_t size)
 {
 	bool is_mariadb = mysql_const(db)->session.server.is_mariadb;
 	int64_t s = (ms + 999) / 1000;
@@ -194,7 +194,7 @@ write_wait(const struct sql *db, int64_t ms, char *sql, size_t size)
 }
 
 static enum rc
-wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
+mysql_wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
 	enum found found = ROW_HELD;
@@ -203,26 +203,26 @@ wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
 	    .fields = 1,
 	    .many = true};
-	enum rc rc = grants_open(db, &row_of(db)->lock,
+	enum rc rc = grants_open(db, &mysql_row_of(db)->lock,
 	    patience_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	*got = false;
 	if (rc != RC_OK)
 		return rc;
-	ms = write_wait(db, ms, text, sizeof text);
-	rc = lock_row(db, &q,
+	ms = mysql_write_wait(db, ms, text, sizeof text);
+	rc = mysql_lock_row(db, &q,
 	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &found,
 	    f);
 	if (rc != RC_OK)
 		return rc;
 	*got = found == ROW_OURS;
-	return *got ? take_token(db, until, g, f) : RC_OK;
+	return *got ? mysql_take_token(db, until, g, f) : RC_OK;
 }
 
 static enum rc
-row_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
+mysql_row_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	static const struct session_lock_way way = {ask_row, wait_row, false};
+	static const struct session_lock_way way = {mysql_ask_row, mysql_wait_row, false};
 
 	return session_lock_acquire(db, &way, until, g, f);
 }
@@ -234,9 +234,9 @@ row_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 	    "EXISTS (SELECT 1 FROM dlock_grants WHERE n = $1 AND session = CONNECTION_ID())")
 
 static enum rc
-row_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
+mysql_row_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	struct row_lock *l = row_of(db);
+	struct row_lock *l = mysql_row_of(db);
 	const struct question q = {
 	    .text = STILL_OURS, SQL_VALUES(SQL_INT((int64_t)l->token)), .fields = 1};
 
@@ -244,9 +244,9 @@ row_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-row_release(struct sql *db, int status, instant until, struct fault *f)
+mysql_row_release(struct sql *db, int status, instant until, struct fault *f)
 {
-	struct row_lock *l = row_of(db);
+	struct row_lock *l = mysql_row_of(db);
 	const struct question q = {.text = STILL_OURS "; ROLLBACK",
 	    SQL_VALUES(SQL_INT((int64_t)l->token)),
 	    .fields = 1};
@@ -258,15 +258,15 @@ row_release(struct sql *db, int status, instant until, struct fault *f)
 /* ---- looking and steering ---- */
 
 static enum rc
-row_each(struct sql *db, const struct look *look, struct fault *f)
+mysql_row_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	return grants_each(db, look, look->key, NULL, f);
 }
 
 /* Ends the session that has locked it, and its transaction with it. */
 static enum rc
-row_revoke(struct sql *db, const struct target *target, const char *record, bool force,
-    instant until, struct fault *f)
+mysql_row_revoke(struct sql *db, const struct target *target, const char *record,
+    bool force, instant until, struct fault *f)
 {
 	(void)record, (void)force;
 	return grants_end(db, target->key, target->owner, NULL, until, f);
@@ -276,9 +276,9 @@ const struct sql_mode mysql_row_mode = {
     .name = "row",
     .caps = CAP_SHARED | CAP_FORCE,
     .bytes = sizeof(struct row_lock),
-    .acquire = row_acquire,
-    .renew = row_renew,
-    .release = row_release,
-    .each = row_each,
-    .revoke = row_revoke,
+    .acquire = mysql_row_acquire,
+    .renew = mysql_row_renew,
+    .release = mysql_row_release,
+    .each = mysql_row_each,
+    .revoke = mysql_row_revoke,
 };

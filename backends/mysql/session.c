@@ -156,7 +156,7 @@ stage_wait(struct session *s, instant until, struct fault *f)
 
 /* Has `until` come, while the server keeps on talking? */
 static bool
-is_endless(const struct session *s, instant until)
+session_is_endless(const struct session *s, instant until)
 {
 	return s->pending.results > RESULTS_MAX || instant_now() >= until;
 }
@@ -222,7 +222,7 @@ session_failed(struct session *s, struct fault *f)
 
 /* One row, or any, of so many fields; or, for none, that it was done. */
 static bool
-is_as_asked(const struct session *s, const struct question *q)
+session_is_as_asked(const struct session *s, const struct question *q)
 {
 	MYSQL_RES *r = s->pending.kept;
 
@@ -247,10 +247,10 @@ session_receive(struct sql *db, const struct question *q, instant until, struct 
 		} else if (!stage_next(s)) {
 			return session_failed(s, f);
 		}
-		if (session_is_busy(s->db) && is_endless(s, until))
+		if (session_is_busy(s->db) && session_is_endless(s, until))
 			return refuse_endless(s, f);
 	}
-	if (!is_as_asked(s, q)) {
+	if (!session_is_as_asked(s, q)) {
 		session_close(s->db);
 		return fault_set(f, RC_PROTOCOL,
 		    "%s gave an answer that was not asked for", s->db->where);
@@ -302,7 +302,7 @@ write_setup(const struct session *s, char *sql, size_t size)
 
 /* "5.5.5-10.11.6-MariaDB-log", "8.0.36": as one number. */
 static void
-read_version(struct session *s)
+session_read_version(struct session *s)
 {
 	const char *text = s->my->get_server_info(s->mysql);
 	unsigned major = 0, minor = 0, patch = 0;
@@ -420,7 +420,7 @@ set_up(struct session *s, instant until, struct fault *f)
 	bool read_only = false;
 	enum rc rc;
 
-	read_version(s);
+	session_read_version(s);
 	if (s->server.version < (s->server.is_mariadb ? 100300 : 80000)) {
 		rc = refuse_old(s, f);
 		session_close(s->db);
@@ -443,7 +443,7 @@ set_up(struct session *s, instant until, struct fault *f)
 
 /* The thread has ended: takes what it has got. */
 static enum rc
-adopt(struct session *s, struct fault *f)
+session_adopt(struct session *s, struct fault *f)
 {
 	MYSQL *mysql;
 	enum connected how = dial_take(s->connecting, &mysql);
@@ -486,7 +486,7 @@ session_open(struct sql *db, instant until, struct fault *f)
 	case WOKE_READY:
 		break;
 	}
-	rc = adopt(s, f);
+	rc = session_adopt(s, f);
 	return rc == RC_OK ? set_up(s, until, f) : rc;
 }
 
@@ -582,7 +582,7 @@ session_number(const struct session *s)
  * ticket for another session; what else it is the next statement finds out.
  */
 static bool
-has_ended(struct session *s)
+session_has_ended(struct session *s)
 {
 	struct pollfd p = {.fd = session_fd(s->db), .events = POLLIN | POLLRDHUP};
 
@@ -596,7 +596,7 @@ session_is_open(struct sql *db)
 {
 	struct session *s = &mysql_of(db)->session;
 
-	if (s->mysql && !session_is_busy(s->db) && has_ended(s))
+	if (s->mysql && !session_is_busy(s->db) && session_has_ended(s))
 		session_close(s->db);
 	return s->mysql != NULL;
 }

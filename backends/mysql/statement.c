@@ -6,7 +6,7 @@
 #include <string.h>
 
 static void
-put(struct statement *q, const char *text, size_t n)
+put_text(struct statement *q, const char *text, size_t n)
 {
 	if (n >= sizeof q->text - q->used) {
 		q->full = true;
@@ -20,7 +20,7 @@ put(struct statement *q, const char *text, size_t n)
 static void
 put_word(struct statement *q, const char *text)
 {
-	put(q, text, strlen(text));
+	put_text(q, text, strlen(text));
 }
 
 /* x'6a6f62' is binary, as are the columns that it is compared with. */
@@ -37,13 +37,13 @@ put_bytes(struct statement *q, const char *bytes)
 	for (; *bytes; bytes++) {
 		unsigned char c = *bytes;
 
-		put(q, (const char[]){digits[c >> 4], digits[c & 15]}, 2);
+		put_text(q, (const char[]){digits[c >> 4], digits[c & 15]}, 2);
 	}
 	put_word(q, "'");
 }
 
 static void
-put_value(struct statement *q, const struct sql_value *v)
+put_literal(struct statement *q, const struct sql_value *v)
 {
 	char number[24];
 
@@ -79,11 +79,11 @@ statement_write(struct statement *st, const struct question *q)
 	while ((mark = strchr(text, '$'))) {
 		const struct sql_value *v = value_at(q, mark);
 
-		put(st, text, mark - text);
+		put_text(st, text, mark - text);
 		if (v)
-			put_value(st, v);
+			put_literal(st, v);
 		else
-			put(st, mark, 1);
+			put_text(st, mark, 1);
 		text = mark + 1;
 		if (v)
 			text += v - q->values >= 9 ? 2 : 1;

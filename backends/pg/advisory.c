@@ -135,7 +135,7 @@ enum { ORDER = 1684828013 };
  * statement.
  */
 static void
-write_lock(struct advisory *own, const struct number *n)
+write_number_as_sql(struct advisory *own, const struct number *n)
 {
 	uint32_t high = n->pair ? (uint32_t)n->two[0]
 				: (uint32_t)((uint64_t)n->one >> 32);
@@ -161,7 +161,7 @@ write_lock(struct advisory *own, const struct number *n)
 
 /* Which lock it is; some tools put the name of the database in. */
 static enum rc
-name_lock(struct pg *pg, const char *key, struct fault *f)
+choose_number(struct pg *pg, const char *key, struct fault *f)
 {
 	struct number n;
 	enum rc rc = RC_OK;
@@ -172,7 +172,7 @@ name_lock(struct pg *pg, const char *key, struct fault *f)
 		rc = derive_number(&n, derive_named(pg->derive), key,
 		    pg->conn.pq->db(pg->conn.pgconn), f);
 	if (rc == RC_OK)
-		write_lock(advisory_of(pg), &n);
+		write_number_as_sql(advisory_of(pg), &n);
 	return rc;
 }
 
@@ -185,7 +185,7 @@ get_session(struct pg *pg, instant until, struct fault *f)
 	(void)connection_is_open(&pg->db);
 	rc = connection_open(&pg->db, until, f);
 	if (rc == RC_OK && advisory_of(pg)->lock.serial != pg->db.serial) {
-		rc = name_lock(pg, pg->db.claim->key, f);
+		rc = choose_number(pg, pg->db.claim->key, f);
 		if (rc == RC_OK)
 			rc = settle_session(pg, until, f);
 	}
@@ -386,7 +386,7 @@ sleep_in_queue(struct pg *pg, int64_t ms, struct fault *f)
 
 /* Takes it if it is free, and otherwise looks who is there. */
 static enum rc
-ask_once(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
+advisory_ask(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
 	bool ours;
@@ -402,7 +402,7 @@ ask_once(struct sql *db, instant until, bool *got, struct grant *g, struct fault
  * One chunk, and a look whether it has been granted.
  */
 static enum rc
-wait_once(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
+advisory_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
 	struct pg *pg = pg_of(db);
@@ -421,7 +421,7 @@ wait_once(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 static enum rc
 advisory_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	static const struct session_lock_way way = {ask_once, wait_once, true};
+	static const struct session_lock_way way = {advisory_ask, advisory_wait, true};
 
 	return session_lock_acquire(db, &way, until, g, f);
 }
@@ -583,7 +583,7 @@ reach_lock(struct pg *pg, const char *key, instant until, struct fault *f)
 {
 	enum rc rc = connection_open(&pg->db, until, f);
 
-	return rc == RC_OK && key ? name_lock(pg, key, f) : rc;
+	return rc == RC_OK && key ? choose_number(pg, key, f) : rc;
 }
 
 static enum rc

@@ -111,7 +111,7 @@ connection_init(
  * nobody.
  */
 static PGconn *
-resolve(const struct connection *c)
+resolve_login(const struct connection *c)
 {
 	static const char *const keywords[] = {"dbname", "sslmode", NULL};
 	const char *values[] = {c->site.conninfo, "connects-to-nobody", NULL};
@@ -124,7 +124,7 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 {
 	static const char *const parts[] = {
 	    "host", "hostaddr", "port", "dbname", "user", NULL};
-	PGconn *conn = resolve(c);
+	PGconn *conn = resolve_login(c);
 	PQconninfoOption *options = conn ? c->pq->conninfo(conn) : NULL;
 	size_t found = 0;
 

@@ -60,7 +60,7 @@ static const char last_sql[] =
 
 /* It is as if the function were not there that the question is about. */
 static enum rc
-is_not_there(struct connection *c, const char *state, struct fault *f)
+refuse_absent(struct connection *c, const char *state, struct fault *f)
 {
 	c->trust.full = false;
 	said_set(c, state);
@@ -85,9 +85,9 @@ inspect(struct connection *c, instant until, struct fault *f)
 	answer_drop(&a);
 	/* and who asked for one of its functions now might get another's */
 	if (!is_there)
-		return is_not_there(c, "3F000", f);
+		return refuse_absent(c, "3F000", f);
 	if (readable && fine && !serves)
-		return is_not_there(c, NO_FUNCTION, f);
+		return refuse_absent(c, NO_FUNCTION, f);
 	c->trust.full = readable && fine;
 	if (c->trust.full)
 		return RC_OK;

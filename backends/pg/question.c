@@ -195,7 +195,7 @@ take_result(struct connection *c, PGresult *r)
 
 /* Reads until the server has said all. */
 static enum rc
-collect(struct connection *c, instant until, struct fault *f)
+collect_results(struct connection *c, instant until, struct fault *f)
 {
 	for (;;) {
 		enum rc rc = wait_for_result(c, until, f);
@@ -265,7 +265,7 @@ question_receive(struct sql *db, const struct question *q, instant until,
     struct answer *a, struct fault *f)
 {
 	struct connection *c = &pg_of(db)->conn;
-	enum rc rc = collect(c, until, f);
+	enum rc rc = collect_results(c, until, f);
 	PGresult *r = c->pending.kept;
 
 	if (rc != RC_OK)
@@ -291,7 +291,7 @@ question_ask(struct connection *c, const struct question *q, instant until,
 }
 
 static enum rc
-run_script(struct connection *c, const char *script, instant until, struct fault *f)
+run_statements(struct connection *c, const char *script, instant until, struct fault *f)
 {
 	const struct question q = {.text = script, .harmless = true};
 
@@ -306,13 +306,13 @@ question_script(struct sql *db, const char *script, instant until, struct fault 
 
 	if (rc != RC_OK)
 		return rc;
-	rc = run_script(c, script, until, f);
+	rc = run_statements(c, script, until, f);
 	/* it may have stopped within its transaction; the reason stays */
 	if (rc != RC_OK && c->pgconn) {
 		char state[sizeof c->said.sqlstate];
 
 		memcpy(state, c->said.sqlstate, sizeof state);
-		(void)run_script(c, "ROLLBACK", until, &(struct fault){""});
+		(void)run_statements(c, "ROLLBACK", until, &(struct fault){""});
 		memcpy(c->said.sqlstate, state, sizeof state);
 	}
 	return rc;

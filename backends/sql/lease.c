@@ -132,7 +132,7 @@ judge_standing(struct lease *l, instant sent, struct grant *g, struct fault *f)
 
 /* The first question of all: is there nobody?  Otherwise `among`, and nothing else. */
 static enum rc
-take(struct lease *l, instant until, struct grant *g, struct fault *f)
+lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
 	const struct question q = CLAIM_QUESTION(
 	    l, LEASE_TAKE, SQL_TEXT(l->claim->record));
@@ -155,7 +155,7 @@ take(struct lease *l, instant until, struct grant *g, struct fault *f)
 
 /* What enter has brought. */
 static bool
-read_place(struct lease *l, const struct row *r)
+read_entered(struct lease *l, const struct row *r)
 {
 	struct standing *s = &l->standing;
 	struct host *host = l->db->base.host;
@@ -171,7 +171,8 @@ read_place(struct lease *l, const struct row *r)
 
 /* Asks for the lock, or for our place in the queue; `alive_ms` 0: do not queue. */
 static enum rc
-enter(struct lease *l, int64_t alive_ms, instant until, struct grant *g, struct fault *f)
+lease_enter(
+    struct lease *l, int64_t alive_ms, instant until, struct grant *g, struct fault *f)
 {
 	const struct claim *claim = l->claim;
 	const struct question q = CLAIM_QUESTION(l, LEASE_ENTER, SQL_TEXT(claim->record),
@@ -186,7 +187,8 @@ enter(struct lease *l, int64_t alive_ms, instant until, struct grant *g, struct 
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
-	rc = read_place(l, &row) ? judge_standing(l, a.sent, g, f) : refuse_answer(l, f);
+	rc = read_entered(l, &row) ? judge_standing(l, a.sent, g, f)
+				   : refuse_answer(l, f);
 	answer_drop(&a);
 	return rc;
 }
@@ -196,13 +198,13 @@ enter(struct lease *l, int64_t alive_ms, instant until, struct grant *g, struct 
  * what can be had at once.
  */
 static enum rc
-ask(struct lease *l, bool queue, instant until, struct grant *g, struct fault *f)
+lease_ask(struct lease *l, bool queue, instant until, struct grant *g, struct fault *f)
 {
 	bool asked_before = l->asked;
-	enum rc rc = l->among ? RC_OK : take(l, until, g, f);
+	enum rc rc = l->among ? RC_OK : lease_take(l, until, g, f);
 
 	if (rc == RC_OK && l->among)
-		rc = enter(l, queue ? ALIVE_MS : 0, until, g, f);
+		rc = lease_enter(l, queue ? ALIVE_MS : 0, until, g, f);
 	if (rc == RC_CONFIG && !asked_before && !l->db->again)
 		l->asked = false; /* nothing was done there, nor will be */
 	return rc;
@@ -375,7 +377,8 @@ sleep_in_line(struct lease *l, instant until, struct fault *f)
 
 /* ---- acquire ---- */
 
-static enum rc renew(struct lease *, instant until, struct grant *, struct fault *);
+static enum rc lease_extend(
+    struct lease *, instant until, struct grant *, struct fault *);
 
 /* A grant that we have been told of becomes ours by a renewal.  *g is set if it did. */
 static enum rc
@@ -385,7 +388,7 @@ confirm(struct lease *l, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	grant_lease(l, now, g);
-	rc = renew(l, patience_answer(now, ASK_PATIENCE, until), g, f);
+	rc = lease_extend(l, patience_answer(now, ASK_PATIENCE, until), g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
 	l->standing.code = rc == RC_OK ? GRANTED : QUEUED;
@@ -410,7 +413,7 @@ wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_OK && l->standing.token && !job_is_wanted(&l->claim->job))
 		rc = confirm(l, until, g, f);
 	if (rc == RC_OK && !is_granted(l))
-		rc = ask(
+		rc = lease_ask(
 		    l, true, patience_answer(instant_now(), ASK_PATIENCE, until), g, f);
 	return rc;
 }
@@ -459,7 +462,7 @@ lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 	write_me(l, db->driver->lease->hides_owner);
 	l->among = !kind_is_exclusive(l->claim->kind) || job_is_wanted(&l->claim->job);
 	do
-		rc = ask(
+		rc = lease_ask(
 		    l, until != 0, patience_attempt_by(&db->patience, first_by), g, f);
 	while (patience_first_again(&db->patience, db->base.host, until, &rc));
 	if (rc == RC_OK && !is_granted(l))
@@ -507,7 +510,7 @@ judge_renewal(struct lease *l, bool ours, const char *by, instant sent, struct g
 }
 
 static enum rc
-renew(struct lease *l, instant until, struct grant *g, struct fault *f)
+lease_extend(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
 	const struct question q = CLAIM_QUESTION(
 	    l, LEASE_RENEW, SQL_INT((int64_t)l->token), SQL_INT(ns_to_ms(l->claim->ttl)));
@@ -537,7 +540,7 @@ renew(struct lease *l, instant until, struct grant *g, struct fault *f)
 static enum rc
 lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	return renew(lease_of(db), until, g, f);
+	return lease_extend(lease_of(db), until, g, f);
 }
 
 /* It had been lost before its release: the server may know who has taken it away. */
@@ -545,7 +548,7 @@ static enum rc
 explain_loss(struct lease *l, instant until, struct fault *f)
 {
 	struct grant unused;
-	enum rc rc = renew(l, until, &unused, f);
+	enum rc rc = lease_extend(l, until, &unused, f);
 
 	return rc == RC_LOST ? rc : refuse_lost(l, f);
 }

@@ -59,7 +59,7 @@ read_time(const struct row *r, int field)
 
 /* Which kind of lock it is, and what goes with that.  False: none that makes sense. */
 static bool
-read_lock(const struct row *r, struct entry *e)
+read_lock_of_entry(const struct row *r, struct entry *e)
 {
 	const char *word = row_words(r, LISTED_KIND);
 	int64_t room, token, slot;
@@ -93,7 +93,7 @@ read_entry(const struct row *r, const struct lease_look *s)
 	    .since = read_time(r, LISTED_SINCE),
 	    .until = read_time(r, LISTED_ENDS)};
 
-	if (!read_lock(r, &e))
+	if (!read_lock_of_entry(r, &e))
 		e = (struct entry){.kind = ENTRY_UNKNOWN,
 		    .key = s->seen.key,
 		    .slot = -1,
@@ -132,7 +132,7 @@ read_position(const struct row *r, struct lease_look *s)
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-look_at_page(struct sql *db, struct lease_look *s, int *n, struct fault *f)
+lease_look_at_page(struct sql *db, struct lease_look *s, int *n, struct fault *f)
 {
 	struct question q = LEASE_QUESTION(db, LEASE_LIST, SQL_TEXT(s->seen.look->key),
 	    SQL_TEXT(s->seen.key), SQL_INT(s->turn), SQL_INT(s->number), SQL_INT(PAGE));
@@ -203,7 +203,7 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
 	do
-		rc = look_at_page(db, &s, &n, f);
+		rc = lease_look_at_page(db, &s, &n, f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough);
 	if (rc == RC_OK)
 		sql_look_waiting(&s.seen);

@@ -68,7 +68,7 @@ sql_exec(struct sql *db, const struct question *q, instant until, struct answer 
 
 /* One attempt. */
 static enum rc
-ask_once(struct sql *db, const struct question *q, instant until, struct answer *a,
+sql_ask_once(struct sql *db, const struct question *q, instant until, struct answer *a,
     struct fault *f)
 {
 	enum rc rc = db->driver->open(db, until, f);
@@ -93,7 +93,7 @@ sql_ask(struct sql *db, const struct question *q, instant until, struct answer *
 	db->again = false;
 	for (;;) {
 		bool was_open = db->driver->is_open(db);
-		enum rc rc = ask_once(db, q, until, a, f);
+		enum rc rc = sql_ask_once(db, q, until, a, f);
 
 		if (rc != RC_AGAIN || instant_now() >= until)
 			return rc;
