@@ -171,8 +171,9 @@ demo: deps-build
 # make test: what needs no server.  make test BACKEND=redis (or zk, pg, mysql, memcached): what
 # needs that one.  Installs nothing; what cannot be tested for want of a package is named.
 # Whoever runs it in the background has signals ignored that tests need.
-# PYTEST="--lf --durations=10": more words for pytest, here and in make check.
+# PYTEST="--lf --durations=10": more words for pytest, here and in make check; TESTS=tests/system/redis: fewer files.
 export PYTEST
+TESTS ?= tests/system
 WORKERS ?= 12
 .PHONY: test
 test:
@@ -181,7 +182,7 @@ test:
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "python3-pytest is not installed"; exit 1; }
 	@DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test DLOCK_TEST_BACKENDS="$(or $(BACKEND),$(DLOCK_TEST_BACKENDS),file)" \
 		env --default-signal=INT,QUIT,HUP $(PYTHON) -m pytest -q --tb=short --workers=$(WORKERS) \
-		--limit=120 --known=tests/lasted.txt --progress=$(O)/test.log $(if $(BACKEND),-m $(BACKEND)) $(PYTEST) tests/system </dev/null
+		--limit=120 --known=tests/lasted.txt --progress=$(O)/test.log $(if $(BACKEND),-m $(BACKEND)) $(PYTEST) $(TESTS) </dev/null
 
 # Which test finds each of the faults of tests/mutants/mutants.txt, put into a copy of the source.
 .PHONY: mutants
@@ -235,18 +236,17 @@ bench-kinds: deps
 # Tools that read; each is to have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch])
 C_TESTS = $(wildcard tests/*/*.[ch])
-TIDY := -*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
-# The analyzer takes a tenth of the time where it does not follow each call; make check-all follows them.
-SHALLOW = $(if $(DLOCK_TEST_FULL),,-Xclang -analyzer-config -Xclang mode=shallow)
+TIDY := -*,clang-diagnostic-*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
+# The analyzer and cppcheck follow paths through functions, for minutes: in make check-all, and in make lint by itself.
+comma := ,
+lint_slowly := $(if $(LINT_QUICK),,yes)
 lint: $(MADE) $(O)/flags
-	@echo "  LINT  clang (warnings)"
-	$(Q)for f in $(SOURCES); do clang $(filter-out -MMD -MP -fstack-clash-protection,$(ALL_CFLAGS)) -Werror -fsyntax-only $$f || exit 1; done
 	@echo "  LINT  clang-tidy"
-	$(Q)clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)' $(SOURCES) -- \
-		$(filter-out -MMD -MP -fcf-protection=full,$(ALL_CFLAGS)) $(SHALLOW) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
-	@echo "  LINT  cppcheck"
-	$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
-		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES)
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)$(if $(lint_slowly),,$(comma)-clang-analyzer-*)' $(SOURCES) -- \
+		$(filter-out -MMD -MP -fcf-protection=full -fstack-clash-protection,$(ALL_CFLAGS)) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
+	$(if $(lint_slowly),@echo "  LINT  cppcheck")
+	$(if $(lint_slowly),$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning$(comma)performance$(comma)portability --inline-suppr \
+		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES))
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[157]

@@ -507,11 +507,11 @@ struct backend {
 	 * Writes which locks the store's are (identity.h): all that open has made of URL,
 	 * settings, and whatever its client library reads by itself (variables,
 	 * service and option files, the home directory), so that two stores whose
-	 * texts are equal have the same lock under the same key.  Called only below or
-	 * around another dlock, right after open and on a store that is asked nothing
-	 * else.  Connects to nobody; writes no secret.  The caller has begun the text
-	 * with the backend's name, and sees to ONE_LOCK.  Not RC_OK, or a NULL
-	 * member: not known, and equal to nothing.
+	 * texts are equal have the same lock under the same key.  Called right after open,
+	 * on a store that is asked nothing else; or right after a grant: then it is of what
+	 * was reached, for a file or a link may lead elsewhere by now.  Connects to nobody;
+	 * writes no secret.  The caller has begun the text with the backend's name, and sees
+	 * to ONE_LOCK.  Not RC_OK, or a NULL member: not known, and equal to nothing.
 	 */
 	enum rc (*identify)(struct store *, struct identity *, struct fault *);
 

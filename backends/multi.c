@@ -2,6 +2,7 @@
 #include "multi.h"
 
 #include "backends/common/alert.h"
+#include "backends/common/identity.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -509,6 +510,35 @@ multi_close(struct store *s)
 	free(m);
 }
 
+static enum rc
+identify_part(struct part *p, struct identity *id, struct fault *f)
+{
+	struct store *s = p->store;
+
+	return s && s->backend->identify
+	    ? s->backend->identify(s, id, f)
+	    : fault_set(f, RC_CONFIG, "it is not known which lock %s is", p->key);
+}
+
+/* All parts must have reached the same place: each of them looks for itself. */
+static enum rc
+multi_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	static struct identity other;
+	const struct identity begun = *id;
+	struct multi *m = multi_of(s);
+	enum rc rc = identify_part(&m->parts[0], id, f);
+
+	for (size_t i = 1; i < m->n && rc == RC_OK; i++) {
+		other = begun;
+		rc = identify_part(&m->parts[i], &other, f);
+		if (rc == RC_OK && strcmp(other.text, id->text) != 0)
+			rc = fault_set(
+			    f, RC_CONFIG, "its keys are not of the same place");
+	}
+	return rc;
+}
+
 static int
 compare_keys(const void *a, const void *b)
 {
@@ -725,5 +755,6 @@ multi_release(struct store *s, int status, instant until, struct fault *f)
 static const struct backend multi_backend = {
     .name = "multi",
     .close = multi_close,
+    .identify = multi_identify,
     .lock = &(const struct lock_ops){multi_acquire, multi_renew, multi_release},
 };

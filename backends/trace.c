@@ -80,6 +80,16 @@ trace_release(struct store *s, int status, instant until, struct fault *f)
 	    t->inner->backend->lock->release(t->inner, status, until, f), 0, f);
 }
 
+static enum rc
+trace_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	struct store *inner = trace_of(s)->inner;
+
+	return inner->backend->identify
+	    ? inner->backend->identify(inner, id, f)
+	    : fault_set(f, RC_CONFIG, "%s cannot tell which locks it has", s->where);
+}
+
 static void
 trace_close(struct store *s)
 {
@@ -94,6 +104,7 @@ trace_close(struct store *s)
 static const struct backend trace_backend = {
     .name = "trace",
     .close = trace_close,
+    .identify = trace_identify,
     .lock = &(const struct lock_ops){trace_acquire, trace_renew, trace_release},
 };
 

@@ -43,7 +43,7 @@ cmd_hold_explain(void)
 	    "Takes the lock KEY, prints a handle and returns.  In the background the lock is\n"
 	    "kept until dlock release, until PID has ended, or until the time of --for is over.\n"
 	    "If it is lost, PID and its descendants are stopped.  Without --pid and --for, PID is\n"
-	    "the parent process, unless that is a shell at a terminal or in a $(...), which is\n"
+	    "the parent process; a shell at a terminal, or in a $(...) or a pipeline, is\n"
 	    "refused; with --for alone nobody is stopped.\n"
 	    "\n"
 	    "  set -e\n"

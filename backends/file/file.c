@@ -769,16 +769,17 @@ file_release(struct store *s, int status, instant until, struct fault *fault)
 static enum rc
 file_identify(struct store *s, struct identity *id, struct fault *fault)
 {
-	const struct file *f = file_of(s);
-	struct stat st;
+	struct directory *d = &file_of(s)->dir;
+	bool opened = d->fd < 0;
 
-	(void)fault;
-	if (stat(f->dir.path, &st) != 0) {
-		identity_add(id, "directory", f->dir.path);
+	if (opened && directory_open(d, DIRECTORY_LOOK, fault) != RC_OK) {
+		identity_add(id, "directory", d->path);
 		return RC_OK;
 	}
-	identity_number(id, "device", st.st_dev);
-	identity_number(id, "inode", st.st_ino);
+	identity_number(id, "device", d->dev);
+	identity_number(id, "inode", d->ino);
+	if (opened)
+		directory_close(d);
 	return RC_OK;
 }
 

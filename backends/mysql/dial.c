@@ -289,28 +289,43 @@ dial_add_identity(const struct dial *d, struct identity *id)
 	else
 		identity_add(id, "port", getenv("MYSQL_TCP_PORT"));
 	identity_add(id, "socket", socket ? socket : getenv("MYSQL_UNIX_PORT"));
-	identity_number(id, "protocol", o->protocol);
+	/* as set_options() does it */
+	identity_number(id, "protocol", a->port ? MYSQL_PROTOCOL_TCP : o->protocol);
 	identity_add(id, "user", *a->user ? a->user : o->user);
 	identity_add(id, "database", *a->database ? a->database : o->db);
 }
 
-bool
-dial_identify(const struct libmariadb *my, const struct login *login, struct identity *id)
+/* False: no memory. */
+static bool
+identify_unconnected(struct dial *d, struct identity *id)
 {
-	struct dial d = {.my = my, .login = *login};
 	sigset_t mask;
 
 	pthread_sigmask(SIG_SETMASK, NULL, &mask);
-	d.mysql = init(my);
-	if (d.mysql) {
-		set_defaults(&d);
-		read_option_files(&d);
-		dial_add_identity(&d, id);
-		my->close(d.mysql);
+	d->mysql = init(d->my);
+	if (d->mysql) {
+		set_defaults(d);
+		read_option_files(d);
+		dial_add_identity(d, id);
+		d->my->close(d->mysql);
 	}
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	return d->mysql != NULL;
+}
+
+bool
+dial_identify(const struct libmariadb *my, MYSQL *connected, const struct login *login,
+    struct identity *id)
+{
+	struct dial d = {.my = my, .mysql = connected, .login = *login};
+	bool is = true;
+
+	if (connected)
+		dial_add_identity(&d, id);
+	else
+		is = identify_unconnected(&d, id);
 	explicit_bzero(&d.login, sizeof d.login);
-	return d.mysql != NULL;
+	return is;
 }
 
 /* ---- the handshake ---- */

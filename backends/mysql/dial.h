@@ -44,10 +44,11 @@ enum connected {
 enum connected dial_take(struct dial *, MYSQL **ret);
 
 /*
- * To whom it would connect, and as whom, once the option files are read: for identify().
- * False: no memory.
+ * To whom it has connected, and as whom: for identify().  Or with NULL, to whom it would
+ * connect, once the option files are read.  False: no memory.
  */
-bool dial_identify(const struct libmariadb *, const struct login *, struct identity *);
+bool dial_identify(
+    const struct libmariadb *, MYSQL *connected, const struct login *, struct identity *);
 
 /* Accepts NULL. */
 void dial_drop(struct dial *);

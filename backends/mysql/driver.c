@@ -277,7 +277,7 @@ mysql_identify(struct store *s, struct identity *id, struct fault *f)
 
 	identity_add(id, "mode", my->db.mode->name);
 	identity_add(id, "name", my->name);
-	return dial_identify(my->session.my, &my->session.login, id)
+	return dial_identify(my->session.my, my->session.mysql, &my->session.login, id)
 	    ? RC_OK
 	    : fault_set(f, RC_SYSTEM, "out of memory");
 }

@@ -9,15 +9,25 @@
 	"privilege_type IN ('CREATE ROUTINE', 'ALTER ROUTINE', 'CREATE VIEW', 'CREATE', " \
 	"'ALTER', 'DROP')"
 
+/* One by which whatever is wanted can be written into the tables of the database mysql. */
+#define WRITES "privilege_type IN ('INSERT', 'UPDATE')"
+#define KEPT_TABLES \
+	"('proc', 'procs_priv', 'user', 'global_priv', 'db', 'tables_priv', 'columns_priv', " \
+	"'roles_mapping', 'proxies_priv')"
+
 /* Whoever has made a procedure, or may put something there. */
 #define OWNERS \
 	"SELECT " RIGHTS_GRANTEE("definer") " AS who FROM information_schema.routines WHERE " OURS( \
 	    "routine") " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.user_privileges " \
-		       "WHERE " PLANTS \
+		       "WHERE " PLANTS " OR " WRITES \
 		       " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.schema_privileges " \
 		       "WHERE DATABASE() LIKE table_schema AND " PLANTS \
+		       " OR 'mysql' LIKE table_schema AND (" PLANTS " OR " WRITES ")" \
 		       " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.table_privileges " \
-		       "WHERE " OURS("table") " AND " PLANTS
+		       "WHERE " OURS( \
+			   "table") " AND " PLANTS \
+				    " OR table_schema = 'mysql' AND table_name IN " KEPT_TABLES \
+				    " AND (" PLANTS " OR " WRITES ")"
 
 #define IS_OWNED_BY_OTHERS \
 	"EXISTS (SELECT 1 FROM (" OWNERS ") o WHERE o.who <> @dlock_me AND NOT EXISTS (" \
@@ -41,22 +51,32 @@
 	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " RIGHTS_IS_ME \
 	")"
 
-/* One boolean: may such a user use what is there? */
+/* Two booleans: may such a user use what is there, and does it see the rights of others? */
 static const char inspect_sql[] =
     "SELECT /* dlock looks at the database first, for this user has many rights */ "
     "DATABASE() IS NULL OR (NOT " HAS_VIEW " AND CASE WHEN " SEES_RIGHTS
     " THEN NOT " IS_OWNED_BY_OTHERS " ELSE NOT " HAS_INVOKER " AND NOT " HAS_DANGEROUS
-    " END)";
+    " END), " SEES_RIGHTS;
 
-const struct question rights_question = {.text = inspect_sql, .fields = 1};
+/*
+ * The same for rights on *.* of MariaDB's roles, which information_schema does not list.
+ * Whoever sees the rights of others may read this.
+ */
+static const char inspect_roles_sql[] =
+    "SELECT DATABASE() IS NULL OR NOT EXISTS (SELECT 1 FROM mysql.user WHERE is_role = 'Y' "
+    "AND Super_priv <> 'Y' AND 'Y' IN (Create_routine_priv, Alter_routine_priv, "
+    "Create_view_priv, Create_priv, Alter_priv, Drop_priv, Insert_priv, Update_priv)), TRUE";
+
+const struct question rights_question = {.text = inspect_sql, .fields = 2};
+const struct question rights_of_roles_question = {.text = inspect_roles_sql, .fields = 2};
 
 enum rc
-rights_judge(const struct sql *db, struct answer *a, struct fault *f)
+rights_judge(const struct sql *db, struct answer *a, bool *sees, struct fault *f)
 {
 	struct row row = answer_next(a);
 	bool fine;
 
-	if (!row_boolean(&row, 0, &fine))
+	if (!row_boolean(&row, 0, &fine) || !row_boolean(&row, 1, sees))
 		return fault_set(
 		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", db->where);
 	if (fine)

@@ -7,7 +7,8 @@
  * (any right on *.*, on another database, or a role) uses nothing there unless
  *
  *  1. the procedures are an administrator's (SUPER) or its own, no table is a view, and
- *  2. nobody else may create or alter any of it.
+ *  2. nobody else may create or alter any of it, be it by writing the tables of the database
+ *     mysql, in which procedures and rights are kept.
  *
  * Who has which rights only those see who may read the database mysql.  Others who have no
  * dangerous rights on *.* look at what is there alone: a procedure of somebody else's that
@@ -38,10 +39,15 @@
 	"OR EXISTS (SELECT 1 FROM information_schema.schema_privileges WHERE " RIGHTS_IS_ME \
 	" AND NOT REPLACE(table_schema, '\\\\', '') <=> DATABASE()) " \
 	"OR EXISTS (SELECT 1 FROM information_schema.table_privileges WHERE " RIGHTS_IS_ME \
+	" AND NOT table_schema <=> DATABASE()) " \
+	"OR EXISTS (SELECT 1 FROM information_schema.column_privileges WHERE " RIGHTS_IS_ME \
 	" AND NOT table_schema <=> DATABASE()))"
 
-/* For who has, a question; and what its answer means: RC_CONFIG: nothing there may be used. */
-extern const struct question rights_question;
-enum rc rights_judge(const struct sql *, struct answer *, struct fault *);
+/*
+ * For a user that has them, a question; and another one for a user that sees the rights of
+ * others on MariaDB.  What an answer means: RC_CONFIG: nothing there may be used.
+ */
+extern const struct question rights_question, rights_of_roles_question;
+enum rc rights_judge(const struct sql *, struct answer *, bool *sees, struct fault *);
 
 #endif

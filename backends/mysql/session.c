@@ -398,16 +398,28 @@ session_read_only(struct sql *db, struct fault *f)
 	    "%s is read-only, perhaps a replica: a lock needs the primary", s->db->where);
 }
 
+static enum rc
+ask_of_rights(struct session *s, const struct question *q, bool *sees, instant until,
+    struct fault *f)
+{
+	struct answer a = {.db = NULL};
+	enum rc rc = session_exec(s->db, q, until, &a, f);
+
+	if (rc == RC_OK)
+		rc = rights_judge(s->db, &a, sees, f);
+	answer_drop(&a);
+	return rc;
+}
+
 /* Our user has rights beyond the database: may it use what is there? */
 static enum rc
 inspect_rights(struct session *s, instant until, struct fault *f)
 {
-	struct answer a = {.db = NULL};
-	enum rc rc = session_exec(s->db, &rights_question, until, &a, f);
+	bool sees = false;
+	enum rc rc = ask_of_rights(s, &rights_question, &sees, until, f);
 
-	if (rc == RC_OK)
-		rc = rights_judge(s->db, &a, f);
-	answer_drop(&a);
+	if (rc == RC_OK && sees && s->server.is_mariadb)
+		rc = ask_of_rights(s, &rights_of_roles_question, &sees, until, f);
 	return rc;
 }
 

@@ -124,7 +124,8 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 {
 	static const char *const parts[] = {
 	    "host", "hostaddr", "port", "dbname", "user", NULL};
-	PGconn *conn = resolve_login(c);
+	PGconn *resolved = c->pgconn ? NULL : resolve_login(c);
+	PGconn *conn = c->pgconn ? c->pgconn : resolved;
 	PQconninfoOption *options = conn ? c->pq->conninfo(conn) : NULL;
 	size_t found = 0;
 
@@ -135,7 +136,7 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 				identity_add(id, parts[i], o->val);
 			}
 	c->pq->conninfoFree(options);
-	c->pq->finish(conn);
+	c->pq->finish(resolved);
 	return found
 	    ? RC_OK
 	    : fault_set(f, RC_CONFIG, "%s: libpq does not tell to whom it would connect",

@@ -115,11 +115,14 @@ pg_explain_absence(struct sql *db, instant until, bool *create, struct fault *f)
 static enum rc
 pg_explain_denial(const struct sql *db, struct fault *f)
 {
+	char said[sizeof f->text / 2]; /* which right it is */
+
+	(void)db;
+	snprintf(said, sizeof said, "%.300s", f->text);
 	return fault_set(f, RC_DENIED,
-	    "%s: this role may not use, or not create, the schema dlock; as its administrator run dlock "
-	    "help pg-schema "
-	    "| psql DATABASE, then GRANT USAGE ON SCHEMA dlock TO the role",
-	    db->where);
+	    "%s; as an administrator of the database run dlock help pg-schema | psql DATABASE, "
+	    "then GRANT USAGE ON SCHEMA dlock TO the role, and EXECUTE on a function that was taken from it",
+	    said);
 }
 
 /* ---- the driver ---- */

@@ -49,9 +49,10 @@
  * What breaks it: a clock that is set forward on a master (that is a vote forgotten; it
  * takes as many as are beyond a quorum in X's favour); eviction; a DEL by hand; a crash
  * that loses what was said to be written, or settings that are made durable while a master
- * is down; another client whose leases on the same keys are longer; a machine that
- * stands still between a look at the clock and the write it allows.  For all of these there
- * is the token.
+ * is down; a master that takes its data from a replica of its own and is a master again
+ * within the minute (what it keeps of this names P, too); another client whose leases on
+ * the same keys are longer; a machine that stands still between a look at the clock and the
+ * write it allows.  For all of these there is the token.
  */
 #include "redlock.h"
 

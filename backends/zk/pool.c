@@ -1,6 +1,8 @@
 /* pool.c - takes one of N leases beside kazoo's users. */
 #include "pool.h"
 
+#include "stranger.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,23 +167,45 @@ look(struct pool *p, struct lists *l, struct fault *f)
 	return rc == RC_OK && missing ? lockdir_vanishes(&p->leases, f) : rc;
 }
 
-/* A node that is the place of a lock: its owner does not see our lease. */
+/* Beside the leases, where strangers are no leases of a kazoo's. */
 static enum rc
-refuse_locks(const struct pool *p, const struct call *list, struct fault *f)
+find_stranger(const struct pool *p, const struct queue *q, const char **ret,
+    instant until, struct fault *f)
 {
-	size_t n;
-	const char *const *names = call_names(list, &n);
+	struct node *own = p->turn->node;
+	const struct lockdir *before = own->dir;
+	enum rc rc;
 
-	for (size_t i = 0; i < n; i++) {
+	own->dir = &p->leases;
+	rc = stranger_find(p->turn, q, ret, until, f);
+	own->dir = before;
+	return rc;
+}
+
+/* A node that is the place of a lock, or that nobody knows: its owner does not see our lease. */
+static enum rc
+refuse_locks(
+    const struct pool *p, const struct call *list, instant until, struct fault *f)
+{
+	struct queue q = {.layout = p->leases.layout};
+	const char *found = NULL;
+	bool strange = false;
+	enum rc rc = RC_OK;
+
+	q.names = call_names(list, &q.n);
+	for (size_t i = 0; i < q.n && !found; i++) {
 		struct child c;
 
-		if (layout_is_permit(names[i]) ||
-		    (layout_of(names[i], &c) &&
+		if (layout_is_permit(q.names[i]) ||
+		    (layout_of(q.names[i], &c) &&
 			(c.what == CHILD_DLOCKS || c.what == CHILD_OTHERS)))
-			return lockdir_refuse(
-			    &p->leases, p->turn->node->session, names[i], NULL, f);
+			found = q.names[i];
+		strange = strange || queue_is_strange(q.layout, q.names[i]);
 	}
-	return RC_OK;
+	if (!found && strange)
+		rc = find_stranger(p, &q, &found, until, f);
+	return found ? lockdir_refuse(&p->leases, p->turn->node->session, found, NULL, f)
+		     : rc;
 }
 
 enum rc
@@ -192,7 +216,7 @@ pool_check(const struct pool *p, instant until, struct fault *f)
 	enum rc rc = call_await(list, until, &code, f);
 
 	if (rc == RC_OK)
-		rc = refuse_locks(p, list, f);
+		rc = refuse_locks(p, list, until, f);
 	call_drop(list);
 	return rc;
 }
@@ -209,7 +233,7 @@ judge(const struct pool *p, const struct lists *l, struct fault *f)
 		    p->leases.where, p->leases.path);
 	if (limit >= 0 && limit != (long)p->turn->claim->limit)
 		return refuse_limit(&p->leases, p->turn->claim, limit, f);
-	return refuse_locks(p, l->leases, f);
+	return refuse_locks(p, l->leases, turn_answer_by(p->turn), f);
 }
 
 /* ---- waiting ---- */
@@ -340,7 +364,7 @@ take_lease(
 	if (rc == RC_OK)
 		rc = call_await(list, until, &listed, f);
 	if (rc == RC_OK && *taken)
-		rc = refuse_locks(p, list, f);
+		rc = refuse_locks(p, list, until, f);
 	call_drop(multi);
 	call_drop(list);
 	return rc;

@@ -248,7 +248,7 @@ zk_identify(struct store *s, struct identity *id, struct fault *f)
 	identity_add(id, "user", user);
 	identity_number(id, "tls", z->ensemble.tls);
 	identity_add(id, "layout", z->dir.layout->name);
-	identity_add(id, "path", z->dir.path);
+	identity_add(id, "path", s->caps & ONE_LOCK ? z->dir.path : NULL);
 	return RC_OK;
 }
 

@@ -470,34 +470,51 @@ front_suspect(struct front *f, const struct msg *m)
 		    plan_name(f->plan, key, sizeof key), f->doubt.why,
 		    parse_duration_text(
 			m->number > 0 ? m->number : 0, left, sizeof left));
-	else if (!f->plan->show.quiet)
+	if ((!f->plan->show.verbose || f->run->body) && !f->plan->show.quiet)
 		f->doubt.warn_at = instant_now() + m->number / 2;
+}
+
+/* A hold has left its stderr to the script. */
+static void
+tell(const struct front *f, const char *text)
+{
+	if (f->run->body)
+		loss_warn(f->run, text);
+	else
+		say("%s", text);
 }
 
 static void
 warn(struct front *f)
 {
 	int64_t left = atomic_load(&f->shared->term_at) - instant_now();
-	char key[400], time[32];
+	char key[400], time[32], whom[64] = "the command is", text[1400];
 
 	f->doubt.warn_at = NEVER;
 	if (left <= 0 || atomic_load(&f->shared->stopping) ||
 	    atomic_load(&f->shared->end.finished))
 		return;
 	f->doubt.warned = true;
-	say("%s: %s; if no renewal succeeds, the command is stopped in %s",
-	    plan_name(f->plan, key, sizeof key), f->doubt.why,
+	if (run_guarded(f->run))
+		snprintf(whom, sizeof whom, "process %d and its descendants are",
+		    (int)f->run->body->outside.pid);
+	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
+	    plan_name(f->plan, key, sizeof key), f->doubt.why, whom,
 	    parse_duration_text(left, time, sizeof time));
+	tell(f, text);
 }
 
 static void
 front_trust(struct front *f)
 {
-	char key[400];
+	char key[400], text[450];
 
-	if (f->doubt.warned || f->plan->show.verbose)
-		say("%s: the lease was renewed after all",
-		    plan_name(f->plan, key, sizeof key));
+	snprintf(text, sizeof text, "%s: the lease was renewed after all",
+	    plan_name(f->plan, key, sizeof key));
+	if (f->doubt.warned)
+		tell(f, text);
+	else if (f->plan->show.verbose)
+		say("%s", text);
 	f->doubt.warn_at = NEVER;
 	f->doubt.warned = false;
 }

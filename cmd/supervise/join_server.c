@@ -45,7 +45,7 @@ join_server_open(struct join_server *s, const struct plan *p, pid_t root)
 	for (size_t i = 0; i < JOINS_MAX; i++)
 		s->peers[i].fd = -1;
 	s->used = s->present = 0;
-	s->out_of_fds = s->asked = s->identified = false;
+	s->out_of_fds = s->asked = false;
 	s->root = root;
 	s->listener = keeper_address_listen(s->address, p);
 	s->spares = p->cmd == CMD_HOLD;
@@ -173,26 +173,12 @@ tell_site(struct join_answer *a, const struct join_offer *o)
 	return join_site_write(a->site, o->plan->site.backend, o->site);
 }
 
-/* Which locks ours are: found out when that is asked for first, since few runs are. */
-static const struct identity *
-identify(struct join_server *s, const struct join_offer *o)
-{
-	struct fault f;
-
-	if (!s->identified)
-		s->identified = join_site_identify(&s->identity, o->plan->site.backend,
-				    o->site, &f) == RC_OK;
-	return s->identified ? &s->identity : NULL;
-}
-
 /* Are the keys asked for locks of the same place?  Where either is not known: no. */
 static bool
-is_same_place(
-    struct join_server *s, const struct join_ask *ask, const struct join_offer *o)
+is_same_place(const struct join_ask *ask, const struct join_offer *o)
 {
-	const struct identity *ours = *ask->identity ? identify(s, o) : NULL;
-
-	return ours && strncmp(ask->identity, ours->text, sizeof ask->identity) == 0;
+	return *ask->identity && o->identity &&
+	    strncmp(ask->identity, o->identity->text, sizeof ask->identity) == 0;
 }
 
 /*
@@ -219,11 +205,11 @@ find_keys(struct join_answer *a, const struct join_ask *ask, size_t n,
 
 /* A stranger is told that he is one, and only if he asks for what we have. */
 static void
-answer_peer(struct join_server *s, struct join_answer *a, const struct join_ask *ask,
-    size_t n, bool foreign, const struct join_offer *o)
+answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool foreign,
+    const struct join_offer *o)
 {
-	if (is_same_place(s, ask, o))
-		find_keys(a, ask, n, o, s->identity.one_lock);
+	if (is_same_place(ask, o))
+		find_keys(a, ask, n, o, o->identity->one_lock);
 	a->foreign = foreign && a->has;
 	if (foreign || !o->ours)
 		a->has = 0;
@@ -280,7 +266,7 @@ serve_peer(struct join_server *s, size_t i, const struct join_offer *offer, int6
 	}
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION &&
 	    is_same_backend(&ask, offer) && tell_site(&answer, offer)) {
-		answer_peer(s, &answer, &ask, n, s->peers[i].foreign, offer);
+		answer_peer(&answer, &ask, n, s->peers[i].foreign, offer);
 		refuse_one_more(s, &answer, held || ask.verb != JOIN_HOLD);
 		if (answer.has && ask.keep > *keep)
 			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;

@@ -28,8 +28,6 @@ struct join_server {
 	bool spares; /* for a hold one is kept, by which whoever releases it is heard */
 	int spare;   /* that one; -1: it is not there, or in use */
 	char address[KEEPER_BYTES]; /* for DLOCK_KEEPER */
-	bool identified;            /* `identity` says which locks ours are */
-	struct identity identity;
 	struct {
 		int fd; /* -1: free */
 		bool holds;
@@ -56,6 +54,7 @@ nfds_t join_server_poll(const struct join_server *, struct pollfd *set);
 struct join_offer {
 	const struct plan *plan; /* whose keys, and of which kind they are held */
 	const struct site *site;
+	const struct identity *identity; /* which locks they are; NULL: not known */
 	bool ours;
 	instant sent;
 	int64_t lease, pace;

@@ -58,6 +58,22 @@ wait_for_nothing(struct host *h, int fd, short events, instant until)
 }
 
 enum rc
+join_site_identify_store(
+    struct identity *id, const struct backend *b, struct store *s, struct fault *f)
+{
+	enum rc rc;
+
+	identity_begin(id, b->name);
+	id->one_lock = s->caps & ONE_LOCK;
+	rc = s->backend->identify
+	    ? s->backend->identify(s, id, f)
+	    : fault_set(f, RC_CONFIG, "%s cannot tell which locks it has", s->where);
+	if (rc == RC_OK && !identity_is_whole(id))
+		return fault_set(f, RC_CONFIG, "too long to be compared");
+	return rc;
+}
+
+enum rc
 join_site_identify(struct identity *id, const struct backend *b, const struct site *site,
     struct fault *f)
 {
@@ -71,14 +87,8 @@ join_site_identify(struct identity *id, const struct backend *b, const struct si
 	rc = b->open(&s, &nobody, site, f);
 	if (rc != RC_OK)
 		return rc;
-	identity_begin(id, b->name);
-	id->one_lock = s->caps & ONE_LOCK;
-	rc = s->backend->identify
-	    ? s->backend->identify(s, id, f)
-	    : fault_set(f, RC_CONFIG, "%s cannot tell which locks it has", s->where);
+	rc = join_site_identify_store(id, b, s, f);
 	s->backend->close(s);
-	if (rc == RC_OK && !identity_is_whole(id))
-		return fault_set(f, RC_CONFIG, "too long to be compared");
 	return rc;
 }
 

@@ -25,6 +25,10 @@ bool join_site_write(char *out, const struct backend *, const struct site *);
 enum rc join_site_identify(
     struct identity *, const struct backend *, const struct site *, struct fault *);
 
+/* The same of a store of that backend: one that was just opened, or was just granted its lock. */
+enum rc join_site_identify_store(
+    struct identity *, const struct backend *, struct store *, struct fault *);
+
 /* What has been told.  Owned by whoever owns the struct site that may point into it. */
 struct join_site {
 	bool due;    /* the plan has none of its own, and nobody has told one yet */

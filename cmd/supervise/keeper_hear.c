@@ -251,6 +251,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 	struct join_offer offer = {
 	    .plan = k->plan,
 	    .site = &k->lock.site,
+	    .identity = k->lock.identified ? &k->lock.identity : NULL,
 	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
 	    .sent = k->keep.lease.sent,
 	    .lease = k->keep.lease.length,

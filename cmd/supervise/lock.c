@@ -142,14 +142,32 @@ note_parts(struct lock *l)
 	}
 }
 
+/*
+ * Which locks they are is found out now: what leads to them (a link, a service, an option
+ * file) may lead elsewhere when somebody wants to join.
+ */
+static void
+note_identity(struct lock *l)
+{
+	struct fault f;
+
+	if (l->nested)
+		l->identity = l->joined.identity;
+	l->identified = l->nested ||
+	    join_site_identify_store(&l->identity, l->plan->site.backend, l->store, &f) ==
+		RC_OK;
+}
+
 enum rc
 lock_acquire(struct lock *l, instant until, struct fault *f)
 {
 	enum rc rc = l->store->backend->lock->acquire(
 	    l->store, &l->claim, until, &l->grant, f);
 
-	if (rc == RC_OK)
+	if (rc == RC_OK) {
 		note_parts(l);
+		note_identity(l);
+	}
 	return rc;
 }
 

@@ -22,6 +22,8 @@ struct lock {
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
 	struct join_part parts[KEYS_MAX]; /* of it, for each key */
+	bool identified;                  /* `identity` says which locks were granted */
+	struct identity identity;
 };
 
 /* plan, host, owner and record outlive it. */

@@ -1,8 +1,9 @@
 /*
- * loss.h - tells a script that its hold is lost, before it is stopped.
+ * loss.h - tells a script that its hold is not renewed, and before it is stopped, that it is
+ * lost.
  *
  * By then nobody of dlock has a descriptor of the script's, for that would keep its pipes
- * open.  What the process has as its stderr at that moment is opened anew, if it is what
+ * open.  What the process has as its stderr at that moment is written to, if it is what
  * hold had when it was started, or a terminal.
  */
 #ifndef DLOCK_LOSS_H
@@ -18,5 +19,8 @@ void loss_note_stderr(struct body *);
  * Never blocks.  `words` are the backend's.
  */
 void loss_tell(const struct run *, const struct ending *, const char *words);
+
+/* A line with this text to the same place.  Never blocks. */
+void loss_warn(const struct run *, const char *text);
 
 #endif

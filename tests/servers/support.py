@@ -137,16 +137,46 @@ def is_alive(pid):
     return found is not None and found[1] not in "ZX"
 
 
+def born_of(pid):
+    """All its children, the dead ones that it has not reaped, too.
+
+    The kernel may pass over one while another ends, so it is asked until it has said the same twice.
+    """
+    def read():
+        found = set()
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    fd = os.open(f"/proc/{pid}/task/{task}/children", os.O_RDONLY)
+                    try:
+                        while text := os.read(fd, 65536):
+                            found.update(int(child) for child in text.split())
+                    finally:
+                        os.close(fd)
+        return found
+
+    last, found = None, read()
+    while found != last:
+        last, found = found, read()
+    return found
+
+
 def children_of(pid):
     """Living children, in order of their pids."""
-    return [p for p, parent in sorted(parents_of_all().items()) if parent == pid]
+    return sorted(child for child in born_of(pid) if is_alive(child))
 
 
-def descendants_of(pid, parents=None):
-    parents, found, new = parents or parents_of_all(), set(), {pid}
+def descendants_of(pid, parents=None, but=()):
+    """The living ones; `parents` as parents_of_all() has them; nothing at or below `but`."""
+    if parents is None:
+        below = lambda p: {c for c in born_of(p) if is_alive(c)}
+    else:
+        below = lambda p: {c for c, parent in parents.items() if parent == p}
+    found, new = set(), [pid]
     while new:
-        new = {p for p, parent in parents.items() if parent in new} - found
-        found |= new
+        children = below(new.pop()) - found - set(but)
+        found |= children
+        new += children
     return sorted(found)
 
 
@@ -176,19 +206,9 @@ def adopt_orphans():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def pids():
-    return {int(entry) for entry in os.listdir("/proc") if entry.isdigit()}
-
-
 def leftovers(before):
-    """Processes below us that are new since pids() was `before`, but for a server's.
-
-    Only of the new ones more is read than the number: there are hundreds of others.
-    """
-    found = {pid: stat_of(pid) for pid in pids() - before}
-    parents = {pid: stat[2] for pid, stat in found.items() if stat and stat[1] not in "ZX"}
-    allowed = {p for server in servers for p in (server, *descendants_of(server, parents))}
-    return [p for p in descendants_of(os.getpid(), parents) if p not in allowed]
+    """Processes below us that were not there `before`, but for servers and what is below them."""
+    return [p for p in descendants_of(os.getpid(), but=servers) if p not in before]
 
 
 def cwd_of(pid):
@@ -238,9 +258,11 @@ class Completed:
 
 
 def told_at_the_end(stderr):
-    """Without the lines that tell of renewals that fail, and of one that has succeeded at last."""
+    """Without the lines that tell of renewals that fail, of one that has succeeded at last, and of a wait that was long."""
     told = ("; if no renewal succeeds, ", "the lease was renewed after all")
-    return "".join(line for line in stderr.splitlines(keepends=True) if not any(t in line for t in told))
+    waited = ("dlock: waiting ", "dlock: got ")
+    return "".join(line for line in stderr.splitlines(keepends=True)
+                   if not line.startswith(waited) and not any(t in line for t in told))
 
 
 class Late:

@@ -4,6 +4,7 @@
 import contextlib
 import glob
 import importlib.util
+import itertools
 import os
 import pathlib
 import random
@@ -30,8 +31,8 @@ from redis_dialects import SOME_DIALECT_PLACES
 from redis_forms import REDIS_PLACES
 from redis_tls import RedisTlsPlace
 from redlock import RedlockPlace, RedlockTlsPlace
-from support import (DLOCK, FULL, LACKS, OTHER_PLACES, PLACES, ROOT, SERVER_BACKENDS, WANTED, Dlock, Server, adopt_orphans,
-                     is_in_the_background, kill, leftovers, making, pids, place_id, places, stat_of)
+from support import (DLOCK, FULL, LACKS, OTHER_PLACES, PLACES, ROOT, SERVER_BACKENDS, WANTED, Dlock, Server, adopt_orphans, born_of,
+                     is_in_the_background, kill, leftovers, making, place_id, places, stat_of)
 from table import Results, outcome, scenario
 import workers
 from zk import ZkPlace
@@ -190,7 +191,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     """After each test, no process that it brought into the world is left."""
-    before = pids()
+    before = {*leftovers(()), *born_of(os.getpid())}
     yield
     end, told = time.monotonic() + 10, set()  # keepers may still be releasing
     while leftovers(before) and time.monotonic() < end:
@@ -208,11 +209,20 @@ def nothing_is_left():
 
 def _reap_adopted(before):
     """Collects orphans that became ours, but no child that a Popen waits for."""
-    for pid in pids() - before:
+    for pid in born_of(os.getpid()) - before:
         found = stat_of(pid)
-        if found and found[1] == "Z" and found[2] == os.getpid():
+        if found and found[1] == "Z":
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
+
+
+numbers = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request, tmp_path_factory):
+    """As pytest's own, which looks through the directories of all tests before it makes another one."""
+    return tmp_path_factory.mktemp(f"{re.sub(r'[^0-9A-Za-z]', '_', request.node.name)[:30]}{next(numbers)}", numbered=False)
 
 
 @pytest.fixture

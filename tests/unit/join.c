@@ -24,12 +24,15 @@ struct outer {
 	struct site site;
 	struct join_offer offer;
 	struct join_part parts[KEYS_MAX];
+	struct identity identity;
 };
 
 static void
 open_outer(struct outer *o, const char *key, const char *url,
     const struct setting *settings, size_t n)
 {
+	struct fault f;
+
 	*o = (struct outer){
 	    .plan = {.keys = {key},
 		.nkeys = 1,
@@ -40,6 +43,8 @@ open_outer(struct outer *o, const char *key, const char *url,
 	o->offer.plan = &o->plan;
 	o->offer.site = &o->site;
 	o->offer.parts = o->parts;
+	if (join_site_identify(&o->identity, o->plan.site.backend, &o->site, &f) == RC_OK)
+		o->offer.identity = &o->identity;
 	join_server_open(&o->server, &o->plan, getpid());
 	assert_true(o->server.listener >= 0);
 }

@@ -1,12 +1,13 @@
-// Goal of this file: Mutex of redis-semaphore.
+// Goal of this file: Mutex of redis-semaphore, or its Semaphore of one permit.
 'use strict';
 
 const { LEASE, load, port, serve } = require('./serve');
-const { Mutex } = load('redis-semaphore');
+const { Mutex, Semaphore } = load('redis-semaphore');
 const client = new (load('ioredis'))(port);
 
 serve(async (name, blocking) => {
   const attempts = blocking ? Number.POSITIVE_INFINITY : 1;
-  const mutex = new Mutex(client, name, { acquireAttemptsLimit: attempts, acquireTimeout: LEASE, lockTimeout: LEASE });
-  return await mutex.tryAcquire() ? () => mutex.release() : null;
+  const options = { acquireAttemptsLimit: attempts, acquireTimeout: LEASE, lockTimeout: LEASE };
+  const lock = process.argv[4] === 'semaphore' ? new Semaphore(client, name, 1, options) : new Mutex(client, name, options);
+  return await lock.tryAcquire() ? () => lock.release() : null;
 });

@@ -84,6 +84,7 @@ def test_what_can_be_planted_later_is_refused_now(dlock, mysql_db, mode):
 
 
 RIGHTS = ["CREATE ROUTINE ON {}.*", "ALTER ROUTINE ON {}.*", "CREATE VIEW, DROP ON {}.dlock_grants", "CREATE ROUTINE ON *.*"]
+WRITES = ["INSERT, UPDATE ON mysql.proc", "UPDATE ON mysql.*", "INSERT ON *.*"]  # where procedures and rights are kept
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -100,12 +101,28 @@ def test_an_administrator_has_a_database_of_its_own(dlock, mysql_server, request
     mysql_server.ask(f"GRANT SELECT, INSERT, DELETE, EXECUTE ON {own.name}.* TO bob@'%'")
     assert is_free(dlock, root, mode=mode)
     assert is_free(dlock, mysql_url(own.port, "bob", own.name), mode=mode)
-    for right in RIGHTS:
-        right = right.format(own.name)
-        assert run(dlock, root, "-n", mode=mode).status == 0
-        mysql_server.ask(f"GRANT {right} TO bob@'%'")
-        assert_refused(run(dlock, root, "-n", mode=mode), 78, SAYS)
-        mysql_server.ask(f"REVOKE {right} FROM bob@'%'")
+    mysql_server.ask("CREATE OR REPLACE ROLE planters")
+    request.addfinalizer(lambda: mysql_server.ask("DROP ROLE planters"))
+    mysql_server.ask("GRANT planters TO bob@'%'")
+    for who in ("bob@'%'", "planters"):
+        for right in RIGHTS + WRITES:
+            right = right.format(own.name)
+            assert run(dlock, root, "-n", mode=mode).status == 0
+            mysql_server.ask(f"GRANT {right} TO {who}")
+            assert_refused(run(dlock, root, "-n", mode=mode), 78, SAYS)
+            mysql_server.ask(f"REVOKE {right} FROM {who}")
+
+
+def test_a_right_on_a_column_elsewhere_is_one_beyond_the_database(dlock, mysql_server, mysql_db, request, seen):
+    """A planted procedure could use it."""
+    mysql_server.ask("CREATE OR REPLACE USER writer@'%'")
+    request.addfinalizer(lambda: mysql_server.ask("DROP USER writer@'%'"))
+    mysql_server.ask(f"GRANT EXECUTE ON `{mysql_db.name}`.* TO writer@'%'")
+    mysql_server.ask("GRANT INSERT (who, what) ON secret.seen TO writer@'%'")
+    assert run(dlock, mysql_db.url).status == 0
+    plant_procedures(mysql_db)
+    assert_refused(run(dlock, mysql_url(mysql_db.port, "writer", mysql_db.name), "-n"), 78, SAYS)
+    assert seen() == []
 
 
 def test_who_does_not_see_the_rights_of_others_sees_their_procedures(dlock, mysql_server, mysql_db, request, seen):

@@ -248,3 +248,41 @@ def test_a_page_again_and_again_is_no_end_of_a_look(dlock, mysql_db, make_mysql_
         done = subprocess.run([ADMIN, "mysql", url, "each"], capture_output=True, timeout=60, check=False)
         assert done.returncode in (0, 1) and b"\nrc " in b"\n" + done.stdout, (name, done)
     assert len(each(at)) == 3
+
+
+# ---- who may ----
+
+
+# What is there, and the words: each subcommand, as typed.
+TYPED = {
+    "run": ("", ("run", "-n", "-k", "job", "true"), 0),
+    "status": ("", ("status", "-k", "job"), 1),
+    "ls": ("", ("ls",), 0),
+    "wait": ("", ("wait", "-n", "-k", "job"), 0),
+    "freeze": ("", ("freeze", "-k", "job"), 0),
+    "thaw": ("frozen", ("thaw", "-y", "-k", "job"), 0),
+    "break": ("held", ("break", "-y", "-w", "0", "-k", "job"), 75),
+    "break --force": ("held", ("break", "-y", "--force", "-k", "job"), 0),
+}
+
+
+@pytest.mark.parametrize("scene", TYPED)
+def test_the_right_of_the_manual_is_needed_and_suffices(dlock, mysql_db, scene):
+    there, words, status = TYPED[scene]
+    own, place = At(mysql_db.url), At(mysql_url(mysql_db.port, "poor", mysql_db.name))
+    assert run(dlock, mysql_db.url).status == 0  # this makes the procedures
+    if there == "held":
+        dlock.hold(own, "job")
+    elif there == "frozen":
+        assert dlock.run("freeze", *own.words, "-k", "job").status == 0
+    mysql_db.ask("CREATE USER poor@'%'")
+    try:
+        mysql_db.ask(f"GRANT SELECT ON `{mysql_db.name}`.* TO poor@'%'")  # to enter it
+        done = dlock.run(words[0], *place.words, *words[1:])
+        assert done.status == 77 and "GRANT EXECUTE ON" in done.stderr, done
+        mysql_db.ask(f"REVOKE SELECT ON `{mysql_db.name}`.* FROM poor@'%'")
+        mysql_db.ask(f"GRANT EXECUTE ON `{mysql_db.name}`.* TO poor@'%'")
+        done = dlock.run(words[0], *place.words, *words[1:])
+        assert done.status == status, done
+    finally:
+        mysql_db.ask("DROP USER poor@'%'")

@@ -633,6 +633,40 @@ def test_the_rights_of_a_run_are_enough(dlock, db, worker):  # noqa: F811
     assert each(at) == []
 
 
+# What is there, the words, and the functions that they cannot do without.
+TYPED = {
+    "run": ("", ("run", "-n", "-k", "job", "true"), ["take_unclaimed"]),
+    "status": ("", ("status", "-k", "job"), ["list_claims", "last_run"]),
+    "ls": ("", ("ls",), ["list_claims"]),
+    "wait": ("", ("wait", "-n", "-k", "job"), ["list_claims"]),
+    "freeze": ("", ("freeze", "-k", "job"), ["freeze"]),
+    "thaw": ("frozen", ("thaw", "-y", "-k", "job"), ["list_claims", "thaw"]),
+    "break": ("held", ("break", "-y", "-w", "0", "-k", "job"), ["list_claims", "ask_back"]),
+    "break --force": ("held", ("break", "-y", "--force", "-k", "job"), ["list_claims", "take_away"]),
+}
+
+
+@pytest.mark.parametrize("scene", TYPED)
+def test_each_function_can_be_kept_from_a_role(dlock, db, worker, scene):  # noqa: F811
+    """Who lacks it is told which, and does nothing; who has all does all."""
+    there, words, functions = TYPED[scene]
+    psql(db, schema_sql(dlock))
+    db.ask("GRANT USAGE ON SCHEMA dlock TO worker")
+    own, place = At(pg_url(db.port, "postgres", db.name)), At(worker)
+    if there == "held":
+        dlock.hold(own, "job")
+    elif there == "frozen":
+        assert dlock.run("freeze", *own.words, "-k", "job").status == 0
+    for function in functions:
+        name, = [name for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"
+                                          f" AND proname = '{function}'")]
+        db.ask(f"REVOKE EXECUTE ON FUNCTION {name} FROM PUBLIC")
+        done = dlock.run(words[0], *place.words, *words[1:])
+        assert done.status == 77 and f"function {function}'" in done.stderr and "EXECUTE" in done.stderr, done
+        db.ask(f"GRANT EXECUTE ON FUNCTION {name} TO PUBLIC")
+    assert dlock.run(words[0], *place.words, *words[1:]).status == {"status": 1, "break": 75}.get(scene, 0)
+
+
 def test_no_owner_is_shown_to_anybody(dlock, db, at):
     """Who knew it could release."""
     dlock.hold(at, "job", *ENDLESS)

@@ -95,7 +95,8 @@ JOINS = {
 
 # Whose locks have no form that dlock knows: it must not run beside them.
 STRANGERS = {
-    "symfony-redis": Join("redis", "symfony_lock.php redis"),  # a sorted set
+    "symfony-redis": Join("redis", "symfony_lock.php redis"),  # a sorted set, as is that of the next
+    "npm-redis-semaphore-of-one": Join("redis", "redis_semaphore.js semaphore", lambda name: f"semaphore:{name}"),
 }
 
 
@@ -149,7 +150,7 @@ def make_client(request, nothing_is_left):
 def marks_of(join):
     """That of its server, if that has one."""
     marks = [getattr(pytest.mark, join.server)] if join.server != "memcached" else []
-    return marks + ([pytest.mark.skip(reason="make interop-node runs these")] if join.program.endswith(".js") and not MODULES else [])
+    return marks + ([pytest.mark.skip(reason="make interop-node runs these")] if ".js" in join.program and not MODULES else [])
 
 
 def each(joins):

@@ -7,7 +7,9 @@
 # that had just restarted counted.
 
 import os
+import pathlib
 import random
+import re
 import signal
 import threading
 import time
@@ -17,9 +19,10 @@ import pytest
 from hostile import array
 from proxy import DOWN, UP
 from redlock import DURABLE, FORGETFUL, RUN, compile_clock, seconds_of
-from support import DLOCK, PATIENCE, At, boottime, size, spent, wait_for
+from support import DLOCK, PATIENCE, ROOT, At, boottime, size, spent, wait_for
 from witness import check_seen, compile_witness, read_seen
 
+MANUAL = pathlib.Path(ROOT, "man/dlock-backends.7").read_text(encoding="utf-8")
 ONCE = ("-n", "-k", "job", "--", "true")
 LEASE = ("-t", "3s")
 SECONDS = float(os.environ.get("DLOCK_SOAK_REDLOCK", "600"))  # of the long runs
@@ -492,12 +495,13 @@ def test_settings_count_as_they_were_at_the_first_meeting(dlock, make_masters):
 
 def test_permissions_that_do(dlock, masters):
     """As dlock-backends(7) has them."""
-    holders = "eval evalsha time info get set del pttl pexpire hget hset hdel exists lpush ltrim blpop ping config|get".split()
-    watchers = "eval_ro evalsha_ro time get hget pttl exists scan".split()
+    holders, watchers = (re.findall(rf"^ACL SETUSER {user} on >password (.*?)(?=^ACL|^\.Ed)", MANUAL, re.M | re.S)[-1].split()
+                         for user in ("dlock", "watcher"))
+    assert "+info" in holders and "~dlock:*" in holders
     for server in masters.all:
-        for user, commands, keys in (("holder", holders, "~dlock:*"), ("watcher", watchers, "%R~dlock:*")):
-            server.client().execute_command("ACL", "SETUSER", user, "on", ">any", keys, *("+" + c for c in commands))
-    at, watch = (At(masters.url.replace("//", f"//{user}:any@")) for user in ("holder", "watcher"))
+        for user, rules in (("holder", holders), ("watcher", watchers), ("both", holders + watchers)):
+            server.client().execute_command("ACL", "SETUSER", user, "on", ">any", *rules)
+    at, watch, both = (At(masters.url.replace("//", f"//{user}:any@")) for user in ("holder", "watcher", "both"))
     holder = dlock.hold(at, "job", *LEASE)
     waiter = dlock.contend(at, "job", *LEASE)
     masters.listener()
@@ -506,7 +510,11 @@ def test_permissions_that_do(dlock, masters):
     masters[0].client().delete("dlock:{job}:redlock")
     time.sleep(2)
     assert holder.finish().status == 0
-    assert waiter.held().finish().status == 0
+    waiter.held()
+    for place in (at, watch):
+        assert dlock.run("break", *place.words, "-y", "-w", "0", "-k", "job").status == 77
+    assert dlock.run("break", *both.words, "-y", "-k", "job").status == 0
+    assert waiter.wait().status == 79
 
 
 def test_a_vote_that_is_gone_is_not_a_master_that_does_not_answer(dlock, masters):
@@ -621,7 +629,8 @@ def test_a_release_that_was_heard_is_no_loss_though_it_was_asked_back(dlock, mak
         return tap
 
     holder = dlock.hold(masters.at(**{f"m{i}": p.port for i, p in enumerate(proxies)}), "job", "-t", "60s")
-    for server, owner in zip(masters.all, masters.votes()):
+    votes = wait_for(lambda: (votes := masters.votes()) and all(votes) and votes, what="the vote of the last one, too")
+    for server, owner in zip(masters.all, votes):
         server.client().hset("dlock:{job}:redlock-data", mapping={"marked": owner, "mark": '{"who":"carol"}'})
     for proxy in proxies:
         proxy.tap = tap_of(proxy)

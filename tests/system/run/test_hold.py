@@ -9,6 +9,7 @@ import re
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -636,17 +637,25 @@ def all_end(script):
     wait_for(lambda: not [p for p in script.all if is_alive(p)], what="all of them to end")
 
 
+def was_told_of_the_loss(script, where):
+    """In one line, by whoever stopped it: before that, since nothing can be written to what has ended."""
+    line, = [line for line in script.stderr().splitlines() if line.startswith("dlock: lost ")]
+    return line.startswith(f"dlock: lost {where.key()}: ")
+
+
 def test_keeper_is_killed(family, where, dlock):
     began = boottime()
     kill(family.keeper)
     all_end(family)
     assert spent(began) < 2.5 + 5
+    assert was_told_of_the_loss(family, where)
     becomes_free(dlock, where)
 
 
 def test_keeper_is_frozen(family, where, dlock):
     kill(family.keeper, signal.SIGSTOP)
     all_end(family)
+    assert was_told_of_the_loss(family, where)
     assert where.lease_ends is False or family.has("term")
     becomes_free(dlock, where)
 
@@ -723,6 +732,23 @@ def test_a_short_outage(start, leased, own_redis):
     assert script.mark("released") == "0"
 
 
+def test_renewals_that_fail_are_told_to_the_script(start, leased, own_redis):
+    """Once, while there is time to do something about it, and once when it is over."""
+    leased.server = own_redis
+    script = start('$D hold -k "$K" -t 15 --grace 300ms --pid $$ >/dev/null\nmark held\n'
+                   'while [ ! -e ${0%script}go ]; do sleep 0.1; done\n', leased)
+    script.mark("held")
+    own_redis.pause()
+    wait_for(script.stderr, what="a warning")
+    own_redis.resume()
+    wait_for(lambda: script.stderr().count("\n") > 1, what="the end of it")
+    (script.directory / "go").touch()
+    status, _, err = script.wait()
+    warned, renewed = err.splitlines()
+    assert status == 0 and f"; if no renewal succeeds, process {script.pid} and its descendants are stopped in " in warned, err
+    assert renewed == f"dlock: {leased.key()}: the lease was renewed after all"
+
+
 def test_a_long_outage(start, leased, own_redis):
     leased.server = own_redis
     script = start(FAMILY.replace("mark term;", "$D release \"$H\"; mark term $?;")
@@ -760,6 +786,32 @@ def test_taken_away(start, where, dlock):
     status, _, err = script.wait()
     assert -status in (signal.SIGTERM, signal.SIGKILL)
     assert err.startswith(f"dlock: lost {where.key()}: it was taken away while it was held") and err.count("\n") == 1, err
+
+
+def test_a_loss_is_not_written_over(start, where, dlock):
+    """What the script writes next to its file comes behind that line."""
+    script = start(f"""trap 'echo "that was it" >&2; exit 3' TERM
+$D hold -k "$K" -t 6 >/dev/null
+echo begun >&2
+mark held
+{SLEEP.replace("sleep 1", "sleep 0.1")}""", where)
+    script.mark("held")
+    assert dlock.run("break", *where.words, "-y", "-k", where.key()).status == 0
+    status, _, err = script.wait()
+    begun, loss, *_, last = err.splitlines()  # the shell may say that its sleep was ended
+    assert (status, begun, last) == (3, "begun", "that was it") and loss.startswith(f"dlock: lost {where.key()}: "), err
+
+
+def test_a_loss_is_told_on_a_socket(start, where):
+    """As a service of systemd has it."""
+    ours, its = socket.socketpair()
+    with ours, its:
+        ours.settimeout(PATIENCE)
+        script = start(f'$D hold -k "$K" -t 3 >/dev/null\nmark held\n{SLEEP}', where, stderr=its)
+        script.mark("held")
+        where.take_away([where.key()], where.key())
+        assert ours.recv(1000).decode().startswith(f"dlock: lost {where.key()}: ")
+        script.popen.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("to", ["closed", "another file"])
@@ -1009,7 +1061,8 @@ def test_released_too_late(where, sleeper, hold, dlock):
     p.wait(PATIENCE)
     result = dlock.run("release", handle)
     assert result.status == 79 and f"process {p.pid} and its descendants were stopped" in result.stderr, result
-    assert dlock.run("release", handle).status == 1
+    again = dlock.run("release", handle)
+    assert again.status == 1 and "or it was lost more than a minute ago" in again.stderr, again
 
 
 def test_waiting_for_a_late_release_costs_nothing(hold, where, dlock):

@@ -168,6 +168,50 @@ def test_another_option_file(dlock, mysql_server, tmp_path):
         b.drop()
 
 
+# ---- what leads elsewhere by now ----
+
+
+def after(dlock, change, outer, inner, held, env=None):
+    """The outcome of a run below another one, when a command has changed something since that one was granted its lock."""
+    command = f'{change} && exec "$@"'
+    return dlock.run("run", *outer, "-k", "job", "--", "sh", "-c", command, "sh", DLOCK, "run", "-v", "-n", *inner, "-k", "job", "--", *look(held),
+                     env=env, events=False)
+
+
+@pytest.mark.parametrize("several", [[], ["-k", "more"]], ids=["one key", "two keys"])
+def test_a_link_that_leads_to_another_directory_by_now(dlock, tmp_path, several):
+    """As `current` does in the midst of a deployment.  Others find the new one as the inner run does."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir(mode=0o700)
+    (tmp_path / "current").symlink_to("a")
+    current = ["-u", f"file://{tmp_path}/current"]
+    turn = f"ln -sfn b {tmp_path}/current"
+    result = after(dlock, turn, [*current, *several], current, ["-u", f"file://{tmp_path}/b"])
+    assert "is held" in result.stdout and "enclosing" not in result.stderr, result
+    assert result.status == 79  # whoever comes now does not see the outer lock
+
+
+def test_a_service_that_leads_to_another_database_by_now(dlock, two, tmp_path):
+    (a, b), env = two
+    services = tmp_path / "services"
+    services.write_text(f"[s]\nhost=127.0.0.1\nport={env['PGPORT']}\nuser=app\ndbname={a.name}\n")
+    env, words = {"PGSERVICEFILE": str(services), "PGSERVICE": "s"}, ["-b", "pg"]
+    assert joined(after(dlock, "true", words, words, ["-u", a.url], env))
+    assert_own_lock(after(dlock, f"sed -i s/{a.name}/{b.name}/ {services}", words, words, ["-u", b.url], env))
+
+
+def test_an_option_file_that_leads_to_another_database_by_now(dlock, mysql_server, tmp_path):
+    a, b = mysql_server.database(), mysql_server.database()
+    try:
+        env = option_file(tmp_path / "a", a)
+        named = ["-b", "mysql", "-O", "mode=named"]
+        change = f"sed -i s/{a.name}/{b.name}/ {tmp_path}/a/.my.cnf"
+        assert_own_lock(after(dlock, change, named, named, ["-u", b.url, "-O", "mode=named"], env))
+    finally:
+        a.drop()
+        b.drop()
+
+
 # ---- another backend ----
 
 

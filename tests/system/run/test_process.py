@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -506,6 +507,10 @@ def test_renewals_that_fail_are_told_in_time(dlock, leased, own_redis, words):
         assert result.stderr == ""
     else:
         warned, renewed = result.stderr.splitlines()
+        left = held.events("suspect")[0]["left_ms"] / 1000
+        said = re.search(r"stopped in (?:(\d+)s|([\d.]+)s|(\d+)ms)", warned)
+        then = float(said[1] or said[2] or 0) + float(said[3] or 0) / 1000
+        assert 0.3 * left < then < 0.55 * left, (left, warned)  # at half of it
         assert leased.key() in warned and "; if no renewal succeeds, the command is stopped in " in warned
         assert renewed == f"dlock: {leased.key()}: the lease was renewed after all"
 

@@ -787,6 +787,51 @@ def test_who_may_look_but_not_touch(dlock, at):
         assert [e["kind"] for e in each(at)] == ["holder"]
 
 
+# What is there, the words, the rights on the lock's directory that they cannot do without, and the status with them.
+TYPED = {
+    "run": ("", ("run", "-n", "-k", "job", "--", "true"), ["read", "create"], 0),
+    "status": ("", ("status", "-k", "job"), ["read"], 1),
+    "wait": ("", ("wait", "-n", "-k", "job"), ["read"], 0),
+    "freeze": ("", ("freeze", "-k", "job"), ["create"], 0),
+    "thaw": ("frozen", ("thaw", "-y", "-k", "job"), ["read", "delete"], 0),
+    "break": ("held", ("break", "-y", "-w", "0", "-k", "job"), ["read"], 75),
+    "break --force": ("held", ("break", "-y", "--force", "-k", "job"), ["read", "delete"], 0),
+}
+
+
+@pytest.mark.parametrize("scene", TYPED)
+def test_the_rights_of_the_manual_are_needed_and_suffice(dlock, zk_server, scene):
+    """read, create and delete on the directory; the holder's own node is open."""
+    there, words, rights, status = TYPED[scene]
+    path = f"/rights-{scene.replace(' ', '')}"
+
+    def grant(*some):
+        acl = [make_digest_acl("root", "x", all=True), make_digest_acl("dlock", "password", **dict.fromkeys(some, True))]
+        if c.exists(path):
+            c.set_acls(path, acl)
+        else:
+            c.create(path, acl=acl)
+
+    def place(login):
+        return ["-u", zk_server.url.replace("zk://", f"zk://{login}@"), "-O", f"path={path}", "-O", "acl=open"]
+
+    with zk_server.client() as c:
+        c.add_auth("digest", "root:x")
+        grant()
+        if there == "held":
+            dlock.start("run", *place("root:x"), "-k", "job", "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
+        elif there == "frozen":
+            assert dlock.run("freeze", *place("root:x"), "-k", "job").status == 0
+        told = {}
+        for right in rights:
+            grant(*({"read", "create", "delete"} - {right}))
+            done = dlock.run(words[0], *place("dlock:password"), *words[1:])
+            told[right] = (done.status, "ACL" in done.stderr)
+        assert told == dict.fromkeys(rights, (77, True))
+        grant("read", "create", "delete")
+        assert dlock.run(words[0], *place("dlock:password"), *words[1:]).status == status
+
+
 def test_one_that_may_not_be_read_does_not_hide_the_others(dlock, at):
     dlock.hold(at, "b")
     with at.server.client() as c:
