@@ -7,7 +7,7 @@
  */
 #include "dial.h"
 
-#include "backends/common/identity.h"
+#include "backends/common/setting.h"
 #include "backends/common/task.h"
 
 #include <errno.h>

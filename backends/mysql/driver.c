@@ -14,7 +14,6 @@
 #include "errors.h"
 #include "session.h"
 
-#include "backends/common/identity.h"
 #include "backends/common/setting.h"
 #include "backends/mysql/schema.sql.h"
 #include "dial.h"

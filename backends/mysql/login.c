@@ -1,7 +1,6 @@
 /* login.c - where a MySQL or MariaDB server is, from a URL and settings. */
 #include "login.h"
 
-#include "backends/common/encode.h"
 #include "backends/common/url.h"
 
 #include <stdio.h>

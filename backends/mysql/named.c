@@ -99,7 +99,7 @@ named_take_token(struct sql *db, instant until, struct grant *g, struct fault *f
 	struct answer a = {.db = NULL};
 	uint64_t token;
 	enum rc rc = session_exec(
-	    db, &q, patience_answer(instant_now(), ASK_PATIENCE, until), &a, f);
+	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -262,8 +262,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	if (rc != RC_OK && was_broken_off(db))
 		rc = RC_OK;
 	if (rc == RC_OK && !*got)
-		return undo_wait(
-		    db, patience_answer(instant_now(), ASK_PATIENCE, until), f);
+		return undo_wait(db, retry_answer(instant_now(), ASK_PATIENCE, until), f);
 	return rc == RC_OK ? named_take_token(db, until, g, f) : rc;
 }
 
@@ -289,7 +288,7 @@ try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	enum rc rc = try_name(db, ms, until, got, g, f);
 
 	if (rc != RC_OK && rc != RC_STOP && (sql_is_missing(db) || lacks_table(db, rc))) {
-		instant by = patience_answer(instant_now(), ASK_PATIENCE, until);
+		instant by = retry_answer(instant_now(), ASK_PATIENCE, until);
 
 		rc = get_table(db, rc, by, f);
 		if (rc == RC_OK)
@@ -325,8 +324,7 @@ wait_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	if (ms == 0 && host->wait(host, -1, 0, instant_now() + here) == WOKE_STOP)
 		return RC_STOP;
 	return try_anew(db, ms,
-	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g,
-	    f);
+	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g, f);
 }
 
 static enum rc

@@ -57,7 +57,7 @@ mysql_take_token(struct sql *db, instant until, struct grant *g, struct fault *f
 	struct row_lock *l = mysql_row_of(db);
 	struct answer a = {.db = NULL};
 	enum rc rc = session_exec(
-	    db, &q, patience_answer(instant_now(), ASK_PATIENCE, until), &a, f);
+	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc == RC_OK)
 		rc = grants_read_token(db, &a, &l->token, f);
@@ -204,15 +204,14 @@ mysql_wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct gran
 	    .fields = 1,
 	    .many = true};
 	enum rc rc = grants_open(db, &mysql_row_of(db)->lock,
-	    patience_answer(instant_now(), ASK_PATIENCE, until), f);
+	    retry_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	*got = false;
 	if (rc != RC_OK)
 		return rc;
 	ms = mysql_write_wait(db, ms, text, sizeof text);
 	rc = mysql_lock_row(db, &q,
-	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &found,
-	    f);
+	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &found, f);
 	if (rc != RC_OK)
 		return rc;
 	*got = found == ROW_OURS;

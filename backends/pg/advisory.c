@@ -406,13 +406,13 @@ advisory_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant
     struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	instant by = patience_answer(instant_now(), db->patience.first, until);
+	instant by = retry_answer(instant_now(), db->patience.first, until);
 	enum rc rc = get_session(pg, by, f);
 
 	*got = false;
 	if (rc == RC_OK)
 		rc = sleep_in_queue(pg, ms, f);
-	by = patience_answer(instant_now(), ASK_PATIENCE, until);
+	by = retry_answer(instant_now(), ASK_PATIENCE, until);
 	if (rc == RC_OK)
 		rc = look_at_locks(pg, by, got, f);
 	return rc == RC_OK && *got ? confirm_lock(pg, by, g, f) : rc;

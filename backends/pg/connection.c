@@ -2,7 +2,7 @@
 #include "connection.h"
 #include "said.h"
 
-#include "backends/common/identity.h"
+#include "backends/common/setting.h"
 #include "connecting.h"
 
 #include "backends/common/url.h"

@@ -4,7 +4,7 @@
  */
 #include "derive.h"
 
-#include "backends/common/identity.h"
+#include "backends/common/setting.h"
 #include "backends/common/sha256.h"
 
 #include <errno.h>

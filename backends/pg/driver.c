@@ -13,7 +13,6 @@
 #include "said.h"
 #include "backends/sql/lease.h"
 
-#include "backends/common/identity.h"
 #include "backends/common/setting.h"
 #include "backends/pg/schema.sql.h"
 #include "derive.h"

@@ -215,8 +215,8 @@ wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 {
 	int64_t code = ROW_HELD;
 	enum rc rc = try_row(pg_of(db), ms,
-	    patience_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &code,
-	    g, f);
+	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &code, g,
+	    f);
 
 	*got = rc == RC_OK && code == ROW_OURS;
 	return rc;

@@ -4,7 +4,7 @@
  */
 #include "said.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

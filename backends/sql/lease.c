@@ -1,7 +1,7 @@
 /* lease.c - asks a database for a lease, waits for its turn, confirms, renews and releases it. */
 #include "lease.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 #include "backends/common/sha256.h"
 #include "kind.h"
 
@@ -294,7 +294,7 @@ sleep_there(
 	if (ms == 0)
 		return sleep_here(l, wake, until, f);
 	rc = sql_exec(l->db, &CLAIM_QUESTION(l, LEASE_AWAIT, SQL_TEXT(lock), SQL_INT(ms)),
-	    patience_answer(wake, ASK_PATIENCE, until), &a, f);
+	    retry_answer(wake, ASK_PATIENCE, until), &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -388,7 +388,7 @@ confirm(struct lease *l, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	grant_lease(l, now, g);
-	rc = lease_extend(l, patience_answer(now, ASK_PATIENCE, until), g, f);
+	rc = lease_extend(l, retry_answer(now, ASK_PATIENCE, until), g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
 	l->standing.code = rc == RC_OK ? GRANTED : QUEUED;
@@ -414,7 +414,7 @@ wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 		rc = confirm(l, until, g, f);
 	if (rc == RC_OK && !is_granted(l))
 		rc = lease_ask(
-		    l, true, patience_answer(instant_now(), ASK_PATIENCE, until), g, f);
+		    l, true, retry_answer(instant_now(), ASK_PATIENCE, until), g, f);
 	return rc;
 }
 
@@ -430,7 +430,7 @@ wait_for_lease(struct lease *l, instant until, struct grant *g, struct fault *f)
 	while (rc == RC_OK && !is_granted(l)) {
 		rc = wait_and_ask(l, until, g, f);
 		if (rc == RC_OK)
-			patience_end_outage(&l->db->patience);
+			retry_end_outage(&l->db->patience);
 		else
 			rc = sql_try_again(l->db, rc, true, until);
 	}
@@ -455,7 +455,7 @@ static enum rc
 lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct lease *l = lease_of(db);
-	instant first_by = patience_first(&db->patience, until);
+	instant first_by = retry_first(&db->patience, until);
 	enum rc rc;
 
 	*l = (struct lease){.db = db, .claim = db->claim};
@@ -463,8 +463,8 @@ lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 	l->among = !kind_is_exclusive(l->claim->kind) || job_is_wanted(&l->claim->job);
 	do
 		rc = lease_ask(
-		    l, until != 0, patience_attempt_by(&db->patience, first_by), g, f);
-	while (patience_first_again(&db->patience, db->base.host, until, &rc));
+		    l, until != 0, retry_attempt_by(&db->patience, first_by), g, f);
+	while (retry_first_again(&db->patience, db->base.host, until, &rc));
 	if (rc == RC_OK && !is_granted(l))
 		rc = until ? wait_for_lease(l, until, g, f)
 			   : fault_set(f, RC_BUSY, "%s: held", db->where);

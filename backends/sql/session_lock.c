@@ -31,10 +31,9 @@ wait_in_server(struct sql *db, const struct session_lock_way *way, instant until
 			return fault_set(f, RC_BUSY, "%s: still held", db->where);
 		if (rc == RC_OK && !got && !way->wait_looks)
 			rc = way->ask(db,
-			    patience_answer(instant_now(), ASK_PATIENCE, until), &got, g,
-			    f);
+			    retry_answer(instant_now(), ASK_PATIENCE, until), &got, g, f);
 		if (rc == RC_OK) {
-			patience_end_outage(&db->patience);
+			retry_end_outage(&db->patience);
 		} else {
 			got = false;
 			rc = sql_try_again(db, rc, true, until);
@@ -47,14 +46,14 @@ enum rc
 session_lock_acquire(struct sql *db, const struct session_lock_way *way, instant until,
     struct grant *g, struct fault *f)
 {
-	struct patience *p = &db->patience;
-	instant first_by = patience_first(p, until);
+	struct retry *p = &db->patience;
+	instant first_by = retry_first(p, until);
 	bool got = false;
 	enum rc rc;
 
 	do
-		rc = way->ask(db, patience_attempt_by(p, first_by), &got, g, f);
-	while (patience_first_again(p, db->base.host, until, &rc));
+		rc = way->ask(db, retry_attempt_by(p, first_by), &got, g, f);
+	while (retry_first_again(p, db->base.host, until, &rc));
 
 	if (rc == RC_OK && !got)
 		rc = until ? wait_in_server(db, way, until, g, f)

@@ -20,7 +20,7 @@
 #ifndef DLOCK_SQL_SQL_H
 #define DLOCK_SQL_SQL_H
 
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 #include "row.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
@@ -182,7 +182,7 @@ struct sql {
 	const struct sql_mode *mode;
 	void *own; /* the mode's: sql_own() */
 	char where[WHERE_BYTES];
-	struct patience patience;
+	struct retry patience;
 	const struct claim *claim;
 	/* for the driver's connection: */
 	int64_t ttl; /* a peer that is silent for so long has gone */

@@ -158,7 +158,7 @@ sql_try_again(struct sql *db, enum rc rc, bool queued, instant until)
 {
 	bool promotion = queued && rc == RC_CONFIG &&
 	    db->driver->is_failure(db, SQL_READ_ONLY);
-	enum rc next = patience_retry(
+	enum rc next = retry_wait(
 	    &db->patience, db->base.host, promotion ? RC_AGAIN : rc, queued, until);
 
 	return next == RC_AGAIN ? rc : next;
@@ -180,7 +180,7 @@ sql_init(struct sql *db, const struct backend *backend, const struct sql_driver 
 	db->base = (struct store){backend, host, db->where, 0};
 	db->driver = driver;
 	db->mode = driver->modes[0];
-	patience_init(&db->patience);
+	retry_init(&db->patience);
 }
 
 enum rc
@@ -209,7 +209,7 @@ sql_set_mode(struct store *s, const char *value, struct fault *f)
 enum rc
 sql_set_patience(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &sql_of(s)->patience.first, f);
+	return setting_timeout(value, &sql_of(s)->patience.first, f);
 }
 
 /* ---- the calls ---- */
@@ -222,7 +222,7 @@ sql_acquire(struct store *s, const struct claim *claim, instant until, struct gr
 
 	db->claim = claim;
 	db->ttl = claim->ttl;
-	patience_begin(&db->patience, claim);
+	retry_begin(&db->patience, claim);
 	return db->mode->acquire(db, until, g, f);
 }
 
