@@ -133,7 +133,7 @@ dial_free(struct task *t)
 /* ---- options ---- */
 
 static void
-set_flag(const struct dial *d, enum mysql_option option, bool on)
+dial_set_flag(const struct dial *d, enum mysql_option option, bool on)
 {
 	my_bool value = on;
 
@@ -144,8 +144,8 @@ set_flag(const struct dial *d, enum mysql_option option, bool on)
 static void
 set_defaults(const struct dial *d)
 {
-	set_flag(d, MYSQL_OPT_SSL_ENFORCE, false);
-	set_flag(d, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, false);
+	dial_set_flag(d, MYSQL_OPT_SSL_ENFORCE, false);
+	dial_set_flag(d, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, false);
 	d->my->options(d->mysql, MYSQL_READ_DEFAULT_GROUP, "dlock");
 }
 
@@ -169,7 +169,7 @@ is_unix_socket(const struct dial *d)
 
 /* Has anybody asked for TLS, who needs it here? */
 static bool
-wants_tls(const struct dial *d)
+dial_wants_tls(const struct dial *d)
 {
 	return d->mysql->options.use_ssl &&
 	    (tls_wish(&d->login) != TLS_UNSAID || !is_unix_socket(d));
@@ -181,12 +181,12 @@ plugins(const struct dial *d)
 {
 	if (tls_wish(&d->login) == TLS_VERIFY)
 		return PLUGINS_PROVE PLUGINS_TELL PLUGINS_TRUST;
-	return wants_tls(d) || is_unix_socket(d) ? PLUGINS_PROVE PLUGINS_TELL
-						 : PLUGINS_PROVE;
+	return dial_wants_tls(d) || is_unix_socket(d) ? PLUGINS_PROVE PLUGINS_TELL
+						      : PLUGINS_PROVE;
 }
 
 static void
-set_tls(const struct dial *d)
+dial_set_tls(const struct dial *d)
 {
 	const struct login *a = &d->login;
 	enum tls_wish wish = tls_wish(a);
@@ -199,8 +199,8 @@ set_tls(const struct dial *d)
 	}
 	if (wish == TLS_UNSAID)
 		return;
-	set_flag(d, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, wish == TLS_VERIFY);
-	set_flag(d, MYSQL_OPT_SSL_ENFORCE, wish != TLS_OFF);
+	dial_set_flag(d, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, wish == TLS_VERIFY);
+	dial_set_flag(d, MYSQL_OPT_SSL_ENFORCE, wish != TLS_OFF);
 }
 
 /* Refuses to hand out files, whatever the server asks for. */
@@ -245,7 +245,7 @@ set_options(const struct dial *d)
 		 patience = (unsigned)((d->give_up - instant_now()) / NS_PER_S) + 1;
 	unsigned long packet = 1 << 20;
 
-	set_flag(d, MYSQL_OPT_RECONNECT, false);
+	dial_set_flag(d, MYSQL_OPT_RECONNECT, false);
 	d->my->options(d->mysql, MYSQL_OPT_LOCAL_INFILE, &off);
 	d->my->set_local_infile_handler(
 	    d->mysql, no_file, no_bytes, no_end, no_words, NULL);
@@ -257,7 +257,7 @@ set_options(const struct dial *d)
 	d->my->options(d->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
 	if (d->login.port)
 		d->my->options(d->mysql, MYSQL_OPT_PROTOCOL, &protocol);
-	set_tls(d);
+	dial_set_tls(d);
 	d->my->options(d->mysql, MARIADB_OPT_RESTRICTED_AUTH, plugins(d));
 	d->my->options(d->mysql, MYSQL_OPT_NONBLOCK, 0);
 }
@@ -277,7 +277,7 @@ read_option_files(const struct dial *d)
  * Which user logs in where none is named depends on the process's user alone.
  */
 static void
-identify(const struct dial *d, struct identity *id)
+dial_add_identity(const struct dial *d, struct identity *id)
 {
 	const struct login *a = &d->login;
 	const struct st_mysql_options *o = &d->mysql->options;
@@ -306,7 +306,7 @@ identify_unconnected(struct dial *d, struct identity *id)
 	if (d->mysql) {
 		set_defaults(d);
 		read_option_files(d);
-		identify(d, id);
+		dial_add_identity(d, id);
 		d->my->close(d->mysql);
 	}
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
@@ -321,7 +321,7 @@ dial_identify(const struct libmariadb *my, MYSQL *connected, const struct login 
 	bool is = true;
 
 	if (connected)
-		identify(&d, id);
+		dial_add_identity(&d, id);
 	else
 		is = identify_unconnected(&d, id);
 	explicit_bzero(&d.login, sizeof d.login);
@@ -339,7 +339,7 @@ dial_identify(const struct libmariadb *my, MYSQL *connected, const struct login 
  * piece, and libmariadb is to leave them where they can be seen.
  */
 static bool
-look_at_first_words(struct dial *d)
+look_at_greeting(struct dial *d)
 {
 	unsigned char words[5];
 	ssize_t n;
@@ -359,7 +359,7 @@ look_at_first_words(struct dial *d)
 }
 
 static short
-events_of(int status)
+dial_events_of(int status)
 {
 	return (status & MYSQL_WAIT_READ ? POLLIN : 0) |
 	    (status & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
@@ -388,14 +388,14 @@ static int
 await(struct dial *d, int status)
 {
 	struct pollfd p = {.fd = d->my->get_socket(d->mysql),
-	    .events = (short)(events_of(status) | POLLRDHUP)};
+	    .events = (short)(dial_events_of(status) | POLLRDHUP)};
 
 	while (is_wanted(d)) {
 		int64_t left = ns_to_ms(d->give_up - instant_now());
 
 		if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) <= 0)
 			continue;
-		if (!look_at_first_words(d) && !(p.revents & ENDED)) {
+		if (!look_at_greeting(d) && !(p.revents & ENDED)) {
 			poll(NULL, 0, PIECE_MS);
 			continue;
 		}
@@ -418,7 +418,7 @@ log_in(struct dial *d)
 	MYSQL *done = NULL;
 	int status;
 
-	d->watch.wants_tls = wants_tls(d);
+	d->watch.wants_tls = dial_wants_tls(d);
 	libmariadb_bound(d->mysql, NULL, &d->watch);
 	status = d->my->real_connect_start(&done, d->mysql, or_null(a->host),
 	    or_null(a->user), a->has_password ? a->password : NULL, or_null(a->database),
@@ -434,7 +434,7 @@ log_in(struct dial *d)
 	}
 	d->end = done ? CONNECTED : d->watch.is_cut ? CONNECTED_CUT : CONNECTED_NOT;
 	if (d->watch.is_plain ||
-	    (done && wants_tls(d) && !d->my->get_ssl_cipher(d->mysql)))
+	    (done && dial_wants_tls(d) && !d->my->get_ssl_cipher(d->mysql)))
 		d->end = CONNECTED_PLAINLY;
 }
 
@@ -443,7 +443,7 @@ log_in(struct dial *d)
  * socket that blocks, as libmariadb leaves it.
  */
 static void
-set_socket(const struct dial *d)
+dial_set_socket(const struct dial *d)
 {
 	int fd = d->my->get_socket(d->mysql), on = 1, probes = 3;
 	int seconds = (int)instant_first(d->ttl / NS_PER_S, 7200);
@@ -473,7 +473,7 @@ dial_work(struct task *t)
 	set_options(d);
 	log_in(d);
 	if (d->end == CONNECTED)
-		set_socket(d);
+		dial_set_socket(d);
 }
 
 struct dial *

@@ -1,8 +1,6 @@
 /* errors.c - reads error numbers, and keeps passwords out of what is quoted. */
 #include "errors.h"
 
-#include "session.h"
-
 #include "backends/common/text.h"
 
 #include <stdio.h>
@@ -103,7 +101,7 @@ errors_end_connection(unsigned number)
 
 /* Its first line, which may repeat the password that it was told. */
 static void
-quote(const struct session *s, char *out, size_t size, const char *text)
+errors_quote(const struct session *s, char *out, size_t size, const char *text)
 {
 	snprintf(out, size, "%.*s", (int)strcspn(text, "\r\n"), text);
 	secret_blot(out, s->login.password);
@@ -141,14 +139,14 @@ is_about_other(const struct session *s, const char *text)
 
 /* The server's word. */
 static enum rc
-refused(struct session *s, const char *text, struct fault *f)
+errors_refused(struct session *s, const char *text, struct fault *f)
 {
 	const struct meaning *m = meaning_of(s->said);
 
 	const char *hint = is_about_other(s, text) ? NULL : m->hint;
 
-	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->where, text, s->said,
-	    hint ? ": " : "", hint ? hint : "");
+	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->db->where, text,
+	    s->said, hint ? ": " : "", hint ? hint : "");
 }
 
 enum rc
@@ -157,13 +155,13 @@ errors_of_statement(struct session *s, struct fault *f)
 	char text[256];
 
 	s->said = s->my->error_number(s->mysql);
-	quote(s, text, sizeof text, s->my->error(s->mysql));
+	errors_quote(s, text, sizeof text, s->my->error(s->mysql));
 	if (s->said == 2006 || s->said == 2013 || s->said == 2055)
-		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
+		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 	if (errors_end_connection(s->said))
-		return fault_set(f, rc_of_library(s->said), "%s: %.240s (%u)", s->where,
-		    text, s->said);
-	return refused(s, text, f);
+		return fault_set(f, rc_of_library(s->said), "%s: %.240s (%u)",
+		    s->db->where, text, s->said);
+	return errors_refused(s, text, f);
 }
 
 /*
@@ -194,25 +192,25 @@ is_about_plugin(unsigned number)
 }
 
 static enum rc
-unreached(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
+errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
 {
 	char text[256];
 
 	s->said = s->my->error_number(mysql);
-	quote(s, text, sizeof text, s->my->error(mysql));
+	errors_quote(s, text, sizeof text, s->my->error(mysql));
 	if (!errors_end_connection(s->said))
-		return refused(s, text, f);
+		return errors_refused(s, text, f);
 	if (how == CONNECTED_CUT && is_about_plugin(s->said)) {
 		s->said = 2013;
-		return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
+		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 	}
 	if (s->said == PLUGIN_FORBIDDEN)
 		return fault_set(f, RC_CONFIG,
 		    "%s wants to be told the password, not a proof of it, and could be anybody: say tls=verify "
 		    "(for caching_sha2_password tls=encrypt will do)",
-		    s->where);
+		    s->db->where);
 	return fault_set(f, rc_of_library(s->said), "cannot reach %s: %.240s (%u)",
-	    s->where, s->said == 2026 ? text : reason_of(text), s->said);
+	    s->db->where, s->said == 2026 ? text : reason_of(text), s->said);
 }
 
 enum rc
@@ -221,17 +219,17 @@ errors_at_login(struct session *s, MYSQL *mysql, enum connected how, struct faul
 	s->said = 0;
 	switch (how) {
 	case CONNECTED_LATE:
-		return fault_set(f, RC_AGAIN, "%s does not answer", s->where);
+		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);
 	case CONNECTED_FOREIGN:
 		return fault_set(f, RC_PROTOCOL,
 		    "%s does not speak MySQL's language: is this a MySQL or a MariaDB?",
-		    s->where);
+		    s->db->where);
 	case CONNECTED_PLAINLY:
 		return fault_set(f, RC_CONFIG,
 		    "%s does not speak TLS, which tls=, cacert=, cert= or an option file asks for",
-		    s->where);
+		    s->db->where);
 	default:
-		return mysql ? unreached(s, mysql, how, f)
+		return mysql ? errors_unreached(s, mysql, how, f)
 			     : fault_set(f, RC_SYSTEM, "out of memory");
 	}
 }

@@ -9,7 +9,7 @@
 
 #include "dial.h"
 
-struct session;
+#include "mysql.h"
 
 /* Those that others ask about. */
 enum {

@@ -1,7 +1,10 @@
 /* grants.c - reads dlock_grants, and ends a session that is named there. */
 #include "grants.h"
 
-#include "backends/sql/sighting.h"
+#include "errors.h"
+#include "session.h"
+
+#include "backends/sql/look.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,18 +16,114 @@ enum { PAGE = 500 };
 #define DIRTY "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED; "
 
 enum rc
-grants_read_token(struct mysql *my, MYSQL_RES *r, uint64_t *token, struct fault *f)
+grants_read_token(struct sql *db, struct answer *a, uint64_t *token, struct fault *f)
 {
-	struct row row = row_first(my->session.my, r);
+	struct row row = answer_next(a);
 	int64_t n = 0;
 	bool fine = row_integer(&row, 0, 1, INT64_MAX, &n),
 	     is_null = row_is_null(&row, 0);
 
 	*token = (uint64_t)n;
-	my->session.my->free_result(r);
+	answer_drop(a);
 	if (is_null)
-		return session_read_only(&my->session, f);
-	return fine ? RC_OK : mysql_makes_no_sense(my, RC_PROTOCOL, f);
+		return session_read_only(db, f);
+	return fine ? RC_OK : sql_makes_no_sense(db, RC_PROTOCOL, f);
+}
+
+/* ---- the session ---- */
+
+/*
+ * Is a table of ours in an engine without transactions?  Each is named by itself: so only
+ * that one is opened.
+ */
+#define IS_FOREIGN(table) \
+	"EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() " \
+	"AND table_name = '" table "' AND engine <> 'InnoDB')"
+static const char unfit_sql[] = IS_FOREIGN("dlock_rows") " OR " IS_FOREIGN(
+    "dlock_grants");
+
+/* A lock of this session: is it one for all who come to this server? */
+static enum rc
+check_fit(const struct sql *db, struct fault *f)
+{
+	const struct server_facts *server = &mysql_const(db)->session.server;
+
+	if (server->is_unfit)
+		return fault_set(f, RC_CONFIG,
+		    "%s has dlock_rows or dlock_grants in another engine than InnoDB, which locks no rows: "
+		    "ALTER TABLE dlock_rows ENGINE = InnoDB, and the same for dlock_grants",
+		    db->where);
+	if (!server->is_direct)
+		return fault_set(f, RC_CONFIG,
+		    "%s is reached through a proxy, which may lend our session to others "
+		    "(mode=lease can live with that)",
+		    db->where);
+	if (server->is_galera)
+		return fault_set(f, RC_CONFIG,
+		    "%s is a node of a cluster (wsrep_on), and another node would not see such a lock "
+		    "(mode=lease can live with that)",
+		    db->where);
+	return RC_OK;
+}
+
+/* Every member of a multi-primary group has row locks of its own. */
+static enum rc
+check_group(struct sql *db, instant until, struct fault *f)
+{
+	/* what MySQL says where there is such a group; no row where there is none */
+	static const struct question q = {
+	    .text = "SHOW GLOBAL VARIABLES LIKE 'group_replication_single_primary_mode'",
+	    .fields = 2,
+	    .many = true};
+	struct answer a = {.db = NULL};
+	struct row row;
+	bool many;
+	enum rc rc;
+
+	if (mysql_const(db)->session.server.is_mariadb)
+		return RC_OK;
+	rc = session_exec(db, &q, until, &a, f);
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
+	many = row_words(&row, 1) && row_words(&row, 1)[0] == 'O' &&
+	    row_words(&row, 1)[1] == 'F';
+	answer_drop(&a);
+	return !many
+	    ? RC_OK
+	    : fault_set(f, RC_CONFIG,
+		  "%s is one of several primaries, and another one would not see such a lock "
+		  "(mode=lease can live with that)",
+		  db->where);
+}
+
+/* In whole seconds, and never less than the lease. */
+static unsigned
+lease_seconds(const struct claim *claim)
+{
+	return (unsigned)instant_first((claim->ttl + NS_PER_S - 1) / NS_PER_S, 31536000);
+}
+
+enum rc
+grants_open(struct sql *db, struct session_lock *l, instant until, struct fault *f)
+{
+	struct session *s = &mysql_of(db)->session;
+	enum rc rc;
+
+	s->idle_s = lease_seconds(db->claim);
+	s->unfit_sql = unfit_sql;
+	(void)session_is_open(s->db);
+	rc = session_open(s->db, until, f);
+	if (rc != RC_OK || l->serial == db->serial)
+		return rc;
+	rc = check_fit(db, f);
+	if (rc == RC_OK)
+		rc = check_group(db, until, f);
+	if (rc == RC_OK)
+		l->serial = db->serial;
+	else
+		session_close(s->db);
+	return rc;
 }
 
 /* ---- while waiting ---- */
@@ -34,9 +133,9 @@ enum { SEEN_WAITING, SEEN_HOLDERS, SEEN_AGE, SEEN_SHARED, SEEN_RECORD, SEEN_FIEL
 static const char see_sql[] = DIRTY
     "SELECT COALESCE(SUM(c.waits), 0), COALESCE(SUM(1 - c.waits), 0), "
     "MAX(h.age), MAX(h.shared), MAX(h.record) "
-    "FROM (SELECT waits FROM dlock_grants WHERE mode = ? AND k = ?) c "
+    "FROM (SELECT waits FROM dlock_grants WHERE mode = $1 AND k = $2) c "
     "LEFT JOIN (SELECT " GRANTS_CLOCK " - since AS age, shared, record FROM dlock_grants "
-    "WHERE mode = ? AND k = ? AND waits = 0 ORDER BY n LIMIT 1) h ON 1";
+    "WHERE mode = $1 AND k = $2 AND waits = 0 ORDER BY n LIMIT 1) h ON 1";
 
 /* Our place is behind those who wait. */
 static bool
@@ -63,25 +162,21 @@ read_seen(struct host *host, const struct row *r)
 }
 
 enum rc
-grants_see(struct mysql *my, const char *what, instant until, struct fault *f)
+grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 {
-	const char *mode = my->mode->name;
-	struct sql sql;
-	MYSQL_RES *r;
+	const struct question q = {.text = see_sql,
+	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what)),
+	    .fields = SEEN_FIELDS};
+	struct answer a = {.db = NULL};
 	struct row row;
-	instant sent;
-	enum rc rc = session_ask_here(&my->session,
-	    sql_write(&sql, see_sql,
-		SQL_VALUES(
-		    SQL_TEXT(mode), SQL_TEXT(what), SQL_TEXT(mode), SQL_TEXT(what))),
-	    &(struct shape){SEEN_FIELDS, false}, until, &sent, &r, f);
+	enum rc rc = session_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = row_first(my->session.my, r);
-	if (!read_seen(my->base.host, &row))
-		rc = mysql_makes_no_sense(my, RC_PROTOCOL, f);
-	my->session.my->free_result(r);
+	row = answer_next(&a);
+	if (!read_seen(db->base.host, &row))
+		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	answer_drop(&a);
 	return rc;
 }
 
@@ -90,22 +185,22 @@ grants_see(struct mysql *my, const char *what, instant until, struct fault *f)
 enum { KEY, WAITS, NUMBER, SHARED, SESSION, SINCE, MOMENT, RECORD, LIST_FIELDS };
 
 /* One look, on its way from key to key. */
-struct survey {
-	struct sighting seen;
+struct grants_look {
+	struct sql_look seen;
 	const struct grants_holder *also; /* not told of yet */
 	int64_t waits, number;            /* of the last row, below its key */
 };
 
-/* "4711-1764000000000000", as read_owner() reads it. */
+/* "4711-1764000000000000", as grants_read_owner() reads it. */
 static void
-write_owner(char *out, size_t size, const struct grants_name *name)
+grants_write_owner(char *out, size_t size, const struct grants_name *name)
 {
 	snprintf(out, size, "%" PRId64 "-%" PRId64, name->session, name->number);
 }
 
 /* Who holds it without a row; once, and before those who wait. */
 static void
-tell_foreign(struct survey *s)
+grants_tell_foreign(struct grants_look *s)
 {
 	char owner[48];
 	struct entry e = {.kind = ENTRY_HOLDER,
@@ -117,15 +212,16 @@ tell_foreign(struct survey *s)
 
 	if (!s->also)
 		return;
-	write_owner(owner, sizeof owner, &(struct grants_name){s->also->session, 0});
+	grants_write_owner(
+	    owner, sizeof owner, &(struct grants_name){s->also->session, 0});
 	e.foreign = &s->also->foreign;
 	s->also = NULL;
-	sighting_tell(&s->seen, &e);
+	sql_look_entry(&s->seen, &e);
 }
 
 /* Where a row stands.  False: a server that makes no sense, or goes back. */
 static bool
-read_place(const struct row *r, struct survey *s)
+grants_read_place(const struct row *r, struct grants_look *s)
 {
 	char key[KEY_BYTES + 1];
 	int64_t number;
@@ -141,14 +237,14 @@ read_place(const struct row *r, struct survey *s)
 	    (order == 0 &&
 		(waits < s->waits || (waits == s->waits && number <= s->number))))
 		return false;
-	sighting_key(&s->seen, key);
+	sql_look_key(&s->seen, key);
 	s->waits = waits;
 	s->number = number;
 	return true;
 }
 
 static bool
-see_row(const struct row *r, struct survey *s)
+grants_read_row(const struct row *r, struct grants_look *s)
 {
 	char owner[48];
 	struct grants_name name = {.number = s->number};
@@ -166,65 +262,60 @@ see_row(const struct row *r, struct survey *s)
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
-	write_owner(owner, sizeof owner, &name);
+	grants_write_owner(owner, sizeof owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
 	if (s->waits)
-		tell_foreign(s);
+		grants_tell_foreign(s);
 	else
 		e.token = s->number;
-	sighting_tell_one(&s->seen, &e);
+	sql_look_claim(&s->seen, &e);
 	return true;
 }
 
 static const char list_sql[] = DIRTY
     "SELECT k, waits, n, shared, session, since, " GRANTS_CLOCK
     ", record FROM dlock_grants "
-    "WHERE mode = ? AND ((k = ? AND waits = ? AND n > ?) OR (k = ? AND waits > ?) "
-    "OR (k > ? AND k <= COALESCE(?, REPEAT(x'ff', 512)))) ORDER BY k, waits, n LIMIT ?";
+    "WHERE mode = $1 AND ((k = $2 AND waits = $3 AND n > $4) OR (k = $2 AND waits > $3) "
+    "OR (k > $2 AND k <= COALESCE($5, REPEAT(x'ff', 512)))) ORDER BY k, waits, n LIMIT $6";
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_page(
-    struct mysql *my, struct survey *s, const char *what, unsigned *n, struct fault *f)
+grants_look_at_page(
+    struct sql *db, struct grants_look *s, const char *what, int *n, struct fault *f)
 {
-	struct sql sql;
-	MYSQL_RES *r;
-	enum rc rc = mysql_ask_existing(my,
-	    sql_write(&sql, list_sql,
-		SQL_VALUES(SQL_TEXT(my->mode->name), SQL_TEXT(s->seen.key),
-		    SQL_INT(s->waits), SQL_INT(s->number), SQL_TEXT(s->seen.key),
-		    SQL_INT(s->waits), SQL_TEXT(s->seen.key), SQL_TEXT(what),
-		    SQL_INT(PAGE))),
-	    &(struct shape){LIST_FIELDS, true}, s->seen.look->until, &r, f);
+	const struct question q = {.text = list_sql,
+	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(s->seen.key), SQL_INT(s->waits),
+		SQL_INT(s->number), SQL_TEXT(what), SQL_INT(PAGE)),
+	    .fields = LIST_FIELDS,
+	    .many = true};
+	struct answer a = {.db = NULL};
+	struct row row;
+	enum rc rc = sql_ask_existing(db, &q, s->seen.look->until, &a, f);
 
-	*n = 0;
-	if (rc != RC_OK || !r)
-		return rc;
-	for (struct row row = row_first(my->session.my, r);
-	     row.at && rc == RC_OK && !s->seen.enough;
-	     row = row_next(my->session.my, r), ++*n)
-		if (!read_place(&row, s) || !see_row(&row, s))
-			rc = mysql_makes_no_sense(my, RC_PROTOCOL, f);
-	my->session.my->free_result(r);
+	*n = a.rows;
+	while (rc == RC_OK && !s->seen.enough && (row = answer_next(&a)).at)
+		if (!grants_read_place(&row, s) || !grants_read_row(&row, s))
+			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	answer_drop(&a);
 	return rc;
 }
 
 enum rc
-grants_each(struct mysql *my, const struct look *look, const char *what,
+grants_each(struct sql *db, const struct look *look, const char *what,
     const struct grants_holder *also, struct fault *f)
 {
-	struct survey s = {.seen.look = look, .also = also, .waits = -1};
-	unsigned n;
+	struct grants_look s = {.seen.look = look, .also = also, .waits = -1};
+	int n;
 	enum rc rc;
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
 	do
-		rc = see_page(my, &s, what, &n, f);
+		rc = grants_look_at_page(db, &s, what, &n, f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough);
 	if (rc == RC_OK) {
-		tell_foreign(&s);
-		sighting_tell_waiting(&s.seen);
+		grants_tell_foreign(&s);
+		sql_look_waiting(&s.seen);
 	}
 	return rc;
 }
@@ -232,10 +323,10 @@ grants_each(struct mysql *my, const struct look *look, const char *what,
 enum rc
 grants_tell(const struct look *look, const char *what, const struct grants_holder *also)
 {
-	struct survey s = {.seen.look = look, .also = also};
+	struct grants_look s = {.seen.look = look, .also = also};
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
-	tell_foreign(&s);
+	grants_tell_foreign(&s);
 	return RC_OK;
 }
 
@@ -246,96 +337,92 @@ grants_tell(const struct look *look, const char *what, const struct grants_holde
 enum { SAID_NO_THREAD = 1094, SAID_NOT_OURS = 1095 };
 
 static bool
-read_owner(const char *owner, struct grants_name *name)
+grants_read_owner(const char *owner, struct grants_name *name)
 {
 	char again[48];
 
 	if (!owner ||
 	    sscanf(owner, "%18" SCNd64 "-%18" SCNd64, &name->session, &name->number) != 2)
 		return false;
-	write_owner(again, sizeof again, name);
+	grants_write_owner(again, sizeof again, name);
 	return strcmp(owner, again) == 0 && name->session > 0 && name->number >= 0;
 }
 
 static enum rc
-refuse_gone(const struct mysql *my, struct fault *f)
+refuse_gone(const struct sql *db, struct fault *f)
 {
-	return fault_set(
-	    f, RC_LOST, "%s has no such session (any more)", my->session.where);
+	return fault_set(f, RC_LOST, "%s has no such session (any more)", db->where);
 }
 
 /* Does this session hold it?  As a row says: RC_OK, or RC_LOST. */
 static enum rc
-check_row(struct mysql *my, const char *what, const struct grants_name *name,
-    instant until, struct fault *f)
+check_row(struct sql *db, const char *what, const struct grants_name *name, instant until,
+    struct fault *f)
 {
-	struct sql sql;
-	MYSQL_RES *r;
+	const struct question q = {.text = DIRTY
+	    "SELECT COUNT(*) FROM dlock_grants WHERE n = $1 AND session = $2 "
+	    "AND mode = $3 AND k = $4 AND waits = 0",
+	    SQL_VALUES(SQL_INT(name->number), SQL_INT(name->session),
+		SQL_TEXT(db->mode->name), SQL_TEXT(what)),
+	    .fields = 1};
+	struct answer a = {.db = NULL};
 	struct row row;
 	bool there = false;
-	enum rc rc = mysql_ask_existing(my,
-	    sql_write(&sql,
-		DIRTY "SELECT COUNT(*) FROM dlock_grants WHERE n = ? AND session = ? "
-		      "AND mode = ? AND k = ? AND waits = 0",
-		SQL_VALUES(SQL_INT(name->number), SQL_INT(name->session),
-		    SQL_TEXT(my->mode->name), SQL_TEXT(what))),
-	    &(struct shape){1, false}, until, &r, f);
+	enum rc rc = sql_ask_existing(db, &q, until, &a, f);
 
-	if (rc != RC_OK || !r)
-		return rc == RC_OK ? refuse_gone(my, f) : rc;
-	row = row_first(my->session.my, r);
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
 	(void)row_boolean(&row, 0, &there);
-	my->session.my->free_result(r);
-	return there ? RC_OK : refuse_gone(my, f);
+	answer_drop(&a);
+	return there ? RC_OK : refuse_gone(db, f);
 }
 
 static enum rc
-kill_session(struct mysql *my, int64_t session, instant until, struct fault *f)
+kill_session(struct sql *db, int64_t session, instant until, struct fault *f)
 {
-	struct sql sql;
-	instant sent;
-	enum rc rc = session_ask_here(&my->session,
-	    sql_write(&sql, "KILL ?", SQL_VALUES(SQL_INT(session))),
-	    &(struct shape){0, false}, until, &sent, NULL, f);
+	const struct question q = {.text = "KILL $1", SQL_VALUES(SQL_INT(session))};
+	enum rc rc = session_exec(db, &q, until, NULL, f);
+	unsigned said = mysql_of(db)->session.said;
 
-	if (rc != RC_OK && my->session.said == SAID_NO_THREAD)
-		return refuse_gone(my, f);
-	if (rc != RC_OK && my->session.said == SAID_NOT_OURS)
+	if (rc != RC_OK && said == SAID_NO_THREAD)
+		return refuse_gone(db, f);
+	if (rc != RC_OK && said == SAID_NOT_OURS)
 		return fault_set(f, RC_DENIED,
 		    "%s: this user may not end that session: use the user that holds it, or GRANT "
 		    "CONNECTION ADMIN (MySQL: CONNECTION_ADMIN) ON *.* TO the user",
-		    my->session.where);
+		    db->where);
 	return rc;
 }
 
 enum rc
-grants_end(struct mysql *my, const char *what, const char *owner,
+grants_end(struct sql *db, const char *what, const char *owner,
     enum rc (*holds)(
-	struct mysql *, const char *what, int64_t session, instant until, struct fault *),
+	struct sql *, const char *what, int64_t session, instant until, struct fault *),
     instant until, struct fault *f)
 {
 	instant end = instant_first(until, instant_now() + END_PATIENCE);
-	struct host *host = my->base.host;
+	struct host *host = db->base.host;
 	struct grants_name name;
 	bool told = false;
 	enum rc rc;
 
-	if (!read_owner(owner, &name) || (name.number == 0 && !holds))
-		return refuse_gone(my, f);
+	if (!grants_read_owner(owner, &name) || (name.number == 0 && !holds))
+		return refuse_gone(db, f);
 	for (;;) {
-		rc = name.number ? check_row(my, what, &name, until, f)
-				 : holds(my, what, name.session, until, f);
+		rc = name.number ? check_row(db, what, &name, until, f)
+				 : holds(db, what, name.session, until, f);
 		if (rc != RC_OK)
 			return rc == RC_LOST && told ? RC_OK : rc;
 		if (!told)
-			rc = kill_session(my, name.session, until, f);
+			rc = kill_session(db, name.session, until, f);
 		if (rc != RC_OK)
 			return rc;
 		told = true;
 		if (instant_now() >= end)
 			return fault_set(f, RC_AGAIN,
 			    "%s: the session was told to end, and has not ended yet",
-			    my->session.where);
+			    db->where);
 		if (host->wait(host, -1, 0, instant_now() + 10 * NS_PER_MS) == WOKE_STOP)
 			return RC_STOP;
 	}

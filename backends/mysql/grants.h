@@ -10,11 +10,16 @@
  *     a crash may lose what it had come to.
  *  3. To look takes no lock, not for a moment: nobody finds a key held because of it.
  *  4. What others than dlock have locked is not here.
+ *  5. A server that becomes read-only while we wait grants nothing, and while we hold, the
+ *     lock is lost: as a replica it would go on saying that it is ours, and the new primary
+ *     knows nothing of it.
  */
 #ifndef DLOCK_MYSQL_GRANTS_H
 #define DLOCK_MYSQL_GRANTS_H
 
-#include "modes.h"
+#include "mysql.h"
+
+#include "backends/sql/session_lock.h"
 
 /* Microseconds of the server's clock, when it is evaluated. */
 #define GRANTS_CLOCK "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
@@ -26,11 +31,11 @@
 #define GRANTS_ON_PRIMARY(expression) \
 	"CASE WHEN @@global.read_only IN ('0', 'OFF') THEN " expression " END"
 
-/* Tells, in a transaction, that we wait; the values are GRANTS_VALUES. */
+/* Tells, in a transaction, that we wait; $1 to $4 are GRANTS_VALUES. */
 #define GRANTS_WAITS \
 	"SET @dlock_since = COALESCE(@dlock_since, " GRANTS_CLOCK "); " \
 	"INSERT INTO dlock_grants (mode, k, shared, record, waits, session, since) " \
-	"VALUES (?, ?, ?, ?, 1, CONNECTION_ID(), @dlock_since); " \
+	"VALUES ($1, $2, $3, $4, 1, CONNECTION_ID(), @dlock_since); " \
 	"SET @dlock_waiter = LAST_INSERT_ID(); "
 
 /*
@@ -40,32 +45,38 @@
 	"INSERT IGNORE INTO dlock_grants (n, mode, k, shared, record, waits, session, since) " \
 	"VALUES (" GRANTS_CLOCK ", '', '', 0, '', 0, 0, 0); " \
 	"INSERT INTO dlock_grants (mode, k, shared, record, waits, session, since) " \
-	"VALUES (?, ?, ?, ?, 0, CONNECTION_ID(), " GRANTS_CLOCK "); " \
+	"VALUES ($1, $2, $3, $4, 0, CONNECTION_ID(), " GRANTS_CLOCK "); " \
 	"SET @dlock_token = LAST_INSERT_ID(); " \
 	"DELETE FROM dlock_grants WHERE n = @dlock_waiter; " \
 	"SET @dlock_waiter = NULL; " \
 	"SELECT " GRANTS_ON_PRIMARY("@dlock_token")
 
 /* `what` is the key, or what else the mode calls a lock. */
-#define GRANTS_VALUES(my, what) \
-	SQL_TEXT((my)->mode->name), SQL_TEXT(what), \
-	    SQL_INT((my)->claim->kind == KIND_SHARED), SQL_TEXT((my)->claim->record)
+#define GRANTS_VALUES(db, what) \
+	SQL_TEXT((db)->mode->name), SQL_TEXT(what), \
+	    SQL_INT((db)->claim->kind == KIND_SHARED), SQL_TEXT((db)->claim->record)
+
+/*
+ * The session as the modes need it: open, with a lease, and one that keeps the lock.
+ * RC_CONFIG: it cannot be had so, and why.
+ */
+enum rc grants_open(struct sql *, struct session_lock *, instant until, struct fault *);
 
 /*
  * Reads the token of such an answer, and frees it.  RC_CONFIG: the server is read-only;
  * RC_PROTOCOL: it makes no sense.
  */
-enum rc grants_read_token(struct mysql *, MYSQL_RES *, uint64_t *token, struct fault *);
+enum rc grants_read_token(struct sql *, struct answer *, uint64_t *token, struct fault *);
 
 /* Who holds and who waits, into host->seen: on the session there is, in no transaction. */
-enum rc grants_see(struct mysql *, const char *what, instant until, struct fault *);
+enum rc grants_see(struct sql *, const char *what, instant until, struct fault *);
 
 /* One look.  `also`: a holder that is told of if no row has its session; NULL: none. */
 struct grants_holder {
 	int64_t session;
 	struct foreign foreign;
 };
-enum rc grants_each(struct mysql *, const struct look *, const char *what,
+enum rc grants_each(struct sql *, const struct look *, const char *what,
     const struct grants_holder *also, struct fault *);
 
 /* The same where there are no rows: `also` alone. */
@@ -82,9 +93,9 @@ struct grants_name {
  * `holds` says of one without a row whether it does (RC_OK, RC_LOST); NULL: it does not.
  * RC_DENIED: we have no right to.
  */
-enum rc grants_end(struct mysql *, const char *what, const char *owner,
+enum rc grants_end(struct sql *, const char *what, const char *owner,
     enum rc (*holds)(
-	struct mysql *, const char *what, int64_t session, instant until, struct fault *),
+	struct sql *, const char *what, int64_t session, instant until, struct fault *),
     instant until, struct fault *);
 
 #endif

@@ -9,7 +9,7 @@
 enum { DEFAULT_PORT = 3306, NO_PORT = 65536 };
 
 static enum rc
-bad_url(struct fault *f, const char *what)
+refuse_url(struct fault *f, const char *what)
 {
 	return fault_set(f, RC_USAGE,
 	    "the mysql URL %s (mysql://[user[:password]@]host[:port][/database])", what);
@@ -17,7 +17,7 @@ bad_url(struct fault *f, const char *what)
 
 /* Undoes %XX; false: wrong, too long, or control characters. */
 static bool
-take(char *out, size_t size, const struct url_part *p)
+take_part(char *out, size_t size, const struct url_part *p)
 {
 	if (p->n > 0 && encode_undo(out, size, p->at, p->n) < 0)
 		return false;
@@ -31,9 +31,9 @@ static enum rc
 login_user(struct login *a, const struct url *u, struct fault *f)
 {
 	a->has_password = a->has_password || u->password.at;
-	if (!take(a->user, sizeof a->user, &u->user) ||
-	    !take(a->password, sizeof a->password, &u->password))
-		return bad_url(
+	if (!take_part(a->user, sizeof a->user, &u->user) ||
+	    !take_part(a->password, sizeof a->password, &u->password))
+		return refuse_url(
 		    f, "has a user or password that is too long, or a wrong %XX in it");
 	return RC_OK;
 }
@@ -47,10 +47,10 @@ login_host(struct login *a, const struct url *u, struct fault *f)
 	if (u->hosts.n == 0)
 		return RC_OK;
 	if (memchr(u->hosts.at, ',', u->hosts.n))
-		return bad_url(f, "names more than one host");
+		return refuse_url(f, "names more than one host");
 	wrong = endpoint_parse(&e, u->hosts.at, u->hosts.n, NO_PORT);
 	if (wrong)
-		return bad_url(f, wrong);
+		return refuse_url(f, wrong);
 	snprintf(a->host, sizeof a->host, "%s", e.host);
 	a->port = e.port == NO_PORT ? 0 : e.port;
 	return RC_OK;
@@ -62,11 +62,12 @@ login_database(struct login *a, const struct url *u, struct fault *f)
 	struct url_part name = {u->path.at, 0};
 
 	if (u->query.at)
-		return bad_url(f, "has a query: what it says is said by -O");
+		return refuse_url(f, "has a query: what it says is said by -O");
 	if (u->path.n > 1)
 		name = (struct url_part){u->path.at + 1, u->path.n - 1};
-	if (!take(a->database, sizeof a->database, &name) || strchr(a->database, '/'))
-		return bad_url(
+	if (!take_part(a->database, sizeof a->database, &name) ||
+	    strchr(a->database, '/'))
+		return refuse_url(
 		    f, "has a database's name that is none, or longer than 64 bytes");
 	return RC_OK;
 }
@@ -82,7 +83,7 @@ login_parse(struct login *a, const char *url, struct fault *f)
 		return RC_OK;
 	wrong = url_cut(&u, url);
 	if (wrong)
-		return bad_url(f, wrong);
+		return refuse_url(f, wrong);
 	rc = login_user(a, &u, f);
 	if (rc == RC_OK)
 		rc = login_host(a, &u, f);

@@ -12,10 +12,12 @@
  *  4. Who holds and who waits stands in dlock_grants (grants.h), which also has the tokens.
  *     Where that table is not to be had (no database, no right), others see a session
  *     without a record, and tokens are microseconds of the server's clock.
- *  5. What holds for all locks tied to a session: tied.h.
+ *  5. What holds for all session locks: sql/session_lock.h.
  */
-#include "tied.h"
 #include "grants.h"
+
+#include "errors.h"
+#include "session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,44 +25,46 @@
 
 /* mode=named's own. */
 struct named {
-	struct tied tied;
+	struct session_lock lock;
 	bool no_table; /* there is none, and we may not make it */
 	bool tells;    /* the session has its row there */
 };
 
 static struct named *
-named_of(const struct mysql *my)
+named_of(const struct sql *db)
 {
-	return mysql_own(my, &mysql_named_mode);
+	return sql_own(db, &mysql_named_mode);
 }
 
-/* The name of a key, as an expression; its value is the key, */
+/* The name of a key, as an expression; $2 is the key, */
 #define NAME_OF_KEY \
-	"CONCAT('dlock:', LEFT(SHA2(CONCAT(COALESCE(CAST(DATABASE() AS BINARY), ''), x'00', ?), 256), 40))"
+	"CONCAT('dlock:', LEFT(SHA2(CONCAT(COALESCE(CAST(DATABASE() AS BINARY), ''), x'00', $2), 256), 40))"
 /* or the name itself. */
-#define NAME_STATED "CONVERT(? USING utf8mb4)"
+#define NAME_STATED "CONVERT($2 USING utf8mb4)"
 
 static const char *
-name_sql(const struct mysql *my)
+name_sql(const struct sql *db)
 {
-	return my->name ? NAME_STATED : NAME_OF_KEY;
+	return mysql_const(db)->name ? NAME_STATED : NAME_OF_KEY;
 }
 
 /* What is locked, as dlock_grants has it. */
 static const char *
-subject(const struct mysql *my, const char *key)
+subject(const struct sql *db, const char *key)
 {
-	return my->name ? my->name : key;
+	const char *name = mysql_const(db)->name;
+
+	return name ? name : key;
 }
 
 /* ---- acquire ---- */
 
 /* Was a question that wants the table in vain because it is out of reach? */
 static bool
-lacks_table(const struct mysql *my, enum rc rc)
+lacks_table(const struct sql *db, enum rc rc)
 {
-	return my->session.mysql &&
-	    (rc == RC_DENIED || my->session.said == SAID_NO_DATABASE);
+	return sql_is_connected(db) &&
+	    (rc == RC_DENIED || mysql_const(db)->session.said == SAID_NO_DATABASE);
 }
 
 /*
@@ -68,90 +72,79 @@ lacks_table(const struct mysql *my, enum rc rc)
  * RC_OK: ask again.
  */
 static enum rc
-get_table(struct mysql *my, enum rc rc, instant until, struct fault *f)
+get_table(struct sql *db, enum rc rc, instant until, struct fault *f)
 {
-	instant sent;
+	static const struct question q = {
+	    .text = "SELECT n FROM dlock_grants WHERE n = 0", .fields = 1, .many = true};
 
-	if (rc != RC_OK && rc != RC_STOP && mysql_is_missing(my))
-		rc = mysql_ask(my, "SELECT n FROM dlock_grants WHERE n = 0",
-		    &(struct shape){1, true}, until, &sent, NULL, f);
-	if (rc == RC_OK || !lacks_table(my, rc))
+	if (rc != RC_OK && rc != RC_STOP && sql_is_missing(db))
+		rc = sql_ask_created(db, &q, until, NULL, f);
+	if (rc == RC_OK || !lacks_table(db, rc))
 		return rc;
-	named_of(my)->no_table = true;
+	named_of(db)->no_table = true;
 	return RC_OK;
 }
 
 /* The session has the name: says so, and takes a token.  The lease counts from this. */
 static enum rc
-take_token(struct mysql *my, instant until, struct grant *g, struct fault *f)
+named_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	struct named *own = named_of(my);
-	const char *format = own->no_table ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
-	    : own->tells                   ? GRANTS_HOLDS
-					   : "START TRANSACTION; " GRANTS_HOLDS;
-	struct sql sql;
+	struct named *own = named_of(db);
+	const char *text = own->no_table ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
+	    : own->tells                 ? GRANTS_HOLDS
+					 : "START TRANSACTION; " GRANTS_HOLDS;
+	const struct question q = {.text = text,
+	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key))),
+	    .fields = 1};
+	struct answer a = {.db = NULL};
 	uint64_t token;
-	MYSQL_RES *r;
-	instant sent;
-	enum rc rc = session_ask_here(&my->session,
-	    sql_write(
-		&sql, format, SQL_VALUES(GRANTS_VALUES(my, subject(my, my->claim->key)))),
-	    &(struct shape){1, false}, retry_answer(instant_now(), ASK_PATIENCE, until),
-	    &sent, &r, f);
+	enum rc rc = session_exec(
+	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	rc = grants_read_token(my, r, &token, f);
+	rc = grants_read_token(db, &a, &token, f);
 	if (rc == RC_OK)
-		tied_granted(my, &own->tied, token, sent, g);
+		session_lock_granted(db, &own->lock, token, a.sent, g);
 	return rc;
 }
 
 /* Asks for the name, for so long; *got: it is the session's. */
 static enum rc
-get_lock(
-    struct mysql *my, int64_t ms, bool tell, instant until, bool *got, struct fault *f)
+get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct fault *f)
 {
-	struct named *own = named_of(my);
-	const char *what = subject(my, my->claim->key);
-	char format[1200];
-	struct sql sql;
-	MYSQL_RES *r;
+	char text[1200];
+	const struct question q = {.text = text,
+	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key)), SQL_INT(ms)),
+	    .fields = 1};
+	struct answer a = {.db = NULL};
 	struct row row;
-	instant sent;
 	enum rc rc;
 
-	own->tells = tell;
-	snprintf(format, sizeof format,
-	    "SET @dlock_name = %s; %sSELECT GET_LOCK(@dlock_name, ? / 1000) <=> 1",
-	    name_sql(my), tell ? "START TRANSACTION; " GRANTS_WAITS : "");
-	if (tell)
-		sql_write(&sql, format,
-		    SQL_VALUES(SQL_TEXT(what), GRANTS_VALUES(my, what), SQL_INT(ms)));
-	else
-		sql_write(&sql, format, SQL_VALUES(SQL_TEXT(what), SQL_INT(ms)));
-	rc = session_ask_here(
-	    &my->session, sql.text, &(struct shape){1, false}, until, &sent, &r, f);
+	named_of(db)->tells = tell;
+	snprintf(text, sizeof text,
+	    "SET @dlock_name = %s; %sSELECT GET_LOCK(@dlock_name, $5 / 1000) <=> 1",
+	    name_sql(db), tell ? "START TRANSACTION; " GRANTS_WAITS : "");
+	rc = session_exec(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = row_first(my->session.my, r);
+	row = answer_next(&a);
 	if (!row_boolean(&row, 0, got))
-		rc = mysql_makes_no_sense(my, RC_PROTOCOL, f);
-	my->session.my->free_result(r);
+		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	answer_drop(&a);
 	return rc;
 }
 
 /* The end of a wait in vain: its row goes. */
 static enum rc
-undo_wait(struct mysql *my, instant until, struct fault *f)
+undo_wait(struct sql *db, instant until, struct fault *f)
 {
-	instant sent;
+	static const struct question rollback = {.text = "ROLLBACK"};
 
-	if (!named_of(my)->tells)
+	if (!named_of(db)->tells)
 		return RC_OK;
-	named_of(my)->tells = false;
-	return session_ask_here(
-	    &my->session, "ROLLBACK", &(struct shape){0, false}, until, &sent, NULL, f);
+	named_of(db)->tells = false;
+	return session_exec(db, &rollback, until, NULL, f);
 }
 
 /* ---- who is there ---- */
@@ -163,25 +156,24 @@ static const char used_sql[] =
     "SELECT l.id, p.user, p.host FROM (SELECT IS_USED_LOCK(%s) AS id) l "
     "LEFT JOIN information_schema.processlist p ON p.id = l.id";
 
-/* Which session has the name; its texts live in *r.  Session 0: none. */
+/* Which session has the name; its texts live in *a.  Session 0: none. */
 static enum rc
-find_user(struct mysql *my, const char *what, instant until, struct grants_holder *holder,
-    MYSQL_RES **r, struct fault *f)
+find_user(struct sql *db, const char *what, instant until, struct grants_holder *holder,
+    struct answer *a, struct fault *f)
 {
-	char format[400];
-	struct sql sql;
+	char text[400];
+	const struct question q = {.text = text,
+	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what)),
+	    .fields = USED_FIELDS};
 	struct row row;
-	instant sent;
 	enum rc rc;
 
 	*holder = (struct grants_holder){.session = 0};
-	snprintf(format, sizeof format, used_sql, name_sql(my));
-	rc = session_ask(&my->session,
-	    sql_write(&sql, format, SQL_VALUES(SQL_TEXT(what))),
-	    &(struct shape){USED_FIELDS, false}, until, &sent, r, f);
+	snprintf(text, sizeof text, used_sql, name_sql(db));
+	rc = sql_ask(db, &q, until, a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = row_first(my->session.my, *r);
+	row = answer_next(a);
 	if (!row_integer(&row, USED_SESSION, 1, INT64_MAX, &holder->session))
 		return RC_OK;
 	holder->foreign = (struct foreign){.what = "a session",
@@ -204,13 +196,13 @@ put_harmless(char *out, size_t size, const char *text)
 
 /* A holder that no row tells of. */
 static enum rc
-see_other(struct mysql *my, instant until, struct fault *f)
+see_other(struct sql *db, instant until, struct fault *f)
 {
-	struct host *host = my->base.host;
+	struct host *host = db->base.host;
 	struct grants_holder holder;
 	char who[80], from[80];
-	MYSQL_RES *r = NULL;
-	enum rc rc = find_user(my, subject(my, my->claim->key), until, &holder, &r, f);
+	struct answer a = {.db = NULL};
+	enum rc rc = find_user(db, subject(db, db->claim->key), until, &holder, &a, f);
 
 	if (rc == RC_OK && holder.session) {
 		put_harmless(who, sizeof who, holder.foreign.who);
@@ -221,25 +213,24 @@ see_other(struct mysql *my, instant until, struct fault *f)
 		    ",\"command\":\"a session of MySQL\",\"who\":\"%s@%s\"}",
 		    holder.session, *who ? who : "somebody", *from ? from : "somewhere");
 	}
-	if (r)
-		my->session.my->free_result(r);
+	answer_drop(&a);
 	return rc;
 }
 
 /* Who is there? */
 static enum rc
-see(struct mysql *my, instant until, struct fault *f)
+named_look(struct sql *db, instant until, struct fault *f)
 {
-	struct host *host = my->base.host;
+	struct host *host = db->base.host;
 	enum rc rc = RC_OK;
 
 	host->seen.holding.held = -1;
 	host->seen.holding.holders = 0;
-	if (!named_of(my)->no_table) {
-		rc = grants_see(my, subject(my, my->claim->key), until, f);
-		rc = get_table(my, rc, until, f);
+	if (!named_of(db)->no_table) {
+		rc = grants_see(db, subject(db, db->claim->key), until, f);
+		rc = get_table(db, rc, until, f);
 	}
-	return rc == RC_OK && host->seen.holding.holders == 0 ? see_other(my, until, f)
+	return rc == RC_OK && host->seen.holding.holders == 0 ? see_other(db, until, f)
 							      : rc;
 }
 
@@ -247,31 +238,32 @@ see(struct mysql *my, instant until, struct fault *f)
 
 /* Broken off, or taken for a deadlock: in vain, like one that was too long. */
 static bool
-was_broken_off(const struct mysql *my)
+was_broken_off(const struct sql *db)
 {
-	return my->session.mysql &&
-	    (my->session.said == SAID_DEADLOCK ||
-		my->session.said == SAID_LOCK_DEADLOCK ||
-		my->session.said == SAID_INTERRUPTED);
+	unsigned said = mysql_const(db)->session.said;
+
+	return sql_is_connected(db) &&
+	    (said == SAID_DEADLOCK || said == SAID_LOCK_DEADLOCK ||
+		said == SAID_INTERRUPTED);
 }
 
 /* One attempt, which waits so long, and ends by `until`.  An error may leave the session with the name. */
 static enum rc
-try_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
+try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
-	struct named *own = named_of(my);
-	enum rc rc = tied_open(my, &own->tied, until, f);
+	struct named *own = named_of(db);
+	enum rc rc = grants_open(db, &own->lock, until, f);
 
 	*got = false;
 	if (rc != RC_OK)
 		return rc;
-	rc = get_lock(my, ms, ms > 0 && !own->no_table, until, got, f);
-	if (rc != RC_OK && was_broken_off(my))
+	rc = get_lock(db, ms, ms > 0 && !own->no_table, until, got, f);
+	if (rc != RC_OK && was_broken_off(db))
 		rc = RC_OK;
 	if (rc == RC_OK && !*got)
-		return undo_wait(my, retry_answer(instant_now(), ASK_PATIENCE, until), f);
-	return rc == RC_OK ? take_token(my, until, g, f) : rc;
+		return undo_wait(db, retry_answer(instant_now(), ASK_PATIENCE, until), f);
+	return rc == RC_OK ? named_take_token(db, until, g, f) : rc;
 }
 
 /*
@@ -279,39 +271,33 @@ try_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
  * the server frees the name some time later, and we would find it held.
  */
 static enum rc
-give_back(struct mysql *my, instant until, struct fault *f)
+named_give_back(struct sql *db, instant until, struct fault *f)
 {
-	struct shape shape = {1, false};
-	MYSQL_RES *r = NULL;
-	instant sent;
-	enum rc rc = session_ask_here(&my->session,
-	    "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))", &shape,
-	    until, &sent, &r, f);
+	static const struct question q = {
+	    .text = "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))",
+	    .fields = 1};
 
-	if (r)
-		my->session.my->free_result(r);
-	return rc;
+	return session_exec(db, &q, until, NULL, f);
 }
 
 /* The same, also where there is no table yet: then what it has got is given back first. */
 static enum rc
-try_anew(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
+try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
-	enum rc rc = try_name(my, ms, until, got, g, f);
+	enum rc rc = try_name(db, ms, until, got, g, f);
 
-	if (rc != RC_OK && rc != RC_STOP &&
-	    (mysql_is_missing(my) || lacks_table(my, rc))) {
+	if (rc != RC_OK && rc != RC_STOP && (sql_is_missing(db) || lacks_table(db, rc))) {
 		instant by = retry_answer(instant_now(), ASK_PATIENCE, until);
 
-		rc = get_table(my, rc, by, f);
+		rc = get_table(db, rc, by, f);
 		if (rc == RC_OK)
-			rc = give_back(my, by, f);
+			rc = named_give_back(db, by, f);
 		if (rc == RC_OK)
-			rc = try_name(my, ms, until, got, g, f);
+			rc = try_name(db, ms, until, got, g, f);
 	}
 	if (rc != RC_OK)
-		session_close(&my->session);
+		session_close(db);
 	return rc;
 }
 
@@ -319,123 +305,122 @@ try_anew(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g
 enum { PAUSE_MS = 100 };
 
 static enum rc
-first_name(struct mysql *my, instant until, bool *got, struct grant *g, struct fault *f)
+ask_name(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
-	enum rc rc = try_anew(my, 0, until, got, g, f);
+	enum rc rc = try_anew(db, 0, until, got, g, f);
 
-	return rc == RC_OK && !*got ? see(my, until, f) : rc;
+	return rc == RC_OK && !*got ? named_look(db, until, f) : rc;
 }
 
 static enum rc
-wait_name(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
+wait_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
-	struct host *host = my->base.host;
+	struct host *host = db->base.host;
 	int64_t here = instant_first(ms, PAUSE_MS) * NS_PER_MS;
 
-	if (!my->session.server.is_mariadb)
+	if (db->whole_seconds)
 		ms = ms / 1000 * 1000;
 	if (ms == 0 && host->wait(host, -1, 0, instant_now() + here) == WOKE_STOP)
 		return RC_STOP;
-	return try_anew(my, ms,
+	return try_anew(db, ms,
 	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g, f);
 }
 
 static enum rc
-named_acquire(struct mysql *my, instant until, struct grant *g, struct fault *f)
+named_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	static const struct tied_way way = {first_name, wait_name};
+	static const struct session_lock_way way = {ask_name, wait_name, false};
 
-	return tied_acquire(my, &way, until, g, f);
+	return session_lock_acquire(db, &way, until, g, f);
 }
 
 /* ---- the hold ---- */
 
 static enum rc
-named_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
+named_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	return tied_renew(my, &named_of(my)->tied,
-	    "SELECT " GRANTS_ON_PRIMARY("IS_USED_LOCK(@dlock_name) <=> CONNECTION_ID()"),
-	    until, g, f);
+	static const struct question q = {
+	    .text = "SELECT " GRANTS_ON_PRIMARY(
+		"IS_USED_LOCK(@dlock_name) <=> CONNECTION_ID()"),
+	    .fields = 1};
+
+	return session_lock_renew(db, &named_of(db)->lock, &q, false, until, g, f);
 }
 
 static enum rc
-named_release(struct mysql *my, int status, instant until, struct fault *f)
+named_release(struct sql *db, int status, instant until, struct fault *f)
 {
+	static const struct question q = {
+	    .text = "ROLLBACK; SELECT RELEASE_LOCK(@dlock_name) <=> 1", .fields = 1};
+
 	(void)status;
-	return tied_release(my, &named_of(my)->tied,
-	    "ROLLBACK; SELECT RELEASE_LOCK(@dlock_name) <=> 1", until, f);
+	return session_lock_release(db, &named_of(db)->lock, &q, NULL, until, f);
 }
 
 /* ---- looking and steering ---- */
 
 /* The rows; a user who may not read them sees none. */
 static enum rc
-each_row(struct mysql *my, const struct look *look, const char *what,
+each_row(struct sql *db, const struct look *look, const char *what,
     const struct grants_holder *also, struct fault *f)
 {
-	enum rc rc = grants_each(my, look, what, also, f);
+	enum rc rc = grants_each(db, look, what, also, f);
 
-	if (rc == RC_OK || rc == RC_STOP || !lacks_table(my, rc))
+	if (rc == RC_OK || rc == RC_STOP || !lacks_table(db, rc))
 		return rc;
 	return grants_tell(look, what, also);
 }
 
 static enum rc
-named_each(struct mysql *my, const struct look *look, struct fault *f)
+named_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	const char *what = look->key || my->name ? subject(my, look->key) : NULL;
+	const char *what = subject(db, look->key);
 	struct grants_holder holder;
-	MYSQL_RES *r = NULL;
+	struct answer a = {.db = NULL};
 	enum rc rc;
 
 	if (!what)
-		return each_row(my, look, NULL, NULL, f);
-	rc = find_user(my, what, look->until, &holder, &r, f);
+		return each_row(db, look, NULL, NULL, f);
+	rc = find_user(db, what, look->until, &holder, &a, f);
 	if (rc == RC_OK)
-		rc = each_row(my, look, what, holder.session ? &holder : NULL, f);
-	if (r)
-		my->session.my->free_result(r);
+		rc = each_row(db, look, what, holder.session ? &holder : NULL, f);
+	answer_drop(&a);
 	return rc;
 }
 
 /* Does this session have the name, of which no row tells? */
 static enum rc
-holds(struct mysql *my, const char *what, int64_t session, instant until, struct fault *f)
+named_holds(
+    struct sql *db, const char *what, int64_t session, instant until, struct fault *f)
 {
 	struct grants_holder holder;
-	MYSQL_RES *r = NULL;
-	enum rc rc = find_user(my, what, until, &holder, &r, f);
+	struct answer a = {.db = NULL};
+	enum rc rc = find_user(db, what, until, &holder, &a, f);
 
-	if (r)
-		my->session.my->free_result(r);
+	answer_drop(&a);
 	if (rc != RC_OK || holder.session == session)
 		return rc;
-	return fault_set(
-	    f, RC_LOST, "%s has no such session (any more)", my->session.where);
+	return fault_set(f, RC_LOST, "%s has no such session (any more)", db->where);
 }
 
 /* Ends the session that has it: nothing else takes such a lock away. */
 static enum rc
-named_revoke(struct mysql *my, const struct target *target, const char *record,
-    bool force, instant until, struct fault *f)
+named_revoke(struct sql *db, const struct target *target, const char *record, bool force,
+    instant until, struct fault *f)
 {
 	(void)record, (void)force;
-	return grants_end(my, subject(my, target->key), target->owner, holds, until, f);
+	return grants_end(
+	    db, subject(db, target->key), target->owner, named_holds, until, f);
 }
 
-const struct steering mysql_named_steering = {
-    .each = named_each,
-    .revoke = named_revoke,
-};
-
-const struct mode mysql_named_mode = {
+const struct sql_mode mysql_named_mode = {
     .name = "named",
     .caps = CAP_FORCE,
-    .rights = "SELECT, INSERT, DELETE ON DATABASE.dlock_grants",
     .bytes = sizeof(struct named),
     .acquire = named_acquire,
     .renew = named_renew,
     .release = named_release,
-    .steering = &mysql_named_steering,
+    .each = named_each,
+    .revoke = named_revoke,
 };

@@ -1,8 +1,6 @@
 /* rights.c - looks who could have put something into the database. */
 #include "rights.h"
 
-#include "field.h"
-
 /* Of dlock's names; the database is chosen. */
 #define OURS(kind) kind "_schema = DATABASE() AND " kind "_name LIKE 'dlock\\\\_%'"
 
@@ -69,38 +67,22 @@ static const char inspect_roles_sql[] =
     "AND Super_priv <> 'Y' AND 'Y' IN (Create_routine_priv, Alter_routine_priv, "
     "Create_view_priv, Create_priv, Alter_priv, Drop_priv, Insert_priv, Update_priv)), TRUE";
 
-static enum rc
-ask_two(struct session *s, const char *sql, bool *first, bool *second, instant until,
-    struct fault *f)
-{
-	MYSQL_RES *r;
-	struct row row;
-	instant sent;
-	enum rc rc = session_ask_here(
-	    s, sql, &(struct shape){2, false}, until, &sent, &r, f);
-
-	if (rc != RC_OK)
-		return rc;
-	row = row_first(s->my, r);
-	if (!row_boolean(&row, 0, first) || !row_boolean(&row, 1, second))
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
-	s->my->free_result(r);
-	return rc;
-}
+const struct question rights_question = {.text = inspect_sql, .fields = 2};
+const struct question rights_of_roles_question = {.text = inspect_roles_sql, .fields = 2};
 
 enum rc
-rights_inspect(struct session *s, instant until, struct fault *f)
+rights_judge(const struct sql *db, struct answer *a, bool *sees, struct fault *f)
 {
-	bool fine, sees = false;
-	enum rc rc = ask_two(s, inspect_sql, &fine, &sees, until, f);
+	struct row row = answer_next(a);
+	bool fine;
 
-	if (rc == RC_OK && fine && sees && s->server.is_mariadb)
-		rc = ask_two(s, inspect_roles_sql, &fine, &sees, until, f);
-	if (rc == RC_OK && !fine)
-		rc = fault_set(f, RC_CONFIG,
-		    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
-		    "views that could use them: use an ordinary user, or a database of its own",
-		    s->where);
-	return rc;
+	if (!row_boolean(&row, 0, &fine) || !row_boolean(&row, 1, sees))
+		return fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", db->where);
+	if (fine)
+		return RC_OK;
+	return fault_set(f, RC_CONFIG,
+	    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
+	    "views that could use them: use an ordinary user, or a database of its own",
+	    db->where);
 }

@@ -20,7 +20,7 @@
 #ifndef DLOCK_MYSQL_RIGHTS_H
 #define DLOCK_MYSQL_RIGHTS_H
 
-#include "session.h"
+#include "backends/sql/sql.h"
 
 /* Who we are, as information_schema names grantees; to be set before the other two. */
 #define RIGHTS_WHO "SET @dlock_me = " RIGHTS_GRANTEE("CURRENT_USER()")
@@ -43,7 +43,11 @@
 	"OR EXISTS (SELECT 1 FROM information_schema.column_privileges WHERE " RIGHTS_IS_ME \
 	" AND NOT table_schema <=> DATABASE()))"
 
-/* For who has: RC_OK; RC_CONFIG: nothing there may be used. */
-enum rc rights_inspect(struct session *, instant until, struct fault *);
+/*
+ * For a user that has them, a question; and another one for a user that sees the rights of
+ * others on MariaDB.  What an answer means: RC_CONFIG: nothing there may be used.
+ */
+extern const struct question rights_question, rights_of_roles_question;
+enum rc rights_judge(const struct sql *, struct answer *, bool *sees, struct fault *);
 
 #endif

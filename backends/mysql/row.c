@@ -10,10 +10,12 @@
  *     place.
  *  4. What it costs: a connection for each holder and waiter, and a transaction as long as
  *     the lock; who wants to alter or drop the tables waits for it.
- *  5. What holds for all locks tied to a session: tied.h.
+ *  5. What holds for all session locks: sql/session_lock.h.
  */
-#include "tied.h"
 #include "grants.h"
+
+#include "errors.h"
+#include "session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,60 +27,58 @@ enum {
 
 /* mode=row's own. */
 struct row_lock {
-	struct tied tied;
+	struct session_lock lock;
 	uint64_t token;
 };
 
 static struct row_lock *
-row_of(const struct mysql *my)
+mysql_row_of(const struct sql *db)
 {
-	return mysql_own(my, &mysql_row_mode);
+	return sql_own(db, &mysql_row_mode);
 }
 
 /* How the row is locked. */
 static const char *
-row_for(const struct mysql *my)
+row_for(const struct sql *db)
 {
-	if (my->claim->kind != KIND_SHARED)
+	if (db->claim->kind != KIND_SHARED)
 		return "FOR UPDATE";
-	return my->session.server.is_mariadb ? "LOCK IN SHARE MODE" : "FOR SHARE";
+	return mysql_const(db)->session.server.is_mariadb ? "LOCK IN SHARE MODE"
+							  : "FOR SHARE";
 }
 
 /* Its row is locked: says so, and takes a token.  The lease counts from this statement. */
 static enum rc
-take_token(struct mysql *my, instant until, struct grant *g, struct fault *f)
+mysql_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	struct sql sql;
-	MYSQL_RES *r;
-	instant sent;
-	enum rc rc = tied_ask(my,
-	    sql_write(&sql, GRANTS_HOLDS, SQL_VALUES(GRANTS_VALUES(my, my->claim->key))),
-	    &(struct shape){1, false}, retry_answer(instant_now(), ASK_PATIENCE, until),
-	    &sent, &r, f);
+	const struct question q = {.text = GRANTS_HOLDS,
+	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
+	    .fields = 1};
+	struct row_lock *l = mysql_row_of(db);
+	struct answer a = {.db = NULL};
+	enum rc rc = session_exec(
+	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
-	if (rc != RC_OK)
-		return rc;
-	rc = grants_read_token(my, r, &row_of(my)->token, f);
-	if (rc != RC_OK) {
-		session_close(&my->session);
-		return rc;
-	}
-	tied_granted(my, &row_of(my)->tied, row_of(my)->token, sent, g);
-	return RC_OK;
+	if (rc == RC_OK)
+		rc = grants_read_token(db, &a, &l->token, f);
+	if (rc == RC_OK)
+		session_lock_granted(db, &l->lock, l->token, a.sent, g);
+	else
+		session_close(db); /* and with it the row */
+	return rc;
 }
 
 enum found { ROW_MISSING, ROW_HELD, ROW_OURS };
 
 /* One attempt to lock the row, in a transaction that is left open with ROW_OURS alone. */
 static enum rc
-lock_row(
-    struct mysql *my, const char *sql, instant until, enum found *found, struct fault *f)
+mysql_lock_row(struct sql *db, const struct question *q, instant until, enum found *found,
+    struct fault *f)
 {
-	struct session *s = &my->session;
-	MYSQL_RES *r;
-	instant sent;
-	enum rc rc = session_ask_here(
-	    s, sql, &(struct shape){1, true}, until, &sent, &r, f);
+	static const struct question rollback = {.text = "ROLLBACK"};
+	struct session *s = &mysql_of(db)->session;
+	struct answer a = {.db = NULL};
+	enum rc rc = session_exec(s->db, q, until, &a, f);
 
 	*found = ROW_HELD;
 	if (rc != RC_OK && s->mysql &&
@@ -88,42 +88,40 @@ lock_row(
 		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
-	*found = s->my->num_rows(r) ? ROW_OURS : ROW_MISSING;
-	s->my->free_result(r);
-	if (*found == ROW_OURS)
-		return RC_OK;
-	return session_ask_here(
-	    s, "ROLLBACK", &(struct shape){0, false}, until, &sent, NULL, f);
+	*found = a.rows ? ROW_OURS : ROW_MISSING;
+	answer_drop(&a);
+	return *found == ROW_OURS ? RC_OK
+				  : session_exec(s->db, &rollback, until, NULL, f);
 }
 
 /* The key's row must be there, and seen by all, before it can be locked. */
 static enum rc
-make_row(struct mysql *my, instant until, struct fault *f)
+mysql_make_row(struct sql *db, instant until, struct fault *f)
 {
-	struct sql sql;
-	instant sent;
+	const struct question q = {
+	    .text = "INSERT IGNORE INTO dlock_rows (k) VALUES ($1)",
+	    SQL_VALUES(SQL_TEXT(db->claim->key))};
 
-	return mysql_ask(my,
-	    sql_write(&sql, "INSERT IGNORE INTO dlock_rows (k) VALUES (?)",
-		SQL_VALUES(SQL_TEXT(my->claim->key))),
-	    &(struct shape){0, false}, until, &sent, NULL, f);
+	return sql_ask_created(db, &q, until, NULL, f);
 }
 
 /* Now or never. */
 static enum rc
-try_row(struct mysql *my, instant until, enum found *found, struct fault *f)
+mysql_try_row(struct sql *db, instant until, enum found *found, struct fault *f)
 {
-	char format[120];
-	struct sql sql;
-	enum rc rc = tied_open(my, &row_of(my)->tied, until, f);
+	char text[120];
+	const struct question q = {.text = text,
+	    SQL_VALUES(SQL_TEXT(db->claim->key)),
+	    .fields = 1,
+	    .many = true};
+	enum rc rc = grants_open(db, &mysql_row_of(db)->lock, until, f);
 
 	if (rc != RC_OK)
 		return rc;
-	snprintf(format, sizeof format,
-	    "START TRANSACTION; SELECT 1 FROM dlock_rows WHERE k = ? %s NOWAIT",
-	    row_for(my));
-	return lock_row(my, sql_write(&sql, format, SQL_VALUES(SQL_TEXT(my->claim->key))),
-	    until, found, f);
+	snprintf(text, sizeof text,
+	    "START TRANSACTION; SELECT 1 FROM dlock_rows WHERE k = $1 %s NOWAIT",
+	    row_for(db));
+	return mysql_lock_row(db, &q, until, found, f);
 }
 
 /*
@@ -131,163 +129,155 @@ try_row(struct mysql *my, instant until, enum found *found, struct fault *f)
  * never there tells which: RC_AGAIN, it is the table.
  */
 static enum rc
-check_table(struct mysql *my, instant until, struct fault *f)
+check_table(struct sql *db, instant until, struct fault *f)
 {
-	instant sent;
-	enum rc rc = session_ask_here(&my->session,
-	    "SELECT 1 FROM dlock_rows WHERE k = '' FOR UPDATE NOWAIT",
-	    &(struct shape){1, true}, until, &sent, NULL, f);
+	static const struct question q = {
+	    .text = "SELECT 1 FROM dlock_rows WHERE k = '' FOR UPDATE NOWAIT",
+	    .fields = 1,
+	    .many = true};
+	enum rc rc = session_exec(db, &q, until, NULL, f);
 
-	return rc != RC_OK && my->session.said == SAID_TIMEOUT
+	return rc != RC_OK && mysql_of(db)->session.said == SAID_TIMEOUT
 	    ? fault_set(f, RC_AGAIN,
 		  "%s: somebody has locked the table dlock_rows (LOCK TABLES, mysqldump)",
-		  my->session.where)
+		  db->where)
 	    : rc;
 }
 
 /* The same, but a key without a row gets one, and a database without tables as well. */
 static enum rc
-first_row(struct mysql *my, instant until, bool *got, struct grant *g, struct fault *f)
+mysql_ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
 	enum found found = ROW_HELD;
-	enum rc rc = try_row(my, until, &found, f);
+	enum rc rc = mysql_try_row(db, until, &found, f);
 
 	*got = false;
-	if (rc == RC_OK ? found == ROW_MISSING : mysql_is_missing(my)) {
-		rc = make_row(my, until, f);
+	if (rc == RC_OK ? found == ROW_MISSING : sql_is_missing(db)) {
+		rc = mysql_make_row(db, until, f);
 		if (rc == RC_OK)
-			rc = try_row(my, until, &found, f);
+			rc = mysql_try_row(db, until, &found, f);
 	}
-	if (rc == RC_DENIED)
-		return mysql_explain_denial(my, rc, f);
 	if (rc != RC_OK)
-		return rc;
-	if (found == ROW_HELD && my->session.said == SAID_TIMEOUT) {
-		rc = check_table(my, until, f);
+		return sql_explain_denial(db, rc, f);
+	if (found == ROW_HELD && mysql_of(db)->session.said == SAID_TIMEOUT) {
+		rc = check_table(db, until, f);
 		if (rc == RC_OK) /* it may have been, for as long as others made it */
-			rc = try_row(my, until, &found, f);
+			rc = mysql_try_row(db, until, &found, f);
 	}
 	*got = rc == RC_OK && found == ROW_OURS;
 	if (*got)
-		return take_token(my, until, g, f);
-	return rc == RC_OK ? grants_see(my, my->claim->key, until, f) : rc;
+		return mysql_take_token(db, until, g, f);
+	return rc == RC_OK ? grants_see(db, db->claim->key, until, f) : rc;
 }
 
 /* A wait for a row lasts whole seconds.  MariaDB can break it off before. */
 static int64_t
-write_wait(const struct mysql *my, int64_t ms, char *sql, size_t size)
+mysql_write_wait(const struct sql *db, int64_t ms, char *sql, size_t size)
 {
+	bool is_mariadb = mysql_const(db)->session.server.is_mariadb;
 	int64_t s = (ms + 999) / 1000;
 
-	if (my->session.server.is_mariadb)
+	if (is_mariadb)
 		snprintf(sql, size,
 		    "SET innodb_lock_wait_timeout = %" PRId64
 		    "; START TRANSACTION; " GRANTS_WAITS
 		    "SET STATEMENT max_statement_time = %" PRId64 " / 1000 FOR "
-		    "SELECT 1 FROM dlock_rows WHERE k = ? %s",
-		    s, ms, row_for(my));
+		    "SELECT 1 FROM dlock_rows WHERE k = $2 %s",
+		    s, ms, row_for(db));
 	else
 		snprintf(sql, size,
 		    "SET innodb_lock_wait_timeout = %" PRId64
 		    "; START TRANSACTION; " GRANTS_WAITS
-		    "SELECT 1 FROM dlock_rows WHERE k = ? %s",
-		    s, row_for(my));
-	return my->session.server.is_mariadb ? ms : s * 1000;
+		    "SELECT 1 FROM dlock_rows WHERE k = $2 %s",
+		    s, row_for(db));
+	return is_mariadb ? ms : s * 1000;
 }
 
 static enum rc
-wait_row(struct mysql *my, int64_t ms, instant until, bool *got, struct grant *g,
+mysql_wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
 	enum found found = ROW_HELD;
-	char format[1024];
-	struct sql sql;
-	enum rc rc = tied_open(
-	    my, &row_of(my)->tied, retry_answer(instant_now(), ASK_PATIENCE, until), f);
+	char text[1024];
+	const struct question q = {.text = text,
+	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
+	    .fields = 1,
+	    .many = true};
+	enum rc rc = grants_open(db, &mysql_row_of(db)->lock,
+	    retry_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	*got = false;
 	if (rc != RC_OK)
 		return rc;
-	ms = write_wait(my, ms, format, sizeof format);
-	rc = lock_row(my,
-	    sql_write(&sql, format,
-		SQL_VALUES(GRANTS_VALUES(my, my->claim->key), SQL_TEXT(my->claim->key))),
+	ms = mysql_write_wait(db, ms, text, sizeof text);
+	rc = mysql_lock_row(db, &q,
 	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &found, f);
 	if (rc != RC_OK)
 		return rc;
 	*got = found == ROW_OURS;
-	return *got ? take_token(my, until, g, f) : RC_OK;
+	return *got ? mysql_take_token(db, until, g, f) : RC_OK;
 }
 
 static enum rc
-row_acquire(struct mysql *my, instant until, struct grant *g, struct fault *f)
+mysql_row_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	static const struct tied_way way = {first_row, wait_row};
+	static const struct session_lock_way way = {mysql_ask_row, mysql_wait_row, false};
 
-	return tied_acquire(my, &way, until, g, f);
+	return session_lock_acquire(db, &way, until, g, f);
 }
 
 /* ---- the hold ---- */
 
 #define STILL_OURS \
 	"SELECT " GRANTS_ON_PRIMARY( \
-	    "EXISTS (SELECT 1 FROM dlock_grants WHERE n = ? AND session = CONNECTION_ID())")
+	    "EXISTS (SELECT 1 FROM dlock_grants WHERE n = $1 AND session = CONNECTION_ID())")
 
 static enum rc
-row_renew(struct mysql *my, instant until, struct grant *g, struct fault *f)
+mysql_row_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	struct row_lock *l = row_of(my);
-	struct sql sql;
+	struct row_lock *l = mysql_row_of(db);
+	const struct question q = {
+	    .text = STILL_OURS, SQL_VALUES(SQL_INT((int64_t)l->token)), .fields = 1};
 
-	return tied_renew(my, &l->tied,
-	    sql_write(&sql, STILL_OURS, SQL_VALUES(SQL_INT((int64_t)l->token))), until, g,
-	    f);
+	return session_lock_renew(db, &l->lock, &q, false, until, g, f);
 }
 
 static enum rc
-row_release(struct mysql *my, int status, instant until, struct fault *f)
+mysql_row_release(struct sql *db, int status, instant until, struct fault *f)
 {
-	struct row_lock *l = row_of(my);
-	struct sql sql;
+	struct row_lock *l = mysql_row_of(db);
+	const struct question q = {.text = STILL_OURS "; ROLLBACK",
+	    SQL_VALUES(SQL_INT((int64_t)l->token)),
+	    .fields = 1};
 
 	(void)status;
-	return tied_release(my, &l->tied,
-	    sql_write(
-		&sql, STILL_OURS "; ROLLBACK", SQL_VALUES(SQL_INT((int64_t)l->token))),
-	    until, f);
+	return session_lock_release(db, &l->lock, &q, NULL, until, f);
 }
 
 /* ---- looking and steering ---- */
 
 static enum rc
-row_each(struct mysql *my, const struct look *look, struct fault *f)
+mysql_row_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	return grants_each(my, look, look->key, NULL, f);
+	return grants_each(db, look, look->key, NULL, f);
 }
 
 /* Ends the session that has locked it, and its transaction with it. */
 static enum rc
-row_revoke(struct mysql *my, const struct target *target, const char *record, bool force,
-    instant until, struct fault *f)
+mysql_row_revoke(struct sql *db, const struct target *target, const char *record,
+    bool force, instant until, struct fault *f)
 {
 	(void)record, (void)force;
-	return grants_end(my, target->key, target->owner, NULL, until, f);
+	return grants_end(db, target->key, target->owner, NULL, until, f);
 }
 
-const struct steering mysql_row_steering = {
-    .each = row_each,
-    .revoke = row_revoke,
-};
-
-const struct mode mysql_row_mode = {
+const struct sql_mode mysql_row_mode = {
     .name = "row",
     .caps = CAP_SHARED | CAP_FORCE,
-    .rights =
-	"SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants",
     .bytes = sizeof(struct row_lock),
-    .needs_database = true,
-    .acquire = row_acquire,
-    .renew = row_renew,
-    .release = row_release,
-    .steering = &mysql_row_steering,
+    .acquire = mysql_row_acquire,
+    .renew = mysql_row_renew,
+    .release = mysql_row_release,
+    .each = mysql_row_each,
+    .revoke = mysql_row_revoke,
 };

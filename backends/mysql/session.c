@@ -1,7 +1,9 @@
 /* session.c - opens a session, asks in it, and closes it. */
 #include "session.h"
 
-#include "field.h"
+#include "dial.h"
+#include "errors.h"
+
 #include "rights.h"
 
 #include <errno.h>
@@ -13,7 +15,6 @@
 
 /* for one attempt to connect, whoever waits for it how long */
 #define CONNECT_PATIENCE (15 * NS_PER_S)
-#define RACES (2 * NS_PER_S) /* so long a transaction may lose races against others */
 #define UNDO_PATIENCE NS_PER_S
 
 /* a page of a look is less than one */
@@ -24,17 +25,17 @@ enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, RESULTS_MAX = 8 };
 #define TIME_MOST (INT64_MAX / 2) /* microseconds: what is reckoned with them fits */
 
 enum rc
-session_init(struct session *s, struct host *host, const char *url, const char *database,
+session_init(struct session *s, struct sql *db, const char *url, const char *database,
     struct fault *f)
 {
 	enum rc rc = login_parse(&s->login, url, f);
 
-	s->host = host;
+	s->db = db;
 	if (!*s->login.database)
 		snprintf(s->login.database, sizeof s->login.database, "%s", database);
 	if (rc == RC_OK)
 		rc = login_check(&s->login, f);
-	login_print(&s->login, s->where, sizeof s->where);
+	login_print(&s->login, db->where, sizeof db->where);
 	return rc == RC_OK ? libmariadb_load(&s->my, f) : rc;
 }
 
@@ -140,12 +141,13 @@ stage_wait(struct session *s, instant until, struct fault *f)
 {
 	struct pending *p = &s->pending;
 
-	switch (s->host->wait(s->host, session_fd(s), events_of(p->status), until)) {
+	switch (s->db->base.host->wait(
+	    s->db->base.host, session_fd(s->db), events_of(p->status), until)) {
 	case WOKE_READY:
 		stage_continue(s, p->status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
 		return RC_OK;
 	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", s->where);
+		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);
 	case WOKE_STOP:
 		break;
 	}
@@ -154,18 +156,22 @@ stage_wait(struct session *s, instant until, struct fault *f)
 
 /* Has `until` come, while the server keeps on talking? */
 static bool
-is_endless(const struct session *s, instant until)
+session_is_endless(const struct session *s, instant until)
 {
 	return s->pending.results > RESULTS_MAX || instant_now() >= until;
 }
 
 enum rc
-session_send(struct session *s, const char *sql, instant until, struct fault *f)
+session_send(struct sql *db, const struct question *q, instant until, struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
+	const char *sql = statement_write(&s->statement, q);
 	struct pipe_guard guard;
 	enum rc rc = RC_OK;
 
 	s->said = 0;
+	if (!sql)
+		return fault_set(f, RC_SYSTEM, "a statement is too long");
 	s->pending = (struct pending){.stage = STAGE_QUERY, .left = ANSWER_MOST};
 	dial_guard_pipe(&guard, s->my, s->mysql);
 	libmariadb_bound(s->mysql, &s->pending.left, NULL);
@@ -178,8 +184,10 @@ session_send(struct session *s, const char *sql, instant until, struct fault *f)
 }
 
 bool
-session_is_busy(const struct session *s)
+session_is_busy(const struct sql *db)
 {
+	const struct session *s = &mysql_const(db)->session;
+
 	return s->pending.stage != STAGE_NONE;
 }
 
@@ -194,7 +202,7 @@ forget_answer(struct session *s)
 static enum rc
 refuse_endless(const struct session *s, struct fault *f)
 {
-	return fault_set(f, RC_AGAIN, "%s does not come to an end", s->where);
+	return fault_set(f, RC_AGAIN, "%s does not come to an end", s->db->where);
 }
 
 /* An error of the server's, or the end of the session. */
@@ -208,29 +216,30 @@ session_failed(struct session *s, struct fault *f)
 	forget_answer(s);
 	/* the server's clock may have been set: a new session asks it again */
 	if (errors_end_connection(s->said) || s->said == SAID_LATE)
-		session_close(s);
+		session_close(s->db);
 	return rc;
 }
 
 /* One row, or any, of so many fields; or, for none, that it was done. */
 static bool
-is_as_asked(const struct session *s, const struct shape *shape)
+session_is_as_asked(const struct session *s, const struct question *q)
 {
 	MYSQL_RES *r = s->pending.kept;
 
-	if (shape->fields == 0)
+	if (q->fields == 0)
 		return !r;
-	return r && s->pending.results == 1 && s->my->num_fields(r) == shape->fields &&
-	    (shape->many || s->my->num_rows(r) == 1);
+	return r && s->pending.results == 1 && s->my->num_fields(r) == q->fields &&
+	    (q->many || s->my->num_rows(r) == 1);
 }
 
 enum rc
-session_receive(struct session *s, const struct shape *shape, instant until,
-    MYSQL_RES **ret, struct fault *f)
+session_receive(struct sql *db, const struct question *q, instant until, struct answer *a,
+    struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
-	while (session_is_busy(s)) {
+	while (session_is_busy(s->db)) {
 		if (s->pending.status) {
 			rc = stage_wait(s, until, f);
 			if (rc != RC_OK)
@@ -238,16 +247,19 @@ session_receive(struct session *s, const struct shape *shape, instant until,
 		} else if (!stage_next(s)) {
 			return session_failed(s, f);
 		}
-		if (session_is_busy(s) && is_endless(s, until))
+		if (session_is_busy(s->db) && session_is_endless(s, until))
 			return refuse_endless(s, f);
 	}
-	if (!is_as_asked(s, shape)) {
-		session_close(s);
-		return fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that was not asked for", s->where);
+	if (!session_is_as_asked(s, q)) {
+		session_close(s->db);
+		return fault_set(f, RC_PROTOCOL,
+		    "%s gave an answer that was not asked for", s->db->where);
 	}
-	if (ret) {
-		*ret = s->pending.kept;
+	if (a && s->pending.kept) {
+		a->db = s->db;
+		a->result = s->pending.kept;
+		a->rows = (int)s->my->num_rows(a->result);
+		a->next = 0;
 		s->pending.kept = NULL;
 	}
 	forget_answer(s);
@@ -261,11 +273,12 @@ session_receive(struct session *s, const struct shape *shape, instant until,
  * say, nothing is left that changes what a statement does.
  */
 static void
-write_setup(const struct purpose *p, bool is_mariadb, char *sql, size_t size)
+write_setup(const struct session *s, char *sql, size_t size)
 {
-	int64_t ttl_s = p->ttl / NS_PER_S;
-	int64_t idle_s = p->idle_s
-	    ? p->idle_s
+	bool is_mariadb = s->server.is_mariadb;
+	int64_t ttl_s = s->db->ttl / NS_PER_S;
+	int64_t idle_s = s->idle_s
+	    ? s->idle_s
 	    : (ttl_s < IDLE_LEAST_S ? IDLE_LEAST_S : ttl_s) + IDLE_MORE_S;
 
 	snprintf(sql, size,
@@ -284,18 +297,19 @@ write_setup(const struct purpose *p, bool is_mariadb, char *sql, size_t size)
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
 		  "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 		: ", max_execution_time = 0",
-	    is_mariadb ? "@@wsrep_on" : "0", p->unfit_sql ? p->unfit_sql : "0");
+	    is_mariadb ? "@@wsrep_on" : "0", s->unfit_sql ? s->unfit_sql : "0");
 }
 
 /* "5.5.5-10.11.6-MariaDB-log", "8.0.36": as one number. */
 static void
-read_version(struct session *s)
+session_read_version(struct session *s)
 {
 	const char *text = s->my->get_server_info(s->mysql);
 	unsigned major = 0, minor = 0, patch = 0;
 
 	text = text ? text : "";
 	s->server.is_mariadb = strstr(text, "MariaDB") != NULL;
+	s->db->whole_seconds = !s->server.is_mariadb;
 	if (strncmp(text, "5.5.5-", 6) == 0)
 		text += 6;
 	if (sscanf(text, "%3u.%3u.%3u", &major, &minor, &patch) < 2)
@@ -309,7 +323,7 @@ refuse_old(struct session *s, struct fault *f)
 	const char *text = s->my->get_server_info(s->mysql);
 
 	return fault_set(f, RC_CONFIG,
-	    "%s is %.40s: dlock needs MySQL 8.0 or MariaDB 10.3 at least", s->where,
+	    "%s is %.40s: dlock needs MySQL 8.0 or MariaDB 10.3 at least", s->db->where,
 	    text ? text : "of no version");
 }
 
@@ -324,9 +338,9 @@ enum {
 };
 
 static bool
-read_facts(struct session *s, MYSQL_RES *r, bool *read_only)
+read_facts(struct session *s, struct answer *a, bool *read_only)
 {
-	struct row row = row_first(s->my, r);
+	struct row row = answer_next(a);
 	int64_t number, time;
 
 	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
@@ -365,56 +379,83 @@ judge_server(struct session *s, bool read_only, struct fault *f)
 {
 	if (!read_only)
 		return RC_OK;
-	if (s->purpose.reads) {
-		fault_set(&s->host->notice, RC_OK,
-		    "%s is read-only, perhaps a replica, which may be behind", s->where);
+	if (s->db->reads) {
+		fault_set(&s->db->base.host->notice, RC_OK,
+		    "%s is read-only, perhaps a replica, which may be behind",
+		    s->db->where);
 		return RC_OK;
 	}
-	return session_read_only(s, f);
+	return session_read_only(s->db, f);
 }
 
 enum rc
-session_read_only(struct session *s, struct fault *f)
+session_read_only(struct sql *db, struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
+
 	s->said = SAID_READ_ONLY;
 	return fault_set(f, RC_CONFIG,
-	    "%s is read-only, perhaps a replica: a lock needs the primary", s->where);
+	    "%s is read-only, perhaps a replica: a lock needs the primary", s->db->where);
+}
+
+static enum rc
+ask_of_rights(struct session *s, const struct question *q, bool *sees, instant until,
+    struct fault *f)
+{
+	struct answer a = {.db = NULL};
+	enum rc rc = session_exec(s->db, q, until, &a, f);
+
+	if (rc == RC_OK)
+		rc = rights_judge(s->db, &a, sees, f);
+	answer_drop(&a);
+	return rc;
+}
+
+/* Our user has rights beyond the database: may it use what is there? */
+static enum rc
+inspect_rights(struct session *s, instant until, struct fault *f)
+{
+	bool sees = false;
+	enum rc rc = ask_of_rights(s, &rights_question, &sees, until, f);
+
+	if (rc == RC_OK && sees && s->server.is_mariadb)
+		rc = ask_of_rights(s, &rights_of_roles_question, &sees, until, f);
+	return rc;
 }
 
 static enum rc
 set_up(struct session *s, instant until, struct fault *f)
 {
 	char sql[4096];
+	const struct question q = {.text = sql, .fields = FACTS};
+	struct answer a = {.db = NULL};
 	bool read_only = false;
-	MYSQL_RES *r = NULL;
-	instant sent;
 	enum rc rc;
 
-	read_version(s);
+	session_read_version(s);
 	if (s->server.version < (s->server.is_mariadb ? 100300 : 80000)) {
 		rc = refuse_old(s, f);
-		session_close(s);
+		session_close(s->db);
 		return rc;
 	}
-	write_setup(&s->purpose, s->server.is_mariadb, sql, sizeof sql);
-	rc = session_ask_here(s, sql, &(struct shape){FACTS, false}, until, &sent, &r, f);
-	if (rc == RC_OK && !read_facts(s, r, &read_only))
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", s->where);
-	if (r)
-		s->my->free_result(r);
+	write_setup(s, sql, sizeof sql);
+	rc = session_exec(s->db, &q, until, &a, f);
+	if (rc == RC_OK && !read_facts(s, &a, &read_only))
+		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
+		    s->db->where);
+	answer_drop(&a);
 	if (rc == RC_OK)
 		rc = judge_server(s, read_only, f);
 	if (rc == RC_OK && s->server.is_mighty)
-		rc = rights_inspect(s, until, f);
+		rc = inspect_rights(s, until, f);
 	if (rc != RC_OK)
-		session_close(s);
+		session_close(s->db);
 	return rc;
 }
 
 /* The thread has ended: takes what it has got. */
 static enum rc
-adopt(struct session *s, struct fault *f)
+session_adopt(struct session *s, struct fault *f)
 {
 	MYSQL *mysql;
 	enum connected how = dial_take(s->connecting, &mysql);
@@ -424,7 +465,7 @@ adopt(struct session *s, struct fault *f)
 	s->connecting = NULL;
 	if (how == CONNECTED) {
 		s->mysql = mysql;
-		s->serial++;
+		s->db->serial++;
 		s->server = (struct server_facts){.is_mariadb = false};
 		return RC_OK;
 	}
@@ -434,27 +475,30 @@ adopt(struct session *s, struct fault *f)
 }
 
 enum rc
-session_open(struct session *s, instant until, struct fault *f)
+session_open(struct sql *db, instant until, struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
+	s->said = 0;
 	if (s->mysql)
 		return RC_OK;
 	if (!s->connecting)
 		s->connecting = dial_start(
-		    s->my, &s->login, s->purpose.ttl, CONNECT_PATIENCE);
+		    s->my, &s->login, s->db->ttl, CONNECT_PATIENCE);
 	if (!s->connecting)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (s->host->wait(s->host, dial_fd(s->connecting), POLLIN, until)) {
+	switch (s->db->base.host->wait(
+	    s->db->base.host, dial_fd(s->connecting), POLLIN, until)) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", s->where);
+		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);
 	case WOKE_READY:
 		break;
 	}
-	rc = adopt(s, f);
+	rc = session_adopt(s, f);
 	return rc == RC_OK ? set_up(s, until, f) : rc;
 }
 
@@ -467,91 +511,75 @@ session_open(struct session *s, instant until, struct fault *f)
 static void
 undo(struct session *s, instant until)
 {
+	static const struct question rollback = {.text = "ROLLBACK"};
 	instant by = instant_first(until, instant_now() + UNDO_PATIENCE);
 	struct fault unheard;
 	unsigned said = s->said;
-	enum rc rc = session_send(s, "ROLLBACK", by, &unheard);
+	enum rc rc = session_send(s->db, &rollback, by, &unheard);
 
 	if (rc == RC_OK)
-		rc = session_receive(s, &(struct shape){0, false}, by, NULL, &unheard);
+		rc = session_receive(s->db, &rollback, by, NULL, &unheard);
 	if (rc != RC_OK)
-		session_close(s);
+		session_close(s->db);
 	s->said = said;
 }
 
 enum rc
-session_ask_here(struct session *s, const char *sql, const struct shape *shape,
-    instant until, instant *sent, MYSQL_RES **ret, struct fault *f)
+session_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
+    struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
 	s->said = 0;
-	if (!session_is_open(s))
-		return session_broken(s, f);
-	*sent = instant_now();
-	rc = session_send(s, sql, until, f);
+	if (!session_is_open(s->db))
+		return session_broken(s->db, f);
+	if (a)
+		a->sent = instant_now();
+	rc = session_send(s->db, q, until, f);
 	if (rc == RC_OK)
-		rc = session_receive(s, shape, until, ret, f);
-	if (session_is_busy(s))
-		session_close(s);
+		rc = session_receive(s->db, q, until, a, f);
+	if (session_is_busy(s->db))
+		session_close(s->db);
 	else if (rc != RC_OK && s->mysql)
 		undo(s, until);
 	return rc;
 }
 
-/*
- * A transaction has lost a race, and changed nothing: a moment, not the same for all,
- * before the next attempt.
- */
-static bool
-stopped_after_race(struct session *s)
+bool
+session_is_failure(const struct sql *db, enum sql_failure failure)
 {
-	instant now = instant_now();
+	const struct session *s = &mysql_const(db)->session;
 
-	return s->host->wait(s->host, -1, 0,
-		   now + 2 * NS_PER_MS + now % (18 * NS_PER_MS)) == WOKE_STOP;
-}
-
-static bool
-is_lost_race(const struct session *s)
-{
-	return s->said == SAID_TIMEOUT || s->said == SAID_DEADLOCK ||
-	    s->said == SAID_DUPLICATE;
-}
-
-enum rc
-session_ask(struct session *s, const char *sql, const struct shape *shape, instant until,
-    instant *sent, MYSQL_RES **ret, struct fault *f)
-{
-	instant races_end = instant_first(until, instant_now() + RACES);
-
-	s->again = false;
-	for (;;) {
-		bool was_open = session_is_open(s);
-		enum rc rc;
-
-		s->said = 0;
-		rc = session_open(s, until, f);
-		if (rc == RC_OK)
-			rc = session_ask_here(s, sql, shape, until, sent, ret, f);
-		if (rc != RC_AGAIN || instant_now() >= until)
-			return rc;
-		if (is_lost_race(s) && instant_now() < races_end) {
-			if (stopped_after_race(s))
-				return RC_STOP;
-		} else if (was_open && !s->mysql && !s->again) {
-			s->again = true; /* it was only found broken */
-		} else {
-			return rc;
-		}
+	switch (failure) {
+	case SQL_REFUSED:
+		return s->said && !errors_end_connection(s->said);
+	case SQL_LOST_RACE:
+		return s->said == SAID_TIMEOUT || s->said == SAID_DEADLOCK ||
+		    s->said == SAID_DUPLICATE;
+	case SQL_NO_TABLE:
+		return s->said == SAID_NO_TABLE;
+	case SQL_NO_PROCEDURE:
+		return s->said == SAID_NO_PROCEDURE;
+	case SQL_NO_RIGHT:
+		return s->mysql; /* it may enter the server */
+	case SQL_INTERRUPTED:
+		return s->said == SAID_INTERRUPTED;
+	case SQL_READ_ONLY:
+		return s->said == SAID_READ_ONLY;
+	case SQL_UNREPLICATED:
+		break;
 	}
+	return false;
 }
 
 /* ---- the end ---- */
 
 int
-session_fd(const struct session *s)
+session_fd(const struct sql *db)
 {
+	const struct session *s = &mysql_const(db)->session;
+
 	return s->mysql ? s->my->get_socket(s->mysql) : -1;
 }
 
@@ -566,9 +594,9 @@ session_number(const struct session *s)
  * ticket for another session; what else it is the next statement finds out.
  */
 static bool
-has_ended(struct session *s)
+session_has_ended(struct session *s)
 {
-	struct pollfd p = {.fd = session_fd(s), .events = POLLIN | POLLRDHUP};
+	struct pollfd p = {.fd = session_fd(s->db), .events = POLLIN | POLLRDHUP};
 
 	if (poll(&p, 1, 0) <= 0)
 		return false;
@@ -576,24 +604,29 @@ has_ended(struct session *s)
 }
 
 bool
-session_is_open(struct session *s)
+session_is_open(struct sql *db)
 {
-	if (s->mysql && !session_is_busy(s) && has_ended(s))
-		session_close(s);
+	struct session *s = &mysql_of(db)->session;
+
+	if (s->mysql && !session_is_busy(s->db) && session_has_ended(s))
+		session_close(s->db);
 	return s->mysql != NULL;
 }
 
 enum rc
-session_broken(struct session *s, struct fault *f)
+session_broken(struct sql *db, struct fault *f)
 {
-	session_close(s);
-	return fault_set(f, RC_AGAIN, "%s closed the connection", s->where);
+	struct session *s = &mysql_of(db)->session;
+
+	session_close(s->db);
+	return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 }
 
 void
-session_close(struct session *s)
+session_close(struct sql *db)
 {
-	bool amid = session_is_busy(s);
+	struct session *s = &mysql_of(db)->session;
+	bool amid = session_is_busy(s->db);
 
 	forget_answer(s);
 	libmariadb_bound(NULL, NULL, NULL);
@@ -605,8 +638,32 @@ void
 session_free(struct session *s)
 {
 	if (s->my)
-		session_close(s);
+		session_close(s->db);
 	dial_drop(s->connecting);
 	s->connecting = NULL;
 	explicit_bzero(s->login.password, sizeof s->login.password);
+}
+
+/* ---- answers ---- */
+
+bool
+session_read_row(struct answer *a, int n)
+{
+	const struct libmariadb *my = mysql_of(a->db)->session.my;
+	MYSQL_ROW row = my->fetch_row(a->result); /* they come in order */
+	unsigned long *lengths = row ? my->fetch_lengths(a->result) : NULL;
+	unsigned fields = my->num_fields(a->result);
+
+	(void)n;
+	for (unsigned i = 0; row && i < fields && i < FIELDS_MAX; i++) {
+		a->at[i] = row[i];
+		a->lengths[i] = lengths[i];
+	}
+	return row != NULL;
+}
+
+void
+session_drop(struct answer *a)
+{
+	mysql_of(a->db)->session.my->free_result(a->result);
 }

@@ -8,8 +8,8 @@
  *     others to read.  The statement that does
  *     it does nothing on a standby, or where a pooler stands between; then the
  *     session is left as it was, and refused.
- *  2. Waiting is done in the server, in its fair queue, in chunks of CHUNK for
- *     the snapshot's sake (see lease.c); at the end of each one loses the place.
+ *  2. Waiting is done in the server, in its fair queue, in chunks for the snapshot's
+ *     sake (see lease.c); at the end of each one loses the place.
  *     So that readers do not get in there while a writer waits, there is a second
  *     advisory lock, the order lock: a writer that waits keeps it, and a reader takes it,
  *     shared, for the statement in which it asks.  Nobody who holds the lock waits
@@ -19,46 +19,47 @@
  *  4. Tokens are numbers of dlock's sequence.  Where there is no schema dlock
  *     and we may not make one, they are microseconds of the server's clock,
  *     behind which a sequence made later begins.
- *  5. What holds for all locks bound to a session: bound.h.
+ *  5. What holds for all session locks: sql/session_lock.h.
  */
-#include "bound.h"
-
 #include "derive.h"
 #include "sessions.h"
+
+#include "connection.h"
+#include "guard.h"
+#include "question.h"
+#include "said.h"
+
+#include "backends/sql/session_lock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define CHUNK (3 * NS_PER_S)
-
 enum { LEASES = 140000 }; /* the first server that ends idle sessions */
 
 /* mode=advisory's own. */
 struct advisory {
-	struct bound bound;
-	unsigned serial;     /* of the session that has been made fit */
-	bool queued;         /* in some session */
-	bool no_schema;      /* there is none, and we may not make it */
-	char lock_args[80];  /* the lock in SQL: as the functions take it, */
-	char lock_is[256];   /* and as a condition on pg_locks l; */
-	char listed_is[120]; /* and on what a look lists */
-	bool has_door;       /* the session does */
-	char order_args[40]; /* that lock as the functions take it, */
-	char order_is[256];  /* and as a condition */
+	struct session_lock lock; /* its serial: of the session that has been made fit */
+	bool no_schema;           /* there is none, and we may not make it */
+	char lock_args[80];       /* the lock in SQL: as the functions take it, */
+	char lock_is[256];        /* and as a condition on pg_locks l; */
+	char listed_is[120];      /* and on what a look lists */
+	bool has_order;           /* the session does */
+	char order_args[40];      /* that lock as the functions take it, */
+	char order_is[256];       /* and as a condition */
 };
 
 static struct advisory *
 advisory_of(const struct pg *pg)
 {
-	return pg_own(pg, &advisory_mode);
+	return sql_own(&pg->db, &advisory_mode);
 }
 
 /* What the server calls a lock of ours: the end of a function's name. */
 static const char *
 shared_suffix(const struct pg *pg)
 {
-	return pg->claim->kind == KIND_SHARED ? "_shared" : "";
+	return pg->db.claim->kind == KIND_SHARED ? "_shared" : "";
 }
 
 /* ---- the session ---- */
@@ -69,7 +70,7 @@ static const char settle_sql[] =
     "pg_catalog.set_config('client_connection_check_interval', '1s', false), "
     "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
     "pg_catalog.set_config('statement_timeout', '0', false), "
-    "pg_catalog.set_config('application_name', " BOUND_NAME(
+    "pg_catalog.set_config('application_name', " SESSION_CALLED(
 	"$3") ", false)) END "
 	      "FROM (SELECT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $1::pg_catalog.int4 AS "
 	      "direct, "
@@ -80,36 +81,37 @@ static enum rc
 settle_session(struct pg *pg, instant until, struct fault *f)
 {
 	struct connection *c = &pg->conn;
-	char pid[16];
-	const char *values[] = {pid, pg->lease_ms, pg->claim->record};
-	const struct question q = {
-	    .sql = settle_sql, .n = 3, .values = values, .harmless = true};
+	const struct question q = {.text = settle_sql,
+	    SQL_VALUES(SQL_INT(c->pq->backendPID(c->pgconn)),
+		SQL_INT(ns_to_ms(pg->db.claim->ttl)), SQL_TEXT(pg->db.claim->record)),
+	    .fields = 3,
+	    .harmless = true};
 	bool direct = false, standby = false;
-	instant sent;
-	PGresult *r;
+	struct answer a = {.db = NULL};
+	struct row row;
 	enum rc rc;
 
 	if (c->pq->serverVersion(c->pgconn) < LEASES)
-		return bound_refuse(pg,
+		return sessions_refuse(pg,
 		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
 		    f);
-	snprintf(pid, sizeof pid, "%d", c->pq->backendPID(c->pgconn));
-	rc = ask_here(c, &q, 3, until, &sent, &r, f);
+	rc = guard_exec(c->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!field_boolean(c->pq, r, 0, &direct) || !field_boolean(c->pq, r, 1, &standby))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", c->where);
-	c->pq->clear(r);
+	row = answer_next(&a);
+	if (!row_boolean(&row, 0, &direct) || !row_boolean(&row, 1, &standby))
+		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
+	answer_drop(&a);
 	if (rc == RC_OK && !direct)
-		return bound_refuse(pg,
+		return sessions_refuse(pg,
 		    "is a pooler: it would lend our session to others (mode=lease can live with that)",
 		    f);
 	if (rc == RC_OK && standby)
-		return bound_refuse(pg,
+		return sessions_refuse(pg,
 		    "is a standby, which has advisory locks of its own: a lock needs the primary",
 		    f);
-	advisory_of(pg)->serial = c->serial;
-	advisory_of(pg)->has_door = false;
+	advisory_of(pg)->lock.serial = pg->db.serial;
+	advisory_of(pg)->has_order = false;
 	return rc;
 }
 
@@ -133,7 +135,7 @@ enum { ORDER = 1684828013 };
  * statement.
  */
 static void
-write_lock(struct advisory *own, const struct number *n)
+write_number_as_sql(struct advisory *own, const struct number *n)
 {
 	uint32_t high = n->pair ? (uint32_t)n->two[0]
 				: (uint32_t)((uint64_t)n->one >> 32);
@@ -159,18 +161,18 @@ write_lock(struct advisory *own, const struct number *n)
 
 /* Which lock it is; some tools put the name of the database in. */
 static enum rc
-name_lock(struct pg *pg, const char *key, struct fault *f)
+choose_number(struct pg *pg, const char *key, struct fault *f)
 {
 	struct number n;
 	enum rc rc = RC_OK;
 
-	if (pg->stated.key)
-		derive_read_number(&n, pg->stated.key);
+	if (pg->key)
+		derive_read_number(&n, pg->key);
 	else
-		rc = derive_number(&n, derive_named(pg->stated.derive), key,
+		rc = derive_number(&n, derive_named(pg->derive), key,
 		    pg->conn.pq->db(pg->conn.pgconn), f);
 	if (rc == RC_OK)
-		write_lock(advisory_of(pg), &n);
+		write_number_as_sql(advisory_of(pg), &n);
 	return rc;
 }
 
@@ -180,10 +182,10 @@ get_session(struct pg *pg, instant until, struct fault *f)
 {
 	enum rc rc;
 
-	(void)connection_is_open(&pg->conn);
-	rc = connection_open(&pg->conn, until, f);
-	if (rc == RC_OK && advisory_of(pg)->serial != pg->conn.serial) {
-		rc = name_lock(pg, pg->claim->key, f);
+	(void)connection_is_open(&pg->db);
+	rc = connection_open(&pg->db, until, f);
+	if (rc == RC_OK && advisory_of(pg)->lock.serial != pg->db.serial) {
+		rc = choose_number(pg, pg->db.claim->key, f);
 		if (rc == RC_OK)
 			rc = settle_session(pg, until, f);
 	}
@@ -210,9 +212,9 @@ get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
 
-	if (rc == RC_OK || rc == RC_STOP || own->no_schema || !pg_is_missing(pg))
-		return rc == RC_OK ? RC_PROTOCOL : pg_explain_denial(pg, rc, f);
-	rc = pg_create_schema(pg, until, f);
+	if (rc == RC_OK || rc == RC_STOP || own->no_schema || !sql_is_missing(&pg->db))
+		return rc == RC_OK ? RC_PROTOCOL : sql_explain_denial(&pg->db, rc, f);
+	rc = pg_create_schema(&pg->db, until, f);
 	if (rc == RC_DENIED && said_state(&pg->conn, "42501")) {
 		own->no_schema = true;
 		rc = RC_OK;
@@ -221,27 +223,24 @@ get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
 }
 
 static enum rc
-ask_for_token(struct pg *pg, const char *sql, int fields, instant until, instant *sent,
-    PGresult **r, struct fault *f)
+ask_for_token(
+    struct pg *pg, const char *sql, instant until, struct answer *a, struct fault *f)
 {
-	const struct question q = {.sql = sql, .harmless = advisory_of(pg)->no_schema};
+	const struct question q = {
+	    .text = sql, .fields = 2, .harmless = advisory_of(pg)->no_schema};
 
-	return ask_here(&pg->conn, &q, fields, until, sent, r, f);
+	return guard_exec(&pg->db, &q, until, a, f);
 }
 
 static enum rc
-read_token(struct pg *pg, const PGresult *r, int field, instant sent, struct grant *g,
+read_token(struct pg *pg, const struct row *r, int field, instant sent, struct grant *g,
     struct fault *f)
 {
 	int64_t token;
 
-	if (!field_integer(pg->conn.pq, r, field, 1, INT64_MAX, &token))
-		return fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->conn.where);
-	*g = (struct grant){.token = token,
-	    .sent = sent,
-	    .lease = pg->claim->ttl,
-	    .anchor = pg->conn.pq->socket(pg->conn.pgconn)};
-	bound_watch(pg, &advisory_of(pg)->bound);
+	if (!row_integer(r, field, 1, INT64_MAX, &token))
+		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
+	session_lock_granted(&pg->db, &advisory_of(pg)->lock, token, sent, g);
 	return RC_OK;
 }
 
@@ -250,12 +249,12 @@ static enum rc
 try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault *f)
 {
 	char sql[600], order[120] = "true";
-	PGresult *r;
-	instant sent;
+	struct answer a = {.db = NULL};
+	struct row row;
 	enum rc rc;
 
 	*got = false;
-	if (pg->claim->kind == KIND_SHARED)
+	if (pg->db.claim->kind == KIND_SHARED)
 		snprintf(order, sizeof order,
 		    "pg_catalog.pg_try_advisory_xact_lock_shared(%s)",
 		    advisory_of(pg)->order_args);
@@ -264,18 +263,19 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM "
 		    "(SELECT CASE WHEN %s THEN pg_catalog.pg_try_advisory_lock%s(%s) ELSE false END OFFSET 0) t(got)",
 		    token_sql(pg), order, shared_suffix(pg), advisory_of(pg)->lock_args);
-		rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
+		rc = ask_for_token(pg, sql, until, &a, f);
 		if (rc == RC_OK)
 			break;
 		rc = get_numbers(pg, rc, until, f);
 	} while (rc == RC_OK);
 	if (rc != RC_OK)
 		return rc;
-	if (!field_boolean(pg->conn.pq, r, 0, got))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->conn.where);
+	row = answer_next(&a);
+	if (!row_boolean(&row, 0, got))
+		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	if (rc == RC_OK && *got)
-		rc = read_token(pg, r, 1, sent, g, f);
-	pg->conn.pq->clear(r);
+		rc = read_token(pg, &row, 1, a.sent, g, f);
+	answer_drop(&a);
 	return rc;
 }
 
@@ -288,19 +288,20 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
 	char sql[300];
-	PGresult *r;
-	instant sent;
+	struct answer a = {.db = NULL};
+	struct row row;
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
-	    own->has_door ? "SELECT %s, pg_catalog.pg_advisory_unlock(%s)"
-			  : "SELECT %s, NULL",
+	    own->has_order ? "SELECT %s, pg_catalog.pg_advisory_unlock(%s)"
+			   : "SELECT %s, NULL",
 	    token_sql(pg), own->order_args);
-	rc = ask_for_token(pg, sql, 2, until, &sent, &r, f);
+	rc = ask_for_token(pg, sql, until, &a, f);
 	if (rc != RC_OK)
-		return pg_explain_denial(pg, rc, f);
-	rc = read_token(pg, r, 0, sent, g, f);
-	pg->conn.pq->clear(r);
+		return sql_explain_denial(&pg->db, rc, f);
+	row = answer_next(&a);
+	rc = read_token(pg, &row, 0, a.sent, g, f);
+	answer_drop(&a);
 	return rc;
 }
 
@@ -310,16 +311,16 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
 	char sql[4200];
-	const struct question q = {.sql = sql, .harmless = true};
-	PGresult *r;
-	instant sent;
+	const struct question q = {.text = sql, .fields = 6, .harmless = true};
+	struct answer a = {.db = NULL};
+	struct row row;
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
 	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
 	    "pg_catalog.pg_backend_pid()), "
 	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE (%s OR %s) AND NOT l.granted), "
-	    "(SELECT " BOUND_RECORD
+	    "(SELECT " SESSION_ANY_RECORD
 	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
 	    "WHERE %s AND l.granted LIMIT 1), h.*, "
 	    "EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid()) "
@@ -327,13 +328,15 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
 	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
 	    own->lock_is);
-	rc = ask_here(&pg->conn, &q, 6, until, &sent, &r, f);
+	rc = guard_exec(&pg->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!field_boolean(pg->conn.pq, r, 0, ours) || (!*ours && !bound_see(pg, r, 1)) ||
-	    !field_boolean(pg->conn.pq, r, 5, &own->has_door))
-		rc = fault_set(f, RC_PROTOCOL, "%s gave no sense", pg->conn.where);
-	pg->conn.pq->clear(r);
+	row = answer_next(&a);
+	if (!row_boolean(&row, 0, ours) ||
+	    (!*ours && !sessions_read_queue(pg->db.base.host, &row, 1)) ||
+	    !row_boolean(&row, 5, &own->has_order))
+		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
+	answer_drop(&a);
 	return rc;
 }
 
@@ -345,10 +348,10 @@ static void
 write_order(const struct pg *pg, char *sql, size_t size)
 {
 	const struct advisory *own = advisory_of(pg);
-	bool shared = pg->claim->kind == KIND_SHARED;
+	bool shared = pg->db.claim->kind == KIND_SHARED;
 
 	*sql = '\0';
-	if (shared || !own->has_door)
+	if (shared || !own->has_order)
 		snprintf(sql, size,
 		    "pg_catalog.pg_advisory_%slock%s(%s), pg_catalog.set_config('lock_timeout', "
 		    "GREATEST(1, $1::pg_catalog.text::pg_catalog.int8 OPERATOR(pg_catalog.-) GREATEST(0, "
@@ -360,141 +363,96 @@ write_order(const struct pg *pg, char *sql, size_t size)
 
 /* One chunk in the server's queue.  RC_OK: it is over, whatever the reason. */
 static enum rc
-sleep_in_queue(struct pg *pg, instant until, struct fault *f)
+sleep_in_queue(struct pg *pg, int64_t ms, struct fault *f)
 {
-	char sql[800], ms[24], order[520];
-	const char *values[] = {ms};
-	const struct question q = {
-	    .sql = sql, .n = 1, .values = values, .harmless = true};
-	instant now = instant_now(), wake = instant_first(now + CHUNK, until), sent;
+	instant wake = instant_now() + ms * NS_PER_MS;
+	char sql[800], order[520];
+	struct question q = {
+	    .text = sql, SQL_VALUES(SQL_INT(ms)), .fields = 1, .harmless = true};
 	enum rc rc;
 
 	write_order(pg, order, sizeof order);
+	if (*order)
+		q.fields = 3;
 	snprintf(sql, sizeof sql,
 	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
 	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
-	snprintf(ms, sizeof ms, "%" PRId64, wake > now ? ns_to_ms(wake - now) : 1);
-	rc = ask_here(&pg->conn, &q, *order ? 3 : 1, wake + ASK_LEAST, &sent, NULL, f);
+	rc = guard_exec(&pg->db, &q, wake + ASK_LEAST, NULL, f);
 	if (rc == RC_AGAIN &&
 	    (said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014")))
 		return RC_OK;
 	return rc;
 }
 
-/* Waits on one session, until it is granted or something is wrong. */
+/* Takes it if it is free, and otherwise looks who is there. */
 static enum rc
-wait_in_session(struct pg *pg, instant until, struct grant *g, struct fault *f)
+advisory_ask(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
-	bool ours = false;
-	instant by;
-	enum rc rc;
+	struct pg *pg = pg_of(db);
+	bool ours;
+	enum rc rc = get_session(pg, until, f);
 
-	for (;;) {
-		by = retry_answer(instant_now(), ASK_PATIENCE, until);
-		rc = look_at_locks(pg, by, &ours, f);
-		if (rc == RC_OK && ours)
-			return confirm_lock(pg, by, g, f);
-		if (rc == RC_OK && instant_now() >= until)
-			return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
-		advisory_of(pg)->queued = true;
-		if (rc == RC_OK)
-			rc = sleep_in_queue(pg, until, f);
-		if (rc != RC_OK)
-			return rc;
-	}
-}
-
-/* The whole of it on one connection, however often one is needed. */
-static enum rc
-try_session(
-    struct pg *pg, instant patience, instant until, struct grant *g, struct fault *f)
-{
-	bool got = false, ours;
-	enum rc rc = get_session(pg, patience, f);
-
+	*got = false;
 	if (rc == RC_OK)
-		rc = try_lock(pg, patience, &got, g, f);
-	if (rc != RC_OK || got)
-		return rc;
-	if (until)
-		return wait_in_session(pg, until, g, f);
-	rc = look_at_locks(pg, patience, &ours, f);
-	return rc == RC_OK ? fault_set(f, RC_BUSY, "%s: held", pg->conn.where) : rc;
+		rc = try_lock(pg, until, got, g, f);
+	return rc == RC_OK && !*got ? look_at_locks(pg, until, &ours, f) : rc;
+}
+
+/*
+ * One chunk, and a look whether it has been granted.
+ */
+static enum rc
+advisory_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
+    struct fault *f)
+{
+	struct pg *pg = pg_of(db);
+	instant by = retry_answer(instant_now(), db->patience.first, until);
+	enum rc rc = get_session(pg, by, f);
+
+	*got = false;
+	if (rc == RC_OK)
+		rc = sleep_in_queue(pg, ms, f);
+	by = retry_answer(instant_now(), ASK_PATIENCE, until);
+	if (rc == RC_OK)
+		rc = look_at_locks(pg, by, got, f);
+	return rc == RC_OK && *got ? confirm_lock(pg, by, g, f) : rc;
 }
 
 static enum rc
-advisory_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
+advisory_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	struct advisory *own = advisory_of(pg);
-	struct retry *p = &pg->patience;
-	instant first_by = retry_first(p, until);
-	unsigned serial;
-	enum rc rc, next = RC_OK;
+	static const struct session_lock_way way = {advisory_ask, advisory_wait, true};
 
-	do {
-		serial = own->serial;
-		rc = try_session(pg,
-		    own->queued ? retry_answer(instant_now(), p->first, until)
-				: retry_attempt_by(p, first_by),
-		    until, g, f);
-		if (own->serial != serial)
-			retry_end_outage(p);
-		if (rc != RC_OK)
-			next = until ? pg_try_again(pg, rc, own->queued,
-					   own->queued ? until : first_by)
-				     : rc;
-	} while (rc != RC_OK && next == RC_OK);
-	if (rc != RC_OK)
-		rc = next;
-	if (rc != RC_OK)
-		connection_close(&pg->conn); /* whatever it may have got */
-	return rc;
+	return session_lock_acquire(db, &way, until, g, f);
 }
 
 /* ---- renew and release ---- */
 
 static enum rc
-advisory_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
+advisory_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	struct advisory *own = advisory_of(pg);
+	struct advisory *own = advisory_of(pg_of(db));
 	char sql[500];
-	const struct question q = {.sql = sql, .harmless = true};
+	const struct question q = {.text = sql, .fields = 1, .harmless = true};
 
 	snprintf(sql, sizeof sql,
 	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
 	    "pg_catalog.pg_backend_pid())",
 	    own->lock_is);
-	return bound_renew(pg, &own->bound, &q, false, until, g, f);
+	return session_lock_renew(db, &own->lock, &q, false, until, g, f);
 }
 
 static enum rc
-advisory_release(struct pg *pg, int status, instant until, struct fault *f)
+advisory_release(struct sql *db, int status, instant until, struct fault *f)
 {
-	struct advisory *own = advisory_of(pg);
+	struct advisory *own = advisory_of(pg_of(db));
 	char sql[160];
-	const struct question q = {.sql = sql, .harmless = true};
-	bool ours;
-	PGresult *r;
-	instant sent;
-	enum rc rc;
+	const struct question q = {.text = sql, .fields = 1, .harmless = true};
 
 	(void)status;
-	if (!own->bound.held)
-		return RC_OK;
-	rc = bound_settle(pg, until, f);
-	if (rc == RC_OK) {
-		snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock%s(%s)",
-		    shared_suffix(pg), own->lock_args);
-		rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
-		if (rc == RC_OK && (!field_boolean(pg->conn.pq, r, 0, &ours) || !ours))
-			rc = fault_set(
-			    f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
-		if (rc == RC_OK || rc == RC_LOST)
-			pg->conn.pq->clear(r);
-	}
-	own->bound.held = false;
-	connection_close(&pg->conn); /* if nothing else, this gives it back */
-	return rc;
+	snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock%s(%s)",
+	    shared_suffix(pg_of(db)), own->lock_args);
+	return session_lock_release(db, &own->lock, &q, NULL, until, f);
 }
 
 /* ---- looking and steering ---- */
@@ -514,8 +472,8 @@ struct listed {
 
 /* dlock waits in pieces, with nothing before in its session. */
 #define WAITS_SINCE \
-	SESSION_US( \
-	    "CASE WHEN " BOUND_IS_DLOCK " THEN a.backend_start ELSE a.query_start END")
+	SESSION_US("CASE WHEN " SESSION_IS_DLOCK \
+		   " THEN a.backend_start ELSE a.query_start END")
 
 /*
  * Who has an advisory lock of this database, or waits for it: also those who wait for its
@@ -581,7 +539,7 @@ read_listed(const struct row *r, struct listed *at)
 }
 
 static bool
-see_lock(struct sighting *s, const struct row *r, struct listed *at)
+see_lock(struct sql_look *s, const struct row *r, struct listed *at)
 {
 	char number[48];
 
@@ -597,31 +555,25 @@ see_lock(struct sighting *s, const struct row *r, struct listed *at)
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-see_locks(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct fault *f)
+look_at_listed(
+    struct pg *pg, struct sql_look *s, struct listed *at, int *n, struct fault *f)
 {
-	const struct pq *pq = pg->conn.pq;
 	char sql[4096], behind[160];
-	const struct question q = {.sql = sql, .harmless = true, .many = true};
-	struct fields room;
+	const struct question q = {
+	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
+	struct answer a = {.db = NULL};
 	struct row row;
-	PGresult *r;
-	instant sent;
 	enum rc rc;
 
 	write_listed(behind, sizeof behind, at);
 	snprintf(sql, sizeof sql, list_locks_sql, ORDER,
 	    s->look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind, PAGE);
-	*n = 0;
-	rc = ask_server(&pg->conn, &q, LISTED_FIELDS, s->look->until, &sent, &r, f);
-	if (rc != RC_OK)
-		return rc;
-	*n = pq->ntuples(r);
-	for (int i = 0; i < *n && rc == RC_OK && !s->enough; i++) {
-		row = field_row(pq, r, i, &room);
+	rc = sql_ask(&pg->db, &q, s->look->until, &a, f);
+	*n = a.rows;
+	while (rc == RC_OK && !s->enough && (row = answer_next(&a)).at)
 		if (!see_lock(s, &row, at))
-			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
-	}
-	pq->clear(r);
+			rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
+	answer_drop(&a);
 	return rc;
 }
 
@@ -629,41 +581,46 @@ see_locks(struct pg *pg, struct sighting *s, struct listed *at, int *n, struct f
 static enum rc
 reach_lock(struct pg *pg, const char *key, instant until, struct fault *f)
 {
-	enum rc rc = connection_open(&pg->conn, until, f);
+	enum rc rc = connection_open(&pg->db, until, f);
 
-	return rc == RC_OK && key ? name_lock(pg, key, f) : rc;
+	return rc == RC_OK && key ? choose_number(pg, key, f) : rc;
 }
 
 static enum rc
-advisory_each(struct pg *pg, const struct look *look, struct fault *f)
+advisory_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	struct sighting s = {.look = look};
+	struct pg *pg = pg_of(db);
+	struct sql_look s = {.look = look};
 	struct listed at = {.high = -1};
-	enum rc rc = reach_lock(pg, look->key, look->until, f);
 	int n = PAGE;
+	enum rc rc;
+
+	db->reads = false; /* a standby has advisory locks of its own */
+	rc = reach_lock(pg, look->key, look->until, f);
 
 	while (rc == RC_OK && n == PAGE && !s.enough)
-		rc = see_locks(pg, &s, &at, &n, f);
+		rc = look_at_listed(pg, &s, &at, &n, f);
 	if (rc == RC_OK)
-		sighting_tell_waiting(&s);
+		sql_look_waiting(&s);
 	return rc;
 }
 
 /* Ends the session that holds it: nothing else takes such a lock away. */
 static enum rc
-advisory_revoke(struct pg *pg, const struct target *target, const char *record,
+advisory_revoke(struct sql *db, const struct target *target, const char *record,
     bool force, instant until, struct fault *f)
 {
+	struct pg *pg = pg_of(db);
 	char sql[1024];
-	const struct question q = {.sql = sql, .harmless = true, .many = true};
+	const struct question q = {
+	    .text = sql, .fields = 1, .harmless = true, .many = true};
+	struct answer a = {.db = NULL};
 	struct session session;
-	PGresult *r = NULL;
-	instant sent;
 	enum rc rc = reach_lock(pg, target->key, until, f);
 
 	(void)record, (void)force;
 	if (rc != RC_OK || !session_of_owner(target->owner, &session))
-		return sessions_ended(pg, rc, NULL, f);
+		return sessions_ended(pg, rc, &a, f);
 	snprintf(sql, sizeof sql,
 	    "SET LOCAL search_path = pg_catalog, pg_temp; SELECT " SESSION_ENDING
 	    " FROM pg_stat_activity a WHERE a.pid = %" PRId64
@@ -671,21 +628,17 @@ advisory_revoke(struct pg *pg, const struct target *target, const char *record,
 		"a.backend_start") " = %" PRId64
 				   ") AND EXISTS (SELECT FROM pg_locks l WHERE %s AND l.granted AND l.pid = a.pid)",
 	    sessions_patience(pg), session.pid, session.began, advisory_of(pg)->lock_is);
-	rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
-	return sessions_ended(pg, rc, r, f);
+	rc = guard_exec(&pg->db, &q, until, &a, f);
+	return sessions_ended(pg, rc, &a, f);
 }
 
-const struct steering advisory_steering = {
-    .each = advisory_each,
-    .revoke = advisory_revoke,
-};
-
-const struct mode advisory_mode = {
+const struct sql_mode advisory_mode = {
     .name = "advisory",
     .caps = CAP_SHARED | CAP_FORCE,
     .bytes = sizeof(struct advisory),
     .acquire = advisory_acquire,
     .renew = advisory_renew,
     .release = advisory_release,
-    .steering = &advisory_steering,
+    .each = advisory_each,
+    .revoke = advisory_revoke,
 };

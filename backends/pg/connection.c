@@ -1,5 +1,6 @@
 /* connection.c - opens, names and closes a connection to a PostgreSQL server. */
 #include "connection.h"
+#include "said.h"
 
 #include "backends/common/setting.h"
 #include "connecting.h"
@@ -57,9 +58,10 @@ name_server(struct connection *c, const char *host, const char *port, const char
 		db = strrchr(db, '@') + 1;
 	if (port && port[strspn(port, "0123456789,")])
 		port = NULL;
-	snprintf(c->where, sizeof c->where, "pg %s%.200s%s%s%.30s%s%.64s", v6 ? "[" : "",
-	    host && *host ? host : "local", v6 ? "]" : "", port && *port ? ":" : "",
-	    port && *port ? port : "", db && *db ? "/" : "", db && *db ? db : "");
+	snprintf(c->db->where, sizeof c->db->where, "pg %s%.200s%s%s%.30s%s%.64s",
+	    v6 ? "[" : "", host && *host ? host : "local", v6 ? "]" : "",
+	    port && *port ? ":" : "", port && *port ? port : "", db && *db ? "/" : "",
+	    db && *db ? db : "");
 }
 
 static void
@@ -71,14 +73,14 @@ name_server_used(struct connection *c)
 
 enum rc
 connection_init(
-    struct connection *c, struct host *host, const char *conninfo, struct fault *f)
+    struct connection *c, struct sql *db, const char *conninfo, struct fault *f)
 {
 	PQconninfoOption *options;
 	struct url u = {.path = {NULL, 0}};
 	const char *at;
 	enum rc rc;
 
-	*c = (struct connection){.host = host, .site.conninfo = conninfo ? conninfo : ""};
+	*c = (struct connection){.db = db, .site.conninfo = conninfo ? conninfo : ""};
 	if (strstr(c->site.conninfo, "://"))
 		(void)url_cut(
 		    &u, c->site.conninfo); /* libpq knows what is wrong with it */
@@ -109,7 +111,7 @@ connection_init(
  * nobody.
  */
 static PGconn *
-resolve(const struct connection *c)
+resolve_login(const struct connection *c)
 {
 	static const char *const keywords[] = {"dbname", "sslmode", NULL};
 	const char *values[] = {c->site.conninfo, "connects-to-nobody", NULL};
@@ -122,7 +124,7 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 {
 	static const char *const parts[] = {
 	    "host", "hostaddr", "port", "dbname", "user", NULL};
-	PGconn *resolved = c->pgconn ? NULL : resolve(c);
+	PGconn *resolved = c->pgconn ? NULL : resolve_login(c);
 	PGconn *conn = c->pgconn ? c->pgconn : resolved;
 	PQconninfoOption *options = conn ? c->pq->conninfo(conn) : NULL;
 	size_t found = 0;
@@ -135,9 +137,10 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 			}
 	c->pq->conninfoFree(options);
 	c->pq->finish(resolved);
-	return found ? RC_OK
-		     : fault_set(f, RC_CONFIG,
-			   "%s: libpq does not tell to whom it would connect", c->where);
+	return found
+	    ? RC_OK
+	    : fault_set(f, RC_CONFIG, "%s: libpq does not tell to whom it would connect",
+		  c->db->where);
 }
 
 /* ---- the login ---- */
@@ -152,7 +155,7 @@ unconnected(struct connection *c, const struct connecting_end *end, struct fault
 	if (end->wire.endless)
 		return connection_broken(c, f);
 	rc = said_at_login(c, end->met_another, f);
-	connection_close(c);
+	connection_close(c->db);
 	return rc;
 }
 
@@ -164,13 +167,13 @@ static enum rc
 is_no_primary(struct connection *c, const struct connecting_end *end, struct fault *f)
 {
 	name_server_used(c);
-	connection_close(c);
+	connection_close(c->db);
 	if (end->primary_is_away)
 		return fault_set(
-		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->where);
+		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->db->where);
 	said_set(c, READ_ONLY); /* as it would have said itself at the first write */
 	return fault_set(
-	    f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->where);
+	    f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->db->where);
 }
 
 /*
@@ -179,11 +182,11 @@ is_no_primary(struct connection *c, const struct connecting_end *end, struct fau
 static bool
 may_read(struct connection *c, PGconn *pgconn)
 {
-	if (!c->reads || c->pq->status(pgconn) != CONNECTION_OK)
+	if (!c->db->reads || c->pq->status(pgconn) != CONNECTION_OK)
 		return false;
 	name_server_used(c);
-	fault_set(
-	    &c->host->notice, RC_OK, "%s is a standby, which may be behind", c->where);
+	fault_set(&c->db->base.host->notice, RC_OK,
+	    "%s is a standby, which may be behind", c->db->where);
 	return true;
 }
 
@@ -197,9 +200,9 @@ adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
 	c->pgconn = pgconn;
 	c->wire = end->wire;
 	wire_watch(&c->wire, c->pq->socket(pgconn), false);
-	c->serial++;
+	c->db->serial++;
 	c->trust = (struct trust){.full = false};
-	c->said.last_words[0] = '\0';
+	c->db->last_words[0] = '\0';
 	c->pq->setNoticeReceiver(pgconn, said_notice, c);
 	if (end->is_standby && !may_read(c, pgconn))
 		return is_no_primary(c, end, f);
@@ -207,36 +210,40 @@ adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
 		return unconnected(c, end, f);
 	name_server_used(c);
 	if (c->pq->serverVersion(pgconn) < OLDEST_SERVER) {
-		connection_close(c);
+		connection_close(c->db);
 		return fault_set(f, RC_CONFIG,
 		    "%s is older than PostgreSQL 10 (and mode=advisory needs 14)",
-		    c->where);
+		    c->db->where);
 	}
 	if (c->pq->setnonblocking(pgconn, 1) == 0)
 		return RC_OK;
-	connection_close(c);
+	connection_close(c->db);
 	return fault_set(f, RC_SYSTEM, "out of memory");
 }
 
 enum rc
-connection_open(struct connection *c, instant until, struct fault *f)
+connection_open(struct sql *db, instant until, struct fault *f)
 {
+	struct connection *c = &pg_of(db)->conn;
 	struct connecting_end end;
 	PGconn *pgconn;
 
+	said_set(c, NULL);
+	c->said.unreplicated = false;
 	if (c->pgconn)
 		return RC_OK;
 	if (!c->connecting)
 		c->connecting = connecting_start(
-		    c->pq, c->site.conninfo, c->ttl, CONNECT_PATIENCE);
+		    c->pq, c->site.conninfo, c->db->ttl, CONNECT_PATIENCE);
 	if (!c->connecting)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (c->host->wait(c->host, connecting_fd(c->connecting), POLLIN, until)) {
+	switch (c->db->base.host->wait(
+	    c->db->base.host, connecting_fd(c->connecting), POLLIN, until)) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", c->where);
+		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
 	case WOKE_READY:
 		break;
 	}
@@ -251,32 +258,35 @@ connection_open(struct connection *c, instant until, struct fault *f)
 enum rc
 connection_broken(struct connection *c, struct fault *f)
 {
-	connection_close(c);
+	connection_close(c->db);
 	if (c->wire.endless)
-		return fault_set(f, RC_AGAIN, "%s does not come to an end", c->where);
-	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->where,
-	    *c->said.last_words ? ": " : "", c->said.last_words);
+		return fault_set(f, RC_AGAIN, "%s does not come to an end", c->db->where);
+	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->db->where,
+	    *c->db->last_words ? ": " : "", c->db->last_words);
 }
 
 bool
-connection_is_open(struct connection *c)
+connection_is_open(struct sql *db)
 {
+	struct connection *c = &pg_of(db)->conn;
+
 	if (c->pgconn &&
 	    (!c->pq->consumeInput(c->pgconn) ||
 		c->pq->status(c->pgconn) != CONNECTION_OK))
-		connection_close(c);
+		connection_close(c->db);
 	else if (c->pgconn && !c->pending.out)
 		c->pq->isBusy(c->pgconn); /* lets last words be heard */
 	return c->pgconn != NULL;
 }
 
 bool
-connection_was_notified(struct connection *c)
+connection_was_notified(struct sql *db)
 {
+	struct connection *c = &pg_of(db)->conn;
 	bool any = false;
 	PGnotify *n;
 
-	if (!connection_is_open(c))
+	if (!connection_is_open(c->db))
 		return false;
 	while ((n = c->pq->notifies(c->pgconn))) {
 		c->pq->freemem(n);
@@ -285,9 +295,19 @@ connection_was_notified(struct connection *c)
 	return any;
 }
 
-void
-connection_close(struct connection *c)
+int
+connection_descriptor(const struct sql *db)
 {
+	const struct connection *c = &pg_const(db)->conn;
+
+	return c->pgconn ? c->pq->socket(c->pgconn) : -1;
+}
+
+void
+connection_close(struct sql *db)
+{
+	struct connection *c = &pg_of(db)->conn;
+
 	if (!c->pq)
 		return;
 	c->pq->clear(c->pending.kept);
@@ -303,7 +323,8 @@ connection_close(struct connection *c)
 void
 connection_free(struct connection *c)
 {
-	connection_close(c);
+	if (c->db)
+		connection_close(c->db);
 	connecting_drop(c->connecting);
 	c->connecting = NULL;
 }

@@ -7,7 +7,8 @@
  */
 #include "guard.h"
 
-#include "field.h"
+#include "connection.h"
+#include "said.h"
 
 #include <string.h>
 
@@ -59,50 +60,49 @@ static const char last_sql[] =
 
 /* It is as if the function were not there that the question is about. */
 static enum rc
-is_not_there(struct connection *c, const char *state, struct fault *f)
+refuse_absent(struct connection *c, const char *state, struct fault *f)
 {
 	c->trust.full = false;
 	said_set(c, state);
 	return fault_set(
-	    f, RC_CONFIG, "%s: there is no schema dlock of this version", c->where);
+	    f, RC_CONFIG, "%s: there is no schema dlock of this version", c->db->where);
 }
 
-enum rc
-guard_inspect(struct connection *c, instant until, struct fault *f)
+static enum rc
+inspect(struct connection *c, instant until, struct fault *f)
 {
-	const struct question q = {.sql = last_sql, .harmless = true};
-	PGresult *r = NULL;
-	instant sent;
+	const struct question q = {.text = last_sql, .fields = 2, .harmless = true};
+	struct answer a = {.db = NULL};
 	bool is_there, readable, fine, serves;
-	enum rc rc;
+	struct row row;
+	enum rc rc = question_ask(c, &q, until, &a, f);
 
-	rc = question_ask(c, &q, 2, until, &sent, &r, f);
 	if (rc != RC_OK)
 		return rc;
-	is_there = !c->pq->getisnull(r, 0, 0);
-	readable = field_boolean(c->pq, r, 0, &fine) &&
-	    field_boolean(c->pq, r, 1, &serves);
-	c->pq->clear(r);
+	row = answer_next(&a);
+	is_there = !row_is_null(&row, 0);
+	readable = row_boolean(&row, 0, &fine) && row_boolean(&row, 1, &serves);
+	answer_drop(&a);
 	/* and who asked for one of its functions now might get another's */
 	if (!is_there)
-		return is_not_there(c, "3F000", f);
+		return refuse_absent(c, "3F000", f);
 	if (readable && fine && !serves)
-		return is_not_there(c, NO_FUNCTION, f);
+		return refuse_absent(c, NO_FUNCTION, f);
 	c->trust.full = readable && fine;
 	if (c->trust.full)
 		return RC_OK;
-	connection_close(c);
+	connection_close(c->db);
 	if (!readable)
-		return fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", c->where);
+		return fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
+		    c->db->where);
 	return fault_set(f, RC_CONFIG,
 	    "%s: the schema dlock, or something in it, is neither a superuser's nor this role's, which has "
 	    "too many rights to call foreign functions: use an ordinary role",
-	    c->where);
+	    c->db->where);
 }
 
-bool
-guard_is_needed(const struct connection *c)
+static bool
+is_needed(const struct connection *c)
 {
 	const char *super = c->pq->parameterStatus(c->pgconn, "is_superuser");
 
@@ -110,17 +110,37 @@ guard_is_needed(const struct connection *c)
 }
 
 enum rc
+guard_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
+    struct fault *f)
+{
+	struct connection *c = &pg_of(db)->conn;
+	enum rc rc = RC_OK;
+
+	said_set(c, NULL);
+	if (!connection_is_open(c->db))
+		return connection_broken(c, f);
+	if (!c->trust.full && !q->harmless && is_needed(c))
+		rc = inspect(c, until, f);
+	if (rc == RC_OK)
+		rc = question_ask(c, q, until, a, f);
+	if (!c->trust.stopped)
+		return rc;
+	c->trust.stopped = false;
+	rc = inspect(c, until, f);
+	return rc == RC_OK ? question_ask(c, q, until, a, f) : rc;
+}
+
+enum rc
 guard_pass(struct connection *c, instant until, struct fault *f)
 {
-	const struct question q = {.sql = guard_first, .harmless = true};
-	instant sent;
-	enum rc rc = connection_open(c, until, f);
+	const struct question q = {.text = guard_first, .harmless = true};
+	enum rc rc = connection_open(c->db, until, f);
 
 	if (rc != RC_OK || c->trust.full)
 		return rc;
-	if (guard_is_needed(c))
-		return guard_inspect(c, until, f);
-	rc = question_ask(c, &q, 0, until, &sent, NULL, f);
+	if (is_needed(c))
+		return inspect(c, until, f);
+	rc = question_ask(c, &q, until, NULL, f);
 	c->trust.full = rc == RC_OK;
-	return said_state(c, GUARD_STOPS) ? guard_inspect(c, until, f) : rc;
+	return said_state(c, GUARD_STOPS) ? inspect(c, until, f) : rc;
 }

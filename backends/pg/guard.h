@@ -22,21 +22,11 @@
 #define SCHEMA_SERVES "serves_5"
 
 /*
- * An error (GUARD_STOPS, a division by zero) where the role has such rights; otherwise
- * no row.  An error of a missing function (or schema) where the schema does not serve this
- * version: a look at its name, behind that, for nothing of it may be called yet.
+ * A driver's exec(): a question that uses the schema dlock is only
+ * asked once that is known to be harmless.
  */
-extern const char guard_first[];
-#define GUARD_STOPS "22012"
-
-/* Is it known without a question that the role has such rights (or may have them)? */
-bool guard_is_needed(const struct connection *);
-
-/*
- * For a role that has them: trusts the functions, if that may be.  RC_CONFIG: it may
- * not, and the connection is closed; or there is no schema (3F000).
- */
-enum rc guard_inspect(struct connection *, instant until, struct fault *);
+enum rc guard_exec(struct sql *, const struct question *, instant until, struct answer *,
+    struct fault *);
 
 /*
  * Connects if need be, and looks whether the functions may be called.  For those

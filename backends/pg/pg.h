@@ -1,112 +1,101 @@
 /*
- * pg.h - what the three modes of the pg backend share.
+ * pg.h - a store of the pg backend, and its three modes.
  *
- *	lease      a row with an end, which outlives connection and server (lease.c)
+ *	lease      a row with an end, which outlives connection and server
+ *	           (sql/lease.h, lease.c, schema.sql)
  *	advisory   a session's advisory lock, as other programs take it (advisory.c)
  *	row        SELECT ... FOR UPDATE in an open transaction (row.c)
+ *
+ * Below them: driver.c (settings, schema, what sql/ is given), guard.h (whose functions may be
+ * called), question.h (one statement), connection.h, connecting.h (a login, in a thread),
+ * said.h (what errors mean), wire.h, lib.h.
  */
 #ifndef DLOCK_PG_PG_H
 #define DLOCK_PG_PG_H
 
-#include "ask.h"
-#include "field.h"
+#include "backends/sql/sql.h"
+#include "lib.h"
+#include "wire.h"
 
-#include "backends/sql/lease.h"
-
-struct pg;
-
-/* What a mode does of struct admin_ops; NULL: nothing, it lacks the capability. */
-struct steering {
-	enum rc (*each)(struct pg *, const struct look *, struct fault *);
-	enum rc (*revoke)(struct pg *, const struct target *, const char *record,
-	    bool force, instant until, struct fault *);
-	enum rc (*freeze)(struct pg *, const char *key, const char *record,
-	    int64_t length, instant until, struct fault *);
-	enum rc (*thaw)(struct pg *, const char *key, instant until, struct fault *);
+/* What a server has said last. */
+struct said {
+	/* of the last error or last words; "" where it was none of the server's */
+	char sqlstate[6];
+	/*
+	 * the answer came before a standby had what it tells of: somebody cancelled that
+	 * wait
+	 */
+	bool unreplicated;
 };
 
-extern const struct steering lease_steering, advisory_steering, row_steering;
+struct connecting;
 
-/* What a mode does of struct lock_ops. */
-struct mode {
-	const char *name;
-	unsigned caps;
-	size_t bytes; /* of its own struct, which begins as zeros */
-	enum rc (*acquire)(struct pg *, instant until, struct grant *, struct fault *);
-	enum rc (*renew)(struct pg *, instant until, struct grant *, struct fault *);
-	enum rc (*release)(struct pg *, int status, instant until, struct fault *);
-	const struct steering *steering;
+/* How far the functions of the schema dlock are known not to be foreign (guard.h). */
+struct trust {
+	bool full;    /* they may be called over this connection */
+	bool asked;   /* the question that is out follows upon the guard */
+	bool stopped; /* which has kept it from being run */
 };
 
-extern const struct mode lease_mode, advisory_mode, row_mode;
+/* Where it goes, as the user has stated it. */
+struct connection_site {
+	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
+	bool is_default;      /* no host was stated: libpq says which one it takes */
+};
+
+struct connection {
+	struct sql *db;
+	const struct pq *pq;
+	struct connection_site site;
+	PGconn *pgconn;                /* NULL: not connected */
+	struct connecting *connecting; /* one on its way */
+	struct wire wire;
+	struct said said;
+	struct trust trust;
+	struct pending {
+		bool out;       /* a question is */
+		PGresult *kept; /* what has come of its answer */
+	} pending;
+};
+
+/* mode=lease's own: what a connection has of us ends with it. */
+struct pg_wake {
+	unsigned serial; /* of that connection */
+	char pid[16];    /* its server process, as we were told */
+	bool is_direct;  /* no pooler in between */
+	bool rehearsed;  /* await() has done so */
+	bool
+	    abandoned; /* a session that had our wake-up lock may live on, at the server alone */
+	/* that lock's number: where it is to be taken, or given back; else "0" */
+	char take[24], give[24];
+	char lease[32]; /* of the claim, as an interval */
+};
 
 struct pg {
-	struct store base;
-	struct stated {
-		const struct mode *mode;
-		const char *key, *derive; /* of mode=advisory; NULL: not stated */
-	} stated;
-	void *own; /* the mode's: pg_own() */
+	struct sql db;
+	const char *key, *derive; /* of mode=advisory; NULL: not stated */
 	struct connection conn;
-	struct retry patience;
-	const struct claim *claim;
-	char lease_ms[24]; /* of the claim, as a parameter */
+	struct pg_wake wake;
 };
 
-extern const struct backend pg_backend;
-
 static inline struct pg *
-pg_of(struct store *s)
+pg_of(struct sql *db)
 {
-	return (struct pg *)store_of(s, &pg_backend);
+	return (struct pg *)db;
 }
 
-/* The struct that belongs to `mode`; checked: another mode's is a mistake of ours. */
-static inline void *
-pg_own(const struct pg *pg, const struct mode *mode)
+static inline const struct pg *
+pg_const(const struct sql *db)
 {
-	if (pg->stated.mode != mode)
-		abort();
-	return pg->own;
+	return (const struct pg *)db;
 }
 
-/*
- * ask_server(), and where the schema dlock or one of its functions is missing,
- * creates it and asks again.
- */
-enum rc pg_ask(struct pg *, const struct question *, int fields, instant until,
-    instant *sent, PGresult **ret, struct fault *);
+extern const struct sql_mode advisory_mode, row_mode;
+extern const struct lease_driver pg_lease;
 
 /*
- * ask_server(), and where there is no schema dlock, RC_OK without an answer (*ret NULL):
- * nothing is held, and nothing is made.  RC_CONFIG: the schema is another version's.
+ * Creates the schema, or brings it up to date.
  */
-enum rc pg_ask_existing(struct pg *, const struct question *, int fields, instant until,
-    PGresult **ret, struct fault *);
-
-/* Is the schema, or something in it, missing: says the last error. */
-bool pg_is_missing(const struct pg *);
-
-/*
- * Is a table, or the schema, missing: says the last error.  With it, the locks are gone;
- * without a function they may all be there, and nobody can be granted one.
- */
-bool pg_lacks_table(const struct pg *);
-
-/* Creates the schema. */
-enum rc pg_create_schema(struct pg *, instant until, struct fault *);
-
-/* Where the right to it is missing (42501): who has it, and what to do. */
-enum rc pg_explain_denial(struct pg *, enum rc, struct fault *);
-
-/* What the server has sent is no answer to what was asked. */
-enum rc pg_makes_no_sense(const struct pg *, enum rc, struct fault *);
-
-/*
- * After an attempt that has failed: RC_OK, and what has passed by itself may be
- * tried again.  `queued`: the server knows of us; then a standby is one that will
- * be promoted.
- */
-enum rc pg_try_again(struct pg *, enum rc, bool queued, instant until);
+enum rc pg_create_schema(struct sql *, instant until, struct fault *);
 
 #endif

@@ -8,44 +8,48 @@
 #ifndef DLOCK_PG_QUESTION_H
 #define DLOCK_PG_QUESTION_H
 
-#include "connection.h"
+#include "pg.h"
+
+/* ---- before the first question of a connection ---- */
 
 /*
- * A statement and its parameters, text or NULL.  Without any it goes the simple
- * way, which leaves nothing open in a transaction (a portal keeps a snapshot).
+ * An error (GUARD_STOPS, a division by zero) where the role has such rights; otherwise
+ * no row.  An error of a missing function (or schema) where the schema does not serve this
+ * version: a look at its name, behind that, for nothing of it may be called yet.
  */
-struct question {
-	const char *sql;
-	int n;
-	const char *const *values;
-	/* it calls no function of the schema dlock, and so needs no guard (guard.h) */
-	bool harmless;
-	/* the answer is any number of rows, not one */
-	bool many;
-	/* if not NULL: called on each connection before it is asked */
-	void (*prepare)(void *ctx);
-	void *ctx;
-};
+extern const char guard_first[];
+#define GUARD_STOPS "22012"
+
+/* ---- one question ---- */
 
 /*
- * On the open connection.  Where the functions are not trusted yet, the guard goes
- * first, in the same packet.
+ * On the open connection.  Where the functions are not trusted yet, the guard goes first, in
+ * the same packet.  A statement without values goes the simple way, which leaves nothing
+ * open in a transaction (a portal keeps a snapshot).
  */
 enum rc question_send(
-    struct connection *, const struct question *, instant until, struct fault *);
+    struct sql *, const struct question *, instant until, struct fault *);
 
 /*
- * Waits for the one row (or rows) of `fields` fields (clear() it; ret NULL: nobody wants it); 0
- * fields: for its being done.  Late (RC_AGAIN, pending.out): it may be waited for again.
+ * Waits for the answer (NULL: nobody wants it).  Late (RC_AGAIN, pending.out): it may be
+ * waited for again.
  */
-enum rc question_receive(
-    struct connection *, int fields, instant until, PGresult **ret, struct fault *);
+enum rc question_receive(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+
+/* Both.  An answer that is late is not waited for again. */
+enum rc question_ask(struct connection *, const struct question *, instant until,
+    struct answer *, struct fault *);
 
 /*
- * Both; *sent: just before the question left.  An answer that is late is not waited for
- * again.
+ * Runs a script of several statements, connecting if need be; rolls back what has
+ * failed.
  */
-enum rc question_ask(struct connection *, const struct question *, int fields,
-    instant until, instant *sent, PGresult **ret, struct fault *);
+enum rc question_script(struct sql *, const char *script, instant until, struct fault *);
+
+/* As struct sql_driver has them. */
+bool question_is_pending(const struct sql *);
+bool question_read_row(struct answer *, int n);
+void question_drop(struct answer *);
 
 #endif

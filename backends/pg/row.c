@@ -8,43 +8,46 @@
  *  2. idle_in_transaction_session_timeout is the lease; a heartbeat looks
  *     whether it still is the same transaction.  An error ends a transaction,
  *     and the lock with it: RC_LOST.
- *  3. Waiting is done in chunks of CHUNK, a transaction each, and at the end of
+ *  3. Waiting is done in chunks, a transaction each, and at the end of
  *     each one loses the place.  A timeout that comes together with the grant
  *     ends the transaction and so gives it back.
  *  4. What it costs: a connection for each holder and waiter, a transaction
  *     that holds vacuum back in the whole database for as long as the lock, and
  *     in the server's log an error for each chunk that was waited in vain.
- *  5. What holds for all locks bound to a session: bound.h.
+ *  5. What holds for all session locks: sql/session_lock.h.
  */
-#include "guard.h"
 #include "sessions.h"
+
+#include "connection.h"
+#include "guard.h"
+#include "question.h"
+#include "said.h"
+
+#include "backends/sql/session_lock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define CHUNK (3 * NS_PER_S)
-
 /* mode=row's own. */
 struct row_lock {
-	struct bound bound;
+	struct session_lock lock;
 	int64_t transaction; /* in which the row is locked */
 };
 
 static struct row_lock *
 row_of(const struct pg *pg)
 {
-	return pg_own(pg, &row_mode);
+	return sql_own(&pg->db, &row_mode);
 }
 
 /* A statement that says nothing but that it was done. */
 static enum rc
 run_command(struct pg *pg, const char *sql, instant until, struct fault *f)
 {
-	const struct question q = {.sql = sql, .harmless = true};
-	instant sent;
+	const struct question q = {.text = sql, .harmless = true};
 
-	return ask_here(&pg->conn, &q, 0, until, &sent, NULL, f);
+	return guard_exec(&pg->db, &q, until, NULL, f);
 }
 
 /* ---- the hold ---- */
@@ -60,13 +63,14 @@ write_heartbeat(const struct pg *pg, char *sql, size_t size)
 }
 
 static enum rc
-row_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
+row_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
+	struct pg *pg = pg_of(db);
 	char sql[128];
-	const struct question q = {.sql = sql, .harmless = true};
+	const struct question q = {.text = sql, .fields = 1, .harmless = true};
 
 	write_heartbeat(pg, sql, sizeof sql);
-	return bound_renew(pg, &row_of(pg)->bound, &q, true, until, g, f);
+	return session_lock_renew(db, &row_of(pg)->lock, &q, true, until, g, f);
 }
 
 /*
@@ -78,7 +82,7 @@ row_renew(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 confirm_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
-	enum rc rc = row_renew(pg, until, g, f);
+	enum rc rc = row_renew(&pg->db, until, g, f);
 
 	return rc == RC_LOST ? RC_AGAIN : rc;
 }
@@ -89,12 +93,11 @@ confirm_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
 static enum rc
 make_row(struct pg *pg, instant until, struct fault *f)
 {
-	const char *values[] = {pg->claim->key};
-	const struct question q = {
-	    .sql = "SELECT dlock.add_row($1)", .n = 1, .values = values};
-	instant sent;
+	const struct question q = {.text = "SELECT dlock.add_row($1)",
+	    SQL_VALUES(SQL_TEXT(pg->db.claim->key)),
+	    .fields = 1};
 
-	return pg_ask(pg, &q, 1, until, &sent, NULL, f);
+	return sql_ask_created(&pg->db, &q, until, NULL, f);
 }
 
 enum { ROW_MISSING = -1, ROW_HELD, ROW_OURS };
@@ -104,25 +107,21 @@ enum { ROW_MISSING = -1, ROW_HELD, ROW_OURS };
  * it.
  */
 static enum rc
-read_locked(struct pg *pg, const PGresult *r, instant sent, int64_t *code,
+read_locked(struct pg *pg, const struct row *r, instant sent, int64_t *code,
     struct grant *g, struct fault *f)
 {
-	const struct connection *c = &pg->conn;
 	int64_t token = 0;
-	bool fine = field_integer(c->pq, r, 0, ROW_MISSING, ROW_OURS, code);
+	bool fine = row_integer(r, 0, ROW_MISSING, ROW_OURS, code);
 
 	if (fine && *code == ROW_HELD)
-		fine = bound_see(pg, r, 3);
+		fine = sessions_read_queue(pg->db.base.host, r, 3);
 	if (fine && *code == ROW_OURS)
-		fine = field_integer(c->pq, r, 1, 1, INT64_MAX, &token) &&
-		    field_integer(c->pq, r, 2, 1, INT64_MAX, &row_of(pg)->transaction);
+		fine = row_integer(r, 1, 1, INT64_MAX, &token) &&
+		    row_integer(r, 2, 1, INT64_MAX, &row_of(pg)->transaction);
 	if (!fine)
-		return pg_makes_no_sense(pg, RC_PROTOCOL, f);
+		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	if (*code == ROW_OURS)
-		*g = (struct grant){.token = token,
-		    .sent = sent,
-		    .lease = pg->claim->ttl,
-		    .anchor = pg->conn.pq->socket(pg->conn.pgconn)};
+		session_lock_granted(&pg->db, &row_of(pg)->lock, token, sent, g);
 	return RC_OK;
 }
 
@@ -134,20 +133,21 @@ static enum rc
 lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant *g,
     struct fault *f)
 {
-	const char *values[] = {pg->claim->key, pg->lease_ms, patient ? "t" : "f",
-	    pg->claim->record, pg->claim->kind == KIND_SHARED ? "t" : "f"};
+	const struct claim *claim = pg->db.claim;
 	const struct question q = {
-	    .sql =
+	    .text =
 		"SELECT r.code, r.granted, r.transaction, r.waiting, CASE WHEN r.holder IS NOT NULL THEN "
-		"(SELECT " BOUND_RECORD
+		"(SELECT " SESSION_ANY_RECORD
 		" FROM pg_catalog.pg_stat_activity a WHERE a.pid = r.holder) END, "
-		"r.holders, r.is_shared FROM dlock.lock_row($1, $2, $3, " BOUND_NAME(
+		"r.holders, r.is_shared FROM dlock.lock_row($1, $2, $3, " SESSION_CALLED(
 		    "$4") ", $5) r",
-	    .n = 5,
-	    .values = values};
-	PGresult *r;
-	instant sent;
-	enum rc rc = ask_here(&pg->conn, &q, 7, until, &sent, &r, f);
+	    SQL_VALUES(SQL_TEXT(claim->key), SQL_INT(ns_to_ms(claim->ttl)),
+		SQL_TEXT(patient ? "t" : "f"), SQL_TEXT(claim->record),
+		SQL_TEXT(claim->kind == KIND_SHARED ? "t" : "f")),
+	    .fields = 7};
+	struct answer a = {.db = NULL};
+	struct row row;
+	enum rc rc = guard_exec(&pg->db, &q, until, &a, f);
 
 	if (rc == RC_AGAIN &&
 	    (said_state(&pg->conn, "57014") || said_state(&pg->conn, "55P03"))) {
@@ -156,8 +156,9 @@ lock_row(struct pg *pg, bool patient, instant until, int64_t *code, struct grant
 	}
 	if (rc != RC_OK)
 		return rc;
-	rc = read_locked(pg, r, sent, code, g, f);
-	pg->conn.pq->clear(r);
+	row = answer_next(&a);
+	rc = read_locked(pg, &row, a.sent, code, g, f);
+	answer_drop(&a);
 	return rc;
 }
 
@@ -173,19 +174,17 @@ try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct gra
 	    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; "
 	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
 	    wait_ms);
-	(void)connection_is_open(&pg->conn);
+	(void)connection_is_open(&pg->db);
 	rc = guard_pass(&pg->conn, until, f);
 	if (rc == RC_OK)
-		rc = ask_script(&pg->conn, begin, until, f);
+		rc = question_script(&pg->db, begin, until, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, wait_ms > 0, until, code, g, f);
-	if (rc == RC_OK && *code == ROW_OURS) {
-		bound_watch(pg, &row_of(pg)->bound);
+	if (rc == RC_OK && *code == ROW_OURS)
 		return confirm_row(pg, until, g, f);
-	}
 	if (rc != RC_OK) {
 		/* and with it whatever there is of a transaction */
-		connection_close(&pg->conn);
+		connection_close(&pg->db);
 		return rc;
 	}
 	return run_command(pg, "ROLLBACK", until, f);
@@ -195,114 +194,60 @@ try_row(struct pg *pg, int64_t wait_ms, instant until, int64_t *code, struct gra
  * The same, but a key without a row gets one, and a database without the schema as well.
  */
 static enum rc
-try_row_anew(
-    struct pg *pg, instant until, int64_t *code, struct grant *g, struct fault *f)
+ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
-	enum rc rc = try_row(pg, 0, until, code, g, f);
-
-	if (rc == RC_OK ? *code != ROW_MISSING : !pg_is_missing(pg))
-		return pg_explain_denial(pg, rc, f);
-	rc = make_row(pg, until, f);
-	return rc == RC_OK ? try_row(pg, 0, until, code, g, f) : rc;
-}
-
-/* How long to wait in the server this time. */
-static int64_t
-row_chunk_ms(instant until)
-{
-	instant now = instant_now(), wake = instant_first(now + CHUNK, until);
-
-	return wake > now ? ns_to_ms(wake - now) : 1;
-}
-
-/*
- * Chunk after chunk, and between them a look at who is there.  Only what an
- * attempt has just brought counts: one that was granted and then broke off has
- * lost it again.
- */
-static enum rc
-wait_for_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
-{
-	int64_t code, ms;
-	enum rc rc;
-
-	do {
-		ms = row_chunk_ms(until);
-		rc = try_row(pg, ms,
-		    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until),
-		    &code, g, f);
-		if (rc == RC_OK && code == ROW_OURS)
-			return RC_OK;
-		if (rc == RC_OK && instant_now() >= until)
-			return fault_set(f, RC_BUSY, "%s: still held", pg->conn.where);
-		if (rc == RC_OK)
-			rc = try_row_anew(pg,
-			    retry_answer(instant_now(), ASK_PATIENCE, until), &code, g,
-			    f);
-		if (rc == RC_OK && code == ROW_OURS)
-			return RC_OK;
-		if (rc == RC_OK)
-			retry_end_outage(&pg->patience);
-		else
-			rc = pg_try_again(pg, rc, true, until);
-	} while (rc == RC_OK);
-	return rc;
-}
-
-static enum rc
-row_acquire(struct pg *pg, instant until, struct grant *g, struct fault *f)
-{
-	struct retry *p = &pg->patience;
-	instant first_by = retry_first(p, until);
+	struct pg *pg = pg_of(db);
 	int64_t code = ROW_HELD;
-	enum rc rc;
+	enum rc rc = try_row(pg, 0, until, &code, g, f);
 
-	do
-		rc = try_row_anew(pg, retry_attempt_by(p, first_by), &code, g, f);
-	while (retry_first_again(p, pg->base.host, until, &rc));
+	if (rc == RC_OK ? code == ROW_MISSING : sql_is_missing(db)) {
+		rc = make_row(pg, until, f);
+		if (rc == RC_OK)
+			rc = try_row(pg, 0, until, &code, g, f);
+	}
+	*got = rc == RC_OK && code == ROW_OURS;
+	return sql_explain_denial(db, rc, f);
+}
 
-	if (rc == RC_OK && code != ROW_OURS)
-		rc = until ? wait_for_row(pg, until, g, f)
-			   : fault_set(f, RC_BUSY, "%s: held", pg->conn.where);
-	if (rc != RC_OK)
-		connection_close(&pg->conn); /* whatever it may have got */
+static enum rc
+wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
+    struct fault *f)
+{
+	int64_t code = ROW_HELD;
+	enum rc rc = try_row(pg_of(db), ms,
+	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &code, g,
+	    f);
+
+	*got = rc == RC_OK && code == ROW_OURS;
 	return rc;
+}
+
+static enum rc
+row_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
+{
+	static const struct session_lock_way way = {ask_row, wait_row, false};
+
+	return session_lock_acquire(db, &way, until, g, f);
 }
 
 /* ---- release ---- */
 
 static enum rc
-row_release(struct pg *pg, int status, instant until, struct fault *f)
+row_release(struct sql *db, int status, instant until, struct fault *f)
 {
-	struct row_lock *own = row_of(pg);
+	static const struct question commit = {.text = "COMMIT", .harmless = true};
 	char sql[128];
-	const struct question q = {.sql = sql, .harmless = true};
-	bool ours = false;
-	PGresult *r = NULL;
-	instant sent;
-	enum rc rc;
+	const struct question q = {.text = sql, .fields = 1, .harmless = true};
 
 	(void)status;
-	if (!own->bound.held)
-		return RC_OK;
-	write_heartbeat(pg, sql, sizeof sql);
-	rc = bound_settle(pg, until, f);
-	if (rc == RC_OK)
-		rc = ask_here(&pg->conn, &q, 1, until, &sent, &r, f);
-	if (rc == RC_OK && (!field_boolean(pg->conn.pq, r, 0, &ours) || !ours))
-		rc = fault_set(f, RC_LOST, "%s no longer has it as ours", pg->conn.where);
-	pg->conn.pq->clear(r);
-	if (rc == RC_OK)
-		rc = run_command(pg, "COMMIT", until, f);
-	own->bound.held = false;
-	connection_close(&pg->conn); /* if nothing else, this gives it back */
-	return rc;
+	write_heartbeat(pg_of(db), sql, sizeof sql);
+	return session_lock_release(db, &row_of(pg_of(db))->lock, &q, &commit, until, f);
 }
 
 /* ---- looking and steering ---- */
 
 /* rows of the table that a page of a look covers, held or not */
-#define PAGE "2000"
+enum { PAGE = 2000 };
 
 /* The columns of a look: the key, and those of a session; no process: a place. */
 enum { LISTED_KEY, LISTED_SESSION, LISTED_FIELDS = LISTED_SESSION + SESSION_FIELDS };
@@ -312,7 +257,7 @@ enum { LISTED_KEY, LISTED_SESSION, LISTED_FIELDS = LISTED_SESSION + SESSION_FIEL
  * before.
  */
 #define SINCE \
-	SESSION_US("CASE WHEN NOT r.waits THEN a.xact_start WHEN " BOUND_IS_DLOCK \
+	SESSION_US("CASE WHEN NOT r.waits THEN a.xact_start WHEN " SESSION_IS_DLOCK \
 		   " THEN a.backend_start ELSE a.query_start END")
 static const char list_rows_sql[] =
     "SELECT r.key, r.pid, r.waits, r.shared, " SINCE ", " SESSION_COLUMNS
@@ -321,7 +266,7 @@ static const char list_rows_sql[] =
 
 /* A row of a page.  *after: how far the page has come, where it is not the last. */
 static bool
-see_row(struct sighting *s, const struct row *r, char *after, size_t size)
+see_row(struct sql_look *s, const struct row *r, char *after, size_t size)
 {
 	const char *key = row_words(r, LISTED_KEY);
 
@@ -337,42 +282,40 @@ see_row(struct sighting *s, const struct row *r, char *after, size_t size)
 
 /* The next page; *more: there may be another. */
 static enum rc
-see_rows(struct pg *pg, struct sighting *s, char *after, size_t size, bool *more,
+look_at_rows(struct pg *pg, struct sql_look *s, char *after, size_t size, bool *more,
     struct fault *f)
 {
-	const char *values[] = {s->look->key, after, PAGE};
-	const struct question q = {
-	    .sql = list_rows_sql, .n = 3, .values = values, .many = true};
-	const struct pq *pq = pg->conn.pq;
-	struct fields room;
+	const struct question q = {.text = list_rows_sql,
+	    SQL_VALUES(SQL_TEXT(s->look->key), SQL_TEXT(after), SQL_INT(PAGE)),
+	    .fields = LISTED_FIELDS,
+	    .many = true};
+	struct answer a = {.db = NULL};
 	struct row row;
-	PGresult *r;
-	enum rc rc = pg_ask_existing(pg, &q, LISTED_FIELDS, s->look->until, &r, f);
-	int n = rc == RC_OK && r ? pq->ntuples(r) : 0;
+	enum rc rc = sql_ask_existing(&pg->db, &q, s->look->until, &a, f);
 
-	*more = n > 0 && pq->getisnull(r, n - 1, LISTED_SESSION + SESSION_PID);
-	for (int i = 0; i < n && rc == RC_OK && !s->enough; i++) {
-		row = field_row(pq, r, i, &room);
+	*more = false;
+	while (rc == RC_OK && !s->enough && (row = answer_next(&a)).at) {
+		*more = row_is_null(&row, LISTED_SESSION + SESSION_PID);
 		if (!see_row(s, &row, after, size))
-			rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+			rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	}
-	if (n > 0)
-		pq->clear(r);
+	answer_drop(&a);
 	return rc;
 }
 
 static enum rc
-row_each(struct pg *pg, const struct look *look, struct fault *f)
+row_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	struct sighting s = {.look = look};
+	struct sql_look s = {.look = look};
 	char after[sizeof s.key] = "";
 	bool more = true;
 	enum rc rc = RC_OK;
 
+	db->reads = false; /* a standby does not know who has locked a row */
 	while (rc == RC_OK && more && !s.enough)
-		rc = see_rows(pg, &s, after, sizeof after, &more, f);
+		rc = look_at_rows(pg_of(db), &s, after, sizeof after, &more, f);
 	if (rc == RC_OK)
-		sighting_tell_waiting(&s);
+		sql_look_waiting(&s);
 	return rc;
 }
 
@@ -380,21 +323,24 @@ row_each(struct pg *pg, const struct look *look, struct fault *f)
 
 /* Ends the session that has locked it, and its transaction with it. */
 static enum rc
-row_revoke(struct pg *pg, const struct target *target, const char *record, bool force,
+row_revoke(struct sql *db, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
 {
-	char sql[1024], pid[24], began[24];
-	const char *values[] = {target->key, pid, began};
-	const struct question q = {.sql = sql, .n = 3, .values = values, .many = true};
-	struct session session;
-	PGresult *r = NULL;
-	enum rc rc = connection_open(&pg->conn, until, f);
+	struct pg *pg = pg_of(db);
+	struct session session = {0};
+	bool is_session = session_of_owner(target->owner, &session);
+	char sql[1024];
+	const struct question q = {.text = sql,
+	    SQL_VALUES(
+		SQL_TEXT(target->key), SQL_INT(session.pid), SQL_INT(session.began)),
+	    .fields = 1,
+	    .many = true};
+	struct answer a = {.db = NULL};
+	enum rc rc = connection_open(&pg->db, until, f);
 
 	(void)record, (void)force;
-	if (rc != RC_OK || !session_of_owner(target->owner, &session))
-		return sessions_ended(pg, rc, NULL, f);
-	snprintf(pid, sizeof pid, "%" PRId64, session.pid);
-	snprintf(began, sizeof began, "%" PRId64, session.began);
+	if (rc != RC_OK || !is_session)
+		return sessions_ended(pg, rc, &a, f);
 	snprintf(sql, sizeof sql,
 	    "SELECT " SESSION_ENDING
 	    " FROM dlock.list_rows($1, '', 1) r JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid "
@@ -402,21 +348,17 @@ row_revoke(struct pg *pg, const struct target *target, const char *record, bool 
 	    "AND (a.backend_start IS NULL OR " BEGAN
 	    " OPERATOR(pg_catalog.=) $3::pg_catalog.int8) LIMIT 1",
 	    sessions_patience(pg));
-	rc = pg_ask_existing(pg, &q, 1, until, &r, f);
-	return sessions_ended(pg, rc, r, f);
+	rc = sql_ask_existing(db, &q, until, &a, f);
+	return sessions_ended(pg, rc, &a, f);
 }
 
-const struct steering row_steering = {
-    .each = row_each,
-    .revoke = row_revoke,
-};
-
-const struct mode row_mode = {
+const struct sql_mode row_mode = {
     .name = "row",
     .caps = CAP_SHARED | CAP_FORCE,
     .bytes = sizeof(struct row_lock),
     .acquire = row_acquire,
     .renew = row_renew,
     .release = row_release,
-    .steering = &row_steering,
+    .each = row_each,
+    .revoke = row_revoke,
 };

@@ -4,8 +4,6 @@
  */
 #include "said.h"
 
-#include "connection.h"
-
 #include "backends/common/text.h"
 
 #include <errno.h>
@@ -69,6 +67,37 @@ bool
 said_state(const struct connection *c, const char *sqlstate)
 {
 	return strncmp(c->said.sqlstate, sqlstate, strlen(sqlstate)) == 0;
+}
+
+bool
+said_is_failure(const struct sql *db, enum sql_failure failure)
+{
+	const struct connection *c = &pg_const(db)->conn;
+
+	switch (failure) {
+	case SQL_REFUSED:
+		return *c->said.sqlstate;
+	case SQL_LOST_RACE:
+		/*
+		 * serialization, deadlock; and, where the default isolation is stricter than
+		 * dlock needs, a slot that it could not see taken
+		 */
+		return said_state(c, "40001") || said_state(c, "40P01") ||
+		    said_state(c, "23505");
+	case SQL_NO_TABLE:
+		return said_state(c, "3F000") || said_state(c, "42P01");
+	case SQL_NO_PROCEDURE:
+		return said_state(c, NO_FUNCTION);
+	case SQL_NO_RIGHT:
+		return said_state(c, "42501") && c->pgconn;
+	case SQL_INTERRUPTED:
+		return said_state(c, "57014");
+	case SQL_READ_ONLY:
+		return said_state(c, READ_ONLY);
+	case SQL_UNREPLICATED:
+		return c->said.unreplicated;
+	}
+	return false;
 }
 
 void
@@ -143,7 +172,7 @@ quote(struct connection *c, const char *text, struct fault *f)
 
 	understand_pooler(c, text);
 	rc = rc_of(c, &hint);
-	return fault_set(f, rc, "%s says '%.240s' (%s)%s%s", c->where, text,
+	return fault_set(f, rc, "%s says '%.240s' (%s)%s%s", c->db->where, text,
 	    c->said.sqlstate, hint ? ": " : "", hint ? hint : "");
 }
 
@@ -155,7 +184,7 @@ said_error(struct connection *c, const PGresult *r, struct fault *f)
 
 	said_set(c, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
 	if (!*c->said.sqlstate)
-		return fault_set(f, RC_AGAIN, "%s closed the connection", c->where);
+		return fault_set(f, RC_AGAIN, "%s closed the connection", c->db->where);
 	server_line(c, text, sizeof text, message ? message : "");
 	return quote(c, text, f);
 }
@@ -173,7 +202,7 @@ said_notice(void *arg, const PGresult *notice)
 	if (state && text &&
 	    (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
 		said_set(c, state);
-		server_line(c, c->said.last_words, sizeof c->said.last_words, text);
+		server_line(c, c->db->last_words, sizeof c->db->last_words, text);
 	}
 }
 
@@ -244,14 +273,14 @@ unreached(struct connection *c, const char *text, struct fault *f)
 	enum rc rc = RC_AGAIN;
 
 	if (!*text)
-		return fault_set(f, RC_AGAIN, "%s does not answer", c->where);
+		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
 	if (c->pq->connectionNeedsPassword(c->pgconn))
 		return fault_set(f, RC_DENIED,
 		    "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)",
-		    c->where);
+		    c->db->where);
 	if (is_out_of_descriptors(c))
 		rc = RC_SYSTEM;
-	return fault_set(f, rc, "cannot reach %s: %.240s", c->where, text);
+	return fault_set(f, rc, "cannot reach %s: %.240s", c->db->where, text);
 }
 
 enum rc
@@ -267,7 +296,7 @@ said_at_login(struct connection *c, bool foreign, struct fault *f)
 	if (foreign)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s does not speak PostgreSQL's language: is this a PostgreSQL?",
-		    c->where);
+		    c->db->where);
 	switch (subject_of(why, text, &refusal)) {
 	case IS_SERVICE:
 		return fault_set(f, RC_USAGE, "%s", text);

@@ -6,28 +6,16 @@
 #ifndef DLOCK_PG_SAID_H
 #define DLOCK_PG_SAID_H
 
-#include "backends/backend.h"
-
-#include <libpq-fe.h>
-
-struct connection;
-
-struct said {
-	/* of the last error or last words; "" where it was none of the server's */
-	char sqlstate[6];
-	char last_words[160]; /* what the server said unasked, such as why it hangs up */
-	/*
-	 * the answer came before a standby had what it tells of: somebody cancelled that
-	 * wait
-	 */
-	bool unreplicated;
-};
+#include "pg.h"
 
 #define READ_ONLY "25006" /* a standby, or a role or database that is read-only */
 #define NO_FUNCTION "42883"
 
 /* Was the last error this one?  "42501", or a class: "53". */
 bool said_state(const struct connection *, const char *sqlstate);
+
+/* The same, as a driver says it. */
+bool said_is_failure(const struct sql *, enum sql_failure);
 
 /* Remembers an SQLSTATE as that of the last error; what is none counts as "". */
 void said_set(struct connection *, const char *sqlstate);

@@ -1,6 +1,9 @@
 /* sessions.c - tells of sessions that hold a lock or wait, and ends one. */
 #include "sessions.h"
 
+#include "connection.h"
+#include "said.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +40,7 @@ read_foreign(const struct row *r, int first, const struct session *session, char
 }
 
 bool
-sessions_see(struct sighting *s, const struct row *r, int first, const char *key)
+sessions_see(struct sql_look *s, const struct row *r, int first, const char *key)
 {
 	char owner[48], what[160];
 	struct session session;
@@ -50,7 +53,7 @@ sessions_see(struct sighting *s, const struct row *r, int first, const char *key
 	    !row_boolean(r, first + SESSION_SHARED, &shared) ||
 	    !row_integer(r, first + SESSION_MOMENT, 0, INT64_MAX, &s->now))
 		return false;
-	sighting_key(s, key);
+	sql_look_key(s, key);
 	if (!row_integer(r, first + SESSION_BEGAN, 1, INT64_MAX, &session.began))
 		session.began = 0;
 	if (!row_integer(r, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
@@ -65,8 +68,37 @@ sessions_see(struct sighting *s, const struct row *r, int first, const char *key
 		foreign = read_foreign(r, first, &session, what, sizeof what);
 		e.foreign = &foreign;
 	}
-	sighting_tell_one(s, &e);
+	sql_look_claim(s, &e);
 	return true;
+}
+
+bool
+sessions_read_queue(struct host *host, const struct row *r, int first)
+{
+	int64_t waiting, holders = 0;
+	bool shared;
+
+	if (!row_integer(r, first, 0, INT64_MAX, &waiting))
+		return false;
+	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
+	host->seen.holding.held = -1;
+	if (!row_text(r, first + 1, host->seen.holding.record,
+		sizeof host->seen.holding.record))
+		host->seen.holding.record[0] = '\0';
+	if (!row_integer(r, first + 2, 0, INT32_MAX, &holders))
+		holders = 0;
+	host->seen.holding.holders = holders;
+	host->seen.holding.kind = row_boolean(r, first + 3, &shared) && shared
+	    ? KIND_SHARED
+	    : KIND_EXCLUSIVE;
+	return true;
+}
+
+enum rc
+sessions_refuse(struct pg *pg, const char *why, struct fault *f)
+{
+	connection_close(&pg->db);
+	return fault_set(f, RC_CONFIG, "%s %s", pg->db.where, why);
 }
 
 /* ---- ending one ---- */
@@ -99,30 +131,31 @@ refuse_ending(struct pg *pg, struct fault *f)
 	return fault_set(f, RC_DENIED,
 	    "%s: this role may not end that session: use the role that holds it, a superuser, or "
 	    "GRANT pg_signal_backend, pg_read_all_stats TO the role",
-	    pg->conn.where);
+	    pg->db.where);
 }
 
 enum rc
-sessions_ended(struct pg *pg, enum rc rc, PGresult *r, struct fault *f)
+sessions_ended(struct pg *pg, enum rc rc, struct answer *a, struct fault *f)
 {
-	const struct pq *pq = pg->conn.pq;
+	struct row row;
 	bool ended;
 
 	if (rc == RC_DENIED && said_state(&pg->conn, "42501"))
 		return refuse_ending(pg, f);
 	if (rc != RC_OK)
 		return rc;
-	if (!r || pq->ntuples(r) == 0)
+	row = answer_next(a);
+	if (!row.at)
 		rc = fault_set(
-		    f, RC_LOST, "%s has no such session (any more)", pg->conn.where);
-	else if (pq->getisnull(r, 0, 0))
+		    f, RC_LOST, "%s has no such session (any more)", pg->db.where);
+	else if (row_is_null(&row, 0))
 		rc = refuse_ending(pg, f);
-	else if (!field_boolean(pq, r, 0, &ended))
-		rc = pg_makes_no_sense(pg, RC_PROTOCOL, f);
+	else if (!row_boolean(&row, 0, &ended))
+		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	else if (!ended)
 		rc = fault_set(f, RC_AGAIN,
 		    "%s: the session was told to end, and has not ended yet",
-		    pg->conn.where);
-	pq->clear(r);
+		    pg->db.where);
+	answer_drop(a);
 	return rc;
 }

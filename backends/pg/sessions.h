@@ -1,5 +1,5 @@
 /*
- * sessions.h - looks at locks that are bound to a session (the modes advisory and
+ * sessions.h - looks at locks that end with their session (the modes advisory and
  * row), and ends such a session.
  *
  *  1. What is known is what the server shows of sessions: pg_locks, and as much of
@@ -11,8 +11,57 @@
 #ifndef DLOCK_PG_SESSIONS_H
 #define DLOCK_PG_SESSIONS_H
 
-#include "bound.h"
-#include "backends/sql/sighting.h"
+#include "pg.h"
+
+#include "backends/sql/look.h"
+
+/* ---- what a session is called ---- */
+
+/*
+ * "dlock; 12; sh; alice@ci; why": what others can read in pg_stat_activity; in SQL, of
+ * parameter n, the record.
+ */
+#define SESSION_CALLED(n) \
+	"pg_catalog.left(pg_catalog.concat_ws('; ', 'dlock', " n \
+	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'pid', " \
+	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'command', " n \
+	"::pg_catalog.json OPERATOR(pg_catalog.->>) 'who', " \
+	"" n "::pg_catalog.json OPERATOR(pg_catalog.->>) 'why'), 63)"
+
+/* Is session `a` of pg_stat_activity called so? */
+#define SESSION_IS_DLOCK \
+	"a.application_name OPERATOR(pg_catalog.~) '^dlock; [0-9]{1,9}; '"
+
+/* The way back: its record, as far as that can be known; */
+#define SESSION_DLOCK_RECORD \
+	"pg_catalog.json_build_object(" \
+	"'pid', pg_catalog.split_part(a.application_name, '; ', 2)::pg_catalog.int4, " \
+	"'command', pg_catalog.split_part(a.application_name, '; ', 3), " \
+	"'who', pg_catalog.split_part(a.application_name, '; ', 4), " \
+	"'why', pg_catalog.split_part(a.application_name, '; ', 5))"
+
+/* and of any session, whose own pid is not known, but that of its server process. */
+#define SESSION_ANY_RECORD \
+	"CASE WHEN " SESSION_IS_DLOCK " THEN " SESSION_DLOCK_RECORD " ELSE " \
+	"pg_catalog.json_build_object(" \
+	"'why', pg_catalog.concat(coalesce(nullif(a.application_name, ''), 'a session of PostgreSQL'), " \
+	"', server process ', a.pid), " \
+	"'who', pg_catalog.concat(a.usename, '@', coalesce(pg_catalog.host(a.client_addr), 'local'))) END"
+
+/* ---- looking ---- */
+
+/*
+ * Reads four fields from `first` on into host->seen: how many wait, who holds it
+ * (one of them: a JSON object, or NULL), how many do, and whether they share it.
+ * Our place is behind those who wait.
+ */
+bool sessions_read_queue(struct host *, const struct row *, int first);
+
+/*
+ * What exec() said about the setting up of a session that cannot be had as it must be:
+ * RC_CONFIG and why.
+ */
+enum rc sessions_refuse(struct pg *, const char *why, struct fault *);
 
 /*
  * The columns with which the rows of a look end: first four of the mode's own, who it
@@ -41,8 +90,8 @@ enum {
 	SESSION_US("a.backend_start") \
 	", " SESSION_US( \
 	    "pg_catalog.clock_timestamp()") ", " \
-					    "CASE WHEN " BOUND_IS_DLOCK \
-					    " THEN " BOUND_DLOCK " END, " \
+					    "CASE WHEN " SESSION_IS_DLOCK \
+					    " THEN " SESSION_DLOCK_RECORD " END, " \
 					    "a.usename, a.application_name, pg_catalog.host(a.client_addr)"
 
 /*
@@ -50,7 +99,7 @@ enum {
  * those above, as of one of `key`, which is shorter than the member.  False: they make no
  * sense.
  */
-bool sessions_see(struct sighting *, const struct row *, int first, const char *key);
+bool sessions_see(struct sql_look *, const struct row *, int first, const char *key);
 
 /* The session that an owner names. */
 struct session {
@@ -73,6 +122,6 @@ const char *sessions_patience(const struct pg *);
  * Reads what such a statement, of many rows, has brought, and frees it: no row: there is
  * no such session (any more).
  */
-enum rc sessions_ended(struct pg *, enum rc, PGresult *, struct fault *);
+enum rc sessions_ended(struct pg *, enum rc, struct answer *, struct fault *);
 
 #endif

@@ -18,7 +18,7 @@ wire_of(struct inlet *i)
 }
 
 static uint32_t
-read_word(const unsigned char *p)
+read_uint32(const unsigned char *p)
 {
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
@@ -30,7 +30,7 @@ read_word(const unsigned char *p)
 static bool
 begin_message(struct wire *w)
 {
-	uint32_t length = read_word(w->head + 1);
+	uint32_t length = read_uint32(w->head + 1);
 	bool first = w->first;
 
 	w->first = false;
@@ -102,7 +102,7 @@ wire_sent(struct inlet *i, int fd, const void *from, size_t n)
 {
 	struct wire *w = wire_of(i);
 	const unsigned char *p = from;
-	uint32_t code = n >= 8 ? read_word(p + 4) : 0;
+	uint32_t code = n >= 8 ? read_uint32(p + 4) : 0;
 
 	(void)fd;
 	if (n >= 8 && *p == 0)

@@ -1,18 +1,95 @@
-/* lease.c - asks a database for a lease, waits for its turn, and confirms it. */
+/* lease.c - asks a database for a lease, waits for its turn, confirms, renews and releases it. */
 #include "lease.h"
 
 #include "backends/common/text.h"
+#include "backends/common/sha256.h"
+#include "kind.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+/* who asks now and then counts as alive for so long: two questions may be lost */
+enum { ALIVE_MS = 9000 };
+
+/* The columns of enter and await behind those of standing.h. */
+enum { ENTER_AHEAD = ANSWER_MORE, ENTER_DONE, ENTER_OWN = ENTER_DONE + 3 };
+enum { AWAIT_PLACELESS = ANSWER_SLOT + 1, AWAIT_OWN = ANSWER_MORE };
+
+enum slept { SLEPT_IN_VAIN, SLEPT_UNTIL_WOKEN, SLEPT_NOT, SLEPT_REFUSED };
+
+enum { RENEW_IS_OURS, RENEW_WANTED_BY, RENEW_OWN };
+
+enum was { WAS_NOT, WAS_HELD, WAS_QUEUED };
+
+/* ---- one question, one answer ---- */
+
+/* From here on the server may know of us. */
+static size_t
+own_values(struct sql *db, int call, instant until, struct sql_value *values)
+{
+	lease_of(db)->asked = true;
+	return db->driver->lease->values(db, (enum lease_call)call, until, values);
+}
+
+/* A question for our claim. */
+#define CLAIM_QUESTION(l, which, ...) \
+	((struct question){.text = (l)->db->driver->lease->texts[which].text, \
+	    .fields = (l)->db->driver->lease->texts[which].fields, \
+	    SQL_VALUES(SQL_TEXT((l)->claim->key), SQL_TEXT((l)->me), __VA_ARGS__), \
+	    .more = own_values, \
+	    .call = (which)})
+
+static bool
+heard(struct lease *l, enum lease_call call, const struct row *r, int first)
+{
+	return l->db->driver->lease->heard(l->db, call, r, first);
+}
+
+/*
+ * Whoever may read statements shall not learn by what a hold is given back: so the claim's
+ * owner itself is only sent to do that.
+ */
+static void
+write_me(struct lease *l, bool hides)
+{
+	unsigned char hash[SHA256_BYTES];
+
+	if (!hides) {
+		snprintf(l->me, sizeof l->me, "%s", l->claim->owner);
+		return;
+	}
+	sha256(hash, l->claim->owner, strlen(l->claim->owner));
+	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
+		snprintf(l->me + 2 * i, 3, "%02x", hash[i]);
+}
+
+/* Nothing that comes over this connection is believed any more. */
+static enum rc
+refuse_answer(struct lease *l, struct fault *f)
+{
+	l->db->driver->close(l->db);
+	return sql_makes_no_sense(l->db, RC_PROTOCOL, f);
+}
+
+/* When the connection ends we renew at once, over another one. */
+static void
+lease_watch(struct lease *l)
+{
+	l->db->base.host->alert = l->db->driver->descriptor(l->db);
+}
 
 /* ---- what an answer means ---- */
 
 static bool
-is_granted(const struct sql_lease *l)
+is_granted(const struct lease *l)
 {
 	return l->standing.code == GRANTED;
 }
 
-void
-sql_lease_granted(struct sql_lease *l, instant sent, struct grant *g)
+/* It is ours, by the request that left at `sent`. */
+static void
+grant_lease(struct lease *l, instant sent, struct grant *g)
 {
 	l->held = true;
 	l->token = l->standing.token;
@@ -25,7 +102,7 @@ sql_lease_granted(struct sql_lease *l, instant sent, struct grant *g)
 
 /* The job has been done: when, and by whom. */
 static enum rc
-tell_done(struct sql_lease *l, struct fault *f)
+refuse_done_job(struct lease *l, struct fault *f)
 {
 	const struct done *d = &l->standing.done;
 	const struct job *job = &l->claim->job;
@@ -36,48 +113,282 @@ tell_done(struct sql_lease *l, struct fault *f)
 			   : refuse_done(f, job, d->began_ms, d->who);
 }
 
-enum rc
-sql_lease_heard(struct sql_lease *l, instant sent, struct grant *g, struct fault *f)
+/* What `standing`, which a request has brought that left at `sent`, means for acquire. */
+static enum rc
+judge_standing(struct lease *l, instant sent, struct grant *g, struct fault *f)
 {
 	const struct standing *s = &l->standing;
 
 	if (s->code == IN_USE)
-		return refuse_kind(f, l->store->where, s->kind, s->room, l->claim);
+		return refuse_kind(f, l->db->where, s->kind, s->room, l->claim);
 	if (s->code == DONE)
-		return tell_done(l, f);
+		return refuse_done_job(l, f);
 	if (s->code == GRANTED)
-		sql_lease_granted(l, sent, g);
+		grant_lease(l, sent, g);
 	return RC_OK;
+}
+
+/* ---- asking ---- */
+
+/* The first question of all: is there nobody?  Otherwise `among`, and nothing else. */
+static enum rc
+lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
+{
+	const struct question q = CLAIM_QUESTION(
+	    l, LEASE_TAKE, SQL_TEXT(l->claim->record));
+	struct answer a = {.db = NULL};
+	struct row row;
+	enum rc rc = sql_ask_created(l->db, &q, until, &a, f);
+
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
+	if (row_is_null(&row, 0))
+		l->among = true;
+	else if (standing_read_taken(&l->standing, &row) && heard(l, LEASE_TAKE, &row, 1))
+		grant_lease(l, a.sent, g);
+	else
+		rc = refuse_answer(l, f);
+	answer_drop(&a);
+	return rc;
+}
+
+/* What enter has brought. */
+static bool
+read_entered(struct lease *l, const struct row *r)
+{
+	struct standing *s = &l->standing;
+	struct host *host = l->db->base.host;
+
+	if (!standing_read(s, l->claim, host, r, ENTER_DONE) ||
+	    !row_text(r, ENTER_AHEAD, l->ahead, sizeof l->ahead))
+		return false;
+	l->is_one_of_many = s->code == QUEUED && s->next &&
+	    host->seen.holding.kind == KIND_LIMIT && l->claim->kind == KIND_LIMIT;
+	l->serial = l->db->serial;
+	return heard(l, LEASE_ENTER, r, ENTER_OWN);
+}
+
+/* Asks for the lock, or for our place in the queue; `alive_ms` 0: do not queue. */
+static enum rc
+lease_enter(
+    struct lease *l, int64_t alive_ms, instant until, struct grant *g, struct fault *f)
+{
+	const struct claim *claim = l->claim;
+	const struct question q = CLAIM_QUESTION(l, LEASE_ENTER, SQL_TEXT(claim->record),
+	    SQL_INT(ns_to_ms(claim->ttl)), SQL_INT(alive_ms),
+	    SQL_TEXT(kind_word(claim->kind)),
+	    SQL_INT(claim->kind == KIND_LIMIT ? claim->limit : 0),
+	    SQL_TEXT(claim->job.once), SQL_INT(ns_to_ms(claim->job.cooldown)));
+	struct answer a = {.db = NULL};
+	struct row row;
+	enum rc rc = sql_ask_created(l->db, &q, until, &a, f);
+
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
+	rc = read_entered(l, &row) ? judge_standing(l, a.sent, g, f)
+				   : refuse_answer(l, f);
+	answer_drop(&a);
+	return rc;
+}
+
+/*
+ * First whether there is nobody (unless `among`), then for a place; without `queue` only for
+ * what can be had at once.
+ */
+static enum rc
+lease_ask(struct lease *l, bool queue, instant until, struct grant *g, struct fault *f)
+{
+	bool asked_before = l->asked;
+	enum rc rc = l->among ? RC_OK : lease_take(l, until, g, f);
+
+	if (rc == RC_OK && l->among)
+		rc = lease_enter(l, queue ? ALIVE_MS : 0, until, g, f);
+	if (rc == RC_CONFIG && !asked_before && !l->db->again)
+		l->asked = false; /* nothing was done there, nor will be */
+	return rc;
+}
+
+/* ---- sleeping ---- */
+
+static enum rc
+refuse_held(const struct lease *l, struct fault *f)
+{
+	return fault_set(f, RC_BUSY, "%s: still held", l->db->where);
+}
+
+/* Sleeps here, until `wake`.  RC_BUSY: `until` has come. */
+static enum rc
+sleep_here(struct lease *l, instant wake, instant until, struct fault *f)
+{
+	struct host *host = l->db->base.host;
+
+	if (host->wait(host, -1, 0, instant_first(wake, until)) == WOKE_STOP)
+		return RC_STOP;
+	return instant_now() >= until ? refuse_held(l, f) : RC_OK;
+}
+
+static int64_t
+next_chunk(struct lease *l)
+{
+	struct standing *s = &l->standing;
+
+	if (l->is_one_of_many)
+		return standing_pause(s, l->claim, 1);
+	return standing_chunk(s, l->claim,
+	    s->place == 1 || !l->has_own ? STANDING_CHUNK_FIRST : STANDING_CHUNK);
+}
+
+/* After a sleep in vain: is there reason to ask nevertheless? */
+static bool
+is_reason_to_ask(const struct standing *s)
+{
+	if (standing_concerns_us(s) && s->left_ms == 0)
+		return true; /* a lease has run out */
+	/* whom we sleep behind holds beside others, or is passed over */
+	return s->place == 1 && !s->next;
+}
+
+/*
+ * What await has brought: how we slept; the token of a grant, else 0; where we are, if that
+ * is told (*placed).
+ */
+static bool
+read_sleep(struct lease *l, const struct row *r, enum slept *slept, bool *placed)
+{
+	unsigned fields = l->db->driver->lease->texts[LEASE_AWAIT].fields;
+	struct standing *s = &l->standing;
+	int64_t code;
+
+	if (!row_integer(r, ANSWER_CODE, SLEPT_IN_VAIN, SLEPT_REFUSED, &code))
+		return false;
+	*slept = (enum slept)code;
+	if (!standing_read_grant(s, l->claim, r))
+		s->token = 0;
+	*placed = fields > AWAIT_PLACELESS && s->token == 0 && *slept == SLEPT_IN_VAIN &&
+	    standing_read_place(s, l->db->base.host, r);
+	return heard(l, LEASE_AWAIT, r, fields > AWAIT_PLACELESS ? AWAIT_OWN : fields);
+}
+
+/*
+ * Sleeps in the server on a wake-up lock; the first in line also for the end of a lease.
+ * RC_BUSY: `until` has come.
+ */
+static enum rc
+sleep_there(
+    struct lease *l, const char *lock, instant until, enum slept *slept, struct fault *f)
+{
+	instant now = instant_now(),
+		wake = standing_wake(
+		    &l->standing, instant_first(now + next_chunk(l), until));
+	int64_t ms = wake > now ? ns_to_ms(wake - now) : 1;
+	struct answer a = {.db = NULL};
+	bool placed = false;
+	struct row row;
+	enum rc rc;
+
+	if (l->db->whole_seconds)
+		ms = ms / 1000 * 1000;
+	*slept = SLEPT_UNTIL_WOKEN;
+	if (ms == 0)
+		return sleep_here(l, wake, until, f);
+	rc = sql_exec(l->db, &CLAIM_QUESTION(l, LEASE_AWAIT, SQL_TEXT(lock), SQL_INT(ms)),
+	    retry_answer(wake, ASK_PATIENCE, until), &a, f);
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
+	rc = read_sleep(l, &row, slept, &placed) ? RC_OK : refuse_answer(l, f);
+	answer_drop(&a);
+	if (rc != RC_OK || *slept != SLEPT_IN_VAIN || l->standing.token)
+		return rc;
+	if (instant_now() >= until)
+		return refuse_held(l, f);
+	/* not told where we are, or not known any more: ask */
+	if (!placed || is_reason_to_ask(&l->standing))
+		*slept = SLEPT_UNTIL_WOKEN;
+	return RC_OK;
+}
+
+/* Sleeps until a notification comes (*notified), or a lease ends, or `until`. */
+static enum rc
+listen(struct lease *l, instant until, bool *notified)
+{
+	const struct lease_driver *d = l->db->driver->lease;
+	struct host *host = l->db->base.host;
+	instant wake = standing_wake(
+	    &l->standing, instant_first(instant_now() + next_chunk(l), until));
+
+	*notified = d->is_notified(l->db);
+	if (*notified || !sql_is_connected(l->db))
+		return RC_OK;
+	if (host->wait(host, l->db->driver->descriptor(l->db), POLLIN, wake) == WOKE_STOP)
+		return RC_STOP;
+	*notified = d->is_notified(l->db);
+	return RC_OK;
+}
+
+/*
+ * Who has been notified looks for its grant by an await that need not sleep.  So it does
+ * without the key's lock, which those who release want.
+ */
+static enum rc
+listen_for_grant(struct lease *l, instant until, struct fault *f)
+{
+	enum slept slept;
+	bool notified;
+	enum rc rc = listen(l, until, &notified);
+	const char *own = rc == RC_OK && notified && sql_is_connected(l->db)
+	    ? l->db->driver->lease->own_wake_lock(l->db)
+	    : NULL;
+
+	if (own)
+		return sleep_there(l, own, until, &slept, f);
+	return rc == RC_OK && instant_now() >= until ? refuse_held(l, f) : rc;
+}
+
+/*
+ * Returns when there is reason to ask, or with the token of a grant.  A wake-up lock that
+ * was free is worth one question at once, for its owner may just have gone; if the same one
+ * is before us still, it has lost its connection, and must be asked about now and then.
+ */
+static enum rc
+sleep_in_line(struct lease *l, instant until, struct fault *f)
+{
+	bool is_same = l->serial == l->db->serial;
+	enum slept slept = SLEPT_IN_VAIN;
+	enum rc rc = RC_OK;
+
+	if (l->is_listening && is_same)
+		return listen_for_grant(l, until, f);
+	if (!*l->ahead || !is_same || !l->db->driver->lease->has_wake_lock(l->db) ||
+	    strcmp(l->was_free, l->ahead) == 0) {
+		*l->was_free = '\0';
+		return sleep_here(
+		    l, standing_next_question(&l->standing, l->claim), until, f);
+	}
+	*l->was_free = '\0';
+	while (rc == RC_OK && slept == SLEPT_IN_VAIN && l->standing.token == 0)
+		rc = sleep_there(l, l->ahead, until, &slept, f);
+	if (slept == SLEPT_NOT || slept == SLEPT_REFUSED)
+		snprintf(l->was_free, sizeof l->was_free, "%s", l->ahead);
+	return rc;
 }
 
 /* ---- acquire ---- */
 
-enum rc
-sql_lease_still_held(const struct sql_lease *l, struct fault *f)
-{
-	return fault_set(f, RC_BUSY, "%s: still held", l->store->where);
-}
-
-enum rc
-sql_lease_sleep(struct sql_lease *l, instant wake, instant until, struct fault *f)
-{
-	struct host *host = l->store->host;
-
-	if (host->wait(host, -1, 0, instant_first(wake, until)) == WOKE_STOP)
-		return RC_STOP;
-	return instant_now() >= until ? sql_lease_still_held(l, f) : RC_OK;
-}
+static enum rc lease_extend(
+    struct lease *, instant until, struct grant *, struct fault *);
 
 /* A grant that we have been told of becomes ours by a renewal.  *g is set if it did. */
 static enum rc
-confirm(struct sql_lease *l, instant until, struct grant *g, struct fault *f)
+confirm(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
 	instant now = instant_now();
 	enum rc rc;
 
-	sql_lease_granted(l, now, g);
-	rc = l->store->backend->lock->renew(
-	    l->store, retry_answer(now, ASK_PATIENCE, until), g, f);
+	grant_lease(l, now, g);
+	rc = lease_extend(l, retry_answer(now, ASK_PATIENCE, until), g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
 	l->standing.code = rc == RC_OK ? GRANTED : QUEUED;
@@ -90,17 +401,20 @@ confirm(struct sql_lease *l, instant until, struct grant *g, struct fault *f)
  * looks whether it has been done.
  */
 static enum rc
-wait_and_ask(struct sql_lease *l, instant until, struct grant *g, struct fault *f)
+wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
-	enum rc rc;
+	enum rc rc = RC_OK;
 
 	l->standing.token = 0;
-	rc = l->calls->wait(l->store, until, f);
+	if (sql_is_connected(l->db))
+		rc = sleep_in_line(l, until, f);
+	if (rc == RC_AGAIN && l->db->driver->is_failure(l->db, SQL_INTERRUPTED))
+		rc = RC_OK; /* somebody has cancelled our sleep: ask */
 	if (rc == RC_OK && l->standing.token && !job_is_wanted(&l->claim->job))
 		rc = confirm(l, until, g, f);
 	if (rc == RC_OK && !is_granted(l))
-		rc = l->calls->ask(l->store, true,
-		    retry_answer(instant_now(), ASK_PATIENCE, until), g, f);
+		rc = lease_ask(
+		    l, true, retry_answer(instant_now(), ASK_PATIENCE, until), g, f);
 	return rc;
 }
 
@@ -109,75 +423,85 @@ wait_and_ask(struct sql_lease *l, instant until, struct grant *g, struct fault *
  * others: no attempt before its turn.
  */
 static enum rc
-wait_for_lease(struct sql_lease *l, instant until, struct grant *g, struct fault *f)
+wait_for_lease(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !is_granted(l)) {
 		rc = wait_and_ask(l, until, g, f);
 		if (rc == RC_OK)
-			retry_end_outage(l->patience);
+			retry_end_outage(&l->db->patience);
 		else
-			rc = l->calls->try_again(l->store, rc, until);
+			rc = sql_try_again(l->db, rc, true, until);
 	}
 	return rc;
 }
+
+static enum rc lease_release(struct sql *, int status, instant until, struct fault *);
 
 /*
  * A job that has been done wants no lock any more.  If this goes unheard, the caller's
  * release says it again.
  */
 static void
-leave_done(struct sql_lease *l)
+leave_done(struct lease *l)
 {
 	struct fault unheard;
 
-	(void)l->store->backend->lock->release(
-	    l->store, STATUS_NONE, instant_now() + ASK_PATIENCE, &unheard);
+	(void)lease_release(l->db, STATUS_NONE, instant_now() + ASK_PATIENCE, &unheard);
 }
 
-enum rc
-sql_lease_acquire(struct sql_lease *l, instant until, struct grant *g, struct fault *f)
+static enum rc
+lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	instant first_by = retry_first(l->patience, until);
+	struct lease *l = lease_of(db);
+	instant first_by = retry_first(&db->patience, until);
 	enum rc rc;
 
+	*l = (struct lease){.db = db, .claim = db->claim};
+	write_me(l, db->driver->lease->hides_owner);
 	l->among = !kind_is_exclusive(l->claim->kind) || job_is_wanted(&l->claim->job);
 	do
-		rc = l->calls->ask(
-		    l->store, until != 0, retry_attempt_by(l->patience, first_by), g, f);
-	while (retry_first_again(l->patience, l->store->host, until, &rc));
+		rc = lease_ask(
+		    l, until != 0, retry_attempt_by(&db->patience, first_by), g, f);
+	while (retry_first_again(&db->patience, db->base.host, until, &rc));
 	if (rc == RC_OK && !is_granted(l))
 		rc = until ? wait_for_lease(l, until, g, f)
-			   : fault_set(f, RC_BUSY, "%s: held", l->store->where);
+			   : fault_set(f, RC_BUSY, "%s: held", db->where);
 	if (rc == RC_BUSY && !until)
 		l->asked = false; /* who does not queue leaves nothing */
 	if (rc == RC_DONE)
 		leave_done(l);
+	if (rc == RC_OK)
+		lease_watch(l);
 	return rc;
 }
 
 /* ---- renew and release ---- */
 
 static enum rc
-not_ours(const struct sql_lease *l, struct fault *f)
+refuse_lost(const struct lease *l, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    l->store->where);
+	    l->db->where);
 }
 
-enum rc
-sql_lease_renewed(struct sql_lease *l, bool ours, const char *by, instant sent,
-    struct grant *g, struct fault *f)
+/*
+ * What the answer to a renewal means that left at `sent`: is it ours, and the record of
+ * who asks for it or has taken it away, else NULL.
+ */
+static enum rc
+judge_renewal(struct lease *l, bool ours, const char *by, instant sent, struct grant *g,
+    struct fault *f)
 {
 	enum rc rc = ours ? RC_OK : RC_LOST;
 
 	if (by)
 		rc = refuse_broken(
-		    l->store->host, f, ours ? RC_REVOKED : RC_LOST, l->store->where, by);
+		    l->db->base.host, f, ours ? RC_REVOKED : RC_LOST, l->db->where, by);
 	else if (!ours)
-		rc = not_ours(l, f);
+		rc = refuse_lost(l, f);
 	if (ours) {
 		g->sent = sent;
 		g->lease = l->claim->ttl;
@@ -185,42 +509,124 @@ sql_lease_renewed(struct sql_lease *l, bool ours, const char *by, instant sent,
 	return rc;
 }
 
-enum rc
-sql_lease_not_renewed(struct sql_lease *l, enum rc rc, bool missing, struct fault *f)
+static enum rc
+lease_extend(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
-	if (missing)
-		return not_ours(l, f);
-	return rc == RC_STOP ? RC_STOP : RC_AGAIN;
+	const struct question q = CLAIM_QUESTION(
+	    l, LEASE_RENEW, SQL_INT((int64_t)l->token), SQL_INT(ns_to_ms(l->claim->ttl)));
+	struct answer a = {.db = NULL};
+	struct row row;
+	bool ours;
+	enum rc rc;
+
+	l->db->base.host->alert = -1;
+	rc = sql_ask(l->db, &q, until, &a, f);
+	if (rc != RC_OK && l->db->driver->is_failure(l->db, SQL_NO_TABLE))
+		return refuse_lost(
+		    l, f); /* the tables are gone, and the lock with them */
+	if (rc != RC_OK)
+		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
+	row = answer_next(&a);
+	rc = row_boolean(&row, RENEW_IS_OURS, &ours) &&
+		heard(l, LEASE_RENEW, &row, RENEW_OWN)
+	    ? judge_renewal(l, ours, row_words(&row, RENEW_WANTED_BY), a.sent, g, f)
+	    : sql_makes_no_sense(l->db, RC_AGAIN, f);
+	answer_drop(&a);
+	if (rc == RC_OK || rc == RC_REVOKED)
+		lease_watch(l);
+	return rc;
+}
+
+static enum rc
+lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
+{
+	return lease_extend(lease_of(db), until, g, f);
 }
 
 /* It had been lost before its release: the server may know who has taken it away. */
 static enum rc
-tell_loss(struct sql_lease *l, instant until, struct fault *f)
+explain_loss(struct lease *l, instant until, struct fault *f)
 {
 	struct grant unused;
-	enum rc rc = l->store->backend->lock->renew(l->store, until, &unused, f);
+	enum rc rc = lease_extend(l, until, &unused, f);
 
-	return rc == RC_LOST ? rc : not_ours(l, f);
+	return rc == RC_LOST ? rc : refuse_lost(l, f);
 }
 
-enum rc
-sql_lease_released(
-    struct sql_lease *l, bool was_ours, bool again, instant until, struct fault *f)
+/*
+ * What the answer to a release means: was there anything of ours?  Where the question may
+ * have been heard twice, the first one may have given it back.
+ */
+static enum rc
+judge_release(struct lease *l, bool was_ours, instant until, struct fault *f)
 {
 	bool lost = l->held && !was_ours;
 
-	if (lost && (again || l->unsure))
+	if (lost && (l->db->again || l->unsure))
 		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection before it answered", l->store->where);
+		    "%s closed the connection before it answered", l->db->where);
 	l->asked = l->held = false;
-	return lost ? tell_loss(l, until, f) : RC_OK;
+	return lost ? explain_loss(l, until, f) : RC_OK;
 }
 
-enum rc
-sql_lease_not_released(struct sql_lease *l, enum rc rc, bool missing, struct fault *f)
+/* What no answer to a release means, but `rc`: with the tables, the locks are gone. */
+static enum rc
+judge_silence(struct lease *l, enum rc rc, struct fault *f)
 {
+	/* who only waits leaves nothing, whatever is missing */
+	bool missing = l->held ? l->db->driver->is_failure(l->db, SQL_NO_TABLE)
+			       : sql_is_missing(l->db);
+
 	l->unsure = true;
 	if (!missing)
 		return rc;
-	return l->held ? not_ours(l, f) : RC_OK;
+	return l->held ? refuse_lost(l, f) : RC_OK;
 }
+
+static enum rc
+lease_release(struct sql *db, int status, instant until, struct fault *f)
+{
+	struct lease *l = lease_of(db);
+	const struct lease_driver *d = db->driver->lease;
+	bool remembers = status >= 0 && job_is_wanted(&db->claim->job);
+	struct question q = CLAIM_QUESTION(
+	    l, LEASE_RELEASE, SQL_INT(status), SQL_TEXT(db->claim->job.once));
+	struct answer a = {.db = NULL};
+	struct row row;
+	int64_t was;
+	enum rc rc;
+
+	db->base.host->alert = -1;
+	if (!l->asked)
+		return RC_OK;
+	if (remembers)
+		q.text = d->release_of_job;
+	else if (l->among)
+		q.text = d->release_among;
+	if (!remembers)
+		q.n -= 2;
+	rc = sql_ask(db, &q, until, &a, f);
+	if (rc != RC_OK)
+		return judge_silence(l, rc, f);
+	row = answer_next(&a);
+	rc = row_integer(&row, 0, WAS_NOT, WAS_QUEUED, &was) ? RC_OK : RC_AGAIN;
+	answer_drop(&a);
+	if (d->released)
+		d->released(db, until);
+	return rc == RC_OK ? judge_release(l, was != WAS_NOT, until, f)
+			   : sql_makes_no_sense(db, RC_AGAIN, f);
+}
+
+const struct sql_mode lease_mode = {
+    .name = "lease",
+    .caps = CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
+	CAP_FORCE | CAP_FREEZE,
+    .bytes = sizeof(struct lease),
+    .acquire = lease_acquire,
+    .renew = lease_renew,
+    .release = lease_release,
+    .each = lease_each,
+    .revoke = lease_revoke,
+    .freeze = lease_freeze,
+    .thaw = lease_thaw,
+};

@@ -48,7 +48,7 @@ read_kind(const struct row *r, enum lock_kind *kind, int64_t *room)
 
 /* Who holds, or has frozen it, for people.  It may be nobody. */
 static void
-see_holders(struct host *host, const struct row *r, int64_t held_ms)
+standing_read_holders(struct host *host, const struct row *r, int64_t held_ms)
 {
 	const char *word = row_words(r, ANSWER_KIND);
 	int64_t holders, room;
@@ -82,7 +82,7 @@ standing_read_place(struct standing *s, struct host *host, const struct row *r)
 		sizeof host->seen.holding.record))
 		held_ms = -1;
 	host->seen.position = s->place;
-	see_holders(host, r, held_ms);
+	standing_read_holders(host, r, held_ms);
 	return true;
 }
 

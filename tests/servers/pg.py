@@ -437,9 +437,3 @@ def version_4(dlock):
     """The schema of the version before, with the same tables, and functions of which one is another."""
     text = schema_sql(dlock).replace("'dlock 5:", "'dlock 4:").replace("'SELECT 5'", "'SELECT 4'")
     return re.sub(r"CREATE OR REPLACE FUNCTION dlock\.serves_5.*?;\n", "", text, flags=re.S)
-
-
-UNRELEASED = {
-    1: "CREATE SCHEMA dlock; CREATE TABLE dlock.holds (key text, ends timestamptz)",
-    3: "CREATE SCHEMA dlock; COMMENT ON SCHEMA dlock IS 'dlock 3: locks for commands'; CREATE TABLE dlock.claims (key text)",
-}

@@ -164,7 +164,7 @@ class Late(Tamper):
 
     def look(self, kind, body):
         row = columns(body) if kind == b"D" and self.given is None else []
-        if not self.kept and (len(row) < 13 or row[12] != b"t"):
+        if not self.kept and (len(row) < 19 or row[18] != b"t"):
             return [(kind, body)]
         self.kept.append((kind, body))
         if kind != b"A":
@@ -492,7 +492,7 @@ def test_runs_that_were_written_by_others(dlock, db, alter, outcome):
 
 @pytest.mark.parametrize("field, value, options", [
     (2, b"3", ["--limit", "3"]), (2, b"-1", ["--limit", "3"]), (2, None, ["--limit", "3"]), (2, b"1", ["-s"]), (0, b"3", ["-s"]),
-    (0, b"2", ["-s"]), (0, b"-1", ["-s"]), (1, b"0", ["-s"]), (13, b"x", ["-s"])], ids=range(9))
+    (0, b"2", ["-s"]), (0, b"-1", ["-s"]), (1, b"0", ["-s"]), (16, b"x", ["-s"])], ids=range(9))
 def test_an_answer_that_is_none_is_an_error(dlock, db, make_tamper, field, value, options):
     assert ran(run(dlock, db.url))
 

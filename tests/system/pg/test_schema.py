@@ -13,7 +13,7 @@ import pytest
 
 from databases import wait_for_renewals
 from faults import LIVING_LEASE, assert_refused
-from pg import MODES, PG_PLACES, UNRELEASED, USER, pg_url, psql, schema_sql, version_4
+from pg import MODES, PG_PLACES, USER, pg_url, psql, schema_sql, version_4
 from proxy import UP
 from support import DLOCK, ROOT, At, run
 
@@ -402,16 +402,6 @@ def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
     before = shape(db)
     assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
     assert shape(db) == before
-
-
-# What no release has had.
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("version", UNRELEASED)
-def test_a_schema_of_no_release_is_refused(dlock, db, version, mode):
-    psql(db, UNRELEASED[version], USER)
-    assert_refused(run(dlock, db.url, mode=mode), 78, "DROP SCHEMA dlock")
-    with pytest.raises(AssertionError, match="never released"):
-        psql(db, schema_sql(dlock), USER)
 
 
 def test_a_newer_schema_that_serves_this_version_is_used(dlock, db):

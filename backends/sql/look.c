@@ -1,18 +1,18 @@
-/* sighting.c - tells what a look has seen, and in a brief one how many wait. */
-#include "sighting.h"
+/* look.c - tells what a look has seen, and in a brief one how many wait. */
+#include "look.h"
 
 #include <stdio.h>
 #include <string.h>
 
 void
-sighting_tell(struct sighting *s, const struct entry *e)
+sql_look_entry(struct sql_look *s, const struct entry *e)
 {
 	if (!s->enough)
 		s->enough = !s->look->see(s->look->ctx, e, s->now);
 }
 
 void
-sighting_tell_waiting(struct sighting *s)
+sql_look_waiting(struct sql_look *s)
 {
 	const struct entry e = {.kind = ENTRY_WAITING,
 	    .key = s->key,
@@ -22,22 +22,22 @@ sighting_tell_waiting(struct sighting *s)
 	    .until = EPOCH_NONE};
 
 	if (s->untold)
-		sighting_tell(s, &e);
+		sql_look_entry(s, &e);
 	s->untold = false;
 }
 
 void
-sighting_key(struct sighting *s, const char *key)
+sql_look_key(struct sql_look *s, const char *key)
 {
 	if (strcmp(key, s->key) == 0)
 		return;
-	sighting_tell_waiting(s);
+	sql_look_waiting(s);
 	snprintf(s->key, sizeof s->key, "%s", key);
 	s->waiters = 0;
 }
 
 void
-sighting_tell_one(struct sighting *s, struct entry *e)
+sql_look_claim(struct sql_look *s, struct entry *e)
 {
 	bool waits = e->kind == ENTRY_WAITER;
 
@@ -45,5 +45,5 @@ sighting_tell_one(struct sighting *s, struct entry *e)
 		e->position = ++s->waiters;
 	s->untold = waits && s->look->brief;
 	if (!s->untold)
-		sighting_tell(s, e);
+		sql_look_entry(s, e);
 }

@@ -1,11 +1,11 @@
-/* sighting.h - what a look has seen of one key after the other, on its way to who looks. */
-#ifndef DLOCK_SIGHTING_H
-#define DLOCK_SIGHTING_H
+/* look.h - what a look has seen of one key after the other, on its way to who looks. */
+#ifndef DLOCK_SQL_LOOK_H
+#define DLOCK_SQL_LOOK_H
 
 #include "backends/backend.h"
 
 /* One look; whoever reads the rows stops when there is `enough`. */
-struct sighting {
+struct sql_look {
 	const struct look *look;
 	/* of the last row: of KEY_BYTES in any encoding that a database may have, in UTF-8 */
 	char key[4 * KEY_BYTES + 1];
@@ -16,14 +16,14 @@ struct sighting {
 };
 
 /* The next row is of `key`, which is shorter than the member; perhaps the same again. */
-void sighting_key(struct sighting *, const char *key);
+void sql_look_key(struct sql_look *, const char *key);
 
-void sighting_tell(struct sighting *, const struct entry *);
+void sql_look_entry(struct sql_look *, const struct entry *);
 
 /* The same of one who holds or waits; who waits gets a position, or is only counted. */
-void sighting_tell_one(struct sighting *, struct entry *);
+void sql_look_claim(struct sql_look *, struct entry *);
 
 /* At the end, and where a key has more rows behind its waiters: how many these were. */
-void sighting_tell_waiting(struct sighting *);
+void sql_look_waiting(struct sql_look *);
 
 #endif

@@ -1,0 +1,295 @@
+/*
+ * driver.c - locks at a MySQL or MariaDB server: settings, the schema, and what a driver is
+ * made of.
+ *
+ *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
+ *  2. Tables and procedures are created on first use, by whoever may.  Whoever may not
+ *     is told what an administrator has to run.  So is what a newer version adds: nothing
+ *     that is there is changed, and those who use it go on.
+ *  3. Keys are hexadecimal literals, never words of a statement.
+ */
+#include "mysql.h"
+
+#include "backends/sql/lease.h"
+#include "errors.h"
+#include "session.h"
+
+#include "backends/common/setting.h"
+#include "backends/mysql/schema.sql.h"
+#include "dial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tables and procedures ---- */
+
+/* Statements end with a line of two slashes, as for the program mysql. */
+static const char end_of_statement[] = "\n//\n";
+
+/* Runs one statement of the schema; what is there already is fine. */
+static enum rc
+create_one(struct sql *db, const char *sql, instant until, struct fault *f)
+{
+	const struct question q = {.text = sql};
+	enum rc rc = sql_ask(db, &q, until, NULL, f);
+
+	return mysql_of(db)->session.said == SAID_EXISTS ? RC_OK : rc;
+}
+
+/* The statement at *text, and moves behind it.  NULL: there is none, or no memory. */
+static char *
+cut_statement(const char **text)
+{
+	const char *end = strstr(*text, end_of_statement);
+	char *sql = end ? strndup(*text, end - *text) : NULL;
+
+	*text = end ? end + sizeof end_of_statement - 1 : "";
+	return sql;
+}
+
+static enum rc
+mysql_create(struct sql *db, instant until, struct fault *f)
+{
+	const char *text = strstr(schema_sql, "\nDELIMITER //\n");
+	enum rc rc = RC_OK;
+	char *sql;
+
+	text += sizeof "\nDELIMITER //\n" - 1;
+	while (rc == RC_OK && (sql = cut_statement(&text))) {
+		rc = create_one(db, sql, until, f);
+		free(sql);
+	}
+	return rc;
+}
+
+/* The rights that a user of a mode needs, as GRANT has them. */
+static const char *
+rights(const struct sql *db)
+{
+	if (db->mode == &mysql_row_mode)
+		return "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
+	if (db->mode == &mysql_named_mode)
+		return "SELECT, INSERT, DELETE ON DATABASE.dlock_grants";
+	return "EXECUTE ON DATABASE.*";
+}
+
+/* Who lacks a right (1044, 1142, 1227, 1370): who has it, and what to do. */
+static enum rc
+mysql_explain_denial(const struct sql *db, struct fault *f)
+{
+	return fault_set(f, RC_DENIED,
+	    "%s: this user may not use, or not create, dlock's tables and procedures; as an administrator run "
+	    "dlock help mysql-schema | mysql DATABASE, then GRANT %s TO the user",
+	    db->where, rights(db));
+}
+
+/*
+ * Without tables, nothing is held.  With them, there may be procedures of another version,
+ * and with those locks.
+ */
+static enum rc
+mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault *f)
+{
+	static const struct question q = {
+	    .text =
+		"SELECT EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() "
+		"AND routine_name LIKE 'dlock\\_list\\_%')",
+	    .fields = 1};
+	struct answer a = {.db = NULL};
+	struct row row;
+	enum rc rc;
+
+	if (session_is_failure(db, SQL_NO_TABLE))
+		return RC_OK;
+	rc = sql_ask(db, &q, until, &a, f);
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
+	if (!row_boolean(&row, 0, create))
+		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	answer_drop(&a);
+	return rc;
+}
+
+/* ---- the driver ---- */
+
+static const struct sql_driver mysql_driver = {
+    .open = session_open,
+    .is_open = session_is_open,
+    .descriptor = session_fd,
+    .exec = session_exec,
+    .send = session_send,
+    .receive = session_receive,
+    .is_pending = session_is_busy,
+    .close = session_close,
+    .is_failure = session_is_failure,
+    .read_row = session_read_row,
+    .drop = session_drop,
+    .create = mysql_create,
+    .explain_absence = mysql_explain_absence,
+    .explain_denial = mysql_explain_denial,
+    .procedures = "procedures",
+    .modes = (const struct sql_mode *const[]){&lease_mode, &mysql_row_mode,
+	&mysql_named_mode, NULL},
+    .mode_names = "lease, row, named",
+    .lease = &mysql_lease,
+};
+
+/* ---- settings ---- */
+
+extern const struct backend mysql_backend;
+
+static struct mysql *
+mysql_of_store(struct store *s)
+{
+	return (struct mysql *)store_of(s, &mysql_backend);
+}
+
+enum { NAME_BYTES = 192 }; /* of a name of GET_LOCK; MySQL has 64 characters */
+
+static enum rc
+set_name(struct store *s, const char *value, struct fault *f)
+{
+	mysql_of_store(s)->name = value;
+	s->caps |= ONE_LOCK;
+	if (*value && strlen(value) <= NAME_BYTES)
+		return RC_OK;
+	return fault_set(
+	    f, RC_USAGE, "name is one of GET_LOCK, of 1 to %d bytes", NAME_BYTES);
+}
+
+static enum rc
+set_mysql_socket(struct store *s, const char *value, struct fault *f)
+{
+	mysql_of_store(s)->session.login.socket = value;
+	if (*value == '/' && strlen(value) < 108)
+		return RC_OK;
+	return fault_set(f, RC_USAGE, "socket is an absolute path of at most 107 bytes");
+}
+
+static enum rc
+set_mysql_password_file(struct store *s, const char *value, struct fault *f)
+{
+	struct login *a = &mysql_of_store(s)->session.login;
+
+	a->has_password = true;
+	return setting_secret("password-file", value, a->password, sizeof a->password, f);
+}
+
+static enum rc
+set_mysql_tls(struct store *s, const char *value, struct fault *f)
+{
+	static const struct {
+		const char *word;
+		enum tls_wish wish;
+	} words[] = {{"off", TLS_OFF}, {"encrypt", TLS_ENCRYPT}, {"verify", TLS_VERIFY}};
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strcmp(words[i].word, value) == 0) {
+			mysql_of_store(s)->session.login.tls.wish = words[i].wish;
+			return RC_OK;
+		}
+	return fault_set(f, RC_USAGE,
+	    "tls is off, encrypt (whoever the server is) or verify (its certificate)");
+}
+
+static enum rc
+set_cacert(struct store *s, const char *value, struct fault *f)
+{
+	mysql_of_store(s)->session.login.tls.cacert = value;
+	return setting_file("cacert", value, false, f);
+}
+
+static enum rc
+set_cert(struct store *s, const char *value, struct fault *f)
+{
+	mysql_of_store(s)->session.login.tls.cert = value;
+	return setting_file("cert", value, false, f);
+}
+
+static enum rc
+set_mysql_key(struct store *s, const char *value, struct fault *f)
+{
+	mysql_of_store(s)->session.login.tls.key = value;
+	return setting_file("key", value, true, f);
+}
+
+static const struct setting_row settings[] = {
+    {"mode", "lease|row|named", "how a key is locked (default: lease)", sql_set_mode},
+    {"name", "NAME", "mode=named: the lock that GET_LOCK('NAME', ...) takes", set_name},
+    {"socket", "PATH", "the server's unix socket", set_mysql_socket},
+    {"password-file", "FILE", "one line: the password of the URL's user",
+	set_mysql_password_file},
+    {"tls", "off|encrypt|verify", "whether TLS is spoken (default: as my.cnf says)",
+	set_mysql_tls},
+    {"cacert", "FILE", "the CAs to trust; means tls=verify", set_cacert},
+    {"cert", "FILE", "our certificate, for a server that wants one", set_cert},
+    {"key", "FILE", "its private key", set_mysql_key},
+    {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)",
+	sql_set_patience},
+    {0},
+};
+
+/* ---- the store ---- */
+
+static void
+mysql_store_close(struct store *s)
+{
+	struct mysql *my = s ? mysql_of_store(s) : NULL;
+
+	if (!my)
+		return;
+	session_free(&my->session);
+	free(my->db.own);
+	free(my);
+}
+
+static enum rc
+mysql_open(
+    struct store **ret, struct host *host, const struct site *site, struct fault *f)
+{
+	struct mysql *my = calloc(1, sizeof *my);
+	enum rc rc;
+
+	if (!my)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	sql_init(&my->db, &mysql_backend, &mysql_driver, host);
+	rc = setting_read(&my->db.base, site, f);
+	if (rc == RC_OK && my->name && my->db.mode != &mysql_named_mode)
+		rc = fault_set(f, RC_USAGE, "name= goes with mode=named only");
+	if (rc == RC_OK) /* the tables of the others lie in a database */
+		rc = session_init(&my->session, &my->db, site->url,
+		    my->db.mode == &mysql_named_mode ? "" : "dlock", f);
+	if (rc == RC_OK)
+		rc = sql_begin(&my->db, f);
+	if (rc == RC_OK)
+		*ret = &my->db.base;
+	else
+		mysql_store_close(&my->db.base);
+	return rc;
+}
+
+static enum rc
+mysql_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct mysql *my = mysql_of_store(s);
+
+	identity_add(id, "mode", my->db.mode->name);
+	identity_add(id, "name", my->name);
+	return dial_identify(my->session.my, my->session.mysql, &my->session.login, id)
+	    ? RC_OK
+	    : fault_set(f, RC_SYSTEM, "out of memory");
+}
+
+const struct backend mysql_backend = {
+    .name = "mysql",
+    .schemes = (const char *const[]){"mysql", "mariadb", NULL},
+    .settings = settings,
+    .url_help = "mysql://[user[:password]@]host[:port][/database]",
+    .schema = schema_sql,
+    .open = mysql_open,
+    .close = mysql_store_close,
+    .identify = mysql_identify,
+    .lock = &sql_lock_ops,
+    .admin = &sql_admin_ops,
+};

@@ -1,0 +1,80 @@
+/*
+ * mysql.h - a store of the mysql backend, and its three modes.
+ *
+ *	lease   a row with an end, which outlives connection and server
+ *		(sql/lease.h, lease.c, schema.sql)
+ *	row     SELECT ... FOR UPDATE in an open transaction (row.c)
+ *	named   a session's GET_LOCK, as other programs take it (named.c)
+ *
+ * Below them: driver.c (settings, schema, what sql/ is given), session.h (one session, statements
+ * with deadlines), errors.h (what errors mean), statement.h (statements), dial.h (the login,
+ * in a thread), login.h, lib.h.
+ */
+#ifndef DLOCK_MYSQL_MYSQL_H
+#define DLOCK_MYSQL_MYSQL_H
+
+#include "lib.h"
+#include "login.h"
+#include "statement.h"
+
+struct dial;
+
+/* What a session has found out about its server. */
+struct server_facts {
+	bool is_mariadb;
+	unsigned version; /* 101100 is 10.11, 80036 is 8.0.36 */
+	bool is_galera;   /* a node of a cluster (wsrep_on) */
+	bool is_unfit;    /* as unfit_sql says */
+	bool is_mighty;   /* our user has rights beyond the database (rights.h) */
+	/* nobody is in between: the server's number of this session is ours */
+	bool is_direct;
+	/* its clock, when ours was `seen`: microseconds since 1970 */
+	int64_t clock_us;
+	instant seen;
+};
+
+struct session {
+	struct sql *db;
+	const struct libmariadb *my;
+	struct login login;
+	/* it ends when it has been idle for so long, in whole seconds; 0: the ttl and a bit */
+	unsigned idle_s;
+	const char *unfit_sql;   /* is something amiss, in SQL; NULL: do not ask */
+	MYSQL *mysql;            /* NULL: not connected */
+	struct dial *connecting; /* one on its way */
+	struct server_facts server;
+	unsigned said;              /* the number of the last error; 0: there was none */
+	struct statement statement; /* what was asked last */
+	struct pending {
+		enum stage { STAGE_NONE, STAGE_QUERY, STAGE_STORE, STAGE_NEXT } stage;
+		int status;      /* what libmariadb waits for; 0: nothing */
+		int error;       /* of the stage that has ended */
+		MYSQL_RES *kept; /* the first result; */
+		MYSQL_RES *came; /* and the one just read */
+		unsigned results;
+		size_t left; /* so many bytes the answer may still have */
+	} pending;
+};
+
+struct mysql {
+	struct sql db;
+	const char *name; /* of mode=named, as stated; NULL: a key has one */
+	struct session session;
+};
+
+static inline struct mysql *
+mysql_of(struct sql *db)
+{
+	return (struct mysql *)db;
+}
+
+static inline const struct mysql *
+mysql_const(const struct sql *db)
+{
+	return (const struct mysql *)db;
+}
+
+extern const struct sql_mode mysql_row_mode, mysql_named_mode;
+extern const struct lease_driver mysql_lease;
+
+#endif

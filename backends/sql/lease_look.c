@@ -1,0 +1,284 @@
+/*
+ * lease_look.c - looks at the tables of mode=lease, and steers them.
+ *
+ *  1. A look is a page at a time: one statement that writes nothing, and reads on behind
+ *     the last row of the page before.  It creates nothing, and takes a read-only server
+ *     where there is no other.
+ *  2. A grant is named by key and token.
+ *  3. What is asked of a holder stands in its row, and dies with it.  What was taken away by
+ *     force is remembered for a day: for its holder, and for who has to ask twice.
+ *  4. A freeze is a row among those who hold: a key that has none costs nobody anything.
+ */
+#include "kind.h"
+#include "lease.h"
+#include "look.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PAGE = 500 };
+
+/* The columns of a page. */
+enum listed {
+	LISTED_KEY,
+	LISTED_TURN,   /* 0 holds, 1 waits, 2 is a freeze: in this order they are told */
+	LISTED_NUMBER, /* and those of one turn by this; unique */
+	LISTED_KIND,   /* as kind.h has it */
+	LISTED_ROOM,   /* of a limit, else 0 */
+	LISTED_TOKEN,
+	LISTED_SLOT,
+	LISTED_SINCE, /* this and the next: microseconds since 1970; NULL: none */
+	LISTED_ENDS,
+	LISTED_MOMENT, /* the server's clock */
+	LISTED_IS_WANTED,
+	LISTED_RECORD,
+};
+
+/* And of a job's last run. */
+enum { RUN_ID, RUN_BEGAN, RUN_ENDED, RUN_STATUS, RUN_TOKEN, RUN_MOMENT, RUN_RECORD };
+
+enum { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
+
+/* How far a look has come. */
+struct lease_look {
+	const struct lease_driver *driver;
+	struct sql_look seen;
+	int64_t turn, number; /* of the last row, below its key */
+};
+
+/* ---- one row ---- */
+
+/* What has no end may have the greatest time there is. */
+static int64_t
+read_time(const struct row *r, int field)
+{
+	int64_t t;
+
+	return row_integer(r, field, 0, INT64_MAX - 1, &t) ? t : EPOCH_NONE;
+}
+
+/* Which kind of lock it is, and what goes with that.  False: none that makes sense. */
+static bool
+read_lock_of_entry(const struct row *r, struct entry *e)
+{
+	const char *word = row_words(r, LISTED_KIND);
+	int64_t room, token, slot;
+
+	if (!word || !row_integer(r, LISTED_ROOM, 0, LIMIT_MAX, &room))
+		return false;
+	if (e->kind == ENTRY_FREEZE)
+		return strcmp(word, KIND_WORD_FREEZE) == 0;
+	if (!kind_of_word(word, &e->lock) || (e->lock == KIND_LIMIT) != (room > 0))
+		return false;
+	e->limit = room;
+	if (e->kind == ENTRY_WAITER)
+		return true;
+	if (!row_integer(r, LISTED_TOKEN, 1, INT64_MAX, &token) ||
+	    !kind_slot(r, LISTED_SLOT, room, &slot))
+		return false;
+	e->token = token;
+	e->slot = (int)slot;
+	return row_boolean(r, LISTED_IS_WANTED, &e->revoked);
+}
+
+static struct entry
+read_entry(const struct row *r, const struct lease_look *s)
+{
+	static const enum entry_kind kinds[TURNS] = {
+	    ENTRY_HOLDER, ENTRY_WAITER, ENTRY_FREEZE};
+	struct entry e = {.kind = kinds[s->turn],
+	    .key = s->seen.key,
+	    .slot = -1,
+	    .record = row_words(r, LISTED_RECORD),
+	    .since = read_time(r, LISTED_SINCE),
+	    .until = read_time(r, LISTED_ENDS)};
+
+	if (!read_lock_of_entry(r, &e))
+		e = (struct entry){.kind = ENTRY_UNKNOWN,
+		    .key = s->seen.key,
+		    .slot = -1,
+		    .since = EPOCH_NONE,
+		    .until = EPOCH_NONE,
+		    .what = s->driver->damaged};
+	return e;
+}
+
+/* Where a row stands: behind the one before.  False: a server that goes back. */
+static bool
+read_position(const struct row *r, struct lease_look *s)
+{
+	char key[sizeof s->seen.key];
+	int64_t turn, number;
+	int order;
+
+	if (!row_text(r, LISTED_KEY, key, sizeof key) ||
+	    !row_integer(r, LISTED_TURN, 0, TURNS - 1, &turn) ||
+	    !row_integer(r, LISTED_NUMBER, INT64_MIN, INT64_MAX, &number) ||
+	    !row_integer(r, LISTED_MOMENT, 0, INT64_MAX, &s->seen.now))
+		return false;
+	order = strcmp(key, s->seen.key);
+	if ((order < 0 && !s->driver->any_order) ||
+	    (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number))))
+		return false;
+	sql_look_key(&s->seen, key);
+	if (turn > TURN_WAITER)
+		sql_look_waiting(&s->seen);
+	s->turn = turn;
+	s->number = number;
+	return true;
+}
+
+/* ---- looking ---- */
+
+/* The next page; *n: how many rows it had. */
+static enum rc
+lease_look_at_page(struct sql *db, struct lease_look *s, int *n, struct fault *f)
+{
+	struct question q = LEASE_QUESTION(db, LEASE_LIST, SQL_TEXT(s->seen.look->key),
+	    SQL_TEXT(s->seen.key), SQL_INT(s->turn), SQL_INT(s->number), SQL_INT(PAGE));
+	struct answer a = {.db = NULL};
+	struct entry e;
+	struct row row;
+	enum rc rc;
+
+	q.many = true;
+	rc = sql_ask_existing(db, &q, s->seen.look->until, &a, f);
+	*n = a.rows;
+	while (rc == RC_OK && !s->seen.enough && (row = answer_next(&a)).at) {
+		if (!read_position(&row, s)) {
+			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+			break;
+		}
+		e = read_entry(&row, s);
+		sql_look_claim(&s->seen, &e);
+	}
+	answer_drop(&a);
+	return rc;
+}
+
+static void
+tell_run(struct sql_look *s, const struct row *r)
+{
+	struct entry e = {.kind = ENTRY_LAST,
+	    .key = s->look->key,
+	    .slot = -1,
+	    .record = row_words(r, RUN_RECORD),
+	    .since = read_time(r, RUN_BEGAN),
+	    .until = read_time(r, RUN_ENDED),
+	    .once = row_words(r, RUN_ID)};
+	int64_t status, token;
+
+	if (!row_integer(r, RUN_MOMENT, 0, INT64_MAX, &s->now) ||
+	    !row_integer(r, RUN_STATUS, 0, UINT8_MAX, &status))
+		return;
+	if (row_integer(r, RUN_TOKEN, 1, INT64_MAX, &token))
+		e.token = token;
+	e.status = (int)status;
+	sql_look_entry(s, &e);
+}
+
+static enum rc
+look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
+{
+	struct question q = LEASE_QUESTION(db, LEASE_LAST_RUN, SQL_TEXT(s->look->key));
+	struct answer a = {.db = NULL};
+	struct row row;
+	enum rc rc;
+
+	q.many = true;
+	rc = sql_ask_existing(db, &q, s->look->until, &a, f);
+	if (rc == RC_OK && (row = answer_next(&a)).at)
+		tell_run(s, &row);
+	answer_drop(&a);
+	return rc;
+}
+
+enum rc
+lease_each(struct sql *db, const struct look *look, struct fault *f)
+{
+	struct lease_look s = {
+	    .driver = db->driver->lease, .seen.look = look, .turn = -1};
+	enum rc rc;
+	int n;
+
+	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
+	do
+		rc = lease_look_at_page(db, &s, &n, f);
+	while (rc == RC_OK && n == PAGE && !s.seen.enough);
+	if (rc == RC_OK)
+		sql_look_waiting(&s.seen);
+	if (rc == RC_OK && look->key && !s.seen.enough)
+		rc = look_at_last_run(db, &s.seen, f);
+	return rc;
+}
+
+/* ---- steering ---- */
+
+/*
+ * Asks for something that is done or, *done false, has nothing to be done to; then `after`,
+ * if not NULL, is told what else was said.
+ */
+static enum rc
+ask_whether(struct sql *db, const struct question *q, instant until, bool *done,
+    void (*after)(struct sql *, const struct row *, int first, instant until),
+    struct fault *f)
+{
+	struct answer a = {.db = NULL};
+	enum rc rc = sql_ask_existing(db, q, until, &a, f);
+
+	*done = false;
+	if (rc == RC_OK && a.db) {
+		struct row row = answer_next(&a);
+
+		if (!row_boolean(&row, 0, done))
+			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+		else if (*done && after)
+			after(db, &row, 1, until);
+	}
+	answer_drop(&a);
+	return rc;
+}
+
+enum rc
+lease_revoke(struct sql *db, const struct target *target, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	const struct question q = LEASE_QUESTION(db,
+	    force ? LEASE_TAKE_AWAY : LEASE_ASK_BACK, SQL_TEXT(target->key),
+	    SQL_INT((int64_t)target->token), SQL_TEXT(target->owner), SQL_TEXT(record));
+	bool done = false;
+	enum rc rc = RC_OK;
+
+	if (target->token > 0 && target->token <= INT64_MAX)
+		rc = ask_whether(db, &q, until, &done,
+		    force ? db->driver->lease->taken_away : NULL, f);
+	if (rc == RC_OK && !done)
+		rc = fault_set(f, RC_LOST, "%s has no such grant (any more)", db->where);
+	return rc;
+}
+
+enum rc
+lease_freeze(struct sql *db, const char *key, const char *record, int64_t length,
+    instant until, struct fault *f)
+{
+	const struct sql_value forever = SQL_TEXT(NULL);
+	const struct question q = LEASE_QUESTION(db, LEASE_FREEZE, SQL_TEXT(key),
+	    SQL_TEXT(record), length == NEVER ? forever : SQL_INT(ns_to_ms(length)));
+
+	return sql_ask_created(db, &q, until, NULL, f);
+}
+
+enum rc
+lease_thaw(struct sql *db, const char *key, instant until, struct fault *f)
+{
+	const struct question q = LEASE_QUESTION(db, LEASE_THAW, SQL_TEXT(key));
+	bool done;
+	enum rc rc = ask_whether(db, &q, until, &done, NULL, f);
+
+	if (rc != RC_OK || done)
+		return rc;
+	if (db->again)
+		return fault_set(f, RC_AGAIN,
+		    "%s closed the connection before it answered", db->where);
+	return fault_set(f, RC_LOST, "%s: it is not frozen", db->where);
+}

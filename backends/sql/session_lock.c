@@ -1,0 +1,201 @@
+/* session_lock.c - asks for a lock that ends with its connection, and keeps it. */
+#include "session_lock.h"
+
+#define CHUNK (3 * NS_PER_S) /* one wait in the server */
+
+/* ---- acquire ---- */
+
+/* How long to wait in the server this time. */
+static int64_t
+chunk_ms(instant until)
+{
+	instant now = instant_now(), wake = instant_first(now + CHUNK, until);
+
+	return wake > now ? ns_to_ms(wake - now) : 1;
+}
+
+/*
+ * Chunk after chunk, and between them a look at who is there.  Only what an attempt has just
+ * brought counts: one that was granted and then broke off has lost it again.
+ */
+static enum rc
+wait_in_server(struct sql *db, const struct session_lock_way *way, instant until,
+    struct grant *g, struct fault *f)
+{
+	bool got = false;
+	enum rc rc;
+
+	do {
+		rc = way->wait(db, chunk_ms(until), until, &got, g, f);
+		if (rc == RC_OK && !got && instant_now() >= until)
+			return fault_set(f, RC_BUSY, "%s: still held", db->where);
+		if (rc == RC_OK && !got && !way->wait_looks)
+			rc = way->ask(db,
+			    retry_answer(instant_now(), ASK_PATIENCE, until), &got, g, f);
+		if (rc == RC_OK) {
+			retry_end_outage(&db->patience);
+		} else {
+			got = false;
+			rc = sql_try_again(db, rc, true, until);
+		}
+	} while (rc == RC_OK && !got);
+	return rc;
+}
+
+enum rc
+session_lock_acquire(struct sql *db, const struct session_lock_way *way, instant until,
+    struct grant *g, struct fault *f)
+{
+	struct retry *p = &db->patience;
+	instant first_by = retry_first(p, until);
+	bool got = false;
+	enum rc rc;
+
+	do
+		rc = way->ask(db, retry_attempt_by(p, first_by), &got, g, f);
+	while (retry_first_again(p, db->base.host, until, &rc));
+
+	if (rc == RC_OK && !got)
+		rc = until ? wait_in_server(db, way, until, g, f)
+			   : fault_set(f, RC_BUSY, "%s: held", db->where);
+	if (rc != RC_OK)
+		db->driver->close(db); /* whatever it may have got */
+	return rc;
+}
+
+static void
+watch_connection(struct sql *db)
+{
+	db->base.host->alert = db->driver->descriptor(db);
+}
+
+void
+session_lock_granted(
+    struct sql *db, struct session_lock *l, uint64_t token, instant sent, struct grant *g)
+{
+	l->held = true;
+	watch_connection(db);
+	*g = (struct grant){.token = token,
+	    .sent = sent,
+	    .lease = db->claim->ttl,
+	    .anchor = db->driver->descriptor(db)};
+}
+
+/* ---- renew and release ---- */
+
+/* The hold ended with its connection. */
+static enum rc
+refuse_ended(const struct sql *db, struct fault *f)
+{
+	return fault_set(f, RC_LOST,
+	    "the session at %s has ended, and the lock with it%s%s", db->where,
+	    *db->last_words ? ": " : "", db->last_words);
+}
+
+/* One boolean, "still ours"; NULL: another server may give the lock to others. */
+static enum rc
+read_ours(const struct sql *db, struct answer *a, struct fault *f)
+{
+	struct row row = answer_next(a);
+	bool ours, fine = row_boolean(&row, 0, &ours), is_null = row_is_null(&row, 0);
+
+	answer_drop(a);
+	if (is_null)
+		return fault_set(f, RC_LOST,
+		    "%s has become read-only, perhaps a replica, and excludes nobody",
+		    db->where);
+	if (!fine)
+		return sql_makes_no_sense(db, RC_AGAIN, f);
+	return ours ? RC_OK
+		    : fault_set(f, RC_LOST, "%s no longer has it as ours", db->where);
+}
+
+/* The heartbeat that is out is the one we wait for; otherwise there goes one. */
+static enum rc
+send_beat(struct sql *db, struct session_lock *l, const struct question *q, instant until,
+    struct answer *a, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	if (!db->driver->is_open(db))
+		return RC_AGAIN;
+	if (!db->driver->is_pending(db)) {
+		l->beat_sent = instant_now();
+		rc = db->driver->send(db, q, until, f);
+	}
+	return rc == RC_OK ? db->driver->receive(db, q, until, a, f) : rc;
+}
+
+/* Is what we were told the end of the hold, or may it be heard later? */
+static enum rc
+judge_failure(const struct sql *db, enum rc rc, bool errors_end, struct fault *f)
+{
+	if (rc == RC_STOP)
+		return rc;
+	if (!sql_is_connected(db))
+		return refuse_ended(db, f);
+	if (errors_end && db->driver->is_failure(db, SQL_REFUSED))
+		return RC_LOST; /* with the server's own words */
+	return RC_AGAIN;
+}
+
+enum rc
+session_lock_renew(struct sql *db, struct session_lock *l, const struct question *q,
+    bool errors_end, instant until, struct grant *g, struct fault *f)
+{
+	struct answer a = {.db = NULL};
+	enum rc rc;
+
+	db->base.host->alert = -1;
+	rc = send_beat(db, l, q, until, &a, f);
+	rc = rc == RC_OK ? read_ours(db, &a, f) : judge_failure(db, rc, errors_end, f);
+	if (rc == RC_OK) {
+		g->sent = l->beat_sent;
+		g->lease = db->claim->ttl;
+	}
+	if (rc != RC_LOST)
+		watch_connection(db);
+	return rc;
+}
+
+/*
+ * The connection as it must be for a release: open, and no question out.  An answer that is
+ * still out is read first; what it says is of the past.
+ */
+static enum rc
+settle(struct sql *db, const struct question *q, instant until, struct fault *f)
+{
+	struct answer a = {.db = NULL};
+	enum rc rc = RC_OK;
+
+	if (!db->driver->is_open(db))
+		return refuse_ended(db, f);
+	if (db->driver->is_pending(db))
+		rc = db->driver->receive(db, q, until, &a, f);
+	answer_drop(&a);
+	if (!sql_is_connected(db))
+		return refuse_ended(db, f);
+	return db->driver->is_pending(db) ? rc : RC_OK;
+}
+
+enum rc
+session_lock_release(struct sql *db, struct session_lock *l, const struct question *q,
+    const struct question *last, instant until, struct fault *f)
+{
+	struct answer a = {.db = NULL};
+	enum rc rc;
+
+	if (!l->held)
+		return RC_OK;
+	db->base.host->alert = -1;
+	rc = settle(db, q, until, f);
+	if (rc == RC_OK)
+		rc = db->driver->exec(db, q, until, &a, f);
+	if (rc == RC_OK)
+		rc = read_ours(db, &a, f);
+	if (rc == RC_OK && last)
+		rc = db->driver->exec(db, last, until, NULL, f);
+	l->held = false;
+	db->driver->close(db); /* if nothing else, this gives it back */
+	return rc;
+}

@@ -1,0 +1,270 @@
+/*
+ * sql.h - locks in a database: what is the same in each, and what a driver adds.
+ *
+ * What sql/ promises on any driver:
+ *
+ *  1. mode=lease (lease.c, lease_look.c): a hold is a row that ends.  Every operation is
+ *     one statement, idempotent for an owner; RC_LOST is said on the server's word alone.
+ *  2. A session lock (session_lock.h) lives and dies with its connection.
+ *  3. A statement that may be run twice is asked again where the connection was found
+ *     broken, and where its transaction has lost a race (store.c).  Nothing else is.
+ *  4. What is missing is created at first use, by whoever may; a look creates nothing.
+ *  5. A row is hostile until row.h has read it.
+ *
+ * What a driver is: struct sql_driver, and for mode=lease struct lease_driver (lease.h).
+ * Its connection is opened, asked and closed by calls that wait in host->wait alone, with a
+ * deadline; it says what the last error means; it has the texts of the statements.
+ *
+ * In a statement $1 is the first value.  Keys are values, never words of a statement.
+ */
+#ifndef DLOCK_SQL_SQL_H
+#define DLOCK_SQL_SQL_H
+
+#include "backends/common/retry.h"
+#include "row.h"
+
+#define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
+/* for one that comes late, after a sleep in the server */
+#define ASK_LEAST NS_PER_S
+
+struct sql;
+
+/* ---- one question, one answer ---- */
+
+/* One value of a statement. */
+struct sql_value {
+	enum { SQL_BYTES_OF, SQL_NUMBER } type;
+	const char *bytes; /* NULL: NULL */
+	int64_t number;
+};
+
+#define SQL_TEXT(s) ((struct sql_value){.type = SQL_BYTES_OF, .bytes = (s)})
+#define SQL_INT(n) ((struct sql_value){.type = SQL_NUMBER, .number = (n)})
+
+enum { SQL_VALUES_MAX = 16 };
+
+/* The values of a question, written out. */
+#define SQL_VALUES(...) \
+	.values = (const struct sql_value[]){__VA_ARGS__}, \
+	.n = sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value)
+
+struct question {
+	const char *text;
+	const struct sql_value *values;
+	size_t n;
+	unsigned fields; /* of each row of the answer; 0: that it was done */
+	bool many;       /* any number of rows, not exactly one */
+	bool harmless;   /* it uses nothing that others may have put into the database */
+	/*
+	 * The values behind those, as they are on the connection that is there: called for each
+	 * attempt, with `call`.  How many; NULL: there are none.
+	 */
+	size_t (*more)(struct sql *, int call, instant until, struct sql_value *);
+	int call;
+};
+
+enum { FIELDS_MAX = 24 }; /* no question has an answer with more */
+
+/* What has come; all zeros: nothing has. */
+struct answer {
+	struct sql *db;       /* NULL: there is none */
+	void *result;         /* the driver's */
+	int rows, next;       /* how many it has, and which one is next */
+	instant sent;         /* just before the question left */
+	char *at[FIELDS_MAX]; /* the row that was read last */
+	unsigned long lengths[FIELDS_MAX];
+};
+
+/* The next row, until the one after it is read. */
+struct row answer_next(struct answer *);
+
+/* Frees it; an answer that is none, too. */
+void answer_drop(struct answer *);
+
+/* ---- what a driver is ---- */
+
+/* What the last error says; false for all where there was none. */
+enum sql_failure {
+	SQL_REFUSED,      /* the server's word, whatever it is */
+	SQL_LOST_RACE,    /* a transaction has lost, and changed nothing */
+	SQL_NO_TABLE,     /* with it, the locks are gone; */
+	SQL_NO_PROCEDURE, /* without it they may all be there, and nobody is granted one */
+	SQL_NO_RIGHT,     /* on a connection that goes on */
+	SQL_INTERRUPTED,  /* somebody has cancelled the statement */
+	SQL_READ_ONLY,    /* a standby, a replica, or what may be one */
+	SQL_UNREPLICATED, /* done, but a fail-over may undo it: the same is to be asked again */
+};
+
+struct sql_driver {
+	/*
+	 * Connects, if need be; a connection that is late is waited for again by the next
+	 * call.  Forgets the last error.
+	 */
+	enum rc (*open)(struct sql *, instant until, struct fault *);
+
+	/* Is it there, and nothing known against it?  Closes one that has ended. */
+	bool (*is_open)(struct sql *);
+
+	/* Of the connection; readable, or broken, when something has happened to it.  -1: none. */
+	int (*descriptor)(const struct sql *);
+
+	/*
+	 * A question on the connection there is (RC_AGAIN if there is none), and its answer
+	 * (NULL: nobody wants it).  An answer that is late is not waited for: the connection is
+	 * closed, for it might be taken for the answer to the next question.
+	 */
+	enum rc (*exec)(struct sql *, const struct question *, instant until,
+	    struct answer *, struct fault *);
+
+	/*
+	 * The same in two steps.  An answer that is late may be waited for again; until it
+	 * has come, is_pending.
+	 */
+	enum rc (*send)(
+	    struct sql *, const struct question *, instant until, struct fault *);
+	enum rc (*receive)(struct sql *, const struct question *, instant until,
+	    struct answer *, struct fault *);
+	bool (*is_pending)(const struct sql *);
+
+	/* Closes the connection without waiting; another may be opened.  Accepts none. */
+	void (*close)(struct sql *);
+
+	/* Is this what the last error says? */
+	bool (*is_failure)(const struct sql *, enum sql_failure);
+
+	/* The n-th row of a result, into a->at and a->lengths; in order.  False: none. */
+	bool (*read_row)(struct answer *, int n);
+	void (*drop)(struct answer *);
+
+	/* Creates what is missing in the database, or brings it up to date. */
+	enum rc (*create)(struct sql *, instant until, struct fault *);
+
+	/*
+	 * A look or a steering has found something missing.  RC_OK: nothing is held there;
+	 * *create: something may be, once what is missing is created.
+	 */
+	enum rc (*explain_absence)(
+	    struct sql *, instant until, bool *create, struct fault *);
+
+	/* RC_DENIED: which right is missing, who has it, and what to do. */
+	enum rc (*explain_denial)(const struct sql *, struct fault *);
+
+	const char *procedures;              /* what this database calls them */
+	const struct sql_mode *const *modes; /* the first is the default; NULL-ended */
+	const char *mode_names;              /* for people */
+	const struct lease_driver *lease;
+};
+
+/* ---- a mode ---- */
+
+/* What a mode does of lock_ops and admin_ops; NULL: it lacks the capability. */
+struct sql_mode {
+	const char *name;
+	unsigned caps;
+	size_t bytes; /* of its own struct, which begins as zeros */
+	enum rc (*acquire)(struct sql *, instant until, struct grant *, struct fault *);
+	enum rc (*renew)(struct sql *, instant until, struct grant *, struct fault *);
+	enum rc (*release)(struct sql *, int status, instant until, struct fault *);
+	enum rc (*each)(struct sql *, const struct look *, struct fault *);
+	enum rc (*revoke)(struct sql *, const struct target *, const char *record,
+	    bool force, instant until, struct fault *);
+	enum rc (*freeze)(struct sql *, const char *key, const char *record,
+	    int64_t length, instant until, struct fault *);
+	enum rc (*thaw)(struct sql *, const char *key, instant until, struct fault *);
+};
+
+/* ---- the store ---- */
+
+/* The first member of a driver's own struct. */
+struct sql {
+	struct store base;
+	const struct sql_driver *driver;
+	const struct sql_mode *mode;
+	void *own; /* the mode's: sql_own() */
+	char where[WHERE_BYTES];
+	struct retry patience;
+	const struct claim *claim;
+	/* for the driver's connection: */
+	int64_t ttl; /* a peer that is silent for so long has gone */
+	bool reads;  /* it only looks: a read-only server will do, if there is no other */
+	/* by it: */
+	unsigned serial; /* counts the connections: a new one has nothing of the last */
+	bool whole_seconds; /* a sleep in the server lasts no fractions of one */
+	char last_words
+	    [160]; /* what the server has said unasked, such as why it hangs up */
+	/* sql_ask() had to ask twice: the first may have been heard */
+	bool again;
+};
+
+/* The struct that belongs to `mode`; checked: another mode's is a mistake of ours. */
+static inline void *
+sql_own(const struct sql *db, const struct sql_mode *mode)
+{
+	if (db->mode != mode)
+		abort();
+	return db->own;
+}
+
+/* Is there a connection, as far as we know? */
+static inline bool
+sql_is_connected(const struct sql *db)
+{
+	return db->driver->descriptor(db) >= 0;
+}
+
+/* Before the settings are read: the first mode is the default. */
+void sql_init(
+    struct sql *, const struct backend *, const struct sql_driver *, struct host *);
+
+/* After that: the mode's own.  RC_SYSTEM. */
+enum rc sql_begin(struct sql *, struct fault *);
+
+/* Setters of struct setting_row. */
+enum rc sql_set_mode(struct store *, const char *value, struct fault *);
+enum rc sql_set_patience(struct store *, const char *value, struct fault *);
+
+extern const struct lock_ops sql_lock_ops;
+extern const struct admin_ops sql_admin_ops;
+
+/* ---- asking ---- */
+
+/* The driver's exec(), with all the values of the question. */
+enum rc sql_exec(struct sql *, const struct question *, instant until, struct answer *,
+    struct fault *);
+
+/*
+ * For a statement that may be run twice: connects if need be, asks, and waits for the
+ * answer.  A connection that was found broken is opened anew, and one that breaks under
+ * the question gets a second chance (db->again); a transaction that has lost a race gets as
+ * many as fit into 2 s.
+ */
+enum rc sql_ask(struct sql *, const struct question *, instant until, struct answer *,
+    struct fault *);
+
+/* The same; creates what is missing in the database, and asks again. */
+enum rc sql_ask_created(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+
+/*
+ * The same; where nothing has been created yet, RC_OK without an answer: nothing is held,
+ * and nothing is made.
+ */
+enum rc sql_ask_existing(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+
+/* Is a table or procedure missing: says the last error. */
+bool sql_is_missing(const struct sql *);
+
+/* RC_DENIED for want of a right: who has it, and what to do. */
+enum rc sql_explain_denial(const struct sql *, enum rc, struct fault *);
+
+/* What the server has sent is no answer to what was asked. */
+enum rc sql_makes_no_sense(const struct sql *, enum rc, struct fault *);
+
+/*
+ * After an attempt that has failed: RC_OK, and what has passed by itself may be tried
+ * again.  `queued`: the server knows of us; then one that is read-only will be promoted.
+ */
+enum rc sql_try_again(struct sql *, enum rc, bool queued, instant until);
+
+#endif
