@@ -2,17 +2,11 @@
 #include "master.h"
 
 #include "backends/common/secret.h"
-#include "script.h"
+#include "ask.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The texts of an order's numbers. */
-struct numbers {
-	char lease[24], token[24], now[24], enough[24];
-};
 
 static const char *const operations[] = {
     "acquire", "extend", "release", "revoke", "meet", "look", "scan"};
@@ -28,21 +22,11 @@ digit(bool is)
 
 /* The time is that before it is sent, so that no delay makes a master older. */
 static void
-numbers_write(struct numbers *n, const struct order *o)
+order_write(
+    const struct order *o, const struct master_names *names, struct script_call *c)
 {
-	snprintf(n->lease, sizeof n->lease, "%" PRId64, o->lease);
-	snprintf(n->token, sizeof n->token, "%" PRIu64, o->token);
-	snprintf(n->now, sizeof n->now, "%" PRId64, (int64_t)(instant_now() / NS_PER_MS));
-	snprintf(n->enough, sizeof n->enough, "%" PRId64, restart_enough());
-}
-
-static void
-order_write(const struct order *o, const struct master_names *names, struct numbers *n,
-    struct script_call *c)
-{
-	numbers_write(n, o);
-	*c = (struct script_call){
-	    .script = &script_redlock, .reads = o->kind >= ORDER_LOOK};
+	script_begin(c, &script_redlock);
+	c->reads = o->kind >= ORDER_LOOK;
 	if (o->kind != ORDER_SCAN) {
 		script_key(c, names->lock);
 		script_key(c, names->data);
@@ -52,50 +36,41 @@ order_write(const struct order *o, const struct master_names *names, struct numb
 	script_word(c, operations[o->kind]);
 	script_word(c, o->owner);
 	if (o->kind == ORDER_ACQUIRE || o->kind == ORDER_EXTEND) {
-		script_word(c, n->lease);
+		script_number(c, o->lease);
 		script_word(c, o->record);
 	}
 	if (o->kind == ORDER_EXTEND || o->kind == ORDER_REVOKE)
-		script_word(c, n->token);
+		script_number(c, (int64_t)o->token);
 	if (o->kind == ORDER_REVOKE)
 		script_word(c, o->record);
 	if (o->kind == ORDER_ACQUIRE || o->kind == ORDER_MEET) {
 		script_word(c, names->clock);
-		script_word(c, n->now);
+		script_number(c, instant_now() / NS_PER_MS);
 	}
 	if (o->kind == ORDER_ACQUIRE)
-		script_word(c, n->enough);
+		script_number(c, restart_enough());
 	else
 		script_word(c, digit(o->flag));
 }
 
 /* ---- answers ---- */
 
+/* A word that is cut to size. */
 static bool
 take_text(const redisReply *r, size_t i, char *out, size_t size)
 {
-	const redisReply *e = i < r->elements ? r->element[i] : NULL;
+	const char *text;
 
-	if (!e || e->type != REDIS_REPLY_STRING)
+	if (!answer_members(r, i, "s", &text))
 		return false;
-	snprintf(out, size, "%s", e->str);
+	snprintf(out, size, "%s", text);
 	return true;
 }
 
-/* A number, or digits. */
 static bool
-take_number(const redisReply *r, size_t i, int64_t low, int64_t *out)
+is_within(int64_t n, int64_t low)
 {
-	const redisReply *e = i < r->elements ? r->element[i] : NULL;
-
-	if (e && e->type == REDIS_REPLY_INTEGER)
-		*out = e->integer;
-	else if (e && e->type == REDIS_REPLY_STRING && e->len > 0 && e->len < 18 &&
-	    e->str[strspn(e->str, "0123456789")] == '\0')
-		*out = strtoll(e->str, NULL, 10);
-	else
-		return false;
-	return *out >= low && *out < (int64_t)TOKEN_LIMIT;
+	return n >= low && n < (int64_t)TOKEN_LIMIT;
 }
 
 static bool
@@ -103,15 +78,15 @@ read_acquire(struct vote *v, const redisReply *r)
 {
 	int64_t token;
 
-	if (!take_number(r, 1, 0, &token) || !take_number(r, 2, -1, &v->known) ||
-	    !take_text(r, 3, v->run, sizeof v->run))
+	if (!answer_members(r, 1, "nn", &token, &v->known) || !is_within(token, 0) ||
+	    !is_within(v->known, -1) || !take_text(r, 3, v->run, sizeof v->run))
 		return false;
 	v->token = token;
 	if (v->verdict == VERDICT_YES)
 		return token > 0;
-	return v->verdict == VERDICT_NO && take_number(r, 4, -2, &v->left) &&
-	    take_number(r, 5, -1, &v->held) &&
-	    take_text(r, 6, v->owner, sizeof v->owner) &&
+	return v->verdict == VERDICT_NO &&
+	    answer_members(r, 4, "nn", &v->left, &v->held) && is_within(v->left, -2) &&
+	    is_within(v->held, -1) && take_text(r, 6, v->owner, sizeof v->owner) &&
 	    take_text(r, 7, v->record, sizeof v->record);
 }
 
@@ -120,7 +95,7 @@ read_vote(struct vote *v, enum order_kind kind, const redisReply *r)
 {
 	int64_t verdict;
 
-	if (!take_number(r, 0, 0, &verdict) || verdict >= VERDICTS)
+	if (!answer_members(r, 0, "n", &verdict) || verdict < 0 || verdict >= VERDICTS)
 		return false;
 	v->verdict = verdict;
 	if (kind == ORDER_ACQUIRE)
@@ -138,10 +113,9 @@ static enum rc
 run_order(struct master *m, const struct order *o, redisReply **reply)
 {
 	struct script_call c;
-	struct numbers n;
 
-	order_write(o, m->names, &n, &c);
-	return script_run(&m->call, &c, o->until, reply, &m->fault);
+	order_write(o, m->names, &c);
+	return script_run(&m->route, &c, o->until, reply, &m->fault);
 }
 
 static enum rc
@@ -153,7 +127,7 @@ run_vote(struct master *m, const struct order *o, struct vote *v)
 	if (rc != RC_OK)
 		return rc;
 	if (!read_vote(v, o->kind, reply))
-		rc = script_nonsense(&m->call, &m->fault);
+		rc = script_nonsense(&m->route, &m->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -180,7 +154,7 @@ ask_durable(struct master *m, bool *is)
 	    "*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$7\r\nappend*\r\n";
 	struct question q = {.command = command, .length = sizeof command - 1};
 	redisReply *reply = NULL;
-	enum rc rc = call_ask(&m->call, &q, m->order.until, &reply, &m->fault);
+	enum rc rc = route_ask(&m->route, &q, m->order.until, &reply, &m->fault);
 
 	if (rc != RC_OK || !reply)
 		return rc;
@@ -227,11 +201,12 @@ run_script(struct master *m)
 {
 	enum rc rc;
 
-	m->call.repeated = false;
+	m->route.repeated = false;
 	if (m->order.kind == ORDER_LOOK || m->order.kind == ORDER_SCAN)
 		return run_order(m, &m->order, &m->reply);
+	m->route.foreign = false;
 	rc = run_vote(m, &m->order, &m->vote);
-	m->vote.repeated = m->call.repeated;
+	m->vote.repeated = m->route.repeated;
 	secret_blot(m->vote.record, m->address.password);
 	return rc == RC_OK && m->order.kind == ORDER_ACQUIRE ? check_restart(m) : rc;
 }
@@ -254,10 +229,10 @@ master_listen(struct master *m)
 		return fault_set(&m->fault, RC_SYSTEM, "out of memory");
 	q.command = command;
 	q.length = length;
-	rc = call_ask(&m->call, &q, m->order.until, &reply, &m->fault);
+	rc = route_ask(&m->route, &q, m->order.until, &reply, &m->fault);
 	redisFreeCommand(command);
 	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR)
-		rc = call_refused(&m->call, reply->str, &m->fault);
+		rc = server_refused(&m->route.server, reply->str, &m->fault);
 	if (reply)
 		freeReplyObject(reply);
 	return rc;
@@ -286,13 +261,13 @@ master_init(struct master *m, struct host *host, const struct master_names *name
 {
 	m->names = names;
 	address_print(&m->address, m->where, sizeof m->where);
-	call_init(&m->call, host, &m->address, "");
+	route_init(&m->route, host, &m->address, "");
 }
 
 void
 master_close(struct master *m)
 {
-	call_free(&m->call);
+	route_free(&m->route);
 	freeReplyObject(m->reply);
 	explicit_bzero(&m->address, sizeof m->address);
 }

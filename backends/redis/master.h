@@ -11,7 +11,7 @@
 #include "address.h"
 #include "answer.h"
 #include "backends/common/encode.h"
-#include "call.h"
+#include "route.h"
 #include "restart.h"
 
 enum {
@@ -68,7 +68,7 @@ struct vote {
 struct master {
 	struct address address;
 	char where[WHERE_BYTES];
-	struct call call; /* to no more than this one */
+	struct route route; /* to no more than this one */
 	const struct master_names *names;
 	struct order order, next; /* that is, or was, carried out; that comes then */
 	bool has_next;

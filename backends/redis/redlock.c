@@ -59,7 +59,7 @@
 #include "backends/common/identity.h"
 #include "backends/common/patience.h"
 #include "backends/common/setting.h"
-#include "dialect.h"
+#include "dialects.h"
 #include "redlock_look.h"
 #include "redlock_wait.h"
 #include "restart.h"
@@ -122,8 +122,8 @@ redlock_dialect(struct store *s, const char *value, struct fault *f)
 
 	if (rc != RC_OK)
 		return rc;
-	redlock_of(s)->bare = d == &dialect_string;
-	return d == &dialect_string || d == &dialect_native
+	redlock_of(s)->bare = d == &dialects[DIALECT_STRING];
+	return d == &dialects[DIALECT_STRING] || d == &dialects[DIALECT_NATIVE]
 	    ? RC_OK
 	    : fault_set(f, RC_CONFIG,
 		  "redlock has no dialect '%.40s' (native, or string: the key itself)",

@@ -30,37 +30,19 @@ struct ballot {
 
 /* ---- one master's answer ---- */
 
-static int64_t
-number_at(const redisReply *r, size_t i)
-{
-	const redisReply *e = r->element[i];
-
-	if (e->type == REDIS_REPLY_INTEGER)
-		return e->integer;
-	return e->type == REDIS_REPLY_STRING && e->len > 0 && e->len < 18 &&
-		e->str[strspn(e->str, "0123456789")] == '\0'
-	    ? strtoll(e->str, NULL, 10)
-	    : -1;
-}
-
 /* False: it has said nothing that could be understood. */
 static bool
 read_ballot(const struct quorum *q, const struct master *m, struct ballot *b)
 {
-	const redisReply *r = m->reply;
+	int64_t token, revoked, known;
 
-	if (!quorum_has_heard(q, m) || m->rc != RC_OK || !r || r->elements != 8 ||
-	    r->element[1]->type != REDIS_REPLY_STRING ||
-	    r->element[6]->type != REDIS_REPLY_STRING)
+	if (!quorum_has_heard(q, m) || m->rc != RC_OK || !m->reply ||
+	    !answer_members(m->reply, 0, "osoooisi", &b->now, &b->owner, &token,
+		&b->since, &b->until, &revoked, &b->record, &known))
 		return false;
-	*b = (struct ballot){.owner = r->element[1]->str,
-	    .record = r->element[6]->str,
-	    .now = number_at(r, 0),
-	    .since = number_at(r, 3),
-	    .until = number_at(r, 4),
-	    .token = number_at(r, 2) > 0 ? number_at(r, 2) : 0,
-	    .revoked = number_at(r, 5) == 1,
-	    .known = number_at(r, 7) == 1};
+	b->token = token > 0 ? token : 0;
+	b->revoked = revoked == 1;
+	b->known = known == 1;
 	return b->now >= 0;
 }
 
@@ -332,7 +314,7 @@ static void
 bound_pages(struct quorum *q)
 {
 	for (size_t i = 0; i < q->n; i++)
-		call_let_pages_in(&q->masters[i].call);
+		route_let_pages_in(&q->masters[i].route);
 }
 
 enum rc

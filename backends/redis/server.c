@@ -49,15 +49,31 @@ server_close(struct server *s)
 	wire_close(&s->wire);
 }
 
+static enum rc
+server_quote(
+    const struct server *s, char *text, enum rc rc, const char *hint, struct fault *f)
+{
+	secret_blot(text, s->address->password);
+	return fault_set(f, rc, "%s says '%.200s'%s%s", s->where, text, hint ? ": " : "",
+	    hint ? hint : "");
+}
+
 enum rc
 server_refused(const struct server *s, char *text, struct fault *f)
 {
 	const char *hint;
 	enum rc rc = resp_error(text, &hint);
 
-	secret_blot(text, s->address->password);
-	return fault_set(f, rc, "%s says '%.200s'%s%s", s->where, text, hint ? ": " : "",
-	    hint ? hint : "");
+	return server_quote(s, text, rc, hint, f);
+}
+
+enum rc
+server_refused_look(const struct server *s, char *text, struct fault *f)
+{
+	const char *hint;
+	enum rc rc = resp_error_look(text, &hint);
+
+	return server_quote(s, text, rc, hint, f);
 }
 
 /* ---- the greeting ---- */
@@ -328,21 +344,4 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	*reply = NULL;
 	wire_close(&s->wire);
 	return fault_set(f, RC_PROTOCOL, "%s gave two answers to one question", s->where);
-}
-
-bool
-server_is_quiet(struct server *s)
-{
-	return wire_is_quiet(&s->wire);
-}
-
-enum rc
-server_take_message(struct server *s, instant until, struct fault *f)
-{
-	redisReply *reply = NULL;
-	enum rc rc = wire_receive(&s->wire, &reply, until, f);
-
-	if (rc == RC_OK)
-		freeReplyObject(reply);
-	return rc;
 }

@@ -9,7 +9,6 @@
 #include "transaction.h"
 
 #include "resp.h"
-#include "script.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@ enum { ATTEMPTS = 5 };
 static const int64_t day_ms = 86400 * 1000;
 
 struct transaction {
-	struct call *call;
+	struct route *route;
 	const struct names *names;
 	const struct claim *claim;
 	const struct request *request;
@@ -40,9 +39,9 @@ struct transaction {
 static enum rc
 refused(struct transaction *t, char *text)
 {
-	enum rc rc = call_refused(t->call, text, t->fault);
+	enum rc rc = server_refused(&t->route->server, text, t->fault);
 
-	call_close(t->call);
+	route_close(t->route);
 	return t->request->operation != ACQUIRE && resp_is_foreign(text) ? RC_LOST : rc;
 }
 
@@ -67,16 +66,16 @@ say(struct transaction *t, redisReply **reply, const char *const *words)
 		return fault_set(t->fault, RC_SYSTEM, "out of memory");
 	q.command = command;
 	q.length = length;
-	rc = call_ask(t->call, &q, t->until, reply, t->fault);
+	rc = route_ask(t->route, &q, t->until, reply, t->fault);
 	redisFreeCommand(command);
 	t->begun = true;
 	if (rc != RC_OK) {
 		*reply = NULL;
-		call_close(t->call); /* where nothing is to stay queued */
+		route_close(t->route); /* where nothing is to stay queued */
 		return rc;
 	}
 	if (!*reply)
-		return script_nonsense(t->call, t->fault);
+		return script_nonsense(t->route, t->fault);
 	if ((*reply)->type == REDIS_REPLY_ERROR) {
 		rc = refused(t, (*reply)->str);
 		freeReplyObject(*reply);
@@ -108,7 +107,7 @@ say_number(struct transaction *t, int64_t *out, const char *const *words)
 		return rc;
 	*out = reply->integer;
 	if (reply->type != REDIS_REPLY_INTEGER)
-		rc = script_nonsense(t->call, t->fault);
+		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -126,7 +125,7 @@ say_text(
 	*is = reply->type == REDIS_REPLY_STRING;
 	snprintf(out, size, "%s", *is ? reply->str : "");
 	if (!*is && reply->type != REDIS_REPLY_NIL)
-		rc = script_nonsense(t->call, t->fault);
+		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -155,7 +154,8 @@ execute(struct transaction *t, bool *done)
 	*done = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
 	for (size_t i = 0; *done && i < reply->elements && rc == RC_OK; i++)
 		if (reply->element[i]->type == REDIS_REPLY_ERROR)
-			rc = call_refused(t->call, reply->element[i]->str, t->fault);
+			rc = server_refused(
+			    &t->route->server, reply->element[i]->str, t->fault);
 	*done = *done && rc == RC_OK && is_effective(reply->element[0]);
 	freeReplyObject(reply);
 	return rc;
@@ -177,7 +177,7 @@ read_clock(struct transaction *t, int64_t *us)
 		*us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
 		    strtoll(reply->element[1]->str, NULL, 10);
 	else
-		rc = script_nonsense(t->call, t->fault);
+		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -224,7 +224,7 @@ take(struct transaction *t)
 	before = strtoull(dealt, NULL, 10);
 	t->answer->granted.token = before + 1 > (uint64_t)us ? before + 1 : (uint64_t)us;
 	if (t->answer->granted.token >= TOKEN_LIMIT)
-		return script_nonsense(t->call, t->fault);
+		return script_nonsense(t->route, t->fault);
 	snprintf(token, sizeof token, "%" PRIu64, t->answer->granted.token);
 	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, us, t->claim->record);
 	snprintf(ends, sizeof ends, "%" PRId64,
@@ -338,10 +338,10 @@ attempt(struct transaction *t)
 }
 
 enum rc
-transaction_run(struct call *c, const struct names *names, const struct claim *claim,
+transaction_run(struct route *r, const struct names *names, const struct claim *claim,
     const struct request *request, instant until, struct answer *a, struct fault *f)
 {
-	struct transaction t = {.call = c,
+	struct transaction t = {.route = r,
 	    .names = names,
 	    .claim = claim,
 	    .request = request,
@@ -356,6 +356,6 @@ transaction_run(struct call *c, const struct names *names, const struct claim *c
 		rc = attempt(&t);
 	if (rc == RC_OK && !t.settled)
 		rc = fault_set(
-		    f, RC_AGAIN, "%s: others change it at the same time", call_where(c));
+		    f, RC_AGAIN, "%s: others change it at the same time", r->where);
 	return rc;
 }

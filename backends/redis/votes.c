@@ -57,8 +57,7 @@ votes_count_foreign(const struct quorum *q)
 	for (size_t i = 0; i < q->n; i++) {
 		const struct master *m = &q->masters[i];
 
-		n += quorum_has_heard(q, m) && m->rc == RC_PROTOCOL &&
-		    resp_is_foreign(m->fault.text);
+		n += quorum_has_heard(q, m) && m->rc != RC_OK && m->route.foreign;
 	}
 	return n;
 }
