@@ -130,10 +130,8 @@ script_run(struct route *to, const struct script_call *c, instant until,
 	    resp_is_foreign((*reply)->str);
 	if ((*reply)->type != REDIS_REPLY_ERROR)
 		rc = script_nonsense(to, f);
-	else if (c->reads)
-		rc = server_refused_look(&to->server, (*reply)->str, f);
 	else
-		rc = server_refused(&to->server, (*reply)->str, f);
+		rc = server_refuses(to->where, to->address, c->reads, (*reply)->str, f);
 	freeReplyObject(*reply);
 	*reply = NULL;
 	return rc;

@@ -85,7 +85,32 @@ enum rc server_ask(struct server *, const struct question *, instant until,
  * password in it is blotted out.
  */
 enum rc server_refused(const struct server *, char *text, struct fault *);
-enum rc server_refused_look(const struct server *, char *text, struct fault *);
+
+/* The same of a server that is called `where`; `looks`: we only want to look. */
+enum rc server_refuses(
+    const char *where, const struct address *, bool looks, char *text, struct fault *);
+
+/* ---- the greeting ---- */
+
+/* What may travel in front of a question. */
+enum greeting { GREET_PING, GREET_AUTH, GREET_SELECT, GREET_ASKING };
+
+struct greetings {
+	char text[1024];
+	size_t used;
+	enum greeting kinds[3];
+	int n;
+};
+
+/* False without memory. */
+bool greetings_add(struct greetings *, enum greeting, int argc, const char **argv);
+
+/* AUTH and SELECT, as far as needed; false without memory. */
+bool greetings_login(struct greetings *, const struct address *);
+
+/* Was it taken?  Else why not, in words; an answer to AUTH is not quoted. */
+enum rc greeting_taken(enum greeting, const char *where, const struct address *,
+    const redisReply *, struct fault *);
 
 void server_close(struct server *);
 
