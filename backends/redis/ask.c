@@ -126,8 +126,6 @@ script_run(struct route *to, const struct script_call *c, instant until,
 
 	if (rc != RC_OK || (*reply)->type == REDIS_REPLY_ARRAY)
 		return rc;
-	to->foreign = (*reply)->type == REDIS_REPLY_ERROR &&
-	    resp_is_foreign((*reply)->str);
 	if ((*reply)->type != REDIS_REPLY_ERROR)
 		rc = script_nonsense(to, f);
 	else

@@ -41,10 +41,8 @@ fan_set(struct fan *fan, size_t i, const struct address *a, const struct endpoin
 }
 
 void
-fan_close(struct fan *fan, size_t i)
+fan_close(struct peer *p)
 {
-	struct peer *p = &fan->peers[i];
-
 	wire_close(&p->wire);
 	p->watched = 0;
 	p->busy = p->pending = false;
@@ -54,7 +52,7 @@ void
 fan_end(struct fan *fan)
 {
 	for (size_t i = 0; i < fan->n; i++) {
-		fan_close(fan, i);
+		fan_close(&fan->peers[i]);
 		free(fan->peers[i].out);
 		redisFreeCommand(fan->peers[i].command);
 	}
@@ -244,18 +242,19 @@ peer_is_talkative(const struct peer *p)
 static void
 peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 {
-	int number = p->greeted < fan->greeting.n ? p->greeted++ - fan->greeting.n : 0;
-	enum heard heard = HEARD_MORE;
+	enum heard heard;
+	int number;
 
 	p->wire.stream.hint = NULL;
-	if (number == 0 && p->owed > 0) {
+	if (p->greeted < fan->greeting.n) {
+		number = p->greeted++ - fan->greeting.n;
+	} else if (p->owed > 0) {
 		p->owed--;
-		freeReplyObject(reply);
-		return;
-	}
-	if (number == 0)
+		number = FAN_LATE;
+	} else {
 		number = p->heard++;
-	heard = fan->hear(fan->ctx, p - fan->peers, number, reply);
+	}
+	heard = fan->hear(fan->ctx, p - fan->peers, number, &reply);
 	freeReplyObject(reply);
 	if (heard == HEARD_WRONG) {
 		peer_fail(p, p->rc);
@@ -315,15 +314,13 @@ peer_say(struct peer *p, char *command, int length)
 }
 
 void
-fan_say(struct fan *fan, size_t i, char *command, int length, instant due)
+fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 {
-	struct peer *p = &fan->peers[i];
-
 	p->reused = peer_goes_on(fan, p);
 	if (p->reused)
 		p->owed += p->busy;
 	else
-		fan_close(fan, i);
+		fan_close(p);
 	p->busy = true;
 	p->pending = !p->reused;
 	p->due = due;
@@ -340,9 +337,9 @@ fan_say(struct fan *fan, size_t i, char *command, int length, instant due)
 }
 
 void
-fan_say_more(struct fan *fan, size_t i, char *command, int length)
+fan_say_more(struct peer *p, char *command, int length)
 {
-	peer_say(&fan->peers[i], command, length);
+	peer_say(p, command, length);
 }
 
 /* ---- hearing ---- */

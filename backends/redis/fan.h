@@ -5,8 +5,8 @@
  * comes is read only inside fan_hear().  Connections stay open from question to question.
  *
  *  1. A question to a server that still owes the answer to the one before is sent behind
- *     that; the answer that is owed is thrown away when it comes.  So a server carries out
- *     questions in their order, and what it has not been sent yet is replaced.
+ *     that; the answer that is owed comes late.  So a server carries out questions in their
+ *     order.  One that it has not been sent yet is replaced.
  *  2. A connection on which an answer is overdue is closed; the next question opens another.
  *  3. A connection that dies under the first question on it is not opened anew.  One that was
  *     open before may have died of idleness: the question gets a second chance.
@@ -48,6 +48,8 @@ struct peer {
 	struct fault fault;
 };
 
+enum { FAN_LATE = -100 };
+
 enum heard {
 	HEARD_MORE, /* there is more to come, perhaps to what fan_say_more() has said */
 	HEARD_ALL,
@@ -56,9 +58,9 @@ enum heard {
 
 /*
  * Reads answer `number` of peer `i`: from 0 on those to its question, below 0 those to the
- * greeting, of which the last one is -1.  The reply is the fan's.
+ * greeting, of which the last one is -1; FAN_LATE: one to an earlier question.  The reply is the fan's unless it is taken: set to NULL.
  */
-typedef enum heard fan_hear_fn(void *ctx, size_t i, int number, redisReply *);
+typedef enum heard fan_hear_fn(void *ctx, size_t i, int number, redisReply **);
 
 struct fan {
 	struct host *host;
@@ -83,10 +85,10 @@ void fan_set(struct fan *, size_t i, const struct address *, const struct endpoi
  * Asks a peer, until `due` at the latest.  The command, of redisFormatCommandArgv(), is the
  * fan's from then on; a length below 0 is one for which there was no memory.
  */
-void fan_say(struct fan *, size_t i, char *command, int length, instant due);
+void fan_say(struct fan *, struct peer *, char *command, int length, instant due);
 
 /* The same for what follows the answer that is being read. */
-void fan_say_more(struct fan *, size_t i, char *command, int length);
+void fan_say_more(struct peer *, char *command, int length);
 
 /*
  * Waits until enough() says so, nobody is busy any more, or `until`; NULL: not before.
@@ -95,6 +97,6 @@ void fan_say_more(struct fan *, size_t i, char *command, int length);
 enum rc fan_hear(struct fan *, instant until, bool (*enough)(void *ctx));
 
 /* The peer's connection is closed, and its answer not waited for. */
-void fan_close(struct fan *, size_t i);
+void fan_close(struct peer *);
 
 #endif

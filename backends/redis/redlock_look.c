@@ -32,11 +32,11 @@ struct ballot {
 
 /* False: it has said nothing that could be understood. */
 static bool
-read_ballot(const struct quorum *q, const struct master *m, struct ballot *b)
+read_ballot(const struct master *m, struct ballot *b)
 {
 	int64_t token, revoked, known;
 
-	if (!quorum_has_heard(q, m) || m->rc != RC_OK || !m->reply ||
+	if (!master_has_vote(m) || !m->reply ||
 	    !answer_members(m->reply, 0, "osoooisi", &b->now, &b->owner, &token,
 		&b->since, &b->until, &revoked, &b->record, &known))
 		return false;
@@ -54,7 +54,7 @@ count_votes(const struct quorum *q, const char *owner)
 	size_t n = 0;
 
 	for (size_t i = 0; i < q->n; i++)
-		n += read_ballot(q, &q->masters[i], &b) && strcmp(b.owner, owner) == 0;
+		n += read_ballot(&q->masters[i], &b) && strcmp(b.owner, owner) == 0;
 	return n;
 }
 
@@ -80,7 +80,7 @@ sum_up(const struct quorum *q, const struct ballot *first, struct entry *e)
 	size_t n = 0;
 
 	for (size_t i = 0; i < q->n; i++) {
-		if (!read_ballot(q, &q->masters[i], &b) ||
+		if (!read_ballot(&q->masters[i], &b) ||
 		    strcmp(b.owner, first->owner) != 0)
 			continue;
 		left[n++] = b.until < 0 ? INT64_MAX : b.until - b.now;
@@ -154,7 +154,7 @@ tell_lock(struct view *v, const char *key, size_t silent)
 	for (size_t i = 0; i < q->n; i++) {
 		size_t n;
 
-		if (!read_ballot(q, &q->masters[i], &b) || !*b.owner)
+		if (!read_ballot(&q->masters[i], &b) || !*b.owner)
 			continue;
 		n = count_votes(q, b.owner);
 		if (n >= q->need) {
@@ -199,8 +199,7 @@ is_told(const struct view *v)
 	struct ballot b;
 
 	for (size_t i = 0; i < v->quorum->n; i++)
-		if (v->scanned[i] && read_ballot(v->quorum, &v->quorum->masters[i], &b) &&
-		    b.known)
+		if (v->scanned[i] && read_ballot(&v->quorum->masters[i], &b) && b.known)
 			return true;
 	return false;
 }
@@ -217,19 +216,19 @@ view_lock(struct view *v, const char *key)
 	rc = hear_all(v->quorum, v->look->until, &t, v->fault);
 	if (rc == RC_OK && !is_told(v))
 		tell_lock(v, key, v->quorum->n - t.answered);
-	quorum_drop(v->quorum);
 	return rc;
 }
 
 /* The key of that name; false: no dlock would call one so. */
 static bool
-key_of(char *key, const redisReply *name)
+key_of(char *key, const redisReply *names, size_t i)
 {
 	char again[ENCODED_BYTES];
+	const char *name;
 
-	return name->type == REDIS_REPLY_STRING &&
-	    encode_undo(key, KEY_BYTES + 1, name->str, name->len) > 0 &&
-	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name->str) == 0;
+	return answer_members(names, i, "s", &name) &&
+	    encode_undo(key, KEY_BYTES + 1, name, strlen(name)) > 0 &&
+	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name) == 0;
 }
 
 /* One page of the keys of one master, which is taken from it. */
@@ -239,12 +238,13 @@ scan_page(struct view *v, size_t i, const char *cursor)
 	struct order order = {.kind = ORDER_SCAN, .until = v->look->until};
 	struct master *m = &v->quorum->masters[i];
 	redisReply *page = NULL;
+	const char *next;
 	struct tally t;
 
 	snprintf(order.owner, sizeof order.owner, "%s", cursor);
 	quorum_ask_one(v->quorum, i, &order);
 	if (quorum_hear(v->quorum, v->look->until, NULL, &t) == RC_OK && t.answered > 0 &&
-	    m->reply->elements > 0 && m->reply->element[0]->type == REDIS_REPLY_STRING) {
+	    answer_members(m->reply, 0, "s", &next)) {
 		page = m->reply;
 		m->reply = NULL;
 	}
@@ -258,7 +258,7 @@ view_names(struct view *v, const redisReply *page)
 	enum rc rc = RC_OK;
 
 	for (size_t i = 1; rc == RC_OK && i < page->elements && !v->enough; i++)
-		if (key_of(key, page->element[i]))
+		if (key_of(key, page, i))
 			rc = view_lock(v, key);
 	return rc;
 }
@@ -311,10 +311,12 @@ view_all(struct view *v)
 
 /* Pages are larger than what is said to a claim. */
 static void
-bound_pages(struct quorum *q)
+let_pages_in(struct quorum *q)
 {
-	for (size_t i = 0; i < q->n; i++)
-		route_let_pages_in(&q->masters[i].route);
+	for (size_t i = 0; i < q->n; i++) {
+		fan_close(&q->fan.peers[i]);
+		wire_bound(&q->fan.peers[i].wire, &resp_pages);
+	}
 }
 
 enum rc
@@ -322,7 +324,7 @@ redlock_each(struct quorum *q, bool bare, const struct look *look, struct fault 
 {
 	struct view v = {.quorum = q, .bare = bare, .look = look, .fault = f};
 
-	bound_pages(q);
+	let_pages_in(q);
 	return look->key ? view_lock(&v, look->key) : view_all(&v);
 }
 
@@ -345,7 +347,6 @@ redlock_revoke(struct quorum *q, bool bare, const struct target *target,
 	quorum_name(q, target->key, bare);
 	quorum_ask(q, &order, NULL);
 	rc = hear_all(q, until, &t, f);
-	quorum_drop(q);
 	if (rc != RC_OK)
 		return rc;
 	if (t.votes[VERDICT_YES] >= q->need ||

@@ -43,7 +43,6 @@ struct route {
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: a server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */
-	bool foreign;  /* what stands under the key is no lock any more: it is lost */
 };
 
 /* `password` as sentinels_new(). */

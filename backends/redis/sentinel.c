@@ -93,8 +93,9 @@ read_patience(struct sentinels *s, const redisReply *r)
 
 /* AUTH, the question, and how patient they are. */
 static enum heard
-hear(void *ctx, size_t i, int number, redisReply *r)
+hear(void *ctx, size_t i, int number, redisReply **reply)
 {
+	const redisReply *r = *reply;
 	struct sentinels *s = ctx;
 	struct sentinel *o = &s->each[i];
 	enum word word;
@@ -170,7 +171,8 @@ say(struct sentinels *s, size_t i, instant until)
 	if (rest > 0)
 		redisFreeCommand(more);
 	s->each[i].word = WORD_NONE;
-	fan_say(&s->fan, i, command, rest > 0 && !both ? -1 : length, until);
+	fan_say(
+	    &s->fan, &s->fan.peers[i], command, rest > 0 && !both ? -1 : length, until);
 }
 
 /* How many say the same as this one. */
@@ -241,7 +243,7 @@ close_busy(struct sentinels *s)
 {
 	for (size_t i = 0; i < s->n; i++)
 		if (s->fan.peers[i].busy)
-			fan_close(&s->fan, i);
+			fan_close(&s->fan.peers[i]);
 	s->one = s->n;
 }
 

@@ -438,6 +438,19 @@ def test_who_has_waited_for_masters_that_have_restarted_was_not_kept_by_a_holder
     assert done.status == 69 and "restarted" in done.stderr.splitlines()[-1] and "held" not in done.stderr, done
 
 
+def test_one_that_nobody_has_met_is_met_though_the_others_decide(dlock, make_masters, make_proxy):
+    """Its answers come later than theirs: it is met all the same, so that its vote counts in a minute."""
+    masters = make_masters(3, FORGETFUL)
+    masters.known()
+    assert run(dlock, masters.at(), *ONCE).status == 0
+    masters[2].client().delete(RUN)
+    proxy = make_proxy(masters[2].port)
+    proxy.delay = 0.01
+    assert run(dlock, masters.at(m2=proxy.port), "-k", "job", "--", "sleep", "0.3").status == 0
+    with masters[2].client() as c:
+        assert c.hget(RUN, "run") == c.info("server")["run_id"]
+
+
 def test_leases_of_different_lengths(dlock, make_masters, make_proxy, tmp_path):
     """Never more than one is down: C misses the long lease that A and B know, A forgets it, and B is away.
 
