@@ -30,6 +30,10 @@ static const struct shape {
 	"redis+cluster://[user:password@]host[:port],host[:port]..."},
     {"rediss+cluster", FORM_CLUSTER, DEFAULT_PORT,
 	"rediss+cluster://[user:password@]host[:port],host[:port]..."},
+    {"redlock", FORM_REDLOCK, DEFAULT_PORT,
+	"redlock[s]://[user:password@]host[:port],host,host...[/db]"},
+    {"redlocks", FORM_REDLOCK, DEFAULT_PORT,
+	"redlock[s]://[user:password@]host[:port],host,host...[/db]"},
 };
 
 /* Of a URL that is none, the first one. */
@@ -45,8 +49,10 @@ shape_of(const struct url *u)
 static enum rc
 bad_url(struct fault *f, const struct url *u, const char *what)
 {
-	return fault_set(
-	    f, RC_USAGE, "the redis URL %s (%s)", what, shape_of(u)->written);
+	const struct shape *s = shape_of(u);
+
+	return fault_set(f, RC_USAGE, "the %s URL %s (%s)",
+	    s->form == FORM_REDLOCK ? "redlock" : "redis", what, s->written);
 }
 
 static enum rc
@@ -98,6 +104,17 @@ address_host(struct address *a, const struct url *u, struct fault *f)
 	return wrong ? bad_url(f, u, wrong) : address_db(a, u, u->path, f);
 }
 
+static const char *
+address_add_host(struct address *a, const struct shape *shape, const struct url_part *one)
+{
+	if (a->n == ADDRESS_HOSTS)
+		return shape->form == FORM_REDLOCK ? "names more than 15 hosts"
+						   : "names more than 16 hosts";
+	if (one->n == 0 && shape->form == FORM_REDLOCK)
+		return a->n > 0 ? "names an empty host" : "needs at least three hosts";
+	return endpoint_parse(&a->hosts[a->n], one->at, one->n, shape->port);
+}
+
 static enum rc
 address_hosts(struct address *a, const struct url *u, struct fault *f)
 {
@@ -105,14 +122,21 @@ address_hosts(struct address *a, const struct url *u, struct fault *f)
 
 	for (a->n = 0; list.at; a->n++) {
 		struct url_part one = url_part_first(&list);
-		const char *wrong = a->n == ADDRESS_HOSTS
-		    ? "names more than 16 hosts"
-		    : endpoint_parse(&a->hosts[a->n], one.at, one.n, shape_of(u)->port);
+		const char *wrong = address_add_host(a, shape_of(u), &one);
 
 		if (wrong)
 			return bad_url(f, u, wrong);
 	}
 	return RC_OK;
+}
+
+static enum rc
+address_masters(struct address *a, const struct url *u, struct fault *f)
+{
+	if (a->n < REDLOCK_LEAST)
+		return bad_url(f, u, "needs at least three hosts");
+	return a->n > REDLOCK_MOST ? bad_url(f, u, "names more than 15 hosts")
+				   : address_db(a, u, u->path, f);
 }
 
 /* It goes into messages and commands. */
@@ -175,7 +199,8 @@ address_parse(struct address *a, const char *url, struct fault *f)
 		return bad_url(f, &u, wrong);
 	if (address_login(a, &u, f) != RC_OK)
 		return RC_USAGE;
-	a->secure = strncmp(u.scheme.at, "rediss", 6) == 0;
+	a->secure = strncmp(u.scheme.at, "rediss", 6) == 0 ||
+	    url_part_is(&u.scheme, "redlocks");
 	if (url_part_is(&u.scheme, "redis+unix"))
 		return address_socket(a, &u, f);
 	a->form = shape_of(&u)->form;
@@ -184,6 +209,8 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	rc = address_hosts(a, &u, f);
 	if (rc != RC_OK)
 		return rc;
+	if (a->form == FORM_REDLOCK)
+		return address_masters(a, &u, f);
 	return a->form == FORM_SENTINEL ? address_master(a, &u, f)
 					: address_cluster(&u, f);
 }
@@ -223,6 +250,9 @@ address_print(const struct address *a, char *out, size_t size)
 		break;
 	case FORM_CLUSTER:
 		snprintf(out, size, "redis cluster ");
+		break;
+	case FORM_REDLOCK:
+		snprintf(out, size, "redlock ");
 		break;
 	}
 	print_hosts(a, out, size);

@@ -82,8 +82,7 @@ void fan_set(struct fan *, size_t i, const struct address *, const struct endpoi
     const char *where, const struct resp_bounds *);
 
 /*
- * Asks a peer, until `due` at the latest.  The command, of redisFormatCommandArgv(), is the
- * fan's from then on; a length below 0 is one for which there was no memory.
+ * Asks a peer, until `due` at the latest.  The command, to be freed, is the fan's from then on; a length below 0 is one for which there was no memory.
  */
 void fan_say(struct fan *, struct peer *, char *command, int length, instant due);
 

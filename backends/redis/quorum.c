@@ -1,62 +1,14 @@
 /* quorum.c - N independent masters, asked at once. */
 #include "quorum.h"
 
-#include "backends/common/url.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* ---- from a URL ---- */
+/* ---- its life ---- */
 
-static enum rc
-bad_url(struct fault *f, const char *what)
-{
-	return fault_set(f, RC_USAGE,
-	    "the redlock URL %s (redlock[s]://[user:password@]host[:port],host,host...[/db])",
-	    what);
-}
-
-static bool
-wants_tls(const struct url *u)
-{
-	return url_part_is(&u->scheme, "redlocks");
-}
-
-/* Reads one host as if it were the only one: who we are, and the database, go for all. */
-static enum rc
-read_master(
-    struct address *a, const struct url *u, const struct url_part *host, struct fault *f)
-{
-	const char *login = u->scheme.at + u->scheme.n + strlen("://");
-	size_t size = strlen(login) + 32;
-	char *url = malloc(size);
-	enum rc rc;
-
-	if (!url)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	snprintf(url, size, "%s://%.*s%.*s%s", wants_tls(u) ? "rediss" : "redis",
-	    (int)(u->hosts.at - login), login, (int)host->n, host->at,
-	    u->hosts.at + u->hosts.n);
-	rc = address_parse(a, url, f);
-	explicit_bzero(url, size);
-	free(url);
-	return rc;
-}
-
-/* Of a list of hosts; 0: too many. */
-static size_t
-count_hosts(struct url_part list)
-{
-	size_t n = 0;
-
-	while (list.at && n <= QUORUM_MOST) {
-		url_part_first(&list);
-		n++;
-	}
-	return n <= QUORUM_MOST ? n : 0;
-}
+static enum heard hear(void *ctx, size_t i, int number, redisReply **);
 
 /* The name for people says where one is, and nothing else. */
 static bool
@@ -68,68 +20,50 @@ is_twice(const struct quorum *q, size_t i)
 	return false;
 }
 
-static void
-print_where(struct quorum *q)
-{
-	size_t used = snprintf(q->where, sizeof q->where, "redlock");
-
-	for (size_t i = 0; i < q->n && used < sizeof q->where; i++)
-		used += snprintf(q->where + used, sizeof q->where - used, "%s%s",
-		    i ? "," : " ", strchr(q->masters[i].where, ' ') + 1);
-}
-
+/* Each is a server of its own; who we are, and the database, go for all. */
 static enum rc
-read_masters(struct quorum *q, const struct url *u, struct fault *f)
+set_masters(struct quorum *q, const struct address *all, struct fault *f)
 {
-	struct url_part list = u->hosts;
-
 	for (size_t i = 0; i < q->n; i++) {
-		struct url_part host = url_part_first(&list);
 		struct master *m = &q->masters[i];
-		enum rc rc = host.n == 0 ? bad_url(f, "names an empty host")
-					 : read_master(&m->address, u, &host, f);
 
-		if (rc != RC_OK)
-			return rc;
+		m->address = *all;
+		m->address.form = FORM_SINGLE;
+		m->address.n = 1;
+		m->address.hosts[0] = all->hosts[i];
 		address_print(&m->address, m->where, sizeof m->where);
+		if (is_twice(q, i))
+			return fault_set(
+			    f, RC_USAGE, "the redlock URL names the same host twice");
 		m->fan = &q->fan;
 		m->peer = &q->fan.peers[i];
 		m->names = &q->names;
 		fan_set(
 		    &q->fan, i, &m->address, &m->address.hosts[0], m->where, &resp_usual);
-		if (is_twice(q, i))
-			return bad_url(f, "names the same host twice");
 	}
-	print_where(q);
 	return RC_OK;
 }
 
-/* ---- its life ---- */
-
-static enum heard hear(void *ctx, size_t i, int number, redisReply **);
-
 enum rc
-quorum_begin(struct quorum *q, struct host *host, const char *text, struct fault *f)
+quorum_begin(struct quorum *q, struct host *host, const char *url, struct fault *f)
 {
-	struct url u;
-	const char *wrong = url_cut(&u, text);
-	enum rc rc;
-	size_t n;
+	struct address all;
+	enum rc rc = address_parse(&all, url, f);
 
 	*q = (struct quorum){.host = host};
-	if (wrong)
-		return bad_url(f, wrong);
-	n = count_hosts(u.hosts);
-	if (n < QUORUM_LEAST)
-		return bad_url(f,
-		    n == 0 ? "names more than 15 hosts" : "needs at least three hosts");
-	q->masters = calloc(n, sizeof *q->masters);
+	if (rc != RC_OK)
+		return rc;
+	address_print(&all, q->where, sizeof q->where);
+	q->masters = calloc(all.n, sizeof *q->masters);
 	if (!q->masters)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	q->n = n;
+	q->n = all.n;
 	q->need = q->n / 2 + 1;
 	rc = fan_begin(&q->fan, host, q->n, hear, q, f);
-	return rc == RC_OK ? read_masters(q, &u, f) : rc;
+	if (rc == RC_OK)
+		rc = set_masters(q, &all, f);
+	explicit_bzero(&all, sizeof all);
+	return rc;
 }
 
 enum rc
@@ -225,7 +159,7 @@ void
 quorum_ask(struct quorum *q, const struct order *order,
     bool (*whom)(const struct quorum *, const struct master *))
 {
-	bool picked[QUORUM_MOST] = {false};
+	bool picked[REDLOCK_MOST] = {false};
 
 	for (size_t i = 0; i < q->n; i++)
 		picked[i] = !whom || whom(q, &q->masters[i]);
@@ -235,7 +169,7 @@ quorum_ask(struct quorum *q, const struct order *order,
 void
 quorum_ask_one(struct quorum *q, size_t i, const struct order *order)
 {
-	bool picked[QUORUM_MOST] = {false};
+	bool picked[REDLOCK_MOST] = {false};
 
 	picked[i] = true;
 	quorum_put(q, order, picked);

@@ -9,8 +9,6 @@
 
 #include "master.h"
 
-enum { QUORUM_LEAST = 3, QUORUM_MOST = 15 };
-
 /* What has been heard in the last round. */
 struct tally {
 	size_t votes[VERDICTS];

@@ -61,8 +61,8 @@
 #include "backends/common/patience.h"
 #include "backends/common/setting.h"
 #include "dialects.h"
-#include "redlock_look.h"
 #include "redlock_hold.h"
+#include "redlock_look.h"
 #include "restart.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@ struct view {
 	bool bare;
 	const struct look *look;
 	struct fault *fault;
-	bool scanned[QUORUM_MOST];   /* all keys of these have been told */
+	bool scanned[REDLOCK_MOST];  /* all keys of these have been told */
 	const struct master *silent; /* whose keys could not be told; NULL: none */
 	bool enough;                 /* nobody wants to hear more */
 };
@@ -75,7 +75,7 @@ compare_down(const void *left, const void *right)
 static void
 sum_up(const struct quorum *q, const struct ballot *first, struct entry *e)
 {
-	int64_t left[QUORUM_MOST] = {0}, held = -1;
+	int64_t left[REDLOCK_MOST] = {0}, held = -1;
 	struct ballot b;
 	size_t n = 0;
 

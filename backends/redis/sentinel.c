@@ -151,28 +151,22 @@ read_failures(struct sentinels *s)
 
 /* ---- asking ---- */
 
+/* Where the master is; and, if wanted, how patient they are. */
 static void
 say(struct sentinels *s, size_t i, instant until)
 {
 	const char *name = s->address->master;
-	char *command, *more, *both = NULL;
-	int length = redisFormatCommandArgv(&command, 3,
-	    (const char *[]){"SENTINEL", "get-master-addr-by-name", name}, NULL);
-	int rest = s->patience && length >= 0
-	    ? redisFormatCommandArgv(
-		  &more, 3, (const char *[]){"SENTINEL", "MASTER", name}, NULL)
-	    : 0;
+	size_t n = strlen(name);
+	char *command;
+	int length = asprintf(&command,
+	    s->patience
+		? "*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$%zu\r\n%s\r\n"
+		  "*3\r\n$8\r\nSENTINEL\r\n$6\r\nMASTER\r\n$%zu\r\n%s\r\n"
+		: "*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$%zu\r\n%s\r\n",
+	    n, name, n, name);
 
-	if (rest > 0 && (both = realloc(command, length + rest))) {
-		memcpy(both + length, more, rest);
-		command = both;
-		length += rest;
-	}
-	if (rest > 0)
-		redisFreeCommand(more);
 	s->each[i].word = WORD_NONE;
-	fan_say(
-	    &s->fan, &s->fan.peers[i], command, rest > 0 && !both ? -1 : length, until);
+	fan_say(&s->fan, &s->fan.peers[i], length < 0 ? NULL : command, length, until);
 }
 
 /* How many say the same as this one. */
