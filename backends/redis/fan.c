@@ -132,7 +132,7 @@ peer_connect(struct peer *p)
 
 /* Connects to those whose address is not known, and so had to wait. */
 static enum rc
-fan_connect(struct fan *fan)
+fan_connect(struct fan *fan, instant until)
 {
 	size_t pending = 0;
 
@@ -145,7 +145,8 @@ fan_connect(struct fan *fan)
 		if (!p->pending)
 			continue;
 		rc = resolve(fan->host, p->at->host, p->at->port,
-		    share_of(p->due, pending--), &p->addresses, &p->fault);
+		    share_of(instant_first(p->due, until), pending--), &p->addresses,
+		    &p->fault);
 		if (rc == RC_STOP)
 			return rc;
 		if (rc == RC_OK)
@@ -288,15 +289,23 @@ peer_step(struct fan *fan, struct peer *p)
 
 /* ---- asking ---- */
 
-/* Behind what it owes, if that is not too much, and not overdue. */
+/*
+ * Can the next question go behind the one before?  What is answered to that from now on is
+ * late, also what came while nobody looked.
+ */
 static bool
 peer_goes_on(struct fan *fan, struct peer *p)
 {
-	peer_step(fan, p); /* it may have answered while nobody looked */
 	if (!p->busy)
 		return wire_is_quiet(&p->wire);
-	return !p->pending && !p->connecting && instant_now() < p->due &&
-	    p->owed < OWED_MOST;
+	if (p->pending || p->connecting)
+		return false;
+	p->owed++;
+	peer_step(fan, p);
+	if (!p->busy || p->connecting)
+		return false;
+	return p->owed == 0 ? wire_is_quiet(&p->wire)
+			    : p->owed < OWED_MOST && instant_now() < p->due;
 }
 
 static void
@@ -317,9 +326,7 @@ void
 fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 {
 	p->reused = peer_goes_on(fan, p);
-	if (p->reused)
-		p->owed += p->busy;
-	else
+	if (!p->reused)
 		fan_close(p);
 	p->busy = true;
 	p->pending = !p->reused;
@@ -414,7 +421,7 @@ fan_await(struct fan *fan, instant until)
 enum rc
 fan_hear(struct fan *fan, instant until, bool (*enough)(void *ctx))
 {
-	enum rc rc = fan_connect(fan);
+	enum rc rc = fan_connect(fan, until);
 
 	for (size_t i = 0; rc == RC_OK && i < fan->n; i++)
 		peer_step(fan, &fan->peers[i]);

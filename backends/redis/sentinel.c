@@ -282,7 +282,7 @@ sentinels_ask_one(struct sentinels *s, instant until)
 	close_busy(s);
 	s->one = s->turn++ % s->n;
 	s->patience = false;
-	say(s, s->one, instant_first(until, instant_now() + ONE_PATIENCE));
+	say(s, s->one, until);
 }
 
 bool

@@ -296,6 +296,19 @@ def test_votes_are_withdrawn_where_no_answer_came(dlock, masters, make_proxy):
     wait_for(lambda: masters.votes() == [None, None, "another"], what="a withdrawal")
 
 
+def test_a_slow_master_is_asked_on_one_connection(dlock, masters, make_proxy):
+    """It still owes the answer to one question when it is asked the next."""
+    for server in masters.all[:2]:
+        server.client().set("dlock:{job}:redlock", "another", px=60000)
+    proxy = make_proxy(masters[2].port)
+    proxy.delay = 0.1
+    with masters[2].client() as c:
+        before = c.info("stats")["total_connections_received"]
+        assert run(dlock, masters.at(m2=proxy.port), "-w", "3s", "-k", "job", "--", "true").status == 75
+        assert calls(masters[2], "evalsha") > 5
+        assert c.info("stats")["total_connections_received"] - before <= 3
+
+
 def test_released_where_no_answer_came(dlock, masters):
     holder = dlock.hold(masters.at(), "job")
     masters[0].pause()
