@@ -8,18 +8,18 @@
 
 /* Digits alone, and less than `bytes` of them. */
 static bool
-is_number(const redisReply *e, int bytes)
+is_digits(const redisReply *e, int bytes)
 {
 	return e->type == REDIS_REPLY_STRING && e->len > 0 && (int)e->len < bytes &&
 	    strspn(e->str, "0123456789") == (size_t)e->len;
 }
 
 static bool
-read_number(const redisReply *e, int64_t *out)
+member_number(const redisReply *e, int64_t *out)
 {
 	if (e->type == REDIS_REPLY_INTEGER)
 		*out = e->integer;
-	else if (is_number(e, 19))
+	else if (is_digits(e, 19))
 		*out = strtoll(e->str, NULL, 10);
 	else
 		return false;
@@ -27,9 +27,9 @@ read_number(const redisReply *e, int64_t *out)
 }
 
 static bool
-read_token(const redisReply *e, uint64_t *out)
+member_token(const redisReply *e, uint64_t *out)
 {
-	if (!is_number(e, 20))
+	if (!is_digits(e, 20))
 		return false;
 	*out = strtoull(e->str, NULL, 10);
 	return *out > 0 && *out < TOKEN_LIMIT;
@@ -58,15 +58,15 @@ answer_members(const redisReply *reply, size_t first, const char *shape, ...)
 			*(int64_t *)out = good ? e->integer : 0;
 			break;
 		case 'n':
-			good = read_number(e, out);
+			good = member_number(e, out);
 			break;
 		case 'o':
-			good = e->type == REDIS_REPLY_STRING || read_number(e, out);
-			if (good && !read_number(e, out))
+			good = e->type == REDIS_REPLY_STRING || member_number(e, out);
+			if (good && !member_number(e, out))
 				*(int64_t *)out = -1;
 			break;
 		case 't':
-			good = read_token(e, out);
+			good = member_token(e, out);
 			break;
 		case 'a':
 			good = e->type == REDIS_REPLY_ARRAY;
@@ -104,7 +104,7 @@ answer_kind(const char *text, enum lock_kind *kind, unsigned *limit)
 }
 
 static void
-keep(char out[RECORD_BYTES], const char *words)
+keep_words(char out[RECORD_BYTES], const char *words)
 {
 	snprintf(out, RECORD_BYTES, "%s", words);
 }
@@ -116,7 +116,7 @@ read_mark(const redisReply *reply, size_t i, struct answer *a)
 	const char *mark = "";
 	bool good = i >= reply->elements || answer_members(reply, i, "s", &mark);
 
-	keep(a->mark, mark);
+	keep_words(a->mark, mark);
 	return good;
 }
 
@@ -147,7 +147,7 @@ read_waiter(struct answer *a, const redisReply *reply)
 	    !answer_bound(&holders, 0, INT32_MAX) ||
 	    !answer_kind(kind, &a->used.kind, &a->used.limit))
 		return false;
-	keep(a->waiting.holder, holder);
+	keep_words(a->waiting.holder, holder);
 	a->waiting.place = place;
 	a->waiting.ticket = ticket;
 	a->waiting.holders = holders;
@@ -156,7 +156,7 @@ read_waiter(struct answer *a, const redisReply *reply)
 }
 
 static bool
-read_done(struct answer *a, const redisReply *reply)
+read_job_done(struct answer *a, const redisReply *reply)
 {
 	const char *who;
 
@@ -164,7 +164,7 @@ read_done(struct answer *a, const redisReply *reply)
 		return false;
 	if (a->done.began_ms < 0 || a->done.began_ms > ANSWER_TIME_MOST)
 		a->done.began_ms = -1;
-	keep(a->done.who, who);
+	keep_words(a->done.who, who);
 	return true;
 }
 
@@ -183,7 +183,7 @@ read_acquire(struct answer *a, const redisReply *reply)
 		    answer_kind(kind, &a->used.kind, &a->used.limit) &&
 		    a->used.kind != KIND_EXCLUSIVE;
 	case ANSWER_DONE:
-		return read_done(a, reply);
+		return read_job_done(a, reply);
 	case ANSWER_RECENT:
 		return answer_members(reply, 1, "i", &a->age_ms) &&
 		    answer_bound(&a->age_ms, 0, ANSWER_MS_MOST);

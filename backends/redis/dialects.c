@@ -172,7 +172,7 @@ print_part(char *out, size_t size, char letter, const struct parts *p)
 
 /* NULL: "". */
 static void
-print_name(char *out, size_t size, const char *template, const struct parts *p)
+print_template(char *out, size_t size, const char *template, const struct parts *p)
 {
 	size_t used = 0;
 
@@ -198,11 +198,11 @@ dialect_name(const struct dialect *d, struct names *names, enum form form,
 	p.tag_length = tag_of(claim->key, &p.tag);
 	names->nkeys = 0;
 	for (int i = 0; i < NAMES && d->keys[i]; i++)
-		print_name(
+		print_template(
 		    names->keys[names->nkeys++], sizeof names->keys[0], d->keys[i], &p);
-	print_name(names->channel, sizeof names->channel, d->channel, &p);
-	print_name(names->last, sizeof names->last, jobs ? "%Dr" : NULL, &p);
-	print_name(names->done, sizeof names->done,
+	print_template(names->channel, sizeof names->channel, d->channel, &p);
+	print_template(names->last, sizeof names->last, jobs ? "%Dr" : NULL, &p);
+	print_template(names->done, sizeof names->done,
 	    jobs && once && encode_key(p.id, sizeof p.id, once) ? "%Dr:%I" : NULL, &p);
 	names->sharded = d->beside && d->channel && form == FORM_CLUSTER;
 }
@@ -217,7 +217,7 @@ dialect_name_lock(
 /* ---- words ---- */
 
 static const char *
-kind_word(struct script_call *c, const struct claim *claim)
+kind_in_a_word(struct script_call *c, const struct claim *claim)
 {
 	if (claim->kind != KIND_LIMIT)
 		return claim->kind == KIND_SHARED ? "s" : "x";
@@ -231,7 +231,7 @@ say_acquire(struct script_call *c, const struct claim *claim, const struct reque
 	script_number(c, ns_to_ms(claim->ttl));
 	script_number(c, ns_to_ms(r->alive));
 	script_word(c, r->subscribed ? "1" : "0");
-	script_word(c, kind_word(c, claim));
+	script_word(c, kind_in_a_word(c, claim));
 	script_word(c, claim->record);
 	script_number(c, r->ticket);
 }

@@ -72,7 +72,7 @@ cursor_is_end(const struct cursor *c)
 
 /* 0: not known. */
 static uint64_t
-token_of(const char *digits)
+look_token_of(const char *digits)
 {
 	uint64_t token = strlen(digits) < 20 ? strtoull(digits, NULL, 10) : 0;
 
@@ -90,14 +90,14 @@ answer_ends(const struct view *v)
 }
 
 static enum rc
-view_ask(struct view *v, const struct script_call *c, redisReply **r)
+look_ask(struct view *v, const struct script_call *c, redisReply **r)
 {
 	return script_run(v->route, c, answer_ends(v), r, v->fault);
 }
 
 /* An operation on all locks. */
 static void
-view_begin(const struct view *v, struct script_call *c, const char *operation)
+look_begin(const struct view *v, struct script_call *c, const char *operation)
 {
 	script_begin(c, v->dialect->looks);
 	c->reads = true;
@@ -106,7 +106,7 @@ view_begin(const struct view *v, struct script_call *c, const char *operation)
 
 /* An operation on the lock that is being told. */
 static void
-view_begin_lock(const struct view *v, struct script_call *c, const char *operation)
+look_begin_lock(const struct view *v, struct script_call *c, const char *operation)
 {
 	script_begin(c, v->dialect->looks);
 	c->reads = true;
@@ -120,100 +120,101 @@ view_begin_lock(const struct view *v, struct script_call *c, const char *operati
 /* ---- entries ---- */
 
 static void
-view_tell(struct view *v, struct entry *e)
+look_tell(struct view *v, struct entry *e)
 {
 	e->key = v->key;
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, v->now);
 }
 
 static struct entry
-entry_of(enum entry_kind kind)
+look_entry_of(enum entry_kind kind)
 {
 	return (struct entry){
 	    .kind = kind, .slot = -1, .since = EPOCH_NONE, .until = EPOCH_NONE};
 }
 
 static void
-tell_unknown(struct view *v, const char *what)
+look_tell_unknown(struct view *v, const char *what)
 {
-	struct entry e = entry_of(ENTRY_UNKNOWN);
+	struct entry e = look_entry_of(ENTRY_UNKNOWN);
 
 	e.what = what;
-	view_tell(v, &e);
+	look_tell(v, &e);
 }
 
 static void
-tell_of_kind(struct view *v, struct entry *e, const char *kind, const char *unknown)
+look_tell_of_kind(struct view *v, struct entry *e, const char *kind, const char *unknown)
 {
 	if (answer_kind(kind, &e->lock, &e->limit))
-		view_tell(v, e);
+		look_tell(v, e);
 	else
-		tell_unknown(v, unknown);
+		look_tell_unknown(v, unknown);
 }
 
 static const char unknown_holder[] = "a holder of a kind that this dlock does not know";
 
 static bool
-tell_holder(struct view *v, const redisReply *r)
+look_tell_holder(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_HOLDER);
+	struct entry e = look_entry_of(ENTRY_HOLDER);
 	const char *kind, *token;
 	int64_t slot, revoked;
 
 	if (!answer_members(r, 1, "sssiiiis", &e.owner, &kind, &token, &slot, &e.since,
 		&e.until, &revoked, &e.record))
 		return false;
-	e.token = token_of(token);
+	e.token = look_token_of(token);
 	e.revoked = revoked != 0;
 	if (*kind == 'l' && slot >= 0 && slot < LIMIT_MAX)
 		e.slot = slot;
-	tell_of_kind(v, &e, kind, unknown_holder);
+	look_tell_of_kind(v, &e, kind, unknown_holder);
 	return true;
 }
 
 /* Of one that is no dlock: what others call it, its kind, its end, what it is. */
 static bool
-tell_other(struct view *v, const redisReply *r)
+look_tell_other(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_HOLDER);
+	struct entry e = look_entry_of(ENTRY_HOLDER);
 	struct foreign foreign = {.what = ""};
 	const char *kind;
 
 	if (!answer_members(r, 1, "ssis", &e.owner, &kind, &e.until, &foreign.what))
 		return false;
 	e.foreign = &foreign;
-	tell_of_kind(v, &e, kind, unknown_holder);
+	look_tell_of_kind(v, &e, kind, unknown_holder);
 	return true;
 }
 
 static bool
-tell_waiter(struct view *v, const redisReply *r)
+look_tell_waiter(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_WAITER);
+	struct entry e = look_entry_of(ENTRY_WAITER);
 	const char *kind;
 
 	if (!answer_members(r, 1, "ssis", &e.owner, &kind, &e.since, &e.record))
 		return false;
 	e.position = ++v->position;
-	tell_of_kind(v, &e, kind, "a waiter of a kind that this dlock does not know");
+	look_tell_of_kind(
+	    v, &e, kind, "a waiter of a kind that this dlock does not know");
 	return true;
 }
 
 static bool
-tell_freeze(struct view *v, const redisReply *r)
+look_tell_freeze(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_FREEZE);
+	struct entry e = look_entry_of(ENTRY_FREEZE);
 
 	if (!answer_members(r, 1, "iis", &e.since, &e.until, &e.record))
 		return false;
-	view_tell(v, &e);
+	look_tell(v, &e);
 	return true;
 }
 
 static bool
-tell_last(struct view *v, const redisReply *r)
+look_tell_last(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_LAST);
+	struct entry e = look_entry_of(ENTRY_LAST);
 	const char *once, *token, *record;
 	int64_t status;
 
@@ -221,36 +222,37 @@ tell_last(struct view *v, const redisReply *r)
 		r, 1, "siiiss", &once, &e.since, &e.until, &status, &token, &record))
 		return false;
 	e.once = *once ? once : NULL;
-	e.token = token_of(token);
+	e.token = look_token_of(token);
 	e.record = *record ? record : NULL;
 	e.status = status;
 	if (status < 0 || status > 255)
-		tell_unknown(v, "a last run whose status is damaged");
+		look_tell_unknown(v, "a last run whose status is damaged");
 	else
-		view_tell(v, &e);
+		look_tell(v, &e);
 	return true;
 }
 
 static bool
-tell_what(struct view *v, const redisReply *r)
+look_tell_what(struct view *v, const redisReply *r)
 {
 	const char *what;
 
 	if (!answer_members(r, 1, "s", &what))
 		return false;
-	tell_unknown(v, what);
+	look_tell_unknown(v, what);
 	return true;
 }
 
 /* False: it is none. */
 static bool
-tell_entry(struct view *v, const redisReply *r)
+look_tell_entry(struct view *v, const redisReply *r)
 {
 	static const struct {
 		const char *name; /* the first word */
 		bool (*tell)(struct view *, const redisReply *);
-	} rows[] = {{"h", tell_holder}, {"o", tell_other}, {"w", tell_waiter},
-	    {"f", tell_freeze}, {"r", tell_last}, {"u", tell_what}};
+	} rows[] = {{"h", look_tell_holder}, {"o", look_tell_other},
+	    {"w", look_tell_waiter}, {"f", look_tell_freeze}, {"r", look_tell_last},
+	    {"u", look_tell_what}};
 	const char *name;
 
 	if (!answer_members(r, 0, "s", &name))
@@ -263,10 +265,10 @@ tell_entry(struct view *v, const redisReply *r)
 
 /* Those from member `first` on. */
 static enum rc
-tell_entries(struct view *v, const redisReply *r, size_t first)
+look_tell_entries(struct view *v, const redisReply *r, size_t first)
 {
 	for (size_t i = first; i < r->elements && !v->enough; i++)
-		if (!tell_entry(v, r->element[i]))
+		if (!look_tell_entry(v, r->element[i]))
 			return script_nonsense(v->route, v->fault);
 	return RC_OK;
 }
@@ -327,9 +329,9 @@ seats_read_page(struct seats *s, struct view *v, struct cursor *cursor)
 	redisReply *r;
 	enum rc rc;
 
-	view_begin_lock(v, &c, "holders");
+	look_begin_lock(v, &c, "holders");
 	script_word(&c, cursor->digits);
-	rc = view_ask(v, &c, &r);
+	rc = look_ask(v, &c, &r);
 	if (!r)
 		return rc;
 	if (!answer_members(r, 0, "s", &text) || !cursor_read(cursor, text))
@@ -364,15 +366,15 @@ seats_tell_page(const struct seats *s, size_t *first, struct view *v)
 	int64_t n;
 	enum rc rc;
 
-	view_begin_lock(v, &c, "rows");
+	look_begin_lock(v, &c, "rows");
 	for (size_t i = *first; i < s->n && i < *first + ROWS; i++)
 		script_word(&c, s->all[i].owner);
-	rc = view_ask(v, &c, &r);
+	rc = look_ask(v, &c, &r);
 	if (!r)
 		return rc;
 	if (answer_members(r, 0, "ii", &v->now, &n) && n >= 1 && n <= ROWS) {
 		*first += n;
-		rc = tell_entries(v, r, 2);
+		rc = look_tell_entries(v, r, 2);
 	} else {
 		rc = script_nonsense(v->route, v->fault);
 	}
@@ -381,7 +383,7 @@ seats_tell_page(const struct seats *s, size_t *first, struct view *v)
 }
 
 static enum rc
-view_many_holders(struct view *v)
+look_many_holders(struct view *v)
 {
 	struct seats s = {NULL, 0, 0};
 	enum rc rc = seats_read(&s, v);
@@ -399,23 +401,23 @@ view_many_holders(struct view *v)
 
 /* From behind `owner` on, by its `ticket`; both are set to the last one that was told. */
 static enum rc
-view_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
+look_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
 {
 	const char *last, *its_ticket;
 	struct script_call c;
 	redisReply *r;
 	enum rc rc;
 
-	view_begin_lock(v, &c, "waiters");
+	look_begin_lock(v, &c, "waiters");
 	script_word(&c, owner);
 	script_word(&c, ticket);
-	rc = view_ask(v, &c, &r);
+	rc = look_ask(v, &c, &r);
 	if (!r)
 		return rc;
 	if (answer_members(r, 0, "iss", &v->now, &last, &its_ticket)) {
 		snprintf(owner, size, "%s", last);
 		snprintf(ticket, size, "%s", its_ticket);
-		rc = tell_entries(v, r, 3);
+		rc = look_tell_entries(v, r, 3);
 	} else {
 		rc = script_nonsense(v->route, v->fault);
 	}
@@ -424,29 +426,29 @@ view_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
 }
 
 static enum rc
-view_waiters(struct view *v)
+look_waiters(struct view *v)
 {
 	char owner[OWNER_CHARS + 1] = "", ticket[OWNER_CHARS + 1] = "";
 	enum rc rc;
 
 	v->position = 0;
 	do
-		rc = view_waiters_page(v, owner, ticket, sizeof owner);
+		rc = look_waiters_page(v, owner, ticket, sizeof owner);
 	while (rc == RC_OK && *ticket && !v->enough);
 	return rc;
 }
 
 static enum rc
-view_queue(struct view *v, int64_t waiting)
+look_queue(struct view *v, int64_t waiting)
 {
-	struct entry e = entry_of(ENTRY_WAITING);
+	struct entry e = look_entry_of(ENTRY_WAITING);
 
 	if (waiting <= 0)
 		return RC_OK;
 	if (!v->look->brief)
-		return view_waiters(v);
+		return look_waiters(v);
 	e.count = waiting;
-	view_tell(v, &e);
+	look_tell(v, &e);
 	return RC_OK;
 }
 
@@ -454,7 +456,7 @@ view_queue(struct view *v, int64_t waiting)
 
 /* {now, many, waiting, {holder ...}, {entry ...}} */
 static enum rc
-view_tell_lock(struct view *v, const redisReply *r)
+look_tell_lock(struct view *v, const redisReply *r)
 {
 	const redisReply *holders, *others;
 	int64_t many, waiting;
@@ -462,14 +464,14 @@ view_tell_lock(struct view *v, const redisReply *r)
 
 	if (!answer_members(r, 0, "iiiaa", &v->now, &many, &waiting, &holders, &others))
 		return script_nonsense(v->route, v->fault);
-	rc = many ? view_many_holders(v) : tell_entries(v, holders, 0);
+	rc = many ? look_many_holders(v) : look_tell_entries(v, holders, 0);
 	if (rc == RC_OK && !v->enough)
-		rc = view_queue(v, waiting);
-	return rc == RC_OK ? tell_entries(v, others, 0) : rc;
+		rc = look_queue(v, waiting);
+	return rc == RC_OK ? look_tell_entries(v, others, 0) : rc;
 }
 
 static enum rc
-view_lock(struct view *v, const char *key)
+look_lock(struct view *v, const char *key)
 {
 	struct script_call c;
 	redisReply *r;
@@ -477,20 +479,20 @@ view_lock(struct view *v, const char *key)
 
 	v->key = key;
 	dialect_name_lock(v->dialect, &v->names, v->route->address->form, key);
-	view_begin_lock(v, &c, "lock");
+	look_begin_lock(v, &c, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");
-	rc = view_ask(v, &c, &r);
+	rc = look_ask(v, &c, &r);
 	if (!r)
 		return rc;
-	rc = view_tell_lock(v, r);
+	rc = look_tell_lock(v, r);
 	freeReplyObject(r);
 	return rc;
 }
 
 /* The key of that name; false: no dlock would call one so. */
 static bool
-key_of(const struct view *v, char *key, const char *name)
+look_key_of(const struct view *v, char *key, const char *name)
 {
 	char again[ENCODED_BYTES];
 
@@ -501,7 +503,7 @@ key_of(const struct view *v, char *key, const char *name)
 }
 
 static enum rc
-view_tell_names(struct view *v, const redisReply *names)
+look_tell_names(struct view *v, const redisReply *names)
 {
 	char key[KEY_BYTES + 1];
 	const char *name;
@@ -510,14 +512,14 @@ view_tell_names(struct view *v, const redisReply *names)
 	for (size_t i = 1; rc == RC_OK && i < names->elements && !v->enough; i++)
 		if (!answer_members(names, i, "s", &name))
 			rc = script_nonsense(v->scan, v->fault);
-		else if (key_of(v, key, name))
-			rc = view_lock(v, key);
+		else if (look_key_of(v, key, name))
+			rc = look_lock(v, key);
 	return rc;
 }
 
 /* Those of one page, and in `cursor` where the next one begins. */
 static enum rc
-view_page(struct view *v, struct cursor *cursor)
+look_page(struct view *v, struct cursor *cursor)
 {
 	char prefix[PREFIX_BYTES];
 	const char *next;
@@ -525,7 +527,7 @@ view_page(struct view *v, struct cursor *cursor)
 	redisReply *r;
 	enum rc rc;
 
-	view_begin(v, &c, "scan");
+	look_begin(v, &c, "scan");
 	script_word(&c, cursor->digits);
 	if (v->dialect->beside) {
 		dialect_prefix(v->dialect, prefix);
@@ -535,27 +537,27 @@ view_page(struct view *v, struct cursor *cursor)
 	if (!r)
 		return rc;
 	rc = answer_members(r, 0, "s", &next) && cursor_read(cursor, next)
-	    ? view_tell_names(v, r)
+	    ? look_tell_names(v, r)
 	    : script_nonsense(v->scan, v->fault);
 	freeReplyObject(r);
 	return rc;
 }
 
 static enum rc
-view_all(struct view *v)
+look_whole(struct view *v)
 {
 	struct cursor cursor = {CURSOR_END};
 	enum rc rc;
 
 	do
-		rc = view_page(v, &cursor);
+		rc = look_page(v, &cursor);
 	while (rc == RC_OK && !cursor_is_end(&cursor) && !v->enough);
 	return rc;
 }
 
 /* The locks that this node of a cluster has; each is asked for where it is by then. */
 static enum rc
-view_node(struct view *v, const struct endpoint *node)
+look_node(struct view *v, const struct endpoint *node)
 {
 	struct address address = *v->route->address;
 	struct route scan;
@@ -568,7 +570,7 @@ view_node(struct view *v, const struct endpoint *node)
 	route_let_pages_in(&scan);
 	v->scan = &scan;
 	route_move(v->route, node);
-	rc = view_all(v);
+	rc = look_whole(v);
 	v->scan = v->route;
 	route_free(&scan);
 	explicit_bzero(&address, sizeof address);
@@ -576,14 +578,14 @@ view_node(struct view *v, const struct endpoint *node)
 }
 
 static enum rc
-view_cluster(struct view *v)
+look_cluster(struct view *v)
 {
 	struct endpoint masters[NODES];
 	size_t n;
 	enum rc rc = route_masters(v->route, answer_ends(v), masters, &n, v->fault);
 
 	for (size_t i = 0; rc == RC_OK && i < n && !v->enough; i++)
-		rc = view_node(v, &masters[i]);
+		rc = look_node(v, &masters[i]);
 	return rc;
 }
 
@@ -594,6 +596,6 @@ look_each(
 	struct view v = {.route = r, .scan = r, .dialect = d, .look = look, .fault = f};
 
 	if (look->key)
-		return view_lock(&v, look->key);
-	return r->address->form == FORM_CLUSTER ? view_cluster(&v) : view_all(&v);
+		return look_lock(&v, look->key);
+	return r->address->form == FORM_CLUSTER ? look_cluster(&v) : look_whole(&v);
 }

@@ -8,7 +8,7 @@
 
 /* ---- its life ---- */
 
-static enum heard hear(void *ctx, size_t i, int number, redisReply **);
+static enum heard quorum_take(void *ctx, size_t i, int number, redisReply **);
 
 /* The name for people says where one is, and nothing else. */
 static bool
@@ -59,7 +59,7 @@ quorum_begin(struct quorum *q, struct host *host, const char *url, struct fault 
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	q->n = all.n;
 	q->need = q->n / 2 + 1;
-	rc = fan_begin(&q->fan, host, q->n, hear, q, f);
+	rc = fan_begin(&q->fan, host, q->n, quorum_take, q, f);
 	if (rc == RC_OK)
 		rc = set_masters(q, &all, f);
 	explicit_bzero(&all, sizeof all);
@@ -135,7 +135,7 @@ quorum_name(struct quorum *q, const char *key, bool bare)
 /* ---- a round ---- */
 
 static enum heard
-hear(void *ctx, size_t i, int number, redisReply **reply)
+quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 {
 	struct quorum *q = ctx;
 

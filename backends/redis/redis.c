@@ -3,7 +3,7 @@
  * acquire, renew, release.  How an operation is asked is left to client.h, waiting to
  * queue.h, looking and steering to look.h and steer.h.
  *
- *  1. Every operation is one run of a script (dialect.h), atomic on the server, by
+ *  1. Every operation is one run of a script (dialects.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.
  *  2. Each of them is idempotent for an owner, so that one whose answer got
  *     lost MAY be sent again; renew and release only ever touch a hold or a

@@ -71,7 +71,7 @@ may_have_voted(const struct quorum *q, const struct master *m)
 
 /* All are told; those that are slow have a little time to answer. */
 static enum rc
-let_go(struct redlock_hold *h, bool wake, instant until,
+hold_let_go(struct redlock_hold *h, bool wake, instant until,
     bool (*whom)(const struct quorum *, const struct master *), struct tally *t)
 {
 	hold_ask(h, ORDER_RELEASE, wake, until, whom);
@@ -84,7 +84,8 @@ static enum rc
 hold_withdraw(struct redlock_hold *h)
 {
 	struct tally t;
-	enum rc rc = let_go(h, false, instant_now() + ROUND_MOST, may_have_voted, &t);
+	enum rc rc = hold_let_go(
+	    h, false, instant_now() + ROUND_MOST, may_have_voted, &t);
 
 	if (rc == RC_OK && t.failed + t.open == 0)
 		h->asked = false;
@@ -94,7 +95,7 @@ hold_withdraw(struct redlock_hold *h)
 /* ---- asking for them ---- */
 
 static bool
-is_decided(const struct quorum *q, const struct tally *t)
+hold_is_decided(const struct quorum *q, const struct tally *t)
 {
 	size_t yes = t->votes[VERDICT_YES] - t->young;
 
@@ -104,7 +105,7 @@ is_decided(const struct quorum *q, const struct tally *t)
 
 /* The sooner, the better: *sent is what the lease counts from. */
 static enum rc
-collect(
+hold_collect(
     struct redlock_hold *h, instant most, instant *sent, struct tally *t, struct fault *f)
 {
 	enum rc rc;
@@ -113,7 +114,7 @@ collect(
 	h->asked = true;
 	*sent = instant_now();
 	hold_ask(h, ORDER_ACQUIRE, false, instant_first(round_ends(h), most), NULL);
-	rc = quorum_hear(h->quorum, h->order.until, is_decided, t);
+	rc = quorum_hear(h->quorum, h->order.until, hold_is_decided, t);
 	return rc == RC_OK ? quorum_check_twins(h->quorum, f) : rc;
 }
 
@@ -121,7 +122,7 @@ collect(
 
 /* What the user may see of who has it. */
 static void
-show(struct host *host, const struct vote *holder)
+hold_show(struct host *host, const struct vote *holder)
 {
 	host->seen.position = 0;
 	host->seen.holding.held = holder && holder->held >= 0 ? holder->held * NS_PER_MS
@@ -134,7 +135,7 @@ show(struct host *host, const struct vote *holder)
 }
 
 static enum rc
-refuse_young(const struct redlock_hold *h, const struct tally *t, struct fault *f)
+hold_refuse_young(const struct redlock_hold *h, const struct tally *t, struct fault *f)
 {
 	return fault_set(f, RC_BUSY,
 	    "%zu of %zu masters have been met less than %lld s ago: they may have restarted and forgotten who holds it (with appendonly yes and appendfsync always they would not)",
@@ -142,7 +143,7 @@ refuse_young(const struct redlock_hold *h, const struct tally *t, struct fault *
 }
 
 static enum rc
-refuse(const struct redlock_hold *h, const struct tally *t, struct refusal *refusal,
+hold_refuse(const struct redlock_hold *h, const struct tally *t, struct refusal *refusal,
     struct fault *f)
 {
 	const struct quorum *q = h->quorum;
@@ -152,14 +153,14 @@ refuse(const struct redlock_hold *h, const struct tally *t, struct refusal *refu
 		return quorum_refused(q, t, f);
 	refusal->listens = master_has_vote(&q->masters[q->listener]);
 	refusal->left = holder && holder->left >= 0 ? holder->left * NS_PER_MS : -1;
-	show(q->host, holder);
+	hold_show(q->host, holder);
 	if (holder) {
 		refusal->because = BECAUSE_HELD;
 		return fault_set(f, RC_BUSY, "%s: held", q->where);
 	}
 	if (t->votes[VERDICT_YES] >= q->need) {
 		refusal->because = BECAUSE_YOUNG;
-		return refuse_young(h, t, f);
+		return hold_refuse_young(h, t, f);
 	}
 	refusal->because = BECAUSE_SPLIT;
 	return fault_set(f, RC_BUSY,
@@ -170,7 +171,7 @@ refuse(const struct redlock_hold *h, const struct tally *t, struct refusal *refu
 
 /* Too few masters can be used, though enough: somebody should know. */
 static void
-notice(struct redlock_hold *h)
+hold_notice(struct redlock_hold *h)
 {
 	const struct quorum *q = h->quorum;
 
@@ -189,7 +190,7 @@ notice(struct redlock_hold *h)
 
 /* The token to a quorum, and our vote to who has not yet been asked for it. */
 static enum rc
-write_token(struct redlock_hold *h, uint64_t token, struct fault *f)
+hold_write_token(struct redlock_hold *h, uint64_t token, struct fault *f)
 {
 	struct quorum *q = h->quorum;
 	struct tally t;
@@ -214,15 +215,15 @@ redlock_attempt(struct redlock_hold *h, instant most, struct grant *g,
 {
 	struct tally t;
 	instant sent;
-	enum rc rc = collect(h, most, &sent, &t, f);
+	enum rc rc = hold_collect(h, most, &sent, &t, f);
 
 	if (rc != RC_OK)
 		return rc;
 	if (t.votes[VERDICT_YES] - t.young >= h->quorum->need) {
-		notice(h);
-		rc = write_token(h, t.token, f);
+		hold_notice(h);
+		rc = hold_write_token(h, t.token, f);
 	} else {
-		rc = refuse(h, &t, refusal, f);
+		rc = hold_refuse(h, &t, refusal, f);
 	}
 	if (rc == RC_STOP)
 		return rc;
@@ -237,7 +238,7 @@ redlock_attempt(struct redlock_hold *h, instant most, struct grant *g,
 /* ---- renew ---- */
 
 static bool
-is_settled(const struct quorum *q, const struct tally *t)
+hold_is_settled(const struct quorum *q, const struct tally *t)
 {
 	return t->votes[VERDICT_YES] >= q->need ||
 	    t->votes[VERDICT_NO] + t->votes[VERDICT_ABSENT] > q->n - q->need;
@@ -253,7 +254,7 @@ has_forgotten(const struct quorum *q, const struct master *m)
 
 /* Those who forgot it, when a quorum has just renewed. */
 static enum rc
-heal(struct redlock_hold *h, instant until)
+hold_heal(struct redlock_hold *h, instant until)
 {
 	struct tally t;
 
@@ -296,7 +297,7 @@ redlock_hold_renew(
 	enum rc rc;
 
 	hold_ask(h, ORDER_EXTEND, false, until, NULL);
-	rc = quorum_hear(q, until, is_settled, &t);
+	rc = quorum_hear(q, until, hold_is_settled, &t);
 	if (rc != RC_OK)
 		return rc;
 	if (t.votes[VERDICT_YES] < q->need)
@@ -314,14 +315,14 @@ redlock_hold_renew(
 	if (*mark)
 		return refuse_broken(q->host, f, RC_REVOKED, q->where, mark);
 	if (rc == RC_OK)
-		heal(h, until);
+		hold_heal(h, until);
 	return RC_OK;
 }
 
 /* ---- release ---- */
 
 static enum rc
-released(struct redlock_hold *h, const struct tally *t, struct fault *f)
+hold_released(struct redlock_hold *h, const struct tally *t, struct fault *f)
 {
 	const struct quorum *q = h->quorum;
 	char mark[RECORD_BYTES];
@@ -349,12 +350,12 @@ redlock_hold_release(struct redlock_hold *h, instant until, struct fault *f)
 
 	if (!h->asked)
 		return RC_OK;
-	rc = let_go(h, h->is, until, NULL, &t);
+	rc = hold_let_go(h, h->is, until, NULL, &t);
 	if (rc == RC_OK && t.answered < h->quorum->need)
 		rc = quorum_hear(h->quorum, until, quorum_has_voted, &t);
 	if (rc != RC_OK)
 		return rc;
-	rc = released(h, &t, f);
+	rc = hold_released(h, &t, f);
 	if (rc == RC_OK || rc == RC_LOST)
 		h->asked = h->is = false;
 	return rc;

@@ -100,14 +100,14 @@ sum_up(const struct quorum *q, const struct ballot *first, struct entry *e)
 }
 
 static void
-view_tell(struct view *v, const char *key, struct entry *e, int64_t now)
+votes_tell(struct view *v, const char *key, struct entry *e, int64_t now)
 {
 	e->key = key;
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, now);
 }
 
 static void
-tell_holder(struct view *v, const char *key, const struct ballot *first)
+votes_tell_holder(struct view *v, const char *key, const struct ballot *first)
 {
 	static const struct foreign other = {
 	    .what = "a lock of another client of Redlock"};
@@ -120,11 +120,12 @@ tell_holder(struct view *v, const char *key, const struct ballot *first)
 	sum_up(v->quorum, first, &e);
 	if (!e.record)
 		e.foreign = &other;
-	view_tell(v, key, &e, first->now);
+	votes_tell(v, key, &e, first->now);
 }
 
 static void
-tell_votes(struct view *v, const char *key, size_t votes, size_t silent, int64_t now)
+votes_tell_votes(
+    struct view *v, const char *key, size_t votes, size_t silent, int64_t now)
 {
 	char what[160];
 	struct entry e = {.kind = ENTRY_UNKNOWN,
@@ -136,7 +137,7 @@ tell_votes(struct view *v, const char *key, size_t votes, size_t silent, int64_t
 	snprintf(what, sizeof what,
 	    "it may be held: it has the votes of %zu of %zu masters, and %zu of them do not answer",
 	    votes, v->quorum->n, silent);
-	view_tell(v, key, &e, now);
+	votes_tell(v, key, &e, now);
 }
 
 /*
@@ -144,7 +145,7 @@ tell_votes(struct view *v, const char *key, size_t votes, size_t silent, int64_t
  * masters that do not answer, are an attempt under way or what is left of a hold.
  */
 static void
-tell_lock(struct view *v, const char *key, size_t silent)
+votes_tell_lock(struct view *v, const char *key, size_t silent)
 {
 	const struct quorum *q = v->quorum;
 	size_t votes = 0;
@@ -158,7 +159,7 @@ tell_lock(struct view *v, const char *key, size_t silent)
 			continue;
 		n = count_votes(q, b.owner);
 		if (n >= q->need) {
-			tell_holder(v, key, &b);
+			votes_tell_holder(v, key, &b);
 			return;
 		}
 		if (n > votes) {
@@ -167,7 +168,7 @@ tell_lock(struct view *v, const char *key, size_t silent)
 		}
 	}
 	if (votes > 0 && votes + silent >= q->need)
-		tell_votes(v, key, votes, silent, now);
+		votes_tell_votes(v, key, votes, silent, now);
 }
 
 /* ---- one lock, all locks ---- */
@@ -205,7 +206,7 @@ is_told(const struct view *v)
 }
 
 static enum rc
-view_lock(struct view *v, const char *key)
+votes_lock(struct view *v, const char *key)
 {
 	struct order order = {.kind = ORDER_LOOK, .until = v->look->until};
 	struct tally t;
@@ -215,13 +216,13 @@ view_lock(struct view *v, const char *key)
 	quorum_ask(v->quorum, &order, NULL);
 	rc = hear_all(v->quorum, v->look->until, &t, v->fault);
 	if (rc == RC_OK && !is_told(v))
-		tell_lock(v, key, v->quorum->n - t.answered);
+		votes_tell_lock(v, key, v->quorum->n - t.answered);
 	return rc;
 }
 
 /* The key of that name; false: no dlock would call one so. */
 static bool
-key_of(char *key, const redisReply *names, size_t i)
+votes_key_of(char *key, const redisReply *names, size_t i)
 {
 	char again[ENCODED_BYTES];
 	const char *name;
@@ -252,20 +253,20 @@ scan_page(struct view *v, size_t i, const char *cursor)
 }
 
 static enum rc
-view_names(struct view *v, const redisReply *page)
+votes_names(struct view *v, const redisReply *page)
 {
 	char key[KEY_BYTES + 1];
 	enum rc rc = RC_OK;
 
 	for (size_t i = 1; rc == RC_OK && i < page->elements && !v->enough; i++)
-		if (key_of(key, page, i))
-			rc = view_lock(v, key);
+		if (votes_key_of(key, page, i))
+			rc = votes_lock(v, key);
 	return rc;
 }
 
 /* All that a master knows of.  *done: that was all. */
 static enum rc
-view_master(struct view *v, size_t i, bool *done)
+votes_master(struct view *v, size_t i, bool *done)
 {
 	char cursor[24] = "0";
 	enum rc rc = RC_OK;
@@ -277,7 +278,7 @@ view_master(struct view *v, size_t i, bool *done)
 		if (!page)
 			return RC_OK;
 		snprintf(cursor, sizeof cursor, "%s", page->element[0]->str);
-		rc = view_names(v, page);
+		rc = votes_names(v, page);
 		freeReplyObject(page);
 	} while (rc == RC_OK && strcmp(cursor, "0") != 0 && !v->enough);
 	*done = rc == RC_OK;
@@ -286,7 +287,7 @@ view_master(struct view *v, size_t i, bool *done)
 
 /* What a quorum knows of: who holds is known to one of any quorum. */
 static enum rc
-view_all(struct view *v)
+votes_all(struct view *v)
 {
 	size_t scanned = 0;
 	enum rc rc = RC_OK;
@@ -294,7 +295,7 @@ view_all(struct view *v)
 	for (size_t i = 0; rc == RC_OK && i < v->quorum->n && !v->enough; i++) {
 		bool done;
 
-		rc = view_master(v, i, &done);
+		rc = votes_master(v, i, &done);
 		v->scanned[i] = done;
 		scanned += done;
 		if (!done)
@@ -325,7 +326,7 @@ redlock_each(struct quorum *q, bool bare, const struct look *look, struct fault 
 	struct view v = {.quorum = q, .bare = bare, .look = look, .fault = f};
 
 	let_pages_in(q);
-	return look->key ? view_lock(&v, look->key) : view_all(&v);
+	return look->key ? votes_lock(&v, look->key) : votes_all(&v);
 }
 
 /* ---- taking away ---- */

@@ -93,7 +93,7 @@ read_patience(struct sentinels *s, const redisReply *r)
 
 /* AUTH, the question, and how patient they are. */
 static enum heard
-hear(void *ctx, size_t i, int number, redisReply **reply)
+sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 {
 	const redisReply *r = *reply;
 	struct sentinels *s = ctx;
@@ -121,7 +121,7 @@ hear(void *ctx, size_t i, int number, redisReply **reply)
 
 /* How many say this. */
 static size_t
-count(const struct sentinels *s, enum word word)
+count_words(const struct sentinels *s, enum word word)
 {
 	size_t n = 0;
 
@@ -139,7 +139,7 @@ read_failures(struct sentinels *s)
 
 		if (p->busy || p->rc == RC_OK)
 			continue;
-		if (p->rc != RC_AGAIN || count(s, WORD_NONE) == s->n)
+		if (p->rc != RC_AGAIN || count_words(s, WORD_NONE) == s->n)
 			s->why = p->fault;
 		if (s->each[i].word == WORD_NONE)
 			s->each[i].word = p->rc == RC_CONFIG ? WORD_UNSAFE
@@ -153,7 +153,7 @@ read_failures(struct sentinels *s)
 
 /* Where the master is; and, if wanted, how patient they are. */
 static void
-say(struct sentinels *s, size_t i, instant until)
+sentinel_say(struct sentinels *s, size_t i, instant until)
 {
 	const char *name = s->address->master;
 	size_t n = strlen(name);
@@ -185,7 +185,7 @@ votes_for(const struct sentinels *s, const struct sentinel *of)
 static const struct endpoint *
 named_by(const struct sentinels *s, bool most)
 {
-	size_t masters = count(s, WORD_MASTER);
+	size_t masters = count_words(s, WORD_MASTER);
 
 	for (size_t i = 0; i < s->n; i++) {
 		const struct sentinel *o = &s->each[i];
@@ -206,7 +206,7 @@ most_agree(void *ctx)
 static bool
 most_agree_or_one_has_answered(void *ctx)
 {
-	return named_by(ctx, true) || count(ctx, WORD_MASTER) > 0;
+	return named_by(ctx, true) || count_words(ctx, WORD_MASTER) > 0;
 }
 
 static enum rc
@@ -214,18 +214,18 @@ refusal(struct sentinels *s, struct fault *f)
 {
 	const char *name = s->address->master;
 
-	if (count(s, WORD_MASTER) > 0)
+	if (count_words(s, WORD_MASTER) > 0)
 		return fault_set(f, RC_AGAIN,
 		    "the sentinels do not agree where the master %s is", name);
-	if (count(s, WORD_UNKNOWN) > 0)
+	if (count_words(s, WORD_UNKNOWN) > 0)
 		return fault_set(f, RC_CONFIG,
 		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
 		    name);
-	if (count(s, WORD_UNSAFE) > 0)
+	if (count_words(s, WORD_UNSAFE) > 0)
 		return fault_set(f, RC_CONFIG, "%s", s->why.text);
-	if (count(s, WORD_DENIED) > 0)
+	if (count_words(s, WORD_DENIED) > 0)
 		return fault_set(f, RC_DENIED, "%s", s->why.text);
-	if (count(s, WORD_NONSENSE) > 0)
+	if (count_words(s, WORD_NONSENSE) > 0)
 		return fault_set(f, RC_PROTOCOL, "%s", s->why.text);
 	return fault_set(f, RC_AGAIN, "no sentinel tells where the master %s is: %.300s",
 	    name, *s->why.text ? s->why.text : "none answers");
@@ -257,7 +257,7 @@ sentinels_ask(
 	close_busy(s);
 	s->patience = s->host->verbose && !s->down_after;
 	for (size_t i = 0; i < s->n; i++)
-		say(s, i, until);
+		sentinel_say(s, i, until);
 	rc = fan_hear(&s->fan, soon, most_agree);
 	if (rc == RC_OK && !named_by(s, true))
 		rc = fan_hear(&s->fan, until, most_agree_or_one_has_answered);
@@ -282,7 +282,7 @@ sentinels_ask_one(struct sentinels *s, instant until)
 	close_busy(s);
 	s->one = s->turn++ % s->n;
 	s->patience = false;
-	say(s, s->one, until);
+	sentinel_say(s, s->one, until);
 }
 
 bool
@@ -315,7 +315,7 @@ sentinels_new(struct host *host, const struct address *a, const char *password)
 	s->address = a;
 	s->password = password;
 	s->n = s->one = a->n;
-	if (fan_begin(&s->fan, host, s->n, hear, s, &ignored) != RC_OK ||
+	if (fan_begin(&s->fan, host, s->n, sentinel_hear, s, &ignored) != RC_OK ||
 	    (*password &&
 		!greetings_add(&s->fan.greeting, GREET_AUTH, 2,
 		    (const char *[]){"AUTH", password}))) {

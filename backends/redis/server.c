@@ -200,7 +200,7 @@ read_health(struct server *s, instant until)
  * server gives up a little before we do; to WAIT, 0 is for ever.
  */
 static void
-write_wait(char *out, size_t size, int replicas, instant until)
+write_wait_replicas(char *out, size_t size, int replicas, instant until)
 {
 	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
 	char n[12], ms[12];
@@ -260,7 +260,7 @@ server_send(struct server *s, const struct question *q, bool inspect, instant un
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	}
 	if (q->replicas > 0)
-		write_wait(wait, sizeof wait, q->replicas, until);
+		write_wait_replicas(wait, sizeof wait, q->replicas, until);
 	s->asked = true;
 	parts[0] = (struct iovec){g.text, g.used};
 	parts[1] = (struct iovec){(char *)q->command, q->length};
