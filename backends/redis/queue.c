@@ -44,7 +44,7 @@ queue_is_subscribed(struct queue *q)
 {
 	if (q->moves != q->route->moves)
 		queue_close(q);
-	return server_is_open(&q->listener);
+	return wire_is_open(&q->listener.wire);
 }
 
 /*
@@ -109,7 +109,7 @@ queue_listen(struct queue *q, instant until, struct fault *f)
 	enum rc rc;
 
 	do
-		woke = s->host->wait(s->host, server_descriptor(s), POLLIN, until);
+		woke = s->host->wait(s->host, s->wire.stream.fd, POLLIN, until);
 	while (woke == WOKE_READY && wire_is_quiet(&s->wire) && instant_now() < until);
 	if (woke != WOKE_READY)
 		return woke == WOKE_STOP ? RC_STOP : RC_BUSY;
@@ -148,7 +148,7 @@ next_beat(struct queue *q, const struct client *c, const struct answer *a)
 
 	if (!*c->names.channel)
 		return now + POLL + jitter / 2;
-	if (!server_is_open(&q->listener))
+	if (!wire_is_open(&q->listener.wire))
 		beat = now + UNSUBSCRIBED_BEAT;
 	return instant_first(beat, end_of_wait(a));
 }

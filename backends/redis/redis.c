@@ -263,7 +263,7 @@ static void
 redis_watch(struct redis *r)
 {
 	if (r->site.address.form == FORM_SENTINEL)
-		r->base.host->alert = server_descriptor(&r->client.route.server);
+		r->base.host->alert = r->client.route.server.wire.stream.fd;
 }
 
 /*

@@ -31,18 +31,6 @@ server_go(struct server *s, const struct endpoint *at, const char *where)
 	s->inspected = false;
 }
 
-bool
-server_is_open(const struct server *s)
-{
-	return wire_is_open(&s->wire);
-}
-
-int
-server_descriptor(const struct server *s)
-{
-	return s->wire.stream.fd;
-}
-
 void
 server_close(struct server *s)
 {

@@ -63,11 +63,6 @@ void server_init(
 /* From now on it is another one: closes the connection to the one before. */
 void server_go(struct server *, const struct endpoint *at, const char *where);
 
-bool server_is_open(const struct server *);
-
-/* To wait for messages (-1: closed). */
-int server_descriptor(const struct server *);
-
 /*
  * Sends a question and reads the answer: the one that is due and nothing behind
  * it.  A connection that died of idleness, or on which somebody spoke unasked,
