@@ -22,14 +22,13 @@
 
 /* One of the servers. */
 struct peer {
-	/* From fan_add(): */
+	/* From fan_set(): */
 	struct wire wire;
 	const struct address *address;
 	const struct endpoint *at;
-	/* The question, and what is not yet sent to this connection. */
+	/* The question; and what is to be sent on this connection, behind the greeting. */
 	char *command, *out;
-	size_t length, to_send, sent;
-	size_t greeting_sent;
+	size_t length, to_send, sent, greeting_sent;
 	instant due, address_due;
 	struct addresses addresses; /* none: to be resolved */
 	size_t next;                /* of them */
@@ -42,9 +41,9 @@ struct peer {
 	int heard;                  /* answers to the question */
 	/* For the caller: */
 	bool busy; /* it may still answer */
-	bool
-	    repeated; /* the question was sent twice: the first one may have been heard */
-	enum rc rc;   /* when it is not: RC_OK, or why there is no answer */
+	/* the question was sent twice: the first one may have been heard */
+	bool repeated;
+	enum rc rc; /* when it is not busy: RC_OK, or why there is no answer */
 	struct fault fault;
 };
 
@@ -58,7 +57,8 @@ enum heard {
 
 /*
  * Reads answer `number` of peer `i`: from 0 on those to its question, below 0 those to the
- * greeting, of which the last one is -1; FAN_LATE: one to an earlier question.  The reply is the fan's unless it is taken: set to NULL.
+ * greeting, of which the last one is -1; FAN_LATE: one to an earlier question.  The reply is
+ * the fan's unless it is taken: set to NULL.
  */
 typedef enum heard fan_hear_fn(void *ctx, size_t i, int number, redisReply **);
 
@@ -77,12 +77,16 @@ enum rc fan_begin(
     struct fan *, struct host *, size_t n, fan_hear_fn *, void *ctx, struct fault *);
 void fan_end(struct fan *);
 
-/* Peer `i` is there, called `where` by people, and says no more than the bounds.  Nothing is copied. */
+/*
+ * Peer `i` is there, is called `where` by people, and says no more than the bounds.  Nothing
+ * is copied.
+ */
 void fan_set(struct fan *, size_t i, const struct address *, const struct endpoint *at,
     const char *where, const struct resp_bounds *);
 
 /*
- * Asks a peer, until `due` at the latest.  The command, to be freed, is the fan's from then on; a length below 0 is one for which there was no memory.
+ * Asks a peer, until `due` at the latest.  The command is the fan's from then on, which frees
+ * it; a length below 0 says that there was no memory for it.
  */
 void fan_say(struct fan *, struct peer *, char *command, int length, instant due);
 

@@ -33,8 +33,8 @@ set_masters(struct quorum *q, const struct address *all, struct fault *f)
 		m->address.hosts[0] = all->hosts[i];
 		address_print(&m->address, m->where, sizeof m->where);
 		if (is_twice(q, i))
-			return fault_set(
-			    f, RC_USAGE, "the redlock URL names the same host twice");
+			return fault_set(f, RC_USAGE,
+			    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
 		m->fan = &q->fan;
 		m->peer = &q->fan.peers[i];
 		m->names = &q->names;

@@ -56,8 +56,8 @@
  */
 #include "redlock.h"
 
-#include "backends/common/identity.h"
 #include "backends/common/dice.h"
+#include "backends/common/identity.h"
 #include "backends/common/patience.h"
 #include "backends/common/setting.h"
 #include "dialects.h"
