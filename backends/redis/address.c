@@ -1,9 +1,8 @@
 /* address.c - where a Redis server is, from a URL. */
 #include "address.h"
 
-#include "backends/common/encode.h"
-#include "backends/common/identity.h"
 #include "backends/common/url.h"
+#include "backends/common/setting.h"
 
 #include <stdio.h>
 #include <string.h>

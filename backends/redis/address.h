@@ -17,7 +17,7 @@
 #define DLOCK_REDIS_ADDRESS_H
 
 #include "backends/backend.h"
-#include "backends/common/endpoint.h"
+#include "backends/common/url.h"
 #include "backends/common/tls.h"
 
 enum { ADDRESS_HOSTS = 16, REDLOCK_LEAST = 3, REDLOCK_MOST = 15 };
@@ -55,7 +55,7 @@ enum rc address_parse(struct address *, const char *url, struct fault *);
  */
 void address_print(const struct address *, char *out, size_t size);
 
-/* Its parts of an identity (identity.h): all but the password. */
+/* Its parts of an identity (setting.h): all but the password. */
 void address_identify(struct identity *, const struct address *);
 
 /* The same for one server: "redis 10.0.0.5:6379". */

@@ -11,7 +11,7 @@
 #include "address.h"
 #include "answer.h"
 #include "ask.h"
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 enum {
 	NAME_BYTES = ENCODED_BYTES + KEY_BYTES +

@@ -17,7 +17,7 @@
 #ifndef DLOCK_REDIS_FAN_H
 #define DLOCK_REDIS_FAN_H
 
-#include "backends/common/resolve.h"
+#include "backends/common/net.h"
 #include "server.h"
 
 /* One of the servers. */

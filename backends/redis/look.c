@@ -12,7 +12,7 @@
  */
 #include "look.h"
 
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* master.c - what one of the masters that vote on a lock is asked, and what it answers. */
 #include "master.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 
 #include "answer.h"
 #include "ask.h"
-#include "backends/common/encode.h"
+#include "backends/common/url.h"
 #include "fan.h"
 #include "restart.h"
 

@@ -36,11 +36,9 @@
  */
 #include "backends/backend.h"
 
-#include "backends/common/identity.h"
-#include "backends/common/patience.h"
-#include "backends/common/refuse.h"
-#include "backends/common/secret.h"
 #include "backends/common/setting.h"
+#include "backends/common/retry.h"
+#include "backends/common/text.h"
 #include "look.h"
 #include "queue.h"
 #include "redlock.h"
@@ -78,7 +76,7 @@ struct redis {
 	struct store base;
 	struct redis_site site;
 	struct client client;
-	struct patience patience;
+	struct retry patience;
 	struct queue queue;
 	struct redis_hold hold;
 	bool down_after; /* has been spoken of */
@@ -105,7 +103,7 @@ redis_password_file(struct store *s, const char *value, struct fault *f)
 static enum rc
 redis_connect_timeout(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &redis_of(s)->patience.first, f);
+	return setting_timeout(value, &redis_of(s)->patience.first, f);
 }
 
 static enum rc
@@ -221,7 +219,7 @@ redis_open(
 		CAP_FORCE | CAP_FREEZE};
 	r->client.host = host;
 	r->client.dialect = &dialects[DIALECT_NATIVE];
-	patience_init(&r->patience);
+	retry_init(&r->patience);
 	rc = address_parse(&r->site.address, site->url, f);
 	route_init(&r->client.route, host, &r->site.address, r->site.sentinel_password);
 	queue_init(&r->queue, &r->client.route);
@@ -410,7 +408,7 @@ redis_wait(struct redis *r, const struct answer *a, instant until, struct fault 
 {
 	enum rc rc;
 
-	if (patience_is_outage(&r->patience))
+	if (retry_is_outage(&r->patience))
 		return RC_OK;
 	rc = queue_wait(&r->queue, &r->client, a, until, f);
 	return rc == RC_BUSY ? fault_set(f, rc, "%s: still held", r->site.where) : rc;
@@ -421,7 +419,7 @@ static enum rc
 redis_ask_first(
     struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
-	instant ends = patience_attempt(&r->patience, until);
+	instant ends = retry_attempt(&r->patience, until);
 	bool brief = r->patience.tries > 0 && ends - instant_now() < BRIEF;
 	struct fault before;
 	enum rc rc;
@@ -436,7 +434,7 @@ redis_ask_first(
 
 /*
  * One attempt: asks, after waiting for a reason to if we are in the queue.
- * Each is bounded by itself; patience.h says how many there are.
+ * Each is bounded by itself; retry.h says how many there are.
  */
 static enum rc
 redis_attempt(struct redis *r, bool queued, instant until, struct grant *g,
@@ -463,14 +461,14 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 
 	r->client.claim = claim;
 	dialect_name(r->client.dialect, &r->client.names, r->site.address.form, claim);
-	patience_begin(&r->patience, claim);
+	retry_begin(&r->patience, claim);
 	do {
 		rc = redis_attempt(r, queued, until, g, &a, f);
 		if (rc == RC_OK) {
-			patience_end_outage(&r->patience);
+			retry_end_outage(&r->patience);
 			queued = true;
 		} else {
-			rc = patience_retry(&r->patience, s->host, rc, queued, until);
+			rc = retry_wait(&r->patience, s->host, rc, queued, until);
 		}
 	} while (rc == RC_OK && !r->hold.is && until);
 	if (rc != RC_OK || r->hold.is)

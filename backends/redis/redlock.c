@@ -56,9 +56,7 @@
  */
 #include "redlock.h"
 
-#include "backends/common/dice.h"
-#include "backends/common/identity.h"
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 #include "backends/common/setting.h"
 #include "dialects.h"
 #include "redlock_hold.h"
@@ -81,7 +79,7 @@ struct redlock {
 	struct store base;
 	struct quorum quorum;
 	struct tls_settings tls_settings;
-	struct patience patience;
+	struct retry patience;
 	bool bare; /* the key itself is the lock's, as other clients have it */
 	struct redlock_wait wait;
 	struct redlock_hold hold;
@@ -121,7 +119,7 @@ redlock_password_file(struct store *s, const char *value, struct fault *f)
 static enum rc
 redlock_connect_timeout(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &redlock_of(s)->patience.first, f);
+	return setting_timeout(value, &redlock_of(s)->patience.first, f);
 }
 
 static enum rc
@@ -229,7 +227,7 @@ redlock_open(
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	r->base = (struct store){&redlock_backend, host, r->quorum.where,
 	    CAP_DURABLE | CAP_REVOKE | CAP_FORCE};
-	patience_init(&r->patience);
+	retry_init(&r->patience);
 	rc = quorum_begin(&r->quorum, host, site->url, f);
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
@@ -250,7 +248,7 @@ static void
 wait_begin(struct redlock_wait *w, const struct claim *claim)
 {
 	w->began = instant_now();
-	w->dice = dice_of(claim->owner);
+	w->dice = jitter_of(claim->owner);
 }
 
 /* Is there nothing to wait for?  One that does not wait asks again only while votes are divided. */
@@ -276,13 +274,13 @@ listen_for_release(struct quorum *q, int64_t length)
 static int64_t
 pause_while_held(struct redlock_wait *w, const struct refusal *refusal)
 {
-	int64_t pause = (refusal->listens ? 500 + dice_roll(&w->dice, 500)
-					  : 50 + dice_roll(&w->dice, 200)) *
+	int64_t pause = (refusal->listens ? 500 + jitter_below(&w->dice, 500)
+					  : 50 + jitter_below(&w->dice, 200)) *
 	    NS_PER_MS;
 
 	w->tries = 0;
 	if (refusal->left >= 0 && refusal->left + 5 * NS_PER_MS < pause)
-		pause = refusal->left + (5 + dice_roll(&w->dice, 20)) * NS_PER_MS;
+		pause = refusal->left + (5 + jitter_below(&w->dice, 20)) * NS_PER_MS;
 	return pause;
 }
 
@@ -291,10 +289,10 @@ pause_of(struct redlock_wait *w, const struct refusal *refusal)
 {
 	switch (refusal->because) {
 	case BECAUSE_YOUNG:
-		return (200 + dice_roll(&w->dice, 200)) * NS_PER_MS;
+		return (200 + jitter_below(&w->dice, 200)) * NS_PER_MS;
 	case BECAUSE_SPLIT:
-		return (w->tries++ < 8 ? 25 + dice_roll(&w->dice, 50)
-				       : 100 + dice_roll(&w->dice, 200)) *
+		return (w->tries++ < 8 ? 25 + jitter_below(&w->dice, 50)
+				       : 100 + jitter_below(&w->dice, 200)) *
 		    NS_PER_MS;
 	case BECAUSE_HELD:
 		break;
@@ -375,16 +373,16 @@ redlock_acquire(struct store *s, const struct claim *claim, instant until,
 	quorum_name(&r->quorum, claim->key, r->bare);
 	redlock_hold_begin(&r->hold, &r->quorum, claim);
 	wait_begin(&r->wait, claim);
-	patience_begin(&r->patience, claim);
+	retry_begin(&r->patience, claim);
 	do {
 		rc = redlock_attempt(
-		    &r->hold, patience_attempt(&r->patience, until), g, &refusal, f);
+		    &r->hold, retry_attempt(&r->patience, until), g, &refusal, f);
 		if (rc == RC_BUSY) {
 			heard = true;
-			patience_end_outage(&r->patience);
+			retry_end_outage(&r->patience);
 			rc = redlock_go_on(r, &refusal, until, f);
 		} else if (rc != RC_OK && (until || rc != RC_AGAIN)) {
-			rc = patience_retry(&r->patience, s->host, rc, heard, until);
+			rc = retry_wait(&r->patience, s->host, rc, heard, until);
 		}
 	} while (rc == RC_OK && !r->hold.is);
 	return rc;

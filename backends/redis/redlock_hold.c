@@ -1,7 +1,7 @@
 /* redlock_hold.c - the votes of one owner: asking for them, renewing them, giving them back. */
 #include "redlock_hold.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "sentinel.h"
 
 #include "answer.h"
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 #include "fan.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* server.c - logs in to one Redis server, sends questions and reads their answers. */
 #include "server.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 #include "health.h"
 
 #include <stdio.h>

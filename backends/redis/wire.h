@@ -9,7 +9,7 @@
 #define DLOCK_REDIS_WIRE_H
 
 #include "address.h"
-#include "backends/common/stream.h"
+#include "backends/common/net.h"
 #include "resp.h"
 
 #include <hiredis/hiredis.h>
