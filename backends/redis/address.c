@@ -29,6 +29,10 @@ static const struct shape {
 	"redis+cluster://[user:password@]host[:port],host[:port]..."},
     {"rediss+cluster", FORM_CLUSTER, DEFAULT_PORT,
 	"rediss+cluster://[user:password@]host[:port],host[:port]..."},
+    {"redlock", FORM_REDLOCK, DEFAULT_PORT,
+	"redlock[s]://[user:password@]host[:port],host,host...[/db]"},
+    {"redlocks", FORM_REDLOCK, DEFAULT_PORT,
+	"redlock[s]://[user:password@]host[:port],host,host...[/db]"},
 };
 
 /* Of a URL that is none, the first one. */
@@ -42,10 +46,12 @@ shape_of(const struct url *u)
 }
 
 static enum rc
-bad_url(struct fault *f, const struct url *u, const char *what)
+address_bad_url(struct fault *f, const struct url *u, const char *what)
 {
-	return fault_set(
-	    f, RC_USAGE, "the redis URL %s (%s)", what, shape_of(u)->written);
+	const struct shape *s = shape_of(u);
+
+	return fault_set(f, RC_USAGE, "the %s URL %s (%s)",
+	    s->form == FORM_REDLOCK ? "redlock" : "redis", what, s->written);
 }
 
 static enum rc
@@ -54,7 +60,7 @@ address_login(struct address *a, const struct url *u, struct fault *f)
 	if (encode_undo(a->user, sizeof a->user, u->user.at, u->user.n) < 0 ||
 	    encode_undo(a->password, sizeof a->password, u->password.at, u->password.n) <
 		0)
-		return bad_url(f, u,
+		return address_bad_url(f, u,
 		    "has a user or password that is too long, or a wrong %XX in it");
 	return RC_OK;
 }
@@ -64,15 +70,15 @@ address_socket(struct address *a, const struct url *u, struct fault *f)
 {
 	a->hosts[0].host[0] = '\0';
 	if (u->hosts.n > 0 || u->path.n == 0)
-		return bad_url(f, u, "needs a path after redis+unix://");
+		return address_bad_url(f, u, "needs a path after redis+unix://");
 	if (u->query.at && strncmp(u->query.at, "db=", 3) == 0)
 		a->db = endpoint_number(u->query.at + 3, u->query.n - 3, DB_MOST);
 	else if (u->query.at)
 		a->db = -1;
 	if (a->db < 0)
-		return bad_url(f, u, "has a wrong end (?db=NUMBER is allowed)");
+		return address_bad_url(f, u, "has a wrong end (?db=NUMBER is allowed)");
 	if (encode_undo(a->path, sizeof a->path, u->path.at, u->path.n) < 0)
-		return bad_url(
+		return address_bad_url(
 		    f, u, "has a wrong socket path (absolute, at most 107 bytes)");
 	return RC_OK;
 }
@@ -84,7 +90,8 @@ address_db(struct address *a, const struct url *u, struct url_part db, struct fa
 	if (db.n > 1)
 		a->db = endpoint_number(db.at + 1, db.n - 1, DB_MOST);
 	if (a->db < 0 || u->query.at)
-		return bad_url(f, u, "has a wrong database (a number after the /)");
+		return address_bad_url(
+		    f, u, "has a wrong database (a number after the /)");
 	return RC_OK;
 }
 
@@ -94,7 +101,18 @@ address_host(struct address *a, const struct url *u, struct fault *f)
 	const char *wrong = endpoint_parse(
 	    &a->hosts[0], u->hosts.at, u->hosts.n, DEFAULT_PORT);
 
-	return wrong ? bad_url(f, u, wrong) : address_db(a, u, u->path, f);
+	return wrong ? address_bad_url(f, u, wrong) : address_db(a, u, u->path, f);
+}
+
+static const char *
+address_add_host(struct address *a, const struct shape *shape, const struct url_part *one)
+{
+	if (a->n == ADDRESS_HOSTS)
+		return shape->form == FORM_REDLOCK ? "names more than 15 hosts"
+						   : "names more than 16 hosts";
+	if (one->n == 0 && shape->form == FORM_REDLOCK)
+		return a->n > 0 ? "names an empty host" : "needs at least three hosts";
+	return endpoint_parse(&a->hosts[a->n], one->at, one->n, shape->port);
 }
 
 static enum rc
@@ -104,14 +122,21 @@ address_hosts(struct address *a, const struct url *u, struct fault *f)
 
 	for (a->n = 0; list.at; a->n++) {
 		struct url_part one = url_part_first(&list);
-		const char *wrong = a->n == ADDRESS_HOSTS
-		    ? "names more than 16 hosts"
-		    : endpoint_parse(&a->hosts[a->n], one.at, one.n, shape_of(u)->port);
+		const char *wrong = address_add_host(a, shape_of(u), &one);
 
 		if (wrong)
-			return bad_url(f, u, wrong);
+			return address_bad_url(f, u, wrong);
 	}
 	return RC_OK;
+}
+
+static enum rc
+address_masters(struct address *a, const struct url *u, struct fault *f)
+{
+	if (a->n < REDLOCK_LEAST)
+		return address_bad_url(f, u, "needs at least three hosts");
+	return a->n > REDLOCK_MOST ? address_bad_url(f, u, "names more than 15 hosts")
+				   : address_db(a, u, u->path, f);
 }
 
 /* It goes into messages and commands. */
@@ -138,11 +163,12 @@ address_master(struct address *a, const struct url *u, struct fault *f)
 	db = (struct url_part){
 	    slash, slash ? (size_t)(u->path.at + u->path.n - slash) : 0};
 	if (name.n == 0)
-		return bad_url(
+		return address_bad_url(
 		    f, u, "names no master, as the sentinels call it, after its hosts");
 	if (encode_undo(a->master, sizeof a->master, name.at, name.n) < 0 ||
 	    !is_master_name(a->master))
-		return bad_url(f, u, "has a master's name that is none or too long");
+		return address_bad_url(
+		    f, u, "has a master's name that is none or too long");
 	return address_db(a, u, db, f);
 }
 
@@ -150,7 +176,7 @@ static enum rc
 address_cluster(const struct url *u, struct fault *f)
 {
 	if (u->query.at)
-		return bad_url(f, u, "has a query behind its hosts");
+		return address_bad_url(f, u, "has a query behind its hosts");
 	return u->path.n > 1
 	    ? fault_set(f, RC_CONFIG,
 		  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (%s)",
@@ -171,10 +197,11 @@ address_parse(struct address *a, const char *url, struct fault *f)
 		return RC_OK;
 	wrong = url_cut(&u, url);
 	if (wrong)
-		return bad_url(f, &u, wrong);
+		return address_bad_url(f, &u, wrong);
 	if (address_login(a, &u, f) != RC_OK)
 		return RC_USAGE;
-	a->secure = strncmp(u.scheme.at, "rediss", 6) == 0;
+	a->secure = strncmp(u.scheme.at, "rediss", 6) == 0 ||
+	    url_part_is(&u.scheme, "redlocks");
 	if (url_part_is(&u.scheme, "redis+unix"))
 		return address_socket(a, &u, f);
 	a->form = shape_of(&u)->form;
@@ -183,6 +210,8 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	rc = address_hosts(a, &u, f);
 	if (rc != RC_OK)
 		return rc;
+	if (a->form == FORM_REDLOCK)
+		return address_masters(a, &u, f);
 	return a->form == FORM_SENTINEL ? address_master(a, &u, f)
 					: address_cluster(&u, f);
 }
@@ -222,6 +251,9 @@ address_print(const struct address *a, char *out, size_t size)
 		break;
 	case FORM_CLUSTER:
 		snprintf(out, size, "redis cluster ");
+		break;
+	case FORM_REDLOCK:
+		snprintf(out, size, "redlock ");
 		break;
 	}
 	print_hosts(a, out, size);

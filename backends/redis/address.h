@@ -5,8 +5,9 @@
  *	redis+unix://[[USER]:PASSWORD@]/PATH[?db=DB]
  *	redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]
  *	redis+cluster://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
+ *	redlock://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT],HOST[:PORT]...[/DB]
  *
- * With rediss instead of redis, TLS is spoken to every server, sentinels too.
+ * With rediss instead of redis, and redlocks, TLS is spoken to every server, sentinels too.
  *
  * HOST is a name, an IPv4 address, or an IPv6 one in brackets; user, password
  * and MASTER may have %XX.  User and password are those of the servers that
@@ -19,12 +20,13 @@
 #include "backends/common/url.h"
 #include "backends/common/tls.h"
 
-enum { ADDRESS_HOSTS = 16 };
+enum { ADDRESS_HOSTS = 16, REDLOCK_LEAST = 3, REDLOCK_MOST = 15 };
 
 enum form {
 	FORM_SINGLE,   /* one server */
 	FORM_SENTINEL, /* sentinels, who know where the master is */
 	FORM_CLUSTER,  /* some nodes of a cluster, who know the others */
+	FORM_REDLOCK,  /* independent masters: quorum.h makes single ones of them */
 };
 
 struct address {
@@ -49,7 +51,7 @@ enum rc address_parse(struct address *, const char *url, struct fault *);
 
 /*
  * For people: "redis 10.0.0.5:6379", "redis master m of the sentinels h1:26379,h2:26379",
- * "redis cluster h1:6379".
+ * "redis cluster h1:6379", "redlock h1:6379,h2:6379,h3:6379".
  */
 void address_print(const struct address *, char *out, size_t size);
 

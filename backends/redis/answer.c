@@ -1,45 +1,91 @@
-/* answer.c - reads what lock.lua answers, trusting none of it. */
+/* answer.c - reads what scripts answer, trusting none of it. */
 #include "answer.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Member i of an array as text: a bulk string of less than `size` bytes. */
+/* Digits alone, and less than `bytes` of them. */
 static bool
-answer_text(const redisReply *reply, size_t i, char *out, size_t size)
+is_digits(const redisReply *e, int bytes)
 {
-	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
-
-	if (!e || e->type != REDIS_REPLY_STRING || (size_t)e->len >= size ||
-	    memchr(e->str, '\0', e->len))
-		return false;
-	memcpy(out, e->str, e->len + 1);
-	return true;
+	return e->type == REDIS_REPLY_STRING && e->len > 0 && (int)e->len < bytes &&
+	    strspn(e->str, "0123456789") == (size_t)e->len;
 }
 
-/* Member i as an integer: below `low` is wrong, above `most` is taken for `most`. */
 static bool
-answer_integer(const redisReply *reply, size_t i, int64_t low, int64_t most, int64_t *out)
+member_number(const redisReply *e, int64_t *out)
 {
-	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
-
-	if (!e || e->type != REDIS_REPLY_INTEGER || e->integer < low)
+	if (e->type == REDIS_REPLY_INTEGER)
+		*out = e->integer;
+	else if (is_digits(e, 19))
+		*out = strtoll(e->str, NULL, 10);
+	else
 		return false;
-	*out = e->integer < most ? e->integer : most;
 	return true;
 }
 
 static bool
-answer_token(const redisReply *reply, size_t i, uint64_t *out)
+member_token(const redisReply *e, uint64_t *out)
 {
-	char digits[20];
-
-	if (!answer_text(reply, i, digits, sizeof digits) ||
-	    digits[strspn(digits, "0123456789")] != '\0')
+	if (!is_digits(e, 20))
 		return false;
-	*out = strtoull(digits, NULL, 10);
+	*out = strtoull(e->str, NULL, 10);
 	return *out > 0 && *out < TOKEN_LIMIT;
+}
+
+bool
+answer_members(const redisReply *reply, size_t first, const char *shape, ...)
+{
+	bool good = reply->type == REDIS_REPLY_ARRAY;
+	va_list to;
+
+	va_start(to, shape);
+	for (size_t i = first; good && *shape; i++, shape++) {
+		const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
+		void *out = va_arg(to, void *);
+
+		switch (e ? *shape : '\0') {
+		case 's':
+		case 'w':
+			good = e->type == REDIS_REPLY_STRING &&
+			    (*shape == 's' || strlen(e->str) == (size_t)e->len);
+			*(const char **)out = good ? e->str : "";
+			break;
+		case 'i':
+			good = e->type == REDIS_REPLY_INTEGER;
+			*(int64_t *)out = good ? e->integer : 0;
+			break;
+		case 'n':
+			good = member_number(e, out);
+			break;
+		case 'o':
+			good = e->type == REDIS_REPLY_STRING || member_number(e, out);
+			if (good && !member_number(e, out))
+				*(int64_t *)out = -1;
+			break;
+		case 't':
+			good = member_token(e, out);
+			break;
+		case 'a':
+			good = e->type == REDIS_REPLY_ARRAY;
+			*(const redisReply **)out = e;
+			break;
+		default:
+			good = false;
+		}
+	}
+	va_end(to);
+	return good;
+}
+
+bool
+answer_bound(int64_t *n, int64_t low, int64_t most)
+{
+	if (*n > most)
+		*n = most;
+	return *n >= low;
 }
 
 bool
@@ -57,58 +103,51 @@ answer_kind(const char *text, enum lock_kind *kind, unsigned *limit)
 	return *limit <= LIMIT_MAX;
 }
 
-static bool
-answer_used_kind(const redisReply *reply, size_t i, struct answer *a)
+static void
+keep_words(char out[RECORD_BYTES], const char *words)
 {
-	char text[16];
-
-	return answer_text(reply, i, text, sizeof text) &&
-	    answer_kind(text, &a->used.kind, &a->used.limit);
+	snprintf(out, RECORD_BYTES, "%s", words);
 }
 
-/* Member i as words of others: cut to size, and at a NUL. */
+/* One that need not be there. */
 static bool
-answer_words(const redisReply *reply, size_t i, char out[RECORD_BYTES])
+read_mark(const redisReply *reply, size_t i, struct answer *a)
 {
-	const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
-	bool is = e && e->type == REDIS_REPLY_STRING;
+	const char *mark = "";
+	bool good = i >= reply->elements || answer_members(reply, i, "s", &mark);
 
-	snprintf(out, RECORD_BYTES, "%s", is ? e->str : "");
-	return is;
-}
-
-/* The same of one that need not be there. */
-static bool
-answer_mark(const redisReply *reply, size_t i, struct answer *a)
-{
-	return answer_words(reply, i, a->mark) || i >= reply->elements;
+	keep_words(a->mark, mark);
+	return good;
 }
 
 static bool
-answer_holder(struct answer *a, const redisReply *reply)
+read_holder(struct answer *a, const redisReply *reply)
 {
 	int64_t slot;
 
-	if (!answer_token(reply, 1, &a->granted.token) ||
-	    !answer_integer(reply, 2, 0, LIMIT_MAX, &slot))
+	if (!answer_members(reply, 1, "ti", &a->granted.token, &slot) ||
+	    !answer_bound(&slot, 0, LIMIT_MAX))
 		return false;
 	a->granted.slot = slot;
 	return slot < LIMIT_MAX;
 }
 
 static bool
-answer_waiter(struct answer *a, const redisReply *reply)
+read_waiter(struct answer *a, const redisReply *reply)
 {
 	int64_t place, ticket, holders;
+	const char *holder, *kind;
 
-	if (!answer_integer(reply, 1, 0, INT32_MAX, &place) ||
-	    !answer_integer(reply, 2, 0, ANSWER_MS_MOST, &a->waiting.left_ms) ||
-	    !answer_integer(reply, 3, -1, ANSWER_MS_MOST, &a->waiting.held_ms) ||
-	    !answer_words(reply, 4, a->waiting.holder) ||
-	    !answer_integer(reply, 5, 0, TOKEN_LIMIT - 1, &ticket) ||
-	    !answer_used_kind(reply, 6, a) ||
-	    !answer_integer(reply, 7, 0, INT32_MAX, &holders))
+	if (!answer_members(reply, 1, "iiisiwi", &place, &a->waiting.left_ms,
+		&a->waiting.held_ms, &holder, &ticket, &kind, &holders) ||
+	    !answer_bound(&place, 0, INT32_MAX) ||
+	    !answer_bound(&a->waiting.left_ms, 0, ANSWER_MS_MOST) ||
+	    !answer_bound(&a->waiting.held_ms, -1, ANSWER_MS_MOST) ||
+	    !answer_bound(&ticket, 0, TOKEN_LIMIT - 1) ||
+	    !answer_bound(&holders, 0, INT32_MAX) ||
+	    !answer_kind(kind, &a->used.kind, &a->used.limit))
 		return false;
+	keep_words(a->waiting.holder, holder);
 	a->waiting.place = place;
 	a->waiting.ticket = ticket;
 	a->waiting.holders = holders;
@@ -117,44 +156,52 @@ answer_waiter(struct answer *a, const redisReply *reply)
 }
 
 static bool
-answer_done(struct answer *a, const redisReply *reply)
+read_job_done(struct answer *a, const redisReply *reply)
 {
-	if (!answer_integer(reply, 1, INT64_MIN, INT64_MAX, &a->done.began_ms))
+	const char *who;
+
+	if (!answer_members(reply, 1, "is", &a->done.began_ms, &who))
 		return false;
 	if (a->done.began_ms < 0 || a->done.began_ms > ANSWER_TIME_MOST)
 		a->done.began_ms = -1;
-	return answer_words(reply, 2, a->done.who);
+	keep_words(a->done.who, who);
+	return true;
 }
 
 static bool
-answer_acquire(struct answer *a, const redisReply *reply)
+read_acquire(struct answer *a, const redisReply *reply)
 {
+	const char *kind;
+
 	switch (a->code) {
 	case ANSWER_HOLDER:
-		return answer_holder(a, reply);
+		return read_holder(a, reply);
 	case ANSWER_NOT_HOLDER:
-		return answer_waiter(a, reply);
+		return read_waiter(a, reply);
 	case ANSWER_OTHER_KIND:
-		return answer_used_kind(reply, 1, a) && a->used.kind != KIND_EXCLUSIVE;
+		return answer_members(reply, 1, "w", &kind) &&
+		    answer_kind(kind, &a->used.kind, &a->used.limit) &&
+		    a->used.kind != KIND_EXCLUSIVE;
 	case ANSWER_DONE:
-		return answer_done(a, reply);
+		return read_job_done(a, reply);
 	case ANSWER_RECENT:
-		return answer_integer(reply, 1, 0, ANSWER_MS_MOST, &a->age_ms);
+		return answer_members(reply, 1, "i", &a->age_ms) &&
+		    answer_bound(&a->age_ms, 0, ANSWER_MS_MOST);
 	default:
 		return false;
 	}
 }
 
 static bool
-answer_renew(struct answer *a, const redisReply *reply)
+read_renew(struct answer *a, const redisReply *reply)
 {
 	switch (a->code) {
 	case ANSWER_HOLDER:
-		return answer_holder(a, reply);
+		return read_holder(a, reply);
 	case ANSWER_REVOKED:
-		return answer_holder(a, reply) && answer_mark(reply, 3, a);
+		return read_holder(a, reply) && read_mark(reply, 3, a);
 	case ANSWER_NOT_HOLDER:
-		return answer_mark(reply, 1, a);
+		return read_mark(reply, 1, a);
 	default:
 		return false;
 	}
@@ -165,16 +212,15 @@ answer_read(struct answer *a, const redisReply *reply, enum operation op)
 {
 	int64_t code;
 
-	if (reply->type != REDIS_REPLY_ARRAY ||
-	    !answer_integer(reply, 0, ANSWER_OTHER_KIND, INT32_MAX, &code) ||
+	if (!answer_members(reply, 0, "i", &code) || code < ANSWER_OTHER_KIND ||
 	    code > ANSWER_REVOKED)
 		return false;
 	a->code = (enum answer_code)code;
 	if (op == ACQUIRE)
-		return answer_acquire(a, reply);
+		return read_acquire(a, reply);
 	if (op == RENEW)
-		return answer_renew(a, reply);
+		return read_renew(a, reply);
 	if (a->code == ANSWER_NOT_HOLDER)
-		return answer_mark(reply, 1, a);
+		return read_mark(reply, 1, a);
 	return a->code > ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED;
 }

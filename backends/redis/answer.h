@@ -1,6 +1,7 @@
 /*
- * answer.h - what lock.lua answers, checked before anybody computes with it.
+ * answer.h - what scripts answer, checked before anybody computes with it.
  *
+ * A reply is read by a declared shape, a letter for each member; nothing else reads one.
  * Others may write into a lock's keys, so a number from there may be anything:
  * what is of the wrong type or impossible is refused, what is merely absurd (a
  * lease for a thousand years) is cut to what can be computed with.
@@ -74,6 +75,22 @@ struct answer {
 	/* of renew and release: who has revoked it, cut to size; "": nobody, or not known; hostile */
 	char mark[RECORD_BYTES];
 };
+
+/*
+ * Reads members `first`, first + 1, ... of an array into what the letters of the shape say;
+ * more members may follow.  False: one is missing, or is of another type.
+ *	s	const char **: words of others, up to a NUL
+ *	w	const char **: a word, which has no NUL
+ *	i	int64_t *: an integer
+ *	n	int64_t *: an integer, or the digits of one below 10^18
+ *	o	int64_t *: the same, or -1 for a text that has other characters
+ *	t	uint64_t *: a token, in digits
+ *	a	const redisReply **: an array
+ */
+bool answer_members(const redisReply *, size_t first, const char *shape, ...);
+
+/* Wrong if it is below `low`; else it is cut to `most`. */
+bool answer_bound(int64_t *, int64_t low, int64_t most);
 
 /* A kind as the script names it: "x", "s", or "l" and the limit (else 0); false: none. */
 bool answer_kind(const char *text, enum lock_kind *, unsigned *limit);

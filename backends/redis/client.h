@@ -8,11 +8,10 @@
 #ifndef DLOCK_REDIS_CLIENT_H
 #define DLOCK_REDIS_CLIENT_H
 
-#include "call.h"
-#include "dialect.h"
+#include "dialects.h"
 
 struct client {
-	struct call call; /* questions and answers */
+	struct route route; /* questions and answers */
 	const struct host *host;
 	const struct dialect *dialect;
 	const struct claim *claim;
@@ -23,7 +22,7 @@ struct client {
 
 /*
  * Runs an operation.  RC_OK: *answer, and *sent is just before the request left that was
- * answered.  RC_LOST: the key is no lock any more.  Else as call_ask().
+ * answered.  RC_LOST: the key is no lock any more.  Else as route_ask().
  */
 enum rc client_run(struct client *, const struct request *, instant until, instant *sent,
     struct answer *, struct fault *);

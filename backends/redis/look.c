@@ -13,8 +13,6 @@
 #include "look.h"
 
 #include "backends/common/url.h"
-#include "cluster.h"
-#include "script.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +24,8 @@ enum { ROWS = 32 }; /* holders of one page */
 
 /* What is being told. */
 struct view {
-	struct call *call;
-	struct call *scan; /* to the server whose locks are named */
+	struct route *route;
+	struct route *scan; /* to the server whose locks are named */
 	const struct dialect *dialect;
 	const struct look *look;
 	struct fault *fault;
@@ -51,22 +49,6 @@ struct seats {
 
 /* ---- answers ---- */
 
-/* Has it these members from the first on?  's': a text; 'i': a number; 'a': an array. */
-static bool
-is_shaped(const redisReply *r, const char *shape)
-{
-	for (size_t i = 0; shape[i]; i++) {
-		int type = i < r->elements ? r->element[i]->type : REDIS_REPLY_NIL;
-
-		if (type !=
-		    (shape[i] == 's'          ? REDIS_REPLY_STRING
-			    : shape[i] == 'i' ? REDIS_REPLY_INTEGER
-					      : REDIS_REPLY_ARRAY))
-			return false;
-	}
-	return true;
-}
-
 #define CURSOR_END "0" /* before the first page and behind the last one */
 
 /* Where SCAN and its like go on. */
@@ -88,21 +70,9 @@ cursor_is_end(const struct cursor *c)
 	return strcmp(c->digits, CURSOR_END) == 0;
 }
 
-static const char *
-text_of(const redisReply *r, size_t i)
-{
-	return r->element[i]->str;
-}
-
-static int64_t
-number_of(const redisReply *r, size_t i)
-{
-	return r->element[i]->integer;
-}
-
 /* 0: not known. */
 static uint64_t
-token_of(const char *digits)
+look_token_of(const char *digits)
 {
 	uint64_t token = strlen(digits) < 20 ? strtoull(digits, NULL, 10) : 0;
 
@@ -119,38 +89,27 @@ answer_ends(const struct view *v)
 	return instant_first(v->look->until, instant_now() + ANSWER_PATIENCE);
 }
 
-/* The operation's answer, if it has this shape; NULL with all but RC_OK. */
 static enum rc
-view_ask_of(struct view *v, struct call *of, const struct script_call *c,
-    const char *shape, redisReply **r)
+look_ask(struct view *v, const struct script_call *c, redisReply **r)
 {
-	enum rc rc = script_run(of, c, answer_ends(v), r, v->fault);
-
-	if (rc != RC_OK || is_shaped(*r, shape))
-		return rc;
-	freeReplyObject(*r);
-	*r = NULL;
-	return script_nonsense(of, v->fault);
+	return script_run(v->route, c, answer_ends(v), r, v->fault);
 }
 
-static enum rc
-view_ask(struct view *v, const struct script_call *c, const char *shape, redisReply **r)
-{
-	return view_ask_of(v, v->call, c, shape, r);
-}
-
+/* An operation on all locks. */
 static void
-view_begin(const struct view *v, struct script_call *c, const char *operation)
+look_begin(const struct view *v, struct script_call *c, const char *operation)
 {
-	*c = (struct script_call){.script = v->dialect->looks, .reads = true};
+	script_begin(c, v->dialect->looks);
+	c->reads = true;
 	script_word(c, operation);
 }
 
-/* The same for the lock that is being told. */
+/* An operation on the lock that is being told. */
 static void
-view_begin_lock(const struct view *v, struct script_call *c, const char *operation)
+look_begin_lock(const struct view *v, struct script_call *c, const char *operation)
 {
-	*c = (struct script_call){.script = v->dialect->looks, .reads = true};
+	script_begin(c, v->dialect->looks);
+	c->reads = true;
 	for (int i = 0; i < v->names.nkeys; i++)
 		script_key(c, v->names.keys[i]);
 	if (*v->names.last)
@@ -161,153 +120,156 @@ view_begin_lock(const struct view *v, struct script_call *c, const char *operati
 /* ---- entries ---- */
 
 static void
-view_tell(struct view *v, struct entry *e)
+look_tell(struct view *v, struct entry *e)
 {
 	e->key = v->key;
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, v->now);
 }
 
 static struct entry
-entry_of(enum entry_kind kind)
+look_entry_of(enum entry_kind kind)
 {
 	return (struct entry){
 	    .kind = kind, .slot = -1, .since = EPOCH_NONE, .until = EPOCH_NONE};
 }
 
 static void
-tell_unknown(struct view *v, const char *what)
+look_tell_unknown(struct view *v, const char *what)
 {
-	struct entry e = entry_of(ENTRY_UNKNOWN);
+	struct entry e = look_entry_of(ENTRY_UNKNOWN);
 
 	e.what = what;
-	view_tell(v, &e);
+	look_tell(v, &e);
 }
 
-/* The kind is the third word of whoever holds or waits. */
 static void
-tell_of_kind(struct view *v, struct entry *e, const redisReply *r, const char *unknown)
+look_tell_of_kind(struct view *v, struct entry *e, const char *kind, const char *unknown)
 {
-	if (answer_kind(text_of(r, 2), &e->lock, &e->limit))
-		view_tell(v, e);
+	if (answer_kind(kind, &e->lock, &e->limit))
+		look_tell(v, e);
 	else
-		tell_unknown(v, unknown);
+		look_tell_unknown(v, unknown);
 }
 
 static const char unknown_holder[] = "a holder of a kind that this dlock does not know";
 
-static void
-tell_holder(struct view *v, const redisReply *r)
+static bool
+look_tell_holder(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_HOLDER);
-	int64_t slot = number_of(r, 4);
+	struct entry e = look_entry_of(ENTRY_HOLDER);
+	const char *kind, *token;
+	int64_t slot, revoked;
 
-	e.owner = text_of(r, 1);
-	e.token = token_of(text_of(r, 3));
-	e.since = number_of(r, 5);
-	e.until = number_of(r, 6);
-	e.revoked = number_of(r, 7) != 0;
-	e.record = text_of(r, 8);
-	if (*text_of(r, 2) == 'l' && slot >= 0 && slot < LIMIT_MAX)
+	if (!answer_members(r, 1, "sssiiiis", &e.owner, &kind, &token, &slot, &e.since,
+		&e.until, &revoked, &e.record))
+		return false;
+	e.token = look_token_of(token);
+	e.revoked = revoked != 0;
+	if (*kind == 'l' && slot >= 0 && slot < LIMIT_MAX)
 		e.slot = slot;
-	tell_of_kind(v, &e, r, unknown_holder);
+	look_tell_of_kind(v, &e, kind, unknown_holder);
+	return true;
 }
 
-/* Of one that is no dlock: who it is to others, its kind, its end, what it is. */
-static void
-tell_other(struct view *v, const redisReply *r)
+/* Of one that is no dlock: what others call it, its kind, its end, what it is. */
+static bool
+look_tell_other(struct view *v, const redisReply *r)
 {
-	struct foreign foreign = {.what = text_of(r, 4)};
-	struct entry e = entry_of(ENTRY_HOLDER);
+	struct entry e = look_entry_of(ENTRY_HOLDER);
+	struct foreign foreign = {.what = ""};
+	const char *kind;
 
-	e.owner = text_of(r, 1);
-	e.until = number_of(r, 3);
+	if (!answer_members(r, 1, "ssis", &e.owner, &kind, &e.until, &foreign.what))
+		return false;
 	e.foreign = &foreign;
-	tell_of_kind(v, &e, r, unknown_holder);
+	look_tell_of_kind(v, &e, kind, unknown_holder);
+	return true;
 }
 
-static void
-tell_waiter(struct view *v, const redisReply *r)
+static bool
+look_tell_waiter(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_WAITER);
+	struct entry e = look_entry_of(ENTRY_WAITER);
+	const char *kind;
 
-	e.owner = text_of(r, 1);
-	e.since = number_of(r, 3);
-	e.record = text_of(r, 4);
+	if (!answer_members(r, 1, "ssis", &e.owner, &kind, &e.since, &e.record))
+		return false;
 	e.position = ++v->position;
-	tell_of_kind(v, &e, r, "a waiter of a kind that this dlock does not know");
+	look_tell_of_kind(
+	    v, &e, kind, "a waiter of a kind that this dlock does not know");
+	return true;
 }
 
-static void
-tell_freeze(struct view *v, const redisReply *r)
+static bool
+look_tell_freeze(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_FREEZE);
+	struct entry e = look_entry_of(ENTRY_FREEZE);
 
-	e.since = number_of(r, 1);
-	e.until = number_of(r, 2);
-	e.record = text_of(r, 3);
-	view_tell(v, &e);
+	if (!answer_members(r, 1, "iis", &e.since, &e.until, &e.record))
+		return false;
+	look_tell(v, &e);
+	return true;
 }
 
-static void
-tell_last(struct view *v, const redisReply *r)
+static bool
+look_tell_last(struct view *v, const redisReply *r)
 {
-	struct entry e = entry_of(ENTRY_LAST);
+	struct entry e = look_entry_of(ENTRY_LAST);
+	const char *once, *token, *record;
+	int64_t status;
 
-	e.once = *text_of(r, 1) ? text_of(r, 1) : NULL;
-	e.since = number_of(r, 2);
-	e.until = number_of(r, 3);
-	e.token = token_of(text_of(r, 5));
-	e.record = *text_of(r, 6) ? text_of(r, 6) : NULL;
-	if (number_of(r, 4) < 0 || number_of(r, 4) > 255) {
-		tell_unknown(v, "a last run whose status is damaged");
-		return;
-	}
-	e.status = number_of(r, 4);
-	view_tell(v, &e);
+	if (!answer_members(
+		r, 1, "siiiss", &once, &e.since, &e.until, &status, &token, &record))
+		return false;
+	e.once = *once ? once : NULL;
+	e.token = look_token_of(token);
+	e.record = *record ? record : NULL;
+	e.status = status;
+	if (status < 0 || status > 255)
+		look_tell_unknown(v, "a last run whose status is damaged");
+	else
+		look_tell(v, &e);
+	return true;
 }
 
-static void
-tell_what(struct view *v, const redisReply *r)
+static bool
+look_tell_what(struct view *v, const redisReply *r)
 {
-	tell_unknown(v, text_of(r, 1));
-}
+	const char *what;
 
-/* By their first word. */
-static const struct shape {
-	const char *name, *members;
-	void (*tell)(struct view *, const redisReply *);
-} shapes[] = {
-    {"h", "ssssiiiis", tell_holder},
-    {"o", "sssis", tell_other},
-    {"w", "sssis", tell_waiter},
-    {"f", "siis", tell_freeze},
-    {"r", "ssiiiss", tell_last},
-    {"u", "ss", tell_what},
-};
+	if (!answer_members(r, 1, "s", &what))
+		return false;
+	look_tell_unknown(v, what);
+	return true;
+}
 
 /* False: it is none. */
 static bool
-tell_entry(struct view *v, const redisReply *r)
+look_tell_entry(struct view *v, const redisReply *r)
 {
-	if (r->type != REDIS_REPLY_ARRAY || !is_shaped(r, "s"))
+	static const struct {
+		const char *name; /* the first word */
+		bool (*tell)(struct view *, const redisReply *);
+	} rows[] = {{"h", look_tell_holder}, {"o", look_tell_other},
+	    {"w", look_tell_waiter}, {"f", look_tell_freeze}, {"r", look_tell_last},
+	    {"u", look_tell_what}};
+	const char *name;
+
+	if (!answer_members(r, 0, "s", &name))
 		return false;
-	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-		if (strcmp(text_of(r, 0), shapes[i].name) == 0) {
-			if (!is_shaped(r, shapes[i].members))
-				return false;
-			shapes[i].tell(v, r);
-			return true;
-		}
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (strcmp(name, rows[i].name) == 0)
+			return rows[i].tell(v, r);
 	return false;
 }
 
 /* Those from member `first` on. */
 static enum rc
-tell_entries(struct view *v, const redisReply *r, size_t first)
+look_tell_entries(struct view *v, const redisReply *r, size_t first)
 {
 	for (size_t i = first; i < r->elements && !v->enough; i++)
-		if (!tell_entry(v, r->element[i]))
-			return script_nonsense(v->call, v->fault);
+		if (!look_tell_entry(v, r->element[i]))
+			return script_nonsense(v->route, v->fault);
 	return RC_OK;
 }
 
@@ -363,20 +325,21 @@ static enum rc
 seats_read_page(struct seats *s, struct view *v, struct cursor *cursor)
 {
 	struct script_call c;
+	const char *text;
 	redisReply *r;
 	enum rc rc;
 
-	view_begin_lock(v, &c, "holders");
+	look_begin_lock(v, &c, "holders");
 	script_word(&c, cursor->digits);
-	rc = view_ask(v, &c, "s", &r);
+	rc = look_ask(v, &c, &r);
 	if (!r)
 		return rc;
-	if (!cursor_read(cursor, text_of(r, 0)))
-		rc = script_nonsense(v->call, v->fault);
+	if (!answer_members(r, 0, "s", &text) || !cursor_read(cursor, text))
+		rc = script_nonsense(v->route, v->fault);
 	for (size_t i = 1; rc == RC_OK && i < r->elements; i++)
-		if (r->element[i]->type != REDIS_REPLY_STRING)
-			rc = script_nonsense(v->call, v->fault);
-		else if (!seats_add(s, text_of(r, i)))
+		if (!answer_members(r, i, "s", &text))
+			rc = script_nonsense(v->route, v->fault);
+		else if (!seats_add(s, text))
 			rc = fault_set(v->fault, RC_SYSTEM, "out of memory");
 	freeReplyObject(r);
 	return rc;
@@ -400,25 +363,27 @@ seats_tell_page(const struct seats *s, size_t *first, struct view *v)
 {
 	struct script_call c;
 	redisReply *r;
+	int64_t n;
 	enum rc rc;
 
-	view_begin_lock(v, &c, "rows");
+	look_begin_lock(v, &c, "rows");
 	for (size_t i = *first; i < s->n && i < *first + ROWS; i++)
 		script_word(&c, s->all[i].owner);
-	rc = view_ask(v, &c, "ii", &r);
+	rc = look_ask(v, &c, &r);
 	if (!r)
 		return rc;
-	v->now = number_of(r, 0);
-	*first += number_of(r, 1);
-	rc = number_of(r, 1) >= 1 && number_of(r, 1) <= ROWS
-	    ? tell_entries(v, r, 2)
-	    : script_nonsense(v->call, v->fault);
+	if (answer_members(r, 0, "ii", &v->now, &n) && n >= 1 && n <= ROWS) {
+		*first += n;
+		rc = look_tell_entries(v, r, 2);
+	} else {
+		rc = script_nonsense(v->route, v->fault);
+	}
 	freeReplyObject(r);
 	return rc;
 }
 
 static enum rc
-view_many_holders(struct view *v)
+look_many_holders(struct view *v)
 {
 	struct seats s = {NULL, 0, 0};
 	enum rc rc = seats_read(&s, v);
@@ -436,50 +401,54 @@ view_many_holders(struct view *v)
 
 /* From behind `owner` on, by its `ticket`; both are set to the last one that was told. */
 static enum rc
-view_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
+look_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
 {
+	const char *last, *its_ticket;
 	struct script_call c;
 	redisReply *r;
 	enum rc rc;
 
-	view_begin_lock(v, &c, "waiters");
+	look_begin_lock(v, &c, "waiters");
 	script_word(&c, owner);
 	script_word(&c, ticket);
-	rc = view_ask(v, &c, "iss", &r);
+	rc = look_ask(v, &c, &r);
 	if (!r)
 		return rc;
-	v->now = number_of(r, 0);
-	snprintf(owner, size, "%s", text_of(r, 1));
-	snprintf(ticket, size, "%s", text_of(r, 2));
-	rc = tell_entries(v, r, 3);
+	if (answer_members(r, 0, "iss", &v->now, &last, &its_ticket)) {
+		snprintf(owner, size, "%s", last);
+		snprintf(ticket, size, "%s", its_ticket);
+		rc = look_tell_entries(v, r, 3);
+	} else {
+		rc = script_nonsense(v->route, v->fault);
+	}
 	freeReplyObject(r);
 	return rc;
 }
 
 static enum rc
-view_waiters(struct view *v)
+look_waiters(struct view *v)
 {
 	char owner[OWNER_CHARS + 1] = "", ticket[OWNER_CHARS + 1] = "";
 	enum rc rc;
 
 	v->position = 0;
 	do
-		rc = view_waiters_page(v, owner, ticket, sizeof owner);
+		rc = look_waiters_page(v, owner, ticket, sizeof owner);
 	while (rc == RC_OK && *ticket && !v->enough);
 	return rc;
 }
 
 static enum rc
-view_queue(struct view *v, int64_t waiting)
+look_queue(struct view *v, int64_t waiting)
 {
-	struct entry e = entry_of(ENTRY_WAITING);
+	struct entry e = look_entry_of(ENTRY_WAITING);
 
 	if (waiting <= 0)
 		return RC_OK;
 	if (!v->look->brief)
-		return view_waiters(v);
+		return look_waiters(v);
 	e.count = waiting;
-	view_tell(v, &e);
+	look_tell(v, &e);
 	return RC_OK;
 }
 
@@ -487,148 +456,146 @@ view_queue(struct view *v, int64_t waiting)
 
 /* {now, many, waiting, {holder ...}, {entry ...}} */
 static enum rc
-view_tell_lock(struct view *v, const redisReply *r)
+look_tell_lock(struct view *v, const redisReply *r)
 {
+	const redisReply *holders, *others;
+	int64_t many, waiting;
 	enum rc rc;
 
-	v->now = number_of(r, 0);
-	rc = number_of(r, 1) ? view_many_holders(v) : tell_entries(v, r->element[3], 0);
+	if (!answer_members(r, 0, "iiiaa", &v->now, &many, &waiting, &holders, &others))
+		return script_nonsense(v->route, v->fault);
+	rc = many ? look_many_holders(v) : look_tell_entries(v, holders, 0);
 	if (rc == RC_OK && !v->enough)
-		rc = view_queue(v, number_of(r, 2));
-	return rc == RC_OK ? tell_entries(v, r->element[4], 0) : rc;
-}
-
-static bool
-is_native(const struct view *v)
-{
-	return v->dialect == &dialect_native;
+		rc = look_queue(v, waiting);
+	return rc == RC_OK ? look_tell_entries(v, others, 0) : rc;
 }
 
 static enum rc
-view_lock(struct view *v, const char *key)
+look_lock(struct view *v, const char *key)
 {
 	struct script_call c;
 	redisReply *r;
 	enum rc rc;
 
 	v->key = key;
-	dialect_name_lock(v->dialect, &v->names, v->call->topology.address->form, key);
-	view_begin_lock(v, &c, "lock");
+	dialect_name_lock(v->dialect, &v->names, v->route->address->form, key);
+	look_begin_lock(v, &c, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");
-	rc = view_ask(v, &c, "iiiaa", &r);
+	rc = look_ask(v, &c, &r);
 	if (!r)
 		return rc;
-	rc = view_tell_lock(v, r);
+	rc = look_tell_lock(v, r);
 	freeReplyObject(r);
 	return rc;
 }
 
 /* The key of that name; false: no dlock would call one so. */
 static bool
-key_of(const struct view *v, char *key, const char *name)
+look_key_of(const struct view *v, char *key, const char *name)
 {
 	char again[ENCODED_BYTES];
 
-	if (!is_native(v))
+	if (v->dialect->beside)
 		return snprintf(key, KEY_BYTES + 1, "%s", name) <= KEY_BYTES;
 	return encode_undo(key, KEY_BYTES + 1, name, strlen(name)) > 0 &&
 	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name) == 0;
 }
 
 static enum rc
-view_tell_names(struct view *v, const redisReply *names)
+look_tell_names(struct view *v, const redisReply *names)
 {
 	char key[KEY_BYTES + 1];
+	const char *name;
 	enum rc rc = RC_OK;
 
 	for (size_t i = 1; rc == RC_OK && i < names->elements && !v->enough; i++)
-		if (names->element[i]->type != REDIS_REPLY_STRING)
-			rc = script_nonsense(v->call, v->fault);
-		else if (key_of(v, key, text_of(names, i)))
-			rc = view_lock(v, key);
+		if (!answer_members(names, i, "s", &name))
+			rc = script_nonsense(v->scan, v->fault);
+		else if (look_key_of(v, key, name))
+			rc = look_lock(v, key);
 	return rc;
 }
 
 /* Those of one page, and in `cursor` where the next one begins. */
 static enum rc
-view_page(struct view *v, struct cursor *cursor)
+look_page(struct view *v, struct cursor *cursor)
 {
 	char prefix[PREFIX_BYTES];
+	const char *next;
 	struct script_call c;
 	redisReply *r;
 	enum rc rc;
 
-	view_begin(v, &c, "scan");
+	look_begin(v, &c, "scan");
 	script_word(&c, cursor->digits);
-	if (!is_native(v)) {
-		dialect_side_prefix(v->dialect, prefix);
+	if (v->dialect->beside) {
+		dialect_prefix(v->dialect, prefix);
 		script_word(&c, prefix);
 	}
-	rc = view_ask_of(v, v->scan, &c, "s", &r);
+	rc = script_run(v->scan, &c, answer_ends(v), &r, v->fault);
 	if (!r)
 		return rc;
-	rc = cursor_read(cursor, text_of(r, 0)) ? view_tell_names(v, r)
-						: script_nonsense(v->scan, v->fault);
+	rc = answer_members(r, 0, "s", &next) && cursor_read(cursor, next)
+	    ? look_tell_names(v, r)
+	    : script_nonsense(v->scan, v->fault);
 	freeReplyObject(r);
 	return rc;
 }
 
 static enum rc
-view_all(struct view *v)
+look_whole(struct view *v)
 {
 	struct cursor cursor = {CURSOR_END};
 	enum rc rc;
 
 	do
-		rc = view_page(v, &cursor);
+		rc = look_page(v, &cursor);
 	while (rc == RC_OK && !cursor_is_end(&cursor) && !v->enough);
 	return rc;
 }
 
 /* The locks that this node of a cluster has; each is asked for where it is by then. */
 static enum rc
-view_node(struct view *v, const struct endpoint *node)
+look_node(struct view *v, const struct endpoint *node)
 {
-	const struct topology *t = &v->call->topology;
-	struct address address = *t->address;
-	struct call scan;
+	struct address address = *v->route->address;
+	struct route scan;
 	enum rc rc;
 
 	address.form = FORM_SINGLE;
 	address.n = 1;
 	address.hosts[0] = *node;
-	call_init(&scan, t->host, &address, "");
-	call_let_pages_in(&scan);
+	route_init(&scan, v->route->host, &address, "");
+	route_let_pages_in(&scan);
 	v->scan = &scan;
-	topology_moved(&v->call->topology, node);
-	rc = view_all(v);
-	v->scan = v->call;
-	call_free(&scan);
+	route_move(v->route, node);
+	rc = look_whole(v);
+	v->scan = v->route;
+	route_free(&scan);
 	explicit_bzero(&address, sizeof address);
 	return rc;
 }
 
 static enum rc
-view_cluster(struct view *v)
+look_cluster(struct view *v)
 {
 	struct endpoint masters[NODES];
 	size_t n;
-	enum rc rc = cluster_masters(v->call, answer_ends(v), masters, &n, v->fault);
+	enum rc rc = route_masters(v->route, answer_ends(v), masters, &n, v->fault);
 
 	for (size_t i = 0; rc == RC_OK && i < n && !v->enough; i++)
-		rc = view_node(v, &masters[i]);
+		rc = look_node(v, &masters[i]);
 	return rc;
 }
 
 enum rc
 look_each(
-    struct call *c, const struct dialect *d, const struct look *look, struct fault *f)
+    struct route *r, const struct dialect *d, const struct look *look, struct fault *f)
 {
-	struct view v = {.call = c, .scan = c, .dialect = d, .look = look, .fault = f};
+	struct view v = {.route = r, .scan = r, .dialect = d, .look = look, .fault = f};
 
 	if (look->key)
-		return view_lock(&v, look->key);
-	return c->topology.address->form == FORM_CLUSTER ? view_cluster(&v)
-							 : view_all(&v);
+		return look_lock(&v, look->key);
+	return r->address->form == FORM_CLUSTER ? look_cluster(&v) : look_whole(&v);
 }

@@ -4,13 +4,13 @@
 #ifndef DLOCK_REDIS_LOOK_H
 #define DLOCK_REDIS_LOOK_H
 
-#include "dialect.h"
+#include "dialects.h"
 
 /*
  * admin_ops.each, in a cluster for all its masters: page by page, by a script that
- * writes nothing.  call_let_pages_in() comes first.
+ * writes nothing.  route_let_pages_in() comes first.
  */
 enum rc look_each(
-    struct call *, const struct dialect *, const struct look *, struct fault *);
+    struct route *, const struct dialect *, const struct look *, struct fault *);
 
 #endif

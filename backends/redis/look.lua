@@ -199,7 +199,7 @@ local function scan(cursor)
   local found = {page[1]}
   for _, key in ipairs(page[2]) do
     local names, name, letter = string.match(key, '^(dlock:{([%w%%._~:@=-]+)}:)(%l)$')
-    if not name then -- in a cluster, of a key with a {tag}: see slot.h
+    if not name then -- in a cluster, of a key with a {tag}: see dialects.c
       names, name, letter = string.match(key, '^(dlock:{[^}]+}:([%w%%._~:@=-]+):)(%l)$')
     end
     if name and #name <= NAME_MOST and is_first(names, letter) then found[#found + 1] = name end

@@ -1,24 +1,12 @@
-/* master.c - asks one of the masters that vote on a lock. */
+/* master.c - what one of the masters that vote on a lock is asked, and what it answers. */
 #include "master.h"
 
 #include "backends/common/text.h"
-#include "script.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* The texts of an order's numbers. */
-struct numbers {
-	char lease[24], token[24], now[24], enough[24];
-};
-
-static const char *const operations[] = {
-    "acquire", "extend", "release", "revoke", "meet", "look", "scan"};
-
-/* Where all masters keep which process of theirs has been met. */
-static const char run_key[] = "dlock:redlock-run";
+/* ---- what it is asked ---- */
 
 static const char *
 digit(bool is)
@@ -28,91 +16,113 @@ digit(bool is)
 
 /* The time is that before it is sent, so that no delay makes a master older. */
 static void
-numbers_write(struct numbers *n, const struct order *o)
+order_say(const struct order *o, const struct master_names *names, struct script_call *c)
 {
-	snprintf(n->lease, sizeof n->lease, "%" PRId64, o->lease);
-	snprintf(n->token, sizeof n->token, "%" PRIu64, o->token);
-	snprintf(n->now, sizeof n->now, "%" PRId64, (int64_t)(instant_now() / NS_PER_MS));
-	snprintf(n->enough, sizeof n->enough, "%" PRId64, restart_enough());
-}
+	static const char *const operations[] = {
+	    "acquire", "extend", "release", "revoke", "meet", "look", "scan"};
 
-static void
-order_write(const struct order *o, const struct master_names *names, struct numbers *n,
-    struct script_call *c)
-{
-	numbers_write(n, o);
-	*c = (struct script_call){
-	    .script = &script_redlock, .reads = o->kind >= ORDER_LOOK};
+	script_begin(c, &script_redlock);
+	c->reads = o->kind >= ORDER_LOOK;
 	if (o->kind != ORDER_SCAN) {
 		script_key(c, names->lock);
 		script_key(c, names->data);
 		script_key(c, names->wake);
-		script_key(c, run_key);
+		/* where all masters keep which process of theirs has been met */
+		script_key(c, "dlock:redlock-run");
 	}
 	script_word(c, operations[o->kind]);
 	script_word(c, o->owner);
 	if (o->kind == ORDER_ACQUIRE || o->kind == ORDER_EXTEND) {
-		script_word(c, n->lease);
+		script_number(c, o->lease);
 		script_word(c, o->record);
 	}
 	if (o->kind == ORDER_EXTEND || o->kind == ORDER_REVOKE)
-		script_word(c, n->token);
+		script_number(c, (int64_t)o->token);
 	if (o->kind == ORDER_REVOKE)
 		script_word(c, o->record);
 	if (o->kind == ORDER_ACQUIRE || o->kind == ORDER_MEET) {
 		script_word(c, names->clock);
-		script_word(c, n->now);
+		script_number(c, instant_now() / NS_PER_MS);
 	}
 	if (o->kind == ORDER_ACQUIRE)
-		script_word(c, n->enough);
+		script_number(c, restart_enough());
 	else
 		script_word(c, digit(o->flag));
 }
 
-/* ---- answers ---- */
-
-static bool
-take_text(const redisReply *r, size_t i, char *out, size_t size)
+/* What it says does not matter: that it answers is reason to ask for the lock. */
+static int
+write_listen(char **command, const struct order *o, const struct master_names *names)
 {
-	const redisReply *e = i < r->elements ? r->element[i] : NULL;
+	char seconds[24];
 
-	if (!e || e->type != REDIS_REPLY_STRING)
+	snprintf(seconds, sizeof seconds, "%.3f", (double)o->lease / 1000);
+	return redisFormatCommandArgv(
+	    command, 3, (const char *[]){"BLPOP", names->wake, seconds}, NULL);
+}
+
+/* Whoever is blocked there would not come to what is sent behind. */
+void
+master_ask(struct master *m, const struct order *order)
+{
+	bool listens = order->kind == ORDER_LISTEN;
+	char *command = NULL;
+	int length;
+
+	if (m->step == STEP_LISTEN && m->peer->busy)
+		fan_close(m->peer);
+	m->order = *order;
+	m->step = listens ? STEP_LISTEN : STEP_SCRIPT;
+	m->rc = RC_OK;
+	m->foreign = false;
+	m->vote = (struct vote){.verdict = VERDICT_NO};
+	freeReplyObject(m->reply);
+	m->reply = NULL;
+	if (listens) {
+		length = write_listen(&command, &m->order, m->names);
+	} else {
+		order_say(&m->order, m->names, &m->call);
+		m->manner = (struct manner){.reads = m->call.reads};
+		length = script_write(&command, &m->call, &m->manner);
+	}
+	fan_say(m->fan, m->peer, command, length, order->until);
+}
+
+/* ---- what it answers ---- */
+
+/* A word that is cut to size. */
+static bool
+read_text(const redisReply *r, size_t i, char *out, size_t size)
+{
+	const char *text;
+
+	if (!answer_members(r, i, "s", &text))
 		return false;
-	snprintf(out, size, "%s", e->str);
+	snprintf(out, size, "%s", text);
 	return true;
 }
 
-/* A number, or digits. */
 static bool
-take_number(const redisReply *r, size_t i, int64_t low, int64_t *out)
+is_within(int64_t n, int64_t low)
 {
-	const redisReply *e = i < r->elements ? r->element[i] : NULL;
-
-	if (e && e->type == REDIS_REPLY_INTEGER)
-		*out = e->integer;
-	else if (e && e->type == REDIS_REPLY_STRING && e->len > 0 && e->len < 18 &&
-	    e->str[strspn(e->str, "0123456789")] == '\0')
-		*out = strtoll(e->str, NULL, 10);
-	else
-		return false;
-	return *out >= low && *out < (int64_t)TOKEN_LIMIT;
+	return n >= low && n < (int64_t)TOKEN_LIMIT;
 }
 
 static bool
-read_acquire(struct vote *v, const redisReply *r)
+read_acquired(struct vote *v, const redisReply *r)
 {
 	int64_t token;
 
-	if (!take_number(r, 1, 0, &token) || !take_number(r, 2, -1, &v->known) ||
-	    !take_text(r, 3, v->run, sizeof v->run))
+	if (!answer_members(r, 1, "nn", &token, &v->known) || !is_within(token, 0) ||
+	    !is_within(v->known, -1) || !read_text(r, 3, v->run, sizeof v->run))
 		return false;
 	v->token = token;
 	if (v->verdict == VERDICT_YES)
 		return token > 0;
-	return v->verdict == VERDICT_NO && take_number(r, 4, -2, &v->left) &&
-	    take_number(r, 5, -1, &v->held) &&
-	    take_text(r, 6, v->owner, sizeof v->owner) &&
-	    take_text(r, 7, v->record, sizeof v->record);
+	return v->verdict == VERDICT_NO &&
+	    answer_members(r, 4, "nn", &v->left, &v->held) && is_within(v->left, -2) &&
+	    is_within(v->held, -1) && read_text(r, 6, v->owner, sizeof v->owner) &&
+	    read_text(r, 7, v->record, sizeof v->record);
 }
 
 static bool
@@ -120,179 +130,175 @@ read_vote(struct vote *v, enum order_kind kind, const redisReply *r)
 {
 	int64_t verdict;
 
-	if (!take_number(r, 0, 0, &verdict) || verdict >= VERDICTS)
+	if (!answer_members(r, 0, "n", &verdict) || verdict < 0 || verdict >= VERDICTS)
 		return false;
 	v->verdict = verdict;
 	if (kind == ORDER_ACQUIRE)
-		return read_acquire(v, r);
-	if (kind == ORDER_MEET || (kind == ORDER_RELEASE && v->verdict == VERDICT_YES))
+		return read_acquired(v, r);
+	if (kind == ORDER_RELEASE && v->verdict == VERDICT_YES)
 		return true;
 	return (kind != ORDER_EXTEND && kind != ORDER_RELEASE) ||
-	    take_text(r, 1, v->record, sizeof v->record);
+	    read_text(r, 1, v->record, sizeof v->record);
 }
-
-/* ---- scripts ---- */
-
-/* RC_OK: *reply is the caller's. */
-static enum rc
-run_order(struct master *m, const struct order *o, redisReply **reply)
-{
-	struct script_call c;
-	struct numbers n;
-
-	order_write(o, m->names, &n, &c);
-	return script_run(&m->call, &c, o->until, reply, &m->fault);
-}
-
-static enum rc
-run_vote(struct master *m, const struct order *o, struct vote *v)
-{
-	redisReply *reply;
-	enum rc rc = run_order(m, o, &reply);
-
-	if (rc != RC_OK)
-		return rc;
-	if (!read_vote(v, o->kind, reply))
-		rc = script_nonsense(&m->call, &m->fault);
-	freeReplyObject(reply);
-	return rc;
-}
-
-/* ---- a master that we have not met ---- */
 
 /* The value of a setting in an answer to CONFIG GET; "": it has none of that name. */
 static const char *
-setting_of(const redisReply *r, const char *name)
+setting_of(const redisReply *r, const char *wanted)
 {
-	for (size_t i = 0; r->type == REDIS_REPLY_ARRAY && i + 1 < r->elements; i += 2)
-		if (r->element[i]->type == REDIS_REPLY_STRING &&
-		    r->element[i + 1]->type == REDIS_REPLY_STRING &&
-		    strcmp(r->element[i]->str, name) == 0)
-			return r->element[i + 1]->str;
+	const char *name, *value;
+
+	for (size_t i = 0; i + 1 < r->elements; i += 2)
+		if (answer_members(r, i, "ss", &name, &value) &&
+		    strcmp(name, wanted) == 0)
+			return value;
 	return "";
 }
 
-/* Does it write down what it is told before it answers?  Who is not told thinks not. */
-static enum rc
-ask_durable(struct master *m, bool *is)
+static enum heard
+master_refused(struct master *m, char *text)
 {
-	static const char command[] =
-	    "*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$7\r\nappend*\r\n";
-	struct question q = {.command = command, .length = sizeof command - 1};
-	redisReply *reply = NULL;
-	enum rc rc = call_ask(&m->call, &q, m->order.until, &reply, &m->fault);
+	m->foreign = resp_is_foreign(text);
+	m->rc = server_refuses(m->where, &m->address, m->call.reads, text, &m->fault);
+	return HEARD_ALL;
+}
 
-	if (rc != RC_OK || !reply)
-		return rc;
-	*is = strcmp(setting_of(reply, "appendonly"), "yes") == 0 &&
-	    strcmp(setting_of(reply, "appendfsync"), "always") == 0;
-	freeReplyObject(reply);
-	return RC_OK;
+static enum heard
+master_nonsense(struct master *m)
+{
+	struct peer *p = m->peer;
+
+	p->rc = fault_set(&p->fault, RC_PROTOCOL,
+	    "%s gave an answer that dlock's script does not give", m->where);
+	return HEARD_WRONG;
+}
+
+/* One that we have not met: does it write down what it is told before it answers? */
+static enum heard
+master_ask_settings(struct master *m)
+{
+	char *command;
+	int length = redisFormatCommandArgv(
+	    &command, 3, (const char *[]){"CONFIG", "GET", "append*"}, NULL);
+
+	m->step = STEP_SETTINGS;
+	fan_say_more(m->peer, command, length);
+	return HEARD_MORE;
+}
+
+/* In the manner that is left. */
+static enum heard
+master_say_script(struct master *m)
+{
+	char *command;
+	int length = script_write(&command, &m->call, &m->manner);
+
+	fan_say_more(m->peer, command, length);
+	return HEARD_MORE;
 }
 
 /*
  * From now on it is known here.  What its settings are at this moment is what counts: they
- * may be changed later, when it has forgotten something.
+ * may be changed later, when it has forgotten something.  One that does not tell them is not
+ * sure.
  */
-static enum rc
-meet(struct master *m)
+static enum heard
+master_meet(struct master *m, const redisReply *settings)
 {
-	struct order o = {.kind = ORDER_MEET, .until = m->order.until};
-	struct vote sure = {.verdict = VERDICT_NO};
-	enum rc rc;
+	struct order o = {.kind = ORDER_MEET};
 
-	snprintf(o.owner, sizeof o.owner, "%s", m->vote.run);
-	rc = ask_durable(m, &o.flag);
-	if (rc == RC_OK)
-		rc = run_vote(m, &o, &sure);
-	if (rc == RC_OK && sure.verdict == VERDICT_YES)
-		m->vote.known = restart_enough();
-	return rc;
+	m->step = STEP_MEET;
+	o.flag = strcmp(setting_of(settings, "appendonly"), "yes") == 0 &&
+	    strcmp(setting_of(settings, "appendfsync"), "always") == 0;
+	order_say(&o, m->names, &m->call);
+	m->call.words[m->call.keys + 1] = m->unmet;
+	m->manner = (struct manner){.whole = m->manner.whole};
+	return master_say_script(m);
 }
 
-static enum rc
-check_restart(struct master *m)
+static void
+master_keep_unmet(struct master *m, int64_t known, const char *run)
 {
-	if (!*m->vote.run)
-		return fault_set(&m->fault, RC_CONFIG,
+	snprintf(m->unmet, sizeof m->unmet, "%s", known < 0 ? run : "");
+}
+
+/* Nobody waited for it; but if it is an acquire's, it tells whether we have met. */
+static void
+master_is_late(struct master *m, const redisReply *r)
+{
+	int64_t verdict, token, known;
+	const char *run;
+
+	if (answer_members(r, 0, "nnns", &verdict, &token, &known, &run))
+		master_keep_unmet(m, known, run);
+}
+
+static enum heard
+master_has_voted(struct master *m, const redisReply *r)
+{
+	if (!read_vote(&m->vote, m->order.kind, r))
+		return master_nonsense(m);
+	secret_blot(m->vote.record, m->address.password);
+	if (m->order.kind == ORDER_ACQUIRE && !*m->vote.run) {
+		m->rc = fault_set(&m->fault, RC_CONFIG,
 		    "%s does not tell which process it is: its ACL needs +info",
 		    m->where);
-	return m->vote.known < 0 ? meet(m) : RC_OK;
-}
-
-/* ---- orders ---- */
-
-static enum rc
-run_script(struct master *m)
-{
-	enum rc rc;
-
-	m->call.repeated = false;
-	if (m->order.kind == ORDER_LOOK || m->order.kind == ORDER_SCAN)
-		return run_order(m, &m->order, &m->reply);
-	rc = run_vote(m, &m->order, &m->vote);
-	m->vote.repeated = m->call.repeated;
-	secret_blot(m->vote.record, m->address.password);
-	return rc == RC_OK && m->order.kind == ORDER_ACQUIRE ? check_restart(m) : rc;
-}
-
-/* What it says does not matter: that it answers is reason to ask for the lock. */
-static enum rc
-master_listen(struct master *m)
-{
-	char seconds[24];
-	const char *argv[] = {"BLPOP", m->names->wake, seconds};
-	redisReply *reply = NULL;
-	struct question q = {.command = NULL};
-	char *command;
-	int length;
-	enum rc rc;
-
-	snprintf(seconds, sizeof seconds, "%.3f", (double)m->order.lease / 1000);
-	length = redisFormatCommandArgv(&command, 3, argv, NULL);
-	if (length < 0)
-		return fault_set(&m->fault, RC_SYSTEM, "out of memory");
-	q.command = command;
-	q.length = length;
-	rc = call_ask(&m->call, &q, m->order.until, &reply, &m->fault);
-	redisFreeCommand(command);
-	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR)
-		rc = call_refused(&m->call, reply->str, &m->fault);
-	if (reply)
-		freeReplyObject(reply);
-	return rc;
-}
-
-void
-master_run(void *arg)
-{
-	struct master *m = arg;
-
-	while (m->has_next) {
-		m->has_next = false;
-		m->order = m->next;
-		m->vote = (struct vote){.verdict = VERDICT_NO};
-		freeReplyObject(m->reply);
-		m->reply = NULL;
-		m->rc = m->order.kind == ORDER_LISTEN ? master_listen(m) : run_script(m);
-		m->answered = m->order.round;
-		if (m->rc == RC_STOP)
-			m->has_next = false;
+		return HEARD_ALL;
 	}
+	if (m->order.kind == ORDER_ACQUIRE)
+		master_keep_unmet(m, m->vote.known, m->vote.run);
+	return *m->unmet ? master_ask_settings(m) : HEARD_ALL;
 }
 
-void
-master_init(struct master *m, struct host *host, const struct master_names *names)
+static enum heard
+master_is_met(struct master *m, const redisReply *r)
 {
-	m->names = names;
-	address_print(&m->address, m->where, sizeof m->where);
-	call_init(&m->call, host, &m->address, "");
+	struct vote sure;
+
+	if (!read_vote(&sure, ORDER_MEET, r))
+		return master_nonsense(m);
+	if (sure.verdict == VERDICT_YES)
+		m->vote.known = restart_enough();
+	*m->unmet = '\0';
+	return HEARD_ALL;
 }
 
-void
-master_close(struct master *m)
+static enum heard
+master_hear_script(struct master *m, redisReply **reply)
 {
-	call_free(&m->call);
-	freeReplyObject(m->reply);
-	explicit_bzero(&m->address, sizeof m->address);
+	if (script_change(&m->manner, *reply))
+		return master_say_script(m);
+	if ((*reply)->type == REDIS_REPLY_ERROR)
+		return master_refused(m, (*reply)->str);
+	if ((*reply)->type != REDIS_REPLY_ARRAY)
+		return master_nonsense(m);
+	if (m->step == STEP_MEET)
+		return master_is_met(m, *reply);
+	if (m->order.kind != ORDER_LOOK && m->order.kind != ORDER_SCAN)
+		return master_has_voted(m, *reply);
+	m->reply = *reply;
+	*reply = NULL;
+	return HEARD_ALL;
+}
+
+enum heard
+master_hear(struct master *m, int number, redisReply **reply)
+{
+	struct peer *p = m->peer;
+
+	if (number == FAN_LATE) {
+		master_is_late(m, *reply);
+		return HEARD_MORE;
+	}
+	if (number < 0) {
+		p->rc = greeting_taken(
+		    m->fan->greeting.kinds[m->fan->greeting.n + number], m->where,
+		    &m->address, *reply, &p->fault);
+		return p->rc == RC_OK ? HEARD_MORE : HEARD_WRONG;
+	}
+	if (m->step == STEP_SETTINGS)
+		return master_meet(m, *reply);
+	if (m->step != STEP_LISTEN)
+		return master_hear_script(m, reply);
+	return (*reply)->type == REDIS_REPLY_ERROR ? master_refused(m, (*reply)->str)
+						   : HEARD_ALL;
 }

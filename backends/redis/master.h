@@ -1,17 +1,16 @@
 /*
- * master.h - one of the masters that vote on a lock, and what it is asked.
+ * master.h - one of the masters that vote on a lock: what it is asked, and what it answers.
  *
- * An order is one run of redlock.lua there.  A master carries out one after the
- * other, as a strand of together.h: one that comes while another is under way
- * waits for its end, and replaces one that waits.
+ * It is asked to carry out an order, which is one run of redlock.lua, through fan.h; one that
+ * we have not met is also asked for its settings, and met.
  */
 #ifndef DLOCK_REDIS_MASTER_H
 #define DLOCK_REDIS_MASTER_H
 
-#include "address.h"
 #include "answer.h"
+#include "ask.h"
 #include "backends/common/url.h"
-#include "call.h"
+#include "fan.h"
 #include "restart.h"
 
 enum {
@@ -41,7 +40,6 @@ enum order_kind {
 
 struct order {
 	enum order_kind kind;
-	unsigned round;          /* numbers all questions that were put to the masters */
 	char owner[VOTER_BYTES]; /* of ORDER_SCAN: the cursor */
 	int64_t lease;           /* ms */
 	uint64_t token;
@@ -59,33 +57,50 @@ struct vote {
 	uint64_t token;
 	int64_t known;      /* for so long the master has been running, ms: restart.h */
 	int64_t left, held; /* ms; -1: for ever; not known */
-	bool repeated;      /* the question was asked twice */
 	char run[RUN_ID_BYTES];
 	char owner[VOTER_BYTES];
 	char record[RECORD_BYTES]; /* of who holds, or asks for the lock back */
 };
 
+/* One of those that vote on a lock. */
 struct master {
 	struct address address;
 	char where[WHERE_BYTES];
-	struct call call; /* to no more than this one */
+	struct fan *fan;
+	struct peer *peer; /* of the fan */
 	const struct master_names *names;
-	struct order order, next; /* that is, or was, carried out; that comes then */
-	bool has_next;
-	/* Of the last order that came to an end: */
-	unsigned answered; /* its round */
+	bool asked; /* in the last round */
+	/* What it carries out, and how that is said. */
+	struct order order;
+	struct script_call call;
+	struct manner manner;
+	char unmet[RUN_ID_BYTES]; /* the process that is to be met; "": none */
+	enum { STEP_SCRIPT, STEP_SETTINGS, STEP_MEET, STEP_LISTEN } step;
+	/* What came of it: */
 	enum rc rc;
+	struct fault fault;
+	bool foreign;      /* the key is no lock any more, which says no, too */
 	struct vote vote;  /* with RC_OK, if it is a lock's */
 	redisReply *reply; /* the same for ORDER_LOOK and ORDER_SCAN; owned */
-	struct fault fault;
 };
 
-/* The address is set. */
-void master_init(struct master *, struct host *, const struct master_names *);
+/* Asks it; its address, name, fan and names are set. */
+void master_ask(struct master *, const struct order *);
 
-/* What a strand is to run: carries out `next` and what comes then; arg: the master. */
-void master_run(void *arg);
+/* As fan_hear_fn. */
+enum heard master_hear(struct master *, int number, redisReply **);
 
-void master_close(struct master *);
+/* Was it asked in the last round, and is that over, with a vote or without? */
+static inline bool
+master_is_heard(const struct master *m)
+{
+	return m->asked && !m->peer->busy;
+}
+
+static inline bool
+master_has_vote(const struct master *m)
+{
+	return master_is_heard(m) && m->rc == RC_OK;
+}
 
 #endif

@@ -1,63 +1,14 @@
 /* quorum.c - N independent masters, asked at once. */
 #include "quorum.h"
 
-#include "backends/common/url.h"
-#include "restart.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* ---- from a URL ---- */
+/* ---- its life ---- */
 
-static enum rc
-bad_url(struct fault *f, const char *what)
-{
-	return fault_set(f, RC_USAGE,
-	    "the redlock URL %s (redlock[s]://[user:password@]host[:port],host,host...[/db])",
-	    what);
-}
-
-static bool
-wants_tls(const struct url *u)
-{
-	return url_part_is(&u->scheme, "redlocks");
-}
-
-/* Reads one host as if it were the only one: who we are, and the database, go for all. */
-static enum rc
-read_master(
-    struct address *a, const struct url *u, const struct url_part *host, struct fault *f)
-{
-	const char *login = u->scheme.at + u->scheme.n + strlen("://");
-	size_t size = strlen(login) + 32;
-	char *url = malloc(size);
-	enum rc rc;
-
-	if (!url)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	snprintf(url, size, "%s://%.*s%.*s%s", wants_tls(u) ? "rediss" : "redis",
-	    (int)(u->hosts.at - login), login, (int)host->n, host->at,
-	    u->hosts.at + u->hosts.n);
-	rc = address_parse(a, url, f);
-	explicit_bzero(url, size);
-	free(url);
-	return rc;
-}
-
-/* Of a list of hosts; 0: too many. */
-static size_t
-count_hosts(struct url_part list)
-{
-	size_t n = 0;
-
-	while (list.at && n <= QUORUM_MOST) {
-		url_part_first(&list);
-		n++;
-	}
-	return n <= QUORUM_MOST ? n : 0;
-}
+static enum heard quorum_take(void *ctx, size_t i, int number, redisReply **);
 
 /* The name for people says where one is, and nothing else. */
 static bool
@@ -69,61 +20,50 @@ is_twice(const struct quorum *q, size_t i)
 	return false;
 }
 
-static void
-print_where(struct quorum *q)
-{
-	size_t used = snprintf(q->where, sizeof q->where, "redlock");
-
-	for (size_t i = 0; i < q->n && used < sizeof q->where; i++)
-		used += snprintf(q->where + used, sizeof q->where - used, "%s%s",
-		    i ? "," : " ", strchr(q->masters[i].where, ' ') + 1);
-}
-
+/* Each is a server of its own; who we are, and the database, go for all. */
 static enum rc
-read_masters(struct quorum *q, const struct url *u, struct fault *f)
+set_masters(struct quorum *q, const struct address *all, struct fault *f)
 {
-	struct url_part list = u->hosts;
-
 	for (size_t i = 0; i < q->n; i++) {
-		struct url_part host = url_part_first(&list);
 		struct master *m = &q->masters[i];
-		enum rc rc = host.n == 0 ? bad_url(f, "names an empty host")
-					 : read_master(&m->address, u, &host, f);
 
-		if (rc != RC_OK)
-			return rc;
-		master_init(m, together_host(&q->together, i), &q->names);
+		m->address = *all;
+		m->address.form = FORM_SINGLE;
+		m->address.n = 1;
+		m->address.hosts[0] = all->hosts[i];
+		address_print(&m->address, m->where, sizeof m->where);
 		if (is_twice(q, i))
-			return bad_url(f, "names the same host twice");
+			return fault_set(f, RC_USAGE,
+			    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
+		m->fan = &q->fan;
+		m->peer = &q->fan.peers[i];
+		m->names = &q->names;
+		fan_set(
+		    &q->fan, i, &m->address, &m->address.hosts[0], m->where, &resp_usual);
 	}
-	print_where(q);
 	return RC_OK;
 }
 
 enum rc
-quorum_begin(struct quorum *q, struct host *host, const char *text, struct fault *f)
+quorum_begin(struct quorum *q, struct host *host, const char *url, struct fault *f)
 {
-	struct url u;
-	const char *wrong = url_cut(&u, text);
-	enum rc rc;
+	struct address all;
+	enum rc rc = address_parse(&all, url, f);
 
 	*q = (struct quorum){.host = host};
-	if (wrong)
-		return bad_url(f, wrong);
-	q->n = count_hosts(u.hosts);
-	if (q->n < QUORUM_LEAST) {
-		bool many = q->n == 0;
-
-		q->n = 0;
-		return bad_url(
-		    f, many ? "names more than 15 hosts" : "needs at least three hosts");
-	}
+	if (rc != RC_OK)
+		return rc;
+	address_print(&all, q->where, sizeof q->where);
+	q->masters = calloc(all.n, sizeof *q->masters);
+	if (!q->masters)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	q->n = all.n;
 	q->need = q->n / 2 + 1;
-	q->masters = calloc(q->n, sizeof *q->masters);
-	rc = q->masters ? together_begin(&q->together, host, q->n, f)
-			: fault_set(f, RC_SYSTEM, "out of memory");
-	q->is_begun = q->masters;
-	return rc == RC_OK ? read_masters(q, &u, f) : rc;
+	rc = fan_begin(&q->fan, host, q->n, quorum_take, q, f);
+	if (rc == RC_OK)
+		rc = set_masters(q, &all, f);
+	explicit_bzero(&all, sizeof all);
+	return rc;
 }
 
 enum rc
@@ -134,21 +74,48 @@ quorum_secure(struct quorum *q, const struct tls_settings *settings, struct faul
 
 	for (size_t i = 0; i < q->n; i++)
 		q->masters[i].address.tls = q->tls;
+	if (rc == RC_OK && !greetings_login(&q->fan.greeting, &q->masters[0].address))
+		rc = fault_set(f, RC_SYSTEM, "out of memory");
 	return rc;
 }
 
 void
 quorum_end(struct quorum *q)
 {
-	if (q->is_begun)
-		together_end(&q->together);
-	for (size_t i = 0; q->masters && i < q->n; i++)
-		if (q->masters[i].names)
-			master_close(&q->masters[i]);
+	fan_end(&q->fan);
+	for (size_t i = 0; i < q->n; i++)
+		freeReplyObject(q->masters[i].reply);
 	tls_close(q->tls);
 	if (q->masters)
 		explicit_bzero(q->masters, q->n * sizeof *q->masters);
 	free(q->masters);
+}
+
+static uint64_t
+hash(const char *text, uint64_t h)
+{
+	for (; *text; text++) /* FNV-1a */
+		h = (h ^ (unsigned char)*text) * 1099511628211ULL;
+	return h;
+}
+
+/* In whatever order the URL names them. */
+static size_t
+listener_of(const struct quorum *q, const char *key)
+{
+	uint64_t best = 0;
+	size_t at = 0;
+
+	for (size_t i = 0; i < q->n; i++) {
+		uint64_t h = hash(key, hash(q->masters[i].where, 1469598103934665603ULL));
+
+		h ^= h >> 29;
+		if (h > best || i == 0) {
+			best = h;
+			at = i;
+		}
+	}
+	return at;
 }
 
 void
@@ -162,34 +129,29 @@ quorum_name(struct quorum *q, const char *key, bool bare)
 	    bare ? key : tag);
 	snprintf(names->data, sizeof names->data, "dlock:{%s}:redlock-data", tag);
 	snprintf(names->wake, sizeof names->wake, "dlock:{%s}:redlock-wake", tag);
-	q->listener = quorum_listens_at(q, key);
+	q->listener = listener_of(q, key);
 }
 
 /* ---- a round ---- */
 
-bool
-quorum_has_heard(const struct quorum *q, const struct master *m)
+static enum heard
+quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 {
-	return q->asked_to[m - q->masters] && m->answered == q->round;
+	struct quorum *q = ctx;
+
+	return master_hear(&q->masters[i], number, reply);
 }
 
 static void
 quorum_put(struct quorum *q, const struct order *order, const bool *picked)
 {
-	q->round++;
-	memcpy(q->asked_to, picked, sizeof q->asked_to);
 	/* whoever listens there is told when the others have been */
 	for (size_t n = 1; n <= q->n; n++) {
 		size_t i = (q->listener + n) % q->n;
-		struct master *m = &q->masters[i];
 
-		if (!picked[i])
-			continue;
-		m->next = *order;
-		m->next.round = q->round;
-		m->has_next = true;
-		if (!together_is_busy(&q->together, i))
-			together_start(&q->together, i, master_run, m);
+		q->masters[i].asked = picked[i];
+		if (picked[i])
+			master_ask(&q->masters[i], order);
 	}
 }
 
@@ -197,7 +159,7 @@ void
 quorum_ask(struct quorum *q, const struct order *order,
     bool (*whom)(const struct quorum *, const struct master *))
 {
-	bool picked[QUORUM_MOST] = {false};
+	bool picked[REDLOCK_MOST] = {false};
 
 	for (size_t i = 0; i < q->n; i++)
 		picked[i] = !whom || whom(q, &q->masters[i]);
@@ -207,122 +169,130 @@ quorum_ask(struct quorum *q, const struct order *order,
 void
 quorum_ask_one(struct quorum *q, size_t i, const struct order *order)
 {
-	bool picked[QUORUM_MOST] = {false};
+	bool picked[REDLOCK_MOST] = {false};
 
 	picked[i] = true;
 	quorum_put(q, order, picked);
 }
 
 static void
-count_one(const struct master *m, struct tally *t)
+count_one(struct master *m, struct tally *t)
 {
+	if (m->peer->rc != RC_OK) {
+		m->rc = m->peer->rc;
+		m->fault = m->peer->fault;
+	}
 	t->failed += m->rc != RC_OK;
+	t->foreign += m->foreign;
 	if (m->rc != RC_OK)
 		return;
 	t->answered++;
 	t->votes[m->vote.verdict]++;
-	if (m->vote.verdict == VERDICT_YES && m->vote.token > t->token)
+	if (m->vote.verdict != VERDICT_YES)
+		return;
+	t->young += m->order.kind == ORDER_ACQUIRE && !restart_is_over(m->vote.known);
+	if (m->vote.token > t->token)
 		t->token = m->vote.token;
 }
 
-static bool
-is_young(const struct master *m)
-{
-	return m->rc == RC_OK && m->order.kind == ORDER_ACQUIRE &&
-	    m->vote.verdict == VERDICT_YES && !restart_is_over(m->vote.known);
-}
-
 void
-quorum_count(const struct quorum *q, struct tally *t)
+quorum_count(struct quorum *q, struct tally *t)
 {
 	*t = (struct tally){.open = 0};
-	for (size_t i = 0; i < q->n; i++) {
-		const struct master *m = &q->masters[i];
-
-		if (q->asked_to[i] && m->answered != q->round)
+	for (size_t i = 0; i < q->n; i++)
+		if (q->masters[i].asked && q->masters[i].peer->busy)
 			t->open++;
-		if (!quorum_has_heard(q, m))
-			continue;
-		count_one(m, t);
-		t->young += is_young(m);
-	}
+		else if (q->masters[i].asked)
+			count_one(&q->masters[i], t);
+}
+
+static bool
+has_heard_enough(void *ctx)
+{
+	struct quorum *q = ctx;
+
+	quorum_count(q, q->tally);
+	return q->tally->open == 0 || (q->enough && q->enough(q, q->tally));
 }
 
 enum rc
 quorum_hear(struct quorum *q, instant until,
     bool (*enough)(const struct quorum *, const struct tally *), struct tally *t)
 {
-	enum woke woke = WOKE_READY;
+	enum rc rc;
 
-	for (;;) {
-		quorum_count(q, t);
-		if (t->open == 0 || (enough && enough(q, t)) || woke == WOKE_TIMEOUT)
-			return RC_OK;
-		woke = together_wait(&q->together, until);
-		if (woke == WOKE_STOP)
-			return RC_STOP;
-	}
+	q->enough = enough;
+	q->tally = t;
+	rc = fan_hear(&q->fan, until, has_heard_enough);
+	quorum_count(q, t);
+	return rc;
 }
 
-void
-quorum_hurry(struct quorum *q)
+bool
+quorum_has_voted(const struct quorum *q, const struct tally *t)
 {
-	for (size_t i = 0; i < q->n; i++)
-		for (int tries = 0; q->masters[i].has_next && tries < 8 &&
-		     together_is_busy(&q->together, i);
-		     tries++)
-			together_cut(&q->together, i);
-}
-
-void
-quorum_drop(struct quorum *q)
-{
-	for (size_t i = 0; i < q->n; i++)
-		q->masters[i].has_next = false;
-	together_stop(&q->together);
+	return t->votes[VERDICT_YES] >= q->need || t->answered + t->open < q->need ||
+	    (t->answered >= q->need && t->open == 0);
 }
 
 enum rc
 quorum_sleep(struct quorum *q, instant until)
 {
-	for (;;)
-		switch (together_wait(&q->together, until)) {
-		case WOKE_STOP:
-			return RC_STOP;
-		case WOKE_TIMEOUT:
-			return RC_OK;
-		case WOKE_READY:
-			break;
-		}
+	enum rc rc = fan_hear(&q->fan, until, NULL);
+
+	if (rc != RC_OK || instant_now() >= until)
+		return rc;
+	return q->host->wait(q->host, -1, 0, until) == WOKE_STOP ? RC_STOP : RC_OK;
 }
 
-/* ---- what is common to all of them ---- */
+/* ---- what was heard in it ---- */
 
-static uint64_t
-hash(const char *text, uint64_t h)
+/* The votes of one owner other than us. */
+static size_t
+votes_of(const struct quorum *q, const char *owner)
 {
-	for (; *text; text++) /* FNV-1a */
-		h = (h ^ (unsigned char)*text) * 1099511628211ULL;
-	return h;
-}
+	size_t n = 0;
 
-size_t
-quorum_listens_at(const struct quorum *q, const char *key)
-{
-	uint64_t best = 0;
-	size_t at = 0;
-
-	/* in whatever order the URL names them */
 	for (size_t i = 0; i < q->n; i++) {
-		uint64_t h = hash(key, hash(q->masters[i].where, 1469598103934665603ULL));
+		const struct master *m = &q->masters[i];
 
-		h ^= h >> 29;
-		if (h > best || i == 0) {
-			best = h;
-			at = i;
-		}
+		n += master_has_vote(m) && m->vote.verdict == VERDICT_NO &&
+		    strcmp(m->vote.owner, owner) == 0;
 	}
-	return at;
+	return n;
+}
+
+const struct vote *
+quorum_find_holder(const struct quorum *q)
+{
+	const struct vote *found = NULL;
+
+	for (size_t i = 0; i < q->n; i++) {
+		const struct master *m = &q->masters[i];
+
+		if (master_has_vote(m) && m->vote.verdict == VERDICT_NO &&
+		    votes_of(q, m->vote.owner) >= q->need && (!found || !*found->record))
+			found = &m->vote;
+	}
+	return found;
+}
+
+void
+quorum_find_mark(const struct quorum *q, char *mark, size_t size)
+{
+	*mark = '\0';
+	for (size_t i = 0; i < q->n && !*mark; i++)
+		if (master_has_vote(&q->masters[i]))
+			snprintf(mark, size, "%s", q->masters[i].vote.record);
+}
+
+bool
+quorum_is_repeated(const struct quorum *q)
+{
+	for (size_t i = 0; i < q->n; i++)
+		if (master_has_vote(&q->masters[i]) && q->masters[i].peer->repeated)
+			return true;
+	return false;
 }
 
 static bool
@@ -341,7 +311,7 @@ quorum_refused(const struct quorum *q, const struct tally *t, struct fault *f)
 	for (size_t i = 0; i < q->n; i++) {
 		const struct master *m = &q->masters[i];
 
-		if (!quorum_has_heard(q, m) || m->rc == RC_OK)
+		if (!master_is_heard(m) || m->rc == RC_OK)
 			continue;
 		if (!first)
 			first = m;
@@ -370,8 +340,7 @@ quorum_check_twins(const struct quorum *q, struct fault *f)
 		for (size_t j = 0; j < i; j++) {
 			const struct master *a = &q->masters[j], *b = &q->masters[i];
 
-			if (quorum_has_heard(q, a) && a->rc == RC_OK &&
-			    quorum_has_heard(q, b) && b->rc == RC_OK && *a->vote.run &&
+			if (master_has_vote(a) && master_has_vote(b) && *a->vote.run &&
 			    strcmp(a->vote.run, b->vote.run) == 0)
 				return fault_set(f, RC_CONFIG,
 				    "%.150s and %.150s are one server, whose vote would count twice",

@@ -1,9 +1,9 @@
 /*
- * redis.c - locks in Redis, on whichever server has them (call.h): the store, its settings,
+ * redis.c - locks in Redis, on whichever server has them (route.h): the store, its settings,
  * acquire, renew, release.  How an operation is asked is left to client.h, waiting to
- * redis_queue.h, looking and steering to look.h and steer.h.
+ * queue.h, looking and steering to look.h and steer.h.
  *
- *  1. Every operation is one run of a script (dialect.h), atomic on the server, by
+ *  1. Every operation is one run of a script (dialects.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.
  *  2. Each of them is idempotent for an owner, so that one whose answer got
  *     lost MAY be sent again; renew and release only ever touch a hold or a
@@ -40,9 +40,8 @@
 #include "backends/common/retry.h"
 #include "backends/common/text.h"
 #include "look.h"
-#include "redis_queue.h"
+#include "queue.h"
 #include "redlock.h"
-#include "slot.h"
 #include "steer.h"
 
 #include <stdlib.h>
@@ -78,7 +77,7 @@ struct redis {
 	struct redis_site site;
 	struct client client;
 	struct retry patience;
-	struct redis_queue queue;
+	struct queue queue;
 	struct redis_hold hold;
 	bool down_after; /* has been spoken of */
 };
@@ -195,8 +194,8 @@ redis_close(struct store *s)
 
 	if (!r)
 		return;
-	call_free(&r->client.call);
-	listener_close(&r->queue.listener);
+	route_free(&r->client.route);
+	queue_close(&r->queue);
 	tls_close(r->site.address.tls);
 	explicit_bzero(&r->site.address, sizeof r->site.address);
 	explicit_bzero(r->site.sentinel_password, sizeof r->site.sentinel_password);
@@ -219,12 +218,11 @@ redis_open(
 	    CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
 		CAP_FORCE | CAP_FREEZE};
 	r->client.host = host;
-	r->client.dialect = &dialect_native;
+	r->client.dialect = &dialects[DIALECT_NATIVE];
 	retry_init(&r->patience);
 	rc = address_parse(&r->site.address, site->url, f);
-	call_init(&r->client.call, host, &r->site.address, r->site.sentinel_password);
-	listener_init(
-	    &r->queue.listener, host, &r->site.address, &r->client.call.topology);
+	route_init(&r->client.route, host, &r->site.address, r->site.sentinel_password);
+	queue_init(&r->queue, &r->client.route);
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->site.address.user && !*r->site.address.password)
@@ -263,7 +261,7 @@ static void
 redis_watch(struct redis *r)
 {
 	if (r->site.address.form == FORM_SENTINEL)
-		r->base.host->alert = server_descriptor(&r->client.call.server);
+		r->base.host->alert = r->client.route.server.wire.stream.fd;
 }
 
 /*
@@ -284,8 +282,8 @@ bears(int64_t ttl, int64_t down_after)
 static void
 redis_tell_down_after(struct redis *r)
 {
-	int64_t ms = r->client.call.topology.sentinels && r->base.host->verbose
-	    ? sentinels_down_after(r->client.call.topology.sentinels)
+	int64_t ms = r->client.route.sentinels && r->base.host->verbose
+	    ? sentinels_down_after(r->client.route.sentinels)
 	    : 0;
 	int64_t down_after = ms * NS_PER_MS, enough = r->client.claim->ttl;
 
@@ -366,7 +364,7 @@ redis_skipped(struct redis *r, struct answer *a, struct fault *f)
 	if (a->code == ANSWER_DONE ? !job->once : job->cooldown <= 0)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s gave an answer to what was not asked", r->site.where);
-	r->client.call.asked = false; /* nothing is left there to be given back */
+	r->client.route.asked = false; /* nothing is left there to be given back */
 	if (a->code == ANSWER_RECENT)
 		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
 	secret_blot(a->done.who, r->site.address.password);
@@ -380,12 +378,11 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 {
 	struct request q = {.operation = ACQUIRE,
 	    .alive = alive,
-	    .subscribed = listener_is_open(&r->queue.listener),
+	    .subscribed = queue_is_subscribed(&r->queue),
 	    .ticket = r->queue.ticket};
 	instant sent;
 	enum rc rc = client_run(&r->client, &q, until, &sent, a, f);
 
-	listener_follow(&r->queue.listener);
 	if (rc != RC_OK)
 		return rc;
 	redis_tell_down_after(r);
@@ -413,7 +410,7 @@ redis_wait(struct redis *r, const struct answer *a, instant until, struct fault 
 
 	if (retry_is_outage(&r->patience))
 		return RC_OK;
-	rc = redis_queue_wait(&r->queue, &r->client, a, until, f);
+	rc = queue_wait(&r->queue, &r->client, a, until, f);
 	return rc == RC_BUSY ? fault_set(f, rc, "%s: still held", r->site.where) : rc;
 }
 
@@ -476,7 +473,7 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	} while (rc == RC_OK && !r->hold.is && until);
 	if (rc != RC_OK || r->hold.is)
 		return rc;
-	r->client.call.asked = false; /* who does not queue leaves nothing */
+	r->client.route.asked = false; /* who does not queue leaves nothing */
 	return fault_set(
 	    f, RC_BUSY, "%s: %s", r->site.where, a.waiting.frozen ? "frozen" : "held");
 }
@@ -495,7 +492,7 @@ redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    call_where(&r->client.call));
+	    r->client.route.where);
 }
 
 static enum rc
@@ -507,7 +504,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	/* not when we were granted: that would have kept the command waiting */
-	listener_close(&r->queue.listener);
+	queue_close(&r->queue);
 	rc = client_run(&r->client,
 	    &(struct request){.operation = RENEW, .token = r->hold.token}, until, &sent,
 	    &a, f);
@@ -532,7 +529,7 @@ redis_not_released(struct redis *r, struct answer *a, struct fault *f)
 {
 	if (*a->mark)
 		return redis_revoked(r, RC_LOST, a, f);
-	return r->client.call.repeated
+	return r->client.route.repeated
 	    ? fault_set(f, RC_AGAIN, "%s closed the connection before it answered",
 		  r->site.where)
 	    : redis_lost(r, f);
@@ -547,7 +544,7 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 	enum rc rc;
 
 	r->base.host->alert = -1;
-	if (!r->client.call.asked)
+	if (!r->client.route.asked)
 		return RC_OK;
 	rc = client_run(&r->client,
 	    &(struct request){.operation = RELEASE, .held = r->hold.is, .status = status},
@@ -559,26 +556,26 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is)
 		rc = redis_not_released(r, &a, f);
 	if (rc == RC_OK || rc == RC_LOST)
-		r->client.call.asked = r->hold.is = false;
+		r->client.route.asked = r->hold.is = false;
 	return rc;
 }
 
 /* ---- looking and steering ---- */
 
 /* Pages are larger than what is said to a claim. */
-static struct call *
-redis_call(struct store *s)
+static struct route *
+redis_route(struct store *s)
 {
-	struct call *call = &redis_of(s)->client.call;
+	struct route *route = &redis_of(s)->client.route;
 
-	call_let_pages_in(call);
-	return call;
+	route_let_pages_in(route);
+	return route;
 }
 
 static enum rc
 redis_each(struct store *s, const struct look *look, struct fault *f)
 {
-	return look_each(redis_call(s), redis_of(s)->client.dialect, look, f);
+	return look_each(redis_route(s), redis_of(s)->client.dialect, look, f);
 }
 
 static enum rc
@@ -586,20 +583,20 @@ redis_revoke(struct store *s, const struct target *t, const char *record, bool f
     instant until, struct fault *f)
 {
 	return steer_revoke(
-	    redis_call(s), redis_of(s)->client.dialect, t, record, force, until, f);
+	    redis_route(s), redis_of(s)->client.dialect, t, record, force, until, f);
 }
 
 static enum rc
 redis_freeze(struct store *s, const char *key, const char *record, int64_t length,
     instant until, struct fault *f)
 {
-	return steer_freeze(redis_call(s), key, record, length, until, f);
+	return steer_freeze(redis_route(s), key, record, length, until, f);
 }
 
 static enum rc
 redis_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
-	return steer_thaw(redis_call(s), key, until, f);
+	return steer_thaw(redis_route(s), key, until, f);
 }
 
 /* The lock of each lies in one slot; those of two keys only where a tag says so. */
@@ -609,7 +606,7 @@ redis_together(struct store *s, const char *key, const char *other, struct fault
 	const struct redis *r = redis_of(s);
 
 	if (r->site.address.form != FORM_CLUSTER || strcmp(key, other) == 0 ||
-	    slot_is_same(key, other))
+	    dialect_shares_slot(key, other))
 		return RC_OK;
 	return fault_set(f, RC_CONFIG,
 	    "the keys '%.100s' and '%.100s' may lie on two nodes of the cluster: give them one {tag}, such as {a}%.100s and {a}%.100s",

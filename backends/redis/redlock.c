@@ -3,8 +3,8 @@
  *
  * Who has the votes of N/2 + 1 of them holds the lock.  The algorithm is that of
  * redis.io's page on distributed locks; what its critics asked for is in 4, 5 and 7.
- * Here is the store; of the story, 1 to 5 are told in redlock_attempt.c, 6 in
- * redlock_hold.c, 7 in redlock_wait.c, and what one round says in quorum.c and votes.c.
+ * Here are the store and waiting (7); 1 to 6 are told in redlock_hold.c, what one round says
+ * in quorum.c, and what one master is asked in master.c.
  *
  *  1. All masters are asked at once, each by one run of redlock.lua, and a quorum of
  *     answers decides; nobody waits for the rest.  The loss of a minority, before or during
@@ -56,15 +56,24 @@
  */
 #include "redlock.h"
 
-#include "backends/common/setting.h"
 #include "backends/common/retry.h"
-#include "dialect.h"
+#include "backends/common/setting.h"
+#include "dialects.h"
+#include "redlock_hold.h"
 #include "redlock_look.h"
-#include "redlock_wait.h"
 #include "restart.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { TRIES_WITHOUT_WAIT = 4 };
+
+/* When to ask again for what was refused. */
+struct redlock_wait {
+	instant began;  /* to ask */
+	unsigned tries; /* since the votes were divided */
+	uint64_t dice;
+};
 
 struct redlock {
 	struct store base;
@@ -121,8 +130,8 @@ redlock_dialect(struct store *s, const char *value, struct fault *f)
 
 	if (rc != RC_OK)
 		return rc;
-	redlock_of(s)->bare = d == &dialect_string;
-	return d == &dialect_string || d == &dialect_native
+	redlock_of(s)->bare = d == &dialects[DIALECT_STRING];
+	return d == &dialects[DIALECT_STRING] || d == &dialects[DIALECT_NATIVE]
 	    ? RC_OK
 	    : fault_set(f, RC_CONFIG,
 		  "redlock has no dialect '%.40s' (native, or string: the key itself)",
@@ -233,6 +242,90 @@ redlock_open(
 	return rc;
 }
 
+/* ---- waiting ---- */
+
+static void
+wait_begin(struct redlock_wait *w, const struct claim *claim)
+{
+	w->began = instant_now();
+	w->dice = jitter_of(claim->owner);
+}
+
+/* Is there nothing to wait for?  One that does not wait asks again only while votes are divided. */
+static bool
+wait_is_over(const struct redlock_wait *w, const struct refusal *refusal, instant until)
+{
+	return until == 0 &&
+	    (refusal->because != BECAUSE_SPLIT || w->tries >= TRIES_WITHOUT_WAIT ||
+		instant_now() >= w->began + NS_PER_S);
+}
+
+/* Until somebody releases it, as far as we are told, or so long. */
+static void
+listen_for_release(struct quorum *q, int64_t length)
+{
+	struct order order = {.kind = ORDER_LISTEN,
+	    .lease = ns_to_ms(length),
+	    .until = instant_now() + length + NS_PER_S};
+
+	quorum_ask_one(q, q->listener, &order);
+}
+
+static int64_t
+pause_while_held(struct redlock_wait *w, const struct refusal *refusal)
+{
+	int64_t pause = (refusal->listens ? 500 + jitter_below(&w->dice, 500)
+					  : 50 + jitter_below(&w->dice, 200)) *
+	    NS_PER_MS;
+
+	w->tries = 0;
+	if (refusal->left >= 0 && refusal->left + 5 * NS_PER_MS < pause)
+		pause = refusal->left + (5 + jitter_below(&w->dice, 20)) * NS_PER_MS;
+	return pause;
+}
+
+static int64_t
+pause_of(struct redlock_wait *w, const struct refusal *refusal)
+{
+	switch (refusal->because) {
+	case BECAUSE_YOUNG:
+		return (200 + jitter_below(&w->dice, 200)) * NS_PER_MS;
+	case BECAUSE_SPLIT:
+		return (w->tries++ < 8 ? 25 + jitter_below(&w->dice, 50)
+				       : 100 + jitter_below(&w->dice, 200)) *
+		    NS_PER_MS;
+	case BECAUSE_HELD:
+		break;
+	}
+	return pause_while_held(w, refusal);
+}
+
+/*
+ * Sleeps until there is reason to ask again.  RC_OK, RC_BUSY at `until` (without words), or
+ * RC_STOP.
+ */
+static enum rc
+redlock_wait(struct redlock_wait *w, struct quorum *q, const struct refusal *refusal,
+    instant until)
+{
+	int64_t pause = pause_of(w, refusal);
+	instant ends = instant_first(until, instant_now() + pause);
+	struct tally t;
+	enum rc rc;
+
+	if (refusal->because == BECAUSE_HELD && refusal->listens) {
+		listen_for_release(q, pause);
+		rc = quorum_hear(q, ends + NS_PER_S / 10, NULL, &t);
+		if (rc == RC_OK && t.failed > 0)
+			rc = quorum_sleep(q, ends);
+	} else {
+		rc = quorum_sleep(q, ends);
+	}
+	if (rc != RC_OK)
+		return rc;
+	return instant_now() >= until ? RC_BUSY : RC_OK;
+}
+
 /* ---- the lock ---- */
 
 /* RC_OK: there is reason to ask again.  Else that is what acquire returns. */
@@ -243,7 +336,7 @@ redlock_go_on(
 	bool young = refusal->because == BECAUSE_YOUNG;
 	enum rc rc;
 
-	if (redlock_wait_is_over(&r->wait, refusal, until))
+	if (wait_is_over(&r->wait, refusal, until))
 		return young ? RC_AGAIN : RC_BUSY;
 	if (young && !r->hold.told) {
 		r->base.host->notice = *f;
@@ -279,7 +372,7 @@ redlock_acquire(struct store *s, const struct claim *claim, instant until,
 		return rc;
 	quorum_name(&r->quorum, claim->key, r->bare);
 	redlock_hold_begin(&r->hold, &r->quorum, claim);
-	redlock_wait_begin(&r->wait, claim);
+	wait_begin(&r->wait, claim);
 	retry_begin(&r->patience, claim);
 	do {
 		rc = redlock_attempt(

@@ -1,8 +1,8 @@
 /*
- * redlock_hold.h - the votes of one owner: what they are, and renewing and giving them back.
+ * redlock_hold.h - the votes of one owner: asking for them, renewing them, giving them back.
  *
  * A quorum of votes is a hold; what a single master says of it is neither a loss nor a
- * success.  redlock_attempt.h wins it; redlock.c tells the whole story.
+ * success.  redlock.c tells the whole story.
  */
 #ifndef DLOCK_REDIS_REDLOCK_HOLD_H
 #define DLOCK_REDIS_REDLOCK_HOLD_H
@@ -23,20 +23,28 @@ struct redlock_hold {
 /* The quorum is named (quorum_name()); owners that were used before are not used again. */
 void redlock_hold_begin(struct redlock_hold *, struct quorum *, const struct claim *);
 
-/* Nothing has been asked for whom we are from now on. */
-void redlock_hold_next_owner(struct redlock_hold *);
+/* Why it was not granted. */
+enum because {
+	BECAUSE_HELD,  /* a quorum has given its votes to one other */
+	BECAUSE_SPLIT, /* the votes are divided */
+	BECAUSE_YOUNG, /* too many votes do not count yet */
+};
 
-/* quorum_ask() for this owner; until redlock_hold_round_ends() is time enough for it. */
-void redlock_hold_ask(struct redlock_hold *, enum order_kind, bool flag, instant until,
-    bool (*whom)(const struct quorum *, const struct master *));
+/* What was heard of those who have it. */
+struct refusal {
+	enum because because;
+	int64_t left; /* until the first vote of a holder ends, ns; < 0: not known */
+	bool listens; /* the master that tells of releases has answered */
+};
 
-instant redlock_hold_round_ends(const struct redlock_hold *);
-
-/* A quorum gave, or renewed, its votes for what was asked at `sent`. */
-void redlock_hold_counts_from(struct redlock_hold *, instant sent);
-
-/* Gives back what the last round may have won, which is no quorum.  RC_OK or RC_STOP. */
-enum rc redlock_hold_withdraw(struct redlock_hold *);
+/*
+ * Asks for the lock as a fresh owner, until `most` at the latest.  It ends with a hold, or with
+ * nothing that would ever be used: what it may have won is given back.  RC_OK: it is ours.
+ * RC_BUSY: *refusal, and host->seen.  RC_CONFIG: two masters are one.  Else what
+ * quorum_refused() says, or RC_STOP.
+ */
+enum rc redlock_attempt(struct redlock_hold *, instant most, struct grant *,
+    struct refusal *, struct fault *);
 
 /* As lock_ops has them. */
 enum rc redlock_hold_renew(

@@ -14,7 +14,7 @@ struct view {
 	bool bare;
 	const struct look *look;
 	struct fault *fault;
-	bool scanned[QUORUM_MOST];   /* all keys of these have been told */
+	bool scanned[REDLOCK_MOST];  /* all keys of these have been told */
 	const struct master *silent; /* whose keys could not be told; NULL: none */
 	bool enough;                 /* nobody wants to hear more */
 };
@@ -30,37 +30,19 @@ struct ballot {
 
 /* ---- one master's answer ---- */
 
-static int64_t
-number_at(const redisReply *r, size_t i)
-{
-	const redisReply *e = r->element[i];
-
-	if (e->type == REDIS_REPLY_INTEGER)
-		return e->integer;
-	return e->type == REDIS_REPLY_STRING && e->len > 0 && e->len < 18 &&
-		e->str[strspn(e->str, "0123456789")] == '\0'
-	    ? strtoll(e->str, NULL, 10)
-	    : -1;
-}
-
 /* False: it has said nothing that could be understood. */
 static bool
-read_ballot(const struct quorum *q, const struct master *m, struct ballot *b)
+read_ballot(const struct master *m, struct ballot *b)
 {
-	const redisReply *r = m->reply;
+	int64_t token, revoked, known;
 
-	if (!quorum_has_heard(q, m) || m->rc != RC_OK || !r || r->elements != 8 ||
-	    r->element[1]->type != REDIS_REPLY_STRING ||
-	    r->element[6]->type != REDIS_REPLY_STRING)
+	if (!master_has_vote(m) || !m->reply ||
+	    !answer_members(m->reply, 0, "osoooisi", &b->now, &b->owner, &token,
+		&b->since, &b->until, &revoked, &b->record, &known))
 		return false;
-	*b = (struct ballot){.owner = r->element[1]->str,
-	    .record = r->element[6]->str,
-	    .now = number_at(r, 0),
-	    .since = number_at(r, 3),
-	    .until = number_at(r, 4),
-	    .token = number_at(r, 2) > 0 ? number_at(r, 2) : 0,
-	    .revoked = number_at(r, 5) == 1,
-	    .known = number_at(r, 7) == 1};
+	b->token = token > 0 ? token : 0;
+	b->revoked = revoked == 1;
+	b->known = known == 1;
 	return b->now >= 0;
 }
 
@@ -72,7 +54,7 @@ count_votes(const struct quorum *q, const char *owner)
 	size_t n = 0;
 
 	for (size_t i = 0; i < q->n; i++)
-		n += read_ballot(q, &q->masters[i], &b) && strcmp(b.owner, owner) == 0;
+		n += read_ballot(&q->masters[i], &b) && strcmp(b.owner, owner) == 0;
 	return n;
 }
 
@@ -93,12 +75,12 @@ compare_down(const void *left, const void *right)
 static void
 sum_up(const struct quorum *q, const struct ballot *first, struct entry *e)
 {
-	int64_t left[QUORUM_MOST] = {0}, held = -1;
+	int64_t left[REDLOCK_MOST] = {0}, held = -1;
 	struct ballot b;
 	size_t n = 0;
 
 	for (size_t i = 0; i < q->n; i++) {
-		if (!read_ballot(q, &q->masters[i], &b) ||
+		if (!read_ballot(&q->masters[i], &b) ||
 		    strcmp(b.owner, first->owner) != 0)
 			continue;
 		left[n++] = b.until < 0 ? INT64_MAX : b.until - b.now;
@@ -118,14 +100,14 @@ sum_up(const struct quorum *q, const struct ballot *first, struct entry *e)
 }
 
 static void
-view_tell(struct view *v, const char *key, struct entry *e, int64_t now)
+votes_tell(struct view *v, const char *key, struct entry *e, int64_t now)
 {
 	e->key = key;
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, now);
 }
 
 static void
-tell_holder(struct view *v, const char *key, const struct ballot *first)
+votes_tell_holder(struct view *v, const char *key, const struct ballot *first)
 {
 	static const struct foreign other = {
 	    .what = "a lock of another client of Redlock"};
@@ -138,11 +120,12 @@ tell_holder(struct view *v, const char *key, const struct ballot *first)
 	sum_up(v->quorum, first, &e);
 	if (!e.record)
 		e.foreign = &other;
-	view_tell(v, key, &e, first->now);
+	votes_tell(v, key, &e, first->now);
 }
 
 static void
-tell_votes(struct view *v, const char *key, size_t votes, size_t silent, int64_t now)
+votes_tell_votes(
+    struct view *v, const char *key, size_t votes, size_t silent, int64_t now)
 {
 	char what[160];
 	struct entry e = {.kind = ENTRY_UNKNOWN,
@@ -154,7 +137,7 @@ tell_votes(struct view *v, const char *key, size_t votes, size_t silent, int64_t
 	snprintf(what, sizeof what,
 	    "it may be held: it has the votes of %zu of %zu masters, and %zu of them do not answer",
 	    votes, v->quorum->n, silent);
-	view_tell(v, key, &e, now);
+	votes_tell(v, key, &e, now);
 }
 
 /*
@@ -162,7 +145,7 @@ tell_votes(struct view *v, const char *key, size_t votes, size_t silent, int64_t
  * masters that do not answer, are an attempt under way or what is left of a hold.
  */
 static void
-tell_lock(struct view *v, const char *key, size_t silent)
+votes_tell_lock(struct view *v, const char *key, size_t silent)
 {
 	const struct quorum *q = v->quorum;
 	size_t votes = 0;
@@ -172,11 +155,11 @@ tell_lock(struct view *v, const char *key, size_t silent)
 	for (size_t i = 0; i < q->n; i++) {
 		size_t n;
 
-		if (!read_ballot(q, &q->masters[i], &b) || !*b.owner)
+		if (!read_ballot(&q->masters[i], &b) || !*b.owner)
 			continue;
 		n = count_votes(q, b.owner);
 		if (n >= q->need) {
-			tell_holder(v, key, &b);
+			votes_tell_holder(v, key, &b);
 			return;
 		}
 		if (n > votes) {
@@ -185,7 +168,7 @@ tell_lock(struct view *v, const char *key, size_t silent)
 		}
 	}
 	if (votes > 0 && votes + silent >= q->need)
-		tell_votes(v, key, votes, silent, now);
+		votes_tell_votes(v, key, votes, silent, now);
 }
 
 /* ---- one lock, all locks ---- */
@@ -217,14 +200,13 @@ is_told(const struct view *v)
 	struct ballot b;
 
 	for (size_t i = 0; i < v->quorum->n; i++)
-		if (v->scanned[i] && read_ballot(v->quorum, &v->quorum->masters[i], &b) &&
-		    b.known)
+		if (v->scanned[i] && read_ballot(&v->quorum->masters[i], &b) && b.known)
 			return true;
 	return false;
 }
 
 static enum rc
-view_lock(struct view *v, const char *key)
+votes_lock(struct view *v, const char *key)
 {
 	struct order order = {.kind = ORDER_LOOK, .until = v->look->until};
 	struct tally t;
@@ -234,20 +216,20 @@ view_lock(struct view *v, const char *key)
 	quorum_ask(v->quorum, &order, NULL);
 	rc = hear_all(v->quorum, v->look->until, &t, v->fault);
 	if (rc == RC_OK && !is_told(v))
-		tell_lock(v, key, v->quorum->n - t.answered);
-	quorum_drop(v->quorum);
+		votes_tell_lock(v, key, v->quorum->n - t.answered);
 	return rc;
 }
 
 /* The key of that name; false: no dlock would call one so. */
 static bool
-key_of(char *key, const redisReply *name)
+votes_key_of(char *key, const redisReply *names, size_t i)
 {
 	char again[ENCODED_BYTES];
+	const char *name;
 
-	return name->type == REDIS_REPLY_STRING &&
-	    encode_undo(key, KEY_BYTES + 1, name->str, name->len) > 0 &&
-	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name->str) == 0;
+	return answer_members(names, i, "s", &name) &&
+	    encode_undo(key, KEY_BYTES + 1, name, strlen(name)) > 0 &&
+	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name) == 0;
 }
 
 /* One page of the keys of one master, which is taken from it. */
@@ -257,12 +239,13 @@ scan_page(struct view *v, size_t i, const char *cursor)
 	struct order order = {.kind = ORDER_SCAN, .until = v->look->until};
 	struct master *m = &v->quorum->masters[i];
 	redisReply *page = NULL;
+	const char *next;
 	struct tally t;
 
 	snprintf(order.owner, sizeof order.owner, "%s", cursor);
 	quorum_ask_one(v->quorum, i, &order);
 	if (quorum_hear(v->quorum, v->look->until, NULL, &t) == RC_OK && t.answered > 0 &&
-	    m->reply->elements > 0 && m->reply->element[0]->type == REDIS_REPLY_STRING) {
+	    answer_members(m->reply, 0, "s", &next)) {
 		page = m->reply;
 		m->reply = NULL;
 	}
@@ -270,20 +253,20 @@ scan_page(struct view *v, size_t i, const char *cursor)
 }
 
 static enum rc
-view_names(struct view *v, const redisReply *page)
+votes_names(struct view *v, const redisReply *page)
 {
 	char key[KEY_BYTES + 1];
 	enum rc rc = RC_OK;
 
 	for (size_t i = 1; rc == RC_OK && i < page->elements && !v->enough; i++)
-		if (key_of(key, page->element[i]))
-			rc = view_lock(v, key);
+		if (votes_key_of(key, page, i))
+			rc = votes_lock(v, key);
 	return rc;
 }
 
 /* All that a master knows of.  *done: that was all. */
 static enum rc
-view_master(struct view *v, size_t i, bool *done)
+votes_master(struct view *v, size_t i, bool *done)
 {
 	char cursor[24] = "0";
 	enum rc rc = RC_OK;
@@ -295,7 +278,7 @@ view_master(struct view *v, size_t i, bool *done)
 		if (!page)
 			return RC_OK;
 		snprintf(cursor, sizeof cursor, "%s", page->element[0]->str);
-		rc = view_names(v, page);
+		rc = votes_names(v, page);
 		freeReplyObject(page);
 	} while (rc == RC_OK && strcmp(cursor, "0") != 0 && !v->enough);
 	*done = rc == RC_OK;
@@ -304,7 +287,7 @@ view_master(struct view *v, size_t i, bool *done)
 
 /* What a quorum knows of: who holds is known to one of any quorum. */
 static enum rc
-view_all(struct view *v)
+votes_all(struct view *v)
 {
 	size_t scanned = 0;
 	enum rc rc = RC_OK;
@@ -312,7 +295,7 @@ view_all(struct view *v)
 	for (size_t i = 0; rc == RC_OK && i < v->quorum->n && !v->enough; i++) {
 		bool done;
 
-		rc = view_master(v, i, &done);
+		rc = votes_master(v, i, &done);
 		v->scanned[i] = done;
 		scanned += done;
 		if (!done)
@@ -329,10 +312,12 @@ view_all(struct view *v)
 
 /* Pages are larger than what is said to a claim. */
 static void
-bound_pages(struct quorum *q)
+let_pages_in(struct quorum *q)
 {
-	for (size_t i = 0; i < q->n; i++)
-		call_let_pages_in(&q->masters[i].call);
+	for (size_t i = 0; i < q->n; i++) {
+		fan_close(&q->fan.peers[i]);
+		wire_bound(&q->fan.peers[i].wire, &resp_pages);
+	}
 }
 
 enum rc
@@ -340,8 +325,8 @@ redlock_each(struct quorum *q, bool bare, const struct look *look, struct fault 
 {
 	struct view v = {.quorum = q, .bare = bare, .look = look, .fault = f};
 
-	bound_pages(q);
-	return look->key ? view_lock(&v, look->key) : view_all(&v);
+	let_pages_in(q);
+	return look->key ? votes_lock(&v, look->key) : votes_all(&v);
 }
 
 /* ---- taking away ---- */
@@ -363,7 +348,6 @@ redlock_revoke(struct quorum *q, bool bare, const struct target *target,
 	quorum_name(q, target->key, bare);
 	quorum_ask(q, &order, NULL);
 	rc = hear_all(q, until, &t, f);
-	quorum_drop(q);
 	if (rc != RC_OK)
 		return rc;
 	if (t.votes[VERDICT_YES] >= q->need ||

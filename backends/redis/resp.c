@@ -109,6 +109,9 @@ resp_length(const char *buf, size_t n, const struct resp_bounds *b)
 #define CLUSTER \
 	"it is one node of a cluster, or that is down: redis+cluster://HOST is its URL"
 
+static const char right_to_lock[] =
+    "allow the user ~dlock:* &dlock:* +@all -@dangerous +info";
+
 /* In order of search, since an error from within a script names others on its way. */
 static const struct meaning {
 	const char *code;
@@ -128,11 +131,9 @@ static const struct meaning {
     {"command 'AUTH'", RC_DENIED, "it knows no passwords: leave it out"},
     {"command `AUTH`", RC_DENIED, "it knows no passwords: leave it out"},
     {"no password is set", RC_DENIED, "it has no password: leave it out"},
-    {"NOPERM", RC_DENIED, "allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
-    {"can't run this command", RC_DENIED,
-	"allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
-    {"can't access at least one of the keys", RC_DENIED,
-	"allow the user ~dlock:* &dlock:* +@all -@dangerous +info"},
+    {"NOPERM", RC_DENIED, right_to_lock},
+    {"can't run this command", RC_DENIED, right_to_lock},
+    {"can't access at least one of the keys", RC_DENIED, right_to_lock},
     {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},
     {"MOVED", RC_CONFIG, CLUSTER},
     {"ASK ", RC_CONFIG, CLUSTER},
@@ -166,6 +167,17 @@ resp_error(const char *text, const char **hint)
 		}
 	*hint = NULL;
 	return RC_PROTOCOL;
+}
+
+enum rc
+resp_error_look(const char *text, const char **hint)
+{
+	enum rc rc = resp_error(text, hint);
+
+	if (*hint == right_to_lock)
+		*hint =
+		    "to look, allow the user %R~dlock:* +@read +time +eval_ro +evalsha_ro";
+	return rc;
 }
 
 bool

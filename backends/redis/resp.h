@@ -35,10 +35,11 @@ extern const struct resp_bounds resp_usual, resp_pages;
 ssize_t resp_length(const char *buf, size_t n, const struct resp_bounds *);
 
 /*
- * What an error reply means while we ask for or hold a lock: an rc, and in
+ * What an error reply means while we ask for or hold a lock (or only look): an rc, and in
  * *hint what the user can do.  RC_AGAIN for everything that may pass.
  */
 enum rc resp_error(const char *text, const char **hint);
+enum rc resp_error_look(const char *text, const char **hint);
 
 /*
  * Does it say that what stands under the key is no lock, so that whoever held one has

@@ -33,7 +33,7 @@ restart_is_over(int64_t known)
 
 /* The first word of a small file; "" if it cannot be read. */
 static void
-read_word(const char *path, char *out, size_t size)
+read_first_word(const char *path, char *out, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
@@ -50,7 +50,7 @@ restart_name_clock(char id[CLOCK_ID_BYTES], const char *otherwise)
 	char boot[48], space[32];
 	ssize_t n = readlink("/proc/self/ns/time", space, sizeof space - 1);
 
-	read_word("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+	read_first_word("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
 	space[n > 0 ? n : 0] = '\0';
 	/* a container may have a clock of its own */
 	snprintf(id, CLOCK_ID_BYTES, "%s %s", *boot ? boot : otherwise, space);

@@ -1,26 +1,18 @@
 /* sentinel.c - asks sentinels for the master, all at once. */
 #include "sentinel.h"
 
-#include "backends/common/net.h"
+#include "answer.h"
 #include "backends/common/text.h"
-#include "wire.h"
+#include "fan.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #define ONE_PATIENCE (100 * NS_PER_MS) /* for one, once all else is answered */
 
-enum {
-	SENTINEL_WHERE = 300,
-	COMMAND_BYTES = 2048,
-	LAST_PART =
-	    4, /* of the wait: one of so many parts, in which fewer than most will do */
-};
+/* of the wait: one of so many parts, in which fewer than most will do */
+enum { LAST_PART = 4, SENTINEL_WHERE = 300 };
 
 /* What one of them has to say. */
 enum word {
@@ -33,14 +25,7 @@ enum word {
 };
 
 struct sentinel {
-	struct wire wire;
-	const struct endpoint *at;
 	char where[SENTINEL_WHERE];
-	struct addresses addresses;
-	size_t next; /* of the addresses */
-	size_t sent; /* of the command */
-	int answers; /* that have come */
-	bool busy;
 	enum word word;
 	struct endpoint master;
 };
@@ -49,55 +34,17 @@ struct sentinels {
 	struct host *host;
 	const struct address *address;
 	const char *password;
-	char command[COMMAND_BYTES];
-	size_t length;
-	int answers; /* to the command */
+	struct fan fan;
+	bool patience; /* the last question was how patient they are, too */
 	int64_t down_after;
-	size_t turn; /* whom to ask alone */
-	struct sentinel *one;
+	size_t turn;      /* the next one to be asked alone */
+	size_t one;       /* the one that is asked alone; n: none is */
 	struct fault why; /* what the last one that failed had to say */
 	size_t n;
 	struct sentinel each[];
 };
 
 static const struct resp_bounds bounds = {RESP_BYTES, 128, RESP_DEPTH};
-
-/* ---- the command ---- */
-
-static bool
-add_command(struct sentinels *s, int argc, const char **argv)
-{
-	char *text;
-	int length = redisFormatCommandArgv(&text, argc, argv, NULL);
-	bool fits = length >= 0 && s->length + length <= sizeof s->command;
-
-	if (fits) {
-		memcpy(s->command + s->length, text, length);
-		s->length += length;
-		s->answers++;
-	}
-	if (length >= 0) {
-		explicit_bzero(text, length);
-		redisFreeCommand(text);
-	}
-	return fits;
-}
-
-/* AUTH where there is a password; the question; and how patient they are, if wanted. */
-static bool
-write_command(struct sentinels *s, bool patience)
-{
-	const char *name = s->address->master;
-
-	s->length = 0;
-	s->answers = 0;
-	return (!*s->password ||
-		   add_command(s, 2, (const char *[]){"AUTH", s->password})) &&
-	    add_command(
-		s, 3, (const char *[]){"SENTINEL", "get-master-addr-by-name", name}) &&
-	    (!patience ||
-		add_command(s, 3, (const char *[]){"SENTINEL", "MASTER", name}));
-}
 
 /* ---- answers ---- */
 
@@ -118,17 +65,14 @@ read_error(struct sentinels *s, struct sentinel *o, char *text)
 static enum word
 read_master(struct sentinels *s, struct sentinel *o, const redisReply *r)
 {
-	const redisReply *host, *port;
+	const char *host, *port;
 
 	if (r->type == REDIS_REPLY_ERROR)
 		return read_error(s, o, r->str);
 	if (r->type == REDIS_REPLY_NIL)
 		return WORD_UNKNOWN;
-	host = r->type == REDIS_REPLY_ARRAY && r->elements == 2 ? r->element[0] : NULL;
-	port = host ? r->element[1] : NULL;
-	if (host && host->type == REDIS_REPLY_STRING &&
-	    port->type == REDIS_REPLY_STRING &&
-	    !endpoint_plain(&o->master, host->str, host->len, port->str, port->len))
+	if (answer_members(r, 0, "ww", &host, &port) && r->elements == 2 &&
+	    !endpoint_plain(&o->master, host, strlen(host), port, strlen(port)))
 		return WORD_MASTER;
 	fault_set(&s->why, RC_PROTOCOL,
 	    "%s names no host and port as the master: is it a sentinel?", o->where);
@@ -139,79 +83,45 @@ read_master(struct sentinels *s, struct sentinel *o, const redisReply *r)
 static void
 read_patience(struct sentinels *s, const redisReply *r)
 {
-	for (size_t i = 0; r->type == REDIS_REPLY_ARRAY && i + 1 < r->elements; i += 2)
-		if (r->element[i]->type == REDIS_REPLY_STRING &&
-		    r->element[i + 1]->type == REDIS_REPLY_STRING &&
-		    strcmp(r->element[i]->str, "down-after-milliseconds") == 0)
-			s->down_after = endpoint_number(
-			    r->element[i + 1]->str, r->element[i + 1]->len, INT32_MAX);
+	const char *name, *value;
+
+	for (size_t i = 0; i + 1 < r->elements; i += 2)
+		if (answer_members(r, i, "ss", &name, &value) &&
+		    strcmp(name, "down-after-milliseconds") == 0)
+			s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
 }
 
-static void
-read_answer(struct sentinels *s, struct sentinel *o, const redisReply *r)
+/* AUTH, the question, and how patient they are. */
+static enum heard
+sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 {
-	int place = o->answers++ + !*s->password;
+	const redisReply *r = *reply;
+	struct sentinels *s = ctx;
+	struct sentinel *o = &s->each[i];
+	enum word word;
 
-	if (place == 0) {
-		if (r->type == REDIS_REPLY_ERROR) {
-			o->word = WORD_DENIED;
-			fault_set(&s->why, RC_DENIED,
-			    "%s refuses the password of -O sentinel-password-file=FILE",
-			    o->where);
-		}
-	} else if (place == 1) {
-		enum word word = read_master(s, o, r);
-
+	if (number > 0) {
+		read_patience(s, r);
+		return HEARD_ALL;
+	}
+	if (number == 0) {
+		word = read_master(s, o, r);
 		o->word = o->word == WORD_DENIED && word != WORD_MASTER ? WORD_DENIED
 									: word;
-	} else {
-		read_patience(s, r);
+		return s->patience ? HEARD_MORE : HEARD_ALL;
 	}
-}
-
-/* ---- one of them ---- */
-
-static void
-sentinel_end(struct sentinel *o)
-{
-	wire_close(&o->wire);
-	o->busy = false;
-}
-
-/* To its next address. */
-static void
-sentinel_connect(struct sentinels *s, struct sentinel *o)
-{
-	o->sent = 0;
-	o->busy = false;
-	while (!o->busy && o->next < o->addresses.n) {
-		size_t i = o->next++;
-
-		o->busy = wire_start(&o->wire, s->address, o->at,
-			      (struct sockaddr *)&o->addresses.at[i].address,
-			      o->addresses.at[i].size, &s->why) == RC_OK;
+	if (r->type == REDIS_REPLY_ERROR) {
+		o->word = WORD_DENIED;
+		fault_set(&s->why, RC_DENIED,
+		    "%s refuses the password of -O sentinel-password-file=FILE",
+		    o->where);
 	}
-}
-
-static enum rc
-sentinel_begin(struct sentinels *s, struct sentinel *o, instant until)
-{
-	enum rc rc = resolve(
-	    s->host, o->at->host, o->at->port, until, &o->addresses, &s->why);
-
-	wire_close(&o->wire);
-	o->busy = false;
-	o->word = WORD_NONE;
-	o->next = 0;
-	o->answers = 0;
-	if (rc == RC_OK)
-		sentinel_connect(s, o);
-	return rc == RC_STOP ? rc : RC_OK;
+	return HEARD_MORE;
 }
 
 /* How many say this. */
 static size_t
-count(const struct sentinels *s, enum word word)
+count_words(const struct sentinels *s, enum word word)
 {
 	size_t n = 0;
 
@@ -220,79 +130,44 @@ count(const struct sentinels *s, enum word word)
 	return n;
 }
 
-/* The connection has ended, with `rc`; one that cannot be reached hides no other's word. */
+/* What became of those that have not answered; one that cannot be reached hides no other's word. */
 static void
-sentinel_ended(struct sentinels *s, struct sentinel *o, enum rc rc, const struct fault *f)
+read_failures(struct sentinels *s)
 {
-	if (rc != RC_AGAIN || count(s, WORD_NONE) == s->n)
-		s->why = *f;
-	o->busy = false;
-	if (o->word == WORD_NONE)
-		o->word = rc == RC_CONFIG ? WORD_UNSAFE
-		    : rc == RC_DENIED     ? WORD_DENIED
-		    : rc == RC_PROTOCOL   ? WORD_NONSENSE
-					  : WORD_NONE;
-}
+	for (size_t i = 0; i < s->n; i++) {
+		const struct peer *p = &s->fan.peers[i];
 
-/* It does not take the command: to its next address, or once more with more CAs. */
-static void
-sentinel_failed(struct sentinels *s, struct sentinel *o)
-{
-	struct fault f;
-	int error = errno;
-	enum rc rc = stream_failed(&o->wire.stream, &f);
-
-	if (rc == RC_AGAIN && (!s->address->tls || error == ECONNREFUSED))
-		fault_set(&f, rc, "cannot reach %s: %s", o->where, strerror(error));
-	wire_close(&o->wire);
-	if (rc == RC_CONFIG && s->address->tls && tls_can_retry(s->address->tls))
-		o->next--;
-	else
-		sentinel_ended(s, o, rc, &f);
-	sentinel_connect(s, o);
-}
-
-/* As far as it goes; false: it has to wait, or it is over. */
-static bool
-sentinel_send(struct sentinels *s, struct sentinel *o)
-{
-	while (o->busy && o->sent < s->length) {
-		struct stream *stream = &o->wire.stream;
-		struct iovec rest = {s->command + o->sent, s->length - o->sent};
-		ssize_t n = stream->ops->write(stream, &rest, 1);
-
-		if (n < 0 && errno == EAGAIN)
-			return false;
-		if (n > 0)
-			o->sent += n;
-		else if (errno != EINTR)
-			sentinel_failed(s, o);
-	}
-	return o->busy;
-}
-
-static void
-sentinel_step(struct sentinels *s, struct sentinel *o)
-{
-	while (sentinel_send(s, o)) {
-		redisReply *reply = NULL;
-		struct fault f;
-		enum rc rc;
-
-		if (o->answers == s->answers) {
-			sentinel_end(o);
-		} else if ((rc = wire_take(&o->wire, &reply, &f)) != RC_OK) {
-			sentinel_ended(s, o, rc, &f);
-		} else if (reply) {
-			read_answer(s, o, reply);
-			freeReplyObject(reply);
-		} else {
-			return;
-		}
+		if (p->busy || p->rc == RC_OK)
+			continue;
+		if (p->rc != RC_AGAIN || count_words(s, WORD_NONE) == s->n)
+			s->why = p->fault;
+		if (s->each[i].word == WORD_NONE)
+			s->each[i].word = p->rc == RC_CONFIG ? WORD_UNSAFE
+			    : p->rc == RC_DENIED             ? WORD_DENIED
+			    : p->rc == RC_PROTOCOL           ? WORD_NONSENSE
+							     : WORD_NONE;
 	}
 }
 
-/* ---- all of them ---- */
+/* ---- asking ---- */
+
+/* Where the master is; and, if wanted, how patient they are. */
+static void
+sentinel_say(struct sentinels *s, size_t i, instant until)
+{
+	const char *name = s->address->master;
+	size_t n = strlen(name);
+	char *command;
+	int length = asprintf(&command,
+	    s->patience
+		? "*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$%zu\r\n%s\r\n"
+		  "*3\r\n$8\r\nSENTINEL\r\n$6\r\nMASTER\r\n$%zu\r\n%s\r\n"
+		: "*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$%zu\r\n%s\r\n",
+	    n, name, n, name);
+
+	s->each[i].word = WORD_NONE;
+	fan_say(&s->fan, &s->fan.peers[i], length < 0 ? NULL : command, length, until);
+}
 
 /* How many say the same as this one. */
 static size_t
@@ -306,20 +181,11 @@ votes_for(const struct sentinels *s, const struct sentinel *of)
 	return n;
 }
 
-static bool
-anyone_busy(const struct sentinels *s)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (s->each[i].busy)
-			return true;
-	return false;
-}
-
 /* What at least `votes` say, and with fewer than most: nobody else says another; or NULL. */
 static const struct endpoint *
 named_by(const struct sentinels *s, bool most)
 {
-	size_t masters = count(s, WORD_MASTER);
+	size_t masters = count_words(s, WORD_MASTER);
 
 	for (size_t i = 0; i < s->n; i++) {
 		const struct sentinel *o = &s->each[i];
@@ -331,57 +197,16 @@ named_by(const struct sentinels *s, bool most)
 	return NULL;
 }
 
-/* What goes on at all of them, in one descriptor; -1 and errno. */
-static int
-watch_all(const struct sentinels *s)
+static bool
+most_agree(void *ctx)
 {
-	int all = epoll_create1(EPOLL_CLOEXEC);
-
-	for (size_t i = 0; all >= 0 && i < s->n; i++) {
-		const struct stream *stream = &s->each[i].wire.stream;
-		struct epoll_event e = {
-		    .events = stream->wants == POLLOUT ? EPOLLOUT : EPOLLIN};
-
-		if (s->each[i].busy)
-			epoll_ctl(all, EPOLL_CTL_ADD, stream->fd, &e);
-	}
-	return all;
+	return named_by(ctx, true) != NULL;
 }
 
-static enum rc
-await_any(struct sentinels *s, instant until, struct fault *f)
+static bool
+most_agree_or_one_has_answered(void *ctx)
 {
-	int all = watch_all(s);
-	enum woke woke;
-
-	if (all < 0)
-		return fault_set(
-		    f, RC_SYSTEM, "cannot wait for sentinels: %s", strerror(errno));
-	woke = s->host->wait(s->host, all, POLLIN, until);
-	close(all);
-	for (size_t i = 0; i < s->n; i++)
-		sentinel_step(s, &s->each[i]);
-	return woke == WOKE_STOP ? RC_STOP : RC_OK;
-}
-
-/*
- * Until most agree; or all are heard; or the wait nears its end and some are.  The first
- * to answer may be one that was cut off, or lies: whom it names would get the password.
- */
-static enum rc
-hear(struct sentinels *s, instant until, struct fault *f)
-{
-	instant soon = until - (until - instant_now()) / LAST_PART;
-	enum rc rc = RC_OK;
-
-	while (rc == RC_OK && anyone_busy(s) && !named_by(s, true)) {
-		bool enough = count(s, WORD_MASTER) > 0;
-
-		if (instant_now() >= (enough ? soon : until))
-			break;
-		rc = await_any(s, enough ? soon : until, f);
-	}
-	return rc;
+	return named_by(ctx, true) || count_words(ctx, WORD_MASTER) > 0;
 }
 
 static enum rc
@@ -389,51 +214,55 @@ refusal(struct sentinels *s, struct fault *f)
 {
 	const char *name = s->address->master;
 
-	if (count(s, WORD_MASTER) > 0)
+	if (count_words(s, WORD_MASTER) > 0)
 		return fault_set(f, RC_AGAIN,
 		    "the sentinels do not agree where the master %s is", name);
-	if (count(s, WORD_UNKNOWN) > 0)
+	if (count_words(s, WORD_UNKNOWN) > 0)
 		return fault_set(f, RC_CONFIG,
 		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
 		    name);
-	if (count(s, WORD_UNSAFE) > 0)
+	if (count_words(s, WORD_UNSAFE) > 0)
 		return fault_set(f, RC_CONFIG, "%s", s->why.text);
-	if (count(s, WORD_DENIED) > 0)
+	if (count_words(s, WORD_DENIED) > 0)
 		return fault_set(f, RC_DENIED, "%s", s->why.text);
-	if (count(s, WORD_NONSENSE) > 0)
+	if (count_words(s, WORD_NONSENSE) > 0)
 		return fault_set(f, RC_PROTOCOL, "%s", s->why.text);
 	return fault_set(f, RC_AGAIN, "no sentinel tells where the master %s is: %.300s",
 	    name, *s->why.text ? s->why.text : "none answers");
 }
 
-/* A name that nobody resolves is to hide no other. */
-static instant
-share_of_time(instant until, size_t sentinels)
+/* Nobody is busy with what was asked before. */
+static void
+close_busy(struct sentinels *s)
 {
-	instant now = instant_now();
-
-	return now + (until - now) / (int64_t)sentinels;
+	for (size_t i = 0; i < s->n; i++)
+		if (s->fan.peers[i].busy)
+			fan_close(&s->fan.peers[i]);
+	s->one = s->n;
 }
 
+/*
+ * Until most agree; or all are heard; or the wait nears its end and some are.  The first
+ * to answer may be one that was cut off, or lies: whom it names would get the password.
+ */
 enum rc
 sentinels_ask(
     struct sentinels *s, instant until, struct endpoint *master, struct fault *f)
 {
+	instant soon = until - (until - instant_now()) / LAST_PART;
 	const struct endpoint *named;
-	enum rc rc = RC_OK;
+	enum rc rc;
 
 	*s->why.text = '\0';
-	s->one = NULL;
-	if (!write_command(s, s->host->verbose && !s->down_after))
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	for (size_t i = 0; rc == RC_OK && i < s->n; i++)
-		rc = sentinel_begin(s, &s->each[i], share_of_time(until, s->n - i));
-	for (size_t i = 0; rc == RC_OK && i < s->n; i++)
-		sentinel_step(s, &s->each[i]);
-	if (rc == RC_OK)
-		rc = hear(s, until, f);
+	close_busy(s);
+	s->patience = s->host->verbose && !s->down_after;
 	for (size_t i = 0; i < s->n; i++)
-		sentinel_end(&s->each[i]);
+		sentinel_say(s, i, until);
+	rc = fan_hear(&s->fan, soon, most_agree);
+	if (rc == RC_OK && !named_by(s, true))
+		rc = fan_hear(&s->fan, until, most_agree_or_one_has_answered);
+	read_failures(s);
+	close_busy(s);
 	if (rc != RC_OK)
 		return rc;
 	named = named_by(s, true);
@@ -446,35 +275,23 @@ sentinels_ask(
 
 /* ---- one alone ---- */
 
+/* It is sent at once if its connection is open; else that is opened when it is heard. */
 void
 sentinels_ask_one(struct sentinels *s, instant until)
 {
-	struct sentinel *o = &s->each[s->turn++ % s->n];
-
-	s->one = NULL;
-	if (!write_command(s, false) ||
-	    sentinel_begin(s, o, instant_first(until, instant_now() + ONE_PATIENCE)) !=
-		RC_OK)
-		return;
-	s->one = o;
-	sentinel_step(s, o);
+	close_busy(s);
+	s->one = s->turn++ % s->n;
+	s->patience = false;
+	sentinel_say(s, s->one, until);
 }
 
 bool
 sentinels_one_differs(struct sentinels *s, const struct endpoint *master)
 {
-	instant until = instant_now() + ONE_PATIENCE;
-	struct sentinel *o = s->one;
+	const struct sentinel *o = &s->each[s->one];
 
-	s->one = NULL;
-	if (!o)
-		return false;
-	sentinel_step(s, o);
-	while (o->busy &&
-	    s->host->wait(s->host, o->wire.stream.fd, o->wire.stream.wants, until) ==
-		WOKE_READY)
-		sentinel_step(s, o);
-	sentinel_end(o);
+	fan_hear(&s->fan, instant_now() + ONE_PATIENCE, NULL);
+	close_busy(s);
 	return o->word == WORD_MASTER && !endpoint_is(&o->master, master);
 }
 
@@ -490,22 +307,28 @@ struct sentinels *
 sentinels_new(struct host *host, const struct address *a, const char *password)
 {
 	struct sentinels *s = calloc(1, sizeof *s + a->n * sizeof s->each[0]);
+	struct fault ignored;
 
 	if (!s)
 		return NULL;
 	s->host = host;
 	s->address = a;
 	s->password = password;
-	s->n = a->n;
+	s->n = s->one = a->n;
+	if (fan_begin(&s->fan, host, s->n, sentinel_hear, s, &ignored) != RC_OK ||
+	    (*password &&
+		!greetings_add(&s->fan.greeting, GREET_AUTH, 2,
+		    (const char *[]){"AUTH", password}))) {
+		sentinels_free(s);
+		return NULL;
+	}
 	for (size_t i = 0; i < s->n; i++) {
 		struct sentinel *o = &s->each[i];
 
-		o->at = &a->hosts[i];
 		snprintf(o->where, sizeof o->where,
-		    strchr(o->at->host, ':') ? "sentinel [%s]:%d" : "sentinel %s:%d",
-		    o->at->host, o->at->port);
-		wire_init(&o->wire, host, o->where);
-		wire_bound(&o->wire, &bounds);
+		    strchr(a->hosts[i].host, ':') ? "sentinel [%s]:%d" : "sentinel %s:%d",
+		    a->hosts[i].host, a->hosts[i].port);
+		fan_set(&s->fan, i, a, &a->hosts[i], o->where, &bounds);
 	}
 	return s;
 }
@@ -515,8 +338,6 @@ sentinels_free(struct sentinels *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < s->n; i++)
-		wire_close(&s->each[i].wire);
-	explicit_bzero(s->command, sizeof s->command);
+	fan_end(&s->fan);
 	free(s);
 }

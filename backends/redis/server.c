@@ -31,18 +31,6 @@ server_go(struct server *s, const struct endpoint *at, const char *where)
 	s->inspected = false;
 }
 
-bool
-server_is_open(const struct server *s)
-{
-	return wire_is_open(&s->wire);
-}
-
-int
-server_descriptor(const struct server *s)
-{
-	return s->wire.stream.fd;
-}
-
 void
 server_close(struct server *s)
 {
@@ -50,41 +38,27 @@ server_close(struct server *s)
 }
 
 enum rc
-server_refused(const struct server *s, char *text, struct fault *f)
+server_refuses(
+    const char *where, const struct address *a, bool looks, char *text, struct fault *f)
 {
 	const char *hint;
-	enum rc rc = resp_error(text, &hint);
+	enum rc rc = looks ? resp_error_look(text, &hint) : resp_error(text, &hint);
 
-	secret_blot(text, s->address->password);
-	return fault_set(f, rc, "%s says '%.200s'%s%s", s->where, text, hint ? ": " : "",
+	secret_blot(text, a->password);
+	return fault_set(f, rc, "%s says '%.200s'%s%s", where, text, hint ? ": " : "",
 	    hint ? hint : "");
+}
+
+enum rc
+server_refused(const struct server *s, char *text, struct fault *f)
+{
+	return server_refuses(s->where, s->address, false, text, f);
 }
 
 /* ---- the greeting ---- */
 
-/* What may travel in front of a question. */
-enum greeting { GREET_PING, GREET_AUTH, GREET_SELECT, GREET_ASKING };
-
-struct greetings {
-	char text[1024];
-	size_t used;
-	enum greeting kinds[3];
-	int n;
-};
-
-/* An answer to AUTH may repeat the password, and is not quoted. */
-static enum rc
-login_refused(const struct server *s, const char *text, struct fault *f)
-{
-	const char *hint;
-	enum rc rc = resp_error(text, &hint);
-
-	return fault_set(f, rc, "%s refuses the login: %s", s->where,
-	    hint ? hint : "its answer is not shown, since it may repeat the password");
-}
-
-static bool
-greet(struct greetings *g, enum greeting kind, int argc, const char **argv)
+bool
+greetings_add(struct greetings *g, enum greeting kind, int argc, const char **argv)
 {
 	char *text;
 	int length = redisFormatCommandArgv(&text, argc, argv, NULL);
@@ -102,9 +76,8 @@ greet(struct greetings *g, enum greeting kind, int argc, const char **argv)
 	return fits;
 }
 
-/* AUTH and SELECT, as far as needed; false without memory. */
-static bool
-greet_new(struct greetings *g, const struct address *a)
+bool
+greetings_login(struct greetings *g, const struct address *a)
 {
 	const char *auth[3] = {"AUTH"};
 	char db[16];
@@ -114,29 +87,45 @@ greet_new(struct greetings *g, const struct address *a)
 		if (*a->user)
 			auth[argc++] = a->user;
 		auth[argc++] = a->password;
-		if (!greet(g, GREET_AUTH, argc, auth))
+		if (!greetings_add(g, GREET_AUTH, argc, auth))
 			return false;
 	}
 	snprintf(db, sizeof db, "%d", a->db);
-	return !a->db || greet(g, GREET_SELECT, 2, (const char *[]){"SELECT", db});
+	return !a->db ||
+	    greetings_add(g, GREET_SELECT, 2, (const char *[]){"SELECT", db});
 }
 
-/* Reads the answer to a greeting: +OK, or to a PING whatever it is. */
+/* +OK, or to a PING whatever it is.  An answer to AUTH may repeat the password. */
+enum rc
+greeting_taken(enum greeting kind, const char *where, const struct address *a,
+    const redisReply *reply, struct fault *f)
+{
+	const char *hint;
+	enum rc rc;
+
+	if (kind == GREET_PING)
+		return RC_OK;
+	if (reply->type != REDIS_REPLY_ERROR)
+		return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0
+		    ? RC_OK
+		    : fault_set(
+			  f, RC_PROTOCOL, "%s gave a wrong answer to a greeting", where);
+	if (kind != GREET_AUTH)
+		return server_refuses(where, a, false, reply->str, f);
+	rc = resp_error(reply->str, &hint);
+	return fault_set(f, rc, "%s refuses the login: %s", where,
+	    hint ? hint : "its answer is not shown, since it may repeat the password");
+}
+
 static enum rc
 read_greeted(struct server *s, enum greeting kind, instant until, struct fault *f)
 {
 	redisReply *reply = NULL;
 	enum rc rc = wire_receive(&s->wire, &reply, until, f);
 
-	if (rc != RC_OK || !reply)
+	if (rc != RC_OK)
 		return rc;
-	if (kind != GREET_PING && reply->type == REDIS_REPLY_ERROR)
-		rc = kind == GREET_AUTH ? login_refused(s, reply->str, f)
-					: server_refused(s, reply->str, f);
-	else if (kind != GREET_PING &&
-	    (reply->type != REDIS_REPLY_STATUS || strcmp(reply->str, "OK") != 0))
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave a wrong answer to a greeting", s->where);
+	rc = greeting_taken(kind, s->where, s->address, reply, f);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
 		wire_close(&s->wire);
@@ -199,7 +188,7 @@ read_health(struct server *s, instant until)
  * server gives up a little before we do; to WAIT, 0 is for ever.
  */
 static void
-write_wait(char *out, size_t size, int replicas, instant until)
+write_wait_replicas(char *out, size_t size, int replicas, instant until)
 {
 	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
 	char n[12], ms[12];
@@ -244,22 +233,22 @@ server_send(struct server *s, const struct question *q, bool inspect, instant un
 
 	if (wire_is_open(&s->wire)) {
 		if (q->ping_first)
-			fits = greet(&g, GREET_PING, 1, (const char *[]){"PING"});
+			fits = greetings_add(&g, GREET_PING, 1, (const char *[]){"PING"});
 	} else {
 		rc = wire_connect(&s->wire, s->address, s->at, until, f);
 		if (rc != RC_OK)
 			return rc;
-		fits = greet_new(&g, s->address);
+		fits = greetings_login(&g, s->address);
 	}
 	if (fits && q->asking)
-		fits = greet(&g, GREET_ASKING, 1, (const char *[]){"ASKING"});
+		fits = greetings_add(&g, GREET_ASKING, 1, (const char *[]){"ASKING"});
 	if (!fits) {
 		wire_close(&s->wire);
 		explicit_bzero(g.text, g.used);
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	}
 	if (q->replicas > 0)
-		write_wait(wait, sizeof wait, q->replicas, until);
+		write_wait_replicas(wait, sizeof wait, q->replicas, until);
 	s->asked = true;
 	parts[0] = (struct iovec){g.text, g.used};
 	parts[1] = (struct iovec){(char *)q->command, q->length};
@@ -328,21 +317,4 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	*reply = NULL;
 	wire_close(&s->wire);
 	return fault_set(f, RC_PROTOCOL, "%s gave two answers to one question", s->where);
-}
-
-bool
-server_is_quiet(struct server *s)
-{
-	return wire_is_quiet(&s->wire);
-}
-
-enum rc
-server_take_message(struct server *s, instant until, struct fault *f)
-{
-	redisReply *reply = NULL;
-	enum rc rc = wire_receive(&s->wire, &reply, until, f);
-
-	if (rc == RC_OK)
-		freeReplyObject(reply);
-	return rc;
 }

@@ -5,7 +5,7 @@
  * (AUTH, SELECT in front of the first question, in the same packet) when it is
  * needed.  What is asked is no matter of this file: it knows nothing of locks.
  *
- * Which server it is can change (server_go): topology.h knows where the locks are.
+ * Which server it is can change (server_go): route.h knows where the locks are.
  */
 #ifndef DLOCK_REDIS_SERVER_H
 #define DLOCK_REDIS_SERVER_H
@@ -48,7 +48,7 @@ struct question {
 	bool claimed; /* what it asks for is granted by the true master alone */
 	bool settles; /* what is answered is the last word on a hold */
 	bool
-	    persist; /* nobody asks again if it fails: until the time is over, call.c does */
+	    persist; /* nobody asks again if it fails: until the time is over, route.c does */
 	/*
 	 * it goes on with what was said on this connection: on another one it is not said
 	 */
@@ -63,11 +63,6 @@ void server_init(
 /* From now on it is another one: closes the connection to the one before. */
 void server_go(struct server *, const struct endpoint *at, const char *where);
 
-bool server_is_open(const struct server *);
-
-/* To wait for messages (-1: closed). */
-int server_descriptor(const struct server *);
-
 /*
  * Sends a question and reads the answer: the one that is due and nothing behind
  * it.  A connection that died of idleness, or on which somebody spoke unasked,
@@ -81,19 +76,36 @@ enum rc server_ask(struct server *, const struct question *, instant until,
     redisReply **reply, struct fault *);
 
 /*
- * Is it open, and has nothing come that is to be read?  A descriptor that is readable says
- * less: TLS talks of itself.
- */
-bool server_is_quiet(struct server *);
-
-/* Reads one message of a subscription, which does not say more than that there is one. */
-enum rc server_take_message(struct server *, instant until, struct fault *);
-
-/*
- * What the error reply `text` means, in words; never RC_OK.  A password in it is blotted
- * out.
+ * What the error reply `text` means, to a question or to a look, in words; never RC_OK.  A
+ * password in it is blotted out.
  */
 enum rc server_refused(const struct server *, char *text, struct fault *);
+
+/* The same of a server that is called `where`; `looks`: we only want to look. */
+enum rc server_refuses(
+    const char *where, const struct address *, bool looks, char *text, struct fault *);
+
+/* ---- the greeting ---- */
+
+/* What may travel in front of a question. */
+enum greeting { GREET_PING, GREET_AUTH, GREET_SELECT, GREET_ASKING };
+
+struct greetings {
+	char text[1024];
+	size_t used;
+	enum greeting kinds[3];
+	int n;
+};
+
+/* False without memory. */
+bool greetings_add(struct greetings *, enum greeting, int argc, const char **argv);
+
+/* AUTH and SELECT, as far as needed; false without memory. */
+bool greetings_login(struct greetings *, const struct address *);
+
+/* Was it taken?  Else why not, in words; an answer to AUTH is not quoted. */
+enum rc greeting_taken(enum greeting, const char *where, const struct address *,
+    const redisReply *, struct fault *);
 
 void server_close(struct server *);
 

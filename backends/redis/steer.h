@@ -4,13 +4,13 @@
 #ifndef DLOCK_REDIS_STEER_H
 #define DLOCK_REDIS_STEER_H
 
-#include "dialect.h"
+#include "dialects.h"
 
 /* As admin_ops; each is one run of the dialect's script, freeze and thaw of lock.lua. */
-enum rc steer_revoke(struct call *, const struct dialect *, const struct target *,
+enum rc steer_revoke(struct route *, const struct dialect *, const struct target *,
     const char *record, bool force, instant until, struct fault *);
-enum rc steer_freeze(struct call *, const char *key, const char *record, int64_t length,
+enum rc steer_freeze(struct route *, const char *key, const char *record, int64_t length,
     instant until, struct fault *);
-enum rc steer_thaw(struct call *, const char *key, instant until, struct fault *);
+enum rc steer_thaw(struct route *, const char *key, instant until, struct fault *);
 
 #endif

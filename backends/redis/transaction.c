@@ -9,7 +9,6 @@
 #include "transaction.h"
 
 #include "resp.h"
-#include "script.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@ enum { ATTEMPTS = 5 };
 static const int64_t day_ms = 86400 * 1000;
 
 struct transaction {
-	struct call *call;
+	struct route *route;
 	const struct names *names;
 	const struct claim *claim;
 	const struct request *request;
@@ -34,21 +33,22 @@ struct transaction {
 
 /* ---- one command ---- */
 
-#define SAY(t, reply, ...) say(t, reply, (const char *const[]){__VA_ARGS__, NULL})
+#define SAY(t, reply, ...) \
+	transaction_say(t, reply, (const char *const[]){__VA_ARGS__, NULL})
 
 /* An error: nothing is to stay watched, or queued. */
 static enum rc
-refused(struct transaction *t, char *text)
+transaction_refused(struct transaction *t, char *text)
 {
-	enum rc rc = call_refused(t->call, text, t->fault);
+	enum rc rc = server_refused(&t->route->server, text, t->fault);
 
-	call_close(t->call);
+	route_close(t->route);
 	return t->request->operation != ACQUIRE && resp_is_foreign(text) ? RC_LOST : rc;
 }
 
 /* Says it; with RC_OK the reply, no error, is the caller's, else it is NULL. */
 static enum rc
-say(struct transaction *t, redisReply **reply, const char *const *words)
+transaction_say(struct transaction *t, redisReply **reply, const char *const *words)
 {
 	bool release = t->request->operation == RELEASE;
 	struct question q = {.continues = t->begun,
@@ -67,18 +67,18 @@ say(struct transaction *t, redisReply **reply, const char *const *words)
 		return fault_set(t->fault, RC_SYSTEM, "out of memory");
 	q.command = command;
 	q.length = length;
-	rc = call_ask(t->call, &q, t->until, reply, t->fault);
+	rc = route_ask(t->route, &q, t->until, reply, t->fault);
 	redisFreeCommand(command);
 	t->begun = true;
 	if (rc != RC_OK) {
 		*reply = NULL;
-		call_close(t->call); /* where nothing is to stay queued */
+		route_close(t->route); /* where nothing is to stay queued */
 		return rc;
 	}
 	if (!*reply)
-		return script_nonsense(t->call, t->fault);
+		return script_nonsense(t->route, t->fault);
 	if ((*reply)->type == REDIS_REPLY_ERROR) {
-		rc = refused(t, (*reply)->str);
+		rc = transaction_refused(t, (*reply)->str);
 		freeReplyObject(*reply);
 		*reply = NULL;
 	}
@@ -92,41 +92,41 @@ static enum rc
 do_(struct transaction *t, const char *const *words)
 {
 	redisReply *reply;
-	enum rc rc = say(t, &reply, words);
+	enum rc rc = transaction_say(t, &reply, words);
 
 	freeReplyObject(reply);
 	return rc;
 }
 
 static enum rc
-say_number(struct transaction *t, int64_t *out, const char *const *words)
+transaction_say_number(struct transaction *t, int64_t *out, const char *const *words)
 {
 	redisReply *reply;
-	enum rc rc = say(t, &reply, words);
+	enum rc rc = transaction_say(t, &reply, words);
 
 	if (!reply)
 		return rc;
 	*out = reply->integer;
 	if (reply->type != REDIS_REPLY_INTEGER)
-		rc = script_nonsense(t->call, t->fault);
+		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
 
 /* The text, cut to size; "" where there is none. */
 static enum rc
-say_text(
+transaction_say_text(
     struct transaction *t, char *out, size_t size, bool *is, const char *const *words)
 {
 	redisReply *reply;
-	enum rc rc = say(t, &reply, words);
+	enum rc rc = transaction_say(t, &reply, words);
 
 	if (!reply)
 		return rc;
 	*is = reply->type == REDIS_REPLY_STRING;
 	snprintf(out, size, "%s", *is ? reply->str : "");
 	if (!*is && reply->type != REDIS_REPLY_NIL)
-		rc = script_nonsense(t->call, t->fault);
+		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -144,7 +144,7 @@ is_effective(const redisReply *first)
 
 /* Carries out what is queued; *done: nobody was quicker, and the first of it had its effect. */
 static enum rc
-execute(struct transaction *t, bool *done)
+transaction_execute(struct transaction *t, bool *done)
 {
 	redisReply *reply;
 	enum rc rc = SAY(t, &reply, "EXEC");
@@ -155,7 +155,8 @@ execute(struct transaction *t, bool *done)
 	*done = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
 	for (size_t i = 0; *done && i < reply->elements && rc == RC_OK; i++)
 		if (reply->element[i]->type == REDIS_REPLY_ERROR)
-			rc = call_refused(t->call, reply->element[i]->str, t->fault);
+			rc = server_refused(
+			    &t->route->server, reply->element[i]->str, t->fault);
 	*done = *done && rc == RC_OK && is_effective(reply->element[0]);
 	freeReplyObject(reply);
 	return rc;
@@ -177,7 +178,7 @@ read_clock(struct transaction *t, int64_t *us)
 		*us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
 		    strtoll(reply->element[1]->str, NULL, 10);
 	else
-		rc = script_nonsense(t->call, t->fault);
+		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -190,7 +191,7 @@ read_row(struct transaction *t, const char *who, uint64_t *token, int64_t *since
 	char row[RECORD_BYTES + 64];
 	int at = 0, slot;
 	bool is;
-	enum rc rc = say_text(t, row, sizeof row, &is,
+	enum rc rc = transaction_say_text(t, row, sizeof row, &is,
 	    (const char *const[]){"HGET", t->names->keys[1], who, NULL});
 
 	if (rc == RC_OK &&
@@ -206,7 +207,7 @@ read_row(struct transaction *t, const char *who, uint64_t *token, int64_t *since
 
 /* Takes what is free. */
 static enum rc
-take(struct transaction *t)
+transaction_take(struct transaction *t)
 {
 	const char *const *k = (const char *const[]){
 	    t->names->keys[0], t->names->keys[1]};
@@ -217,14 +218,14 @@ take(struct transaction *t)
 	enum rc rc = read_clock(t, &us);
 
 	if (rc == RC_OK)
-		rc = say_text(t, dealt, sizeof dealt, &is,
+		rc = transaction_say_text(t, dealt, sizeof dealt, &is,
 		    (const char *const[]){"HGET", k[1], "#token", NULL});
 	if (rc != RC_OK)
 		return rc;
 	before = strtoull(dealt, NULL, 10);
 	t->answer->granted.token = before + 1 > (uint64_t)us ? before + 1 : (uint64_t)us;
 	if (t->answer->granted.token >= TOKEN_LIMIT)
-		return script_nonsense(t->call, t->fault);
+		return script_nonsense(t->route, t->fault);
 	snprintf(token, sizeof token, "%" PRIu64, t->answer->granted.token);
 	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, us, t->claim->record);
 	snprintf(ends, sizeof ends, "%" PRId64,
@@ -240,12 +241,12 @@ take(struct transaction *t)
 	    (rc = DO(t, "PEXPIREAT", k[1], ends)) != RC_OK)
 		return rc;
 	t->answer->code = ANSWER_HOLDER;
-	return execute(t, &t->settled);
+	return transaction_execute(t, &t->settled);
 }
 
 /* Extends what is ours, whose token is known to the request, or to the side. */
 static enum rc
-extend(struct transaction *t)
+transaction_extend(struct transaction *t)
 {
 	char record[RECORD_BYTES];
 	int64_t since;
@@ -260,11 +261,11 @@ extend(struct transaction *t)
 	    (rc = DO(t, "PEXPIRE", t->names->keys[0], t->lease)) != RC_OK)
 		return rc;
 	t->answer->code = ANSWER_HOLDER;
-	return execute(t, &t->settled);
+	return transaction_execute(t, &t->settled);
 }
 
 static enum rc
-give_back(struct transaction *t)
+transaction_give_back(struct transaction *t)
 {
 	enum rc rc;
 
@@ -273,12 +274,12 @@ give_back(struct transaction *t)
 	    (rc = DO(t, "HDEL", t->names->keys[1], t->claim->owner)) != RC_OK)
 		return rc;
 	t->answer->code = ANSWER_HOLDER;
-	return execute(t, &t->settled);
+	return transaction_execute(t, &t->settled);
 }
 
 /* Another has it, or nobody: a "no", with a write in front of it that changes nothing. */
 static enum rc
-refuse(struct transaction *t, const char *value)
+transaction_refuse(struct transaction *t, const char *value)
 {
 	struct answer *a = t->answer;
 	int64_t left = 0, now = 0, since = 0;
@@ -292,7 +293,8 @@ refuse(struct transaction *t, const char *value)
 	t->settled = true;
 	if (rc != RC_OK || t->request->operation != ACQUIRE)
 		return rc;
-	rc = say_number(t, &left, (const char *const[]){"PTTL", t->names->keys[0], NULL});
+	rc = transaction_say_number(
+	    t, &left, (const char *const[]){"PTTL", t->names->keys[0], NULL});
 	if (rc == RC_OK)
 		rc = read_row(t, value, &token, &since, a->waiting.holder,
 		    sizeof a->waiting.holder);
@@ -318,7 +320,7 @@ refuse(struct transaction *t, const char *value)
 /* ---- all of it ---- */
 
 static enum rc
-attempt(struct transaction *t)
+transaction_attempt(struct transaction *t)
 {
 	char value[64];
 	bool is = false, ours;
@@ -327,21 +329,23 @@ attempt(struct transaction *t)
 	t->begun = false;
 	rc = DO(t, "WATCH", t->names->keys[0], t->names->keys[1]);
 	if (rc == RC_OK)
-		rc = say_text(t, value, sizeof value, &is,
+		rc = transaction_say_text(t, value, sizeof value, &is,
 		    (const char *const[]){"GET", t->names->keys[0], NULL});
 	if (rc != RC_OK)
 		return rc;
 	ours = is && strcmp(value, t->claim->owner) == 0;
 	if (ours)
-		return t->request->operation == RELEASE ? give_back(t) : extend(t);
-	return !is && t->request->operation == ACQUIRE ? take(t) : refuse(t, value);
+		return t->request->operation == RELEASE ? transaction_give_back(t)
+							: transaction_extend(t);
+	return !is && t->request->operation == ACQUIRE ? transaction_take(t)
+						       : transaction_refuse(t, value);
 }
 
 enum rc
-transaction_run(struct call *c, const struct names *names, const struct claim *claim,
+transaction_run(struct route *r, const struct names *names, const struct claim *claim,
     const struct request *request, instant until, struct answer *a, struct fault *f)
 {
-	struct transaction t = {.call = c,
+	struct transaction t = {.route = r,
 	    .names = names,
 	    .claim = claim,
 	    .request = request,
@@ -353,9 +357,9 @@ transaction_run(struct call *c, const struct names *names, const struct claim *c
 	a->granted.slot = 0;
 	snprintf(t.lease, sizeof t.lease, "%" PRId64, ns_to_ms(claim->ttl));
 	for (int i = 0; rc == RC_OK && !t.settled && i < ATTEMPTS; i++)
-		rc = attempt(&t);
+		rc = transaction_attempt(&t);
 	if (rc == RC_OK && !t.settled)
 		rc = fault_set(
-		    f, RC_AGAIN, "%s: others change it at the same time", call_where(c));
+		    f, RC_AGAIN, "%s: others change it at the same time", r->where);
 	return rc;
 }

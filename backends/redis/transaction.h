@@ -4,13 +4,13 @@
 #ifndef DLOCK_REDIS_TRANSACTION_H
 #define DLOCK_REDIS_TRANSACTION_H
 
-#include "dialect.h"
+#include "dialects.h"
 
 /*
- * As dialect.plainly: what string.lua does.  RC_AGAIN also when others changed the lock
+ * What string.lua does.  RC_AGAIN also when others changed the lock
  * at the same time again and again.
  */
-enum rc transaction_run(struct call *, const struct names *, const struct claim *,
+enum rc transaction_run(struct route *, const struct names *, const struct claim *,
     const struct request *, instant until, struct answer *, struct fault *);
 
 #endif

@@ -34,7 +34,10 @@ enum rc wire_connect(struct wire *, const struct address *, const struct endpoin
 
 bool wire_is_open(const struct wire *);
 
-/* Is it open, and is nothing there that would be taken for an answer? */
+/*
+ * Is it open, and is nothing there that would be taken for an answer?  A descriptor that is
+ * readable says less: TLS talks of itself.
+ */
 bool wire_is_quiet(struct wire *);
 
 /* As stream_send(). */

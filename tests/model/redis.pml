@@ -470,7 +470,7 @@ inline take_lease(c)
 	wire[c] = FREE; age[c] = 0
 }
 
-/* next_beat() of backends/redis/redis_queue.c */
+/* next_beat() of backends/redis/queue.c */
 inline choose_beat(c)
 {
 	left[c] = (left[c] && left[c] < BEAT -> left[c] : BEAT)

@@ -2,8 +2,8 @@
  * topology.c - Goal of these tests: what the URLs of sentinels and clusters mean, where a
  * redirection leads, and what the locks of keys with a tag are called.
  */
-#include "backends/redis/slot.h"
-#include "backends/redis/topology.h"
+#include "backends/redis/dialects.h"
+#include "backends/redis/route.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,12 +92,12 @@ redirections(void **state)
 	    {"MOVED 1 a b:7", NULL, 0},
 	    {"MOVED 1 a\tb:7", NULL, 0},
 	};
-	struct topology t = {.at = {"here", 1}};
+	struct route r = {.at = {"here", 1}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct endpoint to;
-		bool good = topology_redirection(&t, rows[i].text, &to);
+		bool good = route_redirection(&r, rows[i].text, &to);
 
 		if (good != (rows[i].host != NULL))
 			fail_msg("%s: %d", rows[i].text, good);
@@ -125,25 +125,29 @@ a_tag_comes_first_in_a_cluster(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct names single, cluster;
+		char plain[NAME_BYTES], encoded[ENCODED_BYTES];
 
-		dialect_name_lock(&dialect_native, &single, FORM_SINGLE, rows[i].key);
-		cluster = single;
-		slot_rename(&cluster, FORM_SINGLE, rows[i].key);
-		assert_string_equal(cluster.keys[0], single.keys[0]);
-		slot_rename(&cluster, FORM_CLUSTER, rows[i].key);
+		encode_key(encoded, sizeof encoded, rows[i].key);
+		snprintf(plain, sizeof plain, "dlock:{%s}:h", encoded);
+		dialect_name_lock(
+		    &dialects[DIALECT_NATIVE], &single, FORM_SINGLE, rows[i].key);
+		assert_string_equal(single.keys[0], plain);
+		dialect_name_lock(
+		    &dialects[DIALECT_NATIVE], &cluster, FORM_CLUSTER, rows[i].key);
 		assert_string_equal(cluster.keys[0], rows[i].name);
 	}
-	assert_true(slot_is_same("a{t}", "{t}b"));
-	assert_false(slot_is_same("a{t}", "a{u}"));
-	assert_false(slot_is_same("a", "b"));
-	assert_false(slot_is_same("a{t}", "t"));
+	assert_true(dialect_shares_slot("a{t}", "{t}b"));
+	assert_false(dialect_shares_slot("a{t}", "a{u}"));
+	assert_false(dialect_shares_slot("a", "b"));
+	assert_false(dialect_shares_slot("a{t}", "t"));
 }
 
 /* 512 bytes, of which most become three, and most are the tag. */
 static void
 the_longest_names_fit(void **state)
 {
-	char key[KEY_BYTES + 1];
+	char key[KEY_BYTES + 1], id[ONCE_BYTES + 1];
+	struct claim claim = {.key = key, .owner = "", .job = {.once = id}};
 	struct names names;
 	size_t n;
 
@@ -152,42 +156,42 @@ the_longest_names_fit(void **state)
 	key[0] = '{';
 	key[KEY_BYTES - 1] = '}';
 	key[KEY_BYTES] = '\0';
-	dialect_name_lock(&dialect_native, &names, FORM_SINGLE, key);
-	snprintf(names.done, sizeof names.done, "%s:%0600d", names.last, 0);
-	slot_rename(&names, FORM_CLUSTER, key);
+	memset(id, '/', ONCE_BYTES);
+	id[ONCE_BYTES] = '\0';
+	dialect_name(&dialects[DIALECT_NATIVE], &names, FORM_CLUSTER, &claim);
 	n = strlen("dlock:{}::h") + KEY_BYTES - 2 + 3 * KEY_BYTES;
 	assert_int_equal(strlen(names.keys[0]), n);
 	assert_int_equal(strlen(names.last), n);
-	assert_int_equal(strlen(names.done), n + 601);
+	assert_int_equal(strlen(names.done), n + 1 + 3 * ONCE_BYTES);
 }
 
 /* The last seed is not the last node; a node is remembered once. */
 static void
 nodes_are_tried_in_turn(void **state)
 {
-	struct topology t;
+	struct route r;
 	struct address a;
 	struct fault f;
 
 	(void)state;
 	assert_int_equal(address_parse(&a, "redis+cluster://a,b", &f), RC_OK);
-	topology_init(&t, NULL, &a, "");
-	assert_int_equal(topology_find(&t, NEVER, &f), RC_OK);
-	assert_string_equal(t.at.host, "a");
-	topology_doubt(&t);
-	assert_int_equal(topology_find(&t, NEVER, &f), RC_OK);
-	assert_string_equal(t.at.host, "b");
+	route_init(&r, NULL, &a, "");
+	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
+	assert_string_equal(r.at.host, "a");
+	route_doubt(&r);
+	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
+	assert_string_equal(r.at.host, "b");
 	for (int i = 0; i < 3 * NODES; i++) {
 		struct endpoint e = {"n", 1 + i % (2 * NODES)};
 
-		topology_moved(&t, &e);
-		assert_true(endpoint_is(&t.at, &e));
-		assert_true(t.known <= NODES);
+		route_move(&r, &e);
+		assert_true(endpoint_is(&r.at, &e));
+		assert_true(r.n <= NODES);
 	}
-	topology_doubt(&t);
-	assert_int_equal(topology_find(&t, NEVER, &f), RC_OK);
-	assert_string_equal(t.at.host, "a");
-	topology_free(&t);
+	route_doubt(&r);
+	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
+	assert_string_equal(r.at.host, "a");
+	route_free(&r);
 }
 
 int

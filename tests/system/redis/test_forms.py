@@ -347,6 +347,19 @@ def test_a_holder_whose_connections_end_soon_opens_no_end_of_them(dlock, make_re
     assert holder.finish().status == 0
 
 
+def test_renewals_keep_their_connections_to_sentinels(dlock, sentinels):
+    def received():
+        with contextlib.ExitStack() as stack:
+            return [stack.enter_context(s.client()).info("stats")["total_connections_received"] for s in sentinels.sentinels]
+
+    holder = hold(dlock, At(sentinels.url), "job", "-t", "3s")
+    has_renewed(holder, 3)  # each has been asked
+    before = received()
+    has_renewed(holder, renewals(holder) + 3)
+    assert received() == [n + 1 for n in before]  # ours
+    assert holder.finish().status == 0
+
+
 def test_sentinels_have_a_password_of_their_own(dlock, make_forms, tmp_path):
     forms = make_forms(n=1, sentinel_lines=("requirepass s3cret",), password="s3cret")
     secret = tmp_path / "secret"

@@ -296,6 +296,19 @@ def test_votes_are_withdrawn_where_no_answer_came(dlock, masters, make_proxy):
     wait_for(lambda: masters.votes() == [None, None, "another"], what="a withdrawal")
 
 
+def test_a_slow_master_is_asked_on_one_connection(dlock, masters, make_proxy):
+    """It still owes the answer to one question when it is asked the next."""
+    for server in masters.all[:2]:
+        server.client().set("dlock:{job}:redlock", "another", px=60000)
+    proxy = make_proxy(masters[2].port)
+    proxy.delay = 0.1
+    with masters[2].client() as c:
+        before = c.info("stats")["total_connections_received"]
+        assert run(dlock, masters.at(m2=proxy.port), "-w", "3s", "-k", "job", "--", "true").status == 75
+        assert calls(masters[2], "evalsha") > 5
+        assert c.info("stats")["total_connections_received"] - before <= 3
+
+
 def test_released_where_no_answer_came(dlock, masters):
     holder = dlock.hold(masters.at(), "job")
     masters[0].pause()
@@ -436,6 +449,19 @@ def test_a_minute_after_the_first_meeting_votes_count(dlock, make_masters):
 def test_who_has_waited_for_masters_that_have_restarted_was_not_kept_by_a_holder(dlock, make_masters):
     done = run(dlock, make_masters(3, FORGETFUL).at(), "-w", "500ms", "-k", "job", "--", "true")
     assert done.status == 69 and "restarted" in done.stderr.splitlines()[-1] and "held" not in done.stderr, done
+
+
+def test_one_that_nobody_has_met_is_met_though_the_others_decide(dlock, make_masters, make_proxy):
+    """Its answers come later than theirs: it is met all the same, so that its vote counts in a minute."""
+    masters = make_masters(3, FORGETFUL)
+    masters.known()
+    assert run(dlock, masters.at(), *ONCE).status == 0
+    masters[2].client().delete(RUN)
+    proxy = make_proxy(masters[2].port)
+    proxy.delay = 0.01
+    assert run(dlock, masters.at(m2=proxy.port), "-k", "job", "--", "sleep", "0.3").status == 0
+    with masters[2].client() as c:
+        assert c.hget(RUN, "run") == c.info("server")["run_id"]
 
 
 def test_leases_of_different_lengths(dlock, make_masters, make_proxy, tmp_path):

@@ -1,0 +1,283 @@
+/* dialects.c - the dialects there are: their names, and what they say alike. */
+#include "dialects.h"
+
+#include "resp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	LACKS = CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE,
+};
+
+/*
+ * In a name, these stand for
+ *	%D	what names of dlock's own begin with: "dlock:{KEY}:", the key encoded;
+ *		in a cluster, of a key that has a {tag}, "dlock:{TAG}:KEY:", so that the lock
+ *		lies in that tag's hash slot, beside what users keep there
+ *	%K	the key as its users call it
+ *	%B	"{KEY}"; a key that has a brace gets no other: "KEY"
+ *	%S	our key beside the lock, in its hash slot: "dlock:DIALECT:{KEY}"; of a key that
+ *		has a {tag}, "dlock:DIALECT::KEY".  No two locks share one
+ *	%O	the owner
+ *	%U	":", and the owner as Redisson writes one; nothing without owner
+ *	%I	the ID of a job, encoded
+ * The channel is the third key of Redisson's dialects, as it is Redisson's KEYS[2]: its users
+ * may use it.  Of the native one, the fifth is no key, but the beginning of channels.
+ */
+const struct dialect dialects[] = {
+    [DIALECT_NATIVE] = {.name = "native",
+	.claims = &script_lock,
+	.looks = &script_look,
+	.keys = {"%Dh", "%Di", "%Dq", "%Dl", "%Dw:", "%Df"},
+	.channel = "%Dw:%O"},
+    [DIALECT_STRING] = {.name = "string",
+	.lacks = LACKS,
+	.claims = &script_string,
+	.looks = &script_string,
+	.keys = {"%K", "%S"},
+	.beside = true,
+	.plain = true},
+    {.name = "redisson",
+	.lacks = LACKS,
+	.claims = &script_redisson,
+	.looks = &script_redisson,
+	.keys = {"%K", "%S", "redisson_lock__channel:%B"},
+	.channel = "redisson_lock__channel:%B",
+	.beside = true},
+    {.name = "redisson-fenced",
+	.lacks = LACKS,
+	.claims = &script_redisson,
+	.looks = &script_redisson,
+	.keys = {"%K", "%S", "redisson_lock__channel:%B", "redisson_lock_token:%B"},
+	.channel = "redisson_lock__channel:%B",
+	.beside = true},
+    {.name = "redisson-rw",
+	.lacks = LACKS & ~CAP_SHARED,
+	.claims = &script_redisson_rw,
+	.looks = &script_redisson_rw,
+	.keys = {"%K", "%S", "redisson_rwlock:%B", "%B:"},
+	.channel = "redisson_rwlock:%B",
+	.beside = true},
+    {.name = "redisson-semaphore",
+	.lacks = LACKS & ~CAP_LIMIT,
+	.claims = &script_redisson_semaphore,
+	.looks = &script_redisson_semaphore,
+	.keys = {"%K", "%S", "redisson_sc:%B", "%B:timeout"},
+	.channel = "redisson_sc:%B",
+	.beside = true},
+    {.name = "redisson-fair",
+	.lacks = LACKS & ~CAP_FAIR,
+	.claims = &script_redisson_fair,
+	.looks = &script_redisson_fair,
+	.keys = {"%K", "%S", "redisson_lock__channel:%B", "redisson_lock_queue:%B",
+	    "redisson_lock_timeout:%B"},
+	.channel = "redisson_lock__channel:%B%U", /* a waiter has one of its own */
+	.beside = true},
+};
+
+/* ---- by name ---- */
+
+const struct dialect *
+dialect_named(const char *name)
+{
+	for (size_t i = 0; i < DIALECTS; i++)
+		if (strcmp(dialects[i].name, name) == 0)
+			return &dialects[i];
+	return NULL;
+}
+
+enum rc
+dialect_choose(const struct dialect **ret, const char *name, struct fault *f)
+{
+	char all[128] = "";
+	size_t used = 0;
+
+	*ret = dialect_named(name);
+	if (*ret)
+		return RC_OK;
+	for (size_t i = 0; i < DIALECTS; i++)
+		used += snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "",
+		    dialects[i].name);
+	return fault_set(f, RC_USAGE,
+	    "the redis backend knows no dialect '%s' (there are %s)", name, all);
+}
+
+void
+dialect_prefix(const struct dialect *d, char out[PREFIX_BYTES])
+{
+	snprintf(out, PREFIX_BYTES, "dlock:%s:", d->name);
+}
+
+/* ---- names ---- */
+
+/* What names are made of. */
+struct parts {
+	const struct dialect *dialect;
+	const struct claim *claim;
+	enum form form;
+	char encoded[ENCODED_BYTES], id[3 * ONCE_BYTES + 1];
+	const char *tag; /* of the key, where Redis finds one; NULL: it is its own */
+	int tag_length;
+};
+
+/* As Redis cuts it out: up to the first } behind the first {, unless that is nothing. */
+static int
+tag_of(const char *key, const char **tag)
+{
+	const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
+
+	*tag = close && close > open + 1 ? open + 1 : NULL;
+	return *tag ? (int)(close - *tag) : 0;
+}
+
+bool
+dialect_shares_slot(const char *key, const char *other)
+{
+	const char *tag, *tags;
+	int n = tag_of(key, &tag), m = tag_of(other, &tags);
+
+	return n > 0 && n == m && memcmp(tag, tags, n) == 0;
+}
+
+/* What stands for one letter. */
+static int
+print_part(char *out, size_t size, char letter, const struct parts *p)
+{
+	const char *key = p->claim->key, *o = p->claim->owner;
+
+	switch (letter) {
+	case 'D':
+		return p->tag && p->form == FORM_CLUSTER
+		    ? snprintf(out, size, "dlock:{%.*s}:%s:", p->tag_length, p->tag,
+			  p->encoded)
+		    : snprintf(out, size, "dlock:{%s}:", p->encoded);
+	case 'B':
+		return snprintf(out, size, strchr(key, '{') ? "%s" : "{%s}", key);
+	case 'S':
+		return snprintf(out, size, p->tag ? "dlock:%s::%s" : "dlock:%s:{%s}",
+		    p->dialect->name, key);
+	case 'U':
+		return *o ? snprintf(out, size, ":%.8s-%.4s-%.4s-%.4s-%s:1", o, o + 8,
+				o + 12, o + 16, o + 20)
+			  : 0;
+	case 'O':
+		return snprintf(out, size, "%s", o);
+	case 'I':
+		return snprintf(out, size, "%s", p->id);
+	default:
+		return snprintf(out, size, "%s", key);
+	}
+}
+
+/* NULL: "". */
+static void
+print_template(char *out, size_t size, const char *template, const struct parts *p)
+{
+	size_t used = 0;
+
+	*out = '\0';
+	for (const char *c = template; c && *c && used < size; c++)
+		used += *c == '%' ? print_part(out + used, size - used, *++c, p)
+				  : snprintf(out + used, size - used, "%c", *c);
+}
+
+/*
+ * A run that is done is a key of its own, which the server lets expire: there is
+ * nothing to prune, and it can be found, and deleted, by its ID.
+ */
+void
+dialect_name(const struct dialect *d, struct names *names, enum form form,
+    const struct claim *claim)
+{
+	struct parts p = {.dialect = d, .claim = claim, .form = form};
+	const char *once = claim->job.once;
+	bool jobs = !(d->lacks & CAP_JOB);
+
+	encode_key(p.encoded, sizeof p.encoded, claim->key);
+	p.tag_length = tag_of(claim->key, &p.tag);
+	names->nkeys = 0;
+	for (int i = 0; i < NAMES && d->keys[i]; i++)
+		print_template(
+		    names->keys[names->nkeys++], sizeof names->keys[0], d->keys[i], &p);
+	print_template(names->channel, sizeof names->channel, d->channel, &p);
+	print_template(names->last, sizeof names->last, jobs ? "%Dr" : NULL, &p);
+	print_template(names->done, sizeof names->done,
+	    jobs && once && encode_key(p.id, sizeof p.id, once) ? "%Dr:%I" : NULL, &p);
+	names->sharded = d->beside && d->channel && form == FORM_CLUSTER;
+}
+
+void
+dialect_name_lock(
+    const struct dialect *d, struct names *names, enum form form, const char *key)
+{
+	dialect_name(d, names, form, &(struct claim){.key = key, .owner = ""});
+}
+
+/* ---- words ---- */
+
+static const char *
+kind_in_a_word(struct script_call *c, const struct claim *claim)
+{
+	if (claim->kind != KIND_LIMIT)
+		return claim->kind == KIND_SHARED ? "s" : "x";
+	snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
+	return c->kind;
+}
+
+static void
+say_acquire(struct script_call *c, const struct claim *claim, const struct request *r)
+{
+	script_number(c, ns_to_ms(claim->ttl));
+	script_number(c, ns_to_ms(r->alive));
+	script_word(c, r->subscribed ? "1" : "0");
+	script_word(c, kind_in_a_word(c, claim));
+	script_word(c, claim->record);
+	script_number(c, r->ticket);
+}
+
+/* The keys of a job are declared only where it is spoken of. */
+void
+dialect_say(const struct dialect *d, struct script_call *c, const struct names *names,
+    const struct claim *claim, const struct request *r)
+{
+	static const char *const operations[] = {
+	    [ACQUIRE] = "acquire", [RENEW] = "renew", [RELEASE] = "release"};
+	bool job = job_is_wanted(&claim->job) && *names->last &&
+	    (r->operation == ACQUIRE ||
+		(r->operation == RELEASE && r->status != STATUS_NONE));
+
+	script_begin(c, d->claims);
+	for (int i = 0; i < names->nkeys; i++)
+		script_key(c, names->keys[i]);
+	if (job)
+		script_key(c, names->last);
+	if (job && *names->done)
+		script_key(c, names->done);
+	script_word(c, operations[r->operation]);
+	script_word(c, claim->owner);
+	if (r->operation == ACQUIRE)
+		say_acquire(c, claim, r);
+	else if (r->operation == RENEW)
+		script_number(c, ns_to_ms(claim->ttl));
+	if (r->operation == RENEW && d->beside)
+		script_number(c, r->token);
+	if (job)
+		script_number(c,
+		    r->operation == ACQUIRE ? ns_to_ms(claim->job.cooldown) : r->status);
+	if (job && r->operation == RELEASE)
+		script_word(c, claim->job.once ? claim->job.once : "");
+	if (names->sharded)
+		script_word(c, SHARDED);
+}
+
+enum reading
+dialect_read(const struct dialect *d, struct answer *a, const struct request *r,
+    const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ERROR)
+		return answer_read(a, reply, r->operation) ? READ_ANSWER : READ_NONSENSE;
+	if (d->plain && resp_is_no_scripts(reply->str))
+		return READ_NO_SCRIPTS;
+	return resp_is_foreign(reply->str) ? READ_FOREIGN : READ_ERROR;
+}

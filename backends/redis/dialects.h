@@ -1,0 +1,105 @@
+/*
+ * dialects.h - how a lock is spoken of in Redis: names, words, replies; no I/O.
+ *
+ * A dialect is a row of a table: what it cannot do, what its keys are called, and its script.
+ * There is dlock's own (lock.lua), and those of other tools that lock in Redis, whose scripts
+ * (dialects/) take the same words and give the same answers.  One more is a row and a script.
+ */
+#ifndef DLOCK_REDIS_DIALECTS_H
+#define DLOCK_REDIS_DIALECTS_H
+
+#include "address.h"
+#include "answer.h"
+#include "ask.h"
+#include "backends/common/url.h"
+
+enum {
+	NAME_BYTES = ENCODED_BYTES + KEY_BYTES +
+	    16, /* a tag may stand in front of the key */
+	RUN_BYTES = NAME_BYTES + 1 + 3 * ONCE_BYTES,
+	NAMES = 6,
+};
+
+/* What one claim is called on the server. */
+struct names {
+	char keys[NAMES][NAME_BYTES]; /* as KEYS of the script */
+	int nkeys;
+	/* in a cluster: what is told on the channel is told in the hash slot, too */
+	bool sharded;
+	/* where its owner is told to ask again; "": nobody is told, it asks often */
+	char channel[NAME_BYTES + OWNER_CHARS];
+	/* KEYS too, of a job (native): its last run */
+	char last[NAME_BYTES];
+	/* and the one that did its ID; "" without an ID */
+	char done[RUN_BYTES];
+};
+
+/* What is to be asked for a claim. */
+struct request {
+	enum operation operation;
+	/* of ACQUIRE: */
+	int64_t alive;   /* so long we count as alive in the queue; 0: not to queue */
+	bool subscribed; /* to our channel */
+	uint64_t ticket; /* the place we had; 0: none */
+	/* of RENEW: */
+	uint64_t token; /* of the grant */
+	/* of RELEASE: */
+	bool held;  /* a hold is given back */
+	int status; /* to be remembered if there is a job; or STATUS_NONE */
+};
+
+/* What a reply is. */
+enum reading {
+	READ_ANSWER,     /* of the script: *answer is set */
+	READ_ERROR,      /* an error reply */
+	READ_FOREIGN,    /* the same, and a lock that was held there is lost */
+	READ_NO_SCRIPTS, /* the same: it runs none, but transaction.h does without */
+	READ_NONSENSE,   /* nothing that the script answers */
+};
+
+struct dialect {
+	const char *name;
+	unsigned lacks; /* CAP_ bits of what it cannot do */
+	const struct script *claims, *looks;
+	/* its names; dialects.c says what stands for what */
+	const char *keys[NAMES], *channel;
+	/*
+	 * One key of ours stands beside each lock; its name begins with the prefix
+	 * dialect_prefix(), behind which scan of common.lua finds the lock's.
+	 */
+	bool beside;
+	bool plain; /* transaction.h does without scripts */
+};
+
+enum { DIALECT_NATIVE, DIALECT_STRING, DIALECTS = 7 };
+extern const struct dialect dialects[DIALECTS];
+
+/* What -O dialect= calls so; NULL: none. */
+const struct dialect *dialect_named(const char *name);
+
+/* The same for the setting: RC_USAGE, in words, if there is none. */
+enum rc dialect_choose(const struct dialect **, const char *name, struct fault *);
+
+/* Names a claim, or (without owner) a lock, as such a form of Redis keeps it. */
+void dialect_name(
+    const struct dialect *, struct names *, enum form, const struct claim *);
+
+/* The same for a look at the lock `key`, or what is done to it from outside. */
+void dialect_name_lock(
+    const struct dialect *, struct names *, enum form, const char *key);
+
+enum { PREFIX_BYTES = 40 };
+void dialect_prefix(const struct dialect *, char out[PREFIX_BYTES]);
+
+/* Do the locks of both lie in one hash slot, whatever the cluster? */
+bool dialect_shares_slot(const char *key, const char *other);
+
+/* Puts a request into words; names, claim and request outlive these. */
+void dialect_say(const struct dialect *, struct script_call *, const struct names *,
+    const struct claim *, const struct request *);
+
+/* Tells replies apart, but those that script_ask() keeps for itself. */
+enum reading dialect_read(
+    const struct dialect *, struct answer *, const struct request *, const redisReply *);
+
+#endif

@@ -1,0 +1,105 @@
+/*
+ * fan.h - one question to each of several servers, all at once, until enough have answered.
+ *
+ * All their descriptors are in one epoll descriptor, which is what the host waits for; what
+ * comes is read only inside fan_hear().  Connections stay open from question to question.
+ *
+ *  1. A question to a server that still owes the answer to the one before is sent behind
+ *     that; the answer that is owed comes late.  So a server carries out questions in their
+ *     order.  One that it has not been sent yet is replaced.
+ *  2. A connection on which an answer is overdue is closed; the next question opens another.
+ *  3. A connection that dies under the first question on it is not opened anew.  One that was
+ *     open before may have died of idleness: the question gets a second chance.
+ *  4. A host's addresses are tried in turn, each with its share of the time.
+ *
+ * Who is asked what, and what an answer means, is the caller's: Sentinel and Redlock.
+ */
+#ifndef DLOCK_REDIS_FAN_H
+#define DLOCK_REDIS_FAN_H
+
+#include "backends/common/net.h"
+#include "server.h"
+
+/* One of the servers. */
+struct peer {
+	/* From fan_set(): */
+	struct wire wire;
+	const struct address *address;
+	const struct endpoint *at;
+	/* The question; and what is to be sent on this connection, behind the greeting. */
+	char *command, *out;
+	size_t length, to_send, sent, greeting_sent;
+	instant due, address_due;
+	struct addresses addresses; /* none: to be resolved */
+	size_t next;                /* of them */
+	short watched;              /* events that the epoll descriptor has */
+	bool pending;               /* nobody has begun to connect */
+	bool connecting;            /* nothing has been taken yet on this connection */
+	bool reused;                /* the connection was open before the question */
+	int greeted;                /* answers to the greeting */
+	int owed;                   /* answers to earlier questions, still to come */
+	int heard;                  /* answers to the question */
+	/* For the caller: */
+	bool busy; /* it may still answer */
+	/* the question was sent twice: the first one may have been heard */
+	bool repeated;
+	enum rc rc; /* when it is not busy: RC_OK, or why there is no answer */
+	struct fault fault;
+};
+
+enum { FAN_LATE = -100 };
+
+enum heard {
+	HEARD_MORE, /* there is more to come, perhaps to what fan_say_more() has said */
+	HEARD_ALL,
+	HEARD_WRONG, /* peer->rc and fault say why; the connection is to be closed */
+};
+
+/*
+ * Reads answer `number` of peer `i`: from 0 on those to its question, below 0 those to the
+ * greeting, of which the last one is -1; FAN_LATE: one to an earlier question.  The reply is
+ * the fan's unless it is taken: set to NULL.
+ */
+typedef enum heard fan_hear_fn(void *ctx, size_t i, int number, redisReply **);
+
+struct fan {
+	struct host *host;
+	fan_hear_fn *hear;
+	void *ctx;
+	struct greetings greeting; /* on each new connection, in front of the question */
+	int epoll;
+	size_t n;
+	struct peer *peers;
+};
+
+/* Room for n.  RC_OK, or RC_SYSTEM; fan_end() in either case, also of a fan that is all 0. */
+enum rc fan_begin(
+    struct fan *, struct host *, size_t n, fan_hear_fn *, void *ctx, struct fault *);
+void fan_end(struct fan *);
+
+/*
+ * Peer `i` is there, is called `where` by people, and says no more than the bounds.  Nothing
+ * is copied.
+ */
+void fan_set(struct fan *, size_t i, const struct address *, const struct endpoint *at,
+    const char *where, const struct resp_bounds *);
+
+/*
+ * Asks a peer, until `due` at the latest.  The command is the fan's from then on, which frees
+ * it; a length below 0 says that there was no memory for it.
+ */
+void fan_say(struct fan *, struct peer *, char *command, int length, instant due);
+
+/* The same for what follows the answer that is being read. */
+void fan_say_more(struct peer *, char *command, int length);
+
+/*
+ * Waits until enough() says so, nobody is busy any more, or `until`; NULL: not before.
+ * RC_OK or RC_STOP.
+ */
+enum rc fan_hear(struct fan *, instant until, bool (*enough)(void *ctx));
+
+/* The peer's connection is closed, and its answer not waited for. */
+void fan_close(struct peer *);
+
+#endif

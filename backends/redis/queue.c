@@ -1,0 +1,171 @@
+/* queue.c - our place in a lock's queue, and when to ask whether it is our turn. */
+#include "queue.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* a waiter asks at least so often, and half a second later at most */
+#define BEAT (3300 * NS_PER_MS)
+/* well within the grace of a grant nobody tells us of */
+#define UNSUBSCRIBED_BEAT NS_PER_S
+/* where nobody is told of a release: so often, and up to four times as long */
+#define POLL (75 * NS_PER_MS)
+#define REST_PATIENCE (3 * NS_PER_S) /* for the rest of a message that has begun */
+
+/*
+ * Behind who stands first, so many ask, each so much later than the one before, when a
+ * freeze ends: who is to do that may be dead.
+ */
+#define NEAR_LATER (250 * NS_PER_MS)
+enum { NEAR = 3 };
+
+/* ms; a server that says less again and again is asked no more often */
+enum { LEFT_LEAST = 50 };
+
+/* ---- the subscription ---- */
+
+void
+queue_init(struct queue *q, const struct route *r)
+{
+	*q = (struct queue){.route = r};
+	server_init(&q->listener, r->host, r->address, r->where);
+}
+
+void
+queue_close(struct queue *q)
+{
+	server_close(&q->listener);
+}
+
+bool
+queue_is_subscribed(struct queue *q)
+{
+	if (q->moves != q->route->moves)
+		queue_close(q);
+	return wire_is_open(&q->listener.wire);
+}
+
+/*
+ * To the channel; with sharded names also to what stays in its slot.  The answer to that
+ * comes as if it were a message: one more reason to ask, also where it says that the server
+ * has no such thing.
+ */
+static int
+write_subscribe(char **command, const struct names *names)
+{
+	const char *c = names->channel;
+	size_t n = strlen(c);
+
+	return asprintf(command,
+	    names->sharded
+		? "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n*2\r\n$10\r\nSSUBSCRIBE\r\n$%zu\r\n%s\r\n"
+		: "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n",
+	    n, c, n, c);
+}
+
+/* From its RC_OK on, a message arrives.  RC_AGAIN: the server has no room, or is silent. */
+static enum rc
+queue_subscribe(
+    struct queue *q, const struct names *names, instant until, struct fault *f)
+{
+	struct question question = {.messages = true};
+	redisReply *reply = NULL;
+	char *command;
+	int length = write_subscribe(&command, names);
+	enum rc rc;
+
+	if (length < 0)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	question.command = command;
+	question.length = length;
+	if (q->moves != q->route->moves) {
+		server_go(&q->listener, &q->route->at, q->route->where);
+		q->moves = q->route->moves;
+	}
+	rc = server_ask(&q->listener, &question, until, &reply, f);
+	free(command);
+	if (rc != RC_OK)
+		return rc;
+	if (reply->type == REDIS_REPLY_ERROR)
+		rc = server_refused(&q->listener, reply->str, f);
+	else if (reply->type != REDIS_REPLY_ARRAY)
+		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE",
+		    q->listener.where);
+	freeReplyObject(reply);
+	if (rc != RC_OK)
+		queue_close(q);
+	return rc;
+}
+
+/* Until a message comes (RC_OK) or `until` (RC_BUSY), which it does without a subscription, too. */
+static enum rc
+queue_listen(struct queue *q, instant until, struct fault *f)
+{
+	struct server *s = &q->listener;
+	redisReply *reply = NULL;
+	enum woke woke;
+	enum rc rc;
+
+	do
+		woke = s->host->wait(s->host, s->wire.stream.fd, POLLIN, until);
+	while (woke == WOKE_READY && wire_is_quiet(&s->wire) && instant_now() < until);
+	if (woke != WOKE_READY)
+		return woke == WOKE_STOP ? RC_STOP : RC_BUSY;
+	rc = wire_receive(&s->wire, &reply, instant_now() + REST_PATIENCE, f);
+	if (rc == RC_OK)
+		freeReplyObject(reply);
+	return rc == RC_PROTOCOL ? RC_OK : rc;
+}
+
+/* ---- when to ask ---- */
+
+/* The end of a lease if we are first, or of a freeze if we are near; or NEVER. */
+static instant
+end_of_wait(const struct answer *a)
+{
+	int64_t left = a->waiting.left_ms < LEFT_LEAST ? LEFT_LEAST
+						       : a->waiting.left_ms + 5;
+
+	if (a->waiting.left_ms <= 0 || a->waiting.place > (a->waiting.frozen ? NEAR : 1))
+		return NEVER;
+	return instant_now() + left * NS_PER_MS +
+	    (a->waiting.place > 1 ? (a->waiting.place - 1) * NEAR_LATER : 0);
+}
+
+/* When to ask again although no message came. */
+static instant
+next_beat(struct queue *q, const struct client *c, const struct answer *a)
+{
+	/*
+	 * A few bits of the owner and a counter: enough to keep a thousand waiters from
+	 * asking in step.
+	 */
+	int64_t jitter = (c->claim->owner[q->beats++ % OWNER_CHARS] % 16) * 30 *
+	    NS_PER_MS;
+	instant now = instant_now(), beat = now + BEAT + jitter;
+
+	if (!*c->names.channel)
+		return now + POLL + jitter / 2;
+	if (!wire_is_open(&q->listener.wire))
+		beat = now + UNSUBSCRIBED_BEAT;
+	return instant_first(beat, end_of_wait(a));
+}
+
+enum rc
+queue_wait(struct queue *q, const struct client *c, const struct answer *a, instant until,
+    struct fault *f)
+{
+	instant now = instant_now();
+	enum rc rc;
+
+	if (*c->names.channel && !queue_is_subscribed(q) && now >= q->listen_due) {
+		q->listen_due = now + UNSUBSCRIBED_BEAT;
+		rc = queue_subscribe(q, &c->names, now + QUEUE_PATIENCE, f);
+		if (rc != RC_AGAIN)
+			return rc;
+	}
+	rc = queue_listen(q, instant_first(next_beat(q, c, a), until), f);
+	return rc == RC_BUSY && instant_now() < until ? RC_OK : rc;
+}

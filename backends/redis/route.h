@@ -1,0 +1,88 @@
+/*
+ * route.h - which server has the locks now, and questions to it.
+ *
+ * With a single server there is nothing to find: every reply is an answer.  Otherwise a
+ * server is found by the sentinels, or by what a node of the cluster said; it is trusted once
+ * it has answered, and doubted when it does not, or says that it is no master: then it is
+ * looked for again.  Each reply says what is next (the table of rules in route.c):
+ *
+ *	keep		it is the answer
+ *	later		this server will answer, but not yet
+ *	elsewhere	another server is to be found
+ *	moved		another one has the hash slot from now on
+ *	ask		another one is to be asked this once
+ */
+#ifndef DLOCK_REDIS_ROUTE_H
+#define DLOCK_REDIS_ROUTE_H
+
+#include "sentinel.h"
+#include "server.h"
+
+enum { NODES = 64 }; /* of a cluster that are remembered */
+
+struct route {
+	struct host *host;
+	const struct address *address;
+	const char *password;        /* of the sentinels; "": none */
+	struct server server;        /* at `at` */
+	struct endpoint at;          /* where to ask */
+	char where[WHERE_BYTES];     /* the same for people */
+	bool found;                  /* by whatever finds it */
+	bool trusted;                /* it has answered as a master does */
+	unsigned moves;              /* how often `at` has changed */
+	struct sentinels *sentinels; /* FORM_SENTINEL, once they have been asked */
+	struct endpoint *known;      /* FORM_CLUSTER: NODES of them, at first the URL's */
+	size_t n, turn;              /* so many are; the one to try next */
+	struct server aside;         /* a node to which the hash slot moves */
+	struct endpoint aside_at;
+	char aside_where[WHERE_BYTES];
+	/* Of the question that was answered last: */
+	instant sent;         /* just before it left */
+	int64_t acknowledged; /* as server.h */
+	struct fault said;    /* why a reply could not be an answer */
+	/* For the caller, who clears them: */
+	bool asked;    /* something has been sent: a server may know of us */
+	bool repeated; /* a question was asked twice: the first one may have been heard */
+};
+
+/* `password` as sentinels_new(). */
+void route_init(
+    struct route *, struct host *, const struct address *, const char *password);
+void route_free(struct route *);
+
+/*
+ * RC_OK: *reply is the caller's (freeReplyObject() it); it may be an error reply.
+ * RC_AGAIN: no server answers as a master, in words.  Others as server_ask().
+ */
+enum rc route_ask(struct route *, const struct question *, instant until,
+    redisReply **reply, struct fault *);
+
+/* What comes next is no answer to what was asked. */
+void route_close(struct route *);
+
+/* Larger replies are let in from now on: pages of look.lua. */
+void route_let_pages_in(struct route *);
+
+/* RC_OK: `at` is where to ask.  Otherwise as sentinels_ask(). */
+enum rc route_find(struct route *, instant until, struct fault *);
+
+/* It has not answered as a master does, or no longer. */
+void route_doubt(struct route *);
+
+/* A node of the cluster says that this one has the hash slot. */
+void route_move(struct route *, const struct endpoint *to);
+
+/*
+ * The host and port that a node sends us to, "MOVED 15495 127.0.0.1:7401" or "ASK ...";
+ * false: that is none.  A port alone is on the host of the node itself.
+ */
+bool route_redirection(const struct route *, const char *text, struct endpoint *to);
+
+/*
+ * RC_OK: *n masters of the cluster, as the node that is asked sees it; route_let_pages_in()
+ * comes first.  RC_SYSTEM: there are more than NODES.
+ */
+enum rc route_masters(struct route *, instant until, struct endpoint masters[NODES],
+    size_t *n, struct fault *);
+
+#endif
