@@ -3,8 +3,10 @@
 
 #include "backends/common/secret.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MEMBER "dlock"
@@ -182,6 +184,17 @@ data_forcer(const char *data, uint64_t token)
 
 	json_decref(root);
 	return forcer;
+}
+
+bool
+data_is_number(const char *data, long *number)
+{
+	char *end;
+
+	errno = 0;
+	*number = strtol(data, &end, 10);
+	return end != data && *number >= 0 && errno == 0 &&
+	    end[strspn(end, " \t\r\n")] == '\0';
 }
 
 char *

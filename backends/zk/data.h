@@ -70,6 +70,9 @@ bool data_is_force(const char *data);
 /* That record, to be freed, if it was that grant; else NULL. */
 char *data_forcer(const char *data, uint64_t token);
 
+/* Is it a number, as Python's int() reads it? */
+bool data_is_number(const char *data, long *number);
+
 /*
  * The record alone, as plain as JSON can be, and without `secret` in any of its
  * strings (secret.h); to be freed.  NULL: it is no JSON object.

@@ -347,20 +347,6 @@ node_written(struct node *n, struct call *set, instant until, struct grant *g,
 	return rc;
 }
 
-enum rc
-node_move(struct node *n, const struct lockdir *dir, const char *path,
-    const struct call *multi, struct grant *g, struct fault *f)
-{
-	if (call_stat(multi)->czxid <= 0)
-		return fault_set(
-		    f, RC_PROTOCOL, "%s gives a wrong answer to create", dir->where);
-	node_forget(n);
-	n->dir = dir;
-	node_adopt(n, path, call_stat(multi));
-	node_lease(n, g, call_sent(multi));
-	return RC_OK;
-}
-
 void
 node_guard(struct node *n)
 {

@@ -112,13 +112,6 @@ struct call *node_write(struct node *);
 enum rc node_written(struct node *, struct call *, instant until, struct grant *g,
     bool *written, struct fault *);
 
-/*
- * From now on it is that one, in `dir`, which a transaction whose last change has written it
- * has made in the place of the one that we had.  RC_PROTOCOL.
- */
-enum rc node_move(struct node *, const struct lockdir *dir, const char *path,
-    const struct call *multi, struct grant *g, struct fault *);
-
 /* Watches over it, through all connections of this session. */
 void node_guard(struct node *);
 

@@ -85,7 +85,7 @@ is_exhausted(const struct child *e)
 static bool
 is_nobodys(const struct child *e)
 {
-	return e->what == CHILD_PART || e->what == CHILD_FREEZE || e->what == CHILD_LEASE;
+	return e->what == CHILD_PART || e->what == CHILD_FREEZE;
 }
 
 /* Looks at each name for itself; finds the first of all. */
@@ -101,8 +101,6 @@ look_at_each(struct place *p, const struct queue *q, const struct child *own)
 			p->semaphore = true;
 		if (e.what == CHILD_FREEZE)
 			p->freeze = q->names[i];
-		if (e.what == CHILD_LEASE && !p->foreign)
-			p->foreign = q->names[i];
 		if (is_nobodys(&e))
 			continue;
 		if (strcmp(q->names[i], own->name) == 0)

@@ -21,9 +21,7 @@
  *  3. A recipe sees nodes with its own tag only: a node of one that would not see ours is
  *     foreign.  kazoo's Lock is no such: dlock waits for readers, whether a run is plain or with -x.
  *  4. "locks", "leases" and "slots" are a semaphore's (unit.h), and nobody's place.
- *  5. A lease of kazoo's Semaphore is nobody's place, and foreign: its users count all
- *     children of K, and wait for none of them (pool.h).
- *  6. A freeze (freeze.h) is nobody's place either; whoever it stops waits for its end.
+ *  5. A freeze (freeze.h) is nobody's place either; whoever it stops waits for its end.
  *
  * Pure: names in, places out.
  */

@@ -118,12 +118,10 @@ tell_queue(struct looking *l, struct sight *v, struct fault *f)
 		if (has_place(l->layout, v->names.at[i], &v->odd))
 			v->rest.at[v->rest.n++] = v->names.at[i];
 	if (l->look->brief) {
-		tell_waiting(l, v->pool.waiters.n + v->units.waiters.n + v->rest.n);
+		tell_waiting(l, v->units.waiters.n + v->rest.n);
 		return RC_OK;
 	}
-	rc = pool_look_tell_waiters(&v->pool, l, f);
-	if (rc == RC_OK)
-		rc = unit_look_tell_waiters(&v->units, l, f);
+	rc = unit_look_tell_waiters(&v->units, l, f);
 	return rc == RC_OK ? tell_waiters(l, v, f) : rc;
 }
 
@@ -152,8 +150,6 @@ tell_everybody(struct looking *l, struct sight *v, struct fault *f)
 	rc = tell_holders(l, v, f);
 	if (rc == RC_OK)
 		rc = unit_look_tell_holders(&v->units, l, f);
-	if (rc == RC_OK)
-		rc = pool_look_tell_holders(&v->pool, l, f);
 	return rc == RC_OK ? tell_queue(l, v, f) : rc;
 }
 
@@ -170,9 +166,6 @@ tell_directory(struct looking *l, struct sight *v, struct fault *f)
 		    tell_now(l), false, l->look->until, f);
 	if (rc == RC_OK && v->place.semaphore)
 		rc = unit_look_list(&v->units, l, v->path, f);
-	if (rc == RC_OK && l->layout->queue)
-		rc = pool_look_list(
-		    &v->pool, l, v->path, v->list, v->place.freeze && v->names.n == 0, f);
 	if (rc == RC_OK)
 		rc = tell_everybody(l, v, f);
 	if (rc != RC_OK)
@@ -225,7 +218,6 @@ sight_end(struct sight *v)
 	reader_end(&v->holders);
 	call_drop(v->list);
 	unit_look_end(&v->units);
-	pool_look_end(&v->pool);
 	names_free(&v->names);
 	names_free(&v->rest);
 	*v = (struct sight){.key = NULL};

@@ -4,7 +4,7 @@
  *  1. Who holds is what queue.h says of the names, but for those who have not taken
  *     their turn (data.h), or must not (freeze.h).  Of Curator's users that is not known:
  *     while a lock is frozen, the first of them who came before that is told as its
- *     holder.  A holder of a unit is who has a lease (unit_look.h, pool_look.h).
+ *     holder.  A holder of a unit is who has a lease (unit_look.h).
  *  2. It is asked for in three steps, so that several locks take no more round trips than one:
  *     the list, those who may hold it, and whatever else is told.
  *  3. What is no lock is told as that.  Nobody has asked for it by its key: then it is no
@@ -13,7 +13,6 @@
 #ifndef DLOCK_ZK_SIGHT_H
 #define DLOCK_ZK_SIGHT_H
 
-#include "pool_look.h"
 #include "queue.h"
 #include "unit_look.h"
 
@@ -27,7 +26,6 @@ struct sight {
 	struct reader holders;
 	struct freeze freeze;
 	struct unit_look units;
-	struct pool_look pool;
 	struct names rest; /* who does not hold it */
 	/* nodes that no lock has made */
 	struct odd {

@@ -103,8 +103,7 @@ try_path(const struct steering *how, const char *part, const char *name, struct 
 	if (rc == RC_OK && code == ZOK && is_meant(how, name, c)) {
 		snprintf(h->name, sizeof h->name, "%s", name);
 		h->ours = is_ours(how, name, c);
-		h->unit = !how->dir->layout->queue &&
-		    (*part || layout_read(how->dir->layout, name).kind == KIND_LIMIT);
+		h->unit = *part || layout_read(how->dir->layout, name).kind == KIND_LIMIT;
 		h->data = c;
 		return RC_OK;
 	}
@@ -165,22 +164,6 @@ find_in_queue(const struct steering *how, const struct call *list, struct holder
 	return rc;
 }
 
-/* Among the leases of a semaphore of kazoo's. */
-static enum rc
-find_in_pool(const struct steering *how, const struct call *list, struct holder *h,
-    struct fault *f)
-{
-	size_t n;
-	const char *const *names = call_names(list, &n);
-	enum rc rc = RC_OK;
-
-	for (size_t i = 0; i < n && rc == RC_OK && !h->data; i++)
-		if (layout_read(how->dir->layout, names[i]).what == CHILD_LEASE &&
-		    is_candidate(how, names[i]))
-			rc = try_node(how, "", names[i], h, f);
-	return rc;
-}
-
 /* Curator's, among the leases; or the lease of ours. */
 static enum rc
 find_lease(const struct steering *how, struct holder *h, struct fault *f)
@@ -221,9 +204,7 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 		rc = list_part(how, "", &list, f);
 	if (rc == RC_OK && list)
 		rc = find_in_queue(how, list, h, f);
-	if (rc == RC_OK && list && how->dir->layout->queue && !h->data)
-		rc = find_in_pool(how, list, h, f);
-	else if (rc == RC_OK && list && (how->dir->layout->caps & CAP_LIMIT) &&
+	if (rc == RC_OK && list && (how->dir->layout->caps & CAP_LIMIT) &&
 	    (!h->data || h->unit))
 		rc = find_lease(how, h, f);
 	call_drop(list);
@@ -616,9 +597,7 @@ steering_thaw(struct steering *how, struct fault *f)
 	if (rc == RC_OK)
 		rc = thaw_all(how, "", &n, f);
 	if (rc == RC_OK)
-		rc = thaw_all(how, /* if the other was deleted */
-		    how->dir->layout->queue ? how->dir->layout->queue : FREEZE_PART, &n,
-		    f);
+		rc = thaw_all(how, FREEZE_PART, &n, f); /* if the other was deleted */
 	return rc == RC_OK && n == 0 && !how->again
 	    ? fault_set(f, RC_LOST, "%s: it is not frozen", how->dir->where)
 	    : rc;

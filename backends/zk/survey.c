@@ -74,8 +74,7 @@ begin_batch(struct looking *l, struct found v[BATCH], const char *chroot,
 		struct found *next = &v[found];
 		const char *name = names->at[*i];
 
-		if (layout_is_queue(l->layout, name) ||
-		    !lockdir_key(next->key, chroot, name))
+		if (!lockdir_key(next->key, chroot, name))
 			continue;
 		snprintf(path, sizeof path, "%s/%s", chroot, name);
 		sight_begin(&next->sight, l, next->key, path);

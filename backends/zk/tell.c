@@ -60,13 +60,6 @@ tell_begin(struct looking *l, const char *key)
 	l->lock = (struct subject){.key = key};
 }
 
-void
-tell_pooled(struct looking *l, long limit)
-{
-	l->lock.pooled = true;
-	l->lock.limit = limit > 0 && limit <= LIMIT_MAX ? (unsigned)limit : 0;
-}
-
 /* One of which nothing is known yet. */
 static struct entry
 entry_of(const struct looking *l, enum entry_kind kind)
@@ -208,8 +201,7 @@ describe_dlocks(const struct looking *l, struct entry *e, struct words *w,
 	if (holds)
 		e->since = micros_of_ms(granted_at(c));
 	if (holds && e->lock == KIND_LIMIT)
-		e->slot = child->what == CHILD_LEASE ? child->slot
-						     : data_slot(call_text(c));
+		e->slot = data_slot(call_text(c));
 	e->record = w->record = copy_record(l->session, call_text(c));
 }
 
@@ -218,7 +210,6 @@ tell_place(
     struct looking *l, enum entry_kind kind, const char *name, const struct call *c)
 {
 	struct child child = layout_read(l->layout, name);
-	bool lease = child.what == CHILD_LEASE;
 	struct entry e = entry_of_one(l, kind, c);
 	struct words w = {.record = NULL};
 
@@ -227,16 +218,11 @@ tell_place(
 	e.revoked = c && kind == ENTRY_HOLDER && is_asked_back(c);
 	if (c && kind == ENTRY_WAITER)
 		e.since = micros_of_ms(call_stat(c)->ctime);
-	if (child.what == CHILD_DLOCKS || (lease && child.owner))
+	if (child.what == CHILD_DLOCKS)
 		describe_dlocks(l, &e, &w, &child, c);
 	else
-		e.foreign = describe_foreign(l->session, &w,
-		    lease ? "a semaphore of kazoo's" : l->layout->what,
-		    l->layout->listens ? "" : name, c);
-	if (l->lock.pooled) {
-		e.lock = KIND_LIMIT;
-		e.limit = l->lock.limit;
-	}
+		e.foreign = describe_foreign(
+		    l->session, &w, l->layout->what, l->layout->listens ? "" : name, c);
 	tell(l, &e);
 	free(w.record);
 }

@@ -28,16 +28,11 @@ struct looking {
 	struct subject {
 		const char *key;
 		unsigned position; /* of the last waiter that was told */
-		bool pooled;       /* all of them are after one of so many leases; */
-		unsigned limit;    /* 0: nobody knows of how many */
 	} lock;
 };
 
 /* What follows is of that lock; the key must live as long. */
 void tell_begin(struct looking *, const char *key);
-
-/* Among those of a semaphore of kazoo's, all are after a lease, and one number is for all. */
-void tell_pooled(struct looking *, long limit);
 
 /* Of a node that was read, to be told or not. */
 void tell_note_time(struct looking *, const struct Stat *);
@@ -46,8 +41,7 @@ void tell_note_time(struct looking *, const struct Stat *);
 int64_t tell_now(const struct looking *);
 
 /*
- * A child of the lock's directory, or of its queue, whose place that name is.  NULL: it may not
- * be read.
+ * A child of the lock's directory, whose place that name is.  NULL: it may not be read.
  */
 void tell_place(
     struct looking *, enum entry_kind, const char *name, const struct call *node);

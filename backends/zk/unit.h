@@ -49,10 +49,4 @@ enum rc unit_take(struct unit *, instant until, struct grant *g, struct fault *)
 /* Removes whatever an attempt has left that did not come to its end. */
 enum rc unit_sweep(struct unit *, instant until, struct fault *);
 
-/*
- * For who wants no unit: RC_PROTOCOL if somebody uses the lock as a semaphore who does
- * not stand in K.
- */
-enum rc unit_refuse_foreign(const struct node *, instant until, struct fault *);
-
 #endif

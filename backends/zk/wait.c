@@ -1,10 +1,7 @@
 /* wait.c - waits in the queue for our turn, and takes it. */
 #include "wait.h"
 
-#include "backends/common/refuse.h"
-#include "pool.h"
 #include "stranger.h"
-#include "unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,27 +56,6 @@ queue_listed(const struct lockdir *d, const struct call *list)
 	return q;
 }
 
-static enum rc
-refuse_foreign(const struct turn *t, const char *name, struct fault *f)
-{
-	struct child c = layout_read(t->node->dir->layout, name);
-
-	return lockdir_refuse(t->node->dir, t->node->session, name,
-	    c.blind ? NULL
-		: c.kind == KIND_EXCLUSIVE
-		? "its users do not see a run with -s, -x or --limit; they see one without"
-		: "its users see a run with -s or -x only",
-	    f);
-}
-
-static enum rc
-refuse_other(const struct turn *t, const char *name, struct fault *f)
-{
-	struct child c = layout_read(t->node->dir->layout, name);
-
-	return refuse_kind(f, t->node->dir->where, c.kind, c.limit, t->claim);
-}
-
 static void
 forget_idlers(struct turn *t)
 {
@@ -103,15 +79,13 @@ turn_heed_freeze(struct turn *t, struct place *p, const char *part,
     const char *const *names, size_t n, struct fault *f)
 {
 	struct node *own = t->node;
-	const struct lockdir *pool = own->dir->pool;
-	const char *lock = pool ? pool->path : own->dir->path;
 	int64_t now = node_server_now(own);
 	enum rc rc = RC_OK;
 
 	t->freeze.on = false;
 	if (p->freeze)
-		rc = freeze_look(&t->freeze, own->session, lock, part, names, n, now,
-		    true, turn_answer_by(t), f);
+		rc = freeze_look(&t->freeze, own->session, own->dir->path, part, names, n,
+		    now, true, turn_answer_by(t), f);
 	note_freeze(t, now);
 	if (!t->freeze.on)
 		t->host->seen.holding.frozen = false;
@@ -134,33 +108,16 @@ place_find(struct turn *t, struct fault *f)
 		return rc;
 	q = queue_listed(d, t->list);
 	queue_look(p, &q, strrchr(t->node->path, '/') + 1);
-	if (p->strange && !p->foreign)
-		rc = stranger_find(t, &q, &p->foreign, turn_answer_by(t), f);
+	rc = stranger_refuse(
+	    t->node, t->host, t->claim, p, t->list, turn_answer_by(t), f);
+	if (rc == RC_OK && !p->found)
+		rc = place_is_lost(t, f);
 	if (rc != RC_OK)
 		return rc;
-	if (p->foreign)
-		return refuse_foreign(t, p->foreign, f);
-	if (p->exhausted)
-		return fault_set(f, RC_CONFIG,
-		    "%s: %s has been used two thousand million times and has no numbers left: delete it when nobody uses it",
-		    d->where, d->path);
-	if (!p->found)
-		return place_is_lost(t, f);
-	if (p->other)
-		return refuse_other(t, p->other, f);
-	if (p->ahead && strlen(d->path) + 1 + strlen(p->ahead) >= NODE_BYTES)
-		return lockdir_refuse(d, t->node->session, p->ahead,
-		    "its name is too long to be waited for", f);
 	patience_end_outage(t->patience);
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
 	t->queued = t->placed = true;
-	if (p->semaphore && t->claim->kind != KIND_LIMIT)
-		rc = unit_refuse_foreign(t->node, turn_answer_by(t), f);
-	if (rc == RC_OK)
-		rc = pool_refuse(t, t->list, turn_answer_by(t), f);
-	return rc == RC_OK
-	    ? turn_heed_freeze(t, p, d->pool ? d->layout->queue : "", q.names, q.n, f)
-	    : rc;
+	return turn_heed_freeze(t, p, "", q.names, q.n, f);
 }
 
 /*
@@ -281,22 +238,6 @@ turn_show_units(struct turn *t, size_t position, size_t held)
 		turn_show_freeze(t);
 }
 
-/* Where those who hold it do not stand in the queue. */
-static void
-show_pool(struct turn *t)
-{
-	struct call *pool = call_exists(t->node->session, t->node->dir->pool->path);
-	struct fault unused;
-	int code = ZOK;
-
-	t->leases = SIZE_MAX;
-	if (call_await(pool, turn_answer_by(t), &code, &unused) == RC_OK) {
-		t->leases = code == ZOK ? (size_t)call_stat(pool)->numChildren : 0;
-		turn_show_units(t, t->place.before + 1, t->leases);
-	}
-	call_drop(pool);
-}
-
 /* The first of those who hold it, or else who has frozen it. */
 static void
 show(struct turn *t, const struct call *first)
@@ -306,8 +247,6 @@ show(struct turn *t, const struct call *first)
 	    !freeze_leaves(
 		&t->freeze, call_stat(first)->czxid, data_stage(call_text(first))))
 		turn_show_freeze(t);
-	else if (t->node->dir->pool)
-		show_pool(t);
 	else
 		show_first(t, first);
 }
@@ -323,19 +262,12 @@ is_waiter(const struct layout *l, const char *name, const struct call *node)
 	    data_stage(call_text(node)) == STAGE_WAITING;
 }
 
-/* Its turn has come: is there something for it?  Of a pool, a lease must be free. */
-static bool
-is_served(const struct turn *t)
-{
-	return !t->node->dir->pool || t->leases < t->claim->limit;
-}
-
 /* Since when we have seen a node leave its turn unused; NEVER: it does not. */
 static instant
 idle_since(
     const struct turn *t, struct idler *i, const char *name, const struct call *node)
 {
-	bool idle = is_served(t) && is_waiter(t->node->dir->layout, name, node);
+	bool idle = is_waiter(t->node->dir->layout, name, node);
 	int64_t czxid = idle ? call_stat(node)->czxid : 0;
 
 	if (i->czxid != czxid || czxid == 0)

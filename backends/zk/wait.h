@@ -20,7 +20,6 @@
  *     would keep the server busy for longer than their sessions last.
  *  4. A waiter says in its node that it is one (data.h).  Those near the head delete a
  *     node whose turn has come and that stays a waiter's for IDLE_PATIENCE: its owner has died.
- *     Of those who want a lease of a pool (pool.h) it has come when one is free.
  *  5. While the lock is frozen (freeze.h), those next in line watch that node, and nobody's turn
  *     comes.  Its end wakes them; that it has ended, those near the head see for themselves.
  */
@@ -70,7 +69,6 @@ struct turn {
 	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
 	struct census census;
 	struct idlers idlers;
-	size_t leases; /* of a pool (pool.h), when we last counted them */
 };
 
 /*

@@ -25,7 +25,6 @@
 #include "backends/common/refuse.h"
 #include "backends/common/setting.h"
 #include "jobs.h"
-#include "pool.h"
 #include "survey.h"
 #include "single.h"
 #include "steering.h"
@@ -52,8 +51,7 @@ struct zk {
 	struct lockdir dir;
 	struct node node; /* and the session that it lives in */
 	struct turn turn;
-	struct unit unit; /* with KIND_LIMIT, */
-	struct pool pool; /* or this */
+	struct unit unit; /* with KIND_LIMIT */
 	struct jobs jobs; /* of a job */
 	bool held;
 	instant silent_since; /* from when on renewals went unanswered; NEVER */
@@ -100,7 +98,7 @@ set_dir_path(struct store *s, const char *value, struct fault *f)
 {
 	struct lockdir *d = &zk_of(s)->dir;
 
-	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path - QUEUE_BYTES ||
+	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path ||
 	    strstr(value, "/" JOBS))
 		return fault_set(f, RC_USAGE,
 		    "-O path must be absolute (/a/b, without empty parts, '.' or '..', not below "
@@ -295,7 +293,6 @@ forget_place(struct zk *z)
 {
 	node_forget(&z->node);
 	turn_forget(&z->turn);
-	pool_forget(&z->pool);
 }
 
 /*
@@ -337,8 +334,6 @@ zk_give_back(struct zk *z, int status, instant until, struct fault *f)
 	struct memory m = {.n = 0};
 	enum rc rc = unit_sweep(&z->unit, until, f);
 
-	if (rc == RC_OK)
-		rc = pool_find(&z->pool, until, f);
 	while (rc == RC_OK && refused) {
 		if (remember)
 			jobs_remember(&z->jobs, &z->node, status, &m);
@@ -397,25 +392,14 @@ come(struct zk *z, instant until, struct fault *f)
 	return connect_session(z, z->claim->ttl, patience, f);
 }
 
-/* Our node is a lease of kazoo's semaphore, and the connection was lost before we had the lock. */
-static enum rc
-earn_lease(struct zk *z, struct grant *g, struct fault *f)
-{
-	enum rc rc = pool_check(&z->pool, turn_answer_by(&z->turn), f);
-
-	return rc == RC_OK ? turn_earn(&z->turn, g, f) : rc;
-}
-
 /* Into the queue, if we are not there, and to its head. */
 static enum rc
 go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 {
 	struct call *list = NULL;
-	enum rc rc = pool_find(&z->pool, join_by(z, until), f);
+	enum rc rc = RC_OK;
 
-	if (rc == RC_OK && pool_has_lease(&z->pool))
-		return earn_lease(z, g, f);
-	if (rc == RC_OK && !*z->node.path) /* what is left before a unit stops others */
+	if (!*z->node.path) /* what is left before a unit stops others */
 		rc = unit_sweep(&z->unit, join_by(z, until), f);
 	if (rc == RC_OK && !*z->node.path)
 		rc = node_join(&z->node, g, &list, join_by(z, until), f);
@@ -426,9 +410,7 @@ go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 		return rc;
 	}
 	rc = turn_await(&z->turn, list, until, g, f);
-	if (rc == RC_OK && z->node.dir->pool)
-		rc = pool_take(&z->pool, until, g, f);
-	else if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.taken.lease)
+	if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.taken.lease)
 		rc = unit_take(&z->unit, until, g, f);
 	else if (rc == RC_OK)
 		rc = turn_earn(&z->turn, g, f);
@@ -498,9 +480,6 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	    .patience = &z->patience,
 	    .claim = claim};
 	z->unit = (struct unit){.turn = &z->turn};
-	z->pool = (struct pool){.turn = NULL};
-	if (pool_is_wanted(&z->dir, claim))
-		pool_begin(&z->pool, &z->turn, &z->dir);
 	jobs_begin(&z->jobs, claim, &z->dir);
 	forget_place(z);
 	patience_begin(&z->patience, claim);

@@ -200,8 +200,8 @@ names_are_read_as_their_layout_has_them(void **state)
 	    {"kazoo", "x" DLOCKS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
 		"0000000001"},
 	    {"kazoo", "__lock__-2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
-	    {"kazoo", OTHERS, CHILD_LEASE, KIND_LIMIT, NULL},
-	    {"kazoo", DLOCKS, CHILD_LEASE, KIND_LIMIT, NULL},
+	    {"kazoo", OTHERS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", DLOCKS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"kazoo", OTHERS "-slot-7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"kazoo", DLOCKS "-slot-", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"kazoo", DLOCKS "-slot--7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
@@ -267,28 +267,41 @@ own_names_are_nobodys_else(void **state)
 		}
 }
 
+/* Whose semaphore it is that is refused. */
 static void
-leases_have_an_owner_and_a_slot(void **state)
+semaphores_of_others_are_known(void **state)
 {
-	const char *owner = "0123456789abf123456789abcdef0123";
-	char name[PREFIX_BYTES];
 	struct child c;
 
 	(void)state;
-	layout_name_lease(name, owner);
-	strcat(name, "99999");
-	c = layout_read(layout("kazoo"), name);
-	assert_int_equal(c.what, CHILD_LEASE);
-	assert_int_equal(c.slot, 99999);
-	assert_true(child_has_owner(&c, owner));
-	assert_null(layout_of(name, &c));
-	for (const struct layout *l = layouts; l->name; l++) {
-		assert_true(layout_read(l, name).blind);
+	assert_string_equal(layout_semaphore(OTHERS), "kazoo");
+	assert_string_equal(layout_semaphore(DLOCKS), "kazoo");
+	assert_string_equal(layout_semaphore("permit-0000000001"), "menagerie");
+	assert_null(layout_semaphore("permit-"));
+	assert_null(layout_semaphore(OTHERS "0"));
+	assert_null(layout_semaphore(OTHERS "__lock__0000000001"));
+	assert_null(layout_of(OTHERS, &c));
+	for (const struct layout *l = layouts; l->name; l++)
 		assert_true(layout_read(l, OTHERS).blind);
+}
+
+static void
+numbers_are_read_as_python_does(void **state)
+{
+	static const struct {
+		const char *text;
+		long number; /* -1: it is none */
+	} cases[] = {{"2", 2}, {" 17\r\n", 17}, {"0", 0}, {"+3", 3}, {"", -1}, {"2x", -1},
+	    {"-1", -1}, {"2 3", -1}, {"{\"forced\":7}", -1},
+	    {"99999999999999999999999", -1}};
+	long number;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		bool is_one = data_is_number(cases[i].text, &number);
+
+		assert_int_equal(is_one ? number : -1, cases[i].number);
 	}
-	assert_true(layout_is_queue(layout("kazoo"), "job-__lock__"));
-	assert_false(layout_is_queue(layout("kazoo"), "job-__lock__1"));
-	assert_false(layout_is_queue(layouts, "job-__lock__"));
 }
 
 static void
@@ -994,7 +1007,8 @@ main(void)
 	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
 	    cmocka_unit_test(names_are_read_as_their_layout_has_them),
 	    cmocka_unit_test(own_names_are_nobodys_else),
-	    cmocka_unit_test(leases_have_an_owner_and_a_slot),
+	    cmocka_unit_test(semaphores_of_others_are_known),
+	    cmocka_unit_test(numbers_are_read_as_python_does),
 	    cmocka_unit_test(only_a_later_dlock_of_another_layout_is_passed),
 	    cmocka_unit_test(each_layout_has_its_own_names_of_a_freeze),
 	    cmocka_unit_test(what_no_layout_knows_is_strange),
