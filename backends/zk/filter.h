@@ -8,7 +8,6 @@
  *  2. Anything else is a broken connection: the library reads an error, and begins
  *     another connection, when it may (gate.h).
  *  3. It works in the library's own thread, which has one connection at a time.
- *  4. What comes through TLS is not seen.
  */
 #ifndef DLOCK_ZK_FILTER_H
 #define DLOCK_ZK_FILTER_H

@@ -51,10 +51,6 @@ struct session {
 	struct heard heard;
 };
 
-/* TLS is in some builds of the library only. */
-extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
-    const clientid_t *, void *, int) __attribute__((weak));
-
 static const char *
 last_error(struct session *s)
 {
@@ -459,25 +455,19 @@ start_library(struct session *s, int64_t asked, struct fault *f)
 	int timeout = asked / NS_PER_MS < TIMEOUT_MOST ? (int)(asked / NS_PER_MS)
 						       : TIMEOUT_MOST;
 	const char *hosts = s->hosts.list;
-	const struct ensemble *e = s->ensemble;
+	const char *login = s->ensemble->login;
 
-	zoo_deterministic_conn_order(1); /* the order is ours to choose */
-	/* with TLS its log goes to stderr; else it is to say when it has a connection */
-	zoo_set_debug_level(e->tls ? ZOO_LOG_LEVEL_WARN : ZOO_LOG_LEVEL_INFO);
+	zoo_deterministic_conn_order(1);         /* the order is ours to choose */
+	zoo_set_debug_level(ZOO_LOG_LEVEL_INFO); /* or it does not say when it connects */
 	credit_begin(&s->heard.credit, asked, instant_now());
 	errno = ENOENT;
-	if (e->tls)
-		s->zh = zookeeper_init_ssl(hosts, e->tls_files, on_session, timeout, NULL,
-		    s, ZOO_NO_LOG_CLIENTENV);
-	else
-		s->zh = zookeeper_init2(hosts, on_session, timeout, NULL, s,
-		    ZOO_NO_LOG_CLIENTENV, gate_hearer(s->gate));
+	s->zh = zookeeper_init2(hosts, on_session, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV,
+	    gate_hearer(s->gate));
 	if (!s->zh)
 		return judge_start(s, errno, f);
 	zoo_set_servers_resolution_delay(s->zh, -1); /* addresses do not change */
-	if (*e->login)
-		zoo_add_auth(
-		    s->zh, "digest", e->login, (int)strlen(e->login), NULL, NULL);
+	if (*login)
+		zoo_add_auth(s->zh, "digest", login, (int)strlen(login), NULL, NULL);
 	return RC_OK;
 }
 
@@ -488,9 +478,6 @@ session_begin(struct session **ret, struct host *host, const char *where,
 	struct session *s;
 	enum rc rc;
 
-	if (e->tls && !zookeeper_init_ssl)
-		return fault_set(f, RC_CONFIG,
-		    "this libzookeeper has no TLS: use zk:// through stunnel or another tunnel");
 	/* or each thread of the library maps and unmaps megabytes for one */
 	mallopt(M_ARENA_MAX, 1);
 	s = session_new(host, where, e);

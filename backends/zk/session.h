@@ -21,8 +21,7 @@ struct session;
 /*
  * Begins a session of `timeout`; `where` and the ensemble must outlive it.  RC_OK:
  * *ret is ours until session_end; to be waited for with session_await.  RC_AGAIN:
- * the hosts' names were not found until `until`.  RC_CONFIG: TLS is wanted, and the
- * library has none.  RC_SYSTEM.
+ * the hosts' names were not found until `until`.  RC_SYSTEM.
  */
 enum rc session_begin(struct session **ret, struct host *, const char *where,
     const struct ensemble *, int64_t timeout, instant until, struct fault *);

@@ -126,22 +126,6 @@ zk_set_patience(struct store *s, const char *value, struct fault *f)
 	return setting_patience(value, &zk_of(s)->patience.first, f);
 }
 
-static enum rc
-set_tls_files(struct store *s, const char *value, struct fault *f)
-{
-	(void)f;
-	zk_of(s)->ensemble.tls_files = value;
-	return RC_OK;
-}
-
-static enum rc
-set_sasl(struct store *s, const char *value, struct fault *f)
-{
-	(void)s, (void)value;
-	return fault_set(
-	    f, RC_CONFIG, "this libzookeeper has no SASL: use user:password (digest)");
-}
-
 /* What it can do is its layout's. */
 static void
 choose_layout(struct zk *z, const struct layout *l)
@@ -173,9 +157,6 @@ static const struct setting_row settings[] = {
 	"who may use the nodes (default: creator, if there is a user)", set_acl},
     {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)",
 	zk_set_patience},
-    {"tls-files", "FILES", "certificates for zks://, where the library has TLS",
-	set_tls_files},
-    {"sasl", NULL, NULL, set_sasl},
     {0},
 };
 
@@ -244,7 +225,6 @@ zk_identify(struct store *s, struct identity *id, struct fault *f)
 	identity_list(id, "host", z->ensemble.hosts, ',');
 	identity_add(id, "chroot", z->ensemble.chroot);
 	identity_add(id, "user", user);
-	identity_number(id, "tls", z->ensemble.tls);
 	identity_add(id, "layout", z->dir.layout->name);
 	identity_add(id, "path", s->caps & ONE_LOCK ? z->dir.path : NULL);
 	return RC_OK;
@@ -780,7 +760,7 @@ zk_thaw(struct store *s, const char *key, instant until, struct fault *f)
 
 const struct backend zk_backend = {
     .name = "zk",
-    .schemes = (const char *const[]){"zk", "zks", NULL},
+    .schemes = (const char *const[]){"zk", NULL},
     .settings = settings,
     .url_help = "zk://[user:password@]host[:port],.../chroot",
     .open = zk_open,

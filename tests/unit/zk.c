@@ -872,33 +872,31 @@ good_urls(void **state)
 {
 	static const struct {
 		const char *url, *hosts, *chroot, *login;
-		bool tls, named;
+		bool named;
 		const char *printed;
 	} rows[] = {
-	    {NULL, "127.0.0.1:2181", "", "", false, false, "zk 127.0.0.1:2181"},
-	    {"zk://h", "h:2181", "", "", false, true, "zk h:2181"},
-	    {"zk://h/", "h:2181", "", "", false, true, "zk h:2181"},
-	    {"zk://10.0.0.1:1", "10.0.0.1:1", "", "", false, false, "zk 10.0.0.1:1"},
-	    {"zk://h:65535/a", "h:65535", "/a", "", false, true, "zk h:65535/a"},
-	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "", false, true,
+	    {NULL, "127.0.0.1:2181", "", "", false, "zk 127.0.0.1:2181"},
+	    {"zk://h", "h:2181", "", "", true, "zk h:2181"},
+	    {"zk://h/", "h:2181", "", "", true, "zk h:2181"},
+	    {"zk://10.0.0.1:1", "10.0.0.1:1", "", "", false, "zk 10.0.0.1:1"},
+	    {"zk://h:65535/a", "h:65535", "/a", "", true, "zk h:65535/a"},
+	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "", true,
 		"zk a:2181,b:1,10.0.0.1:2181"},
-	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "", false, true,
+	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "", true,
 		"zk 10.0.0.1:2181,b:2181"},
-	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "", false, false,
+	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "", false,
 		"zk [::1]:2181,[fe80::2]:3"},
-	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", false, true,
-		"zk h:2181/a/b.c/..."},
-	    {"zk://h/a%20b%2Fc", "h:2181", "/a b/c", "", false, true, "zk h:2181/a b/c"},
-	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", false, true,
+	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", true, "zk h:2181/a/b.c/..."},
+	    {"zk://h/a%20b%2Fc", "h:2181", "/a b/c", "", true, "zk h:2181/a b/c"},
+	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", true,
 		"zk h:2181/zookeeper2"},
-	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", false, true,
+	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", true,
 		"zk h:2181/a/zookeeper"},
-	    {"zk://u:pw@h", "h:2181", "", "u:pw", false, true, "zk h:2181"},
-	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%", false,
-		true, "zk h:2181,i:2181/c"},
-	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", false, true, "zk h:2181"},
-	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", false, true, "zk h:2181"},
-	    {"zks://h", "h:2181", "", "", true, true, "zk h:2181"},
+	    {"zk://u:pw@h", "h:2181", "", "u:pw", true, "zk h:2181"},
+	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%", true,
+		"zk h:2181,i:2181/c"},
+	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", true, "zk h:2181"},
+	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", true, "zk h:2181"},
 	};
 
 	(void)state;
@@ -912,7 +910,6 @@ good_urls(void **state)
 		assert_string_equal(e.hosts, rows[i].hosts);
 		assert_string_equal(e.chroot, rows[i].chroot);
 		assert_string_equal(e.login, rows[i].login);
-		assert_int_equal(e.tls, rows[i].tls);
 		assert_int_equal(e.named, rows[i].named);
 		ensemble_print(&e, printed, sizeof printed);
 		assert_string_equal(printed, rows[i].printed);
