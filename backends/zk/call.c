@@ -47,6 +47,15 @@ call_drop(struct call *c)
 		call_free(c);
 }
 
+struct call *
+call_keep(const struct call *kept)
+{
+	struct call *c = (struct call *)kept;
+
+	atomic_fetch_add(&c->owners, 1);
+	return c;
+}
+
 /* ---- answers, in the library's thread ---- */
 
 /* What every answer ends with; from here on the library has done with the call. */

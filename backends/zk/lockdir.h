@@ -29,7 +29,8 @@ struct lockdir {
 	const struct layout *layout;
 	/* of our node in the queue: its name without the number */
 	char prefix[PREFIX_BYTES];
-	char uuid[48]; /* "_c_<uuid>-", with which a unit's other names begin (unit.h) */
+	char uuid
+	    [48]; /* "_c_<uuid>-", with which a permit's other names begin (permit.h) */
 	enum acl acl;
 };
 

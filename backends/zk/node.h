@@ -25,7 +25,7 @@ struct server_clock {
 	instant here;   /* and ours at that moment */
 };
 
-/* What the holder of a unit has besides (unit.h); paths, "" without. */
+/* What the holder of a permit has besides (permit.h); paths, "" without. */
 struct taken {
 	char lease[NODE_BYTES], slot[NODE_BYTES];
 	unsigned number; /* of the slot */

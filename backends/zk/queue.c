@@ -190,19 +190,19 @@ find_ahead(const struct queue *q, const struct child *own, bool any)
 }
 
 /*
- * Whom we wait for.  A unit that is too far behind to be granted when the last one ends
- * that conflicts with it waits for the unit before it to be granted; the next one in line
+ * Whom we wait for.  A permit that is too far behind to be granted when the last one ends
+ * that conflicts with it waits for the permit before it to be granted; the next one in line
  * waits for any holder.
  */
 static void
 choose_ahead(struct place *p, const struct queue *q, const struct child *own)
 {
 	struct child ahead = find_ahead(q, own, false);
-	size_t units = own->kind == KIND_LIMIT ? count_between(q, &ahead, own) : 0;
+	size_t permits = own->kind == KIND_LIMIT ? count_between(q, &ahead, own) : 0;
 
 	p->awaits = AWAITS_END;
-	if (own->kind == KIND_LIMIT && units >= own->limit) {
-		bool next = !ahead.name && units == own->limit;
+	if (own->kind == KIND_LIMIT && permits >= own->limit) {
+		bool next = !ahead.name && permits == own->limit;
 
 		p->awaits = next ? AWAITS_LIST : AWAITS_CHANGE;
 		ahead = next ? nobody : find_ahead(q, own, true);

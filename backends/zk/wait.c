@@ -223,7 +223,7 @@ turn_show_freeze(struct turn *t)
 }
 
 void
-turn_show_units(struct turn *t, size_t position, size_t held)
+turn_show_permits(struct turn *t, size_t position, size_t held)
 {
 	struct host *h = t->host;
 

@@ -7,7 +7,7 @@
  *     then writes its own node, which earns the lease and says that it takes its turn, and
  *     in the same breath lists anew, for the node may have been a waiter's that gave up, or
  *     the lock be frozen by now (freeze.h).  Of those who want one of N
- *     units, the next one in line watches the list, for any holder may be the first
+ *     permits, the next one in line watches the list, for any holder may be the first
  *     to go; each one behind it waits for the one before to be granted.
  *  2. What it does besides costs the same however long the queue is: a few
  *     times a session it asks for the directory's counts, which tell how many have
@@ -93,8 +93,8 @@ instant turn_beat(struct turn *);
 enum rc turn_heed_freeze(struct turn *, struct place *, const char *part,
     const char *const *names, size_t n, struct fault *);
 
-/* Shows one who is at that position before units are taken, while so many are held. */
-void turn_show_units(struct turn *, size_t position, size_t held);
+/* Shows one who is at that position before permits are taken, while so many are held. */
+void turn_show_permits(struct turn *, size_t position, size_t held);
 
 /* Says in our node that we are a waiter, if it does not say so yet. */
 enum rc turn_wait(struct turn *, struct fault *);
@@ -111,7 +111,7 @@ enum rc turn_earn(struct turn *, struct grant *g, struct fault *);
 /*
  * We are in the queue, which `list` shows (it is ours from now on; while we are watching,
  * it may be NULL): waits for our turn until `until`, and takes it, which may earn a lease
- * (not for a unit: unit.h); to be followed by turn_earn().  `until` 0: RC_BUSY at once,
+ * (not for a permit: permit.h); to be followed by turn_earn().  `until` 0: RC_BUSY at once,
  * where others are ahead.  RC_LOST: our place is.  RC_AGAIN: to be called again when there
  * is a connection.
  */

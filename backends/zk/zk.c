@@ -5,7 +5,7 @@
  *  1. A lock is a directory (lockdir.h), but for one layout (single.h).  Whoever wants it makes an ephemeral
  *     sequential child (node.h) whose name says what kind of lock that is; those that stand first
  *     (queue.h) have it.  Services that use the layout's recipe of that kind on the same
- *     path exclude us and are excluded; for one of N units, see unit.h.
+ *     path exclude us and are excluded; for one of N permits, see permit.h.
  *  2. An uncontended acquire is two requests sent back to back, create and
  *     list; a release is one, delete.  (A connection costs one more, credit.h.)
  *     How a waiter waits, and takes its turn, is in wait.h.
@@ -25,10 +25,10 @@
 #include "backends/common/refuse.h"
 #include "backends/common/setting.h"
 #include "jobs.h"
-#include "survey.h"
+#include "look.h"
 #include "single.h"
-#include "steering.h"
-#include "unit.h"
+#include "steer.h"
+#include "permit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ struct zk {
 	struct lockdir dir;
 	struct node node; /* and the session that it lives in */
 	struct turn turn;
-	struct unit unit; /* with KIND_LIMIT */
-	struct jobs jobs; /* of a job */
+	struct permit permit; /* with KIND_LIMIT */
+	struct jobs jobs;     /* of a job */
 	bool held;
 	instant silent_since; /* from when on renewals went unanswered; NEVER */
 };
@@ -276,7 +276,7 @@ forget_place(struct zk *z)
 }
 
 /*
- * Our place is lost.  A unit that we had, and lost with it, is to be given back before
+ * Our place is lost.  A permit that we had, and lost with it, is to be given back before
  * we ask for another.
  */
 static void
@@ -285,8 +285,8 @@ lose_place(struct zk *z)
 	struct taken *taken = &z->node.taken;
 
 	if (*taken->lease) {
-		z->unit.asked = true;
-		snprintf(z->unit.tried, sizeof z->unit.tried, "%s", taken->slot);
+		z->permit.asked = true;
+		snprintf(z->permit.tried, sizeof z->permit.tried, "%s", taken->slot);
 	}
 	forget_place(z);
 }
@@ -312,7 +312,7 @@ zk_give_back(struct zk *z, int status, instant until, struct fault *f)
 	bool remember = z->held && status >= 0 && job_is_wanted(&z->claim->job),
 	     refused = true;
 	struct memory m = {.n = 0};
-	enum rc rc = unit_sweep(&z->unit, until, f);
+	enum rc rc = permit_sweep(&z->permit, until, f);
 
 	while (rc == RC_OK && refused) {
 		if (remember)
@@ -379,8 +379,8 @@ go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 	struct call *list = NULL;
 	enum rc rc = RC_OK;
 
-	if (!*z->node.path) /* what is left before a unit stops others */
-		rc = unit_sweep(&z->unit, join_by(z, until), f);
+	if (!*z->node.path) /* what is left before a permit stops others */
+		rc = permit_sweep(&z->permit, join_by(z, until), f);
 	if (rc == RC_OK && !*z->node.path)
 		rc = node_join(&z->node, g, &list, join_by(z, until), f);
 	else if (rc == RC_OK && !z->turn.watching)
@@ -391,7 +391,7 @@ go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
 	}
 	rc = turn_await(&z->turn, list, until, g, f);
 	if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.taken.lease)
-		rc = unit_take(&z->unit, until, g, f);
+		rc = permit_take(&z->permit, until, g, f);
 	else if (rc == RC_OK)
 		rc = turn_earn(&z->turn, g, f);
 	return rc;
@@ -459,7 +459,7 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	    .host = z->base.host,
 	    .patience = &z->patience,
 	    .claim = claim};
-	z->unit = (struct unit){.turn = &z->turn};
+	z->permit = (struct permit){.turn = &z->turn};
 	jobs_begin(&z->jobs, claim, &z->dir);
 	forget_place(z);
 	patience_begin(&z->patience, claim);
@@ -691,8 +691,8 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 		return rc;
 	place_key(z, &d, look->key);
 	rc = look->key || (s->caps & ONE_LOCK)
-	    ? survey_one(z->node.session, &d, look, f)
-	    : survey_all(z->node.session, z->dir.layout, z->ensemble.chroot, look, f);
+	    ? look_into(z->node.session, &d, look, f)
+	    : look_below(z->node.session, z->dir.layout, z->ensemble.chroot, look, f);
 	if (rc == RC_LOST)
 		rc = RC_AGAIN; /* the session */
 	return rc;
