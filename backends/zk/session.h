@@ -5,7 +5,7 @@
  * rung for, and waited for through host->wait like everything else.  Only the
  * library's asynchronous functions are used (call.h), the others can hang for ever
  * (ZOOKEEPER-2802).  Its log goes nowhere; the last reason why a connection
- * failed is kept for our own words (gate.h).
+ * failed is kept for our own words (library.h).
  */
 #ifndef DLOCK_ZK_SESSION_H
 #define DLOCK_ZK_SESSION_H
@@ -28,8 +28,7 @@ enum rc session_begin(struct session **ret, struct host *, const char *where,
 
 /*
  * Breaks a connection on which nobody answers: the library would stay with it for
- * two thirds of the timeout before it tries another server.  Those that other sessions of
- * this process (several keys) have with the same server break as well.
+ * two thirds of the timeout before it tries another server.
  */
 void session_poison(struct session *);
 
