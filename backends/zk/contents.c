@@ -95,7 +95,8 @@ reader_give(
 
 /* All of them, in order; RC_DONE if the visitor wants no more. */
 static enum rc
-walk(struct contents *c, struct reader *r, const struct visitor *v, struct fault *f)
+walk_reader(
+    struct contents *c, struct reader *r, const struct visitor *v, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
@@ -111,7 +112,7 @@ walk_names(struct contents *c, const char *part, const struct names *names,
 {
 	struct reader r = reader_of(part, names, names->n);
 
-	return walk(c, &r, v, f);
+	return walk_reader(c, &r, v, f);
 }
 
 /* ---- the list ---- */
@@ -311,7 +312,7 @@ contents_holders(struct contents *c, const struct visitor *v, struct fault *f)
 	c->rest.at = calloc(c->names.n + 1, sizeof *c->rest.at);
 	if (!c->rest.at)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	rc = walk(c, &c->first, &first, f);
+	rc = walk_reader(c, &c->first, &first, f);
 	for (size_t i = c->first.n; i < c->names.n; i++)
 		if (has_place(c, c->names.at[i]))
 			c->rest.at[c->rest.n++] = c->names.at[i];

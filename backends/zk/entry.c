@@ -63,7 +63,7 @@ entry_begin(struct looking *l, const char *key)
 
 /* One of which nothing is known yet. */
 static struct entry
-entry_of(const struct looking *l, enum entry_kind kind)
+new_entry(const struct looking *l, enum entry_kind kind)
 {
 	return (struct entry){.kind = kind,
 	    .key = l->key,
@@ -77,7 +77,7 @@ entry_of(const struct looking *l, enum entry_kind kind)
 static struct entry
 entry_of_one(struct looking *l, enum entry_kind kind, const struct call *c)
 {
-	struct entry e = entry_of(l, kind);
+	struct entry e = new_entry(l, kind);
 
 	e.position = kind == ENTRY_WAITER ? ++l->position : 0;
 	e.token = c ? (uint64_t)call_stat(c)->czxid : 0;
@@ -85,7 +85,7 @@ entry_of_one(struct looking *l, enum entry_kind kind, const struct call *c)
 }
 
 static void
-tell(struct looking *l, const struct entry *e)
+hand_on(struct looking *l, const struct entry *e)
 {
 	if (!l->enough && !l->look->see(l->look->ctx, e, micros(entry_now(l))))
 		l->enough = true;
@@ -95,7 +95,7 @@ tell(struct looking *l, const struct entry *e)
 
 /* As it stands in the name, with the "d". */
 static bool
-read_owner(char out[OWNER_CHARS + 1], const char *there)
+owner_in_name(char out[OWNER_CHARS + 1], const char *there)
 {
 	size_t n = 0;
 
@@ -195,7 +195,7 @@ describe_dlocks(const struct looking *l, struct entry *e, struct words *w,
 {
 	bool holds = e->kind == ENTRY_HOLDER;
 
-	if (read_owner(w->owner, child->owner))
+	if (owner_in_name(w->owner, child->owner))
 		e->owner = w->owner;
 	if (!c)
 		return;
@@ -225,7 +225,7 @@ tell_place(struct looking *l, enum entry_kind kind, const struct member *m)
 	else
 		e.foreign = describe_foreign(l->session, &w, l->layout->what,
 		    l->layout->listens ? "" : m->name, c);
-	tell(l, &e);
+	hand_on(l, &e);
 	free(w.record);
 }
 
@@ -241,7 +241,7 @@ tell_seat(struct looking *l, enum entry_kind kind, const struct call *c)
 		e.since = micros_of_ms(call_stat(c)->ctime);
 	e.foreign = describe_foreign(
 	    l->session, &w, "a semaphore of Apache Curator's", "", c);
-	tell(l, &e);
+	hand_on(l, &e);
 }
 
 void
@@ -271,7 +271,7 @@ entry_single(struct looking *l, const struct call *c)
 	} else {
 		e.foreign = describe_foreign(l->session, &w, l->layout->what, "", c);
 	}
-	tell(l, &e);
+	hand_on(l, &e);
 	free(w.record);
 }
 
@@ -280,29 +280,29 @@ entry_single(struct looking *l, const struct call *c)
 void
 entry_waiting(struct looking *l, uint64_t count)
 {
-	struct entry e = entry_of(l, ENTRY_WAITING);
+	struct entry e = new_entry(l, ENTRY_WAITING);
 
 	e.count = count;
 	if (count > 0)
-		tell(l, &e);
+		hand_on(l, &e);
 }
 
 void
 entry_freeze(struct looking *l, const struct freeze *z)
 {
-	struct entry e = entry_of(l, ENTRY_FREEZE);
+	struct entry e = new_entry(l, ENTRY_FREEZE);
 
 	e.record = *z->record ? z->record : NULL;
 	e.since = micros(z->since);
 	e.until = z->until == NEVER ? EPOCH_NONE : micros(z->until);
 	if (z->on)
-		tell(l, &e);
+		hand_on(l, &e);
 }
 
 void
 entry_last(struct looking *l, const struct call *last)
 {
-	struct entry e = entry_of(l, ENTRY_LAST);
+	struct entry e = new_entry(l, ENTRY_LAST);
 	struct past_run run;
 
 	if (!jobs_read(&run, last))
@@ -318,15 +318,15 @@ entry_last(struct looking *l, const struct call *last)
 	e.until = micros(run.ended);
 	e.once = run.id;
 	e.status = run.status;
-	tell(l, &e);
+	hand_on(l, &e);
 	jobs_forget(&run);
 }
 
 void
 entry_unknown(struct looking *l, const char *what)
 {
-	struct entry e = entry_of(l, ENTRY_UNKNOWN);
+	struct entry e = new_entry(l, ENTRY_UNKNOWN);
 
 	e.what = what;
-	tell(l, &e);
+	hand_on(l, &e);
 }

@@ -41,7 +41,7 @@ layout_owner(char out[OWNER_CHARS + 1], const char *owner)
 }
 
 static bool
-is_hex(const char *s, size_t n)
+has_hex(const char *s, size_t n)
 {
 	return strspn(s, "0123456789abcdef") >= n;
 }
@@ -52,7 +52,7 @@ owner_before(const char *name, const char *end)
 {
 	const char *owner = end - OWNER_CHARS;
 
-	return end - name >= OWNER_CHARS && is_hex(owner, OWNER_CHARS) &&
+	return end - name >= OWNER_CHARS && has_hex(owner, OWNER_CHARS) &&
 		owner[MARK_AT] == 'd'
 	    ? owner
 	    : NULL;
@@ -102,7 +102,7 @@ owner_of_label(const char *name, const char *end)
  * 2^31 of them) has its sign.  NULL: there is none.
  */
 static const char *
-number_of(const char *name)
+number_at_end(const char *name)
 {
 	size_t n = strlen(name);
 	const char *s = n > NUMBER ? name + n - NUMBER : name;
@@ -129,7 +129,7 @@ note_place(struct child *c, const char *number, enum lock_kind kind, const char 
 static void
 kazoo_read(struct child *c)
 {
-	const char *number = number_of(c->name), *end;
+	const char *number = number_at_end(c->name), *end;
 
 	if (!number)
 		return;
@@ -170,7 +170,7 @@ is_hosts(const char *name, const char *number)
 static void
 menagerie_read(struct child *c)
 {
-	const char *number = number_of(c->name), *end;
+	const char *number = number_at_end(c->name), *end;
 	enum lock_kind kind = starts_with(c->name, "readLock") ? KIND_SHARED
 	    : starts_with(c->name, "writeLock")                ? KIND_WRITER
 							       : KIND_EXCLUSIVE;
@@ -190,9 +190,9 @@ menagerie_read(struct child *c)
 const char *
 layout_semaphore(const char *name)
 {
-	if (strlen(name) == OWNER_CHARS && is_hex(name, OWNER_CHARS))
+	if (strlen(name) == OWNER_CHARS && has_hex(name, OWNER_CHARS))
 		return "kazoo";
-	return number_of(name) && starts_with(name, "permit-") ? "menagerie" : NULL;
+	return number_at_end(name) && starts_with(name, "permit-") ? "menagerie" : NULL;
 }
 
 /*
@@ -228,7 +228,7 @@ menagerie_name(char out[PREFIX_BYTES], const struct claim *claim)
 static void
 rw_seq_read(struct child *c)
 {
-	const char *number = number_of(c->name), *end;
+	const char *number = number_at_end(c->name), *end;
 	bool read;
 
 	if (!number || number - c->name < 4)
@@ -382,7 +382,7 @@ plain_name(char out[PREFIX_BYTES], const struct claim *claim)
 }
 
 static void
-plain_read(struct child *c)
+read_plain(struct child *c)
 {
 	(void)c;
 }
@@ -404,7 +404,7 @@ const struct layout layouts[] = {
 	    {"/locks", "-freeze-", "-__WRIT__-0000000001"}},
 	.name_node = curator_name, .read = curator_read},
     {"plain", "clients for which one node is the lock", "a node that is the lock",
-	CAP_JOB | STEERED, .single = true, .name_node = plain_name, .read = plain_read},
+	CAP_JOB | STEERED, .single = true, .name_node = plain_name, .read = read_plain},
     {"rw-seq", "clients that queue as <host>-R-<n> and <host>-W-<n>", "a host's lock",
 	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE, .lasting = true,
 	.freezes = {{"", "-freeze-", "-W-0000000000"}}, .name_node = rw_seq_name,

@@ -42,24 +42,24 @@ list_found(struct found *v, struct looking *l, struct fault *f)
 }
 
 static enum rc
-see(struct looking *l, enum entry_kind kind, const struct member *m)
+tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
 {
 	entry_member(l, kind, m);
 	return l->enough ? RC_DONE : RC_OK;
 }
 
 static enum rc
-tell_holder(void *ctx, const struct member *m, struct fault *f)
+hand_holder(void *ctx, const struct member *m, struct fault *f)
 {
 	(void)f;
-	return see(ctx, ENTRY_HOLDER, m);
+	return tell_member(ctx, ENTRY_HOLDER, m);
 }
 
 static enum rc
-tell_waiter(void *ctx, const struct member *m, struct fault *f)
+hand_waiter(void *ctx, const struct member *m, struct fault *f)
 {
 	(void)f;
-	return see(ctx, ENTRY_WAITER, m);
+	return tell_member(ctx, ENTRY_WAITER, m);
 }
 
 static void
@@ -82,11 +82,11 @@ tell_directory(struct looking *l, struct contents *c, struct fault *f)
 	enum rc rc = contents_judge(c, true, entry_now(l), f);
 
 	if (rc == RC_OK)
-		rc = contents_holders(c, &(struct visitor){tell_holder, l}, f);
+		rc = contents_holders(c, &(struct visitor){hand_holder, l}, f);
 	if (rc == RC_OK && l->look->brief)
 		entry_waiting(l, contents_waiting(c));
 	else if (rc == RC_OK && !l->enough)
-		rc = contents_waiters(c, &(struct visitor){tell_waiter, l}, f);
+		rc = contents_waiters(c, &(struct visitor){hand_waiter, l}, f);
 	if (rc != RC_OK)
 		return rc;
 	entry_freeze(l, &c->freeze);
@@ -112,7 +112,7 @@ tell_node(struct looking *l, const struct call *node)
 }
 
 static enum rc
-tell_lock(struct looking *l, struct found *v, const char *key, struct fault *f)
+tell_contents(struct looking *l, struct found *v, const char *key, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
@@ -162,7 +162,7 @@ look_into(
 	contents_begin(&v.contents, s, d->layout, d->path, look->until);
 	rc = list_found(&v, &l, f);
 	if (rc == RC_OK)
-		rc = tell_lock(&l, &v, look->key ? look->key : d->path, f);
+		rc = tell_contents(&l, &v, look->key ? look->key : d->path, f);
 	if (rc == RC_OK && look->key && !l.enough)
 		rc = tell_last_run(&l, d, f);
 	contents_end(&v.contents);
@@ -202,7 +202,7 @@ tell_batch(struct looking *l, struct found v[BATCH], size_t n, struct fault *f)
 	for (size_t i = 0; i < n && rc == RC_OK; i++)
 		rc = list_found(&v[i], l, f);
 	for (size_t i = 0; i < n && rc == RC_OK && !l->enough; i++)
-		rc = tell_lock(l, &v[i], v[i].key, f);
+		rc = tell_contents(l, &v[i], v[i].key, f);
 	for (size_t i = 0; i < n; i++)
 		contents_end(&v[i].contents);
 	return rc;

@@ -18,6 +18,7 @@
 
 #include "data.h"
 #include "lockdir.h"
+#include "state.h"
 
 /* The server's clock, as it was told with our node. */
 struct server_clock {
@@ -53,9 +54,7 @@ struct node {
 	const char *record;
 	const char *owner;     /* to stand in it; NULL: its name says that */
 	char path[NODE_BYTES]; /* "": there is none that we know of */
-	bool asked;            /* there may be one that we do not know of */
-	/* it may be gone: we have asked for that, and got no answer */
-	bool doubted;
+	enum state state;      /* how far the claim has come */
 	/* its end will be told, through all connections of its session */
 	bool guarded;
 	struct revocation revocation;
@@ -64,6 +63,9 @@ struct node {
 	struct server_clock clock;
 	struct taken taken;
 };
+
+/* Something has happened to the claim. */
+void node_note(struct node *, enum event);
 
 /* A server's time in ns; -1 if it makes no sense. */
 int64_t node_server_time(int64_t ms);

@@ -1,6 +1,8 @@
 /* permit.c - takes one of N permits beside Curator's users. */
 #include "permit.h"
 
+#include "holders.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,7 +291,7 @@ enter_once(struct permit *u, struct lists *l, instant until, struct fault *f)
 }
 
 static enum rc
-enter(struct permit *u, struct lists *l, struct fault *f)
+enter_locks(struct permit *u, struct lists *l, struct fault *f)
 {
 	instant until = turn_answer_by(u->turn);
 	enum rc rc = permit_sweep(u, until, f);
@@ -339,7 +341,7 @@ await_others(struct permit *u, const struct place *p, size_t leases, instant unt
 	bool over = false;
 	enum rc rc = RC_OK;
 
-	turn_show_permits(t, 1 + p->position, leases);
+	holders_show_permits(t, 1 + p->position, leases);
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
 		    t->freeze.on ? "frozen" : "held");
@@ -469,7 +471,7 @@ advance(struct permit *u, struct lists *l, instant until, struct grant *g, bool 
 	queue_look(&p, &q, strrchr(u->lock, '/') + 1);
 	lists_names(l, LEASES, &leases);
 	if (!p.found) /* somebody has deleted it */
-		return enter(u, l, f);
+		return enter_locks(u, l, f);
 	rc = turn_heed_freeze(u->turn, &p, FREEZE_PART, names, count, f);
 	if (rc != RC_OK)
 		return rc;
@@ -500,7 +502,7 @@ permit_take(struct permit *u, instant until, struct grant *g, struct fault *f)
 	if (*u->lock)
 		rc = come_back(u, &l, &taken, turn_answer_by(u->turn), f);
 	if (rc == RC_OK && !*u->lock && !taken)
-		rc = enter(u, &l, f);
+		rc = enter_locks(u, &l, f);
 	while (rc == RC_OK && !taken) {
 		rc = advance(u, &l, until, g, &taken, f);
 		if (rc == RC_OK && !taken)

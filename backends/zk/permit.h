@@ -2,7 +2,7 @@
  * permit.h - one of the N permits of a limited lock, in the layout of Curator's
  * InterProcessSemaphoreV2.
  *
- *	K/_c_<uuid>-<N>-unit-<n>	our place among all dlocks (queue.h); its data have the slot, for people
+ *	K/_c_<uuid>-<N>-unit-<n>	our place among all dlocks (queue.h), with the slot in its data
  *	K/locks/_c_<uuid>-lock-<n>	while we take a permit: the first one may
  *	K/leases/_c_<uuid>-lease-<n>	our permit, as Curator's users count it
  *	K/slots/<slot>			our slot
@@ -18,10 +18,11 @@
  *     was before us in K/locks made lease and slot in the transaction by which it left (Curator's
  *     users: before), so a server that no longer shows it there shows these.
  *  4. No two holders have one slot, whatever they have read: a slot is the name of a node, and
- *     the second one's transaction fails.  It is the lowest that is free, since nobody else can take one
- *     meanwhile.  It goes with its owner's session, or in the transaction that gives up
+ *     the second one's transaction fails.  It is the lowest that is free, since nobody else can
+ *     take one meanwhile.  It goes with its owner's session, or in the transaction that gives up
  *     the place in K, the lease and the slot.
- *  5. Each renewal checks that lease and slot are there (node.h): if somebody deletes one, the lock is lost.
+ *  5. Each renewal checks that lease and slot are there (node.h): if somebody deletes one, the
+ *     lock is lost.
  *  6. After a lost connection our node in K/locks is where it was, or the transaction has
  *     happened; then the permit is ours, if the slot is our session's.  Whoever has lost the place in
  *     K goes from K/locks, too: those before it in K would wait for it there.

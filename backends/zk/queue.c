@@ -59,7 +59,7 @@ queue_is_strange(const struct layout *l, const char *name)
 
 /* Users of each recipe see nodes of their own. */
 static bool
-is_foreign(const struct layout *l, const struct child *e, const struct child *own)
+is_of_other_recipe(const struct layout *l, const struct child *e, const struct child *own)
 {
 	if (e->blind)
 		return !queue_is_strange(l, e->name) && !is_leaving(e, own);
@@ -105,7 +105,7 @@ look_at_each(struct place *p, const struct queue *q, const struct child *own)
 			continue;
 		if (strcmp(q->names[i], own->name) == 0)
 			p->found = true;
-		else if (!p->foreign && is_foreign(q->layout, &e, own))
+		else if (!p->foreign && is_of_other_recipe(q->layout, &e, own))
 			p->foreign = q->names[i];
 		else if (e.blind && queue_is_strange(q->layout, q->names[i]))
 			p->strange = true;

@@ -171,7 +171,7 @@ set_watched(struct session *s, enum watched w, bool gone)
 }
 
 void
-session_expect(struct session *s, enum watched w)
+session_will_watch(struct session *s, enum watched w)
 {
 	set_watched(s, w, false);
 }
@@ -387,7 +387,7 @@ session_poison(struct session *s)
 /* ---- its beginning ---- */
 
 static struct session *
-session_new(struct host *host, const char *where, const struct ensemble *e)
+session_make(struct host *host, const char *where, const struct ensemble *e)
 {
 	struct session *s = calloc(1, sizeof *s);
 
@@ -449,7 +449,7 @@ session_begin(struct session **ret, struct host *host, const char *where,
 
 	/* or each thread of the library maps and unmaps megabytes for one */
 	mallopt(M_ARENA_MAX, 1);
-	s = session_new(host, where, e);
+	s = session_make(host, where, e);
 	if (!s || s->wake_fd < 0 || s->alarm < 0)
 		rc = fault_set(
 		    f, RC_SYSTEM, "cannot open an eventfd: %s", strerror(errno));

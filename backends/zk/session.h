@@ -88,7 +88,7 @@ zhandle_t *session_handle(struct session *);
 /* Nodes whose end is told. */
 enum watched { WATCHED_NONE, WATCHED_AHEAD, WATCHED_OWN };
 
-void session_expect(struct session *, enum watched); /* it is about to be watched */
+void session_will_watch(struct session *, enum watched); /* it is about to be watched */
 /* it is gone: raises the keeper's alert, if it is our own */
 void session_notice(struct session *, enum watched);
 void session_wake(struct session *);

@@ -33,7 +33,7 @@ is_gone(const struct steering *how, struct fault *f)
 /* ---- the holder that is meant ---- */
 
 static enum rc
-list_part(
+list_below(
     const struct steering *how, const char *part, struct call **ret, struct fault *f)
 {
 	char path[NODE_BYTES];
@@ -76,7 +76,7 @@ is_ours(const struct steering *how, const char *name, const struct call *data)
 
 /* Is it the node of the grant that is meant? */
 static bool
-is_meant(const struct steering *how, const char *name, const struct call *data)
+is_who_is_meant(const struct steering *how, const char *name, const struct call *data)
 {
 	const struct target *t = how->target;
 
@@ -104,7 +104,7 @@ see_holder(void *ctx, const struct member *m, struct fault *f)
 	    *m->name ? "/" : "", m->name);
 	if (!m->node)
 		return denied(how, path, f);
-	if (!is_meant(how, m->name, m->node))
+	if (!is_who_is_meant(how, m->name, m->node))
 		return RC_OK;
 	snprintf(h->path, sizeof h->path, "%s", path);
 	snprintf(h->name, sizeof h->name, "%s", m->name);
@@ -116,7 +116,7 @@ see_holder(void *ctx, const struct member *m, struct fault *f)
 
 /* In the directory, which is listed. */
 static enum rc
-find_among(struct contents *c, struct search *search, struct fault *f)
+find_in_list(struct contents *c, struct search *search, struct fault *f)
 {
 	struct holder *h = search->holder;
 	const char *owner = search->how->target->owner, *seat;
@@ -156,7 +156,7 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 	if (there && how->dir->layout->single)
 		rc = see_holder(&search, &(struct member){"", "", c.list}, f);
 	else if (there)
-		rc = find_among(&c, &search, f);
+		rc = find_in_list(&c, &search, f);
 	contents_end(&c);
 	if (rc == RC_DONE)
 		rc = RC_OK;
@@ -256,7 +256,7 @@ steering_mark(struct steering *how, struct fault *f)
 
 /* The slot of a permit, if its node says so, too. */
 static enum rc
-find_slot(const struct steering *how, const struct holder *h, char path[NODE_BYTES],
+slot_of_holder(const struct steering *how, const struct holder *h, char path[NODE_BYTES],
     bool *found, struct fault *f)
 {
 	struct call *c;
@@ -308,7 +308,7 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 	enum rc rc = RC_OK;
 
 	if (h->permit && h->ours)
-		rc = find_slot(how, h, slot, &found, f);
+		rc = slot_of_holder(how, h, slot, &found, f);
 	if (rc != RC_OK)
 		return rc;
 	if (h->permit && h->ours) {
@@ -463,7 +463,7 @@ steering_freeze(struct steering *how, struct fault *f)
 	    call_sync(how->session, how->dir->path), how->until, &code, f);
 
 	if (rc == RC_OK)
-		rc = list_part(how, "", &list, f);
+		rc = list_below(how, "", &list, f);
 	while (rc == RC_OK && !made && instant_now() < how->until) {
 		rc = make_directories(how, f);
 		if (rc == RC_OK)
@@ -479,7 +479,8 @@ steering_freeze(struct steering *how, struct fault *f)
 
 /* Has it ended by itself?  Where we may not write to it, nobody tells us the time. */
 static enum rc
-has_ended(const struct steering *how, const char *name, bool *ended, struct fault *f)
+freeze_has_ended(
+    const struct steering *how, const char *name, bool *ended, struct fault *f)
 {
 	char path[NODE_BYTES];
 	struct call *read, *set;
@@ -510,7 +511,7 @@ static enum rc
 thaw_one(struct steering *how, const char *name, size_t *n, struct fault *f)
 {
 	bool ended, removed = false;
-	enum rc rc = has_ended(how, name, &ended, f);
+	enum rc rc = freeze_has_ended(how, name, &ended, f);
 
 	how->asked = how->asked || !ended;
 	if (rc == RC_OK)
@@ -526,7 +527,7 @@ thaw_all(struct steering *how, const char *part, size_t *n, struct fault *f)
 {
 	struct call *list;
 	size_t count = 0;
-	enum rc rc = list_part(how, part, &list, f);
+	enum rc rc = list_below(how, part, &list, f);
 	const char *const *names = rc == RC_OK ? call_names(list, &count) : NULL;
 
 	for (size_t i = 0; rc == RC_OK && i < count; i++)

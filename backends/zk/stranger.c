@@ -20,7 +20,7 @@ struct stranger {
 };
 
 static struct call *
-ask(const struct node *n, const char *name)
+ask_children(const struct node *n, const char *name)
 {
 	char path[NODE_BYTES];
 
@@ -30,7 +30,7 @@ ask(const struct node *n, const char *name)
 
 /* A semaphore's are of the key itself. */
 static bool
-is_part(const char *name)
+is_semaphores(const char *name)
 {
 	return layout_read(layouts, name).what == CHILD_PART;
 }
@@ -91,8 +91,8 @@ judge_closed(
 }
 
 static enum rc
-judge(const struct node *n, struct stranger *s, bool *passed, bool *born, instant until,
-    struct fault *f)
+judge_child(const struct node *n, struct stranger *s, bool *passed, bool *born,
+    instant until, struct fault *f)
 {
 	int code = ZOK;
 	enum rc rc = call_await(s->list, until, &code, f);
@@ -111,15 +111,15 @@ judge_patiently(const struct node *n, struct host *h, struct stranger *s, bool *
     instant until, struct fault *f)
 {
 	bool born;
-	enum rc rc = judge(n, s, passed, &born, until, f);
+	enum rc rc = judge_child(n, s, passed, &born, until, f);
 
 	if (rc != RC_OK || *passed || !born)
 		return rc;
 	if (h->wait(h, -1, 0, instant_now() + BIRTH) == WOKE_STOP)
 		return RC_STOP;
 	call_drop(s->list);
-	s->list = ask(n, s->name);
-	return judge(n, s, passed, &born, until, f);
+	s->list = ask_children(n, s->name);
+	return judge_child(n, s, passed, &born, until, f);
 }
 
 static enum rc
@@ -163,9 +163,10 @@ find_stranger(const struct node *n, struct host *h, const struct call *list,
 		for (count = 0; count < BATCH && i < total; i++)
 			if (is_in_doubt(n->dir->layout, names[i]))
 				batch[count++] = (struct stranger){names[i],
-				    is_part(names[i]) || strlen(names[i]) >= NAME_BYTES
+				    is_semaphores(names[i]) ||
+					    strlen(names[i]) >= NAME_BYTES
 					? NULL
-					: ask(n, names[i])};
+					: ask_children(n, names[i])};
 		rc = judge_batch(n, h, batch, count, ret, until, f);
 	}
 	return rc;

@@ -18,64 +18,14 @@
  *     sees to that).  So a waiter that had lost its connection asks for the counts at
  *     once, and goes on: a thousand that come back at once, each with a list of all,
  *     would keep the server busy for longer than their sessions last.
- *  4. A waiter says in its node that it is one (data.h).  Those near the head delete a
- *     node whose turn has come and that stays a waiter's for IDLE_PATIENCE: its owner has died.
+ *  4. Those near the head look at those who hold it (holders.h).
  *  5. While the lock is frozen (freeze.h), those next in line watch that node, and nobody's turn
  *     comes.  Its end wakes them; that it has ended, those near the head see for themselves.
  */
 #ifndef DLOCK_ZK_WAIT_H
 #define DLOCK_ZK_WAIT_H
 
-#include "backends/common/patience.h"
-#include "freeze.h"
-#include "node.h"
-#include "queue.h"
-
-/* How many had left the directory when we saw our place. */
-struct census {
-	uint32_t departed; /* twice as many */
-	instant taken;
-};
-
-/* A node among the first, where it is a waiter's. */
-struct idler {
-	int64_t czxid; /* 0: it is none's */
-	instant since; /* when we first saw that */
-};
-
-/* Those who are looked at while we are near the head. */
-struct idlers {
-	struct idler first;      /* the first node, and */
-	struct idler other;      /* one of those who hold it together with that: */
-	char looked[NAME_BYTES]; /* the one after this */
-};
-
-/* Our turn, and what we know of the queue.  The first four are set by its owner. */
-struct turn {
-	struct node *node;
-	struct host *host; /* is told what is seen of the queue */
-	struct patience *patience;
-	const struct claim *claim;
-	/* until then we must have earned a lease; NEVER: it is not our turn */
-	instant over;
-	bool queued; /* we have seen our place, */
-	bool placed; /* and still have it, as far as we know */
-	/* the node that was ahead of us then, and still is, as far as we know */
-	bool watching;
-	struct call *list; /* the queue as it was then, */
-	struct place place;
-	struct freeze freeze;
-	instant thaws;         /* when that ends by our clock */
-	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
-	struct census census;
-	struct idlers idlers;
-};
-
-/*
- * Until when a question of a waiter's may be unanswered: a server on which a crowd has
- * just come is slow.
- */
-instant turn_answer_by(const struct turn *);
+#include "turn.h"
 
 /*
  * Sleeps until `beat`, if nothing that is watched happens.  RC_BUSY: `until` has come.
@@ -93,17 +43,8 @@ instant turn_beat(struct turn *);
 enum rc turn_heed_freeze(struct turn *, struct place *, const char *part,
     const char *const *names, size_t n, struct fault *);
 
-/* Shows one who is at that position before permits are taken, while so many are held. */
-void turn_show_permits(struct turn *, size_t position, size_t held);
-
-/* Says in our node that we are a waiter, if it does not say so yet. */
-enum rc turn_wait(struct turn *, struct fault *);
-
 /* From here on we are no waiter whom those behind may take for dead. */
 enum rc turn_serve(struct turn *, struct fault *);
-
-/* Shows who has frozen it. */
-void turn_show_freeze(struct turn *);
 
 /* Our turn has come: earns a lease that lasts by writing our node, if *g is none yet. */
 enum rc turn_earn(struct turn *, struct grant *g, struct fault *);

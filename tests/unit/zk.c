@@ -7,6 +7,7 @@
 #include "backends/zk/freeze.h"
 #include "backends/zk/hosts.h"
 #include "backends/zk/queue.h"
+#include "backends/zk/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -996,6 +997,87 @@ paths(void **state)
 			fail_msg("%s is a path", wrong[i]);
 }
 
+/* ---- how far a claim has come ---- */
+
+static enum state
+walk(enum state s, const enum event *events, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		s = state_next(s, events[i]);
+	return s;
+}
+
+#define WALK(...) \
+	walk(STATE_NONE, (const enum event[]){__VA_ARGS__}, \
+	    sizeof((const enum event[]){__VA_ARGS__}) / sizeof(enum event))
+
+static void
+claims_go_through_their_states(void **state)
+{
+	(void)state;
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE), STATE_UNSURE);
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_NOT_MADE), STATE_NONE);
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE), STATE_JOINED);
+	/* found free: one node, which is the lock, has no place */
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_GRANTED), STATE_HELD);
+	assert_int_equal(
+	    WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_GRANTED), STATE_HELD);
+	/* waits, and is called */
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_WATCHED),
+	    STATE_WATCHING);
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_WATCHED,
+			     EVENT_LIST_ANEW, EVENT_SEEN, EVENT_GRANTED),
+	    STATE_HELD);
+	/* its place is deleted: an attempt to find it again comes before another create */
+	assert_int_equal(
+	    WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_WATCHED, EVENT_LOST),
+	    STATE_UNSURE);
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_LOST, EVENT_NOT_MADE,
+			     EVENT_MAY_BE_MADE, EVENT_MADE),
+	    STATE_JOINED);
+	/* gives up, or back, through a connection that breaks */
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_NO_ANSWER),
+	    STATE_LEAVING);
+	assert_int_equal(
+	    WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_GRANTED, EVENT_NO_ANSWER),
+	    STATE_GIVING);
+}
+
+/* Whatever happens, in whatever order. */
+static void
+no_event_makes_a_lock_of_nothing(void **state)
+{
+	bool reached[STATES] = {[STATE_NONE] = true};
+
+	(void)state;
+	for (int round = 0; round < STATES; round++)
+		for (enum state s = 0; s < STATES; s++)
+			for (enum event e = 0; reached[s] && e < EVENTS; e++)
+				reached[state_next(s, e)] = true;
+	for (enum state s = 0; s < STATES; s++) {
+		assert_true(reached[s]);
+		assert_int_equal(state_next(s, EVENT_GONE), STATE_NONE);
+		for (enum event e = 0; e < EVENTS; e++) {
+			enum state to = state_next(s, e);
+
+			/* a hold begins with a grant to one who has a node, */
+			if (to == STATE_HELD && s != to)
+				assert_true(e == EVENT_GRANTED && s >= STATE_JOINED &&
+				    !state_is_ending(s));
+			/* it ends, and is not forgotten but by its end, */
+			if (state_is_holders(s) && !state_is_holders(to))
+				assert_true(e == EVENT_LOST || e == EVENT_GONE);
+			/* a node that may be there is not forgotten without a word, */
+			if (s != STATE_NONE && to == STATE_NONE)
+				assert_true(e == EVENT_GONE ||
+				    (e == EVENT_NOT_MADE && s == STATE_UNSURE));
+			/* and one that is watched has a place. */
+			if (to == STATE_WATCHING && s != to)
+				assert_true(state_has_place(s));
+		}
+	}
+}
+
 int
 main(void)
 {
@@ -1028,6 +1110,8 @@ main(void)
 	    cmocka_unit_test(good_urls),
 	    cmocka_unit_test(wrong_urls),
 	    cmocka_unit_test(long_urls_are_printed_in_part),
+	    cmocka_unit_test(claims_go_through_their_states),
+	    cmocka_unit_test(no_event_makes_a_lock_of_nothing),
 	    cmocka_unit_test(paths),
 	};
 
