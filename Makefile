@@ -171,8 +171,9 @@ demo: deps-build
 # make test: what needs no server.  make test BACKEND=redis (or zk, pg, mysql, memcached): what
 # needs that one.  Installs nothing; what cannot be tested for want of a package is named.
 # Whoever runs it in the background has signals ignored that tests need.
-# PYTEST="--lf --durations=10": more words for pytest, here and in make check.
+# PYTEST="--lf --durations=10": more words for pytest, here and in make check; TESTS=tests/system/redis: fewer files.
 export PYTEST
+TESTS ?= tests/system
 WORKERS ?= 12
 .PHONY: test
 test:
@@ -181,7 +182,7 @@ test:
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "python3-pytest is not installed"; exit 1; }
 	@DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test DLOCK_TEST_BACKENDS="$(or $(BACKEND),$(DLOCK_TEST_BACKENDS),file)" \
 		env --default-signal=INT,QUIT,HUP $(PYTHON) -m pytest -q --tb=short --workers=$(WORKERS) \
-		--limit=120 --known=tests/lasted.txt --progress=$(O)/test.log $(if $(BACKEND),-m $(BACKEND)) $(PYTEST) tests/system </dev/null
+		--limit=120 --known=tests/lasted.txt --progress=$(O)/test.log $(if $(BACKEND),-m $(BACKEND)) $(PYTEST) $(TESTS) </dev/null
 
 # Which test finds each of the faults of tests/mutants/mutants.txt, put into a copy of the source.
 .PHONY: mutants

@@ -3,17 +3,29 @@
 # A header speaks for its .c file as well.
 set -eu
 cd "$(dirname "$0")/.."
-git ls-files 'cmd/*.[ch]' 'backends/*.[ch]' 'backends/*.lua' 'backends/*.sql' | sed 's,/\([^/]*\)$, \1,' | sort | tr ' ' / | while read -r file; do
-	case $file in
-	*.c) [ -f "${file%.c}.h" ] && continue ;;
-	esac
-	room=${file%/*}
-	[ "$room" = "${last-}" ] || printf '\n%s/\n' "$room"
-	last=$room
-	name=${file##*/}
-	[ ! -f "${file%.h}.c" ] || [ "$name" = "${name%.h}" ] || name="${name%.h}.[ch]"
-	sed -n '1,6{s,^[/ ]*\*\{1\,2\}/\{0\,1\} \{0\,1\},,;s,^-- *,,;s,^/\* *,,;s, *\*/$,,;p}' "$file" | awk -v name="$name" '
-		!said && sub(/^[^ ]+\.[a-z]+ - /, "") { text = $0; said = 1; next }
-		said && !done { if ($0 == "" || $0 ~ /^#/) done = 1; else text = text " " $0 }
-		END { if (match(text, /[.;]( |$)/)) text = substr(text, 1, RSTART - 1); printf "  %-22s %s\n", name, text }'
-done
+find cmd backends -name '*.[ch]' -o -name '*.lua' -o -name '*.sql' | sed 's,/\([^/]*\)$, \1,' | sort | tr ' ' / | awk '
+	{ known[$0] = 1; files[NR] = $0 }
+	END {
+		for (n = 1; n <= NR; n++)
+			if (!(files[n] ~ /\.c$/ && (substr(files[n], 1, length(files[n]) - 1) "h") in known))
+				show(files[n])
+	}
+	function show(path, room, name, text, line, said) {
+		room = name = path
+		sub(/[^\/]*$/, "", room)
+		sub(/.*\//, "", name)
+		if (room != last)
+			printf "\n%s\n", last = room
+		if (name ~ /\.h$/ && (substr(path, 1, length(path) - 1) "c") in known)
+			sub(/h$/, "[ch]", name)
+		while ((getline line <path) > 0 && line !~ /^#/) {
+			gsub(/^[\/ ]*\*+\/?|^\/\*|^-- *| *\*\/$/, "", line)
+			sub(/^ +/, "", line)
+			if (!said && sub(/^[^ ]+\.[a-z]+ - /, "", line)) { text = line; said = 1 }
+			else if (line == "") { if (said) break }
+			else if (said) text = text " " line
+			if (match(text, /[.;]( |$)/)) { text = substr(text, 1, RSTART - 1); break }
+		}
+		close(path)
+		printf "  %-22s %s\n", name, text
+	}'

@@ -32,6 +32,14 @@ NO_FINDERS = "not (test_a_version_is_for_all or test_what_a_version)"  # they no
 LIMIT = 900  # seconds that one question to the tests may take
 
 
+def texts_of(tree):
+    """(file, its lines, the same without their indents) of all sources."""
+    for path in sorted(tree.glob("cmd/**/*")) + sorted(tree.glob("backends/**/*")):
+        if path.suffix in (".c", ".h", ".lua", ".sql"):
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            yield path, lines, [line.strip() for line in lines]
+
+
 class Fault:
     def __init__(self, block):
         head, *lines = block.splitlines()
@@ -42,21 +50,18 @@ class Fault:
             {"tier": lambda r: self.tiers.extend(r.split()), "found": self.found.append,
              "-": self.old.append, "+": self.new.append}[kind](rest)
 
-    def place(self, tree):
+    def place(self, texts):
         """(file, its lines, where): the only place where the old lines stand."""
-        wanted, found = [line.strip() for line in self.old], []
-        for path in sorted(tree.glob("cmd/**/*")) + sorted(tree.glob("backends/**/*")):
-            if path.suffix in (".c", ".h", ".lua", ".sql"):
-                lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-                stripped = [line.strip() for line in lines]
-                found += [(path, lines, i) for i in range(len(lines)) if stripped[i:i + len(wanted)] == wanted]
+        wanted = [line.strip() for line in self.old]
+        found = [(path, lines, i) for path, lines, stripped in texts for i, line in enumerate(stripped)
+                 if line == wanted[0] and stripped[i:i + len(wanted)] == wanted]
         if len(found) != 1:
-            raise LookupError(f"its lines stand in {len(found)} places")
+            raise LookupError(f"{self.name}: its lines stand in {len(found)} places")
         return found[0]
 
     def put(self, tree):
         """Returns the file and what was in it."""
-        path, lines, i = self.place(tree)
+        path, lines, i = self.place(texts_of(tree))
         before = path.read_text(encoding="utf-8")
         indent = re.match(r"\s*", lines[i])[0]
         first = re.match(r"\s*", self.new[0])[0] if self.new else ""
@@ -107,7 +112,8 @@ def questions(fault):
     if known:
         select = " or ".join(re.sub(r"\[.*", "", name).split("::")[1] for name in known)
         backends = " ".join(["file", *(t for t in fault.tiers if t not in ("units", "file"))])
-        yield ["test", "NO_UNITS=1", f"DLOCK_TEST_BACKENDS={backends}", f"PYTEST=-x -k '({select}) and {NO_FINDERS}'"]
+        files = " ".join(sorted({"tests/" + name.split("::")[0] for name in known}))
+        yield ["test", "NO_UNITS=1", f"TESTS={files}", f"DLOCK_TEST_BACKENDS={backends}", f"PYTEST=-x -k '({select}) and {NO_FINDERS}'"]
     yield ["units"]
     yield ["test", "NO_UNITS=1", f"PYTEST=-x -k '{NO_FINDERS}'"]
     for backend in fault.tiers:
@@ -138,7 +144,7 @@ def main(names):
             path, before = fault.put(COPY)
         except LookupError as e:
             bad += 1
-            print(f"{fault.name}: SEED IT ANEW: {e}", flush=True)
+            print(f"SEED IT ANEW: {e}", flush=True)
             continue
         try:
             found = ask(fault)

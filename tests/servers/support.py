@@ -258,9 +258,11 @@ class Completed:
 
 
 def told_at_the_end(stderr):
-    """Without the lines that tell of renewals that fail, and of one that has succeeded at last."""
+    """Without the lines that tell of renewals that fail, of one that has succeeded at last, and of a wait that was long."""
     told = ("; if no renewal succeeds, ", "the lease was renewed after all")
-    return "".join(line for line in stderr.splitlines(keepends=True) if not any(t in line for t in told))
+    waited = ("dlock: waiting ", "dlock: got ")
+    return "".join(line for line in stderr.splitlines(keepends=True)
+                   if not line.startswith(waited) and not any(t in line for t in told))
 
 
 class Late:

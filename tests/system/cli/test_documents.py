@@ -2,6 +2,7 @@
 # completions and the program know the same words, so that nobody documents by
 # memory and no option is forgotten.
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -255,6 +256,16 @@ def test_the_map_says_what_every_source_file_is_for():
         room = re.search(rf"^{path.parent}/\n((?:  .*\n)+)", said, re.M)[1]
         name = f"{path.stem}.[ch]" if f"  {path.stem}.[ch] " in room else path.name
         assert re.search(rf"^  {re.escape(name)} +\S+ \S+", room, re.M), path
+
+
+def test_every_fault_of_the_mutants_can_be_seeded():
+    """Its lines stand in exactly one place, whatever has been moved."""
+    spec = importlib.util.spec_from_file_location("mutants", TOP / "tests" / "mutants" / "run.py")
+    mutants = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutants)
+    faults = mutants.read_faults(TOP / "tests" / "mutants" / "mutants.txt")
+    texts = list(mutants.texts_of(TOP))
+    assert len(faults) >= 79 and [f.place(texts) for f in faults]
 
 
 def test_every_test_says_what_it_is_for():

@@ -83,8 +83,13 @@ def test_the_judge_sees_daemons(witness, tmp_path):
     """They outlive their command."""
     crowd = Crowd(witness, tmp_path / "crowd")
     env = {**os.environ, "DLOCK_TOKEN": "1", "DLOCK_KEY": "a"}
-    statuses = [subprocess.run(crowd.witness(500, "x"), env=env, check=False).returncode for _ in range(2)]
-    assert statuses == [0, 99]
+    first = subprocess.Popen(crowd.witness(1000 * PATIENCE, "x"), env=env)
+    wait_for(lambda: set(witnesses()) - {first.pid} and crowd.seen(), what="the daemon")
+    first.kill()
+    first.wait()
+    assert subprocess.run(crowd.witness(0, "x"), env=env, check=False).returncode == 99
+    crowd.end.touch()
+    wait_for(lambda: not witnesses(), what="the end of the daemon")
 
 
 @pytest.mark.parametrize("lines, fault", [
