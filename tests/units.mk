@@ -105,14 +105,14 @@ fuzz-smoke:
 	else echo "  FUZZ  skipped: $(FUZZ_CC) or its fuzzer runtime (libclang-rt-dev) is not installed"; fi
 
 $(O)/fuzz/duration: cmd/parse.c cmd/text.c
-$(O)/fuzz/url: backends/redis/address.c backends/common/identity.c backends/common/endpoint.c backends/common/encode.c backends/common/url.c
-$(O)/fuzz/key: backends/common/encode.c cmd/parse.c cmd/text.c
+$(O)/fuzz/url: backends/redis/address.c backends/common/setting.c backends/common/url.c
+$(O)/fuzz/key: backends/common/url.c cmd/parse.c cmd/text.c
 $(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
-$(O)/fuzz/memcached: backends/memcached/name.c backends/memcached/reply.c backends/memcached/value.c backends/memcached/vitals.c backends/common/sha256.c backends/common/encode.c
+$(O)/fuzz/memcached: backends/memcached/name.c backends/memcached/reply.c backends/memcached/value.c backends/memcached/vitals.c backends/common/sha256.c backends/common/url.c
 $(O)/fuzz/header: backends/file/header.c
-$(O)/fuzz/past: backends/file/past.c backends/file/header.c backends/common/encode.c
+$(O)/fuzz/past: backends/file/past.c backends/file/header.c backends/common/url.c
 $(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c
-$(O)/fuzz/conf: cmd/conf.c cmd/inifile.c cmd/sources.c cmd/outer.c cmd/supervise/keeper_address.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c backends/common/trusted.c
+$(O)/fuzz/conf: cmd/conf.c cmd/inifile.c cmd/sources.c cmd/outer.c cmd/supervise/keeper_address.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c backends/common/setting.c
 $(O)/fuzz/record: cmd/record.c cmd/kin.c cmd/object.c cmd/text.c
 
 $(FUZZ_TARGETS): $(O)/fuzz/%: tests/fuzz/%.c

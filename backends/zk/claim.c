@@ -1,7 +1,7 @@
 /* claim.c - takes the lock, renews the lease, gives the lock back. */
 #include "zk.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 #include "single.h"
 
 #include <stdio.h>
@@ -144,14 +144,14 @@ join_by(struct zk *z, instant until)
 	if (!until || !z->patience.persist)
 		return instant_after(instant_now(), z->patience.first);
 	return instant_first(instant_after(instant_now(), z->claim->ttl),
-	    patience_first(&z->patience, until));
+	    retry_first(&z->patience, until));
 }
 
 static enum rc
 come(struct zk *z, instant until, struct fault *f)
 {
 	instant patience = instant_first(
-	    patience_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
+	    retry_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
 
 	return claim_connect(z, z->claim->ttl, patience, f);
 }
@@ -210,7 +210,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 		return rc;
 	if (rc == RC_LOST && state_has_place(z->node.state))
 		/* that is an answer: the server is back */
-		patience_end_outage(&z->patience);
+		retry_end_outage(&z->patience);
 	if (s && session_look(s).dead)
 		claim_leave_session(z);
 	else if (rc == RC_LOST)
@@ -223,8 +223,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 		z->turn.over = NEVER; /* or no attempt would have any time */
 	if (state_has_place(z->node.state) && z->turn.place.position == 0)
 		z->base.host->seen.position = 1; /* all wait for us */
-	return patience_retry(
-	    &z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
+	return retry_wait(&z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
 }
 
 static void
@@ -246,7 +245,7 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	z->permit = (struct permit){.turn = &z->turn};
 	jobs_begin(&z->jobs, claim, &z->dir);
 	forget_place(z);
-	patience_begin(&z->patience, claim);
+	retry_begin(&z->patience, claim);
 }
 
 /* The job has been done: the next one's turn. */

@@ -1,7 +1,7 @@
 /* data.c - writes and reads what stands in a node. */
 #include "data.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,8 +1,6 @@
 /* ensemble.c - where a ZooKeeper ensemble is, from a URL. */
 #include "ensemble.h"
 
-#include "backends/common/encode.h"
-#include "backends/common/endpoint.h"
 #include "backends/common/url.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* entry.c - puts together what is told of a lock. */
 #include "entry.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* hosts.c - turns the names of an ensemble's servers into addresses. */
 #include "hosts.h"
 
-#include "backends/common/endpoint.h"
+#include "backends/common/url.h"
 #include "backends/common/task.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* jobs.c - reads and writes what jobs have done. */
 #include "jobs.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  */
 #include "session.h"
 
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 #include "filter.h"
 #include "hosts.h"
 #include "library.h"

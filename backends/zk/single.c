@@ -111,7 +111,7 @@ look_at_node(struct turn *t, bool *over, struct fault *f)
 	if (rc == RC_OK)
 		rc = call_await(data, until, &other, f);
 	if (rc == RC_OK)
-		patience_end_outage(t->patience);
+		retry_end_outage(t->patience);
 	if (rc == RC_OK && (code == ZNONODE || other == ZNONODE))
 		*over = true;
 	else if (rc == RC_OK)

@@ -1,7 +1,7 @@
 /* stranger.c - refuses a directory that others use in a way that we cannot share. */
 #include "stranger.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef DLOCK_ZK_TURN_H
 #define DLOCK_ZK_TURN_H
 
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 #include "freeze.h"
 #include "node.h"
 #include "queue.h"
@@ -35,7 +35,7 @@ struct idlers {
 struct turn {
 	struct node *node;
 	struct host *host; /* is told what is seen of the queue */
-	struct patience *patience;
+	struct retry *patience;
 	const struct claim *claim;
 	/* until then we must have earned a lease; NEVER: it is not our turn */
 	instant over;

@@ -87,7 +87,7 @@ place_find(struct turn *t, struct fault *f)
 		rc = place_is_lost(t, f);
 	if (rc != RC_OK)
 		return rc;
-	patience_end_outage(t->patience);
+	retry_end_outage(t->patience);
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
 	t->queued = true;
 	node_note(t->node, EVENT_SEEN);
@@ -195,7 +195,7 @@ count_departed(struct turn *t, bool *moved, struct fault *f)
 	if (rc == RC_OK && code != ZOK)
 		return place_is_lost(t, f);
 	if (rc == RC_OK)
-		patience_end_outage(t->patience);
+		retry_end_outage(t->patience);
 	*moved = left > 0 &&
 	    (position <= (size_t)NEAR + left ||
 		instant_now() >= t->census.taken + (int64_t)position * SIGHT);

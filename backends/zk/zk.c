@@ -14,16 +14,15 @@
  *     long a lease a write earns, and the proof of it, is in credit.h.
  *  4. The session's end is the lock's; a lost node or session is never made
  *     again while the command runs.  A waiter that lost either joins anew, at the end.
- *  5. A server that is away is asked again at moments that are spread (patience.h),
+ *  5. A server that is away is asked again at moments that are spread (retry.h),
  *     and the session goes on if it is back in time.  A release is asked for until
  *     its answer or the end of its time; where it is refused, the session's end is
  *     the release.
  */
 #include "zk.h"
 
-#include "backends/common/identity.h"
-#include "backends/common/patience.h"
 #include "backends/common/setting.h"
+#include "backends/common/retry.h"
 #include "look.h"
 #include "steer.h"
 
@@ -92,7 +91,7 @@ set_auth_file(struct store *s, const char *file, struct fault *f)
 static enum rc
 zk_set_patience(struct store *s, const char *value, struct fault *f)
 {
-	return setting_patience(value, &zk_of(s)->patience.first, f);
+	return setting_timeout(value, &zk_of(s)->patience.first, f);
 }
 
 /* What it can do is its layout's. */
@@ -165,7 +164,7 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	z->base = (struct store){&zk_backend, host, z->where, 0};
 	choose_layout(z, &layouts[0]);
-	patience_init(&z->patience);
+	retry_init(&z->patience);
 	z->silent_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, site->url, f);
 	if (rc == RC_OK)
@@ -208,15 +207,15 @@ come_to_look(struct zk *z, const char *key, instant until, struct fault *f)
 	const struct claim nobody = {.owner = key ? key : "", .ttl = LOOK_TTL};
 	enum rc rc = RC_OK;
 
-	patience_begin(&z->patience, &nobody);
+	retry_begin(&z->patience, &nobody);
 	while (rc == RC_OK) {
-		rc = claim_connect(z, LOOK_TTL, patience_attempt(&z->patience, until), f);
+		rc = claim_connect(z, LOOK_TTL, retry_attempt(&z->patience, until), f);
 		if (rc == RC_OK)
 			return rc;
 		if (rc == RC_LOST)
 			claim_leave_session(z);
-		rc = patience_retry(&z->patience, z->base.host,
-		    rc == RC_LOST ? RC_AGAIN : rc, false, until);
+		rc = retry_wait(&z->patience, z->base.host, rc == RC_LOST ? RC_AGAIN : rc,
+		    false, until);
 	}
 	return rc;
 }

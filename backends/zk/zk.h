@@ -15,7 +15,7 @@ struct zk {
 	const struct claim *claim;
 	struct ensemble ensemble;
 	char where[WHERE_BYTES];
-	struct patience patience;
+	struct retry patience;
 	struct lockdir dir;
 	struct node node; /* and the session that it lives in */
 	struct turn turn;

@@ -15,7 +15,7 @@
  *	ok again lost revoked denied usage config protocol system   that rc, after DELAY
  *	busy    another has it: until `until`
  *	done    (acquire) the job has been done
- *	away    (acquire) the server does not answer; it is asked again as patience.h says
+ *	away    (acquire) the server does not answer; it is asked again as retry.h says
  *	hang    no answer comes
  *	late    ok after DELAY, even when nobody waits for it any more
  *
@@ -31,7 +31,7 @@
  * of us.  What a look shows stands in `-O look=FILE`, see fake_look.c.
  */
 #include "backends/backend.h"
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 #include "backends/common/setting.h"
 #include "cmd/parse.h"
 #include "tests/servers/fake_look.h"
@@ -73,7 +73,7 @@ struct fake {
 	char notice[64];
 	enum lock_kind kind;
 	unsigned holders, limit, slot;
-	struct patience patience;
+	struct retry patience;
 };
 
 extern const struct backend fake_backend;
@@ -319,7 +319,7 @@ fake_open(struct store **ret, struct host *host, const struct site *site, struct
 		    CAP_FORCE | CAP_FREEZE},
 	    .token = 1,
 	};
-	patience_init(&k->patience);
+	retry_init(&k->patience);
 	rc = !query || read_script(k, query + 1)
 	    ? RC_OK
 	    : fault_set(f, RC_USAGE, "the script makes no sense");
@@ -393,10 +393,10 @@ ask_to_acquire(struct fake *k, instant until, instant *sent, struct fault *f)
 		*sent = instant_now();
 		rc = perform(k, 0, until == 0 ? NEVER : until, f);
 		if (!away)
-			patience_end_outage(&k->patience);
+			retry_end_outage(&k->patience);
 		if (!away || rc != RC_AGAIN)
 			return rc;
-		rc = patience_retry(&k->patience, k->base.host, rc, false, until);
+		rc = retry_wait(&k->patience, k->base.host, rc, false, until);
 		if (rc != RC_OK)
 			return rc;
 	}
@@ -428,7 +428,7 @@ fake_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	enum rc rc;
 
 	k->claim = claim;
-	patience_begin(&k->patience, claim);
+	retry_begin(&k->patience, claim);
 	s->host->seen.holding.held = -1;
 	rc = ask_to_acquire(k, until, &sent, f);
 	if (rc == RC_BUSY)

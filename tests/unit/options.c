@@ -411,7 +411,7 @@ variables(void **state)
 }
 
 static void
-patience_is_named_once(void **state)
+retry_is_named_once(void **state)
 {
 	(void)state;
 	fine("-b file -k job cmd");
@@ -574,7 +574,7 @@ main(void)
 		long_values_leave_room_for_the_reason, clean_environment),
 	    cmocka_unit_test_setup(place_is_named_once, clean_environment),
 	    cmocka_unit_test_setup(variables, clean_environment),
-	    cmocka_unit_test_setup(patience_is_named_once, clean_environment),
+	    cmocka_unit_test_setup(retry_is_named_once, clean_environment),
 	    cmocka_unit_test_setup(strange_variables_are_noticed, clean_environment),
 	    cmocka_unit_test_setup(url_of_a_backend, clean_environment),
 	    cmocka_unit_test_setup(passwords_are_blotted_out, clean_environment),

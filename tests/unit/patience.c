@@ -3,7 +3,7 @@
  * long as was promised and no longer, soon by those who are next, and by five
  * hundred others not more often than two hundred times a second.
  */
-#include "backends/common/patience.h"
+#include "backends/common/retry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,15 +44,15 @@ caller_at(unsigned position)
 	    .woke = WOKE_TIMEOUT};
 }
 
-static struct patience
-patience_of(const char *owner, bool persist)
+static struct retry
+retry_of(const char *owner, bool persist)
 {
-	struct patience p;
+	struct retry p;
 
-	patience_init(&p);
-	patience_begin(&p,
+	retry_init(&p);
+	retry_begin(&p,
 	    &(struct claim){.owner = owner, .ttl = 30 * NS_PER_S, .persist = persist});
-	patience_end_outage(&p);
+	retry_end_outage(&p);
 	return p;
 }
 
@@ -67,48 +67,46 @@ is_near(instant a, instant b)
 static void
 first_answer_is_awaited_for_connect_timeout(void **state)
 {
-	struct patience p = patience_of("a", false);
+	struct retry p = retry_of("a", false);
 	instant now = instant_now();
 
 	(void)state;
 	p.since = instant_now();
-	assert_true(is_near(patience_first(&p, NEVER), now + 5 * NS_PER_S));
-	assert_true(is_near(patience_first(&p, 0), now + 5 * NS_PER_S));
-	assert_true(is_near(patience_first(&p, now + 3 * NS_PER_S), now + 3 * NS_PER_S));
+	assert_true(is_near(retry_first(&p, NEVER), now + 5 * NS_PER_S));
+	assert_true(is_near(retry_first(&p, 0), now + 5 * NS_PER_S));
+	assert_true(is_near(retry_first(&p, now + 3 * NS_PER_S), now + 3 * NS_PER_S));
 	/* so much may a server take at least */
-	assert_true(is_near(patience_first(&p, now + 1), now + NS_PER_S));
+	assert_true(is_near(retry_first(&p, now + 1), now + NS_PER_S));
 	p.first = 2 * NS_PER_S;
-	assert_true(is_near(patience_first(&p, NEVER), now + 2 * NS_PER_S));
+	assert_true(is_near(retry_first(&p, NEVER), now + 2 * NS_PER_S));
 	p.since -= NS_PER_S; /* it counts from the beginning, not from each attempt */
-	assert_true(is_near(patience_first(&p, NEVER), now + NS_PER_S));
+	assert_true(is_near(retry_first(&p, NEVER), now + NS_PER_S));
 }
 
 static void
 wait_replaces_connect_timeout_but_bounds_no_attempt(void **state)
 {
-	struct patience p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	instant now = instant_now();
 
 	(void)state;
 	p.since = instant_now();
-	assert_true(patience_first(&p, NEVER) == NEVER);
-	assert_true(is_near(patience_attempt(&p, NEVER), now + 5 * NS_PER_S));
-	assert_true(
-	    is_near(patience_first(&p, now + 60 * NS_PER_S), now + 60 * NS_PER_S));
-	assert_true(
-	    is_near(patience_attempt(&p, now + 2 * NS_PER_S), now + 2 * NS_PER_S));
-	assert_true(is_near(patience_attempt(&p, 0), now + 5 * NS_PER_S));
+	assert_true(retry_first(&p, NEVER) == NEVER);
+	assert_true(is_near(retry_attempt(&p, NEVER), now + 5 * NS_PER_S));
+	assert_true(is_near(retry_first(&p, now + 60 * NS_PER_S), now + 60 * NS_PER_S));
+	assert_true(is_near(retry_attempt(&p, now + 2 * NS_PER_S), now + 2 * NS_PER_S));
+	assert_true(is_near(retry_attempt(&p, 0), now + 5 * NS_PER_S));
 }
 
 /* How long it goes on, where each failure comes `step` after the one before. */
 static int64_t
-lasts(struct patience p, bool queued, instant until, int64_t step)
+lasts(struct retry p, bool queued, instant until, int64_t step)
 {
 	struct caller h = caller_at(1);
 	int64_t passed = 0;
 
 	p.since = instant_now();
-	while (patience_retry(&p, &h.host, RC_AGAIN, queued, until) == RC_OK) {
+	while (retry_wait(&p, &h.host, RC_AGAIN, queued, until) == RC_OK) {
 		assert_true(h.slept > 0);
 		assert_true(passed < 1000 * NS_PER_S);
 		p.since -= step; /* instead of letting time pass */
@@ -121,8 +119,7 @@ lasts(struct patience p, bool queued, instant until, int64_t step)
 static void
 outages_are_borne_for_so_long(void **state)
 {
-	struct patience plain = patience_of("a", false),
-			persistent = patience_of("a", true);
+	struct retry plain = retry_of("a", false), persistent = retry_of("a", true);
 	instant now = instant_now();
 
 	(void)state;
@@ -141,42 +138,42 @@ outages_are_borne_for_so_long(void **state)
 static void
 no_attempt_begins_when_the_time_is_up(void **state)
 {
-	struct patience p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	struct caller h = caller_at(9);
 	instant until = instant_now() + 300 * NS_PER_MS;
 
 	(void)state;
-	assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, true, until), RC_OK);
+	assert_int_equal(retry_wait(&p, &h.host, RC_AGAIN, true, until), RC_OK);
 	assert_true(h.slept < 300 * NS_PER_MS);
 }
 
 static void
 an_attempt_has_a_second_to_tell_why_it_fails(void **state)
 {
-	struct patience p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	instant now = instant_now();
 
 	(void)state;
-	assert_true(is_near(patience_attempt_by(&p, now), now + NS_PER_S));
+	assert_true(is_near(retry_attempt_by(&p, now), now + NS_PER_S));
 	assert_true(
-	    is_near(patience_attempt_by(&p, now + 3 * NS_PER_S), now + 3 * NS_PER_S));
-	assert_true(is_near(patience_attempt_by(&p, NEVER), now + 5 * NS_PER_S));
+	    is_near(retry_attempt_by(&p, now + 3 * NS_PER_S), now + 3 * NS_PER_S));
+	assert_true(is_near(retry_attempt_by(&p, NEVER), now + 5 * NS_PER_S));
 	p.first = NS_PER_S / 8;
-	assert_true(patience_attempt_by(&p, now) < now + NS_PER_S);
+	assert_true(retry_attempt_by(&p, now) < now + NS_PER_S);
 }
 
 /* The rc of the last of `failures` + 1 first attempts, and how many there were. */
 static enum rc
 first_attempts(struct caller *h, unsigned failures, enum rc last, instant until)
 {
-	struct patience p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	enum rc rc;
 
-	patience_begin(&p, &(struct claim){.owner = "a", .ttl = NS_PER_S});
+	retry_begin(&p, &(struct claim){.owner = "a", .ttl = NS_PER_S});
 	do
 		rc = h->waits < failures ? RC_AGAIN : last;
-	while (patience_first_again(&p, &h->host, until, &rc));
-	assert_false(patience_is_outage(&p));
+	while (retry_first_again(&p, &h->host, until, &rc));
+	assert_false(retry_is_outage(&p));
 	assert_false(h->host.seen.silent);
 	return rc;
 }
@@ -200,21 +197,21 @@ only_silence_is_borne(void **state)
 {
 	static const enum rc others[] = {RC_OK, RC_BUSY, RC_STOP, RC_LOST, RC_DENIED,
 	    RC_USAGE, RC_CONFIG, RC_PROTOCOL, RC_SYSTEM};
-	struct patience p = patience_of("a", true);
+	struct retry p = retry_of("a", true);
 	struct caller h = caller_at(1);
 
 	(void)state;
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
 		assert_int_equal(
-		    patience_retry(&p, &h.host, others[i], true, NEVER), others[i]);
+		    retry_wait(&p, &h.host, others[i], true, NEVER), others[i]);
 	assert_int_equal(h.waits, 0);
-	assert_false(patience_is_outage(&p));
-	assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, true, NEVER), RC_OK);
-	assert_true(patience_is_outage(&p));
-	patience_end_outage(&p);
-	assert_false(patience_is_outage(&p));
+	assert_false(retry_is_outage(&p));
+	assert_int_equal(retry_wait(&p, &h.host, RC_AGAIN, true, NEVER), RC_OK);
+	assert_true(retry_is_outage(&p));
+	retry_end_outage(&p);
+	assert_false(retry_is_outage(&p));
 	h.woke = WOKE_STOP;
-	assert_int_equal(patience_retry(&p, &h.host, RC_AGAIN, true, NEVER), RC_STOP);
+	assert_int_equal(retry_wait(&p, &h.host, RC_AGAIN, true, NEVER), RC_STOP);
 }
 
 /* ---- how often ---- */
@@ -230,14 +227,13 @@ static void
 count_attempts(unsigned i, unsigned position, bool queued, unsigned tenths[SECONDS * 10])
 {
 	char owner[OWNER_CHARS + 1];
-	struct patience p;
+	struct retry p;
 	struct caller h = caller_at(position);
 
 	owner_of(owner, i);
-	p = patience_of(owner, true);
+	p = retry_of(owner, true);
 	for (int64_t at = 0;; at += h.slept) {
-		assert_int_equal(
-		    patience_retry(&p, &h.host, RC_AGAIN, queued, NEVER), RC_OK);
+		assert_int_equal(retry_wait(&p, &h.host, RC_AGAIN, queued, NEVER), RC_OK);
 		if (at + h.slept >= SECONDS * NS_PER_S)
 			return;
 		tenths[(at + h.slept) / (100 * NS_PER_MS)]++;
@@ -298,12 +294,12 @@ an_answer_is_not_awaited_long_after_the_wait(void **state)
 	const instant s = NS_PER_S;
 
 	(void)state;
-	assert_int_equal(patience_answer(10 * s, 5 * s, NEVER), 15 * s);
-	assert_int_equal(patience_answer(10 * s, 5 * s, 20 * s), 15 * s);
-	assert_int_equal(patience_answer(10 * s, 5 * s, 12 * s), 13 * s);
-	assert_int_equal(patience_answer(10 * s, 5 * s, 10 * s), 11 * s);
-	assert_int_equal(patience_answer(10 * s, 5 * s, 3 * s), 11 * s);
-	assert_int_equal(patience_answer(NEVER, 5 * s, NEVER), NEVER);
+	assert_int_equal(retry_answer(10 * s, 5 * s, NEVER), 15 * s);
+	assert_int_equal(retry_answer(10 * s, 5 * s, 20 * s), 15 * s);
+	assert_int_equal(retry_answer(10 * s, 5 * s, 12 * s), 13 * s);
+	assert_int_equal(retry_answer(10 * s, 5 * s, 10 * s), 11 * s);
+	assert_int_equal(retry_answer(10 * s, 5 * s, 3 * s), 11 * s);
+	assert_int_equal(retry_answer(NEVER, 5 * s, NEVER), NEVER);
 }
 
 int

@@ -2,7 +2,7 @@
  * refuse.c - Goal of these tests: what a person reads when a lock is not given
  * for its kind or its job, whatever numbers a store has.
  */
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

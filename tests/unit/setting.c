@@ -2,7 +2,7 @@
  * setting.c - Goal of these tests: what several backends read alike, they
  * read strictly: hosts and ports, secrets in files, durations.
  */
-#include "backends/common/endpoint.h"
+#include "backends/common/url.h"
 #include "backends/common/setting.h"
 
 #include <setjmp.h>
@@ -72,14 +72,14 @@ patience(void **state)
 	int64_t ns;
 
 	(void)state;
-	assert_int_equal(setting_patience("500ms", &ns, &f), RC_OK);
+	assert_int_equal(setting_timeout("500ms", &ns, &f), RC_OK);
 	assert_true(ns == 500 * NS_PER_MS);
-	assert_int_equal(setting_patience("2s", &ns, &f), RC_OK);
+	assert_int_equal(setting_timeout("2s", &ns, &f), RC_OK);
 	assert_true(ns == 2 * NS_PER_S);
-	assert_int_equal(setting_patience("3600", &ns, &f), RC_OK);
+	assert_int_equal(setting_timeout("3600", &ns, &f), RC_OK);
 	assert_true(ns == 3600 * NS_PER_S);
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-		assert_int_equal(setting_patience(wrong[i], &ns, &f), RC_USAGE);
+		assert_int_equal(setting_timeout(wrong[i], &ns, &f), RC_USAGE);
 }
 
 /* ---- password files ---- */

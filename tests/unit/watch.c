@@ -91,7 +91,7 @@ what_needs_no_lock_is_left_alone(void **state)
 
 /* --min-hold: a renewal has come after all. */
 static void
-patience_begins_anew_with_a_lease(void **state)
+retry_begins_anew_with_a_lease(void **state)
 {
 	(void)state;
 	page.finished = true;
@@ -158,7 +158,7 @@ main(void)
 	    cmocka_unit_test_setup(keeper_that_has_sent_term_is_not_helped, begin),
 	    cmocka_unit_test_setup(past_kill_at_nobody_is_asked, begin),
 	    cmocka_unit_test_setup(what_needs_no_lock_is_left_alone, begin),
-	    cmocka_unit_test_setup(patience_begins_anew_with_a_lease, begin),
+	    cmocka_unit_test_setup(retry_begins_anew_with_a_lease, begin),
 	    cmocka_unit_test_setup(before_the_grant_the_page_is_looked_at_in_time, begin),
 	    cmocka_unit_test_setup(silence_is_borne_for_a_ttl, begin),
 	    cmocka_unit_test_setup(interrupt_is_for_who_waits, begin),

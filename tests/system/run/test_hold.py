@@ -1233,7 +1233,7 @@ for line in iter(sys.stdin.readline, ""):  # commands that join; "leave" makes r
 
 
 def identity(place):
-    """Which locks these are, as backends/common/identity.h has it."""
+    """Which locks these are, as backends/common/setting.h has it."""
     if place.name == "file":
         st = os.stat(place.directory)
         parts = {"device": st.st_dev, "inode": st.st_ino}
