@@ -30,7 +30,7 @@ MISSING(redis, false, "redis", "rediss", "redis+unix", "redis+sentinel",
     "rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks");
 #endif
 #ifndef HAVE_ZK
-MISSING(zk, false, "zk", "zks");
+MISSING(zk, false, "zk");
 #endif
 #ifndef HAVE_PG
 MISSING(pg, true, "postgresql", "postgres");

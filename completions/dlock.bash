@@ -133,7 +133,7 @@ _dlock_value()
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// postgresql:// mysql:// mariadb:// memcached://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// postgresql:// mysql:// mariadb:// memcached://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;
@@ -172,7 +172,7 @@ _dlock_setting()
 		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate golang-migrate-instance flyway' \
 			-- "${cur#*=}")
 	else
-		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= name= password-file= path= prefix= sentinel-password-file= socket= tls= tls-files= tls-name= wait-replicas=' \
+		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= name= password-file= path= prefix= sentinel-password-file= socket= tls= tls-name= wait-replicas=' \
 			-- "$cur")
 		compopt -o nospace
 	fi

@@ -8,6 +8,7 @@
 # with the file $TEST_SYSTEM_CONF for /etc/dlock.conf.
 # $(O)/dlock-admin calls a backend's admin_ops one by one: tests/servers/admin.c.
 # $(O)/dlock-reads and $(O)/dlock-acks have zk backends that get it wrong: tests/servers/zk_*.c;
+# $(O)/dlock-mute a libzookeeper that leaves lines out of its log;
 # $(O)/dlock-forgets a Redlock that counts the votes of masters that have just restarted,
 # $(O)/dlock-brief one with leases of 3 s at most.
 
@@ -58,7 +59,7 @@ $(O)/dlock-admin: $(O)/tests/servers/admin.o $(filter-out $(O)/cmd/main.o,$(OBJE
 
 # ---- dlock with backends that get it wrong ----
 
-WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks) $(if $(USE_REDIS),$(O)/dlock-forgets $(O)/dlock-brief)
+WRONG = $(if $(USE_ZK),$(O)/dlock-reads $(O)/dlock-acks $(O)/dlock-mute) $(if $(USE_REDIS),$(O)/dlock-forgets $(O)/dlock-brief)
 
 .PHONY: wrong
 wrong: $(WRONG)
@@ -67,11 +68,15 @@ $(O)/dlock-reads $(O)/dlock-acks: $(O)/dlock-%: $(filter-out $(O)/backends/zk/no
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(O)/dlock-mute: $(OBJECTS) $(O)/tests/servers/zk_mute.o
+	@echo "  LD    $@"
+	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=zookeeper_init2 -o $@ $^ $(LIBS)
+
 $(O)/dlock-forgets $(O)/dlock-brief: $(O)/dlock-%: $(filter-out $(O)/backends/redis/restart.o,$(OBJECTS)) $(O)/tests/servers/redlock_%.o
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(O)/tests/servers/redlock_forgets.d $(O)/tests/servers/redlock_brief.d $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d
+-include $(O)/tests/servers/redlock_forgets.d $(O)/tests/servers/redlock_brief.d $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d $(O)/tests/servers/zk_mute.d
 
 # ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
 

@@ -7,6 +7,7 @@
 
 /* A thread's inlets are its own, so no other thread has to be kept out. */
 static _Thread_local struct inlet *inlets;
+static _Thread_local int sent_on = -1;
 
 void
 inlet_leave(struct inlet *i)
@@ -41,6 +42,12 @@ inlet_of(int fd)
 	return any;
 }
 
+int
+inlet_sent_on(void)
+{
+	return sent_on;
+}
+
 ssize_t
 inlet_recv(int fd, void *to, size_t size, int flags)
 {
@@ -61,6 +68,7 @@ send(int fd, const void *from, size_t size, int flags)
 	struct inlet *i = inlet_of(fd);
 	ssize_t n = sendto(fd, from, size, flags, NULL, 0);
 
+	sent_on = fd;
 	if (i && i->sent && n > 0)
 		i->sent(i, fd, from, n);
 	return n;

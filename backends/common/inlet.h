@@ -33,6 +33,9 @@ struct inlet {
 void inlet_watch(struct inlet *);
 void inlet_leave(struct inlet *);
 
+/* The descriptor on which the calling thread has sent last; -1: it has not yet. */
+int inlet_sent_on(void);
+
 /* The system's recv(). */
 ssize_t inlet_recv(int fd, void *to, size_t size, int flags);
 

@@ -32,7 +32,7 @@ is_about_nodes(int code)
 }
 
 static void
-call_free(struct call *c)
+call_end(struct call *c)
 {
 	for (size_t i = 0; i < c->nnames; i++)
 		free(c->names[i]);
@@ -44,7 +44,16 @@ void
 call_drop(struct call *c)
 {
 	if (c && atomic_fetch_sub(&c->owners, 1) == 1)
-		call_free(c);
+		call_end(c);
+}
+
+struct call *
+call_keep(const struct call *kept)
+{
+	struct call *c = (struct call *)kept;
+
+	atomic_fetch_add(&c->owners, 1);
+	return c;
 }
 
 /* ---- answers, in the library's thread ---- */
@@ -68,7 +77,7 @@ call_answered(struct call *c, int code, const struct Stat *stat)
 }
 
 static void
-take_text(struct call *c, const char *text, size_t n)
+copy_text(struct call *c, const char *text, size_t n)
 {
 	n = n < sizeof c->text ? n : sizeof c->text - 1;
 	memcpy(c->text, text, n);
@@ -81,7 +90,7 @@ on_path(int code, const char *path, const struct Stat *stat, const void *ctx)
 	struct call *c = (struct call *)ctx;
 
 	if (path)
-		take_text(c, path, strlen(path));
+		copy_text(c, path, strlen(path));
 	call_answered(c, code, stat);
 }
 
@@ -91,7 +100,7 @@ on_data(int code, const char *data, int n, const struct Stat *stat, const void *
 	struct call *c = (struct call *)ctx;
 
 	if (data && n > 0)
-		take_text(c, data, n);
+		copy_text(c, data, n);
 	call_answered(c, code, stat);
 }
 
@@ -194,7 +203,7 @@ call_watching(struct session *s, enum watched watched)
 	c->watched = watched;
 	atomic_init(&c->owners, 2);
 	c->sent = instant_now();
-	session_expect(s, watched);
+	session_will_watch(s, watched);
 	return c;
 }
 

@@ -88,7 +88,8 @@ const char *const *call_names(const struct call *, size_t *n);
 bool stat_is_ephemeral(const struct Stat *);
 bool stat_is_directory(const struct Stat *);
 
-/* To be called once for each call, answered or not. */
+/* To be called once for each call, answered or not, and once for each time that it was kept. */
 void call_drop(struct call *);
+struct call *call_keep(const struct call *);
 
 #endif

@@ -3,8 +3,10 @@
 
 #include "backends/common/text.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MEMBER "dlock"
@@ -128,7 +130,7 @@ data_note_force(char out[DATA_BYTES], uint64_t token, const char *record)
 }
 
 static json_int_t
-read_number(const char *data, const char *name, json_int_t none)
+number_in(const char *data, const char *name, json_int_t none)
 {
 	json_t *root = read_object(data), *member = json_object_get(root, name);
 	json_int_t number = json_is_integer(member) ? json_integer_value(member) : none;
@@ -140,7 +142,7 @@ read_number(const char *data, const char *name, json_int_t none)
 int
 data_slot(const char *data)
 {
-	json_int_t slot = read_number(data, SLOT, SLOT_NONE);
+	json_int_t slot = number_in(data, SLOT, SLOT_NONE);
 
 	return slot >= 0 && slot < LIMIT_MAX ? (int)slot : SLOT_NONE;
 }
@@ -148,7 +150,7 @@ data_slot(const char *data)
 int64_t
 data_granted(const char *data)
 {
-	json_int_t granted = read_number(data, GRANTED, 0);
+	json_int_t granted = number_in(data, GRANTED, 0);
 
 	return granted > 0 ? granted : 0;
 }
@@ -169,7 +171,7 @@ data_owner(char out[OWNER_CHARS + 1], const char *data)
 bool
 data_is_force(const char *data)
 {
-	return read_number(data, FORCED, 0) > 0;
+	return number_in(data, FORCED, 0) > 0;
 }
 
 char *
@@ -177,11 +179,22 @@ data_forcer(const char *data, uint64_t token)
 {
 	json_t *root = read_object(data);
 	const char *by = json_string_value(json_object_get(root, FORCER));
-	bool ours = (uint64_t)read_number(data, FORCED, 0) == token;
+	bool ours = (uint64_t)number_in(data, FORCED, 0) == token;
 	char *forcer = by && ours ? strdup(by) : NULL;
 
 	json_decref(root);
 	return forcer;
+}
+
+bool
+data_is_number(const char *data, long *number)
+{
+	char *end;
+
+	errno = 0;
+	*number = strtol(data, &end, 10);
+	return end != data && *number >= 0 && errno == 0 &&
+	    end[strspn(end, " \t\r\n")] == '\0';
 }
 
 char *

@@ -2,7 +2,7 @@
  * data.h - what stands in a node: its owner's record, and how far the owner has come.
  *
  * The latter is one more member of the record, "dlock", so that those behind know a
- * waiter from a holder; a holder of one of N units has its slot there, too, for people,
+ * waiter from a holder; a holder of one of N permits has its slot there, too, for people,
  * and whoever had to wait for it since when it has the lock, "granted".
  *
  * Where the name of the node says nothing (single.h), its "owner" stands there, too.
@@ -69,6 +69,9 @@ bool data_is_force(const char *data);
 
 /* That record, to be freed, if it was that grant; else NULL. */
 char *data_forcer(const char *data, uint64_t token);
+
+/* Is it a number, as Python's int() reads it? */
+bool data_is_number(const char *data, long *number);
 
 /*
  * The record alone, as plain as JSON can be, and without `secret` in any of its

@@ -125,11 +125,10 @@ ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 	struct url u;
 	enum rc rc;
 
-	*e = (struct ensemble){.tls_files = ""};
+	*e = (struct ensemble){.named = false};
 	wrong = url_cut(&u, url ? url : "zk://127.0.0.1");
 	if (wrong)
 		return url_is_wrong(f, wrong);
-	e->tls = url_part_is(&u.scheme, "zks");
 	rc = ensemble_take_login(e, &u, f);
 	if (rc == RC_OK)
 		rc = ensemble_take_hosts(e, u.hosts, f);

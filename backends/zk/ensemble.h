@@ -2,7 +2,6 @@
  * ensemble.h - where an ensemble is, and who we are to it, from a URL.
  *
  *	zk://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/CHROOT]
- *	zks://...	the same through TLS
  *
  * User, password and chroot may have %XX.
  */
@@ -15,10 +14,7 @@ struct ensemble {
 	char hosts[2048];  /* "h1:2181,[::1]:2181", as the library takes them */
 	char chroot[1024]; /* "/a/b", or "" */
 	char login[640];   /* "user:password", or "" */
-	bool tls;
-	/* -O tls-files: CA, certificate, key, each a PEM file; commas between */
-	const char *tls_files;
-	bool named; /* a host is no number: DNS will be asked */
+	bool named;        /* a host is no number: DNS will be asked */
 };
 
 /*

@@ -6,9 +6,8 @@
  *     asked for.  So an answer is read here first (inlet.h), and given to it when it is there and
  *     is one to the request whose turn it is (message.h).
  *  2. Anything else is a broken connection: the library reads an error, and begins
- *     another connection, when it may (gate.h).
+ *     another connection, when it may (library.h).
  *  3. It works in the library's own thread, which has one connection at a time.
- *  4. What comes through TLS is not seen.
  */
 #ifndef DLOCK_ZK_FILTER_H
 #define DLOCK_ZK_FILTER_H

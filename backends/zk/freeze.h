@@ -4,11 +4,12 @@
  *	K/-freeze-<16 random digits>-<ms or inf>-__WRIT__-0000000001	and
  *	K/locks/<the same name>
  *
- *  1. So it is in Curator's layout; others have such names of their own (layout.h).  That is the first place for all of Curator's recipes, also for those who wait there
- *     already: what follows "__WRIT__" is less than any number, as strings, and who orders by "lock-",
- *     which is not in it, orders this by the whole name, and "-" is less than any
- *     digit.  So their users do to it what they do to any holder: the next one in line
- *     watches it.  Those of a semaphore stand in K/locks (unit.h).
+ *  1. So it is in Curator's layout; others have such names of their own (layout.h).  That is the
+ *     first place for all of Curator's recipes, also for those who wait there already: what
+ *     follows "__WRIT__" is less than any number, as strings, and who orders by "lock-", which
+ *     is not in it, orders this by the whole name, and "-" is less than any digit.  So their
+ *     users do to it what they do to any holder: the next one in line watches it.  Those of a
+ *     semaphore stand in K/locks (permit.h).
  *  2. Who holds the lock does not look, and goes on.
  *  3. It is persistent: it needs no process.  Its data are the record of who did it; it
  *     began when the server made it, and its length is in its name, so that its end is
@@ -20,7 +21,7 @@
  *  6. When it is there, nobody begins who is not seen to hold the lock: whoever takes its
  *     turn first says so in its node (a newcomer by making it), and then reads the queue
  *     through the same connection.  What was frozen before that write is in what it reads,
- *     and whoever freezes the lock after it sees that node among the holders.  A unit is
+ *     and whoever freezes the lock after it sees that node among the holders.  A permit is
  *     taken in a transaction instead that fails if K/locks has been written meanwhile, as
  *     a freeze does.
  */

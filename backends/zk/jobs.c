@@ -165,7 +165,7 @@ prune_era(const struct jobs *p, const struct node *n, const char *era, instant u
 }
 
 static bool
-is_old(const char *name, long long era)
+is_past_era(const char *name, long long era)
 {
 	char *end;
 	long long number = strtoll(name, &end, 10);
@@ -214,7 +214,7 @@ tidy(const struct jobs *p, const struct node *n, struct call *list, long long er
 	for (size_t i = 0; i < count && rc == RC_OK; i++) {
 		found += strcmp(names[i], "last") == 0 || strcmp(names[i], "good") == 0 ||
 		    strcmp(names[i], now) == 0;
-		if (is_old(names[i], era))
+		if (is_past_era(names[i], era))
 			rc = prune_era(p, n, names[i], until, f);
 	}
 	return rc == RC_OK && found < 3 ? make_all(p, n, era, until, f) : rc;

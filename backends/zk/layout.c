@@ -41,7 +41,7 @@ layout_owner(char out[OWNER_CHARS + 1], const char *owner)
 }
 
 static bool
-is_hex(const char *s, size_t n)
+has_hex(const char *s, size_t n)
 {
 	return strspn(s, "0123456789abcdef") >= n;
 }
@@ -52,7 +52,7 @@ owner_before(const char *name, const char *end)
 {
 	const char *owner = end - OWNER_CHARS;
 
-	return end - name >= OWNER_CHARS && is_hex(owner, OWNER_CHARS) &&
+	return end - name >= OWNER_CHARS && has_hex(owner, OWNER_CHARS) &&
 		owner[MARK_AT] == 'd'
 	    ? owner
 	    : NULL;
@@ -102,7 +102,7 @@ owner_of_label(const char *name, const char *end)
  * 2^31 of them) has its sign.  NULL: there is none.
  */
 static const char *
-number_of(const char *name)
+number_at_end(const char *name)
 {
 	size_t n = strlen(name);
 	const char *s = n > NUMBER ? name + n - NUMBER : name;
@@ -125,60 +125,12 @@ note_place(struct child *c, const char *number, enum lock_kind kind, const char 
 
 /* ---- kazoo ---- */
 
-#define SLOT "-slot-"
-
-void
-layout_name_lease(char out[PREFIX_BYTES], const char *owner)
-{
-	layout_owner(out, owner);
-	snprintf(out + strlen(out), PREFIX_BYTES - OWNER_CHARS, SLOT);
-}
-
-bool
-layout_is_queue(const struct layout *l, const char *name)
-{
-	return l->queue && ends_with(name, name + strlen(name), l->queue);
-}
-
-/* The slot of "<owner>-slot-<n>"; -1: it is no dlock's. */
-static int
-slot_of_lease(const char *name)
-{
-	const char *slot = name + OWNER_CHARS + strlen(SLOT);
-
-	if (strlen(name) < OWNER_CHARS || !owner_before(name, name + OWNER_CHARS) ||
-	    !starts_with(name + OWNER_CHARS, SLOT))
-		return -1;
-	return strlen(slot) > 0 && strlen(slot) <= 6 &&
-		strspn(slot, "0123456789") == strlen(slot)
-	    ? atoi(slot)
-	    : -1;
-}
-
-static bool
-is_lease(const char *name)
-{
-	return (strlen(name) == OWNER_CHARS && is_hex(name, OWNER_CHARS)) ||
-	    slot_of_lease(name) >= 0;
-}
-
-static void
-lease_read(struct child *c)
-{
-	c->what = CHILD_LEASE;
-	c->kind = KIND_LIMIT;
-	c->slot = slot_of_lease(c->name);
-	c->owner = c->slot >= 0 ? c->name : NULL;
-}
-
 /* Whatever stands before the tag; a uuid, mostly. */
 static void
 kazoo_read(struct child *c)
 {
-	const char *number = number_of(c->name), *end;
+	const char *number = number_at_end(c->name), *end;
 
-	if (is_lease(c->name))
-		lease_read(c);
 	if (!number)
 		return;
 	if (ends_with(c->name, number, "__rlock__")) {
@@ -218,7 +170,7 @@ is_hosts(const char *name, const char *number)
 static void
 menagerie_read(struct child *c)
 {
-	const char *number = number_of(c->name), *end;
+	const char *number = number_at_end(c->name), *end;
 	enum lock_kind kind = starts_with(c->name, "readLock") ? KIND_SHARED
 	    : starts_with(c->name, "writeLock")                ? KIND_WRITER
 							       : KIND_EXCLUSIVE;
@@ -235,12 +187,12 @@ menagerie_read(struct child *c)
 	note_place(c, number, kind, owner_of_label(c->name, end));
 }
 
-bool
-layout_is_permit(const char *name)
+const char *
+layout_semaphore(const char *name)
 {
-	const char *number = number_of(name);
-
-	return number && starts_with(name, "permit-");
+	if (strlen(name) == OWNER_CHARS && has_hex(name, OWNER_CHARS))
+		return "kazoo";
+	return number_at_end(name) && starts_with(name, "permit-") ? "menagerie" : NULL;
 }
 
 /*
@@ -276,7 +228,7 @@ menagerie_name(char out[PREFIX_BYTES], const struct claim *claim)
 static void
 rw_seq_read(struct child *c)
 {
-	const char *number = number_of(c->name), *end;
+	const char *number = number_at_end(c->name), *end;
 	bool read;
 
 	if (!number || number - c->name < 4)
@@ -376,7 +328,7 @@ static bool
 is_unlike_curators(const struct child *c, const char *rank)
 {
 	return strstr(c->name, "__lock__") || strstr(c->name, "__rlock__") ||
-	    layout_is_permit(c->name) ||
+	    starts_with(c->name, "permit-") ||
 	    (starts_with(c->name, "lock-") && rank == c->name + strlen("lock-"));
 }
 
@@ -430,14 +382,13 @@ plain_name(char out[PREFIX_BYTES], const struct claim *claim)
 }
 
 static void
-plain_read(struct child *c)
+read_plain(struct child *c)
 {
 	(void)c;
 }
 
 /* ---- all of them ---- */
 
-#define KAZOOS_QUEUE "-__lock__"
 #define STEERED (CAP_REVOKE | CAP_FORCE)
 
 /*
@@ -453,16 +404,14 @@ const struct layout layouts[] = {
 	    {"/locks", "-freeze-", "-__WRIT__-0000000001"}},
 	.name_node = curator_name, .read = curator_read},
     {"plain", "clients for which one node is the lock", "a node that is the lock",
-	CAP_JOB | STEERED, .single = true, .name_node = plain_name, .read = plain_read},
+	CAP_JOB | STEERED, .single = true, .name_node = plain_name, .read = read_plain},
     {"rw-seq", "clients that queue as <host>-R-<n> and <host>-W-<n>", "a host's lock",
 	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE, .lasting = true,
 	.freezes = {{"", "-freeze-", "-W-0000000000"}}, .name_node = rw_seq_name,
 	.read = rw_seq_read},
     {"kazoo", "kazoo", "a lock of kazoo's",
-	CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | STEERED | CAP_FREEZE,
-	.lasting = true, .queue = KAZOOS_QUEUE,
-	.freezes = {{"", "-freeze-", "-__lock__-0000000001"},
-	    {KAZOOS_QUEUE, "-freeze-", "-__lock__-0000000001"}},
+	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE, .lasting = true,
+	.counts = true, .freezes = {{"", "-freeze-", "-__lock__-0000000001"}},
 	.name_node = kazoo_name, .read = kazoo_read},
     {"menagerie", "menagerie", "a lock of menagerie's",
 	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE, .recipes = true,
@@ -558,8 +507,7 @@ layout_read(const struct layout *l, const char *name)
 	    .rank = name,
 	    .what = CHILD_FOREIGN,
 	    .blind = *name != '\0',
-	    .kind = KIND_EXCLUSIVE,
-	    .slot = -1};
+	    .kind = KIND_EXCLUSIVE};
 
 	if (layout_freeze_length(name) > 0)
 		c.what = CHILD_FREEZE;

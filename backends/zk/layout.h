@@ -3,8 +3,7 @@
  * names say.
  *
  *	curator		K/_c_<uuid>-lock-<n>, -__READ__<n>, -__WRIT__<n>: Apache Curator's recipes
- *	kazoo		K/<uuid>__lock__<n>, __rlock__<n>: Lock, WriteLock and ReadLock of Python's kazoo,
- *			or K/<uuid>: leases of its Semaphore (pool.h)
+ *	kazoo		K/<uuid>__lock__<n>, __rlock__<n>: Lock, WriteLock and ReadLock of Python's kazoo
  *	menagerie	K/lock-<host>-<thread>-<n>, readLock-<n>, writeLock-<n>
  *	rw-seq		K/<host>-W-<n>, <host>-R-<n>: what many write for themselves
  *	plain		K, an ephemeral node that is the lock (single.h)
@@ -39,8 +38,7 @@ enum child_kind {
 	CHILD_OTHERS, /* the layout's users', or of another that has a place as these have */
 	CHILD_FOREIGN, /* no lock of this layout has made it */
 	CHILD_FREEZE,
-	CHILD_PART,  /* of a semaphore of Curator's: a directory */
-	CHILD_LEASE, /* of a semaphore of kazoo's, which has no place, and sees no lock */
+	CHILD_PART, /* of a semaphore of Curator's: a directory */
 };
 
 /* One child. */
@@ -54,7 +52,6 @@ struct child {
 	bool blind;
 	enum lock_kind kind;
 	unsigned limit;
-	int slot; /* of a dlock's lease; -1 */
 };
 
 /* How a freeze is called (freeze.h): these, and between them its number and length. */
@@ -71,8 +68,8 @@ struct layout {
 	bool single; /* K is the lock, not a directory */
 	/* its users make K once, and count on it: it stays when nobody uses it */
 	bool lasting;
-	/* of a semaphore K has the leases alone, and the queue is K with that (pool.h); NULL */
-	const char *queue;
+	/* K's data may be a number: it is a semaphore for so many, whose users see no lock */
+	bool counts;
 	/* plain runs are one recipe, -s and -x another; neither sees the other's nodes */
 	bool recipes;
 	/* users can listen for CURATORS_REVOKE in their nodes */
@@ -98,14 +95,8 @@ struct child layout_read(const struct layout *, const char *name);
  */
 const struct layout *layout_of(const char *name, struct child *ret);
 
-/* A dlock's lease among those of kazoo's Semaphore: its name without the slot. */
-void layout_name_lease(char out[PREFIX_BYTES], const char *owner);
-
-/* Is it of a semaphore of menagerie's?  dlock has no layout for these. */
-bool layout_is_permit(const char *name);
-
-/* Is that the queue of a semaphore that lies beside it? */
-bool layout_is_queue(const struct layout *, const char *name);
+/* Whose semaphore has a permit of that name?  NULL: none's.  dlock has no layout for these. */
+const char *layout_semaphore(const char *name);
 
 /* Is that owner's name in it? */
 bool child_has_owner(const struct child *, const char *owner);

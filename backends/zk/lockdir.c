@@ -151,14 +151,9 @@ explain_other(char *out, size_t size, const struct lockdir *d, const char *name)
 	struct child c;
 	const struct layout *l = layout_of(name, &c);
 
-	if (layout_read(layout_named("kazoo"), name).what == CHILD_LEASE)
-		snprintf(out, size,
-		    "a semaphore of kazoo's, which -O layout=kazoo with --limit joins");
-	else if (layout_is_permit(name))
-		snprintf(
-		    out, size, "a semaphore of menagerie's, which dlock cannot join");
-	else if (l == d->layout && d->layout->queue)
-		snprintf(out, size, "its users do not see a run with --limit");
+	if (layout_semaphore(name))
+		snprintf(out, size, "a semaphore of %s's, which dlock cannot join",
+		    layout_semaphore(name));
 	else if (!l || l == d->layout)
 		snprintf(out, size, "no lock that dlock knows");
 	else

@@ -15,8 +15,7 @@
 #define JOBS "dlock-jobs"
 
 enum {
-	QUEUE_BYTES = 16, /* of what makes a semaphore's queue of its path (pool.h) */
-	DIR_BYTES = 1024 + ENCODED_BYTES + 2 + QUEUE_BYTES,
+	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
 	NAME_BYTES = 256,                         /* of a child; ours has 60, or 150 */
 	NODE_BYTES = DIR_BYTES + NAME_BYTES + 16, /* also of one a directory deeper */
 };
@@ -28,11 +27,10 @@ struct lockdir {
 	const char *where; /* the ensemble, for people */
 	char path[DIR_BYTES];
 	const struct layout *layout;
-	/* it is the queue for the leases in that directory, which are the lock (pool.h); NULL */
-	const struct lockdir *pool;
 	/* of our node in the queue: its name without the number */
 	char prefix[PREFIX_BYTES];
-	char uuid[48]; /* "_c_<uuid>-", with which a unit's other names begin (unit.h) */
+	char uuid
+	    [48]; /* "_c_<uuid>-", with which a permit's other names begin (permit.h) */
 	enum acl acl;
 };
 

@@ -25,8 +25,15 @@ node_is_lost(const struct node *n, struct fault *f)
 }
 
 void
+node_note(struct node *n, enum event e)
+{
+	n->state = state_next(n->state, e);
+}
+
+void
 node_forget(struct node *n)
 {
+	node_note(n, EVENT_LOST);
 	n->path[0] = '\0';
 	n->said = (struct said){.stage = STAGE_AT_ONCE};
 	n->guarded = false;
@@ -37,6 +44,7 @@ node_forget(struct node *n)
 static void
 node_adopt(struct node *n, const char *path, const struct Stat *stat)
 {
+	node_note(n, EVENT_MADE);
 	snprintf(n->path, sizeof n->path, "%s", path);
 	n->said.version = stat->version;
 	n->token = (uint64_t)stat->czxid;
@@ -121,8 +129,8 @@ node_find(struct node *n, instant until, struct fault *f)
 		rc = call_finish(sync, until, &code, f);
 	if (rc == RC_OK && n->dir->layout->single)
 		rc = node_claim(n, n->dir->path, until, f);
-	if (rc == RC_OK)
-		n->asked = *n->path != '\0';
+	if (rc == RC_OK && !*n->path)
+		node_note(n, EVENT_NOT_MADE);
 	return rc;
 }
 
@@ -172,18 +180,18 @@ node_made(struct node *n, struct call *create, struct grant *g, instant until, i
 	const struct lockdir *d = n->dir;
 	enum rc rc;
 
-	n->asked = true;
+	node_note(n, EVENT_MAY_BE_MADE);
 	rc = call_await(create, until, code, f);
 	if (rc == RC_OK &&
 	    (*code == ZNONODE || (*code == ZNODEEXISTS && d->layout->single)))
-		n->asked = false;
+		node_note(n, EVENT_NOT_MADE);
 	if (rc == RC_OK && *code == ZOK && node_is_ours(n, create) &&
 	    node_can_be_held(n)) {
 		node_adopt(n, call_text(create), call_stat(create));
 		node_lease(n, g, call_sent(create));
 	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
 		rc = refuse_ephemeral(d, f);
-	} else if (rc == RC_OK && (n->asked || !node_can_be_held(n))) {
+	} else if (rc == RC_OK && (n->state != STATE_NONE || !node_can_be_held(n))) {
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
 	}
@@ -231,7 +239,7 @@ node_join(
 		call_drop(*list);
 		*list = NULL;
 		/* or there might be two of ours */
-		rc = n->asked ? node_find(n, until, f) : RC_OK;
+		rc = n->state != STATE_NONE ? node_find(n, until, f) : RC_OK;
 		if (rc == RC_OK && *n->path)
 			*list = call_list(n->session, n->dir->path);
 		else if (rc == RC_OK)
@@ -347,20 +355,6 @@ node_written(struct node *n, struct call *set, instant until, struct grant *g,
 	return rc;
 }
 
-enum rc
-node_move(struct node *n, const struct lockdir *dir, const char *path,
-    const struct call *multi, struct grant *g, struct fault *f)
-{
-	if (call_stat(multi)->czxid <= 0)
-		return fault_set(
-		    f, RC_PROTOCOL, "%s gives a wrong answer to create", dir->where);
-	node_forget(n);
-	n->dir = dir;
-	node_adopt(n, path, call_stat(multi));
-	node_lease(n, g, call_sent(multi));
-	return RC_OK;
-}
-
 void
 node_guard(struct node *n)
 {
@@ -410,7 +404,7 @@ ask_to_delete(
  * ours has now; *code ZNONODE: it is gone.
  */
 static enum rc
-read_version(struct node *n, int *version, int *code, instant until, struct fault *f)
+version_of_ours(struct node *n, int *version, int *code, instant until, struct fault *f)
 {
 	struct call *c = call_get(n->session, n->path);
 	enum rc rc = call_await(c, until, code, f);
@@ -436,14 +430,15 @@ delete_once(struct node *n, const struct change *more, size_t nmore, size_t *own
 	*failed = 0;
 	*own = 1;
 	if (n->dir->layout->single)
-		rc = read_version(n, &version, code, until, f);
+		rc = version_of_ours(n, &version, code, until, f);
 	if (rc != RC_OK || *code != ZOK)
 		return rc;
 	c = ask_to_delete(n, version, more, nmore, own);
 	rc = call_await(c, until, code, f);
 	*failed = rc == RC_OK ? call_failed(c) : 0;
 	call_drop(c);
-	n->doubted = n->doubted || rc == RC_AGAIN;
+	if (rc == RC_AGAIN)
+		node_note(n, EVENT_NO_ANSWER);
 	return rc;
 }
 
@@ -472,5 +467,5 @@ node_delete(struct node *n, const struct change *more, size_t nmore, bool *refus
 	*refused = failed >= own;
 	if (failed > 0)
 		return *refused ? RC_OK : delete_rest(n, until, f);
-	return code == ZNONODE && !n->doubted ? node_is_lost(n, f) : RC_OK;
+	return code == ZNONODE && !state_is_ending(n->state) ? node_is_lost(n, f) : RC_OK;
 }

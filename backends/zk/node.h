@@ -18,6 +18,7 @@
 
 #include "data.h"
 #include "lockdir.h"
+#include "state.h"
 
 /* The server's clock, as it was told with our node. */
 struct server_clock {
@@ -25,7 +26,7 @@ struct server_clock {
 	instant here;   /* and ours at that moment */
 };
 
-/* What the holder of a unit has besides (unit.h); paths, "" without. */
+/* What the holder of a permit has besides (permit.h); paths, "" without. */
 struct taken {
 	char lease[NODE_BYTES], slot[NODE_BYTES];
 	unsigned number; /* of the slot */
@@ -53,9 +54,7 @@ struct node {
 	const char *record;
 	const char *owner;     /* to stand in it; NULL: its name says that */
 	char path[NODE_BYTES]; /* "": there is none that we know of */
-	bool asked;            /* there may be one that we do not know of */
-	/* it may be gone: we have asked for that, and got no answer */
-	bool doubted;
+	enum state state;      /* how far the claim has come */
 	/* its end will be told, through all connections of its session */
 	bool guarded;
 	struct revocation revocation;
@@ -64,6 +63,9 @@ struct node {
 	struct server_clock clock;
 	struct taken taken;
 };
+
+/* Something has happened to the claim. */
+void node_note(struct node *, enum event);
 
 /* A server's time in ns; -1 if it makes no sense. */
 int64_t node_server_time(int64_t ms);
@@ -111,13 +113,6 @@ struct call *node_write(struct node *);
  */
 enum rc node_written(struct node *, struct call *, instant until, struct grant *g,
     bool *written, struct fault *);
-
-/*
- * From now on it is that one, in `dir`, which a transaction whose last change has written it
- * has made in the place of the one that we had.  RC_PROTOCOL.
- */
-enum rc node_move(struct node *, const struct lockdir *dir, const char *path,
-    const struct call *multi, struct grant *g, struct fault *);
 
 /* Watches over it, through all connections of this session. */
 void node_guard(struct node *);

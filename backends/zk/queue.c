@@ -59,7 +59,7 @@ queue_is_strange(const struct layout *l, const char *name)
 
 /* Users of each recipe see nodes of their own. */
 static bool
-is_foreign(const struct layout *l, const struct child *e, const struct child *own)
+is_of_other_recipe(const struct layout *l, const struct child *e, const struct child *own)
 {
 	if (e->blind)
 		return !queue_is_strange(l, e->name) && !is_leaving(e, own);
@@ -85,7 +85,7 @@ is_exhausted(const struct child *e)
 static bool
 is_nobodys(const struct child *e)
 {
-	return e->what == CHILD_PART || e->what == CHILD_FREEZE || e->what == CHILD_LEASE;
+	return e->what == CHILD_PART || e->what == CHILD_FREEZE;
 }
 
 /* Looks at each name for itself; finds the first of all. */
@@ -101,13 +101,11 @@ look_at_each(struct place *p, const struct queue *q, const struct child *own)
 			p->semaphore = true;
 		if (e.what == CHILD_FREEZE)
 			p->freeze = q->names[i];
-		if (e.what == CHILD_LEASE && !p->foreign)
-			p->foreign = q->names[i];
 		if (is_nobodys(&e))
 			continue;
 		if (strcmp(q->names[i], own->name) == 0)
 			p->found = true;
-		else if (!p->foreign && is_foreign(q->layout, &e, own))
+		else if (!p->foreign && is_of_other_recipe(q->layout, &e, own))
 			p->foreign = q->names[i];
 		else if (e.blind && queue_is_strange(q->layout, q->names[i]))
 			p->strange = true;
@@ -192,19 +190,19 @@ find_ahead(const struct queue *q, const struct child *own, bool any)
 }
 
 /*
- * Whom we wait for.  A unit that is too far behind to be granted when the last one ends
- * that conflicts with it waits for the unit before it to be granted; the next one in line
+ * Whom we wait for.  A permit that is too far behind to be granted when the last one ends
+ * that conflicts with it waits for the permit before it to be granted; the next one in line
  * waits for any holder.
  */
 static void
 choose_ahead(struct place *p, const struct queue *q, const struct child *own)
 {
 	struct child ahead = find_ahead(q, own, false);
-	size_t units = own->kind == KIND_LIMIT ? count_between(q, &ahead, own) : 0;
+	size_t permits = own->kind == KIND_LIMIT ? count_between(q, &ahead, own) : 0;
 
 	p->awaits = AWAITS_END;
-	if (own->kind == KIND_LIMIT && units >= own->limit) {
-		bool next = !ahead.name && units == own->limit;
+	if (own->kind == KIND_LIMIT && permits >= own->limit) {
+		bool next = !ahead.name && permits == own->limit;
 
 		p->awaits = next ? AWAITS_LIST : AWAITS_CHANGE;
 		ahead = next ? nobody : find_ahead(q, own, true);

@@ -7,23 +7,21 @@
  *	_c_<uuid>-lock-<number>		exclusive (Curator's InterProcessMutex)
  *	_c_<uuid>-__WRIT__<number>	the same (a writer of its InterProcessReadWriteLock)
  *	_c_<uuid>-__READ__<number>	shared (a reader of that)
- *	_c_<uuid>-<N>-unit-<number>	one of N units (dlock's own; no recipe of Curator's sees it)
+ *	_c_<uuid>-<N>-unit-<number>	one of N permits (dlock's own; no recipe of Curator's sees it)
  *
  *  1. One order for all kinds: by what follows the last such tag in the name, as
  *     strings.  For each recipe of Curator's that is its own
  *     order (LockInternals.getSortedChildren, StandardLockInternalsDriver), so that we
  *     exclude its users and they us.  In other layouts it is by the number.  A node without
  *     a place is a stranger's (stranger.h).
- *  2. A node waits for all before it that conflict with it, and a unit while N units are
+ *  2. A node waits for all before it that conflict with it, and a permit while N permits are
  *     before it.  So those who hold are always the first ones, all of one kind: one
- *     exclusive, or the readers up to the first node that is none, or the first N units.
+ *     exclusive, or the readers up to the first node that is none, or the first N permits.
  *     All see that in the same list of names, whoever reads it and when: nobody is passed over.
  *  3. A recipe sees nodes with its own tag only: a node of one that would not see ours is
  *     foreign.  kazoo's Lock is no such: dlock waits for readers, whether a run is plain or with -x.
- *  4. "locks", "leases" and "slots" are a semaphore's (unit.h), and nobody's place.
- *  5. A lease of kazoo's Semaphore is nobody's place, and foreign: its users count all
- *     children of K, and wait for none of them (pool.h).
- *  6. A freeze (freeze.h) is nobody's place either; whoever it stops waits for its end.
+ *  4. "locks", "leases" and "slots" are a semaphore's (permit.h), and nobody's place.
+ *  5. A freeze (freeze.h) is nobody's place either; whoever it stops waits for its end.
  *
  * Pure: names in, places out.
  */
@@ -61,7 +59,7 @@ struct place {
 	/*
 	 * A child by which we cannot go.  `foreign`: made by a lock whose users do not
 	 * wait for ours (of another layout, or another recipe).
-	 * `other`: shared where we want a unit, the reverse, or a unit of
+	 * `other`: shared where we want a permit, the reverse, or a permit of
 	 * another limit, before us. `exhausted`: its number is the last one there is,
 	 * which all after it get as well, or (before 3.8) negative: after 2^31 of them
 	 * numbers order nothing any more.

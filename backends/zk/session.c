@@ -5,22 +5,18 @@
 
 #include "backends/common/text.h"
 #include "filter.h"
-#include "gate.h"
 #include "hosts.h"
+#include "library.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/tcp.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* at the start, after which we ask whether it is a ZooKeeper at all */
@@ -31,6 +27,7 @@
 struct heard {
 	int state;   /* as the library last told it */
 	bool shrunk; /* the timeout has become shorter */
+	bool unfit;  /* the library connects in a way that we do not know */
 	bool proven; /* it has answered a request */
 	bool called, alarmed;
 	int64_t id;
@@ -43,7 +40,7 @@ struct session {
 	const struct ensemble *ensemble;
 	struct hosts hosts;
 	zhandle_t *zh;
-	struct gate *gate;
+	struct library *library;
 	int wake_fd; /* set for whoever waits for the session */
 	int alarm;   /* host->alert: set for the keeper between calls */
 	bool probed;
@@ -51,14 +48,10 @@ struct session {
 	struct heard heard;
 };
 
-/* TLS is in some builds of the library only. */
-extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
-    const clientid_t *, void *, int) __attribute__((weak));
-
 static const char *
 last_error(struct session *s)
 {
-	int error = gate_error(s->gate);
+	int error = library_error(s->library);
 
 	if (error == 0)
 		return "no answer";
@@ -103,7 +96,7 @@ static bool
 heard_end(const struct heard *h)
 {
 	return h->state == ZOO_EXPIRED_SESSION_STATE ||
-	    h->state == ZOO_AUTH_FAILED_STATE || h->shrunk;
+	    h->state == ZOO_AUTH_FAILED_STATE || h->shrunk || h->unfit;
 }
 
 /*
@@ -140,6 +133,8 @@ on_session(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 		h->shrunk = !credit_grant(&h->credit, zoo_recv_timeout(zh) * NS_PER_MS);
 	if (state == ZOO_CONNECTED_STATE)
 		h->id = zoo_client_id(zh)->client_id;
+	if (state == ZOO_CONNECTED_STATE)
+		h->unfit = !library_fits(s->library, true);
 	dead = heard_end(h);
 	pthread_mutex_unlock(&s->mutex);
 	if (state == ZOO_CONNECTED_STATE)
@@ -176,7 +171,7 @@ set_watched(struct session *s, enum watched w, bool gone)
 }
 
 void
-session_expect(struct session *s, enum watched w)
+session_will_watch(struct session *s, enum watched w)
 {
 	set_watched(s, w, false);
 }
@@ -215,7 +210,7 @@ session_look(struct session *s)
 	struct heard h = session_heard(s);
 
 	return (struct session_view){
-	    .connected = h.state == ZOO_CONNECTED_STATE && !gate_is_shut(s->gate),
+	    .connected = h.state == ZOO_CONNECTED_STATE && !library_is_held(s->library),
 	    .dead = heard_end(&h),
 	    .called = h.called,
 	    .alarmed = h.alarmed,
@@ -239,7 +234,8 @@ session_doubt(struct session *s, struct fault *f)
 {
 	enum probed answer = PROBE_UNKNOWN;
 
-	if (s->probed || session_heard(s).proven || gate_error(s->gate) == ECONNREFUSED)
+	if (s->probed || session_heard(s).proven ||
+	    library_error(s->library) == ECONNREFUSED)
 		return RC_OK;
 	s->probed = true;
 	for (size_t i = 0;
@@ -327,8 +323,8 @@ sleep_in_doubt(struct session *s, instant until, struct fault *f)
 enum rc
 session_await_answer(struct session *s, instant until, struct fault *f)
 {
-	return gate_is_shut(s->gate) ? session_judge(s, ZCONNECTIONLOSS, f)
-				     : sleep_in_doubt(s, until, f);
+	return library_is_held(s->library) ? session_judge(s, ZCONNECTIONLOSS, f)
+					   : sleep_in_doubt(s, until, f);
 }
 
 /*
@@ -341,7 +337,15 @@ let_try(struct session *s)
 	if (!heard_end(&s->heard))
 		s->heard.state = ZOO_CONNECTING_STATE;
 	pthread_mutex_unlock(&s->mutex);
-	gate_open(s->gate);
+	library_let_try(s->library);
+}
+
+/* Its answers would not be looked at before it reads them. */
+static enum rc
+refuse_library(struct fault *f)
+{
+	return fault_set(f, RC_CONFIG,
+	    "this libzookeeper does not tell of its connections as versions 3.8 and 3.9 do, so dlock cannot use it");
 }
 
 /* Of several addresses, the library leaves out every other one in its first round. */
@@ -349,11 +353,13 @@ enum rc
 session_await(struct session *s, instant until, struct fault *f)
 {
 	size_t most = s->hosts.n > 1 ? 2 * s->hosts.n : 1,
-	       tries = gate_is_shut(s->gate) ? 0 : 1;
+	       tries = library_is_held(s->library) ? 0 : 1;
 	enum rc rc = RC_OK;
 
 	for (struct session_view v; rc == RC_OK;) {
 		v = session_look(s);
+		if (session_heard(s).unfit)
+			return refuse_library(f);
 		if (v.dead)
 			return session_judge(s,
 			    session_heard(s).state == ZOO_AUTH_FAILED_STATE
@@ -362,7 +368,7 @@ session_await(struct session *s, instant until, struct fault *f)
 			    f);
 		if (v.connected)
 			return RC_OK;
-		if (!gate_is_shut(s->gate))
+		if (!library_is_held(s->library))
 			rc = sleep_in_doubt(s, until, f);
 		else if (tries++ < most && (tries == 1 || instant_now() < until))
 			let_try(s);
@@ -372,59 +378,16 @@ session_await(struct session *s, instant until, struct fault *f)
 	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, last_error(s)) : rc;
 }
 
-static bool
-is_server(const struct session *s, const struct sockaddr_storage *peer, socklen_t n)
-{
-	for (size_t i = 0; i < s->hosts.n; i++)
-		if (s->hosts.at[i].size == n &&
-		    memcmp(&s->hosts.at[i].storage, peer, n) == 0)
-			return true;
-	return false;
-}
-
-/* Has the other side never said a word? */
-static bool
-is_silent(int fd)
-{
-	struct tcp_info info = {0};
-	socklen_t n = sizeof info;
-
-	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
-	    n > offsetof(struct tcp_info, tcpi_bytes_received) &&
-	    info.tcpi_bytes_received == 0;
-}
-
-/*
- * The library keeps its socket to itself.  When it has a server, its socket is one with that
- * peer.  With several keys there may be more of these, and each breaks: what their sessions
- * had asked is asked again, over a new connection.  Else it is one with any of our servers
- * that has heard nothing.
- */
 void
 session_poison(struct session *s)
 {
-	struct sockaddr_storage peer, other;
-	socklen_t n = sizeof peer;
-	bool connected = session_look(s).connected;
-
-	if (connected &&
-	    !zookeeper_get_connected_host(s->zh, (struct sockaddr *)&peer, &n))
-		return;
-	for (int fd = 0; fd < 256; fd++) {
-		socklen_t m = sizeof other;
-
-		if (getpeername(fd, (struct sockaddr *)&other, &m) != 0)
-			continue;
-		if (connected ? m == n && memcmp(&peer, &other, n) == 0
-			      : is_server(s, &other, m) && is_silent(fd))
-			shutdown(fd, SHUT_RDWR);
-	}
+	library_break(s->library);
 }
 
 /* ---- its beginning ---- */
 
 static struct session *
-session_new(struct host *host, const char *where, const struct ensemble *e)
+session_make(struct host *host, const char *where, const struct ensemble *e)
 {
 	struct session *s = calloc(1, sizeof *s);
 
@@ -436,7 +399,7 @@ session_new(struct host *host, const char *where, const struct ensemble *e)
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&s->mutex, NULL);
-	s->gate = gate_take(s->wake_fd, s->alarm);
+	s->library = library_take(s->wake_fd, s->alarm);
 	host->alert = s->alarm;
 	return s;
 }
@@ -459,25 +422,21 @@ start_library(struct session *s, int64_t asked, struct fault *f)
 	int timeout = asked / NS_PER_MS < TIMEOUT_MOST ? (int)(asked / NS_PER_MS)
 						       : TIMEOUT_MOST;
 	const char *hosts = s->hosts.list;
-	const struct ensemble *e = s->ensemble;
+	const char *login = s->ensemble->login;
 
-	zoo_deterministic_conn_order(1); /* the order is ours to choose */
-	/* with TLS its log goes to stderr; else it is to say when it has a connection */
-	zoo_set_debug_level(e->tls ? ZOO_LOG_LEVEL_WARN : ZOO_LOG_LEVEL_INFO);
+	zoo_deterministic_conn_order(1);         /* the order is ours to choose */
+	zoo_set_debug_level(ZOO_LOG_LEVEL_INFO); /* or it does not say when it connects */
 	credit_begin(&s->heard.credit, asked, instant_now());
 	errno = ENOENT;
-	if (e->tls)
-		s->zh = zookeeper_init_ssl(hosts, e->tls_files, on_session, timeout, NULL,
-		    s, ZOO_NO_LOG_CLIENTENV);
-	else
-		s->zh = zookeeper_init2(hosts, on_session, timeout, NULL, s,
-		    ZOO_NO_LOG_CLIENTENV, gate_hearer(s->gate));
+	s->zh = zookeeper_init2(hosts, on_session, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV,
+	    library_log(s->library));
 	if (!s->zh)
 		return judge_start(s, errno, f);
+	if (!library_fits(s->library, false))
+		return refuse_library(f);
 	zoo_set_servers_resolution_delay(s->zh, -1); /* addresses do not change */
-	if (*e->login)
-		zoo_add_auth(
-		    s->zh, "digest", e->login, (int)strlen(e->login), NULL, NULL);
+	if (*login)
+		zoo_add_auth(s->zh, "digest", login, (int)strlen(login), NULL, NULL);
 	return RC_OK;
 }
 
@@ -488,12 +447,9 @@ session_begin(struct session **ret, struct host *host, const char *where,
 	struct session *s;
 	enum rc rc;
 
-	if (e->tls && !zookeeper_init_ssl)
-		return fault_set(f, RC_CONFIG,
-		    "this libzookeeper has no TLS: use zk:// through stunnel or another tunnel");
 	/* or each thread of the library maps and unmaps megabytes for one */
 	mallopt(M_ARENA_MAX, 1);
-	s = session_new(host, where, e);
+	s = session_make(host, where, e);
 	if (!s || s->wake_fd < 0 || s->alarm < 0)
 		rc = fault_set(
 		    f, RC_SYSTEM, "cannot open an eventfd: %s", strerror(errno));
@@ -510,16 +466,16 @@ session_begin(struct session **ret, struct host *host, const char *where,
 
 /* ---- its end ---- */
 
-/* The keeper and the library's log know of it no more. */
+/* The keeper and the library's log know of it no more; once. */
 static void
 session_detach(struct session *s)
 {
-	if (s->host && s->host->alert == s->alarm)
+	if (!s->host)
+		return;
+	if (s->host->alert == s->alarm)
 		s->host->alert = -1;
 	s->host = NULL;
-	if (s->gate)
-		gate_leave(s->gate);
-	s->gate = NULL; /* the next session may have it */
+	library_leave(s->library); /* the next session may have it */
 }
 
 void

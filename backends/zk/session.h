@@ -5,7 +5,7 @@
  * rung for, and waited for through host->wait like everything else.  Only the
  * library's asynchronous functions are used (call.h), the others can hang for ever
  * (ZOOKEEPER-2802).  Its log goes nowhere; the last reason why a connection
- * failed is kept for our own words (gate.h).
+ * failed is kept for our own words (library.h).
  */
 #ifndef DLOCK_ZK_SESSION_H
 #define DLOCK_ZK_SESSION_H
@@ -21,16 +21,14 @@ struct session;
 /*
  * Begins a session of `timeout`; `where` and the ensemble must outlive it.  RC_OK:
  * *ret is ours until session_end; to be waited for with session_await.  RC_AGAIN:
- * the hosts' names were not found until `until`.  RC_CONFIG: TLS is wanted, and the
- * library has none.  RC_SYSTEM.
+ * the hosts' names were not found until `until`.  RC_SYSTEM.
  */
 enum rc session_begin(struct session **ret, struct host *, const char *where,
     const struct ensemble *, int64_t timeout, instant until, struct fault *);
 
 /*
  * Breaks a connection on which nobody answers: the library would stay with it for
- * two thirds of the timeout before it tries another server.  Those that other sessions of
- * this process (several keys) have with the same server break as well.
+ * two thirds of the timeout before it tries another server.
  */
 void session_poison(struct session *);
 
@@ -90,7 +88,7 @@ zhandle_t *session_handle(struct session *);
 /* Nodes whose end is told. */
 enum watched { WATCHED_NONE, WATCHED_AHEAD, WATCHED_OWN };
 
-void session_expect(struct session *, enum watched); /* it is about to be watched */
+void session_will_watch(struct session *, enum watched); /* it is about to be watched */
 /* it is gone: raises the keeper's alert, if it is our own */
 void session_notice(struct session *, enum watched);
 void session_wake(struct session *);

@@ -12,7 +12,7 @@ make_once(struct turn *t, struct grant *g, struct fault *f)
 	struct node *n = t->node;
 	instant until = turn_answer_by(t);
 	int code = ZNODEEXISTS;
-	enum rc rc = n->asked ? node_find(n, until, f) : RC_OK;
+	enum rc rc = n->state != STATE_NONE ? node_find(n, until, f) : RC_OK;
 
 	while (rc == RC_OK && !*n->path) {
 		rc = node_make(n, g, until, &code, f);
@@ -28,7 +28,7 @@ make_once(struct turn *t, struct grant *g, struct fault *f)
 /* ---- what stands there ---- */
 
 static void
-show(struct turn *t, const struct call *node)
+show_node(struct turn *t, const struct call *node)
 {
 	struct host *h = t->host;
 	const char *data = call_text(node);
@@ -78,7 +78,7 @@ refuse_directory(const struct turn *t, const struct call *list, struct fault *f)
  * `list` is of the node's children, `data` the node.  *over: it is to be made anew.
  */
 static enum rc
-judge(struct turn *t, const struct call *list, const struct call *data, bool *over,
+judge_node(struct turn *t, const struct call *list, const struct call *data, bool *over,
     struct fault *f)
 {
 	struct node *n = t->node;
@@ -87,17 +87,18 @@ judge(struct turn *t, const struct call *list, const struct call *data, bool *ov
 	if (stat_is_directory(stat))
 		return refuse_directory(t, list, f);
 	/* our create has happened after all */
-	n->asked = *over = stat->ephemeralOwner == session_look(n->session).id;
+	*over = stat->ephemeralOwner == session_look(n->session).id;
+	node_note(n, *over ? EVENT_MAY_BE_MADE : EVENT_NOT_MADE);
 	if (!stat_is_ephemeral(stat))
 		note_lasting(t);
-	show(t, data);
+	show_node(t, data);
 	t->queued = true;
 	return RC_OK;
 }
 
 /* Looks at it, and is told of its end from now on. */
 static enum rc
-look(struct turn *t, bool *over, struct fault *f)
+look_at_node(struct turn *t, bool *over, struct fault *f)
 {
 	struct session *s = t->node->session;
 	const char *path = t->node->dir->path;
@@ -114,7 +115,7 @@ look(struct turn *t, bool *over, struct fault *f)
 	if (rc == RC_OK && (code == ZNONODE || other == ZNONODE))
 		*over = true;
 	else if (rc == RC_OK)
-		rc = judge(t, list, data, over, f);
+		rc = judge_node(t, list, data, over, f);
 	call_drop(list);
 	call_drop(data);
 	return rc;
@@ -127,14 +128,14 @@ static enum rc
 wait_for_end(struct turn *t, instant until, struct fault *f)
 {
 	bool over = false;
-	enum rc rc = look(t, &over, f);
+	enum rc rc = look_at_node(t, &over, f);
 
 	if (rc == RC_OK && !over && until == 0)
 		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
 	while (rc == RC_OK && !over && !session_look(t->node->session).called) {
 		rc = turn_doze(t, turn_beat(t), until, f);
 		if (rc == RC_OK && !session_look(t->node->session).called)
-			rc = look(t, &over, f);
+			rc = look_at_node(t, &over, f);
 	}
 	return rc;
 }

@@ -1,5 +1,7 @@
-/* stranger.c - tells directories of other locks from nodes of locks that nobody knows. */
+/* stranger.c - refuses a directory that others use in a way that we cannot share. */
 #include "stranger.h"
+
+#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +11,8 @@
 
 enum { BATCH = 16 /* children that are looked at side by side */ };
 
+/* ---- children that no layout knows ---- */
+
 /* A child, and its children. */
 struct stranger {
 	const char *name;
@@ -16,17 +20,17 @@ struct stranger {
 };
 
 static struct call *
-ask(const struct turn *t, const char *name)
+ask_children(const struct node *n, const char *name)
 {
 	char path[NODE_BYTES];
 
-	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, name);
-	return call_list(t->node->session, path);
+	snprintf(path, sizeof path, "%s/%s", n->dir->path, name);
+	return call_list(n->session, path);
 }
 
 /* A semaphore's are of the key itself. */
 static bool
-is_part(const char *name)
+is_semaphores(const char *name)
 {
 	return layout_read(layouts, name).what == CHILD_PART;
 }
@@ -36,8 +40,7 @@ is_of_a_lock(const char *name)
 {
 	struct child c;
 
-	return layout_of(name, &c) ||
-	    layout_read(layout_named("kazoo"), name).what == CHILD_LEASE;
+	return layout_of(name, &c) || layout_semaphore(name);
 }
 
 static bool
@@ -70,15 +73,15 @@ is_directory(const struct call *list, bool *born)
 /* We may not see what is in it: is there anything? */
 static enum rc
 judge_closed(
-    const struct turn *t, const char *name, bool *passed, instant until, struct fault *f)
+    const struct node *n, const char *name, bool *passed, instant until, struct fault *f)
 {
 	char path[NODE_BYTES];
 	struct call *c;
 	int code = ZOK;
 	enum rc rc;
 
-	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, name);
-	c = call_exists(t->node->session, path);
+	snprintf(path, sizeof path, "%s/%s", n->dir->path, name);
+	c = call_exists(n->session, path);
 	rc = call_await(c, until, &code, f);
 	*passed = rc == RC_OK &&
 	    (code == ZNONODE ||
@@ -88,15 +91,15 @@ judge_closed(
 }
 
 static enum rc
-judge(const struct turn *t, struct stranger *s, bool *passed, bool *born, instant until,
-    struct fault *f)
+judge_child(const struct node *n, struct stranger *s, bool *passed, bool *born,
+    instant until, struct fault *f)
 {
 	int code = ZOK;
 	enum rc rc = call_await(s->list, until, &code, f);
 
 	*passed = *born = false;
 	if (rc == RC_DENIED)
-		return judge_closed(t, s->name, passed, until, f);
+		return judge_closed(n, s->name, passed, until, f);
 	if (rc == RC_OK)
 		*passed = code == ZNONODE || is_directory(s->list, born);
 	return rc;
@@ -104,66 +107,188 @@ judge(const struct turn *t, struct stranger *s, bool *passed, bool *born, instan
 
 /* One that may have been made just now is looked at again. */
 static enum rc
-judge_patiently(const struct turn *t, struct stranger *s, bool *passed, instant until,
-    struct fault *f)
+judge_patiently(const struct node *n, struct host *h, struct stranger *s, bool *passed,
+    instant until, struct fault *f)
 {
-	struct host *h = t->host;
 	bool born;
-	enum rc rc = judge(t, s, passed, &born, until, f);
+	enum rc rc = judge_child(n, s, passed, &born, until, f);
 
 	if (rc != RC_OK || *passed || !born)
 		return rc;
 	if (h->wait(h, -1, 0, instant_now() + BIRTH) == WOKE_STOP)
 		return RC_STOP;
 	call_drop(s->list);
-	s->list = ask(t, s->name);
-	return judge(t, s, passed, &born, until, f);
+	s->list = ask_children(n, s->name);
+	return judge_child(n, s, passed, &born, until, f);
 }
 
 static enum rc
-judge_batch(const struct turn *t, struct stranger *s, size_t n, const char **ret,
-    instant until, struct fault *f)
+judge_batch(const struct node *n, struct host *h, struct stranger *s, size_t count,
+    const char **ret, instant until, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	for (size_t i = 0; i < n && rc == RC_OK && !*ret; i++) {
+	for (size_t i = 0; i < count && rc == RC_OK && !*ret; i++) {
 		bool passed = false;
 
 		if (s[i].list)
-			rc = judge_patiently(t, &s[i], &passed, until, f);
+			rc = judge_patiently(n, h, &s[i], &passed, until, f);
 		if (rc == RC_OK && !passed)
 			*ret = s[i].name;
 	}
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < count; i++)
 		call_drop(s[i].list);
 	return rc;
 }
 
 /* What jobs of other locks have done lies beside these. */
 static bool
-is_in_doubt(const struct queue *q, const char *name)
+is_in_doubt(const struct layout *l, const char *name)
 {
-	return queue_is_strange(q->layout, name) && strcmp(name, JOBS) != 0;
+	return queue_is_strange(l, name) && strcmp(name, JOBS) != 0;
 }
 
-enum rc
-stranger_find(const struct turn *t, const struct queue *q, const char **ret,
-    instant until, struct fault *f)
+/* *ret: the first strange child that is no directory of a lock; NULL: there is none. */
+static enum rc
+find_stranger(const struct node *n, struct host *h, const struct call *list,
+    const char **ret, instant until, struct fault *f)
 {
 	struct stranger batch[BATCH];
-	size_t i = 0, n;
+	size_t i = 0, total, count;
+	const char *const *names = call_names(list, &total);
 	enum rc rc = RC_OK;
 
 	*ret = NULL;
-	while (i < q->n && rc == RC_OK && !*ret) {
-		for (n = 0; n < BATCH && i < q->n; i++)
-			if (is_in_doubt(q, q->names[i]))
-				batch[n++] = (struct stranger){q->names[i],
-				    is_part(q->names[i]) ||
-					    strlen(q->names[i]) >= NAME_BYTES
+	while (i < total && rc == RC_OK && !*ret) {
+		for (count = 0; count < BATCH && i < total; i++)
+			if (is_in_doubt(n->dir->layout, names[i]))
+				batch[count++] = (struct stranger){names[i],
+				    is_semaphores(names[i]) ||
+					    strlen(names[i]) >= NAME_BYTES
 					? NULL
-					: ask(t, q->names[i])};
-		rc = judge_batch(t, batch, n, ret, until, f);
+					: ask_children(n, names[i])};
+		rc = judge_batch(n, h, batch, count, ret, until, f);
 	}
+	return rc;
+}
+
+/* ---- semaphores ---- */
+
+static enum rc
+refuse_users_of(const struct node *n, const struct call *list, struct fault *f)
+{
+	size_t count;
+	const char *const *names = call_names(list, &count);
+	char quoted[81];
+
+	for (size_t i = 0; i < count; i++) {
+		struct child c = layout_read(n->dir->layout, names[i]);
+
+		if (c.owner || c.what == CHILD_FREEZE)
+			continue;
+		session_quote(n->session, quoted, sizeof quoted, names[i]);
+		return fault_set(f, RC_PROTOCOL,
+		    "%s: %s is in use as a semaphore (%s), whose users see a run with --limit only",
+		    n->dir->where, n->dir->path, quoted);
+	}
+	return RC_OK;
+}
+
+static enum rc
+refuse_curators_semaphore(const struct node *n, instant until, struct fault *f)
+{
+	static const char *const parts[] = {"locks", "leases"};
+	struct call *lists[2];
+	char path[NODE_BYTES];
+	enum rc rc = RC_OK;
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s/%s", n->dir->path, parts[i]);
+		lists[i] = call_list(n->session, path);
+	}
+	for (int i = 0; i < 2; i++) {
+		int code;
+
+		if (rc == RC_OK)
+			rc = call_await(lists[i], until, &code, f);
+		if (rc == RC_OK)
+			rc = refuse_users_of(n, lists[i], f);
+		call_drop(lists[i]);
+	}
+	return rc;
+}
+
+static enum rc
+refuse_kazoos_semaphore(const struct node *n, instant until, struct fault *f)
+{
+	const struct lockdir *d = n->dir;
+	struct call *c = call_get(n->session, d->path);
+	int code;
+	long limit;
+	enum rc rc = call_await(c, until, &code, f);
+
+	if (rc == RC_OK && code == ZOK && data_is_number(call_text(c), &limit))
+		rc = fault_set(f, RC_PROTOCOL,
+		    "%s: %s is a semaphore of kazoo's for %ld, whose users do not see a lock: delete it when nobody uses it",
+		    d->where, d->path, limit);
+	call_drop(c);
+	return rc;
+}
+
+/* ---- all of them ---- */
+
+static enum rc
+refuse_foreign(const struct node *n, const char *name, struct fault *f)
+{
+	struct child c = layout_read(n->dir->layout, name);
+
+	return lockdir_refuse(n->dir, n->session, name,
+	    c.blind ? NULL
+		: c.kind == KIND_EXCLUSIVE
+		? "its users do not see a run with -s, -x or --limit; they see one without"
+		: "its users see a run with -s or -x only",
+	    f);
+}
+
+/* By what stands in our queue; who holds the lock in another way is asked for next. */
+static enum rc
+refuse_by_names(const struct node *n, const struct claim *claim, const struct place *p,
+    struct fault *f)
+{
+	const struct lockdir *d = n->dir;
+
+	if (p->exhausted)
+		return fault_set(f, RC_CONFIG,
+		    "%s: %s has been used two thousand million times and has no numbers left: delete it when nobody uses it",
+		    d->where, d->path);
+	if (p->found && p->other) {
+		struct child c = layout_read(d->layout, p->other);
+
+		return refuse_kind(f, d->where, c.kind, c.limit, claim);
+	}
+	if (p->found && p->ahead && strlen(d->path) + 1 + strlen(p->ahead) >= NODE_BYTES)
+		return lockdir_refuse(
+		    d, n->session, p->ahead, "its name is too long to be waited for", f);
+	return RC_OK;
+}
+
+enum rc
+stranger_refuse(const struct node *n, struct host *h, const struct claim *claim,
+    const struct place *p, const struct call *list, instant until, struct fault *f)
+{
+	const char *foreign = p->foreign;
+	enum rc rc = RC_OK;
+
+	if (p->strange && !foreign)
+		rc = find_stranger(n, h, list, &foreign, until, f);
+	if (rc == RC_OK && foreign)
+		rc = refuse_foreign(n, foreign, f);
+	if (rc == RC_OK)
+		rc = refuse_by_names(n, claim, p, f);
+	if (rc == RC_OK && p->found && p->semaphore && claim->kind != KIND_LIMIT)
+		rc = refuse_curators_semaphore(n, until, f);
+	if (rc == RC_OK && p->found && n->dir->layout->counts &&
+	    call_stat(list)->dataLength > 0)
+		rc = refuse_kazoos_semaphore(n, until, f);
 	return rc;
 }

@@ -1,34 +1,21 @@
 /* wait.c - waits in the queue for our turn, and takes it. */
 #include "wait.h"
 
-#include "backends/common/text.h"
-#include "pool.h"
+#include "holders.h"
 #include "stranger.h"
-#include "unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* for an answer while in the queue, or a third of the lease */
-#define ASK_PATIENCE (3 * NS_PER_S)
-#define IDLE_PATIENCE (3 * NS_PER_S) /* for a waiter whose turn has come */
-#define IDLE_BEAT NS_PER_S           /* to look whether it has taken it */
+#define IDLE_BEAT NS_PER_S /* to look whether it has taken it */
 /* to look at the queue when there are up to NEAR ahead, */
 #define NEAR_BEAT (2 * NS_PER_S)
 #define FAR_BEAT (10 * NS_PER_S) /* or more */
 /* times our place: so often we want to know it anew */
 #define SIGHT NS_PER_S
 
-enum { NEAR = 8, LOOKS = 8 /* at most, in one beat */ };
-
-instant
-turn_answer_by(const struct turn *t)
-{
-	int64_t third = t->claim->ttl / 3;
-
-	return instant_after(instant_now(), third > ASK_PATIENCE ? third : ASK_PATIENCE);
-}
+enum { NEAR = 8 };
 
 static enum rc
 place_is_lost(const struct turn *t, struct fault *f)
@@ -49,43 +36,6 @@ departed(const struct Stat *directory)
 	return (uint32_t)directory->cversion - (uint32_t)directory->numChildren;
 }
 
-/* The children, if there are any. */
-static struct queue
-queue_listed(const struct lockdir *d, const struct call *list)
-{
-	struct queue q = {.layout = d->layout};
-
-	q.names = call_names(list, &q.n);
-	return q;
-}
-
-static enum rc
-refuse_foreign(const struct turn *t, const char *name, struct fault *f)
-{
-	struct child c = layout_read(t->node->dir->layout, name);
-
-	return lockdir_refuse(t->node->dir, t->node->session, name,
-	    c.blind ? NULL
-		: c.kind == KIND_EXCLUSIVE
-		? "its users do not see a run with -s, -x or --limit; they see one without"
-		: "its users see a run with -s or -x only",
-	    f);
-}
-
-static enum rc
-refuse_other(const struct turn *t, const char *name, struct fault *f)
-{
-	struct child c = layout_read(t->node->dir->layout, name);
-
-	return refuse_kind(f, t->node->dir->where, c.kind, c.limit, t->claim);
-}
-
-static void
-forget_idlers(struct turn *t)
-{
-	t->idlers.first = t->idlers.other = (struct idler){0, NEVER};
-}
-
 static void
 note_freeze(struct turn *t, int64_t now)
 {
@@ -95,7 +45,7 @@ note_freeze(struct turn *t, int64_t now)
 	if (t->freeze.on && t->freeze.until != NEVER && now >= 0)
 		t->thaws = instant_now() + (left > 0 ? left : 0);
 	if (t->freeze.on) /* their turn has not come */
-		forget_idlers(t);
+		idlers_forget(&t->idlers);
 }
 
 enum rc
@@ -103,15 +53,13 @@ turn_heed_freeze(struct turn *t, struct place *p, const char *part,
     const char *const *names, size_t n, struct fault *f)
 {
 	struct node *own = t->node;
-	const struct lockdir *pool = own->dir->pool;
-	const char *lock = pool ? pool->path : own->dir->path;
 	int64_t now = node_server_now(own);
 	enum rc rc = RC_OK;
 
 	t->freeze.on = false;
 	if (p->freeze)
-		rc = freeze_look(&t->freeze, own->session, lock, part, names, n, now,
-		    true, turn_answer_by(t), f);
+		rc = freeze_look(&t->freeze, own->session, own->dir->path, part, names, n,
+		    now, true, turn_answer_by(t), f);
 	note_freeze(t, now);
 	if (!t->freeze.on)
 		t->host->seen.holding.frozen = false;
@@ -124,43 +72,26 @@ turn_heed_freeze(struct turn *t, struct place *p, const char *part,
 static enum rc
 place_find(struct turn *t, struct fault *f)
 {
-	const struct lockdir *d = t->node->dir;
-	struct queue q;
+	struct queue q = {.layout = t->node->dir->layout};
 	struct place *p = &t->place;
 	int code;
 	enum rc rc = call_await(t->list, turn_answer_by(t), &code, f);
 
 	if (rc != RC_OK)
 		return rc;
-	q = queue_listed(d, t->list);
+	q.names = call_names(t->list, &q.n);
 	queue_look(p, &q, strrchr(t->node->path, '/') + 1);
-	if (p->strange && !p->foreign)
-		rc = stranger_find(t, &q, &p->foreign, turn_answer_by(t), f);
+	rc = stranger_refuse(
+	    t->node, t->host, t->claim, p, t->list, turn_answer_by(t), f);
+	if (rc == RC_OK && !p->found)
+		rc = place_is_lost(t, f);
 	if (rc != RC_OK)
 		return rc;
-	if (p->foreign)
-		return refuse_foreign(t, p->foreign, f);
-	if (p->exhausted)
-		return fault_set(f, RC_CONFIG,
-		    "%s: %s has been used two thousand million times and has no numbers left: delete it when nobody uses it",
-		    d->where, d->path);
-	if (!p->found)
-		return place_is_lost(t, f);
-	if (p->other)
-		return refuse_other(t, p->other, f);
-	if (p->ahead && strlen(d->path) + 1 + strlen(p->ahead) >= NODE_BYTES)
-		return lockdir_refuse(d, t->node->session, p->ahead,
-		    "its name is too long to be waited for", f);
 	retry_end_outage(t->patience);
 	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
-	t->queued = t->placed = true;
-	if (p->semaphore && t->claim->kind != KIND_LIMIT)
-		rc = unit_refuse_foreign(t->node, turn_answer_by(t), f);
-	if (rc == RC_OK)
-		rc = pool_refuse(t, t->list, turn_answer_by(t), f);
-	return rc == RC_OK
-	    ? turn_heed_freeze(t, p, d->pool ? d->layout->queue : "", q.names, q.n, f)
-	    : rc;
+	t->queued = true;
+	node_note(t->node, EVENT_SEEN);
+	return turn_heed_freeze(t, p, "", q.names, q.n, f);
 }
 
 /*
@@ -219,222 +150,6 @@ watch_ahead(struct turn *t, bool *over, struct fault *f)
 {
 	return t->place.awaits == AWAITS_LIST ? watch_list(t, over, f)
 					      : watch_node(t, over, f);
-}
-
-/* ---- those who hold it ---- */
-
-/*
- * What is shown of the first.  If it had to wait its node is older than its hold, and
- * how old that is nobody knows.
- */
-static void
-show_first(struct turn *t, const struct call *first)
-{
-	int64_t now = node_server_now(t->node),
-		born = node_server_time(call_stat(first)->ctime);
-	int64_t held = now < 0 || born < 0 ? -1 : now - born;
-	char *record = data_record(call_text(first), session_secret(t->node->session));
-
-	t->host->seen.position = t->place.position;
-	t->host->seen.holding.kind = t->place.holders.kind;
-	t->host->seen.holding.holders = t->place.holders.n;
-	t->host->seen.holding.limit = t->place.holders.limit;
-	t->host->seen.holding.held = data_stage(call_text(first)) == STAGE_AT_ONCE &&
-		held >= 0
-	    ? held
-	    : -1;
-	session_quote(t->node->session, t->host->seen.holding.record,
-	    sizeof t->host->seen.holding.record, record ? record : call_text(first));
-	free(record);
-}
-
-void
-turn_show_freeze(struct turn *t)
-{
-	struct host *h = t->host;
-	int64_t now = node_server_now(t->node);
-
-	h->seen.holding.frozen = true;
-	h->seen.position = t->place.before + 1;
-	h->seen.holding.kind = KIND_EXCLUSIVE;
-	h->seen.holding.holders = h->seen.holding.limit = 0;
-	h->seen.holding.held = now < 0 || t->freeze.since < 0 || now < t->freeze.since
-	    ? -1
-	    : now - t->freeze.since;
-	snprintf(h->seen.holding.record, sizeof h->seen.holding.record, "%s",
-	    t->freeze.record);
-}
-
-void
-turn_show_units(struct turn *t, size_t position, size_t held)
-{
-	struct host *h = t->host;
-
-	h->seen.position = position;
-	h->seen.holding.kind = KIND_LIMIT;
-	h->seen.holding.limit = t->claim->limit;
-	h->seen.holding.holders = held;
-	h->seen.holding.held = -1;
-	h->seen.holding.record[0] = '\0';
-	h->seen.holding.frozen = t->freeze.on;
-	if (h->seen.holding.frozen && held == 0)
-		turn_show_freeze(t);
-}
-
-/* Where those who hold it do not stand in the queue. */
-static void
-show_pool(struct turn *t)
-{
-	struct call *pool = call_exists(t->node->session, t->node->dir->pool->path);
-	struct fault unused;
-	int code = ZOK;
-
-	t->leases = SIZE_MAX;
-	if (call_await(pool, turn_answer_by(t), &code, &unused) == RC_OK) {
-		t->leases = code == ZOK ? (size_t)call_stat(pool)->numChildren : 0;
-		turn_show_units(t, t->place.before + 1, t->leases);
-	}
-	call_drop(pool);
-}
-
-/* The first of those who hold it, or else who has frozen it. */
-static void
-show(struct turn *t, const struct call *first)
-{
-	t->host->seen.holding.frozen = t->freeze.on;
-	if (t->freeze.on &&
-	    !freeze_leaves(
-		&t->freeze, call_stat(first)->czxid, data_stage(call_text(first))))
-		turn_show_freeze(t);
-	else if (t->node->dir->pool)
-		show_pool(t);
-	else
-		show_first(t, first);
-}
-
-/* A node of dlock's whose owner waits, beyond doubt: others' are not ours to delete. */
-static bool
-is_waiter(const struct layout *l, const char *name, const struct call *node)
-{
-	const struct Stat *n = call_stat(node);
-
-	return layout_read(l, name).what == CHILD_DLOCKS &&
-	    n->dataLength == (int32_t)strlen(call_text(node)) && n->ephemeralOwner != 0 &&
-	    data_stage(call_text(node)) == STAGE_WAITING;
-}
-
-/* Its turn has come: is there something for it?  Of a pool, a lease must be free. */
-static bool
-is_served(const struct turn *t)
-{
-	return !t->node->dir->pool || t->leases < t->claim->limit;
-}
-
-/* Since when we have seen a node leave its turn unused; NEVER: it does not. */
-static instant
-idle_since(
-    const struct turn *t, struct idler *i, const char *name, const struct call *node)
-{
-	bool idle = is_served(t) && is_waiter(t->node->dir->layout, name, node);
-	int64_t czxid = idle ? call_stat(node)->czxid : 0;
-
-	if (i->czxid != czxid || czxid == 0)
-		*i = (struct idler){czxid, czxid ? instant_now() : NEVER};
-	return i->since;
-}
-
-/* If it is not a freeze, which we have not heard of yet, that lets it wait. */
-static enum rc
-delete_idler(struct turn *t, const char *path, int version, struct fault *f)
-{
-	struct session *s = t->node->session;
-	struct call *list = call_list(s, t->node->dir->path);
-	const char *const *names;
-	size_t n = 0, i = 0;
-	int code;
-	enum rc rc = call_await(list, turn_answer_by(t), &code, f);
-
-	names = rc == RC_OK ? call_names(list, &n) : NULL;
-	while (i < n && layout_freeze_length(names[i]) == 0)
-		i++;
-	call_drop(list);
-	return rc == RC_OK && i == n
-	    ? call_finish(call_delete(s, path, version), turn_answer_by(t), &code, f)
-	    : rc;
-}
-
-/*
- * Reads the node of one whose turn has come.  If it is a waiter's that does not take
- * it, it is deleted: its owner has died, and would block us until its session
- * ends.  If it takes its turn at this very moment its node has another version,
- * and stays.  Whoever is near enough to the front does that: the next in line may
- * be dead too.
- */
-static enum rc
-look_at(struct turn *t, const char *name, struct idler *idler, struct fault *f)
-{
-	struct session *s = t->node->session;
-	instant now = instant_now(), until = turn_answer_by(t);
-	char path[NODE_BYTES];
-	struct call *node;
-	int code;
-	enum rc rc;
-
-	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, name);
-	node = call_get(s, path);
-	rc = call_await(node, until, &code, f);
-	if (rc == RC_OK && code == ZOK) {
-		if (name == t->place.holders.first)
-			show(t, node);
-		if (!t->freeze.on &&
-		    now >= instant_after(idle_since(t, idler, name, node), IDLE_PATIENCE))
-			rc = delete_idler(t, path, call_stat(node)->version, f);
-		if (rc == RC_DENIED || rc == RC_PROTOCOL)
-			rc = RC_OK; /* it was worth trying */
-	} else {
-		*idler = (struct idler){0, NEVER};
-		if (name == t->place.holders.first && t->freeze.on)
-			turn_show_freeze(t);
-	}
-	call_drop(node);
-	return rc;
-}
-
-/*
- * Those who hold it beside the first, a few at a time; one that is idle is looked at
- * again.
- */
-static enum rc
-look_at_others(struct turn *t, struct fault *f)
-{
-	struct queue q = queue_listed(t->node->dir, t->list);
-	enum rc rc = RC_OK;
-
-	if (!*t->idlers.looked)
-		snprintf(t->idlers.looked, sizeof t->idlers.looked, "%s",
-		    t->place.holders.first);
-	for (int i = 0; rc == RC_OK && i < LOOKS; i++) {
-		const char *name = queue_next_holder(
-		    &t->place.holders, &q, t->idlers.looked);
-
-		if (name)
-			rc = look_at(t, name, &t->idlers.other, f);
-		if (rc != RC_OK || (name && t->idlers.other.czxid))
-			return rc;
-		snprintf(
-		    t->idlers.looked, sizeof t->idlers.looked, "%s", name ? name : "");
-		if (!name)
-			return rc;
-	}
-	return rc;
-}
-
-static enum rc
-look_at_holders(struct turn *t, struct fault *f)
-{
-	enum rc rc = look_at(t, t->place.holders.first, &t->idlers.first, f);
-
-	return rc == RC_OK && t->place.holders.n > 1 ? look_at_others(t, f) : rc;
 }
 
 /* ---- waiting ---- */
@@ -558,7 +273,7 @@ await_change(struct turn *t, instant beat, instant until, struct fault *f)
 			break;
 		rc = count_departed(t, &moved, f);
 		if (rc == RC_OK && !moved && t->place.position <= NEAR)
-			rc = look_at_holders(t, f);
+			rc = holders_look_at(t, f);
 	}
 	return rc;
 }
@@ -574,17 +289,17 @@ wait_behind(struct turn *t, instant until, struct fault *f)
 	enum rc rc;
 
 	/* through another connection than before: much may have happened */
-	if (t->watching)
+	if (t->node->state == STATE_WATCHING)
 		return await_change(t, instant_now(), until, f);
 	rc = watch_ahead(t, &over, f);
 	if (rc == RC_OK && !over)
-		rc = look_at(t, t->place.holders.first, &t->idlers.first, f);
+		rc = holders_look_at_first(t, f);
 	if (rc != RC_OK || over)
 		return rc;
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
 		    t->host->seen.holding.frozen ? "frozen" : "held");
-	t->watching = true;
+	node_note(t->node, EVENT_WATCHED);
 	return await_change(t, turn_beat(t), until, f);
 }
 
@@ -610,14 +325,6 @@ mark_as_waiter(struct turn *t, struct call **set, struct fault *f)
 	t->node->said.stage = STAGE_WAITING;
 	return node_written(
 	    t->node, node_write(t->node), turn_answer_by(t), &unused, &written, f);
-}
-
-enum rc
-turn_wait(struct turn *t, struct fault *f)
-{
-	struct call *none = NULL;
-
-	return t->node->said.marked ? RC_OK : mark_as_waiter(t, &none, f);
 }
 
 enum rc
@@ -755,7 +462,7 @@ take_turn(struct turn *t, struct grant *g, struct fault *f)
 static void
 list_anew(struct turn *t, bool claim, struct call **set)
 {
-	t->watching = false;
+	node_note(t->node, EVENT_LIST_ANEW);
 	call_drop(t->list);
 	call_drop(*set);
 	*set = claim ? claim_turn(t) : NULL;
@@ -768,7 +475,7 @@ await_head(
     struct turn *t, instant until, struct grant *g, struct call **set, struct fault *f)
 {
 	for (;;) {
-		enum rc rc = t->watching ? RC_OK : place_find(t, f);
+		enum rc rc = t->node->state == STATE_WATCHING ? RC_OK : place_find(t, f);
 
 		if (rc != RC_OK || t->place.position == 0)
 			return rc;
@@ -821,8 +528,8 @@ turn_await(
 	enum rc rc = RC_OK;
 
 	/* those whose turn has come may have lost their connection, as we have */
-	forget_idlers(t);
-	if (!t->watching) {
+	idlers_forget(&t->idlers);
+	if (t->node->state != STATE_WATCHING) {
 		call_drop(t->list);
 		t->list = list;
 	}
@@ -847,7 +554,6 @@ turn_forget(struct turn *t)
 {
 	call_drop(t->list);
 	t->list = NULL;
-	t->watching = t->placed = false;
 	t->idlers.looked[0] = '\0';
 	t->over = NEVER;
 }

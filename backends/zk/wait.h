@@ -7,7 +7,7 @@
  *     then writes its own node, which earns the lease and says that it takes its turn, and
  *     in the same breath lists anew, for the node may have been a waiter's that gave up, or
  *     the lock be frozen by now (freeze.h).  Of those who want one of N
- *     units, the next one in line watches the list, for any holder may be the first
+ *     permits, the next one in line watches the list, for any holder may be the first
  *     to go; each one behind it waits for the one before to be granted.
  *  2. What it does besides costs the same however long the queue is: a few
  *     times a session it asks for the directory's counts, which tell how many have
@@ -18,66 +18,14 @@
  *     sees to that).  So a waiter that had lost its connection asks for the counts at
  *     once, and goes on: a thousand that come back at once, each with a list of all,
  *     would keep the server busy for longer than their sessions last.
- *  4. A waiter says in its node that it is one (data.h).  Those near the head delete a
- *     node whose turn has come and that stays a waiter's for IDLE_PATIENCE: its owner has died.
- *     Of those who want a lease of a pool (pool.h) it has come when one is free.
+ *  4. Those near the head look at those who hold it (holders.h).
  *  5. While the lock is frozen (freeze.h), those next in line watch that node, and nobody's turn
  *     comes.  Its end wakes them; that it has ended, those near the head see for themselves.
  */
 #ifndef DLOCK_ZK_WAIT_H
 #define DLOCK_ZK_WAIT_H
 
-#include "backends/common/retry.h"
-#include "freeze.h"
-#include "node.h"
-#include "queue.h"
-
-/* How many had left the directory when we saw our place. */
-struct census {
-	uint32_t departed; /* twice as many */
-	instant taken;
-};
-
-/* A node among the first, where it is a waiter's. */
-struct idler {
-	int64_t czxid; /* 0: it is none's */
-	instant since; /* when we first saw that */
-};
-
-/* Those who are looked at while we are near the head. */
-struct idlers {
-	struct idler first;      /* the first node, and */
-	struct idler other;      /* one of those who hold it together with that: */
-	char looked[NAME_BYTES]; /* the one after this */
-};
-
-/* Our turn, and what we know of the queue.  The first four are set by its owner. */
-struct turn {
-	struct node *node;
-	struct host *host; /* is told what is seen of the queue */
-	struct retry *patience;
-	const struct claim *claim;
-	/* until then we must have earned a lease; NEVER: it is not our turn */
-	instant over;
-	bool queued; /* we have seen our place, */
-	bool placed; /* and still have it, as far as we know */
-	/* the node that was ahead of us then, and still is, as far as we know */
-	bool watching;
-	struct call *list; /* the queue as it was then, */
-	struct place place;
-	struct freeze freeze;
-	instant thaws;         /* when that ends by our clock */
-	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
-	struct census census;
-	struct idlers idlers;
-	size_t leases; /* of a pool (pool.h), when we last counted them */
-};
-
-/*
- * Until when a question of a waiter's may be unanswered: a server on which a crowd has
- * just come is slow.
- */
-instant turn_answer_by(const struct turn *);
+#include "turn.h"
 
 /*
  * Sleeps until `beat`, if nothing that is watched happens.  RC_BUSY: `until` has come.
@@ -95,17 +43,8 @@ instant turn_beat(struct turn *);
 enum rc turn_heed_freeze(struct turn *, struct place *, const char *part,
     const char *const *names, size_t n, struct fault *);
 
-/* Shows one who is at that position before units are taken, while so many are held. */
-void turn_show_units(struct turn *, size_t position, size_t held);
-
-/* Says in our node that we are a waiter, if it does not say so yet. */
-enum rc turn_wait(struct turn *, struct fault *);
-
 /* From here on we are no waiter whom those behind may take for dead. */
 enum rc turn_serve(struct turn *, struct fault *);
-
-/* Shows who has frozen it. */
-void turn_show_freeze(struct turn *);
 
 /* Our turn has come: earns a lease that lasts by writing our node, if *g is none yet. */
 enum rc turn_earn(struct turn *, struct grant *g, struct fault *);
@@ -113,7 +52,7 @@ enum rc turn_earn(struct turn *, struct grant *g, struct fault *);
 /*
  * We are in the queue, which `list` shows (it is ours from now on; while we are watching,
  * it may be NULL): waits for our turn until `until`, and takes it, which may earn a lease
- * (not for a unit: unit.h); to be followed by turn_earn().  `until` 0: RC_BUSY at once,
+ * (not for a permit: permit.h); to be followed by turn_earn().  `until` 0: RC_BUSY at once,
  * where others are ahead.  RC_LOST: our place is.  RC_AGAIN: to be called again when there
  * is a connection.
  */

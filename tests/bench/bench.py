@@ -429,14 +429,12 @@ class DlockZk(DlockServer):
 class DlockZkLayout(DlockZk):
     """As other clients have their nodes; keys are a layout's own."""
 
-    def __init__(self, server, layout, *options):
-        super().__init__(server, " ".join([f"dlock, zk, {layout}", *options]), server.url)
-        self.layout, self.options = layout, options
-        self.start = None if options else DlockServer.start  # a lease takes two round trips more
+    def __init__(self, server, layout):
+        super().__init__(server, f"dlock, zk, {layout}", server.url)
+        self.layout = layout
 
     def argv(self, key, command):
-        key = f"{self.layout}{len(self.options)}-{key}"
-        return [DLOCK, "run", "-u", self.url, "-O", f"layout={self.layout}", *self.options, "-k", key, "--"] + command
+        return [DLOCK, "run", "-u", self.url, "-O", f"layout={self.layout}", "-k", f"{self.layout}-{key}", "--"] + command
 
     def queued(self, key):
         """Where there is no queue: all who are connected, without the one who holds it and the one who asks."""
@@ -504,7 +502,6 @@ class Bench:
             server = ZkServer(stage)
             self.zk = [DlockZk(server, "dlock, zk", server.url)]
             self.layouts = [DlockZkLayout(server, layout) for layout in ("kazoo", "menagerie", "rw-seq", "plain")]
-            self.layouts.append(DlockZkLayout(server, "kazoo", "--limit", "1"))
         if self.can("pg", os.path.exists(f"{bindir()}/postgres"), "postgresql"):
             server = PgServer(stage)
             self.pg = [DlockPg(server, "dlock, pg", server.url), DlockPg(server, "dlock, pg, unix socket", server.unix_url)]

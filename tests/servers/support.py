@@ -610,7 +610,6 @@ class Place:
     whole_record = True  # others can read all that a holder says of itself
     durable = True       # a server can be set so that its crash loses nothing
     braces = True        # a key may have any, and not only those of a whole {tag}
-    mixed = True         # a key can be limited now, and exclusive or shared then
     streams = True       # those who came later do not keep a waiter out for ever
     settings = ()        # words for -O
     ordinarily = None    # the tests that make check runs there; None: all, as make check-all does

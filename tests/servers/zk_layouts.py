@@ -37,19 +37,13 @@ class PlainPlace(LayoutPlace):
             c.delete(f"{self.root}/{key}")
 
 
-class KazooPlace(LayoutPlace):
-    """A semaphore is one for good."""
-
-    mixed = False
-
-
-_KINDS = {"plain": PlainPlace, "kazoo": KazooPlace}
+_KINDS = {"plain": PlainPlace}
 LAYOUT_PLACES = [type(f"{layout}Place", (_KINDS.get(layout, LayoutPlace),), {"layout": layout, "id": f"zk-{layout}"}) for layout in LAYOUTS]
 
 # What dlock-backends(7) says that they cannot do, of the NEEDS of the kinds suite.
-LAYOUT_CANNOT = {f"zk-{layout}": {"limit"} for layout in LAYOUTS if layout != "kazoo"} | {"zk-plain": {"shared", "limit"}}
+LAYOUT_CANNOT = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"shared", "limit"}}
 # The same for tests of steering.
-LAYOUT_LACKS = {f"zk-{layout}": {"limit"} for layout in LAYOUTS if layout != "kazoo"} | {"zk-plain": {"freeze", "shared", "limit"}}
+LAYOUT_LACKS = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"freeze", "shared", "limit"}}
 
 
 # ---- others' clients, re-enacted: enter() the queue, ask whether one holds(), leave() ----

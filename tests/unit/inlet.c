@@ -103,6 +103,17 @@ test_what_is_watched_goes_through_the_inlet(void **state)
 	assert_int_equal(received, 1);
 }
 
+/* Of this thread, whether it is watched or not. */
+static void
+test_where_was_sent_last_is_known(void **state)
+{
+	(void)state;
+	assert_int_equal(send(pair[0], "abc", 3, 0), 3);
+	assert_int_equal(inlet_sent_on(), pair[0]);
+	assert_int_equal(send(pair[1], "abc", 3, 0), 3);
+	assert_int_equal(inlet_sent_on(), pair[1]);
+}
+
 static void *
 read_elsewhere(void *n)
 {
@@ -136,6 +147,8 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(
+		test_where_was_sent_last_is_known, setup, teardown),
 	    cmocka_unit_test_setup_teardown(
 		test_libraries_find_ours_and_it_is_as_the_systems, setup, teardown),
 	    cmocka_unit_test_setup_teardown(

@@ -7,6 +7,7 @@
 #include "backends/zk/freeze.h"
 #include "backends/zk/hosts.h"
 #include "backends/zk/queue.h"
+#include "backends/zk/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -200,8 +201,8 @@ names_are_read_as_their_layout_has_them(void **state)
 	    {"kazoo", "x" DLOCKS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
 		"0000000001"},
 	    {"kazoo", "__lock__-2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
-	    {"kazoo", OTHERS, CHILD_LEASE, KIND_LIMIT, NULL},
-	    {"kazoo", DLOCKS, CHILD_LEASE, KIND_LIMIT, NULL},
+	    {"kazoo", OTHERS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+	    {"kazoo", DLOCKS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"kazoo", OTHERS "-slot-7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"kazoo", DLOCKS "-slot-", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"kazoo", DLOCKS "-slot--7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
@@ -267,28 +268,41 @@ own_names_are_nobodys_else(void **state)
 		}
 }
 
+/* Whose semaphore it is that is refused. */
 static void
-leases_have_an_owner_and_a_slot(void **state)
+semaphores_of_others_are_known(void **state)
 {
-	const char *owner = "0123456789abf123456789abcdef0123";
-	char name[PREFIX_BYTES];
 	struct child c;
 
 	(void)state;
-	layout_name_lease(name, owner);
-	strcat(name, "99999");
-	c = layout_read(layout("kazoo"), name);
-	assert_int_equal(c.what, CHILD_LEASE);
-	assert_int_equal(c.slot, 99999);
-	assert_true(child_has_owner(&c, owner));
-	assert_null(layout_of(name, &c));
-	for (const struct layout *l = layouts; l->name; l++) {
-		assert_true(layout_read(l, name).blind);
+	assert_string_equal(layout_semaphore(OTHERS), "kazoo");
+	assert_string_equal(layout_semaphore(DLOCKS), "kazoo");
+	assert_string_equal(layout_semaphore("permit-0000000001"), "menagerie");
+	assert_null(layout_semaphore("permit-"));
+	assert_null(layout_semaphore(OTHERS "0"));
+	assert_null(layout_semaphore(OTHERS "__lock__0000000001"));
+	assert_null(layout_of(OTHERS, &c));
+	for (const struct layout *l = layouts; l->name; l++)
 		assert_true(layout_read(l, OTHERS).blind);
+}
+
+static void
+numbers_are_read_as_python_does(void **state)
+{
+	static const struct {
+		const char *text;
+		long number; /* -1: it is none */
+	} cases[] = {{"2", 2}, {" 17\r\n", 17}, {"0", 0}, {"+3", 3}, {"", -1}, {"2x", -1},
+	    {"-1", -1}, {"2 3", -1}, {"{\"forced\":7}", -1},
+	    {"99999999999999999999999", -1}};
+	long number;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		bool is_one = data_is_number(cases[i].text, &number);
+
+		assert_int_equal(is_one ? number : -1, cases[i].number);
 	}
-	assert_true(layout_is_queue(layout("kazoo"), "job-__lock__"));
-	assert_false(layout_is_queue(layout("kazoo"), "job-__lock__1"));
-	assert_false(layout_is_queue(layouts, "job-__lock__"));
 }
 
 static void
@@ -859,33 +873,31 @@ good_urls(void **state)
 {
 	static const struct {
 		const char *url, *hosts, *chroot, *login;
-		bool tls, named;
+		bool named;
 		const char *printed;
 	} rows[] = {
-	    {NULL, "127.0.0.1:2181", "", "", false, false, "zk 127.0.0.1:2181"},
-	    {"zk://h", "h:2181", "", "", false, true, "zk h:2181"},
-	    {"zk://h/", "h:2181", "", "", false, true, "zk h:2181"},
-	    {"zk://10.0.0.1:1", "10.0.0.1:1", "", "", false, false, "zk 10.0.0.1:1"},
-	    {"zk://h:65535/a", "h:65535", "/a", "", false, true, "zk h:65535/a"},
-	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "", false, true,
+	    {NULL, "127.0.0.1:2181", "", "", false, "zk 127.0.0.1:2181"},
+	    {"zk://h", "h:2181", "", "", true, "zk h:2181"},
+	    {"zk://h/", "h:2181", "", "", true, "zk h:2181"},
+	    {"zk://10.0.0.1:1", "10.0.0.1:1", "", "", false, "zk 10.0.0.1:1"},
+	    {"zk://h:65535/a", "h:65535", "/a", "", true, "zk h:65535/a"},
+	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "", true,
 		"zk a:2181,b:1,10.0.0.1:2181"},
-	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "", false, true,
+	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "", true,
 		"zk 10.0.0.1:2181,b:2181"},
-	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "", false, false,
+	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "", false,
 		"zk [::1]:2181,[fe80::2]:3"},
-	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", false, true,
-		"zk h:2181/a/b.c/..."},
-	    {"zk://h/a%20b%2Fc", "h:2181", "/a b/c", "", false, true, "zk h:2181/a b/c"},
-	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", false, true,
+	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", true, "zk h:2181/a/b.c/..."},
+	    {"zk://h/a%20b%2Fc", "h:2181", "/a b/c", "", true, "zk h:2181/a b/c"},
+	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", true,
 		"zk h:2181/zookeeper2"},
-	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", false, true,
+	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", true,
 		"zk h:2181/a/zookeeper"},
-	    {"zk://u:pw@h", "h:2181", "", "u:pw", false, true, "zk h:2181"},
-	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%", false,
-		true, "zk h:2181,i:2181/c"},
-	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", false, true, "zk h:2181"},
-	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", false, true, "zk h:2181"},
-	    {"zks://h", "h:2181", "", "", true, true, "zk h:2181"},
+	    {"zk://u:pw@h", "h:2181", "", "u:pw", true, "zk h:2181"},
+	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%", true,
+		"zk h:2181,i:2181/c"},
+	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", true, "zk h:2181"},
+	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", true, "zk h:2181"},
 	};
 
 	(void)state;
@@ -899,7 +911,6 @@ good_urls(void **state)
 		assert_string_equal(e.hosts, rows[i].hosts);
 		assert_string_equal(e.chroot, rows[i].chroot);
 		assert_string_equal(e.login, rows[i].login);
-		assert_int_equal(e.tls, rows[i].tls);
 		assert_int_equal(e.named, rows[i].named);
 		ensemble_print(&e, printed, sizeof printed);
 		assert_string_equal(printed, rows[i].printed);
@@ -986,6 +997,87 @@ paths(void **state)
 			fail_msg("%s is a path", wrong[i]);
 }
 
+/* ---- how far a claim has come ---- */
+
+static enum state
+walk(enum state s, const enum event *events, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		s = state_next(s, events[i]);
+	return s;
+}
+
+#define WALK(...) \
+	walk(STATE_NONE, (const enum event[]){__VA_ARGS__}, \
+	    sizeof((const enum event[]){__VA_ARGS__}) / sizeof(enum event))
+
+static void
+claims_go_through_their_states(void **state)
+{
+	(void)state;
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE), STATE_UNSURE);
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_NOT_MADE), STATE_NONE);
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE), STATE_JOINED);
+	/* found free: one node, which is the lock, has no place */
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_GRANTED), STATE_HELD);
+	assert_int_equal(
+	    WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_GRANTED), STATE_HELD);
+	/* waits, and is called */
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_WATCHED),
+	    STATE_WATCHING);
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_WATCHED,
+			     EVENT_LIST_ANEW, EVENT_SEEN, EVENT_GRANTED),
+	    STATE_HELD);
+	/* its place is deleted: an attempt to find it again comes before another create */
+	assert_int_equal(
+	    WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_WATCHED, EVENT_LOST),
+	    STATE_UNSURE);
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_LOST, EVENT_NOT_MADE,
+			     EVENT_MAY_BE_MADE, EVENT_MADE),
+	    STATE_JOINED);
+	/* gives up, or back, through a connection that breaks */
+	assert_int_equal(WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_SEEN, EVENT_NO_ANSWER),
+	    STATE_LEAVING);
+	assert_int_equal(
+	    WALK(EVENT_MAY_BE_MADE, EVENT_MADE, EVENT_GRANTED, EVENT_NO_ANSWER),
+	    STATE_GIVING);
+}
+
+/* Whatever happens, in whatever order. */
+static void
+no_event_makes_a_lock_of_nothing(void **state)
+{
+	bool reached[STATES] = {[STATE_NONE] = true};
+
+	(void)state;
+	for (int round = 0; round < STATES; round++)
+		for (enum state s = 0; s < STATES; s++)
+			for (enum event e = 0; reached[s] && e < EVENTS; e++)
+				reached[state_next(s, e)] = true;
+	for (enum state s = 0; s < STATES; s++) {
+		assert_true(reached[s]);
+		assert_int_equal(state_next(s, EVENT_GONE), STATE_NONE);
+		for (enum event e = 0; e < EVENTS; e++) {
+			enum state to = state_next(s, e);
+
+			/* a hold begins with a grant to one who has a node, */
+			if (to == STATE_HELD && s != to)
+				assert_true(e == EVENT_GRANTED && s >= STATE_JOINED &&
+				    !state_is_ending(s));
+			/* it ends, and is not forgotten but by its end, */
+			if (state_is_holders(s) && !state_is_holders(to))
+				assert_true(e == EVENT_LOST || e == EVENT_GONE);
+			/* a node that may be there is not forgotten without a word, */
+			if (s != STATE_NONE && to == STATE_NONE)
+				assert_true(e == EVENT_GONE ||
+				    (e == EVENT_NOT_MADE && s == STATE_UNSURE));
+			/* and one that is watched has a place. */
+			if (to == STATE_WATCHING && s != to)
+				assert_true(state_has_place(s));
+		}
+	}
+}
+
 int
 main(void)
 {
@@ -994,7 +1086,8 @@ main(void)
 	    cmocka_unit_test(strangers_are_seen_wherever_they_stand),
 	    cmocka_unit_test(names_are_read_as_their_layout_has_them),
 	    cmocka_unit_test(own_names_are_nobodys_else),
-	    cmocka_unit_test(leases_have_an_owner_and_a_slot),
+	    cmocka_unit_test(semaphores_of_others_are_known),
+	    cmocka_unit_test(numbers_are_read_as_python_does),
 	    cmocka_unit_test(only_a_later_dlock_of_another_layout_is_passed),
 	    cmocka_unit_test(each_layout_has_its_own_names_of_a_freeze),
 	    cmocka_unit_test(what_no_layout_knows_is_strange),
@@ -1017,6 +1110,8 @@ main(void)
 	    cmocka_unit_test(good_urls),
 	    cmocka_unit_test(wrong_urls),
 	    cmocka_unit_test(long_urls_are_printed_in_part),
+	    cmocka_unit_test(claims_go_through_their_states),
+	    cmocka_unit_test(no_event_makes_a_lock_of_nothing),
 	    cmocka_unit_test(paths),
 	};
 

@@ -26,16 +26,9 @@ OTHER_KINDS = {"shared": ("-s",), "limit": ("--limit", "3"), "several": ("-k", "
 def kind_words(dlock, place, kind):
     """Options for this kind of lock; the test ends where there are none."""
     words = OTHER_KINDS.get(kind, ())
-    if kind == "limit" and not place.mixed:
-        words = ("--limit", "1")
     if words:
         need(dlock, place, *words)
     return words
-
-
-def words_beside(place, kind):
-    """Of another one who wants the lock, all of it where it can: a key that has been limited may be so for good."""
-    return ("--limit", "1") if kind == "limit" and not place.mixed else ()
 
 
 def outlasting_a_restart(place):
@@ -395,7 +388,7 @@ def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_pa
     words = kind_words(dlock, remote, kind)
     holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *words, *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
     command = holder.command
-    next_ = dlock.contend(remote, "job", *words_beside(remote, kind), command=("sh", "-c", IS_GONE, command)).queued(1)
+    next_ = dlock.contend(remote, "job", command=("sh", "-c", IS_GONE, command)).queued(1)
     away(proxy)
     before = boottime()
     done = holder.wait()
@@ -450,7 +443,7 @@ def test_short_outage_leaves_the_command_alone(dlock, own_remote, make_proxy, tm
     assert holder.finish().status == 0
     assert not heard.exists()
     assert [e["event"] for e in holder.events()].count("suspect") == 1
-    assert is_free(dlock, own_remote, *words_beside(own_remote, kind))
+    assert is_free(dlock, own_remote)
 
 
 def test_connection_closed_between_renewals_is_opened_anew(dlock, own_redis):
@@ -594,7 +587,7 @@ def test_restart_with_its_data_goes_unnoticed(dlock, own_durable, kind):
     own_durable.server.restart()
     wait_for_writes(own_durable.server, holder)
     assert holder.finish().status == 0
-    assert is_free(dlock, own_durable, *words_beside(own_durable, kind))
+    assert is_free(dlock, own_durable)
 
 
 def test_restart_without_its_data_costs_the_command(dlock, own_redis):

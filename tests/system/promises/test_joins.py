@@ -6,7 +6,7 @@
 #	redis-py                            redis/test_dialects.py
 #	node-redlock 4, ioredis-lock        redis/test_node.py (make interop-node)
 #	Curator's five recipes              zk/test_interop.py
-#	kazoo's Lock, WriteLock, Semaphore  zk/test_layouts.py; with Curator's names: zk/test_interop.py
+#	kazoo's Lock, WriteLock             zk/test_layouts.py; with Curator's names: zk/test_interop.py
 #	ZooKeeper's own WriteLock           zk/test_recipes.py (refused)
 # What Debian does not have, or only with 200 MB and more (Go), is tested by its numbers alone:
 #	with_advisory_lock, django-pglock, flyway, golang-migrate (pg)      pg/test_modes.py

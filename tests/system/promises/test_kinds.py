@@ -35,10 +35,6 @@ CANNOT = {"pg-advisory": {"limit", "jobs"}, "pg-row": {"limit", "jobs"}, "mysql-
           **DIALECT_CANNOT, **LAYOUT_CANNOT}  # the manual's table; all others can do all
 
 
-# Where a key that has been limited is so for good, and for that number: tests that want it to be something else.
-UNMIXED = {"test_mixed", "test_kinds_do_not_mix", "test_opposite_orders", "test_three_deep", "test_nest_that_can_only_deadlock"}
-
-
 @pytest.fixture(params=places(every=True), ids=place_id)
 def place(request):
     return request.param(request)
@@ -72,15 +68,13 @@ def try_at(dlock, words, key, options):
 
 
 @pytest.fixture
-def needs(dlock, place, request):
+def needs(dlock, place):
     """Ends the test where the place refuses one of these, as it should."""
     def check(*kinds):
         for need in kinds:
             said = need in NEEDS and refusal(dlock, place, need)
             if said:
                 raise Refused(said)
-            if need == "limit" and not place.mixed and request.node.originalname in UNMIXED:
-                raise Refused("a key is a semaphore for good")
 
     return check
 
@@ -412,7 +406,7 @@ def test_nest_that_can_only_deadlock(dlock, place, needs, outer, inner):
 def test_tokens(dlock, place):
     """Tokens grow over every mixture of kinds"""
     def possible(kind):
-        return not need_of(kind) or not refusal(dlock, place, need_of(kind)) and (place.mixed or need_of(kind) != "limit")
+        return not need_of(kind) or not refusal(dlock, place, need_of(kind))
 
     rng, last = random.Random(1), 0
     kinds = [k for k in ("x", "s", "3", "2") if possible(k)]

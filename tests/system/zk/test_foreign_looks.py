@@ -33,7 +33,6 @@ PARTS = {
     "leases": ("curator", {"": LIST_ONLY, "/leases": ROOT_ALONE}),
     "locks": ("curator", {"": LIST_ONLY, "/locks": ROOT_ALONE}),
     "freeze": ("curator", {"": LIST_ONLY, f"/{FREEZE}": ROOT_ALONE}),
-    "queue": ("kazoo", {"": LIST_ONLY, f"/{HEX}": LIST_ONLY, "-__lock__": ROOT_ALONE}),
 }
 
 

@@ -349,13 +349,12 @@ def test_an_empty_directory_of_another_layout_is_refused(dlock, client, words, p
     assert status(dlock, words("plain")) == 0
 
 
-@pytest.mark.parametrize("recipe", ("Lock", "Semaphore"))
-def test_a_directory_that_others_count_on_stays(dlock, make_zk, recipe):
+def test_a_directory_that_others_count_on_stays(dlock, make_zk):
     """An object of kazoo's makes its path once, and uses it for as long as the program lives."""
     server = make_zk(["-Dznode.container.checkIntervalMs=20"])
-    run = ["-u", server.url, "-O", "layout=kazoo", "-k", "job", *(["--limit", "1"] if recipe == "Semaphore" else [])]
+    run = ["-u", server.url, "-O", "layout=kazoo", "-k", "job"]
     with server.client() as client:
-        lock = getattr(client, recipe)("/job", "python")
+        lock = client.Lock("/job", "python")
         holder = hold(dlock, run).held()
         assert not lock.acquire(blocking=False)
         assert holder.finish().status == 0
@@ -427,7 +426,7 @@ def test_others_nodes_are_refused_wherever_they_stand(dlock, client, words, path
 @pytest.mark.parametrize("kind", ((), ("--limit", "2")))
 def test_a_semaphore_of_menagerie_is_refused(dlock, client, words, path, layout, kind):
     """It sees permits alone.  dlock has no layout for these, and says so."""
-    if kind and layout not in ("curator", "kazoo"):
+    if kind and layout != "curator":
         pytest.skip("the layout has none")
     client.create(f"{path}/permit-", ephemeral=True, sequence=True, makepath=True)
     done = dlock.run("run", *words(layout, *kind), "-n", "--", "true")
@@ -456,9 +455,21 @@ def test_what_no_lock_of_the_layout_has_made_is_refused(dlock, client, words, pa
 
 
 def test_a_real_semaphore_of_kazoo_is_refused(dlock, client, words, path):
+    """Also when nobody holds it: its users do not see us."""
+    def refused(*kind):
+        done = dlock.run("run", *words("kazoo", *kind), "-n", "--", "true")
+        assert done.status == 76 and "semaphore of kazoo" in done.stderr, done
+        return done.stderr
+
     with client.Semaphore(path, "python", 2):
-        done = dlock.run("run", *words("kazoo"), "-n", "--", "true")
-    assert done.status == 76 and "semaphore of kazoo" in done.stderr
+        for kind in ((), ("-s",), ("-x",)):
+            assert "cannot join" in refused(*kind)
+        assert state(dlock, words("kazoo"))["state"] == "held"
+    assert "for 2" in refused()
+    client.set(path, b"owned by web")
+    assert status(dlock, words("kazoo")) == 0
+    client.delete(path)
+    assert status(dlock, words("kazoo")) == 0
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -653,7 +664,7 @@ def test_a_look_at_a_directory_where_a_node_should_be(dlock, client, words, path
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_is_missing_is_said_before_a_server_is_asked(dlock, layout):
     nowhere = ["-u", "zk://127.0.0.1:1", "-O", f"layout={layout}", "-k", "job"]
-    missing = {("run", "--limit", "2"): layout != "kazoo", ("run", "-s"): layout == "plain", ("freeze",): layout == "plain"}
+    missing = {("run", "--limit", "2"): True, ("run", "-s"): layout == "plain", ("freeze",): layout == "plain"}
     for (subcommand, *options), is_missing in missing.items():
         done = dlock.run(subcommand, *nowhere, *options, *(["-n", "--", "true"] if subcommand == "run" else []))
         assert (done.status == 78) == is_missing, done

@@ -128,14 +128,13 @@ def test_server_that_comes_later_is_waited_for(dlock, at, make_proxy):
     assert patient.wait().status == default.wait().status == 0
 
 
-@pytest.mark.parametrize("layout", ["curator", "kazoo"])
-def test_whose_turn_it_is_comes_back_at_once(dlock, tapped, layout):
+def test_whose_turn_it_is_comes_back_at_once(dlock, tapped):
     """Those behind wait for it all the while: it comes as soon as one of whom nobody knows yet."""
     place, _, tap = tapped
 
     def costs(operation):
         tap.lose((operation,), 1)
-        run_ = dlock.start("run", *place.words, "-O", f"layout={layout}", "-k", f"job{next(numbers)}", "--limit", "1", "--", "true")
+        run_ = dlock.start("run", *place.words, "-k", f"job{next(numbers)}", "--limit", "1", "--", "true")
         wait_for(lambda: tap.has_lost, what="a lost answer")
         began = boottime()
         assert run_.wait().status == 0

@@ -83,20 +83,16 @@ def test_no_run_beside_a_lock_of_another_program(dlock, client, words, path, lay
     assert run(dlock, words(layout, *kind), "-n").status == 0
 
 
-@pytest.mark.parametrize("layout", ("curator", "kazoo"))
-def test_no_unit_beside_a_lock_of_another_program(dlock, client, words, path, layout):
-    queue = path if layout == "curator" else f"{path}-__lock__"
-    for directory in dict.fromkeys((queue, path)):
-        node = client.create(f"{directory}/x-1-", b"", ephemeral=True, sequence=True, makepath=True)
-        refused(run(dlock, words(layout, "--limit", "2"), "-n"), node.rsplit("/", 1)[1])
-        client.delete(node)
-    assert run(dlock, words(layout, "--limit", "2"), "-n").status == 0
+def test_no_unit_beside_a_lock_of_another_program(dlock, client, words, path):
+    node = client.create(f"{path}/x-1-", b"", ephemeral=True, sequence=True, makepath=True)
+    refused(run(dlock, words("curator", "--limit", "2"), "-n"), node.rsplit("/", 1)[1])
+    client.delete(node)
+    assert run(dlock, words("curator", "--limit", "2"), "-n").status == 0
 
 
-@pytest.mark.parametrize("layout", ("curator", "kazoo"))
-def test_who_waits_for_a_unit_goes_when_another_program_comes(dlock, client, words, path, layout):
-    holder = dlock.start("run", *words(layout, "--limit", "1"), "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
-    waiter = dlock.start("run", *words(layout, "--limit", "1"), "--", "true").queued(1)
+def test_who_waits_for_a_unit_goes_when_another_program_comes(dlock, client, words, path):
+    holder = dlock.start("run", *words("curator", "--limit", "1"), "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
+    waiter = dlock.start("run", *words("curator", "--limit", "1"), "--", "true").queued(1)
     node = client.create(f"{path}/x-00001000a1b2c3d4-", b"", ephemeral=True, sequence=True)
     assert holder.finish().status == 0
     refused(waiter.wait(), node.rsplit("/", 1)[1])

@@ -85,12 +85,12 @@ class CutAt(Tap):
 
 
 def left_behind(client, at):
-    parts = ("", "-__lock__", "/locks", "/leases", "/slots")
+    parts = ("", "/locks", "/leases", "/slots")
     return [name for part in parts for name in nodes(client, at.job + part) if name not in ("locks", "leases", "slots")]
 
 
 @pytest.mark.parametrize("answer", [False, True], ids=["request", "answer"])
-@pytest.mark.parametrize("words", [(), ("--limit", "1"), ("-O", "layout=kazoo", "--limit", "1")], ids=["plain", "unit", "kazoo"])
+@pytest.mark.parametrize("words", [(), ("--limit", "1")], ids=["plain", "unit"])
 def test_connection_cut_at_any_request_of_a_waiter(dlock, at, make_proxy, words, answer):
     """From its first word to its release: it is served in its turn, once, and leaves nothing."""
     with at.server.client() as c:

@@ -1,5 +1,7 @@
-/* unit.c - takes one of N units beside Curator's users. */
-#include "unit.h"
+/* permit.c - takes one of N permits beside Curator's users. */
+#include "permit.h"
+
+#include "holders.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +88,7 @@ make_parts(const struct node *n, instant until, struct fault *f)
 /* ---- what is left of an attempt ---- */
 
 static void
-forget_attempt(struct unit *u)
+forget_attempt(struct permit *u)
 {
 	u->asked = false;
 	u->lock[0] = u->tried[0] = '\0';
@@ -94,8 +96,8 @@ forget_attempt(struct unit *u)
 
 /* Those of one directory that bear our uuid. */
 static enum rc
-sweep_part(
-    struct unit *u, enum part part, const struct lists *l, instant until, struct fault *f)
+sweep_part(struct permit *u, enum part part, const struct lists *l, instant until,
+    struct fault *f)
 {
 	const struct node *n = u->turn->node;
 	size_t count;
@@ -117,7 +119,7 @@ sweep_part(
 
 /* A slot has no uuid; it is ours if our session has made it. */
 static enum rc
-slot_is_ours(const struct unit *u, bool *ours, instant until, struct fault *f)
+slot_is_ours(const struct permit *u, bool *ours, instant until, struct fault *f)
 {
 	struct session *s = u->turn->node->session;
 	struct call *slot = call_exists(s, u->tried);
@@ -131,7 +133,7 @@ slot_is_ours(const struct unit *u, bool *ours, instant until, struct fault *f)
 }
 
 static enum rc
-sweep_slot(struct unit *u, instant until, struct fault *f)
+sweep_slot(struct permit *u, instant until, struct fault *f)
 {
 	struct session *s = u->turn->node->session;
 	bool ours = false;
@@ -142,7 +144,7 @@ sweep_slot(struct unit *u, instant until, struct fault *f)
 }
 
 enum rc
-unit_sweep(struct unit *u, instant until, struct fault *f)
+permit_sweep(struct permit *u, instant until, struct fault *f)
 {
 	struct node *n = u->turn->node;
 	struct lists l = {{NULL}};
@@ -175,7 +177,7 @@ unit_sweep(struct unit *u, instant until, struct fault *f)
 
 /* All is ours. */
 static void
-unit_note_taken(struct unit *u, unsigned slot, const char *lease)
+permit_note_taken(struct permit *u, unsigned slot, const char *lease)
 {
 	struct node *n = u->turn->node;
 
@@ -187,7 +189,7 @@ unit_note_taken(struct unit *u, unsigned slot, const char *lease)
 
 /* The first of a list that bears our uuid; NULL: none does. */
 static const char *
-find_ours(const struct unit *u, const struct lists *l, enum part part)
+find_ours(const struct permit *u, const struct lists *l, enum part part)
 {
 	const char *uuid = u->turn->node->dir->uuid;
 	size_t n;
@@ -205,8 +207,8 @@ find_ours(const struct unit *u, const struct lists *l, enum part part)
  * the slot.  *taken: both are ours.
  */
 static enum rc
-adopt_unit(
-    struct unit *u, const struct lists *l, bool *taken, instant until, struct fault *f)
+adopt_permit(
+    struct permit *u, const struct lists *l, bool *taken, instant until, struct fault *f)
 {
 	const char *lease = find_ours(u, l, LEASES);
 	char path[NODE_BYTES];
@@ -215,16 +217,17 @@ adopt_unit(
 	if (!*taken)
 		return rc;
 	part_path(path, u->turn->node, LEASES, lease);
-	unit_note_taken(u, (unsigned)strtoul(strrchr(u->tried, '/') + 1, NULL, 10), path);
+	permit_note_taken(
+	    u, (unsigned)strtoul(strrchr(u->tried, '/') + 1, NULL, 10), path);
 	return RC_OK;
 }
 
 /*
  * There was no connection for a while: what has become of our place in K/locks?  *l is what
- * is there now.  *taken: it was given up for a unit.  Else, without u->lock: it is gone.
+ * is there now.  *taken: it was given up for a permit.  Else, without u->lock: it is gone.
  */
 static enum rc
-come_back(struct unit *u, struct lists *l, bool *taken, instant until, struct fault *f)
+come_back(struct permit *u, struct lists *l, bool *taken, instant until, struct fault *f)
 {
 	struct node *n = u->turn->node;
 	const char *name = NULL;
@@ -237,7 +240,7 @@ come_back(struct unit *u, struct lists *l, bool *taken, instant until, struct fa
 	if (rc == RC_OK)
 		rc = lists_await(l, until, &missing, f);
 	if (rc == RC_OK && *u->tried)
-		rc = adopt_unit(u, l, taken, until, f);
+		rc = adopt_permit(u, l, taken, until, f);
 	if (rc != RC_OK || *taken)
 		return rc;
 	name = find_ours(u, l, LOCKS);
@@ -255,7 +258,7 @@ come_back(struct unit *u, struct lists *l, bool *taken, instant until, struct fa
  * there was no directory.
  */
 static enum rc
-enter_once(struct unit *u, struct lists *l, instant until, struct fault *f)
+enter_once(struct permit *u, struct lists *l, instant until, struct fault *f)
 {
 	struct node *n = u->turn->node;
 	char path[NODE_BYTES];
@@ -288,10 +291,10 @@ enter_once(struct unit *u, struct lists *l, instant until, struct fault *f)
 }
 
 static enum rc
-enter(struct unit *u, struct lists *l, struct fault *f)
+enter_locks(struct permit *u, struct lists *l, struct fault *f)
 {
 	instant until = turn_answer_by(u->turn);
-	enum rc rc = unit_sweep(u, until, f);
+	enum rc rc = permit_sweep(u, until, f);
 
 	while (rc == RC_OK && !*u->lock && instant_now() < until) {
 		rc = enter_once(u, l, until, f);
@@ -308,8 +311,8 @@ enter(struct unit *u, struct lists *l, struct fault *f)
  * ended already.
  */
 static enum rc
-unit_watch(
-    struct unit *u, const struct place *p, size_t leases, bool *over, struct fault *f)
+permit_watch(
+    struct permit *u, const struct place *p, size_t leases, bool *over, struct fault *f)
 {
 	struct node *n = u->turn->node;
 	char path[NODE_BYTES];
@@ -331,24 +334,24 @@ unit_watch(
 
 /* Until there is reason to look anew.  RC_BUSY: `until` has come. */
 static enum rc
-await_others(
-    struct unit *u, const struct place *p, size_t leases, instant until, struct fault *f)
+await_others(struct permit *u, const struct place *p, size_t leases, instant until,
+    struct fault *f)
 {
 	struct turn *t = u->turn;
 	bool over = false;
 	enum rc rc = RC_OK;
 
-	turn_show_units(t, 1 + p->position, leases);
+	holders_show_permits(t, 1 + p->position, leases);
 	if (until == 0)
 		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
 		    t->freeze.on ? "frozen" : "held");
 	rc = turn_serve(t, f);
 	if (rc == RC_OK)
-		rc = unit_watch(u, p, leases, &over, f);
+		rc = permit_watch(u, p, leases, &over, f);
 	return rc == RC_OK && !over ? turn_doze(t, turn_beat(t), until, f) : rc;
 }
 
-/* ---- the unit ---- */
+/* ---- the permit ---- */
 
 static void
 note_taken(bool *taken, unsigned limit, const char *name)
@@ -380,7 +383,7 @@ find_slot(const struct lists *l, unsigned limit, unsigned *slot, struct fault *f
 
 /* If it has not been frozen since the lists were read: a freeze writes K/locks. */
 static struct call *
-ask_for_unit(struct unit *u, const struct lists *l, unsigned slot)
+ask_for_permit(struct permit *u, const struct lists *l, unsigned slot)
 {
 	struct node *n = u->turn->node;
 	char lease[NODE_BYTES], locks[NODE_BYTES], number[16], data[DATA_BYTES];
@@ -409,7 +412,7 @@ ask_for_unit(struct unit *u, const struct lists *l, unsigned slot)
  * otherwise something has changed.
  */
 static enum rc
-take_slot(struct unit *u, const struct lists *l, unsigned slot, struct grant *g,
+take_slot(struct permit *u, const struct lists *l, unsigned slot, struct grant *g,
     bool *taken, struct fault *f)
 {
 	struct node *n = u->turn->node;
@@ -420,7 +423,7 @@ take_slot(struct unit *u, const struct lists *l, unsigned slot, struct grant *g,
 	enum rc rc;
 
 	n->said.stage = before == STAGE_WAITING ? STAGE_WAITED : before;
-	c = ask_for_unit(u, l, slot);
+	c = ask_for_permit(u, l, slot);
 	rc = call_await(c, until, &code, f);
 	*taken = rc == RC_OK && code == ZOK;
 	if (!*taken) /* it says so only when that is certain */
@@ -429,7 +432,7 @@ take_slot(struct unit *u, const struct lists *l, unsigned slot, struct grant *g,
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gives a wrong answer to create", n->dir->where);
 	else if (*taken)
-		unit_note_taken(u, slot, call_text(c));
+		permit_note_taken(u, slot, call_text(c));
 	if (rc == RC_OK && (*taken || call_failed(c) == 0))
 		return node_written(n, c, until, g, &(bool){false}, f);
 	call_drop(c);
@@ -438,8 +441,8 @@ take_slot(struct unit *u, const struct lists *l, unsigned slot, struct grant *g,
 
 /* There are fewer than N leases, and it is for us to make one more. */
 static enum rc
-take_unit(
-    struct unit *u, const struct lists *l, struct grant *g, bool *taken, struct fault *f)
+take_permit(struct permit *u, const struct lists *l, struct grant *g, bool *taken,
+    struct fault *f)
 {
 	const struct node *n = u->turn->node;
 	unsigned limit = u->turn->claim->limit, slot = limit;
@@ -454,9 +457,9 @@ take_unit(
 	return take_slot(u, l, slot, g, taken, f);
 }
 
-/* One look at the lists: takes a unit, or waits for those before us. */
+/* One look at the lists: takes a permit, or waits for those before us. */
 static enum rc
-advance(struct unit *u, struct lists *l, instant until, struct grant *g, bool *taken,
+advance(struct permit *u, struct lists *l, instant until, struct grant *g, bool *taken,
     struct fault *f)
 {
 	size_t count, leases;
@@ -468,17 +471,17 @@ advance(struct unit *u, struct lists *l, instant until, struct grant *g, bool *t
 	queue_look(&p, &q, strrchr(u->lock, '/') + 1);
 	lists_names(l, LEASES, &leases);
 	if (!p.found) /* somebody has deleted it */
-		return enter(u, l, f);
+		return enter_locks(u, l, f);
 	rc = turn_heed_freeze(u->turn, &p, FREEZE_PART, names, count, f);
 	if (rc != RC_OK)
 		return rc;
 	if (p.position > 0 || leases >= u->turn->claim->limit)
 		return await_others(u, &p, leases, until, f);
-	return take_unit(u, l, g, taken, f);
+	return take_permit(u, l, g, taken, f);
 }
 
 static enum rc
-look_anew(struct unit *u, struct lists *l, struct fault *f)
+look_anew(struct permit *u, struct lists *l, struct fault *f)
 {
 	instant until = turn_answer_by(u->turn);
 	bool missing;
@@ -490,7 +493,7 @@ look_anew(struct unit *u, struct lists *l, struct fault *f)
 }
 
 enum rc
-unit_take(struct unit *u, instant until, struct grant *g, struct fault *f)
+permit_take(struct permit *u, instant until, struct grant *g, struct fault *f)
 {
 	struct lists l = {{NULL}};
 	bool taken = false;
@@ -499,7 +502,7 @@ unit_take(struct unit *u, instant until, struct grant *g, struct fault *f)
 	if (*u->lock)
 		rc = come_back(u, &l, &taken, turn_answer_by(u->turn), f);
 	if (rc == RC_OK && !*u->lock && !taken)
-		rc = enter(u, &l, f);
+		rc = enter_locks(u, &l, f);
 	while (rc == RC_OK && !taken) {
 		rc = advance(u, &l, until, g, &taken, f);
 		if (rc == RC_OK && !taken)
@@ -507,41 +510,4 @@ unit_take(struct unit *u, instant until, struct grant *g, struct fault *f)
 	}
 	lists_drop(&l);
 	return rc == RC_OK ? turn_earn(u->turn, g, f) : rc;
-}
-
-/* ---- semaphores of others ---- */
-
-static enum rc
-find_foreign(const struct node *n, struct call *list, instant until, struct fault *f)
-{
-	size_t count = 0;
-	int code;
-	enum rc rc = call_await(list, until, &code, f);
-	const char *const *names = rc == RC_OK ? call_names(list, &count) : NULL;
-	char quoted[81];
-
-	for (size_t i = 0; i < count; i++) {
-		struct child c = layout_read(n->dir->layout, names[i]);
-
-		if (c.owner || c.what == CHILD_FREEZE)
-			continue;
-		session_quote(n->session, quoted, sizeof quoted, names[i]);
-		return fault_set(f, RC_PROTOCOL,
-		    "%s: %s is in use as a semaphore (%s), whose users see a run with --limit only",
-		    n->dir->where, n->dir->path, quoted);
-	}
-	return rc;
-}
-
-enum rc
-unit_refuse_foreign(const struct node *n, instant until, struct fault *f)
-{
-	struct call *locks = list_part(n, LOCKS), *leases = list_part(n, LEASES);
-	enum rc rc = find_foreign(n, locks, until, f);
-
-	if (rc == RC_OK)
-		rc = find_foreign(n, leases, until, f);
-	call_drop(locks);
-	call_drop(leases);
-	return rc;
 }

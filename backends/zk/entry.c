@@ -1,5 +1,5 @@
-/* tell.c - puts together what is told of a lock. */
-#include "tell.h"
+/* entry.c - puts together what is told of a lock. */
+#include "entry.h"
 
 #include "backends/common/text.h"
 
@@ -33,8 +33,8 @@ micros_of_ms(int64_t ms)
 	return micros(node_server_time(ms));
 }
 
-void
-tell_note_time(struct looking *l, const struct Stat *stat)
+static void
+note_time(struct looking *l, const struct Stat *stat)
 {
 	int64_t at = node_server_time(stat->mtime);
 
@@ -42,7 +42,7 @@ tell_note_time(struct looking *l, const struct Stat *stat)
 }
 
 int64_t
-tell_now(const struct looking *l)
+entry_now(const struct looking *l)
 {
 	struct timespec t;
 	int64_t here;
@@ -55,24 +55,18 @@ tell_now(const struct looking *l)
 /* ---- entries ---- */
 
 void
-tell_begin(struct looking *l, const char *key)
+entry_begin(struct looking *l, const char *key)
 {
-	l->lock = (struct subject){.key = key};
-}
-
-void
-tell_pooled(struct looking *l, long limit)
-{
-	l->lock.pooled = true;
-	l->lock.limit = limit > 0 && limit <= LIMIT_MAX ? (unsigned)limit : 0;
+	l->key = key;
+	l->position = 0;
 }
 
 /* One of which nothing is known yet. */
 static struct entry
-entry_of(const struct looking *l, enum entry_kind kind)
+new_entry(const struct looking *l, enum entry_kind kind)
 {
 	return (struct entry){.kind = kind,
-	    .key = l->lock.key,
+	    .key = l->key,
 	    .slot = SLOT_NONE,
 	    .since = EPOCH_NONE,
 	    .until = EPOCH_NONE,
@@ -83,17 +77,17 @@ entry_of(const struct looking *l, enum entry_kind kind)
 static struct entry
 entry_of_one(struct looking *l, enum entry_kind kind, const struct call *c)
 {
-	struct entry e = entry_of(l, kind);
+	struct entry e = new_entry(l, kind);
 
-	e.position = kind == ENTRY_WAITER ? ++l->lock.position : 0;
+	e.position = kind == ENTRY_WAITER ? ++l->position : 0;
 	e.token = c ? (uint64_t)call_stat(c)->czxid : 0;
 	return e;
 }
 
 static void
-tell(struct looking *l, const struct entry *e)
+hand_on(struct looking *l, const struct entry *e)
 {
-	if (!l->enough && !l->look->see(l->look->ctx, e, micros(tell_now(l))))
+	if (!l->enough && !l->look->see(l->look->ctx, e, micros(entry_now(l))))
 		l->enough = true;
 }
 
@@ -101,7 +95,7 @@ tell(struct looking *l, const struct entry *e)
 
 /* As it stands in the name, with the "d". */
 static bool
-read_owner(char out[OWNER_CHARS + 1], const char *there)
+owner_in_name(char out[OWNER_CHARS + 1], const char *there)
 {
 	size_t n = 0;
 
@@ -201,24 +195,23 @@ describe_dlocks(const struct looking *l, struct entry *e, struct words *w,
 {
 	bool holds = e->kind == ENTRY_HOLDER;
 
-	if (read_owner(w->owner, child->owner))
+	if (owner_in_name(w->owner, child->owner))
 		e->owner = w->owner;
 	if (!c)
 		return;
 	if (holds)
 		e->since = micros_of_ms(granted_at(c));
 	if (holds && e->lock == KIND_LIMIT)
-		e->slot = child->what == CHILD_LEASE ? child->slot
-						     : data_slot(call_text(c));
+		e->slot = data_slot(call_text(c));
 	e->record = w->record = copy_record(l->session, call_text(c));
 }
 
-void
-tell_place(
-    struct looking *l, enum entry_kind kind, const char *name, const struct call *c)
+/* A child of the lock's directory, whose place the name is. */
+static void
+tell_place(struct looking *l, enum entry_kind kind, const struct member *m)
 {
-	struct child child = layout_read(l->layout, name);
-	bool lease = child.what == CHILD_LEASE;
+	struct child child = layout_read(l->layout, m->name);
+	const struct call *c = m->node;
 	struct entry e = entry_of_one(l, kind, c);
 	struct words w = {.record = NULL};
 
@@ -227,65 +220,48 @@ tell_place(
 	e.revoked = c && kind == ENTRY_HOLDER && is_asked_back(c);
 	if (c && kind == ENTRY_WAITER)
 		e.since = micros_of_ms(call_stat(c)->ctime);
-	if (child.what == CHILD_DLOCKS || (lease && child.owner))
+	if (child.what == CHILD_DLOCKS)
 		describe_dlocks(l, &e, &w, &child, c);
 	else
-		e.foreign = describe_foreign(l->session, &w,
-		    lease ? "a semaphore of kazoo's" : l->layout->what,
-		    l->layout->listens ? "" : name, c);
-	if (l->lock.pooled) {
-		e.lock = KIND_LIMIT;
-		e.limit = l->lock.limit;
-	}
-	tell(l, &e);
+		e.foreign = describe_foreign(l->session, &w, l->layout->what,
+		    l->layout->listens ? "" : m->name, c);
+	hand_on(l, &e);
 	free(w.record);
 }
 
-void
-tell_seat(struct looking *l, enum entry_kind kind, const char *name, const struct call *c)
+/* A user of Curator's semaphore, whose name is random. */
+static void
+tell_seat(struct looking *l, enum entry_kind kind, const struct call *c)
 {
 	struct entry e = entry_of_one(l, kind, c);
 	struct words w;
 
-	(void)name; /* it is random */
 	e.lock = KIND_LIMIT;
 	if (c)
 		e.since = micros_of_ms(call_stat(c)->ctime);
 	e.foreign = describe_foreign(
 	    l->session, &w, "a semaphore of Apache Curator's", "", c);
-	tell(l, &e);
-}
-
-enum rc
-tell_all(struct looking *l, struct reader *r, enum entry_kind kind,
-    void (*how)(
-	struct looking *, enum entry_kind, const char *name, const struct call *node),
-    struct fault *f)
-{
-	const char *name;
-	enum rc rc = RC_OK;
-
-	while (rc == RC_OK && !l->enough && (name = reader_name(r))) {
-		const struct call *c;
-		bool denied;
-
-		rc = reader_next(r, l->look->until, &c, &denied, f);
-		if (c)
-			tell_note_time(l, call_stat(c));
-		if (rc == RC_OK && (c || denied))
-			how(l, kind, name, c);
-		reader_done(r);
-	}
-	reader_end(r);
-	return rc;
+	hand_on(l, &e);
 }
 
 void
-tell_single(struct looking *l, const struct call *c)
+entry_member(struct looking *l, enum entry_kind kind, const struct member *m)
+{
+	if (m->node)
+		note_time(l, call_stat(m->node));
+	if (*m->part)
+		tell_seat(l, kind, m->node);
+	else
+		tell_place(l, kind, m);
+}
+
+void
+entry_single(struct looking *l, const struct call *c)
 {
 	struct entry e = entry_of_one(l, ENTRY_HOLDER, c);
 	struct words w = {.record = NULL};
 
+	note_time(l, call_stat(c));
 	e.lock = KIND_EXCLUSIVE;
 	e.since = micros_of_ms(call_stat(c)->ctime);
 	e.revoked = is_asked_back(c);
@@ -295,57 +271,62 @@ tell_single(struct looking *l, const struct call *c)
 	} else {
 		e.foreign = describe_foreign(l->session, &w, l->layout->what, "", c);
 	}
-	tell(l, &e);
+	hand_on(l, &e);
 	free(w.record);
 }
 
 /* ---- what else there is ---- */
 
 void
-tell_waiting(struct looking *l, uint64_t count)
+entry_waiting(struct looking *l, uint64_t count)
 {
-	struct entry e = entry_of(l, ENTRY_WAITING);
+	struct entry e = new_entry(l, ENTRY_WAITING);
 
 	e.count = count;
 	if (count > 0)
-		tell(l, &e);
+		hand_on(l, &e);
 }
 
 void
-tell_freeze(struct looking *l, const struct freeze *z)
+entry_freeze(struct looking *l, const struct freeze *z)
 {
-	struct entry e = entry_of(l, ENTRY_FREEZE);
+	struct entry e = new_entry(l, ENTRY_FREEZE);
 
 	e.record = *z->record ? z->record : NULL;
 	e.since = micros(z->since);
 	e.until = z->until == NEVER ? EPOCH_NONE : micros(z->until);
 	if (z->on)
-		tell(l, &e);
+		hand_on(l, &e);
 }
 
 void
-tell_last(struct looking *l, const struct past_run *run)
+entry_last(struct looking *l, const struct call *last)
 {
-	struct entry e = entry_of(l, ENTRY_LAST);
+	struct entry e = new_entry(l, ENTRY_LAST);
+	struct past_run run;
 
-	if (run->record)
-		secret_blot(run->record, session_secret(l->session));
-	if (run->id)
-		secret_blot(run->id, session_secret(l->session));
-	e.token = run->token;
-	e.record = run->record;
-	e.since = micros(run->began);
-	e.until = micros(run->ended);
-	e.once = run->id;
-	e.status = run->status;
-	tell(l, &e);
+	if (!jobs_read(&run, last))
+		return;
+	note_time(l, call_stat(last));
+	if (run.record)
+		secret_blot(run.record, session_secret(l->session));
+	if (run.id)
+		secret_blot(run.id, session_secret(l->session));
+	e.token = run.token;
+	e.record = run.record;
+	e.since = micros(run.began);
+	e.until = micros(run.ended);
+	e.once = run.id;
+	e.status = run.status;
+	hand_on(l, &e);
+	jobs_forget(&run);
 }
 
 void
-tell_unknown(struct looking *l, const char *what)
+entry_unknown(struct looking *l, const char *what)
 {
-	struct entry e = entry_of(l, ENTRY_UNKNOWN);
+	struct entry e = new_entry(l, ENTRY_UNKNOWN);
 
 	e.what = what;
-	tell(l, &e);
+	hand_on(l, &e);
 }

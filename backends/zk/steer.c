@@ -1,20 +1,18 @@
-/* steering.c - marks and removes what others have made, makes and removes what freezes. */
-#include "steering.h"
+/* steer.c - marks and removes what others have made, makes and removes what freezes. */
+#include "steer.h"
 
+#include "contents.h"
 #include "node.h"
-#include "queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { UUID_CHARS = 40 /* "_c_<uuid>-" */ };
-
 /* The node of a holder. */
 struct holder {
 	char name[NAME_BYTES], path[NODE_BYTES];
 	struct call *data;      /* as it was read; NULL: there is none */
-	bool ours, unit;        /* a dlock's; of a semaphore */
+	bool ours, permit;      /* a dlock's; of a semaphore */
 	char lease[NAME_BYTES]; /* of ours, in K/leases */
 };
 
@@ -35,7 +33,7 @@ is_gone(const struct steering *how, struct fault *f)
 /* ---- the holder that is meant ---- */
 
 static enum rc
-list_part(
+list_below(
     const struct steering *how, const char *part, struct call **ret, struct fault *f)
 {
 	char path[NODE_BYTES];
@@ -78,7 +76,7 @@ is_ours(const struct steering *how, const char *name, const struct call *data)
 
 /* Is it the node of the grant that is meant? */
 static bool
-is_meant(const struct steering *how, const char *name, const struct call *data)
+is_who_is_meant(const struct steering *how, const char *name, const struct call *data)
 {
 	const struct target *t = how->target;
 
@@ -87,118 +85,51 @@ is_meant(const struct steering *how, const char *name, const struct call *data)
 	return t->owner ? has_owner(how, name, data, t->owner) : t->token != 0;
 }
 
-/* Reads the node at h->path; keeps it if it is the one. */
-static enum rc
-try_path(const struct steering *how, const char *part, const char *name, struct holder *h,
-    struct fault *f)
-{
-	struct call *c;
-	int code;
-	enum rc rc;
+/* The search for a holder. */
+struct search {
+	const struct steering *how;
+	struct holder *holder;
+};
 
-	c = call_get(how->session, h->path);
-	rc = call_await(c, how->until, &code, f);
-	if (rc == RC_DENIED)
-		rc = denied(how, h->path, f);
-	if (rc == RC_OK && code == ZOK && is_meant(how, name, c)) {
-		snprintf(h->name, sizeof h->name, "%s", name);
-		h->ours = is_ours(how, name, c);
-		h->unit = !how->dir->layout->queue &&
-		    (*part || layout_read(how->dir->layout, name).kind == KIND_LIMIT);
-		h->data = c;
+/* Keeps the node if it is the one. */
+static enum rc
+see_holder(void *ctx, const struct member *m, struct fault *f)
+{
+	const struct search *search = ctx;
+	const struct steering *how = search->how;
+	struct holder *h = search->holder;
+	char path[NODE_BYTES];
+
+	snprintf(path, sizeof path, "%s%s%s%s", how->dir->path, m->part,
+	    *m->name ? "/" : "", m->name);
+	if (!m->node)
+		return denied(how, path, f);
+	if (!is_who_is_meant(how, m->name, m->node))
 		return RC_OK;
-	}
-	call_drop(c);
-	return rc;
+	snprintf(h->path, sizeof h->path, "%s", path);
+	snprintf(h->name, sizeof h->name, "%s", m->name);
+	h->ours = is_ours(how, m->name, m->node);
+	h->permit = *m->part || layout_read(how->dir->layout, m->name).kind == KIND_LIMIT;
+	h->data = call_keep(m->node);
+	return RC_DONE;
 }
 
+/* In the directory, which is listed. */
 static enum rc
-try_node(const struct steering *how, const char *part, const char *name, struct holder *h,
-    struct fault *f)
+find_in_list(struct contents *c, struct search *search, struct fault *f)
 {
-	if (strlen(name) >= NAME_BYTES)
-		return RC_OK;
-	snprintf(h->path, sizeof h->path, "%s%s/%s", how->dir->path, part, name);
-	return try_path(how, part, name, h, f);
-}
+	struct holder *h = search->holder;
+	const char *owner = search->how->target->owner, *seat;
+	enum rc rc = contents_order(c, f);
 
-/* Where it is the lock itself. */
-static enum rc
-find_single(const struct steering *how, struct holder *h, struct fault *f)
-{
-	snprintf(h->path, sizeof h->path, "%s", how->dir->path);
-	return try_path(how, "", "", h, f);
-}
-
-/* Can this one be meant, by its name? */
-static bool
-is_candidate(const struct steering *how, const char *name)
-{
-	struct child c = layout_read(how->dir->layout, name);
-
-	return c.what != CHILD_FOREIGN &&
-	    (!how->target->owner || child_has_owner(&c, how->target->owner));
-}
-
-/* Among those who stand first; an owner's node has a name. */
-static enum rc
-find_in_queue(const struct steering *how, const struct call *list, struct holder *h,
-    struct fault *f)
-{
-	size_t n;
-	const char *const *names = call_names(list, &n);
-	const struct queue q = {how->dir->layout, names, n};
-	const char **sorted = calloc(n + 1, sizeof *sorted);
-	struct place p;
-	enum rc rc = RC_OK;
-
-	if (!sorted)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	queue_look(&p, &q, "");
-	for (size_t i = 0; i < n; i++)
-		sorted[i] = names[i];
-	n = queue_sort(how->dir->layout, sorted, n);
-	for (size_t i = 0; i < n && i < p.holders.n && rc == RC_OK && !h->data; i++)
-		if (is_candidate(how, sorted[i]))
-			rc = try_node(how, "", sorted[i], h, f);
-	free(sorted);
-	return rc;
-}
-
-/* Among the leases of a semaphore of kazoo's. */
-static enum rc
-find_in_pool(const struct steering *how, const struct call *list, struct holder *h,
-    struct fault *f)
-{
-	size_t n;
-	const char *const *names = call_names(list, &n);
-	enum rc rc = RC_OK;
-
-	for (size_t i = 0; i < n && rc == RC_OK && !h->data; i++)
-		if (layout_read(how->dir->layout, names[i]).what == CHILD_LEASE &&
-		    is_candidate(how, names[i]))
-			rc = try_node(how, "", names[i], h, f);
-	return rc;
-}
-
-/* Curator's, among the leases; or the lease of ours. */
-static enum rc
-find_lease(const struct steering *how, struct holder *h, struct fault *f)
-{
-	struct call *list;
-	const char *const *names;
-	size_t n = 0;
-	enum rc rc = list_part(how, "/leases", &list, f);
-
-	names = rc == RC_OK ? call_names(list, &n) : NULL;
-	if (h->data)
-		for (size_t i = 0; i < n; i++)
-			if (strncmp(names[i], h->name, UUID_CHARS) == 0)
-				snprintf(h->lease, sizeof h->lease, "%s", names[i]);
-	for (size_t i = 0; rc == RC_OK && !h->data && i < n; i++)
-		if (!layout_read(how->dir->layout, names[i]).owner)
-			rc = try_node(how, "/leases", names[i], h, f);
-	call_drop(list);
+	if (rc == RC_OK && owner)
+		contents_want(c, owner);
+	if (rc == RC_OK)
+		rc = contents_judge(c, false, -1, f);
+	if (rc == RC_OK)
+		rc = contents_holders(c, &(struct visitor){see_holder, search}, f);
+	seat = h->data && h->permit && h->ours ? contents_seat(c, h->name) : NULL;
+	snprintf(h->lease, sizeof h->lease, "%s", seat ? seat : "");
 	return rc;
 }
 
@@ -206,30 +137,30 @@ find_lease(const struct steering *how, struct holder *h, struct fault *f)
 static enum rc
 find_holder(const struct steering *how, struct holder *h, struct fault *f)
 {
-	struct call *list = NULL;
+	struct search search = {how, h};
+	struct contents c;
+	bool there = false;
 	int code;
 	enum rc rc = call_finish(
 	    call_sync(how->session, how->dir->path), how->until, &code, f);
 
 	*h = (struct holder){.data = NULL};
-	if (rc == RC_OK && how->target->owner &&
-	    strlen(how->target->owner) != OWNER_CHARS)
-		rc = is_gone(how, f); /* nobody's */
-	if (rc == RC_OK && how->dir->layout->single)
-		rc = find_single(how, h, f);
-	else if (rc == RC_OK)
-		rc = list_part(how, "", &list, f);
-	if (rc == RC_OK && list)
-		rc = find_in_queue(how, list, h, f);
-	if (rc == RC_OK && list && how->dir->layout->queue && !h->data)
-		rc = find_in_pool(how, list, h, f);
-	else if (rc == RC_OK && list && (how->dir->layout->caps & CAP_LIMIT) &&
-	    (!h->data || h->unit))
-		rc = find_lease(how, h, f);
-	call_drop(list);
-	if (rc == RC_OK &&
-	    (!h->data || data_stage(call_text(h->data)) == STAGE_WAITING ||
-		(h->unit && h->ours && !*h->lease)))
+	if (rc != RC_OK)
+		return rc;
+	if (how->target->owner && strlen(how->target->owner) != OWNER_CHARS)
+		return is_gone(how, f); /* nobody's */
+	contents_begin(&c, how->session, how->dir->layout, how->dir->path, how->until);
+	rc = contents_await(&c, &there, f);
+	if (rc == RC_DENIED && how->dir->layout->single)
+		rc = denied(how, how->dir->path, f);
+	if (there && how->dir->layout->single)
+		rc = see_holder(&search, &(struct member){"", "", c.list}, f);
+	else if (there)
+		rc = find_in_list(&c, &search, f);
+	contents_end(&c);
+	if (rc == RC_DONE)
+		rc = RC_OK;
+	if (rc == RC_OK && (!h->data || data_stage(call_text(h->data)) == STAGE_WAITING))
 		rc = is_gone(how, f);
 	if (rc != RC_OK)
 		holder_drop(h);
@@ -262,7 +193,7 @@ ask_holder(const struct steering *how, const struct holder *h)
 static bool
 can_be_asked(const struct steering *how, const struct holder *h)
 {
-	return h->ours || (how->dir->layout->listens && !h->unit);
+	return h->ours || (how->dir->layout->listens && !h->permit);
 }
 
 static enum rc
@@ -270,8 +201,8 @@ refuse_to_ask(const struct steering *how, const struct holder *h, struct fault *
 {
 	return fault_set(f, RC_CONFIG,
 	    "%s: %s%s cannot be asked to give it up; it can only be taken away by force",
-	    how->dir->where, h->unit ? "users of " : "",
-	    h->unit ? "Curator's semaphore" : "a holder that is no dlock");
+	    how->dir->where, h->permit ? "users of " : "",
+	    h->permit ? "Curator's semaphore" : "a holder that is no dlock");
 }
 
 /*
@@ -323,9 +254,9 @@ steering_mark(struct steering *how, struct fault *f)
 
 /* ---- taken away ---- */
 
-/* The slot of a unit, if its node says so, too. */
+/* The slot of a permit, if its node says so, too. */
 static enum rc
-find_slot(const struct steering *how, const struct holder *h, char path[NODE_BYTES],
+slot_of_holder(const struct steering *how, const struct holder *h, char path[NODE_BYTES],
     bool *found, struct fault *f)
 {
 	struct call *c;
@@ -363,7 +294,7 @@ find_note(const struct steering *how, const struct holder *h, struct change *ret
 
 /*
  * What belongs to the holder, all or none, as a release does it: its node, which must be
- * as it was read, and of a unit the lease and the slot.
+ * as it was read, and of a permit the lease and the slot.
  */
 static enum rc
 remove_holder(struct steering *how, const struct holder *h, const struct change *note,
@@ -376,11 +307,11 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 	size_t n = 1;
 	enum rc rc = RC_OK;
 
-	if (h->unit && h->ours)
-		rc = find_slot(how, h, slot, &found, f);
+	if (h->permit && h->ours)
+		rc = slot_of_holder(how, h, slot, &found, f);
 	if (rc != RC_OK)
 		return rc;
-	if (h->unit && h->ours) {
+	if (h->permit && h->ours) {
 		snprintf(lease, sizeof lease, "%s/leases/%s", how->dir->path, h->lease);
 		all[n++] = (struct change){CHANGE_DELETE, lease, .version = -1};
 	}
@@ -474,7 +405,7 @@ make_directories(const struct steering *how, struct fault *f)
 
 /*
  * All of its nodes or none.  *made: they are there.  The semaphore's directory gets
- * another version, so that nobody takes a unit who has looked before.
+ * another version, so that nobody takes a permit who has looked before.
  */
 static enum rc
 make_freeze(const struct steering *how, bool *made, struct fault *f)
@@ -532,7 +463,7 @@ steering_freeze(struct steering *how, struct fault *f)
 	    call_sync(how->session, how->dir->path), how->until, &code, f);
 
 	if (rc == RC_OK)
-		rc = list_part(how, "", &list, f);
+		rc = list_below(how, "", &list, f);
 	while (rc == RC_OK && !made && instant_now() < how->until) {
 		rc = make_directories(how, f);
 		if (rc == RC_OK)
@@ -548,7 +479,8 @@ steering_freeze(struct steering *how, struct fault *f)
 
 /* Has it ended by itself?  Where we may not write to it, nobody tells us the time. */
 static enum rc
-has_ended(const struct steering *how, const char *name, bool *ended, struct fault *f)
+freeze_has_ended(
+    const struct steering *how, const char *name, bool *ended, struct fault *f)
 {
 	char path[NODE_BYTES];
 	struct call *read, *set;
@@ -579,7 +511,7 @@ static enum rc
 thaw_one(struct steering *how, const char *name, size_t *n, struct fault *f)
 {
 	bool ended, removed = false;
-	enum rc rc = has_ended(how, name, &ended, f);
+	enum rc rc = freeze_has_ended(how, name, &ended, f);
 
 	how->asked = how->asked || !ended;
 	if (rc == RC_OK)
@@ -595,7 +527,7 @@ thaw_all(struct steering *how, const char *part, size_t *n, struct fault *f)
 {
 	struct call *list;
 	size_t count = 0;
-	enum rc rc = list_part(how, part, &list, f);
+	enum rc rc = list_below(how, part, &list, f);
 	const char *const *names = rc == RC_OK ? call_names(list, &count) : NULL;
 
 	for (size_t i = 0; rc == RC_OK && i < count; i++)
@@ -616,9 +548,7 @@ steering_thaw(struct steering *how, struct fault *f)
 	if (rc == RC_OK)
 		rc = thaw_all(how, "", &n, f);
 	if (rc == RC_OK)
-		rc = thaw_all(how, /* if the other was deleted */
-		    how->dir->layout->queue ? how->dir->layout->queue : FREEZE_PART, &n,
-		    f);
+		rc = thaw_all(how, FREEZE_PART, &n, f); /* if the other was deleted */
 	return rc == RC_OK && n == 0 && !how->again
 	    ? fault_set(f, RC_LOST, "%s: it is not frozen", how->dir->where)
 	    : rc;

@@ -1,5 +1,5 @@
 /*
- * steering.h - takes a lock from its holder, lets nobody take it, and ends that.
+ * steer.h - takes a lock from its holder, lets nobody take it, and ends that.
  *
  *  1. The holder that is meant is found by its token, which is its node's czxid, and is written
  *     or deleted with the version that was read with that: whoever comes to stand
@@ -8,8 +8,8 @@
  *     listen for that (makeRevocable).  Those of its semaphore cannot be asked.
  *  3. What is frozen, and how, is in freeze.h.
  */
-#ifndef DLOCK_ZK_STEERING_H
-#define DLOCK_ZK_STEERING_H
+#ifndef DLOCK_ZK_STEER_H
+#define DLOCK_ZK_STEER_H
 
 #include "freeze.h"
 

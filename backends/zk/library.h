@@ -1,0 +1,56 @@
+/*
+ * library.h - what we need of libzookeeper and it does not offer.
+ *
+ *  1. It has no way to say when it may connect.  When it has lost its connection, or not got one,
+ *     it would try again at once, and so would a thousand others.  It writes a line with
+ *     "errno=" into its log first, in its own thread and without a lock (3.8 and 3.9:
+ *     handle_socket_error_msg).  We hold it there, until session_await() lets it try once.
+ *  2. It trusts its server.  So it is to read through our filter (filter.h) from the moment on at
+ *     which it writes that it has "initiated connection to server".
+ *  3. It stays with a silent server for two thirds of the session, and keeps its socket to
+ *     itself.  When it has written that line, it has just sent its first request, and inlet.h
+ *     knows on which descriptor.  library_break() shuts that down.
+ *
+ * There is no other way to any of these, so the log is what we depend on, and this is the only
+ * place that reads it.  library_fits() says whether the library writes what we know.  Without the
+ * line of 1 the library connects as it likes, which is no danger to a lock.
+ *
+ * A log has no context, so each session has one of several functions for it, and what these
+ * work on cannot but be global.  The last few sessions may still be ending when a new one begins.
+ */
+#ifndef DLOCK_ZK_LIBRARY_H
+#define DLOCK_ZK_LIBRARY_H
+
+#include <stdbool.h>
+#include <zookeeper/zookeeper.h>
+
+struct library;
+
+/* For a session that begins; eventfds that are set when the library is held. */
+struct library *library_take(int wake_fd, int alarm);
+
+/* What the library is to be given for its log. */
+log_callback_fn library_log(const struct library *);
+
+/*
+ * Has it written what it must have by now: something, when it has begun, and with `connected` that
+ * it has initiated a connection?
+ */
+bool library_fits(struct library *, bool connected);
+
+/* The library is held: there is no connection. */
+bool library_is_held(struct library *);
+
+/* errno of the last connection that failed; 0: none has. */
+int library_error(struct library *);
+
+/* Lets the library try once. */
+void library_let_try(struct library *);
+
+/* Shuts down the socket of its connection, if it has one. */
+void library_break(struct library *);
+
+/* The session ends: the library is held no more, and nobody is told. */
+void library_leave(struct library *);
+
+#endif
