@@ -264,6 +264,14 @@ def test_loss_of_a_majority_during_a_hold(dlock, masters, how):
             server.resume()
 
 
+def test_of_four_masters_three_are_needed(dlock, make_masters):
+    masters = make_masters(4)
+    masters[0].kill()
+    assert run(dlock, masters.at(), *ONCE).status == 0
+    masters[1].kill()
+    assert_refused(run(dlock, masters.at(), *ONCE), 69, "2 of 4")
+
+
 def test_a_majority_that_has_lost_it(dlock, masters):
     """Their word is enough."""
     holder = dlock.hold(masters.at(), "job", "-t", "6s")
