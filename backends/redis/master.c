@@ -61,11 +61,15 @@ write_listen(char **command, const struct order *o, const struct master_names *n
 	    command, 3, (const char *[]){"BLPOP", names->wake, seconds}, NULL);
 }
 
-/* Whoever is blocked there would not come to what is sent behind. */
+/*
+ * One that has not answered the question before may not know the script, and nobody may be
+ * there when it says so: it is sent the whole of it.  One that listens would not come to what
+ * is sent behind, and is asked on another connection.
+ */
 void
 master_ask(struct master *m, const struct order *order)
 {
-	bool listens = order->kind == ORDER_LISTEN;
+	bool listens = order->kind == ORDER_LISTEN, slow = m->peer->busy;
 	char *command = NULL;
 	int length;
 
@@ -82,7 +86,7 @@ master_ask(struct master *m, const struct order *order)
 		length = write_listen(&command, &m->order, m->names);
 	} else {
 		order_say(&m->order, m->names, &m->call);
-		m->manner = (struct manner){.reads = m->call.reads};
+		m->manner = (struct manner){.whole = slow, .reads = m->call.reads};
 		length = script_write(&command, &m->call, &m->manner);
 	}
 	fan_say(m->fan, m->peer, command, length, order->until);

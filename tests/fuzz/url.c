@@ -49,7 +49,9 @@ check(const char *url)
 	    strchr(a.hosts[0].host, '%')); /* a zone */
 	CLAIM(memcmp(&a, &twin, sizeof a) == 0);
 	address_print(&a, where, sizeof where);
-	CLAIM(strncmp(where, "redis ", 6) == 0);
+	CLAIM(a.form == FORM_REDLOCK ? strncmp(where, "redlock ", 8) == 0 &&
+		    a.n >= REDLOCK_LEAST && a.n <= REDLOCK_MOST
+				     : strncmp(where, "redis ", 6) == 0);
 }
 
 int
@@ -63,6 +65,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	sprintf(url, "redis://%s", s);
 	check(url);
 	sprintf(url, "redis+unix://%s", s);
+	check(url);
+	sprintf(url, "redlock://%s", s);
 	check(url);
 	free(url);
 	free(s);
