@@ -199,7 +199,7 @@ check-all: export DLOCK_SOAK := 60
 check-all: export LIMIT := 14400
 check-all: export TEST_LIMIT := 3600
 check check-all: deps
-	@$(MAKE) --no-print-directory -j$$(nproc 2>/dev/null || echo 1) all $(O)/dlock-test $(O)/dlock-admin wrong units
+	@$(MAKE) --no-print-directory -j$$(nproc 2>/dev/null || echo 1) all $(O)/dlock-test $(O)/dlock-admin wrong
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 
 # What of node takes the same locks: needs node and npm, and what they fetch.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh - what `make check` does once all is built: the black-box tests, many side by
 # side since they mostly wait (tests/servers/workers.py); and, with what these leave of
-# the processors, the tools that read and compute: lint, models, fuzzers.
+# the processors, what reads and computes: units, lint, models, fuzzers.
 #
 #	check.sh DIRECTORY [OPTION OF PYTEST...]
 #
@@ -34,13 +34,13 @@ export MODEL_SECONDS="${MODEL_SECONDS:-1800}" # of a model that gets what is lef
 modest='{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 5 "$@"'
 
 echo "  TEST  with real servers, side by side; what runs and what has failed: $out/check-tests.log"
-setsid sh -c "$modest" modest "${MAKE:-make}" --no-print-directory -k lint model fuzz-smoke >"$out/check-tools.log" 2>&1 </dev/null &
+setsid sh -c "$modest" modest "${MAKE:-make}" --no-print-directory -k units lint model fuzz-smoke >"$out/check-tools.log" 2>&1 </dev/null &
 tools=$!
 
 # A shell has its background jobs ignore SIGINT; tests, and what they test, must not.
 # shellcheck disable=SC2086
 setsid env --default-signal=INT,QUIT,HUP timeout --foreground -s INT -k 300 "${LIMIT:-3600}" \
-	"${PYTHON:-/usr/bin/python3}" -m pytest -q --tb=short --workers="${WORKERS:-8}" --limit="${TEST_LIMIT:-300}" \
+	"${PYTHON:-/usr/bin/python3}" -m pytest -q --tb=short --workers="${WORKERS:-14}" --limit="${TEST_LIMIT:-300}" \
 	--progress="$out/check-tests.log" --known=tests/lasted.txt --lasted="$out/lasted.txt" $PYTEST "$@" tests/system </dev/null &
 tests=$!
 trap 'end 130' INT
@@ -49,7 +49,7 @@ trap 'end 143' TERM HUP PIPE
 failed=0
 wait "$tests" || failed=1
 { echo 0 >"/proc/$tools/autogroup"; renice -n 0 -g "$tools"; } >/dev/null 2>&1
-echo "  TEST  lint, models and fuzzers, which have run beside the tests: $out/check-tools.log"
+echo "  TEST  units, lint, models and fuzzers, which have run beside the tests: $out/check-tools.log"
 wait "$tools" || failed=1
 cat "$out/check-tools.log"
 [ $failed = 0 ] || echo "  TEST  failed" >&2
