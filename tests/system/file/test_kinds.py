@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from support import DLOCK, FilePlace, children_of, compile_shim, descendants_of, is_alive, kill, wait_for
+from support import DLOCK, FilePlace, children_of, compile_shim, descendants_of, is_alive, kill, stat_of, wait_for
 
 KINDS = {"plain": (), "-x": ("-x",), "-s": ("-s",), "limit": ("--limit", "3")}
 EXCLUSIVE = ("plain", "-x")
@@ -212,8 +212,9 @@ def kill_all(front):
     while new := {front, *descendants_of(front)} - stopped:
         for pid in new:
             kill(pid, signal.SIGSTOP)
+        # until then it may be in the middle of a fork
+        wait_for(lambda pids=new: all((stat_of(pid) or "?X")[1] in "TtZX" for pid in pids), what="all to stop")
         stopped |= new
-        time.sleep(0.005)
     for pid in sorted(stopped, reverse=True):
         kill(pid)
         wait_for(lambda pid=pid: pid == front or not is_alive(pid), what="an end")
