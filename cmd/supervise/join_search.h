@@ -2,7 +2,7 @@
  * join_search.h - which of the keepers around a run have its keys.
  *
  * Each of the run's keys is looked for in all the keepers of DLOCK_KEEPER.  A key is the
- * same lock there only if all that both sides have resolved is equal (identity.h);
+ * same lock there only if all that both sides have resolved is equal (setting.h);
  * where that is not known on either side, nothing is joined.  A keeper
  * says which of them it has, and of which kind; what is asked for must be a part
  * of that: anything exclusive or shared of an exclusive hold, else the same kind

@@ -29,7 +29,7 @@ struct join_ask {
 	/* the lock is wanted for so long from now, whatever becomes of the asker */
 	int64_t keep;
 	char backend[16];
-	/* which locks the keys are (identity.h); "": only the site is asked for */
+	/* which locks the keys are (setting.h); "": only the site is asked for */
 	char identity[IDENTITY_BYTES];
 	/* one after the other, each with its NUL; sent up to the last one */
 	char keys[KEYS_MAX * (KEY_BYTES + 1)];
