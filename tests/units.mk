@@ -12,7 +12,7 @@
 # $(O)/dlock-forgets a Redlock that counts the votes of masters that have just restarted,
 # $(O)/dlock-brief one with leases of 3 s at most.
 
-FUZZ_SMOKE_SECONDS ?= 3
+FUZZ_SMOKE_SECONDS ?= 2
 FUZZ_SECONDS ?= 60
 
 # ---- units ----
@@ -78,11 +78,11 @@ $(O)/dlock-forgets $(O)/dlock-brief: $(O)/dlock-%: $(filter-out $(O)/backends/re
 
 -include $(O)/tests/servers/redlock_forgets.d $(O)/tests/servers/redlock_brief.d $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d $(O)/tests/servers/zk_mute.d
 
-# ---- fuzzing: clang, with what each target needs compiled in once more and watched ----
+# ---- fuzzing: clang, with what the targets need compiled once more and watched ----
 
 FUZZ_CC ?= clang
-FUZZ_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION='"$(VERSION)"' $(WARN) -I. -I$(O) -O1 -g \
-	-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+FUZZ_SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZ_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION='"$(VERSION)"' $(WARN) -I. -I$(O) -O1 -g -fsanitize=fuzzer-no-link $(FUZZ_SANITIZE)
 FUZZERS := $(filter-out $(if $(USE_REDIS),,url resp) $(if $(USE_MEMCACHED),,memcached),$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
 FUZZ_TARGETS = $(FUZZERS:%=$(O)/fuzz/%)
 # $(call fuzz,seconds): one line for each target, all of its output when it finds something
@@ -104,18 +104,25 @@ fuzz-smoke:
 	then $(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_SMOKE_SECONDS); \
 	else echo "  FUZZ  skipped: $(FUZZ_CC) or its fuzzer runtime (libclang-rt-dev) is not installed"; fi
 
-$(O)/fuzz/duration: cmd/parse.c cmd/text.c
-$(O)/fuzz/url: backends/redis/address.c backends/common/setting.c backends/common/url.c
-$(O)/fuzz/key: backends/common/url.c cmd/parse.c cmd/text.c
-$(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
-$(O)/fuzz/memcached: backends/memcached/client.c backends/memcached/item.c backends/memcached/stats.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c)
-$(O)/fuzz/block: backends/file/block.c backends/file/tickets.c backends/common/task.c
-$(O)/fuzz/runs: backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/place.c backends/file/tickets.c backends/common/url.c backends/common/text.c backends/common/sha256.c backends/common/task.c
-$(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c
-$(O)/fuzz/conf: cmd/conf.c cmd/inifile.c cmd/sources.c cmd/outer.c cmd/supervise/keeper_address.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c backends/common/setting.c
-$(O)/fuzz/record: cmd/record.c cmd/kin.c cmd/object.c cmd/text.c
+watched = $(patsubst %.c,$(O)/fuzz/%.o,$(1))
 
-$(FUZZ_TARGETS): $(O)/fuzz/%: tests/fuzz/%.c
+$(O)/fuzz/duration: $(call watched,cmd/parse.c cmd/text.c)
+$(O)/fuzz/url: $(call watched,backends/redis/address.c backends/common/setting.c backends/common/url.c)
+$(O)/fuzz/key: $(call watched,backends/common/url.c cmd/parse.c cmd/text.c)
+$(O)/fuzz/resp: $(call watched,backends/redis/resp.c backends/redis/answer.c)
+$(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c backends/memcached/stats.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c))
+$(O)/fuzz/block: $(call watched,backends/file/block.c backends/file/tickets.c backends/common/task.c)
+$(O)/fuzz/runs: $(call watched,backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/place.c backends/file/tickets.c backends/common/url.c backends/common/text.c backends/common/sha256.c backends/common/task.c)
+$(O)/fuzz/view: $(call watched,cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c)
+$(O)/fuzz/conf: $(call watched,cmd/conf.c cmd/inifile.c cmd/sources.c cmd/outer.c cmd/supervise/keeper_address.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c backends/common/setting.c)
+$(O)/fuzz/record: $(call watched,cmd/record.c cmd/kin.c cmd/object.c cmd/text.c)
+
+$(O)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
+	$(Q)$(FUZZ_CC) $(FUZZ_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(FUZZ_TARGETS): $(O)/fuzz/%: $(O)/fuzz/tests/fuzz/%.o
 	@echo "  FUZZ  $@ (build)"
-	$(Q)$(FUZZ_CC) $(FUZZ_CFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(FUZZ_CC) $(FUZZ_SANITIZE) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
+-include $(wildcard $(O)/fuzz/*/*.d $(O)/fuzz/*/*/*.d)
