@@ -53,7 +53,7 @@ ENVIRON["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRON.update(DLOCK_QUIET="1", ETCDCTL_API="3")
 
 SIZES = {  # name: (full, quick)
-    "rounds": (1000, 40),  # of start-up
+    "rounds": (1000, 12),  # of start-up
     "waiters": (200, 20),  # on one key, for the hand-off
     "passes": (3, 1),  # of the hand-off
     "idlers": (60, 12),  # waiters that are watched

@@ -18,7 +18,7 @@ import sys
 
 from bench import Bench, Impossible, Stage, finish, heading, judged, row, say, until
 
-SIZES = {"rounds": (300, 20), "crowd": (200, 16), "passes": (3, 1)}  # name: (full, quick)
+SIZES = {"rounds": (300, 8), "crowd": (200, 16), "passes": (3, 1)}  # name: (full, quick)
 LIMIT, COMMAND_MS = 8, 20
 
 

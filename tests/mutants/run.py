@@ -5,16 +5,16 @@
 #	make mutants                 all of them; within an hour on two cores
 #	make mutants NAME="a b"      some of them
 #
-# Asked first is the test that has found the fault before, then what costs little: the units and
+# Asked first is the test that has found the fault before (finders.txt), then what costs little: the units and
 # `make test`, then `make test BACKEND=...` of the fault's backends.  The first failure ends it.  A line for each
-# fault: its name, the seconds, and who has found it.  Fails if one is found by nobody, or if its
-# text stands nowhere any more (then it is to be seeded anew, in the code that does the same now).
+# fault: its name, the seconds, and the test that has found it, which finders.txt keeps.  Fails if one is found by no test,
+# or if its text stands nowhere any more (then it is to be seeded anew, in the code that does the same now).
+# A test that was not known to find it is asked once more, with the fault and without.
 #
 # In mutants.txt a fault is a block:
 #
 #	NAME: what is wrong then
 #	tier redis zk                (whose tests may find it; units and file are always asked)
-#	found system/redis/test_x.py::test_y
 #	- lines as they stand in cmd or backends, in one file only, however they are indented
 #	+ lines in their place
 
@@ -28,6 +28,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 COPY = ROOT / "build" / "mutants"
+FAULTS = ROOT / "tests" / "mutants" / "mutants.txt"
+FINDERS = ROOT / "tests" / "mutants" / "finders.txt"  # "NAME TEST": a test without its parameters, or "unit" and its name
 NO_FINDERS = "not (test_a_version_is_for_all or test_what_a_version or test_the_map_says or test_every_fault_of_the)"  # they notice each change of a text
 LIMIT = 900  # seconds that one question to the tests may take
 
@@ -44,11 +46,10 @@ class Fault:
     def __init__(self, block):
         head, *lines = block.splitlines()
         self.name, self.what = head.split(": ", 1)
-        self.tiers, self.found, self.old, self.new = [], [], [], []
+        self.tiers, self.old, self.new = [], [], []
         for line in lines:
             kind, _, rest = line.partition(" ")
-            {"tier": lambda r: self.tiers.extend(r.split()), "found": self.found.append,
-             "-": self.old.append, "+": self.new.append}[kind](rest)
+            {"tier": lambda r: self.tiers.extend(r.split()), "-": self.old.append, "+": self.new.append}[kind](rest)
 
     def place(self, texts):
         """(file, its lines, where): the only place where the old lines stand."""
@@ -75,6 +76,17 @@ def read_faults(path):
     return [Fault(block) for block in re.split(r"\n{2,}", text.strip())]
 
 
+def read_finders():
+    lines = FINDERS.read_text(encoding="utf-8").splitlines() if FINDERS.exists() else []
+    return dict(line.split(" ", 1) for line in lines)
+
+
+def keep_finder(name, test):
+    """In place of the one that did not find it this time."""
+    finders = {**read_finders(), name: re.sub(r"\[.*", "", test)}
+    FINDERS.write_text("".join(f"{k} {v}\n" for k, v in sorted(finders.items())), encoding="utf-8")
+
+
 def make_copy():
     """The source, and what has been built of it, so that little is to be built again."""
     COPY.mkdir(parents=True, exist_ok=True)
@@ -97,7 +109,7 @@ def make(*words):
         return subprocess.CompletedProcess(words, 1, f"FAILED make {' '.join(words)} (it does not end)\n{e.stdout or ''}")
 
 
-def finder(done):
+def finder_of(done):
     """What has failed, of the output of a make; None: nothing has."""
     if done.returncode == 0:
         return None
@@ -106,34 +118,63 @@ def finder(done):
     return found[1].removeprefix("tests/") if found else f"unit {unit[1].split('tests/')[-1]}" if unit else done.stdout[-500:]
 
 
-def questions(fault):
-    """The words of make by which the tests are asked, in this order."""
-    known = [name for name in fault.found if name.startswith("system/")]
-    if known:
-        select = " or ".join(re.sub(r"\[.*", "", name).split("::")[1] for name in known)
-        backends = " ".join(["file", *(t for t in fault.tiers if t not in ("units", "file"))])
-        files = " ".join(sorted({"tests/" + name.split("::")[0] for name in known}))
-        yield ["test", "NO_UNITS=1", f"TESTS={files}", f"DLOCK_TEST_BACKENDS={backends}", f"PYTEST=-x -k '({select}) and {NO_FINDERS}'"]
+def alone(fault, test):
+    """The words of make by which one test is asked."""
+    file, function = re.sub(r"\[.*", "", test).split("::")
+    backends = " ".join(["file", *(t for t in fault.tiers if t not in ("units", "file"))])
+    return ["test", "NO_UNITS=1", f"TESTS=tests/{file}", f"DLOCK_TEST_BACKENDS={backends}", f"PYTEST=-x -k '{function} and {NO_FINDERS}'"]
+
+
+def tiers(fault, but):
+    """The words of make by which all tests are asked but these, in this order."""
+    others = " or ".join([NO_FINDERS.removeprefix("not "), *but])
     yield ["units"]
-    yield ["test", "NO_UNITS=1", f"PYTEST=-x -k '{NO_FINDERS}'"]
+    yield ["test", "NO_UNITS=1", f"PYTEST=-x -k 'not ({others})'"]
     for backend in fault.tiers:
         if backend not in ("units", "file"):
-            yield ["test", f"BACKEND={backend}", f"PYTEST=-x -k '{NO_FINDERS}'"]
+            yield ["test", f"BACKEND={backend}", f"PYTEST=-x -k 'not ({others})'"]
+
+
+def asked_with(fault, *words):
+    """What has failed with the fault in the source."""
+    path, before = fault.put(COPY)
+    try:
+        built = make("-j2", "all", "build/dlock-test", "build/dlock-admin", "wrong")
+        if built.returncode != 0:
+            return f"IS NO FAULT: it cannot be built: {built.stdout[-500:]}"
+        return finder_of(make(*words))
+    finally:
+        path.write_text(before, encoding="utf-8")
+
+
+def finds(fault, test):
+    """Does it fail with the fault again, and not without?  A test may fail by chance, on a busy machine above all."""
+    words = alone(fault, test)
+    return asked_with(fault, *words) and not finder_of(make(*words))
 
 
 def ask(fault):
-    built = make("-j2", "all", "build/dlock-test", "build/dlock-admin", "wrong")
-    if built.returncode != 0:
-        return f"IS NO FAULT: it cannot be built: {built.stdout[-500:]}"
-    for words in questions(fault):
-        found = finder(make(*words))
+    """Returns the test that has found it, or None."""
+    known, chance = read_finders().get(fault.name, ""), []
+    if known.startswith("system/"):
+        found = asked_with(fault, *alone(fault, known))
         if found:
             return found
+    for _ in range(3):
+        for words in tiers(fault, chance):
+            found = asked_with(fault, *words)
+            if found and (not found.startswith("system/") or finds(fault, found)):
+                return found
+            if found:
+                chance.append(re.sub(r"\[.*", "", found.split("::")[1]))
+                break
+        else:
+            return None
     return None
 
 
 def main(names):
-    faults = [f for f in read_faults(ROOT / "tests" / "mutants" / "mutants.txt") if not names or f.name in names]
+    faults = [f for f in read_faults(FAULTS) if not names or f.name in names]
     make_copy()
     built = make("-j2", "all", "build/dlock-test", "build/dlock-admin", "wrong", "units")
     assert built.returncode == 0, built.stdout[-2000:]
@@ -141,18 +182,16 @@ def main(names):
     for fault in faults:
         began = time.monotonic()
         try:
-            path, before = fault.put(COPY)
+            found = ask(fault)
         except LookupError as e:
             bad += 1
             print(f"SEED IT ANEW: {e}", flush=True)
             continue
-        try:
-            found = ask(fault)
-        finally:
-            path.write_text(before, encoding="utf-8")
         wrong = not found or found.startswith("IS NO FAULT")
         bad += wrong
-        print(f"{fault.name}: {time.monotonic() - began:.0f} s: {found or 'FOUND BY NOBODY'}", flush=True)
+        if not wrong and re.match(r"system/|unit ", found):
+            keep_finder(fault.name, found)
+        print(f"{fault.name}: {time.monotonic() - began:.0f} s: {found or 'FOUND BY NO TEST'}", flush=True)
     print(f"{len(faults)} faults, {bad} of them not found")
     return bad != 0
 

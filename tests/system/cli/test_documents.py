@@ -266,6 +266,11 @@ def test_every_fault_of_the_mutants_can_be_seeded():
     faults = mutants.read_faults(TOP / "tests" / "mutants" / "mutants.txt")
     texts = list(mutants.texts_of(TOP))
     assert len(faults) >= 79 and [f.place(texts) for f in faults]
+    finders = mutants.read_finders()
+    assert set(finders) <= {f.name for f in faults}
+    for test in finders.values():
+        file, _, function = test.partition("::")
+        assert f"def {function}(" in (TOP / "tests" / file).read_text() if function else (TOP / "tests" / f"{file.split()[1]}.c").exists(), test
 
 
 def test_every_test_says_what_it_is_for():

@@ -73,10 +73,17 @@ class Contenders:
         before = self.granted()
         wait_for(lambda: self.granted() >= before + more, what="more runs")
 
-    def finish(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """They end with a test that has failed, too: the next one would find them."""
         self.ended.set()
         for t in self.threads:
             t.join(120)
+
+    def finish(self):
+        self.__exit__()
         assert not any(t.is_alive() for t in self.threads)
         check_intervals(self.log)
         return self.results
@@ -149,9 +156,9 @@ def test_a_single_server_is_asked_nothing_more(dlock, make_hostile):
 
 
 def test_contenders_of_a_form_exclude_each_other(dlock, form, tmp_path):
-    contenders = Contenders(dlock, form, tmp_path / "log", key=form.key())
-    contenders.go_on()
-    assert all(r.status == 0 for r in contenders.finish())
+    with Contenders(dlock, form, tmp_path / "log", key=form.key()) as contenders:
+        contenders.go_on()
+        assert all(r.status == 0 for r in contenders.finish())
 
 
 def test_kinds_of_a_form(dlock, form):
@@ -213,13 +220,13 @@ def test_a_hold_and_its_waiter_survive_a_planned_fail_over(dlock, sentinels):
 
 def test_contenders_over_a_killed_master(dlock, sentinels, tmp_path):
     """Its only replica has all that was granted; it comes back, as a master without data at first."""
-    contenders = Contenders(dlock, At(sentinels.url), tmp_path / "log", options=("-O", "wait-replicas=1"))
-    contenders.go_on(5)
-    killed = sentinels.kill_master()
-    sentinels.await_other(killed.port)
-    killed.start()
-    contenders.go_on()
-    results = contenders.finish()
+    with Contenders(dlock, At(sentinels.url), tmp_path / "log", options=("-O", "wait-replicas=1")) as contenders:
+        contenders.go_on(5)
+        killed = sentinels.kill_master()
+        sentinels.await_other(killed.port)
+        killed.start()
+        contenders.go_on()
+        results = contenders.finish()
     assert results and all(r.status in (0, 79) for r in results), results
 
 
@@ -487,18 +494,18 @@ def test_a_hold_and_its_waiter_survive_a_planned_fail_over_of_their_node(dlock, 
 
 def test_contenders_and_a_hold_survive_a_killed_node(dlock, cluster, tmp_path):
     holder = hold(dlock, At(cluster.url), "{job}held", "-t", TTL)
-    contenders = Contenders(dlock, At(cluster.url), tmp_path / "log")
-    contenders.go_on(5)
-    old = cluster.owner("job")
-    with old.client() as c:
-        c.wait(1, 5000)
-    before = renewals(holder)
-    old.kill()
-    wait_for(lambda: cluster.owner("job") is not old, what="another owner")
-    contenders.go_on()
-    assert has_renewed(holder, before), holder.result()
-    assert holder.finish().status == 0
-    assert all(r.status in (0, 79) for r in contenders.finish())
+    with Contenders(dlock, At(cluster.url), tmp_path / "log") as contenders:
+        contenders.go_on(5)
+        old = cluster.owner("job")
+        with old.client() as c:
+            c.wait(1, 5000)
+        before = renewals(holder)
+        old.kill()
+        wait_for(lambda: cluster.owner("job") is not old, what="another owner")
+        contenders.go_on()
+        assert has_renewed(holder, before), holder.result()
+        assert holder.finish().status == 0
+        assert all(r.status in (0, 79) for r in contenders.finish())
 
 
 def test_a_slot_that_moves_during_a_hold_and_a_wait(dlock, cluster):

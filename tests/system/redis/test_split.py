@@ -2,10 +2,12 @@
 # those on its side, and a master that dies with what its replica has not got: where
 # nobody overlaps, and where somebody may, and then the tokens tell who came later.
 
+import contextlib
 import os
 import threading
 
 import pytest
+import redis
 
 from net import Net, SentinelsOn, dlock_on
 from support import FULL, At, boottime, wait_for
@@ -63,10 +65,17 @@ class Contenders:
             self.results.append(dlock.run("run", *at.words, "-k", "job", "-w", "5s", "--wait-tree", *options, "--", *command,
                                           program=program, timeout=120))
 
-    def finish(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """They end with a test that has failed, too: the next one would find them."""
         self.ended.set()
         for t in self.threads:
             t.join(120)
+
+    def finish(self):
+        self.__exit__()
         assert not any(t.is_alive() for t in self.threads)
         return self.results
 
@@ -93,6 +102,13 @@ def is_deposed(forms, server):
     return all(int(s.client().sentinel_get_master_addr_by_name(forms.name)[1]) != server.port for s in forms.sentinels[1:])
 
 
+def is_replica(server):
+    """One that becomes a replica cuts its clients off."""
+    with contextlib.suppress(redis.exceptions.ConnectionError), server.client() as c:
+        return c.role()[0] == "slave"
+    return False
+
+
 @root
 @pytest.mark.parametrize("heal", [True, False] if FULL else [True], ids=lambda heal: "healed" if heal else "for-good")
 def test_who_is_with_a_deposed_master_is_stopped_before_another_begins(dlock, net, forms, seen, tmp_path, heal):
@@ -103,18 +119,18 @@ def test_who_is_with_a_deposed_master_is_stopped_before_another_begins(dlock, ne
     at.words += ["-O", "wait-replicas=1"]
     holder = dlock.start("run", *at.words, "-k", "job", "-t", "6s", "--wait-tree", "--", *seen.command(600000), program=here).held()
     net.split(*net.machines[:2])
-    contenders = Contenders(dlock, at, seen, [here, there], ("-t", "6s"))
-    wait_for(lambda: is_deposed(forms, old), what="a new master")
-    assert old.client().role()[0] == "master"
-    done = holder.wait()
-    assert done.status == 79 and "wait-replicas" in done.stderr, done
-    before = seen.grants()
-    wait_for(lambda: seen.grants() > before + 5, what="grants on the other side")
-    if heal:
-        net.heal()
-        wait_for(lambda: old.client().role()[0] == "slave", what="the end of the old master")
-        wait_for(lambda: seen.grants() > before + 20, what="grants")
-    contenders.finish()
+    with Contenders(dlock, at, seen, [here, there], ("-t", "6s")) as contenders:
+        wait_for(lambda: is_deposed(forms, old), what="a new master")
+        assert old.client().role()[0] == "master"
+        done = holder.wait()
+        assert done.status == 79 and "wait-replicas" in done.stderr, done
+        before = seen.grants()
+        wait_for(lambda: seen.grants() > before + 5, what="grants on the other side")
+        if heal:
+            net.heal()
+            wait_for(lambda: is_replica(old), what="the end of the old master")
+            wait_for(lambda: seen.grants() > before + 20, what="grants")
+        contenders.finish()
     check_seen(seen.all())
 
 
@@ -128,19 +144,19 @@ def test_who_reaches_both_sides_leaves_a_deposed_master(dlock, net, forms, seen,
     with old.client() as c:
         c.wait(2, 5000)
     net.split(*net.machines[:2])
-    contenders = Contenders(dlock, at, seen, [there, both], ("-t", "6s"))
-    wait_for(lambda: is_deposed(forms, old), what="a new master")
-    assert old.client().role()[0] == "master"
-    before = holder.stderr().count("renew: ok")
-    wait_for(lambda: holder.stderr().count("renew: ok") > before + 3, what="renewals at the new master")
-    assert holder.poll() is None
-    assert not old.client().exists("dlock:{job}:q") or seen.grants() == 1
-    net.heal()
-    wait_for(lambda: old.client().role()[0] == "slave", what="the end of the old master")
-    seen.end()
-    assert holder.wait().status == 0
-    wait_for(lambda: seen.grants() > 10, what="grants")
-    contenders.finish()
+    with Contenders(dlock, at, seen, [there, both], ("-t", "6s")) as contenders:
+        wait_for(lambda: is_deposed(forms, old), what="a new master")
+        assert old.client().role()[0] == "master"
+        before = holder.stderr().count("renew: ok")
+        wait_for(lambda: holder.stderr().count("renew: ok") > before + 3, what="renewals at the new master")
+        assert holder.poll() is None
+        assert not old.client().exists("dlock:{job}:q") or seen.grants() == 1
+        net.heal()
+        wait_for(lambda: is_replica(old), what="the end of the old master")
+        seen.end()
+        assert holder.wait().status == 0
+        wait_for(lambda: seen.grants() > 10, what="grants")
+        contenders.finish()
     check_seen(seen.all())
 
 
