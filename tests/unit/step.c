@@ -145,6 +145,22 @@ end_in_time_is_the_commands_own(void **state)
 	assert_int_equal(keeper.ending.kind, END_COMMAND);
 }
 
+/* An attempt has a tenth of the lease, but none lasts beyond TERM. */
+static void
+no_renewal_is_awaited_beyond_term(void **state)
+{
+	struct actions a;
+
+	(void)state;
+	a = tell(3, EV_TICK, 0);
+	assert_true(a.set & DO_RENEW);
+	assert_true(a.until == GRANT + 3 * S + 600 * MS);
+	tell(3.6, EV_UNANSWERED, 0);
+	a = tell(4.4, EV_TICK, 0);
+	assert_true(a.set & DO_RENEW);
+	assert_true(a.until == keeper.lease.term_at && a.until < GRANT + 4500 * MS);
+}
+
 /* ---- giving back ---- */
 
 static void
@@ -231,6 +247,21 @@ min_hold_is_given_up_with_term_while_the_command_runs(void **state)
 	/* a renewal is under way */
 	assert_int_equal(tell(3.1, EV_ENDED, 15).set, DO_STOP_CALL);
 	assert_int_equal(tell(3.1, EV_UNANSWERED, 0).set, DO_RELEASE);
+}
+
+static void
+min_hold_ends_when_the_lock_is_wanted_back(void **state)
+{
+	(void)state;
+	begin_with((struct terms){.min_hold = 3600 * S});
+	assert_true(tell(3, EV_ENDED, 0).set & DO_RENEW);
+	assert_int_equal(
+	    tell_event(3,
+		(struct event){.kind = EV_REVOKED, .sent = GRANT + 3 * S, .lease = 6 * S})
+		    .set &
+		(DO_RELEASE | DO_RENEW),
+	    DO_RELEASE);
+	assert_int_equal(keeper.ending.kind, END_COMMAND);
 }
 
 static void
@@ -361,6 +392,7 @@ main(void)
 	    cmocka_unit_test_setup(
 		what_the_front_has_stopped_is_lost_whatever_the_deadline, begin),
 	    cmocka_unit_test_setup(end_in_time_is_the_commands_own, begin),
+	    cmocka_unit_test_setup(no_renewal_is_awaited_beyond_term, begin),
 	    cmocka_unit_test_setup(unanswered_release_is_told_and_asked_for_again, begin),
 	    cmocka_unit_test_setup(
 		asking_again_ends_with_the_answer_and_with_term, begin),
@@ -368,6 +400,7 @@ main(void)
 	    cmocka_unit_test_setup(min_hold_ends_with_term, begin),
 	    cmocka_unit_test_setup(
 		min_hold_is_given_up_with_term_while_the_command_runs, begin),
+	    cmocka_unit_test_setup(min_hold_ends_when_the_lock_is_wanted_back, begin),
 	    cmocka_unit_test_setup(nested_min_hold_is_the_outer_ones, begin),
 	    cmocka_unit_test(
 		one_of_several_keys_that_is_lost_leaves_the_others_to_be_released),

@@ -218,6 +218,47 @@ strangers_are_spared(void **state)
 	free(spared.list);
 }
 
+/* Forks a process that has this pid; 0: the kernel does not let us, or somebody has it. */
+static pid_t
+sleeper_with(pid_t pid)
+{
+	FILE *last = fopen("/proc/sys/kernel/ns_last_pid", "w");
+	bool set = last && fprintf(last, "%d", (int)pid - 1) > 0;
+	pid_t child;
+
+	if (last && fclose(last) != 0)
+		set = false;
+	child = set ? sleeper() : 0;
+	if (child && child != pid)
+		bury(child);
+	return child == pid ? child : 0;
+}
+
+/* Pids begin again: who has got that of one who is spared is another. */
+static void
+who_has_the_pid_of_one_that_is_spared_is_not(void **state)
+{
+	struct spared spared = {0};
+	pid_t keeper = sleeper(), stranger = sleeper(), heir = 0;
+	int status;
+
+	(void)state;
+	tree_spare(&spared, keeper);
+	assert_int_equal(spared.n, 1);
+	bury(stranger);
+	usleep(30000); /* births are told in ticks */
+	for (int tries = 0; tries < 10 && !heir; tries++)
+		heir = sleeper_with(stranger);
+	assert_int_equal(
+	    tree_signal(getpid(), &(struct aim){.sig = SIGKILL, .spared = &spared}),
+	    heir ? 2 : 1);
+	while (waitpid(-1, &status, 0) > 0)
+		continue;
+	free(spared.list);
+	if (!heir)
+		skip();
+}
+
 /* The command gets its signal once, and so does each of its group. */
 static void
 nobody_is_signalled_twice(void **state)
@@ -488,6 +529,7 @@ main(void)
 	    cmocka_unit_test(orphans_are_found),
 	    cmocka_unit_test(stopped_processes_are_woken_to_obey),
 	    cmocka_unit_test(strangers_are_spared),
+	    cmocka_unit_test(who_has_the_pid_of_one_that_is_spared_is_not),
 	    cmocka_unit_test(nobody_is_signalled_twice),
 	    cmocka_unit_test(a_process_without_its_first_thread_lives),
 	    cmocka_unit_test(sweeps_need_no_descriptors),

@@ -161,6 +161,19 @@ def test_break_waits_at_most_so_long(shown):
     assert done.stderr.endswith("deploy: its holder has been asked, but has not given it up yet\n")
 
 
+def test_silence_is_no_end_of_the_holder(shown):
+    """Who waits for its end goes on when the server does not answer for a while."""
+    shown.show(holder())
+    started = shown.start("break", "-y", "deploy")
+    wait_for(lambda: "waiting for alice" in started.stderr())
+    shown.show("again fake is away\n")
+    wait_for(lambda: "asking again" in started.stderr() or started.poll() is not None)
+    assert started.poll() is None and "given it up" not in started.stderr()
+    shown.show()
+    done = started.wait()
+    assert done.status == 0 and done.stderr.splitlines()[-1].endswith("has given it up")
+
+
 def test_force_takes_it_at_once_and_says_what_may_still_run(shown):
     shown.show(holder())
     done = shown.run("break", "-y", "--force", "deploy")

@@ -200,6 +200,31 @@ def test_what_comes_too_late_takes_nothing(made):
     assert made.ask("SELECT k FROM dlock_holds UNION SELECT k FROM dlock_waiters") == []
 
 
+def test_who_gets_the_row_of_its_key_too_late_takes_nothing(made):
+    """Its time is up while it waits for the row, which somebody else has locked."""
+    for procedure, more in (("dlock_take_2", (1,)), ("dlock_enter_2", (9_000_000, "exclusive", 0, 1, None, 0))):
+        with made.connect(autocommit=False) as locked, made.connect() as c, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            locked.cursor().execute("SELECT last FROM dlock_keys WHERE k = 'job' FOR UPDATE")
+            by = made.value("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)") + 2_000_000
+            late = pool.submit(call, c, procedure, "job", OWNER, "{}", 30_000_000, *more, by)
+            wait_for(lambda: made.value("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)") > by, what="the end of its time")
+            assert not late.done()
+            locked.rollback()
+            with pytest.raises(pymysql.err.MySQLError) as e:
+                late.result()
+            assert e.value.args[0] == 3024
+    assert made.ask("SELECT k FROM dlock_holds UNION SELECT k FROM dlock_waiters") == []
+
+
+def test_a_run_whose_lease_has_ended_is_not_remembered(made):
+    with made.connect() as c:
+        for number, ends in ((1, 1), (2, FAR)):
+            assert enter(c, owner_of(number))["code"] == 1
+            made.ask("UPDATE dlock_holds SET ends = %s", ends)
+            assert call(c, "dlock_release_2", "job", secret_of(number), 0, "today") == (number - 1,)
+            assert made.value("SELECT COUNT(*) FROM dlock_runs") == number - 1
+
+
 def test_asking_twice_changes_nothing(made):
     with made.connect() as c, made.connect() as d:
         first = enter(c, owner_of(1))

@@ -399,6 +399,18 @@ def test_another_program_is_named_to_who_waits(dlock, mysql_db):
 # ---- where it cannot be ----
 
 
+@pytest.mark.parametrize("single, status", [("ON", 0), ("OFF", 78)])
+def test_one_of_several_primaries_is_refused(dlock, mysql_db, request, mode, single, status):
+    """As MySQL's group replication can be told to run: each has locks of its own."""
+    proxy, asked = AsMysql(mysql_db.port), b"SHOW GLOBAL VARIABLES LIKE 'group_replication_single_primary_mode'"
+    request.addfinalizer(proxy.close)
+    rewrite = proxy.tap
+    answer = f"SELECT 'group_replication_single_primary_mode', '{single}'".encode().ljust(len(asked))
+    proxy.tap = lambda link, direction, data: rewrite(link, direction, data).replace(asked, answer)
+    done = run(dlock, mysql_db.through(proxy), mode=mode)
+    assert done.status == status and ("is one of several primaries" in done.stderr) == (status != 0), done
+
+
 def test_refused_behind_a_proxy_that_lends_sessions(dlock, mysql_db, make_mysql_tamper, mode):
     """The server's number of the session is not the one of the greeting."""
     def change(number, body):

@@ -104,6 +104,19 @@ def test_nonsense_runs_nothing(dlock, db, make_tamper, change, mode):
     assert_refused(done, done.status)
 
 
+def test_a_password_in_the_last_words_of_a_session_is_not_shown(dlock, db, make_tamper):
+    text = "no luck with c0rrect-h@rse!, as c0rrect-h%40rse!"
+
+    def change(kind, body):
+        return [(b"E", error("57P01", text, "FATAL"))] if kind == b"E" and b"57P01" in body else [(kind, body)]
+
+    url = make_tamper(db.port, change).url(db.name).replace("app@", "app:c0rrect-h%40rse!@", 1)
+    holder = dlock.hold(At(url, "advisory"), "job", "-t", "10m")
+    assert db.terminate() == 1
+    done = holder.wait()
+    assert done.status == 79 and "no luck with ***, as ***" in done.stderr and "rse!" not in done.stderr, done
+
+
 def test_notices_are_not_printed(dlock, pg_server, make_tamper):
     notice = (b"N", error("01000", f"look here{SCREEN}", "WARNING"))
 

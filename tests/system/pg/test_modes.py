@@ -184,6 +184,15 @@ def test_tokens_grow_in_each_mode(dlock, db):
         assert seen == sorted(set(seen))
 
 
+def test_tokens_of_a_row_grow_though_the_clock_goes_back(dlock, db):
+    """The last one stands in the row; a crash may have lost the numbers drawn."""
+    token_of(dlock, db.url, "row")
+    ahead = int((time.time() + 3600) * 1e6)
+    db.ask("UPDATE dlock.rows SET token = %s", ahead)
+    tokens = [ahead, *(token_of(dlock, db.url, "row") for _ in range(2))]
+    assert tokens == sorted(set(tokens))
+
+
 def test_tokens_without_a_schema_are_the_servers_clock(dlock, db):
     """A role that may make nothing can still take advisory locks."""
     db.ask("CREATE ROLE guest LOGIN")

@@ -133,6 +133,29 @@ def test_who_is_away_is_passed_over_and_keeps_its_place(dlock, db, make_proxy):
     assert lost.token < late.token
 
 
+def test_who_is_granted_has_a_moment_to_come(dlock, db):
+    """Its lease begins when it has come: until then it may be dead."""
+    holder = dlock.hold(At(db.url), "job")
+    waiter = dlock.contend(At(db.url), "job", "-t", "60s").queued(1)
+    waiter.signal(signal.SIGSTOP, "keeper")
+    assert holder.finish().status == 0
+    assert db.value("SELECT extract(epoch FROM ends - since) FROM dlock.claims") == 3
+    waiter.signal(signal.SIGCONT, "keeper")
+    assert waiter.held().finish().status == 0
+
+
+def test_a_newcomer_does_not_pass_who_waits_for_what_is_free_for_a_moment(dlock, db):
+    """A hold has been deleted; whose turn it is has not noticed yet."""
+    holder = dlock.hold(At(db.url), "job", "-t", "60s")
+    waiter = dlock.contend(At(db.url), "job", "-t", "60s").queued(1)
+    waiter.signal(signal.SIGSTOP, "keeper")
+    db.ask("DELETE FROM dlock.claims WHERE slot IS NOT NULL")
+    assert not is_free(dlock, db.url)
+    waiter.signal(signal.SIGCONT, "keeper")
+    assert waiter.held().finish().status == 0
+    assert holder.finish().status == 79
+
+
 def test_a_job_that_has_missed_its_turn_is_not_passed_over(dlock, db):
     """Who shares the key gives its wake-up lock back when it is granted: it needs it again where that came to nothing."""
     at = At(db.url)

@@ -408,6 +408,17 @@ def test_every_answer_is_preceded_by_a_write(script):
             ask()
 
 
+def test_a_woken_waiter_has_a_moment_to_come(script):
+    """Its lease begins when it has come: until then it may be dead."""
+    script.acquire("a")
+    script.acquire("w", lease=60000)
+    script.release("a")
+    now, us = script.client.time()
+    assert script.client.zscore(script.keys[0], "w") <= now * 1000 + us / 1000 + 3000
+    assert script.acquire("w", lease=60000)[0] == 1
+    assert script.client.zscore(script.keys[0], "w") >= now * 1000 + 60000
+
+
 def test_nothing_stays_of_a_woken_waiter_that_is_dead(script):
     script.acquire("a", lease=50)
     script.acquire("dead")

@@ -5,7 +5,7 @@
 
 import pytest
 
-from support import DLOCK, FilePlace, RedisPlace, places
+from support import DLOCK, At, FilePlace, RedisPlace, places, wait_for
 
 VARIABLES = ("DLOCK_KEEPER", "DLOCK_BACKEND", "DLOCK_KEY", "DLOCK_OPTION", "PGDATABASE", "PGSERVICE", "HOME")
 
@@ -44,6 +44,17 @@ def joined(result):
 def assert_own_lock(result):
     """And it is held: status has said so with 0."""
     assert not joined(result), result
+
+
+def test_what_is_kept_for_min_hold_alone_is_joined_by_nobody(dlock, where, tmp_path):
+    """Whoever is left of the command wants the lock when that has ended: it is busy, as it is for others."""
+    inner = f'{DLOCK} run -n {" ".join(where.words)} -k {where.key()} -- echo ran'
+    left = f"(while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; {inner}; echo $? >{tmp_path}/status)"
+    done = dlock.run("run", *where.words, "-k", where.key(), "--min-hold", "1m", "-c", f"{left} >{tmp_path}/out 2>&1 &")
+    assert done.status == 0
+    (tmp_path / "go").touch()
+    wait_for(lambda: (tmp_path / "status").exists() and (tmp_path / "status").read_text(), what="its end")
+    assert (tmp_path / "status").read_text() == "75\n", (tmp_path / "out").read_text()
 
 
 @pytest.mark.parametrize("inner", ["jo", "job1"])
@@ -198,6 +209,20 @@ def test_a_service_that_leads_to_another_database_by_now(dlock, two, tmp_path):
     env, words = {"PGSERVICEFILE": str(services), "PGSERVICE": "s"}, ["-b", "pg"]
     assert joined(after(dlock, "true", words, words, ["-u", a.url], env))
     assert_own_lock(after(dlock, f"sed -i s/{a.name}/{b.name}/ {services}", words, words, ["-u", b.url], env))
+
+
+def test_a_service_that_leads_to_another_database_when_it_is_granted(dlock, two, tmp_path):
+    """The outer run has waited: its lock is in the database to which the service led when it came."""
+    (a, b), env = two
+    services, words = tmp_path / "services", ["-b", "pg"]
+    services.write_text(f"[s]\nhost=127.0.0.1\nport={env['PGPORT']}\nuser=app\ndbname={a.name}\n")
+    held = dlock.hold(At(a.url), "job")
+    outer = dlock.start("run", *words, "-k", "job", "--", DLOCK, "run", "-v", "-n", *words, "-k", "job", "--", *look(["-u", b.url]),
+                        env={"PGSERVICEFILE": str(services), "PGSERVICE": "s"})
+    outer.event("waiting")
+    services.write_text(services.read_text().replace(a.name, b.name))
+    held.finish()
+    assert_own_lock(outer.wait())
 
 
 def test_an_option_file_that_leads_to_another_database_by_now(dlock, mysql_server, tmp_path):

@@ -591,9 +591,12 @@ def test_old_ids_are_removed(dlock, at):
         for n in range(5):
             c.create(f"{at.root}/dlock-jobs/job/3/id{n}", b"{}", makepath=True)
         c.create(f"{at.root}/dlock-jobs/job/3x", b"{}")
+        era = int(time.time() / (400 * 86400))
+        c.create(f"{at.root}/dlock-jobs/job/{era - 1}/id", b"{}", makepath=True)  # perhaps of yesterday
         assert run(dlock, at, "--once", "x").status == 0
         left = set(c.get_children(f"{at.root}/dlock-jobs/job"))
-        assert "3" not in left and {"3x", "last", "good"} <= left
+        assert "3" not in left and {"3x", "last", "good", str(era - 1)} <= left
+        assert c.get_children(f"{at.root}/dlock-jobs/job/{era - 1}") == ["id"]
 
 
 def test_a_job_beside_a_path_of_ones_own(dlock, at):

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoNodeError
 
 from proxy import DOWN
 from support import PATIENCE, wait_for
-from zk import DELETE, GET_DATA, MAKES, SET_DATA, Tap, nodes
+from zk import DELETE, GET_DATA, MAKES, MULTI, SET_DATA, Tap, nodes
 from zk_layouts import LAYOUTS, Menagerie, Plain, RwSeq
 
 pytestmark = pytest.mark.filterwarnings("ignore:isSet")  # kazoo's own
@@ -302,6 +302,23 @@ def test_another_owners_node_is_never_deleted_by_a_release(dlock, tapped, client
     holder.finish()
     assert tap.has_acted
     assert client.exists(at.job).ephemeralOwner == client.client_id[0]
+
+
+def test_another_owners_node_is_never_deleted_by_force(dlock, tapped, client, words, at):
+    """It was made between the look at ours and the request."""
+    place, _, tap = tapped
+    holder = hold(dlock, words("plain", "-t", "9s")).held()
+    wait_for(lambda: client.exists(at.job).version > 0, what="a renewal")
+
+    def replace(_):
+        client.delete(at.job)
+        assert Plain(client, at.job).try_it()
+
+    tap.on((MULTI,), replace)
+    dlock.run("break", *place.words, "-O", "layout=plain", "-k", "job", "-y", "--force")
+    assert tap.has_acted
+    assert client.exists(at.job) and client.exists(at.job).ephemeralOwner == client.client_id[0]
+    assert holder.wait().status == 79
 
 
 def test_who_is_asked_to_give_up_what_it_does_not_yet_have(dlock, ensemble, make_proxy):

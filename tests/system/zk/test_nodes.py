@@ -17,7 +17,7 @@ from kazoo.recipe.lock import Lock
 
 from faults import assert_refused
 from support import BRIEFLY, run, wait_for
-from zk import EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, MAKES, NODE, SYNC, buffer, nodes, own
+from zk import DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, MAKES, NODE, SYNC, buffer, nodes, own
 
 
 # ---- what others see ----
@@ -153,6 +153,23 @@ def test_no_second_node_while_the_first_is_in_doubt(dlock, tapped, at):
 
 
 # ---- strangers in the directory ----
+
+
+def test_a_waiter_that_takes_its_turn_at_the_last_moment_stays(dlock, at, tapped):
+    """Whoever holds it for dead has asked for the end of its node by then, of the node as it was."""
+    place, _, tap = tapped
+    with at.server.client() as c:
+        c.ensure_path(at.job)
+        first = c.create(f"{at.job}/_c_00000000-0000-d000-0000-000000000000-lock-", b'{"who":"late","dlock":"waiting"}',
+                         ephemeral=True, sequence=True)
+        waiter = dlock.contend(place, "job").queued(1)
+        tap.on((DELETE,), lambda _: c.set(first, b'{"who":"late","dlock":"waited"}'))
+        wait_for(lambda: tap.has_acted, what="an attempt to delete it")
+        tap.on((GET_DATA,), lambda path: path == first)
+        wait_for(lambda: tap.has_acted or waiter.running, what="another look at it")
+        assert c.exists(first) and not waiter.running
+        c.delete(first)
+        assert waiter.held().finish().status == 0
 
 
 @pytest.mark.parametrize("data", [b"leader of host ", b"{} ", b'{"dlock":"waiting"}\0'], ids=["blank", "object", "nul"])

@@ -48,6 +48,17 @@ def test_password_in_what_is_no_record_is_not_shown(dlock, at, data):
 
 
 @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+def test_password_in_who_asks_for_the_lock_is_not_shown(dlock, at, echo):
+    holder = dlock.start("run", *named(at), "-k", "job", "-v", "-O", "acl=open", "--", "sleep", "1000").held()
+    with at.server.client() as c:
+        own = f"{at.job}/{nodes(c, at.job)[0]}"
+        c.set(own, json.dumps({**json.loads(c.get(own)[0]), "revoke": json.dumps({"who": "bob", "why": echo})}).encode())
+        done = holder.wait()
+        assert done.status == 79 and "bob" in done.stderr
+        assert_kept(done.stderr, *events_of(holder))
+
+
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
 def test_password_in_a_nodes_name_is_not_shown(dlock, at, echo):
     with at.server.client() as c:
         c.ensure_path(at.job)

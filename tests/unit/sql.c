@@ -1,0 +1,213 @@
+/*
+ * sql.c - Goal of these tests: on any database a renewal counts from when what was answered
+ * had left, and a lock that ends with its session is watched again after each renewal.
+ */
+#include "backends/sql/lease.h"
+#include "backends/sql/session_lock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+/* ---- a driver that says what a test wants ---- */
+
+enum { DESCRIPTOR = 7 };
+
+static struct {
+	bool late; /* no answer comes in time */
+	bool pending;
+	instant sent;     /* when the question had left that exec() answers */
+	instant left;     /* when a question last left by send() */
+	const char *says; /* the boolean of each answer */
+} world;
+
+static enum rc
+scripted_open(struct sql *db, instant until, struct fault *f)
+{
+	(void)db, (void)until, (void)f;
+	return RC_OK;
+}
+
+static bool
+scripted_is_open(struct sql *db)
+{
+	(void)db;
+	return true;
+}
+
+static int
+scripted_descriptor(const struct sql *db)
+{
+	(void)db;
+	return DESCRIPTOR;
+}
+
+static enum rc
+scripted_receive(struct sql *db, const struct question *q, instant until,
+    struct answer *a, struct fault *f)
+{
+	(void)q, (void)until;
+	if (world.late)
+		return fault_set(f, RC_AGAIN, "it does not answer");
+	world.pending = false;
+	*a = (struct answer){.db = db, .rows = 1, .sent = world.sent};
+	return RC_OK;
+}
+
+static enum rc
+scripted_send(struct sql *db, const struct question *q, instant until, struct fault *f)
+{
+	(void)db, (void)q, (void)until, (void)f;
+	world.pending = true;
+	world.left = instant_now();
+	return RC_OK;
+}
+
+static bool
+scripted_is_pending(const struct sql *db)
+{
+	(void)db;
+	return world.pending;
+}
+
+static bool
+scripted_is_failure(const struct sql *db, enum sql_failure which)
+{
+	(void)db, (void)which;
+	return false;
+}
+
+static bool
+scripted_read_row(struct answer *a, int n)
+{
+	(void)n;
+	a->at[0] = (char *)world.says;
+	a->lengths[0] = 1;
+	return true;
+}
+
+static void
+scripted_drop(struct answer *a)
+{
+	(void)a;
+}
+
+static size_t
+no_values(struct sql *db, enum lease_call call, instant until, struct sql_value *values)
+{
+	(void)db, (void)call, (void)until, (void)values;
+	return 0;
+}
+
+static bool
+hear_nothing(struct sql *db, enum lease_call call, const struct row *row, int first)
+{
+	(void)db, (void)call, (void)row, (void)first;
+	return true;
+}
+
+static const struct lease_driver lease_driver = {
+    .values = no_values, .heard = hear_nothing};
+static const struct sql_driver driver = {.open = scripted_open,
+    .is_open = scripted_is_open,
+    .descriptor = scripted_descriptor,
+    .exec = scripted_receive,
+    .send = scripted_send,
+    .receive = scripted_receive,
+    .is_pending = scripted_is_pending,
+    .is_failure = scripted_is_failure,
+    .read_row = scripted_read_row,
+    .drop = scripted_drop,
+    .lease = &lease_driver};
+
+/* ---- the holder ---- */
+
+static const struct claim claim = {
+    .key = "k", .owner = "0123456789abcdef0123456789abcdef", .ttl = 30 * NS_PER_S};
+static const struct question beat = {.text = "is it ours", .fields = 1};
+static struct host host;
+static struct sql db;
+static struct session_lock session;
+static struct grant grant;
+static struct fault fault;
+
+static int
+begin(void **state)
+{
+	(void)state;
+	world.late = world.pending = false;
+	world.says = "t";
+	host = (struct host){.alert = DESCRIPTOR};
+	db = (struct sql){.base = {.host = &host}, .driver = &driver, .claim = &claim};
+	session = (struct session_lock){.held = true};
+	grant = (struct grant){.token = 1};
+	return 0;
+}
+
+static enum rc
+renew_session(void)
+{
+	return session_lock_renew(
+	    &db, &session, &beat, false, instant_now() + NS_PER_S, &grant, &fault);
+}
+
+static void
+a_lease_counts_from_its_request(void **state)
+{
+	struct lease lease = {.db = &db, .claim = &claim, .held = true, .token = 1};
+
+	(void)state;
+	db.mode = &lease_mode;
+	db.own = &lease;
+	world.sent = instant_now() - 5 * NS_PER_S;
+	assert_int_equal(
+	    lease_mode.renew(&db, instant_now() + NS_PER_S, &grant, &fault), RC_OK);
+	assert_true(grant.sent == world.sent && grant.lease == claim.ttl);
+}
+
+static void
+a_late_beat_counts_from_when_it_left(void **state)
+{
+	instant left;
+
+	(void)state;
+	world.late = true;
+	assert_int_equal(renew_session(), RC_AGAIN);
+	left = world.left;
+	assert_int_equal(renew_session(), RC_AGAIN);
+	world.late = false;
+	assert_int_equal(renew_session(), RC_OK);
+	assert_true(world.left == left); /* it was the same one all the time */
+	assert_true(grant.sent <= left && grant.lease == claim.ttl);
+}
+
+static void
+a_session_is_watched_unless_it_is_lost(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(renew_session(), RC_OK);
+		assert_int_equal(host.alert, DESCRIPTOR);
+	}
+	world.late = true;
+	assert_int_equal(renew_session(), RC_AGAIN);
+	assert_int_equal(host.alert, DESCRIPTOR);
+	world.late = false;
+	world.says = "f";
+	assert_int_equal(renew_session(), RC_LOST);
+	assert_int_equal(host.alert, -1);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup(a_lease_counts_from_its_request, begin),
+	    cmocka_unit_test_setup(a_late_beat_counts_from_when_it_left, begin),
+	    cmocka_unit_test_setup(a_session_is_watched_unless_it_is_lost, begin),
+	};
+
+	return cmocka_run_group_tests_name("sql", tests, NULL, NULL);
+}
