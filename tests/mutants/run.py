@@ -114,6 +114,9 @@ def questions(fault):
         backends = " ".join(["file", *(t for t in fault.tiers if t not in ("units", "file"))])
         files = " ".join(sorted({"tests/" + name.split("::")[0] for name in known}))
         yield ["test", "NO_UNITS=1", f"TESTS={files}", f"DLOCK_TEST_BACKENDS={backends}", f"PYTEST=-x -k '({select}) and {NO_FINDERS}'"]
+    units = [name.removeprefix("unit ") for name in fault.found if name.startswith("unit ")]
+    if units:
+        yield ["units", f"UNITS={' '.join(units)}"]
     yield ["units"]
     yield ["test", "NO_UNITS=1", f"PYTEST=-x -k '{NO_FINDERS}'"]
     for backend in fault.tiers:
