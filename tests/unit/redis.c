@@ -1,9 +1,11 @@
 /*
  * redis.c - Goal of these tests: the pure parts of the redis backend: what
- * a URL means, which replies are let in, what a server's errors mean.
+ * a URL means, which replies are let in, what a server's errors mean, and when
+ * a master that has restarted votes again.
  */
 #include "backends/redis/address.h"
 #include "backends/redis/resp.h"
+#include "backends/redis/restart.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -324,6 +326,21 @@ unknown_errors_are_protocol_without_a_hint(void **state)
 	}
 }
 
+/* ---- masters that have restarted ---- */
+
+static void
+a_vote_counts_when_no_lease_can_last_that_may_be_forgotten(void **state)
+{
+	int64_t longest = restart_longest();
+
+	(void)state;
+	assert_true(longest == 60000);
+	assert_false(restart_is_over(0));
+	assert_false(restart_is_over(longest + longest / 100)); /* a slow clock */
+	assert_false(restart_is_over(restart_enough() - 1));
+	assert_true(restart_is_over(restart_enough()));
+}
+
 int
 main(void)
 {
@@ -339,6 +356,7 @@ main(void)
 	    cmocka_unit_test(random_bytes_are_answered_safely),
 	    cmocka_unit_test(errors_mean_what_the_user_can_do),
 	    cmocka_unit_test(unknown_errors_are_protocol_without_a_hint),
+	    cmocka_unit_test(a_vote_counts_when_no_lease_can_last_that_may_be_forgotten),
 	};
 
 	return cmocka_run_group_tests_name("redis", tests, NULL, NULL);
