@@ -7,6 +7,7 @@
 
 #include "block.h"
 #include "directory.h"
+#include "place.h"
 
 #include "backends/common/url.h"
 

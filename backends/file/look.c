@@ -193,7 +193,7 @@ static void
 look_at_file(struct looking *g, const char *key, int fd)
 {
 	struct line l;
-	int got = line_read(&l, fd, NULL, file_now());
+	int got = line_read(&l, fd, TICKET_OF_A_LOOK, false, file_now());
 
 	if (got < 0) {
 		end_look(g,

@@ -96,21 +96,6 @@
 #include "backends/backend.h"
 #include "tickets.h"
 
-enum { META = 0 };
-
-enum range { ALONE, LIMITED, SLOTS, LIMITS, READERS, RANGES };
-
-/*
- * Numbers of tickets are below this, as are tokens and times: 18 digits.  Clocks reach
- * half of that in the year 17,800.
- */
-#define NUMBER_LIMIT INT64_C(1000000000000000000)
-
-/* Byte `n` of a range, which has room for NUMBER_LIMIT. */
-#define BYTE(range, n) (((int64_t)(range) << 60) + (n))
-#define RANGE_OF(byte) ((enum range)((byte) >> 60))
-#define NUMBER_OF(byte) ((byte) & (BYTE(1, 0) - 1))
-
 /* Our place in the line of one file; the file is the caller's. */
 struct place {
 	int fd;
@@ -129,9 +114,6 @@ struct place {
 
 /* Not in line yet, on this file. */
 void place_init(struct place *, int fd, enum lock_kind, unsigned limit);
-
-/* Is anybody in line, or holds the lock?  Another dlock's file may be asked so, too. */
-bool place_is_used(int fd);
 
 /*
  * With META locked, and before anything else: is the key in use by a kind that
