@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+static const struct span nothing = {0, 0};
 static const struct span all_slots = {BYTE(SLOTS, 0), BYTE(SLOTS + 1, 0)};
 
 static enum range
@@ -76,7 +77,8 @@ place_take_slot(struct place *p)
 	for (unsigned s = 0; s < p->limit; s++) {
 		if (tickets_lock(p->fd, F_WRLCK, BYTE(SLOTS, s)) == 0) {
 			p->slot = (int)s;
-			return 1;
+			p->any = false;
+			return wait_for(p, nothing), 1;
 		}
 		if (errno != EAGAIN)
 			return -1;
@@ -98,7 +100,7 @@ look_at_slots(struct place *p)
 	}
 	got = place_take_slot(p);
 	p->any = got == 0;
-	return p->any ? wait_for(p, numbers(SLOTS, 0, p->limit)) : got < 0 ? -1 : 0;
+	return got == 0 ? wait_for(p, numbers(SLOTS, 0, p->limit)) : got < 0 ? -1 : 0;
 }
 
 /* The line with the last ticket; not `all`: it is ALONE that counts. */
@@ -118,7 +120,7 @@ set_before(struct place *p, int64_t number, const int64_t last[RANGES])
 {
 	enum range l = latest(last, p->kind != KIND_SHARED);
 
-	p->before = (struct span){0, 0};
+	p->before = nothing;
 	p->any = false;
 	if (last[l] == 0)
 		return look_at_slots(p);
@@ -169,11 +171,8 @@ place_give_slot_back(struct place *p)
 {
 	if (p->slot < 0)
 		return;
-	tickets_unlock(
-	    p->fd, (struct span){BYTE(SLOTS, p->slot), BYTE(SLOTS, p->slot + 1)});
+	tickets_unlock(p->fd, numbers(SLOTS, p->slot, p->slot + 1));
 	p->slot = -1;
-	p->any = false;
-	p->before = (struct span){0, 0};
 }
 
 void
