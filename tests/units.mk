@@ -108,7 +108,7 @@ $(O)/fuzz/duration: cmd/parse.c cmd/text.c
 $(O)/fuzz/url: backends/redis/address.c backends/common/setting.c backends/common/url.c
 $(O)/fuzz/key: backends/common/url.c cmd/parse.c cmd/text.c
 $(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
-$(O)/fuzz/memcached: backends/memcached/client.c backends/memcached/item.c backends/memcached/stats.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c)
+$(O)/fuzz/memcached: backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c)
 $(O)/fuzz/block: backends/file/block.c backends/file/tickets.c backends/common/task.c
 $(O)/fuzz/runs: backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/place.c backends/file/tickets.c backends/common/url.c backends/common/text.c backends/common/sha256.c backends/common/task.c
 $(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c

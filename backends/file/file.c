@@ -177,7 +177,7 @@ file_take(struct file *f, struct block *h, struct grant *g, struct fault *fault)
 	f->hold.granted = h->granted;
 	f->hold.token = h->token;
 	*g = (struct grant){.token = h->token,
-	    .slot = p->slot < 0 ? 0 : (unsigned)p->slot,
+	    .slot = p->permit < 0 ? 0 : (unsigned)p->permit,
 	    .sent = instant_now(),
 	    .lease = LEASE_FOREVER,
 	    .anchor = f->fd};
@@ -223,9 +223,9 @@ refuse_claim(struct file *f, struct fault *fault)
 	    fault, RC_BUSY, "%s: %s", f->dir.where, f->frozen ? "frozen" : "held");
 }
 
-/* Takes a number, if there is one; or a slot, if one is free. */
+/* Takes a number, if there is one; or a permit, if one is free. */
 static enum rc
-stand_in_line(struct file *f, struct block *h, instant until, struct fault *fault)
+join_line(struct file *f, struct block *h, instant until, struct fault *fault)
 {
 	struct place *p = &f->place;
 	int64_t number;
@@ -237,10 +237,10 @@ stand_in_line(struct file *f, struct block *h, instant until, struct fault *faul
 	if (number < 0)
 		return directory_failed(&f->dir, "cannot look at the queue", fault);
 	if (f->frozen)
-		place_give_slot_back(p);
+		place_give_permit_back(p);
 	if ((place_is_waiting(p) || f->frozen) && !until)
 		return refuse_claim(f, fault);
-	if (p->slot >= 0 || number >= NUMBER_LIMIT)
+	if (p->permit >= 0 || number >= NUMBER_LIMIT)
 		return RC_OK;
 	rc = file_await_byte(
 	    f, F_WRLCK, place_byte(p, number), until ? until : instant_now(), fault);
@@ -251,20 +251,20 @@ stand_in_line(struct file *f, struct block *h, instant until, struct fault *faul
 	return RC_OK;
 }
 
-/* Stands in line, unless we do; takes the lock, if nothing is in the way. */
+/* Joins the line, unless we have; takes the lock, if nothing is in the way. */
 static enum rc
 take_or_stay(
     struct file *f, struct block *h, instant until, struct grant *g, struct fault *fault)
 {
 	struct place *p = &f->place;
 	bool joined = place_has_joined(p);
-	enum rc rc = joined ? RC_OK : stand_in_line(f, h, until, fault);
+	enum rc rc = joined ? RC_OK : join_line(f, h, until, fault);
 
 	if (rc != RC_OK || !place_has_joined(p))
 		return rc;
 	if (!place_is_waiting(p) && !f->frozen)
 		return file_take(f, h, g, fault);
-	place_give_slot_back(p);
+	place_give_permit_back(p);
 	return joined ? RC_OK : write_waiter(f, h, fault);
 }
 
@@ -369,7 +369,7 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	while (rc == RC_OK && !f->hold.ours) {
 		rc = file_decide(f, until, g, fault);
 		if (rc == RC_OK && !f->hold.ours)
-			rc = file_await_turn(f, until, fault);
+			rc = file_await_place(f, until, fault);
 	}
 	return rc;
 }

@@ -139,7 +139,7 @@ find_holders(struct line *l)
 
 	l->n = 0;
 	if (!l->plain &&
-	    (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below)))
+	    (!add_all(l, PERMITS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below)))
 		return false;
 	if (any && is_stranger(alone))
 		return add_foreign(l);

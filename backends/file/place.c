@@ -7,7 +7,7 @@
 #include <fcntl.h>
 
 static const struct span nothing = {0, 0};
-static const struct span all_slots = {BYTE(SLOTS, 0), BYTE(SLOTS + 1, 0)};
+static const struct span all_permits = {BYTE(PERMITS, 0), BYTE(PERMITS + 1, 0)};
 
 static enum range
 line_of(enum lock_kind kind)
@@ -18,7 +18,7 @@ line_of(enum lock_kind kind)
 void
 place_init(struct place *p, int fd, enum lock_kind kind, unsigned limit)
 {
-	*p = (struct place){.fd = fd, .kind = kind, .limit = limit, .slot = -1};
+	*p = (struct place){.fd = fd, .kind = kind, .limit = limit, .permit = -1};
 }
 
 int64_t
@@ -72,11 +72,11 @@ wait_for(struct place *p, struct span s)
 }
 
 int
-place_take_slot(struct place *p)
+place_take_permit(struct place *p)
 {
 	for (unsigned s = 0; s < p->limit; s++) {
-		if (tickets_lock(p->fd, F_WRLCK, BYTE(SLOTS, s)) == 0) {
-			p->slot = (int)s;
+		if (tickets_lock(p->fd, F_WRLCK, BYTE(PERMITS, s)) == 0) {
+			p->permit = (int)s;
 			p->any = false;
 			return wait_for(p, nothing), 1;
 		}
@@ -88,19 +88,19 @@ place_take_slot(struct place *p)
 
 /* Nobody who excludes us has a ticket before ours. */
 static int
-look_at_slots(struct place *p)
+look_at_permits(struct place *p)
 {
 	int got;
 
 	if (p->kind == KIND_SHARED || p->plain)
 		return 0;
 	if (p->kind != KIND_LIMIT) {
-		got = line_has(p->fd, SLOTS, SLOTS);
-		return got > 0 ? wait_for(p, all_slots) : got;
+		got = line_has(p->fd, PERMITS, PERMITS);
+		return got > 0 ? wait_for(p, all_permits) : got;
 	}
-	got = place_take_slot(p);
+	got = place_take_permit(p);
 	p->any = got == 0;
-	return got == 0 ? wait_for(p, numbers(SLOTS, 0, p->limit)) : got < 0 ? -1 : 0;
+	return got == 0 ? wait_for(p, numbers(PERMITS, 0, p->limit)) : got < 0 ? -1 : 0;
 }
 
 /* The line with the last ticket; not `all`: it is ALONE that counts. */
@@ -123,7 +123,7 @@ set_before(struct place *p, int64_t number, const int64_t last[RANGES])
 	p->before = nothing;
 	p->any = false;
 	if (last[l] == 0)
-		return look_at_slots(p);
+		return look_at_permits(p);
 	if (l == ALONE || p->kind == KIND_LIMIT)
 		return wait_for(p, numbers(l, last[l], last[l] + 1));
 	return wait_for(p, numbers(l, last[ALONE] + 1, number));
@@ -163,16 +163,17 @@ place_look(struct place *p)
 int64_t
 place_held_byte(const struct place *p)
 {
-	return p->kind == KIND_LIMIT ? BYTE(SLOTS, p->slot) : place_byte(p, p->ticket);
+	return p->kind == KIND_LIMIT ? BYTE(PERMITS, p->permit)
+				     : place_byte(p, p->ticket);
 }
 
 void
-place_give_slot_back(struct place *p)
+place_give_permit_back(struct place *p)
 {
-	if (p->slot < 0)
+	if (p->permit < 0)
 		return;
-	tickets_unlock(p->fd, numbers(SLOTS, p->slot, p->slot + 1));
-	p->slot = -1;
+	tickets_unlock(p->fd, numbers(PERMITS, p->permit, p->permit + 1));
+	p->permit = -1;
 }
 
 void
@@ -189,7 +190,7 @@ place_leave(struct place *p)
 {
 	if (p->fd >= 0)
 		tickets_unlock_all(p->fd);
-	if (p->fd >= 0 && p->slot >= 0)
+	if (p->fd >= 0 && p->permit >= 0)
 		tickets_wake(p->fd);
 	place_init(p, p->fd, p->kind, p->limit);
 }

@@ -19,7 +19,7 @@
 
 enum { META = 0 };
 
-enum range { ALONE, LIMITED, SLOTS, LIMITS, READERS, RANGES };
+enum range { ALONE, LIMITED, PERMITS, LIMITS, READERS, RANGES };
 
 /*
  * Numbers of tickets are below this, as are tokens and times: 18 digits.  Clocks reach

@@ -1,6 +1,6 @@
 /*
- * wait.c - waits for a byte of a lock file, or for our turn in its line, and shows who is
- * before us meanwhile.
+ * wait.c - waits for a byte of a lock file, or until nobody is before our place in its line,
+ * and shows meanwhile who is.
  */
 #include "file.h"
 #include "line.h"
@@ -13,7 +13,7 @@
 
 enum {
 	/*
-	 * ms between looks at the slots or the freeze, where the kernel does not tell of
+	 * ms between looks at the permits or the freeze, where the kernel does not tell of
 	 * what becomes of the file
 	 */
 	PAUSE_MOST = 250,
@@ -167,13 +167,13 @@ await_all(struct file *f, instant until, struct fault *fault)
 }
 
 /*
- * How long to pause before the next look: 0: what was waited for is there, a slot of ours;
+ * How long to pause before the next look: 0: what was waited for is there, a permit of ours;
  * -1: that cannot be known.
  */
 static int64_t
-slot_pause(struct file *f, int64_t pause)
+permit_pause(struct file *f, int64_t pause)
 {
-	int got = place_take_slot(&f->place);
+	int got = place_take_permit(&f->place);
 
 	return got > 0 ? 0 : got < 0 ? -1 : pause;
 }
@@ -228,32 +228,32 @@ await_wakeup(struct file *f, int64_t (*look)(struct file *, int64_t pause), inst
 }
 
 static enum rc
-await_turn(struct file *f, instant until, struct fault *fault)
+await_place(struct file *f, instant until, struct fault *fault)
 {
 	const struct place *p = &f->place;
 
 	file_show_line(f);
 	if (!place_is_waiting(p))
 		return await_wakeup(f, freeze_pause, until, fault);
-	return p->any ? await_wakeup(f, slot_pause, until, fault)
+	return p->any ? await_wakeup(f, permit_pause, until, fault)
 		      : await_all(f, until, fault);
 }
 
 enum rc
-file_await_turn(struct file *f, instant until, struct fault *fault)
+file_await_place(struct file *f, instant until, struct fault *fault)
 {
 	struct place *p = &f->place;
 	bool frozen = f->frozen;
 
 	while (place_is_waiting(p) || frozen) {
-		enum rc rc = await_turn(f, until, fault);
+		enum rc rc = await_place(f, until, fault);
 
 		if (rc == RC_BUSY)
 			file_show_line(f); /* who has it by now */
 		if (rc != RC_OK)
 			return rc;
 		frozen = frozen && place_is_waiting(p);
-		if (!place_has_joined(p) || p->slot >= 0)
+		if (!place_has_joined(p) || p->permit >= 0)
 			return RC_OK;
 		if (place_look(p) != 0)
 			return directory_failed(

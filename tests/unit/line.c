@@ -142,12 +142,12 @@ several_hold_in_the_order_of_their_grants(void **state)
 	(void)state;
 	begin(&t);
 	write_header(&t, 0, 12, 0);
-	stand(&t, BYTE(SLOTS, 0), 12);
-	stand(&t, BYTE(SLOTS, 2), 10);
-	stand(&t, BYTE(SLOTS, 1), 11);
+	stand(&t, BYTE(PERMITS, 0), 12);
+	stand(&t, BYTE(PERMITS, 2), 10);
+	stand(&t, BYTE(PERMITS, 1), 11);
 	stand(&t, BYTE(LIMITED, 4), 0);
 	stand(&t, BYTE(ALONE, 6), 0);
-	expect(&t, LIST(BYTE(SLOTS, 2), BYTE(SLOTS, 1), BYTE(SLOTS, 0), 0),
+	expect(&t, LIST(BYTE(PERMITS, 2), BYTE(PERMITS, 1), BYTE(PERMITS, 0), 0),
 	    LIST(BYTE(LIMITED, 4), 6, 0));
 	end(&t);
 	begin(&t);
@@ -287,7 +287,7 @@ a_place_among_exclusive_ones_asks_for_no_others(void **state)
 	lock(&t, 5);
 	lock(&t, BYTE(READERS, 4));
 	lock(&t, BYTE(LIMITED, 3));
-	lock(&t, BYTE(SLOTS, 0));
+	lock(&t, BYTE(PERMITS, 0));
 	p.fd = t.fd;
 	assert_int_equal(line_read(&l, t.fd, p.ticket, p.plain, NOW), 1);
 	assert_true(l.n == 1 && l.holders[0].byte == 5);
@@ -366,9 +366,9 @@ few_need_few_places(void **state)
 		}
 	}
 	assert_true(last <= BLOCK_BYTES * (4 + 2 * 4));
-	/* such as a slot and a ticket of the same number */
+	/* such as a permit and a ticket of the same number */
 	assert_int_not_equal(
-	    stand(&t, BYTE(LIMITED, 1), 0), stand(&t, BYTE(SLOTS, 1), 1));
+	    stand(&t, BYTE(LIMITED, 1), 0), stand(&t, BYTE(PERMITS, 1), 1));
 	end(&t);
 }
 
@@ -382,7 +382,7 @@ a_mark_means_one_grant(void **state)
 
 	(void)state;
 	begin(&t);
-	at = stand(&t, BYTE(SLOTS, 0), 7);
+	at = stand(&t, BYTE(PERMITS, 0), 7);
 	fd = t.others[0];
 	assert_false(block_is_marked(fd, at, 7, &mark));
 	assert_int_equal(block_write(fd, block_mark(at), &who), 0);
