@@ -77,8 +77,9 @@ place_take_permit(struct place *p)
 	for (unsigned s = 0; s < p->limit; s++) {
 		if (tickets_lock(p->fd, F_WRLCK, BYTE(PERMITS, s)) == 0) {
 			p->permit = (int)s;
+			p->before = nothing;
 			p->any = false;
-			return wait_for(p, nothing), 1;
+			return 1;
 		}
 		if (errno != EAGAIN)
 			return -1;
@@ -146,8 +147,10 @@ place_join(struct place *p, int64_t hint)
 	l = latest(last, true);
 	hint = hint > last[l] ? hint : last[l] + 1;
 	if (hint >= NUMBER_LIMIT)
-		return wait_for(p, numbers(l, last[l], last[l] + 1)), hint;
-	return set_before(p, hint, last) == 0 ? hint : -1;
+		p->before = numbers(l, last[l], last[l] + 1);
+	else if (set_before(p, hint, last) != 0)
+		return -1;
+	return hint;
 }
 
 int
