@@ -48,7 +48,6 @@ struct multi {
 	unsigned again; /* how often one was asked for again: makes owners fresh */
 
 	struct alert_pace alert_pace; /* of alerts while we wait */
-	int alerts;                   /* is readable if any part's alert is; -1 */
 	struct fault notice;          /* the last one that was passed on */
 	size_t behind;                /* where the next renewal begins */
 	size_t n;
@@ -189,7 +188,7 @@ combine(struct multi *m, struct grant *g)
 static bool
 is_ready(int fd, short events)
 {
-	return fd >= 0 && poll(&(struct pollfd){.fd = fd, .events = events}, 1, 0) > 0;
+	return poll(&(struct pollfd){.fd = fd, .events = events}, 1, 0) > 0;
 }
 
 static void
@@ -197,38 +196,36 @@ renew_part(struct part *p, instant until)
 {
 	p->fault.text[0] = '\0';
 	p->rc = p->store->backend->lock->renew(p->store, until, &p->grant, &p->fault);
+	pass_words(p, &p->fault);
 	p->due = p->rc == RC_OK
 	    ? instant_after(p->grant.sent, pace(p))
 	    : instant_first(instant_now() + attempt_time(p->multi) / 3, part_ends(p));
 	p->asked = p->rc != RC_LOST;
-	pass_words(p, &p->fault);
 }
 
-static void
-release_part(struct part *p, int status, instant until)
-{
-	p->fault.text[0] = '\0';
-	p->rc = p->store->backend->lock->release(p->store, status, until, &p->fault);
-	p->asked = p->rc != RC_OK && p->rc != RC_LOST;
-	pass_words(p, &p->fault);
-}
-
-/* One with an alert; or the one behind the first that was silent the last time. */
+/* The first with an alert of which its server could be asked; n: there is none. */
 static size_t
-first_to_renew(const struct multi *m, size_t n)
+first_alert(const struct multi *m, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (m->parts[i].rc == RC_OK && is_ready(m->parts[i].host.alert, POLLIN))
-			return i;
-	return m->behind < n ? m->behind : 0;
+	size_t i = 0;
+
+	while (i < n &&
+	    (m->parts[i].rc != RC_OK || !is_ready(m->parts[i].host.alert, POLLIN)))
+		i++;
+	return i;
 }
 
-/* All of the first n that may be ours, until one is lost. */
+/*
+ * All of the first n that may be ours, until one is lost.  One with an alert comes first;
+ * or the one behind the first that was silent the last time.
+ */
 static void
 renew_all(struct multi *m, size_t n, instant until)
 {
-	size_t first = first_to_renew(m, n);
+	size_t first = first_alert(m, n);
 
+	if (first == n)
+		first = m->behind < n ? m->behind : 0;
 	m->behind = first;
 	for (size_t i = 0; i < n; i++) {
 		struct part *p = &m->parts[(first + i) % n];
@@ -243,22 +240,27 @@ renew_all(struct multi *m, size_t n, instant until)
 	}
 }
 
-/* All from parts[from] on that may be ours, but one (NULL).  Is any found to be lost? */
-static bool
-release_all(
-    struct multi *m, size_t from, const struct part *but, int status, instant until)
+/*
+ * All from parts[from] on that may be ours, and of them `last` (NULL: it does not matter)
+ * behind the others.  Once one is found to be lost, the rest is told no status.
+ */
+static void
+release_all(struct multi *m, size_t from, struct part *last, int status, instant until)
 {
-	bool lost = false;
+	for (size_t i = from; i < m->n + (last != NULL); i++) {
+		struct part *p = i < m->n ? &m->parts[i] : last;
+		instant most = share(until, m->n - i + (last != NULL));
 
-	for (size_t i = from; i < m->n; i++) {
-		struct part *p = &m->parts[i];
-
-		if (p == but || !p->asked)
+		if (!p->asked || (p == last && i < m->n))
 			continue;
-		release_part(p, status, share(until, m->n - i + (but != NULL)));
-		lost = lost || p->rc == RC_LOST;
+		p->fault.text[0] = '\0';
+		p->rc = p->store->backend->lock->release(
+		    p->store, status, most, &p->fault);
+		pass_words(p, &p->fault);
+		p->asked = p->rc != RC_OK && p->rc != RC_LOST;
+		if (p->rc == RC_LOST)
+			status = STATUS_NONE;
 	}
-	return lost;
 }
 
 /* How much it matters among what others say. */
@@ -294,39 +296,38 @@ gravest(struct multi *m, struct fault *f)
 
 /* ---- what may happen to those that are held ---- */
 
-static void
-watch_also(int *all, int fd, uint32_t events)
-{
-	struct epoll_event e = {.events = events};
-
-	if (*all < 0)
-		*all = epoll_create1(EPOLL_CLOEXEC);
-	if (*all >= 0)
-		epoll_ctl(*all, EPOLL_CTL_ADD, fd, &e);
-}
-
 /*
- * A descriptor that is readable when one of the alerts is; -1: there is none.  Made
- * anew each time, since a number may have become another descriptor.  The alert of a part
- * whose server could not be asked what had happened stays, and is left out.
+ * A descriptor that is readable when one of the alerts is, or `fd` (-1) has its events; -1:
+ * there is no alert.  Made anew each time, since a number may have become another
+ * descriptor.  The alert of a part whose server could not be asked what had happened stays,
+ * and is left out.
  */
 static int
-gather_alerts(const struct multi *m)
+gather_alerts(const struct multi *m, int fd, short events)
 {
+	struct epoll_event e = {.events = EPOLLIN};
 	int all = -1;
 
-	for (const struct part *p = m->parts; p < m->parts + m->held; p++)
-		if (p->host.alert >= 0 && p->rc == RC_OK)
-			watch_also(&all, p->host.alert, EPOLLIN);
+	for (const struct part *p = m->parts; p < m->parts + m->held; p++) {
+		if (p->host.alert < 0 || p->rc != RC_OK)
+			continue;
+		all = all < 0 ? epoll_create1(EPOLL_CLOEXEC) : all;
+		epoll_ctl(all, EPOLL_CTL_ADD, p->host.alert, &e);
+	}
+	e.events = (uint32_t)events;
+	if (all >= 0 && fd >= 0)
+		epoll_ctl(all, EPOLL_CTL_ADD, fd, &e);
 	return all;
 }
 
 static void
 watch_alerts(struct multi *m)
 {
-	if (m->alerts >= 0)
-		close(m->alerts);
-	m->alerts = m->base.host->alert = gather_alerts(m);
+	int *alert = &m->base.host->alert;
+
+	if (*alert >= 0)
+		close(*alert);
+	*alert = gather_alerts(m, -1, 0);
 }
 
 /* Renews what we hold while we wait, and sees whether one has gone. */
@@ -355,10 +356,7 @@ listens_from(const struct multi *m)
 	return alert_due(&m->alert_pace, m->claim->ttl);
 }
 
-/*
- * host->wait of the part that is being acquired; stops it when one that we hold has
- * gone.
- */
+/* host->wait of the part that is being acquired; stops it when one that we hold has gone. */
 static enum woke
 wait_and_keep(struct multi *m, int fd, short events, instant until)
 {
@@ -367,20 +365,20 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 	for (;;) {
 		instant alert = listens_from(m), ends;
 		enum woke woke;
-		bool listens, alerted;
-		int all;
+		bool alerted;
+		int all = -1;
 
 		if (instant_now() >= next_due(m))
 			keep_held(m, until);
 		if (m->stop || m->gone < m->n)
 			return WOKE_STOP;
-		listens = alert <= instant_now(); /* else at the latest then */
 		ends = instant_first(until, next_due(m));
-		all = listens ? gather_alerts(m) : -1;
-		if (all >= 0 && fd >= 0)
-			watch_also(&all, fd, events);
-		woke = outer->wait(outer, all >= 0 ? all : fd, all >= 0 ? POLLIN : events,
-		    listens ? ends : instant_first(ends, alert));
+		if (alert > instant_now())
+			ends = instant_first(ends, alert); /* we listen from then on */
+		else
+			all = gather_alerts(m, fd, events);
+		woke = outer->wait(
+		    outer, all >= 0 ? all : fd, all >= 0 ? POLLIN : events, ends);
 		if (all >= 0)
 			close(all);
 		alerted = woke == WOKE_READY && all >= 0 && !is_ready(fd, events);
@@ -415,18 +413,16 @@ static void
 trace_part(struct part *p)
 {
 	const struct multi *m = p->multi;
-	struct store *traced = m->tell
-	    ? trace_wrap(p->store, p->key, m->tell, m->tell_ctx)
-	    : NULL;
+	struct store *traced;
 
-	p->store = traced ? traced : p->store;
+	if (m->tell && (traced = trace_wrap(p->store, p->key, m->tell, m->tell_ctx)))
+		p->store = traced;
 }
 
 static enum rc
 open_part(struct part *p, struct fault *f)
 {
 	struct multi *m = p->multi;
-	const struct backend *b;
 	enum rc rc;
 
 	p->host = (struct host){.wait = part_wait,
@@ -442,8 +438,9 @@ open_part(struct part *p, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "%s: one of its settings names the lock, so several keys would be the same one",
 		    p->store->where);
-	b = p->store->backend; /* a scheme of m->backend may have one of its own */
-	rc = b->together ? b->together(p->store, m->parts[0].key, p->key, f) : RC_OK;
+	/* a scheme of m->backend may have a backend of its own */
+	if (p->store->backend->together)
+		rc = p->store->backend->together(p->store, m->parts[0].key, p->key, f);
 	if (rc == RC_OK)
 		trace_part(p);
 	return rc;
@@ -471,16 +468,6 @@ multi_close(struct store *s)
 	free(m);
 }
 
-static enum rc
-identify_part(struct part *p, struct identity *id, struct fault *f)
-{
-	struct store *s = p->store;
-
-	return s && s->backend->identify
-	    ? s->backend->identify(s, id, f)
-	    : fault_set(f, RC_CONFIG, "it is not known which lock %s is", p->key);
-}
-
 /* All parts must have reached the same place: each of them looks for itself. */
 static enum rc
 multi_identify(struct store *s, struct identity *id, struct fault *f)
@@ -488,14 +475,13 @@ multi_identify(struct store *s, struct identity *id, struct fault *f)
 	static struct identity other;
 	const struct identity begun = *id;
 	struct multi *m = multi_of(s);
-	enum rc rc = identify_part(&m->parts[0], id, f);
+	enum rc rc = identity_of(m->parts[0].store, id, f);
 
 	for (size_t i = 1; i < m->n && rc == RC_OK; i++) {
 		other = begun;
-		rc = identify_part(&m->parts[i], &other, f);
+		rc = identity_of(m->parts[i].store, &other, f);
 		if (rc == RC_OK && strcmp(other.text, id->text) != 0)
-			rc = fault_set(
-			    f, RC_CONFIG, "its keys are not of the same place");
+			return fault_set(f, RC_CONFIG, "its keys are of two places");
 	}
 	return rc;
 }
@@ -515,8 +501,8 @@ multi_open(struct store **ret, struct host *host, const struct backend *backend,
 
 	if (!m)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	*m = (struct multi){{&multi_backend, host, m->where, 0}, backend, site,
-	    .alerts = -1, .n = n, .gone = n};
+	*m = (struct multi){
+	    {&multi_backend, host, m->where, 0}, backend, site, .n = n, .gone = n};
 	for (size_t i = 0; i < n; i++)
 		m->parts[i] = (struct part){.multi = m, .key = keys[i], .index = i};
 	qsort(m->parts, n, sizeof m->parts[0], compare_keys);
@@ -551,22 +537,15 @@ multi_grant(struct store *s, size_t i)
 
 /* ---- the calls ---- */
 
-/* The caller's owner, but no two that we use for one key are the same. */
-static void
-vary_owner(struct part *p, const char *owner)
-{
-	unsigned last = strtoul(owner + OWNER_CHARS - 8, NULL, 16) + p->multi->again;
-
-	snprintf(p->owner, sizeof p->owner, "%.*s%08x", OWNER_CHARS - 8, owner, last);
-}
-
 static enum rc
 ask_part(struct part *p, instant until, struct fault *f)
 {
 	struct multi *m = p->multi;
 	enum rc rc;
 
-	vary_owner(p, m->claim->owner);
+	/* the caller's owner, but no two that we use for one key are the same */
+	snprintf(p->owner, sizeof p->owner, "%.*s%08x", OWNER_CHARS - 8, m->claim->owner,
+	    (unsigned)strtoul(m->claim->owner + OWNER_CHARS - 8, NULL, 16) + m->again);
 	p->claim = *m->claim;
 	p->claim.key = p->key;
 	p->claim.owner = p->owner;
@@ -583,21 +562,17 @@ ask_part(struct part *p, instant until, struct fault *f)
 	return rc;
 }
 
-/*
- * Gives back the one that has gone and all behind it, and makes them ready to be asked
- * for anew.
- */
+/* Gives back the one that has gone and all behind it; all of these can be asked anew. */
 static enum rc
 begin_again(struct multi *m, instant until, struct fault *f)
 {
 	struct host *outer = m->base.host;
-	const struct part *gone = &m->parts[m->gone];
+	const char *why = m->parts[m->gone].fault.text;
 	enum rc rc = RC_OK;
 
 	if (!until)
-		return fault_set(f, RC_BUSY, "%s", gone->fault.text);
-	fault_set(
-	    &outer->notice, RC_OK, "%.500s; it is asked for again", gone->fault.text);
+		return fault_set(f, RC_BUSY, "%s", why);
+	fault_set(&outer->notice, RC_OK, "%.500s; it is asked for again", why);
 	release_all(m, m->gone, NULL, STATUS_NONE, instant_now() + GIVE_BACK);
 	m->held = m->gone;
 	m->gone = m->n;
@@ -622,11 +597,9 @@ multi_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	while (rc == RC_OK && m->held < m->n) {
 		rc = ask_part(&m->parts[m->held], until, f);
 		m->held += rc == RC_OK;
-		if (m->held == m->n) {
-			watch_alerts(m);
-			if (instant_now() >= next_due(m) || is_ready(m->alerts, POLLIN))
-				keep_held(m, NEVER);
-		}
+		if (m->held == m->n &&
+		    (instant_now() >= next_due(m) || first_alert(m, m->n) < m->n))
+			keep_held(m, NEVER);
 		if (m->stop)
 			rc = RC_STOP;
 		else if (m->gone < m->n)
@@ -653,22 +626,16 @@ multi_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
-/*
- * The part that remembers a job is the last.  When the release of another finds a loss, it
- * is not told `status`; a loss that was known before is in that.
- */
+/* No loss is remembered as a success: one that was known before is in `status`. */
 static enum rc
 multi_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct multi *m = multi_of(s);
-	struct part *last = named(m, 0);
-	bool lost;
+	struct part *first = named(m, 0);
 
-	if (status == STATUS_NONE || !job_is_wanted(&last->claim.job))
-		last = NULL;
-	lost = release_all(m, 0, last, status, until);
-	if (last && last->asked)
-		release_part(last, lost ? STATUS_NONE : status, until);
+	if (status == STATUS_NONE || !job_is_wanted(&first->claim.job))
+		first = NULL;
+	release_all(m, 0, first, status, until);
 	watch_alerts(m);
 	return gravest(m, f);
 }

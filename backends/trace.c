@@ -6,6 +6,8 @@
  */
 #include "backend.h"
 
+#include "common/setting.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,11 +85,7 @@ trace_release(struct store *s, int status, instant until, struct fault *f)
 static enum rc
 trace_identify(struct store *s, struct identity *id, struct fault *f)
 {
-	struct store *inner = trace_of(s)->inner;
-
-	return inner->backend->identify
-	    ? inner->backend->identify(inner, id, f)
-	    : fault_set(f, RC_CONFIG, "%s cannot tell which locks it has", s->where);
+	return identity_of(trace_of(s)->inner, id, f);
 }
 
 static void

@@ -37,7 +37,9 @@
 #ifndef DLOCK_FILE_BLOCK_H
 #define DLOCK_FILE_BLOCK_H
 
-#include "place.h"
+#include "tickets.h"
+
+#include "backends/backend.h"
 
 #include <sys/types.h>
 

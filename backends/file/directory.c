@@ -1,7 +1,7 @@
 /* directory.c - finds the directory of the lock files, and trusts it or not. */
 #include "directory.h"
 
-#include "place.h"
+#include "line.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -181,7 +181,7 @@ is_held_in(const struct directory *d, const char *path, const char *name)
 	if (fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
 	    (st.st_ino != d->ino || st.st_dev != d->dev))
 		fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	held = fd >= 0 && place_is_used(fd);
+	held = fd >= 0 && line_is_used(fd);
 	if (fd >= 0)
 		close(fd);
 	close(dir);

@@ -177,7 +177,7 @@ file_take(struct file *f, struct block *h, struct grant *g, struct fault *fault)
 	f->hold.granted = h->granted;
 	f->hold.token = h->token;
 	*g = (struct grant){.token = h->token,
-	    .slot = p->slot < 0 ? 0 : (unsigned)p->slot,
+	    .slot = p->permit < 0 ? 0 : (unsigned)p->permit,
 	    .sent = instant_now(),
 	    .lease = LEASE_FOREVER,
 	    .anchor = f->fd};
@@ -197,15 +197,21 @@ file_check_kind(struct file *f, struct fault *fault)
 	return got ? refuse_kind(fault, f->dir.where, other, limit, f->claim) : RC_OK;
 }
 
-/* For people: that it cannot be written keeps nobody from waiting. */
-static void
-write_waiter(const struct file *f)
+/*
+ * Writes down the next number, and for people that we wait.  That the latter cannot be
+ * written keeps nobody from waiting.
+ */
+static enum rc
+write_waiter(struct file *f, const struct block *h, struct fault *fault)
 {
 	int64_t byte = place_byte(&f->place, f->place.ticket);
-	struct block h = {.next = 1};
+	struct block who = {.next = 1};
+	enum rc rc = file_write(f, h, BLOCK_HEADER, fault);
 
-	write_who(f, &h, byte);
-	(void)block_write(f->fd, block_choose(f->fd, byte), &h);
+	write_who(f, &who, byte);
+	if (rc == RC_OK)
+		(void)block_write(f->fd, block_choose(f->fd, byte), &who);
+	return rc;
 }
 
 static enum rc
@@ -217,24 +223,9 @@ refuse_claim(struct file *f, struct fault *fault)
 	    fault, RC_BUSY, "%s: %s", f->dir.where, f->frozen ? "frozen" : "held");
 }
 
-/* We have a ticket: takes the lock, if nothing is in the way, or stays in line. */
+/* Takes a number, if there is one; or a permit, if one is free. */
 static enum rc
-take_or_stay(struct file *f, struct block *h, struct grant *g, struct fault *fault)
-{
-	enum rc rc;
-
-	if (!place_is_waiting(&f->place) && !f->frozen)
-		return file_take(f, h, g, fault);
-	rc = file_write(f, h, BLOCK_HEADER, fault);
-	if (rc == RC_OK)
-		write_waiter(f);
-	return rc;
-}
-
-/* Takes the number, if there is one, and the lock if nothing is before it. */
-static enum rc
-stand_in_line(
-    struct file *f, struct block *h, instant until, struct grant *g, struct fault *fault)
+join_line(struct file *f, struct block *h, instant until, struct fault *fault)
 {
 	struct place *p = &f->place;
 	int64_t number;
@@ -246,12 +237,10 @@ stand_in_line(
 	if (number < 0)
 		return directory_failed(&f->dir, "cannot look at the queue", fault);
 	if (f->frozen)
-		place_give_slot_back(p);
+		place_give_permit_back(p);
 	if ((place_is_waiting(p) || f->frozen) && !until)
 		return refuse_claim(f, fault);
-	if (p->slot >= 0)
-		return file_take(f, h, g, fault);
-	if (number >= NUMBER_LIMIT)
+	if (p->permit >= 0 || number >= NUMBER_LIMIT)
 		return RC_OK;
 	rc = file_await_byte(
 	    f, F_WRLCK, place_byte(p, number), until ? until : instant_now(), fault);
@@ -259,7 +248,24 @@ stand_in_line(
 		return rc;
 	p->ticket = number;
 	h->next = number + 1;
-	return take_or_stay(f, h, g, fault);
+	return RC_OK;
+}
+
+/* Joins the line, unless we have; takes the lock, if nothing is in the way. */
+static enum rc
+take_or_stay(
+    struct file *f, struct block *h, instant until, struct grant *g, struct fault *fault)
+{
+	struct place *p = &f->place;
+	bool joined = place_has_joined(p);
+	enum rc rc = joined ? RC_OK : join_line(f, h, until, fault);
+
+	if (rc != RC_OK || !place_has_joined(p))
+		return rc;
+	if (!place_is_waiting(p) && !f->frozen)
+		return file_take(f, h, g, fault);
+	place_give_permit_back(p);
+	return joined ? RC_OK : write_waiter(f, h, fault);
 }
 
 static enum rc
@@ -276,12 +282,7 @@ file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 	if (rc == RC_OK) {
 		f->frozen = block_is_frozen(f->fd, &h, file_now(), &freeze);
 		h.freeze = f->frozen;
-		if (!place_has_joined(&f->place))
-			rc = stand_in_line(f, &h, until, g, fault);
-		else if (!f->frozen)
-			rc = file_take(f, &h, g, fault);
-		else
-			place_give_slot_back(&f->place);
+		rc = take_or_stay(f, &h, until, g, fault);
 	}
 	file_leave(f);
 	return rc;
@@ -368,7 +369,7 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	while (rc == RC_OK && !f->hold.ours) {
 		rc = file_decide(f, until, g, fault);
 		if (rc == RC_OK && !f->hold.ours)
-			rc = file_await_turn(f, until, fault);
+			rc = file_await_place(f, until, fault);
 	}
 	return rc;
 }

@@ -7,6 +7,7 @@
 
 #include "block.h"
 #include "directory.h"
+#include "place.h"
 
 #include "backends/common/url.h"
 
@@ -84,7 +85,7 @@ enum rc file_await_byte(
  * Waits until nothing is before us, nor is the lock frozen.  Without a ticket, for want of
  * a number above the last one, until that one is gone.
  */
-enum rc file_await_turn(struct file *, instant until, struct fault *);
+enum rc file_await_place(struct file *, instant until, struct fault *);
 
 /* Shows in host->seen who has the lock, and who is before us. */
 void file_show_line(struct file *);

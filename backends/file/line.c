@@ -1,4 +1,4 @@
-/* line.c - finds out who holds a lock and who waits for it, from the kernel and the file. */
+/* line.c - finds out who is in the line on a lock file, from the kernel and the file. */
 #include "line.h"
 
 #include <errno.h>
@@ -10,10 +10,50 @@ enum {
 	COUNTED = 32, /* places further back than this are reckoned from the numbers */
 };
 
+/* ---- for a decision ---- */
+
+int
+line_has(int fd, enum range first, enum range last)
+{
+	struct span all = {BYTE(first, first == ALONE), BYTE(last + 1, 0)}, found;
+
+	return tickets_look(fd, F_RDLCK, all, &found);
+}
+
+bool
+line_is_used(int fd)
+{
+	return line_has(fd, ALONE, READERS) > 0;
+}
+
+/* All of a limit have locked it for reading. */
+int
+line_limit(int fd, unsigned least, unsigned most, unsigned *limit)
+{
+	struct span found;
+	int got = tickets_look(fd, F_WRLCK, numbers(LIMITS, least, most + 1), &found);
+
+	if (got > 0)
+		*limit = (unsigned)NUMBER_OF(found.from);
+	return got;
+}
+
+int
+line_lasts(
+    int fd, const bool matters[RANGES], int64_t hint, int64_t below, int64_t last[RANGES])
+{
+	for (enum range r = ALONE; r < RANGES; r++) {
+		last[r] = matters[r] ? tickets_last(fd, BYTE(r, 0), hint, below) : 0;
+		if (last[r] < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static bool
 next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
 {
-	return tickets_next(fd, (struct span){BYTE(r, from), BYTE(r, below)}, found);
+	return tickets_next(fd, numbers(r, from, below), found);
 }
 
 /* ---- who holds ---- */
@@ -99,23 +139,13 @@ find_holders(struct line *l)
 
 	l->n = 0;
 	if (!l->plain &&
-	    (!add_all(l, SLOTS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below)))
+	    (!add_all(l, PERMITS, 0, LIMIT_MAX) || !add_all(l, READERS, 1, below)))
 		return false;
 	if (any && is_stranger(alone))
 		return add_foreign(l);
 	if (!any || l->n > 0 || (!l->plain && next_in(l->fd, LIMITED, 1, below, &other)))
 		return true;
 	return add_first(l, alone.from);
-}
-
-static unsigned
-find_limit(const struct line *l)
-{
-	struct span all = {BYTE(LIMITS, 1), BYTE(LIMITS, LIMIT_MAX + 1)}, found;
-
-	return tickets_look(l->fd, F_WRLCK, all, &found) > 0
-	    ? (unsigned)NUMBER_OF(found.from)
-	    : 0;
 }
 
 static int
@@ -127,21 +157,21 @@ by_token(const void *a, const void *b)
 }
 
 int
-line_read(struct line *l, int fd, const struct place *ours, int64_t now_us)
+line_read(struct line *l, int fd, int64_t ticket, bool plain, int64_t now_us)
 {
 	int64_t token, freeze;
 	int got, tries = 0;
 
 	*l = (struct line){.fd = fd,
-	    .end = ours && ours->ticket ? ours->ticket : NUMBER_LIMIT,
-	    .most = ours ? LINE_HOLDERS : SIZE_MAX,
-	    .plain = ours && ours->plain};
+	    .end = ticket > 0 ? ticket : NUMBER_LIMIT,
+	    .most = ticket == TICKET_OF_A_LOOK ? SIZE_MAX : LINE_HOLDERS,
+	    .plain = plain};
 	got = block_read(fd, BLOCK_HEADER, &l->header);
 	do {
 		if (got <= 0)
 			return got;
 		l->frozen = block_is_frozen(fd, &l->header, now_us, &l->freeze);
-		l->used = l->plain || place_is_used(fd);
+		l->used = plain || line_is_used(fd);
 		errno = ENOMEM;
 		if (l->used && !find_holders(l))
 			return -1;
@@ -150,7 +180,8 @@ line_read(struct line *l, int fd, const struct place *ours, int64_t now_us)
 		got = l->used ? block_read(fd, BLOCK_HEADER, &l->header) : 1;
 	} while (
 	    (l->header.token != token || l->header.freeze != freeze) && ++tries < TRIES);
-	l->limit = l->used && !l->plain ? find_limit(l) : 0;
+	if (l->used && !plain)
+		(void)line_limit(fd, 1, LIMIT_MAX, &l->limit);
 	if (l->n > 1)
 		qsort(l->holders, l->n, sizeof *l->holders, by_token);
 	return got;

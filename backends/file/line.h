@@ -1,9 +1,9 @@
 /*
- * line.h - all who hold the lock of a file, and all who wait for it, for people.
+ * line.h - reads the line on a lock file: for place.c, which decides, and for people.
  *
- * The kernel's locks say who is there, and are only asked for; the blocks of the file say
- * whether he holds, and who he is.  Nobody is kept from anything meanwhile: it is looked
- * again where a lock was granted during a look.
+ * The kernel's locks say who is there, and are only asked for.  A decision needs nothing
+ * else.  For people the blocks of the file say whether he holds, and who he is.  Nobody is
+ * kept from anything meanwhile: it is looked again where a lock was granted during a look.
  *
  * A place in line is told of those before it alone, and asks the kernel no question whose
  * answer it knows: the more wait, the longer each takes.
@@ -12,6 +12,23 @@
 #define DLOCK_FILE_LINE_H
 
 #include "block.h"
+
+/* ---- for a decision: 1, 0, or -1 with errno ---- */
+
+/* Has anybody a byte of these ranges, and not only passing? */
+int line_has(int fd, enum range first, enum range last);
+
+/* Is there a limit from `least` to `most`? */
+int line_limit(int fd, unsigned least, unsigned most, unsigned *limit);
+
+/* The last tickets below a number, in the lines that matter; 0 where there is none. */
+int line_lasts(int fd, const bool matters[RANGES], int64_t hint, int64_t below,
+    int64_t last[RANGES]);
+
+/* Is anybody in line, or holds the lock?  Another dlock's file may be asked so, too. */
+bool line_is_used(int fd);
+
+/* ---- for people ---- */
 
 enum { LINE_HOLDERS = 1000 };
 
@@ -46,10 +63,11 @@ struct line_waiter {
 
 /*
  * Reads who holds; `fd` may be one for reading only.  For a place in line, which has the
- * same file open, no more than LINE_HOLDERS are counted; NULL: for a look.  1; 0: the
- * file is none of ours; -1 with errno.  In any case line_free() it.
+ * same file open: what is before its ticket (0: it has none), and no more than LINE_HOLDERS
+ * are counted.  1; 0: the file is none of ours; -1 with errno.  In any case line_free() it.
  */
-int line_read(struct line *, int fd, const struct place *, int64_t now_us);
+enum { TICKET_OF_A_LOOK = -1 };
+int line_read(struct line *, int fd, int64_t ticket, bool plain, int64_t now_us);
 void line_free(struct line *);
 
 /* What is written of a holder; what is not known is empty. */

@@ -115,15 +115,20 @@ see_each_holder(struct looking *g, const char *key, const struct line *l)
 	}
 }
 
+/* In a brief look no more than how many there are, and that only until it is late. */
 static void
-see_each_waiter(struct looking *g, const char *key, const struct line *l)
+see_waiters(struct looking *g, const char *key, const struct line *l)
 {
+	struct entry count = empty_entry(ENTRY_WAITING, key), e;
 	struct line_waiter w = {.position = 0};
 
 	while (l->used && !g->over && line_wait(l, &w)) {
 		struct block who = {.next = 1};
-		struct entry e;
 
+		if (g->look->brief && instant_now() < g->look->until)
+			continue;
+		if (g->look->brief)
+			break;
 		if (!block_find(l->fd, w.byte, &who))
 			who = (struct block){.next = 1};
 		who.token = 0;
@@ -131,19 +136,9 @@ see_each_waiter(struct looking *g, const char *key, const struct line *l)
 		e.position = w.position;
 		see_entry(g, &e);
 	}
-}
-
-static void
-count_waiters(struct looking *g, const char *key, const struct line *l)
-{
-	struct line_waiter w = {.position = 0};
-	struct entry e = empty_entry(ENTRY_WAITING, key);
-
-	while (l->used && instant_now() < g->look->until && line_wait(l, &w))
-		;
-	e.count = w.position;
-	if (e.count > 0)
-		see_entry(g, &e);
+	count.count = w.position;
+	if (g->look->brief && w.position > 0)
+		see_entry(g, &count);
 }
 
 static void
@@ -193,7 +188,7 @@ static void
 look_at_file(struct looking *g, const char *key, int fd)
 {
 	struct line l;
-	int got = line_read(&l, fd, NULL, file_now());
+	int got = line_read(&l, fd, TICKET_OF_A_LOOK, false, file_now());
 
 	if (got < 0) {
 		end_look(g,
@@ -202,10 +197,7 @@ look_at_file(struct looking *g, const char *key, int fd)
 		see_unknown(g, key, "a file that no dlock has written");
 	} else {
 		see_each_holder(g, key, &l);
-		if (g->look->brief)
-			count_waiters(g, key, &l);
-		else
-			see_each_waiter(g, key, &l);
+		see_waiters(g, key, &l);
 		see_freeze(g, key, &l);
 	}
 	line_free(&l);

@@ -7,7 +7,7 @@
  *	META		    locked by who joins, or writes down a grant
  *	ALONE   + N	    ticket N of an exclusive lock, waiting or holding
  *	LIMITED + N	    ticket N of a limited lock, waiting only
- *	SLOTS   + S	    slot S of a limited lock, holding
+ *	PERMITS + S	    permit S of a limited lock, holding
  *	LIMITS  + L	    locked for reading by every limited lock of limit L
  *	READERS + N	    ticket N of a shared lock, waiting or holding
  *
@@ -19,13 +19,13 @@
  * a kind that does not go with its own, locks its byte of LIMITS if it is
  * limited, takes a number N above every ticket alive, and locks its ticket.
  * (2) It holds the lock as soon as it finds, of its like, nothing alive:
- *	exclusive: no ticket below N in any line, and then no slot;
+ *	exclusive: no ticket below N in any line, and then no permit;
  *	shared: no ticket below N in ALONE;
  *	limited: no ticket below N in ALONE nor LIMITED; it then takes
- *	the lowest slot it can lock, gives back its ticket, and holds.
+ *	the lowest permit it can lock, gives back its ticket, and holds.
  * (3) It gives all back in one call of the kernel, or by ending.
  *
- * Who finds nothing in the way when it joins a limited lock takes its slot at
+ * Who finds nothing in the way when it joins a limited lock takes its permit at
  * once, and no ticket.
  *
  * FIRST COME, FIRST SERVED.  Nobody can join below N while ticket N is alive,
@@ -34,35 +34,35 @@
  * for whoever came before it and excludes it, whether that one holds or waits;
  * so a reader never overtakes a writer that waits.  Two limited locks become
  * holders in the order of their tickets, since only one whose ticket is the
- * lowest tries the slots.
+ * lowest tries the permits.
  *
  * EXCLUSION.  Let X be exclusive with ticket N and hold; let Y hold at the same
  * time.  If Y has a ticket (exclusive, shared), one number is lower: were it
  * Y's, X would have found it alive; were it N, Y would have found X's, which
- * blocks every kind.  If Y is limited, it has a slot.  Had Y joined after X, it
+ * blocks every kind.  If Y is limited, it has a permit.  Had Y joined after X, it
  * would have found X's ticket and waited.  So it joined before: its ticket was
- * below N, or it had its slot before N was dealt.  X looks at tickets first and
- * then at slots, Y locks its slot before it gives back its ticket: X sees one
+ * below N, or it had its permit before N was dealt.  X looks at tickets first and
+ * then at permits, Y locks its permit before it gives back its ticket: X sees one
  * of them.  Shared and limited locks exclude each other when joining: a reader
  * is refused while a byte of LIMITS is locked, which every limited lock has from
- * before its ticket or slot until its end; and a limited lock is refused while
+ * before its ticket or permit until its end; and a limited lock is refused while
  * a ticket of READERS is alive.  Two limits alike.  Who leaves meanwhile
  * makes an answer too careful, never wrong.
  *
- * SLOTS.  A slot is a byte that one process has locked for writing: the kernel
- * sees to it that it is unique, and that there are no more holders than slots
+ * PERMITS.  A permit is a byte that one process has locked for writing: the kernel
+ * sees to it that it is unique, and that there are no more holders than permits
  * below the limit, which all of them share.
  *
  * NO LOST WAKE-UP.  Who waits, waits in the kernel for certain bytes, which are
  * locked when it begins or not: the kernel compares and sleeps in one step.
  *	exclusive: for the tickets nearest before it, which are one exclusive
  *	    ticket, or all shared (limited) ones behind that, in one call that
- *	    returns when the last of these is gone; in the end for all slots;
+ *	    returns when the last of these is gone; in the end for all permits;
  *	shared: for the nearest exclusive ticket, which wakes all readers behind
  *	    it and nobody else;
  *	limited: for the nearest ticket of both lines that count; if there is
- *	    none, for any slot.
- * When these are gone it looks again.  For any slot the kernel cannot be waited
+ *	    none, for any permit.
+ * When these are gone it looks again.  For any permit the kernel cannot be waited
  * for.  Only the first of the line needs it, and sleeps until the kernel tells
  * that somebody has let go of the file (tickets_watch), then looks, and looks
  * again after 1, 2, 4, ... ms.  An orderly holder wakes it after it has unlocked,
@@ -79,11 +79,11 @@
  * A FREEZE is none of the kernel's locks.  Whoever finds nothing in its way looks for
  * one, with META locked, before it writes down that the lock is its own; a freeze is
  * made and ended with META locked, too.  Who finds one keeps its ticket, as the first
- * in line, gives back a slot, if it has taken one, and waits for the end: so the line
+ * in line, gives back a permit, if it has taken one, and waits for the end: so the line
  * stays as it is, and those behind it sleep.
  *
  * WHO IS STOPPED keeps its bytes.  As a holder, that is right.  As a waiter it
- * keeps those behind it waiting, as its turn does not pass.  With META locked,
+ * keeps those behind it waiting.  With META locked,
  * for some system calls, it keeps all others from joining and from being
  * granted, but nobody from ending; -n gives up after a second.  A waiter that
  * is stopped or ends while a thread of it waits for bytes gets these for reading
@@ -96,28 +96,13 @@
 #include "backends/backend.h"
 #include "tickets.h"
 
-enum { META = 0 };
-
-enum range { ALONE, LIMITED, SLOTS, LIMITS, READERS, RANGES };
-
-/*
- * Numbers of tickets are below this, as are tokens and times: 18 digits.  Clocks reach
- * half of that in the year 17,800.
- */
-#define NUMBER_LIMIT INT64_C(1000000000000000000)
-
-/* Byte `n` of a range, which has room for NUMBER_LIMIT. */
-#define BYTE(range, n) (((int64_t)(range) << 60) + (n))
-#define RANGE_OF(byte) ((enum range)((byte) >> 60))
-#define NUMBER_OF(byte) ((byte) & (BYTE(1, 0) - 1))
-
 /* Our place in the line of one file; the file is the caller's. */
 struct place {
 	int fd;
 	enum lock_kind kind;
 	unsigned limit;
 	int64_t ticket; /* 0: none */
-	int slot;       /* -1: none */
+	int permit;     /* -1: none */
 	bool plain;     /* whoever is before us is exclusive, too */
 	/*
 	 * What is to end before we are granted the lock; nothing (from == to): it is
@@ -130,9 +115,6 @@ struct place {
 /* Not in line yet, on this file. */
 void place_init(struct place *, int fd, enum lock_kind, unsigned limit);
 
-/* Is anybody in line, or holds the lock?  Another dlock's file may be asked so, too. */
-bool place_is_used(int fd);
-
 /*
  * With META locked, and before anything else: is the key in use by a kind that
  * does not go with ours?  1: *other is that one, with its *limit; 0: no, and our
@@ -142,7 +124,7 @@ int place_refuses(struct place *, enum lock_kind *other, unsigned *limit);
 
 /*
  * With META locked: the number we are to have, above all that are alive, and
- * what is before it.  If nothing is, a limited lock has its slot now.  `hint`:
+ * what is before it.  If nothing is, a limited lock has its permit now.  `hint`:
  * the number it should be.  NUMBER_LIMIT: there is none, for as long as what is
  * before us now is alive; only somebody else's program locks that much.  -1 with
  * errno.
@@ -152,8 +134,8 @@ int64_t place_join(struct place *, int64_t hint);
 /* Looks again what is before our ticket; then as above.  0, or -1 with errno. */
 int place_look(struct place *);
 
-/* Locks the lowest slot that can be had.  1: done; 0: there is none; -1 with errno. */
-int place_take_slot(struct place *);
+/* Locks the lowest permit that can be had.  1: done; 0: there is none; -1 with errno. */
+int place_take_permit(struct place *);
 
 /* The byte of our ticket of this number. */
 int64_t place_byte(const struct place *, int64_t number);
@@ -168,19 +150,19 @@ place_is_waiting(const struct place *p)
 static inline bool
 place_has_joined(const struct place *p)
 {
-	return p->ticket > 0 || p->slot >= 0;
+	return p->ticket > 0 || p->permit >= 0;
 }
 
 /* The byte that makes us the holder, once nothing is before us. */
 int64_t place_held_byte(const struct place *);
 
-/* Gives back a slot that is not to be used now: our ticket is the first in line again. */
-void place_give_slot_back(struct place *);
+/* Gives back a permit that is not to be used now: our ticket is the first in line again. */
+void place_give_permit_back(struct place *);
 
 /* It has been written down that the lock is ours. */
 void place_granted(struct place *);
 
-/* Gives all back, and tells those who wait for a slot. */
+/* Gives all back, and tells those who wait for a permit. */
 void place_leave(struct place *);
 
 #endif

@@ -74,7 +74,7 @@ mark_grant(
 {
 	struct line l;
 	struct block who;
-	int got = line_read(&l, f->fd, NULL, file_now());
+	int got = line_read(&l, f->fd, TICKET_OF_A_LOOK, false, file_now());
 	off_t at = got > 0 ? find_meant(&l, t, &who) : -1;
 
 	line_free(&l);
@@ -107,65 +107,49 @@ file_revoke(struct store *s, const struct target *t, const char *record, bool fo
 
 /* ---- freezes ---- */
 
-/* The block first: it says nothing, or replaces what it said, until the header does. */
+/* Says in the header whether the lock is frozen. */
 static enum rc
-write_freeze(struct file *f, struct block *h, const char *record, int64_t length,
-    struct fault *fault)
+write_frozen(struct file *f, struct block *h, int frozen, struct fault *fault)
 {
-	struct block freeze = {.next = 1, .granted = file_now()};
 	enum rc rc;
 
-	freeze.freeze = length == NEVER ||
-		length / 1000 >= FREEZE_FOREVER - freeze.granted
-	    ? FREEZE_FOREVER
-	    : freeze.granted + length / 1000;
-	snprintf(freeze.record, sizeof freeze.record, "%s", record);
-	rc = file_write(f, &freeze, BLOCK_FREEZE, fault);
-	h->freeze = 1;
-	if (rc == RC_OK)
-		rc = file_write(f, h, BLOCK_HEADER, fault);
-	if (rc == RC_OK && fdatasync(f->fd) != 0)
-		rc = directory_failed(&f->dir, "cannot write it to the disk", fault);
-	return rc;
-}
-
-static enum rc
-file_freeze(struct store *s, const char *key, const char *record, int64_t length,
-    instant until, struct fault *fault)
-{
-	struct file *f = file_of(s);
-	struct block h;
-	enum rc rc = open_entered(f, key, DIRECTORY_MAKE, &h, until, fault);
-
-	return leave_closed(
-	    f, rc == RC_OK ? write_freeze(f, &h, record, length, fault) : rc);
-}
-
-/* Those who wait are told when the file is closed, at the latest. */
-static enum rc
-write_thaw(struct file *f, struct block *h, struct fault *fault)
-{
-	struct block freeze;
-	bool frozen = block_is_frozen(f->fd, h, file_now(), &freeze);
-	enum rc rc;
-
-	if (!frozen)
-		return fault_set(fault, RC_LOST, "%s: it is not frozen", f->dir.where);
-	h->freeze = 0;
+	h->freeze = frozen;
 	rc = file_write(f, h, BLOCK_HEADER, fault);
 	if (rc == RC_OK && fdatasync(f->fd) != 0)
 		rc = directory_failed(&f->dir, "cannot write it to the disk", fault);
 	return rc;
 }
 
+/* The block first: it says nothing, or replaces what it said, until the header does. */
+static enum rc
+file_freeze(struct store *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *fault)
+{
+	struct file *f = file_of(s);
+	struct block h, freeze = {.next = 1, .granted = file_now()};
+	enum rc rc = open_entered(f, key, DIRECTORY_MAKE, &h, until, fault);
+
+	freeze.freeze = length == NEVER ||
+		length / 1000 >= FREEZE_FOREVER - freeze.granted
+	    ? FREEZE_FOREVER
+	    : freeze.granted + length / 1000;
+	snprintf(freeze.record, sizeof freeze.record, "%s", record);
+	if (rc == RC_OK)
+		rc = file_write(f, &freeze, BLOCK_FREEZE, fault);
+	return leave_closed(f, rc == RC_OK ? write_frozen(f, &h, 1, fault) : rc);
+}
+
+/* Those who wait are told when the file is closed, at the latest. */
 static enum rc
 file_thaw(struct store *s, const char *key, instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
-	struct block h;
+	struct block h, freeze;
 	enum rc rc = open_entered(f, key, DIRECTORY_CHANGE, &h, until, fault);
 
-	return leave_closed(f, rc == RC_OK ? write_thaw(f, &h, fault) : rc);
+	if (rc == RC_OK && !block_is_frozen(f->fd, &h, file_now(), &freeze))
+		rc = fault_set(fault, RC_LOST, "%s: it is not frozen", f->dir.where);
+	return leave_closed(f, rc == RC_OK ? write_frozen(f, &h, 0, fault) : rc);
 }
 
 const struct admin_ops file_admin = {file_each, file_revoke, file_freeze, file_thaw};

@@ -15,11 +15,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* *l becomes the kernel's answer. */
 static int
-ask_kernel(int fd, int command, struct flock *l)
+ask_kernel(int fd, int command, short type, struct span s, struct flock *l)
 {
 	int result;
 
+	*l = (struct flock){.l_type = type,
+	    .l_whence = SEEK_SET,
+	    .l_start = s.from,
+	    .l_len = s.to - s.from};
 	do
 		result = fcntl(fd, command, l);
 	while (result < 0 && errno == EINTR);
@@ -29,12 +34,9 @@ ask_kernel(int fd, int command, struct flock *l)
 static int
 lock_span(int fd, int command, short type, struct span s)
 {
-	struct flock l = {.l_type = type,
-	    .l_whence = SEEK_SET,
-	    .l_start = s.from,
-	    .l_len = s.to - s.from};
+	struct flock l;
 
-	return ask_kernel(fd, command, &l);
+	return ask_kernel(fd, command, type, s, &l);
 }
 
 int
@@ -64,14 +66,11 @@ tickets_unlock_all(int fd)
 int
 tickets_look(int fd, short type, struct span s, struct span *found)
 {
-	struct flock l = {.l_type = type,
-	    .l_whence = SEEK_SET,
-	    .l_start = s.from,
-	    .l_len = s.to - s.from};
+	struct flock l;
 
 	if (s.from >= s.to)
 		return 0;
-	if (ask_kernel(fd, F_OFD_GETLK, &l) != 0)
+	if (ask_kernel(fd, F_OFD_GETLK, type, s, &l) != 0)
 		return -1;
 	if (l.l_type == F_UNLCK)
 		return 0;
@@ -83,27 +82,16 @@ tickets_look(int fd, short type, struct span s, struct span *found)
 	return 1;
 }
 
-/* Some ticket in [from, to) of the range at `base`: *found has its numbers. */
-static int
-tickets_find(int fd, int64_t base, int64_t from, int64_t to, struct span *found)
-{
-	int got = tickets_look(fd, F_RDLCK, (struct span){base + from, base + to}, found);
-
-	if (got > 0)
-		*found = (struct span){found->from - base, found->to - base};
-	return got;
-}
-
 /*
- * `low` is alive, nothing is in [high, limit).  We step downward from the hint,
+ * `low` is alive, nothing is in [high, base + limit).  We step downward from the hint,
  * each step twice as wide, until something is found; then we bisect.
  */
 int64_t
 tickets_last(int fd, int64_t base, int64_t hint, int64_t limit)
 {
 	struct span found = {0, 0};
-	int64_t low, high = limit, from = hint < limit ? hint : limit - 1;
-	int got = tickets_find(fd, base, 1, limit, &found);
+	int64_t low, high = base + limit, from = hint < limit ? base + hint : high - 1;
+	int got = tickets_look(fd, F_RDLCK, (struct span){base + 1, high}, &found);
 	bool bisect = false;
 
 	if (got <= 0)
@@ -113,7 +101,7 @@ tickets_last(int fd, int64_t base, int64_t hint, int64_t limit)
 		bisect = bisect || from <= low;
 		if (bisect)
 			from = low + (high - low) / 2;
-		got = tickets_find(fd, base, from, high, &found);
+		got = tickets_look(fd, F_RDLCK, (struct span){from, high}, &found);
 		if (got < 0)
 			return -1;
 		if (got > 0)
@@ -123,7 +111,7 @@ tickets_last(int fd, int64_t base, int64_t hint, int64_t limit)
 		bisect = bisect || got > 0;
 		from = high - step;
 	}
-	return low;
+	return low - base;
 }
 
 /*

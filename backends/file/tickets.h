@@ -4,7 +4,7 @@
  * Ticket N of a line is a write lock on byte N of its range: fcntl(2)
  * F_OFD_SETLK, which belongs to the open file, so that a copy of the descriptor
  * in another process keeps it, and the end of the last copy frees it at once.
- * Which ranges there are, and what they mean, says place.h.  A read lock on such
+ * What the ranges mean, says place.h.  A read lock on such
  * a byte is somebody's who has waited for it to become free: it is no ticket.
  *
  * The kernel reports, of all locks in a range, the first one in its own list,
@@ -17,10 +17,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { META = 0 };
+
+enum range { ALONE, LIMITED, PERMITS, LIMITS, READERS, RANGES };
+
+/*
+ * Numbers of tickets are below this, as are tokens and times: 18 digits.  Clocks reach
+ * half of that in the year 17,800.
+ */
+#define NUMBER_LIMIT INT64_C(1000000000000000000)
+
+/* Byte `n` of a range, which has room for NUMBER_LIMIT. */
+#define BYTE(range, n) (((int64_t)(range) << 60) + (n))
+#define RANGE_OF(byte) ((enum range)((byte) >> 60))
+#define NUMBER_OF(byte) ((byte) & (BYTE(1, 0) - 1))
+
 /* Bytes [from, to). */
 struct span {
 	int64_t from, to;
 };
+
+/* Numbers [from, to) of a range. */
+static inline struct span
+numbers(enum range r, int64_t from, int64_t to)
+{
+	return (struct span){BYTE(r, from), BYTE(r, to)};
+}
 
 struct ticket_wait;
 

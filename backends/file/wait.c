@@ -1,6 +1,6 @@
 /*
- * wait.c - waits for a byte of a lock file, or for our turn in its line, and shows who is
- * before us meanwhile.
+ * wait.c - waits for a byte of a lock file, or until nobody is before our place in its line,
+ * and shows meanwhile who is.
  */
 #include "file.h"
 #include "line.h"
@@ -13,7 +13,7 @@
 
 enum {
 	/*
-	 * ms between looks at the slots or the freeze, where the kernel does not tell of
+	 * ms between looks at the permits or the freeze, where the kernel does not tell of
 	 * what becomes of the file
 	 */
 	PAUSE_MOST = 250,
@@ -35,7 +35,7 @@ file_show_line(struct file *f)
 	struct block who = {.next = 1};
 	struct line l;
 
-	(void)line_read(&l, f->fd, &f->place, now);
+	(void)line_read(&l, f->fd, f->place.ticket, f->place.plain, now);
 	f->frozen = l.frozen;
 	f->base.host->seen.position = line_position(&l, &first);
 	*seen = (struct holding){.frozen = l.frozen};
@@ -56,14 +56,17 @@ file_show_line(struct file *f)
 	line_free(&l);
 }
 
-/* As far as can be read. */
-static bool
-is_frozen_still(const struct file *f)
+/* The microseconds until the freeze ends; 0: it has, or the file is another one by now. */
+static int64_t
+frozen_for(const struct file *f)
 {
 	struct block h, freeze;
+	int64_t now = file_now();
 
-	return block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
-	    block_is_frozen(f->fd, &h, file_now(), &freeze);
+	if (block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
+	    !block_is_frozen(f->fd, &h, now, &freeze))
+		return 0;
+	return freeze.freeze - now;
 }
 
 /* ---- waiting for bytes ---- */
@@ -105,7 +108,7 @@ wait_and_look(struct file *f, int done, instant until)
 
 		if (woke != WOKE_TIMEOUT || instant_now() >= until)
 			return woke;
-		if (!is_frozen_still(f))
+		if (frozen_for(f) == 0)
 			file_show_line(f);
 	}
 	return f->base.host->wait(f->base.host, done, POLLIN, until);
@@ -164,13 +167,13 @@ await_all(struct file *f, instant until, struct fault *fault)
 }
 
 /*
- * Is a slot ours now?  0: yes; -1: that cannot be known; else look again after this
- * pause.
+ * How long to pause before the next look: 0: what was waited for is there, a permit of ours;
+ * -1: that cannot be known.
  */
 static int64_t
-slot_pause(struct file *f, int64_t pause)
+permit_pause(struct file *f, int64_t pause)
 {
-	int got = place_take_slot(&f->place);
+	int got = place_take_permit(&f->place);
 
 	return got > 0 ? 0 : got < 0 ? -1 : pause;
 }
@@ -183,16 +186,12 @@ static int64_t
 freeze_pause(struct file *f, int64_t pause)
 {
 	struct fault ignored;
-	struct block h, freeze;
-	int64_t us;
+	int64_t us = frozen_for(f);
 
 	(void)pause;
-	if (directory_look(&f->dir, f->name, f->fd, &ignored) == RC_LOST ||
-	    block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
-	    !block_is_frozen(f->fd, &h, file_now(), &freeze))
+	if (directory_look(&f->dir, f->name, f->fd, &ignored) == RC_LOST)
 		return 0;
-	us = freeze.freeze - file_now();
-	return us > NS_PER_S / 1000 ? NS_PER_S : us > 0 ? us * 1000 : 1;
+	return us > NS_PER_S / 1000 ? NS_PER_S : us * 1000;
 }
 
 /*
@@ -229,32 +228,32 @@ await_wakeup(struct file *f, int64_t (*look)(struct file *, int64_t pause), inst
 }
 
 static enum rc
-await_turn(struct file *f, instant until, struct fault *fault)
+await_place(struct file *f, instant until, struct fault *fault)
 {
 	const struct place *p = &f->place;
 
 	file_show_line(f);
 	if (!place_is_waiting(p))
 		return await_wakeup(f, freeze_pause, until, fault);
-	return p->any ? await_wakeup(f, slot_pause, until, fault)
+	return p->any ? await_wakeup(f, permit_pause, until, fault)
 		      : await_all(f, until, fault);
 }
 
 enum rc
-file_await_turn(struct file *f, instant until, struct fault *fault)
+file_await_place(struct file *f, instant until, struct fault *fault)
 {
 	struct place *p = &f->place;
 	bool frozen = f->frozen;
 
 	while (place_is_waiting(p) || frozen) {
-		enum rc rc = await_turn(f, until, fault);
+		enum rc rc = await_place(f, until, fault);
 
 		if (rc == RC_BUSY)
 			file_show_line(f); /* who has it by now */
 		if (rc != RC_OK)
 			return rc;
 		frozen = frozen && place_is_waiting(p);
-		if (!place_has_joined(p) || p->slot >= 0)
+		if (!place_has_joined(p) || p->permit >= 0)
 			return RC_OK;
 		if (place_look(p) != 0)
 			return directory_failed(

@@ -9,10 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-	STATS_MOST = 1000,    /* lines */
-	SIZE_MOST = 64 << 20, /* of a value that is read to its end */
-};
+enum { SIZE_MOST = 64 << 20 }; /* of a value that is read to its end */
 
 static const char strange[] =
     "sent what memcached never sends: is this a memcached server?";
@@ -391,26 +388,11 @@ client_read(struct client *c, struct reply *r, instant until, struct fault *f)
 }
 
 enum rc
-client_read_stats(struct client *c, struct stats *s, instant until, struct fault *f)
+client_answer(struct client *c, struct reply *r, instant until, struct fault *f)
 {
-	struct reply r;
-	enum rc rc;
+	enum rc rc = client_go_on(c, until, f);
 
-	for (int i = 0; i < STATS_MOST; i++) {
-		rc = client_read(c, &r, until, f);
-		if (rc != RC_OK)
-			return rc;
-		if (r.code == REPLY_END) {
-			rc = stats_check(s, c->stream.where, f);
-			if (rc != RC_OK)
-				client_close(c);
-			return rc;
-		}
-		if (r.code != REPLY_STAT)
-			break;
-		stats_add(s, r.name, r.text);
-	}
-	return client_nonsense(c, f);
+	return rc == RC_OK ? client_read(c, r, until, f) : rc;
 }
 
 /* ---- connecting ---- */

@@ -14,7 +14,6 @@
 
 #include "backends/common/url.h"
 #include "backends/common/net.h"
-#include "stats.h"
 
 enum {
 	NAME_BYTES = 251,   /* longest name of an item, with a NUL */
@@ -123,11 +122,8 @@ struct reply {
 /* Reads one.  REPLY_ERROR and REPLY_STRANGE are never returned: they are faults. */
 enum rc client_read(struct client *, struct reply *, instant until, struct fault *);
 
-/*
- * Reads STAT lines up to END, and adds them to what is known.  RC_CONFIG: no lock can be
- * kept on that server.
- */
-enum rc client_read_stats(struct client *, struct stats *, instant until, struct fault *);
+/* client_go_on(), and the one reply to what was put. */
+enum rc client_answer(struct client *, struct reply *, instant until, struct fault *);
 
 /* RC_PROTOCOL: the reply does not belong to what was asked; closes. */
 enum rc client_nonsense(struct client *, struct fault *);

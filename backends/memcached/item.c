@@ -1,4 +1,4 @@
-/* item.c - the items that make up one lock. */
+/* item.c - the items that make up one lock, and what the server says of itself. */
 #include "item.h"
 
 #include "backends/common/url.h"
@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAGIC "dlock1"
@@ -192,6 +193,165 @@ item_is_of(const struct item *i, const char *owner)
 	return i->there && strcmp(i->value.owner, owner) == 0;
 }
 
+/* ---- statistics ---- */
+
+enum {
+	STATS_MOST = 1000,  /* lines */
+	UPTIME_BEGINS = 2,  /* the first that is told */
+	ROUNDING = 1,       /* it counts whole seconds */
+	OLDEST_BEHIND = 59, /* "oldest" counts from so long before uptime does */
+	DRIFT = 100,        /* clocks may differ by a hundredth */
+};
+
+#define TICK_SLACK (1250 * NS_PER_MS) /* a whole second, and a timer that is late */
+#define SECONDS_LIMIT (1LL << 33)     /* times below are numbers in nanoseconds, too */
+
+void
+stats_init(struct stats *s)
+{
+	*s = (struct stats){.uptime = -1, .time = -1, .oldest = -1};
+}
+
+void
+stats_add(struct stats *s, const char *name, const char *value)
+{
+	int64_t *time = strcmp(name, "uptime") == 0 ? &s->uptime
+	    : strcmp(name, "time") == 0             ? &s->time
+	    : strcmp(name, "oldest") == 0           ? &s->oldest
+						    : NULL;
+	int64_t *count = strcmp(name, "evictions") == 0 ? &s->evictions
+	    : strcmp(name, "cmd_flush") == 0            ? &s->flushes
+							: NULL;
+	uint64_t number;
+	bool is_number = reply_number(value, &number) && number <= INT64_MAX;
+
+	if (strcmp(name, "version") == 0)
+		snprintf(s->version, sizeof s->version, "%s", value);
+	if (time)
+		*time = is_number && number < SECONDS_LIMIT ? (int64_t)number : -1;
+	if (count && is_number) /* a setting has the name of a count, too */
+		*count = (int64_t)number;
+}
+
+/* The meta commands are as we write them since 1.6.10. */
+static bool
+speaks_meta(const char *version)
+{
+	char *end;
+	unsigned long major = strtoul(version, &end, 10),
+		      minor = *end == '.' ? strtoul(end + 1, &end, 10) : 0,
+		      patch = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+
+	return major > 1 || (major == 1 && (minor > 6 || (minor == 6 && patch >= 10)));
+}
+
+enum rc
+stats_check(const struct stats *s, const char *where, struct fault *f)
+{
+	if (!speaks_meta(s->version))
+		return fault_set(f, RC_CONFIG,
+		    "%s says it is version '%.20s': dlock needs memcached 1.6.10 or newer, and no proxy before it",
+		    where, s->version);
+	if (s->uptime < 0 || s->time < s->uptime)
+		return fault_set(f, RC_CONFIG,
+		    "%s does not tell how long it has been running: is there a proxy before it?",
+		    where);
+	return RC_OK;
+}
+
+enum rc
+stats_read(struct stats *s, struct client *c, instant until, struct fault *f)
+{
+	struct reply r = {.code = REPLY_STRANGE};
+	enum rc rc = RC_OK;
+
+	for (int i = 0; i < STATS_MOST; i++) {
+		rc = client_read(c, &r, until, f);
+		if (rc != RC_OK || r.code != REPLY_STAT)
+			break;
+		stats_add(s, r.name, r.text);
+	}
+	if (rc != RC_OK)
+		return rc;
+	if (r.code != REPLY_END)
+		return client_nonsense(c, f);
+	rc = stats_check(s, c->stream.where, f);
+	if (rc != RC_OK)
+		client_close(c);
+	return rc;
+}
+
+/* Seconds since the server was started, at least. */
+static int64_t
+known_uptime(const struct stats *s)
+{
+	return s->uptime - UPTIME_BEGINS - ROUNDING;
+}
+
+int64_t
+stats_age(const struct stats *s)
+{
+	int64_t age = known_uptime(s),
+		flushed = s->uptime + OLDEST_BEHIND - s->oldest - ROUNDING;
+
+	return s->oldest > 0 && flushed < age ? flushed : age;
+}
+
+uint64_t
+stats_token(const struct stats *s, uint64_t cas)
+{
+	return stats_token_missing(s, cas) > 0
+	    ? 0
+	    : (uint64_t)(s->time - s->uptime) * US_PER_S + cas;
+}
+
+int64_t
+stats_token_missing(const struct stats *s, uint64_t cas)
+{
+	return (int64_t)(cas / US_PER_S) + 1 - known_uptime(s);
+}
+
+/* Has it gone on as far as it must since what we know of it? */
+static bool
+is_in_time(const struct tick *t, instant sent, int64_t time)
+{
+	int64_t real = sent - t->at, told = (time - t->time) * NS_PER_S;
+
+	return real - told <= TICK_SLACK + real / DRIFT;
+}
+
+/*
+ * What is kept to compare with is the answer that tells the most: one that was late, or
+ * came at the end of a second, would hide as much of a standstill.  A clock that is slow
+ * by the drift is followed.
+ */
+static bool
+tells_more(const struct tick *t, instant heard, int64_t time)
+{
+	int64_t real = heard - t->at;
+
+	return (time - t->time) * NS_PER_S >= real - real / DRIFT;
+}
+
+bool
+tick_goes_on(struct tick *t, instant sent, instant heard, int64_t time)
+{
+	/* it was doubted a moment ago, and the timer has run since */
+	bool again = t->doubted && time > t->doubt_time &&
+	    sent - t->doubt_at <= TICK_SLACK;
+
+	if (t->known && !again && !is_in_time(t, sent, time)) {
+		t->doubted = true;
+		t->doubt_at = sent;
+		t->doubt_time = time;
+		return false;
+	}
+	if (!t->known || again || tells_more(t, heard, time))
+		*t = (struct tick){.known = true, .at = heard, .time = time};
+	t->doubted = false;
+	return true;
+}
+
 /* ---- one lock ---- */
 
 void
@@ -213,9 +373,9 @@ items_read(
 
 	stats_init(&i->stats);
 	if (what & ITEMS_STATS)
-		rc = client_read_stats(c, &i->stats, until, f);
+		rc = stats_read(&i->stats, c, until, f);
 	if (rc == RC_OK && what & ITEMS_FLUSH)
-		rc = client_read_stats(c, &i->stats, until, f);
+		rc = stats_read(&i->stats, c, until, f);
 	if (rc == RC_OK)
 		rc = item_read(c, &i->lock, until, f);
 	if (rc == RC_OK)

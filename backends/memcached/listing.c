@@ -137,7 +137,7 @@ listing_read_stats(struct listing *l)
 	client_word(l->client, "stats");
 	rc = client_send(l->client, until, l->fault);
 	if (rc == RC_OK)
-		rc = client_read_stats(l->client, &l->stats, until, l->fault);
+		rc = stats_read(&l->stats, l->client, until, l->fault);
 	l->at = instant_now();
 	return rc;
 }

@@ -18,10 +18,10 @@
  *     place of none that was flushed.  An item that comes to nothing is deleted again.
  *  5. Items end by a clock of whole seconds, up to two of them early, so an item is kept
  *     for longer than its lease.  That clock may stand still, and a write by it does not
- *     count (stats.h).
+ *     count (item.h).
  *  6. A server that was started, or told to forget all, less than a lease ago grants
  *     nothing: a holder that it has forgotten may not know it yet.  Nor does a server that
- *     has counted too many changes for a token (stats.h).  Both pass with time.
+ *     has counted too many changes for a token (item.h).  Both pass with time.
  *  7. After an add without an answer the item is looked for, and is ours if our owner
  *     stands in it.
  *  8. Where there is no room for a renewed item, memcached deletes the old one (-M).  So
@@ -77,8 +77,8 @@ tell_losses(struct memcached *m, const struct stats *s)
 		return;
 	m->losses_told = true;
 	fault_set(&host->notice, RC_OK,
-	    "%s may lose locks: it is a cache, which evicts when it is full and forgets all when it is restarted (it has evicted %" PRIu64
-	    " items, and was told %" PRIu64
+	    "%s may lose locks: it is a cache, which evicts when it is full and forgets all when it is restarted (it has evicted %" PRId64
+	    " items, and was told %" PRId64
 	    " times to forget all); see dlock-backends(7)",
 	    m->server_name, s->evictions, s->flushes);
 }
@@ -182,9 +182,7 @@ withdraw(struct memcached *m, uint64_t cas, enum rc why)
 	enum rc rc;
 
 	client_delete(&m->client, ITEM_LOCK, m->name.text, cas);
-	rc = client_go_on(&m->client, until, &ignored);
-	if (rc == RC_OK)
-		rc = client_read(&m->client, &r, until, &ignored);
+	rc = client_answer(&m->client, &r, until, &ignored);
 	if (rc == RC_OK && (r.code == REPLY_HD || r.code == REPLY_NF))
 		m->may_be_there = m->add_unanswered;
 	return rc == RC_STOP ? RC_STOP : why;
@@ -290,13 +288,11 @@ store_ours(struct memcached *m, struct items *i, instant until, struct fault *f)
 	m->may_be_there = true;
 	m->add_unanswered = unsure || added;
 	i->sent = instant_now();
-	rc = client_go_on(&m->client, until, f);
-	if (rc == RC_OK)
-		rc = client_read(&m->client, &r, until, f);
+	rc = client_answer(&m->client, &r, until, f);
 	if (rc == RC_OK)
 		rc = item_read(&m->client, &i->freeze, until, f);
 	if (rc == RC_OK)
-		rc = client_read_stats(&m->client, &i->stats, until, f);
+		rc = stats_read(&i->stats, &m->client, until, f);
 	if (rc != RC_OK)
 		return rc;
 	if (r.code != REPLY_HD && r.code != REPLY_NS && r.code != REPLY_EX &&
@@ -438,7 +434,7 @@ begin_claim(struct memcached *m, const struct claim *claim, struct fault *f)
 	if (m->name.hashed)
 		snprintf(v->key, sizeof v->key, "%s", claim->key);
 	m->jitter = jitter_of(claim->owner);
-	retry_begin(&m->patience, claim);
+	retry_begin(&m->retry, claim);
 	return value_write(text, v)
 	    ? RC_OK
 	    : fault_set(
@@ -457,13 +453,13 @@ memcached_acquire(struct store *s, const struct claim *claim, instant until,
 		return rc;
 	do {
 		rc = heard ? poll_lock(m, instant_now() + ANSWER_MOST, g, f)
-			   : ask_lock(m, retry_attempt(&m->patience, until), g, f);
+			   : ask_lock(m, retry_attempt(&m->retry, until), g, f);
 		if (rc == RC_BUSY) {
 			heard = true;
-			retry_end_outage(&m->patience);
+			retry_end_outage(&m->retry);
 			rc = sleep_busy(m, until, f);
 		} else {
-			rc = retry_wait(&m->patience, s->host, rc, heard, until);
+			rc = retry_wait(&m->retry, s->host, rc, heard, until);
 		}
 	} while (rc == RC_OK && !m->granted);
 	return rc;
@@ -486,7 +482,7 @@ write_ours(struct memcached *m, struct stats *stats, struct reply *r, instant un
 	put_ours(m, m->cas);
 	rc = client_go_on(&m->client, until, f);
 	if (rc == RC_OK)
-		rc = client_read_stats(&m->client, stats, until, f);
+		rc = stats_read(stats, &m->client, until, f);
 	return rc == RC_OK ? client_read(&m->client, r, until, f) : rc;
 }
 
@@ -571,9 +567,7 @@ delete_ours(struct memcached *m, instant until, bool *again, struct fault *f)
 
 	client_delete(&m->client, ITEM_LOCK, m->name.text, m->cas);
 	m->delete_unanswered = true;
-	rc = client_go_on(&m->client, until, f);
-	if (rc == RC_OK)
-		rc = client_read(&m->client, &r, until, f);
+	rc = client_answer(&m->client, &r, until, f);
 	if (rc != RC_OK)
 		return rc;
 	m->delete_unanswered = unsure;

@@ -1,9 +1,9 @@
 /*
  * memcached.h - one store in memcached, as the files of this directory share it.
  *
- * stats.h < client.h < item.h are its layers: what a server says of itself, commands and
- * replies, and the items of a lock.  memcached.c holds a lock, listing.c looks, steer.c
- * takes locks away and freezes keys, site.c reads what the user has named.
+ * client.h < item.h are its layers: commands and replies, and what the server has of a lock
+ * and says of itself.  memcached.c holds a lock, listing.c looks, steer.c takes locks away and
+ * freezes keys, site.c reads what the user has named.
  */
 #ifndef DLOCK_MEMCACHED_H
 #define DLOCK_MEMCACHED_H
@@ -30,7 +30,7 @@ struct memcached {
 	bool losses_told; /* that the server has lost items, or may */
 
 	/* waiting (memcached.c) */
-	struct retry patience;
+	struct retry retry;
 	uint64_t jitter;
 	enum unready unready; /* by the last answer */
 	enum unready told;    /* the user knows that */

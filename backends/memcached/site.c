@@ -87,7 +87,7 @@ set_password(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_timeout(struct store *s, const char *value, struct fault *f)
 {
-	return setting_timeout(value, &memcached_of(s)->patience.first, f);
+	return setting_timeout(value, &memcached_of(s)->retry.first, f);
 }
 
 static enum rc
@@ -151,7 +151,7 @@ memcached_open(
 	m->base = (struct store){&memcached_backend, host, m->server_name,
 	    CAP_DURABLE | CAP_REVOKE | CAP_FORCE | CAP_FREEZE};
 	m->prefix = "dlock:";
-	retry_init(&m->patience);
+	retry_init(&m->retry);
 	client_init(&m->client, host, &m->address, m->server_name);
 	rc = memcached_read_url(&m->address, site->url, f);
 	if (rc == RC_OK)

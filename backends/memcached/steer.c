@@ -25,10 +25,8 @@ static enum rc
 steer_change(struct client *c, const char *gone, instant until, struct fault *f)
 {
 	struct reply r;
-	enum rc rc = client_go_on(c, until, f);
+	enum rc rc = client_answer(c, &r, until, f);
 
-	if (rc == RC_OK)
-		rc = client_read(c, &r, until, f);
 	if (rc != RC_OK)
 		return rc;
 	switch (r.code) {

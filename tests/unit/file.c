@@ -2,6 +2,7 @@
  * file.c - Goal of these tests: what the file backend does while others keep byte
  * 0 of a lock file, which a frozen process may do for as long as it likes.
  */
+#include "backends/file/line.h"
 #include "backends/file/place.h"
 
 #include <fcntl.h>
@@ -105,7 +106,7 @@ a_release_that_is_tried_again_writes_alone(void **state)
 		    s->backend->lock->release(s, 0, instant_now() + NS_PER_S, &f), RC_OK);
 		assert_true(t.guarded);
 		assert_int_equal(tickets_lock(t.looker, F_WRLCK, META), 0);
-		assert_false(place_is_used(t.looker));
+		assert_false(line_is_used(t.looker));
 		s->backend->close(s);
 		end(&t);
 	}

@@ -4,6 +4,7 @@
  * alive.
  */
 #include "backends/file/line.h"
+#include "backends/file/place.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -87,7 +88,7 @@ expect(struct test *t, const int64_t *holders, const int64_t *waiters)
 	struct line l;
 	size_t n = 0;
 
-	assert_int_equal(line_read(&l, t->fd, NULL, NOW), 1);
+	assert_int_equal(line_read(&l, t->fd, TICKET_OF_A_LOOK, false, NOW), 1);
 	for (; holders[n]; n++)
 		assert_true(n < l.n && l.holders[n].byte == holders[n]);
 	assert_int_equal(l.n, n);
@@ -141,12 +142,12 @@ several_hold_in_the_order_of_their_grants(void **state)
 	(void)state;
 	begin(&t);
 	write_header(&t, 0, 12, 0);
-	stand(&t, BYTE(SLOTS, 0), 12);
-	stand(&t, BYTE(SLOTS, 2), 10);
-	stand(&t, BYTE(SLOTS, 1), 11);
+	stand(&t, BYTE(PERMITS, 0), 12);
+	stand(&t, BYTE(PERMITS, 2), 10);
+	stand(&t, BYTE(PERMITS, 1), 11);
 	stand(&t, BYTE(LIMITED, 4), 0);
 	stand(&t, BYTE(ALONE, 6), 0);
-	expect(&t, LIST(BYTE(SLOTS, 2), BYTE(SLOTS, 1), BYTE(SLOTS, 0), 0),
+	expect(&t, LIST(BYTE(PERMITS, 2), BYTE(PERMITS, 1), BYTE(PERMITS, 0), 0),
 	    LIST(BYTE(LIMITED, 4), 6, 0));
 	end(&t);
 	begin(&t);
@@ -216,7 +217,7 @@ a_stranger_who_locks_all_is_one(void **state)
 	begin(&t);
 	fd = open(t.path, O_RDWR | O_CLOEXEC);
 	assert_int_equal(fcntl(fd, F_OFD_SETLK, &all), 0);
-	assert_int_equal(line_read(&l, t.fd, NULL, NOW), 1);
+	assert_int_equal(line_read(&l, t.fd, TICKET_OF_A_LOOK, false, NOW), 1);
 	assert_true(l.n < 100);
 	while (line_wait(&l, &w))
 		assert_true(w.position < 1000);
@@ -232,7 +233,7 @@ expect_position(struct test *t, int64_t ours, unsigned position, int64_t first)
 	int64_t found;
 	struct line l;
 
-	assert_int_equal(line_read(&l, t->fd, &p, NOW), 1);
+	assert_int_equal(line_read(&l, t->fd, p.ticket, p.plain, NOW), 1);
 	assert_int_equal(line_position(&l, &found), position);
 	assert_int_equal(found, first);
 	line_free(&l);
@@ -261,7 +262,7 @@ a_place_is_told_of_those_before_it(void **state)
 	expect_position(&t, 1000005, 1000000, 0);
 	expect_position(&t, 1000006, 0, 0);
 	p.fd = t.fd;
-	assert_int_equal(line_read(&l, t.fd, &p, NOW), 1);
+	assert_int_equal(line_read(&l, t.fd, p.ticket, p.plain, NOW), 1);
 	assert_int_equal(l.n, 0);
 	line_free(&l);
 	write_header(&t, 4, 7, 0);
@@ -286,9 +287,9 @@ a_place_among_exclusive_ones_asks_for_no_others(void **state)
 	lock(&t, 5);
 	lock(&t, BYTE(READERS, 4));
 	lock(&t, BYTE(LIMITED, 3));
-	lock(&t, BYTE(SLOTS, 0));
+	lock(&t, BYTE(PERMITS, 0));
 	p.fd = t.fd;
-	assert_int_equal(line_read(&l, t.fd, &p, NOW), 1);
+	assert_int_equal(line_read(&l, t.fd, p.ticket, p.plain, NOW), 1);
 	assert_true(l.n == 1 && l.holders[0].byte == 5);
 	assert_int_equal(line_position(&l, &first), 1);
 	line_free(&l);
@@ -309,10 +310,10 @@ a_place_counts_some_holders_only(void **state)
 	fd = lock(&t, BYTE(READERS, 1));
 	for (int64_t i = 1; i < LINE_HOLDERS + 9; i++)
 		assert_int_equal(tickets_lock(fd, F_WRLCK, BYTE(READERS, 1 + 2 * i)), 0);
-	assert_int_equal(line_read(&l, t.fd, &p, NOW), 1);
+	assert_int_equal(line_read(&l, t.fd, p.ticket, p.plain, NOW), 1);
 	assert_int_equal(l.n, LINE_HOLDERS + 1);
 	line_free(&l);
-	assert_int_equal(line_read(&l, t.fd, NULL, NOW), 1);
+	assert_int_equal(line_read(&l, t.fd, TICKET_OF_A_LOOK, false, NOW), 1);
 	assert_int_equal(l.n, LINE_HOLDERS + 9);
 	line_free(&l);
 	end(&t);
@@ -365,9 +366,9 @@ few_need_few_places(void **state)
 		}
 	}
 	assert_true(last <= BLOCK_BYTES * (4 + 2 * 4));
-	/* such as a slot and a ticket of the same number */
+	/* such as a permit and a ticket of the same number */
 	assert_int_not_equal(
-	    stand(&t, BYTE(LIMITED, 1), 0), stand(&t, BYTE(SLOTS, 1), 1));
+	    stand(&t, BYTE(LIMITED, 1), 0), stand(&t, BYTE(PERMITS, 1), 1));
 	end(&t);
 }
 
@@ -381,7 +382,7 @@ a_mark_means_one_grant(void **state)
 
 	(void)state;
 	begin(&t);
-	at = stand(&t, BYTE(SLOTS, 0), 7);
+	at = stand(&t, BYTE(PERMITS, 0), 7);
 	fd = t.others[0];
 	assert_false(block_is_marked(fd, at, 7, &mark));
 	assert_int_equal(block_write(fd, block_mark(at), &who), 0);

@@ -3,6 +3,7 @@
  * the last one below a number is found, and few questions are asked for it.
  */
 #include "backends/file/block.h"
+#include "backends/file/line.h"
 #include "backends/file/place.h"
 
 #include <poll.h>
@@ -80,7 +81,7 @@ nobody_is_there(void **state)
 	begin(&q);
 	add(&q, F_WRLCK, META);
 	add(&q, F_RDLCK, 7); /* somebody who has waited */
-	assert_false(place_is_used(q.fd));
+	assert_false(line_is_used(q.fd));
 	assert_int_equal(tickets_last(q.fd, 0, 1, NUMBER_LIMIT), 0);
 	assert_int_equal(tickets_last(q.fd, 0, 7, 8), 0);
 	assert_int_equal(count(q.fd, (struct span){1, 9}, &first), 0);
@@ -110,7 +111,7 @@ the_last_one_is_found_in_any_order(void **state)
 	begin(&q);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		add(&q, F_WRLCK, numbers[i]);
-	assert_true(place_is_used(q.fd));
+	assert_true(line_is_used(q.fd));
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const struct span below = {1, rows[i].limit};
 
@@ -170,7 +171,7 @@ what_cannot_be_asked_is_an_error(void **state)
 	close(fd);
 	assert_int_equal(tickets_last(gone, 0, 1, NUMBER_LIMIT), -1);
 	assert_int_equal(count(gone, byte_5, &first), 0);
-	assert_false(place_is_used(gone));
+	assert_false(line_is_used(gone));
 	assert_int_equal(tickets_lock(gone, F_WRLCK, 1), -1);
 }
 

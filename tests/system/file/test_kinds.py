@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from support import DLOCK, FilePlace, children_of, compile_shim, descendants_of, is_alive, kill, stat_of, wait_for
+from support import DLOCK, FilePlace, children_of, compile_shim, is_alive, kill, stat_of, wait_for
 
 KINDS = {"plain": (), "-x": ("-x",), "-s": ("-s",), "limit": ("--limit", "3")}
 EXCLUSIVE = ("plain", "-x")
@@ -206,18 +206,28 @@ def test_where_the_kernel_tells_nothing_of_a_file_it_is_looked_at(dlock, files, 
 JUDGED = """flock $2 -n $0/judge flock -n "$0/slot.${DLOCK_SLOT-$$}" sh -c "echo run >>$0/log; sleep 0.0$1" || echo OVERLAP >>$0/log"""
 
 
+def until_ended(pid):
+    wait_for(lambda: not is_alive(pid), what="an end")
+
+
+def stop(pid):
+    kill(pid, signal.SIGSTOP)
+    wait_for(lambda: (stat_of(pid) or "?X")[1] in "TtZX", what="a stop")  # until then it may be in the middle of a fork
+
+
 def kill_all(front):
-    """Nobody is left to clean up, but no command either: it goes first, and forks no more."""
-    stopped = set()
-    while new := {front, *descendants_of(front)} - stopped:
-        for pid in new:
-            kill(pid, signal.SIGSTOP)
-        # until then it may be in the middle of a fork
-        wait_for(lambda pids=new: all((stat_of(pid) or "?X")[1] in "TtZX" for pid in pids), what="all to stop")
-        stopped |= new
-    for pid in sorted(stopped, reverse=True):
-        kill(pid)
-        wait_for(lambda pid=pid: pid == front or not is_alive(pid), what="an end")
+    """Nobody is left to clean up, but no command either: it goes first, each parent before its children, which the keeper adopts."""
+    stop(front)
+    keepers = children_of(front)
+    for keeper in keepers:
+        stop(keeper)
+        while below := children_of(keeper):
+            for pid in below:
+                kill(pid)
+                until_ended(pid)
+        kill(keeper)
+        until_ended(keeper)
+    kill(front)
 
 
 class Contender(threading.Thread):
@@ -249,13 +259,13 @@ class Contender(threading.Thread):
         if torment == "all":
             kill_all(p.pid)
             return
-        below = descendants_of(p.pid)
-        if torment == "keeper" and below:
-            kill(below[0])
-        elif below:
-            kill(below[0], signal.SIGSTOP)
+        keeper = children_of(p.pid)
+        if torment == "keeper" and keeper:
+            kill(keeper[0])
+        elif keeper:
+            kill(keeper[0], signal.SIGSTOP)
             time.sleep(0.1)
-            kill(below[0], signal.SIGCONT)
+            kill(keeper[0], signal.SIGCONT)
 
 
 FIVE = ("--limit", "5")

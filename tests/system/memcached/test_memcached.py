@@ -443,7 +443,7 @@ def test_a_server_without_cas_is_refused(dlock, make_memcached, there):
 
 
 def test_a_write_by_a_clock_that_stands_still_is_none(dlock, make_pretender):
-    """What is stored then ends too early: see stats.h."""
+    """What is stored then ends too early: see item.h."""
     pretender = make_pretender()
     holder = dlock.hold(At(pretender.url), "job", "-t", "6s")
     assert holder.event("suspect")
