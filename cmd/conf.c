@@ -1,9 +1,8 @@
 /* conf.c - reads the configuration files. */
 #include "conf.h"
 
-#include "inifile.h"
 #include "mask.h"
-#include "nearest.h"
+#include "parse.h"
 #include "text.h"
 
 #include "backends/common/setting.h"
@@ -25,6 +24,104 @@ bool
 conf_allows(int i)
 {
 	return options[i].env && !options[i].occasional;
+}
+
+/* ---- lines ---- */
+
+enum { LINE_BYTES = 8191 };
+
+static bool
+is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+/* Cuts blanks off both ends of a piece of text, and ends it there. */
+static char *
+trim(char *text, char **end)
+{
+	while (text < *end && is_blank(*text))
+		text++;
+	while (*end > text && is_blank((*end)[-1]))
+		--*end;
+	**end = '\0';
+	return text;
+}
+
+/* A line that is no comment. */
+static enum rc
+check_line(const char *line, size_t n, struct fault *f)
+{
+	if (n > LINE_BYTES)
+		return fault_set(
+		    f, RC_CONFIG, "this line is longer than %d bytes", LINE_BYTES);
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = line[i];
+
+		if ((c < 0x20 && c != '\t') || c == 0x7f)
+			return fault_set(
+			    f, RC_CONFIG, "a control character stands in this line");
+		if (i > 0 && is_blank(line[i - 1]) && (c == ';' || c == '#'))
+			return fault_set(f, RC_CONFIG,
+			    "a comment needs a line of its own (no value has a blank before a %c)",
+			    c);
+	}
+	if (*line == '[' && strchr(line, ']') != line + n - 1)
+		return fault_set(f, RC_CONFIG,
+		    "a section's line ends with its ], and has no other one");
+	if (*line != '[' && !strpbrk(line, "=:"))
+		return fault_set(f, RC_CONFIG,
+		    "neither NAME = VALUE nor a [section] nor a comment (behind # or ;)");
+	return RC_OK;
+}
+
+/* `[section]` or `name = value` */
+static void
+cut_line(struct conf_line *l, char *line, char *end)
+{
+	char *divider = line + strcspn(line, "=:"), *name_end = divider;
+
+	if (*line == '[') {
+		end[-1] = '\0';
+		l->section = line + 1;
+		l->name = l->value = NULL;
+	} else {
+		l->value = trim(divider + 1, &end);
+		l->name = trim(line, &name_end);
+	}
+}
+
+enum rc
+conf_cut(char *text, size_t n,
+    enum rc (*take)(void *, const struct conf_line *, struct fault *), void *ctx,
+    int *number, struct fault *f)
+{
+	static const char mark[] = "\xef\xbb\xbf"; /* some editors put it before UTF-8 */
+	struct conf_line l = {.section = ""};
+	char *stop = text + n, *next;
+	enum rc rc = RC_OK;
+
+	if (n >= 3 && memcmp(text, mark, 3) == 0)
+		text += 3;
+	for (char *line = text; rc == RC_OK && line < stop; line = next) {
+		char *end = memchr(line, '\n', stop - line);
+
+		if (!end)
+			end = stop;
+		next = end < stop ? end + 1 : stop;
+		*number = ++l.number;
+		if (end > line && end[-1] == '\r')
+			end--;
+		line = trim(line, &end);
+		if (line == end || *line == ';' || *line == '#')
+			continue;
+		rc = check_line(line, end - line, f);
+		if (rc == RC_OK) {
+			cut_line(&l, line, end);
+			rc = take(ctx, &l, f);
+		}
+	}
+	return rc;
 }
 
 /* ---- what stands in a file ---- */
@@ -59,7 +156,7 @@ unknown_section(const char *section, struct fault *f)
 {
 	static const char *const known[] = {"key", "profile", NULL};
 	size_t n = strcspn(section, " \t\"");
-	const char *meant = nearest_word(section, n, known);
+	const char *meant = parse_nearest(section, n, known);
 	bool hint = meant && strlen(meant) != n;
 
 	return fault_set(f, RC_CONFIG,
@@ -89,7 +186,7 @@ note_guess(struct conf_text *t, const char *name)
 {
 	const char *known[] = {name, NULL};
 
-	if (t->profile && nearest_word(t->profile, strlen(t->profile), known))
+	if (t->profile && parse_nearest(t->profile, strlen(t->profile), known))
 		text_clean(t->meant, sizeof t->meant, name, strlen(name));
 }
 
@@ -137,7 +234,7 @@ open_section(struct reading *r, const char *section, struct fault *f)
 }
 
 static enum rc
-unknown_name(const struct inifile_line *l, struct fault *f)
+unknown_name(const struct conf_line *l, struct fault *f)
 {
 	const char *meant = options_nearest(~0U, l->name, strlen(l->name));
 
@@ -195,7 +292,7 @@ is_for_runs_only(int i, unsigned cmd)
 }
 
 static enum rc
-note_value(struct reading *r, int i, const struct inifile_line *l, struct fault *f)
+note_value(struct reading *r, int i, const struct conf_line *l, struct fault *f)
 {
 	struct source *s = r->into;
 
@@ -214,7 +311,7 @@ note_value(struct reading *r, int i, const struct inifile_line *l, struct fault 
 }
 
 static enum rc
-take_line(void *ctx, const struct inifile_line *l, struct fault *f)
+take_line(void *ctx, const struct conf_line *l, struct fault *f)
 {
 	struct reading *r = ctx;
 	enum rc rc;
@@ -250,7 +347,7 @@ conf_take(struct sources *all, struct conf_text *t, struct fault *f)
 
 	rc = add_section(&r, t->user ? SOURCE_USER : SOURCE_SYSTEM, "", NULL, &why);
 	if (rc == RC_OK)
-		rc = inifile_read(t->text, t->n, take_line, &r, &number, &why);
+		rc = conf_cut(t->text, t->n, take_line, &r, &number, &why);
 	if (rc != RC_OK)
 		return fault_set(f, rc, "%s:%d: %s", t->shown, number, why.text);
 	return RC_OK;
@@ -262,7 +359,7 @@ conf_take(struct sources *all, struct conf_text *t, struct fault *f)
 static const char *
 find_home(void)
 {
-	const char *home = sources_variable("HOME");
+	const char *home = plan_variable("HOME");
 	struct passwd *pw;
 
 	if (home && *home == '/')
@@ -275,7 +372,7 @@ find_home(void)
 static bool
 find_user_file(char *path, size_t size)
 {
-	const char *dir = sources_variable("XDG_CONFIG_HOME"), *below = "";
+	const char *dir = plan_variable("XDG_CONFIG_HOME"), *below = "";
 
 	if (!dir || *dir != '/') {
 		dir = find_home();

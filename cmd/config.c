@@ -6,8 +6,6 @@
 #include "object.h"
 #include "parse.h"
 #include "say.h"
-#include "site.h"
-#include "stray.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -24,25 +22,6 @@ struct row {
 	int line;            /* of the file; 0 */
 	const char *section; /* NULL: none */
 };
-
-int
-cmd_config_explain(void)
-{
-	puts(
-	    "usage: dlock config [-k KEY] [-J] [options of dlock run]\n"
-	    "\n"
-	    "Tells which settings a run of KEY would have, and where each comes from: an option, a\n"
-	    "variable, a line of a configuration file, or the default.  Passwords are masked.\n"
-	    "Without KEY, sections for keys do not count.\n"
-	    "\n"
-	    "  dlock config -k deploy/web\n"
-	    "  dlock config --profile ci -J | jq -r 'select(.name == \"url\").value'\n");
-	options_print_help(stdout, CMD_CONFIG);
-	puts(
-	    "\nFiles: $XDG_CONFIG_HOME/dlock.conf (else ~/.config/dlock.conf), then /etc/dlock.conf;\n"
-	    "or only the one that --config or DLOCK_CONFIG names.  See man dlock.conf.");
-	return say_written();
-}
 
 /* "/etc/dlock.conf:3 [key "deploy"]", "--ttl", "default" */
 static const char *
@@ -139,13 +118,13 @@ static void
 print_url(const struct plan *p, const struct sources *all)
 {
 	const struct source *s = sources_of(all, OPT_URL);
-	char masked[URL_BYTES] = "", name[SITE_VARIABLE_BYTES] = "";
+	char masked[URL_BYTES] = "", name[URL_VARIABLE_BYTES] = "";
 	struct row r = {"url", p->site.url ? masked : NULL, "default", NULL, 0, NULL};
 	const char *variable;
 
 	if (p->site.backend)
-		site_variable(p->site.backend, name);
-	variable = *name ? sources_variable(name) : NULL;
+		sources_url_variable(p->site.backend, name);
+	variable = *name ? plan_variable(name) : NULL;
 	if (p->site.url)
 		snprintf(masked, sizeof masked, "%s", p->site.url);
 	mask_passwords(masked);
@@ -213,8 +192,10 @@ print_keys(const struct plan *p, const struct sources *all)
 }
 
 static int
-print_config(const struct plan *p, const struct sources *all)
+run_config(struct plan *p)
 {
+	const struct sources *all = p->sources;
+
 	print_files(p, all);
 	print_keys(p, all);
 	if (sources_of(all, OPT_PROFILE))
@@ -231,23 +212,19 @@ print_config(const struct plan *p, const struct sources *all)
 	return say_written();
 }
 
-int
-cmd_config(char **words)
-{
-	struct plan plan;
-	struct sources all;
-	struct fault fault;
-	char clean[400];
-
-	switch (plan_trace(&plan, &all, CMD_CONFIG, words, &fault)) {
-	case PARSED_HELP:
-		return cmd_config_explain();
-	case PARSED_WRONG:
-		return cmd_wrong(&plan, &fault);
-	case PARSED_PLAN:
-		break;
-	}
-	if (!plan.show.quiet && stray_list(clean, sizeof clean))
-		say("unknown in the environment and ignored: %s", clean);
-	return print_config(&plan, &all);
-}
+const struct cmd cmd_config = {.name = "config",
+    .help = "tell every setting and where it comes from",
+    .bit = CMD_CONFIG,
+    .usage =
+	"usage: dlock config [-k KEY] [-J] [options of dlock run]\n"
+	"\n"
+	"Tells which settings a run of KEY would have, and where each comes from: an option, a\n"
+	"variable, a line of a configuration file, or the default.  Passwords are masked.\n"
+	"Without KEY, sections for keys do not count.\n"
+	"\n"
+	"  dlock config -k deploy/web\n"
+	"  dlock config --profile ci -J | jq -r 'select(.name == \"url\").value'\n",
+    .notes =
+	"Files: $XDG_CONFIG_HOME/dlock.conf (else ~/.config/dlock.conf), then /etc/dlock.conf;\n"
+	"or only the one that --config or DLOCK_CONFIG names.  See man dlock.conf.",
+    .run = run_config};

@@ -35,6 +35,15 @@ read_stat(pid_t pid, pid_t *parent, int64_t *born)
 	return true;
 }
 
+pid_t
+kin_parent(pid_t pid)
+{
+	pid_t parent;
+	int64_t born;
+
+	return read_stat(pid, &parent, &born) ? parent : 0;
+}
+
 int64_t
 kin_born(pid_t pid)
 {

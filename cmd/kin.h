@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Its parent; 0: /proc does not tell. */
+pid_t kin_parent(pid_t);
+
 /* When it was started, in the kernel's clock ticks; 0: /proc does not tell. */
 int64_t kin_born(pid_t);
 

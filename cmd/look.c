@@ -1,33 +1,69 @@
 /* look.c - looks at locks through a backend's admin_ops. */
 #include "look.h"
 
-#include "cmd.h"
-#include "host.h"
+#include "exit.h"
+#include "options.h"
 #include "say.h"
-#include "status.h"
-#include "stray.h"
 #include "text.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static struct looking *
-looking_of(struct host *h)
+instant
+look_patience(void)
 {
-	return (struct looking *)h;
+	return instant_after(instant_now(), LOOK_PATIENCE);
+}
+
+/* ---- waiting ---- */
+
+/* Milliseconds from now to `until`, as poll takes them: rounded up, -1 for ever. */
+static int
+poll_time(instant until)
+{
+	int64_t ms;
+
+	if (until == NEVER)
+		return -1;
+	ms = ns_to_ms(until - instant_now());
+	return ms < 0 ? 0 : ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+enum woke
+look_wait(struct host *h, int fd, short events, instant until)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	(void)h;
+	for (;;) {
+		int n = poll(&p, 1, poll_time(until));
+
+		if (n > 0 || (n < 0 && errno != EINTR && errno != ENOMEM))
+			return WOKE_READY; /* the next read says what is wrong */
+		if (instant_now() >= until)
+			return WOKE_TIMEOUT;
+	}
+}
+
+void
+look_host(struct host *h)
+{
+	*h = (struct host){.wait = look_wait, .seen.holding.held = -1, .alert = -1};
 }
 
 /* A server that says nothing for too long is given up, however long the look may be. */
 static enum woke
 wait_patiently(struct host *h, int fd, short events, instant until)
 {
-	struct looking *l = looking_of(h);
+	struct looking *l = (struct looking *)h;
 	instant most = l->asked ? instant_after(l->heard, LOOK_PATIENCE) : NEVER;
-	enum woke woke = host_wait(h, fd, events, instant_first(until, most));
+	enum woke woke = look_wait(h, fd, events, instant_first(until, most));
 
 	if (woke == WOKE_READY)
 		l->heard = instant_now();
@@ -37,6 +73,8 @@ wait_patiently(struct host *h, int fd, short events, instant until)
 	}
 	return woke;
 }
+
+/* ---- the store ---- */
 
 static enum rc
 check_can_look(const struct store *s, unsigned caps, struct fault *f)
@@ -85,7 +123,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	signal(SIGXFSZ, SIG_IGN);  /* the write fails, and is told of */
 	*l = (struct looking){.plan = p};
-	host_init(&l->host);
+	look_host(&l->host);
 	l->host.wait = wait_patiently;
 	rc = find_site(l, f);
 	if (rc == RC_OK)
@@ -106,19 +144,6 @@ look_close(struct looking *l)
 	l->store = NULL;
 }
 
-/* What the user should know of the server, once. */
-static void
-say_notice(struct looking *l)
-{
-	char clean[700];
-
-	if (*l->host.notice.text && !l->plan->show.quiet)
-		say("%s",
-		    text_clean(clean, sizeof clean, l->host.notice.text,
-			strlen(l->host.notice.text)));
-	*l->host.notice.text = '\0';
-}
-
 static enum rc
 look(struct looking *l, const struct look *what, struct fault *f)
 {
@@ -129,7 +154,9 @@ look(struct looking *l, const struct look *what, struct fault *f)
 	l->asked = true;
 	rc = l->store->backend->admin->each(l->store, what, f);
 	l->asked = false;
-	say_notice(l);
+	if (*l->host.notice.text && !l->plan->show.quiet)
+		say("%s", text_shown(l->host.notice.text).text);
+	*l->host.notice.text = '\0'; /* each is said once */
 	if (rc == RC_STOP && l->silent)
 		return fault_set(f, RC_AGAIN, "%s does not answer", l->store->where);
 	return rc;
@@ -230,49 +257,25 @@ look_pause(struct looking *l)
 {
 	instant next = instant_after(instant_now(), l->plan->look.again);
 
-	if (host_wait(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
+	if (look_wait(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
 		return 0;
 	raise(SIGPIPE); /* as the next write would */
 	say_last("cannot write to standard output: %s", strerror(EPIPE));
 	return STATUS_SYSTEM;
 }
 
-/* ---- the beginning and the end of a subcommand ---- */
-
-bool
-look_plan(struct plan *p, unsigned cmd, char **words, int (*explain)(void), int *status)
-{
-	struct fault fault;
-	char clean[700];
-
-	switch (plan_read(p, cmd, words, &fault)) {
-	case PARSED_HELP:
-		*status = explain();
-		return false;
-	case PARSED_WRONG:
-		*status = cmd_wrong(p, &fault);
-		return false;
-	case PARSED_PLAN:
-		break;
-	}
-	if (!p->show.quiet && stray_list(clean, sizeof clean))
-		say("unknown in the environment and ignored: %s", clean);
-	return true;
-}
-
 int
 look_refuse(const struct plan *p, const char *what, const char *key, enum rc rc,
     const struct fault *f)
 {
-	char name[400], words[700];
+	char name[400];
 
-	text_clean(words, sizeof words, f->text, strlen(f->text));
 	if (key)
 		text_name(name, sizeof name, key);
 	else
 		snprintf(name, sizeof name, "locks of %s", p->site.backend->name);
-	say_last("cannot %s %s: %s%s", what, name,
-	    *words ? words : "descriptors or memory have run out",
+	say_last("cannot %s %s: %s%s", what ? what : options_cmd(p->cmd), name,
+	    *f->text ? text_shown(f->text).text : "descriptors or memory have run out",
 	    rc == RC_AGAIN ? "; see whether the server runs, or name another (-u)" : "");
 	return status_of_rc(rc).number;
 }

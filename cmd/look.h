@@ -28,12 +28,22 @@ struct looking {
 };
 
 /*
+ * A backend's host where nothing is supervised: its wait is poll(2), and a signal ends the
+ * process as it ends any other.
+ */
+void look_host(struct host *);
+enum woke look_wait(struct host *, int fd, short events, instant until);
+
+/*
  * Opens the plan's store, which must be able to be looked at and have all of `caps`
  * (CAP_ bits; 0: nothing more).  Otherwise (RC_USAGE, RC_CONFIG, RC_SYSTEM, RC_AGAIN)
  * nothing needs closing.  The plan must outlive it.
  */
 enum rc look_open(struct looking *, const struct plan *, unsigned caps, struct fault *);
 void look_close(struct looking *);
+
+/* Until when something is awaited that a server is asked now. */
+instant look_patience(void);
 
 /* Looks at one key; `until`, or NEVER, bounds it beside LOOK_PATIENCE. */
 enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
@@ -47,13 +57,6 @@ enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *
     void *ctx, instant until, struct fault *);
 
 /*
- * plan_read() for a subcommand that shows or steers.  False: there is nothing (more) to
- * be done, *status is what to exit with, and has been explained.
- */
-bool look_plan(
-    struct plan *, unsigned cmd, char **words, int (*explain)(void), int *status);
-
-/*
  * Sleeps until the next round of --watch.  Not 0: nobody reads standard output any more, and
  * this is the exit status, unless that has ended us.
  */
@@ -61,7 +64,7 @@ int look_pause(struct looking *);
 
 /*
  * Says why a look (or what was to follow it) came to nothing; `what` is such as "look
- * at" or "break", `key` NULL: all.  Returns the exit status.
+ * at", NULL: the subcommand's name; `key` NULL: all.  Returns the exit status.
  */
 int look_refuse(const struct plan *, const char *what, const char *key, enum rc,
     const struct fault *);

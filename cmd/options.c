@@ -1,9 +1,7 @@
 /* options.c - the table of options, and what each does with its value. */
 #include "options.h"
 
-#include "nearest.h"
 #include "parse.h"
-#include "site.h"
 #include "text.h"
 
 #include <fcntl.h>
@@ -122,6 +120,51 @@ add_key(struct plan *p, const struct option *o, const char *value, struct fault 
 	if (p->nkeys == KEYS_MAX)
 		return fault_set(f, RC_USAGE, "one run takes up to %d keys", KEYS_MAX);
 	p->keys[p->nkeys++] = value;
+	return RC_OK;
+}
+
+const char *
+options_list_backends(char *out, size_t size, const char *last)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; backends[i] && used < size; i++)
+		used += snprintf(out + used, size - used, "%s%s",
+		    i == 0                ? ""
+			: backends[i + 1] ? ", "
+					  : last,
+		    backends[i]->name);
+	return out;
+}
+
+static enum rc
+set_backend(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant;
+	char names[128];
+
+	(void)o;
+	p->site.backend = backend_named(value);
+	if (p->site.backend)
+		return RC_OK;
+	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
+		known[i] = backends[i]->name;
+	meant = parse_nearest(value, strlen(value), known);
+	return fault_set(f, RC_USAGE, "no such backend%s%s%s (there are %s)",
+	    meant ? ": did you mean " : "", meant ? meant : "", meant ? "?" : "",
+	    options_list_backends(names, sizeof names, ", "));
+}
+
+static enum rc
+set_url(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	if (!*value)
+		return fault_set(f, RC_USAGE,
+		    "a URL begins with a scheme (such as redis://host or file:///directory)");
+	if (strlen(value) > (size_t)o->max)
+		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)",
+		    (long long)o->max);
+	p->site.url = value;
 	return RC_OK;
 }
 
@@ -339,10 +382,10 @@ const struct option options[] = {
 	"a profile of the configuration files", .cmds = CMD_ASKS | CMD_CONFIG,
 	.set = set_text, .at = TEXT_AT(config.profile), .max = 100, .occasional = true},
     [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept:\n",
-	.cmds = CMD_ASKS | CMD_CONFIG, .set = site_set_backend, .group = GROUP_SERVER},
+	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
 	"which server or directory; names the backend\ntoo (default: DLOCK_<BACKEND>_URL, then local)",
-	.cmds = CMD_ASKS | CMD_CONFIG, .set = site_set_url, .group = GROUP_SERVER,
+	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_url, .group = GROUP_SERVER,
 	.max = URL_BYTES - 1},
     [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION",
 	"a setting of the backend; repeatable", .cmds = CMD_ASKS | CMD_CONFIG,
@@ -526,65 +569,13 @@ options_lettered(unsigned cmd, char c)
 const char *
 options_nearest(unsigned cmd, const char *word, size_t n)
 {
-	static const struct synonym synonyms[] = {
-	    {"nowait", "nonblock"},
-	    {"no-wait", "nonblock"},
-	    {"nb", "nonblock"},
-	    {"try", "nonblock"},
-	    {"timeout", "wait"},
-	    {"wait-timeout", "wait"},
-	    {"lock-timeout", "wait"},
-	    {"kill-after", "grace"},
-	    {"lease", "ttl"},
-	    {"expire", "ttl"},
-	    {"name", "key"},
-	    {"lock", "key"},
-	    {"server", "url"},
-	    {"host", "url"},
-	    {"address", "url"},
-	    {"directory", "url"},
-	    {"dir", "url"},
-	    {"type", "backend"},
-	    {"reason", "why"},
-	    {"comment", "why"},
-	    {"owner", "who"},
-	    {"user", "who"},
-	    {"hold", "min-hold"},
-	    {"shell", "command"},
-	    {"exec", "command"},
-	    {"set", "option"},
-	    {"silent", "quiet"},
-	    {"debug", "verbose"},
-	    {"events", "status-fd"},
-	    {"reader", "shared"},
-	    {"read", "shared"},
-	    {"read-only", "shared"},
-	    {"writer", "exclusive"},
-	    {"write", "exclusive"},
-	    {"semaphore", "limit"},
-	    {"slots", "limit"},
-	    {"permits", "limit"},
-	    {"max", "limit"},
-	    {"max-holders", "limit"},
-	    {"concurrency", "limit"},
-	    {"parallel", "limit"},
-	    {"jobs", "limit"},
-	    {"id", "once"},
-	    {"run-once", "once"},
-	    {"unique", "once"},
-	    {"interval", "cooldown"},
-	    {"every", "cooldown"},
-	    {"throttle", "cooldown"},
-	    {"skip-exit-code", "skipped-exit-code"},
-	    {NULL, NULL},
-	};
 	const char *known[OPTIONS + 1] = {0};
 	size_t k = 0;
 
 	for (int i = 0; i < OPTIONS; i++)
 		if (options[i].cmds & cmd)
 			known[k++] = options[i].name;
-	return nearest_meant(word, n, synonyms, known);
+	return parse_nearest(word, n, known);
 }
 
 const char *
@@ -633,7 +624,7 @@ options_print_help(FILE *to, unsigned cmd)
 			continue;
 		/* its help ends with the names, which stand in their own table */
 		if (o == &options[OPT_BACKEND])
-			site_list_backends(names, sizeof names);
+			options_list_backends(names, sizeof names, " or ");
 		snprintf(head, sizeof head, "%s%c%s --%s%s%s%s", o->letter ? "-" : " ",
 		    o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
 		    o->bare      ? "[="

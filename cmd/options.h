@@ -3,7 +3,7 @@
  *
  * Command line, environment, help text, and (through `dlock help --raw`) the
  * tests that compare manual and completions with it all read this table.  How
- * options are written stands in words.h, which source of them counts in
+ * options are written stands in args.h, which source of them counts in
  * sources.h.
  */
 #ifndef DLOCK_OPTIONS_H
@@ -115,6 +115,10 @@ const char *options_cmd(unsigned cmd);
  */
 int options_named(unsigned cmd, const char *name, size_t n);
 int options_lettered(unsigned cmd, char);
+
+/* "file, redis, zk, pg", with `last` before the last one.  Returns out. */
+enum { OPTIONS_BACKENDS = 16 };
+const char *options_list_backends(char *out, size_t size, const char *last);
 
 /* The name that was probably meant by a word that is none; NULL: no guess. */
 const char *options_nearest(unsigned cmd, const char *word, size_t n);

@@ -17,6 +17,14 @@
 
 enum { NAME_BYTES = 256 };
 
+const char *
+record_kind_name(enum lock_kind kind)
+{
+	return kind_is_exclusive(kind) ? "exclusive"
+	    : kind == KIND_SHARED      ? "shared"
+				       : "limit";
+}
+
 /*
  * The password database comes last: it costs as much as all the rest of our start, or
  * asks LDAP.

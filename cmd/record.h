@@ -14,6 +14,9 @@
 
 #include "plan.h"
 
+/* "exclusive", "shared", "limit" */
+const char *record_kind_name(enum lock_kind);
+
 /* What a record says of somebody.  Texts are hostile; NULL, or pid 0: not said. */
 struct record {
 	const char *who, *host, *command, *why;

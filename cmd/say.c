@@ -1,7 +1,7 @@
 /* say.c - writes one line to stderr without ever being held up by its reader. */
 #include "say.h"
 
-#include "status.h"
+#include "exit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -142,4 +142,12 @@ say_written(void)
 	say_last("cannot write to standard output%s%s", errno ? ": " : "",
 	    errno ? strerror(errno) : "");
 	return STATUS_SYSTEM;
+}
+
+void
+say_to_eval(int status)
+{
+	if (status != 0)
+		printf("(exit %d)\n", status);
+	fflush(stdout);
 }

@@ -33,6 +33,12 @@ void say_last(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  */
 int say_written(void);
 
+/*
+ * For a shell that evaluates what stands on stdout: makes eval end with this status, where
+ * it would take a failure for success, having nothing to evaluate.
+ */
+void say_to_eval(int status);
+
 #define SAY_AT_ONCE 0
 #define SAY_PATIENTLY (5 * NS_PER_S)
 

@@ -1,5 +1,5 @@
 /*
- * show.h - a view, shown: as JSON, or as some lines for people.
+ * show.h - a view, shown: as JSON, as lines for people, or in a sentence.
  */
 #ifndef DLOCK_SHOW_H
 #define DLOCK_SHOW_H
@@ -21,11 +21,36 @@ void show_text(
  */
 const char *show_words(const struct view *, char *out, size_t size);
 
-/* "2026-11-22 08:37:14 UTC", in the user's own zone; "?": not known.  Returns out. */
-const char *show_time(int64_t us, char *out, size_t size);
+/* "3 readers", "2 of 4 slots taken"; "": one alone has it.  Returns out. */
+const char *show_share(const struct view *, char *out, size_t size);
 
-/* "until 2026-11-24 08:37:14 UTC", or of a freeze without an end "until dlock thaw". */
-const char *show_until(int64_t us, char *out, size_t size);
+/* " for 2m13s", or "" if that is not known. */
+struct brief show_ago(const struct view *, int64_t since);
+
+/* What switches to the colour of its state. */
+const char *show_colour(const struct screen *, const struct view *);
+
+/*
+ * What `dlock status` and `dlock ls` do: look once, or with --watch again and again, on a
+ * terminal as a picture that is drawn anew, elsewhere as lines that tell what has changed.
+ */
+struct rounds {
+	struct looking looking;
+	struct screen screen; /* open */
+	const char *what;     /* "list": what cannot be done when a look fails */
+	const char *key;      /* of which key; NULL: of all */
+	/*
+	 * Looks, and shows what there is, to stdout or to a picture, in which a failed look
+	 * is told as well; or what has changed (`to` NULL).
+	 */
+	enum rc (*show)(struct rounds *, FILE *to, struct fault *);
+};
+
+/* Returns the exit status.  Rounds end with a signal, or where the very first look fails. */
+int show_rounds(struct rounds *, const struct plan *);
+
+/* In a picture: what is wrong with the look. */
+void show_failure(FILE *, const struct fault *);
 
 /* A number that is another when what is shown, but for the passing of time, is. */
 uint64_t show_facts(const struct view *);

@@ -1,26 +1,107 @@
 /* sources.c - which of several sources gives an option its value. */
 #include "sources.h"
 
+#include "cmd/supervise/keeper_address.h"
 #include "mask.h"
-#include "outer.h"
 #include "parse.h"
 #include "text.h"
 
-#include <stdlib.h>
+#include <ctype.h>
 #include <string.h>
+#include <unistd.h>
 
-const char *
-sources_variable(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && *value ? value : NULL;
-}
+/* ---- the environment ---- */
 
 bool
 sources_nested(void)
 {
-	return sources_variable("DLOCK_KEEPER") != NULL;
+	return plan_variable("DLOCK_KEEPER") != NULL;
+}
+
+const char *
+sources_outer_backend(void)
+{
+	static struct keeper_address nearest;
+	const char *keepers = plan_variable("DLOCK_KEEPER");
+
+	if (!keepers || !keeper_address_next(&keepers, &nearest) || !*nearest.backend)
+		return NULL;
+	return nearest.backend;
+}
+
+enum rc
+sources_check_outer(struct fault *f)
+{
+	const char *keepers = plan_variable("DLOCK_KEEPER");
+	struct keeper_address a;
+
+	while (keepers && keeper_address_next(&keepers, &a))
+		if (a.is_old)
+			return fault_set(f, RC_USAGE,
+			    "DLOCK_KEEPER is another version's, which cannot be asked whether the dlock around this one "
+			    "has the lock: let both be of one version, or unset DLOCK_KEEPER");
+	return RC_OK;
+}
+
+void
+sources_url_variable(const struct backend *b, char *out)
+{
+	snprintf(out, URL_VARIABLE_BYTES, "DLOCK_%s_URL", b->name);
+	for (char *c = out; *c; c++)
+		*c = toupper((unsigned char)*c);
+}
+
+static bool
+is_word(const char *word, const char *text, size_t n)
+{
+	return strlen(word) == n && strncmp(word, text, n) == 0;
+}
+
+/* The variable of an option, of a URL, or one that dlock itself sets for commands. */
+static bool
+is_known_variable(const char *name, size_t n)
+{
+	static const char *const told[] = {"DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER",
+	    "DLOCK_KEEPER", "DLOCK_SLOT", "DLOCK_HANDLE", NULL};
+	bool known = false;
+	char url[URL_VARIABLE_BYTES];
+
+	for (int i = 0; i < OPTIONS; i++)
+		known |= options[i].env && is_word(options[i].env, name, n);
+	for (const char *const *t = told; *t; t++)
+		known |= is_word(*t, name, n);
+	for (size_t i = 0; backends[i]; i++) {
+		sources_url_variable(backends[i], url);
+		known |= is_word(url, name, n);
+	}
+	return known;
+}
+
+bool
+sources_strays(char *out, size_t size)
+{
+	static const char prefix[] = "DLOCK_";
+	const char *known[OPTIONS + 1] = {0};
+	size_t used = 0, k = 0;
+
+	for (int i = 0; i < OPTIONS; i++)
+		if (options[i].env)
+			known[k++] = options[i].env + strlen(prefix);
+	for (char **e = environ; *e; e++) {
+		size_t n = strcspn(*e, "=");
+		const char *meant;
+		char name[64];
+
+		if (strncmp(*e, prefix, strlen(prefix)) != 0 || !(*e)[n] ||
+		    !(*e)[n + 1] || is_known_variable(*e, n) || used >= size)
+			continue;
+		meant = parse_nearest(*e + strlen(prefix), n - strlen(prefix), known);
+		used += snprintf(out + used, size - used, "%s%s%s%s%s",
+		    used > 0 ? ", " : "", text_clean(name, sizeof name, *e, n),
+		    meant ? " (did you mean DLOCK_" : "", meant ? meant : "",
+		    meant ? "?)" : "");
+	}
+	return used > 0;
 }
 
 /*
@@ -31,11 +112,11 @@ sources_nested(void)
 static void
 read_environment(struct source *s, struct source *enclosing, unsigned cmd)
 {
-	const char *outer = outer_backend(), **named = &s->value[OPT_BACKEND];
+	const char *outer = sources_outer_backend(), **named = &s->value[OPT_BACKEND];
 
 	for (int i = 0; i < OPTIONS; i++)
 		if (options[i].env && (options[i].cmds & cmd))
-			s->value[i] = sources_variable(options[i].env);
+			s->value[i] = plan_variable(options[i].env);
 	if (!sources_nested())
 		return;
 	s->value[OPT_KEY] = NULL;
@@ -45,6 +126,8 @@ read_environment(struct source *s, struct source *enclosing, unsigned cmd)
 		enclosing->value[OPT_BACKEND] = *named ? *named : outer;
 	*named = NULL;
 }
+
+/* ---- the list ---- */
 
 void
 sources_init(struct sources *all, unsigned cmd)
@@ -102,6 +185,8 @@ sources_of(const struct sources *all, int i)
 			return NULL;
 	return NULL;
 }
+
+/* ---- what counts ---- */
 
 static const char *
 call(const struct source *s, int i, int line, char *out, size_t size)
@@ -162,45 +247,52 @@ apply(const struct source *s, int i, const char *value, int line, struct plan *p
 	    f, sources_wrong(s), "%s '%s': %s", called, text_brief(value).text, why.text);
 }
 
-/* Not to wait and to wait: whoever says both in one source has made a mistake. */
-static enum rc
-check_wait(const struct sources *all, struct fault *f)
+/* Is the option said, and if it is a flag, not told no? */
+static const struct source *
+source_that_says(const struct sources *all, int i)
 {
-	const struct source *s = sources_of(all, OPT_NONBLOCK);
-	char nonblock[CALLED_BYTES], wait[CALLED_BYTES];
-	bool on = false, words;
+	const struct source *s = sources_of(all, i);
+	bool on = true;
 
-	if (!s || s != sources_of(all, OPT_WAIT) ||
-	    !parse_truth(s->value[OPT_NONBLOCK], &on) || !on)
-		return RC_OK;
-	words = s->kind == SOURCE_WORDS;
-	return fault_set(f, sources_wrong(s), "%s and %s%s%s contradict each other",
-	    sources_call(s, OPT_NONBLOCK, nonblock, sizeof nonblock),
-	    sources_call(s, OPT_WAIT, wait, sizeof wait), words ? " " : "",
-	    words ? text_brief(s->value[OPT_WAIT]).text : "");
+	if (s && !options[i].arg && (!parse_truth(s->value[i], &on) || !on))
+		return NULL;
+	return s;
 }
 
-/* Of -s, -x and --limit one source may say one. */
 static enum rc
-sources_check_kind(const struct sources *all, struct fault *f)
+contradiction(const struct source *a, int i, const struct source *b, int k,
+    const char *more, struct fault *f)
 {
-	const struct source *before = NULL;
 	char one[CALLED_BYTES], other[CALLED_BYTES];
+
+	return fault_set(f, sources_wrong(b), "%s and %s%s",
+	    sources_call(a, i, one, sizeof one), sources_call(b, k, other, sizeof other),
+	    more);
+}
+
+/* Not to wait and to wait, or two kinds of lock: to say both in one source is a mistake. */
+static enum rc
+check_groups(const struct sources *all, struct fault *f)
+{
+	const struct source *s = source_that_says(all, OPT_NONBLOCK), *before = NULL;
+	char words[120];
 	int first = 0;
 
-	for (int i = OPT_SHARED; i <= OPT_LIMIT; i++) {
-		const struct source *s = sources_of(all, i);
-		bool on = i == OPT_LIMIT;
+	if (s && s == sources_of(all, OPT_WAIT)) {
+		bool shown = s->kind == SOURCE_WORDS;
 
-		if (!s || (i != OPT_LIMIT && (!parse_truth(s->value[i], &on) || !on)))
-			continue;
-		if (before)
-			return fault_set(f, sources_wrong(s),
-			    "%s and %s contradict each other: a lock is of one kind",
-			    sources_call(before, first, one, sizeof one),
-			    sources_call(s, i, other, sizeof other));
-		before = s;
-		first = i;
+		snprintf(words, sizeof words, "%s%s contradict each other",
+		    shown ? " " : "", shown ? text_brief(s->value[OPT_WAIT]).text : "");
+		return contradiction(s, OPT_NONBLOCK, s, OPT_WAIT, words, f);
+	}
+	for (int i = OPT_SHARED; i <= OPT_LIMIT; i++) {
+		s = source_that_says(all, i);
+		if (s && before)
+			return contradiction(before, first, s, i,
+			    " contradict each other: a lock is of one kind", f);
+		if (s)
+			first = i;
+		before = s ? s : before;
 	}
 	return RC_OK;
 }
@@ -284,10 +376,8 @@ sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault
 enum rc
 sources_apply(struct sources *all, struct plan *p, struct fault *f)
 {
-	enum rc rc = check_wait(all, f);
+	enum rc rc = check_groups(all, f);
 
-	if (rc == RC_OK)
-		rc = sources_check_kind(all, f);
 	for (int i = 0; i < OPTIONS && rc == RC_OK; i++)
 		rc = i == OPT_OPTION ? apply_settings(all, p, f)
 				     : sources_apply_one(all, i, p, f);

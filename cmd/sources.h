@@ -73,7 +73,7 @@ struct sources {
 	size_t nsetters;
 };
 
-/* All that needs no reading; the words are noted by whoever reads them. */
+/* All that needs no reading; args.c notes the words. */
 void sources_init(struct sources *, unsigned cmd);
 
 /*
@@ -107,10 +107,30 @@ enum rc sources_apply_one(const struct sources *, int i, struct plan *, struct f
  */
 enum rc sources_apply(struct sources *, struct plan *, struct fault *);
 
-/* A variable that is set and not empty, or NULL. */
-const char *sources_variable(const char *name);
-
-/* Are we below another dlock? */
+/*
+ * What DLOCK_KEEPER tells of the dlock around this one before that is asked: is there one, and
+ * what is the name of its backend (for as long as the next call; NULL: it does not say)?
+ * Where its locks are it tells those who ask it (supervise/join_site.h), and that counts
+ * for its own backend alone.
+ */
 bool sources_nested(void);
+const char *sources_outer_backend(void);
+
+/*
+ * RC_OK, or RC_USAGE: another version of dlock has written DLOCK_KEEPER, so that what it
+ * holds cannot be known.
+ */
+enum rc sources_check_outer(struct fault *);
+
+/* "DLOCK_REDIS_URL", into out[URL_VARIABLE_BYTES]. */
+enum { URL_VARIABLE_BYTES = 64 };
+void sources_url_variable(const struct backend *, char *out);
+
+/*
+ * Variables that look like dlock's but mean nothing to it, most likely for a typing error:
+ * their names and what was meant, fit to be shown, as far as there is room.  False: there
+ * are none.
+ */
+bool sources_strays(char *out, size_t size);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <wchar.h>
 
 size_t
@@ -265,6 +266,51 @@ text_objection(const char *s, size_t most)
 	return NULL;
 }
 
+#define US_PER_S 1000000
+#define YEAR_10000 (253402300800 * US_PER_S)
+
+/* False: not known. */
+static bool
+split_time(int64_t us, struct tm *(*split)(const time_t *, struct tm *), struct tm *tm)
+{
+	const time_t seconds = us / US_PER_S;
+
+	return us >= 0 && us < YEAR_10000 && split(&seconds, tm);
+}
+
+struct brief
+text_time(int64_t us)
+{
+	struct brief b = {"?"};
+	struct tm tm;
+
+	if (split_time(us, localtime_r, &tm))
+		strftime(b.text, sizeof b.text, "%Y-%m-%d %H:%M:%S %Z", &tm);
+	return b;
+}
+
+struct brief
+text_until(int64_t us)
+{
+	struct brief b;
+
+	snprintf(b.text, sizeof b.text, "until %.57s",
+	    us < 0 ? "dlock thaw" : text_time(us).text);
+	return b;
+}
+
+struct brief
+text_time_utc(int64_t us)
+{
+	struct brief b = {""};
+	struct tm tm;
+
+	if (split_time(us, gmtime_r, &tm))
+		snprintf(b.text + strftime(b.text, 32, "%Y-%m-%dT%H:%M:%S", &tm), 8,
+		    ".%03dZ", (int)(us % US_PER_S / 1000));
+	return b;
+}
+
 struct brief
 text_brief(const char *text)
 {
@@ -275,4 +321,22 @@ text_brief(const char *text)
 	else
 		snprintf(b.text, sizeof b.text, "%.*s...", (int)sizeof b.text - 4, text);
 	return b;
+}
+
+struct clean
+text_shown(const char *text)
+{
+	struct clean s;
+
+	text_clean(s.text, sizeof s.text, text, strlen(text));
+	return s;
+}
+
+struct clean
+text_key(const char *key)
+{
+	struct clean s;
+
+	text_name(s.text, 400, key); /* what is said of it must fit behind it */
+	return s;
 }

@@ -67,4 +67,19 @@ struct brief {
 
 struct brief text_brief(const char *);
 
+/* Microseconds since the epoch in the user's own zone: "2026-11-22 08:37:14 UTC", or "?". */
+struct brief text_time(int64_t us);
+/* "until 2026-11-24 08:37:14 UTC", or of a freeze without an end "until dlock thaw" */
+struct brief text_until(int64_t us);
+/* As RFC 3339 has it; "": not known, or after the year 9999. */
+struct brief text_time_utc(int64_t us);
+
+/* text_clean() of a whole text, and text_name() of a key, for one sentence. */
+struct clean {
+	char text[700];
+};
+
+struct clean text_shown(const char *);
+struct clean text_key(const char *);
+
 #endif

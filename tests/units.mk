@@ -49,7 +49,7 @@ $(O)/tests/registry.o: backends/registry.c $(O)/flags
 $(O)/tests/conf.o: cmd/conf.c $(O)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $< (with another system's file)"
-	$(Q)$(CC) $(ALL_CFLAGS) '-DCONF_SYSTEM_FILE=sources_variable("TEST_SYSTEM_CONF")' -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) '-DCONF_SYSTEM_FILE=plan_variable("TEST_SYSTEM_CONF")' -c -o $@ $<
 
 # ---- a backend's admin_ops, called one by one ----
 

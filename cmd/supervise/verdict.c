@@ -2,7 +2,6 @@
 #include "verdict.h"
 
 #include "cmd/parse.h"
-#include "cmd/show.h"
 #include "cmd/text.h"
 
 #include <errno.h>
@@ -301,7 +300,9 @@ write_instant(instant at, char *out, size_t size)
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	return show_time((now.tv_sec * NS_PER_S + now.tv_nsec + left) / 1000, out, size);
+	snprintf(out, size, "%s",
+	    text_time((now.tv_sec * NS_PER_S + now.tv_nsec + left) / 1000).text);
+	return out;
 }
 
 struct verdict

@@ -1,11 +1,11 @@
 /*
- * status.h - every exit status of dlock's own.
+ * exit.h - every exit status of dlock's own.
  *
  * Those that sysexits.h names keep its numbers; 124, 126 and 127 are what
  * timeout(1) and shells use; 79 is ours.
  */
-#ifndef DLOCK_STATUS_H
-#define DLOCK_STATUS_H
+#ifndef DLOCK_EXIT_H
+#define DLOCK_EXIT_H
 
 #include "backends/backend.h"
 
