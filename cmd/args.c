@@ -29,9 +29,8 @@ unknown_option(struct fault *f, unsigned cmd, const char *word, size_t n)
 	const char *meant = options_nearest(cmd, word, n);
 
 	return fault_set(f, RC_USAGE,
-	    "unknown option --%.*s%s%s%s (dlock help %s lists them)",
-	    n < 40 ? (int)n : 40, word, meant ? ": did you mean --" : "",
-	    meant ? meant : "", meant ? "?" : "", options_cmd(cmd));
+	    "unknown option --%.*s%s (dlock help %s lists them)", n < 40 ? (int)n : 40,
+	    word, parse_hint(": did you mean --", meant, "?").text, options_cmd(cmd));
 }
 
 static enum rc
@@ -117,18 +116,6 @@ read_letters_value(struct words *w, int i, const char *rest, struct fault *f)
 	return *rest ? note_option(w, i, rest, f) : read_value(w, i, f);
 }
 
-/* One without a letter of its own may have been meant. */
-static enum rc
-unknown_letter(struct fault *f, unsigned cmd, char letter)
-{
-	const char *meant = options_initial(cmd, letter);
-
-	return fault_set(f, RC_USAGE,
-	    "unknown option -%c%s%s%s (dlock help %s lists them)", letter,
-	    meant ? ": did you mean --" : "", meant ? meant : "", meant ? "?" : "",
-	    options_cmd(cmd));
-}
-
 /* A cluster such as `-nq` or `-nkKEY`.  `-key` is none, but a mistake. */
 static enum rc
 read_letters(struct words *w, struct fault *f)
@@ -149,7 +136,9 @@ read_letters(struct words *w, struct fault *f)
 		if (i < 0 && *c == '=' && c > word + 1)
 			return fault_set(f, RC_USAGE, "-%c takes no value", c[-1]);
 		if (i < 0)
-			return unknown_letter(f, w->cmd, *c);
+			return fault_set(f, RC_USAGE,
+			    "unknown option -%c (dlock help %s lists them)", *c,
+			    options_cmd(w->cmd));
 		if (options[i].arg)
 			return read_letters_value(w, i, c + 1, f);
 		if (note_option(w, i, "1", f) != RC_OK)
@@ -328,6 +317,7 @@ settle_lease(struct terms *t, const struct sources *all, struct fault *f)
 	char ttl[CALLED_BYTES], grace[CALLED_BYTES];
 	int64_t least;
 
+	t->grace_fixed = sources_of(all, OPT_GRACE);
 	if (!t->grace_fixed)
 		t->grace = lease_grace(t->ttl);
 	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
@@ -435,6 +425,7 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 		return PARSED_HELP;
 	if (rc == RC_OK && (options[OPT_URL].cmds & cmd))
 		rc = site_settle(p, &all, f);
+	p->wait.persist = sources_of(&all, OPT_WAIT);
 	if (rc == RC_OK)
 		rc = settle_lease(&p->terms, &all, f);
 	if (rc == RC_OK)

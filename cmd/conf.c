@@ -157,13 +157,14 @@ unknown_section(const char *section, struct fault *f)
 	static const char *const known[] = {"key", "profile", NULL};
 	size_t n = strcspn(section, " \t\"");
 	const char *meant = parse_nearest(section, n, known);
-	bool hint = meant && strlen(meant) != n;
 
 	return fault_set(f, RC_CONFIG,
-	    "[%s]%s%s%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
+	    "[%s]%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
 	    "them)",
-	    text_brief(section).text, hint ? " (did you mean " : "", hint ? meant : "",
-	    hint ? "?)" : "");
+	    text_brief(section).text,
+	    parse_hint(
+		" (did you mean ", meant && strlen(meant) != n ? meant : NULL, "?)")
+		.text);
 }
 
 /* How many of the keys a pattern is for; *outside is set to one that it is not for. */
@@ -239,9 +240,8 @@ unknown_name(const struct conf_line *l, struct fault *f)
 	const char *meant = options_nearest(~0U, l->name, strlen(l->name));
 
 	return fault_set(f, RC_CONFIG,
-	    "'%s' is no option%s%s%s (names are those of long options, such as ttl)",
-	    text_brief(l->name).text, meant ? ": did you mean " : "", meant ? meant : "",
-	    meant ? "?" : "");
+	    "'%s' is no option%s (names are those of long options, such as ttl)",
+	    text_brief(l->name).text, parse_hint(": did you mean ", meant, "?").text);
 }
 
 /* Is it right, whether or not it counts now? */
@@ -477,9 +477,9 @@ no_profile(const struct sources *all, const struct conf_text *t, struct fault *f
 		used += snprintf(where + used, sizeof where - used, "%s%s%s",
 		    i ? " or " : "", all->files[i].shown,
 		    all->files[i].there ? "" : " (not there)");
-	return fault_set(f, RC_USAGE, "there is no profile '%s'%s%s%s in %s",
-	    text_brief(t->profile).text, *t->meant ? " (did you mean " : "",
-	    *t->meant ? t->meant : "", *t->meant ? "?)" : "", where);
+	return fault_set(f, RC_USAGE, "there is no profile '%s'%s in %s",
+	    text_brief(t->profile).text,
+	    parse_hint(" (did you mean ", *t->meant ? t->meant : NULL, "?)").text, where);
 }
 
 static const char *

@@ -51,9 +51,8 @@ refuse_name(const char *name)
 		    "'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)",
 		    clean.text, clean.text);
 	else
-		say_last("there is no subcommand '%s'%s%s%s (dlock help lists them)",
-		    clean.text, meant ? ": did you mean dlock " : "", meant ? meant : "",
-		    meant ? "?" : "");
+		say_last("there is no subcommand '%s'%s (dlock help lists them)",
+		    clean.text, parse_hint(": did you mean dlock ", meant, "?").text);
 	return STATUS_USAGE;
 }
 

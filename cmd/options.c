@@ -27,19 +27,20 @@
 	_Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
 
 static void *
-option_target(struct plan *p, const struct option *o)
+target(struct plan *p, const struct option *o)
 {
 	return (char *)p + o->at;
 }
 
 /* "3s", "365d" */
-static const char *
-write_bound(int64_t ns, char *out, size_t size)
+static struct span
+bound(int64_t ns)
 {
-	if (ns < DAY || ns % DAY != 0)
-		return parse_duration_text(ns, out, size);
-	snprintf(out, size, "%lldd", (long long)(ns / DAY));
-	return out;
+	struct span s = parse_span(ns);
+
+	if (ns >= DAY && ns % DAY == 0)
+		snprintf(s.text, sizeof s.text, "%lldd", (long long)(ns / DAY));
+	return s;
 }
 
 /* From min to max; max NEVER: without a bound that matters. */
@@ -48,17 +49,17 @@ set_duration(struct plan *p, const struct option *o, const char *value, struct f
 {
 	int64_t ns;
 	bool legible = parse_duration(value, &ns);
-	char min[32], max[32];
 
 	if (legible && ns >= o->min && ns <= o->max) {
-		*(int64_t *)option_target(p, o) = ns;
+		*(int64_t *)target(p, o) = ns;
 		return RC_OK;
 	}
+	if (legible && o->max == NEVER)
+		return fault_set(f, RC_USAGE, "more than 0 is allowed, or inf");
 	if (o->max == NEVER)
 		return fault_set(f, RC_USAGE, DURATIONS ", up to 292 years, or inf");
 	return fault_set(f, RC_USAGE, "%sfrom %s to %s is allowed",
-	    legible ? "" : DURATIONS "; ", write_bound(o->min, min, sizeof min),
-	    write_bound(o->max, max, sizeof max));
+	    legible ? "" : DURATIONS "; ", bound(o->min).text, bound(o->max).text);
 }
 
 static enum rc
@@ -69,7 +70,7 @@ set_number(struct plan *p, const struct option *o, const char *value, struct fau
 	if (!parse_number(value, o->min, o->max, &n))
 		return fault_set(f, RC_USAGE, "a number from %lld to %lld is allowed",
 		    (long long)o->min, (long long)o->max);
-	*(int *)option_target(p, o) = n;
+	*(int *)target(p, o) = n;
 	return RC_OK;
 }
 
@@ -85,20 +86,21 @@ take_truth(const char *value, bool *ret, struct fault *f)
 static enum rc
 set_flag(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	return take_truth(value, option_target(p, o), f);
+	return take_truth(value, target(p, o), f);
 }
 
-/* Up to max bytes. */
+/* From min (0 or 1) to max bytes. */
 static enum rc
 set_text(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	const char *objection = text_objection(value, o->max);
+	const char *objection = o->min && !*value ? "it is empty"
+						  : text_objection(value, o->max);
 
 	if (objection)
 		return fault_set(f, RC_USAGE,
-		    "%s (up to %lld bytes of UTF-8 without control characters)",
-		    objection, (long long)o->max);
-	*(const char **)option_target(p, o) = value;
+		    "%s (%s %lld bytes of UTF-8 without control characters)", objection,
+		    o->min ? "1 to" : "up to", (long long)o->max);
+	*(const char **)target(p, o) = value;
 	return RC_OK;
 }
 
@@ -150,8 +152,8 @@ set_backend(struct plan *p, const struct option *o, const char *value, struct fa
 	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
 		known[i] = backends[i]->name;
 	meant = parse_nearest(value, strlen(value), known);
-	return fault_set(f, RC_USAGE, "no such backend%s%s%s (there are %s)",
-	    meant ? ": did you mean " : "", meant ? meant : "", meant ? "?" : "",
+	return fault_set(f, RC_USAGE, "no such backend%s (there are %s)",
+	    parse_hint(": did you mean ", meant, "?").text,
 	    options_list_backends(names, sizeof names, ", "));
 }
 
@@ -216,31 +218,17 @@ set_settings(struct plan *p, const struct option *o, const char *value, struct f
 	return RC_OK;
 }
 
-/* A flag that says the kind; told no, it says nothing. */
+/* A flag that says the kind, which is max; told no, it says nothing. */
 static enum rc
-set_kind(struct plan *p, const char *value, enum lock_kind kind, struct fault *f)
+set_kind(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	bool on = false;
 
 	if (take_truth(value, &on, f) != RC_OK)
 		return RC_USAGE;
 	if (on)
-		p->claim.kind = kind;
+		p->claim.kind = (enum lock_kind)o->max;
 	return RC_OK;
-}
-
-static enum rc
-set_shared(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	(void)o;
-	return set_kind(p, value, KIND_SHARED, f);
-}
-
-static enum rc
-set_exclusive(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	(void)o;
-	return set_kind(p, value, KIND_WRITER, f);
 }
 
 static enum rc
@@ -248,16 +236,6 @@ set_limit(struct plan *p, const struct option *o, const char *value, struct faul
 {
 	p->claim.kind = KIND_LIMIT;
 	return set_number(p, o, value, f);
-}
-
-static enum rc
-set_once(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	if (!*value)
-		return fault_set(f, RC_USAGE,
-		    "the ID is empty (1 to %lld bytes of UTF-8 without control characters)",
-		    (long long)o->max);
-	return set_text(p, o, value, f);
 }
 
 static enum rc
@@ -271,31 +249,6 @@ set_nonblock(struct plan *p, const struct option *o, const char *value, struct f
 	if (on)
 		p->wait.most = 0;
 	return RC_OK;
-}
-
-static enum rc
-set_wait(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	p->wait.persist = true;
-	return set_duration(p, o, value, f);
-}
-
-static enum rc
-set_grace(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	p->terms.grace_fixed = true;
-	return set_duration(p, o, value, f);
-}
-
-static enum rc
-set_max_run(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	int64_t ns;
-
-	if (parse_duration(value, &ns) && ns < o->min)
-		return fault_set(
-		    f, RC_USAGE, "a command needs some time (more than 0, or inf)");
-	return set_duration(p, o, value, f);
 }
 
 static enum rc
@@ -393,12 +346,12 @@ const struct option options[] = {
     [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
 	"take it as a reader, beside other readers",
 	.instead = INSTEAD({CMD_WAIT, "until a reader could have it"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_shared,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_kind, .max = KIND_SHARED,
 	.group = GROUP_KIND},
     [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE",
 	"take it alone: the default",
 	.instead = INSTEAD({CMD_WAIT, "until one could have it alone: the default"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_exclusive,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_kind, .max = KIND_WRITER,
 	.group = GROUP_KIND},
     [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT",
 	"take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
@@ -417,7 +370,7 @@ const struct option options[] = {
 	.instead = INSTEAD({CMD_WAIT, "look for at most so long; 0 is -n (default: inf)"},
 	    {CMD_BREAK,
 		"wait at most so long for its holder to give it\nup (default: inf)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .set = set_wait,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .set = set_duration,
 	.group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
 	"status when the lock was not to be had\n(default: 75)",
@@ -432,8 +385,8 @@ const struct option options[] = {
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
 	.instead = INSTEAD({CMD_HOLD,
 	    "from --signal to KILL, should the lock be lost\n(default: 5s, at most a sixth of the ttl)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_grace, .at = DURATION_AT(terms.grace),
-	.max = YEAR},
+	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_duration,
+	.at = DURATION_AT(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
 	"asks the command to stop (default: TERM)",
 	.instead = INSTEAD(
@@ -445,13 +398,13 @@ const struct option options[] = {
 	.at = DURATION_AT(terms.min_hold), .max = YEAR},
     [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN",
 	"stop the command after so long: status 124", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_max_run, .at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
+	.set = set_duration, .at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE",
 	"release only when every descendant has ended", .cmds = CMD_RUN | CMD_CONFIG,
 	.set = set_flag, .at = FLAG_AT(terms.wait_tree)},
     [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE",
 	"skip it if a run of KEY and ID ended with 0", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_once, .at = TEXT_AT(claim.job.once), .max = ONCE_BYTES},
+	.set = set_text, .at = TEXT_AT(claim.job.once), .min = 1, .max = ONCE_BYTES},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
 	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
 	.cmds = CMD_RUN | CMD_CONFIG, .set = set_duration,
@@ -520,15 +473,12 @@ options_default(const struct plan *p, int i, char *out, size_t size)
 	if (i == OPT_SHARED)
 		return p->claim.kind == KIND_SHARED ? "yes" : "no";
 	if (i == OPT_EXCLUSIVE)
-		return p->claim.kind == KIND_EXCLUSIVE || p->claim.kind == KIND_WRITER
-		    ? "yes"
-		    : "no";
+		return kind_is_exclusive(p->claim.kind) ? "yes" : "no";
 	if (i == OPT_NONBLOCK)
 		return p->wait.most == 0 ? "yes" : "no";
 	if (i == OPT_SIGNAL)
 		return parse_signal_text(p->command.signal, out, size) + strlen("SIG");
-	if (o->set == set_duration || o->set == set_wait || o->set == set_grace ||
-	    o->set == set_max_run)
+	if (o->set == set_duration)
 		return parse_duration_text(*(int64_t *)at, out, size);
 	if (o->set == set_flag)
 		return *(bool *)at ? "yes" : "no";
@@ -576,21 +526,6 @@ options_nearest(unsigned cmd, const char *word, size_t n)
 		if (options[i].cmds & cmd)
 			known[k++] = options[i].name;
 	return parse_nearest(word, n, known);
-}
-
-const char *
-options_initial(unsigned cmd, char c)
-{
-	const char *found = NULL;
-
-	for (const struct option *o = options; o->name; o++) {
-		if (!(o->cmds & cmd) || o->letter || *o->name != c)
-			continue;
-		if (found)
-			return NULL;
-		found = o->name;
-	}
-	return found;
 }
 
 bool

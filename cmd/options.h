@@ -123,12 +123,6 @@ const char *options_list_backends(char *out, size_t size, const char *last);
 /* The name that was probably meant by a word that is none; NULL: no guess. */
 const char *options_nearest(unsigned cmd, const char *word, size_t n);
 
-/*
- * The only one of those that have no letter whose name begins with `c`; NULL: none, or
- * several.
- */
-const char *options_initial(unsigned cmd, char c);
-
 /* Could this word (NULL: none) be a value of the option?  For one with durations. */
 bool options_takes(const struct option *, const char *word);
 

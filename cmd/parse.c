@@ -2,6 +2,7 @@
 #include "parse.h"
 
 #include "backends/backend.h"
+#include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,16 +205,16 @@ parse_key_objection(const char *s)
 
 enum { WORD_BYTES = 32 };
 
-static char
-lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
-}
-
 static size_t
 least(size_t a, size_t b)
 {
 	return a < b ? a : b;
+}
+
+static bool
+is_same(char a, char b)
+{
+	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
 /*
@@ -231,10 +232,10 @@ distance(const char *a, size_t na, const char *b, size_t nb)
 				d[i][j] = i + j;
 				continue;
 			}
-			d[i][j] = d[i - 1][j - 1] + (lower(a[i - 1]) != lower(b[j - 1]));
+			d[i][j] = d[i - 1][j - 1] + !is_same(a[i - 1], b[j - 1]);
 			d[i][j] = least(d[i][j], least(d[i - 1][j], d[i][j - 1]) + 1);
-			if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
-			    lower(a[i - 2]) == lower(b[j - 1]))
+			if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) &&
+			    is_same(a[i - 2], b[j - 1]))
 				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
 		}
 	return d[na][nb];
@@ -254,7 +255,7 @@ parse_nearest(const char *word, size_t n, const char *const *known)
 
 		if (length > WORD_BYTES)
 			continue;
-		d = n >= 2 && n < length && strncmp(word, *known, n) == 0
+		d = n < length && strncmp(word, *known, n) == 0
 		    ? 1
 		    : distance(word, n, *known, length);
 		if (d < nearest && d < length) {
@@ -263,4 +264,14 @@ parse_nearest(const char *word, size_t n, const char *const *known)
 		}
 	}
 	return best;
+}
+
+struct brief
+parse_hint(const char *before, const char *meant, const char *behind)
+{
+	struct brief b = {""};
+
+	if (meant)
+		snprintf(b.text, sizeof b.text, "%s%s%s", before, meant, behind);
+	return b;
 }

@@ -48,4 +48,7 @@ const char *parse_key_objection(const char *);
  */
 const char *parse_nearest(const char *word, size_t n, const char *const *known);
 
+/* ": did you mean --ttl?", with what stands before and behind what is meant; NULL: "". */
+struct brief parse_hint(const char *before, const char *meant, const char *behind);
+
 #endif

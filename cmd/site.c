@@ -31,9 +31,9 @@ no_url(struct fault *f, const char *called, const char *url)
 	if (*url == '.' || *url == '~')
 		return wrong_path(f, called, url, "/DIRECTORY");
 	return fault_set(f, RC_USAGE,
-	    "%s '%.*s...': begins with no scheme known here%s%s%s (such as redis://host or file:///directory)",
-	    called, n < 60 ? (int)n : 60, url, meant ? ": did you mean " : "",
-	    meant ? meant : "", meant ? "://?" : "");
+	    "%s '%.*s...': begins with no scheme known here%s (such as redis://host or file:///directory)",
+	    called, n < 60 ? (int)n : 60, url,
+	    parse_hint(": did you mean ", meant, "://?").text);
 }
 
 /* The backend, by its name or by the URL's scheme. */

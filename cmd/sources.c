@@ -96,10 +96,9 @@ sources_strays(char *out, size_t size)
 		    !(*e)[n + 1] || is_known_variable(*e, n) || used >= size)
 			continue;
 		meant = parse_nearest(*e + strlen(prefix), n - strlen(prefix), known);
-		used += snprintf(out + used, size - used, "%s%s%s%s%s",
-		    used > 0 ? ", " : "", text_clean(name, sizeof name, *e, n),
-		    meant ? " (did you mean DLOCK_" : "", meant ? meant : "",
-		    meant ? "?)" : "");
+		used += snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "",
+		    text_clean(name, sizeof name, *e, n),
+		    parse_hint(" (did you mean DLOCK_", meant, "?)").text);
 	}
 	return used > 0;
 }
