@@ -144,11 +144,50 @@ look_close(struct looking *l)
 	l->store = NULL;
 }
 
-static enum rc
-look(struct looking *l, const struct look *what, struct fault *f)
+/* What a look collects: of one key, or of each in turn. */
+struct collection {
+	struct looking *looking;
+	struct view *view;
+	/* of all keys: gets each view that is complete; NULL: of one */
+	bool (*see)(void *, const struct view *);
+	void *ctx;
+	bool begun, enough;
+};
+
+/* Whatever came of one key has come. */
+static void
+complete(struct collection *c)
 {
+	if (c->see && c->begun && !c->enough && !c->view->short_of_memory)
+		c->enough = !c->see(c->ctx, c->view);
+	c->begun = false;
+}
+
+static bool
+see_entry(void *ctx, const struct entry *e, int64_t now)
+{
+	struct collection *c = ctx;
+
+	c->looking->heard = instant_now();
+	if (c->see && strlen(e->key) > KEY_BYTES)
+		return true; /* nobody can lock that */
+	if (c->see && (!c->begun || strcmp(c->view->key, e->key) != 0)) {
+		complete(c);
+		view_begin(c->view, e->key);
+		c->begun = true;
+	}
+	view_add(c->view, e, now);
+	return !c->see || (!c->enough && !c->view->short_of_memory);
+}
+
+static enum rc
+look(struct collection *c, struct look *what, struct fault *f)
+{
+	struct looking *l = c->looking;
 	enum rc rc;
 
+	what->see = see_entry;
+	what->ctx = c;
 	l->heard = instant_now();
 	l->silent = false;
 	l->asked = true;
@@ -159,96 +198,36 @@ look(struct looking *l, const struct look *what, struct fault *f)
 	*l->host.notice.text = '\0'; /* each is said once */
 	if (rc == RC_STOP && l->silent)
 		return fault_set(f, RC_AGAIN, "%s does not answer", l->store->where);
+	if (rc == RC_OK ||
+	    rc == RC_DENIED) /* else there may have been more of the last one */
+		complete(c);
+	if (rc == RC_OK && c->view->short_of_memory)
+		return fault_set(
+		    f, RC_SYSTEM, "no memory for all who hold it or wait for it");
 	return rc;
-}
-
-/* ---- one key ---- */
-
-struct one {
-	struct looking *looking;
-	struct view *view;
-};
-
-static bool
-see_one(void *ctx, const struct entry *e, int64_t now)
-{
-	struct one *one = ctx;
-
-	one->looking->heard = instant_now();
-	view_add(one->view, e, now);
-	return true;
-}
-
-static enum rc
-out_of_memory(struct fault *f)
-{
-	return fault_set(f, RC_SYSTEM, "no memory for all who hold it or wait for it");
 }
 
 enum rc
 look_at(struct looking *l, const char *key, bool brief, struct view *v, instant until,
     struct fault *f)
 {
-	struct one one = {l, v};
-	struct look what = {
-	    .key = key, .brief = brief, .until = until, .see = see_one, .ctx = &one};
-	enum rc rc;
+	struct collection one = {.looking = l, .view = v};
+	struct look what = {.key = key, .brief = brief, .until = until};
 
 	view_begin(v, key);
-	rc = look(l, &what, f);
-	return rc == RC_OK && v->short_of_memory ? out_of_memory(f) : rc;
-}
-
-/* ---- all of them ---- */
-
-struct all {
-	struct looking *looking;
-	struct view view;
-	bool begun, enough;
-	bool (*see)(void *, const struct view *);
-	void *ctx;
-};
-
-/* Whatever came of one key has come. */
-static void
-complete(struct all *all)
-{
-	if (all->begun && !all->view.short_of_memory)
-		all->enough = !all->see(all->ctx, &all->view);
-	all->begun = false;
-}
-
-static bool
-see_any(void *ctx, const struct entry *e, int64_t now)
-{
-	struct all *all = ctx;
-
-	all->looking->heard = instant_now();
-	if (strlen(e->key) > KEY_BYTES)
-		return true; /* nobody can lock that */
-	if (!all->begun || strcmp(all->view.key, e->key) != 0) {
-		complete(all);
-		view_begin(&all->view, e->key);
-		all->begun = true;
-	}
-	view_add(&all->view, e, now);
-	return !all->enough && !all->view.short_of_memory;
+	return look(&one, &what, f);
 }
 
 enum rc
 look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *ctx,
     instant until, struct fault *f)
 {
-	struct all all = {.looking = l, .see = see, .ctx = ctx};
-	struct look what = {.brief = true, .until = until, .see = see_any, .ctx = &all};
-	enum rc rc = look(l, &what, f);
+	struct view view = {0};
+	struct collection all = {.looking = l, .view = &view, .see = see, .ctx = ctx};
+	struct look what = {.brief = true, .until = until};
+	enum rc rc = look(&all, &what, f);
 
-	/* else there may have been more of the last one */
-	if ((rc == RC_OK || rc == RC_DENIED) && !all.enough)
-		complete(&all);
-	if (rc == RC_OK && all.view.short_of_memory)
-		rc = out_of_memory(f);
-	view_free(&all.view);
+	view_free(&view);
 	return rc;
 }
 
