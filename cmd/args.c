@@ -3,7 +3,6 @@
 
 #include "conf.h"
 #include "exit.h"
-#include "mask.h"
 #include "parse.h"
 #include "site.h"
 #include "text.h"
@@ -44,10 +43,7 @@ note_option(struct words *w, int i, const char *value, struct fault *f)
 	w->said->value[i] = value;
 	if (!o->repeats || o->set(w->plan, o, value, &why) == RC_OK)
 		return RC_OK;
-	if (mask_finds(value))
-		return fault_set(f, RC_USAGE, "--%s: %s", o->name, why.text);
-	return fault_set(
-	    f, RC_USAGE, "--%s '%s': %s", o->name, text_brief(value).text, why.text);
+	return options_refuse(f, RC_USAGE, sources_call(NULL, i).text, value, &why);
 }
 
 /* The value of an option, which is the next word. */
@@ -188,8 +184,7 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 		    "key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name",
 		    text_brief(operand).text, options_cmd(p->cmd));
 	if (options[OPT_KEY].set(p, &options[OPT_KEY], operand, &why) != RC_OK)
-		return fault_set(
-		    f, RC_USAGE, "key '%s': %s", text_brief(operand).text, why.text);
+		return options_refuse(f, RC_USAGE, "key", operand, &why);
 	return RC_OK;
 }
 
@@ -254,8 +249,7 @@ read_key(struct words *w, struct fault *f)
 	if (!*key)
 		return fault_set(f, RC_USAGE, "the key is empty");
 	if (options[OPT_KEY].set(w->plan, &options[OPT_KEY], key, &why) != RC_OK)
-		return fault_set(
-		    f, RC_USAGE, "key '%s': %s", text_brief(key).text, why.text);
+		return options_refuse(f, RC_USAGE, "key", key, &why);
 	if (read_options_behind(w, key, f) != RC_OK)
 		return RC_USAGE;
 	if (w->plan->nkeys > 1)
@@ -297,24 +291,11 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 	return RC_OK;
 }
 
-/* "--ttl", or as a file calls it. */
-static const char *
-call_option(const struct sources *all, int i, char *out, size_t size)
-{
-	const struct source *s = sources_of(all, i);
-
-	if (s && sources_filed(s))
-		return sources_call(s, i, out, size);
-	snprintf(out, size, "--%s", options[i].name);
-	return out;
-}
-
 /* Can the lease carry two attempts to renew, the grace and the margin? */
 static enum rc
 settle_lease(struct terms *t, const struct sources *all, struct fault *f)
 {
 	const struct source *of = sources_of(all, OPT_TTL);
-	char ttl[CALLED_BYTES], grace[CALLED_BYTES];
 	int64_t least;
 
 	t->grace_fixed = sources_of(all, OPT_GRACE);
@@ -327,9 +308,9 @@ settle_lease(struct terms *t, const struct sources *all, struct fault *f)
 		of = sources_of(all, OPT_GRACE);
 	return fault_set(f, of ? sources_wrong(of) : RC_USAGE,
 	    "%s %s is too short for %s %s: two renewals would not fit (at least --ttl %s)",
-	    call_option(all, OPT_TTL, ttl, sizeof ttl), parse_span(t->ttl).text,
-	    call_option(all, OPT_GRACE, grace, sizeof grace), parse_span(t->grace).text,
-	    parse_span(least).text);
+	    sources_call(sources_of(all, OPT_TTL), OPT_TTL).text, parse_span(t->ttl).text,
+	    sources_call(sources_of(all, OPT_GRACE), OPT_GRACE).text,
+	    parse_span(t->grace).text, parse_span(least).text);
 }
 
 /* A run that is busy may be content; elsewhere, 0 is what the caller has asked for. */
@@ -337,12 +318,11 @@ static enum rc
 settle_conflict(const struct plan *p, const struct sources *all, struct fault *f)
 {
 	const struct source *of = sources_of(all, OPT_CONFLICT);
-	char called[CALLED_BYTES];
 
 	if (!of || p->wait.conflict_status != 0 || !(p->cmd & (CMD_HOLD | CMD_WAIT)))
 		return RC_OK;
 	return fault_set(f, sources_wrong(of), "%s 0: status 0 of dlock %s says that %s",
-	    sources_call(of, OPT_CONFLICT, called, sizeof called), options_cmd(p->cmd),
+	    sources_call(of, OPT_CONFLICT).text, options_cmd(p->cmd),
 	    p->cmd == CMD_HOLD ? "the lock is held" : "the lock is free");
 }
 

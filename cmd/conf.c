@@ -250,13 +250,11 @@ check_value(const struct option *o, const char *value, struct fault *f)
 {
 	static struct plan scratch;
 	struct fault why = {""};
-	bool shown = !mask_finds(value);
 
 	scratch.site.nsettings = scratch.site.settings_used = 0;
 	if (o->set(&scratch, o, value, &why) == RC_OK)
 		return RC_OK;
-	return fault_set(f, RC_CONFIG, "%s%s%s%s: %s", o->name, shown ? " '" : "",
-	    shown ? text_brief(value).text : "", shown ? "'" : "", why.text);
+	return options_refuse(f, RC_CONFIG, o->name, value, &why);
 }
 
 /*

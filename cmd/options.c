@@ -1,8 +1,8 @@
 /* options.c - the table of options, and what each does with its value. */
 #include "options.h"
 
+#include "mask.h"
 #include "parse.h"
-#include "text.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -125,25 +125,25 @@ add_key(struct plan *p, const struct option *o, const char *value, struct fault 
 	return RC_OK;
 }
 
-const char *
-options_list_backends(char *out, size_t size, const char *last)
+struct brief
+options_backends(const char *last)
 {
+	struct brief b = {""};
 	size_t used = 0;
 
-	for (size_t i = 0; backends[i] && used < size; i++)
-		used += snprintf(out + used, size - used, "%s%s",
+	for (size_t i = 0; backends[i] && used < sizeof b.text; i++)
+		used += snprintf(b.text + used, sizeof b.text - used, "%s%s",
 		    i == 0                ? ""
 			: backends[i + 1] ? ", "
 					  : last,
 		    backends[i]->name);
-	return out;
+	return b;
 }
 
 static enum rc
 set_backend(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant;
-	char names[128];
 
 	(void)o;
 	p->site.backend = backend_named(value);
@@ -153,8 +153,7 @@ set_backend(struct plan *p, const struct option *o, const char *value, struct fa
 		known[i] = backends[i]->name;
 	meant = parse_nearest(value, strlen(value), known);
 	return fault_set(f, RC_USAGE, "no such backend%s (there are %s)",
-	    parse_hint(": did you mean ", meant, "?").text,
-	    options_list_backends(names, sizeof names, ", "));
+	    parse_hint(": did you mean ", meant, "?").text, options_backends(", ").text);
 }
 
 static enum rc
@@ -307,6 +306,15 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 		return fault_set(f, RC_USAGE, "a token is a number, as status shows it");
 	p->steer.token = n;
 	return RC_OK;
+}
+
+enum rc
+options_refuse(struct fault *f, enum rc rc, const char *called, const char *value,
+    const struct fault *why)
+{
+	if (mask_finds(value))
+		return fault_set(f, rc, "%s: %s", called, why->text);
+	return fault_set(f, rc, "%s '%s': %s", called, text_brief(value).text, why->text);
 }
 
 /* ---- the table ---- */
@@ -553,13 +561,14 @@ options_print_help(FILE *to, unsigned cmd)
 {
 	for (const struct option *o = options; o->name; o++) {
 		const char *help = help_of(o, cmd), *rest = strchr(help, '\n');
-		char head[64], names[128] = "";
+		struct brief names = {""};
+		char head[64];
 
 		if (!(o->cmds & cmd))
 			continue;
 		/* its help ends with the names, which stand in their own table */
 		if (o == &options[OPT_BACKEND])
-			options_list_backends(names, sizeof names, " or ");
+			names = options_backends(" or ");
 		snprintf(head, sizeof head, "%s%c%s --%s%s%s%s", o->letter ? "-" : " ",
 		    o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
 		    o->bare      ? "[="
@@ -568,7 +577,7 @@ options_print_help(FILE *to, unsigned cmd)
 		    o->arg ? o->arg : "", o->bare ? "]" : "");
 		fprintf(to, "  %-28s %.*s\n", head, (int)strcspn(help, "\n"), help);
 		if (rest)
-			fprintf(to, "  %-28s %s%s\n", "", rest + 1, names);
+			fprintf(to, "  %-28s %s%s\n", "", rest + 1, names.text);
 	}
 }
 

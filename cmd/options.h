@@ -10,6 +10,7 @@
 #define DLOCK_OPTIONS_H
 
 #include "plan.h"
+#include "text.h"
 
 #include <stdio.h>
 
@@ -116,9 +117,13 @@ const char *options_cmd(unsigned cmd);
 int options_named(unsigned cmd, const char *name, size_t n);
 int options_lettered(unsigned cmd, char);
 
-/* "file, redis, zk, pg", with `last` before the last one.  Returns out. */
+/* "file, redis, zk, pg", with `last` before the last one. */
 enum { OPTIONS_BACKENDS = 16 };
-const char *options_list_backends(char *out, size_t size, const char *last);
+struct brief options_backends(const char *last);
+
+/* "CALLED 'value': why", for a value that a setter has refused; without a password. */
+enum rc options_refuse(struct fault *, enum rc, const char *called, const char *value,
+    const struct fault *why);
 
 /* The name that was probably meant by a word that is none; NULL: no guess. */
 const char *options_nearest(unsigned cmd, const char *word, size_t n);

@@ -3,17 +3,8 @@
 
 #include "mask.h"
 #include "parse.h"
-#include "text.h"
 
 #include <string.h>
-
-static enum rc
-wrong_path(
-    struct fault *f, const char *called, const char *path, const char *from_the_root_on)
-{
-	return fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s", called,
-	    text_brief(path).text, text_brief(from_the_root_on).text);
-}
 
 /* Shows the scheme alone, for there may be a password behind it; a path has none. */
 static enum rc
@@ -26,10 +17,10 @@ no_url(struct fault *f, const char *called, const char *url)
 		known[i] = backends[i]->schemes[0];
 	if (strncmp(url + n, "://", 3) == 0)
 		meant = parse_nearest(url, n, known);
-	if (*url == '/')
-		return wrong_path(f, called, url, url);
-	if (*url == '.' || *url == '~')
-		return wrong_path(f, called, url, "/DIRECTORY");
+	if (*url == '/' || *url == '.' || *url == '~')
+		return fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s",
+		    called, text_brief(url).text,
+		    *url == '/' ? text_brief(url).text : "/DIRECTORY");
 	return fault_set(f, RC_USAGE,
 	    "%s '%.*s...': begins with no scheme known here%s (such as redis://host or file:///directory)",
 	    called, n < 60 ? (int)n : 60, url,
@@ -42,25 +33,22 @@ settle_backend(struct plan *p, const struct sources *all, struct fault *f)
 {
 	const struct backend *of_url = p->site.url ? backend_of_url(p->site.url) : NULL;
 	const struct source *by = sources_of(all, OPT_URL);
-	char called[CALLED_BYTES], other[CALLED_BYTES], names[128];
 
 	if (p->site.url && !of_url) {
-		no_url(f, sources_call(by, OPT_URL, called, sizeof called), p->site.url);
+		no_url(f, sources_call(by, OPT_URL).text, p->site.url);
 		return sources_wrong(by);
 	}
 	if (of_url && p->site.backend && of_url != p->site.backend)
 		return fault_set(f, sources_wrong(by),
 		    "%s (%s) and %s (%s) contradict each other",
-		    sources_call(
-			sources_of(all, OPT_BACKEND), OPT_BACKEND, called, sizeof called),
-		    p->site.backend->name, sources_call(by, OPT_URL, other, sizeof other),
-		    of_url->name);
+		    sources_call(sources_of(all, OPT_BACKEND), OPT_BACKEND).text,
+		    p->site.backend->name, sources_call(by, OPT_URL).text, of_url->name);
 	if (of_url)
 		p->site.backend = of_url;
 	if (!p->site.backend && p->cmd != CMD_CONFIG)
 		return fault_set(f, RC_USAGE,
 		    "no backend named: say -b NAME or -u URL, or set DLOCK_BACKEND or DLOCK_URL, or name one in dlock.conf(5) (there are %s)",
-		    options_list_backends(names, sizeof names, ", "));
+		    options_backends(", ").text);
 	return RC_OK;
 }
 
@@ -68,18 +56,16 @@ settle_backend(struct plan *p, const struct sources *all, struct fault *f)
 static enum rc
 read_variable(struct plan *p, struct fault *f)
 {
-	char name[URL_VARIABLE_BYTES];
-	const char *url;
+	const struct brief name = sources_url_variable(p->site.backend);
+	const char *url = plan_variable(name.text);
 
-	sources_url_variable(p->site.backend, name);
-	url = plan_variable(name);
 	if (!url)
 		return RC_OK;
 	if (!backend_of_url(url))
-		return no_url(f, name, url);
+		return no_url(f, name.text, url);
 	if (backend_of_url(url) != p->site.backend)
-		return fault_set(
-		    f, RC_USAGE, "%s is not a URL of %s", name, p->site.backend->name);
+		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name.text,
+		    p->site.backend->name);
 	p->site.url = url;
 	return RC_OK;
 }

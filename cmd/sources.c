@@ -2,9 +2,7 @@
 #include "sources.h"
 
 #include "cmd/supervise/keeper_address.h"
-#include "mask.h"
 #include "parse.h"
-#include "text.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -43,12 +41,15 @@ sources_check_outer(struct fault *f)
 	return RC_OK;
 }
 
-void
-sources_url_variable(const struct backend *b, char *out)
+struct brief
+sources_url_variable(const struct backend *b)
 {
-	snprintf(out, URL_VARIABLE_BYTES, "DLOCK_%s_URL", b->name);
-	for (char *c = out; *c; c++)
+	struct brief name;
+
+	snprintf(name.text, sizeof name.text, "DLOCK_%s_URL", b->name);
+	for (char *c = name.text; *c; c++)
 		*c = toupper((unsigned char)*c);
+	return name;
 }
 
 static bool
@@ -64,16 +65,13 @@ is_known_variable(const char *name, size_t n)
 	static const char *const told[] = {"DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER",
 	    "DLOCK_KEEPER", "DLOCK_SLOT", "DLOCK_HANDLE", NULL};
 	bool known = false;
-	char url[URL_VARIABLE_BYTES];
 
 	for (int i = 0; i < OPTIONS; i++)
 		known |= options[i].env && is_word(options[i].env, name, n);
 	for (const char *const *t = told; *t; t++)
 		known |= is_word(*t, name, n);
-	for (size_t i = 0; backends[i]; i++) {
-		sources_url_variable(backends[i], url);
-		known |= is_word(url, name, n);
-	}
+	for (size_t i = 0; backends[i]; i++)
+		known |= is_word(sources_url_variable(backends[i]).text, name, n);
 	return known;
 }
 
@@ -187,22 +185,26 @@ sources_of(const struct sources *all, int i)
 
 /* ---- what counts ---- */
 
-static const char *
-call(const struct source *s, int i, int line, char *out, size_t size)
+/* From that line, where it is a file's. */
+static struct called
+call(const struct source *s, int i, int line)
 {
-	if (s->kind == SOURCE_WORDS)
-		snprintf(out, size, "--%s", options[i].name);
+	struct called c;
+
+	if (!s || s->kind == SOURCE_WORDS)
+		snprintf(c.text, sizeof c.text, "--%s", options[i].name);
 	else if (sources_filed(s))
-		snprintf(out, size, "%s:%d: %s", s->file, line, options[i].name);
+		snprintf(
+		    c.text, sizeof c.text, "%s:%d: %s", s->file, line, options[i].name);
 	else
-		snprintf(out, size, "%s", options[i].env);
-	return out;
+		snprintf(c.text, sizeof c.text, "%s", options[i].env);
+	return c;
 }
 
-const char *
-sources_call(const struct source *s, int i, char *out, size_t size)
+struct called
+sources_call(const struct source *s, int i)
 {
-	return call(s, i, s->line[i], out, size);
+	return call(s, i, s ? s->line[i] : 0);
 }
 
 enum rc
@@ -212,38 +214,29 @@ sources_wrong(const struct source *s)
 }
 
 /*
+ * One value of its, from that line where it is a file's.
+ *
  * Several keys are locked together: on one server, with one lease, one everything.  A
  * section that is for some of them only would be broken for one or the other, so that two
  * runs of that key might not exclude each other.
  */
-static enum rc
-outside(const struct source *s, int i, const char *called, struct fault *f)
-{
-	return fault_set(f, RC_CONFIG,
-	    "%s: [%s] is not for the key '%s', which is to be locked together with one that it is for: say --%s for all of them",
-	    called, text_brief(s->section).text, text_brief(s->outside).text,
-	    options[i].name);
-}
-
-/* One value of its, from that line where it is a file's. */
 static enum rc
 apply(const struct source *s, int i, const char *value, int line, struct plan *p,
     struct fault *f)
 {
 	const struct option *o = &options[i];
 	bool variable = s->kind == SOURCE_ENVIRONMENT && o->set_variable;
+	const struct called called = call(s, i, line);
 	struct fault why = {""};
-	char called[CALLED_BYTES];
 
-	call(s, i, line, called, sizeof called);
 	if (s->outside)
-		return outside(s, i, called, f);
+		return fault_set(f, RC_CONFIG,
+		    "%s: [%s] is not for the key '%s', which is to be locked together with one that it is for: say --%s for all of them",
+		    called.text, text_brief(s->section).text, text_brief(s->outside).text,
+		    o->name);
 	if ((variable ? o->set_variable : o->set)(p, o, value, &why) == RC_OK)
 		return RC_OK;
-	if (mask_finds(value))
-		return fault_set(f, sources_wrong(s), "%s: %s", called, why.text);
-	return fault_set(
-	    f, sources_wrong(s), "%s '%s': %s", called, text_brief(value).text, why.text);
+	return options_refuse(f, sources_wrong(s), called.text, value, &why);
 }
 
 /* Is the option said, and if it is a flag, not told no? */
@@ -262,11 +255,8 @@ static enum rc
 contradiction(const struct source *a, int i, const struct source *b, int k,
     const char *more, struct fault *f)
 {
-	char one[CALLED_BYTES], other[CALLED_BYTES];
-
-	return fault_set(f, sources_wrong(b), "%s and %s%s",
-	    sources_call(a, i, one, sizeof one), sources_call(b, k, other, sizeof other),
-	    more);
+	return fault_set(f, sources_wrong(b), "%s and %s%s", sources_call(a, i).text,
+	    sources_call(b, k).text, more);
 }
 
 /* Not to wait and to wait, or two kinds of lock: to say both in one source is a mistake. */
@@ -296,19 +286,6 @@ check_groups(const struct sources *all, struct fault *f)
 	return RC_OK;
 }
 
-/* Is there one of this NAME=VALUE's name among the first n? */
-static bool
-has_setting(const struct plan_site *site, size_t n, const char *text)
-{
-	size_t length = strcspn(text, "=");
-
-	for (size_t i = 0; i < n; i++)
-		if (strlen(site->settings[i].name) == length &&
-		    strncmp(site->settings[i].name, text, length) == 0)
-			return true;
-	return false;
-}
-
 /* All that are new in the plan are of this source, and that line. */
 static void
 note_setters(struct sources *all, const struct source *s, int line, const struct plan *p)
@@ -317,17 +294,21 @@ note_setters(struct sources *all, const struct source *s, int line, const struct
 		all->setters[all->nsetters] = (struct setter){s, line};
 }
 
-/* What a section says of settings that no stronger source has. */
+/* What a section says of settings that no stronger source has, by their names. */
 static enum rc
 apply_section(
     struct sources *all, const struct source *s, struct plan *p, struct fault *f)
 {
-	size_t before = p->site.nsettings;
+	size_t stronger = p->site.nsettings;
 
-	for (size_t i = 0; i < s->nsettings; i++) {
-		const struct source_setting *one = &s->settings[i];
+	for (const struct source_setting *one = s->settings;
+	     one < s->settings + s->nsettings; one++) {
+		bool has = false;
 
-		if (has_setting(&p->site, before, one->text))
+		for (size_t i = 0; i < stronger; i++)
+			has |= is_word(
+			    p->site.settings[i].name, one->text, strcspn(one->text, "="));
+		if (has)
 			continue;
 		if (apply(s, OPT_OPTION, one->text, one->line, p, f) != RC_OK)
 			return RC_CONFIG;

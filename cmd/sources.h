@@ -13,6 +13,7 @@
 #define DLOCK_SOURCES_H
 
 #include "options.h"
+#include "text.h"
 
 /*
  * In the order of their strength.  A profile, in whichever file, counts more than what
@@ -89,11 +90,13 @@ bool sources_filed(const struct source *);
 const struct source *sources_of(const struct sources *, int i);
 
 /*
- * The option as its source calls it, for errors: "--ttl", "DLOCK_TTL",
- * "/etc/dlock.conf:3: ttl".
+ * The option as its source (NULL: none has it) calls it, for errors: "--ttl",
+ * "DLOCK_TTL", "/etc/dlock.conf:3: ttl".
  */
-enum { CALLED_BYTES = FILE_SHOWN_BYTES + 60 };
-const char *sources_call(const struct source *, int i, char *out, size_t size);
+struct called {
+	char text[FILE_SHOWN_BYTES + 60];
+};
+struct called sources_call(const struct source *, int i);
 
 /* What a wrong value of it is: RC_USAGE, of a file RC_CONFIG. */
 enum rc sources_wrong(const struct source *);
@@ -122,9 +125,8 @@ const char *sources_outer_backend(void);
  */
 enum rc sources_check_outer(struct fault *);
 
-/* "DLOCK_REDIS_URL", into out[URL_VARIABLE_BYTES]. */
-enum { URL_VARIABLE_BYTES = 64 };
-void sources_url_variable(const struct backend *, char *out);
+/* "DLOCK_REDIS_URL" */
+struct brief sources_url_variable(const struct backend *);
 
 /*
  * Variables that look like dlock's but mean nothing to it, most likely for a typing error:
