@@ -410,6 +410,6 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 		rc = settle_lease(&p->terms, &all, f);
 	if (rc == RC_OK)
 		rc = settle_conflict(p, &all, f);
-	p->status = status_of_rc(rc).number;
+	p->status = exit_of_rc(rc).number;
 	return rc == RC_OK ? PARSED_PLAN : PARSED_WRONG;
 }

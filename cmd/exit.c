@@ -4,7 +4,7 @@
 #include <errno.h>
 
 struct status
-status_of_rc(enum rc rc)
+exit_of_rc(enum rc rc)
 {
 	static const struct status table[] = {
 	    [RC_OK] = {STATUS_SYSTEM, "failed"},
@@ -25,7 +25,7 @@ status_of_rc(enum rc rc)
 }
 
 int
-status_of_exec(int error)
+exit_of_exec(int error)
 {
 	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND
 						   : STATUS_NOT_EXECUTABLE;

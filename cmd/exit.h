@@ -34,12 +34,12 @@ struct status {
  * Of an acquisition that gave `rc`; for RC_BUSY and RC_DONE where -E and --skipped-exit-
  * code name no other.
  */
-struct status status_of_rc(enum rc);
+struct status exit_of_rc(enum rc);
 
 /*
  * Of a program that cannot be executed, for `error`, an errno: it is not there, or
  * cannot be executed.
  */
-int status_of_exec(int error);
+int exit_of_exec(int error);
 
 #endif

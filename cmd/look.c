@@ -256,5 +256,5 @@ look_refuse(const struct plan *p, const char *what, const char *key, enum rc rc,
 	say_last("cannot %s %s: %s%s", what ? what : options_cmd(p->cmd), name,
 	    *f->text ? text_shown(f->text).text : "descriptors or memory have run out",
 	    rc == RC_AGAIN ? "; see whether the server runs, or name another (-u)" : "");
-	return status_of_rc(rc).number;
+	return exit_of_rc(rc).number;
 }

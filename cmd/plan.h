@@ -6,7 +6,7 @@
 #ifndef DLOCK_PLAN_H
 #define DLOCK_PLAN_H
 
-#include "lease.h"
+#include "cmd/supervise/lease.h"
 
 #include <signal.h>
 

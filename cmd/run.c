@@ -44,7 +44,7 @@ find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 
 	if (child_find(p->command.argv[0], path, size))
 		return true;
-	*v = (struct verdict){.status = status_of_exec(errno), .name = "not-executed"};
+	*v = (struct verdict){.status = exit_of_exec(errno), .name = "not-executed"};
 	snprintf(v->line, sizeof v->line,
 	    "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, p->command.argv[0], strlen(p->command.argv[0])),
