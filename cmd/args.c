@@ -21,17 +21,6 @@ struct words {
 
 /* ---- options ---- */
 
-/* Shows the name alone: what stands behind the = may be a password. */
-static enum rc
-unknown_option(struct fault *f, unsigned cmd, const char *word, size_t n)
-{
-	const char *meant = options_nearest(cmd, word, n);
-
-	return fault_set(f, RC_USAGE,
-	    "unknown option --%.*s%s (dlock help %s lists them)", n < 40 ? (int)n : 40,
-	    word, parse_hint(": did you mean --", meant, "?").text, options_cmd(cmd));
-}
-
 static enum rc
 note_option(struct words *w, int i, const char *value, struct fault *f)
 {
@@ -57,20 +46,6 @@ read_value(struct words *w, int i, struct fault *f)
 	return note_option(w, i, *w->next++, f);
 }
 
-/*
- * A value that only a = can give stands behind the option as a word of its own: nobody
- * can tell whether it is that, or a key that looks like it.
- */
-static enum rc
-value_apart(struct fault *f, const struct option *o, const char *word)
-{
-	const struct brief b = text_brief(word);
-
-	return fault_set(f, RC_USAGE,
-	    "--%s %s: say --%s=%s, or if '%s' is no value, put it before --%s", o->name,
-	    b.text, o->name, b.text, b.text, o->name);
-}
-
 /* `--name`, `--name=value` or `--name value` */
 static enum rc
 read_long(struct words *w, struct fault *f)
@@ -83,8 +58,13 @@ read_long(struct words *w, struct fault *f)
 		w->help = true;
 		return RC_OK;
 	}
-	if (i < 0)
-		return unknown_option(f, w->cmd, word, n);
+	if (i < 0) /* what stands behind a = is not shown: it may be a password */
+		return fault_set(f, RC_USAGE,
+		    "unknown option --%.*s%s (dlock help %s lists them)",
+		    n < 40 ? (int)n : 40, word,
+		    parse_hint(": did you mean --", options_nearest(w->cmd, word, n), "?")
+			.text,
+		    options_cmd(w->cmd));
 	if (!options[i].arg && word[n])
 		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
 		    options[i].name, text_brief(word + n + 1).text);
@@ -92,8 +72,15 @@ read_long(struct words *w, struct fault *f)
 		return note_option(w, i, "1", f);
 	if (word[n])
 		return note_option(w, i, word + n + 1, f);
-	if (options[i].bare && options_takes(&options[i], *w->next))
-		return value_apart(f, &options[i], *w->next);
+	/* nobody can tell whether the next word is its value, or a key that looks like one */
+	if (options[i].bare && options_takes(&options[i], *w->next)) {
+		const char *name = options[i].name;
+		const struct brief next = text_brief(*w->next);
+
+		return fault_set(f, RC_USAGE,
+		    "--%s %s: say --%s=%s, or if '%s' is no value, put it before --%s",
+		    name, next.text, name, next.text, next.text, name);
+	}
 	if (options[i].bare)
 		return note_option(w, i, options[i].bare, f);
 	return read_value(w, i, f);
@@ -133,7 +120,10 @@ read_letters(struct words *w, struct fault *f)
 			return fault_set(f, RC_USAGE, "-%c takes no value", c[-1]);
 		if (i < 0)
 			return fault_set(f, RC_USAGE,
-			    "unknown option -%c (dlock help %s lists them)", *c,
+			    "unknown option -%c%s (dlock help %s lists them)", *c,
+			    parse_hint(
+				": did you mean --", options_nearest(w->cmd, c, 1), "?")
+				.text,
 			    options_cmd(w->cmd));
 		if (options[i].arg)
 			return read_letters_value(w, i, c + 1, f);
@@ -208,14 +198,12 @@ read_operands(struct words *w, struct fault *f)
 
 /* ---- of dlock run: a key ---- */
 
-/* Does a `--` stand among them? */
-static bool
-have_dashes(char **words)
+bool
+args_have(char **words, const char *word)
 {
-	for (; *words; words++)
-		if (strcmp(*words, "--") == 0)
-			return true;
-	return false;
+	while (*words && strcmp(*words, word) != 0)
+		words++;
+	return *words;
 }
 
 /*
@@ -229,7 +217,7 @@ read_options_behind(struct words *w, const char *key, struct fault *f)
 
 	if (!first || first[0] != '-' || !first[1])
 		return RC_OK;
-	if (have_dashes(w->next) && read_options(w, f) != RC_OK)
+	if (args_have(w->next, "--") && read_options(w, f) != RC_OK)
 		return RC_USAGE;
 	if (*w->next == first || strcmp(w->next[-1], "--") != 0)
 		return fault_set(f, RC_USAGE,
@@ -277,15 +265,12 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 		p->command.argv = p->command.shell;
 		return RC_OK;
 	}
-	if (!*words && named)
+	if (!*words || !**words)
 		return fault_set(f, RC_USAGE,
-		    "no command after the key '%s' (with -k KEY all words are the command)",
-		    text_brief(p->keys[0]).text);
-	if (!*words)
-		return fault_set(f, RC_USAGE, "no command to run under '%s'",
-		    text_brief(p->keys[0]).text);
-	if (!**words)
-		return fault_set(f, RC_USAGE, "the command to run under '%s' is empty",
+		    *words ? "the command to run under '%s' is empty"
+			: named
+			? "no command after the key '%s' (with -k KEY all words are the command)"
+			: "no command to run under '%s'",
 		    text_brief(p->keys[0]).text);
 	p->command.argv = words;
 	return RC_OK;

@@ -23,4 +23,7 @@ enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
  */
 enum parsed args_read(struct plan *, unsigned cmd, char **argv, struct fault *);
 
+/* Does this one stand among the words? */
+bool args_have(char **words, const char *word);
+
 #endif

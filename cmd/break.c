@@ -131,12 +131,12 @@ may_break(const struct breaking *b)
 		    show_ago(&b->meant, p->since).text, p->token,
 		    p->foreign ? "that" : "its lease", describe_end(&b->meant, p).text);
 	if (s->force)
-		return confirm(first->foreign
+		return confirm_yes(first->foreign
 			? "Take it away at once, though the program that has it goes on?"
 			: "Take it away at once, though its command may still run?");
 	if (first->foreign)
-		return confirm("Ask the program that has it to give it up?");
-	return confirm(!next_meant(b, first)
+		return confirm_yes("Ask the program that has it to give it up?");
+	return confirm_yes(!next_meant(b, first)
 		? "Stop its command and take the lock away?"
 		: "Stop their commands and take the lock away?");
 }

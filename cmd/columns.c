@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CELL_BYTES = 2600 };
+enum { CELL_BYTES = 2600, RANKS = 5 };
 
 enum cell {
 	CELL_KEY,
@@ -61,28 +61,28 @@ static const struct column {
 
 /* 0: not known, unless `zero`. */
 static void
-put_number(char *out, uint64_t n, bool zero)
+cell_number(char *out, uint64_t n, bool zero)
 {
 	if (n || zero)
 		snprintf(out, CELL_BYTES, "%" PRIu64, n);
 }
 
 static void
-put_text(char *out, const char *text)
+cell_text(char *out, const char *text)
 {
 	if (text)
 		text_name(out, CELL_BYTES, text);
 }
 
 static void
-put_length(char *out, int64_t ns)
+cell_length(char *out, int64_t ns)
 {
 	if (ns >= 0)
 		parse_duration_text(ns, out, CELL_BYTES);
 }
 
 static void
-put_kind(char *out, const struct view *v)
+cell_kind(char *out, const struct view *v)
 {
 	enum lock_kind kind;
 	unsigned limit;
@@ -98,90 +98,53 @@ put_kind(char *out, const struct view *v)
 		    v->holders.all);
 }
 
-/* Of the key alone; false: it is a cell of the person. */
-static bool
-put_of_key(char *out, enum cell cell, const struct view *v)
+/* What stands of a person is of the first holder, or of the one who has frozen the key. */
+static void
+cell_value(char *out, enum cell cell, const struct view *v)
 {
+	const struct person *p = v->holders.n > 0 ? v->holders.list
+	    : v->is_frozen                        ? &v->frozen
+						  : NULL;
 	enum lock_kind kind;
 	unsigned limit = 0;
 
-	switch (cell) {
-	case CELL_KEY:
-		put_text(out, v->key);
-		return true;
-	case CELL_STATE:
-		put_text(out, view_state_name(v));
-		return true;
-	case CELL_KIND:
-		put_kind(out, v);
-		return true;
-	case CELL_LIMIT:
-		view_kind(v, &kind, &limit);
-		put_number(out, limit, false);
-		return true;
-	case CELL_HOLDERS:
-		put_number(out, v->holders.all, true);
-		return true;
-	case CELL_WAITING:
-		put_number(out, v->waiters.all, true);
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* Of the first holder, or of the person who has frozen it. */
-static void
-put_of_person(char *out, enum cell cell, const struct view *v, const struct person *p)
-{
-	const struct record *said = &p->said;
-
-	if (cell == CELL_HOLDER)
-		put_text(out, said->who ? said->who : p->foreign);
+	if (cell == CELL_KEY)
+		cell_text(out, v->key);
+	else if (cell == CELL_STATE)
+		cell_text(out, view_state_name(v));
+	else if (cell == CELL_KIND)
+		cell_kind(out, v);
+	else if (cell == CELL_LIMIT && view_kind(v, &kind, &limit))
+		cell_number(out, limit, false);
+	else if (cell == CELL_HOLDERS)
+		cell_number(out, v->holders.all, true);
+	else if (cell == CELL_WAITING)
+		cell_number(out, v->waiters.all, true);
+	else if (!p)
+		cell_text(out, cell == CELL_HOLDER ? v->unknown : NULL);
+	else if (cell == CELL_HOLDER)
+		cell_text(out, p->said.who ? p->said.who : p->foreign);
 	else if (cell == CELL_HOST)
-		put_text(out, said->host);
+		cell_text(out, p->said.host);
 	else if (cell == CELL_PID)
-		put_number(out, said->pid, false);
+		cell_number(out, p->said.pid, false);
 	else if (cell == CELL_COMMAND)
-		put_text(out, said->command);
-	else if (cell == CELL_WHY && said->why)
-		text_quote(out, CELL_BYTES, said->why, '"'); /* as in a sentence */
+		cell_text(out, p->said.command);
+	else if (cell == CELL_WHY && p->said.why)
+		text_quote(out, CELL_BYTES, p->said.why, '"'); /* as in a sentence */
 	else if (cell == CELL_SINCE)
 		snprintf(out, CELL_BYTES, "%s", text_time(p->since).text);
 	else if (cell == CELL_HELD)
-		put_length(out, view_ago(v, p->since));
+		cell_length(out, view_ago(v, p->since));
 	else if (cell == CELL_LEFT)
-		put_length(out, view_left(v, p->until));
+		cell_length(out, view_left(v, p->until));
 	else if (cell == CELL_TOKEN && p != &v->frozen)
-		put_number(out, p->token, false);
+		cell_number(out, p->token, false);
 	else if (cell == CELL_OWNER && p != &v->frozen)
-		put_text(out, p->owner);
-}
-
-static void
-put_value(char *out, enum cell cell, const struct view *v)
-{
-	if (put_of_key(out, cell, v))
-		return;
-	if (v->holders.n > 0)
-		put_of_person(out, cell, v, v->holders.list);
-	else if (v->is_frozen)
-		put_of_person(out, cell, v, &v->frozen);
-	else if (cell == CELL_HOLDER)
-		put_text(out, v->unknown);
+		cell_text(out, p->owner);
 }
 
 /* ---- which of them ---- */
-
-static const struct column *
-column_named(const char *name, size_t n)
-{
-	for (size_t i = 0; i < CELLS; i++)
-		if (strlen(columns[i].name) == n &&
-		    strncasecmp(columns[i].name, name, n) == 0)
-			return &columns[i];
-	return NULL;
-}
 
 static enum rc
 no_such_column(const char *names, const char *name, size_t n, struct fault *f)
@@ -201,16 +164,19 @@ static enum rc
 choose_named(struct columns *c, const char *names, struct fault *f)
 {
 	for (const char *name = names;; name++) {
-		size_t n = strcspn(name, ",");
-		const struct column *column = column_named(name, n);
+		size_t n = strcspn(name, ","), i = 0;
 
-		if (!column)
+		while (i < CELLS &&
+		    (strlen(columns[i].name) != n ||
+			strncasecmp(columns[i].name, name, n) != 0))
+			i++;
+		if (i == CELLS)
 			return no_such_column(names, name, n, f);
 		if (c->n == COLUMNS_MOST)
 			return fault_set(f, RC_USAGE,
 			    "--output '%s': more than %d columns", text_brief(names).text,
 			    COLUMNS_MOST);
-		c->list[c->n++] = column;
+		c->list[c->n++] = &columns[i];
 		name += n;
 		if (!*name)
 			return RC_OK;
@@ -227,28 +193,18 @@ least_width(const struct columns *c)
 	return sum;
 }
 
-static void
-drop(struct columns *c, int rank)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < c->n; i++)
-		if (c->list[i]->rank != rank)
-			c->list[kept++] = c->list[i];
-	c->n = kept;
-}
-
 /* Of the usual ones, as many as the screen has room for. */
 static void
 choose_usual(struct columns *c)
 {
-	c->n = 0;
-	for (size_t i = 0; i < CELLS; i++)
-		if (columns[i].usually)
-			c->list[c->n++] = &columns[i];
-	for (int rank = 1; c->cuts && rank <= 5 && least_width(c) >= c->screen->columns;
-	     rank++)
-		drop(c, rank);
+	int dropped = 0; /* all up to this rank */
+
+	do {
+		c->n = 0;
+		for (const struct column *k = columns; k < columns + CELLS; k++)
+			if (k->usually && (k->rank == 0 || k->rank > dropped))
+				c->list[c->n++] = k;
+	} while (c->cuts && least_width(c) >= c->screen->columns && dropped++ < RANKS);
 }
 
 /* ---- how wide ---- */
@@ -298,7 +254,8 @@ columns_choose(
 
 /* One value, filled up to its width but for the last; returns how long it is in bytes. */
 static size_t
-put_cell(const struct columns *c, size_t i, const struct view *v, char *out, size_t size)
+print_cell(
+    const struct columns *c, size_t i, const struct view *v, char *out, size_t size)
 {
 	const struct column *column = c->list[i];
 	bool last = i + 1 == c->n;
@@ -311,7 +268,7 @@ put_cell(const struct columns *c, size_t i, const struct view *v, char *out, siz
 		snprintf(text, sizeof text, "%s", column->name);
 		colour = screen_colour(c->screen, BOLD);
 	} else {
-		put_value(text, column - columns, v);
+		cell_value(text, column - columns, v);
 		if (column == &columns[CELL_STATE])
 			colour = show_colour(c->screen, v);
 	}
@@ -334,7 +291,7 @@ columns_row(const struct columns *c, const struct view *v, char *out)
 	size_t used = 0;
 
 	for (size_t i = 0; i < c->n; i++)
-		used += put_cell(c, i, v, out + used, ROW_BYTES - used);
+		used += print_cell(c, i, v, out + used, ROW_BYTES - used);
 	if (c->cuts)
 		screen_cut(out, c->screen->columns - 1);
 }

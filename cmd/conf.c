@@ -31,7 +31,7 @@ conf_allows(int i)
 enum { LINE_BYTES = 8191 };
 
 static bool
-is_blank(char c)
+is_space(char c)
 {
 	return c == ' ' || c == '\t';
 }
@@ -40,9 +40,9 @@ is_blank(char c)
 static char *
 trim(char *text, char **end)
 {
-	while (text < *end && is_blank(*text))
+	while (text < *end && is_space(*text))
 		text++;
-	while (*end > text && is_blank((*end)[-1]))
+	while (*end > text && is_space((*end)[-1]))
 		--*end;
 	**end = '\0';
 	return text;
@@ -61,7 +61,7 @@ check_line(const char *line, size_t n, struct fault *f)
 		if ((c < 0x20 && c != '\t') || c == 0x7f)
 			return fault_set(
 			    f, RC_CONFIG, "a control character stands in this line");
-		if (i > 0 && is_blank(line[i - 1]) && (c == ';' || c == '#'))
+		if (i > 0 && is_space(line[i - 1]) && (c == ';' || c == '#'))
 			return fault_set(f, RC_CONFIG,
 			    "a comment needs a line of its own (no value has a blank before a %c)",
 			    c);

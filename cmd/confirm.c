@@ -12,7 +12,7 @@ confirm_can_ask(void)
 }
 
 bool
-confirm(const char *question)
+confirm_yes(const char *question)
 {
 	char answer[16];
 

@@ -13,6 +13,6 @@
 bool confirm_can_ask(void);
 
 /* Everything but a yes is a no. */
-bool confirm(const char *question);
+bool confirm_yes(const char *question);
 
 #endif

@@ -98,7 +98,7 @@ may_thaw(struct looking *l, const struct view *v)
 		return true;
 	fprintf(stderr, "%s is frozen by %s%s, %s\n", name.text, view_person(by).text,
 	    show_ago(v, by->since).text, text_until(by->until).text);
-	if (!confirm("Thaw it?"))
+	if (!confirm_yes("Thaw it?"))
 		say_last("%s stays frozen", name.text);
 	else if (is_another(l, v))
 		say_last("%s has been frozen anew meanwhile, and stays so", name.text);

@@ -38,27 +38,6 @@
 
 /* ---- for whom ---- */
 
-/* What /proc has of a process in a small file; false: nothing. */
-static bool
-read_proc(pid_t pid, const char *name, char *out, size_t size)
-{
-	char path[64];
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, out, size - 1);
-	if (fd >= 0)
-		close(fd);
-	if (n <= 0)
-		return false;
-	for (ssize_t i = 0; i < n; i++)
-		out[i] = out[i] ? out[i] : ' '; /* between the words of cmdline */
-	out[n] = '\0';
-	return true;
-}
-
 /*
  * Is it a shell at a terminal?  Then it leads its session, or gives its jobs process
  * groups of their own.
@@ -83,8 +62,8 @@ is_part_of_pipe(pid_t pid)
 	snprintf(path, sizeof path, "/proc/%d/fd/1", (int)pid);
 	return fstat(STDOUT_FILENO, &ours) == 0 && S_ISFIFO(ours.st_mode) &&
 	    stat(path, &theirs) == 0 && theirs.st_ino == ours.st_ino &&
-	    theirs.st_dev == ours.st_dev && read_proc(pid, "cmdline", its, sizeof its) &&
-	    read_proc(kin_parent(pid), "cmdline", above, sizeof above) &&
+	    theirs.st_dev == ours.st_dev && kin_read(pid, "cmdline", its, sizeof its) &&
+	    kin_read(kin_parent(pid), "cmdline", above, sizeof above) &&
 	    strcmp(its, above) == 0;
 }
 
@@ -142,7 +121,7 @@ settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault
 		return RC_USAGE;
 	if (open_body(b, p, f) != RC_OK)
 		return RC_USAGE;
-	if (p->steer.pid == 0 || !read_proc(p->steer.pid, "comm", name, sizeof name))
+	if (p->steer.pid == 0 || !kin_read(p->steer.pid, "comm", name, sizeof name))
 		snprintf(name, sizeof name, "dlock");
 	name[strcspn(name, "\n")] = '\0';
 	p->command.shell[0] = name;

@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* What /proc has of a process in a small file, with blanks for NULs; false: nothing. */
+bool kin_read(pid_t, const char *name, char *out, size_t size);
+
 /* Its parent; 0: /proc does not tell. */
 pid_t kin_parent(pid_t);
 

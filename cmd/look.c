@@ -164,7 +164,7 @@ complete(struct collection *c)
 }
 
 static bool
-see_entry(void *ctx, const struct entry *e, int64_t now)
+collect(void *ctx, const struct entry *e, int64_t now)
 {
 	struct collection *c = ctx;
 
@@ -186,7 +186,7 @@ look(struct collection *c, struct look *what, struct fault *f)
 	struct looking *l = c->looking;
 	enum rc rc;
 
-	what->see = see_entry;
+	what->see = collect;
 	what->ctx = c;
 	l->heard = instant_now();
 	l->silent = false;

@@ -37,7 +37,7 @@ static struct ls {
 
 /* One lock, or (NULL) the headings. */
 static void
-print_row(const struct view *v)
+print_lock(const struct view *v)
 {
 	const struct plan_look *look = &ls.rounds.looking.plan->look;
 
@@ -52,7 +52,7 @@ print_row(const struct view *v)
 /* ---- what has changed ---- */
 
 static int
-compare_keys(const void *a, const void *b)
+compare_printed(const void *a, const void *b)
 {
 	return strcmp(
 	    ((const struct printed_key *)a)->key, ((const struct printed_key *)b)->key);
@@ -63,7 +63,7 @@ find_printed(const struct printed *p, const char *key)
 {
 	const struct printed_key wanted = {(char *)key, 0};
 
-	return p->n ? bsearch(&wanted, p->list, p->n, sizeof *p->list, compare_keys)
+	return p->n ? bsearch(&wanted, p->list, p->n, sizeof *p->list, compare_printed)
 		    : NULL;
 }
 
@@ -75,7 +75,7 @@ print_change(const struct view *v)
 	struct printed *now = &ls.now;
 
 	if (!before || before->facts != one.facts)
-		print_row(v);
+		print_lock(v);
 	if (now->n == now->room) {
 		size_t room = now->room ? 2 * now->room : 64;
 		void *list = reallocarray(now->list, room, sizeof one);
@@ -101,11 +101,11 @@ end_changes(bool whole)
 	struct view v = {0};
 
 	if (whole && ls.now.n)
-		qsort(ls.now.list, ls.now.n, sizeof *ls.now.list, compare_keys);
+		qsort(ls.now.list, ls.now.n, sizeof *ls.now.list, compare_printed);
 	for (size_t i = 0; whole && i < ls.before.n; i++)
 		if (!find_printed(&ls.now, ls.before.list[i].key)) {
 			view_begin(&v, ls.before.list[i].key);
-			print_row(&v);
+			print_lock(&v);
 		}
 	view_free(&v);
 	if (whole) {
@@ -133,12 +133,12 @@ see(void *ctx, const struct view *v)
 	if (ls.changes)
 		print_change(v);
 	else if (ls.seen <= ls.most)
-		print_row(v);
+		print_lock(v);
 	return !ferror(ls.to) && !ls.short_of_memory;
 }
 
 static enum rc
-look_at_locks(FILE *to, struct fault *f)
+list_locks(FILE *to, struct fault *f)
 {
 	ls.to = to;
 	ls.seen = 0;
@@ -163,7 +163,7 @@ draw_locks(FILE *picture, struct fault *f)
 		return fault_set(f, RC_SYSTEM, "no memory");
 	columns_fit(&ls.columns, l->plan->look.columns);
 	ls.most = s->rows > 5 ? s->rows - 5 : 1;
-	rc = look_at_locks(to, f);
+	rc = list_locks(to, f);
 	fclose(to);
 	fprintf(picture, "%s%" PRIu64 " lock%s at %s, every %s%s\n",
 	    screen_colour(s, DIM), ls.seen, ls.seen == 1 ? "" : "s",
@@ -172,7 +172,7 @@ draw_locks(FILE *picture, struct fault *f)
 	if (rc != RC_OK)
 		show_failure(picture, f);
 	ls.to = picture;
-	print_row(NULL);
+	print_lock(NULL);
 	fwrite(rows, 1, size, picture);
 	if (ls.seen > ls.most)
 		fprintf(picture, "... and %" PRIu64 " more\n", ls.seen - ls.most);
@@ -191,9 +191,9 @@ show_locks(struct rounds *r, FILE *to, struct fault *f)
 	ls.to = stdout;
 	ls.changes = !to;
 	if (!ls.headed)
-		print_row(NULL);
+		print_lock(NULL);
 	ls.headed = true;
-	rc = look_at_locks(stdout, f);
+	rc = list_locks(stdout, f);
 	if (rc == RC_OK && ls.short_of_memory)
 		rc = fault_set(f, RC_SYSTEM, "no memory for so many locks");
 	if (ls.changes)

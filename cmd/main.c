@@ -164,14 +164,6 @@ print_version(char **words)
 
 /* ---- running one ---- */
 
-static bool
-has_word(char **words, const char *word)
-{
-	while (*words && strcmp(*words, word) != 0)
-		words++;
-	return *words;
-}
-
 /* Reads the words behind the name; returns the exit status. */
 static int
 run_with_plan(const struct cmd *c, char **words)
@@ -186,7 +178,7 @@ run_with_plan(const struct cmd *c, char **words)
 	case PARSED_WRONG:
 		say_last("%s", text_shown(fault.text).text);
 		/* what the words say has not been understood, but who evaluates it must know */
-		if ((options[OPT_SHELL].cmds & c->bit) && has_word(words, "--shell"))
+		if ((options[OPT_SHELL].cmds & c->bit) && args_have(words, "--shell"))
 			say_to_eval(plan.status);
 		return plan.status;
 	case PARSED_PLAN:

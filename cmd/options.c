@@ -15,17 +15,7 @@
 
 /* ---- setters that several rows share ---- */
 
-/*
- * Where an option keeps its value: a member of the plan, which must have the type that
- * the setter writes.
- */
-#define DURATION_AT(m) \
-	_Generic(((struct plan *)NULL)->m, int64_t : offsetof(struct plan, m))
-#define NUMBER_AT(m) _Generic(((struct plan *)NULL)->m, int : offsetof(struct plan, m))
-#define FLAG_AT(m) _Generic(((struct plan *)NULL)->m, bool : offsetof(struct plan, m))
-#define TEXT_AT(m) \
-	_Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
-
+/* Where it keeps its value. */
 static void *
 target(struct plan *p, const struct option *o)
 {
@@ -319,6 +309,17 @@ options_refuse(struct fault *f, enum rc rc, const char *called, const char *valu
 
 /* ---- the table ---- */
 
+/*
+ * How an option is set, and where it keeps its value: a member of the plan, which must have
+ * the type that the setter writes.
+ */
+#define MEMBER(type, m) \
+	.at = _Generic(((struct plan *)NULL)->m, type : offsetof(struct plan, m))
+#define DURATION(m) .set = set_duration, MEMBER(int64_t, m)
+#define NUMBER(m) .set = set_number, MEMBER(int, m)
+#define FLAG(m) .set = set_flag, MEMBER(bool, m)
+#define TEXT(m) .set = set_text, MEMBER(const char *, m)
+
 #define INSTEAD(...) ((const struct wording[]){__VA_ARGS__, {0, NULL}})
 
 const struct option options[] = {
@@ -337,11 +338,11 @@ const struct option options[] = {
 	.occasional = true},
     [OPT_CONFIG] = {"config", 0, "FILE", "DLOCK_CONFIG",
 	"read this file only, not the user's dlock.conf\nand /etc/dlock.conf",
-	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_text, .at = TEXT_AT(config.file),
-	.max = PATH_MAX - 1, .occasional = true},
+	.cmds = CMD_ASKS | CMD_CONFIG, TEXT(config.file), .max = PATH_MAX - 1,
+	.occasional = true},
     [OPT_PROFILE] = {"profile", 0, "NAME", "DLOCK_PROFILE",
 	"a profile of the configuration files", .cmds = CMD_ASKS | CMD_CONFIG,
-	.set = set_text, .at = TEXT_AT(config.profile), .max = 100, .occasional = true},
+	TEXT(config.profile), .max = 100, .occasional = true},
     [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept:\n",
 	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
@@ -368,7 +369,7 @@ const struct option options[] = {
 		"take it beside up to N - 1 others; --shell prints\nDLOCK_SLOT too, 0 to N - 1"},
 	    {CMD_WAIT, "until one could have it beside up to N - 1 others"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
-	.at = NUMBER_AT(claim.limit), .min = 1, .max = LIMIT_MAX},
+	MEMBER(int, claim.limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.instead = INSTEAD({CMD_WAIT, "look once"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_nonblock,
@@ -378,23 +379,21 @@ const struct option options[] = {
 	.instead = INSTEAD({CMD_WAIT, "look for at most so long; 0 is -n (default: inf)"},
 	    {CMD_BREAK,
 		"wait at most so long for its holder to give it\nup (default: inf)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .set = set_duration,
-	.group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .group = GROUP_WAIT,
+	DURATION(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
 	"status when the lock was not to be had\n(default: 75)",
 	.instead = INSTEAD({CMD_WAIT, "status when it is not free (default: 75)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_number,
-	.at = NUMBER_AT(wait.conflict_status), .max = 255},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, NUMBER(wait.conflict_status),
+	.max = 255},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
 	"the lease, renewed at a third (default: 30s)", .cmds = CMD_KEEPS | CMD_CONFIG,
-	.set = set_duration, .at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S,
-	.max = YEAR},
+	DURATION(terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
 	.instead = INSTEAD({CMD_HOLD,
 	    "from --signal to KILL, should the lock be lost\n(default: 5s, at most a sixth of the ttl)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_duration,
-	.at = DURATION_AT(terms.grace), .max = YEAR},
+	.cmds = CMD_KEEPS | CMD_CONFIG, DURATION(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
 	"asks the command to stop (default: TERM)",
 	.instead = INSTEAD(
@@ -402,32 +401,30 @@ const struct option options[] = {
 	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_signal},
     [OPT_MIN_HOLD] = {"min-hold", 0, "DURATION", "DLOCK_MIN_HOLD",
 	"keep the lock at least so long; dlock itself\nreturns with the command",
-	.cmds = CMD_RUN | CMD_CONFIG, .set = set_duration,
-	.at = DURATION_AT(terms.min_hold), .max = YEAR},
+	.cmds = CMD_RUN | CMD_CONFIG, DURATION(terms.min_hold), .max = YEAR},
     [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN",
 	"stop the command after so long: status 124", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_duration, .at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
+	DURATION(terms.max_run), .min = 1, .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE",
 	"release only when every descendant has ended", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_flag, .at = FLAG_AT(terms.wait_tree)},
+	FLAG(terms.wait_tree)},
     [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE",
 	"skip it if a run of KEY and ID ended with 0", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_text, .at = TEXT_AT(claim.job.once), .min = 1, .max = ONCE_BYTES},
+	TEXT(claim.job.once), .min = 1, .max = ONCE_BYTES},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
 	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
-	.cmds = CMD_RUN | CMD_CONFIG, .set = set_duration,
-	.at = DURATION_AT(claim.job.cooldown), .max = YEAR},
+	.cmds = CMD_RUN | CMD_CONFIG, DURATION(claim.job.cooldown), .max = YEAR},
     [OPT_SKIPPED] = {"skipped-exit-code", 0, "N", "DLOCK_SKIPPED_EXIT_CODE",
 	"status of a skipped run (default: 0)", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_number, .at = NUMBER_AT(claim.skipped_status), .max = 255},
+	NUMBER(claim.skipped_status), .max = 255},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
 	.cmds = CMD_RUN, .set = set_command, .occasional = true},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, .set = set_text,
-	.at = TEXT_AT(show.who), .max = 200},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, TEXT(show.who),
+	.max = 200},
     [OPT_WHY] = {"why", 0, "TEXT", "DLOCK_WHY", "shown to others, such as a ticket",
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, .set = set_text,
-	.at = TEXT_AT(show.why), .max = 200},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, TEXT(show.why),
+	.max = 200},
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line", .cmds = CMD_RUN,
 	.set = set_status_fd, .max = INT_MAX, .occasional = true},
@@ -435,40 +432,37 @@ const struct option options[] = {
 	.cmds = CMD_BREAK, .set = set_token},
     [OPT_FORCE] = {"force", 0, NULL, NULL,
 	"take it away at once; its command may still run", .cmds = CMD_BREAK,
-	.set = set_flag, .at = FLAG_AT(steer.force)},
+	FLAG(steer.force)},
     [OPT_FOR] = {"for", 0, "DURATION", NULL, "thaw it after so long",
 	.instead = INSTEAD({CMD_HOLD, "give it back after so long"}),
-	.cmds = CMD_FREEZE | CMD_HOLD, .set = set_duration,
-	.at = DURATION_AT(steer.length), .min = NS_PER_MS, .max = YEAR},
+	.cmds = CMD_FREEZE | CMD_HOLD, DURATION(steer.length), .min = NS_PER_MS,
+	.max = YEAR},
     [OPT_PID] = {"pid", 0, "PID", NULL,
 	"hold it until this process ends\n(default, without --for: the parent process)",
-	.cmds = CMD_HOLD, .set = set_number, .at = NUMBER_AT(steer.pid), .min = 1,
-	.max = INT_MAX},
+	.cmds = CMD_HOLD, NUMBER(steer.pid), .min = 1, .max = INT_MAX},
     [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
 	.instead = INSTEAD({CMD_RELEASE, "print for eval what unsets them"}),
-	.cmds = CMD_HOLD | CMD_RELEASE, .set = set_flag, .at = FLAG_AT(steer.shell)},
+	.cmds = CMD_HOLD | CMD_RELEASE, FLAG(steer.shell)},
     [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask", .cmds = CMD_BREAK | CMD_THAW,
-	.set = set_flag, .at = FLAG_AT(steer.yes)},
+	FLAG(steer.yes)},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
-	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG, .set = set_flag,
-	.at = FLAG_AT(look.json)},
+	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG, FLAG(look.json)},
     [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
-	.cmds = CMD_LS, .set = set_flag, .at = FLAG_AT(look.bare)},
+	.cmds = CMD_LS, FLAG(look.bare)},
     [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
-	.set = set_text, .at = TEXT_AT(look.columns), .max = 200},
+	TEXT(look.columns), .max = 200},
     [OPT_WATCH] = {"watch", 0, "DURATION", NULL,
 	"look again and again (default: every 2s)", .cmds = CMD_LS | CMD_STATUS,
-	.bare = "2s", .set = set_duration, .at = DURATION_AT(look.again),
-	.min = NS_PER_S / 10, .max = DAY},
+	.bare = "2s", DURATION(look.again), .min = NS_PER_S / 10, .max = DAY},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
 	"say nothing about waiting or a busy lock",
 	.instead = INSTEAD({CMD_WAIT, "do not say what it waits for, nor why it ends"},
 	    {CMD_STEERS | CMD_RELEASE, "say nothing but what goes wrong"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_RELEASE,
-	.set = set_flag, .at = FLAG_AT(show.quiet)},
+	FLAG(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
 	"tell what happens, call by call", .cmds = CMD_KEEPS | CMD_CONFIG,
-	.set = set_flag, .at = FLAG_AT(show.verbose)},
+	FLAG(show.verbose)},
     [OPTIONS] = {.name = NULL},
 };
 
@@ -530,9 +524,11 @@ options_nearest(unsigned cmd, const char *word, size_t n)
 	const char *known[OPTIONS + 1] = {0};
 	size_t k = 0;
 
-	for (int i = 0; i < OPTIONS; i++)
-		if (options[i].cmds & cmd)
-			known[k++] = options[i].name;
+	for (const struct option *o = options; o->name; o++)
+		if ((o->cmds & cmd) && (n > 1 || (!o->letter && *o->name == *word)))
+			known[k++] = o->name;
+	if (n <= 1)
+		return k == 1 ? known[0] : NULL;
 	return parse_nearest(word, n, known);
 }
 

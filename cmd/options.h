@@ -125,7 +125,10 @@ struct brief options_backends(const char *last);
 enum rc options_refuse(struct fault *, enum rc, const char *called, const char *value,
     const struct fault *why);
 
-/* The name that was probably meant by a word that is none; NULL: no guess. */
+/*
+ * The name that was probably meant by a word that is none; by one letter, the only name that
+ * begins with it and has no letter of its own.  NULL: no guess.
+ */
 const char *options_nearest(unsigned cmd, const char *word, size_t n);
 
 /* Could this word (NULL: none) be a value of the option?  For one with durations. */

@@ -212,7 +212,7 @@ least(size_t a, size_t b)
 }
 
 static bool
-is_same(char a, char b)
+is_same_letter(char a, char b)
 {
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
@@ -232,10 +232,10 @@ distance(const char *a, size_t na, const char *b, size_t nb)
 				d[i][j] = i + j;
 				continue;
 			}
-			d[i][j] = d[i - 1][j - 1] + !is_same(a[i - 1], b[j - 1]);
+			d[i][j] = d[i - 1][j - 1] + !is_same_letter(a[i - 1], b[j - 1]);
 			d[i][j] = least(d[i][j], least(d[i - 1][j], d[i][j - 1]) + 1);
-			if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) &&
-			    is_same(a[i - 2], b[j - 1]))
+			if (i > 1 && j > 1 && is_same_letter(a[i - 1], b[j - 2]) &&
+			    is_same_letter(a[i - 2], b[j - 1]))
 				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
 		}
 	return d[na][nb];

@@ -56,31 +56,15 @@ host_name(char *out, size_t size)
 }
 
 void
-record_who(char *out, size_t size)
-{
-	char host[NAME_BYTES], user[NAME_BYTES];
-
-	host_name(host, sizeof host);
-	snprintf(out, size, "%s@%s", user_name(user, sizeof user), host);
-}
-
-static const char *
-base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
-void
 record_write(char *out, const struct plan *p, pid_t pid)
 {
-	char who[2 * NAME_BYTES + 1], host[NAME_BYTES];
+	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES];
+	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
 	struct object j;
 
 	host_name(host, sizeof host);
 	if (!p->show.who)
-		record_who(who, sizeof who);
+		snprintf(who, sizeof who, "%s@%s", user_name(user, sizeof user), host);
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		object_number(&j, "pid", pid);
@@ -94,7 +78,7 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	object_string(&j, "who", p->show.who ? p->show.who : who);
 	object_string(&j, "host", host);
 	if (pid)
-		object_string(&j, "command", base_name(p->command.argv[0]));
+		object_string(&j, "command", slash && slash[1] ? slash + 1 : path);
 	object_string(&j, "why", p->show.why);
 	object_end(&j);
 }

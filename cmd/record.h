@@ -55,7 +55,4 @@ enum record_kin record_kin(const char *record);
 /* Both at once. */
 void record_describe(const char *record, char *out, size_t size);
 
-/* "user@host" of this process. */
-void record_who(char *out, size_t size);
-
 #endif
