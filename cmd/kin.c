@@ -23,8 +23,8 @@ kin_read(pid_t pid, const char *name, char *out, size_t size)
 		close(fd);
 	if (n <= 0)
 		return false;
-	for (ssize_t i = 0; i < n; i++)
-		out[i] = out[i] ? out[i] : ' '; /* between the words of cmdline */
+	for (char *nul; (nul = memchr(out, '\0', n));)
+		*nul = ' '; /* between the words of cmdline */
 	out[n] = '\0';
 	return true;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* False: it does not fit.  Room is always kept for the closing brace and the NUL. */
-static bool
+static inline bool
 put(struct object *j, const char *text, size_t n)
 {
 	if (j->to)

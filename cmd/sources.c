@@ -80,19 +80,20 @@ sources_strays(char *out, size_t size)
 {
 	static const char prefix[] = "DLOCK_";
 	const char *known[OPTIONS + 1] = {0};
-	size_t used = 0, k = 0;
+	size_t used = 0, n;
 
-	for (int i = 0; i < OPTIONS; i++)
-		if (options[i].env)
-			known[k++] = options[i].env + strlen(prefix);
 	for (char **e = environ; *e; e++) {
-		size_t n = strcspn(*e, "=");
 		const char *meant;
 		char name[64];
 
-		if (strncmp(*e, prefix, strlen(prefix)) != 0 || !(*e)[n] ||
-		    !(*e)[n + 1] || is_known_variable(*e, n) || used >= size)
+		if (strncmp(*e, prefix, strlen(prefix)) != 0)
 			continue;
+		n = strcspn(*e, "=");
+		if (!(*e)[n] || !(*e)[n + 1] || is_known_variable(*e, n) || used >= size)
+			continue;
+		for (int i = 0, k = 0; i < OPTIONS; i++)
+			if (options[i].env)
+				known[k++] = options[i].env + strlen(prefix);
 		meant = parse_nearest(*e + strlen(prefix), n - strlen(prefix), known);
 		used += snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "",
 		    text_clean(name, sizeof name, *e, n),
