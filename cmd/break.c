@@ -1,9 +1,9 @@
 /*
- * break.c - dlock break: takes a lock away from whoever holds it.
+ * break.c - dlock break: takes a lock away from its holder.
  *
- *	look    who holds it: these grants are meant, and no later ones
+ *	look    which grants there are: those are broken, and no later ones
  *	ask     a person at a terminal; elsewhere -y or --token has said yes
- *	mark    each of them; whoever is no longer there has ended by itself
+ *	mark    each of them; a holder that is no longer there has ended by itself
  *	wait    until none of them is left: its holder stops its command and
  *	        releases, or its lease ends
  *
@@ -63,7 +63,7 @@ is_same(const struct person *a, const struct person *b)
 	return !a->owner || strcmp(a->owner, b->owner) == 0;
 }
 
-/* The first of those meant who still holds it; NULL: none is left. */
+/* The first meant holder that is still there; NULL: none is left. */
 static const struct person *
 one_left(const struct breaking *b)
 {
@@ -86,7 +86,7 @@ describe_end(const struct view *v, const struct person *p)
 	return b;
 }
 
-/* Nobody who is meant holds it; returns the exit status. */
+/* No meant holder is there; returns the exit status. */
 static int
 nothing_to_break(const struct breaking *b)
 {
@@ -142,8 +142,8 @@ may_break(const struct breaking *b)
 }
 
 /*
- * RC_OK: none of those meant will go on; they may have ended by themselves.  `done`: how
- * many were there still.
+ * RC_OK: no meant holder will go on; some may have ended by themselves.  `done`: how many
+ * were still there.
  */
 static enum rc
 revoke_all(struct breaking *b, size_t *done, struct fault *f)
@@ -190,7 +190,7 @@ speak_of(const struct breaking *b, const struct person *p, struct retry_words *w
 		w->doubt = NEVER;
 }
 
-/* A server that is away comes back: then as if the first of those meant were left. */
+/* A silent server may come back: until then the first meant holder counts as left. */
 static const struct person *
 speak_of_silence(const struct breaking *b, struct retry_words *w, const struct fault *f)
 {
@@ -200,7 +200,7 @@ speak_of_silence(const struct breaking *b, struct retry_words *w, const struct f
 	return next_meant(b, NULL);
 }
 
-/* Until none of those meant holds it any more. */
+/* Until no meant holder is left. */
 static enum rc
 await_end(struct breaking *b, struct fault *f)
 {
@@ -282,17 +282,6 @@ break_open(struct breaking *b)
 	return 0;
 }
 
-/* NULL, or what is wrong with the words as a whole. */
-static const char *
-objection(const struct plan *p)
-{
-	if (p->nkeys > 1)
-		return "break takes one key at a time";
-	if (!p->steer.yes && !p->steer.token && !confirm_can_ask())
-		return "nobody can be asked, since this is no terminal: say -y, or --token N as dlock status shows it";
-	return NULL;
-}
-
 static int
 run_break(struct plan *p)
 {
@@ -301,8 +290,13 @@ run_break(struct plan *p)
 	int status;
 	enum rc rc;
 
-	if (objection(p)) {
-		say_last("%s; nothing was done", objection(p));
+	if (p->nkeys > 1) {
+		say_last("break takes one key at a time; nothing was done");
+		return STATUS_USAGE;
+	}
+	if (!p->steer.yes && !p->steer.token && !confirm_can_ask()) {
+		say_last(
+		    "nobody can be asked, since this is no terminal: say -y, or --token N as dlock status shows it; nothing was done");
 		return STATUS_USAGE;
 	}
 	b.plan = p;
@@ -317,12 +311,12 @@ run_break(struct plan *p)
 }
 
 const struct cmd cmd_break = {.name = "break",
-    .help = "take a lock away from who holds it",
+    .help = "take a lock away from its holder",
     .bit = CMD_BREAK,
     .usage =
 	"usage: dlock break [options] KEY\n"
 	"\n"
-	"Takes the lock KEY away from whoever holds it: its dlock stops the command\n"
+	"Takes the lock KEY away from its holder: its dlock stops the command\n"
 	"(--signal, KILL after --grace), releases, and ends with 79 saying who broke it\n"
 	"and why.  Waits until that is done, at the latest until the lease has ended.\n"
 	"\n"

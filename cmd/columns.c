@@ -98,7 +98,7 @@ cell_kind(char *out, const struct view *v)
 		    v->holders.all);
 }
 
-/* What stands of a person is of the first holder, or of the one who has frozen the key. */
+/* The person of a row is the first holder, or the one who has frozen the key. */
 static void
 cell_value(char *out, enum cell cell, const struct view *v)
 {

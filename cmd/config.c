@@ -13,7 +13,7 @@
 
 enum { SHOWN_BYTES = URL_BYTES * 4 };
 
-/* One row of what is told. */
+/* One row of the output. */
 struct row {
 	const char *name, *value; /* value NULL: there is none */
 	const char *origin;       /* "flag", "variable", "file", "enclosing", "default" */

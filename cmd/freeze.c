@@ -1,8 +1,8 @@
 /*
  * freeze.c - dlock freeze and dlock thaw: nobody may take a lock, until somebody says so.
  *
- * A freeze needs no process.  Whoever holds the lock goes on; whoever waits, or comes
- * later, waits for the thaw (or the end that was given).
+ * A freeze needs no process.  The holders of the lock go on; all others, also those that
+ * wait already, wait for the thaw (or for the end that was given).
  */
 #include "cmd.h"
 
@@ -51,7 +51,7 @@ freeze_key(struct looking *l, const char *key, const char *record)
 	struct view before = {0};
 	enum rc rc;
 
-	/* only to be told of: that it cannot be seen is no reason not to freeze it */
+	/* for the message alone: a look that fails does not prevent the freeze */
 	look_at(l, key, true, &before, look_patience(), &f);
 	rc = l->store->backend->admin->freeze(
 	    l->store, key, record, l->plan->steer.length, look_patience(), &f);
@@ -61,7 +61,7 @@ freeze_key(struct looking *l, const char *key, const char *record)
 	return rc == RC_OK ? 0 : look_refuse(l->plan, NULL, key, rc, &f);
 }
 
-/* Nobody is known to have frozen it; returns the exit status. */
+/* The key is not frozen; returns the exit status. */
 static int
 nothing_to_thaw(const struct view *v)
 {
@@ -74,7 +74,7 @@ nothing_to_thaw(const struct view *v)
 	return STATUS_PROTOCOL;
 }
 
-/* Another freeze than the one that was shown?  What cannot be seen now, thaw will tell. */
+/* Is it another freeze than the one that was shown?  If the look fails, so will the thaw. */
 static bool
 is_another(struct looking *l, const struct view *shown)
 {
@@ -87,7 +87,7 @@ is_another(struct looking *l, const struct view *shown)
 	return another;
 }
 
-/* Shows to a person at the terminal who has frozen it; false: the answer is no. */
+/* Shows the freeze to the person at the terminal; false: the answer is no. */
 static bool
 may_thaw(struct looking *l, const struct view *v)
 {

@@ -36,7 +36,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- for whom ---- */
+/* ---- the process that the lock is held for ---- */
 
 /*
  * Is it a shell at a terminal?  Then it leads its session, or gives its jobs process
@@ -58,13 +58,15 @@ is_part_of_pipe(pid_t pid)
 {
 	char path[64], its[4096], above[4096];
 	struct stat ours, theirs;
+	int64_t born;
+	pid_t parent;
 
 	snprintf(path, sizeof path, "/proc/%d/fd/1", (int)pid);
 	return fstat(STDOUT_FILENO, &ours) == 0 && S_ISFIFO(ours.st_mode) &&
 	    stat(path, &theirs) == 0 && theirs.st_ino == ours.st_ino &&
 	    theirs.st_dev == ours.st_dev && kin_read(pid, "cmdline", its, sizeof its) &&
-	    kin_read(kin_parent(pid), "cmdline", above, sizeof above) &&
-	    strcmp(its, above) == 0;
+	    kin_family(pid, &parent, &born) &&
+	    kin_read(parent, "cmdline", above, sizeof above) && strcmp(its, above) == 0;
 }
 
 /* The parent, unless it is none that one would mean without saying so. */
@@ -88,19 +90,23 @@ find_parent(struct plan *p, const struct origin *o, struct fault *f)
 	return RC_OK;
 }
 
+/* Finds and opens the process that the lock is for, and names it as the command. */
 static enum rc
-open_body(struct body *b, const struct plan *p, struct fault *f)
+settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault *f)
 {
-	int pid = p->steer.pid;
+	static char name[32];
 	const char *why = NULL;
+	int pid;
 
-	if (pid == 0)
-		return RC_OK;
+	if (p->steer.pid == 0 && p->steer.length == NEVER &&
+	    find_parent(p, o, f) != RC_OK)
+		return RC_USAGE;
+	pid = p->steer.pid;
 	if (pid == 1)
 		why = "nobody can stop process 1, should the lock be lost";
 	else if (pid == getpid())
 		why = "this is dlock itself, which ends at once";
-	else if (!outside_open(&b->outside, pid))
+	else if (pid != 0 && !outside_open(&b->outside, pid))
 		why = errno == EPERM
 		    ? "another user's process could not be stopped, should the lock be lost"
 		    : errno == ESRCH || errno == EINVAL || errno == ENOENT
@@ -108,20 +114,7 @@ open_body(struct body *b, const struct plan *p, struct fault *f)
 		    : strerror(errno);
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
-	return RC_OK;
-}
-
-static enum rc
-settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault *f)
-{
-	static char name[32]; /* others are shown it as the command */
-
-	if (p->steer.pid == 0 && p->steer.length == NEVER &&
-	    find_parent(p, o, f) != RC_OK)
-		return RC_USAGE;
-	if (open_body(b, p, f) != RC_OK)
-		return RC_USAGE;
-	if (p->steer.pid == 0 || !kin_read(p->steer.pid, "comm", name, sizeof name))
+	if (pid == 0 || !kin_read(pid, "comm", name, sizeof name))
 		snprintf(name, sizeof name, "dlock");
 	name[strcspn(name, "\n")] = '\0';
 	p->command.shell[0] = name;
@@ -147,10 +140,10 @@ export_variable(FILE *to, const char *name, const char *value)
 
 /* ---- in the front: the delivery ---- */
 
-/* The end of the pipe to the asker, and why he has got nothing: an errno. */
+/* The end of the pipe to the asker, and why the asker has got nothing: an errno. */
 static int answered = -1, undelivered;
 
-#define DELIVERY_PATIENCE (2 * NS_PER_S) /* for whoever reads our stdout */
+#define DELIVERY_PATIENCE (2 * NS_PER_S) /* for the reader of our stdout */
 
 /* DLOCK_KEEPER: ours before those of the dlocks around us. */
 static void
@@ -222,8 +215,8 @@ print_grant(const struct run *r)
 }
 
 /*
- * Nothing of the user's stays open: a `$(...)` waits for the end of its pipe.  What is
- * closed first makes the room for /dev/null, should descriptors have run out.
+ * Nothing of the user's stays open: a `$(...)` waits for the end of its pipe.  stdin is
+ * closed first, so that /dev/null finds room even if descriptors have run out.
  */
 static void
 leave_caller(void)
@@ -239,7 +232,7 @@ leave_caller(void)
 			close(fd);
 }
 
-/* Until here we die with the asker: whom nobody hears must not hold. */
+/* Until here we die with the asker: without a listener the hold could never be released. */
 static bool
 deliver_grant(const struct run *r)
 {

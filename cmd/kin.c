@@ -1,4 +1,4 @@
-/* kin.c - finds out from /proc whom we descend from. */
+/* kin.c - reads from /proc which processes we descend from. */
 #include "kin.h"
 
 #include <fcntl.h>
@@ -29,13 +29,14 @@ kin_read(pid_t pid, const char *name, char *out, size_t size)
 	return true;
 }
 
-/* False: /proc shows no such process. */
-static bool
-read_family(pid_t pid, pid_t *parent, int64_t *born)
+bool
+kin_family(pid_t pid, pid_t *parent, int64_t *born)
 {
 	char text[1024], *after_name;
 	int up;
 
+	*parent = 0;
+	*born = 0;
 	if (!kin_read(pid, "stat", text, sizeof text))
 		return false;
 	after_name = strrchr(text, ')'); /* the name may have brackets and blanks */
@@ -48,31 +49,13 @@ read_family(pid_t pid, pid_t *parent, int64_t *born)
 	return true;
 }
 
-pid_t
-kin_parent(pid_t pid)
-{
-	pid_t parent;
-	int64_t born;
-
-	return read_family(pid, &parent, &born) ? parent : 0;
-}
-
-int64_t
-kin_born(pid_t pid)
-{
-	pid_t parent;
-	int64_t born;
-
-	return read_family(pid, &parent, &born) ? born : 0;
-}
-
 bool
 kin_is_ancestor(pid_t ancestor, int64_t born)
 {
 	pid_t pid = getpid(), parent;
 	int64_t at;
 
-	for (int i = 0; i < GENERATIONS_MAX && read_family(pid, &parent, &at); i++) {
+	for (int i = 0; i < GENERATIONS_MAX && kin_family(pid, &parent, &at); i++) {
 		if (i > 0 && pid == ancestor)
 			return born != 0 && at == born;
 		pid = parent;

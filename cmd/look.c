@@ -23,18 +23,6 @@ look_patience(void)
 
 /* ---- waiting ---- */
 
-/* Milliseconds from now to `until`, as poll takes them: rounded up, -1 for ever. */
-static int
-poll_time(instant until)
-{
-	int64_t ms;
-
-	if (until == NEVER)
-		return -1;
-	ms = ns_to_ms(until - instant_now());
-	return ms < 0 ? 0 : ms > INT_MAX ? INT_MAX : (int)ms;
-}
-
 enum woke
 look_wait(struct host *h, int fd, short events, instant until)
 {
@@ -42,8 +30,12 @@ look_wait(struct host *h, int fd, short events, instant until)
 
 	(void)h;
 	for (;;) {
-		int n = poll(&p, 1, poll_time(until));
+		int64_t ms = until == NEVER ? -1 : ns_to_ms(until - instant_now());
+		int n;
 
+		if (until != NEVER)
+			ms = ms < 0 ? 0 : ms > INT_MAX ? INT_MAX : ms;
+		n = poll(&p, 1, (int)ms);
 		if (n > 0 || (n < 0 && errno != EINTR && errno != ENOMEM))
 			return WOKE_READY; /* the next read says what is wrong */
 		if (instant_now() >= until)
@@ -100,24 +92,10 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 	return RC_OK;
 }
 
-/* The plan's site, or that of the dlock around it. */
-static enum rc
-find_site(struct looking *l, struct fault *f)
-{
-	const struct plan_site *s = &l->plan->site;
-
-	l->site = (struct site){s->url, s->settings, s->nsettings};
-	if (!s->backend->open)
-		return fault_set(f, RC_CONFIG,
-		    "this dlock was built without the %s backend (dlock version)",
-		    s->backend->name);
-	return join_search_look(&l->host, l->plan, &l->site, &l->told,
-	    l->plan->cmd == CMD_WAIT ? &l->ours : NULL, f);
-}
-
 enum rc
 look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *f)
 {
+	const struct plan_site *s = &p->site;
 	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
@@ -125,9 +103,15 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	*l = (struct looking){.plan = p};
 	look_host(&l->host);
 	l->host.wait = wait_patiently;
-	rc = find_site(l, f);
+	l->site = (struct site){s->url, s->settings, s->nsettings};
+	if (!s->backend->open)
+		return fault_set(f, RC_CONFIG,
+		    "this dlock was built without the %s backend (dlock version)",
+		    s->backend->name);
+	rc = join_search_look(
+	    &l->host, p, &l->site, &l->told, p->cmd == CMD_WAIT ? &l->ours : NULL, f);
 	if (rc == RC_OK)
-		rc = p->site.backend->open(&l->store, &l->host, &l->site, f);
+		rc = s->backend->open(&l->store, &l->host, &l->site, f);
 	if (rc != RC_OK)
 		return rc;
 	rc = check_can_look(l->store, caps, f);
@@ -154,7 +138,7 @@ struct collection {
 	bool begun, enough;
 };
 
-/* Whatever came of one key has come. */
+/* All entries of one key have come. */
 static void
 complete(struct collection *c)
 {

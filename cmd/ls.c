@@ -91,8 +91,8 @@ print_change(const struct view *v)
 }
 
 /*
- * What is no longer told of has become free; a round that failed says nothing of what it has
- * not told of.
+ * A key that a whole round has not told of has become free; a round that failed says nothing
+ * of the other keys.
  */
 static void
 end_changes(bool whole)

@@ -22,28 +22,27 @@ static const struct cmd cmd_version = {
 
 static const struct cmd *const cmds[] = {&cmd_run, &cmd_status, &cmd_ls, &cmd_wait,
     &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_hold, &cmd_release, &cmd_config, &cmd_help,
-    &cmd_version};
-
-enum { CMDS = sizeof cmds / sizeof *cmds };
+    &cmd_version, NULL};
 
 /* NULL: there is none of this name. */
 static const struct cmd *
 cmd_named(const char *name)
 {
-	for (size_t i = 0; i < CMDS; i++)
-		if (strcmp(cmds[i]->name, name) == 0)
-			return cmds[i];
-	return NULL;
+	const struct cmd *const *c = cmds;
+
+	while (*c && strcmp((*c)->name, name) != 0)
+		c++;
+	return *c;
 }
 
 /* There is no such subcommand; returns the exit status. */
 static int
 refuse_name(const char *name)
 {
-	const char *known[CMDS + 1] = {0}, *word = name + strspn(name, "-"), *meant;
+	const char *known[32] = {0}, *word = name + strspn(name, "-"), *meant;
 	const struct clean clean = text_shown(text_brief(name).text);
 
-	for (size_t i = 0; i < CMDS; i++)
+	for (size_t i = 0; cmds[i]; i++)
 		known[i] = cmds[i]->name;
 	meant = parse_nearest(word, strlen(word), known);
 	if (*name == '-' && !meant)
@@ -64,7 +63,7 @@ print_overview(void)
 	puts(
 	    "dlock runs a command under a lock that many machines can share: one run at a\n"
 	    "time, the others wait in line, and if the lock is lost, the command is stopped.\n");
-	for (size_t i = 0; i < CMDS; i++)
+	for (size_t i = 0; cmds[i]; i++)
 		printf("  dlock %-8s %s\n", cmds[i]->name, cmds[i]->help);
 	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
 	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
@@ -177,7 +176,7 @@ run_with_plan(const struct cmd *c, char **words)
 		return print_usage(c);
 	case PARSED_WRONG:
 		say_last("%s", text_shown(fault.text).text);
-		/* what the words say has not been understood, but who evaluates it must know */
+		/* the words were not understood, but the shell that evaluates stdout must know */
 		if ((options[OPT_SHELL].cmds & c->bit) && args_have(words, "--shell"))
 			say_to_eval(plan.status);
 		return plan.status;

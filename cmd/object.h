@@ -4,7 +4,7 @@
  * Names are ours; texts may be any bytes: what comes out is UTF-8 without control
  * characters.  A buffer is for events and records: a value that does not fit into it is
  * left out as a whole, and so is one that is not known (NULL), so that the result is valid
- * JSON whatever happens.  A stream is for what people ask for: there it is null.  Errors of
+ * JSON whatever happens.  A stream is for the output of a subcommand: there it is null.  Errors of
  * writing are the stream's.  JSON is read with jansson.
  */
 #ifndef DLOCK_OBJECT_H

@@ -313,12 +313,20 @@ options_refuse(struct fault *f, enum rc rc, const char *called, const char *valu
  * How an option is set, and where it keeps its value: a member of the plan, which must have
  * the type that the setter writes.
  */
-#define MEMBER(type, m) \
-	.at = _Generic(((struct plan *)NULL)->m, type : offsetof(struct plan, m))
-#define DURATION(m) .set = set_duration, MEMBER(int64_t, m)
-#define NUMBER(m) .set = set_number, MEMBER(int, m)
-#define FLAG(m) .set = set_flag, MEMBER(bool, m)
-#define TEXT(m) .set = set_text, MEMBER(const char *, m)
+#define DURATION(m) \
+	.set = set_duration, \
+	.at = _Generic(((struct plan *)NULL)->m, int64_t \
+		       : offsetof(struct plan, m))
+#define NUMBER(m) \
+	.set = set_number, \
+	.at = _Generic(((struct plan *)NULL)->m, int \
+		       : offsetof(struct plan, m))
+#define FLAG(m) \
+	.set = set_flag, \
+	.at = _Generic(((struct plan *)NULL)->m, bool \
+		       : offsetof(struct plan, m))
+#define TEXT(m) \
+	.set = set_text, .at = _Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
 
 #define INSTEAD(...) ((const struct wording[]){__VA_ARGS__, {0, NULL}})
 
@@ -369,7 +377,7 @@ const struct option options[] = {
 		"take it beside up to N - 1 others; --shell prints\nDLOCK_SLOT too, 0 to N - 1"},
 	    {CMD_WAIT, "until one could have it beside up to N - 1 others"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
-	MEMBER(int, claim.limit), .min = 1, .max = LIMIT_MAX},
+	.at = offsetof(struct plan, claim.limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.instead = INSTEAD({CMD_WAIT, "look once"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_nonblock,
@@ -542,26 +550,20 @@ options_takes(const struct option *o, const char *word)
 
 /* ---- what people and tests read ---- */
 
-/* What it means to this subcommand. */
-static const char *
-help_of(const struct option *o, unsigned cmd)
-{
-	for (const struct wording *w = o->instead; w && w->cmds; w++)
-		if (w->cmds & cmd)
-			return w->help;
-	return o->help;
-}
-
 void
 options_print_help(FILE *to, unsigned cmd)
 {
 	for (const struct option *o = options; o->name; o++) {
-		const char *help = help_of(o, cmd), *rest = strchr(help, '\n');
+		const char *help = o->help, *rest;
 		struct brief names = {""};
 		char head[64];
 
 		if (!(o->cmds & cmd))
 			continue;
+		for (const struct wording *w = o->instead; w && w->cmds; w++)
+			if (w->cmds & cmd)
+				help = w->help;
+		rest = strchr(help, '\n');
 		/* its help ends with the names, which stand in their own table */
 		if (o == &options[OPT_BACKEND])
 			names = options_backends(" or ");

@@ -77,7 +77,7 @@ struct option {
 	const char *env;  /* NULL: none, since it is for one occasion */
 	const char *help; /* one or two lines of at most 50 columns */
 	unsigned cmds;    /* CMD_ bits: which subcommands know it */
-	/* instead of `help` for those to whom it means something else; or NULL */
+	/* instead of `help`, for subcommands to which it means something else; or NULL */
 	const struct wording *instead;
 	enum group group;
 	bool occasional; /* has a variable, but no place in a file; see conf.h */

@@ -245,7 +245,7 @@ const char *
 parse_nearest(const char *word, size_t n, const char *const *known)
 {
 	const char *best = NULL;
-	/* what is that far away was not meant */
+	/* a word that is so far away was not meant */
 	size_t nearest = n < 5 ? 2 : n < 8 ? 3 : 4;
 
 	if (n < 2 || n > WORD_BYTES)

@@ -37,7 +37,7 @@ bool parse_signal(const char *, int *);
 const char *parse_signal_text(int sig, char *out, size_t size);
 
 /*
- * NULL for a legal key, otherwise what is wrong with it: 1 to KEY_BYTES bytes
+ * NULL for a legal key, otherwise its fault: 1 to KEY_BYTES bytes
  * of UTF-8 without control characters (C0, DEL, C1).
  */
 const char *parse_key_objection(const char *);

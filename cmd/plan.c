@@ -1,4 +1,4 @@
-/* plan.c - what is asked of a plan: its keys in words, and whether a store can do it. */
+/* plan.c - names the keys of a plan, and checks that a store can do what it asks for. */
 #include "plan.h"
 
 #include "text.h"

@@ -10,7 +10,7 @@
 
 #include <signal.h>
 
-/* The subcommands that take options: the one that a plan is for, and who knows an option. */
+/* The subcommands that take options, as bits: a plan is for one, an option is known to some. */
 enum {
 	CMD_RUN = 1 << 0,
 	CMD_HOLD = 1 << 1,

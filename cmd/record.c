@@ -1,4 +1,4 @@
-/* record.c - writes who we are for others to read, and describes who others are. */
+/* record.c - writes our record for others to read, and describes the records of others. */
 #include "record.h"
 
 #include "kin.h"
@@ -60,6 +60,8 @@ record_write(char *out, const struct plan *p, pid_t pid)
 {
 	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES];
 	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
+	int64_t born;
+	pid_t parent;
 	struct object j;
 
 	host_name(host, sizeof host);
@@ -68,8 +70,8 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		object_number(&j, "pid", pid);
-		object_number(
-		    &j, pid == getpid() ? "born" : "script_born", kin_born(pid));
+		kin_family(pid, &parent, &born);
+		object_number(&j, pid == getpid() ? "born" : "script_born", born);
 	}
 	object_number(&j, "since", time(NULL));
 	if (p->cmd == CMD_FREEZE)

@@ -1,5 +1,5 @@
 /*
- * record.h - who holds a lock: the record that stands beside it on the server.
+ * record.h - the holder's record that stands beside a lock on the server.
  *
  * JSON {who, host, pid, born, command, why, since}.  `command` is the base name only (arguments
  * may hold secrets), `since` the second, counted from the epoch, in which the run began
@@ -26,7 +26,7 @@ struct record {
 
 /*
  * Reads a record (NULL: none) into *ret, whose texts are UTF-8 and live until the
- * result is given to json_decref().  Never fails: what is no record says nothing.
+ * result is given to json_decref().  Never fails: a text that is no record says nothing.
  */
 struct json_t *record_read(struct record *ret, const char *record);
 
@@ -42,7 +42,7 @@ void record_words(const struct record *, char *out, size_t size);
  */
 void record_write(char *out, const struct plan *, pid_t);
 
-/* Who of those that this process descends from has written a record. */
+/* Which of the processes that we descend from has written a record. */
 enum record_kin {
 	KIN_NONE,
 	KIN_RUN,   /* a dlock: it ends only after us */

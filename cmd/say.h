@@ -2,7 +2,7 @@
  * say.h - how dlock speaks: one line on stderr, "dlock: " before it.
  *
  * Only the front speaks, and while there is a command to look after it never
- * waits for whoever is to listen: a terminal may have been halted (Ctrl-S), a
+ * waits for a listener: a terminal may have been halted (Ctrl-S), a
  * pipe's reader may sleep.  O_NONBLOCK is no way: it would hold for the command
  * as well, which has the same open file.  So a line is written when poll(2) says
  * that there is room, and a timer interrupts the write if that was not so.

@@ -146,39 +146,39 @@ show_colour(const struct screen *s, const struct view *v)
 	return screen_colour(s, colours[view_state(v)]);
 }
 
-const char *
-show_share(const struct view *v, char *out, size_t size)
+/* "3 readers", "2 of 4 slots taken"; "": one holder has it alone */
+static struct brief
+share_of(const struct view *v)
 {
 	enum lock_kind kind = KIND_EXCLUSIVE;
 	unsigned limit = 0;
-	const char *s = v->holders.all == 1 ? "" : "s";
+	unsigned long long n = v->holders.all;
+	const char *s = n == 1 ? "" : "s";
+	struct brief b = {""};
 
-	*out = '\0';
 	view_kind(v, &kind, &limit);
 	if (kind == KIND_SHARED)
-		snprintf(out, size, "%" PRIu64 " reader%s", v->holders.all, s);
+		snprintf(b.text, sizeof b.text, "%llu reader%s", n, s);
 	else if (kind == KIND_LIMIT && limit > 0)
-		snprintf(
-		    out, size, "%" PRIu64 " of %u slots taken", v->holders.all, limit);
+		snprintf(b.text, sizeof b.text, "%llu of %u slots taken", n, limit);
 	else if (kind == KIND_LIMIT)
-		snprintf(out, size, "%" PRIu64 " slot%s taken", v->holders.all, s);
-	else if (v->holders.all > 1)
-		snprintf(out, size, "%" PRIu64 " holders", v->holders.all);
-	return out;
+		snprintf(b.text, sizeof b.text, "%llu slot%s taken", n, s);
+	else if (n > 1)
+		snprintf(b.text, sizeof b.text, "%llu holders", n);
+	return b;
 }
 
 const char *
 show_words(const struct view *v, char *out, size_t size)
 {
 	const struct person *p = v->holders.list;
-	char share[64];
+	const struct brief share = share_of(v);
 
 	if (v->holders.n > 0) {
-		show_share(v, share, sizeof share);
-		snprintf(out, size, "held by %s%s%s%s%s%s%s", share,
-		    *share && v->holders.all > 1 ? ", first "
-			: *share                 ? ", "
-						 : "",
+		snprintf(out, size, "held by %s%s%s%s%s%s%s", share.text,
+		    *share.text && v->holders.all > 1 ? ", first "
+			: *share.text                 ? ", "
+						      : "",
 		    view_person(p).text, show_ago(v, p->since).text,
 		    v->is_frozen ? " (and frozen for others " : "",
 		    v->is_frozen ? text_until(v->frozen.until).text : "",
@@ -225,7 +225,8 @@ static void
 print_head(const struct page *p, const struct looking *l)
 {
 	const struct view *v = p->view;
-	char key[2200], share[64];
+	const struct brief share = share_of(v);
+	char key[2200];
 
 	fprintf(p->to, "%s%s%s (%s) is %s%s%s", screen_colour(p->screen, BOLD),
 	    text_name(key, sizeof key, v->key), screen_colour(p->screen, PLAIN),
@@ -236,8 +237,7 @@ print_head(const struct page *p, const struct looking *l)
 	if (v->unknown)
 		fprintf(p->to, " by something that is no lock: %s",
 		    text_shown(v->unknown).text);
-	show_share(v, share, sizeof share);
-	fprintf(p->to, "%s%s\n", *share ? ": " : "", share);
+	fprintf(p->to, "%s%s\n", *share.text ? ": " : "", share.text);
 }
 
 static void
@@ -394,7 +394,7 @@ show_failure(FILE *to, const struct fault *f)
 	fprintf(to, "dlock: %s; trying again\n", text_shown(f->text).text);
 }
 
-/* One round as a picture; what is wrong with the first is said elsewhere. */
+/* One round as a picture; a failure of the first round is said by the caller. */
 static enum rc
 draw(struct rounds *r, bool first, struct fault *f)
 {
@@ -440,18 +440,6 @@ show_again(struct rounds *r)
 	}
 }
 
-static int
-show_once(struct rounds *r)
-{
-	struct fault f;
-	enum rc rc = r->show(r, stdout, &f);
-
-	if (rc == RC_OK)
-		return say_written();
-	fflush(stdout); /* what has been found before */
-	return refuse_round(r, rc, &f);
-}
-
 int
 show_rounds(struct rounds *r, const struct plan *p)
 {
@@ -461,7 +449,14 @@ show_rounds(struct rounds *r, const struct plan *p)
 
 	if (rc != RC_OK)
 		return look_refuse(p, r->what, r->key, rc, &f);
-	status = p->look.again ? show_again(r) : show_once(r);
+	if (p->look.again) {
+		status = show_again(r);
+	} else if ((rc = r->show(r, stdout, &f)) == RC_OK) {
+		status = say_written();
+	} else {
+		fflush(stdout); /* what has been found before */
+		status = refuse_round(r, rc, &f);
+	}
 	look_close(&r->looking);
 	return status;
 }

@@ -21,9 +21,6 @@ void show_text(
  */
 const char *show_words(const struct view *, char *out, size_t size);
 
-/* "3 readers", "2 of 4 slots taken"; "": one alone has it.  Returns out. */
-const char *show_share(const struct view *, char *out, size_t size);
-
 /* " for 2m13s", or "" if that is not known. */
 struct brief show_ago(const struct view *, int64_t since);
 
@@ -49,10 +46,10 @@ struct rounds {
 /* Returns the exit status.  Rounds end with a signal, or where the very first look fails. */
 int show_rounds(struct rounds *, const struct plan *);
 
-/* In a picture: what is wrong with the look. */
+/* In a picture: the look has failed. */
 void show_failure(FILE *, const struct fault *);
 
-/* A number that is another when what is shown, but for the passing of time, is. */
+/* A number that changes when the view does; the passing of time does not count. */
 uint64_t show_facts(const struct view *);
 
 #endif

@@ -102,43 +102,39 @@ sources_strays(char *out, size_t size)
 	return used > 0;
 }
 
+/* ---- the list ---- */
+
 /*
  * Some variables may be only what an enclosing dlock tells its command: which lock that
  * has, and where.  Where it is counts least, but for one thing: see conf.c.  A backend
- * that is not its own has been named by somebody else, and counts as any variable.
+ * that is not the enclosing dlock's has been named by somebody else, and counts as any
+ * variable.
  */
-static void
-read_environment(struct source *s, struct source *enclosing, unsigned cmd)
-{
-	const char *outer = sources_outer_backend(), **named = &s->value[OPT_BACKEND];
-
-	for (int i = 0; i < OPTIONS; i++)
-		if (options[i].env && (options[i].cmds & cmd))
-			s->value[i] = plan_variable(options[i].env);
-	if (!sources_nested())
-		return;
-	s->value[OPT_KEY] = NULL;
-	if (*named && outer && strcmp(*named, outer) != 0)
-		return;
-	if (!s->value[OPT_URL] && (options[OPT_BACKEND].cmds & cmd))
-		enclosing->value[OPT_BACKEND] = *named ? *named : outer;
-	*named = NULL;
-}
-
-/* ---- the list ---- */
-
 void
 sources_init(struct sources *all, unsigned cmd)
 {
 	static const enum source_kind first[] = {
 	    SOURCE_WORDS, SOURCE_ENVIRONMENT, SOURCE_ENCLOSING};
+	const char *outer = sources_outer_backend(), **said, **named;
 
 	all->cmd = cmd;
 	all->n = sizeof first / sizeof *first;
 	all->nfiles = all->nsetters = 0;
 	for (size_t i = 0; i < all->n; i++)
 		all->list[i] = (struct source){.kind = first[i]};
-	read_environment(&all->list[SOURCE_ENVIRONMENT], &all->list[all->n - 1], cmd);
+	said = all->list[SOURCE_ENVIRONMENT].value;
+	for (int i = 0; i < OPTIONS; i++)
+		if (options[i].env && (options[i].cmds & cmd))
+			said[i] = plan_variable(options[i].env);
+	if (!sources_nested())
+		return;
+	said[OPT_KEY] = NULL;
+	named = &said[OPT_BACKEND];
+	if (*named && outer && strcmp(*named, outer) != 0)
+		return;
+	if (!said[OPT_URL] && (options[OPT_BACKEND].cmds & cmd))
+		all->list[all->n - 1].value[OPT_BACKEND] = *named ? *named : outer;
+	*named = NULL;
 }
 
 struct source *

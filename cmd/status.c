@@ -12,15 +12,6 @@ struct status_rounds {
 	bool held;                /* one of the keys */
 };
 
-static void
-show_key(struct status_rounds *s, FILE *to)
-{
-	if (s->rounds.looking.plan->look.json)
-		show_json(to, &s->view, &s->rounds.looking, false);
-	else
-		show_text(to, &s->view, &s->rounds.looking, &s->rounds.screen);
-}
-
 static enum rc
 show_keys(struct rounds *r, FILE *to, struct fault *f)
 {
@@ -39,8 +30,10 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 		if (rc != RC_OK)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
-		if (to || s->facts[i] != facts)
-			show_key(s, to ? to : stdout);
+		if ((to || s->facts[i] != facts) && p->look.json)
+			show_json(to ? to : stdout, &s->view, &r->looking, false);
+		else if (to || s->facts[i] != facts)
+			show_text(to ? to : stdout, &s->view, &r->looking, &r->screen);
 		s->facts[i] = facts;
 	}
 	return RC_OK;

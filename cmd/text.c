@@ -172,7 +172,7 @@ columns_in_library(uint32_t c)
 	return columns;
 }
 
-/* Of what is not known, rather too many than too few. */
+/* Of an unknown character, rather too many than too few. */
 static size_t
 columns_of(uint32_t c)
 {
@@ -325,6 +325,6 @@ text_key(const char *key)
 {
 	struct clean s;
 
-	text_name(s.text, 400, key); /* what is said of it must fit behind it */
+	text_name(s.text, 400, key); /* the rest of the sentence must fit behind it */
 	return s;
 }

@@ -46,7 +46,7 @@ size_t text_columns(const char *);
 
 /*
  * Escapes the first character of n bytes (n > 0) for a JSON string, as a string in
- * out[8]; what is no UTF-8 becomes the replacement character, as jq and browsers have
+ * out[8]; bytes that are no UTF-8 become the replacement character, as jq and browsers have
  * it.  Returns how many bytes it stood for.
  */
 size_t text_json(char *out, const char *s, size_t n);
@@ -58,7 +58,7 @@ size_t text_json(char *out, const char *s, size_t n);
 const char *text_objection(const char *, size_t most);
 
 /*
- * The beginning of what a user gave, to be quoted: what is wrong with it must still fit
+ * The beginning of a user's text, to be quoted: the rest of the sentence must still fit
  * behind it.
  */
 struct brief {

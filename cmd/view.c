@@ -63,7 +63,7 @@ keep_text(struct view *v, const char *text)
 	return t->text;
 }
 
-/* The same of what somebody said, who may have said a password. */
+/* The same of a text of other people: it may hold a password. */
 static const char *
 keep_masked(struct view *v, const char *text)
 {

@@ -2,8 +2,8 @@
  * view.h - what a look has shown of one key, ready to be told.
  *
  * Entries (backend.h) are added as they come; their texts are copied, cut to a sane
- * length, and rid of what looks like a password.  They stay hostile: whoever shows them
- * cleans them (text.h, json.h).  The memory of a view grows with the people in it, up to
+ * length, and passwords in them are masked.  They stay hostile: they are cleaned when they are
+ * shown (text.h, object.h).  The memory of a view grows with the people in it, up to
  * PEOPLE_MOST of a sort, and is used again for the next key.
  */
 #ifndef DLOCK_VIEW_H

@@ -30,7 +30,7 @@ struct wait {
 
 /* ---- is it free? ---- */
 
-/* Would what is asked for be granted at once? */
+/* Would a run of this kind be granted at once? */
 static bool
 is_free(const struct view *v, const struct plan_claim *c)
 {

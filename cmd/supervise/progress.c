@@ -72,8 +72,8 @@ hear_end(struct progress *g, const struct msg *m)
 		end = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 +
 		    r.for_ms * 1000 - m->holding.held / 1000;
 	if (r.for_ms == -1 || (r.for_ms > 0 && m->holding.held >= 0))
-		snprintf(g->seen.until, sizeof g->seen.until, ", %s",
-		    text_until(end).text);
+		snprintf(
+		    g->seen.until, sizeof g->seen.until, ", %s", text_until(end).text);
 	json_decref(root);
 }
 

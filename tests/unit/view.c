@@ -257,8 +257,7 @@ columns_are_named_in_any_case(void **state)
 	assert_int_equal(columns_choose(&c, ",key", &no_terminal, &f), RC_USAGE);
 	assert_int_equal(columns_choose(&c, "keys", &no_terminal, &f), RC_USAGE);
 	assert_non_null(strstr(f.text, "'keys'"));
-	assert_int_equal(
-	    columns_choose(&c, "KEY, STATE", &no_terminal, &f),
+	assert_int_equal(columns_choose(&c, "KEY, STATE", &no_terminal, &f),
 	    RC_USAGE); /* with blanks */
 	for (size_t columns = 1; columns < 250; columns++) {
 		narrow.columns = columns;
