@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What may be given twice takes effect at once; all else is only noted. */
+/* Keys take effect at once, for the files that are read next; all else is only noted. */
 struct words {
 	unsigned cmd;        /* CMD_: whose options are known */
 	char **next;         /* what has not been read yet, NULL-ended */
-	struct plan *plan;   /* where options take effect that may be given twice */
+	struct plan *plan;   /* where keys and operands take effect */
 	struct source *said; /* where all options are noted */
 	bool help;           /* -h or --help was among them */
 };
@@ -30,7 +30,9 @@ note_option(struct words *w, int i, const char *value, struct fault *f)
 	if (w->said->value[i] && !o->repeats)
 		return fault_set(f, RC_USAGE, "--%s is given twice", o->name);
 	w->said->value[i] = value;
-	if (!o->repeats || o->set(w->plan, o, value, &why) == RC_OK)
+	if (i == OPT_OPTION)
+		sources_note_setting(w->said, value, 0);
+	if (i != OPT_KEY || o->set(w->plan, o, value, &why) == RC_OK)
 		return RC_OK;
 	return options_refuse(f, RC_USAGE, sources_call(NULL, i).text, value, &why);
 }

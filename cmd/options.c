@@ -159,51 +159,25 @@ set_url(struct plan *p, const struct option *o, const char *value, struct fault 
 	return RC_OK;
 }
 
-/* One NAME=VALUE of n bytes. */
 static enum rc
-add_setting(struct plan *p, const char *text, size_t n, struct fault *f)
+add_setting(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	const char *equals = memchr(text, '=', n);
-	char *copy = p->site.settings_text + p->site.settings_used;
+	struct plan_site *s = &p->site;
+	char *copy = s->settings_text + s->settings_used, *equals = strchr(value, '=');
+	size_t n = strlen(value) + 1;
 
-	if (!equals || equals == text)
+	(void)o;
+	if (!equals || equals == value)
 		return fault_set(
 		    f, RC_USAGE, "a backend's setting is written NAME=VALUE");
-	if (p->site.nsettings == SETTINGS_MAX ||
-	    p->site.settings_used + n + 1 > SETTINGS_BYTES)
+	if (s->nsettings == SETTINGS_MAX || s->settings_used + n > SETTINGS_BYTES)
 		return fault_set(f, RC_USAGE,
 		    "too many settings, or too long ones (up to %d, %d bytes in all)",
 		    SETTINGS_MAX, SETTINGS_BYTES);
-	memcpy(copy, text, n);
-	copy[n] = '\0';
-	copy[equals - text] = '\0';
-	p->site.settings[p->site.nsettings++] = (struct setting){
-	    copy, copy + (equals - text) + 1};
-	p->site.settings_used += n + 1;
-	return RC_OK;
-}
-
-static enum rc
-set_setting(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	(void)o;
-	return add_setting(p, value, strlen(value), f);
-}
-
-/* Several settings, blanks between them. */
-static enum rc
-set_settings(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	static const char blanks[] = " \t\n";
-
-	(void)o;
-	for (value += strspn(value, blanks); *value; value += strspn(value, blanks)) {
-		size_t n = strcspn(value, blanks);
-
-		if (add_setting(p, value, n, f) != RC_OK)
-			return RC_USAGE;
-		value += n;
-	}
+	memcpy(copy, value, n);
+	copy[equals - value] = '\0';
+	s->settings[s->nsettings++] = (struct setting){copy, copy + (equals - value) + 1};
+	s->settings_used += n;
 	return RC_OK;
 }
 
@@ -359,7 +333,7 @@ const struct option options[] = {
 	.max = URL_BYTES - 1},
     [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION",
 	"a setting of the backend; repeatable", .cmds = CMD_ASKS | CMD_CONFIG,
-	.set = set_setting, .set_variable = set_settings, .repeats = true},
+	.set = add_setting, .repeats = true},
     [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
 	"take it as a reader, beside other readers",
 	.instead = INSTEAD({CMD_WAIT, "until a reader could have it"}),

@@ -81,18 +81,12 @@ struct option {
 	const struct wording *instead;
 	enum group group;
 	bool occasional; /* has a variable, but no place in a file; see conf.h */
-	bool repeats;    /* may be given more than once: takes effect as it is read */
+	bool repeats;    /* may be given more than once */
 	/* what it means without a value, which only = can give it; NULL: needs one */
 	const char *bare;
 
 	/* Takes `value` into the plan; RC_USAGE: the fault says what would be right. */
 	enum rc (*set)(
-	    struct plan *, const struct option *, const char *value, struct fault *);
-	/*
-	 * The same of a variable, where that differs: it can stand for several flags; or
-	 * NULL.
-	 */
-	enum rc (*set_variable)(
 	    struct plan *, const struct option *, const char *value, struct fault *);
 	/* for setters that many rows share: the member of struct plan */
 	size_t at;

@@ -119,13 +119,17 @@ sources_init(struct sources *all, unsigned cmd)
 
 	all->cmd = cmd;
 	all->n = sizeof first / sizeof *first;
-	all->nfiles = all->nsetters = 0;
+	all->nfiles = 0;
 	for (size_t i = 0; i < all->n; i++)
 		all->list[i] = (struct source){.kind = first[i]};
 	said = all->list[SOURCE_ENVIRONMENT].value;
 	for (int i = 0; i < OPTIONS; i++)
 		if (options[i].env && (options[i].cmds & cmd))
 			said[i] = plan_variable(options[i].env);
+	if (said[OPT_OPTION]) /* a variable stands for several flags */
+		for (char *rest = strdup(said[OPT_OPTION]), *word;
+		     (word = strtok_r(rest, " \t\n", &rest));)
+			sources_note_setting(&all->list[SOURCE_ENVIRONMENT], word, 0);
 	if (!sources_nested())
 		return;
 	said[OPT_KEY] = NULL;
@@ -150,6 +154,13 @@ sources_add(struct sources *all, enum source_kind kind)
 	all->n++;
 	*s = (struct source){.kind = kind};
 	return s;
+}
+
+void
+sources_note_setting(struct source *s, const char *text, int line)
+{
+	if (s->nsettings <= SETTINGS_MAX)
+		s->settings[s->nsettings++] = (struct source_setting){text, line};
 }
 
 bool
@@ -222,7 +233,6 @@ apply(const struct source *s, int i, const char *value, int line, struct plan *p
     struct fault *f)
 {
 	const struct option *o = &options[i];
-	bool variable = s->kind == SOURCE_ENVIRONMENT && o->set_variable;
 	const struct called called = call(s, i, line);
 	struct fault why = {""};
 
@@ -231,7 +241,7 @@ apply(const struct source *s, int i, const char *value, int line, struct plan *p
 		    "%s: [%s] is not for the key '%s', which is to be locked together with one that it is for: say --%s for all of them",
 		    called.text, text_brief(s->section).text, text_brief(s->outside).text,
 		    o->name);
-	if ((variable ? o->set_variable : o->set)(p, o, value, &why) == RC_OK)
+	if (o->set(p, o, value, &why) == RC_OK)
 		return RC_OK;
 	return options_refuse(f, sources_wrong(s), called.text, value, &why);
 }
@@ -283,58 +293,35 @@ check_groups(const struct sources *all, struct fault *f)
 	return RC_OK;
 }
 
-/* All that are new in the plan are of this source, and that line. */
-static void
-note_setters(struct sources *all, const struct source *s, int line, const struct plan *p)
-{
-	for (; all->nsetters < p->site.nsettings; all->nsetters++)
-		all->setters[all->nsetters] = (struct setter){s, line};
-}
-
-/* What a section says of settings that no stronger source has, by their names. */
-static enum rc
-apply_section(
-    struct sources *all, const struct source *s, struct plan *p, struct fault *f)
-{
-	size_t stronger = p->site.nsettings;
-
-	for (const struct source_setting *one = s->settings;
-	     one < s->settings + s->nsettings; one++) {
-		bool has = false;
-
-		for (size_t i = 0; i < stronger; i++)
-			has |= is_word(
-			    p->site.settings[i].name, one->text, strcspn(one->text, "="));
-		if (has)
-			continue;
-		if (apply(s, OPT_OPTION, one->text, one->line, p, f) != RC_OK)
-			return RC_CONFIG;
-		note_setters(all, s, one->line, p);
-	}
-	return RC_OK;
-}
-
 /*
- * The words' have taken effect already.  Those of files belong to the server: they end
- * with the source that names it.
+ * Each setting counts that no stronger source has by its name.  A variable's count where the
+ * words have none.  Those of files belong to the server: they end with the source that names
+ * it.
  */
 static enum rc
 apply_settings(struct sources *all, struct plan *p, struct fault *f)
 {
+	struct plan_site *site = &p->site;
 	bool named = false;
 
-	note_setters(all, all->list, 0, p);
 	for (const struct source *s = all->list; s < all->list + all->n; s++) {
-		enum rc rc = RC_OK;
+		bool counts = sources_filed(s) ? !named
+					       : s == sources_of(all, OPT_OPTION);
+		size_t stronger = site->nsettings;
 
-		if (sources_filed(s) && !named)
-			rc = apply_section(all, s, p, f);
-		else if (s == sources_of(all, OPT_OPTION) &&
-		    s->kind == SOURCE_ENVIRONMENT)
-			rc = apply(s, OPT_OPTION, s->value[OPT_OPTION], 0, p, f);
-		if (rc != RC_OK)
-			return rc;
-		note_setters(all, s, 0, p);
+		for (size_t i = 0; counts && i < s->nsettings; i++) {
+			const struct source_setting *one = &s->settings[i];
+			bool has = false;
+
+			for (size_t k = 0; k < stronger; k++)
+				has |= is_word(site->settings[k].name, one->text,
+				    strcspn(one->text, "="));
+			if (has)
+				continue;
+			if (apply(s, OPT_OPTION, one->text, one->line, p, f) != RC_OK)
+				return sources_wrong(s);
+			all->setters[site->nsettings - 1] = (struct setter){s, one->line};
+		}
 		named = named || has_member(s, GROUP_SERVER);
 	}
 	return RC_OK;
@@ -345,7 +332,7 @@ sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault
 {
 	const struct source *s = sources_of(all, i);
 
-	if (!s || (s->kind == SOURCE_WORDS && options[i].repeats))
+	if (!s || (s->kind == SOURCE_WORDS && i == OPT_KEY))
 		return RC_OK;
 	return apply(s, i, s->value[i], s->line[i], p, f);
 }

@@ -34,22 +34,23 @@ enum source_kind {
 
 enum { SOURCES_MAX = 32, FILES_MAX = 2, FILE_SHOWN_BYTES = 200 };
 
-/* One `option` line of a file. */
+/* One NAME=VALUE of -O. */
 struct source_setting {
 	const char *text;
-	int line;
+	int line; /* of a file; 0 */
 };
 
 struct source {
 	enum source_kind kind;
 	const char *value[OPTIONS]; /* "1" for a flag; NULL: not said */
+	/* of -O, of which value[] is not NULL then; one too many is enough to be refused */
+	struct source_setting settings[SETTINGS_MAX + 1];
+	size_t nsettings;
 
 	/* all below: of a section of a file only */
 	const char *file;    /* fit to be shown */
 	const char *section; /* as between its brackets; "": before all sections */
 	int line[OPTIONS];
-	struct source_setting settings[SETTINGS_MAX]; /* of which value[] has the last */
-	size_t nsettings;
 	/* a key of this run that the section is not for, while it is for another one */
 	const char *outside;
 };
@@ -66,12 +67,11 @@ struct sources {
 	size_t n;
 	struct source_file files[FILES_MAX];
 	size_t nfiles;
-	/* whose the plan's settings are, in their order, once applied */
+	/* the sources of the plan's settings, in their order, once applied */
 	struct setter {
 		const struct source *by;
 		int line;
 	} setters[SETTINGS_MAX];
-	size_t nsetters;
 };
 
 /* All that needs no reading; args.c notes the words. */
@@ -85,6 +85,9 @@ struct source *sources_add(struct sources *, enum source_kind);
 
 /* Is it a section of a file? */
 bool sources_filed(const struct source *);
+
+/* Notes one NAME=VALUE of -O. */
+void sources_note_setting(struct source *, const char *text, int line);
 
 /* The source whose value of option i counts, or NULL. */
 const struct source *sources_of(const struct sources *, int i);
