@@ -24,8 +24,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PAUSE_FIRST (50 * NS_PER_MS)
-#define PAUSE_MOST NS_PER_S
 #define SPEAK_FIRST (500 * NS_PER_MS) /* a holder that gives up at once needs no line */
 /* beyond its lease, a holder that still has the lock does not heed us */
 #define HEED (5 * NS_PER_S)
@@ -168,7 +166,6 @@ revoke_all(struct breaking *b, size_t *done, struct fault *f)
 /* What a wait is about to say next, and when. */
 struct retry_words {
 	instant speak, doubt;
-	int64_t pause;
 	bool silent; /* it was said that the server does not answer */
 };
 
@@ -205,8 +202,7 @@ static enum rc
 await_end(struct breaking *b, struct fault *f)
 {
 	instant now = instant_now(), until = instant_after(now, b->plan->wait.most);
-	struct retry_words w = {
-	    instant_after(now, SPEAK_FIRST), NEVER, PAUSE_FIRST, false};
+	struct retry_words w = {instant_after(now, SPEAK_FIRST), NEVER, false};
 
 	for (bool first = true;; first = false) {
 		enum rc rc = look_at(&b->looking, b->key, true, &b->now, NEVER, f);
@@ -222,9 +218,7 @@ await_end(struct breaking *b, struct fault *f)
 		if (instant_now() >= until)
 			return RC_BUSY;
 		speak_of(b, left, &w);
-		look_wait(&b->looking.host, -1, 0,
-		    instant_first(until, instant_after(instant_now(), w.pause)));
-		w.pause = instant_first(w.pause * 2, PAUSE_MOST);
+		look_rest(&b->looking, until);
 	}
 }
 

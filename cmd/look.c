@@ -6,6 +6,8 @@
 #include "say.h"
 #include "text.h"
 
+#include "backends/common/retry.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -14,6 +16,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+
+#define PAUSE_FIRST (50 * NS_PER_MS)
+#define PAUSE_MOST NS_PER_S
 
 instant
 look_patience(void)
@@ -100,7 +105,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	signal(SIGXFSZ, SIG_IGN);  /* the write fails, and is told of */
-	*l = (struct looking){.plan = p};
+	*l = (struct looking){.plan = p, .jitter = (uint64_t)instant_now() | 1};
 	look_host(&l->host);
 	l->host.wait = wait_patiently;
 	l->site = (struct site){s->url, s->settings, s->nsettings};
@@ -213,6 +218,18 @@ look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *c
 
 	view_free(&view);
 	return rc;
+}
+
+void
+look_rest(struct looking *l, instant until)
+{
+	int64_t pause;
+
+	l->pause = l->pause ? instant_first(l->pause + l->pause / 2, PAUSE_MOST)
+			    : PAUSE_FIRST;
+	pause = l->pause - jitter_below(&l->jitter, l->pause / 4 + 1);
+	look_wait(
+	    &l->host, -1, 0, instant_first(until, instant_after(instant_now(), pause)));
 }
 
 int

@@ -25,6 +25,8 @@ struct looking {
 	bool asked;            /* a look is under way */
 	instant heard;         /* when the server last said something to that */
 	bool silent;           /* it has not for LOOK_PATIENCE */
+	int64_t pause;         /* the last one between two looks; 0: none yet */
+	uint64_t jitter;
 };
 
 /*
@@ -55,6 +57,12 @@ enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
  */
 enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *),
     void *ctx, instant until, struct fault *);
+
+/*
+ * Sleeps before the next look at a lock that is not free yet, longer each time, up to a
+ * second, and at most until `until`.
+ */
+void look_rest(struct looking *, instant until);
 
 /*
  * Sleeps until the next round of --watch.  Not 0: nobody reads standard output any more, and

@@ -9,10 +9,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
+#include <unistd.h>
 
-#define FIRST_PAUSE (50 * NS_PER_MS)
-#define LAST_PAUSE NS_PER_S
 #define SPEAK_FIRST (3 * NS_PER_S)
 #define SPEAK_NEXT (60 * NS_PER_S)
 
@@ -22,7 +20,6 @@ struct wait {
 	struct view view;
 	struct retry retry;
 	instant began, until, speaks;
-	int64_t pause;
 	/* of the key that is not free */
 	const char *key;
 	char words[1200];
@@ -86,16 +83,6 @@ speak(struct wait *w, const char *words)
 	w->speaks = now + SPEAK_NEXT;
 }
 
-static void
-rest(struct wait *w)
-{
-	int64_t pause = w->pause - jitter_below(&w->retry.jitter, w->pause / 4 + 1);
-
-	look_wait(&w->looking.host, -1, 0,
-	    instant_first(w->until, instant_after(instant_now(), pause)));
-	w->pause = instant_first(w->pause + w->pause / 2, LAST_PAUSE);
-}
-
 /* RC_OK: all are free.  RC_BUSY: not yet.  Else why it is not known. */
 static enum rc
 wait_for_all(struct wait *w, struct fault *f)
@@ -111,7 +98,7 @@ wait_for_all(struct wait *w, struct fault *f)
 		}
 		if (rc == RC_BUSY && !once && instant_now() < w->until) {
 			speak(w, w->words);
-			rest(w);
+			look_rest(&w->looking, w->until);
 			continue;
 		}
 		if (rc != RC_AGAIN || once)
@@ -140,21 +127,18 @@ tell_busy(const struct wait *w)
 	return w->plan->wait.conflict_status;
 }
 
-/* Pauses differ between processes: the claim's owner is random, and nobody's. */
+/* The owner is nobody's: jitter alone is made of it, so that processes do not ask in step. */
 static void
 begin(struct wait *w)
 {
 	char owner[OWNER_CHARS + 1];
 	const struct claim claim = {
 	    .owner = owner, .ttl = w->plan->terms.ttl, .persist = w->plan->wait.persist};
-	unsigned long long random[2] = {0};
 
-	(void)!getrandom(random, sizeof random, GRND_NONBLOCK);
-	snprintf(owner, sizeof owner, "%016llx%016llx", random[0], random[1]);
 	w->began = instant_now();
 	w->until = instant_after(w->began, w->plan->wait.most);
 	w->speaks = w->began + SPEAK_FIRST;
-	w->pause = FIRST_PAUSE;
+	snprintf(owner, sizeof owner, "%x %llx", (unsigned)getpid(), (long long)w->began);
 	retry_init(&w->retry);
 	retry_begin(&w->retry, &claim);
 }
