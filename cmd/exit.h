@@ -24,15 +24,15 @@ enum {
 	STATUS_NOT_FOUND = 127,
 };
 
-/* The status of what ended before a command ran, and its name in the events. */
+/* The status of an end before a command ran, and its name in the events. */
 struct status {
 	int number;
 	const char *name;
 };
 
 /*
- * Of an acquisition that gave `rc`; for RC_BUSY and RC_DONE where -E and --skipped-exit-
- * code name no other.
+ * Of an acquisition that gave `rc`; for RC_BUSY and RC_DONE unless -E or
+ * --skipped-exit-code names another one.
  */
 struct status exit_of_rc(enum rc);
 

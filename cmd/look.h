@@ -2,8 +2,8 @@
  * look.h - how a subcommand looks at locks, without holding any.
  *
  * The store is that of the plan, or of the enclosing dlock where the plan names no
- * server itself.  A look is asked for once: a server that does not answer is nobody's
- * to wait for here, but LOOK_PATIENCE is given to each of its answers.
+ * server itself.  A look asks once: a silent server is not asked again here, but each of
+ * its answers may take LOOK_PATIENCE.
  *
  * Signals are as they were: Ctrl-C ends the process.
  */
@@ -23,8 +23,8 @@ struct looking {
 	struct join_site told; /* what an enclosing dlock has told */
 	unsigned ours;         /* CMD_WAIT: bits of keys that a run would join */
 	bool asked;            /* a look is under way */
-	instant heard;         /* when the server last said something to that */
-	bool silent;           /* it has not for LOOK_PATIENCE */
+	instant heard;         /* when the server last said something to it */
+	bool silent;           /* it has said nothing for LOOK_PATIENCE */
 	int64_t pause;         /* the last one between two looks; 0: none yet */
 	uint64_t jitter;
 };
@@ -44,7 +44,7 @@ enum woke look_wait(struct host *, int fd, short events, instant until);
 enum rc look_open(struct looking *, const struct plan *, unsigned caps, struct fault *);
 void look_close(struct looking *);
 
-/* Until when something is awaited that a server is asked now. */
+/* Until when to wait for the answer to a question that is sent now. */
 instant look_patience(void);
 
 /* Looks at one key; `until`, or NEVER, bounds it beside LOOK_PATIENCE. */

@@ -1,13 +1,17 @@
 /*
  * record.h - the holder's record that stands beside a lock on the server.
  *
- * JSON {who, host, pid, born, command, why, since}.  `command` is the base name only (arguments
- * may hold secrets), `since` the second, counted from the epoch, in which the run began
- * to ask; `born`, of a process of dlock's own, the clock tick in which that was started, and
- * `script_born` that of the process for which `dlock hold` keeps the lock.
- * That of a freeze has `for_ms` too, how long it lasts (-1: until it is thawed), so
- * that those who wait for its end are told of it by every server.  Whoever may write the lock may write anything here, so what is read is
- * hostile: it is parsed by jansson, cut, and cleaned before it is shown.
+ * JSON {who, host, pid, born, command, why, since}:
+ *
+ *	command        the base name only, since arguments may hold secrets
+ *	since          the second, from the epoch, in which the run began to ask
+ *	born           of a process of dlock's own: the clock tick in which it was started
+ *	script_born    the same of the process for which `dlock hold` keeps the lock
+ *	for_ms         of a freeze: how long it lasts (-1: until it is thawed), so that every
+ *	               server can tell a waiter of its end
+ *
+ * Anybody who may write the lock may write anything here, so a record is hostile: it is
+ * parsed by jansson, cut, and cleaned before it is shown.
  */
 #ifndef DLOCK_RECORD_H
 #define DLOCK_RECORD_H
@@ -52,7 +56,7 @@ enum record_kin {
 /* Certain by host, pid and the moment it was started; where one is not known: KIN_NONE. */
 enum record_kin record_kin(const char *record);
 
-/* Both at once. */
+/* record_read() and record_words() at once. */
 void record_describe(const char *record, char *out, size_t size);
 
 #endif

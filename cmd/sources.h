@@ -114,10 +114,10 @@ enum rc sources_apply_one(const struct sources *, int i, struct plan *, struct f
 enum rc sources_apply(struct sources *, struct plan *, struct fault *);
 
 /*
- * What DLOCK_KEEPER tells of the dlock around this one before that is asked: is there one, and
- * what is the name of its backend (for as long as the next call; NULL: it does not say)?
- * Where its locks are it tells those who ask it (supervise/join_site.h), and that counts
- * for its own backend alone.
+ * DLOCK_KEEPER tells of the dlock around this one before that is asked: is there one, and the
+ * name of its backend (valid until the next call; NULL: it does not say).  Its keeper tells
+ * where its locks are when it is asked (supervise/join_site.h), and that counts for its own
+ * backend alone.
  */
 bool sources_nested(void);
 const char *sources_outer_backend(void);
