@@ -28,8 +28,8 @@ look_patience(void)
 
 /* ---- waiting ---- */
 
-enum woke
-look_wait(struct host *h, int fd, short events, instant until)
+static enum woke
+wait_by_poll(struct host *h, int fd, short events, instant until)
 {
 	struct pollfd p = {.fd = fd, .events = events};
 
@@ -51,7 +51,7 @@ look_wait(struct host *h, int fd, short events, instant until)
 void
 look_host(struct host *h)
 {
-	*h = (struct host){.wait = look_wait, .seen.holding.held = -1, .alert = -1};
+	*h = (struct host){.wait = wait_by_poll, .seen.holding.held = -1, .alert = -1};
 }
 
 /* A server that says nothing for too long is given up, however long the look may be. */
@@ -60,7 +60,7 @@ wait_patiently(struct host *h, int fd, short events, instant until)
 {
 	struct looking *l = (struct looking *)h;
 	instant most = l->asked ? instant_after(l->heard, LOOK_PATIENCE) : NEVER;
-	enum woke woke = look_wait(h, fd, events, instant_first(until, most));
+	enum woke woke = wait_by_poll(h, fd, events, instant_first(until, most));
 
 	if (woke == WOKE_READY)
 		l->heard = instant_now();
@@ -228,7 +228,7 @@ look_rest(struct looking *l, instant until)
 	l->pause = l->pause ? instant_first(l->pause + l->pause / 2, PAUSE_MOST)
 			    : PAUSE_FIRST;
 	pause = l->pause - jitter_below(&l->jitter, l->pause / 4 + 1);
-	look_wait(
+	wait_by_poll(
 	    &l->host, -1, 0, instant_first(until, instant_after(instant_now(), pause)));
 }
 
@@ -237,7 +237,7 @@ look_pause(struct looking *l)
 {
 	instant next = instant_after(instant_now(), l->plan->look.again);
 
-	if (look_wait(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
+	if (wait_by_poll(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
 		return 0;
 	raise(SIGPIPE); /* as the next write would */
 	say_last("cannot write to standard output: %s", strerror(EPIPE));

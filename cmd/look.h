@@ -34,7 +34,6 @@ struct looking {
  * process as it ends any other.
  */
 void look_host(struct host *);
-enum woke look_wait(struct host *, int fd, short events, instant until);
 
 /*
  * Opens the plan's store, which must be able to be looked at and have all of `caps`

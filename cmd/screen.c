@@ -22,8 +22,9 @@ note_continued(int sig)
 	continued = 1;
 }
 
-void
-screen_measure(struct screen *s)
+/* The size of the terminal may be another one. */
+static void
+measure(struct screen *s)
 {
 	struct winsize w = {0};
 	size_t columns = s->columns, rows = s->rows;
@@ -46,7 +47,7 @@ screen_open(struct screen *s)
 	*s = (struct screen){
 	    .colours = able && !plan_variable("NO_COLOR"), .moves = able};
 	if (terminal)
-		screen_measure(s);
+		measure(s);
 }
 
 const char *
@@ -92,7 +93,7 @@ screen_cut(char *line, size_t columns)
 FILE *
 screen_begin(struct screen *s)
 {
-	screen_measure(s);
+	measure(s);
 	s->picture = open_memstream(&s->text, &s->size);
 	return s->picture;
 }

@@ -148,7 +148,7 @@ show_colour(const struct screen *s, const struct view *v)
 
 /* "3 readers", "2 of 4 slots taken"; "": one holder has it alone */
 static struct brief
-share_of(const struct view *v)
+describe_share(const struct view *v)
 {
 	enum lock_kind kind = KIND_EXCLUSIVE;
 	unsigned limit = 0;
@@ -172,7 +172,7 @@ const char *
 show_words(const struct view *v, char *out, size_t size)
 {
 	const struct person *p = v->holders.list;
-	const struct brief share = share_of(v);
+	const struct brief share = describe_share(v);
 
 	if (v->holders.n > 0) {
 		snprintf(out, size, "held by %s%s%s%s%s%s%s", share.text,
@@ -225,7 +225,7 @@ static void
 print_head(const struct page *p, const struct looking *l)
 {
 	const struct view *v = p->view;
-	const struct brief share = share_of(v);
+	const struct brief share = describe_share(v);
 	char key[2200];
 
 	fprintf(p->to, "%s%s%s (%s) is %s%s%s", screen_colour(p->screen, BOLD),
