@@ -5,6 +5,7 @@
 #include "exit.h"
 #include "parse.h"
 #include "say.h"
+#include "rounds.h"
 #include "show.h"
 #include "text.h"
 
@@ -170,7 +171,7 @@ draw_locks(FILE *picture, struct fault *f)
 	    text_shown(l->store->where).text, parse_span(l->plan->look.again).text,
 	    screen_colour(s, PLAIN));
 	if (rc != RC_OK)
-		show_failure(picture, f);
+		rounds_tell_failure(picture, f);
 	ls.to = picture;
 	print_lock(NULL);
 	fwrite(rows, 1, size, picture);
@@ -217,7 +218,7 @@ run_ls(struct plan *p)
 	else if (columns_choose(&ls.columns, p->look.columns, &ls.rounds.screen, &f) ==
 	    RC_OK) {
 		setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
-		return show_rounds(&ls.rounds, p);
+		return rounds_run(&ls.rounds, p);
 	}
 	say_last("%s", f.text);
 	return STATUS_USAGE;

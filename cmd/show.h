@@ -27,28 +27,6 @@ struct brief show_ago(const struct view *, int64_t since);
 /* What switches to the colour of its state. */
 const char *show_colour(const struct screen *, const struct view *);
 
-/*
- * What `dlock status` and `dlock ls` do: look once, or with --watch again and again, on a
- * terminal as a picture that is drawn anew, elsewhere as lines that tell what has changed.
- */
-struct rounds {
-	struct looking looking;
-	struct screen screen; /* open */
-	const char *what;     /* "list": what cannot be done when a look fails */
-	const char *key;      /* of which key; NULL: of all */
-	/*
-	 * Looks, and shows what there is, to stdout or to a picture, in which a failed look
-	 * is told as well; or what has changed (`to` NULL).
-	 */
-	enum rc (*show)(struct rounds *, FILE *to, struct fault *);
-};
-
-/* Returns the exit status.  Rounds end with a signal, or where the very first look fails. */
-int show_rounds(struct rounds *, const struct plan *);
-
-/* In a picture: the look has failed. */
-void show_failure(FILE *, const struct fault *);
-
 /* A number that changes when the view does; the passing of time does not count. */
 uint64_t show_facts(const struct view *);
 

@@ -1,6 +1,7 @@
 /* status.c - dlock status: who holds a lock, since when and why, and who waits. */
 #include "cmd.h"
 
+#include "rounds.h"
 #include "show.h"
 
 enum { STATUS_FREE = 1 };
@@ -26,7 +27,7 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 
 		r->key = p->keys[i];
 		if (rc != RC_OK && to && to != stdout)
-			show_failure(to, f);
+			rounds_tell_failure(to, f);
 		if (rc != RC_OK)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
@@ -47,7 +48,7 @@ run_status(struct plan *p)
 	int status;
 
 	screen_open(&s.rounds.screen);
-	status = show_rounds(&s.rounds, p);
+	status = rounds_run(&s.rounds, p);
 	view_free(&s.view);
 	return status || p->look.again || s.held ? status : STATUS_FREE;
 }

@@ -111,8 +111,8 @@ $(O)/fuzz/resp: backends/redis/resp.c backends/redis/answer.c
 $(O)/fuzz/memcached: backends/memcached/client.c backends/memcached/item.c backends/memcached/stats.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c)
 $(O)/fuzz/block: backends/file/block.c backends/file/tickets.c backends/common/task.c
 $(O)/fuzz/runs: backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/place.c backends/file/tickets.c backends/common/url.c backends/common/text.c backends/common/sha256.c backends/common/task.c
-$(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c
-$(O)/fuzz/conf: cmd/conf.c cmd/inifile.c cmd/sources.c cmd/outer.c cmd/supervise/keeper_address.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c backends/common/setting.c
+$(O)/fuzz/view: cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c cmd/plan.c
+$(O)/fuzz/conf: cmd/conf.c cmd/sources.c cmd/supervise/keeper_address.c cmd/options.c cmd/plan.c cmd/mask.c cmd/parse.c cmd/text.c backends/registry.c backends/common/setting.c
 $(O)/fuzz/record: cmd/record.c cmd/kin.c cmd/object.c cmd/text.c
 
 $(FUZZ_TARGETS): $(O)/fuzz/%: tests/fuzz/%.c
