@@ -73,7 +73,7 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HAR
 	$(if $(USE_TLS),-DHAVE_OPENSSL $(call include_of,openssl)) $(CFLAGS)
 # backends/common/inlet.c: libraries that are loaded later are to find its recv() and send().
 LIBS = -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
-	$(call static,jansson) $(call static,inih) $(if $(USE_REDIS),$(call static,hiredis)) \
+	$(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 
 BACKENDS := $(wildcard backends/*.c backends/common/*.c backends/file/*.c) $(if $(USE_PG)$(USE_MYSQL),$(wildcard backends/sql/*.c)) \
@@ -96,7 +96,7 @@ $(O)/dlock: $(OBJECTS)
 
 # Objects made with other flags or backends are no use: this file changes with them.
 $(O)/flags: FORCE
-	@$(can_build) || { echo "dlock needs a C compiler, pkg-config, jansson and inih, and for each backend its library; on Debian:"; \
+	@$(can_build) || { echo "dlock needs a C compiler, pkg-config and jansson, and for each backend its library; on Debian:"; \
 	echo "    apt-get install --no-install-recommends $(BUILD_PACKAGES)"; exit 1; }
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
@@ -130,7 +130,7 @@ $(O)/%.sql.h: %.sql
 
 # ---- what must be installed, as Debian calls it ----
 
-BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libinih-dev libhiredis-dev libssl-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
+BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libssl-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
 # Whose locks dlock takes (tests/system/promises/test_joins.py).
 JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks python3-pymemcache python3-tooz \
 	ruby ruby-activerecord ruby-pg ruby-mysql2 \
@@ -142,7 +142,7 @@ CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python
 	$(JOIN_PACKAGES)
 
 have_cmocka = $(shell echo '\#include <cmocka.h>' | $(CC) -include stdarg.h -include stddef.h -include stdint.h -include setjmp.h -E - >/dev/null 2>&1 && echo yes)
-can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson inih 2>/dev/null
+can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson 2>/dev/null
 
 # Where there are no Debian packages, nothing can be said about them: whoever builds knows.
 missing = $(if $(shell command -v dpkg-query),$(filter-out $(shell dpkg-query -W -f '$${Status}/$${Package}\n' $(1) 2>/dev/null | \

@@ -9,248 +9,174 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CELL_BYTES = 2600 };
+enum { CELL_BYTES = 2600, RANKS = 5 };
 
-struct column {
+enum cell {
+	CELL_KEY,
+	CELL_STATE,
+	CELL_KIND,
+	CELL_HOLDER,
+	CELL_HOST,
+	CELL_PID,
+	CELL_HELD,
+	CELL_WAITING,
+	CELL_COMMAND,
+	CELL_WHY,
+	CELL_SINCE,
+	CELL_LEFT,
+	CELL_TOKEN,
+	CELL_HOLDERS,
+	CELL_LIMIT,
+	CELL_OWNER,
+	CELLS,
+};
+
+static const struct column {
 	const char *name;
 	size_t least, usual, most; /* widths */
-	void (*write)(char *out, size_t size, const struct view *);
 	/* the usual ones are left out in this order where there is no room; 0: never */
 	int rank;
 	bool usually; /* shown where no columns are named */
 	bool right;   /* numbers */
+} columns[CELLS] = {
+    [CELL_KEY] = {"KEY", 20, 24, 40, 0, true, false},
+    [CELL_STATE] = {"STATE", 6, 6, 6, 0, true, false},
+    [CELL_KIND] = {"KIND", 9, 9, 12, 2, true, false},
+    [CELL_HOLDER] = {"HOLDER", 14, 20, 30, 0, true, false},
+    [CELL_HOST] = {"HOST", 8, 12, 20, 1, true, false},
+    [CELL_PID] = {"PID", 7, 7, 7, 3, true, true},
+    [CELL_HELD] = {"HELD", 6, 6, 7, 0, true, true},
+    [CELL_WAITING] = {"WAITING", 7, 7, 7, 4, true, true},
+    [CELL_COMMAND] = {"COMMAND", 8, 12, 20, 0, false, false},
+    [CELL_WHY] = {"WHY", 10, 20, SIZE_MAX, 5, true, false},
+    [CELL_SINCE] = {"SINCE", 19, 23, 24, 0, false, false},
+    [CELL_LEFT] = {"LEFT", 6, 6, 7, 0, false, true},
+    [CELL_TOKEN] = {"TOKEN", 16, 16, 20, 0, false, true},
+    [CELL_HOLDERS] = {"HOLDERS", 7, 7, 7, 0, false, true},
+    [CELL_LIMIT] = {"LIMIT", 6, 6, 6, 0, false, true},
+    [CELL_OWNER] = {"OWNER", 8, 32, 32, 0, false, false},
 };
 
-/* ---- what stands in them ---- */
+/* ---- what stands in them: "" where nothing is known ---- */
 
+/* 0: not known, unless `zero`. */
 static void
-put_number(char *out, size_t size, uint64_t n)
+cell_number(char *out, uint64_t n, bool zero)
 {
-	if (n)
-		snprintf(out, size, "%" PRIu64, n);
+	if (n || zero)
+		snprintf(out, CELL_BYTES, "%" PRIu64, n);
 }
 
 static void
-put_text(char *out, size_t size, const char *text)
+cell_text(char *out, const char *text)
 {
 	if (text)
-		text_name(out, size, text);
+		text_name(out, CELL_BYTES, text);
 }
 
 static void
-put_length(char *out, size_t size, int64_t ns)
+cell_length(char *out, int64_t ns)
 {
 	if (ns >= 0)
-		parse_duration_text(ns, out, size);
-}
-
-/* Of whom a row tells: the first holder, or who has frozen it; NULL: nobody. */
-static const struct person *
-person_of(const struct view *v)
-{
-	return v->holders.n > 0 ? &v->holders.list[0] : v->is_frozen ? &v->frozen : NULL;
-}
-
-static const struct record *
-said_of(const struct view *v)
-{
-	static const struct record nobody;
-	const struct person *p = person_of(v);
-
-	return p ? &p->said : &nobody;
+		parse_duration_text(ns, out, CELL_BYTES);
 }
 
 static void
-write_key(char *out, size_t size, const struct view *v)
-{
-	put_text(out, size, v->key);
-}
-
-static void
-write_state(char *out, size_t size, const struct view *v)
-{
-	snprintf(out, size, "%s", view_state_name(view_state(v)));
-}
-
-static void
-write_kind(char *out, size_t size, const struct view *v)
+cell_kind(char *out, const struct view *v)
 {
 	enum lock_kind kind;
 	unsigned limit;
 
 	if (!view_kind(v, &kind, &limit))
 		return;
-	if (kind == KIND_LIMIT && limit == 0) /* nobody says how many there are */
-		snprintf(out, size, "limit %" PRIu64, v->holders.all);
-	else if (kind == KIND_LIMIT)
-		snprintf(out, size, "limit %" PRIu64 "/%u", v->holders.all, limit);
-	else if (kind == KIND_SHARED)
-		snprintf(out, size, "shared %" PRIu64, v->holders.all);
-	else
-		snprintf(out, size, "exclusive");
+	if (kind_is_exclusive(kind))
+		snprintf(out, CELL_BYTES, "exclusive");
+	else if (kind == KIND_LIMIT && limit > 0)
+		snprintf(out, CELL_BYTES, "limit %" PRIu64 "/%u", v->holders.all, limit);
+	else /* of a limit that nobody tells, too */
+		snprintf(out, CELL_BYTES, "%s %" PRIu64, record_kind_name(kind),
+		    v->holders.all);
 }
 
+/* The person of a row is the first holder, or the one who has frozen the key. */
 static void
-write_limit(char *out, size_t size, const struct view *v)
+cell_value(char *out, enum cell cell, const struct view *v)
 {
+	const struct person *p = v->holders.n > 0 ? v->holders.list
+	    : v->is_frozen                        ? &v->frozen
+						  : NULL;
 	enum lock_kind kind;
-	unsigned limit;
+	unsigned limit = 0;
 
-	if (view_kind(v, &kind, &limit) && (kind != KIND_LIMIT || limit > 0))
-		put_number(out, size, limit);
+	if (cell == CELL_KEY)
+		cell_text(out, v->key);
+	else if (cell == CELL_STATE)
+		cell_text(out, view_state_name(v));
+	else if (cell == CELL_KIND)
+		cell_kind(out, v);
+	else if (cell == CELL_LIMIT && view_kind(v, &kind, &limit))
+		cell_number(out, limit, false);
+	else if (cell == CELL_HOLDERS)
+		cell_number(out, v->holders.all, true);
+	else if (cell == CELL_WAITING)
+		cell_number(out, v->waiters.all, true);
+	else if (!p)
+		cell_text(out, cell == CELL_HOLDER ? v->unknown : NULL);
+	else if (cell == CELL_HOLDER)
+		cell_text(out, p->said.who ? p->said.who : p->foreign);
+	else if (cell == CELL_HOST)
+		cell_text(out, p->said.host);
+	else if (cell == CELL_PID)
+		cell_number(out, p->said.pid, false);
+	else if (cell == CELL_COMMAND)
+		cell_text(out, p->said.command);
+	else if (cell == CELL_WHY && p->said.why)
+		text_quote(out, CELL_BYTES, p->said.why, '"'); /* as in a sentence */
+	else if (cell == CELL_SINCE)
+		snprintf(out, CELL_BYTES, "%s", text_time(p->since).text);
+	else if (cell == CELL_HELD)
+		cell_length(out, view_ago(v, p->since));
+	else if (cell == CELL_LEFT)
+		cell_length(out, view_left(v, p->until));
+	else if (cell == CELL_TOKEN && p != &v->frozen)
+		cell_number(out, p->token, false);
+	else if (cell == CELL_OWNER && p != &v->frozen)
+		cell_text(out, p->owner);
 }
-
-static void
-write_holders(char *out, size_t size, const struct view *v)
-{
-	snprintf(out, size, "%" PRIu64, v->holders.all);
-}
-
-static void
-write_holder(char *out, size_t size, const struct view *v)
-{
-	const struct person *p = person_of(v);
-
-	if (p && p->said.who)
-		put_text(out, size, p->said.who);
-	else if (p && p->foreign)
-		put_text(out, size, p->foreign);
-	else if (!p && v->unknown)
-		put_text(out, size, v->unknown);
-}
-
-static void
-write_host(char *out, size_t size, const struct view *v)
-{
-	put_text(out, size, said_of(v)->host);
-}
-
-static void
-write_pid(char *out, size_t size, const struct view *v)
-{
-	put_number(out, size, said_of(v)->pid);
-}
-
-static void
-write_program(char *out, size_t size, const struct view *v)
-{
-	put_text(out, size, said_of(v)->command);
-}
-
-static void
-write_why(char *out, size_t size, const struct view *v)
-{
-	const char *why = said_of(v)->why;
-
-	if (why)
-		text_quote(out, size, why, '"'); /* as in a sentence */
-}
-
-static void
-write_since(char *out, size_t size, const struct view *v)
-{
-	if (person_of(v))
-		show_time(person_of(v)->since, out, size);
-}
-
-static void
-write_held(char *out, size_t size, const struct view *v)
-{
-	if (person_of(v))
-		put_length(out, size, view_ago(v, person_of(v)->since));
-}
-
-static void
-write_left(char *out, size_t size, const struct view *v)
-{
-	if (person_of(v))
-		put_length(out, size, view_left(v, person_of(v)->until));
-}
-
-static void
-write_token(char *out, size_t size, const struct view *v)
-{
-	if (v->holders.n > 0)
-		put_number(out, size, v->holders.list[0].token);
-}
-
-static void
-write_owner(char *out, size_t size, const struct view *v)
-{
-	if (v->holders.n > 0)
-		put_text(out, size, v->holders.list[0].owner);
-}
-
-static void
-write_waiting(char *out, size_t size, const struct view *v)
-{
-	snprintf(out, size, "%" PRIu64, v->waiters.all);
-}
-
-static const struct column columns[] = {
-    {"KEY", 20, 24, 40, write_key, 0, true, false},
-    {"STATE", 6, 6, 6, write_state, 0, true, false},
-    {"KIND", 9, 9, 12, write_kind, 2, true, false},
-    {"HOLDER", 14, 20, 30, write_holder, 0, true, false},
-    {"HOST", 8, 12, 20, write_host, 1, true, false},
-    {"PID", 7, 7, 7, write_pid, 3, true, true},
-    {"HELD", 6, 6, 7, write_held, 0, true, true},
-    {"WAITING", 7, 7, 7, write_waiting, 4, true, true},
-    {"COMMAND", 8, 12, 20, write_program, 0, false, false},
-    {"WHY", 10, 20, SIZE_MAX, write_why, 5, true, false},
-    {"SINCE", 19, 23, 24, write_since, 0, false, false},
-    {"LEFT", 6, 6, 7, write_left, 0, false, true},
-    {"TOKEN", 16, 16, 20, write_token, 0, false, true},
-    {"HOLDERS", 7, 7, 7, write_holders, 0, false, true},
-    {"LIMIT", 6, 6, 6, write_limit, 0, false, true},
-    {"OWNER", 8, 32, 32, write_owner, 0, false, false},
-};
-
-enum { ALL = sizeof columns / sizeof *columns };
 
 /* ---- which of them ---- */
 
-const char *
-columns_list(char *out, size_t size)
+static enum rc
+no_such_column(const char *names, const char *name, size_t n, struct fault *f)
 {
+	char list[200];
 	size_t used = 0;
 
-	*out = '\0';
-	for (size_t i = 0; i < ALL && used < size; i++)
-		used += snprintf(
-		    out + used, size - used, "%s%s", i == 0 ? "" : ", ", columns[i].name);
-	return out;
-}
-
-static const struct column *
-column_named(const char *name, size_t n)
-{
-	for (size_t i = 0; i < ALL; i++)
-		if (strlen(columns[i].name) == n &&
-		    strncasecmp(columns[i].name, name, n) == 0)
-			return &columns[i];
-	return NULL;
+	for (size_t i = 0; i < CELLS; i++)
+		used += snprintf(list + used, sizeof list - used, "%s%s",
+		    i == 0 ? "" : ", ", columns[i].name);
+	return fault_set(f, RC_USAGE,
+	    "--output '%s': there is no column '%.*s' (there are %s)",
+	    text_brief(names).text, n < 40 ? (int)n : 40, name, list);
 }
 
 static enum rc
 choose_named(struct columns *c, const char *names, struct fault *f)
 {
-	char list[200];
-
 	for (const char *name = names;; name++) {
-		size_t n = strcspn(name, ",");
-		const struct column *column = column_named(name, n);
+		size_t n = strcspn(name, ","), i = 0;
 
-		if (!column)
-			return fault_set(f, RC_USAGE,
-			    "--output '%s': there is no column '%.*s' (there are %s)",
-			    text_brief(names).text, n < 40 ? (int)n : 40, name,
-			    columns_list(list, sizeof list));
+		while (i < CELLS &&
+		    (strlen(columns[i].name) != n ||
+			strncasecmp(columns[i].name, name, n) != 0))
+			i++;
+		if (i == CELLS)
+			return no_such_column(names, name, n, f);
 		if (c->n == COLUMNS_MOST)
 			return fault_set(f, RC_USAGE,
 			    "--output '%s': more than %d columns", text_brief(names).text,
 			    COLUMNS_MOST);
-		c->list[c->n++] = column;
+		c->list[c->n++] = &columns[i];
 		name += n;
 		if (!*name)
 			return RC_OK;
@@ -267,28 +193,18 @@ least_width(const struct columns *c)
 	return sum;
 }
 
-static void
-drop(struct columns *c, int rank)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < c->n; i++)
-		if (c->list[i]->rank != rank)
-			c->list[kept++] = c->list[i];
-	c->n = kept;
-}
-
 /* Of the usual ones, as many as the screen has room for. */
 static void
 choose_usual(struct columns *c)
 {
-	c->n = 0;
-	for (size_t i = 0; i < ALL; i++)
-		if (columns[i].usually)
-			c->list[c->n++] = &columns[i];
-	for (int rank = 1; c->cuts && rank <= 5 && least_width(c) >= c->screen->columns;
-	     rank++)
-		drop(c, rank);
+	int dropped = 0; /* all up to this rank */
+
+	do {
+		c->n = 0;
+		for (const struct column *k = columns; k < columns + CELLS; k++)
+			if (k->usually && (k->rank == 0 || k->rank > dropped))
+				c->list[c->n++] = k;
+	} while (c->cuts && least_width(c) >= c->screen->columns && dropped++ < RANKS);
 }
 
 /* ---- how wide ---- */
@@ -336,67 +252,46 @@ columns_choose(
 
 /* ---- rows ---- */
 
-static const char *
-colour_of(const struct columns *c, size_t i, const struct view *v)
-{
-	static const enum colour states[] = {GREEN, YELLOW, CYAN};
-
-	if (!v)
-		return screen_colour(c->screen, BOLD);
-	if (c->list[i]->write == write_state)
-		return screen_colour(c->screen, states[view_state(v)]);
-	return "";
-}
-
 /* One value, filled up to its width but for the last; returns how long it is in bytes. */
 static size_t
-put_cell(const struct columns *c, size_t i, const struct view *v, char *text, char *out,
-    size_t size)
+print_cell(
+    const struct columns *c, size_t i, const struct view *v, char *out, size_t size)
 {
-	const char *colour = colour_of(c, i, v),
-		   *plain = *colour ? screen_colour(c->screen, PLAIN) : "";
-	bool right = c->list[i]->right, last = i + 1 == c->n;
-	size_t width, fill;
-	int n;
+	const struct column *column = c->list[i];
+	bool last = i + 1 == c->n;
+	const char *colour = "";
+	char text[CELL_BYTES] = "";
+	size_t width;
+	int n, fill;
 
+	if (!v) {
+		snprintf(text, sizeof text, "%s", column->name);
+		colour = screen_colour(c->screen, BOLD);
+	} else {
+		cell_value(text, column - columns, v);
+		if (column == &columns[CELL_STATE])
+			colour = show_colour(c->screen, v);
+	}
+	if (!*text)
+		snprintf(text, sizeof text, "-");
 	if (c->cuts)
 		text_fit(text, c->width[i]);
 	width = text_columns(text);
-	fill = width < c->width[i] ? c->width[i] - width : 0;
+	fill = width < c->width[i] ? (int)(c->width[i] - width) : 0;
 	n = snprintf(out, size, "%s%*s%s%s%s%*s", i == 0 ? "" : " ",
-	    right ? (int)fill : 0, "", colour, text, plain, right || last ? 0 : (int)fill,
-	    "");
+	    column->right ? fill : 0, "", colour, text,
+	    *colour ? screen_colour(c->screen, PLAIN) : "",
+	    column->right || last ? 0 : fill, "");
 	return (size_t)n < size ? (size_t)n : size - 1;
-}
-
-static void
-put_row(const struct columns *c, const struct view *v, char *out)
-{
-	size_t used = 0;
-
-	for (size_t i = 0; i < c->n; i++) {
-		char text[CELL_BYTES] = "";
-
-		if (v)
-			c->list[i]->write(text, sizeof text, v);
-		else
-			snprintf(text, sizeof text, "%s", c->list[i]->name);
-		if (!*text)
-			snprintf(text, sizeof text, "-");
-		used += put_cell(c, i, v, text, out + used, ROW_BYTES - used);
-	}
-	if (c->cuts)
-		screen_cut(out, c->screen->columns - 1);
-}
-
-void
-columns_heading(const struct columns *c, char *out)
-{
-	put_row(c, NULL, out);
 }
 
 void
 columns_row(const struct columns *c, const struct view *v, char *out)
 {
-	put_row(c, v, out);
+	size_t used = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		used += print_cell(c, i, v, out + used, ROW_BYTES - used);
+	if (c->cuts)
+		screen_cut(out, c->screen->columns - 1);
 }

@@ -34,11 +34,7 @@ enum rc columns_choose(
 /* The screen is another size: chooses the widths anew. */
 void columns_fit(struct columns *, const char *names);
 
-/* The line of headings, or of one lock, without its newline, into out[ROW_BYTES]. */
-void columns_heading(const struct columns *, char *out);
+/* The line of one lock (NULL: of headings), without its newline, into out[ROW_BYTES]. */
 void columns_row(const struct columns *, const struct view *, char *out);
-
-/* "key, state, ...", all there are.  Returns out. */
-const char *columns_list(char *out, size_t size);
 
 #endif

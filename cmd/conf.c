@@ -1,9 +1,8 @@
 /* conf.c - reads the configuration files. */
 #include "conf.h"
 
-#include "inifile.h"
 #include "mask.h"
-#include "nearest.h"
+#include "parse.h"
 #include "text.h"
 
 #include "backends/common/setting.h"
@@ -27,31 +26,129 @@ conf_allows(int i)
 	return options[i].env && !options[i].occasional;
 }
 
+/* ---- lines ---- */
+
+enum { LINE_BYTES = 8191 };
+
+static bool
+is_space(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+/* Cuts blanks off both ends of a piece of text, and ends it there. */
+static char *
+trim(char *text, char **end)
+{
+	while (text < *end && is_space(*text))
+		text++;
+	while (*end > text && is_space((*end)[-1]))
+		--*end;
+	**end = '\0';
+	return text;
+}
+
+/* A line that is no comment. */
+static enum rc
+check_line(const char *line, size_t n, struct fault *f)
+{
+	if (n > LINE_BYTES)
+		return fault_set(
+		    f, RC_CONFIG, "this line is longer than %d bytes", LINE_BYTES);
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = line[i];
+
+		if ((c < 0x20 && c != '\t') || c == 0x7f)
+			return fault_set(
+			    f, RC_CONFIG, "a control character stands in this line");
+		if (i > 0 && is_space(line[i - 1]) && (c == ';' || c == '#'))
+			return fault_set(f, RC_CONFIG,
+			    "a comment needs a line of its own (no value has a blank before a %c)",
+			    c);
+	}
+	if (*line == '[' && strchr(line, ']') != line + n - 1)
+		return fault_set(f, RC_CONFIG,
+		    "a section's line ends with its ], and has no other one");
+	if (*line != '[' && !strpbrk(line, "=:"))
+		return fault_set(f, RC_CONFIG,
+		    "neither NAME = VALUE nor a [section] nor a comment (behind # or ;)");
+	return RC_OK;
+}
+
+/* `[section]` or `name = value` */
+static void
+cut_line(struct conf_line *l, char *line, char *end)
+{
+	char *divider = line + strcspn(line, "=:"), *name_end = divider;
+
+	if (*line == '[') {
+		end[-1] = '\0';
+		l->section = line + 1;
+		l->name = l->value = NULL;
+	} else {
+		l->value = trim(divider + 1, &end);
+		l->name = trim(line, &name_end);
+	}
+}
+
+enum rc
+conf_cut(char *text, size_t n,
+    enum rc (*take)(void *, const struct conf_line *, struct fault *), void *ctx,
+    int *number, struct fault *f)
+{
+	static const char mark[] = "\xef\xbb\xbf"; /* some editors put it before UTF-8 */
+	struct conf_line l = {.section = ""};
+	char *stop = text + n, *next;
+	enum rc rc = RC_OK;
+
+	if (n >= 3 && memcmp(text, mark, 3) == 0)
+		text += 3;
+	for (char *line = text; rc == RC_OK && line < stop; line = next) {
+		char *end = memchr(line, '\n', stop - line);
+
+		if (!end)
+			end = stop;
+		next = end < stop ? end + 1 : stop;
+		*number = ++l.number;
+		if (end > line && end[-1] == '\r')
+			end--;
+		line = trim(line, &end);
+		if (line == end || *line == ';' || *line == '#')
+			continue;
+		rc = check_line(line, end - line, f);
+		if (rc == RC_OK) {
+			cut_line(&l, line, end);
+			rc = take(ctx, &l, f);
+		}
+	}
+	return rc;
+}
+
 /* ---- what stands in a file ---- */
 
 struct reading {
 	struct sources *all;
 	struct conf_text *text;
-	struct source *into; /* the section's; NULL: it does not count */
+	struct source *into; /* the section's; NULL: the section does not count */
 	int line[OPTIONS];   /* where an option stands in this section; 0: not yet */
 };
 
-/* `key "deploy"` or `key deploy`: the name behind the section's first word. */
-static char *
-name_of_section(char *section, const char *word)
+/* `WORD "NAME"` or `WORD NAME`, into name[CONF_BYTES]; false: the section is another one. */
+static bool
+is_section(const char *section, const char *word, char *name)
 {
 	size_t n = strlen(word);
-	char *name = section + n, *end;
 
-	if (strncmp(section, word, n) != 0 || (*name != ' ' && *name != '\t'))
-		return NULL;
-	name += strspn(name, " \t");
-	end = name + strlen(name);
-	if (*name == '"' && end - name > 2 && end[-1] == '"') {
-		end[-1] = '\0';
-		name++;
+	if (strncmp(section, word, n) != 0 || !is_space(section[n]))
+		return false;
+	section += n + strspn(section + n, " \t");
+	n = strlen(section);
+	if (*section == '"' && n > 2 && section[n - 1] == '"') {
+		section++;
+		n -= 2;
 	}
-	return *name && !strchr(name, '"') ? name : NULL;
+	snprintf(name, CONF_BYTES, "%.*s", (int)n, section);
+	return *name && !strchr(name, '"');
 }
 
 static enum rc
@@ -59,40 +156,17 @@ unknown_section(const char *section, struct fault *f)
 {
 	static const char *const known[] = {"key", "profile", NULL};
 	size_t n = strcspn(section, " \t\"");
-	const char *meant = nearest_word(section, n, known);
-	bool hint = meant && strlen(meant) != n;
+	const char *meant = parse_nearest(section, n, known);
 
+	if (meant && strlen(meant) == n)
+		meant = NULL;
 	return fault_set(f, RC_CONFIG,
-	    "[%s]%s%s%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
+	    "[%s]%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
 	    "them)",
-	    text_brief(section).text, hint ? " (did you mean " : "", hint ? meant : "",
-	    hint ? "?)" : "");
+	    text_brief(section).text, parse_hint(" (did you mean ", meant, "?)").text);
 }
 
-/* How many of the keys a pattern is for; *outside is set to one that it is not for. */
-static size_t
-count_keys(const struct conf_text *t, const char *pattern, const char **outside)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < t->nkeys; i++)
-		if (fnmatch(pattern, t->keys[i], 0) == 0)
-			n++;
-		else
-			*outside = t->keys[i];
-	return n;
-}
-
-/* A profile that is not the wanted one, but may be meant. */
-static void
-note_guess(struct conf_text *t, const char *name)
-{
-	const char *known[] = {name, NULL};
-
-	if (t->profile && nearest_word(t->profile, strlen(t->profile), known))
-		text_clean(t->meant, sizeof t->meant, name, strlen(name));
-}
-
+/* `outside`: a key of this run that the section is not for; NULL: there is none. */
 static enum rc
 add_section(struct reading *r, enum source_kind kind, const char *section,
     const char *outside, struct fault *f)
@@ -110,80 +184,53 @@ add_section(struct reading *r, enum source_kind kind, const char *section,
 static enum rc
 open_section(struct reading *r, const char *section, struct fault *f)
 {
+	static char name[CONF_BYTES];
 	struct conf_text *t = r->text;
-	static char copy[CONF_BYTES];
-	const char *outside = NULL, *name;
+	const char *outside = NULL, *known[] = {name, NULL};
+	enum source_kind kind;
+	bool counts = false;
 
 	r->into = NULL;
 	memset(r->line, 0, sizeof r->line);
-	snprintf(copy, sizeof copy, "%s", section);
-	name = name_of_section(copy, "key");
-	if (name && count_keys(t, name, &outside) > 0)
-		return add_section(r, t->user ? SOURCE_USER_KEY : SOURCE_SYSTEM_KEY,
-		    section, outside, f);
-	if (name)
-		return RC_OK;
-	name = name_of_section(copy, "profile");
-	if (!name)
+	if (is_section(section, "key", name)) {
+		kind = t->user ? SOURCE_USER_KEY : SOURCE_SYSTEM_KEY;
+		for (size_t i = 0; i < t->nkeys; i++)
+			if (fnmatch(name, t->keys[i], 0) == 0)
+				counts = true;
+			else
+				outside = t->keys[i];
+	} else if (is_section(section, "profile", name)) {
+		kind = t->user ? SOURCE_USER_PROFILE : SOURCE_SYSTEM_PROFILE;
+		counts = t->profile && strcmp(name, t->profile) == 0;
+		t->found |= counts;
+		if (t->profile && parse_nearest(t->profile, strlen(t->profile), known))
+			text_clean(t->meant, sizeof t->meant, name, strlen(name));
+	} else {
 		return unknown_section(section, f);
-	if (t->profile && strcmp(name, t->profile) == 0) {
-		t->found = true;
-		return add_section(r,
-		    t->user ? SOURCE_USER_PROFILE : SOURCE_SYSTEM_PROFILE, section, NULL,
-		    f);
 	}
-	note_guess(t, name);
-	return RC_OK;
-}
-
-static enum rc
-unknown_name(const struct inifile_line *l, struct fault *f)
-{
-	const char *meant = options_nearest(~0U, l->name, strlen(l->name));
-
-	return fault_set(f, RC_CONFIG,
-	    "'%s' is no option%s%s%s (names are those of long options, such as ttl)",
-	    text_brief(l->name).text, meant ? ": did you mean " : "", meant ? meant : "",
-	    meant ? "?" : "");
-}
-
-/* Is it right, whether or not it counts now? */
-static enum rc
-check_value(const struct option *o, const char *value, struct fault *f)
-{
-	static struct plan scratch;
-	struct fault why = {""};
-	bool shown = !mask_finds(value);
-
-	scratch.site.nsettings = scratch.site.settings_used = 0;
-	if (o->set(&scratch, o, value, &why) == RC_OK)
-		return RC_OK;
-	return fault_set(f, RC_CONFIG, "%s%s%s%s: %s", o->name, shown ? " '" : "",
-	    shown ? text_brief(value).text : "", shown ? "'" : "", why.text);
+	return counts ? add_section(r, kind, section, outside, f) : RC_OK;
 }
 
 /*
  * Below another dlock, its server counts more than the one that files name for every run:
- * nested runs stay together.  A section for a key or a profile that is asked for names one
- * on purpose; and a run that names another backend is not one of these.
+ * nested runs stay together.  A section for a key or a profile names a server on purpose;
+ * and a run that names another backend is no such nested run.
  */
 static bool
 is_overruled(const struct source *s, int i, const struct sources *all)
 {
-	const struct source *enclosing = &all->list[all->n - 1],
-			    *named = sources_of(all, OPT_BACKEND);
+	const char *outer = all->list[all->n - 1].value[OPT_BACKEND];
+	const struct source *named = sources_of(all, OPT_BACKEND);
 
 	return (s->kind == SOURCE_USER || s->kind == SOURCE_SYSTEM) &&
-	    (options[i].group == GROUP_SERVER || i == OPT_OPTION) &&
-	    enclosing->value[OPT_BACKEND] &&
-	    (!named ||
-		strcmp(named->value[OPT_BACKEND], enclosing->value[OPT_BACKEND]) == 0);
+	    (options[i].group == GROUP_SERVER || i == OPT_OPTION) && outer &&
+	    (!named || strcmp(named->value[OPT_BACKEND], outer) == 0);
 }
 
 /*
- * A file says how runs of a key wait, and why there are any.  For a subcommand that asks
- * about the lock, or takes it from a run, that would be no answer; and a status of 0 for
- * "busy" would make it a lie where what is to be locked stands behind dlock, in a script.
+ * A file says how runs of a key wait, and why there are any.  A subcommand that asks about
+ * the lock, or takes it from a run, would be misled by that; and with a status of 0 for
+ * "busy", dlock hold would tell a script that it has the lock.
  */
 static bool
 is_for_runs_only(int i, unsigned cmd)
@@ -194,50 +241,55 @@ is_for_runs_only(int i, unsigned cmd)
 	    !(cmd & (CMD_KEEPS | CMD_CONFIG));
 }
 
-static enum rc
-note_value(struct reading *r, int i, const struct inifile_line *l, struct fault *f)
+static void
+note_value(struct reading *r, int i, const struct conf_line *l)
 {
 	struct source *s = r->into;
 
 	if (!s || !(options[i].cmds & r->all->cmd) || is_for_runs_only(i, r->all->cmd) ||
 	    is_overruled(s, i, r->all))
-		return RC_OK;
-	if (i == OPT_OPTION) {
-		if (s->nsettings == SETTINGS_MAX)
-			return fault_set(f, RC_CONFIG, "too many settings");
-		s->settings[s->nsettings++] = (struct source_setting){
-		    l->value, l->number};
-	}
+		return;
+	if (i == OPT_OPTION)
+		sources_note_setting(s, l->value, l->number);
 	s->value[i] = l->value;
 	s->line[i] = l->number;
-	return RC_OK;
 }
 
+/* A value is checked whether or not it counts for this run. */
 static enum rc
-take_line(void *ctx, const struct inifile_line *l, struct fault *f)
+take_line(void *ctx, const struct conf_line *l, struct fault *f)
 {
+	static struct plan scratch;
 	struct reading *r = ctx;
-	enum rc rc;
+	struct fault why = {""};
+	const struct option *o;
 	int i;
 
 	if (!l->name)
 		return open_section(r, l->section, f);
 	i = options_named(~0U, l->name, strlen(l->name));
 	if (i < 0)
-		return unknown_name(l, f);
+		return fault_set(f, RC_CONFIG,
+		    "'%s' is no option%s (names are those of long options, such as ttl)",
+		    text_brief(l->name).text,
+		    parse_hint(": did you mean ",
+			options_nearest(~0U, l->name, strlen(l->name)), "?")
+			.text);
+	o = &options[i];
 	if (!conf_allows(i))
 		return fault_set(f, RC_CONFIG,
-		    "%s is said for one occasion, so it has no place in a file",
-		    options[i].name);
-	if (r->line[i] && !options[i].repeats)
+		    "%s is said for one occasion, so it has no place in a file", o->name);
+	if (r->line[i] && !o->repeats)
 		return fault_set(f, RC_CONFIG, "%s is given twice here, first in line %d",
-		    options[i].name, r->line[i]);
+		    o->name, r->line[i]);
 	r->line[i] = l->number;
-	rc = check_value(&options[i], l->value, f);
-	if (rc == RC_OK && !r->text->secret && (i == OPT_URL || i == OPT_OPTION) &&
-	    mask_finds(l->value))
+	scratch.site.nsettings = scratch.site.settings_used = 0;
+	if (o->set(&scratch, o, l->value, &why) != RC_OK)
+		return options_refuse(f, RC_CONFIG, o->name, l->value, &why);
+	if (!r->text->secret && (i == OPT_URL || i == OPT_OPTION) && mask_finds(l->value))
 		r->text->secret = l->number;
-	return rc == RC_OK ? note_value(r, i, l, f) : rc;
+	note_value(r, i, l);
+	return RC_OK;
 }
 
 enum rc
@@ -250,7 +302,7 @@ conf_take(struct sources *all, struct conf_text *t, struct fault *f)
 
 	rc = add_section(&r, t->user ? SOURCE_USER : SOURCE_SYSTEM, "", NULL, &why);
 	if (rc == RC_OK)
-		rc = inifile_read(t->text, t->n, take_line, &r, &number, &why);
+		rc = conf_cut(t->text, t->n, take_line, &r, &number, &why);
 	if (rc != RC_OK)
 		return fault_set(f, rc, "%s:%d: %s", t->shown, number, why.text);
 	return RC_OK;
@@ -258,28 +310,23 @@ conf_take(struct sources *all, struct conf_text *t, struct fault *f)
 
 /* ---- which files, and who may have written them ---- */
 
-/* A service of the system has no HOME; the password database knows it then. */
-static const char *
-find_home(void)
-{
-	const char *home = sources_variable("HOME");
-	struct passwd *pw;
-
-	if (home && *home == '/')
-		return home;
-	pw = getpwuid(geteuid());
-	return pw ? pw->pw_dir : NULL;
-}
-
-/* Where the user's file is; false: nowhere. */
+/*
+ * False: the user has none.  A service of the system has no HOME; the password database
+ * knows it then.
+ */
 static bool
 find_user_file(char *path, size_t size)
 {
-	const char *dir = sources_variable("XDG_CONFIG_HOME"), *below = "";
+	const char *dir = plan_variable("XDG_CONFIG_HOME"), *below = "";
+	struct passwd *pw;
 
 	if (!dir || *dir != '/') {
-		dir = find_home();
+		dir = plan_variable("HOME");
 		below = "/.config";
+	}
+	if (!dir || *dir != '/') {
+		pw = getpwuid(geteuid());
+		dir = pw ? pw->pw_dir : NULL;
 	}
 	if (!dir || *dir != '/')
 		return false;
@@ -380,35 +427,30 @@ no_profile(const struct sources *all, const struct conf_text *t, struct fault *f
 		used += snprintf(where + used, sizeof where - used, "%s%s%s",
 		    i ? " or " : "", all->files[i].shown,
 		    all->files[i].there ? "" : " (not there)");
-	return fault_set(f, RC_USAGE, "there is no profile '%s'%s%s%s in %s",
-	    text_brief(t->profile).text, *t->meant ? " (did you mean " : "",
-	    *t->meant ? t->meant : "", *t->meant ? "?)" : "", where);
-}
-
-static const char *
-value_of(const struct sources *all, int i)
-{
-	const struct source *s = sources_of(all, i);
-
-	return s ? s->value[i] : NULL;
+	return fault_set(f, RC_USAGE, "there is no profile '%s'%s in %s",
+	    text_brief(t->profile).text,
+	    parse_hint(" (did you mean ", *t->meant ? t->meant : NULL, "?)").text, where);
 }
 
 enum rc
 conf_read(struct sources *all, const char *const *keys, size_t nkeys, struct fault *f)
 {
-	const char *named = value_of(all, OPT_CONFIG), *system = CONF_SYSTEM_FILE;
-	struct conf_text t = {
-	    .profile = value_of(all, OPT_PROFILE), .keys = keys, .nkeys = nkeys};
+	const struct source *of_file = sources_of(all, OPT_CONFIG),
+			    *of_profile = sources_of(all, OPT_PROFILE);
+	const char *system = CONF_SYSTEM_FILE;
+	struct conf_text t = {.user = true,
+	    .profile = of_profile ? of_profile->value[OPT_PROFILE] : NULL,
+	    .keys = keys,
+	    .nkeys = nkeys};
 	char path[PATH_MAX + 32];
 	enum rc rc = RC_OK;
 
-	t.user = true;
-	if (named)
-		rc = read_file(all, named, true, &t, f);
+	if (of_file)
+		rc = read_file(all, of_file->value[OPT_CONFIG], true, &t, f);
 	else if (find_user_file(path, sizeof path))
 		rc = read_file(all, path, false, &t, f);
 	t.user = false;
-	if (rc == RC_OK && !named && system)
+	if (rc == RC_OK && !of_file && system)
 		rc = read_file(all, system, false, &t, f);
 	if (rc == RC_OK && t.profile && !t.found)
 		return no_profile(all, &t, f);

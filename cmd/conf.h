@@ -1,6 +1,6 @@
 /*
- * conf.h - the configuration files: which are read, whether they can be trusted, and
- * which of their sections count.  dlock.conf(5) tells users.
+ * conf.h - the configuration files: which are read, whether they can be trusted, what
+ * their lines say, and which of their sections count.  dlock.conf(5) tells users.
  */
 #ifndef DLOCK_CONF_H
 #define DLOCK_CONF_H
@@ -38,5 +38,23 @@ enum rc conf_take(struct sources *, struct conf_text *, struct fault *);
 
 /* May an option stand in a file? */
 bool conf_allows(int option);
+
+/* One line that says something. */
+struct conf_line {
+	int number;          /* from 1 on */
+	const char *section; /* what stands between the brackets; "": none so far */
+	const char *name;    /* NULL: the section begins here */
+	const char *value;
+};
+
+/*
+ * Hands each of these lines to `take`, until one gives another rc than RC_OK.  The text, n
+ * bytes and room for one more, is written over: the line's texts are pieces of it.  Returns
+ * that rc, or RC_CONFIG for what cannot be read; then *number is the line's, and the fault
+ * says what is wrong with it.
+ */
+enum rc conf_cut(char *text, size_t n,
+    enum rc (*take)(void *ctx, const struct conf_line *, struct fault *), void *ctx,
+    int *number, struct fault *);
 
 #endif

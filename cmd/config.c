@@ -6,8 +6,6 @@
 #include "object.h"
 #include "parse.h"
 #include "say.h"
-#include "site.h"
-#include "stray.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -15,60 +13,29 @@
 
 enum { SHOWN_BYTES = URL_BYTES * 4 };
 
-/* One row of what is told. */
+/* One row of the output. */
 struct row {
-	const char *name;
-	const char *value;   /* NULL: there is none */
-	const char *origin;  /* "flag", "variable", "file", "enclosing", "default" */
-	const char *from;    /* the option, the variable or the file; NULL */
-	int line;            /* of the file; 0 */
-	const char *section; /* NULL: none */
+	const char *name, *value; /* value NULL: there is none */
+	const char *origin;       /* "flag", "variable", "file", "enclosing", "default" */
+	const char *from;         /* the option, the variable or the file; NULL */
+	int line;                 /* of the file; 0 */
+	const char *section;      /* NULL: none */
 };
 
-int
-cmd_config_explain(void)
-{
-	puts(
-	    "usage: dlock config [-k KEY] [-J] [options of dlock run]\n"
-	    "\n"
-	    "Tells which settings a run of KEY would have, and where each comes from: an option, a\n"
-	    "variable, a line of a configuration file, or the default.  Passwords are masked.\n"
-	    "Without KEY, sections for keys do not count.\n"
-	    "\n"
-	    "  dlock config -k deploy/web\n"
-	    "  dlock config --profile ci -J | jq -r 'select(.name == \"url\").value'\n");
-	options_print_help(stdout, CMD_CONFIG);
-	puts(
-	    "\nFiles: $XDG_CONFIG_HOME/dlock.conf (else ~/.config/dlock.conf), then /etc/dlock.conf;\n"
-	    "or only the one that --config or DLOCK_CONFIG names.  See man dlock.conf.");
-	return say_written();
-}
-
-/* "/etc/dlock.conf:3 [key "deploy"]", "--ttl", "default" */
-static const char *
-write_origin(const struct row *r, char *out, size_t size)
-{
-	char section[200] = "";
-
-	if (!r->line)
-		return r->from ? r->from : r->origin;
-	if (r->section)
-		text_clean(section, sizeof section, r->section, strlen(r->section));
-	snprintf(out, size, "%s:%d%s%s%s", r->from, r->line, *section ? " [" : "",
-	    section, *section ? "]" : "");
-	return out;
-}
-
+/* "/etc/dlock.conf:3 [key "deploy"]", "--ttl", "default" stands last. */
 static void
 print_text(const struct row *r)
 {
 	static char value[SHOWN_BYTES];
-	char origin[FILE_SHOWN_BYTES + 240];
+	const char *shown = r->value ? r->value : "-";
 
-	text_clean(value, sizeof value, r->value ? r->value : "-",
-	    r->value ? strlen(r->value) : 1);
-	printf(
-	    "%-18s %-30s %s\n", r->name, value, write_origin(r, origin, sizeof origin));
+	text_clean(value, sizeof value, shown, strlen(shown));
+	printf("%-18s %-30s %s", r->name, value, r->from ? r->from : r->origin);
+	if (r->line)
+		printf(":%d", r->line);
+	if (r->section && *r->section)
+		printf(" [%s]", text_shown(r->section).text);
+	putchar('\n');
 }
 
 static void
@@ -90,164 +57,141 @@ print_json(const struct row *r)
 	puts(text);
 }
 
-/* Of option i, as its source calls it. */
 static void
-print_row(const struct plan *p, const char *name, const struct source *s, int i, int line,
-    const char *value)
+print_row(const struct plan *p, const struct row *r)
+{
+	(p->look.json ? print_json : print_text)(r);
+}
+
+/* A value of option i, from its source (NULL: the default) and that line, if that is a file. */
+static void
+print_value(const struct plan *p, const char *name, const char *value,
+    const struct source *s, int i, int line)
 {
 	struct row r = {.name = name, .value = value, .origin = "default"};
-	char called[CALLED_BYTES];
+	struct called called;
 
 	if (s && sources_filed(s))
-		r = (struct row){r.name, value, "file", s->file, line, s->section};
+		r = (struct row){name, value, "file", s->file, line, s->section};
 	else if (s) {
+		called = sources_call(s, i);
+		r.from = called.text;
 		r.origin = s->kind == SOURCE_WORDS ? "flag"
 		    : s->kind == SOURCE_ENCLOSING  ? "enclosing"
 						   : "variable";
-		r.from = sources_call(s, i, called, sizeof called);
 	}
-	(p->look.json ? print_json : print_text)(&r);
+	print_row(p, &r);
 }
 
 /* As it was said; a flag as yes or no. */
-static const char *
-value_said(const struct source *s, int i)
+static void
+print_option(const struct plan *p, int i)
 {
+	const struct source *s = sources_of(p->sources, i);
+	const char *name = options[i].name, *value;
+	char text[64];
 	bool on;
 
-	if (options[i].arg || !parse_truth(s->value[i], &on))
-		return s->value[i];
-	return on ? "yes" : "no";
-}
-
-static void
-print_option(const struct plan *p, const struct sources *all, int i)
-{
-	const struct source *s = sources_of(all, i);
-	char text[64];
-
 	if (i == OPT_WAIT && !s && p->wait.most == 0) {
-		s = sources_of(all, OPT_NONBLOCK);
-		print_row(p, "wait", s, OPT_NONBLOCK, s->line[OPT_NONBLOCK], "0");
-		return;
+		i = OPT_NONBLOCK;
+		s = sources_of(p->sources, i);
+		value = "0";
+	} else if (i == OPT_BACKEND && p->site.backend) {
+		value = p->site.backend->name;
+		if (!s) { /* its name comes from the URL's scheme */
+			i = OPT_URL;
+			s = sources_of(p->sources, i);
+		}
+	} else if (!s) {
+		value = options_default(p, i, text, sizeof text);
+	} else {
+		value = s->value[i];
+		if (!options[i].arg && parse_truth(value, &on))
+			value = on ? "yes" : "no";
 	}
-	print_row(p, options[i].name, s, i, s ? s->line[i] : 0,
-	    s ? value_said(s, i) : options_default(p, i, text, sizeof text));
+	print_value(
+	    p, name, i == OPT_BACKEND && !s ? NULL : value, s, i, s ? s->line[i] : 0);
 }
 
 static void
-print_url(const struct plan *p, const struct sources *all)
+print_url(const struct plan *p)
 {
-	const struct source *s = sources_of(all, OPT_URL);
-	char masked[URL_BYTES] = "", name[SITE_VARIABLE_BYTES] = "";
-	struct row r = {"url", p->site.url ? masked : NULL, "default", NULL, 0, NULL};
-	const char *variable;
+	const struct source *s = sources_of(p->sources, OPT_URL);
+	char masked[URL_BYTES] = "";
+	struct row r = {.name = "url", .value = p->site.url ? masked : NULL};
+	struct brief name = {""};
 
-	if (p->site.backend)
-		site_variable(p->site.backend, name);
-	variable = *name ? sources_variable(name) : NULL;
 	if (p->site.url)
 		snprintf(masked, sizeof masked, "%s", p->site.url);
 	mask_passwords(masked);
-	if (p->site.inherits || (p->site.url && p->site.url == variable)) {
-		r.origin = p->site.inherits ? "enclosing" : "variable";
-		r.from = p->site.inherits ? "DLOCK_KEEPER" : name;
-		(p->look.json ? print_json : print_text)(&r);
+	if (p->site.backend)
+		name = sources_url_variable(p->site.backend);
+	if (p->site.inherits) {
+		r.origin = "enclosing";
+		r.from = "DLOCK_KEEPER";
+		print_row(p, &r);
+	} else if (p->site.url && p->site.url == plan_variable(name.text)) {
+		r.origin = "variable";
+		r.from = name.text;
+		print_row(p, &r);
 	} else
-		print_row(p, "url", s, OPT_URL, s ? s->line[OPT_URL] : 0, r.value);
-}
-
-/* Its name may come from the URL's scheme. */
-static void
-print_backend(const struct plan *p, const struct sources *all)
-{
-	const struct source *s = sources_of(all, OPT_BACKEND);
-	int i = OPT_BACKEND;
-
-	if (!s && p->site.backend) {
-		s = sources_of(all, OPT_URL);
-		i = OPT_URL;
-	}
-	if (s)
-		print_row(p, "backend", s, i, s->line[i], p->site.backend->name);
-	else
-		print_row(p, "backend", NULL, i, 0, NULL);
+		print_value(p, "url", r.value, s, OPT_URL, s ? s->line[OPT_URL] : 0);
 }
 
 /* Each on a row of its own. */
 static void
-print_settings(const struct plan *p, const struct sources *all)
+print_settings(const struct plan *p)
 {
 	for (size_t i = 0; i < p->site.nsettings; i++) {
+		const struct setter *by = &p->sources->setters[i];
 		char text[SETTINGS_BYTES];
 
 		snprintf(text, sizeof text, "%s=%s", p->site.settings[i].name,
 		    p->site.settings[i].value);
 		mask_passwords(text);
-		print_row(p, "option", all->setters[i].by, OPT_OPTION,
-		    all->setters[i].line, text);
-	}
-}
-
-static void
-print_files(const struct plan *p, const struct sources *all)
-{
-	for (size_t i = 0; i < all->nfiles; i++) {
-		const struct source_file *file = &all->files[i];
-		const struct row r = {.name = "file",
-		    .value = file->shown,
-		    .origin = file->there ? "read" : "absent"};
-
-		(p->look.json ? print_json : print_text)(&r);
-	}
-}
-
-static void
-print_keys(const struct plan *p, const struct sources *all)
-{
-	for (size_t i = 0; i < p->nkeys; i++) {
-		const struct source *s = sources_of(all, OPT_KEY);
-
-		print_row(p, "key", s ? s : all->list, OPT_KEY, 0, p->keys[i]);
+		print_value(p, "option", text, by->by, OPT_OPTION, by->line);
 	}
 }
 
 static int
-print_config(const struct plan *p, const struct sources *all)
+run_config(struct plan *p)
 {
-	print_files(p, all);
-	print_keys(p, all);
+	const struct sources *all = p->sources;
+	const struct source *of_key = sources_of(all, OPT_KEY);
+
+	for (const struct source_file *f = all->files; f < all->files + all->nfiles; f++)
+		print_row(p,
+		    &(struct row){.name = "file",
+			.value = f->shown,
+			.origin = f->there ? "read" : "absent"});
+	for (size_t i = 0; i < p->nkeys; i++)
+		print_value(
+		    p, "key", p->keys[i], of_key ? of_key : all->list, OPT_KEY, 0);
 	if (sources_of(all, OPT_PROFILE))
-		print_option(p, all, OPT_PROFILE);
+		print_option(p, OPT_PROFILE);
 	for (int i = 0; i < OPTIONS; i++)
-		if (i == OPT_BACKEND)
-			print_backend(p, all);
-		else if (i == OPT_URL)
-			print_url(p, all);
+		if (i == OPT_URL)
+			print_url(p);
 		else if (i == OPT_OPTION)
-			print_settings(p, all);
+			print_settings(p);
 		else if (conf_allows(i))
-			print_option(p, all, i);
+			print_option(p, i);
 	return say_written();
 }
 
-int
-cmd_config(char **words)
-{
-	struct plan plan;
-	struct sources all;
-	struct fault fault;
-	char clean[400];
-
-	switch (plan_trace(&plan, &all, CMD_CONFIG, words, &fault)) {
-	case PARSED_HELP:
-		return cmd_config_explain();
-	case PARSED_WRONG:
-		return cmd_wrong(&plan, &fault);
-	case PARSED_PLAN:
-		break;
-	}
-	if (!plan.show.quiet && stray_list(clean, sizeof clean))
-		say("unknown in the environment and ignored: %s", clean);
-	return print_config(&plan, &all);
-}
+const struct cmd cmd_config = {.name = "config",
+    .help = "tell every setting and where it comes from",
+    .bit = CMD_CONFIG,
+    .usage =
+	"usage: dlock config [-k KEY] [-J] [options of dlock run]\n"
+	"\n"
+	"Tells which settings a run of KEY would have, and where each comes from: an option, a\n"
+	"variable, a line of a configuration file, or the default.  Passwords are masked.\n"
+	"Without KEY, sections for keys do not count.\n"
+	"\n"
+	"  dlock config -k deploy/web\n"
+	"  dlock config --profile ci -J | jq -r 'select(.name == \"url\").value'\n",
+    .notes =
+	"Files: $XDG_CONFIG_HOME/dlock.conf (else ~/.config/dlock.conf), then /etc/dlock.conf;\n"
+	"or only the one that --config or DLOCK_CONFIG names.  See man dlock.conf.",
+    .run = run_config};

@@ -1,5 +1,5 @@
 /*
- * hold.c - dlock hold: a lock for a script that goes on by itself.
+ * hold.c - dlock hold and dlock release: a lock for a script that goes on by itself.
  *
  * It is run with another body.  Keeper and front are the same, but there is no command:
  * they hold for a process that has asked for it, PID, or for nobody and a time.
@@ -10,18 +10,20 @@
  *	            it gives the handle to stdout, and goes into the background
  *	keeper      as ever; it also waits for the end of PID, for --for, and for
  *	            dlock release, through the socket that nested runs use
+ *	release     asks that keeper to release, and tells how it has ended
+ *
+ * With --shell, both print what a POSIX shell evaluates.
  */
 #include "cmd.h"
 
+#include "cmd/supervise/hold_release.h"
 #include "cmd/supervise/keeper_address.h"
 #include "cmd/supervise/loop.h"
 #include "cmd/supervise/loss.h"
 #include "cmd/supervise/start.h"
-#include "options.h"
-#include "sources.h"
+#include "exit.h"
+#include "kin.h"
 #include "say.h"
-#include "shell.h"
-#include "stray.h"
 #include "text.h"
 
 #include <errno.h>
@@ -34,66 +36,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int
-cmd_hold_explain(void)
-{
-	puts(
-	    "usage: dlock hold -k KEY [--pid PID | --for DURATION] [--shell] [options]\n"
-	    "\n"
-	    "Takes the lock KEY, prints a handle and returns.  In the background the lock is\n"
-	    "kept until dlock release, until PID has ended, or until the time of --for is over.\n"
-	    "If it is lost, PID and its descendants are stopped.  Without --pid and --for, PID is\n"
-	    "the parent process; a shell at a terminal, or in a $(...) or a pipeline, is\n"
-	    "refused; with --for alone nobody is stopped.\n"
-	    "\n"
-	    "  set -e\n"
-	    "  lock=$(dlock hold -u redis://10.0.0.5 -k deploy --pid $$ --shell)\n"
-	    "  eval \"$lock\"\n"
-	    "  ./build; dlock run -k deploy -- ./copy     (joins the hold)\n"
-	    "  dlock release\n");
-	options_print_help(stdout, CMD_HOLD);
-	puts(
-	    "\nStatus: 0 it is held; 75 busy; 64 to 78 nothing is held, as for run.  With --shell\n"
-	    "what is printed then makes eval end with that status, too; but eval of nothing is\n"
-	    "success, so a dlock that was killed is only noticed in a line of its own, as above.");
-	return say_written();
-}
-
-/* ---- for whom ---- */
-
-/* What /proc has of a process in a small file; false: nothing. */
-static bool
-read_proc(pid_t pid, const char *name, char *out, size_t size)
-{
-	char path[64];
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, out, size - 1);
-	if (fd >= 0)
-		close(fd);
-	if (n <= 0)
-		return false;
-	for (ssize_t i = 0; i < n; i++)
-		out[i] = out[i] ? out[i] : ' '; /* between the words of cmdline */
-	out[n] = '\0';
-	return true;
-}
-
-static pid_t
-parent_of(pid_t pid)
-{
-	char text[512], *after_name;
-	int parent = 0;
-
-	if (!read_proc(pid, "stat", text, sizeof text) ||
-	    !(after_name = strrchr(text, ')')) ||
-	    sscanf(after_name + 1, " %*c %d", &parent) != 1)
-		return 0;
-	return parent;
-}
+/* ---- the process that the lock is held for ---- */
 
 /*
  * Is it a shell at a terminal?  Then it leads its session, or gives its jobs process
@@ -115,13 +58,15 @@ is_part_of_pipe(pid_t pid)
 {
 	char path[64], its[4096], above[4096];
 	struct stat ours, theirs;
+	int64_t born;
+	pid_t parent;
 
 	snprintf(path, sizeof path, "/proc/%d/fd/1", (int)pid);
 	return fstat(STDOUT_FILENO, &ours) == 0 && S_ISFIFO(ours.st_mode) &&
 	    stat(path, &theirs) == 0 && theirs.st_ino == ours.st_ino &&
-	    theirs.st_dev == ours.st_dev && read_proc(pid, "cmdline", its, sizeof its) &&
-	    read_proc(parent_of(pid), "cmdline", above, sizeof above) &&
-	    strcmp(its, above) == 0;
+	    theirs.st_dev == ours.st_dev && kin_read(pid, "cmdline", its, sizeof its) &&
+	    kin_family(pid, &parent, &born) &&
+	    kin_read(parent, "cmdline", above, sizeof above) && strcmp(its, above) == 0;
 }
 
 /* The parent, unless it is none that one would mean without saying so. */
@@ -145,19 +90,23 @@ find_parent(struct plan *p, const struct origin *o, struct fault *f)
 	return RC_OK;
 }
 
+/* Finds and opens the process that the lock is for, and names it as the command. */
 static enum rc
-open_body(struct body *b, const struct plan *p, struct fault *f)
+settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault *f)
 {
-	int pid = p->steer.pid;
+	static char name[32];
 	const char *why = NULL;
+	int pid;
 
-	if (pid == 0)
-		return RC_OK;
+	if (p->steer.pid == 0 && p->steer.length == NEVER &&
+	    find_parent(p, o, f) != RC_OK)
+		return RC_USAGE;
+	pid = p->steer.pid;
 	if (pid == 1)
 		why = "nobody can stop process 1, should the lock be lost";
 	else if (pid == getpid())
 		why = "this is dlock itself, which ends at once";
-	else if (!outside_open(&b->outside, pid))
+	else if (pid != 0 && !outside_open(&b->outside, pid))
 		why = errno == EPERM
 		    ? "another user's process could not be stopped, should the lock be lost"
 		    : errno == ESRCH || errno == EINVAL || errno == ENOENT
@@ -165,52 +114,47 @@ open_body(struct body *b, const struct plan *p, struct fault *f)
 		    : strerror(errno);
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
-	return RC_OK;
-}
-
-/* In whose name others are shown it. */
-static void
-name_command(struct plan *p)
-{
-	static char name[32];
-
-	if (p->steer.pid == 0 || !read_proc(p->steer.pid, "comm", name, sizeof name))
+	if (pid == 0 || !kin_read(pid, "comm", name, sizeof name))
 		snprintf(name, sizeof name, "dlock");
 	name[strcspn(name, "\n")] = '\0';
 	p->command.shell[0] = name;
 	p->command.shell[1] = NULL;
 	p->command.argv = p->command.shell;
+	return RC_OK;
 }
 
-static enum rc
-settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault *f)
+/* ---- for a shell ---- */
+
+/* Also right if eval joins the lines. */
+static void
+export_variable(FILE *to, const char *name, const char *value)
 {
-	if (p->steer.pid == 0 && p->steer.length == NEVER &&
-	    find_parent(p, o, f) != RC_OK)
-		return RC_USAGE;
-	if (open_body(b, p, f) != RC_OK)
-		return RC_USAGE;
-	name_command(p);
-	return RC_OK;
+	fprintf(to, "export %s='", name);
+	for (; *value; value++)
+		if (*value == '\'')
+			fputs("'\\''", to);
+		else
+			putc(*value, to);
+	fputs("';\n", to);
 }
 
 /* ---- in the front: the delivery ---- */
 
-/* The end of the pipe to the asker, and why he has got nothing: an errno. */
+/* The end of the pipe to the asker, and why the asker has got nothing: an errno. */
 static int answered = -1, undelivered;
 
-#define DELIVERY_PATIENCE (2 * NS_PER_S) /* for whoever reads our stdout */
+#define DELIVERY_PATIENCE (2 * NS_PER_S) /* for the reader of our stdout */
 
 /* DLOCK_KEEPER: ours before those of the dlocks around us. */
 static void
 write_keepers(FILE *to, const char *address)
 {
-	const char *outer = sources_variable("DLOCK_KEEPER");
+	const char *outer = plan_variable("DLOCK_KEEPER");
 	char *all = NULL;
 
 	if (outer && asprintf(&all, "%s %s", address, outer) < 0)
 		all = NULL;
-	shell_export(to, "DLOCK_KEEPER", all ? all : address);
+	export_variable(to, "DLOCK_KEEPER", all ? all : address);
 	free(all);
 }
 
@@ -222,7 +166,7 @@ write_tokens(FILE *to, const struct plan *p, const struct go *go)
 
 	if (text)
 		child_write_tokens(p, go, text, room);
-	shell_export(to, "DLOCK_TOKENS", text ? text : "{}");
+	export_variable(to, "DLOCK_TOKENS", text ? text : "{}");
 	free(text);
 }
 
@@ -234,15 +178,15 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 	const struct go *go = &r->shared->go;
 
 	fputs("unset DLOCK_TOKENS DLOCK_SLOT;\n", to);
-	shell_export(to, "DLOCK_HANDLE", handle);
-	shell_export(to, "DLOCK_KEY", p->keys[0]);
-	shell_export(to, "DLOCK_TOKEN", go->token);
+	export_variable(to, "DLOCK_HANDLE", handle);
+	export_variable(to, "DLOCK_KEY", p->keys[0]);
+	export_variable(to, "DLOCK_TOKEN", go->token);
 	if (p->nkeys > 1)
 		write_tokens(to, p, go);
 	if (p->claim.kind == KIND_LIMIT)
-		shell_export(to, "DLOCK_SLOT", go->slot);
-	shell_export(to, "DLOCK_OWNER", r->owner);
-	shell_export(to, "DLOCK_BACKEND", p->site.backend->name);
+		export_variable(to, "DLOCK_SLOT", go->slot);
+	export_variable(to, "DLOCK_OWNER", r->owner);
+	export_variable(to, "DLOCK_BACKEND", p->site.backend->name);
 	write_keepers(to, go->keeper);
 }
 
@@ -271,8 +215,8 @@ print_grant(const struct run *r)
 }
 
 /*
- * Nothing of the user's stays open: a `$(...)` waits for the end of its pipe.  What is
- * closed first makes the room for /dev/null, should descriptors have run out.
+ * Nothing of the user's stays open: a `$(...)` waits for the end of its pipe.  stdin is
+ * closed first, so that /dev/null finds room even if descriptors have run out.
  */
 static void
 leave_caller(void)
@@ -288,7 +232,7 @@ leave_caller(void)
 			close(fd);
 }
 
-/* Until here we die with the asker: whom nobody hears must not hold. */
+/* Until here we die with the asker: without a listener the hold could never be released. */
 static bool
 deliver_grant(const struct run *r)
 {
@@ -309,28 +253,23 @@ deliver_grant(const struct run *r)
 	return !undelivered;
 }
 
+/* Why (errno) it does not hold: of the plan's keys, in one sentence. */
 static struct verdict
-not_delivered(const struct plan *p)
+not_held(const struct plan *p)
 {
 	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
+	const char *why = strerror(undelivered ? undelivered : errno);
 	char key[400];
 
-	snprintf(v.line, sizeof v.line,
-	    "cannot write to standard output: %s; %s %s given back",
-	    strerror(undelivered), plan_name(p, key, sizeof key),
-	    p->nkeys > 1 ? "were" : "was");
-	return v;
-}
-
-static struct verdict
-not_announced(const struct plan *p)
-{
-	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
-	char key[400];
-
-	snprintf(v.line, sizeof v.line,
-	    "cannot take %s: cannot open a socket: %s; nothing is held",
-	    plan_name(p, key, sizeof key), strerror(errno));
+	plan_name(p, key, sizeof key);
+	if (undelivered)
+		snprintf(v.line, sizeof v.line,
+		    "cannot write to standard output: %s; %s %s given back", why, key,
+		    p->nkeys > 1 ? "were" : "was");
+	else
+		snprintf(v.line, sizeof v.line,
+		    "cannot take %s: cannot open a socket: %s; nothing is held", key,
+		    why);
 	return v;
 }
 
@@ -341,11 +280,11 @@ be_front(struct run *r, struct plan *p)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!tree_announce())
-		v = not_announced(p);
+		v = not_held(p);
 	else if (getppid() == r->body->asker)
 		v = start(r, p);
 	if (undelivered && v.status == 0 && !v.signal)
-		v = not_delivered(p);
+		v = not_held(p);
 	start_end(p, &v);
 }
 
@@ -415,16 +354,6 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 
 /* ---- the process ---- */
 
-static int
-end_asker(bool shell, struct end end)
-{
-	if (shell) {
-		shell_status(stdout, end.status);
-		fflush(stdout);
-	}
-	return end.signal ? start_die_of(end.signal) : end.status;
-}
-
 static struct end
 hold_refused(const char *what)
 {
@@ -445,7 +374,8 @@ hold_lock(struct plan *p)
 	int delivery[2];
 	pid_t front;
 
-	close_range(3, ~0U, 0); /* the caller's are none of ours */
+	prctl(PR_SET_DUMPABLE, 0); /* the plan may have a password, while we wait */
+	close_range(3, ~0U, 0);    /* the caller's are none of ours */
 	loss_note_stderr(&body);
 	start_origin(&origin);
 	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
@@ -466,24 +396,151 @@ hold_lock(struct plan *p)
 	return await_delivery(front, delivery[0], p);
 }
 
-int
-cmd_hold(char **words)
+static int
+run_hold(struct plan *p)
 {
-	bool shell = shell_is_meant(words);
-	struct plan plan;
-	struct fault fault;
-	char clean[700];
+	const struct end end = hold_lock(p);
 
-	prctl(PR_SET_DUMPABLE, 0); /* the plan may have a password, while we wait */
-	switch (plan_read(&plan, CMD_HOLD, words, &fault)) {
-	case PARSED_HELP:
-		return cmd_hold_explain();
-	case PARSED_WRONG:
-		return end_asker(shell, (struct end){.status = cmd_wrong(&plan, &fault)});
-	case PARSED_PLAN:
-		break;
-	}
-	if (!plan.show.quiet && stray_list(clean, sizeof clean))
-		say("unknown in the environment and ignored: %s", clean);
-	return end_asker(shell, hold_lock(&plan));
+	if (p->steer.shell)
+		say_to_eval(end.status);
+	return end.signal ? start_die_of(end.signal) : end.status;
 }
+
+/* ---- release: what the shell has of it ---- */
+
+/* Of the keepers in DLOCK_KEEPER those that are not this handle's, which are still there. */
+static void
+unset_keeper(const char *handle)
+{
+	const char *keepers = plan_variable("DLOCK_KEEPER"), *end;
+	size_t size = strlen(keepers ? keepers : "") + 1, used = 0;
+	char *others = calloc(1, size);
+
+	for (; keepers && others && *keepers; keepers = end) {
+		keepers += strspn(keepers, " ");
+		end = keepers + strcspn(keepers, " ");
+		if (!keeper_address_has_handle(keepers, handle))
+			used += snprintf(others + used, size - used, "%s%.*s",
+			    used ? " " : "", (int)(end - keepers), keepers);
+	}
+	if (others && *others)
+		export_variable(stdout, "DLOCK_KEEPER", others);
+	else
+		puts("unset DLOCK_KEEPER;");
+	free(others);
+}
+
+/* What `hold --shell` has set for this handle, unless a later one has set it anew. */
+static void
+unset_variables(const char *handle)
+{
+	const char *latest = plan_variable("DLOCK_HANDLE");
+
+	if (latest && strcmp(latest, handle) == 0)
+		puts("unset DLOCK_HANDLE DLOCK_KEY DLOCK_TOKEN DLOCK_TOKENS DLOCK_SLOT "
+		     "DLOCK_OWNER DLOCK_BACKEND;");
+	unset_keeper(handle);
+}
+
+/* ---- release: asking the keeper ---- */
+
+static void
+say_of(const char *handle, const char *text)
+{
+	say_last("cannot release %s: %s", text_key(text_brief(handle).text).text,
+	    text_shown(text).text);
+}
+
+/* Tells how it ended; returns the exit status. */
+static int
+tell_outcome(const struct plan *p, const char *handle, const struct join_outcome *o)
+{
+	if (o->status == STATUS_NOTHING)
+		say_of(handle, "this dlock runs a command, and holds nothing by hand");
+	else if (o->status && !*o->line)
+		say_of(handle,
+		    "it is given back, but one of dlock's processes was killed before");
+	else if (*o->line && (o->status || !p->show.quiet))
+		say_last("%s", text_shown(o->line).text);
+	return o->status;
+}
+
+/* Returns the exit status; `gone`: nothing is held under this handle any more. */
+static int
+release_handle(const struct plan *p, const char *handle, bool *gone)
+{
+	struct join_outcome o;
+	struct fault f;
+	enum rc rc = hold_release(handle, &o, &f);
+
+	*gone = rc == RC_LOST || rc == RC_AGAIN ||
+	    (rc == RC_OK && o.status != STATUS_NOTHING);
+	if (rc == RC_OK)
+		return tell_outcome(p, handle, &o);
+	say_of(handle, f.text);
+	if (rc == RC_LOST || rc == RC_DENIED)
+		return STATUS_NOTHING;
+	return rc == RC_USAGE ? STATUS_USAGE : STATUS_SYSTEM;
+}
+
+static int
+run_release(struct plan *p)
+{
+	const char *handle = p->steer.handle ? p->steer.handle
+					     : plan_variable("DLOCK_HANDLE");
+	bool gone = false;
+	int status = STATUS_USAGE, written;
+
+	if (handle)
+		status = release_handle(p, handle, &gone);
+	else
+		say_last(
+		    "no handle: say dlock release HANDLE, with what dlock hold has printed, or set DLOCK_HANDLE");
+	if (p->steer.shell && gone)
+		unset_variables(handle);
+	if (p->steer.shell)
+		say_to_eval(status);
+	written = say_written();
+	return status ? status : written;
+}
+
+const struct cmd cmd_hold = {.name = "hold",
+    .help = "hold a lock for a script that goes on by itself",
+    .bit = CMD_HOLD,
+    .usage =
+	"usage: dlock hold -k KEY [--pid PID | --for DURATION] [--shell] [options]\n"
+	"\n"
+	"Takes the lock KEY, prints a handle and returns.  In the background the lock is\n"
+	"kept until dlock release, until PID has ended, or until the time of --for is over.\n"
+	"If it is lost, PID and its descendants are stopped.  Without --pid and --for, PID is\n"
+	"the parent process; a shell at a terminal, or in a $(...) or a pipeline, is\n"
+	"refused; with --for alone nobody is stopped.\n"
+	"\n"
+	"  set -e\n"
+	"  lock=$(dlock hold -u redis://10.0.0.5 -k deploy --pid $$ --shell)\n"
+	"  eval \"$lock\"\n"
+	"  ./build; dlock run -k deploy -- ./copy     (joins the hold)\n"
+	"  dlock release\n",
+    .notes =
+	"Status: 0 it is held; 75 busy; 64 to 78 nothing is held, as for run.  With --shell\n"
+	"what is printed then makes eval end with that status, too; but eval of nothing is\n"
+	"success, so a dlock that was killed is only noticed in a line of its own, as above.",
+    .run = run_hold};
+
+const struct cmd cmd_release = {.name = "release",
+    .help = "give back what hold has taken",
+    .bit = CMD_RELEASE,
+    .usage =
+	"usage: dlock release [--shell] [HANDLE]\n"
+	"\n"
+	"Gives back the lock that dlock hold has taken; HANDLE is what that printed\n"
+	"(default: $DLOCK_HANDLE, which hold --shell sets).  Returns when the lock is free\n"
+	"for others, or says what keeps it.\n"
+	"\n"
+	"  dlock release \"$handle\"\n"
+	"  eval \"$(dlock release --shell)\"     (after dlock hold --shell)\n",
+    .notes =
+	"Status: 0 released; 1 nothing is held under this handle (any more); 79 the lock was\n"
+	"lost before; 75 a run that has joined the hold keeps it for its --min-hold;\n"
+	"69 the server has not confirmed the release; 64 this is no handle.",
+    .run = run_release};

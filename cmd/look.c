@@ -1,33 +1,66 @@
 /* look.c - looks at locks through a backend's admin_ops. */
 #include "look.h"
 
-#include "cmd.h"
-#include "host.h"
+#include "exit.h"
+#include "options.h"
 #include "say.h"
-#include "status.h"
-#include "stray.h"
 #include "text.h"
 
+#include "backends/common/retry.h"
+
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static struct looking *
-looking_of(struct host *h)
+#define PAUSE_FIRST (50 * NS_PER_MS)
+#define PAUSE_MOST NS_PER_S
+
+instant
+look_patience(void)
 {
-	return (struct looking *)h;
+	return instant_after(instant_now(), LOOK_PATIENCE);
+}
+
+/* ---- waiting ---- */
+
+static enum woke
+wait_by_poll(struct host *h, int fd, short events, instant until)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	(void)h;
+	for (;;) {
+		int64_t ms = until == NEVER ? -1 : ns_to_ms(until - instant_now());
+		int n;
+
+		if (until != NEVER)
+			ms = ms < 0 ? 0 : ms > INT_MAX ? INT_MAX : ms;
+		n = poll(&p, 1, (int)ms);
+		if (n > 0 || (n < 0 && errno != EINTR && errno != ENOMEM))
+			return WOKE_READY; /* the next read says what is wrong */
+		if (instant_now() >= until)
+			return WOKE_TIMEOUT;
+	}
+}
+
+void
+look_host(struct host *h)
+{
+	*h = (struct host){.wait = wait_by_poll, .seen.holding.held = -1, .alert = -1};
 }
 
 /* A server that says nothing for too long is given up, however long the look may be. */
 static enum woke
 wait_patiently(struct host *h, int fd, short events, instant until)
 {
-	struct looking *l = looking_of(h);
+	struct looking *l = (struct looking *)h;
 	instant most = l->asked ? instant_after(l->heard, LOOK_PATIENCE) : NEVER;
-	enum woke woke = host_wait(h, fd, events, instant_first(until, most));
+	enum woke woke = wait_by_poll(h, fd, events, instant_first(until, most));
 
 	if (woke == WOKE_READY)
 		l->heard = instant_now();
@@ -37,6 +70,8 @@ wait_patiently(struct host *h, int fd, short events, instant until)
 	}
 	return woke;
 }
+
+/* ---- the store ---- */
 
 static enum rc
 check_can_look(const struct store *s, unsigned caps, struct fault *f)
@@ -62,34 +97,26 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 	return RC_OK;
 }
 
-/* The plan's site, or that of the dlock around it. */
-static enum rc
-find_site(struct looking *l, struct fault *f)
+enum rc
+look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *f)
 {
-	const struct plan_site *s = &l->plan->site;
+	const struct plan_site *s = &p->site;
+	enum rc rc;
 
+	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
+	signal(SIGXFSZ, SIG_IGN);  /* the write fails, and is told of */
+	*l = (struct looking){.plan = p, .jitter = (uint64_t)instant_now() | 1};
+	look_host(&l->host);
+	l->host.wait = wait_patiently;
 	l->site = (struct site){s->url, s->settings, s->nsettings};
 	if (!s->backend->open)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
 		    s->backend->name);
-	return join_search_look(&l->host, l->plan, &l->site, &l->told,
-	    l->plan->cmd == CMD_WAIT ? &l->ours : NULL, f);
-}
-
-enum rc
-look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *f)
-{
-	enum rc rc;
-
-	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
-	signal(SIGXFSZ, SIG_IGN);  /* the write fails, and is told of */
-	*l = (struct looking){.plan = p};
-	host_init(&l->host);
-	l->host.wait = wait_patiently;
-	rc = find_site(l, f);
+	rc = join_search_look(
+	    &l->host, p, &l->site, &l->told, p->cmd == CMD_WAIT ? &l->ours : NULL, f);
 	if (rc == RC_OK)
-		rc = p->site.backend->open(&l->store, &l->host, &l->site, f);
+		rc = s->backend->open(&l->store, &l->host, &l->site, f);
 	if (rc != RC_OK)
 		return rc;
 	rc = check_can_look(l->store, caps, f);
@@ -106,123 +133,103 @@ look_close(struct looking *l)
 	l->store = NULL;
 }
 
-/* What the user should know of the server, once. */
-static void
-say_notice(struct looking *l)
-{
-	char clean[700];
+/* What a look collects: of one key, or of each in turn. */
+struct collection {
+	struct looking *looking;
+	struct view *view;
+	/* of all keys: gets each view that is complete; NULL: of one */
+	bool (*see)(void *, const struct view *);
+	void *ctx;
+	bool begun, enough;
+};
 
-	if (*l->host.notice.text && !l->plan->show.quiet)
-		say("%s",
-		    text_clean(clean, sizeof clean, l->host.notice.text,
-			strlen(l->host.notice.text)));
-	*l->host.notice.text = '\0';
+/* All entries of one key have come. */
+static void
+complete(struct collection *c)
+{
+	if (c->see && c->begun && !c->enough && !c->view->short_of_memory)
+		c->enough = !c->see(c->ctx, c->view);
+	c->begun = false;
+}
+
+static bool
+collect(void *ctx, const struct entry *e, int64_t now)
+{
+	struct collection *c = ctx;
+
+	c->looking->heard = instant_now();
+	if (c->see && strlen(e->key) > KEY_BYTES)
+		return true; /* nobody can lock that */
+	if (c->see && (!c->begun || strcmp(c->view->key, e->key) != 0)) {
+		complete(c);
+		view_begin(c->view, e->key);
+		c->begun = true;
+	}
+	view_add(c->view, e, now);
+	return !c->see || (!c->enough && !c->view->short_of_memory);
 }
 
 static enum rc
-look(struct looking *l, const struct look *what, struct fault *f)
+look(struct collection *c, struct look *what, struct fault *f)
 {
+	struct looking *l = c->looking;
 	enum rc rc;
 
+	what->see = collect;
+	what->ctx = c;
 	l->heard = instant_now();
 	l->silent = false;
 	l->asked = true;
 	rc = l->store->backend->admin->each(l->store, what, f);
 	l->asked = false;
-	say_notice(l);
+	if (*l->host.notice.text && !l->plan->show.quiet)
+		say("%s", text_shown(l->host.notice.text).text);
+	*l->host.notice.text = '\0'; /* each is said once */
 	if (rc == RC_STOP && l->silent)
 		return fault_set(f, RC_AGAIN, "%s does not answer", l->store->where);
+	if (rc == RC_OK ||
+	    rc == RC_DENIED) /* else there may have been more of the last one */
+		complete(c);
+	if (rc == RC_OK && c->view->short_of_memory)
+		return fault_set(
+		    f, RC_SYSTEM, "no memory for all who hold it or wait for it");
 	return rc;
-}
-
-/* ---- one key ---- */
-
-struct one {
-	struct looking *looking;
-	struct view *view;
-};
-
-static bool
-see_one(void *ctx, const struct entry *e, int64_t now)
-{
-	struct one *one = ctx;
-
-	one->looking->heard = instant_now();
-	view_add(one->view, e, now);
-	return true;
-}
-
-static enum rc
-out_of_memory(struct fault *f)
-{
-	return fault_set(f, RC_SYSTEM, "no memory for all who hold it or wait for it");
 }
 
 enum rc
 look_at(struct looking *l, const char *key, bool brief, struct view *v, instant until,
     struct fault *f)
 {
-	struct one one = {l, v};
-	struct look what = {
-	    .key = key, .brief = brief, .until = until, .see = see_one, .ctx = &one};
-	enum rc rc;
+	struct collection one = {.looking = l, .view = v};
+	struct look what = {.key = key, .brief = brief, .until = until};
 
 	view_begin(v, key);
-	rc = look(l, &what, f);
-	return rc == RC_OK && v->short_of_memory ? out_of_memory(f) : rc;
-}
-
-/* ---- all of them ---- */
-
-struct all {
-	struct looking *looking;
-	struct view view;
-	bool begun, enough;
-	bool (*see)(void *, const struct view *);
-	void *ctx;
-};
-
-/* Whatever came of one key has come. */
-static void
-complete(struct all *all)
-{
-	if (all->begun && !all->view.short_of_memory)
-		all->enough = !all->see(all->ctx, &all->view);
-	all->begun = false;
-}
-
-static bool
-see_any(void *ctx, const struct entry *e, int64_t now)
-{
-	struct all *all = ctx;
-
-	all->looking->heard = instant_now();
-	if (strlen(e->key) > KEY_BYTES)
-		return true; /* nobody can lock that */
-	if (!all->begun || strcmp(all->view.key, e->key) != 0) {
-		complete(all);
-		view_begin(&all->view, e->key);
-		all->begun = true;
-	}
-	view_add(&all->view, e, now);
-	return !all->enough && !all->view.short_of_memory;
+	return look(&one, &what, f);
 }
 
 enum rc
 look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *ctx,
     instant until, struct fault *f)
 {
-	struct all all = {.looking = l, .see = see, .ctx = ctx};
-	struct look what = {.brief = true, .until = until, .see = see_any, .ctx = &all};
-	enum rc rc = look(l, &what, f);
+	struct view view = {0};
+	struct collection all = {.looking = l, .view = &view, .see = see, .ctx = ctx};
+	struct look what = {.brief = true, .until = until};
+	enum rc rc = look(&all, &what, f);
 
-	/* else there may have been more of the last one */
-	if ((rc == RC_OK || rc == RC_DENIED) && !all.enough)
-		complete(&all);
-	if (rc == RC_OK && all.view.short_of_memory)
-		rc = out_of_memory(f);
-	view_free(&all.view);
+	view_free(&view);
 	return rc;
+}
+
+void
+look_rest(struct looking *l, instant until)
+{
+	int64_t pause;
+
+	l->pause = l->pause ? instant_first(l->pause + l->pause / 2, PAUSE_MOST)
+			    : PAUSE_FIRST;
+	pause = l->pause - jitter_below(&l->jitter, l->pause / 4 + 1);
+	wait_by_poll(
+	    &l->host, -1, 0, instant_first(until, instant_after(instant_now(), pause)));
 }
 
 int
@@ -230,49 +237,25 @@ look_pause(struct looking *l)
 {
 	instant next = instant_after(instant_now(), l->plan->look.again);
 
-	if (host_wait(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
+	if (wait_by_poll(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
 		return 0;
 	raise(SIGPIPE); /* as the next write would */
 	say_last("cannot write to standard output: %s", strerror(EPIPE));
 	return STATUS_SYSTEM;
 }
 
-/* ---- the beginning and the end of a subcommand ---- */
-
-bool
-look_plan(struct plan *p, unsigned cmd, char **words, int (*explain)(void), int *status)
-{
-	struct fault fault;
-	char clean[700];
-
-	switch (plan_read(p, cmd, words, &fault)) {
-	case PARSED_HELP:
-		*status = explain();
-		return false;
-	case PARSED_WRONG:
-		*status = cmd_wrong(p, &fault);
-		return false;
-	case PARSED_PLAN:
-		break;
-	}
-	if (!p->show.quiet && stray_list(clean, sizeof clean))
-		say("unknown in the environment and ignored: %s", clean);
-	return true;
-}
-
 int
 look_refuse(const struct plan *p, const char *what, const char *key, enum rc rc,
     const struct fault *f)
 {
-	char name[400], words[700];
+	char name[400];
 
-	text_clean(words, sizeof words, f->text, strlen(f->text));
 	if (key)
 		text_name(name, sizeof name, key);
 	else
 		snprintf(name, sizeof name, "locks of %s", p->site.backend->name);
-	say_last("cannot %s %s: %s%s", what, name,
-	    *words ? words : "descriptors or memory have run out",
+	say_last("cannot %s %s: %s%s", what ? what : options_cmd(p->cmd), name,
+	    *f->text ? text_shown(f->text).text : "descriptors or memory have run out",
 	    rc == RC_AGAIN ? "; see whether the server runs, or name another (-u)" : "");
-	return status_of_rc(rc).number;
+	return exit_of_rc(rc).number;
 }

@@ -2,8 +2,8 @@
  * look.h - how a subcommand looks at locks, without holding any.
  *
  * The store is that of the plan, or of the enclosing dlock where the plan names no
- * server itself.  A look is asked for once: a server that does not answer is nobody's
- * to wait for here, but LOOK_PATIENCE is given to each of its answers.
+ * server itself.  A look asks once: a silent server is not asked again here, but each of
+ * its answers may take LOOK_PATIENCE.
  *
  * Signals are as they were: Ctrl-C ends the process.
  */
@@ -23,9 +23,17 @@ struct looking {
 	struct join_site told; /* what an enclosing dlock has told */
 	unsigned ours;         /* CMD_WAIT: bits of keys that a run would join */
 	bool asked;            /* a look is under way */
-	instant heard;         /* when the server last said something to that */
-	bool silent;           /* it has not for LOOK_PATIENCE */
+	instant heard;         /* when the server last said something to it */
+	bool silent;           /* it has said nothing for LOOK_PATIENCE */
+	int64_t pause;         /* the last one between two looks; 0: none yet */
+	uint64_t jitter;
 };
+
+/*
+ * A backend's host where nothing is supervised: its wait is poll(2), and a signal ends the
+ * process as it ends any other.
+ */
+void look_host(struct host *);
 
 /*
  * Opens the plan's store, which must be able to be looked at and have all of `caps`
@@ -34,6 +42,9 @@ struct looking {
  */
 enum rc look_open(struct looking *, const struct plan *, unsigned caps, struct fault *);
 void look_close(struct looking *);
+
+/* Until when to wait for the answer to a question that is sent now. */
+instant look_patience(void);
 
 /* Looks at one key; `until`, or NEVER, bounds it beside LOOK_PATIENCE. */
 enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
@@ -47,11 +58,10 @@ enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *
     void *ctx, instant until, struct fault *);
 
 /*
- * plan_read() for a subcommand that shows or steers.  False: there is nothing (more) to
- * be done, *status is what to exit with, and has been explained.
+ * Sleeps before the next look at a lock that is not free yet, longer each time, up to a
+ * second, and at most until `until`.
  */
-bool look_plan(
-    struct plan *, unsigned cmd, char **words, int (*explain)(void), int *status);
+void look_rest(struct looking *, instant until);
 
 /*
  * Sleeps until the next round of --watch.  Not 0: nobody reads standard output any more, and
@@ -61,7 +71,7 @@ int look_pause(struct looking *);
 
 /*
  * Says why a look (or what was to follow it) came to nothing; `what` is such as "look
- * at" or "break", `key` NULL: all.  Returns the exit status.
+ * at", NULL: the subcommand's name; `key` NULL: all.  Returns the exit status.
  */
 int look_refuse(const struct plan *, const char *what, const char *key, enum rc,
     const struct fault *);

@@ -1,16 +1,196 @@
-/* main.c - dispatch: finds the subcommand. */
+/* main.c - the table of subcommands, what each has in common, dlock help and version. */
 #include "cmd.h"
 
+#include "args.h"
+#include "conf.h"
+#include "parse.h"
 #include "say.h"
-#include "status.h"
+#include "exit.h"
+#include "text.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 
+static int print_help(char **words), print_version(char **words);
+
+static const struct cmd cmd_help = {
+    "help", "explain dlock or a subcommand", .run_words = print_help};
+static const struct cmd cmd_version = {
+    "version", "tell the version and the backends built in", .run_words = print_version};
+
+static const struct cmd *const cmds[] = {&cmd_run, &cmd_status, &cmd_ls, &cmd_wait,
+    &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_hold, &cmd_release, &cmd_config, &cmd_help,
+    &cmd_version, NULL};
+
+/* NULL: there is none of this name. */
+static const struct cmd *
+cmd_named(const char *name)
+{
+	const struct cmd *const *c = cmds;
+
+	while (*c && strcmp((*c)->name, name) != 0)
+		c++;
+	return *c;
+}
+
+/* There is no such subcommand; returns the exit status. */
+static int
+refuse_name(const char *name)
+{
+	const char *known[32] = {0}, *word = name + strspn(name, "-"), *meant;
+	const struct clean clean = text_shown(text_brief(name).text);
+
+	for (size_t i = 0; cmds[i]; i++)
+		known[i] = cmds[i]->name;
+	meant = parse_nearest(word, strlen(word), known);
+	if (*name == '-' && !meant)
+		say_last(
+		    "'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)",
+		    clean.text, clean.text);
+	else
+		say_last("there is no subcommand '%s'%s (dlock help lists them)",
+		    clean.text, parse_hint(": did you mean dlock ", meant, "?").text);
+	return STATUS_USAGE;
+}
+
+/* ---- help ---- */
+
+static int
+print_overview(void)
+{
+	puts(
+	    "dlock runs a command under a lock that many machines can share: one run at a\n"
+	    "time, the others wait in line, and if the lock is lost, the command is stopped.\n");
+	for (size_t i = 0; cmds[i]; i++)
+		printf("  dlock %-8s %s\n", cmds[i]->name, cmds[i]->help);
+	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
+	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
+	     "Options: dlock help run, or another subcommand.  What an administrator of\n"
+	     "PostgreSQL or MySQL may have to run: dlock help pg-schema, mysql-schema.\n"
+	     "Everything: man dlock, dlock-status, dlock-break, dlock-hold, dlock.conf,\n"
+	     "dlock-backends.");
+	return say_written();
+}
+
+static int
+print_usage(const struct cmd *c)
+{
+	puts(c->usage);
+	options_print_help(stdout, c->bit);
+	printf("\n%s\n", c->notes);
+	return say_written();
+}
+
 /*
- * A descriptor that is closed now would be given to a socket of ours and written to as
- * "stderr".
+ * "pg-schema", "mysql-schema": what an administrator may have to run before such a backend
+ * can be used; NULL: it is none of these.
+ */
+static const char *
+schema_named(const char *word)
+{
+	size_t n = strcspn(word, "-");
+	char name[16];
+	const struct backend *b;
+
+	if (n >= sizeof name || strcmp(word + n, "-schema") != 0)
+		return NULL;
+	snprintf(name, sizeof name, "%.*s", (int)n, word);
+	b = backend_named(name);
+	return b ? b->schema : NULL;
+}
+
+/*
+ * Tests compare manual and completions with these lists: the options, the backends with
+ * their schemes, or the names that may stand in a file.
+ */
+static int
+print_raw(const char *what)
+{
+	if (what && strcmp(what, "backends") == 0)
+		for (size_t i = 0; backends[i]; i++) {
+			printf("%s\t", backends[i]->name);
+			for (const char *const *s = backends[i]->schemes; *s; s++)
+				printf("%s%s", *s, s[1] ? " " : "\n");
+		}
+	else if (what && strcmp(what, "config") == 0)
+		for (int i = 0; i < OPTIONS; i++) {
+			if (conf_allows(i))
+				puts(options[i].name);
+		}
+	else
+		options_print_raw(stdout);
+	return say_written();
+}
+
+static int
+print_help(char **words)
+{
+	const char *word = *words;
+	const struct cmd *c;
+
+	if (!word || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+		return print_overview();
+	if (strcmp(word, "--raw") == 0)
+		return print_raw(words[1]);
+	if (schema_named(word)) {
+		fputs(schema_named(word), stdout);
+		return say_written();
+	}
+	c = cmd_named(word);
+	if (!c)
+		return refuse_name(word);
+	return c->usage ? print_usage(c) : print_overview();
+}
+
+/* Of each backend its name, and the forms of its URLs below each other. */
+static int
+print_version(char **words)
+{
+	(void)words;
+	puts("dlock " DLOCK_VERSION);
+	for (size_t i = 0; backends[i]; i++) {
+		const char *name = backends[i]->name, *line = backends[i]->url_help;
+
+		for (size_t n; *line; line += n + (line[n] != '\0'), name = "") {
+			n = strcspn(line, "\n");
+			printf("  %-9s %.*s\n", name, (int)n, line);
+		}
+	}
+	return say_written();
+}
+
+/* ---- running one ---- */
+
+/* Reads the words behind the name; returns the exit status. */
+static int
+run_with_plan(const struct cmd *c, char **words)
+{
+	static struct plan plan;
+	struct fault fault;
+	char strays[700];
+
+	switch (args_read(&plan, c->bit, words, &fault)) {
+	case PARSED_HELP:
+		return print_usage(c);
+	case PARSED_WRONG:
+		say_last("%s", text_shown(fault.text).text);
+		/* the words were not understood, but the shell that evaluates stdout must know */
+		if ((options[OPT_SHELL].cmds & c->bit) && args_have(words, "--shell"))
+			say_to_eval(plan.status);
+		return plan.status;
+	case PARSED_PLAN:
+		break;
+	}
+	if (!plan.show.quiet && sources_strays(strays, sizeof strays))
+		say("unknown in the environment and ignored: %s", strays);
+	return c->run(&plan);
+}
+
+/*
+ * A standard descriptor that is closed now would be given to a socket of ours and written
+ * to as "stderr".
  */
 static void
 occupy_standard_descriptors(void)
@@ -37,9 +217,11 @@ main(int argc, char **argv)
 		return STATUS_USAGE;
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-		return cmd_help(argv + 2);
+		return print_help(argv + 2);
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
-		return cmd_version(argv + 2);
+		return print_version(argv + 2);
 	c = cmd_named(argv[1]);
-	return c ? c->run(argv + 2) : cmd_refuse(argv[1]);
+	if (!c)
+		return refuse_name(argv[1]);
+	return c->run_words ? c->run_words(argv + 2) : run_with_plan(c, argv + 2);
 }

@@ -3,7 +3,7 @@
  *
  * Known forms: scheme://user:PASSWORD@host/..., ...?password=PASSWORD&... and
  * libpq's password=PASSWORD or password='PASS WORD' among other pairs.  A password ends
- * with the last @ of all: whoever did not escape a / in it is refused, but not shown.
+ * with the last @ of all: a URL with an unescaped / in it is refused, and still its password is not shown.
  */
 #ifndef DLOCK_MASK_H
 #define DLOCK_MASK_H

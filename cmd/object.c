@@ -1,16 +1,18 @@
-/* object.c - writes one flat JSON object into a buffer. */
+/* object.c - writes a JSON object into a buffer or to a stream. */
 #include "object.h"
 
 #include "text.h"
 
-#include <stdbool.h>
-#include <stdio.h>
+#include "backends/common/clock.h"
+
 #include <string.h>
 
-/* Room is always kept for the closing brace and the NUL. */
-static bool
+/* False: it does not fit.  Room is always kept for the closing brace and the NUL. */
+static inline bool
 put(struct object *j, const char *text, size_t n)
 {
+	if (j->to)
+		return fwrite(text, 1, n, j->to) == n;
 	if (j->used + n + 2 > j->size)
 		return false;
 	memcpy(j->out + j->used, text, n);
@@ -21,24 +23,38 @@ put(struct object *j, const char *text, size_t n)
 static bool
 put_string(struct object *j, const char *s)
 {
-	size_t n = strlen(s);
+	bool fits = put(j, "\"", 1);
 
-	if (!put(j, "\"", 1))
-		return false;
-	for (size_t i = 0; i < n;) {
+	for (size_t left = strlen(s), n; fits && left > 0; s += n, left -= n) {
 		char escaped[8];
 
-		i += text_json(escaped, s + i, n - i);
-		if (!put(j, escaped, strlen(escaped)))
-			return false;
+		n = text_json(escaped, s, left);
+		fits = put(j, escaped, strlen(escaped));
 	}
-	return put(j, "\"", 1);
+	return fits && put(j, "\"", 1);
 }
 
+/* What comes before each value. */
 static bool
 put_name(struct object *j, const char *name)
 {
-	return (j->used == 1 || put(j, ",", 1)) && put_string(j, name) && put(j, ":", 1);
+	if (j->filled && !put(j, ",", 1))
+		return false;
+	j->filled = true;
+	return !name || (put_string(j, name) && put(j, ":", 1));
+}
+
+/* A value as JSON has it; NULL: it is not known. */
+static void
+put_value(struct object *j, const char *name, const char *value)
+{
+	const struct object before = *j;
+
+	if (!value && !j->to)
+		return;
+	value = value ? value : "null";
+	if (!put_name(j, name) || !put(j, value, strlen(value)))
+		*j = before;
 }
 
 void
@@ -49,49 +65,94 @@ object_begin(struct object *j, char *out, size_t size)
 }
 
 void
-object_number(struct object *j, const char *name, int64_t value)
+object_begin_stream(struct object *j, FILE *to)
 {
-	size_t before = j->used;
-	char digits[24];
-	int n = snprintf(digits, sizeof digits, "%lld", (long long)value);
-
-	if (!put_name(j, name) || !put(j, digits, n))
-		j->used = before;
-}
-
-void
-object_true(struct object *j, const char *name)
-{
-	size_t before = j->used;
-
-	if (!put_name(j, name) || !put(j, "true", strlen("true")))
-		j->used = before;
-}
-
-void
-object_string(struct object *j, const char *name, const char *value)
-{
-	size_t before = j->used;
-
-	if (value && !(put_name(j, name) && put_string(j, value)))
-		j->used = before;
-}
-
-void
-object_strings(struct object *j, const char *name, const char *const *values, size_t n)
-{
-	size_t before = j->used;
-	bool fits = put_name(j, name) && put(j, "[", 1);
-
-	for (size_t i = 0; i < n; i++)
-		fits = fits && (i == 0 || put(j, ",", 1)) && put_string(j, values[i]);
-	if (!fits || !put(j, "]", 1))
-		j->used = before;
+	*j = (struct object){.to = to};
+	put(j, "{", 1);
 }
 
 void
 object_end(struct object *j)
 {
-	j->out[j->used++] = '}';
-	j->out[j->used] = '\0';
+	if (j->to)
+		put(j, "}\n", 2);
+	else
+		memcpy(j->out + j->used++, "}", 2);
+}
+
+void
+object_string(struct object *j, const char *name, const char *value)
+{
+	const struct object before = *j;
+
+	if (!value)
+		put_value(j, name, NULL);
+	else if (!put_name(j, name) || !put_string(j, value))
+		*j = before;
+}
+
+void
+object_strings(struct object *j, const char *name, const char *const *values, size_t n)
+{
+	const struct object before = *j;
+	bool fits = put_name(j, name) && put(j, "[", 1);
+
+	for (size_t i = 0; i < n; i++)
+		fits = fits && (i == 0 || put(j, ",", 1)) && put_string(j, values[i]);
+	if (!fits || !put(j, "]", 1))
+		*j = before;
+}
+
+void
+object_known(struct object *j, const char *name, bool known, int64_t value)
+{
+	char digits[24];
+
+	snprintf(digits, sizeof digits, "%lld", (long long)value);
+	put_value(j, name, known ? digits : NULL);
+}
+
+void
+object_number(struct object *j, const char *name, int64_t value)
+{
+	object_known(j, name, true, value);
+}
+
+void
+object_truth(struct object *j, const char *name, bool value)
+{
+	put_value(j, name, value ? "true" : "false");
+}
+
+void
+object_seconds(struct object *j, const char *name, int64_t ns)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%lld.%03d", (long long)(ns / NS_PER_S),
+	    (int)(ns % NS_PER_S / NS_PER_MS));
+	put_value(j, name, ns < 0 || ns == NEVER ? NULL : text);
+}
+
+void
+object_time(struct object *j, const char *name, int64_t us)
+{
+	const struct brief text = text_time_utc(us);
+
+	object_string(j, name, *text.text ? text.text : NULL);
+}
+
+void
+object_open(struct object *j, const char *name, char bracket)
+{
+	put_name(j, name);
+	put(j, &bracket, 1);
+	j->filled = false;
+}
+
+void
+object_close(struct object *j, char bracket)
+{
+	put(j, &bracket, 1);
+	j->filled = true;
 }

@@ -1,10 +1,8 @@
 /* options.c - the table of options, and what each does with its value. */
 #include "options.h"
 
-#include "nearest.h"
+#include "mask.h"
 #include "parse.h"
-#include "site.h"
-#include "text.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -17,31 +15,22 @@
 
 /* ---- setters that several rows share ---- */
 
-/*
- * Where an option keeps its value: a member of the plan, which must have the type that
- * the setter writes.
- */
-#define DURATION_AT(m) \
-	_Generic(((struct plan *)NULL)->m, int64_t : offsetof(struct plan, m))
-#define NUMBER_AT(m) _Generic(((struct plan *)NULL)->m, int : offsetof(struct plan, m))
-#define FLAG_AT(m) _Generic(((struct plan *)NULL)->m, bool : offsetof(struct plan, m))
-#define TEXT_AT(m) \
-	_Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
-
+/* Where it keeps its value. */
 static void *
-option_target(struct plan *p, const struct option *o)
+target(struct plan *p, const struct option *o)
 {
 	return (char *)p + o->at;
 }
 
 /* "3s", "365d" */
-static const char *
-write_bound(int64_t ns, char *out, size_t size)
+static struct span
+bound(int64_t ns)
 {
-	if (ns < DAY || ns % DAY != 0)
-		return parse_duration_text(ns, out, size);
-	snprintf(out, size, "%lldd", (long long)(ns / DAY));
-	return out;
+	struct span s = parse_span(ns);
+
+	if (ns >= DAY && ns % DAY == 0)
+		snprintf(s.text, sizeof s.text, "%lldd", (long long)(ns / DAY));
+	return s;
 }
 
 /* From min to max; max NEVER: without a bound that matters. */
@@ -50,17 +39,17 @@ set_duration(struct plan *p, const struct option *o, const char *value, struct f
 {
 	int64_t ns;
 	bool legible = parse_duration(value, &ns);
-	char min[32], max[32];
 
 	if (legible && ns >= o->min && ns <= o->max) {
-		*(int64_t *)option_target(p, o) = ns;
+		*(int64_t *)target(p, o) = ns;
 		return RC_OK;
 	}
+	if (legible && o->max == NEVER)
+		return fault_set(f, RC_USAGE, "more than 0 is allowed, or inf");
 	if (o->max == NEVER)
 		return fault_set(f, RC_USAGE, DURATIONS ", up to 292 years, or inf");
 	return fault_set(f, RC_USAGE, "%sfrom %s to %s is allowed",
-	    legible ? "" : DURATIONS "; ", write_bound(o->min, min, sizeof min),
-	    write_bound(o->max, max, sizeof max));
+	    legible ? "" : DURATIONS "; ", bound(o->min).text, bound(o->max).text);
 }
 
 static enum rc
@@ -71,7 +60,7 @@ set_number(struct plan *p, const struct option *o, const char *value, struct fau
 	if (!parse_number(value, o->min, o->max, &n))
 		return fault_set(f, RC_USAGE, "a number from %lld to %lld is allowed",
 		    (long long)o->min, (long long)o->max);
-	*(int *)option_target(p, o) = n;
+	*(int *)target(p, o) = n;
 	return RC_OK;
 }
 
@@ -87,20 +76,21 @@ take_truth(const char *value, bool *ret, struct fault *f)
 static enum rc
 set_flag(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	return take_truth(value, option_target(p, o), f);
+	return take_truth(value, target(p, o), f);
 }
 
-/* Up to max bytes. */
+/* From min (0 or 1) to max bytes. */
 static enum rc
 set_text(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	const char *objection = text_objection(value, o->max);
+	const char *objection = o->min && !*value ? "it is empty"
+						  : text_objection(value, o->max);
 
 	if (objection)
 		return fault_set(f, RC_USAGE,
-		    "%s (up to %lld bytes of UTF-8 without control characters)",
-		    objection, (long long)o->max);
-	*(const char **)option_target(p, o) = value;
+		    "%s (%s %lld bytes of UTF-8 without control characters)", objection,
+		    o->min ? "1 to" : "up to", (long long)o->max);
+	*(const char **)target(p, o) = value;
 	return RC_OK;
 }
 
@@ -125,79 +115,83 @@ add_key(struct plan *p, const struct option *o, const char *value, struct fault 
 	return RC_OK;
 }
 
-/* One NAME=VALUE of n bytes. */
-static enum rc
-add_setting(struct plan *p, const char *text, size_t n, struct fault *f)
+struct brief
+options_backends(const char *last)
 {
-	const char *equals = memchr(text, '=', n);
-	char *copy = p->site.settings_text + p->site.settings_used;
+	struct brief b = {""};
+	size_t used = 0;
 
-	if (!equals || equals == text)
+	for (size_t i = 0; backends[i] && used < sizeof b.text; i++)
+		used += snprintf(b.text + used, sizeof b.text - used, "%s%s",
+		    i == 0                ? ""
+			: backends[i + 1] ? ", "
+					  : last,
+		    backends[i]->name);
+	return b;
+}
+
+static enum rc
+set_backend(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant;
+
+	(void)o;
+	p->site.backend = backend_named(value);
+	if (p->site.backend)
+		return RC_OK;
+	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
+		known[i] = backends[i]->name;
+	meant = parse_nearest(value, strlen(value), known);
+	return fault_set(f, RC_USAGE, "no such backend%s (there are %s)",
+	    parse_hint(": did you mean ", meant, "?").text, options_backends(", ").text);
+}
+
+static enum rc
+set_url(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	if (!*value)
+		return fault_set(f, RC_USAGE,
+		    "a URL begins with a scheme (such as redis://host or file:///directory)");
+	if (strlen(value) > (size_t)o->max)
+		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)",
+		    (long long)o->max);
+	p->site.url = value;
+	return RC_OK;
+}
+
+static enum rc
+add_setting(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	struct plan_site *s = &p->site;
+	char *copy = s->settings_text + s->settings_used, *equals = strchr(value, '=');
+	size_t n = strlen(value) + 1;
+
+	(void)o;
+	if (!equals || equals == value)
 		return fault_set(
 		    f, RC_USAGE, "a backend's setting is written NAME=VALUE");
-	if (p->site.nsettings == SETTINGS_MAX ||
-	    p->site.settings_used + n + 1 > SETTINGS_BYTES)
+	if (s->nsettings == SETTINGS_MAX || s->settings_used + n > SETTINGS_BYTES)
 		return fault_set(f, RC_USAGE,
 		    "too many settings, or too long ones (up to %d, %d bytes in all)",
 		    SETTINGS_MAX, SETTINGS_BYTES);
-	memcpy(copy, text, n);
-	copy[n] = '\0';
-	copy[equals - text] = '\0';
-	p->site.settings[p->site.nsettings++] = (struct setting){
-	    copy, copy + (equals - text) + 1};
-	p->site.settings_used += n + 1;
+	memcpy(copy, value, n);
+	copy[equals - value] = '\0';
+	s->settings[s->nsettings++] = (struct setting){copy, copy + (equals - value) + 1};
+	s->settings_used += n;
 	return RC_OK;
 }
 
+/* A flag that says the kind, which is max; told no, it says nothing. */
 static enum rc
-set_setting(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	(void)o;
-	return add_setting(p, value, strlen(value), f);
-}
-
-/* Several settings, blanks between them. */
-static enum rc
-set_settings(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	static const char blanks[] = " \t\n";
-
-	(void)o;
-	for (value += strspn(value, blanks); *value; value += strspn(value, blanks)) {
-		size_t n = strcspn(value, blanks);
-
-		if (add_setting(p, value, n, f) != RC_OK)
-			return RC_USAGE;
-		value += n;
-	}
-	return RC_OK;
-}
-
-/* A flag that says the kind; told no, it says nothing. */
-static enum rc
-set_kind(struct plan *p, const char *value, enum lock_kind kind, struct fault *f)
+set_kind(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	bool on = false;
 
 	if (take_truth(value, &on, f) != RC_OK)
 		return RC_USAGE;
 	if (on)
-		p->claim.kind = kind;
+		p->claim.kind = (enum lock_kind)o->max;
 	return RC_OK;
-}
-
-static enum rc
-set_shared(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	(void)o;
-	return set_kind(p, value, KIND_SHARED, f);
-}
-
-static enum rc
-set_exclusive(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	(void)o;
-	return set_kind(p, value, KIND_WRITER, f);
 }
 
 static enum rc
@@ -205,16 +199,6 @@ set_limit(struct plan *p, const struct option *o, const char *value, struct faul
 {
 	p->claim.kind = KIND_LIMIT;
 	return set_number(p, o, value, f);
-}
-
-static enum rc
-set_once(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	if (!*value)
-		return fault_set(f, RC_USAGE,
-		    "the ID is empty (1 to %lld bytes of UTF-8 without control characters)",
-		    (long long)o->max);
-	return set_text(p, o, value, f);
 }
 
 static enum rc
@@ -228,31 +212,6 @@ set_nonblock(struct plan *p, const struct option *o, const char *value, struct f
 	if (on)
 		p->wait.most = 0;
 	return RC_OK;
-}
-
-static enum rc
-set_wait(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	p->wait.persist = true;
-	return set_duration(p, o, value, f);
-}
-
-static enum rc
-set_grace(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	p->terms.grace_fixed = true;
-	return set_duration(p, o, value, f);
-}
-
-static enum rc
-set_max_run(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	int64_t ns;
-
-	if (parse_duration(value, &ns) && ns < o->min)
-		return fault_set(
-		    f, RC_USAGE, "a command needs some time (more than 0, or inf)");
-	return set_duration(p, o, value, f);
 }
 
 static enum rc
@@ -313,7 +272,35 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 	return RC_OK;
 }
 
+enum rc
+options_refuse(struct fault *f, enum rc rc, const char *called, const char *value,
+    const struct fault *why)
+{
+	if (mask_finds(value))
+		return fault_set(f, rc, "%s: %s", called, why->text);
+	return fault_set(f, rc, "%s '%s': %s", called, text_brief(value).text, why->text);
+}
+
 /* ---- the table ---- */
+
+/*
+ * How an option is set, and where it keeps its value: a member of the plan, which must have
+ * the type that the setter writes.
+ */
+#define DURATION(m) \
+	.set = set_duration, \
+	.at = _Generic(((struct plan *)NULL)->m, int64_t \
+		       : offsetof(struct plan, m))
+#define NUMBER(m) \
+	.set = set_number, \
+	.at = _Generic(((struct plan *)NULL)->m, int \
+		       : offsetof(struct plan, m))
+#define FLAG(m) \
+	.set = set_flag, \
+	.at = _Generic(((struct plan *)NULL)->m, bool \
+		       : offsetof(struct plan, m))
+#define TEXT(m) \
+	.set = set_text, .at = _Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
 
 #define INSTEAD(...) ((const struct wording[]){__VA_ARGS__, {0, NULL}})
 
@@ -333,29 +320,29 @@ const struct option options[] = {
 	.occasional = true},
     [OPT_CONFIG] = {"config", 0, "FILE", "DLOCK_CONFIG",
 	"read this file only, not the user's dlock.conf\nand /etc/dlock.conf",
-	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_text, .at = TEXT_AT(config.file),
-	.max = PATH_MAX - 1, .occasional = true},
+	.cmds = CMD_ASKS | CMD_CONFIG, TEXT(config.file), .max = PATH_MAX - 1,
+	.occasional = true},
     [OPT_PROFILE] = {"profile", 0, "NAME", "DLOCK_PROFILE",
 	"a profile of the configuration files", .cmds = CMD_ASKS | CMD_CONFIG,
-	.set = set_text, .at = TEXT_AT(config.profile), .max = 100, .occasional = true},
+	TEXT(config.profile), .max = 100, .occasional = true},
     [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept:\n",
-	.cmds = CMD_ASKS | CMD_CONFIG, .set = site_set_backend, .group = GROUP_SERVER},
+	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
 	"which server or directory; names the backend\ntoo (default: DLOCK_<BACKEND>_URL, then local)",
-	.cmds = CMD_ASKS | CMD_CONFIG, .set = site_set_url, .group = GROUP_SERVER,
+	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_url, .group = GROUP_SERVER,
 	.max = URL_BYTES - 1},
     [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION",
 	"a setting of the backend; repeatable", .cmds = CMD_ASKS | CMD_CONFIG,
-	.set = set_setting, .set_variable = set_settings, .repeats = true},
+	.set = add_setting, .repeats = true},
     [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
 	"take it as a reader, beside other readers",
 	.instead = INSTEAD({CMD_WAIT, "until a reader could have it"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_shared,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_kind, .max = KIND_SHARED,
 	.group = GROUP_KIND},
     [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE",
 	"take it alone: the default",
 	.instead = INSTEAD({CMD_WAIT, "until one could have it alone: the default"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_exclusive,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_kind, .max = KIND_WRITER,
 	.group = GROUP_KIND},
     [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT",
 	"take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
@@ -364,7 +351,7 @@ const struct option options[] = {
 		"take it beside up to N - 1 others; --shell prints\nDLOCK_SLOT too, 0 to N - 1"},
 	    {CMD_WAIT, "until one could have it beside up to N - 1 others"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
-	.at = NUMBER_AT(claim.limit), .min = 1, .max = LIMIT_MAX},
+	.at = offsetof(struct plan, claim.limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.instead = INSTEAD({CMD_WAIT, "look once"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_nonblock,
@@ -374,23 +361,21 @@ const struct option options[] = {
 	.instead = INSTEAD({CMD_WAIT, "look for at most so long; 0 is -n (default: inf)"},
 	    {CMD_BREAK,
 		"wait at most so long for its holder to give it\nup (default: inf)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .set = set_wait,
-	.group = GROUP_WAIT, .at = DURATION_AT(wait.most), .max = NEVER},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .group = GROUP_WAIT,
+	DURATION(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
 	"status when the lock was not to be had\n(default: 75)",
 	.instead = INSTEAD({CMD_WAIT, "status when it is not free (default: 75)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_number,
-	.at = NUMBER_AT(wait.conflict_status), .max = 255},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, NUMBER(wait.conflict_status),
+	.max = 255},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
 	"the lease, renewed at a third (default: 30s)", .cmds = CMD_KEEPS | CMD_CONFIG,
-	.set = set_duration, .at = DURATION_AT(terms.ttl), .min = 3 * NS_PER_S,
-	.max = YEAR},
+	DURATION(terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
 	.instead = INSTEAD({CMD_HOLD,
 	    "from --signal to KILL, should the lock be lost\n(default: 5s, at most a sixth of the ttl)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_grace, .at = DURATION_AT(terms.grace),
-	.max = YEAR},
+	.cmds = CMD_KEEPS | CMD_CONFIG, DURATION(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
 	"asks the command to stop (default: TERM)",
 	.instead = INSTEAD(
@@ -398,32 +383,30 @@ const struct option options[] = {
 	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_signal},
     [OPT_MIN_HOLD] = {"min-hold", 0, "DURATION", "DLOCK_MIN_HOLD",
 	"keep the lock at least so long; dlock itself\nreturns with the command",
-	.cmds = CMD_RUN | CMD_CONFIG, .set = set_duration,
-	.at = DURATION_AT(terms.min_hold), .max = YEAR},
+	.cmds = CMD_RUN | CMD_CONFIG, DURATION(terms.min_hold), .max = YEAR},
     [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN",
 	"stop the command after so long: status 124", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_max_run, .at = DURATION_AT(terms.max_run), .min = 1, .max = NEVER},
+	DURATION(terms.max_run), .min = 1, .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE",
 	"release only when every descendant has ended", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_flag, .at = FLAG_AT(terms.wait_tree)},
+	FLAG(terms.wait_tree)},
     [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE",
 	"skip it if a run of KEY and ID ended with 0", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_once, .at = TEXT_AT(claim.job.once), .max = ONCE_BYTES},
+	TEXT(claim.job.once), .min = 1, .max = ONCE_BYTES},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
 	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
-	.cmds = CMD_RUN | CMD_CONFIG, .set = set_duration,
-	.at = DURATION_AT(claim.job.cooldown), .max = YEAR},
+	.cmds = CMD_RUN | CMD_CONFIG, DURATION(claim.job.cooldown), .max = YEAR},
     [OPT_SKIPPED] = {"skipped-exit-code", 0, "N", "DLOCK_SKIPPED_EXIT_CODE",
 	"status of a skipped run (default: 0)", .cmds = CMD_RUN | CMD_CONFIG,
-	.set = set_number, .at = NUMBER_AT(claim.skipped_status), .max = 255},
+	NUMBER(claim.skipped_status), .max = 255},
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
 	.cmds = CMD_RUN, .set = set_command, .occasional = true},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, .set = set_text,
-	.at = TEXT_AT(show.who), .max = 200},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, TEXT(show.who),
+	.max = 200},
     [OPT_WHY] = {"why", 0, "TEXT", "DLOCK_WHY", "shown to others, such as a ticket",
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, .set = set_text,
-	.at = TEXT_AT(show.why), .max = 200},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, TEXT(show.why),
+	.max = 200},
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line", .cmds = CMD_RUN,
 	.set = set_status_fd, .max = INT_MAX, .occasional = true},
@@ -431,40 +414,37 @@ const struct option options[] = {
 	.cmds = CMD_BREAK, .set = set_token},
     [OPT_FORCE] = {"force", 0, NULL, NULL,
 	"take it away at once; its command may still run", .cmds = CMD_BREAK,
-	.set = set_flag, .at = FLAG_AT(steer.force)},
+	FLAG(steer.force)},
     [OPT_FOR] = {"for", 0, "DURATION", NULL, "thaw it after so long",
 	.instead = INSTEAD({CMD_HOLD, "give it back after so long"}),
-	.cmds = CMD_FREEZE | CMD_HOLD, .set = set_duration,
-	.at = DURATION_AT(steer.length), .min = NS_PER_MS, .max = YEAR},
+	.cmds = CMD_FREEZE | CMD_HOLD, DURATION(steer.length), .min = NS_PER_MS,
+	.max = YEAR},
     [OPT_PID] = {"pid", 0, "PID", NULL,
 	"hold it until this process ends\n(default, without --for: the parent process)",
-	.cmds = CMD_HOLD, .set = set_number, .at = NUMBER_AT(steer.pid), .min = 1,
-	.max = INT_MAX},
+	.cmds = CMD_HOLD, NUMBER(steer.pid), .min = 1, .max = INT_MAX},
     [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
 	.instead = INSTEAD({CMD_RELEASE, "print for eval what unsets them"}),
-	.cmds = CMD_HOLD | CMD_RELEASE, .set = set_flag, .at = FLAG_AT(steer.shell)},
+	.cmds = CMD_HOLD | CMD_RELEASE, FLAG(steer.shell)},
     [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask", .cmds = CMD_BREAK | CMD_THAW,
-	.set = set_flag, .at = FLAG_AT(steer.yes)},
+	FLAG(steer.yes)},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
-	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG, .set = set_flag,
-	.at = FLAG_AT(look.json)},
+	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG, FLAG(look.json)},
     [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
-	.cmds = CMD_LS, .set = set_flag, .at = FLAG_AT(look.bare)},
+	.cmds = CMD_LS, FLAG(look.bare)},
     [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
-	.set = set_text, .at = TEXT_AT(look.columns), .max = 200},
+	TEXT(look.columns), .max = 200},
     [OPT_WATCH] = {"watch", 0, "DURATION", NULL,
 	"look again and again (default: every 2s)", .cmds = CMD_LS | CMD_STATUS,
-	.bare = "2s", .set = set_duration, .at = DURATION_AT(look.again),
-	.min = NS_PER_S / 10, .max = DAY},
+	.bare = "2s", DURATION(look.again), .min = NS_PER_S / 10, .max = DAY},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
 	"say nothing about waiting or a busy lock",
 	.instead = INSTEAD({CMD_WAIT, "do not say what it waits for, nor why it ends"},
 	    {CMD_STEERS | CMD_RELEASE, "say nothing but what goes wrong"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_RELEASE,
-	.set = set_flag, .at = FLAG_AT(show.quiet)},
+	FLAG(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
 	"tell what happens, call by call", .cmds = CMD_KEEPS | CMD_CONFIG,
-	.set = set_flag, .at = FLAG_AT(show.verbose)},
+	FLAG(show.verbose)},
     [OPTIONS] = {.name = NULL},
 };
 
@@ -477,15 +457,12 @@ options_default(const struct plan *p, int i, char *out, size_t size)
 	if (i == OPT_SHARED)
 		return p->claim.kind == KIND_SHARED ? "yes" : "no";
 	if (i == OPT_EXCLUSIVE)
-		return p->claim.kind == KIND_EXCLUSIVE || p->claim.kind == KIND_WRITER
-		    ? "yes"
-		    : "no";
+		return kind_is_exclusive(p->claim.kind) ? "yes" : "no";
 	if (i == OPT_NONBLOCK)
 		return p->wait.most == 0 ? "yes" : "no";
 	if (i == OPT_SIGNAL)
 		return parse_signal_text(p->command.signal, out, size) + strlen("SIG");
-	if (o->set == set_duration || o->set == set_wait || o->set == set_grace ||
-	    o->set == set_max_run)
+	if (o->set == set_duration)
 		return parse_duration_text(*(int64_t *)at, out, size);
 	if (o->set == set_flag)
 		return *(bool *)at ? "yes" : "no";
@@ -526,80 +503,15 @@ options_lettered(unsigned cmd, char c)
 const char *
 options_nearest(unsigned cmd, const char *word, size_t n)
 {
-	static const struct synonym synonyms[] = {
-	    {"nowait", "nonblock"},
-	    {"no-wait", "nonblock"},
-	    {"nb", "nonblock"},
-	    {"try", "nonblock"},
-	    {"timeout", "wait"},
-	    {"wait-timeout", "wait"},
-	    {"lock-timeout", "wait"},
-	    {"kill-after", "grace"},
-	    {"lease", "ttl"},
-	    {"expire", "ttl"},
-	    {"name", "key"},
-	    {"lock", "key"},
-	    {"server", "url"},
-	    {"host", "url"},
-	    {"address", "url"},
-	    {"directory", "url"},
-	    {"dir", "url"},
-	    {"type", "backend"},
-	    {"reason", "why"},
-	    {"comment", "why"},
-	    {"owner", "who"},
-	    {"user", "who"},
-	    {"hold", "min-hold"},
-	    {"shell", "command"},
-	    {"exec", "command"},
-	    {"set", "option"},
-	    {"silent", "quiet"},
-	    {"debug", "verbose"},
-	    {"events", "status-fd"},
-	    {"reader", "shared"},
-	    {"read", "shared"},
-	    {"read-only", "shared"},
-	    {"writer", "exclusive"},
-	    {"write", "exclusive"},
-	    {"semaphore", "limit"},
-	    {"slots", "limit"},
-	    {"permits", "limit"},
-	    {"max", "limit"},
-	    {"max-holders", "limit"},
-	    {"concurrency", "limit"},
-	    {"parallel", "limit"},
-	    {"jobs", "limit"},
-	    {"id", "once"},
-	    {"run-once", "once"},
-	    {"unique", "once"},
-	    {"interval", "cooldown"},
-	    {"every", "cooldown"},
-	    {"throttle", "cooldown"},
-	    {"skip-exit-code", "skipped-exit-code"},
-	    {NULL, NULL},
-	};
 	const char *known[OPTIONS + 1] = {0};
 	size_t k = 0;
 
-	for (int i = 0; i < OPTIONS; i++)
-		if (options[i].cmds & cmd)
-			known[k++] = options[i].name;
-	return nearest_meant(word, n, synonyms, known);
-}
-
-const char *
-options_initial(unsigned cmd, char c)
-{
-	const char *found = NULL;
-
-	for (const struct option *o = options; o->name; o++) {
-		if (!(o->cmds & cmd) || o->letter || *o->name != c)
-			continue;
-		if (found)
-			return NULL;
-		found = o->name;
-	}
-	return found;
+	for (const struct option *o = options; o->name; o++)
+		if ((o->cmds & cmd) && (n > 1 || (!o->letter && *o->name == *word)))
+			known[k++] = o->name;
+	if (n <= 1)
+		return k == 1 ? known[0] : NULL;
+	return parse_nearest(word, n, known);
 }
 
 bool
@@ -612,28 +524,23 @@ options_takes(const struct option *o, const char *word)
 
 /* ---- what people and tests read ---- */
 
-/* What it means to this subcommand. */
-static const char *
-help_of(const struct option *o, unsigned cmd)
-{
-	for (const struct wording *w = o->instead; w && w->cmds; w++)
-		if (w->cmds & cmd)
-			return w->help;
-	return o->help;
-}
-
 void
 options_print_help(FILE *to, unsigned cmd)
 {
 	for (const struct option *o = options; o->name; o++) {
-		const char *help = help_of(o, cmd), *rest = strchr(help, '\n');
-		char head[64], names[128] = "";
+		const char *help = o->help, *rest;
+		struct brief names = {""};
+		char head[64];
 
 		if (!(o->cmds & cmd))
 			continue;
+		for (const struct wording *w = o->instead; w && w->cmds; w++)
+			if (w->cmds & cmd)
+				help = w->help;
+		rest = strchr(help, '\n');
 		/* its help ends with the names, which stand in their own table */
 		if (o == &options[OPT_BACKEND])
-			site_list_backends(names, sizeof names);
+			names = options_backends(" or ");
 		snprintf(head, sizeof head, "%s%c%s --%s%s%s%s", o->letter ? "-" : " ",
 		    o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
 		    o->bare      ? "[="
@@ -642,7 +549,7 @@ options_print_help(FILE *to, unsigned cmd)
 		    o->arg ? o->arg : "", o->bare ? "]" : "");
 		fprintf(to, "  %-28s %.*s\n", head, (int)strcspn(help, "\n"), help);
 		if (rest)
-			fprintf(to, "  %-28s %s%s\n", "", rest + 1, names);
+			fprintf(to, "  %-28s %s%s\n", "", rest + 1, names.text);
 	}
 }
 

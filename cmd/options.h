@@ -3,13 +3,14 @@
  *
  * Command line, environment, help text, and (through `dlock help --raw`) the
  * tests that compare manual and completions with it all read this table.  How
- * options are written stands in words.h, which source of them counts in
+ * options are written stands in args.h, which source of them counts in
  * sources.h.
  */
 #ifndef DLOCK_OPTIONS_H
 #define DLOCK_OPTIONS_H
 
 #include "plan.h"
+#include "text.h"
 
 #include <stdio.h>
 
@@ -76,22 +77,16 @@ struct option {
 	const char *env;  /* NULL: none, since it is for one occasion */
 	const char *help; /* one or two lines of at most 50 columns */
 	unsigned cmds;    /* CMD_ bits: which subcommands know it */
-	/* instead of `help` for those to whom it means something else; or NULL */
+	/* instead of `help`, for subcommands to which it means something else; or NULL */
 	const struct wording *instead;
 	enum group group;
 	bool occasional; /* has a variable, but no place in a file; see conf.h */
-	bool repeats;    /* may be given more than once: takes effect as it is read */
+	bool repeats;    /* may be given more than once */
 	/* what it means without a value, which only = can give it; NULL: needs one */
 	const char *bare;
 
 	/* Takes `value` into the plan; RC_USAGE: the fault says what would be right. */
 	enum rc (*set)(
-	    struct plan *, const struct option *, const char *value, struct fault *);
-	/*
-	 * The same of a variable, where that differs: it can stand for several flags; or
-	 * NULL.
-	 */
-	enum rc (*set_variable)(
 	    struct plan *, const struct option *, const char *value, struct fault *);
 	/* for setters that many rows share: the member of struct plan */
 	size_t at;
@@ -116,14 +111,19 @@ const char *options_cmd(unsigned cmd);
 int options_named(unsigned cmd, const char *name, size_t n);
 int options_lettered(unsigned cmd, char);
 
-/* The name that was probably meant by a word that is none; NULL: no guess. */
-const char *options_nearest(unsigned cmd, const char *word, size_t n);
+/* "file, redis, zk, pg", with `last` before the last one. */
+enum { OPTIONS_BACKENDS = 16 };
+struct brief options_backends(const char *last);
+
+/* "CALLED 'value': why", for a value that a setter has refused; without a password. */
+enum rc options_refuse(struct fault *, enum rc, const char *called, const char *value,
+    const struct fault *why);
 
 /*
- * The only one of those that have no letter whose name begins with `c`; NULL: none, or
- * several.
+ * The name that was probably meant by a word that is none; by one letter, the only name that
+ * begins with it and has no letter of its own.  NULL: no guess.
  */
-const char *options_initial(unsigned cmd, char c);
+const char *options_nearest(unsigned cmd, const char *word, size_t n);
 
 /* Could this word (NULL: none) be a value of the option?  For one with durations. */
 bool options_takes(const struct option *, const char *word);

@@ -2,8 +2,7 @@
 #include "parse.h"
 
 #include "backends/backend.h"
-#include "text.h"
-
+#include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +121,15 @@ parse_duration_text(int64_t ns, char *out, size_t size)
 	return out;
 }
 
+struct span
+parse_span(int64_t ns)
+{
+	struct span s;
+
+	parse_duration_text(ns, s.text, sizeof s.text);
+	return s;
+}
+
 bool
 parse_number(const char *s, long low, long high, long *ret)
 {
@@ -191,4 +199,79 @@ parse_key_objection(const char *s)
 	if (!*s)
 		return "a key cannot be empty";
 	return text_objection(s, KEY_BYTES);
+}
+
+/* ---- what was meant by a word that is not known ---- */
+
+enum { WORD_BYTES = 32 };
+
+static size_t
+least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static bool
+is_same_letter(char a, char b)
+{
+	return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/*
+ * How many keys were left out, hit too much, hit wrongly or swapped with their neighbour
+ * (Damerau 1964).
+ */
+static size_t
+distance(const char *a, size_t na, const char *b, size_t nb)
+{
+	size_t d[WORD_BYTES + 1][WORD_BYTES + 1];
+
+	for (size_t i = 0; i <= na; i++)
+		for (size_t j = 0; j <= nb; j++) {
+			if (i == 0 || j == 0) {
+				d[i][j] = i + j;
+				continue;
+			}
+			d[i][j] = d[i - 1][j - 1] + !is_same_letter(a[i - 1], b[j - 1]);
+			d[i][j] = least(d[i][j], least(d[i - 1][j], d[i][j - 1]) + 1);
+			if (i > 1 && j > 1 && is_same_letter(a[i - 1], b[j - 2]) &&
+			    is_same_letter(a[i - 2], b[j - 1]))
+				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+		}
+	return d[na][nb];
+}
+
+const char *
+parse_nearest(const char *word, size_t n, const char *const *known)
+{
+	const char *best = NULL;
+	/* a word that is so far away was not meant */
+	size_t nearest = n < 5 ? 2 : n < 8 ? 3 : 4;
+
+	if (n < 2 || n > WORD_BYTES)
+		return NULL;
+	for (; *known; known++) {
+		size_t length = strlen(*known), d;
+
+		if (length > WORD_BYTES)
+			continue;
+		d = n < length && strncmp(word, *known, n) == 0
+		    ? 1
+		    : distance(word, n, *known, length);
+		if (d < nearest && d < length) {
+			nearest = d;
+			best = *known;
+		}
+	}
+	return best;
+}
+
+struct brief
+parse_hint(const char *before, const char *meant, const char *behind)
+{
+	struct brief b = {""};
+
+	if (meant)
+		snprintf(b.text, sizeof b.text, "%s%s%s", before, meant, behind);
+	return b;
 }

@@ -7,6 +7,8 @@
 #ifndef DLOCK_PARSE_H
 #define DLOCK_PARSE_H
 
+#include "text.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +19,10 @@ bool parse_duration(const char *, int64_t *ns);
 
 /* The same the other way, two largest units: "2m13s", "4h02m", "850ms", "inf". */
 const char *parse_duration_text(int64_t ns, char *out, size_t size);
+struct span {
+	char text[32];
+};
+struct span parse_span(int64_t ns);
 
 /* Decimal digits only, low to high. */
 bool parse_number(const char *, long low, long high, long *);
@@ -31,9 +37,18 @@ bool parse_signal(const char *, int *);
 const char *parse_signal_text(int sig, char *out, size_t size);
 
 /*
- * NULL for a legal key, otherwise what is wrong with it: 1 to KEY_BYTES bytes
+ * NULL for a legal key, otherwise its fault: 1 to KEY_BYTES bytes
  * of UTF-8 without control characters (C0, DEL, C1).
  */
 const char *parse_key_objection(const char *);
+
+/*
+ * The one of `known` (NULL-ended) that was probably meant by the n bytes of `word`, for "did
+ * you mean": one or two keys were hit wrongly, or it was cut short.  NULL: no guess.
+ */
+const char *parse_nearest(const char *word, size_t n, const char *const *known);
+
+/* ": did you mean --ttl?", with what stands before and behind what is meant; NULL: "". */
+struct brief parse_hint(const char *before, const char *meant, const char *behind);
 
 #endif

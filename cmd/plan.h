@@ -1,16 +1,16 @@
 /*
  * plan.h - what the user asked for, after every source has been read.
  *
- * Filled and checked by plan_read(); from then on nobody changes it.
+ * Filled and checked by args_read(); from then on nobody changes it.
  */
 #ifndef DLOCK_PLAN_H
 #define DLOCK_PLAN_H
 
-#include "lease.h"
+#include "cmd/supervise/lease.h"
 
 #include <signal.h>
 
-/* The subcommands that take options: the one that a plan is for, and who knows an option. */
+/* The subcommands that take options, as bits: a plan is for one, an option is known to some. */
 enum {
 	CMD_RUN = 1 << 0,
 	CMD_HOLD = 1 << 1,
@@ -110,6 +110,7 @@ struct plan {
 	struct plan_config config;
 	struct plan_look look;
 	struct plan_steer steer;
+	const struct sources *sources; /* where all of it comes from: sources.h */
 };
 
 /* What the process was like when it was started; the command gets it back. */
@@ -120,26 +121,16 @@ struct origin {
 	bool has_tty; /* there is a controlling terminal */
 };
 
-enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
-
-/*
- * Reads the words after the subcommand `cmd`, a CMD_ bit, the environment and the
- * configuration files into *plan.  PARSED_WRONG: *fault names option, value and what is
- * allowed, and plan->status is the exit status, 64 or, where a file is wrong, 78.  The
- * plan points into argv, the environment and what was read of files.  Passwords in argv
- * are overwritten, so that ps(1) does not show them for long; the plan keeps a copy.
- */
-enum parsed plan_read(struct plan *, unsigned cmd, char **argv, struct fault *);
-
-/* The same, and tells where each value came from. */
-struct sources;
-enum parsed plan_trace(
-    struct plan *, struct sources *, unsigned cmd, char **argv, struct fault *);
-
 /*
  * The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into out[size].
  * Returns out.
  */
 char *plan_name(const struct plan *, char *out, size_t size);
+
+/* RC_CONFIG: the store has no locks of this kind, or cannot remember the job. */
+enum rc plan_check_kind(const struct plan_claim *, const struct store *, struct fault *);
+
+/* A variable of the environment that is set and not empty, or NULL. */
+const char *plan_variable(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* record.c - writes who we are for others to read, and describes who others are. */
+/* record.c - writes our record for others to read, and describes the records of others. */
 #include "record.h"
 
 #include "kin.h"
@@ -16,6 +16,14 @@
 #include <unistd.h>
 
 enum { NAME_BYTES = 256 };
+
+const char *
+record_kind_name(enum lock_kind kind)
+{
+	return kind_is_exclusive(kind) ? "exclusive"
+	    : kind == KIND_SHARED      ? "shared"
+				       : "limit";
+}
 
 /*
  * The password database comes last: it costs as much as all the rest of our start, or
@@ -48,36 +56,22 @@ host_name(char *out, size_t size)
 }
 
 void
-record_who(char *out, size_t size)
-{
-	char host[NAME_BYTES], user[NAME_BYTES];
-
-	host_name(host, sizeof host);
-	snprintf(out, size, "%s@%s", user_name(user, sizeof user), host);
-}
-
-static const char *
-base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
-void
 record_write(char *out, const struct plan *p, pid_t pid)
 {
-	char who[2 * NAME_BYTES + 1], host[NAME_BYTES];
+	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES];
+	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
+	int64_t born;
+	pid_t parent;
 	struct object j;
 
 	host_name(host, sizeof host);
 	if (!p->show.who)
-		record_who(who, sizeof who);
+		snprintf(who, sizeof who, "%s@%s", user_name(user, sizeof user), host);
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		object_number(&j, "pid", pid);
-		object_number(
-		    &j, pid == getpid() ? "born" : "script_born", kin_born(pid));
+		kin_family(pid, &parent, &born);
+		object_number(&j, pid == getpid() ? "born" : "script_born", born);
 	}
 	object_number(&j, "since", time(NULL));
 	if (p->cmd == CMD_FREEZE)
@@ -86,7 +80,7 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	object_string(&j, "who", p->show.who ? p->show.who : who);
 	object_string(&j, "host", host);
 	if (pid)
-		object_string(&j, "command", base_name(p->command.argv[0]));
+		object_string(&j, "command", slash && slash[1] ? slash + 1 : path);
 	object_string(&j, "why", p->show.why);
 	object_end(&j);
 }

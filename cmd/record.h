@@ -1,18 +1,25 @@
 /*
- * record.h - who holds a lock: the record that stands beside it on the server.
+ * record.h - the holder's record that stands beside a lock on the server.
  *
- * JSON {who, host, pid, born, command, why, since}.  `command` is the base name only (arguments
- * may hold secrets), `since` the second, counted from the epoch, in which the run began
- * to ask; `born`, of a process of dlock's own, the clock tick in which that was started, and
- * `script_born` that of the process for which `dlock hold` keeps the lock.
- * That of a freeze has `for_ms` too, how long it lasts (-1: until it is thawed), so
- * that those who wait for its end are told of it by every server.  Whoever may write the lock may write anything here, so what is read is
- * hostile: it is parsed by jansson, cut, and cleaned before it is shown.
+ * JSON {who, host, pid, born, command, why, since}:
+ *
+ *	command        the base name only, since arguments may hold secrets
+ *	since          the second, from the epoch, in which the run began to ask
+ *	born           of a process of dlock's own: the clock tick in which it was started
+ *	script_born    the same of the process for which `dlock hold` keeps the lock
+ *	for_ms         of a freeze: how long it lasts (-1: until it is thawed), so that every
+ *	               server can tell a waiter of its end
+ *
+ * Anybody who may write the lock may write anything here, so a record is hostile: it is
+ * parsed by jansson, cut, and cleaned before it is shown.
  */
 #ifndef DLOCK_RECORD_H
 #define DLOCK_RECORD_H
 
 #include "plan.h"
+
+/* "exclusive", "shared", "limit" */
+const char *record_kind_name(enum lock_kind);
 
 /* What a record says of somebody.  Texts are hostile; NULL, or pid 0: not said. */
 struct record {
@@ -23,7 +30,7 @@ struct record {
 
 /*
  * Reads a record (NULL: none) into *ret, whose texts are UTF-8 and live until the
- * result is given to json_decref().  Never fails: what is no record says nothing.
+ * result is given to json_decref().  Never fails: a text that is no record says nothing.
  */
 struct json_t *record_read(struct record *ret, const char *record);
 
@@ -39,7 +46,7 @@ void record_words(const struct record *, char *out, size_t size);
  */
 void record_write(char *out, const struct plan *, pid_t);
 
-/* Who of those that this process descends from has written a record. */
+/* Which of the processes that we descend from has written a record. */
 enum record_kin {
 	KIN_NONE,
 	KIN_RUN,   /* a dlock: it ends only after us */
@@ -49,10 +56,7 @@ enum record_kin {
 /* Certain by host, pid and the moment it was started; where one is not known: KIN_NONE. */
 enum record_kin record_kin(const char *record);
 
-/* Both at once. */
+/* record_read() and record_words() at once. */
 void record_describe(const char *record, char *out, size_t size);
-
-/* "user@host" of this process. */
-void record_who(char *out, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * run.c - dlock run: the story of one lock, from the first word to the last.
  *
- *	parse       the words and the environment become a plan; whatever is
+ *	parse       the words and the environment become a plan (main.c); whatever is
  *	            wrong with them is said now, before anything is touched
  *	find        the command must exist before we ask for its lock
  *	part        the keeper is forked: it forks the command's stub, takes the
@@ -13,35 +13,12 @@
 
 #include "cmd/supervise/child.h"
 #include "cmd/supervise/start.h"
-#include "options.h"
-#include "say.h"
-#include "stray.h"
 #include "text.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-
-int
-cmd_run_explain(void)
-{
-	puts(
-	    "usage: dlock run -k KEY [options] [--] COMMAND [ARGUMENT...]\n"
-	    "       dlock run [options] KEY [--] COMMAND [ARGUMENT...]\n"
-	    "\n"
-	    "Takes the lock KEY, runs COMMAND, keeps the lease alive, releases it.\n"
-	    "\n"
-	    "  dlock run -b file -k backup -- ./backup.sh\n"
-	    "  dlock run -u redis://10.0.0.5 -k deploy -w 10m -- make deploy\n"
-	    "  dlock run -u redis://10.0.0.5 -k nightly -n -E 0 -- ./nightly   (cron)\n");
-	options_print_help(stdout, CMD_RUN);
-	puts(
-	    "\nDURATION: 30, 1.5s, 500ms, 2m, 1h30m, inf.  Each option but -h has a variable,\n"
-	    "such as DLOCK_TTL for --ttl.  Status: the command's own; 75 busy; 79 lock lost;\n"
-	    "124 --max-run; 126, 127 not executable, not found; 64 to 78 nothing was run.");
-	return say_written();
-}
 
 /* Why there is no such command, if one can guess; or "". */
 static const char *
@@ -67,7 +44,7 @@ find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 
 	if (child_find(p->command.argv[0], path, size))
 		return true;
-	*v = (struct verdict){.status = status_of_exec(errno), .name = "not-executed"};
+	*v = (struct verdict){.status = exit_of_exec(errno), .name = "not-executed"};
 	snprintf(v->line, sizeof v->line,
 	    "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, p->command.argv[0], strlen(p->command.argv[0])),
@@ -75,29 +52,34 @@ find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
 	return false;
 }
 
-int
-cmd_run(char **words)
+static int
+run_run(struct plan *p)
 {
-	char path[PATH_MAX], clean[700];
-	struct plan plan;
+	char path[PATH_MAX];
 	struct origin origin;
-	struct run r = {.plan = &plan, .origin = &origin, .path = path};
+	struct run r = {.plan = p, .origin = &origin, .path = path};
 	struct verdict v;
-	struct fault fault;
 
-	switch (plan_read(&plan, CMD_RUN, words, &fault)) {
-	case PARSED_HELP:
-		return cmd_run_explain();
-	case PARSED_WRONG:
-		return cmd_wrong(&plan, &fault);
-	case PARSED_PLAN:
-		break;
-	}
-	if (!plan.show.quiet && stray_list(clean, sizeof clean))
-		say("unknown in the environment and ignored: %s", clean);
-	if (find_command(&plan, path, sizeof path, &v)) {
+	if (find_command(p, path, sizeof path, &v)) {
 		start_origin(&origin);
-		v = start(&r, &plan);
+		v = start(&r, p);
 	}
-	start_end(&plan, &v);
+	start_end(p, &v);
 }
+
+const struct cmd cmd_run = {.name = "run",
+    .help = "run a command under a lock",
+    .bit = CMD_RUN,
+    .usage = "usage: dlock run -k KEY [options] [--] COMMAND [ARGUMENT...]\n"
+	     "       dlock run [options] KEY [--] COMMAND [ARGUMENT...]\n"
+	     "\n"
+	     "Takes the lock KEY, runs COMMAND, keeps the lease alive, releases it.\n"
+	     "\n"
+	     "  dlock run -b file -k backup -- ./backup.sh\n"
+	     "  dlock run -u redis://10.0.0.5 -k deploy -w 10m -- make deploy\n"
+	     "  dlock run -u redis://10.0.0.5 -k nightly -n -E 0 -- ./nightly   (cron)\n",
+    .notes =
+	"DURATION: 30, 1.5s, 500ms, 2m, 1h30m, inf.  Each option but -h has a variable,\n"
+	"such as DLOCK_TTL for --ttl.  Status: the command's own; 75 busy; 79 lock lost;\n"
+	"124 --max-run; 126, 127 not executable, not found; 64 to 78 nothing was run.",
+    .run = run_run};

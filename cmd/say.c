@@ -1,7 +1,7 @@
 /* say.c - writes one line to stderr without ever being held up by its reader. */
 #include "say.h"
 
-#include "status.h"
+#include "exit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,18 +35,6 @@ do_nothing(int sig)
 	(void)sig;
 }
 
-/* Interrupts again and again: once could be just before the write. */
-static bool
-start_timer(timer_t *timer)
-{
-	const struct itimerspec often = {{.tv_nsec = STUCK}, {.tv_nsec = STUCK}};
-	struct sigevent signal_us = {
-	    .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
-
-	return timer_create(CLOCK_MONOTONIC, &signal_us, timer) == 0 &&
-	    timer_settime(*timer, 0, &often, NULL) == 0;
-}
-
 /*
  * Like write(2), but does not sleep for long; where that cannot be promised, only the
  * last line is worth it.
@@ -55,13 +43,18 @@ static ssize_t
 write_briefly(int fd, const char *text, size_t n, bool last)
 {
 	const struct sigaction interrupt = {.sa_handler = do_nothing};
+	/* again and again: once could be just before the write */
+	const struct itimerspec often = {{.tv_nsec = STUCK}, {.tv_nsec = STUCK}};
+	struct sigevent signal_us = {
+	    .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
 	struct sigaction before;
 	sigset_t chld, mask;
 	timer_t timer;
 	ssize_t done;
 	int error;
 
-	if (!start_timer(&timer))
+	if (timer_create(CLOCK_MONOTONIC, &signal_us, &timer) != 0 ||
+	    timer_settime(timer, 0, &often, NULL) != 0)
 		return last ? write(fd, text, n) : 0;
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
@@ -142,4 +135,12 @@ say_written(void)
 	say_last("cannot write to standard output%s%s", errno ? ": " : "",
 	    errno ? strerror(errno) : "");
 	return STATUS_SYSTEM;
+}
+
+void
+say_to_eval(int status)
+{
+	if (status != 0)
+		printf("(exit %d)\n", status);
+	fflush(stdout);
 }

@@ -2,7 +2,7 @@
  * say.h - how dlock speaks: one line on stderr, "dlock: " before it.
  *
  * Only the front speaks, and while there is a command to look after it never
- * waits for whoever is to listen: a terminal may have been halted (Ctrl-S), a
+ * waits for a listener: a terminal may have been halted (Ctrl-S), a
  * pipe's reader may sleep.  O_NONBLOCK is no way: it would hold for the command
  * as well, which has the same open file.  So a line is written when poll(2) says
  * that there is room, and a timer interrupts the write if that was not so.
@@ -32,6 +32,12 @@ void say_last(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * be written.
  */
 int say_written(void);
+
+/*
+ * For a shell that evaluates what stands on stdout: makes eval end with this status, where
+ * it would take a failure for success, having nothing to evaluate.
+ */
+void say_to_eval(int status);
 
 #define SAY_AT_ONCE 0
 #define SAY_PATIENTLY (5 * NS_PER_S)

@@ -1,6 +1,7 @@
 /* screen.c - draws on a terminal, in colours where there are some. */
 #include "screen.h"
 
+#include "plan.h"
 #include "text.h"
 
 #include <errno.h>
@@ -21,16 +22,9 @@ note_continued(int sig)
 	continued = 1;
 }
 
-static const char *
-variable(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value ? value : "";
-}
-
-void
-screen_measure(struct screen *s)
+/* The size of the terminal may be another one. */
+static void
+measure(struct screen *s)
 {
 	struct winsize w = {0};
 	size_t columns = s->columns, rows = s->rows;
@@ -46,13 +40,14 @@ screen_measure(struct screen *s)
 void
 screen_open(struct screen *s)
 {
+	const char *term = plan_variable("TERM");
 	bool terminal = isatty(STDOUT_FILENO) == 1,
-	     able = terminal && strcmp(variable("TERM"), "dumb") != 0 &&
-	    *variable("TERM");
+	     able = terminal && term && strcmp(term, "dumb") != 0;
 
-	*s = (struct screen){.colours = able && !*variable("NO_COLOR"), .moves = able};
+	*s = (struct screen){
+	    .colours = able && !plan_variable("NO_COLOR"), .moves = able};
 	if (terminal)
-		screen_measure(s);
+		measure(s);
 }
 
 const char *
@@ -64,13 +59,6 @@ screen_colour(const struct screen *s, enum colour c)
 	return s->colours ? codes[c] : "";
 }
 
-/* How long a code that switches colours is; 0: this is none. */
-static size_t
-code_length(const char *text)
-{
-	return *text == '\33' ? strcspn(text, "m") + 1 : 0;
-}
-
 void
 screen_cut(char *line, size_t columns)
 {
@@ -78,7 +66,8 @@ screen_cut(char *line, size_t columns)
 	bool coloured = false;
 
 	while (left > 0) {
-		size_t n = code_length(line);
+		/* what switches colours */
+		size_t n = *line == '\33' ? strcspn(line, "m") + 1 : 0;
 		uint32_t c = 0;
 		char one[8] = "";
 
@@ -104,7 +93,7 @@ screen_cut(char *line, size_t columns)
 FILE *
 screen_begin(struct screen *s)
 {
-	screen_measure(s);
+	measure(s);
 	s->picture = open_memstream(&s->text, &s->size);
 	return s->picture;
 }
@@ -139,15 +128,6 @@ write_all(const char *text, size_t n)
 	return true;
 }
 
-/* Before the first picture: who is stopped and goes on draws a new one. */
-static void
-watch_stops(void)
-{
-	sigaction(SIGCONT,
-	    &(struct sigaction){.sa_handler = note_continued, .sa_flags = SA_RESTART},
-	    NULL);
-}
-
 void
 screen_drop(struct screen *s)
 {
@@ -164,8 +144,11 @@ screen_draw(struct screen *s)
 	FILE *to;
 	bool good = fclose(s->picture) == 0;
 
-	if (s->drawn == 0)
-		watch_stops();
+	if (s->drawn == 0) /* before the first picture */
+		sigaction(SIGCONT,
+		    &(struct sigaction){
+			.sa_handler = note_continued, .sa_flags = SA_RESTART},
+		    NULL);
 	if (continued)
 		s->drawn = 0;
 	continued = 0;

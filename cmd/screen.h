@@ -28,9 +28,6 @@ struct screen {
 
 void screen_open(struct screen *);
 
-/* The size of the terminal may be another one. */
-void screen_measure(struct screen *);
-
 /* What switches to a colour, or back (PLAIN); "" without colours. */
 const char *screen_colour(const struct screen *, enum colour);
 

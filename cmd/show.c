@@ -1,248 +1,192 @@
 /* show.c - shows what a look has found of one key. */
 #include "show.h"
 
-#include "jsonline.h"
+#include "object.h"
 #include "parse.h"
 #include "text.h"
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
-enum {
-	PERSON_BYTES = 900,
-	LISTED = 20, /* so many holders, and waiters, are shown to people */
-};
-
-#define US_PER_S 1000000
-#define YEAR_10000 (253402300800 * US_PER_S)
+enum { LISTED = 20 }; /* so many holders, and waiters, are shown to people */
 
 /* ---- JSON ---- */
 
 static void
-put_token(struct jsonline *j, uint64_t token)
+put_person(struct object *j, const struct record *r)
 {
-	if (token)
-		jsonline_number(j, "token", token);
-	else
-		jsonline_null(j, "token");
-}
-
-/* Who somebody is. */
-static void
-put_person(struct jsonline *j, const struct record *r)
-{
-	jsonline_string(j, "who", r->who);
-	jsonline_string(j, "host", r->host);
-	if (r->pid)
-		jsonline_number(j, "pid", r->pid);
-	else
-		jsonline_null(j, "pid");
-	jsonline_string(j, "command", r->command);
-	jsonline_string(j, "why", r->why);
+	object_string(j, "who", r->who);
+	object_string(j, "host", r->host);
+	object_known(j, "pid", r->pid, r->pid);
+	object_string(j, "command", r->command);
+	object_string(j, "why", r->why);
 }
 
 static void
-put_holder(struct jsonline *j, const struct view *v, const struct person *p)
+put_holder(struct object *j, const struct view *v, const struct person *p)
 {
-	jsonline_open(j, NULL, '{');
-	put_token(j, p->token);
-	jsonline_string(j, "owner", p->owner);
-	if (p->slot >= 0)
-		jsonline_number(j, "slot", p->slot);
-	else
-		jsonline_null(j, "slot");
+	object_open(j, NULL, '{');
+	object_known(j, "token", p->token, (int64_t)p->token);
+	object_string(j, "owner", p->owner);
+	object_known(j, "slot", p->slot >= 0, p->slot);
 	put_person(j, &p->said);
-	jsonline_time(j, "since", p->since);
-	jsonline_seconds(j, "held_s", view_ago(v, p->since));
-	jsonline_seconds(j, "lease_left_s", view_left(v, p->until));
-	jsonline_truth(j, "revoked", p->revoked);
-	jsonline_truth(j, "foreign", p->foreign != NULL);
+	object_time(j, "since", p->since);
+	object_seconds(j, "held_s", view_ago(v, p->since));
+	object_seconds(j, "lease_left_s", view_left(v, p->until));
+	object_truth(j, "revoked", p->revoked);
+	object_truth(j, "foreign", p->foreign != NULL);
 	if (p->foreign)
-		jsonline_string(j, "what", p->foreign);
-	jsonline_close(j, '}');
+		object_string(j, "what", p->foreign);
+	object_close(j, '}');
 }
 
 static void
-put_holders(struct jsonline *j, const struct view *v)
+put_waiter(struct object *j, const struct view *v, size_t i)
 {
-	enum lock_kind kind;
-	unsigned limit;
-	bool known = view_kind(v, &kind, &limit);
+	const struct person *p = &v->waiters.list[i];
 
-	jsonline_string(j, "kind", known ? view_kind_name(kind) : NULL);
-	if (known && kind == KIND_LIMIT && limit > 0)
-		jsonline_number(j, "limit", limit);
-	else
-		jsonline_null(j, "limit");
-	jsonline_open(j, "holders", '[');
-	for (size_t i = 0; i < v->holders.n; i++)
-		put_holder(j, v, &v->holders.list[i]);
-	jsonline_close(j, ']');
+	object_open(j, NULL, '{');
+	object_number(j, "position", p->position ? p->position : (int64_t)i + 1);
+	object_string(j, "kind", record_kind_name(p->kind));
+	put_person(j, &p->said);
+	object_time(j, "since", p->since);
+	object_seconds(j, "waiting_s", view_ago(v, p->since));
+	object_close(j, '}');
 }
 
 static void
-put_waiters(struct jsonline *j, const struct view *v)
+put_freeze(struct object *j, const struct person *p)
 {
-	jsonline_open(j, "waiters", '[');
-	for (size_t i = 0; i < v->waiters.n; i++) {
-		const struct person *p = &v->waiters.list[i];
-
-		jsonline_open(j, NULL, '{');
-		jsonline_number(j, "position", p->position ? p->position : i + 1);
-		jsonline_string(j, "kind", view_kind_name(p->kind));
-		put_person(j, &p->said);
-		jsonline_time(j, "since", p->since);
-		jsonline_seconds(j, "waiting_s", view_ago(v, p->since));
-		jsonline_close(j, '}');
-	}
-	jsonline_close(j, ']');
+	object_open(j, "frozen", '{');
+	object_string(j, "who", p->said.who);
+	object_string(j, "why", p->said.why);
+	object_time(j, "since", p->since);
+	object_time(j, "until", p->until);
+	object_close(j, '}');
 }
 
 static void
-put_freeze(struct jsonline *j, const struct view *v)
+put_last(struct object *j, const struct view *v)
 {
-	if (!v->is_frozen) {
-		jsonline_null(j, "frozen");
-		return;
-	}
-	jsonline_open(j, "frozen", '{');
-	jsonline_string(j, "who", v->frozen.said.who);
-	jsonline_string(j, "why", v->frozen.said.why);
-	jsonline_time(j, "since", v->frozen.since);
-	jsonline_time(j, "until", v->frozen.until);
-	jsonline_close(j, '}');
-}
+	const struct person *by = &v->last.by;
 
-static void
-put_last(struct jsonline *j, const struct view *v)
-{
-	if (!v->last.known) {
-		jsonline_null(j, "last");
-		return;
-	}
-	jsonline_open(j, "last", '{');
-	jsonline_string(j, "id", v->last.once);
-	jsonline_string(j, "who", v->last.by.said.who);
-	jsonline_time(j, "began", v->last.by.since);
-	jsonline_time(j, "ended", v->last.by.until);
-	jsonline_number(j, "status", v->last.status & 0xff);
-	put_token(j, v->last.by.token);
-	jsonline_close(j, '}');
+	object_open(j, "last", '{');
+	object_string(j, "id", v->last.once);
+	object_string(j, "who", by->said.who);
+	object_time(j, "began", by->since);
+	object_time(j, "ended", by->until);
+	object_number(j, "status", v->last.status & 0xff);
+	object_known(j, "token", by->token, (int64_t)by->token);
+	object_close(j, '}');
 }
 
 void
 show_json(FILE *to, const struct view *v, const struct looking *l, bool brief)
 {
-	struct jsonline j;
+	enum lock_kind kind;
+	unsigned limit = 0;
+	struct object j;
 
-	jsonline_begin(&j, to);
-	jsonline_number(&j, "v", 1);
-	jsonline_string(&j, "key", v->key);
-	jsonline_string(&j, "backend", l->store->backend->name);
-	jsonline_string(&j, "server", l->store->where);
-	jsonline_string(&j, "state", view_state_name(view_state(v)));
-	put_holders(&j, v);
+	object_begin_stream(&j, to);
+	object_number(&j, "v", 1);
+	object_string(&j, "key", v->key);
+	object_string(&j, "backend", l->store->backend->name);
+	object_string(&j, "server", l->store->where);
+	object_string(&j, "state", view_state_name(v));
+	object_string(
+	    &j, "kind", view_kind(v, &kind, &limit) ? record_kind_name(kind) : NULL);
+	object_known(&j, "limit", limit, limit);
+	object_open(&j, "holders", '[');
+	for (size_t i = 0; i < v->holders.n; i++)
+		put_holder(&j, v, &v->holders.list[i]);
+	object_close(&j, ']');
 	if (brief)
-		jsonline_number(&j, "waiting", v->waiters.all);
+		object_number(&j, "waiting", (int64_t)v->waiters.all);
+	else {
+		object_open(&j, "waiters", '[');
+		for (size_t i = 0; i < v->waiters.n; i++)
+			put_waiter(&j, v, i);
+		object_close(&j, ']');
+	}
+	if (v->is_frozen)
+		put_freeze(&j, &v->frozen);
 	else
-		put_waiters(&j, v);
-	put_freeze(&j, v);
-	put_last(&j, v);
+		object_string(&j, "frozen", NULL);
+	if (v->last.known)
+		put_last(&j, v);
+	else
+		object_string(&j, "last", NULL);
 	if (v->unknown)
-		jsonline_string(&j, "unknown", v->unknown);
+		object_string(&j, "unknown", v->unknown);
 	if (l->store->backend->caveat)
-		jsonline_string(&j, "caveat", l->store->backend->caveat);
-	jsonline_end(&j);
+		object_string(&j, "caveat", l->store->backend->caveat);
+	object_end(&j);
 }
 
 /* ---- words ---- */
 
-const char *
-show_time(int64_t us, char *out, size_t size)
+struct brief
+show_ago(const struct view *v, int64_t since)
 {
-	time_t seconds = us / US_PER_S;
-	struct tm tm;
+	int64_t ago = view_ago(v, since);
+	struct brief b = {""};
 
-	if (us < 0 || us >= YEAR_10000 || !localtime_r(&seconds, &tm))
-		snprintf(out, size, "?");
-	else
-		strftime(out, size, "%Y-%m-%d %H:%M:%S %Z", &tm);
-	return out;
+	if (ago >= 0)
+		snprintf(b.text, sizeof b.text, " for %s", parse_span(ago).text);
+	return b;
 }
 
 const char *
-show_until(int64_t us, char *out, size_t size)
+show_colour(const struct screen *s, const struct view *v)
 {
-	char time[48];
+	static const enum colour colours[] = {GREEN, YELLOW, CYAN};
 
-	snprintf(out, size, "until %s",
-	    us < 0 ? "dlock thaw" : show_time(us, time, sizeof time));
-	return out;
+	return screen_colour(s, colours[view_state(v)]);
 }
 
-/* " for 2m13s", or "" */
-static const char *
-show_for(int64_t ns, char *out, size_t size)
-{
-	char time[32];
-
-	*out = '\0';
-	if (ns >= 0)
-		snprintf(
-		    out, size, " for %s", parse_duration_text(ns, time, sizeof time));
-	return out;
-}
-
-/* "3 readers", "2 of 4 slots", "2 slots" of a number that is not known; "": one alone has it. */
-static const char *
-show_share(const struct view *v, char *out, size_t size)
+/* "3 readers", "2 of 4 slots taken"; "": one holder has it alone */
+static struct brief
+describe_share(const struct view *v)
 {
 	enum lock_kind kind = KIND_EXCLUSIVE;
 	unsigned limit = 0;
+	unsigned long long n = v->holders.all;
+	const char *s = n == 1 ? "" : "s";
+	struct brief b = {""};
 
-	*out = '\0';
 	view_kind(v, &kind, &limit);
 	if (kind == KIND_SHARED)
-		snprintf(out, size, "%" PRIu64 " reader%s", v->holders.all,
-		    v->holders.all == 1 ? "" : "s");
+		snprintf(b.text, sizeof b.text, "%llu reader%s", n, s);
 	else if (kind == KIND_LIMIT && limit > 0)
-		snprintf(
-		    out, size, "%" PRIu64 " of %u slots taken", v->holders.all, limit);
+		snprintf(b.text, sizeof b.text, "%llu of %u slots taken", n, limit);
 	else if (kind == KIND_LIMIT)
-		snprintf(out, size, "%" PRIu64 " slot%s taken", v->holders.all,
-		    v->holders.all == 1 ? "" : "s");
-	else if (v->holders.all > 1)
-		snprintf(out, size, "%" PRIu64 " holders", v->holders.all);
-	return out;
+		snprintf(b.text, sizeof b.text, "%llu slot%s taken", n, s);
+	else if (n > 1)
+		snprintf(b.text, sizeof b.text, "%llu holders", n);
+	return b;
 }
 
 const char *
 show_words(const struct view *v, char *out, size_t size)
 {
-	char who[PERSON_BYTES], share[64], time[48], until[64], unknown[200];
+	const struct person *p = v->holders.list;
+	const struct brief share = describe_share(v);
 
 	if (v->holders.n > 0) {
-		const struct person *p = &v->holders.list[0];
-
-		show_share(v, share, sizeof share);
-		snprintf(out, size, "held by %s%s%s%s%s%s%s", share,
-		    *share && v->holders.all > 1 ? ", first "
-			: *share                 ? ", "
-						 : "",
-		    view_person(p, who, sizeof who),
-		    show_for(view_ago(v, p->since), time, sizeof time),
+		snprintf(out, size, "held by %s%s%s%s%s%s%s", share.text,
+		    *share.text && v->holders.all > 1 ? ", first "
+			: *share.text                 ? ", "
+						      : "",
+		    view_person(p).text, show_ago(v, p->since).text,
 		    v->is_frozen ? " (and frozen for others " : "",
-		    v->is_frozen ? show_until(v->frozen.until, until, sizeof until) : "",
+		    v->is_frozen ? text_until(v->frozen.until).text : "",
 		    v->is_frozen ? ")" : "");
 	} else if (v->unknown) {
 		snprintf(out, size, "in use by something that is no lock: %s",
-		    text_clean(unknown, sizeof unknown, v->unknown, strlen(v->unknown)));
+		    text_shown(v->unknown).text);
 	} else if (v->is_frozen) {
-		snprintf(out, size, "frozen by %s%s, %s",
-		    view_person(&v->frozen, who, sizeof who),
-		    show_for(view_ago(v, v->frozen.since), time, sizeof time),
-		    show_until(v->frozen.until, until, sizeof until));
+		snprintf(out, size, "frozen by %s%s, %s", view_person(&v->frozen).text,
+		    show_ago(v, v->frozen.since).text, text_until(v->frozen.until).text);
 	} else if (v->waiters.all > 0) {
 		snprintf(out, size, "waited for by %" PRIu64 " other%s", v->waiters.all,
 		    v->waiters.all == 1 ? "" : "s");
@@ -267,48 +211,48 @@ print_name(const struct page *p, const char *name)
 	    screen_colour(p->screen, PLAIN));
 }
 
+static void
+print_token(const struct page *p, uint64_t token)
+{
+	if (token)
+		fprintf(p->to, ", token %" PRIu64, token);
+}
+
 /* "deploy (redis 127.0.0.1:6379) is held: 2 of 4 slots taken" */
 static void
 print_head(const struct page *p, const struct looking *l)
 {
-	static const enum colour colours[] = {GREEN, YELLOW, CYAN};
 	const struct view *v = p->view;
-	enum lock_state state = view_state(v);
-	char key[2200], where[WHERE_BYTES], share[64], unknown[400];
+	const struct brief share = describe_share(v);
+	char key[2200];
 
-	text_clean(where, sizeof where, l->store->where, strlen(l->store->where));
 	fprintf(p->to, "%s%s%s (%s) is %s%s%s", screen_colour(p->screen, BOLD),
-	    text_name(key, sizeof key, v->key), screen_colour(p->screen, PLAIN), where,
-	    screen_colour(p->screen, colours[state]), view_state_name(state),
-	    screen_colour(p->screen, PLAIN));
-	if (v->is_frozen && state != STATE_FROZEN)
+	    text_name(key, sizeof key, v->key), screen_colour(p->screen, PLAIN),
+	    text_shown(l->store->where).text, show_colour(p->screen, v),
+	    view_state_name(v), screen_colour(p->screen, PLAIN));
+	if (v->is_frozen && view_state(v) != STATE_FROZEN)
 		fputs(", and frozen for others", p->to);
 	if (v->unknown)
 		fprintf(p->to, " by something that is no lock: %s",
-		    text_clean(unknown, sizeof unknown, v->unknown, strlen(v->unknown)));
-	show_share(v, share, sizeof share);
-	fprintf(p->to, "%s%s\n", *share ? ": " : "", share);
+		    text_shown(v->unknown).text);
+	fprintf(p->to, "%s%s\n", *share.text ? ": " : "", share.text);
 }
 
 static void
 print_holder(const struct page *p, const struct person *h)
 {
-	char who[PERSON_BYTES], since[64], time[48];
-	int64_t left = view_left(p->view, h->until);
+	int64_t ago = view_ago(p->view, h->since), left = view_left(p->view, h->until);
 
 	print_name(p, "holder");
-	fprintf(p->to, "%s\n", view_person(h, who, sizeof who));
-	fprintf(p->to, "  %-9s since %s", "", show_time(h->since, since, sizeof since));
-	if (view_ago(p->view, h->since) >= 0)
-		fprintf(p->to, " (%s ago)",
-		    parse_duration_text(view_ago(p->view, h->since), time, sizeof time));
+	fprintf(p->to, "%s\n  %-9s since %s", view_person(h).text, "",
+	    text_time(h->since).text);
+	if (ago >= 0)
+		fprintf(p->to, " (%s ago)", parse_span(ago).text);
 	if (left >= 0)
-		fprintf(p->to, ", lease ends in %s",
-		    parse_duration_text(left, time, sizeof time));
+		fprintf(p->to, ", lease ends in %s", parse_span(left).text);
 	if (h->slot >= 0)
 		fprintf(p->to, ", slot %d", h->slot);
-	if (h->token)
-		fprintf(p->to, ", token %" PRIu64, h->token);
+	print_token(p, h->token);
 	if (h->revoked)
 		fprintf(p->to, ", %sasked to give it back%s",
 		    screen_colour(p->screen, RED), screen_colour(p->screen, PLAIN));
@@ -324,91 +268,70 @@ print_more(const struct page *p, uint64_t all)
 }
 
 static void
-print_waiters(const struct page *p)
+print_waiter(const struct page *p, size_t i)
 {
-	const struct people *w = &p->view->waiters;
-	static const char *const kinds[] = {
-	    [KIND_SHARED] = " as a reader", [KIND_LIMIT] = " for a slot"};
-	char who[PERSON_BYTES], time[48], name[24];
+	const struct person *w = &p->view->waiters.list[i];
+	char name[24];
 
-	for (size_t i = 0; i < w->n && i < LISTED; i++) {
-		const struct person *h = &w->list[i];
-		const char *kind = h->kind < sizeof kinds / sizeof *kinds &&
-			kinds[h->kind]
-		    ? kinds[h->kind]
-		    : "";
-
-		snprintf(name, sizeof name, i == 0 ? "waiting %zu" : "        %zu",
-		    h->position ? (size_t)h->position : i + 1);
-		print_name(p, name);
-		fprintf(p->to, "%s%s%s\n", view_person(h, who, sizeof who), kind,
-		    show_for(view_ago(p->view, h->since), time, sizeof time));
-	}
-	print_more(p, w->all);
+	snprintf(name, sizeof name, i == 0 ? "waiting %zu" : "        %zu",
+	    w->position ? (size_t)w->position : i + 1);
+	print_name(p, name);
+	fprintf(p->to, "%s%s%s\n", view_person(w).text,
+	    w->kind == KIND_SHARED      ? " as a reader"
+		: w->kind == KIND_LIMIT ? " for a slot"
+					: "",
+	    show_ago(p->view, w->since).text);
 }
 
 static void
-print_freeze(const struct page *p)
+print_freeze(const struct page *p, const struct person *f)
 {
-	const struct person *f = &p->view->frozen;
-	char who[PERSON_BYTES], since[64], until[64];
-
-	if (!p->view->is_frozen)
-		return;
 	print_name(p, "frozen");
-	fprintf(p->to, "by %s\n", view_person(f, who, sizeof who));
-	fprintf(p->to, "  %-9s since %s, %s\n", "",
-	    show_time(f->since, since, sizeof since),
-	    show_until(f->until, until, sizeof until));
+	fprintf(p->to, "by %s\n  %-9s since %s, %s\n", view_person(f).text, "",
+	    text_time(f->since).text, text_until(f->until).text);
 }
 
 static void
 print_last(const struct page *p)
 {
 	const struct person *by = &p->view->last.by;
-	char who[200], id[900], began[64], time[48];
 	const char *once = p->view->last.once;
+	int64_t took = view_span(by->since, by->until);
+	char who[200], id[900];
 
-	if (!p->view->last.known)
-		return;
 	print_name(p, "last run");
-	fprintf(p->to, "%s%s%sby %s, status %d\n", once ? "ID " : "",
+	fprintf(p->to, "%s%s%sby %s, status %d\n  %-9s began %s", once ? "ID " : "",
 	    once ? text_name(id, sizeof id, once) : "", once ? " " : "",
 	    text_name(who, sizeof who, by->said.who ? by->said.who : "somebody"),
-	    p->view->last.status);
-	fprintf(p->to, "  %-9s began %s", "", show_time(by->since, began, sizeof began));
-	if (view_span(by->since, by->until) >= 0)
-		fprintf(p->to, ", took %s",
-		    parse_duration_text(
-			view_span(by->since, by->until), time, sizeof time));
-	if (by->token)
-		fprintf(p->to, ", token %" PRIu64, by->token);
+	    p->view->last.status, "", text_time(by->since).text);
+	if (took >= 0)
+		fprintf(p->to, ", took %s", parse_span(took).text);
+	print_token(p, by->token);
 	fputs("\n", p->to);
-}
-
-/* Who looks at a lock that is free has nothing to rely on. */
-static void
-print_caveat(const struct page *p, const char *caveat)
-{
-	if (!caveat || view_state(p->view) == STATE_FREE)
-		return;
-	print_name(p, "caveat");
-	fprintf(p->to, "%s\n", caveat);
 }
 
 void
 show_text(FILE *to, const struct view *v, const struct looking *l, const struct screen *s)
 {
-	struct page p = {to, v, s};
+	const struct page p = {to, v, s};
+	const char *caveat = l->store->backend->caveat;
 
 	print_head(&p, l);
 	for (size_t i = 0; i < v->holders.n && i < LISTED; i++)
 		print_holder(&p, &v->holders.list[i]);
 	print_more(&p, v->holders.all);
-	print_waiters(&p);
-	print_freeze(&p);
-	print_last(&p);
-	print_caveat(&p, l->store->backend->caveat);
+	for (size_t i = 0; i < v->waiters.n && i < LISTED; i++)
+		print_waiter(&p, i);
+	print_more(&p, v->waiters.all);
+	if (v->is_frozen)
+		print_freeze(&p, &v->frozen);
+	if (v->last.known)
+		print_last(&p);
+	/* a lock that is free is nothing to rely on */
+	if (caveat && view_state(v) != STATE_FREE) {
+		print_name(&p, "caveat");
+		fprintf(to, "%s\n", caveat);
+	}
 }
 
 /* ---- what has changed ---- */
@@ -433,30 +356,29 @@ mix_person(uint64_t h, const struct person *p)
 {
 	const char *texts[] = {p->owner, p->said.who, p->said.host, p->said.command,
 	    p->said.why, p->foreign};
+	const uint64_t numbers[] = {p->token, p->since, p->said.pid, p->revoked};
 
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		h = texts[i] ? mix(h, texts[i], strlen(texts[i]) + 1) : mix(h, "\1", 1);
-	h = mix_number(h, p->token);
-	h = mix_number(h, p->since);
-	h = mix_number(h, p->said.pid);
-	return mix_number(h, p->revoked);
+	return mix(h, numbers, sizeof numbers);
+}
+
+static uint64_t
+mix_people(uint64_t h, const struct people *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		h = mix_person(h, &p->list[i]);
+	return mix_number(h, p->all);
 }
 
 uint64_t
 show_facts(const struct view *v)
 {
-	uint64_t h = 14695981039346656037ULL;
+	uint64_t h = mix_people(14695981039346656037ULL, &v->holders);
 
-	for (size_t i = 0; i < v->holders.n; i++)
-		h = mix_person(h, &v->holders.list[i]);
-	h = mix_number(h, v->holders.all);
-	for (size_t i = 0; i < v->waiters.n; i++)
-		h = mix_person(h, &v->waiters.list[i]);
-	h = mix_number(h, v->waiters.all);
-	if (v->is_frozen) {
-		h = mix_person(h, &v->frozen);
-		h = mix_number(h, v->frozen.until);
-	}
+	h = mix_people(h, &v->waiters);
+	if (v->is_frozen)
+		h = mix_number(mix_person(h, &v->frozen), v->frozen.until);
 	if (v->last.known)
 		h = mix_person(h, &v->last.by);
 	return v->unknown ? mix(h, v->unknown, strlen(v->unknown)) : h;

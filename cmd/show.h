@@ -1,5 +1,5 @@
 /*
- * show.h - a view, shown: as JSON, or as some lines for people.
+ * show.h - a view, shown: as JSON, as lines for people, or in a sentence.
  */
 #ifndef DLOCK_SHOW_H
 #define DLOCK_SHOW_H
@@ -21,13 +21,13 @@ void show_text(
  */
 const char *show_words(const struct view *, char *out, size_t size);
 
-/* "2026-11-22 08:37:14 UTC", in the user's own zone; "?": not known.  Returns out. */
-const char *show_time(int64_t us, char *out, size_t size);
+/* " for 2m13s", or "" if that is not known. */
+struct brief show_ago(const struct view *, int64_t since);
 
-/* "until 2026-11-24 08:37:14 UTC", or of a freeze without an end "until dlock thaw". */
-const char *show_until(int64_t us, char *out, size_t size);
+/* What switches to the colour of its state. */
+const char *show_colour(const struct screen *, const struct view *);
 
-/* A number that is another when what is shown, but for the passing of time, is. */
+/* A number that changes when the view does; the passing of time does not count. */
 uint64_t show_facts(const struct view *);
 
 #endif

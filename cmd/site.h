@@ -10,14 +10,6 @@
 
 #include "sources.h"
 
-enum { SITE_VARIABLE_BYTES = 64 };
-
-/* Setters of --backend and --url, see options.h. */
-enum rc site_set_backend(
-    struct plan *, const struct option *, const char *value, struct fault *);
-enum rc site_set_url(
-    struct plan *, const struct option *, const char *value, struct fault *);
-
 /*
  * Fills in what of backend and URL was not said, once all values are in the
  * plan.  A password in a URL of the command line is overwritten there, so that
@@ -25,17 +17,5 @@ enum rc site_set_url(
  * file RC_CONFIG: the fault is one sentence, without any password.
  */
 enum rc site_settle(struct plan *, const struct sources *, struct fault *);
-
-/* "file, redis, zk or pg".  Returns out. */
-const char *site_list_backends(char *out, size_t size);
-
-/*
- * A line for each backend, NAME and SCHEMES, with a tab between them and blanks between
- * schemes.
- */
-void site_print_raw(FILE *);
-
-/* "DLOCK_REDIS_URL", into out[SITE_VARIABLE_BYTES]. */
-void site_variable(const struct backend *, char *out);
 
 #endif

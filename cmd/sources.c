@@ -1,63 +1,144 @@
 /* sources.c - which of several sources gives an option its value. */
 #include "sources.h"
 
-#include "mask.h"
-#include "outer.h"
+#include "cmd/supervise/keeper_address.h"
 #include "parse.h"
-#include "text.h"
 
-#include <stdlib.h>
+#include <ctype.h>
 #include <string.h>
+#include <unistd.h>
 
-const char *
-sources_variable(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && *value ? value : NULL;
-}
+/* ---- the environment ---- */
 
 bool
 sources_nested(void)
 {
-	return sources_variable("DLOCK_KEEPER") != NULL;
+	return plan_variable("DLOCK_KEEPER") != NULL;
 }
+
+const char *
+sources_outer_backend(void)
+{
+	static struct keeper_address nearest;
+	const char *keepers = plan_variable("DLOCK_KEEPER");
+
+	if (!keepers || !keeper_address_next(&keepers, &nearest) || !*nearest.backend)
+		return NULL;
+	return nearest.backend;
+}
+
+enum rc
+sources_check_outer(struct fault *f)
+{
+	const char *keepers = plan_variable("DLOCK_KEEPER");
+	struct keeper_address a;
+
+	while (keepers && keeper_address_next(&keepers, &a))
+		if (a.is_old)
+			return fault_set(f, RC_USAGE,
+			    "DLOCK_KEEPER is another version's, which cannot be asked whether the dlock around this one "
+			    "has the lock: let both be of one version, or unset DLOCK_KEEPER");
+	return RC_OK;
+}
+
+struct brief
+sources_url_variable(const struct backend *b)
+{
+	struct brief name;
+
+	snprintf(name.text, sizeof name.text, "DLOCK_%s_URL", b->name);
+	for (char *c = name.text; *c; c++)
+		*c = toupper((unsigned char)*c);
+	return name;
+}
+
+static bool
+is_word(const char *word, const char *text, size_t n)
+{
+	return strlen(word) == n && strncmp(word, text, n) == 0;
+}
+
+/* The variable of an option, of a URL, or one that dlock itself sets for commands. */
+static bool
+is_known_variable(const char *name, size_t n)
+{
+	static const char *const told[] = {"DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER",
+	    "DLOCK_KEEPER", "DLOCK_SLOT", "DLOCK_HANDLE", NULL};
+	bool known = false;
+
+	for (int i = 0; i < OPTIONS; i++)
+		known |= options[i].env && is_word(options[i].env, name, n);
+	for (const char *const *t = told; *t; t++)
+		known |= is_word(*t, name, n);
+	for (size_t i = 0; backends[i]; i++)
+		known |= is_word(sources_url_variable(backends[i]).text, name, n);
+	return known;
+}
+
+bool
+sources_strays(char *out, size_t size)
+{
+	static const char prefix[] = "DLOCK_";
+	const char *known[OPTIONS + 1] = {0};
+	size_t used = 0, n;
+
+	for (char **e = environ; *e; e++) {
+		const char *meant;
+		char name[64];
+
+		if (strncmp(*e, prefix, strlen(prefix)) != 0)
+			continue;
+		n = strcspn(*e, "=");
+		if (!(*e)[n] || !(*e)[n + 1] || is_known_variable(*e, n) || used >= size)
+			continue;
+		for (int i = 0, k = 0; i < OPTIONS; i++)
+			if (options[i].env)
+				known[k++] = options[i].env + strlen(prefix);
+		meant = parse_nearest(*e + strlen(prefix), n - strlen(prefix), known);
+		used += snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "",
+		    text_clean(name, sizeof name, *e, n),
+		    parse_hint(" (did you mean DLOCK_", meant, "?)").text);
+	}
+	return used > 0;
+}
+
+/* ---- the list ---- */
 
 /*
  * Some variables may be only what an enclosing dlock tells its command: which lock that
  * has, and where.  Where it is counts least, but for one thing: see conf.c.  A backend
- * that is not its own has been named by somebody else, and counts as any variable.
+ * that is not the enclosing dlock's has been named by somebody else, and counts as any
+ * variable.
  */
-static void
-read_environment(struct source *s, struct source *enclosing, unsigned cmd)
-{
-	const char *outer = outer_backend(), **named = &s->value[OPT_BACKEND];
-
-	for (int i = 0; i < OPTIONS; i++)
-		if (options[i].env && (options[i].cmds & cmd))
-			s->value[i] = sources_variable(options[i].env);
-	if (!sources_nested())
-		return;
-	s->value[OPT_KEY] = NULL;
-	if (*named && outer && strcmp(*named, outer) != 0)
-		return;
-	if (!s->value[OPT_URL] && (options[OPT_BACKEND].cmds & cmd))
-		enclosing->value[OPT_BACKEND] = *named ? *named : outer;
-	*named = NULL;
-}
-
 void
 sources_init(struct sources *all, unsigned cmd)
 {
 	static const enum source_kind first[] = {
 	    SOURCE_WORDS, SOURCE_ENVIRONMENT, SOURCE_ENCLOSING};
+	const char *outer = sources_outer_backend(), **said, **named;
 
 	all->cmd = cmd;
 	all->n = sizeof first / sizeof *first;
-	all->nfiles = all->nsetters = 0;
+	all->nfiles = 0;
 	for (size_t i = 0; i < all->n; i++)
 		all->list[i] = (struct source){.kind = first[i]};
-	read_environment(&all->list[SOURCE_ENVIRONMENT], &all->list[all->n - 1], cmd);
+	said = all->list[SOURCE_ENVIRONMENT].value;
+	for (int i = 0; i < OPTIONS; i++)
+		if (options[i].env && (options[i].cmds & cmd))
+			said[i] = plan_variable(options[i].env);
+	if (said[OPT_OPTION]) /* a variable stands for several flags */
+		for (char *rest = strdup(said[OPT_OPTION]), *word;
+		     (word = strtok_r(rest, " \t\n", &rest));)
+			sources_note_setting(&all->list[SOURCE_ENVIRONMENT], word, 0);
+	if (!sources_nested())
+		return;
+	said[OPT_KEY] = NULL;
+	named = &said[OPT_BACKEND];
+	if (*named && outer && strcmp(*named, outer) != 0)
+		return;
+	if (!said[OPT_URL] && (options[OPT_BACKEND].cmds & cmd))
+		all->list[all->n - 1].value[OPT_BACKEND] = *named ? *named : outer;
+	*named = NULL;
 }
 
 struct source *
@@ -73,6 +154,13 @@ sources_add(struct sources *all, enum source_kind kind)
 	all->n++;
 	*s = (struct source){.kind = kind};
 	return s;
+}
+
+void
+sources_note_setting(struct source *s, const char *text, int line)
+{
+	if (s->nsettings <= SETTINGS_MAX)
+		s->settings[s->nsettings++] = (struct source_setting){text, line};
 }
 
 bool
@@ -103,22 +191,28 @@ sources_of(const struct sources *all, int i)
 	return NULL;
 }
 
-static const char *
-call(const struct source *s, int i, int line, char *out, size_t size)
+/* ---- what counts ---- */
+
+/* From that line, where it is a file's. */
+static struct called
+call(const struct source *s, int i, int line)
 {
-	if (s->kind == SOURCE_WORDS)
-		snprintf(out, size, "--%s", options[i].name);
+	struct called c;
+
+	if (!s || s->kind == SOURCE_WORDS)
+		snprintf(c.text, sizeof c.text, "--%s", options[i].name);
 	else if (sources_filed(s))
-		snprintf(out, size, "%s:%d: %s", s->file, line, options[i].name);
+		snprintf(
+		    c.text, sizeof c.text, "%s:%d: %s", s->file, line, options[i].name);
 	else
-		snprintf(out, size, "%s", options[i].env);
-	return out;
+		snprintf(c.text, sizeof c.text, "%s", options[i].env);
+	return c;
 }
 
-const char *
-sources_call(const struct source *s, int i, char *out, size_t size)
+struct called
+sources_call(const struct source *s, int i)
 {
-	return call(s, i, s->line[i], out, size);
+	return call(s, i, s ? s->line[i] : 0);
 }
 
 enum rc
@@ -128,144 +222,106 @@ sources_wrong(const struct source *s)
 }
 
 /*
+ * One value of its, from that line where it is a file's.
+ *
  * Several keys are locked together: on one server, with one lease, one everything.  A
  * section that is for some of them only would be broken for one or the other, so that two
  * runs of that key might not exclude each other.
  */
 static enum rc
-outside(const struct source *s, int i, const char *called, struct fault *f)
-{
-	return fault_set(f, RC_CONFIG,
-	    "%s: [%s] is not for the key '%s', which is to be locked together with one that it is for: say --%s for all of them",
-	    called, text_brief(s->section).text, text_brief(s->outside).text,
-	    options[i].name);
-}
-
-/* One value of its, from that line where it is a file's. */
-static enum rc
 apply(const struct source *s, int i, const char *value, int line, struct plan *p,
     struct fault *f)
 {
 	const struct option *o = &options[i];
-	bool variable = s->kind == SOURCE_ENVIRONMENT && o->set_variable;
+	const struct called called = call(s, i, line);
 	struct fault why = {""};
-	char called[CALLED_BYTES];
 
-	call(s, i, line, called, sizeof called);
 	if (s->outside)
-		return outside(s, i, called, f);
-	if ((variable ? o->set_variable : o->set)(p, o, value, &why) == RC_OK)
+		return fault_set(f, RC_CONFIG,
+		    "%s: [%s] is not for the key '%s', which is to be locked together with one that it is for: say --%s for all of them",
+		    called.text, text_brief(s->section).text, text_brief(s->outside).text,
+		    o->name);
+	if (o->set(p, o, value, &why) == RC_OK)
 		return RC_OK;
-	if (mask_finds(value))
-		return fault_set(f, sources_wrong(s), "%s: %s", called, why.text);
-	return fault_set(
-	    f, sources_wrong(s), "%s '%s': %s", called, text_brief(value).text, why.text);
+	return options_refuse(f, sources_wrong(s), called.text, value, &why);
 }
 
-/* Not to wait and to wait: whoever says both in one source has made a mistake. */
-static enum rc
-check_wait(const struct sources *all, struct fault *f)
+/* Is the option said, and if it is a flag, not told no? */
+static const struct source *
+source_that_says(const struct sources *all, int i)
 {
-	const struct source *s = sources_of(all, OPT_NONBLOCK);
-	char nonblock[CALLED_BYTES], wait[CALLED_BYTES];
-	bool on = false, words;
+	const struct source *s = sources_of(all, i);
+	bool on = true;
 
-	if (!s || s != sources_of(all, OPT_WAIT) ||
-	    !parse_truth(s->value[OPT_NONBLOCK], &on) || !on)
-		return RC_OK;
-	words = s->kind == SOURCE_WORDS;
-	return fault_set(f, sources_wrong(s), "%s and %s%s%s contradict each other",
-	    sources_call(s, OPT_NONBLOCK, nonblock, sizeof nonblock),
-	    sources_call(s, OPT_WAIT, wait, sizeof wait), words ? " " : "",
-	    words ? text_brief(s->value[OPT_WAIT]).text : "");
+	if (s && !options[i].arg && (!parse_truth(s->value[i], &on) || !on))
+		return NULL;
+	return s;
 }
 
-/* Of -s, -x and --limit one source may say one. */
 static enum rc
-sources_check_kind(const struct sources *all, struct fault *f)
+contradiction(const struct source *a, int i, const struct source *b, int k,
+    const char *more, struct fault *f)
 {
-	const struct source *before = NULL;
-	char one[CALLED_BYTES], other[CALLED_BYTES];
+	return fault_set(f, sources_wrong(b), "%s and %s%s", sources_call(a, i).text,
+	    sources_call(b, k).text, more);
+}
+
+/* Not to wait and to wait, or two kinds of lock: to say both in one source is a mistake. */
+static enum rc
+check_groups(const struct sources *all, struct fault *f)
+{
+	const struct source *s = source_that_says(all, OPT_NONBLOCK), *before = NULL;
+	char words[120];
 	int first = 0;
 
-	for (int i = OPT_SHARED; i <= OPT_LIMIT; i++) {
-		const struct source *s = sources_of(all, i);
-		bool on = i == OPT_LIMIT;
+	if (s && s == sources_of(all, OPT_WAIT)) {
+		bool shown = s->kind == SOURCE_WORDS;
 
-		if (!s || (i != OPT_LIMIT && (!parse_truth(s->value[i], &on) || !on)))
-			continue;
-		if (before)
-			return fault_set(f, sources_wrong(s),
-			    "%s and %s contradict each other: a lock is of one kind",
-			    sources_call(before, first, one, sizeof one),
-			    sources_call(s, i, other, sizeof other));
-		before = s;
-		first = i;
+		snprintf(words, sizeof words, "%s%s contradict each other",
+		    shown ? " " : "", shown ? text_brief(s->value[OPT_WAIT]).text : "");
+		return contradiction(s, OPT_NONBLOCK, s, OPT_WAIT, words, f);
 	}
-	return RC_OK;
-}
-
-/* Is there one of this NAME=VALUE's name among the first n? */
-static bool
-has_setting(const struct plan_site *site, size_t n, const char *text)
-{
-	size_t length = strcspn(text, "=");
-
-	for (size_t i = 0; i < n; i++)
-		if (strlen(site->settings[i].name) == length &&
-		    strncmp(site->settings[i].name, text, length) == 0)
-			return true;
-	return false;
-}
-
-/* All that are new in the plan are of this source, and that line. */
-static void
-note_setters(struct sources *all, const struct source *s, int line, const struct plan *p)
-{
-	for (; all->nsetters < p->site.nsettings; all->nsetters++)
-		all->setters[all->nsetters] = (struct setter){s, line};
-}
-
-/* What a section says of settings that no stronger source has. */
-static enum rc
-apply_section(
-    struct sources *all, const struct source *s, struct plan *p, struct fault *f)
-{
-	size_t before = p->site.nsettings;
-
-	for (size_t i = 0; i < s->nsettings; i++) {
-		const struct source_setting *one = &s->settings[i];
-
-		if (has_setting(&p->site, before, one->text))
-			continue;
-		if (apply(s, OPT_OPTION, one->text, one->line, p, f) != RC_OK)
-			return RC_CONFIG;
-		note_setters(all, s, one->line, p);
+	for (int i = OPT_SHARED; i <= OPT_LIMIT; i++) {
+		s = source_that_says(all, i);
+		if (s && before)
+			return contradiction(before, first, s, i,
+			    " contradict each other: a lock is of one kind", f);
+		if (s)
+			first = i;
+		before = s ? s : before;
 	}
 	return RC_OK;
 }
 
 /*
- * The words' have taken effect already.  Those of files belong to the server: they end
- * with the source that names it.
+ * Each setting counts that no stronger source has by its name.  A variable's count where the
+ * words have none.  Those of files belong to the server: they end with the source that names
+ * it.
  */
 static enum rc
 apply_settings(struct sources *all, struct plan *p, struct fault *f)
 {
+	struct plan_site *site = &p->site;
 	bool named = false;
 
-	note_setters(all, all->list, 0, p);
 	for (const struct source *s = all->list; s < all->list + all->n; s++) {
-		enum rc rc = RC_OK;
+		bool counts = sources_filed(s) ? !named
+					       : s == sources_of(all, OPT_OPTION);
+		size_t stronger = site->nsettings;
 
-		if (sources_filed(s) && !named)
-			rc = apply_section(all, s, p, f);
-		else if (s == sources_of(all, OPT_OPTION) &&
-		    s->kind == SOURCE_ENVIRONMENT)
-			rc = apply(s, OPT_OPTION, s->value[OPT_OPTION], 0, p, f);
-		if (rc != RC_OK)
-			return rc;
-		note_setters(all, s, 0, p);
+		for (size_t i = 0; counts && i < s->nsettings; i++) {
+			const struct source_setting *one = &s->settings[i];
+			bool has = false;
+
+			for (size_t k = 0; k < stronger; k++)
+				has |= is_word(site->settings[k].name, one->text,
+				    strcspn(one->text, "="));
+			if (has)
+				continue;
+			if (apply(s, OPT_OPTION, one->text, one->line, p, f) != RC_OK)
+				return sources_wrong(s);
+			all->setters[site->nsettings - 1] = (struct setter){s, one->line};
+		}
 		named = named || has_member(s, GROUP_SERVER);
 	}
 	return RC_OK;
@@ -276,7 +332,7 @@ sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault
 {
 	const struct source *s = sources_of(all, i);
 
-	if (!s || (s->kind == SOURCE_WORDS && options[i].repeats))
+	if (!s || (s->kind == SOURCE_WORDS && i == OPT_KEY))
 		return RC_OK;
 	return apply(s, i, s->value[i], s->line[i], p, f);
 }
@@ -284,10 +340,8 @@ sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault
 enum rc
 sources_apply(struct sources *all, struct plan *p, struct fault *f)
 {
-	enum rc rc = check_wait(all, f);
+	enum rc rc = check_groups(all, f);
 
-	if (rc == RC_OK)
-		rc = sources_check_kind(all, f);
 	for (int i = 0; i < OPTIONS && rc == RC_OK; i++)
 		rc = i == OPT_OPTION ? apply_settings(all, p, f)
 				     : sources_apply_one(all, i, p, f);

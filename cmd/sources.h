@@ -13,6 +13,7 @@
 #define DLOCK_SOURCES_H
 
 #include "options.h"
+#include "text.h"
 
 /*
  * In the order of their strength.  A profile, in whichever file, counts more than what
@@ -33,22 +34,23 @@ enum source_kind {
 
 enum { SOURCES_MAX = 32, FILES_MAX = 2, FILE_SHOWN_BYTES = 200 };
 
-/* One `option` line of a file. */
+/* One NAME=VALUE of -O. */
 struct source_setting {
 	const char *text;
-	int line;
+	int line; /* of a file; 0 */
 };
 
 struct source {
 	enum source_kind kind;
 	const char *value[OPTIONS]; /* "1" for a flag; NULL: not said */
+	/* of -O, of which value[] is not NULL then; one too many is enough to be refused */
+	struct source_setting settings[SETTINGS_MAX + 1];
+	size_t nsettings;
 
 	/* all below: of a section of a file only */
 	const char *file;    /* fit to be shown */
 	const char *section; /* as between its brackets; "": before all sections */
 	int line[OPTIONS];
-	struct source_setting settings[SETTINGS_MAX]; /* of which value[] has the last */
-	size_t nsettings;
 	/* a key of this run that the section is not for, while it is for another one */
 	const char *outside;
 };
@@ -65,15 +67,14 @@ struct sources {
 	size_t n;
 	struct source_file files[FILES_MAX];
 	size_t nfiles;
-	/* whose the plan's settings are, in their order, once applied */
+	/* the sources of the plan's settings, in their order, once applied */
 	struct setter {
 		const struct source *by;
 		int line;
 	} setters[SETTINGS_MAX];
-	size_t nsetters;
 };
 
-/* All that needs no reading; the words are noted by whoever reads them. */
+/* All that needs no reading; args.c notes the words. */
 void sources_init(struct sources *, unsigned cmd);
 
 /*
@@ -85,15 +86,20 @@ struct source *sources_add(struct sources *, enum source_kind);
 /* Is it a section of a file? */
 bool sources_filed(const struct source *);
 
+/* Notes one NAME=VALUE of -O. */
+void sources_note_setting(struct source *, const char *text, int line);
+
 /* The source whose value of option i counts, or NULL. */
 const struct source *sources_of(const struct sources *, int i);
 
 /*
- * The option as its source calls it, for errors: "--ttl", "DLOCK_TTL",
- * "/etc/dlock.conf:3: ttl".
+ * The option as its source (NULL: none has it) calls it, for errors: "--ttl",
+ * "DLOCK_TTL", "/etc/dlock.conf:3: ttl".
  */
-enum { CALLED_BYTES = FILE_SHOWN_BYTES + 60 };
-const char *sources_call(const struct source *, int i, char *out, size_t size);
+struct called {
+	char text[FILE_SHOWN_BYTES + 60];
+};
+struct called sources_call(const struct source *, int i);
 
 /* What a wrong value of it is: RC_USAGE, of a file RC_CONFIG. */
 enum rc sources_wrong(const struct source *);
@@ -107,10 +113,29 @@ enum rc sources_apply_one(const struct sources *, int i, struct plan *, struct f
  */
 enum rc sources_apply(struct sources *, struct plan *, struct fault *);
 
-/* A variable that is set and not empty, or NULL. */
-const char *sources_variable(const char *name);
-
-/* Are we below another dlock? */
+/*
+ * DLOCK_KEEPER tells of the dlock around this one before that is asked: is there one, and the
+ * name of its backend (valid until the next call; NULL: it does not say).  Its keeper tells
+ * where its locks are when it is asked (supervise/join_site.h), and that counts for its own
+ * backend alone.
+ */
 bool sources_nested(void);
+const char *sources_outer_backend(void);
+
+/*
+ * RC_OK, or RC_USAGE: another version of dlock has written DLOCK_KEEPER, so that what it
+ * holds cannot be known.
+ */
+enum rc sources_check_outer(struct fault *);
+
+/* "DLOCK_REDIS_URL" */
+struct brief sources_url_variable(const struct backend *);
+
+/*
+ * Variables that look like dlock's but mean nothing to it, most likely for a typing error:
+ * their names and what was meant, fit to be shown, as far as there is room.  False: there
+ * are none.
+ */
+bool sources_strays(char *out, size_t size);
 
 #endif

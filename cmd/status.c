@@ -1,32 +1,73 @@
-/* status.c - which exit status a failure has. */
-#include "status.h"
+/* status.c - dlock status: who holds a lock, since when and why, and who waits. */
+#include "cmd.h"
 
-#include <errno.h>
+#include "rounds.h"
+#include "show.h"
 
-struct status
-status_of_rc(enum rc rc)
+enum { STATUS_FREE = 1 };
+
+struct status_rounds {
+	struct rounds rounds; /* its key is the one that was looked at last */
+	struct view view;
+	uint64_t facts[KEYS_MAX]; /* as they were printed; 0: not yet */
+	bool held;                /* one of the keys */
+};
+
+static enum rc
+show_keys(struct rounds *r, FILE *to, struct fault *f)
 {
-	static const struct status table[] = {
-	    [RC_OK] = {STATUS_SYSTEM, "failed"},
-	    [RC_BUSY] = {STATUS_BUSY, "busy"},
-	    [RC_DONE] = {0, "skipped"},
-	    [RC_STOP] = {STATUS_SYSTEM, "failed"},
-	    [RC_AGAIN] = {STATUS_UNAVAILABLE, "unreachable"},
-	    [RC_LOST] = {STATUS_UNAVAILABLE, "unreachable"},
-	    [RC_REVOKED] = {STATUS_UNAVAILABLE, "unreachable"},
-	    [RC_DENIED] = {STATUS_DENIED, "denied"},
-	    [RC_USAGE] = {STATUS_USAGE, "usage"},
-	    [RC_CONFIG] = {STATUS_CONFIG, "refused"},
-	    [RC_PROTOCOL] = {STATUS_PROTOCOL, "protocol"},
-	    [RC_SYSTEM] = {STATUS_SYSTEM, "failed"},
-	};
+	struct status_rounds *s = (struct status_rounds *)r;
+	const struct plan *p = r->looking.plan;
 
-	return table[rc];
+	s->held = false;
+	for (size_t i = 0; i < p->nkeys; i++) {
+		enum rc rc = look_at(
+		    &r->looking, p->keys[i], false, &s->view, look_patience(), f);
+		uint64_t facts = show_facts(&s->view);
+
+		r->key = p->keys[i];
+		if (rc != RC_OK && to && to != stdout)
+			rounds_tell_failure(to, f);
+		if (rc != RC_OK)
+			return rc;
+		s->held |= view_state(&s->view) != STATE_FREE;
+		if ((to || s->facts[i] != facts) && p->look.json)
+			show_json(to ? to : stdout, &s->view, &r->looking, false);
+		else if (to || s->facts[i] != facts)
+			show_text(to ? to : stdout, &s->view, &r->looking, &r->screen);
+		s->facts[i] = facts;
+	}
+	return RC_OK;
 }
 
-int
-status_of_exec(int error)
+static int
+run_status(struct plan *p)
 {
-	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND
-						   : STATUS_NOT_EXECUTABLE;
+	struct status_rounds s = {
+	    .rounds = {.what = "look at", .key = p->keys[0], .show = show_keys}};
+	int status;
+
+	screen_open(&s.rounds.screen);
+	status = rounds_run(&s.rounds, p);
+	view_free(&s.view);
+	return status || p->look.again || s.held ? status : STATUS_FREE;
 }
+
+const struct cmd cmd_status = {.name = "status",
+    .help = "tell who holds a lock, and who waits",
+    .bit = CMD_STATUS,
+    .usage =
+	"usage: dlock status -k KEY [options]\n"
+	"       dlock status KEY...\n"
+	"\n"
+	"Tells who holds the lock KEY, since when and why, who waits for it, whether it is\n"
+	"frozen, and of jobs with --once how the last run ended.  Changes nothing.\n"
+	"\n"
+	"  dlock status -u redis://10.0.0.5 -k deploy\n"
+	"  dlock status -b pg -k nightly -J | jq .last\n"
+	"  dlock status -b file -k backup --watch\n",
+    .notes =
+	"Status: 0 held or frozen; 1 free (with several keys: all of them); 64 to 78 as\n"
+	"dlock run has them.  With --watch: on a terminal the picture is drawn anew, elsewhere\n"
+	"what has changed is printed, until a signal ends it.",
+    .run = run_status};

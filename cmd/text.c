@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <wchar.h>
 
 size_t
@@ -32,6 +33,17 @@ text_next(const char *s, size_t n, uint32_t *ret)
 	return len;
 }
 
+/* The same; a byte that is none is one of its own, 0. */
+static size_t
+next_shown(const char *s, size_t n, uint32_t *c)
+{
+	size_t len = text_next(s, n, c);
+
+	if (len == 0)
+		*c = 0;
+	return len ? len : 1;
+}
+
 /*
  * Characters that show nothing and change how their neighbours look, or are blank though
  * they are letters.
@@ -41,23 +53,10 @@ is_deceptive(uint32_t c)
 {
 	static const struct {
 		uint32_t from, to;
-	} ranges[] = {
-	    {0xad, 0xad},
-	    {0x61c, 0x61c},
-	    {0x115f, 0x1160},
-	    {0x17b4, 0x17b5},
-	    {0x180b, 0x180f},
-	    {0x200b, 0x200f},
-	    {0x2028, 0x202e},
-	    {0x2060, 0x206f},
-	    {0x3164, 0x3164},
-	    {0xfe00, 0xfe0e},
-	    {0xfeff, 0xfeff},
-	    {0xffa0, 0xffa0},
-	    {0xfff9, 0xfffb},
-	    {0x1d173, 0x1d17a},
-	    {0xe0000, 0xe0fff},
-	};
+	} ranges[] = {{0xad, 0xad}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x17b4, 0x17b5},
+	    {0x180b, 0x180f}, {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
+	    {0x3164, 0x3164}, {0xfe00, 0xfe0e}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0},
+	    {0xfff9, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
 
 	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
 		if (c >= ranges[i].from && c <= ranges[i].to)
@@ -117,21 +116,6 @@ text_clean(char *out, size_t size, const char *text, size_t n)
 	return clean(out, size, text, n, '\0');
 }
 
-static bool
-has_blanks(const char *text)
-{
-	for (size_t left = strlen(text); left > 0;) {
-		uint32_t c = 0;
-		size_t len = text_next(text, left, &c);
-
-		if (len > 0 && is_blank(c))
-			return true;
-		text += len ? len : 1;
-		left -= len ? len : 1;
-	}
-	return false;
-}
-
 char *
 text_quote(char *out, size_t size, const char *text, char quote)
 {
@@ -148,7 +132,14 @@ text_quote(char *out, size_t size, const char *text, char quote)
 static bool
 is_ambiguous(const char *text)
 {
-	return text[0] == '\'' || strchr(text, '\\') || has_blanks(text);
+	bool found = text[0] == '\'' || strchr(text, '\\');
+	uint32_t c;
+
+	for (size_t left = strlen(text), n; left > 0 && !found; text += n, left -= n) {
+		n = next_shown(text, left, &c);
+		found = is_blank(c);
+	}
+	return found;
 }
 
 char *
@@ -181,7 +172,7 @@ columns_in_library(uint32_t c)
 	return columns;
 }
 
-/* Of what is not known, rather too many than too few. */
+/* Of an unknown character, rather too many than too few. */
 static size_t
 columns_of(uint32_t c)
 {
@@ -195,11 +186,10 @@ text_columns(const char *text)
 {
 	size_t columns = 0;
 
-	for (size_t left = strlen(text), len; left > 0; text += len, left -= len) {
-		uint32_t c = 0;
+	for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
+		uint32_t c;
 
-		len = text_next(text, left, &c);
-		len = len ? len : 1;
+		n = next_shown(text, left, &c);
 		columns += columns_of(c);
 	}
 	return columns;
@@ -229,10 +219,9 @@ text_fit(char *text, size_t columns)
 	size_t n = strlen(text), used = 0, cut = 0, len, most = columns < 3 ? columns : 3;
 
 	for (size_t i = 0; i < n; i += len) {
-		uint32_t c = 0;
+		uint32_t c;
 
-		len = text_next(text + i, n - i, &c);
-		len = len ? len : 1;
+		len = next_shown(text + i, n - i, &c);
 		used += columns_of(c);
 		if (used + most <= columns)
 			cut = i + len;
@@ -265,6 +254,51 @@ text_objection(const char *s, size_t most)
 	return NULL;
 }
 
+#define US_PER_S 1000000
+#define YEAR_10000 (253402300800 * US_PER_S)
+
+/* False: not known. */
+static bool
+split_time(int64_t us, struct tm *(*split)(const time_t *, struct tm *), struct tm *tm)
+{
+	const time_t seconds = us / US_PER_S;
+
+	return us >= 0 && us < YEAR_10000 && split(&seconds, tm);
+}
+
+struct brief
+text_time(int64_t us)
+{
+	struct brief b = {"?"};
+	struct tm tm;
+
+	if (split_time(us, localtime_r, &tm))
+		strftime(b.text, sizeof b.text, "%Y-%m-%d %H:%M:%S %Z", &tm);
+	return b;
+}
+
+struct brief
+text_until(int64_t us)
+{
+	struct brief b;
+
+	snprintf(b.text, sizeof b.text, "until %.57s",
+	    us < 0 ? "dlock thaw" : text_time(us).text);
+	return b;
+}
+
+struct brief
+text_time_utc(int64_t us)
+{
+	struct brief b = {""};
+	struct tm tm;
+
+	if (split_time(us, gmtime_r, &tm))
+		snprintf(b.text + strftime(b.text, 32, "%Y-%m-%dT%H:%M:%S", &tm), 8,
+		    ".%03dZ", (int)(us % US_PER_S / 1000));
+	return b;
+}
+
 struct brief
 text_brief(const char *text)
 {
@@ -275,4 +309,22 @@ text_brief(const char *text)
 	else
 		snprintf(b.text, sizeof b.text, "%.*s...", (int)sizeof b.text - 4, text);
 	return b;
+}
+
+struct clean
+text_shown(const char *text)
+{
+	struct clean s;
+
+	text_clean(s.text, sizeof s.text, text, strlen(text));
+	return s;
+}
+
+struct clean
+text_key(const char *key)
+{
+	struct clean s;
+
+	text_name(s.text, 400, key); /* the rest of the sentence must fit behind it */
+	return s;
 }

@@ -46,7 +46,7 @@ size_t text_columns(const char *);
 
 /*
  * Escapes the first character of n bytes (n > 0) for a JSON string, as a string in
- * out[8]; what is no UTF-8 becomes the replacement character, as jq and browsers have
+ * out[8]; bytes that are no UTF-8 become the replacement character, as jq and browsers have
  * it.  Returns how many bytes it stood for.
  */
 size_t text_json(char *out, const char *s, size_t n);
@@ -58,7 +58,7 @@ size_t text_json(char *out, const char *s, size_t n);
 const char *text_objection(const char *, size_t most);
 
 /*
- * The beginning of what a user gave, to be quoted: what is wrong with it must still fit
+ * The beginning of a user's text, to be quoted: the rest of the sentence must still fit
  * behind it.
  */
 struct brief {
@@ -66,5 +66,20 @@ struct brief {
 };
 
 struct brief text_brief(const char *);
+
+/* Microseconds since the epoch in the user's own zone: "2026-11-22 08:37:14 UTC", or "?". */
+struct brief text_time(int64_t us);
+/* "until 2026-11-24 08:37:14 UTC", or of a freeze without an end "until dlock thaw" */
+struct brief text_until(int64_t us);
+/* As RFC 3339 has it; "": not known, or after the year 9999. */
+struct brief text_time_utc(int64_t us);
+
+/* text_clean() of a whole text, and text_name() of a key, for one sentence. */
+struct clean {
+	char text[700];
+};
+
+struct clean text_shown(const char *);
+struct clean text_key(const char *);
 
 #endif

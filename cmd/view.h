@@ -2,14 +2,15 @@
  * view.h - what a look has shown of one key, ready to be told.
  *
  * Entries (backend.h) are added as they come; their texts are copied, cut to a sane
- * length, and rid of what looks like a password.  They stay hostile: whoever shows them
- * cleans them (text.h, jsonline.h).  The memory of a view grows with the people in it, up to
+ * length, and passwords in them are masked.  They stay hostile: they are cleaned when they are
+ * shown (text.h, object.h).  The memory of a view grows with the people in it, up to
  * PEOPLE_MOST of a sort, and is used again for the next key.
  */
 #ifndef DLOCK_VIEW_H
 #define DLOCK_VIEW_H
 
 #include "record.h"
+#include "text.h"
 
 enum { PEOPLE_MOST = LIMIT_MAX };
 
@@ -52,9 +53,9 @@ struct view {
 		int status;
 		struct person by;
 	} last;
-	const char *unknown;  /* what uses the key and is no lock; else NULL */
-	bool short_of_memory; /* something is missing */
-	struct view_texts *texts;
+	const char *unknown;     /* what uses the key and is no lock; else NULL */
+	bool short_of_memory;    /* something is missing */
+	struct view_text *texts; /* copies of all texts above */
 };
 
 /* Forgets everything, for `key`.  A view that is all zero is ready for its first. */
@@ -69,16 +70,10 @@ void view_add(struct view *, const struct entry *, int64_t now);
  * and somebody holds it still.
  */
 enum lock_state view_state(const struct view *);
-const char *view_state_name(enum lock_state);
-
-/* "exclusive", "shared", "limit" */
-const char *view_kind_name(enum lock_kind);
+const char *view_state_name(const struct view *); /* "free", "held", "frozen" */
 
 /* Of those who hold it; false: nobody does, or of some kind that is no dlock's. */
 bool view_kind(const struct view *, enum lock_kind *, unsigned *limit);
-
-/* The holder with this token; NULL: there is none (any more). */
-const struct person *view_grant(const struct view *, uint64_t token);
 
 /* From one time of the server's clock to another, in nanoseconds; -1: not known. */
 int64_t view_span(int64_t from, int64_t to);
@@ -89,8 +84,8 @@ int64_t view_left(const struct view *, int64_t until);
 
 /*
  * Describes somebody for a sentence, clean: record_words(), or what is known of one who
- * is no dlock.  Returns out.
+ * is no dlock.
  */
-const char *view_person(const struct person *, char *out, size_t size);
+struct clean view_person(const struct person *);
 
 #endif

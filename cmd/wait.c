@@ -2,53 +2,24 @@
 #include "cmd.h"
 
 #include "backends/common/retry.h"
-#include "host.h"
-#include "look.h"
-#include "options.h"
 #include "parse.h"
 #include "say.h"
 #include "show.h"
-#include "status.h"
 #include "text.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
+#include <unistd.h>
 
-#define FIRST_PAUSE (50 * NS_PER_MS)
-#define LAST_PAUSE NS_PER_S
 #define SPEAK_FIRST (3 * NS_PER_S)
-#define SPEAK_AGAIN (60 * NS_PER_S)
-
-int
-cmd_wait_explain(void)
-{
-	puts(
-	    "usage: dlock wait -k KEY [options]\n"
-	    "       dlock wait KEY...\n"
-	    "\n"
-	    "Returns when a run would not have to wait for the lock KEY: nobody holds it in a way\n"
-	    "that excludes it, nobody waits for it, and it is not frozen.  Takes nothing, so another\n"
-	    "may have it a moment later.  Several keys: when all are free in one look.  -s, -x and\n"
-	    "--limit say which kind of run is meant.\n"
-	    "\n"
-	    "  dlock wait -u redis://10.0.0.5 -k deploy -w 10m && ./report.sh\n"
-	    "  dlock wait -b file -n backup || echo 'a backup is running'\n");
-	options_print_help(stdout, CMD_WAIT);
-	puts(
-	    "\nStatus: 0 free; 75 (or -E) not yet when -w was over, or with -n; 64 to 78 as dlock\n"
-	    "run has them.  It looks again and again, at most a second apart.");
-	return say_written();
-}
+#define SPEAK_NEXT (60 * NS_PER_S)
 
 struct wait {
 	const struct plan *plan;
 	struct looking looking;
 	struct view view;
-	struct retry patience;
-	char owner[OWNER_CHARS + 1]; /* nobody's: only for chance */
+	struct retry retry;
 	instant began, until, speaks;
-	int64_t pause;
 	/* of the key that is not free */
 	const char *key;
 	char words[1200];
@@ -56,13 +27,15 @@ struct wait {
 
 /* ---- is it free? ---- */
 
-/* Is there a place beside those who hold it for what is asked for? */
+/* Would a run of this kind be granted at once? */
 static bool
-would_fit(const struct view *v, const struct plan_claim *c)
+is_free(const struct view *v, const struct plan_claim *c)
 {
 	enum lock_kind kind;
 	unsigned limit;
 
+	if (v->unknown || v->is_frozen || v->waiters.all > 0)
+		return false;
 	if (!view_kind(v, &kind, &limit))
 		return true;
 	if (kind != c->kind)
@@ -72,16 +45,12 @@ would_fit(const struct view *v, const struct plan_claim *c)
 	return kind == KIND_SHARED;
 }
 
-static bool
-is_free(const struct view *v, const struct plan_claim *c)
-{
-	return !v->unknown && !v->is_frozen && v->waiters.all == 0 && would_fit(v, c);
-}
-
 /* RC_BUSY: one is not free, which w->key and w->words tell of. */
 static enum rc
-find_taken(struct wait *w, instant until, struct fault *f)
+find_taken(struct wait *w, struct fault *f)
 {
+	instant until = retry_attempt(&w->retry, w->plan->wait.most == 0 ? 0 : w->until);
+
 	for (size_t i = 0; i < w->plan->nkeys; i++) {
 		enum rc rc;
 
@@ -101,43 +70,17 @@ find_taken(struct wait *w, instant until, struct fault *f)
 
 /* ---- waiting ---- */
 
-static int64_t
-jitter(int64_t pause)
-{
-	uint32_t chance = 0;
-
-	if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != sizeof chance)
-		chance = 0;
-	return pause - pause / 4 + chance % (pause / 4 + 1);
-}
-
 /* On a terminal or not: a line after some seconds, then one a minute. */
 static void
 speak(struct wait *w, const char *words)
 {
-	char key[400], waited[32];
 	instant now = instant_now();
 
 	if (w->plan->show.quiet || now < w->speaks)
 		return;
-	say("waiting %s for %s; %s",
-	    parse_duration_text(now - w->began, waited, sizeof waited),
-	    text_name(key, sizeof key, w->key), words);
-	w->speaks = now + SPEAK_AGAIN;
-}
-
-static void
-rest(struct wait *w)
-{
-	host_wait(&w->looking.host, -1, 0,
-	    instant_first(w->until, instant_after(instant_now(), jitter(w->pause))));
-	w->pause = instant_first(w->pause + w->pause / 2, LAST_PAUSE);
-}
-
-static instant
-look_until(const struct wait *w)
-{
-	return retry_attempt(&w->patience, w->plan->wait.most == 0 ? 0 : w->until);
+	say("waiting %s for %s; %s", parse_span(now - w->began).text,
+	    text_key(w->key).text, words);
+	w->speaks = now + SPEAK_NEXT;
 }
 
 /* RC_OK: all are free.  RC_BUSY: not yet.  Else why it is not known. */
@@ -145,25 +88,23 @@ static enum rc
 wait_for_all(struct wait *w, struct fault *f)
 {
 	bool once = w->plan->wait.most == 0;
-	char clean[700];
 
 	for (bool heard = false;;) {
-		enum rc rc = find_taken(w, look_until(w), f);
+		enum rc rc = find_taken(w, f);
 
 		if (rc == RC_OK || rc == RC_BUSY) {
-			retry_end_outage(&w->patience);
+			retry_end_outage(&w->retry);
 			heard = true;
 		}
 		if (rc == RC_BUSY && !once && instant_now() < w->until) {
 			speak(w, w->words);
-			rest(w);
+			look_rest(&w->looking, w->until);
 			continue;
 		}
 		if (rc != RC_AGAIN || once)
 			return rc;
-		text_clean(clean, sizeof clean, f->text, strlen(f->text));
-		speak(w, clean);
-		rc = retry_wait(&w->patience, &w->looking.host, rc, heard, w->until);
+		speak(w, text_shown(f->text).text);
+		rc = retry_wait(&w->retry, &w->looking.host, rc, heard, w->until);
 		if (rc != RC_OK)
 			return rc;
 	}
@@ -172,79 +113,74 @@ wait_for_all(struct wait *w, struct fault *f)
 /* ---- the end ---- */
 
 static int
-not_yet(const struct wait *w)
+tell_busy(const struct wait *w)
 {
-	char key[400], where[WHERE_BYTES], end[80] = "not waiting (-n)", time[32];
+	char end[80] = "not waiting (-n)";
 
-	text_clean(where, sizeof where, w->looking.store->where,
-	    strlen(w->looking.store->where));
 	if (w->plan->wait.most != 0)
 		snprintf(end, sizeof end, "waited %s (-w)",
-		    parse_duration_text(instant_now() - w->began, time, sizeof time));
+		    parse_span(instant_now() - w->began).text);
 	if (!w->plan->show.quiet)
-		say_last("%s (%s) is %s%s; %s", text_name(key, sizeof key, w->key), where,
+		say_last("%s (%s) is %s%s; %s", text_key(w->key).text,
+		    text_shown(w->looking.store->where).text,
 		    w->plan->wait.most ? "still " : "", w->words, end);
 	return w->plan->wait.conflict_status;
 }
 
-/* What a run of that kind would be refused, there is no waiting for. */
-static enum rc
-check_kind(const struct store *s, enum lock_kind kind, struct fault *f)
-{
-	if (kind == KIND_SHARED && !(s->caps & CAP_SHARED))
-		return fault_set(f, RC_CONFIG,
-		    "%s has no shared locks (dlock-backends(7) says who has)", s->where);
-	if (kind == KIND_LIMIT && !(s->caps & CAP_LIMIT))
-		return fault_set(f, RC_CONFIG,
-		    "%s has no limited locks (dlock-backends(7) says who has)", s->where);
-	return RC_OK;
-}
-
+/* The owner is nobody's: jitter alone is made of it, so that processes do not ask in step. */
 static void
 begin(struct wait *w)
 {
-	const struct claim claim = {.owner = w->owner,
-	    .ttl = w->plan->terms.ttl,
-	    .persist = w->plan->wait.persist};
-	unsigned char chance[OWNER_CHARS / 2];
+	char owner[OWNER_CHARS + 1];
+	const struct claim claim = {
+	    .owner = owner, .ttl = w->plan->terms.ttl, .persist = w->plan->wait.persist};
 
 	w->began = instant_now();
 	w->until = instant_after(w->began, w->plan->wait.most);
 	w->speaks = w->began + SPEAK_FIRST;
-	w->pause = FIRST_PAUSE;
-	if (getrandom(chance, sizeof chance, GRND_NONBLOCK) == sizeof chance)
-		for (size_t i = 0; i < sizeof chance; i++)
-			snprintf(w->owner + 2 * i, 3, "%02x", chance[i]);
-	retry_init(&w->patience);
-	retry_begin(&w->patience, &claim);
+	snprintf(owner, sizeof owner, "%x %llx", (unsigned)getpid(), (long long)w->began);
+	retry_init(&w->retry);
+	retry_begin(&w->retry, &claim);
 }
 
-int
-cmd_wait(char **words)
+static int
+run_wait(struct plan *p)
 {
-	struct plan plan;
-	struct wait w = {.plan = &plan};
+	struct wait w = {.plan = p, .key = p->keys[0]};
 	struct fault f;
-	enum rc rc;
+	enum rc rc = look_open(&w.looking, p, 0, &f);
 	int status;
 
-	if (!look_plan(&plan, CMD_WAIT, words, cmd_wait_explain, &status))
-		return status;
-	w.key = plan.keys[0];
-	rc = look_open(&w.looking, &plan, 0, &f);
 	if (rc != RC_OK)
-		return look_refuse(&plan, "wait for", w.key, rc, &f);
+		return look_refuse(p, "wait for", w.key, rc, &f);
 	begin(&w);
-	rc = check_kind(w.looking.store, plan.claim.kind, &f);
+	/* what a run of that kind would be refused, there is no waiting for */
+	rc = plan_check_kind(&p->claim, w.looking.store, &f);
 	if (rc == RC_OK)
 		rc = wait_for_all(&w, &f);
-	if (rc == RC_OK)
-		status = 0;
-	else if (rc == RC_BUSY)
-		status = not_yet(&w);
-	else
-		status = look_refuse(&plan, "wait for", w.key, rc, &f);
+	status = rc == RC_OK ? 0
+	    : rc == RC_BUSY  ? tell_busy(&w)
+			     : look_refuse(p, "wait for", w.key, rc, &f);
 	look_close(&w.looking);
 	view_free(&w.view);
 	return status;
 }
+
+const struct cmd cmd_wait = {.name = "wait",
+    .help = "wait until a lock is free, without taking it",
+    .bit = CMD_WAIT,
+    .usage =
+	"usage: dlock wait -k KEY [options]\n"
+	"       dlock wait KEY...\n"
+	"\n"
+	"Returns when a run would not have to wait for the lock KEY: nobody holds it in a way\n"
+	"that excludes it, nobody waits for it, and it is not frozen.  Takes nothing, so another\n"
+	"may have it a moment later.  Several keys: when all are free in one look.  -s, -x and\n"
+	"--limit say which kind of run is meant.\n"
+	"\n"
+	"  dlock wait -u redis://10.0.0.5 -k deploy -w 10m && ./report.sh\n"
+	"  dlock wait -b file -n backup || echo 'a backup is running'\n",
+    .notes =
+	"Status: 0 free; 75 (or -E) not yet when -w was over, or with -n; 64 to 78 as dlock\n"
+	"run has them.  It looks again and again, at most a second apart.",
+    .run = run_wait};

@@ -49,7 +49,7 @@ $(O)/tests/registry.o: backends/registry.c $(O)/flags
 $(O)/tests/conf.o: cmd/conf.c $(O)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $< (with another system's file)"
-	$(Q)$(CC) $(ALL_CFLAGS) '-DCONF_SYSTEM_FILE=sources_variable("TEST_SYSTEM_CONF")' -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) '-DCONF_SYSTEM_FILE=plan_variable("TEST_SYSTEM_CONF")' -c -o $@ $<
 
 # ---- a backend's admin_ops, called one by one ----
 
@@ -113,8 +113,8 @@ $(O)/fuzz/resp: $(call watched,backends/redis/resp.c backends/redis/answer.c)
 $(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c))
 $(O)/fuzz/block: $(call watched,backends/file/block.c backends/file/tickets.c backends/common/task.c)
 $(O)/fuzz/runs: $(call watched,backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/place.c backends/file/tickets.c backends/common/url.c backends/common/text.c backends/common/sha256.c backends/common/task.c)
-$(O)/fuzz/view: $(call watched,cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/jsonline.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c)
-$(O)/fuzz/conf: $(call watched,cmd/conf.c cmd/inifile.c cmd/sources.c cmd/outer.c cmd/supervise/keeper_address.c cmd/options.c cmd/site.c cmd/mask.c cmd/nearest.c cmd/parse.c cmd/text.c backends/registry.c backends/common/setting.c)
+$(O)/fuzz/view: $(call watched,cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/record.c cmd/kin.c cmd/object.c cmd/text.c cmd/mask.c cmd/parse.c cmd/plan.c)
+$(O)/fuzz/conf: $(call watched,cmd/conf.c cmd/sources.c cmd/supervise/keeper_address.c cmd/options.c cmd/plan.c cmd/mask.c cmd/parse.c cmd/text.c backends/registry.c backends/common/setting.c)
 $(O)/fuzz/record: $(call watched,cmd/record.c cmd/kin.c cmd/object.c cmd/text.c)
 
 $(O)/fuzz/%.o: %.c

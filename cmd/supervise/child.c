@@ -4,7 +4,7 @@
 #include "child.h"
 
 #include "cmd/object.h"
-#include "cmd/status.h"
+#include "cmd/exit.h"
 #include "link.h"
 
 #include <errno.h>

@@ -70,7 +70,7 @@ enum gate child_gate(struct child *, int *error);
 
 /*
  * Where the program is that `name` means: into path[size].  False, with errno:
- * there is nothing, or something that cannot be executed (status_of_exec()).
+ * there is nothing, or something that cannot be executed (exit_of_exec()).
  */
 bool child_find(const char *name, char *path, size_t size);
 

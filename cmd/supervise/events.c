@@ -2,6 +2,7 @@
 #include "events.h"
 
 #include "cmd/object.h"
+#include "cmd/record.h"
 #include "cmd/say.h"
 
 #include <stdio.h>
@@ -42,14 +43,7 @@ events_finish(struct object *j, const struct plan *p, int64_t patience)
 static void
 put_kind(struct object *j, enum lock_kind kind, unsigned limit)
 {
-	static const char *const names[] = {
-	    [KIND_EXCLUSIVE] = "exclusive",
-	    [KIND_WRITER] = "exclusive",
-	    [KIND_SHARED] = "shared",
-	    [KIND_LIMIT] = "limit",
-	};
-
-	object_string(j, "kind", names[kind]);
+	object_string(j, "kind", record_kind_name(kind));
 	if (kind == KIND_LIMIT)
 		object_number(j, "limit", limit);
 }
@@ -59,7 +53,7 @@ static void
 put_holding(struct object *j, const struct msg *m)
 {
 	if (m->holding.frozen)
-		object_true(j, "frozen");
+		object_truth(j, "frozen", true);
 	if (m->holding.holders > 0) {
 		put_kind(j, m->holding.kind, m->holding.limit);
 		object_number(j, "holders", m->holding.holders);

@@ -1,7 +1,7 @@
 /* keeper_hear.c - what may come to the keeper at any time, and what of it step() is told. */
 #include "keeper_inside.h"
 
-#include "cmd/status.h"
+#include "cmd/exit.h"
 #include "tree.h"
 #include "verdict.h"
 

@@ -46,31 +46,6 @@ lock_init(struct lock *l, const struct plan *p, struct host *host, const char *o
 
 /* ---- opening ---- */
 
-/* What of its kind the store cannot do is refused before anything is asked. */
-static enum rc
-check_capability(const struct store *s, const struct claim *c, struct fault *f)
-{
-	static const struct {
-		unsigned cap;
-		const char *word;
-	} needs[] = {
-	    [KIND_EXCLUSIVE] = {0, ""},
-	    [KIND_WRITER] = {0, ""},
-	    [KIND_SHARED] = {CAP_SHARED, "shared"},
-	    [KIND_LIMIT] = {CAP_LIMIT, "limited"},
-	};
-
-	if ((s->caps & needs[c->kind].cap) != needs[c->kind].cap)
-		return fault_set(f, RC_CONFIG,
-		    "%s has no %s locks (dlock-backends(7) says who has)", s->where,
-		    needs[c->kind].word);
-	if (job_is_wanted(&c->job) && !(s->caps & CAP_JOB))
-		return fault_set(f, RC_CONFIG,
-		    "%s cannot remember runs, as --once and --cooldown need (dlock-backends(7) says who can)",
-		    s->where);
-	return RC_OK;
-}
-
 static enum rc
 open_backend(struct lock *l, struct fault *f)
 {
@@ -105,7 +80,7 @@ lock_open(struct lock *l, struct fault *f)
 
 	if (rc != RC_OK || !l->store)
 		return rc;
-	rc = check_capability(l->store, &l->claim, f);
+	rc = plan_check_kind(&l->plan->claim, l->store, f);
 	/* never asked for anything, so there is nothing to give back */
 	if (rc != RC_OK) {
 		l->store->backend->close(l->store);

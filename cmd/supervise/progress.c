@@ -6,7 +6,6 @@
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
-#include "cmd/show.h"
 #include "cmd/text.h"
 
 #include <inttypes.h>
@@ -66,7 +65,6 @@ hear_end(struct progress *g, const struct msg *m)
 	struct timespec now;
 	struct record r;
 	json_t *root = record_read(&r, m->holding.record);
-	char until[64];
 	int64_t end = EPOCH_NONE;
 
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -74,8 +72,8 @@ hear_end(struct progress *g, const struct msg *m)
 		end = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 +
 		    r.for_ms * 1000 - m->holding.held / 1000;
 	if (r.for_ms == -1 || (r.for_ms > 0 && m->holding.held >= 0))
-		snprintf(g->seen.until, sizeof g->seen.until, ", %s",
-		    show_until(end, until, sizeof until));
+		snprintf(
+		    g->seen.until, sizeof g->seen.until, ", %s", text_until(end).text);
 	json_decref(root);
 }
 

@@ -3,7 +3,7 @@
 
 #include "cmd/record.h"
 #include "cmd/say.h"
-#include "cmd/status.h"
+#include "cmd/exit.h"
 #include "events.h"
 #include "front.h"
 #include "keeper.h"

@@ -29,7 +29,7 @@
 #ifndef DLOCK_STEP_H
 #define DLOCK_STEP_H
 
-#include "cmd/lease.h"
+#include "cmd/supervise/lease.h"
 
 #include "backends/common/alert.h"
 

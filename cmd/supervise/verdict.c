@@ -2,7 +2,6 @@
 #include "verdict.h"
 
 #include "cmd/parse.h"
-#include "cmd/show.h"
 #include "cmd/text.h"
 
 #include <errno.h>
@@ -95,7 +94,7 @@ static void
 verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
     const struct shown *s, const struct heard *h)
 {
-	struct status status = status_of_rc(e->value);
+	struct status status = exit_of_rc(e->value);
 
 	if (e->value == RC_BUSY)
 		busy(v, p, s, h);
@@ -180,7 +179,7 @@ verdict_status(const struct ending *e)
 		return WIFSIGNALED(e->value) ? 128 + WTERMSIG(e->value)
 					     : WEXITSTATUS(e->value);
 	case END_EXEC:
-		return status_of_exec(e->value);
+		return exit_of_exec(e->value);
 	case END_MAX_RUN:
 		return STATUS_MAX_RUN;
 	case END_LOST:
@@ -247,7 +246,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		ended(&v, e, &s);
 		break;
 	case END_EXEC:
-		verdict_decide(&v, status_of_exec(e->value), "not-executed",
+		verdict_decide(&v, exit_of_exec(e->value), "not-executed",
 		    "cannot execute '%s' under %s: %s; %s", s.command, s.key,
 		    strerror(e->value), after(e));
 		break;
@@ -301,7 +300,9 @@ write_instant(instant at, char *out, size_t size)
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	return show_time((now.tv_sec * NS_PER_S + now.tv_nsec + left) / 1000, out, size);
+	snprintf(out, size, "%s",
+	    text_time((now.tv_sec * NS_PER_S + now.tv_nsec + left) / 1000).text);
+	return out;
 }
 
 struct verdict

@@ -15,7 +15,7 @@
 #define DLOCK_VERDICT_H
 
 #include "cmd/plan.h"
-#include "cmd/status.h"
+#include "cmd/exit.h"
 #include "step.h"
 
 struct verdict {

@@ -11,7 +11,7 @@
  * not printable are shown as \xNN), then "rc NAME TEXT".  Exits 0 for RC_OK, else 1.
  */
 #include "backends/backend.h"
-#include "cmd/host.h"
+#include "cmd/look.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ each(struct store *s, char **args, struct fault *f)
 }
 
 static enum rc
-revoke(struct store *s, char **args, struct fault *f)
+revoke_grant(struct store *s, char **args, struct fault *f)
 {
 	struct target t = {args[0], strtoull(args[1], NULL, 10),
 	    strcmp(args[2], "-") == 0 ? NULL : args[2]};
@@ -100,7 +100,7 @@ call(struct store *s, char **args, struct fault *f)
 	if (strcmp(what, "each") == 0)
 		return each(s, args + 1, f);
 	if (strcmp(what, "revoke") == 0)
-		return revoke(s, args + 1, f);
+		return revoke_grant(s, args + 1, f);
 	if (strcmp(what, "freeze") == 0)
 		return ops->freeze(s, args[1], args[2],
 		    args[3] ? (int64_t)(atof(args[3]) * NS_PER_S) : NEVER, until, f);
@@ -131,7 +131,7 @@ main(int argc, char **argv)
 		settings[site.nsettings++] = (struct setting){args[1], equals + 1};
 		args += 2;
 	}
-	host_init(&h);
+	look_host(&h);
 	rc = b->open(&s, &h, &site, &f);
 	if (rc == RC_OK && args[0])
 		rc = call(s, args, &f);

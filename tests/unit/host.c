@@ -2,7 +2,7 @@
  * unit host.c - Goal of these tests: a backend can wait, and a lock be taken and
  * given back, without any process to supervise it.
  */
-#include "cmd/host.h"
+#include "cmd/look.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ waits(void **state)
 	int ends[2];
 
 	(void)state;
-	host_init(&h);
+	look_host(&h);
 	assert_int_equal(pipe(ends), 0);
 	assert_int_equal(h.wait(&h, -1, 0, 0), WOKE_TIMEOUT);
 	assert_int_equal(
@@ -49,7 +49,7 @@ takes_a_lock(void **state)
 	struct fault f;
 
 	(void)state;
-	host_init(&h);
+	look_host(&h);
 	assert_non_null(mkdtemp(dir));
 	snprintf(url, sizeof url, "file://%s", dir);
 	assert_int_equal(b->open(&s, &h, &site, &f), RC_OK);

@@ -3,7 +3,7 @@
  * and is refused what is not; what an enclosing dlock tells of its site stays whole,
  * whoever else is asked.
  */
-#include "cmd/host.h"
+#include "cmd/look.h"
 #include "cmd/supervise/join.h"
 #include "cmd/supervise/join_server.h"
 
@@ -84,7 +84,7 @@ open_inner(const char *address, const char *key, struct store **store, struct si
 	struct join_asker asker = {&host, &p, site, NULL, &keep_until};
 	struct fault f;
 
-	host_init(&host);
+	look_host(&host);
 	setenv("DLOCK_KEEPER", address, 1);
 	*store = NULL;
 	*site = (struct site){NULL, own, 1};
@@ -251,7 +251,7 @@ ask_row(const struct outer *outers, const struct row *r)
 	enum rc rc;
 	bool good;
 
-	host_init(&host);
+	look_host(&host);
 	plan_keys(&p, r->inner, text);
 	snprintf(address, sizeof address, "%s %s", outers[0].server.address,
 	    outers[1].server.address);
@@ -311,7 +311,7 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	struct fault f;
 
 	(void)state;
-	host_init(&host);
+	look_host(&host);
 	open_row(&outer, &r, 0, text);
 	close(outer.server.listener);
 	snprintf(address, sizeof address, "%s", outer.server.address);

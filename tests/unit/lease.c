@@ -2,7 +2,7 @@
  * lease.c - Goal of these tests: the arithmetic of a lease is that of the design, digit
  * by digit.
  */
-#include "cmd/lease.h"
+#include "cmd/supervise/lease.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

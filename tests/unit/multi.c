@@ -7,7 +7,7 @@
  * in order, "acquire a, acquire b, renew a, ".
  */
 #include "backends/multi.h"
-#include "cmd/host.h"
+#include "cmd/look.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -187,7 +187,7 @@ begin(void **state)
 	memset(&world, 0, sizeof world);
 	world.alert = -1;
 	world.pace = 10 * NS_PER_S;
-	host_init(&host);
+	look_host(&host);
 	claim = (struct claim){.key = "not used",
 	    .owner = "00112233445566778899aabbccddeeff",
 	    .record = "{}",
@@ -587,7 +587,7 @@ stop_when_asked(struct host *h, int fd, short events, instant until)
 	struct host plain;
 
 	(void)h;
-	host_init(&plain);
+	look_host(&plain);
 	return stopping ? WOKE_STOP : plain.wait(&plain, fd, events, until);
 }
 

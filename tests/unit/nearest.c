@@ -2,7 +2,7 @@
  * nearest.c - Goal of these tests: a typing error is understood, and a word of another
  * kind is not.
  */
-#include "cmd/nearest.h"
+#include "cmd/parse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,6 @@ typing_errors_are_understood(void **state)
 {
 	static const char *const known[] = {
 	    "key", "wait", "nonblock", "ttl", "min-hold", "verbose", NULL};
-	static const struct synonym synonyms[] = {{"nowait", "nonblock"}, {NULL, NULL}};
 	static const struct {
 		const char *word, *meant;
 	} rows[] = {
@@ -44,16 +43,14 @@ typing_errors_are_understood(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const char *meant = nearest_word(
+		const char *meant = parse_nearest(
 		    rows[i].word, strlen(rows[i].word), known);
 
 		if (rows[i].meant ? !meant || strcmp(meant, rows[i].meant) != 0
 				  : meant != NULL)
 			fail_msg("%s: %s", rows[i].word, meant ? meant : "nothing");
 	}
-	assert_string_equal(nearest_word("wait=x", 4, known), "wait");
-	assert_string_equal(nearest_synonym("NoWait", 6, synonyms), "nonblock");
-	assert_null(nearest_synonym("nowai", 5, synonyms));
+	assert_string_equal(parse_nearest("wait=x", 4, known), "wait");
 }
 
 int

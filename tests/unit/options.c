@@ -2,8 +2,8 @@
  * options.c - Goal of these tests: the words and the environment become the plan that
  * was meant, or one clear sentence.
  */
-#include "cmd/options.h"
-#include "cmd/stray.h"
+#include "cmd/args.h"
+#include "cmd/sources.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -48,7 +48,7 @@ parse(const char *line)
 	}
 	words[n] = NULL;
 	fault = (struct fault){""};
-	return plan_read(&plan, CMD_RUN, words, &fault);
+	return args_read(&plan, CMD_RUN, words, &fault);
 }
 
 static void
@@ -218,8 +218,8 @@ wrong_words(void **state)
 	wrong("-b file -key job cmd", "-key|--key");
 	wrong("-quiet -k job cmd", "-quiet|--quiet");
 	wrong("-wait=5 -k job cmd", "-wait|--wait");
-	wrong("-b file --nowait -k job cmd", "--nowait|did you mean --nonblock?");
-	wrong("-b file --timeout=5 -k job cmd", "--timeout|did you mean --wait?");
+	wrong("-b file --non-block -k job cmd", "--non-block|did you mean --nonblock?");
+	wrong("-b file --wiat=5 -k job cmd", "--wiat|did you mean --wait?");
 	wrong("-b file --Key job cmd", "--Key|did you mean --key?");
 	wrong("-b file --tlt 5 -k job cmd", "--tlt|did you mean --ttl?");
 }
@@ -230,8 +230,7 @@ wrong_values(void **state)
 	(void)state;
 	wrong("-b REDIS -k job cmd", "--backend|REDIS|file");
 	wrong("-b \"\" -k job cmd", "--backend|file");
-	wrong("-b postgres -k job cmd", "--backend|did you mean pg?");
-	wrong("-b ZooKeeper -k job cmd", "--backend|did you mean zk?");
+	wrong("-b pgg -k job cmd", "--backend|did you mean pg?");
 	wrong("-b rdeis -k job cmd", "--backend|did you mean redis?");
 	wrong("-b nope -k job cmd", "--backend|no such backend (there are");
 	assert_int_equal(dup2(open("/dev/null", O_RDONLY), 90), 90);
@@ -311,30 +310,6 @@ kind_is_of_one_source(void **state)
 	assert_int_equal(plan.claim.kind, KIND_SHARED);
 }
 
-/* What other tools, and people, call it. */
-static void
-words_of_others(void **state)
-{
-	static const char *const rows[][2] = {
-	    {"reader", "shared"},
-	    {"read", "shared"},
-	    {"write", "exclusive"},
-	    {"writer", "exclusive"},
-	    {"semaphore", "limit"},
-	    {"slots", "limit"},
-	    {"max", "limit"},
-	    {"concurrency", "limit"},
-	    {"id", "once"},
-	    {"every", "cooldown"},
-	    {"skip-exit-code", "skipped-exit-code"},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		assert_string_equal(
-		    options_nearest(CMD_RUN, rows[i][0], strlen(rows[i][0])), rows[i][1]);
-}
-
 static void
 lease_must_carry_the_grace(void **state)
 {
@@ -372,7 +347,7 @@ place_is_named_once(void **state)
 	wrong("-u \"\" -k job cmd", "--url|scheme");
 	wrong("-u /tmp/x -k job cmd", "--url|'/tmp/x'|file:///tmp/x");
 	wrong("-b file -u /tmp/x -k job cmd", "--url|file:///tmp/x");
-	wrong("-u zookeeper://h -k job cmd", "--url|did you mean zk://?");
+	wrong("-u zkk://h -k job cmd", "--url|did you mean zk://?");
 	wrong("-u reids://u:secret@h -k job cmd", "--url|did you mean redis://?");
 	assert_null(strstr(fault.text, "secret"));
 	setenv("DLOCK_URL", "/tmp/x", 1);
@@ -438,23 +413,23 @@ strange_variables_are_noticed(void **state)
 	char text[300];
 
 	(void)state;
-	assert_false(stray_list(text, sizeof text));
+	assert_false(sources_strays(text, sizeof text));
 	setenv("DLOCK_TTL", "5", 1);
 	setenv("DLOCK_PG_URL", "x", 1);
 	setenv("DLOCK_TOKEN", "7", 1);
 	setenv("DLOCK_OWNER", "x", 1);
 	setenv("DLOCK_NONSENSE", "", 1); /* empty is as good as none */
 	setenv("DLOCKED", "1", 1);
-	assert_false(stray_list(text, sizeof text));
+	assert_false(sources_strays(text, sizeof text));
 	setenv("DLOCK_WIAT", "secret", 1);
-	assert_true(stray_list(text, sizeof text));
+	assert_true(sources_strays(text, sizeof text));
 	assert_string_equal(text, "DLOCK_WIAT (did you mean DLOCK_WAIT?)");
 	setenv("DLOCK_\33[2J\xff", "1", 1);
-	assert_true(stray_list(text, sizeof text));
+	assert_true(sources_strays(text, sizeof text));
 	assert_non_null(strstr(text, "DLOCK_\\x1B[2J\\xFF"));
 	for (size_t size = 1; size < 60; size++) {
 		memset(text, 'X', sizeof text);
-		stray_list(text, size);
+		sources_strays(text, size);
 		assert_in_range(strlen(text), 0, size - 1);
 		assert_int_equal(text[size], 'X');
 	}
@@ -568,7 +543,6 @@ main(void)
 	    cmocka_unit_test_setup(several_keys, clean_environment),
 	    cmocka_unit_test_setup(kinds_and_jobs, clean_environment),
 	    cmocka_unit_test_setup(kind_is_of_one_source, clean_environment),
-	    cmocka_unit_test_setup(words_of_others, clean_environment),
 	    cmocka_unit_test_setup(lease_must_carry_the_grace, clean_environment),
 	    cmocka_unit_test_setup(
 		long_values_leave_room_for_the_reason, clean_environment),

@@ -1,11 +1,11 @@
 /*
- * status.h - every exit status of dlock's own.
+ * exit.h - every exit status of dlock's own.
  *
  * Those that sysexits.h names keep its numbers; 124, 126 and 127 are what
  * timeout(1) and shells use; 79 is ours.
  */
-#ifndef DLOCK_STATUS_H
-#define DLOCK_STATUS_H
+#ifndef DLOCK_EXIT_H
+#define DLOCK_EXIT_H
 
 #include "backends/backend.h"
 
@@ -24,22 +24,22 @@ enum {
 	STATUS_NOT_FOUND = 127,
 };
 
-/* The status of what ended before a command ran, and its name in the events. */
+/* The status of an end before a command ran, and its name in the events. */
 struct status {
 	int number;
 	const char *name;
 };
 
 /*
- * Of an acquisition that gave `rc`; for RC_BUSY and RC_DONE where -E and --skipped-exit-
- * code name no other.
+ * Of an acquisition that gave `rc`; for RC_BUSY and RC_DONE unless -E or
+ * --skipped-exit-code names another one.
  */
-struct status status_of_rc(enum rc);
+struct status exit_of_rc(enum rc);
 
 /*
  * Of a program that cannot be executed, for `error`, an errno: it is not there, or
  * cannot be executed.
  */
-int status_of_exec(int error);
+int exit_of_exec(int error);
 
 #endif

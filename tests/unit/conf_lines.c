@@ -2,7 +2,7 @@
  * inifile.c - Goal of these tests: a line of a configuration file means what it says, or
  * is refused with its number; nothing of it is lost in silence.
  */
-#include "cmd/inifile.h"
+#include "cmd/conf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static int number;
 
 /* "3 [section] name=value;" */
 static enum rc
-tell(void *ctx, const struct inifile_line *l, struct fault *f)
+tell(void *ctx, const struct conf_line *l, struct fault *f)
 {
 	size_t used = strlen(told);
 
@@ -42,7 +42,7 @@ read_bytes(const char *text, size_t n)
 	memcpy(copy, text, n);
 	*told = '\0';
 	fault = (struct fault){""};
-	rc = inifile_read(copy, n, tell, NULL, &number, &fault);
+	rc = conf_cut(copy, n, tell, NULL, &number, &fault);
 	free(copy);
 	return rc;
 }
@@ -122,7 +122,7 @@ other_lines_are_refused(void **state)
 	assert_string_equal(told, "1 [] a=b;");
 }
 
-/* Longer than the buffers that libinih has by itself: 200 a line, 49 a section's name. */
+/* Long lines, sections and names are whole, up to the longest line that is taken. */
 static void
 nothing_is_cut_off(void **state)
 {

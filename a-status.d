@@ -1,0 +1,32 @@
+status.o: cmd/status.c cmd/cmd.h cmd/plan.h cmd/supervise/lease.h \
+ backends/backend.h backends/common/clock.h cmd/rounds.h cmd/look.h \
+ cmd/supervise/join_search.h cmd/supervise/join_asker.h \
+ cmd/supervise/join_wire.h backends/common/setting.h \
+ cmd/supervise/join_site.h cmd/plan.h cmd/supervise/keeper_address.h \
+ cmd/supervise/link.h cmd/supervise/child.h cmd/supervise/step.h \
+ backends/common/alert.h backends/common/clock.h cmd/view.h cmd/record.h \
+ cmd/text.h cmd/screen.h cmd/show.h
+cmd/cmd.h:
+cmd/plan.h:
+cmd/supervise/lease.h:
+backends/backend.h:
+backends/common/clock.h:
+cmd/rounds.h:
+cmd/look.h:
+cmd/supervise/join_search.h:
+cmd/supervise/join_asker.h:
+cmd/supervise/join_wire.h:
+backends/common/setting.h:
+cmd/supervise/join_site.h:
+cmd/plan.h:
+cmd/supervise/keeper_address.h:
+cmd/supervise/link.h:
+cmd/supervise/child.h:
+cmd/supervise/step.h:
+backends/common/alert.h:
+backends/common/clock.h:
+cmd/view.h:
+cmd/record.h:
+cmd/text.h:
+cmd/screen.h:
+cmd/show.h:

@@ -1,0 +1,402 @@
+/* args.c - cuts the command line into options, key and command, or operands, and checks all. */
+#include "args.h"
+
+#include "conf.h"
+#include "exit.h"
+#include "parse.h"
+#include "site.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Keys take effect at once, for the files that are read next; all else is only noted. */
+struct words {
+	unsigned cmd;        /* CMD_: whose options are known */
+	char **next;         /* what has not been read yet, NULL-ended */
+	struct plan *plan;   /* where keys and operands take effect */
+	struct source *said; /* where all options are noted */
+	bool help;           /* -h or --help was among them */
+};
+
+/* ---- options ---- */
+
+static enum rc
+note_option(struct words *w, int i, const char *value, struct fault *f)
+{
+	const struct option *o = &options[i];
+	struct fault why;
+
+	if (w->said->value[i] && !o->repeats)
+		return fault_set(f, RC_USAGE, "--%s is given twice", o->name);
+	w->said->value[i] = value;
+	if (i == OPT_OPTION)
+		sources_note_setting(w->said, value, 0);
+	if (i != OPT_KEY || o->set(w->plan, o, value, &why) == RC_OK)
+		return RC_OK;
+	return options_refuse(f, RC_USAGE, sources_call(NULL, i).text, value, &why);
+}
+
+/* The value of an option, which is the next word. */
+static enum rc
+read_value(struct words *w, int i, struct fault *f)
+{
+	const struct option *o = &options[i];
+
+	if (!*w->next)
+		return fault_set(f, RC_USAGE, "--%s needs a value: %s", o->name, o->arg);
+	return note_option(w, i, *w->next++, f);
+}
+
+/* `--name`, `--name=value` or `--name value` */
+static enum rc
+read_long(struct words *w, struct fault *f)
+{
+	const char *word = *w->next++ + 2;
+	size_t n = strcspn(word, "=");
+	int i = options_named(w->cmd, word, n);
+
+	if (strcmp(word, "help") == 0) {
+		w->help = true;
+		return RC_OK;
+	}
+	if (i < 0) /* what stands behind a = is not shown: it may be a password */
+		return fault_set(f, RC_USAGE,
+		    "unknown option --%.*s%s (dlock help %s lists them)",
+		    n < 40 ? (int)n : 40, word,
+		    parse_hint(": did you mean --", options_nearest(w->cmd, word, n), "?")
+			.text,
+		    options_cmd(w->cmd));
+	if (!options[i].arg && word[n])
+		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
+		    options[i].name, text_brief(word + n + 1).text);
+	if (!options[i].arg)
+		return note_option(w, i, "1", f);
+	if (word[n])
+		return note_option(w, i, word + n + 1, f);
+	/* nobody can tell whether the next word is its value, or a key that looks like one */
+	if (options[i].bare && options_takes(&options[i], *w->next)) {
+		const char *name = options[i].name;
+		const struct brief next = text_brief(*w->next);
+
+		return fault_set(f, RC_USAGE,
+		    "--%s %s: say --%s=%s, or if '%s' is no value, put it before --%s",
+		    name, next.text, name, next.text, next.text, name);
+	}
+	if (options[i].bare)
+		return note_option(w, i, options[i].bare, f);
+	return read_value(w, i, f);
+}
+
+/* The value of a letter: the rest of its word, or else the next one. */
+static enum rc
+read_letters_value(struct words *w, int i, const char *rest, struct fault *f)
+{
+	const struct option *o = &options[i];
+
+	if (*rest == '=') /* what stands behind it is not shown: it may be a password */
+		return fault_set(f, RC_USAGE,
+		    "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s",
+		    o->letter, o->letter, o->arg, o->name, o->arg);
+	return *rest ? note_option(w, i, rest, f) : read_value(w, i, f);
+}
+
+/* A cluster such as `-nq` or `-nkKEY`.  `-key` is none, but a mistake. */
+static enum rc
+read_letters(struct words *w, struct fault *f)
+{
+	const char *word = *w->next++;
+	int meant = options_named(w->cmd, word + 1, strcspn(word + 1, "="));
+
+	if (meant >= 0)
+		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
+		    options[meant].name, options[meant].name);
+	for (const char *c = word + 1; *c; c++) {
+		int i = options_lettered(w->cmd, *c);
+
+		if (*c == 'h') {
+			w->help = true;
+			continue;
+		}
+		if (i < 0 && *c == '=' && c > word + 1)
+			return fault_set(f, RC_USAGE, "-%c takes no value", c[-1]);
+		if (i < 0)
+			return fault_set(f, RC_USAGE,
+			    "unknown option -%c%s (dlock help %s lists them)", *c,
+			    parse_hint(
+				": did you mean --", options_nearest(w->cmd, c, 1), "?")
+				.text,
+			    options_cmd(w->cmd));
+		if (options[i].arg)
+			return read_letters_value(w, i, c + 1, f);
+		if (note_option(w, i, "1", f) != RC_OK)
+			return RC_USAGE;
+	}
+	return RC_OK;
+}
+
+static enum rc
+read_options(struct words *w, struct fault *f)
+{
+	while (*w->next) {
+		const char *word = *w->next;
+
+		if (strcmp(word, "--") == 0) {
+			w->next++;
+			return RC_OK;
+		}
+		if (word[0] != '-' || !word[1])
+			return RC_OK;
+		if ((word[1] == '-' ? read_long(w, f) : read_letters(w, f)) != RC_OK)
+			return RC_USAGE;
+	}
+	return RC_OK;
+}
+
+/* ---- of others: operands ---- */
+
+/* What stands between the options of a subcommand that runs nothing. */
+static enum rc
+take_operand(struct plan *p, const char *operand, struct fault *f)
+{
+	const char **only = p->cmd == CMD_LS ? &p->look.pattern
+	    : p->cmd == CMD_RELEASE          ? &p->steer.handle
+					     : NULL;
+	struct fault why;
+
+	if (only && !*only) {
+		*only = operand;
+		return RC_OK;
+	}
+	if (!(options[OPT_KEY].cmds & p->cmd))
+		return fault_set(
+		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
+	if ((p->cmd & (CMD_FREEZE | CMD_THAW)) && strpbrk(operand, "*?["))
+		return fault_set(f, RC_USAGE,
+		    "key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name",
+		    text_brief(operand).text, options_cmd(p->cmd));
+	if (options[OPT_KEY].set(p, &options[OPT_KEY], operand, &why) != RC_OK)
+		return options_refuse(f, RC_USAGE, "key", operand, &why);
+	return RC_OK;
+}
+
+/* Reads all words: options wherever they stand (up to a `--`), and operands between them. */
+static enum rc
+read_operands(struct words *w, struct fault *f)
+{
+	bool ended = false;
+
+	while (*w->next) {
+		char **first = w->next;
+
+		if (!ended && read_options(w, f) != RC_OK)
+			return RC_USAGE;
+		ended = ended || (w->next > first && strcmp(w->next[-1], "--") == 0);
+		if (*w->next && take_operand(w->plan, *w->next++, f) != RC_OK)
+			return RC_USAGE;
+	}
+	return RC_OK;
+}
+
+/* ---- of dlock run: a key ---- */
+
+bool
+args_have(char **words, const char *word)
+{
+	while (*words && strcmp(*words, word) != 0)
+		words++;
+	return *words;
+}
+
+/*
+ * Without a -- behind them, `dlock run backup -n x` could as well be a command whose key
+ * was forgotten.
+ */
+static enum rc
+read_options_behind(struct words *w, const char *key, struct fault *f)
+{
+	const char *first = *w->next;
+
+	if (!first || first[0] != '-' || !first[1])
+		return RC_OK;
+	if (args_have(w->next, "--") && read_options(w, f) != RC_OK)
+		return RC_USAGE;
+	if (*w->next == first || strcmp(w->next[-1], "--") != 0)
+		return fault_set(f, RC_USAGE,
+		    "'%s' comes after the key '%s': options go before the key, or before a -- "
+		    "(dlock run %s %s ... -- COMMAND)",
+		    text_brief(first).text, text_brief(key).text, text_brief(key).text,
+		    text_brief(first).text);
+	return RC_OK;
+}
+
+static enum rc
+read_key(struct words *w, struct fault *f)
+{
+	const char *key = *w->next++;
+	struct fault why;
+
+	if (!*key)
+		return fault_set(f, RC_USAGE, "the key is empty");
+	if (options[OPT_KEY].set(w->plan, &options[OPT_KEY], key, &why) != RC_OK)
+		return options_refuse(f, RC_USAGE, "key", key, &why);
+	if (read_options_behind(w, key, f) != RC_OK)
+		return RC_USAGE;
+	if (w->plan->nkeys > 1)
+		return fault_set(f, RC_USAGE,
+		    "both the word '%s' and --key '%s' are keys: say -k for each",
+		    text_brief(key).text, text_brief(w->plan->keys[1]).text);
+	return RC_OK;
+}
+
+/* ---- the plan as a whole ---- */
+
+/* The words after options and key; `named`: one of those was the key. */
+static enum rc
+settle_command(struct plan *p, char **words, bool named, struct fault *f)
+{
+	if (p->nkeys == 0)
+		return fault_set(f, RC_USAGE,
+		    "no key: say dlock run -k KEY -- COMMAND, with a name for the lock");
+	if (p->command.line && *words)
+		return fault_set(f, RC_USAGE,
+		    "both --command and '%s' are given: which one is to run?",
+		    text_brief(*words).text);
+	if (p->command.line) {
+		p->command.shell[2] = (char *)p->command.line;
+		p->command.argv = p->command.shell;
+		return RC_OK;
+	}
+	if (!*words || !**words)
+		return fault_set(f, RC_USAGE,
+		    *words ? "the command to run under '%s' is empty"
+			: named
+			? "no command after the key '%s' (with -k KEY all words are the command)"
+			: "no command to run under '%s'",
+		    text_brief(p->keys[0]).text);
+	p->command.argv = words;
+	return RC_OK;
+}
+
+/* Can the lease carry two attempts to renew, the grace and the margin? */
+static enum rc
+settle_lease(struct terms *t, const struct sources *all, struct fault *f)
+{
+	const struct source *of = sources_of(all, OPT_TTL);
+	int64_t least;
+
+	t->grace_fixed = sources_of(all, OPT_GRACE);
+	if (!t->grace_fixed)
+		t->grace = lease_grace(t->ttl);
+	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
+		return RC_OK;
+	least = (lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S;
+	if (!of)
+		of = sources_of(all, OPT_GRACE);
+	return fault_set(f, of ? sources_wrong(of) : RC_USAGE,
+	    "%s %s is too short for %s %s: two renewals would not fit (at least --ttl %s)",
+	    sources_call(sources_of(all, OPT_TTL), OPT_TTL).text, parse_span(t->ttl).text,
+	    sources_call(sources_of(all, OPT_GRACE), OPT_GRACE).text,
+	    parse_span(t->grace).text, parse_span(least).text);
+}
+
+/* A run that is busy may be content; elsewhere, 0 is what the caller has asked for. */
+static enum rc
+settle_conflict(const struct plan *p, const struct sources *all, struct fault *f)
+{
+	const struct source *of = sources_of(all, OPT_CONFLICT);
+
+	if (!of || p->wait.conflict_status != 0 || !(p->cmd & (CMD_HOLD | CMD_WAIT)))
+		return RC_OK;
+	return fault_set(f, sources_wrong(of), "%s 0: status 0 of dlock %s says that %s",
+	    sources_call(of, OPT_CONFLICT).text, options_cmd(p->cmd),
+	    p->cmd == CMD_HOLD ? "the lock is held" : "the lock is free");
+}
+
+/* All that is not a word: files, for the keys that are known by now, and variables. */
+static enum rc
+read_sources(struct plan *p, struct sources *all, struct fault *f)
+{
+	const struct source *of_key = sources_of(all, OPT_KEY);
+	bool named = p->nkeys > 0 || !of_key;
+	enum rc rc = sources_apply_one(all, OPT_CONFIG, p, f);
+
+	if (rc == RC_OK)
+		rc = sources_apply_one(all, OPT_PROFILE, p, f);
+	if (rc == RC_OK && (options[OPT_CONFIG].cmds & p->cmd))
+		rc = conf_read(all, named ? p->keys : &of_key->value[OPT_KEY],
+		    named ? p->nkeys : 1, f);
+	return rc == RC_OK ? sources_apply(all, p, f) : rc;
+}
+
+/* `dlock run` ends its options where the command begins. */
+static enum rc
+read_run_words(struct plan *p, struct words *w, struct sources *all, struct fault *f)
+{
+	enum rc rc;
+	bool named; /* the key is a word of its own */
+
+	if (read_options(w, f) != RC_OK)
+		return RC_USAGE;
+	named = !w->help && !sources_of(all, OPT_KEY);
+	if (named && *w->next && read_key(w, f) != RC_OK)
+		return RC_USAGE;
+	if (w->help)
+		return RC_OK;
+	rc = read_sources(p, all, f);
+	return rc == RC_OK ? settle_command(p, w->next, named, f) : rc;
+}
+
+/* Any other: keys named as words leave no room for a variable's. */
+static enum rc
+read_other(struct plan *p, struct words *w, struct sources *all, struct fault *f)
+{
+	enum rc rc;
+
+	if (read_operands(w, f) != RC_OK)
+		return RC_USAGE;
+	if (w->help)
+		return RC_OK;
+	if (p->nkeys > 0)
+		all->list[SOURCE_ENVIRONMENT].value[OPT_KEY] = NULL;
+	rc = read_sources(p, all, f);
+	if (rc == RC_OK && p->nkeys == 0 && (options[OPT_KEY].cmds & p->cmd) &&
+	    p->cmd != CMD_CONFIG)
+		return fault_set(
+		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+	return rc;
+}
+
+enum parsed
+args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
+{
+	/* of which little is touched: of a stack all of it would be */
+	static struct sources all;
+	struct words words = {
+	    .cmd = cmd, .next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
+	enum rc rc;
+
+	*p = (struct plan){
+	    .cmd = cmd,
+	    .wait = {.most = NEVER, .conflict_status = STATUS_BUSY},
+	    .terms = {.ttl = 30 * NS_PER_S, .max_run = NEVER},
+	    .show = {.status_fd = -1},
+	    .command = {.shell = {"/bin/sh", "-c"}, .signal = SIGTERM},
+	    .steer = {.length = NEVER},
+	    .sources = &all,
+	};
+	sources_init(&all, cmd);
+	rc = cmd == CMD_RUN ? read_run_words(p, &words, &all, f)
+			    : read_other(p, &words, &all, f);
+	if (rc == RC_OK && words.help)
+		return PARSED_HELP;
+	if (rc == RC_OK && (options[OPT_URL].cmds & cmd))
+		rc = site_settle(p, &all, f);
+	p->wait.persist = sources_of(&all, OPT_WAIT);
+	if (rc == RC_OK)
+		rc = settle_lease(&p->terms, &all, f);
+	if (rc == RC_OK)
+		rc = settle_conflict(p, &all, f);
+	p->status = exit_of_rc(rc).number;
+	return rc == RC_OK ? PARSED_PLAN : PARSED_WRONG;
+}

@@ -1,0 +1,32 @@
+/* exit.c - which exit status a failure has. */
+#include "exit.h"
+
+#include <errno.h>
+
+struct status
+exit_of_rc(enum rc rc)
+{
+	static const struct status table[] = {
+	    [RC_OK] = {STATUS_SYSTEM, "failed"},
+	    [RC_BUSY] = {STATUS_BUSY, "busy"},
+	    [RC_DONE] = {0, "skipped"},
+	    [RC_STOP] = {STATUS_SYSTEM, "failed"},
+	    [RC_AGAIN] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_LOST] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_REVOKED] = {STATUS_UNAVAILABLE, "unreachable"},
+	    [RC_DENIED] = {STATUS_DENIED, "denied"},
+	    [RC_USAGE] = {STATUS_USAGE, "usage"},
+	    [RC_CONFIG] = {STATUS_CONFIG, "refused"},
+	    [RC_PROTOCOL] = {STATUS_PROTOCOL, "protocol"},
+	    [RC_SYSTEM] = {STATUS_SYSTEM, "failed"},
+	};
+
+	return table[rc];
+}
+
+int
+exit_of_exec(int error)
+{
+	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND
+						   : STATUS_NOT_EXECUTABLE;
+}
