@@ -55,17 +55,6 @@ lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 	    strcmp(unlike_reserved(encoded, chroot), name) == 0;
 }
 
-void
-lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
-{
-	const char *o = claim->owner;
-
-	snprintf(d->uuid, sizeof d->uuid, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8,
-	    o + 13, o + 16, o + 20);
-	d->layout->name_node(d->prefix, claim);
-	lockdir_place(d, chroot, claim->key);
-}
-
 bool
 lockdir_is_ours(const struct lockdir *d, const char *name)
 {
@@ -73,41 +62,54 @@ lockdir_is_ours(const struct lockdir *d, const char *name)
 	    strlen(name) < NAME_BYTES;
 }
 
-struct call *
-lockdir_create(const struct lockdir *d, struct session *s, const char *path,
-    const char *data, int mode)
+struct path
+lockdir_below(const struct lockdir *d, const char *part, const char *name)
 {
-	return call_create(s, path, data, mode, d->acl == ACL_OPEN);
+	return path_of(
+	    "%s%s%s%s", d->path, part, name && *name ? "/" : "", name ? name : "");
+}
+
+struct call *
+lockdir_ask(const struct lockdir *d, enum ask what, const char *part, const char *name)
+{
+	return call_ask(d->session, what, lockdir_below(d, part, name).at);
+}
+
+enum rc
+lockdir_sync(const struct lockdir *d, instant until, struct fault *f)
+{
+	return call_finish(call_ask(d->session, ASK_SYNC, d->path), until, NULL, f);
+}
+
+struct call *
+lockdir_create(const struct lockdir *d, const char *path, const char *data, int mode)
+{
+	return call_create(d->session, path, data, mode, d->acl == ACL_OPEN);
 }
 
 /* Makes one of them; ZNODEEXISTS is as good as ZOK. */
 static enum rc
-make_one(const struct lockdir *d, struct session *s, const char *path, int mode,
-    instant until, int *code, struct fault *f)
+make_one(const struct lockdir *d, const char *path, int mode, instant until, int *code,
+    struct fault *f)
 {
-	for (;; mode = ZOO_PERSISTENT) {
-		enum rc rc = call_finish(
-		    lockdir_create(d, s, path, "", mode), until, code, f);
+	enum rc rc = call_finish(lockdir_create(d, path, "", mode), until, code, f);
 
-		if (rc != RC_OK || *code != ZUNIMPLEMENTED || mode == ZOO_PERSISTENT)
-			return rc;
-	}
+	return rc == RC_OK && *code == ZUNIMPLEMENTED && mode != ZOO_PERSISTENT
+	    ? make_one(d, path, ZOO_PERSISTENT, until, code, f)
+	    : rc;
 }
 
 enum rc
-lockdir_make_path(const struct lockdir *d, struct session *s, const char *whole, int mode,
-    instant until, struct fault *f)
+lockdir_make_path(
+    const struct lockdir *d, const char *whole, int mode, instant until, struct fault *f)
 {
-	char path[NODE_BYTES];
 	size_t length = strlen(whole), end = length;
 	int code = ZNONODE;
 
 	while (instant_now() < until) {
-		enum rc rc;
+		enum rc rc = make_one(d, path_of("%.*s", (int)end, whole).at,
+		    end == length ? mode : ZOO_PERSISTENT, until, &code, f);
 
-		snprintf(path, sizeof path, "%.*s", (int)end, whole);
-		rc = make_one(
-		    d, s, path, end == length ? mode : ZOO_PERSISTENT, until, &code, f);
 		if (rc != RC_OK)
 			return rc;
 		if (code == ZNOCHILDRENFOREPHEMERALS)
@@ -132,16 +134,16 @@ lockdir_mode(const struct lockdir *d)
 }
 
 enum rc
-lockdir_make(const struct lockdir *d, struct session *s, instant until, struct fault *f)
+lockdir_make(const struct lockdir *d, instant until, struct fault *f)
 {
-	char above[DIR_BYTES];
 	const char *end = strrchr(d->path, '/');
 
 	if (!d->layout->single)
-		return lockdir_make_path(d, s, d->path, lockdir_mode(d), until, f);
-	snprintf(above, sizeof above, "%.*s", (int)(end - d->path), d->path);
-	return *above ? lockdir_make_path(d, s, above, ZOO_PERSISTENT, until, f)
-		      : RC_OK; /* the root is there */
+		return lockdir_make_path(d, d->path, lockdir_mode(d), until, f);
+	return end > d->path
+	    ? lockdir_make_path(d, path_of("%.*s", (int)(end - d->path), d->path).at,
+		  ZOO_PERSISTENT, until, f)
+	    : RC_OK; /* the root is there */
 }
 
 /* How to join those who have made such a node, if there is a way. */
@@ -163,12 +165,12 @@ explain_other(char *out, size_t size, const struct lockdir *d, const char *name)
 }
 
 enum rc
-lockdir_refuse(const struct lockdir *d, struct session *s, const char *name,
-    const char *why, struct fault *f)
+lockdir_refuse(
+    const struct lockdir *d, const char *name, const char *why, struct fault *f)
 {
 	char quoted[81], way[200];
 
-	session_quote(s, quoted, sizeof quoted, name);
+	session_quote(d->session, quoted, sizeof quoted, name);
 	explain_other(way, sizeof way, d, name);
 	return fault_set(f, RC_PROTOCOL,
 	    "%s: %s is in use as a lock of another kind (%s): %s", d->where, d->path,
