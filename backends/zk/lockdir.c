@@ -29,29 +29,21 @@ lockdir_place(struct lockdir *d, const char *chroot, const char *key)
 	    d->path, sizeof d->path, "%s/%s", chroot, unlike_reserved(encoded, chroot));
 }
 
-static bool
-is_utf8(const char *text)
-{
-	json_t *string = json_string(text);
-
-	json_decref(string);
-	return string != NULL;
-}
-
 /* Others' directories stand there, too. */
 bool
 lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 {
 	char encoded[ENCODED_BYTES];
+	json_t *utf8;
 
 	if (encode_undo(out, KEY_BYTES + 1, name, strlen(name)) < 1)
 		return false;
 	for (const char *c = out; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			return false;
-	if (!is_utf8(out))
-		return false;
-	return encode_key(encoded, sizeof encoded, out) > 0 &&
+	utf8 = json_string(out);
+	json_decref(utf8);
+	return utf8 && encode_key(encoded, sizeof encoded, out) > 0 &&
 	    strcmp(unlike_reserved(encoded, chroot), name) == 0;
 }
 
@@ -146,35 +138,30 @@ lockdir_make(const struct lockdir *d, instant until, struct fault *f)
 	    : RC_OK; /* the root is there */
 }
 
-/* How to join those who have made such a node, if there is a way. */
-static void
-explain_other(char *out, size_t size, const struct lockdir *d, const char *name)
-{
-	struct child c;
-	const struct layout *l = layout_of(name, &c);
-
-	if (layout_semaphore(name))
-		snprintf(out, size, "a semaphore of %s's, which dlock cannot join",
-		    layout_semaphore(name));
-	else if (!l || l == d->layout)
-		snprintf(out, size, "no lock that dlock knows");
-	else
-		snprintf(out, size,
-		    "%s and layout=%s do not see each other; -O layout=%s joins its users",
-		    l->users, d->layout->name, l->name);
-}
-
+/* It says how to join those who have made such a node, if there is a way. */
 enum rc
 lockdir_refuse(
     const struct lockdir *d, const char *name, const char *why, struct fault *f)
 {
+	struct child c;
+	const struct layout *l = layout_of(name, &c);
 	char quoted[81], way[200];
 
 	session_quote(d->session, quoted, sizeof quoted, name);
-	explain_other(way, sizeof way, d, name);
+	if (why)
+		snprintf(way, sizeof way, "%s", why);
+	else if (layout_semaphore(name))
+		snprintf(way, sizeof way, "a semaphore of %s's, which dlock cannot join",
+		    layout_semaphore(name));
+	else if (!l || l == d->layout)
+		snprintf(way, sizeof way, "no lock that dlock knows");
+	else
+		snprintf(way, sizeof way,
+		    "%s and layout=%s do not see each other; -O layout=%s joins its users",
+		    l->users, d->layout->name, l->name);
 	return fault_set(f, RC_PROTOCOL,
 	    "%s: %s is in use as a lock of another kind (%s): %s", d->where, d->path,
-	    quoted, why ? why : way);
+	    quoted, way);
 }
 
 enum rc

@@ -334,31 +334,12 @@ node_guard(struct node *n)
 
 /* ---- deleted ---- */
 
-/*
- * A name that is not ours alone: what stands there now may be another's.  *version: what
- * ours has now; *code ZNONODE: it is gone.
- */
-static enum rc
-version_of_ours(struct node *n, int *version, int *code, instant until, struct fault *f)
-{
-	struct call *c = call_ask(n->dir->session, ASK_GET, n->path);
-	enum rc rc = call_await(c, until, f);
-
-	if (rc == RC_OK) {
-		bool ours = c->code == ZOK && (uint64_t)c->stat.czxid == n->token;
-
-		*code = ours ? ZOK : ZNONODE;
-		*version = c->stat.version;
-	}
-	call_drop(c);
-	return rc;
-}
-
 /* All that is ours, then `more`; the first that could not be changed is *failed of them. */
 static enum rc
-delete_all(struct node *n, int version, const struct change *more, size_t nmore,
-    size_t *failed, int *code, instant until, struct fault *f)
+delete_all(struct node *n, const struct change *more, size_t nmore, size_t *failed,
+    int *code, instant until, struct fault *f)
 {
+	int version = n->dir->layout->single ? n->said.version : -1;
 	struct change all[CHANGES_MAX] = {{CHANGE_DELETE, n->path, .version = version},
 	    {CHANGE_DELETE, n->permit.lease, .version = -1},
 	    {CHANGE_DELETE, n->permit.slot, .version = -1}};
@@ -387,7 +368,7 @@ node_delete(struct node *n, const struct change *more, size_t nmore, bool *refus
     instant until, struct fault *f)
 {
 	struct session *s = n->dir->session;
-	int code, version = -1;
+	int code;
 	size_t failed;
 	enum rc rc = session_await(s, until, f);
 
@@ -399,11 +380,15 @@ node_delete(struct node *n, const struct change *more, size_t nmore, bool *refus
 	do {
 		code = ZOK;
 		failed = 0;
+		/* a name that is not ours alone: what stands there now may be another's */
 		if (n->dir->layout->single)
-			rc = version_of_ours(n, &version, &code, until, f);
-		if (rc == RC_OK && code == ZOK)
-			rc = delete_all(
-			    n, version, more, nmore, &failed, &code, until, f);
+			rc = node_read(n, until, f);
+		if (rc == RC_LOST && !session_look(s).dead) {
+			rc = RC_OK;
+			code = ZNONODE;
+		} else if (rc == RC_OK) {
+			rc = delete_all(n, more, nmore, &failed, &code, until, f);
+		}
 	} while (
 	    rc == RC_OK && code == ZBADVERSION && failed == 0 && instant_now() < until);
 	if (rc != RC_OK || code == ZOK)
